@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "stack/base/buf_ref.h"
+#include "stack/base/nanos.h"
+
+namespace lyre::io {
+
+/// Most pieces of client memory that one packet may carry behind its headers.
+inline constexpr uint32_t kTxPiecesMax = 6;
+
+/// What a port says about a received checksum.
+enum class ChecksumVerdict : uint8_t { kUnknown, kGood, kBad };
+
+/// One packet, whoever's buffer it lies in.
+/// Owner: exactly one holder at a time. rx_burst and alloc give it, tx_burst and release take it.
+/// Thread: the worker whose memory it came from.
+/// A received packet is one contiguous run [data, data + length). A packet to be sent is that run
+/// (headers, maybe small payload) followed by `piece_count` pieces of client memory.
+struct PacketBuf {
+  uint8_t* data = nullptr;  ///< first valid byte
+  uint32_t length = 0;      ///< valid bytes at data
+  uint32_t slot = 0;        ///< index in the receive pool; kNoSlot for transmit buffers
+  uint16_t headroom = 0;    ///< free bytes before data
+  uint16_t tailroom = 0;    ///< free bytes after data + length
+  uint8_t port = 0;         ///< receive: index of the port in the worker
+  ChecksumVerdict ip_checksum = ChecksumVerdict::kUnknown;  ///< receive: the port's verdict
+  ChecksumVerdict l4_checksum = ChecksumVerdict::kUnknown;
+  uint8_t piece_count = 0;  ///< transmit: pieces behind the run
+  uint32_t flow_hash = 0;   ///< receive: RSS hash, 0 when the port gives none
+
+  /// Transmit: ask that IPv4 header and TCP checksums be completed. The TCP field must hold the
+  /// folded pseudo-header sum, the IPv4 field 0. The backend does it in software if need be.
+  bool wants_checksums = false;
+  uint8_t l3_bytes = 0;    ///< transmit: IP header length (Ethernet is always 14)
+  uint8_t l4_bytes = 0;    ///< transmit: TCP header length
+  uint16_t tso_bytes = 0;  ///< transmit: payload bytes a segment; 0 means do not cut
+
+  BufRef pieces[kTxPiecesMax];
+
+  static constexpr uint32_t kNoSlot = UINT32_MAX;
+
+  std::span<uint8_t> bytes() { return {data, length}; }
+  std::span<const uint8_t> bytes() const { return {data, length}; }
+  /// Makes room for `count` bytes in front and returns where they start. REQUIRES: count <=
+  /// headroom.
+  uint8_t* push_front(uint16_t count) {
+    data -= count;
+    headroom = static_cast<uint16_t>(headroom - count);
+    length += count;
+    return data;
+  }
+};
+
+}  // namespace lyre::io

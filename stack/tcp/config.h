@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+
+#include "stack/base/nanos.h"
+
+namespace lyre::tcp {
+
+enum class CongestionAlgorithm : uint8_t { kNewReno, kCubic };
+
+/// What a whole engine is built with. Memory is taken at construction (and touched when used).
+struct EngineConfig {
+  uint32_t connections_max = 4096;
+  uint32_t sent_records_max = 65536;   ///< runs of sent, unacknowledged bytes (scoreboards)
+  uint32_t received_runs_max = 65536;  ///< payloads kept in receive queues
+};
+
+/// What one connection starts with. The defaults are those of a Linux host.
+struct ConnectionConfig {
+  uint16_t mss_bytes = 1460;                ///< largest payload this side can receive and send
+  uint32_t receive_buffer_bytes = 4 << 20;  ///< charged by packet, not by payload byte
+  uint32_t send_buffer_bytes = 8 << 20;
+  uint32_t slot_bytes = 2048;  ///< what one full-sized received packet is charged
+  CongestionAlgorithm congestion = CongestionAlgorithm::kCubic;
+  bool timestamps = true;            ///< RFC 7323
+  bool sack = true;                  ///< RFC 2018
+  bool window_scaling = true;        ///< RFC 7323
+  bool nagle = false;                ///< RFC 9293 3.7.4; off: messages leave at once
+  Nanos user_timeout = seconds(20);  ///< RFC 9293 3.8.3: unacknowledged this long ends it
+  Nanos connect_timeout = seconds(10);
+  Nanos rto_min = millis(200);  ///< RFC 6298 says 1 s; Linux and this: 200 ms
+  Nanos rto_max = seconds(60);
+  Nanos ack_delay = millis(40);   ///< RFC 9293 3.8.6.3: at most 500 ms
+  Nanos time_wait = seconds(60);  ///< Linux's; RFC 9293 3.4.2 says 2 MSL = 4 min
+  Nanos keepalive_idle{0};        ///< 0: off
+};
+
+}  // namespace lyre::tcp

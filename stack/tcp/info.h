@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+
+#include "stack/base/nanos.h"
+#include "stack/tcp/state.h"
+
+namespace lyre::tcp {
+
+/// A connection as an observer sees it: a copy, like Linux's tcp_info.
+struct ConnectionInfo {
+  State state = State::kClosed;
+  uint32_t mss_bytes = 0;
+  uint32_t cwnd_bytes = 0;
+  uint32_t ssthresh_bytes = 0;
+  uint32_t in_flight_bytes = 0;
+  uint32_t send_window_bytes = 0;     ///< the peer's, scaled
+  uint32_t receive_window_bytes = 0;  ///< ours, as last advertised
+  uint32_t send_queue_bytes = 0;      ///< unacknowledged and unsent
+  uint32_t receive_charged_bytes = 0;
+  Nanos srtt;
+  Nanos rtt_var;
+  Nanos rtt_min;
+  Nanos rto;
+  uint64_t bytes_sent = 0;  ///< payload, first transmissions only
+  uint64_t bytes_retransmitted = 0;
+  uint64_t bytes_acked = 0;
+  uint64_t bytes_received = 0;  ///< payload, in order
+  uint64_t segments_sent = 0;
+  uint64_t segments_received = 0;
+  uint32_t timeouts = 0;
+  uint32_t fast_recoveries = 0;
+  uint32_t out_of_order_segments = 0;
+  uint32_t duplicate_segments = 0;
+};
+
+}  // namespace lyre::tcp

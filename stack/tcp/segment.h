@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+
+#include "stack/base/buf_ref.h"
+#include "stack/base/nanos.h"
+#include "stack/base/seq_num.h"
+#include "stack/wire/tcp_segment.h"
+
+namespace lyre::tcp {
+
+/// A received segment as the engine sees it. Options are parsed, the checksum was right.
+struct SegmentIn {
+  SeqNum seq;
+  SeqNum ack;
+  wire::TcpFlags flags;
+  uint16_t window = 0;  ///< as on the wire, unscaled
+  wire::TcpOptions options;
+  PayloadHandle payload;  ///< kNone when payload_bytes is 0
+  uint32_t payload_bytes = 0;
+  uint32_t charge_bytes = 0;               ///< what keeping the payload's packet costs (its slot)
+  Nanos rx_time;                           ///< <= now
+  bool is_congestion_experienced = false;  ///< IP ECN field was CE
+};
+
+/// A segment that the engine wants sent. The bytes themselves are named by their place in the send
+/// queue: [queue_offset, queue_offset + payload_bytes) counted from the oldest unacknowledged byte.
+struct SegmentOut {
+  SeqNum seq;
+  SeqNum ack;
+  wire::TcpFlags flags;
+  uint16_t window = 0;  ///< as on the wire, scaled already
+  wire::TcpOptions options;
+  uint32_t queue_offset = 0;
+  uint32_t payload_bytes = 0;  ///< may exceed the MSS up to the tso limit: then cut by `mss_bytes`
+  uint16_t mss_bytes = 0;      ///< payload of one segment on the wire
+  bool is_ect = false;         ///< mark the IP header ECT(0)
+  bool is_retransmission = false;
+};
+
+}  // namespace lyre::tcp
