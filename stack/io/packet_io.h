@@ -1,10 +1,10 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
+#include "stack/base/mac_address.h"
 #include "stack/io/packet.h"
 
 namespace lyre::io {
@@ -48,10 +48,7 @@ class PacketMemory {
 /// Regions a worker can know: arenas and registered memory of all its clients.
 inline constexpr uint32_t kRegionsMax = 8192;
 
-struct MacAddress {
-  std::array<uint8_t, 6> bytes{};
-  friend constexpr bool operator==(const MacAddress&, const MacAddress&) = default;
-};
+using lyre::MacAddress;
 
 /// What a port can do. What it cannot and must, the backend makes up for; TCP never asks.
 struct IoCapabilities {

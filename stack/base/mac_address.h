@@ -1,0 +1,18 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace lyre {
+
+/// An Ethernet address in wire order.
+struct MacAddress {
+  std::array<uint8_t, 6> bytes{};
+
+  constexpr bool is_group() const { return (bytes[0] & 1) != 0; }  ///< multicast or broadcast
+  friend constexpr bool operator==(const MacAddress&, const MacAddress&) = default;
+};
+
+inline constexpr MacAddress kMacBroadcast{{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}};
+
+}  // namespace lyre
