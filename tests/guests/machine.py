@@ -1,0 +1,95 @@
+"""One QEMU process: a PC with a virtio disk, a NIC for DPDK and a NIC for the kernel."""
+
+import ctypes
+import dataclasses
+import os
+import signal
+import subprocess
+
+# Where the guest finds its NICs; the scenarios name the same addresses.
+DPDK_NIC_SLOT = "0x10"
+KERNEL_NIC_SLOT = "0x11"
+STOP_TIMEOUT_S = 5
+PR_SET_PDEATHSIG = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Hardware:
+    memory_mib: int = 1536
+    cpus: int = 2
+    iommu: bool = False
+
+
+def _die_with_parent():
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Machine:
+    """Owner: the scenario that boots it. Ends only the process that it started."""
+
+    def __init__(self, name, peer, folder, image, hardware):
+        self.name = name
+        self.console = os.path.join(folder, f"{name}.console")
+        self._peer = peer
+        self._folder = folder
+        self._image = image
+        self._hardware = hardware
+        self._process = None
+
+    def boot(self, kernel_words):
+        with open(os.path.join(self._folder, f"{self.name}.qemu.log"), "w", encoding="utf-8") as log:
+            self._process = subprocess.Popen(self._command(kernel_words), stdin=subprocess.DEVNULL,
+                                             stdout=log, stderr=subprocess.STDOUT,
+                                             preexec_fn=_die_with_parent)
+
+    def is_running(self):
+        return self._process is not None and self._process.poll() is None
+
+    def stop(self):
+        if not self.is_running():
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _command(self, kernel_words):
+        hardware = self._hardware
+        # Nehalem: the oldest model that DPDK's build accepts is also the cheapest to emulate.
+        command = ["qemu-system-x86_64", "-nodefaults", "-display", "none", "-no-reboot",
+                   "-accel", "tcg,thread=multi,tb-size=256", "-cpu", "Nehalem", "-machine", "q35",
+                   "-m", str(hardware.memory_mib), "-smp", str(hardware.cpus),
+                   "-kernel", self._image.kernel, "-initrd", self._image.initramfs,
+                   "-append", self._kernel_command_line(kernel_words),
+                   "-serial", f"file:{self.console}",
+                   "-drive", f"file={self._image.disk},format=raw,if=none,id=disk,snapshot=on,"
+                             "cache=unsafe",
+                   "-device", "virtio-blk-pci,drive=disk", "-device", "virtio-rng-pci",
+                   "-fsdev", f"local,id=share,path={self._folder},security_model=none",
+                   "-device", "virtio-9p-pci,fsdev=share,mount_tag=hostshare"]
+        if hardware.iommu:
+            command += ["-device", "intel-iommu,intremap=on,aw-bits=48"]
+        command += self._nic("wire", DPDK_NIC_SLOT, 1, behind_iommu=hardware.iommu)
+        command += self._nic("admin", KERNEL_NIC_SLOT, 2, behind_iommu=False)
+        return command
+
+    def _kernel_command_line(self, words):
+        line = ["console=ttyS0", "quiet", "root=/dev/vda", "mitigations=off", "no_timer_check",
+                "tsc=reliable", "random.trust_cpu=on", "panic=-1", "systemd.show_status=0"]
+        if self._hardware.iommu:
+            line += ["intel_iommu=on", "iommu=pt"]
+        return " ".join(line + [f"guest.name={self.name}"] + words)
+
+    def _nic(self, wire, slot, number, behind_iommu):
+        """A virtio NIC whose wire is a pair of UNIX datagram sockets shared with the peer."""
+        local = os.path.join(self._folder, f"{wire}.{self.name}")
+        remote = os.path.join(self._folder, f"{wire}.{self._peer}")
+        mac = f"52:54:00:00:{number:02x}:{ord(self.name[0]) - ord('a') + 1:02x}"
+        device = f"virtio-net-pci,netdev={wire},mac={mac},addr={slot}"
+        if behind_iommu:
+            device += ",disable-legacy=on,iommu_platform=on"
+        return ["-netdev", f"dgram,id={wire},local.type=unix,local.path={local},"
+                           f"remote.type=unix,remote.path={remote}",
+                "-device", device]

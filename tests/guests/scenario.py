@@ -1,0 +1,102 @@
+"""Boots two guests on one wire, runs a script in each, collects what they left behind."""
+
+import dataclasses
+import os
+import shutil
+import time
+
+import machine
+import rootfs
+
+NAMES = ("a", "b")
+BOOT_ALLOWANCE_S = 90
+SETTLE_S = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Scenario:
+    name: str
+    script: str
+    mode: str          # "uio" or "vfio": how the NIC is handed to DPDK
+    needs_lyre: bool
+    limit_s: int       # for the script in the guest
+
+
+ALL = (
+    Scenario("smoke-uio", "smoke.sh", "uio", needs_lyre=False, limit_s=120),
+    Scenario("smoke-vfio", "smoke.sh", "vfio", needs_lyre=False, limit_s=120),
+    Scenario("lyre-uio", "lyre.sh", "uio", needs_lyre=True, limit_s=280),
+    Scenario("lyre-vfio", "lyre.sh", "vfio", needs_lyre=True, limit_s=280),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    exit_codes: dict   # guest name -> exit code of its script; None when it left none
+    seconds: float
+
+    @property
+    def passed(self):
+        return all(code == 0 for code in self.exit_codes.values())
+
+
+def _prepare(folder, payload):
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder)
+    shutil.copytree(os.path.join(rootfs.HERE, "scenarios"), os.path.join(folder, "scenarios"))
+    if payload:
+        shutil.copy(payload, os.path.join(folder, "lyre.tar"))
+    with open(os.path.join(folder, "now"), "w", encoding="utf-8") as f:
+        f.write(str(int(time.time())))
+
+
+def _exit_code(folder, name):
+    try:
+        with open(os.path.join(folder, f"{name}.rc"), encoding="utf-8") as f:
+            return int(f.read())
+    except (OSError, ValueError):
+        return None
+
+
+def _watch(machines, folder, deadline):
+    """Until both have gone, time is up, or one failed (its peer would only wait for it)."""
+    while any(m.is_running() for m in machines) and time.monotonic() < deadline:
+        time.sleep(0.2)
+        codes = [_exit_code(folder, m.name) for m in machines]
+        gone = [not m.is_running() for m in machines]
+        if any(code not in (None, 0) or (code is None and dead) for code, dead in zip(codes, gone)):
+            time.sleep(SETTLE_S)
+            return
+
+
+def run(scenario, image, folder, payload=None, hardware=machine.Hardware()):
+    """Returns the Outcome; everything that the guests wrote stays in `folder`."""
+    _prepare(folder, payload)
+    hardware = dataclasses.replace(hardware, iommu=scenario.mode == "vfio")
+    words = ["guest.scenario=" + scenario.script, "guest.mode=" + scenario.mode,
+             f"guest.limit_s={scenario.limit_s}"]
+    started = time.monotonic()
+    machines = [machine.Machine(name, peer, folder, image, hardware)
+                for name, peer in zip(NAMES, reversed(NAMES))]
+    try:
+        for m in machines:
+            m.boot(words)
+        _watch(machines, folder, started + BOOT_ALLOWANCE_S + scenario.limit_s)
+    finally:
+        for m in machines:
+            m.stop()
+    codes = {m.name: _exit_code(folder, m.name) for m in machines}
+    return Outcome(codes, time.monotonic() - started)
+
+
+def last_lines(folder, name, count=40):
+    """The end of a guest's output, or of its console where it never got to run."""
+    for path in (f"{name}.out", f"{name}.console", f"{name}.qemu.log"):
+        try:
+            with open(os.path.join(folder, path), encoding="utf-8", errors="replace") as f:
+                lines = f.read().splitlines()
+        except OSError:
+            continue
+        if lines:
+            return [f"{path}: {line}" for line in lines[-count:]]
+    return [f"{name}: left no output"]
