@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+/// Messages on the control socket (SOCK_SEQPACKET, one message a packet, native byte order; file
+/// descriptors travel beside them by SCM_RIGHTS). The socket's hang-up tells either side that the
+/// other is gone. The daemon checks every field; a message it does not understand ends the client.
+namespace lyre::channel {
+
+inline constexpr uint32_t kControlMagic = 0x4c59'5243;  // "LYRC"
+inline constexpr uint32_t kControlVersion = 1;
+inline constexpr uint32_t kPortsMax = 8;
+inline constexpr uint32_t kLabelBytes = 64;
+inline constexpr uint32_t kTextBytes = 256;
+
+enum class Control : uint32_t {
+  kAttach = 1,  ///< client: AttachRequest
+  kAttached,    ///< daemon: AttachReply, with descriptors (see there)
+  kInfo,        ///< client: InfoRequest
+  kInfoReply,   ///< daemon: InfoReply, with one descriptor: the stats segment
+  kGoodbye,     ///< daemon: Goodbye, then it hangs up
+};
+
+struct ControlHeader {
+  uint32_t magic = kControlMagic;
+  uint32_t version = kControlVersion;
+  Control type{};
+  uint32_t bytes = 0;  ///< of the whole message
+};
+
+/// Makes a context for the sender. One connection of the control socket carries one context.
+struct AttachRequest {
+  ControlHeader header;
+  uint32_t abi_version;
+  uint32_t reserved;
+  uint64_t arena_bytes;     ///< 0: the daemon's default
+  char label[kLabelBytes];  ///< for people, zero-terminated: program, rank
+};
+
+struct PortInfo {
+  char name[32];
+  char pci_path[128];    ///< sysfs path, empty for virtual ports
+  uint8_t address[16];   ///< as IpAddress
+  uint32_t prefix_bits;  ///< of an IPv4 address 0..32
+  uint32_t mtu_bytes;
+  uint32_t speed_mbps;  ///< 0: unknown
+  uint32_t is_link_up;
+  uint8_t mac[6];
+  uint8_t reserved[2];
+};
+
+/// Descriptors, in this order: context memory (read-write), context eventfd, doorbells (read-only),
+/// then for each worker its eventfd, then for each worker its receive pool memory (read-only).
+/// With `lends` 0 the pools are left out and payload is copied into the context's copy area.
+struct AttachReply {
+  ControlHeader header;
+  int32_t error;  ///< 0, or an errno value; then text says why and nothing follows
+  char text[kTextBytes];
+  uint32_t worker_count;
+  uint32_t lends;
+  uint32_t port_count;
+  uint32_t poll_is_busy;  ///< the daemon's workers never sleep
+  uint64_t generation;
+  uint64_t context_bytes;
+  uint64_t pool_bytes[64];  ///< by worker
+  PortInfo ports[kPortsMax];
+};
+
+struct InfoRequest {
+  ControlHeader header;
+};
+
+struct InfoReply {
+  ControlHeader header;
+  int32_t error;
+  char text[kTextBytes];
+  uint64_t stats_bytes;  ///< size of the stats segment
+  uint32_t port_count;
+  uint32_t worker_count;
+  PortInfo ports[kPortsMax];
+};
+
+/// Why the daemon hangs up on a client.
+struct Goodbye {
+  ControlHeader header;
+  char text[kTextBytes];
+};
+
+static_assert(std::is_trivially_copyable_v<AttachReply> && std::is_trivially_copyable_v<InfoReply>);
+
+}  // namespace lyre::channel

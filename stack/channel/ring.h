@@ -1,0 +1,142 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "stack/channel/abi.h"
+
+namespace lyre::channel {
+
+/// The producing end of a single-producer single-consumer ring in shared memory.
+/// Indices run freely modulo 2^32; what the other side wrote is checked before it is believed.
+/// Thread: one.
+template <typename Entry, uint32_t kEntries>
+class RingProducer {
+  static_assert((kEntries & (kEntries - 1)) == 0);
+
+ public:
+  RingProducer() = default;
+  RingProducer(RingIndices* indices, Entry* entries) : indices_(indices), entries_(entries) {}
+
+  /// Free entries, as far as is known; looks at the other side only when `wanted` are not free.
+  /// A consumer that claims more than was produced makes the ring broken: no room ever again.
+  uint32_t room(uint32_t wanted = 1) {
+    if (kEntries - (tail_ - head_seen_) >= wanted) return kEntries - (tail_ - head_seen_);
+    // Acquire: pairs with the release in RingConsumer::publish(); the slot is read before reuse.
+    const uint32_t head = indices_->head.load(std::memory_order_acquire);
+    if (tail_ - head > kEntries) {
+      is_broken_ = true;
+      return 0;
+    }
+    head_seen_ = head;
+    return kEntries - (tail_ - head_seen_);
+  }
+  /// Writes one entry; it is seen after publish(). REQUIRES: room() > 0.
+  void push(const Entry& entry) { entries_[tail_++ & (kEntries - 1)] = entry; }
+  /// True when something was pushed since the last publish().
+  bool has_unpublished() const { return tail_ != published_; }
+  void publish() {
+    // Release: pairs with the acquire in RingConsumer::available(); entries before the index.
+    indices_->tail.store(tail_, std::memory_order_release);
+    published_ = tail_;
+  }
+  bool is_broken() const { return is_broken_; }
+
+ private:
+  RingIndices* indices_ = nullptr;
+  Entry* entries_ = nullptr;
+  uint32_t tail_ = 0;
+  uint32_t published_ = 0;
+  uint32_t head_seen_ = 0;
+  bool is_broken_ = false;
+};
+
+/// The consuming end. Thread: one.
+template <typename Entry, uint32_t kEntries>
+class RingConsumer {
+  static_assert((kEntries & (kEntries - 1)) == 0);
+
+ public:
+  RingConsumer() = default;
+  RingConsumer(RingIndices* indices, Entry* entries) : indices_(indices), entries_(entries) {}
+
+  /// Entries that can be popped now. A producer that claims more than fit makes the ring broken.
+  uint32_t available() {
+    if (tail_seen_ != head_) return tail_seen_ - head_;
+    // Acquire: pairs with the release in RingProducer::publish().
+    const uint32_t tail = indices_->tail.load(std::memory_order_acquire);
+    if (tail - head_ > kEntries) {
+      is_broken_ = true;
+      return 0;
+    }
+    tail_seen_ = tail;
+    return tail_seen_ - head_;
+  }
+  /// Copies the next entry out: the other side may still write to it. REQUIRES: available() > 0.
+  Entry pop() {
+    Entry copy = entries_[head_ & (kEntries - 1)];
+    // The compiler must not read the shared entry again after this.
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    ++head_;
+    return copy;
+  }
+  void publish() {
+    // Release: pairs with the acquire in RingProducer::room().
+    indices_->head.store(head_, std::memory_order_release);
+  }
+  bool is_broken() const { return is_broken_; }
+
+ private:
+  RingIndices* indices_ = nullptr;
+  Entry* entries_ = nullptr;
+  uint32_t head_ = 0;
+  uint32_t tail_seen_ = 0;
+  bool is_broken_ = false;
+};
+
+using SubmissionProducer = RingProducer<Submission, kSubmissionEntries>;
+using SubmissionConsumer = RingConsumer<Submission, kSubmissionEntries>;
+using CompletionProducer = RingProducer<Completion, kCompletionEntries>;
+using CompletionConsumer = RingConsumer<Completion, kCompletionEntries>;
+
+/// The sleeper's half of a doorbell: say that we sleep, then look once more. False: there is work,
+/// do not sleep. `has_work` is called after the flag is visible.
+template <typename HasWork>
+bool announce_sleep(std::atomic<uint32_t>& sleeps, HasWork has_work) {
+  sleeps.store(1, std::memory_order_relaxed);
+  // Full fence: pairs with the one in must_ring(); either we see the entry or they see the flag.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (!has_work()) return true;
+  sleeps.store(0, std::memory_order_relaxed);
+  return false;
+}
+
+/// The waker's half, after publish(): whether the other side's eventfd must be written.
+inline bool must_ring(const std::atomic<uint32_t>& sleeps) {
+  // Full fence: pairs with the one in announce_sleep().
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return sleeps.load(std::memory_order_relaxed) != 0;
+}
+
+/// Where things lie in a context's memory of `worker_count` workers and `arena_bytes`.
+struct ContextLayout {
+  uint64_t rings_offset;
+  uint64_t arena_offset;
+  uint64_t copy_offset;
+  uint64_t total_bytes;
+
+  static constexpr ContextLayout of(uint32_t worker_count, uint64_t arena_bytes,
+                                    uint64_t copy_bytes) {
+    ContextLayout layout{};
+    layout.rings_offset = kHeaderBytes;
+    layout.arena_offset = round_up(layout.rings_offset + worker_count * sizeof(RingPair));
+    layout.copy_offset = layout.arena_offset + round_up(arena_bytes);
+    layout.total_bytes = layout.copy_offset + round_up(copy_bytes);
+    return layout;
+  }
+
+ private:
+  static constexpr uint64_t round_up(uint64_t bytes) { return (bytes + 4095) & ~uint64_t{4095}; }
+};
+
+}  // namespace lyre::channel

@@ -1,0 +1,176 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "stack/base/drop_reasons.h"
+
+/// The stats segment of a daemon: workers write it, tools map it read-only and look. Looking costs
+/// the workers nothing. Plain counters have one writer; a session row is guarded by a seqlock.
+namespace lyre::channel {
+
+inline constexpr uint64_t kStatsMagic = 0x3154'4154'5352'594c;  // "LYRSTAT1"
+inline constexpr uint32_t kStatsVersion = 1;
+
+/// A counter with one writer and any number of readers.
+class StatCounter {
+ public:
+  void add(uint64_t count) {
+    // Relaxed: a lone number; readers need no order between counters. One writer, so no RMW.
+    value_.store(value_.load(std::memory_order_relaxed) + count, std::memory_order_relaxed);
+  }
+  void set(uint64_t value) { value_.store(value, std::memory_order_relaxed); }
+  uint64_t get() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<uint64_t> value_;
+};
+static_assert(sizeof(StatCounter) == 8);
+
+/// Every counter of a worker: one table for the segment, the CLI and the manual.
+#define LYRE_WORKER_COUNTERS(X)                                                \
+  X(polls, "turns of the worker's loop")                                       \
+  X(busy_polls, "turns that found work")                                       \
+  X(sleeps, "times the worker slept for want of work")                         \
+  X(rx_packets, "packets received")                                            \
+  X(rx_bytes, "bytes received, with all headers")                              \
+  X(tx_packets, "packets sent")                                                \
+  X(tx_bytes, "bytes sent, with all headers")                                  \
+  X(tx_full, "times the port took fewer packets than offered")                 \
+  X(rx_missed, "packets the port lost for want of a buffer")                   \
+  X(tcp_segments_in, "TCP segments that reached a connection")                 \
+  X(tcp_segments_out, "TCP segments sent")                                     \
+  X(tcp_payload_in, "TCP payload bytes received in order")                     \
+  X(tcp_payload_out, "TCP payload bytes sent, without retransmissions")        \
+  X(tcp_payload_acked, "TCP payload bytes acknowledged by peers")              \
+  X(tcp_payload_retransmitted, "TCP payload bytes sent again")                 \
+  X(tcp_timeouts, "retransmission timeouts")                                   \
+  X(tcp_resets_out, "RST segments sent")                                       \
+  X(tcp_resets_in, "connections that the peer reset")                          \
+  X(connects, "active opens that were established")                            \
+  X(connect_failures, "active opens that failed")                              \
+  X(accepts, "passive opens that were established")                            \
+  X(loopback_packets, "packets delivered locally")                             \
+  X(copied_tx_bytes, "payload bytes the worker copied on the way out")         \
+  X(copied_rx_bytes, "payload bytes the worker copied on the way in")          \
+  X(submissions, "entries taken from clients")                                 \
+  X(completions, "entries given to clients")                                   \
+  X(completion_ring_full, "times a client's completion ring had no room")      \
+  X(clients_expelled, "clients disconnected for breaking the channel's rules") \
+  X(tx_linearised_bytes, "bytes copied because the port cannot gather")        \
+  X(software_checksums, "checksums computed on the processor")
+
+struct WorkerStats {
+#define LYRE_X(name, text) StatCounter name;
+  LYRE_WORKER_COUNTERS(LYRE_X)
+#undef LYRE_X
+  StatCounter sessions_open;   ///< gauge
+  StatCounter rx_slots_free;   ///< gauge
+  StatCounter rx_slots_total;  ///< gauge
+  StatCounter drops[kDropCount];
+};
+
+/// One session, as `lyre sessions` shows it. Units as in tcp::ConnectionInfo.
+struct SessionView {
+  uint8_t local_address[16];
+  uint8_t remote_address[16];
+  uint16_t local_port;
+  uint16_t remote_port;
+  uint8_t state;  ///< tcp::State
+  uint8_t is_listener;
+  uint8_t is_lent;  ///< payload is lent, not copied
+  uint8_t reserved;
+  uint32_t worker;
+  int32_t pid;     ///< of the owner
+  char label[32];  ///< the owner's context label
+  uint32_t mss_bytes;
+  uint32_t cwnd_bytes;
+  uint32_t in_flight_bytes;
+  uint32_t send_queue_bytes;
+  uint32_t send_window_bytes;
+  uint32_t receive_window_bytes;
+  uint32_t receive_charged_bytes;
+  uint32_t lent_slots;
+  int64_t srtt_ns;
+  int64_t rtt_min_ns;
+  int64_t rto_ns;
+  uint64_t bytes_sent;
+  uint64_t bytes_acked;
+  uint64_t bytes_retransmitted;
+  uint64_t bytes_received;
+  uint64_t copied_tx_bytes;
+  uint64_t copied_rx_bytes;
+  uint32_t timeouts;
+  uint32_t fast_recoveries;
+  int64_t opened_unix_ns;
+  int64_t updated_unix_ns;
+};
+
+/// A row that one worker writes and anybody reads: odd sequence while it is being written.
+struct SessionRow {
+  std::atomic<uint32_t> sequence;
+  uint32_t is_used;  ///< guarded by the sequence like the view
+  SessionView view;
+
+  void write(const SessionView* next) {
+    const uint32_t before = sequence.load(std::memory_order_relaxed);
+    sequence.store(before + 1, std::memory_order_relaxed);
+    // Release fence: pairs with the acquire load in read(); the odd value is seen before the data.
+    std::atomic_thread_fence(std::memory_order_release);
+    is_used = next != nullptr ? 1 : 0;
+    if (next != nullptr) view = *next;
+    sequence.store(before + 2, std::memory_order_release);  // pairs with the acquire in read()
+  }
+  /// False when the row is unused or changed too often to be read.
+  bool read(SessionView& out) const {
+    for (int attempt = 0; attempt < 64; ++attempt) {
+      const uint32_t before = sequence.load(std::memory_order_acquire);  // pairs with write()
+      if (before & 1) continue;
+      const bool used = is_used != 0;
+      std::memcpy(&out, &view, sizeof out);
+      std::atomic_thread_fence(std::memory_order_acquire);  // pairs with the fence in write()
+      if (sequence.load(std::memory_order_relaxed) == before) return used;
+    }
+    return false;
+  }
+};
+
+struct StatsPort {
+  char name[32];
+  char device[128];
+  char pci_path[128];
+  uint8_t address[16];
+  uint32_t prefix_bits;
+  uint32_t mtu_bytes;
+  uint32_t speed_mbps;
+  std::atomic<uint32_t> is_link_up;
+  uint8_t mac[6];
+  uint8_t reserved[2];
+};
+
+/// The head of the segment; offsets are from its start.
+struct StatsHeader {
+  uint64_t magic;
+  uint32_t version;
+  uint32_t worker_count;
+  uint32_t session_rows;  ///< a worker
+  uint32_t port_count;
+  int32_t pid;
+  uint32_t hugepages;  ///< 1 when the daemon uses them
+  int64_t started_unix_ns;
+  uint64_t total_bytes;
+  uint64_t workers_offset;   ///< WorkerStats[worker_count], each padded to kWorkerStride
+  uint64_t sessions_offset;  ///< SessionRow[worker_count][session_rows]
+  uint64_t ports_offset;     ///< StatsPort[port_count]
+  char daemon_name[64];
+  char daemon_version[32];
+  char idle_policy[16];
+  StatCounter clients;  ///< gauge, written by the control thread
+  StatCounter clients_total;
+};
+inline constexpr size_t kWorkerStride = 2048;
+static_assert(sizeof(WorkerStats) <= kWorkerStride);
+
+}  // namespace lyre::channel
