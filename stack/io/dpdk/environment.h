@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "stack/base/result.h"
+#include "stack/io/packet_io.h"
+
+namespace lyre::io::dpdk {
+
+/// kAuto takes hugepages when the machine has free ones and 4 KiB pages otherwise.
+enum class Hugepages : uint8_t { kAuto, kYes, kNo };
+
+/// kAuto: virtual addresses where only virtual wires are used, else what DPDK finds.
+enum class IovaMode : uint8_t { kAuto, kVirtual, kPhysical };
+
+/// What the process as a whole needs of DPDK.
+struct EnvironmentOptions {
+  Hugepages hugepages = Hugepages::kAuto;
+  IovaMode iova_mode = IovaMode::kAuto;
+  std::string file_prefix = "lyre";      ///< distinct for each daemon on one machine
+  std::vector<std::string> pci_devices;  ///< addresses that ports will use; no other is touched
+  uint32_t worker_count = 1;
+  uint32_t memory_mib = 0;  ///< DPDK's own heap without hugepages; 0: by worker_count
+  bool is_debug = false;    ///< DPDK's log goes to stderr from debug level on, else errors only
+};
+
+/// The packet memory of one worker.
+struct MemoryOptions {
+  uint32_t rx_slots = 8192;   ///< packets in the receive pool
+  uint32_t mtu_bytes = 1500;  ///< largest IP packet of any port that will use this memory
+  uint32_t tx_packets = 4096;
+  uint32_t tx_pieces = 16384;  ///< pieces of client memory that can be in ports at once
+  int numa_node = -1;          ///< -1: any
+};
+
+/// One port. `device` is what DPDK calls it: "net_memif0,role=server,socket=/run/a.sock",
+/// "net_af_packet0,iface=veth0", "net_af_xdp0,iface=veth0", "net_tap0,iface=lyre0", or the PCI
+/// address of a NIC: "0000:00:10.0".
+struct PortOptions {
+  std::string device;
+  uint8_t index = 0;  ///< goes into PacketBuf::port
+  uint32_t mtu_bytes = 1500;
+  /// The wire corrupts nothing and the peer is as trusted as we are: received checksums count as
+  /// good; memif (where the peer is another such daemon) does not compute them either.
+  bool is_trusted = false;
+  bool use_tso = true;          ///< where the NIC can
+  uint32_t rx_descriptors = 0;  ///< 0: a default that suits the driver
+  uint32_t tx_descriptors = 0;
+};
+
+/// What is known of an open port besides its capabilities.
+struct PortInfo {
+  std::string name;      ///< DPDK's name of the device
+  std::string driver;    ///< "net_memif", "net_virtio", ...
+  std::string pci_path;  ///< real sysfs path, empty for virtual wires
+  int numa_node = -1;
+  uint32_t queue_count = 0;
+  bool does_dma = false;  ///< reads and writes packet memory without the CPU
+  bool has_rss = false;   ///< the NIC spreads flows over the queues
+  IoCapabilities capabilities;
+};
+
+/// An open port with one queue pair for each memory it was opened with.
+/// Thread: each queue belongs to one worker; all else is the control thread's, and start(), stop()
+/// and the destructor need workers that do not poll.
+/// Owner: must be destroyed before the memories and the environment.
+class Port {
+ public:
+  virtual ~Port() = default;
+  virtual const PortInfo& info() const = 0;
+  /// REQUIRES: worker < info().queue_count.
+  virtual PacketIo& queue(uint32_t worker) = 0;
+  virtual bool is_link_up() const = 0;
+  /// Stops and starts the port, which makes it let go of all that it holds.
+  virtual Status restart() = 0;
+};
+
+/// The one DPDK environment of this process.
+/// Thread: the control thread. Owner: destroyed last; a process can start DPDK only once.
+class Environment {
+ public:
+  /// Fails: one line that says what is missing. Keeps the calling thread's CPU affinity and
+  /// ignores SIGPIPE from then on.
+  static Result<std::unique_ptr<Environment>> start(const EnvironmentOptions& options);
+
+  virtual ~Environment() = default;
+  virtual bool has_hugepages() const = 0;
+  /// True when NICs see physical addresses: then only hugetlb client memory is sent uncopied.
+  virtual bool uses_physical_addresses() const = 0;
+  /// Fails: no memory.
+  virtual Result<std::unique_ptr<PacketMemory>> make_memory(uint32_t worker,
+                                                            const MemoryOptions& options) = 0;
+  /// Opens and starts a port with memories.size() queue pairs; queue i receives into memories[i].
+  /// `memories` come from make_memory().
+  virtual Result<std::unique_ptr<Port>> open_port(const PortOptions& options,
+                                                  std::span<PacketMemory* const> memories) = 0;
+  /// Every thread that uses a memory or a queue calls this first, and unregister before it ends:
+  /// DPDK's buffer caches are kept by thread.
+  virtual Status register_worker_thread() = 0;
+  virtual void unregister_worker_thread() = 0;
+};
+
+}  // namespace lyre::io::dpdk
