@@ -1,0 +1,84 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <span>
+
+#include "stack/channel/abi.h"
+
+namespace lyre::worker {
+
+/// Contexts a daemon can serve at a time. A context has the same index on every worker, and its
+/// arena is region number `index` there.
+inline constexpr uint32_t kContextsMax = 1024;
+
+/// What the control thread tells a worker. Owner: memory named here stays mapped until the worker
+/// has answered kDetached.
+struct Command {
+  enum class Kind : uint8_t { kNone, kAttach, kDetach, kShutdown };
+  Kind kind = Kind::kNone;
+  uint32_t context = 0;       ///< kAttach, kDetach: index
+  uint8_t* memory = nullptr;  ///< kAttach: the context's memory
+  uint64_t memory_bytes = 0;
+  uint64_t arena_offset = 0;
+  uint64_t arena_bytes = 0;
+  uint64_t copy_offset = 0;            ///< this worker's share of the copy area
+  uint64_t copy_bytes = 0;             ///< 0: payload is lent
+  channel::RingPair* rings = nullptr;  ///< kAttach: the pair of this worker
+  int wake_fd = -1;                    ///< kAttach: the context's eventfd
+  int32_t pid = 0;
+  std::array<char, 32> label{};
+};
+
+/// What a worker tells the control thread.
+struct Reply {
+  enum class Kind : uint8_t {
+    kNone,
+    kDetached,  ///< nothing of the context is used any more: its memory may go
+    kExpelled,  ///< the client broke a rule; hang up on it, then detach
+    kShutDown,  ///< answer to kShutdown: every session was reset and every RST sent
+  };
+  Kind kind = Kind::kNone;
+  uint32_t context = 0;
+  const char* reason = "";  ///< kExpelled: static text
+};
+
+/// A bounded queue with one producing and one consuming thread.
+template <typename T, uint32_t kEntries>
+class Mailbox {
+  static_assert((kEntries & (kEntries - 1)) == 0);
+
+ public:
+  /// Thread: the producer. False when full.
+  bool try_post(const T& item) {
+    const uint32_t tail = tail_.load(std::memory_order_relaxed);
+    // Acquire: pairs with the release in try_take(); the slot is read before it is written again.
+    if (tail - head_.load(std::memory_order_acquire) == kEntries) return false;
+    items_[tail & (kEntries - 1)] = item;
+    tail_.store(tail + 1, std::memory_order_release);  // pairs with the acquire in try_take()
+    return true;
+  }
+  /// Thread: the consumer. False when empty.
+  bool try_take(T& out) {
+    const uint32_t head = head_.load(std::memory_order_relaxed);
+    if (head == tail_.load(std::memory_order_acquire)) return false;  // pairs with try_post()
+    out = items_[head & (kEntries - 1)];
+    head_.store(head + 1, std::memory_order_release);  // pairs with the acquire in try_post()
+    return true;
+  }
+  bool is_empty() const {
+    // Acquire: pairs with the release in try_post(), for the sleeper's last look.
+    return head_.load(std::memory_order_relaxed) == tail_.load(std::memory_order_acquire);
+  }
+
+ private:
+  alignas(64) std::atomic<uint32_t> head_{0};
+  alignas(64) std::atomic<uint32_t> tail_{0};
+  alignas(64) std::array<T, kEntries> items_{};
+};
+
+using Inbox = Mailbox<Command, 256>;
+using Outbox = Mailbox<Reply, 4096>;
+
+}  // namespace lyre::worker

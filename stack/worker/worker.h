@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "stack/base/ip_address.h"
+#include "stack/base/nanos.h"
+#include "stack/base/siphash.h"
+#include "stack/channel/stats.h"
+#include "stack/io/packet_io.h"
+#include "stack/tcp/config.h"
+#include "stack/worker/inbox.h"
+
+namespace lyre::worker {
+
+inline constexpr uint32_t kPortsMax = 8;
+inline constexpr uint32_t kRoutesMax = 32;
+
+/// One port as its configuration has it. Addresses are the worker's own; the queue is its alone.
+struct PortBinding {
+  io::PacketIo* io = nullptr;
+  IpAddress address;
+  uint32_t prefix_bits = 24;  ///< of the IPv4 address
+  IpAddress gateway;          ///< unspecified: none
+  uint32_t mtu_bytes = 1500;
+};
+
+/// A further route: packets to network/prefix_bits leave through `port` by way of `gateway`.
+struct RouteBinding {
+  IpAddress network;
+  uint32_t prefix_bits = 0;
+  IpAddress gateway;
+  uint32_t port = 0;
+};
+
+struct WorkerConfig {
+  uint32_t index = 0;         ///< this worker's number
+  uint32_t worker_count = 1;  ///< active opens take local ports that are `index` modulo this
+  tcp::EngineConfig engine;
+  tcp::ConnectionConfig connection;  ///< mss_bytes and slot_bytes are set from port and memory
+  uint32_t listeners_max = 1024;
+  uint32_t lent_slots_per_session_max = 4096;
+  uint32_t lent_slots_per_context_max = 0;  ///< 0: three quarters of the pool
+  uint16_t ephemeral_port_first = 32768;
+  uint16_t ephemeral_port_last = 60999;
+  SipKey secret;  ///< for sequence numbers and tables
+  uint64_t seed = 1;
+  int64_t unix_offset_ns = 0;  ///< wall clock minus the monotonic clock that poll_once() is given
+};
+
+/// Where a worker writes what tools read.
+struct StatsBinding {
+  channel::WorkerStats* worker = nullptr;
+  std::span<channel::SessionRow> rows;  ///< may be fewer than connections: the rest is not shown
+};
+
+/// One core, composed: queues of the ports, TCP, sessions, timers and the rings of its clients.
+/// Thread: whoever calls poll_once(), always the same; inbox() and outbox() are the only doors for
+/// others. It takes its memory at construction, holds no lock and reads no clock.
+class Worker {
+ public:
+  Worker(const WorkerConfig& config, io::PacketMemory& memory, std::span<const PortBinding> ports,
+         std::span<const RouteBinding> routes, StatsBinding stats);
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  /// One turn: inbox, receive, submissions, timers, transmit, completions; each is bounded.
+  /// Returns the work done; 0 lets the caller decide to pause.
+  size_t poll_once(Nanos now);
+  /// When poll_once() must run again though nothing arrives; kNever when no timer is armed.
+  Nanos next_deadline() const;
+  /// True when a client or the control thread left something to do: the last look before a sleep.
+  bool has_waiting_work();
+
+  Inbox& inbox();    ///< Thread: the control thread posts.
+  Outbox& outbox();  ///< Thread: the control thread takes.
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lyre::worker
