@@ -40,7 +40,7 @@ class Machine:
         with open(os.path.join(self._folder, f"{self.name}.qemu.log"), "w", encoding="utf-8") as log:
             self._process = subprocess.Popen(self._command(kernel_words), stdin=subprocess.DEVNULL,
                                              stdout=log, stderr=subprocess.STDOUT,
-                                             preexec_fn=_die_with_parent)
+                                             cwd=self._folder, preexec_fn=_die_with_parent)
 
     def is_running(self):
         return self._process is not None and self._process.poll() is None
@@ -83,13 +83,14 @@ class Machine:
         return " ".join(line + [f"guest.name={self.name}"] + words)
 
     def _nic(self, wire, slot, number, behind_iommu):
-        """A virtio NIC whose wire is a pair of UNIX datagram sockets shared with the peer."""
-        local = os.path.join(self._folder, f"{wire}.{self.name}")
-        remote = os.path.join(self._folder, f"{wire}.{self._peer}")
+        """A virtio NIC whose wire is a pair of UNIX datagram sockets shared with the peer.
+
+        Their names are relative to the folder: a socket's whole path is limited to 107 bytes.
+        """
         mac = f"52:54:00:00:{number:02x}:{ord(self.name[0]) - ord('a') + 1:02x}"
         device = f"virtio-net-pci,netdev={wire},mac={mac},addr={slot}"
         if behind_iommu:
             device += ",disable-legacy=on,iommu_platform=on"
-        return ["-netdev", f"dgram,id={wire},local.type=unix,local.path={local},"
-                           f"remote.type=unix,remote.path={remote}",
+        return ["-netdev", f"dgram,id={wire},local.type=unix,local.path={wire}.{self.name},"
+                           f"remote.type=unix,remote.path={wire}.{self._peer}",
                 "-device", device]
