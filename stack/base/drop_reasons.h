@@ -11,6 +11,8 @@
   X(kEthNotForUs, "eth_not_for_us", "destination MAC is neither ours nor broadcast")        \
   X(kEthUnknownType, "eth_unknown_type", "EtherType is neither IPv4 nor ARP")               \
   X(kArpMalformed, "arp_malformed", "ARP packet is short or not Ethernet/IPv4")             \
+  X(kArpNotForUs, "arp_not_for_us", "ARP between others, and nothing new in it")            \
+  X(kArpConflict, "arp_conflict", "another machine claims an address of ours by ARP")       \
   X(kIpTooShort, "ip_too_short", "packet is shorter than its IPv4 header or total length")  \
   X(kIpBadVersion, "ip_bad_version", "IP version is not 4")                                 \
   X(kIpBadHeaderLength, "ip_bad_header_length", "IPv4 header length field is impossible")   \

@@ -1,0 +1,64 @@
+#include "stack/ip/icmp_error.h"
+
+#include <array>
+
+namespace lyre::ip {
+namespace {
+
+/// RFC 791 3.2: every link carries at least this much.
+constexpr uint32_t kMtuBytesMin = 68;
+
+/// RFC 1191 7: likely MTUs, for routers that do not name theirs.
+constexpr std::array<uint16_t, 10> kMtuPlateaus = {32000, 17914, 8166, 4352, 2002,
+                                                   1492,  1006,  508,  296,  68};
+
+uint32_t plateau_below(uint16_t total_bytes) {
+  for (const uint16_t plateau : kMtuPlateaus) {
+    if (plateau < total_bytes) return plateau;
+  }
+  return kMtuBytesMin;
+}
+
+/// RFC 1122 4.2.3.9: codes 2 to 4 are hard, 4 being the too-big of path MTU discovery; the
+/// prohibitions that RFC 1812 5.2.7.1 added will not pass by themselves either.
+bool is_hard_unreachable(uint8_t code) {
+  switch (code) {
+    case wire::kUnreachableProtocol:
+    case wire::kUnreachablePort:
+    case wire::kUnreachableNetworkProhibited:
+    case wire::kUnreachableHostProhibited:
+    case wire::kUnreachableProhibited:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool is_error(uint8_t type) {
+  return type == wire::kIcmpUnreachable || type == wire::kIcmpTimeExceeded ||
+         type == wire::kIcmpParameterProblem;
+}
+
+}  // namespace
+
+std::optional<IcmpError> parse_icmp_error(const wire::ParsedIcmp& icmp, Drop& drop) {
+  if (!is_error(icmp.type)) {
+    drop = Drop::kIcmpIgnored;
+    return std::nullopt;
+  }
+  const std::optional<wire::QuotedTcp> quoted = wire::parse_quoted_tcp(icmp.body, drop);
+  if (!quoted) return std::nullopt;
+  IcmpError error{quoted->sent, quoted->seq, false, 0};
+  if (icmp.type != wire::kIcmpUnreachable) return error;
+  error.is_hard = is_hard_unreachable(icmp.code);
+  if (icmp.code != wire::kUnreachableTooBig) return error;
+  error.mtu_bytes = icmp.next_hop_mtu_bytes;
+  if (error.mtu_bytes == 0) error.mtu_bytes = plateau_below(quoted->total_bytes);
+  if (error.mtu_bytes < kMtuBytesMin) {
+    drop = Drop::kIcmpMalformed;
+    return std::nullopt;
+  }
+  return error;
+}
+
+}  // namespace lyre::ip

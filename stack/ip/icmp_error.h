@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "stack/base/drop_reasons.h"
+#include "stack/base/ip_address.h"
+#include "stack/base/seq_num.h"
+#include "stack/wire/icmp.h"
+
+namespace lyre::ip {
+
+/// An ICMP error as TCP needs it. That `seq` is really in flight is for TCP to check (RFC
+/// 5927 4.1).
+struct IcmpError {
+  FourTuple tuple;         ///< the connection that is quoted; local is our side
+  SeqNum seq;              ///< of the segment that is quoted
+  bool is_hard = false;    ///< RFC 1122 4.2.3.9: will not go away by itself
+  uint32_t mtu_bytes = 0;  ///< > 0: the packet was too big, this is what would fit
+};
+
+/// Reads what `icmp` says about a TCP segment of ours.
+/// Fails: kIcmpIgnored for messages that are no errors, kIcmpBadQuote, kIcmpMalformed for an MTU
+/// that IPv4 does not allow.
+std::optional<IcmpError> parse_icmp_error(const wire::ParsedIcmp& icmp, Drop& drop);
+
+}  // namespace lyre::ip

@@ -1,0 +1,39 @@
+#include "stack/ip/output.h"
+
+#include "stack/base/check.h"
+
+namespace lyre::ip {
+
+void write_tcp_packet(io::PacketBuf& packet, const TcpOutput& output) {
+  wire::TcpHeader header = output.header;
+  header.source_port = output.tuple.local.port;
+  header.destination_port = output.tuple.remote.port;
+  const uint32_t header_bytes = wire::tcp_header_bytes(header);
+  const uint32_t tcp_bytes = header_bytes + output.payload_bytes;
+  LYRE_CHECK(packet.headroom >= kTcpFrontBytesMax);
+  LYRE_CHECK(tcp_bytes + wire::kIpv4HeaderBytesMin <= UINT16_MAX);
+
+  const IpAddress& source = output.tuple.local.address;
+  const IpAddress& destination = output.tuple.remote.address;
+  uint8_t* front = packet.push_front(static_cast<uint16_t>(header_bytes));
+  wire::write_tcp(header, wire::tcp_pseudo_sum(source, destination, tcp_bytes),
+                  {front, header_bytes});
+
+  wire::Ipv4Header ip;
+  ip.source = source;
+  ip.destination = destination;
+  ip.total_bytes = static_cast<uint16_t>(tcp_bytes + wire::kIpv4HeaderBytesMin);
+  ip.id = output.ip_id;
+  ip.protocol = wire::kIpProtocolTcp;
+  ip.ecn = output.ecn;
+  front = packet.push_front(wire::kIpv4HeaderBytesMin);
+  wire::write_ipv4(ip, wire::ChecksumField::kZero,
+                   std::span<uint8_t, wire::kIpv4HeaderBytesMin>(front, wire::kIpv4HeaderBytesMin));
+  link::push_ethernet(packet, output.frame, wire::kEtherTypeIpv4);
+
+  packet.wants_checksums = true;
+  packet.l3_bytes = wire::kIpv4HeaderBytesMin;
+  packet.l4_bytes = static_cast<uint8_t>(header_bytes);
+}
+
+}  // namespace lyre::ip

@@ -1,0 +1,153 @@
+#include "stack/ip/route_table.h"
+
+#include <cstring>
+#include <type_traits>
+
+namespace lyre::ip {
+namespace {
+
+constexpr uint8_t kAddressBits = 128;
+constexpr uint32_t kLimitedBroadcast = 0xffffffffu;
+
+bool is_loopback(uint32_t v4) { return v4 >> 24 == 127; }
+bool is_this_network(uint32_t v4) { return v4 >> 24 == 0; }
+/// Multicast, class E and the limited broadcast.
+bool is_group_or_reserved(uint32_t v4) { return v4 >> 28 >= 14; }
+
+/// All ones or all zeros behind a prefix that has room for both (RFC 3021: /31 has not).
+bool is_broadcast_in(const IpAddress& address, const IpAddress& own, uint8_t bits) {
+  if (!own.is_v4() || bits < 96 || bits > 126) return false;
+  const uint32_t host_mask = static_cast<uint32_t>((uint64_t{1} << (kAddressBits - bits)) - 1);
+  if (((address.as_v4() ^ own.as_v4()) & ~host_mask) != 0) return false;
+  const uint32_t host = address.as_v4() & host_mask;
+  return host == 0 || host == host_mask;
+}
+
+const IpAddress& next_hop_of(const IpAddress& gateway, const IpAddress& destination) {
+  return gateway.is_unspecified() ? destination : gateway;
+}
+
+}  // namespace
+
+static_assert(std::is_trivially_copyable_v<RouteTable>);
+
+bool Prefix::contains(const IpAddress& other) const {
+  const size_t whole = bits / 8;
+  if (std::memcmp(address.bytes.data(), other.bytes.data(), whole) != 0) return false;
+  const unsigned rest = bits % 8;
+  if (rest == 0) return true;
+  return (address.bytes[whole] ^ other.bytes[whole]) >> (8 - rest) == 0;
+}
+
+bool RouteTable::add_address(uint8_t port, const IpAddress& address, uint8_t prefix_bits) {
+  if (prefix_bits > kAddressBits || own_.full() || routes_.full() || is_own(address)) return false;
+  own_.push({address, prefix_bits, port});
+  // A second address in the same prefix of the same port shares the first one's route.
+  insert({{address, prefix_bits}, IpAddress{}, address, port});
+  return true;
+}
+
+bool RouteTable::add_route(const Prefix& destination, const IpAddress& gateway) {
+  if (destination.bits > kAddressBits || is_own(gateway) || is_broadcast(gateway)) return false;
+  const Route* via = best_route(gateway);
+  if (via == nullptr || !via->gateway.is_unspecified()) return false;
+  return insert({destination, gateway, via->source, via->port});
+}
+
+bool RouteTable::add_on_link(const Prefix& prefix, uint8_t port) {
+  const OwnAddress* own = address_of_port(port);
+  if (own == nullptr || prefix.bits > kAddressBits) return false;
+  return insert({prefix, IpAddress{}, own->address, port});
+}
+
+std::optional<RouteResult> RouteTable::lookup(const IpAddress& destination) const {
+  if (const OwnAddress* own = find_own(destination)) {
+    return RouteResult{own->port, true, destination, destination};
+  }
+  const Route* route = is_unicast_target(destination) ? best_route(destination) : nullptr;
+  if (route == nullptr) return std::nullopt;
+  return RouteResult{route->port, false, next_hop_of(route->gateway, destination), route->source};
+}
+
+std::optional<RouteResult> RouteTable::lookup_from(const IpAddress& source,
+                                                   const IpAddress& destination) const {
+  const OwnAddress* from = find_own(source);
+  if (from == nullptr) return std::nullopt;
+  if (is_own(destination)) return RouteResult{from->port, true, destination, source};
+  if (!is_unicast_target(destination)) return std::nullopt;
+  const Route* route = best_route_of_port(from->port, destination);
+  if (route == nullptr) return std::nullopt;
+  return RouteResult{from->port, false, next_hop_of(route->gateway, destination), source};
+}
+
+bool RouteTable::is_own(const IpAddress& address) const { return find_own(address) != nullptr; }
+
+bool RouteTable::is_broadcast(const IpAddress& address) const {
+  if (!address.is_v4()) return false;
+  if (address.as_v4() == kLimitedBroadcast) return true;
+  for (const OwnAddress& own : own_) {
+    if (is_broadcast_in(address, own.address, own.prefix_bits)) return true;
+  }
+  return false;
+}
+
+bool RouteTable::is_martian_source(const IpAddress& address) const {
+  if (is_own(address) || is_broadcast(address)) return true;
+  if (!address.is_v4()) return address.is_unspecified() || address.bytes[0] == 0xff;
+  const uint32_t v4 = address.as_v4();
+  return is_this_network(v4) || is_loopback(v4) || is_group_or_reserved(v4);
+}
+
+bool RouteTable::is_unicast_target(const IpAddress& address) const {
+  if (address.is_unspecified() || is_broadcast(address)) return false;
+  if (!address.is_v4()) return address.bytes[0] != 0xff;
+  const uint32_t v4 = address.as_v4();
+  return !is_group_or_reserved(v4) && !is_loopback(v4) && !is_this_network(v4);
+}
+
+/// Keeps routes_ sorted by length, first come first among equals.
+bool RouteTable::insert(const Route& route) {
+  if (routes_.full()) return false;
+  size_t at = 0;
+  while (at < routes_.size() && routes_[at].prefix.bits >= route.prefix.bits) {
+    const Route& other = routes_[at++];
+    const bool is_same_prefix =
+        other.prefix.bits == route.prefix.bits && other.prefix.contains(route.prefix.address);
+    if (is_same_prefix && other.port == route.port) return false;
+  }
+  routes_.push(route);
+  for (size_t i = routes_.size() - 1; i > at; --i) routes_[i] = routes_[i - 1];
+  routes_[at] = route;
+  return true;
+}
+
+const RouteTable::Route* RouteTable::best_route(const IpAddress& destination) const {
+  for (const Route& route : routes_) {
+    if (route.prefix.contains(destination)) return &route;
+  }
+  return nullptr;
+}
+
+const RouteTable::Route* RouteTable::best_route_of_port(uint8_t port,
+                                                        const IpAddress& destination) const {
+  for (const Route& route : routes_) {
+    if (route.port == port && route.prefix.contains(destination)) return &route;
+  }
+  return nullptr;
+}
+
+const RouteTable::OwnAddress* RouteTable::find_own(const IpAddress& address) const {
+  for (const OwnAddress& own : own_) {
+    if (own.address == address) return &own;
+  }
+  return nullptr;
+}
+
+const RouteTable::OwnAddress* RouteTable::address_of_port(uint8_t port) const {
+  for (const OwnAddress& own : own_) {
+    if (own.port == port) return &own;
+  }
+  return nullptr;
+}
+
+}  // namespace lyre::ip

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "stack/base/bounded_vector.h"
+#include "stack/base/ip_address.h"
+
+namespace lyre::ip {
+
+inline constexpr size_t kOwnAddressesMax = 16;
+inline constexpr size_t kRoutesMax = 64;
+
+/// A prefix of the one address type. Units: `bits` of 128, so an IPv4 /24 is 120.
+struct Prefix {
+  IpAddress address;
+  uint8_t bits = 0;
+
+  static constexpr Prefix v4(const IpAddress& address, uint8_t v4_bits) {
+    return {address, static_cast<uint8_t>(96 + v4_bits)};
+  }
+  bool contains(const IpAddress& other) const;
+  friend constexpr bool operator==(const Prefix&, const Prefix&) = default;
+};
+
+/// Where a packet must go.
+struct RouteResult {
+  uint8_t port = 0;
+  bool is_local = false;  ///< the destination is an address of ours
+  IpAddress next_hop;     ///< the neighbour to resolve; the destination itself when on-link
+  IpAddress source;       ///< the address of `port`
+};
+
+/// Own addresses and routes: longest prefix match over a small vector.
+/// Plain data: copying it hands it to another worker. Thread: one.
+class RouteTable {
+ public:
+  /// `address` is ours, on `port`; its prefix is directly connected. False: full, or given twice.
+  bool add_address(uint8_t port, const IpAddress& address, uint8_t prefix_bits);
+  /// Packets for `destination` go to `gateway`, which must be on a connected prefix (or be given
+  /// its own /128 by add_on_link). False: full, the gateway cannot be reached directly, or its
+  /// port has a route of this prefix.
+  bool add_route(const Prefix& destination, const IpAddress& gateway);
+  /// `prefix` is reached directly on `port` although it is not the prefix of its address: the
+  /// gateway of a cloud that hands out /32 addresses. False: full, or `port` has no address.
+  bool add_on_link(const Prefix& prefix, uint8_t port);
+
+  /// Empty when there is no route, and for what no TCP packet may be sent to.
+  std::optional<RouteResult> lookup(const IpAddress& destination) const;
+  /// The same through the port of `source` only, an own address: a connection stays on its rail,
+  /// and a cloud drops what leaves through another.
+  std::optional<RouteResult> lookup_from(const IpAddress& source,
+                                         const IpAddress& destination) const;
+  bool is_own(const IpAddress& address) const;
+  /// The limited broadcast, or the directed one (or the old all-zeros one) of a connected prefix.
+  bool is_broadcast(const IpAddress& address) const;
+  /// RFC 1122 3.2.1.3, RFC 6890: what can never be the source of a packet from a wire.
+  bool is_martian_source(const IpAddress& address) const;
+
+ private:
+  struct OwnAddress {
+    IpAddress address;
+    uint8_t prefix_bits = 0;
+    uint8_t port = 0;
+  };
+  struct Route {
+    Prefix prefix;
+    IpAddress gateway;  ///< unspecified: directly connected
+    IpAddress source;
+    uint8_t port = 0;
+  };
+  bool insert(const Route& route);
+  bool is_unicast_target(const IpAddress& address) const;
+  const Route* best_route(const IpAddress& destination) const;
+  const Route* best_route_of_port(uint8_t port, const IpAddress& destination) const;
+  const OwnAddress* find_own(const IpAddress& address) const;
+  const OwnAddress* address_of_port(uint8_t port) const;
+
+  BoundedVector<OwnAddress, kOwnAddressesMax> own_;
+  BoundedVector<Route, kRoutesMax> routes_;  ///< longest prefix first
+};
+
+}  // namespace lyre::ip

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "stack/base/drop_reasons.h"
+#include "stack/base/ip_address.h"
+#include "stack/base/seq_num.h"
+
+namespace lyre::wire {
+
+inline constexpr uint16_t kIcmpHeaderBytes = 8;
+
+/// RFC 792: the types that this stack knows.
+inline constexpr uint8_t kIcmpEchoReply = 0;
+inline constexpr uint8_t kIcmpUnreachable = 3;
+inline constexpr uint8_t kIcmpEchoRequest = 8;
+inline constexpr uint8_t kIcmpTimeExceeded = 11;
+inline constexpr uint8_t kIcmpParameterProblem = 12;
+
+/// Codes of kIcmpUnreachable that matter to TCP (RFC 1122 3.2.2.1, 4.2.3.9; RFC 1812 5.2.7.1).
+inline constexpr uint8_t kUnreachableProtocol = 2;
+inline constexpr uint8_t kUnreachablePort = 3;
+inline constexpr uint8_t kUnreachableTooBig = 4;
+inline constexpr uint8_t kUnreachableNetworkProhibited = 9;
+inline constexpr uint8_t kUnreachableHostProhibited = 10;
+inline constexpr uint8_t kUnreachableProhibited = 13;
+
+/// One ICMP message. Which of the header's second words counts depends on the type.
+struct ParsedIcmp {
+  uint8_t type = 0;
+  uint8_t code = 0;
+  uint16_t echo_id = 0;             ///< echo request and reply
+  uint16_t echo_sequence = 0;       ///< echo request and reply
+  uint16_t next_hop_mtu_bytes = 0;  ///< RFC 1191 4: unreachable, too big; 0 from old routers
+  std::span<const uint8_t> body;    ///< echo data, or the quoted packet; borrows the message
+};
+
+/// Reads a whole ICMP message and verifies its checksum.
+/// Fails: kIcmpMalformed.
+std::optional<ParsedIcmp> parse_icmp(std::span<const uint8_t> message, Drop& drop);
+
+/// What an ICMP error tells about the TCP segment that caused it (RFC 792: header and 64 bits).
+struct QuotedTcp {
+  FourTuple sent;  ///< as its sender saw it: `local` is the quoted source
+  SeqNum seq;
+  uint16_t total_bytes = 0;  ///< of the quoted IP packet
+};
+
+/// Reads the body of an ICMP error.
+/// Fails: kIcmpBadQuote for what is short, not TCP, or not a first fragment.
+std::optional<QuotedTcp> parse_quoted_tcp(std::span<const uint8_t> body, Drop& drop);
+
+/// Writes an echo reply for `request` in front of the data that lies in
+/// out[kIcmpHeaderBytes, out.size()) already, with its checksum over both.
+/// REQUIRES: out.size() >= kIcmpHeaderBytes.
+void write_echo_reply(const ParsedIcmp& request, std::span<uint8_t> out);
+
+}  // namespace lyre::wire

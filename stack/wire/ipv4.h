@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "stack/base/drop_reasons.h"
+#include "stack/base/ip_address.h"
+
+namespace lyre::wire {
+
+inline constexpr uint16_t kIpv4HeaderBytesMin = 20;
+
+inline constexpr uint8_t kIpProtocolIcmp = 1;
+inline constexpr uint8_t kIpProtocolTcp = 6;
+
+/// RFC 3168 5: the ECN field.
+enum class Ecn : uint8_t { kNotEct = 0, kEct1 = 1, kEct0 = 2, kCe = 3 };
+
+/// An IPv4 header as values. Units: bytes, host order.
+struct ParsedIpv4 {
+  IpAddress source;
+  IpAddress destination;
+  uint16_t total_bytes = 0;  ///< header and payload; what lies behind is padding
+  uint16_t id = 0;
+  uint16_t fragment_offset_bytes = 0;
+  uint8_t header_bytes = 0;
+  uint8_t protocol = 0;
+  uint8_t ttl = 0;
+  uint8_t dscp = 0;
+  Ecn ecn = Ecn::kNotEct;
+  bool dont_fragment = false;
+  bool more_fragments = false;
+
+  bool is_fragment() const { return more_fragments || fragment_offset_bytes != 0; }
+};
+
+/// Reads the header of a whole packet. Options are skipped, the checksum is not looked at.
+/// Fails: kIpTooShort, kIpBadVersion, kIpBadHeaderLength.
+std::optional<ParsedIpv4> parse_ipv4(std::span<const uint8_t> packet, Drop& drop);
+
+/// The same for a packet of which only the first bytes are there, as ICMP errors quote it: the
+/// header lies inside `bytes`, total_bytes may exceed them.
+std::optional<ParsedIpv4> parse_ipv4_quoted(std::span<const uint8_t> bytes, Drop& drop);
+
+/// True when `header`, all of it with its options, sums up right.
+bool ipv4_checksum_ok(std::span<const uint8_t> header);
+
+/// What a header of ours says; the rest is constant: no options, DF set, one fragment.
+struct Ipv4Header {
+  IpAddress source;
+  IpAddress destination;
+  uint16_t total_bytes = 0;
+  uint16_t id = 0;
+  uint8_t protocol = 0;
+  uint8_t ttl = 64;
+  Ecn ecn = Ecn::kNotEct;
+};
+
+enum class ChecksumField : uint8_t { kZero, kComputed };
+
+/// REQUIRES: both addresses are IPv4.
+void write_ipv4(const Ipv4Header& header, ChecksumField checksum,
+                std::span<uint8_t, kIpv4HeaderBytesMin> out);
+
+}  // namespace lyre::wire
