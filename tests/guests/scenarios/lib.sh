@@ -35,7 +35,13 @@ meet() {
 }
 
 driver_of() { basename "$(readlink "/sys/bus/pci/devices/$1/driver")"; }
-netdev_of() { ls "/sys/bus/pci/devices/$1/"*/net "/sys/bus/pci/devices/$1/net" 2> /dev/null | grep -v : | head -n 1; }
+# The network interface of a PCI device; nothing when the kernel has none. virtio puts a bus in between.
+netdev_of() {
+  local path
+  for path in /sys/bus/pci/devices/"$1"/net/* /sys/bus/pci/devices/"$1"/virtio*/net/*; do
+    [ ! -e "$path" ] || { basename "$path"; return; }
+  done
+}
 
 hugepages_total() { cat $HUGEPAGES/nr_hugepages; }
 hugepages_free() { cat $HUGEPAGES/free_hugepages; }
