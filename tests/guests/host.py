@@ -25,7 +25,7 @@ def missing_packages():
 def require(install=True):
     """Returns once every tool of NEEDED is there, installing what is missing."""
     if os.geteuid() != 0:
-        raise HostError("must run as root: it makes a root file system with device nodes and owners")
+        raise HostError("must run as root: it makes a file system with device nodes and owners")
     packages = missing_packages()
     if not packages:
         return

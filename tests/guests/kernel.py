@@ -32,7 +32,7 @@ def _unpack(payload):
 
 
 def extract(bzimage, out):
-    """Writes a bootable kernel to `out`: the ELF where its compression is known, else the bzImage."""
+    """Writes a bootable kernel: the ELF where its compression is known, else the bzImage."""
     with open(bzimage, "rb") as f:
         data = f.read()
     offset, length = struct.unpack_from("<II", data, PAYLOAD_OFFSET)

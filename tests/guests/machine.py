@@ -37,7 +37,8 @@ class Machine:
         self._process = None
 
     def boot(self, kernel_words):
-        with open(os.path.join(self._folder, f"{self.name}.qemu.log"), "w", encoding="utf-8") as log:
+        log_path = os.path.join(self._folder, f"{self.name}.qemu.log")
+        with open(log_path, "w", encoding="utf-8") as log:
             self._process = subprocess.Popen(self._command(kernel_words), stdin=subprocess.DEVNULL,
                                              stdout=log, stderr=subprocess.STDOUT,
                                              cwd=self._folder, preexec_fn=_die_with_parent)

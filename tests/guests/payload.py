@@ -54,7 +54,8 @@ def runtime_packages(tree):
     for library in _shared_libraries(tree):
         # dpkg knows a file by the name it was shipped under, before or after the /usr merge.
         names = {library, library.removeprefix("/usr")}
-        query = subprocess.run(["dpkg-query", "-S", *names], capture_output=True, text=True, check=False)
+        query = subprocess.run(["dpkg-query", "-S", *names], capture_output=True, text=True,
+                               check=False)
         owners = [line.split(":")[0] for line in query.stdout.splitlines() if ": /" in line]
         if not owners:
             raise host.HostError(f"no package owns {library}")

@@ -56,7 +56,7 @@ def ensure(cache, runtime_packages):
     if not is_current(root, stamp_path, recipe, wanted):
         for stale in (root, stamp_path):
             shutil.rmtree(stale) if os.path.isdir(stale) else _unlink(stale)
-        print(f"guests: building a Debian {suite} root with {len(wanted)} named packages", flush=True)
+        print(f"guests: building a Debian {suite} root ({len(wanted)} named packages)", flush=True)
         _debootstrap(root, suite, sorted(wanted), os.path.join(cache, "rootfs.log"))
         with open(stamp_path, "w", encoding="utf-8") as f:
             json.dump({"recipe": recipe, "made_of": digest(recipe, *sorted(wanted))}, f)

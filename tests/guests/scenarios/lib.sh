@@ -35,7 +35,8 @@ meet() {
 }
 
 driver_of() { basename "$(readlink "/sys/bus/pci/devices/$1/driver")"; }
-# The network interface of a PCI device; nothing when the kernel has none. virtio puts a bus in between.
+# The network interface of a PCI device; nothing when the kernel has none. virtio devices have a
+# bus of their own in between.
 netdev_of() {
   local path
   for path in /sys/bus/pci/devices/"$1"/net/* /sys/bus/pci/devices/"$1"/virtio*/net/*; do

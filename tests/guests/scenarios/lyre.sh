@@ -52,7 +52,9 @@ run_perf() {
 
 crash_lyred() {
   systemctl kill --signal=KILL lyred
-  restarted() { [ "$(systemctl show -p NRestarts --value lyred)" = 1 ] && systemctl -q is-active lyred; }
+  restarted() {
+    [ "$(systemctl show -p NRestarts --value lyred)" = 1 ] && systemctl -q is-active lyred
+  }
   wait_for 40 "the restart of a killed daemon" restarted
   status > /dev/null || fail "lyre status after the restart"
 }

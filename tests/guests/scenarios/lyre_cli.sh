@@ -37,7 +37,8 @@ sessions() { as_job timeout 20 lyre sessions "$@"; }
 perf_server() { as_job timeout 90 lyre perf server --port $PERF_PORT --once; }
 # Sends PERF_BYTES and compares the server's hash of them with its own.
 perf_client() {
-  as_job timeout 90 lyre perf client --host $PEER_WIRE --port $PERF_PORT --bytes $PERF_BYTES --verify
+  as_job timeout 90 lyre perf client --host $PEER_WIRE --port $PERF_PORT \
+    --bytes $PERF_BYTES --verify
 }
 
 # One rank of two; rank 0 is on guest a. The ranks find each other over the kernel's network.

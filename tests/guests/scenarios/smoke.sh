@@ -4,7 +4,8 @@ MODE=$1
 
 step "systemd"
 [ "$(ps -p 1 -o comm=)" = systemd ] || fail "process 1 is $(ps -p 1 -o comm=)"
-wait_for 60 "systemd's start-up" sh -c 'systemctl is-system-running | grep -E "^(running|degraded)$"'
+is_started() { systemctl is-system-running | grep -xE 'running|degraded'; }
+wait_for 60 "systemd's start-up" is_started
 systemctl --failed --no-legend
 [ -z "$(systemctl --failed --no-legend --plain)" ] || fail "units failed"
 
