@@ -81,6 +81,10 @@ class Engine {
   void on_icmp_error(ConnId conn, SeqNum quoted_seq, bool is_hard, uint32_t mtu_bytes, Nanos now,
                      Effects& effects);
 
+  /// Nobody answers for the next hop. Ends a connection that is not established yet; one that is
+  /// goes on until its user timeout.
+  void on_host_unreachable(ConnId conn, Nanos now, Effects& effects);
+
   /// Runs what is due. Call when next_deadline() has come; calling early does nothing.
   void on_timer(ConnId conn, Nanos now, Effects& effects);
   Nanos next_deadline(ConnId conn) const;
@@ -101,6 +105,10 @@ class Engine {
   const FourTuple& tuple(ConnId conn) const;
   /// Bytes the application may append before the send buffer limit is reached.
   uint32_t send_room_bytes(ConnId conn) const;
+  /// True when `seq` is what the receive side waits for (RCV.NXT).
+  bool is_next_expected(ConnId conn, SeqNum seq) const;
+  /// Cost of all payload that the connection keeps or has lent out.
+  uint32_t charged_bytes(ConnId conn) const;
   ConnectionInfo info(ConnId conn) const;
   uint32_t connection_count() const;
   /// Index bound for walking; is_open() tells which are taken.

@@ -24,7 +24,8 @@ struct Command {
   uint64_t arena_offset = 0;
   uint64_t arena_bytes = 0;
   uint64_t copy_offset = 0;            ///< this worker's share of the copy area
-  uint64_t copy_bytes = 0;             ///< 0: payload is lent
+  uint64_t copy_bytes = 0;             ///< 0: nothing can be copied for it
+  bool is_lent = true;                 ///< receive slots may be lent to it; else all is copied
   channel::RingPair* rings = nullptr;  ///< kAttach: the pair of this worker
   int wake_fd = -1;                    ///< kAttach: the context's eventfd
   int32_t pid = 0;

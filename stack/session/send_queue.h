@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "stack/base/buf_ref.h"
+#include "stack/base/slab.h"
+
+namespace lyre::session {
+
+/// What the application sent on one connection and the peer has not acknowledged: a queue of pieces
+/// of client memory, one for each send descriptor. Its front is the oldest unacknowledged byte,
+/// which is where tcp::SegmentOut::queue_offset counts from.
+/// Indices only: lives in a table that can be snapshot. Operations are SendPieces' below.
+struct SendQueue {
+  uint32_t head = UINT32_MAX;
+  uint32_t tail = UINT32_MAX;
+  uint32_t piece_count = 0;
+  uint32_t head_acked_bytes = 0;  ///< of the head piece, acknowledged already
+  uint64_t finished_count = 0;    ///< pieces acknowledged since the connection was opened
+
+  // Where the last gather() ended: the next one usually goes on from there.
+  uint32_t cursor = UINT32_MAX;
+  uint32_t cursor_offset = 0;  ///< queue offset of the cursor piece's first unacknowledged byte
+};
+
+/// The pieces of all send queues of a worker. Thread: the worker.
+class SendPieces {
+ public:
+  explicit SendPieces(uint32_t pieces_max) : pieces_(pieces_max) {}
+
+  /// False when no piece is left: leave the descriptor where it is.
+  bool try_append(SendQueue& queue, BufRef piece);
+  /// `bytes` left the front. Returns how many pieces are finished by that.
+  uint32_t on_acked(SendQueue& queue, uint32_t bytes);
+  /// Names the bytes [offset, offset + bytes) of the queue in `out`; returns how many entries it
+  /// took, or 0 when `out` is too small. REQUIRES: the queue holds that many bytes.
+  uint32_t gather(SendQueue& queue, uint32_t offset, uint32_t bytes, std::span<BufRef> out);
+  /// Drops everything; returns how many pieces there were.
+  uint32_t clear(SendQueue& queue);
+  uint32_t room() const { return pieces_.room(); }
+
+  void copy_from(const SendPieces& other) { pieces_.copy_from(other.pieces_); }
+
+ private:
+  struct Piece {
+    BufRef ref;
+    uint32_t next = UINT32_MAX;
+  };
+  void seek(SendQueue& queue, uint32_t offset) const;
+  uint32_t skipped(const SendQueue& queue, uint32_t piece) const {
+    return piece == queue.head ? queue.head_acked_bytes : 0;
+  }
+
+  Slab<Piece> pieces_;
+};
+
+}  // namespace lyre::session

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+
+#include "stack/channel/abi.h"
+#include "stack/session/send_queue.h"
+#include "stack/tcp/engine.h"
+
+namespace lyre::session {
+
+inline constexpr uint32_t kNoContext = UINT32_MAX;
+inline constexpr uint32_t kNoIndex = UINT32_MAX;
+
+/// The application's end of one connection: who owns it, what it sent and what it must be told.
+/// It has the index of its connection in the engine. Plain data, links are indices.
+/// What the client must hear is state, not a queue: it is written out when its ring has room, so a
+/// full ring loses nothing.
+struct Session {
+  uint32_t context =
+      kNoContext;                ///< the owner; kNoContext: a passive open that nobody heard of yet
+  uint32_t listener = kNoIndex;  ///< passive: where its SYN arrived, until it is announced
+  uint32_t listener_generation = 0;
+  uint32_t generation = 0;
+  uint64_t cookie = 0;
+  int64_t opened_unix_ns = 0;
+  SendQueue sends;
+  uint64_t announced_sends = 0;  ///< finished_count that the client has heard
+
+  bool is_passive = false;
+  bool must_announce_open = false;
+  bool must_announce_finish = false;
+  bool must_announce_end = false;
+  bool was_announced = false;  ///< the client knows its name
+  bool is_closed_by_client = false;
+  bool is_over = false;  ///< the engine is done with it (or it is in TIME-WAIT)
+  bool has_readable = false;
+  bool was_retransmitted = false;  ///< since the send queue was last empty: see completions.cc
+  bool wants_transmit = false;     ///< is in the transmit list
+  bool is_dirty = false;           ///< is in its context's dirty list
+  bool waits_for_neighbour = false;
+  channel::EndStatus end_status = channel::EndStatus::kOk;
+
+  uint32_t lent_slots = 0;
+  uint64_t copied_tx_bytes = 0;
+  uint64_t copied_rx_bytes = 0;
+
+  uint32_t port = 0;  ///< where it leaves
+  IpAddress next_hop;
+  bool is_local = false;  ///< the peer is this host
+
+  // Lists of sessions, all intrusive: a session is in each at most once.
+  uint32_t context_next = kNoIndex, context_previous = kNoIndex;
+  uint32_t dirty_next = kNoIndex;
+  uint32_t transmit_next = kNoIndex;
+};
+
+}  // namespace lyre::session

@@ -1,0 +1,240 @@
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "stack/worker/impl.h"
+
+/// What clients are told. A session remembers what its client must still hear; here it is written
+/// to the completion ring as far as there is room.
+namespace lyre::worker {
+
+namespace {
+
+void put_endpoints(channel::Completion& entry, uint64_t cookie, const FourTuple& tuple) {
+  auto& opened = entry.body.opened;
+  opened.cookie = cookie;
+  std::memcpy(opened.local_address, tuple.local.address.bytes.data(), 16);
+  std::memcpy(opened.remote_address, tuple.remote.address.bytes.data(), 16);
+  opened.local_port = tuple.local.port;
+  opened.remote_port = tuple.remote.port;
+}
+
+}  // namespace
+
+void Worker::Impl::mark_dirty(uint32_t conn) {
+  session::Session& dirty = session(conn);
+  if (dirty.is_dirty || dirty.context == session::kNoContext) return;
+  Context& context = contexts[dirty.context];
+  dirty.is_dirty = true;
+  dirty.dirty_next = session::kNoIndex;
+  if (context.dirty_tail == session::kNoIndex) {
+    context.dirty_head = conn;
+  } else {
+    session(context.dirty_tail).dirty_next = conn;
+  }
+  context.dirty_tail = conn;
+}
+
+void Worker::Impl::remove_dirty(uint32_t conn) {
+  if (!session(conn).is_dirty) return;
+  Context& context = contexts[session(conn).context];
+  uint32_t previous = session::kNoIndex;
+  for (uint32_t at = context.dirty_head; at != conn; at = session(at).dirty_next) previous = at;
+  const uint32_t next = session(conn).dirty_next;
+  if (previous == session::kNoIndex) {
+    context.dirty_head = next;
+  } else {
+    session(previous).dirty_next = next;
+  }
+  if (context.dirty_tail == conn) context.dirty_tail = previous;
+  session(conn).is_dirty = false;
+}
+
+size_t Worker::Impl::announce_all() {
+  size_t told = 0;
+  has_untold = false;
+  for (uint32_t index : attached) {
+    Context& context = contexts[index];
+    if (context.state != Context::State::kAttached) continue;
+    // What is put back because it must wait comes behind `last` and is left for the next turn.
+    context.waits_for_holds = false;
+    const uint32_t last = context.dirty_tail;
+    for (bool is_last = last == session::kNoIndex; !is_last && context.dirty_head != UINT32_MAX;) {
+      const uint32_t conn = context.dirty_head;
+      is_last = conn == last;
+      remove_dirty(conn);
+      const bool is_told = announce(context, conn);
+      if (!is_told) mark_dirty(conn);
+      has_untold |= !is_told;
+      told += is_told;
+    }
+    if (context.completions.is_broken()) expel(context, "completion ring index out of range");
+  }
+  ring_doorbells();
+  return told;
+}
+
+/// Tells the session's client all there is. False: not all could be told now.
+bool Worker::Impl::announce(Context& context, uint32_t conn) {
+  session::Session& told = session(conn);
+  if (told.must_announce_open) {
+    if (context.completions.room() == 0) return false;
+    const auto event = told.is_passive ? channel::Event::kAccepted : channel::Event::kConnected;
+    answer_open(context, event, channel::EndStatus::kOk, told.cookie, name_of(conn),
+                engine.tuple(conn));
+    told.must_announce_open = false;
+    told.was_announced = true;
+    if (told.is_passive) leave_listener(conn);
+  }
+  if (must_wait_for_holds(context, told)) return false;
+  if (told.announced_sends != told.sends.finished_count) {
+    if (context.completions.room() == 0) return false;
+    channel::Completion entry{.event = channel::Event::kSendDone, .session = name_of(conn)};
+    entry.body.send_done.descriptors = told.announced_sends = told.sends.finished_count;
+    push(context, entry);
+  }
+  while (told.has_readable) {
+    if (!announce_data(context, conn)) return false;
+  }
+  if (told.must_announce_finish) {
+    if (context.completions.room() == 0) return false;
+    push(context, {.event = channel::Event::kPeerFinished, .session = name_of(conn)});
+    told.must_announce_finish = false;
+  }
+  return !told.must_announce_end || announce_end(context, conn);
+}
+
+bool Worker::Impl::announce_end(Context& context, uint32_t conn) {
+  session::Session& ended = session(conn);
+  if (context.completions.room() == 0) return false;
+  if (!ended.was_announced) {
+    answer_open(context, channel::Event::kConnectFailed, ended.end_status, ended.cookie, {},
+                engine.tuple(conn));
+  } else {
+    push(context,
+         {.event = channel::Event::kEnded, .status = ended.end_status, .session = name_of(conn)});
+  }
+  forget_context(conn);
+  release_if_done(conn);
+  return true;
+}
+
+/// An ACK proves that the port has read the bytes that it acknowledges, but not that it let go of
+/// copies that were sent again. Then the client gets its memory back only once the port holds
+/// nothing of it; meanwhile nothing more of that client is handed to a port, so the wait is short.
+bool Worker::Impl::must_wait_for_holds(Context& context, session::Session& waiting) {
+  if (!waiting.was_retransmitted) return false;
+  const bool has_news =
+      waiting.announced_sends != waiting.sends.finished_count || waiting.must_announce_end;
+  if (!has_news) return false;
+  for (Port& port : ports) port.binding.io->reclaim();
+  const uint32_t index = index_of(context);
+  if (memory.region_holds(index) > 0 || has_unsent_pieces(index)) {
+    context.waits_for_holds = true;
+    return true;
+  }
+  if (waiting.sends.piece_count == 0) waiting.was_retransmitted = false;
+  return false;
+}
+
+/// One completion with payload. False: no room in the ring, or nothing may be lent now.
+bool Worker::Impl::announce_data(Context& context, uint32_t conn) {
+  if (context.completions.room() == 0) return false;
+  channel::Completion entry{.event = channel::Event::kData, .session = name_of(conn)};
+  const bool is_low = memory.rx_slots_free() < memory.rx_slot_count() / kRxLowShare;
+  bool is_done = context.is_lent && !is_low && lend_some(context, conn, entry);
+  if (!is_done && entry.count == 0) is_done = copy_some(context, conn, entry);
+  if (!is_done && entry.count == 0 && context.is_lent) is_done = lend_some(context, conn, entry);
+  if (entry.count > 0) push(context, entry);
+  if (is_done) session(conn).has_readable = false;
+  return is_done || entry.count > 0;
+}
+
+/// Fills `entry` with lent slots. True: the session has nothing more to read.
+bool Worker::Impl::lend_some(Context& context, uint32_t conn, channel::Completion& entry) {
+  session::Session& reader = session(conn);
+  entry.pool = static_cast<uint8_t>(config.index);
+  while (entry.count < channel::kLentSlicesMax) {
+    if (context.lent_slots >= lent_slots_per_context_max ||
+        reader.lent_slots >= config.lent_slots_per_session_max) {
+      return false;
+    }
+    const auto slice = engine.take_readable(conn);
+    if (!slice) return true;
+    const uint32_t slot = slice->handle.slot;
+    const uint8_t* bytes = memory.rx_packet(slot)->data + slice->offset;
+    entry.body.data[entry.count++] = {
+        .slot = slot,
+        .bytes = slice->length,
+        .offset = static_cast<uint64_t>(bytes - memory.rx_memory().data())};
+    loans[slot] = {.context = reader.context, .session = conn, .generation = reader.generation};
+    ++context.lent_slots;
+    ++reader.lent_slots;
+    stats.worker->tcp_payload_in.add(slice->length);
+  }
+  return false;
+}
+
+/// Fills `entry` with copies, for clients outside the trust domain and when the pool runs low.
+/// True: the session has nothing more to read.
+bool Worker::Impl::copy_some(Context& context, uint32_t conn, channel::Completion& entry) {
+  session::Session& reader = session(conn);
+  uint32_t block = 0;
+  while (block < context.copy_block_count && context.copy_blocks[block].is_used) ++block;
+  if (block == context.copy_block_count) return false;
+  const uint64_t offset = context.attached.copy_offset + uint64_t{block} * kCopyBlockBytes;
+  uint8_t* target = context.attached.memory + offset;
+  uint32_t used = 0;
+  uint32_t charge = 0;
+  bool is_done = false;
+  while (used + memory.rx_slot_bytes() <= kCopyBlockBytes) {
+    const auto slice = engine.take_readable(conn);
+    is_done = !slice;
+    if (is_done) break;
+    io::PacketBuf* packet = memory.rx_packet(slice->handle.slot);
+    std::memcpy(target + used, packet->data + slice->offset, slice->length);
+    memory.release({&packet, 1});
+    used += slice->length;
+    charge += memory.rx_slot_bytes();
+  }
+  if (used == 0) return is_done;
+  context.copy_blocks[block] = {
+      .is_used = true, .session = conn, .generation = reader.generation, .charge_bytes = charge};
+  entry.pool = channel::kPoolContext;
+  entry.body.data[entry.count++] = {.slot = block | kCopySlotBit, .bytes = used, .offset = offset};
+  reader.copied_rx_bytes += used;
+  stats.worker->copied_rx_bytes.add(used);
+  stats.worker->tcp_payload_in.add(used);
+  return is_done;
+}
+
+const char* Worker::Impl::answer_open(Context& context, channel::Event event,
+                                      channel::EndStatus status, uint64_t cookie,
+                                      channel::SessionName name, const FourTuple& tuple) {
+  channel::Completion entry{.event = event, .status = status, .session = name};
+  put_endpoints(entry, cookie, tuple);
+  push(context, entry);
+  return nullptr;
+}
+
+void Worker::Impl::push(Context& context, const channel::Completion& entry) {
+  context.completions.push(entry);
+  stats.worker->completions.add(1);
+}
+
+void Worker::Impl::ring_doorbells() {
+  for (uint32_t index : attached) {
+    Context& context = contexts[index];
+    if (!context.completions.has_unpublished()) continue;
+    context.completions.publish();
+    std::atomic<uint32_t>& sleeps = context.header().client_sleeps;
+    if (!channel::must_ring(sleeps)) continue;
+    sleeps.store(0, std::memory_order_relaxed);  // one ring a sleep is enough
+    // The descriptor does not block; that it is full already means the client will wake.
+    (void)!eventfd_write(context.attached.wake_fd, 1);
+  }
+}
+
+}  // namespace lyre::worker

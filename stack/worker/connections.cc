@@ -1,0 +1,282 @@
+#include <algorithm>
+
+#include "stack/worker/impl.h"
+
+/// Sessions from their first to their last moment.
+namespace lyre::worker {
+
+namespace {
+
+channel::EndStatus status_of(tcp::EndReason reason) {
+  switch (reason) {
+    case tcp::EndReason::kNone:
+    case tcp::EndReason::kClosed:
+      return channel::EndStatus::kOk;
+    case tcp::EndReason::kReset:
+      return channel::EndStatus::kReset;
+    case tcp::EndReason::kRefused:
+      return channel::EndStatus::kRefused;
+    case tcp::EndReason::kTimedOut:
+      return channel::EndStatus::kTimedOut;
+    case tcp::EndReason::kAborted:
+      return channel::EndStatus::kAborted;
+    case tcp::EndReason::kUnreachable:
+      return channel::EndStatus::kUnreachable;
+  }
+  return channel::EndStatus::kAborted;
+}
+
+constexpr uint32_t kIpv4AndTcpHeaderBytes = 40;
+
+}  // namespace
+
+tcp::ConnectionConfig Worker::Impl::connection_config(const ip::RouteResult& route) const {
+  tcp::ConnectionConfig connection = config.connection;
+  connection.mss_bytes =
+      static_cast<uint16_t>(ports[route.port].binding.mtu_bytes - kIpv4AndTcpHeaderBytes);
+  connection.slot_bytes = memory.rx_slot_bytes();
+  return connection;
+}
+
+void Worker::Impl::bind_session(uint32_t conn, const FourTuple& tuple,
+                                const ip::RouteResult& route) {
+  session::Session& opened = session(conn);
+  opened = session::Session{};
+  opened.generation = ++generations;
+  opened.opened_unix_ns = now.value + config.unix_offset_ns;
+  opened.port = route.port;
+  opened.next_hop = route.next_hop;
+  opened.is_local = route.is_local;
+  flows.insert(tuple, conn);
+}
+
+void Worker::Impl::link_to_context(uint32_t conn, uint32_t context) {
+  session::Session& linked = session(conn);
+  uint32_t& head = contexts[context].sessions_head;
+  linked.context = context;
+  linked.context_next = head;
+  linked.context_previous = session::kNoIndex;
+  if (head != session::kNoIndex) session(head).context_previous = conn;
+  head = conn;
+}
+
+/// From now on nobody hears of the session: it ends by itself.
+void Worker::Impl::forget_context(uint32_t conn) {
+  session::Session& orphan = session(conn);
+  if (orphan.context == session::kNoContext) return;
+  remove_dirty(conn);
+  uint32_t& head = contexts[orphan.context].sessions_head;
+  if (orphan.context_previous != session::kNoIndex) {
+    session(orphan.context_previous).context_next = orphan.context_next;
+  } else {
+    head = orphan.context_next;
+  }
+  if (orphan.context_next != session::kNoIndex) {
+    session(orphan.context_next).context_previous = orphan.context_previous;
+  }
+  orphan.context = session::kNoContext;
+  orphan.must_announce_open = orphan.must_announce_finish = orphan.must_announce_end = false;
+  discard_payload(conn);
+}
+
+channel::EndStatus Worker::Impl::open_session(uint32_t context, const Endpoint& local,
+                                              const Endpoint& remote, uint64_t cookie) {
+  if (!local.address.is_unspecified() && !routes.is_own(local.address)) {
+    return channel::EndStatus::kAddressUnknown;
+  }
+  const auto route = local.address.is_unspecified()
+                         ? routes.lookup(remote.address)
+                         : routes.lookup_from(local.address, remote.address);
+  if (!route || remote.port == 0) return channel::EndStatus::kUnreachable;
+  FourTuple tuple{.local = {route->source, local.port}, .remote = remote};
+  if (!local.address.is_unspecified()) tuple.local.address = local.address;
+  if (tuple.local.port == 0) {
+    const auto port = choose_port(tuple.local.address, remote);
+    if (!port) return channel::EndStatus::kNoResources;
+    tuple.local.port = *port;
+  } else if (find_connection(tuple) != FlowTable::kNone) {
+    return channel::EndStatus::kAddressInUse;
+  }
+  const uint32_t conn = engine.open_active(tuple, connection_config(*route), now);
+  if (conn == tcp::kNoConn) return channel::EndStatus::kNoResources;
+  bind_session(conn, tuple, *route);
+  session(conn).cookie = cookie;
+  link_to_context(conn, context);
+  schedule_transmit(conn);
+  arm(conn);
+  return channel::EndStatus::kOk;
+}
+
+/// RFC 6056 3.3.1: a random port of those that are this worker's and free towards `remote`.
+std::optional<uint16_t> Worker::Impl::choose_port(const IpAddress& local, const Endpoint& remote) {
+  const uint32_t count = config.ephemeral_port_last - config.ephemeral_port_first + 1u;
+  const uint32_t mine = count / config.worker_count;
+  if (mine == 0) return std::nullopt;
+  const auto start = static_cast<uint32_t>(rng.below(mine));
+  for (uint32_t i = 0; i < mine; ++i) {
+    const uint32_t step = (start + i) % mine;
+    const auto port = static_cast<uint16_t>(config.ephemeral_port_first +
+                                            step * config.worker_count + config.index);
+    if (listeners.is_port_used(port)) continue;
+    if (find_connection({{local, port}, remote}) == FlowTable::kNone) return port;
+  }
+  return std::nullopt;
+}
+
+/// What the last engine call changed, carried out.
+void Worker::Impl::apply(uint32_t conn) {
+  session::Session& changed = session(conn);
+  if (effects.drop) drop(*effects.drop);
+  if (effects.acked_bytes > 0) {
+    stats.worker->tcp_payload_acked.add(effects.acked_bytes);
+    if (sends.on_acked(changed.sends, effects.acked_bytes) > 0) mark_dirty(conn);
+    if (changed.is_closed_by_client && changed.sends.piece_count == 0) {
+      changed.must_announce_end = true;
+      mark_dirty(conn);
+    }
+  }
+  if (effects.became_established) on_established(conn);
+  if (!engine.is_open(conn)) return;
+  if (effects.has_readable) {
+    changed.has_readable = true;
+    if (changed.is_closed_by_client) {
+      discard_payload(conn);
+    } else {
+      mark_dirty(conn);
+    }
+  }
+  if (effects.peer_finished && !changed.is_closed_by_client) {
+    changed.must_announce_finish = true;
+    mark_dirty(conn);
+  }
+  if (effects.wants_transmit) schedule_transmit(conn);
+  if (effects.is_over) {
+    end_session(conn, effects.reason);
+  } else {
+    if (effects.entered_time_wait) end_in_time_wait(conn);
+    arm(conn);
+  }
+}
+
+void Worker::Impl::on_established(uint32_t conn) {
+  session::Session& opened = session(conn);
+  if (!opened.is_passive) {
+    stats.worker->connects.add(1);
+    opened.must_announce_open = true;
+    mark_dirty(conn);
+    return;
+  }
+  stats.worker->accepts.add(1);
+  if (!listeners.is_valid(opened.listener, opened.listener_generation)) {
+    abort_session(conn, channel::EndStatus::kAborted);  // its listener was closed meanwhile
+    effects.clear();
+    return;
+  }
+  link_to_context(conn, listeners[opened.listener].context);
+  opened.must_announce_open = true;
+  mark_dirty(conn);
+}
+
+/// The client need not wait out TIME-WAIT: for it the session is over in good order.
+void Worker::Impl::end_in_time_wait(uint32_t conn) {
+  session::Session& ended = session(conn);
+  ended.is_over = true;
+  ended.must_announce_end = true;
+  if (ended.context != session::kNoContext) mark_dirty(conn);
+}
+
+void Worker::Impl::end_session(uint32_t conn, tcp::EndReason reason) {
+  session::Session& ended = session(conn);
+  ended.is_over = true;
+  if (ended.end_status == channel::EndStatus::kOk) ended.end_status = status_of(reason);
+  if (reason == tcp::EndReason::kReset) stats.worker->tcp_resets_in.add(1);
+  if (ended.listener != session::kNoIndex) leave_listener(conn);
+  if (reason != tcp::EndReason::kClosed) {
+    // Bytes that can no longer be sent are finished; bytes not yet delivered in order are lost.
+    sends.clear(ended.sends);
+    if (ended.is_closed_by_client || ended.context == session::kNoContext) discard_payload(conn);
+  }
+  if (!ended.is_passive && !ended.was_announced && ended.context != session::kNoContext) {
+    stats.worker->connect_failures.add(ended.must_announce_open ? 0 : 1);
+  }
+  ended.must_announce_end = true;
+  if (ended.context != session::kNoContext) mark_dirty(conn);
+  timers.stop(conn);
+  release_if_done(conn);
+}
+
+void Worker::Impl::leave_listener(uint32_t conn) {
+  session::Session& passive = session(conn);
+  const uint32_t index = passive.listener;
+  passive.listener = session::kNoIndex;
+  if (listeners.is_valid(index, passive.listener_generation)) --listeners[index].pending;
+}
+
+void Worker::Impl::discard_payload(uint32_t conn) {
+  while (const auto slice = engine.take_readable(conn)) {
+    io::PacketBuf* packet = memory.rx_packet(slice->handle.slot);
+    memory.release({&packet, 1});
+    if (engine.state(conn) == tcp::State::kClosed) continue;
+    tcp::Effects ignored;
+    engine.on_app_release(conn, memory.rx_slot_bytes(), now, ignored);
+    if (ignored.wants_transmit) schedule_transmit(conn);
+  }
+  session(conn).has_readable = false;
+}
+
+void Worker::Impl::close_by_client(uint32_t conn) {
+  session::Session& closed = session(conn);
+  closed.is_closed_by_client = true;
+  discard_payload(conn);
+  if (!closed.is_over) {
+    effects.clear();
+    engine.on_app_close(conn, now, effects);
+    apply(conn);
+    if (!engine.is_open(conn)) return;
+  }
+  if (closed.sends.piece_count == 0) {
+    closed.must_announce_end = true;
+    mark_dirty(conn);
+  }
+  release_if_done(conn);
+}
+
+void Worker::Impl::abort_session(uint32_t conn, channel::EndStatus status) {
+  session::Session& aborted = session(conn);
+  aborted.end_status = status;
+  if (status == channel::EndStatus::kAborted) aborted.is_closed_by_client = true;
+  if (aborted.is_over) {
+    sends.clear(aborted.sends);
+    discard_payload(conn);
+    release_if_done(conn);
+    return;
+  }
+  const FourTuple tuple = engine.tuple(conn);
+  std::optional<tcp::SegmentOut> reset;
+  // Pieces that a port may still read: the client hears of the end when it let go of them.
+  if (aborted.sends.piece_count > 0) aborted.was_retransmitted = true;
+  effects.clear();
+  engine.on_app_abort(conn, effects, reset);
+  if (reset) send_alone(tuple, *reset);
+  end_session(conn, tcp::EndReason::kAborted);
+}
+
+/// Gives the connection's place back once TCP is done with it and the client knows everything.
+void Worker::Impl::release_if_done(uint32_t conn) {
+  session::Session& done = session(conn);
+  if (!engine.is_open(conn) || engine.state(conn) != tcp::State::kClosed) return;
+  if (done.context != session::kNoContext) return;  // completions.cc comes back here
+  while (const auto handle = engine.take_any_payload(conn)) {
+    io::PacketBuf* packet = memory.rx_packet(handle->slot);
+    memory.release({&packet, 1});
+  }
+  sends.clear(done.sends);
+  flows.erase(engine.tuple(conn), conn);
+  timers.stop(conn);
+  remove_from_transmit(conn);
+  if (conn < stats.rows.size()) stats.rows[conn].write(nullptr);
+  engine.release(conn);
+  done.generation = 0;
+}
+
+}  // namespace lyre::worker

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "stack/channel/abi.h"
+#include "stack/channel/ring.h"
+#include "stack/worker/inbox.h"
+
+namespace lyre::worker {
+
+/// Copy-area blocks of one context on one worker, and what one holds.
+inline constexpr uint32_t kCopyBlocksMax = 256;
+inline constexpr uint32_t kCopyBlockBytes = 16384;
+/// In a slot number given to a client: the slot is a copy block, not one of the receive pool.
+inline constexpr uint32_t kCopySlotBit = 0x8000'0000;
+
+/// One client context as one worker knows it. Thread: the worker.
+struct Context {
+  enum class State : uint8_t {
+    kFree,
+    kAttached,
+    kExpelled,   ///< broke a rule: its rings are not looked at any more, kDetach will come
+    kDetaching,  ///< waits until no port holds a piece of its memory
+  };
+  State state = State::kFree;
+  bool is_lent = false;          ///< receive slots may be lent to it
+  bool waits_for_holds = false;  ///< transmits nothing until the ports let go of its memory
+  uint32_t lent_slots = 0;
+  uint32_t dense_index = 0;  ///< place in the worker's list of contexts
+  Command attached;          ///< as the control thread described it
+  channel::SubmissionConsumer submissions;
+  channel::CompletionProducer completions;
+  uint32_t sessions_head = UINT32_MAX;
+  uint32_t dirty_head = UINT32_MAX, dirty_tail = UINT32_MAX;
+
+  uint32_t copy_block_count = 0;
+  struct CopyBlock {
+    bool is_used = false;
+    uint32_t session = UINT32_MAX;
+    uint32_t generation = 0;
+    uint32_t charge_bytes = 0;  ///< given back to the window when the client releases the block
+  };
+  std::array<CopyBlock, kCopyBlocksMax> copy_blocks{};
+
+  channel::ContextHeader& header() const {
+    return *reinterpret_cast<channel::ContextHeader*>(attached.memory);
+  }
+};
+
+}  // namespace lyre::worker

@@ -1,0 +1,139 @@
+#include <algorithm>
+
+#include "stack/worker/impl.h"
+
+namespace lyre::worker {
+
+size_t Worker::Impl::drain_inbox() {
+  size_t taken = 0;
+  Command command;
+  while (taken < kCommandsPerPollMax && inbox.try_take(command)) {
+    ++taken;
+    switch (command.kind) {
+      case Command::Kind::kAttach:
+        attach(command);
+        break;
+      case Command::Kind::kDetach:
+        detach(command.context);
+        break;
+      case Command::Kind::kShutdown:
+        shut_down();
+        break;
+      case Command::Kind::kNone:
+        break;
+    }
+  }
+  return taken;
+}
+
+uint32_t Worker::Impl::index_of(const Context& context) const {
+  return static_cast<uint32_t>(&context - contexts.get());
+}
+
+void Worker::Impl::post(Reply reply) {
+  // The outbox has room for several replies of every context, so it cannot be full.
+  LYRE_CHECK(outbox.try_post(reply));
+}
+
+void Worker::Impl::attach(const Command& command) {
+  Context& context = contexts[command.context];
+  LYRE_CHECK(context.state == Context::State::kFree);
+  context = Context{};
+  context.state = Context::State::kAttached;
+  context.attached = command;
+  context.is_lent = command.is_lent;
+  channel::RingPair& rings = *command.rings;
+  context.submissions = {&rings.submission_indices, rings.submissions};
+  context.completions = {&rings.completion_indices, rings.completions};
+  context.copy_block_count = static_cast<uint32_t>(
+      std::min<uint64_t>(command.copy_bytes / kCopyBlockBytes, kCopyBlocksMax));
+  LYRE_CHECK(memory.add_region(command.context, command.memory + command.arena_offset,
+                               command.arena_bytes));
+  context.dense_index = static_cast<uint32_t>(attached.size());
+  attached.push_back(command.context);
+}
+
+/// The client broke the channel's rules. The control thread hangs up on it and then detaches it;
+/// until then nothing it wrote is looked at.
+void Worker::Impl::expel(Context& context, const char* reason) {
+  context.state = Context::State::kExpelled;
+  stats.worker->clients_expelled.add(1);
+  post({.kind = Reply::Kind::kExpelled, .context = index_of(context), .reason = reason});
+}
+
+void Worker::Impl::detach(uint32_t index) {
+  Context& context = contexts[index];
+  if (context.state == Context::State::kFree || context.state == Context::State::kDetaching) return;
+  for (uint32_t i = 0; i < listeners.touched(); ++i) {
+    if (listeners.is_open(i) && listeners[i].context == index) listeners.remove(i);
+  }
+  while (context.sessions_head != session::kNoIndex) {
+    const uint32_t conn = context.sessions_head;
+    // What the client had closed in order, with all bytes acknowledged, may finish by itself.
+    const bool finishes_alone =
+        session(conn).is_closed_by_client && session(conn).sends.piece_count == 0;
+    if (!finishes_alone) abort_session(conn, channel::EndStatus::kAborted);
+    if (session(conn).context == index) forget_context(conn);
+    release_if_done(conn);
+  }
+  for (uint32_t slot = 0; slot < memory.rx_slot_count(); ++slot) {
+    if (loans[slot].context != index) continue;
+    loans[slot] = SlotLoan{};
+    io::PacketBuf* packet = memory.rx_packet(slot);
+    memory.release({&packet, 1});
+  }
+  context.state = Context::State::kDetaching;
+}
+
+/// A context's memory may go when no port holds a piece of it.
+size_t Worker::Impl::finish_detaching() {
+  size_t finished = 0;
+  for (size_t i = 0; i < attached.size();) {
+    const uint32_t index = attached[i];
+    Context& context = contexts[index];
+    if (context.state != Context::State::kDetaching) {
+      ++i;
+      continue;
+    }
+    for (Port& port : ports) port.binding.io->reclaim();
+    if (memory.region_holds(index) != 0 || has_unsent_pieces(index)) {
+      ++i;
+      continue;
+    }
+    memory.remove_region(index);
+    attached[i] = attached.back();
+    contexts[attached[i]].dense_index = static_cast<uint32_t>(i);
+    attached.pop_back();
+    context.state = Context::State::kFree;
+    post({.kind = Reply::Kind::kDetached, .context = index});
+    ++finished;
+  }
+  return finished;
+}
+
+/// True when a packet that the port has not taken yet names memory of the context.
+bool Worker::Impl::has_unsent_pieces(uint32_t index) const {
+  for (const Port& port : ports) {
+    for (const io::PacketBuf* packet : port.out) {
+      for (uint32_t piece = 0; piece < packet->piece_count; ++piece) {
+        if (packet->pieces[piece].region == index) return true;
+      }
+    }
+  }
+  return false;
+}
+
+/// The daemon stops: every session is reset and its client told, as far as its ring has room.
+void Worker::Impl::shut_down() {
+  is_shutting_down = true;
+  for (uint32_t conn = 0; conn < engine.index_bound(); ++conn) {
+    if (!engine.is_open(conn)) continue;
+    abort_session(conn, channel::EndStatus::kShutdown);
+    release_if_done(conn);
+  }
+  for (Port& port : ports) flush(port);
+  announce_all();
+  post({.kind = Reply::Kind::kShutDown});
+}
+
+}  // namespace lyre::worker

@@ -1,0 +1,226 @@
+#pragma once
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "stack/base/bounded_vector.h"
+#include "stack/base/rng.h"
+#include "stack/base/slab.h"
+#include "stack/ip/echo_responder.h"
+#include "stack/ip/input.h"
+#include "stack/ip/output.h"
+#include "stack/ip/route_table.h"
+#include "stack/link/arp_table.h"
+#include "stack/session/session.h"
+#include "stack/worker/context.h"
+#include "stack/worker/flow_table.h"
+#include "stack/worker/listeners.h"
+#include "stack/worker/timer_wheel.h"
+#include "stack/worker/worker.h"
+
+namespace lyre::worker {
+
+// What one turn of poll_once() may do of each kind: so that nothing starves the rest.
+inline constexpr size_t kCommandsPerPollMax = 16;
+inline constexpr size_t kRxBurstPackets = 32;
+inline constexpr size_t kRxBurstsPerPollMax = 4;
+inline constexpr size_t kSubmissionsPerContextMax = 64;
+inline constexpr size_t kTimersPerPollMax = 512;
+inline constexpr size_t kTxBurstPackets = 32;
+inline constexpr size_t kTxPacketsPerPollMax = 128;
+inline constexpr size_t kSegmentsPerTurnMax = 16;
+inline constexpr size_t kLoopPacketsMax = 512;
+inline constexpr size_t kGatheredPiecesMax = 256;
+inline constexpr size_t kSessionRowsPerPollMax = 16;
+inline constexpr Nanos kStatsPeriod = millis(50);
+/// What waits for room in a client's ring is tried again this soon: clients need not tell us.
+inline constexpr Nanos kUntoldRetry = micros(100);
+
+/// Below this share of the receive pool (1/n) payload is copied out rather than lent, and sessions
+/// that hold much get no more.
+inline constexpr uint32_t kRxLowShare = 8;
+inline constexpr uint32_t kRxFairSlots = 16;
+
+/// Who has a receive slot that was lent.
+struct SlotLoan {
+  uint32_t context = UINT32_MAX;
+  uint32_t session = UINT32_MAX;
+  uint32_t generation = 0;
+};
+
+/// One port as the worker drives it.
+struct Port {
+  PortBinding binding;
+  io::IoCapabilities capabilities;
+  BoundedVector<io::PacketBuf*, kTxBurstPackets> out;  ///< built, not yet taken by the port
+  io::IoCounters counted;                              ///< what the stats segment has of it
+};
+
+/// Worker's insides. One file a step of poll_once(); this class is their shared state.
+struct Worker::Impl {
+  Impl(const WorkerConfig& worker_config, io::PacketMemory& packet_memory,
+       std::span<const PortBinding> port_bindings, std::span<const RouteBinding> routes,
+       StatsBinding stats_binding);
+  ~Impl();
+
+  // worker.cc
+  size_t poll_once(Nanos time);
+  Nanos next_deadline() const;
+  bool has_waiting_work();
+
+  // contexts.cc: attach, detach, expel
+  size_t drain_inbox();
+  void attach(const Command& command);
+  void detach(uint32_t context);
+  void expel(Context& context, const char* reason);
+  size_t finish_detaching();
+  bool has_unsent_pieces(uint32_t context) const;
+  void shut_down();
+  void post(Reply reply);
+  uint32_t index_of(const Context& context) const;
+
+  // rx_path.cc: a packet's way in
+  size_t receive();
+  size_t receive_local();
+  void on_packet(io::PacketBuf* packet, ip::Origin origin);
+  uint32_t find_connection(const FourTuple& tuple) const;
+  void on_arp(uint8_t port, const wire::ArpPacket& packet);
+  void on_echo(uint8_t port, const ip::EchoInput& input);
+  void on_icmp_error(const ip::IcmpError& error);
+  /// True when the engine keeps the payload, and so the packet.
+  bool on_tcp(io::PacketBuf* packet, const ip::TcpInput& input);
+  bool on_segment(uint32_t conn, const tcp::SegmentIn& segment);
+  void on_syn(const FourTuple& tuple, const tcp::SegmentIn& segment);
+  bool may_keep_payload(uint32_t conn, const tcp::SegmentIn& segment) const;
+  void drop(Drop reason) { stats.worker->drops[static_cast<size_t>(reason)].add(1); }
+
+  // submissions.cc: what clients ask for
+  size_t take_submissions();
+  bool has_room_for_submission(Context& context) const;
+  const char* on_submission(Context& context, const channel::Submission& entry);
+  const char* on_connect(Context& context, const channel::Submission& entry);
+  const char* on_listen(Context& context, const channel::Submission& entry);
+  const char* on_close_listen(Context& context, const channel::Submission& entry);
+  const char* on_send(Context& context, uint32_t conn, const channel::Submission& entry);
+  const char* on_release(Context& context, const channel::Submission& entry);
+  const char* release_slot(Context& context, uint32_t slot);
+  const char* release_copy_block(Context& context, uint32_t block);
+  bool is_same_session(uint32_t conn, uint32_t generation) const;
+  void return_charge(uint32_t conn, uint32_t generation, uint32_t charge_bytes);
+
+  // connections.cc: sessions from open to end
+  void bind_session(uint32_t conn, const FourTuple& tuple, const ip::RouteResult& route);
+  channel::EndStatus open_session(uint32_t context, const Endpoint& local, const Endpoint& remote,
+                                  uint64_t cookie);
+  void end_in_time_wait(uint32_t conn);
+  void leave_listener(uint32_t conn);
+  void on_established(uint32_t conn);
+  std::optional<uint16_t> choose_port(const IpAddress& local, const Endpoint& remote);
+  void close_by_client(uint32_t conn);
+  void abort_session(uint32_t conn, channel::EndStatus status);
+  void apply(uint32_t conn);
+  void end_session(uint32_t conn, tcp::EndReason reason);
+  void discard_payload(uint32_t conn);
+  void release_if_done(uint32_t conn);
+  void forget_context(uint32_t conn);
+  void link_to_context(uint32_t conn, uint32_t context);
+  tcp::ConnectionConfig connection_config(const ip::RouteResult& route) const;
+  bool is_live(const Context& context, channel::SessionName name) const;
+
+  // completions.cc: what clients are told
+  size_t announce_all();
+  bool announce(Context& context, uint32_t conn);
+  bool announce_data(Context& context, uint32_t conn);
+  bool lend_some(Context& context, uint32_t conn, channel::Completion& entry);
+  bool copy_some(Context& context, uint32_t conn, channel::Completion& entry);
+  bool announce_end(Context& context, uint32_t conn);
+  bool must_wait_for_holds(Context& context, session::Session& waiting);
+  const char* answer_open(Context& context, channel::Event event, channel::EndStatus status,
+                          uint64_t cookie, channel::SessionName name, const FourTuple& tuple);
+  void push(Context& context, const channel::Completion& entry);
+  void ring_doorbells();
+  void mark_dirty(uint32_t conn);
+  void remove_dirty(uint32_t conn);
+
+  // tx_path.cc: a packet's way out
+  size_t transmit();
+  void schedule_transmit(uint32_t conn);
+  void remove_from_transmit(uint32_t conn);
+  size_t transmit_session(uint32_t conn, size_t budget);
+  bool can_take_packet(const session::Session& session) const;
+  std::optional<MacAddress> neighbour_of(uint32_t conn);
+  bool send_segment(uint32_t conn, const tcp::SegmentOut& segment, MacAddress mac);
+  io::PacketBuf* make_packet(uint32_t conn, const tcp::SegmentOut& segment);
+  io::PacketBuf* copy_payload(uint32_t conn, std::span<const BufRef> pieces);
+  const uint8_t* bytes_of(const BufRef& piece) const;
+  void write_headers(io::PacketBuf& packet, const FourTuple& tuple, const tcp::SegmentOut& segment,
+                     uint32_t port, MacAddress mac);
+  void count_out(const tcp::SegmentOut& segment);
+  io::PacketBuf* alloc_tx();
+  void send_alone(const FourTuple& tuple, const tcp::SegmentOut& segment);
+  size_t flush(Port& port);
+  void deliver_locally(io::PacketBuf* packet);
+  void send_arp(const link::ArpOut& arp);
+  void send_packet(uint32_t port, io::PacketBuf* packet);
+  void wake_neighbour_waiters();
+
+  // timers.cc
+  size_t run_timers();
+  void arm(uint32_t conn);
+  size_t run_arp_timers();
+
+  // stats_writer.cc: what tools see
+  void write_stats();
+  void write_port_counters();
+  void write_row(uint32_t conn);
+
+  session::Session& session(uint32_t conn) { return sessions[conn]; }
+  channel::SessionName name_of(uint32_t conn) const {
+    return {.index = conn, .generation = sessions[conn].generation};
+  }
+
+  WorkerConfig config;
+  io::PacketMemory& memory;
+  StatsBinding stats;
+  Nanos now;
+  Rng rng;
+
+  BoundedVector<Port, kPortsMax> ports;
+  ip::RouteTable routes;
+  ip::EchoResponder echo;
+  ip::Classified classified;  ///< of the packet under way
+  link::ArpTable arp;
+  uint32_t arp_generation_seen = 0;
+  uint16_t ip_id = 0;
+
+  tcp::Engine engine;
+  tcp::Effects effects;  ///< of the engine call under way
+  FlowTable flows;
+  Listeners listeners;
+  TimerWheel timers;
+  std::unique_ptr<session::Session[], void (*)(void*)> sessions;  ///< by connection index
+  session::SendPieces sends;
+  uint32_t generations = 0;
+
+  std::unique_ptr<Context[]> contexts;
+  std::vector<uint32_t> attached;     ///< dense list of contexts in use; reserved at start
+  std::unique_ptr<SlotLoan[]> loans;  ///< by receive slot
+  uint32_t lent_slots_per_context_max;
+
+  uint32_t transmit_head = session::kNoIndex;
+  uint32_t transmit_tail = session::kNoIndex;
+  BoundedVector<io::PacketBuf*, kLoopPacketsMax> loop;      ///< delivered locally, not yet received
+  BoundedVector<io::PacketBuf*, kLoopPacketsMax> loop_now;  ///< being received
+  bool has_neighbour_waiters = false;
+  uint32_t stats_cursor = 0;
+  Nanos stats_due{0};
+  uint64_t work_since_stats = 0;
+  bool has_untold = false;  ///< something waits for room in a ring, or for the ports
+  bool is_shutting_down = false;
+
+  Inbox inbox;
+  Outbox outbox;
+};
+
+}  // namespace lyre::worker

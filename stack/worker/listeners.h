@@ -1,0 +1,83 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "stack/base/ip_address.h"
+#include "stack/base/slab.h"
+
+namespace lyre::worker {
+
+/// One listening endpoint of one client, on this worker.
+struct Listener {
+  Endpoint local;  ///< address unspecified: any of ours
+  uint32_t context = UINT32_MAX;
+  uint32_t generation = 0;
+  uint64_t cookie = 0;
+  uint32_t backlog = 0;
+  uint32_t pending = 0;        ///< handshakes under way and sessions not yet announced
+  uint32_t next = UINT32_MAX;  ///< with the same port
+};
+
+/// All listeners of a worker, by port. Thread: the worker.
+class Listeners {
+ public:
+  static constexpr uint32_t kNone = UINT32_MAX;
+
+  explicit Listeners(uint32_t listeners_max)
+      : listeners_(listeners_max), by_port_(new std::array<uint32_t, 65536>()) {
+    by_port_->fill(kNone);
+  }
+
+  /// kNone when the table is full. REQUIRES: !is_taken(local).
+  uint32_t add(const Listener& listener) {
+    const uint32_t index = listeners_.take();
+    if (index == Slab<Listener>::kNone) return kNone;
+    listeners_[index] = listener;
+    listeners_[index].generation = ++generations_;
+    uint32_t& head = (*by_port_)[listener.local.port];
+    listeners_[index].next = head;
+    head = index;
+    return index;
+  }
+  void remove(uint32_t index) {
+    uint32_t* link = &(*by_port_)[listeners_[index].local.port];
+    while (*link != index) link = &listeners_[*link].next;
+    *link = listeners_[index].next;
+    listeners_.give_back(index);
+  }
+  /// True when a listener has the port with the same, or any, address.
+  bool is_taken(const Endpoint& local) const {
+    for (uint32_t i = (*by_port_)[local.port]; i != kNone; i = listeners_[i].next) {
+      const IpAddress& other = listeners_[i].local.address;
+      if (other == local.address || other.is_unspecified() || local.address.is_unspecified()) {
+        return true;
+      }
+    }
+    return false;
+  }
+  /// The listener for a SYN to `local`; an exact address beats "any".
+  uint32_t find(const Endpoint& local) const {
+    uint32_t any = kNone;
+    for (uint32_t i = (*by_port_)[local.port]; i != kNone; i = listeners_[i].next) {
+      if (listeners_[i].local.address == local.address) return i;
+      if (listeners_[i].local.address.is_unspecified()) any = i;
+    }
+    return any;
+  }
+  bool is_port_used(uint16_t port) const { return (*by_port_)[port] != kNone; }
+  bool is_valid(uint32_t index, uint32_t generation) const {
+    return listeners_.is_taken(index) && listeners_[index].generation == generation;
+  }
+  Listener& operator[](uint32_t index) { return listeners_[index]; }
+  uint32_t touched() const { return listeners_.touched(); }
+  bool is_open(uint32_t index) const { return listeners_.is_taken(index); }
+
+ private:
+  Slab<Listener> listeners_;
+  std::unique_ptr<std::array<uint32_t, 65536>> by_port_;
+  uint32_t generations_ = 0;
+};
+
+}  // namespace lyre::worker

@@ -1,0 +1,157 @@
+#include "stack/worker/impl.h"
+
+namespace lyre::worker {
+
+size_t Worker::Impl::receive() {
+  io::PacketBuf* burst[kRxBurstPackets];
+  size_t received = 0;
+  for (size_t index = 0; index < ports.size(); ++index) {
+    for (size_t round = 0; round < kRxBurstsPerPollMax; ++round) {
+      const size_t count = ports[index].binding.io->rx_burst(burst);
+      for (size_t i = 0; i < count; ++i) {
+        burst[i]->port = static_cast<uint8_t>(index);
+        on_packet(burst[i], ip::Origin::kWire);
+      }
+      received += count;
+      if (count < kRxBurstPackets) break;
+    }
+  }
+  return received + receive_local();
+}
+
+size_t Worker::Impl::receive_local() {
+  if (loop.empty()) return 0;
+  // What is delivered locally meanwhile waits for the next turn.
+  loop_now = loop;
+  loop.clear();
+  for (io::PacketBuf* packet : loop_now) on_packet(packet, ip::Origin::kLocal);
+  return loop_now.size();
+}
+
+void Worker::Impl::on_packet(io::PacketBuf* packet, ip::Origin origin) {
+  const MacAddress own_mac = ports[packet->port].capabilities.mac;
+  bool is_kept = false;
+  switch (ip::classify(*packet, own_mac, routes, origin, classified)) {
+    case ip::InputKind::kDrop:
+      drop(classified.drop);
+      break;
+    case ip::InputKind::kArp:
+      on_arp(packet->port, classified.arp);
+      break;
+    case ip::InputKind::kEchoRequest:
+      on_echo(packet->port, classified.echo);
+      break;
+    case ip::InputKind::kIcmpError:
+      on_icmp_error(classified.icmp_error);
+      break;
+    case ip::InputKind::kTcp:
+      is_kept = on_tcp(packet, classified.tcp);
+      break;
+  }
+  if (!is_kept) memory.release({&packet, 1});
+}
+
+void Worker::Impl::on_arp(uint8_t port, const wire::ArpPacket& packet) {
+  const link::ArpHandled handled = arp.handle_arp(port, packet, now);
+  if (handled.drop) drop(*handled.drop);
+  if (handled.reply) send_arp(*handled.reply);
+}
+
+void Worker::Impl::on_echo(uint8_t port, const ip::EchoInput& input) {
+  io::PacketBuf* reply = alloc_tx();
+  if (reply == nullptr) return drop(Drop::kTxNoBuffer);
+  const link::FrameAddresses addresses{.source = ports[port].capabilities.mac,
+                                       .destination = input.sender_mac};
+  if (const auto refused = echo.write_reply(input, addresses, ++ip_id, now, *reply)) {
+    memory.release({&reply, 1});
+    return drop(*refused);
+  }
+  send_packet(port, reply);
+}
+
+void Worker::Impl::on_icmp_error(const ip::IcmpError& error) {
+  const uint32_t conn = find_connection(error.tuple);
+  if (conn == FlowTable::kNone) return drop(Drop::kIcmpBadQuote);
+  effects.clear();
+  engine.on_icmp_error(conn, error.seq, error.is_hard, error.mtu_bytes, now, effects);
+  apply(conn);
+}
+
+uint32_t Worker::Impl::find_connection(const FourTuple& tuple) const {
+  return flows.find(tuple,
+                    [this](uint32_t conn) -> const FourTuple& { return engine.tuple(conn); });
+}
+
+bool Worker::Impl::on_tcp(io::PacketBuf* packet, const ip::TcpInput& input) {
+  const wire::TcpHeader& header = input.parsed.header;
+  tcp::SegmentIn segment{
+      .seq = header.seq,
+      .ack = header.ack,
+      .flags = header.flags,
+      .window = header.window,
+      .options = header.options,
+      .payload = {.slot = input.payload.empty() ? PayloadHandle::kNone : packet->slot},
+      .payload_bytes = static_cast<uint32_t>(input.payload.size()),
+      .charge_bytes = memory.rx_slot_bytes(),
+      .rx_time = now,
+      .is_congestion_experienced = input.is_congestion_experienced,
+  };
+  const uint32_t conn = find_connection(input.tuple);
+  if (conn != FlowTable::kNone) {
+    // From here on the packet is its payload: that is what gets lent.
+    packet->data = const_cast<uint8_t*>(input.payload.data());
+    packet->length = segment.payload_bytes;
+    return on_segment(conn, segment);
+  }
+  // RFC 9293 3.10.7.2: a listener takes only a SYN; what else comes is answered with RST.
+  if (segment.flags.bits & wire::TcpFlags::kSyn && !segment.flags.has(wire::TcpFlags::kAck) &&
+      !segment.flags.has(wire::TcpFlags::kRst) &&
+      listeners.find(input.tuple.local) != Listeners::kNone) {
+    on_syn(input.tuple, segment);
+    return false;
+  }
+  drop(Drop::kTcpNoConnection);
+  if (const auto reset = tcp::reset_for(segment)) send_alone(input.tuple, *reset);
+  return false;
+}
+
+bool Worker::Impl::on_segment(uint32_t conn, const tcp::SegmentIn& segment) {
+  stats.worker->tcp_segments_in.add(1);
+  if (segment.payload_bytes > 0 && !may_keep_payload(conn, segment)) {
+    drop(Drop::kRxPoolLow);
+    return false;
+  }
+  effects.clear();
+  engine.on_segment(conn, segment, now, effects);
+  const bool is_kept = effects.payload_kept;
+  apply(conn);
+  return is_kept;
+}
+
+/// When the pool runs low, sessions that hold much of it get no more, except for the very bytes
+/// that they wait for: without these they could never give anything back.
+bool Worker::Impl::may_keep_payload(uint32_t conn, const tcp::SegmentIn& segment) const {
+  if (memory.rx_slots_free() >= memory.rx_slot_count() / kRxLowShare) return true;
+  if (engine.is_next_expected(conn, segment.seq)) return true;
+  return engine.charged_bytes(conn) < kRxFairSlots * memory.rx_slot_bytes();
+}
+
+void Worker::Impl::on_syn(const FourTuple& tuple, const tcp::SegmentIn& segment) {
+  const uint32_t index = listeners.find(tuple.local);
+  Listener& listener = listeners[index];
+  if (listener.pending >= listener.backlog) return drop(Drop::kTcpBacklogFull);
+  const auto route = routes.lookup_from(tuple.local.address, tuple.remote.address);
+  if (!route) return drop(Drop::kTxNoRoute);
+  const uint32_t conn = engine.open_passive(tuple, connection_config(*route), segment, now);
+  if (conn == tcp::kNoConn) return drop(Drop::kTcpNoSessions);
+  bind_session(conn, tuple, *route);
+  session(conn).is_passive = true;
+  session(conn).listener = index;
+  session(conn).listener_generation = listener.generation;
+  session(conn).cookie = listener.cookie;
+  ++listener.pending;
+  schedule_transmit(conn);
+  arm(conn);
+}
+
+}  // namespace lyre::worker

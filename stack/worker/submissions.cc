@@ -1,0 +1,214 @@
+#include <cstring>
+
+#include "stack/worker/impl.h"
+
+/// What clients ask for. An entry is copied once out of shared memory and then checked: each
+/// handler returns nullptr, or the rule that the client broke, which ends it.
+namespace lyre::worker {
+
+namespace {
+
+Endpoint endpoint_of(const uint8_t (&address)[16], uint16_t port) {
+  Endpoint endpoint{.port = port};
+  std::memcpy(endpoint.address.bytes.data(), address, 16);
+  return endpoint;
+}
+
+constexpr uint32_t kListenerBit = 0x8000'0000;
+
+}  // namespace
+
+size_t Worker::Impl::take_submissions() {
+  size_t taken = 0;
+  for (size_t i = 0; i < attached.size(); ++i) {
+    Context& context = contexts[attached[i]];
+    if (context.state != Context::State::kAttached) continue;
+    size_t count = 0;
+    const char* broken_rule = nullptr;
+    while (count < kSubmissionsPerContextMax && context.submissions.available() > 0) {
+      if (!has_room_for_submission(context)) break;
+      const channel::Submission entry = context.submissions.pop();
+      ++count;
+      broken_rule = on_submission(context, entry);
+      if (broken_rule != nullptr) break;
+    }
+    if (count > 0) context.submissions.publish();
+    if (context.submissions.is_broken()) broken_rule = "submission ring index out of range";
+    if (broken_rule != nullptr) expel(context, broken_rule);
+    taken += count;
+  }
+  stats.worker->submissions.add(taken);
+  return taken;
+}
+
+/// Where a submission needs memory, or an answer needs room, that is not there, it stays in its
+/// ring until there is some.
+bool Worker::Impl::has_room_for_submission(Context& context) const {
+  return sends.room() > 0 && context.completions.room() > 0;
+}
+
+const char* Worker::Impl::on_submission(Context& context, const channel::Submission& entry) {
+  switch (entry.op) {
+    case channel::Op::kConnect:
+      return on_connect(context, entry);
+    case channel::Op::kListen:
+      return on_listen(context, entry);
+    case channel::Op::kCloseListen:
+      return on_close_listen(context, entry);
+    case channel::Op::kRelease:
+      return on_release(context, entry);
+    case channel::Op::kSend:
+    case channel::Op::kShutdown:
+    case channel::Op::kClose:
+    case channel::Op::kAbort:
+      break;
+    default:
+      return "unknown submission";
+  }
+  // A name that is no more: the session ended while the entry was under way.
+  if (!is_live(context, entry.session)) return nullptr;
+  const uint32_t conn = entry.session.index;
+  if (entry.op == channel::Op::kSend) return on_send(context, conn, entry);
+  if (entry.op == channel::Op::kClose) {
+    close_by_client(conn);
+  } else if (entry.op == channel::Op::kAbort) {
+    abort_session(conn, channel::EndStatus::kAborted);
+  } else if (!session(conn).is_over) {
+    effects.clear();
+    engine.on_app_shutdown(conn, now, effects);
+    apply(conn);
+  }
+  return nullptr;
+}
+
+bool Worker::Impl::is_live(const Context& context, channel::SessionName name) const {
+  if (name.index >= config.engine.connections_max || !engine.is_open(name.index)) return false;
+  const session::Session& found = sessions[name.index];
+  return found.generation == name.generation && found.context == index_of(context) &&
+         !found.is_closed_by_client;
+}
+
+const char* Worker::Impl::on_connect(Context& context, const channel::Submission& entry) {
+  const auto& open = entry.body.open;
+  const Endpoint remote = endpoint_of(open.remote_address, open.remote_port);
+  const Endpoint local = endpoint_of(open.local_address, open.local_port);
+  const channel::EndStatus status =
+      is_shutting_down ? channel::EndStatus::kShutdown
+                       : open_session(index_of(context), local, remote, open.cookie);
+  if (status != channel::EndStatus::kOk) {
+    stats.worker->connect_failures.add(1);
+    return answer_open(context, channel::Event::kConnectFailed, status, open.cookie, {},
+                       {local, remote});
+  }
+  return nullptr;
+}
+
+const char* Worker::Impl::on_listen(Context& context, const channel::Submission& entry) {
+  const auto& open = entry.body.open;
+  Endpoint local = endpoint_of(open.local_address, open.local_port);
+  const auto fail = [&](channel::EndStatus status) {
+    return answer_open(context, channel::Event::kListenFailed, status, open.cookie, {},
+                       {local, {}});
+  };
+  if (is_shutting_down) return fail(channel::EndStatus::kShutdown);
+  if (!local.address.is_unspecified() && !routes.is_own(local.address)) {
+    return fail(channel::EndStatus::kAddressUnknown);
+  }
+  if (local.port == 0) {
+    const auto port = choose_port(local.address, Endpoint{});
+    if (!port) return fail(channel::EndStatus::kNoResources);
+    local.port = *port;
+  }
+  if (listeners.is_taken(local)) return fail(channel::EndStatus::kAddressInUse);
+  const uint32_t backlog = entry.backlog == 0 ? 1 : entry.backlog;
+  const uint32_t index = listeners.add(
+      {.local = local, .context = index_of(context), .cookie = open.cookie, .backlog = backlog});
+  if (index == Listeners::kNone) return fail(channel::EndStatus::kNoResources);
+  return answer_open(context, channel::Event::kListening, channel::EndStatus::kOk, open.cookie,
+                     {index | kListenerBit, listeners[index].generation}, {local, {}});
+}
+
+const char* Worker::Impl::on_close_listen(Context& context, const channel::Submission& entry) {
+  if ((entry.session.index & kListenerBit) == 0) return "kCloseListen names no listener";
+  const uint32_t index = entry.session.index & ~kListenerBit;
+  if (!listeners.is_valid(index, entry.session.generation) ||
+      listeners[index].context != index_of(context)) {
+    return nullptr;
+  }
+  listeners.remove(index);
+  return nullptr;
+}
+
+const char* Worker::Impl::on_send(Context& context, uint32_t conn,
+                                  const channel::Submission& entry) {
+  const auto& send = entry.body.send;
+  session::Session& sender = session(conn);
+  const uint64_t arena_bytes = context.attached.arena_bytes;
+  if (send.region != 0) return "kSend names a region that is not registered";
+  if (send.bytes == 0 || send.bytes > channel::kSendBytesMax) return "kSend of a forbidden length";
+  if (send.offset > arena_bytes || send.bytes > arena_bytes - send.offset) {
+    return "kSend points outside the arena";
+  }
+  if (sender.sends.piece_count >= channel::kSendsOutstandingMax) return "too many kSend under way";
+  if (sender.is_over) {
+    // Nothing leaves any more: finished at once, the end is (or will be) announced.
+    ++sender.sends.finished_count;
+    mark_dirty(conn);
+    return nullptr;
+  }
+  const BufRef piece{.region = index_of(context), .length = send.bytes, .offset = send.offset};
+  LYRE_CHECK(sends.try_append(sender.sends, piece));  // has_room_for_submission() looked
+  effects.clear();
+  engine.on_app_send(conn, send.bytes, now, effects);
+  apply(conn);
+  return nullptr;
+}
+
+const char* Worker::Impl::on_release(Context& context, const channel::Submission& entry) {
+  if (entry.count > channel::kReleaseSlotsMax) return "kRelease of too many slots";
+  for (uint32_t i = 0; i < entry.count; ++i) {
+    const char* broken_rule = release_slot(context, entry.body.release.slots[i]);
+    if (broken_rule != nullptr) return broken_rule;
+  }
+  return nullptr;
+}
+
+const char* Worker::Impl::release_slot(Context& context, uint32_t slot) {
+  if (slot & kCopySlotBit) return release_copy_block(context, slot & ~kCopySlotBit);
+  if (slot >= memory.rx_slot_count() || loans[slot].context != index_of(context)) {
+    return "kRelease of a slot that was not lent to this client";
+  }
+  const SlotLoan loan = loans[slot];
+  loans[slot] = SlotLoan{};
+  --context.lent_slots;
+  io::PacketBuf* packet = memory.rx_packet(slot);
+  memory.release({&packet, 1});
+  if (is_same_session(loan.session, loan.generation)) --session(loan.session).lent_slots;
+  return_charge(loan.session, loan.generation, memory.rx_slot_bytes());
+  return nullptr;
+}
+
+const char* Worker::Impl::release_copy_block(Context& context, uint32_t block) {
+  if (block >= context.copy_block_count || !context.copy_blocks[block].is_used) {
+    return "kRelease of a copy block that was not given to this client";
+  }
+  const Context::CopyBlock held = context.copy_blocks[block];
+  context.copy_blocks[block] = {};
+  return_charge(held.session, held.generation, held.charge_bytes);
+  return nullptr;
+}
+
+bool Worker::Impl::is_same_session(uint32_t conn, uint32_t generation) const {
+  return engine.is_open(conn) && sessions[conn].generation == generation;
+}
+
+void Worker::Impl::return_charge(uint32_t conn, uint32_t generation, uint32_t charge_bytes) {
+  if (!is_same_session(conn, generation)) return;
+  effects.clear();
+  engine.on_app_release(conn, charge_bytes, now, effects);
+  apply(conn);
+  // A free slot or block may be what the next bytes waited for.
+  if (engine.is_open(conn) && session(conn).has_readable) mark_dirty(conn);
+}
+
+}  // namespace lyre::worker

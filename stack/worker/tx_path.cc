@@ -1,0 +1,253 @@
+#include <algorithm>
+#include <cstring>
+
+#include "stack/worker/impl.h"
+
+namespace lyre::worker {
+
+void Worker::Impl::schedule_transmit(uint32_t conn) {
+  session::Session& scheduled = session(conn);
+  if (scheduled.wants_transmit) return;
+  scheduled.wants_transmit = true;
+  scheduled.transmit_next = session::kNoIndex;
+  if (transmit_tail == session::kNoIndex) {
+    transmit_head = conn;
+  } else {
+    session(transmit_tail).transmit_next = conn;
+  }
+  transmit_tail = conn;
+}
+
+void Worker::Impl::remove_from_transmit(uint32_t conn) {
+  if (!session(conn).wants_transmit) return;
+  uint32_t previous = session::kNoIndex;
+  for (uint32_t at = transmit_head; at != conn; at = session(at).transmit_next) previous = at;
+  const uint32_t next = session(conn).transmit_next;
+  if (previous == session::kNoIndex) {
+    transmit_head = next;
+  } else {
+    session(previous).transmit_next = next;
+  }
+  if (transmit_tail == conn) transmit_tail = previous;
+  session(conn).wants_transmit = false;
+}
+
+/// Transmission is pulled: each session in the list gets a turn, and gives as many segments as it
+/// may and the port has room for.
+size_t Worker::Impl::transmit() {
+  if (arp.generation() != arp_generation_seen) wake_neighbour_waiters();
+  size_t sent = 0;
+  for (Port& port : ports) sent += flush(port);
+  const uint32_t last = transmit_tail;
+  bool is_last = last == session::kNoIndex;
+  while (!is_last && transmit_head != session::kNoIndex && sent < kTxPacketsPerPollMax) {
+    const uint32_t conn = transmit_head;
+    is_last = conn == last;
+    remove_from_transmit(conn);
+    sent += transmit_session(conn, std::min(kSegmentsPerTurnMax, kTxPacketsPerPollMax - sent));
+  }
+  for (Port& port : ports) flush(port);
+  return sent;
+}
+
+bool Worker::Impl::can_take_packet(const session::Session& sender) const {
+  return sender.is_local ? !loop.full() : !ports[sender.port].out.full();
+}
+
+/// Sends up to `budget` segments of the session and puts it back in the list if it has more.
+size_t Worker::Impl::transmit_session(uint32_t conn, size_t budget) {
+  session::Session& sender = session(conn);
+  if (sender.context != session::kNoContext && contexts[sender.context].waits_for_holds) {
+    schedule_transmit(conn);
+    return 0;
+  }
+  const auto mac = neighbour_of(conn);
+  if (!mac) return 0;
+  size_t sent = 0;
+  bool has_more = true;
+  while (has_more && sent < budget) {
+    if (!can_take_packet(sender)) flush(ports[sender.port]);
+    if (!can_take_packet(sender)) break;
+    const auto segment = engine.poll_transmit(conn, 0, now);
+    has_more = segment.has_value();
+    if (!has_more) break;
+    ++sent;
+    if (!send_segment(conn, *segment, *mac)) break;
+  }
+  if (has_more) schedule_transmit(conn);
+  arm(conn);
+  return sent;
+}
+
+/// The MAC to send to; empty while it is not known. TCP is not asked for a segment until then.
+std::optional<MacAddress> Worker::Impl::neighbour_of(uint32_t conn) {
+  session::Session& sender = session(conn);
+  if (sender.is_local) return ports[sender.port].capabilities.mac;
+  const link::Resolved resolved =
+      arp.resolve(static_cast<uint8_t>(sender.port), sender.next_hop, now);
+  if (resolved.answer == link::ArpAnswer::kKnown) return resolved.mac;
+  sender.waits_for_neighbour = true;
+  has_neighbour_waiters = true;
+  if (resolved.answer == link::ArpAnswer::kUnreachable) {
+    effects.clear();
+    engine.on_host_unreachable(conn, now, effects);
+    apply(conn);
+  }
+  return std::nullopt;
+}
+
+void Worker::Impl::wake_neighbour_waiters() {
+  arp_generation_seen = arp.generation();
+  if (!has_neighbour_waiters) return;
+  has_neighbour_waiters = false;
+  for (uint32_t conn = 0; conn < engine.index_bound(); ++conn) {
+    if (!engine.is_open(conn) || !session(conn).waits_for_neighbour) continue;
+    session(conn).waits_for_neighbour = false;
+    schedule_transmit(conn);
+  }
+}
+
+/// False: no buffer, the segment counts as sent and lost; TCP will send it again.
+bool Worker::Impl::send_segment(uint32_t conn, const tcp::SegmentOut& segment, MacAddress mac) {
+  session::Session& sender = session(conn);
+  io::PacketBuf* packet = make_packet(conn, segment);
+  if (packet == nullptr) {
+    drop(Drop::kTxNoBuffer);
+    return false;
+  }
+  if (segment.is_retransmission) sender.was_retransmitted = true;
+  write_headers(*packet, engine.tuple(conn), segment, sender.port, mac);
+  count_out(segment);
+  if (sender.is_local) {
+    deliver_locally(packet);
+  } else {
+    ports[sender.port].out.push(packet);
+  }
+  return true;
+}
+
+io::PacketBuf* Worker::Impl::alloc_tx() {
+  io::PacketBuf* packet = nullptr;
+  if (memory.alloc_tx({&packet, 1}) == 1) return packet;
+  for (Port& port : ports) port.binding.io->reclaim();
+  return memory.alloc_tx({&packet, 1}) == 1 ? packet : nullptr;
+}
+
+/// A packet with the segment's payload: as pieces of client memory where the port can gather them.
+io::PacketBuf* Worker::Impl::make_packet(uint32_t conn, const tcp::SegmentOut& segment) {
+  if (segment.payload_bytes == 0) return alloc_tx();
+  session::Session& sender = session(conn);
+  BufRef pieces[kGatheredPiecesMax];
+  const uint32_t count =
+      sends.gather(sender.sends, segment.queue_offset, segment.payload_bytes, pieces);
+  LYRE_CHECK(count > 0);
+  const uint32_t pieces_max = sender.is_local ? 0 : ports[sender.port].capabilities.tx_pieces_max;
+  if (count > pieces_max || count > io::kTxPiecesMax) return copy_payload(conn, {pieces, count});
+  io::PacketBuf* packet = alloc_tx();
+  if (packet == nullptr) return nullptr;
+  std::copy(pieces, pieces + count, packet->pieces);
+  packet->piece_count = static_cast<uint8_t>(count);
+  return packet;
+}
+
+/// A packet with the payload copied in: for local delivery and for payload in too many pieces.
+io::PacketBuf* Worker::Impl::copy_payload(uint32_t conn, std::span<const BufRef> pieces) {
+  io::PacketBuf* packet = memory.alloc_rx();
+  if (packet == nullptr) return nullptr;
+  for (const BufRef& piece : pieces) {
+    LYRE_CHECK(piece.length <= packet->tailroom);
+    std::memcpy(packet->data + packet->length, bytes_of(piece), piece.length);
+    packet->length += piece.length;
+    packet->tailroom = static_cast<uint16_t>(packet->tailroom - piece.length);
+  }
+  session(conn).copied_tx_bytes += packet->length;
+  stats.worker->copied_tx_bytes.add(packet->length);
+  return packet;
+}
+
+const uint8_t* Worker::Impl::bytes_of(const BufRef& piece) const {
+  const Command& attached_as = contexts[piece.region].attached;
+  return attached_as.memory + attached_as.arena_offset + piece.offset;
+}
+
+void Worker::Impl::write_headers(io::PacketBuf& packet, const FourTuple& tuple,
+                                 const tcp::SegmentOut& segment, uint32_t port, MacAddress mac) {
+  ip::TcpOutput output{
+      .frame = {.source = ports[port].capabilities.mac, .destination = mac},
+      .tuple = tuple,
+      .header = {.seq = segment.seq,
+                 .ack = segment.ack,
+                 .flags = segment.flags,
+                 .window = segment.window,
+                 .options = segment.options},
+      .payload_bytes = segment.payload_bytes,
+      .ip_id = ++ip_id,
+      .ecn = segment.is_ect ? wire::Ecn::kEct0 : wire::Ecn::kNotEct,
+  };
+  ip::write_tcp_packet(packet, output);
+}
+
+void Worker::Impl::count_out(const tcp::SegmentOut& segment) {
+  stats.worker->tcp_segments_out.add(1);
+  auto& payload = segment.is_retransmission ? stats.worker->tcp_payload_retransmitted
+                                            : stats.worker->tcp_payload_out;
+  if (segment.payload_bytes > 0) payload.add(segment.payload_bytes);
+  if (segment.flags.has(wire::TcpFlags::kRst)) stats.worker->tcp_resets_out.add(1);
+}
+
+/// A segment that no session sends: RST for a stranger, or the last word of an aborted session.
+void Worker::Impl::send_alone(const FourTuple& tuple, const tcp::SegmentOut& segment) {
+  const auto route = routes.lookup_from(tuple.local.address, tuple.remote.address);
+  if (!route) return drop(Drop::kTxNoRoute);
+  MacAddress mac = ports[route->port].capabilities.mac;
+  if (!route->is_local) {
+    const link::Resolved resolved = arp.resolve(route->port, route->next_hop, now);
+    if (resolved.answer != link::ArpAnswer::kKnown) return drop(Drop::kTxUnresolved);
+    mac = resolved.mac;
+  }
+  io::PacketBuf* packet = route->is_local ? memory.alloc_rx() : alloc_tx();
+  if (packet == nullptr) return drop(Drop::kTxNoBuffer);
+  write_headers(*packet, tuple, segment, route->port, mac);
+  count_out(segment);
+  if (route->is_local) return deliver_locally(packet);
+  send_packet(route->port, packet);
+}
+
+/// Hands over what was built, and leaves what the port does not take for the next turn.
+size_t Worker::Impl::flush(Port& port) {
+  if (port.out.empty()) return 0;
+  const size_t taken = port.binding.io->tx_burst({port.out.begin(), port.out.size()});
+  const size_t left = port.out.size() - taken;
+  std::copy(port.out.begin() + taken, port.out.end(), port.out.begin());
+  while (port.out.size() > left) port.out.pop_back();
+  return taken;
+}
+
+void Worker::Impl::send_packet(uint32_t port, io::PacketBuf* packet) {
+  if (ports[port].out.full()) flush(ports[port]);
+  if (ports[port].out.try_push(packet)) return;
+  memory.release({&packet, 1});
+  drop(Drop::kTxNoBuffer);
+}
+
+void Worker::Impl::send_arp(const link::ArpOut& out) {
+  io::PacketBuf* packet = alloc_tx();
+  if (packet == nullptr) return drop(Drop::kTxNoBuffer);
+  const link::FrameAddresses addresses{.source = ports[out.port].capabilities.mac,
+                                       .destination = out.destination};
+  link::write_arp_frame(*packet, addresses, out.packet);
+  send_packet(out.port, packet);
+}
+
+/// The peer is this host: what was built for the wire is received in the next turn. Its checksums
+/// were never computed and need not be: the bytes do not leave this memory.
+void Worker::Impl::deliver_locally(io::PacketBuf* packet) {
+  stats.worker->loopback_packets.add(1);
+  packet->ip_checksum = packet->l4_checksum = io::ChecksumVerdict::kGood;
+  packet->wants_checksums = false;
+  if (loop.try_push(packet)) return;
+  memory.release({&packet, 1});
+  drop(Drop::kTxNoBuffer);
+}
+
+}  // namespace lyre::worker

@@ -1,0 +1,111 @@
+#include "stack/worker/worker.h"
+
+#include <cstdlib>
+
+#include "stack/worker/impl.h"
+
+namespace lyre::worker {
+
+namespace {
+
+session::Session* zeroed_sessions(uint32_t count) {
+  void* memory = std::calloc(count, sizeof(session::Session));  // untouched until a session opens
+  LYRE_CHECK(memory != nullptr);
+  return static_cast<session::Session*>(memory);
+}
+
+}  // namespace
+
+Worker::Impl::Impl(const WorkerConfig& worker_config, io::PacketMemory& packet_memory,
+                   std::span<const PortBinding> port_bindings,
+                   std::span<const RouteBinding> route_bindings, StatsBinding stats_binding)
+    : config(worker_config),
+      memory(packet_memory),
+      stats(stats_binding),
+      rng(worker_config.seed),
+      arp(worker_config.seed ^ worker_config.secret.k0),
+      engine(worker_config.engine, worker_config.secret, worker_config.seed),
+      flows(worker_config.engine.connections_max, worker_config.secret),
+      listeners(worker_config.listeners_max),
+      timers(worker_config.engine.connections_max),
+      sessions(zeroed_sessions(worker_config.engine.connections_max), std::free),
+      sends(worker_config.engine.sent_records_max),
+      contexts(new Context[kContextsMax]),
+      loans(new SlotLoan[packet_memory.rx_slot_count()]),
+      lent_slots_per_context_max(worker_config.lent_slots_per_context_max) {
+  if (lent_slots_per_context_max == 0) lent_slots_per_context_max = memory.rx_slot_count() / 4 * 3;
+  attached.reserve(kContextsMax);
+  for (const PortBinding& binding : port_bindings) {
+    const auto index = static_cast<uint8_t>(ports.size());
+    ports.push(Port{.binding = binding, .capabilities = binding.io->capabilities()});
+    LYRE_CHECK(
+        routes.add_address(index, binding.address, static_cast<uint8_t>(binding.prefix_bits)));
+    arp.set_port(index, ports.back().capabilities.mac, binding.address,
+                 static_cast<uint8_t>(binding.prefix_bits), now);
+    if (!binding.gateway.is_unspecified()) {
+      // A gateway outside the port's prefix is reached directly all the same (clouds do that).
+      if (!routes.add_route(ip::Prefix::v4(IpAddress::v4(0), 0), binding.gateway)) {
+        LYRE_CHECK(routes.add_on_link(ip::Prefix::v4(binding.gateway, 32), index));
+        LYRE_CHECK(routes.add_route(ip::Prefix::v4(IpAddress::v4(0), 0), binding.gateway));
+      }
+    }
+  }
+  for (const RouteBinding& route : route_bindings) {
+    LYRE_CHECK(routes.add_route(
+        ip::Prefix::v4(route.network, static_cast<uint8_t>(route.prefix_bits)), route.gateway));
+  }
+}
+
+Worker::Impl::~Impl() {
+  memory.release({loop.begin(), loop.size()});
+  for (Port& port : ports) memory.release({port.out.begin(), port.out.size()});
+}
+
+size_t Worker::Impl::poll_once(Nanos time) {
+  now = time;
+  size_t work = drain_inbox();
+  work += receive();
+  work += take_submissions();
+  work += run_timers();
+  work += transmit();
+  work += announce_all();
+  work += finish_detaching();
+  stats.worker->polls.add(1);
+  if (work > 0) stats.worker->busy_polls.add(1);
+  work_since_stats += work;
+  if (stats_due <= now && work_since_stats > 0) write_stats();
+  return work;
+}
+
+Nanos Worker::Impl::next_deadline() const {
+  Nanos deadline = earlier(timers.next_deadline(), arp.next_deadline());
+  if (has_untold) deadline = earlier(deadline, now + kUntoldRetry);
+  if (work_since_stats > 0) deadline = earlier(deadline, stats_due);
+  return deadline;
+}
+
+bool Worker::Impl::has_waiting_work() {
+  if (!inbox.is_empty() || transmit_head != session::kNoIndex || !loop.empty()) return true;
+  for (uint32_t index : attached) {
+    Context& context = contexts[index];
+    if (context.state == Context::State::kAttached && context.submissions.available() > 0) {
+      return true;
+    }
+    if (context.state == Context::State::kDetaching) return true;
+  }
+  return false;
+}
+
+Worker::Worker(const WorkerConfig& config, io::PacketMemory& memory,
+               std::span<const PortBinding> ports, std::span<const RouteBinding> routes,
+               StatsBinding stats)
+    : impl_(std::make_unique<Impl>(config, memory, ports, routes, stats)) {}
+Worker::~Worker() = default;
+
+size_t Worker::poll_once(Nanos now) { return impl_->poll_once(now); }
+Nanos Worker::next_deadline() const { return impl_->next_deadline(); }
+bool Worker::has_waiting_work() { return impl_->has_waiting_work(); }
+Inbox& Worker::inbox() { return impl_->inbox; }
+Outbox& Worker::outbox() { return impl_->outbox; }
+
+}  // namespace lyre::worker
