@@ -41,6 +41,8 @@ class RouteTable {
   /// its own /128 by add_on_link). False: full, the gateway cannot be reached directly, or its
   /// port has a route of this prefix.
   bool add_route(const Prefix& destination, const IpAddress& gateway);
+  /// The same through a given port, for ports that share a subnet.
+  bool add_route_on_port(const Prefix& destination, const IpAddress& gateway, uint8_t port);
   /// `prefix` is reached directly on `port` although it is not the prefix of its address: the
   /// gateway of a cloud that hands out /32 addresses. False: full, or `port` has no address.
   bool add_on_link(const Prefix& prefix, uint8_t port);
@@ -69,6 +71,7 @@ class RouteTable {
     IpAddress source;
     uint8_t port = 0;
   };
+  bool add_route_via(const Prefix& destination, const IpAddress& gateway, const Route* via);
   bool insert(const Route& route);
   bool is_unicast_target(const IpAddress& address) const;
   const Route* best_route(const IpAddress& destination) const;

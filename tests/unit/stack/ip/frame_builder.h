@@ -1,0 +1,102 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "stack/base/checksum.h"
+#include "stack/ip/output.h"
+#include "stack/wire/bytes.h"
+#include "stack/wire/ethernet.h"
+#include "stack/wire/icmp.h"
+#include "stack/wire/ipv4.h"
+
+namespace lyre::ip {
+
+inline constexpr MacAddress kOwnMac{{2, 0, 0, 0, 0, 1}};
+inline constexpr MacAddress kPeerMac{{2, 0, 0, 0, 0, 2}};
+inline const IpAddress kOwnIp = IpAddress::v4(0x0a000001);
+inline const IpAddress kPeerIp = IpAddress::v4(0x0a000002);
+
+/// A transmit buffer over memory of its own.
+struct TestPacket {
+  std::vector<uint8_t> memory = std::vector<uint8_t>(128 + 2048);
+  io::PacketBuf buf;
+  TestPacket() {
+    buf.data = memory.data() + 128;
+    buf.headroom = 128;
+    buf.tailroom = 2048;
+  }
+};
+
+/// The frame bytes as a packet that a port without checksum help received.
+inline io::PacketBuf received(std::vector<uint8_t>& frame) {
+  io::PacketBuf out;
+  out.data = frame.data();
+  out.length = static_cast<uint32_t>(frame.size());
+  return out;
+}
+
+/// What the backend does for a packet that wants checksums, the simple way.
+inline void complete_checksums(io::PacketBuf& packet) {
+  uint8_t* ip = packet.data + wire::kEthernetHeaderBytes;
+  ChecksumSum ip_sum;
+  ip_sum.add({ip, packet.l3_bytes});
+  wire::write_raw16(ip + 10, ip_sum.finish());
+  uint8_t* tcp = ip + packet.l3_bytes;
+  ChecksumSum tcp_sum;
+  tcp_sum.add({tcp, packet.data + packet.length});
+  wire::write_raw16(tcp + 16, tcp_sum.finish());
+}
+
+/// A whole Ethernet frame that carries `payload` in an IPv4 packet from the peer to us.
+inline std::vector<uint8_t> ip_frame(uint8_t protocol, std::span<const uint8_t> payload,
+                                     const IpAddress& source = kPeerIp,
+                                     const IpAddress& destination = kOwnIp) {
+  constexpr size_t kFrontBytes = wire::kEthernetHeaderBytes + wire::kIpv4HeaderBytesMin;
+  std::vector<uint8_t> out(kFrontBytes + payload.size());
+  wire::write_ethernet({kOwnMac, kPeerMac, wire::kEtherTypeIpv4},
+                       std::span(out).first<wire::kEthernetHeaderBytes>());
+  wire::Ipv4Header header;
+  header.source = source;
+  header.destination = destination;
+  header.protocol = protocol;
+  header.total_bytes = static_cast<uint16_t>(wire::kIpv4HeaderBytesMin + payload.size());
+  wire::write_ipv4(header, wire::ChecksumField::kComputed,
+                   std::span(out).subspan<wire::kEthernetHeaderBytes, wire::kIpv4HeaderBytesMin>());
+  std::copy(payload.begin(), payload.end(), out.begin() + kFrontBytes);
+  return out;
+}
+
+/// An ICMP message with its checksum put right.
+inline std::vector<uint8_t> icmp_message(uint8_t type, uint8_t code, uint32_t rest,
+                                         std::span<const uint8_t> body) {
+  std::vector<uint8_t> out(wire::kIcmpHeaderBytes + body.size());
+  out[0] = type;
+  out[1] = code;
+  wire::write_be32(out.data() + 4, rest);
+  std::copy(body.begin(), body.end(), out.begin() + wire::kIcmpHeaderBytes);
+  ChecksumSum sum;
+  sum.add(out);
+  wire::write_raw16(out.data() + 2, sum.finish());
+  return out;
+}
+
+/// The first 28 bytes of a TCP packet of 1500 bytes, as a router quotes them.
+inline std::vector<uint8_t> quoted_segment(const FourTuple& tuple, SeqNum seq) {
+  std::vector<uint8_t> out(28);
+  wire::Ipv4Header header;
+  header.source = tuple.local.address;
+  header.destination = tuple.remote.address;
+  header.protocol = wire::kIpProtocolTcp;
+  header.total_bytes = 1500;
+  wire::write_ipv4(header, wire::ChecksumField::kComputed,
+                   std::span(out).first<wire::kIpv4HeaderBytesMin>());
+  wire::write_be16(out.data() + 20, tuple.local.port);
+  wire::write_be16(out.data() + 22, tuple.remote.port);
+  wire::write_be32(out.data() + 24, seq.raw());
+  return out;
+}
+
+}  // namespace lyre::ip
