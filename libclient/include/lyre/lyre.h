@@ -2,7 +2,8 @@
  *
  * A context is one attachment to a daemon; sessions and listeners belong to the context that made
  * them. Thread: one thread at a time may use a context and what belongs to it; different contexts
- * are independent. Nothing here blocks except lyre_poll() with a timeout, lyre_context_open() (at
+ * are independent. A child of fork() must leave its parent's contexts alone and open its own.
+ * Nothing here blocks except lyre_poll() with a timeout, lyre_context_open() (at
  * most two seconds) and the functions that say so.
  *
  * Fails: functions that return int give 0 or a count on success and a negative LYRE_E code

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace lyre::client {
+
+/// Hands out blocks of a context's arena: a buddy allocator over power-of-two sizes. What it knows
+/// lies in private memory, so that nobody else's writes can confuse it.
+/// Units: bytes; blocks are named by their offset in the arena. Thread: one.
+class Arena {
+ public:
+  static constexpr uint64_t kBlockBytesMin = 4096;
+  static constexpr uint32_t kOrders = 11;
+  static constexpr uint64_t kBlockBytesMax = kBlockBytesMin << (kOrders - 1);
+  static constexpr uint64_t kNone = UINT64_MAX;
+
+  Arena() = default;
+  /// Manages the whole 4 KiB pages of an arena of `bytes`.
+  explicit Arena(uint64_t bytes);
+
+  /// A block of at least `bytes`, or kNone when no free block is large enough or `bytes` is 0 or
+  /// more than kBlockBytesMax.
+  uint64_t alloc(uint64_t bytes);
+  /// Fails: false when no block that is handed out begins at `offset`.
+  bool free(uint64_t offset);
+  /// Size of the block handed out at `offset`; 0 when there is none.
+  uint64_t block_bytes(uint64_t offset) const;
+  uint64_t free_bytes() const { return free_bytes_; }
+
+ private:
+  static constexpr uint32_t kNoPage = UINT32_MAX;
+  /// What a page is: 0 inside of a block, else 1 + order at a block's first page, and kFreeBit.
+  static constexpr uint8_t kFreeBit = 0x80;
+
+  void put(uint32_t page, uint32_t order);
+  void take_out(uint32_t page, uint32_t order);
+
+  uint32_t pages_ = 0;
+  uint64_t free_bytes_ = 0;
+  std::array<uint32_t, kOrders> first_{};
+  std::vector<uint8_t> kind_;
+  std::vector<uint32_t> next_;
+  std::vector<uint32_t> previous_;
+};
+
+}  // namespace lyre::client

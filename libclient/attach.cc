@@ -1,0 +1,189 @@
+#include "libclient/attach.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "libclient/clock.h"
+#include "libclient/errors.h"
+#include "libclient/include/lyre/lyre.h"
+#include "stack/channel/abi.h"
+
+namespace lyre::client {
+namespace {
+
+constexpr int kAnswerTimeoutMs = 2000;
+/// More than an attach ever carries: 3 + 2 for each of 64 workers.
+constexpr size_t kDescriptorsMax = 253;
+
+int code_of_errno(int number) {
+  switch (number) {
+    case EACCES:
+    case EPERM:
+      return LYRE_E_PERMISSION;
+    case ENOMEM:
+    case ENOSPC:
+    case EMFILE:
+    case ENFILE:
+    case EAGAIN:
+    case EUSERS:
+    case EBUSY:
+      return LYRE_E_NORESOURCES;
+    case EPROTO:
+    case EPROTONOSUPPORT:
+    case EPROTOTYPE:
+      return LYRE_E_VERSION;
+    case EINVAL:
+      return LYRE_E_INVALID;
+    default:
+      return LYRE_E_DAEMON;
+  }
+}
+
+int connect_control(const char* path, UniqueFd& out) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (std::strlen(path) >= sizeof address.sun_path) {
+    return fail(LYRE_E_INVALID, "%s: a socket's path has at most %zu bytes", path,
+                sizeof address.sun_path - 1);
+  }
+  std::strcpy(address.sun_path, path);
+  UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (!fd.is_open()) return fail_errno(LYRE_E_NORESOURCES, "cannot make a socket");
+  // Bounds the connect as well: a daemon with a full backlog must not hold us for ever.
+  const timeval limit{kAnswerTimeoutMs / 1000, 0};
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+  if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
+    const int code = errno == EACCES || errno == EPERM ? LYRE_E_PERMISSION : LYRE_E_DAEMON;
+    const bool is_absent = errno == ENOENT || errno == ECONNREFUSED;
+    if (is_absent) return fail(code, "%s: no daemon listens there (is lyred running?)", path);
+    return fail_errno(code, path);
+  }
+  out = std::move(fd);
+  return 0;
+}
+
+/// Takes the descriptors out of a message; they are closed when `out` is.
+void collect_descriptors(msghdr& message, std::vector<UniqueFd>& out) {
+  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
+       part = CMSG_NXTHDR(&message, part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+    const size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int fd;
+      std::memcpy(&fd, CMSG_DATA(part) + i * sizeof fd, sizeof fd);
+      out.emplace_back(fd);
+    }
+  }
+}
+
+int receive(int socket, void* reply, size_t reply_bytes, size_t& received,
+            std::vector<UniqueFd>& descriptors) {
+  const int64_t deadline_ns = now_ns() + int64_t{kAnswerTimeoutMs} * 1'000'000;
+  for (;;) {
+    const int64_t left_ms = (deadline_ns - now_ns()) / 1'000'000;
+    if (left_ms <= 0) return fail(LYRE_E_DAEMON, "the daemon did not answer within two seconds");
+    pollfd entry{socket, POLLIN, 0};
+    if (::poll(&entry, 1, static_cast<int>(left_ms)) > 0) break;
+  }
+  alignas(cmsghdr) char control[CMSG_SPACE(kDescriptorsMax * sizeof(int))];
+  iovec vector{reply, reply_bytes};
+  msghdr message{};
+  message.msg_iov = &vector;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  const ssize_t count = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  if (count < 0) return fail_errno(LYRE_E_DAEMON, "cannot hear the daemon");
+  collect_descriptors(message, descriptors);
+  if (count == 0) return fail(LYRE_E_DAEMON, "the daemon hung up instead of answering");
+  if ((message.msg_flags & MSG_CTRUNC) != 0) {
+    return fail(LYRE_E_NORESOURCES, "no room for the daemon's descriptors (see `ulimit -n`)");
+  }
+  received = static_cast<size_t>(count);
+  return 0;
+}
+
+/// Sends `request` and checks that the answer is of `type` and whole. A goodbye is an answer too.
+template <typename Request, typename Reply>
+int ask(int socket, const Request& request, channel::Control type, Reply& reply,
+        std::vector<UniqueFd>& descriptors) {
+  if (::send(socket, &request, sizeof request, MSG_NOSIGNAL) < 0) {
+    return fail_errno(LYRE_E_DAEMON, "cannot speak to the daemon");
+  }
+  static_assert(sizeof(Reply) >= sizeof(channel::Goodbye));
+  size_t received = 0;
+  if (const int code = receive(socket, &reply, sizeof reply, received, descriptors); code != 0) {
+    return code;
+  }
+  if (received < sizeof reply.header || reply.header.magic != channel::kControlMagic) {
+    return fail(LYRE_E_VERSION, "what listens there is not a Lyre daemon");
+  }
+  if (reply.header.version != channel::kControlVersion) {
+    return fail(LYRE_E_VERSION, "the daemon speaks control version %u, this library %u",
+                reply.header.version, channel::kControlVersion);
+  }
+  if (reply.header.type == channel::Control::kGoodbye && received == sizeof(channel::Goodbye)) {
+    channel::Goodbye goodbye;
+    std::memcpy(static_cast<void*>(&goodbye), &reply, sizeof goodbye);
+    goodbye.text[sizeof goodbye.text - 1] = '\0';
+    return fail(LYRE_E_DAEMON, "the daemon refused: %s", goodbye.text);
+  }
+  if (reply.header.type != type || received != sizeof reply) {
+    return fail(LYRE_E_VERSION, "the daemon's answer has %zu bytes of type %u", received,
+                static_cast<unsigned>(reply.header.type));
+  }
+  reply.text[sizeof reply.text - 1] = '\0';
+  if (reply.error == 0) return 0;
+  return fail(code_of_errno(reply.error), "the daemon refused: %s", reply.text);
+}
+
+template <typename Message>
+void fill_header(Message& message, channel::Control type) {
+  message.header = channel::ControlHeader{};
+  message.header.type = type;
+  message.header.bytes = sizeof message;
+}
+
+}  // namespace
+
+const char* socket_path_or_default(const char* path) {
+  if (path != nullptr) return path;
+  const char* named = ::secure_getenv("LYRE_SOCKET");
+  return named != nullptr && named[0] != '\0' ? named : "/run/lyre/lyred.sock";
+}
+
+int attach(const char* path, const char* label, uint64_t arena_bytes, Attachment& out) {
+  if (const int code = connect_control(path, out.control); code != 0) return code;
+  channel::AttachRequest request{};
+  fill_header(request, channel::Control::kAttach);
+  request.abi_version = channel::kAbiVersion;
+  request.arena_bytes = arena_bytes;
+  std::strncpy(request.label, label, sizeof request.label - 1);
+  return ask(out.control.get(), request, channel::Control::kAttached, out.reply, out.descriptors);
+}
+
+int ask_info(const char* path, UniqueFd& descriptor, uint64_t& stats_bytes) {
+  UniqueFd control;
+  if (const int code = connect_control(path, control); code != 0) return code;
+  channel::InfoRequest request{};
+  fill_header(request, channel::Control::kInfo);
+  channel::InfoReply reply;
+  std::vector<UniqueFd> descriptors;
+  if (const int code =
+          ask(control.get(), request, channel::Control::kInfoReply, reply, descriptors);
+      code != 0) {
+    return code;
+  }
+  if (descriptors.size() != 1) return fail(LYRE_E_VERSION, "the daemon sent no stats segment");
+  descriptor = std::move(descriptors[0]);
+  stats_bytes = reply.stats_bytes;
+  return 0;
+}
+
+}  // namespace lyre::client

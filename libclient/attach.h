@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "libclient/resources.h"
+#include "stack/channel/control.h"
+
+/// The conversation on the daemon's control socket. Each function answers 0 or a LYRE_E code with
+/// the details in lyre_last_error(), and ends within two seconds.
+namespace lyre::client {
+
+/// What the daemon gave, not yet looked into.
+struct Attachment {
+  UniqueFd control;
+  channel::AttachReply reply;
+  std::vector<UniqueFd> descriptors;
+};
+
+/// `path` if not NULL, else $LYRE_SOCKET, else the usual place. Borrows.
+const char* socket_path_or_default(const char* path);
+
+int attach(const char* path, const char* label, uint64_t arena_bytes, Attachment& out);
+
+/// Asks for the stats segment. `descriptor` is its memory of `stats_bytes`.
+int ask_info(const char* path, UniqueFd& descriptor, uint64_t& stats_bytes);
+
+}  // namespace lyre::client

@@ -1,0 +1,197 @@
+#include "libclient/context.h"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "libclient/errors.h"
+#include "stack/channel/control.h"
+
+using lyre::channel::AttachReply;
+using lyre::channel::ContextHeader;
+using lyre::channel::RingPair;
+using lyre::channel::WorkerDoorbell;
+using lyre::client::UniqueFd;
+
+namespace {
+
+/// Descriptors before those of the workers: context memory, its eventfd, doorbells.
+constexpr size_t kFixedDescriptors = 3;
+
+int bad_attach(const char* what) {
+  return lyre::client::fail(LYRE_E_DAEMON, "the daemon's attach reply is wrong: %s", what);
+}
+
+}  // namespace
+
+int lyre_context::adopt(lyre::client::Attachment&& attachment) {
+  const AttachReply& reply = attachment.reply;
+  std::vector<UniqueFd>& fds = attachment.descriptors;
+  const uint32_t count = reply.worker_count;
+  if (count == 0 || count > lyre::channel::kWorkersMax) return bad_attach("number of workers");
+  if (fds.size() != kFixedDescriptors + count * (reply.lends != 0 ? 2 : 1)) {
+    return bad_attach("number of descriptors");
+  }
+  if (!memory_.map(fds[0].get(), reply.context_bytes, PROT_READ | PROT_WRITE)) {
+    return lyre::client::fail_errno(LYRE_E_NORESOURCES, "cannot map the context's memory");
+  }
+  if (!doorbells_.map(fds[2].get(), count * sizeof(WorkerDoorbell), PROT_READ)) {
+    return lyre::client::fail_errno(LYRE_E_NORESOURCES, "cannot map the doorbells");
+  }
+  if (const int code = adopt_memory(reply); code != 0) return code;
+  const auto* bells = reinterpret_cast<const WorkerDoorbell*>(doorbells_.data());
+  auto* rings = reinterpret_cast<RingPair*>(memory_.data() + header_->rings_offset);
+  workers_.reserve(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    workers_.emplace_back(&rings[i], &bells[i].worker_sleeps,
+                          std::move(fds[kFixedDescriptors + i]));
+  }
+  if (const int code = adopt_pools(reply, fds); code != 0) return code;
+  wake_ = std::move(fds[1]);
+  control_ = std::move(attachment.control);
+  adopt_ports(reply);
+  return adopt_poll_fd();
+}
+
+int lyre_context::adopt_memory(const AttachReply& reply) {
+  if (!memory_.holds(0, lyre::channel::kHeaderBytes)) return bad_attach("context memory");
+  header_ = reinterpret_cast<ContextHeader*>(memory_.data());
+  if (header_->magic != lyre::channel::kContextMagic) return bad_attach("context magic");
+  if (header_->abi_version != lyre::channel::kAbiVersion) {
+    return lyre::client::fail(LYRE_E_VERSION,
+                              "the daemon's channel has version %u, this library %u",
+                              header_->abi_version, lyre::channel::kAbiVersion);
+  }
+  if (header_->worker_count != reply.worker_count || header_->generation != reply.generation) {
+    return bad_attach("context header");
+  }
+  const uint64_t rings_bytes = uint64_t{reply.worker_count} * sizeof(RingPair);
+  const uint64_t arena_offset = header_->arena_offset;
+  const uint64_t arena_bytes = header_->arena_bytes;
+  copy_offset_ = header_->copy_offset;
+  copy_bytes_ = header_->copy_bytes;
+  if (header_->rings_offset % alignof(RingPair) != 0 ||
+      !memory_.holds(header_->rings_offset, rings_bytes) ||
+      !memory_.holds(arena_offset, arena_bytes) || !memory_.holds(copy_offset_, copy_bytes_) ||
+      arena_bytes > lyre::channel::kArenaBytesMax) {
+    return bad_attach("context layout");
+  }
+  arena_memory_ = memory_.data() + arena_offset;
+  arena_ = lyre::client::Arena(arena_bytes);
+  return 0;
+}
+
+int lyre_context::adopt_pools(const AttachReply& reply, std::vector<UniqueFd>& fds) {
+  if (reply.lends == 0) return 0;
+  pools_.resize(reply.worker_count);
+  for (uint32_t i = 0; i < reply.worker_count; ++i) {
+    const int fd = fds[kFixedDescriptors + reply.worker_count + i].get();
+    if (!pools_[i].map(fd, reply.pool_bytes[i], PROT_READ)) {
+      return lyre::client::fail_errno(LYRE_E_NORESOURCES, "cannot map a receive pool");
+    }
+  }
+  return 0;
+}
+
+int lyre_context::adopt_poll_fd() {
+  const int flags = ::fcntl(wake_.get(), F_GETFL);
+  ::fcntl(wake_.get(), F_SETFL, flags | O_NONBLOCK);
+  // One descriptor for other event loops: the workers' doorbell and the daemon's death.
+  poll_fd_ = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
+  for (const int fd : {wake_.get(), control_.get()}) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    if (::epoll_ctl(poll_fd_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+      return lyre::client::fail_errno(LYRE_E_NORESOURCES, "cannot make an epoll descriptor");
+    }
+  }
+  return 0;
+}
+
+void lyre_context::adopt_ports(const AttachReply& reply) {
+  const uint32_t count = std::min(reply.port_count, lyre::channel::kPortsMax);
+  for (uint32_t i = 0; i < count; ++i) {
+    const lyre::channel::PortInfo& from = reply.ports[i];
+    lyre_port to{};
+    static_assert(sizeof to.name == sizeof from.name);
+    static_assert(sizeof to.pci_path == sizeof from.pci_path);
+    std::memcpy(to.name, from.name, sizeof to.name - 1);
+    std::memcpy(to.pci_path, from.pci_path, sizeof to.pci_path - 1);
+    std::memcpy(to.address, from.address, sizeof to.address);
+    std::memcpy(to.mac, from.mac, sizeof to.mac);
+    to.prefix_bits = from.prefix_bits;
+    to.mtu_bytes = from.mtu_bytes;
+    to.speed_mbps = from.speed_mbps;
+    to.is_link_up = from.is_link_up != 0 ? 1 : 0;
+    ports_.push_back(to);
+  }
+}
+
+lyre_context::~lyre_context() {
+  while (!listeners_.empty()) remove_listener(listeners_.begin()->second);
+  if (failure_ == 0) {
+    const std::vector<lyre_session*> open = sessions_;
+    for (lyre_session* session : open) {
+      if (!session->is_given_up) give_up(session, lyre::channel::Op::kClose);
+    }
+    work();
+  }
+  while (!sessions_.empty()) remove_session(sessions_.back());
+}
+
+int lyre_context::report_failure() const {
+  return lyre::client::fail(failure_, "%s", failure_text_.c_str());
+}
+
+void lyre_context::fail(int code, const char* text) {
+  if (failure_ != 0) return;
+  failure_ = code;
+  failure_text_ = text;
+  has_news_ = true;
+  for (lyre_session* session : sessions_) {
+    if (session->state == LYRE_ENDED) continue;
+    session->state = LYRE_ENDED;
+    session->error = code;
+    if (!session->is_given_up && !session->is_unaccepted()) mark_ready(session);
+  }
+}
+
+int lyre_context_open(const lyre_options* options, lyre_context** out) {
+  using namespace lyre::client;
+  if (out == nullptr) return fail(LYRE_E_INVALID, "no place for the context");
+  *out = nullptr;
+  const lyre_options chosen = options != nullptr ? *options : lyre_options{};
+  if (chosen.arena_bytes > lyre::channel::kArenaBytesMax) {
+    return fail(LYRE_E_INVALID, "an arena has at most %llu bytes",
+                static_cast<unsigned long long>(lyre::channel::kArenaBytesMax));
+  }
+  const char* label = chosen.label != nullptr ? chosen.label : program_invocation_short_name;
+  const uint64_t arena_bytes =
+      chosen.arena_bytes != 0 ? chosen.arena_bytes : lyre::channel::kArenaBytesDefault;
+  Attachment attachment;
+  const char* path = socket_path_or_default(chosen.socket_path);
+  if (const int code = attach(path, label, arena_bytes, attachment); code != 0) return code;
+  std::unique_ptr<lyre_context> context(new (std::nothrow) lyre_context);
+  if (context == nullptr) return fail(LYRE_E_NORESOURCES, "no memory for a context");
+  if (const int code = context->adopt(std::move(attachment)); code != 0) return code;
+  *out = context.release();
+  return 0;
+}
+
+void lyre_context_close(lyre_context* context) { delete context; }
+
+int lyre_ports(lyre_context* context, lyre_port* out, int count) {
+  if (context == nullptr || count < 0 || (out == nullptr && count > 0)) {
+    return lyre::client::fail(LYRE_E_INVALID, "no context, or no place for its ports");
+  }
+  const auto& ports = context->ports();
+  const size_t copied = std::min(ports.size(), static_cast<size_t>(count));
+  std::copy_n(ports.begin(), copied, out);
+  return static_cast<int>(ports.size());
+}

@@ -1,0 +1,83 @@
+#include "libclient/errors.h"
+
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+
+#include "libclient/include/lyre/lyre.h"
+
+namespace lyre::client {
+namespace {
+
+thread_local char t_line[320];
+thread_local const char* t_text = "no failure";
+
+}  // namespace
+
+int fail(int code, const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(t_line, sizeof t_line, format, arguments);
+  va_end(arguments);
+  t_text = t_line;
+  return code;
+}
+
+int fail_errno(int code, const char* what) {
+  const int number = errno;
+  char reason[128] = "";
+  return fail(code, "%s: %s", what, strerror_r(number, reason, sizeof reason));
+}
+
+int fail_static(int code, const char* text) {
+  t_text = text;
+  return code;
+}
+
+}  // namespace lyre::client
+
+const char* lyre_last_error(void) { return lyre::client::t_text; }
+
+const char* lyre_version(void) { return LYRE_VERSION; }
+
+const char* lyre_strerror(int code) {
+  switch (code) {
+    case 0:
+      return "no error";
+    case LYRE_E_RESET:
+      return "the peer reset the connection";
+    case LYRE_E_REFUSED:
+      return "connection refused: nobody listens there";
+    case LYRE_E_TIMEDOUT:
+      return "the peer did not answer in time";
+    case LYRE_E_UNREACHABLE:
+      return "no route to the peer, or no answer to ARP";
+    case LYRE_E_ADDRINUSE:
+      return "the port has a listener already";
+    case LYRE_E_ADDRNOTAVAIL:
+      return "not an address of the daemon's ports";
+    case LYRE_E_NORESOURCES:
+      return "the daemon has no session, memory or port left";
+    case LYRE_E_ABORTED:
+      return "this side aborted the connection";
+    case LYRE_E_SHUTDOWN:
+      return "the daemon is stopping";
+    case LYRE_E_AGAIN:
+      return "not now: poll, then try again";
+    case LYRE_E_INVALID:
+      return "an argument is wrong";
+    case LYRE_E_DAEMON:
+      return "no daemon there, or it died";
+    case LYRE_E_PERMISSION:
+      return "the daemon's socket may not be opened by this user";
+    case LYRE_E_VERSION:
+      return "daemon and library speak different versions";
+    case LYRE_E_NOTCONNECTED:
+      return "the handshake is not finished, or sending was shut down";
+    case LYRE_E_EXPELLED:
+      return "the daemon disconnected this client for breaking a rule";
+    default:
+      return "unknown error";
+  }
+}

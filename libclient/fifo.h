@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+namespace lyre::client {
+
+/// A queue that grows as needed and never shrinks: a ring over a power of two of places.
+/// Empty ones take no memory.
+template <typename T>
+class Fifo {
+  static_assert(std::is_trivially_copyable_v<T>);
+
+ public:
+  bool is_empty() const { return head_ == tail_; }
+  size_t size() const { return tail_ - head_; }
+
+  void push(const T& item) {
+    if (size() == items_.size()) grow();
+    items_[tail_++ & mask()] = item;
+  }
+  T& front() { return items_[head_ & mask()]; }
+  const T& front() const { return items_[head_ & mask()]; }
+  /// REQUIRES: !is_empty().
+  T pop() { return items_[head_++ & mask()]; }
+  void clear() { head_ = tail_; }
+
+  /// Takes out the first item equal to `item`; false when there is none. Cheap when it is in front.
+  bool remove(const T& item) {
+    for (size_t at = head_; at != tail_; ++at) {
+      if (items_[at & mask()] != item) continue;
+      for (; at != head_; --at) items_[at & mask()] = items_[(at - 1) & mask()];
+      ++head_;
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  static constexpr size_t kFirstItems = 16;
+
+  size_t mask() const { return items_.size() - 1; }
+  void grow() {
+    std::vector<T> bigger(items_.empty() ? kFirstItems : items_.size() * 2);
+    const size_t count = size();
+    for (size_t i = 0; i < count; ++i) bigger[i] = items_[(head_ + i) & mask()];
+    items_.swap(bigger);
+    head_ = 0;
+    tail_ = count;
+  }
+
+  std::vector<T> items_;
+  size_t head_ = 0;
+  size_t tail_ = 0;
+};
+
+}  // namespace lyre::client

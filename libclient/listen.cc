@@ -1,0 +1,169 @@
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "libclient/context.h"
+#include "libclient/errors.h"
+
+using lyre::channel::Completion;
+using lyre::channel::EndStatus;
+using lyre::channel::Event;
+using lyre::channel::Op;
+using lyre::channel::Submission;
+using Part = lyre_listener::Part;
+
+namespace {
+
+constexpr int kListenTimeoutMs = 2000;
+/// How often another port is asked for when the chosen one is taken on a further worker.
+constexpr int kPortChoicesMax = 4;
+
+Submission close_listener_entry(lyre::channel::SessionName name) {
+  Submission entry;
+  entry.op = Op::kCloseListen;
+  entry.session = name;
+  return entry;
+}
+
+void ask_to_listen(lyre_listener& listener, uint32_t worker, int backlog) {
+  Submission entry;
+  entry.op = Op::kListen;
+  entry.backlog = static_cast<uint16_t>(std::clamp(backlog, 1, int{UINT16_MAX}));
+  entry.body.open = {};
+  entry.body.open.cookie = listener.cookie;
+  std::memcpy(entry.body.open.local_address, listener.local.address, 16);
+  entry.body.open.local_port = listener.local.port;
+  listener.workers[worker].part = Part::kAsked;
+  listener.context->worker(worker).submit(entry);
+}
+
+/// Waits until no worker owes an answer. 0 when all listen.
+int await_answers(lyre_listener& listener) {
+  const int waited = listener.context->work_until(kListenTimeoutMs, [&] {
+    return std::none_of(listener.workers.begin(), listener.workers.end(),
+                        [](const auto& on) { return on.part == Part::kAsked; });
+  });
+  if (waited < 0) return waited;
+  if (waited == 0) {
+    return lyre::client::fail(LYRE_E_DAEMON, "the daemon did not answer within two seconds");
+  }
+  for (const auto& on : listener.workers) {
+    if (on.part == Part::kFailed) {
+      char text[64] = "";
+      lyre_addr_format(&listener.local, text, sizeof text);
+      return lyre::client::fail(on.error, "cannot listen on %s: %s", text, lyre_strerror(on.error));
+    }
+  }
+  return 0;
+}
+
+/// Worker 0 comes first: it chooses the port if need be, and of two rivals for one port it lets
+/// exactly one through.
+int listen_everywhere(lyre_listener& listener, int backlog) {
+  ask_to_listen(listener, 0, backlog);
+  if (const int code = await_answers(listener); code != 0) return code;
+  for (uint32_t i = 1; i < listener.workers.size(); ++i) ask_to_listen(listener, i, backlog);
+  return await_answers(listener);
+}
+
+}  // namespace
+
+lyre_listener* lyre_context::add_listener() {
+  auto* listener = new (std::nothrow) lyre_listener(this);
+  if (listener == nullptr) return nullptr;
+  listener->cookie = make_cookie();
+  listener->workers.resize(worker_count());
+  listeners_.emplace(listener->cookie, listener);
+  return listener;
+}
+
+void lyre_context::remove_listener(lyre_listener* listener) {
+  unmark_ready(listener);
+  // What a worker answers or accepts from here on meets an unknown cookie, and is closed there.
+  listeners_.erase(listener->cookie);
+  for (uint32_t i = 0; i < worker_count(); ++i) {
+    if (listener->workers[i].part != Part::kListening) continue;
+    workers_[i].submit(close_listener_entry(listener->workers[i].name));
+  }
+  while (!listener->backlog.is_empty()) give_up(listener->backlog.pop(), Op::kAbort);
+  delete listener;
+}
+
+void lyre_context::on_listening(uint32_t worker, const Completion& entry) {
+  const bool is_good = entry.event == Event::kListening;
+  const auto found = listeners_.find(entry.body.opened.cookie);
+  if (found == listeners_.end()) {
+    if (is_good) workers_[worker].submit(close_listener_entry(entry.session));
+    return;
+  }
+  lyre_listener& listener = *found->second;
+  lyre_listener::OnWorker& on = listener.workers[worker];
+  if (on.part != Part::kAsked) return;
+  if (!is_good) {
+    on.part = Part::kFailed;
+    on.error = entry.status == EndStatus::kOk || entry.status > EndStatus::kShutdown
+                   ? static_cast<int>(LYRE_E_NORESOURCES)
+                   : -static_cast<int>(entry.status);
+    return;
+  }
+  on.part = Part::kListening;
+  on.name = entry.session;
+  if (worker != 0) return;
+  std::memcpy(listener.local.address, entry.body.opened.local_address, 16);
+  listener.local.port = entry.body.opened.local_port;
+}
+
+int lyre_listen(lyre_context* context, const lyre_addr* local, int backlog, lyre_listener** out) {
+  using namespace lyre::client;
+  if (context == nullptr || local == nullptr || out == nullptr) {
+    return fail(LYRE_E_INVALID, "no context, no address or no place for the listener");
+  }
+  *out = nullptr;
+  if (const int code = context->check(); code != 0) return code;
+  for (int choice = 1;; ++choice) {
+    lyre_listener* listener = context->add_listener();
+    if (listener == nullptr) return fail(LYRE_E_NORESOURCES, "no memory for a listener");
+    listener->local = *local;
+    const int code = listen_everywhere(*listener, backlog);
+    if (code == 0) {
+      *out = listener;
+      return 0;
+    }
+    context->remove_listener(listener);
+    const bool may_choose_again = local->port == 0 && code == LYRE_E_ADDRINUSE;
+    if (!may_choose_again || choice == kPortChoicesMax) return code;
+  }
+}
+
+int lyre_listener_addr(lyre_listener* listener, lyre_addr* out) {
+  if (listener == nullptr || out == nullptr) {
+    return lyre::client::fail_static(LYRE_E_INVALID, "no listener, or no place for its address");
+  }
+  *out = listener->local;
+  return 0;
+}
+
+int lyre_accept(lyre_listener* listener, lyre_session** out) {
+  using namespace lyre::client;
+  if (listener == nullptr || out == nullptr) {
+    return fail_static(LYRE_E_INVALID, "no listener, or no place for the session");
+  }
+  *out = nullptr;
+  lyre_context* context = listener->context;
+  if (const int code = context->check(); code != 0) return code;
+  if (listener->backlog.is_empty()) {
+    return fail_static(LYRE_E_AGAIN, "nobody has connected");
+  }
+  lyre_session* session = listener->backlog.pop();
+  session->listener = nullptr;
+  // What happened to it while it waited is news to its new owner.
+  if (session->readable_bytes > 0 || session->is_peer_finished || session->state != LYRE_OPEN) {
+    context->mark_ready(session);
+  }
+  *out = session;
+  return 0;
+}
+
+void lyre_close_listener(lyre_listener* listener) {
+  if (listener != nullptr) listener->context->remove_listener(listener);
+}

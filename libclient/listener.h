@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "libclient/fifo.h"
+#include "libclient/include/lyre/lyre.h"
+#include "libclient/session.h"
+#include "stack/channel/abi.h"
+
+/// One port that is listened on: on every worker, as a connection lives where its SYN arrived.
+/// Thread: the context's.
+struct lyre_listener : lyre::client::Waitable {
+  enum class Part : uint8_t { kIdle, kAsked, kListening, kFailed };
+  struct OnWorker {
+    Part part = Part::kIdle;
+    int error = 0;
+    lyre::channel::SessionName name;
+  };
+
+  explicit lyre_listener(lyre_context* owner) : context(owner) { is_listener = true; }
+
+  lyre_context* context;
+  uint64_t cookie = 0;
+  lyre_addr local{};
+  std::vector<OnWorker> workers;
+  lyre::client::Fifo<lyre_session*> backlog;
+};

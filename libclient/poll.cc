@@ -1,0 +1,143 @@
+#include <poll.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+
+#include "libclient/clock.h"
+#include "libclient/context.h"
+#include "libclient/errors.h"
+#include "stack/channel/control.h"
+
+namespace {
+
+/// A dead daemon is noticed within this time by whoever polls.
+constexpr int64_t kControlIntervalNs = 1'000'000;
+/// How long a waiting caller hands the core over instead of sleeping: longer than a round trip on a
+/// local wire, so that an answer is not paid for with a wake-up; short beside any real sleep.
+constexpr int64_t kYieldNs = 50'000;
+/// No completion tells that a submission ring has room again, so such a wait looks by itself.
+constexpr int64_t kRoomIntervalNs = 200'000;
+
+}  // namespace
+
+size_t lyre_context::work() {
+  if (failure_ != 0) return 0;
+  size_t taken = 0;
+  for (uint32_t i = 0; i < worker_count(); ++i) {
+    taken += drain(i);
+    workers_[i].flush_releases();
+    if (workers_[i].has_waiting()) workers_[i].flush_waiting();
+    if (workers_[i].take_room_news()) has_news_ = true;
+  }
+  return taken;
+}
+
+bool lyre_context::has_completions() {
+  for (lyre::client::WorkerLink& worker : workers_) {
+    if (worker.completions().available() > 0 || worker.is_broken()) return true;
+  }
+  return false;
+}
+
+bool lyre_context::has_unsent() const {
+  return std::any_of(workers_.begin(), workers_.end(), [](const auto& worker) {
+    return worker.has_waiting() || worker.is_short_of_room();
+  });
+}
+
+void lyre_context::look_at_control(int64_t now) {
+  if (now - control_seen_ns_ < kControlIntervalNs) return;
+  control_seen_ns_ = now;
+  read_control();
+}
+
+void lyre_context::read_control() {
+  lyre::channel::Goodbye goodbye{};
+  const ssize_t count = ::recv(control_.get(), &goodbye, sizeof goodbye, MSG_DONTWAIT);
+  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  // What the workers still said comes first: it may tell why each session ended.
+  while (failure_ == 0 && work() > 0) continue;
+  if (count != sizeof goodbye || goodbye.header.magic != lyre::channel::kControlMagic ||
+      goodbye.header.type != lyre::channel::Control::kGoodbye) {
+    return fail(LYRE_E_DAEMON, "the daemon is gone: its control socket hung up");
+  }
+  goodbye.text[sizeof goodbye.text - 1] = '\0';
+  fail(LYRE_E_EXPELLED, goodbye.text);
+}
+
+void lyre_context::idle_once(int64_t now, int64_t idle_since, int64_t deadline) {
+  if (now - idle_since < kYieldNs) {
+    ::sched_yield();
+    return;
+  }
+  int64_t wait_ns = deadline - now;
+  if (has_unsent()) wait_ns = std::min(wait_ns, kRoomIntervalNs);
+  sleep(wait_ns);
+}
+
+void lyre_context::sleep(int64_t wait_ns) {
+  if (!lyre::channel::announce_sleep(header_->client_sleeps, [&] { return has_completions(); })) {
+    return;
+  }
+  pollfd entries[] = {{wake_.get(), POLLIN, 0}, {control_.get(), POLLIN, 0}};
+  const timespec limit{wait_ns / 1'000'000'000, wait_ns % 1'000'000'000};
+  const bool is_bounded = wait_ns < int64_t{INT_MAX} * 1'000'000'000;
+  ::ppoll(entries, 2, is_bounded ? &limit : nullptr, nullptr);
+  // Relaxed: a doorbell that is rung once too often wakes nobody.
+  header_->client_sleeps.store(0, std::memory_order_relaxed);
+  if (entries[0].revents != 0) {
+    eventfd_t rings = 0;
+    ::eventfd_read(wake_.get(), &rings);
+  }
+  if (entries[1].revents != 0) read_control();
+}
+
+bool lyre_context::arm() {
+  if (failure_ != 0 || has_news_ || has_unsent()) return false;
+  is_armed_ = true;
+  return lyre::channel::announce_sleep(header_->client_sleeps, [&] { return has_completions(); });
+}
+
+void lyre_context::disarm() {
+  if (!is_armed_) return;
+  is_armed_ = false;
+  header_->client_sleeps.store(0, std::memory_order_relaxed);
+  eventfd_t rings = 0;
+  ::eventfd_read(wake_.get(), &rings);
+  read_control();
+}
+
+int lyre_poll(lyre_context* context, int timeout_ms) {
+  if (context == nullptr) return lyre::client::fail_static(LYRE_E_INVALID, "no context");
+  context->disarm();
+  return context->work_until(timeout_ms, [&] { return context->take_news(); });
+}
+
+int lyre_eventfd(lyre_context* context) {
+  if (context == nullptr) return lyre::client::fail_static(LYRE_E_INVALID, "no context");
+  return context->poll_fd();
+}
+
+int lyre_arm(lyre_context* context) {
+  if (context == nullptr) return lyre::client::fail_static(LYRE_E_INVALID, "no context");
+  return context->arm() ? 0 : 1;
+}
+
+int lyre_drain(lyre_context* context, int timeout_ms) {
+  if (context == nullptr) return lyre::client::fail_static(LYRE_E_INVALID, "no context");
+  const int done = context->work_until(timeout_ms, [&] {
+    if (context->sends_under_way() > 0) return false;
+    for (uint32_t i = 0; i < context->worker_count(); ++i) {
+      if (context->worker(i).has_waiting()) return false;
+    }
+    return true;
+  });
+  if (done < 0) return done;
+  if (done == 1) return 0;
+  return lyre::client::fail_static(LYRE_E_AGAIN, "bytes are still not acknowledged");
+}

@@ -1,0 +1,73 @@
+#include <algorithm>
+#include <cstring>
+
+#include "libclient/context.h"
+#include "libclient/errors.h"
+
+namespace {
+
+using lyre::client::fail_static;
+using lyre::client::ReceivedRun;
+
+/// What a receiving call answers when nothing is left to take.
+int nothing_left(const lyre_session& session) {
+  if (session.is_peer_finished) return 0;
+  if (session.error != 0) return fail_static(session.error, lyre_strerror(session.error));
+  if (session.state == LYRE_ENDED) return 0;
+  return fail_static(LYRE_E_AGAIN, "nothing has arrived");
+}
+
+}  // namespace
+
+int lyre_recv_slices(lyre_session* session, lyre_slice* out, int count) {
+  if (session == nullptr || out == nullptr || count <= 0) {
+    return fail_static(LYRE_E_INVALID, "no session, or no place for its slices");
+  }
+  if (const int code = session->context->check(); code != 0) return code;
+  if (session->received.is_empty()) return nothing_left(*session);
+  int taken = 0;
+  while (taken < count && !session->received.is_empty()) {
+    const ReceivedRun run = session->received.pop();
+    out[taken++] = {run.data, run.bytes, run.slot};
+    session->held_slots.push(run.slot);
+    session->readable_bytes -= run.bytes;
+  }
+  return taken;
+}
+
+void lyre_release(lyre_session* session, const lyre_slice* slices, int count) {
+  if (session == nullptr || slices == nullptr) return;
+  for (int i = 0; i < count; ++i) {
+    // A slot that is not held is not given back: the daemon ends clients that do so twice.
+    if (!session->held_slots.remove(slices[i].token)) continue;
+    session->context->release_slot(*session, slices[i].token);
+  }
+  session->context->worker(session->worker).flush_releases();
+}
+
+int64_t lyre_recv(lyre_session* session, void* out, size_t bytes) {
+  if (session == nullptr || (out == nullptr && bytes > 0)) {
+    return fail_static(LYRE_E_INVALID, "no session, or no place for its bytes");
+  }
+  lyre_context& context = *session->context;
+  if (const int code = context.check(); code != 0) return code;
+  if (session->received.is_empty()) return nothing_left(*session);
+  size_t taken = 0;
+  while (taken < bytes && !session->received.is_empty()) {
+    ReceivedRun& run = session->received.front();
+    const size_t part = std::min(bytes - taken, size_t{run.bytes});
+    std::memcpy(static_cast<uint8_t*>(out) + taken, run.data, part);
+    taken += part;
+    run.data += part;
+    run.bytes -= static_cast<uint32_t>(part);
+    if (run.bytes == 0) context.release_slot(*session, session->received.pop().slot);
+  }
+  session->readable_bytes -= taken;
+  // Slots that wait for their entry to fill are not worth holding once the reader is dry.
+  if (session->received.is_empty()) context.worker(session->worker).flush_releases();
+  return static_cast<int64_t>(taken);
+}
+
+uint64_t lyre_readable_bytes(const lyre_session* session) {
+  return session != nullptr ? session->readable_bytes : 0;
+}

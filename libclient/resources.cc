@@ -1,0 +1,23 @@
+#include "libclient/resources.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+
+namespace lyre::client {
+
+bool Mapping::map(int fd, uint64_t bytes, int protection) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) return false;
+  if (bytes == 0 || status.st_size < 0 || static_cast<uint64_t>(status.st_size) < bytes) {
+    errno = EINVAL;
+    return false;
+  }
+  void* data = ::mmap(nullptr, bytes, protection, MAP_SHARED, fd, 0);
+  if (data == MAP_FAILED) return false;
+  data_ = data;
+  bytes_ = bytes;
+  return true;
+}
+
+}  // namespace lyre::client

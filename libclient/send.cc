@@ -1,0 +1,113 @@
+#include <algorithm>
+#include <cstring>
+
+#include "libclient/context.h"
+#include "libclient/errors.h"
+
+namespace {
+
+using lyre::client::fail_static;
+
+/// Block that a copying send fills at a time: large enough that a descriptor costs nothing beside
+/// the copy, small enough that the cache still has it when the worker reads it.
+constexpr size_t kCopyBlockBytes = 64 * 1024;
+
+static_assert(lyre::client::Arena::kBlockBytesMax == lyre::channel::kSendBytesMax);
+
+/// Whether a send can be tried now, else the code to answer with.
+int check_can_send(const lyre_session& session) {
+  if (const int code = session.context->check(); code != 0) return code;
+  if (__builtin_expect(session.state == LYRE_OPEN && !session.is_send_shut, 1)) {
+    if (session.sends.size() < lyre::channel::kSendsOutstandingMax) return 0;
+    return fail_static(LYRE_E_AGAIN, "the session has too many sends under way");
+  }
+  if (session.error != 0) return fail_static(session.error, lyre_strerror(session.error));
+  return fail_static(LYRE_E_NOTCONNECTED, session.state == LYRE_CONNECTING
+                                              ? "the handshake is not finished"
+                                              : "sending is over on this session");
+}
+
+/// REQUIRES: check_can_send(). False when the submission ring is full.
+bool submit_block(lyre_session& session, uint64_t offset, uint32_t bytes, uint64_t tag) {
+  lyre::channel::Submission entry;
+  entry.op = lyre::channel::Op::kSend;
+  entry.session = session.name;
+  entry.body.send = {.region = 0, .bytes = bytes, .offset = offset};
+  if (!session.context->worker(session.worker).try_submit(entry)) return false;
+  session.sends.push({offset, tag, bytes});
+  session.unacked_bytes += bytes;
+  session.context->count_send();
+  return true;
+}
+
+uint64_t arena_offset(const lyre_context& context, const void* data) {
+  return static_cast<uint64_t>(static_cast<const uint8_t*>(data) - context.arena_memory());
+}
+
+}  // namespace
+
+int64_t lyre_send(lyre_session* session, const void* data, size_t bytes) {
+  if (session == nullptr || (data == nullptr && bytes > 0)) {
+    return fail_static(LYRE_E_INVALID, "no session, or no data");
+  }
+  lyre_context& context = *session->context;
+  size_t taken = 0;
+  int code = check_can_send(*session);
+  while (code == 0 && taken < bytes) {
+    const size_t part = std::min(bytes - taken, kCopyBlockBytes);
+    const uint64_t offset = context.arena().alloc(part);
+    if (offset == lyre::client::Arena::kNone) {
+      code = fail_static(LYRE_E_AGAIN, "the arena is full");
+      break;
+    }
+    std::memcpy(context.arena_memory() + offset, static_cast<const uint8_t*>(data) + taken, part);
+    if (!submit_block(*session, offset, static_cast<uint32_t>(part), 0)) {
+      context.arena().free(offset);
+      code = fail_static(LYRE_E_AGAIN, "the worker's submission ring is full");
+      break;
+    }
+    taken += part;
+    code = check_can_send(*session);
+  }
+  return taken > 0 || code == 0 ? static_cast<int64_t>(taken) : code;
+}
+
+int lyre_block_alloc(lyre_context* context, size_t bytes, lyre_block* out) {
+  using lyre::client::Arena;
+  if (context == nullptr || out == nullptr || bytes == 0 || bytes > Arena::kBlockBytesMax) {
+    return fail_static(LYRE_E_INVALID, "a block has 1 byte to 4 MiB");
+  }
+  if (const int code = context->check(); code != 0) return code;
+  const uint64_t offset = context->arena().alloc(bytes);
+  if (offset == Arena::kNone) return fail_static(LYRE_E_AGAIN, "the arena is full");
+  out->data = context->arena_memory() + offset;
+  out->bytes = context->arena().block_bytes(offset);
+  return 0;
+}
+
+void lyre_block_free(lyre_context* context, const lyre_block* block) {
+  if (context == nullptr || block == nullptr || block->data == nullptr) return;
+  context->arena().free(arena_offset(*context, block->data));
+}
+
+int lyre_send_block(lyre_session* session, const lyre_block* block, size_t bytes, uint64_t tag) {
+  if (session == nullptr || block == nullptr || bytes == 0) {
+    return fail_static(LYRE_E_INVALID, "no session, no block or no bytes");
+  }
+  const uint64_t offset = arena_offset(*session->context, block->data);
+  if (bytes > session->context->arena().block_bytes(offset)) {
+    return fail_static(LYRE_E_INVALID, "not a block of this context, or more bytes than it has");
+  }
+  if (const int code = check_can_send(*session); code != 0) return code;
+  if (submit_block(*session, offset, static_cast<uint32_t>(bytes), tag)) return 0;
+  return fail_static(LYRE_E_AGAIN, "the worker's submission ring is full");
+}
+
+uint64_t lyre_next_sent(lyre_session* session) {
+  if (session == nullptr || session->tags.is_empty()) return 0;
+  return session->tags.pop();
+}
+
+uint64_t lyre_unacked_bytes(const lyre_session* session) {
+  return session != nullptr ? session->unacked_bytes : 0;
+}

@@ -1,0 +1,192 @@
+#include "libclient/session.h"
+
+#include <cstring>
+#include <new>
+
+#include "libclient/address.h"
+#include "libclient/context.h"
+#include "libclient/errors.h"
+
+using lyre::channel::Op;
+using lyre::channel::Submission;
+
+lyre_session* lyre_context::add_session(uint32_t worker) {
+  auto* session = new (std::nothrow) lyre_session(this);
+  if (session == nullptr) return nullptr;
+  session->worker = worker;
+  session->place = static_cast<uint32_t>(sessions_.size());
+  sessions_.push_back(session);
+  return session;
+}
+
+void lyre_context::expect_connection(lyre_session* session) {
+  session->cookie = make_cookie();
+  connecting_.emplace(session->cookie, session);
+}
+
+void lyre_context::remove_session(lyre_session* session) {
+  unmark_ready(session);
+  finish_sends(*session, session->sends.size());
+  if (session->cookie != 0) connecting_.erase(session->cookie);
+  lyre_session** named = workers_[session->worker].place(session->name.index);
+  if (named != nullptr && *named == session) *named = nullptr;
+  sessions_[session->place] = sessions_.back();
+  sessions_[session->place]->place = session->place;
+  sessions_.pop_back();
+  delete session;
+}
+
+void lyre_context::finish_sends(lyre_session& session, uint64_t count) {
+  for (; count > 0; --count) {
+    const lyre::client::SentBlock block = session.sends.pop();
+    arena_.free(block.offset);
+    session.unacked_bytes -= block.bytes;
+    ++session.sends_finished;
+    --sends_under_way_;
+    if (block.tag != 0) session.tags.push(block.tag);
+  }
+}
+
+void lyre_context::give_up(lyre_session* session, Op op) {
+  unmark_ready(session);
+  session->is_given_up = true;
+  session->listener = nullptr;
+  session->readable_bytes = 0;
+  while (!session->received.is_empty()) release_slot(*session, session->received.pop().slot);
+  while (!session->held_slots.is_empty()) release_slot(*session, session->held_slots.pop());
+  workers_[session->worker].flush_releases();
+  if (session->state == LYRE_ENDED) {
+    remove_session(session);
+    return;
+  }
+  // A connection that is still being made has no name to end yet: on_connected() does it.
+  if (session->state == LYRE_CONNECTING) return;
+  Submission entry;
+  entry.op = op;
+  entry.session = session->name;
+  workers_[session->worker].submit(entry);
+}
+
+void lyre_context::mark_ready(lyre::client::Waitable* item) {
+  has_news_ = true;
+  if (item->is_ready) return;
+  item->is_ready = true;
+  item->next_ready = nullptr;
+  item->previous_ready = last_ready_;
+  (last_ready_ != nullptr ? last_ready_->next_ready : first_ready_) = item;
+  last_ready_ = item;
+}
+
+void lyre_context::unmark_ready(lyre::client::Waitable* item) {
+  if (!item->is_ready) return;
+  item->is_ready = false;
+  (item->previous_ready != nullptr ? item->previous_ready->next_ready : first_ready_) =
+      item->next_ready;
+  (item->next_ready != nullptr ? item->next_ready->previous_ready : last_ready_) =
+      item->previous_ready;
+}
+
+lyre::client::Waitable* lyre_context::next_ready() {
+  lyre::client::Waitable* item = first_ready_;
+  if (item != nullptr) unmark_ready(item);
+  return item;
+}
+
+lyre_session* lyre_next_ready(lyre_context* context, lyre_listener** listener) {
+  if (listener != nullptr) *listener = nullptr;
+  if (context == nullptr) return nullptr;
+  for (;;) {
+    lyre::client::Waitable* item = context->next_ready();
+    if (item == nullptr) return nullptr;
+    if (!item->is_listener) return static_cast<lyre_session*>(item);
+    if (listener == nullptr) continue;
+    *listener = static_cast<lyre_listener*>(item);
+    return nullptr;
+  }
+}
+
+int lyre_connect(lyre_context* context, const lyre_addr* local, const lyre_addr* remote,
+                 lyre_session** out) {
+  using namespace lyre::client;
+  if (context == nullptr || remote == nullptr || out == nullptr) {
+    return fail(LYRE_E_INVALID, "no context, no address or no place for the session");
+  }
+  *out = nullptr;
+  if (const int code = context->check(); code != 0) return code;
+  if (remote->port == 0 || is_unspecified(*remote)) {
+    return fail(LYRE_E_INVALID, "a connection needs the peer's address and port");
+  }
+  lyre_session* session = context->add_session(context->pick_worker());
+  if (session == nullptr) return fail(LYRE_E_NORESOURCES, "no memory for a session");
+  context->expect_connection(session);
+  session->remote = *remote;
+  if (local != nullptr) session->local = *local;
+  Submission entry;
+  entry.op = Op::kConnect;
+  entry.body.open = {};
+  entry.body.open.cookie = session->cookie;
+  std::memcpy(entry.body.open.local_address, session->local.address, 16);
+  std::memcpy(entry.body.open.remote_address, remote->address, 16);
+  entry.body.open.local_port = session->local.port;
+  entry.body.open.remote_port = remote->port;
+  if (!context->worker(session->worker).try_submit(entry)) {
+    context->remove_session(session);
+    return fail_static(LYRE_E_AGAIN, "the worker's submission ring is full");
+  }
+  *out = session;
+  return 0;
+}
+
+int lyre_state(const lyre_session* session) {
+  return session != nullptr ? session->state : static_cast<int>(LYRE_ENDED);
+}
+
+int lyre_session_error(const lyre_session* session) {
+  return session != nullptr ? session->error : static_cast<int>(LYRE_E_INVALID);
+}
+
+int lyre_session_addrs(const lyre_session* session, lyre_addr* local, lyre_addr* remote) {
+  if (session == nullptr) return lyre::client::fail_static(LYRE_E_INVALID, "no session");
+  if (local != nullptr) *local = session->local;
+  if (remote != nullptr) *remote = session->remote;
+  return 0;
+}
+
+void lyre_set_user(lyre_session* session, void* user) {
+  if (session != nullptr) session->user = user;
+}
+
+void* lyre_user(const lyre_session* session) {
+  return session != nullptr ? session->user : nullptr;
+}
+
+lyre_context* lyre_session_context(const lyre_session* session) {
+  return session != nullptr ? session->context : nullptr;
+}
+
+int lyre_shutdown(lyre_session* session) {
+  using namespace lyre::client;
+  if (session == nullptr) return fail_static(LYRE_E_INVALID, "no session");
+  if (const int code = session->context->check(); code != 0) return code;
+  if (session->state == LYRE_ENDED && session->error != 0) {
+    return fail_static(session->error, lyre_strerror(session->error));
+  }
+  if (session->state == LYRE_CONNECTING) {
+    return fail_static(LYRE_E_NOTCONNECTED, "the handshake is not finished");
+  }
+  if (session->is_send_shut || session->state == LYRE_ENDED) return 0;
+  session->is_send_shut = true;
+  Submission entry;
+  entry.op = Op::kShutdown;
+  entry.session = session->name;
+  session->context->worker(session->worker).submit(entry);
+  return 0;
+}
+
+void lyre_close(lyre_session* session) {
+  if (session != nullptr) session->context->give_up(session, Op::kClose);
+}
+
+void lyre_abort(lyre_session* session) {
+  if (session != nullptr) session->context->give_up(session, Op::kAbort);
+}

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+
+#include "libclient/fifo.h"
+#include "libclient/include/lyre/lyre.h"
+#include "stack/channel/abi.h"
+
+namespace lyre::client {
+
+/// What lyre_next_ready() hands out: a place in the context's list of things that happened.
+struct Waitable {
+  Waitable* next_ready = nullptr;
+  Waitable* previous_ready = nullptr;
+  bool is_ready = false;
+  bool is_listener = false;
+};
+
+/// A block of the arena that the daemon may read until it is finished.
+struct SentBlock {
+  uint64_t offset;
+  uint64_t tag;
+  uint32_t bytes;
+};
+
+/// A run of received bytes that the user has not taken.
+struct ReceivedRun {
+  const uint8_t* data;
+  uint32_t bytes;
+  uint32_t slot;
+};
+
+}  // namespace lyre::client
+
+/// One connection as this process sees it. It outlives lyre_close() as long as the daemon may still
+/// refer to it or to its blocks: then it belongs to the context alone.
+/// Thread: the context's.
+struct lyre_session : lyre::client::Waitable {
+  explicit lyre_session(lyre_context* owner) : context(owner) {}
+
+  bool is_unaccepted() const { return listener != nullptr; }
+  uint64_t cookie = 0;
+  lyre_context* context;
+  lyre_listener* listener = nullptr;  ///< in whose backlog it waits
+  uint32_t place = 0;                 ///< in the context's list of sessions
+  uint32_t worker = 0;
+  lyre::channel::SessionName name;
+  int state = LYRE_CONNECTING;
+  int error = 0;
+  bool is_given_up = false;   ///< closed or aborted by the user: nobody but us knows it
+  bool is_send_shut = false;  ///< FIN was asked for
+  bool is_peer_finished = false;
+  lyre_addr local{};
+  lyre_addr remote{};
+  void* user = nullptr;
+
+  lyre::client::Fifo<lyre::client::SentBlock> sends;  ///< under way, oldest first
+  uint64_t sends_finished = 0;                        ///< descriptors, since it was opened
+  uint64_t unacked_bytes = 0;
+  lyre::client::Fifo<uint64_t> tags;  ///< finished, to be reported
+
+  lyre::client::Fifo<lyre::client::ReceivedRun> received;
+  uint64_t readable_bytes = 0;
+  lyre::client::Fifo<uint32_t> held_slots;  ///< the user's until lyre_release()
+};

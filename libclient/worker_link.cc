@@ -1,0 +1,79 @@
+#include "libclient/worker_link.h"
+
+#include <sys/eventfd.h>
+
+#include <utility>
+
+#include "libclient/session.h"
+
+namespace lyre::client {
+
+WorkerLink::WorkerLink(channel::RingPair* rings, const std::atomic<uint32_t>* worker_sleeps,
+                       UniqueFd wake)
+    : submissions_(&rings->submission_indices, rings->submissions),
+      completions_(&rings->completion_indices, rings->completions),
+      worker_sleeps_(worker_sleeps),
+      wake_(std::move(wake)) {}
+
+void WorkerLink::push(const channel::Submission& entry) {
+  submissions_.push(entry);
+  submissions_.publish();
+  if (channel::must_ring(*worker_sleeps_)) ::eventfd_write(wake_.get(), 1);
+}
+
+bool WorkerLink::try_submit(const channel::Submission& entry) {
+  flush_waiting();
+  if (!waiting_.is_empty() || submissions_.room() == 0) {
+    wants_room_ = true;
+    return false;
+  }
+  push(entry);
+  return true;
+}
+
+void WorkerLink::submit(const channel::Submission& entry) {
+  flush_waiting();
+  if (waiting_.is_empty() && submissions_.room() > 0) {
+    push(entry);
+  } else {
+    waiting_.push(entry);
+  }
+}
+
+void WorkerLink::flush_waiting() {
+  while (!waiting_.is_empty() && submissions_.room() > 0) push(waiting_.pop());
+}
+
+bool WorkerLink::take_room_news() {
+  if (!wants_room_ || !waiting_.is_empty() || submissions_.room() == 0) return false;
+  wants_room_ = false;
+  return true;
+}
+
+void WorkerLink::release(channel::SessionName session, uint32_t slot) {
+  if (releases_.count > 0 && !(releases_.session == session)) flush_releases();
+  releases_.session = session;
+  releases_.body.release.slots[releases_.count++] = slot;
+  if (releases_.count == channel::kReleaseSlotsMax) flush_releases();
+}
+
+void WorkerLink::flush_releases() {
+  if (releases_.count == 0) return;
+  releases_.op = channel::Op::kRelease;
+  submit(releases_);
+  releases_ = channel::Submission{};
+}
+
+lyre_session* WorkerLink::find(channel::SessionName name) const {
+  if (name.index >= names_.size()) return nullptr;
+  lyre_session* session = names_[name.index];
+  return session != nullptr && session->name == name ? session : nullptr;
+}
+
+lyre_session** WorkerLink::place(uint32_t index) {
+  if (index >= kSessionsMax) return nullptr;
+  if (index >= names_.size()) names_.resize(index + 1);
+  return &names_[index];
+}
+
+}  // namespace lyre::client
