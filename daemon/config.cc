@@ -1,0 +1,412 @@
+#include "daemon/config.h"
+
+#include <arpa/inet.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <sstream>
+
+#include "daemon/config_keys.h"
+#include "stack/channel/control.h"
+#include "stack/worker/worker.h"
+
+namespace lyre {
+namespace {
+
+constexpr uint32_t kPortCountMax = std::min(worker::kPortsMax, channel::kPortsMax);
+
+uint32_t line_of(const toml::node& node) { return node.source().begin.line; }
+
+std::string shown(const toml::node& node) {
+  std::ostringstream out;
+  if (const auto* text = node.as_string()) {
+    out << text->get();
+  } else {
+    node.visit([&](const auto& value) { out << value; });
+  }
+  std::string text = out.str();
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < ' ') c = ' ';
+  }
+  if (text.size() > 60) text = text.substr(0, 57) + "...";
+  return "'" + text + "'";
+}
+
+std::optional<IpAddress> parse_address(const std::string& text) {
+  in_addr raw{};
+  if (inet_pton(AF_INET, text.c_str(), &raw) != 1) return std::nullopt;
+  return IpAddress::v4(ntohl(raw.s_addr));
+}
+
+uint32_t host_mask(uint32_t prefix_bits) {
+  return prefix_bits >= 32 ? 0 : UINT32_MAX >> prefix_bits;
+}
+
+std::optional<Cidr> parse_cidr(const std::string& text) {
+  const size_t slash = text.find('/');
+  if (slash == std::string::npos || text.size() - slash > 3 || slash + 1 == text.size()) {
+    return std::nullopt;
+  }
+  const std::string digits = text.substr(slash + 1);
+  if (!std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; })) {
+    return std::nullopt;
+  }
+  const auto address = parse_address(text.substr(0, slash));
+  const auto prefix_bits = static_cast<uint32_t>(std::stoul(digits));
+  if (!address || prefix_bits > 32) return std::nullopt;
+  return Cidr{*address, prefix_bits};
+}
+
+bool is_unicast(uint32_t address) {
+  const uint32_t first = address >> 24;
+  return first != 0 && first != 127 && first < 224;
+}
+
+/// Neither the network itself nor its broadcast address, and one that a host can have.
+bool is_host_address(const Cidr& cidr) {
+  const uint32_t host = cidr.address.as_v4() & host_mask(cidr.prefix_bits);
+  const bool is_edge = host == 0 || host == host_mask(cidr.prefix_bits);
+  return is_unicast(cidr.address.as_v4()) && cidr.prefix_bits >= 1 &&
+         (cidr.prefix_bits >= 31 || !is_edge);
+}
+
+bool is_same_network(const IpAddress& a, const IpAddress& b, uint32_t prefix_bits) {
+  return ((a.as_v4() ^ b.as_v4()) & ~host_mask(prefix_bits)) == 0;
+}
+
+bool is_name_char(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+         c == '-' || c == '.';
+}
+
+/// The value, or what is wrong with it ("is not ..."); allowed_text() completes the sentence.
+struct Checked {
+  std::optional<KeyValue> value;
+  std::string wrong;
+};
+
+Checked check_number(const Key& key, const toml::node& node) {
+  const auto value = node.value_exact<int64_t>();
+  if (!value) return {{}, "is not an integer"};
+  if (*value < key.min || *value > key.max) return {{}, "is out of range"};
+  return {*value, {}};
+}
+
+Checked check_choice(const Key& key, const std::string& text) {
+  std::string_view rest = key.choices;
+  for (int64_t position = 0; !rest.empty(); ++position) {
+    const size_t bar = rest.find('|');
+    if (rest.substr(0, bar) == text) return {position, {}};
+    rest = bar == std::string_view::npos ? "" : rest.substr(bar + 1);
+  }
+  return {{}, "is not one of the choices"};
+}
+
+Checked check_mode(const Key& key, const std::string& text) {
+  const bool is_octal =
+      !text.empty() && text.size() <= 4 &&
+      std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '7'; });
+  if (!is_octal) return {{}, "is not a file mode"};
+  const auto mode = static_cast<int64_t>(std::stoul(text, nullptr, 8));
+  if (mode > key.max) return {{}, "is not a file mode"};
+  return {mode, {}};
+}
+
+Checked check_text(const Key& key, const std::string& text) {
+  const auto bytes = static_cast<int64_t>(text.size());
+  if (bytes < key.min || bytes > key.max) return {{}, "has the wrong length"};
+  const bool is_printable =
+      std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
+  if (!is_printable) return {{}, "is not printable"};
+  if (key.type == KeyType::kPath && text.front() != '/') return {{}, "is not an absolute path"};
+  if (key.type == KeyType::kName && !std::all_of(text.begin(), text.end(), is_name_char)) {
+    return {{}, "is not a name"};
+  }
+  return {text, {}};
+}
+
+Checked check_address(const Key& key, const std::string& text) {
+  if (text.empty() && !key.default_toml.empty()) return {IpAddress{}, {}};
+  const auto address = parse_address(text);
+  if (!address) return {{}, "is not an address"};
+  if (!is_unicast(address->as_v4())) return {{}, "is not the address of a host"};
+  return {*address, {}};
+}
+
+Checked check_cidr(const Key& key, const std::string& text) {
+  const auto cidr = parse_cidr(text);
+  if (!cidr) return {{}, "is not an address with a prefix"};
+  if (key.type == KeyType::kInterface && !is_host_address(*cidr)) {
+    return {{}, "is not the address of a host"};
+  }
+  if (key.type == KeyType::kNetwork &&
+      (cidr->address.as_v4() & host_mask(cidr->prefix_bits)) != 0) {
+    return {{}, "has bits set behind the prefix"};
+  }
+  return {*cidr, {}};
+}
+
+Checked check_cores(const Key& key, const toml::node& node) {
+  std::vector<uint32_t> cores;
+  if (node.value_exact<std::string>() == "auto") return {std::move(cores), {}};
+  const toml::array* list = node.as_array();
+  if (list == nullptr) return {{}, "is not a list of core numbers"};
+  if (list->size() > channel::kWorkersMax) return {{}, "has too many cores"};
+  for (const toml::node& item : *list) {
+    const auto core = item.value_exact<int64_t>();
+    if (!core || *core < key.min || *core > key.max) {
+      return {{}, "is not a list of core numbers"};
+    }
+    const auto number = static_cast<uint32_t>(*core);
+    if (std::find(cores.begin(), cores.end(), number) != cores.end()) {
+      return {{}, "names core " + std::to_string(number) + " twice"};
+    }
+    cores.push_back(number);
+  }
+  return {std::move(cores), {}};
+}
+
+Checked check_value(const Key& key, const toml::node& node) {
+  if (key.type == KeyType::kNumber) return check_number(key, node);
+  if (key.type == KeyType::kCores) return check_cores(key, node);
+  if (key.type == KeyType::kFlag) {
+    const auto value = node.value_exact<bool>();
+    if (!value) return {{}, "is neither true nor false"};
+    return {*value, {}};
+  }
+  const auto text = node.value_exact<std::string>();
+  if (!text) return {{}, "is not a string"};
+  switch (key.type) {
+    case KeyType::kChoice:
+      return check_choice(key, *text);
+    case KeyType::kMode:
+      return check_mode(key, *text);
+    case KeyType::kAddress:
+      return check_address(key, *text);
+    case KeyType::kInterface:
+    case KeyType::kNetwork:
+      return check_cidr(key, *text);
+    default:
+      return check_text(key, *text);
+  }
+}
+
+/// Reads one file. Every check_* and read_* leaves the first complaint in `error_`.
+class Reader {
+ public:
+  explicit Reader(const std::string& file) { config_.file = file; }
+
+  Result<Config> read(const toml::table& root) {
+    if (check_sections(root) && read_plain(root, "daemon") && read_plain(root, "workers") &&
+        read_plain(root, "memory") && read_plain(root, "tcp") && read_plain(root, "clients") &&
+        read_ports(root) && read_routes(root) && check_ports() && check_routes()) {
+      return std::move(config_);
+    }
+    return Error{EINVAL, error_};
+  }
+
+ private:
+  bool complain(uint32_t line, std::string_view key, std::string_view text) {
+    error_ = complaint(config_.file, line, key, text);
+    return false;
+  }
+
+  bool check_sections(const toml::table& root) {
+    std::string allowed;
+    for (const Key& key : config_keys()) {
+      const std::string name(key.section);
+      if (allowed.find("[" + name + "]") != std::string::npos) continue;
+      const bool is_array = name == "port" || name == "route";
+      allowed += (allowed.empty() ? "" : ", ") + (is_array ? "[[" + name + "]]" : "[" + name + "]");
+    }
+    for (const auto& [name, node] : root) {
+      if (allowed.find("[" + std::string(name.str()) + "]") == std::string::npos) {
+        return complain(line_of(node), name.str(), "unknown section or key, allowed: " + allowed);
+      }
+    }
+    return true;
+  }
+
+  bool read_plain(const toml::table& root, std::string_view section) {
+    static const toml::table kEmpty;
+    const toml::node* node = root.get(section);
+    if (node == nullptr) return read_section(kEmpty, section, 0);
+    if (!node->is_table()) {
+      return complain(line_of(*node), section,
+                      "is not a section, allowed: [" + std::string(section) + "]");
+    }
+    return read_section(*node->as_table(), section, line_of(*node));
+  }
+
+  template <typename Entry>
+  bool read_array(const toml::table& root, std::string_view section, std::vector<Entry>& entries,
+                  size_t count_max) {
+    const toml::node* node = root.get(section);
+    if (node == nullptr) return true;
+    const std::string brackets = "[[" + std::string(section) + "]]";
+    const toml::array* list = node->as_array();
+    if (list == nullptr || !list->is_array_of_tables()) {
+      return complain(line_of(*node), section, "is not an array of tables, allowed: " + brackets);
+    }
+    for (const toml::node& item : *list) {
+      if (entries.size() == count_max) {
+        return complain(line_of(item), section,
+                        "too many, allowed: " + std::to_string(count_max) + " " + brackets);
+      }
+      entries.emplace_back().line = line_of(item);
+      if (!read_section(*item.as_table(), section, line_of(item))) return false;
+    }
+    return true;
+  }
+
+  bool read_ports(const toml::table& root) {
+    return read_array(root, "port", config_.ports, kPortCountMax);
+  }
+  bool read_routes(const toml::table& root) {
+    return read_array(root, "route", config_.routes, worker::kRoutesMax);
+  }
+
+  bool read_section(const toml::table& table, std::string_view section, uint32_t line) {
+    std::string allowed;
+    for (const Key& key : config_keys()) {
+      if (key.section != section) continue;
+      allowed += (allowed.empty() ? "" : ", ") + std::string(key.name);
+      if (!read_key(table, key, line)) return false;
+    }
+    for (const auto& [name, node] : table) {
+      const auto is_it = [&, wanted = name.str()](const Key& key) {
+        return key.section == section && key.name == wanted;
+      };
+      const auto keys = config_keys();
+      if (std::none_of(keys.begin(), keys.end(), is_it)) {
+        return complain(line_of(node), std::string(section) + "." + std::string(name.str()),
+                        "unknown key, allowed: " + allowed);
+      }
+    }
+    return true;
+  }
+
+  bool read_key(const toml::table& table, const Key& key, uint32_t section_line) {
+    const std::string full_name = std::string(key.section) + "." + std::string(key.name);
+    const toml::node* node = table.get(key.name);
+    if (node == nullptr && key.default_toml.empty()) {
+      return complain(section_line, full_name, "missing, allowed: " + allowed_text(key));
+    }
+    toml::table by_default;
+    if (node == nullptr) {
+      by_default = toml::parse("value = " + std::string(key.default_toml));
+      node = by_default.get("value");
+    } else if (key.type == KeyType::kCores) {
+      config_.cores_line = line_of(*node);
+    }
+    Checked checked = check_value(key, *node);
+    if (!checked.value) {
+      return complain(line_of(*node), full_name,
+                      shown(*node) + " " + checked.wrong + ", allowed: " + allowed_text(key));
+    }
+    key.store(config_, *checked.value);
+    return true;
+  }
+
+  bool check_ports() {
+    if (config_.ports.empty()) {
+      return complain(0, "port",
+                      "no port is configured, allowed: 1 to " + std::to_string(kPortCountMax) +
+                          " [[port]] sections");
+    }
+    for (size_t i = 0; i < config_.ports.size(); ++i) {
+      if (!check_gateway(config_.ports[i])) return false;
+      for (size_t earlier = 0; earlier < i; ++earlier) {
+        if (!check_distinct(config_.ports[earlier], config_.ports[i])) return false;
+      }
+    }
+    return true;
+  }
+
+  bool check_gateway(const PortConfig& port) {
+    if (port.gateway.is_unspecified()) return true;
+    if (port.gateway != port.address &&
+        is_same_network(port.gateway, port.address, port.prefix_bits)) {
+      return true;
+    }
+    return complain(port.line, "port.gateway",
+                    "of '" + port.name + "' does not lie in its network" +
+                        ", allowed: other addresses of that network");
+  }
+
+  bool check_distinct(const PortConfig& first, const PortConfig& second) {
+    const auto taken = [&](std::string_view key) {
+      return complain(second.line, key,
+                      "of '" + second.name + "' is taken by the port '" + first.name +
+                          "' in line " + std::to_string(first.line) + ", allowed: another one");
+    };
+    if (first.name == second.name) return taken("port.name");
+    if (first.address == second.address) return taken("port.address");
+    const std::string device = first.device.substr(0, first.device.find(','));
+    if (device == second.device.substr(0, second.device.find(','))) return taken("port.device");
+    return true;
+  }
+
+  bool check_routes() {
+    for (RouteConfig& route : config_.routes) {
+      const auto is_it = [&](const PortConfig& port) { return port.name == route.port_name; };
+      const auto port = std::find_if(config_.ports.begin(), config_.ports.end(), is_it);
+      if (port == config_.ports.end()) {
+        return complain(route.line, "route.port",
+                        "'" + route.port_name + "' is not a port" + ", allowed: " + port_names());
+      }
+      if (!is_same_network(route.gateway, port->address, port->prefix_bits) ||
+          route.gateway == port->address) {
+        return complain(route.line, "route.via",
+                        "does not lie in the network of '" + port->name +
+                            "', allowed: addresses of routers there");
+      }
+      route.port = static_cast<uint32_t>(port - config_.ports.begin());
+    }
+    return true;
+  }
+
+  std::string port_names() const {
+    std::string out;
+    for (const PortConfig& port : config_.ports) out += (out.empty() ? "" : ", ") + port.name;
+    return out;
+  }
+
+  Config config_;
+  std::string error_;
+};
+
+}  // namespace
+
+std::string complaint(const std::string& file, uint32_t line, std::string_view key,
+                      std::string_view text) {
+  std::string out = file + ":";
+  if (line != 0) out += std::to_string(line) + ":";
+  return out + " " + std::string(key) + ": " + std::string(text);
+}
+
+Result<Config> parse_config(std::string_view text, const std::string& name) {
+  try {
+    return Reader(name).read(toml::parse(text));
+  } catch (const toml::parse_error& error) {
+    return Error{EINVAL, complaint(name, error.source().begin.line, "not TOML",
+                                   std::string(error.description()) + ", allowed: TOML 1.0")};
+  }
+}
+
+Result<Config> load_config(const std::string& path) {
+  errno = 0;
+  std::ifstream in(path);
+  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  if (!in.is_open() || in.bad() || errno != 0) {
+    const int code = errno;
+    return Error{code, path + ": cannot be read: " + std::strerror(code)};
+  }
+  return parse_config(text, path);
+}
+
+}  // namespace lyre

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stack/base/ip_address.h"
+#include "stack/base/result.h"
+#include "stack/tcp/config.h"
+
+namespace lyre {
+
+enum class LogLevel : uint8_t { kError, kWarning, kInfo, kDebug };
+enum class IdleMode : uint8_t { kAdaptive, kBusy };
+enum class HugepagesMode : uint8_t { kAuto, kYes, kNo };
+
+/// To whom receive pools are lent. Others get a copy in memory of their own.
+enum class Lend : uint8_t {
+  kUid,   ///< clients of one uid
+  kAll,   ///< whoever may open the socket
+  kNone,  ///< nobody
+};
+
+struct PortConfig {
+  std::string name;
+  std::string device;  ///< EAL device string or PCI address
+  IpAddress address;
+  uint32_t prefix_bits = 0;
+  IpAddress gateway;  ///< unspecified: none
+  uint32_t mtu_bytes = 0;
+  bool is_trusted = false;
+  bool is_forced = false;
+  uint32_t line = 0;  ///< in the file
+};
+
+struct RouteConfig {
+  IpAddress network;
+  uint32_t prefix_bits = 0;
+  IpAddress gateway;
+  std::string port_name;
+  uint32_t port = 0;  ///< index in Config::ports
+  uint32_t line = 0;
+};
+
+/// What /etc/lyre/lyred.toml says, complete and checked. Defaults are those of the key table in
+/// config_keys.cc and only there.
+struct Config {
+  std::string file;
+
+  std::string name;
+  std::string socket_path;
+  std::string socket_group;
+  uint32_t socket_mode = 0;
+  LogLevel log_level{};
+
+  std::vector<uint32_t> cores;  ///< empty: the last one this process may use
+  uint32_t cores_line = 0;      ///< in the file; 0: not given
+  IdleMode idle{};
+  Nanos spin;
+
+  HugepagesMode hugepages{};
+  uint32_t rx_slots = 0;
+  uint32_t memory_mib = 0;
+
+  std::vector<PortConfig> ports;
+  std::vector<RouteConfig> routes;
+
+  tcp::ConnectionConfig connection;
+  uint32_t connections_max = 0;
+
+  Lend lend{};
+  int64_t lend_uid = -1;  ///< -1: the daemon's own
+  uint64_t arena_bytes_max = 0;
+  uint32_t contexts_max = 0;
+};
+
+/// Reads and checks a file.
+/// Fails: one line "FILE:LINE: KEY: what is wrong, allowed: ...", without the program's name.
+Result<Config> load_config(const std::string& path);
+/// The same for text that is already here; `name` stands for the file.
+Result<Config> parse_config(std::string_view text, const std::string& name);
+
+/// "FILE:LINE: KEY: text", as every complaint about a configuration reads. Line 0 is left out.
+std::string complaint(const std::string& file, uint32_t line, std::string_view key,
+                      std::string_view text);
+
+}  // namespace lyre

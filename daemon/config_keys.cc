@@ -1,0 +1,207 @@
+#include "daemon/config_keys.h"
+
+#include <sys/un.h>
+
+#include "stack/channel/abi.h"
+#include "stack/worker/inbox.h"
+
+namespace lyre {
+namespace {
+
+constexpr int64_t kKiB = 1024;
+constexpr int64_t kMiB = 1024 * kKiB;
+constexpr int64_t kGiB = 1024 * kMiB;
+constexpr int64_t kSocketPathBytesMax = sizeof(sockaddr_un::sun_path) - 1;
+
+bool flag(const KeyValue& value) { return std::get<bool>(value); }
+int64_t number(const KeyValue& value) { return std::get<int64_t>(value); }
+uint32_t small(const KeyValue& value) { return static_cast<uint32_t>(number(value)); }
+Nanos ms(const KeyValue& value) { return millis(number(value)); }
+const std::string& text(const KeyValue& value) { return std::get<std::string>(value); }
+const Cidr& cidr(const KeyValue& value) { return std::get<Cidr>(value); }
+template <typename Choice>
+Choice choice(const KeyValue& value) {
+  return static_cast<Choice>(number(value));
+}
+tcp::CongestionAlgorithm congestion(const KeyValue& value) {
+  return number(value) == 0 ? tcp::CongestionAlgorithm::kCubic : tcp::CongestionAlgorithm::kNewReno;
+}
+
+// clang-format off
+constexpr Key kKeys[] = {
+  {"daemon", "name", KeyType::kName, "\"lyre\"", 1, 32, "",
+   "Names this daemon in `lyre status` and keeps its DPDK files apart from another daemon's.",
+   [](Config& c, const KeyValue& v) { c.name = text(v); }},
+  {"daemon", "socket", KeyType::kPath, "\"/run/lyre/lyred.sock\"", 2, kSocketPathBytesMax, "",
+   "The control socket. Who may open it may use this stack.",
+   [](Config& c, const KeyValue& v) { c.socket_path = text(v); }},
+  {"daemon", "socket_group", KeyType::kText, "\"lyre\"", 0, 32, "",
+   "Group of the control socket; \"\" leaves it to the daemon's own group.",
+   [](Config& c, const KeyValue& v) { c.socket_group = text(v); }},
+  {"daemon", "socket_mode", KeyType::kMode, "\"0660\"", 0, 0777, "",
+   "Permissions of the control socket.",
+   [](Config& c, const KeyValue& v) { c.socket_mode = small(v); }},
+  {"daemon", "log_level", KeyType::kChoice, "\"info\"", 0, 0, "error|warning|info|debug",
+   "What goes to the journal or standard error. \"debug\" includes DPDK's own log.",
+   [](Config& c, const KeyValue& v) { c.log_level = choice<LogLevel>(v); }},
+
+  {"workers", "cores", KeyType::kCores, "\"auto\"", 0, 1023, "",
+   "One worker thread runs on each core listed; \"auto\" is one worker on the last core.",
+   [](Config& c, const KeyValue& v) { c.cores = std::get<std::vector<uint32_t>>(v); }},
+  {"workers", "idle", KeyType::kChoice, "\"adaptive\"", 0, 0, "adaptive|busy",
+   "\"adaptive\" hands an idle core over and sleeps; \"busy\" polls forever, for lowest latency on "
+   "cores that nobody else uses.",
+   [](Config& c, const KeyValue& v) { c.idle = choice<IdleMode>(v); }},
+  {"workers", "spin_us", KeyType::kNumber, "50", 0, 1'000'000, "",
+   "How long an adaptive worker keeps looking for work before it sleeps.",
+   [](Config& c, const KeyValue& v) { c.spin = micros(number(v)); }},
+
+  {"memory", "hugepages", KeyType::kChoice, "\"auto\"", 0, 0, "auto|yes|no",
+   "\"auto\" takes hugepages where the machine has free ones, \"yes\" insists on them.",
+   [](Config& c, const KeyValue& v) { c.hugepages = choice<HugepagesMode>(v); }},
+  {"memory", "rx_slots", KeyType::kNumber, "8192", 1024, 1 << 20, "",
+   "Packets in the receive pool of each worker. What is received and not yet read lies here.",
+   [](Config& c, const KeyValue& v) { c.rx_slots = small(v); }},
+  {"memory", "mib", KeyType::kNumber, "0", 0, 1 << 20, "",
+   "Memory for DPDK in MiB; 0 chooses by the number of workers.",
+   [](Config& c, const KeyValue& v) { c.memory_mib = small(v); }},
+
+  {"port", "name", KeyType::kName, "", 1, 31, "",
+   "What tools and routes call this port.",
+   [](Config& c, const KeyValue& v) { c.ports.back().name = text(v); }},
+  {"port", "device", KeyType::kText, "", 1, 127, "",
+   "The NIC's PCI address, or a DPDK device string for a virtual port.",
+   [](Config& c, const KeyValue& v) { c.ports.back().device = text(v); }},
+  {"port", "address", KeyType::kInterface, "", 0, 0, "",
+   "This host's address on the wire, with its network. The kernel must not use the same one.",
+   [](Config& c, const KeyValue& v) {
+     c.ports.back().address = cidr(v).address;
+     c.ports.back().prefix_bits = cidr(v).prefix_bits;
+   }},
+  {"port", "gateway", KeyType::kAddress, "\"\"", 0, 0, "",
+   "Router for addresses outside every port's network; \"\" is none.",
+   [](Config& c, const KeyValue& v) { c.ports.back().gateway = std::get<IpAddress>(v); }},
+  {"port", "mtu", KeyType::kNumber, "1500", 576, 9216, "",
+   "Largest IP packet in bytes. Both ends and the network between must carry it.",
+   [](Config& c, const KeyValue& v) { c.ports.back().mtu_bytes = small(v); }},
+  {"port", "trusted", KeyType::kFlag, "false", 0, 0, "",
+   "The wire corrupts nothing: received checksums are not verified, and memif computes none.",
+   [](Config& c, const KeyValue& v) { c.ports.back().is_trusted = flag(v); }},
+  {"port", "force", KeyType::kFlag, "false", 0, 0, "",
+   "Take the NIC even though it carries the machine's default route.",
+   [](Config& c, const KeyValue& v) { c.ports.back().is_forced = flag(v); }},
+
+  {"route", "to", KeyType::kNetwork, "", 0, 0, "",
+   "Network that is reached through another router than the port's gateway.",
+   [](Config& c, const KeyValue& v) {
+     c.routes.back().network = cidr(v).address;
+     c.routes.back().prefix_bits = cidr(v).prefix_bits;
+   }},
+  {"route", "via", KeyType::kAddress, "", 0, 0, "",
+   "That router; it lies in the port's network.",
+   [](Config& c, const KeyValue& v) { c.routes.back().gateway = std::get<IpAddress>(v); }},
+  {"route", "port", KeyType::kName, "", 1, 31, "",
+   "Name of the port through which it is reached.",
+   [](Config& c, const KeyValue& v) { c.routes.back().port_name = text(v); }},
+
+  {"tcp", "congestion", KeyType::kChoice, "\"cubic\"", 0, 0, "cubic|newreno",
+   "Congestion control of new connections.",
+   [](Config& c, const KeyValue& v) { c.connection.congestion = congestion(v); }},
+  {"tcp", "user_timeout_ms", KeyType::kNumber, "20000", 100, 86'400'000, "",
+   "A connection whose bytes stay unacknowledged this long ends with an error.",
+   [](Config& c, const KeyValue& v) { c.connection.user_timeout = ms(v); }},
+  {"tcp", "connect_timeout_ms", KeyType::kNumber, "10000", 100, 3'600'000, "",
+   "A connection that is not established after this time ends with an error.",
+   [](Config& c, const KeyValue& v) { c.connection.connect_timeout = ms(v); }},
+  {"tcp", "rto_min_ms", KeyType::kNumber, "200", 1, 60'000, "",
+   "Smallest retransmission timeout. Must exceed the peer's delay of acknowledgements.",
+   [](Config& c, const KeyValue& v) { c.connection.rto_min = ms(v); }},
+  {"tcp", "ack_delay_ms", KeyType::kNumber, "40", 0, 500, "",
+   "Longest that an acknowledgement waits for company.",
+   [](Config& c, const KeyValue& v) { c.connection.ack_delay = ms(v); }},
+  {"tcp", "time_wait_ms", KeyType::kNumber, "60000", 0, 240'000, "",
+   "How long the name of a closed connection stays reserved.",
+   [](Config& c, const KeyValue& v) { c.connection.time_wait = ms(v); }},
+  {"tcp", "receive_buffer_bytes", KeyType::kNumber, "4194304", 64 * kKiB, kGiB, "",
+   "What one connection may hold in the receive pool, counted in whole packet slots.",
+   [](Config& c, const KeyValue& v) { c.connection.receive_buffer_bytes = small(v); }},
+  {"tcp", "send_buffer_bytes", KeyType::kNumber, "8388608", 64 * kKiB, kGiB, "",
+   "What one connection may have queued and unacknowledged.",
+   [](Config& c, const KeyValue& v) { c.connection.send_buffer_bytes = small(v); }},
+  {"tcp", "timestamps", KeyType::kFlag, "true", 0, 0, "",
+   "Offer timestamps (RFC 7323).",
+   [](Config& c, const KeyValue& v) { c.connection.timestamps = flag(v); }},
+  {"tcp", "sack", KeyType::kFlag, "true", 0, 0, "",
+   "Offer selective acknowledgements (RFC 2018).",
+   [](Config& c, const KeyValue& v) { c.connection.sack = flag(v); }},
+  {"tcp", "window_scaling", KeyType::kFlag, "true", 0, 0, "",
+   "Offer window scaling (RFC 7323).",
+   [](Config& c, const KeyValue& v) { c.connection.window_scaling = flag(v); }},
+  {"tcp", "connections_max", KeyType::kNumber, "4096", 16, 1 << 20, "",
+   "Connections of each worker. Their memory is reserved at the start.",
+   [](Config& c, const KeyValue& v) { c.connections_max = small(v); }},
+
+  {"clients", "lend", KeyType::kChoice, "\"uid\"", 0, 0, "uid|all|none",
+   "Who reads received bytes where the NIC put them: clients of one uid, everybody, nobody. A "
+   "client that is lent to can see what others receive; the rest get copies.",
+   [](Config& c, const KeyValue& v) { c.lend = choice<Lend>(v); }},
+  {"clients", "uid", KeyType::kNumber, "-1", -1, UINT32_MAX - 1, "",
+   "The uid meant by lend = \"uid\"; -1 is the daemon's own.",
+   [](Config& c, const KeyValue& v) { c.lend_uid = number(v); }},
+  {"clients", "arena_bytes_max", KeyType::kNumber, "1073741824", kMiB,
+   static_cast<int64_t>(channel::kArenaBytesMax), "",
+   "Largest memory for sending that one context may ask for.",
+   [](Config& c, const KeyValue& v) { c.arena_bytes_max = static_cast<uint64_t>(number(v)); }},
+  {"clients", "contexts_max", KeyType::kNumber, "256", 1, worker::kContextsMax, "",
+   "Contexts that can be attached at a time.",
+   [](Config& c, const KeyValue& v) { c.contexts_max = small(v); }},
+};
+// clang-format on
+
+std::string quoted_choices(std::string_view choices) {
+  std::string out;
+  while (!choices.empty()) {
+    const size_t bar = choices.find('|');
+    if (!out.empty()) out += ", ";
+    out += '"' + std::string(choices.substr(0, bar)) + '"';
+    choices = bar == std::string_view::npos ? "" : choices.substr(bar + 1);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::span<const Key> config_keys() { return kKeys; }
+
+std::string allowed_text(const Key& key) {
+  const std::string range = std::to_string(key.min) + " to " + std::to_string(key.max);
+  switch (key.type) {
+    case KeyType::kFlag:
+      return "true, false";
+    case KeyType::kNumber:
+      return "integers from " + range;
+    case KeyType::kText:
+      return "strings of " + range + " printable characters";
+    case KeyType::kName:
+      return "strings of " + range + " letters, digits, '_', '-', '.'";
+    case KeyType::kPath:
+      return "absolute paths of at most " + std::to_string(key.max) + " bytes";
+    case KeyType::kChoice:
+      return quoted_choices(key.choices);
+    case KeyType::kMode:
+      return "octal strings like \"0660\"";
+    case KeyType::kCores:
+      return "\"auto\" or a list of up to " + std::to_string(channel::kWorkersMax) +
+             " distinct core numbers from " + range;
+    case KeyType::kAddress:
+      return std::string("IPv4 addresses like \"10.9.0.254\"") +
+             (key.default_toml.empty() ? "" : ", or \"\" for none");
+    case KeyType::kInterface:
+      return "an IPv4 host address with its prefix like \"10.9.0.1/24\"";
+    case KeyType::kNetwork:
+      return "an IPv4 network like \"10.20.0.0/16\"";
+  }
+  return {};
+}
+
+}  // namespace lyre

@@ -1,0 +1,248 @@
+#include "daemon/context_registry.h"
+
+#include <fcntl.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <bitset>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+#include "daemon/daemon_limits.h"
+#include "stack/base/check.h"
+#include "stack/channel/abi.h"
+#include "stack/channel/ring.h"
+
+namespace lyre {
+namespace {
+
+constexpr uint64_t kArenaBytesMin = 4096;
+
+Error failure(const char* what) {
+  const int code = errno;
+  return Error{code, std::string(what) + ": " + std::strerror(code)};
+}
+
+std::string mib(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
+
+}  // namespace
+
+struct ContextRegistry::Context {
+  uint32_t index = 0;
+  uint64_t generation = 0;
+  channel::ContextLayout layout{};
+  uint64_t arena_bytes = 0;
+  uint64_t copy_bytes = 0;  ///< 0: lent to
+  SharedMemory memory;
+  OwnedFd wake_read;   ///< the client's
+  OwnedFd wake_write;  ///< the workers'
+  std::vector<OwnedFd> worker_rings;
+  bool is_attached = false;
+  std::bitset<channel::kWorkersMax> held_by;  ///< workers that have not answered kDetached
+};
+
+ContextRegistry::ContextRegistry(WorkerSet& workers, const RegistryOptions& options)
+    : workers_(workers),
+      options_(options),
+      contexts_(options.contexts_max),
+      waiting_(workers.count()) {
+  LYRE_CHECK(options.contexts_max <= worker::kContextsMax);
+  LYRE_CHECK(workers.count() >= 1 && workers.count() <= channel::kWorkersMax);
+}
+
+ContextRegistry::~ContextRegistry() = default;
+
+uint32_t ContextRegistry::held_count() const {
+  return static_cast<uint32_t>(std::count_if(contexts_.begin(), contexts_.end(),
+                                             [](const auto& c) { return c != nullptr; }));
+}
+
+bool ContextRegistry::is_lent_to(const ClientIdentity& identity) const {
+  if (options_.lend == Lend::kAll) return true;
+  return options_.lend == Lend::kUid && identity.uid == options_.lend_uid;
+}
+
+Result<ContextGrant> ContextRegistry::attach(const AttachTerms& terms) {
+  const auto free = std::find(contexts_.begin(), contexts_.end(), nullptr);
+  if (free == contexts_.end()) {
+    return Error{EUSERS, "all " + std::to_string(contexts_.size()) +
+                             " contexts are in use (clients.contexts_max)"};
+  }
+  auto made = make_context(terms);
+  if (!made.ok()) return made.error();
+  Context& context = **made;
+  context.index = static_cast<uint32_t>(free - contexts_.begin());
+  context.generation = next_generation_++;
+  fill_header(context);
+  *free = std::move(*made);
+
+  context.is_attached = true;
+  ++attached_count_;
+  post_attach(context, terms);
+
+  ContextGrant grant{.index = context.index,
+                     .generation = context.generation,
+                     .context_bytes = context.layout.total_bytes,
+                     .is_lent_to = context.copy_bytes == 0,
+                     .memory_fd = context.memory.fd(),
+                     .wake_fd = context.wake_read.get(),
+                     .worker_rings = {}};
+  for (const OwnedFd& ring : context.worker_rings) grant.worker_rings.push_back(ring.get());
+  return grant;
+}
+
+Result<std::unique_ptr<ContextRegistry::Context>> ContextRegistry::make_context(
+    const AttachTerms& terms) {
+  const uint64_t by_default = std::min(channel::kArenaBytesDefault, options_.arena_bytes_max);
+  const uint64_t arena_bytes = terms.arena_bytes == 0 ? by_default : terms.arena_bytes;
+  if (arena_bytes > options_.arena_bytes_max) {
+    return Error{EINVAL, "an arena has at most " + mib(options_.arena_bytes_max) +
+                             " (clients.arena_bytes_max)"};
+  }
+  auto context = std::make_unique<Context>();
+  context->arena_bytes = (std::max(arena_bytes, kArenaBytesMin) + 4095) & ~uint64_t{4095};
+  context->copy_bytes =
+      is_lent_to(terms.identity) ? 0 : uint64_t{workers_.count()} * kCopyBytesPerWorker;
+  context->layout =
+      channel::ContextLayout::of(workers_.count(), context->arena_bytes, context->copy_bytes);
+  auto memory =
+      SharedMemory::create("lyre-context", context->layout.total_bytes, SharedWith::kWriters);
+  if (!memory.ok()) return memory.error();
+  context->memory = std::move(*memory);
+  if (Status rings = make_rings(*context); !rings.ok()) return rings.error();
+  return context;
+}
+
+Status ContextRegistry::make_rings(Context& context) {
+  // Workers wake the client through a pipe: O_NONBLOCK belongs to each end by itself there, while
+  // a client could clear that of a shared eventfd, fill it, and have the worker wait for ever.
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return failure("no pipe");
+  context.wake_read.reset(ends[0]);
+  context.wake_write.reset(ends[1]);
+  // Each client rings a bell of its own at each worker, so that none can silence another's.
+  for (uint32_t i = 0; i < workers_.count(); ++i) {
+    OwnedFd ring(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!ring.is_open()) return failure("no eventfd");
+    context.worker_rings.push_back(std::move(ring));
+  }
+  for (uint32_t i = 0; i < workers_.count(); ++i) {
+    Status status = workers_.watch(i, context.worker_rings[i].get());
+    if (status.ok()) continue;
+    while (i-- > 0) workers_.unwatch(i, context.worker_rings[i].get());
+    return status;
+  }
+  return Ok{};
+}
+
+void ContextRegistry::fill_header(Context& context) const {
+  auto* header = new (context.memory.data()) channel::ContextHeader{};
+  header->magic = channel::kContextMagic;
+  header->abi_version = channel::kAbiVersion;
+  header->worker_count = workers_.count();
+  header->generation = context.generation;
+  header->total_bytes = context.layout.total_bytes;
+  header->rings_offset = context.layout.rings_offset;
+  header->arena_offset = context.layout.arena_offset;
+  header->arena_bytes = context.arena_bytes;
+  header->copy_offset = context.layout.copy_offset;
+  header->copy_bytes = context.copy_bytes;
+}
+
+void ContextRegistry::post_attach(const Context& context, const AttachTerms& terms) {
+  worker::Command command;
+  command.kind = worker::Command::Kind::kAttach;
+  command.context = context.index;
+  command.memory = context.memory.data();
+  command.memory_bytes = context.layout.total_bytes;
+  command.arena_offset = context.layout.arena_offset;
+  command.arena_bytes = context.arena_bytes;
+  command.copy_bytes = context.copy_bytes / workers_.count();
+  command.wake_fd = context.wake_write.get();
+  command.pid = terms.identity.pid;
+  terms.label.copy(command.label.data(), command.label.size() - 1);
+  auto* rings =
+      reinterpret_cast<channel::RingPair*>(context.memory.data() + context.layout.rings_offset);
+  for (uint32_t i = 0; i < workers_.count(); ++i) {
+    command.rings = rings + i;
+    command.copy_offset = context.layout.copy_offset + i * command.copy_bytes;
+    post(i, command);
+  }
+}
+
+void ContextRegistry::detach(uint32_t index) {
+  LYRE_CHECK(index < contexts_.size() && contexts_[index] != nullptr);
+  Context& context = *contexts_[index];
+  LYRE_CHECK(context.is_attached);
+  context.is_attached = false;
+  --attached_count_;
+  worker::Command command;
+  command.kind = worker::Command::Kind::kDetach;
+  command.context = index;
+  for (uint32_t i = 0; i < workers_.count(); ++i) {
+    context.held_by.set(i);
+    workers_.unwatch(i, context.worker_rings[i].get());
+  }
+  for (uint32_t i = 0; i < workers_.count(); ++i) post(i, command);
+}
+
+void ContextRegistry::post(uint32_t worker, const worker::Command& command) {
+  // Never overtake: a detach must not come before its attach.
+  if (!waiting_[worker].empty() || !workers_.try_post(worker, command)) {
+    waiting_[worker].push_back(command);
+  }
+}
+
+void ContextRegistry::post_waiting() {
+  for (uint32_t i = 0; i < workers_.count(); ++i) {
+    auto& waiting = waiting_[i];
+    while (!waiting.empty() && workers_.try_post(i, waiting.front())) waiting.pop_front();
+  }
+}
+
+void ContextRegistry::poll(std::vector<Expulsion>& out) {
+  post_waiting();
+  worker::Reply reply;
+  for (uint32_t i = 0; i < workers_.count(); ++i) {
+    while (workers_.try_take(i, reply)) on_reply(i, reply, out);
+  }
+}
+
+void ContextRegistry::on_reply(uint32_t worker, const worker::Reply& reply,
+                               std::vector<Expulsion>& out) {
+  using Kind = worker::Reply::Kind;
+  switch (reply.kind) {
+    case Kind::kNone:
+      return;
+    case Kind::kShutDown:
+      ++shut_down_count_;
+      return;
+    case Kind::kDetached:
+      on_detached(worker, reply.context);
+      return;
+    case Kind::kExpelled:
+      // One that is already leaving, or that two workers expel at once, leaves only once.
+      if (reply.context < contexts_.size() && contexts_[reply.context] != nullptr &&
+          contexts_[reply.context]->is_attached) {
+        out.push_back({reply.context, reply.reason});
+      }
+      return;
+  }
+}
+
+void ContextRegistry::on_detached(uint32_t worker, uint32_t index) {
+  LYRE_CHECK(index < contexts_.size() && contexts_[index] != nullptr);
+  Context& context = *contexts_[index];
+  LYRE_CHECK(!context.is_attached && context.held_by.test(worker));
+  context.held_by.reset(worker);
+  if (context.held_by.none()) contexts_[index].reset();
+}
+
+void ContextRegistry::shut_down() {
+  worker::Command command;
+  command.kind = worker::Command::Kind::kShutdown;
+  for (uint32_t i = 0; i < workers_.count(); ++i) post(i, command);
+}
+
+}  // namespace lyre

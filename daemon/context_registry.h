@@ -1,0 +1,105 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "daemon/config.h"
+#include "daemon/owned_fd.h"
+#include "daemon/shared_memory.h"
+#include "daemon/worker_set.h"
+
+namespace lyre {
+
+/// Whom the kernel says we talk to.
+struct ClientIdentity {
+  int32_t pid = 0;  ///< 0: of a namespace that we cannot see into
+  uint32_t uid = UINT32_MAX;
+  uint32_t gid = UINT32_MAX;
+};
+
+struct RegistryOptions {
+  uint32_t contexts_max = 0;
+  uint64_t arena_bytes_max = 0;
+  Lend lend = Lend::kUid;
+  uint32_t lend_uid = 0;
+};
+
+struct AttachTerms {
+  ClientIdentity identity;
+  uint64_t arena_bytes = 0;  ///< 0: the default
+  std::string label;
+};
+
+/// What a client is given. Owner: the registry; descriptors are borrowed until the next detach().
+struct ContextGrant {
+  uint32_t index = 0;
+  uint64_t generation = 0;
+  uint64_t context_bytes = 0;
+  bool is_lent_to = false;
+  int memory_fd = -1;
+  int wake_fd = -1;               ///< readable when a worker rang
+  std::vector<int> worker_rings;  ///< eventfd of each worker
+};
+
+/// What a worker reported of a context.
+struct Expulsion {
+  uint32_t context = 0;
+  const char* reason = "";
+};
+
+/// All contexts of the daemon and their memory. Nothing blocks: what an inbox has no room for is
+/// kept here and posted by poll().
+/// Thread: the control thread. Owner: memory lives until every worker has answered kDetached, or
+/// until this object ends, which needs workers and ports that are gone.
+class ContextRegistry {
+ public:
+  ContextRegistry(WorkerSet& workers, const RegistryOptions& options);
+  ~ContextRegistry();
+  ContextRegistry(const ContextRegistry&) = delete;
+  ContextRegistry& operator=(const ContextRegistry&) = delete;
+
+  /// Makes a context and tells every worker.
+  /// Fails: EUSERS too many contexts, EINVAL arena too large, errno of what the system refused.
+  Result<ContextGrant> attach(const AttachTerms& terms);
+  /// Tells every worker to let go; the memory goes when they have. REQUIRES: attached.
+  void detach(uint32_t context);
+  /// Posts what waits, takes the workers' answers. Appends contexts that broke a rule to `out`:
+  /// the caller hangs up and detaches them.
+  void poll(std::vector<Expulsion>& out);
+
+  /// Asks every worker to reset its sessions; poll() takes the answers.
+  void shut_down();
+  bool is_shut_down() const { return shut_down_count_ == workers_.count(); }
+
+  uint32_t attached_count() const { return attached_count_; }
+  uint64_t attached_total() const { return next_generation_ - 1; }
+  /// Contexts whose memory still exists: attached, or not yet let go of by every worker.
+  uint32_t held_count() const;
+
+ private:
+  struct Context;
+
+  bool is_lent_to(const ClientIdentity& identity) const;
+  Result<std::unique_ptr<Context>> make_context(const AttachTerms& terms);
+  Status make_rings(Context& context);
+  void fill_header(Context& context) const;
+  void post_attach(const Context& context, const AttachTerms& terms);
+  void post(uint32_t worker, const worker::Command& command);
+  void post_waiting();
+  void on_reply(uint32_t worker, const worker::Reply& reply, std::vector<Expulsion>& out);
+  void on_detached(uint32_t worker, uint32_t index);
+
+  WorkerSet& workers_;
+  RegistryOptions options_;
+  std::vector<std::unique_ptr<Context>> contexts_;    ///< by index
+  std::vector<std::deque<worker::Command>> waiting_;  ///< by worker: at most two a context
+  uint64_t next_generation_ = 1;
+  uint32_t attached_count_ = 0;
+  uint32_t shut_down_count_ = 0;
+};
+
+}  // namespace lyre

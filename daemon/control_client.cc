@@ -1,0 +1,181 @@
+#include "daemon/control_client.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+
+#include "daemon/control_server.h"
+#include "stack/channel/abi.h"
+
+namespace lyre {
+
+using Descriptor = boost::asio::posix::stream_descriptor;
+
+ControlClient::ControlClient(ControlServer& server, uint64_t id, OwnedFd socket,
+                             ClientIdentity identity)
+    : server_(server),
+      id_(id),
+      identity_(identity),
+      socket_(server.io_, socket.release()),
+      process_(server.io_),
+      first_request_(server.io_) {}
+
+std::string ControlClient::describe() const {
+  std::string out =
+      "pid " + std::to_string(identity_.pid) + " uid " + std::to_string(identity_.uid);
+  return label_.empty() ? out : "'" + label_ + "' (" + out + ")";
+}
+
+void ControlClient::start(OwnedFd process) {
+  wait_for_request();
+  wait_for_first_request();
+  if (process.is_open()) wait_for_process_end(std::move(process));
+}
+
+void ControlClient::wait_for_request() {
+  socket_.async_wait(Descriptor::wait_read,
+                     [self = shared_from_this()](const boost::system::error_code& error) {
+                       if (!error && !self->is_over_) self->read_request();
+                     });
+}
+
+void ControlClient::wait_for_process_end(OwnedFd process) {
+  process_.assign(process.release());
+  process_.async_wait(Descriptor::wait_read,
+                      [self = shared_from_this()](const boost::system::error_code& error) {
+                        if (!error) self->end("");
+                      });
+}
+
+void ControlClient::wait_for_first_request() {
+  first_request_.expires_after(
+      std::chrono::nanoseconds(server_.options_.first_request_timeout.value));
+  first_request_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
+    if (error || self->is_over_) return;
+    ++self->server_.counters_.silent;
+    self->end("nothing was asked for");
+  });
+}
+
+void ControlClient::read_request() {
+  std::array<uint8_t, kRequestBytesMax> buffer;
+  const auto packet = receive_packet(socket_.native_handle(), buffer);
+  if (!packet.ok()) {
+    const int code = packet.error().code;
+    if (code == EAGAIN || code == EINTR) return wait_for_request();
+    return end("");
+  }
+  if (packet.value().bytes == 0) return end("");
+  if (packet.value().has_descriptors) return end_malformed({EPROTO, "unasked-for descriptors"});
+  if (packet.value().is_too_long) return end_malformed({EPROTO, "a request that is too long"});
+  auto request = check_request(std::span(buffer).first(packet.value().bytes));
+  if (!request.ok()) return end_malformed(request.error());
+  if (const auto* attach = std::get_if<channel::AttachRequest>(&*request)) {
+    on_attach(*attach);
+  } else {
+    on_info();
+  }
+  if (!is_over_) wait_for_request();
+}
+
+void ControlClient::end_malformed(const Error& error) {
+  ++server_.counters_.malformed;
+  spdlog::warn("client {}: disconnected: {}", describe(), error.text);
+  end(error.text);
+}
+
+void ControlClient::on_attach(const channel::AttachRequest& request) {
+  if (context_) return end_malformed({EPROTO, "a second attach on one connection"});
+  label_ = request.label;
+  if (request.abi_version != channel::kAbiVersion) {
+    return refuse({EPROTONOSUPPORT, "channel ABI " + std::to_string(request.abi_version) +
+                                        " is not spoken here, only " +
+                                        std::to_string(channel::kAbiVersion)});
+  }
+  const AttachTerms terms{
+      .identity = identity_, .arena_bytes = request.arena_bytes, .label = label_};
+  const auto granted = server_.registry_.attach(terms);
+  if (!granted.ok()) return refuse(granted.error());
+  context_ = granted.value().index;
+  first_request_.cancel();
+  grant(granted.value());
+}
+
+void ControlClient::refuse(const Error& error) {
+  spdlog::warn("client {}: not attached: {}", describe(), error.text);
+  auto message = make_message<channel::AttachReply>(channel::Control::kAttached);
+  message.error = error.code != 0 ? error.code : EIO;
+  copy_text(message.text, error.text);
+  reply(bytes_of(message), {});
+}
+
+void ControlClient::grant(const ContextGrant& grant) {
+  const DaemonFacts& facts = server_.facts_;
+  auto message = make_message<channel::AttachReply>(channel::Control::kAttached);
+  message.worker_count = facts.worker_count;
+  message.lends = grant.is_lent_to ? 1 : 0;
+  message.poll_is_busy = facts.is_busy ? 1 : 0;
+  message.generation = grant.generation;
+  message.context_bytes = grant.context_bytes;
+  std::copy(facts.pool_bytes.begin(), facts.pool_bytes.end(), message.pool_bytes);
+  const auto ports = facts.ports();
+  message.port_count = static_cast<uint32_t>(ports.size());
+  std::copy(ports.begin(), ports.end(), message.ports);
+
+  std::vector<int> descriptors{grant.memory_fd, grant.wake_fd, facts.doorbells_fd};
+  descriptors.insert(descriptors.end(), grant.worker_rings.begin(), grant.worker_rings.end());
+  if (grant.is_lent_to) {
+    descriptors.insert(descriptors.end(), facts.pool_fds.begin(), facts.pool_fds.end());
+  }
+  if (reply(bytes_of(message), descriptors)) {
+    spdlog::debug("client {}: attached as context {}", describe(), grant.index);
+  }
+}
+
+void ControlClient::on_info() {
+  const DaemonFacts& facts = server_.facts_;
+  auto message = make_message<channel::InfoReply>(channel::Control::kInfoReply);
+  message.stats_bytes = facts.stats_bytes;
+  message.worker_count = facts.worker_count;
+  const auto ports = facts.ports();
+  message.port_count = static_cast<uint32_t>(ports.size());
+  std::copy(ports.begin(), ports.end(), message.ports);
+  first_request_.cancel();
+  reply(bytes_of(message), std::span(&facts.stats_fd, 1));
+}
+
+bool ControlClient::reply(std::span<const uint8_t> bytes, std::span<const int> descriptors) {
+  const Status sent = send_packet(socket_.native_handle(), bytes, descriptors);
+  if (sent.ok()) return true;
+  // A client that does not read its answers gets no second chance: nothing is queued for it.
+  spdlog::debug("client {}: disconnected: {}", describe(), sent.error().text);
+  end("");
+  return false;
+}
+
+void ControlClient::end(std::string_view reason) {
+  if (is_over_) return;
+  is_over_ = true;
+  const auto self = shared_from_this();  // forget() drops the table's share
+  if (!reason.empty()) {
+    auto message = make_message<channel::Goodbye>(channel::Control::kGoodbye);
+    copy_text(message.text, reason);
+    // One that no longer reads learns it from the hang-up.
+    static_cast<void>(send_packet(socket_.native_handle(), bytes_of(message), {}));
+  }
+  boost::system::error_code ignored;
+  socket_.close(ignored);
+  process_.close(ignored);
+  first_request_.cancel();
+  if (context_) {
+    spdlog::debug("client {}: detached from context {}", describe(), *context_);
+    server_.registry_.detach(*context_);
+    context_.reset();
+  }
+  server_.forget(id_);
+}
+
+}  // namespace lyre

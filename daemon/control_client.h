@@ -1,0 +1,59 @@
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "daemon/context_registry.h"
+#include "daemon/control_message.h"
+#include "daemon/owned_fd.h"
+
+namespace lyre {
+
+class ControlServer;
+
+/// One connection of the control socket. It ends when its socket hangs up, when its process ends
+/// (a forked child may keep the socket open), or when it breaks a rule.
+/// Thread: the server's. Owner: the server's table, and waits under way until they are cancelled.
+class ControlClient : public std::enable_shared_from_this<ControlClient> {
+ public:
+  ControlClient(ControlServer& server, uint64_t id, OwnedFd socket, ClientIdentity identity);
+
+  /// Begins to listen to it. `process` is a pidfd, or none.
+  void start(OwnedFd process);
+  /// Tells why, detaches and forgets it. Nothing is said to those that are gone: reason empty.
+  void end(std::string_view reason);
+
+  std::optional<uint32_t> context() const { return context_; }
+  std::string describe() const;
+
+ private:
+  void wait_for_request();
+  void wait_for_process_end(OwnedFd process);
+  void wait_for_first_request();
+  void read_request();
+  void on_attach(const channel::AttachRequest& request);
+  void on_info();
+  void grant(const ContextGrant& grant);
+  void refuse(const Error& error);
+  void end_malformed(const Error& error);
+  bool reply(std::span<const uint8_t> bytes, std::span<const int> descriptors);
+
+  ControlServer& server_;
+  uint64_t id_;
+  ClientIdentity identity_;
+  std::string label_;
+  boost::asio::posix::stream_descriptor socket_;
+  boost::asio::posix::stream_descriptor process_;
+  boost::asio::steady_timer first_request_;
+  std::optional<uint32_t> context_;
+  bool is_over_ = false;
+};
+
+}  // namespace lyre

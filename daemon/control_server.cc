@@ -1,0 +1,201 @@
+#include "daemon/control_server.h"
+
+#include <grp.h>
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+#include "daemon/control_client.h"
+#include "daemon/control_message.h"
+
+namespace lyre {
+namespace {
+
+constexpr int kBacklog = 64;
+/// Pause of accepting when descriptors or memory ran out, instead of spinning on the listener.
+constexpr auto kRetryPause = std::chrono::milliseconds(100);
+
+Error failure(const std::string& what) {
+  const int code = errno;
+  return Error{code, what + ": " + std::strerror(code)};
+}
+
+sockaddr_un address_of(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  return address;
+}
+
+/// Only the directory itself: a mistyped path is not to be built.
+void make_directory_of(const std::string& path) {
+  const std::string directory = path.substr(0, path.rfind('/'));
+  if (!directory.empty()) ::mkdir(directory.c_str(), 0755);
+}
+
+Result<ClientIdentity> identify(int socket) {
+  ucred peer{};
+  socklen_t bytes = sizeof peer;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) {
+    return failure("no peer credentials");
+  }
+  return ClientIdentity{.pid = peer.pid, .uid = peer.uid, .gid = peer.gid};
+}
+
+OwnedFd open_process(int32_t pid) {
+  if (pid <= 0) return OwnedFd();
+  return OwnedFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+}
+
+}  // namespace
+
+ControlServer::ControlServer(boost::asio::io_context& io, ContextRegistry& registry,
+                             DaemonFacts facts, ControlOptions options)
+    : io_(io),
+      registry_(registry),
+      facts_(std::move(facts)),
+      options_(std::move(options)),
+      listener_(io),
+      retry_(io) {}
+
+ControlServer::~ControlServer() {
+  stop_accepting();
+  while (!clients_.empty()) clients_.begin()->second->end("");
+}
+
+Status ControlServer::open() {
+  make_directory_of(options_.socket_path);
+  if (Status bound = bind_socket(); !bound.ok()) return bound;
+  wait_for_client();
+  return Ok{};
+}
+
+Status ControlServer::bind_socket() {
+  const std::string& path = options_.socket_path;
+  const sockaddr_un address = address_of(path);
+  const auto* plain = reinterpret_cast<const sockaddr*>(&address);
+  OwnedFd probe(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!probe.is_open()) return failure("no socket");
+  if (::connect(probe.get(), plain, sizeof address) == 0 || errno == EAGAIN) {
+    return Error{EADDRINUSE, path + ": another daemon listens there"};
+  }
+  if (errno == EPROTOTYPE) return Error{EADDRINUSE, path + ": another program listens there"};
+  if (errno == ECONNREFUSED) {
+    struct stat file {};
+    if (::lstat(path.c_str(), &file) == 0 && !S_ISSOCK(file.st_mode)) {
+      return Error{EADDRINUSE, path + ": is there and not a socket"};
+    }
+    ::unlink(path.c_str());  // its daemon died without removing it
+  }
+  OwnedFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.is_open()) return failure("no socket");
+  // Nobody gets in before the permissions are right.
+  const mode_t umask_before = ::umask(0777);
+  const int bound = ::bind(socket.get(), plain, sizeof address);
+  const int code = errno;
+  ::umask(umask_before);
+  errno = code;
+  if (bound != 0) return failure(path + ": cannot be bound");
+  is_bound_ = true;
+  struct stat file {};
+  if (::stat(path.c_str(), &file) == 0) bound_inode_ = file.st_ino;
+  apply_permissions();
+  if (::listen(socket.get(), kBacklog) != 0) return failure(path + ": cannot listen");
+  listener_.assign(socket.release());
+  return Ok{};
+}
+
+void ControlServer::apply_permissions() {
+  const char* path = options_.socket_path.c_str();
+  if (!options_.socket_group.empty()) {
+    const group* found = ::getgrnam(options_.socket_group.c_str());
+    if (found == nullptr) {
+      spdlog::warn("no group '{}': {} keeps the daemon's own", options_.socket_group, path);
+    } else if (::chown(path, static_cast<uid_t>(-1), found->gr_gid) != 0) {
+      spdlog::warn("{} cannot be given to group '{}': {}", path, options_.socket_group,
+                   std::strerror(errno));
+    }
+  }
+  if (::chmod(path, options_.socket_mode) != 0) {
+    spdlog::warn("{} cannot be given its mode: {}", path, std::strerror(errno));
+  }
+}
+
+void ControlServer::wait_for_client() {
+  listener_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                       [this](const boost::system::error_code& error) {
+                         if (!error) accept_one();
+                       });
+}
+
+void ControlServer::accept_one() {
+  OwnedFd socket(
+      ::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!socket.is_open()) {
+    const bool is_short = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
+    return is_short ? pause_accepting() : wait_for_client();
+  }
+  ++counters_.accepted;
+  const auto identity = identify(socket.get());
+  if (clients_.size() >= options_.connections_max || !identity.ok()) {
+    refuse(std::move(socket));
+  } else {
+    const uint64_t id = next_id_++;
+    auto client = std::make_shared<ControlClient>(*this, id, std::move(socket), identity.value());
+    clients_.emplace(id, client);
+    client->start(open_process(identity.value().pid));
+  }
+  wait_for_client();
+}
+
+void ControlServer::pause_accepting() {
+  spdlog::warn("out of descriptors or memory: new clients wait");
+  retry_.expires_after(kRetryPause);
+  retry_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) wait_for_client();
+  });
+}
+
+void ControlServer::refuse(OwnedFd socket) {
+  ++counters_.refused;
+  auto message = make_message<channel::Goodbye>(channel::Control::kGoodbye);
+  copy_text(message.text, "too many connections");
+  static_cast<void>(send_packet(socket.get(), bytes_of(message), {}));
+}
+
+void ControlServer::stop_accepting() {
+  boost::system::error_code ignored;
+  listener_.close(ignored);
+  retry_.cancel();
+  if (!is_bound_) return;
+  is_bound_ = false;
+  // Another daemon may have replaced the file in the meantime.
+  struct stat file {};
+  const char* path = options_.socket_path.c_str();
+  if (::lstat(path, &file) == 0 && file.st_ino == bound_inode_) ::unlink(path);
+}
+
+void ControlServer::hang_up_all(std::string_view reason) {
+  while (!clients_.empty()) clients_.begin()->second->end(reason);
+}
+
+void ControlServer::expel(const Expulsion& expulsion) {
+  for (const auto& [id, client] : clients_) {
+    if (client->context() != expulsion.context) continue;
+    ++counters_.expelled;
+    spdlog::warn("client {}: disconnected: {}", client->describe(), expulsion.reason);
+    client->end(expulsion.reason);
+    return;
+  }
+}
+
+void ControlServer::forget(uint64_t id) { clients_.erase(id); }
+
+}  // namespace lyre

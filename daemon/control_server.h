@@ -1,0 +1,99 @@
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "daemon/context_registry.h"
+#include "daemon/daemon_limits.h"
+#include "daemon/owned_fd.h"
+#include "stack/channel/control.h"
+
+namespace lyre {
+
+class ControlClient;
+
+struct ControlOptions {
+  std::string socket_path;
+  std::string socket_group;  ///< "": left alone
+  uint32_t socket_mode = 0660;
+  uint32_t connections_max = 0;
+  Nanos first_request_timeout = kFirstRequestTimeout;
+};
+
+/// What clients are told besides their own context. Descriptors are borrowed.
+struct DaemonFacts {
+  uint32_t worker_count = 0;
+  bool is_busy = false;
+  int doorbells_fd = -1;             ///< read-only
+  std::vector<int> pool_fds;         ///< read-only, by worker
+  std::vector<uint64_t> pool_bytes;  ///< by worker
+  int stats_fd = -1;                 ///< read-only
+  uint64_t stats_bytes = 0;
+  std::function<std::vector<channel::PortInfo>()> ports;  ///< as they are now
+};
+
+/// Counted since the start.
+struct ControlCounters {
+  uint64_t accepted = 0;
+  uint64_t refused = 0;    ///< over the limit of connections
+  uint64_t malformed = 0;  ///< ended for a message that is not the protocol
+  uint64_t expelled = 0;   ///< ended because a worker said so
+  uint64_t silent = 0;     ///< ended because they never asked for anything
+};
+
+/// The control socket: who connects, asks, hangs up. Whatever a client does ends that client only.
+/// Thread: the one that runs `io`.
+class ControlServer {
+ public:
+  ControlServer(boost::asio::io_context& io, ContextRegistry& registry, DaemonFacts facts,
+                ControlOptions options);
+  ~ControlServer();
+  ControlServer(const ControlServer&) = delete;
+  ControlServer& operator=(const ControlServer&) = delete;
+
+  /// Makes the socket file and listens. A stale file is replaced.
+  /// Fails: EADDRINUSE another daemon listens there; or what the system refused.
+  Status open();
+  /// Takes no more clients and removes the socket file. Those that are there stay.
+  void stop_accepting();
+  /// Tells every client why, hangs up on all and detaches them.
+  void hang_up_all(std::string_view reason);
+  /// Hangs up on the client of a context that broke a rule.
+  void expel(const Expulsion& expulsion);
+
+  const ControlCounters& counters() const { return counters_; }
+  size_t connection_count() const { return clients_.size(); }
+
+ private:
+  friend class ControlClient;
+
+  Status bind_socket();
+  void apply_permissions();
+  void wait_for_client();
+  void accept_one();
+  void pause_accepting();
+  void refuse(OwnedFd socket);
+  void forget(uint64_t id);
+
+  boost::asio::io_context& io_;
+  ContextRegistry& registry_;
+  DaemonFacts facts_;
+  ControlOptions options_;
+  boost::asio::posix::stream_descriptor listener_;
+  boost::asio::steady_timer retry_;
+  bool is_bound_ = false;
+  uint64_t bound_inode_ = 0;
+  uint64_t next_id_ = 1;
+  std::map<uint64_t, std::shared_ptr<ControlClient>> clients_;
+  ControlCounters counters_;
+};
+
+}  // namespace lyre

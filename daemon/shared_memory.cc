@@ -1,0 +1,76 @@
+#include "daemon/shared_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8U
+#endif
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+
+namespace lyre {
+namespace {
+
+Error failure(const char* what, const char* name) {
+  const int code = errno;
+  return Error{code, std::string(what) + " of '" + name + "' failed: " + std::strerror(code)};
+}
+
+OwnedFd make_memfd(const char* name) {
+  const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  // Newer kernels may insist on NOEXEC, older ones do not know it.
+  const int fd = ::memfd_create(name, flags | MFD_NOEXEC_SEAL);
+  return OwnedFd(fd >= 0 ? fd : ::memfd_create(name, flags));
+}
+
+}  // namespace
+
+Result<SharedMemory> SharedMemory::create(const char* name, uint64_t bytes, SharedWith with) {
+  SharedMemory memory;
+  memory.fd_ = make_memfd(name);
+  if (!memory.fd_.is_open()) return failure("memfd_create", name);
+  if (::ftruncate(memory.fd(), static_cast<off_t>(bytes)) != 0) return failure("ftruncate", name);
+  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd(), 0);
+  if (data == MAP_FAILED) return failure("mmap", name);
+  memory.data_ = static_cast<uint8_t*>(data);
+  memory.bytes_ = bytes;
+  int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+  // A read-only descriptor can be opened again for writing through /proc; the seal stops that, and
+  // spares the mapping that exists already.
+  if (with == SharedWith::kReaders) seals |= F_SEAL_FUTURE_WRITE;
+  if (::fcntl(memory.fd(), F_ADD_SEALS, seals) != 0) return failure("sealing", name);
+  return memory;
+}
+
+SharedMemory::SharedMemory(SharedMemory&& other) noexcept { *this = std::move(other); }
+
+SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
+  if (this == &other) return *this;
+  unmap();
+  fd_ = std::move(other.fd_);
+  data_ = std::exchange(other.data_, nullptr);
+  bytes_ = std::exchange(other.bytes_, 0);
+  return *this;
+}
+
+SharedMemory::~SharedMemory() { unmap(); }
+
+void SharedMemory::unmap() {
+  if (data_ != nullptr) ::munmap(data_, bytes_);
+  data_ = nullptr;
+}
+
+Result<OwnedFd> reopen_read_only(int fd) {
+  const std::string path = "/proc/self/fd/" + std::to_string(fd);
+  OwnedFd out(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!out.is_open()) return failure("read-only open", path.c_str());
+  return out;
+}
+
+}  // namespace lyre

@@ -1,0 +1,260 @@
+#include "daemon/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "daemon/config_keys.h"
+
+namespace lyre {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+constexpr const char* kPort =
+    "[[port]]\n"
+    "name = \"rail0\"\n"
+    "device = \"net_memif0,role=server,socket=/tmp/x.sock\"\n"
+    "address = \"10.9.0.1/24\"\n";
+
+std::string error_of(const std::string& text) {
+  const auto config = parse_config(text, "f.toml");
+  return config.ok() ? "" : config.error().text;
+}
+
+TEST(Config, TakesDefaultsFromTheTable) {
+  const auto config = parse_config(kPort, "f.toml");
+  ASSERT_TRUE(config.ok()) << config.error().text;
+  EXPECT_EQ(config.value().name, "lyre");
+  EXPECT_EQ(config.value().socket_path, "/run/lyre/lyred.sock");
+  EXPECT_EQ(config.value().socket_mode, 0660u);
+  EXPECT_TRUE(config.value().cores.empty());
+  EXPECT_EQ(config.value().idle, IdleMode::kAdaptive);
+  EXPECT_EQ(config.value().ports.at(0).mtu_bytes, 1500u);
+  EXPECT_FALSE(config.value().ports.at(0).is_trusted);
+  EXPECT_TRUE(config.value().ports.at(0).gateway.is_unspecified());
+  EXPECT_EQ(config.value().lend, Lend::kUid);
+  EXPECT_EQ(config.value().lend_uid, -1);
+}
+
+/// The table's defaults are those that the engine documents for itself.
+TEST(Config, TcpDefaultsAreTheEngines) {
+  const auto config = parse_config(kPort, "f.toml");
+  ASSERT_TRUE(config.ok());
+  const tcp::ConnectionConfig& ours = config.value().connection;
+  const tcp::ConnectionConfig engine;
+  EXPECT_EQ(ours.congestion, engine.congestion);
+  EXPECT_EQ(ours.user_timeout, engine.user_timeout);
+  EXPECT_EQ(ours.connect_timeout, engine.connect_timeout);
+  EXPECT_EQ(ours.rto_min, engine.rto_min);
+  EXPECT_EQ(ours.ack_delay, engine.ack_delay);
+  EXPECT_EQ(ours.time_wait, engine.time_wait);
+  EXPECT_EQ(ours.receive_buffer_bytes, engine.receive_buffer_bytes);
+  EXPECT_EQ(ours.send_buffer_bytes, engine.send_buffer_bytes);
+  EXPECT_EQ(config.value().connections_max, tcp::EngineConfig{}.connections_max);
+}
+
+TEST(Config, ReadsEveryKind) {
+  const auto config = parse_config(std::string("[daemon]\nname=\"b\"\nlog_level=\"debug\"\n"
+                                               "socket_mode=\"0600\"\n"
+                                               "[workers]\ncores=[3,1]\nidle=\"busy\"\n"
+                                               "[tcp]\nsack=false\ncongestion=\"newreno\"\n"
+                                               "rto_min_ms=5\n[clients]\nlend=\"none\"\n") +
+                                       kPort +
+                                       "gateway=\"10.9.0.254\"\nmtu=9000\ntrusted=true\n"
+                                       "[[port]]\nname=\"rail1\"\ndevice=\"0000:00:10.0\"\n"
+                                       "address=\"10.8.0.1/16\"\nforce=true\n"
+                                       "[[route]]\nto=\"10.20.0.0/16\"\nvia=\"10.8.0.9\"\n"
+                                       "port=\"rail1\"\n",
+                                   "f.toml");
+  ASSERT_TRUE(config.ok()) << config.error().text;
+  EXPECT_EQ(config.value().log_level, LogLevel::kDebug);
+  EXPECT_EQ(config.value().socket_mode, 0600u);
+  EXPECT_EQ(config.value().cores, (std::vector<uint32_t>{3, 1}));
+  EXPECT_EQ(config.value().idle, IdleMode::kBusy);
+  EXPECT_FALSE(config.value().connection.sack);
+  EXPECT_EQ(config.value().connection.congestion, tcp::CongestionAlgorithm::kNewReno);
+  EXPECT_EQ(config.value().connection.rto_min, millis(5));
+  EXPECT_EQ(config.value().lend, Lend::kNone);
+  EXPECT_EQ(config.value().ports.at(0).gateway, IpAddress::v4(0x0a0900fe));
+  EXPECT_EQ(config.value().ports.at(0).mtu_bytes, 9000u);
+  EXPECT_TRUE(config.value().ports.at(0).is_trusted);
+  EXPECT_TRUE(config.value().ports.at(1).is_forced);
+  EXPECT_EQ(config.value().ports.at(1).prefix_bits, 16u);
+  EXPECT_EQ(config.value().routes.at(0).port, 1u);
+  EXPECT_EQ(config.value().routes.at(0).prefix_bits, 16u);
+}
+
+struct WrongCase {
+  std::string text;
+  std::string complaint;  ///< how it starts
+};
+
+class WrongConfig : public ::testing::TestWithParam<WrongCase> {};
+
+TEST_P(WrongConfig, NamesLineKeyAndWhatIsAllowed) {
+  const std::string error = error_of(GetParam().text);
+  EXPECT_THAT(error, StartsWith(GetParam().complaint));
+  EXPECT_THAT(error, HasSubstr(", allowed: "));
+  EXPECT_THAT(error, Not(HasSubstr("\n")));
+}
+
+std::string port_with(const std::string& more) { return kPort + more; }
+std::string before_port(const std::string& more) { return more + kPort; }
+
+INSTANTIATE_TEST_SUITE_P(
+    Each, WrongConfig,
+    ::testing::Values(
+        WrongCase{"", "f.toml: port: no port is configured"},
+        WrongCase{"[workers\n", "f.toml:1: not TOML:"},
+        WrongCase{before_port("\n[wrokers]\n"), "f.toml:2: wrokers: unknown section or key"},
+        WrongCase{before_port("name = 1\n"), "f.toml:1: name: unknown section or key"},
+        WrongCase{before_port("workers = 1\n"), "f.toml:1: workers: is not a section"},
+        WrongCase{before_port("[workers]\ncorse = [1]\n"), "f.toml:2: workers.corse: unknown key"},
+        WrongCase{before_port("[workers]\ncores = \"x\"\n"),
+                  "f.toml:2: workers.cores: 'x' is not a list of core numbers"},
+        WrongCase{before_port("[workers]\ncores = [1, -1]\n"),
+                  "f.toml:2: workers.cores: '[ 1, -1 ]' is not a list of core numbers"},
+        WrongCase{before_port("[workers]\ncores = [1, 1]\n"),
+                  "f.toml:2: workers.cores: '[ 1, 1 ]' names core 1 twice"},
+        WrongCase{before_port("[workers]\nidle = \"lazy\"\n"),
+                  "f.toml:2: workers.idle: 'lazy' is not one of the choices"},
+        WrongCase{before_port("[memory]\nrx_slots = \"many\"\n"),
+                  "f.toml:2: memory.rx_slots: 'many' is not an integer"},
+        WrongCase{before_port("[memory]\nrx_slots = 1\n"),
+                  "f.toml:2: memory.rx_slots: '1' is out of range"},
+        WrongCase{before_port("[daemon]\nsocket = \"x.sock\"\n"),
+                  "f.toml:2: daemon.socket: 'x.sock' is not an absolute path"},
+        WrongCase{before_port("[daemon]\nsocket = \"/" + std::string(200, 'x') + "\"\n"),
+                  "f.toml:2: daemon.socket: '/xxx"},
+        WrongCase{before_port("[daemon]\nsocket_mode = \"0999\"\n"),
+                  "f.toml:2: daemon.socket_mode: '0999' is not a file mode"},
+        WrongCase{before_port("[daemon]\nsocket_mode = 432\n"),
+                  "f.toml:2: daemon.socket_mode: '432' is not a string"},
+        WrongCase{before_port("[daemon]\nname = \"a/b\"\n"),
+                  "f.toml:2: daemon.name: 'a/b' is not a name"},
+        WrongCase{before_port("[tcp]\nsack = 1\n"),
+                  "f.toml:2: tcp.sack: '1' is neither true nor false"},
+        WrongCase{before_port("[clients]\ncontexts_max = 1000000\n"),
+                  "f.toml:2: clients.contexts_max: '1000000' is out of range"},
+        WrongCase{"port = 1\n", "f.toml:1: port: is not an array of tables"},
+        WrongCase{"[[port]]\nname = \"a\"\n", "f.toml:1: port.device: missing"},
+        WrongCase{port_with("address2 = 1\n"), "f.toml:5: port.address2: unknown key"},
+        WrongCase{port_with("gateway = \"10.9.1.1\"\n"), "f.toml:1: port.gateway: of 'rail0'"},
+        WrongCase{port_with("gateway = \"ten\"\n"),
+                  "f.toml:5: port.gateway: 'ten' is not an address"},
+        WrongCase{port_with("mtu = 100\n"), "f.toml:5: port.mtu: '100' is out of range"},
+        WrongCase{"[[port]]\nname=\"a\"\ndevice=\"d\"\naddress=\"10.9.0.1\"\n",
+                  "f.toml:4: port.address: '10.9.0.1' is not an address with a prefix"},
+        WrongCase{"[[port]]\nname=\"a\"\ndevice=\"d\"\naddress=\"10.9.0.1/33\"\n",
+                  "f.toml:4: port.address: '10.9.0.1/33' is not an address with a prefix"},
+        WrongCase{"[[port]]\nname=\"a\"\ndevice=\"d\"\naddress=\"10.9.0.255/24\"\n",
+                  "f.toml:4: port.address: '10.9.0.255/24' is not the address of a host"},
+        WrongCase{"[[port]]\nname=\"a\"\ndevice=\"d\"\naddress=\"127.0.0.1/8\"\n",
+                  "f.toml:4: port.address: '127.0.0.1/8' is not the address of a host"},
+        WrongCase{port_with("[[port]]\nname=\"rail0\"\ndevice=\"d\"\naddress=\"10.9.0.2/24\"\n"),
+                  "f.toml:5: port.name: of 'rail0' is taken by the port 'rail0' in line 1"},
+        WrongCase{port_with("[[port]]\nname=\"b\"\ndevice=\"d\"\naddress=\"10.9.0.1/16\"\n"),
+                  "f.toml:5: port.address: of 'b' is taken by the port 'rail0' in line 1"},
+        WrongCase{port_with("[[port]]\nname=\"b\"\ndevice=\"net_memif0,socket=/y\"\n"
+                            "address=\"10.9.0.2/24\"\n"),
+                  "f.toml:5: port.device: of 'b' is taken by the port 'rail0' in line 1"},
+        WrongCase{port_with("[[route]]\nto=\"10.8.0.0/16\"\nvia=\"10.9.0.9\"\nport=\"r\"\n"),
+                  "f.toml:5: route.port: 'r' is not a port, allowed: rail0"},
+        WrongCase{port_with("[[route]]\nto=\"10.8.0.0/16\"\nvia=\"10.7.0.9\"\nport=\"rail0\"\n"),
+                  "f.toml:5: route.via: does not lie in the network of 'rail0'"},
+        WrongCase{port_with("[[route]]\nto=\"10.8.0.1/16\"\nvia=\"10.9.0.9\"\nport=\"rail0\"\n"),
+                  "f.toml:6: route.to: '10.8.0.1/16' has bits set behind the prefix"}));
+
+TEST(Config, TooManyPorts) {
+  std::string text;
+  for (int i = 0; i < 9; ++i) {
+    const std::string n = std::to_string(i);
+    text +=
+        "[[port]]\nname=\"p" + n + "\"\ndevice=\"d" + n + "\"\naddress=\"10." + n + ".0.1/24\"\n";
+  }
+  EXPECT_THAT(error_of(text),
+              AllOf(StartsWith("f.toml:33: port: too many"), HasSubstr("allowed: 8 [[port]]")));
+}
+
+TEST(Config, FileThatIsNotThere) {
+  const auto config = load_config("/nonexistent/lyred.toml");
+  ASSERT_FALSE(config.ok());
+  EXPECT_EQ(config.error().text,
+            "/nonexistent/lyred.toml: cannot be read: No such file or directory");
+}
+
+/// One `name = value` line of the shipped file, or its commented-out twin.
+struct ShippedKey {
+  std::string section, name, value;
+};
+
+std::vector<ShippedKey> shipped_keys() {
+  std::ifstream in(LYRE_SHIPPED_CONFIG);
+  std::vector<ShippedKey> keys;
+  std::string section;
+  for (std::string line; std::getline(in, line);) {
+    if (line.rfind("# ", 0) == 0 || line.rfind("#  ", 0) == 0) continue;
+    if (!line.empty() && line[0] == '#') line.erase(0, 1);
+    if (!line.empty() && line[0] == '[') {
+      const size_t first = line.find_first_not_of('[');
+      section = line.substr(first, line.find(']') - first);
+    } else if (const size_t equals = line.find(" = "); equals != std::string::npos) {
+      keys.push_back({section, line.substr(0, equals), line.substr(equals + 3)});
+    }
+  }
+  return keys;
+}
+
+TEST(ShippedConfig, HasEveryKeyOnceWithItsDefault) {
+  std::set<std::string> seen;
+  for (const ShippedKey& shipped : shipped_keys()) {
+    const std::string full_name = shipped.section + "." + shipped.name;
+    EXPECT_TRUE(seen.insert(full_name).second) << full_name << " is there twice";
+    for (const Key& key : config_keys()) {
+      if (key.section != shipped.section || key.name != shipped.name) continue;
+      if (key.default_toml.empty()) continue;
+      EXPECT_EQ(shipped.value, key.default_toml) << full_name;
+    }
+  }
+  std::set<std::string> wanted;
+  for (const Key& key : config_keys()) {
+    wanted.insert(std::string(key.section) + "." + std::string(key.name));
+  }
+  EXPECT_EQ(seen, wanted);
+}
+
+TEST(ShippedConfig, IsRightOnceItsCommentsAreTakenAway) {
+  std::string text;
+  for (const ShippedKey& key : shipped_keys()) {
+    const std::string header = key.section == "port" || key.section == "route"
+                                   ? "[[" + key.section + "]]\n"
+                                   : "[" + key.section + "]\n";
+    if (text.find(header) == std::string::npos) text += header;
+    text += key.name + " = " + key.value + "\n";
+  }
+  EXPECT_EQ(error_of(text), "");
+}
+
+TEST(ShippedConfig, AsShippedOnlyLacksAPort) {
+  const auto config = load_config(LYRE_SHIPPED_CONFIG);
+  ASSERT_FALSE(config.ok());
+  EXPECT_THAT(config.error().text, HasSubstr(": port: no port is configured"));
+}
+
+TEST(ConfigKeys, EachIsExplained) {
+  for (const Key& key : config_keys()) {
+    EXPECT_FALSE(key.help.empty()) << key.name;
+    EXPECT_FALSE(allowed_text(key).empty()) << key.name;
+  }
+}
+
+}  // namespace
+}  // namespace lyre
