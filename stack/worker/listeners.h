@@ -43,7 +43,10 @@ class Listeners {
   }
   void remove(uint32_t index) {
     uint32_t* link = &(*by_port_)[listeners_[index].local.port];
-    while (*link != index) link = &listeners_[*link].next;
+    while (*link != index) {
+      LYRE_CHECK(listeners_.is_taken(*link));
+      link = &listeners_[*link].next;
+    }
     *link = listeners_[index].next;
     listeners_.give_back(index);
   }

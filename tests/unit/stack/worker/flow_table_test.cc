@@ -1,0 +1,61 @@
+#include "stack/worker/flow_table.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <vector>
+
+#include "stack/base/rng.h"
+
+namespace lyre::worker {
+namespace {
+
+FourTuple tuple_of(uint32_t number) {
+  return {.local = {IpAddress::v4(0x0a090001), static_cast<uint16_t>(5000 + number % 7)},
+          .remote = {IpAddress::v4(0x0a090000 + number / 1000), static_cast<uint16_t>(number)}};
+}
+
+TEST(FlowTable, FindsWhatWasInsertedAndNothingElse) {
+  std::vector<FourTuple> tuples;
+  FlowTable table(1000, SipKey{1, 2});
+  const auto lookup = [&](uint32_t conn) { return tuples[conn]; };
+  for (uint32_t i = 0; i < 1000; ++i) {
+    tuples.push_back(tuple_of(i));
+    table.insert(tuples[i], i);
+  }
+  for (uint32_t i = 0; i < 1000; ++i) EXPECT_EQ(table.find(tuples[i], lookup), i);
+  EXPECT_EQ(table.find(tuple_of(5000), lookup), FlowTable::kNone);
+}
+
+TEST(FlowTable, AgreesWithAMapOverInsertionsAndErasures) {
+  constexpr uint32_t kFlows = 64;  // small, so that runs of neighbours are long
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    Rng rng(seed);
+    FlowTable table(kFlows, SipKey{seed, ~seed});
+    std::vector<FourTuple> tuples(kFlows);
+    std::map<FourTuple, uint32_t> model;
+    const auto lookup = [&](uint32_t conn) { return tuples[conn]; };
+    for (int step = 0; step < 4000; ++step) {
+      const FourTuple tuple = tuple_of(static_cast<uint32_t>(rng.below(200)));
+      const auto known = model.find(tuple);
+      if (known != model.end()) {
+        ASSERT_EQ(table.find(tuple, lookup), known->second);
+        table.erase(tuple, known->second);
+        model.erase(known);
+      } else if (model.size() < kFlows) {
+        ASSERT_EQ(table.find(tuple, lookup), FlowTable::kNone);
+        uint32_t conn = 0;
+        while (std::any_of(model.begin(), model.end(),
+                           [&](const auto& entry) { return entry.second == conn; })) {
+          ++conn;
+        }
+        tuples[conn] = tuple;
+        model[tuple] = conn;
+        table.insert(tuple, conn);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lyre::worker

@@ -1,0 +1,49 @@
+#include "stack/worker/listeners.h"
+
+#include <gtest/gtest.h>
+
+namespace lyre::worker {
+namespace {
+
+const IpAddress kAny{};
+const IpAddress kOne = IpAddress::v4(0x0a090001);
+const IpAddress kTwo = IpAddress::v4(0x0a090002);
+
+TEST(Listeners, ExactAddressBeatsAny) {
+  Listeners listeners(8);
+  const uint32_t exact = listeners.add({.local = {kOne, 80}});
+  EXPECT_EQ(listeners.find({kOne, 80}), exact);
+  EXPECT_EQ(listeners.find({kTwo, 80}), Listeners::kNone);
+  EXPECT_EQ(listeners.find({kOne, 81}), Listeners::kNone);
+}
+
+TEST(Listeners, AnyAndExactOnOnePortExcludeEachOther) {
+  Listeners listeners(8);
+  listeners.add({.local = {kAny, 80}});
+  EXPECT_TRUE(listeners.is_taken({kOne, 80}));
+  EXPECT_TRUE(listeners.is_taken({kAny, 80}));
+  EXPECT_FALSE(listeners.is_taken({kOne, 81}));
+}
+
+TEST(Listeners, TwoAddressesMayShareAPort) {
+  Listeners listeners(8);
+  listeners.add({.local = {kOne, 80}});
+  EXPECT_FALSE(listeners.is_taken({kTwo, 80}));
+  const uint32_t second = listeners.add({.local = {kTwo, 80}});
+  EXPECT_EQ(listeners.find({kTwo, 80}), second);
+}
+
+TEST(Listeners, AnOldNameDoesNotReachANewListener) {
+  Listeners listeners(1);
+  const uint32_t index = listeners.add({.local = {kOne, 80}});
+  const uint32_t generation = listeners[index].generation;
+  listeners.remove(index);
+  EXPECT_FALSE(listeners.is_valid(index, generation));
+  EXPECT_EQ(listeners.find({kOne, 80}), Listeners::kNone);
+  listeners.add({.local = {kTwo, 90}});
+  EXPECT_FALSE(listeners.is_valid(index, generation));
+  EXPECT_EQ(listeners.add({.local = {kOne, 91}}), Listeners::kNone) << "the table is full";
+}
+
+}  // namespace
+}  // namespace lyre::worker
