@@ -72,6 +72,7 @@ struct IoCounters {
   uint64_t tx_linearised_bytes = 0;  ///< copied because the port cannot gather
   uint64_t rx_linearised_bytes = 0;  ///< copied because a frame came in pieces
   uint64_t software_checksums = 0;
+  uint64_t tx_dropped = 0;  ///< taken and never sent: link down, or the region was removed
 };
 
 /// One receive and one transmit queue of one port.

@@ -30,8 +30,9 @@ struct EnvironmentOptions {
 
 /// The packet memory of one worker.
 struct MemoryOptions {
-  uint32_t rx_slots = 8192;   ///< packets in the receive pool
-  uint32_t mtu_bytes = 1500;  ///< largest IP packet of any port that will use this memory
+  uint32_t rx_slots = 8192;          ///< packets in the receive pool
+  uint32_t mtu_bytes = 1500;         ///< largest IP packet of any port that will use this memory
+  std::vector<std::string> devices;  ///< those ports: drivers differ in the room they need
   uint32_t tx_packets = 4096;
   uint32_t tx_pieces = 16384;  ///< pieces of client memory that can be in ports at once
   int numa_node = -1;          ///< -1: any

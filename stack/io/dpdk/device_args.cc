@@ -1,0 +1,136 @@
+#include "stack/io/dpdk/device_args.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cctype>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+namespace lyre::io::dpdk {
+namespace {
+
+constexpr uint32_t kFrameOverheadBytes = 14 + 4;
+
+uint32_t round_up(uint32_t value, uint32_t unit) { return (value + unit - 1) / unit * unit; }
+
+/// A socket file without a listener stays after a crash and keeps the next daemon from starting.
+void remove_stale_socket(const std::string& path) {
+  struct stat status = {};
+  if (stat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return;
+  sockaddr_un address = {};
+  if (path.size() >= sizeof(address.sun_path)) return;
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  if (fd < 0) return;
+  const int rc = connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address));
+  if (rc != 0 && errno == ECONNREFUSED) unlink(path.c_str());
+  close(fd);
+}
+
+Status prepare_memif(DeviceArgs& args, uint32_t mtu_bytes) {
+  if (args.value_of("zero-copy") == "yes") {
+    return Error{EINVAL, args.name() + ": zero-copy=yes is refused: it corrupts and stalls"};
+  }
+  // A frame of more than one memif buffer meets a stale NEXT flag and is merged with later ones.
+  const uint32_t frame_bytes = mtu_bytes + kFrameOverheadBytes;
+  args.set_default("bsize", std::to_string(round_up(frame_bytes, 64)));
+  args.set_default("rsize", mtu_bytes > 4096 ? "8" : "9");  // rings that fit the cache are faster
+  const auto bsize = std::strtoul(std::string(args.value_of("bsize")).c_str(), nullptr, 10);
+  if (bsize < frame_bytes || bsize > 65472) {
+    return Error{EINVAL, args.name() + ": bsize must lie between MTU + 18 = " +
+                             std::to_string(frame_bytes) + " and 65472"};
+  }
+  const std::string socket_path(args.value_of("socket"));
+  if (socket_path.empty() || socket_path[0] != '/') return Ok{};
+  args.set_default("socket-abstract", "no");
+  if (args.value_of("socket-abstract") == "no" && args.value_of("role") == "server") {
+    remove_stale_socket(socket_path);
+  }
+  return Ok{};
+}
+
+void prepare_af_packet(DeviceArgs& args, uint32_t mtu_bytes, uint32_t queue_count) {
+  constexpr uint32_t kRingHeaderBytes = 128;  // tpacket2_hdr, sockaddr_ll and alignment
+  constexpr uint32_t kBlockBytes = 1 << 16;
+  constexpr uint32_t kFrames = 512;
+  const uint32_t frame =
+      std::bit_ceil(std::max(mtu_bytes + kFrameOverheadBytes + kRingHeaderBytes, 2048u));
+  args.set_default("framesz", std::to_string(frame));
+  args.set_default("blocksz", std::to_string(std::max(frame, kBlockBytes)));
+  args.set_default("framecnt", std::to_string(kFrames));
+  args.set_default("qpairs", std::to_string(queue_count));
+}
+
+}  // namespace
+
+DeviceArgs DeviceArgs::parse(std::string_view device) {
+  DeviceArgs args;
+  while (!device.empty()) {
+    const size_t comma = std::min(device.find(','), device.size());
+    const std::string_view word = device.substr(0, comma);
+    device.remove_prefix(std::min(comma + 1, device.size()));
+    const size_t equals = word.find('=');
+    if (args.name_.empty()) {
+      args.name_ = word;
+    } else if (equals == std::string_view::npos) {
+      args.values_.emplace_back(word, "");
+    } else {
+      args.values_.emplace_back(word.substr(0, equals), word.substr(equals + 1));
+    }
+  }
+  return args;
+}
+
+bool DeviceArgs::is_pci() const {
+  return !name_.empty() && std::isxdigit(static_cast<unsigned char>(name_[0])) != 0 &&
+         name_.find(':') != std::string::npos;
+}
+
+std::string_view DeviceArgs::driver() const {
+  if (is_pci()) return "pci";
+  std::string_view name = name_;
+  while (!name.empty() && std::isdigit(static_cast<unsigned char>(name.back())) != 0) {
+    name.remove_suffix(1);
+  }
+  return name;
+}
+
+std::string_view DeviceArgs::value_of(std::string_view key) const {
+  for (const auto& [name, value] : values_) {
+    if (name == key) return value;
+  }
+  return {};
+}
+
+bool DeviceArgs::has(std::string_view key) const {
+  return std::any_of(values_.begin(), values_.end(),
+                     [key](const auto& entry) { return entry.first == key; });
+}
+
+void DeviceArgs::set_default(std::string_view key, std::string value) {
+  if (!has(key)) values_.emplace_back(key, std::move(value));
+}
+
+std::string DeviceArgs::text() const {
+  std::string text = name_;
+  for (const auto& [key, value] : values_) {
+    text += ',' + key;
+    if (!value.empty()) text += '=' + value;
+  }
+  return text;
+}
+
+Status prepare_virtual_device(DeviceArgs& args, uint32_t mtu_bytes, uint32_t queue_count) {
+  if (args.driver() == "net_memif") return prepare_memif(args, mtu_bytes);
+  if (args.driver() == "net_af_packet") prepare_af_packet(args, mtu_bytes, queue_count);
+  return Ok{};
+}
+
+}  // namespace lyre::io::dpdk

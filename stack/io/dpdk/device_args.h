@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "stack/base/result.h"
+
+namespace lyre::io::dpdk {
+
+/// A device string taken apart: "net_memif0,role=server,socket=/run/a.sock".
+class DeviceArgs {
+ public:
+  static DeviceArgs parse(std::string_view device);
+
+  const std::string& name() const { return name_; }
+  /// The name less its number ("net_memif"), or "pci" for an address.
+  std::string_view driver() const;
+  bool is_pci() const;
+  /// Empty when absent.
+  std::string_view value_of(std::string_view key) const;
+  bool has(std::string_view key) const;
+  /// Adds key=value unless the key is there.
+  void set_default(std::string_view key, std::string value);
+  std::string text() const;
+
+ private:
+  std::string name_;
+  std::vector<std::pair<std::string, std::string>> values_;
+};
+
+/// Fills in what a virtual wire needs for `mtu_bytes` and `queue_count`, and clears what a dead
+/// daemon left behind. Fails: an option that cannot work, with the reason.
+Status prepare_virtual_device(DeviceArgs& args, uint32_t mtu_bytes, uint32_t queue_count);
+
+}  // namespace lyre::io::dpdk

@@ -1,0 +1,113 @@
+#include "stack/io/dpdk/eal.h"
+
+#include <pthread.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_log.h>
+#include <sched.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+namespace lyre::io::dpdk {
+namespace {
+
+constexpr uint32_t kHeapMiBBase = 96;
+constexpr uint32_t kHeapMiBWorker = 32;
+
+uint64_t read_number(const char* path) {
+  std::FILE* file = std::fopen(path, "re");
+  if (file == nullptr) return 0;
+  unsigned long long value = 0;
+  const int fields = std::fscanf(file, "%llu", &value);
+  std::fclose(file);
+  return fields == 1 ? value : 0;
+}
+
+bool machine_has_hugepages() {
+  return read_number("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages") > 0 ||
+         read_number("/sys/kernel/mm/hugepages/hugepages-1048576kB/free_hugepages") > 0;
+}
+
+/// One lcore that may run wherever this thread may: DPDK neither pins nor claims a core.
+std::string lcores_argument(const cpu_set_t& allowed) {
+  std::string cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &allowed)) continue;
+    if (!cpus.empty()) cpus += ',';
+    cpus += std::to_string(cpu);
+  }
+  return "--lcores=0@(" + cpus + ")";
+}
+
+uint32_t heap_mib(const EnvironmentOptions& options) {
+  if (options.memory_mib != 0) return options.memory_mib;
+  return kHeapMiBBase + kHeapMiBWorker * options.worker_count;
+}
+
+std::vector<std::string> eal_arguments(const EnvironmentOptions& options, bool has_hugepages,
+                                       const cpu_set_t& allowed) {
+  std::vector<std::string> args = {"lyre", lcores_argument(allowed), "--no-telemetry",
+                                   "--file-prefix=" + options.file_prefix};
+  if (has_hugepages) {
+    args.emplace_back("--in-memory");
+  } else {
+    // --in-memory is refused together with --no-huge.
+    args.insert(args.end(), {"--no-huge", "--no-shconf", "-m", std::to_string(heap_mib(options))});
+  }
+  for (const std::string& device : options.pci_devices) {
+    args.insert(args.end(), {"-a", device});
+  }
+  if (options.pci_devices.empty()) args.emplace_back("--no-pci");
+  // Root without an IOMMU would get physical addresses, which virtual wires have no use for.
+  const bool is_virtual_only = options.iova_mode == IovaMode::kAuto && options.pci_devices.empty();
+  if (options.iova_mode == IovaMode::kVirtual || is_virtual_only) {
+    args.emplace_back("--iova-mode=va");
+  } else if (options.iova_mode == IovaMode::kPhysical) {
+    args.emplace_back("--iova-mode=pa");
+  }
+  args.emplace_back(options.is_debug ? "--log-level=*:debug" : "--log-level=*:error");
+  return args;
+}
+
+int init(std::vector<std::string>& args) {
+  std::vector<char*> argv;
+  for (std::string& arg : args) argv.push_back(arg.data());
+  return rte_eal_init(static_cast<int>(argv.size()), argv.data());
+}
+
+}  // namespace
+
+Result<EalFacts> start_eal(const EnvironmentOptions& options) {
+  EalFacts facts;
+  facts.has_hugepages = options.hugepages != Hugepages::kNo && machine_has_hugepages();
+  if (options.hugepages == Hugepages::kYes && !facts.has_hugepages) {
+    return Error{ENOMEM, "hugepages are required and none is free: see /proc/meminfo"};
+  }
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (pthread_getaffinity_np(pthread_self(), sizeof(allowed), &allowed) != 0) {
+    return Error{errno, "the CPU affinity of this thread cannot be read"};
+  }
+  // Some ports write to sockets whose other end may be gone.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::vector<std::string> args = eal_arguments(options, facts.has_hugepages, allowed);
+  const int rc = init(args);
+  const int reason = rte_errno;
+  pthread_setaffinity_np(pthread_self(), sizeof(allowed), &allowed);
+  if (rc < 0) {
+    return Error{reason, std::string("DPDK does not start: ") + rte_strerror(reason) +
+                             " (its debug log tells more)"};
+  }
+  rte_openlog_stream(stderr);
+  facts.uses_physical_addresses = rte_eal_iova_mode() == RTE_IOVA_PA;
+  return facts;
+}
+
+void stop_eal() { rte_eal_cleanup(); }
+
+}  // namespace lyre::io::dpdk

@@ -1,0 +1,67 @@
+#include "stack/io/dpdk/environment.h"
+
+#include <rte_errno.h>
+#include <rte_lcore.h>
+
+#include <cerrno>
+#include <string>
+
+#include "stack/io/dpdk/dma_map.h"
+#include "stack/io/dpdk/eal.h"
+#include "stack/io/dpdk/memory.h"
+#include "stack/io/dpdk/port.h"
+
+namespace lyre::io::dpdk {
+namespace {
+
+class EalEnvironment final : public Environment {
+ public:
+  explicit EalEnvironment(const EalFacts& facts) : facts_(facts) {
+    dma_map_.set_physical_addresses(facts.uses_physical_addresses);
+  }
+  ~EalEnvironment() override { stop_eal(); }
+
+  bool has_hugepages() const override { return facts_.has_hugepages; }
+  bool uses_physical_addresses() const override { return facts_.uses_physical_addresses; }
+
+  Result<std::unique_ptr<PacketMemory>> make_memory(uint32_t worker,
+                                                    const MemoryOptions& options) override {
+    MemoryContext context{.is_physical = facts_.uses_physical_addresses, .dma_map = &dma_map_};
+    if (context.is_physical) {
+      context.pages = PageKind::kHuge;
+    } else {
+      context.pages = facts_.has_hugepages ? PageKind::kAny : PageKind::kOrdinary;
+    }
+    auto memory = Memory::make(context, worker, options);
+    if (!memory) return memory.error();
+    return std::unique_ptr<PacketMemory>(std::move(*memory));
+  }
+
+  Result<std::unique_ptr<Port>> open_port(const PortOptions& options,
+                                          std::span<PacketMemory* const> memories) override {
+    std::vector<Memory*> own;
+    for (PacketMemory* memory : memories) own.push_back(static_cast<Memory*>(memory));
+    return EthernetPort::open(options, dma_map_, own);
+  }
+
+  Status register_worker_thread() override {
+    if (rte_lcore_id() != LCORE_ID_ANY || rte_thread_register() == 0) return Ok{};
+    return Error{rte_errno,
+                 std::string("DPDK takes no further thread: ") + rte_strerror(rte_errno)};
+  }
+  void unregister_worker_thread() override { rte_thread_unregister(); }
+
+ private:
+  const EalFacts facts_;
+  DmaMap dma_map_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Environment>> Environment::start(const EnvironmentOptions& options) {
+  auto facts = start_eal(options);
+  if (!facts) return facts.error();
+  return std::unique_ptr<Environment>(new EalEnvironment(*facts));
+}
+
+}  // namespace lyre::io::dpdk

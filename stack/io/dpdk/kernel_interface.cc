@@ -1,0 +1,85 @@
+#include "stack/io/dpdk/kernel_interface.h"
+
+#include <dirent.h>
+#include <net/if.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+
+namespace lyre::io::dpdk {
+namespace {
+
+std::string real_path(const std::string& path) {
+  char resolved[PATH_MAX];
+  return realpath(path.c_str(), resolved) == nullptr ? std::string() : std::string(resolved);
+}
+
+int mtu_ioctl(unsigned long request, const std::string& interface, ifreq& query) {
+  if (interface.empty() || interface.size() >= IFNAMSIZ) {
+    errno = ENODEV;
+    return -1;
+  }
+  std::memcpy(query.ifr_name, interface.c_str(), interface.size() + 1);
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return -1;
+  const int rc = ioctl(fd, request, &query);
+  const int reason = errno;
+  close(fd);
+  errno = reason;
+  return rc;
+}
+
+}  // namespace
+
+std::vector<int> sockets_of(int domain) {
+  std::vector<int> found;
+  DIR* directory = opendir("/proc/self/fd");
+  if (directory == nullptr) return found;
+  while (const dirent* entry = readdir(directory)) {
+    const int fd = std::atoi(entry->d_name);
+    int value = 0;
+    socklen_t bytes = sizeof(value);
+    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &value, &bytes) == 0 && value == domain) {
+      found.push_back(fd);
+    }
+  }
+  closedir(directory);
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+uint32_t interface_mtu(const std::string& interface) {
+  ifreq query = {};
+  if (mtu_ioctl(SIOCGIFMTU, interface, query) != 0) return 0;
+  return static_cast<uint32_t>(query.ifr_mtu);
+}
+
+Status set_interface_mtu(const std::string& interface, uint32_t mtu_bytes) {
+  ifreq query = {};
+  query.ifr_mtu = static_cast<int>(mtu_bytes);
+  if (mtu_ioctl(SIOCSIFMTU, interface, query) == 0) return Ok{};
+  return Error{errno, interface + ": MTU " + std::to_string(mtu_bytes) +
+                          " cannot be set: " + std::strerror(errno)};
+}
+
+std::string pci_path_of_interface(const std::string& interface) {
+  const std::string path = real_path("/sys/class/net/" + interface + "/device");
+  return path.find("/pci") == std::string::npos ? std::string() : path;
+}
+
+std::string pci_path_of_address(const std::string& address) {
+  return real_path("/sys/bus/pci/devices/" + address);
+}
+
+std::string kernel_driver_of(const std::string& address) {
+  const std::string path = real_path("/sys/bus/pci/devices/" + address + "/driver");
+  return path.substr(path.rfind('/') + 1);
+}
+
+}  // namespace lyre::io::dpdk

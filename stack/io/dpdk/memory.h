@@ -1,0 +1,66 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "stack/io/dpdk/environment.h"
+#include "stack/io/dpdk/pool.h"
+#include "stack/io/dpdk/region_table.h"
+
+namespace lyre::io::dpdk {
+
+/// What a worker's memory needs to know of the process.
+struct MemoryContext {
+  PageKind pages = PageKind::kAny;
+  bool is_physical = false;
+  DmaMap* dma_map = nullptr;
+};
+
+/// The packet memory of one worker on mempools.
+/// Thread: the worker, registered with DPDK.
+class Memory final : public PacketMemory {
+ public:
+  static Result<std::unique_ptr<Memory>> make(const MemoryContext& context, uint32_t worker,
+                                              const MemoryOptions& options);
+  ~Memory() override;
+
+  size_t alloc_tx(std::span<PacketBuf*> out) override;
+  PacketBuf* alloc_rx() override;
+  void release(std::span<PacketBuf* const> packets) override;
+  PacketBuf* rx_packet(uint32_t slot) override { return rx_by_slot_[slot]; }
+  uint32_t rx_slot_count() const override { return static_cast<uint32_t>(rx_by_slot_.size()); }
+  uint32_t rx_slots_free() const override { return rx_->free_count(); }
+  uint32_t rx_slot_bytes() const override { return rx_->stride_bytes(); }
+  int rx_memory_fd() const override { return rx_->memory().fd(); }
+  std::span<const uint8_t> rx_memory() const override {
+    return {rx_->memory().base(), rx_->memory().bytes()};
+  }
+  bool add_region(uint32_t region, const uint8_t* base, uint64_t bytes) override {
+    return regions_.add(region, base, bytes);
+  }
+  void remove_region(uint32_t region) override { regions_.remove(region); }
+  uint32_t region_holds(uint32_t region) const override { return regions_.holds(region); }
+
+  // What the queues of this worker use.
+  rte_mempool* rx_mempool() const { return rx_->mempool(); }
+  rte_mempool* piece_mempool() const { return pieces_->mempool(); }
+  rte_mempool* copy_mempool() const { return copies_->mempool(); }
+  RegionTable& regions() { return regions_; }
+
+ private:
+  explicit Memory(const MemoryContext& context)
+      : dma_map_(*context.dma_map), regions_(*context.dma_map, context.is_physical) {}
+  Status make_pools(const MemoryContext& context, uint32_t worker, const MemoryOptions& options);
+  void number_slots();
+  void forget_dma();
+
+  DmaMap& dma_map_;
+  std::unique_ptr<Pool> rx_;
+  std::unique_ptr<Pool> tx_;      ///< headers and small payload
+  std::unique_ptr<Pool> pieces_;  ///< mbufs without memory, to attach client memory to
+  std::unique_ptr<Pool> copies_;  ///< whole frames, for ports that cannot gather
+  std::vector<PacketBuf*> rx_by_slot_;
+  mutable RegionTable regions_;  ///< asking for holds completes removals
+};
+
+}  // namespace lyre::io::dpdk

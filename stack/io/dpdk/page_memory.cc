@@ -1,0 +1,59 @@
+#include "stack/io/dpdk/page_memory.h"
+
+#include <fcntl.h>
+#include <linux/memfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+
+namespace lyre::io::dpdk {
+namespace {
+
+constexpr size_t kHugePageBytes = size_t{2} << 20;
+constexpr size_t kPageBytes = 4096;
+
+size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+}  // namespace
+
+bool PageMemory::try_map(PageMemory& out, const char* name, size_t bytes, bool is_huge) {
+  const unsigned huge_flags = is_huge ? MFD_HUGETLB | MFD_HUGE_2MB : 0;
+  PageMemory made;
+  made.page_bytes_ = is_huge ? kHugePageBytes : kPageBytes;
+  made.bytes_ = round_up(bytes, made.page_bytes_);
+  made.fd_ = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | huge_flags);
+  if (made.fd_ < 0 || ftruncate(made.fd_, static_cast<off_t>(made.bytes_)) != 0) return false;
+  // Populated now: a page fault in the packet path would be a system call, or worse a SIGBUS.
+  void* base =
+      mmap(nullptr, made.bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, made.fd_, 0);
+  if (base == MAP_FAILED) return false;
+  made.base_ = static_cast<uint8_t*>(base);
+  out = std::move(made);
+  return true;
+}
+
+Result<PageMemory> PageMemory::map(const char* name, size_t bytes, PageKind kind) {
+  PageMemory memory;
+  if (kind != PageKind::kOrdinary && try_map(memory, name, bytes, true)) return memory;
+  if (kind != PageKind::kHuge && try_map(memory, name, bytes, false)) return memory;
+  const int reason = errno;
+  return Error{reason, std::string(name) + ": cannot take " + std::to_string(bytes >> 10) +
+                           " KiB of " + (kind == PageKind::kHuge ? "hugepages" : "memory")};
+}
+
+PageMemory::~PageMemory() {
+  if (base_ != nullptr) munmap(base_, bytes_);
+  if (fd_ >= 0) close(fd_);
+}
+
+Status PageMemory::seal() const {
+  constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
+  if (fcntl(fd_, F_ADD_SEALS, kSeals) != 0) {
+    return Error{errno, "the receive pool cannot be sealed; a kernel of 5.1 or later is needed"};
+  }
+  return Ok{};
+}
+
+}  // namespace lyre::io::dpdk

@@ -1,0 +1,179 @@
+#include "stack/io/dpdk/port.h"
+
+#include <rte_dev.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <iterator>
+
+#include "stack/io/dpdk/kernel_interface.h"
+
+namespace lyre::io::dpdk {
+namespace {
+
+Error dpdk_error(const std::string& what, int rc) {
+  return Error{std::abs(rc), what + ": " + rte_strerror(std::abs(rc))};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Port>> EthernetPort::open(const PortOptions& options, DmaMap& dma_map,
+                                                 std::span<Memory* const> memories) {
+  std::unique_ptr<EthernetPort> port(new EthernetPort(options, dma_map));
+  if (memories.empty()) return Error{EINVAL, options.device + ": no worker to serve"};
+  if (Status done = port->attach(static_cast<uint32_t>(memories.size())); !done) {
+    return done.error();
+  }
+  if (Status done = port->start(memories); !done) return done.error();
+  return std::unique_ptr<Port>(std::move(port));
+}
+
+EthernetPort::~EthernetPort() {
+  if (!is_attached_) return;
+  rte_eth_dev_stop(port_id_);
+  queues_.clear();
+  rte_eth_dev_close(port_id_);
+  if (is_dma_attached_) dma_map_.remove_device(device_, is_vfio_);
+  rte_dev_remove(device_);
+}
+
+Status EthernetPort::attach(uint32_t queue_count) {
+  quirks_ = &quirks_of(args_.driver());
+  sockets_before_ = sockets_of(socket_domain());
+  if (!args_.is_pci()) {
+    if (Status done = attach_virtual(queue_count); !done) return done;
+  }
+  if (rte_eth_dev_get_port_by_name(args_.name().c_str(), &port_id_) != 0) {
+    const std::string driver = kernel_driver_of(args_.name());
+    return Error{ENODEV, args_.name() + ": DPDK has no such port" +
+                             (args_.is_pci() ? "; it must be bound to vfio-pci or "
+                                               "uio_pci_generic and is bound to " +
+                                                   (driver.empty() ? "nothing" : driver)
+                                             : std::string())};
+  }
+  rte_eth_dev_info device = {};
+  if (const int rc = rte_eth_dev_info_get(port_id_, &device); rc != 0) {
+    return dpdk_error(args_.name() + ": tells nothing of itself", rc);
+  }
+  is_attached_ = true;
+  device_ = device.device;
+  info_.driver = device.driver_name;
+  return quirks_->is_virtual ? check_interface() : attach_dma();
+}
+
+Status EthernetPort::attach_virtual(uint32_t queue_count) {
+  uint16_t known = 0;
+  if (rte_eth_dev_get_port_by_name(args_.name().c_str(), &known) == 0) {
+    return Error{EEXIST, args_.name() + ": is open already; give each port its own number"};
+  }
+  if (Status done = prepare_virtual_device(args_, options_.mtu_bytes, queue_count); !done) {
+    return done;
+  }
+  const int rc = rte_dev_probe(args_.text().c_str());
+  if (rc != 0) return dpdk_error(args_.name() + ": cannot be made (" + args_.text() + ")", rc);
+  return Ok{};
+}
+
+Status EthernetPort::attach_dma() {
+  is_vfio_ = kernel_driver_of(args_.name()) == "vfio-pci";
+  is_dma_attached_ = true;
+  if (!dma_map_.add_device(device_, is_vfio_)) {
+    return Error{ENOMEM, args_.name() + ": cannot reach the packet memory"};
+  }
+  return Ok{};
+}
+
+/// An interface of the kernel under the port must let frames of the MTU through.
+Status EthernetPort::check_interface() {
+  const std::string interface(args_.value_of("iface"));
+  if (interface.empty()) return Ok{};
+  const uint32_t mtu = interface_mtu(interface);
+  if (mtu >= options_.mtu_bytes) return Ok{};
+  if (args_.driver() == "net_tap") return set_interface_mtu(interface, options_.mtu_bytes);
+  return Error{EINVAL, args_.name() + ": MTU " + std::to_string(options_.mtu_bytes) +
+                           " is more than that of " + interface + ": " + std::to_string(mtu)};
+}
+
+Status EthernetPort::start(std::span<Memory* const> memories) {
+  auto setup = configure_port(port_id_, options_, *quirks_, memories);
+  if (!setup) return setup.error();
+  const int rc = rte_eth_dev_start(port_id_);
+  if (rc != 0) return dpdk_error(args_.name() + ": does not start", rc);
+  sockets_ = new_sockets();
+  describe_port(*setup, memories.size());
+  make_queues(*setup, memories);
+  return Ok{};
+}
+
+void EthernetPort::describe_port(const PortSetup& setup, size_t queue_count) {
+  info_.name = args_.name();
+  info_.numa_node = rte_eth_dev_socket_id(port_id_);
+  info_.queue_count = static_cast<uint32_t>(queue_count);
+  info_.does_dma = !quirks_->is_virtual;
+  info_.has_rss = setup.has_rss;
+  info_.capabilities = setup.capabilities;
+  info_.pci_path = args_.is_pci() ? pci_path_of_address(args_.name())
+                                  : pci_path_of_interface(std::string(args_.value_of("iface")));
+  rte_eth_link link = {};
+  // Virtual wires state a speed out of thin air.
+  if (!quirks_->is_virtual && rte_eth_link_get_nowait(port_id_, &link) == 0 &&
+      link.link_speed != RTE_ETH_SPEED_NUM_UNKNOWN) {
+    info_.capabilities.speed_mbps = link.link_speed;
+  }
+}
+
+void EthernetPort::make_queues(const PortSetup& setup, std::span<Memory* const> memories) {
+  for (uint16_t i = 0; i < memories.size(); ++i) {
+    QueueSetup queue{.port_id = port_id_,
+                     .queue_id = i,
+                     .index = options_.index,
+                     .capabilities = info_.capabilities,
+                     .quirks = quirks_,
+                     .segments_max = setup.segments_max,
+                     .is_rx_trusted = options_.is_trusted,
+                     .is_tx_trusted = options_.is_trusted && args_.driver() == "net_memif",
+                     .has_ip_checksum = setup.has_ip_checksum,
+                     .has_tcp_checksum = setup.has_tcp_checksum,
+                     .wait_fd = wait_fd_of(i)};
+    queues_.push_back(std::make_unique<Queue>(queue, *memories[i]));
+  }
+}
+
+int EthernetPort::socket_domain() const {
+  return quirks_->wait == WaitKind::kXdpSocket ? AF_XDP : AF_PACKET;
+}
+
+std::vector<int> EthernetPort::new_sockets() const {
+  const std::vector<int> now = sockets_of(socket_domain());
+  std::vector<int> added;
+  std::set_difference(now.begin(), now.end(), sockets_before_.begin(), sockets_before_.end(),
+                      std::back_inserter(added));
+  return added;
+}
+
+int EthernetPort::wait_fd_of(uint16_t queue) const {
+  switch (quirks_->wait) {
+    case WaitKind::kNone:
+      return -1;
+    case WaitKind::kQueueInterrupt:
+      return rte_eth_dev_rx_intr_ctl_q_get_fd(port_id_, queue);
+    case WaitKind::kPacketSocket:
+    case WaitKind::kXdpSocket:
+      return queue < sockets_.size() ? sockets_[queue] : -1;
+  }
+  return -1;
+}
+
+Status EthernetPort::restart() {
+  rte_eth_dev_stop(port_id_);
+  for (const auto& queue : queues_) queue->drop_pending();
+  const int rc = rte_eth_dev_start(port_id_);
+  if (rc != 0) return dpdk_error(args_.name() + ": does not start again", rc);
+  return Ok{};
+}
+
+}  // namespace lyre::io::dpdk

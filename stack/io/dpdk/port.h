@@ -1,0 +1,59 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "stack/io/dpdk/device_args.h"
+#include "stack/io/dpdk/dma_map.h"
+#include "stack/io/dpdk/environment.h"
+#include "stack/io/dpdk/memory.h"
+#include "stack/io/dpdk/port_setup.h"
+#include "stack/io/dpdk/queue.h"
+
+struct rte_device;
+
+namespace lyre::io::dpdk {
+
+/// An Ethernet device of DPDK.
+class EthernetPort final : public Port {
+ public:
+  static Result<std::unique_ptr<Port>> open(const PortOptions& options, DmaMap& dma_map,
+                                            std::span<Memory* const> memories);
+  ~EthernetPort() override;
+
+  const PortInfo& info() const override { return info_; }
+  PacketIo& queue(uint32_t worker) override { return *queues_[worker]; }
+  bool is_link_up() const override { return queues_[0]->is_link_up(); }
+  Status restart() override;
+
+ private:
+  EthernetPort(const PortOptions& options, DmaMap& dma_map)
+      : options_(options), args_(DeviceArgs::parse(options.device)), dma_map_(dma_map) {}
+  Status attach(uint32_t queue_count);
+  Status attach_virtual(uint32_t queue_count);
+  Status attach_dma();
+  Status check_interface();
+  Status start(std::span<Memory* const> memories);
+  void describe_port(const PortSetup& setup, size_t queue_count);
+  void make_queues(const PortSetup& setup, std::span<Memory* const> memories);
+  int wait_fd_of(uint16_t queue) const;
+  std::vector<int> new_sockets() const;
+  int socket_domain() const;
+
+  const PortOptions options_;
+  DeviceArgs args_;
+  DmaMap& dma_map_;
+  const DriverQuirks* quirks_ = nullptr;
+  std::vector<int> sockets_before_;
+  std::vector<int> sockets_;
+  uint16_t port_id_ = 0;
+  rte_device* device_ = nullptr;
+  bool is_attached_ = false;
+  bool is_dma_attached_ = false;
+  bool is_vfio_ = false;
+  PortInfo info_;
+  std::vector<std::unique_ptr<Queue>> queues_;
+};
+
+}  // namespace lyre::io::dpdk

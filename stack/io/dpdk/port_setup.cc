@@ -1,0 +1,171 @@
+#include "stack/io/dpdk/port_setup.h"
+
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_mbuf.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+namespace lyre::io::dpdk {
+namespace {
+
+constexpr uint32_t kFrameOverheadBytes = 14 + 4;
+/// One TSO packet is one IP packet, whose length is a 16-bit field, headers included.
+constexpr uint32_t kTsoPayloadBytesMax = 65535 - 60 - 60;
+
+Error step_failed(const PortOptions& options, const std::string& what, int rc) {
+  return Error{std::abs(rc), options.device + ": " + what + ": " + rte_strerror(std::abs(rc))};
+}
+
+bool has_all(uint64_t offered, uint64_t wanted) { return (offered & wanted) == wanted; }
+
+class Configuration {
+ public:
+  Configuration(uint16_t port_id, const PortOptions& options, const DriverQuirks& quirks,
+                std::span<Memory* const> memories)
+      : port_id_(port_id), options_(options), quirks_(quirks), memories_(memories) {}
+
+  Result<PortSetup> run() {
+    const int rc = rte_eth_dev_info_get(port_id_, &device_);
+    if (rc != 0) return step_failed(options_, "tells nothing of itself", rc);
+    if (Status done = check_limits(); !done) return done.error();
+    choose_transmit();
+    choose_receive();
+    if (Status done = configure(); !done) return done.error();
+    for (uint16_t i = 0; i < memories_.size(); ++i) {
+      if (Status done = setup_queue(i); !done) return done.error();
+    }
+    fill_capabilities();
+    return setup_;
+  }
+
+ private:
+  Status check_limits() const {
+    const size_t queues_max = std::min(device_.max_rx_queues, device_.max_tx_queues);
+    if (memories_.size() > queues_max) {
+      return Error{EINVAL, options_.device + ": has " + std::to_string(queues_max) +
+                               " queue pairs, and one for each of " +
+                               std::to_string(memories_.size()) + " workers is needed"};
+    }
+    if (quirks_.checks_mtu && device_.max_mtu != 0 && options_.mtu_bytes > device_.max_mtu) {
+      return Error{EINVAL,
+                   options_.device + ": MTU " + std::to_string(options_.mtu_bytes) +
+                       " is more than the device allows: " + std::to_string(device_.max_mtu)};
+    }
+    return Ok{};
+  }
+
+  void choose_transmit() {
+    uint64_t& offloads = config_.txmode.offloads;
+    const uint64_t offered = device_.tx_offload_capa;
+    if (quirks_.can_gather && has_all(offered, RTE_ETH_TX_OFFLOAD_MULTI_SEGS)) {
+      offloads |= RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+      const uint32_t limit = device_.tx_desc_lim.nb_mtu_seg_max;
+      setup_.segments_max = limit == 0 ? UINT16_MAX : limit;
+    }
+    if (!quirks_.uses_checksums) return;
+    setup_.has_ip_checksum = has_all(offered, RTE_ETH_TX_OFFLOAD_IPV4_CKSUM);
+    setup_.has_tcp_checksum = has_all(offered, RTE_ETH_TX_OFFLOAD_TCP_CKSUM);
+    if (setup_.has_ip_checksum) offloads |= RTE_ETH_TX_OFFLOAD_IPV4_CKSUM;
+    if (setup_.has_tcp_checksum) offloads |= RTE_ETH_TX_OFFLOAD_TCP_CKSUM;
+    if (options_.use_tso && setup_.has_tcp_checksum && setup_.segments_max > 1 &&
+        has_all(offered, RTE_ETH_TX_OFFLOAD_TCP_TSO)) {
+      offloads |= RTE_ETH_TX_OFFLOAD_TCP_TSO;
+      setup_.capabilities.tso_bytes_max = kTsoPayloadBytesMax;
+    }
+  }
+
+  void choose_receive() {
+    uint64_t& offloads = config_.rxmode.offloads;
+    const uint64_t offered = device_.rx_offload_capa;
+    if (quirks_.uses_checksums) {
+      offloads |= offered & (RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_TCP_CKSUM);
+    }
+    const uint32_t room = rte_pktmbuf_data_room_size(memories_[0]->rx_mempool());
+    if (options_.mtu_bytes + kFrameOverheadBytes + RTE_PKTMBUF_HEADROOM > room) {
+      offloads |= offered & RTE_ETH_RX_OFFLOAD_SCATTER;
+    }
+    constexpr uint64_t kSpread = RTE_ETH_RSS_IPV4 | RTE_ETH_RSS_NONFRAG_IPV4_TCP |
+                                 RTE_ETH_RSS_IPV6 | RTE_ETH_RSS_NONFRAG_IPV6_TCP;
+    const uint64_t spread = device_.flow_type_rss_offloads & kSpread;
+    setup_.has_rss = memories_.size() > 1 && spread != 0;
+    if (!setup_.has_rss) return;
+    config_.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+    config_.rx_adv_conf.rss_conf.rss_hf = spread;
+    offloads |= offered & RTE_ETH_RX_OFFLOAD_RSS_HASH;
+  }
+
+  Status configure() {
+    // Virtual wires announce limits that they do not have; what they carry is set elsewhere.
+    config_.rxmode.mtu =
+        quirks_.checks_mtu ? options_.mtu_bytes : std::min(options_.mtu_bytes, 1500u);
+    config_.intr_conf.rxq = quirks_.wait == WaitKind::kQueueInterrupt;
+    const auto queues = static_cast<uint16_t>(memories_.size());
+    int rc = rte_eth_dev_configure(port_id_, queues, queues, &config_);
+    if (rc != 0) return step_failed(options_, "cannot be configured", rc);
+    const uint32_t wanted = quirks_.descriptors;
+    rx_descriptors_ =
+        static_cast<uint16_t>(options_.rx_descriptors ? options_.rx_descriptors : wanted);
+    tx_descriptors_ =
+        static_cast<uint16_t>(options_.tx_descriptors ? options_.tx_descriptors : wanted);
+    rc = rte_eth_dev_adjust_nb_rx_tx_desc(port_id_, &rx_descriptors_, &tx_descriptors_);
+    if (rc != 0) return step_failed(options_, "refuses any number of descriptors", rc);
+    return Ok{};
+  }
+
+  Status setup_queue(uint16_t queue) {
+    rte_eth_rxconf rx = device_.default_rxconf;
+    rx.offloads = config_.rxmode.offloads;
+    const auto node = static_cast<unsigned>(rte_eth_dev_socket_id(port_id_));
+    int rc = rte_eth_rx_queue_setup(port_id_, queue, rx_descriptors_, node, &rx,
+                                    memories_[queue]->rx_mempool());
+    if (rc != 0) return step_failed(options_, "no receive queue " + std::to_string(queue), rc);
+    // Never MBUF_FAST_FREE, which ignores that attached memory is not the pool's.
+    rte_eth_txconf tx = device_.default_txconf;
+    tx.offloads = config_.txmode.offloads;
+    rc = rte_eth_tx_queue_setup(port_id_, queue, tx_descriptors_, node, &tx);
+    if (rc != 0) return step_failed(options_, "no transmit queue " + std::to_string(queue), rc);
+    return Ok{};
+  }
+
+  void fill_capabilities() {
+    IoCapabilities& out = setup_.capabilities;
+    rte_ether_addr mac = {};
+    if (rte_eth_macaddr_get(port_id_, &mac) == 0) {
+      std::memcpy(out.mac.bytes.data(), mac.addr_bytes, out.mac.bytes.size());
+    }
+    out.mtu_bytes = options_.mtu_bytes;
+    // A port that cannot gather is helped out by a copy, so pieces may always be given.
+    out.tx_pieces_max = kTxPiecesMax;
+    if (setup_.segments_max > 1) {
+      out.tx_pieces_max = std::min(kTxPiecesMax, setup_.segments_max - 1);
+    }
+    out.tx_checksum_in_hardware = setup_.has_tcp_checksum || is_memif_trusted();
+    out.rx_checksum_in_hardware =
+        options_.is_trusted || has_all(config_.rxmode.offloads, RTE_ETH_RX_OFFLOAD_TCP_CKSUM);
+  }
+
+  bool is_memif_trusted() const { return options_.is_trusted && quirks_.driver == "net_memif"; }
+
+  const uint16_t port_id_;
+  const PortOptions& options_;
+  const DriverQuirks& quirks_;
+  const std::span<Memory* const> memories_;
+  rte_eth_dev_info device_ = {};
+  rte_eth_conf config_ = {};
+  uint16_t rx_descriptors_ = 0;
+  uint16_t tx_descriptors_ = 0;
+  PortSetup setup_;
+};
+
+}  // namespace
+
+Result<PortSetup> configure_port(uint16_t port_id, const PortOptions& options,
+                                 const DriverQuirks& quirks, std::span<Memory* const> memories) {
+  return Configuration(port_id, options, quirks, memories).run();
+}
+
+}  // namespace lyre::io::dpdk

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+
+#include "stack/base/result.h"
+#include "stack/io/dpdk/driver_quirks.h"
+#include "stack/io/dpdk/environment.h"
+#include "stack/io/dpdk/memory.h"
+
+namespace lyre::io::dpdk {
+
+/// What configuring a port decided.
+struct PortSetup {
+  IoCapabilities capabilities;
+  uint32_t segments_max = 1;
+  bool has_ip_checksum = false;
+  bool has_tcp_checksum = false;
+  bool has_rss = false;
+};
+
+/// Configures an Ethernet device that DPDK knows and sets up one queue pair for each memory.
+/// Thread: the control thread. Fails: one line that names the port and the step.
+Result<PortSetup> configure_port(uint16_t port_id, const PortOptions& options,
+                                 const DriverQuirks& quirks, std::span<Memory* const> memories);
+
+}  // namespace lyre::io::dpdk

@@ -1,0 +1,328 @@
+#include "stack/io/dpdk/queue.h"
+
+#include <rte_ethdev.h>
+#include <rte_mbuf.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "stack/base/check.h"
+#include "stack/io/complete_checksums.h"
+#include "stack/io/dpdk/mbuf_layout.h"
+
+namespace lyre::io::dpdk {
+namespace {
+
+constexpr uint32_t kSegmentBytesMax = 65535;
+
+ChecksumVerdict ip_verdict(uint64_t flags) {
+  const uint64_t verdict = flags & RTE_MBUF_F_RX_IP_CKSUM_MASK;
+  if (verdict == RTE_MBUF_F_RX_IP_CKSUM_GOOD) return ChecksumVerdict::kGood;
+  if (verdict == RTE_MBUF_F_RX_IP_CKSUM_BAD) return ChecksumVerdict::kBad;
+  return ChecksumVerdict::kUnknown;
+}
+
+ChecksumVerdict l4_verdict(uint64_t flags) {
+  const uint64_t verdict = flags & RTE_MBUF_F_RX_L4_CKSUM_MASK;
+  if (verdict == RTE_MBUF_F_RX_L4_CKSUM_GOOD) return ChecksumVerdict::kGood;
+  // "None": a neighbour on this machine left the field incomplete, and the data are sound.
+  if (verdict == RTE_MBUF_F_RX_L4_CKSUM_NONE) return ChecksumVerdict::kGood;
+  if (verdict == RTE_MBUF_F_RX_L4_CKSUM_BAD) return ChecksumVerdict::kBad;
+  return ChecksumVerdict::kUnknown;
+}
+
+}  // namespace
+
+size_t Queue::rx_burst(std::span<PacketBuf*> out) {
+  rte_mbuf* mbufs[kBurstMax];
+  const auto wanted = static_cast<uint16_t>(std::min(out.size(), kBurstMax));
+  const uint16_t got = rte_eth_rx_burst(setup_.port_id, setup_.queue_id, mbufs, wanted);
+  for (uint16_t i = 0; i < got; ++i) rte_prefetch0(rte_pktmbuf_mtod(mbufs[i], void*));
+  size_t filled = 0;
+  for (uint16_t i = 0; i < got; ++i) {
+    if (receive_one(mbufs[i])) out[filled++] = packet_of(mbufs[i]);
+  }
+  return filled;
+}
+
+bool Queue::receive_one(rte_mbuf* mbuf) {
+  if (mbuf->nb_segs > 1 && !linearise_received(mbuf)) {
+    rte_pktmbuf_free(mbuf);
+    ++counters_.rx_missed;
+    return false;
+  }
+  PacketBuf& packet = *packet_of(mbuf);
+  describe(packet, *mbuf);
+  packet.port = setup_.index;
+  if (setup_.is_rx_trusted) {
+    packet.ip_checksum = packet.l4_checksum = ChecksumVerdict::kGood;
+  } else {
+    packet.ip_checksum = ip_verdict(mbuf->ol_flags);
+    packet.l4_checksum = l4_verdict(mbuf->ol_flags);
+  }
+  if ((mbuf->ol_flags & RTE_MBUF_F_RX_RSS_HASH) != 0) packet.flow_hash = mbuf->hash.rss;
+  ++counters_.rx_packets;
+  counters_.rx_bytes += packet.length;
+  return true;
+}
+
+bool Queue::linearise_received(rte_mbuf* mbuf) {
+  const uint32_t rest_bytes = mbuf->pkt_len - mbuf->data_len;
+  if (rest_bytes > rte_pktmbuf_tailroom(mbuf)) return false;
+  uint8_t* to = rte_pktmbuf_mtod_offset(mbuf, uint8_t*, mbuf->data_len);
+  for (rte_mbuf* rest = mbuf->next; rest != nullptr; rest = rest->next) {
+    std::memcpy(to, rte_pktmbuf_mtod(rest, void*), rest->data_len);
+    to += rest->data_len;
+  }
+  rte_pktmbuf_free(mbuf->next);
+  mbuf->next = nullptr;
+  mbuf->nb_segs = 1;
+  mbuf->data_len = static_cast<uint16_t>(mbuf->data_len + rest_bytes);
+  counters_.rx_linearised_bytes += rest_bytes;
+  return true;
+}
+
+size_t Queue::tx_burst(std::span<PacketBuf* const> in) {
+  flush_pending();
+  size_t taken = 0;
+  while (pending_count_ == 0 && taken < in.size()) {
+    const size_t count = prepare_burst(in.subspan(taken));
+    if (count == 0) break;
+    taken += count;
+    flush_pending();
+  }
+  if (taken < in.size()) ++counters_.tx_full;
+  return taken;
+}
+
+/// Turns packets into mbufs in pending_ and returns how many were taken.
+size_t Queue::prepare_burst(std::span<PacketBuf* const> in) {
+  const size_t limit = std::min(in.size(), kBurstMax);
+  size_t taken = 0;
+  while (taken < limit) {
+    rte_mbuf* ready = nullptr;
+    const Prepared result = prepare(*in[taken], ready);
+    if (result == Prepared::kNoBuffer) break;
+    ++taken;
+    if (result == Prepared::kReady) pending_[pending_count_++] = ready;
+  }
+  if (setup_.has_tcp_checksum) drop_unsendable();
+  return taken;
+}
+
+/// Lets the driver put the finishing touches on offload requests, as some need.
+void Queue::drop_unsendable() {
+  size_t good = 0;
+  while (good < pending_count_) {
+    good += rte_eth_tx_prepare(setup_.port_id, setup_.queue_id, pending_.data() + good,
+                               static_cast<uint16_t>(pending_count_ - good));
+    if (good == pending_count_) return;
+    rte_pktmbuf_free(pending_[good]);
+    std::copy(pending_.begin() + good + 1, pending_.begin() + pending_count_,
+              pending_.begin() + good);
+    --pending_count_;
+    ++counters_.tx_dropped;
+  }
+}
+
+void Queue::flush_pending() {
+  if (pending_count_ == 0) return;
+  uint64_t bytes[kBurstMax];  // a packet that was sent must not be looked at
+  for (size_t i = 0; i < pending_count_; ++i) bytes[i] = pending_[i]->pkt_len;
+  const uint16_t sent = rte_eth_tx_burst(setup_.port_id, setup_.queue_id, pending_.data(),
+                                         static_cast<uint16_t>(pending_count_));
+  for (uint16_t i = 0; i < sent; ++i) counters_.tx_bytes += bytes[i];
+  counters_.tx_packets += sent;
+  std::copy(pending_.begin() + sent, pending_.begin() + pending_count_, pending_.begin());
+  pending_count_ -= sent;
+}
+
+void Queue::drop_pending() {
+  for (size_t i = 0; i < pending_count_; ++i) rte_pktmbuf_free(pending_[i]);
+  counters_.tx_dropped += pending_count_;
+  pending_count_ = 0;
+}
+
+Queue::Prepared Queue::prepare(PacketBuf& packet, rte_mbuf*& out) {
+  rte_mbuf& mbuf = *mbuf_of(&packet);
+  for (uint32_t i = 0; i < packet.piece_count; ++i) {
+    if (packet.pieces[i].length > 0 && memory_.regions().bytes_of(packet.pieces[i]).empty()) {
+      rte_pktmbuf_free(&mbuf);
+      ++counters_.tx_dropped;
+      return Prepared::kDropped;
+    }
+  }
+  mbuf.data_off = static_cast<uint16_t>(packet.data - static_cast<uint8_t*>(mbuf.buf_addr));
+  mbuf.data_len = static_cast<uint16_t>(packet.length);
+  mbuf.pkt_len = packet.length;
+  mbuf.ol_flags = 0;
+  // Buffers first, checksums last: without a buffer the caller's packet has not changed.
+  if (segments_needed(packet) > setup_.segments_max) {
+    out = copy_out(packet);
+    if (out == nullptr) return Prepared::kNoBuffer;
+    request_checksums(packet, *out);
+    std::memcpy(rte_pktmbuf_mtod(out, void*), packet.data,
+                std::min<size_t>(packet.length, out->data_len));
+    rte_pktmbuf_free(&mbuf);
+    return Prepared::kReady;
+  }
+  if (!attach_pieces(packet, mbuf)) return Prepared::kNoBuffer;
+  request_checksums(packet, mbuf);
+  out = &mbuf;
+  return Prepared::kReady;
+}
+
+void Queue::request_checksums(PacketBuf& packet, rte_mbuf& mbuf) {
+  if (!packet.wants_checksums || setup_.is_tx_trusted) return;
+  mbuf.l2_len = kEthernetHeaderBytes;
+  mbuf.l3_len = packet.l3_bytes;
+  mbuf.l4_len = packet.l4_bytes;
+  mbuf.ol_flags |= is_ipv4(packet) ? RTE_MBUF_F_TX_IPV4 : RTE_MBUF_F_TX_IPV6;
+  if (!setup_.has_ip_checksum) {
+    complete_ip_checksum(packet);
+  } else if (is_ipv4(packet)) {
+    mbuf.ol_flags |= RTE_MBUF_F_TX_IP_CKSUM;
+  }
+  if (setup_.has_tcp_checksum) {
+    mbuf.ol_flags |= RTE_MBUF_F_TX_TCP_CKSUM;
+    request_tso(packet, mbuf);
+    return;
+  }
+  complete_tcp_checksum(packet,
+                        [this](const BufRef& piece) { return memory_.regions().bytes_of(piece); });
+  ++counters_.software_checksums;
+}
+
+void Queue::request_tso(PacketBuf& packet, rte_mbuf& mbuf) {
+  const uint32_t header_bytes = kEthernetHeaderBytes + packet.l3_bytes + packet.l4_bytes;
+  if (packet.tso_bytes == 0 || mbuf.pkt_len - header_bytes <= packet.tso_bytes) return;
+  LYRE_CHECK(setup_.capabilities.tso_bytes_max > 0);
+  mbuf.ol_flags |= RTE_MBUF_F_TX_TCP_SEG;
+  mbuf.tso_segsz = packet.tso_bytes;
+  // DPDK wants the pseudo-header's sum without the length, which differs from cut to cut.
+  uint8_t* field = packet.data + kEthernetHeaderBytes + packet.l3_bytes + kTcpChecksumAt;
+  const uint32_t length = mbuf.pkt_len - kEthernetHeaderBytes - packet.l3_bytes;
+  ChecksumSum sum;
+  sum.add({field, sizeof(uint16_t)});
+  sum.add_u16(static_cast<uint16_t>(~length));
+  const uint16_t without_length = sum.fold();
+  std::memcpy(field, &without_length, sizeof(without_length));
+}
+
+/// Segments that the packet would take, or more than any port takes when a piece cannot be read
+/// by the port at all.
+uint32_t Queue::segments_needed(const PacketBuf& packet) const {
+  RegionTable& regions = memory_.regions();
+  uint32_t count = 1;
+  for (uint32_t i = 0; i < packet.piece_count; ++i) {
+    const BufRef& piece = packet.pieces[i];
+    if (!setup_.quirks->is_virtual && !regions.is_readable_by_ports(piece.region)) {
+      return UINT32_MAX;
+    }
+    for (uint64_t at = 0; at < piece.length; ++count) {
+      at += std::min<uint64_t>(regions.run_at(piece.region, piece.offset + at).bytes,
+                               kSegmentBytesMax);
+    }
+  }
+  return count;
+}
+
+/// False, and `head` stands alone again, when there is no buffer for a piece.
+bool Queue::attach_pieces(const PacketBuf& packet, rte_mbuf& head) {
+  RegionTable& regions = memory_.regions();
+  rte_mbuf* last = &head;
+  for (uint32_t i = 0; i < packet.piece_count; ++i) {
+    const BufRef& piece = packet.pieces[i];
+    const uint8_t* base = regions.bytes_of(piece).data();
+    rte_mbuf_ext_shared_info* shared = regions.shared_info(piece.region);
+    for (uint64_t at = 0; at < piece.length;) {
+      rte_mbuf* segment = rte_pktmbuf_alloc(memory_.piece_mempool());
+      if (segment == nullptr) {
+        rte_pktmbuf_free(head.next);
+        head.next = nullptr;
+        head.nb_segs = 1;
+        head.pkt_len = head.data_len;
+        return false;
+      }
+      const RegionTable::Run run = regions.run_at(piece.region, piece.offset + at);
+      const auto bytes = static_cast<uint16_t>(
+          std::min({piece.length - at, run.bytes, uint64_t{kSegmentBytesMax}}));
+      rte_mbuf_ext_refcnt_update(shared, 1);
+      rte_pktmbuf_attach_extbuf(segment, const_cast<uint8_t*>(base + at), run.iova, bytes, shared);
+      segment->data_len = bytes;
+      last->next = segment;
+      last = segment;
+      ++head.nb_segs;
+      head.pkt_len += bytes;
+      at += bytes;
+    }
+  }
+  return true;
+}
+
+/// A copy of the whole packet in as few buffers as it fits, one for any frame of the MTU.
+rte_mbuf* Queue::copy_out(const PacketBuf& packet) {
+  rte_mbuf* head = rte_pktmbuf_alloc(memory_.copy_mempool());
+  if (head == nullptr) return nullptr;
+  rte_mbuf* last = head;
+  const auto append = [&](std::span<const uint8_t> bytes) {
+    while (!bytes.empty()) {
+      if (rte_pktmbuf_tailroom(last) == 0) {
+        rte_mbuf* more = rte_pktmbuf_alloc(memory_.copy_mempool());
+        if (more == nullptr) return false;
+        last->next = more;
+        last = more;
+        ++head->nb_segs;
+      }
+      const auto count =
+          static_cast<uint16_t>(std::min<size_t>(bytes.size(), rte_pktmbuf_tailroom(last)));
+      std::memcpy(rte_pktmbuf_mtod_offset(last, uint8_t*, last->data_len), bytes.data(), count);
+      last->data_len = static_cast<uint16_t>(last->data_len + count);
+      head->pkt_len += count;
+      bytes = bytes.subspan(count);
+    }
+    return true;
+  };
+  bool is_whole = append(packet.bytes());
+  for (uint32_t i = 0; is_whole && i < packet.piece_count; ++i) {
+    is_whole = append(memory_.regions().bytes_of(packet.pieces[i]));
+  }
+  if (!is_whole) {
+    rte_pktmbuf_free(head);
+    return nullptr;
+  }
+  counters_.tx_linearised_bytes += head->pkt_len;
+  return head;
+}
+
+void Queue::reclaim() {
+  if (pending_count_ > 0) {
+    flush_pending();
+    // A wire that is down takes nothing, and what waits for it must not hold client memory.
+    if (pending_count_ > 0 && !is_link_up()) drop_pending();
+  }
+  if (setup_.quirks->is_virtual) return;
+  if (can_reclaim_) {
+    can_reclaim_ = rte_eth_tx_done_cleanup(setup_.port_id, setup_.queue_id, 0) != -ENOTSUP;
+  }
+  if (!can_reclaim_) rte_eth_tx_burst(setup_.port_id, setup_.queue_id, nullptr, 0);
+}
+
+bool Queue::is_link_up() const {
+  rte_eth_link link = {};
+  return rte_eth_link_get_nowait(setup_.port_id, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
+}
+
+IoCounters Queue::counters() const {
+  IoCounters counters = counters_;
+  rte_eth_stats stats = {};
+  // The port counts its losses as a whole, so one queue tells of them.
+  if (setup_.queue_id == 0 && rte_eth_stats_get(setup_.port_id, &stats) == 0) {
+    // Virtual wires count each failed attempt to get a buffer; the frame waits in their ring.
+    counters.rx_missed += stats.imissed + (setup_.quirks->is_virtual ? 0 : stats.rx_nombuf);
+  }
+  return counters;
+}
+
+}  // namespace lyre::io::dpdk

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "stack/io/dpdk/driver_quirks.h"
+#include "stack/io/dpdk/memory.h"
+#include "stack/io/packet_io.h"
+
+namespace lyre::io::dpdk {
+
+/// What the port decided for all of its queues.
+struct QueueSetup {
+  uint16_t port_id = 0;
+  uint16_t queue_id = 0;
+  uint8_t index = 0;
+  IoCapabilities capabilities;
+  const DriverQuirks* quirks = nullptr;
+  uint32_t segments_max = 1;      ///< of a packet to be sent, headers included
+  bool is_rx_trusted = false;     ///< received checksums count as good
+  bool is_tx_trusted = false;     ///< checksums are not completed at all
+  bool has_ip_checksum = false;   ///< the device completes IPv4 headers
+  bool has_tcp_checksum = false;  ///< the device completes TCP
+  int wait_fd = -1;
+};
+
+/// One queue pair of a port.
+/// Thread: its worker.
+/// What a full transmit ring refuses stays here, prepared, and goes first the next time: the caller
+/// sees it as taken, and what the caller keeps is untouched.
+class Queue final : public PacketIo {
+ public:
+  Queue(const QueueSetup& setup, Memory& memory) : setup_(setup), memory_(memory) {}
+  ~Queue() override { drop_pending(); }
+  Queue(const Queue&) = delete;
+  Queue& operator=(const Queue&) = delete;
+
+  size_t rx_burst(std::span<PacketBuf*> out) override;
+  size_t tx_burst(std::span<PacketBuf* const> in) override;
+  void reclaim() override;
+
+  const IoCapabilities& capabilities() const override { return setup_.capabilities; }
+  IoCounters counters() const override;
+  bool is_link_up() const override;
+  int wait_fd() const override { return setup_.wait_fd; }
+
+  /// Thread: the control thread, while the worker does not poll.
+  void drop_pending();
+
+ private:
+  enum class Prepared : uint8_t { kReady, kDropped, kNoBuffer };
+  static constexpr size_t kBurstMax = 64;
+
+  bool receive_one(rte_mbuf* mbuf);
+  bool linearise_received(rte_mbuf* mbuf);
+  Prepared prepare(PacketBuf& packet, rte_mbuf*& out);
+  void request_checksums(PacketBuf& packet, rte_mbuf& mbuf);
+  void request_tso(PacketBuf& packet, rte_mbuf& mbuf);
+  uint32_t segments_needed(const PacketBuf& packet) const;
+  bool attach_pieces(const PacketBuf& packet, rte_mbuf& head);
+  rte_mbuf* copy_out(const PacketBuf& packet);
+  size_t prepare_burst(std::span<PacketBuf* const> in);
+  void flush_pending();
+  void drop_unsendable();
+
+  QueueSetup setup_;
+  Memory& memory_;
+  std::array<rte_mbuf*, kBurstMax> pending_{};  ///< taken, prepared, and not yet in the ring
+  size_t pending_count_ = 0;
+  bool can_reclaim_ = true;
+  IoCounters counters_;
+};
+
+}  // namespace lyre::io::dpdk

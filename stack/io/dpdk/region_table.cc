@@ -1,0 +1,129 @@
+#include "stack/io/dpdk/region_table.h"
+
+#include <rte_mbuf.h>
+#include <rte_memory.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "stack/base/check.h"
+
+namespace lyre::io::dpdk {
+namespace {
+
+constexpr uint64_t kHugePageBytes = uint64_t{2} << 20;
+constexpr uint64_t kPageBytes = 4096;
+
+/// DPDK's callback for a shared count of zero, which the table's own share rules out.
+void must_not_run(void*, void*) {
+  constexpr bool kCountFellToZero = true;
+  LYRE_CHECK(!kCountFellToZero);
+}
+
+/// Bytes of the pages behind `address`, from the kernel's own book; 0 when unknown.
+uint64_t kernel_page_bytes(const uint8_t* address) {
+  std::FILE* file = std::fopen("/proc/self/smaps", "re");
+  if (file == nullptr) return 0;
+  const auto wanted = reinterpret_cast<uint64_t>(address);
+  char line[512];
+  bool is_inside = false;
+  unsigned long long kib = 0;
+  while (std::fgets(line, sizeof(line), file) != nullptr) {
+    unsigned long long low = 0;
+    unsigned long long high = 0;
+    if (std::sscanf(line, "%llx-%llx ", &low, &high) == 2)
+      is_inside = low <= wanted && wanted < high;
+    if (is_inside && std::sscanf(line, "KernelPageSize: %llu kB", &kib) == 1) break;
+  }
+  std::fclose(file);
+  return kib * 1024;
+}
+
+}  // namespace
+
+RegionTable::RegionTable(DmaMap& dma_map, bool is_physical)
+    : dma_map_(dma_map), is_physical_(is_physical), regions_(new Region[kRegionsMax]) {}
+
+RegionTable::~RegionTable() {
+  for (uint32_t i = 0; i < kRegionsMax; ++i) {
+    if (regions_[i].state != State::kFree) finish_removal(regions_[i]);
+  }
+}
+
+bool RegionTable::resolve_hugepages(Region& region) const {
+  // Ordinary pages move, so their physical addresses mean nothing a moment later.
+  if (kernel_page_bytes(region.base) != kHugePageBytes) return false;
+  if (reinterpret_cast<uint64_t>(region.base) % kHugePageBytes != 0) return false;
+  for (uint64_t at = 0; at < region.bytes; at += kHugePageBytes) {
+    const rte_iova_t iova = rte_mem_virt2iova(region.base + at);
+    if (iova == RTE_BAD_IOVA) return false;
+    region.page_iovas.push_back(iova);
+  }
+  return true;
+}
+
+void RegionTable::make_readable(Region& region) {
+  if (is_physical_) {
+    region.is_dma_ready = resolve_hugepages(region);
+    if (!region.is_dma_ready) region.page_iovas.clear();
+    return;
+  }
+  region.is_dma_ready = dma_map_.add(region.base, region.bytes, kPageBytes);
+}
+
+bool RegionTable::add(uint32_t region, const uint8_t* base, uint64_t bytes) {
+  if (region >= kRegionsMax || base == nullptr || bytes == 0) return false;
+  if (regions_[region].state != State::kFree && holds(region) > 0) return false;
+  Region& entry = regions_[region];
+  if (entry.state != State::kFree) return false;
+  entry.base = base;
+  entry.bytes = bytes;
+  entry.shared.free_cb = must_not_run;
+  rte_mbuf_ext_refcnt_set(&entry.shared, 1);
+  entry.state = State::kKnown;
+  make_readable(entry);
+  return true;
+}
+
+void RegionTable::remove(uint32_t region) {
+  if (region >= kRegionsMax || regions_[region].state != State::kKnown) return;
+  regions_[region].state = State::kRemoved;
+  holds(region);
+}
+
+void RegionTable::finish_removal(Region& region) {
+  if (!is_physical_ && region.is_dma_ready) dma_map_.remove(region.base, region.bytes);
+  region.page_iovas.clear();
+  region.is_dma_ready = false;
+  region.base = nullptr;
+  region.bytes = 0;
+  region.state = State::kFree;
+}
+
+uint32_t RegionTable::holds(uint32_t region) {
+  if (region >= kRegionsMax || regions_[region].state == State::kFree) return 0;
+  Region& entry = regions_[region];
+  const uint32_t held = rte_mbuf_ext_refcnt_read(&entry.shared) - 1u;
+  // The caller unmaps the memory when told 0, so devices must have lost it by then.
+  if (held == 0 && entry.state == State::kRemoved) finish_removal(entry);
+  return held;
+}
+
+std::span<const uint8_t> RegionTable::bytes_of(const BufRef& piece) const {
+  LYRE_CHECK(piece.region < kRegionsMax);
+  const Region& region = regions_[piece.region];
+  if (region.state != State::kKnown) return {};
+  LYRE_CHECK(piece.length <= region.bytes && piece.offset <= region.bytes - piece.length);
+  return {region.base + piece.offset, piece.length};
+}
+
+RegionTable::Run RegionTable::run_at(uint32_t region, uint64_t offset) const {
+  const Region& entry = regions_[region];
+  if (entry.page_iovas.empty()) {
+    return {reinterpret_cast<uint64_t>(entry.base + offset), entry.bytes - offset};
+  }
+  const uint64_t in_page = offset % kHugePageBytes;
+  return {entry.page_iovas[offset / kHugePageBytes] + in_page, kHugePageBytes - in_page};
+}
+
+}  // namespace lyre::io::dpdk

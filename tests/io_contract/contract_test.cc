@@ -1,0 +1,500 @@
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/io_contract/frames.h"
+#include "tests/io_contract/wire.h"
+
+namespace lyre::io::contract {
+namespace {
+
+constexpr uint32_t kRegion = 7;
+constexpr auto kPatience = std::chrono::seconds(4);
+
+/// The bound of every wait here; nothing is asserted about how long things take.
+class Deadline {
+ public:
+  bool is_over() const { return std::chrono::steady_clock::now() > end_; }
+
+ private:
+  std::chrono::steady_clock::time_point end_ = std::chrono::steady_clock::now() + kPatience;
+};
+
+class IoContract : public ::testing::Test {
+ protected:
+  void open(const WireOptions& options) {
+    wire_.reset();
+    auto wire = make_wire(options);
+    if (!wire && (wire.error().code == EPERM || wire.error().code == ENOTSUP)) {
+      GTEST_SKIP() << wire.error().text;
+    }
+    ASSERT_TRUE(wire) << wire.error().text;
+    wire_ = std::move(*wire);
+    const Deadline deadline;
+    while (!(io(0).is_link_up() && io(1).is_link_up()) && !deadline.is_over()) wire_->pass_time();
+    ASSERT_TRUE(io(0).is_link_up() && io(1).is_link_up());
+    drain(0);  // some wires take nothing for an end that has never asked for packets
+    drain(1);
+  }
+  void SetUp() override { open({}); }
+  void TearDown() override {
+    if (wire_) drain(1);
+  }
+
+  PacketIo& io(int end) { return wire_->io(end); }
+  PacketMemory& memory(int end) { return wire_->memory(end); }
+
+  PacketBuf* allocate(int end = 0) {
+    PacketBuf* packet = nullptr;
+    return memory(end).alloc_tx({&packet, 1}) == 1 ? packet : nullptr;
+  }
+
+  /// A transmit packet with `bytes` in its run: headers in front, payload behind, as TCP does it.
+  PacketBuf* packet_with(std::span<const uint8_t> bytes, int end = 0) {
+    PacketBuf* packet = allocate(end);
+    if (packet == nullptr) return nullptr;
+    const size_t front = std::min<size_t>(bytes.size(), kHeaderBytes);
+    std::memcpy(packet->push_front(static_cast<uint16_t>(front)), bytes.data(), front);
+    const std::span<const uint8_t> rest = bytes.subspan(front);
+    if (rest.size() > packet->tailroom) {
+      memory(end).release({&packet, 1});
+      return nullptr;
+    }
+    std::memcpy(packet->data + packet->length, rest.data(), rest.size());
+    packet->length += static_cast<uint32_t>(rest.size());
+    return packet;
+  }
+
+  /// A packet of headers and pieces of kRegion, cut at `cuts`.
+  PacketBuf* gathered(uint32_t id, uint32_t payload_bytes, uint64_t offset, uint32_t piece_count) {
+    PacketBuf* packet = packet_with(headers(id, payload_bytes));
+    if (packet == nullptr) return nullptr;
+    uint32_t left = payload_bytes;
+    for (uint32_t i = 0; i < piece_count; ++i) {
+      const uint32_t take = i + 1 == piece_count ? left : payload_bytes / piece_count;
+      packet->pieces[i] = {kRegion, take, offset};
+      offset += take;
+      left -= take;
+    }
+    packet->piece_count = static_cast<uint8_t>(piece_count);
+    return packet;
+  }
+
+  /// Sends one packet, waiting for room. The packet is released if there never is any.
+  bool send(PacketBuf* packet, int end = 0) {
+    const Deadline deadline;
+    while (!deadline.is_over()) {
+      if (io(end).tx_burst({&packet, 1}) == 1) return true;
+      io(end).reclaim();
+      wire_->pass_time();
+    }
+    memory(end).release({&packet, 1});
+    return false;
+  }
+
+  /// Receives until `count` frames of ours are here or patience ends. The caller releases them.
+  std::vector<PacketBuf*> receive(size_t count, int end = 1) {
+    std::vector<PacketBuf*> out;
+    const Deadline deadline;
+    while (out.size() < count && !deadline.is_over()) {
+      if (receive_some(out, end, count - out.size()) == 0) {
+        io(1 - end).reclaim();
+        wire_->pass_time();
+      }
+    }
+    return out;
+  }
+  size_t receive_some(std::vector<PacketBuf*>& out, int end, size_t limit = 32) {
+    PacketBuf* burst[32];
+    const size_t got = io(end).rx_burst({burst, std::min<size_t>(limit, 32)});
+    size_t ours = 0;
+    for (size_t i = 0; i < got; ++i) {
+      if (is_ours(burst[i]->bytes())) {
+        out.push_back(burst[i]);
+        ++ours;
+      } else {
+        memory(end).release({&burst[i], 1});
+      }
+    }
+    return ours;
+  }
+  /// Receives and releases what is still under way.
+  size_t drain(int end) {
+    std::vector<PacketBuf*> rest;
+    size_t drained = 0;
+    for (int quiet = 0; quiet < 20;) {
+      rest.clear();
+      io(1 - end).reclaim();
+      quiet = receive_some(rest, end) == 0 ? quiet + 1 : 0;
+      drained += rest.size();
+      memory(end).release(rest);
+      wire_->pass_time();
+    }
+    return drained;
+  }
+
+  static std::vector<uint8_t> bytes_of(PacketBuf* packet) {
+    return {packet->data, packet->data + packet->length};
+  }
+  /// Equal but for the padding that short Ethernet frames may get.
+  static void expect_equal(PacketBuf* got, const std::vector<uint8_t>& want) {
+    ASSERT_GE(got->length, want.size());
+    ASSERT_LE(got->length, std::max<size_t>(want.size(), 60));
+    EXPECT_EQ(0, std::memcmp(got->data, want.data(), want.size()));
+  }
+
+  std::vector<uint8_t> client_memory_;  // outlives the wire
+  std::unique_ptr<Wire> wire_;
+};
+
+TEST_F(IoContract, TransmitBufferIsEmptyAndHasRoom) {
+  PacketBuf* packet = allocate();
+  ASSERT_NE(packet, nullptr);
+  EXPECT_EQ(packet->length, 0u);
+  EXPECT_GE(packet->headroom, kTxHeadroomBytes);
+  EXPECT_GE(packet->tailroom, 256);
+  EXPECT_EQ(packet->slot, PacketBuf::kNoSlot);
+  EXPECT_EQ(packet->piece_count, 0);
+  EXPECT_FALSE(packet->wants_checksums);
+  memory(0).release({&packet, 1});
+}
+
+TEST_F(IoContract, FrameArrivesByteEqual) {
+  for (uint32_t payload : {6u, 7u, 100u, 255u}) {
+    const std::vector<uint8_t> sent = frame(payload, payload);
+    PacketBuf* packet = packet_with(sent);
+    ASSERT_NE(packet, nullptr);
+    ASSERT_TRUE(send(packet));
+    std::vector<PacketBuf*> got = receive(1);
+    ASSERT_EQ(got.size(), 1u);
+    expect_equal(got[0], sent);
+    memory(1).release(got);
+  }
+}
+
+TEST_F(IoContract, BothDirectionsWork) {
+  const std::vector<uint8_t> sent = frame(1, 50);
+  ASSERT_TRUE(send(packet_with(sent, 1), 1));
+  std::vector<PacketBuf*> got = receive(1, 0);
+  ASSERT_EQ(got.size(), 1u);
+  expect_equal(got[0], sent);
+  memory(0).release(got);
+}
+
+TEST_F(IoContract, PiecesArriveGathered) {
+  client_memory_ = pattern(99, 1 << 16);
+  ASSERT_TRUE(memory(0).add_region(kRegion, client_memory_.data(), client_memory_.size()));
+  const uint32_t pieces_max = io(0).capabilities().tx_pieces_max;
+  ASSERT_GE(pieces_max, 1u);
+  uint32_t id = 0;
+  for (uint32_t pieces = 1; pieces <= pieces_max; ++pieces) {
+    for (uint32_t payload : {61u, 777u, 1460u}) {
+      const uint64_t offset = 1 + 3 * id;
+      PacketBuf* packet = gathered(++id, payload, offset, pieces);
+      ASSERT_NE(packet, nullptr);
+      ASSERT_TRUE(send(packet));
+      std::vector<PacketBuf*> got = receive(1);
+      ASSERT_EQ(got.size(), 1u);
+      std::vector<uint8_t> want = headers(id, payload);
+      want.insert(want.end(), client_memory_.begin() + static_cast<long>(offset),
+                  client_memory_.begin() + static_cast<long>(offset + payload));
+      expect_equal(got[0], want);
+      memory(1).release(got);
+    }
+  }
+}
+
+TEST_F(IoContract, ChecksumsAreCompleted) {
+  client_memory_ = pattern(5, 8192);
+  ASSERT_TRUE(memory(0).add_region(kRegion, client_memory_.data(), client_memory_.size()));
+  uint32_t id = 0;
+  for (uint32_t pieces : {0u, 1u, 2u, 3u}) {
+    for (uint32_t payload : {101u, 200u}) {
+      ++id;
+      PacketBuf* packet =
+          pieces == 0 ? packet_with(frame(id, payload)) : gathered(id, payload, id, pieces);
+      ASSERT_NE(packet, nullptr);
+      packet->wants_checksums = true;
+      packet->l3_bytes = kL3Bytes;
+      packet->l4_bytes = kL4Bytes;
+      ASSERT_TRUE(send(packet));
+      std::vector<PacketBuf*> got = receive(1);
+      ASSERT_EQ(got.size(), 1u);
+      EXPECT_TRUE(has_good_ip_checksum(got[0]->bytes())) << pieces << " pieces";
+      EXPECT_TRUE(has_good_tcp_checksum(got[0]->bytes())) << pieces << " pieces";
+      EXPECT_NE(got[0]->ip_checksum, ChecksumVerdict::kBad);
+      EXPECT_NE(got[0]->l4_checksum, ChecksumVerdict::kBad);
+      memory(1).release(got);
+    }
+  }
+}
+
+TEST_F(IoContract, ChecksumsAreLeftAloneUnlessWanted) {
+  const std::vector<uint8_t> sent = frame(3, 64);
+  ASSERT_TRUE(send(packet_with(sent)));
+  std::vector<PacketBuf*> got = receive(1);
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_FALSE(has_good_ip_checksum(got[0]->bytes()));
+  expect_equal(got[0], sent);
+  memory(1).release(got);
+}
+
+TEST_F(IoContract, ShortCountLeavesTheRestWithTheCaller) {
+  std::vector<PacketBuf*> batch;
+  std::vector<std::vector<uint8_t>> sent;
+  uint32_t taken = 0;
+  bool was_short = false;
+  while (!was_short) {
+    batch.clear();
+    sent.clear();
+    while (batch.size() < 32) {
+      const uint32_t id = taken + static_cast<uint32_t>(batch.size());
+      PacketBuf* packet = packet_with(frame(id, 40));
+      if (packet == nullptr) break;
+      packet->wants_checksums = true;
+      packet->l3_bytes = kL3Bytes;
+      packet->l4_bytes = kL4Bytes;
+      batch.push_back(packet);
+      sent.push_back(bytes_of(packet));
+    }
+    if (batch.empty() || taken > 100'000) break;  // this wire always takes everything
+    const size_t count = io(0).tx_burst(batch);
+    taken += static_cast<uint32_t>(count);
+    was_short = count < batch.size();
+    for (size_t i = count; i < batch.size(); ++i) {
+      EXPECT_EQ(bytes_of(batch[i]), sent[i]);
+      EXPECT_TRUE(batch[i]->wants_checksums);
+    }
+    memory(0).release(std::span(batch).subspan(count));
+  }
+  EXPECT_GE(io(0).counters().tx_full, was_short ? 1u : 0u);
+  if (!backend().is_lossless) return;
+  std::vector<PacketBuf*> got = receive(taken);
+  ASSERT_EQ(got.size(), taken);
+  for (uint32_t i = 0; i < taken; ++i) EXPECT_EQ(id_of(got[i]->bytes()), i);
+  memory(1).release(got);
+}
+
+TEST_F(IoContract, RegionHoldsReturnToZero) {
+  client_memory_ = pattern(8, 1 << 16);
+  ASSERT_TRUE(memory(0).add_region(kRegion, client_memory_.data(), client_memory_.size()));
+  EXPECT_EQ(memory(0).region_holds(kRegion), 0u);
+  for (uint32_t round = 0; round < 200; ++round) {
+    ASSERT_TRUE(send(gathered(round, 600, round, 3)));
+    std::vector<PacketBuf*> got = receive(1);
+    ASSERT_EQ(got.size(), 1u);
+    memory(1).release(got);
+  }
+  const Deadline deadline;
+  while (memory(0).region_holds(kRegion) > 0 && !deadline.is_over()) {
+    io(0).reclaim();
+    wire_->pass_time();
+  }
+  EXPECT_EQ(memory(0).region_holds(kRegion), 0u);
+}
+
+TEST_F(IoContract, RegionsAreTakenAndGivenBack) {
+  client_memory_ = pattern(8, 4096);
+  const uint8_t* base = client_memory_.data();
+  EXPECT_FALSE(memory(0).add_region(kRegionsMax, base, 4096));
+  EXPECT_TRUE(memory(0).add_region(kRegionsMax - 1, base, 4096));
+  EXPECT_FALSE(memory(0).add_region(kRegionsMax - 1, base, 4096));
+  memory(0).remove_region(kRegionsMax - 1);
+  EXPECT_EQ(memory(0).region_holds(kRegionsMax - 1), 0u);
+  EXPECT_TRUE(memory(0).add_region(kRegionsMax - 1, base + 1024, 1024));
+  memory(0).remove_region(kRegionsMax - 1);
+}
+
+TEST_F(IoContract, PacketOfARemovedRegionIsNotSent) {
+  client_memory_ = pattern(8, 4096);
+  ASSERT_TRUE(memory(0).add_region(kRegion, client_memory_.data(), client_memory_.size()));
+  PacketBuf* packet = gathered(1, 600, 0, 2);
+  ASSERT_NE(packet, nullptr);
+  memory(0).remove_region(kRegion);
+  ASSERT_TRUE(send(packet));
+  EXPECT_EQ(io(0).counters().tx_dropped, 1u);
+  ASSERT_TRUE(send(packet_with(frame(2, 40))));
+  std::vector<PacketBuf*> got = receive(1);
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_EQ(id_of(got[0]->bytes()), 2u);
+  memory(1).release(got);
+}
+
+TEST_F(IoContract, ManyPacketsLeakNothing) {
+  constexpr uint32_t kPackets = 100'000;
+  client_memory_ = pattern(8, 1 << 16);
+  ASSERT_TRUE(memory(0).add_region(kRegion, client_memory_.data(), client_memory_.size()));
+  // One lap first: ports keep a ring full of buffers from their first packets on.
+  const auto lap = [&](uint32_t packets) {
+    uint32_t arrived = 0;
+    for (uint32_t sent = 0; sent < packets; sent += 16) {
+      for (uint32_t i = 0; i < 16; ++i) {
+        PacketBuf* packet =
+            i % 2 == 0 ? gathered(sent + i, 200, i, 2) : packet_with(frame(sent + i, 30));
+        ASSERT_NE(packet, nullptr) << "transmit buffers leak";
+        ASSERT_TRUE(send(packet));
+      }
+      std::vector<PacketBuf*> got = receive(16);
+      arrived += static_cast<uint32_t>(got.size());
+      memory(1).release(got);
+      if (got.size() < 16) break;
+    }
+    EXPECT_GE(arrived, backend().is_lossless ? packets : packets / 2);
+  };
+  lap(8192);
+  drain(1);
+  const uint32_t free_before = memory(1).rx_slots_free();
+  lap(kPackets);
+  drain(1);
+  EXPECT_NEAR(memory(1).rx_slots_free(), free_before, 64);
+  EXPECT_EQ(memory(0).region_holds(kRegion), 0u);
+  const IoCounters counters = io(0).counters();
+  EXPECT_GE(counters.tx_packets, kPackets);
+  EXPECT_GE(counters.tx_bytes, uint64_t{kPackets} * kHeaderBytes);
+  EXPECT_GE(io(1).counters().rx_packets, backend().is_lossless ? kPackets : kPackets / 2);
+}
+
+TEST_F(IoContract, SlotNamesThePacket) {
+  for (uint32_t id = 0; id < 64; ++id) ASSERT_TRUE(send(packet_with(frame(id, 40))));
+  std::vector<PacketBuf*> got = receive(64);
+  ASSERT_EQ(got.size(), 64u);
+  std::set<uint32_t> slots;
+  const std::span<const uint8_t> pool = memory(1).rx_memory();
+  for (PacketBuf* packet : got) {
+    ASSERT_LT(packet->slot, memory(1).rx_slot_count());
+    EXPECT_EQ(memory(1).rx_packet(packet->slot), packet);
+    EXPECT_TRUE(slots.insert(packet->slot).second) << "two packets in one slot";
+    EXPECT_GE(packet->data, pool.data());
+    EXPECT_LE(packet->data + packet->length, pool.data() + pool.size());
+    EXPECT_LE(packet->length, memory(1).rx_slot_bytes());
+  }
+  memory(1).release(got);
+}
+
+TEST_F(IoContract, LocalPacketComesFromTheReceivePool) {
+  const uint32_t free_before = memory(0).rx_slots_free();
+  PacketBuf* packet = memory(0).alloc_rx();
+  ASSERT_NE(packet, nullptr);
+  EXPECT_EQ(memory(0).rx_packet(packet->slot), packet);
+  EXPECT_EQ(packet->length, 0u);
+  EXPECT_GE(packet->tailroom, 1500);
+  EXPECT_EQ(memory(0).rx_slots_free() + 1, free_before);
+  memory(0).release({&packet, 1});
+  EXPECT_EQ(memory(0).rx_slots_free(), free_before);
+}
+
+/// What a client does: 0 when the bytes at `offset` are `want` and the memory cannot be written.
+int look_from_outside(int fd, size_t pool_bytes, size_t offset, const std::vector<uint8_t>& want) {
+  const std::string path = "/proc/self/fd/" + std::to_string(fd);
+  const int read_only = open(path.c_str(), O_RDONLY);
+  if (read_only < 0) return 1;
+  void* base = mmap(nullptr, pool_bytes, PROT_READ, MAP_SHARED, read_only, 0);
+  if (base == MAP_FAILED) return 2;
+  if (std::memcmp(static_cast<uint8_t*>(base) + offset, want.data(), want.size()) != 0) return 3;
+  if (mprotect(base, pool_bytes, PROT_READ | PROT_WRITE) == 0) return 4;
+  for (const int descriptor : {fd, open(path.c_str(), O_RDWR)}) {
+    if (descriptor < 0) continue;
+    if (mmap(nullptr, pool_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0) !=
+        MAP_FAILED) {
+      return 5;
+    }
+    if (ftruncate(descriptor, 0) == 0) return 6;
+    if (write(descriptor, "x", 1) == 1) return 7;
+  }
+  return 0;
+}
+
+TEST_F(IoContract, AnotherProcessReadsThePoolAndCannotWriteIt) {
+  const std::vector<uint8_t> sent = frame(77, 100);
+  ASSERT_TRUE(send(packet_with(sent)));
+  std::vector<PacketBuf*> got = receive(1);
+  ASSERT_EQ(got.size(), 1u);
+  const auto offset = static_cast<size_t>(got[0]->data - memory(1).rx_memory().data());
+  const pid_t child = fork();
+  if (child == 0) {
+    _exit(look_from_outside(memory(1).rx_memory_fd(), memory(1).rx_memory().size(), offset, sent));
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  memory(1).release(got);
+}
+
+TEST_F(IoContract, FramesOfTheMtuArrive) {
+  for (uint32_t mtu : {1500u, 3000u, 9000u}) {
+    if (mtu > backend().mtu_bytes_max) continue;
+    open({.mtu_bytes = mtu});
+    if (HasFatalFailure() || IsSkipped()) return;
+    EXPECT_EQ(io(0).capabilities().mtu_bytes, mtu);
+    client_memory_ = pattern(mtu, 1 << 16);
+    ASSERT_TRUE(memory(0).add_region(kRegion, client_memory_.data(), client_memory_.size()));
+    const uint32_t payload = mtu - kL3Bytes - kL4Bytes;
+    for (uint32_t id = 0; id < 50; ++id) {
+      PacketBuf* packet = gathered(id, payload, id, 2);
+      packet->wants_checksums = true;
+      packet->l3_bytes = kL3Bytes;
+      packet->l4_bytes = kL4Bytes;
+      ASSERT_TRUE(send(packet));
+      std::vector<PacketBuf*> got = receive(1);
+      ASSERT_EQ(got.size(), 1u) << "MTU " << mtu;
+      EXPECT_EQ(got[0]->length, mtu + 14);
+      EXPECT_TRUE(has_good_tcp_checksum(got[0]->bytes()));
+      EXPECT_EQ(0, std::memcmp(got[0]->data + kHeaderBytes, client_memory_.data() + id, payload));
+      memory(1).release(got);
+    }
+  }
+}
+
+TEST_F(IoContract, ExhaustedReceivePoolRecovers) {
+  std::vector<PacketBuf*> hoard;
+  const uint32_t slots = memory(1).rx_slot_count();
+  uint32_t id = 0;
+  // Take and keep until nothing more arrives; the sender must not be hurt by it.
+  for (uint32_t idle = 0; idle < 50 && id < 4 * slots;) {
+    PacketBuf* packet = packet_with(frame(id++, 40));
+    if (packet != nullptr && io(0).tx_burst({&packet, 1}) == 0) memory(0).release({&packet, 1});
+    io(0).reclaim();
+    const size_t got = receive_some(hoard, 1);
+    idle = got == 0 ? idle + 1 : 0;
+    if (got == 0) wire_->pass_time();
+  }
+  EXPECT_LE(hoard.size(), slots);
+  EXPECT_GE(hoard.size(), slots / 4);
+  memory(1).release(hoard);
+  drain(1);
+  for (uint32_t round = 0; round < 100; ++round) {
+    ASSERT_TRUE(send(packet_with(frame(1'000'000 + round, 40))));
+    std::vector<PacketBuf*> got = receive(1);
+    ASSERT_EQ(got.size(), 1u);
+    memory(1).release(got);
+  }
+}
+
+TEST_F(IoContract, WaitDescriptorTellsOfPackets) {
+  const int fd = io(1).wait_fd();
+  ASSERT_EQ(fd >= 0, backend().has_wait_fd);
+  if (fd < 0) return;
+  drain(1);
+  pollfd waiting{fd, POLLIN, 0};
+  ASSERT_TRUE(send(packet_with(frame(1, 40))));
+  EXPECT_EQ(poll(&waiting, 1, 4000), 1);
+  std::vector<PacketBuf*> got = receive(1);
+  EXPECT_EQ(got.size(), 1u);
+  memory(1).release(got);
+}
+
+}  // namespace
+}  // namespace lyre::io::contract

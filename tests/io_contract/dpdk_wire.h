@@ -1,0 +1,30 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "stack/io/dpdk/environment.h"
+#include "tests/io_contract/wire.h"
+
+namespace lyre::io::contract {
+
+/// DPDK, started on first use and stopped at the process's end; the calling thread is registered.
+/// Fails: as Environment::start.
+Result<dpdk::Environment*> environment();
+
+/// A folder of this process under the system's temporary one, removed when the process ends.
+const std::string& scratch_folder();
+
+/// Runs a command; true when it exits with 0.
+bool run(const std::string& command);
+
+/// Moves this process into a network namespace of its own, which ends with it. Before DPDK starts.
+/// Fails: EPERM without the right.
+Status enter_own_network();
+
+/// The wire between two ports.
+Result<std::unique_ptr<Wire>> open_dpdk_wire(const WireOptions& options,
+                                             const dpdk::PortOptions& left,
+                                             const dpdk::PortOptions& right);
+
+}  // namespace lyre::io::contract

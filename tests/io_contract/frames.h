@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "stack/io/packet_io.h"
+
+namespace lyre::io::contract {
+
+inline constexpr uint32_t kHeaderBytes = 14 + 20 + 20;
+inline constexpr uint8_t kL3Bytes = 20;
+inline constexpr uint8_t kL4Bytes = 20;
+
+/// Payload of frame `id`, different for each id.
+std::vector<uint8_t> pattern(uint32_t id, uint32_t bytes);
+
+/// Ethernet, IPv4 and TCP headers of frame `id` with `payload_bytes` behind them. The TCP field
+/// holds the folded pseudo-header sum, the IPv4 field 0.
+std::vector<uint8_t> headers(uint32_t id, uint32_t payload_bytes);
+
+/// Both, as one frame.
+std::vector<uint8_t> frame(uint32_t id, uint32_t payload_bytes);
+
+/// True for a frame made here: a wire may carry others' noise.
+bool is_ours(std::span<const uint8_t> frame);
+uint32_t id_of(std::span<const uint8_t> frame);
+
+/// Checked by plain 16-bit addition, not by the code under test.
+bool has_good_ip_checksum(std::span<const uint8_t> frame);
+bool has_good_tcp_checksum(std::span<const uint8_t> frame);
+
+}  // namespace lyre::io::contract

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "stack/base/result.h"
+#include "stack/io/packet_io.h"
+
+namespace lyre::io::contract {
+
+struct WireOptions {
+  uint32_t mtu_bytes = 1500;
+  uint32_t rx_slots = 4096;
+  uint32_t tx_packets = 4096;
+};
+
+/// Two ends of one wire, 0 and 1, each with a memory and one queue of one port.
+/// Thread: one, which the backend has prepared for it.
+class Wire {
+ public:
+  virtual ~Wire() = default;
+  virtual PacketMemory& memory(int end) = 0;
+  virtual PacketIo& io(int end) = 0;
+  /// Lets the wire work for a moment.
+  virtual void pass_time() = 0;
+};
+
+/// What is true of the backend that this executable was built for.
+struct Backend {
+  const char* name;
+  bool is_lossless;  ///< a frame that was taken arrives, if the receiver keeps up
+  uint32_t mtu_bytes_max;
+  bool has_wait_fd;
+  bool has_two_of_ours = true;  ///< both ends are ports of the backend under test
+};
+const Backend& backend();
+
+/// Fails: EPERM or ENOTSUP where this machine cannot have such a wire; tests are skipped then.
+Result<std::unique_ptr<Wire>> make_wire(const WireOptions& options);
+
+}  // namespace lyre::io::contract
