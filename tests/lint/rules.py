@@ -1,0 +1,103 @@
+"""The rules as data: who may include whom, which words are banned where, how long things may be."""
+
+# Longest folder wins. A file may include its own folder's headers and those of the folders (or the
+# single headers) named here.
+INCLUDE_TABLE = {
+    'stack/base': [],
+    'stack/wire': ['stack/base'],
+    'stack/channel': ['stack/base'],
+    'stack/io': ['stack/base'],
+    'stack/io/dpdk': ['stack/base', 'stack/io'],
+    'stack/io/sim': ['stack/base', 'stack/io'],
+    'stack/link': ['stack/base', 'stack/wire', 'stack/io/packet.h'],
+    'stack/ip': ['stack/base', 'stack/wire', 'stack/link', 'stack/io/packet.h'],
+    'stack/tcp': ['stack/base', 'stack/wire'],
+    'stack/session': ['stack/base', 'stack/tcp', 'stack/channel'],
+    'stack/worker': ['stack/base', 'stack/wire', 'stack/channel', 'stack/io', 'stack/link',
+                     'stack/ip', 'stack/tcp', 'stack/session'],
+    'daemon': ['stack/base', 'stack/wire', 'stack/channel', 'stack/io', 'stack/io/dpdk',
+               'stack/io/sim', 'stack/link', 'stack/ip', 'stack/tcp', 'stack/session',
+               'stack/worker'],
+    'libclient': ['stack/base', 'stack/channel', 'libclient/include'],
+    'libclient/include': [],
+    'nccl_adapter': ['libclient/include', 'nccl_adapter/abi'],
+    'nccl_adapter/abi': [],
+    'tools': ['stack/base', 'stack/channel/stats.h', 'libclient/include', 'nccl_adapter/abi'],
+}
+
+# Where `#include "x"` is looked for, beside the root and the file's own folder.
+INCLUDE_ROOTS = ['libclient/include']
+
+# Headers in <> that are no part of the C++ standard library: folder -> prefixes it may use.
+# Folders of stack/ that are not named use the standard library only.
+SYSTEM_HEADERS = {
+    'stack': [],
+    'stack/channel': ['unistd.h', 'sys/', 'fcntl.h', 'linux/'],
+    'stack/io': ['unistd.h', 'sys/', 'fcntl.h', 'linux/'],
+    'stack/io/dpdk': [''],
+    'stack/worker': ['unistd.h', 'sys/eventfd.h'],
+}
+# Libraries: prefix of the header -> folders that may name it. Tests may name all.
+LIBRARIES = {
+    'rte_': ['stack/io/dpdk'],
+    'boost/': ['daemon'],
+    'toml++/': ['daemon'],
+    'spdlog/': ['daemon', 'tools'],
+    'systemd/': ['daemon'],
+    'CLI/': ['daemon', 'tools'],
+    'nlohmann/': ['daemon', 'tools'],
+}
+
+PACKET_PATH = ['stack/wire', 'stack/io', 'stack/link', 'stack/ip', 'stack/tcp', 'stack/session',
+               'stack/channel', 'stack/worker']
+PRODUCT = ['stack', 'daemon', 'libclient', 'nccl_adapter', 'tools']
+
+# (pattern, folders, folders that are free all the same, what to use instead)
+# Searched in code without its comments and strings.
+BANNED_IN_CODE = [
+    (r'\bstd::function\b', PACKET_PATH, ['stack/io/dpdk'],
+     'use a template parameter, or a switch over an enum'),
+    (r'\bstd::shared_ptr\b', PACKET_PATH, [],
+     'name the one owner; refer by index (stack/base/slab.h)'),
+    (r'\bstd::unordered_(?:multi)?(?:map|set)\b', PACKET_PATH, ['stack/io/dpdk'],
+     'use a fixed table that is sized at start'),
+    (r'\bstd::(?:multi)?(?:map|set|list|deque)\b', PACKET_PATH, ['stack/io/dpdk'],
+     'use a fixed table or a Slab: no allocation after start'),
+    (r'\bstd::string\b', PACKET_PATH, ['stack/io/dpdk'],
+     'use an enum with a text table, or std::string_view'),
+    (r'\bstd::(?:cout|cerr|clog|endl|[io]?stream|[io]?stringstream)\b', PACKET_PATH, [],
+     'count it; text is written by the tools'),
+    (r'\bstd::(?:mutex|recursive_mutex|shared_mutex|lock_guard|unique_lock|scoped_lock|'
+     r'condition_variable)\b', PACKET_PATH, ['stack/io/dpdk'],
+     'share nothing; send a message through the inbox'),
+    (r'\bthrow\b|\btry\s*\{|\bcatch\s*\(', ['stack'], [],
+     'return a Drop, a short count or std::optional: stack/ is built without exceptions'),
+    (r'\bdynamic_cast\b|\btypeid\b', ['stack'], [], 'stack/ is built without RTTI'),
+    (r'\b(?:steady|system|high_resolution)_clock\b|\bclock_gettime\b|\bgettimeofday\b|\brdtscp?\b|'
+     r'\b__rdtscp?\b', ['stack'], ['stack/io/dpdk'], 'take Nanos now as an argument'),
+    (r'\bstd::random_device\b|\bstd::mt19937(?:_64)?\b|\bgetrandom\b|\bs?rand\s*\(', ['stack'], [],
+     'take a seeded Rng (stack/base/rng.h)'),
+    (r'\brte_\w+', PRODUCT, ['stack/io/dpdk'],
+     'go through PacketIo: only stack/io/dpdk names DPDK'),
+    (r'#\s*define\s+private\b|\bfriend\s+class\s+\w*Test\b', PRODUCT + ['tests'], ['tests/lint'],
+     'a test that needs this found a second class: take it out'),
+]
+# Searched in headers only.
+BANNED_IN_HEADERS = [
+    (r'^\s*using\s+namespace\b', 'name what you use: a header must not choose for its readers'),
+]
+# Searched in everything, comments included. Written apart so that this file passes itself.
+BANNED_ANYWHERE = [
+    (r'\b(?:TO' + r'DO|FIX' + r'ME|XX' + r'X|HA' + r'CK)\b', 'open an issue instead, or do it now'),
+]
+
+FUNCTION_LINES_MAX = 70
+FILE_LINES_MAX = 600
+LINE_COLUMNS_MAX = 100
+
+CODE_FOLDERS = ['stack', 'daemon', 'libclient', 'nccl_adapter', 'tools', 'tests']
+CPP_SUFFIXES = ('.h', '.cc', '.c', '.cpp', '.hpp')
+SCRIPT_SUFFIXES = ('.py', '.sh')
+
+# Formatters of different versions disagree; this one is the reference.
+CLANG_FORMAT_MAJOR = 14

@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""The lint refuses what it must and lets pass what it may: each rule against a bad sample."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import compiled
+import includes
+import rules
+import shape
+import words
+
+HEADER = '#pragma once\n'
+
+
+class Tree:
+    """A small project in a folder that goes away."""
+
+    def __init__(self, files):
+        self.folder = tempfile.TemporaryDirectory(prefix='lyre-lint-')
+        self.root = self.folder.name
+        for path, text in files.items():
+            full = os.path.join(self.root, path)
+            os.makedirs(os.path.dirname(full), exist_ok=True)
+            with open(full, 'w', encoding='utf-8') as file:
+                file.write(text)
+
+    def __enter__(self):
+        return self.root
+
+    def __exit__(self, *_):
+        self.folder.cleanup()
+
+
+LINT = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'lint.py')
+
+
+def run_lint(check, root):
+    return subprocess.run([sys.executable, LINT, check, '--root', root], capture_output=True,
+                          text=True, check=False)
+
+
+class Lint(unittest.TestCase):
+    def places(self, check, files):
+        with Tree(files) as root:
+            return [(finding.path, finding.line) for finding in check(root)]
+
+    def test_a_layer_may_not_look_up(self):
+        files = {'stack/base/a.h': HEADER + '#include "stack/tcp/b.h"\n', 'stack/tcp/b.h': HEADER}
+        self.assertEqual(self.places(includes.check, files), [('stack/base/a.h', 2)])
+
+    def test_a_layer_may_look_down(self):
+        files = {'stack/tcp/a.h': HEADER + '#include "stack/base/b.h"\n#include <array>\n',
+                 'stack/base/b.h': HEADER}
+        self.assertEqual(self.places(includes.check, files), [])
+
+    def test_one_header_of_a_folder_may_be_allowed(self):
+        text = HEADER + '#include "stack/io/packet.h"\n#include "stack/io/packet_io.h"\n'
+        files = {'stack/ip/a.h': text, 'stack/io/packet.h': HEADER, 'stack/io/packet_io.h': HEADER}
+        self.assertEqual(self.places(includes.check, files), [('stack/ip/a.h', 3)])
+
+    def test_a_subfolder_is_not_its_parent(self):
+        files = {'stack/io/a.h': HEADER + '#include "stack/io/dpdk/b.h"\n',
+                 'stack/io/dpdk/b.h': HEADER}
+        self.assertEqual(self.places(includes.check, files), [('stack/io/a.h', 2)])
+
+    def test_the_public_header_is_found_by_its_public_name(self):
+        files = {'libclient/include/lyre/lyre.h': HEADER,
+                 'stack/tcp/a.cc': '#include "lyre/lyre.h"\n',
+                 'tools/b.cc': '#include <lyre/lyre.h>\n'}
+        self.assertEqual(self.places(includes.check, files), [('stack/tcp/a.cc', 1)])
+
+    def test_libraries_stay_in_their_folders(self):
+        files = {'stack/io/dpdk/a.cc': '#include <rte_mbuf.h>\n',
+                 'daemon/b.cc': '#include <rte_eal.h>\n',
+                 'libclient/c.cc': '#include <boost/asio.hpp>\n',
+                 'stack/tcp/d.cc': '#include <unistd.h>\n'}
+        self.assertEqual(self.places(includes.check, files),
+                         [('daemon/b.cc', 1), ('libclient/c.cc', 1), ('stack/tcp/d.cc', 1)])
+
+    def test_each_banned_word_is_found(self):
+        samples = {
+            'stack/tcp/a.cc': ['std::function<void()> f;', 'std::shared_ptr<int> p;',
+                               'std::unordered_map<int, int> m;', 'std::string s;',
+                               'std::cout << 1;', 'std::mutex m;', 'throw 1;',
+                               'auto t = steady_clock::now();', 'std::random_device d;',
+                               'rte_mbuf* m;', 'std::map<int, int> m;', 'std::ostream& o;',
+                               'dynamic_cast<A*>(b);'],
+            'daemon/b.cc': ['rte_eth_dev_close(0);'],
+            'tests/unit/c.cc': ['#define private public'],
+        }
+        for path, lines in samples.items():
+            for line in lines:
+                with self.subTest(line=line):
+                    files = {path: '\n' + line + '\n'}
+                    self.assertEqual(self.places(words.check, files), [(path, 2)])
+
+    def test_words_in_comments_and_strings_do_not_count(self):
+        text = ('// no std::function here\n/* std::mutex\n */ const char* a = "rte_mbuf";\n'
+                "int n = 1'000'000;  // throw\nconst char* b = R\"(steady_clock)\";\n")
+        self.assertEqual(self.places(words.check, {'stack/tcp/a.cc': text}), [])
+
+    def test_the_control_path_is_free(self):
+        files = {'daemon/a.cc': 'std::string s; std::function<void()> f; throw 1;\n',
+                 'stack/io/dpdk/b.cc': 'std::string s; rte_mbuf* m;\n',
+                 'stack/tcp/c.cc': 'std::string_view v; std::optional<int> o;\n'}
+        self.assertEqual(self.places(words.check, files), [])
+
+    def test_unfinished_work_is_found_in_comments_and_scripts(self):
+        mark = 'TO' + 'DO'
+        files = {'daemon/a.cc': f'// {mark}: later\n', 'tools/run': f'#!/bin/sh\n# {mark}\n',
+                 'tests/x/meson.build': f'# {mark}\n'}
+        self.assertEqual(self.places(words.check, files),
+                         [('daemon/a.cc', 1), ('tests/x/meson.build', 1), ('tools/run', 2)])
+
+    def test_headers_are_guarded_and_choose_no_namespace(self):
+        files = {'tools/a.h': 'int x;\n', 'tools/b.h': HEADER + 'using namespace std;\n'}
+        self.assertEqual(self.places(words.check, files), [('tools/a.h', 1), ('tools/b.h', 2)])
+
+    def test_long_functions_lines_and_files_are_found(self):
+        body = '  x();\n' * rules.FUNCTION_LINES_MAX
+        free = f'namespace a {{\nint f(int n) {{\n{body}}}\n}}\n'
+        self.assertEqual(self.places(shape.check, {'daemon/a.cc': free}), [('daemon/a.cc', 2)])
+        member = ('class A {\n public:\n  A(int x)\n      : x_{x}, y_{2} {\n' + body + '  }\n'
+                  '  int x_{1};\n};\n')
+        self.assertEqual(self.places(shape.check, {'daemon/a.cc': member}), [('daemon/a.cc', 3)])
+        script = 'def f():\n' + '    x = 1\n' * rules.FUNCTION_LINES_MAX
+        self.assertEqual(self.places(shape.check, {'tools/a.py': script}), [('tools/a.py', 1)])
+        self.assertEqual(self.places(shape.check, {'tools/a.h': '//' + 'x' * 99 + '\n'}),
+                         [('tools/a.h', 1)])
+        self.assertEqual(self.places(shape.check, {'tools/a.h': '\n' * (rules.FILE_LINES_MAX + 1)}),
+                         [('tools/a.h', rules.FILE_LINES_MAX + 1)])
+
+    def test_long_types_and_tables_are_not_functions(self):
+        rows = '    {1, 2},\n' * 100
+        text = (f'struct A {{\n{"  int x;" * 1}\n{"  int y();" + chr(10)}}};\n'
+                f'constexpr int kTable[] = {{\n{rows}}};\nint f() {{ return 1; }}\n'
+                + 'class B {\n' + '  int z;\n' * 100 + '};\n')
+        self.assertEqual(self.places(shape.check, {'daemon/a.cc': text}), [])
+
+    def test_a_header_must_compile_alone(self):
+        files = {'tools/a.h': HEADER + 'inline uint32_t x = std::size(1);\n',
+                 'tools/b.h': HEADER + '#include <cstdint>\ninline uint32_t y = 1;\n'}
+        self.assertEqual(self.places(compiled.check_headers, files), [('tools/a.h', 1)])
+
+    def test_a_header_that_changed_is_compiled_again(self):
+        files = {'tools/a.h': HEADER + '#include "tools/b.h"\n', 'tools/b.h': HEADER + 'class B;\n'}
+        with Tree(files) as root:
+            cache = os.path.join(root, 'cache')
+            self.assertEqual(compiled.check_headers(root, cache=cache), [])
+            with open(os.path.join(root, 'tools/b.h'), 'a', encoding='utf-8') as file:
+                file.write('broken\n')
+            self.assertEqual(len(compiled.check_headers(root, cache=cache)), 2)
+
+    def test_unformatted_code_is_found(self):
+        try:
+            compiled.formatter()
+        except compiled.Skip as reason:
+            self.skipTest(str(reason))
+        files = {'tools/a.h': HEADER + '\ninline int x=1;\n',
+                 'tools/b.h': HEADER + '\ninline int x = 1;\n'}
+        self.assertEqual(self.places(compiled.check_format, files), [('tools/a.h', 3)])
+
+    def test_the_command_fails_and_names_the_place(self):
+        with Tree({'stack/tcp/a.cc': 'std::mutex m;\n'}) as root:
+            run = run_lint('words', root)
+            self.assertEqual(run.returncode, 1)
+            self.assertIn("stack/tcp/a.cc:1: 'std::mutex' is banned here: ", run.stdout)
+        with Tree({'stack/tcp/a.cc': 'int x;\n'}) as root:
+            run = run_lint('words', root)
+            self.assertEqual((run.returncode, run.stdout), (0, ''))
+
+
+if __name__ == '__main__':
+    unittest.main()
