@@ -1,11 +1,14 @@
 #include "stack/io/dpdk/port.h"
 
+#include <rte_alarm.h>
 #include <rte_dev.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <iterator>
@@ -17,6 +20,20 @@ namespace {
 
 Error dpdk_error(const std::string& what, int rc) {
   return Error{std::abs(rc), what + ": " + rte_strerror(std::abs(rc))};
+}
+
+/// Returns when DPDK's interrupt thread has finished what it was at, or after a while. memif frees
+/// a connection there when the peer leaves, and closing the port meanwhile would free it twice.
+void let_interrupt_thread_finish() {
+  constexpr int kTriesMax = 1000;
+  constexpr useconds_t kTryUs = 100;
+  std::atomic<bool> is_done{false};
+  const auto note = [](void* flag) {
+    static_cast<std::atomic<bool>*>(flag)->store(true);  // pairs with the load below
+  };
+  if (rte_eal_alarm_set(1, note, &is_done) != 0) return;
+  for (int i = 0; i < kTriesMax && !is_done.load(); ++i) usleep(kTryUs);
+  rte_eal_alarm_cancel(note, &is_done);
 }
 
 }  // namespace
@@ -34,6 +51,7 @@ Result<std::unique_ptr<Port>> EthernetPort::open(const PortOptions& options, Dma
 
 EthernetPort::~EthernetPort() {
   if (!is_attached_) return;
+  let_interrupt_thread_finish();
   rte_eth_dev_stop(port_id_);
   queues_.clear();
   rte_eth_dev_close(port_id_);
