@@ -1,0 +1,65 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+/// What follows the handshake on a stream: frames, in both directions. docs/nccl_protocol.md tells
+/// the story; this file is the source.
+namespace lyre::nccl_adapter {
+
+enum class FrameType : uint8_t {
+  kData = 1,  ///< sender: `bytes` of payload, at `offset` of `message`, which has `message_bytes`
+  kGrant,     ///< receiver: messages before `message` are placed, those before `offset` are posted
+  kPing,      ///< either: means nothing; a dead host does not acknowledge it
+  kBye,       ///< either: nothing follows, and that is intended
+  kFail,      ///< receiver: cannot go on; `bytes` of text say why, `message` names the culprit
+};
+
+inline constexpr size_t kFrameHeaderBytes = 32;
+inline constexpr uint32_t kFrameBytesMax = 4u << 20;
+inline constexpr uint32_t kFailTextBytesMax = 512;
+
+struct FrameHeader {
+  FrameType type{};
+  uint32_t bytes = 0;  ///< of payload behind this header
+  uint64_t message = 0;
+  uint64_t message_bytes = 0;
+  uint64_t offset = 0;
+  friend bool operator==(const FrameHeader&, const FrameHeader&) = default;
+};
+
+void encode(const FrameHeader& header, std::span<uint8_t, kFrameHeaderBytes> out);
+
+/// Fails: false when no sane peer sends that (type unknown, lengths that lie).
+bool decode(std::span<const uint8_t, kFrameHeaderBytes> in, FrameHeader* out);
+
+/// Cuts a byte stream into frame headers and runs of payload. Holds no payload.
+class FrameReader {
+ public:
+  enum class State { kHeader, kPayload, kBroken };
+
+  State state() const { return state_; }
+  /// Takes bytes of the header from the front of `in`; true once header() is complete, after which
+  /// the payload comes, or the frame ends with it. REQUIRES: state() is kHeader.
+  bool take_header(std::span<const uint8_t>* in);
+  const FrameHeader& header() const { return header_; }
+  /// Bytes of payload of this frame not taken yet.
+  uint32_t payload_left() const { return payload_left_; }
+  /// Where in the message the next payload byte belongs.
+  uint64_t payload_offset() const { return header_.offset + (header_.bytes - payload_left_); }
+  /// REQUIRES: bytes <= payload_left().
+  void payload_taken(uint32_t bytes);
+  /// Ends the frame. REQUIRES: payload_left() is 0.
+  void finish();
+
+ private:
+  State state_ = State::kHeader;
+  FrameHeader header_;
+  uint32_t payload_left_ = 0;
+  size_t filled_ = 0;
+  std::array<uint8_t, kFrameHeaderBytes> raw_{};
+};
+
+}  // namespace lyre::nccl_adapter

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace lyre::nccl_adapter {
+
+/// What the environment asks for. docs/nccl_protocol.md has the table for users.
+struct Settings {
+  std::string socket_path;             ///< LYRE_SOCKET; empty: the library's default
+  bool is_required = false;            ///< LYRE_REQUIRED=1: end the process instead of falling back
+  int64_t peer_timeout_s = 30;         ///< LYRE_PEER_TIMEOUT_SECONDS: 3..3600
+  int64_t visitor_timeout_ms = 5'000;  ///< LYRE_HANDSHAKE_TIMEOUT_MS: 100..600000
+};
+
+/// Fails: false with a line that names variable, value and what is allowed.
+bool read_settings(Settings* out);
+
+/// LYRE_SOCKET, or where the daemon listens by default; for messages.
+const char* socket_path_text(const Settings& settings);
+
+}  // namespace lyre::nccl_adapter

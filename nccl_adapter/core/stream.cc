@@ -1,0 +1,149 @@
+#include "nccl_adapter/core/stream.h"
+
+#include <cstring>
+#include <utility>
+
+#include "nccl_adapter/core/frame.h"
+
+namespace lyre::nccl_adapter {
+
+Stream::Stream(Stream&& other) noexcept { *this = std::move(other); }
+
+Stream& Stream::operator=(Stream&& other) noexcept {
+  if (this == &other) return *this;
+  abort();
+  session_ = std::exchange(other.session_, nullptr);
+  error_ = other.error_;
+  unsent_ = std::move(other.unsent_);
+  parked_ = std::exchange(other.parked_, lyre_block{});
+  parked_bytes_ = std::exchange(other.parked_bytes_, 0);
+  slices_ = other.slices_;
+  slice_count_ = std::exchange(other.slice_count_, 0);
+  slice_index_ = std::exchange(other.slice_index_, 0);
+  released_count_ = std::exchange(other.released_count_, 0);
+  slice_offset_ = std::exchange(other.slice_offset_, 0);
+  return *this;
+}
+
+int Stream::error() const {
+  // Why the session ended says more than which call met it.
+  const int ended_with = session_ == nullptr ? 0 : lyre_session_error(session_);
+  return ended_with != 0 ? ended_with : error_;
+}
+
+lyre_addr Stream::remote() const {
+  lyre_addr local{};
+  lyre_addr remote{};
+  lyre_session_addrs(session_, &local, &remote);
+  return remote;
+}
+
+Io Stream::fail(int64_t code) {
+  if (error_ == 0) error_ = static_cast<int>(code);
+  return Io::kFailed;
+}
+
+Io Stream::send_small(std::span<const uint8_t> bytes) {
+  unsent_.insert(unsent_.end(), bytes.begin(), bytes.end());
+  return flush() == Io::kFailed ? Io::kFailed : Io::kOk;
+}
+
+Io Stream::flush() {
+  if (parked_bytes_ > 0) {
+    const int code = lyre_send_block(session_, &parked_, parked_bytes_, 0);
+    if (code == LYRE_E_AGAIN) return Io::kAgain;
+    if (code < 0) return fail(code);
+    parked_bytes_ = 0;
+  }
+  size_t sent = 0;
+  while (sent < unsent_.size()) {
+    const int64_t n = lyre_send(session_, unsent_.data() + sent, unsent_.size() - sent);
+    if (n == LYRE_E_AGAIN || n == 0) break;
+    if (n < 0) return fail(n);
+    sent += static_cast<size_t>(n);
+  }
+  if (sent > 0) unsent_.erase(unsent_.begin(), unsent_.begin() + static_cast<ptrdiff_t>(sent));
+  return unsent_.empty() ? Io::kOk : Io::kAgain;
+}
+
+Io Stream::send_chunk(const SendQueue::Chunk& chunk) {
+  const Io before = flush();
+  if (before != Io::kOk) return before;
+  if (unacked_bytes() > kStreamUnackedBytesMax) return Io::kAgain;
+  const size_t bytes = kFrameHeaderBytes + chunk.header.bytes;
+  lyre_block block;
+  int code = lyre_block_alloc(lyre_session_context(session_), bytes, &block);
+  if (code == LYRE_E_AGAIN) return Io::kAgain;
+  if (code < 0) return fail(code);
+  auto* out = static_cast<uint8_t*>(block.data);
+  encode(chunk.header, std::span<uint8_t, kFrameHeaderBytes>(out, kFrameHeaderBytes));
+  if (chunk.header.bytes > 0) {
+    std::memcpy(out + kFrameHeaderBytes, chunk.data, chunk.header.bytes);
+  }
+  code = lyre_send_block(session_, &block, bytes, 0);
+  if (code == LYRE_E_AGAIN) {
+    parked_ = block;  // filled once is enough: it goes with the next flush
+    parked_bytes_ = bytes;
+    return Io::kOk;
+  }
+  if (code < 0) {
+    lyre_block_free(lyre_session_context(session_), &block);
+    return fail(code);
+  }
+  return Io::kOk;
+}
+
+Io Stream::peek(std::span<const uint8_t>* out) {
+  if (slice_index_ == slice_count_) {
+    release();
+    const int n = lyre_recv_slices(session_, slices_.data(), kSlicesPerTake);
+    if (n == LYRE_E_AGAIN) return Io::kAgain;
+    if (n == 0) return Io::kFinished;
+    if (n < 0) return fail(n);
+    slice_count_ = n;
+    slice_index_ = 0;
+    released_count_ = 0;
+    slice_offset_ = 0;
+  }
+  const lyre_slice& slice = slices_[static_cast<size_t>(slice_index_)];
+  *out = {static_cast<const uint8_t*>(slice.data) + slice_offset_, slice.bytes - slice_offset_};
+  return Io::kOk;
+}
+
+void Stream::consume(size_t bytes) {
+  slice_offset_ += bytes;
+  if (slice_offset_ < slices_[static_cast<size_t>(slice_index_)].bytes) return;
+  ++slice_index_;
+  slice_offset_ = 0;
+}
+
+void Stream::release() {
+  if (released_count_ == slice_index_) return;
+  lyre_release(session_, &slices_[static_cast<size_t>(released_count_)],
+               slice_index_ - released_count_);
+  released_count_ = slice_index_;
+}
+
+void Stream::drop_parked() {
+  if (parked_bytes_ == 0) return;
+  lyre_block_free(lyre_session_context(session_), &parked_);
+  parked_bytes_ = 0;
+}
+
+void Stream::close() {
+  if (session_ == nullptr) return;
+  slice_index_ = slice_count_;
+  release();
+  drop_parked();
+  lyre_close(std::exchange(session_, nullptr));
+}
+
+void Stream::abort() {
+  if (session_ == nullptr) return;
+  slice_index_ = slice_count_;
+  release();
+  drop_parked();
+  lyre_abort(std::exchange(session_, nullptr));
+}
+
+}  // namespace lyre::nccl_adapter

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "nccl_adapter/abi/common.h"
+#include "nccl_adapter/core/properties.h"
+
+/// NCCL's calls with v12's meaning and without v12's types: what the tables of all versions call.
+/// Each takes the lock of the instance concerned and lets no exception out.
+/// Thread: any.
+namespace lyre::nccl_adapter {
+
+using nccl_abi::Result;
+
+inline constexpr const char* kPluginName = "Lyre";
+
+/// v11 on: a context of its own for each communicator.
+Result init_context(void** context, nccl_abi::Logger logger);
+Result finalize(void* context);
+/// v8 to v10: one context for the process, kept until it ends or the daemon does.
+Result init_process(nccl_abi::Logger logger);
+/// That context; null before init_process().
+void* process_context();
+
+Result devices(int* ndev);
+template <typename AbiProperties>
+Result get_properties(int dev, AbiProperties* out) {
+  Properties properties;
+  if (!known_properties(dev, &properties)) return Result::kInvalidArgument;
+  fill_properties(dev, properties, out);
+  return Result::kSuccess;
+}
+
+Result listen(void* context, int dev, void* handle, void** listen_comm);
+Result connect(void* context, int dev, void* handle, void** send_comm);
+Result accept(void* listen_comm, void** recv_comm, nccl_abi::NetDeviceHandle** device_comm);
+Result reg_mr(void* comm, void* data, size_t bytes, int type, void** mhandle);
+Result dereg_mr(void* comm, void* mhandle);
+Result isend(void* send_comm, void* data, size_t bytes, void** request);
+/// `bytes` is an upper bound.
+Result irecv(void* recv_comm, int count, void* data, size_t bytes, void** request);
+Result iflush(void* recv_comm, int count, void** data, int* sizes, void** mhandles, void** request);
+Result test(void* request, int* done, int* sizes);
+Result close_comm(void* comm);
+Result close_listen(void* listen_comm);
+Result set_net_attr(void* context, nccl_abi::NetAttr* attr);
+
+}  // namespace lyre::nccl_adapter
