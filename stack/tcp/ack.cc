@@ -1,0 +1,175 @@
+#include "stack/tcp/ack.h"
+
+#include <algorithm>
+
+#include "stack/tcp/closing.h"
+#include "stack/tcp/connect.h"
+#include "stack/tcp/loss.h"
+#include "stack/tcp/timers.h"
+
+namespace lyre::tcp {
+
+namespace {
+
+/// RFC 9293 3.10.7.4 with RFC 5961 5.2: which ACK values are looked at.
+Verdict check_ack(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
+                  Effects& effects) {
+  const SendState& snd = c.snd;
+  if (!segment.flags.has(wire::TcpFlags::kAck)) {
+    effects.drop = Drop::kTcpBadAck;
+    return Verdict::kDone;
+  }
+  if (c.state == State::kSynReceived) {
+    if (segment.ack.after(snd.una) && segment.ack.at_or_before(snd.nxt)) return Verdict::kGoOn;
+    effects.drop = Drop::kTcpBadAck;
+    queue_reset(c, segment.ack, false, effects);
+    return Verdict::kDone;
+  }
+  const bool is_too_old = segment.ack.before(snd.una - snd.wnd_bytes_max);
+  if (!is_too_old && segment.ack.at_or_before(snd.nxt)) return Verdict::kGoOn;
+  effects.drop = Drop::kTcpBadAck;
+  challenge_ack(core, c, now, effects);
+  return Verdict::kDone;
+}
+
+AckSample make_sample(const Connection& c, const SegmentIn& segment, Nanos now) {
+  AckSample sample;
+  sample.arrived_at = segment.rx_time.value > 0 ? earlier(segment.rx_time, now) : now;
+  sample.has_ts_echo = c.has_timestamps && segment.options.has_timestamps;
+  sample.ts_echo = segment.options.ts_echo;
+  return sample;
+}
+
+/// RFC 5681 2: an ACK that can only mean that something arrived out of order.
+bool is_duplicate(const Connection& c, const SegmentIn& segment) {
+  if (!c.has_outstanding() || segment.ack != c.snd.una || segment.payload_bytes != 0) return false;
+  if (segment.flags.has(wire::TcpFlags::kFin)) return false;
+  return segment.ack + (uint32_t{segment.window} << c.snd.scale) == c.snd.edge;
+}
+
+void advance_una(Core& core, Connection& c, SeqNum ack, AckSample& sample, Effects& effects) {
+  SendState& snd = c.snd;
+  const SeqNum start = c.queue_start();
+  const SeqNum end = earliest(ack, snd.queue_end);
+  Scoreboard(core, c).ack_up_to(ack, sample);
+  snd.una = ack;
+  if (end.after(start)) {
+    effects.acked_bytes += end.since(start);
+    c.bytes_acked += end.since(start);
+  }
+}
+
+/// RFC 2883 4.1, 4.2: the first block repeats what is acknowledged, or lies inside the second.
+bool is_dsack(const wire::TcpOptions& options, SeqNum ack) {
+  const wire::SackBlock& first = options.sacks[0];
+  if (first.end.at_or_before(ack)) return true;
+  if (options.sack_count < 2) return false;
+  const wire::SackBlock& second = options.sacks[1];
+  return first.start.at_or_after(second.start) && first.end.at_or_before(second.end);
+}
+
+void read_sacks(Core& core, Connection& c, const SegmentIn& segment, AckSample& sample) {
+  const wire::TcpOptions& options = segment.options;
+  const uint8_t count = std::min<uint8_t>(options.sack_count, wire::kSackBlocksMax);
+  if (count == 0) return;
+  sample.has_dsack = is_dsack(options, segment.ack);
+  Scoreboard board(core, c);
+  for (uint8_t i = sample.has_dsack ? 1 : 0; i < count; ++i) {
+    const wire::SackBlock& block = options.sacks[i];
+    const bool is_honest = block.start.before(block.end) && block.start.after(c.snd.una) &&
+                           block.end.at_or_before(c.snd.nxt);
+    if (is_honest) board.mark_sacked(block.start, block.end, sample);
+  }
+}
+
+/// RFC 6298 3 (Karn) and RFC 7323 4: a round trip, if the ACK tells one.
+void update_rtt(Connection& c, const AckSample& sample, Nanos now) {
+  if (sample.last_sent_at != kNever) c.rtt.note_min(sample.arrived_at - sample.last_sent_at, now);
+  Nanos rtt{0};
+  if (sample.first_sent_at != kNever && !sample.acked_retransmission) {
+    rtt = sample.arrived_at - sample.first_sent_at;
+  } else if (sample.acked_retransmission && sample.has_ts_echo) {
+    const uint32_t ticks = timestamp_at(c, sample.arrived_at) - sample.ts_echo;
+    if (millis(ticks) > c.config.user_timeout) return;  // an echo that is none
+    rtt = millis(std::max(ticks, 1u));
+  } else {
+    return;
+  }
+  c.rtt.on_sample(rtt, now, c.config.rto_min, c.config.rto_max);
+  c.recovery.backoff = 0;  // RFC 6298 5.7: the doubled RTO ends with a fresh sample
+}
+
+/// RFC 9293 3.10.7.4: SND.WL1 and SND.WL2 keep old segments from updating the window.
+void update_window(Connection& c, const SegmentIn& segment, Nanos now, Effects& effects) {
+  SendState& snd = c.snd;
+  const bool is_news =
+      snd.wl1.before(segment.seq) || (snd.wl1 == segment.seq && snd.wl2.at_or_before(segment.ack));
+  if (is_news) {
+    const uint32_t window = uint32_t{segment.window} << snd.scale;
+    snd.edge = segment.ack + window;
+    snd.wl1 = segment.seq;
+    snd.wl2 = segment.ack;
+    snd.wnd_bytes_max = std::max(snd.wnd_bytes_max, window);
+  }
+  if (c.deadline(Timer::kPersist) == kNever) return;
+  // RFC 9293 3.8.6.1: as long as the peer answers probes, the connection stays.
+  c.deadline(Timer::kGiveUp) = now + c.config.user_timeout;
+  if (snd.edge.after(snd.nxt)) effects.wants_transmit = true;
+}
+
+void note_wants_transmit(const Connection& c, Effects& effects) {
+  if (c.snd.sent.lost_head != kNoNode || c.unsent_bytes() > 0 || c.wants_fin()) {
+    effects.wants_transmit = true;
+  }
+}
+
+}  // namespace
+
+Verdict process_ack(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
+                    Effects& effects) {
+  if (check_ack(core, c, segment, now, effects) == Verdict::kDone) return Verdict::kDone;
+  if (c.state == State::kSynReceived) establish(core, c, segment, now, effects);
+  if (segment.ack.before(c.snd.una)) return Verdict::kGoOn;  // RFC 9293: an old one is ignored
+
+  AckSample sample = make_sample(c, segment, now);
+  AckOutcome outcome{.acked_bytes = segment.ack.since(c.snd.una),
+                     .is_duplicate = is_duplicate(c, segment),
+                     .flight_before_bytes = c.in_flight_bytes(),
+                     .ack = segment.ack};
+  const bool had_outstanding = c.has_outstanding();
+  if (outcome.acked_bytes > 0) advance_una(core, c, segment.ack, sample, effects);
+  update_window(c, segment, now, effects);
+  if (had_outstanding) {
+    if (c.has_sack) read_sacks(core, c, segment, sample);
+    update_rtt(c, sample, now);
+    react_to_ack(core, c, sample, outcome, now);
+    if (outcome.acked_bytes > 0) {
+      arm_after_ack(c, now);
+    } else {
+      recheck_tail_probe(c, now);
+    }
+  }
+  note_wants_transmit(c, effects);
+  if (outcome.acked_bytes > 0 && c.snd.una.after(c.snd.queue_end)) on_fin_acked(c, now, effects);
+  return c.state == State::kClosed ? Verdict::kDone : Verdict::kGoOn;
+}
+
+void process_syn_ack(Core& core, Connection& c, const SegmentIn& segment, Nanos now) {
+  AckSample sample = make_sample(c, segment, now);
+  Scoreboard(core, c).ack_up_to(segment.ack, sample);
+  c.snd.una = segment.ack;
+  update_rtt(c, sample, now);
+  c.recovery.phase = RecoveryPhase::kOpen;
+  c.recovery.backoff = 0;
+  c.recovery.rack_valid = false;  // a SYN's round trip says nothing about reordering of data
+  c.snd.must_retransmit = false;
+  const bool is_scaled = !segment.flags.has(wire::TcpFlags::kSyn);
+  const uint32_t window = uint32_t{segment.window} << (is_scaled ? c.snd.scale : 0);
+  c.snd.edge = segment.ack + window;
+  c.snd.wl1 = segment.seq;
+  c.snd.wl2 = segment.ack;
+  c.snd.wnd_bytes_max = std::max(c.snd.wnd_bytes_max, window);
+  c.deadline(Timer::kTimeout) = c.deadline(Timer::kTailProbe) = kNever;
+}
+
+}  // namespace lyre::tcp

@@ -1,0 +1,111 @@
+#include "stack/tcp/closing.h"
+
+#include "stack/tcp/state_table.h"
+
+namespace lyre::tcp {
+
+namespace {
+
+void enter_time_wait(Connection& c, Nanos now, Effects& effects) {
+  set_state(c, State::kTimeWait);
+  c.deadlines.fill(kNever);
+  restart_time_wait(c, now);
+  effects.entered_time_wait = true;
+}
+
+/// An orphan must not wait for ever for a peer that never sends its FIN; as long as TIME-WAIT.
+void limit_orphan(Connection& c, Nanos now) {
+  if (c.reader_gone && c.state == State::kFinWait2) {
+    c.deadline(Timer::kIdle) = now + c.config.time_wait;
+  }
+}
+
+/// RFC 9293 3.10.5: states in which ABORT tells the peer.
+constexpr uint16_t kAbortSendsReset = static_cast<uint16_t>(
+    state_bit(State::kSynReceived) | state_bit(State::kEstablished) | state_bit(State::kFinWait1) |
+    state_bit(State::kFinWait2) | state_bit(State::kCloseWait));
+
+}  // namespace
+
+void restart_time_wait(Connection& c, Nanos now) {
+  c.deadline(Timer::kIdle) = now + c.config.time_wait;
+}
+
+void begin_fin(Connection& c, Effects& effects) {
+  if (c.state == State::kEstablished) {
+    set_state(c, State::kFinWait1);
+  } else if (c.state == State::kCloseWait) {
+    set_state(c, State::kLastAck);
+  } else {
+    return;  // still opening: the FIN follows once established (RFC 9293 3.10.4, SYN-RECEIVED)
+  }
+  effects.wants_transmit = true;
+}
+
+void on_peer_fin(Connection& c, Nanos now, Effects& effects) {
+  switch (c.state) {
+    case State::kEstablished:
+      return set_state(c, State::kCloseWait);
+    case State::kFinWait1:
+      return set_state(c, State::kClosing);  // with our FIN acknowledged it would be FIN-WAIT-2
+    case State::kFinWait2:
+      return enter_time_wait(c, now, effects);
+    default:
+      return;
+  }
+}
+
+void on_fin_acked(Connection& c, Nanos now, Effects& effects) {
+  switch (c.state) {
+    case State::kFinWait1:
+      set_state(c, State::kFinWait2);
+      return limit_orphan(c, now);
+    case State::kClosing:
+      return enter_time_wait(c, now, effects);
+    case State::kLastAck:
+      return finish(c, EndReason::kClosed, effects);
+    default:
+      return;
+  }
+}
+
+void app_shutdown(Connection& c, Effects& effects) {
+  if (c.state == State::kClosed || c.snd.fin_queued) return;
+  c.snd.fin_queued = true;
+  begin_fin(c, effects);
+}
+
+void app_close(Connection& c, Nanos now, Effects& effects) {
+  if (c.state == State::kClosed) return;
+  c.reader_gone = true;
+  if (c.state == State::kSynSent) return finish(c, EndReason::kAborted, effects);
+  app_shutdown(c, effects);
+  limit_orphan(c, now);
+}
+
+void app_abort(Connection& c, Effects& effects, std::optional<SegmentOut>& reset_out) {
+  if (c.state == State::kClosed) return;
+  const bool tells_peer = is_one_of(c.state, kAbortSendsReset);
+  if (tells_peer) {
+    queue_reset(c, c.snd.nxt, true, effects);
+    reset_out = take_reset(c);
+    effects.wants_transmit = false;
+  }
+  finish(c, EndReason::kAborted, effects);
+}
+
+SegmentOut take_reset(Connection& c) {
+  SegmentOut out;
+  out.seq = c.reset_seq;
+  out.flags.set(wire::TcpFlags::kRst);
+  if (c.reset_has_ack) {
+    out.flags.set(wire::TcpFlags::kAck);
+    out.ack = c.reset_ack;
+  }
+  out.mss_bytes = c.snd.mss_bytes;
+  c.reset_pending = false;
+  ++c.segments_sent;
+  return out;
+}
+
+}  // namespace lyre::tcp

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "stack/tcp/core.h"
+
+namespace lyre::tcp {
+
+/// The application's CLOSE (RFC 9293 3.10.4), as far as the state allows it already.
+void begin_fin(Connection& c, Effects& effects);
+/// RFC 9293 3.10.7.4, eighth: the peer's FIN has been reached in order.
+void on_peer_fin(Connection& c, Nanos now, Effects& effects);
+/// RFC 9293 3.10.7.4, fifth: our FIN has been acknowledged.
+void on_fin_acked(Connection& c, Nanos now, Effects& effects);
+/// Starts, or starts again, the 2 MSL wait.
+void restart_time_wait(Connection& c, Nanos now);
+
+void app_shutdown(Connection& c, Effects& effects);
+void app_close(Connection& c, Nanos now, Effects& effects);
+void app_abort(Connection& c, Effects& effects, std::optional<SegmentOut>& reset_out);
+
+/// The RST that queue_reset() asked for.
+SegmentOut take_reset(Connection& c);
+
+}  // namespace lyre::tcp

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+
+#include "stack/base/nanos.h"
+#include "stack/tcp/config.h"
+
+namespace lyre::tcp {
+
+inline constexpr uint32_t kCwndBytesMax = 1u << 30;
+inline constexpr uint32_t kSsthreshUnset = kCwndBytesMax;
+
+/// What CUBIC remembers of its last reduction. Units: segments of one MSS, as in RFC 9438.
+struct CubicState {
+  double w_max = 0;       ///< window before the last reduction
+  double cwnd_prior = 0;  ///< the same, before fast convergence shortened it
+  double w_est = 0;       ///< what Reno would have by now (4.3)
+  double k_seconds = 0;   ///< time to climb back to w_max
+  Nanos epoch_start = kNever;
+};
+
+/// One connection's congestion window. The algorithm is a value: switch, no virtual call.
+struct Congestion {
+  uint32_t cwnd_bytes = 0;
+  uint32_t ssthresh_bytes = kSsthreshUnset;
+  uint32_t mss_bytes = 0;
+  CongestionAlgorithm algorithm = CongestionAlgorithm::kCubic;
+  double credit_bytes = 0;  ///< growth earned, less than one byte or (NewReno) one MSS
+  CubicState cubic;
+
+  bool is_slow_start() const { return cwnd_bytes < ssthresh_bytes; }
+};
+
+/// One ACK that moved snd.una while not in fast recovery.
+struct CongestionAck {
+  uint32_t acked_bytes = 0;
+  bool is_cwnd_limited = false;  ///< RFC 7661 / 9438 5.8: an idle window proves nothing
+  Nanos srtt;
+};
+
+/// RFC 6928 2: ten segments, at most 14 600 bytes unless two segments are more.
+uint32_t initial_window_bytes(uint32_t mss_bytes);
+
+void congestion_start(Congestion& cc, CongestionAlgorithm algorithm, uint32_t mss_bytes);
+/// Grows the window.
+void congestion_on_ack(Congestion& cc, const CongestionAck& ack, Nanos now);
+/// Loss was found by ACKs: sets ssthresh; the window itself follows by PRR.
+void congestion_on_loss(Congestion& cc, uint32_t in_flight_bytes);
+/// The retransmission timer expired. `is_first`: not the second time for the same segment.
+void congestion_on_timeout(Congestion& cc, uint32_t in_flight_bytes, bool is_first);
+/// RFC 5681 4.1: nothing was sent for longer than an RTO.
+void congestion_on_idle(Congestion& cc);
+
+/// The algorithms' own parts, called by the functions above only.
+namespace newreno {
+void grow(Congestion& cc, uint32_t acked_bytes);
+uint32_t ssthresh_bytes(const Congestion& cc, uint32_t in_flight_bytes);
+}  // namespace newreno
+namespace cubic {
+void grow(Congestion& cc, const CongestionAck& ack, Nanos now);
+uint32_t ssthresh_bytes(Congestion& cc, uint32_t in_flight_bytes);
+}  // namespace cubic
+
+}  // namespace lyre::tcp

@@ -1,0 +1,164 @@
+#include "stack/tcp/connect.h"
+
+#include <algorithm>
+
+#include "stack/tcp/ack.h"
+#include "stack/tcp/closing.h"
+#include "stack/tcp/isn.h"
+#include "stack/tcp/receive_window.h"
+#include "stack/tcp/scoreboard.h"
+#include "stack/tcp/state_table.h"
+#include "stack/tcp/timers.h"
+
+namespace lyre::tcp {
+
+namespace {
+
+constexpr uint16_t kMssDefault = 536;      ///< RFC 9293 3.7.1: the peer did not say
+constexpr uint16_t kMssMin = 64;           ///< a peer that asks for less gets this all the same
+constexpr uint8_t kScaleMax = 14;          ///< RFC 7323 2.3
+constexpr uint8_t kQuickAcksAtStart = 16;  ///< the peer's slow start wants every ACK
+constexpr uint32_t kRatioStartPackets = 16;
+
+ConnId start(Core& core, const FourTuple& tuple, const ConnectionConfig& config, Nanos now) {
+  const ConnId id = core.connections.take();
+  if (id == Slab<Connection>::kNone) return kNoConn;
+  Connection& c = core.connections[id];
+  c.tuple = tuple;
+  c.config = config;
+  c.ts_offset = timestamp_offset(tuple, core.isn_key);
+  c.snd.iss = initial_seq(tuple, core.isn_key, now);
+  c.snd.una = c.snd.nxt = c.snd.iss;
+  c.snd.queue_end = c.snd.iss + 1;
+  c.snd.edge = c.snd.iss + 1;
+  c.snd.mss_bytes = std::min(config.mss_bytes, kMssDefault);
+  c.recovery.recover = c.snd.iss;
+  c.rcv.scale = config.window_scaling ? window_scale_for(config.receive_buffer_bytes) : 0;
+  c.rcv.quick_acks = kQuickAcksAtStart;
+  c.rcv.payload_sum_bytes = kRatioStartPackets * config.mss_bytes;
+  c.rcv.charge_sum_bytes = kRatioStartPackets * std::max<uint32_t>(config.slot_bytes, 1);
+  c.has_timestamps = config.timestamps;
+  c.has_sack = config.sack;
+  c.has_scaling = config.window_scaling;
+  c.deadline(Timer::kGiveUp) = now + config.connect_timeout;
+  c.last_heard_at = now;
+  congestion_start(c.cc, config.congestion, c.snd.mss_bytes);
+  return id;
+}
+
+/// Takes the peer's SYN: sequence numbers and what it offers.
+void accept_syn(Connection& c, const SegmentIn& syn, Nanos now) {
+  c.rcv.irs = syn.seq;
+  c.rcv.nxt = syn.seq + 1;
+  c.rcv.edge = c.rcv.acked = c.rcv.nxt;
+  advertise_window(c, true);  // the SYN said the same: the window is what the buffer gives
+  const wire::TcpOptions& offer = syn.options;
+  c.has_sack = c.has_sack && offer.sack_permitted;
+  c.has_scaling = c.has_scaling && offer.window_scale.has_value();
+  c.has_timestamps = c.has_timestamps && offer.has_timestamps;
+  // RFC 7323 2.3: a shift beyond 14 counts as 14.
+  c.snd.scale = c.has_scaling ? std::min(*offer.window_scale, kScaleMax) : uint8_t{0};
+  if (!c.has_scaling) c.rcv.scale = 0;
+  if (c.has_timestamps) {
+    c.rcv.ts_recent = offer.ts_value;
+    c.ts_recent_at = now;
+  }
+  const uint16_t asked = std::max(offer.mss.value_or(kMssDefault), kMssMin);
+  c.snd.mss_bytes = std::min(asked, c.config.mss_bytes);
+  c.snd.wl1 = syn.seq;
+  c.snd.wl2 = syn.ack;
+  c.snd.edge = c.snd.una + syn.window;  // RFC 7323 2.2: never scaled in a SYN
+  if (c.snd.una == c.snd.iss) c.snd.edge += 1;
+  c.snd.wnd_bytes_max = syn.window;
+}
+
+/// RFC 9293 3.10.7.3, first. True when the ACK, if any, is for our SYN.
+Verdict check_syn_sent_ack(Connection& c, const SegmentIn& segment, Effects& effects) {
+  if (!segment.flags.has(wire::TcpFlags::kAck)) return Verdict::kGoOn;
+  const bool is_acceptable = segment.ack.after(c.snd.iss) && segment.ack.at_or_before(c.snd.nxt);
+  if (is_acceptable) return Verdict::kGoOn;
+  effects.drop = Drop::kTcpBadAck;
+  if (!segment.flags.has(wire::TcpFlags::kRst)) queue_reset(c, segment.ack, false, effects);
+  return Verdict::kDone;
+}
+
+/// RFC 9293 3.10.7.3, second.
+void reset_syn_sent(Connection& c, const SegmentIn& segment, Effects& effects) {
+  if (segment.flags.has(wire::TcpFlags::kAck)) return finish(c, EndReason::kRefused, effects);
+  effects.drop = Drop::kTcpBadReset;
+}
+
+/// RFC 9293 3.5 figure 7: both sides opened. Our SYN goes out again, now with an ACK.
+void open_simultaneously(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
+                         Effects& effects) {
+  accept_syn(c, segment, now);
+  set_state(c, State::kSynReceived);
+  resend_syn(core, c);
+  effects.wants_transmit = true;
+}
+
+}  // namespace
+
+ConnId start_active(Core& core, const FourTuple& tuple, const ConnectionConfig& config, Nanos now) {
+  const ConnId id = start(core, tuple, config, now);
+  if (id != kNoConn) set_state(core.connections[id], State::kSynSent);
+  return id;
+}
+
+ConnId start_passive(Core& core, const FourTuple& tuple, const ConnectionConfig& config,
+                     const SegmentIn& syn, Nanos now) {
+  const ConnId id = start(core, tuple, config, now);
+  if (id == kNoConn) return id;
+  Connection& c = core.connections[id];
+  accept_syn(c, syn, now);
+  set_state(c, State::kSynReceived);
+  ++c.segments_received;
+  return id;
+}
+
+void on_segment_syn_sent(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
+                         Effects& effects) {
+  if (check_syn_sent_ack(c, segment, effects) == Verdict::kDone) return;
+  if (segment.flags.has(wire::TcpFlags::kRst)) return reset_syn_sent(c, segment, effects);
+  if (!segment.flags.has(wire::TcpFlags::kSyn)) {  // fifth: neither SYN nor RST
+    effects.drop = Drop::kTcpBadFlags;
+    return;
+  }
+  if (!segment.flags.has(wire::TcpFlags::kAck)) {
+    return open_simultaneously(core, c, segment, now, effects);
+  }
+  // Fourth. Text in a SYN,ACK is not kept: the peer sends it again after the handshake.
+  accept_syn(c, segment, now);
+  establish(core, c, segment, now, effects);
+  ack_at_once(c, effects);
+}
+
+void establish(Core& core, Connection& c, const SegmentIn& segment, Nanos now, Effects& effects) {
+  set_state(c, State::kEstablished);
+  effects.became_established = true;
+  effects.wants_transmit = true;
+  congestion_start(c.cc, c.config.congestion, c.snd.mss_bytes);
+  // RFC 5681 3.1: after a lost SYN the first window is one segment.
+  if (c.recovery.syn_retransmitted) c.cc.cwnd_bytes = c.cc.mss_bytes;
+  process_syn_ack(core, c, segment, now);
+  // RFC 6298 5.7: without a round trip measured, start data at 3 s.
+  if (c.recovery.syn_retransmitted && !c.rtt.has_sample()) c.rtt.rto = seconds(3);
+  c.deadline(Timer::kGiveUp) = kNever;
+  arm_keepalive(c, now);
+  if (c.snd.fin_queued) begin_fin(c, effects);
+}
+
+wire::TcpOptions syn_options(const Connection& c, Nanos now) {
+  wire::TcpOptions options;
+  options.mss = c.config.mss_bytes;
+  if (c.has_scaling) options.window_scale = c.rcv.scale;
+  options.sack_permitted = c.has_sack;
+  if (c.has_timestamps) {
+    options.has_timestamps = true;
+    options.ts_value = timestamp_at(c, now);
+    options.ts_echo = c.rcv.ts_recent;
+  }
+  return options;
+}
+
+}  // namespace lyre::tcp

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "stack/tcp/core.h"
+
+namespace lyre::tcp {
+
+/// RFC 9293 3.10.1, OPEN active.
+ConnId start_active(Core& core, const FourTuple& tuple, const ConnectionConfig& config, Nanos now);
+/// RFC 9293 3.10.7.2, a SYN in LISTEN.
+ConnId start_passive(Core& core, const FourTuple& tuple, const ConnectionConfig& config,
+                     const SegmentIn& syn, Nanos now);
+/// RFC 9293 3.10.7.3, segment arrives in SYN-SENT.
+void on_segment_syn_sent(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
+                         Effects& effects);
+/// Our SYN is acknowledged (from SYN-SENT or SYN-RECEIVED): ESTABLISHED, and a FIN if one waits.
+void establish(Core& core, Connection& c, const SegmentIn& segment, Nanos now, Effects& effects);
+/// The options of a SYN or SYN,ACK.
+wire::TcpOptions syn_options(const Connection& c, Nanos now);
+
+}  // namespace lyre::tcp

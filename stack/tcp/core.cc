@@ -1,0 +1,55 @@
+#include "stack/tcp/core.h"
+
+#include "stack/base/check.h"
+#include "stack/tcp/state_table.h"
+
+namespace lyre::tcp {
+
+namespace {
+
+/// RFC 5961 7: at most about this many in kChallengePeriod; the exact number is drawn, so that a
+/// stranger cannot count them.
+constexpr uint8_t kChallengeAcksMin = 8;
+constexpr uint8_t kChallengeAcksSpread = 5;
+constexpr Nanos kChallengePeriod = seconds(1);
+
+}  // namespace
+
+void set_state(Connection& c, State to) {
+  LYRE_CHECK(is_legal_move(c.state, to));
+  c.state = to;
+}
+
+void finish(Connection& c, EndReason reason, Effects& effects) {
+  set_state(c, State::kClosed);
+  c.deadlines.fill(kNever);
+  c.end_reason = reason;
+  effects.is_over = true;
+  effects.reason = reason;
+}
+
+void queue_reset(Connection& c, SeqNum seq, bool with_ack, Effects& effects) {
+  c.reset_pending = true;
+  c.reset_seq = seq;
+  c.reset_ack = c.rcv.nxt;
+  c.reset_has_ack = with_ack;
+  effects.wants_transmit = true;
+}
+
+void ack_at_once(Connection& c, Effects& effects) {
+  c.rcv.ack_now = true;
+  effects.wants_transmit = true;
+}
+
+void challenge_ack(Core& core, Connection& c, Nanos now, Effects& effects) {
+  if (now >= c.challenge_until) {
+    c.challenge_until = now + kChallengePeriod;
+    c.challenge_acks_left =
+        static_cast<uint8_t>(kChallengeAcksMin + core.rng.below(kChallengeAcksSpread));
+  }
+  if (c.challenge_acks_left == 0) return;
+  --c.challenge_acks_left;
+  ack_at_once(c, effects);
+}
+
+}  // namespace lyre::tcp

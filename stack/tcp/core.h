@@ -1,0 +1,39 @@
+#pragma once
+
+#include "stack/base/rng.h"
+#include "stack/base/siphash.h"
+#include "stack/tcp/connection.h"
+
+namespace lyre::tcp {
+
+/// Everything an engine owns. The files beside this one are its verbs; none keeps state elsewhere.
+struct Core {
+  EngineConfig config;
+  SipKey isn_key;
+  Rng rng;
+  Slab<Connection> connections;
+  Slab<SentRecord> records;
+  Slab<ReceivedRun> runs;
+};
+
+/// Whether the steps of RFC 9293 3.10.7 go on after this one.
+enum class Verdict : uint8_t { kGoOn, kDone };
+
+/// The one door for state changes: checks kLegalNext.
+void set_state(Connection& c, State to);
+
+/// Ends the connection: every timer off, state CLOSED, the caller is told why.
+void finish(Connection& c, EndReason reason, Effects& effects);
+/// Asks poll_transmit() for a RST. RFC 9293 3.10.7.1: it carries ACK only when `with_ack`.
+void queue_reset(Connection& c, SeqNum seq, bool with_ack, Effects& effects);
+/// An ACK that leaves at the next poll_transmit().
+void ack_at_once(Connection& c, Effects& effects);
+/// The same as an answer to something suspicious: RFC 5961 7 limits how often.
+void challenge_ack(Core& core, Connection& c, Nanos now, Effects& effects);
+
+/// The clock of the timestamp option: 1 ms.
+inline uint32_t timestamp_at(const Connection& c, Nanos at) {
+  return c.ts_offset + static_cast<uint32_t>(at.value / 1'000'000);
+}
+
+}  // namespace lyre::tcp

@@ -1,0 +1,216 @@
+#include "stack/tcp/engine.h"
+
+#include <algorithm>
+
+#include "stack/base/check.h"
+#include "stack/tcp/closing.h"
+#include "stack/tcp/connect.h"
+#include "stack/tcp/core.h"
+#include "stack/tcp/invariants.h"
+#include "stack/tcp/loss.h"
+#include "stack/tcp/receive.h"
+#include "stack/tcp/scoreboard.h"
+#include "stack/tcp/segment_arrives.h"
+#include "stack/tcp/send.h"
+#include "stack/tcp/state_table.h"
+#include "stack/tcp/timers.h"
+
+namespace lyre::tcp {
+
+namespace {
+
+constexpr uint16_t kMssLeast = 88;  ///< an ICMP below what RFC 791 guarantees is not believed
+
+}  // namespace
+
+struct Engine::Impl {
+  Core core;
+
+  Impl(const EngineConfig& config, SipKey isn_key, uint64_t seed)
+      // One more record a connection than asked for: Scoreboard::can_take() says why.
+      : core{.config = config,
+             .isn_key = isn_key,
+             .rng = Rng(seed),
+             .connections = Slab<Connection>(config.connections_max),
+             .records = Slab<SentRecord>(config.sent_records_max + config.connections_max),
+             .runs = Slab<ReceivedRun>(config.received_runs_max + config.connections_max)} {}
+
+  Connection& at(ConnId conn) {
+    LYRE_CHECK(core.connections.is_taken(conn));
+    return core.connections[conn];
+  }
+};
+
+Engine::Engine(const EngineConfig& config, SipKey isn_key, uint64_t seed)
+    : impl_(std::make_unique<Impl>(config, isn_key, seed)) {}
+
+Engine::~Engine() = default;
+
+ConnId Engine::open_active(const FourTuple& tuple, const ConnectionConfig& config, Nanos now) {
+  return start_active(impl_->core, tuple, config, now);
+}
+
+ConnId Engine::open_passive(const FourTuple& tuple, const ConnectionConfig& config,
+                            const SegmentIn& syn, Nanos now) {
+  return start_passive(impl_->core, tuple, config, syn, now);
+}
+
+void Engine::on_segment(ConnId conn, const SegmentIn& segment, Nanos now, Effects& effects) {
+  segment_arrives(impl_->core, impl_->at(conn), segment, now, effects);
+}
+
+void Engine::on_app_send(ConnId conn, uint32_t bytes, Nanos, Effects& effects) {
+  Connection& c = impl_->at(conn);
+  if (c.state == State::kClosed || c.snd.fin_queued) return;  // RFC 9293 3.10.2: "closing"
+  c.snd.queue_end += bytes;
+  effects.wants_transmit = !is_one_of(c.state, kOpening);
+}
+
+void Engine::on_app_release(ConnId conn, uint32_t charge_bytes, Nanos, Effects& effects) {
+  release_charge(impl_->at(conn), charge_bytes, effects);
+}
+
+void Engine::on_app_shutdown(ConnId conn, Nanos, Effects& effects) {
+  app_shutdown(impl_->at(conn), effects);
+}
+
+void Engine::on_app_close(ConnId conn, Nanos now, Effects& effects) {
+  app_close(impl_->at(conn), now, effects);
+}
+
+void Engine::on_app_abort(ConnId conn, Effects& effects, std::optional<SegmentOut>& reset_out) {
+  app_abort(impl_->at(conn), effects, reset_out);
+}
+
+void Engine::on_icmp_error(ConnId conn, SeqNum quoted_seq, bool is_hard, uint32_t mtu_bytes, Nanos,
+                           Effects& effects) {
+  Connection& c = impl_->at(conn);
+  // RFC 5927 4.1: the quote must be of something that is under way.
+  if (c.state == State::kClosed || !quoted_seq.in_window(c.snd.una, c.snd.nxt.since(c.snd.una))) {
+    effects.drop = Drop::kIcmpBadQuote;
+    return;
+  }
+  if (mtu_bytes > 0) {
+    const uint32_t headers = c.tuple.remote.address.is_v4() ? 40 : 60;
+    const uint32_t mss = mtu_bytes > headers ? mtu_bytes - headers : 0;
+    if (mss < kMssLeast || mss >= c.snd.mss_bytes || is_one_of(c.state, kOpening)) return;
+    on_path_mtu(impl_->core, c, static_cast<uint16_t>(mss));
+    effects.wants_transmit = true;
+    return;
+  }
+  if (is_hard && is_one_of(c.state, kOpening)) finish(c, EndReason::kUnreachable, effects);
+}
+
+void Engine::on_host_unreachable(ConnId conn, Nanos, Effects& effects) {
+  Connection& c = impl_->at(conn);
+  if (is_one_of(c.state, kOpening)) finish(c, EndReason::kUnreachable, effects);
+}
+
+void Engine::on_timer(ConnId conn, Nanos now, Effects& effects) {
+  Connection& c = impl_->at(conn);
+  if (c.state != State::kClosed) run_timers(impl_->core, c, now, effects);
+}
+
+Nanos Engine::next_deadline(ConnId conn) const { return earliest_deadline(impl_->at(conn)); }
+
+std::optional<SegmentOut> Engine::poll_transmit(ConnId conn, uint32_t payload_bytes_max,
+                                                Nanos now) {
+  return next_segment(impl_->core, impl_->at(conn), payload_bytes_max, now);
+}
+
+std::optional<PayloadSlice> Engine::take_readable(ConnId conn) {
+  return take_front(impl_->core, impl_->at(conn));
+}
+
+std::optional<PayloadHandle> Engine::take_any_payload(ConnId conn) {
+  return take_any(impl_->core, impl_->at(conn));
+}
+
+void Engine::release(ConnId conn) {
+  Connection& c = impl_->at(conn);
+  LYRE_CHECK(c.rcv.run_head == kNoNode);
+  Scoreboard(impl_->core, c).release_all();
+  impl_->core.connections.give_back(conn);
+}
+
+State Engine::state(ConnId conn) const { return impl_->at(conn).state; }
+
+const FourTuple& Engine::tuple(ConnId conn) const { return impl_->at(conn).tuple; }
+
+uint32_t Engine::send_room_bytes(ConnId conn) const {
+  const Connection& c = impl_->at(conn);
+  if (c.state == State::kClosed || c.snd.fin_queued) return 0;
+  const uint32_t used = c.queue_bytes();
+  return c.config.send_buffer_bytes > used ? c.config.send_buffer_bytes - used : 0;
+}
+
+bool Engine::is_next_expected(ConnId conn, SeqNum seq) const {
+  return impl_->at(conn).rcv.nxt == seq;
+}
+
+uint32_t Engine::charged_bytes(ConnId conn) const { return impl_->at(conn).rcv.charged_bytes; }
+
+ConnectionInfo Engine::info(ConnId conn) const {
+  const Connection& c = impl_->at(conn);
+  ConnectionInfo info;
+  info.state = c.state;
+  info.mss_bytes = c.snd.mss_bytes;
+  info.cwnd_bytes = c.cc.cwnd_bytes;
+  info.ssthresh_bytes = c.cc.ssthresh_bytes;
+  info.in_flight_bytes = c.in_flight_bytes();
+  info.send_window_bytes = c.snd.edge.after(c.snd.una) ? c.snd.edge.since(c.snd.una) : 0;
+  info.receive_window_bytes = c.receive_window_bytes();
+  info.send_queue_bytes = c.queue_bytes();
+  info.receive_charged_bytes = c.rcv.charged_bytes;
+  info.srtt = c.rtt.srtt;
+  info.rtt_var = c.rtt.rtt_var;
+  info.rtt_min = c.rtt.rtt_min;
+  info.rto = current_rto(c);
+  info.bytes_sent = c.bytes_sent;
+  info.bytes_retransmitted = c.bytes_retransmitted;
+  info.bytes_acked = c.bytes_acked;
+  info.bytes_received = c.bytes_received;
+  info.segments_sent = c.segments_sent;
+  info.segments_received = c.segments_received;
+  info.timeouts = c.timeouts;
+  info.fast_recoveries = c.fast_recoveries;
+  info.out_of_order_segments = c.out_of_order_segments;
+  info.duplicate_segments = c.duplicate_segments;
+  return info;
+}
+
+uint32_t Engine::connection_count() const { return impl_->core.connections.used(); }
+
+uint32_t Engine::index_bound() const { return impl_->core.connections.touched(); }
+
+bool Engine::is_open(ConnId conn) const { return impl_->core.connections.is_taken(conn); }
+
+void Engine::check_invariants(ConnId conn) const { check_connection(impl_->core, impl_->at(conn)); }
+
+void Engine::copy_from(const Engine& other) {
+  const Core& from = other.impl_->core;
+  Core& to = impl_->core;
+  to.isn_key = from.isn_key;
+  to.rng = from.rng;
+  to.connections.copy_from(from.connections);
+  to.records.copy_from(from.records);
+  to.runs.copy_from(from.runs);
+}
+
+std::optional<SegmentOut> reset_for(const SegmentIn& segment) {
+  if (segment.flags.has(wire::TcpFlags::kRst)) return std::nullopt;
+  SegmentOut out;
+  out.flags.set(wire::TcpFlags::kRst);
+  if (segment.flags.has(wire::TcpFlags::kAck)) {
+    out.seq = segment.ack;
+    return out;
+  }
+  const uint32_t length = segment.payload_bytes +
+                          (segment.flags.has(wire::TcpFlags::kSyn) ? 1 : 0) +
+                          (segment.flags.has(wire::TcpFlags::kFin) ? 1 : 0);
+  out.flags.set(wire::TcpFlags::kAck);
+  out.ack = segment.seq + length;
+  return out;
+}
+
+}  // namespace lyre::tcp

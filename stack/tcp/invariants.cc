@@ -1,0 +1,93 @@
+#include "stack/tcp/invariants.h"
+
+#include "stack/base/check.h"
+#include "stack/tcp/state_table.h"
+
+namespace lyre::tcp {
+
+namespace {
+
+using Place = SentRecord::Place;
+
+void check_send_space(const Connection& c) {
+  const SendState& snd = c.snd;
+  LYRE_CHECK(snd.una.at_or_before(snd.nxt));
+  LYRE_CHECK(snd.nxt.at_or_before(snd.queue_end + (snd.fin_queued ? 1 : 0)));
+  LYRE_CHECK(c.cc.cwnd_bytes > 0 || c.state == State::kClosed);
+  LYRE_CHECK(snd.sent.sacked_bytes + snd.sent.lost_bytes <= snd.nxt.since(snd.una));
+  const bool has_timer =
+      c.deadline(Timer::kTimeout) != kNever || c.deadline(Timer::kTailProbe) != kNever;
+  const bool waits = c.state != State::kClosed && snd.sent.record_count > 0;
+  LYRE_CHECK(!waits || has_timer);  // whatever is unacknowledged is sent again some day
+}
+
+/// The records tile [una, nxt) without gap, and every byte is counted where it belongs.
+void check_sent_list(const Core& core, const Connection& c) {
+  const SentList& list = c.snd.sent;
+  SeqNum expected = c.snd.una;
+  uint32_t sacked = 0, lost = 0, count = 0, in_flight_count = 0, lost_count = 0;
+  uint32_t prev = kNoNode;
+  for (uint32_t i = list.seq_head; i != kNoNode; i = core.records[i].seq_next) {
+    LYRE_CHECK(core.records.is_taken(i));
+    const SentRecord& record = core.records[i];
+    LYRE_CHECK(record.seq_prev == prev);
+    LYRE_CHECK(record.start == expected && record.start.before(record.end));
+    expected = record.end;
+    prev = i;
+    ++count;
+    if (record.place == Place::kSacked) sacked += record.bytes();
+    if (record.place == Place::kLost) lost += record.bytes(), ++lost_count;
+    if (record.place == Place::kInFlight) ++in_flight_count;
+  }
+  LYRE_CHECK(list.seq_tail == prev);
+  LYRE_CHECK(expected == c.snd.nxt);
+  LYRE_CHECK(count == list.record_count);
+  LYRE_CHECK(sacked == list.sacked_bytes && lost == list.lost_bytes);
+  Nanos last{INT64_MIN};
+  for (uint32_t i = list.time_head; i != kNoNode; i = core.records[i].queue_next) {
+    LYRE_CHECK(core.records[i].place == Place::kInFlight && in_flight_count > 0);
+    LYRE_CHECK(core.records[i].sent_at >= last);
+    last = core.records[i].sent_at;
+    --in_flight_count;
+  }
+  for (uint32_t i = list.lost_head; i != kNoNode; i = core.records[i].queue_next) {
+    LYRE_CHECK(core.records[i].place == Place::kLost && lost_count > 0);
+    --lost_count;
+  }
+  LYRE_CHECK(in_flight_count == 0 && lost_count == 0);
+}
+
+/// Runs are sorted, disjoint, and gap_head is the first one that is not in order.
+void check_received(const Core& core, const Connection& c) {
+  const ReceiveState& rcv = c.rcv;
+  uint64_t charged = 0;
+  uint32_t prev = kNoNode;
+  uint32_t first_gap = kNoNode;
+  const bool is_fin_taken = rcv.has_fin && rcv.nxt == rcv.fin_seq + 1;
+  const SeqNum text_end = is_fin_taken ? rcv.fin_seq : rcv.nxt;
+  for (uint32_t i = rcv.run_head; i != kNoNode; i = core.runs[i].next) {
+    LYRE_CHECK(core.runs.is_taken(i));
+    const ReceivedRun& run = core.runs[i];
+    LYRE_CHECK(run.prev == prev && run.length > 0 && !run.handle.is_none());
+    if (prev != kNoNode) LYRE_CHECK(core.runs[prev].end().at_or_before(run.start));
+    if (first_gap == kNoNode && run.start.after(text_end)) first_gap = i;
+    if (first_gap == kNoNode) LYRE_CHECK(run.end().at_or_before(text_end));
+    charged += run.charge_bytes;
+    prev = i;
+  }
+  LYRE_CHECK(rcv.run_tail == prev);
+  LYRE_CHECK(rcv.gap_head == first_gap);
+  LYRE_CHECK(charged <= rcv.charged_bytes);
+  LYRE_CHECK(c.state == State::kSynSent || rcv.nxt.at_or_before(rcv.edge));
+  LYRE_CHECK(!rcv.has_fin || rcv.nxt.at_or_before(rcv.fin_seq + 1));
+}
+
+}  // namespace
+
+void check_connection(const Core& core, const Connection& c) {
+  check_send_space(c);
+  check_sent_list(core, c);
+  check_received(core, c);
+}
+
+}  // namespace lyre::tcp

@@ -1,0 +1,10 @@
+#pragma once
+
+#include "stack/tcp/core.h"
+
+namespace lyre::tcp {
+
+/// Breaks off the process when something that must hold for `c` does not.
+void check_connection(const Core& core, const Connection& c);
+
+}  // namespace lyre::tcp

@@ -1,0 +1,260 @@
+#include "stack/tcp/loss.h"
+
+#include <algorithm>
+
+#include "stack/tcp/state_table.h"
+#include "stack/tcp/timers.h"
+
+namespace lyre::tcp {
+
+namespace {
+
+constexpr uint32_t kDupThresh = 3;             ///< RFC 5681 3.2, RFC 6675, RFC 8985
+constexpr uint8_t kReorderPersistRounds = 16;  ///< RFC 8985 6.2 step 4
+constexpr uint8_t kReorderMultMax = 20;
+
+/// Records that RACK now takes for lost. Zero when there is nothing to wait for either.
+struct RackScan {
+  uint32_t marked_count = 0;
+  Nanos wait{0};
+};
+
+/// RFC 8985 6.2 step 4.
+Nanos reorder_window(const Connection& c) {
+  const RecoveryState& recovery = c.recovery;
+  const bool saw_many = c.snd.sent.sacked_bytes > (kDupThresh - 1) * c.snd.mss_bytes;
+  if (!recovery.saw_reordering && (recovery.phase != RecoveryPhase::kOpen || saw_many)) {
+    return nanos(0);
+  }
+  return earlier(c.rtt.rtt_min * recovery.reorder_mult / 4, c.rtt.srtt);
+}
+
+/// RFC 8985 6.2 step 4, adaptation: each round with a DSACK widens the window by a quarter RTT.
+void adapt_reorder_window(Connection& c, bool has_dsack) {
+  RecoveryState& recovery = c.recovery;
+  if (recovery.has_dsack_round && c.snd.una.at_or_after(recovery.dsack_round)) {
+    recovery.has_dsack_round = false;
+  }
+  if (!has_dsack || recovery.has_dsack_round) return;
+  recovery.has_dsack_round = true;
+  recovery.dsack_round = c.snd.nxt;
+  recovery.reorder_mult = std::min<uint8_t>(recovery.reorder_mult + 1, kReorderMultMax);
+  recovery.reorder_persist = kReorderPersistRounds;
+}
+
+bool was_sent_before_rack(const Connection& c, const SentRecord& record) {
+  const RecoveryState& recovery = c.recovery;
+  if (record.sent_at != recovery.rack_sent_at) return record.sent_at < recovery.rack_sent_at;
+  return record.end.before(recovery.rack_end);
+}
+
+/// RFC 8985 6.2 step 5. The list by time ends the walk at the first record sent too late to tell.
+RackScan scan_rack(Core& core, Connection& c, Nanos now) {
+  RackScan scan;
+  if (!c.recovery.rack_valid) return scan;
+  Scoreboard board(core, c);
+  const Nanos patience = c.recovery.rack_rtt + reorder_window(c);
+  for (uint32_t index = board.first_in_time(); index != kNoNode;) {
+    const SentRecord& record = board[index];
+    if (!was_sent_before_rack(c, record)) break;
+    const uint32_t next = record.queue_next;
+    const Nanos remaining = record.sent_at + patience - now;
+    if (remaining <= nanos(0)) {
+      board.mark_lost(index);
+      ++scan.marked_count;
+    } else {
+      scan.wait = later(scan.wait, remaining);
+    }
+    index = next;
+  }
+  return scan;
+}
+
+/// RFC 5681 3.2 and RFC 6582: without SACK, three duplicates or a partial ACK name the front.
+uint32_t scan_newreno(Core& core, Connection& c, const AckOutcome& outcome) {
+  Scoreboard board(core, c);
+  const bool is_partial = c.recovery.phase == RecoveryPhase::kFastRecovery &&
+                          outcome.acked_bytes > 0 && c.snd.una.before(c.recovery.recover);
+  const bool is_third = outcome.is_duplicate && c.snd.dup_acks == kDupThresh &&
+                        c.recovery.phase == RecoveryPhase::kOpen &&
+                        c.snd.una.after(c.recovery.recover);  // RFC 6582 3.2 step 2
+  const uint32_t front = c.snd.sent.seq_head;
+  if (!(is_partial || is_third) || front == kNoNode) return 0;
+  if (board[front].place != SentRecord::Place::kInFlight) return 0;
+  board.mark_lost(board.split_front(front, c.snd.mss_bytes));
+  if (is_partial) c.snd.must_retransmit = true;
+  return 1;
+}
+
+void count_duplicates(Connection& c, const AckOutcome& outcome) {
+  SendState& snd = c.snd;
+  if (outcome.is_duplicate) {
+    if (snd.dup_acks < UINT8_MAX) ++snd.dup_acks;
+    // RFC 5681 3.2 inflates cwnd for each duplicate; counting it out of the pipe is the same.
+    const uint32_t outside = snd.nxt.since(snd.una) - snd.sent.lost_bytes;
+    snd.dup_bytes = std::min<uint32_t>(snd.dup_bytes + snd.mss_bytes, outside);
+  } else if (outcome.acked_bytes > 0) {
+    snd.dup_acks = 0;
+    const uint32_t explained =
+        outcome.acked_bytes > snd.mss_bytes ? outcome.acked_bytes - snd.mss_bytes : 0;
+    snd.dup_bytes -= std::min(snd.dup_bytes, explained);
+    if (c.recovery.phase == RecoveryPhase::kOpen) snd.dup_bytes = 0;
+  }
+}
+
+void enter_fast_recovery(Connection& c, uint32_t flight_before_bytes) {
+  RecoveryState& recovery = c.recovery;
+  recovery.phase = RecoveryPhase::kFastRecovery;
+  recovery.recover = c.snd.nxt;
+  recovery.prr_delivered_bytes = 0;
+  recovery.prr_out_bytes = 0;
+  recovery.recover_flight_bytes = std::max(flight_before_bytes, 1u);
+  recovery.tail_probe_open = false;
+  congestion_on_loss(c.cc, flight_before_bytes);
+  c.snd.must_retransmit = true;
+  ++c.fast_recoveries;
+}
+
+void leave_recovery(Connection& c) {
+  RecoveryState& recovery = c.recovery;
+  if (recovery.phase == RecoveryPhase::kFastRecovery) c.cc.cwnd_bytes = c.cc.ssthresh_bytes;
+  recovery.phase = RecoveryPhase::kOpen;
+  c.snd.dup_bytes = 0;
+  c.snd.dup_acks = 0;
+  // RFC 8985 6.2 step 4: a widened window is kept for 16 recoveries.
+  if (recovery.reorder_persist > 0 && --recovery.reorder_persist == 0) recovery.reorder_mult = 1;
+}
+
+/// RFC 6937 3.1, with the slow start bound only while the ACKs bring no new loss.
+void reduce_proportionally(Connection& c, uint32_t delivered_bytes, bool is_safe) {
+  RecoveryState& recovery = c.recovery;
+  const uint32_t ssthresh = c.cc.ssthresh_bytes;
+  const uint32_t flight = c.in_flight_bytes();
+  recovery.prr_delivered_bytes += delivered_bytes;
+  uint32_t may_send = 0;
+  if (flight > ssthresh) {
+    const uint64_t due =
+        (uint64_t{recovery.prr_delivered_bytes} * ssthresh + recovery.recover_flight_bytes - 1) /
+        recovery.recover_flight_bytes;
+    may_send =
+        due > recovery.prr_out_bytes ? static_cast<uint32_t>(due) - recovery.prr_out_bytes : 0;
+  } else {
+    const uint32_t owed = recovery.prr_delivered_bytes > recovery.prr_out_bytes
+                              ? recovery.prr_delivered_bytes - recovery.prr_out_bytes
+                              : 0;
+    const uint32_t limit = std::max(owed, delivered_bytes) + (is_safe ? c.snd.mss_bytes : 0u);
+    may_send = std::min(ssthresh - flight, limit);
+  }
+  if (recovery.prr_out_bytes == 0) may_send = std::max<uint32_t>(may_send, c.snd.mss_bytes);
+  c.cc.cwnd_bytes = std::max<uint32_t>(flight + may_send, c.snd.mss_bytes);
+}
+
+/// RFC 8985 7.4: whether the tail probe repaired a loss that nobody else would notice.
+void settle_tail_probe(Connection& c, const AckSample& sample, const AckOutcome& outcome) {
+  RecoveryState& recovery = c.recovery;
+  if (!recovery.tail_probe_open || outcome.ack.before(recovery.tail_probe_end)) return;
+  const bool is_plain_duplicate =
+      outcome.ack == recovery.tail_probe_end && outcome.acked_bytes == 0;
+  if (!recovery.tail_probe_is_retransmit || sample.has_dsack || is_plain_duplicate) {
+    recovery.tail_probe_open = false;
+    return;
+  }
+  if (!outcome.ack.after(recovery.tail_probe_end)) return;
+  recovery.tail_probe_open = false;
+  congestion_on_loss(c.cc, outcome.flight_before_bytes);
+  c.cc.cwnd_bytes = std::min(c.cc.cwnd_bytes, c.cc.ssthresh_bytes);
+}
+
+void grow_window(Connection& c, const AckOutcome& outcome, Nanos now) {
+  if (outcome.acked_bytes == 0) return;
+  if (c.snd.is_cwnd_limited && c.snd.una.after(c.snd.cwnd_limited_end)) {
+    c.snd.is_cwnd_limited = false;
+  }
+  // In slow start a window that was half used may still double (as Linux does): the flight of a
+  // round is seen before it has grown.
+  const bool is_limited =
+      c.snd.is_cwnd_limited ||
+      (c.cc.is_slow_start() && uint64_t{2} * outcome.flight_before_bytes > c.cc.cwnd_bytes);
+  congestion_on_ack(
+      c.cc, {.acked_bytes = outcome.acked_bytes, .is_cwnd_limited = is_limited, .srtt = c.rtt.srtt},
+      now);
+}
+
+uint32_t find_losses(Core& core, Connection& c, const AckOutcome& outcome, Nanos now) {
+  if (!c.has_sack) return scan_newreno(core, c, outcome);
+  const RackScan scan = scan_rack(core, c, now);
+  c.deadline(Timer::kReorder) = scan.wait > nanos(0) ? now + scan.wait : kNever;
+  return scan.marked_count;
+}
+
+}  // namespace
+
+void react_to_ack(Core& core, Connection& c, const AckSample& sample, const AckOutcome& outcome,
+                  Nanos now) {
+  RecoveryState& recovery = c.recovery;
+  if (!c.has_sack) count_duplicates(c, outcome);
+  if (c.has_sack) adapt_reorder_window(c, sample.has_dsack);
+  if (recovery.tail_probe_open) settle_tail_probe(c, sample, outcome);
+  const bool was_recovering = recovery.phase != RecoveryPhase::kOpen;
+  if (was_recovering && c.snd.una.at_or_after(recovery.recover)) leave_recovery(c);
+  const bool may_hide_loss = c.has_outstanding();
+  const uint32_t lost_count = may_hide_loss ? find_losses(core, c, outcome, now) : 0;
+  if (!may_hide_loss) c.deadline(Timer::kReorder) = kNever;
+
+  if (lost_count > 0 && recovery.phase == RecoveryPhase::kOpen) {
+    enter_fast_recovery(c, outcome.flight_before_bytes);
+  }
+  if (recovery.phase == RecoveryPhase::kFastRecovery) {
+    uint32_t delivered = sample.delivered_bytes;
+    if (!c.has_sack && outcome.is_duplicate) delivered += c.snd.mss_bytes;
+    const bool is_safe = outcome.acked_bytes > 0 && lost_count == 0;
+    return reduce_proportionally(c, delivered, is_safe);
+  }
+  if (was_recovering && recovery.phase == RecoveryPhase::kOpen) return;
+  grow_window(c, outcome, now);
+}
+
+void on_reorder_timer(Core& core, Connection& c, Nanos now) {
+  c.deadline(Timer::kReorder) = kNever;
+  const uint32_t flight = c.in_flight_bytes();
+  const RackScan scan = scan_rack(core, c, now);
+  if (scan.wait > nanos(0)) c.deadline(Timer::kReorder) = now + scan.wait;
+  if (scan.marked_count == 0) return;
+  if (c.recovery.phase == RecoveryPhase::kOpen) enter_fast_recovery(c, flight);
+  if (c.recovery.phase == RecoveryPhase::kFastRecovery) reduce_proportionally(c, 0, false);
+  arm_after_ack(c, now);
+}
+
+void on_timeout(Core& core, Connection& c, Nanos now) {
+  RecoveryState& recovery = c.recovery;
+  Scoreboard board(core, c);
+  ++c.timeouts;
+  const uint32_t front = c.snd.sent.seq_head;
+  // RFC 2018 8: a SACKed front that was never acknowledged means that the receiver dropped it.
+  if (front != kNoNode && board[front].place == SentRecord::Place::kSacked) board.forget_sacks();
+  const bool is_first = recovery.backoff == 0;
+  if (is_one_of(c.state, kOpening)) recovery.syn_retransmitted = true;
+  congestion_on_timeout(c.cc, c.in_flight_bytes() + c.snd.sent.lost_bytes, is_first);
+  board.mark_all_lost();
+  recovery.phase = RecoveryPhase::kTimeoutRecovery;
+  recovery.recover = c.snd.nxt;
+  recovery.tail_probe_open = false;
+  c.snd.tail_probe_pending = false;
+  c.snd.dup_acks = 0;
+  c.snd.dup_bytes = 0;
+  c.snd.must_retransmit = true;
+  c.deadline(Timer::kReorder) = kNever;
+  c.deadline(Timer::kTailProbe) = kNever;
+  if (recovery.backoff < UINT8_MAX) ++recovery.backoff;
+  c.deadline(Timer::kTimeout) = now + current_rto(c);
+}
+
+void on_path_mtu(Core& core, Connection& c, uint16_t mss_bytes) {
+  if (mss_bytes >= c.snd.mss_bytes) return;
+  c.snd.mss_bytes = mss_bytes;
+  c.cc.mss_bytes = mss_bytes;
+  Scoreboard(core, c).mark_all_lost();  // too big is no sign of congestion: cwnd stays
+  c.snd.must_retransmit = true;
+}
+
+}  // namespace lyre::tcp

@@ -1,0 +1,26 @@
+#pragma once
+
+#include "stack/tcp/scoreboard.h"
+
+namespace lyre::tcp {
+
+/// How one acceptable ACK moved things, for loss detection.
+struct AckOutcome {
+  uint32_t acked_bytes = 0;   ///< snd.una moved by this much
+  bool is_duplicate = false;  ///< RFC 5681 2, "duplicate acknowledgment"
+  uint32_t flight_before_bytes = 0;
+  SeqNum ack;
+};
+
+/// RFC 8985 with SACK, RFC 6582 without: finds losses, enters and leaves recovery, and moves cwnd
+/// (PRR in fast recovery, the congestion control's growth outside it).
+void react_to_ack(Core& core, Connection& c, const AckSample& sample, const AckOutcome& outcome,
+                  Nanos now);
+/// RFC 8985 6.2 step 5, the reordering timer has run out.
+void on_reorder_timer(Core& core, Connection& c, Nanos now);
+/// RFC 6298 5.4 - 5.6 and RFC 5681 3.1: the retransmission timer has run out.
+void on_timeout(Core& core, Connection& c, Nanos now);
+/// The path carries less than was thought: everything in flight goes again in smaller segments.
+void on_path_mtu(Core& core, Connection& c, uint16_t mss_bytes);
+
+}  // namespace lyre::tcp

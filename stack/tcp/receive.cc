@@ -1,0 +1,236 @@
+#include "stack/tcp/receive.h"
+
+#include <algorithm>
+
+#include "stack/tcp/closing.h"
+#include "stack/tcp/receive_window.h"
+#include "stack/tcp/sack_blocks.h"
+#include "stack/tcp/state_table.h"
+
+namespace lyre::tcp {
+
+namespace {
+
+/// The part of a segment's payload that is new, as far as the first gap goes.
+struct NewText {
+  SeqNum start;
+  SeqNum end;
+  uint32_t after = kNoNode;  ///< the run behind which it goes
+  bool is_empty() const { return !start.before(end); }
+};
+
+/// The run behind which bytes at `start` belong: the last one that begins at or before it.
+uint32_t find_predecessor(const Core& core, const Connection& c, SeqNum start) {
+  const ReceiveState& rcv = c.rcv;
+  if (start == rcv.nxt)
+    return rcv.gap_head == kNoNode ? rcv.run_tail : core.runs[rcv.gap_head].prev;
+  uint32_t index = rcv.run_tail;
+  while (index != kNoNode && core.runs[index].start.after(start)) index = core.runs[index].prev;
+  return index;
+}
+
+/// What was stored first wins: a peer cannot change bytes that were acknowledged or SACKed.
+NewText trim_to_gap(const Core& core, const Connection& c, SeqNum start, SeqNum end) {
+  NewText text{.start = start, .end = end, .after = find_predecessor(core, c, start)};
+  uint32_t next = text.after == kNoNode ? c.rcv.run_head : core.runs[text.after].next;
+  if (text.after != kNoNode) text.start = latest(text.start, core.runs[text.after].end());
+  while (next != kNoNode && core.runs[next].start.at_or_before(text.start)) {
+    text.start = latest(text.start, core.runs[next].end());
+    text.after = next;
+    next = core.runs[next].next;
+  }
+  if (next != kNoNode) text.end = earliest(text.end, core.runs[next].start);
+  return text;
+}
+
+void link_run(Core& core, Connection& c, uint32_t index, uint32_t after) {
+  ReceivedRun& run = core.runs[index];
+  uint32_t& forward = after == kNoNode ? c.rcv.run_head : core.runs[after].next;
+  run.prev = after;
+  run.next = forward;
+  forward = index;
+  (run.next == kNoNode ? c.rcv.run_tail : core.runs[run.next].prev) = index;
+}
+
+uint32_t unlink_front(Core& core, Connection& c) {
+  const uint32_t index = c.rcv.run_head;
+  ReceivedRun& run = core.runs[index];
+  c.rcv.run_head = run.next;
+  (run.next == kNoNode ? c.rcv.run_tail : core.runs[run.next].prev) = kNoNode;
+  if (c.rcv.gap_head == index) c.rcv.gap_head = run.next;
+  return index;
+}
+
+/// A drop reason when there is no room to keep one more payload.
+std::optional<Drop> refuse(const Core& core, const Connection& c, const SegmentIn& segment,
+                           bool is_in_order) {
+  // The window may promise more than small packets leave room for; past twice the buffer memory
+  // comes before the promise, and the peer sends it again.
+  const uint64_t limit = uint64_t{2} * c.config.receive_buffer_bytes;
+  if (uint64_t{c.rcv.charged_bytes} + segment.charge_bytes > limit) return Drop::kRxBudget;
+  // The last records are for text in order: it can be handed over and leaves at once.
+  const uint32_t reserve = is_in_order ? 0 : core.config.connections_max;
+  if (core.runs.room() <= reserve) return Drop::kTcpReassemblyFull;
+  return std::nullopt;
+}
+
+void keep(Core& core, Connection& c, const SegmentIn& segment, const NewText& text,
+          Effects& effects) {
+  const uint32_t index = core.runs.take();
+  ReceivedRun& run = core.runs[index];
+  run.start = text.start;
+  run.length = text.end.since(text.start);
+  run.offset = text.start.since(segment.seq);
+  run.charge_bytes = segment.charge_bytes;
+  run.handle = segment.payload;
+  link_run(core, c, index, text.after);
+  c.rcv.charged_bytes += segment.charge_bytes;
+  note_payload_ratio(c, run.length, segment.charge_bytes);
+  effects.payload_kept = true;
+  if (text.start != c.rcv.nxt) {
+    if (c.rcv.gap_head == kNoNode || core.runs[c.rcv.gap_head].start.after(text.start)) {
+      c.rcv.gap_head = index;
+    }
+    return;
+  }
+  SeqNum nxt = text.end;
+  uint32_t gap = run.next;
+  while (gap != kNoNode && core.runs[gap].start == nxt) {
+    nxt = core.runs[gap].end();
+    gap = core.runs[gap].next;
+  }
+  c.rcv.gap_head = gap;
+  const uint32_t advanced = nxt.since(c.rcv.nxt);
+  c.rcv.nxt = nxt;
+  c.bytes_received += advanced;
+  c.rcv.unacked_bytes += advanced;
+  effects.has_readable = true;
+}
+
+/// RFC 9293 3.8.6.3 and RFC 5681 4.2: when the ACK for text in order leaves.
+void schedule_ack(Connection& c, bool filled_gap, Nanos now, Effects& effects) {
+  ReceiveState& rcv = c.rcv;
+  const bool is_due = filled_gap || rcv.gap_head != kNoNode || rcv.quick_acks > 0 ||
+                      rcv.unacked_bytes >= 2u * rcv.segment_bytes_max;
+  if (rcv.quick_acks > 0) --rcv.quick_acks;
+  if (is_due) {
+    ack_at_once(c, effects);
+  } else if (c.deadline(Timer::kAck) == kNever) {
+    c.deadline(Timer::kAck) = now + c.config.ack_delay;
+  }
+}
+
+void ack_out_of_order(Connection& c, const NewText& text, Effects& effects) {
+  ++c.out_of_order_segments;
+  if (c.has_sack) {
+    add_sack_block(c, {.start = text.start, .end = text.end});
+  } else if (c.rcv.dup_acks_owed < UINT8_MAX) {
+    ++c.rcv.dup_acks_owed;  // RFC 5681 3.2: a peer without SACK counts them
+  }
+  ack_at_once(c, effects);
+}
+
+/// RFC 1122 4.2.2.13: the reader is gone, so whoever sends more must learn that it is lost.
+void refuse_after_close(Connection& c, Effects& effects) {
+  effects.drop = Drop::kTcpAfterClose;
+  queue_reset(c, c.snd.nxt, true, effects);
+  finish(c, EndReason::kAborted, effects);
+}
+
+void store_text(Core& core, Connection& c, const SegmentIn& segment, SeqNum start, SeqNum end,
+                Nanos now, Effects& effects) {
+  const NewText text = trim_to_gap(core, c, start, end);
+  if (text.is_empty()) {
+    ++c.duplicate_segments;
+    note_duplicate(c, start, end);
+    effects.drop = Drop::kTcpDuplicate;
+    return ack_at_once(c, effects);
+  }
+  const bool is_in_order = text.start == c.rcv.nxt;
+  if (const auto refusal = refuse(core, c, segment, is_in_order)) {
+    effects.drop = refusal;
+    return ack_at_once(c, effects);
+  }
+  const bool had_gap = c.rcv.gap_head != kNoNode;
+  keep(core, c, segment, text, effects);
+  if (!is_in_order) return ack_out_of_order(c, text, effects);
+  if (had_gap) drop_sack_blocks_below(c, c.rcv.nxt);
+  schedule_ack(c, had_gap, now, effects);
+}
+
+}  // namespace
+
+void note_duplicate(Connection& c, SeqNum start, SeqNum end) {
+  if (!c.has_sack || start == end) return;
+  c.rcv.has_dsack = true;
+  c.rcv.dsack = {.start = start, .end = end};
+}
+
+void process_text(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
+                  Effects& effects) {
+  if (segment.payload_bytes == 0) return;
+  if (!is_one_of(c.state, kMayReceiveText)) return;  // RFC 9293: the peer has sent its FIN
+  ReceiveState& rcv = c.rcv;
+  SeqNum start = latest(segment.seq, rcv.nxt);
+  SeqNum end = earliest(segment.seq + segment.payload_bytes, rcv.edge);
+  if (rcv.has_fin) end = earliest(end, rcv.fin_seq);
+  if (!start.before(end)) {  // a probe into a closed window, or text behind the FIN
+    effects.drop = Drop::kTcpOutOfWindow;
+    return ack_at_once(c, effects);
+  }
+  if (c.reader_gone) return refuse_after_close(c, effects);
+  if (segment.seq.before(start)) note_duplicate(c, segment.seq, start);
+  const uint32_t bytes = std::min<uint32_t>(segment.payload_bytes, c.config.mss_bytes);
+  rcv.segment_bytes_max = std::max(rcv.segment_bytes_max, static_cast<uint16_t>(bytes));
+  store_text(core, c, segment, start, end, now, effects);
+}
+
+void process_fin(Core& core, Connection& c, const SegmentIn& segment, Nanos now, Effects& effects) {
+  ReceiveState& rcv = c.rcv;
+  if (segment.flags.has(wire::TcpFlags::kFin) && !rcv.has_fin &&
+      is_one_of(c.state, kMayReceiveText)) {
+    const SeqNum at = segment.seq + segment.payload_bytes;
+    // Beyond the window, or below text that is held already, it is not believed.
+    const bool is_in_window = at.at_or_after(rcv.nxt) && at.before(rcv.edge);
+    const bool cuts_held_text = rcv.run_tail != kNoNode && core.runs[rcv.run_tail].end().after(at);
+    if (is_in_window && !cuts_held_text) {
+      rcv.has_fin = true;
+      rcv.fin_seq = at;
+    }
+    ack_at_once(c, effects);
+  }
+  if (!rcv.has_fin || rcv.nxt != rcv.fin_seq || !is_one_of(c.state, kMayReceiveText)) return;
+  rcv.nxt += 1;
+  rcv.edge = latest(rcv.edge, rcv.nxt);
+  effects.peer_finished = true;
+  ack_at_once(c, effects);
+  on_peer_fin(c, now, effects);
+}
+
+std::optional<PayloadSlice> take_front(Core& core, Connection& c) {
+  const uint32_t index = c.rcv.run_head;
+  if (index == kNoNode || index == c.rcv.gap_head) return std::nullopt;
+  unlink_front(core, c);
+  const ReceivedRun& run = core.runs[index];
+  const PayloadSlice slice{.handle = run.handle, .offset = run.offset, .length = run.length};
+  core.runs.give_back(index);
+  return slice;
+}
+
+std::optional<PayloadHandle> take_any(Core& core, Connection& c) {
+  if (c.rcv.run_head == kNoNode) return std::nullopt;
+  const uint32_t index = unlink_front(core, c);
+  const PayloadHandle handle = core.runs[index].handle;
+  c.rcv.charged_bytes -= std::min(c.rcv.charged_bytes, core.runs[index].charge_bytes);
+  core.runs.give_back(index);
+  return handle;
+}
+
+void release_charge(Connection& c, uint32_t charge_bytes, Effects& effects) {
+  c.rcv.charged_bytes -= std::min(c.rcv.charged_bytes, charge_bytes);
+  if (is_one_of(c.state, kMayReceiveText) && !c.rcv.has_fin && is_window_update_due(c)) {
+    ack_at_once(c, effects);
+  }
+}
+
+}  // namespace lyre::tcp

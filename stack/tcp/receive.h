@@ -1,0 +1,19 @@
+#pragma once
+
+#include "stack/tcp/core.h"
+
+namespace lyre::tcp {
+
+/// RFC 9293 3.10.7.4, seventh: text. Keeps what is new in `segment`, in order or not.
+void process_text(Core& core, Connection& c, const SegmentIn& segment, Nanos now, Effects& effects);
+/// RFC 9293 3.10.7.4, eighth: FIN, once everything before it has arrived.
+void process_fin(Core& core, Connection& c, const SegmentIn& segment, Nanos now, Effects& effects);
+
+/// RFC 2883 4: [start, end) had arrived before; the next ACK says so.
+void note_duplicate(Connection& c, SeqNum start, SeqNum end);
+
+std::optional<PayloadSlice> take_front(Core& core, Connection& c);
+std::optional<PayloadHandle> take_any(Core& core, Connection& c);
+void release_charge(Connection& c, uint32_t charge_bytes, Effects& effects);
+
+}  // namespace lyre::tcp

@@ -1,0 +1,66 @@
+#include "stack/tcp/receive_window.h"
+
+#include <algorithm>
+
+namespace lyre::tcp {
+
+namespace {
+
+constexpr uint32_t kRatioMemoryBytes = 1u << 20;  ///< charge after which old packets count half
+constexpr uint8_t kScaleMax = 14;                 ///< RFC 7323 2.3
+constexpr uint32_t kFieldMax = 65535;
+
+/// RFC 9293 3.8.6.2.2: the window opens in steps of at least this.
+uint32_t least_step_bytes(const Connection& c) {
+  return std::min<uint32_t>(c.config.receive_buffer_bytes / 2, c.config.mss_bytes);
+}
+
+}  // namespace
+
+uint8_t window_scale_for(uint32_t receive_buffer_bytes) {
+  uint8_t scale = 0;
+  while (scale < kScaleMax && (receive_buffer_bytes >> scale) > kFieldMax) ++scale;
+  return scale;
+}
+
+uint32_t window_on_offer(const Connection& c) {
+  const uint32_t buffer = c.config.receive_buffer_bytes;
+  const uint32_t free_charge = buffer > c.rcv.charged_bytes ? buffer - c.rcv.charged_bytes : 0;
+  const uint64_t payload = std::min(c.rcv.payload_sum_bytes, c.rcv.charge_sum_bytes);
+  const uint64_t window = free_charge * payload / std::max(c.rcv.charge_sum_bytes, 1u);
+  return static_cast<uint32_t>(std::min<uint64_t>(window, kFieldMax << c.rcv.scale));
+}
+
+uint16_t advertise_window(Connection& c, bool is_syn) {
+  ReceiveState& rcv = c.rcv;
+  const uint8_t scale = is_syn ? 0 : rcv.scale;  // RFC 7323 2.2: never scaled in a SYN
+  const uint32_t offer = std::min(window_on_offer(c), kFieldMax << scale);
+  const SeqNum right = rcv.nxt + offer;
+  if (right.after(rcv.edge) && right.since(rcv.edge) >= least_step_bytes(c)) rcv.edge = right;
+  // Rounded up: cut off bits would move the edge left (RFC 9293 3.8.6: do not shrink).
+  const uint32_t unit = 1u << scale;
+  const uint32_t field = std::min((rcv.edge.since(rcv.nxt) + unit - 1) >> scale, kFieldMax);
+  rcv.edge = latest(rcv.edge, rcv.nxt + (field << scale));
+  return static_cast<uint16_t>(field);
+}
+
+bool is_window_update_due(const Connection& c) {
+  const uint32_t known = c.rcv.edge.since(c.rcv.nxt);
+  const uint32_t offer = window_on_offer(c);
+  if (offer <= known) return false;
+  const uint32_t gain = offer - known;
+  const uint32_t step = std::min(2u * c.config.mss_bytes, c.config.receive_buffer_bytes / 2);
+  // As long as the peer has plenty, ordinary ACKs carry the news.
+  return gain >= step && gain >= known;
+}
+
+void note_payload_ratio(Connection& c, uint32_t payload_bytes, uint32_t charge_bytes) {
+  c.rcv.payload_sum_bytes += payload_bytes;
+  c.rcv.charge_sum_bytes += charge_bytes;
+  if (c.rcv.charge_sum_bytes > kRatioMemoryBytes) {
+    c.rcv.payload_sum_bytes /= 2;
+    c.rcv.charge_sum_bytes /= 2;
+  }
+}
+
+}  // namespace lyre::tcp

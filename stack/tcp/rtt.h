@@ -1,0 +1,46 @@
+#pragma once
+
+#include <algorithm>
+
+#include "stack/base/nanos.h"
+
+namespace lyre::tcp {
+
+/// RFC 6298: the smoothed round trip and the retransmission timeout that follows from it.
+struct RttEstimator {
+  Nanos srtt;  ///< zero: no sample yet
+  Nanos rtt_var;
+  Nanos rtt_min;  ///< least of the last kMinWindow (RFC 8985 6.2 step 1)
+  Nanos rtt_min_at;
+  Nanos rto = seconds(1);  ///< RFC 6298 2.1: before the first sample
+
+  static constexpr Nanos kMinWindow = seconds(10);
+
+  bool has_sample() const { return srtt.value != 0; }
+
+  void on_sample(Nanos rtt, Nanos now, Nanos rto_min, Nanos rto_max) {
+    rtt = later(rtt, nanos(1));
+    if (!has_sample()) {
+      srtt = rtt;  // RFC 6298 2.2
+      rtt_var = rtt / 2;
+    } else {
+      const int64_t error = rtt.value - srtt.value;  // RFC 6298 2.3, beta 1/4 and alpha 1/8
+      rtt_var.value += ((error < 0 ? -error : error) - rtt_var.value) / 4;
+      srtt.value = std::max<int64_t>(srtt.value + error / 8, 1);
+    }
+    // RFC 6298 2.4 rounds up to a least RTO. Like Linux, the least is added to the round trip
+    // instead, so that a peer's delayed ACK (up to 200 ms) never meets the timer.
+    rto = earlier(srtt + later(rtt_var * 4, rto_min), rto_max);
+    note_min(rtt, now);
+  }
+
+  /// Also takes samples that are too early for the smoothed value (SACKed later segments).
+  void note_min(Nanos rtt, Nanos now) {
+    if (rtt_min.value == 0 || rtt <= rtt_min || now - rtt_min_at > kMinWindow) {
+      rtt_min = later(rtt, nanos(1));
+      rtt_min_at = now;
+    }
+  }
+};
+
+}  // namespace lyre::tcp

@@ -1,0 +1,291 @@
+#include "stack/tcp/scoreboard.h"
+
+#include "stack/base/check.h"
+
+namespace lyre::tcp {
+
+using Place = SentRecord::Place;
+
+bool Scoreboard::can_take() const {
+  // The pool holds one record a connection beyond what may be used freely: whoever has nothing
+  // outstanding can always send, so nobody waits for a stranger's ACK.
+  return list_.record_count == 0 || core_.records.room() > core_.config.connections_max;
+}
+
+bool Scoreboard::has_room() const {
+  if (can_take()) return true;
+  const SentRecord& tail = core_.records[list_.seq_tail];
+  return tail.place == Place::kInFlight && !tail.is_retransmitted &&
+         list_.time_tail == list_.seq_tail;
+}
+
+void Scoreboard::append(uint32_t bytes, Nanos now) {
+  const SeqNum start = c_.snd.nxt;
+  if (list_.seq_tail != kNoNode) {
+    SentRecord& tail = core_.records[list_.seq_tail];
+    const bool may_grow = tail.place == Place::kInFlight && !tail.is_retransmitted &&
+                          list_.time_tail == list_.seq_tail;
+    if (may_grow && (tail.sent_at == now || !can_take())) {
+      tail.end += bytes;
+      tail.sent_at = now;
+      return;
+    }
+  }
+  const uint32_t index = core_.records.take();
+  LYRE_CHECK(index != kNoNode);
+  SentRecord& record = core_.records[index];
+  record.start = start;
+  record.end = start + bytes;
+  record.sent_at = now;
+  ++list_.record_count;
+  link_seq_after(index, list_.seq_tail);
+  link_queue_tail(index, list_.time_head, list_.time_tail);
+}
+
+void Scoreboard::ack_up_to(SeqNum ack, AckSample& sample) {
+  while (list_.seq_head != kNoNode) {
+    const uint32_t index = list_.seq_head;
+    SentRecord& record = core_.records[index];
+    if (ack.at_or_before(record.start)) return;
+    const SeqNum end = earliest(ack, record.end);
+    const uint32_t bytes = end.since(record.start);
+    switch (record.place) {
+      case Place::kSacked:
+        list_.sacked_bytes -= bytes;
+        break;
+      case Place::kLost:
+        list_.lost_bytes -= bytes;
+        [[fallthrough]];
+      case Place::kInFlight:
+        sample.delivered_bytes += bytes;
+        note_delivered(record, end, sample);
+        if (record.is_retransmitted) {
+          sample.acked_retransmission = true;
+        } else {
+          sample.first_sent_at = earlier(sample.first_sent_at, record.sent_at);
+        }
+        break;
+    }
+    if (end != record.end) {
+      record.start = end;
+      return;
+    }
+    leave_queue(index);
+    free_record(index);
+  }
+}
+
+void Scoreboard::note_delivered(const SentRecord& record, SeqNum end, AckSample& sample) {
+  RecoveryState& recovery = c_.recovery;
+  if (!record.is_retransmitted) {
+    sample.last_sent_at =
+        sample.last_sent_at == kNever ? record.sent_at : later(sample.last_sent_at, record.sent_at);
+    // RFC 8985 6.2 step 3: arriving below what arrived already, and never sent again.
+    if (recovery.rack_valid && end.before(recovery.rack_fack)) recovery.saw_reordering = true;
+  } else {
+    // RFC 8985 6.2 step 2: the ACK may answer the first transmission.
+    if (sample.has_ts_echo &&
+        SeqNum(sample.ts_echo).before(SeqNum(timestamp_at(c_, record.sent_at)))) {
+      return;
+    }
+    if (sample.arrived_at - record.sent_at < c_.rtt.rtt_min) return;
+  }
+  if (!recovery.rack_valid || end.after(recovery.rack_fack)) recovery.rack_fack = end;
+  const bool is_later = !recovery.rack_valid || record.sent_at > recovery.rack_sent_at ||
+                        (record.sent_at == recovery.rack_sent_at && end.after(recovery.rack_end));
+  if (is_later) {
+    recovery.rack_valid = true;
+    recovery.rack_sent_at = record.sent_at;
+    recovery.rack_end = end;
+    recovery.rack_rtt = later(sample.arrived_at - record.sent_at, nanos(1));
+  }
+}
+
+uint32_t Scoreboard::find(SeqNum start) {
+  uint32_t index = list_.hint != kNoNode ? list_.hint : list_.seq_head;
+  if (index == kNoNode) return kNoNode;
+  while (core_.records[index].start.after(start) && core_.records[index].seq_prev != kNoNode) {
+    index = core_.records[index].seq_prev;
+  }
+  while (index != kNoNode && core_.records[index].end.at_or_before(start)) {
+    index = core_.records[index].seq_next;
+  }
+  return index;
+}
+
+void Scoreboard::mark_sacked(SeqNum start, SeqNum end, AckSample& sample) {
+  uint32_t index = find(start);
+  while (index != kNoNode && core_.records[index].start.before(end)) {
+    if (core_.records[index].place != Place::kSacked) {
+      if (core_.records[index].start.before(start)) {
+        if (!split(index, start)) return;
+        index = core_.records[index].seq_next;
+      }
+      if (core_.records[index].end.after(end) && !split(index, end)) return;
+      set_sacked(index, sample);
+    }
+    // Neighbours that have both arrived are one: the list stays as short as the holes are few.
+    const uint32_t before = core_.records[index].seq_prev;
+    if (before != kNoNode && core_.records[before].place == Place::kSacked) {
+      merge_with_next(before);
+      index = before;
+    }
+    list_.hint = index;
+    index = core_.records[index].seq_next;
+  }
+  if (index == kNoNode || list_.hint == kNoNode) return;
+  if (core_.records[index].place == Place::kSacked &&
+      core_.records[list_.hint].place == Place::kSacked &&
+      core_.records[list_.hint].seq_next == index) {
+    merge_with_next(list_.hint);
+  }
+}
+
+void Scoreboard::set_sacked(uint32_t index, AckSample& sample) {
+  SentRecord& record = core_.records[index];
+  note_delivered(record, record.end, sample);
+  sample.delivered_bytes += record.bytes();
+  if (record.place == Place::kLost) list_.lost_bytes -= record.bytes();
+  leave_queue(index);
+  record.place = Place::kSacked;
+  list_.sacked_bytes += record.bytes();
+}
+
+void Scoreboard::merge_with_next(uint32_t index) {
+  const uint32_t next = core_.records[index].seq_next;
+  core_.records[index].end = core_.records[next].end;
+  if (list_.hint == next) list_.hint = index;
+  free_record(next);
+}
+
+bool Scoreboard::split(uint32_t index, SeqNum at) {
+  if (core_.records.room() <= core_.config.connections_max) return false;
+  const uint32_t right = core_.records.take();
+  SentRecord& record = core_.records[index];
+  core_.records[right] = record;
+  core_.records[right].start = at;
+  record.end = at;
+  ++list_.record_count;
+  link_seq_after(right, index);
+  if (record.place == Place::kInFlight) link_queue_after(right, index, list_.time_tail);
+  if (record.place == Place::kLost) link_queue_after(right, index, list_.lost_tail);
+  return true;
+}
+
+void Scoreboard::mark_lost(uint32_t index) {
+  SentRecord& record = core_.records[index];
+  LYRE_CHECK(record.place == Place::kInFlight);
+  leave_queue(index);
+  record.place = Place::kLost;
+  list_.lost_bytes += record.bytes();
+  link_queue_tail(index, list_.lost_head, list_.lost_tail);
+}
+
+void Scoreboard::mark_all_lost() {
+  // Rebuilt in sequence order: RFC 6675 5.1 sends the lowest first after a timeout.
+  list_.time_head = list_.time_tail = list_.lost_head = list_.lost_tail = kNoNode;
+  list_.lost_bytes = 0;
+  for (uint32_t index = list_.seq_head; index != kNoNode; index = core_.records[index].seq_next) {
+    SentRecord& record = core_.records[index];
+    if (record.place == Place::kSacked) continue;
+    record.place = Place::kLost;
+    list_.lost_bytes += record.bytes();
+    link_queue_tail(index, list_.lost_head, list_.lost_tail);
+  }
+}
+
+void Scoreboard::forget_sacks() {
+  for (uint32_t index = list_.seq_head; index != kNoNode; index = core_.records[index].seq_next) {
+    SentRecord& record = core_.records[index];
+    if (record.place != Place::kSacked) continue;
+    list_.sacked_bytes -= record.bytes();
+    record.place = Place::kLost;
+    record.is_retransmitted = true;  // merged from several: no round trip can be read from it
+    list_.lost_bytes += record.bytes();
+    link_queue_tail(index, list_.lost_head, list_.lost_tail);
+  }
+}
+
+void Scoreboard::mark_resent(uint32_t index, uint32_t bytes, Nanos now) {
+  SentRecord& record = core_.records[index];
+  // Without a free record the whole run counts as sent again; a later timeout finds the rest.
+  if (bytes < record.bytes()) split(index, record.start + bytes);
+  leave_queue(index);
+  if (record.place == Place::kLost) list_.lost_bytes -= record.bytes();
+  record.place = Place::kInFlight;
+  record.is_retransmitted = true;
+  record.sent_at = now;
+  link_queue_tail(index, list_.time_head, list_.time_tail);
+}
+
+uint32_t Scoreboard::split_front(uint32_t index, uint32_t bytes) {
+  const SentRecord& record = core_.records[index];
+  if (record.bytes() > bytes) split(index, record.start + bytes);
+  return index;
+}
+
+uint32_t Scoreboard::split_tail(uint32_t bytes) {
+  const uint32_t tail = list_.seq_tail;
+  if (tail == kNoNode || core_.records[tail].bytes() <= bytes) return tail;
+  return split(tail, core_.records[tail].end - bytes) ? list_.seq_tail : tail;
+}
+
+void Scoreboard::release_all() {
+  while (list_.seq_head != kNoNode) {
+    const uint32_t index = list_.seq_head;
+    list_.seq_head = core_.records[index].seq_next;
+    core_.records.give_back(index);
+  }
+  list_ = SentList{};
+}
+
+void Scoreboard::leave_queue(uint32_t index) {
+  SentRecord& record = core_.records[index];
+  if (record.place == Place::kSacked) return;
+  const bool is_lost = record.place == Place::kLost;
+  uint32_t& head = is_lost ? list_.lost_head : list_.time_head;
+  uint32_t& tail = is_lost ? list_.lost_tail : list_.time_tail;
+  (record.queue_prev == kNoNode ? head : core_.records[record.queue_prev].queue_next) =
+      record.queue_next;
+  (record.queue_next == kNoNode ? tail : core_.records[record.queue_next].queue_prev) =
+      record.queue_prev;
+  record.queue_next = record.queue_prev = kNoNode;
+}
+
+void Scoreboard::link_queue_tail(uint32_t index, uint32_t& head, uint32_t& tail) {
+  SentRecord& record = core_.records[index];
+  record.queue_prev = tail;
+  record.queue_next = kNoNode;
+  (tail == kNoNode ? head : core_.records[tail].queue_next) = index;
+  tail = index;
+}
+
+void Scoreboard::link_queue_after(uint32_t index, uint32_t after, uint32_t& tail) {
+  SentRecord& record = core_.records[index];
+  record.queue_prev = after;
+  record.queue_next = core_.records[after].queue_next;
+  (record.queue_next == kNoNode ? tail : core_.records[record.queue_next].queue_prev) = index;
+  core_.records[after].queue_next = index;
+}
+
+void Scoreboard::link_seq_after(uint32_t index, uint32_t after) {
+  SentRecord& record = core_.records[index];
+  record.seq_prev = after;
+  uint32_t& forward = after == kNoNode ? list_.seq_head : core_.records[after].seq_next;
+  record.seq_next = forward;
+  forward = index;
+  (record.seq_next == kNoNode ? list_.seq_tail : core_.records[record.seq_next].seq_prev) = index;
+}
+
+void Scoreboard::free_record(uint32_t index) {
+  SentRecord& record = core_.records[index];
+  (record.seq_prev == kNoNode ? list_.seq_head : core_.records[record.seq_prev].seq_next) =
+      record.seq_next;
+  (record.seq_next == kNoNode ? list_.seq_tail : core_.records[record.seq_next].seq_prev) =
+      record.seq_prev;
+  if (list_.hint == index) list_.hint = record.seq_next;
+  --list_.record_count;
+  core_.records.give_back(index);
+}
+
+}  // namespace lyre::tcp

@@ -1,0 +1,156 @@
+#include "stack/tcp/segment_arrives.h"
+
+#include "stack/tcp/ack.h"
+#include "stack/tcp/closing.h"
+#include "stack/tcp/connect.h"
+#include "stack/tcp/receive.h"
+#include "stack/tcp/timers.h"
+
+namespace lyre::tcp {
+
+namespace {
+
+using wire::TcpFlags;
+
+/// RFC 7323 5.5: after this long an old timestamp proves nothing any more.
+constexpr Nanos kTimestampLife = seconds(24 * 24 * 3600);
+
+uint32_t sequence_length(const SegmentIn& segment) {
+  return segment.payload_bytes + (segment.flags.has(TcpFlags::kSyn) ? 1 : 0) +
+         (segment.flags.has(TcpFlags::kFin) ? 1 : 0);
+}
+
+/// RFC 7323 5.3 R1: PAWS. A segment without the option passes, as in Linux: some middleboxes strip
+/// it from single segments (3.2 says SHOULD drop).
+Verdict check_timestamp(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
+                        Effects& effects) {
+  if (!c.has_timestamps || !segment.options.has_timestamps) return Verdict::kGoOn;
+  if (segment.flags.has(TcpFlags::kRst)) return Verdict::kGoOn;
+  const bool is_old = SeqNum(segment.options.ts_value).before(SeqNum(c.rcv.ts_recent));
+  if (!is_old || now - c.ts_recent_at > kTimestampLife) return Verdict::kGoOn;
+  effects.drop = Drop::kTcpPaws;
+  challenge_ack(core, c, now, effects);
+  return Verdict::kDone;
+}
+
+/// RFC 9293 table 6. One step wider than the table: a segment at the right edge passes, for its
+/// ACK and its RST count even when its text does not fit (a sender that has filled the window puts
+/// exactly that number into pure ACKs).
+bool is_acceptable(const Connection& c, const SegmentIn& segment) {
+  if (segment.seq.after(c.rcv.edge)) return false;
+  const uint32_t length = sequence_length(segment);
+  if (length == 0) return segment.seq.at_or_after(c.rcv.nxt);
+  return segment.seq == c.rcv.nxt || (segment.seq + length).after(c.rcv.nxt);
+}
+
+void answer_unacceptable(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
+                         Effects& effects) {
+  const SeqNum end = segment.seq + segment.payload_bytes;
+  const bool is_repeat = segment.payload_bytes > 0 && end.at_or_before(c.rcv.nxt);
+  effects.drop = is_repeat ? Drop::kTcpDuplicate : Drop::kTcpOutOfWindow;
+  if (segment.flags.has(TcpFlags::kRst)) return;
+  // RFC 9293 3.10.7.4, eighth, TIME-WAIT: the peer has not heard our last ACK.
+  if (c.state == State::kTimeWait && segment.flags.has(TcpFlags::kFin)) restart_time_wait(c, now);
+  if (is_repeat) {
+    ++c.duplicate_segments;
+    note_duplicate(c, segment.seq, end);
+    return ack_at_once(c, effects);
+  }
+  // Two hosts that disagree must not answer each other's answers for ever.
+  challenge_ack(core, c, now, effects);
+}
+
+/// First: the sequence number.
+Verdict check_sequence(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
+                       Effects& effects) {
+  if (!is_acceptable(c, segment)) {
+    answer_unacceptable(core, c, segment, now, effects);
+    return Verdict::kDone;
+  }
+  const wire::TcpOptions& options = segment.options;
+  // RFC 7323 4.3: only a segment that reaches back to the last ACK may set TS.Recent.
+  if (c.has_timestamps && options.has_timestamps && segment.seq.at_or_before(c.rcv.acked)) {
+    c.rcv.ts_recent = options.ts_value;
+    c.ts_recent_at = now;
+  }
+  return Verdict::kGoOn;
+}
+
+/// Second: RST. RFC 5961 3.2: exact match, or a challenge.
+Verdict check_reset(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
+                    Effects& effects) {
+  if (!segment.flags.has(TcpFlags::kRst)) return Verdict::kGoOn;
+  if (segment.seq != c.rcv.nxt) {
+    effects.drop = Drop::kTcpBadReset;
+    challenge_ack(core, c, now, effects);
+    return Verdict::kDone;
+  }
+  finish(c, c.state == State::kTimeWait ? EndReason::kClosed : EndReason::kReset, effects);
+  return Verdict::kDone;
+}
+
+/// Fourth: SYN (third, security, is not used). RFC 5961 4.2: never more than a challenge.
+Verdict check_syn(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
+                  Effects& effects) {
+  if (!segment.flags.has(TcpFlags::kSyn)) return Verdict::kGoOn;
+  effects.drop = Drop::kTcpBadSyn;
+  challenge_ack(core, c, now, effects);
+  return Verdict::kDone;
+}
+
+void run_steps(Core& core, Connection& c, const SegmentIn& segment, Nanos now, Effects& effects) {
+  if (check_timestamp(core, c, segment, now, effects) == Verdict::kDone) return;
+  if (check_sequence(core, c, segment, now, effects) == Verdict::kDone) return;
+  if (check_reset(core, c, segment, now, effects) == Verdict::kDone) return;
+  if (check_syn(core, c, segment, now, effects) == Verdict::kDone) return;
+  if (process_ack(core, c, segment, now, effects) == Verdict::kDone) return;
+  process_text(core, c, segment, now, effects);  // sixth, URG, is ignored: RFC 6093
+  if (c.state == State::kClosed) return;
+  process_fin(core, c, segment, now, effects);
+}
+
+/// The peer's SYN comes again: our SYN,ACK was lost. Or (RFC 9293 3.5, figure 7) both sides opened
+/// and this is its SYN,ACK, whose sequence number table 6 would refuse.
+void retake_syn(Core& core, Connection& c, const SegmentIn& segment, Nanos now, Effects& effects) {
+  if (!segment.flags.has(TcpFlags::kAck)) {
+    resend_syn(core, c);
+    effects.wants_transmit = true;
+    return;
+  }
+  SegmentIn without_syn = segment;
+  without_syn.flags.bits &= static_cast<uint8_t>(~TcpFlags::kSyn);
+  without_syn.seq = segment.seq + 1;
+  without_syn.window = static_cast<uint16_t>(segment.window >> c.snd.scale);  // a SYN's is unscaled
+  run_steps(core, c, without_syn, now, effects);
+  if (c.state != State::kClosed) ack_at_once(c, effects);
+}
+
+void on_segment_syn_received(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
+                             Effects& effects) {
+  const bool is_same_syn = segment.flags.has(TcpFlags::kSyn) && segment.seq == c.rcv.irs &&
+                           !segment.flags.has(TcpFlags::kRst);
+  if (is_same_syn) return retake_syn(core, c, segment, now, effects);
+  run_steps(core, c, segment, now, effects);
+}
+
+}  // namespace
+
+void segment_arrives(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
+                     Effects& effects) {
+  ++c.segments_received;
+  c.last_heard_at = now;
+  c.keepalives_unanswered = 0;
+  switch (c.state) {
+    case State::kClosed:
+      effects.drop = Drop::kTcpNoConnection;
+      return;
+    case State::kSynSent:
+      return on_segment_syn_sent(core, c, segment, now, effects);
+    case State::kSynReceived:
+      return on_segment_syn_received(core, c, segment, now, effects);
+    default:
+      return run_steps(core, c, segment, now, effects);
+  }
+}
+
+}  // namespace lyre::tcp

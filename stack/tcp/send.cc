@@ -1,0 +1,308 @@
+#include "stack/tcp/send.h"
+
+#include <algorithm>
+
+#include "stack/tcp/closing.h"
+#include "stack/tcp/connect.h"
+#include "stack/tcp/receive_window.h"
+#include "stack/tcp/sack_blocks.h"
+#include "stack/tcp/scoreboard.h"
+#include "stack/tcp/state_table.h"
+#include "stack/tcp/timers.h"
+
+namespace lyre::tcp {
+
+namespace {
+
+using wire::TcpFlags;
+
+constexpr uint32_t kTimestampOptionBytes = 12;  ///< with two NOPs before it
+constexpr uint32_t kSackOptionBytes = 4;        ///< the same, and 8 a block
+constexpr uint32_t kSackBlockBytes = 8;
+constexpr uint32_t kSacksWithTimestamps = 3;  ///< RFC 2018 3: 40 bytes of options
+constexpr uint32_t kPayloadBytesMin = 16;     ///< of a segment, whatever options take
+
+/// A stretch of sequence space about to leave.
+struct Stretch {
+  SeqNum seq;
+  uint32_t data_bytes = 0;
+  bool has_fin = false;
+  uint32_t sequence_bytes() const { return data_bytes + (has_fin ? 1 : 0); }
+};
+
+uint32_t sack_count_max(const Connection& c) {
+  return c.has_timestamps ? kSacksWithTimestamps : wire::kSackBlocksMax;
+}
+
+uint32_t option_bytes(const Connection& c) {
+  uint32_t bytes = c.has_timestamps ? kTimestampOptionBytes : 0;
+  const uint32_t blocks =
+      std::min<uint32_t>(c.rcv.sack_count + (c.rcv.has_dsack ? 1u : 0u), sack_count_max(c));
+  if (blocks > 0) bytes += kSackOptionBytes + kSackBlockBytes * blocks;
+  return bytes;
+}
+
+/// RFC 9293 3.7.1: Eff.snd.MSS, what is left of the MSS beside the options of this segment.
+uint16_t payload_bytes_of_one(const Connection& c) {
+  const uint32_t options = option_bytes(c);
+  const uint32_t mss = c.snd.mss_bytes;
+  return static_cast<uint16_t>(mss > options + kPayloadBytesMin ? mss - options : kPayloadBytesMin);
+}
+
+/// The largest multiple of one segment that the caller takes at once.
+uint32_t payload_limit(uint32_t payload_bytes_max, uint32_t one) {
+  return payload_bytes_max < 2 * one ? one : payload_bytes_max - payload_bytes_max % one;
+}
+
+/// What every segment but a RST carries: acknowledgment, window, options. Counts as ACK sent.
+void stamp(Connection& c, SegmentOut& out, Nanos now) {
+  ReceiveState& rcv = c.rcv;
+  out.flags.set(TcpFlags::kAck);
+  out.ack = rcv.nxt;
+  out.window = advertise_window(c, false);
+  if (c.has_timestamps) {
+    out.options.has_timestamps = true;
+    out.options.ts_value = timestamp_at(c, now);
+    out.options.ts_echo = rcv.ts_recent;
+  }
+  if (rcv.sack_count > 0 || rcv.has_dsack) write_sack_option(c, sack_count_max(c), out.options);
+  rcv.acked = rcv.nxt;
+  rcv.unacked_bytes = 0;
+  rcv.ack_now = false;
+  if (rcv.dup_acks_owed > 0) --rcv.dup_acks_owed;
+  c.deadline(Timer::kAck) = kNever;
+  ++c.segments_sent;
+}
+
+SegmentOut make_syn(Connection& c, Nanos now) {
+  SegmentOut out;
+  out.seq = c.snd.iss;
+  out.flags.set(TcpFlags::kSyn);
+  out.options = syn_options(c, now);
+  out.mss_bytes = c.snd.mss_bytes;
+  if (c.state == State::kSynReceived) {
+    out.flags.set(TcpFlags::kAck);
+    out.ack = c.rcv.nxt;
+    c.rcv.acked = c.rcv.nxt;
+    c.rcv.ack_now = false;
+  }
+  // The offer is what the buffer gives; the edge itself is set when the peer's SYN is known.
+  const uint32_t offer = window_on_offer(c);
+  out.window = static_cast<uint16_t>(std::min<uint32_t>(offer, UINT16_MAX));
+  ++c.segments_sent;
+  return out;
+}
+
+SegmentOut make_data(Connection& c, const Stretch& stretch, uint16_t one, Nanos now) {
+  SegmentOut out;
+  out.seq = stretch.seq;
+  out.queue_offset = stretch.seq.since(c.queue_start());
+  out.payload_bytes = stretch.data_bytes;
+  out.mss_bytes = one;
+  if (stretch.has_fin) out.flags.set(TcpFlags::kFin);
+  const bool is_queue_end =
+      stretch.data_bytes > 0 && stretch.seq + stretch.data_bytes == c.snd.queue_end;
+  if (is_queue_end) out.flags.set(TcpFlags::kPsh);  // RFC 9293 3.9.1: the last of what is queued
+  stamp(c, out, now);
+  return out;
+}
+
+SegmentOut make_bare(Connection& c, SeqNum seq, Nanos now) {
+  SegmentOut out;
+  out.seq = seq;
+  out.mss_bytes = c.snd.mss_bytes;
+  stamp(c, out, now);
+  return out;
+}
+
+void count_recovery_send(Connection& c, uint32_t bytes) {
+  if (c.recovery.phase == RecoveryPhase::kFastRecovery) c.recovery.prr_out_bytes += bytes;
+}
+
+/// The front of a record, at most `limit` bytes of data, with its FIN when that is reached.
+Stretch front_of(const Connection& c, const SentRecord& record, uint32_t limit) {
+  const bool ends_in_fin = record.end.after(c.snd.queue_end);
+  const uint32_t data = record.bytes() - (ends_in_fin ? 1 : 0);
+  Stretch stretch{.seq = record.start, .data_bytes = std::min(data, limit)};
+  stretch.has_fin = ends_in_fin && stretch.data_bytes == data;
+  return stretch;
+}
+
+SegmentOut resend(Core& core, Connection& c, uint32_t index, const Stretch& stretch, uint16_t one,
+                  Nanos now) {
+  Scoreboard(core, c).mark_resent(index, stretch.sequence_bytes(), now);
+  SegmentOut out = make_data(c, stretch, one, now);
+  out.is_retransmission = true;
+  c.bytes_retransmitted += stretch.data_bytes;
+  c.snd.last_sent_at = now;
+  count_recovery_send(c, stretch.sequence_bytes());
+  arm_after_send(c, now);
+  return out;
+}
+
+std::optional<SegmentOut> try_resend_syn(Core& core, Connection& c, uint32_t index, Nanos now) {
+  Scoreboard(core, c).mark_resent(index, 1, now);
+  c.snd.must_retransmit = false;
+  SegmentOut out = make_syn(c, now);
+  out.is_retransmission = true;
+  arm_after_send(c, now);
+  return out;
+}
+
+/// RFC 6675 4, NextSeg rule 1: what is lost goes before what is new.
+std::optional<SegmentOut> try_resend_lost(Core& core, Connection& c, uint32_t payload_bytes_max,
+                                          Nanos now) {
+  const uint32_t index = c.snd.sent.lost_head;
+  if (index == kNoNode) return std::nullopt;
+  const SentRecord& record = core.records[index];
+  if (record.start == c.snd.iss) return try_resend_syn(core, c, index, now);
+
+  const uint16_t one = payload_bytes_of_one(c);
+  uint32_t limit = payload_limit(payload_bytes_max, one);
+  const uint32_t flight = c.in_flight_bytes();
+  const uint32_t room = c.cc.cwnd_bytes > flight ? c.cc.cwnd_bytes - flight : 0;
+  const bool is_forced = c.snd.must_retransmit || flight == 0;
+  if (!is_forced && room < std::min<uint32_t>(record.bytes(), one)) return std::nullopt;
+  limit = std::min(limit, std::max<uint32_t>(room - room % one, one));
+  c.snd.must_retransmit = false;
+  return resend(core, c, index, front_of(c, record, limit), one, now);
+}
+
+/// How much new data may leave, and whether the FIN goes with it.
+struct NewData {
+  uint32_t bytes = 0;
+  bool has_fin = false;
+  bool is_window_blocked = false;
+};
+
+/// RFC 9293 3.8.6.2.1 (silly window) and 3.7.4 (Nagle): may a piece smaller than one segment go?
+bool may_send_small(const Connection& c, uint32_t bytes, uint32_t unsent, bool forced) {
+  if (forced) return true;
+  if (bytes == unsent) return !c.config.nagle || !c.has_outstanding() || c.snd.fin_queued;
+  return bytes >= c.snd.wnd_bytes_max / 2;
+}
+
+/// `forced`: a persist or tail probe, which leaves whatever cwnd and silly window say.
+NewData plan_new_data(Connection& c, uint32_t limit, uint32_t one, bool forced) {
+  NewData plan;
+  SendState& snd = c.snd;
+  const uint32_t unsent = c.unsent_bytes();
+  const uint32_t window = snd.edge.after(snd.nxt) ? snd.edge.since(snd.nxt) : 0;
+  uint32_t bytes = std::min({unsent, limit, window});
+  const bool is_cut_by_window = bytes < std::min(unsent, limit);
+  const uint32_t flight = c.in_flight_bytes();
+  const uint32_t cwnd = forced ? kCwndBytesMax : c.cc.cwnd_bytes;
+  const uint32_t room = cwnd > flight ? cwnd - flight : 0;
+  if (bytes > room) {
+    bytes = room - room % one;
+    snd.is_cwnd_limited = true;
+    snd.cwnd_limited_end = snd.nxt;
+    if (bytes == 0) return plan;
+  }
+  if (bytes > one && bytes < unsent) bytes -= bytes % one;
+  if (bytes > 0 && bytes < one && !may_send_small(c, bytes, unsent, forced)) {
+    plan.is_window_blocked = is_cut_by_window;
+    return plan;
+  }
+  plan.bytes = bytes;
+  plan.has_fin = snd.fin_queued && bytes == unsent && window > bytes;
+  plan.is_window_blocked = bytes == 0 && !plan.has_fin && (is_cut_by_window || window == 0);
+  return plan;
+}
+
+/// RFC 5681 4.1: after an idle RTO the old window is no evidence any more.
+void restart_after_idle(Connection& c, Nanos now) {
+  if (c.has_outstanding() || c.snd.last_sent_at.value == 0) return;
+  if (now - c.snd.last_sent_at > c.rtt.rto) congestion_on_idle(c.cc);
+}
+
+SegmentOut send_new(Core& core, Connection& c, const NewData& plan, uint16_t one, Nanos now) {
+  const Stretch stretch{.seq = c.snd.nxt, .data_bytes = plan.bytes, .has_fin = plan.has_fin};
+  Scoreboard(core, c).append(stretch.sequence_bytes(), now);
+  c.snd.nxt += stretch.sequence_bytes();
+  c.bytes_sent += plan.bytes;
+  c.snd.last_sent_at = now;
+  c.snd.probe_pending = false;
+  count_recovery_send(c, stretch.sequence_bytes());
+  arm_after_send(c, now);
+  return make_data(c, stretch, one, now);
+}
+
+std::optional<SegmentOut> try_send_new(Core& core, Connection& c, uint32_t payload_bytes_max,
+                                       bool forced, Nanos now) {
+  if (!is_one_of(c.state, kMaySendText)) return std::nullopt;
+  if (c.unsent_bytes() == 0 && !c.wants_fin()) return std::nullopt;
+  if (!Scoreboard(core, c).has_room()) return std::nullopt;
+  restart_after_idle(c, now);
+  const uint16_t one = payload_bytes_of_one(c);
+  const uint32_t limit = forced ? one : payload_limit(payload_bytes_max, one);
+  const NewData plan = plan_new_data(c, limit, one, forced);
+  if (plan.bytes > 0 || plan.has_fin) return send_new(core, c, plan, one, now);
+  const bool needs_persist =
+      plan.is_window_blocked && !c.has_outstanding() && c.deadline(Timer::kPersist) == kNever;
+  if (needs_persist) arm_persist(c, now);
+  return std::nullopt;
+}
+
+std::optional<SegmentOut> try_send_syn(Core& core, Connection& c, Nanos now) {
+  if (!is_one_of(c.state, kOpening) || c.snd.nxt != c.snd.iss) return std::nullopt;
+  Scoreboard(core, c).append(1, now);
+  c.snd.nxt += 1;
+  arm_after_send(c, now);
+  return make_syn(c, now);
+}
+
+/// RFC 8985 7.3: new data if there is any, else the last segment again.
+std::optional<SegmentOut> try_send_tail_probe(Core& core, Connection& c, Nanos now) {
+  c.snd.tail_probe_pending = false;
+  if (!c.has_outstanding() || c.recovery.phase != RecoveryPhase::kOpen) return std::nullopt;
+  c.recovery.tail_probe_open = true;
+  c.recovery.tail_probe_is_retransmit = false;
+  std::optional<SegmentOut> out = try_send_new(core, c, 0, true, now);
+  if (!out) {
+    Scoreboard board(core, c);
+    const uint16_t one = payload_bytes_of_one(c);
+    const bool ends_in_fin = c.snd.nxt.after(c.snd.queue_end);
+    const uint32_t tail = board.split_tail(one + (ends_in_fin ? 1u : 0u));
+    if (board[tail].place != SentRecord::Place::kInFlight) return std::nullopt;
+    c.recovery.tail_probe_is_retransmit = true;
+    out = resend(core, c, tail, front_of(c, board[tail], one), one, now);
+  }
+  c.recovery.tail_probe_end = c.snd.nxt;
+  return out;
+}
+
+/// RFC 9293 3.8.6.1 and 3.8.4: makes the peer say its window, or that it lives. Like Linux, an
+/// empty segment below the window: it must be answered, and carries nothing to account for.
+std::optional<SegmentOut> try_send_probe(Core& core, Connection& c, Nanos now) {
+  c.snd.probe_pending = false;
+  if (auto out = try_send_new(core, c, 0, true, now)) return out;
+  if (is_one_of(c.state, kOpening) || c.has_outstanding()) return std::nullopt;
+  return make_bare(c, c.snd.una - 1, now);
+}
+
+bool is_ack_due(const Connection& c) {
+  if (is_one_of(c.state, kOpening)) return false;
+  return c.rcv.ack_now || c.rcv.dup_acks_owed > 0;
+}
+
+}  // namespace
+
+std::optional<SegmentOut> next_segment(Core& core, Connection& c, uint32_t payload_bytes_max,
+                                       Nanos now) {
+  if (c.reset_pending) return take_reset(c);
+  if (c.state == State::kClosed) return std::nullopt;
+  if (auto out = try_send_syn(core, c, now)) return out;
+  if (auto out = try_resend_lost(core, c, payload_bytes_max, now)) return out;
+  if (c.snd.tail_probe_pending) {
+    if (auto out = try_send_tail_probe(core, c, now)) return out;
+  }
+  if (c.snd.probe_pending) {
+    if (auto out = try_send_probe(core, c, now)) return out;
+  }
+  if (auto out = try_send_new(core, c, payload_bytes_max, false, now)) return out;
+  if (is_ack_due(c)) return make_bare(c, c.snd.nxt, now);
+  return std::nullopt;
+}
+
+}  // namespace lyre::tcp

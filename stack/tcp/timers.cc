@@ -1,0 +1,160 @@
+#include "stack/tcp/timers.h"
+
+#include <algorithm>
+
+#include "stack/tcp/loss.h"
+#include "stack/tcp/scoreboard.h"
+#include "stack/tcp/state_table.h"
+
+namespace lyre::tcp {
+
+namespace {
+
+constexpr uint8_t kBackoffMax = 16;
+/// RFC 8985 7.2: what a peer may delay the ACK of a lone segment; Linux's maximum.
+constexpr Nanos kPeerAckDelayMax = millis(200);
+/// Added to a tail probe's two round trips, so that a worker that runs late sends none in vain.
+constexpr Nanos kTailProbeMargin = millis(1);
+/// RFC 9293 3.8.4 leaves both open; these are Linux's.
+constexpr Nanos kKeepaliveIntervalMax = seconds(75);
+constexpr uint8_t kKeepalivesMax = 9;
+
+bool may_probe_tail(const Connection& c) {
+  return c.has_sack && c.rtt.has_sample() && c.recovery.phase == RecoveryPhase::kOpen &&
+         !c.recovery.tail_probe_open && c.recovery.backoff == 0 && c.snd.sent.sacked_bytes == 0 &&
+         c.snd.sent.lost_bytes == 0;
+}
+
+/// RFC 8985 7.2, TLP_calc_PTO.
+Nanos tail_probe_delay(const Connection& c) {
+  Nanos delay = c.rtt.srtt * 2 + kTailProbeMargin;
+  if (c.snd.nxt.since(c.snd.una) <= c.snd.mss_bytes) delay += kPeerAckDelayMax;
+  return earlier(delay, current_rto(c));
+}
+
+void arm_retransmit(Connection& c, Nanos now) {
+  const bool is_probe = may_probe_tail(c);
+  c.deadline(Timer::kTailProbe) = is_probe ? now + tail_probe_delay(c) : kNever;
+  c.deadline(Timer::kTimeout) = is_probe ? kNever : now + current_rto(c);
+}
+
+bool take_due(Connection& c, Timer timer, Nanos now) {
+  if (c.deadline(timer) > now) return false;
+  c.deadline(timer) = kNever;
+  return true;
+}
+
+/// RFC 9293 3.8.3: R2 has passed, or the handshake found nobody.
+void give_up(Connection& c, Effects& effects) {
+  if (!is_one_of(c.state, kOpening)) queue_reset(c, c.snd.nxt, true, effects);
+  finish(c, EndReason::kTimedOut, effects);
+}
+
+void on_tail_probe(Connection& c, Nanos now) {
+  c.snd.tail_probe_pending = true;
+  c.deadline(Timer::kTimeout) = now + current_rto(c);  // RFC 8985 7.3
+}
+
+void on_persist(Connection& c, Nanos now) {
+  c.snd.probe_pending = true;
+  if (c.recovery.persist_backoff < kBackoffMax) ++c.recovery.persist_backoff;
+  arm_persist(c, now);
+}
+
+void on_keepalive(Connection& c, Nanos now, Effects& effects) {
+  const Nanos interval = earlier(c.config.keepalive_idle, kKeepaliveIntervalMax);
+  const Nanos quiet_until = c.last_heard_at + c.config.keepalive_idle;
+  if (now < quiet_until || c.has_outstanding()) {
+    c.deadline(Timer::kIdle) = later(quiet_until, now + interval);
+    return;
+  }
+  if (c.keepalives_unanswered >= kKeepalivesMax) return give_up(c, effects);
+  ++c.keepalives_unanswered;
+  c.snd.probe_pending = true;
+  effects.wants_transmit = true;
+  c.deadline(Timer::kIdle) = now + interval;
+}
+
+void on_idle(Connection& c, Nanos now, Effects& effects) {
+  if (c.state == State::kTimeWait) return finish(c, EndReason::kClosed, effects);
+  if (c.state == State::kFinWait2 && c.reader_gone) return finish(c, EndReason::kTimedOut, effects);
+  on_keepalive(c, now, effects);
+}
+
+}  // namespace
+
+Nanos current_rto(const Connection& c) {
+  const uint8_t shift = std::min(c.recovery.backoff, kBackoffMax);
+  return earlier(c.rtt.rto * (int64_t{1} << shift), c.config.rto_max);
+}
+
+void arm_after_ack(Connection& c, Nanos now) {
+  if (!c.has_outstanding()) {
+    c.deadline(Timer::kTimeout) = c.deadline(Timer::kTailProbe) = kNever;
+    c.deadline(Timer::kGiveUp) = kNever;
+    return;
+  }
+  arm_retransmit(c, now);
+  c.deadline(Timer::kGiveUp) = now + c.config.user_timeout;
+}
+
+void recheck_tail_probe(Connection& c, Nanos now) {
+  if (c.deadline(Timer::kTailProbe) == kNever || may_probe_tail(c)) return;
+  arm_retransmit(c, now);
+}
+
+void arm_after_send(Connection& c, Nanos now) {
+  c.deadline(Timer::kPersist) = kNever;
+  c.recovery.persist_backoff = 0;
+  const bool is_running =
+      c.deadline(Timer::kTimeout) != kNever || c.deadline(Timer::kTailProbe) != kNever;
+  if (is_running) {
+    if (c.deadline(Timer::kTailProbe) != kNever) arm_retransmit(c, now);
+    return;
+  }
+  arm_retransmit(c, now);
+  if (!is_one_of(c.state, kOpening)) c.deadline(Timer::kGiveUp) = now + c.config.user_timeout;
+}
+
+void arm_persist(Connection& c, Nanos now) {
+  const uint8_t shift = std::min(c.recovery.persist_backoff, kBackoffMax);
+  const Nanos wait = earlier(c.rtt.rto * (int64_t{1} << shift), c.config.rto_max);
+  c.deadline(Timer::kPersist) = now + wait;
+  if (c.deadline(Timer::kGiveUp) == kNever) {
+    c.deadline(Timer::kGiveUp) = now + c.config.user_timeout;
+  }
+}
+
+void arm_keepalive(Connection& c, Nanos now) {
+  if (c.config.keepalive_idle <= nanos(0)) return;
+  c.deadline(Timer::kIdle) = now + c.config.keepalive_idle;
+}
+
+void resend_syn(Core& core, Connection& c) {
+  Scoreboard board(core, c);
+  const uint32_t front = c.snd.sent.seq_head;
+  if (front == kNoNode || board[front].place != SentRecord::Place::kInFlight) return;
+  board.mark_lost(front);
+  c.snd.must_retransmit = true;
+}
+
+void run_timers(Core& core, Connection& c, Nanos now, Effects& effects) {
+  if (take_due(c, Timer::kGiveUp, now)) return give_up(c, effects);
+  if (take_due(c, Timer::kIdle, now)) on_idle(c, now, effects);
+  if (c.state == State::kClosed) return;
+  if (take_due(c, Timer::kAck, now)) c.rcv.ack_now = true;
+  if (take_due(c, Timer::kReorder, now)) on_reorder_timer(core, c, now);
+  if (take_due(c, Timer::kTailProbe, now)) on_tail_probe(c, now);
+  if (take_due(c, Timer::kTimeout, now)) on_timeout(core, c, now);
+  if (take_due(c, Timer::kPersist, now)) on_persist(c, now);
+  effects.wants_transmit = c.rcv.ack_now || c.snd.sent.lost_head != kNoNode ||
+                           c.snd.tail_probe_pending || c.snd.probe_pending;
+}
+
+Nanos earliest_deadline(const Connection& c) {
+  Nanos first = c.deadlines[0];
+  for (uint32_t i = 1; i < kTimerCount; ++i) first = earlier(first, c.deadlines[i]);
+  return first;
+}
+
+}  // namespace lyre::tcp

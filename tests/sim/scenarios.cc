@@ -1,0 +1,210 @@
+#include "tests/sim/scenarios.h"
+
+#include <array>
+
+namespace lyre::sim {
+
+namespace {
+
+using tcp::EndReason;
+
+/// Options and sizes that every scenario varies.
+void draw_hosts(Scenario& s, Rng& rng) {
+  static constexpr std::array<uint16_t, 4> kMss = {536, 1220, 1460, 8960};
+  for (HostConfig* host : {&s.dialer, &s.listener}) {
+    host->connection.mss_bytes = kMss[rng.below(kMss.size())];
+    host->connection.slot_bytes = host->connection.mss_bytes > 2048 ? 9216 : 2048;
+    host->charge_bytes = host->connection.slot_bytes;
+    host->connection.timestamps = rng.chance_ppm(800'000);
+    host->connection.sack = rng.chance_ppm(800'000);
+    host->connection.window_scaling = rng.chance_ppm(800'000);
+    host->connection.nagle = rng.chance_ppm(200'000);
+    host->connection.receive_buffer_bytes = 1u << (15 + rng.below(7));
+    host->connection.send_buffer_bytes = 1u << (14 + rng.below(8));
+    host->connection.congestion = rng.chance_ppm(500'000) ? tcp::CongestionAlgorithm::kNewReno
+                                                          : tcp::CongestionAlgorithm::kCubic;
+    host->connection.user_timeout = seconds(300);
+    host->connection.connect_timeout = seconds(120);
+    host->tso_bytes = rng.chance_ppm(500'000) ? 65535 : 0;
+    host->app.chunk_bytes = static_cast<uint32_t>(1 + rng.below(100'000));
+    host->app.send_bytes = rng.below(300'000);
+  }
+  s.listener.listens = true;
+  s.there.delay = s.back.delay = micros(static_cast<int64_t>(10 + rng.below(2000)));
+}
+
+void impair(Scenario& s, Rng& rng, uint32_t loss_ppm, uint32_t reorder_ppm, uint32_t dup_ppm) {
+  for (LinkConfig* link : {&s.there, &s.back}) {
+    link->loss_ppm = loss_ppm;
+    link->reorder_ppm = reorder_ppm;
+    link->duplicate_ppm = dup_ppm;
+    link->loss_burst_packets = static_cast<uint32_t>(1 + rng.below(4));
+  }
+}
+
+void make_slow_reader(Scenario& s, Rng& rng) {
+  s.dialer.app.send_bytes = 60'000;
+  s.listener.connection.receive_buffer_bytes = 1u << (13 + rng.below(3));
+  s.listener.app.send_bytes = rng.below(1000);
+  s.listener.app.read_bytes_a_step = static_cast<uint32_t>(100 + rng.below(6000));
+  s.listener.app.read_pause = millis(static_cast<int64_t>(1 + rng.below(400)));
+  s.time_max = seconds(3600);
+}
+
+Ending draw_ending(Rng& rng) {
+  static constexpr std::array<Ending, 3> kEndings = {
+      Ending::kShutdownWhenSent, Ending::kShutdownWhenHeard, Ending::kCloseWhenHeard};
+  return kEndings[rng.below(kEndings.size())];
+}
+
+void draw_endings(Scenario& s, Rng& rng) {
+  s.dialer.app.ending = draw_ending(rng);
+  // Somebody must speak first.
+  s.listener.app.ending = s.dialer.app.ending == Ending::kShutdownWhenSent
+                              ? draw_ending(rng)
+                              : Ending::kShutdownWhenSent;
+}
+
+void make_cut(Scenario& s) {
+  s.dialer.app.send_bytes = s.listener.app.send_bytes = 4'000'000;
+  s.there.cut_from = s.back.cut_from = seconds(1) + millis(3);
+  s.dialer.connection.user_timeout = s.listener.connection.user_timeout = seconds(20);
+  s.dialer.app.ending = s.listener.app.ending = Ending::kNever;
+}
+
+std::string describe(const App& app) {
+  return "sent " + std::to_string(app.appended_bytes) + "/" + std::to_string(app.plan.send_bytes) +
+         " acked " + std::to_string(app.acked_bytes) + " read " + std::to_string(app.read_bytes) +
+         " end reason " + std::to_string(static_cast<int>(app.reason)) +
+         (app.is_over ? " over" : " open");
+}
+
+std::string judge_pair(const App& from, const App& to) {
+  const bool is_complete = to.read_bytes == from.plan.send_bytes &&
+                           from.acked_bytes == from.plan.send_bytes && to.has_peer_finished;
+  const bool is_clean = from.is_over && to.is_over && from.reason == EndReason::kClosed &&
+                        to.reason == EndReason::kClosed;
+  if (is_complete && is_clean) return {};
+  return "from {" + describe(from) + "} to {" + describe(to) + "}";
+}
+
+std::string judge_clean(const Scenario& s, const Outcome& outcome) {
+  if (outcome.dialer_apps.size() != s.connection_count) return "dialer lost connections";
+  if (outcome.listener_apps.size() != s.connection_count) return "listener lost connections";
+  for (uint32_t i = 0; i < s.connection_count; ++i) {
+    // Accepted in another order than dialed: streams are compared by seed.
+    for (const App& listener : outcome.listener_apps) {
+      if (listener.receive_seed != outcome.dialer_apps[i].send_seed) continue;
+      std::string wrong = judge_pair(outcome.dialer_apps[i], listener);
+      if (wrong.empty()) wrong = judge_pair(listener, outcome.dialer_apps[i]);
+      if (!wrong.empty()) return wrong;
+    }
+  }
+  return {};
+}
+
+std::string judge_all(const std::vector<App>& apps, EndReason reason) {
+  for (const App& app : apps) {
+    if (!app.is_over || app.reason != reason) return describe(app);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<std::string> scenario_names() {
+  return {"bulk",       "loss",    "heavy_loss",  "reorder",          "duplicate",
+          "everything", "closes",  "slow_reader", "slow_reader_loss", "simultaneous_open",
+          "many",       "forged",  "small_queue", "trickle",          "abort",
+          "cut",        "refused", "small_pools"};
+}
+
+std::optional<Scenario> make_scenario(const std::string& name, uint64_t seed) {
+  Scenario s;
+  Rng rng(seed * 7919 + 17);
+  draw_hosts(s, rng);
+  draw_endings(s, rng);
+  if (name == "bulk") {
+    s.dialer.app.send_bytes = 2'000'000;
+  } else if (name == "loss") {
+    impair(s, rng, static_cast<uint32_t>(1000 + rng.below(30'000)), 0, 0);
+  } else if (name == "heavy_loss") {
+    impair(s, rng, 200'000, 0, 0);
+    s.dialer.app.send_bytes = rng.below(40'000);
+    s.listener.app.send_bytes = rng.below(40'000);
+    s.dialer.connection.user_timeout = s.listener.connection.user_timeout = seconds(3600);
+    s.dialer.connection.connect_timeout = s.listener.connection.connect_timeout = seconds(3600);
+    s.time_max = seconds(7200);
+  } else if (name == "reorder") {
+    impair(s, rng, 0, static_cast<uint32_t>(rng.below(300'000)), 0);
+  } else if (name == "duplicate") {
+    impair(s, rng, 0, 0, static_cast<uint32_t>(rng.below(300'000)));
+  } else if (name == "everything") {
+    impair(s, rng, 20'000, 50'000, 20'000);
+    s.dialer.app.chunk_pause = micros(static_cast<int64_t>(rng.below(3) * 500));
+  } else if (name == "closes") {
+    impair(s, rng, 100'000, 100'000, 100'000);
+    s.dialer.app.send_bytes = rng.below(3000);
+    s.listener.app.send_bytes = rng.below(3000);
+  } else if (name == "slow_reader") {
+    make_slow_reader(s, rng);
+  } else if (name == "slow_reader_loss") {
+    make_slow_reader(s, rng);
+    impair(s, rng, 30'000, 30'000, 10'000);
+  } else if (name == "simultaneous_open") {
+    s.opens_simultaneously = true;
+    s.listener.listens = false;
+    impair(s, rng, rng.chance_ppm(500'000) ? 50'000 : 0, 0, 0);
+  } else if (name == "many") {
+    s.connection_count = 20;
+    s.dialer.app.send_bytes = rng.below(30'000);
+    s.listener.app.send_bytes = rng.below(30'000);
+    impair(s, rng, 10'000, 10'000, 10'000);
+  } else if (name == "forged") {
+    s.forged_packets_ppm = 100'000;  // on a clean wire: near the window is never exactly its edge
+  } else if (name == "small_queue") {
+    s.there.rate_bytes_per_s = s.back.rate_bytes_per_s = 12'500'000;
+    s.there.queue_bytes = s.back.queue_bytes = 30'000;
+    s.dialer.app.send_bytes = 1'000'000;
+  } else if (name == "trickle") {
+    s.dialer.app.send_bytes = 20'000;
+    s.dialer.app.chunk_bytes = static_cast<uint32_t>(1 + rng.below(300));
+    s.dialer.app.chunk_pause = micros(static_cast<int64_t>(rng.below(50'000)));
+    impair(s, rng, 10'000, 10'000, 0);
+  } else if (name == "small_pools") {
+    s.connection_count = 8;
+    for (HostConfig* host : {&s.dialer, &s.listener}) {
+      host->engine = {.connections_max = 8, .sent_records_max = 4, .received_runs_max = 4};
+      host->app.send_bytes = rng.below(60'000);
+    }
+    impair(s, rng, 10'000, 20'000, 0);
+  } else if (name == "abort") {
+    s.dialer.app.ending = Ending::kAbortWhenSent;
+    s.listener.app.ending = Ending::kNever;
+  } else if (name == "cut") {
+    make_cut(s);
+  } else if (name == "refused") {
+    s.listener.listens = false;
+  } else {
+    return std::nullopt;
+  }
+  return s;
+}
+
+std::string judge(const std::string& name, const Scenario& scenario, const Outcome& outcome) {
+  if (!outcome.failure.empty()) {
+    std::string text = outcome.failure;
+    if (!outcome.dialer_apps.empty()) text += " | dialer " + describe(outcome.dialer_apps[0]);
+    if (!outcome.listener_apps.empty()) text += " | listener " + describe(outcome.listener_apps[0]);
+    return text;
+  }
+  if (name == "abort") return judge_all(outcome.dialer_apps, EndReason::kAborted);
+  if (name == "refused") return judge_all(outcome.dialer_apps, EndReason::kRefused);
+  if (name == "cut") {
+    const std::string wrong = judge_all(outcome.dialer_apps, EndReason::kTimedOut);
+    return wrong.empty() ? judge_all(outcome.listener_apps, EndReason::kTimedOut) : wrong;
+  }
+  return judge_clean(scenario, outcome);
+}
+
+}  // namespace lyre::sim

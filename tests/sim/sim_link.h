@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <queue>
+#include <vector>
+
+#include "stack/base/ip_address.h"
+#include "stack/base/nanos.h"
+#include "stack/base/rng.h"
+#include "stack/tcp/segment.h"
+
+namespace lyre::sim {
+
+/// One TCP segment on the wire: its header as values, and its bytes.
+struct Packet {
+  FourTuple at_receiver;
+  tcp::SegmentIn segment;
+  std::vector<uint8_t> bytes;
+};
+
+/// Units: loss, reordering and duplication in millionths of the packets.
+struct LinkConfig {
+  Nanos delay = micros(50);
+  int64_t rate_bytes_per_s = 1'250'000'000;
+  uint32_t queue_bytes = 1 << 20;  ///< more than this waiting for the wire is lost
+  uint32_t loss_ppm = 0;
+  uint32_t loss_burst_packets = 1;  ///< so many in a row when one is lost
+  uint32_t reorder_ppm = 0;         ///< these take up to four times the delay
+  uint32_t duplicate_ppm = 0;
+  Nanos cut_from = kNever;  ///< between these nothing passes
+  Nanos cut_until = kNever;
+};
+
+/// One direction of a wire, seeded.
+class SimLink {
+ public:
+  SimLink(const LinkConfig& config, uint64_t seed) : config_(config), rng_(seed) {}
+
+  void send(Packet packet, Nanos now);
+  Nanos next_arrival() const { return arrivals_.empty() ? kNever : arrivals_.top().at; }
+  /// REQUIRES: next_arrival() has come.
+  Packet take();
+  uint64_t lost_count() const { return lost_count_; }
+
+ private:
+  struct Arrival {
+    Nanos at;
+    uint64_t order;
+    uint32_t index;
+    bool operator>(const Arrival& other) const {
+      return at != other.at ? at > other.at : order > other.order;
+    }
+  };
+
+  bool is_lost(Nanos now);
+  void deliver(Packet packet, Nanos at);
+
+  LinkConfig config_;
+  Rng rng_;
+  Nanos free_at_{0};
+  uint32_t burst_left_ = 0;
+  uint64_t order_ = 0;
+  uint64_t lost_count_ = 0;
+  std::vector<Packet> store_;
+  std::vector<uint32_t> free_;
+  std::priority_queue<Arrival, std::vector<Arrival>, std::greater<>> arrivals_;
+};
+
+}  // namespace lyre::sim
