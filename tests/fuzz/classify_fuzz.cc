@@ -1,0 +1,76 @@
+// A frame from a liar, from the first byte of Ethernet to the end of the TCP options.
+
+#include <cstdlib>
+
+#include "stack/base/check.h"
+#include "stack/ip/echo_responder.h"
+#include "stack/ip/input.h"
+
+namespace lyre {
+namespace {
+
+constexpr MacAddress kOwnMac{{2, 0, 0, 0, 0, 1}};
+
+ip::RouteTable make_routes() {
+  ip::RouteTable routes;
+  routes.add_address(0, IpAddress::v4(0x0a000001), 96 + 24);
+  return routes;
+}
+
+bool lies_inside(std::span<const uint8_t> inner, const io::PacketBuf& packet) {
+  if (inner.empty()) return true;
+  return inner.data() >= packet.data && inner.data() + inner.size() <= packet.data + packet.length;
+}
+
+void answer(const ip::EchoInput& echo) {
+  uint8_t memory[128 + 1600];
+  io::PacketBuf out;
+  out.data = memory + 128;
+  out.headroom = 128;
+  out.tailroom = 1600;
+  ip::EchoResponder responder;
+  const auto drop = responder.write_reply(echo, {kOwnMac, echo.sender_mac}, 1, seconds(1), out);
+  LYRE_CHECK(drop || out.length == 14 + 20 + 8 + echo.icmp.body.size());
+}
+
+void check(ip::InputKind kind, const ip::Classified& out, const io::PacketBuf& packet) {
+  switch (kind) {
+    case ip::InputKind::kDrop:
+      LYRE_CHECK(out.drop < Drop::kCount);
+      return;
+    case ip::InputKind::kArp:
+      return;
+    case ip::InputKind::kEchoRequest:
+      LYRE_CHECK(lies_inside(out.echo.icmp.body, packet));
+      answer(out.echo);
+      return;
+    case ip::InputKind::kIcmpError:
+      LYRE_CHECK(out.icmp_error.mtu_bytes == 0 || out.icmp_error.mtu_bytes >= 68);
+      return;
+    case ip::InputKind::kTcp:
+      LYRE_CHECK(lies_inside(out.tcp.payload, packet));
+      LYRE_CHECK(out.tcp.parsed.header.options.sack_count <= wire::kSackBlocksMax);
+      return;
+  }
+  std::abort();
+}
+
+}  // namespace
+}  // namespace lyre
+
+/// The first byte says what the port thinks of the checksums, so that the fuzzer need not guess
+/// them; the rest is the frame.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace lyre;
+  static const ip::RouteTable routes = make_routes();
+  if (size == 0) return 0;
+  io::PacketBuf packet;
+  packet.data = const_cast<uint8_t*>(data) + 1;
+  packet.length = static_cast<uint32_t>(size - 1);
+  packet.ip_checksum = static_cast<io::ChecksumVerdict>(data[0] % 3);
+  packet.l4_checksum = static_cast<io::ChecksumVerdict>(data[0] / 3 % 3);
+  const ip::Origin origin = data[0] & 0x80 ? ip::Origin::kLocal : ip::Origin::kWire;
+  ip::Classified out;
+  check(ip::classify(packet, kOwnMac, routes, origin, out), out, packet);
+  return 0;
+}

@@ -1,0 +1,76 @@
+"""Small inputs from which a fuzzer starts: well-formed packets, one or a few of each kind."""
+
+import struct
+
+OWN_MAC, PEER_MAC = bytes([2, 0, 0, 0, 0, 1]), bytes([2, 0, 0, 0, 0, 2])
+OWN_IP, PEER_IP = bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2])
+# The first byte of a classify input: the port found both checksums good.
+BOTH_GOOD = bytes([1 + 3 * 1])
+
+SYN_OPTIONS = bytes.fromhex('020405b40402080a0000000100000000' '01030307')
+DATA_OPTIONS = bytes.fromhex('0101080a0000000200000001')
+SACK_OPTIONS = DATA_OPTIONS + bytes.fromhex('0101050a0000100000002000')
+
+
+def checksum(data):
+    data += b'\0' * (len(data) % 2)
+    total = sum(struct.unpack(f'!{len(data) // 2}H', data))
+    while total >> 16:
+        total = (total & 0xffff) + (total >> 16)
+    return ~total & 0xffff
+
+
+def tcp(flags, options=b'', payload=b''):
+    offset = (20 + len(options)) // 4 << 4
+    return struct.pack('!HHIIBBHHH', 4000, 80, 1000, 2000, offset, flags, 512, 0,
+                       0) + options + payload
+
+
+def ipv4(protocol, payload, source=PEER_IP, destination=OWN_IP, total=None):
+    def header(check):
+        return struct.pack('!BBHHHBBH', 0x45, 0, total or 20 + len(payload), 1, 0x4000, 64,
+                           protocol, check) + source + destination
+    return header(checksum(header(0))) + payload
+
+
+def icmp(kind, code, rest, body):
+    def message(check):
+        return struct.pack('!BBHI', kind, code, check, rest) + body
+    return message(checksum(message(0)))
+
+
+def arp(operation, sender=PEER_IP, target=OWN_IP):
+    return (struct.pack('!HHBBH', 1, 0x0800, 6, 4, operation) + PEER_MAC + sender + bytes(6) +
+            target)
+
+
+def ethernet(kind, payload, destination=OWN_MAC):
+    return destination + PEER_MAC + struct.pack('!H', kind) + payload
+
+
+def quote():
+    return ipv4(6, tcp(0x10)[:8], OWN_IP, PEER_IP, 1500)
+
+
+def icmp_messages():
+    return [icmp(8, 0, 0x00010001, b'ping'), icmp(3, 3, 0, quote()), icmp(3, 4, 1400, quote()),
+            icmp(3, 4, 0, quote()), icmp(11, 0, 0, quote()), icmp(0, 0, 1, b'')]
+
+
+def seeds(target):
+    """The inputs for one fuzzer, by the name of its source without `_fuzz.cc`."""
+    segments = [tcp(0x02, SYN_OPTIONS), tcp(0x10, DATA_OPTIONS, b'payload'),
+                tcp(0x10, SACK_OPTIONS), tcp(0x11), tcp(0x04)]
+    if target == 'tcp_options':
+        return segments
+    if target == 'icmp':
+        return icmp_messages()
+    if target == 'arp':
+        return [b'\x02' + arp(1), b'\0\x02\0\0\x0a' + b'\x02' + arp(2) + b'\x01\x3c',
+                b'\x02' + arp(1, PEER_IP, PEER_IP), b'\0\x02\0\0\x0a\x01\x09\x01\x09']
+    if target == 'classify':
+        packets = [ipv4(6, each) for each in segments] + [ipv4(1, m) for m in icmp_messages()]
+        frames = [ethernet(0x0800, packet) for packet in packets]
+        frames.append(ethernet(0x0806, arp(1), b'\xff' * 6))
+        return [BOTH_GOOD + frame for frame in frames]
+    return []
