@@ -1,0 +1,252 @@
+#!/usr/bin/env python3
+"""Runs `lyre allreduce` over the kernel-socket plugin: results, every ABI version, every failure."""
+
+import argparse
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import unittest
+
+ARGS = None
+BOUND_S = 60
+
+
+def ranks_left(marker):
+    """Processes that carry `marker` in their environment."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                if marker.encode() in file.read():
+                    found.append(int(pid))
+        except OSError:
+            continue
+    return found
+
+
+class AllReduce(unittest.TestCase):
+    def setUp(self):
+        self.marker = f"LYRE_TEST_MARKER={self.id()}.{os.getpid()}"
+        self.env = dict(os.environ, LYRE_DATA_DIR=ARGS.data)
+        name, value = self.marker.split("=")
+        self.env[name] = value
+
+    def tearDown(self):
+        self.assertEqual(ranks_left(self.marker), [], "rank processes are left")
+
+    def command(self, *options, plugin=None):
+        return [ARGS.lyre, "allreduce", "--plugin", plugin or ARGS.kernel_plugin,
+                "--kernel-plugin", ARGS.kernel_plugin, "--timeout", str(BOUND_S), *options]
+
+    def run_tool(self, *options, plugin=None, env=None):
+        return subprocess.run(self.command(*options, plugin=plugin), env=dict(self.env, **(env or {})),
+                              capture_output=True, text=True, timeout=BOUND_S + 20, check=False)
+
+    def expect_success(self, *options, plugin=None, env=None):
+        result = self.run_tool("--json", *options, plugin=plugin, env=env)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return json.loads(result.stdout)
+
+    def expect_failure(self, *options, plugin=None, env=None, code=1):
+        result = self.run_tool(*options, plugin=plugin, env=env)
+        self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+        lines = result.stderr.strip().splitlines()
+        self.assertEqual(len(lines), 1, f"one line is wanted, not:\n{result.stderr}")
+        return lines[0]
+
+    def fault(self, kind, after):
+        return {"LYRE_FAULTY_BASE": ARGS.kernel_plugin, "LYRE_FAULT": kind,
+                "LYRE_FAULT_FROM": "0", "LYRE_FAULT_AFTER": str(after)}
+
+
+SMALL = ["--no-kernel", "--iterations", "1", "--bytes", "4", "--bytes", "98304",
+         "--bytes", "1000004"]
+
+
+class Results(AllReduce):
+    def test_every_abi_version(self):
+        for abi in range(8, 13):
+            with self.subTest(abi=abi):
+                report = self.expect_success("--abi", str(abi), *SMALL)
+                self.assertEqual(report["plugin"]["abi"], abi)
+                elements = (4 + 98304 + 1000004) // 4
+                # two ranks; a warm-up and a measured pass
+                self.assertEqual(report["plugin"]["elements_verified"], elements * 2 * 2)
+
+    def test_the_newest_version_is_the_default(self):
+        self.assertEqual(self.expect_success(*SMALL)["plugin"]["abi"], 12)
+
+    def test_more_ranks(self):
+        for ranks in (3, 4, 8):
+            with self.subTest(ranks=ranks):
+                report = self.expect_success("--ranks", str(ranks), *SMALL)
+                self.assertEqual(len(report["hosts"]), ranks)
+
+    def test_every_shape_of_a_job(self):
+        for options in (["--channels", "1"], ["--channels", "5"], ["--slice-steps", "1"],
+                        ["--protocol", "ll"], ["--protocol", "simple"], ["--device-thread"],
+                        ["--placement", "block", "--ranks", "4"], ["--seed", "99"]):
+            with self.subTest(options=options):
+                self.expect_success(*options, *SMALL)
+
+    def test_kernel_comparison_is_in_the_same_run(self):
+        report = self.expect_success("--iterations", "1", "--bytes", "3MiB")
+        self.assertEqual([row["transport"] for row in report["kernel"]],
+                         ["kernel, 1 socket", "kernel, 2x8 sockets"])
+        self.assertGreater(report["ratio"], 0)
+
+    def test_striped_sockets(self):
+        self.expect_success(*SMALL, "--bytes", "4MiB", env={"LYRE_KERNEL_SOCKS": "16"})
+
+    def test_the_table_starts_with_the_ratio(self):
+        result = self.run_tool("--iterations", "1", "--bytes", "256KiB")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stdout, r"\Aratio [0-9.]+: Kernel ")
+        self.assertRegex(result.stdout, r"(?m)^total +262144 ")
+
+    def test_a_model(self):
+        report = self.expect_success("--no-kernel", "--quick")
+        self.assertEqual(report["plugin"]["total"]["bytes"], 25557032 * 4)
+
+
+class Failures(AllReduce):
+    def test_corruption_names_rank_bucket_and_element(self):
+        # 6 receives line the ranks up before each of the two passes; the seventh on is the bucket.
+        line = self.expect_failure("--no-kernel", "--bytes", "4MiB", plugin=ARGS.faulty_plugin,
+                                   env=self.fault("corrupt", 10))
+        self.assertRegex(line, r"rank \d on host [AB]: wrong result in bucket 0 of sizes, "
+                               r"element \d+: got .*, expected ")
+
+    def test_a_peer_error_ends_all_ranks_with_the_plugins_line(self):
+        line = self.expect_failure("--no-kernel", "--ranks", "4", "--bytes", "4MiB",
+                                   plugin=ARGS.faulty_plugin, env=self.fault("error", 10))
+        self.assertIn("rank 1 on host B: test: ncclRemoteError: "
+                      "NET/Faulty : peer 192.0.2.7 is gone", line)
+
+    def test_a_killed_rank_ends_the_run(self):
+        line = self.expect_failure("--no-kernel", "--ranks", "3", "--bytes", "4MiB",
+                                   plugin=ARGS.faulty_plugin, env=self.fault("kill", 10))
+        self.assertRegex(line, r"rank 1 on host B ended early: killed by signal 9"
+                               r"|rank \d on host [AB]: (test|isend|irecv): ncclRemoteError: .*closed")
+
+    def test_a_hang_ends_at_the_stall_timeout(self):
+        line = self.expect_failure("--no-kernel", "--bytes", "4MiB", "--stall-timeout", "2",
+                                   plugin=ARGS.faulty_plugin, env=self.fault("hang", 10))
+        self.assertIn("nothing has moved for 2 s", line)
+
+    def test_the_overall_timeout(self):
+        line = self.expect_failure("--no-kernel", "--bytes", "4MiB", "--timeout", "2",
+                                   plugin=ARGS.faulty_plugin, env=self.fault("hang", 10))
+        self.assertIn("not finished after 2 s", line)
+
+    def test_an_interrupt_leaves_nothing(self):
+        command = self.command("--no-kernel", "--bytes", "4MiB", plugin=ARGS.faulty_plugin)
+        with subprocess.Popen(command, env=dict(self.env, **self.fault("hang", 10)),
+                              stderr=subprocess.PIPE, text=True) as process:
+            deadline = time.monotonic() + BOUND_S
+            while len(ranks_left(self.marker)) < 3 and time.monotonic() < deadline:
+                time.sleep(0.05)
+            process.terminate()
+            _, error = process.communicate(timeout=BOUND_S)
+        self.assertEqual(process.returncode, 1)
+        self.assertIn("interrupted", error)
+
+    def test_a_missing_library(self):
+        self.assertIn("cannot load the plugin",
+                      self.expect_failure("--no-kernel", plugin="/nonexistent/libnccl-net-x.so"))
+
+    def test_an_abi_version_that_the_plugin_lacks(self):
+        self.assertIn("exports no ncclNetPlugin_v12",
+                      self.expect_failure("--no-kernel", "--abi", "12", plugin=ARGS.faulty_plugin,
+                                          env=self.fault("none", 0)))
+
+    def test_an_address_that_is_not_here(self):
+        line = self.expect_failure("--no-kernel", "--host", "A=/a", "--host", "B=/b",
+                                   "--bytes", "4", env={"LYRE_KERNEL_SOCKS": "0"})
+        self.assertIn("LYRE_KERNEL_SOCKS=0: a number from 1 to 64 is wanted", line)
+
+    def test_wrong_options(self):
+        for options, wanted in ((["--host", "A"], "NAME=VALUE"),
+                                (["--host", "A=/a", "--host", "A=/b"], "given twice"),
+                                (["--kernel-addr", "C=127.0.0.1"], "no --host named C"),
+                                (["--local-ranks", "1"], "needs --listen or --join")):
+            with self.subTest(options=options):
+                self.assertIn(wanted, self.expect_failure("--no-kernel", *options, code=2))
+        self.assertIn("multiple of 4", self.expect_failure("--no-kernel", "--bytes", "3"))
+        self.assertIn("no model named",
+                      self.expect_failure("--no-kernel", "--model", "gpt5"))
+
+
+class SeveralMachines(AllReduce):
+    def free_port(self):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            return probe.getsockname()[1]
+
+    def start(self, *options, env=None):
+        return subprocess.Popen(self.command(*options), env=dict(self.env, **(env or {})),
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def test_ranks_of_two_launchers_meet(self):
+        address = f"127.0.0.1:{self.free_port()}"
+        hub = self.start("--ranks", "4", "--local-ranks", "2", "--listen", address, "--json",
+                         "--iterations", "1", "--bytes", "1MiB")
+        joined = self.start("--ranks", "4", "--local-ranks", "2", "--join", address)
+        out, error = hub.communicate(timeout=BOUND_S)
+        joined_out, joined_error = joined.communicate(timeout=BOUND_S)
+        self.assertEqual(hub.returncode, 0, error)
+        self.assertEqual(joined.returncode, 0, joined_out + joined_error)
+        report = json.loads(out)
+        self.assertEqual(report["hosts"][0::2], [report["hosts"][0]] * 2)
+        self.assertEqual(report["hosts"][1::2], [report["hosts"][1]] * 2)
+        self.assertNotEqual(report["hosts"][0], report["hosts"][1])
+
+    def test_strangers_do_not_disturb(self):
+        port = self.free_port()
+        address = f"127.0.0.1:{port}"
+        hub = self.start("--ranks", "2", "--local-ranks", "1", "--listen", address, *SMALL)
+        deadline = time.monotonic() + BOUND_S
+        strangers = []
+        while not strangers and time.monotonic() < deadline:
+            try:
+                strangers.append(socket.create_connection(("127.0.0.1", port)))
+            except ConnectionRefusedError:
+                time.sleep(0.05)
+        strangers[0].sendall(b"GET / HTTP/1.1\r\n\r\n")
+        strangers.append(socket.create_connection(("127.0.0.1", port)))
+        joined = self.start("--ranks", "2", "--local-ranks", "1", "--join", address)
+        _, error = hub.communicate(timeout=BOUND_S)
+        joined.communicate(timeout=BOUND_S)
+        for stranger in strangers:
+            stranger.close()
+        self.assertEqual(hub.returncode, 0, error)
+        self.assertEqual(joined.returncode, 0)
+
+    def test_a_killed_launcher_ends_the_other(self):
+        address = f"127.0.0.1:{self.free_port()}"
+        env = dict(self.fault("hang", 10))
+        hub = self.start("--ranks", "2", "--local-ranks", "1", "--listen", address, "--plugin",
+                         ARGS.faulty_plugin, "--no-kernel", "--bytes", "4MiB", env=env)
+        joined = self.start("--ranks", "2", "--local-ranks", "1", "--join", address, "--plugin",
+                            ARGS.faulty_plugin, "--no-kernel", env=env)
+        deadline = time.monotonic() + BOUND_S
+        while len(ranks_left(self.marker)) < 4 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        joined.kill()
+        joined.communicate()
+        _, error = hub.communicate(timeout=BOUND_S)
+        self.assertEqual(hub.returncode, 1)
+        self.assertRegex(error, r"is gone|ncclRemoteError|ended early")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lyre", required=True)
+    parser.add_argument("--kernel-plugin", required=True)
+    parser.add_argument("--faulty-plugin", required=True)
+    parser.add_argument("--data", required=True)
+    ARGS, rest = parser.parse_known_args()
+    unittest.main(argv=[sys.argv[0], *rest])

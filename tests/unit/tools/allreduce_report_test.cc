@@ -1,0 +1,105 @@
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "tools/lyre/allreduce/failure.h"
+#include "tools/lyre/allreduce/report.h"
+
+namespace lyre::allreduce {
+namespace {
+
+RankResult rank_with_times(std::vector<std::vector<uint64_t>> elapsed_ns) {
+  RankResult result;
+  result.plugin_name = "Test";
+  result.abi = 11;
+  result.elapsed_ns = std::move(elapsed_ns);
+  result.elements_verified = 1000;
+  return result;
+}
+
+Job two_bucket_job() {
+  Job job;
+  job.transport = "plugin";
+  job.iterations = 3;
+  job.buckets = {{"m", 0, 1, 250}, {"m", 1, 1, 500}};
+  return job;
+}
+
+TEST(Report, ABucketTakesAsLongAsItsLastRankInTheMedianIteration) {
+  const Measurement measurement =
+      measure(two_bucket_job(), {rank_with_times({{10, 100}, {30, 100}, {20, 100}}),
+                                 rank_with_times({{15, 90}, {5, 300}, {25, 200}})});
+  EXPECT_EQ(measurement.bucket_ns, (std::vector<uint64_t>{25, 200}));
+  EXPECT_EQ(measurement.total_ns, 225U);
+}
+
+Report sample() {
+  Report report{.hosts = {"A", "B"}, .buckets = two_bucket_job().buckets, .iterations = 3};
+  report.plugin = measure(two_bucket_job(), {rank_with_times({{10, 40}, {10, 40}, {10, 40}}),
+                                             rank_with_times({{10, 40}, {10, 40}, {10, 40}})});
+  for (const uint64_t ns : {uint64_t{50}, uint64_t{25}}) {
+    Job job = two_bucket_job();
+    job.transport = "kernel " + std::to_string(ns);
+    report.kernels.push_back(
+        measure(job, {rank_with_times({{ns, 2 * ns}, {ns, 2 * ns}, {ns, 2 * ns}}),
+                      rank_with_times({{ns, 2 * ns}, {ns, 2 * ns}, {ns, 2 * ns}})}));
+  }
+  return report;
+}
+
+TEST(Report, ComparesWithTheBestKernel) {
+  const nlohmann::json json = to_json(sample());
+  EXPECT_DOUBLE_EQ(json.at("ratio").get<double>(), 1.5);  // 75 ns against 50
+  EXPECT_EQ(json.at("plugin").at("total").at("bytes"), 3000);
+  EXPECT_DOUBLE_EQ(json.at("plugin").at("total").at("algbw_gb_per_s").get<double>(), 60.0);
+  EXPECT_EQ(json.at("plugin").at("elements_verified"), 2000);
+  EXPECT_EQ(json.at("kernel").size(), 2U);
+}
+
+TEST(Report, TheRatioComesFirst) {
+  std::ostringstream out;
+  print_table(sample(), out);
+  EXPECT_EQ(out.str().rfind("ratio 1.50: Test 60.00 GB/s bus bandwidth, kernel 25 40.00 GB/s\n", 0),
+            0U)
+      << out.str();
+}
+
+TEST(Report, WithoutTheKernelThereIsNoRatio) {
+  Report report = sample();
+  report.kernels.clear();
+  EXPECT_TRUE(to_json(report).at("ratio").is_null());
+}
+
+std::vector<RankResult> daemon_results(uint64_t counted_out, uint64_t counted_in) {
+  RankResult result;
+  result.has_daemon = true;
+  result.crossed = {100, 100};
+  result.daemon_before = {1000, 2000};
+  result.daemon_after = {1000 + counted_out, 2000 + counted_in};
+  return {result, result};  // two ranks of one host: 200 bytes each way
+}
+
+TEST(DaemonCounters, CoverThePluginsBytes) {
+  EXPECT_NO_THROW(check_daemon_counters({"A", "A"}, daemon_results(200, 200)));
+  EXPECT_NO_THROW(check_daemon_counters({"A", "A"}, daemon_results(5000, 5000)));
+}
+
+TEST(DaemonCounters, AShortfallNamesTheHost) {
+  for (const auto& results : {daemon_results(199, 200), daemon_results(200, 199)}) {
+    try {
+      check_daemon_counters({"A", "A"}, results);
+      FAIL() << "it was accepted";
+    } catch (const Failure& failure) {
+      EXPECT_EQ(std::string(failure.what()).rfind("host A:", 0), 0U) << failure.what();
+    }
+  }
+}
+
+TEST(DaemonCounters, AreNotAskedForWhereThereIsNoDaemon) {
+  std::vector<RankResult> results = daemon_results(0, 0);
+  for (RankResult& result : results) result.has_daemon = false;
+  EXPECT_NO_THROW(check_daemon_counters({"A", "A"}, results));
+}
+
+}  // namespace
+}  // namespace lyre::allreduce

@@ -1,0 +1,280 @@
+#include "tools/lyre/allreduce/hub.h"
+
+#include <poll.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "tools/lyre/allreduce/failure.h"
+
+namespace lyre::allreduce {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr int kPollMs = 100;
+// After the first error the other ranks may still abort in order; then they are killed.
+constexpr std::chrono::seconds kErrorPatience{3};
+
+volatile sig_atomic_t g_interrupted = 0;
+
+void on_interrupt(int) { g_interrupted = 1; }
+
+std::vector<int> poll_readable(const std::vector<int>& descriptors) {
+  std::vector<pollfd> entries;
+  for (const int fd : descriptors) entries.push_back({fd, POLLIN, 0});
+  std::vector<int> readable;
+  if (::poll(entries.data(), entries.size(), kPollMs) <= 0) return readable;
+  for (const pollfd& entry : entries) {
+    if (entry.revents != 0) readable.push_back(entry.fd);
+  }
+  return readable;
+}
+
+bool contains(const std::vector<int>& descriptors, int fd) {
+  return std::find(descriptors.begin(), descriptors.end(), fd) != descriptors.end();
+}
+
+}  // namespace
+
+void catch_interrupts() {
+  struct sigaction action {};
+  action.sa_handler = on_interrupt;
+  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+}
+
+bool is_interrupted() { return g_interrupted != 0; }
+
+Hub::Hub(const Options& options, const Machine& machine)
+    : options_(options),
+      machine_(machine),
+      deadline_(steady_clock::now() + std::chrono::seconds(options.timeout_s)),
+      last_frame_(steady_clock::now()) {
+  if (!options.listen.empty()) wait_for_machines(options.listen);
+  place_ranks();
+}
+
+Hub::~Hub() {
+  for (const auto& joined : joined_) {
+    send_frame(joined->fd.get(), {FrameType::kFinish, 0, exit_code_});
+  }
+}
+
+void Hub::wait_for_machines(const std::string& address) {
+  const UniqueFd listener = listen_tcp(address);
+  std::vector<std::unique_ptr<Joined>> visitors;
+  int placed = machine_.local_ranks;
+  while (placed < options_.ranks) {
+    check_deadlines();
+    last_frame_ = steady_clock::now();  // waiting for people is no stall
+    std::vector<int> descriptors{listener.get()};
+    for (const auto& visitor : visitors) descriptors.push_back(visitor->fd.get());
+    const std::vector<int> readable = poll_readable(descriptors);
+    if (contains(readable, listener.get())) {
+      visitors.push_back(std::make_unique<Joined>());
+      visitors.back()->fd = accept_tcp(listener.get());
+      continue;
+    }
+    for (auto& visitor : visitors) {
+      if (!contains(readable, visitor->fd.get())) continue;
+      if (accept_join(visitor.get())) {
+        placed += visitor->local_ranks;
+        joined_.push_back(std::move(visitor));
+      } else {
+        visitor.reset();
+      }
+    }
+    std::erase(visitors, nullptr);
+  }
+  if (placed > options_.ranks) {
+    throw Failure(std::to_string(placed) + " ranks came, --ranks is " +
+                  std::to_string(options_.ranks));
+  }
+}
+
+// False: a stranger, or not yet all of its greeting, which fits one segment.
+bool Hub::accept_join(Joined* visitor) {
+  try {
+    if (!visitor->reader.read_some(visitor->fd.get())) return false;
+    const std::optional<Frame> frame = visitor->reader.next();
+    if (!frame || frame->type != FrameType::kJoin) return false;
+    visitor->local_ranks = frame->payload.at("local_ranks").get<int>();
+    visitor->hosts = frame->payload.at("hosts").get<std::vector<std::string>>();
+    return visitor->local_ranks > 0 && !visitor->hosts.empty();
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+std::string Hub::unique_name(const std::string& host, size_t machine) const {
+  const auto has_host = [&](const std::vector<std::string>& names) {
+    return std::find(names.begin(), names.end(), host) != names.end();
+  };
+  bool is_taken = std::any_of(machine_.hosts.begin(), machine_.hosts.end(),
+                              [&](const Host& mine) { return mine.name == host; });
+  for (size_t i = 0; i < machine; ++i) is_taken = is_taken || has_host(joined_[i]->hosts);
+  return is_taken ? host + "@" + std::to_string(machine + 1) : host;
+}
+
+void Hub::place_ranks() {
+  std::vector<std::vector<Seat>> seats(1 + joined_.size());
+  for (int i = 0; i < machine_.local_ranks; ++i) {
+    const Host& host = machine_.hosts[static_cast<size_t>(i) % machine_.hosts.size()];
+    seats[0].push_back({nullptr, host.name, host.name});
+  }
+  for (size_t m = 0; m < joined_.size(); ++m) {
+    Joined& joined = *joined_[m];
+    for (int i = 0; i < joined.local_ranks; ++i) {
+      const std::string& host = joined.hosts[static_cast<size_t>(i) % joined.hosts.size()];
+      seats[m + 1].push_back({&joined, host, unique_name(host, m)});
+    }
+  }
+  for (size_t row = 0; seats_.size() < static_cast<size_t>(options_.ranks); ++row) {
+    for (const auto& machine : seats) {
+      if (row < machine.size()) seats_.push_back(machine[row]);
+    }
+  }
+  if (options_.placement == "block") {
+    std::stable_sort(seats_.begin(), seats_.end(),
+                     [](const Seat& a, const Seat& b) { return a.name < b.name; });
+  }
+  for (const Seat& seat : seats_) hosts_by_rank_.push_back(seat.name);
+}
+
+std::string Hub::name_of(int rank) const {
+  return "rank " + std::to_string(rank) + " on host " + hosts_by_rank_[static_cast<size_t>(rank)];
+}
+
+void Hub::start_ranks(Job job) {
+  job.hosts = hosts_by_rank_;
+  for (int rank = 0; rank < options_.ranks; ++rank) {
+    const Seat& seat = seats_[static_cast<size_t>(rank)];
+    job.rank = rank;
+    job.host = seat.host;
+    if (seat.machine == nullptr) {
+      Job local = job;
+      complete_job(machine_, &local);
+      processes_.start(local);
+    } else {
+      send_to_rank({FrameType::kJob, static_cast<uint16_t>(rank), job});
+    }
+  }
+}
+
+void Hub::send_to_rank(const Frame& frame) {
+  Joined* machine = seats_[frame.rank].machine;
+  // A rank or machine that is gone is reported by its own end.
+  if (machine == nullptr) {
+    processes_.send(frame);
+  } else {
+    send_frame(machine->fd.get(), frame);
+  }
+}
+
+std::vector<RankResult> Hub::run(Job job, const OnProgress& on_progress) {
+  ranks_.assign(static_cast<size_t>(options_.ranks), RankState{});
+  on_progress_ = on_progress;
+  last_frame_ = steady_clock::now();
+  start_ranks(std::move(job));
+  while (!have_all_exited()) {
+    if (error_ && steady_clock::now() > error_deadline_) break;
+    if (!error_) check_deadlines();
+    receive(wait_readable());
+  }
+  processes_.kill_all();
+  if (error_) throw Failure(*error_);
+  std::vector<RankResult> results;
+  for (RankState& state : ranks_) results.push_back(std::move(*state.result));
+  return results;
+}
+
+bool Hub::have_all_exited() const {
+  return std::all_of(ranks_.begin(), ranks_.end(),
+                     [](const RankState& state) { return state.has_exited; });
+}
+
+void Hub::check_deadlines() const {
+  const auto now = steady_clock::now();
+  if (is_interrupted()) throw Failure("interrupted");
+  if (now > deadline_) {
+    throw Failure("not finished after " + std::to_string(options_.timeout_s) + " s (--timeout)");
+  }
+  if (now > last_frame_ + std::chrono::seconds(options_.stall_timeout_s)) {
+    throw Failure("nothing has moved for " + std::to_string(options_.stall_timeout_s) +
+                  " s (--stall-timeout)");
+  }
+}
+
+std::vector<int> Hub::wait_readable() {
+  std::vector<int> descriptors = processes_.descriptors();
+  for (const auto& joined : joined_) descriptors.push_back(joined->fd.get());
+  return poll_readable(descriptors);
+}
+
+void Hub::receive(const std::vector<int>& readable) {
+  for (Frame& frame : processes_.receive(readable)) on_frame(std::move(frame));
+  for (const auto& joined : joined_) {
+    if (!contains(readable, joined->fd.get())) continue;
+    const bool open = joined->reader.read_some(joined->fd.get());
+    while (std::optional<Frame> frame = joined->reader.next()) {
+      const bool is_its_own =
+          frame->rank < seats_.size() && seats_[frame->rank].machine == joined.get();
+      if (is_its_own) on_frame(std::move(*frame));
+    }
+    if (!open) throw Failure("the machine of host " + joined->hosts.front() + " is gone");
+  }
+}
+
+void Hub::on_frame(Frame frame) {
+  RankState& state = ranks_[frame.rank];
+  last_frame_ = steady_clock::now();
+  switch (frame.type) {
+    case FrameType::kGather:
+      state.gather = std::move(frame.payload);
+      return answer_gather();
+    case FrameType::kProgress:
+      if (frame.rank == 0) on_progress_(frame.payload);
+      return;
+    case FrameType::kResult:
+      state.result = frame.payload.get<RankResult>();
+      return;
+    case FrameType::kError:
+      return fail(name_of(frame.rank) + ": " + frame.payload.get<std::string>());
+    case FrameType::kExited:
+      return on_exit(frame);
+    default:
+      return fail(name_of(frame.rank) + ": unexpected message");
+  }
+}
+
+void Hub::on_exit(const Frame& frame) {
+  RankState& state = ranks_[frame.rank];
+  state.has_exited = true;
+  if (!frame.payload.is_null()) {
+    fail(name_of(frame.rank) + " ended early: " + frame.payload.get<std::string>());
+  } else if (!state.result) {
+    fail(name_of(frame.rank) + " ended without a result");
+  }
+}
+
+void Hub::answer_gather() {
+  nlohmann::json all = nlohmann::json::array();
+  for (const RankState& state : ranks_) {
+    if (!state.gather) return;
+    all.push_back(*state.gather);
+  }
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+    ranks_[rank].gather.reset();
+    send_to_rank({FrameType::kGathered, static_cast<uint16_t>(rank), all});
+  }
+}
+
+void Hub::fail(const std::string& line) {
+  if (error_) return;
+  error_ = line;
+  error_deadline_ = steady_clock::now() + kErrorPatience;
+}
+
+}  // namespace lyre::allreduce

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tools/lyre/allreduce/buckets.h"
+#include "tools/lyre/daemon_counters.h"
+
+namespace lyre::tools {
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TcpPayloadBytes, sent, received)
+}  // namespace lyre::tools
+
+namespace lyre::allreduce {
+
+/// Which network a job runs over.
+inline constexpr const char* kTransportPlugin = "plugin";
+inline constexpr const char* kTransportKernelOne = "kernel, 1 socket";
+inline constexpr const char* kTransportKernelStriped = "kernel, 2x8 sockets";
+
+/// What a rank process is told. The hub fills the first part, the launcher on the rank's own
+/// machine the second.
+struct Job {
+  std::string transport;
+  uint64_t seed = 0;
+  uint64_t comm_id = 0;
+  uint32_t iterations = 1;
+  int ranks = 2;
+  int rank = 0;
+  int channels = 2;
+  int slice_steps = 2;
+  int connect_timeout_s = 30;
+  int abi = 0;  // 0: the newest
+  std::string protocol;
+  bool device_thread = false;
+  bool verbose = false;
+  std::vector<std::string> hosts;  // by rank
+  std::string host;                // this rank's, as its own machine calls it
+  std::vector<Bucket> buckets;
+
+  std::string plugin_path;
+  std::string daemon_socket;  // of the rank's host; empty: it has no daemon
+  std::string netns;          // empty: the launcher's
+  std::map<std::string, std::string> environment;
+};
+
+/// What a rank reports of a finished job.
+struct RankResult {
+  std::string plugin_name;
+  std::string device_name;
+  int abi = 0;
+  int speed_mbps = 0;
+  bool has_daemon = false;
+  std::vector<std::vector<uint64_t>> elapsed_ns;  // [iteration][bucket]
+  uint64_t elements_verified = 0;
+  tools::TcpPayloadBytes crossed;  // the plugin's bytes to and from other hosts
+  tools::TcpPayloadBytes daemon_before;
+  tools::TcpPayloadBytes daemon_after;
+};
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Bucket, model, index, tensors, elements)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Job, transport, seed, comm_id, iterations, ranks, rank, channels,
+                                   slice_steps, connect_timeout_s, abi, protocol, device_thread,
+                                   verbose, hosts, host, buckets, plugin_path, daemon_socket, netns,
+                                   environment)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankResult, plugin_name, device_name, abi, speed_mbps,
+                                   has_daemon, elapsed_ns, elements_verified, crossed,
+                                   daemon_before, daemon_after)
+
+}  // namespace lyre::allreduce

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tools/lyre/allreduce/job.h"
+
+namespace lyre::allreduce {
+
+/// One of the hosts that ranks are spread over, as this machine's launcher knows it.
+struct Host {
+  std::string name;
+  std::string daemon_socket;
+  std::string kernel_address = "127.0.0.1";
+  std::string kernel_netns;
+};
+
+/// The command line of `lyre allreduce`.
+struct Options {
+  int ranks = 2;
+  int local_ranks = 0;  // 0: all of them
+  std::vector<std::string> hosts;
+  std::vector<std::string> kernel_addresses;
+  std::vector<std::string> kernel_netns;
+  std::string placement = "spread";
+  std::string plugin = "libnccl-net-lyre.so";
+  std::string kernel_plugin;
+  bool no_kernel = false;
+  int abi = 0;
+  std::vector<std::string> models{"resnet50", "llama7b-layer"};
+  std::vector<uint64_t> bytes;
+  uint32_t iterations = 3;
+  uint64_t seed = 1;
+  bool quick = false;
+  int channels = 2;
+  int slice_steps = 2;
+  std::string protocol = "auto";
+  bool device_thread = false;
+  int timeout_s = 600;
+  int stall_timeout_s = 60;
+  int connect_timeout_s = 30;
+  std::string listen;
+  std::string join;
+  bool json = false;
+  bool verbose = false;
+  int rank_process_fd = -1;
+};
+
+/// What follows from the command line on this machine.
+struct Machine {
+  std::vector<Host> hosts;
+  int local_ranks = 0;
+  std::string plugin_path;
+  std::string kernel_plugin_path;
+};
+
+/// Fails: throws Failure saying which option is wrong and what is allowed.
+Machine make_machine(const Options& options);
+
+/// The all-reduces of one iteration.
+std::vector<Bucket> make_buckets(const Options& options);
+
+/// The job of every rank, as far as the hub knows it.
+Job make_job(const Options& options, std::vector<Bucket> buckets);
+
+/// Fills in what only the rank's own machine knows.
+/// Fails: throws Failure when the job names a host that is not here.
+void complete_job(const Machine& machine, Job* job);
+
+}  // namespace lyre::allreduce

@@ -1,0 +1,265 @@
+#include "tools/lyre/allreduce/proxy.h"
+
+#include <sched.h>
+
+#include <array>
+#include <exception>
+#include <future>
+#include <memory>
+
+#include "tools/lyre/allreduce/failure.h"
+
+namespace lyre::allreduce {
+namespace {
+
+/// The messages of one connection during one operation. As NCCL, only the oldest request is tested.
+class Side {
+ public:
+  Side(NetPlugin& plugin, Connection& connection, const Operation& operation, SlotPlan plan,
+       uint64_t total)
+      : plugin_(plugin),
+        connection_(connection),
+        protocol_(operation.protocol),
+        plan_(plan),
+        total_(total) {}
+
+  bool is_done() const { return done_ == total_; }
+
+  size_t poll_send() {
+    size_t work = 0;
+    // pairs with the release in Device::run_slice: the slot is written
+    const uint64_t ready = connection_.device_steps.value.load(std::memory_order_acquire);
+    while (posted_ < ready && post_send()) ++work;
+    while (done_ < posted_ && test_oldest()) ++work;
+    return work;
+  }
+
+  size_t poll_recv() {
+    size_t work = 0;
+    // pairs with the release in Device::run_slice: the slot is free again
+    const uint64_t used = connection_.device_steps.value.load(std::memory_order_acquire);
+    while (posted_ < total_ && posted_ - used < depth() && posted_ - done_ < depth() && post_recv())
+      ++work;
+    while (done_ < posted_ && test_oldest()) ++work;
+    return work;
+  }
+
+ private:
+  uint64_t depth() const { return static_cast<uint64_t>(plan_.depth); }
+  size_t index(uint64_t step) const { return step % depth(); }
+  uint8_t* slot(uint64_t step) const {
+    return connection_.staging.slots(protocol_) + index(step) * plan_.slice_bytes;
+  }
+
+  bool post_send() {
+    void* request = nullptr;
+    require_success(
+        plugin_.isend(connection_.comm, slot(posted_), connection_.slot_bytes[index(posted_)],
+                      connection_.tag, connection_.staging.mhandle(protocol_), &request),
+        "isend");
+    return keep(request);
+  }
+
+  bool post_recv() {
+    // LL carries its own flags, so NCCL tells the plugin that it does not wait for the completion.
+    const bool hint = protocol_ == Protocol::kLl;
+    void* request = nullptr;
+    require_success(
+        plugin_.irecv(connection_.comm, slot(posted_), plan_.slice_bytes, connection_.tag,
+                      connection_.staging.mhandle(protocol_), hint, &request),
+        "irecv");
+    return keep(request);
+  }
+
+  bool keep(void* request) {
+    if (request == nullptr) return false;  // try again later
+    requests_[index(posted_)] = request;
+    ++posted_;
+    return true;
+  }
+
+  bool test_oldest() {
+    int done = 0;
+    std::array<int, kSlots> bytes{};
+    require_success(plugin_.test(requests_[index(done_)], &done, bytes.data()), "test");
+    if (done == 0) return false;
+    connection_.slot_bytes[index(done_)] = static_cast<uint32_t>(bytes[0]);
+    connection_.bytes_moved += static_cast<uint64_t>(bytes[0]);
+    ++done_;
+    // pairs with the acquire in Device::is_ready
+    connection_.proxy_steps.value.store(done_, std::memory_order_release);
+    return true;
+  }
+
+  NetPlugin& plugin_;
+  Connection& connection_;
+  Protocol protocol_;
+  SlotPlan plan_;
+  uint64_t total_;
+  uint64_t posted_ = 0;
+  uint64_t done_ = 0;
+  std::array<void*, kSlots> requests_{};
+};
+
+uint64_t count_slices(const std::vector<Slice>& slices, bool (*wanted)(RingOp)) {
+  uint64_t count = 0;
+  for (const Slice& slice : slices) count += wanted(slice.op) ? 1 : 0;
+  return count;
+}
+
+void reset(Connection& connection) {
+  connection.device_steps.value.store(0, std::memory_order_relaxed);
+  connection.proxy_steps.value.store(0, std::memory_order_relaxed);
+}
+
+struct ChannelSides {
+  Side send;
+  Side recv;
+};
+
+std::vector<ChannelSides> make_sides(NetPlugin& plugin, std::span<Channel* const> channels,
+                                     const Operation& operation, SlotPlan plan) {
+  std::vector<ChannelSides> sides;
+  for (size_t i = 0; i < channels.size(); ++i) {
+    const std::vector<Slice>& slices = operation.ring[i];
+    reset(channels[i]->send);
+    reset(channels[i]->recv);
+    sides.push_back({Side(plugin, channels[i]->send, operation, plan,
+                          count_slices(slices, [](RingOp op) { return sends(op); })),
+                     Side(plugin, channels[i]->recv, operation, plan,
+                          count_slices(slices, [](RingOp op) { return receives(op); }))});
+  }
+  return sides;
+}
+
+}  // namespace
+
+ServiceThread::ServiceThread() : thread_([this] { loop(); }) {}
+
+ServiceThread::~ServiceThread() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void ServiceThread::run(const std::function<void()>& task) {
+  std::packaged_task<void()> packaged(task);
+  std::future<void> finished = packaged.get_future();
+  {
+    const std::lock_guard lock(mutex_);
+    tasks_.emplace_back([&packaged] { packaged(); });
+  }
+  changed_.notify_one();
+  finished.get();
+}
+
+void ServiceThread::loop() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stop_ || !tasks_.empty(); });
+    if (tasks_.empty()) return;
+    const std::function<void()> task = std::move(tasks_.front());
+    tasks_.pop_front();
+    lock.unlock();
+    task();
+    lock.lock();
+  }
+}
+
+ProgressThread::ProgressThread(NetPlugin& plugin, std::span<Channel* const> channels,
+                               Options options)
+    : plugin_(plugin), channels_(channels), options_(options), device_(channels), thread_([this] {
+        loop();
+      }) {}
+
+ProgressThread::~ProgressThread() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_.store(true, std::memory_order_relaxed);
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void ProgressThread::submit(std::span<Operation> operations) {
+  {
+    const std::lock_guard lock(mutex_);
+    submitted_ = operations;
+    busy_ = true;
+  }
+  changed_.notify_all();
+}
+
+bool ProgressThread::wait(std::chrono::milliseconds patience) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, patience, [this] { return !busy_ || error_; });
+  if (error_) throw Failure(*error_);
+  return !busy_;
+}
+
+void ProgressThread::loop() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stop_.load(std::memory_order_relaxed) || busy_; });
+    if (stop_.load(std::memory_order_relaxed)) return;
+    lock.unlock();
+    std::optional<std::string> error;
+    try {
+      for (Operation& operation : submitted_) run_operation(&operation);
+    } catch (const std::exception& failure) {
+      error = failure.what();
+    }
+    lock.lock();
+    error_ = error;
+    busy_ = false;
+    changed_.notify_all();
+    if (error_) return;
+  }
+}
+
+void ProgressThread::run_device(std::stop_token stop) {
+  try {
+    while (!device_.is_done() && !stop.stop_requested()) {
+      if (device_.poll() == 0) sched_yield();
+    }
+  } catch (const std::exception& failure) {
+    device_error_ = failure.what();
+    device_failed_.store(true, std::memory_order_release);  // pairs with run_operation's acquire
+  }
+}
+
+void ProgressThread::run_operation(Operation* operation) {
+  const auto begin = std::chrono::steady_clock::now();
+  const SlotPlan plan = slot_plan(operation->protocol, options_.slice_steps);
+  std::vector<ChannelSides> sides = make_sides(plugin_, channels_, *operation, plan);
+  device_.start(operation, options_.slice_steps);
+  std::jthread device_thread;
+  if (options_.device_thread) {
+    device_thread = std::jthread([this](std::stop_token stop) { run_device(stop); });
+  }
+  bool done = false;
+  while (!done && !stop_.load(std::memory_order_relaxed)) {
+    size_t work = 0;
+    done = true;
+    for (ChannelSides& channel : sides) {
+      work += channel.recv.poll_recv();
+      work += channel.send.poll_send();
+      done = done && channel.recv.is_done() && channel.send.is_done();
+    }
+    if (!options_.device_thread) {
+      work += device_.poll();
+      done = done && device_.is_done();
+    }
+    // pairs with the release in run_device: device_error_ is written
+    if (device_failed_.load(std::memory_order_acquire)) throw Failure(device_error_);
+    if (work == 0) sched_yield();
+    steps_done_.fetch_add(work, std::memory_order_relaxed);
+  }
+  if (device_thread.joinable()) device_thread.join();
+  operation->elapsed = std::chrono::steady_clock::now() - begin;
+}
+
+}  // namespace lyre::allreduce

@@ -1,0 +1,224 @@
+#include "tools/lyre/allreduce/rank.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+
+#include "tools/lyre/allreduce/communicator.h"
+#include "tools/lyre/allreduce/failure.h"
+#include "tools/lyre/allreduce/values.h"
+#include "tools/lyre/allreduce/wire.h"
+#include "tools/lyre/daemon_counters.h"
+
+namespace lyre::allreduce {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::chrono::milliseconds kProgressInterval{250};
+constexpr uint64_t kLlBytesMax = 128 * 1024;  // larger buckets are Simple's, where LL would inflate
+
+/// This rank's end of the out-of-band channel. Thread: the init thread.
+class LauncherLink {
+ public:
+  explicit LauncherLink(int fd) : fd_(fd) {}
+
+  void set_rank(int rank) { rank_ = static_cast<uint16_t>(rank); }
+
+  Frame receive() {
+    while (true) {
+      if (std::optional<Frame> frame = reader_.next()) return *frame;
+      if (!reader_.read_some(fd_)) throw Failure("the launcher is gone");
+    }
+  }
+
+  void send(FrameType type, json payload) {
+    if (!send_frame(fd_, {type, rank_, std::move(payload)})) throw Failure("the launcher is gone");
+  }
+
+  std::vector<Bytes> all_gather(const Bytes& mine) {
+    send(FrameType::kGather, json::binary(mine));
+    const Frame frame = receive();
+    if (frame.type != FrameType::kGathered) throw Failure("unexpected frame from the launcher");
+    std::vector<Bytes> all;
+    for (const json& part : frame.payload) all.push_back(part.get_binary());
+    return all;
+  }
+
+ private:
+  int fd_;
+  uint16_t rank_ = 0;
+  FrameReader reader_;
+};
+
+void enter_netns(const std::string& name) {
+  const std::string path = "/var/run/netns/" + name;
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const bool entered = fd >= 0 && ::setns(fd, CLONE_NEWNET) == 0;
+  const int error = errno;
+  if (fd >= 0) ::close(fd);
+  if (!entered) throw Failure("cannot enter " + path + ": " + std::strerror(error));
+}
+
+/// The gradients of the largest bucket, in ordinary memory: a GPU's would not be on the host at
+/// all.
+class Gradients {
+ public:
+  explicit Gradients(const std::vector<Bucket>& buckets) {
+    uint64_t most = 0;
+    for (const Bucket& bucket : buckets) most = std::max(most, bucket.elements);
+    values_.resize(most);
+  }
+  std::span<float> view(const Bucket& bucket) { return std::span(values_).first(bucket.elements); }
+
+ private:
+  std::vector<float> values_;
+};
+
+class RankRun {
+ public:
+  RankRun(const Job& job, LauncherLink& link, Communicator& communicator)
+      : job_(job),
+        link_(link),
+        communicator_(communicator),
+        gradients_(job.buckets),
+        sync_values_(static_cast<size_t>(job.ranks) * 4) {}
+
+  /// All iterations; the first is a warm-up, verified but not reported.
+  void run(RankResult* result) {
+    for (uint32_t iteration = 0; iteration <= job_.iterations; ++iteration) {
+      std::vector<uint64_t> elapsed_ns;
+      for (size_t bucket = 0; bucket < job_.buckets.size(); ++bucket) {
+        elapsed_ns.push_back(run_bucket(iteration, bucket));
+        result->elements_verified += job_.buckets[bucket].elements;
+      }
+      if (iteration > 0) result->elapsed_ns.push_back(std::move(elapsed_ns));
+    }
+  }
+
+ private:
+  uint64_t run_bucket(uint32_t iteration, size_t index) {
+    const Bucket& bucket = job_.buckets[index];
+    const std::span<float> values = gradients_.view(bucket);
+    const ValueKey key{job_.seed, iteration, static_cast<uint32_t>(index)};
+    fill_values(key, job_.rank, values);
+    report_progress(iteration, index);
+    // A tiny all-reduce lines the ranks up, on the progress threads themselves.
+    std::array<Operation, 2> operations{make_operation(sync_values_, Protocol::kLl),
+                                        make_operation(values, choose_protocol(bucket))};
+    communicator_.progress().submit(operations);
+    wait_for_operations(iteration, index);
+    verify(key, bucket, values);
+    return static_cast<uint64_t>(operations[1].elapsed.count());
+  }
+
+  Operation make_operation(std::span<float> data, Protocol protocol) {
+    const RingShape shape{job_.rank, job_.ranks, job_.channels, job_.slice_steps};
+    Operation operation{.data = data,
+                        .protocol = protocol,
+                        .ring = make_ring(shape, protocol, data.size()),
+                        .flag_base = next_flag_base_};
+    size_t longest = 0;
+    for (const auto& slices : operation.ring) longest = std::max(longest, slices.size());
+    next_flag_base_ += static_cast<uint32_t>(longest);
+    return operation;
+  }
+
+  Protocol choose_protocol(const Bucket& bucket) const {
+    if (job_.protocol == "ll") return Protocol::kLl;
+    if (job_.protocol == "simple") return Protocol::kSimple;
+    return bucket.bytes() <= kLlBytesMax ? Protocol::kLl : Protocol::kSimple;
+  }
+
+  void wait_for_operations(uint32_t iteration, size_t index) {
+    uint64_t seen = communicator_.progress().steps_done();
+    while (!communicator_.progress().wait(kProgressInterval)) {
+      const uint64_t steps = communicator_.progress().steps_done();
+      if (std::exchange(seen, steps) != steps) report_progress(iteration, index);
+    }
+  }
+
+  void report_progress(uint32_t iteration, size_t index) {
+    link_.send(FrameType::kProgress,
+               {{"iteration", iteration}, {"bucket", index}, {"buckets", job_.buckets.size()}});
+  }
+
+  void verify(const ValueKey& key, const Bucket& bucket, std::span<const float> values) const {
+    const std::optional<Mismatch> mismatch = find_mismatch(key, job_.ranks, values);
+    if (!mismatch) return;
+    std::ostringstream text;
+    text << "wrong result in bucket " << bucket.index << " of " << bucket.model << ", element "
+         << mismatch->element << ": got " << mismatch->got << ", expected " << mismatch->expected;
+    throw Failure(text.str());
+  }
+
+  const Job& job_;
+  LauncherLink& link_;
+  Communicator& communicator_;
+  Gradients gradients_;
+  std::vector<float> sync_values_;
+  uint32_t next_flag_base_ = 0;
+};
+
+// The kernel plugin, whose traffic no daemon carries, is known by its name.
+constexpr const char* kKernelPlugin = "Kernel";
+
+void run_job(const Job& job, LauncherLink& link, std::unique_ptr<Communicator>* communicator) {
+  for (const auto& [name, value] : job.environment) ::setenv(name.c_str(), value.c_str(), 1);
+  print_plugin_log(job.verbose);
+  if (!job.netns.empty()) enter_netns(job.netns);
+  *communicator =
+      std::make_unique<Communicator>(job, [&](const Bytes& mine) { return link.all_gather(mine); });
+  Communicator& ring = **communicator;
+  RankResult result;
+  result.plugin_name = ring.plugin().name();
+  result.device_name = ring.properties().name;
+  result.abi = ring.plugin().abi();
+  result.speed_mbps = ring.properties().speed_mbps;
+  result.has_daemon = result.plugin_name != kKernelPlugin;
+  if (result.has_daemon) {
+    if (job.daemon_socket.empty()) {
+      throw Failure("plugin " + result.plugin_name +
+                    ": give each host its daemon, --host NAME=SOCKET");
+    }
+    result.daemon_before = tools::daemon_tcp_payload_bytes(job.daemon_socket);
+  }
+  link.all_gather({});  // nobody moves a byte before everybody has read the counters
+  RankRun(job, link, ring).run(&result);
+  result.crossed = ring.crossed();
+  link.all_gather({});  // nobody closes while a neighbour still works
+  ring.close();
+  if (result.has_daemon) {
+    result.daemon_after = tools::daemon_tcp_payload_bytes(job.daemon_socket);
+  }
+  link.send(FrameType::kResult, result);
+}
+
+}  // namespace
+
+int run_rank(int launcher_fd) {
+  LauncherLink link(launcher_fd);
+  Job job;
+  std::unique_ptr<Communicator> communicator;  // after job, which it borrows
+  try {
+    job = link.receive().payload.get<Job>();
+    link.set_rank(job.rank);
+    run_job(job, link, &communicator);
+    return 0;
+  } catch (const std::exception& error) {
+    // Said before the abort that follows: nothing a plugin does then can hide it. A launcher that
+    // is gone cannot be told.
+    send_frame(launcher_fd, {FrameType::kError, static_cast<uint16_t>(job.rank), error.what()});
+    return 1;
+  }
+}
+
+}  // namespace lyre::allreduce

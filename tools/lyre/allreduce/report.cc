@@ -1,0 +1,227 @@
+#include "tools/lyre/allreduce/report.h"
+
+#include <algorithm>
+#include <iomanip>
+#include <map>
+#include <numeric>
+
+#include "tools/lyre/allreduce/failure.h"
+
+namespace lyre::allreduce {
+namespace {
+
+using nlohmann::json;
+
+uint64_t median(std::vector<uint64_t> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+double alg_gb_per_s(uint64_t bytes, uint64_t ns) {
+  return ns == 0 ? 0 : static_cast<double>(bytes) / static_cast<double>(ns);
+}
+
+// What a ring moves over each link, as nccl-tests defines it: independent of the number of ranks.
+double bus_gb_per_s(uint64_t bytes, uint64_t ns, size_t ranks) {
+  const auto n = static_cast<double>(ranks);
+  return alg_gb_per_s(bytes, ns) * 2.0 * (n - 1.0) / n;
+}
+
+double ratio_of(uint64_t kernel_ns, uint64_t plugin_ns) {
+  return plugin_ns == 0 ? 0 : static_cast<double>(kernel_ns) / static_cast<double>(plugin_ns);
+}
+
+uint64_t total_bytes(const std::vector<Bucket>& buckets) {
+  return std::accumulate(buckets.begin(), buckets.end(), uint64_t{0},
+                         [](uint64_t sum, const Bucket& bucket) { return sum + bucket.bytes(); });
+}
+
+uint64_t verified(const Measurement& measurement) {
+  uint64_t count = 0;
+  for (const RankResult& rank : measurement.ranks) count += rank.elements_verified;
+  return count;
+}
+
+struct Row {
+  std::string name;
+  uint64_t bytes;
+  uint64_t plugin_ns;
+  uint64_t kernel_ns;  // 0: not measured
+  uint64_t verified;
+};
+
+void print_row(const Row& row, size_t ranks, std::ostream& out) {
+  out << std::left << std::setw(20) << row.name << std::right << std::setw(12) << row.bytes
+      << std::setw(12) << row.plugin_ns / 1000 << std::setw(10)
+      << alg_gb_per_s(row.bytes, row.plugin_ns) << std::setw(10)
+      << bus_gb_per_s(row.bytes, row.plugin_ns, ranks);
+  if (row.kernel_ns != 0) {
+    out << std::setw(12) << bus_gb_per_s(row.bytes, row.kernel_ns, ranks) << std::setw(8)
+        << ratio_of(row.kernel_ns, row.plugin_ns);
+  }
+  out << std::setw(14) << row.verified << "\n";
+}
+
+void print_headline(const Report& report, std::ostream& out) {
+  const size_t ranks = report.hosts.size();
+  const uint64_t bytes = total_bytes(report.buckets);
+  const RankResult& first = report.plugin.ranks.front();
+  if (const Measurement* kernel = report.best_kernel()) {
+    out << "ratio " << ratio_of(kernel->total_ns, report.plugin.total_ns) << ": "
+        << first.plugin_name << " " << bus_gb_per_s(bytes, report.plugin.total_ns, ranks)
+        << " GB/s bus bandwidth, " << kernel->transport << " "
+        << bus_gb_per_s(bytes, kernel->total_ns, ranks) << " GB/s\n";
+    for (const Measurement& other : report.kernels) {
+      if (&other == kernel) continue;
+      out << "(" << other.transport << ": " << bus_gb_per_s(bytes, other.total_ns, ranks)
+          << " GB/s)\n";
+    }
+  }
+  out << ranks << " ranks on hosts";
+  for (const std::string& host : report.hosts) out << " " << host;
+  out << "; plugin " << first.plugin_name << ", ABI v" << first.abi << ", device "
+      << first.device_name << ", " << report.iterations << " iterations, seed " << report.seed
+      << "\n";
+}
+
+json time_json(uint64_t bytes, uint64_t ns, size_t ranks) {
+  return {{"time_us", static_cast<double>(ns) / 1000.0},
+          {"algbw_gb_per_s", alg_gb_per_s(bytes, ns)},
+          {"busbw_gb_per_s", bus_gb_per_s(bytes, ns, ranks)}};
+}
+
+json measurement_json(const Report& report, const Measurement& measurement) {
+  const size_t ranks = report.hosts.size();
+  const RankResult& first = measurement.ranks.front();
+  json buckets = json::array();
+  for (size_t i = 0; i < report.buckets.size(); ++i) {
+    const Bucket& bucket = report.buckets[i];
+    json row = time_json(bucket.bytes(), measurement.bucket_ns[i], ranks);
+    row.update({{"model", bucket.model},
+                {"bucket", bucket.index},
+                {"tensors", bucket.tensors},
+                {"bytes", bucket.bytes()}});
+    buckets.push_back(std::move(row));
+  }
+  json total = time_json(total_bytes(report.buckets), measurement.total_ns, ranks);
+  total["bytes"] = total_bytes(report.buckets);
+  return {{"transport", measurement.transport}, {"plugin", first.plugin_name},
+          {"device", first.device_name},        {"abi", first.abi},
+          {"speed_mbps", first.speed_mbps},     {"elements_verified", verified(measurement)},
+          {"buckets", std::move(buckets)},      {"total", std::move(total)}};
+}
+
+json crossed_json(const Report& report) {
+  json hosts = json::object();
+  for (size_t rank = 0; rank < report.hosts.size(); ++rank) {
+    const RankResult& result = report.plugin.ranks[rank];
+    json& host = hosts[report.hosts[rank]];
+    if (host.is_null()) host = json::object();
+    host["bytes_sent"] = host.value("bytes_sent", uint64_t{0}) + result.crossed.sent;
+    host["bytes_received"] = host.value("bytes_received", uint64_t{0}) + result.crossed.received;
+    host["checked_by_daemon_counters"] = result.has_daemon;
+  }
+  return hosts;
+}
+
+}  // namespace
+
+Measurement measure(const Job& job, std::vector<RankResult> results) {
+  Measurement measurement{.transport = job.transport, .ranks = std::move(results)};
+  for (size_t bucket = 0; bucket < job.buckets.size(); ++bucket) {
+    std::vector<uint64_t> slowest;
+    for (uint32_t iteration = 0; iteration < job.iterations; ++iteration) {
+      uint64_t ns = 0;
+      for (const RankResult& rank : measurement.ranks) {
+        ns = std::max(ns, rank.elapsed_ns.at(iteration).at(bucket));
+      }
+      slowest.push_back(ns);
+    }
+    measurement.bucket_ns.push_back(median(std::move(slowest)));
+    measurement.total_ns += measurement.bucket_ns.back();
+  }
+  return measurement;
+}
+
+const Measurement* Report::best_kernel() const {
+  const auto best = std::min_element(
+      kernels.begin(), kernels.end(),
+      [](const Measurement& a, const Measurement& b) { return a.total_ns < b.total_ns; });
+  return best == kernels.end() ? nullptr : &*best;
+}
+
+void check_daemon_counters(const std::vector<std::string>& hosts,
+                           const std::vector<RankResult>& results) {
+  struct HostBytes {
+    tools::TcpPayloadBytes crossed;
+    tools::TcpPayloadBytes before{UINT64_MAX, UINT64_MAX};
+    tools::TcpPayloadBytes after;
+    bool has_daemon = false;
+  };
+  std::map<std::string, HostBytes> by_host;
+  for (size_t rank = 0; rank < results.size(); ++rank) {
+    const RankResult& result = results[rank];
+    HostBytes& host = by_host[hosts[rank]];
+    host.has_daemon = result.has_daemon;
+    host.crossed.sent += result.crossed.sent;
+    host.crossed.received += result.crossed.received;
+    host.before.sent = std::min(host.before.sent, result.daemon_before.sent);
+    host.before.received = std::min(host.before.received, result.daemon_before.received);
+    host.after.sent = std::max(host.after.sent, result.daemon_after.sent);
+    host.after.received = std::max(host.after.received, result.daemon_after.received);
+  }
+  for (const auto& [name, host] : by_host) {
+    if (!host.has_daemon) continue;
+    const uint64_t sent = host.after.sent - host.before.sent;
+    const uint64_t received = host.after.received - host.before.received;
+    if (sent >= host.crossed.sent && received >= host.crossed.received) continue;
+    throw Failure("host " + name + ": the plugin moved " + std::to_string(host.crossed.sent) +
+                  " bytes out and " + std::to_string(host.crossed.received) +
+                  " in, but its daemon's TCP only " + std::to_string(sent) + " and " +
+                  std::to_string(received));
+  }
+}
+
+void print_table(const Report& report, std::ostream& out) {
+  const size_t ranks = report.hosts.size();
+  const Measurement* kernel = report.best_kernel();
+  out << std::fixed << std::setprecision(2);
+  print_headline(report, out);
+  out << std::left << std::setw(20) << "bucket" << std::right << std::setw(12) << "bytes"
+      << std::setw(12) << "time us" << std::setw(10) << "alg GB/s" << std::setw(10) << "bus GB/s";
+  if (kernel != nullptr) out << std::setw(12) << "kernel bus" << std::setw(8) << "ratio";
+  out << std::setw(14) << "verified"
+      << "\n";
+  const uint64_t passes = uint64_t{report.iterations + 1} * ranks;  // the warm-up is verified too
+  for (size_t i = 0; i < report.buckets.size(); ++i) {
+    const Bucket& bucket = report.buckets[i];
+    print_row({bucket.model + " " + std::to_string(bucket.index), bucket.bytes(),
+               report.plugin.bucket_ns[i], kernel != nullptr ? kernel->bucket_ns[i] : 0,
+               bucket.elements * passes},
+              ranks, out);
+  }
+  print_row({"total", total_bytes(report.buckets), report.plugin.total_ns,
+             kernel != nullptr ? kernel->total_ns : 0, verified(report.plugin)},
+            ranks, out);
+}
+
+json to_json(const Report& report) {
+  json out;
+  const Measurement* kernel = report.best_kernel();
+  out["ratio"] =
+      kernel != nullptr ? json(ratio_of(kernel->total_ns, report.plugin.total_ns)) : json(nullptr);
+  out["ranks"] = report.hosts.size();
+  out["hosts"] = report.hosts;
+  out["iterations"] = report.iterations;
+  out["seed"] = report.seed;
+  out["plugin"] = measurement_json(report, report.plugin);
+  out["kernel"] = json::array();
+  for (const Measurement& other : report.kernels) {
+    out["kernel"].push_back(measurement_json(report, other));
+  }
+  out["bytes_between_hosts"] = crossed_json(report);
+  return out;
+}
+
+}  // namespace lyre::allreduce

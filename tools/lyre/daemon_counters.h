@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace lyre::tools {
+
+/// TCP payload that a daemon has moved since it started, all workers together.
+struct TcpPayloadBytes {
+  uint64_t sent = 0;      ///< without retransmissions
+  uint64_t received = 0;  ///< in order
+};
+
+/// Looks into the stats segment of the daemon behind `socket`.
+/// Fails: throws std::runtime_error, one line.
+TcpPayloadBytes daemon_tcp_payload_bytes(const std::string& socket);
+
+}  // namespace lyre::tools

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace lyre::tools {
+
+/// Exit codes of the lyre command.
+inline constexpr int kExitFailure = 1;
+inline constexpr int kExitUsage = 2;
+inline constexpr int kExitNoDaemon = 3;
+
+/// Ends the command with one line and an exit code.
+class Failure : public std::runtime_error {
+ public:
+  Failure(int exit_code, const std::string& line)
+      : std::runtime_error(line), exit_code_(exit_code) {}
+  int exit_code() const { return exit_code_; }
+
+ private:
+  int exit_code_;
+};
+
+/// The failure that the client library reported last. `code` is a LYRE_E value.
+Failure library_failure(int code);
+
+}  // namespace lyre::tools

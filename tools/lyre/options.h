@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+
+namespace lyre::tools {
+
+/// What every sub-command understands.
+struct GlobalOptions {
+  std::string socket_path;  ///< empty: $LYRE_SOCKET, else /run/lyre/lyred.sock
+  bool is_json = false;
+
+  const char* socket_or_default() const {
+    return socket_path.empty() ? nullptr : socket_path.c_str();
+  }
+};
+
+}  // namespace lyre::tools

@@ -1,0 +1,214 @@
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "tools/lyre/failure.h"
+#include "tools/lyre/perf/stream.h"
+#include "tools/lyre/units.h"
+
+namespace lyre::perf {
+namespace {
+
+constexpr size_t kReadBytes = 256 * 1024;
+
+std::string error_text(const char* what) {
+  return std::string(what) + ": " + std::strerror(errno);
+}
+
+sockaddr_in to_kernel(const lyre_addr& addr) {
+  sockaddr_in out{};
+  out.sin_family = AF_INET;
+  out.sin_port = htons(addr.port);
+  std::memcpy(&out.sin_addr, addr.address + 12, sizeof out.sin_addr);
+  return out;
+}
+
+lyre_addr from_kernel(const sockaddr_in& addr) {
+  lyre_addr out{};
+  out.address[10] = out.address[11] = 0xff;
+  std::memcpy(out.address + 12, &addr.sin_addr, sizeof addr.sin_addr);
+  out.port = ntohs(addr.sin_port);
+  return out;
+}
+
+class KernelNetwork;
+
+class KernelStream final : public Stream {
+ public:
+  KernelStream(KernelNetwork& network, int fd, const lyre_addr& remote, bool is_open);
+  ~KernelStream() override;
+  KernelStream(const KernelStream&) = delete;
+  KernelStream& operator=(const KernelStream&) = delete;
+
+  bool is_open() override {
+    if (is_open_) return true;
+    pollfd entry{fd_, POLLOUT, 0};
+    if (::poll(&entry, 1, 0) <= 0) return false;
+    int error = 0;
+    socklen_t bytes = sizeof error;
+    ::getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error, &bytes);
+    errno = error;
+    if (error != 0) throw StreamError(error_text("cannot connect"));
+    return is_open_ = true;
+  }
+  std::span<uint8_t> try_begin_write(size_t bytes) override {
+    if (!try_flush()) return {};
+    if (out_.size() < bytes) out_.resize(bytes);
+    return {out_.data(), bytes};
+  }
+  void commit_write(size_t bytes) override {
+    out_sent_ = 0;
+    out_end_ = bytes;
+    try_flush();
+  }
+  bool try_flush() override {
+    while (out_sent_ < out_end_) {
+      const ssize_t sent = ::send(fd_, out_.data() + out_sent_, out_end_ - out_sent_,
+                                  MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (sent < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+      if (sent < 0) throw StreamError(error_text("cannot send"));
+      out_sent_ += static_cast<size_t>(sent);
+    }
+    return true;
+  }
+  std::span<const uint8_t> peek() override {
+    if (in_next_ == in_end_) {
+      const ssize_t count = ::recv(fd_, in_.data(), in_.size(), MSG_DONTWAIT);
+      if (count < 0 && (errno == EAGAIN || errno == EINTR)) return {};
+      if (count < 0) throw StreamError(error_text("cannot receive"));
+      is_at_end_ = count == 0;
+      in_next_ = 0;
+      in_end_ = static_cast<size_t>(count);
+    }
+    return {in_.data() + in_next_, in_end_ - in_next_};
+  }
+  void consume(size_t bytes) override { in_next_ += bytes; }
+  bool is_at_end() const override { return is_at_end_; }
+  void finish() override { ::shutdown(fd_, SHUT_WR); }
+  std::string peer() const override {
+    return tools::format_endpoint(remote_.address, remote_.port);
+  }
+
+  pollfd wanted() const {
+    const bool is_writing = !is_open_ || out_sent_ < out_end_;
+    // At the end of the stream the socket stays readable for ever.
+    const int in = is_at_end_ ? 0 : POLLIN;
+    return {fd_, static_cast<short>(in | (is_writing ? POLLOUT : 0)), 0};
+  }
+
+ private:
+  KernelNetwork& network_;
+  int fd_;
+  lyre_addr remote_;
+  bool is_open_;
+  bool is_at_end_ = false;
+  std::vector<uint8_t> out_;
+  size_t out_sent_ = 0;
+  size_t out_end_ = 0;
+  std::vector<uint8_t> in_;
+  size_t in_next_ = 0;
+  size_t in_end_ = 0;
+};
+
+class KernelNetwork final : public Network {
+ public:
+  explicit KernelNetwork(const NetworkOptions& options) : options_(options) {}
+  ~KernelNetwork() override {
+    if (listener_ >= 0) ::close(listener_);
+  }
+  KernelNetwork(const KernelNetwork&) = delete;
+  KernelNetwork& operator=(const KernelNetwork&) = delete;
+
+  std::unique_ptr<Stream> connect(const lyre_addr& remote) override {
+    const int fd = make_socket();
+    const sockaddr_in address = to_kernel(remote);
+    const int code =
+        ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+    if (code != 0 && errno != EINPROGRESS) {
+      const std::string line = error_text("cannot connect");
+      ::close(fd);
+      throw tools::Failure(tools::kExitFailure, line);
+    }
+    return std::make_unique<KernelStream>(*this, fd, remote, code == 0);
+  }
+  lyre_addr listen(const lyre_addr& local) override {
+    listener_ = make_socket();
+    const int on = 1;
+    ::setsockopt(listener_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    sockaddr_in address = to_kernel(local);
+    if (::bind(listener_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+        ::listen(listener_, 128) != 0) {
+      const std::string where = tools::format_endpoint(local.address, local.port);
+      throw tools::Failure(tools::kExitFailure, error_text(("cannot listen on " + where).c_str()));
+    }
+    socklen_t bytes = sizeof address;
+    ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &bytes);
+    return from_kernel(address);
+  }
+  std::unique_ptr<Stream> try_accept() override {
+    sockaddr_in address{};
+    socklen_t bytes = sizeof address;
+    const int fd = ::accept4(listener_, reinterpret_cast<sockaddr*>(&address), &bytes,
+                             SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0) return nullptr;
+    set_no_delay(fd);
+    return std::make_unique<KernelStream>(*this, fd, from_kernel(address), true);
+  }
+  void wait(int timeout_ms) override {
+    // A look at every socket comes anyway: a caller that does not sleep needs no system call here.
+    if (timeout_ms == 0 || options_.is_spinning) return;
+    std::vector<pollfd>& entries = entries_;
+    entries.clear();
+    for (const KernelStream* stream : streams_) entries.push_back(stream->wanted());
+    if (listener_ >= 0) entries.push_back({listener_, POLLIN, 0});
+    ::poll(entries.data(), entries.size(), timeout_ms);
+  }
+  void drain(int) override {}  // the kernel keeps what was written
+  const char* name() const override { return "kernel"; }
+
+  void add(KernelStream* stream) { streams_.push_back(stream); }
+  void remove(KernelStream* stream) { std::erase(streams_, stream); }
+
+ private:
+  static void set_no_delay(int fd) {
+    const int on = 1;
+    ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  }
+  static int make_socket() {
+    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) throw tools::Failure(tools::kExitFailure, error_text("cannot make a socket"));
+    set_no_delay(fd);
+    return fd;
+  }
+
+  NetworkOptions options_;
+  int listener_ = -1;
+  std::vector<KernelStream*> streams_;
+  std::vector<pollfd> entries_;
+};
+
+KernelStream::KernelStream(KernelNetwork& network, int fd, const lyre_addr& remote, bool is_open)
+    : network_(network), fd_(fd), remote_(remote), is_open_(is_open), in_(kReadBytes) {
+  network_.add(this);
+}
+
+KernelStream::~KernelStream() {
+  network_.remove(this);
+  ::close(fd_);
+}
+
+}  // namespace
+
+std::unique_ptr<Network> make_kernel_network(const NetworkOptions& options) {
+  return std::make_unique<KernelNetwork>(options);
+}
+
+}  // namespace lyre::perf

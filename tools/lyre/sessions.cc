@@ -1,0 +1,189 @@
+#include "tools/lyre/sessions.h"
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "tools/lyre/units.h"
+
+namespace lyre::tools {
+namespace {
+
+constexpr std::array<const char*, 10> kStateNames = {
+    "CLOSED",     "SYN-SENT",   "SYN-RECEIVED", "ESTABLISHED", "FIN-WAIT-1",
+    "FIN-WAIT-2", "CLOSE-WAIT", "CLOSING",      "LAST-ACK",    "TIME-WAIT"};
+
+std::string owner_of(const channel::SessionView& view) {
+  const std::string label(view.label, ::strnlen(view.label, sizeof view.label));
+  return label + "/" + std::to_string(view.pid);
+}
+
+bool is_same_connection(const channel::SessionView& a, const channel::SessionView& b) {
+  return a.opened_unix_ns == b.opened_unix_ns && a.local_port == b.local_port &&
+         a.remote_port == b.remote_port && a.worker == b.worker &&
+         std::memcmp(a.remote_address, b.remote_address, sizeof a.remote_address) == 0;
+}
+
+double bits_per_second(uint64_t before, uint64_t after, int64_t interval_ns) {
+  if (interval_ns <= 0 || after < before) return 0;
+  return 8e9 * static_cast<double>(after - before) / static_cast<double>(interval_ns);
+}
+
+std::string percent(double part) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f %%", 100 * part);
+  return text;
+}
+
+std::string details_text(const channel::SessionView& view, const SessionRates& rates) {
+  std::string out = "    cwnd " + format_bytes(view.cwnd_bytes) + "  rtt " +
+                    format_duration(view.srtt_ns) + " (min " + format_duration(view.rtt_min_ns) +
+                    ")  rto " + format_duration(view.rto_ns) + "  mss " +
+                    std::to_string(view.mss_bytes) + "  in flight " +
+                    format_bytes(view.in_flight_bytes) + "  queued " +
+                    format_bytes(view.send_queue_bytes) + "  peer's window " +
+                    format_bytes(view.send_window_bytes) + "\n";
+  out += "    sent " + format_bytes(view.bytes_sent) + " at " + format_rate(rates.sent_bits_per_s) +
+         "  received " + format_bytes(view.bytes_received) + " at " +
+         format_rate(rates.received_bits_per_s) + "  retransmitted " +
+         format_bytes(view.bytes_retransmitted) + " (" + std::to_string(view.timeouts) +
+         " timeouts, " + std::to_string(view.fast_recoveries) + " recoveries)\n";
+  out += "    lent " + std::to_string(view.lent_slots) + " slots  window " +
+         format_bytes(view.receive_window_bytes) + "  zero copy " +
+         percent(zero_copy_share(view)) + (view.is_lent != 0 ? "" : " (received bytes are copied)") +
+         "\n";
+  return out;
+}
+
+nlohmann::ordered_json session_json(const channel::SessionView& view, const Snapshot* earlier) {
+  nlohmann::ordered_json out = {
+      {"state", session_state_name(view)},
+      {"local", format_endpoint(view.local_address, view.local_port)},
+      {"worker", view.worker},
+      {"pid", view.pid},
+      {"label", std::string(view.label, ::strnlen(view.label, sizeof view.label))}};
+  if (view.is_listener != 0) return out;
+  const SessionRates rates = rates_of(view, earlier);
+  out.update({{"remote", format_endpoint(view.remote_address, view.remote_port)},
+              {"mss_bytes", view.mss_bytes},
+              {"cwnd_bytes", view.cwnd_bytes},
+              {"srtt_ns", view.srtt_ns},
+              {"rtt_min_ns", view.rtt_min_ns},
+              {"rto_ns", view.rto_ns},
+              {"in_flight_bytes", view.in_flight_bytes},
+              {"send_queue_bytes", view.send_queue_bytes},
+              {"send_window_bytes", view.send_window_bytes},
+              {"receive_window_bytes", view.receive_window_bytes},
+              {"lent_slots", view.lent_slots},
+              {"bytes_sent", view.bytes_sent},
+              {"bytes_acked", view.bytes_acked},
+              {"bytes_retransmitted", view.bytes_retransmitted},
+              {"bytes_received", view.bytes_received},
+              {"sent_bits_per_s", rates.sent_bits_per_s},
+              {"received_bits_per_s", rates.received_bits_per_s},
+              {"timeouts", view.timeouts},
+              {"fast_recoveries", view.fast_recoveries},
+              {"copied_tx_bytes", view.copied_tx_bytes},
+              {"copied_rx_bytes", view.copied_rx_bytes},
+              {"zero_copy_share", zero_copy_share(view)},
+              {"opened_unix_ns", view.opened_unix_ns}});
+  return out;
+}
+
+void print(const GlobalOptions& globals, const Snapshot& snapshot, const Snapshot* earlier) {
+  if (globals.is_json) {
+    std::cout << sessions_json(snapshot, earlier).dump(2) << std::endl;
+  } else {
+    std::cout << sessions_text(snapshot, earlier) << std::flush;
+  }
+}
+
+/// Two looks, then one more after each interval, until the command is interrupted.
+void watch(const GlobalOptions& globals, const StatsSegment& segment, double interval_s) {
+  Snapshot earlier = segment.look();
+  for (;;) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(interval_s));
+    Snapshot now = segment.look();
+    print(globals, now, &earlier);
+    if (!globals.is_json) std::cout << std::endl;
+    earlier = std::move(now);
+  }
+}
+
+}  // namespace
+
+const char* session_state_name(const channel::SessionView& view) {
+  if (view.is_listener != 0) return "LISTEN";
+  return view.state < kStateNames.size() ? kStateNames[view.state] : "?";
+}
+
+double zero_copy_share(const channel::SessionView& view) {
+  const uint64_t moved = view.bytes_sent + view.bytes_received;
+  const uint64_t copied = view.copied_tx_bytes + view.copied_rx_bytes;
+  if (moved == 0 || copied >= moved) return copied == 0 ? 1 : 0;
+  return 1 - static_cast<double>(copied) / static_cast<double>(moved);
+}
+
+SessionRates rates_of(const channel::SessionView& view, const Snapshot* earlier) {
+  uint64_t sent = 0;
+  uint64_t received = 0;
+  int64_t since_ns = view.opened_unix_ns;
+  if (earlier != nullptr) {
+    for (const channel::SessionView& before : earlier->sessions) {
+      if (!is_same_connection(before, view)) continue;
+      sent = before.bytes_sent;
+      received = before.bytes_received;
+      since_ns = before.updated_unix_ns;
+    }
+  }
+  const int64_t interval_ns = view.updated_unix_ns - since_ns;
+  return {bits_per_second(sent, view.bytes_sent, interval_ns),
+          bits_per_second(received, view.bytes_received, interval_ns)};
+}
+
+std::string sessions_text(const Snapshot& snapshot, const Snapshot* earlier) {
+  std::string out;
+  for (const channel::SessionView& view : snapshot.sessions) {
+    std::string state = session_state_name(view);
+    state.resize(12, ' ');
+    out += state + " " + format_endpoint(view.local_address, view.local_port);
+    if (view.is_listener == 0) {
+      out += " -> " + format_endpoint(view.remote_address, view.remote_port);
+    }
+    out += "  worker " + std::to_string(view.worker) + "  " + owner_of(view) + "\n";
+    if (view.is_listener == 0) out += details_text(view, rates_of(view, earlier));
+  }
+  return out.empty() ? "no sessions\n" : out;
+}
+
+nlohmann::ordered_json sessions_json(const Snapshot& snapshot, const Snapshot* earlier) {
+  nlohmann::ordered_json out = {{"sessions", nlohmann::ordered_json::array()}};
+  for (const channel::SessionView& view : snapshot.sessions) {
+    out["sessions"].push_back(session_json(view, earlier));
+  }
+  return out;
+}
+
+void add_sessions(CLI::App& app, const GlobalOptions& globals) {
+  CLI::App* command = app.add_subcommand("sessions", "Connections and listeners, like ss -ti");
+  auto interval_s = std::make_shared<double>(0);
+  command
+      ->add_option("--watch", *interval_s,
+                   "Print again every SECONDS, with the rates since the last time; otherwise "
+                   "rates are means since the session was opened")
+      ->check(CLI::PositiveNumber)
+      ->expected(0, 1)
+      ->default_str("1");
+  command->callback([&globals, interval_s, command] {
+    const StatsSegment segment(globals.socket_or_default());
+    if (command->count("--watch") > 0) return watch(globals, segment, *interval_s);
+    print(globals, segment.look(), nullptr);
+  });
+}
+
+}  // namespace lyre::tools

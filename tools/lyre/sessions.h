@@ -1,0 +1,34 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tools/lyre/options.h"
+#include "tools/lyre/snapshot.h"
+
+namespace CLI {
+class App;
+}
+
+namespace lyre::tools {
+
+/// `lyre sessions`: this stack's `ss -ti`.
+void add_sessions(CLI::App& app, const GlobalOptions& globals);
+
+/// What changed for a session between two looks, or since it was opened.
+struct SessionRates {
+  double sent_bits_per_s = 0;
+  double received_bits_per_s = 0;
+};
+/// `earlier` may be nullptr, or another life of the same row: then the mean since it was opened.
+SessionRates rates_of(const channel::SessionView& view, const Snapshot* earlier);
+
+/// Name of a tcp::State as the RFC has it.
+const char* session_state_name(const channel::SessionView& view);
+/// Payload that no processor copied on its way between client and NIC, 0 to 1.
+double zero_copy_share(const channel::SessionView& view);
+
+std::string sessions_text(const Snapshot& snapshot, const Snapshot* earlier);
+nlohmann::ordered_json sessions_json(const Snapshot& snapshot, const Snapshot* earlier);
+
+}  // namespace lyre::tools

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "stack/base/drop_reasons.h"
+#include "stack/channel/stats.h"
+
+/// One look at a daemon's stats segment, copied out of it: what the commands print.
+namespace lyre::tools {
+
+struct CounterText {
+  const char* key;
+  const char* text;
+};
+
+inline constexpr CounterText kWorkerCounters[] = {
+#define LYRE_X(name, text) {#name, text},
+    LYRE_WORKER_COUNTERS(LYRE_X)
+#undef LYRE_X
+};
+inline constexpr size_t kWorkerCounterCount = sizeof kWorkerCounters / sizeof kWorkerCounters[0];
+
+/// Place of a counter in WorkerSnapshot::counters.
+enum class Counter : size_t {
+#define LYRE_X(name, text) name,
+  LYRE_WORKER_COUNTERS(LYRE_X)
+#undef LYRE_X
+};
+
+struct WorkerSnapshot {
+  std::array<uint64_t, kWorkerCounterCount> counters{};
+  std::array<uint64_t, kDropCount> drops{};
+  uint64_t sessions_open = 0;
+  uint64_t rx_slots_free = 0;
+  uint64_t rx_slots_total = 0;
+
+  uint64_t operator[](Counter counter) const { return counters[static_cast<size_t>(counter)]; }
+};
+
+struct PortSnapshot {
+  std::string name;
+  std::string device;
+  std::string pci_path;
+  uint8_t address[16] = {};
+  uint32_t prefix_bits = 0;
+  uint32_t mtu_bytes = 0;
+  uint32_t speed_mbps = 0;
+  bool is_link_up = false;
+  uint8_t mac[6] = {};
+};
+
+struct Snapshot {
+  std::string daemon_name;
+  std::string daemon_version;
+  std::string idle_policy;
+  int32_t pid = 0;
+  bool has_hugepages = false;
+  int64_t started_unix_ns = 0;
+  int64_t taken_unix_ns = 0;
+  uint64_t clients = 0;
+  uint64_t clients_total = 0;
+  std::vector<PortSnapshot> ports;
+  std::vector<WorkerSnapshot> workers;
+  std::vector<channel::SessionView> sessions;  ///< listeners too
+};
+
+/// Copies a segment of `bytes`. Fails: throws Failure when its head does not describe it.
+Snapshot read_snapshot(const void* segment, size_t bytes, int64_t now_unix_ns);
+
+/// A daemon's stats segment, mapped. Fails: the constructor throws Failure.
+class StatsSegment {
+ public:
+  explicit StatsSegment(const char* socket_path);
+  ~StatsSegment();
+  StatsSegment(const StatsSegment&) = delete;
+  StatsSegment& operator=(const StatsSegment&) = delete;
+
+  Snapshot look() const;
+
+ private:
+  const void* segment_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+}  // namespace lyre::tools
