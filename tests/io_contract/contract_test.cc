@@ -32,7 +32,8 @@ class Deadline {
   std::chrono::steady_clock::time_point end_ = std::chrono::steady_clock::now() + kPatience;
 };
 
-class IoContract : public ::testing::Test {
+/// The parameter swaps the ends: a wire may have one end that is not of the backend under test.
+class IoContract : public ::testing::TestWithParam<bool> {
  protected:
   void open(const WireOptions& options) {
     wire_.reset();
@@ -53,8 +54,9 @@ class IoContract : public ::testing::Test {
     if (wire_) drain(1);
   }
 
-  PacketIo& io(int end) { return wire_->io(end); }
-  PacketMemory& memory(int end) { return wire_->memory(end); }
+  PacketIo& io(int end) { return wire_->io(place(end)); }
+  PacketMemory& memory(int end) { return wire_->memory(place(end)); }
+  static int place(int end) { return GetParam() ? 1 - end : end; }
 
   PacketBuf* allocate(int end = 0) {
     PacketBuf* packet = nullptr;
@@ -159,7 +161,7 @@ class IoContract : public ::testing::Test {
   std::unique_ptr<Wire> wire_;
 };
 
-TEST_F(IoContract, TransmitBufferIsEmptyAndHasRoom) {
+TEST_P(IoContract, TransmitBufferIsEmptyAndHasRoom) {
   PacketBuf* packet = allocate();
   ASSERT_NE(packet, nullptr);
   EXPECT_EQ(packet->length, 0u);
@@ -171,7 +173,7 @@ TEST_F(IoContract, TransmitBufferIsEmptyAndHasRoom) {
   memory(0).release({&packet, 1});
 }
 
-TEST_F(IoContract, FrameArrivesByteEqual) {
+TEST_P(IoContract, FrameArrivesByteEqual) {
   for (uint32_t payload : {6u, 7u, 100u, 255u}) {
     const std::vector<uint8_t> sent = frame(payload, payload);
     PacketBuf* packet = packet_with(sent);
@@ -184,7 +186,7 @@ TEST_F(IoContract, FrameArrivesByteEqual) {
   }
 }
 
-TEST_F(IoContract, BothDirectionsWork) {
+TEST_P(IoContract, BothDirectionsWork) {
   const std::vector<uint8_t> sent = frame(1, 50);
   ASSERT_TRUE(send(packet_with(sent, 1), 1));
   std::vector<PacketBuf*> got = receive(1, 0);
@@ -193,7 +195,7 @@ TEST_F(IoContract, BothDirectionsWork) {
   memory(0).release(got);
 }
 
-TEST_F(IoContract, PiecesArriveGathered) {
+TEST_P(IoContract, PiecesArriveGathered) {
   client_memory_ = pattern(99, 1 << 16);
   ASSERT_TRUE(memory(0).add_region(kRegion, client_memory_.data(), client_memory_.size()));
   const uint32_t pieces_max = io(0).capabilities().tx_pieces_max;
@@ -216,7 +218,7 @@ TEST_F(IoContract, PiecesArriveGathered) {
   }
 }
 
-TEST_F(IoContract, ChecksumsAreCompleted) {
+TEST_P(IoContract, ChecksumsAreCompleted) {
   client_memory_ = pattern(5, 8192);
   ASSERT_TRUE(memory(0).add_region(kRegion, client_memory_.data(), client_memory_.size()));
   uint32_t id = 0;
@@ -241,7 +243,7 @@ TEST_F(IoContract, ChecksumsAreCompleted) {
   }
 }
 
-TEST_F(IoContract, ChecksumsAreLeftAloneUnlessWanted) {
+TEST_P(IoContract, ChecksumsAreLeftAloneUnlessWanted) {
   const std::vector<uint8_t> sent = frame(3, 64);
   ASSERT_TRUE(send(packet_with(sent)));
   std::vector<PacketBuf*> got = receive(1);
@@ -251,7 +253,7 @@ TEST_F(IoContract, ChecksumsAreLeftAloneUnlessWanted) {
   memory(1).release(got);
 }
 
-TEST_F(IoContract, ShortCountLeavesTheRestWithTheCaller) {
+TEST_P(IoContract, ShortCountLeavesTheRestWithTheCaller) {
   std::vector<PacketBuf*> batch;
   std::vector<std::vector<uint8_t>> sent;
   uint32_t taken = 0;
@@ -287,7 +289,7 @@ TEST_F(IoContract, ShortCountLeavesTheRestWithTheCaller) {
   memory(1).release(got);
 }
 
-TEST_F(IoContract, RegionHoldsReturnToZero) {
+TEST_P(IoContract, RegionHoldsReturnToZero) {
   client_memory_ = pattern(8, 1 << 16);
   ASSERT_TRUE(memory(0).add_region(kRegion, client_memory_.data(), client_memory_.size()));
   EXPECT_EQ(memory(0).region_holds(kRegion), 0u);
@@ -305,7 +307,7 @@ TEST_F(IoContract, RegionHoldsReturnToZero) {
   EXPECT_EQ(memory(0).region_holds(kRegion), 0u);
 }
 
-TEST_F(IoContract, RegionsAreTakenAndGivenBack) {
+TEST_P(IoContract, RegionsAreTakenAndGivenBack) {
   client_memory_ = pattern(8, 4096);
   const uint8_t* base = client_memory_.data();
   EXPECT_FALSE(memory(0).add_region(kRegionsMax, base, 4096));
@@ -317,7 +319,7 @@ TEST_F(IoContract, RegionsAreTakenAndGivenBack) {
   memory(0).remove_region(kRegionsMax - 1);
 }
 
-TEST_F(IoContract, PacketOfARemovedRegionIsNotSent) {
+TEST_P(IoContract, PacketOfARemovedRegionIsNotSent) {
   client_memory_ = pattern(8, 4096);
   ASSERT_TRUE(memory(0).add_region(kRegion, client_memory_.data(), client_memory_.size()));
   PacketBuf* packet = gathered(1, 600, 0, 2);
@@ -332,7 +334,7 @@ TEST_F(IoContract, PacketOfARemovedRegionIsNotSent) {
   memory(1).release(got);
 }
 
-TEST_F(IoContract, ManyPacketsLeakNothing) {
+TEST_P(IoContract, ManyPacketsLeakNothing) {
   constexpr uint32_t kPackets = 100'000;
   client_memory_ = pattern(8, 1 << 16);
   ASSERT_TRUE(memory(0).add_region(kRegion, client_memory_.data(), client_memory_.size()));
@@ -366,7 +368,7 @@ TEST_F(IoContract, ManyPacketsLeakNothing) {
   EXPECT_GE(io(1).counters().rx_packets, backend().is_lossless ? kPackets : kPackets / 2);
 }
 
-TEST_F(IoContract, SlotNamesThePacket) {
+TEST_P(IoContract, SlotNamesThePacket) {
   for (uint32_t id = 0; id < 64; ++id) ASSERT_TRUE(send(packet_with(frame(id, 40))));
   std::vector<PacketBuf*> got = receive(64);
   ASSERT_EQ(got.size(), 64u);
@@ -383,7 +385,7 @@ TEST_F(IoContract, SlotNamesThePacket) {
   memory(1).release(got);
 }
 
-TEST_F(IoContract, LocalPacketComesFromTheReceivePool) {
+TEST_P(IoContract, LocalPacketComesFromTheReceivePool) {
   const uint32_t free_before = memory(0).rx_slots_free();
   PacketBuf* packet = memory(0).alloc_rx();
   ASSERT_NE(packet, nullptr);
@@ -416,7 +418,7 @@ int look_from_outside(int fd, size_t pool_bytes, size_t offset, const std::vecto
   return 0;
 }
 
-TEST_F(IoContract, AnotherProcessReadsThePoolAndCannotWriteIt) {
+TEST_P(IoContract, AnotherProcessReadsThePoolAndCannotWriteIt) {
   const std::vector<uint8_t> sent = frame(77, 100);
   ASSERT_TRUE(send(packet_with(sent)));
   std::vector<PacketBuf*> got = receive(1);
@@ -433,7 +435,7 @@ TEST_F(IoContract, AnotherProcessReadsThePoolAndCannotWriteIt) {
   memory(1).release(got);
 }
 
-TEST_F(IoContract, FramesOfTheMtuArrive) {
+TEST_P(IoContract, FramesOfTheMtuArrive) {
   for (uint32_t mtu : {1500u, 3000u, 9000u}) {
     if (mtu > backend().mtu_bytes_max) continue;
     open({.mtu_bytes = mtu});
@@ -458,7 +460,7 @@ TEST_F(IoContract, FramesOfTheMtuArrive) {
   }
 }
 
-TEST_F(IoContract, ExhaustedReceivePoolRecovers) {
+TEST_P(IoContract, ExhaustedReceivePoolRecovers) {
   std::vector<PacketBuf*> hoard;
   const uint32_t slots = memory(1).rx_slot_count();
   uint32_t id = 0;
@@ -483,7 +485,7 @@ TEST_F(IoContract, ExhaustedReceivePoolRecovers) {
   }
 }
 
-TEST_F(IoContract, WaitDescriptorTellsOfPackets) {
+TEST_P(IoContract, WaitDescriptorTellsOfPackets) {
   const int fd = io(1).wait_fd();
   ASSERT_EQ(fd >= 0, backend().has_wait_fd);
   if (fd < 0) return;
@@ -495,6 +497,16 @@ TEST_F(IoContract, WaitDescriptorTellsOfPackets) {
   EXPECT_EQ(got.size(), 1u);
   memory(1).release(got);
 }
+
+std::vector<bool> directions() {
+  return backend().has_two_of_ours ? std::vector<bool>{false} : std::vector<bool>{false, true};
+}
+
+std::string direction_name(const ::testing::TestParamInfo<bool>& direction) {
+  return std::string(backend().name) + (direction.param ? "_receives" : "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Io, IoContract, ::testing::ValuesIn(directions()), direction_name);
 
 }  // namespace
 }  // namespace lyre::io::contract

@@ -22,7 +22,7 @@ bool run(const std::string& command);
 /// Fails: EPERM without the right.
 Status enter_own_network();
 
-/// The wire between two ports.
+/// The wire between two ports, opened in this order.
 Result<std::unique_ptr<Wire>> open_dpdk_wire(const WireOptions& options,
                                              const dpdk::PortOptions& left,
                                              const dpdk::PortOptions& right);

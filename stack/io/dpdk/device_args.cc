@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <cctype>
 #include <cerrno>
 #include <cstdlib>
@@ -57,14 +56,15 @@ Status prepare_memif(DeviceArgs& args, uint32_t mtu_bytes) {
 }
 
 void prepare_af_packet(DeviceArgs& args, uint32_t mtu_bytes, uint32_t queue_count) {
-  constexpr uint32_t kRingHeaderBytes = 128;  // tpacket2_hdr, sockaddr_ll and alignment
-  constexpr uint32_t kBlockBytes = 1 << 16;
+  // The kernel puts a packet 66 bytes into its frame. The driver wants every receive buffer to
+  // hold a whole frame of the ring, so frames are no larger than need be; to have frames of any
+  // size the ring is one block, and with 512 of them that is a whole number of pages.
+  constexpr uint32_t kPacketAtBytes = 66;
   constexpr uint32_t kFrames = 512;
-  const uint32_t frame =
-      std::bit_ceil(std::max(mtu_bytes + kFrameOverheadBytes + kRingHeaderBytes, 2048u));
+  const uint32_t frame = round_up(mtu_bytes + kFrameOverheadBytes + kPacketAtBytes, 16);
   args.set_default("framesz", std::to_string(frame));
-  args.set_default("blocksz", std::to_string(std::max(frame, kBlockBytes)));
   args.set_default("framecnt", std::to_string(kFrames));
+  args.set_default("blocksz", std::to_string(frame * kFrames));
   args.set_default("qpairs", std::to_string(queue_count));
 }
 

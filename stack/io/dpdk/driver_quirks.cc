@@ -7,6 +7,8 @@ namespace {
 constexpr uint32_t kNicRoomBytes = 2048;
 /// XDP keeps 256 bytes in front of each packet.
 constexpr uint32_t kXdpHeadroomBytes = 256;
+/// A frame of a packet socket's ring is larger than the packet, and must fit as a whole.
+constexpr uint32_t kPacketRingBytes = 64;
 
 constexpr DriverQuirks kNic = {.driver = "", .rx_room_bytes_min = kNicRoomBytes};
 
@@ -16,7 +18,8 @@ constexpr DriverQuirks kVirtualWires[] = {
      .is_virtual = true,
      .uses_checksums = false,
      .checks_mtu = false,
-     .wait = WaitKind::kPacketSocket},
+     .wait = WaitKind::kPacketSocket,
+     .rx_extra_bytes = kPacketRingBytes},
     // Copies pkt_len bytes from the first segment whatever the chain says, and leaks the rest.
     {.driver = "net_af_xdp",
      .is_virtual = true,
