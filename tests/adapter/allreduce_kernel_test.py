@@ -38,8 +38,9 @@ class AllReduce(unittest.TestCase):
         self.assertEqual(ranks_left(self.marker), [], "rank processes are left")
 
     def command(self, *options, plugin=None):
+        timeout = [] if "--timeout" in options else ["--timeout", str(BOUND_S)]
         return [ARGS.lyre, "allreduce", "--plugin", plugin or ARGS.kernel_plugin,
-                "--kernel-plugin", ARGS.kernel_plugin, "--timeout", str(BOUND_S), *options]
+                "--kernel-plugin", ARGS.kernel_plugin, *timeout, *options]
 
     def run_tool(self, *options, plugin=None, env=None):
         return subprocess.run(self.command(*options, plugin=plugin), env=dict(self.env, **(env or {})),
@@ -186,8 +187,8 @@ class SeveralMachines(AllReduce):
             probe.bind(("127.0.0.1", 0))
             return probe.getsockname()[1]
 
-    def start(self, *options, env=None):
-        return subprocess.Popen(self.command(*options), env=dict(self.env, **(env or {})),
+    def start(self, *options, plugin=None, env=None):
+        return subprocess.Popen(self.command(*options, plugin=plugin), env=dict(self.env, **(env or {})),
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def test_ranks_of_two_launchers_meet(self):
@@ -228,10 +229,10 @@ class SeveralMachines(AllReduce):
     def test_a_killed_launcher_ends_the_other(self):
         address = f"127.0.0.1:{self.free_port()}"
         env = dict(self.fault("hang", 10))
-        hub = self.start("--ranks", "2", "--local-ranks", "1", "--listen", address, "--plugin",
-                         ARGS.faulty_plugin, "--no-kernel", "--bytes", "4MiB", env=env)
-        joined = self.start("--ranks", "2", "--local-ranks", "1", "--join", address, "--plugin",
-                            ARGS.faulty_plugin, "--no-kernel", env=env)
+        hub = self.start("--ranks", "2", "--local-ranks", "1", "--listen", address, "--no-kernel",
+                         "--bytes", "4MiB", plugin=ARGS.faulty_plugin, env=env)
+        joined = self.start("--ranks", "2", "--local-ranks", "1", "--join", address, "--no-kernel",
+                            plugin=ARGS.faulty_plugin, env=env)
         deadline = time.monotonic() + BOUND_S
         while len(ranks_left(self.marker)) < 4 and time.monotonic() < deadline:
             time.sleep(0.05)
