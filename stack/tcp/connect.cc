@@ -19,6 +19,7 @@ constexpr uint16_t kMssMin = 64;           ///< a peer that asks for less gets t
 constexpr uint8_t kScaleMax = 14;          ///< RFC 7323 2.3
 constexpr uint8_t kQuickAcksAtStart = 16;  ///< the peer's slow start wants every ACK
 constexpr uint32_t kRatioStartPackets = 16;
+constexpr uint32_t kReceiveSlotsMin = 4;
 
 ConnId start(Core& core, const FourTuple& tuple, const ConnectionConfig& config, Nanos now) {
   const ConnId id = core.connections.take();
@@ -26,6 +27,9 @@ ConnId start(Core& core, const FourTuple& tuple, const ConnectionConfig& config,
   Connection& c = core.connections[id];
   c.tuple = tuple;
   c.config = config;
+  // A window of less than a few packets cannot work, whatever was asked for.
+  c.config.receive_buffer_bytes =
+      std::max(config.receive_buffer_bytes, kReceiveSlotsMin * config.slot_bytes);
   c.ts_offset = timestamp_offset(tuple, core.isn_key);
   c.snd.iss = initial_seq(tuple, core.isn_key, now);
   c.snd.una = c.snd.nxt = c.snd.iss;
@@ -33,7 +37,7 @@ ConnId start(Core& core, const FourTuple& tuple, const ConnectionConfig& config,
   c.snd.edge = c.snd.iss + 1;
   c.snd.mss_bytes = std::min(config.mss_bytes, kMssDefault);
   c.recovery.recover = c.snd.iss;
-  c.rcv.scale = config.window_scaling ? window_scale_for(config.receive_buffer_bytes) : 0;
+  c.rcv.scale = config.window_scaling ? window_scale_for(c.config.receive_buffer_bytes) : 0;
   c.rcv.quick_acks = kQuickAcksAtStart;
   c.rcv.payload_sum_bytes = kRatioStartPackets * config.mss_bytes;
   c.rcv.charge_sum_bytes = kRatioStartPackets * std::max<uint32_t>(config.slot_bytes, 1);

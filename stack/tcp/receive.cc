@@ -64,9 +64,10 @@ uint32_t unlink_front(Core& core, Connection& c) {
 /// A drop reason when there is no room to keep one more payload.
 std::optional<Drop> refuse(const Core& core, const Connection& c, const SegmentIn& segment,
                            bool is_in_order) {
-  // The window may promise more than small packets leave room for; past twice the buffer memory
-  // comes before the promise, and the peer sends it again.
-  const uint64_t limit = uint64_t{2} * c.config.receive_buffer_bytes;
+  // The window may promise more than small packets leave room for. Text out of order stays within
+  // the buffer and text in order within twice that: what is refused is sent again, and what waits
+  // behind a gap can never keep out the text that closes it.
+  const uint64_t limit = uint64_t{is_in_order ? 2u : 1u} * c.config.receive_buffer_bytes;
   if (uint64_t{c.rcv.charged_bytes} + segment.charge_bytes > limit) return Drop::kRxBudget;
   // The last records are for text in order: it can be handed over and leaves at once.
   const uint32_t reserve = is_in_order ? 0 : core.config.connections_max;

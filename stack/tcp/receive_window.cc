@@ -10,9 +10,22 @@ constexpr uint32_t kRatioMemoryBytes = 1u << 20;  ///< charge after which old pa
 constexpr uint8_t kScaleMax = 14;                 ///< RFC 7323 2.3
 constexpr uint32_t kFieldMax = 65535;
 
+constexpr uint32_t kSegmentsPromised = 2;  ///< full-sized ones, as soon as there is room for them
+
+/// What `charge` bytes of buffer are worth in payload, going by what arrived of late. Small
+/// segments must not talk the window down below full-sized ones: they may be small because it is.
+uint32_t payload_for(const Connection& c, uint32_t charge_bytes) {
+  const uint64_t payload = std::min(c.rcv.payload_sum_bytes, c.rcv.charge_sum_bytes);
+  const uint64_t by_ratio = charge_bytes * payload / std::max(c.rcv.charge_sum_bytes, 1u);
+  const uint32_t slots = charge_bytes / std::max(c.config.slot_bytes, 1u);
+  const uint32_t promised = std::min(slots, kSegmentsPromised) * c.config.mss_bytes;
+  return static_cast<uint32_t>(
+      std::min<uint64_t>(std::max<uint64_t>(by_ratio, promised), kFieldMax << c.rcv.scale));
+}
+
 /// RFC 9293 3.8.6.2.2: the window opens in steps of at least this.
 uint32_t least_step_bytes(const Connection& c) {
-  return std::min<uint32_t>(c.config.receive_buffer_bytes / 2, c.config.mss_bytes);
+  return std::min<uint32_t>(payload_for(c, c.config.receive_buffer_bytes) / 2, c.config.mss_bytes);
 }
 
 }  // namespace
@@ -25,10 +38,7 @@ uint8_t window_scale_for(uint32_t receive_buffer_bytes) {
 
 uint32_t window_on_offer(const Connection& c) {
   const uint32_t buffer = c.config.receive_buffer_bytes;
-  const uint32_t free_charge = buffer > c.rcv.charged_bytes ? buffer - c.rcv.charged_bytes : 0;
-  const uint64_t payload = std::min(c.rcv.payload_sum_bytes, c.rcv.charge_sum_bytes);
-  const uint64_t window = free_charge * payload / std::max(c.rcv.charge_sum_bytes, 1u);
-  return static_cast<uint32_t>(std::min<uint64_t>(window, kFieldMax << c.rcv.scale));
+  return payload_for(c, buffer > c.rcv.charged_bytes ? buffer - c.rcv.charged_bytes : 0);
 }
 
 uint16_t advertise_window(Connection& c, bool is_syn) {
@@ -49,7 +59,8 @@ bool is_window_update_due(const Connection& c) {
   const uint32_t offer = window_on_offer(c);
   if (offer <= known) return false;
   const uint32_t gain = offer - known;
-  const uint32_t step = std::min(2u * c.config.mss_bytes, c.config.receive_buffer_bytes / 2);
+  const uint32_t step =
+      std::min(2u * c.config.mss_bytes, payload_for(c, c.config.receive_buffer_bytes) / 2);
   // As long as the peer has plenty, ordinary ACKs carry the news.
   return gain >= step && gain >= known;
 }

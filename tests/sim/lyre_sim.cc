@@ -1,5 +1,5 @@
-/// lyre-sim --scenario NAME --seed N [--count N] [--replace-every STEPS]: replays TCP over a
-/// simulated wire. Prints one line a seed; the same seed gives the same trace hash.
+/// lyre-sim --scenario NAME --seed N [--count N] [--replace-every STEPS] [--packets 1]: replays TCP
+/// over a simulated wire. Prints one line a seed; the same seed gives the same trace hash.
 
 #include <cstdio>
 #include <cstdlib>
@@ -15,11 +15,13 @@ struct Options {
   uint64_t seed = 1;
   uint64_t count = 1;
   uint64_t replace_every = 0;
+  bool prints_packets = false;
 };
 
 int usage() {
   std::fputs(
-      "usage: lyre-sim [--scenario NAME|all] [--seed N] [--count N] [--replace-every STEPS]\n",
+      "usage: lyre-sim [--scenario NAME|all] [--seed N] [--count N] [--replace-every STEPS] "
+      "[--packets 1]\n",
       stderr);
   std::fputs("scenarios:", stderr);
   for (const std::string& name : lyre::sim::scenario_names())
@@ -40,6 +42,8 @@ bool read_options(int argc, char** argv, Options& options) {
       options.count = std::strtoull(argv[i + 1], nullptr, 10);
     } else if (key == "--replace-every") {
       options.replace_every = std::strtoull(argv[i + 1], nullptr, 10);
+    } else if (key == "--packets") {
+      options.prints_packets = std::string(argv[i + 1]) != "0";
     } else {
       return false;
     }
@@ -47,9 +51,10 @@ bool read_options(int argc, char** argv, Options& options) {
   return true;
 }
 
-bool run_one(const std::string& name, uint64_t seed, uint64_t replace_every) {
+bool run_one(const std::string& name, uint64_t seed, const Options& options) {
   auto scenario = lyre::sim::make_scenario(name, seed);
-  scenario->replace_engine_every_steps = replace_every;
+  scenario->replace_engine_every_steps = options.replace_every;
+  scenario->dialer.prints_packets = scenario->listener.prints_packets = options.prints_packets;
   const lyre::sim::Outcome outcome = lyre::sim::run_scenario(*scenario, seed);
   const std::string wrong = lyre::sim::judge(name, *scenario, outcome);
   std::printf("%s seed %llu: %s, %llu steps, %.3f s virtual, %llu packets lost, trace %016llx\n",
@@ -73,7 +78,7 @@ int main(int argc, char** argv) {
     if (options.scenario != "all" && options.scenario != name) continue;
     for (uint64_t seed = options.seed; seed < options.seed + options.count; ++seed) {
       std::fflush(stdout);
-      if (!run_one(name, seed, options.replace_every)) ++failed;
+      if (!run_one(name, seed, options)) ++failed;
     }
   }
   if (failed > 0)

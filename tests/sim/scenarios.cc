@@ -23,8 +23,10 @@ void draw_hosts(Scenario& s, Rng& rng) {
     host->connection.send_buffer_bytes = 1u << (14 + rng.below(8));
     host->connection.congestion = rng.chance_ppm(500'000) ? tcp::CongestionAlgorithm::kNewReno
                                                           : tcp::CongestionAlgorithm::kCubic;
-    host->connection.user_timeout = seconds(300);
-    host->connection.connect_timeout = seconds(120);
+    // Longer than any row of losses.
+    host->connection.user_timeout = seconds(3600);
+    host->connection.connect_timeout = seconds(3600);
+    host->connection.time_wait = seconds(1800);
     host->tso_bytes = rng.chance_ppm(500'000) ? 65535 : 0;
     host->app.chunk_bytes = static_cast<uint32_t>(1 + rng.below(100'000));
     host->app.send_bytes = rng.below(300'000);
@@ -48,7 +50,6 @@ void make_slow_reader(Scenario& s, Rng& rng) {
   s.listener.app.send_bytes = rng.below(1000);
   s.listener.app.read_bytes_a_step = static_cast<uint32_t>(100 + rng.below(6000));
   s.listener.app.read_pause = millis(static_cast<int64_t>(1 + rng.below(400)));
-  s.time_max = seconds(3600);
 }
 
 Ending draw_ending(Rng& rng) {
@@ -132,9 +133,6 @@ std::optional<Scenario> make_scenario(const std::string& name, uint64_t seed) {
     impair(s, rng, 200'000, 0, 0);
     s.dialer.app.send_bytes = rng.below(40'000);
     s.listener.app.send_bytes = rng.below(40'000);
-    s.dialer.connection.user_timeout = s.listener.connection.user_timeout = seconds(3600);
-    s.dialer.connection.connect_timeout = s.listener.connection.connect_timeout = seconds(3600);
-    s.time_max = seconds(7200);
   } else if (name == "reorder") {
     impair(s, rng, 0, static_cast<uint32_t>(rng.below(300'000)), 0);
   } else if (name == "duplicate") {

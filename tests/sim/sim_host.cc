@@ -1,6 +1,7 @@
 #include "tests/sim/sim_host.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
 #include "stack/base/check.h"
@@ -197,7 +198,11 @@ void SimHost::transmit(ConnId conn, Nanos now, SimLink& out) {
     emit(conn, *segment, now, out);
   }
   engine_->check_invariants(conn);
-  if (apps_[app_of_.at(conn)].is_over) bury(conn);
+  const App& app = apps_[app_of_.at(conn)];
+  // After an orderly end a slow reader still finds what had arrived.
+  const bool reads_on = app.reason == tcp::EndReason::kClosed && app.plan.read_pause.value > 0 &&
+                        app.read_bytes < engine_->info(conn).bytes_received;
+  if (app.is_over && !reads_on) bury(conn);
 }
 
 /// Does what a NIC with segmentation offload does: one segment becomes several packets.
@@ -239,6 +244,7 @@ void SimHost::send_piece(const FourTuple& tuple, const SegmentOut& piece,
   trace((uint64_t{piece.seq.raw()} << 32) | piece.ack.raw());
   trace((uint64_t{piece.flags.bits} << 32) | (uint64_t{piece.window} << 40) | packet.bytes.size());
   ++sent_count_;
+  if (config_.prints_packets) print(packet, now);
   out.send(std::move(packet), now);
 }
 
@@ -293,6 +299,25 @@ bool SimHost::is_done() const { return app_of_.empty() && !apps_.empty(); }
 
 void SimHost::fail(std::string text) {
   if (failure_.empty()) failure_ = std::move(text);
+}
+
+void SimHost::print(const Packet& packet, Nanos now) const {
+  static constexpr char kLetters[] = "FSRPAUEC";
+  const tcp::SegmentIn& segment = packet.segment;
+  std::string flags;
+  for (unsigned i = 0; i < 8; ++i) {
+    if (segment.flags.has(static_cast<uint8_t>(1u << i))) flags += kLetters[i];
+  }
+  std::printf("%14.6f %s port %u %-4s seq %u +%zu ack %u win %u",
+              static_cast<double>(now.value) * 1e-9, name_ == 0 ? "->" : "  <-",
+              name_ == 0 ? packet.at_receiver.remote.port : packet.at_receiver.local.port,
+              flags.c_str(), segment.seq.raw(), packet.bytes.size(), segment.ack.raw(),
+              segment.window);
+  for (unsigned i = 0; i < segment.options.sack_count; ++i) {
+    std::printf(" sack %u-%u", segment.options.sacks[i].start.raw(),
+                segment.options.sacks[i].end.raw());
+  }
+  std::printf("\n");
 }
 
 void SimHost::trace(uint64_t value) { trace_hash_ = (trace_hash_ ^ value) * 0x100000001b3u; }

@@ -57,6 +57,7 @@ struct HostConfig {
   bool listens = false;
   uint32_t tso_bytes = 0;        ///< payload a poll may hand down at once; 0: one segment
   uint32_t charge_bytes = 2048;  ///< of every packet
+  bool prints_packets = false;   ///< one line a packet sent, on stdout
 };
 
 /// Byte `at` of the stream that `seed` names. Both ends know it, so every byte read is checked.
@@ -103,6 +104,7 @@ class SimHost {
                   Nanos now, SimLink& out);
   void bury(tcp::ConnId conn);
   void fail(std::string text);
+  void print(const Packet& packet, Nanos now) const;
   void trace(uint64_t value);
   uint32_t hold_bytes(std::vector<uint8_t> bytes);
 

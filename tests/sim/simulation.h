@@ -17,7 +17,7 @@ struct Scenario {
   bool opens_simultaneously = false;
   uint64_t replace_engine_every_steps = 0;  ///< 0: never
   uint32_t forged_packets_ppm = 0;          ///< a stranger's RST, SYN, ACK beside every packet
-  Nanos time_max = seconds(600);
+  Nanos time_max = seconds(20'000);
   uint64_t steps_max = 20'000'000;
 };
 
