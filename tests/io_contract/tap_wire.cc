@@ -9,7 +9,7 @@ namespace lyre::io::contract {
 const Backend& backend() {
   static constexpr Backend kTap{.name = "tap",
                                 .is_lossless = false,
-                                .mtu_bytes_max = 9000,
+                                .mtu_bytes_max = 1500,
                                 .has_wait_fd = true,
                                 .has_two_of_ours = false};
   return kTap;

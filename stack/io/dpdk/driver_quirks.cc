@@ -33,7 +33,6 @@ constexpr DriverQuirks kVirtualWires[] = {
     {.driver = "net_tap",
      .is_virtual = true,
      .uses_checksums = false,
-     .checks_mtu = false,
      .wait = WaitKind::kQueueInterrupt},
 };
 

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
@@ -18,21 +17,6 @@ namespace {
 std::string real_path(const std::string& path) {
   char resolved[PATH_MAX];
   return realpath(path.c_str(), resolved) == nullptr ? std::string() : std::string(resolved);
-}
-
-int mtu_ioctl(unsigned long request, const std::string& interface, ifreq& query) {
-  if (interface.empty() || interface.size() >= IFNAMSIZ) {
-    errno = ENODEV;
-    return -1;
-  }
-  std::memcpy(query.ifr_name, interface.c_str(), interface.size() + 1);
-  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return -1;
-  const int rc = ioctl(fd, request, &query);
-  const int reason = errno;
-  close(fd);
-  errno = reason;
-  return rc;
 }
 
 }  // namespace
@@ -55,17 +39,14 @@ std::vector<int> sockets_of(int domain) {
 }
 
 uint32_t interface_mtu(const std::string& interface) {
+  if (interface.empty() || interface.size() >= IFNAMSIZ) return 0;
   ifreq query = {};
-  if (mtu_ioctl(SIOCGIFMTU, interface, query) != 0) return 0;
-  return static_cast<uint32_t>(query.ifr_mtu);
-}
-
-Status set_interface_mtu(const std::string& interface, uint32_t mtu_bytes) {
-  ifreq query = {};
-  query.ifr_mtu = static_cast<int>(mtu_bytes);
-  if (mtu_ioctl(SIOCSIFMTU, interface, query) == 0) return Ok{};
-  return Error{errno, interface + ": MTU " + std::to_string(mtu_bytes) +
-                          " cannot be set: " + std::strerror(errno)};
+  std::memcpy(query.ifr_name, interface.c_str(), interface.size() + 1);
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return 0;
+  const int rc = ioctl(fd, SIOCGIFMTU, &query);
+  close(fd);
+  return rc == 0 ? static_cast<uint32_t>(query.ifr_mtu) : 0;
 }
 
 std::string pci_path_of_interface(const std::string& interface) {

@@ -4,8 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "stack/base/result.h"
-
 namespace lyre::io::dpdk {
 
 /// The open sockets of this process in address family `domain` (AF_PACKET, AF_XDP), oldest number
@@ -14,7 +12,6 @@ std::vector<int> sockets_of(int domain);
 
 /// The MTU of a kernel interface, or 0.
 uint32_t interface_mtu(const std::string& interface);
-Status set_interface_mtu(const std::string& interface, uint32_t mtu_bytes);
 
 /// Real sysfs path of the PCI device behind an interface, or of a PCI address; empty if none.
 std::string pci_path_of_interface(const std::string& interface);

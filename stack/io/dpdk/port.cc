@@ -111,7 +111,6 @@ Status EthernetPort::check_interface() {
   if (interface.empty()) return Ok{};
   const uint32_t mtu = interface_mtu(interface);
   if (mtu >= options_.mtu_bytes) return Ok{};
-  if (args_.driver() == "net_tap") return set_interface_mtu(interface, options_.mtu_bytes);
   return Error{EINVAL, args_.name() + ": MTU " + std::to_string(options_.mtu_bytes) +
                            " is more than that of " + interface + ": " + std::to_string(mtu)};
 }

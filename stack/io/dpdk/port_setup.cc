@@ -50,12 +50,16 @@ class Configuration {
                                " queue pairs, and one for each of " +
                                std::to_string(memories_.size()) + " workers is needed"};
     }
-    if (quirks_.checks_mtu && device_.max_mtu != 0 && options_.mtu_bytes > device_.max_mtu) {
-      return Error{EINVAL,
-                   options_.device + ": MTU " + std::to_string(options_.mtu_bytes) +
-                       " is more than the device allows: " + std::to_string(device_.max_mtu)};
+    if (quirks_.checks_mtu && options_.mtu_bytes > mtu_max()) {
+      return Error{EINVAL, options_.device + ": MTU " + std::to_string(options_.mtu_bytes) +
+                               " is more than the device allows: " + std::to_string(mtu_max())};
     }
     return Ok{};
+  }
+
+  uint32_t mtu_max() const {
+    constexpr uint32_t kHeaderAndCrcBytes = 14 + 4;
+    return std::min<uint32_t>(device_.max_mtu, device_.max_rx_pktlen - kHeaderAndCrcBytes);
   }
 
   void choose_transmit() {
