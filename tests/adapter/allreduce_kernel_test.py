@@ -170,7 +170,7 @@ class Failures(AllReduce):
         self.assertIn("LYRE_KERNEL_SOCKS=0: a number from 1 to 64 is wanted", line)
 
     def test_wrong_options(self):
-        for options, wanted in ((["--host", "A"], "NAME=VALUE"),
+        for options, wanted in ((["--host", "A="], "NAME=VALUE"),
                                 (["--host", "A=/a", "--host", "A=/b"], "given twice"),
                                 (["--kernel-addr", "C=127.0.0.1"], "no --host named C"),
                                 (["--local-ranks", "1"], "needs --listen or --join")):

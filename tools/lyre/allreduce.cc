@@ -108,7 +108,8 @@ void add_placement_options(CLI::App& command, Options& options) {
   command.add_option("--ranks", options.ranks, "ranks in all")->check(CLI::Range(2, 8));
   command
       .add_option("--host", options.hosts,
-                  "NAME=SOCKET: a host and the socket of its daemon; give two or more")
+                  "NAME=SOCKET: a host and the socket of its daemon (NAME alone: it has none); "
+                  "give two or more")
       ->take_all();
   command
       .add_option("--placement", options.placement,

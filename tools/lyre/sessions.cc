@@ -41,22 +41,20 @@ std::string percent(double part) {
 }
 
 std::string details_text(const channel::SessionView& view, const SessionRates& rates) {
-  std::string out = "    cwnd " + format_bytes(view.cwnd_bytes) + "  rtt " +
-                    format_duration(view.srtt_ns) + " (min " + format_duration(view.rtt_min_ns) +
-                    ")  rto " + format_duration(view.rto_ns) + "  mss " +
-                    std::to_string(view.mss_bytes) + "  in flight " +
-                    format_bytes(view.in_flight_bytes) + "  queued " +
-                    format_bytes(view.send_queue_bytes) + "  peer's window " +
-                    format_bytes(view.send_window_bytes) + "\n";
+  std::string out =
+      "    cwnd " + format_bytes(view.cwnd_bytes) + "  rtt " + format_duration(view.srtt_ns) +
+      " (min " + format_duration(view.rtt_min_ns) + ")  rto " + format_duration(view.rto_ns) +
+      "  mss " + std::to_string(view.mss_bytes) + "  in flight " +
+      format_bytes(view.in_flight_bytes) + "  queued " + format_bytes(view.send_queue_bytes) +
+      "  peer's window " + format_bytes(view.send_window_bytes) + "\n";
   out += "    sent " + format_bytes(view.bytes_sent) + " at " + format_rate(rates.sent_bits_per_s) +
          "  received " + format_bytes(view.bytes_received) + " at " +
          format_rate(rates.received_bits_per_s) + "  retransmitted " +
          format_bytes(view.bytes_retransmitted) + " (" + std::to_string(view.timeouts) +
          " timeouts, " + std::to_string(view.fast_recoveries) + " recoveries)\n";
   out += "    lent " + std::to_string(view.lent_slots) + " slots  window " +
-         format_bytes(view.receive_window_bytes) + "  zero copy " +
-         percent(zero_copy_share(view)) + (view.is_lent != 0 ? "" : " (received bytes are copied)") +
-         "\n";
+         format_bytes(view.receive_window_bytes) + "  zero copy " + percent(zero_copy_share(view)) +
+         (view.is_lent != 0 ? "" : " (received bytes are copied)") + "\n";
   return out;
 }
 

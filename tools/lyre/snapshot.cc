@@ -72,8 +72,8 @@ Snapshot read_snapshot(const void* segment, size_t bytes, int64_t now_unix_ns) {
   for (uint32_t i = 0; i < header.port_count; ++i) {
     out.ports.push_back(copy_port(reinterpret_cast<const channel::StatsPort*>(ports)[i]));
   }
-  const uint8_t* workers = part(segment, bytes, header.workers_offset, header.worker_count,
-                                channel::kWorkerStride);
+  const uint8_t* workers =
+      part(segment, bytes, header.workers_offset, header.worker_count, channel::kWorkerStride);
   for (uint32_t i = 0; i < header.worker_count; ++i) {
     out.workers.push_back(copy_worker(*reinterpret_cast<const channel::WorkerStats*>(
         workers + size_t{i} * channel::kWorkerStride)));

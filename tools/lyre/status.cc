@@ -28,8 +28,7 @@ TextTable ports_table(const Snapshot& snapshot) {
   table.add_column("speed", TextTable::Align::kRight);
   for (const char* title : {"link", "device"}) table.add_column(title);
   for (const PortSnapshot& port : snapshot.ports) {
-    table.add_row({port.name,
-                   format_address(port.address) + "/" + std::to_string(port.prefix_bits),
+    table.add_row({port.name, format_address(port.address) + "/" + std::to_string(port.prefix_bits),
                    format_mac(port.mac), std::to_string(port.mtu_bytes),
                    port.speed_mbps == 0 ? "-" : format_rate(1e6 * port.speed_mbps),
                    port.is_link_up ? "up" : "down",

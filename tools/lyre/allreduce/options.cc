@@ -50,7 +50,9 @@ Host this_host() {
 std::vector<Host> make_hosts(const Options& options) {
   std::vector<Host> hosts;
   for (const std::string& text : options.hosts) {
-    NamedValue named = split_named("--host", text);
+    // Without a socket the host has no daemon: enough for a plugin that needs none.
+    const bool is_bare = !text.empty() && text.find('=') == std::string::npos;
+    NamedValue named = is_bare ? NamedValue{text, ""} : split_named("--host", text);
     const bool taken = std::any_of(hosts.begin(), hosts.end(),
                                    [&](const Host& host) { return host.name == named.name; });
     if (taken) throw Failure("--host " + named.name + " is given twice");
@@ -159,18 +161,19 @@ void complete_job(const Machine& machine, Job* job) {
                    [&](const Host& candidate) { return candidate.name == job->host; });
   if (host == machine.hosts.end()) throw Failure("no host named " + job->host + " here");
   job->environment.clear();
-  job->netns.clear();
   job->daemon_socket.clear();
   job->environment["LYRE_KERNEL_ADDR"] = host->kernel_address;
+  job->netns = host->kernel_netns;
   if (job->transport == kTransportPlugin) {
     job->plugin_path = machine.plugin_path;
+    if (host->daemon_socket.empty()) return;
     job->daemon_socket = host->daemon_socket;
-    if (!host->daemon_socket.empty()) job->environment["LYRE_SOCKET"] = host->daemon_socket;
+    job->environment["LYRE_SOCKET"] = host->daemon_socket;
+    job->netns.clear();  // the daemon has the wire
     return;
   }
   const bool striped = job->transport == kTransportKernelStriped;
   job->plugin_path = machine.kernel_plugin_path;
-  job->netns = host->kernel_netns;
   job->abi = 0;
   job->environment["LYRE_KERNEL_SOCKS"] = striped ? "16" : "1";
   job->environment["LYRE_KERNEL_THREADS"] = striped ? "2" : "0";

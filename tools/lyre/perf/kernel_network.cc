@@ -19,9 +19,7 @@ namespace {
 
 constexpr size_t kReadBytes = 256 * 1024;
 
-std::string error_text(const char* what) {
-  return std::string(what) + ": " + std::strerror(errno);
-}
+std::string error_text(const char* what) { return std::string(what) + ": " + std::strerror(errno); }
 
 sockaddr_in to_kernel(const lyre_addr& addr) {
   sockaddr_in out{};
@@ -71,8 +69,8 @@ class KernelStream final : public Stream {
   }
   bool try_flush() override {
     while (out_sent_ < out_end_) {
-      const ssize_t sent = ::send(fd_, out_.data() + out_sent_, out_end_ - out_sent_,
-                                  MSG_NOSIGNAL | MSG_DONTWAIT);
+      const ssize_t sent =
+          ::send(fd_, out_.data() + out_sent_, out_end_ - out_sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
       if (sent < 0 && (errno == EAGAIN || errno == EINTR)) return false;
       if (sent < 0) throw StreamError(error_text("cannot send"));
       out_sent_ += static_cast<size_t>(sent);
@@ -130,8 +128,7 @@ class KernelNetwork final : public Network {
   std::unique_ptr<Stream> connect(const lyre_addr& remote) override {
     const int fd = make_socket();
     const sockaddr_in address = to_kernel(remote);
-    const int code =
-        ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+    const int code = ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address);
     if (code != 0 && errno != EINPROGRESS) {
       const std::string line = error_text("cannot connect");
       ::close(fd);

@@ -29,9 +29,7 @@ std::string peer_of(const lyre_session* session) {
 class LyreStream : public Stream {
  public:
   explicit LyreStream(lyre_session* session) : session_(session) {}
-  ~LyreStream() override {
-    is_finished_ ? lyre_close(session_) : lyre_abort(session_);
-  }
+  ~LyreStream() override { is_finished_ ? lyre_close(session_) : lyre_abort(session_); }
   bool is_open() override {
     const int state = lyre_state(session_);
     if (state == LYRE_ENDED && lyre_session_error(session_) != 0) {
@@ -63,6 +61,11 @@ class ZeroCopyStream final : public LyreStream {
 
   std::span<uint8_t> try_begin_write(size_t bytes) override {
     if (!try_flush() || lyre_unacked_bytes(session_) >= unacked_bytes_max_) return {};
+    if (block_.data != nullptr && bytes <= block_.bytes) {
+      return {static_cast<uint8_t*>(block_.data), bytes};
+    }
+    if (block_.data != nullptr) lyre_block_free(lyre_session_context(session_), &block_);
+    block_ = {};
     const int code = lyre_block_alloc(lyre_session_context(session_), bytes, &block_);
     if (code == LYRE_E_AGAIN) return {};
     if (code != 0) throw_error(code);
@@ -73,11 +76,12 @@ class ZeroCopyStream final : public LyreStream {
     try_flush();
   }
   bool try_flush() override {
-    if (block_.data == nullptr) return true;
+    if (block_used_ == 0) return true;
     const int code = lyre_send_block(session_, &block_, block_used_, 0);
     if (code == LYRE_E_AGAIN) return false;
     if (code != 0) throw_error(code);
     block_ = {};
+    block_used_ = 0;
     return true;
   }
   std::span<const uint8_t> peek() override {
@@ -94,8 +98,7 @@ class ZeroCopyStream final : public LyreStream {
 
  private:
   bool refill() {
-    const int count =
-        lyre_recv_slices(session_, slices_.data(), static_cast<int>(slices_.size()));
+    const int count = lyre_recv_slices(session_, slices_.data(), static_cast<int>(slices_.size()));
     next_ = count_ = 0;
     if (count == LYRE_E_AGAIN) return false;
     if (count < 0) throw_error(count);
@@ -106,7 +109,7 @@ class ZeroCopyStream final : public LyreStream {
 
   uint64_t unacked_bytes_max_;
   lyre_block block_{};
-  size_t block_used_ = 0;
+  size_t block_used_ = 0;  ///< nonzero: committed, not yet taken
   /// Taken together and given back together: one submission carries ten slots.
   std::array<lyre_slice, 20> slices_;
   size_t next_ = 0;

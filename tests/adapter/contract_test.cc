@@ -1,0 +1,296 @@
+// The calling contract, one test a clause, for each ABI version. Rank 0 sends, rank 1 receives.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <deque>
+
+#include "tests/adapter/link.h"
+
+namespace lyre::test {
+namespace {
+
+using nccl_abi::kPtrCuda;
+using nccl_abi::kPtrHost;
+
+constexpr size_t kStepsInFlight = nccl_abi::kStepsInFlightMax;
+void* const kHint = reinterpret_cast<void*>(nccl_abi::kOptionalRecvCompletion);
+
+class Contract : public ::testing::TestWithParam<int> {
+ protected:
+  void SetUp() override { daemons(); }
+  /// Runs `body` on both ranks over a link of this ABI version.
+  static void on_link(const std::function<void(Rank&, Link&)>& body, int seconds = 60) {
+    const RankBody rank = [&](Rank& self) {
+      Link link(self, GetParam());
+      body(self, link);
+      link.close();
+      EXPECT_TRUE(logged_lines().empty()) << logged_text();
+    };
+    expect_ranks({rank, rank}, seconds);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Abi, Contract, ::testing::Values(8, 9, 10, 11, 12),
+                         [](const auto& instance) { return "v" + std::to_string(instance.param); });
+
+TEST_P(Contract, PropertiesDescribeEveryPort) {
+  expect_ranks({[](Rank& rank) {
+    Link link(rank, GetParam(), Link::Unconnected{});
+    int count = 0;
+    ASSERT_EQ(link.plugin().devices(&count), Result::kSuccess);
+    ASSERT_EQ(count, 1);
+    PluginProperties properties;
+    ASSERT_EQ(link.plugin().properties(0, &properties), Result::kSuccess);
+    EXPECT_FALSE(properties.name.empty());
+    EXPECT_FALSE(properties.has_pci_path);
+    EXPECT_EQ(properties.ptr_support, kPtrHost);
+    EXPECT_GT(properties.speed_mbps, 0);
+    EXPECT_EQ(properties.recvs_max, 1);
+    EXPECT_GT(properties.comms_max, 0);
+    EXPECT_GT(properties.p2p_bytes_max, 0u);
+    EXPECT_LE(properties.p2p_bytes_max, nccl_abi::kNetBytesMax);
+    EXPECT_EQ(link.plugin().properties(1, &properties), Result::kInvalidArgument);
+    EXPECT_EQ(link.plugin().properties(-1, &properties), Result::kInvalidArgument);
+    link.close();
+  }});
+}
+
+TEST_P(Contract, MessagesOfAllSizesArriveWithEightInFlight) {
+  on_link([](Rank& rank, Link& link) {
+    const std::vector<size_t> sizes = {0,      1,       31,        32,     1448,   4096,
+                                       65535,  65536,   65537,     131072, 524288, 614400,
+                                       262112, 262113,  1u << 20,  7,      0,      (4u << 20) + 3,
+                                       2,      1u << 20, 128 << 10, 3,      0,      1u << 20};
+    struct Step {
+      void* request;
+      std::vector<uint8_t> data;
+      uint64_t number;
+    };
+    std::deque<Step> in_flight;
+    const auto finish_oldest = [&] {
+      Step& step = in_flight.front();
+      const size_t bytes = sizes[step.number];
+      EXPECT_EQ(link.finish(step.request), static_cast<int>(bytes));
+      if (rank.index() == 1) {
+        step.data.resize(bytes);
+        EXPECT_TRUE(step.data == pattern(step.number, bytes)) << "message " << step.number;
+      }
+      in_flight.pop_front();
+    };
+    for (uint64_t number = 0; number < sizes.size(); ++number) {
+      if (in_flight.size() == kStepsInFlight) finish_oldest();
+      Step& step = in_flight.emplace_back();
+      step.number = number;
+      if (rank.index() == 0) {
+        step.data = pattern(number, sizes[number]);
+        step.request = link.isend(step.data.data(), sizes[number]);
+      } else {
+        step.data.resize(sizes[number] + 17);  // a receive is an upper bound
+        step.request = link.irecv(step.data.data(), step.data.size());
+      }
+    }
+    while (!in_flight.empty()) finish_oldest();
+  });
+}
+
+TEST_P(Contract, IrecvOverwritesTheCompletionHint) {
+  on_link([](Rank& rank, Link& link) {
+    uint8_t byte = 42;
+    if (rank.index() == 0) {
+      for (int i = 0; i < 2; ++i) link.finish(link.isend(&byte, 1));
+      return;
+    }
+    void* request = kHint;
+    ASSERT_EQ(link.plugin().irecv(link.comm(), &byte, 1, &request), Result::kSuccess);
+    ASSERT_NE(request, nullptr);
+    ASSERT_NE(request, kHint);
+    link.finish(request);
+    link.finish(link.irecv(&byte, 1));
+  });
+}
+
+TEST_P(Contract, ThirtyTwoRequestsThenNullUntilOneIsDone) {
+  on_link([](Rank& rank, Link& link) {
+    std::vector<uint8_t> bytes(nccl_abi::kRequestsMax + 1);
+    std::vector<void*> requests;
+    for (int i = 0; i < nccl_abi::kRequestsMax; ++i) {
+      void* request = kHint;
+      const size_t at = static_cast<size_t>(i);
+      ASSERT_EQ(rank.index() == 0 ? link.plugin().isend(link.comm(), &bytes[at], 1, &request)
+                                  : link.plugin().irecv(link.comm(), &bytes[at], 1, &request),
+                Result::kSuccess);
+      ASSERT_NE(request, nullptr) << i;
+      requests.push_back(request);
+    }
+    void* one_too_many = kHint;
+    ASSERT_EQ(rank.index() == 0 ? link.plugin().isend(link.comm(), &bytes[32], 1, &one_too_many)
+                                : link.plugin().irecv(link.comm(), &bytes[32], 1, &one_too_many),
+              Result::kSuccess);
+    EXPECT_EQ(one_too_many, nullptr);
+    rank.meet();
+    link.finish(requests[5]);  // any slot will do
+    one_too_many = rank.index() == 0 ? link.isend(&bytes[32], 1) : link.irecv(&bytes[32], 1);
+    EXPECT_NE(one_too_many, nullptr);
+    for (size_t i = 0; i < requests.size(); ++i) {
+      if (i != 5) link.finish(requests[i]);
+    }
+    link.finish(one_too_many);
+  });
+}
+
+TEST_P(Contract, ZeroBytesAreAMessage) {
+  on_link([](Rank& rank, Link& link) {
+    uint8_t byte = rank.index() == 0 ? 7 : 0;
+    if (rank.index() == 0) {
+      EXPECT_EQ(link.finish(link.isend(nullptr, 0)), 0);
+      EXPECT_EQ(link.finish(link.isend(&byte, 1)), 1);
+      EXPECT_EQ(link.finish(link.isend(&byte, 0)), 0);
+    } else {
+      EXPECT_EQ(link.finish(link.irecv(&byte, 1)), 0);
+      EXPECT_EQ(link.finish(link.irecv(&byte, 1)), 1);
+      EXPECT_EQ(byte, 7);
+      EXPECT_EQ(link.finish(link.irecv(nullptr, 0)), 0);
+    }
+  });
+}
+
+TEST_P(Contract, RequestsMayBeTestedInAnyOrder) {
+  on_link([](Rank& rank, Link& link) {
+    constexpr size_t kCount = 8;
+    constexpr size_t kBytes = 200'000;
+    std::vector<std::vector<uint8_t>> data(kCount);
+    std::vector<void*> requests(kCount);
+    for (size_t i = 0; i < kCount; ++i) {
+      data[i] = rank.index() == 0 ? pattern(i, kBytes) : std::vector<uint8_t>(kBytes);
+      requests[i] = rank.index() == 0 ? link.isend(data[i].data(), kBytes)
+                                      : link.irecv(data[i].data(), kBytes);
+    }
+    for (const size_t i : {7u, 3u, 0u, 6u, 1u, 5u, 2u, 4u}) {
+      EXPECT_EQ(link.finish(requests[i]), static_cast<int>(kBytes));
+      if (rank.index() == 1) {
+        EXPECT_TRUE(data[i] == pattern(i, kBytes)) << i;
+      }
+    }
+  });
+}
+
+TEST_P(Contract, TestMayGetNoSizes) {
+  on_link([](Rank& rank, Link& link) {
+    uint8_t byte = 1;
+    void* request = rank.index() == 0 ? link.isend(&byte, 1) : link.irecv(&byte, 1);
+    int done = 0;
+    EXPECT_TRUE(until([&] {
+      EXPECT_EQ(link.plugin().test(request, &done, nullptr), Result::kSuccess);
+      return done != 0;
+    }));
+  });
+}
+
+TEST_P(Contract, RequestsAreUsedAgain) {
+  on_link([](Rank& rank, Link& link) {
+    for (uint32_t i = 0; i < 2000; ++i) {
+      uint32_t value = rank.index() == 0 ? i : 0;
+      link.finish(rank.index() == 0 ? link.isend(&value, sizeof(value))
+                                    : link.irecv(&value, sizeof(value)));
+      ASSERT_EQ(value, i);
+    }
+  });
+}
+
+TEST_P(Contract, IsendIsDoneOnlyWhenTheReceiverHasPlacedIt) {
+  on_link([](Rank& rank, Link& link) {
+    std::vector<uint8_t> data = pattern(1, 1000);
+    if (rank.index() == 0) {
+      void* request = link.isend(data.data(), data.size());
+      link.linger(request, 100);  // long enough for every TCP acknowledgement
+      rank.meet();
+      EXPECT_EQ(link.finish(request), 1000);
+      return;
+    }
+    rank.meet();
+    std::vector<uint8_t> got(1000);
+    link.finish(link.irecv(got.data(), got.size()));
+    EXPECT_TRUE(got == data);
+  });
+}
+
+TEST_P(Contract, DataBeforeItsReceiveWaits) {
+  on_link([](Rank& rank, Link& link) {
+    constexpr size_t kCount = 16;
+    constexpr size_t kBytes = 1 << 20;
+    if (rank.index() == 0) {
+      std::vector<std::vector<uint8_t>> data;
+      std::vector<void*> requests;
+      for (size_t i = 0; i < kCount; ++i) {
+        data.push_back(pattern(i, kBytes));
+        requests.push_back(link.isend(data[i].data(), kBytes));
+      }
+      link.linger(requests.front(), 100);
+      rank.meet();
+      for (void* request : requests) link.finish(request);
+      return;
+    }
+    rank.meet();
+    std::vector<uint8_t> got(kBytes);
+    for (size_t i = 0; i < kCount; ++i) {
+      EXPECT_EQ(link.finish(link.irecv(got.data(), kBytes)), static_cast<int>(kBytes));
+      EXPECT_TRUE(got == pattern(i, kBytes)) << i;
+    }
+  });
+}
+
+TEST_P(Contract, MemoryIsRegisteredAndLetGo) {
+  on_link([](Rank&, Link& link) {
+    std::vector<uint8_t> memory(4096);
+    void* mhandle = nullptr;
+    ASSERT_EQ(link.plugin().reg_mr(link.comm(), memory.data(), memory.size(), kPtrHost, &mhandle),
+              Result::kSuccess);
+    EXPECT_NE(mhandle, nullptr);
+    EXPECT_EQ(link.plugin().dereg_mr(link.comm(), mhandle), Result::kSuccess);
+  });
+}
+
+TEST_P(Contract, OnlyHostMemoryIsTaken) {
+  const RankBody body = [](Rank& rank) {
+    Link link(rank, GetParam());
+    uint8_t byte = 0;
+    void* mhandle = &byte;
+    EXPECT_EQ(link.plugin().reg_mr(link.comm(), &byte, 1, kPtrCuda, &mhandle),
+              Result::kInvalidUsage);
+    EXPECT_EQ(mhandle, nullptr);
+    EXPECT_TRUE(has_logged("only host memory")) << logged_text();
+    void* request = kHint;
+    EXPECT_NE(link.plugin().iflush(link.comm(), &byte, &request), Result::kSuccess);
+    EXPECT_EQ(request, nullptr);
+    rank.meet();
+    link.close();
+  };
+  expect_ranks({body, body});
+}
+
+TEST_P(Contract, AMessageLargerThanItsReceiveIsInvalidUsage) {
+  expect_ranks({[](Rank& rank) {
+                  Link link(rank, GetParam());
+                  const std::vector<uint8_t> data(4096);
+                  void* request = link.isend(data.data(), data.size());
+                  EXPECT_EQ(link.finish_badly(request), Result::kRemoteError);
+                  EXPECT_TRUE(has_logged("4096 bytes, the receive posted for it 100"))
+                      << logged_text();
+                  rank.meet();
+                  link.close();
+                },
+                [](Rank& rank) {
+                  Link link(rank, GetParam());
+                  std::vector<uint8_t> data(4096, 1);
+                  void* request = link.irecv(data.data(), 100);
+                  EXPECT_EQ(link.finish_badly(request), Result::kInvalidUsage);
+                  EXPECT_EQ(count_logged("4096 bytes, the receive posted for it 100"), 1u)
+                      << logged_text();
+                  EXPECT_EQ(data, std::vector<uint8_t>(4096, 1));  // nothing was written
+                  rank.meet();
+                  link.close();
+                }});
+}
+
+}  // namespace
+}  // namespace lyre::test

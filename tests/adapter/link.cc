@@ -1,0 +1,151 @@
+#include "tests/adapter/link.h"
+
+#include <sched.h>
+
+#include <cstdlib>
+#include <stdexcept>
+
+namespace lyre::test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string lyred_path() {
+  const char* path = std::getenv("LYRE_TEST_LYRED");
+  return path != nullptr ? path : "lyred";
+}
+
+}  // namespace
+
+DaemonPair& daemons() {
+  static DaemonPair pair(lyred_path());
+  return pair;
+}
+
+std::unique_ptr<DaemonPair> own_daemons() {
+  return std::make_unique<DaemonPair>(lyred_path(), "user_timeout_ms = 2000\n");
+}
+
+bool until(const std::function<bool()>& step, int seconds) {
+  const auto deadline = Clock::now() + std::chrono::seconds(seconds);
+  while (!step()) {
+    if (Clock::now() > deadline) return false;
+    // Both ranks and both daemons may share two cores.
+    ::sched_yield();
+  }
+  return true;
+}
+
+Link::Link(Rank& rank, int abi, Unconnected, DaemonPair& pair) : rank_(rank) {
+  ::setenv("LYRE_SOCKET", pair.socket(rank.index()).c_str(), 1);
+  plugin_ = Plugin::load(abi);
+  require(plugin_->init(), "init");
+}
+
+Link::Link(Rank& rank, int abi, DaemonPair& pair) : Link(rank, abi, Unconnected{}, pair) {
+  exchange_handle();
+  connect();
+}
+
+void Link::require(Result result, const char* what) {
+  if (result == Result::kSuccess) return;
+  throw std::runtime_error(std::string(what) + ": " + nccl_abi::result_name(result) + ", " +
+                           logged_text());
+}
+
+void Link::exchange_handle() {
+  if (rank_.index() == 1) {
+    require(plugin_->listen(0, handle_.data(), &listen_comm_), "listen");
+    rank_.tell(handle_.data(), handle_.size());
+  } else if (!rank_.hear(handle_.data(), handle_.size())) {
+    throw std::runtime_error("the other rank is gone");
+  }
+}
+
+void Link::connect() {
+  const bool is_connected = until([&] {
+    if (rank_.index() == 0) {
+      require(plugin_->connect(0, handle_.data(), &comm_), "connect");
+    } else {
+      require(plugin_->accept(listen_comm_, &comm_), "accept");
+    }
+    return comm_ != nullptr;
+  });
+  if (!is_connected) throw std::runtime_error("no connection in time, " + logged_text());
+}
+
+void* Link::isend(const void* data, size_t bytes) {
+  void* request = nullptr;
+  until([&] {
+    require(plugin_->isend(comm_, data, bytes, &request), "isend");
+    return request != nullptr;
+  });
+  return request;
+}
+
+void* Link::irecv(void* data, size_t bytes) {
+  void* request = nullptr;
+  until([&] {
+    require(plugin_->irecv(comm_, data, bytes, &request), "irecv");
+    return request != nullptr;
+  });
+  return request;
+}
+
+bool Link::is_done(void* request, int* bytes) {
+  int done = 0;
+  int size = -1;
+  require(plugin_->test(request, &done, &size), "test");
+  if (bytes != nullptr) *bytes = size;
+  return done != 0;
+}
+
+int Link::finish(void* request) {
+  int bytes = -1;
+  if (!until([&] { return is_done(request, &bytes); })) {
+    throw std::runtime_error("a request did not finish in time, " + logged_text());
+  }
+  return bytes;
+}
+
+Result Link::finish_badly(void* request, int seconds) {
+  Result result = Result::kSuccess;
+  int done = 0;
+  until(
+      [&] {
+        result = plugin_->test(request, &done, nullptr);
+        return result != Result::kSuccess || done != 0;
+      },
+      seconds);
+  return result;
+}
+
+void Link::linger(void* request, int milliseconds) {
+  const auto end = Clock::now() + std::chrono::milliseconds(milliseconds);
+  while (Clock::now() < end) {
+    if (is_done(request)) throw std::runtime_error("a request was done too early");
+    ::sched_yield();
+  }
+}
+
+void Link::close() {
+  if (comm_ != nullptr) {
+    require(rank_.index() == 0 ? plugin_->close_send(comm_) : plugin_->close_recv(comm_), "close");
+  }
+  if (listen_comm_ != nullptr) require(plugin_->close_listen(listen_comm_), "closeListen");
+  comm_ = nullptr;
+  listen_comm_ = nullptr;
+  require(plugin_->finalize(), "finalize");
+}
+
+std::vector<uint8_t> pattern(uint64_t seed, size_t bytes) {
+  std::vector<uint8_t> data(bytes);
+  uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
+  for (uint8_t& byte : data) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    byte = static_cast<uint8_t>(state >> 56);
+  }
+  return data;
+}
+
+}  // namespace lyre::test

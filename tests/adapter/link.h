@@ -1,0 +1,74 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "nccl_adapter/abi/common.h"
+#include "tests/adapter/plugin.h"
+#include "tests/adapter/ranks.h"
+#include "tests/support/daemon_pair.h"
+
+namespace lyre::test {
+
+using HandleBuffer = std::array<uint8_t, nccl_abi::kHandleBytesMax>;
+
+/// The daemons that all tests of this program share; started by the first who asks.
+DaemonPair& daemons();
+/// A pair for one test, which may break it. Peers are given up after two seconds.
+std::unique_ptr<DaemonPair> own_daemons();
+
+/// Calls `step` until it says true. Fails: false when `seconds` are over.
+bool until(const std::function<bool()>& step, int seconds = 20);
+
+/// One rank's end of a connection from rank 0, which sends, to rank 1, which receives.
+/// Fails: methods throw std::runtime_error with what the plugin logged.
+class Link {
+ public:
+  /// Loads the plugin, attaches to the rank's own daemon, and connects.
+  Link(Rank& rank, int abi, DaemonPair& pair = daemons());
+  /// Only attaches: connect() and the rest follow.
+  struct Unconnected {};
+  Link(Rank& rank, int abi, Unconnected, DaemonPair& pair = daemons());
+
+  void connect();
+  /// Rank 1: listens and tells the other rank the handle. Rank 0: hears it.
+  void exchange_handle();
+
+  Plugin& plugin() { return *plugin_; }
+  void* comm() const { return comm_; }
+  void* listen_comm() const { return listen_comm_; }
+  HandleBuffer& handle() { return handle_; }
+
+  /// Posts, and retries while the plugin says "later".
+  void* isend(const void* data, size_t bytes);
+  void* irecv(void* data, size_t bytes);
+  /// Tests until done; the size it reported.
+  int finish(void* request);
+  /// One test. Fails: throws when it is an error.
+  bool is_done(void* request, int* bytes = nullptr);
+  /// Tests until it fails; kSuccess when it is done instead, or never fails.
+  Result finish_badly(void* request, int seconds = 40);
+  /// Keeps the plugin working without expecting anything.
+  void linger(void* request, int milliseconds);
+
+  void close();
+
+ private:
+  void require(Result result, const char* what);
+
+  Rank& rank_;
+  std::unique_ptr<Plugin> plugin_;
+  HandleBuffer handle_{};
+  void* listen_comm_ = nullptr;
+  void* comm_ = nullptr;
+};
+
+/// Bytes that tell position and message apart.
+std::vector<uint8_t> pattern(uint64_t seed, size_t bytes);
+
+}  // namespace lyre::test

@@ -1,0 +1,160 @@
+#include "tools/lyre/perf.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "libclient/include/lyre/lyre.h"
+#include "tools/lyre/failure.h"
+#include "tools/lyre/perf/client.h"
+#include "tools/lyre/perf/server.h"
+
+namespace lyre::tools {
+namespace {
+
+using namespace lyre::perf;
+
+/// A transport's options as the command line has them.
+struct TransportFlags {
+  bool is_kernel = false;
+  NetworkOptions network{.socket_path = {}, .unacked_bytes_max = 4u << 20};
+};
+
+void add_transport_options(CLI::App& command, TransportFlags& flags) {
+  command.add_flag("--kernel", flags.is_kernel, "Use the kernel's sockets instead of Lyre");
+  command.add_flag("--copy", flags.network.is_copying,
+                   "Lyre: use the calls that copy (lyre_send, lyre_recv), not zero copy");
+  command.add_flag("--spin", flags.network.is_spinning, "Never sleep while waiting");
+  command
+      .add_option("--unacked", flags.network.unacked_bytes_max,
+                  "Lyre: most bytes under way a session")
+      ->transform(CLI::AsSizeValue(false))
+      ->default_str("4MiB");
+}
+
+std::unique_ptr<Network> make_network(const TransportFlags& flags, const GlobalOptions& globals) {
+  if (flags.is_kernel) return make_kernel_network(flags.network);
+  NetworkOptions options = flags.network;
+  options.socket_path = globals.socket_path;
+  return make_lyre_network(options);
+}
+
+lyre_addr parse_address(const std::string& text) {
+  lyre_addr out{};
+  if (lyre_addr_parse(text.c_str(), &out) != 0) throw Failure(kExitUsage, lyre_last_error());
+  return out;
+}
+
+void add_server(CLI::App& perf, const GlobalOptions& globals) {
+  struct Flags {
+    TransportFlags transport;
+    std::string listen = ":5201";
+    bool is_once = false;
+  };
+  auto flags = std::make_shared<Flags>();
+  CLI::App* command = perf.add_subcommand("server", "Serve perf clients until interrupted");
+  command->add_option("--listen", flags->listen, "Where to listen, ADDR:PORT")
+      ->default_str(":5201");
+  command->add_flag("--once", flags->is_once, "Serve one client, then exit");
+  add_transport_options(*command, flags->transport);
+  command->callback([flags, &globals] {
+    const lyre_addr listen = parse_address(flags->listen);
+    const auto network = make_network(flags->transport, globals);
+    run_server(*network, {.listen = listen, .is_once = flags->is_once, .is_json = globals.is_json});
+  });
+}
+
+struct ClientFlags {
+  TransportFlags transport;
+  std::string server;
+  std::string direction = "tx";
+  uint64_t bytes = 0;
+  double seconds = 0;
+  bool is_ping_pong = false;
+  uint64_t block_bytes = 128 * 1024;
+  uint64_t message_bytes = 64;
+  uint64_t count = 10'000;
+  uint32_t sessions = 1;
+  bool has_hash = false;
+  bool is_untouched = false;
+  uint64_t seed = 1;
+};
+
+Plan plan_of(const ClientFlags& flags) {
+  Plan plan;
+  plan.kind = flags.is_ping_pong ? Kind::kPingPong : Kind::kBulk;
+  plan.direction = flags.direction == "tx"   ? Direction::kToServer
+                   : flags.direction == "rx" ? Direction::kToClient
+                                             : Direction::kBoth;
+  plan.has_hash = flags.has_hash;
+  plan.is_untouched = flags.is_untouched;
+  plan.bytes = flags.bytes;
+  plan.duration_ms = static_cast<uint64_t>(flags.seconds * 1000);
+  if (plan.bytes == 0 && plan.duration_ms == 0) plan.duration_ms = 10'000;
+  plan.block_bytes = static_cast<uint32_t>(flags.block_bytes);
+  plan.message_bytes = static_cast<uint32_t>(flags.message_bytes);
+  plan.count = flags.count;
+  plan.seed = flags.seed;
+  return plan;
+}
+
+void add_client_options(CLI::App& command, ClientFlags& flags) {
+  command.add_option("server", flags.server, "The server's ADDR:PORT")->required();
+  CLI::Option* bytes = command.add_option("--bytes", flags.bytes, "Bytes a session and direction")
+                           ->transform(CLI::AsSizeValue(false));
+  command.add_option("--seconds", flags.seconds, "Time instead of bytes (10)")
+      ->check(CLI::Range(0.01, 86400.0))
+      ->excludes(bytes);
+  command.add_option("--direction", flags.direction, "tx, rx or both, as seen from the client")
+      ->check(CLI::IsMember({"tx", "rx", "both"}))
+      ->capture_default_str();
+  command.add_option("--block", flags.block_bytes, "Bytes of one write")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(uint64_t{1024}, uint64_t{kBlockBytesMax}))
+      ->default_str("128KiB");
+  command.add_flag("--ping-pong", flags.is_ping_pong, "Measure round trips instead of throughput");
+  command.add_option("--message", flags.message_bytes, "Ping-pong: bytes of a message")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(uint64_t{1}, kMessageBytesMax))
+      ->capture_default_str();
+  command.add_option("--count", flags.count, "Ping-pong: round trips")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{100'000'000}))
+      ->capture_default_str();
+  command.add_option("--sessions", flags.sessions, "Sessions at the same time")
+      ->check(CLI::Range(1u, 4096u))
+      ->capture_default_str();
+  CLI::Option* verify =
+      command.add_flag("--verify", flags.has_hash,
+                       "SHA-256 on both sides, beside the pattern that is always checked");
+  command.add_flag("--untouched", flags.is_untouched, "Neither write nor read the payload")
+      ->excludes(verify);
+  command.add_option("--seed", flags.seed, "Of the payload's pattern")->capture_default_str();
+  add_transport_options(command, flags.transport);
+}
+
+void add_client(CLI::App& perf, const GlobalOptions& globals) {
+  auto flags = std::make_shared<ClientFlags>();
+  CLI::App* command = perf.add_subcommand("client", "Run a test against a perf server");
+  add_client_options(*command, *flags);
+  command->callback([flags, &globals] {
+    const lyre_addr server = parse_address(flags->server);
+    if (server.port == 0) throw Failure(kExitUsage, "the server's port is missing: ADDR:PORT");
+    const auto network = make_network(flags->transport, globals);
+    run_client(*network, {.server = server,
+                          .plan = plan_of(*flags),
+                          .sessions = flags->sessions,
+                          .is_json = globals.is_json});
+  });
+}
+
+}  // namespace
+
+void add_perf(CLI::App& app, const GlobalOptions& globals) {
+  CLI::App* perf = app.add_subcommand("perf", "Measure throughput and latency");
+  perf->require_subcommand(1);
+  perf->fallthrough();
+  add_server(*perf, globals);
+  add_client(*perf, globals);
+}
+
+}  // namespace lyre::tools

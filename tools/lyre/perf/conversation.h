@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "tools/lyre/perf/collector.h"
+#include "tools/lyre/perf/exchange.h"
+#include "tools/lyre/perf/protocol.h"
+#include "tools/lyre/perf/stream.h"
+
+namespace lyre::perf {
+
+/// One connection from its first byte to its last: agree on a plan, run it, part.
+/// Fails: step() throws StreamError; the conversation is over then.
+class Conversation {
+ public:
+  /// A client with its plan; a server has none yet.
+  Conversation(std::unique_ptr<Stream> stream, const std::optional<Plan>& plan);
+
+  /// Bounded work; false when there was nothing to do.
+  bool step(int64_t now_ns);
+  /// Parted: the stream may go.
+  bool is_over() const { return phase_ == Phase::kOver; }
+  /// The exchange is complete and `outcome()` is final, though the parting may not be.
+  bool is_complete() const { return phase_ == Phase::kPart || phase_ == Phase::kOver; }
+  /// REQUIRES: is_complete().
+  const Outcome& outcome() const { return exchange_->outcome(); }
+  /// Of a server: once it is known.
+  const std::optional<Plan>& plan() const { return plan_; }
+  std::string peer() const { return stream_->peer(); }
+  int64_t started_ns() const { return started_ns_; }
+  int64_t completed_ns() const { return completed_ns_; }
+
+ private:
+  enum class Phase { kOpen, kPlan, kWelcome, kExchange, kPart, kOver };
+
+  bool send_plan();
+  bool take_plan();
+  bool take_welcome();
+  bool exchange(int64_t now);
+  bool part(int64_t now);
+
+  std::unique_ptr<Stream> stream_;
+  Side side_;
+  std::optional<Plan> plan_;
+  Phase phase_ = Phase::kOpen;
+  int64_t begun_ns_ = 0;  ///< when this object was first stepped
+  int64_t started_ns_ = 0;
+  int64_t completed_ns_ = 0;
+  Collector<kPlanBytes> received_;
+  std::unique_ptr<Exchange> exchange_;
+};
+
+}  // namespace lyre::perf

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tools/lyre/perf/protocol.h"
+#include "tools/lyre/perf/stream.h"
+
+namespace lyre::perf {
+
+enum class Side { kClient, kServer };
+
+/// What one side knows when an exchange is over. Ping-pong fills `round_trips_ns` on the client.
+struct Outcome {
+  Totals sent;
+  Totals received;
+  Totals peer_sent;
+  Totals peer_received;
+  std::vector<int64_t> round_trips_ns;
+
+  /// The pattern was right and nothing is missing, on both sides.
+  bool is_intact() const {
+    return received.is_intact && peer_received.is_intact && received.bytes == peer_sent.bytes &&
+           sent.bytes == peer_received.bytes && are_hashes_equal();
+  }
+  bool are_hashes_equal() const {
+    return sent.hash == peer_received.hash && received.hash == peer_sent.hash;
+  }
+};
+
+/// The test itself, once both sides agreed on a plan. Fails: StreamError.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+  /// Bounded work; false when there was nothing to do.
+  virtual bool step(Stream& stream, int64_t now_ns) = 0;
+  virtual bool is_done() const = 0;
+  virtual const Outcome& outcome() const = 0;
+};
+
+std::unique_ptr<Exchange> make_bulk(const Plan& plan, Side side);
+std::unique_ptr<Exchange> make_ping_pong(const Plan& plan, Side side);
+
+inline std::unique_ptr<Exchange> make_exchange(const Plan& plan, Side side) {
+  return plan.kind == Kind::kBulk ? make_bulk(plan, side) : make_ping_pong(plan, side);
+}
+
+/// The monotonic clock.
+int64_t now_ns();
+
+}  // namespace lyre::perf
