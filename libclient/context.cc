@@ -24,6 +24,9 @@ namespace {
 /// Descriptors before those of the workers: context memory, its eventfd, doorbells.
 constexpr size_t kFixedDescriptors = 3;
 
+/// Workers take submissions within microseconds; a stopped one must not hold us for long.
+constexpr int kLastWordsMs = 20;
+
 int bad_attach(const char* what) {
   return lyre::client::fail(LYRE_E_DAEMON, "the daemon's attach reply is wrong: %s", what);
 }
@@ -140,7 +143,11 @@ lyre_context::~lyre_context() {
     for (lyre_session* session : open) {
       if (!session->is_given_up) give_up(session, lyre::channel::Op::kClose);
     }
-    work();
+    // The hang-up must not overtake the FINs: a session that is not closed by then is reset.
+    work_until(kLastWordsMs, [this] {
+      return std::all_of(workers_.begin(), workers_.end(),
+                         [](auto& worker) { return worker.is_all_taken(); });
+    });
   }
   while (!sessions_.empty()) remove_session(sessions_.back());
 }

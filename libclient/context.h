@@ -45,7 +45,7 @@ struct lyre_context {
   void finish_sends(lyre_session& session, uint64_t count);
   /// Gives back the slot of a run that the user is done with.
   void release_slot(const lyre_session& session, uint32_t slot) {
-    workers_[session.worker].release(session.name, slot);
+    workers_[session.worker].release(slot);
   }
 
   // ---- What happened ----

@@ -159,7 +159,7 @@ void lyre_context::on_data(uint32_t worker, lyre_session* session, const Complet
     const uint8_t* data = lent_bytes(entry.pool, slice);
     if (data == nullptr) return fail(LYRE_E_DAEMON, "the daemon lent memory that is not there");
     if (session == nullptr || session->is_given_up || slice.bytes == 0) {
-      workers_[worker].release(entry.session, slice.slot);
+      workers_[worker].release(slice.slot);
       continue;
     }
     session->received.push({data, slice.bytes, slice.slot});

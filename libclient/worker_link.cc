@@ -50,11 +50,14 @@ bool WorkerLink::take_room_news() {
   return true;
 }
 
-void WorkerLink::release(channel::SessionName session, uint32_t slot) {
-  if (releases_.count > 0 && !(releases_.session == session)) flush_releases();
-  releases_.session = session;
+void WorkerLink::release(uint32_t slot) {
   releases_.body.release.slots[releases_.count++] = slot;
   if (releases_.count == channel::kReleaseSlotsMax) flush_releases();
+}
+
+bool WorkerLink::is_all_taken() {
+  return waiting_.is_empty() &&
+         submissions_.room(channel::kSubmissionEntries) == channel::kSubmissionEntries;
 }
 
 void WorkerLink::flush_releases() {

@@ -24,10 +24,13 @@ class WorkerLink {
   /// Submits now, or as soon as there is room: never lost, in order.
   void submit(const channel::Submission& entry);
   /// Gives a lent slot back; collected until flush_releases() or the entry is full.
-  void release(channel::SessionName session, uint32_t slot);
+  void release(uint32_t slot);
   void flush_releases();
   /// Moves what waits for room into the ring, as far as it goes.
   void flush_waiting();
+
+  /// True when the worker has taken everything that was submitted.
+  bool is_all_taken();
 
   /// True when something waits for room in the submission ring.
   bool has_waiting() const { return !waiting_.is_empty(); }

@@ -78,7 +78,8 @@ typedef struct lyre_options {
  * Owner: the caller; lyre_context_close() ends it and everything that belongs to it. */
 LYRE_API int lyre_context_open(const lyre_options* options, lyre_context** out);
 /* Closes what is open (graceful, in the daemon's care for queued bytes that were completed; bytes
- * still in the arena are lost with it: see lyre_drain) and detaches. NULL is allowed. */
+ * still in the arena are lost with it: see lyre_drain) and detaches. Waits at most 20 ms for the
+ * daemon to take note. NULL is allowed. */
 LYRE_API void lyre_context_close(lyre_context* context);
 /* Waits up to timeout_ms until every byte sent on closed or open sessions is acknowledged.
  * 0, or LYRE_E_AGAIN when time ran out. */
