@@ -78,6 +78,12 @@ bool is_same_network(const IpAddress& a, const IpAddress& b, uint32_t prefix_bit
   return ((a.as_v4() ^ b.as_v4()) & ~host_mask(prefix_bits)) == 0;
 }
 
+/// Another host of the port's network.
+bool is_neighbour(const IpAddress& address, const PortConfig& port) {
+  return address != port.address && is_same_network(address, port.address, port.prefix_bits) &&
+         is_host_address({address, port.prefix_bits});
+}
+
 bool is_name_char(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
          c == '-' || c == '.';
@@ -328,14 +334,12 @@ class Reader {
   }
 
   bool check_gateway(const PortConfig& port) {
-    if (port.gateway.is_unspecified()) return true;
-    if (port.gateway != port.address &&
-        is_same_network(port.gateway, port.address, port.prefix_bits)) {
-      return true;
-    }
-    return complain(port.line, "port.gateway",
-                    "of '" + port.name + "' does not lie in its network" +
-                        ", allowed: other addresses of that network");
+    if (port.gateway.is_unspecified() || is_neighbour(port.gateway, port)) return true;
+    // Clouds hand out lone addresses whose router is outside of them.
+    if (port.prefix_bits == 32 && port.gateway != port.address) return true;
+    return complain(
+        port.line, "port.gateway",
+        "of '" + port.name + "' does not lie in its network, allowed: other hosts of that network");
   }
 
   bool check_distinct(const PortConfig& first, const PortConfig& second) {
@@ -357,17 +361,38 @@ class Reader {
       const auto port = std::find_if(config_.ports.begin(), config_.ports.end(), is_it);
       if (port == config_.ports.end()) {
         return complain(route.line, "route.port",
-                        "'" + route.port_name + "' is not a port" + ", allowed: " + port_names());
+                        "'" + route.port_name + "' is not a port, allowed: " + port_names());
       }
-      if (!is_same_network(route.gateway, port->address, port->prefix_bits) ||
-          route.gateway == port->address) {
+      route.port = static_cast<uint32_t>(port - config_.ports.begin());
+      if (!is_neighbour(route.gateway, *port)) {
         return complain(route.line, "route.via",
                         "does not lie in the network of '" + port->name +
                             "', allowed: addresses of routers there");
       }
-      route.port = static_cast<uint32_t>(port - config_.ports.begin());
+      if (is_reached_already(route, *port)) {
+        return complain(route.line, "route.to",
+                        "is reached through '" + port->name +
+                            "' in another way already, allowed: further networks");
+      }
     }
     return true;
+  }
+
+  /// The port's own network, its gateway's default route, or an earlier route.
+  bool is_reached_already(const RouteConfig& route, const PortConfig& port) const {
+    if (route.prefix_bits == 0 && !port.gateway.is_unspecified()) return true;
+    if (route.prefix_bits == port.prefix_bits &&
+        is_same_network(route.network, port.address, port.prefix_bits)) {
+      return true;
+    }
+    for (const RouteConfig& earlier : config_.routes) {
+      if (&earlier == &route) return false;
+      if (earlier.port == route.port && earlier.network == route.network &&
+          earlier.prefix_bits == route.prefix_bits) {
+        return true;
+      }
+    }
+    return false;
   }
 
   std::string port_names() const {

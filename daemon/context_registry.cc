@@ -33,7 +33,8 @@ struct ContextRegistry::Context {
   uint64_t generation = 0;
   channel::ContextLayout layout{};
   uint64_t arena_bytes = 0;
-  uint64_t copy_bytes = 0;  ///< 0: lent to
+  uint64_t copy_bytes = 0;
+  bool is_lent_to = false;
   SharedMemory memory;
   OwnedFd wake_read;   ///< the client's
   OwnedFd wake_write;  ///< the workers'
@@ -84,7 +85,7 @@ Result<ContextGrant> ContextRegistry::attach(const AttachTerms& terms) {
   ContextGrant grant{.index = context.index,
                      .generation = context.generation,
                      .context_bytes = context.layout.total_bytes,
-                     .is_lent_to = context.copy_bytes == 0,
+                     .is_lent_to = context.is_lent_to,
                      .memory_fd = context.memory.fd(),
                      .wake_fd = context.wake_read.get(),
                      .worker_rings = {}};
@@ -102,8 +103,8 @@ Result<std::unique_ptr<ContextRegistry::Context>> ContextRegistry::make_context(
   }
   auto context = std::make_unique<Context>();
   context->arena_bytes = (std::max(arena_bytes, kArenaBytesMin) + 4095) & ~uint64_t{4095};
-  context->copy_bytes =
-      is_lent_to(terms.identity) ? 0 : uint64_t{workers_.count()} * kCopyBytesPerWorker;
+  context->is_lent_to = is_lent_to(terms.identity);
+  context->copy_bytes = uint64_t{workers_.count()} * kCopyBytesPerWorker;
   context->layout =
       channel::ContextLayout::of(workers_.count(), context->arena_bytes, context->copy_bytes);
   auto memory =
@@ -159,6 +160,7 @@ void ContextRegistry::post_attach(const Context& context, const AttachTerms& ter
   command.arena_offset = context.layout.arena_offset;
   command.arena_bytes = context.arena_bytes;
   command.copy_bytes = context.copy_bytes / workers_.count();
+  command.is_lent = context.is_lent_to;
   command.wake_fd = context.wake_write.get();
   command.pid = terms.identity.pid;
   terms.label.copy(command.label.data(), command.label.size() - 1);

@@ -56,6 +56,22 @@ OwnedFd open_process(int32_t pid) {
 
 }  // namespace
 
+Status check_socket_is_free(const std::string& path) {
+  const sockaddr_un address = address_of(path);
+  OwnedFd probe(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!probe.is_open()) return failure("no socket");
+  const auto* plain = reinterpret_cast<const sockaddr*>(&address);
+  if (::connect(probe.get(), plain, sizeof address) == 0 || errno == EAGAIN) {
+    return Error{EADDRINUSE, path + ": another daemon listens there"};
+  }
+  if (errno == EPROTOTYPE) return Error{EADDRINUSE, path + ": another program listens there"};
+  struct stat file {};
+  if (::lstat(path.c_str(), &file) == 0 && !S_ISSOCK(file.st_mode)) {
+    return Error{EADDRINUSE, path + ": is there and not a socket"};
+  }
+  return Ok{};
+}
+
 ControlServer::ControlServer(boost::asio::io_context& io, ContextRegistry& registry,
                              DaemonFacts facts, ControlOptions options)
     : io_(io),
@@ -81,19 +97,8 @@ Status ControlServer::bind_socket() {
   const std::string& path = options_.socket_path;
   const sockaddr_un address = address_of(path);
   const auto* plain = reinterpret_cast<const sockaddr*>(&address);
-  OwnedFd probe(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!probe.is_open()) return failure("no socket");
-  if (::connect(probe.get(), plain, sizeof address) == 0 || errno == EAGAIN) {
-    return Error{EADDRINUSE, path + ": another daemon listens there"};
-  }
-  if (errno == EPROTOTYPE) return Error{EADDRINUSE, path + ": another program listens there"};
-  if (errno == ECONNREFUSED) {
-    struct stat file {};
-    if (::lstat(path.c_str(), &file) == 0 && !S_ISSOCK(file.st_mode)) {
-      return Error{EADDRINUSE, path + ": is there and not a socket"};
-    }
-    ::unlink(path.c_str());  // its daemon died without removing it
-  }
+  if (Status free = check_socket_is_free(path); !free.ok()) return free;
+  ::unlink(path.c_str());  // what is there belongs to a daemon that died
   OwnedFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.is_open()) return failure("no socket");
   // Nobody gets in before the permissions are right.

@@ -49,6 +49,9 @@ struct ControlCounters {
   uint64_t silent = 0;     ///< ended because they never asked for anything
 };
 
+/// Fails: EADDRINUSE something listens on `path`, or it is a file of another kind.
+Status check_socket_is_free(const std::string& path);
+
 /// The control socket: who connects, asks, hangs up. Whatever a client does ends that client only.
 /// Thread: the one that runs `io`.
 class ControlServer {

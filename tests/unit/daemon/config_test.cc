@@ -92,6 +92,12 @@ TEST(Config, ReadsEveryKind) {
   EXPECT_EQ(config.value().routes.at(0).prefix_bits, 16u);
 }
 
+TEST(Config, LoneAddressMayHaveARouterOutside) {
+  const auto config = parse_config(
+      "[[port]]\nname=\"a\"\ndevice=\"d\"\naddress=\"10.9.0.7/32\"\ngateway=\"10.0.0.1\"\n", "f");
+  EXPECT_TRUE(config.ok());
+}
+
 struct WrongCase {
   std::string text;
   std::string complaint;  ///< how it starts
@@ -170,6 +176,12 @@ INSTANTIATE_TEST_SUITE_P(
                   "f.toml:5: route.port: 'r' is not a port, allowed: rail0"},
         WrongCase{port_with("[[route]]\nto=\"10.8.0.0/16\"\nvia=\"10.7.0.9\"\nport=\"rail0\"\n"),
                   "f.toml:5: route.via: does not lie in the network of 'rail0'"},
+        WrongCase{port_with("gateway = \"10.9.0.255\"\n"), "f.toml:1: port.gateway: of 'rail0'"},
+        WrongCase{port_with("[[route]]\nto=\"10.9.0.0/24\"\nvia=\"10.9.0.9\"\nport=\"rail0\"\n"),
+                  "f.toml:5: route.to: is reached through 'rail0'"},
+        WrongCase{port_with("[[route]]\nto=\"10.8.0.0/16\"\nvia=\"10.9.0.9\"\nport=\"rail0\"\n"
+                            "[[route]]\nto=\"10.8.0.0/16\"\nvia=\"10.9.0.8\"\nport=\"rail0\"\n"),
+                  "f.toml:9: route.to: is reached through 'rail0'"},
         WrongCase{port_with("[[route]]\nto=\"10.8.0.1/16\"\nvia=\"10.9.0.9\"\nport=\"rail0\"\n"),
                   "f.toml:6: route.to: '10.8.0.1/16' has bits set behind the prefix"}));
 

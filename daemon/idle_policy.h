@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "daemon/config.h"
+#include "stack/base/nanos.h"
+
+namespace lyre {
+
+/// What a worker thread does between two turns. Decides only; the caller sleeps.
+/// An adaptive worker that found nothing yields at once: client and daemon may share a core, and
+/// the work that it waits for is made by whom it lets run.
+class IdlePolicy {
+ public:
+  enum class Action : uint8_t { kPoll, kYield, kSleep };
+  struct Decision {
+    Action action = Action::kPoll;
+    Nanos sleep{0};  ///< kSleep: at most
+  };
+
+  /// `can_be_woken`: every port has a descriptor that tells of packets.
+  IdlePolicy(IdleMode mode, Nanos spin, bool can_be_woken);
+
+  /// After a turn that began at `now`, did `work`, and must be repeated at `deadline`.
+  Decision after_turn(size_t work, Nanos now, Nanos deadline);
+
+ private:
+  IdleMode mode_;
+  Nanos spin_;
+  bool can_be_woken_;
+  Nanos last_work_{INT64_MIN / 2};
+  Nanos blind_sleep_;
+};
+
+}  // namespace lyre

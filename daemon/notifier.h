@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "stack/base/nanos.h"
+
+namespace lyre {
+
+/// What systemd is told. Does nothing where no service manager listens.
+class Notifier {
+ public:
+  Notifier();
+  void ready(const std::string& status);
+  void stopping();
+  void keep_alive();
+  /// How often keep_alive() is due; 0: nobody watches.
+  Nanos watchdog_period() const { return watchdog_period_; }
+
+ private:
+  Nanos watchdog_period_{0};
+};
+
+}  // namespace lyre

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "daemon/owned_fd.h"
+#include "daemon/shared_memory.h"
+#include "stack/channel/control.h"
+#include "stack/channel/stats.h"
+
+namespace lyre {
+
+struct StatsOptions {
+  std::string daemon_name;
+  std::string idle_policy;
+  uint32_t worker_count = 0;
+  uint32_t session_rows = 0;  ///< a worker
+  uint32_t port_count = 0;
+  bool has_hugepages = false;
+  int64_t started_unix_ns = 0;
+};
+
+/// The memory that tools look at. Thread: rows and counters have the writers that channel/stats.h
+/// names; the rest is the control thread's.
+class StatsSegment {
+ public:
+  /// Fails: no memory.
+  static Result<StatsSegment> create(const StatsOptions& options);
+
+  channel::StatsHeader& header() const;
+  channel::WorkerStats& worker(uint32_t index) const;
+  std::span<channel::SessionRow> rows(uint32_t worker) const;
+  channel::StatsPort& port(uint32_t index) const;
+
+  /// For others: read-only, and so for good.
+  int reader_fd() const { return reader_.get(); }
+  uint64_t bytes() const { return memory_.bytes(); }
+
+ private:
+  SharedMemory memory_;
+  OwnedFd reader_;
+};
+
+}  // namespace lyre

@@ -1,0 +1,218 @@
+#include "daemon/worker_threads.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <future>
+#include <new>
+#include <string>
+#include <thread>
+
+#include "stack/channel/abi.h"
+#include "stack/channel/ring.h"
+
+namespace lyre {
+namespace {
+
+Error failure(const std::string& what, int code) {
+  return Error{code, what + ": " + std::strerror(code)};
+}
+
+timespec timespec_of(Nanos span) {
+  return {.tv_sec = span.value / 1'000'000'000, .tv_nsec = span.value % 1'000'000'000};
+}
+
+}  // namespace
+
+Nanos monotonic_now() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return nanos(int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec);
+}
+
+class WorkerThreads::Thread {
+ public:
+  Thread(const WorkerSeat& seat, const ThreadOptions& options, channel::WorkerDoorbell& doorbell)
+      : seat_(seat),
+        options_(options),
+        doorbell_(doorbell),
+        idle_(options.idle, options.spin, seat.can_be_woken),
+        epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+        bell_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+  Status open() {
+    if (!epoll_.is_open() || !bell_.is_open()) return failure("no descriptor", errno);
+    // Edges only: nobody needs to empty a bell, and one that a client overfills stays silent.
+    if (Status status = add(bell_.get(), EPOLLIN | EPOLLET); !status.ok()) return status;
+    for (int fd : seat_.wait_fds) {
+      if (Status status = add(fd, EPOLLIN); !status.ok()) return status;
+    }
+    return Ok{};
+  }
+
+  Status add(int fd, uint32_t events) {
+    epoll_event event{};
+    event.events = events;
+    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+      return failure("a worker cannot wait for a descriptor", errno);
+    }
+    return Ok{};
+  }
+  void remove(int fd) { ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr); }
+
+  Status start() {
+    std::promise<Status> started;
+    auto answer = started.get_future();
+    try {
+      thread_ = std::thread([this, &started] { main(started); });
+    } catch (const std::system_error& error) {
+      return failure("no thread for a worker", error.code().value());
+    }
+    return answer.get();
+  }
+
+  void stop() {
+    must_stop_.store(true, std::memory_order_relaxed);
+    if (!thread_.joinable()) return;
+    ::eventfd_write(bell_.get(), 1);
+    thread_.join();
+  }
+
+  bool try_post(const worker::Command& command) {
+    if (!seat_.worker->inbox().try_post(command)) return false;
+    if (channel::must_ring(doorbell_.worker_sleeps)) ::eventfd_write(bell_.get(), 1);
+    return true;
+  }
+  bool try_take(worker::Reply& out) { return seat_.worker->outbox().try_take(out); }
+
+  uint64_t turns() const { return turns_.load(std::memory_order_relaxed); }
+
+ private:
+  void main(std::promise<Status>& started) {
+    Status ready = settle();
+    const bool may_run = ready.ok();
+    started.set_value(std::move(ready));  // `started` is gone from here on
+    if (!may_run) return;
+    // Relaxed: the flag is all that is told, and join() orders the rest.
+    while (!must_stop_.load(std::memory_order_relaxed)) turn();
+    options_.on_end();
+  }
+
+  /// Takes the core that was configured and makes short sleeps short.
+  Status settle() {
+    const std::string core = std::to_string(seat_.core);
+    ::pthread_setname_np(::pthread_self(), ("lyre-core" + core).c_str());
+    cpu_set_t cores;
+    CPU_ZERO(&cores);
+    CPU_SET(seat_.core, &cores);
+    if (const int code = ::pthread_setaffinity_np(::pthread_self(), sizeof cores, &cores)) {
+      return failure("core " + core + " cannot be used", code);
+    }
+    ::prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
+    return options_.on_start();
+  }
+
+  void turn() {
+    const Nanos now = monotonic_now();
+    const size_t work = seat_.worker->poll_once(now);
+    // Relaxed: a lone number, one writer.
+    turns_.store(turns_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    const Nanos deadline = work > 0 ? now : seat_.worker->next_deadline();
+    const IdlePolicy::Decision decision = idle_.after_turn(work, now, deadline);
+    if (decision.action == IdlePolicy::Action::kYield) ::sched_yield();
+    if (decision.action == IdlePolicy::Action::kSleep) sleep(decision.sleep);
+  }
+
+  void sleep(Nanos longest) {
+    auto& sleeps = doorbell_.worker_sleeps;
+    const auto has_work = [this] { return seat_.worker->has_waiting_work(); };
+    if (!channel::announce_sleep(sleeps, has_work)) {
+      ::sched_yield();
+      return;
+    }
+    seat_.stats->sleeps.add(1);
+    const timespec limit = timespec_of(longest);
+    epoll_event events[16];
+    ::epoll_pwait2(epoll_.get(), events, std::size(events), &limit, nullptr);
+    // Relaxed: who rings between the wake-up and this store rings for nothing.
+    sleeps.store(0, std::memory_order_relaxed);
+  }
+
+  const WorkerSeat seat_;
+  const ThreadOptions& options_;
+  channel::WorkerDoorbell& doorbell_;
+  IdlePolicy idle_;
+  OwnedFd epoll_;
+  OwnedFd bell_;  ///< the control thread's; clients ring bells of their own
+  std::thread thread_;
+  std::atomic<bool> must_stop_{false};
+  std::atomic<uint64_t> turns_{0};
+};
+
+Result<std::unique_ptr<WorkerThreads>> WorkerThreads::create(std::span<const WorkerSeat> seats,
+                                                             ThreadOptions options) {
+  std::unique_ptr<WorkerThreads> threads(new WorkerThreads);
+  threads->options_ = std::move(options);
+  auto memory = SharedMemory::create(
+      "lyre-doorbells", seats.size() * sizeof(channel::WorkerDoorbell), SharedWith::kReaders);
+  if (!memory.ok()) return memory.error();
+  threads->doorbells_ = std::move(*memory);
+  auto reader = reopen_read_only(threads->doorbells_.fd());
+  if (!reader.ok()) return reader.error();
+  threads->doorbells_reader_ = std::move(*reader);
+  auto* bells = reinterpret_cast<channel::WorkerDoorbell*>(threads->doorbells_.data());
+  for (uint32_t i = 0; i < seats.size(); ++i) {
+    new (bells + i) channel::WorkerDoorbell{};
+    auto thread = std::make_unique<Thread>(seats[i], threads->options_, bells[i]);
+    if (Status status = thread->open(); !status.ok()) return status.error();
+    threads->threads_.push_back(std::move(thread));
+  }
+  return threads;
+}
+
+WorkerThreads::~WorkerThreads() { stop(); }
+
+Status WorkerThreads::start() {
+  // Signals are the control thread's: threads inherit this mask.
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  Status status = Ok{};
+  for (auto& thread : threads_) {
+    status = thread->start();
+    if (!status.ok()) break;
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!status.ok()) stop();
+  return status;
+}
+
+void WorkerThreads::stop() {
+  for (auto& thread : threads_) thread->stop();
+}
+
+bool WorkerThreads::try_post(uint32_t worker, const worker::Command& command) {
+  return threads_[worker]->try_post(command);
+}
+
+bool WorkerThreads::try_take(uint32_t worker, worker::Reply& out) {
+  return threads_[worker]->try_take(out);
+}
+
+Status WorkerThreads::watch(uint32_t worker, int ring_fd) {
+  return threads_[worker]->add(ring_fd, EPOLLIN | EPOLLET);
+}
+
+void WorkerThreads::unwatch(uint32_t worker, int ring_fd) { threads_[worker]->remove(ring_fd); }
+
+uint64_t WorkerThreads::turns(uint32_t worker) const { return threads_[worker]->turns(); }
+
+}  // namespace lyre
