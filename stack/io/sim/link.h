@@ -1,0 +1,129 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "stack/base/nanos.h"
+#include "stack/base/rng.h"
+#include "stack/io/packet_io.h"
+#include "stack/io/sim/flow_hash.h"
+#include "stack/io/sim/memory.h"
+
+namespace lyre::io::sim {
+
+/// Who completes and checks checksums.
+enum class Checksums : uint8_t {
+  kSoftware,  ///< completed and counted; the receiver is told nothing
+  kHardware,  ///< completed for free; the receiver gets a true verdict
+  kTrusted    ///< not completed; the receiver is told that all is well
+};
+
+/// What goes wrong on the wire, in millionths of all frames.
+struct Faults {
+  uint32_t loss_ppm = 0;
+  uint32_t duplicate_ppm = 0;
+  uint32_t corrupt_ppm = 0;  ///< one bit behind the Ethernet header is flipped
+  uint32_t reorder_ppm = 0;  ///< delayed by up to reorder_delay more, so that later ones pass
+  Nanos reorder_delay = micros(100);
+};
+
+struct LinkOptions {
+  uint64_t seed = 1;
+  uint32_t mtu_bytes = 1500;
+  Nanos delay = nanos(0);
+  uint64_t rate_bytes_per_s = 0;  ///< 0: unlimited
+  uint32_t frames_max = 4096;     ///< under way or unread in one direction; then tx is short
+  Faults faults;
+  Checksums checksums = Checksums::kSoftware;
+  uint32_t tso_bytes_max = 0;  ///< as a NIC with TSO would say
+  uint32_t tx_pieces_max = kTxPiecesMax;
+  bool holds_until_reclaim = false;  ///< pieces stay held until reclaim(), as DMA does
+};
+
+/// What happened to frames of one direction.
+struct LinkCounters {
+  uint64_t carried = 0;
+  uint64_t lost = 0;
+  uint64_t duplicated = 0;
+  uint64_t corrupted = 0;
+  uint64_t reordered = 0;
+};
+
+class Queue;
+
+/// An in-memory wire between two ports, 0 and 1, each with queues. Frames move when their time has
+/// come, and time is what advance() last said: the same seed and calls give the same run.
+/// Thread: one. Owner: outlives its queues' users, and the memories outlive it.
+class Link {
+ public:
+  explicit Link(const LinkOptions& options);
+  ~Link();
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+
+  /// Adds the next queue of port `end`, receiving into `memory`. Before any frame is sent.
+  PacketIo& add_queue(int end, Memory& memory, uint8_t port_index = 0);
+  PacketIo& queue(int end, uint32_t index);
+
+  void advance(Nanos now);
+  Nanos now() const { return now_; }
+  /// When the next frame arrives, or kNever.
+  Nanos next_deadline() const;
+
+  /// Flows change queues from here on, as when a NIC's indirection table is rewritten.
+  void redistribute(int end, uint64_t seed) { ports_[end].hash.redistribute(seed); }
+  /// A cable that is out takes frames and loses them.
+  void set_up(bool is_up) { is_up_ = is_up; }
+  bool is_up() const { return is_up_; }
+  void set_faults(const Faults& faults) { options_.faults = faults; }
+  /// What was sent by `end`.
+  const LinkCounters& counters(int end) const { return ports_[end].counters; }
+  const LinkOptions& options() const { return options_; }
+
+ private:
+  friend class Queue;  // one thing in two classes: queues are the ends that users hold
+  static constexpr uint32_t kNone = UINT32_MAX;
+
+  struct Frame {
+    Nanos due;
+    uint64_t order = 0;  ///< ties are broken by age
+    uint32_t length = 0;
+    uint32_t next = kNone;
+  };
+  struct Port {
+    MacAddress mac;
+    FlowHash hash;
+    std::vector<std::unique_ptr<Queue>> queues;
+    LinkCounters counters;
+    Nanos free_at;  ///< when the sender's last bit is out
+    std::vector<Frame> frames;
+    std::vector<uint8_t> bytes;
+    std::vector<uint32_t> free;
+    std::vector<uint32_t> under_way;  ///< a heap by due and order
+  };
+  uint32_t room_bytes() const { return options_.mtu_bytes + kFrameOverheadBytes; }
+  uint8_t* bytes_of(Port& port, uint32_t frame) {
+    return port.bytes.data() + size_t{frame} * room_bytes();
+  }
+  /// A frame buffer of what `end` sends, or kNone when all are in use.
+  uint32_t take_frame(int end);
+  void give_back(int end, uint32_t frame) { ports_[end].free.push_back(frame); }
+  void dispatch(int end, uint32_t frame);
+  void put_under_way(int end, uint32_t frame);
+  void duplicate(int end, uint32_t frame);
+  void arrive(int end, uint32_t frame);
+
+  static constexpr uint32_t kFrameOverheadBytes = 14 + 4;
+
+  LinkOptions options_;
+  Rng rng_;
+  Nanos now_;
+  bool is_up_ = true;
+  uint64_t order_ = 0;
+  std::array<Port, 2> ports_;
+};
+
+}  // namespace lyre::io::sim

@@ -1,0 +1,214 @@
+#include "stack/io/sim/queue.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "stack/base/check.h"
+#include "stack/base/checksum.h"
+#include "stack/io/complete_checksums.h"
+#include "stack/io/sim/segmentation.h"
+
+namespace lyre::io::sim {
+namespace {
+
+constexpr uint32_t kSuperPacketBytesMax = 65536 + 64;
+
+uint32_t get16(const uint8_t* at) { return (uint32_t{at[0]} << 8) | at[1]; }
+
+uint32_t total_bytes(const PacketBuf& packet) {
+  uint32_t bytes = packet.length;
+  for (uint32_t i = 0; i < packet.piece_count; ++i) bytes += packet.pieces[i].length;
+  return bytes;
+}
+
+uint32_t header_bytes(const PacketBuf& packet) {
+  return kEthernetHeaderBytes + packet.l3_bytes + packet.l4_bytes;
+}
+
+}  // namespace
+
+Queue::Queue(Link& link, int end, Memory& memory, uint8_t port_index, const MacAddress& mac)
+    : link_(link), end_(end), memory_(memory), port_index_(port_index) {
+  const LinkOptions& options = link.options();
+  const bool is_free = options.checksums != Checksums::kSoftware;
+  capabilities_ = {.mac = mac,
+                   .mtu_bytes = options.mtu_bytes,
+                   .tso_bytes_max = options.tso_bytes_max,
+                   .tx_pieces_max = options.tx_pieces_max,
+                   .tx_checksum_in_hardware = is_free,
+                   .rx_checksum_in_hardware = is_free};
+  held_regions_.reserve(size_t{options.frames_max} * kTxPiecesMax);
+  gathered_.reserve(kSuperPacketBytesMax);
+}
+
+size_t Queue::tx_burst(std::span<PacketBuf* const> in) {
+  size_t taken = 0;
+  while (taken < in.size() && transmit(*in[taken]) == Taken::kYes) ++taken;
+  memory_.release(in.first(taken));
+  if (taken < in.size()) ++counters_.tx_full;
+  return taken;
+}
+
+Queue::Taken Queue::transmit(PacketBuf& packet) {
+  if (!names_known_regions(packet)) {
+    ++counters_.tx_dropped;
+    return Taken::kYes;
+  }
+  const uint32_t cuts = cut_count(packet);
+  const bool lacks_hold_room = held_regions_.capacity() - held_regions_.size() < kTxPiecesMax;
+  if (link_.ports_[end_].free.size() < cuts || lacks_hold_room) return Taken::kNoRoom;
+  gather(packet);
+  if (link_.options().holds_until_reclaim) hold_pieces(packet);
+  ++counters_.tx_packets;
+  counters_.tx_bytes += gathered_.size();
+  send_cuts(packet, cuts);
+  return Taken::kYes;
+}
+
+bool Queue::names_known_regions(const PacketBuf& packet) const {
+  LYRE_CHECK(packet.piece_count <= capabilities_.tx_pieces_max);
+  return std::all_of(packet.pieces, packet.pieces + packet.piece_count, [this](const BufRef& p) {
+    return p.length == 0 || !memory_.bytes_of(p).empty();
+  });
+}
+
+uint32_t Queue::cut_count(const PacketBuf& packet) const {
+  const uint32_t bytes = total_bytes(packet);
+  if (packet.tso_bytes == 0 || bytes <= header_bytes(packet) + packet.tso_bytes) {
+    LYRE_CHECK(bytes <= capabilities_.mtu_bytes + kEthernetHeaderBytes);
+    return 1;
+  }
+  const uint32_t payload = bytes - header_bytes(packet);
+  LYRE_CHECK(payload <= capabilities_.tso_bytes_max && packet.wants_checksums);
+  LYRE_CHECK(packet.tso_bytes + header_bytes(packet) <=
+             capabilities_.mtu_bytes + kEthernetHeaderBytes);
+  return (payload + packet.tso_bytes - 1) / packet.tso_bytes;
+}
+
+void Queue::gather(const PacketBuf& packet) {
+  gathered_.assign(packet.data, packet.data + packet.length);
+  for (uint32_t i = 0; i < packet.piece_count; ++i) {
+    const std::span<const uint8_t> bytes = memory_.bytes_of(packet.pieces[i]);
+    gathered_.insert(gathered_.end(), bytes.begin(), bytes.end());
+  }
+}
+
+/// REQUIRES: that many free frames.
+void Queue::send_cuts(const PacketBuf& packet, uint32_t count) {
+  const auto total = static_cast<uint32_t>(gathered_.size());
+  const uint32_t head = count == 1 ? 0 : header_bytes(packet);
+  const TsoShape shape{packet.l3_bytes, packet.l4_bytes, packet.tso_bytes};
+  uint32_t at = head;
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint32_t frame = link_.take_frame(end_);
+    Link::Port& port = link_.ports_[end_];
+    uint8_t* bytes = link_.bytes_of(port, frame);
+    const uint32_t body = count == 1 ? total : std::min<uint32_t>(packet.tso_bytes, total - at);
+    std::memcpy(bytes, gathered_.data(), head);
+    std::memcpy(bytes + head, gathered_.data() + at, body);
+    if (count > 1) make_cut_header({bytes, head}, shape, i, count, body, total - head);
+    at += body;
+    port.frames[frame].length = head + body;
+    complete_checksums({bytes, head + body}, packet);
+    link_.dispatch(end_, frame);
+  }
+}
+
+void Queue::complete_checksums(std::span<uint8_t> frame, const PacketBuf& packet) {
+  const Checksums kind = link_.options().checksums;
+  if (!packet.wants_checksums || kind == Checksums::kTrusted) return;
+  PacketBuf whole;
+  whole.data = frame.data();
+  whole.length = static_cast<uint32_t>(frame.size());
+  whole.l3_bytes = packet.l3_bytes;
+  whole.l4_bytes = packet.l4_bytes;
+  complete_ip_checksum(whole);
+  complete_tcp_checksum(whole, [](const BufRef&) { return std::span<const uint8_t>(); });
+  if (kind == Checksums::kSoftware) ++counters_.software_checksums;
+}
+
+void Queue::hold_pieces(const PacketBuf& packet) {
+  for (uint32_t i = 0; i < packet.piece_count; ++i) {
+    memory_.hold(packet.pieces[i].region);
+    held_regions_.push_back(packet.pieces[i].region);
+  }
+}
+
+void Queue::reclaim() {
+  for (const uint32_t region : held_regions_) memory_.let_go(region);
+  held_regions_.clear();
+}
+
+void Queue::append(uint32_t frame) {
+  auto& frames = link_.ports_[1 - end_].frames;
+  frames[frame].next = Link::kNone;
+  if (tail_ == Link::kNone) {
+    head_ = frame;
+  } else {
+    frames[tail_].next = frame;
+  }
+  tail_ = frame;
+}
+
+size_t Queue::rx_burst(std::span<PacketBuf*> out) {
+  size_t filled = 0;
+  while (filled < out.size() && head_ != Link::kNone) {
+    const uint32_t frame = head_;
+    head_ = link_.ports_[1 - end_].frames[frame].next;
+    if (head_ == Link::kNone) tail_ = Link::kNone;
+    if (receive(frame, out[filled])) ++filled;
+    link_.give_back(1 - end_, frame);
+  }
+  return filled;
+}
+
+bool Queue::receive(uint32_t frame, PacketBuf*& out) {
+  Link::Port& sender = link_.ports_[1 - end_];
+  const uint32_t length = sender.frames[frame].length;
+  PacketBuf* packet = memory_.alloc_rx();
+  if (packet == nullptr || length > packet->tailroom) {
+    if (packet != nullptr) memory_.release({&packet, 1});
+    ++counters_.rx_missed;
+    return false;
+  }
+  std::memcpy(packet->data, link_.bytes_of(sender, frame), length);
+  packet->length = length;
+  packet->tailroom = static_cast<uint16_t>(packet->tailroom - length);
+  packet->port = port_index_;
+  packet->flow_hash = link_.ports_[end_].hash.hash(packet->bytes());
+  judge(*packet);
+  ++counters_.rx_packets;
+  counters_.rx_bytes += length;
+  out = packet;
+  return true;
+}
+
+/// The verdict of a NIC that checks IPv4 and TCP; nothing is said about anything else.
+void Queue::judge(PacketBuf& packet) const {
+  const Checksums kind = link_.options().checksums;
+  if (kind == Checksums::kSoftware) return;
+  if (kind == Checksums::kTrusted) {
+    packet.ip_checksum = packet.l4_checksum = ChecksumVerdict::kGood;
+    return;
+  }
+  const uint8_t* ip = packet.data + kEthernetHeaderBytes;
+  if (packet.length < kEthernetHeaderBytes + 20 || get16(packet.data + 12) != 0x0800) return;
+  const uint32_t header = (ip[0] & 0x0fu) * 4;
+  const uint32_t total = get16(ip + 2);
+  if (header < 20 || total < header || total > packet.length - kEthernetHeaderBytes) return;
+  const auto verdict = [](const ChecksumSum& sum) {
+    return sum.fold() == 0xffff ? ChecksumVerdict::kGood : ChecksumVerdict::kBad;
+  };
+  ChecksumSum header_sum;
+  header_sum.add({ip, header});
+  packet.ip_checksum = verdict(header_sum);
+  if (ip[9] != 6) return;
+  ChecksumSum segment_sum;
+  segment_sum.add({ip + 12, 8});
+  segment_sum.add_u16(6);
+  segment_sum.add_u16(static_cast<uint16_t>(total - header));
+  segment_sum.add({ip + header, total - header});
+  packet.l4_checksum = verdict(segment_sum);
+}
+
+}  // namespace lyre::io::sim
