@@ -77,11 +77,12 @@ const std::string& scratch_folder() {
   return folder.path;
 }
 
-Result<dpdk::Environment*> environment() {
+Result<dpdk::Environment*> environment(const std::vector<std::string>& pci_devices) {
   static std::unique_ptr<dpdk::Environment> started;
   if (started) return started.get();
   dpdk::EnvironmentOptions options;
   options.file_prefix = "lyre-io-contract-" + std::to_string(getpid());
+  options.pci_devices = pci_devices;
   options.is_debug = std::getenv("LYRE_TEST_DPDK_DEBUG") != nullptr;
   auto made = dpdk::Environment::start(options);
   if (!made) return made.error();

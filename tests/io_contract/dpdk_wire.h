@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "stack/io/dpdk/environment.h"
 #include "tests/io_contract/wire.h"
@@ -10,7 +11,7 @@ namespace lyre::io::contract {
 
 /// DPDK, started on first use and stopped at the process's end; the calling thread is registered.
 /// Fails: as Environment::start.
-Result<dpdk::Environment*> environment();
+Result<dpdk::Environment*> environment(const std::vector<std::string>& pci_devices = {});
 
 /// A folder of this process under the system's temporary one, removed when the process ends.
 const std::string& scratch_folder();
