@@ -1,0 +1,52 @@
+#include "daemon/idle_policy.h"
+
+#include <gtest/gtest.h>
+
+#include "daemon/daemon_limits.h"
+
+namespace lyre {
+namespace {
+
+using Action = IdlePolicy::Action;
+
+TEST(IdlePolicy, BusyNeverPauses) {
+  IdlePolicy policy(IdleMode::kBusy, micros(50), false);
+  EXPECT_EQ(policy.after_turn(0, seconds(1), kNever).action, Action::kPoll);
+  EXPECT_EQ(policy.after_turn(0, seconds(99), kNever).action, Action::kPoll);
+}
+
+TEST(IdlePolicy, AdaptiveYieldsAtOnceAndSleepsAfterItsSpin) {
+  IdlePolicy policy(IdleMode::kAdaptive, micros(50), true);
+  EXPECT_EQ(policy.after_turn(3, seconds(1), kNever).action, Action::kPoll);
+  EXPECT_EQ(policy.after_turn(0, seconds(1) + micros(1), kNever).action, Action::kYield);
+  EXPECT_EQ(policy.after_turn(0, seconds(1) + micros(49), kNever).action, Action::kYield);
+  const auto decision = policy.after_turn(0, seconds(1) + micros(50), kNever);
+  EXPECT_EQ(decision.action, Action::kSleep);
+  EXPECT_EQ(decision.sleep, kWokenSleepMax);
+}
+
+TEST(IdlePolicy, BlindSleepsGrowToTheirBoundAndStartAgainAfterWork) {
+  IdlePolicy policy(IdleMode::kAdaptive, nanos(0), false);
+  Nanos now = seconds(1);
+  policy.after_turn(1, now, kNever);
+  EXPECT_EQ(policy.after_turn(0, now, kNever).sleep, kBlindSleepMin);
+  EXPECT_EQ(policy.after_turn(0, now, kNever).sleep, kBlindSleepMin * 2);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_LE(policy.after_turn(0, now, kNever).sleep, kBlindSleepMax);
+  }
+  now += seconds(1);
+  for (int i = 0; i < 20; ++i) policy.after_turn(0, now, kNever);
+  EXPECT_EQ(policy.after_turn(0, now, kNever).sleep, kBlindSleepIdle);
+  policy.after_turn(1, now, kNever);
+  EXPECT_EQ(policy.after_turn(0, now, kNever).sleep, kBlindSleepMin);
+}
+
+TEST(IdlePolicy, NeverSleepsPastADeadline) {
+  IdlePolicy policy(IdleMode::kAdaptive, nanos(0), true);
+  EXPECT_EQ(policy.after_turn(0, seconds(1), seconds(1) + millis(3)).sleep, millis(3));
+  EXPECT_EQ(policy.after_turn(0, seconds(1), seconds(1) + micros(2)).action, Action::kYield);
+  EXPECT_EQ(policy.after_turn(0, seconds(1), millis(1)).action, Action::kYield);
+}
+
+}  // namespace
+}  // namespace lyre

@@ -1,0 +1,105 @@
+#include "daemon/nic_guard.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "daemon/machine_check.h"
+
+namespace lyre {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A machine whose default route goes over br0, which stands on eth0, a virtio NIC at 0000:00:03.0.
+class NicGuardTest : public ::testing::Test {
+ protected:
+  NicGuardTest() {
+    char name[] = "/tmp/lyre-nic-XXXXXX";
+    root_ = ::mkdtemp(name);
+    fs::create_directories(root_ / "proc/net");
+    std::ofstream(root_ / "proc/net/route")
+        << "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
+           "br0\t00000000\t0100000A\t0003\t0\t0\t0\t00000000\t0\t0\t0\n"
+           "eth1\t0000000B\t00000000\t0001\t0\t0\t0\t000000FF\t0\t0\t0\n";
+    std::ofstream(root_ / "proc/net/ipv6_route")
+        << "00000000000000000000000000000000 00 00000000000000000000000000000000 00 "
+           "fe800000000000000000000000000001 00000400 00000001 00000000 00000003 eth2\n"
+           "00000000000000000000000000000000 00 00000000000000000000000000000000 00 "
+           "00000000000000000000000000000000 ffffffff 00000001 00000000 00200200 lo\n";
+    add_interface("eth0", "0000:00:03.0/virtio0");
+    add_interface("eth1", "0000:00:04.0");
+    add_interface("eth2", "0000:00:05.0");
+    fs::create_directories(root_ / "sys/class/net/br0/lower_eth0");
+  }
+  ~NicGuardTest() override { fs::remove_all(root_); }
+
+  void add_interface(const std::string& name, const std::string& device) {
+    fs::create_directories(root_ / "sys/devices/pci0000:00" / device);
+    fs::create_directories(root_ / "sys/class/net" / name);
+    fs::create_directory_symlink(root_ / "sys/devices/pci0000:00" / device,
+                                 root_ / "sys/class/net" / name / "device");
+  }
+  std::optional<std::string> lost(const std::string& device) const {
+    return NicGuard(root_ / "proc", root_ / "sys").lost_interface(device);
+  }
+
+  fs::path root_;
+};
+
+TEST_F(NicGuardTest, FindsTheNicBelowABridge) {
+  EXPECT_EQ(lost("0000:00:03.0"), "eth0");
+  EXPECT_EQ(lost("00:03.0,queues=2"), "eth0");
+  EXPECT_EQ(lost("net_af_packet0,iface=eth0,qpairs=1"), "eth0");
+  EXPECT_EQ(lost("net_af_xdp0,iface=br0"), "br0");
+  EXPECT_EQ(lost("net_tap0,remote=eth0"), "eth0");
+}
+
+TEST_F(NicGuardTest, KnowsTheIpv6DefaultRouteToo) { EXPECT_EQ(lost("0000:00:05.0"), "eth2"); }
+
+TEST_F(NicGuardTest, LetsOthersGo) {
+  EXPECT_EQ(lost("0000:00:04.0"), std::nullopt);
+  EXPECT_EQ(lost("0000:00:10.0"), std::nullopt);
+  EXPECT_EQ(lost("net_af_packet0,iface=eth1"), std::nullopt);
+  EXPECT_EQ(lost("net_memif0,role=server,socket=/tmp/eth0"), std::nullopt);
+}
+
+TEST_F(NicGuardTest, ConfigurationMayForceIt) {
+  const std::string port =
+      "[[port]]\nname=\"a\"\ndevice=\"0000:00:03.0\"\naddress=\"10.9.0.1/24\"\n";
+  const NicGuard guard(root_ / "proc", root_ / "sys");
+  auto config = parse_config(port, "f.toml");
+  ASSERT_TRUE(config.ok());
+  const Status refused = check_machine(*config, guard);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().text,
+            "f.toml:1: port.device: '0000:00:03.0' of 'a' is eth0, which carries this machine's "
+            "default route, allowed: another NIC, or force = true");
+  config = parse_config(port + "force = true\n", "f.toml");
+  ASSERT_TRUE(config.ok());
+  EXPECT_TRUE(check_machine(*config, guard).ok());
+  EXPECT_EQ(config.value().cores.size(), 1u);
+}
+
+TEST_F(NicGuardTest, CoreThatIsNotThere) {
+  auto config = parse_config(
+      "[workers]\ncores=[1023]\n[[port]]\nname=\"a\"\ndevice=\"d\"\naddress=\"10.9.0.1/24\"\n",
+      "f");
+  ASSERT_TRUE(config.ok());
+  const Status refused = check_machine(*config, NicGuard(root_ / "proc", root_ / "sys"));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().text.rfind("f:2: workers.cores: core 1023 is not there", 0), 0u)
+      << refused.error().text;
+}
+
+TEST(PciAddress, HasOneForm) {
+  EXPECT_EQ(pci_address_of("0000:00:1F.0"), "0000:00:1f.0");
+  EXPECT_EQ(pci_address_of("00:10.0"), "0000:00:10.0");
+  EXPECT_EQ(pci_address_of("net_memif0"), "");
+  EXPECT_EQ(pci_address_of("0000:00:10"), "");
+}
+
+}  // namespace
+}  // namespace lyre
