@@ -1,0 +1,195 @@
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <cerrno>
+#include <cstring>
+#include <future>
+
+#include "tests/unit/libclient/fake_daemon.h"
+
+namespace lyre::client {
+namespace {
+
+int open_code(const char* path) {
+  lyre_options options{};
+  options.socket_path = path;
+  lyre_context* context = nullptr;
+  const int code = lyre_context_open(&options, &context);
+  EXPECT_EQ(code == 0, context != nullptr);
+  lyre_context_close(context);
+  return code;
+}
+
+int distorted(std::function<void(channel::AttachReply&, channel::ContextHeader&)> distort) {
+  FakeDaemon daemon({.worker_count = 2, .distort = std::move(distort)});
+  return open_code(daemon.socket_path());
+}
+
+TEST(Context, AttachesAndKnowsThePorts) {
+  FakeDaemon daemon({.worker_count = 3});
+  lyre_context* context = daemon.attach();
+  ASSERT_NE(nullptr, context);
+  lyre_port port{};
+  EXPECT_EQ(1, lyre_ports(context, &port, 1));
+  EXPECT_STREQ("memif0", port.name);
+  EXPECT_EQ(1500u, port.mtu_bytes);
+  EXPECT_EQ(0, lyre_poll(context, 0));
+  lyre_context_close(context);
+}
+
+TEST(Context, SaysThatNoDaemonIsThere) {
+  EXPECT_EQ(LYRE_E_DAEMON, open_code("/nonexistent/lyred.sock"));
+  EXPECT_STREQ("/nonexistent/lyred.sock: no daemon listens there (is lyred running?)",
+               lyre_last_error());
+  EXPECT_EQ(LYRE_E_INVALID, open_code(std::string(200, 'x').c_str()));
+}
+
+TEST(Context, GivesUpOnASilentDaemon) {
+  FakeDaemon daemon({.is_silent = true});
+  EXPECT_EQ(LYRE_E_DAEMON, open_code(daemon.socket_path()));
+}
+
+TEST(Context, RefusesAnotherVersion) {
+  EXPECT_EQ(LYRE_E_VERSION, distorted([](auto& reply, auto&) { reply.header.version = 9; }));
+  EXPECT_EQ(LYRE_E_VERSION, distorted([](auto&, auto& header) { header.abi_version = 9; }));
+  EXPECT_EQ(LYRE_E_VERSION, distorted([](auto& reply, auto&) { reply.header.magic = 9; }));
+}
+
+TEST(Context, TranslatesTheDaemonsRefusal) {
+  const auto refuse = [](int error) {
+    return [error](channel::AttachReply& reply, channel::ContextHeader&) {
+      reply.error = error;
+      strcpy(reply.text, "not you");
+    };
+  };
+  EXPECT_EQ(LYRE_E_PERMISSION, distorted(refuse(EACCES)));
+  EXPECT_STREQ("the daemon refused: not you", lyre_last_error());
+  EXPECT_EQ(LYRE_E_NORESOURCES, distorted(refuse(EUSERS)));
+  EXPECT_EQ(LYRE_E_VERSION, distorted(refuse(EPROTONOSUPPORT)));
+}
+
+TEST(Context, BelievesNothingItIsTold) {
+  EXPECT_EQ(LYRE_E_DAEMON, distorted([](auto& reply, auto&) { reply.worker_count = 0; }));
+  EXPECT_EQ(LYRE_E_DAEMON, distorted([](auto& reply, auto&) { reply.worker_count = 65; }));
+  EXPECT_EQ(LYRE_E_DAEMON, distorted([](auto& reply, auto&) { ++reply.generation; }));
+  EXPECT_EQ(LYRE_E_DAEMON, distorted([](auto&, auto& header) { header.magic = 0; }));
+  EXPECT_EQ(LYRE_E_DAEMON, distorted([](auto&, auto& header) { header.rings_offset += 8; }));
+  EXPECT_EQ(LYRE_E_DAEMON, distorted([](auto&, auto& h) { h.rings_offset = h.total_bytes; }));
+  EXPECT_EQ(LYRE_E_DAEMON, distorted([](auto&, auto& h) { h.arena_offset = UINT64_MAX; }));
+  EXPECT_EQ(LYRE_E_DAEMON, distorted([](auto&, auto& h) { h.arena_bytes = h.total_bytes; }));
+  EXPECT_EQ(LYRE_E_DAEMON, distorted([](auto&, auto& h) { h.copy_bytes = UINT64_MAX; }));
+  // More than the memory that was given: touching it would end the process.
+  EXPECT_EQ(LYRE_E_NORESOURCES, distorted([](auto& r, auto&) { r.context_bytes <<= 1; }));
+  EXPECT_EQ(LYRE_E_NORESOURCES, distorted([](auto& r, auto&) { r.pool_bytes[1] <<= 1; }));
+  FakeDaemon daemon({.descriptors_less = 1});
+  EXPECT_EQ(LYRE_E_DAEMON, open_code(daemon.socket_path()));
+}
+
+TEST(Context, NoticesThatTheDaemonDied) {
+  FakeDaemon daemon;
+  lyre_context* context = daemon.attach();
+  lyre_session* session = open_session(daemon, context, {1, 1});
+  daemon.hang_up();
+  int code = 0;
+  while (code == 0) code = lyre_poll(context, 100);
+  EXPECT_EQ(LYRE_E_DAEMON, code);
+  EXPECT_EQ(LYRE_ENDED, lyre_state(session));
+  EXPECT_EQ(LYRE_E_DAEMON, lyre_session_error(session));
+  EXPECT_EQ(LYRE_E_DAEMON, lyre_send(session, "x", 1));
+  char byte;
+  EXPECT_EQ(LYRE_E_DAEMON, lyre_recv(session, &byte, 1));
+  const lyre_addr remote = address("10.9.0.2:1");
+  lyre_session* other = nullptr;
+  EXPECT_EQ(LYRE_E_DAEMON, lyre_connect(context, nullptr, &remote, &other));
+  EXPECT_EQ(LYRE_E_DAEMON, lyre_drain(context, 0));
+  lyre_close(session);
+  EXPECT_EQ(LYRE_E_DAEMON, lyre_poll(context, -1));
+  lyre_context_close(context);
+}
+
+TEST(Context, ASleeperWakesWhenTheDaemonDies) {
+  FakeDaemon daemon;
+  lyre_context* context = daemon.attach();
+  auto death = std::async(std::launch::async, [&daemon] { daemon.hang_up(); });
+  EXPECT_EQ(LYRE_E_DAEMON, lyre_poll(context, -1));
+  death.get();
+  lyre_context_close(context);
+}
+
+TEST(Context, SaysWhyItWasExpelled) {
+  FakeDaemon daemon;
+  lyre_context* context = daemon.attach();
+  daemon.say_goodbye("kSend points outside the arena");
+  EXPECT_EQ(LYRE_E_EXPELLED, lyre_poll(context, -1));
+  EXPECT_STREQ("kSend points outside the arena", lyre_last_error());
+  lyre_context_close(context);
+}
+
+TEST(Context, HearsWhyASessionEndedBeforeTheDaemonLeft) {
+  FakeDaemon daemon;
+  lyre_context* context = daemon.attach();
+  lyre_session* session = open_session(daemon, context, {1, 1});
+  daemon.tell(ended({1, 1}, channel::EndStatus::kShutdown));
+  daemon.hang_up();
+  int code = 0;
+  while (code >= 0) code = lyre_poll(context, 100);
+  EXPECT_EQ(LYRE_E_DAEMON, code);
+  EXPECT_EQ(LYRE_E_SHUTDOWN, lyre_session_error(session));
+  lyre_context_close(context);
+}
+
+TEST(Context, ABrokenRingEndsItAndNothingElse) {
+  FakeDaemon daemon;
+  lyre_context* context = daemon.attach();
+  daemon.rings().completion_indices.tail.store(5000);
+  EXPECT_EQ(LYRE_E_DAEMON, lyre_poll(context, 0));
+  lyre_context_close(context);
+}
+
+TEST(Context, ASleeperWakesForACompletion) {
+  FakeDaemon daemon;
+  lyre_context* context = daemon.attach();
+  lyre_session* session = open_session(daemon, context, {1, 1});
+  auto worker = std::async(std::launch::async, [&daemon] { daemon.tell(peer_finished({1, 1})); });
+  EXPECT_EQ(1, lyre_poll(context, -1));
+  worker.get();
+  lyre_listener* listener = nullptr;
+  EXPECT_EQ(session, lyre_next_ready(context, &listener));
+  EXPECT_EQ(nullptr, lyre_next_ready(context, &listener));
+  EXPECT_EQ(nullptr, listener);
+  lyre_context_close(context);
+}
+
+TEST(Context, ItsDescriptorServesOtherLoops) {
+  FakeDaemon daemon;
+  lyre_context* context = daemon.attach();
+  open_session(daemon, context, {1, 1});
+  pollfd entry{lyre_eventfd(context), POLLIN, 0};
+  ASSERT_EQ(0, lyre_arm(context));
+  EXPECT_EQ(0, ::poll(&entry, 1, 0));
+  daemon.tell(peer_finished({1, 1}));
+  EXPECT_EQ(1, ::poll(&entry, 1, 2000));
+  EXPECT_EQ(1, lyre_arm(context));  // something is there already: do not wait
+  EXPECT_EQ(1, lyre_poll(context, 0));
+  EXPECT_EQ(0, ::poll(&entry, 1, 0));
+  ASSERT_EQ(0, lyre_arm(context));
+  daemon.hang_up();
+  EXPECT_EQ(1, ::poll(&entry, 1, 2000));
+  EXPECT_EQ(LYRE_E_DAEMON, lyre_poll(context, 0));
+  lyre_context_close(context);
+}
+
+TEST(Context, RefusesWhatIsNotThere) {
+  EXPECT_EQ(LYRE_E_INVALID, lyre_context_open(nullptr, nullptr));
+  EXPECT_EQ(LYRE_E_INVALID, lyre_poll(nullptr, 0));
+  EXPECT_EQ(LYRE_E_INVALID, lyre_send(nullptr, "x", 1));
+  EXPECT_EQ(LYRE_E_INVALID, lyre_recv(nullptr, nullptr, 1));
+  EXPECT_EQ(LYRE_E_INVALID, lyre_shutdown(nullptr));
+  EXPECT_EQ(nullptr, lyre_next_ready(nullptr, nullptr));
+  lyre_close(nullptr);
+  lyre_abort(nullptr);
+  lyre_context_close(nullptr);
+}
+
+}  // namespace
+}  // namespace lyre::client

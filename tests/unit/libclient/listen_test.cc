@@ -1,0 +1,185 @@
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <future>
+
+#include "tests/unit/libclient/fake_daemon.h"
+
+namespace lyre::client {
+namespace {
+
+using channel::EndStatus;
+using channel::Op;
+using channel::Submission;
+
+/// Answers one kListen on each worker: `status` of each, the port chosen by the first.
+std::future<void> answer_listens(FakeDaemon& daemon, std::vector<EndStatus> statuses) {
+  return std::async(std::launch::async, [&daemon, statuses] {
+    for (uint32_t worker = 0; worker < statuses.size(); ++worker) {
+      const Submission entry = daemon.take(worker);
+      EXPECT_EQ(Op::kListen, entry.op);
+      const uint16_t port = entry.body.open.local_port;
+      if (worker > 0) {
+        EXPECT_NE(0, port);
+      }
+      const uint64_t cookie = entry.body.open.cookie;
+      if (statuses[worker] == EndStatus::kOk) {
+        const channel::SessionName name{.index = 0x8000'0000 | worker, .generation = 5};
+        daemon.tell(listening(cookie, name, port == 0 ? 40'000 : port), worker);
+      } else {
+        daemon.tell(listen_failed(cookie, statuses[worker]), worker);
+      }
+    }
+  });
+}
+
+class ListenTest : public ::testing::Test {
+ protected:
+  ~ListenTest() override { lyre_context_close(context_); }
+
+  lyre_listener* listen(const char* text) {
+    auto answers = answer_listens(daemon_, {EndStatus::kOk, EndStatus::kOk});
+    const lyre_addr local = address(text);
+    lyre_listener* listener = nullptr;
+    EXPECT_EQ(0, lyre_listen(context_, &local, 16, &listener)) << lyre_last_error();
+    answers.get();
+    return listener;
+  }
+  /// The cookie of the only listener so far.
+  static constexpr uint64_t kCookie = 1;
+
+  FakeDaemon daemon_{{.worker_count = 2}};
+  lyre_context* context_ = daemon_.attach();
+};
+
+TEST_F(ListenTest, ListensOnEveryWorkerWithThePortOfTheFirst) {
+  lyre_listener* listener = listen(":0");
+  lyre_addr at{};
+  EXPECT_EQ(0, lyre_listener_addr(listener, &at));
+  EXPECT_EQ(40'000, at.port);
+  lyre_close_listener(listener);
+  for (uint32_t worker = 0; worker < 2; ++worker) {
+    const Submission entry = daemon_.take(worker);
+    EXPECT_EQ(Op::kCloseListen, entry.op);
+    EXPECT_EQ(0x8000'0000 | worker, entry.session.index);
+  }
+}
+
+TEST_F(ListenTest, OneRefusalUndoesTheRest) {
+  auto answers = answer_listens(daemon_, {EndStatus::kOk, EndStatus::kAddressInUse});
+  const lyre_addr local = address(":5000");
+  lyre_listener* listener = nullptr;
+  EXPECT_EQ(LYRE_E_ADDRINUSE, lyre_listen(context_, &local, 16, &listener));
+  EXPECT_EQ(nullptr, listener);
+  EXPECT_NE(nullptr, strstr(lyre_last_error(), ":5000"));
+  answers.get();
+  EXPECT_EQ(Op::kCloseListen, daemon_.take(0).op);
+  EXPECT_FALSE(daemon_.try_take(1));
+}
+
+TEST_F(ListenTest, AChosenPortThatIsTakenElsewhereIsChosenAgain) {
+  auto answers = std::async(std::launch::async, [this] {
+    answer_listens(daemon_, {EndStatus::kOk, EndStatus::kAddressInUse}).get();
+    EXPECT_EQ(Op::kCloseListen, daemon_.take(0).op);
+    answer_listens(daemon_, {EndStatus::kOk, EndStatus::kOk}).get();
+  });
+  const lyre_addr local = address(":0");
+  lyre_listener* listener = nullptr;
+  EXPECT_EQ(0, lyre_listen(context_, &local, 16, &listener));
+  answers.get();
+}
+
+TEST_F(ListenTest, TheFirstWorkerDecidesAlone) {
+  auto answers = answer_listens(daemon_, {EndStatus::kAddressUnknown});
+  const lyre_addr local = address("1.2.3.4:5000");
+  lyre_listener* listener = nullptr;
+  EXPECT_EQ(LYRE_E_ADDRNOTAVAIL, lyre_listen(context_, &local, 16, &listener));
+  answers.get();
+  EXPECT_FALSE(daemon_.try_take(0));
+  EXPECT_FALSE(daemon_.try_take(1));
+}
+
+TEST_F(ListenTest, AnAnswerThatComesTooLateIsUndone) {
+  const lyre_addr local = address(":5000");
+  lyre_listener* listener = nullptr;
+  EXPECT_EQ(LYRE_E_DAEMON, lyre_listen(context_, &local, 16, &listener));
+  const Submission entry = daemon_.take(0);
+  daemon_.tell(listening(entry.body.open.cookie, {.index = 0x8000'0003, .generation = 1}, 5000));
+  lyre_poll(context_, 0);
+  const Submission undo = daemon_.take(0);
+  EXPECT_EQ(Op::kCloseListen, undo.op);
+  EXPECT_EQ(0x8000'0003, undo.session.index);
+}
+
+TEST_F(ListenTest, AcceptsFromEveryWorker) {
+  lyre_listener* listener = listen(":5000");
+  lyre_session* session = nullptr;
+  EXPECT_EQ(LYRE_E_AGAIN, lyre_accept(listener, &session));
+  for (uint32_t worker = 0; worker < 2; ++worker) {
+    daemon_.tell(accepted(kCookie, {.index = 1, .generation = 1}), worker);
+  }
+  EXPECT_EQ(1, lyre_poll(context_, 0));
+  lyre_listener* ready = nullptr;
+  EXPECT_EQ(nullptr, lyre_next_ready(context_, &ready));
+  EXPECT_EQ(listener, ready);
+  EXPECT_EQ(nullptr, lyre_next_ready(context_, &ready));
+  EXPECT_EQ(nullptr, ready);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(0, lyre_accept(listener, &session));
+    EXPECT_EQ(LYRE_OPEN, lyre_state(session));
+  }
+  EXPECT_EQ(LYRE_E_AGAIN, lyre_accept(listener, &session));
+}
+
+TEST_F(ListenTest, WhatArrivedBeforeTheAcceptIsNewsAfterIt) {
+  lyre_listener* listener = listen(":5000");
+  const channel::SessionName name{.index = 1, .generation = 1};
+  daemon_.tell(accepted(kCookie, name));
+  daemon_.tell(data(name, {{.slot = 1, .bytes = 4, .offset = 0}}));
+  EXPECT_EQ(1, lyre_poll(context_, 0));
+  lyre_listener* ready = nullptr;
+  EXPECT_EQ(nullptr, lyre_next_ready(context_, &ready));
+  EXPECT_EQ(listener, ready);
+  lyre_session* session = nullptr;
+  ASSERT_EQ(0, lyre_accept(listener, &session));
+  EXPECT_EQ(1, lyre_poll(context_, 0));
+  EXPECT_EQ(session, lyre_next_ready(context_, &ready));
+  EXPECT_EQ(4u, lyre_readable_bytes(session));
+}
+
+TEST_F(ListenTest, ClosingTheListenerAbortsWhoWaits) {
+  lyre_listener* listener = listen(":5000");
+  const channel::SessionName waiting{.index = 1, .generation = 1};
+  const channel::SessionName late{.index = 2, .generation = 1};
+  daemon_.tell(accepted(kCookie, waiting));
+  lyre_poll(context_, 0);
+  lyre_close_listener(listener);
+  EXPECT_EQ(Op::kCloseListen, daemon_.take(0).op);
+  Submission entry = daemon_.take(0);
+  EXPECT_EQ(Op::kAbort, entry.op);
+  EXPECT_EQ(waiting, entry.session);
+  daemon_.tell(accepted(kCookie, late));
+  lyre_poll(context_, 0);
+  entry = daemon_.take(0);
+  EXPECT_EQ(Op::kAbort, entry.op);
+  EXPECT_EQ(late, entry.session);
+  daemon_.tell(ended(late, EndStatus::kAborted));
+  daemon_.tell(ended(waiting, EndStatus::kAborted));
+  lyre_poll(context_, 0);
+  EXPECT_EQ(nullptr, lyre_next_ready(context_, nullptr));
+}
+
+TEST_F(ListenTest, ADeadDaemonEndsTheWait) {
+  auto death = std::async(std::launch::async, [this] {
+    daemon_.take(0);
+    daemon_.hang_up();
+  });
+  const lyre_addr local = address(":5000");
+  lyre_listener* listener = nullptr;
+  EXPECT_EQ(LYRE_E_DAEMON, lyre_listen(context_, &local, 16, &listener));
+  EXPECT_NE(nullptr, strstr(lyre_last_error(), "hung up"));
+  death.get();
+}
+
+}  // namespace
+}  // namespace lyre::client

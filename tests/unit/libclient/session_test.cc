@@ -1,0 +1,430 @@
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+
+#include "tests/unit/libclient/fake_daemon.h"
+
+namespace lyre::client {
+namespace {
+
+using channel::EndStatus;
+using channel::Op;
+using channel::SessionName;
+using channel::Submission;
+
+constexpr SessionName kName{.index = 7, .generation = 3};
+
+class SessionTest : public ::testing::Test {
+ protected:
+  explicit SessionTest(const FakeDaemonOptions& options = {})
+      : daemon_(options), context_(daemon_.attach()) {}
+  ~SessionTest() override { lyre_context_close(context_); }
+
+  FakeDaemon daemon_;
+  lyre_context* context_;
+};
+
+TEST_F(SessionTest, ConnectsByCookie) {
+  const lyre_addr remote = address("10.9.0.2:5000");
+  const lyre_addr local = address("10.9.0.1:0");
+  lyre_session* session = nullptr;
+  ASSERT_EQ(0, lyre_connect(context_, &local, &remote, &session));
+  EXPECT_EQ(LYRE_CONNECTING, lyre_state(session));
+  EXPECT_EQ(LYRE_E_NOTCONNECTED, lyre_send(session, "x", 1));
+  EXPECT_EQ(LYRE_E_NOTCONNECTED, lyre_shutdown(session));
+  char byte;
+  EXPECT_EQ(LYRE_E_AGAIN, lyre_recv(session, &byte, 1));
+  const Submission entry = daemon_.take();
+  EXPECT_EQ(Op::kConnect, entry.op);
+  EXPECT_EQ(5000, entry.body.open.remote_port);
+  EXPECT_EQ(0, memcmp(remote.address, entry.body.open.remote_address, 16));
+  EXPECT_EQ(0, memcmp(local.address, entry.body.open.local_address, 16));
+  daemon_.tell(connected(entry.body.open.cookie, kName));
+  EXPECT_EQ(1, lyre_poll(context_, 0));
+  EXPECT_EQ(LYRE_OPEN, lyre_state(session));
+  lyre_addr bound{};
+  lyre_session_addrs(session, &bound, nullptr);
+  EXPECT_EQ(4000, bound.port);
+}
+
+TEST_F(SessionTest, SaysWhyAConnectionFailed) {
+  const lyre_addr remote = address("10.9.0.2:5000");
+  lyre_session* session = nullptr;
+  ASSERT_EQ(0, lyre_connect(context_, nullptr, &remote, &session));
+  auto failed = connected(daemon_.take().body.open.cookie, {});
+  failed.event = channel::Event::kConnectFailed;
+  failed.status = EndStatus::kRefused;
+  daemon_.tell(failed);
+  EXPECT_EQ(1, lyre_poll(context_, 0));
+  EXPECT_EQ(LYRE_ENDED, lyre_state(session));
+  EXPECT_EQ(LYRE_E_REFUSED, lyre_session_error(session));
+  EXPECT_EQ(LYRE_E_REFUSED, lyre_send(session, "x", 1));
+  char byte;
+  EXPECT_EQ(LYRE_E_REFUSED, lyre_recv(session, &byte, 1));
+  lyre_close(session);
+  EXPECT_FALSE(daemon_.try_take());  // it has no name to close
+}
+
+TEST_F(SessionTest, RefusesToConnectToNobody) {
+  lyre_session* session = nullptr;
+  for (const char* text : {"10.9.0.2:0", ":5000"}) {
+    const lyre_addr remote = address(text);
+    EXPECT_EQ(LYRE_E_INVALID, lyre_connect(context_, nullptr, &remote, &session));
+    EXPECT_EQ(nullptr, session);
+  }
+}
+
+TEST_F(SessionTest, ASessionClosedWhileItConnectsIsAbortedLater) {
+  const lyre_addr remote = address("10.9.0.2:5000");
+  lyre_session* session = nullptr;
+  ASSERT_EQ(0, lyre_connect(context_, nullptr, &remote, &session));
+  const Submission entry = daemon_.take();
+  lyre_close(session);
+  EXPECT_FALSE(daemon_.try_take());
+  daemon_.tell(connected(entry.body.open.cookie, kName));
+  lyre_poll(context_, 0);
+  const Submission last = daemon_.take();
+  EXPECT_EQ(Op::kAbort, last.op);
+  EXPECT_EQ(kName, last.session);
+  daemon_.tell(ended(kName, EndStatus::kAborted));
+  lyre_poll(context_, 0);
+  EXPECT_EQ(nullptr, lyre_next_ready(context_, nullptr));
+}
+
+TEST_F(SessionTest, CopyingSendPutsBytesIntoTheArena) {
+  lyre_session* session = open_session(daemon_, context_, kName);
+  const std::string text = "what the client wrote";
+  EXPECT_EQ(static_cast<int64_t>(text.size()), lyre_send(session, text.data(), text.size()));
+  EXPECT_EQ(text.size(), lyre_unacked_bytes(session));
+  const Submission entry = daemon_.take();
+  EXPECT_EQ(Op::kSend, entry.op);
+  EXPECT_EQ(kName, entry.session);
+  EXPECT_EQ(0u, entry.body.send.region);
+  ASSERT_EQ(text.size(), entry.body.send.bytes);
+  EXPECT_EQ(0, memcmp(text.data(), daemon_.arena() + entry.body.send.offset, text.size()));
+  EXPECT_EQ(LYRE_E_AGAIN, lyre_drain(context_, 0));
+  daemon_.tell(send_done(kName, 1));
+  EXPECT_EQ(1, lyre_poll(context_, 0));
+  EXPECT_EQ(0u, lyre_unacked_bytes(session));
+  EXPECT_EQ(0, lyre_drain(context_, 0));
+  EXPECT_EQ(0u, lyre_next_sent(session));
+  EXPECT_EQ(0, lyre_send(session, nullptr, 0));
+}
+
+TEST_F(SessionTest, CopyingSendTakesWhatTheArenaHolds) {
+  lyre_session* session = open_session(daemon_, context_, kName);
+  const std::vector<uint8_t> bytes((2u << 20), 0x5a);
+  EXPECT_EQ(1 << 20, lyre_send(session, bytes.data(), bytes.size()));
+  EXPECT_EQ(LYRE_E_AGAIN, lyre_send(session, bytes.data(), 1));
+  daemon_.tell(send_done(kName, 2));
+  lyre_poll(context_, 0);
+  EXPECT_EQ(2 * 64 * 1024, lyre_send(session, bytes.data(), bytes.size()));
+}
+
+TEST_F(SessionTest, BlocksComeBackInOrderWithTheirTags) {
+  lyre_session* session = open_session(daemon_, context_, kName);
+  for (const uint64_t tag : {11, 0, 13}) {
+    lyre_block block{};
+    ASSERT_EQ(0, lyre_block_alloc(context_, 5000, &block));
+    EXPECT_EQ(8192u, block.bytes);
+    ASSERT_EQ(0, lyre_send_block(session, &block, 5000, tag));
+  }
+  daemon_.tell(send_done(kName, 2));
+  lyre_poll(context_, 0);
+  EXPECT_EQ(11u, lyre_next_sent(session));
+  EXPECT_EQ(0u, lyre_next_sent(session));
+  EXPECT_EQ(5000u, lyre_unacked_bytes(session));
+  daemon_.tell(send_done(kName, 3));
+  lyre_poll(context_, 0);
+  EXPECT_EQ(13u, lyre_next_sent(session));
+}
+
+TEST_F(SessionTest, RefusesBlocksThatAreNone) {
+  lyre_session* session = open_session(daemon_, context_, kName);
+  lyre_block block{};
+  EXPECT_EQ(LYRE_E_INVALID, lyre_block_alloc(context_, 0, &block));
+  EXPECT_EQ(LYRE_E_INVALID, lyre_block_alloc(context_, (4u << 20) + 1, &block));
+  EXPECT_EQ(LYRE_E_AGAIN, lyre_block_alloc(context_, 2u << 20, &block));
+  ASSERT_EQ(0, lyre_block_alloc(context_, 4096, &block));
+  EXPECT_EQ(LYRE_E_INVALID, lyre_send_block(session, &block, 4097, 0));
+  EXPECT_EQ(LYRE_E_INVALID, lyre_send_block(session, &block, 0, 0));
+  lyre_block_free(context_, &block);
+  EXPECT_EQ(LYRE_E_INVALID, lyre_send_block(session, &block, 1, 0));
+  int elsewhere = 0;
+  const lyre_block stranger{&elsewhere, sizeof elsewhere};
+  EXPECT_EQ(LYRE_E_INVALID, lyre_send_block(session, &stranger, 1, 0));
+  EXPECT_FALSE(daemon_.try_take());
+}
+
+TEST_F(SessionTest, HasAtMostSoManySendsUnderWay) {
+  lyre_session* session = open_session(daemon_, context_, kName);
+  for (uint32_t i = 0; i < channel::kSendsOutstandingMax; ++i) {
+    ASSERT_EQ(1, lyre_send(session, "x", 1));
+    daemon_.take();
+  }
+  EXPECT_EQ(LYRE_E_AGAIN, lyre_send(session, "x", 1));
+  daemon_.tell(send_done(kName, 1));
+  lyre_poll(context_, 0);
+  EXPECT_EQ(1, lyre_send(session, "x", 1));
+}
+
+TEST_F(SessionTest, AFullRingIsToldAndItsRoomIsNews) {
+  std::vector<lyre_session*> sessions;
+  for (uint32_t i = 0; i < 8; ++i) {
+    sessions.push_back(open_session(daemon_, context_, {.index = i, .generation = 1}));
+  }
+  int sent = 0;
+  for (lyre_session* session : sessions) {
+    for (int i = 0; i < 200 && lyre_send(session, "x", 1) == 1; ++i) ++sent;
+  }
+  // The arena has 256 blocks: frees them by what the daemon finished, the ring stays full.
+  EXPECT_EQ(256, sent);
+  for (uint32_t i = 0; i < 2; ++i) {
+    daemon_.tell(send_done({.index = i, .generation = 1}, i == 0 ? 200 : 56));
+  }
+  lyre_poll(context_, 0);
+  for (int turn = 0; turn < 3; ++turn) {
+    for (uint32_t i = 2 + 2 * static_cast<uint32_t>(turn); i < 4 + 2 * static_cast<uint32_t>(turn);
+         ++i) {
+      int mine = 0;
+      while (mine < 128 && lyre_send(sessions[i], "x", 1) == 1) ++mine;
+      sent += mine;
+      daemon_.tell(send_done({.index = i, .generation = 1}, static_cast<uint64_t>(mine)));
+    }
+    lyre_poll(context_, 0);
+  }
+  EXPECT_EQ(static_cast<int>(channel::kSubmissionEntries), sent);
+  EXPECT_EQ(LYRE_E_AGAIN, lyre_send(sessions[0], "x", 1));
+  EXPECT_EQ(0, lyre_poll(context_, 0));
+  // What must not be lost waits here, behind the full ring.
+  lyre_shutdown(sessions[0]);
+  lyre_abort(sessions[1]);
+  for (int i = 0; i < sent; ++i) ASSERT_EQ(Op::kSend, daemon_.take().op);
+  EXPECT_EQ(1, lyre_poll(context_, 0));  // there is room again
+  EXPECT_EQ(Op::kShutdown, daemon_.take().op);
+  EXPECT_EQ(Op::kAbort, daemon_.take().op);
+}
+
+TEST_F(SessionTest, ReceivesSlicesInOrderAndGivesThemBack) {
+  lyre_session* session = open_session(daemon_, context_, kName);
+  memcpy(daemon_.pool(), "helloworld!", 11);
+  daemon_.tell(data(kName, {{.slot = 5, .bytes = 5, .offset = 0},
+                            {.slot = 6, .bytes = 5, .offset = 5},
+                            {.slot = 9, .bytes = 1, .offset = 10}}));
+  EXPECT_EQ(1, lyre_poll(context_, 0));
+  EXPECT_EQ(11u, lyre_readable_bytes(session));
+  lyre_slice slices[2];
+  ASSERT_EQ(2, lyre_recv_slices(session, slices, 2));
+  EXPECT_EQ(0, memcmp("hello", slices[0].data, slices[0].bytes));
+  EXPECT_EQ(0, memcmp("world", slices[1].data, slices[1].bytes));
+  lyre_slice last;
+  ASSERT_EQ(1, lyre_recv_slices(session, &last, 1));
+  EXPECT_EQ(LYRE_E_AGAIN, lyre_recv_slices(session, &last, 1));
+  lyre_release(session, &slices[1], 1);
+  Submission entry = daemon_.take();
+  EXPECT_EQ(Op::kRelease, entry.op);
+  ASSERT_EQ(1, entry.count);
+  EXPECT_EQ(6u, entry.body.release.slots[0]);
+  lyre_release(session, slices, 2);  // the second one is back already: once is enough
+  entry = daemon_.take();
+  ASSERT_EQ(1, entry.count);
+  EXPECT_EQ(5u, entry.body.release.slots[0]);
+  lyre_close(session);  // gives back what the user still held
+  entry = daemon_.take();
+  EXPECT_EQ(Op::kRelease, entry.op);
+  EXPECT_EQ(9u, entry.body.release.slots[0]);
+  EXPECT_EQ(Op::kClose, daemon_.take().op);
+}
+
+TEST_F(SessionTest, CopyingReceiveSplitsSlicesAndBatchesReleases) {
+  lyre_session* session = open_session(daemon_, context_, kName);
+  memcpy(daemon_.pool(), "abcdefghijkl", 12);
+  for (uint32_t i = 0; i < 12; ++i) {
+    daemon_.tell(data(kName, {{.slot = 100 + i, .bytes = 1, .offset = i}}));
+  }
+  lyre_poll(context_, 0);
+  char out[16] = "";
+  EXPECT_EQ(5, lyre_recv(session, out, 5));
+  EXPECT_EQ(7, lyre_recv(session, out + 5, sizeof out - 5));
+  EXPECT_STREQ("abcdefghijkl", out);
+  EXPECT_EQ(10, daemon_.take().count);
+  const Submission rest = daemon_.take();
+  EXPECT_EQ(2, rest.count);
+  EXPECT_EQ(111u, rest.body.release.slots[1]);
+  daemon_.tell(data(kName, {{.slot = 1, .bytes = 8, .offset = 0}}));
+  lyre_poll(context_, 0);
+  EXPECT_EQ(3, lyre_recv(session, out, 3));
+  lyre_slice slice;
+  ASSERT_EQ(1, lyre_recv_slices(session, &slice, 1));
+  EXPECT_EQ(5u, slice.bytes);
+  EXPECT_EQ(0, memcmp("defgh", slice.data, 5));
+}
+
+TEST_F(SessionTest, EndOfStreamComesAfterTheBytes) {
+  lyre_session* session = open_session(daemon_, context_, kName);
+  daemon_.tell(data(kName, {{.slot = 1, .bytes = 4, .offset = 0}}));
+  daemon_.tell(peer_finished(kName));
+  lyre_poll(context_, 0);
+  char out[8];
+  EXPECT_EQ(4, lyre_recv(session, out, sizeof out));
+  EXPECT_EQ(0, lyre_recv(session, out, sizeof out));
+  lyre_slice slice;
+  EXPECT_EQ(0, lyre_recv_slices(session, &slice, 1));
+  EXPECT_EQ(LYRE_OPEN, lyre_state(session));
+}
+
+TEST_F(SessionTest, AResetLeavesTheBytesThatCameBefore) {
+  lyre_session* session = open_session(daemon_, context_, kName);
+  ASSERT_EQ(1, lyre_send(session, "x", 1));
+  daemon_.tell(data(kName, {{.slot = 1, .bytes = 4, .offset = 0}}));
+  daemon_.tell(ended(kName, EndStatus::kReset));
+  lyre_poll(context_, 0);
+  EXPECT_EQ(LYRE_ENDED, lyre_state(session));
+  EXPECT_EQ(0u, lyre_unacked_bytes(session));
+  char out[8];
+  EXPECT_EQ(4, lyre_recv(session, out, sizeof out));
+  EXPECT_EQ(LYRE_E_RESET, lyre_recv(session, out, sizeof out));
+  EXPECT_EQ(LYRE_E_RESET, lyre_send(session, "x", 1));
+}
+
+TEST_F(SessionTest, AnOrderlyEndIsNoError) {
+  lyre_session* session = open_session(daemon_, context_, kName);
+  EXPECT_EQ(0, lyre_shutdown(session));
+  EXPECT_EQ(0, lyre_shutdown(session));
+  EXPECT_EQ(Op::kShutdown, daemon_.take().op);
+  EXPECT_FALSE(daemon_.try_take());
+  EXPECT_EQ(LYRE_E_NOTCONNECTED, lyre_send(session, "x", 1));
+  daemon_.tell(peer_finished(kName));
+  daemon_.tell(ended(kName));
+  lyre_poll(context_, 0);
+  EXPECT_EQ(LYRE_ENDED, lyre_state(session));
+  EXPECT_EQ(0, lyre_session_error(session));
+  char byte;
+  EXPECT_EQ(0, lyre_recv(session, &byte, 1));
+  lyre_close(session);
+  EXPECT_FALSE(daemon_.try_take());
+}
+
+TEST_F(SessionTest, AClosedSessionsBlocksComeBackAtItsEnd) {
+  lyre_session* session = open_session(daemon_, context_, kName);
+  lyre_block block{};
+  ASSERT_EQ(0, lyre_block_alloc(context_, 1u << 20, &block));
+  ASSERT_EQ(0, lyre_send_block(session, &block, 1000, 1));
+  lyre_close(session);
+  lyre_block next{};
+  EXPECT_EQ(LYRE_E_AGAIN, lyre_block_alloc(context_, 1u << 20, &next));
+  EXPECT_EQ(LYRE_E_AGAIN, lyre_drain(context_, 0));
+  EXPECT_EQ(Op::kSend, daemon_.take().op);
+  EXPECT_EQ(Op::kClose, daemon_.take().op);
+  // Bytes that still arrive for it are nobody's.
+  daemon_.tell(data(kName, {{.slot = 3, .bytes = 4, .offset = 0}}));
+  daemon_.tell(ended(kName));
+  EXPECT_EQ(1, lyre_poll(context_, 0));
+  EXPECT_EQ(nullptr, lyre_next_ready(context_, nullptr));
+  EXPECT_EQ(0, lyre_block_alloc(context_, 1u << 20, &next));
+  EXPECT_EQ(3u, daemon_.take().body.release.slots[0]);
+}
+
+TEST_F(SessionTest, StaleNamesAreIgnoredButTheirSlotsGoBack) {
+  lyre_session* session = open_session(daemon_, context_, kName);
+  constexpr SessionName kStale{.index = 7, .generation = 2};
+  constexpr SessionName kUnknown{.index = 4'000'000'000, .generation = 2};
+  daemon_.tell(ended(kStale));
+  daemon_.tell(ended(kUnknown));
+  daemon_.tell(peer_finished(kStale));
+  daemon_.tell(data(kStale, {{.slot = 8, .bytes = 4, .offset = 0}}));
+  EXPECT_EQ(0, lyre_poll(context_, 0));
+  EXPECT_EQ(LYRE_OPEN, lyre_state(session));
+  EXPECT_EQ(0u, lyre_readable_bytes(session));
+  EXPECT_EQ(8u, daemon_.take().body.release.slots[0]);
+}
+
+TEST_F(SessionTest, AnIndexIsUsedAgainUnderANewGeneration) {
+  lyre_session* first = open_session(daemon_, context_, kName);
+  daemon_.tell(ended(kName));
+  lyre_poll(context_, 0);
+  EXPECT_EQ(first, lyre_next_ready(context_, nullptr));
+  constexpr SessionName kNext{.index = 7, .generation = 4};
+  lyre_session* second = open_session(daemon_, context_, kNext);
+  EXPECT_NE(first, second);
+  lyre_close(first);
+  daemon_.tell(peer_finished(kNext));
+  EXPECT_EQ(1, lyre_poll(context_, 0));
+  EXPECT_EQ(second, lyre_next_ready(context_, nullptr));
+}
+
+TEST_F(SessionTest, ADaemonThatLiesEndsTheContext) {
+  struct Lie {
+    const char* what;
+    channel::Completion entry;
+  };
+  const std::vector<Lie> lies = {
+      {"more finished than sent", send_done(kName, 2)},
+      {"outside of the pool", data(kName, {{.slot = 1, .bytes = 2, .offset = 65535}})},
+      {"overflow", data(kName, {{.slot = 1, .bytes = 9, .offset = UINT64_MAX - 3}})},
+      {"no such pool", data(kName, {{.slot = 1, .bytes = 1, .offset = 0}}, 1)},
+      {"no copy area", data(kName, {{.slot = 1, .bytes = 1, .offset = 4096}}, 0xff)},
+      {"a taken name", accepted(1, kName)},
+      {"an absurd index", accepted(1, {.index = 1u << 31, .generation = 1})},
+      {"an unasked connection", connected(999, {.index = 9, .generation = 1})},
+      {"an unknown event", {.event = static_cast<channel::Event>(77)}},
+  };
+  for (const Lie& lie : lies) {
+    FakeDaemon daemon;
+    lyre_context* context = daemon.attach();
+    lyre_session* session = open_session(daemon, context, kName);
+    ASSERT_EQ(1, lyre_send(session, "x", 1));
+    daemon.tell(lie.entry);
+    EXPECT_EQ(LYRE_E_DAEMON, lyre_poll(context, 0)) << lie.what;
+    lyre_context_close(context);
+  }
+}
+
+TEST_F(SessionTest, RingsTheDoorbellOfASleepingWorkerOnly) {
+  lyre_session* session = open_session(daemon_, context_, kName);
+  lyre_send(session, "x", 1);
+  EXPECT_EQ(0u, daemon_.rings_heard());
+  daemon_.fall_asleep();
+  lyre_send(session, "x", 1);
+  EXPECT_EQ(1u, daemon_.rings_heard());
+}
+
+TEST_F(SessionTest, ClosingTheContextClosesInOrder) {
+  FakeDaemon daemon;
+  lyre_context* context = daemon.attach();
+  lyre_session* session = open_session(daemon, context, kName);
+  lyre_send(session, "x", 1);
+  lyre_context_close(context);
+  EXPECT_EQ(Op::kSend, daemon.take().op);
+  EXPECT_EQ(Op::kClose, daemon.take().op);
+}
+
+TEST(Sessions, GoRoundTheWorkers) {
+  FakeDaemon daemon({.worker_count = 3});
+  lyre_context* context = daemon.attach();
+  for (uint32_t i = 0; i < 6; ++i) {
+    open_session(daemon, context, {.index = i / 3, .generation = 1}, i % 3);
+  }
+  lyre_context_close(context);
+}
+
+TEST(Sessions, CopiedPayloadLiesInTheContext) {
+  FakeDaemon daemon({.lends = false});
+  lyre_context* context = daemon.attach();
+  lyre_session* session = open_session(daemon, context, kName);
+  const uint64_t offset = daemon.layout().copy_offset + 4096;
+  memcpy(daemon.memory() + offset, "copy", 4);
+  constexpr uint32_t kCopySlot = 0x8000'0001;
+  daemon.tell(
+      data(kName, {{.slot = kCopySlot, .bytes = 4, .offset = offset}}, channel::kPoolContext));
+  lyre_poll(context, 0);
+  char out[4];
+  ASSERT_EQ(4, lyre_recv(session, out, 4));
+  EXPECT_EQ(0, memcmp("copy", out, 4));
+  EXPECT_EQ(kCopySlot, daemon.take().body.release.slots[0]);
+  lyre_context_close(context);
+}
+
+}  // namespace
+}  // namespace lyre::client
