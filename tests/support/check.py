@@ -1,0 +1,232 @@
+#!/usr/bin/env python3
+"""Builds what the tests need and runs them: see tools/check --help."""
+
+import argparse
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import processes
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+FOLDER = os.path.join("build", "check")
+BUILD_TIMEOUT_S = 1800
+TEST_TIMEOUT_S = 1800
+END_PATIENCE_S = 30
+LINES_SHOWN = 25
+
+PASSED = {"OK", "EXPECTEDFAIL"}
+SKIPPED = {"SKIP"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Build:
+    """One way to compile the tree, and the suites that are run on it; no suites: all of them."""
+
+    name: str
+    setup: tuple = ()
+    suites: tuple = ()
+    environment: tuple = ()
+    wrapper: tuple = ()
+    needs: str = ""
+    timeout_factor: int = 1
+
+
+SANITIZED = ("--buildtype", "debug", "-Doptimization=1")
+FULL = (
+    Build("normal"),
+    Build("asan", (*SANITIZED, "-Db_sanitize=address,undefined"), ("unit", "sim"),
+          timeout_factor=4),
+    # TSan wants to know where the kernel puts things.
+    Build("tsan", (*SANITIZED, "-Db_sanitize=thread"), ("tsan",),
+          (("TSAN_OPTIONS", "halt_on_error=1"),), ("setarch", "-R"), timeout_factor=8),
+    Build("fuzz", (*SANITIZED, "-Dfuzz=true", "-Db_sanitize=address,undefined"), ("fuzz-smoke",),
+          (("CC", "clang"), ("CXX", "clang++")), needs="clang"),
+)
+QUICK = (Build("normal", suites=("lint", "unit", "sim")),)
+
+
+class Count:
+    """What the tests of all builds came to."""
+
+    def __init__(self):
+        self.passed = 0
+        self.failed = 0
+        self.skipped = 0
+        self.reasons = []
+
+    def fail(self, what):
+        self.failed += 1
+        print(f"FAILED: {what}", flush=True)
+
+    def skip(self, what, reason):
+        self.skipped += 1
+        self.reasons.append(f"skipped: {what}: {reason}")
+
+    def line(self):
+        text = f"{self.passed} passed, {self.failed} failed"
+        return f"{text}, {self.skipped} skipped" if self.skipped else text
+
+
+def tail(path):
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return "".join("    " + line for line in file.readlines()[-LINES_SHOWN:])
+
+
+def logged(command, log_path, timeout_s, environment):
+    with open(log_path, "a", encoding="utf-8") as log:
+        process = processes.start(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                                  env=environment)
+        try:
+            return process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            log.write(f"did not end within {timeout_s} s\n")
+            return 1
+        finally:
+            # Asked first: ninja and meson end what they have started themselves.
+            processes.end(process, END_PATIENCE_S)
+
+
+def introspect(folder, what):
+    done = processes.run(["meson", "introspect", what, folder], BUILD_TIMEOUT_S,
+                         capture_output=True)
+    return json.loads(done.stdout)
+
+
+def in_suites(test, suites):
+    """meson calls a suite "lyre:unit"."""
+    own = {suite.rsplit(":", 1)[-1] for suite in test["suite"]}
+    return not suites or bool(own & set(suites))
+
+
+def wanted_targets(folder, suites):
+    """Files that ninja has to make for the tests of the suites; none named: everything."""
+    if not suites:
+        return []
+    needed = {target for test in introspect(folder, "--tests") if in_suites(test, suites)
+              for target in test["depends"]}
+    made = [target for target in introspect(folder, "--targets") if target["id"] in needed]
+    top = os.path.abspath(folder)
+    return [os.path.relpath(path, top) for target in made for path in target["filename"]]
+
+
+def environment_of(build, scratch):
+    # DPDK leaves its folders where this points to.
+    return dict(os.environ, RUNTIME_DIRECTORY=scratch, **dict(build.environment))
+
+
+def configure_and_compile(build, folder, environment, count):
+    """Whether the tests of the build can run."""
+    log = folder + ".build.log"
+    if os.path.exists(log):
+        os.unlink(log)
+    if not os.path.exists(os.path.join(folder, "build.ninja")):
+        shutil.rmtree(folder, ignore_errors=True)
+        if logged(["meson", "setup", folder, *build.setup], log, BUILD_TIMEOUT_S, environment) != 0:
+            count.fail(f"{build.name}: meson setup, all of it in {log}")
+            print(tail(log), flush=True)
+            return False
+    # Tests may have come or gone; introspection shows it once the build files are fresh.
+    code = logged(["ninja", "-C", folder, "build.ninja"], log, BUILD_TIMEOUT_S, environment)
+    if code == 0:
+        targets = wanted_targets(folder, build.suites)
+        if build.suites and not targets and "lint" not in build.suites:
+            count.fail(f"{build.name}: no test in suite {' or '.join(build.suites)}")
+            return False
+        code = logged(["ninja", "-C", folder, "-k", "20", *targets], log, BUILD_TIMEOUT_S,
+                      environment)
+    if code != 0:
+        count.fail(f"{build.name}: the build, all of it in {log}")
+        print(tail(log), flush=True)
+        return False
+    return True
+
+
+def first_reason(test):
+    """The last line that a skipped test wrote says why."""
+    lines = (test.get("stdout", "") + test.get("stderr", "")).strip().splitlines()
+    return lines[-1] if lines else "no reason given"
+
+
+def count_results(build, folder, count):
+    passed_before, failed_before = count.passed, count.failed
+    try:
+        with open(os.path.join(folder, "meson-logs", "testlog.json"), encoding="utf-8") as file:
+            tests = [json.loads(line) for line in file]
+    except OSError:
+        count.fail(f"{build.name}: meson test left no log")
+        return
+    if not tests:
+        count.fail(f"{build.name}: no test was run")
+    for test in tests:
+        name = f"{build.name}: {test['name']}"
+        if test["result"] in PASSED:
+            count.passed += 1
+        elif test["result"] in SKIPPED:
+            count.skip(name, first_reason(test))
+        else:
+            count.fail(f"{name} ({test['result']}, {test['duration']:.1f} s)")
+            said = (test.get("stdout", "") + test.get("stderr", "")).splitlines()
+            print("\n".join("    " + line for line in said[-LINES_SHOWN:]), flush=True)
+    print(f"check: {build.name}: {count.passed - passed_before} passed, "
+          f"{count.failed - failed_before} failed", flush=True)
+
+
+def run_tests(build, folder, environment, count):
+    log = folder + ".test.log"
+    json_log = os.path.join(folder, "meson-logs", "testlog.json")
+    for stale in (log, json_log):
+        if os.path.exists(stale):
+            os.unlink(stale)
+    command = ["meson", "test", "-C", folder, "--no-rebuild", "--print-errorlogs",
+               "--timeout-multiplier", str(build.timeout_factor)]
+    for suite in build.suites:
+        command += ["--suite", suite]
+    wrapper = build.wrapper
+    if wrapper and processes.run([*wrapper, "true"], 10, capture_output=True).returncode != 0:
+        wrapper = ()
+    # meson's exit status says no more than its log does.
+    logged([*wrapper, *command], log, TEST_TIMEOUT_S, environment)
+    count_results(build, folder, count)
+
+
+def check(build, environment, count):
+    if build.needs and shutil.which(build.needs) is None:
+        count.skip(build.name, f"{build.needs} is not installed")
+        return
+    started = time.monotonic()
+    folder = os.path.join(FOLDER, build.name)
+    print(f"check: {build.name}: building", flush=True)
+    if not configure_and_compile(build, folder, environment, count):
+        return
+    print(f"check: {build.name}: testing after {time.monotonic() - started:.0f} s", flush=True)
+    run_tests(build, folder, environment, count)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    is_quick = parser.parse_args().quick
+    processes.exit_on_signals()
+    os.chdir(ROOT)
+    os.makedirs(FOLDER, exist_ok=True)
+    count = Count()
+    with tempfile.TemporaryDirectory(prefix="lyre-check-") as scratch:
+        for build in QUICK if is_quick else FULL:
+            check(build, environment_of(build, scratch), count)
+    for reason in count.reasons:
+        print(reason)
+    print(count.line())
+    return 1 if count.failed or not count.passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+"""One lyred: its configuration, its start, its end."""
+
+import json
+import os
+import select
+import signal
+import socket
+import time
+from dataclasses import dataclass, field
+
+import processes
+
+READY_TIMEOUT_S = 30
+LINK_TIMEOUT_S = 30
+STOP_TIMEOUT_S = 15
+LOOK_TIMEOUT_S = 20
+LOG_LINES = 15
+
+
+class DaemonError(Exception):
+    """The daemon did not do what it should; the text is for the user."""
+
+
+@dataclass
+class Programs:
+    """What a build folder holds."""
+
+    build: str
+
+    def __post_init__(self):
+        self.lyred = self._find("daemon/lyred")
+        self.lyre = self._find("tools/lyre/lyre")
+
+    def _find(self, name):
+        path = os.path.join(os.path.abspath(self.build), name)
+        if not os.access(path, os.X_OK):
+            raise DaemonError(f"{path} has not been built")
+        return path
+
+
+@dataclass
+class Settings:
+    """A configuration. `sections` are further keys: {"tcp": {"user_timeout_ms": 2000}}."""
+
+    name: str
+    device: str
+    address: str
+    core: int
+    mtu: int = 1500
+    sections: dict = field(default_factory=dict)
+
+    def toml(self, socket_path):
+        tables = {
+            "daemon": {"name": self.name, "socket": socket_path, "socket_group": ""},
+            "workers": {"cores": [self.core]},
+        }
+        for section, keys in self.sections.items():
+            tables.setdefault(section, {}).update(keys)
+        port = {"name": "wire", "device": self.device, "address": self.address, "mtu": self.mtu}
+        lines = []
+        for title, keys in [(f"[{name}]", keys) for name, keys in tables.items()] + [
+                ("[[port]]", port)]:
+            # What JSON writes for these types, TOML reads.
+            lines += [title, *(f"{key} = {json.dumps(value)}" for key, value in keys.items()), ""]
+        return "\n".join(lines)
+
+
+class Daemon:
+    """Runs from `start()` to `stop()`; everything it writes lies in `folder`.
+
+    `inside` is a command prefix, such as that of a network namespace.
+    """
+
+    def __init__(self, programs, settings, folder, inside=()):
+        self.name = settings.name
+        self.socket = os.path.join(folder, f"{settings.name}.sock")
+        self._programs = programs
+        self._settings = settings
+        self._folder = folder
+        self._inside = list(inside)
+        self._log_path = os.path.join(folder, f"{settings.name}.log")
+        self._process = None
+
+    def start(self):
+        """Returns once the daemon has reported that it is ready."""
+        config = os.path.join(self._folder, f"{self.name}.toml")
+        with open(config, "w", encoding="utf-8") as file:
+            file.write(self._settings.toml(self.socket))
+        notify_path = os.path.join(self._folder, f"{self.name}.notify")
+        # DPDK keeps files while it runs: in our folder, which goes away with the rest.
+        environment = dict(os.environ, NOTIFY_SOCKET=notify_path, RUNTIME_DIRECTORY=self._folder)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify, \
+                open(self._log_path, "wb") as log:
+            notify.bind(notify_path)
+            self._process = processes.start(
+                [*self._inside, self._programs.lyred, "--config", config], stdout=log, stderr=log,
+                env=environment)
+            self._wait_ready(notify)
+        os.unlink(notify_path)
+
+    def _wait_ready(self, notify):
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while time.monotonic() < deadline:
+            if select.select([notify], [], [], 0.05)[0]:
+                if b"READY=1" in notify.recv(4096).split(b"\n"):
+                    return
+            elif self._process.poll() is not None:
+                raise DaemonError(f"{self.name} ended while it started\n{self.log_tail()}")
+        raise DaemonError(f"{self.name} was not ready within {READY_TIMEOUT_S} s\n"
+                          f"{self.log_tail()}")
+
+    @property
+    def pid(self):
+        return self._process.pid
+
+    def is_running(self):
+        return self._process is not None and self._process.poll() is None
+
+    def log_tail(self):
+        with open(self._log_path, encoding="utf-8", errors="replace") as file:
+            return "".join(f"  {self.name}: {line}" for line in file.readlines()[-LOG_LINES:])
+
+    def lyre(self, *arguments):
+        """A command line of the lyre tool, and the environment that points it at this daemon."""
+        return [self._programs.lyre, *arguments], dict(os.environ, LYRE_SOCKET=self.socket)
+
+    def look(self, *arguments):
+        """What `lyre ARGUMENTS --json` says."""
+        command, environment = self.lyre(*arguments, "--json")
+        done = processes.run(command, LOOK_TIMEOUT_S, capture_output=True, env=environment)
+        if done.returncode != 0:
+            raise DaemonError(f"lyre {' '.join(arguments)}: {done.stderr.strip()}")
+        return json.loads(done.stdout)
+
+    def wait_link(self):
+        deadline = time.monotonic() + LINK_TIMEOUT_S
+        while not all(port["link_up"] for port in self.look("status")["ports"]):
+            if time.monotonic() > deadline:
+                raise DaemonError(f"the link of {self.name} stayed down for {LINK_TIMEOUT_S} s\n"
+                                  f"{self.log_tail()}")
+            time.sleep(0.05)
+
+    def kill(self):
+        """As the kernel's out-of-memory killer would."""
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+    def stop(self):
+        """Fails when the daemon does not stop cleanly. Nothing happens when it never started."""
+        if self._process is None:
+            return
+        status = processes.end(self._process, STOP_TIMEOUT_S)
+        self._process = None
+        if status != 0:
+            raise DaemonError(f"{self.name} ended with status {status}\n{self.log_tail()}")

@@ -1,0 +1,104 @@
+"""Two network namespaces with one veth wire between them, for as long as a `with` block lasts."""
+
+import os
+import subprocess
+
+COMMAND_TIMEOUT_S = 20
+
+
+class NetworkError(Exception):
+    """This machine makes no namespaces, or not as wanted; the text is one line."""
+
+
+def _run(*command):
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S,
+                              check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NetworkError(f"{command[0]}: {error}") from error
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise NetworkError(" ".join(command) + ": " + (said[-1] if said else "failed"))
+    return done.stdout
+
+
+class VethPair:
+    """Namespaces `left` and `right`, each with loopback and one end of the wire, named "wire0".
+
+    `offloads` are ethtool's words for both ends, such as ["tso", "off"].
+    """
+
+    device = "wire0"
+
+    def __init__(self, offloads, mtu=1500):
+        stem = f"lyre-{os.getpid()}"
+        self.left = stem + "-l"
+        self.right = stem + "-r"
+        self._offloads = offloads
+        self._mtu = mtu
+        self._made = []
+        self._routes = {}
+
+    def __enter__(self):
+        if os.geteuid() != 0:
+            raise NetworkError("network namespaces need root")
+        try:
+            for name in (self.left, self.right):
+                _run("ip", "netns", "add", name)
+                self._made.append(name)
+                # Nothing but the test itself shall send on the wire.
+                self.run(name, "sh", "-c",
+                         "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6 || true")
+            _run("ip", "-n", self.left, "link", "add", self.device, "type", "veth", "peer",
+                 "name", self.device, "netns", self.right)
+            for name in (self.left, self.right):
+                self._bring_up(name)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _bring_up(self, name):
+        if self._offloads:
+            self.run(name, "ethtool", "-K", self.device, *self._offloads)
+        _run("ip", "-n", name, "link", "set", self.device, "mtu", str(self._mtu), "up")
+        _run("ip", "-n", name, "link", "set", "lo", "up")
+
+    def __exit__(self, *_exception):
+        for name in reversed(self._made):
+            subprocess.run(["ip", "netns", "del", name], capture_output=True,
+                           timeout=COMMAND_TIMEOUT_S, check=False)
+        self._made.clear()
+
+    def give_address(self, name, address, prefix_bits=24):
+        """The kernel of `name` answers to `address`; its TCP uses CUBIC where it has that."""
+        network = f"{address.rsplit('.', 1)[0]}.0/{prefix_bits}"
+        _run("ip", "-n", name, "addr", "add", f"{address}/{prefix_bits}", "dev", self.device,
+             "noprefixroute")
+        self._routes[name] = [network, "dev", self.device, "src", address]
+        self._add_route(name)
+
+    def _add_route(self, name):
+        command = ["ip", "-n", name, "route", "add", *self._routes[name]]
+        try:
+            _run(*command, "congctl", "cubic")
+        except NetworkError:
+            _run(*command)
+
+    def pull_out(self, name):
+        """The wire's end goes dead, without a word to the other."""
+        _run("ip", "-n", name, "link", "set", self.device, "down")
+
+    def plug_in(self, name):
+        _run("ip", "-n", name, "link", "set", self.device, "up")
+        # The kernel forgets the routes of a dead device.
+        self._add_route(name)
+
+    @staticmethod
+    def inside(name, *command):
+        """The command line that runs `command` in the namespace."""
+        return ["ip", "netns", "exec", name, *command]
+
+    @staticmethod
+    def run(name, *command):
+        return _run(*VethPair.inside(name, *command))
