@@ -100,7 +100,7 @@ void update_rtt(Connection& c, const AckSample& sample, Nanos now) {
 }
 
 /// RFC 9293 3.10.7.4: SND.WL1 and SND.WL2 keep old segments from updating the window.
-void update_window(Connection& c, const SegmentIn& segment, Nanos now, Effects& effects) {
+void update_window(Connection& c, const SegmentIn& segment, Effects& effects) {
   SendState& snd = c.snd;
   const bool is_news =
       snd.wl1.before(segment.seq) || (snd.wl1 == segment.seq && snd.wl2.at_or_before(segment.ack));
@@ -113,7 +113,7 @@ void update_window(Connection& c, const SegmentIn& segment, Nanos now, Effects& 
   }
   if (c.deadline(Timer::kPersist) == kNever) return;
   // RFC 9293 3.8.6.1: as long as the peer answers probes, the connection stays.
-  c.deadline(Timer::kGiveUp) = now + c.config.user_timeout;
+  c.deadline(Timer::kGiveUp) = kNever;
   if (snd.edge.after(snd.nxt)) effects.wants_transmit = true;
 }
 
@@ -138,7 +138,7 @@ Verdict process_ack(Core& core, Connection& c, const SegmentIn& segment, Nanos n
                      .ack = segment.ack};
   const bool had_outstanding = c.has_outstanding();
   if (outcome.acked_bytes > 0) advance_una(core, c, segment.ack, sample, effects);
-  update_window(c, segment, now, effects);
+  update_window(c, segment, effects);
   if (had_outstanding) {
     if (c.has_sack) read_sacks(core, c, segment, sample);
     update_rtt(c, sample, now);

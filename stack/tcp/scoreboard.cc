@@ -178,7 +178,12 @@ void Scoreboard::mark_lost(uint32_t index) {
   leave_queue(index);
   record.place = Place::kLost;
   list_.lost_bytes += record.bytes();
-  link_queue_tail(index, list_.lost_head, list_.lost_tail);
+  // RFC 6675 4, NextSeg: the lowest goes first. Losses are mostly found in that order already.
+  uint32_t after = list_.lost_tail;
+  while (after != kNoNode && core_.records[after].start.after(record.start)) {
+    after = core_.records[after].queue_prev;
+  }
+  link_lost_after(index, after);
 }
 
 void Scoreboard::mark_all_lost() {
@@ -266,6 +271,16 @@ void Scoreboard::link_queue_after(uint32_t index, uint32_t after, uint32_t& tail
   record.queue_next = core_.records[after].queue_next;
   (record.queue_next == kNoNode ? tail : core_.records[record.queue_next].queue_prev) = index;
   core_.records[after].queue_next = index;
+}
+
+void Scoreboard::link_lost_after(uint32_t index, uint32_t after) {
+  if (after != kNoNode) return link_queue_after(index, after, list_.lost_tail);
+  SentRecord& record = core_.records[index];
+  record.queue_prev = kNoNode;
+  record.queue_next = list_.lost_head;
+  (list_.lost_head == kNoNode ? list_.lost_tail : core_.records[list_.lost_head].queue_prev) =
+      index;
+  list_.lost_head = index;
 }
 
 void Scoreboard::link_seq_after(uint32_t index, uint32_t after) {

@@ -59,6 +59,7 @@ class Scoreboard {
   void leave_queue(uint32_t index);
   void link_queue_tail(uint32_t index, uint32_t& head, uint32_t& tail);
   void link_queue_after(uint32_t index, uint32_t after, uint32_t& tail);
+  void link_lost_after(uint32_t index, uint32_t after);
   void link_seq_after(uint32_t index, uint32_t after);
   void free_record(uint32_t index);
 

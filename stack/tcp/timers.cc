@@ -58,6 +58,10 @@ void on_tail_probe(Connection& c, Nanos now) {
 void on_persist(Connection& c, Nanos now) {
   c.snd.probe_pending = true;
   if (c.recovery.persist_backoff < kBackoffMax) ++c.recovery.persist_backoff;
+  // Counted from the first probe that nobody answered: probes may lie further apart than that.
+  if (c.deadline(Timer::kGiveUp) == kNever) {
+    c.deadline(Timer::kGiveUp) = now + c.config.user_timeout;
+  }
   arm_persist(c, now);
 }
 
@@ -120,9 +124,6 @@ void arm_persist(Connection& c, Nanos now) {
   const uint8_t shift = std::min(c.recovery.persist_backoff, kBackoffMax);
   const Nanos wait = earlier(c.rtt.rto * (int64_t{1} << shift), c.config.rto_max);
   c.deadline(Timer::kPersist) = now + wait;
-  if (c.deadline(Timer::kGiveUp) == kNever) {
-    c.deadline(Timer::kGiveUp) = now + c.config.user_timeout;
-  }
 }
 
 void arm_keepalive(Connection& c, Nanos now) {

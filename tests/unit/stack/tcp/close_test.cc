@@ -1,0 +1,195 @@
+#include <gtest/gtest.h>
+
+#include "tests/unit/stack/tcp/peer.h"
+
+namespace lyre::tcp {
+namespace {
+
+TEST(Close, ActiveCloseWalksToTimeWaitAndEnds) {  // RFC 9293 3.6 figure 12
+  Peer peer;
+  peer.dial();
+  peer.shutdown();
+  EXPECT_EQ(peer.state(), State::kFinWait1);
+  const auto fin = peer.next();
+  ASSERT_TRUE(fin.has_value());
+  EXPECT_EQ(fin->flags.bits, kFA);
+  peer.ack(1);
+  EXPECT_EQ(peer.state(), State::kFinWait2);
+  const Effects& effects = peer.send(peer.make(kFA, 0, 1));
+  EXPECT_TRUE(effects.peer_finished);
+  EXPECT_TRUE(effects.entered_time_wait);
+  EXPECT_EQ(peer.state(), State::kTimeWait);
+  EXPECT_EQ(peer.next()->ack, peer.them(1));
+  peer.wait(peer.config.time_wait);
+  EXPECT_TRUE(peer.effects.is_over);
+  EXPECT_EQ(peer.effects.reason, EndReason::kClosed);
+}
+
+TEST(Close, PassiveCloseWalksToLastAck) {
+  Peer peer;
+  peer.dial();
+  EXPECT_TRUE(peer.send(peer.make(kFA, 0, 0)).peer_finished);
+  EXPECT_EQ(peer.state(), State::kCloseWait);
+  peer.all();
+  peer.shutdown();
+  EXPECT_EQ(peer.state(), State::kLastAck);
+  peer.all();
+  peer.sent_ = 1;
+  const Effects& effects = peer.ack(1);
+  EXPECT_TRUE(effects.is_over);
+  EXPECT_EQ(effects.reason, EndReason::kClosed);
+}
+
+TEST(Close, SimultaneousCloseMeetsInClosing) {  // RFC 9293 3.6 figure 13
+  Peer peer;
+  peer.dial();
+  peer.shutdown();
+  peer.all();
+  peer.send(peer.make(kFA, 0, 0));
+  EXPECT_EQ(peer.state(), State::kClosing);
+  peer.sent_ = 1;
+  peer.ack(1);
+  EXPECT_EQ(peer.state(), State::kTimeWait);
+}
+
+TEST(Close, FinAndItsAckInOneSegment) {
+  Peer peer;
+  peer.dial();
+  peer.shutdown();
+  peer.all();
+  peer.send(peer.make(kFA, 0, 1));
+  EXPECT_EQ(peer.state(), State::kTimeWait);
+}
+
+TEST(Close, HalfCloseGoesOnReceiving) {
+  Peer peer;
+  peer.dial();
+  peer.shutdown();
+  peer.all();
+  peer.ack(1);
+  EXPECT_TRUE(peer.text(0, 100).has_readable);
+  EXPECT_EQ(peer.state(), State::kFinWait2);
+}
+
+TEST(Close, CloseWaitGoesOnSending) {
+  Peer peer;
+  peer.dial();
+  peer.send(peer.make(kFA, 0, 0));
+  peer.all();
+  peer.app_send(100);
+  const auto text = peer.next();
+  ASSERT_TRUE(text.has_value());
+  EXPECT_EQ(text->payload_bytes, 100u);
+}
+
+TEST(Close, FinFollowsWhatIsQueued) {
+  Peer peer;
+  peer.dial();
+  peer.app_send(1500);
+  peer.shutdown();
+  const auto segments = peer.all();
+  ASSERT_EQ(segments.size(), 2u);
+  EXPECT_FALSE(segments[0].flags.has(wire::TcpFlags::kFin));
+  EXPECT_TRUE(segments[1].flags.has(wire::TcpFlags::kFin));
+  EXPECT_EQ(segments[1].payload_bytes, 500u);
+}
+
+TEST(Close, LostFinIsSentAgain) {
+  Peer peer;
+  peer.dial();
+  peer.shutdown();
+  peer.all();
+  peer.run_deadline();
+  const auto again = peer.next();
+  ASSERT_TRUE(again.has_value());
+  EXPECT_EQ(again->flags.bits, kFA);
+  EXPECT_EQ(again->seq, peer.us(0));
+}
+
+TEST(Close, FinComesAfterTheHandshakeWhenShutDownBefore) {  // RFC 9293 3.10.4
+  Peer peer;
+  peer.dial_only();
+  peer.app_send(10);
+  peer.shutdown();
+  SegmentIn answer = peer.make(kSA, 0, 0);
+  answer.seq = peer.their_iss;
+  answer.options = peer.syn_options;
+  peer.send(answer);
+  EXPECT_EQ(peer.state(), State::kFinWait1);
+  EXPECT_TRUE(peer.next()->flags.has(wire::TcpFlags::kFin));
+}
+
+TEST(TimeWait, RepeatedFinIsAcknowledgedAndRestartsTheWait) {  // RFC 9293 3.10.7.4, eighth
+  Peer peer;
+  peer.dial();
+  peer.shutdown();
+  peer.all();
+  peer.send(peer.make(kFA, 0, 1));
+  peer.all();
+  peer.wait(peer.config.time_wait - seconds(1));
+  peer.send(peer.make(kFA, 0, 1));
+  const auto ack = peer.next();
+  ASSERT_TRUE(ack.has_value());
+  EXPECT_EQ(ack->ack, peer.them(1));
+  peer.wait(peer.config.time_wait - seconds(1));
+  EXPECT_FALSE(peer.effects.is_over);
+  peer.wait(seconds(1));
+  EXPECT_TRUE(peer.effects.is_over);
+}
+
+TEST(AppClose, TextThatStillArrivesIsAnsweredWithReset) {  // RFC 1122 4.2.2.13
+  Peer peer;
+  peer.dial();
+  peer.close();
+  peer.all();
+  const Effects& effects = peer.text(0, 10);
+  EXPECT_TRUE(effects.is_over);
+  EXPECT_EQ(effects.drop, Drop::kTcpAfterClose);
+  EXPECT_FALSE(effects.payload_kept);
+  const auto reset = peer.next();
+  ASSERT_TRUE(reset.has_value());
+  EXPECT_TRUE(reset->flags.has(wire::TcpFlags::kRst));
+}
+
+TEST(AppClose, OrphanDoesNotWaitForEverInFinWait2) {
+  Peer peer;
+  peer.dial();
+  peer.close();
+  peer.all();
+  peer.ack(1);
+  EXPECT_EQ(peer.state(), State::kFinWait2);
+  peer.wait(peer.config.time_wait);
+  EXPECT_TRUE(peer.effects.is_over);
+}
+
+TEST(AppClose, InSynSentEndsAtOnce) {  // RFC 9293 3.10.4
+  Peer peer;
+  peer.dial_only();
+  EXPECT_TRUE(peer.close().is_over);
+  EXPECT_EQ(peer.effects.reason, EndReason::kAborted);
+}
+
+TEST(Abort, SendsResetOnceEstablished) {  // RFC 9293 3.10.5
+  Peer peer;
+  peer.dial();
+  peer.app_send(100);
+  peer.all();
+  std::optional<SegmentOut> reset;
+  peer.effects.clear();
+  peer.engine.on_app_abort(peer.conn, peer.effects, reset);
+  ASSERT_TRUE(reset.has_value());
+  EXPECT_EQ(reset->flags.bits, kRA);
+  EXPECT_EQ(reset->seq, peer.us(100));
+  EXPECT_EQ(peer.effects.reason, EndReason::kAborted);
+}
+
+TEST(Abort, IsSilentInSynSent) {
+  Peer peer;
+  peer.dial_only();
+  std::optional<SegmentOut> reset;
+  peer.engine.on_app_abort(peer.conn, peer.effects, reset);
+  EXPECT_FALSE(reset.has_value());
+}
+
+}  // namespace
+}  // namespace lyre::tcp

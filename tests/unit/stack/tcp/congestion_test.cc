@@ -1,0 +1,160 @@
+#include "stack/tcp/congestion.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/stack/tcp/peer.h"
+
+namespace lyre::tcp {
+namespace {
+
+constexpr uint32_t kMss = 1000;
+
+TEST(InitialWindow, FollowsRfc6928) {
+  EXPECT_EQ(initial_window_bytes(1460), 14600u);
+  EXPECT_EQ(initial_window_bytes(536), 5360u);
+  EXPECT_EQ(initial_window_bytes(8960), 17920u);
+}
+
+TEST(NewReno, SlowStartDoublesARound) {  // RFC 5681 3.1
+  Congestion cc;
+  congestion_start(cc, CongestionAlgorithm::kNewReno, kMss);
+  for (int i = 0; i < 10; ++i) {
+    congestion_on_ack(cc, {.acked_bytes = kMss, .is_cwnd_limited = true}, seconds(1));
+  }
+  EXPECT_EQ(cc.cwnd_bytes, 20 * kMss);
+}
+
+TEST(NewReno, AvoidanceAddsOneSegmentARound) {
+  Congestion cc;
+  congestion_start(cc, CongestionAlgorithm::kNewReno, kMss);
+  cc.ssthresh_bytes = cc.cwnd_bytes;
+  for (int i = 0; i < 10; ++i) {
+    congestion_on_ack(cc, {.acked_bytes = kMss, .is_cwnd_limited = true}, seconds(1));
+  }
+  EXPECT_EQ(cc.cwnd_bytes, 11 * kMss);
+}
+
+TEST(NewReno, LossHalvesTheFlight) {
+  Congestion cc;
+  congestion_start(cc, CongestionAlgorithm::kNewReno, kMss);
+  congestion_on_loss(cc, 30 * kMss);
+  EXPECT_EQ(cc.ssthresh_bytes, 15 * kMss);
+  congestion_on_loss(cc, kMss);
+  EXPECT_EQ(cc.ssthresh_bytes, 2 * kMss);
+}
+
+TEST(Congestion, UnusedWindowDoesNotGrow) {  // RFC 7661
+  Congestion cc;
+  congestion_start(cc, CongestionAlgorithm::kNewReno, kMss);
+  congestion_on_ack(cc, {.acked_bytes = kMss, .is_cwnd_limited = false}, seconds(1));
+  EXPECT_EQ(cc.cwnd_bytes, 10 * kMss);
+}
+
+TEST(Congestion, TimeoutLeavesOneSegmentAndKeepsSsthreshTheSecondTime) {
+  Congestion cc;
+  congestion_start(cc, CongestionAlgorithm::kNewReno, kMss);
+  congestion_on_timeout(cc, 10 * kMss, true);
+  EXPECT_EQ(cc.cwnd_bytes, kMss);
+  EXPECT_EQ(cc.ssthresh_bytes, 5 * kMss);
+  congestion_on_timeout(cc, kMss, false);
+  EXPECT_EQ(cc.ssthresh_bytes, 5 * kMss);
+}
+
+TEST(Congestion, IdleFallsBackToTheInitialWindow) {  // RFC 5681 4.1
+  Congestion cc;
+  congestion_start(cc, CongestionAlgorithm::kCubic, kMss);
+  cc.cwnd_bytes = 100 * kMss;
+  congestion_on_idle(cc);
+  EXPECT_EQ(cc.cwnd_bytes, 10 * kMss);
+}
+
+class CubicEpoch : public testing::Test {
+ protected:
+  CubicEpoch() {
+    congestion_start(cc, CongestionAlgorithm::kCubic, kMss);
+    cc.cwnd_bytes = 100 * kMss;
+    congestion_on_loss(cc, 100 * kMss);
+    cc.cwnd_bytes = cc.ssthresh_bytes;
+  }
+  /// One round trip of ACKs for a full window.
+  void round() {
+    const uint32_t segments = cc.cwnd_bytes / kMss;
+    for (uint32_t i = 0; i < segments; ++i) {
+      congestion_on_ack(cc, {.acked_bytes = kMss, .is_cwnd_limited = true, .srtt = millis(100)},
+                        now);
+    }
+    now += millis(100);
+  }
+  Congestion cc;
+  Nanos now = seconds(1);
+};
+
+TEST_F(CubicEpoch, LossLeavesSeventyPercent) {  // RFC 9438 4.6
+  EXPECT_EQ(cc.ssthresh_bytes, 70 * kMss);
+}
+
+TEST_F(CubicEpoch, ClimbsBackToTheOldMaximumInKSeconds) {  // RFC 9438 4.2: K = cbrt(30 / 0.4)
+  const Nanos start = now;
+  while (now - start < micros(4'217'000)) round();
+  EXPECT_NEAR(cc.cwnd_bytes, 100.0 * kMss, 3.0 * kMss);
+}
+
+TEST_F(CubicEpoch, IsFlatNearTheOldMaximumAndSteepBeyond) {
+  uint32_t before = cc.cwnd_bytes;
+  round();
+  round();
+  const uint32_t early = cc.cwnd_bytes - before;
+  while (now < seconds(1) + millis(4000)) round();
+  before = cc.cwnd_bytes;
+  round();
+  round();
+  const uint32_t flat = cc.cwnd_bytes - before;
+  while (now < seconds(1) + millis(9000)) round();
+  before = cc.cwnd_bytes;
+  round();
+  round();
+  const uint32_t steep = cc.cwnd_bytes - before;
+  EXPECT_LT(flat, early);
+  EXPECT_GT(steep, early);
+}
+
+TEST_F(CubicEpoch, SecondLossBelowTheMaximumConvergesFast) {  // RFC 9438 4.7
+  congestion_on_loss(cc, cc.cwnd_bytes);
+  EXPECT_NEAR(cc.cubic.w_max, 70 * 0.85, 0.01);
+}
+
+TEST(CongestionInEngine, WindowGrowsOnlyWhenItWasFull) {
+  Peer peer;
+  peer.dial();
+  peer.app_send(1000);
+  peer.all();
+  peer.now += millis(10);
+  peer.ack(1000);
+  EXPECT_EQ(peer.info().cwnd_bytes, 10000u);
+  peer.app_send(30000);
+  EXPECT_EQ(peer.all().size(), 10u);
+  peer.now += millis(10);
+  peer.ack(3000);
+  EXPECT_EQ(peer.info().cwnd_bytes, 12000u);
+}
+
+TEST(CongestionInEngine, IdleConnectionRestartsAtTheInitialWindow) {  // RFC 5681 4.1
+  Peer peer;
+  peer.dial();
+  uint32_t acked = 0;
+  for (int i = 0; i < 3; ++i) {
+    peer.app_send(40000);
+    while (!peer.all().empty()) {
+      peer.now += millis(1);
+      acked = static_cast<uint32_t>(peer.info().bytes_sent);
+      peer.ack(acked);
+    }
+  }
+  ASSERT_GT(peer.info().cwnd_bytes, 20000u);
+  peer.wait(seconds(5));
+  peer.app_send(60000);
+  EXPECT_EQ(peer.all().size(), 10u);
+}
+
+}  // namespace
+}  // namespace lyre::tcp

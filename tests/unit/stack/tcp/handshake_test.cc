@@ -1,0 +1,203 @@
+#include <gtest/gtest.h>
+
+#include "tests/unit/stack/tcp/peer.h"
+
+namespace lyre::tcp {
+namespace {
+
+TEST(Handshake, ActiveOpenSendsSynWithItsOffers) {
+  ConnectionConfig config;
+  config.mss_bytes = 1460;
+  Peer peer(config);
+  const SegmentOut syn = peer.dial_only();
+  EXPECT_EQ(syn.flags.bits, kS);
+  EXPECT_EQ(syn.options.mss, 1460);
+  EXPECT_TRUE(syn.options.sack_permitted);
+  EXPECT_TRUE(syn.options.has_timestamps);
+  EXPECT_EQ(syn.options.window_scale, 7);  // 4 MiB >> 7 fits 16 bits
+  EXPECT_EQ(peer.state(), State::kSynSent);
+  EXPECT_FALSE(peer.next().has_value());
+}
+
+TEST(Handshake, SynAckEstablishesAndIsAcknowledged) {  // RFC 9293 3.10.7.3
+  Peer peer;
+  peer.dial_only();
+  SegmentIn answer = peer.make(kSA, 0, 0);
+  answer.seq = peer.their_iss;
+  answer.options = peer.syn_options;
+  EXPECT_TRUE(peer.send(answer).became_established);
+  EXPECT_EQ(peer.state(), State::kEstablished);
+  const auto ack = peer.next();
+  ASSERT_TRUE(ack.has_value());
+  EXPECT_EQ(ack->flags.bits, kA);
+  EXPECT_EQ(ack->seq, peer.us(0));
+  EXPECT_EQ(ack->ack, peer.them(0));
+}
+
+TEST(Handshake, PassiveOpenAnswersOnlyWhatWasOffered) {
+  ConnectionConfig config;
+  Peer peer(config);
+  peer.syn_options = {};
+  SegmentIn syn = peer.make(kS, 0, 0);
+  syn.seq = peer.their_iss;
+  peer.conn = peer.engine.open_passive({}, config, syn, peer.now);
+  const auto answer = peer.next();
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_EQ(answer->flags.bits, kSA);
+  EXPECT_EQ(answer->ack, peer.their_iss + 1);
+  EXPECT_FALSE(answer->options.sack_permitted);
+  EXPECT_FALSE(answer->options.has_timestamps);
+  EXPECT_FALSE(answer->options.window_scale.has_value());
+  EXPECT_EQ(peer.info().mss_bytes, 536u);  // RFC 9293 3.7.1: no option means 536
+}
+
+TEST(Handshake, RstAnswersBadAckInSynSent) {  // RFC 9293 3.10.7.3, first
+  Peer peer;
+  peer.dial_only();
+  SegmentIn wrong = peer.make(kSA, 0, 77);
+  EXPECT_EQ(peer.send(wrong).drop, Drop::kTcpBadAck);
+  const auto reset = peer.next();
+  ASSERT_TRUE(reset.has_value());
+  EXPECT_EQ(reset->flags.bits, kR);
+  EXPECT_EQ(reset->seq, peer.us(77));
+  EXPECT_EQ(peer.state(), State::kSynSent);
+}
+
+TEST(Handshake, RstWithGoodAckRefuses) {
+  Peer peer;
+  peer.dial_only();
+  const Effects& effects = peer.send(peer.make(kRA, 0, 0));
+  EXPECT_TRUE(effects.is_over);
+  EXPECT_EQ(effects.reason, EndReason::kRefused);
+}
+
+TEST(Handshake, RstWithoutAckIsIgnoredInSynSent) {
+  Peer peer;
+  peer.dial_only();
+  EXPECT_EQ(peer.send(peer.make(kR, 0, 0)).drop, Drop::kTcpBadReset);
+  EXPECT_EQ(peer.state(), State::kSynSent);
+}
+
+TEST(Handshake, SimultaneousOpenMeetsInTheMiddle) {  // RFC 9293 3.5 figure 7
+  Peer peer;
+  peer.dial_only();
+  SegmentIn syn = peer.make(kS, 0, 0);
+  syn.seq = peer.their_iss;
+  syn.options = peer.syn_options;
+  peer.send(syn);
+  EXPECT_EQ(peer.state(), State::kSynReceived);
+  const auto answer = peer.next();
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_EQ(answer->flags.bits, kSA);
+  EXPECT_EQ(answer->seq, peer.our_iss);
+  SegmentIn syn_ack = syn;
+  syn_ack.flags.bits = kSA;
+  syn_ack.ack = peer.us(0);
+  EXPECT_TRUE(peer.send(syn_ack).became_established);
+  EXPECT_EQ(peer.state(), State::kEstablished);
+  EXPECT_FALSE(peer.effects.is_over);
+}
+
+TEST(Handshake, LostSynIsSentAgainWithBackoff) {  // RFC 6298 2.1, 5.5
+  Peer peer;
+  peer.dial_only();
+  const Nanos start = peer.now;
+  for (const int64_t at_seconds : {1, 3, 7}) {
+    peer.run_deadline();
+    EXPECT_EQ(peer.now, start + seconds(at_seconds));
+    const auto again = peer.next();
+    ASSERT_TRUE(again.has_value());
+    EXPECT_EQ(again->flags.bits, kS);
+    EXPECT_EQ(again->seq, peer.our_iss);
+    EXPECT_TRUE(again->is_retransmission);
+  }
+}
+
+TEST(Handshake, NobodyAnswersEndsInConnectTimeout) {
+  Peer peer;
+  peer.dial_only();
+  peer.wait(peer.config.connect_timeout);
+  EXPECT_TRUE(peer.effects.is_over);
+  EXPECT_EQ(peer.effects.reason, EndReason::kTimedOut);
+}
+
+TEST(Handshake, LostSynCostsTheInitialWindow) {  // RFC 5681 3.1
+  Peer peer;
+  peer.dial_only();
+  peer.run_deadline();
+  peer.next();
+  SegmentIn answer = peer.make(kSA, 0, 0);
+  answer.seq = peer.their_iss;
+  answer.options = peer.syn_options;
+  peer.send(answer);
+  EXPECT_EQ(peer.info().cwnd_bytes, 1000u);
+}
+
+TEST(Handshake, RepeatedSynMakesTheSynAckLeaveAgain) {
+  Peer peer;
+  SegmentIn syn = peer.make(kS, 0, 0);
+  syn.seq = peer.their_iss;
+  syn.options = peer.syn_options;
+  peer.conn = peer.engine.open_passive({}, peer.config, syn, peer.now);
+  const auto first = peer.next();
+  peer.send(syn);
+  const auto second = peer.next();
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ(second->flags.bits, kSA);
+  EXPECT_EQ(second->seq, first->seq);
+  EXPECT_TRUE(second->is_retransmission);
+}
+
+TEST(Handshake, BadAckInSynReceivedIsAnsweredWithRst) {  // RFC 9293 3.10.7.4, fifth
+  Peer peer;
+  SegmentIn syn = peer.make(kS, 0, 0);
+  syn.seq = peer.their_iss;
+  peer.conn = peer.engine.open_passive({}, peer.config, syn, peer.now);
+  peer.our_iss = peer.next()->seq;
+  EXPECT_EQ(peer.send(peer.make(kA, 0, 500)).drop, Drop::kTcpBadAck);
+  const auto reset = peer.next();
+  ASSERT_TRUE(reset.has_value());
+  EXPECT_EQ(reset->flags.bits, kR);
+  EXPECT_EQ(reset->seq, peer.us(500));
+}
+
+TEST(Handshake, TextBehindTheSynAckIsTakenWithTheAck) {
+  Peer peer;
+  SegmentIn syn = peer.make(kS, 0, 0);
+  syn.seq = peer.their_iss;
+  syn.options = peer.syn_options;
+  peer.conn = peer.engine.open_passive({}, peer.config, syn, peer.now);
+  peer.our_iss = peer.next()->seq;
+  const Effects& effects = peer.text(0, 100);
+  EXPECT_TRUE(effects.became_established);
+  EXPECT_TRUE(effects.has_readable);
+}
+
+TEST(Handshake, FullEngineOpensNoMore) {
+  Peer peer(Peer::plain_config(),
+            {.connections_max = 1, .sent_records_max = 8, .received_runs_max = 8});
+  peer.dial();
+  EXPECT_EQ(peer.engine.open_active({}, peer.config, peer.now), kNoConn);
+}
+
+TEST(ResetFor, FollowsThePresenceOfAck) {  // RFC 9293 3.10.7.1
+  SegmentIn segment;
+  segment.seq = SeqNum(100);
+  segment.payload_bytes = 10;
+  segment.flags.bits = kS;
+  auto reset = reset_for(segment);
+  ASSERT_TRUE(reset.has_value());
+  EXPECT_EQ(reset->flags.bits, kRA);
+  EXPECT_EQ(reset->ack, SeqNum(111));
+  segment.flags.bits = kA;
+  segment.ack = SeqNum(7);
+  reset = reset_for(segment);
+  ASSERT_TRUE(reset.has_value());
+  EXPECT_EQ(reset->flags.bits, kR);
+  EXPECT_EQ(reset->seq, SeqNum(7));
+  segment.flags.bits = kR;
+  EXPECT_FALSE(reset_for(segment).has_value());
+}
+
+}  // namespace
+}  // namespace lyre::tcp

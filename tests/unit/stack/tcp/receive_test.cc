@@ -1,0 +1,234 @@
+#include <gtest/gtest.h>
+
+#include "tests/unit/stack/tcp/peer.h"
+
+namespace lyre::tcp {
+namespace {
+
+uint32_t read_all(Peer& peer) {
+  uint32_t bytes = 0;
+  while (const auto slice = peer.engine.take_readable(peer.conn)) bytes += slice->length;
+  return bytes;
+}
+
+TEST(Receive, InOrderTextIsReadableAtOnce) {
+  Peer peer;
+  peer.dial();
+  const Effects& effects = peer.text(0, 300);
+  EXPECT_TRUE(effects.has_readable);
+  EXPECT_TRUE(effects.payload_kept);
+  EXPECT_EQ(read_all(peer), 300u);
+}
+
+TEST(Receive, GapHoldsTextBack) {
+  Peer peer;
+  peer.dial();
+  EXPECT_FALSE(peer.text(1000, 500).has_readable);
+  EXPECT_EQ(read_all(peer), 0u);
+  EXPECT_TRUE(peer.text(0, 1000).has_readable);
+  EXPECT_EQ(read_all(peer), 1500u);
+}
+
+TEST(Receive, OldBytesAreTrimmedOffTheFront) {
+  Peer peer;
+  peer.dial();
+  peer.text(0, 100);
+  read_all(peer);
+  peer.text(50, 100);
+  const auto slice = peer.engine.take_readable(peer.conn);
+  ASSERT_TRUE(slice.has_value());
+  EXPECT_EQ(slice->offset, 50u);
+  EXPECT_EQ(slice->length, 50u);
+}
+
+TEST(Receive, StoredBytesWinOverLaterOnes) {
+  Peer peer;
+  peer.dial();
+  SegmentIn stored = peer.make(kA, 100, 0, 100);
+  stored.payload.slot = 11;
+  peer.send(stored);
+  SegmentIn wider = peer.make(kA, 0, 0, 300);  // covers both gaps: only the first is filled
+  wider.payload.slot = 12;
+  peer.send(wider);
+  const auto first = peer.engine.take_readable(peer.conn);
+  const auto second = peer.engine.take_readable(peer.conn);
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ(first->handle.slot, 12u);
+  EXPECT_EQ(first->length, 100u);
+  EXPECT_EQ(second->handle.slot, 11u);
+  EXPECT_FALSE(peer.engine.take_readable(peer.conn).has_value());
+}
+
+TEST(Receive, RepeatIsDroppedCountedAndReportedAsDsack) {  // RFC 2883 4.1
+  Peer peer;
+  peer.dial();
+  peer.text(0, 100);
+  peer.all();
+  const Effects& effects = peer.text(0, 100);
+  EXPECT_EQ(effects.drop, Drop::kTcpDuplicate);
+  EXPECT_FALSE(effects.payload_kept);
+  const auto ack = peer.next();
+  ASSERT_TRUE(ack.has_value());
+  ASSERT_EQ(ack->options.sack_count, 1);
+  EXPECT_EQ(ack->options.sacks[0].start, peer.them(0));
+  EXPECT_EQ(ack->options.sacks[0].end, peer.them(100));
+  EXPECT_EQ(peer.info().duplicate_segments, 1u);
+}
+
+TEST(Receive, SackBlocksComeLatestFirst) {  // RFC 2018 4
+  Peer peer;
+  peer.dial();
+  for (const uint32_t at : {2000u, 6000u, 4000u}) {
+    peer.text(at, 1000);
+  }
+  const auto ack = peer.all().back();
+  ASSERT_EQ(ack.options.sack_count, 3);
+  EXPECT_EQ(ack.options.sacks[0].start, peer.them(4000));
+  EXPECT_EQ(ack.options.sacks[1].start, peer.them(6000));
+  EXPECT_EQ(ack.options.sacks[2].start, peer.them(2000));
+}
+
+TEST(Receive, TouchingBlocksBecomeOne) {
+  Peer peer;
+  peer.dial();
+  peer.text(2000, 1000);
+  peer.text(4000, 1000);
+  peer.text(3000, 1000);
+  const auto ack = peer.all().back();
+  ASSERT_EQ(ack.options.sack_count, 1);
+  EXPECT_EQ(ack.options.sacks[0].start, peer.them(2000));
+  EXPECT_EQ(ack.options.sacks[0].end, peer.them(5000));
+}
+
+TEST(Receive, WithoutSackEverySegmentOutOfOrderOwesAnAck) {  // RFC 5681 4.2
+  Peer peer;
+  peer.syn_options.sack_permitted = false;
+  peer.dial();
+  for (const uint32_t at : {1000u, 2000u, 3000u}) peer.text(at, 1000);
+  const auto acks = peer.all();
+  ASSERT_EQ(acks.size(), 3u);
+  for (const SegmentOut& ack : acks) {
+    EXPECT_EQ(ack.ack, peer.them(0));
+    EXPECT_EQ(ack.options.sack_count, 0);
+  }
+}
+
+TEST(Receive, TextBeyondTheWindowIsCutOff) {
+  ConnectionConfig config = Peer::plain_config();
+  config.receive_buffer_bytes = 4000;
+  Peer peer(config);
+  peer.dial();
+  peer.text(0, 5000);
+  EXPECT_EQ(read_all(peer), 4000u);
+}
+
+TEST(Receive, TextOutsideTheWindowIsRefusedAndAnswered) {  // RFC 9293 3.10.7.4, first
+  Peer peer;
+  peer.dial();
+  EXPECT_EQ(peer.text(70000, 10).drop, Drop::kTcpOutOfWindow);
+  const auto ack = peer.next();
+  ASSERT_TRUE(ack.has_value());
+  EXPECT_EQ(ack->ack, peer.them(0));
+}
+
+TEST(Receive, EverySecondFullSegmentIsAcknowledgedOnceTheStartIsOver) {  // RFC 9293 3.8.6.3
+  Peer peer;
+  peer.dial();
+  uint32_t at = 0;
+  for (; at < 16000; at += 1000) {
+    peer.text(at, 1000);
+    EXPECT_EQ(peer.all().size(), 1u) << "quick ACKs at the start";
+    read_all(peer);
+    peer.release(1000);
+    peer.all();
+  }
+  peer.text(at, 1000);
+  EXPECT_FALSE(peer.next().has_value());
+  peer.text(at + 1000, 1000);
+  EXPECT_TRUE(peer.next().has_value());
+}
+
+TEST(Receive, DelayedAckLeavesAfterItsTime) {
+  Peer peer;
+  peer.dial();
+  for (uint32_t at = 0; at < 1600; at += 100) peer.text(at, 100);
+  peer.all();
+  peer.text(1600, 100);
+  EXPECT_FALSE(peer.next().has_value());
+  const Nanos arrived = peer.now;
+  peer.run_deadline();
+  EXPECT_EQ(peer.now, arrived + peer.config.ack_delay);
+  const auto ack = peer.next();
+  ASSERT_TRUE(ack.has_value());
+  EXPECT_EQ(ack->ack, peer.them(1700));
+}
+
+TEST(Receive, FullReassemblyPoolDropsOutOfOrderButNotInOrder) {
+  Peer peer(Peer::plain_config(),
+            {.connections_max = 1, .sent_records_max = 8, .received_runs_max = 2});
+  peer.dial();
+  peer.text(1000, 100);
+  peer.text(3000, 100);
+  EXPECT_EQ(peer.text(5000, 100).drop, Drop::kTcpReassemblyFull);
+  EXPECT_TRUE(peer.text(0, 1000).has_readable);
+}
+
+TEST(Receive, FinBehindAGapWaitsForIt) {
+  Peer peer;
+  peer.dial();
+  EXPECT_FALSE(peer.send(peer.make(kFA, 500, 0, 100)).peer_finished);
+  EXPECT_EQ(peer.state(), State::kEstablished);
+  EXPECT_TRUE(peer.text(0, 500).peer_finished);
+  EXPECT_EQ(peer.state(), State::kCloseWait);
+  EXPECT_EQ(peer.all().back().ack, peer.them(601));
+}
+
+TEST(Receive, TakeAnyPayloadEmptiesWhatWaitsBehindGaps) {
+  Peer peer;
+  peer.dial();
+  peer.text(0, 10);
+  peer.text(100, 10);
+  std::optional<SegmentOut> reset;
+  peer.engine.on_app_abort(peer.conn, peer.effects, reset);
+  EXPECT_TRUE(peer.engine.take_any_payload(peer.conn).has_value());
+  EXPECT_TRUE(peer.engine.take_any_payload(peer.conn).has_value());
+  EXPECT_FALSE(peer.engine.take_any_payload(peer.conn).has_value());
+  peer.engine.release(peer.conn);
+  EXPECT_EQ(peer.engine.connection_count(), 0u);
+}
+
+TEST(Paws, OldTimestampIsDroppedAndAnswered) {  // RFC 7323 5.3
+  ConnectionConfig config = Peer::plain_config();
+  config.timestamps = true;
+  Peer peer(config);
+  peer.syn_options.has_timestamps = true;
+  peer.syn_options.ts_value = 1000;
+  peer.dial();
+  SegmentIn fresh = peer.make(kA, 0, 0, 10);
+  fresh.options.has_timestamps = true;
+  fresh.options.ts_value = 1005;
+  EXPECT_TRUE(peer.send(fresh).has_readable);
+  EXPECT_EQ(peer.all().back().options.ts_echo, 1005u);
+  SegmentIn old = peer.make(kA, 10, 0, 10);
+  old.options.has_timestamps = true;
+  old.options.ts_value = 1004;
+  EXPECT_EQ(peer.send(old).drop, Drop::kTcpPaws);
+  EXPECT_TRUE(peer.next().has_value());
+}
+
+TEST(Paws, EchoFollowsOnlySegmentsThatReachTheLastAck) {  // RFC 7323 4.3
+  ConnectionConfig config = Peer::plain_config();
+  config.timestamps = true;
+  Peer peer(config);
+  peer.syn_options.has_timestamps = true;
+  peer.syn_options.ts_value = 1000;
+  peer.dial();
+  SegmentIn later_text = peer.make(kA, 500, 0, 10);  // leaves a gap
+  later_text.options.has_timestamps = true;
+  later_text.options.ts_value = 1010;
+  peer.send(later_text);
+  EXPECT_EQ(peer.all().back().options.ts_echo, 1000u);
+}
+
+}  // namespace
+}  // namespace lyre::tcp

@@ -1,0 +1,280 @@
+#include <gtest/gtest.h>
+
+#include "tests/unit/stack/tcp/peer.h"
+
+namespace lyre::tcp {
+namespace {
+
+ConnectionConfig newreno_without_sack() {
+  ConnectionConfig config = Peer::plain_config();
+  config.sack = false;
+  config.congestion = CongestionAlgorithm::kNewReno;
+  return config;
+}
+
+void send_ten(Peer& peer) {
+  peer.dial();
+  peer.app_send(20000);
+  ASSERT_EQ(peer.all().size(), 10u);  // RFC 6928: the initial window
+  peer.now += millis(10);
+}
+
+TEST(Rack, ThreeSackedSegmentsAboveMakeTheFrontLost) {  // RFC 8985 6.2, RFC 6675
+  Peer peer;
+  send_ten(peer);
+  peer.ack_with_sack(0, {{1000, 2000}});
+  for (const SegmentOut& segment : peer.all()) EXPECT_FALSE(segment.is_retransmission);
+  peer.ack_with_sack(0, {{1000, 3000}});
+  for (const SegmentOut& segment : peer.all()) EXPECT_FALSE(segment.is_retransmission);
+  peer.ack_with_sack(0, {{1000, 4000}});
+  const auto first = peer.next();
+  ASSERT_TRUE(first.has_value());
+  EXPECT_TRUE(first->is_retransmission);
+  EXPECT_EQ(first->seq, peer.us(0));
+  EXPECT_EQ(peer.info().fast_recoveries, 1u);
+}
+
+TEST(Rack, ReorderingTimerFindsALossThatFewSacksTell) {  // RFC 8985 6.2 step 5
+  Peer peer;
+  send_ten(peer);
+  peer.ack_with_sack(0, {{1000, 2000}});
+  peer.all();
+  const Nanos before = peer.now;
+  peer.run_deadline();
+  EXPECT_LE(peer.now - before, millis(10));  // a quarter of the least round trip
+  const auto again = peer.next();
+  ASSERT_TRUE(again.has_value());
+  EXPECT_TRUE(again->is_retransmission);
+  EXPECT_EQ(again->seq, peer.us(0));
+}
+
+TEST(Rack, LostRetransmissionIsFoundByLaterOnes) {
+  Peer peer;
+  send_ten(peer);
+  peer.ack_with_sack(0, {{2000, 6000}});  // 0 - 2000 lost
+  auto sent = peer.all();
+  ASSERT_GE(sent.size(), 2u);
+  EXPECT_EQ(sent[0].seq, peer.us(0));
+  EXPECT_EQ(sent[1].seq, peer.us(1000));
+  peer.now += millis(10);
+  peer.ack_with_sack(0, {{1000, 8000}});  // the second came, the first again did not
+  sent = peer.all();
+  ASSERT_GE(sent.size(), 1u);
+  EXPECT_EQ(sent[0].seq, peer.us(0));
+  EXPECT_TRUE(sent[0].is_retransmission);
+  EXPECT_EQ(peer.info().timeouts, 0u);
+}
+
+TEST(Recovery, WindowComesDownToSsthreshAndStaysThere) {  // RFC 6937
+  Peer peer;
+  send_ten(peer);
+  peer.ack_with_sack(0, {{1000, 4000}});
+  peer.all();
+  const uint32_t ssthresh = peer.info().ssthresh_bytes;
+  EXPECT_EQ(ssthresh, 7000u);  // RFC 9438 4.6: 0.7 of the flight
+  peer.now += millis(10);
+  peer.ack(static_cast<uint32_t>(peer.info().bytes_sent));
+  EXPECT_EQ(peer.info().cwnd_bytes, ssthresh);
+}
+
+TEST(Recovery, LiesInSackBlocksChangeNothing) {
+  Peer peer;
+  send_ten(peer);
+  peer.ack_with_sack(0, {{15000, 18000}});   // never sent
+  peer.ack_with_sack(0, {{5000, 4000}});     // backwards
+  peer.ack_with_sack(2000, {{500, 30000}});  // too long
+  EXPECT_EQ(peer.info().in_flight_bytes, 8000u);
+}
+
+TEST(Recovery, SackInsideASegmentSplitsItsRecord) {
+  Peer peer;
+  send_ten(peer);
+  peer.ack_with_sack(0, {{1500, 1700}, {1900, 2500}});
+  EXPECT_EQ(peer.info().in_flight_bytes, 9200u);
+  peer.ack(10000);
+  EXPECT_EQ(peer.info().in_flight_bytes, 0u);
+}
+
+TEST(TailProbe, LastSegmentGoesAgainAfterTwoRoundTrips) {  // RFC 8985 7
+  Peer peer;
+  peer.dial();
+  peer.app_send(3000);
+  peer.all();
+  const Nanos sent_at = peer.now;
+  peer.run_deadline();
+  EXPECT_LT(peer.now - sent_at, peer.info().rto);
+  const auto probe = peer.next();
+  ASSERT_TRUE(probe.has_value());
+  EXPECT_EQ(probe->seq, peer.us(2000));
+  EXPECT_TRUE(probe->is_retransmission);
+  EXPECT_EQ(peer.info().timeouts, 0u);
+}
+
+TEST(TailProbe, PrefersNewData) {
+  Peer peer;
+  peer.dial(3000);
+  peer.app_send(5000);
+  EXPECT_EQ(peer.all().size(), 3u);
+  peer.window = 6000;
+  peer.ack(0);  // the window opens, but suppose the caller did not poll
+  peer.run_deadline();
+  const auto probe = peer.next();
+  ASSERT_TRUE(probe.has_value());
+  EXPECT_EQ(probe->seq, peer.us(3000));
+  EXPECT_FALSE(probe->is_retransmission);
+}
+
+TEST(TailProbe, RepairedLossCostsAReduction) {  // RFC 8985 7.4.2
+  Peer peer;
+  peer.dial();
+  peer.app_send(8000);
+  peer.all();
+  peer.now += millis(10);
+  peer.ack(7000);
+  const uint32_t before = peer.info().cwnd_bytes;
+  peer.run_deadline();
+  ASSERT_TRUE(peer.next().has_value());
+  peer.now += millis(10);
+  peer.app_send(1000);
+  peer.all();
+  peer.ack(9000);  // no DSACK: the probe was needed
+  EXPECT_LT(peer.info().cwnd_bytes, before);
+}
+
+TEST(TailProbe, SpuriousOneCostsNothing) {
+  Peer peer;
+  peer.dial();
+  peer.app_send(3000);
+  peer.all();
+  peer.run_deadline();
+  ASSERT_TRUE(peer.next().has_value());
+  const uint32_t before = peer.info().cwnd_bytes;
+  peer.ack_with_sack(3000, {{2000, 3000}});  // RFC 2883: it came twice
+  EXPECT_GE(peer.info().cwnd_bytes, before);
+}
+
+TEST(NewReno, ThirdDuplicateSendsTheFrontAgain) {  // RFC 5681 3.2
+  Peer peer(newreno_without_sack());
+  send_ten(peer);
+  peer.ack(0);
+  peer.ack(0);
+  for (const SegmentOut& segment : peer.all()) {  // RFC 3042: limited transmit
+    EXPECT_FALSE(segment.is_retransmission);
+    EXPECT_GE(peer.at(segment.seq), 10000u);
+  }
+  peer.ack(0);
+  const auto again = peer.next();
+  ASSERT_TRUE(again.has_value());
+  EXPECT_TRUE(again->is_retransmission);
+  EXPECT_EQ(again->seq, peer.us(0));
+}
+
+TEST(NewReno, LimitedTransmitSendsOneNewSegmentADuplicate) {  // RFC 3042
+  Peer peer(newreno_without_sack());
+  send_ten(peer);
+  peer.ack(0);
+  EXPECT_EQ(peer.all().size(), 1u);
+  peer.ack(0);
+  EXPECT_EQ(peer.all().size(), 1u);
+}
+
+TEST(NewReno, PartialAckSendsTheNextHole) {  // RFC 6582 3.2
+  Peer peer(newreno_without_sack());
+  send_ten(peer);
+  for (int i = 0; i < 3; ++i) peer.ack(0);
+  peer.all();
+  peer.now += millis(10);
+  peer.ack(4000);
+  const auto next = peer.next();
+  ASSERT_TRUE(next.has_value());
+  EXPECT_TRUE(next->is_retransmission);
+  EXPECT_EQ(next->seq, peer.us(4000));
+  EXPECT_EQ(peer.info().timeouts, 0u);
+}
+
+TEST(NewReno, DuplicatesOfTheRecoveryPointStartNothing) {  // RFC 6582 3.2 step 2
+  Peer peer(newreno_without_sack());
+  send_ten(peer);
+  peer.run_deadline();  // timeout: recover is at 10000
+  peer.all();
+  peer.now += millis(10);
+  peer.ack(10000);
+  peer.all();
+  const uint32_t recoveries = peer.info().fast_recoveries;
+  for (int i = 0; i < 4; ++i) peer.ack(10000);
+  EXPECT_EQ(peer.info().fast_recoveries, recoveries);
+}
+
+TEST(NewReno, WindowUpdateIsNoDuplicate) {  // RFC 5681 2
+  Peer peer(newreno_without_sack());
+  send_ten(peer);
+  for (int i = 0; i < 5; ++i) {
+    peer.window = static_cast<uint16_t>(peer.window - 100);
+    peer.ack(0);
+  }
+  EXPECT_EQ(peer.info().fast_recoveries, 0u);
+}
+
+TEST(Reneging, FrontSackedAtTimeoutIsSentAgain) {  // RFC 2018 8
+  Peer peer;
+  send_ten(peer);
+  peer.ack_with_sack(1000, {{2000, 3000}});
+  peer.all();
+  peer.ack_with_sack(2000, {});  // up to the SACKed one, which the receiver has thrown away
+  while (peer.info().timeouts == 0) {
+    peer.run_deadline();
+    for (const SegmentOut& segment : peer.all()) {
+      if (peer.info().timeouts > 0) {
+        EXPECT_EQ(segment.seq, peer.us(2000));
+      }
+    }
+  }
+}
+
+TEST(Icmp, TooBigCutsSegmentsAndSendsAgain) {  // RFC 1191
+  Peer peer;
+  peer.dial();
+  peer.app_send(2000);
+  peer.all();
+  const uint32_t cwnd = peer.info().cwnd_bytes;
+  peer.effects.clear();
+  peer.engine.on_icmp_error(peer.conn, peer.us(0), false, 640, peer.now, peer.effects);
+  EXPECT_TRUE(peer.effects.wants_transmit);
+  uint32_t bytes = 0;
+  for (const SegmentOut& segment : peer.all()) {
+    EXPECT_LE(segment.payload_bytes, 600u);
+    bytes += segment.payload_bytes;
+  }
+  EXPECT_EQ(bytes, 2000u);
+  EXPECT_EQ(peer.info().cwnd_bytes, cwnd);
+}
+
+TEST(Icmp, WrongQuoteIsIgnored) {  // RFC 5927 4.1
+  Peer peer;
+  peer.dial();
+  peer.app_send(1000);
+  peer.all();
+  peer.effects.clear();
+  peer.engine.on_icmp_error(peer.conn, peer.us(5000), true, 0, peer.now, peer.effects);
+  EXPECT_EQ(peer.effects.drop, Drop::kIcmpBadQuote);
+}
+
+TEST(Icmp, HardErrorEndsOnlyWhatIsNotEstablished) {  // RFC 5927 5.2
+  Peer peer;
+  peer.dial_only();
+  peer.effects.clear();
+  peer.engine.on_icmp_error(peer.conn, peer.our_iss, true, 0, peer.now, peer.effects);
+  EXPECT_EQ(peer.effects.reason, EndReason::kUnreachable);
+
+  Peer established;
+  established.dial();
+  established.app_send(1000);
+  established.all();
+  established.effects.clear();
+  established.engine.on_icmp_error(established.conn, established.us(0), true, 0, established.now,
+                                   established.effects);
+  EXPECT_FALSE(established.effects.is_over);
+}
+
+}  // namespace
+}  // namespace lyre::tcp

@@ -1,0 +1,159 @@
+#include <gtest/gtest.h>
+
+#include "stack/tcp/rtt.h"
+#include "tests/unit/stack/tcp/peer.h"
+
+namespace lyre::tcp {
+namespace {
+
+ConnectionConfig without_sack() {
+  ConnectionConfig config = Peer::plain_config();
+  config.sack = false;
+  return config;
+}
+
+TEST(Rtt, FirstSampleSetsBothEstimates) {  // RFC 6298 2.2
+  RttEstimator rtt;
+  rtt.on_sample(millis(100), seconds(1), millis(200), seconds(60));
+  EXPECT_EQ(rtt.srtt, millis(100));
+  EXPECT_EQ(rtt.rtt_var, millis(50));
+  EXPECT_EQ(rtt.rto, millis(300));
+}
+
+TEST(Rtt, LaterSamplesMoveByTheRfcsWeights) {  // RFC 6298 2.3
+  RttEstimator rtt;
+  rtt.on_sample(millis(100), seconds(1), millis(200), seconds(60));
+  rtt.on_sample(millis(180), seconds(1), millis(200), seconds(60));
+  EXPECT_EQ(rtt.srtt, millis(110));
+  EXPECT_EQ(rtt.rtt_var, micros(57'500));
+}
+
+TEST(Rtt, TimeoutStaysBelowItsMaximum) {
+  RttEstimator rtt;
+  rtt.on_sample(seconds(50), seconds(1), millis(200), seconds(60));
+  EXPECT_EQ(rtt.rto, seconds(60));
+}
+
+TEST(Rtt, LeastRoundTripIsForgottenAfterItsWindow) {
+  RttEstimator rtt;
+  rtt.on_sample(millis(1), seconds(1), millis(200), seconds(60));
+  rtt.on_sample(millis(9), seconds(2), millis(200), seconds(60));
+  EXPECT_EQ(rtt.rtt_min, millis(1));
+  rtt.on_sample(millis(9), seconds(12), millis(200), seconds(60));
+  EXPECT_EQ(rtt.rtt_min, millis(9));
+}
+
+TEST(Timeout, SendsTheFrontAgainAndDoublesEachTime) {  // RFC 6298 5.4 - 5.6
+  Peer peer(without_sack());
+  peer.dial();
+  peer.app_send(3000);
+  peer.all();
+  Nanos last_gap{0};
+  for (int i = 0; i < 4; ++i) {
+    const Nanos before = peer.now;
+    EXPECT_TRUE(peer.run_deadline().wants_transmit);
+    const auto again = peer.next();
+    ASSERT_TRUE(again.has_value());
+    EXPECT_TRUE(again->is_retransmission);
+    EXPECT_EQ(again->seq, peer.us(0));
+    EXPECT_EQ(again->queue_offset, 0u);
+    EXPECT_FALSE(peer.next().has_value()) << "cwnd is one segment (RFC 5681 3.1)";
+    if (i > 0) {
+      EXPECT_EQ((peer.now - before).value, last_gap.value * 2);
+    }
+    last_gap = peer.now - before;
+  }
+  EXPECT_EQ(peer.info().timeouts, 4u);
+}
+
+TEST(Timeout, SlowStartsThroughWhatWasLost) {
+  Peer peer(without_sack());
+  peer.dial();
+  peer.app_send(8000);
+  peer.all();
+  peer.run_deadline();
+  EXPECT_EQ(peer.all().size(), 1u);
+  peer.now += millis(10);
+  peer.ack(1000);
+  const auto next = peer.all();
+  ASSERT_EQ(next.size(), 2u);
+  EXPECT_EQ(next[0].seq, peer.us(1000));
+  EXPECT_EQ(next[1].seq, peer.us(2000));
+}
+
+TEST(Timeout, LateAckMakesTheRestHarmless) {
+  Peer peer(without_sack());
+  peer.dial();
+  peer.app_send(4000);
+  peer.all();
+  peer.run_deadline();
+  peer.all();
+  EXPECT_EQ(peer.ack(4000).acked_bytes, 4000u);
+  EXPECT_TRUE(peer.all().empty());
+  EXPECT_EQ(peer.engine.next_deadline(peer.conn), kNever);
+}
+
+TEST(Timeout, SamplesOfRetransmissionsAreNotTaken) {  // RFC 6298 3: Karn
+  Peer peer(without_sack());
+  peer.dial();
+  const Nanos srtt = peer.info().srtt;
+  peer.app_send(1000);
+  peer.all();
+  peer.run_deadline();
+  peer.all();
+  peer.now += millis(150);
+  peer.ack(1000);
+  EXPECT_EQ(peer.info().srtt, srtt);
+}
+
+TEST(Timeout, UserTimeoutEndsItWithReset) {  // RFC 9293 3.8.3
+  Peer peer;
+  peer.dial();
+  peer.app_send(1000);
+  peer.all();
+  const Nanos sent_at = peer.now;
+  while (!peer.effects.is_over) {
+    peer.run_deadline();
+    if (!peer.effects.is_over) peer.all();
+  }
+  EXPECT_EQ(peer.now, sent_at + peer.config.user_timeout);
+  EXPECT_EQ(peer.effects.reason, EndReason::kTimedOut);
+  EXPECT_TRUE(peer.effects.wants_transmit);
+  const auto reset = peer.next();
+  ASSERT_TRUE(reset.has_value());
+  EXPECT_TRUE(reset->flags.has(wire::TcpFlags::kRst));
+  EXPECT_FALSE(peer.next().has_value());
+}
+
+TEST(Timeout, ProgressPushesTheUserTimeoutOut) {
+  Peer peer;
+  peer.dial();
+  peer.app_send(5000);
+  peer.all();
+  for (uint32_t at = 1000; at <= 4000; at += 1000) {
+    peer.wait(peer.config.user_timeout - seconds(1));
+    ASSERT_FALSE(peer.effects.is_over);
+    peer.ack(at);
+  }
+}
+
+TEST(Keepalive, ProbesAnIdlePeerAndGivesUp) {  // RFC 9293 3.8.4
+  ConnectionConfig config = Peer::plain_config();
+  config.keepalive_idle = seconds(10);
+  Peer peer(config);
+  peer.dial();
+  peer.run_deadline();
+  const auto probe = peer.next();
+  ASSERT_TRUE(probe.has_value());
+  EXPECT_EQ(probe->payload_bytes, 0u);
+  EXPECT_EQ(probe->seq, peer.our_iss);
+  peer.ack(0);
+  for (int i = 0; i < 40 && !peer.effects.is_over; ++i) {
+    peer.run_deadline();
+    peer.next();
+  }
+  EXPECT_EQ(peer.effects.reason, EndReason::kTimedOut);
+}
+
+}  // namespace
+}  // namespace lyre::tcp

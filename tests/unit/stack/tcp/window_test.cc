@@ -1,0 +1,210 @@
+#include <gtest/gtest.h>
+
+#include "tests/unit/stack/tcp/peer.h"
+
+namespace lyre::tcp {
+namespace {
+
+TEST(ReceiveWindow, ClosesAsTheReaderLags) {
+  ConnectionConfig config = Peer::plain_config();
+  config.receive_buffer_bytes = 10000;
+  Peer peer(config);
+  peer.dial();
+  for (uint32_t at = 0; at < 10000; at += 1000) peer.text(at, 1000);
+  const auto acks = peer.all();
+  EXPECT_EQ(acks.back().window, 0);
+  EXPECT_EQ(peer.info().receive_window_bytes, 0u);
+}
+
+TEST(ReceiveWindow, ReopensWithAnUpdateOfItsOwn) {
+  ConnectionConfig config = Peer::plain_config();
+  config.receive_buffer_bytes = 10000;
+  Peer peer(config);
+  peer.dial();
+  for (uint32_t at = 0; at < 10000; at += 1000) peer.text(at, 1000);
+  peer.all();
+  peer.engine.take_readable(peer.conn);
+  peer.engine.take_readable(peer.conn);
+  EXPECT_FALSE(peer.release(1000).wants_transmit);  // one segment: silly (RFC 9293 3.8.6.2.2)
+  EXPECT_TRUE(peer.release(1000).wants_transmit);
+  const auto update = peer.next();
+  ASSERT_TRUE(update.has_value());
+  EXPECT_EQ(update->window, 2000);
+}
+
+TEST(ReceiveWindow, RightEdgeNeverMovesLeft) {  // RFC 9293 3.8.6
+  ConnectionConfig config = Peer::plain_config();
+  config.receive_buffer_bytes = 20000;
+  Peer peer(config);
+  peer.dial();
+  SeqNum edge = peer.them(20000);
+  for (uint32_t at = 0; at < 2000; at += 10) {  // 1000 bytes of charge for 10 of payload
+    peer.text(at, 10);
+    for (const SegmentOut& ack : peer.all()) {
+      EXPECT_TRUE((ack.ack + ack.window).at_or_after(edge));
+      edge = ack.ack + ack.window;
+    }
+  }
+}
+
+TEST(ReceiveWindow, ScaledFieldCoversTheBuffer) {  // RFC 7323 2.3
+  ConnectionConfig config = Peer::plain_config();
+  config.window_scaling = true;
+  config.receive_buffer_bytes = 4 << 20;
+  Peer peer(config);
+  peer.dial();
+  peer.text(0, 1000);
+  const auto ack = peer.all().back();
+  EXPECT_GT(uint32_t{ack.window} << 7, 3u << 20);
+}
+
+TEST(SendWindow, NothingLeavesBeyondThePeersWindow) {
+  Peer peer;
+  peer.dial(2500);
+  peer.app_send(10000);
+  const auto segments = peer.all();
+  ASSERT_EQ(segments.size(), 2u);
+  // 500 more would fit: a silly window (RFC 9293 3.8.6.2.1), less than half of the largest seen.
+  EXPECT_EQ(peer.at(segments[1].seq) + segments[1].payload_bytes, 2000u);
+}
+
+TEST(SendWindow, ZeroWindowIsProbedWithBackoffForAsLongAsThePeerAnswers) {  // RFC 9293 3.8.6.1
+  Peer peer;
+  peer.dial();
+  peer.app_send(1000);
+  peer.all();
+  peer.window = 0;
+  peer.ack(1000);
+  peer.app_send(1000);
+  EXPECT_TRUE(peer.all().empty());
+  Nanos last_gap{0};
+  for (int i = 0; i < 12; ++i) {
+    const Nanos before = peer.now;
+    peer.run_deadline();
+    const auto probe = peer.next();
+    ASSERT_TRUE(probe.has_value());
+    EXPECT_EQ(probe->seq, peer.us(999));
+    EXPECT_EQ(probe->payload_bytes, 0u);
+    EXPECT_GE(peer.now - before, last_gap);
+    last_gap = peer.now - before;
+    peer.ack(1000);
+  }
+  EXPECT_EQ(peer.state(), State::kEstablished);
+  peer.window = 5000;
+  EXPECT_TRUE(peer.ack(1000).wants_transmit);
+  const auto text = peer.next();
+  ASSERT_TRUE(text.has_value());
+  EXPECT_EQ(text->payload_bytes, 1000u);
+}
+
+TEST(SendWindow, UnansweredProbesEndInUserTimeout) {
+  Peer peer;
+  peer.dial();
+  peer.window = 0;
+  peer.ack(0);
+  peer.app_send(1000);
+  EXPECT_TRUE(peer.all().empty());
+  peer.wait(peer.config.user_timeout + seconds(1));
+  EXPECT_TRUE(peer.effects.is_over);
+  EXPECT_EQ(peer.effects.reason, EndReason::kTimedOut);
+}
+
+TEST(SendWindow, SmallWindowIsUsedOncePersistRunsOut) {
+  Peer peer;
+  peer.dial();
+  peer.window = 300;
+  peer.ack(0);
+  peer.app_send(1000);
+  EXPECT_TRUE(peer.all().empty());
+  peer.run_deadline();
+  const auto piece = peer.next();
+  ASSERT_TRUE(piece.has_value());
+  EXPECT_EQ(piece->payload_bytes, 300u);
+}
+
+TEST(SendWindow, OldSegmentsDoNotUpdateIt) {  // RFC 9293 3.10.7.4: SND.WL1, SND.WL2
+  Peer peer;
+  peer.dial();
+  peer.app_send(3000);
+  peer.all();
+  peer.ack(2000);
+  const uint32_t before = peer.info().send_window_bytes;
+  SegmentIn old = peer.make(kA, 0, 1000);
+  old.window = 1;
+  peer.send(old);
+  EXPECT_EQ(peer.info().send_window_bytes, before);
+}
+
+TEST(Nagle, HoldsASmallPieceWhileSomethingIsUnacknowledged) {  // RFC 9293 3.7.4
+  ConnectionConfig config = Peer::plain_config();
+  config.nagle = true;
+  Peer peer(config);
+  peer.dial();
+  peer.app_send(100);
+  EXPECT_EQ(peer.all().size(), 1u);
+  peer.app_send(100);
+  EXPECT_TRUE(peer.all().empty());
+  peer.ack(100);
+  EXPECT_EQ(peer.all().size(), 1u);
+}
+
+TEST(Nagle, OffLetsEveryPieceGo) {
+  Peer peer;
+  peer.dial();
+  peer.app_send(100);
+  EXPECT_EQ(peer.all().size(), 1u);
+  peer.app_send(100);
+  const auto piece = peer.next();
+  ASSERT_TRUE(piece.has_value());
+  EXPECT_TRUE(piece->flags.has(wire::TcpFlags::kPsh));
+  EXPECT_EQ(piece->queue_offset, 100u);
+}
+
+TEST(Segments, PushMarksTheEndOfTheQueueOnly) {
+  Peer peer;
+  peer.dial();
+  peer.app_send(2500);
+  const auto segments = peer.all();
+  ASSERT_EQ(segments.size(), 3u);
+  EXPECT_FALSE(segments[0].flags.has(wire::TcpFlags::kPsh));
+  EXPECT_FALSE(segments[1].flags.has(wire::TcpFlags::kPsh));
+  EXPECT_TRUE(segments[2].flags.has(wire::TcpFlags::kPsh));
+}
+
+TEST(Segments, OffloadedOnesAreMultiplesOfTheMssButForTheTail) {
+  Peer peer;
+  peer.dial();
+  peer.app_send(9500);
+  const auto segments = peer.all(4500);
+  ASSERT_EQ(segments.size(), 3u);
+  EXPECT_EQ(segments[0].payload_bytes, 4000u);
+  EXPECT_EQ(segments[1].payload_bytes, 4000u);
+  EXPECT_EQ(segments[2].payload_bytes, 1500u);
+  EXPECT_EQ(segments[0].mss_bytes, 1000);
+}
+
+TEST(Segments, TimestampsComeOutOfThePayload) {  // RFC 9293 3.7.1
+  ConnectionConfig config = Peer::plain_config();
+  config.timestamps = true;
+  Peer peer(config);
+  peer.syn_options.has_timestamps = true;
+  peer.dial();
+  peer.app_send(5000);
+  EXPECT_EQ(peer.next()->payload_bytes, 988u);
+}
+
+TEST(SendQueue, RoomShrinksAndComesBackWithAcks) {
+  ConnectionConfig config = Peer::plain_config();
+  config.send_buffer_bytes = 5000;
+  Peer peer(config);
+  peer.dial();
+  EXPECT_EQ(peer.engine.send_room_bytes(peer.conn), 5000u);
+  peer.app_send(5000);
+  EXPECT_EQ(peer.engine.send_room_bytes(peer.conn), 0u);
+  peer.all();
+  EXPECT_EQ(peer.ack(2000).acked_bytes, 2000u);
+  EXPECT_EQ(peer.engine.send_room_bytes(peer.conn), 2000u);
+}
+
+}  // namespace
+}  // namespace lyre::tcp
