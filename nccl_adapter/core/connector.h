@@ -17,7 +17,7 @@ class Instance;
 
 /// The connecting half of the handshake, between two calls of connect().
 /// Thread: under the instance's lock. Owner: the instance.
-class Connector : public SessionOwner {
+class Connector final : public SessionOwner {
  public:
   enum class Progress { kPending, kConnected, kFailed };
 

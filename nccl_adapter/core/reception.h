@@ -69,7 +69,7 @@ class Reception {
   void expire();
 
  private:
-  struct Visitor : SessionOwner {
+  struct Visitor final : SessionOwner {
     void on_ready() override { reception->hear(this); }
     Reception* reception = nullptr;
     Stream stream;

@@ -57,9 +57,9 @@ TEST_P(Contract, PropertiesDescribeEveryPort) {
 
 TEST_P(Contract, MessagesOfAllSizesArriveWithEightInFlight) {
   on_link([](Rank& rank, Link& link) {
-    const std::vector<size_t> sizes = {0,      1,       31,        32,     1448,   4096,
-                                       65535,  65536,   65537,     131072, 524288, 614400,
-                                       262112, 262113,  1u << 20,  7,      0,      (4u << 20) + 3,
+    const std::vector<size_t> sizes = {0,      1,        31,        32,     1448,   4096,
+                                       65535,  65536,    65537,     131072, 524288, 614400,
+                                       262112, 262113,   1u << 20,  7,      0,      (4u << 20) + 3,
                                        2,      1u << 20, 128 << 10, 3,      0,      1u << 20};
     struct Step {
       void* request;

@@ -161,8 +161,7 @@ template <typename Table, typename Props>
 std::unique_ptr<Plugin> load_table(void* library, const char* symbol) {
   const void* table = ::dlsym(library, symbol);
   if (table == nullptr) throw std::runtime_error(std::string("no ") + symbol);
-  return std::make_unique<VersionedPlugin<Table, Props>>(library,
-                                                         static_cast<const Table*>(table));
+  return std::make_unique<VersionedPlugin<Table, Props>>(library, static_cast<const Table*>(table));
 }
 
 }  // namespace

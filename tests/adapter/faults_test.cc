@@ -1,0 +1,155 @@
+// What breaks while messages are under way.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "tests/adapter/link.h"
+
+namespace lyre::test {
+namespace {
+
+constexpr int kAbi = 11;
+constexpr size_t kBytes = 1 << 20;
+
+// Sends or receives until something fails; the failure.
+Result work_until_broken(Rank& rank, Link& link) {
+  std::vector<uint8_t> data(kBytes);
+  Result result = Result::kSuccess;
+  until(
+      [&] {
+        void* request = nullptr;
+        result = rank.index() == 0
+                     ? link.plugin().isend(link.comm(), data.data(), kBytes, &request)
+                     : link.plugin().irecv(link.comm(), data.data(), kBytes, &request);
+        if (result == Result::kSuccess && request != nullptr) result = link.finish_badly(request);
+        return result != Result::kSuccess;
+      },
+      40);
+  return result;
+}
+
+void work_some(Rank& rank, Link& link) {
+  std::vector<uint8_t> data(kBytes);
+  for (int i = 0; i < 5; ++i) {
+    link.finish(rank.index() == 0 ? link.isend(data.data(), kBytes)
+                                  : link.irecv(data.data(), kBytes));
+  }
+}
+
+class PeerKilled : public ::testing::TestWithParam<int> {
+ protected:
+  void SetUp() override { daemons(); }
+};
+INSTANTIATE_TEST_SUITE_P(Victim, PeerKilled, ::testing::Values(0, 1), [](const auto& instance) {
+  return instance.param == 0 ? "Sender" : "Receiver";
+});
+
+TEST_P(PeerKilled, InMidTransferIsARemoteErrorThatNamesIt) {
+  const RankBody body = [](Rank& rank) {
+    Link link(rank, kAbi);
+    pid_t peer = 0;
+    const pid_t own = ::getpid();
+    rank.tell(&own, sizeof(own));
+    ASSERT_TRUE(rank.hear(&peer, sizeof(peer)));
+    work_some(rank, link);
+    std::vector<uint8_t> data(kBytes);
+    void* request = nullptr;
+    if (rank.index() != GetParam()) {
+      request =
+          rank.index() == 0 ? link.isend(data.data(), kBytes) : link.irecv(data.data(), kBytes);
+    }
+    rank.meet();
+    if (rank.index() == GetParam()) ::raise(SIGKILL);
+    EXPECT_EQ(link.finish_badly(request), Result::kRemoteError);
+    EXPECT_EQ(count_logged("process " + std::to_string(peer)), 1u) << logged_text();
+    EXPECT_TRUE(has_logged("1 requests with 1048576 bytes outstanding")) << logged_text();
+    link.close();
+  };
+  const std::vector<RankEnd> ends = run_ranks({body, body});
+  const size_t victim = static_cast<size_t>(GetParam());
+  EXPECT_EQ(ends[victim].signal, SIGKILL);
+  EXPECT_EQ(ends[1 - victim].exit_status, 0) << ends[1 - victim].stderr_text;
+}
+
+class DaemonKilled : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Host, DaemonKilled, ::testing::Values(0, 1), [](const auto& instance) {
+  return instance.param == 0 ? "OfTheSender" : "OfTheReceiver";
+});
+
+TEST_P(DaemonKilled, InMidTransferIsASystemErrorHereAndARemoteErrorThere) {
+  const std::unique_ptr<DaemonPair> pair = own_daemons();
+  const RankBody body = [&](Rank& rank) {
+    Link link(rank, kAbi, *pair);
+    work_some(rank, link);
+    const bool is_victim = rank.index() == GetParam();
+    if (is_victim) ::kill(pair->pid(GetParam()), SIGKILL);
+    EXPECT_EQ(work_until_broken(rank, link),
+              is_victim ? Result::kSystemError : Result::kRemoteError);
+    EXPECT_TRUE(has_logged(is_victim ? "the Lyre daemon at" : "the connection ended"))
+        << logged_text();
+    link.close();
+  };
+  const std::vector<RankEnd> ends = run_ranks({body, body}, 90);
+  for (const RankEnd& end : ends) {
+    EXPECT_EQ(end.exit_status, 0) << "signal " << end.signal << "\n" << end.stderr_text;
+  }
+}
+
+TEST(DaemonKilledIdle, EveryCallSaysSoAndNothingHangs) {
+  const std::unique_ptr<DaemonPair> pair = own_daemons();
+  const RankBody body = [&](Rank& rank) {
+    Link link(rank, kAbi, *pair);
+    rank.meet();
+    if (rank.index() != 0) return;
+    ::kill(pair->pid(0), SIGKILL);
+    uint8_t byte = 0;
+    void* request = &byte;
+    Result result = Result::kSuccess;
+    EXPECT_TRUE(until([&] {
+      result = link.plugin().isend(link.comm(), &byte, 1, &request);
+      return result != Result::kSuccess;
+    }));
+    EXPECT_EQ(result, Result::kSystemError);
+    EXPECT_EQ(request, nullptr);
+    void* comm = nullptr;
+    HandleBuffer handle = link.handle();
+    EXPECT_EQ(link.plugin().connect(0, handle.data(), &comm), Result::kSystemError);
+    EXPECT_EQ(link.plugin().listen(0, handle.data(), &comm), Result::kSystemError);
+    EXPECT_EQ(count_logged("the Lyre daemon at"), 1u) << logged_text();
+    link.close();
+  };
+  const std::vector<RankEnd> ends = run_ranks({body, body});
+  EXPECT_EQ(ends[0].exit_status, 0) << ends[0].stderr_text;
+}
+
+// A process that is stopped is slow, not dead: its daemon answers for it.
+TEST(PeerStopped, IsNotAnError) {
+  daemons();
+  const RankBody body = [](Rank& rank) {
+    ::setenv("LYRE_PEER_TIMEOUT_SECONDS", "3", 1);
+    Link link(rank, kAbi);
+    pid_t peer = ::getpid();
+    rank.tell(&peer, sizeof(peer));
+    ASSERT_TRUE(rank.hear(&peer, sizeof(peer)));
+    work_some(rank, link);
+    if (rank.index() == 0) {
+      std::vector<uint8_t> data(kBytes);
+      ::kill(peer, SIGSTOP);
+      void* request = link.isend(data.data(), kBytes);
+      link.linger(request, 5000);
+      ::kill(peer, SIGCONT);
+      link.finish(request);
+    } else {
+      std::vector<uint8_t> data(kBytes);
+      link.finish(link.irecv(data.data(), kBytes));
+    }
+    link.close();
+    EXPECT_TRUE(logged_lines().empty()) << logged_text();
+  };
+  expect_ranks({body, body});
+}
+
+}  // namespace
+}  // namespace lyre::test

@@ -1,0 +1,311 @@
+// How comms come to be, and who is kept out. Rank 0 connects, rank 1 listens.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "nccl_adapter/core/hello.h"
+#include "tests/adapter/link.h"
+#include "tests/adapter/stranger.h"
+
+namespace lyre::test {
+namespace {
+
+using nccl_adapter::Answer;
+using nccl_adapter::AnswerCode;
+using nccl_adapter::kAnswerBytes;
+using nccl_adapter::kHelloBytes;
+
+constexpr int kAbi = 11;
+
+class Handshake : public ::testing::Test {
+ protected:
+  void SetUp() override { daemons(); }
+};
+
+void say_one_word(Rank& rank, Link& link) {
+  uint32_t word = rank.index() == 0 ? 0xfeedu : 0;
+  link.finish(rank.index() == 0 ? link.isend(&word, sizeof(word))
+                                : link.irecv(&word, sizeof(word)));
+  EXPECT_EQ(word, 0xfeedu);
+}
+
+Result connect_until_answered(Link& link, void** comm) {
+  Result result = Result::kSuccess;
+  until([&] {
+    result = link.plugin().connect(0, link.handle().data(), comm);
+    return result != Result::kSuccess || *comm != nullptr;
+  });
+  return result;
+}
+
+void expect_refused_handle(const HandleBuffer& handle, Result expected, const std::string& line) {
+  expect_ranks({[&](Rank& rank) {
+    Link link(rank, kAbi, Link::Unconnected{});
+    HandleBuffer copy = handle;
+    void* comm = &copy;
+    EXPECT_EQ(link.plugin().connect(0, copy.data(), &comm), expected);
+    EXPECT_EQ(comm, nullptr);
+    EXPECT_EQ(count_logged(line), 1u) << logged_text();
+    link.close();
+  }});
+}
+
+TEST_F(Handshake, HandleOfNcclsOwnSocketsIsNamed) {
+  HandleBuffer handle{};
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(4711);
+  inet_pton(AF_INET, "192.0.2.7", &address.sin_addr);
+  std::memcpy(handle.data(), &address, sizeof(address));
+  expect_refused_handle(handle, Result::kInvalidUsage,
+                        "does not use Lyre: its handle is from NCCL's own sockets at "
+                        "192.0.2.7:4711");
+}
+
+TEST_F(Handshake, ForeignHandleIsRefused) {
+  HandleBuffer handle;
+  handle.fill(0xee);
+  expect_refused_handle(handle, Result::kInvalidUsage, "starts with ee ee");
+}
+
+TEST_F(Handshake, HandleOfAnotherVersionIsRefusedAndNamesTheHost) {
+  HandleBuffer handle;
+  encode(nccl_adapter::Handle{.version_min = 7, .version_max = 9, .pid = 12, .host = "node7"},
+         handle);
+  expect_refused_handle(handle, Result::kInvalidUsage, "node7, process 12, speaks versions 7 to 9");
+}
+
+TEST_F(Handshake, DamagedHandleIsRefused) {
+  HandleBuffer handle;
+  encode(nccl_adapter::Handle{.port = 80, .host = "node7"}, handle);
+  handle[12] ^= 1;
+  expect_refused_handle(handle, Result::kInvalidArgument, "damaged");
+}
+
+TEST_F(Handshake, HandleNamesHostProcessAndAddress) {
+  expect_ranks({[](Rank&) {},
+                [](Rank& rank) {
+                  Link link(rank, kAbi, Link::Unconnected{});
+                  link.exchange_handle();
+                  const nccl_adapter::Handle handle = read_handle(link.handle());
+                  EXPECT_EQ(handle.pid, static_cast<uint32_t>(::getpid()));
+                  EXPECT_NE(handle.port, 0);
+                  EXPECT_FALSE(handle.host.empty());
+                  link.close();
+                }});
+}
+
+TEST_F(Handshake, NobodyAtThePortIsARemoteError) {
+  expect_ranks({[](Rank& rank) {
+                  Link link(rank, kAbi, Link::Unconnected{});
+                  link.exchange_handle();
+                  rank.meet();  // the listener is gone
+                  void* comm = nullptr;
+                  EXPECT_EQ(connect_until_answered(link, &comm), Result::kRemoteError);
+                  EXPECT_EQ(count_logged("cannot connect to host"), 1u) << logged_text();
+                  link.close();
+                },
+                [](Rank& rank) {
+                  Link link(rank, kAbi, Link::Unconnected{});
+                  link.exchange_handle();
+                  link.close();
+                  rank.meet();
+                }});
+}
+
+TEST_F(Handshake, ClosedListenCommIsARefusal) {
+  expect_ranks({[](Rank& rank) {
+                  Link link(rank, kAbi, Link::Unconnected{});
+                  link.exchange_handle();
+                  rank.meet();
+                  void* comm = nullptr;
+                  EXPECT_EQ(connect_until_answered(link, &comm), Result::kRemoteError);
+                  EXPECT_TRUE(has_logged("nobody listens under that handle")) << logged_text();
+                  rank.meet();
+                  link.close();
+                },
+                [](Rank& rank) {
+                  Link link(rank, kAbi, Link::Unconnected{});
+                  void* other = nullptr;  // keeps the port open
+                  HandleBuffer unused;
+                  ASSERT_EQ(link.plugin().listen(0, unused.data(), &other), Result::kSuccess);
+                  void* listening = nullptr;
+                  ASSERT_EQ(link.plugin().listen(0, link.handle().data(), &listening),
+                            Result::kSuccess);
+                  ASSERT_EQ(link.plugin().close_listen(listening), Result::kSuccess);
+                  rank.tell(link.handle().data(), link.handle().size());
+                  rank.meet();
+                  void* comm = nullptr;
+                  until([&] {
+                    EXPECT_EQ(link.plugin().accept(other, &comm), Result::kSuccess);
+                    return has_logged("nobody listens under that handle");
+                  });
+                  EXPECT_EQ(comm, nullptr);
+                  rank.meet();
+                  link.close();
+                }});
+}
+
+TEST_F(Handshake, ListenCommsShareOnePort) {
+  expect_ranks({[](Rank&) {},
+                [](Rank& rank) {
+                  Link link(rank, kAbi, Link::Unconnected{});
+                  HandleBuffer handles[2];
+                  for (HandleBuffer& handle : handles) {
+                    void* listening = nullptr;
+                    ASSERT_EQ(link.plugin().listen(0, handle.data(), &listening), Result::kSuccess);
+                  }
+                  EXPECT_EQ(read_handle(handles[0]).port, read_handle(handles[1]).port);
+                  EXPECT_NE(read_handle(handles[0]).nonce, read_handle(handles[1]).nonce);
+                  link.close();
+                }});
+}
+
+TEST_F(Handshake, OneListenGivesSeveralComms) {
+  const RankBody body = [](Rank& rank) {
+    Link link(rank, kAbi);
+    say_one_word(rank, link);
+    void* first = link.comm();
+    link.connect();  // the same handle buffer, the same listen comm
+    EXPECT_NE(link.comm(), first);
+    say_one_word(rank, link);
+    EXPECT_EQ(rank.index() == 0 ? link.plugin().close_send(first) : link.plugin().close_recv(first),
+              Result::kSuccess);
+    say_one_word(rank, link);
+    link.close();
+  };
+  expect_ranks({body, body});
+}
+
+TEST_F(Handshake, ConnectNeverBlocksOnAPeerThatDoesNotAccept) {
+  expect_ranks({[](Rank& rank) {
+                  Link link(rank, kAbi, Link::Unconnected{});
+                  link.exchange_handle();
+                  void* comm = nullptr;
+                  for (int i = 0; i < 1000; ++i) {
+                    ASSERT_EQ(link.plugin().connect(0, link.handle().data(), &comm),
+                              Result::kSuccess);
+                    ASSERT_EQ(comm, nullptr);
+                  }
+                  rank.meet();
+                  link.connect();
+                  say_one_word(rank, link);
+                  link.close();
+                },
+                [](Rank& rank) {
+                  Link link(rank, kAbi, Link::Unconnected{});
+                  link.exchange_handle();
+                  rank.meet();
+                  link.connect();
+                  say_one_word(rank, link);
+                  link.close();
+                }});
+}
+
+// Rank 1 listens, sees `stranger` out, and then takes rank 0 as if nothing had been.
+void expect_undisturbed(const std::function<void(Stranger&)>& stranger, const std::string& line) {
+  expect_ranks({[&](Rank& rank) {
+                  Link link(rank, kAbi, Link::Unconnected{});
+                  link.exchange_handle();
+                  {
+                    Stranger visitor(daemons().socket(0), link.handle());
+                    stranger(visitor);
+                    EXPECT_TRUE(until([&] { return visitor.is_shown_out(); }));
+                  }
+                  link.connect();
+                  say_one_word(rank, link);
+                  link.close();
+                },
+                [&](Rank& rank) {
+                  ::setenv("LYRE_HANDSHAKE_TIMEOUT_MS", "300", 1);
+                  Link link(rank, kAbi, Link::Unconnected{});
+                  link.exchange_handle();
+                  link.connect();
+                  say_one_word(rank, link);
+                  EXPECT_EQ(count_logged(line), 1u) << logged_text();
+                  EXPECT_TRUE(has_logged("closed a connection from 10.77.0.1:") ||
+                              has_logged("closed a connection from 127.0.0.1:"))
+                      << logged_text();
+                  link.close();
+                }});
+}
+
+TEST_F(Handshake, GarbageOnThePortIsShownOut) {
+  expect_undisturbed([](Stranger& visitor) { visitor.say(pattern(1, 5000)); },
+                     "does not speak this plugin's protocol");
+}
+
+TEST_F(Handshake, OneWrongByteIsEnough) {
+  expect_undisturbed(
+      [](Stranger& visitor) {
+        const uint8_t get = 'G';
+        visitor.say({&get, 1});
+      },
+      "does not speak this plugin's protocol");
+}
+
+TEST_F(Handshake, SilentScannerIsShownOut) {
+  expect_undisturbed([](Stranger&) {}, "did not say in time what it wants");
+}
+
+TEST_F(Handshake, HalfAHelloIsShownOut) {
+  expect_undisturbed(
+      [](Stranger& visitor) {
+        uint8_t hello[kHelloBytes];
+        encode(nccl_adapter::Hello{}, hello);
+        visitor.say({hello, 50});
+      },
+      "did not say in time what it wants");
+}
+
+void expect_answer(Stranger& visitor, AnswerCode code) {
+  EXPECT_TRUE(until([&] { return visitor.is_shown_out(); }));
+  ASSERT_EQ(visitor.heard().size(), kAnswerBytes);
+  Answer answer;
+  ASSERT_TRUE(decode(std::span<const uint8_t, kAnswerBytes>(visitor.heard().data(), kAnswerBytes),
+                     &answer));
+  EXPECT_EQ(answer.code, code);
+  EXPECT_FALSE(answer.text.empty());
+}
+
+TEST_F(Handshake, HelloOfAnotherVersionGetsAnAnswer) {
+  expect_undisturbed(
+      [](Stranger& visitor) {
+        uint8_t hello[kHelloBytes];
+        encode(nccl_adapter::Hello{.version_min = 9, .version_max = 9}, hello);
+        visitor.say(hello);
+        expect_answer(visitor, AnswerCode::kVersion);
+      },
+      "protocol versions 9 to 9 meet");
+}
+
+TEST_F(Handshake, GuessedNonceIsRefused) {
+  expect_undisturbed(
+      [](Stranger& visitor) {
+        uint8_t hello[kHelloBytes];
+        encode(nccl_adapter::Hello{.host = "nowhere"}, hello);
+        visitor.say(hello);
+        expect_answer(visitor, AnswerCode::kUnknown);
+      },
+      "nobody listens under that handle");
+}
+
+TEST_F(Handshake, TwoAbiVersionsTalkToEachOther) {
+  for (const auto& [sender, receiver] : {std::pair{8, 12}, {12, 8}, {9, 11}, {10, 8}}) {
+    const auto body = [](int abi) {
+      return [abi](Rank& rank) {
+        Link link(rank, abi);
+        say_one_word(rank, link);
+        link.close();
+      };
+    };
+    expect_ranks({body(sender), body(receiver)});
+  }
+}
+
+}  // namespace
+}  // namespace lyre::test

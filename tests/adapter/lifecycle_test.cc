@@ -1,0 +1,275 @@
+// Beginnings and ends: init and finalize, what is left open, forks, missing daemons.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <thread>
+
+#include "tests/adapter/link.h"
+
+namespace lyre::test {
+namespace {
+
+class Lifecycle : public ::testing::TestWithParam<int> {
+ protected:
+  void SetUp() override { daemons(); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Abi, Lifecycle, ::testing::Values(8, 11),
+                         [](const auto& instance) { return "v" + std::to_string(instance.param); });
+
+void say_one_word(Rank& rank, Link& link) {
+  uint32_t word = rank.index() == 0 ? 0xfeedu : 0;
+  link.finish(rank.index() == 0 ? link.isend(&word, sizeof(word))
+                                : link.irecv(&word, sizeof(word)));
+  EXPECT_EQ(word, 0xfeedu);
+}
+
+TEST_P(Lifecycle, InitAndFinalizeManyTimesWithUnloadsBetween) {
+  const RankBody body = [](Rank& rank) {
+    for (int cycle = 0; cycle < 5; ++cycle) {
+      Link link(rank, GetParam());
+      say_one_word(rank, link);
+      link.close();
+      link.plugin().unload();
+      rank.meet();
+    }
+  };
+  expect_ranks({body, body});
+}
+
+TEST_P(Lifecycle, TheLastMessageArrivesWhoeverLeavesFirst) {
+  const RankBody body = [](Rank& rank) {
+    Link link(rank, GetParam());
+    std::vector<uint8_t> data =
+        rank.index() == 0 ? pattern(3, 300'000) : std::vector<uint8_t>(300'000);
+    link.finish(rank.index() == 0 ? link.isend(data.data(), data.size())
+                                  : link.irecv(data.data(), data.size()));
+    EXPECT_TRUE(data == pattern(3, 300'000));
+    link.close();
+    ::_exit(::testing::Test::HasFailure() ? 1 : 0);
+  };
+  for (int i = 0; i < 5; ++i) expect_ranks({body, body});
+}
+
+TEST_P(Lifecycle, CloseWithRequestsInFlightIsSafe) {
+  const RankBody body = [](Rank& rank) {
+    Link link(rank, GetParam());
+    auto data = std::make_unique<std::vector<uint8_t>>(8 << 20);
+    void* mhandle = nullptr;
+    ASSERT_EQ(
+        link.plugin().reg_mr(link.comm(), data->data(), data->size(), nccl_abi::kPtrHost, &mhandle),
+        Result::kSuccess);
+    for (size_t i = 0; i < 8; ++i) {
+      void* at = data->data() + (i << 20);
+      void* request = rank.index() == 0 ? link.isend(at, 1 << 20) : link.irecv(at, 1 << 20);
+      // Rank 1 asks for more than rank 0 sends, so that something is in flight on both.
+      if (i == 3 && rank.index() == 0) break;
+      EXPECT_NE(request, nullptr);
+    }
+    rank.meet();
+    // NCCL's order at abort: deregister, free, close.
+    EXPECT_EQ(link.plugin().dereg_mr(link.comm(), mhandle), Result::kSuccess);
+    data.reset();
+    link.close();
+  };
+  expect_ranks({body, body});
+}
+
+TEST_P(Lifecycle, NothingIsWrittenAfterDereg) {
+  expect_ranks({[](Rank& rank) {
+                  Link link(rank, GetParam());
+                  rank.meet();
+                  std::vector<uint8_t> data(1000, 0xaa);
+                  void* request = nullptr;
+                  Result result =
+                      link.plugin().isend(link.comm(), data.data(), data.size(), &request);
+                  if (request != nullptr) result = link.finish_badly(request);
+                  EXPECT_EQ(result, Result::kRemoteError);
+                  rank.meet();
+                  link.close();
+                },
+                [](Rank& rank) {
+                  Link link(rank, GetParam());
+                  std::vector<uint8_t> data(1000, 0x55);
+                  void* mhandle = nullptr;
+                  ASSERT_EQ(link.plugin().reg_mr(link.comm(), data.data(), data.size(),
+                                                 nccl_abi::kPtrHost, &mhandle),
+                            Result::kSuccess);
+                  void* request = link.irecv(data.data(), data.size());
+                  EXPECT_EQ(link.plugin().dereg_mr(link.comm(), mhandle), Result::kSuccess);
+                  rank.meet();
+                  EXPECT_NE(link.finish_badly(request), Result::kSuccess);
+                  EXPECT_EQ(data, std::vector<uint8_t>(1000, 0x55));
+                  rank.meet();
+                  link.close();
+                }});
+}
+
+TEST_P(Lifecycle, AbortInMidHandshakeLeaksNothingThatHurts) {
+  expect_ranks({[](Rank& rank) {
+                  Link link(rank, GetParam(), Link::Unconnected{});
+                  link.exchange_handle();
+                  void* comm = nullptr;
+                  for (int i = 0; i < 100; ++i) {
+                    ASSERT_EQ(link.plugin().connect(0, link.handle().data(), &comm),
+                              Result::kSuccess);
+                    if (comm != nullptr) break;
+                  }
+                  rank.meet();
+                  // NCCL never closes what is only half open.
+                  EXPECT_EQ(link.plugin().finalize(), Result::kSuccess);
+                  rank.meet();
+                },
+                [](Rank& rank) {
+                  Link link(rank, GetParam(), Link::Unconnected{});
+                  link.exchange_handle();
+                  void* comm = nullptr;
+                  for (int i = 0; i < 100; ++i) {
+                    ASSERT_EQ(link.plugin().accept(link.listen_comm(), &comm), Result::kSuccess);
+                    if (comm != nullptr) break;
+                  }
+                  rank.meet();
+                  EXPECT_EQ(link.plugin().finalize(), Result::kSuccess);
+                  rank.meet();
+                }});
+}
+
+TEST_P(Lifecycle, FinalizeTakesWhatWasLeftOpen) {
+  const RankBody body = [](Rank& rank) {
+    {
+      Link link(rank, GetParam());
+      say_one_word(rank, link);
+      EXPECT_EQ(link.plugin().finalize(), Result::kSuccess);
+    }
+    rank.meet();
+    Link link(rank, GetParam());
+    say_one_word(rank, link);
+    link.close();
+  };
+  expect_ranks({body, body});
+}
+
+TEST_P(Lifecycle, ManyCommsAtOnce) {
+  const RankBody body = [](Rank& rank) {
+    Link link(rank, GetParam());
+    std::vector<void*> comms = {link.comm()};
+    while (comms.size() < 64) {
+      link.connect();
+      comms.push_back(link.comm());
+    }
+    std::vector<uint32_t> words(comms.size());
+    std::vector<void*> requests(comms.size());
+    for (size_t i = 0; i < comms.size(); ++i) {
+      if (rank.index() == 0) words[i] = static_cast<uint32_t>(i);
+      const Result result = rank.index() == 0
+                                ? link.plugin().isend(comms[i], &words[i], 4, &requests[i])
+                                : link.plugin().irecv(comms[i], &words[i], 4, &requests[i]);
+      ASSERT_EQ(result, Result::kSuccess);
+    }
+    for (size_t i = 0; i < comms.size(); ++i) {
+      link.finish(requests[i]);
+      EXPECT_EQ(words[i], i);
+    }
+    for (size_t i = 0; i + 1 < comms.size(); ++i) {
+      rank.index() == 0 ? link.plugin().close_send(comms[i]) : link.plugin().close_recv(comms[i]);
+    }
+    link.close();
+  };
+  expect_ranks({body, body});
+}
+
+TEST_P(Lifecycle, CommsOfOneProcessServeSeveralThreads) {
+  const RankBody body = [](Rank& rank) {
+    Link link(rank, GetParam());
+    std::vector<void*> comms = {link.comm()};
+    while (comms.size() < 4) {
+      link.connect();
+      comms.push_back(link.comm());
+    }
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < comms.size(); ++i) {
+      threads.emplace_back([&, comm = comms[i], i] {
+        for (uint64_t n = 0; n < 50; ++n) {
+          const std::vector<uint8_t> expected = pattern(i * 1000 + n, 10'000);
+          std::vector<uint8_t> data = rank.index() == 0 ? expected : std::vector<uint8_t>(10'000);
+          void* request = nullptr;
+          ASSERT_EQ(rank.index() == 0
+                        ? link.plugin().isend(comm, data.data(), data.size(), &request)
+                        : link.plugin().irecv(comm, data.data(), data.size(), &request),
+                    Result::kSuccess);
+          link.finish(request);
+          EXPECT_TRUE(data == expected);
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (size_t i = 0; i + 1 < comms.size(); ++i) {
+      rank.index() == 0 ? link.plugin().close_send(comms[i]) : link.plugin().close_recv(comms[i]);
+    }
+    link.close();
+  };
+  expect_ranks({body, body});
+}
+
+// What a forked child finds: its parent's connections are refused, the parent's go on.
+TEST_P(Lifecycle, ForkAfterInit) {
+  const RankBody body = [](Rank& rank) {
+    Link link(rank, GetParam());
+    const pid_t child = ::fork();
+    if (child == 0) {
+      uint32_t word = 1;
+      void* request = nullptr;
+      const Result used = rank.index() == 0 ? link.plugin().isend(link.comm(), &word, 4, &request)
+                                            : link.plugin().irecv(link.comm(), &word, 4, &request);
+      const Result opened = link.plugin().init();
+      const bool is_right = used == Result::kInvalidUsage && opened == Result::kInvalidUsage &&
+                            request == nullptr && count_logged("was forked after") == 1;
+      ::_exit(is_right ? 0 : 1);
+    }
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0) << "in the child";
+    say_one_word(rank, link);
+    link.close();
+  };
+  expect_ranks({body, body});
+}
+
+TEST_P(Lifecycle, WithoutADaemonInitFailsWithOneLine) {
+  expect_ranks({[](Rank&) {
+    ::setenv("LYRE_SOCKET", "/nonexistent/lyred.sock", 1);
+    const auto plugin = Plugin::load(GetParam());
+    EXPECT_EQ(plugin->init(), Result::kSystemError);
+    EXPECT_EQ(logged_lines().size(), 1u) << logged_text();
+    EXPECT_TRUE(has_logged("no Lyre daemon at /nonexistent/lyred.sock")) << logged_text();
+  }});
+}
+
+TEST_P(Lifecycle, RequiredDaemonThatIsMissingEndsTheProcess) {
+  const std::vector<RankEnd> ends = run_ranks({[](Rank&) {
+    ::setenv("LYRE_SOCKET", "/nonexistent/lyred.sock", 1);
+    ::setenv("LYRE_REQUIRED", "1", 1);
+    const auto plugin = Plugin::load(GetParam());
+    (void)plugin->init();
+    ::_exit(77);  // not reached
+  }});
+  EXPECT_EQ(ends[0].exit_status, 1);
+  EXPECT_NE(ends[0].stderr_text.find("LYRE_REQUIRED=1 and no usable Lyre daemon at "
+                                     "/nonexistent/lyred.sock"),
+            std::string::npos)
+      << ends[0].stderr_text;
+}
+
+TEST_P(Lifecycle, WrongSettingIsNamed) {
+  expect_ranks({[](Rank&) {
+    ::setenv("LYRE_PEER_TIMEOUT_SECONDS", "soon", 1);
+    const auto plugin = Plugin::load(GetParam());
+    EXPECT_NE(plugin->init(), Result::kSuccess);
+    EXPECT_TRUE(has_logged("LYRE_PEER_TIMEOUT_SECONDS is \"soon\": allowed are")) << logged_text();
+  }});
+}
+
+}  // namespace
+}  // namespace lyre::test

@@ -1,0 +1,53 @@
+#include "tests/adapter/stranger.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace lyre::test {
+
+Stranger::Stranger(const std::string& socket, const HandleBuffer& handle) {
+  const lyre_options options{.socket_path = socket.c_str(), .label = "stranger", .arena_bytes = 0};
+  if (lyre_context_open(&options, &context_) != 0) throw std::runtime_error(lyre_last_error());
+  const nccl_adapter::Handle target = read_handle(handle);
+  lyre_addr remote{};
+  std::copy(target.address.begin(), target.address.end(), std::begin(remote.address));
+  remote.port = target.port;
+  if (lyre_connect(context_, nullptr, &remote, &session_) != 0) {
+    throw std::runtime_error(lyre_last_error());
+  }
+  until([&] {
+    lyre_poll(context_, 0);
+    return lyre_state(session_) != LYRE_CONNECTING;
+  });
+  if (lyre_state(session_) != LYRE_OPEN) throw std::runtime_error("the stranger cannot connect");
+}
+
+Stranger::~Stranger() { lyre_context_close(context_); }
+
+void Stranger::say(std::span<const uint8_t> bytes) {
+  size_t sent = 0;
+  until([&] {
+    lyre_poll(context_, 0);
+    const int64_t n = lyre_send(session_, bytes.data() + sent, bytes.size() - sent);
+    if (n > 0) sent += static_cast<size_t>(n);
+    return sent == bytes.size() || (n < 0 && n != LYRE_E_AGAIN);
+  });
+}
+
+bool Stranger::is_shown_out() {
+  lyre_poll(context_, 0);
+  uint8_t bytes[256];
+  const int64_t n = lyre_recv(session_, bytes, sizeof(bytes));
+  if (n > 0) heard_.insert(heard_.end(), bytes, bytes + n);
+  return n == 0 || (n < 0 && n != LYRE_E_AGAIN);
+}
+
+nccl_adapter::Handle read_handle(const HandleBuffer& handle) {
+  nccl_adapter::Handle read;
+  if (nccl_adapter::decode(handle, &read) != nccl_adapter::HandleFault::kNone) {
+    throw std::runtime_error("the plugin wrote a handle that it does not understand");
+  }
+  return read;
+}
+
+}  // namespace lyre::test

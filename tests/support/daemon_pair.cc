@@ -1,0 +1,144 @@
+#include "tests/support/daemon_pair.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <thread>
+
+#include "lyre/lyre.h"
+
+namespace lyre::test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+constexpr auto kReadyTimeout = 30s;
+constexpr auto kStopTimeout = 10s;
+constexpr auto kPause = 10ms;
+
+}  // namespace
+
+DaemonPair::DaemonPair(const std::string& lyred, const std::string& extra_tcp_toml)
+    : lyred_(lyred) {
+  std::string pattern = (std::filesystem::temp_directory_path() / "lyre-pair-XXXXXX").string();
+  if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary directory");
+  directory_ = pattern;
+  try {
+    for (const int host : {0, 1}) {
+      write_config(host, extra_tcp_toml);
+      start(host);
+    }
+    for (const int host : {0, 1}) await_ready(host);
+  } catch (...) {
+    for (const int host : {0, 1}) stop(host, SIGKILL);
+    std::filesystem::remove_all(directory_);
+    throw;
+  }
+}
+
+DaemonPair::~DaemonPair() {
+  for (const int host : {0, 1}) stop(host, SIGTERM);
+  std::error_code ignored;
+  std::filesystem::remove_all(directory_, ignored);
+}
+
+void DaemonPair::write_config(int host, const std::string& extra_tcp_toml) {
+  Host& own = hosts_[index(host)];
+  const std::string stem = directory_ + "/host" + std::to_string(host);
+  own.config = stem + ".toml";
+  own.socket = stem + ".sock";
+  own.log = stem + ".log";
+  std::ofstream out(own.config);
+  out << "[daemon]\n"
+      << "name = \"" << std::filesystem::path(directory_).filename().string() << "-" << host
+      << "\"\n"
+      << "socket = \"" << own.socket << "\"\n"
+      << "socket_group = \"\"\n"
+      << "[workers]\ncores = [" << host % static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)) << "]\n"
+      << "[memory]\nhugepages = \"no\"\n"
+      << "[tcp]\n"
+      << extra_tcp_toml << "[[port]]\nname = \"rail0\"\n"
+      << "device = \"net_memif0,role=" << (host == 0 ? "server" : "client")
+      << ",socket=" << directory_ << "/memif.sock,socket-abstract=no\"\n"
+      << "address = \"" << address(host) << "/24\"\n";
+}
+
+void DaemonPair::start(int host) {
+  Host& own = hosts_[index(host)];
+  const pid_t parent = ::getpid();
+  own.pid = ::fork();
+  if (own.pid < 0) throw std::runtime_error("cannot fork");
+  if (own.pid > 0) return;
+  // A test that is killed takes its daemons with it.
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(1);
+  const int log = ::open(own.log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+  ::dup2(log, STDOUT_FILENO);
+  ::dup2(log, STDERR_FILENO);
+  ::execl(lyred_.c_str(), lyred_.c_str(), "--config", own.config.c_str(), nullptr);
+  ::_exit(127);
+}
+
+void DaemonPair::await_ready(int host) {
+  const auto deadline = Clock::now() + kReadyTimeout;
+  const lyre_options options{
+      .socket_path = socket(host).c_str(), .label = "ready", .arena_bytes = 0};
+  while (Clock::now() < deadline && is_running(host)) {
+    lyre_context* context = nullptr;
+    if (lyre_context_open(&options, &context) == 0) {
+      lyre_port port{};
+      const bool is_up = lyre_ports(context, &port, 1) == 1 && port.is_link_up != 0;
+      lyre_context_close(context);
+      if (is_up) return;
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+  throw std::runtime_error("lyred of host " + std::to_string(host) + " did not become ready:\n" +
+                           log_tail(host));
+}
+
+bool DaemonPair::is_running(int host) {
+  Host& own = hosts_[index(host)];
+  if (own.pid <= 0) return false;
+  int status = 0;
+  if (::waitpid(own.pid, &status, WNOHANG) == 0) return true;
+  own.pid = -1;
+  return false;
+}
+
+void DaemonPair::stop(int host, int signal) {
+  Host& own = hosts_[index(host)];
+  if (!is_running(host)) return;
+  ::kill(own.pid, signal);
+  const auto deadline = Clock::now() + kStopTimeout;
+  while (is_running(host)) {
+    if (Clock::now() > deadline) ::kill(own.pid, SIGKILL);
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+void DaemonPair::kill(int host) { stop(host, SIGKILL); }
+
+void DaemonPair::restart(int host) {
+  start(host);
+  await_ready(host);
+}
+
+std::string DaemonPair::log_tail(int host) const {
+  constexpr size_t kTailBytes = 4000;
+  std::ifstream in(hosts_[index(host)].log);
+  const std::string all((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  return all.size() > kTailBytes ? all.substr(all.size() - kTailBytes) : all;
+}
+
+}  // namespace lyre::test

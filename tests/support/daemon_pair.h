@@ -1,0 +1,51 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <string>
+
+namespace lyre::test {
+
+/// Two lyred processes on this machine, joined by a memif wire, as hosts 0 and 1. Their files lie
+/// in a directory of their own, which goes with this object. Thread: one. Fails: the constructor
+/// throws std::runtime_error with the end of the daemon's log.
+class DaemonPair {
+ public:
+  /// `lyred` is the program; `extra_toml` is added to both configurations' [tcp] section.
+  explicit DaemonPair(const std::string& lyred, const std::string& extra_tcp_toml = "");
+  ~DaemonPair();
+  DaemonPair(const DaemonPair&) = delete;
+  DaemonPair& operator=(const DaemonPair&) = delete;
+
+  /// The control socket's path, and the host's address on the wire.
+  const std::string& socket(int host) const { return hosts_[index(host)].socket; }
+  std::string address(int host) const { return "10.77.0." + std::to_string(host + 1); }
+  pid_t pid(int host) const { return hosts_[index(host)].pid; }
+  bool is_running(int host);
+  /// SIGKILL, and waits for the end.
+  void kill(int host);
+  /// Starts a host that was killed. Waits until it answers.
+  void restart(int host);
+
+ private:
+  struct Host {
+    std::string config;
+    std::string socket;
+    std::string log;
+    pid_t pid = -1;
+  };
+
+  static size_t index(int host) { return static_cast<size_t>(host); }
+  void write_config(int host, const std::string& extra_tcp_toml);
+  void start(int host);
+  void await_ready(int host);
+  void stop(int host, int signal);
+  std::string log_tail(int host) const;
+
+  std::string lyred_;
+  std::string directory_;
+  std::array<Host, 2> hosts_;
+};
+
+}  // namespace lyre::test
