@@ -158,7 +158,8 @@ struct Worker::Impl {
                      uint32_t port, MacAddress mac);
   void count_out(const tcp::SegmentOut& segment);
   io::PacketBuf* alloc_tx();
-  void send_alone(const FourTuple& tuple, const tcp::SegmentOut& segment);
+  void send_alone(const FourTuple& tuple, const tcp::SegmentOut& segment,
+                  std::optional<MacAddress> mac = std::nullopt);
   size_t flush(Port& port);
   void deliver_locally(io::PacketBuf* packet);
   void send_arp(const link::ArpOut& arp);

@@ -1,3 +1,4 @@
+#include "stack/wire/ethernet.h"
 #include "stack/worker/impl.h"
 
 namespace lyre::worker {
@@ -111,7 +112,11 @@ bool Worker::Impl::on_tcp(io::PacketBuf* packet, const ip::TcpInput& input) {
     return false;
   }
   drop(Drop::kTcpNoConnection);
-  if (const auto reset = tcp::reset_for(segment)) send_alone(input.tuple, *reset);
+  // The answer goes back to where the frame came from: nobody need be asked for that address.
+  Drop ignored;
+  const auto frame = wire::parse_ethernet(packet->bytes(), ignored);
+  const auto reset = tcp::reset_for(segment);
+  if (frame && reset) send_alone(input.tuple, *reset, frame->source);
   return false;
 }
 
@@ -129,10 +134,10 @@ bool Worker::Impl::on_segment(uint32_t conn, const tcp::SegmentIn& segment) {
 }
 
 /// When the pool runs low, sessions that hold much of it get no more, except for the very bytes
-/// that they wait for: without these they could never give anything back.
+/// that their reader waits for: without these they could never give anything back.
 bool Worker::Impl::may_keep_payload(uint32_t conn, const tcp::SegmentIn& segment) const {
   if (memory.rx_slots_free() >= memory.rx_slot_count() / kRxLowShare) return true;
-  if (engine.is_next_expected(conn, segment.seq)) return true;
+  if (engine.is_next_expected(conn, segment.seq) && !sessions[conn].has_readable) return true;
   return engine.charged_bytes(conn) < kRxFairSlots * memory.rx_slot_bytes();
 }
 

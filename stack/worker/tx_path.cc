@@ -196,18 +196,20 @@ void Worker::Impl::count_out(const tcp::SegmentOut& segment) {
 }
 
 /// A segment that no session sends: RST for a stranger, or the last word of an aborted session.
-void Worker::Impl::send_alone(const FourTuple& tuple, const tcp::SegmentOut& segment) {
+/// `mac`: of the neighbour to send to, where it is known without asking.
+void Worker::Impl::send_alone(const FourTuple& tuple, const tcp::SegmentOut& segment,
+                              std::optional<MacAddress> mac) {
   const auto route = routes.lookup_from(tuple.local.address, tuple.remote.address);
   if (!route) return drop(Drop::kTxNoRoute);
-  MacAddress mac = ports[route->port].capabilities.mac;
-  if (!route->is_local) {
+  if (route->is_local) mac = ports[route->port].capabilities.mac;
+  if (!mac) {
     const link::Resolved resolved = arp.resolve(route->port, route->next_hop, now);
     if (resolved.answer != link::ArpAnswer::kKnown) return drop(Drop::kTxUnresolved);
     mac = resolved.mac;
   }
   io::PacketBuf* packet = route->is_local ? memory.alloc_rx() : alloc_tx();
   if (packet == nullptr) return drop(Drop::kTxNoBuffer);
-  write_headers(*packet, tuple, segment, route->port, mac);
+  write_headers(*packet, tuple, segment, route->port, *mac);
   count_out(segment);
   if (route->is_local) return deliver_locally(packet);
   send_packet(route->port, packet);

@@ -1,0 +1,113 @@
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "stack/base/check.h"
+#include "stack/base/ip_address.h"
+#include "stack/channel/abi.h"
+#include "stack/channel/ring.h"
+#include "stack/worker/worker.h"
+
+namespace lyre::test {
+
+/// One client context of one worker, spoken to by hand: the shared memory, and the client's ends of
+/// the rings. Thread: the worker's.
+class ChannelClient {
+ public:
+  static constexpr uint64_t kArenaBytes = 1 << 20;
+  static constexpr uint64_t kCopyBytes = 1 << 18;
+
+  ChannelClient(worker::Worker& worker, uint32_t context, bool is_lent = true)
+      : worker_(worker),
+        context_(context),
+        layout_(channel::ContextLayout::of(1, kArenaBytes, kCopyBytes)),
+        memory_(new (std::align_val_t{4096}) uint8_t[layout_.total_bytes]()) {
+    rings_ = reinterpret_cast<channel::RingPair*>(memory_.get() + layout_.rings_offset);
+    submissions_ = {&rings_->submission_indices, rings_->submissions};
+    completions_ = {&rings_->completion_indices, rings_->completions};
+    worker::Command command;
+    command.kind = worker::Command::Kind::kAttach;
+    command.context = context;
+    command.memory = memory_.get();
+    command.memory_bytes = layout_.total_bytes;
+    command.arena_offset = layout_.arena_offset;
+    command.arena_bytes = kArenaBytes;
+    command.copy_offset = layout_.copy_offset;
+    command.copy_bytes = kCopyBytes;
+    command.is_lent = is_lent;
+    command.rings = rings_;
+    LYRE_CHECK(worker_.inbox().try_post(command));
+  }
+  /// Asks the worker to let go; the memory must live until it answers kDetached.
+  void detach() {
+    LYRE_CHECK(
+        worker_.inbox().try_post({.kind = worker::Command::Kind::kDetach, .context = context_}));
+  }
+
+  uint8_t* arena() { return memory_.get() + layout_.arena_offset; }
+  uint8_t* memory() { return memory_.get(); }
+  channel::RingPair& rings() { return *rings_; }
+
+  bool submit(const channel::Submission& entry) {
+    if (submissions_.room() == 0) return false;
+    submissions_.push(entry);
+    submissions_.publish();
+    return true;
+  }
+  bool connect(const Endpoint& remote, uint64_t cookie) {
+    return submit(open(channel::Op::kConnect, {}, remote, cookie));
+  }
+  bool listen(uint16_t port, uint64_t cookie, uint16_t backlog = 16) {
+    channel::Submission entry = open(channel::Op::kListen, {.port = port}, {}, cookie);
+    entry.backlog = backlog;
+    return submit(entry);
+  }
+  bool send(channel::SessionName session, uint64_t offset, uint32_t bytes) {
+    channel::Submission entry{.op = channel::Op::kSend, .session = session};
+    entry.body.send = {.region = 0, .bytes = bytes, .offset = offset};
+    return submit(entry);
+  }
+  bool release(uint32_t slot) {
+    channel::Submission entry{.op = channel::Op::kRelease, .count = 1};
+    entry.body.release.slots[0] = slot;
+    return submit(entry);
+  }
+  bool tell(channel::Op op, channel::SessionName session) {
+    return submit({.op = op, .session = session});
+  }
+  /// The next completion; kNone when there is none.
+  channel::Completion next() {
+    if (completions_.available() == 0) return {};
+    const channel::Completion entry = completions_.pop();
+    completions_.publish();
+    return entry;
+  }
+
+ private:
+  static channel::Submission open(channel::Op op, const Endpoint& local, const Endpoint& remote,
+                                  uint64_t cookie) {
+    channel::Submission entry{.op = op};
+    entry.body.open.cookie = cookie;
+    std::memcpy(entry.body.open.local_address, local.address.bytes.data(), 16);
+    std::memcpy(entry.body.open.remote_address, remote.address.bytes.data(), 16);
+    entry.body.open.local_port = local.port;
+    entry.body.open.remote_port = remote.port;
+    return entry;
+  }
+  struct AlignedDelete {
+    void operator()(uint8_t* memory) const { operator delete[](memory, std::align_val_t{4096}); }
+  };
+
+  worker::Worker& worker_;
+  uint32_t context_;
+  channel::ContextLayout layout_;
+  std::unique_ptr<uint8_t[], AlignedDelete> memory_;
+  channel::RingPair* rings_ = nullptr;
+  channel::SubmissionProducer submissions_;
+  channel::CompletionConsumer completions_;
+};
+
+}  // namespace lyre::test

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "stack/channel/stats.h"
+#include "stack/io/sim/link.h"
+#include "stack/io/sim/memory.h"
+#include "stack/worker/worker.h"
+
+namespace lyre::test {
+
+struct HostOptions {
+  int end = 0;  ///< of the link
+  uint32_t address = 0x0a090001;
+  uint32_t rx_slots = 512;
+  uint32_t connections_max = 64;
+  uint64_t seed = 1;
+  tcp::ConnectionConfig connection{};
+};
+
+/// A host of the simulated wire: the real worker on simulated packet memory.
+class WorkerHost {
+ public:
+  WorkerHost(io::sim::Link& link, const HostOptions& options)
+      : memory_({.rx_slots = options.rx_slots,
+                 .frame_bytes = link.options().mtu_bytes + 64,
+                 .tx_packets = 256}),
+        stats_(new channel::WorkerStats()),
+        rows_(new channel::SessionRow[options.connections_max]()) {
+    const worker::PortBinding port{.io = &link.add_queue(options.end, memory_),
+                                   .address = IpAddress::v4(options.address),
+                                   .prefix_bits = 24,
+                                   .mtu_bytes = link.options().mtu_bytes};
+    worker::WorkerConfig config;
+    config.engine = {.connections_max = options.connections_max,
+                     .sent_records_max = 1024,
+                     .received_runs_max = 1024};
+    config.connection = options.connection;
+    config.secret = {options.seed, ~options.seed};
+    config.seed = options.seed;
+    worker_ = std::make_unique<worker::Worker>(
+        config, memory_, std::span(&port, 1), std::span<const worker::RouteBinding>{},
+        worker::StatsBinding{stats_.get(), {rows_.get(), options.connections_max}});
+  }
+
+  worker::Worker& worker() { return *worker_; }
+  io::sim::Memory& memory() { return memory_; }
+  channel::WorkerStats& stats() { return *stats_; }
+  channel::SessionRow& row(uint32_t index) { return rows_[index]; }
+  uint64_t drops(Drop reason) const { return stats_->drops[static_cast<size_t>(reason)].get(); }
+
+ private:
+  io::sim::Memory memory_;
+  std::unique_ptr<channel::WorkerStats> stats_;
+  std::unique_ptr<channel::SessionRow[]> rows_;
+  std::unique_ptr<worker::Worker> worker_;
+};
+
+}  // namespace lyre::test

@@ -1,0 +1,275 @@
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "stack/tcp/state.h"
+#include "tests/support/two_workers.h"
+
+// What clients may do, what happens when they do something else, and how they leave.
+namespace lyre::test {
+namespace {
+
+std::vector<worker::Reply> take_replies(worker::Worker& worker) {
+  std::vector<worker::Reply> replies;
+  worker::Reply reply;
+  while (worker.outbox().try_take(reply)) replies.push_back(reply);
+  return replies;
+}
+
+bool has_reply(worker::Worker& worker, worker::Reply::Kind kind, uint32_t context) {
+  bool is_there = false;
+  for (const worker::Reply& reply : take_replies(worker)) {
+    is_there |= reply.kind == kind && reply.context == context;
+  }
+  return is_there;
+}
+
+struct BrokenRule {
+  const char* name;
+  std::function<void(ChannelClient&, channel::SessionName)> breach;
+};
+
+void PrintTo(const BrokenRule& rule, std::ostream* out) { *out << rule.name; }
+
+class Expulsion : public testing::TestWithParam<BrokenRule> {};
+
+// Each breach ends the client that commits it, and a transfer beside it does not notice.
+TEST_P(Expulsion, HitsTheOffenderAndNobodyElse) {
+  TwoWorkers hosts;
+  hosts.app_b->receive_seed = 1;
+  ASSERT_TRUE(hosts.connect());
+  ChannelClient liar(hosts.a.worker(), 1);
+  PatternApp liar_app(liar);
+  hosts.more_apps.push_back(&liar_app);
+  liar.connect({IpAddress::v4(0x0a090002), 5000}, 2);
+  ASSERT_TRUE(hosts.run_until([&] { return liar_app.stream_count() == 1; }));
+  take_replies(hosts.a.worker());
+
+  hosts.app_a->send_pattern(hosts.app_a->only().name, 1, 300'000, 30'000);
+  GetParam().breach(liar, liar_app.only().name);
+  bool is_expelled = false;
+  hosts.run_until(
+      [&] {
+        is_expelled |= has_reply(hosts.a.worker(), worker::Reply::Kind::kExpelled, 1);
+        return is_expelled;
+      },
+      seconds(1));
+  EXPECT_TRUE(is_expelled);
+  EXPECT_EQ(hosts.a.stats().clients_expelled.get(), 1u);
+  liar.detach();
+  bool is_detached = false;
+  EXPECT_TRUE(hosts.run_until([&] {
+    is_detached |= has_reply(hosts.a.worker(), worker::Reply::Kind::kDetached, 1);
+    return is_detached;
+  }));
+  PatternApp::Stream* stream = hosts.app_b->stream(0);
+  ASSERT_NE(stream, nullptr);
+  EXPECT_TRUE(hosts.run_until([&] { return stream->received == 300'000; }));
+  EXPECT_TRUE(stream->is_equal);
+}
+
+channel::Submission raw_send(channel::SessionName session, uint32_t region, uint64_t offset,
+                             uint32_t bytes) {
+  channel::Submission entry{.op = channel::Op::kSend, .session = session};
+  entry.body.send = {.region = region, .bytes = bytes, .offset = offset};
+  return entry;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Rules, Expulsion,
+    testing::Values(
+        BrokenRule{"UnknownOperation",
+                   [](ChannelClient& c, channel::SessionName s) {
+                     c.submit({.op = static_cast<channel::Op>(200), .session = s});
+                   }},
+        BrokenRule{"NoOperation", [](ChannelClient& c, channel::SessionName) { c.submit({}); }},
+        BrokenRule{"SendBeyondTheArena",
+                   [](ChannelClient& c, channel::SessionName s) {
+                     c.submit(raw_send(s, 0, ChannelClient::kArenaBytes - 10, 11));
+                   }},
+        BrokenRule{"SendOffsetThatWraps",
+                   [](ChannelClient& c, channel::SessionName s) {
+                     c.submit(raw_send(s, 0, UINT64_MAX - 5, 10));
+                   }},
+        BrokenRule{"SendOfNothing", [](ChannelClient& c,
+                                       channel::SessionName s) { c.submit(raw_send(s, 0, 0, 0)); }},
+        BrokenRule{"SendTooLong",
+                   [](ChannelClient& c, channel::SessionName s) {
+                     c.submit(raw_send(s, 0, 0, channel::kSendBytesMax + 1));
+                   }},
+        BrokenRule{
+            "SendFromAnotherRegion",
+            [](ChannelClient& c, channel::SessionName s) { c.submit(raw_send(s, 1, 0, 8)); }},
+        BrokenRule{"TooManySends",
+                   [](ChannelClient& c, channel::SessionName s) {
+                     for (uint32_t i = 0; i <= channel::kSendsOutstandingMax; ++i) {
+                       c.submit(raw_send(s, 0, 0, 1 << 20));
+                     }
+                   }},
+        BrokenRule{"ReleaseOfASlotNeverLent",
+                   [](ChannelClient& c, channel::SessionName) { c.release(3); }},
+        BrokenRule{"ReleaseOfASlotThatDoesNotExist",
+                   [](ChannelClient& c, channel::SessionName) { c.release(0x7fff'ffff); }},
+        BrokenRule{"ReleaseOfACopyBlockNeverGiven",
+                   [](ChannelClient& c, channel::SessionName) { c.release(0x8000'0001); }},
+        BrokenRule{"ReleaseOfTooManySlots",
+                   [](ChannelClient& c, channel::SessionName) {
+                     c.submit({.op = channel::Op::kRelease, .count = 255});
+                   }},
+        BrokenRule{"SubmissionIndexOutOfRange",
+                   [](ChannelClient& c, channel::SessionName) {
+                     c.rings().submission_indices.tail.store(0x4000'0000);
+                   }}),
+    [](const auto& rule) { return rule.param.name; });
+
+TEST(Names, OfEndedSessionsAreIgnored) {
+  TwoWorkers hosts;
+  ASSERT_TRUE(hosts.connect());
+  channel::SessionName stale = hosts.app_a->only().name;
+  stale.generation += 1;
+  hosts.client_a->send(stale, 0, 100);
+  hosts.client_a->tell(channel::Op::kAbort, stale);
+  hosts.client_a->tell(channel::Op::kClose, {.index = 0x7fff'ffff, .generation = 1});
+  hosts.run_for(millis(10));
+  EXPECT_TRUE(take_replies(hosts.a.worker()).empty());
+  EXPECT_FALSE(hosts.app_a->only().is_ended);
+}
+
+TEST(Detach, ResetsSessionsAndTakesLentSlotsBack) {
+  TwoWorkers hosts;
+  ASSERT_TRUE(hosts.connect());
+  const uint32_t free_before = hosts.b.memory().rx_slots_free();
+  hosts.app_b->keeps_slots = true;
+  hosts.app_a->send_pattern(hosts.app_a->only().name, 0, 100'000, 10'000);
+  ASSERT_TRUE(hosts.run_until([&] { return hosts.app_b->only().received == 100'000; }));
+  hosts.client_b->detach();
+  bool is_detached = false;
+  EXPECT_TRUE(hosts.run_until([&] {
+    is_detached |= has_reply(hosts.b.worker(), worker::Reply::Kind::kDetached, 0);
+    return is_detached && hosts.app_a->only().is_ended;
+  }));
+  EXPECT_EQ(hosts.app_a->only().status, channel::EndStatus::kReset);
+  EXPECT_GE(hosts.b.memory().rx_slots_free(), free_before);
+}
+
+TEST(Detach, WhileBytesAreUnderWayLeavesNothingBehind) {
+  TwoWorkers hosts({.delay = millis(1), .holds_until_reclaim = true});
+  ASSERT_TRUE(hosts.connect());
+  hosts.app_a->send_pattern(hosts.app_a->only().name, 0, 500'000, 50'000);
+  for (int i = 0; i < 3; ++i) hosts.turn();
+  hosts.client_a->detach();
+  bool is_detached = false;
+  EXPECT_TRUE(hosts.run_until([&] {
+    is_detached |= has_reply(hosts.a.worker(), worker::Reply::Kind::kDetached, 0);
+    return is_detached;
+  }));
+  EXPECT_EQ(hosts.a.memory().region_holds(0), 0u);
+  EXPECT_TRUE(hosts.run_until([&] { return hosts.app_b->only().is_ended; }));
+}
+
+TEST(Open, IsRefusedWhereNobodyListens) {
+  TwoWorkers hosts;
+  hosts.client_a->connect({IpAddress::v4(0x0a090002), 4444}, 77);
+  ASSERT_TRUE(hosts.run_until([&] { return !hosts.app_a->others.empty(); }));
+  EXPECT_EQ(hosts.app_a->others[0].event, channel::Event::kConnectFailed);
+  EXPECT_EQ(hosts.app_a->others[0].status, channel::EndStatus::kRefused);
+  EXPECT_EQ(hosts.app_a->others[0].body.opened.cookie, 77u);
+  EXPECT_EQ(hosts.b.drops(Drop::kTcpNoConnection), 1u);
+  EXPECT_EQ(hosts.b.drops(Drop::kTxUnresolved), 0u);
+}
+
+TEST(Open, FailsWhereNobodyAnswersArpOrNoRouteLeads) {
+  TwoWorkers hosts;
+  hosts.client_a->connect({IpAddress::v4(0x0a090063), 4444}, 1);
+  hosts.client_a->connect({IpAddress::v4(0x08080808), 4444}, 2);
+  ASSERT_TRUE(hosts.run_until([&] { return hosts.app_a->others.size() == 2; }));
+  for (const channel::Completion& entry : hosts.app_a->others) {
+    EXPECT_EQ(entry.event, channel::Event::kConnectFailed);
+    EXPECT_EQ(entry.status, channel::EndStatus::kUnreachable);
+  }
+}
+
+TEST(Open, TwoListenersOnOnePortAreOneTooMany) {
+  TwoWorkers hosts;
+  hosts.client_a->listen(5000, 1);
+  hosts.client_a->listen(5000, 2);
+  ASSERT_TRUE(hosts.run_until([&] { return hosts.app_a->others.size() == 2; }));
+  EXPECT_EQ(hosts.app_a->others[0].event, channel::Event::kListening);
+  EXPECT_EQ(hosts.app_a->others[1].event, channel::Event::kListenFailed);
+  EXPECT_EQ(hosts.app_a->others[1].status, channel::EndStatus::kAddressInUse);
+}
+
+TEST(Open, SynsBeyondTheBacklogAreDroppedAndSucceedLater) {
+  TwoWorkers hosts;
+  hosts.client_b->listen(5000, 1, /*backlog=*/1);
+  hosts.run_for(millis(1));
+  for (uint64_t i = 0; i < 4; ++i) hosts.client_a->connect({IpAddress::v4(0x0a090002), 5000}, i);
+  EXPECT_TRUE(hosts.run_until([&] { return hosts.app_a->stream_count() == 4; }));
+  EXPECT_GT(hosts.b.drops(Drop::kTcpBacklogFull), 0u);
+}
+
+TEST(Close, ByAClientThatStillHasBytesQueuedSendsThemFirst) {
+  TwoWorkers hosts;
+  hosts.app_b->receive_seed = 3;
+  ASSERT_TRUE(hosts.connect());
+  const channel::SessionName name = hosts.app_a->only().name;
+  hosts.app_a->send_pattern(name, 3, 200'000, 20'000);
+  hosts.client_a->tell(channel::Op::kClose, name);
+  EXPECT_TRUE(hosts.run_until([&] { return hosts.app_b->only().is_finished; }));
+  EXPECT_EQ(hosts.app_b->only().received, 200'000u);
+  EXPECT_TRUE(hosts.app_b->only().is_equal);
+  EXPECT_TRUE(hosts.run_until([&] { return hosts.app_a->only().is_ended; }));
+  EXPECT_EQ(hosts.app_a->only().sends_done, 10u);
+}
+
+TEST(Close, ByAbortResetsThePeerAndFinishesEverySend) {
+  TwoWorkers hosts;
+  ASSERT_TRUE(hosts.connect());
+  const channel::SessionName name = hosts.app_a->only().name;
+  hosts.app_a->send_pattern(name, 0, 400'000, 40'000);
+  hosts.client_a->tell(channel::Op::kAbort, name);
+  EXPECT_TRUE(hosts.run_until(
+      [&] { return hosts.app_a->only().is_ended && hosts.app_b->only().is_ended; }));
+  EXPECT_EQ(hosts.app_a->only().sends_done, 10u);
+  EXPECT_EQ(hosts.app_b->only().status, channel::EndStatus::kReset);
+}
+
+TEST(Cable, ThatIsCutEndsTheSessionWithinTheUserTimeout) {
+  HostOptions options;
+  options.connection.user_timeout = seconds(3);
+  TwoWorkers hosts({}, options, options);
+  ASSERT_TRUE(hosts.connect());
+  hosts.link.set_up(false);
+  hosts.app_a->send_pattern(hosts.app_a->only().name, 0, 10'000, 10'000);
+  const Nanos cut_at = hosts.now;
+  ASSERT_TRUE(hosts.run_until([&] { return hosts.app_a->only().is_ended; }, seconds(30)));
+  EXPECT_EQ(hosts.app_a->only().status, channel::EndStatus::kTimedOut);
+  EXPECT_LT(hosts.now - cut_at, seconds(5));
+}
+
+TEST(Shutdown, TellsEveryClientAndResetsEveryPeer) {
+  TwoWorkers hosts;
+  ASSERT_TRUE(hosts.connect());
+  ASSERT_TRUE(hosts.a.worker().inbox().try_post({.kind = worker::Command::Kind::kShutdown}));
+  EXPECT_TRUE(hosts.run_until(
+      [&] { return hosts.app_a->only().is_ended && hosts.app_b->only().is_ended; }));
+  EXPECT_EQ(hosts.app_a->only().status, channel::EndStatus::kShutdown);
+  EXPECT_EQ(hosts.app_b->only().status, channel::EndStatus::kReset);
+  EXPECT_TRUE(has_reply(hosts.a.worker(), worker::Reply::Kind::kShutDown, 0));
+}
+
+TEST(Stats, ARowShowsWhatTheSessionDoes) {
+  TwoWorkers hosts;
+  ASSERT_TRUE(hosts.connect());
+  hosts.app_a->send_pattern(hosts.app_a->only().name, 0, 100'000, 10'000);
+  ASSERT_TRUE(hosts.run_until([&] { return hosts.app_a->only().sends_done == 10; }));
+  hosts.run_for(millis(200));
+  channel::SessionView view;
+  ASSERT_TRUE(hosts.a.row(hosts.app_a->only().name.index).read(view));
+  EXPECT_EQ(view.bytes_acked, 100'000u);
+  EXPECT_EQ(view.remote_port, 5000u);
+  EXPECT_EQ(view.state, static_cast<uint8_t>(tcp::State::kEstablished));
+}
+
+}  // namespace
+}  // namespace lyre::test

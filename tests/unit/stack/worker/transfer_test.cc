@@ -1,0 +1,179 @@
+#include <gtest/gtest.h>
+
+#include "tests/support/two_workers.h"
+
+// The real worker, TCP, session and channel on a simulated wire: bytes from one client's arena to
+// the other client's eyes.
+namespace lyre::test {
+namespace {
+
+constexpr uint32_t kBytes = 600'000;
+
+TEST(Transfer, BytesArriveInOrderAndSendsAreFinished) {
+  TwoWorkers hosts;
+  hosts.app_b->receive_seed = 5;
+  ASSERT_TRUE(hosts.connect());
+  hosts.app_a->send_pattern(hosts.app_a->only().name, 5, kBytes, 10'000);
+  EXPECT_TRUE(hosts.run_until([&] { return hosts.app_a->only().sends_done == kBytes / 10'000; }));
+  EXPECT_EQ(hosts.app_b->only().received, kBytes);
+  EXPECT_TRUE(hosts.app_b->only().is_equal);
+  EXPECT_EQ(hosts.a.stats().copied_tx_bytes.get(), 0u);
+  EXPECT_EQ(hosts.b.stats().copied_rx_bytes.get(), 0u);
+  EXPECT_EQ(hosts.a.stats().tcp_payload_out.get(), kBytes);
+}
+
+TEST(Transfer, EndsInOrderOnBothSidesAndReturnsEverySlot) {
+  TwoWorkers hosts;
+  const uint32_t free_before = hosts.b.memory().rx_slots_free();
+  ASSERT_TRUE(hosts.connect());
+  const channel::SessionName left = hosts.app_a->only().name;
+  const channel::SessionName right = hosts.app_b->only().name;
+  hosts.app_a->send_pattern(left, 0, 50'000, 50'000);
+  hosts.client_a->tell(channel::Op::kShutdown, left);
+  ASSERT_TRUE(hosts.run_until([&] { return hosts.app_b->only().is_finished; }));
+  EXPECT_EQ(hosts.app_b->only().received, 50'000u) << "the end comes behind all bytes";
+  hosts.client_b->tell(channel::Op::kClose, right);
+  ASSERT_TRUE(hosts.run_until([&] { return hosts.app_a->only().is_finished; }));
+  hosts.client_a->tell(channel::Op::kClose, left);
+  ASSERT_TRUE(hosts.run_until(
+      [&] { return hosts.app_a->only().is_ended && hosts.app_b->only().is_ended; }));
+  EXPECT_EQ(hosts.app_a->only().status, channel::EndStatus::kOk);
+  hosts.run_for(seconds(70));  // over TIME-WAIT
+  EXPECT_EQ(hosts.b.memory().rx_slots_free(), free_before);
+  SUCCEED();
+}
+
+TEST(Transfer, SurvivesLossReorderingDuplicationAndCorruption) {
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    TwoWorkers hosts({.seed = seed,
+                      .delay = micros(50),
+                      .faults = {.loss_ppm = 20'000,
+                                 .duplicate_ppm = 10'000,
+                                 .corrupt_ppm = 10'000,
+                                 .reorder_ppm = 50'000}});
+    hosts.app_b->receive_seed = seed;
+    ASSERT_TRUE(hosts.connect()) << "seed " << seed;
+    hosts.app_a->send_pattern(hosts.app_a->only().name, seed, kBytes, 20'000);
+    EXPECT_TRUE(
+        hosts.run_until([&] { return hosts.app_b->only().received == kBytes; }, seconds(120)))
+        << "seed " << seed << ": " << hosts.app_b->only().received;
+    EXPECT_TRUE(hosts.app_b->only().is_equal) << "seed " << seed;
+    EXPECT_GT(hosts.b.drops(Drop::kTcpBadChecksum) + hosts.b.drops(Drop::kIpBadChecksum), 0u);
+  }
+}
+
+TEST(Transfer, ReachesThisHostItself) {
+  TwoWorkers hosts;
+  ChannelClient other(hosts.a.worker(), 1);
+  PatternApp app(other);
+  app.pool = hosts.a.memory().rx_memory();
+  app.receive_seed = 3;
+  hosts.more_apps.push_back(&app);
+  other.listen(6000, 1);
+  hosts.run_for(millis(1));
+  hosts.client_a->connect({IpAddress::v4(0x0a090001), 6000}, 2);
+  ASSERT_TRUE(
+      hosts.run_until([&] { return app.stream_count() == 1 && hosts.app_a->stream_count() == 1; }));
+  hosts.app_a->send_pattern(hosts.app_a->only().name, 3, kBytes, 60'000);
+  EXPECT_TRUE(hosts.run_until([&] { return app.only().received == kBytes; }));
+  EXPECT_TRUE(app.only().is_equal);
+  EXPECT_EQ(hosts.a.stats().tx_packets.get(), hosts.b.stats().rx_packets.get());
+  EXPECT_GT(hosts.a.stats().loopback_packets.get(), 0u);
+  other.detach();
+  hosts.run_for(millis(10));
+}
+
+TEST(Transfer, CopiesForAClientThatMayNotSeeThePool) {
+  TwoWorkers hosts;
+  ChannelClient outsider(hosts.b.worker(), 1, /*is_lent=*/false);
+  PatternApp app(outsider);
+  app.receive_seed = 8;
+  hosts.more_apps.push_back(&app);
+  outsider.listen(6000, 1);
+  hosts.run_for(millis(1));
+  hosts.client_a->connect({IpAddress::v4(0x0a090002), 6000}, 2);
+  ASSERT_TRUE(
+      hosts.run_until([&] { return app.stream_count() == 1 && hosts.app_a->stream_count() == 1; }));
+  hosts.app_a->send_pattern(hosts.app_a->only().name, 8, kBytes, 60'000);
+  EXPECT_TRUE(hosts.run_until([&] { return app.only().received == kBytes; }));
+  EXPECT_TRUE(app.only().is_equal);
+  EXPECT_EQ(hosts.b.stats().copied_rx_bytes.get(), kBytes);
+  outsider.detach();
+  hosts.run_for(millis(10));
+}
+
+TEST(Transfer, ManySmallSendsAreGatheredOrCopiedButAllArrive) {
+  TwoWorkers hosts;
+  hosts.app_b->receive_seed = 4;
+  ASSERT_TRUE(hosts.connect());
+  hosts.app_a->send_pattern(hosts.app_a->only().name, 4, 1'000, 5);
+  EXPECT_TRUE(hosts.run_until([&] { return hosts.app_b->only().received == 1'000; }));
+  EXPECT_TRUE(hosts.app_b->only().is_equal);
+}
+
+TEST(Transfer, AFullCompletionRingDelaysAndLosesNothing) {
+  TwoWorkers hosts({}, {}, {.rx_slots = 4096});
+  hosts.app_b->receive_seed = 6;
+  ASSERT_TRUE(hosts.connect());
+  // Nobody reads b's completions while each little segment wants one.
+  hosts.app_a->send_pattern(hosts.app_a->only().name, 6, 2'000, 10);
+  for (int i = 0; i < 20'000; ++i) {
+    hosts.link.advance(hosts.now);
+    hosts.a.worker().poll_once(hosts.now);
+    hosts.b.worker().poll_once(hosts.now);
+    hosts.now += micros(1);
+  }
+  EXPECT_TRUE(hosts.run_until([&] { return hosts.app_b->only().received == 2'000; }));
+  EXPECT_TRUE(hosts.app_b->only().is_equal);
+}
+
+// DESIGN: a client gets its memory back only when no port can read it any more.
+TEST(Transfer, MemoryThatWasSentTwiceComesBackOnlyWhenThePortLetGo) {
+  TwoWorkers hosts(
+      {.delay = micros(50), .faults = {.loss_ppm = 100'000}, .holds_until_reclaim = true});
+  hosts.app_b->receive_seed = 2;
+  ASSERT_TRUE(hosts.connect());
+  hosts.app_a->send_pattern(hosts.app_a->only().name, 2, 200'000, 10'000);
+  uint64_t seen = 0;
+  uint32_t holds_at_end = 1;
+  const bool is_done = hosts.run_until([&] {
+    const uint64_t done = hosts.app_a->only().sends_done;
+    if (done != seen && done == 20) holds_at_end = hosts.a.memory().region_holds(0);
+    seen = done;
+    return done == 20;
+  });
+  EXPECT_TRUE(is_done);
+  EXPECT_EQ(holds_at_end, 0u);
+  EXPECT_TRUE(hosts.app_b->only().is_equal);
+}
+
+TEST(Transfer, ASlowReaderClosesItsWindowAndLeavesRoomForOthers) {
+  TwoWorkers hosts({}, {}, {.rx_slots = 256});
+  ASSERT_TRUE(hosts.connect());
+  hosts.app_b->keeps_slots = true;
+  hosts.app_a->send_pattern(hosts.app_a->only().name, 0, kBytes, 60'000);
+  hosts.run_for(millis(500));
+  const uint64_t stuck = hosts.app_b->only().received;
+  EXPECT_LT(stuck, kBytes);
+
+  ChannelClient second(hosts.b.worker(), 1);
+  PatternApp app(second);
+  app.pool = hosts.b.memory().rx_memory();
+  hosts.more_apps.push_back(&app);
+  second.listen(6000, 1);
+  hosts.run_for(millis(1));
+  hosts.client_a->connect({IpAddress::v4(0x0a090002), 6000}, 3);
+  ASSERT_TRUE(hosts.run_until([&] { return app.stream_count() == 1; }));
+  const auto name = hosts.app_a->stream(1) ? hosts.app_a->stream(1)->name : channel::SessionName{};
+  ASSERT_TRUE(hosts.client_a->send(name, 0, 40'000));
+  EXPECT_TRUE(hosts.run_until([&] { return app.only().received == 40'000; }));
+
+  hosts.app_b->keeps_slots = false;
+  EXPECT_TRUE(hosts.run_until([&] { return hosts.app_b->only().received == kBytes; }));
+  EXPECT_TRUE(hosts.app_b->only().is_equal);
+  second.detach();
+  hosts.run_for(millis(10));
+}
+
+}  // namespace
+}  // namespace lyre::test
