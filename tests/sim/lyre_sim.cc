@@ -1,5 +1,6 @@
-/// lyre-sim --scenario NAME --seed N [--count N] [--replace-every STEPS] [--packets 1]: replays TCP
-/// over a simulated wire. Prints one line a seed; the same seed gives the same trace hash.
+/// lyre-sim --scenario NAME --seed N [--count N] [--replace-every STEPS] [--packets 1] [--summary
+/// 1]: replays TCP over a simulated wire. Prints one line a seed; the same seed gives the same
+/// trace hash.
 
 #include <cstdio>
 #include <cstdlib>
@@ -16,12 +17,13 @@ struct Options {
   uint64_t count = 1;
   uint64_t replace_every = 0;
   bool prints_packets = false;
+  bool prints_summary = false;
 };
 
 int usage() {
   std::fputs(
       "usage: lyre-sim [--scenario NAME|all] [--seed N] [--count N] [--replace-every STEPS] "
-      "[--packets 1]\n",
+      "[--packets 1] [--summary 1]\n",
       stderr);
   std::fputs("scenarios:", stderr);
   for (const std::string& name : lyre::sim::scenario_names())
@@ -44,11 +46,29 @@ bool read_options(int argc, char** argv, Options& options) {
       options.replace_every = std::strtoull(argv[i + 1], nullptr, 10);
     } else if (key == "--packets") {
       options.prints_packets = std::string(argv[i + 1]) != "0";
+    } else if (key == "--summary") {
+      options.prints_summary = std::string(argv[i + 1]) != "0";
     } else {
       return false;
     }
   }
   return true;
+}
+
+/// How well the first connection did in each direction.
+void print_summary(const lyre::sim::Outcome& outcome) {
+  for (const auto* apps : {&outcome.dialer_apps, &outcome.listener_apps}) {
+    if (apps->empty() || apps->front().all_acked_at == lyre::kNever) continue;
+    const lyre::sim::App& app = apps->front();
+    const double span = static_cast<double>((app.all_acked_at - lyre::seconds(1)).value) * 1e-9;
+    std::printf(
+        "  %.3f Mbit/s, %u timeouts, %u fast recoveries, %.2f %% sent again, srtt %.3f ms\n",
+        static_cast<double>(app.acked_bytes) * 8e-6 / span, app.last_info.timeouts,
+        app.last_info.fast_recoveries,
+        100.0 * static_cast<double>(app.last_info.bytes_retransmitted) /
+            static_cast<double>(app.last_info.bytes_sent + 1),
+        static_cast<double>(app.last_info.srtt.value) * 1e-6);
+  }
 }
 
 bool run_one(const std::string& name, uint64_t seed, const Options& options) {
@@ -64,6 +84,7 @@ bool run_one(const std::string& name, uint64_t seed, const Options& options) {
               static_cast<double>(outcome.ended_at.value) * 1e-9,
               static_cast<unsigned long long>(outcome.lost_count),
               static_cast<unsigned long long>(outcome.trace_hash));
+  if (options.prints_summary) print_summary(outcome);
   return wrong.empty();
 }
 

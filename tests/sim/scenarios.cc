@@ -52,6 +52,18 @@ void make_slow_reader(Scenario& s, Rng& rng) {
   s.listener.app.read_pause = millis(static_cast<int64_t>(1 + rng.below(400)));
 }
 
+/// A fixed workload, for comparing congestion control and recovery from one version to the next.
+void make_lossy_bulk(Scenario& s) {
+  s.dialer = s.listener = HostConfig{};
+  s.listener.listens = true;
+  s.listener.app.ending = Ending::kShutdownWhenHeard;
+  s.dialer.engine.sent_records_max = s.listener.engine.sent_records_max = 8192;
+  s.dialer.app.send_bytes = 20'000'000;
+  s.there.delay = s.back.delay = micros(500);
+  s.there.loss_ppm = s.back.loss_ppm = 20'000;
+  s.there.queue_bytes = s.back.queue_bytes = 4 << 20;
+}
+
 Ending draw_ending(Rng& rng) {
   static constexpr std::array<Ending, 3> kEndings = {
       Ending::kShutdownWhenSent, Ending::kShutdownWhenHeard, Ending::kCloseWhenHeard};
@@ -117,7 +129,7 @@ std::vector<std::string> scenario_names() {
   return {"bulk",       "loss",    "heavy_loss",  "reorder",          "duplicate",
           "everything", "closes",  "slow_reader", "slow_reader_loss", "simultaneous_open",
           "many",       "forged",  "small_queue", "trickle",          "abort",
-          "cut",        "refused", "small_pools"};
+          "cut",        "refused", "small_pools", "lossy_bulk"};
 }
 
 std::optional<Scenario> make_scenario(const std::string& name, uint64_t seed) {
@@ -176,6 +188,8 @@ std::optional<Scenario> make_scenario(const std::string& name, uint64_t seed) {
       host->app.send_bytes = rng.below(60'000);
     }
     impair(s, rng, 10'000, 20'000, 0);
+  } else if (name == "lossy_bulk") {
+    make_lossy_bulk(s);
   } else if (name == "abort") {
     s.dialer.app.ending = Ending::kAbortWhenSent;
     s.listener.app.ending = Ending::kNever;

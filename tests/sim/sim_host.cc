@@ -101,7 +101,7 @@ void SimHost::on_packet(Packet packet, Nanos now, SimLink& out) {
   engine_->on_segment(conn, segment, now, effects);
   if (!effects.payload_kept && !segment.payload.is_none())
     store_free_.push_back(segment.payload.slot);
-  apply(conn, effects);
+  apply(conn, effects, now);
   step_app(conn, now);
   transmit(conn, now, out);
 }
@@ -113,9 +113,10 @@ void SimHost::refuse(const Packet& packet, Nanos now, SimLink& out) {
     send_piece(packet.at_receiver, *reset, {}, now, out);
 }
 
-void SimHost::apply(ConnId conn, const Effects& effects) {
+void SimHost::apply(ConnId conn, const Effects& effects, Nanos now) {
   App& app = apps_[app_of_.at(conn)];
   app.acked_bytes += effects.acked_bytes;
+  if (effects.acked_bytes > 0 && app.acked_bytes == app.plan.send_bytes) app.all_acked_at = now;
   app.is_established = app.is_established || effects.became_established;
   app.has_peer_finished = app.has_peer_finished || effects.peer_finished;
   if (effects.is_over) {
@@ -151,7 +152,7 @@ void SimHost::read(ConnId conn, App& app, Nanos now) {
     store_free_.push_back(slice->handle.slot);
     Effects effects;
     engine_->on_app_release(conn, config_.charge_bytes, now, effects);
-    apply(conn, effects);
+    apply(conn, effects, now);
   }
   app.read_at = app.plan.read_pause.value > 0 ? now + app.plan.read_pause : nanos(0);
 }
@@ -165,7 +166,7 @@ void SimHost::write(ConnId conn, App& app, Nanos now) {
     if (bytes == 0) return;
     Effects effects;
     engine_->on_app_send(conn, bytes, now, effects);
-    apply(conn, effects);
+    apply(conn, effects, now);
     app.appended_bytes += bytes;
     if (app.plan.chunk_pause.value > 0) app.append_at = now + app.plan.chunk_pause;
   }
@@ -188,7 +189,7 @@ void SimHost::end(ConnId conn, App& app, Nanos now) {
   } else {
     engine_->on_app_shutdown(conn, now, effects);
   }
-  apply(conn, effects);
+  apply(conn, effects, now);
 }
 
 void SimHost::transmit(ConnId conn, Nanos now, SimLink& out) {
@@ -254,7 +255,7 @@ void SimHost::run(Nanos now, SimLink& out) {
   for (const ConnId conn : conns) {
     Effects effects;
     if (engine_->next_deadline(conn) <= now) engine_->on_timer(conn, now, effects);
-    apply(conn, effects);
+    apply(conn, effects, now);
     step_app(conn, now);
     transmit(conn, now, out);
   }

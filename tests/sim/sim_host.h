@@ -46,6 +46,7 @@ struct App {
   tcp::EndReason reason = tcp::EndReason::kNone;
   Nanos read_at{0};
   Nanos append_at{0};
+  Nanos all_acked_at = kNever;
   tcp::ConnectionInfo last_info;
 };
 
@@ -93,7 +94,7 @@ class SimHost {
   tcp::ConnId find(const FourTuple& tuple) const;
   uint32_t add_app(tcp::ConnId conn, const FourTuple& tuple, uint64_t stream_seed, bool is_dialer);
   void refuse(const Packet& packet, Nanos now, SimLink& out);
-  void apply(tcp::ConnId conn, const tcp::Effects& effects);
+  void apply(tcp::ConnId conn, const tcp::Effects& effects, Nanos now);
   void step_app(tcp::ConnId conn, Nanos now);
   void read(tcp::ConnId conn, App& app, Nanos now);
   void write(tcp::ConnId conn, App& app, Nanos now);
