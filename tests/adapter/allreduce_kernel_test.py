@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs `lyre allreduce` over the kernel-socket plugin: results, every ABI version, every failure."""
+"""Runs `lyre allreduce` over the kernel-socket plugin: results, ABI versions, failures."""
 
 import argparse
 import json
@@ -43,8 +43,9 @@ class AllReduce(unittest.TestCase):
                 "--kernel-plugin", ARGS.kernel_plugin, *timeout, *options]
 
     def run_tool(self, *options, plugin=None, env=None):
-        return subprocess.run(self.command(*options, plugin=plugin), env=dict(self.env, **(env or {})),
-                              capture_output=True, text=True, timeout=BOUND_S + 20, check=False)
+        return subprocess.run(self.command(*options, plugin=plugin),
+                              env=dict(self.env, **(env or {})), capture_output=True, text=True,
+                              timeout=BOUND_S + 20, check=False)
 
     def expect_success(self, *options, plugin=None, env=None):
         result = self.run_tool("--json", *options, plugin=plugin, env=env)
@@ -130,8 +131,8 @@ class Failures(AllReduce):
     def test_a_killed_rank_ends_the_run(self):
         line = self.expect_failure("--no-kernel", "--ranks", "3", "--bytes", "4MiB",
                                    plugin=ARGS.faulty_plugin, env=self.fault("kill", 10))
-        self.assertRegex(line, r"rank 1 on host B ended early: killed by signal 9"
-                               r"|rank \d on host [AB]: (test|isend|irecv): ncclRemoteError: .*closed")
+        self.assertRegex(line, r"rank 1 on host B ended early: killed by signal 9|"
+                               r"rank \d on host [AB]: (test|isend|irecv): ncclRemoteError: ")
 
     def test_a_hang_ends_at_the_stall_timeout(self):
         line = self.expect_failure("--no-kernel", "--bytes", "4MiB", "--stall-timeout", "2",
@@ -188,8 +189,9 @@ class SeveralMachines(AllReduce):
             return probe.getsockname()[1]
 
     def start(self, *options, plugin=None, env=None):
-        return subprocess.Popen(self.command(*options, plugin=plugin), env=dict(self.env, **(env or {})),
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen(self.command(*options, plugin=plugin),
+                                env=dict(self.env, **(env or {})), stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True)
 
     def test_ranks_of_two_launchers_meet(self):
         address = f"127.0.0.1:{self.free_port()}"
