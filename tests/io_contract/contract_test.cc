@@ -157,7 +157,32 @@ class IoContract : public ::testing::TestWithParam<bool> {
     EXPECT_EQ(0, std::memcmp(got->data, want.data(), want.size()));
   }
 
-  std::vector<uint8_t> client_memory_;  // outlives the wire
+  /// Memory as a client shares it: whole pages.
+  class ClientMemory {
+   public:
+    ~ClientMemory() { unmap(); }
+    /// Holds pattern(id) from here on.
+    void fill(uint32_t id, uint32_t bytes) {
+      unmap();
+      bytes_ = (bytes + 4095) / 4096 * 4096;
+      void* base = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+      ASSERT_NE(base, MAP_FAILED);
+      base_ = static_cast<uint8_t*>(base);
+      const std::vector<uint8_t> content = pattern(id, static_cast<uint32_t>(bytes_));
+      std::copy(content.begin(), content.end(), base_);
+    }
+    const uint8_t* data() const { return base_; }
+    size_t size() const { return bytes_; }
+
+   private:
+    void unmap() {
+      if (base_ != nullptr) munmap(base_, bytes_);
+    }
+    uint8_t* base_ = nullptr;
+    size_t bytes_ = 0;
+  };
+
+  ClientMemory client_memory_;  // outlives the wire
   std::unique_ptr<Wire> wire_;
 };
 
@@ -196,7 +221,7 @@ TEST_P(IoContract, BothDirectionsWork) {
 }
 
 TEST_P(IoContract, PiecesArriveGathered) {
-  client_memory_ = pattern(99, 1 << 16);
+  client_memory_.fill(99, 1 << 16);
   ASSERT_TRUE(memory(0).add_region(kRegion, client_memory_.data(), client_memory_.size()));
   const uint32_t pieces_max = io(0).capabilities().tx_pieces_max;
   ASSERT_GE(pieces_max, 1u);
@@ -210,8 +235,8 @@ TEST_P(IoContract, PiecesArriveGathered) {
       std::vector<PacketBuf*> got = receive(1);
       ASSERT_EQ(got.size(), 1u);
       std::vector<uint8_t> want = headers(id, payload);
-      want.insert(want.end(), client_memory_.begin() + static_cast<long>(offset),
-                  client_memory_.begin() + static_cast<long>(offset + payload));
+      want.insert(want.end(), client_memory_.data() + offset,
+                  client_memory_.data() + offset + payload);
       expect_equal(got[0], want);
       memory(1).release(got);
     }
@@ -219,7 +244,7 @@ TEST_P(IoContract, PiecesArriveGathered) {
 }
 
 TEST_P(IoContract, ChecksumsAreCompleted) {
-  client_memory_ = pattern(5, 8192);
+  client_memory_.fill(5, 8192);
   ASSERT_TRUE(memory(0).add_region(kRegion, client_memory_.data(), client_memory_.size()));
   uint32_t id = 0;
   for (uint32_t pieces : {0u, 1u, 2u, 3u}) {
@@ -290,7 +315,7 @@ TEST_P(IoContract, ShortCountLeavesTheRestWithTheCaller) {
 }
 
 TEST_P(IoContract, RegionHoldsReturnToZero) {
-  client_memory_ = pattern(8, 1 << 16);
+  client_memory_.fill(8, 1 << 16);
   ASSERT_TRUE(memory(0).add_region(kRegion, client_memory_.data(), client_memory_.size()));
   EXPECT_EQ(memory(0).region_holds(kRegion), 0u);
   for (uint32_t round = 0; round < 200; ++round) {
@@ -308,7 +333,7 @@ TEST_P(IoContract, RegionHoldsReturnToZero) {
 }
 
 TEST_P(IoContract, RegionsAreTakenAndGivenBack) {
-  client_memory_ = pattern(8, 4096);
+  client_memory_.fill(8, 4096);
   const uint8_t* base = client_memory_.data();
   EXPECT_FALSE(memory(0).add_region(kRegionsMax, base, 4096));
   EXPECT_TRUE(memory(0).add_region(kRegionsMax - 1, base, 4096));
@@ -320,7 +345,7 @@ TEST_P(IoContract, RegionsAreTakenAndGivenBack) {
 }
 
 TEST_P(IoContract, PacketOfARemovedRegionIsNotSent) {
-  client_memory_ = pattern(8, 4096);
+  client_memory_.fill(8, 4096);
   ASSERT_TRUE(memory(0).add_region(kRegion, client_memory_.data(), client_memory_.size()));
   PacketBuf* packet = gathered(1, 600, 0, 2);
   ASSERT_NE(packet, nullptr);
@@ -336,7 +361,7 @@ TEST_P(IoContract, PacketOfARemovedRegionIsNotSent) {
 
 TEST_P(IoContract, ManyPacketsLeakNothing) {
   constexpr uint32_t kPackets = 100'000;
-  client_memory_ = pattern(8, 1 << 16);
+  client_memory_.fill(8, 1 << 16);
   ASSERT_TRUE(memory(0).add_region(kRegion, client_memory_.data(), client_memory_.size()));
   // One lap first: ports keep a ring full of buffers from their first packets on.
   const auto lap = [&](uint32_t packets) {
@@ -441,7 +466,7 @@ TEST_P(IoContract, FramesOfTheMtuArrive) {
     open({.mtu_bytes = mtu});
     if (HasFatalFailure() || IsSkipped()) return;
     EXPECT_EQ(io(0).capabilities().mtu_bytes, mtu);
-    client_memory_ = pattern(mtu, 1 << 16);
+    client_memory_.fill(mtu, 1 << 16);
     ASSERT_TRUE(memory(0).add_region(kRegion, client_memory_.data(), client_memory_.size()));
     const uint32_t payload = mtu - kL3Bytes - kL4Bytes;
     for (uint32_t id = 0; id < 50; ++id) {

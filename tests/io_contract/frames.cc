@@ -52,7 +52,8 @@ std::vector<uint8_t> pattern(uint32_t id, uint32_t bytes) {
 
 std::vector<uint8_t> headers(uint32_t id, uint32_t payload_bytes) {
   std::vector<uint8_t> out(kHeaderBytes);
-  const uint8_t ethernet[14] = {2, 0, 0, 0, 7, 2, 2, 0, 0, 0, 7, 1, 8, 0};
+  // To all: a NIC drops what is for neither it nor everybody.
+  const uint8_t ethernet[14] = {255, 255, 255, 255, 255, 255, 2, 0, 0, 0, 7, 1, 8, 0};
   std::copy(std::begin(ethernet), std::end(ethernet), out.begin());
   uint8_t* ip = out.data() + kIpAt;
   ip[0] = 0x45;

@@ -30,6 +30,9 @@ bool DmaMap::map_for_driver(Range& range, rte_device* device) {
 
 bool DmaMap::map(Range& range) {
   if (vfio_devices_ > 0 && !range.is_in_vfio) {
+    if (address(range.base) % range.page_bytes != 0 || range.bytes % range.page_bytes != 0) {
+      return false;  // the IOMMU knows whole pages only
+    }
     // The container itself is asked, not the device: that needs no registration as external
     // memory, of which a process can have about 127, and neighbouring maps are merged.
     range.is_in_vfio =
@@ -43,12 +46,16 @@ bool DmaMap::map(Range& range) {
   return true;
 }
 
+void DmaMap::unmap_vfio(Range& range) {
+  if (!range.is_in_vfio) return;
+  rte_vfio_container_dma_unmap(RTE_VFIO_DEFAULT_CONTAINER_FD, address(range.base),
+                               address(range.base), range.bytes);
+  range.is_in_vfio = false;
+}
+
 void DmaMap::unmap(Range& range) {
   void* base = const_cast<uint8_t*>(range.base);
-  if (range.is_in_vfio) {
-    rte_vfio_container_dma_unmap(RTE_VFIO_DEFAULT_CONTAINER_FD, address(range.base),
-                                 address(range.base), range.bytes);
-  }
+  unmap_vfio(range);
   if (!range.is_registered) return;
   for (rte_device* device : driver_devices_) {
     rte_dev_dma_unmap(device, base, address(range.base), range.bytes);
@@ -75,7 +82,9 @@ void DmaMap::remove_device(rte_device* device, bool is_vfio) {
   if (is_physical_) return;
   const std::lock_guard lock(mutex_);
   if (is_vfio) {
-    --vfio_devices_;
+    // The container loses its maps with its last device, so they go while it still knows them.
+    if (--vfio_devices_ > 0) return;
+    for (Range& range : ranges_) unmap_vfio(range);
     return;
   }
   for (const Range& range : ranges_) {

@@ -38,6 +38,7 @@ class DmaMap {
   };
   bool map(Range& range);
   void unmap(Range& range);
+  static void unmap_vfio(Range& range);
   bool map_for_driver(Range& range, rte_device* device);
   Range* find(const uint8_t* base);
 

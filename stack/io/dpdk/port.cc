@@ -54,8 +54,9 @@ EthernetPort::~EthernetPort() {
   let_interrupt_thread_finish();
   rte_eth_dev_stop(port_id_);
   queues_.clear();
-  rte_eth_dev_close(port_id_);
+  // Before the port closes, because some drivers let go of the device there.
   if (is_dma_attached_) dma_map_.remove_device(device_, is_vfio_);
+  rte_eth_dev_close(port_id_);
   rte_dev_remove(device_);
 }
 
@@ -64,6 +65,8 @@ Status EthernetPort::attach(uint32_t queue_count) {
   sockets_before_ = sockets_of(socket_domain());
   if (!args_.is_pci()) {
     if (Status done = attach_virtual(queue_count); !done) return done;
+  } else if (rte_eth_dev_get_port_by_name(args_.name().c_str(), &port_id_) != 0) {
+    rte_dev_probe(options_.device.c_str());  // a NIC that was open before and was given back
   }
   if (rte_eth_dev_get_port_by_name(args_.name().c_str(), &port_id_) != 0) {
     const std::string driver = kernel_driver_of(args_.name());
