@@ -187,7 +187,10 @@ void add_allreduce(CLI::App& app) {
   add_work_options(*command, *options);
   add_network_options(*command, *options);
   add_output_options(*command, *options);
-  command->callback([command, options] {
+  command->callback([&app, command, options] {
+    // `lyre --json allreduce` is as good as `lyre allreduce --json`.
+    const CLI::Option* global = app.get_option_no_throw("--json");
+    options->json = options->json || (global != nullptr && global->count() > 0);
     apply_quick(options.get(), command->count("--model") > 0, command->count("--iterations") > 0);
     run(*options);
   });

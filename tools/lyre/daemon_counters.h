@@ -12,7 +12,7 @@ struct TcpPayloadBytes {
 };
 
 /// Looks into the stats segment of the daemon behind `socket`.
-/// Fails: throws std::runtime_error, one line.
+/// Fails: throws Failure, one line.
 TcpPayloadBytes daemon_tcp_payload_bytes(const std::string& socket);
 
 }  // namespace lyre::tools

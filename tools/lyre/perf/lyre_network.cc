@@ -22,6 +22,9 @@ std::string peer_of(const lyre_session* session) {
   if (code == LYRE_E_DAEMON || code == LYRE_E_EXPELLED) {
     throw tools::library_failure(static_cast<int>(code));
   }
+  if (code == LYRE_E_SHUTDOWN) {
+    throw tools::Failure(tools::kExitNoDaemon, lyre_strerror(LYRE_E_SHUTDOWN));
+  }
   throw StreamError(lyre_strerror(static_cast<int>(code)));
 }
 
