@@ -1,0 +1,155 @@
+#include <gtest/gtest.h>
+
+#include "stack/tcp/state.h"
+#include "tests/unit/tools/stats_segment.h"
+#include "tools/lyre/failure.h"
+#include "tools/lyre/sessions.h"
+#include "tools/lyre/snapshot.h"
+#include "tools/lyre/stats.h"
+#include "tools/lyre/status.h"
+
+namespace lyre::tools {
+namespace {
+
+Snapshot look(FakeSegment& segment) {
+  return read_snapshot(segment.data(), segment.bytes(), FakeSegment::kNowNs);
+}
+
+TEST(Status, IsATableForPeople) {
+  FakeSegment segment;
+  segment.worker(0).sessions_open.set(3);
+  segment.worker(0).rx_slots_free.set(8000);
+  segment.worker(0).rx_slots_total.set(8192);
+  segment.worker(0).polls.set(1000);
+  segment.worker(0).busy_polls.set(125);
+  segment.worker(1).tcp_payload_in.set(uint64_t{3} << 29);
+  EXPECT_EQ(
+      "lyred 0.1.0 'host-a', pid 4711, up 3m 12s\n"
+      "2 workers (adaptive), 4 KiB pages, 1 client (5 since start)\n"
+      "\n"
+      "port    address      mac                 mtu  speed  link  device\n"
+      "memif0  10.9.0.1/24  02:00:00:00:00:00  1500      -  up    net_memif0\n"
+      "\n"
+      "worker  sessions  free slots  slots  received  sent  retransmitted  busy turns\n"
+      "     0         3        8000   8192       0 B   0 B            0 B      12.5 %\n"
+      "     1         0           0      0  1.50 GiB   0 B            0 B           -\n",
+      status_text(look(segment)));
+}
+
+TEST(Status, IsJsonForScripts) {
+  FakeSegment segment;
+  const auto json = status_json(look(segment));
+  EXPECT_EQ("host-a", json["name"]);
+  EXPECT_EQ(192.0, json["uptime_seconds"]);
+  EXPECT_EQ("10.9.0.1", json["ports"][0]["address"]);
+  EXPECT_EQ(true, json["ports"][0]["link_up"]);
+  EXPECT_EQ(2u, json["workers"].size());
+}
+
+TEST(Stats, LeavesZerosOut) {
+  FakeSegment segment;
+  segment.worker(0).rx_packets.set(10);
+  segment.worker(1).rx_packets.set(5);
+  segment.worker(1).drops[static_cast<size_t>(Drop::kTcpPaws)].set(2);
+  EXPECT_EQ(
+      "counter     worker 0  worker 1  total\n"
+      "rx_packets        10         5     15  packets received\n"
+      "\n"
+      "dropped   worker 0  worker 1  total\n"
+      "tcp_paws         0         2      2  timestamp is older than the newest seen (PAWS)\n",
+      stats_text(look(segment), false));
+}
+
+TEST(Stats, ShowsEveryCounterWhenAsked) {
+  FakeSegment segment;
+  EXPECT_NE(std::string::npos, stats_text(look(segment), false).find("nothing was dropped"));
+  const std::string all = stats_text(look(segment), true);
+  for (const CounterText& counter : kWorkerCounters) {
+    EXPECT_NE(std::string::npos, all.find(counter.text)) << counter.key;
+  }
+  for (const DropText& drop : kDropTexts) EXPECT_NE(std::string::npos, all.find(drop.key));
+  const auto json = stats_json(look(segment));
+  EXPECT_EQ(kWorkerCounterCount, json["workers"][1]["counters"].size());
+  EXPECT_EQ(kDropCount, json["workers"][1]["drops"].size());
+}
+
+TEST(Sessions, LookLikeSs) {
+  FakeSegment segment;
+  const channel::SessionView view = FakeSegment::connection();
+  segment.row(1, 2).write(&view);
+  channel::SessionView listener{};
+  FakeSegment::put_address("10.9.0.1", listener.local_address);
+  listener.local_port = 5000;
+  listener.is_listener = 1;
+  listener.pid = 123;
+  std::strcpy(listener.label, "trainer");
+  segment.row(0, 0).write(&listener);
+  EXPECT_EQ(
+      "LISTEN       10.9.0.1:5000  worker 0  trainer/123\n"
+      "ESTABLISHED  10.9.0.1:5000 -> 10.9.0.2:43210  worker 1  trainer/123\n"
+      "    cwnd 1.00 MiB  rtt 23.4 us (min 12.0 us)  rto 200 ms  mss 1448  in flight 64.0 KiB  "
+      "queued 0 B  peer's window 3.00 MiB\n"
+      "    sent 10.0 GiB at 8.59 Gb/s  received 1.16 GiB at 1.00 Gb/s  "
+      "retransmitted 0 B (0 timeouts, 0 recoveries)\n"
+      "    lent 7 slots  window 2.00 MiB  zero copy 100.0 %\n",
+      sessions_text(look(segment), nullptr));
+}
+
+TEST(Sessions, RatesComeFromTwoLooks) {
+  FakeSegment segment;
+  channel::SessionView view = FakeSegment::connection();
+  segment.row(1, 2).write(&view);
+  const Snapshot earlier = look(segment);
+  view.bytes_sent += 1'000'000;
+  view.updated_unix_ns += 1'000'000'000;
+  segment.row(1, 2).write(&view);
+  const SessionRates rates = rates_of(view, &earlier);
+  EXPECT_DOUBLE_EQ(8e6, rates.sent_bits_per_s);
+  EXPECT_DOUBLE_EQ(0, rates.received_bits_per_s);
+  const auto json = sessions_json(look(segment), &earlier);
+  EXPECT_EQ(8e6, json["sessions"][0]["sent_bits_per_s"]);
+  view.opened_unix_ns += 1;  // another connection in the same row
+  EXPECT_NE(8e6, rates_of(view, &earlier).sent_bits_per_s);
+}
+
+TEST(Sessions, SayHowMuchWasCopied) {
+  channel::SessionView view = FakeSegment::connection();
+  EXPECT_DOUBLE_EQ(1, zero_copy_share(view));
+  view.copied_tx_bytes = (view.bytes_sent + view.bytes_received) / 4;
+  EXPECT_NEAR(0.75, zero_copy_share(view), 1e-9);
+  view.copied_rx_bytes = UINT64_MAX / 2;
+  EXPECT_DOUBLE_EQ(0, zero_copy_share(view));
+}
+
+TEST(Sessions, NoneIsALineToo) {
+  FakeSegment segment;
+  EXPECT_EQ("no sessions\n", sessions_text(look(segment), nullptr));
+  EXPECT_EQ(0u, sessions_json(look(segment), nullptr)["sessions"].size());
+}
+
+TEST(Sessions, StatesHaveTheEnginesNames) {
+  channel::SessionView view{};
+  for (uint32_t state = 0; state < tcp::kStateCount; ++state) {
+    view.state = static_cast<uint8_t>(state);
+    EXPECT_STREQ(tcp::state_name(static_cast<tcp::State>(state)), session_state_name(view));
+  }
+  view.state = 200;
+  EXPECT_STREQ("?", session_state_name(view));
+}
+
+TEST(Snapshot, RefusesASegmentThatDescribesMoreThanItHolds) {
+  const auto refused = [](auto distort) {
+    FakeSegment segment;
+    distort(segment.header());
+    EXPECT_THROW(look(segment), Failure);
+  };
+  refused([](auto& header) { header.worker_count = 1000; });
+  refused([](auto& header) { header.session_rows = UINT32_MAX; });
+  refused([](auto& header) { header.ports_offset = UINT64_MAX; });
+  refused([](auto& header) { header.workers_offset += 4; });
+  FakeSegment segment;
+  EXPECT_THROW(read_snapshot(segment.data(), 16, 0), Failure);
+}
+
+}  // namespace
+}  // namespace lyre::tools
