@@ -1,0 +1,105 @@
+"""The test bed: a lyred on one end of a veth wire, a kernel on the other."""
+
+import argparse
+import os
+import shutil
+import sys
+import unittest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+
+import processes
+from capture import KERNEL, Capture
+from daemon import Daemon, DaemonError, Programs, Settings
+from network import NetworkError, VethPair
+from two_hosts import cores, scratch_folder
+
+LYRE = "10.9.2.1"
+# Every packet and checksum on the wire is then as a NIC would send it.
+OFFLOADS = ["tso", "off", "gso", "off", "gro", "off", "tx", "off", "rx", "off"]
+USER_TIMEOUT_MS = 4000
+CONNECT_TIMEOUT_MS = 4000
+EXIT_SKIPPED = 77
+
+options = argparse.Namespace()
+
+
+class Bed:
+    """Lyre has the wire's left end, the kernel its right; up inside a `with` block."""
+
+    def __init__(self):
+        self.folder = scratch_folder()
+        self.wire = VethPair(OFFLOADS)
+        self.programs = Programs(options.build)
+        self._peer = os.path.join(os.path.abspath(options.build), "tests", "interop", "lyre_peer")
+        self.daemon = Daemon(
+            self.programs,
+            Settings("lyre", f"net_af_packet0,iface={VethPair.device}", f"{LYRE}/24", cores()[1],
+                     sections={"tcp": {"user_timeout_ms": USER_TIMEOUT_MS,
+                                       "connect_timeout_ms": CONNECT_TIMEOUT_MS}}),
+            self.folder, self.wire.inside(self.wire.left))
+
+    def __enter__(self):
+        try:
+            self.wire.__enter__()
+            self.wire.give_address(self.wire.right, KERNEL)
+            self.daemon.start()
+            self.daemon.wait_link()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_exception):
+        self.close()
+
+    def close(self):
+        try:
+            self.daemon.stop()
+        finally:
+            self.wire.__exit__()
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def capture(self, name):
+        return Capture(self.wire, self.wire.right, os.path.join(self.folder, name + ".pcapng"))
+
+    def by_lyre(self, *arguments):
+        """(command, environment) of the lyre tool on Lyre's side."""
+        return self.daemon.lyre(*arguments)
+
+    def by_kernel(self, *arguments):
+        """The same of the lyre tool on the kernel's side."""
+        return self.in_kernel(self.programs.lyre, *arguments, "--kernel"), dict(os.environ)
+
+    def in_kernel(self, *command):
+        return self.wire.inside(self.wire.right, *command)
+
+    def lyre_peer(self, *arguments):
+        return [self._peer, *arguments], dict(os.environ, LYRE_SOCKET=self.daemon.socket)
+
+
+def main():
+    """Runs the tests of the calling module. Exit status 77: they cannot run here."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", required=True, help="folder with the finished build")
+    parser.add_argument("--mib", type=int, default=64, help="each way, of the larger bulk transfers")
+    parser.add_argument("tests", nargs="*", help="such as PeersTest.test_half_close; default: all")
+    parser.parse_args(namespace=options)
+    processes.exit_on_signals()
+    reason = reason_to_skip()
+    if reason:
+        print(f"skipped: {reason}")
+        sys.exit(EXIT_SKIPPED)
+    unittest.main(argv=[sys.argv[0], *options.tests], verbosity=2)
+
+
+def reason_to_skip():
+    for program in ("ip", "ethtool", "dumpcap", "tshark"):
+        if shutil.which(program) is None:
+            return f"{program} is not installed"
+    try:
+        with VethPair(OFFLOADS):
+            return None
+    except NetworkError as error:
+        return str(error)

@@ -1,0 +1,90 @@
+"""What goes over the wire, recorded by dumpcap and judged by tshark."""
+
+import os
+import re
+import time
+
+import processes
+
+START_TIMEOUT_S = 20
+BUFFER_MIB = 512
+ANALYSIS_TIMEOUT_S = 900
+
+KERNEL = "10.9.2.2"
+
+# What must not be in a capture: name -> tshark's display filter. Where a checksum comes to 0, Linux
+# writes the other zero of one's complement, 0xffff, which tshark calls bad.
+FAULTS = {
+    "malformed packets": "_ws.malformed",
+    "bad TCP checksums":
+        f"tcp.checksum.status == 0 and not (tcp.checksum == 0xffff and ip.src == {KERNEL})",
+    "bad IP checksums": "ip.checksum.status == 0",
+    "spurious retransmissions": "tcp.analysis.spurious_retransmission",
+}
+# Our payload is noise, in which tshark would see other protocols, malformed.
+ANY_PAYLOAD = "tcp.port==1-65535,data"
+
+
+class CaptureError(Exception):
+    """There is no usable recording."""
+
+
+class Capture:
+    """Records the device of a namespace while a `with` block lasts."""
+
+    def __init__(self, wire, namespace, path):
+        self._command = wire.inside(namespace, "dumpcap", "-q", "-i", wire.device, "-w", path,
+                                    "-B", str(BUFFER_MIB))
+        self._path = path
+        self._log_path = path + ".log"
+        self._process = None
+
+    def __enter__(self):
+        with open(self._log_path, "wb") as log:
+            self._process = processes.start(self._command, stdout=log, stderr=log)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        # It names its file once it records.
+        while "File: " not in self._log():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                processes.end(self._process)
+                raise CaptureError("dumpcap does not start: " + self._log().strip())
+            time.sleep(0.02)
+        return self
+
+    def __exit__(self, *_exception):
+        self._wait_until_written()
+        processes.end(self._process)
+
+    def _log(self):
+        with open(self._log_path, encoding="utf-8") as file:
+            return file.read()
+
+    def _wait_until_written(self):
+        """What was seen reaches the file a little later."""
+        size, quiet_s = -1, 0.0
+        while quiet_s < 1.0 and self._process.poll() is None:
+            now = os.path.getsize(self._path)
+            quiet_s = quiet_s + 0.25 if now == size else 0.0
+            size = now
+            time.sleep(0.25)
+
+    def packets(self):
+        """How many were recorded. Fails when any was missed: then the file proves nothing."""
+        found = re.search(r"received/dropped on interface '[^']*': (\d+)/(\d+)", self._log())
+        if found is None:
+            raise CaptureError("dumpcap gave no count: " + self._log().strip())
+        received, dropped = map(int, found.groups())
+        if dropped:
+            raise CaptureError(f"dumpcap missed {dropped} of {received + dropped} packets")
+        return received
+
+    def faults(self, names=tuple(FAULTS)):
+        """One line of text for each packet in which tshark finds one of these faults."""
+        wanted = " or ".join(f"({FAULTS[name]})" for name in names)
+        done = processes.run(
+            ["tshark", "-r", self._path, "-n", "-o", "tcp.check_checksum:TRUE",
+             "-o", "ip.check_checksum:TRUE", "-d", ANY_PAYLOAD, "-Y", wanted],
+            ANALYSIS_TIMEOUT_S, capture_output=True)
+        if done.returncode != 0:
+            raise CaptureError("tshark: " + done.stderr.strip())
+        return done.stdout.splitlines()
