@@ -33,7 +33,9 @@ enum class EndReason : uint8_t {
 struct Effects {
   bool became_established = false;
   bool peer_finished = false;      ///< FIN arrived in order: after the readable bytes comes the end
-  bool is_over = false;            ///< the connection is CLOSED: reason says why; release() it
+  /// The connection is CLOSED and `reason` says why; release() it. With wants_transmit a RST waits:
+  /// one poll_transmit() before release(). After kClosed, take_readable() still gives what came.
+  bool is_over = false;
   bool entered_time_wait = false;  ///< nothing more will happen that the application should see
   EndReason reason = EndReason::kNone;
   uint32_t acked_bytes = 0;     ///< this many bytes left the front of the send queue

@@ -10,17 +10,25 @@ constexpr uint32_t kRatioMemoryBytes = 1u << 20;  ///< charge after which old pa
 constexpr uint8_t kScaleMax = 14;                 ///< RFC 7323 2.3
 constexpr uint32_t kFieldMax = 65535;
 
-constexpr uint32_t kSegmentsPromised = 2;  ///< full-sized ones, as soon as there is room for them
+/// Two full-sized segments, or one, as soon as there is room for them: small ones that arrived must
+/// not talk the window down below that, for they may be small because it is.
+uint32_t promised_bytes(const Connection& c, uint32_t charge_bytes) {
+  const uint32_t slot = c.config.slot_bytes;
+  if (charge_bytes >= 2 * slot) return 2u * c.config.mss_bytes;
+  return charge_bytes >= slot ? c.config.mss_bytes : 0u;
+}
 
-/// What `charge` bytes of buffer are worth in payload, going by what arrived of late. Small
-/// segments must not talk the window down below full-sized ones: they may be small because it is.
+/// What `charge` bytes of buffer are worth in payload, going by what arrived of late.
 uint32_t payload_for(const Connection& c, uint32_t charge_bytes) {
   const uint64_t payload = std::min(c.rcv.payload_sum_bytes, c.rcv.charge_sum_bytes);
   const uint64_t by_ratio = charge_bytes * payload / std::max(c.rcv.charge_sum_bytes, 1u);
-  const uint32_t slots = charge_bytes / std::max(c.config.slot_bytes, 1u);
-  const uint32_t promised = std::min(slots, kSegmentsPromised) * c.config.mss_bytes;
-  return static_cast<uint32_t>(
-      std::min<uint64_t>(std::max<uint64_t>(by_ratio, promised), kFieldMax << c.rcv.scale));
+  const uint64_t window = std::max<uint64_t>(by_ratio, promised_bytes(c, charge_bytes));
+  return static_cast<uint32_t>(std::min<uint64_t>(window, kFieldMax << c.rcv.scale));
+}
+
+uint32_t free_charge_bytes(const Connection& c) {
+  const uint32_t buffer = c.config.receive_buffer_bytes;
+  return buffer > c.rcv.charged_bytes ? buffer - c.rcv.charged_bytes : 0;
 }
 
 /// RFC 9293 3.8.6.2.2: the window opens in steps of at least this.
@@ -36,17 +44,18 @@ uint8_t window_scale_for(uint32_t receive_buffer_bytes) {
   return scale;
 }
 
-uint32_t window_on_offer(const Connection& c) {
-  const uint32_t buffer = c.config.receive_buffer_bytes;
-  return payload_for(c, buffer > c.rcv.charged_bytes ? buffer - c.rcv.charged_bytes : 0);
-}
+uint32_t window_on_offer(const Connection& c) { return payload_for(c, free_charge_bytes(c)); }
 
 uint16_t advertise_window(Connection& c, bool is_syn) {
   ReceiveState& rcv = c.rcv;
   const uint8_t scale = is_syn ? 0 : rcv.scale;  // RFC 7323 2.2: never scaled in a SYN
-  const uint32_t offer = std::min(window_on_offer(c), kFieldMax << scale);
-  const SeqNum right = rcv.nxt + offer;
-  if (right.after(rcv.edge) && right.since(rcv.edge) >= least_step_bytes(c)) rcv.edge = right;
+  // With nothing new to acknowledge there is nothing new to offer: what the reader freed asks for
+  // an ACK of its own when it matters.
+  if (is_syn || rcv.ack_now || rcv.acked != rcv.nxt) {
+    const uint32_t offer = std::min(window_on_offer(c), kFieldMax << scale);
+    const SeqNum right = rcv.nxt + offer;
+    if (right.after(rcv.edge) && right.since(rcv.edge) >= least_step_bytes(c)) rcv.edge = right;
+  }
   // Rounded up: cut off bits would move the edge left (RFC 9293 3.8.6: do not shrink).
   const uint32_t unit = 1u << scale;
   const uint32_t field = std::min((rcv.edge.since(rcv.nxt) + unit - 1) >> scale, kFieldMax);
@@ -56,6 +65,8 @@ uint16_t advertise_window(Connection& c, bool is_syn) {
 
 bool is_window_update_due(const Connection& c) {
   const uint32_t known = c.rcv.edge.since(c.rcv.nxt);
+  // Payload never exceeds its charge, so most calls end here, without the division.
+  if (known > free_charge_bytes(c) / 2 && known >= 2u * c.config.mss_bytes) return false;
   const uint32_t offer = window_on_offer(c);
   if (offer <= known) return false;
   const uint32_t gain = offer - known;

@@ -115,6 +115,12 @@ SegmentOut make_bare(Connection& c, SeqNum seq, Nanos now) {
   return out;
 }
 
+/// RFC 7661: only a window that held something back has earned growth.
+void note_cwnd_limited(Connection& c) {
+  c.snd.is_cwnd_limited = true;
+  c.snd.cwnd_limited_end = c.snd.nxt;
+}
+
 void count_recovery_send(Connection& c, uint32_t bytes) {
   if (c.recovery.phase == RecoveryPhase::kFastRecovery) c.recovery.prr_out_bytes += bytes;
 }
@@ -162,7 +168,10 @@ std::optional<SegmentOut> try_resend_lost(Core& core, Connection& c, uint32_t pa
   const uint32_t flight = c.in_flight_bytes();
   const uint32_t room = c.cc.cwnd_bytes > flight ? c.cc.cwnd_bytes - flight : 0;
   const bool is_forced = c.snd.must_retransmit || flight == 0;
-  if (!is_forced && room < std::min<uint32_t>(record.bytes(), one)) return std::nullopt;
+  if (!is_forced && room < std::min<uint32_t>(record.bytes(), one)) {
+    note_cwnd_limited(c);
+    return std::nullopt;
+  }
   limit = std::min(limit, std::max<uint32_t>(room - room % one, one));
   c.snd.must_retransmit = false;
   return resend(core, c, index, front_of(c, record, limit), one, now);
@@ -195,8 +204,7 @@ NewData plan_new_data(Connection& c, uint32_t limit, uint32_t one, bool forced) 
   const uint32_t room = cwnd > flight ? cwnd - flight : 0;
   if (bytes > room) {
     bytes = room - room % one;
-    snd.is_cwnd_limited = true;
-    snd.cwnd_limited_end = snd.nxt;
+    note_cwnd_limited(c);
     if (bytes == 0) return plan;
   }
   if (bytes > one && bytes < unsent) bytes -= bytes % one;
