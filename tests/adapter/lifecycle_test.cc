@@ -80,6 +80,7 @@ TEST_P(Lifecycle, CloseWithRequestsInFlightIsSafe) {
 TEST_P(Lifecycle, NothingIsWrittenAfterDereg) {
   expect_ranks({[](Rank& rank) {
                   Link link(rank, GetParam());
+                  rank.meet();  // both are connected
                   rank.meet();
                   std::vector<uint8_t> data(1000, 0xaa);
                   void* request = nullptr;
@@ -92,6 +93,7 @@ TEST_P(Lifecycle, NothingIsWrittenAfterDereg) {
                 },
                 [](Rank& rank) {
                   Link link(rank, GetParam());
+                  rank.meet();
                   std::vector<uint8_t> data(1000, 0x55);
                   void* mhandle = nullptr;
                   ASSERT_EQ(link.plugin().reg_mr(link.comm(), data.data(), data.size(),

@@ -36,10 +36,12 @@ class DaemonPair {
     pid_t pid = -1;
   };
 
+  enum class Wire { kAny, kUp };
+
   static size_t index(int host) { return static_cast<size_t>(host); }
   void write_config(int host, const std::string& extra_tcp_toml);
   void start(int host);
-  void await_ready(int host);
+  void await_ready(int host, Wire wire);
   void stop(int host, int signal);
   std::string log_tail(int host) const;
 

@@ -1,0 +1,88 @@
+// Bytes of a stranger to the NCCL plugin's port: a hello, then frames for both directions.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+#include <vector>
+
+#include "nccl_adapter/core/hello.h"
+#include "nccl_adapter/core/receive_queue.h"
+#include "nccl_adapter/core/send_queue.h"
+
+namespace {
+
+using namespace lyre::nccl_adapter;
+
+constexpr size_t kPlaceBytes = 4096;
+
+void check(bool holds) {
+  if (!holds) std::abort();
+}
+
+// Receives of exact size on the heap, so that ASan sees one byte too many. The first byte cuts the
+// stream.
+void receive(std::span<const uint8_t> in, size_t piece_bytes) {
+  ReceiveQueue queue(nullptr);
+  std::vector<std::vector<uint8_t>> places;
+  std::vector<Request*> requests;
+  for (size_t i = 0; i < 4; ++i) {
+    places.emplace_back(kPlaceBytes >> i);
+    requests.push_back(queue.post(places[i].data(), places[i].size()));
+  }
+  while (!in.empty()) {
+    std::span<const uint8_t> piece = in.first(std::min(in.size(), piece_bytes));
+    const size_t offered = piece.size();
+    const ReceiveQueue::Verdict verdict = queue.take(&piece);
+    check(verdict != ReceiveQueue::Verdict::kMore || piece.empty());
+    if (verdict != ReceiveQueue::Verdict::kMore) break;
+    in = in.subspan(offered);
+    if (queue.has_news()) (void)queue.make_grant();
+  }
+  for (size_t i = 0; i < requests.size(); ++i) {
+    check(requests[i]->moved_bytes <= requests[i]->bytes);
+    check(requests[i]->bytes <= places[i].size());
+  }
+}
+
+// Grants to a sender that has something to lose.
+void grant(std::span<const uint8_t> in) {
+  SendQueue queue(nullptr);
+  const std::vector<uint8_t> data(100'000);
+  for (int i = 0; i < 3; ++i) queue.post(data.data(), data.size());
+  FrameReader reader;
+  while (!in.empty() && reader.state() == FrameReader::State::kHeader) {
+    if (!reader.take_header(&in)) continue;
+    const FrameHeader& header = reader.header();
+    if (header.type != FrameType::kGrant || !queue.on_grant(header.message, header.offset)) return;
+    reader.finish();
+    SendQueue::Chunk chunk;
+    while (queue.next_chunk(50'000, &chunk)) {
+      check(chunk.data >= data.data() && chunk.header.bytes <= data.size());
+      check(chunk.data + chunk.header.bytes <= data.data() + data.size());
+      queue.chunk_sent(chunk);
+    }
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
+  if (bytes < 2) return 0;
+  const std::span<const uint8_t> in(data + 2, bytes - 2);
+  switch (data[0] % 3) {
+    case 0: {
+      Hello hello;
+      if (read_hello(in, &hello) == HelloState::kComplete)
+        check(hello.host.size() < kHostNameBytes + 1);
+      break;
+    }
+    case 1:
+      receive(in, data[1] + size_t{1});
+      break;
+    default:
+      grant(in);
+      break;
+  }
+  return 0;
+}
