@@ -59,7 +59,8 @@ void Worker::Impl::on_arp(uint8_t port, const wire::ArpPacket& packet) {
 }
 
 void Worker::Impl::on_echo(uint8_t port, const ip::EchoInput& input) {
-  io::PacketBuf* reply = alloc_tx();
+  // An echo is as large as its request, and only receive buffers have room for any frame.
+  io::PacketBuf* reply = memory.alloc_rx();
   if (reply == nullptr) return drop(Drop::kTxNoBuffer);
   const link::FrameAddresses addresses{.source = ports[port].capabilities.mac,
                                        .destination = input.sender_mac};
