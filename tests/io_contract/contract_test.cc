@@ -23,12 +23,15 @@ namespace {
 constexpr uint32_t kRegion = 7;
 constexpr auto kPatience = std::chrono::seconds(4);
 
-/// The bound of every wait here; nothing is asserted about how long things take.
+/// The bound of every wait here; nothing is asserted about how long things take. Some looks are
+/// always granted, so that a machine that stood still for a while is not taken for a failure.
 class Deadline {
  public:
-  bool is_over() const { return std::chrono::steady_clock::now() > end_; }
+  bool is_over() const { return ++looks_ > kLooksMin && std::chrono::steady_clock::now() > end_; }
 
  private:
+  static constexpr int kLooksMin = 2000;
+  mutable int looks_ = 0;
   std::chrono::steady_clock::time_point end_ = std::chrono::steady_clock::now() + kPatience;
 };
 
@@ -145,6 +148,18 @@ class IoContract : public ::testing::TestWithParam<bool> {
       wire_->pass_time();
     }
     return drained;
+  }
+
+  /// Until kRegion is free: what a worker does before a client's memory may go.
+  void let_go_of_regions() {
+    const Deadline deadline;
+    while (memory(0).region_holds(kRegion) > 0 && !deadline.is_over()) {
+      io(0).reclaim();
+      wire_->pass_time();
+      if (backend().lets_go_when_idle) continue;
+      ASSERT_TRUE(send(packet_with(frame(0, 40))));
+      memory(1).release(receive(1));
+    }
   }
 
   static std::vector<uint8_t> bytes_of(PacketBuf* packet) {
@@ -324,11 +339,7 @@ TEST_P(IoContract, RegionHoldsReturnToZero) {
     ASSERT_EQ(got.size(), 1u);
     memory(1).release(got);
   }
-  const Deadline deadline;
-  while (memory(0).region_holds(kRegion) > 0 && !deadline.is_over()) {
-    io(0).reclaim();
-    wire_->pass_time();
-  }
+  let_go_of_regions();
   EXPECT_EQ(memory(0).region_holds(kRegion), 0u);
 }
 
@@ -384,6 +395,7 @@ TEST_P(IoContract, ManyPacketsLeakNothing) {
   drain(1);
   const uint32_t free_before = memory(1).rx_slots_free();
   lap(kPackets);
+  let_go_of_regions();
   drain(1);
   EXPECT_NEAR(memory(1).rx_slots_free(), free_before, 64);
   EXPECT_EQ(memory(0).region_holds(kRegion), 0u);

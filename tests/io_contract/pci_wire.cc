@@ -16,8 +16,11 @@ std::string ports() {
 }  // namespace
 
 const Backend& backend() {
-  static constexpr Backend kPci{
-      .name = "pci", .is_lossless = false, .mtu_bytes_max = 1500, .has_wait_fd = false};
+  static constexpr Backend kPci{.name = "pci",
+                                .is_lossless = false,
+                                .mtu_bytes_max = 1500,
+                                .has_wait_fd = false,
+                                .lets_go_when_idle = false};
   return kPci;
 }
 

@@ -31,7 +31,8 @@ struct Backend {
   bool is_lossless;  ///< a frame that was taken arrives, if the receiver keeps up
   uint32_t mtu_bytes_max;
   bool has_wait_fd;
-  bool has_two_of_ours = true;  ///< both ends are ports of the backend under test
+  bool has_two_of_ours = true;    ///< both ends are ports of the backend under test
+  bool lets_go_when_idle = true;  ///< reclaim() is enough; else some further frames are needed
 };
 const Backend& backend();
 

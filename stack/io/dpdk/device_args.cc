@@ -19,6 +19,8 @@ constexpr uint32_t kFrameOverheadBytes = 14 + 4;
 uint32_t round_up(uint32_t value, uint32_t unit) { return (value + unit - 1) / unit * unit; }
 
 /// A socket file without a listener stays after a crash and keeps the next daemon from starting.
+/// The probe is of another type than memif's sockets: a live listener refuses it without noticing,
+/// while a real connection that ends at once can abort a DPDK 22.11 server.
 void remove_stale_socket(const std::string& path) {
   struct stat status = {};
   if (stat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return;
@@ -26,7 +28,7 @@ void remove_stale_socket(const std::string& path) {
   if (path.size() >= sizeof(address.sun_path)) return;
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return;
   const int rc = connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address));
   if (rc != 0 && errno == ECONNREFUSED) unlink(path.c_str());

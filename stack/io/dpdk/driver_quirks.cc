@@ -12,7 +12,8 @@ constexpr uint32_t kPacketRingBytes = 64;
 
 constexpr DriverQuirks kNic = {.driver = "", .rx_room_bytes_min = kNicRoomBytes};
 
-constexpr DriverQuirks kVirtualWires[] = {
+constexpr DriverQuirks kKnownDrivers[] = {
+    {.driver = "net_virtio", .rx_room_bytes_min = kNicRoomBytes, .is_lazy_to_free = true},
     {.driver = "net_memif", .is_virtual = true, .uses_checksums = false, .checks_mtu = false},
     {.driver = "net_af_packet",
      .is_virtual = true,
@@ -39,7 +40,7 @@ constexpr DriverQuirks kVirtualWires[] = {
 }  // namespace
 
 const DriverQuirks& quirks_of(std::string_view driver) {
-  for (const DriverQuirks& row : kVirtualWires) {
+  for (const DriverQuirks& row : kKnownDrivers) {
     if (row.driver == driver) return row;
   }
   return kNic;

@@ -19,6 +19,9 @@ struct DriverQuirks {
   uint32_t rx_room_bytes_min = 0;  ///< receive buffer, headroom apart
   uint32_t rx_extra_bytes = 0;     ///< of a receive buffer that the driver keeps for itself
   uint32_t descriptors = 1024;
+  /// Looks for finished packets only when it sends and few descriptors are left, unless told that
+  /// nearly the whole ring is "few".
+  bool is_lazy_to_free = false;
 };
 
 /// The row of `driver` ("net_memif"); NICs without a row of their own share one.

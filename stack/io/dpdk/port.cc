@@ -83,6 +83,7 @@ Status EthernetPort::attach(uint32_t queue_count) {
   is_attached_ = true;
   device_ = device.device;
   info_.driver = device.driver_name;
+  quirks_ = &quirks_of(info_.driver);
   return quirks_->is_virtual ? check_interface() : attach_dma();
 }
 

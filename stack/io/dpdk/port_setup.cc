@@ -2,9 +2,11 @@
 
 #include <rte_errno.h>
 #include <rte_ethdev.h>
+#include <rte_log.h>
 #include <rte_mbuf.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -130,9 +132,29 @@ class Configuration {
     // Never MBUF_FAST_FREE, which ignores that attached memory is not the pool's.
     rte_eth_txconf tx = device_.default_txconf;
     tx.offloads = config_.txmode.offloads;
-    rc = rte_eth_tx_queue_setup(port_id_, queue, tx_descriptors_, node, &tx);
+    rc = setup_transmit_queue(queue, node, tx);
     if (rc != 0) return step_failed(options_, "no transmit queue " + std::to_string(queue), rc);
     return Ok{};
+  }
+
+  /// A lazy driver's threshold must be as near to the ring's size as it allows, and the size is its
+  /// secret: powers of two are tried from above, with its complaints silenced.
+  int setup_transmit_queue(uint16_t queue, unsigned node, rte_eth_txconf tx) const {
+    constexpr uint16_t kRingMax = 4096;
+    constexpr uint16_t kRingMin = 64;
+    constexpr uint16_t kAlwaysLeft = 4;
+    if (!quirks_.is_lazy_to_free) {
+      return rte_eth_tx_queue_setup(port_id_, queue, tx_descriptors_, node, &tx);
+    }
+    const uint32_t log_level = rte_log_get_global_level();
+    rte_log_set_global_level(RTE_LOG_EMERG);
+    int rc = -EINVAL;
+    for (uint16_t ring = kRingMax; rc != 0 && ring >= kRingMin; ring /= 2) {
+      tx.tx_free_thresh = static_cast<uint16_t>(ring - kAlwaysLeft);
+      rc = rte_eth_tx_queue_setup(port_id_, queue, tx_descriptors_, node, &tx);
+    }
+    rte_log_set_global_level(log_level);
+    return rc;
   }
 
   void fill_capabilities() {
