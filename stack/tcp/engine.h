@@ -32,7 +32,7 @@ enum class EndReason : uint8_t {
 /// What one call changed. The caller clears it before, and looks at it after, each call.
 struct Effects {
   bool became_established = false;
-  bool peer_finished = false;      ///< FIN arrived in order: after the readable bytes comes the end
+  bool peer_finished = false;  ///< FIN arrived in order: after the readable bytes comes the end
   /// The connection is CLOSED and `reason` says why; release() it. With wants_transmit a RST waits:
   /// one poll_transmit() before release(). After kClosed, take_readable() still gives what came.
   bool is_over = false;

@@ -103,11 +103,15 @@ std::string judge_pair(const App& from, const App& to) {
 
 std::string judge_clean(const Scenario& s, const Outcome& outcome) {
   if (outcome.dialer_apps.size() != s.connection_count) return "dialer lost connections";
-  if (outcome.listener_apps.size() != s.connection_count) return "listener lost connections";
+  uint32_t accepted = 0;
+  for (const App& app : outcome.listener_apps) accepted += app.is_established ? 1 : 0;
+  if (accepted != s.connection_count) return "listener accepted too few or too many";
   for (uint32_t i = 0; i < s.connection_count; ++i) {
     // Accepted in another order than dialed: streams are compared by seed.
     for (const App& listener : outcome.listener_apps) {
-      if (listener.receive_seed != outcome.dialer_apps[i].send_seed) continue;
+      // A forged SYN leaves an opening that never becomes a connection.
+      const bool is_other = listener.receive_seed != outcome.dialer_apps[i].send_seed;
+      if (is_other || !listener.is_established) continue;
       std::string wrong = judge_pair(outcome.dialer_apps[i], listener);
       if (wrong.empty()) wrong = judge_pair(listener, outcome.dialer_apps[i]);
       if (!wrong.empty()) return wrong;
