@@ -61,8 +61,9 @@ class Bed:
             self.wire.__exit__()
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def capture(self, name):
-        return Capture(self.wire, self.wire.right, os.path.join(self.folder, name + ".pcapng"))
+    def capture(self, name, mib):
+        path = os.path.join(self.folder, name + ".pcapng")
+        return Capture(self.wire, self.wire.right, path, mib)
 
     def by_lyre(self, *arguments):
         """(command, environment) of the lyre tool on Lyre's side."""

@@ -55,7 +55,7 @@ class BulkTest(unittest.TestCase):
     def exchange(self, name, server, client, server_address, direction):
         # One way alone is the lesser half of the matter: the other side only acknowledges.
         count = bed.options.mib << (20 if direction == "both" else 17)
-        capture = self.bed.capture(name)
+        capture = self.bed.capture(name, 2 * count >> 20)
         with capture:
             served, asked = self.transfer(server, client, server_address, direction, count)
         self.check_sides(asked, served, count)

@@ -7,7 +7,7 @@ import time
 import processes
 
 START_TIMEOUT_S = 20
-BUFFER_MIB = 512
+BUFFER_MIB_MIN, BUFFER_MIB_MAX = 256, 2000
 ANALYSIS_TIMEOUT_S = 900
 
 KERNEL = "10.9.2.2"
@@ -30,11 +30,15 @@ class CaptureError(Exception):
 
 
 class Capture:
-    """Records the device of a namespace while a `with` block lasts."""
+    """Records the device of a namespace while a `with` block lasts.
 
-    def __init__(self, wire, namespace, path):
-        self._command = wire.inside(namespace, "dumpcap", "-q", "-i", wire.device, "-w", path,
-                                    "-B", str(BUFFER_MIB))
+    `mib` is about what will go over the wire: as much memory lets the recorder fall behind.
+    """
+
+    def __init__(self, wire, namespace, path, mib):
+        buffer_mib = min(max(2 * mib, BUFFER_MIB_MIN), BUFFER_MIB_MAX)
+        self._command = wire.inside(namespace, "nice", "-n", "-10", "dumpcap", "-q",
+                                    "-i", wire.device, "-w", path, "-B", str(buffer_mib))
         self._path = path
         self._log_path = path + ".log"
         self._process = None

@@ -62,7 +62,7 @@ class PeersTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.bed = cls.enterClassContext(bed.Bed())
-        cls.capture = cls.bed.capture("peers")
+        cls.capture = cls.bed.capture("peers", 256)
         cls.capture.__enter__()
         cls.addClassCleanup(cls.judge_wire)
         command, environment = cls.bed.lyre_peer("echo", f":{ECHO_PORT}")
