@@ -70,7 +70,7 @@ struct Config {
   uint32_t connections_max = 0;
 
   Lend lend{};
-  int64_t lend_uid = -1;  ///< -1: the daemon's own
+  int64_t lend_uid = -1;  ///< -1: that of the first client
   uint64_t arena_bytes_max = 0;
   uint32_t contexts_max = 0;
 };

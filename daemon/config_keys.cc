@@ -146,7 +146,7 @@ constexpr Key kKeys[] = {
    "client that is lent to can see what others receive; the rest get copies.",
    [](Config& c, const KeyValue& v) { c.lend = choice<Lend>(v); }},
   {"clients", "uid", KeyType::kNumber, "-1", -1, UINT32_MAX - 1, "",
-   "The uid meant by lend = \"uid\"; -1 is the daemon's own.",
+   "The uid meant by lend = \"uid\"; -1 is that of the first client since the start.",
    [](Config& c, const KeyValue& v) { c.lend_uid = number(v); }},
   {"clients", "arena_bytes_max", KeyType::kNumber, "1073741824", kMiB,
    static_cast<int64_t>(channel::kArenaBytesMax), "",

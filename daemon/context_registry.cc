@@ -59,8 +59,10 @@ uint32_t ContextRegistry::held_count() const {
                                              [](const auto& c) { return c != nullptr; }));
 }
 
-bool ContextRegistry::is_lent_to(const ClientIdentity& identity) const {
+bool ContextRegistry::is_lent_to(const ClientIdentity& identity) {
   if (options_.lend == Lend::kAll) return true;
+  // For good: the pool keeps traces of what that user received.
+  if (!options_.lend_uid && options_.lend == Lend::kUid) options_.lend_uid = identity.uid;
   return options_.lend == Lend::kUid && identity.uid == options_.lend_uid;
 }
 

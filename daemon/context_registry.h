@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,7 +26,7 @@ struct RegistryOptions {
   uint32_t contexts_max = 0;
   uint64_t arena_bytes_max = 0;
   Lend lend = Lend::kUid;
-  uint32_t lend_uid = 0;
+  std::optional<uint32_t> lend_uid;  ///< none: the first uid that attaches becomes it
 };
 
 struct AttachTerms {
@@ -83,7 +84,7 @@ class ContextRegistry {
  private:
   struct Context;
 
-  bool is_lent_to(const ClientIdentity& identity) const;
+  bool is_lent_to(const ClientIdentity& identity);
   Result<std::unique_ptr<Context>> make_context(const AttachTerms& terms);
   Status make_rings(Context& context);
   void fill_header(Context& context) const;

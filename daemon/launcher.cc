@@ -144,14 +144,15 @@ Status Launcher::open_ports() {
 
 Status Launcher::make_stats() {
   const bool is_busy = config_.idle == IdleMode::kBusy;
-  auto stats =
-      StatsSegment::create({.daemon_name = config_.name,
-                            .idle_policy = is_busy ? "busy" : "adaptive",
-                            .worker_count = static_cast<uint32_t>(config_.cores.size()),
-                            .session_rows = std::min(config_.connections_max, kSessionRowsMax),
-                            .port_count = static_cast<uint32_t>(ports_.size()),
-                            .has_hugepages = environment_->has_hugepages(),
-                            .started_unix_ns = unix_now_ns()});
+  auto stats = StatsSegment::create(
+      {.daemon_name = config_.name,
+       .idle_policy = is_busy ? "busy" : "adaptive",
+       .worker_count = static_cast<uint32_t>(config_.cores.size()),
+       .session_rows = std::min(config_.connections_max + worker::WorkerConfig{}.listeners_max,
+                                kSessionRowsMax),
+       .port_count = static_cast<uint32_t>(ports_.size()),
+       .has_hugepages = environment_->has_hugepages(),
+       .started_unix_ns = unix_now_ns()});
   if (!stats.ok()) return stats.error();
   stats_ = std::move(*stats);
   const auto infos = port_infos();
@@ -226,12 +227,13 @@ Status Launcher::make_threads() {
   if (!threads.ok()) return threads.error();
   threads_ = std::move(*threads);
   turns_seen_.resize(workers_.size());
-  const int64_t uid = config_.lend_uid;
+  std::optional<uint32_t> lend_uid;
+  if (config_.lend_uid >= 0) lend_uid = static_cast<uint32_t>(config_.lend_uid);
   registry_ = std::make_unique<ContextRegistry>(
       *threads_, RegistryOptions{.contexts_max = config_.contexts_max,
                                  .arena_bytes_max = config_.arena_bytes_max,
                                  .lend = config_.lend,
-                                 .lend_uid = uid < 0 ? ::geteuid() : static_cast<uint32_t>(uid)});
+                                 .lend_uid = lend_uid});
   return Ok{};
 }
 

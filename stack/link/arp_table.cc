@@ -228,10 +228,14 @@ void ArpTable::ask(Entry& entry, MacAddress destination, Nanos now, ArpOutList& 
 /// RFC 5227 3: an announcement is a request whose sender and target are the same address.
 void ArpTable::announce(uint8_t index, Nanos now, ArpOutList& out) {
   Port& port = ports_[index];
-  const wire::ArpPacket packet = request_for(port.mac, port.address, port.address);
-  if (!out.try_push({index, kMacBroadcast, packet})) return;
+  if (!out.try_push(announcement(index))) return;
   --port.announcements_left;
   port.announce_at = port.announcements_left > 0 ? now + kArpAnnounceInterval : kNever;
+}
+
+ArpOut ArpTable::announcement(uint8_t port) const {
+  const Port& own = ports_[port];
+  return {port, kMacBroadcast, request_for(own.mac, own.address, own.address)};
 }
 
 bool ArpTable::is_on_link(const Port& port, const IpAddress& ip) {

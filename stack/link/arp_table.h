@@ -87,6 +87,8 @@ class ArpTable {
   /// stays due.
   void on_timer(Nanos now, ArpOutList& out);
   Nanos next_deadline() const { return next_deadline_; }
+  /// An announcement of `port`'s address, to be sent whenever a harmless packet is wanted.
+  ArpOut announcement(uint8_t port) const;
 
   /// Changes whenever an answer of resolve() may have changed from kPending or kUnreachable.
   uint32_t generation() const { return generation_; }

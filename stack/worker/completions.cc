@@ -129,9 +129,7 @@ bool Worker::Impl::must_wait_for_holds(Context& context, session::Session& waiti
   const bool has_news =
       waiting.announced_sends != waiting.sends.finished_count || waiting.must_announce_end;
   if (!has_news) return false;
-  for (Port& port : ports) port.binding.io->reclaim();
-  const uint32_t index = index_of(context);
-  if (memory.region_holds(index) > 0 || has_unsent_pieces(index)) {
+  if (holds_memory_of(index_of(context))) {
     context.waits_for_holds = true;
     return true;
   }

@@ -151,10 +151,18 @@ void Worker::Impl::apply(uint32_t conn) {
   }
   if (effects.wants_transmit) schedule_transmit(conn);
   if (effects.is_over) {
+    if (effects.wants_transmit) send_last_word(conn);
     end_session(conn, effects.reason);
   } else {
     if (effects.entered_time_wait) end_in_time_wait(conn);
     arm(conn);
+  }
+}
+
+/// The RST of a connection that gave up: the last segment before it is forgotten.
+void Worker::Impl::send_last_word(uint32_t conn) {
+  if (const auto reset = engine.poll_transmit(conn, 0, now)) {
+    send_alone(engine.tuple(conn), *reset);
   }
 }
 

@@ -24,6 +24,7 @@ struct Context {
     kDetaching,  ///< waits until no port holds a piece of its memory
   };
   State state = State::kFree;
+  bool has_region = false;       ///< the ports know its arena
   bool is_lent = false;          ///< receive slots may be lent to it
   bool waits_for_holds = false;  ///< transmits nothing until the ports let go of its memory
   uint32_t lent_slots = 0;

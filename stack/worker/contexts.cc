@@ -47,10 +47,11 @@ void Worker::Impl::attach(const Command& command) {
   context.completions = {&rings.completion_indices, rings.completions};
   context.copy_block_count = static_cast<uint32_t>(
       std::min<uint64_t>(command.copy_bytes / kCopyBlockBytes, kCopyBlocksMax));
-  LYRE_CHECK(memory.add_region(command.context, command.memory + command.arena_offset,
-                               command.arena_bytes));
   context.dense_index = static_cast<uint32_t>(attached.size());
   attached.push_back(command.context);
+  context.has_region = memory.add_region(command.context, command.memory + command.arena_offset,
+                                         command.arena_bytes);
+  if (!context.has_region) expel(context, "the ports cannot be given its memory");
 }
 
 /// The client broke the channel's rules. The control thread hangs up on it and then detaches it;
@@ -65,7 +66,9 @@ void Worker::Impl::detach(uint32_t index) {
   Context& context = contexts[index];
   if (context.state == Context::State::kFree || context.state == Context::State::kDetaching) return;
   for (uint32_t i = 0; i < listeners.touched(); ++i) {
-    if (listeners.is_open(i) && listeners[i].context == index) listeners.remove(i);
+    if (!listeners.is_open(i) || listeners[i].context != index) continue;
+    listeners.remove(i);
+    write_listener_row(i);
   }
   while (context.sessions_head != session::kNoIndex) {
     const uint32_t conn = context.sessions_head;
@@ -95,12 +98,14 @@ size_t Worker::Impl::finish_detaching() {
       ++i;
       continue;
     }
-    for (Port& port : ports) port.binding.io->reclaim();
-    if (memory.region_holds(index) != 0 || has_unsent_pieces(index)) {
+    if (context.has_region && holds_memory_of(index)) {
       ++i;
       continue;
     }
-    memory.remove_region(index);
+    if (context.has_region) {
+      memory.remove_region(index);
+      LYRE_CHECK(memory.region_holds(index) == 0);  // this look also undoes the mapping for DMA
+    }
     attached[i] = attached.back();
     contexts[attached[i]].dense_index = static_cast<uint32_t>(i);
     attached.pop_back();
@@ -109,6 +114,18 @@ size_t Worker::Impl::finish_detaching() {
     ++finished;
   }
   return finished;
+}
+
+/// True while a port may still read the context's memory. Some drivers (virtio) look at what they
+/// have sent only when they send again: a wait that lasts gets them something harmless to send.
+bool Worker::Impl::holds_memory_of(uint32_t index) {
+  for (Port& port : ports) port.binding.io->reclaim();
+  if (memory.region_holds(index) == 0 && !has_unsent_pieces(index)) return false;
+  if (now - nudged_at >= kNudgeInterval) {
+    nudged_at = now;
+    for (uint8_t port = 0; port < ports.size(); ++port) send_arp(arp.announcement(port));
+  }
+  return true;
 }
 
 /// True when a packet that the port has not taken yet names memory of the context.

@@ -36,6 +36,8 @@ inline constexpr size_t kSessionRowsPerPollMax = 16;
 inline constexpr Nanos kStatsPeriod = millis(50);
 /// What waits for room in a client's ring is tried again this soon: clients need not tell us.
 inline constexpr Nanos kUntoldRetry = micros(100);
+/// So often a port that holds on to a client's memory is given a packet to send.
+inline constexpr Nanos kNudgeInterval = micros(500);
 
 /// Below this share of the receive pool (1/n) payload is copied out rather than lent, and sessions
 /// that hold much get no more.
@@ -75,6 +77,7 @@ struct Worker::Impl {
   void detach(uint32_t context);
   void expel(Context& context, const char* reason);
   size_t finish_detaching();
+  bool holds_memory_of(uint32_t context);
   bool has_unsent_pieces(uint32_t context) const;
   void shut_down();
   void post(Reply reply);
@@ -116,6 +119,7 @@ struct Worker::Impl {
   void end_in_time_wait(uint32_t conn);
   void leave_listener(uint32_t conn);
   void on_established(uint32_t conn);
+  void send_last_word(uint32_t conn);
   std::optional<uint16_t> choose_port(const IpAddress& local, const Endpoint& remote);
   void close_by_client(uint32_t conn);
   void abort_session(uint32_t conn, channel::EndStatus status);
@@ -175,6 +179,8 @@ struct Worker::Impl {
   void write_stats();
   void write_port_counters();
   void write_row(uint32_t conn);
+  void write_listener_row(uint32_t index);
+  void show_owner(channel::SessionView& view, uint32_t context) const;
 
   session::Session& session(uint32_t conn) { return sessions[conn]; }
   channel::SessionName name_of(uint32_t conn) const {
@@ -204,7 +210,7 @@ struct Worker::Impl {
   session::SendPieces sends;
   uint32_t generations = 0;
 
-  std::unique_ptr<Context[]> contexts;
+  std::unique_ptr<Context[], void (*)(void*)> contexts;  ///< by context index
   std::vector<uint32_t> attached;     ///< dense list of contexts in use; reserved at start
   std::unique_ptr<SlotLoan[]> loans;  ///< by receive slot
   uint32_t lent_slots_per_context_max;
@@ -215,6 +221,7 @@ struct Worker::Impl {
   BoundedVector<io::PacketBuf*, kLoopPacketsMax> loop_now;  ///< being received
   bool has_neighbour_waiters = false;
   uint32_t stats_cursor = 0;
+  Nanos nudged_at{0};
   Nanos stats_due{0};
   uint64_t work_since_stats = 0;
   bool has_untold = false;  ///< something waits for room in a ring, or for the ports

@@ -57,12 +57,7 @@ void Worker::Impl::write_row(uint32_t conn) {
   view.remote_port = tuple.remote.port;
   view.state = static_cast<uint8_t>(info.state);
   view.worker = config.index;
-  if (shown.context != session::kNoContext) {
-    const Context& owner = contexts[shown.context];
-    view.is_lent = owner.is_lent;
-    view.pid = owner.attached.pid;
-    std::memcpy(view.label, owner.attached.label.data(), sizeof view.label);
-  }
+  if (shown.context != session::kNoContext) show_owner(view, shown.context);
   view.mss_bytes = info.mss_bytes;
   view.cwnd_bytes = info.cwnd_bytes;
   view.in_flight_bytes = info.in_flight_bytes;
@@ -85,6 +80,28 @@ void Worker::Impl::write_row(uint32_t conn) {
   view.opened_unix_ns = shown.opened_unix_ns;
   view.updated_unix_ns = now.value + config.unix_offset_ns;
   stats.rows[conn].write(&view);
+}
+
+void Worker::Impl::show_owner(channel::SessionView& view, uint32_t context) const {
+  const Context& owner = contexts[context];
+  view.is_lent = owner.is_lent;
+  view.pid = owner.attached.pid;
+  std::memcpy(view.label, owner.attached.label.data(), sizeof view.label);
+}
+
+/// Listeners have the rows behind those of the connections; one that was closed clears its row.
+void Worker::Impl::write_listener_row(uint32_t index) {
+  const uint64_t row = uint64_t{config.engine.connections_max} + index;
+  if (row >= stats.rows.size()) return;
+  if (!listeners.is_open(index)) return stats.rows[row].write(nullptr);
+  const Listener& shown = listeners[index];
+  channel::SessionView view{};
+  std::memcpy(view.local_address, shown.local.address.bytes.data(), 16);
+  view.local_port = shown.local.port;
+  view.is_listener = 1;
+  view.worker = config.index;
+  show_owner(view, shown.context);
+  stats.rows[row].write(&view);
 }
 
 }  // namespace lyre::worker

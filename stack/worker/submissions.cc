@@ -124,6 +124,7 @@ const char* Worker::Impl::on_listen(Context& context, const channel::Submission&
   const uint32_t index = listeners.add(
       {.local = local, .context = index_of(context), .cookie = open.cookie, .backlog = backlog});
   if (index == Listeners::kNone) return fail(channel::EndStatus::kNoResources);
+  write_listener_row(index);
   return answer_open(context, channel::Event::kListening, channel::EndStatus::kOk, open.cookie,
                      {index | kListenerBit, listeners[index].generation}, {local, {}});
 }
@@ -136,6 +137,7 @@ const char* Worker::Impl::on_close_listen(Context& context, const channel::Submi
     return nullptr;
   }
   listeners.remove(index);
+  write_listener_row(index);
   return nullptr;
 }
 

@@ -8,10 +8,12 @@ namespace lyre::worker {
 
 namespace {
 
-session::Session* zeroed_sessions(uint32_t count) {
-  void* memory = std::calloc(count, sizeof(session::Session));  // untouched until a session opens
+/// Memory that costs nothing until it is used: each item is assigned when it is opened.
+template <typename Item>
+Item* make_zeroed(uint32_t count) {
+  void* memory = std::calloc(count, sizeof(Item));
   LYRE_CHECK(memory != nullptr);
-  return static_cast<session::Session*>(memory);
+  return static_cast<Item*>(memory);
 }
 
 }  // namespace
@@ -28,9 +30,9 @@ Worker::Impl::Impl(const WorkerConfig& worker_config, io::PacketMemory& packet_m
       flows(worker_config.engine.connections_max, worker_config.secret),
       listeners(worker_config.listeners_max),
       timers(worker_config.engine.connections_max),
-      sessions(zeroed_sessions(worker_config.engine.connections_max), std::free),
+      sessions(make_zeroed<session::Session>(worker_config.engine.connections_max), std::free),
       sends(worker_config.engine.sent_records_max),
-      contexts(new Context[kContextsMax]),
+      contexts(make_zeroed<Context>(kContextsMax), std::free),
       loans(new SlotLoan[packet_memory.rx_slot_count()]),
       lent_slots_per_context_max(worker_config.lent_slots_per_context_max) {
   if (lent_slots_per_context_max == 0) lent_slots_per_context_max = memory.rx_slot_count() / 4 * 3;

@@ -52,7 +52,8 @@ struct WorkerConfig {
 /// Where a worker writes what tools read.
 struct StatsBinding {
   channel::WorkerStats* worker = nullptr;
-  std::span<channel::SessionRow> rows;  ///< may be fewer than connections: the rest is not shown
+  /// connections_max rows for connections, then one a listener; what has no row is not shown.
+  std::span<channel::SessionRow> rows;
 };
 
 /// One core, composed: queues of the ports, TCP, sessions, timers and the rings of its clients.

@@ -1,5 +1,6 @@
 """Small inputs from which a fuzzer starts: well-formed packets, one or a few of each kind."""
 
+import random
 import struct
 
 OWN_MAC, PEER_MAC = bytes([2, 0, 0, 0, 0, 1]), bytes([2, 0, 0, 0, 0, 2])
@@ -73,4 +74,16 @@ def seeds(target):
         frames = [ethernet(0x0800, packet) for packet in packets]
         frames.append(ethernet(0x0806, arp(1), b'\xff' * 6))
         return [BOTH_GOOD + frame for frame in frames]
+    if target == 'channel':
+        return [random.Random(number).randbytes(50 << number % 5) for number in range(20)]
+    if target == 'control':
+        attach = struct.pack('<IIIIIIQ64s', 0x4c595243, 1, 1, 96, 1, 0, 1 << 20, b'label')
+        return [attach, struct.pack('<IIII', 0x4c595243, 1, 3, 16)]
+    if target == 'adapter_stream':
+        def frame(kind, size, message, total, offset):
+            return struct.pack('<IIQQQ', kind, size, message, total, offset)
+        hello = b'LYRENCCL' + struct.pack('<HHHHHHI', 1, 1, 128, 0, 0, 1, 7) + bytes(104)
+        data = frame(1, 4, 0, 6, 0) + b'head' + frame(1, 2, 0, 6, 4) + b'en' + frame(1, 0, 1, 0, 0)
+        grants = frame(2, 0, 0, 0, 2) + frame(2, 0, 1, 0, 3)
+        return [b'\0\0' + hello, b'\1\x20' + data + frame(4, 0, 0, 0, 0), b'\2\0' + grants]
     return []

@@ -59,6 +59,7 @@ class PatternApp {
   }
 
   bool keeps_slots = false;
+  bool checks_bytes = true;  ///< false for one whose completions may be garbage of its own making
   uint64_t receive_seed = 0;
   std::span<const uint8_t> pool;
   std::vector<channel::Completion> others;  ///< what is not about a stream: failures, listening
@@ -89,11 +90,11 @@ class PatternApp {
     }
   }
   void on_data(Stream& stream, const channel::Completion& entry) {
-    for (uint32_t i = 0; i < entry.count; ++i) {
+    for (uint32_t i = 0; i < entry.count && i < channel::kLentSlicesMax; ++i) {
       const channel::LentSlice& slice = entry.body.data[i];
       const uint8_t* bytes = entry.pool == channel::kPoolContext ? client_.memory() + slice.offset
                                                                  : pool.data() + slice.offset;
-      for (uint32_t b = 0; b < slice.bytes; ++b) {
+      for (uint32_t b = 0; checks_bytes && b < slice.bytes; ++b) {
         stream.is_equal &= bytes[b] == pattern(stream.seed, stream.received++);
       }
       owed_.push_back(slice.slot);

@@ -27,7 +27,7 @@ class WorkerHost {
                  .frame_bytes = link.options().mtu_bytes + 64,
                  .tx_packets = 256}),
         stats_(new channel::WorkerStats()),
-        rows_(new channel::SessionRow[options.connections_max]()) {
+        rows_(new channel::SessionRow[options.connections_max + kListenerRows]()) {
     const worker::PortBinding port{.io = &link.add_queue(options.end, memory_),
                                    .address = IpAddress::v4(options.address),
                                    .prefix_bits = 24,
@@ -41,7 +41,7 @@ class WorkerHost {
     config.seed = options.seed;
     worker_ = std::make_unique<worker::Worker>(
         config, memory_, std::span(&port, 1), std::span<const worker::RouteBinding>{},
-        worker::StatsBinding{stats_.get(), {rows_.get(), options.connections_max}});
+        worker::StatsBinding{stats_.get(), {rows_.get(), options.connections_max + kListenerRows}});
   }
 
   worker::Worker& worker() { return *worker_; }
@@ -51,6 +51,8 @@ class WorkerHost {
   uint64_t drops(Drop reason) const { return stats_->drops[static_cast<size_t>(reason)].get(); }
 
  private:
+  static constexpr uint32_t kListenerRows = 4;
+
   io::sim::Memory memory_;
   std::unique_ptr<channel::WorkerStats> stats_;
   std::unique_ptr<channel::SessionRow[]> rows_;

@@ -108,6 +108,4 @@ Result<EalFacts> start_eal(const EnvironmentOptions& options) {
   return facts;
 }
 
-void stop_eal() { rte_eal_cleanup(); }
-
 }  // namespace lyre::io::dpdk

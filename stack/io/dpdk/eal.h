@@ -12,7 +12,8 @@ struct EalFacts {
 
 /// Starts DPDK's environment abstraction layer, once a process.
 /// Thread: the control thread, whose CPU affinity is the same afterwards.
+/// It is never stopped: rte_eal_cleanup() unmaps what its own interrupt thread still reads, and
+/// nothing that it started outlives the process (no shared configuration, hugepages in memory).
 Result<EalFacts> start_eal(const EnvironmentOptions& options);
-void stop_eal();
 
 }  // namespace lyre::io::dpdk

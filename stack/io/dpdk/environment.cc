@@ -19,7 +19,6 @@ class EalEnvironment final : public Environment {
   explicit EalEnvironment(const EalFacts& facts) : facts_(facts) {
     dma_map_.set_physical_addresses(facts.uses_physical_addresses);
   }
-  ~EalEnvironment() override { stop_eal(); }
 
   bool has_hugepages() const override { return facts_.has_hugepages; }
   bool uses_physical_addresses() const override { return facts_.uses_physical_addresses; }

@@ -65,6 +65,14 @@ TEST_F(ContextRegistryTest, LendsToItsOwnUidOnly) {
   EXPECT_GT(workers.posted[0][1].copy_bytes, 0u);
 }
 
+TEST_F(ContextRegistryTest, LendsToTheFirstUidWhenNoneIsConfigured) {
+  RegistryOptions options{.contexts_max = 3, .arena_bytes_max = 8 << 20, .lend = Lend::kUid};
+  ContextRegistry first_come(workers, options);
+  EXPECT_TRUE(first_come.attach(terms_of(1000)).value().is_lent_to);
+  EXPECT_FALSE(first_come.attach(terms_of(0)).value().is_lent_to);
+  EXPECT_TRUE(first_come.attach(terms_of(1000)).value().is_lent_to);
+}
+
 TEST_F(ContextRegistryTest, MemoryStaysUntilEveryWorkerHasLetGo) {
   const uint32_t index = registry.attach(terms_of(7)).value().index;
   uint8_t* memory = workers.posted[0][0].memory;

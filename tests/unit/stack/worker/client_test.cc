@@ -152,6 +152,20 @@ TEST(Detach, ResetsSessionsAndTakesLentSlotsBack) {
   EXPECT_GE(hosts.b.memory().rx_slots_free(), free_before);
 }
 
+TEST(Attach, OfMemoryThatThePortsCannotReadEndsThatClientOnly) {
+  TwoWorkers hosts;
+  ASSERT_TRUE(hosts.connect());
+  uint8_t taken[16];
+  ASSERT_TRUE(hosts.a.memory().add_region(1, taken, sizeof taken));
+  ChannelClient unlucky(hosts.a.worker(), 1);
+  hosts.run_for(millis(1));
+  EXPECT_TRUE(has_reply(hosts.a.worker(), worker::Reply::Kind::kExpelled, 1));
+  unlucky.detach();
+  hosts.run_for(millis(1));
+  EXPECT_TRUE(has_reply(hosts.a.worker(), worker::Reply::Kind::kDetached, 1));
+  EXPECT_FALSE(hosts.app_a->only().is_ended);
+}
+
 TEST(Detach, WhileBytesAreUnderWayLeavesNothingBehind) {
   TwoWorkers hosts({.delay = millis(1), .holds_until_reclaim = true});
   ASSERT_TRUE(hosts.connect());
@@ -269,6 +283,19 @@ TEST(Stats, ARowShowsWhatTheSessionDoes) {
   EXPECT_EQ(view.bytes_acked, 100'000u);
   EXPECT_EQ(view.remote_port, 5000u);
   EXPECT_EQ(view.state, static_cast<uint8_t>(tcp::State::kEstablished));
+}
+
+TEST(Stats, AListenerHasARowWhileItIsOpen) {
+  TwoWorkers hosts;
+  hosts.client_a->listen(5000, 1);
+  ASSERT_TRUE(hosts.run_until([&] { return !hosts.app_a->others.empty(); }));
+  channel::SessionView view;
+  ASSERT_TRUE(hosts.a.row(64).read(view));
+  EXPECT_EQ(view.is_listener, 1u);
+  EXPECT_EQ(view.local_port, 5000u);
+  hosts.client_a->tell(channel::Op::kCloseListen, hosts.app_a->others[0].session);
+  hosts.run_for(millis(1));
+  EXPECT_FALSE(hosts.a.row(64).read(view));
 }
 
 }  // namespace
