@@ -41,9 +41,9 @@ Instance::Instance(const Settings& settings, lyre_context* context)
 }
 
 Instance::~Instance() {
-  const bool says_goodbye = !is_daemon_dead_ && !comms_.empty();
   for (auto& [key, comm] : comms_) comm->begin_close();
-  if (says_goodbye) lyre_drain(context_, kFinalizeDrainMs);
+  // Also for comms closed before: a peer that misses our last grant takes its send for lost.
+  if (!is_daemon_dead_) lyre_drain(context_, kFinalizeDrainMs);
   for (auto& [key, comm] : comms_) comm->finish_close();
   comms_.clear();
   connectors_.clear();

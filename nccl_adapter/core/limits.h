@@ -50,7 +50,8 @@ inline constexpr int kListenBacklog = 1024;
 
 /// A close waits this long for the peer's TCP to acknowledge the goodbye.
 inline constexpr int64_t kCloseWaitNs = 1'000'000'000;
-inline constexpr int kFinalizeDrainMs = 1000;
+/// And finalize this long for all of them together: a lost packet may cost seconds.
+inline constexpr int kFinalizeDrainMs = 5000;
 
 /// A handshake that is reset before it is answered is tried again this often.
 inline constexpr int kRedialsMax = 2;

@@ -83,6 +83,7 @@ TEST_P(DaemonKilled, InMidTransferIsASystemErrorHereAndARemoteErrorThere) {
   const RankBody body = [&](Rank& rank) {
     Link link(rank, kAbi, *pair);
     work_some(rank, link);
+    rank.meet();  // the last message is acknowledged
     const bool is_victim = rank.index() == GetParam();
     if (is_victim) ::kill(pair->pid(GetParam()), SIGKILL);
     EXPECT_EQ(work_until_broken(rank, link),
