@@ -28,6 +28,8 @@ inline constexpr size_t kRxBurstsPerPollMax = 4;
 inline constexpr size_t kSubmissionsPerContextMax = 64;
 inline constexpr size_t kTimersPerPollMax = 512;
 inline constexpr size_t kTxBurstPackets = 32;
+/// Room that sessions leave for ARP, echo replies and resets when a port is full.
+inline constexpr size_t kTxReservePackets = 16;
 inline constexpr size_t kTxPacketsPerPollMax = 128;
 inline constexpr size_t kSegmentsPerTurnMax = 16;
 inline constexpr size_t kLoopPacketsMax = 512;
@@ -55,8 +57,9 @@ struct SlotLoan {
 struct Port {
   PortBinding binding;
   io::IoCapabilities capabilities;
-  BoundedVector<io::PacketBuf*, kTxBurstPackets> out;  ///< built, not yet taken by the port
-  io::IoCounters counted;                              ///< what the stats segment has of it
+  BoundedVector<io::PacketBuf*, kTxBurstPackets + kTxReservePackets>
+      out;                 ///< built, not yet taken by the port
+  io::IoCounters counted;  ///< what the stats segment has of it
 };
 
 /// Worker's insides. One file a step of poll_once(); this class is their shared state.

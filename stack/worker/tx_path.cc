@@ -51,7 +51,7 @@ size_t Worker::Impl::transmit() {
 }
 
 bool Worker::Impl::can_take_packet(const session::Session& sender) const {
-  return sender.is_local ? !loop.full() : !ports[sender.port].out.full();
+  return sender.is_local ? !loop.full() : ports[sender.port].out.size() < kTxBurstPackets;
 }
 
 /// Sends up to `budget` segments of the session and puts it back in the list if it has more.
