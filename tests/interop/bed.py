@@ -84,8 +84,7 @@ def main():
     """Runs the tests of the calling module. Exit status 77: they cannot run here."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", required=True, help="folder with the finished build")
-        command = self.in_kernel(self.programs.lyre, *arguments, "--kernel")
-        return command, dict(os.environ)
+    parser.add_argument("--mib", type=int, default=64, help="each way, of the larger transfers")
     parser.add_argument("tests", nargs="*", help="such as PeersTest.test_half_close; default: all")
     parser.parse_args(namespace=options)
     processes.exit_on_signals()
