@@ -97,7 +97,8 @@ class VethPair:
     @staticmethod
     def inside(name, *command):
         """The command line that runs `command` in the namespace."""
-        return ["ip", "netns", "exec", name, *command]
+        # Not `ip netns exec`: it wants mounts of its own, which a chroot cannot have.
+        return ["nsenter", f"--net=/run/netns/{name}", "--", *command]
 
     @staticmethod
     def run(name, *command):
