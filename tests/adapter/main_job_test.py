@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""Runs the main job, `lyre allreduce` through the NCCL plugin, between two real daemons."""
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import unittest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+
+import processes
+from daemon import Daemon, Programs, Settings
+from network import NetworkError, VethPair
+from two_hosts import TwoHosts, cores, scratch_folder
+
+ARGS = None
+BOUND_S = 120
+SIZES = ["--bytes", "4", "--bytes", "98304", "--bytes", "3000004"]
+ELEMENTS = (4 + 98304 + 3000004) // 4
+NOBODY = 65534
+EXIT_NO_DAEMON = 3
+USER_TIMEOUT_MS = 3000
+
+
+def job(a, b, *options, iterations=1):
+    return [Programs(ARGS.build).lyre, "allreduce", "--plugin", ARGS.plugin, "--no-kernel",
+            "--host", f"A={a.socket}", "--host", f"B={b.socket}", "--timeout", str(BOUND_S),
+            "--iterations", str(iterations), *options]
+
+
+def run(command, **options):
+    return processes.run(command, BOUND_S + 30, capture_output=True,
+                         env=dict(os.environ, LYRE_DATA_DIR=ARGS.data), **options)
+
+
+class MainJob(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.hosts = cls.enterClassContext(TwoHosts(Programs(ARGS.build)))
+
+    @classmethod
+    def enterClassContext(cls, context):  # unittest has it from Python 3.11 on
+        value = context.__enter__()
+        cls.addClassCleanup(context.__exit__, None, None, None)
+        return value
+
+    def report(self, *options):
+        done = run(job(self.hosts.a, self.hosts.b, "--json", *options, *SIZES))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def test_every_abi_version_with_two_and_four_ranks(self):
+        for abi in range(8, 13):
+            for ranks in (2, 4):
+                with self.subTest(abi=abi, ranks=ranks):
+                    report = self.report("--abi", str(abi), "--ranks", str(ranks))
+                    self.assertEqual(report["plugin"]["abi"], abi)
+                    # A warm-up and a measured pass on every rank.
+                    self.assertEqual(report["plugin"]["elements_verified"], ELEMENTS * ranks * 2)
+
+    def test_ranks_of_one_host_reach_each_other_through_their_daemon(self):
+        report = self.report("--ranks", "4", "--placement", "block")
+        self.assertEqual(report["plugin"]["elements_verified"], ELEMENTS * 4 * 2)
+
+    def test_a_user_without_permission_is_told_so(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root can become somebody else")
+        command, environment = self.hosts.a.lyre("status")
+        os.chmod(os.path.dirname(self.hosts.a.socket), 0o755)
+        done = processes.run(command, BOUND_S, capture_output=True, env=environment, user=NOBODY,
+                             group=NOBODY, extra_groups=[])
+        self.assertEqual(done.returncode, EXIT_NO_DAEMON, done.stderr)
+        self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
+        self.assertIn("ermission", done.stderr)
+
+    def test_without_a_daemon_everything_says_so(self):
+        command, environment = self.hosts.a.lyre("status")
+        nowhere = dict(environment, LYRE_SOCKET=self.hosts.a.socket + ".not-there")
+        done = processes.run(command, BOUND_S, capture_output=True, env=nowhere)
+        self.assertEqual(done.returncode, EXIT_NO_DAEMON, done.stderr)
+        self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
+
+
+class Disasters(unittest.TestCase):
+    """Each ends the job with one line, in bounded time, with no rank left behind."""
+
+    def start(self, a, b):
+        process = processes.start(job(a, b, "--bytes", "4MiB", iterations=10_000),
+                                  env=dict(os.environ, LYRE_DATA_DIR=ARGS.data),
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(processes.end, process)
+        deadline = time.monotonic() + BOUND_S
+        def received():  # listeners receive nothing
+            return sum(s.get("bytes_received", 0) for s in a.look("sessions")["sessions"])
+        while received() < 20_000_000:
+            self.assertIsNone(process.poll(), "the job ended before the disaster")
+            self.assertLess(time.monotonic(), deadline, "the job does not get going")
+            time.sleep(0.1)
+        return process
+
+    def expect_error(self, process, *words):
+        _out, said = process.communicate(timeout=BOUND_S)
+        self.assertEqual(process.returncode, 1, said)
+        lines = said.strip().splitlines()
+        self.assertTrue(any(word in lines[-1] for word in words), said)
+
+    def test_a_daemon_that_is_killed(self):
+        with TwoHosts(Programs(ARGS.build)) as hosts:
+            process = self.start(hosts.a, hosts.b)
+            hosts.b.kill()
+            self.expect_error(process, "daemon", "host-b")
+            hosts.b._process = None  # nothing is left to stop
+
+    def test_a_wire_that_is_cut(self):
+        folder = scratch_folder()
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        wire = VethPair(["tx", "off", "rx", "off"])
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(wire)
+            except NetworkError as error:
+                self.skipTest(str(error))
+            ends = []
+            for name, end, address, core in (("host-a", wire.left, "10.9.3.1", cores()[0]),
+                                             ("host-b", wire.right, "10.9.3.2", cores()[1])):
+                settings = Settings(name, f"net_af_packet0,iface={wire.device}", f"{address}/24",
+                                    core, sections={"tcp": {"user_timeout_ms": USER_TIMEOUT_MS}})
+                daemon = Daemon(Programs(ARGS.build), settings, folder, wire.inside(end))
+                daemon.start()
+                stack.callback(daemon.stop)
+                ends.append(daemon)
+            process = self.start(*ends)
+            wire.pull_out(wire.left)
+            self.expect_error(process, "answer", "10.9.3.", "peer")
+
+
+def main():
+    global ARGS
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", required=True)
+    parser.add_argument("--plugin", required=True)
+    parser.add_argument("--data", required=True)
+    ARGS, rest = parser.parse_known_args()
+    processes.exit_on_signals()
+    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
+
+
+if __name__ == "__main__":
+    main()
