@@ -59,7 +59,7 @@ struct Port {
   io::IoCapabilities capabilities;
   BoundedVector<io::PacketBuf*, kTxBurstPackets + kTxReservePackets>
       out;                 ///< built, not yet taken by the port
-  io::IoCounters counted;  ///< what the stats segment has of it
+  bool is_full = false;    ///< took less than it was offered: not asked again in this turn
 };
 
 /// Worker's insides. One file a step of poll_once(); this class is their shared state.

@@ -37,7 +37,10 @@ void Worker::Impl::remove_from_transmit(uint32_t conn) {
 size_t Worker::Impl::transmit() {
   if (arp.generation() != arp_generation_seen) wake_neighbour_waiters();
   size_t sent = 0;
-  for (Port& port : ports) sent += flush(port);
+  for (Port& port : ports) {
+    port.is_full = false;
+    sent += flush(port);
+  }
   const uint32_t last = transmit_tail;
   bool is_last = last == session::kNoIndex;
   while (!is_last && transmit_head != session::kNoIndex && sent < kTxPacketsPerPollMax) {
@@ -217,11 +220,12 @@ void Worker::Impl::send_alone(const FourTuple& tuple, const tcp::SegmentOut& seg
 
 /// Hands over what was built, and leaves what the port does not take for the next turn.
 size_t Worker::Impl::flush(Port& port) {
-  if (port.out.empty()) return 0;
+  if (port.out.empty() || port.is_full) return 0;
   const size_t taken = port.binding.io->tx_burst({port.out.begin(), port.out.size()});
   const size_t left = port.out.size() - taken;
   std::copy(port.out.begin() + taken, port.out.end(), port.out.begin());
   while (port.out.size() > left) port.out.pop_back();
+  port.is_full = left > 0;
   return taken;
 }
 
