@@ -58,8 +58,8 @@ struct Port {
   PortBinding binding;
   io::IoCapabilities capabilities;
   BoundedVector<io::PacketBuf*, kTxBurstPackets + kTxReservePackets>
-      out;                 ///< built, not yet taken by the port
-  bool is_full = false;    ///< took less than it was offered: not asked again in this turn
+      out;               ///< built, not yet taken by the port
+  bool is_full = false;  ///< took less than it was offered: not asked again in this turn
 };
 
 /// Worker's insides. One file a step of poll_once(); this class is their shared state.

@@ -23,8 +23,8 @@ def main():
             with open(os.path.join(corpus, f'seed-{number}'), 'wb') as file:
                 file.write(data)
         folders = [corpus] + ([regressions] if os.path.isdir(regressions) else [])
-        return subprocess.run([fuzzer, f'-max_total_time={duration_s}', '-timeout=10', '-len_control=0',
-                               '-rss_limit_mb=1024', '-print_final_stats=1',
+        return subprocess.run([fuzzer, f'-max_total_time={duration_s}', '-timeout=10',
+                               '-len_control=0', '-rss_limit_mb=1024', '-print_final_stats=1',
                                f'-artifact_prefix={os.getcwd()}/{target}-', *folders],
                               env=environment, check=False).returncode
 
