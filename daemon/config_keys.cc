@@ -46,7 +46,8 @@ constexpr Key kKeys[] = {
    [](Config& c, const KeyValue& v) { c.log_level = choice<LogLevel>(v); }},
 
   {"workers", "cores", KeyType::kCores, "\"auto\"", 0, 1023, "",
-   "One worker thread runs on each core listed; \"auto\" is one worker on the last core.",
+   "One worker thread runs on each core listed; \"auto\" is one worker on the last core. Several "
+   "need ports that are memif wires.",
    [](Config& c, const KeyValue& v) { c.cores = std::get<std::vector<uint32_t>>(v); }},
   {"workers", "idle", KeyType::kChoice, "\"adaptive\"", 0, 0, "adaptive|busy",
    "\"adaptive\" hands an idle core over and sleeps; \"busy\" polls forever, for lowest latency on "

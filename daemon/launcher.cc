@@ -137,6 +137,12 @@ Status Launcher::open_ports() {
       return Error{port.error().code, complaint(config_.file, config.line,
                                                 "port '" + config.name + "'", port.error().text)};
     }
+    // Elsewhere the NIC decides which worker a packet reaches, and workers do not hand packets on.
+    if (config_.cores.size() > 1 && (*port)->info().driver != "net_memif") {
+      return Error{ENOTSUP, complaint(config_.file, config.line, "port '" + config.name + "'",
+                                      "is shared by " + std::to_string(config_.cores.size()) +
+                                          " workers, which only memif allows: give one core")};
+    }
     ports_.push_back(std::move(*port));
   }
   return Ok{};
