@@ -49,8 +49,8 @@ class VethPair:
                 # Nothing but the test itself shall send on the wire.
                 self.run(name, "sh", "-c",
                          "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6 || true")
-            _run("ip", "-n", self.left, "link", "add", self.device, "type", "veth", "peer",
-                 "name", self.device, "netns", self.right)
+            self.run(self.left, "ip", "link", "add", self.device, "type", "veth", "peer",
+                     "name", self.device, "netns", self.right)
             for name in (self.left, self.right):
                 self._bring_up(name)
         except BaseException:
@@ -61,8 +61,8 @@ class VethPair:
     def _bring_up(self, name):
         if self._offloads:
             self.run(name, "ethtool", "-K", self.device, *self._offloads)
-        _run("ip", "-n", name, "link", "set", self.device, "mtu", str(self._mtu), "up")
-        _run("ip", "-n", name, "link", "set", "lo", "up")
+        self.run(name, "ip", "link", "set", self.device, "mtu", str(self._mtu), "up")
+        self.run(name, "ip", "link", "set", "lo", "up")
 
     def __exit__(self, *_exception):
         for name in reversed(self._made):
@@ -73,31 +73,31 @@ class VethPair:
     def give_address(self, name, address, prefix_bits=24):
         """The kernel of `name` answers to `address`; its TCP uses CUBIC where it has that."""
         network = f"{address.rsplit('.', 1)[0]}.0/{prefix_bits}"
-        _run("ip", "-n", name, "addr", "add", f"{address}/{prefix_bits}", "dev", self.device,
-             "noprefixroute")
+        self.run(name, "ip", "addr", "add", f"{address}/{prefix_bits}", "dev", self.device,
+                 "noprefixroute")
         self._routes[name] = [network, "dev", self.device, "src", address]
         self._add_route(name)
 
     def _add_route(self, name):
-        command = ["ip", "-n", name, "route", "add", *self._routes[name]]
+        command = ["ip", "route", "add", *self._routes[name]]
         try:
-            _run(*command, "congctl", "cubic")
+            self.run(name, *command, "congctl", "cubic")
         except NetworkError:
-            _run(*command)
+            self.run(name, *command)
 
     def pull_out(self, name):
         """The wire's end goes dead, without a word to the other."""
-        _run("ip", "-n", name, "link", "set", self.device, "down")
+        self.run(name, "ip", "link", "set", self.device, "down")
 
     def plug_in(self, name):
-        _run("ip", "-n", name, "link", "set", self.device, "up")
+        self.run(name, "ip", "link", "set", self.device, "up")
         # The kernel forgets the routes of a dead device.
         self._add_route(name)
 
     @staticmethod
     def inside(name, *command):
         """The command line that runs `command` in the namespace."""
-        # Not `ip netns exec`: it wants mounts of its own, which a chroot cannot have.
+        # Not `ip netns exec` or `ip -n`: they want mounts of their own, which a chroot cannot have.
         return ["nsenter", f"--net=/run/netns/{name}", "--", *command]
 
     @staticmethod
