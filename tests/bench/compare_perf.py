@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Compares `lyre perf` over Lyre with the same program over kernel TCP, in alternating rounds.
 
-Lyre: two daemons joined by memif, MTU 1500, checksums computed and verified in software. Kernel: veth
-between two network namespaces with MTU-sized packets crossing it (tso off, gso on, gro on), CUBIC.
+Lyre: two daemons joined by memif, MTU 1500, checksums computed and verified in software. Kernel:
+veth between two network namespaces with MTU-sized packets crossing it (tso off, gso on, gro on),
+CUBIC.
 Prints the ratio of medians first. Needs root; run it on a machine with nothing else to do.
 """
 
