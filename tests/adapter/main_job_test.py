@@ -72,7 +72,13 @@ class MainJob(unittest.TestCase):
         if os.geteuid() != 0:
             self.skipTest("only root can become somebody else")
         command, environment = self.hosts.a.lyre("status")
-        os.chmod(os.path.dirname(self.hosts.a.socket), 0o755)
+        folder = os.path.dirname(self.hosts.a.socket)
+        os.chmod(folder, 0o755)
+        # Copies, because nobody may not be let into the build folder.
+        for path in (command[0], ARGS.library):
+            shutil.copy(path, folder)
+        command[0] = os.path.join(folder, "lyre")
+        environment["LD_LIBRARY_PATH"] = folder
         done = processes.run(command, BOUND_S, capture_output=True, env=environment, user=NOBODY,
                              group=NOBODY, extra_groups=[])
         self.assertEqual(done.returncode, EXIT_NO_DAEMON, done.stderr)
@@ -146,7 +152,9 @@ def main():
     parser.add_argument("--build", required=True)
     parser.add_argument("--plugin", required=True)
     parser.add_argument("--data", required=True)
+    parser.add_argument("--library", help="the client library (default: of the build)")
     ARGS, rest = parser.parse_known_args()
+    ARGS.library = ARGS.library or os.path.join(ARGS.build, "libclient", "liblyre.so.0")
     processes.exit_on_signals()
     unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
 
