@@ -26,18 +26,22 @@ options = argparse.Namespace()
 
 
 class Bed:
-    """Lyre has the wire's left end, the kernel its right; up inside a `with` block."""
+    """Lyre has the wire's left end, the kernel its right; up inside a `with` block.
 
-    def __init__(self):
+    `sections` are further keys of the daemon's configuration; `wire` may be a BridgedPair, in which
+    the caller then runs a Bridge.
+    """
+
+    def __init__(self, wire=None, sections=None, mtu=1500):
         self.folder = scratch_folder()
-        self.wire = VethPair(OFFLOADS)
+        self.wire = wire or VethPair(OFFLOADS, mtu)
         self.programs = Programs(options.build)
         self._peer = os.path.join(os.path.abspath(options.build), "tests", "interop", "lyre_peer")
         self.daemon = Daemon(
             self.programs,
             Settings("lyre", f"net_af_packet0,iface={VethPair.device}", f"{LYRE}/24", cores()[1],
-                     sections={"tcp": {"user_timeout_ms": USER_TIMEOUT_MS,
-                                       "connect_timeout_ms": CONNECT_TIMEOUT_MS}}),
+                     mtu, sections or {"tcp": {"user_timeout_ms": USER_TIMEOUT_MS,
+                                               "connect_timeout_ms": CONNECT_TIMEOUT_MS}}),
             self.folder, self.wire.inside(self.wire.left))
 
     def __enter__(self):

@@ -44,24 +44,33 @@ class VethPair:
             raise NetworkError("network namespaces need root")
         try:
             for name in (self.left, self.right):
-                _run("ip", "netns", "add", name)
-                self._made.append(name)
-                # Nothing but the test itself shall send on the wire.
-                self.run(name, "sh", "-c",
-                         "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6 || true")
-            self.run(self.left, "ip", "link", "add", self.device, "type", "veth", "peer",
-                     "name", self.device, "netns", self.right)
+                self._add_namespace(name)
+            self._connect()
             for name in (self.left, self.right):
-                self._bring_up(name)
+                self._bring_up(name, self.device)
         except BaseException:
             self.__exit__()
             raise
         return self
 
-    def _bring_up(self, name):
+    def _add_namespace(self, name):
+        _run("ip", "netns", "add", name)
+        self._made.append(name)
+        # Nothing but the test itself shall send on the wire.
+        self.run(name, "sh", "-c",
+                 "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6 || true")
+
+    def _connect(self):
+        self._add_veth(self.left, self.device, self.right, self.device)
+
+    def _add_veth(self, name, device, peer, peer_device):
+        self.run(name, "ip", "link", "add", device, "type", "veth", "peer",
+                 "name", peer_device, "netns", peer)
+
+    def _bring_up(self, name, device):
         if self._offloads:
-            self.run(name, "ethtool", "-K", self.device, *self._offloads)
-        self.run(name, "ip", "link", "set", self.device, "mtu", str(self._mtu), "up")
+            self.run(name, "ethtool", "-K", device, *self._offloads)
+        self.run(name, "ip", "link", "set", device, "mtu", str(self._mtu), "up")
         self.run(name, "ip", "link", "set", "lo", "up")
 
     def __exit__(self, *_exception):
@@ -103,3 +112,20 @@ class VethPair:
     @staticmethod
     def run(name, *command):
         return _run(*VethPair.inside(name, *command))
+
+
+class BridgedPair(VethPair):
+    """The same with a third namespace, `middle`, in the wire: what goes from its device "left0" to
+    its "right0" and back is up to a program there, such as tests/interop/bridge.py starts."""
+
+    middle_devices = ("left0", "right0")
+
+    def __init__(self, offloads, mtu=1500):
+        super().__init__(offloads, mtu)
+        self.middle = f"lyre-{os.getpid()}-m"
+
+    def _connect(self):
+        self._add_namespace(self.middle)
+        for name, device in zip((self.left, self.right), self.middle_devices):
+            self._add_veth(name, self.device, self.middle, device)
+            self._bring_up(self.middle, device)
