@@ -13,7 +13,7 @@
 namespace lyre::channel {
 
 inline constexpr uint64_t kContextMagic = 0x3158'5443'4552'594c;  // "LYRECTX1", little endian
-inline constexpr uint32_t kAbiVersion = 1;
+inline constexpr uint32_t kAbiVersion = 2;
 inline constexpr size_t kCacheLineBytes = 64;
 
 inline constexpr uint32_t kWorkersMax = 64;
@@ -25,6 +25,16 @@ inline constexpr uint64_t kArenaBytesDefault = uint64_t{64} << 20;
 /// disconnected.
 inline constexpr uint32_t kSendsOutstandingMax = 256;
 inline constexpr uint32_t kSendBytesMax = 4u << 20;  ///< of one send descriptor
+
+/// Registered memory: a daemon knows this many regions, and no client may have more than its share.
+/// In kSend a region is named by its index in the low bits and the number of its use above, so that
+/// a name that is no more never hits the next owner of the index. Name 0 is the context's arena.
+inline constexpr uint32_t kRegionIndexBits = 13;
+inline constexpr uint32_t kRegionsPerContextMax = 4608;
+constexpr uint32_t region_index(uint32_t name) { return name & ((1u << kRegionIndexBits) - 1); }
+
+/// Submission::option_bits of kSend.
+inline constexpr uint32_t kSendWasCopied = 1;  ///< the client itself copied the bytes to the arena
 
 /// Names a session for both sides: valid in the context and on the worker it came from.
 /// `generation` changes each time the index is used again, so that an old name never hits a new
@@ -55,7 +65,7 @@ struct alignas(kCacheLineBytes) Submission {
   Op op = Op::kNone;
   uint8_t count = 0;         ///< kRelease: valid slots
   uint16_t backlog = 0;      ///< kListen
-  uint32_t option_bits = 0;  ///< kConnect, kListen: OpenOption
+  uint32_t option_bits = 0;  ///< kSend: kSendWasCopied; else 0
   SessionName session;
   union Body {
     struct Open {
@@ -66,7 +76,7 @@ struct alignas(kCacheLineBytes) Submission {
       uint16_t remote_port;
     } open;
     struct Send {
-      uint32_t region;  ///< 0: the arena
+      uint32_t region;  ///< 0: the arena; else the name that registration gave
       uint32_t bytes;
       uint64_t offset;
     } send;
@@ -103,7 +113,8 @@ enum class EndStatus : uint8_t {
   kAddressUnknown = 6,  ///< not an address of this host
   kNoResources = 7,
   kAborted = 8,
-  kShutdown = 9,  ///< the daemon is stopping
+  kShutdown = 9,       ///< the daemon is stopping
+  kDeregistered = 10,  ///< memory was deregistered that the peer had not acknowledged
 };
 
 /// A piece of payload lent to the client.

@@ -15,11 +15,15 @@ inline constexpr uint32_t kLabelBytes = 64;
 inline constexpr uint32_t kTextBytes = 256;
 
 enum class Control : uint32_t {
-  kAttach = 1,  ///< client: AttachRequest
-  kAttached,    ///< daemon: AttachReply, with descriptors (see there)
-  kInfo,        ///< client: InfoRequest
-  kInfoReply,   ///< daemon: InfoReply, with one descriptor: the stats segment
-  kGoodbye,     ///< daemon: Goodbye, then it hangs up
+  kAttach = 1,    ///< client: AttachRequest
+  kAttached,      ///< daemon: AttachReply, with descriptors (see there)
+  kInfo,          ///< client: InfoRequest
+  kInfoReply,     ///< daemon: InfoReply, with one descriptor: the stats segment
+  kGoodbye,       ///< daemon: Goodbye, then it hangs up
+  kRegister,      ///< client: RegisterRequest, with one descriptor or none (see there)
+  kRegistered,    ///< daemon: RegionReply
+  kDeregister,    ///< client: DeregisterRequest
+  kDeregistered,  ///< daemon: RegionReply
 };
 
 struct ControlHeader {
@@ -79,6 +83,37 @@ struct InfoReply {
   uint32_t port_count;
   uint32_t worker_count;
   PortInfo ports[kPortsMax];
+};
+
+/// Where registered memory comes from.
+enum class RegionSource : uint32_t {
+  kDescriptor = 1,  ///< a memfd, or a file of tmpfs or hugetlbfs, whose descriptor comes along
+  kSharedAnonymous  ///< the sender's own mapping at `address`; no descriptor
+};
+
+/// Makes memory of the sender's readable by the workers. Whole pages: both ends are multiples of
+/// the page size. One request at a time: the next one waits for the answer.
+struct RegisterRequest {
+  ControlHeader header;
+  RegionSource source;
+  uint32_t reserved;
+  uint64_t address;  ///< kSharedAnonymous: in the sender's address space
+  uint64_t offset;   ///< kDescriptor: in the file
+  uint64_t bytes;
+};
+
+struct DeregisterRequest {
+  ControlHeader header;
+  uint32_t region;  ///< name
+  uint32_t reserved;
+};
+
+/// Answer to both. kDeregistered comes when no worker and no port can touch the memory any more.
+struct RegionReply {
+  ControlHeader header;
+  int32_t error;  ///< 0, or an errno value; then text says why
+  char text[kTextBytes];
+  uint32_t region;  ///< name
 };
 
 /// Why the daemon hangs up on a client.

@@ -12,6 +12,13 @@ namespace lyre::io {
 /// Every transmit buffer has at least this much headroom: Ethernet + IPv6 + TCP with options fit.
 inline constexpr uint16_t kTxHeadroomBytes = 128;
 
+/// Client memory that ports read.
+struct RegionMemory {
+  const uint8_t* base = nullptr;
+  uint64_t bytes = 0;
+  uint64_t page_bytes = 4096;  ///< of the pages behind it: hugepages stay where they are
+};
+
 /// The packet memory of one worker: its receive pool (payload memory that clients map read-only),
 /// its transmit buffers, and the client memory that its ports may read.
 /// Thread: the worker that owns it, after start.
@@ -37,9 +44,9 @@ class PacketMemory {
   virtual int rx_memory_fd() const = 0;
   virtual std::span<const uint8_t> rx_memory() const = 0;
 
-  /// Makes [base, base + bytes) readable by the ports as `region`. The memory stays mapped until
-  /// remove_region() was called and region_holds() is 0. False: `region` is out of range or taken.
-  virtual bool add_region(uint32_t region, const uint8_t* base, uint64_t bytes) = 0;
+  /// Makes `memory` readable by the ports as `region`. It stays mapped until remove_region() was
+  /// called and region_holds() is 0. False: `region` is out of range or taken.
+  virtual bool add_region(uint32_t region, const RegionMemory& memory) = 0;
   virtual void remove_region(uint32_t region) = 0;
   /// Pieces of `region` that a port has taken and not yet let go of.
   virtual uint32_t region_holds(uint32_t region) const = 0;

@@ -8,6 +8,7 @@ bool SendPieces::try_append(SendQueue& queue, BufRef piece) {
   const uint32_t index = pieces_.take();
   if (index == Slab<Piece>::kNone) return false;
   pieces_[index].ref = piece;
+  ++by_region_[piece.region];
   if (queue.tail == UINT32_MAX) {
     queue.head = index;
   } else {
@@ -34,7 +35,7 @@ uint32_t SendPieces::on_acked(SendQueue& queue, uint32_t bytes) {
     queue.head_acked_bytes = 0;
     if (queue.head == UINT32_MAX) queue.tail = UINT32_MAX;
     if (queue.cursor == head) queue.cursor = UINT32_MAX;
-    pieces_.give_back(head);
+    give_back(head);
     ++finished;
   }
   queue.piece_count -= finished;
@@ -76,11 +77,18 @@ uint32_t SendPieces::gather(SendQueue& queue, uint32_t offset, uint32_t bytes,
   return count;
 }
 
+bool SendPieces::names(const SendQueue& queue, uint32_t region) const {
+  for (uint32_t at = queue.head; at != UINT32_MAX; at = pieces_[at].next) {
+    if (pieces_[at].ref.region == region) return true;
+  }
+  return false;
+}
+
 uint32_t SendPieces::clear(SendQueue& queue) {
   uint32_t count = 0;
   for (uint32_t piece = queue.head; piece != UINT32_MAX; ++count) {
     const uint32_t next = pieces_[piece].next;
-    pieces_.give_back(piece);
+    give_back(piece);
     piece = next;
   }
   queue.finished_count += count;

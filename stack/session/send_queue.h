@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "stack/base/buf_ref.h"
 #include "stack/base/slab.h"
+#include "stack/channel/abi.h"
 
 namespace lyre::session {
 
@@ -27,9 +29,11 @@ struct SendQueue {
 /// The pieces of all send queues of a worker. Thread: the worker.
 class SendPieces {
  public:
-  explicit SendPieces(uint32_t pieces_max) : pieces_(pieces_max) {}
+  explicit SendPieces(uint32_t pieces_max)
+      : pieces_(pieces_max), by_region_(size_t{1} << channel::kRegionIndexBits) {}
 
   /// False when no piece is left: leave the descriptor where it is.
+  /// REQUIRES: a region that a kSend can name, or a context's arena.
   bool try_append(SendQueue& queue, BufRef piece);
   /// `bytes` left the front. Returns how many pieces are finished by that.
   uint32_t on_acked(SendQueue& queue, uint32_t bytes);
@@ -40,7 +44,14 @@ class SendPieces {
   uint32_t clear(SendQueue& queue);
   uint32_t room() const { return pieces_.room(); }
 
-  void copy_from(const SendPieces& other) { pieces_.copy_from(other.pieces_); }
+  /// Pieces of `region` in all queues, and whether this queue has one.
+  uint32_t pieces_of(uint32_t region) const { return by_region_[region]; }
+  bool names(const SendQueue& queue, uint32_t region) const;
+
+  void copy_from(const SendPieces& other) {
+    pieces_.copy_from(other.pieces_);
+    by_region_ = other.by_region_;
+  }
 
  private:
   struct Piece {
@@ -52,7 +63,13 @@ class SendPieces {
     return piece == queue.head ? queue.head_acked_bytes : 0;
   }
 
+  void give_back(uint32_t piece) {
+    --by_region_[pieces_[piece].ref.region];
+    pieces_.give_back(piece);
+  }
+
   Slab<Piece> pieces_;
+  std::vector<uint32_t> by_region_;  ///< how many pieces name it
 };
 
 }  // namespace lyre::session

@@ -10,6 +10,7 @@ namespace lyre::session {
 
 inline constexpr uint32_t kNoContext = UINT32_MAX;
 inline constexpr uint32_t kNoIndex = UINT32_MAX;
+inline constexpr uint32_t kManyRegions = UINT32_MAX - 1;
 
 /// The application's end of one connection: who owns it, what it sent and what it must be told.
 /// It has the index of its connection in the engine. Plain data, links are indices.
@@ -40,8 +41,12 @@ struct Session {
   bool waits_for_neighbour = false;
   channel::EndStatus end_status = channel::EndStatus::kOk;
 
+  /// Registered memory that was retransmitted since then, kNoIndex for none, or kManyRegions.
+  uint32_t retransmitted_region = kNoIndex;
+
   uint32_t lent_slots = 0;
   uint64_t copied_tx_bytes = 0;
+  uint64_t client_copied_tx_bytes = 0;  ///< as the client says
   uint64_t copied_rx_bytes = 0;
 
   uint32_t port = 0;  ///< where it leaves

@@ -129,11 +129,14 @@ bool Worker::Impl::must_wait_for_holds(Context& context, session::Session& waiti
   const bool has_news =
       waiting.announced_sends != waiting.sends.finished_count || waiting.must_announce_end;
   if (!has_news) return false;
-  if (holds_memory_of(index_of(context))) {
+  if (holds_memory_of(waiting)) {
     context.waits_for_holds = true;
     return true;
   }
-  if (waiting.sends.piece_count == 0) waiting.was_retransmitted = false;
+  if (waiting.sends.piece_count == 0) {
+    waiting.was_retransmitted = false;
+    waiting.retransmitted_region = session::kNoIndex;
+  }
   return false;
 }
 

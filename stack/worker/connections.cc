@@ -262,7 +262,10 @@ void Worker::Impl::abort_session(uint32_t conn, channel::EndStatus status) {
   const FourTuple tuple = engine.tuple(conn);
   std::optional<tcp::SegmentOut> reset;
   // Pieces that a port may still read: the client hears of the end when it let go of them.
-  if (aborted.sends.piece_count > 0) aborted.was_retransmitted = true;
+  if (aborted.sends.piece_count > 0) {
+    aborted.was_retransmitted = true;
+    aborted.retransmitted_region = session::kManyRegions;
+  }
   effects.clear();
   engine.on_app_abort(conn, effects, reset);
   if (reset) send_alone(tuple, *reset);

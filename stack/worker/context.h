@@ -34,6 +34,7 @@ struct Context {
   channel::CompletionProducer completions;
   uint32_t sessions_head = UINT32_MAX;
   uint32_t dirty_head = UINT32_MAX, dirty_tail = UINT32_MAX;
+  uint32_t regions_head = UINT32_MAX;  ///< registered memory
 
   uint32_t copy_block_count = 0;
   struct CopyBlock {

@@ -19,6 +19,12 @@ size_t Worker::Impl::drain_inbox() {
       case Command::Kind::kShutdown:
         shut_down();
         break;
+      case Command::Kind::kAddRegion:
+        add_region(command);
+        break;
+      case Command::Kind::kRemoveRegion:
+        begin_removal(command);
+        break;
       case Command::Kind::kNone:
         break;
     }
@@ -31,7 +37,8 @@ uint32_t Worker::Impl::index_of(const Context& context) const {
 }
 
 void Worker::Impl::post(Reply reply) {
-  // The outbox has room for several replies of every context, so it cannot be full.
+  // The outbox has room for several replies of every context and one of every region, and regions
+  // of a client are asked for one at a time, so it cannot be full.
   LYRE_CHECK(outbox.try_post(reply));
 }
 
@@ -49,8 +56,8 @@ void Worker::Impl::attach(const Command& command) {
       std::min<uint64_t>(command.copy_bytes / kCopyBlockBytes, kCopyBlocksMax));
   context.dense_index = static_cast<uint32_t>(attached.size());
   attached.push_back(command.context);
-  context.has_region = memory.add_region(command.context, command.memory + command.arena_offset,
-                                         command.arena_bytes);
+  context.has_region = memory.add_region(
+      command.context, {command.memory + command.arena_offset, command.arena_bytes});
   if (!context.has_region) expel(context, "the ports cannot be given its memory");
 }
 
@@ -102,6 +109,7 @@ size_t Worker::Impl::finish_detaching() {
       ++i;
       continue;
     }
+    while (context.regions_head != session::kNoIndex) forget_region(context.regions_head);
     if (context.has_region) {
       memory.remove_region(index);
       LYRE_CHECK(memory.region_holds(index) == 0);  // this look also undoes the mapping for DMA
@@ -114,30 +122,6 @@ size_t Worker::Impl::finish_detaching() {
     ++finished;
   }
   return finished;
-}
-
-/// True while a port may still read the context's memory. Some drivers (virtio) look at what they
-/// have sent only when they send again: a wait that lasts gets them something harmless to send.
-bool Worker::Impl::holds_memory_of(uint32_t index) {
-  for (Port& port : ports) port.binding.io->reclaim();
-  if (memory.region_holds(index) == 0 && !has_unsent_pieces(index)) return false;
-  if (now - nudged_at >= kNudgeInterval) {
-    nudged_at = now;
-    for (uint8_t port = 0; port < ports.size(); ++port) send_arp(arp.announcement(port));
-  }
-  return true;
-}
-
-/// True when a packet that the port has not taken yet names memory of the context.
-bool Worker::Impl::has_unsent_pieces(uint32_t index) const {
-  for (const Port& port : ports) {
-    for (const io::PacketBuf* packet : port.out) {
-      for (uint32_t piece = 0; piece < packet->piece_count; ++piece) {
-        if (packet->pieces[piece].region == index) return true;
-      }
-    }
-  }
-  return false;
 }
 
 /// The daemon stops: every session is reset and its client told, as far as its ring has room.

@@ -16,6 +16,7 @@
 #include "stack/worker/context.h"
 #include "stack/worker/flow_table.h"
 #include "stack/worker/listeners.h"
+#include "stack/worker/regions.h"
 #include "stack/worker/timer_wheel.h"
 #include "stack/worker/worker.h"
 
@@ -80,11 +81,23 @@ struct Worker::Impl {
   void detach(uint32_t context);
   void expel(Context& context, const char* reason);
   size_t finish_detaching();
-  bool holds_memory_of(uint32_t context);
-  bool has_unsent_pieces(uint32_t context) const;
   void shut_down();
   void post(Reply reply);
   uint32_t index_of(const Context& context) const;
+
+  // regions.cc: memory that clients registered
+  void add_region(const Command& command);
+  void begin_removal(const Command& command);
+  size_t finish_removals();
+  void forget_region(uint32_t index);
+  const char* locate_send(const Context& context, const channel::Submission& entry,
+                          std::optional<BufRef>& out) const;
+  const uint8_t* bytes_of(const BufRef& piece) const;
+  bool is_held_by_ports(uint32_t region);
+  bool holds_memory_of(uint32_t context);
+  bool holds_memory_of(const session::Session& waiting);
+  bool nudge_ports();
+  bool has_unsent_pieces(uint32_t region) const;
 
   // rx_path.cc: a packet's way in
   size_t receive();
@@ -160,7 +173,7 @@ struct Worker::Impl {
   bool send_segment(uint32_t conn, const tcp::SegmentOut& segment, MacAddress mac);
   io::PacketBuf* make_packet(uint32_t conn, const tcp::SegmentOut& segment);
   io::PacketBuf* copy_payload(uint32_t conn, std::span<const BufRef> pieces);
-  const uint8_t* bytes_of(const BufRef& piece) const;
+  void note_retransmission(session::Session& sender, const io::PacketBuf& packet);
   void write_headers(io::PacketBuf& packet, const FourTuple& tuple, const tcp::SegmentOut& segment,
                      uint32_t port, MacAddress mac);
   void count_out(const tcp::SegmentOut& segment);
@@ -213,7 +226,9 @@ struct Worker::Impl {
   session::SendPieces sends;
   uint32_t generations = 0;
 
-  std::unique_ptr<Context[], void (*)(void*)> contexts;  ///< by context index
+  std::unique_ptr<Context[], void (*)(void*)> contexts;      ///< by context index
+  std::unique_ptr<ClientRegion[], void (*)(void*)> regions;  ///< by region index
+  std::vector<uint32_t> leaving;      ///< regions on their way out; reserved at start
   std::vector<uint32_t> attached;     ///< dense list of contexts in use; reserved at start
   std::unique_ptr<SlotLoan[]> loans;  ///< by receive slot
   uint32_t lent_slots_per_context_max;

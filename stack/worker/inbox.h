@@ -10,17 +10,20 @@
 namespace lyre::worker {
 
 /// Contexts a daemon can serve at a time. A context has the same index on every worker, and its
-/// arena is region number `index` there.
+/// arena is region number `index` there. Registered memory has the numbers behind.
 inline constexpr uint32_t kContextsMax = 1024;
+inline constexpr uint32_t kRegionsMax = 1u << channel::kRegionIndexBits;
 
 /// What the control thread tells a worker. Owner: memory named here stays mapped until the worker
-/// has answered kDetached.
+/// has answered kDetached, or kRegionRemoved.
 struct Command {
-  enum class Kind : uint8_t { kNone, kAttach, kDetach, kShutdown };
+  enum class Kind : uint8_t { kNone, kAttach, kDetach, kShutdown, kAddRegion, kRemoveRegion };
   Kind kind = Kind::kNone;
-  uint32_t context = 0;       ///< kAttach, kDetach: index
-  uint8_t* memory = nullptr;  ///< kAttach: the context's memory
-  uint64_t memory_bytes = 0;
+  uint32_t context = 0;        ///< kAttach, kDetach and about regions: index
+  uint32_t region = 0;         ///< kAddRegion, kRemoveRegion: name
+  uint8_t* memory = nullptr;   ///< kAttach: the context's memory; kAddRegion: the region's
+  uint64_t memory_bytes = 0;   ///< kAttach, kAddRegion
+  uint64_t page_bytes = 4096;  ///< kAddRegion: of the pages behind it
   uint64_t arena_offset = 0;
   uint64_t arena_bytes = 0;
   uint64_t copy_offset = 0;            ///< this worker's share of the copy area
@@ -36,12 +39,16 @@ struct Command {
 struct Reply {
   enum class Kind : uint8_t {
     kNone,
-    kDetached,  ///< nothing of the context is used any more: its memory may go
-    kExpelled,  ///< the client broke a rule; hang up on it, then detach
-    kShutDown,  ///< answer to kShutdown: every session was reset and every RST sent
+    kDetached,       ///< nothing of the context is used any more: its memory may go
+    kExpelled,       ///< the client broke a rule; hang up on it, then detach
+    kShutDown,       ///< answer to kShutdown: every session was reset and every RST sent
+    kRegionAdded,    ///< sends from the region are taken from now on
+    kRegionRefused,  ///< answer to kAddRegion: it is not known here
+    kRegionRemoved,  ///< nothing of the region is used any more: its memory may go
   };
   Kind kind = Kind::kNone;
   uint32_t context = 0;
+  uint32_t region = 0;      ///< of the last three: name
   const char* reason = "";  ///< kExpelled: static text
 };
 

@@ -75,6 +75,7 @@ void Worker::Impl::write_row(uint32_t conn) {
   view.bytes_received = info.bytes_received;
   view.copied_tx_bytes = shown.copied_tx_bytes;
   view.copied_rx_bytes = shown.copied_rx_bytes;
+  view.client_copied_tx_bytes = shown.client_copied_tx_bytes;
   view.timeouts = info.timeouts;
   view.fast_recoveries = info.fast_recoveries;
   view.opened_unix_ns = shown.opened_unix_ns;

@@ -145,12 +145,7 @@ const char* Worker::Impl::on_send(Context& context, uint32_t conn,
                                   const channel::Submission& entry) {
   const auto& send = entry.body.send;
   session::Session& sender = session(conn);
-  const uint64_t arena_bytes = context.attached.arena_bytes;
-  if (send.region != 0) return "kSend names a region that is not registered";
   if (send.bytes == 0 || send.bytes > channel::kSendBytesMax) return "kSend of a forbidden length";
-  if (send.offset > arena_bytes || send.bytes > arena_bytes - send.offset) {
-    return "kSend points outside the arena";
-  }
   if (sender.sends.piece_count >= channel::kSendsOutstandingMax) return "too many kSend under way";
   if (sender.is_over) {
     // Nothing leaves any more: finished at once, the end is (or will be) announced.
@@ -158,8 +153,17 @@ const char* Worker::Impl::on_send(Context& context, uint32_t conn,
     mark_dirty(conn);
     return nullptr;
   }
-  const BufRef piece{.region = index_of(context), .length = send.bytes, .offset = send.offset};
-  LYRE_CHECK(sends.try_append(sender.sends, piece));  // has_room_for_submission() looked
+  std::optional<BufRef> piece;
+  if (const char* broken_rule = locate_send(context, entry, piece)) return broken_rule;
+  if (!piece) {
+    abort_session(conn, channel::EndStatus::kDeregistered);
+    return nullptr;
+  }
+  LYRE_CHECK(sends.try_append(sender.sends, *piece));  // has_room_for_submission() looked
+  if ((entry.option_bits & channel::kSendWasCopied) != 0) {
+    sender.client_copied_tx_bytes += send.bytes;
+    stats.worker->client_copied_tx_bytes.add(send.bytes);
+  }
   effects.clear();
   engine.on_app_send(conn, send.bytes, now, effects);
   apply(conn);

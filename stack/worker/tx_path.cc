@@ -118,7 +118,7 @@ bool Worker::Impl::send_segment(uint32_t conn, const tcp::SegmentOut& segment, M
     drop(Drop::kTxNoBuffer);
     return false;
   }
-  if (segment.is_retransmission) sender.was_retransmitted = true;
+  if (segment.is_retransmission) note_retransmission(sender, *packet);
   write_headers(*packet, engine.tuple(conn), segment, sender.port, mac);
   count_out(segment);
   if (sender.is_local) {
@@ -127,6 +127,17 @@ bool Worker::Impl::send_segment(uint32_t conn, const tcp::SegmentOut& segment, M
     ports[sender.port].out.push(packet);
   }
   return true;
+}
+
+/// Keeps in mind which memory a port may still read after the ACK.
+void Worker::Impl::note_retransmission(session::Session& sender, const io::PacketBuf& packet) {
+  sender.was_retransmitted = true;
+  for (uint32_t i = 0; i < packet.piece_count; ++i) {
+    const uint32_t region = packet.pieces[i].region;
+    if (region < kContextsMax || region == sender.retransmitted_region) continue;
+    sender.retransmitted_region =
+        sender.retransmitted_region == session::kNoIndex ? region : session::kManyRegions;
+  }
 }
 
 io::PacketBuf* Worker::Impl::alloc_tx() {
@@ -166,11 +177,6 @@ io::PacketBuf* Worker::Impl::copy_payload(uint32_t conn, std::span<const BufRef>
   session(conn).copied_tx_bytes += packet->length;
   stats.worker->copied_tx_bytes.add(packet->length);
   return packet;
-}
-
-const uint8_t* Worker::Impl::bytes_of(const BufRef& piece) const {
-  const Command& attached_as = contexts[piece.region].attached;
-  return attached_as.memory + attached_as.arena_offset + piece.offset;
 }
 
 void Worker::Impl::write_headers(io::PacketBuf& packet, const FourTuple& tuple,

@@ -33,10 +33,12 @@ Worker::Impl::Impl(const WorkerConfig& worker_config, io::PacketMemory& packet_m
       sessions(make_zeroed<session::Session>(worker_config.engine.connections_max), std::free),
       sends(worker_config.engine.sent_records_max),
       contexts(make_zeroed<Context>(kContextsMax), std::free),
+      regions(make_zeroed<ClientRegion>(kRegionsMax), std::free),
       loans(new SlotLoan[packet_memory.rx_slot_count()]),
       lent_slots_per_context_max(worker_config.lent_slots_per_context_max) {
   if (lent_slots_per_context_max == 0) lent_slots_per_context_max = memory.rx_slot_count() / 4 * 3;
   attached.reserve(kContextsMax);
+  leaving.reserve(kRegionsMax);
   for (const PortBinding& binding : port_bindings) {
     const auto index = static_cast<uint8_t>(ports.size());
     ports.push(Port{.binding = binding, .capabilities = binding.io->capabilities()});
@@ -71,6 +73,7 @@ size_t Worker::Impl::poll_once(Nanos time) {
   work += run_timers();
   work += transmit();
   work += announce_all();
+  work += finish_removals();
   work += finish_detaching();
   stats.worker->polls.add(1);
   if (work > 0) stats.worker->busy_polls.add(1);
@@ -87,7 +90,8 @@ Nanos Worker::Impl::next_deadline() const {
 }
 
 bool Worker::Impl::has_waiting_work() {
-  if (!inbox.is_empty() || transmit_head != session::kNoIndex || !loop.empty()) return true;
+  if (!inbox.is_empty() || !leaving.empty() || transmit_head != session::kNoIndex || !loop.empty())
+    return true;
   for (uint32_t index : attached) {
     Context& context = contexts[index];
     if (context.state == Context::State::kAttached && context.submissions.available() > 0) {

@@ -237,7 +237,7 @@ TEST_P(IoContract, BothDirectionsWork) {
 
 TEST_P(IoContract, PiecesArriveGathered) {
   client_memory_.fill(99, 1 << 16);
-  ASSERT_TRUE(memory(0).add_region(kRegion, client_memory_.data(), client_memory_.size()));
+  ASSERT_TRUE(memory(0).add_region(kRegion, {client_memory_.data(), client_memory_.size(})));
   const uint32_t pieces_max = io(0).capabilities().tx_pieces_max;
   ASSERT_GE(pieces_max, 1u);
   uint32_t id = 0;
@@ -260,7 +260,7 @@ TEST_P(IoContract, PiecesArriveGathered) {
 
 TEST_P(IoContract, ChecksumsAreCompleted) {
   client_memory_.fill(5, 8192);
-  ASSERT_TRUE(memory(0).add_region(kRegion, client_memory_.data(), client_memory_.size()));
+  ASSERT_TRUE(memory(0).add_region(kRegion, {client_memory_.data(), client_memory_.size(})));
   uint32_t id = 0;
   for (uint32_t pieces : {0u, 1u, 2u, 3u}) {
     for (uint32_t payload : {101u, 200u}) {
@@ -331,7 +331,7 @@ TEST_P(IoContract, ShortCountLeavesTheRestWithTheCaller) {
 
 TEST_P(IoContract, RegionHoldsReturnToZero) {
   client_memory_.fill(8, 1 << 16);
-  ASSERT_TRUE(memory(0).add_region(kRegion, client_memory_.data(), client_memory_.size()));
+  ASSERT_TRUE(memory(0).add_region(kRegion, {client_memory_.data(), client_memory_.size(})));
   EXPECT_EQ(memory(0).region_holds(kRegion), 0u);
   for (uint32_t round = 0; round < 200; ++round) {
     ASSERT_TRUE(send(gathered(round, 600, round, 3)));
@@ -346,18 +346,18 @@ TEST_P(IoContract, RegionHoldsReturnToZero) {
 TEST_P(IoContract, RegionsAreTakenAndGivenBack) {
   client_memory_.fill(8, 4096);
   const uint8_t* base = client_memory_.data();
-  EXPECT_FALSE(memory(0).add_region(kRegionsMax, base, 4096));
-  EXPECT_TRUE(memory(0).add_region(kRegionsMax - 1, base, 4096));
-  EXPECT_FALSE(memory(0).add_region(kRegionsMax - 1, base, 4096));
+  EXPECT_FALSE(memory(0).add_region(kRegionsMax, {base, 4096}));
+  EXPECT_TRUE(memory(0).add_region(kRegionsMax - 1, {base, 4096}));
+  EXPECT_FALSE(memory(0).add_region(kRegionsMax - 1, {base, 4096}));
   memory(0).remove_region(kRegionsMax - 1);
   EXPECT_EQ(memory(0).region_holds(kRegionsMax - 1), 0u);
-  EXPECT_TRUE(memory(0).add_region(kRegionsMax - 1, base + 1024, 1024));
+  EXPECT_TRUE(memory(0).add_region(kRegionsMax - 1, {base + 1024, 1024}));
   memory(0).remove_region(kRegionsMax - 1);
 }
 
 TEST_P(IoContract, PacketOfARemovedRegionIsNotSent) {
   client_memory_.fill(8, 4096);
-  ASSERT_TRUE(memory(0).add_region(kRegion, client_memory_.data(), client_memory_.size()));
+  ASSERT_TRUE(memory(0).add_region(kRegion, {client_memory_.data(), client_memory_.size(})));
   PacketBuf* packet = gathered(1, 600, 0, 2);
   ASSERT_NE(packet, nullptr);
   memory(0).remove_region(kRegion);
@@ -373,7 +373,7 @@ TEST_P(IoContract, PacketOfARemovedRegionIsNotSent) {
 TEST_P(IoContract, ManyPacketsLeakNothing) {
   constexpr uint32_t kPackets = 100'000;
   client_memory_.fill(8, 1 << 16);
-  ASSERT_TRUE(memory(0).add_region(kRegion, client_memory_.data(), client_memory_.size()));
+  ASSERT_TRUE(memory(0).add_region(kRegion, {client_memory_.data(), client_memory_.size(})));
   // One lap first: ports keep a ring full of buffers from their first packets on.
   const auto lap = [&](uint32_t packets) {
     uint32_t arrived = 0;
@@ -479,7 +479,7 @@ TEST_P(IoContract, FramesOfTheMtuArrive) {
     if (HasFatalFailure() || IsSkipped()) return;
     EXPECT_EQ(io(0).capabilities().mtu_bytes, mtu);
     client_memory_.fill(mtu, 1 << 16);
-    ASSERT_TRUE(memory(0).add_region(kRegion, client_memory_.data(), client_memory_.size()));
+    ASSERT_TRUE(memory(0).add_region(kRegion, {client_memory_.data(), client_memory_.size(})));
     const uint32_t payload = mtu - kL3Bytes - kL4Bytes;
     for (uint32_t id = 0; id < 50; ++id) {
       PacketBuf* packet = gathered(id, payload, id, 2);

@@ -47,6 +47,19 @@ class ChannelClient {
         worker_.inbox().try_post({.kind = worker::Command::Kind::kDetach, .context = context_}));
   }
 
+  /// Registers memory, as the control thread would on the client's behalf; answered by a reply.
+  void add_region(uint32_t name, uint8_t* memory, uint64_t bytes) {
+    LYRE_CHECK(worker_.inbox().try_post({.kind = worker::Command::Kind::kAddRegion,
+                                         .context = context_,
+                                         .region = name,
+                                         .memory = memory,
+                                         .memory_bytes = bytes}));
+  }
+  void remove_region(uint32_t name) {
+    LYRE_CHECK(worker_.inbox().try_post(
+        {.kind = worker::Command::Kind::kRemoveRegion, .context = context_, .region = name}));
+  }
+
   uint8_t* arena() { return memory_.get() + layout_.arena_offset; }
   uint8_t* memory() { return memory_.get(); }
   channel::RingPair& rings() { return *rings_; }
@@ -65,9 +78,9 @@ class ChannelClient {
     entry.backlog = backlog;
     return submit(entry);
   }
-  bool send(channel::SessionName session, uint64_t offset, uint32_t bytes) {
+  bool send(channel::SessionName session, uint64_t offset, uint32_t bytes, uint32_t region = 0) {
     channel::Submission entry{.op = channel::Op::kSend, .session = session};
-    entry.body.send = {.region = 0, .bytes = bytes, .offset = offset};
+    entry.body.send = {.region = region, .bytes = bytes, .offset = offset};
     return submit(entry);
   }
   bool release(uint32_t slot) {

@@ -35,8 +35,8 @@ class Memory final : public PacketMemory {
   std::span<const uint8_t> rx_memory() const override {
     return {rx_->memory().base(), rx_->memory().bytes()};
   }
-  bool add_region(uint32_t region, const uint8_t* base, uint64_t bytes) override {
-    return regions_.add(region, base, bytes);
+  bool add_region(uint32_t region, const RegionMemory& memory) override {
+    return regions_.add(region, memory);
   }
   void remove_region(uint32_t region) override { regions_.remove(region); }
   uint32_t region_holds(uint32_t region) const override { return regions_.holds(region); }

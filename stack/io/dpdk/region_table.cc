@@ -4,7 +4,6 @@
 #include <rte_memory.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "stack/base/check.h"
 
@@ -12,31 +11,11 @@ namespace lyre::io::dpdk {
 namespace {
 
 constexpr uint64_t kHugePageBytes = uint64_t{2} << 20;
-constexpr uint64_t kPageBytes = 4096;
 
 /// DPDK's callback for a shared count of zero, which the table's own share rules out.
 void must_not_run(void*, void*) {
   constexpr bool kCountFellToZero = true;
   LYRE_CHECK(!kCountFellToZero);
-}
-
-/// Bytes of the pages behind `address`, from the kernel's own book; 0 when unknown.
-uint64_t kernel_page_bytes(const uint8_t* address) {
-  std::FILE* file = std::fopen("/proc/self/smaps", "re");
-  if (file == nullptr) return 0;
-  const auto wanted = reinterpret_cast<uint64_t>(address);
-  char line[512];
-  bool is_inside = false;
-  unsigned long long kib = 0;
-  while (std::fgets(line, sizeof(line), file) != nullptr) {
-    unsigned long long low = 0;
-    unsigned long long high = 0;
-    if (std::sscanf(line, "%llx-%llx ", &low, &high) == 2)
-      is_inside = low <= wanted && wanted < high;
-    if (is_inside && std::sscanf(line, "KernelPageSize: %llu kB", &kib) == 1) break;
-  }
-  std::fclose(file);
-  return kib * 1024;
 }
 
 }  // namespace
@@ -51,8 +30,6 @@ RegionTable::~RegionTable() {
 }
 
 bool RegionTable::resolve_hugepages(Region& region) const {
-  // Ordinary pages move, so their physical addresses mean nothing a moment later.
-  if (kernel_page_bytes(region.base) != kHugePageBytes) return false;
   if (reinterpret_cast<uint64_t>(region.base) % kHugePageBytes != 0) return false;
   for (uint64_t at = 0; at < region.bytes; at += kHugePageBytes) {
     const rte_iova_t iova = rte_mem_virt2iova(region.base + at);
@@ -62,26 +39,27 @@ bool RegionTable::resolve_hugepages(Region& region) const {
   return true;
 }
 
-void RegionTable::make_readable(Region& region) {
+void RegionTable::make_readable(Region& region, uint64_t page_bytes) {
   if (is_physical_) {
-    region.is_dma_ready = resolve_hugepages(region);
+    // Ordinary pages move, so their physical addresses mean nothing a moment later.
+    region.is_dma_ready = page_bytes == kHugePageBytes && resolve_hugepages(region);
     if (!region.is_dma_ready) region.page_iovas.clear();
     return;
   }
-  region.is_dma_ready = dma_map_.add(region.base, region.bytes, kPageBytes);
+  region.is_dma_ready = dma_map_.add(region.base, region.bytes, page_bytes);
 }
 
-bool RegionTable::add(uint32_t region, const uint8_t* base, uint64_t bytes) {
-  if (region >= kRegionsMax || base == nullptr || bytes == 0) return false;
+bool RegionTable::add(uint32_t region, const RegionMemory& memory) {
+  if (region >= kRegionsMax || memory.base == nullptr || memory.bytes == 0) return false;
   if (regions_[region].state != State::kFree && holds(region) > 0) return false;
   Region& entry = regions_[region];
   if (entry.state != State::kFree) return false;
-  entry.base = base;
-  entry.bytes = bytes;
+  entry.base = memory.base;
+  entry.bytes = memory.bytes;
   entry.shared.free_cb = must_not_run;
   rte_mbuf_ext_refcnt_set(&entry.shared, 1);
   entry.state = State::kKnown;
-  make_readable(entry);
+  make_readable(entry, memory.page_bytes);
   return true;
 }
 

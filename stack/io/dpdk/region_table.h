@@ -24,7 +24,7 @@ class RegionTable {
   RegionTable(const RegionTable&) = delete;
   RegionTable& operator=(const RegionTable&) = delete;
 
-  bool add(uint32_t region, const uint8_t* base, uint64_t bytes);
+  bool add(uint32_t region, const RegionMemory& memory);
   void remove(uint32_t region);
   uint32_t holds(uint32_t region);
 
@@ -51,7 +51,7 @@ class RegionTable {
     bool is_dma_ready = false;
     std::vector<uint64_t> page_iovas;  ///< physical mode: one for each hugepage
   };
-  void make_readable(Region& region);
+  void make_readable(Region& region, uint64_t page_bytes);
   bool resolve_hugepages(Region& region) const;
   void finish_removal(Region& region);
 

@@ -82,11 +82,11 @@ void Memory::release(std::span<PacketBuf* const> packets) {
   }
 }
 
-bool Memory::add_region(uint32_t region, const uint8_t* base, uint64_t bytes) {
-  if (region >= kRegionsMax || base == nullptr || bytes == 0) return false;
+bool Memory::add_region(uint32_t region, const RegionMemory& memory) {
+  if (region >= kRegionsMax || memory.base == nullptr || memory.bytes == 0) return false;
   Region& entry = regions_[region];
   if (entry.is_known || entry.holds > 0) return false;
-  entry = {base, bytes, 0, true};
+  entry = {memory.base, memory.bytes, 0, true};
   return true;
 }
 

@@ -35,7 +35,7 @@ class Memory final : public PacketMemory {
   std::span<const uint8_t> rx_memory() const override {
     return {rx_.base, size_t{rx_.stride_bytes} * rx_.packets.size()};
   }
-  bool add_region(uint32_t region, const uint8_t* base, uint64_t bytes) override;
+  bool add_region(uint32_t region, const RegionMemory& memory) override;
   void remove_region(uint32_t region) override;
   uint32_t region_holds(uint32_t region) const override;
 

@@ -156,7 +156,7 @@ TEST(Attach, OfMemoryThatThePortsCannotReadEndsThatClientOnly) {
   TwoWorkers hosts;
   ASSERT_TRUE(hosts.connect());
   uint8_t taken[16];
-  ASSERT_TRUE(hosts.a.memory().add_region(1, taken, sizeof taken));
+  ASSERT_TRUE(hosts.a.memory().add_region(1, {taken, sizeof taken}));
   ChannelClient unlucky(hosts.a.worker(), 1);
   hosts.run_for(millis(1));
   EXPECT_TRUE(has_reply(hosts.a.worker(), worker::Reply::Kind::kExpelled, 1));
