@@ -9,22 +9,26 @@
 #define LYRE_DROP_REASONS(X)                                                                \
   X(kEthTooShort, "eth_too_short", "frame is shorter than an Ethernet header")              \
   X(kEthNotForUs, "eth_not_for_us", "destination MAC is neither ours nor broadcast")        \
-  X(kEthUnknownType, "eth_unknown_type", "EtherType is neither IPv4 nor ARP")               \
+  X(kEthUnknownType, "eth_unknown_type", "EtherType is neither IP nor ARP")                 \
   X(kArpMalformed, "arp_malformed", "ARP packet is short or not Ethernet/IPv4")             \
   X(kArpNotForUs, "arp_not_for_us", "ARP between others, and nothing new in it")            \
   X(kArpConflict, "arp_conflict", "another machine claims an address of ours by ARP")       \
-  X(kIpTooShort, "ip_too_short", "packet is shorter than its IPv4 header or total length")  \
-  X(kIpBadVersion, "ip_bad_version", "IP version is not 4")                                 \
+  X(kIpTooShort, "ip_too_short", "packet is shorter than its IP header or total length")    \
+  X(kIpBadVersion, "ip_bad_version", "IP version is not that of the EtherType")             \
   X(kIpBadHeaderLength, "ip_bad_header_length", "IPv4 header length field is impossible")   \
   X(kIpBadChecksum, "ip_bad_checksum", "IPv4 header checksum is wrong")                     \
-  X(kIpFragment, "ip_fragment", "IPv4 fragment: reassembly is refused")                     \
-  X(kIpNotForUs, "ip_not_for_us", "IPv4 destination is not an address of ours")             \
-  X(kIpBadSource, "ip_bad_source", "IPv4 source is broadcast, multicast, zero or loopback") \
+  X(kIpFragment, "ip_fragment", "IP fragment: reassembly is refused")                       \
+  X(kIpBadExtension, "ip_bad_extension", "IPv6 extension header malformed or refused")      \
+  X(kIpNotForUs, "ip_not_for_us", "IP destination is not an address of ours")               \
+  X(kIpBadSource, "ip_bad_source", "IP source is broadcast, multicast, zero, loopback, us") \
   X(kIpUnknownProtocol, "ip_unknown_protocol", "IP protocol is neither TCP nor ICMP")       \
   X(kIcmpMalformed, "icmp_malformed", "ICMP message is short or its checksum is wrong")     \
   X(kIcmpIgnored, "icmp_ignored", "ICMP message that this host does not act on")            \
   X(kIcmpBadQuote, "icmp_bad_quote", "ICMP error quotes no connection or sequence of ours") \
   X(kIcmpRateLimited, "icmp_rate_limited", "ICMP reply withheld by the rate limit")         \
+  X(kNdpMalformed, "ndp_malformed", "breaks a rule of neighbour discovery (RFC 4861)")      \
+  X(kNdpNotForUs, "ndp_not_for_us", "neighbour discovery with nothing new in it")           \
+  X(kNdpConflict, "ndp_conflict", "another machine claims an IPv6 address of ours")         \
   X(kTcpTooShort, "tcp_too_short", "segment is shorter than a TCP header")                  \
   X(kTcpBadDataOffset, "tcp_bad_data_offset", "TCP data offset points outside the segment") \
   X(kTcpBadChecksum, "tcp_bad_checksum", "TCP checksum is wrong")                           \

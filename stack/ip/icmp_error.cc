@@ -12,7 +12,7 @@ constexpr uint32_t kMtuBytesMin = 68;
 constexpr std::array<uint16_t, 10> kMtuPlateaus = {32000, 17914, 8166, 4352, 2002,
                                                    1492,  1006,  508,  296,  68};
 
-uint32_t plateau_below(uint16_t total_bytes) {
+uint32_t plateau_below(uint32_t total_bytes) {
   for (const uint16_t plateau : kMtuPlateaus) {
     if (plateau < total_bytes) return plateau;
   }

@@ -13,6 +13,7 @@ inline constexpr uint16_t kEthernetHeaderBytes = 14;
 
 inline constexpr uint16_t kEtherTypeIpv4 = 0x0800;
 inline constexpr uint16_t kEtherTypeArp = 0x0806;
+inline constexpr uint16_t kEtherTypeIpv6 = 0x86dd;
 
 struct EthernetHeader {
   MacAddress destination;

@@ -27,13 +27,13 @@ inline constexpr uint8_t kUnreachableNetworkProhibited = 9;
 inline constexpr uint8_t kUnreachableHostProhibited = 10;
 inline constexpr uint8_t kUnreachableProhibited = 13;
 
-/// One ICMP message. Which of the header's second words counts depends on the type.
+/// One ICMP or ICMPv6 message. Which of the header's second words counts depends on the type.
 struct ParsedIcmp {
   uint8_t type = 0;
   uint8_t code = 0;
   uint16_t echo_id = 0;             ///< echo request and reply
   uint16_t echo_sequence = 0;       ///< echo request and reply
-  uint16_t next_hop_mtu_bytes = 0;  ///< RFC 1191 4: unreachable, too big; 0 from old routers
+  uint32_t next_hop_mtu_bytes = 0;  ///< RFC 1191 4: unreachable, too big; 0 from old routers
   std::span<const uint8_t> body;    ///< echo data, or the quoted packet; borrows the message
 };
 
@@ -45,7 +45,7 @@ std::optional<ParsedIcmp> parse_icmp(std::span<const uint8_t> message, Drop& dro
 struct QuotedTcp {
   FourTuple sent;  ///< as its sender saw it: `local` is the quoted source
   SeqNum seq;
-  uint16_t total_bytes = 0;  ///< of the quoted IP packet
+  uint32_t total_bytes = 0;  ///< of the quoted IP packet
 };
 
 /// Reads the body of an ICMP error.

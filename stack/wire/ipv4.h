@@ -6,16 +6,11 @@
 
 #include "stack/base/drop_reasons.h"
 #include "stack/base/ip_address.h"
+#include "stack/wire/ip.h"
 
 namespace lyre::wire {
 
 inline constexpr uint16_t kIpv4HeaderBytesMin = 20;
-
-inline constexpr uint8_t kIpProtocolIcmp = 1;
-inline constexpr uint8_t kIpProtocolTcp = 6;
-
-/// RFC 3168 5: the ECN field.
-enum class Ecn : uint8_t { kNotEct = 0, kEct1 = 1, kEct0 = 2, kCe = 3 };
 
 /// An IPv4 header as values. Units: bytes, host order.
 struct ParsedIpv4 {

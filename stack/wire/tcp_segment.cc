@@ -5,11 +5,11 @@
 #include "stack/base/check.h"
 #include "stack/base/checksum.h"
 #include "stack/wire/bytes.h"
+#include "stack/wire/ip.h"
+#include "stack/wire/pseudo_header.h"
 
 namespace lyre::wire {
 namespace {
-
-constexpr uint8_t kProtocolTcp = 6;
 
 /// Option kinds and lengths: RFC 9293 3.2, RFC 7323 2.2 and 3.2, RFC 2018 2 and 3.
 constexpr uint8_t kKindEnd = 0;
@@ -156,19 +156,6 @@ void write_options(const TcpOptions& options, uint8_t* at) {
   write_sacks(options, at);
 }
 
-ChecksumSum pseudo_header(const IpAddress& source, const IpAddress& destination,
-                          uint32_t tcp_bytes) {
-  // The 16-bit length and protocol of IPv4 sum up like the 32-bit ones of RFC 8200 8.1.
-  const size_t skip = source.is_v4() ? 12 : 0;
-  ChecksumSum sum;
-  sum.add(std::span(source.bytes).subspan(skip));
-  sum.add(std::span(destination.bytes).subspan(skip));
-  sum.add_u16(static_cast<uint16_t>(tcp_bytes >> 16));
-  sum.add_u16(static_cast<uint16_t>(tcp_bytes));
-  sum.add_u16(kProtocolTcp);
-  return sum;
-}
-
 }  // namespace
 
 std::optional<ParsedTcp> parse_tcp(std::span<const uint8_t> segment, Drop& drop) {
@@ -223,12 +210,13 @@ uint32_t write_tcp(const TcpHeader& header, uint16_t checksum_field, std::span<u
 }
 
 uint16_t tcp_pseudo_sum(const IpAddress& source, const IpAddress& destination, uint32_t tcp_bytes) {
-  return pseudo_header(source, destination, tcp_bytes).fold();
+  return pseudo_header(source, destination, tcp_bytes, kIpProtocolTcp).fold();
 }
 
 bool tcp_checksum_ok(const IpAddress& source, const IpAddress& destination,
                      std::span<const uint8_t> segment) {
-  ChecksumSum sum = pseudo_header(source, destination, static_cast<uint32_t>(segment.size()));
+  ChecksumSum sum =
+      pseudo_header(source, destination, static_cast<uint32_t>(segment.size()), kIpProtocolTcp);
   sum.add(segment);
   return sum.finish() == 0;
 }

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "stack/wire/icmp.h"
+#include "stack/wire/ipv6.h"
+
+namespace lyre::wire {
+
+/// RFC 4443 2.1: the types that this stack knows.
+inline constexpr uint8_t kIcmpv6Unreachable = 1;
+inline constexpr uint8_t kIcmpv6TooBig = 2;
+inline constexpr uint8_t kIcmpv6TimeExceeded = 3;
+inline constexpr uint8_t kIcmpv6ParameterProblem = 4;
+inline constexpr uint8_t kIcmpv6EchoRequest = 128;
+inline constexpr uint8_t kIcmpv6EchoReply = 129;
+
+/// Below this a type is an error (RFC 4443 2.1).
+inline constexpr uint8_t kIcmpv6FirstInformational = 128;
+
+/// Codes of kIcmpv6Unreachable (RFC 4443 3.1).
+inline constexpr uint8_t kUnreachable6Prohibited = 1;
+inline constexpr uint8_t kUnreachable6Port = 4;
+inline constexpr uint8_t kUnreachable6Policy = 5;
+inline constexpr uint8_t kUnreachable6Reject = 6;
+
+/// The addresses that a checksum covers.
+struct AddressPair {
+  IpAddress source;
+  IpAddress destination;
+};
+
+/// Reads a whole ICMPv6 message and verifies its checksum.
+/// Fails: kIcmpMalformed.
+std::optional<ParsedIcmp> parse_icmpv6(const AddressPair& addresses,
+                                       std::span<const uint8_t> message, Drop& drop);
+
+/// Reads the body of an ICMPv6 error.
+/// Fails: kIcmpBadQuote for what is short, not TCP, or not a first fragment.
+std::optional<QuotedTcp> parse_quoted_tcp6(std::span<const uint8_t> body, Drop& drop);
+
+/// Puts the checksum into an ICMPv6 message that is complete but for it.
+void complete_icmpv6(const AddressPair& addresses, std::span<uint8_t> message);
+
+/// As write_echo_reply(); `addresses` are those of the reply.
+void write_echo_reply6(const ParsedIcmp& request, const AddressPair& addresses,
+                       std::span<uint8_t> out);
+
+/// Writes the header of a Parameter Problem in front of the quoted packet, which lies in
+/// out[kIcmpHeaderBytes, out.size()) already. REQUIRES: out.size() >= kIcmpHeaderBytes.
+void write_parameter_problem(const ParameterProblem& problem, const AddressPair& addresses,
+                             std::span<uint8_t> out);
+
+}  // namespace lyre::wire
