@@ -295,6 +295,7 @@ void Launcher::announce() {
     spdlog::info("port {}: {} ({}), address {}/{}, MTU {}, {} queue(s)", port.name,
                  ports_[i]->info().name, ports_[i]->info().driver, address_text(port.address),
                  port.prefix_bits, port.mtu_bytes, ports_[i]->info().queue_count);
+    if (!ports_[i]->is_link_up()) spdlog::warn("port {}: no link yet", port.name);
     ports += (ports.empty() ? "" : ", ") + port.name + " " + address_text(port.address);
   }
   spdlog::info("{} worker(s), {} pages, listening on {}", workers_.size(),
@@ -342,6 +343,7 @@ void Launcher::keep_house() {
       spdlog::info("port {}: link is {}", config_.ports[i].name, is_up ? "up" : "down");
     }
   }
+  restart_ports();
   stats_.header().clients.set(registry_->attached_count());
   stats_.header().clients_total.set(registry_->attached_total());
   if (workers_progress()) progress_seen_ = now;
@@ -352,6 +354,17 @@ void Launcher::keep_house() {
     keep_alive_due_ = now + period;
   }
   schedule_housekeeping();
+}
+
+/// A wire whose driver does not look for it gets another try while nobody polls its queues.
+void Launcher::restart_ports() {
+  const auto needs_restart = [](const auto& port) { return port->needs_restart(); };
+  if (std::none_of(ports_.begin(), ports_.end(), needs_restart) || !threads_->pause()) return;
+  for (const auto& port : ports_) {
+    if (!needs_restart(port)) continue;
+    if (Status status = port->restart(); !status.ok()) spdlog::debug("{}", status.error().text);
+  }
+  threads_->resume();
 }
 
 bool Launcher::workers_progress() {

@@ -49,6 +49,7 @@ class Launcher {
   void take_replies();
   void schedule_housekeeping();
   void keep_house();
+  void restart_ports();
   bool workers_progress();
   void finish_stop();
   void give_up_on_workers();

@@ -6,7 +6,9 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -21,6 +23,9 @@
 
 namespace lyre {
 namespace {
+
+constexpr int kParkTriesMax = 1000;
+constexpr useconds_t kParkTryUs = 50;
 
 Error failure(const std::string& what, int code) {
   return Error{code, what + ": " + std::strerror(code)};
@@ -86,6 +91,18 @@ class WorkerThreads::Thread {
     thread_.join();
   }
 
+  /// Relaxed: the flag asks for nothing but the answer.
+  void ask_to_park() {
+    gate_.store(Gate::kClosing, std::memory_order_relaxed);
+    ::eventfd_write(bell_.get(), 1);
+  }
+  /// Acquire: pairs with the release in park(), so that what the thread did is seen.
+  bool is_parked() const { return gate_.load(std::memory_order_acquire) == Gate::kParked; }
+  void unpark() {
+    gate_.store(Gate::kOpen, std::memory_order_release);  // pairs with the acquire in park()
+    gate_.notify_one();
+  }
+
   bool try_post(const worker::Command& command) {
     if (!seat_.worker->inbox().try_post(command)) return false;
     if (channel::must_ring(doorbell_.worker_sleeps)) ::eventfd_write(bell_.get(), 1);
@@ -96,6 +113,8 @@ class WorkerThreads::Thread {
   uint64_t turns() const { return turns_.load(std::memory_order_relaxed); }
 
  private:
+  enum class Gate : uint32_t { kOpen, kClosing, kParked };
+
   void main(std::promise<Status>& started) {
     Status ready = settle();
     const bool may_run = ready.ok();
@@ -120,7 +139,18 @@ class WorkerThreads::Thread {
     return options_.on_start();
   }
 
+  void park() {
+    auto closing = Gate::kClosing;
+    // Release: pairs with is_parked(). The control thread may have changed its mind meanwhile.
+    if (!gate_.compare_exchange_strong(closing, Gate::kParked, std::memory_order_release,
+                                       std::memory_order_relaxed)) {
+      return;
+    }
+    gate_.wait(Gate::kParked, std::memory_order_acquire);  // pairs with the release in unpark()
+  }
+
   void turn() {
+    if (gate_.load(std::memory_order_relaxed) != Gate::kOpen) park();
     const Nanos now = monotonic_now();
     const size_t work = seat_.worker->poll_once(now);
     // Relaxed: a lone number, one writer.
@@ -154,6 +184,7 @@ class WorkerThreads::Thread {
   OwnedFd bell_;  ///< the control thread's; clients ring bells of their own
   std::thread thread_;
   std::atomic<bool> must_stop_{false};
+  std::atomic<Gate> gate_{Gate::kOpen};
   std::atomic<uint64_t> turns_{0};
 };
 
@@ -193,6 +224,24 @@ Status WorkerThreads::start() {
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (!status.ok()) stop();
   return status;
+}
+
+bool WorkerThreads::pause() {
+  for (auto& thread : threads_) thread->ask_to_park();
+  const auto all_parked = [this] {
+    return std::all_of(threads_.begin(), threads_.end(),
+                       [](const auto& thread) { return thread->is_parked(); });
+  };
+  for (int i = 0; i < kParkTriesMax; ++i) {
+    if (all_parked()) return true;
+    ::usleep(kParkTryUs);
+  }
+  resume();
+  return false;
+}
+
+void WorkerThreads::resume() {
+  for (auto& thread : threads_) thread->unpark();
 }
 
 void WorkerThreads::stop() {

@@ -52,6 +52,11 @@ class WorkerThreads : public WorkerSet {
   Status watch(uint32_t worker, int ring_fd) override;
   void unwatch(uint32_t worker, int ring_fd) override;
 
+  /// Has every thread stand still between two turns, until resume(). False, and all go on, when one
+  /// does not end its turn soon.
+  bool pause();
+  void resume();
+
   /// WorkerDoorbell of each worker, for clients: read-only.
   int doorbells_fd() const { return doorbells_reader_.get(); }
   /// Turns that a worker has made so far.

@@ -93,6 +93,37 @@ class MainJob(unittest.TestCase):
         self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
 
 
+class Wires(unittest.TestCase):
+    """The ends of a memif wire may come and go in any order."""
+
+    def setUp(self):
+        self.hosts = TwoHosts(Programs(ARGS.build))
+
+    def expect_a_job_done(self):
+        for host in (self.hosts.a, self.hosts.b):
+            host.wait_link()
+        done = run(job(self.hosts.a, self.hosts.b, *SIZES))
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_the_client_end_comes_first(self):
+        for host in (self.hosts.b, self.hosts.a):
+            self.addCleanup(host.stop)
+            host.start()
+        self.expect_a_job_done()
+
+    def test_the_server_end_is_killed_and_started_again(self):
+        with self.hosts:
+            self.hosts.a.kill()
+            self.hosts.a.start()
+            self.expect_a_job_done()
+
+    def test_the_client_end_is_killed_and_started_again(self):
+        with self.hosts:
+            self.hosts.b.kill()
+            self.hosts.b.start()
+            self.expect_a_job_done()
+
+
 class Disasters(unittest.TestCase):
     """Each ends the job with one line, in bounded time, with no rank left behind."""
 

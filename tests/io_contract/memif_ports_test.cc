@@ -25,7 +25,10 @@ class MemifPorts : public ::testing::Test {
     auto started = environment();
     ASSERT_TRUE(started) << started.error().text;
     dpdk_ = *started;
-    socket_ = scratch_folder() + "/ports" + std::to_string(++made_) + ".sock";
+    const std::string name = "ports" + std::to_string(++made_) + ".sock";
+    // The driver keeps one socket object for each path in a process, made by who comes first.
+    sockets_[0] = scratch_folder() + "/" + name;
+    sockets_[1] = scratch_folder() + "/./" + name;
   }
   void TearDown() override {
     ends_[0].port.reset();
@@ -34,7 +37,7 @@ class MemifPorts : public ::testing::Test {
   }
   std::string device(int end, const std::string& more = "") const {
     return "net_memif" + std::to_string(1000 + 2 * made_ + end) +
-           (end == 0 ? ",role=server" : ",role=client") + ",socket=" + socket_ + more;
+           (end == 0 ? ",role=server" : ",role=client") + ",socket=" + sockets_[end] + more;
   }
   Status open(int end, bool is_trusted) {
     End& opened = ends_[end];
@@ -55,11 +58,23 @@ class MemifPorts : public ::testing::Test {
       const Status done = open(end, is_trusted);
       ASSERT_TRUE(done) << done.error().text;
     }
-    ASSERT_TRUE(eventually([this] {
-      PacketBuf* none[1];
-      for (uint32_t q = 0; q < kQueues; ++q) ends_[1].port->queue(q).rx_burst(none);
-      return ends_[0].port->is_link_up() && ends_[1].port->is_link_up();
-    }));
+    ASSERT_TRUE(eventually([this] { return are_linked(); }));
+  }
+  bool are_linked() {
+    PacketBuf* none[1];
+    for (uint32_t q = 0; q < kQueues; ++q) ends_[1].port->queue(q).rx_burst(none);
+    return ends_[0].port->is_link_up() && ends_[1].port->is_link_up();
+  }
+  /// What the daemon does every now and then; a connection takes a moment to be made.
+  bool are_linked_after_restarts() {
+    for (int i = 0; i < 100; ++i) {
+      if (ends_[1].port->needs_restart()) (void)ends_[1].port->restart();
+      for (int k = 0; k < 100; ++k) {
+        if (are_linked()) return true;
+        usleep(500);
+      }
+    }
+    return false;
   }
   template <typename Condition>
   static bool eventually(const Condition& condition) {
@@ -93,7 +108,7 @@ class MemifPorts : public ::testing::Test {
     std::unique_ptr<dpdk::Port> port;
   };
   dpdk::Environment* dpdk_ = nullptr;
-  std::string socket_;
+  std::string sockets_[2];
   End ends_[2];
   static inline int made_ = 0;
 };
@@ -116,6 +131,43 @@ TEST_F(MemifPorts, QueueReachesTheQueueOfTheSameNumber) {
   EXPECT_EQ(ends_[0].port->queue(1).counters().software_checksums, 1u);
 }
 
+TEST_F(MemifPorts, ClientWaitsForItsServer) {
+  const Status client = open(1, false);
+  ASSERT_TRUE(client) << client.error().text;
+  EXPECT_TRUE(ends_[1].port->needs_restart());
+  PacketBuf* packet = nullptr;
+  EXPECT_EQ(ends_[1].port->queue(0).rx_burst({&packet, 1}), 0u);
+  ASSERT_EQ(ends_[1].memories[0]->alloc_tx({&packet, 1}), 1u);
+  packet->length = 64;
+  EXPECT_EQ(ends_[1].port->queue(0).tx_burst({&packet, 1}), 1u);
+  EXPECT_EQ(ends_[1].port->queue(0).counters().tx_dropped, 1u);
+
+  const Status server = open(0, false);
+  ASSERT_TRUE(server) << server.error().text;
+  ASSERT_TRUE(are_linked_after_restarts());
+  send(0, 77);
+  packet = receive(0);
+  ASSERT_NE(packet, nullptr);
+  EXPECT_EQ(id_of(packet->bytes()), 77u);
+  ends_[1].memories[0]->release({&packet, 1});
+}
+
+TEST_F(MemifPorts, ClientFindsItsServerAgain) {
+  open_both(false);
+  EXPECT_FALSE(ends_[1].port->needs_restart());
+  ends_[0].port.reset();
+  ASSERT_TRUE(eventually([this] { return ends_[1].port->needs_restart(); }));
+  ends_[0].memories.clear();
+  const Status server = open(0, false);
+  ASSERT_TRUE(server) << server.error().text;
+  ASSERT_TRUE(are_linked_after_restarts());
+  send(1, 78);
+  PacketBuf* packet = receive(1);
+  ASSERT_NE(packet, nullptr);
+  EXPECT_EQ(id_of(packet->bytes()), 78u);
+  ends_[1].memories[1]->release({&packet, 1});
+}
+
 TEST_F(MemifPorts, TrustedWireComputesNoChecksums) {
   open_both(true);
   EXPECT_TRUE(ends_[0].port->info().capabilities.tx_checksum_in_hardware);
@@ -132,8 +184,8 @@ TEST_F(MemifPorts, TrustedWireComputesNoChecksums) {
 TEST_F(MemifPorts, SocketOfADeadDaemonIsNoObstacle) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
-  ASSERT_LT(socket_.size(), sizeof(address.sun_path));
-  std::memcpy(address.sun_path, socket_.c_str(), socket_.size());
+  ASSERT_LT(sockets_[0].size(), sizeof(address.sun_path));
+  std::memcpy(address.sun_path, sockets_[0].c_str(), sockets_[0].size());
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
   ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
   close(fd);

@@ -76,7 +76,11 @@ class Port {
   /// REQUIRES: worker < info().queue_count.
   virtual PacketIo& queue(uint32_t worker) = 0;
   virtual bool is_link_up() const = 0;
-  /// Stops and starts the port, which makes it let go of all that it holds.
+  /// True when the link is down and the driver will not look for it by itself: a memif client whose
+  /// server went away, or has not come yet.
+  virtual bool needs_restart() const = 0;
+  /// Stops and starts the port, which makes it let go of all that it holds. Fails: its queues stand
+  /// still, receive nothing and drop what they are given, until a restart succeeds.
   virtual Status restart() = 0;
 };
 

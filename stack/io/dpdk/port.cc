@@ -4,6 +4,7 @@
 #include <rte_dev.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
+#include <rte_log.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -20,6 +21,16 @@ namespace {
 
 Error dpdk_error(const std::string& what, int rc) {
   return Error{std::abs(rc), what + ": " + rte_strerror(std::abs(rc))};
+}
+
+/// Starts a port that may fail for want of a peer, which is no error worth DPDK's log.
+int start_quietly(uint16_t port_id) {
+  constexpr const char* kMemifLog = "pmd.net.memif";
+  const int level = rte_log_get_level(rte_log_register(kMemifLog));
+  rte_log_set_level_pattern(kMemifLog, RTE_LOG_CRIT);
+  const int rc = rte_eth_dev_start(port_id);
+  rte_log_set_level_pattern(kMemifLog, static_cast<uint32_t>(level));
+  return rc;
 }
 
 /// Returns when DPDK's interrupt thread has finished what it was at, or after a while. memif frees
@@ -122,11 +133,13 @@ Status EthernetPort::check_interface() {
 Status EthernetPort::start(std::span<Memory* const> memories) {
   auto setup = configure_port(port_id_, options_, *quirks_, memories);
   if (!setup) return setup.error();
-  const int rc = rte_eth_dev_start(port_id_);
-  if (rc != 0) return dpdk_error(args_.name() + ": does not start", rc);
+  const int rc = start_device();
+  // A memif client starts when its server is there; until then the port is one without a link.
+  if (rc != 0 && !is_memif_client_) return dpdk_error(args_.name() + ": does not start", rc);
   sockets_ = new_sockets();
   describe_port(*setup, memories.size());
   make_queues(*setup, memories);
+  set_running(rc == 0);
   return Ok{};
 }
 
@@ -190,11 +203,21 @@ int EthernetPort::wait_fd_of(uint16_t queue) const {
 }
 
 Status EthernetPort::restart() {
+  let_interrupt_thread_finish();
   rte_eth_dev_stop(port_id_);
   for (const auto& queue : queues_) queue->drop_pending();
-  const int rc = rte_eth_dev_start(port_id_);
+  const int rc = start_device();
+  set_running(rc == 0);
   if (rc != 0) return dpdk_error(args_.name() + ": does not start again", rc);
   return Ok{};
+}
+
+int EthernetPort::start_device() {
+  return is_memif_client_ ? start_quietly(port_id_) : rte_eth_dev_start(port_id_);
+}
+
+void EthernetPort::set_running(bool is_running) {
+  for (const auto& queue : queues_) queue->set_running(is_running);
 }
 
 }  // namespace lyre::io::dpdk

@@ -25,11 +25,15 @@ class EthernetPort final : public Port {
   const PortInfo& info() const override { return info_; }
   PacketIo& queue(uint32_t worker) override { return *queues_[worker]; }
   bool is_link_up() const override { return queues_[0]->is_link_up(); }
+  bool needs_restart() const override { return is_memif_client_ && !is_link_up(); }
   Status restart() override;
 
  private:
   EthernetPort(const PortOptions& options, DmaMap& dma_map)
-      : options_(options), args_(DeviceArgs::parse(options.device)), dma_map_(dma_map) {}
+      : options_(options),
+        args_(DeviceArgs::parse(options.device)),
+        is_memif_client_(args_.driver() == "net_memif" && args_.value_of("role") != "server"),
+        dma_map_(dma_map) {}
   Status attach(uint32_t queue_count);
   Status attach_virtual(uint32_t queue_count);
   Status attach_dma();
@@ -37,12 +41,15 @@ class EthernetPort final : public Port {
   Status start(std::span<Memory* const> memories);
   void describe_port(const PortSetup& setup, size_t queue_count);
   void make_queues(const PortSetup& setup, std::span<Memory* const> memories);
+  int start_device();
+  void set_running(bool is_running);
   int wait_fd_of(uint16_t queue) const;
   std::vector<int> new_sockets() const;
   int socket_domain() const;
 
   const PortOptions options_;
   DeviceArgs args_;
+  const bool is_memif_client_;
   DmaMap& dma_map_;
   const DriverQuirks* quirks_ = nullptr;
   std::vector<int> sockets_before_;

@@ -35,6 +35,7 @@ ChecksumVerdict l4_verdict(uint64_t flags) {
 }  // namespace
 
 size_t Queue::rx_burst(std::span<PacketBuf*> out) {
+  if (!is_running_) return 0;
   rte_mbuf* mbufs[kBurstMax];
   const auto wanted = static_cast<uint16_t>(std::min(out.size(), kBurstMax));
   const uint16_t got = rte_eth_rx_burst(setup_.port_id, setup_.queue_id, mbufs, wanted);
@@ -84,6 +85,7 @@ bool Queue::linearise_received(rte_mbuf* mbuf) {
 }
 
 size_t Queue::tx_burst(std::span<PacketBuf* const> in) {
+  if (!is_running_) return drop(in);
   flush_pending();
   size_t taken = 0;
   while (pending_count_ == 0 && taken < in.size()) {
@@ -94,6 +96,12 @@ size_t Queue::tx_burst(std::span<PacketBuf* const> in) {
   }
   if (taken < in.size()) ++counters_.tx_full;
   return taken;
+}
+
+size_t Queue::drop(std::span<PacketBuf* const> in) {
+  for (PacketBuf* packet : in) rte_pktmbuf_free(mbuf_of(packet));
+  counters_.tx_dropped += in.size();
+  return in.size();
 }
 
 /// Turns packets into mbufs in pending_ and returns how many were taken.
@@ -302,7 +310,7 @@ void Queue::reclaim() {
     // A wire that is down takes nothing, and what waits for it must not hold client memory.
     if (pending_count_ > 0 && !is_link_up()) drop_pending();
   }
-  if (setup_.quirks->is_virtual) return;
+  if (setup_.quirks->is_virtual || !is_running_) return;
   if (can_reclaim_) {
     can_reclaim_ = rte_eth_tx_done_cleanup(setup_.port_id, setup_.queue_id, 0) != -ENOTSUP;
   }
@@ -310,6 +318,7 @@ void Queue::reclaim() {
 }
 
 bool Queue::is_link_up() const {
+  if (!is_running_) return false;
   rte_eth_link link = {};
   return rte_eth_link_get_nowait(setup_.port_id, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
 }

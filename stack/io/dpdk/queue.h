@@ -47,6 +47,9 @@ class Queue final : public PacketIo {
 
   /// Thread: the control thread, while the worker does not poll.
   void drop_pending();
+  /// A queue that does not run receives nothing and drops what it is given.
+  /// Thread: as drop_pending().
+  void set_running(bool is_running) { is_running_ = is_running; }
 
  private:
   enum class Prepared : uint8_t { kReady, kDropped, kNoBuffer };
@@ -60,6 +63,7 @@ class Queue final : public PacketIo {
   uint32_t segments_needed(const PacketBuf& packet) const;
   bool attach_pieces(const PacketBuf& packet, rte_mbuf& head);
   rte_mbuf* copy_out(const PacketBuf& packet);
+  size_t drop(std::span<PacketBuf* const> in);
   size_t prepare_burst(std::span<PacketBuf* const> in);
   void flush_pending();
   void drop_unsendable();
@@ -68,6 +72,7 @@ class Queue final : public PacketIo {
   Memory& memory_;
   std::array<rte_mbuf*, kBurstMax> pending_{};  ///< taken, prepared, and not yet in the ring
   size_t pending_count_ = 0;
+  bool is_running_ = true;
   bool can_reclaim_ = true;
   IoCounters counters_;
 };
