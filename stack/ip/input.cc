@@ -31,7 +31,7 @@ InputKind classify_tcp(const io::PacketBuf& packet, const wire::ParsedIpv4& ip,
   out.tcp.tuple.local = {ip.destination, parsed->header.destination_port};
   out.tcp.tuple.remote = {ip.source, parsed->header.source_port};
   out.tcp.payload = segment.subspan(parsed->header_bytes);
-  out.tcp.is_congestion_experienced = ip.ecn == wire::Ecn::kCe;
+  out.tcp.ecn = ip.ecn;
   return InputKind::kTcp;
 }
 

@@ -11,6 +11,7 @@
 #include "stack/ip/route_table.h"
 #include "stack/wire/arp.h"
 #include "stack/wire/icmp.h"
+#include "stack/wire/ip.h"
 #include "stack/wire/tcp_segment.h"
 
 namespace lyre::ip {
@@ -29,7 +30,7 @@ struct TcpInput {
   FourTuple tuple;  ///< local is our side
   wire::ParsedTcp parsed;
   std::span<const uint8_t> payload;  ///< inside the packet, Ethernet padding cut off
-  bool is_congestion_experienced = false;
+  wire::Ecn ecn = wire::Ecn::kNotEct;
 };
 
 /// An echo request to one of our addresses. Borrows the packet.

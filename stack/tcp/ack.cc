@@ -135,7 +135,8 @@ Verdict process_ack(Core& core, Connection& c, const SegmentIn& segment, Nanos n
   AckOutcome outcome{.acked_bytes = segment.ack.since(c.snd.una),
                      .is_duplicate = is_duplicate(c, segment),
                      .flight_before_bytes = c.in_flight_bytes(),
-                     .ack = segment.ack};
+                     .ack = segment.ack,
+                     .has_echo = c.ecn.is_on && segment.flags.has(wire::TcpFlags::kEce)};
   const bool had_outstanding = c.has_outstanding();
   if (outcome.acked_bytes > 0) advance_una(core, c, segment.ack, sample, effects);
   update_window(c, segment, effects);

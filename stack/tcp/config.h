@@ -6,7 +6,14 @@
 
 namespace lyre::tcp {
 
-enum class CongestionAlgorithm : uint8_t { kNewReno, kCubic };
+enum class CongestionAlgorithm : uint8_t { kNewReno, kCubic, kDctcp };
+
+/// RFC 3168, as Linux offers it. DCTCP asks for ECN whatever this says.
+enum class EcnMode : uint8_t {
+  kOff,
+  kAccept,  ///< agree when the peer asks
+  kOn,      ///< ask as well
+};
 
 /// What a whole engine is built with. Memory is taken at construction (and touched when used).
 struct EngineConfig {
@@ -22,6 +29,7 @@ struct ConnectionConfig {
   uint32_t send_buffer_bytes = 8 << 20;
   uint32_t slot_bytes = 2048;  ///< what one full-sized received packet is charged
   CongestionAlgorithm congestion = CongestionAlgorithm::kCubic;
+  EcnMode ecn = EcnMode::kAccept;
   bool timestamps = true;            ///< RFC 7323
   bool sack = true;                  ///< RFC 2018
   bool window_scaling = true;        ///< RFC 7323

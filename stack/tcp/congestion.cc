@@ -9,6 +9,7 @@ namespace {
 uint32_t reduced_ssthresh(Congestion& cc, uint32_t in_flight_bytes) {
   switch (cc.algorithm) {
     case CongestionAlgorithm::kNewReno:
+    case CongestionAlgorithm::kDctcp:  // RFC 8257 3.4: a loss halves
       return newreno::ssthresh_bytes(cc, in_flight_bytes);
     case CongestionAlgorithm::kCubic:
       return cubic::ssthresh_bytes(cc, in_flight_bytes);
@@ -43,6 +44,7 @@ void congestion_on_ack(Congestion& cc, const CongestionAck& ack, Nanos now) {
   }
   switch (cc.algorithm) {
     case CongestionAlgorithm::kNewReno:
+    case CongestionAlgorithm::kDctcp:
       newreno::grow(cc, acked);
       break;
     case CongestionAlgorithm::kCubic:
@@ -53,6 +55,16 @@ void congestion_on_ack(Congestion& cc, const CongestionAck& ack, Nanos now) {
 
 void congestion_on_loss(Congestion& cc, uint32_t in_flight_bytes) {
   cc.ssthresh_bytes = reduced_ssthresh(cc, in_flight_bytes);
+  cc.credit_bytes = 0;
+}
+
+void congestion_note_ecn(Congestion& cc, const EcnAck& ack) {
+  if (cc.algorithm == CongestionAlgorithm::kDctcp) dctcp::note_ack(cc, ack);
+}
+
+void congestion_on_ecn(Congestion& cc, uint32_t in_flight_bytes) {
+  const bool is_dctcp = cc.algorithm == CongestionAlgorithm::kDctcp;
+  cc.ssthresh_bytes = is_dctcp ? dctcp::ssthresh_bytes(cc) : reduced_ssthresh(cc, in_flight_bytes);
   cc.credit_bytes = 0;
 }
 

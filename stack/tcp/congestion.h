@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "stack/base/nanos.h"
+#include "stack/base/seq_num.h"
 #include "stack/tcp/config.h"
 
 namespace lyre::tcp {
@@ -19,6 +20,14 @@ struct CubicState {
   Nanos epoch_start = kNever;
 };
 
+/// RFC 8257 3.3: how much of what was acknowledged had met congestion.
+struct DctcpState {
+  double alpha = 1;  ///< 4.2: until something is known, a mark halves the window
+  uint32_t acked_bytes = 0;
+  uint32_t marked_bytes = 0;
+  SeqNum window_end;
+};
+
 /// One connection's congestion window. The algorithm is a value: switch, no virtual call.
 struct Congestion {
   uint32_t cwnd_bytes = 0;
@@ -27,6 +36,7 @@ struct Congestion {
   CongestionAlgorithm algorithm = CongestionAlgorithm::kCubic;
   double credit_bytes = 0;  ///< growth earned, less than one byte or (NewReno) one MSS
   CubicState cubic;
+  DctcpState dctcp;
 
   bool is_slow_start() const { return cwnd_bytes < ssthresh_bytes; }
 };
@@ -38,6 +48,14 @@ struct CongestionAck {
   Nanos srtt;
 };
 
+/// One ACK of a connection with ECN, in whatever phase it is.
+struct EcnAck {
+  uint32_t acked_bytes = 0;
+  bool has_echo = false;
+  SeqNum ack;
+  SeqNum nxt;  ///< SND.NXT
+};
+
 /// RFC 6928 2: ten segments, at most 14 600 bytes unless two segments are more.
 uint32_t initial_window_bytes(uint32_t mss_bytes);
 
@@ -46,6 +64,10 @@ void congestion_start(Congestion& cc, CongestionAlgorithm algorithm, uint32_t ms
 void congestion_on_ack(Congestion& cc, const CongestionAck& ack, Nanos now);
 /// Loss was found by ACKs: sets ssthresh; the window itself follows by PRR.
 void congestion_on_loss(Congestion& cc, uint32_t in_flight_bytes);
+/// DCTCP's measurement; nothing for the others.
+void congestion_note_ecn(Congestion& cc, const EcnAck& ack);
+/// RFC 3168 6.1.2: the peer echoed a mark. At most once a window; the window follows by PRR.
+void congestion_on_ecn(Congestion& cc, uint32_t in_flight_bytes);
 /// The retransmission timer expired. `is_first`: not the second time for the same segment.
 void congestion_on_timeout(Congestion& cc, uint32_t in_flight_bytes, bool is_first);
 /// RFC 5681 4.1: nothing was sent for longer than an RTO.
@@ -60,5 +82,9 @@ namespace cubic {
 void grow(Congestion& cc, const CongestionAck& ack, Nanos now);
 uint32_t ssthresh_bytes(Congestion& cc, uint32_t in_flight_bytes);
 }  // namespace cubic
+namespace dctcp {
+void note_ack(Congestion& cc, const EcnAck& ack);
+uint32_t ssthresh_bytes(const Congestion& cc);
+}  // namespace dctcp
 
 }  // namespace lyre::tcp

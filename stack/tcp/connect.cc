@@ -4,6 +4,7 @@
 
 #include "stack/tcp/ack.h"
 #include "stack/tcp/closing.h"
+#include "stack/tcp/ecn.h"
 #include "stack/tcp/isn.h"
 #include "stack/tcp/receive_window.h"
 #include "stack/tcp/scoreboard.h"
@@ -52,6 +53,7 @@ ConnId start(Core& core, const FourTuple& tuple, const ConnectionConfig& config,
 
 /// Takes the peer's SYN: sequence numbers and what it offers.
 void accept_syn(Connection& c, const SegmentIn& syn, Nanos now) {
+  accept_ecn_offer(c, syn);
   c.rcv.irs = syn.seq;
   c.rcv.nxt = syn.seq + 1;
   c.rcv.edge = c.rcv.acked = c.rcv.nxt;
@@ -141,7 +143,11 @@ void establish(Core& core, Connection& c, const SegmentIn& segment, Nanos now, E
   set_state(c, State::kEstablished);
   effects.became_established = true;
   effects.wants_transmit = true;
-  congestion_start(c.cc, c.config.congestion, c.snd.mss_bytes);
+  // RFC 8257 4.4: a peer that does not echo marks gets a plain TCP.
+  const bool lacks_ecn = c.config.congestion == CongestionAlgorithm::kDctcp && !c.ecn.is_on;
+  congestion_start(c.cc, lacks_ecn ? CongestionAlgorithm::kNewReno : c.config.congestion,
+                   c.snd.mss_bytes);
+  c.cc.dctcp.window_end = c.snd.nxt;
   // RFC 5681 3.1: after a lost SYN the first window is one segment.
   if (c.recovery.syn_retransmitted) c.cc.cwnd_bytes = c.cc.mss_bytes;
   process_syn_ack(core, c, segment, now);

@@ -63,7 +63,20 @@ enum class Timer : uint8_t {
 };
 inline constexpr uint32_t kTimerCount = 7;
 
-enum class RecoveryPhase : uint8_t { kOpen, kFastRecovery, kTimeoutRecovery };
+/// What bounds the window. kEcnReduction: the network marked, nothing is known to be lost.
+enum class RecoveryPhase : uint8_t { kOpen, kEcnReduction, kFastRecovery, kTimeoutRecovery };
+
+inline constexpr uint8_t kRunAcksMax = 3;
+
+/// RFC 3168 and RFC 8257, both directions.
+struct EcnState {
+  bool is_on = false;
+  bool owes_echo = false;        ///< RFC 3168 6.1.3: ECE in every segment until CWR comes
+  bool owes_cwr = false;         ///< the next new text tells that the window was reduced
+  bool last_was_marked = false;  ///< DCTCP.CE of RFC 8257 3.2
+  uint8_t run_ack_count = 0;
+  std::array<SeqNum, kRunAcksMax> run_acks{};  ///< owed, one for each change of the mark
+};
 
 /// RFC 9293 3.3.1, receive sequence space, and the queue of what arrived.
 struct ReceiveState {
@@ -171,6 +184,7 @@ struct Connection {
   Congestion cc;
   RttEstimator rtt;
   RecoveryState recovery;
+  EcnState ecn;
   Nanos last_heard_at;  ///< keep-alive
   uint32_t ts_offset = 0;
 
@@ -193,6 +207,8 @@ struct Connection {
   uint32_t fast_recoveries = 0;
   uint32_t out_of_order_segments = 0;
   uint32_t duplicate_segments = 0;
+  uint32_t ce_segments = 0;
+  uint32_t ecn_reductions = 0;
 
   Nanos& deadline(Timer timer) { return deadlines[static_cast<size_t>(timer)]; }
   Nanos deadline(Timer timer) const { return deadlines[static_cast<size_t>(timer)]; }
@@ -214,6 +230,11 @@ struct Connection {
     const uint32_t gone = snd.sent.sacked_bytes + snd.sent.lost_bytes + snd.dup_bytes;
     const uint32_t sent = snd.nxt.since(snd.una);
     return sent > gone ? sent - gone : 0;
+  }
+  /// Something is taken for lost and being sent again.
+  bool is_repairing() const {
+    return recovery.phase == RecoveryPhase::kFastRecovery ||
+           recovery.phase == RecoveryPhase::kTimeoutRecovery;
   }
   bool has_outstanding() const { return snd.nxt != snd.una; }
   uint32_t receive_window_bytes() const { return rcv.edge.since(rcv.nxt); }

@@ -154,6 +154,8 @@ ConnectionInfo Engine::info(ConnId conn) const {
   const Connection& c = impl_->at(conn);
   ConnectionInfo info;
   info.state = c.state;
+  info.congestion = c.cc.algorithm;
+  info.has_ecn = c.ecn.is_on;
   info.mss_bytes = c.snd.mss_bytes;
   info.cwnd_bytes = c.cc.cwnd_bytes;
   info.ssthresh_bytes = c.cc.ssthresh_bytes;
@@ -176,6 +178,8 @@ ConnectionInfo Engine::info(ConnId conn) const {
   info.fast_recoveries = c.fast_recoveries;
   info.out_of_order_segments = c.out_of_order_segments;
   info.duplicate_segments = c.duplicate_segments;
+  info.ce_segments = c.ce_segments;
+  info.ecn_reductions = c.ecn_reductions;
   return info;
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "stack/base/nanos.h"
+#include "stack/tcp/config.h"
 #include "stack/tcp/state.h"
 
 namespace lyre::tcp {
@@ -10,6 +11,8 @@ namespace lyre::tcp {
 /// A connection as an observer sees it: a copy, like Linux's tcp_info.
 struct ConnectionInfo {
   State state = State::kClosed;
+  CongestionAlgorithm congestion = CongestionAlgorithm::kCubic;
+  bool has_ecn = false;  ///< both sides agreed
   uint32_t mss_bytes = 0;
   uint32_t cwnd_bytes = 0;
   uint32_t ssthresh_bytes = 0;
@@ -32,6 +35,8 @@ struct ConnectionInfo {
   uint32_t fast_recoveries = 0;
   uint32_t out_of_order_segments = 0;
   uint32_t duplicate_segments = 0;
+  uint32_t ce_segments = 0;     ///< arrived with a congestion mark
+  uint32_t ecn_reductions = 0;  ///< windows that the peer's echoes made smaller
 };
 
 }  // namespace lyre::tcp

@@ -23,7 +23,7 @@ struct RackScan {
 Nanos reorder_window(const Connection& c) {
   const RecoveryState& recovery = c.recovery;
   const bool saw_many = c.snd.sent.sacked_bytes > (kDupThresh - 1) * c.snd.mss_bytes;
-  if (!recovery.saw_reordering && (recovery.phase != RecoveryPhase::kOpen || saw_many)) {
+  if (!recovery.saw_reordering && (c.is_repairing() || saw_many)) {
     return nanos(0);
   }
   return earlier(c.rtt.rtt_min * recovery.reorder_mult / 4, c.rtt.srtt);
@@ -75,8 +75,7 @@ uint32_t scan_newreno(Core& core, Connection& c, const AckOutcome& outcome) {
   Scoreboard board(core, c);
   const bool is_partial = c.recovery.phase == RecoveryPhase::kFastRecovery &&
                           outcome.acked_bytes > 0 && c.snd.una.before(c.recovery.recover);
-  const bool is_third = outcome.is_duplicate && c.snd.dup_acks == kDupThresh &&
-                        c.recovery.phase == RecoveryPhase::kOpen &&
+  const bool is_third = outcome.is_duplicate && c.snd.dup_acks == kDupThresh && !c.is_repairing() &&
                         c.snd.una.after(c.recovery.recover);  // RFC 6582 3.2 step 2
   const uint32_t front = c.snd.sent.seq_head;
   if (!(is_partial || is_third) || front == kNoNode) return 0;
@@ -98,29 +97,59 @@ void count_duplicates(Connection& c, const AckOutcome& outcome) {
     const uint32_t explained =
         outcome.acked_bytes > snd.mss_bytes ? outcome.acked_bytes - snd.mss_bytes : 0;
     snd.dup_bytes -= std::min(snd.dup_bytes, explained);
-    if (c.recovery.phase == RecoveryPhase::kOpen) snd.dup_bytes = 0;
+    if (!c.is_repairing()) snd.dup_bytes = 0;
   }
+}
+
+/// RFC 6937 3: what the window comes down from. RFC 3168 6.1.2: the peer is told.
+void begin_reduction(Connection& c, uint32_t flight_before_bytes) {
+  RecoveryState& recovery = c.recovery;
+  recovery.prr_delivered_bytes = 0;
+  recovery.prr_out_bytes = 0;
+  recovery.recover_flight_bytes = std::max(flight_before_bytes, 1u);
+  c.ecn.owes_cwr = c.ecn.is_on;
 }
 
 void enter_fast_recovery(Connection& c, uint32_t flight_before_bytes) {
   RecoveryState& recovery = c.recovery;
+  // RFC 3168 6.1.2: once a window. RFC 8257 3.4: a loss is more than DCTCP's marks have told.
+  const bool is_dctcp = c.cc.algorithm == CongestionAlgorithm::kDctcp;
+  if (recovery.phase == RecoveryPhase::kOpen || is_dctcp) {
+    begin_reduction(c, flight_before_bytes);
+    congestion_on_loss(c.cc, flight_before_bytes);
+  }
   recovery.phase = RecoveryPhase::kFastRecovery;
   recovery.recover = c.snd.nxt;
-  recovery.prr_delivered_bytes = 0;
-  recovery.prr_out_bytes = 0;
-  recovery.recover_flight_bytes = std::max(flight_before_bytes, 1u);
   recovery.tail_probe_open = false;
-  congestion_on_loss(c.cc, flight_before_bytes);
   c.snd.must_retransmit = true;
   ++c.fast_recoveries;
 }
 
+void enter_ecn_reduction(Connection& c, uint32_t flight_before_bytes) {
+  begin_reduction(c, flight_before_bytes);
+  congestion_on_ecn(c.cc, flight_before_bytes);
+  c.recovery.phase = RecoveryPhase::kEcnReduction;
+  c.recovery.recover = c.snd.nxt;
+  ++c.ecn_reductions;
+}
+
+/// The window in which congestion was seen has been acknowledged. For a mark that means one byte
+/// more: the peer has seen the CWR, so an echo from now on is of a new mark.
+bool is_phase_over(const Connection& c) {
+  const RecoveryState& recovery = c.recovery;
+  if (recovery.phase == RecoveryPhase::kOpen) return false;
+  if (recovery.phase == RecoveryPhase::kEcnReduction) return c.snd.una.after(recovery.recover);
+  return c.snd.una.at_or_after(recovery.recover);
+}
+
 void leave_recovery(Connection& c) {
   RecoveryState& recovery = c.recovery;
-  if (recovery.phase == RecoveryPhase::kFastRecovery) c.cc.cwnd_bytes = c.cc.ssthresh_bytes;
+  const bool was_repairing = c.is_repairing();
+  if (recovery.phase != RecoveryPhase::kTimeoutRecovery) c.cc.cwnd_bytes = c.cc.ssthresh_bytes;
   recovery.phase = RecoveryPhase::kOpen;
   c.snd.dup_bytes = 0;
   c.snd.dup_acks = 0;
+  if (!was_repairing) return;
   // RFC 8985 6.2 step 4: a widened window is kept for 16 recoveries.
   if (recovery.reorder_persist > 0 && --recovery.reorder_persist == 0) recovery.reorder_mult = 1;
 }
@@ -161,8 +190,16 @@ void settle_tail_probe(Connection& c, const AckSample& sample, const AckOutcome&
   }
   if (!outcome.ack.after(recovery.tail_probe_end)) return;
   recovery.tail_probe_open = false;
+  if (recovery.phase != RecoveryPhase::kOpen) return;  // reduced in this window already
   congestion_on_loss(c.cc, outcome.flight_before_bytes);
+  c.ecn.owes_cwr = c.ecn.is_on;
+  recovery.recover = c.snd.nxt;
   c.cc.cwnd_bytes = std::min(c.cc.cwnd_bytes, c.cc.ssthresh_bytes);
+}
+
+bool follows_prr(const Connection& c) {
+  return c.recovery.phase == RecoveryPhase::kFastRecovery ||
+         c.recovery.phase == RecoveryPhase::kEcnReduction;
 }
 
 void grow_window(Connection& c, const AckOutcome& outcome, Nanos now) {
@@ -180,6 +217,23 @@ void grow_window(Connection& c, const AckOutcome& outcome, Nanos now) {
       now);
 }
 
+/// RFC 6582 3.2 and RFC 3168 6.1.2 compare SND.UNA with `recover` long after the last recovery:
+/// it must not fall half the sequence space behind.
+void keep_recover_near(Connection& c) {
+  if (c.snd.una.after(c.recovery.recover)) c.recovery.recover = c.snd.una - 1;
+}
+
+/// RFC 3168 6.1.2: echoes of one window count once, and so do an echo and a loss.
+void react_to_echo(Connection& c, const AckOutcome& outcome) {
+  congestion_note_ecn(c.cc, {.acked_bytes = outcome.acked_bytes,
+                             .has_echo = outcome.has_echo,
+                             .ack = outcome.ack,
+                             .nxt = c.snd.nxt});
+  const bool is_new =
+      c.recovery.phase == RecoveryPhase::kOpen && c.snd.una.after(c.recovery.recover);
+  if (outcome.has_echo && is_new) enter_ecn_reduction(c, outcome.flight_before_bytes);
+}
+
 uint32_t find_losses(Core& core, Connection& c, const AckOutcome& outcome, Nanos now) {
   if (!c.has_sack) return scan_newreno(core, c, outcome);
   const RackScan scan = scan_rack(core, c, now);
@@ -195,22 +249,22 @@ void react_to_ack(Core& core, Connection& c, const AckSample& sample, const AckO
   if (!c.has_sack) count_duplicates(c, outcome);
   if (c.has_sack) adapt_reorder_window(c, sample.has_dsack);
   if (recovery.tail_probe_open) settle_tail_probe(c, sample, outcome);
-  const bool was_recovering = recovery.phase != RecoveryPhase::kOpen;
-  if (was_recovering && c.snd.una.at_or_after(recovery.recover)) leave_recovery(c);
+  const bool was_reducing = recovery.phase != RecoveryPhase::kOpen;
+  if (is_phase_over(c)) leave_recovery(c);
   const bool may_hide_loss = c.has_outstanding();
   const uint32_t lost_count = may_hide_loss ? find_losses(core, c, outcome, now) : 0;
   if (!may_hide_loss) c.deadline(Timer::kReorder) = kNever;
 
-  if (lost_count > 0 && recovery.phase == RecoveryPhase::kOpen) {
-    enter_fast_recovery(c, outcome.flight_before_bytes);
-  }
-  if (recovery.phase == RecoveryPhase::kFastRecovery) {
+  if (lost_count > 0 && !c.is_repairing()) enter_fast_recovery(c, outcome.flight_before_bytes);
+  if (c.ecn.is_on) react_to_echo(c, outcome);
+  if (recovery.phase == RecoveryPhase::kOpen) keep_recover_near(c);
+  if (follows_prr(c)) {
     uint32_t delivered = sample.delivered_bytes;
     if (!c.has_sack && outcome.is_duplicate) delivered += c.snd.mss_bytes;
     const bool is_safe = outcome.acked_bytes > 0 && lost_count == 0;
     return reduce_proportionally(c, delivered, is_safe);
   }
-  if (was_recovering && recovery.phase == RecoveryPhase::kOpen) return;
+  if (was_reducing && recovery.phase == RecoveryPhase::kOpen) return;
   grow_window(c, outcome, now);
 }
 
@@ -220,7 +274,7 @@ void on_reorder_timer(Core& core, Connection& c, Nanos now) {
   const RackScan scan = scan_rack(core, c, now);
   if (scan.wait > nanos(0)) c.deadline(Timer::kReorder) = now + scan.wait;
   if (scan.marked_count == 0) return;
-  if (c.recovery.phase == RecoveryPhase::kOpen) enter_fast_recovery(c, flight);
+  if (!c.is_repairing()) enter_fast_recovery(c, flight);
   if (c.recovery.phase == RecoveryPhase::kFastRecovery) reduce_proportionally(c, 0, false);
   arm_after_ack(c, now);
 }
@@ -239,6 +293,7 @@ void on_timeout(Core& core, Connection& c, Nanos now) {
   recovery.phase = RecoveryPhase::kTimeoutRecovery;
   recovery.recover = c.snd.nxt;
   recovery.tail_probe_open = false;
+  c.ecn.owes_cwr = c.ecn.is_on;
   c.snd.tail_probe_pending = false;
   c.snd.dup_acks = 0;
   c.snd.dup_bytes = 0;

@@ -10,6 +10,7 @@ struct AckOutcome {
   bool is_duplicate = false;  ///< RFC 5681 2, "duplicate acknowledgment"
   uint32_t flight_before_bytes = 0;
   SeqNum ack;
+  bool has_echo = false;  ///< RFC 3168: ECE, on a connection with ECN
 };
 
 /// RFC 8985 with SACK, RFC 6582 without: finds losses, enters and leaves recovery, and moves cwnd

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "stack/tcp/closing.h"
+#include "stack/tcp/ecn.h"
 #include "stack/tcp/receive_window.h"
 #include "stack/tcp/sack_blocks.h"
 #include "stack/tcp/state_table.h"
@@ -180,6 +181,7 @@ void process_text(Core& core, Connection& c, const SegmentIn& segment, Nanos now
     return ack_at_once(c, effects);
   }
   if (c.reader_gone) return refuse_after_close(c, effects);
+  note_ecn_of_text(c, segment, effects);
   if (segment.seq.before(start)) note_duplicate(c, segment.seq, start);
   const uint32_t bytes = std::min<uint32_t>(segment.payload_bytes, c.config.mss_bytes);
   rcv.segment_bytes_max = std::max(rcv.segment_bytes_max, static_cast<uint16_t>(bytes));

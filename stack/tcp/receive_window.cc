@@ -36,6 +36,15 @@ uint32_t least_step_bytes(const Connection& c) {
   return std::min<uint32_t>(payload_for(c, c.config.receive_buffer_bytes) / 2, c.config.mss_bytes);
 }
 
+/// The window field that says RCV.NXT + RCV.WND beside `ack`. Rounded up: cut off bits would move
+/// the edge left (RFC 9293 3.8.6: do not shrink).
+uint16_t field_for_edge(ReceiveState& rcv, SeqNum ack, uint8_t scale) {
+  const uint32_t unit = 1u << scale;
+  const uint32_t field = std::min((rcv.edge.since(ack) + unit - 1) >> scale, kFieldMax);
+  rcv.edge = latest(rcv.edge, ack + (field << scale));
+  return static_cast<uint16_t>(field);
+}
+
 }  // namespace
 
 uint8_t window_scale_for(uint32_t receive_buffer_bytes) {
@@ -56,12 +65,10 @@ uint16_t advertise_window(Connection& c, bool is_syn) {
     const SeqNum right = rcv.nxt + offer;
     if (right.after(rcv.edge) && right.since(rcv.edge) >= least_step_bytes(c)) rcv.edge = right;
   }
-  // Rounded up: cut off bits would move the edge left (RFC 9293 3.8.6: do not shrink).
-  const uint32_t unit = 1u << scale;
-  const uint32_t field = std::min((rcv.edge.since(rcv.nxt) + unit - 1) >> scale, kFieldMax);
-  rcv.edge = latest(rcv.edge, rcv.nxt + (field << scale));
-  return static_cast<uint16_t>(field);
+  return field_for_edge(rcv, rcv.nxt, scale);
 }
+
+uint16_t window_from(Connection& c, SeqNum ack) { return field_for_edge(c.rcv, ack, c.rcv.scale); }
 
 bool is_window_update_due(const Connection& c) {
   const uint32_t known = c.rcv.edge.since(c.rcv.nxt);

@@ -5,6 +5,7 @@
 #include "stack/base/buf_ref.h"
 #include "stack/base/nanos.h"
 #include "stack/base/seq_num.h"
+#include "stack/wire/ip.h"
 #include "stack/wire/tcp_segment.h"
 
 namespace lyre::tcp {
@@ -18,9 +19,9 @@ struct SegmentIn {
   wire::TcpOptions options;
   PayloadHandle payload;  ///< kNone when payload_bytes is 0
   uint32_t payload_bytes = 0;
-  uint32_t charge_bytes = 0;               ///< what keeping the payload's packet costs (its slot)
-  Nanos rx_time;                           ///< <= now
-  bool is_congestion_experienced = false;  ///< IP ECN field was CE
+  uint32_t charge_bytes = 0;           ///< what keeping the payload's packet costs (its slot)
+  Nanos rx_time;                       ///< <= now
+  wire::Ecn ecn = wire::Ecn::kNotEct;  ///< of the IP header
 };
 
 /// A segment that the engine wants sent. The bytes themselves are named by their place in the send
@@ -34,7 +35,7 @@ struct SegmentOut {
   uint32_t queue_offset = 0;
   uint32_t payload_bytes = 0;  ///< may exceed the MSS up to the tso limit: then cut by `mss_bytes`
   uint16_t mss_bytes = 0;      ///< payload of one segment on the wire
-  bool is_ect = false;         ///< mark the IP header ECT(0)
+  wire::Ecn ecn = wire::Ecn::kNotEct;  ///< for the IP header
   bool is_retransmission = false;
 };
 

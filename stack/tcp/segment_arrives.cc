@@ -3,6 +3,7 @@
 #include "stack/tcp/ack.h"
 #include "stack/tcp/closing.h"
 #include "stack/tcp/connect.h"
+#include "stack/tcp/ecn.h"
 #include "stack/tcp/receive.h"
 #include "stack/tcp/timers.h"
 
@@ -112,6 +113,7 @@ void run_steps(Core& core, Connection& c, const SegmentIn& segment, Nanos now, E
 /// The peer's SYN comes again: our SYN,ACK was lost. Or (RFC 9293 3.5, figure 7) both sides opened
 /// and this is its SYN,ACK, whose sequence number table 6 would refuse.
 void retake_syn(Core& core, Connection& c, const SegmentIn& segment, Nanos now, Effects& effects) {
+  reconsider_ecn_offer(c, segment);
   if (!segment.flags.has(TcpFlags::kAck)) {
     resend_syn(core, c);
     effects.wants_transmit = true;

@@ -4,6 +4,7 @@
 
 #include "stack/tcp/closing.h"
 #include "stack/tcp/connect.h"
+#include "stack/tcp/ecn.h"
 #include "stack/tcp/receive_window.h"
 #include "stack/tcp/sack_blocks.h"
 #include "stack/tcp/scoreboard.h"
@@ -55,7 +56,7 @@ uint32_t payload_limit(uint32_t payload_bytes_max, uint32_t one) {
 }
 
 /// What every segment but a RST carries: acknowledgment, window, options. Counts as ACK sent.
-void stamp(Connection& c, SegmentOut& out, Nanos now) {
+void stamp(Connection& c, bool is_new_text, SegmentOut& out, Nanos now) {
   ReceiveState& rcv = c.rcv;
   out.flags.set(TcpFlags::kAck);
   out.ack = rcv.nxt;
@@ -66,6 +67,7 @@ void stamp(Connection& c, SegmentOut& out, Nanos now) {
     out.options.ts_echo = rcv.ts_recent;
   }
   if (rcv.sack_count > 0 || rcv.has_dsack) write_sack_option(c, sack_count_max(c), out.options);
+  mark_departure(c, is_new_text, out);
   rcv.acked = rcv.nxt;
   rcv.unacked_bytes = 0;
   rcv.ack_now = false;
@@ -86,6 +88,7 @@ SegmentOut make_syn(Connection& c, Nanos now) {
     c.rcv.acked = c.rcv.nxt;
     c.rcv.ack_now = false;
   }
+  offer_ecn(c, out);
   // The offer is what the buffer gives; the edge itself is set when the peer's SYN is known.
   const uint32_t offer = window_on_offer(c);
   out.window = static_cast<uint16_t>(std::min<uint32_t>(offer, UINT16_MAX));
@@ -93,7 +96,7 @@ SegmentOut make_syn(Connection& c, Nanos now) {
   return out;
 }
 
-SegmentOut make_data(Connection& c, const Stretch& stretch, uint16_t one, Nanos now) {
+SegmentOut make_data(Connection& c, const Stretch& stretch, uint16_t one, bool is_new, Nanos now) {
   SegmentOut out;
   out.seq = stretch.seq;
   out.queue_offset = stretch.seq.since(c.queue_start());
@@ -103,7 +106,7 @@ SegmentOut make_data(Connection& c, const Stretch& stretch, uint16_t one, Nanos 
   const bool is_queue_end =
       stretch.data_bytes > 0 && stretch.seq + stretch.data_bytes == c.snd.queue_end;
   if (is_queue_end) out.flags.set(TcpFlags::kPsh);  // RFC 9293 3.9.1: the last of what is queued
-  stamp(c, out, now);
+  stamp(c, is_new && stretch.data_bytes > 0, out, now);
   return out;
 }
 
@@ -111,7 +114,32 @@ SegmentOut make_bare(Connection& c, SeqNum seq, Nanos now) {
   SegmentOut out;
   out.seq = seq;
   out.mss_bytes = c.snd.mss_bytes;
-  stamp(c, out, now);
+  stamp(c, false, out, now);
+  return out;
+}
+
+/// RFC 8257 3.2: the ACK for a run of text whose mark differs from that of what came after it.
+SegmentOut make_run_ack(Connection& c, Nanos now) {
+  EcnState& ecn = c.ecn;
+  const bool is_marked = ecn.last_was_marked != (ecn.run_ack_count % 2 != 0);
+  SegmentOut out;
+  out.seq = c.snd.nxt;
+  out.ack = ecn.run_acks[0];
+  out.mss_bytes = c.snd.mss_bytes;
+  out.ecn = wire::Ecn::kEct0;
+  out.flags.set(TcpFlags::kAck);
+  if (is_marked) out.flags.set(TcpFlags::kEce);
+  out.window = window_from(c, out.ack);
+  if (c.has_timestamps) {
+    out.options.has_timestamps = true;
+    out.options.ts_value = timestamp_at(c, now);
+    out.options.ts_echo = c.rcv.ts_recent;
+  }
+  std::copy(ecn.run_acks.begin() + 1, ecn.run_acks.begin() + ecn.run_ack_count,
+            ecn.run_acks.begin());
+  --ecn.run_ack_count;
+  c.rcv.acked = out.ack;
+  ++c.segments_sent;
   return out;
 }
 
@@ -122,7 +150,7 @@ void note_cwnd_limited(Connection& c) {
 }
 
 void count_recovery_send(Connection& c, uint32_t bytes) {
-  if (c.recovery.phase == RecoveryPhase::kFastRecovery) c.recovery.prr_out_bytes += bytes;
+  if (c.recovery.phase != RecoveryPhase::kOpen) c.recovery.prr_out_bytes += bytes;
 }
 
 /// The front of a record, at most `limit` bytes of data, with its FIN when that is reached.
@@ -137,7 +165,7 @@ Stretch front_of(const Connection& c, const SentRecord& record, uint32_t limit) 
 SegmentOut resend(Core& core, Connection& c, uint32_t index, const Stretch& stretch, uint16_t one,
                   Nanos now) {
   Scoreboard(core, c).mark_resent(index, stretch.sequence_bytes(), now);
-  SegmentOut out = make_data(c, stretch, one, now);
+  SegmentOut out = make_data(c, stretch, one, false, now);
   out.is_retransmission = true;
   c.bytes_retransmitted += stretch.data_bytes;
   c.snd.last_sent_at = now;
@@ -221,7 +249,10 @@ NewData plan_new_data(Connection& c, uint32_t limit, uint32_t one, bool forced) 
 /// RFC 5681 4.1: after an idle RTO the old window is no evidence any more.
 void restart_after_idle(Connection& c, Nanos now) {
   if (c.has_outstanding() || c.snd.last_sent_at.value == 0) return;
-  if (now - c.snd.last_sent_at > c.rtt.rto) congestion_on_idle(c.cc);
+  if (now - c.snd.last_sent_at <= c.rtt.rto) return;
+  congestion_on_idle(c.cc);
+  // Else its end would put back a window that an idle connection has not earned.
+  if (c.recovery.phase == RecoveryPhase::kEcnReduction) c.recovery.phase = RecoveryPhase::kOpen;
 }
 
 SegmentOut send_new(Core& core, Connection& c, const NewData& plan, uint16_t one, Nanos now) {
@@ -233,7 +264,7 @@ SegmentOut send_new(Core& core, Connection& c, const NewData& plan, uint16_t one
   c.snd.probe_pending = false;
   count_recovery_send(c, stretch.sequence_bytes());
   arm_after_send(c, now);
-  return make_data(c, stretch, one, now);
+  return make_data(c, stretch, one, true, now);
 }
 
 std::optional<SegmentOut> try_send_new(Core& core, Connection& c, uint32_t payload_bytes_max,
@@ -263,7 +294,7 @@ std::optional<SegmentOut> try_send_syn(Core& core, Connection& c, Nanos now) {
 /// RFC 8985 7.3: new data if there is any, else the last segment again.
 std::optional<SegmentOut> try_send_tail_probe(Core& core, Connection& c, Nanos now) {
   c.snd.tail_probe_pending = false;
-  if (!c.has_outstanding() || c.recovery.phase != RecoveryPhase::kOpen) return std::nullopt;
+  if (!c.has_outstanding() || c.is_repairing()) return std::nullopt;
   c.recovery.tail_probe_open = true;
   c.recovery.tail_probe_is_retransmit = false;
   std::optional<SegmentOut> out = try_send_new(core, c, 0, true, now);
@@ -301,6 +332,7 @@ std::optional<SegmentOut> next_segment(Core& core, Connection& c, uint32_t paylo
   if (c.reset_pending) return take_reset(c);
   if (c.state == State::kClosed) return std::nullopt;
   if (auto out = try_send_syn(core, c, now)) return out;
+  if (c.ecn.run_ack_count > 0) return make_run_ack(c, now);
   if (auto out = try_resend_lost(core, c, payload_bytes_max, now)) return out;
   if (c.snd.tail_probe_pending) {
     if (auto out = try_send_tail_probe(core, c, now)) return out;

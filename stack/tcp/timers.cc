@@ -20,9 +20,8 @@ constexpr Nanos kKeepaliveIntervalMax = seconds(75);
 constexpr uint8_t kKeepalivesMax = 9;
 
 bool may_probe_tail(const Connection& c) {
-  return c.has_sack && c.rtt.has_sample() && c.recovery.phase == RecoveryPhase::kOpen &&
-         !c.recovery.tail_probe_open && c.recovery.backoff == 0 && c.snd.sent.sacked_bytes == 0 &&
-         c.snd.sent.lost_bytes == 0;
+  return c.has_sack && c.rtt.has_sample() && !c.is_repairing() && !c.recovery.tail_probe_open &&
+         c.recovery.backoff == 0 && c.snd.sent.sacked_bytes == 0 && c.snd.sent.lost_bytes == 0;
 }
 
 /// RFC 8985 7.2, TLP_calc_PTO.

@@ -96,7 +96,7 @@ bool Worker::Impl::on_tcp(io::PacketBuf* packet, const ip::TcpInput& input) {
       .payload_bytes = static_cast<uint32_t>(input.payload.size()),
       .charge_bytes = memory.rx_slot_bytes(),
       .rx_time = now,
-      .is_congestion_experienced = input.is_congestion_experienced,
+      .ecn = input.ecn,
   };
   const uint32_t conn = find_connection(input.tuple);
   if (conn != FlowTable::kNone) {

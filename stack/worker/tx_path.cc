@@ -191,7 +191,7 @@ void Worker::Impl::write_headers(io::PacketBuf& packet, const FourTuple& tuple,
                  .options = segment.options},
       .payload_bytes = segment.payload_bytes,
       .ip_id = ++ip_id,
-      .ecn = segment.is_ect ? wire::Ecn::kEct0 : wire::Ecn::kNotEct,
+      .ecn = segment.ecn,
   };
   ip::write_tcp_packet(packet, output);
 }

@@ -58,6 +58,7 @@ class Pair {
     in.options = out.options;
     in.payload_bytes = out.payload_bytes;
     in.rx_time = now_;
+    in.ecn = out.ecn;
     if (out.payload_bytes > 0) {
       in.payload.slot = 1;
       in.charge_bytes = config_.slot_bytes * ((out.payload_bytes + mss_ - 1) / mss_);

@@ -21,8 +21,13 @@ void draw_hosts(Scenario& s, Rng& rng) {
     host->connection.nagle = rng.chance_ppm(200'000);
     host->connection.receive_buffer_bytes = 1u << (15 + rng.below(7));
     host->connection.send_buffer_bytes = 1u << (14 + rng.below(8));
-    host->connection.congestion = rng.chance_ppm(500'000) ? tcp::CongestionAlgorithm::kNewReno
-                                                          : tcp::CongestionAlgorithm::kCubic;
+    static constexpr std::array<tcp::CongestionAlgorithm, 3> kAlgorithms = {
+        tcp::CongestionAlgorithm::kNewReno, tcp::CongestionAlgorithm::kCubic,
+        tcp::CongestionAlgorithm::kDctcp};
+    host->connection.congestion = kAlgorithms[rng.below(kAlgorithms.size())];
+    static constexpr std::array<tcp::EcnMode, 3> kEcnModes = {
+        tcp::EcnMode::kOff, tcp::EcnMode::kAccept, tcp::EcnMode::kOn};
+    host->connection.ecn = kEcnModes[rng.below(kEcnModes.size())];
     // Longer than any row of losses.
     host->connection.user_timeout = seconds(3600);
     host->connection.connect_timeout = seconds(3600);
@@ -62,6 +67,14 @@ void make_lossy_bulk(Scenario& s) {
   s.there.delay = s.back.delay = micros(500);
   s.there.loss_ppm = s.back.loss_ppm = 20'000;
   s.there.queue_bytes = s.back.queue_bytes = 4 << 20;
+}
+
+/// A queue that marks long before it drops, as RFC 8257 4.1 wants it.
+void make_marking_queue(Scenario& s) {
+  s.there.rate_bytes_per_s = s.back.rate_bytes_per_s = 12'500'000;
+  s.there.queue_bytes = s.back.queue_bytes = 60'000;
+  s.there.mark_bytes = s.back.mark_bytes = 15'000;
+  s.dialer.app.send_bytes = s.listener.app.send_bytes = 500'000;
 }
 
 Ending draw_ending(Rng& rng) {
@@ -133,7 +146,8 @@ std::vector<std::string> scenario_names() {
   return {"bulk",       "loss",    "heavy_loss",  "reorder",          "duplicate",
           "everything", "closes",  "slow_reader", "slow_reader_loss", "simultaneous_open",
           "many",       "forged",  "small_queue", "trickle",          "abort",
-          "cut",        "refused", "small_pools", "lossy_bulk"};
+          "cut",        "refused", "small_pools", "lossy_bulk",       "marks",
+          "marks_loss"};
 }
 
 std::optional<Scenario> make_scenario(const std::string& name, uint64_t seed) {
@@ -180,6 +194,11 @@ std::optional<Scenario> make_scenario(const std::string& name, uint64_t seed) {
     s.there.rate_bytes_per_s = s.back.rate_bytes_per_s = 12'500'000;
     s.there.queue_bytes = s.back.queue_bytes = 30'000;
     s.dialer.app.send_bytes = 1'000'000;
+  } else if (name == "marks") {
+    make_marking_queue(s);
+  } else if (name == "marks_loss") {
+    make_marking_queue(s);
+    impair(s, rng, 20'000, 30'000, 10'000);
   } else if (name == "trickle") {
     s.dialer.app.send_bytes = 20'000;
     s.dialer.app.chunk_bytes = static_cast<uint32_t>(1 + rng.below(300));

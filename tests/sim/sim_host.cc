@@ -219,6 +219,7 @@ void SimHost::emit(ConnId conn, const SegmentOut& segment, Nanos now, SimLink& o
     SegmentOut piece = segment;
     piece.seq = segment.seq + done;
     piece.payload_bytes = length;
+    if (done > 0) piece.flags.bits &= static_cast<uint8_t>(~wire::TcpFlags::kCwr);
     if (done + length < segment.payload_bytes) {
       piece.flags.bits &= static_cast<uint8_t>(~(wire::TcpFlags::kFin | wire::TcpFlags::kPsh));
     }
@@ -240,10 +241,12 @@ void SimHost::send_piece(const FourTuple& tuple, const SegmentOut& piece,
   packet.segment.flags = piece.flags;
   packet.segment.window = piece.window;
   packet.segment.options = piece.options;
+  packet.segment.ecn = piece.ecn;
   packet.bytes = std::move(bytes);
   trace(static_cast<uint64_t>(now.value));
   trace((uint64_t{piece.seq.raw()} << 32) | piece.ack.raw());
-  trace((uint64_t{piece.flags.bits} << 32) | (uint64_t{piece.window} << 40) | packet.bytes.size());
+  trace((static_cast<uint64_t>(piece.ecn) << 62) | (uint64_t{piece.flags.bits} << 32) |
+        (uint64_t{piece.window} << 40) | packet.bytes.size());
   ++sent_count_;
   if (config_.prints_packets) print(packet, now);
   out.send(std::move(packet), now);

@@ -29,6 +29,8 @@ void SimLink::send(Packet packet, Nanos now) {
     ++lost_count_;
     return;
   }
+  const bool is_ect = packet.segment.ecn != wire::Ecn::kNotEct;
+  if (is_ect && waiting_bytes >= config_.mark_bytes) packet.segment.ecn = wire::Ecn::kCe;
   free_at_ = start + nanos(bytes * 1'000'000'000 / config_.rate_bytes_per_s);
   Nanos at = free_at_ + config_.delay;
   if (rng_.chance_ppm(config_.reorder_ppm)) {

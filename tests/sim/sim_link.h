@@ -22,7 +22,8 @@ struct Packet {
 struct LinkConfig {
   Nanos delay = micros(50);
   int64_t rate_bytes_per_s = 1'250'000'000;
-  uint32_t queue_bytes = 1 << 20;  ///< more than this waiting for the wire is lost
+  uint32_t queue_bytes = 1 << 20;    ///< more than this waiting for the wire is lost
+  uint32_t mark_bytes = UINT32_MAX;  ///< RFC 3168 5: with so many waiting, ECT becomes CE
   uint32_t loss_ppm = 0;
   uint32_t loss_burst_packets = 1;  ///< so many in a row when one is lost
   uint32_t reorder_ppm = 0;         ///< these take up to four times the delay

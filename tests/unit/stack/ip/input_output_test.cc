@@ -56,7 +56,7 @@ TEST_F(InputTest, ASegmentArrivesAsItWasSent) {
   EXPECT_EQ(out_.tcp.parsed.header.seq, SeqNum(1000));
   EXPECT_EQ(out_.tcp.parsed.header.window, 512);
   EXPECT_TRUE(out_.tcp.parsed.header.options.has_timestamps);
-  EXPECT_TRUE(out_.tcp.is_congestion_experienced);
+  EXPECT_EQ(out_.tcp.ecn, wire::Ecn::kCe);
   ASSERT_EQ(out_.tcp.payload.size(), 100u);
   EXPECT_EQ(out_.tcp.payload[99], 99);
 }

@@ -1,0 +1,109 @@
+#include "stack/tcp/ecn.h"
+
+#include <algorithm>
+
+#include "stack/tcp/state_table.h"
+
+namespace lyre::tcp {
+
+namespace {
+
+using wire::TcpFlags;
+
+/// A sender that was told to slow down may have one segment in flight: it must not wait for us.
+constexpr uint8_t kQuickAcksAfterMark = 2;
+
+bool has_both(wire::TcpFlags flags) {
+  return flags.has(TcpFlags::kEce) && flags.has(TcpFlags::kCwr);
+}
+
+bool wants_dctcp(const Connection& c) { return c.config.congestion == CongestionAlgorithm::kDctcp; }
+
+/// RFC 3168 6.1.1.1: a SYN that nobody answered may have been dropped for its ECN flags.
+bool is_ecn_setup_syn(const Connection& c) {
+  const bool is_wanted = c.config.ecn == EcnMode::kOn || wants_dctcp(c);
+  return is_wanted && !c.recovery.syn_retransmitted;
+}
+
+/// RFC 8257 3.2: remembers the ACK that must tell of the text before the mark changed. Delayed
+/// ACKs cover one state only. Marks change often in a burst: beyond the limit two runs become one.
+void owe_ack_of_last_run(Connection& c) {
+  if (c.rcv.unacked_bytes == 0) return;
+  EcnState& ecn = c.ecn;
+  if (ecn.run_ack_count == kRunAcksMax) {
+    --ecn.run_ack_count;
+    return;
+  }
+  ecn.run_acks[ecn.run_ack_count++] = c.rcv.nxt;
+  c.rcv.unacked_bytes = 0;
+}
+
+/// RFC 8257 3.2.
+void note_dctcp_mark(Connection& c, bool is_marked, Effects& effects) {
+  if (is_marked == c.ecn.last_was_marked) return;
+  owe_ack_of_last_run(c);
+  c.ecn.last_was_marked = is_marked;
+  ack_at_once(c, effects);
+}
+
+bool echoes(const Connection& c) { return uses_dctcp(c) ? c.ecn.last_was_marked : c.ecn.owes_echo; }
+
+}  // namespace
+
+bool uses_dctcp(const Connection& c) { return c.ecn.is_on && wants_dctcp(c); }
+
+void offer_ecn(const Connection& c, SegmentOut& out) {
+  if (c.state == State::kSynReceived) {
+    if (c.ecn.is_on) out.flags.set(TcpFlags::kEce);
+  } else if (is_ecn_setup_syn(c)) {
+    out.flags.set(TcpFlags::kEce | TcpFlags::kCwr);
+  }
+}
+
+void accept_ecn_offer(Connection& c, const SegmentIn& syn) {
+  if (c.state != State::kSynSent) {
+    // RFC 3168 6.1.1: nobody sets ECT on a SYN, so a path that delivers it marked is broken.
+    const bool is_trusted = syn.ecn == wire::Ecn::kNotEct || wants_dctcp(c);
+    const bool is_willing = c.config.ecn != EcnMode::kOff || wants_dctcp(c);
+    c.ecn.is_on = has_both(syn.flags) && is_trusted && is_willing;
+  } else if (syn.flags.has(TcpFlags::kAck)) {
+    // Both flags in a SYN,ACK are a host that reflects what it does not understand.
+    c.ecn.is_on =
+        is_ecn_setup_syn(c) && syn.flags.has(TcpFlags::kEce) && !syn.flags.has(TcpFlags::kCwr);
+  } else {
+    c.ecn.is_on = is_ecn_setup_syn(c) && has_both(syn.flags);
+  }
+}
+
+void reconsider_ecn_offer(Connection& c, const SegmentIn& syn) {
+  if (!syn.flags.has(TcpFlags::kAck) && !has_both(syn.flags)) c.ecn.is_on = false;
+}
+
+void note_ecn_of_text(Connection& c, const SegmentIn& segment, Effects& effects) {
+  EcnState& ecn = c.ecn;
+  if (!ecn.is_on) return;
+  const bool is_marked = segment.ecn == wire::Ecn::kCe;
+  if (is_marked) ++c.ce_segments;
+  if (uses_dctcp(c)) return note_dctcp_mark(c, is_marked, effects);
+  if (segment.flags.has(TcpFlags::kCwr)) {  // RFC 3168 6.1.3
+    ecn.owes_echo = false;
+    ack_at_once(c, effects);
+  }
+  if (!is_marked) return;
+  if (!ecn.owes_echo) c.rcv.quick_acks = std::max(c.rcv.quick_acks, kQuickAcksAfterMark);
+  ecn.owes_echo = true;
+}
+
+void mark_departure(Connection& c, bool is_new_text, SegmentOut& out) {
+  EcnState& ecn = c.ecn;
+  if (!ecn.is_on || is_one_of(c.state, kOpening)) return;
+  if (echoes(c)) out.flags.set(TcpFlags::kEce);
+  // RFC 8257 3.5: queues that mark early drop early what cannot be marked. DCTCP's own ACKs and
+  // retransmissions would be the first to go, so there everything is ECT, as in Linux.
+  if (is_new_text || uses_dctcp(c)) out.ecn = wire::Ecn::kEct0;
+  if (!is_new_text || !ecn.owes_cwr) return;
+  out.flags.set(TcpFlags::kCwr);  // RFC 3168 6.1.2
+  ecn.owes_cwr = false;
+}
+
+}  // namespace lyre::tcp
