@@ -69,6 +69,15 @@ void make_lossy_bulk(Scenario& s) {
   s.there.queue_bytes = s.back.queue_bytes = 4 << 20;
 }
 
+void make_small_pools(Scenario& s, Rng& rng) {
+  s.connection_count = 8;
+  for (HostConfig* host : {&s.dialer, &s.listener}) {
+    host->engine = {.connections_max = 8, .sent_records_max = 4, .received_runs_max = 4};
+    host->app.send_bytes = rng.below(60'000);
+  }
+  impair(s, rng, 10'000, 20'000, 0);
+}
+
 /// A queue that marks long before it drops, as RFC 8257 4.1 wants it.
 void make_marking_queue(Scenario& s) {
   s.there.rate_bytes_per_s = s.back.rate_bytes_per_s = 12'500'000;
@@ -194,23 +203,16 @@ std::optional<Scenario> make_scenario(const std::string& name, uint64_t seed) {
     s.there.rate_bytes_per_s = s.back.rate_bytes_per_s = 12'500'000;
     s.there.queue_bytes = s.back.queue_bytes = 30'000;
     s.dialer.app.send_bytes = 1'000'000;
-  } else if (name == "marks") {
+  } else if (name == "marks" || name == "marks_loss") {
     make_marking_queue(s);
-  } else if (name == "marks_loss") {
-    make_marking_queue(s);
-    impair(s, rng, 20'000, 30'000, 10'000);
+    if (name == "marks_loss") impair(s, rng, 20'000, 30'000, 10'000);
   } else if (name == "trickle") {
     s.dialer.app.send_bytes = 20'000;
     s.dialer.app.chunk_bytes = static_cast<uint32_t>(1 + rng.below(300));
     s.dialer.app.chunk_pause = micros(static_cast<int64_t>(rng.below(50'000)));
     impair(s, rng, 10'000, 10'000, 0);
   } else if (name == "small_pools") {
-    s.connection_count = 8;
-    for (HostConfig* host : {&s.dialer, &s.listener}) {
-      host->engine = {.connections_max = 8, .sent_records_max = 4, .received_runs_max = 4};
-      host->app.send_bytes = rng.below(60'000);
-    }
-    impair(s, rng, 10'000, 20'000, 0);
+    make_small_pools(s, rng);
   } else if (name == "lossy_bulk") {
     make_lossy_bulk(s);
   } else if (name == "abort") {
