@@ -18,6 +18,7 @@ import processes
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 FOLDER = os.path.join("build", "check")
+SETUP_STAMP = "check-setup.json"
 BUILD_TIMEOUT_S = 1800
 TEST_TIMEOUT_S = 1800
 END_PATIENCE_S = 30
@@ -40,18 +41,20 @@ class Build:
     timeout_factor: int = 1
 
 
-SANITIZED = ("--buildtype", "debug", "-Doptimization=1")
+# Line numbers are what a report needs; more debug information costs a third of the time.
+NORMAL = ("-Doptimization=2", "-Ddebug=true", "-Dcpp_args=-g1")
+SANITIZED = ("-Doptimization=1", "-Ddebug=true", "-Dcpp_args=-g1")
 FULL = (
-    Build("normal"),
-    Build("asan", (*SANITIZED, "-Db_sanitize=address,undefined"), ("unit", "sim"),
+    Build("normal", NORMAL),
+    # One build serves the suites under ASan and UBSan and the fuzzers, which need clang anyway.
+    Build("asan", (*SANITIZED, "-Dfuzz=true", "-Db_sanitize=address,undefined"),
+          ("unit", "sim", "fuzz-smoke"), (("CC", "clang"), ("CXX", "clang++")), needs="clang",
           timeout_factor=4),
     # TSan wants to know where the kernel puts things.
     Build("tsan", (*SANITIZED, "-Db_sanitize=thread"), ("tsan",),
           (("TSAN_OPTIONS", "halt_on_error=1"),), ("setarch", "-R"), timeout_factor=8),
-    Build("fuzz", (*SANITIZED, "-Dfuzz=true", "-Db_sanitize=address,undefined"), ("fuzz-smoke",),
-          (("CC", "clang"), ("CXX", "clang++")), needs="clang"),
 )
-QUICK = (Build("normal", suites=("lint", "unit", "sim")),)
+QUICK = (Build("normal", NORMAL, ("lint", "unit", "sim")),)
 
 
 class Count:
@@ -79,6 +82,13 @@ class Count:
 def tail(path):
     with open(path, encoding="utf-8", errors="replace") as file:
         return "".join("    " + line for line in file.readlines()[-LINES_SHOWN:])
+
+
+def errors(path):
+    """What went wrong in a build, without what went well."""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        lines = [line for line in file if "error: " in line or line.startswith("FAILED: ")]
+    return "".join("    " + line for line in lines[:LINES_SHOWN]) or tail(path)
 
 
 def logged(command, log_path, timeout_s, environment):
@@ -123,17 +133,32 @@ def environment_of(build, scratch):
     return dict(os.environ, RUNTIME_DIRECTORY=scratch, **dict(build.environment))
 
 
+def setup_text(build):
+    return json.dumps([build.setup, build.environment])
+
+
+def is_configured(build, folder):
+    """Whether the folder was set up in the way that the build wants today."""
+    try:
+        with open(os.path.join(folder, SETUP_STAMP), encoding="utf-8") as stamp:
+            return stamp.read() == setup_text(build)
+    except OSError:
+        return False
+
+
 def configure_and_compile(build, folder, environment, count):
     """Whether the tests of the build can run."""
     log = folder + ".build.log"
     if os.path.exists(log):
         os.unlink(log)
-    if not os.path.exists(os.path.join(folder, "build.ninja")):
+    if not is_configured(build, folder):
         shutil.rmtree(folder, ignore_errors=True)
         if logged(["meson", "setup", folder, *build.setup], log, BUILD_TIMEOUT_S, environment) != 0:
             count.fail(f"{build.name}: meson setup, all of it in {log}")
             print(tail(log), flush=True)
             return False
+        with open(os.path.join(folder, SETUP_STAMP), "w", encoding="utf-8") as stamp:
+            stamp.write(setup_text(build))
     # Tests may have come or gone; introspection shows it once the build files are fresh.
     code = logged(["ninja", "-C", folder, "build.ninja"], log, BUILD_TIMEOUT_S, environment)
     if code == 0:
@@ -145,7 +170,7 @@ def configure_and_compile(build, folder, environment, count):
                       environment)
     if code != 0:
         count.fail(f"{build.name}: the build, all of it in {log}")
-        print(tail(log), flush=True)
+        print(errors(log), flush=True)
         return False
     return True
 
