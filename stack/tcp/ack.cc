@@ -138,6 +138,7 @@ Verdict process_ack(Core& core, Connection& c, const SegmentIn& segment, Nanos n
                      .ack = segment.ack,
                      .has_echo = c.ecn.is_on && segment.flags.has(wire::TcpFlags::kEce)};
   const bool had_outstanding = c.has_outstanding();
+  c.snd.more_follows = false;  // whatever follows can go with it, or after it
   if (outcome.acked_bytes > 0) advance_una(core, c, segment.ack, sample, effects);
   update_window(c, segment, effects);
   if (had_outstanding) {

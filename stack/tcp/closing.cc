@@ -13,10 +13,10 @@ void enter_time_wait(Connection& c, Nanos now, Effects& effects) {
   effects.entered_time_wait = true;
 }
 
-/// An orphan must not wait for ever for a peer that never sends its FIN; as long as TIME-WAIT.
+/// An orphan must not wait for ever for a peer that never sends its FIN.
 void limit_orphan(Connection& c, Nanos now) {
   if (c.reader_gone && c.state == State::kFinWait2) {
-    c.deadline(Timer::kIdle) = now + c.config.time_wait;
+    c.deadline(Timer::kIdle) = now + c.config.orphan_timeout;
   }
 }
 
@@ -83,24 +83,30 @@ void app_close(Connection& c, Nanos now, Effects& effects) {
   limit_orphan(c, now);
 }
 
-void app_abort(Connection& c, Effects& effects, std::optional<SegmentOut>& reset_out) {
+void app_abort(Connection& c, Nanos now, Effects& effects, std::optional<SegmentOut>& reset_out) {
   if (c.state == State::kClosed) return;
   const bool tells_peer = is_one_of(c.state, kAbortSendsReset);
   if (tells_peer) {
     queue_reset(c, c.snd.nxt, true, effects);
-    reset_out = take_reset(c);
+    reset_out = take_reset(c, now);
     effects.wants_transmit = false;
   }
   finish(c, EndReason::kAborted, effects);
 }
 
-SegmentOut take_reset(Connection& c) {
+SegmentOut take_reset(Connection& c, Nanos now) {
   SegmentOut out;
   out.seq = c.reset_seq;
   out.flags.set(wire::TcpFlags::kRst);
   if (c.reset_has_ack) {
     out.flags.set(wire::TcpFlags::kAck);
     out.ack = c.reset_ack;
+  }
+  // RFC 7323 3.2: a RST of a connection with timestamps carries one too.
+  if (c.has_timestamps && c.reset_has_ack) {
+    out.options.has_timestamps = true;
+    out.options.ts_value = timestamp_at(c, now);
+    out.options.ts_echo = c.rcv.ts_recent;
   }
   out.mss_bytes = c.snd.mss_bytes;
   c.reset_pending = false;

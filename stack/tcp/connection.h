@@ -86,6 +86,7 @@ struct ReceiveState {
   uint32_t run_head = kNoNode;
   uint32_t run_tail = kNoNode;
   uint32_t gap_head = kNoNode;  ///< first run beyond nxt: behind the first gap
+  uint32_t superseded_head = kNoNode;  ///< runs that a later segment holds too, to be taken
   uint32_t charged_bytes = 0;   ///< of all payload that was kept and not released yet
   uint32_t unacked_bytes = 0;   ///< arrived in order since the last ACK
   uint32_t ts_recent = 0;
@@ -137,6 +138,9 @@ struct SendState {
   bool must_retransmit = false;  ///< the next retransmission leaves whatever cwnd says
   bool probe_pending = false;    ///< window probe or keep-alive
   bool tail_probe_pending = false;
+  bool more_follows = false;   ///< SendMark::kMore was said, and no ACK came since
+  bool ends_unpushed = false;  ///< the queue's end is no place to push at
+  bool push_held = false;      ///< what Nagle or cork holds back leaves now
   SeqNum cwnd_limited_end;
   SeqNum iss;
   Nanos last_sent_at;

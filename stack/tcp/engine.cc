@@ -9,6 +9,7 @@
 #include "stack/tcp/invariants.h"
 #include "stack/tcp/loss.h"
 #include "stack/tcp/receive.h"
+#include "stack/tcp/reconfigure.h"
 #include "stack/tcp/scoreboard.h"
 #include "stack/tcp/segment_arrives.h"
 #include "stack/tcp/send.h"
@@ -59,10 +60,12 @@ void Engine::on_segment(ConnId conn, const SegmentIn& segment, Nanos now, Effect
   segment_arrives(impl_->core, impl_->at(conn), segment, now, effects);
 }
 
-void Engine::on_app_send(ConnId conn, uint32_t bytes, Nanos, Effects& effects) {
+void Engine::on_app_send(ConnId conn, uint32_t bytes, Nanos, Effects& effects, SendMark mark) {
   Connection& c = impl_->at(conn);
   if (c.state == State::kClosed || c.snd.fin_queued) return;  // RFC 9293 3.10.2: "closing"
   c.snd.queue_end += bytes;
+  c.snd.more_follows = mark == SendMark::kMore;
+  c.snd.ends_unpushed = mark == SendMark::kMore;
   effects.wants_transmit = !is_one_of(c.state, kOpening);
 }
 
@@ -78,8 +81,13 @@ void Engine::on_app_close(ConnId conn, Nanos now, Effects& effects) {
   app_close(impl_->at(conn), now, effects);
 }
 
-void Engine::on_app_abort(ConnId conn, Effects& effects, std::optional<SegmentOut>& reset_out) {
-  app_abort(impl_->at(conn), effects, reset_out);
+void Engine::on_app_abort(ConnId conn, Nanos now, Effects& effects,
+                          std::optional<SegmentOut>& reset_out) {
+  app_abort(impl_->at(conn), now, effects, reset_out);
+}
+
+void Engine::configure(ConnId conn, const ConnectionConfig& config, Nanos now, Effects& effects) {
+  reconfigure(impl_->at(conn), config, now, effects);
 }
 
 void Engine::on_icmp_error(ConnId conn, SeqNum quoted_seq, bool is_hard, uint32_t mtu_bytes, Nanos,
@@ -122,13 +130,17 @@ std::optional<PayloadSlice> Engine::take_readable(ConnId conn) {
   return take_front(impl_->core, impl_->at(conn));
 }
 
+std::optional<PayloadHandle> Engine::take_superseded(ConnId conn) {
+  return lyre::tcp::take_superseded(impl_->core, impl_->at(conn));
+}
+
 std::optional<PayloadHandle> Engine::take_any_payload(ConnId conn) {
   return take_any(impl_->core, impl_->at(conn));
 }
 
 void Engine::release(ConnId conn) {
   Connection& c = impl_->at(conn);
-  LYRE_CHECK(c.rcv.run_head == kNoNode);
+  LYRE_CHECK(c.rcv.run_head == kNoNode && c.rcv.superseded_head == kNoNode);
   Scoreboard(impl_->core, c).release_all();
   impl_->core.connections.give_back(conn);
 }
@@ -143,6 +155,8 @@ uint32_t Engine::send_room_bytes(ConnId conn) const {
   const uint32_t used = c.queue_bytes();
   return c.config.send_buffer_bytes > used ? c.config.send_buffer_bytes - used : 0;
 }
+
+uint32_t Engine::unsent_bytes(ConnId conn) const { return impl_->at(conn).unsent_bytes(); }
 
 bool Engine::is_next_expected(ConnId conn, SeqNum seq) const {
   return impl_->at(conn).rcv.nxt == seq;

@@ -29,6 +29,10 @@ enum class EndReason : uint8_t {
   kUnreachable,  ///< ICMP said so while connecting
 };
 
+/// What the application says with a piece of data. kMore: the next piece follows at once, so a
+/// segment that is not full may wait for it.
+enum class SendMark : uint8_t { kPush, kMore };
+
 /// What one call changed. The caller clears it before, and looks at it after, each call.
 struct Effects {
   bool became_established = false;
@@ -40,6 +44,7 @@ struct Effects {
   EndReason reason = EndReason::kNone;
   uint32_t acked_bytes = 0;     ///< this many bytes left the front of the send queue
   bool has_readable = false;    ///< take_readable() may have something new
+  bool has_superseded = false;  ///< take_superseded() until it is empty
   bool payload_kept = false;    ///< the engine holds SegmentIn::payload now
   bool wants_transmit = false;  ///< call poll_transmit() soon
   std::optional<Drop> drop;     ///< the segment, or its payload, was not used, and why
@@ -68,7 +73,8 @@ class Engine {
   /// RFC 9293 3.10.7: segment arrives, for an existing connection.
   void on_segment(ConnId conn, const SegmentIn& segment, Nanos now, Effects& effects);
   /// The application appended `bytes` to the send queue.
-  void on_app_send(ConnId conn, uint32_t bytes, Nanos now, Effects& effects);
+  void on_app_send(ConnId conn, uint32_t bytes, Nanos now, Effects& effects,
+                   SendMark mark = SendMark::kPush);
   /// The application gave back packets that had cost `charge_bytes`; may open the window.
   void on_app_release(ConnId conn, uint32_t charge_bytes, Nanos now, Effects& effects);
   /// No more will be sent: FIN after what is queued. Receiving goes on.
@@ -77,7 +83,12 @@ class Engine {
   /// arrives is answered with RST (RFC 9293 3.6.1, RFC 1122 4.2.2.13).
   void on_app_close(ConnId conn, Nanos now, Effects& effects);
   /// RST to the peer (through poll_transmit() or at once in `reset_out`) and over.
-  void on_app_abort(ConnId conn, Effects& effects, std::optional<SegmentOut>& reset_out);
+  void on_app_abort(ConnId conn, Nanos now, Effects& effects,
+                    std::optional<SegmentOut>& reset_out);
+  /// Changes what may change while a connection is open: nagle, cork, quick_ack, keep-alive, user
+  /// and orphan timeouts, buffer sizes. The rest of `config` is ignored. What Nagle or the cork
+  /// held back leaves when it is taken off.
+  void configure(ConnId conn, const ConnectionConfig& config, Nanos now, Effects& effects);
   /// A validated ICMP error quoted this connection at `quoted_seq`. Hard errors end a connection
   /// that is not established yet (RFC 5927 5.2: never one that is). `mtu_bytes` > 0: too big.
   void on_icmp_error(ConnId conn, SeqNum quoted_seq, bool is_hard, uint32_t mtu_bytes, Nanos now,
@@ -98,6 +109,9 @@ class Engine {
   /// The next run of in-order bytes, front of the receive queue; empty when there is none.
   /// Owner: the handle passes to the caller, its charge stays until on_app_release().
   std::optional<PayloadSlice> take_readable(ConnId conn);
+  /// A payload whose bytes came again inside a longer one: the packet goes back unread. Its charge
+  /// is gone already.
+  std::optional<PayloadHandle> take_superseded(ConnId conn);
   /// Any payload the engine still holds for `conn`, for giving packets back before release().
   std::optional<PayloadHandle> take_any_payload(ConnId conn);
   /// Forgets the connection. REQUIRES: take_any_payload() came back empty.
@@ -107,6 +121,8 @@ class Engine {
   const FourTuple& tuple(ConnId conn) const;
   /// Bytes the application may append before the send buffer limit is reached.
   uint32_t send_room_bytes(ConnId conn) const;
+  /// Bytes of the send queue that have never been sent.
+  uint32_t unsent_bytes(ConnId conn) const;
   /// True when `seq` is what the receive side waits for (RCV.NXT).
   bool is_next_expected(ConnId conn, SeqNum seq) const;
   /// Cost of all payload that the connection keeps or has lent out.

@@ -12,11 +12,15 @@ namespace lyre::tcp {
 
 namespace {
 
-/// The part of a segment's payload that is new, as far as the first gap goes.
+/// RFC 9293 3.7.1: what is taken for a full-sized segment before the peer's size is known.
+constexpr uint32_t kFullSegmentBytesMin = 536;
+
+/// The part of a segment's payload that is new, from the first gap on.
 struct NewText {
   SeqNum start;
   SeqNum end;
   uint32_t after = kNoNode;  ///< the run behind which it goes
+  uint32_t before = kNoNode;  ///< the run before which it goes; those between are held twice
   bool is_empty() const { return !start.before(end); }
 };
 
@@ -30,7 +34,8 @@ uint32_t find_predecessor(const Core& core, const Connection& c, SeqNum start) {
   return index;
 }
 
-/// What was stored first wins: a peer cannot change bytes that were acknowledged or SACKed.
+/// What was stored first wins, but for runs that lie inside the segment as a whole: these give way,
+/// so that one segment that fills several gaps is kept, and acknowledged, as one.
 NewText trim_to_gap(const Core& core, const Connection& c, SeqNum start, SeqNum end) {
   NewText text{.start = start, .end = end, .after = find_predecessor(core, c, start)};
   uint32_t next = text.after == kNoNode ? c.rcv.run_head : core.runs[text.after].next;
@@ -40,7 +45,12 @@ NewText trim_to_gap(const Core& core, const Connection& c, SeqNum start, SeqNum 
     text.after = next;
     next = core.runs[next].next;
   }
+  if (text.is_empty()) return text;
+  while (next != kNoNode && core.runs[next].end().at_or_before(text.end)) {
+    next = core.runs[next].next;
+  }
   if (next != kNoNode) text.end = earliest(text.end, core.runs[next].start);
+  text.before = next;
   return text;
 }
 
@@ -62,9 +72,29 @@ uint32_t unlink_front(Core& core, Connection& c) {
   return index;
 }
 
+/// Takes out the runs between `text.after` and `text.before`: their bytes come again in `text`.
+void supersede(Core& core, Connection& c, const NewText& text, Effects& effects) {
+  ReceiveState& rcv = c.rcv;
+  uint32_t index = text.after == kNoNode ? rcv.run_head : core.runs[text.after].next;
+  while (index != text.before) {
+    ReceivedRun& run = core.runs[index];
+    const uint32_t next = run.next;
+    note_duplicate(c, run.start, run.end());
+    rcv.charged_bytes -= std::min(rcv.charged_bytes, run.charge_bytes);
+    if (rcv.gap_head == index) rcv.gap_head = text.before;
+    run.next = rcv.superseded_head;
+    rcv.superseded_head = index;
+    effects.has_superseded = true;
+    index = next;
+  }
+  (text.after == kNoNode ? rcv.run_head : core.runs[text.after].next) = text.before;
+  (text.before == kNoNode ? rcv.run_tail : core.runs[text.before].prev) = text.after;
+}
+
 /// A drop reason when there is no room to keep one more payload.
 std::optional<Drop> refuse(const Core& core, const Connection& c, const SegmentIn& segment,
                            bool is_in_order) {
+  if (is_in_order && c.rcv.charged_bytes == 0) return std::nullopt;  // see may_overrun()
   // The window may promise more than small packets leave room for. Text out of order stays within
   // the buffer and text in order within twice that: what is refused is sent again, and what waits
   // behind a gap can never keep out the text that closes it.
@@ -78,6 +108,7 @@ std::optional<Drop> refuse(const Core& core, const Connection& c, const SegmentI
 
 void keep(Core& core, Connection& c, const SegmentIn& segment, const NewText& text,
           Effects& effects) {
+  supersede(core, c, text, effects);
   const uint32_t index = core.runs.take();
   ReceivedRun& run = core.runs[index];
   run.start = text.start;
@@ -109,13 +140,25 @@ void keep(Core& core, Connection& c, const SegmentIn& segment, const NewText& te
   effects.has_readable = true;
 }
 
+/// A short segment without PSH: the next one is on its way already.
+bool is_cut_off(const Connection& c, const SegmentIn& segment) {
+  const uint32_t full = std::min<uint32_t>(c.config.mss_bytes, kFullSegmentBytesMin);
+  return segment.payload_bytes < full && !segment.flags.has(wire::TcpFlags::kPsh);
+}
+
 /// RFC 9293 3.8.6.3 and RFC 5681 4.2: when the ACK for text in order leaves.
-void schedule_ack(Connection& c, bool filled_gap, Nanos now, Effects& effects) {
+void schedule_ack(Connection& c, const SegmentIn& segment, bool filled_gap, Nanos now,
+                  Effects& effects) {
   ReceiveState& rcv = c.rcv;
-  const bool is_due = filled_gap || rcv.gap_head != kNoNode || rcv.quick_acks > 0 ||
-                      rcv.unacked_bytes >= 2u * rcv.segment_bytes_max;
-  if (rcv.quick_acks > 0) --rcv.quick_acks;
-  if (is_due) {
+  const bool is_quick = rcv.quick_acks > 0 && !is_cut_off(c, segment);
+  if (is_quick) --rcv.quick_acks;
+  const bool is_overrun = (segment.seq + segment.payload_bytes).after(rcv.edge);
+  // Text in the handshake's last segment: its sender has waited for us twice.
+  const bool is_first_word = effects.became_established;
+  const bool is_due = filled_gap || rcv.gap_head != kNoNode || is_quick || is_first_word ||
+                      c.config.quick_ack || rcv.unacked_bytes >= 2u * rcv.segment_bytes_max;
+  if (is_overrun) rcv.edge = segment.seq + segment.payload_bytes;
+  if (is_due && !is_overrun) {
     ack_at_once(c, effects);
   } else if (c.deadline(Timer::kAck) == kNever) {
     c.deadline(Timer::kAck) = now + c.config.ack_delay;
@@ -133,9 +176,11 @@ void ack_out_of_order(Connection& c, const NewText& text, Effects& effects) {
 }
 
 /// RFC 1122 4.2.2.13: the reader is gone, so whoever sends more must learn that it is lost.
-void refuse_after_close(Connection& c, Effects& effects) {
+void refuse_after_close(Connection& c, const SegmentIn& segment, Effects& effects) {
   effects.drop = Drop::kTcpAfterClose;
-  queue_reset(c, c.snd.nxt, true, effects);
+  // RFC 9293 3.10.7.1, as if the connection were gone: with this number the peer believes it
+  // (RFC 5961 3.2) even when it has not got all that we sent.
+  queue_reset(c, segment.ack, false, effects);
   finish(c, EndReason::kAborted, effects);
 }
 
@@ -154,18 +199,34 @@ void store_text(Core& core, Connection& c, const SegmentIn& segment, SeqNum star
     return ack_at_once(c, effects);
   }
   const bool had_gap = c.rcv.gap_head != kNoNode;
+  if (start.before(text.start)) note_duplicate(c, start, text.start);
   keep(core, c, segment, text, effects);
+  if (text.end.before(end)) {
+    note_duplicate(c, text.end, earliest(end, core.runs[text.before].end()));
+  }
   if (!is_in_order) return ack_out_of_order(c, text, effects);
   if (had_gap) drop_sack_blocks_below(c, c.rcv.nxt);
-  schedule_ack(c, had_gap, now, effects);
+  schedule_ack(c, segment, had_gap, now, effects);
+}
+
+/// A segment that starts in the window and ends behind it is kept whole while nothing else is: the
+/// buffer was sized for packets, and to cut it would only make the peer send the rest again.
+bool may_overrun(const Connection& c, const SegmentIn& segment) {
+  return c.rcv.charged_bytes == 0 && segment.seq.at_or_before(c.rcv.nxt) &&
+         c.rcv.nxt.before(c.rcv.edge);
 }
 
 }  // namespace
 
 void note_duplicate(Connection& c, SeqNum start, SeqNum end) {
   if (!c.has_sack || start == end) return;
-  c.rcv.has_dsack = true;
-  c.rcv.dsack = {.start = start, .end = end};
+  wire::SackBlock& dsack = c.rcv.dsack;
+  if (!c.rcv.has_dsack) {
+    c.rcv.has_dsack = true;
+    dsack = {.start = start, .end = end};
+  } else if (start.at_or_before(dsack.end) && end.at_or_after(dsack.start)) {
+    dsack = {.start = earliest(start, dsack.start), .end = latest(end, dsack.end)};
+  }  // one block an ACK: the first is as good as another
 }
 
 void process_text(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
@@ -174,13 +235,14 @@ void process_text(Core& core, Connection& c, const SegmentIn& segment, Nanos now
   if (!is_one_of(c.state, kMayReceiveText)) return;  // RFC 9293: the peer has sent its FIN
   ReceiveState& rcv = c.rcv;
   SeqNum start = latest(segment.seq, rcv.nxt);
-  SeqNum end = earliest(segment.seq + segment.payload_bytes, rcv.edge);
+  SeqNum end = segment.seq + segment.payload_bytes;
+  if (!may_overrun(c, segment)) end = earliest(end, rcv.edge);
   if (rcv.has_fin) end = earliest(end, rcv.fin_seq);
   if (!start.before(end)) {  // a probe into a closed window, or text behind the FIN
     effects.drop = Drop::kTcpOutOfWindow;
     return ack_at_once(c, effects);
   }
-  if (c.reader_gone) return refuse_after_close(c, effects);
+  if (c.reader_gone) return refuse_after_close(c, segment, effects);
   note_ecn_of_text(c, segment, effects);
   if (segment.seq.before(start)) note_duplicate(c, segment.seq, start);
   const uint32_t bytes = std::min<uint32_t>(segment.payload_bytes, c.config.mss_bytes);
@@ -193,8 +255,9 @@ void process_fin(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
   if (segment.flags.has(wire::TcpFlags::kFin) && !rcv.has_fin &&
       is_one_of(c.state, kMayReceiveText)) {
     const SeqNum at = segment.seq + segment.payload_bytes;
-    // Beyond the window, or below text that is held already, it is not believed.
-    const bool is_in_window = at.at_or_after(rcv.nxt) && at.before(rcv.edge);
+    // Beyond the window, or below text that is held already, it is not believed. In order it is,
+    // whatever the window: it takes no room, and a peer may send nothing but it.
+    const bool is_in_window = at == rcv.nxt || (at.after(rcv.nxt) && at.before(rcv.edge));
     const bool cuts_held_text = rcv.run_tail != kNoNode && core.runs[rcv.run_tail].end().after(at);
     if (is_in_window && !cuts_held_text) {
       rcv.has_fin = true;
@@ -220,7 +283,17 @@ std::optional<PayloadSlice> take_front(Core& core, Connection& c) {
   return slice;
 }
 
+std::optional<PayloadHandle> take_superseded(Core& core, Connection& c) {
+  const uint32_t index = c.rcv.superseded_head;
+  if (index == kNoNode) return std::nullopt;
+  const PayloadHandle handle = core.runs[index].handle;
+  c.rcv.superseded_head = core.runs[index].next;
+  core.runs.give_back(index);
+  return handle;
+}
+
 std::optional<PayloadHandle> take_any(Core& core, Connection& c) {
+  if (const auto superseded = take_superseded(core, c)) return superseded;
   if (c.rcv.run_head == kNoNode) return std::nullopt;
   const uint32_t index = unlink_front(core, c);
   const PayloadHandle handle = core.runs[index].handle;

@@ -13,6 +13,7 @@ void process_fin(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
 void note_duplicate(Connection& c, SeqNum start, SeqNum end);
 
 std::optional<PayloadSlice> take_front(Core& core, Connection& c);
+std::optional<PayloadHandle> take_superseded(Core& core, Connection& c);
 std::optional<PayloadHandle> take_any(Core& core, Connection& c);
 void release_charge(Connection& c, uint32_t charge_bytes, Effects& effects);
 

@@ -105,7 +105,8 @@ SegmentOut make_data(Connection& c, const Stretch& stretch, uint16_t one, bool i
   if (stretch.has_fin) out.flags.set(TcpFlags::kFin);
   const bool is_queue_end =
       stretch.data_bytes > 0 && stretch.seq + stretch.data_bytes == c.snd.queue_end;
-  if (is_queue_end) out.flags.set(TcpFlags::kPsh);  // RFC 9293 3.9.1: the last of what is queued
+  // RFC 9293 3.9.1: the last of what is queued, unless the application said that more comes.
+  if (is_queue_end && !c.snd.ends_unpushed) out.flags.set(TcpFlags::kPsh);
   stamp(c, is_new && stretch.data_bytes > 0, out, now);
   return out;
 }
@@ -210,12 +211,19 @@ struct NewData {
   uint32_t bytes = 0;
   bool has_fin = false;
   bool is_window_blocked = false;
+  bool is_held = false;  ///< by Nagle or cork
 };
 
-/// RFC 9293 3.8.6.2.1 (silly window) and 3.7.4 (Nagle): may a piece smaller than one segment go?
-bool may_send_small(const Connection& c, uint32_t bytes, uint32_t unsent, bool forced) {
-  if (forced) return true;
-  if (bytes == unsent) return !c.config.nagle || !c.has_outstanding() || c.snd.fin_queued;
+/// RFC 9293 3.7.4 (Nagle) and cork: does the last piece, smaller than one segment, wait?
+bool holds_last_piece(const Connection& c) {
+  if (c.snd.fin_queued || c.snd.push_held) return false;
+  if (c.config.cork || c.snd.more_follows) return true;
+  return c.config.nagle && c.has_outstanding();
+}
+
+/// RFC 9293 3.8.6.2.1 (silly window): may a piece that is not the last, and smaller than one
+/// segment, go?
+bool may_cut_small(const Connection& c, uint32_t bytes) {
   return bytes >= c.snd.wnd_bytes_max / 2;
 }
 
@@ -229,6 +237,9 @@ NewData plan_new_data(Connection& c, uint32_t limit, uint32_t one, bool forced) 
   const bool is_cut_by_window = bytes < std::min(unsent, limit);
   const uint32_t flight = c.in_flight_bytes();
   const uint32_t cwnd = forced ? kCwndBytesMax : c.cc.cwnd_bytes;
+  // A train never takes more than half the window: the ACK clock lives on several.
+  const uint32_t train = std::max(cwnd / 2 - cwnd / 2 % one, one);
+  bytes = std::min(bytes, train);
   const uint32_t room = cwnd > flight ? cwnd - flight : 0;
   if (bytes > room) {
     bytes = room - room % one;
@@ -236,9 +247,11 @@ NewData plan_new_data(Connection& c, uint32_t limit, uint32_t one, bool forced) 
     if (bytes == 0) return plan;
   }
   if (bytes > one && bytes < unsent) bytes -= bytes % one;
-  if (bytes > 0 && bytes < one && !may_send_small(c, bytes, unsent, forced)) {
-    plan.is_window_blocked = is_cut_by_window;
-    return plan;
+  if (bytes > 0 && bytes < one && !forced) {
+    plan.is_held = bytes == unsent && holds_last_piece(c);
+    plan.is_window_blocked = is_cut_by_window && bytes < unsent && !may_cut_small(c, bytes);
+    const bool is_cut_short = bytes < unsent && !may_cut_small(c, bytes);
+    if (plan.is_held || is_cut_short) return plan;
   }
   plan.bytes = bytes;
   plan.has_fin = snd.fin_queued && bytes == unsent && window > bytes;
@@ -264,7 +277,11 @@ SegmentOut send_new(Core& core, Connection& c, const NewData& plan, uint16_t one
   c.snd.probe_pending = false;
   count_recovery_send(c, stretch.sequence_bytes());
   arm_after_send(c, now);
-  return make_data(c, stretch, one, true, now);
+  SegmentOut out = make_data(c, stretch, one, true, now);
+  // A train of segments that the port cuts ends in PSH, so that the receiver, which merges it
+  // again, hands it up at once.
+  if (plan.bytes > one) out.flags.set(TcpFlags::kPsh);
+  return out;
 }
 
 std::optional<SegmentOut> try_send_new(Core& core, Connection& c, uint32_t payload_bytes_max,
@@ -277,8 +294,9 @@ std::optional<SegmentOut> try_send_new(Core& core, Connection& c, uint32_t paylo
   const uint32_t limit = forced ? one : payload_limit(payload_bytes_max, one);
   const NewData plan = plan_new_data(c, limit, one, forced);
   if (plan.bytes > 0 || plan.has_fin) return send_new(core, c, plan, one, now);
-  const bool needs_persist =
-      plan.is_window_blocked && !c.has_outstanding() && c.deadline(Timer::kPersist) == kNever;
+  // What is held back for its size leaves at the latest when the persist timer says so.
+  const bool needs_persist = (plan.is_window_blocked || plan.is_held) && !c.has_outstanding() &&
+                             c.deadline(Timer::kPersist) == kNever;
   if (needs_persist) arm_persist(c, now);
   return std::nullopt;
 }
@@ -315,13 +333,15 @@ std::optional<SegmentOut> try_send_tail_probe(Core& core, Connection& c, Nanos n
 /// empty segment below the window: it must be answered, and carries nothing to account for.
 std::optional<SegmentOut> try_send_probe(Core& core, Connection& c, Nanos now) {
   c.snd.probe_pending = false;
+  c.snd.ends_unpushed = false;
   if (auto out = try_send_new(core, c, 0, true, now)) return out;
   if (is_one_of(c.state, kOpening) || c.has_outstanding()) return std::nullopt;
   return make_bare(c, c.snd.una - 1, now);
 }
 
 bool is_ack_due(const Connection& c) {
-  if (is_one_of(c.state, kOpening)) return false;
+  // In SYN-RECEIVED it is a challenge (RFC 5961 3.2); the SYN,ACK itself has left before.
+  if (c.state == State::kSynSent) return false;
   return c.rcv.ack_now || c.rcv.dup_acks_owed > 0;
 }
 
@@ -329,7 +349,7 @@ bool is_ack_due(const Connection& c) {
 
 std::optional<SegmentOut> next_segment(Core& core, Connection& c, uint32_t payload_bytes_max,
                                        Nanos now) {
-  if (c.reset_pending) return take_reset(c);
+  if (c.reset_pending) return take_reset(c, now);
   if (c.state == State::kClosed) return std::nullopt;
   if (auto out = try_send_syn(core, c, now)) return out;
   if (c.ecn.run_ack_count > 0) return make_run_ack(c, now);
@@ -341,6 +361,7 @@ std::optional<SegmentOut> next_segment(Core& core, Connection& c, uint32_t paylo
     if (auto out = try_send_probe(core, c, now)) return out;
   }
   if (auto out = try_send_new(core, c, payload_bytes_max, false, now)) return out;
+  c.snd.push_held = false;
   if (is_ack_due(c)) return make_bare(c, c.snd.nxt, now);
   return std::nullopt;
 }

@@ -15,9 +15,6 @@ constexpr uint8_t kBackoffMax = 16;
 constexpr Nanos kPeerAckDelayMax = millis(200);
 /// Added to a tail probe's two round trips, so that a worker that runs late sends none in vain.
 constexpr Nanos kTailProbeMargin = millis(1);
-/// RFC 9293 3.8.4 leaves both open; these are Linux's.
-constexpr Nanos kKeepaliveIntervalMax = seconds(75);
-constexpr uint8_t kKeepalivesMax = 9;
 
 bool may_probe_tail(const Connection& c) {
   return c.has_sack && c.rtt.has_sample() && !c.is_repairing() && !c.recovery.tail_probe_open &&
@@ -65,17 +62,16 @@ void on_persist(Connection& c, Nanos now) {
 }
 
 void on_keepalive(Connection& c, Nanos now, Effects& effects) {
-  const Nanos interval = earlier(c.config.keepalive_idle, kKeepaliveIntervalMax);
   const Nanos quiet_until = c.last_heard_at + c.config.keepalive_idle;
   if (now < quiet_until || c.has_outstanding()) {
-    c.deadline(Timer::kIdle) = later(quiet_until, now + interval);
+    c.deadline(Timer::kIdle) = now < quiet_until ? quiet_until : now + c.config.keepalive_idle;
     return;
   }
-  if (c.keepalives_unanswered >= kKeepalivesMax) return give_up(c, effects);
+  if (c.keepalives_unanswered >= c.config.keepalive_count) return give_up(c, effects);
   ++c.keepalives_unanswered;
   c.snd.probe_pending = true;
   effects.wants_transmit = true;
-  c.deadline(Timer::kIdle) = now + interval;
+  c.deadline(Timer::kIdle) = now + c.config.keepalive_interval;
 }
 
 void on_idle(Connection& c, Nanos now, Effects& effects) {
@@ -126,7 +122,7 @@ void arm_persist(Connection& c, Nanos now) {
 }
 
 void arm_keepalive(Connection& c, Nanos now) {
-  if (c.config.keepalive_idle <= nanos(0)) return;
+  if (!c.config.keepalive) return;
   c.deadline(Timer::kIdle) = now + c.config.keepalive_idle;
 }
 

@@ -135,6 +135,7 @@ void Worker::Impl::apply(uint32_t conn) {
       mark_dirty(conn);
     }
   }
+  if (effects.has_superseded) release_superseded(conn);
   if (effects.became_established) on_established(conn);
   if (!engine.is_open(conn)) return;
   if (effects.has_readable) {
@@ -156,6 +157,13 @@ void Worker::Impl::apply(uint32_t conn) {
   } else {
     if (effects.entered_time_wait) end_in_time_wait(conn);
     arm(conn);
+  }
+}
+
+void Worker::Impl::release_superseded(uint32_t conn) {
+  while (const auto handle = engine.take_superseded(conn)) {
+    io::PacketBuf* packet = memory.rx_packet(handle->slot);
+    memory.release({&packet, 1});
   }
 }
 
@@ -267,7 +275,7 @@ void Worker::Impl::abort_session(uint32_t conn, channel::EndStatus status) {
     aborted.retransmitted_region = session::kManyRegions;
   }
   effects.clear();
-  engine.on_app_abort(conn, effects, reset);
+  engine.on_app_abort(conn, now, effects, reset);
   if (reset) send_alone(tuple, *reset);
   end_session(conn, tcp::EndReason::kAborted);
 }

@@ -132,6 +132,7 @@ struct Worker::Impl {
   void bind_session(uint32_t conn, const FourTuple& tuple, const ip::RouteResult& route);
   channel::EndStatus open_session(uint32_t context, const Endpoint& local, const Endpoint& remote,
                                   uint64_t cookie);
+  void release_superseded(uint32_t conn);
   void end_in_time_wait(uint32_t conn);
   void leave_listener(uint32_t conn);
   void on_established(uint32_t conn);

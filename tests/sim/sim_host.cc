@@ -114,6 +114,7 @@ void SimHost::refuse(const Packet& packet, Nanos now, SimLink& out) {
 }
 
 void SimHost::apply(ConnId conn, const Effects& effects, Nanos now) {
+  while (const auto handle = engine_->take_superseded(conn)) store_free_.push_back(handle->slot);
   App& app = apps_[app_of_.at(conn)];
   app.acked_bytes += effects.acked_bytes;
   if (effects.acked_bytes > 0 && app.acked_bytes == app.plan.send_bytes) app.all_acked_at = now;
@@ -182,7 +183,7 @@ void SimHost::end(ConnId conn, App& app, Nanos now) {
   Effects effects;
   if (app.plan.ending == Ending::kAbortWhenSent) {
     std::optional<SegmentOut> reset;
-    engine_->on_app_abort(conn, effects, reset);
+    engine_->on_app_abort(conn, now, effects, reset);
     if (reset) trace(reset->seq.raw());
   } else if (app.plan.ending == Ending::kCloseWhenHeard) {
     engine_->on_app_close(conn, now, effects);

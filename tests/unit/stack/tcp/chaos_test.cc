@@ -30,7 +30,8 @@ class Chaos {
     config.window_scaling = rng_.chance_ppm(500'000);
     config.nagle = rng_.chance_ppm(300'000);
     config.receive_buffer_bytes = static_cast<uint32_t>(rng_.below(200'000));
-    config.keepalive_idle = rng_.chance_ppm(300'000) ? seconds(5) : nanos(0);
+    config.keepalive = rng_.chance_ppm(300'000);
+    config.keepalive_idle = seconds(5);
     config.congestion =
         rng_.chance_ppm(500'000) ? CongestionAlgorithm::kNewReno : CongestionAlgorithm::kCubic;
     return config;
@@ -141,7 +142,7 @@ class Chaos {
     while (peer_.engine.take_any_payload(peer_.conn)) --held_;
     EXPECT_EQ(held_, 0) << "every payload that was kept comes back once";
     std::optional<SegmentOut> reset;
-    peer_.engine.on_app_abort(peer_.conn, peer_.effects, reset);
+    peer_.engine.on_app_abort(peer_.conn, peer_.now, peer_.effects, reset);
   }
 
   Rng rng_;

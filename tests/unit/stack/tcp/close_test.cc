@@ -176,7 +176,7 @@ TEST(Abort, SendsResetOnceEstablished) {  // RFC 9293 3.10.5
   peer.all();
   std::optional<SegmentOut> reset;
   peer.effects.clear();
-  peer.engine.on_app_abort(peer.conn, peer.effects, reset);
+  peer.engine.on_app_abort(peer.conn, peer.now, peer.effects, reset);
   ASSERT_TRUE(reset.has_value());
   EXPECT_EQ(reset->flags.bits, kRA);
   EXPECT_EQ(reset->seq, peer.us(100));
@@ -187,7 +187,7 @@ TEST(Abort, IsSilentInSynSent) {
   Peer peer;
   peer.dial_only();
   std::optional<SegmentOut> reset;
-  peer.engine.on_app_abort(peer.conn, peer.effects, reset);
+  peer.engine.on_app_abort(peer.conn, peer.now, peer.effects, reset);
   EXPECT_FALSE(reset.has_value());
 }
 

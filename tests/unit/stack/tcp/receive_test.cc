@@ -41,22 +41,44 @@ TEST(Receive, OldBytesAreTrimmedOffTheFront) {
   EXPECT_EQ(slice->length, 50u);
 }
 
-TEST(Receive, StoredBytesWinOverLaterOnes) {
+TEST(Receive, StoredBytesWinOverLaterOnesThatOnlyOverlapThem) {
   Peer peer;
   peer.dial();
-  SegmentIn stored = peer.make(kA, 100, 0, 100);
+  SegmentIn stored = peer.make(kA, 100, 0, 200);
   stored.payload.slot = 11;
   peer.send(stored);
-  SegmentIn wider = peer.make(kA, 0, 0, 300);  // covers both gaps: only the first is filled
-  wider.payload.slot = 12;
-  peer.send(wider);
+  SegmentIn later = peer.make(kA, 0, 0, 200);
+  later.payload.slot = 12;
+  peer.send(later);
   const auto first = peer.engine.take_readable(peer.conn);
   const auto second = peer.engine.take_readable(peer.conn);
   ASSERT_TRUE(first && second);
   EXPECT_EQ(first->handle.slot, 12u);
   EXPECT_EQ(first->length, 100u);
   EXPECT_EQ(second->handle.slot, 11u);
+  EXPECT_EQ(second->length, 200u);
+}
+
+TEST(Receive, SegmentThatFillsSeveralGapsIsKeptAsOne) {
+  Peer peer;
+  peer.dial();
+  for (const uint32_t at : {100u, 300u}) {
+    SegmentIn stored = peer.make(kA, at, 0, 100);
+    stored.payload.slot = at;
+    peer.send(stored);
+  }
+  SegmentIn wider = peer.make(kA, 0, 0, 500);
+  wider.payload.slot = 12;
+  EXPECT_TRUE(peer.send(wider).has_superseded);
+  const auto all = peer.engine.take_readable(peer.conn);
+  ASSERT_TRUE(all.has_value());
+  EXPECT_EQ(all->handle.slot, 12u);
+  EXPECT_EQ(all->length, 500u);
   EXPECT_FALSE(peer.engine.take_readable(peer.conn).has_value());
+  EXPECT_TRUE(peer.engine.take_superseded(peer.conn).has_value());
+  EXPECT_TRUE(peer.engine.take_superseded(peer.conn).has_value());
+  EXPECT_FALSE(peer.engine.take_superseded(peer.conn).has_value());
+  EXPECT_EQ(peer.engine.charged_bytes(peer.conn), peer.config.slot_bytes);
 }
 
 TEST(Receive, RepeatIsDroppedCountedAndReportedAsDsack) {  // RFC 2883 4.1
@@ -118,8 +140,18 @@ TEST(Receive, TextBeyondTheWindowIsCutOff) {
   config.receive_buffer_bytes = 4000;
   Peer peer(config);
   peer.dial();
-  peer.text(0, 5000);
+  peer.text(0, 1000);
+  peer.text(1000, 5000);
   EXPECT_EQ(read_all(peer), 4000u);
+}
+
+TEST(Receive, LoneSegmentMayRunOverTheWindow) {
+  ConnectionConfig config = Peer::plain_config();
+  config.receive_buffer_bytes = 4000;
+  Peer peer(config);
+  peer.dial();
+  peer.text(0, 5000);
+  EXPECT_EQ(read_all(peer), 5000u);
 }
 
 TEST(Receive, TextOutsideTheWindowIsRefusedAndAnswered) {  // RFC 9293 3.10.7.4, first
@@ -189,7 +221,7 @@ TEST(Receive, TakeAnyPayloadEmptiesWhatWaitsBehindGaps) {
   peer.text(0, 10);
   peer.text(100, 10);
   std::optional<SegmentOut> reset;
-  peer.engine.on_app_abort(peer.conn, peer.effects, reset);
+  peer.engine.on_app_abort(peer.conn, peer.now, peer.effects, reset);
   EXPECT_TRUE(peer.engine.take_any_payload(peer.conn).has_value());
   EXPECT_TRUE(peer.engine.take_any_payload(peer.conn).has_value());
   EXPECT_FALSE(peer.engine.take_any_payload(peer.conn).has_value());

@@ -139,6 +139,7 @@ TEST(Timeout, ProgressPushesTheUserTimeoutOut) {
 
 TEST(Keepalive, ProbesAnIdlePeerAndGivesUp) {  // RFC 9293 3.8.4
   ConnectionConfig config = Peer::plain_config();
+  config.keepalive = true;
   config.keepalive_idle = seconds(10);
   Peer peer(config);
   peer.dial();

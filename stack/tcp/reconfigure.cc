@@ -1,0 +1,65 @@
+#include "stack/tcp/reconfigure.h"
+
+#include <algorithm>
+
+#include "stack/tcp/state_table.h"
+#include "stack/tcp/timers.h"
+
+namespace lyre::tcp {
+
+namespace {
+
+constexpr uint16_t kIdleTimerIsTaken =
+    static_cast<uint16_t>(state_bit(State::kTimeWait) | kOpening);
+
+/// The idle timer watches TIME-WAIT and orphans as well: those it keeps.
+void restart_keepalive(Connection& c, Nanos now) {
+  const bool is_orphan = c.state == State::kFinWait2 && c.reader_gone;
+  if (is_one_of(c.state, kIdleTimerIsTaken) || is_orphan) return;
+  c.deadline(Timer::kIdle) = kNever;
+  c.keepalives_unanswered = 0;
+  if (c.config.keepalive) {
+    c.deadline(Timer::kIdle) = later(c.last_heard_at + c.config.keepalive_idle, now);
+  }
+}
+
+/// RFC 5482 2.1: a timeout that changes counts from when the wait began.
+void restart_give_up(Connection& c, Nanos old_timeout, Nanos new_timeout) {
+  Nanos& deadline = c.deadline(Timer::kGiveUp);
+  if (deadline != kNever) deadline = deadline - old_timeout + new_timeout;
+}
+
+}  // namespace
+
+void reconfigure(Connection& c, const ConnectionConfig& wanted, Nanos now, Effects& effects) {
+  if (c.state == State::kClosed) return;
+  ConnectionConfig& config = c.config;
+  const bool was_holding = config.nagle || config.cork;
+  const bool loosens = (config.nagle && !wanted.nagle) || (config.cork && !wanted.cork) ||
+                       (c.snd.more_follows && !wanted.nagle);
+  const bool is_keepalive_same = config.keepalive == wanted.keepalive &&
+                                 config.keepalive_idle == wanted.keepalive_idle &&
+                                 config.keepalive_interval == wanted.keepalive_interval;
+  const bool is_opening = is_one_of(c.state, kOpening);
+  const Nanos old_timeout = is_opening ? config.connect_timeout : config.user_timeout;
+  config.nagle = wanted.nagle;
+  config.cork = wanted.cork;
+  config.quick_ack = wanted.quick_ack;
+  config.keepalive = wanted.keepalive;
+  config.keepalive_idle = wanted.keepalive_idle;
+  config.keepalive_interval = wanted.keepalive_interval;
+  config.keepalive_count = wanted.keepalive_count;
+  config.user_timeout = wanted.user_timeout;
+  config.connect_timeout = wanted.connect_timeout;
+  config.orphan_timeout = wanted.orphan_timeout;
+  config.send_buffer_bytes = wanted.send_buffer_bytes;
+  config.receive_buffer_bytes = std::max(wanted.receive_buffer_bytes, 4 * config.slot_bytes);
+  restart_give_up(c, old_timeout, is_opening ? config.connect_timeout : config.user_timeout);
+  if (!is_keepalive_same) restart_keepalive(c, now);
+  if ((was_holding || c.snd.more_follows) && loosens && c.unsent_bytes() > 0) {
+    c.snd.push_held = true;
+    effects.wants_transmit = true;
+  }
+}
+
+}  // namespace lyre::tcp

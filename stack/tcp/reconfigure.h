@@ -1,0 +1,10 @@
+#pragma once
+
+#include "stack/tcp/core.h"
+
+namespace lyre::tcp {
+
+/// Takes over from `wanted` what an open connection may change (Engine::configure()).
+void reconfigure(Connection& c, const ConnectionConfig& wanted, Nanos now, Effects& effects);
+
+}  // namespace lyre::tcp

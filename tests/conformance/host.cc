@@ -1,0 +1,322 @@
+#include "tests/conformance/host.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "stack/base/check.h"
+#include "stack/io/complete_checksums.h"
+#include "stack/ip/output.h"
+
+namespace lyre::conformance {
+
+namespace {
+
+constexpr MacAddress kOwnMac{{2, 0, 0, 0, 0, 1}};
+constexpr MacAddress kPeerMac{{2, 0, 0, 0, 0, 2}};
+constexpr uint32_t kFrameBytesMax = 65536 + 256;
+
+SipKey key_of(uint64_t seed) { return {.k0 = seed * 0x9e3779b97f4a7c15u, .k1 = seed + 1}; }
+
+}  // namespace
+
+Host::Host(const StackOptions& options)
+    : options_(options),
+      engine_({.connections_max = 1024, .sent_records_max = 16384, .received_runs_max = 16384},
+              key_of(options.seed), options.seed) {
+  LYRE_CHECK(routes_.add_address(0, options.local_v4, 24));
+  const uint32_t gateway = (options.local_v4.as_v4() & 0xffffff00u) | 254;
+  LYRE_CHECK(routes_.add_route(ip::Prefix::v4(IpAddress::v4(0), 0), IpAddress::v4(gateway)));
+}
+
+tcp::ConnectionConfig Host::default_config(bool is_v4) const {
+  tcp::ConnectionConfig config = options_.connection;
+  config.mss_bytes = static_cast<uint16_t>(options_.mtu_bytes - (is_v4 ? 40 : 60));
+  return config;
+}
+
+void Host::advance_to(Nanos at) {
+  while (next_deadline() <= at) {
+    now_ = later(now_, next_deadline());
+    std::vector<tcp::ConnId> due;
+    for (const auto& [conn, stream] : streams_) {
+      if (engine_.next_deadline(conn) <= now_) due.push_back(conn);
+    }
+    for (const tcp::ConnId conn : due) {
+      if (!streams_.contains(conn)) continue;
+      effects_.clear();
+      engine_.on_timer(conn, now_, effects_);
+      apply(conn);
+    }
+  }
+  now_ = later(now_, at);
+}
+
+Nanos Host::next_deadline() const {
+  Nanos first = kNever;
+  for (const auto& [conn, stream] : streams_) first = earlier(first, engine_.next_deadline(conn));
+  return first;
+}
+
+/// packetdrill does not say which addresses are this host's: those it sends to are.
+void Host::learn_address(std::span<const uint8_t> packet) {
+  Drop ignored;
+  const auto ip = wire::parse_ipv4(packet, ignored);
+  if (!ip || routes_.is_own(ip->destination) || routes_.is_martian_source(ip->destination)) return;
+  routes_.add_address(0, ip->destination, 24);
+}
+
+void Host::receive(std::span<const uint8_t> packet) {
+  if (options_.learns_addresses) learn_address(packet);
+  std::vector<uint8_t> frame(wire::kEthernetHeaderBytes + packet.size());
+  const bool is_v6 = !packet.empty() && (packet[0] >> 4) == 6;
+  constexpr uint16_t kEtherTypeIpv6Number = 0x86dd;
+  wire::write_ethernet({.destination = kOwnMac,
+                        .source = kPeerMac,
+                        .type = is_v6 ? kEtherTypeIpv6Number : wire::kEtherTypeIpv4},
+                       std::span<uint8_t, wire::kEthernetHeaderBytes>(frame.data(),
+                                                                      wire::kEthernetHeaderBytes));
+  std::copy(packet.begin(), packet.end(), frame.begin() + wire::kEthernetHeaderBytes);
+  io::PacketBuf buffer;
+  buffer.data = frame.data();
+  buffer.length = static_cast<uint32_t>(frame.size());
+  ip::Classified classified;
+  switch (ip::classify(buffer, kOwnMac, routes_, ip::Origin::kWire, classified)) {
+    case ip::InputKind::kTcp:
+      return on_tcp(classified.tcp);
+    case ip::InputKind::kIcmpError:
+      return on_icmp_error(classified.icmp_error);
+    case ip::InputKind::kEchoRequest:
+      return on_echo(classified.echo);
+    case ip::InputKind::kDrop:
+      return drop(classified.drop);
+    default:
+      return;
+  }
+}
+
+std::optional<EmittedPacket> Host::take_emitted() {
+  if (emitted_.empty()) return std::nullopt;
+  EmittedPacket packet = std::move(emitted_.front());
+  emitted_.pop_front();
+  return packet;
+}
+
+void Host::on_echo(const ip::EchoInput& echo) {
+  std::vector<uint8_t> memory(kFrameBytesMax);
+  io::PacketBuf reply;
+  reply.headroom = 128;
+  reply.data = memory.data() + reply.headroom;
+  reply.tailroom = UINT16_MAX;
+  if (const auto refused = echo_.write_reply(echo, {.source = kOwnMac, .destination = kPeerMac},
+                                             ++ip_id_, now_, reply)) {
+    return drop(*refused);
+  }
+  const auto bytes = reply.bytes().subspan(wire::kEthernetHeaderBytes);
+  emitted_.push_back({{bytes.begin(), bytes.end()}, now_});
+}
+
+void Host::on_icmp_error(const ip::IcmpError& error) {
+  const tcp::ConnId conn = find(error.tuple);
+  if (conn == tcp::kNoConn) return drop(Drop::kIcmpBadQuote);
+  effects_.clear();
+  engine_.on_icmp_error(conn, error.seq, error.is_hard, error.mtu_bytes, now_, effects_);
+  apply(conn);
+}
+
+tcp::SegmentIn Host::segment_of(const ip::TcpInput& input) {
+  const wire::TcpHeader& header = input.parsed.header;
+  tcp::SegmentIn segment;
+  segment.seq = header.seq;
+  segment.ack = header.ack;
+  segment.flags = header.flags;
+  segment.window = header.window;
+  segment.options = header.options;
+  segment.payload_bytes = static_cast<uint32_t>(input.payload.size());
+  // A packet larger than the link stands for several that were merged on the way in.
+  segment.charge_bytes = std::max(options_.connection.slot_bytes, segment.payload_bytes);
+  segment.rx_time = now_;
+  segment.is_congestion_experienced = input.is_congestion_experienced;
+  return segment;
+}
+
+void Host::on_tcp(const ip::TcpInput& input) {
+  tcp::SegmentIn segment = segment_of(input);
+  const tcp::ConnId conn = find(input.tuple);
+  if (conn == tcp::kNoConn) return on_unmatched(input.tuple, segment);
+  deliver(conn, segment, input.payload);
+}
+
+void Host::deliver(tcp::ConnId conn, const tcp::SegmentIn& segment,
+                   std::span<const uint8_t> payload) {
+  tcp::SegmentIn kept = segment;
+  if (!payload.empty()) kept.payload.slot = keep(payload);
+  effects_.clear();
+  engine_.on_segment(conn, kept, now_, effects_);
+  if (!payload.empty() && !effects_.payload_kept) payloads_.erase(kept.payload.slot);
+  apply(conn);
+}
+
+/// RFC 9293 3.10.7.1 and 3.10.7.2.
+void Host::on_unmatched(const FourTuple& tuple, const tcp::SegmentIn& segment) {
+  using wire::TcpFlags;
+  const int listener = find_listener(tuple.local);
+  const TcpFlags flags = segment.flags;
+  if (listener != Stream::kNoOwner && !flags.has(TcpFlags::kRst) && !flags.has(TcpFlags::kAck)) {
+    if (flags.has(TcpFlags::kSyn)) return on_syn(listener, tuple, segment);
+    return drop(Drop::kTcpBadFlags);
+  }
+  drop(Drop::kTcpNoConnection);
+  if (const auto reset = tcp::reset_for(segment)) emit(tuple, *reset, {});
+}
+
+void Host::on_syn(int index, const FourTuple& tuple, const tcp::SegmentIn& segment) {
+  Listener& listener = listeners_.at(index);
+  // Like Linux, a backlog of n takes n + 1.
+  if (listener.acceptable.size() > listener.backlog || listener.embryonic > listener.backlog) {
+    return drop(Drop::kTcpBacklogFull);
+  }
+  const tcp::ConnId conn = engine_.open_passive(tuple, listener.config, segment, now_);
+  if (conn == tcp::kNoConn) return drop(Drop::kTcpNoSessions);
+  flows_[tuple] = conn;
+  streams_[conn].listener = index;
+  ++listener.embryonic;
+  transmit(conn);
+}
+
+void Host::apply(tcp::ConnId conn) {
+  const tcp::Effects effects = effects_;
+  Stream& stream = streams_.at(conn);
+  if (effects.drop) drop(*effects.drop);
+  while (const auto handle = engine_.take_superseded(conn)) payloads_.erase(handle->slot);
+  if (effects.acked_bytes > 0) {
+    stream.unacked.erase(stream.unacked.begin(), stream.unacked.begin() + effects.acked_bytes);
+  }
+  if (effects.became_established) on_established(conn);
+  if (!streams_.contains(conn)) return;
+  if (effects.peer_finished) stream.has_peer_finished = true;
+  if (effects.wants_transmit) transmit(conn);
+  if (effects.is_over || engine_.state(conn) == tcp::State::kClosed) {
+    stream.reason = effects.reason;
+    end(conn);
+  }
+}
+
+void Host::on_established(tcp::ConnId conn) {
+  Stream& stream = streams_.at(conn);
+  stream.is_established = true;
+  if (stream.listener == Stream::kNoOwner) return;
+  Listener& listener = listeners_.at(stream.listener);
+  --listener.embryonic;
+  listener.acceptable.push_back(conn);
+}
+
+void Host::leave_listener(tcp::ConnId conn) {
+  Stream& stream = streams_.at(conn);
+  if (stream.listener == Stream::kNoOwner) return;
+  Listener& listener = listeners_.at(stream.listener);
+  if (!stream.is_established) --listener.embryonic;
+  stream.listener = Stream::kNoOwner;
+}
+
+/// TCP is done. What arrived can still be read as long as somebody holds the connection.
+void Host::end(tcp::ConnId conn) {
+  Stream& stream = streams_.at(conn);
+  stream.is_over = true;
+  flows_.erase(engine_.tuple(conn));
+  const bool waits_for_accept = stream.listener != Stream::kNoOwner && stream.is_established;
+  if (waits_for_accept) return;
+  leave_listener(conn);
+  if (stream.socket == Stream::kNoOwner) forget(conn);
+}
+
+void Host::forget(tcp::ConnId conn) {
+  while (const auto handle = engine_.take_any_payload(conn)) payloads_.erase(handle->slot);
+  const auto flow = flows_.find(engine_.tuple(conn));
+  if (flow != flows_.end() && flow->second == conn) flows_.erase(flow);
+  engine_.release(conn);
+  streams_.erase(conn);
+}
+
+void Host::transmit(tcp::ConnId conn) {
+  constexpr int kSegmentsMax = 100'000;  // more at one moment can only be a loop
+  for (int i = 0; i < kSegmentsMax; ++i) {
+    const auto segment = engine_.poll_transmit(conn, train_bytes(conn), now_);
+    if (!segment) return;
+    emit_cut(conn, *segment);
+  }
+  LYRE_CHECK(!"the engine sends without end");
+}
+
+/// What a port that cuts segments is given at once.
+uint32_t Host::train_bytes(tcp::ConnId conn) const {
+  return options_.train_segments * engine_.info(conn).mss_bytes;
+}
+
+/// Cuts a train as a port would: FIN and PSH go with the last segment, CWR with the first.
+void Host::emit_cut(tcp::ConnId conn, const tcp::SegmentOut& train) {
+  using wire::TcpFlags;
+  const std::span<const uint8_t> queue(streams_.at(conn).unacked);
+  uint32_t done = 0;
+  do {
+    tcp::SegmentOut piece = train;
+    piece.seq = train.seq + done;
+    piece.payload_bytes = std::min<uint32_t>(train.payload_bytes - done, train.mss_bytes);
+    const auto payload = piece.payload_bytes == 0
+                             ? std::span<const uint8_t>()
+                             : queue.subspan(train.queue_offset + done, piece.payload_bytes);
+    if (done > 0) piece.flags.bits &= static_cast<uint8_t>(~TcpFlags::kCwr);
+    done += piece.payload_bytes;
+    const bool is_last = done == train.payload_bytes;
+    if (!is_last) piece.flags.bits &= static_cast<uint8_t>(~(TcpFlags::kFin | TcpFlags::kPsh));
+    emit(engine_.tuple(conn), piece, payload);
+  } while (done < train.payload_bytes);
+}
+
+void Host::emit(const FourTuple& tuple, const tcp::SegmentOut& segment,
+                std::span<const uint8_t> payload) {
+  std::vector<uint8_t> memory(kFrameBytesMax);
+  io::PacketBuf packet;
+  packet.headroom = 256;
+  packet.data = memory.data() + packet.headroom;
+  packet.length = static_cast<uint32_t>(payload.size());
+  std::copy(payload.begin(), payload.end(), packet.data);
+  ip::TcpOutput out;
+  out.frame = {.source = kOwnMac, .destination = kPeerMac};
+  out.tuple = tuple;
+  out.header.seq = segment.seq;
+  out.header.ack = segment.ack;
+  out.header.flags = segment.flags;
+  out.header.window = segment.window;
+  out.header.options = segment.options;
+  out.payload_bytes = segment.payload_bytes;
+  out.ip_id = ++ip_id_;
+  out.ecn = segment.is_ect ? wire::Ecn::kEct0 : wire::Ecn::kNotEct;
+  ip::write_tcp_packet(packet, out);
+  io::complete_ip_checksum(packet);
+  io::complete_tcp_checksum(packet, [](const BufRef&) { return std::span<const uint8_t>(); });
+  const auto bytes = packet.bytes().subspan(wire::kEthernetHeaderBytes);
+  emitted_.push_back({{bytes.begin(), bytes.end()}, now_});
+}
+
+int Host::find_listener(const Endpoint& local) const {
+  int any = Stream::kNoOwner;
+  for (const auto& [index, listener] : listeners_) {
+    if (listener.local.port != local.port) continue;
+    if (listener.local.address == local.address) return index;
+    if (listener.local.address.is_unspecified()) any = index;
+  }
+  return any;
+}
+
+tcp::ConnId Host::find(const FourTuple& tuple) const {
+  const auto found = flows_.find(tuple);
+  return found == flows_.end() ? tcp::kNoConn : found->second;
+}
+
+uint32_t Host::keep(std::span<const uint8_t> payload) {
+  const uint32_t slot = next_payload_++;
+  payloads_[slot].assign(payload.begin(), payload.end());
+  return slot;
+}
+
+}  // namespace lyre::conformance

@@ -1,0 +1,162 @@
+#include <algorithm>
+
+#include "stack/base/check.h"
+#include "tests/conformance/host.h"
+
+/// What socket calls do to a host.
+namespace lyre::conformance {
+
+tcp::ConnId Host::connect(const FourTuple& tuple, const tcp::ConnectionConfig& config, int socket) {
+  if (find(tuple) != tcp::kNoConn) return tcp::kNoConn;
+  const tcp::ConnId conn = engine_.open_active(tuple, config, now_);
+  if (conn == tcp::kNoConn) return conn;
+  flows_[tuple] = conn;
+  streams_[conn].socket = socket;
+  transmit(conn);
+  return conn;
+}
+
+bool Host::open_listener(int socket, const Endpoint& local, uint32_t backlog,
+                         const tcp::ConnectionConfig& config) {
+  Listener& listener = listeners_[socket];
+  listener.local = local;
+  listener.backlog = std::min(backlog, options_.backlog_max);
+  listener.config = config;
+  return true;
+}
+
+void Host::configure_listener(int socket, const tcp::ConnectionConfig& config) {
+  const auto found = listeners_.find(socket);
+  if (found != listeners_.end()) found->second.config = config;
+}
+
+/// Handshakes under way and connections that nobody accepted end with it.
+void Host::close_listener(int socket) {
+  std::vector<tcp::ConnId> waiting;
+  for (const auto& [conn, stream] : streams_) {
+    if (stream.listener == socket) waiting.push_back(conn);
+  }
+  for (const tcp::ConnId conn : waiting) {
+    const bool is_embryonic = !streams_.at(conn).is_established;
+    streams_.at(conn).listener = Stream::kNoOwner;
+    if (is_embryonic) {
+      forget(conn);  // as Linux does: whoever goes on is answered with RST
+    } else {
+      abort(conn);
+    }
+  }
+  listeners_.erase(socket);
+}
+
+std::optional<tcp::ConnId> Host::accept(int listener) {
+  auto& waiting = listeners_.at(listener).acceptable;
+  if (waiting.empty()) return std::nullopt;
+  const tcp::ConnId conn = waiting.front();
+  waiting.pop_front();
+  streams_.at(conn).listener = Stream::kNoOwner;
+  return conn;
+}
+
+bool Host::has_acceptable(int listener) const { return !listeners_.at(listener).acceptable.empty(); }
+
+uint32_t Host::send_room_bytes(tcp::ConnId conn) const { return engine_.send_room_bytes(conn); }
+
+uint32_t Host::send(tcp::ConnId conn, std::span<const uint8_t> bytes, bool has_more) {
+  Stream& stream = streams_.at(conn);
+  const auto count = static_cast<uint32_t>(
+      std::min<size_t>(bytes.size(), engine_.send_room_bytes(conn)));
+  if (count == 0) return 0;
+  stream.unacked.insert(stream.unacked.end(), bytes.begin(), bytes.begin() + count);
+  effects_.clear();
+  engine_.on_app_send(conn, count, now_, effects_,
+                      has_more ? tcp::SendMark::kMore : tcp::SendMark::kPush);
+  apply(conn);
+  return count;
+}
+
+/// Takes what the engine can give, so that `readable` holds all of it.
+void Host::pull(tcp::ConnId conn) {
+  Stream& stream = streams_.at(conn);
+  while (const auto slice = engine_.take_readable(conn)) {
+    const std::vector<uint8_t>& payload = payloads_.at(slice->handle.slot);
+    const auto begin = payload.begin() + slice->offset;
+    stream.readable.insert(stream.readable.end(), begin, begin + slice->length);
+    stream.readable_charge_bytes +=
+        std::max(options_.connection.slot_bytes, static_cast<uint32_t>(payload.size()));
+    payloads_.erase(slice->handle.slot);
+  }
+}
+
+uint32_t Host::readable_bytes(tcp::ConnId conn) const {
+  const Stream& stream = streams_.at(conn);
+  const tcp::ConnectionInfo info = engine_.info(conn);
+  return static_cast<uint32_t>(info.bytes_received - stream.read_bytes);
+}
+
+uint32_t Host::receive_into(tcp::ConnId conn, std::span<uint8_t> out, bool is_peek) {
+  pull(conn);
+  Stream& stream = streams_.at(conn);
+  const auto count = static_cast<uint32_t>(std::min(out.size(), stream.readable.size()));
+  std::copy_n(stream.readable.begin(), count, out.begin());
+  if (is_peek || count == 0) return count;
+  const auto held = static_cast<uint32_t>(stream.readable.size());
+  stream.readable.erase(stream.readable.begin(), stream.readable.begin() + count);
+  stream.read_bytes += count;
+  const auto charge = static_cast<uint32_t>(uint64_t{stream.readable_charge_bytes} * count / held);
+  stream.readable_charge_bytes -= charge;
+  if (stream.is_over) return count;
+  effects_.clear();
+  engine_.on_app_release(conn, charge, now_, effects_);
+  apply(conn);
+  return count;
+}
+
+void Host::shutdown(tcp::ConnId conn) {
+  if (streams_.at(conn).is_over) return;
+  effects_.clear();
+  engine_.on_app_shutdown(conn, now_, effects_);
+  apply(conn);
+}
+
+void Host::close(tcp::ConnId conn) {
+  Stream& stream = streams_.at(conn);
+  stream.socket = Stream::kNoOwner;
+  if (stream.is_over) return forget(conn);
+  // RFC 9293 3.6.1, RFC 2525 2.17: bytes that nobody will read end it with RST.
+  if (readable_bytes(conn) > 0) return abort(conn);
+  effects_.clear();
+  engine_.on_app_close(conn, now_, effects_);
+  apply(conn);
+}
+
+void Host::abort(tcp::ConnId conn) {
+  Stream& stream = streams_.at(conn);
+  stream.socket = Stream::kNoOwner;
+  if (stream.is_over) return forget(conn);
+  effects_.clear();
+  std::optional<tcp::SegmentOut> reset;
+  engine_.on_app_abort(conn, now_, effects_, reset);
+  if (reset) emit(engine_.tuple(conn), *reset, {});
+  end(conn);
+}
+
+void Host::configure(tcp::ConnId conn, const tcp::ConnectionConfig& config) {
+  if (streams_.at(conn).is_over) return;
+  effects_.clear();
+  engine_.configure(conn, config, now_, effects_);
+  apply(conn);
+}
+
+bool Host::is_port_bound(const Endpoint& local) const {
+  for (const auto& [index, listener] : listeners_) {
+    if (listener.local.port == local.port) return true;
+  }
+  return false;
+}
+
+uint16_t Host::choose_port(const IpAddress& local, const Endpoint& remote) {
+  while (find({{local, next_port_}, remote}) != tcp::kNoConn) ++next_port_;
+  return next_port_++;
+}
+
+}  // namespace lyre::conformance
