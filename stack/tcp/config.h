@@ -38,13 +38,13 @@ struct ConnectionConfig {
   Nanos connect_timeout = seconds(10);
   Nanos rto_min = millis(200);  ///< RFC 6298 says 1 s; Linux and this: 200 ms
   Nanos rto_max = seconds(60);
-  Nanos ack_delay = millis(40);   ///< RFC 9293 3.8.6.3: at most 500 ms
-  Nanos time_wait = seconds(60);  ///< Linux's; RFC 9293 3.4.2 says 2 MSL = 4 min
-  bool keepalive = false;         ///< RFC 9293 3.8.4: off unless asked for
-  bool cork = false;              ///< send full segments only, but wait 200 ms or so at most
-  bool quick_ack = false;         ///< never delay an ACK
-  uint8_t keepalive_count = 9;    ///< so many probes unanswered end it; Linux's
-  Nanos keepalive_idle = seconds(7200);    ///< RFC 9293 3.8.4: at least two hours by default
+  Nanos ack_delay = millis(40);          ///< RFC 9293 3.8.6.3: at most 500 ms
+  Nanos time_wait = seconds(60);         ///< Linux's; RFC 9293 3.4.2 says 2 MSL = 4 min
+  bool keepalive = false;                ///< RFC 9293 3.8.4: off unless asked for
+  bool cork = false;                     ///< send full segments only, but wait 200 ms or so at most
+  bool quick_ack = false;                ///< never delay an ACK
+  uint8_t keepalive_count = 9;           ///< so many probes unanswered end it; Linux's
+  Nanos keepalive_idle = seconds(7200);  ///< RFC 9293 3.8.4: at least two hours by default
   Nanos keepalive_interval = seconds(75);  ///< between probes; Linux's
   Nanos orphan_timeout = seconds(60);      ///< in FIN-WAIT-2 when nobody reads any more
 };

@@ -85,10 +85,10 @@ struct ReceiveState {
   SeqNum acked;  ///< Last.ACK.sent of RFC 7323 4.3
   uint32_t run_head = kNoNode;
   uint32_t run_tail = kNoNode;
-  uint32_t gap_head = kNoNode;  ///< first run beyond nxt: behind the first gap
+  uint32_t gap_head = kNoNode;         ///< first run beyond nxt: behind the first gap
   uint32_t superseded_head = kNoNode;  ///< runs that a later segment holds too, to be taken
-  uint32_t charged_bytes = 0;   ///< of all payload that was kept and not released yet
-  uint32_t unacked_bytes = 0;   ///< arrived in order since the last ACK
+  uint32_t charged_bytes = 0;          ///< of all payload that was kept and not released yet
+  uint32_t unacked_bytes = 0;          ///< arrived in order since the last ACK
   uint32_t ts_recent = 0;
   uint32_t payload_sum_bytes = 0;  ///< payload and charge of late: their ratio turns free charge
   uint32_t charge_sum_bytes = 0;   ///< into window

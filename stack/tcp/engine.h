@@ -83,8 +83,7 @@ class Engine {
   /// arrives is answered with RST (RFC 9293 3.6.1, RFC 1122 4.2.2.13).
   void on_app_close(ConnId conn, Nanos now, Effects& effects);
   /// RST to the peer (through poll_transmit() or at once in `reset_out`) and over.
-  void on_app_abort(ConnId conn, Nanos now, Effects& effects,
-                    std::optional<SegmentOut>& reset_out);
+  void on_app_abort(ConnId conn, Nanos now, Effects& effects, std::optional<SegmentOut>& reset_out);
   /// Changes what may change while a connection is open: nagle, cork, quick_ack, keep-alive, user
   /// and orphan timeouts, buffer sizes. The rest of `config` is ignored. What Nagle or the cork
   /// held back leaves when it is taken off.

@@ -19,7 +19,7 @@ constexpr uint32_t kFullSegmentBytesMin = 536;
 struct NewText {
   SeqNum start;
   SeqNum end;
-  uint32_t after = kNoNode;  ///< the run behind which it goes
+  uint32_t after = kNoNode;   ///< the run behind which it goes
   uint32_t before = kNoNode;  ///< the run before which it goes; those between are held twice
   bool is_empty() const { return !start.before(end); }
 };

@@ -223,9 +223,7 @@ bool holds_last_piece(const Connection& c) {
 
 /// RFC 9293 3.8.6.2.1 (silly window): may a piece that is not the last, and smaller than one
 /// segment, go?
-bool may_cut_small(const Connection& c, uint32_t bytes) {
-  return bytes >= c.snd.wnd_bytes_max / 2;
-}
+bool may_cut_small(const Connection& c, uint32_t bytes) { return bytes >= c.snd.wnd_bytes_max / 2; }
 
 /// `forced`: a persist or tail probe, which leaves whatever cwnd and silly window say.
 NewData plan_new_data(Connection& c, uint32_t limit, uint32_t one, bool forced) {

@@ -189,9 +189,8 @@ class Adapter {
     }
     // It goes back to waiting, or returns and takes the time; neither needs what packetdrill's
     // main thread holds. The bound only keeps a mistake here from hanging the run.
-    changed_.wait_for(lock, 5s, [&] {
-      return blocked_ == Blocked::kNone || blocked_ == Blocked::kWaiting;
-    });
+    changed_.wait_for(lock, 5s,
+                      [&] { return blocked_ == Blocked::kNone || blocked_ == Blocked::kWaiting; });
   }
 
   std::mutex mutex_;
@@ -238,9 +237,8 @@ int do_listen(void* context, int fd, int backlog) {
 
 int do_accept(void* context, int fd, sockaddr* address, socklen_t* length) {
   const int opened = new_descriptor();
-  const ssize_t result = blocking(context, fd, true, [&] {
-    return at(context).sockets().accept(fd, opened, address, length);
-  });
+  const ssize_t result = blocking(
+      context, fd, true, [&] { return at(context).sockets().accept(fd, opened, address, length); });
   const int error = errno;
   if (result < 0) ::close(opened);
   errno = error;
@@ -248,8 +246,8 @@ int do_accept(void* context, int fd, sockaddr* address, socklen_t* length) {
 }
 
 int do_connect(void* context, int fd, const sockaddr* address, socklen_t length) {
-  const int started = plain(
-      context, fd, [&] { return at(context).sockets().start_connect(fd, address, length); });
+  const int started =
+      plain(context, fd, [&] { return at(context).sockets().start_connect(fd, address, length); });
   if (started == 0 || errno != EINPROGRESS || !at(context).is_blocking(fd)) return started;
   return static_cast<int>(
       blocking(context, fd, true, [&] { return at(context).sockets().finish_connect(fd); }));
@@ -339,7 +337,8 @@ ssize_t do_readv(void* context, int fd, const iovec* pieces, int count) {
 void write_control(void* context, int fd, msghdr* message) {
   constexpr int kTcpInq = 36;
   const auto left = at(context).sockets().inq(fd);
-  if (!left || message->msg_control == nullptr || message->msg_controllen < CMSG_SPACE(sizeof(int))) {
+  if (!left || message->msg_control == nullptr ||
+      message->msg_controllen < CMSG_SPACE(sizeof(int))) {
     message->msg_controllen = 0;
     return;
   }
@@ -409,16 +408,13 @@ int do_shutdown(void* context, int fd, int how) {
 }
 
 int do_getsockopt(void* context, int fd, int level, int name, void* value, socklen_t* length) {
-  return plain(context, fd, [&] {
-    return at(context).sockets().get_option(fd, level, name, value, length);
-  });
+  return plain(context, fd,
+               [&] { return at(context).sockets().get_option(fd, level, name, value, length); });
 }
 
-int do_setsockopt(void* context, int fd, int level, int name, const void* value,
-                  socklen_t length) {
-  return plain(context, fd, [&] {
-    return at(context).sockets().set_option(fd, level, name, value, length);
-  });
+int do_setsockopt(void* context, int fd, int level, int name, const void* value, socklen_t length) {
+  return plain(context, fd,
+               [&] { return at(context).sockets().set_option(fd, level, name, value, length); });
 }
 
 Nanos patience_of(int timeout_ms) { return timeout_ms < 0 ? kNever : millis(timeout_ms); }
@@ -435,8 +431,8 @@ int do_poll(void* context, pollfd* watched, nfds_t count, int timeout_ms) {
     for (nfds_t i = 0; i < count; ++i) {
       const Sockets& sockets = at(context).sockets();
       const uint32_t always = POLLERR | POLLHUP | POLLNVAL;
-      const uint32_t events = sockets.has(watched[i].fd) ? sockets.readiness(watched[i].fd).events
-                                                         : uint32_t{POLLNVAL};
+      const uint32_t events =
+          sockets.has(watched[i].fd) ? sockets.readiness(watched[i].fd).events : uint32_t{POLLNVAL};
       watched[i].revents =
           static_cast<short>(events & (static_cast<uint16_t>(watched[i].events) | always));
       if (watched[i].revents != 0) ++ready;

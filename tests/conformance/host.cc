@@ -70,11 +70,11 @@ void Host::receive(std::span<const uint8_t> packet) {
   std::vector<uint8_t> frame(wire::kEthernetHeaderBytes + packet.size());
   const bool is_v6 = !packet.empty() && (packet[0] >> 4) == 6;
   constexpr uint16_t kEtherTypeIpv6Number = 0x86dd;
-  wire::write_ethernet({.destination = kOwnMac,
-                        .source = kPeerMac,
-                        .type = is_v6 ? kEtherTypeIpv6Number : wire::kEtherTypeIpv4},
-                       std::span<uint8_t, wire::kEthernetHeaderBytes>(frame.data(),
-                                                                      wire::kEthernetHeaderBytes));
+  wire::write_ethernet(
+      {.destination = kOwnMac,
+       .source = kPeerMac,
+       .type = is_v6 ? kEtherTypeIpv6Number : wire::kEtherTypeIpv4},
+      std::span<uint8_t, wire::kEthernetHeaderBytes>(frame.data(), wire::kEthernetHeaderBytes));
   std::copy(packet.begin(), packet.end(), frame.begin() + wire::kEthernetHeaderBytes);
   io::PacketBuf buffer;
   buffer.data = frame.data();
@@ -135,7 +135,7 @@ tcp::SegmentIn Host::segment_of(const ip::TcpInput& input) {
   // A packet larger than the link stands for several that were merged on the way in.
   segment.charge_bytes = std::max(options_.connection.slot_bytes, segment.payload_bytes);
   segment.rx_time = now_;
-  segment.is_congestion_experienced = input.is_congestion_experienced;
+  segment.ecn = input.ecn;
   return segment;
 }
 
@@ -290,7 +290,7 @@ void Host::emit(const FourTuple& tuple, const tcp::SegmentOut& segment,
   out.header.options = segment.options;
   out.payload_bytes = segment.payload_bytes;
   out.ip_id = ++ip_id_;
-  out.ecn = segment.is_ect ? wire::Ecn::kEct0 : wire::Ecn::kNotEct;
+  out.ecn = segment.ecn;
   ip::write_tcp_packet(packet, out);
   io::complete_ip_checksum(packet);
   io::complete_tcp_checksum(packet, [](const BufRef&) { return std::span<const uint8_t>(); });

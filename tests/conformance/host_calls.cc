@@ -57,14 +57,16 @@ std::optional<tcp::ConnId> Host::accept(int listener) {
   return conn;
 }
 
-bool Host::has_acceptable(int listener) const { return !listeners_.at(listener).acceptable.empty(); }
+bool Host::has_acceptable(int listener) const {
+  return !listeners_.at(listener).acceptable.empty();
+}
 
 uint32_t Host::send_room_bytes(tcp::ConnId conn) const { return engine_.send_room_bytes(conn); }
 
 uint32_t Host::send(tcp::ConnId conn, std::span<const uint8_t> bytes, bool has_more) {
   Stream& stream = streams_.at(conn);
-  const auto count = static_cast<uint32_t>(
-      std::min<size_t>(bytes.size(), engine_.send_room_bytes(conn)));
+  const auto count =
+      static_cast<uint32_t>(std::min<size_t>(bytes.size(), engine_.send_room_bytes(conn)));
   if (count == 0) return 0;
   stream.unacked.insert(stream.unacked.end(), bytes.begin(), bytes.begin() + count);
   effects_.clear();

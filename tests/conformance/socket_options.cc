@@ -148,8 +148,7 @@ int Sockets::set_tcp_option(int fd, Socket& socket, int name, int value) {
       break;
     case TCP_USER_TIMEOUT:
       if (value < 0) return -EINVAL;
-      config.user_timeout =
-          value == 0 ? host_.options().connection.user_timeout : millis(value);
+      config.user_timeout = value == 0 ? host_.options().connection.user_timeout : millis(value);
       config.connect_timeout =
           value == 0 ? host_.options().connection.connect_timeout : millis(value);
       break;

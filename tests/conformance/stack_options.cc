@@ -106,18 +106,16 @@ const std::map<std::string, Apply, std::less<>>& table() {
          o.connection.send_buffer_bytes = to_bytes(v);
        })},
       {"tcp_congestion_control", set_congestion},
-      {"tcp_fin_timeout", number([](int64_t v, StackOptions& o) {
-         o.connection.time_wait = seconds(v);
-       })},
-      {"tcp_keepalive_time", number([](int64_t v, StackOptions& o) {
-         o.connection.keepalive_idle = seconds(v);
-       })},
+      {"tcp_fin_timeout",
+       number([](int64_t v, StackOptions& o) { o.connection.time_wait = seconds(v); })},
+      {"tcp_keepalive_time",
+       number([](int64_t v, StackOptions& o) { o.connection.keepalive_idle = seconds(v); })},
       {"tcp_min_tso_segs", number([](int64_t v, StackOptions& o) {
          o.train_segments = to_bytes(std::max<int64_t>(v, 1));
        })},
       {"tcp_ecn", number([](int64_t v, StackOptions& o) {
          o.connection.ecn = v == 0   ? tcp::EcnMode::kOff
-                            : v == 1 ? tcp::EcnMode::kRequest
+                            : v == 1 ? tcp::EcnMode::kOn
                                      : tcp::EcnMode::kAccept;
        })},
       {"nagle", number([](int64_t v, StackOptions& o) { o.connection.nagle = v != 0; })},
@@ -195,11 +193,13 @@ std::vector<Setting> settings_of_line(std::string_view line) {
 }  // namespace
 
 StackOptions::StackOptions() {
-  constexpr uint8_t kLocalV6[16] = {0xfd, 0x3d, 0x0a, 0x0b, 0x17, 0xd6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+  constexpr uint8_t kLocalV6[16] = {0xfd, 0x3d, 0x0a, 0x0b, 0x17, 0xd6, 0, 0,
+                                    0,    0,    0,    0,    0,    0,    0, 1};
   std::copy(std::begin(kLocalV6), std::end(kLocalV6), local_v6.bytes.begin());
   connection.receive_buffer_bytes = 8 << 20;
+  connection.slot_bytes = mtu_bytes;
   connection.nagle = true;
-  connection.user_timeout = seconds(925);   // Linux's 15 doublings of 200 ms
+  connection.user_timeout = seconds(925);     // Linux's 15 doublings of 200 ms
   connection.connect_timeout = seconds(127);  // and its 6 SYNs again
 }
 

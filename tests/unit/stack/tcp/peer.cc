@@ -77,6 +77,7 @@ SegmentIn Peer::make(uint8_t flags, uint32_t seq_at, uint32_t ack_position,
   if (segment.flags.has(wire::TcpFlags::kAck)) segment.ack = us(ack_position);
   segment.window = window;
   segment.payload_bytes = payload_bytes;
+  if (payload_bytes > 0) segment.flags.set(wire::TcpFlags::kPsh);  // each text is a write
   segment.charge_bytes = payload_bytes > 0 ? config.slot_bytes : 0;
   return segment;
 }
