@@ -72,6 +72,7 @@ struct Config {
   Lend lend{};
   int64_t lend_uid = -1;  ///< -1: that of the first client
   uint64_t arena_bytes_max = 0;
+  uint64_t registered_bytes_max = 0;
   uint32_t contexts_max = 0;
 };
 

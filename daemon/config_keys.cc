@@ -153,6 +153,11 @@ constexpr Key kKeys[] = {
    static_cast<int64_t>(channel::kArenaBytesMax), "",
    "Largest memory for sending that one context may ask for.",
    [](Config& c, const KeyValue& v) { c.arena_bytes_max = static_cast<uint64_t>(number(v)); }},
+  {"clients", "registered_bytes_max", KeyType::kNumber, "68719476736", 0, int64_t{1} << 40, "",
+   "Memory of its own that one context may register for sending without a copy. 0 allows none.",
+   [](Config& c, const KeyValue& v) {
+     c.registered_bytes_max = static_cast<uint64_t>(number(v));
+   }},
   {"clients", "contexts_max", KeyType::kNumber, "256", 1, worker::kContextsMax, "",
    "Contexts that can be attached at a time.",
    [](Config& c, const KeyValue& v) { c.contexts_max = small(v); }},

@@ -47,7 +47,9 @@ ContextRegistry::ContextRegistry(WorkerSet& workers, const RegistryOptions& opti
     : workers_(workers),
       options_(options),
       contexts_(options.contexts_max),
-      waiting_(workers.count()) {
+      waiting_(workers.count()),
+      regions_(workers.count(), options.registered_bytes_max, options.ports,
+               [this](uint32_t worker, const worker::Command& command) { post(worker, command); }) {
   LYRE_CHECK(options.contexts_max <= worker::kContextsMax);
   LYRE_CHECK(workers.count() >= 1 && workers.count() <= channel::kWorkersMax);
 }
@@ -57,6 +59,11 @@ ContextRegistry::~ContextRegistry() = default;
 uint32_t ContextRegistry::held_count() const {
   return static_cast<uint32_t>(std::count_if(contexts_.begin(), contexts_.end(),
                                              [](const auto& c) { return c != nullptr; }));
+}
+
+bool ContextRegistry::has_waiting() const {
+  return std::any_of(waiting_.begin(), waiting_.end(),
+                     [](const auto& waiting) { return !waiting.empty(); });
 }
 
 bool ContextRegistry::is_lent_to(const ClientIdentity& identity) {
@@ -211,6 +218,10 @@ void ContextRegistry::poll(std::vector<Expulsion>& out) {
   for (uint32_t i = 0; i < workers_.count(); ++i) {
     while (workers_.try_take(i, reply)) on_reply(i, reply, out);
   }
+  uint32_t robbed = regions_.take_faulted_context();
+  for (; robbed != UINT32_MAX; robbed = regions_.take_faulted_context()) {
+    expel(robbed, "pages of its registered memory are gone", out);
+  }
 }
 
 void ContextRegistry::on_reply(uint32_t worker, const worker::Reply& reply,
@@ -226,13 +237,18 @@ void ContextRegistry::on_reply(uint32_t worker, const worker::Reply& reply,
       on_detached(worker, reply.context);
       return;
     case Kind::kExpelled:
-      // One that is already leaving, or that two workers expel at once, leaves only once.
-      if (reply.context < contexts_.size() && contexts_[reply.context] != nullptr &&
-          contexts_[reply.context]->is_attached) {
-        out.push_back({reply.context, reply.reason});
-      }
-      return;
+      return expel(reply.context, reply.reason, out);
+    case Kind::kRegionAdded:
+    case Kind::kRegionRefused:
+    case Kind::kRegionRemoved:
+      return regions_.on_reply(worker, reply);
   }
+}
+
+/// One that is already leaving, or that two workers expel at once, leaves only once.
+void ContextRegistry::expel(uint32_t index, const char* reason, std::vector<Expulsion>& out) {
+  if (index >= contexts_.size() || contexts_[index] == nullptr) return;
+  if (contexts_[index]->is_attached) out.push_back({index, reason});
 }
 
 void ContextRegistry::on_detached(uint32_t worker, uint32_t index) {
@@ -240,7 +256,9 @@ void ContextRegistry::on_detached(uint32_t worker, uint32_t index) {
   Context& context = *contexts_[index];
   LYRE_CHECK(!context.is_attached && context.held_by.test(worker));
   context.held_by.reset(worker);
-  if (context.held_by.none()) contexts_[index].reset();
+  if (context.held_by.any()) return;
+  regions_.forget_context(index);
+  contexts_[index].reset();
 }
 
 void ContextRegistry::shut_down() {

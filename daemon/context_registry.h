@@ -8,25 +8,22 @@
 #include <string>
 #include <vector>
 
+#include "daemon/client_memory.h"
 #include "daemon/config.h"
 #include "daemon/owned_fd.h"
+#include "daemon/region_registry.h"
 #include "daemon/shared_memory.h"
 #include "daemon/worker_set.h"
 
 namespace lyre {
 
-/// Whom the kernel says we talk to.
-struct ClientIdentity {
-  int32_t pid = 0;  ///< 0: of a namespace that we cannot see into
-  uint32_t uid = UINT32_MAX;
-  uint32_t gid = UINT32_MAX;
-};
-
 struct RegistryOptions {
   uint32_t contexts_max = 0;
   uint64_t arena_bytes_max = 0;
+  uint64_t registered_bytes_max = 0;  ///< of one context
   Lend lend = Lend::kUid;
   std::optional<uint32_t> lend_uid;  ///< none: the first uid that attaches becomes it
+  PortMapping ports;
 };
 
 struct AttachTerms {
@@ -68,6 +65,9 @@ class ContextRegistry {
   Result<ContextGrant> attach(const AttachTerms& terms);
   /// Tells every worker to let go; the memory goes when they have. REQUIRES: attached.
   void detach(uint32_t context);
+  /// The context's registered memory; answers are taken there after poll().
+  RegionRegistry& regions() { return regions_; }
+
   /// Posts what waits, takes the workers' answers. Appends contexts that broke a rule to `out`:
   /// the caller hangs up and detaches them.
   void poll(std::vector<Expulsion>& out);
@@ -80,6 +80,8 @@ class ContextRegistry {
   uint64_t attached_total() const { return next_generation_ - 1; }
   /// Contexts whose memory still exists: attached, or not yet let go of by every worker.
   uint32_t held_count() const;
+  /// True when an inbox was full and something still waits for room in it.
+  bool has_waiting() const;
 
  private:
   struct Context;
@@ -93,11 +95,14 @@ class ContextRegistry {
   void post_waiting();
   void on_reply(uint32_t worker, const worker::Reply& reply, std::vector<Expulsion>& out);
   void on_detached(uint32_t worker, uint32_t index);
+  void expel(uint32_t index, const char* reason, std::vector<Expulsion>& out);
 
   WorkerSet& workers_;
   RegistryOptions options_;
-  std::vector<std::unique_ptr<Context>> contexts_;    ///< by index
-  std::vector<std::deque<worker::Command>> waiting_;  ///< by worker: at most two a context
+  std::vector<std::unique_ptr<Context>> contexts_;  ///< by index
+  /// By worker: at most two a context and one a region.
+  std::vector<std::deque<worker::Command>> waiting_;
+  RegionRegistry regions_;
   uint64_t next_generation_ = 1;
   uint32_t attached_count_ = 0;
   uint32_t shut_down_count_ = 0;

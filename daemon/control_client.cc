@@ -7,7 +7,9 @@
 #include <cerrno>
 #include <chrono>
 
+#include "daemon/client_memory.h"
 #include "daemon/control_server.h"
+#include "daemon/daemon_limits.h"
 #include "stack/channel/abi.h"
 
 namespace lyre {
@@ -21,7 +23,8 @@ ControlClient::ControlClient(ControlServer& server, uint64_t id, OwnedFd socket,
       identity_(identity),
       socket_(server.io_, socket.release()),
       process_(server.io_),
-      first_request_(server.io_) {}
+      first_request_(server.io_),
+      region_deadline_(server.io_) {}
 
 std::string ControlClient::describe() const {
   std::string out =
@@ -62,23 +65,37 @@ void ControlClient::wait_for_first_request() {
 
 void ControlClient::read_request() {
   std::array<uint8_t, kRequestBytesMax> buffer;
-  const auto packet = receive_packet(socket_.native_handle(), buffer);
+  auto packet = receive_packet(socket_.native_handle(), buffer);
   if (!packet.ok()) {
     const int code = packet.error().code;
     if (code == EAGAIN || code == EINTR) return wait_for_request();
     return end("");
   }
   if (packet.value().bytes == 0) return end("");
-  if (packet.value().has_descriptors) return end_malformed({EPROTO, "unasked-for descriptors"});
+  OwnedFd descriptor = std::move(packet.value().descriptor);
   if (packet.value().is_too_long) return end_malformed({EPROTO, "a request that is too long"});
   auto request = check_request(std::span(buffer).first(packet.value().bytes));
-  if (!request.ok()) return end_malformed(request.error());
-  if (const auto* attach = std::get_if<channel::AttachRequest>(&*request)) {
-    on_attach(*attach);
-  } else {
-    on_info();
+  const bool may_carry =
+      !request.ok() || std::holds_alternative<channel::RegisterRequest>(*request);
+  const bool is_unasked =
+      packet.value().has_too_many_descriptors || (descriptor.is_open() && !may_carry);
+  if (is_unasked || !request.ok()) {
+    close_elsewhere(std::move(descriptor));
+    return end_malformed(is_unasked ? Error{EPROTO, "unasked-for descriptors"} : request.error());
   }
+  on_request(*request, std::move(descriptor));
   if (!is_over_) wait_for_request();
+}
+
+void ControlClient::on_request(const Request& request, OwnedFd descriptor) {
+  if (const auto* attach = std::get_if<channel::AttachRequest>(&request)) return on_attach(*attach);
+  if (const auto* memory = std::get_if<channel::RegisterRequest>(&request)) {
+    return on_register(*memory, std::move(descriptor));
+  }
+  if (const auto* memory = std::get_if<channel::DeregisterRequest>(&request)) {
+    return on_deregister(*memory);
+  }
+  on_info();
 }
 
 void ControlClient::end_malformed(const Error& error) {
@@ -147,6 +164,66 @@ void ControlClient::on_info() {
   reply(bytes_of(message), std::span(&facts.stats_fd, 1));
 }
 
+void ControlClient::on_register(const channel::RegisterRequest& request, OwnedFd descriptor) {
+  const bool has_descriptor = request.source == channel::RegionSource::kDescriptor;
+  if (has_descriptor != descriptor.is_open()) {
+    close_elsewhere(std::move(descriptor));
+    return end_malformed({EPROTO, "a descriptor is missing or too many"});
+  }
+  if (!context_ || awaited_region_ != 0) {
+    close_elsewhere(std::move(descriptor));
+    return end_malformed({EPROTO, "a request about memory out of turn"});
+  }
+  auto memory = has_descriptor
+                    ? memory_of_descriptor(std::move(descriptor), request.offset, request.bytes)
+                    : memory_of_mapping(identity_, process_.native_handle(),
+                                        {request.mapping_begin, request.mapping_end},
+                                        request.offset, request.bytes);
+  if (!memory.ok()) return reply_region(channel::Control::kRegistered, 0, memory.error());
+  const auto region = server_.registry_.regions().add(*context_, memory.value());
+  if (!region.ok()) return reply_region(channel::Control::kRegistered, 0, region.error());
+  await_region(region.value(), channel::Control::kRegistered);
+}
+
+void ControlClient::on_deregister(const channel::DeregisterRequest& request) {
+  if (!context_ || awaited_region_ != 0) {
+    return end_malformed({EPROTO, "a request about memory out of turn"});
+  }
+  const Status removed = server_.registry_.regions().remove(*context_, request.region);
+  if (!removed.ok()) return end_malformed(removed.error());
+  await_region(request.region, channel::Control::kDeregistered);
+}
+
+/// The workers answer within microseconds; a port that holds on to sent packets, later.
+void ControlClient::await_region(uint32_t region, channel::Control answer) {
+  awaited_region_ = region;
+  awaited_answer_ = answer;
+  region_deadline_.expires_after(std::chrono::nanoseconds(kRegionTimeout.value));
+  region_deadline_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
+    if (error || self->is_over_ || self->awaited_region_ == 0) return;
+    const uint32_t awaited = std::exchange(self->awaited_region_, 0);
+    self->reply_region(self->awaited_answer_, awaited,
+                       {ETIMEDOUT, "a port still holds packets that refer to the memory"});
+  });
+}
+
+void ControlClient::on_region(const RegionAnswer& answer) {
+  if (answer.region != awaited_region_) return;
+  awaited_region_ = 0;
+  region_deadline_.cancel();
+  Error error;
+  if (answer.error != nullptr) error = {EBUSY, answer.error};
+  reply_region(awaited_answer_, answer.region, error);
+}
+
+void ControlClient::reply_region(channel::Control type, uint32_t region, const Error& error) {
+  auto message = make_message<channel::RegionReply>(type);
+  message.error = error.code;
+  message.region = region;
+  copy_text(message.text, error.text);
+  reply(bytes_of(message), {});
+}
+
 bool ControlClient::reply(std::span<const uint8_t> bytes, std::span<const int> descriptors) {
   const Status sent = send_packet(socket_.native_handle(), bytes, descriptors);
   if (sent.ok()) return true;
@@ -170,6 +247,7 @@ void ControlClient::end(std::string_view reason) {
   socket_.close(ignored);
   process_.close(ignored);
   first_request_.cancel();
+  region_deadline_.cancel();
   if (context_) {
     spdlog::debug("client {}: detached from context {}", describe(), *context_);
     server_.registry_.detach(*context_);

@@ -30,6 +30,9 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   /// Tells why, detaches and forgets it. Nothing is said to those that are gone: reason empty.
   void end(std::string_view reason);
 
+  /// What became of a request about registered memory that is under way.
+  void on_region(const RegionAnswer& answer);
+
   std::optional<uint32_t> context() const { return context_; }
   std::string describe() const;
 
@@ -38,8 +41,13 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   void wait_for_process_end(OwnedFd process);
   void wait_for_first_request();
   void read_request();
+  void on_request(const Request& request, OwnedFd descriptor);
   void on_attach(const channel::AttachRequest& request);
   void on_info();
+  void on_register(const channel::RegisterRequest& request, OwnedFd descriptor);
+  void on_deregister(const channel::DeregisterRequest& request);
+  void await_region(uint32_t region, channel::Control answer);
+  void reply_region(channel::Control type, uint32_t region, const Error& error);
   void grant(const ContextGrant& grant);
   void refuse(const Error& error);
   void end_malformed(const Error& error);
@@ -53,6 +61,9 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   boost::asio::posix::stream_descriptor process_;
   boost::asio::steady_timer first_request_;
   std::optional<uint32_t> context_;
+  uint32_t awaited_region_ = 0;  ///< its request is under way; 0: none
+  channel::Control awaited_answer_{};
+  boost::asio::steady_timer region_deadline_;
   bool is_over_ = false;
 };
 

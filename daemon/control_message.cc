@@ -48,6 +48,39 @@ Result<Request> check_attach(std::span<const uint8_t> bytes) {
   return taken;
 }
 
+Result<Request> check_register(std::span<const uint8_t> bytes) {
+  auto taken = take_whole<channel::RegisterRequest>(bytes);
+  if (!taken.ok()) return taken;
+  const auto& request = std::get<channel::RegisterRequest>(*taken);
+  if (request.reserved != 0) return malformed("a reserved field that is not zero");
+  if (request.source != channel::RegionSource::kDescriptor &&
+      request.source != channel::RegionSource::kSharedAnonymous) {
+    return malformed("memory of an unknown source");
+  }
+  return taken;
+}
+
+Result<Request> check_deregister(std::span<const uint8_t> bytes) {
+  auto taken = take_whole<channel::DeregisterRequest>(bytes);
+  if (!taken.ok()) return taken;
+  if (std::get<channel::DeregisterRequest>(*taken).reserved != 0) {
+    return malformed("a reserved field that is not zero");
+  }
+  return taken;
+}
+
+/// The descriptor that came along, if any.
+OwnedFd descriptor_of(msghdr& message) {
+  const cmsghdr* part = CMSG_FIRSTHDR(&message);
+  if (part == nullptr || part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS ||
+      part->cmsg_len < CMSG_LEN(sizeof(int))) {
+    return OwnedFd();
+  }
+  int fd;
+  std::memcpy(&fd, CMSG_DATA(part), sizeof fd);
+  return OwnedFd(fd);
+}
+
 }  // namespace
 
 Result<Request> check_request(std::span<const uint8_t> bytes) {
@@ -71,6 +104,10 @@ Result<Request> check_request(std::span<const uint8_t> bytes) {
       return check_attach(bytes);
     case channel::Control::kInfo:
       return take_whole<channel::InfoRequest>(bytes);
+    case channel::Control::kRegister:
+      return check_register(bytes);
+    case channel::Control::kDeregister:
+      return check_deregister(bytes);
     default:
       return malformed("a request of unknown type " +
                        std::to_string(static_cast<uint32_t>(header.type)));
@@ -82,12 +119,16 @@ Result<Packet> receive_packet(int socket, std::span<uint8_t> out) {
   msghdr message{};
   message.msg_iov = &vector;
   message.msg_iovlen = 1;
-  // No room for control data: descriptors are dropped by the kernel before they become ours.
+  // Exactly one descriptor fits; CMSG_SPACE would leave room for a second one in its padding.
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  message.msg_control = control;
+  message.msg_controllen = CMSG_LEN(sizeof(int));
   const ssize_t count = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (count < 0) return failure("cannot receive");
   return Packet{.bytes = static_cast<size_t>(count),
                 .is_too_long = (message.msg_flags & MSG_TRUNC) != 0,
-                .has_descriptors = (message.msg_flags & MSG_CTRUNC) != 0};
+                .has_too_many_descriptors = (message.msg_flags & MSG_CTRUNC) != 0,
+                .descriptor = descriptor_of(message)};
 }
 
 Status send_packet(int socket, std::span<const uint8_t> bytes, std::span<const int> descriptors) {

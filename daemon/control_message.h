@@ -6,6 +6,7 @@
 #include <string>
 #include <variant>
 
+#include "daemon/owned_fd.h"
 #include "stack/base/result.h"
 #include "stack/channel/control.h"
 
@@ -15,17 +16,19 @@ namespace lyre {
 /// Larger than every request, so that a longer message is recognised.
 inline constexpr size_t kRequestBytesMax = 512;
 
-using Request = std::variant<channel::AttachRequest, channel::InfoRequest>;
+using Request = std::variant<channel::AttachRequest, channel::InfoRequest, channel::RegisterRequest,
+                             channel::DeregisterRequest>;
 
 /// A request that is whole and made of known values. The label of an attach is printable and ends.
 /// Fails: EPROTO is not the protocol, EPROTONOSUPPORT another version of it; text for the client.
 Result<Request> check_request(std::span<const uint8_t> bytes);
 
-/// One received packet. Descriptors that travelled with it were refused by not making room.
+/// One received packet. There is room for one descriptor; the kernel closes what comes beyond it.
 struct Packet {
   size_t bytes = 0;  ///< 0: the other side hung up
   bool is_too_long = false;
-  bool has_descriptors = false;
+  bool has_too_many_descriptors = false;
+  OwnedFd descriptor;
 };
 /// Receives one packet without waiting. Fails: EAGAIN nothing there, or what the socket says.
 Result<Packet> receive_packet(int socket, std::span<uint8_t> out);

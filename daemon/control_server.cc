@@ -49,7 +49,13 @@ Result<ClientIdentity> identify(int socket) {
   return ClientIdentity{.pid = peer.pid, .uid = peer.uid, .gid = peer.gid};
 }
 
-OwnedFd open_process(int32_t pid) {
+/// A pidfd of the peer: from the socket where the kernel gives it, so that the number cannot have
+/// become another process meanwhile.
+OwnedFd open_process(int socket, int32_t pid) {
+  constexpr int kPeerPidfd = 77;  // SO_PEERPIDFD, Linux 6.5
+  int process = -1;
+  socklen_t bytes = sizeof process;
+  if (::getsockopt(socket, SOL_SOCKET, kPeerPidfd, &process, &bytes) == 0) return OwnedFd(process);
   if (pid <= 0) return OwnedFd();
   return OwnedFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
 }
@@ -153,9 +159,10 @@ void ControlServer::accept_one() {
     refuse(std::move(socket));
   } else {
     const uint64_t id = next_id_++;
+    OwnedFd process = open_process(socket.get(), identity.value().pid);
     auto client = std::make_shared<ControlClient>(*this, id, std::move(socket), identity.value());
     clients_.emplace(id, client);
-    client->start(open_process(identity.value().pid));
+    client->start(std::move(process));
   }
   wait_for_client();
 }
@@ -198,6 +205,12 @@ void ControlServer::expel(const Expulsion& expulsion) {
     spdlog::warn("client {}: disconnected: {}", client->describe(), expulsion.reason);
     client->end(expulsion.reason);
     return;
+  }
+}
+
+void ControlServer::answer(const RegionAnswer& answer) {
+  for (const auto& [id, client] : clients_) {
+    if (client->context() == answer.context) return client->on_region(answer);
   }
 }
 

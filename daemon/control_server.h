@@ -71,6 +71,8 @@ class ControlServer {
   void hang_up_all(std::string_view reason);
   /// Hangs up on the client of a context that broke a rule.
   void expel(const Expulsion& expulsion);
+  /// Tells the client of a context what became of its memory.
+  void answer(const RegionAnswer& answer);
 
   const ControlCounters& counters() const { return counters_; }
   size_t connection_count() const { return clients_.size(); }

@@ -14,6 +14,8 @@ inline constexpr Nanos kFirstRequestTimeout = seconds(10);
 /// How often the workers' answers are taken: while some are due, and otherwise.
 inline constexpr Nanos kRepliesPeriod = millis(5);
 inline constexpr Nanos kRepliesIdlePeriod = millis(25);
+/// How long a client waits at most for the workers and ports to let go of its memory.
+inline constexpr Nanos kRegionTimeout = seconds(1);
 /// How long a stopping daemon waits for its workers to reset their sessions.
 inline constexpr Nanos kShutdownTimeout = seconds(2);
 /// What one worker can hold of received bytes that it copied for a context: all of them where the

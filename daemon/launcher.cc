@@ -1,6 +1,7 @@
 #include "daemon/launcher.h"
 
 #include <spdlog/spdlog.h>
+#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -70,7 +71,7 @@ std::string address_text(const IpAddress& address) {
 }  // namespace
 
 Launcher::Launcher(const Config& config, boost::asio::io_context& io)
-    : config_(config), io_(io), replies_timer_(io), house_timer_(io) {}
+    : config_(config), io_(io), replies_timer_(io), replies_bell_(io), house_timer_(io) {}
 
 Result<std::unique_ptr<Launcher>> Launcher::start(const Config& config,
                                                   boost::asio::io_context& io) {
@@ -82,7 +83,7 @@ Result<std::unique_ptr<Launcher>> Launcher::start(const Config& config,
   if (Status status = launcher->make_memories(); !status.ok()) return status.error();
   if (Status status = launcher->open_ports(); !status.ok()) return status.error();
   if (Status status = launcher->make_stats(); !status.ok()) return status.error();
-  launcher->make_workers();
+  if (Status status = launcher->make_workers(); !status.ok()) return status.error();
   if (Status status = launcher->make_threads(); !status.ok()) return status.error();
   if (Status status = launcher->open_control(); !status.ok()) return status.error();
   launcher->announce();
@@ -177,8 +178,12 @@ Status Launcher::make_stats() {
   return Ok{};
 }
 
-void Launcher::make_workers() {
+Status Launcher::make_workers() {
+  OwnedFd bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!bell.is_open()) return Error{errno, "no eventfd for the workers' answers"};
   worker::WorkerConfig config;
+  config.reply_fd = bell.get();
+  replies_bell_.assign(bell.release());
   config.worker_count = static_cast<uint32_t>(config_.cores.size());
   config.engine.connections_max = config_.connections_max;
   config.connection = config_.connection;
@@ -206,6 +211,7 @@ void Launcher::make_workers() {
         config, *memories_[i], ports, routes,
         worker::StatsBinding{.worker = &stats_.worker(i), .rows = stats_.rows(i)}));
   }
+  return Ok{};
 }
 
 WorkerSeat Launcher::seat_of(uint32_t index) {
@@ -238,9 +244,22 @@ Status Launcher::make_threads() {
   registry_ = std::make_unique<ContextRegistry>(
       *threads_, RegistryOptions{.contexts_max = config_.contexts_max,
                                  .arena_bytes_max = config_.arena_bytes_max,
+                                 .registered_bytes_max = config_.registered_bytes_max,
                                  .lend = config_.lend,
-                                 .lend_uid = lend_uid});
+                                 .lend_uid = lend_uid,
+                                 .ports = port_mapping()});
   return Ok{};
+}
+
+PortMapping Launcher::port_mapping() {
+  return {.map =
+              [this](const uint8_t* base, uint64_t bytes, uint64_t page_bytes) {
+                environment_->map_for_ports({base, bytes, page_bytes});
+              },
+          .unmap =
+              [this](const uint8_t* base, uint64_t bytes) {
+                environment_->unmap_for_ports({base, bytes});
+              }};
 }
 
 Status Launcher::open_control() {
@@ -302,23 +321,41 @@ void Launcher::announce() {
                environment_->has_hugepages() ? "huge" : "4 KiB", config_.socket_path);
   progress_seen_ = monotonic_now();
   schedule_replies();
+  wait_for_replies();
   schedule_housekeeping();
   notifier_.ready("Serving " + ports);
 }
 
 void Launcher::schedule_replies() {
-  const bool is_due =
-      stop_deadline_ != kNever || registry_->held_count() > registry_->attached_count();
+  const bool is_due = stop_deadline_ != kNever || registry_->has_waiting() ||
+                      registry_->held_count() > registry_->attached_count();
   replies_timer_.expires_after(chrono_of(is_due ? kRepliesPeriod : kRepliesIdlePeriod));
   replies_timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error) take_replies();
   });
 }
 
-void Launcher::take_replies() {
+/// The timer below would do, but a client that registers memory waits for the answer.
+void Launcher::wait_for_replies() {
+  replies_bell_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                           [this](const boost::system::error_code& error) {
+                             if (error) return;
+                             eventfd_t rings = 0;
+                             ::eventfd_read(replies_bell_.native_handle(), &rings);
+                             look_at_replies();
+                             wait_for_replies();
+                           });
+}
+
+void Launcher::look_at_replies() {
   expulsions_.clear();
   registry_->poll(expulsions_);
   for (const Expulsion& expulsion : expulsions_) control_->expel(expulsion);
+  for (const RegionAnswer& answer : registry_->regions().take_answers()) control_->answer(answer);
+}
+
+void Launcher::take_replies() {
+  look_at_replies();
   const bool is_stopping = stop_deadline_ != kNever;
   if (!is_stopping) return schedule_replies();
   if (registry_->is_shut_down()) return finish_stop();

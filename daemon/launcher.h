@@ -1,6 +1,7 @@
 #pragma once
 
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <cstdint>
 #include <memory>
@@ -37,16 +38,19 @@ class Launcher {
   Status make_memories();
   Status open_ports();
   Status make_stats();
-  void make_workers();
+  Status make_workers();
   Status make_threads();
   Status open_control();
   WorkerSeat seat_of(uint32_t index);
+  PortMapping port_mapping();
   DaemonFacts facts();
   std::vector<channel::PortInfo> port_infos() const;
   void announce();
 
   void schedule_replies();
+  void wait_for_replies();
   void take_replies();
+  void look_at_replies();
   void schedule_housekeeping();
   void keep_house();
   void restart_ports();
@@ -57,6 +61,7 @@ class Launcher {
   const Config config_;
   boost::asio::io_context& io_;
   boost::asio::steady_timer replies_timer_;
+  boost::asio::posix::stream_descriptor replies_bell_;  ///< rung by the workers
   boost::asio::steady_timer house_timer_;
   Notifier notifier_;
 

@@ -212,9 +212,11 @@ Result<std::unique_ptr<WorkerThreads>> WorkerThreads::create(std::span<const Wor
 WorkerThreads::~WorkerThreads() { stop(); }
 
 Status WorkerThreads::start() {
-  // Signals are the control thread's: threads inherit this mask.
+  // Signals are the control thread's: threads inherit this mask. But a fault is its thread's own,
+  // and one that is blocked ends the process unheard (see region_window.h).
   sigset_t all, before;
   ::sigfillset(&all);
+  for (const int fault : {SIGBUS, SIGSEGV, SIGFPE, SIGILL}) ::sigdelset(&all, fault);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   Status status = Ok{};
   for (auto& thread : threads_) {

@@ -143,6 +143,26 @@ int ask(int socket, const Request& request, channel::Control type, Reply& reply,
   return fail(code_of_errno(reply.error), "the daemon refused: %s", reply.text);
 }
 
+/// Sends one message, with a descriptor beside it unless it is -1.
+int send_with_descriptor(int socket, std::span<const uint8_t> bytes, int descriptor) {
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  iovec vector{const_cast<uint8_t*>(bytes.data()), bytes.size()};
+  msghdr message{};
+  message.msg_iov = &vector;
+  message.msg_iovlen = 1;
+  if (descriptor >= 0) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    cmsghdr* part = CMSG_FIRSTHDR(&message);
+    part->cmsg_level = SOL_SOCKET;
+    part->cmsg_type = SCM_RIGHTS;
+    part->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(part), &descriptor, sizeof descriptor);
+  }
+  if (::sendmsg(socket, &message, MSG_NOSIGNAL) >= 0) return 0;
+  return fail_errno(LYRE_E_DAEMON, "cannot speak to the daemon");
+}
+
 template <typename Message>
 void fill_header(Message& message, channel::Control type) {
   message.header = channel::ControlHeader{};
@@ -166,6 +186,30 @@ int attach(const char* path, const char* label, uint64_t arena_bytes, Attachment
   request.arena_bytes = arena_bytes;
   std::strncpy(request.label, label, sizeof request.label - 1);
   return ask(out.control.get(), request, channel::Control::kAttached, out.reply, out.descriptors);
+}
+
+int ask_region(int control, std::span<const uint8_t> request, int descriptor,
+               channel::RegionReply& reply) {
+  if (const int code = send_with_descriptor(control, request, descriptor); code != 0) return code;
+  std::vector<UniqueFd> descriptors;
+  size_t received = 0;
+  static_assert(sizeof reply >= sizeof(channel::Goodbye));
+  if (const int code = receive(control, &reply, sizeof reply, received, descriptors); code != 0) {
+    return code;
+  }
+  if (received == sizeof(channel::Goodbye) && reply.header.type == channel::Control::kGoodbye) {
+    channel::Goodbye goodbye;
+    std::memcpy(static_cast<void*>(&goodbye), &reply, sizeof goodbye);
+    goodbye.text[sizeof goodbye.text - 1] = '\0';
+    return fail(LYRE_E_EXPELLED, "%s", goodbye.text);
+  }
+  const bool is_answer = reply.header.type == channel::Control::kRegistered ||
+                         reply.header.type == channel::Control::kDeregistered;
+  if (received != sizeof reply || reply.header.magic != channel::kControlMagic || !is_answer) {
+    return fail(LYRE_E_VERSION, "the daemon's answer about registered memory is none");
+  }
+  reply.text[sizeof reply.text - 1] = '\0';
+  return 0;
 }
 
 int ask_info(const char* path, UniqueFd& descriptor, uint64_t& stats_bytes) {

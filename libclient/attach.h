@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "libclient/resources.h"
@@ -21,6 +22,12 @@ struct Attachment {
 const char* socket_path_or_default(const char* path);
 
 int attach(const char* path, const char* label, uint64_t arena_bytes, Attachment& out);
+
+/// Asks about registered memory on the socket of a context, with a descriptor or -1. 0 also when
+/// the daemon says no: see reply.error.
+/// Fails: LYRE_E_EXPELLED with the daemon's last word, LYRE_E_DAEMON, LYRE_E_VERSION.
+int ask_region(int control, std::span<const uint8_t> request, int descriptor,
+               channel::RegionReply& reply);
 
 /// Asks for the stats segment. `descriptor` is its memory of `stats_bytes`.
 int ask_info(const char* path, UniqueFd& descriptor, uint64_t& stats_bytes);

@@ -9,6 +9,8 @@
 #include "libclient/arena.h"
 #include "libclient/attach.h"
 #include "libclient/listener.h"
+#include "libclient/memory_source.h"
+#include "libclient/region.h"
 #include "libclient/resources.h"
 #include "libclient/session.h"
 #include "libclient/worker_link.h"
@@ -47,6 +49,15 @@ struct lyre_context {
   void release_slot(const lyre_session& session, uint32_t slot) {
     workers_[session.worker].release(slot);
   }
+
+  // ---- Registered memory ----
+
+  lyre_region* add_region(const void* data, size_t bytes);
+  void remove_region(lyre_region* region);
+  /// Tells the daemon of it. 0 also when the daemon will not have it: then the region says why.
+  int register_region(lyre_region& region, const lyre::client::MemorySource& source);
+  /// 0 when nobody can read it any more.
+  int deregister_region(uint32_t name);
 
   // ---- What happened ----
 
@@ -104,6 +115,10 @@ struct lyre_context {
   const uint8_t* lent_bytes(uint8_t pool, const lyre::channel::LentSlice& slice) const;
   bool name_session(lyre_session& session, const lyre::channel::Completion& entry);
 
+  template <typename Request>
+  int ask_about_region(Request& request, lyre::channel::Control type, int descriptor,
+                       lyre::channel::RegionReply& reply);
+
   void idle_once(int64_t now, int64_t idle_since, int64_t deadline);
   void sleep(int64_t wait_ns);
   void read_control();
@@ -124,6 +139,7 @@ struct lyre_context {
   std::vector<lyre::client::WorkerLink> workers_;
   std::vector<lyre_port> ports_;
 
+  std::vector<std::unique_ptr<lyre_region>> regions_;
   std::vector<lyre_session*> sessions_;
   std::unordered_map<uint64_t, lyre_session*> connecting_;  ///< by cookie
   std::unordered_map<uint64_t, lyre_listener*> listeners_;  ///< by cookie

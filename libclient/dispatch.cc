@@ -18,7 +18,7 @@ namespace {
 constexpr uint32_t kCompletionsPerTurnMax = 256;
 
 int code_of(EndStatus status) {
-  if (status > EndStatus::kShutdown) return LYRE_E_RESET;
+  if (status > EndStatus::kDeregistered) return LYRE_E_RESET;
   return -static_cast<int>(status);
 }
 

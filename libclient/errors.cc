@@ -63,6 +63,8 @@ const char* lyre_strerror(int code) {
       return "this side aborted the connection";
     case LYRE_E_SHUTDOWN:
       return "the daemon is stopping";
+    case LYRE_E_DEREGISTERED:
+      return "memory was deregistered before the peer had acknowledged it";
     case LYRE_E_AGAIN:
       return "not now: poll, then try again";
     case LYRE_E_INVALID:

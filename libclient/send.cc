@@ -27,17 +27,37 @@ int check_can_send(const lyre_session& session) {
                                               : "sending is over on this session");
 }
 
+/// Where the bytes of a send lie.
+struct Place {
+  uint64_t offset = 0;
+  uint32_t region = 0;      ///< 0: the arena
+  bool was_copied = false;  ///< into the arena, by us
+};
+
 /// REQUIRES: check_can_send(). False when the submission ring is full.
-bool submit_block(lyre_session& session, uint64_t offset, uint32_t bytes, uint64_t tag) {
+bool submit(lyre_session& session, const Place& place, uint32_t bytes, uint64_t tag) {
   lyre::channel::Submission entry;
   entry.op = lyre::channel::Op::kSend;
+  entry.option_bits = place.was_copied ? lyre::channel::kSendWasCopied : 0;
   entry.session = session.name;
-  entry.body.send = {.region = 0, .bytes = bytes, .offset = offset};
+  entry.body.send = {.region = place.region, .bytes = bytes, .offset = place.offset};
   if (!session.context->worker(session.worker).try_submit(entry)) return false;
-  session.sends.push({offset, tag, bytes});
+  const uint64_t block = place.region == 0 ? place.offset : lyre::client::Arena::kNone;
+  session.sends.push({block, tag, bytes});
   session.unacked_bytes += bytes;
   session.context->count_send();
   return true;
+}
+
+/// Copies `bytes` into the arena and sends them from there. LYRE_E_AGAIN: nothing was sent.
+int submit_copy(lyre_session& session, const uint8_t* data, uint32_t bytes, uint64_t tag) {
+  lyre_context& context = *session.context;
+  const uint64_t offset = context.arena().alloc(bytes);
+  if (offset == lyre::client::Arena::kNone) return fail_static(LYRE_E_AGAIN, "the arena is full");
+  std::memcpy(context.arena_memory() + offset, data, bytes);
+  if (submit(session, {.offset = offset, .was_copied = true}, bytes, tag)) return 0;
+  context.arena().free(offset);
+  return fail_static(LYRE_E_AGAIN, "the worker's submission ring is full");
 }
 
 uint64_t arena_offset(const lyre_context& context, const void* data) {
@@ -50,22 +70,13 @@ int64_t lyre_send(lyre_session* session, const void* data, size_t bytes) {
   if (session == nullptr || (data == nullptr && bytes > 0)) {
     return fail_static(LYRE_E_INVALID, "no session, or no data");
   }
-  lyre_context& context = *session->context;
   size_t taken = 0;
   int code = check_can_send(*session);
   while (code == 0 && taken < bytes) {
     const size_t part = std::min(bytes - taken, kCopyBlockBytes);
-    const uint64_t offset = context.arena().alloc(part);
-    if (offset == lyre::client::Arena::kNone) {
-      code = fail_static(LYRE_E_AGAIN, "the arena is full");
-      break;
-    }
-    std::memcpy(context.arena_memory() + offset, static_cast<const uint8_t*>(data) + taken, part);
-    if (!submit_block(*session, offset, static_cast<uint32_t>(part), 0)) {
-      context.arena().free(offset);
-      code = fail_static(LYRE_E_AGAIN, "the worker's submission ring is full");
-      break;
-    }
+    code = submit_copy(*session, static_cast<const uint8_t*>(data) + taken,
+                       static_cast<uint32_t>(part), 0);
+    if (code != 0) break;
     taken += part;
     code = check_can_send(*session);
   }
@@ -99,7 +110,26 @@ int lyre_send_block(lyre_session* session, const lyre_block* block, size_t bytes
     return fail_static(LYRE_E_INVALID, "not a block of this context, or more bytes than it has");
   }
   if (const int code = check_can_send(*session); code != 0) return code;
-  if (submit_block(*session, offset, static_cast<uint32_t>(bytes), tag)) return 0;
+  if (submit(*session, {.offset = offset}, static_cast<uint32_t>(bytes), tag)) return 0;
+  return fail_static(LYRE_E_AGAIN, "the worker's submission ring is full");
+}
+
+int lyre_send_region(lyre_session* session, lyre_region* region, const void* data, size_t bytes,
+                     uint64_t tag) {
+  if (session == nullptr || region == nullptr || region->context != session->context) {
+    return fail_static(LYRE_E_INVALID, "no session, or no region of its context");
+  }
+  const auto* first = static_cast<const uint8_t*>(data);
+  const bool is_inside = first >= region->begin && bytes <= region->bytes &&
+                         static_cast<uint64_t>(first - region->begin) <= region->bytes - bytes;
+  if (!is_inside || bytes == 0 || bytes > lyre::channel::kSendBytesMax) {
+    return fail_static(LYRE_E_INVALID, "1 byte to 4 MiB of the region can be sent at a time");
+  }
+  if (const int code = check_can_send(*session); code != 0) return code;
+  const auto count = static_cast<uint32_t>(bytes);
+  if (region->name == 0) return submit_copy(*session, first, count, tag);
+  const uint64_t offset = region->begin_offset + static_cast<uint64_t>(first - region->begin);
+  if (submit(*session, {.offset = offset, .region = region->name}, count, tag)) return 0;
   return fail_static(LYRE_E_AGAIN, "the worker's submission ring is full");
 }
 

@@ -39,7 +39,7 @@ void lyre_context::remove_session(lyre_session* session) {
 void lyre_context::finish_sends(lyre_session& session, uint64_t count) {
   for (; count > 0; --count) {
     const lyre::client::SentBlock block = session.sends.pop();
-    arena_.free(block.offset);
+    if (block.offset != lyre::client::Arena::kNone) arena_.free(block.offset);
     session.unacked_bytes -= block.bytes;
     ++session.sends_finished;
     --sends_under_way_;

@@ -18,7 +18,7 @@ struct Waitable {
 
 /// A block of the arena that the daemon may read until it is finished.
 struct SentBlock {
-  uint64_t offset;
+  uint64_t offset;  ///< Arena::kNone: it is registered memory, not the arena's
   uint64_t tag;
   uint32_t bytes;
 };

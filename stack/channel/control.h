@@ -88,7 +88,7 @@ struct InfoReply {
 /// Where registered memory comes from.
 enum class RegionSource : uint32_t {
   kDescriptor = 1,  ///< a memfd, or a file of tmpfs or hugetlbfs, whose descriptor comes along
-  kSharedAnonymous  ///< the sender's own mapping at `address`; no descriptor
+  kSharedAnonymous  ///< the object behind a mapping of the sender's own; no descriptor
 };
 
 /// Makes memory of the sender's readable by the workers. Whole pages: both ends are multiples of
@@ -97,8 +97,9 @@ struct RegisterRequest {
   ControlHeader header;
   RegionSource source;
   uint32_t reserved;
-  uint64_t address;  ///< kSharedAnonymous: in the sender's address space
-  uint64_t offset;   ///< kDescriptor: in the file
+  uint64_t mapping_begin;  ///< kSharedAnonymous: as in the sender's /proc/self/maps
+  uint64_t mapping_end;
+  uint64_t offset;  ///< in the file or object
   uint64_t bytes;
 };
 

@@ -1,3 +1,5 @@
+#include <sys/eventfd.h>
+
 #include <algorithm>
 
 #include "stack/worker/impl.h"
@@ -40,6 +42,7 @@ void Worker::Impl::post(Reply reply) {
   // The outbox has room for several replies of every context and one of every region, and regions
   // of a client are asked for one at a time, so it cannot be full.
   LYRE_CHECK(outbox.try_post(reply));
+  if (config.reply_fd >= 0) (void)!eventfd_write(config.reply_fd, 1);
 }
 
 void Worker::Impl::attach(const Command& command) {

@@ -34,7 +34,12 @@ void Worker::Impl::add_region(const Command& command) {
 void Worker::Impl::begin_removal(const Command& command) {
   const uint32_t index = channel::region_index(command.region);
   ClientRegion& region = regions[index];
-  if (region.name != command.region || region.is_leaving) return;
+  if (region.name != command.region) {
+    return post({.kind = Reply::Kind::kRegionRemoved,
+                 .context = command.context,
+                 .region = command.region});
+  }
+  LYRE_CHECK(!region.is_leaving);
   region.is_leaving = true;
   leaving.push_back(index);
   uint32_t conn = contexts[region.context].sessions_head;

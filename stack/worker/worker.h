@@ -46,6 +46,7 @@ struct WorkerConfig {
   uint16_t ephemeral_port_last = 60999;
   SipKey secret;  ///< for sequence numbers and tables
   uint64_t seed = 1;
+  int reply_fd = -1;           ///< an eventfd that is rung when something lies in the outbox
   int64_t unix_offset_ns = 0;  ///< wall clock minus the monotonic clock that poll_once() is given
 };
 

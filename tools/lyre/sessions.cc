@@ -54,7 +54,11 @@ std::string details_text(const channel::SessionView& view, const SessionRates& r
          " timeouts, " + std::to_string(view.fast_recoveries) + " recoveries)\n";
   out += "    lent " + std::to_string(view.lent_slots) + " slots  window " +
          format_bytes(view.receive_window_bytes) + "  zero copy " + percent(zero_copy_share(view)) +
-         (view.is_lent != 0 ? "" : " (received bytes are copied)") + "\n";
+         (view.is_lent != 0 ? "" : " (received bytes are copied)") +
+         (view.client_copied_tx_bytes > 0
+              ? "  the client copied " + format_bytes(view.client_copied_tx_bytes)
+              : "") +
+         "\n";
   return out;
 }
 
@@ -88,6 +92,7 @@ nlohmann::ordered_json session_json(const channel::SessionView& view, const Snap
               {"fast_recoveries", view.fast_recoveries},
               {"copied_tx_bytes", view.copied_tx_bytes},
               {"copied_rx_bytes", view.copied_rx_bytes},
+              {"client_copied_tx_bytes", view.client_copied_tx_bytes},
               {"zero_copy_share", zero_copy_share(view)},
               {"opened_unix_ns", view.opened_unix_ns}});
   return out;

@@ -34,6 +34,7 @@ enum lyre_error {
   LYRE_E_NORESOURCES = -7,   /* the daemon has no session, memory or port left */
   LYRE_E_ABORTED = -8,       /* this side aborted it */
   LYRE_E_SHUTDOWN = -9,      /* the daemon is stopping */
+  LYRE_E_DEREGISTERED = -10, /* memory was deregistered that the peer had not acknowledged */
   LYRE_E_AGAIN = -11,        /* not now: poll, then try again */
   LYRE_E_INVALID = -12,      /* an argument is wrong */
   LYRE_E_DAEMON = -13,       /* no daemon there, or it died */
@@ -162,6 +163,35 @@ LYRE_API void lyre_block_free(lyre_context* context, const lyre_block* block);
  * under way, the block stays the caller's. */
 LYRE_API int lyre_send_block(lyre_session* session, const lyre_block* block, size_t bytes,
                              uint64_t tag);
+
+/* Zero copy from the caller's own memory. */
+typedef struct lyre_region lyre_region;
+/* Makes [data, data + bytes) known for lyre_send_region(). The daemon reads it in place when it is
+ * memory of a memfd, or of a file of tmpfs or hugetlbfs, that this process has open, or shared
+ * anonymous memory (mmap() with MAP_SHARED | MAP_ANONYMOUS; cudaHostAlloc() gives such memory). A
+ * file is sealed against shrinking where it can be; one that shrinks all the same costs its owner
+ * the context. Other memory, or memory that the daemon will not have, is copied into the arena by
+ * each send: see lyre_region_is_direct(). Blocks until the daemon answered, at most two seconds.
+ * Owner: the caller keeps the memory mapped, from the same file, until lyre_deregister(); the
+ * region belongs to the context. Regions may overlap, and are meant to be few and large: a context
+ * may have 4608.
+ * Fails: LYRE_E_INVALID, LYRE_E_NORESOURCES, LYRE_E_DAEMON, LYRE_E_EXPELLED. */
+LYRE_API int lyre_register(lyre_context* context, const void* data, size_t bytes,
+                           lyre_region** out);
+/* 1 when sends from the region are not copied, else 0; then `*why` (unless NULL) is one line that
+ * says why, valid until lyre_deregister(). */
+LYRE_API int lyre_region_is_direct(const lyre_region* region, const char** why);
+/* Returns when neither the daemon nor a NIC can read the memory any more, at most two seconds
+ * later. Sessions with bytes of the region that the peer had not acknowledged are reset and end
+ * with LYRE_E_DEREGISTERED. The region is gone in any case; NULL is allowed.
+ * Fails: LYRE_E_TIMEDOUT when a NIC does not let go (its link is down, say): the bytes may still be
+ * read, never written. A daemon that died, or expelled the context, reads nothing any more. */
+LYRE_API int lyre_deregister(lyre_region* region);
+/* Sends `bytes` (at most 4 MiB) of the region. They must not change until the peer's TCP has
+ * acknowledged them: otherwise as lyre_send_block(), which says when that is. LYRE_E_AGAIN. */
+LYRE_API int lyre_send_region(lyre_session* session, lyre_region* region, const void* data,
+                              size_t bytes, uint64_t tag);
+
 /* The next tag whose block is finished, in order of sending; 0 when there is none. */
 LYRE_API uint64_t lyre_next_sent(lyre_session* session);
 /* Bytes sent on this session that the peer's TCP has not acknowledged. */

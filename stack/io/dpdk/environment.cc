@@ -43,6 +43,13 @@ class EalEnvironment final : public Environment {
     return EthernetPort::open(options, dma_map_, own);
   }
 
+  void map_for_ports(const RegionMemory& memory) override {
+    dma_map_.add(memory.base, memory.bytes, memory.page_bytes);
+  }
+  void unmap_for_ports(const RegionMemory& memory) override {
+    dma_map_.remove(memory.base, memory.bytes);
+  }
+
   Status register_worker_thread() override {
     if (rte_lcore_id() != LCORE_ID_ANY || rte_thread_register() == 0) return Ok{};
     return Error{rte_errno,

@@ -103,6 +103,11 @@ class Environment {
   /// `memories` come from make_memory().
   virtual Result<std::unique_ptr<Port>> open_port(const PortOptions& options,
                                                   std::span<PacketMemory* const> memories) = 0;
+  /// Maps client memory for the ports' DMA, which may take long, before workers are told of it:
+  /// their PacketMemory::add_region() then finds it done. What cannot be mapped is copied later.
+  virtual void map_for_ports(const RegionMemory& memory) = 0;
+  /// After every worker has removed the region.
+  virtual void unmap_for_ports(const RegionMemory& memory) = 0;
   /// Every thread that uses a memory or a queue calls this first, and unregister before it ends:
   /// DPDK's buffer caches are kept by thread.
   virtual Status register_worker_thread() = 0;

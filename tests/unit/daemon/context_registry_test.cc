@@ -17,8 +17,13 @@ namespace {
 using Kind = worker::Command::Kind;
 using ReplyKind = worker::Reply::Kind;
 
-constexpr RegistryOptions kOptions{
-    .contexts_max = 3, .arena_bytes_max = 8 << 20, .lend = Lend::kUid, .lend_uid = 7};
+RegistryOptions registry_options() {
+  RegistryOptions options;
+  options.contexts_max = 3;
+  options.arena_bytes_max = 8 << 20;
+  options.lend_uid = 7;
+  return options;
+}
 
 AttachTerms terms_of(uint32_t uid) {
   return {.identity = {.pid = 42, .uid = uid, .gid = 1}, .arena_bytes = 1 << 20, .label = "test"};
@@ -31,7 +36,7 @@ bool is_mapped(const uint8_t* address) {
 
 struct ContextRegistryTest : ::testing::Test {
   FakeWorkers workers{2};
-  ContextRegistry registry{workers, kOptions};
+  ContextRegistry registry{workers, registry_options()};
   std::vector<Expulsion> expulsions;
   void poll() { registry.poll(expulsions); }
 };

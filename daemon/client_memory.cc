@@ -1,0 +1,152 @@
+#include "daemon/client_memory.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+
+namespace lyre {
+namespace {
+
+Error failure(const char* what) {
+  const int code = errno;
+  return Error{code, std::string(what) + ": " + std::strerror(code)};
+}
+
+/// A pool of pages that only this kernel stands behind. Files of other kinds, which may answer when
+/// they like, are told apart without asking them anything.
+bool is_of_memory(int file) { return ::fcntl(file, F_GET_SEALS) >= 0; }
+
+Status check_extent(const ClientMemory& memory) {
+  struct stat facts {};
+  if (::fstat(memory.file.get(), &facts) != 0) return failure("cannot look at the memory");
+  const auto file_bytes = static_cast<uint64_t>(facts.st_size);
+  if (memory.bytes == 0 || memory.bytes % memory.page_bytes != 0 ||
+      memory.offset % memory.page_bytes != 0) {
+    return Error{EINVAL, "not whole pages of " + std::to_string(memory.page_bytes) + " bytes"};
+  }
+  if (memory.offset > file_bytes || memory.bytes > file_bytes - memory.offset) {
+    return Error{EINVAL, "the memory is shorter than that"};
+  }
+  return Ok{};
+}
+
+Result<uint64_t> page_bytes_of(int file) {
+  struct statfs facts {};
+  if (::fstatfs(file, &facts) != 0) return failure("cannot look at the memory");
+  if (facts.f_type == TMPFS_MAGIC) return uint64_t{4096};
+  if (facts.f_type == HUGETLBFS_MAGIC) return static_cast<uint64_t>(facts.f_bsize);
+  return Error{EINVAL, "neither tmpfs nor hugetlbfs"};
+}
+
+/// The device of the kernel's own mount for unnamed memory of this kind; 0 when there is none.
+dev_t unnamed_device(unsigned memfd_flags) {
+  const OwnedFd probe(::memfd_create("lyre-probe", MFD_CLOEXEC | memfd_flags));
+  struct stat facts {};
+  return probe.is_open() && ::fstat(probe.get(), &facts) == 0 ? facts.st_dev : 0;
+}
+
+/// Names are only believed on the kernel's own mount, where nobody else gives any.
+bool is_shared_anonymous(int file) {
+  char name[64] = "";
+  const std::string link = "/proc/self/fd/" + std::to_string(file);
+  const ssize_t length = ::readlink(link.c_str(), name, sizeof name - 1);
+  struct stat facts {};
+  if (length < 0 || ::fstat(file, &facts) != 0) return false;
+  const std::string_view text(name, static_cast<size_t>(length));
+  if (text == "/dev/zero (deleted)") return facts.st_dev == unnamed_device(0);
+  return text == "/anon_hugepage (deleted)" && facts.st_dev == unnamed_device(MFD_HUGETLB);
+}
+
+bool is_alive(int process) {
+  pollfd entry{.fd = process, .events = POLLIN, .revents = 0};
+  return ::poll(&entry, 1, 0) == 0;  // a pidfd becomes readable when its process ends
+}
+
+/// The process is the one that connected, and nobody more powerful has taken its place by exec.
+Status check_owner(int directory, const ClientIdentity& client, int process) {
+  struct stat facts {};
+  if (::fstat(directory, &facts) != 0 || !is_alive(process)) {
+    return Error{ESRCH, "the process is gone"};
+  }
+  if (facts.st_uid != client.uid) return Error{EPERM, "the process is another user's by now"};
+  return Ok{};
+}
+
+}  // namespace
+
+Result<ClientMemory> memory_of_descriptor(OwnedFd file, uint64_t offset, uint64_t bytes) {
+  if (!is_of_memory(file.get())) {
+    close_elsewhere(std::move(file));
+    return Error{EINVAL, "neither a memfd nor a file of tmpfs or hugetlbfs"};
+  }
+  const auto page_bytes = page_bytes_of(file.get());
+  if (!page_bytes.ok()) return page_bytes.error();
+  ClientMemory memory{std::move(file), offset, bytes, page_bytes.value()};
+  // Where it is not allowed, vanishing pages are caught when they are missed.
+  static_cast<void>(::fcntl(memory.file.get(), F_ADD_SEALS, F_SEAL_SHRINK));
+  // After the seal: what is there now stays.
+  if (Status extent = check_extent(memory); !extent.ok()) return extent.error();
+  return memory;
+}
+
+Result<ClientMemory> memory_of_mapping(const ClientIdentity& client, int process,
+                                       const ForeignMapping& mapping, uint64_t offset,
+                                       uint64_t bytes) {
+  if (client.pid <= 0 || process < 0) {
+    return Error{EPERM, "the process cannot be seen from the daemon's namespace"};
+  }
+  const std::string path = "/proc/" + std::to_string(client.pid);
+  const OwnedFd directory(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!directory.is_open()) return Error{ESRCH, "the process is gone"};
+  char entry[64];
+  std::snprintf(entry, sizeof entry, "map_files/%llx-%llx",
+                static_cast<unsigned long long>(mapping.begin),
+                static_cast<unsigned long long>(mapping.end));
+  // The name first, without opening: an open of a device or of a user's file system has effects.
+  char target[64] = "";
+  if (::readlinkat(directory.get(), entry, target, sizeof target - 1) < 0) {
+    return failure("the mapping cannot be looked at");
+  }
+  if (std::strcmp(target, "/dev/zero (deleted)") != 0 &&
+      std::strcmp(target, "/anon_hugepage (deleted)") != 0) {
+    return Error{EINVAL, "not shared anonymous memory"};
+  }
+  OwnedFd file(::openat(directory.get(), entry, O_RDWR | O_CLOEXEC | O_NONBLOCK));
+  if (!file.is_open()) return failure("the mapping cannot be opened");
+  if (!is_of_memory(file.get()) || !is_shared_anonymous(file.get())) {
+    close_elsewhere(std::move(file));
+    return Error{EINVAL, "not shared anonymous memory"};
+  }
+  if (Status owner = check_owner(directory.get(), client, process); !owner.ok()) {
+    return owner.error();
+  }
+  const auto page_bytes = page_bytes_of(file.get());
+  if (!page_bytes.ok()) return page_bytes.error();
+  ClientMemory memory{std::move(file), offset, bytes, page_bytes.value()};
+  if (Status extent = check_extent(memory); !extent.ok()) return extent.error();
+  return memory;
+}
+
+void close_elsewhere(OwnedFd file) {
+  if (!file.is_open() || is_of_memory(file.get())) return;  // whose end waits for nobody
+  const int fd = file.release();
+  try {
+    std::thread([fd] { ::close(fd); }).detach();
+  } catch (const std::system_error&) {
+    // One descriptor stays open: better than a daemon that waits for a stranger.
+  }
+}
+
+}  // namespace lyre

@@ -1,0 +1,148 @@
+#include "daemon/region_registry.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+
+#include "stack/base/check.h"
+
+namespace lyre {
+
+using Kind = worker::Command::Kind;
+
+RegionRegistry::RegionRegistry(uint32_t worker_count, uint64_t bytes_per_context_max,
+                               PortMapping ports, Post post)
+    : worker_count_(worker_count),
+      bytes_per_context_max_(bytes_per_context_max),
+      ports_(std::move(ports)),
+      post_(std::move(post)),
+      regions_(worker::kRegionsMax - worker::kContextsMax),
+      usage_(worker::kContextsMax) {
+  for (auto i = static_cast<uint32_t>(regions_.size()); i > 0; --i) free_.push_back(i - 1);
+}
+
+RegionRegistry::~RegionRegistry() {
+  for (uint32_t i = 0; i < regions_.size(); ++i) {
+    if (regions_[i] != nullptr) drop(i);
+  }
+}
+
+Status RegionRegistry::open_window() {
+  if (window_ != nullptr) return Ok{};
+  auto window = RegionWindow::reserve();
+  if (!window.ok()) return window.error();
+  window_ = std::move(*window);
+  return Ok{};
+}
+
+Status RegionRegistry::check_share(uint32_t context, uint64_t bytes) const {
+  const Usage& used = usage_[context];
+  if (used.regions >= channel::kRegionsPerContextMax) {
+    return Error{EDQUOT, "a client has at most " + std::to_string(channel::kRegionsPerContextMax) +
+                             " regions"};
+  }
+  if (bytes > bytes_per_context_max_ || used.bytes > bytes_per_context_max_ - bytes) {
+    return Error{EDQUOT, "a client has at most " + std::to_string(bytes_per_context_max_ >> 20) +
+                             " MiB registered (clients.registered_bytes_max)"};
+  }
+  if (free_.empty()) return Error{ENOSPC, "all regions of the daemon are in use"};
+  return Ok{};
+}
+
+Result<uint32_t> RegionRegistry::add(uint32_t context, const ClientMemory& memory) {
+  if (Status status = open_window(); !status.ok()) return status.error();
+  if (Status status = check_share(context, memory.bytes); !status.ok()) return status.error();
+  auto base = window_->map(memory.file.get(), memory.offset, memory.bytes, memory.page_bytes);
+  if (!base.ok()) return base.error();
+  if (ports_.map) ports_.map(base.value(), memory.bytes, memory.page_bytes);
+  const uint32_t index = free_.back();
+  free_.pop_back();
+  constexpr uint32_t kUses = 1u << (32 - channel::kRegionIndexBits);
+  uses_ = (uses_ + 1) % kUses;
+  regions_[index] = std::make_unique<Region>();
+  Region& region = *regions_[index];
+  region.name = uses_ << channel::kRegionIndexBits | (index + worker::kContextsMax);
+  region.context = context;
+  region.base = base.value();
+  region.bytes = memory.bytes;
+  region.page_bytes = memory.page_bytes;
+  ++usage_[context].regions;
+  usage_[context].bytes += memory.bytes;
+  tell_workers(region, Kind::kAddRegion);
+  return region.name;
+}
+
+void RegionRegistry::tell_workers(Region& region, Kind kind) {
+  for (uint32_t i = 0; i < worker_count_; ++i) region.pending.set(i);
+  for (uint32_t i = 0; i < worker_count_; ++i) {
+    post_(i, {.kind = kind,
+              .context = region.context,
+              .region = region.name,
+              .memory = region.base,
+              .memory_bytes = region.bytes,
+              .page_bytes = region.page_bytes});
+  }
+}
+
+Status RegionRegistry::remove(uint32_t context, uint32_t name) {
+  const uint32_t index = channel::region_index(name);
+  Region* region =
+      index < worker::kContextsMax ? nullptr : regions_[index - worker::kContextsMax].get();
+  if (region == nullptr || region->name != name || region->context != context ||
+      region->is_leaving || region->pending.any()) {
+    return Error{ENOENT, "the client has no such region"};
+  }
+  begin_removal(*region);
+  return Ok{};
+}
+
+void RegionRegistry::begin_removal(Region& region) {
+  region.is_leaving = true;
+  tell_workers(region, Kind::kRemoveRegion);
+}
+
+void RegionRegistry::on_reply(uint32_t worker, const worker::Reply& reply) {
+  using Answer = worker::Reply::Kind;
+  const uint32_t index = channel::region_index(reply.region) - worker::kContextsMax;
+  LYRE_CHECK(index < regions_.size());
+  // A context that leaves takes its regions along; what was still said about them is past.
+  if (regions_[index] == nullptr || regions_[index]->name != reply.region) return;
+  Region& region = *regions_[index];
+  if (region.is_leaving != (reply.kind == Answer::kRegionRemoved)) return;
+  region.is_refused |= reply.kind == Answer::kRegionRefused;
+  region.pending.reset(worker);
+  if (region.pending.any()) return;
+  if (!region.is_leaving && region.is_refused) return begin_removal(region);
+  RegionAnswer answer{.context = region.context, .region = region.name};
+  answer.is_registered = !region.is_leaving;
+  if (region.is_refused) answer.error = "a worker still holds earlier memory in its place";
+  if (region.is_leaving) drop(index);
+  answers_.push_back(answer);
+}
+
+void RegionRegistry::drop(uint32_t index) {
+  const Region& region = *regions_[index];
+  if (ports_.unmap) ports_.unmap(region.base, region.bytes);
+  window_->unmap(region.base);
+  --usage_[region.context].regions;
+  usage_[region.context].bytes -= region.bytes;
+  regions_[index].reset();
+  free_.push_back(index);
+}
+
+void RegionRegistry::forget_context(uint32_t context) {
+  for (uint32_t i = 0; usage_[context].regions > 0 && i < regions_.size(); ++i) {
+    if (regions_[i] != nullptr && regions_[i]->context == context) drop(i);
+  }
+}
+
+uint32_t RegionRegistry::take_faulted_context() {
+  const uint8_t* base = window_ == nullptr ? nullptr : window_->take_faulted();
+  if (base == nullptr) return UINT32_MAX;
+  const auto found = std::find_if(regions_.begin(), regions_.end(), [base](const auto& region) {
+    return region != nullptr && region->base == base;
+  });
+  return found == regions_.end() ? UINT32_MAX : (*found)->context;
+}
+
+}  // namespace lyre

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <bitset>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "daemon/client_memory.h"
+#include "daemon/region_window.h"
+#include "daemon/worker_set.h"
+#include "stack/channel/abi.h"
+
+namespace lyre {
+
+/// What became of a request about registered memory.
+struct RegionAnswer {
+  uint32_t context = 0;
+  uint32_t region = 0;  ///< name
+  bool is_registered = false;
+  const char* error = nullptr;  ///< why it was not registered; static text
+};
+
+/// What the ports are told of client memory besides what each worker tells them: mapping for DMA
+/// takes long, and workers find it done. Either may be empty.
+struct PortMapping {
+  std::function<void(const uint8_t* base, uint64_t bytes, uint64_t page_bytes)> map;
+  std::function<void(const uint8_t* base, uint64_t bytes)> unmap;
+};
+
+/// All registered memory: mapped here, known to every worker, gone when all have let go of it.
+/// Thread: the control thread. Owner: mappings; they outlive the workers and ports that read them.
+class RegionRegistry {
+ public:
+  using Post = std::function<void(uint32_t worker, const worker::Command&)>;
+
+  RegionRegistry(uint32_t worker_count, uint64_t bytes_per_context_max, PortMapping ports,
+                 Post post);
+  ~RegionRegistry();
+  RegionRegistry(const RegionRegistry&) = delete;
+  RegionRegistry& operator=(const RegionRegistry&) = delete;
+
+  /// Maps the memory and tells every worker; an answer follows when all know it.
+  /// Fails: EDQUOT the context's share is used up, ENOSPC everybody's, or what the system refused.
+  Result<uint32_t> add(uint32_t context, const ClientMemory& memory);
+  /// Tells every worker to let go; an answer follows when all have.
+  /// Fails: ENOENT the context has no such region, or it is leaving already.
+  Status remove(uint32_t context, uint32_t name);
+  /// Every worker has let go of the context.
+  void forget_context(uint32_t context);
+
+  /// What a worker says about a region.
+  void on_reply(uint32_t worker, const worker::Reply& reply);
+  std::vector<RegionAnswer> take_answers() { return std::exchange(answers_, {}); }
+  /// A context whose memory vanished under us, each once for each region; UINT32_MAX: none.
+  uint32_t take_faulted_context();
+
+  uint32_t count(uint32_t context) const { return usage_[context].regions; }
+  uint32_t mapped_count() const { return window_ ? window_->mapped_count() : 0; }
+
+ private:
+  struct Region {
+    uint32_t name = 0;
+    uint32_t context = 0;
+    uint8_t* base = nullptr;
+    uint64_t bytes = 0;
+    uint64_t page_bytes = 0;
+    bool is_leaving = false;
+    bool is_refused = false;
+    std::bitset<channel::kWorkersMax> pending;  ///< workers that have not answered
+  };
+  struct Usage {
+    uint32_t regions = 0;
+    uint64_t bytes = 0;
+  };
+
+  Status open_window();
+  Status check_share(uint32_t context, uint64_t bytes) const;
+  void begin_removal(Region& region);
+  void drop(uint32_t index);
+  void tell_workers(Region& region, worker::Command::Kind kind);
+
+  const uint32_t worker_count_;
+  const uint64_t bytes_per_context_max_;
+  const PortMapping ports_;
+  const Post post_;
+  std::unique_ptr<RegionWindow> window_;          ///< made with the first region
+  std::vector<std::unique_ptr<Region>> regions_;  ///< by index less kContextsMax
+  std::vector<uint32_t> free_;                    ///< indices, the one to be used next at the end
+  std::vector<Usage> usage_;                      ///< by context
+  uint32_t uses_ = 0;
+  std::vector<RegionAnswer> answers_;
+};
+
+}  // namespace lyre

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <signal.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "stack/base/result.h"
+#include "stack/worker/inbox.h"
+
+namespace lyre {
+
+/// One range of addresses in which clients' registered memory is mapped side by side, so that an
+/// IOMMU sees few large maps; and the net below it: where a client takes pages of such memory away,
+/// whoever reads them next finds zeros instead of the end of the daemon.
+/// Thread: the control thread; any thread may fault. Owner: all mappings end with this object. One
+/// such object a process: faults are a matter of the process.
+class RegionWindow {
+ public:
+  /// Reserves addresses, which costs no memory, and catches SIGBUS from then on.
+  /// Fails: the system gives no such range.
+  static Result<std::unique_ptr<RegionWindow>> reserve();
+  ~RegionWindow();
+  RegionWindow(const RegionWindow&) = delete;
+  RegionWindow& operator=(const RegionWindow&) = delete;
+
+  /// Maps [offset, offset + bytes) of the file; for writing too where it may be written, as IOMMUs
+  /// want that. REQUIRES: whole pages of `page_bytes`.
+  /// Fails: ENOSPC the window is full, or what the system refused.
+  Result<uint8_t*> map(int fd, uint64_t offset, uint64_t bytes, uint64_t page_bytes);
+  /// REQUIRES: `base` came from map(), and nobody reads it any more.
+  void unmap(uint8_t* base);
+
+  /// A mapping whose pages vanished and that is all zeros since, each once; nullptr: none.
+  uint8_t* take_faulted();
+  uint32_t mapped_count() const { return mapped_count_; }
+
+ private:
+  /// Read by the signal handler: `begin` is stored last and cleared first.
+  struct Slot {
+    std::atomic<uint64_t> begin{0};
+    std::atomic<uint64_t> end{0};
+    std::atomic<bool> has_faulted{false};
+  };
+  RegionWindow() = default;
+  static void on_fault(int signal, siginfo_t* info, void* context);
+  bool replace_by_zeros(uint64_t address);
+  uint64_t take_range(uint64_t bytes, uint64_t alignment);
+  void give_back(uint64_t begin, uint64_t bytes);
+
+  uint64_t begin_ = 0;
+  uint64_t bytes_ = 0;
+  std::map<uint64_t, uint64_t> free_;  ///< begin to bytes; neighbours are merged
+  std::array<Slot, worker::kRegionsMax> slots_;
+  uint32_t mapped_count_ = 0;
+  std::atomic<uint32_t> faults_{0};
+};
+
+}  // namespace lyre

@@ -1,0 +1,193 @@
+#include "libclient/memory_source.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+namespace lyre::client {
+namespace {
+
+constexpr uint64_t kPageBytes = 4096;
+constexpr uint64_t kHugePageBytes = uint64_t{2} << 20;
+
+/// One line of /proc/self/maps.
+struct ProcessMapping {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  uint64_t offset = 0;
+  uint64_t inode = 0;
+  dev_t device = 0;
+  uint64_t page_bytes = kPageBytes;
+  bool is_shared = false;
+  char name[64] = "";
+};
+
+/// What the kernel calls struct procmap_query, for systems whose headers are older than that.
+struct ProcmapQuery {
+  uint64_t size;
+  uint64_t query_flags;
+  uint64_t query_addr;
+  uint64_t vma_start;
+  uint64_t vma_end;
+  uint64_t vma_flags;
+  uint64_t vma_page_size;
+  uint64_t vma_offset;
+  uint64_t inode;
+  uint32_t dev_major;
+  uint32_t dev_minor;
+  uint32_t vma_name_size;
+  uint32_t build_id_size;
+  uint64_t vma_name_addr;
+  uint64_t build_id_addr;
+};
+constexpr unsigned long kProcmapQuery = _IOWR('f', 17, ProcmapQuery);
+constexpr uint64_t kProcmapShared = 8;
+
+struct CloseFile {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+using File = std::unique_ptr<std::FILE, CloseFile>;
+
+/// Asks for one mapping, where the kernel (6.11 and later) can be asked.
+bool query_mapping(int maps, uint64_t address, ProcessMapping& out, bool& is_answered) {
+  ProcmapQuery query{};
+  query.size = sizeof query;
+  query.query_addr = address;
+  query.vma_name_addr = reinterpret_cast<uint64_t>(out.name);
+  query.vma_name_size = sizeof out.name;
+  const bool is_found = ::ioctl(maps, kProcmapQuery, &query) == 0;
+  // A name that is too long is none of those that matter.
+  is_answered = is_found || errno == ENOENT || errno == ENAMETOOLONG;
+  if (!is_found) return false;
+  out.begin = query.vma_start;
+  out.end = query.vma_end;
+  out.offset = query.vma_offset;
+  out.inode = query.inode;
+  out.device = makedev(query.dev_major, query.dev_minor);
+  out.page_bytes = query.vma_page_size;
+  out.is_shared = (query.vma_flags & kProcmapShared) != 0;
+  return true;
+}
+
+/// The same by reading all of them.
+bool scan_mappings(std::FILE* maps, uint64_t address, ProcessMapping& out) {
+  std::rewind(maps);
+  char line[512];
+  while (std::fgets(line, sizeof line, maps) != nullptr) {
+    unsigned long long begin = 0, end = 0, offset = 0, inode = 0;
+    unsigned major_number = 0, minor_number = 0;
+    char rights[8] = "";
+    int name_at = 0;
+    if (std::sscanf(line, "%llx-%llx %7s %llx %x:%x %llu %n", &begin, &end, rights, &offset,
+                    &major_number, &minor_number, &inode, &name_at) < 7) {
+      continue;
+    }
+    if (address < begin || address >= end) continue;
+    out.begin = begin;
+    out.end = end;
+    out.offset = offset;
+    out.inode = inode;
+    out.device = makedev(major_number, minor_number);
+    out.is_shared = rights[3] == 's';
+    line[std::strcspn(line, "\n")] = '\0';
+    std::snprintf(out.name, sizeof out.name, "%s", line + name_at);
+    const bool is_huge = std::strcmp(out.name, "/anon_hugepage (deleted)") == 0;
+    out.page_bytes = is_huge ? kHugePageBytes : kPageBytes;
+    return true;
+  }
+  return false;
+}
+
+bool find_mapping(std::FILE* maps, uint64_t address, ProcessMapping& out) {
+  bool is_answered = false;
+  if (query_mapping(::fileno(maps), address, out, is_answered)) return true;
+  return !is_answered && scan_mappings(maps, address, out);
+}
+
+bool is_same_file(int fd, const ProcessMapping& mapping) {
+  struct stat facts {};
+  return ::fstat(fd, &facts) == 0 && facts.st_ino == mapping.inode &&
+         facts.st_dev == mapping.device;
+}
+
+/// A descriptor of our own for the file behind the mapping, if this process still has one open.
+UniqueFd find_descriptor(const ProcessMapping& mapping) {
+  struct CloseDirectory {
+    void operator()(DIR* directory) const { ::closedir(directory); }
+  };
+  const std::unique_ptr<DIR, CloseDirectory> directory(::opendir("/proc/self/fd"));
+  if (directory == nullptr) return UniqueFd();
+  while (const dirent* entry = ::readdir(directory.get())) {
+    if (entry->d_name[0] == '.') continue;
+    const int fd = std::atoi(entry->d_name);
+    if (!is_same_file(fd, mapping)) continue;
+    // Another thread may have closed it and opened something else: what counts is the copy.
+    UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    if (copy.is_open() && is_same_file(copy.get(), mapping)) return copy;
+  }
+  return UniqueFd();
+}
+
+/// Whether the file's pages lie behind one another in memory up to `end`.
+bool is_contiguous_to(std::FILE* maps, const ProcessMapping& first, uint64_t end) {
+  ProcessMapping last = first;
+  while (last.end < end) {
+    ProcessMapping next;
+    if (!find_mapping(maps, last.end, next) || !next.is_shared || next.inode != first.inode ||
+        next.device != first.device || next.begin != last.end ||
+        next.offset != last.offset + (last.end - last.begin)) {
+      return false;
+    }
+    last = next;
+  }
+  return true;
+}
+
+MemorySource private_memory(const char* why) {
+  MemorySource source;
+  source.why = why;
+  return source;
+}
+
+}  // namespace
+
+MemorySource find_source(const void* data, size_t bytes) {
+  const auto begin = reinterpret_cast<uint64_t>(data);
+  const File maps(std::fopen("/proc/self/maps", "re"));
+  ProcessMapping first;
+  if (maps == nullptr || !find_mapping(maps.get(), begin, first)) {
+    return private_memory("its mapping cannot be found");
+  }
+  if (!first.is_shared) return private_memory("it is private memory");
+  MemorySource source;
+  source.mapping_begin = first.begin;
+  source.mapping_end = first.end;
+  source.page_begin = begin & ~(first.page_bytes - 1);
+  source.page_end = (begin + bytes + first.page_bytes - 1) & ~(first.page_bytes - 1);
+  source.offset = first.offset + (source.page_begin - first.begin);
+  if (!is_contiguous_to(maps.get(), first, source.page_end)) {
+    return private_memory("it lies in more than one mapping");
+  }
+  if (std::strcmp(first.name, "/dev/zero (deleted)") == 0 ||
+      std::strcmp(first.name, "/anon_hugepage (deleted)") == 0) {
+    source.kind = MemorySource::Kind::kSharedAnonymous;
+    return source;
+  }
+  source.file = find_descriptor(first);
+  if (!source.file.is_open()) return private_memory("the descriptor of its file is closed");
+  if (::fcntl(source.file.get(), F_GET_SEALS) < 0) {
+    return private_memory("its file is not one of memory");
+  }
+  source.kind = MemorySource::Kind::kFile;
+  return source;
+}
+
+}  // namespace lyre::client

@@ -1,0 +1,120 @@
+#include "libclient/region.h"
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <new>
+
+#include "libclient/attach.h"
+#include "libclient/context.h"
+#include "libclient/errors.h"
+#include "libclient/memory_source.h"
+
+using lyre::channel::Control;
+using lyre::channel::DeregisterRequest;
+using lyre::channel::RegionReply;
+using lyre::channel::RegionSource;
+using lyre::channel::RegisterRequest;
+using lyre::client::MemorySource;
+
+/// Asks on the control socket. What breaks the conversation breaks the context.
+template <typename Request>
+int lyre_context::ask_about_region(Request& request, Control type, int descriptor,
+                                   RegionReply& reply) {
+  request.header = lyre::channel::ControlHeader{};
+  request.header.type = type;
+  request.header.bytes = sizeof request;
+  const int code = lyre::client::ask_region(
+      control_.get(), {reinterpret_cast<uint8_t*>(&request), sizeof request}, descriptor, reply);
+  if (code != 0) fail(code, lyre_last_error());
+  return code;
+}
+
+int lyre_context::register_region(lyre_region& region, const MemorySource& source) {
+  RegisterRequest request{};
+  const bool is_file = source.kind == MemorySource::Kind::kFile;
+  request.source = is_file ? RegionSource::kDescriptor : RegionSource::kSharedAnonymous;
+  if (!is_file) {
+    request.mapping_begin = source.mapping_begin;
+    request.mapping_end = source.mapping_end;
+  }
+  request.offset = source.offset;
+  request.bytes = source.page_end - source.page_begin;
+  RegionReply reply;
+  const int code = ask_about_region(request, Control::kRegister, source.file.get(), reply);
+  if (code != 0) return code;
+  if (reply.error != 0) {
+    region.why = reply.text;
+    return 0;
+  }
+  region.name = reply.region;
+  region.begin_offset = reinterpret_cast<uint64_t>(region.begin) - source.page_begin;
+  return 0;
+}
+
+int lyre_context::deregister_region(uint32_t name) {
+  DeregisterRequest request{};
+  request.region = name;
+  RegionReply reply;
+  const int code = ask_about_region(request, Control::kDeregister, -1, reply);
+  if (code != 0) return code;
+  if (reply.error == 0) return 0;
+  return lyre::client::fail(LYRE_E_TIMEDOUT, "the daemon: %s", reply.text);
+}
+
+lyre_region* lyre_context::add_region(const void* data, size_t bytes) {
+  std::unique_ptr<lyre_region> region(new (std::nothrow) lyre_region);
+  if (region == nullptr) return nullptr;
+  region->context = this;
+  region->begin = static_cast<const uint8_t*>(data);
+  region->bytes = bytes;
+  region->place = static_cast<uint32_t>(regions_.size());
+  regions_.push_back(std::move(region));
+  return regions_.back().get();
+}
+
+void lyre_context::remove_region(lyre_region* region) {
+  const uint32_t place = region->place;
+  std::swap(regions_[place], regions_.back());
+  regions_[place]->place = place;
+  regions_.pop_back();
+}
+
+int lyre_register(lyre_context* context, const void* data, size_t bytes, lyre_region** out) {
+  using namespace lyre::client;
+  if (out != nullptr) *out = nullptr;
+  if (context == nullptr || data == nullptr || bytes == 0 || out == nullptr ||
+      bytes > UINTPTR_MAX - reinterpret_cast<uintptr_t>(data)) {
+    return fail_static(LYRE_E_INVALID, "no context, no memory or no place for the region");
+  }
+  if (const int code = context->check(); code != 0) return code;
+  lyre_region* region = context->add_region(data, bytes);
+  if (region == nullptr) return fail_static(LYRE_E_NORESOURCES, "no memory for a region");
+  const MemorySource source = find_source(data, bytes);
+  if (source.kind == MemorySource::Kind::kPrivate) {
+    region->why = source.why;
+  } else if (const int code = context->register_region(*region, source); code != 0) {
+    context->remove_region(region);
+    return code;
+  }
+  *out = region;
+  return 0;
+}
+
+int lyre_region_is_direct(const lyre_region* region, const char** why) {
+  const bool is_direct = region != nullptr && region->name != 0;
+  if (why != nullptr) *why = region != nullptr && !is_direct ? region->why.c_str() : "";
+  return is_direct ? 1 : 0;
+}
+
+int lyre_deregister(lyre_region* region) {
+  if (region == nullptr) return 0;
+  lyre_context* context = region->context;
+  int code = 0;
+  if (region->name != 0) {
+    code = context->check();
+    if (code == 0) code = context->deregister_region(region->name);
+  }
+  context->remove_region(region);
+  return code;
+}

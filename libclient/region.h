@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "libclient/include/lyre/lyre.h"
+
+/// Memory that was registered on a context. Thread: the context's. Owner: the context.
+struct lyre_region {
+  lyre_context* context = nullptr;
+  uint32_t place = 0;  ///< in the context's list of regions
+  uint32_t name = 0;   ///< with which the daemon knows it; 0: sends from it are copied
+  std::string why;     ///< it is not known to the daemon
+  const uint8_t* begin = nullptr;
+  uint64_t bytes = 0;
+  uint64_t begin_offset = 0;  ///< of `begin` in what the daemon has mapped
+};

@@ -1,0 +1,326 @@
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "libclient/include/lyre/lyre.h"
+#include "stack/channel/stats.h"
+#include "tests/support/daemon_pair.h"
+
+// Registered memory between two real daemons: what is sent without a copy, what falls back to one,
+// and what happens when its owner misbehaves.
+namespace lyre::test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kChunkBytes = 512 * 1024;
+
+uint8_t pattern(size_t place, uint8_t seed) {
+  return static_cast<uint8_t>((place * 0x9e3779b97f4a7c15u + seed) >> 29);
+}
+
+struct CloseContext {
+  void operator()(lyre_context* context) const { lyre_context_close(context); }
+};
+using Context = std::unique_ptr<lyre_context, CloseContext>;
+
+/// Memory of one kind.
+class Memory {
+ public:
+  enum class Kind { kMemfd, kUnsealable, kAnonymous, kPrivate };
+
+  Memory(Kind kind, size_t bytes, uint8_t seed = 0) : bytes_(bytes) {
+    int flags = kind == Kind::kPrivate ? MAP_PRIVATE : MAP_SHARED;
+    if (kind == Kind::kMemfd || kind == Kind::kUnsealable) {
+      const unsigned seals = kind == Kind::kMemfd ? MFD_ALLOW_SEALING : 0u;
+      fd_ = ::memfd_create("lyre-test", MFD_CLOEXEC | seals);
+      EXPECT_EQ(::ftruncate(fd_, static_cast<off_t>(bytes)), 0);
+    } else {
+      flags |= MAP_ANONYMOUS;
+    }
+    base_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, fd_, 0);
+    EXPECT_NE(base_, MAP_FAILED);
+    if (seed != 0) fill(seed);
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  ~Memory() {
+    ::munmap(base_, bytes_);
+    if (fd_ >= 0) ::close(fd_);
+  }
+  void fill(uint8_t seed) {
+    for (size_t i = 0; i < bytes_; ++i) data()[i] = pattern(i, seed);
+  }
+  uint8_t* data() const { return static_cast<uint8_t*>(base_); }
+  size_t bytes() const { return bytes_; }
+  int fd() const { return fd_; }
+
+ private:
+  size_t bytes_;
+  int fd_ = -1;
+  void* base_ = nullptr;
+};
+
+/// The counters of a daemon's only worker.
+class Counters {
+ public:
+  explicit Counters(const std::string& socket) {
+    EXPECT_EQ(lyre_stats_open(socket.c_str(), &segment_, &bytes_), 0);
+  }
+  ~Counters() { lyre_stats_close(segment_, bytes_); }
+  const channel::WorkerStats& worker() const {
+    const auto* base = static_cast<const uint8_t*>(segment_);
+    const auto* header = reinterpret_cast<const channel::StatsHeader*>(base);
+    return *reinterpret_cast<const channel::WorkerStats*>(base + header->workers_offset);
+  }
+
+ private:
+  const void* segment_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+class RegisteredMemory : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { daemons_ = new DaemonPair(std::getenv("LYRE_TEST_LYRED")); }
+  static void TearDownTestSuite() { delete std::exchange(daemons_, nullptr); }
+
+  void SetUp() override {
+    sender_ = open(0);
+    receiver_ = open(1);
+    lyre_addr any{};
+    ASSERT_EQ(lyre_addr_parse((daemons_->address(1) + ":0").c_str(), &any), 0);
+    ASSERT_EQ(lyre_listen(receiver_.get(), &any, 16, &listener_), 0) << lyre_last_error();
+    ASSERT_EQ(lyre_listener_addr(listener_, &address_), 0);
+  }
+  static Context open(int host) {
+    const std::string& socket = daemons_->socket(host);
+    const lyre_options options{
+        .socket_path = socket.c_str(), .label = "registered", .arena_bytes = 4 << 20};
+    lyre_context* context = nullptr;
+    EXPECT_EQ(lyre_context_open(&options, &context), 0) << lyre_last_error();
+    return Context(context);
+  }
+  /// Polls both ends until `is_done`, at most twenty seconds.
+  bool run_until(const std::function<bool()>& is_done) {
+    const auto end = Clock::now() + std::chrono::seconds(20);
+    while (!is_done()) {
+      if (Clock::now() > end) return false;
+      lyre_poll(sender_.get(), 1);
+      lyre_poll(receiver_.get(), 0);
+    }
+    return true;
+  }
+  void connect(lyre_session*& from, lyre_session*& to) {
+    ASSERT_EQ(lyre_connect(sender_.get(), nullptr, &address_, &from), 0) << lyre_last_error();
+    ASSERT_TRUE(run_until(
+        [&] { return lyre_state(from) != LYRE_CONNECTING && lyre_accept(listener_, &to) == 0; }));
+    ASSERT_EQ(lyre_state(from), LYRE_OPEN);
+  }
+  lyre_region* register_all(const Memory& memory) {
+    lyre_region* region = nullptr;
+    EXPECT_EQ(lyre_register(sender_.get(), memory.data(), memory.bytes(), &region), 0)
+        << lyre_last_error();
+    return region;
+  }
+  /// Sends [from, from + bytes) of the memory and checks what arrives. False: not all of it did.
+  bool transfer(lyre_session* from, lyre_session* to, lyre_region* region, const Memory& memory,
+                size_t first, size_t bytes, uint8_t seed) {
+    size_t sent = 0;
+    size_t received = 0;
+    bool is_equal = true;
+    std::vector<uint8_t> got(kChunkBytes);
+    const bool is_done = run_until([&] {
+      while (sent < bytes) {
+        const size_t part = std::min(bytes - sent, kChunkBytes);
+        const int code = lyre_send_region(from, region, memory.data() + first + sent, part, 0);
+        if (code != 0) break;
+        sent += part;
+      }
+      const int64_t count = lyre_recv(to, got.data(), got.size());
+      for (int64_t i = 0; i < count; ++i) {
+        is_equal &= got[static_cast<size_t>(i)] == pattern(first + received++, seed);
+      }
+      return received == bytes && lyre_unacked_bytes(from) == 0;
+    });
+    EXPECT_TRUE(is_equal);
+    return is_done && is_equal;
+  }
+
+  static DaemonPair* daemons_;
+  Context sender_;
+  Context receiver_;
+  lyre_listener* listener_ = nullptr;
+  lyre_addr address_{};
+};
+DaemonPair* RegisteredMemory::daemons_ = nullptr;
+
+struct Case {
+  const char* name;
+  Memory::Kind kind;
+  bool is_direct;
+};
+void PrintTo(const Case& one, std::ostream* out) { *out << one.name; }
+
+class EachKind : public RegisteredMemory, public testing::WithParamInterface<Case> {};
+
+TEST_P(EachKind, ArrivesAndItsCopiesAreCounted) {
+  constexpr size_t kBytes = 9 << 20;
+  const Memory memory(GetParam().kind, kBytes, 5);
+  lyre_region* region = register_all(memory);
+  ASSERT_NE(region, nullptr);
+  const char* why = nullptr;
+  const bool is_direct = lyre_region_is_direct(region, &why) == 1;
+  if (GetParam().kind == Memory::Kind::kAnonymous && !is_direct && ::geteuid() != 0) {
+    GTEST_SKIP() << "the daemon lacks CAP_CHECKPOINT_RESTORE: " << why;
+  }
+  EXPECT_EQ(is_direct, GetParam().is_direct) << why;
+  lyre_session* from = nullptr;
+  lyre_session* to = nullptr;
+  connect(from, to);
+  const Counters counters(daemons_->socket(0));
+  const uint64_t before = counters.worker().client_copied_tx_bytes.get();
+  const uint64_t worker_before = counters.worker().copied_tx_bytes.get();
+  // An odd start, so that nothing rests on pages.
+  ASSERT_TRUE(transfer(from, to, region, memory, 4'097, kBytes - 5'000, 5));
+  EXPECT_EQ(counters.worker().client_copied_tx_bytes.get() - before,
+            GetParam().is_direct ? 0 : kBytes - 5'000);
+  EXPECT_EQ(counters.worker().copied_tx_bytes.get(), worker_before);
+  EXPECT_EQ(lyre_deregister(region), 0) << lyre_last_error();
+  EXPECT_EQ(lyre_state(from), LYRE_OPEN);
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, EachKind,
+                         testing::Values(Case{"Memfd", Memory::Kind::kMemfd, true},
+                                         Case{"Unsealable", Memory::Kind::kUnsealable, true},
+                                         Case{"Anonymous", Memory::Kind::kAnonymous, true},
+                                         Case{"Private", Memory::Kind::kPrivate, false}));
+
+TEST_F(RegisteredMemory, PartsOfAMappingCanBeRegistered) {
+  const Memory memory(Memory::Kind::kMemfd, 1 << 20, 9);
+  lyre_region* region = nullptr;
+  ASSERT_EQ(lyre_register(sender_.get(), memory.data() + 70'001, 300'000, &region), 0);
+  EXPECT_EQ(lyre_region_is_direct(region, nullptr), 1);
+  lyre_session* from = nullptr;
+  lyre_session* to = nullptr;
+  connect(from, to);
+  EXPECT_TRUE(transfer(from, to, region, memory, 70'001, 300'000, 9));
+  EXPECT_EQ(lyre_send_region(from, region, memory.data() + 70'000, 10, 0), LYRE_E_INVALID);
+  EXPECT_EQ(lyre_send_region(from, region, memory.data() + 370'000, 10, 0), LYRE_E_INVALID);
+}
+
+TEST_F(RegisteredMemory, FourThousandRegionsOfNineMebibytes) {
+  constexpr size_t kRegions = 4096;
+  constexpr size_t kBytes = 9 << 20;
+  const Memory memory(Memory::Kind::kMemfd, kRegions * kBytes);  // sparse: only touched pages cost
+  std::vector<lyre_region*> regions(kRegions);
+  for (size_t i = 0; i < kRegions; ++i) {
+    ASSERT_EQ(lyre_register(sender_.get(), memory.data() + i * kBytes, kBytes, &regions[i]), 0)
+        << i << ": " << lyre_last_error();
+    const char* why = nullptr;
+    ASSERT_EQ(lyre_region_is_direct(regions[i], &why), 1) << i << ": " << why;
+  }
+  lyre_session* from = nullptr;
+  lyre_session* to = nullptr;
+  connect(from, to);
+  for (const size_t i : {size_t{0}, kRegions / 2, kRegions - 1}) {
+    for (size_t at = 0; at < 100'000; ++at) {
+      memory.data()[i * kBytes + at] = pattern(i * kBytes + at, 3);
+    }
+    EXPECT_TRUE(transfer(from, to, regions[i], memory, i * kBytes, 100'000, 3));
+  }
+  for (lyre_region* region : regions) ASSERT_EQ(lyre_deregister(region), 0) << lyre_last_error();
+}
+
+TEST_F(RegisteredMemory, ThatIsDeregisteredInFlightResetsItsSessionOnly) {
+  const Memory memory(Memory::Kind::kMemfd, 8 << 20, 5);
+  const Memory other(Memory::Kind::kMemfd, 1 << 20, 6);
+  lyre_region* region = register_all(memory);
+  lyre_region* other_region = register_all(other);
+  lyre_session* from = nullptr;
+  lyre_session* to = nullptr;
+  connect(from, to);
+  lyre_session* bystander = nullptr;
+  lyre_session* bystander_to = nullptr;
+  connect(bystander, bystander_to);
+  // Nobody reads: the window closes with most of it unacknowledged.
+  for (size_t at = 0; at < memory.bytes(); at += kChunkBytes) {
+    ASSERT_EQ(lyre_send_region(from, region, memory.data() + at, kChunkBytes, 0), 0);
+  }
+  lyre_poll(sender_.get(), 10);
+  ASSERT_EQ(lyre_deregister(region), 0) << lyre_last_error();
+  EXPECT_TRUE(run_until([&] { return lyre_state(from) == LYRE_ENDED; }));
+  EXPECT_EQ(lyre_session_error(from), LYRE_E_DEREGISTERED);
+  EXPECT_TRUE(transfer(bystander, bystander_to, other_region, other, 0, other.bytes(), 6));
+}
+
+// The owner takes the pages away under the daemon: the daemon lives, the owner is thrown out, and
+// a transfer beside it does not notice.
+TEST_F(RegisteredMemory, WhosePagesVanishCostsItsOwnerTheContext) {
+  const Memory honest(Memory::Kind::kMemfd, 2 << 20, 8);
+  lyre_region* honest_region = register_all(honest);
+  lyre_session* honest_from = nullptr;
+  lyre_session* honest_to = nullptr;
+  connect(honest_from, honest_to);
+
+  Context thief = open(0);
+  const Memory memory(Memory::Kind::kUnsealable, 4 << 20, 5);
+  lyre_region* region = nullptr;
+  ASSERT_EQ(lyre_register(thief.get(), memory.data(), memory.bytes(), &region), 0);
+  ASSERT_EQ(lyre_region_is_direct(region, nullptr), 1);
+  lyre_session* from = nullptr;
+  ASSERT_EQ(lyre_connect(thief.get(), nullptr, &address_, &from), 0);
+  ASSERT_TRUE(run_until([&] {
+    lyre_poll(thief.get(), 0);
+    return lyre_state(from) == LYRE_OPEN;
+  }));
+  ASSERT_EQ(::ftruncate(memory.fd(), 0), 0);
+  ASSERT_EQ(lyre_send_region(from, region, memory.data(), memory.bytes(), 0), 0);
+  int code = 0;
+  EXPECT_TRUE(run_until([&] {
+    code = lyre_poll(thief.get(), 0);
+    return code < 0;
+  }));
+  EXPECT_EQ(code, LYRE_E_EXPELLED) << lyre_last_error();
+  EXPECT_TRUE(daemons_->is_running(0));
+  EXPECT_TRUE(transfer(honest_from, honest_to, honest_region, honest, 0, honest.bytes(), 8));
+}
+
+TEST_F(RegisteredMemory, OfAClientThatIsKilledIsGivenBack) {
+  for (int round = 0; round < 5; ++round) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      Context mine = open(0);
+      const Memory memory(Memory::Kind::kMemfd, 4 << 20, 5);
+      lyre_region* region = nullptr;
+      lyre_session* session = nullptr;
+      lyre_register(mine.get(), memory.data(), memory.bytes(), &region);
+      lyre_connect(mine.get(), nullptr, &address_, &session);
+      while (lyre_state(session) == LYRE_CONNECTING) lyre_poll(mine.get(), 10);
+      lyre_send_region(session, region, memory.data(), memory.bytes(), 0);
+      ::_exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+  }
+  const Memory memory(Memory::Kind::kMemfd, 1 << 20, 4);
+  lyre_region* region = register_all(memory);
+  lyre_session* dead = nullptr;
+  run_until([&] {
+    lyre_session* session = nullptr;
+    if (lyre_accept(listener_, &session) == 0) dead = session;
+    return dead != nullptr;
+  });
+  EXPECT_EQ(lyre_deregister(region), 0);
+  EXPECT_TRUE(daemons_->is_running(0));
+}
+
+}  // namespace
+}  // namespace lyre::test

@@ -1,0 +1,107 @@
+#include "daemon/region_window.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "daemon/owned_fd.h"
+
+namespace lyre {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+
+OwnedFd memory_of(uint64_t bytes, uint8_t fill) {
+  OwnedFd file(::memfd_create("lyre-test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  EXPECT_EQ(::ftruncate(file.get(), static_cast<off_t>(bytes)), 0);
+  const std::vector<uint8_t> content(bytes, fill);
+  EXPECT_EQ(::pwrite(file.get(), content.data(), bytes, 0), static_cast<ssize_t>(bytes));
+  return file;
+}
+
+struct RegionWindowTest : testing::Test {
+  void SetUp() override {
+    auto made = RegionWindow::reserve();
+    ASSERT_TRUE(made.ok()) << made.error().text;
+    window = std::move(*made);
+  }
+  uint8_t* map(const OwnedFd& file, uint64_t bytes, uint64_t offset = 0) {
+    auto mapped = window->map(file.get(), offset, bytes, kPage);
+    EXPECT_TRUE(mapped.ok());
+    return mapped.ok() ? mapped.value() : nullptr;
+  }
+  std::unique_ptr<RegionWindow> window;
+};
+
+TEST_F(RegionWindowTest, NeighboursLieSideBySideAndAddressesAreUsedAgain) {
+  const OwnedFd file = memory_of(4 * kPage, 1);
+  uint8_t* first = map(file, 3 * kPage);
+  uint8_t* second = map(file, kPage, 3 * kPage);
+  uint8_t* third = map(file, 2 * kPage);
+  EXPECT_EQ(second, first + 3 * kPage);
+  EXPECT_EQ(third, second + kPage);
+  window->unmap(second);
+  window->unmap(first);
+  EXPECT_EQ(map(file, 4 * kPage), first);  // both holes became one
+  EXPECT_EQ(third[2 * kPage - 1], 1);
+  EXPECT_EQ(window->mapped_count(), 2u);
+}
+
+TEST_F(RegionWindowTest, ReadsWhatTheOwnerWrites) {
+  const OwnedFd file = memory_of(kPage, 1);
+  const uint8_t* base = map(file, kPage);
+  const uint8_t byte = 9;
+  ASSERT_EQ(::pwrite(file.get(), &byte, 1, 100), 1);
+  EXPECT_EQ(base[100], 9);
+}
+
+TEST_F(RegionWindowTest, AReadOnlyDescriptorWillDo) {
+  const OwnedFd file = memory_of(kPage, 3);
+  const std::string path = "/proc/self/fd/" + std::to_string(file.get());
+  const OwnedFd reader(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  EXPECT_EQ(map(reader, kPage)[7], 3);
+}
+
+TEST_F(RegionWindowTest, PagesThatVanishBecomeZerosAndAreReportedOnce) {
+  const OwnedFd file = memory_of(8 * kPage, 5);
+  const OwnedFd other = memory_of(kPage, 6);
+  const volatile uint8_t* robbed = map(file, 8 * kPage);
+  const volatile uint8_t* neighbour = map(other, kPage);
+  EXPECT_EQ(window->take_faulted(), nullptr);
+  ASSERT_EQ(::ftruncate(file.get(), static_cast<off_t>(kPage)), 0);
+  EXPECT_EQ(robbed[5 * kPage], 0);  // without the window's handler the process ends here
+  EXPECT_EQ(robbed[7 * kPage], 0);
+  EXPECT_EQ(neighbour[0], 6);
+  EXPECT_EQ(window->take_faulted(), robbed);
+  EXPECT_EQ(window->take_faulted(), nullptr);
+  window->unmap(const_cast<uint8_t*>(robbed));
+}
+
+TEST_F(RegionWindowTest, AFaultElsewhereStillEndsTheProcess) {
+  const OwnedFd file = memory_of(kPage, 5);
+  void* base = ::mmap(nullptr, kPage, PROT_READ, MAP_SHARED, file.get(), 0);
+  ASSERT_NE(base, MAP_FAILED);
+  ASSERT_EQ(::ftruncate(file.get(), 0), 0);
+  EXPECT_DEATH(std::fprintf(stderr, "%d", *static_cast<volatile uint8_t*>(base)), "");
+  ::munmap(base, kPage);
+}
+
+TEST_F(RegionWindowTest, WhatCannotBeMappedLeavesNoHole) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const OwnedFd reader(ends[0]), writer(ends[1]);
+  EXPECT_FALSE(window->map(reader.get(), 0, kPage, kPage).ok());
+  const OwnedFd file = memory_of(kPage, 1);
+  uint8_t* first = map(file, kPage);
+  EXPECT_EQ(map(file, kPage), first + kPage);
+  EXPECT_EQ(window->mapped_count(), 2u);
+}
+
+}  // namespace
+}  // namespace lyre

@@ -1,0 +1,259 @@
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+
+#include "tests/unit/daemon/control_fixture.h"
+
+// Registered memory on the control socket: what clients ask for, what workers are told, and what
+// happens to those who ask for what is not theirs.
+namespace lyre {
+namespace {
+
+using Kind = worker::Command::Kind;
+using ReplyKind = worker::Reply::Kind;
+
+constexpr uint64_t kPage = 4096;
+
+class RegistrationTest : public ControlServerTest {
+ protected:
+  RegistrationTest() : file_(::memfd_create("lyre-test", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
+    EXPECT_EQ(::ftruncate(file_.get(), 8 * kPage), 0);
+    const uint8_t mark = 77;
+    EXPECT_EQ(::pwrite(file_.get(), &mark, 1, kPage), 1);
+  }
+
+  void attach(RawClient& client) {
+    client.send(attach_request());
+    run();
+    ASSERT_EQ(expect_message<channel::AttachReply>(client, Control::kAttached).error, 0);
+    for (auto& posted : workers_.posted) posted.clear();
+  }
+  static channel::RegisterRequest request(uint64_t offset, uint64_t bytes) {
+    auto out = make_message<channel::RegisterRequest>(Control::kRegister);
+    out.source = channel::RegionSource::kDescriptor;
+    out.offset = offset;
+    out.bytes = bytes;
+    return out;
+  }
+  static channel::DeregisterRequest removal(uint32_t region) {
+    auto out = make_message<channel::DeregisterRequest>(Control::kDeregister);
+    out.region = region;
+    return out;
+  }
+  /// All workers answer what they were told last.
+  void answer(ReplyKind kind) {
+    for (uint32_t i = 0; i < workers_.count(); ++i) {
+      const worker::Command told = workers_.posted[i].back();
+      workers_.answers[i].push_back({.kind = kind, .context = told.context, .region = told.region});
+    }
+    deliver();
+  }
+  void deliver() {
+    std::vector<Expulsion> expulsions;
+    registry_.poll(expulsions);
+    for (const Expulsion& expulsion : expulsions) server_->expel(expulsion);
+    for (const RegionAnswer& said : registry_.regions().take_answers()) server_->answer(said);
+    run();
+  }
+  uint32_t register_pages(RawClient& client, uint64_t offset, uint64_t bytes) {
+    client.send_with(request(offset, bytes), {file_.get()});
+    run();
+    answer(ReplyKind::kRegionAdded);
+    const auto reply = expect_message<channel::RegionReply>(client, Control::kRegistered);
+    EXPECT_EQ(reply.error, 0) << reply.text;
+    return reply.region;
+  }
+
+  OwnedFd file_;
+};
+
+TEST_F(RegistrationTest, EveryWorkerKnowsTheMemoryBeforeTheClientHearsOfIt) {
+  RawClient client(path_);
+  attach(client);
+  client.send_with(request(kPage, 2 * kPage), {file_.get()});
+  run();
+  const worker::Command told = workers_.posted[1].back();
+  EXPECT_EQ(told.kind, Kind::kAddRegion);
+  EXPECT_EQ(told.memory_bytes, 2 * kPage);
+  EXPECT_EQ(told.memory[0], 77);
+  EXPECT_EQ(told.memory, workers_.posted[0].back().memory);
+  workers_.answers[0].push_back(
+      {.kind = ReplyKind::kRegionAdded, .context = told.context, .region = told.region});
+  deliver();
+  EXPECT_FALSE(client.receive().has_value());
+  workers_.answers[1].push_back(
+      {.kind = ReplyKind::kRegionAdded, .context = told.context, .region = told.region});
+  deliver();
+  const auto reply = expect_message<channel::RegionReply>(client, Control::kRegistered);
+  EXPECT_EQ(reply.error, 0);
+  EXPECT_EQ(reply.region, told.region);
+}
+
+TEST_F(RegistrationTest, MemoryGoesWhenEveryWorkerLetGoOfIt) {
+  RawClient client(path_);
+  attach(client);
+  const uint32_t region = register_pages(client, 0, kPage);
+  client.send(removal(region));
+  run();
+  EXPECT_EQ(workers_.posted[0].back().kind, Kind::kRemoveRegion);
+  EXPECT_EQ(registry_.regions().mapped_count(), 1u);
+  EXPECT_FALSE(client.receive().has_value());
+  answer(ReplyKind::kRegionRemoved);
+  EXPECT_EQ(expect_message<channel::RegionReply>(client, Control::kDeregistered).error, 0);
+  EXPECT_EQ(registry_.regions().mapped_count(), 0u);
+  EXPECT_NE(register_pages(client, 0, kPage), region);  // a name is not used again soon
+}
+
+TEST_F(RegistrationTest, AWorkerThatWillNotHaveItIsAnAnswer) {
+  RawClient client(path_);
+  attach(client);
+  client.send_with(request(0, kPage), {file_.get()});
+  run();
+  answer(ReplyKind::kRegionRefused);
+  EXPECT_FALSE(client.receive().has_value());
+  answer(ReplyKind::kRegionRemoved);
+  EXPECT_EQ(expect_message<channel::RegionReply>(client, Control::kRegistered).error, EBUSY);
+  EXPECT_EQ(registry_.regions().mapped_count(), 0u);
+}
+
+TEST_F(RegistrationTest, MemoryLeavesWithItsClient) {
+  RawClient client(path_);
+  attach(client);
+  register_pages(client, 0, kPage);
+  register_pages(client, kPage, kPage);
+  client.hang_up();
+  run();
+  workers_.answer_detaches();
+  deliver();
+  EXPECT_EQ(registry_.regions().mapped_count(), 0u);
+  EXPECT_EQ(registry_.held_count(), 0u);
+}
+
+TEST_F(RegistrationTest, WhatCannotBeMappedIsRefusedAndNothingElse) {
+  RawClient client(path_);
+  attach(client);
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const OwnedFd reader(ends[0]), writer(ends[1]);
+  const std::pair<channel::RegisterRequest, int> cases[] = {
+      {request(0, 9 * kPage), file_.get()},
+      {request(1, kPage), file_.get()},
+      {request(0, 0), file_.get()},
+      {request(UINT64_MAX - kPage + 1, kPage), file_.get()},
+      {request(0, kPage), reader.get()}};
+  for (const auto& [asked, fd] : cases) {
+    client.send_with(asked, {fd});
+    run();
+    const auto reply = expect_message<channel::RegionReply>(client, Control::kRegistered);
+    EXPECT_EQ(reply.error, EINVAL) << reply.text;
+  }
+  EXPECT_NE(register_pages(client, 0, kPage), 0u);
+}
+
+TEST_F(RegistrationTest, AShareIsAllThereIs) {
+  RawClient client(path_);
+  attach(client);
+  ASSERT_EQ(::ftruncate(file_.get(), 2 << 20), 0);
+  register_pages(client, 0, 1 << 20);
+  client.send_with(request(0, kPage), {file_.get()});
+  run();
+  const auto reply = expect_message<channel::RegionReply>(client, Control::kRegistered);
+  EXPECT_EQ(reply.error, EDQUOT);
+}
+
+TEST_F(RegistrationTest, PagesThatVanishCostTheirOwnerTheContext) {
+  RawClient client(path_);
+  attach(client);
+  // Sealing cannot be had of this one, so its owner can take the pages away.
+  file_.reset(::memfd_create("lyre-test", MFD_CLOEXEC));
+  ASSERT_EQ(::ftruncate(file_.get(), 8 * kPage), 0);
+  register_pages(client, 0, 8 * kPage);
+  const volatile uint8_t* seen = workers_.posted[0].back().memory;
+  ASSERT_EQ(::ftruncate(file_.get(), 0), 0);
+  EXPECT_EQ(seen[5 * kPage], 0);
+  deliver();
+  expect_goodbye(client, "pages of its registered memory are gone");
+  workers_.answer_detaches();
+  deliver();
+  EXPECT_EQ(registry_.regions().mapped_count(), 0u);
+  expect_still_serving();
+}
+
+struct Breach {
+  const char* name;
+  const char* reason;
+  void (*commit)(RawClient& client, uint32_t others_region, int memory);
+};
+void PrintTo(const Breach& breach, std::ostream* out) { *out << breach.name; }
+
+class RegistrationBreach : public RegistrationTest, public testing::WithParamInterface<Breach> {
+ public:
+  using RegistrationTest::removal;
+  using RegistrationTest::request;
+};
+
+TEST_P(RegistrationBreach, EndsItsClientOnly) {
+  RawClient owner(path_);
+  attach(owner);
+  const uint32_t region = register_pages(owner, 0, kPage);
+  RawClient liar(path_);
+  attach(liar);
+  GetParam().commit(liar, region, file_.get());
+  run();
+  expect_goodbye(liar, GetParam().reason);
+  workers_.answer_detaches();
+  deliver();
+  EXPECT_EQ(registry_.regions().mapped_count(), 1u);
+  owner.send(RegistrationTest::removal(region));
+  run();
+  answer(ReplyKind::kRegionRemoved);
+  EXPECT_EQ(expect_message<channel::RegionReply>(owner, Control::kDeregistered).error, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Rules, RegistrationBreach,
+    testing::Values(Breach{"RemovesAnothersRegion", "the client has no such region",
+                           [](RawClient& client, uint32_t region, int) {
+                             client.send(RegistrationBreach::removal(region));
+                           }},
+                    Breach{"RemovesWhatIsNoRegion", "the client has no such region",
+                           [](RawClient& client, uint32_t, int) {
+                             client.send(RegistrationBreach::removal(3));
+                           }},
+                    Breach{"NoDescriptor", "a descriptor is missing or too many",
+                           [](RawClient& client, uint32_t, int) {
+                             client.send(RegistrationBreach::request(0, kPage));
+                           }},
+                    Breach{
+                        "TwoDescriptors", "unasked-for descriptors",
+                        [](RawClient& client, uint32_t, int memory) {
+                          client.send_with(RegistrationBreach::request(0, kPage), {memory, memory});
+                        }},
+                    Breach{"DescriptorWithAMapping", "a descriptor is missing or too many",
+                           [](RawClient& client, uint32_t, int memory) {
+                             auto request = RegistrationBreach::request(0, kPage);
+                             request.source = channel::RegionSource::kSharedAnonymous;
+                             client.send_with(request, {memory});
+                           }},
+                    Breach{"UnknownSource", "memory of an unknown source",
+                           [](RawClient& client, uint32_t, int memory) {
+                             auto request = RegistrationBreach::request(0, kPage);
+                             request.source = channel::RegionSource{9};
+                             client.send_with(request, {memory});
+                           }},
+                    Breach{"AsksBeforeTheAnswer", "a request about memory out of turn",
+                           [](RawClient& client, uint32_t, int memory) {
+                             client.send_with(RegistrationBreach::request(0, kPage), {memory});
+                             client.send_with(RegistrationBreach::request(0, kPage), {memory});
+                           }}));
+
+TEST_F(RegistrationTest, NeedsAContext) {
+  RawClient client(path_);
+  client.send_with(request(0, kPage), {file_.get()});
+  run();
+  expect_goodbye(client, "a request about memory out of turn");
+}
+
+}  // namespace
+}  // namespace lyre
