@@ -188,6 +188,7 @@ class IoContract : public ::testing::TestWithParam<bool> {
     }
     const uint8_t* data() const { return base_; }
     size_t size() const { return bytes_; }
+    RegionMemory region() const { return {base_, bytes_}; }
 
    private:
     void unmap() {
@@ -237,7 +238,7 @@ TEST_P(IoContract, BothDirectionsWork) {
 
 TEST_P(IoContract, PiecesArriveGathered) {
   client_memory_.fill(99, 1 << 16);
-  ASSERT_TRUE(memory(0).add_region(kRegion, {client_memory_.data(), client_memory_.size(})));
+  ASSERT_TRUE(memory(0).add_region(kRegion, client_memory_.region()));
   const uint32_t pieces_max = io(0).capabilities().tx_pieces_max;
   ASSERT_GE(pieces_max, 1u);
   uint32_t id = 0;
@@ -260,7 +261,7 @@ TEST_P(IoContract, PiecesArriveGathered) {
 
 TEST_P(IoContract, ChecksumsAreCompleted) {
   client_memory_.fill(5, 8192);
-  ASSERT_TRUE(memory(0).add_region(kRegion, {client_memory_.data(), client_memory_.size(})));
+  ASSERT_TRUE(memory(0).add_region(kRegion, client_memory_.region()));
   uint32_t id = 0;
   for (uint32_t pieces : {0u, 1u, 2u, 3u}) {
     for (uint32_t payload : {101u, 200u}) {
@@ -331,7 +332,7 @@ TEST_P(IoContract, ShortCountLeavesTheRestWithTheCaller) {
 
 TEST_P(IoContract, RegionHoldsReturnToZero) {
   client_memory_.fill(8, 1 << 16);
-  ASSERT_TRUE(memory(0).add_region(kRegion, {client_memory_.data(), client_memory_.size(})));
+  ASSERT_TRUE(memory(0).add_region(kRegion, client_memory_.region()));
   EXPECT_EQ(memory(0).region_holds(kRegion), 0u);
   for (uint32_t round = 0; round < 200; ++round) {
     ASSERT_TRUE(send(gathered(round, 600, round, 3)));
@@ -357,7 +358,7 @@ TEST_P(IoContract, RegionsAreTakenAndGivenBack) {
 
 TEST_P(IoContract, PacketOfARemovedRegionIsNotSent) {
   client_memory_.fill(8, 4096);
-  ASSERT_TRUE(memory(0).add_region(kRegion, {client_memory_.data(), client_memory_.size(})));
+  ASSERT_TRUE(memory(0).add_region(kRegion, client_memory_.region()));
   PacketBuf* packet = gathered(1, 600, 0, 2);
   ASSERT_NE(packet, nullptr);
   memory(0).remove_region(kRegion);
@@ -373,7 +374,7 @@ TEST_P(IoContract, PacketOfARemovedRegionIsNotSent) {
 TEST_P(IoContract, ManyPacketsLeakNothing) {
   constexpr uint32_t kPackets = 100'000;
   client_memory_.fill(8, 1 << 16);
-  ASSERT_TRUE(memory(0).add_region(kRegion, {client_memory_.data(), client_memory_.size(})));
+  ASSERT_TRUE(memory(0).add_region(kRegion, client_memory_.region()));
   // One lap first: ports keep a ring full of buffers from their first packets on.
   const auto lap = [&](uint32_t packets) {
     uint32_t arrived = 0;
@@ -479,7 +480,7 @@ TEST_P(IoContract, FramesOfTheMtuArrive) {
     if (HasFatalFailure() || IsSkipped()) return;
     EXPECT_EQ(io(0).capabilities().mtu_bytes, mtu);
     client_memory_.fill(mtu, 1 << 16);
-    ASSERT_TRUE(memory(0).add_region(kRegion, {client_memory_.data(), client_memory_.size(})));
+    ASSERT_TRUE(memory(0).add_region(kRegion, client_memory_.region()));
     const uint32_t payload = mtu - kL3Bytes - kL4Bytes;
     for (uint32_t id = 0; id < 50; ++id) {
       PacketBuf* packet = gathered(id, payload, id, 2);

@@ -148,7 +148,7 @@ TEST(SimLink, TsoPacketsAreCut) {
   Pair pair({.checksums = Checksums::kHardware, .tso_bytes_max = 65'000});
   Memory& memory = *pair.memories[0][0];
   const std::vector<uint8_t> client = contract::pattern(4, 5000);
-  ASSERT_TRUE(memory.add_region(kRegion, {client.data(), client.size(})));
+  ASSERT_TRUE(memory.add_region(kRegion, {client.data(), client.size()}));
   PacketBuf* packet = nullptr;
   ASSERT_EQ(memory.alloc_tx({&packet, 1}), 1u);
   std::vector<uint8_t> head = contract::headers(1000, 5000);
