@@ -202,3 +202,8 @@ int lyre_ports(lyre_context* context, lyre_port* out, int count) {
   std::copy_n(ports.begin(), copied, out);
   return static_cast<int>(ports.size());
 }
+
+int lyre_workers(lyre_context* context) {
+  if (context == nullptr) return lyre::client::fail(LYRE_E_INVALID, "no context");
+  return static_cast<int>(context->worker_count());
+}

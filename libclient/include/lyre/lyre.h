@@ -98,6 +98,8 @@ typedef struct lyre_port {
 } lyre_port;
 /* Copies up to `count` of the daemon's ports and returns how many there are, as of the attach. */
 LYRE_API int lyre_ports(lyre_context* context, lyre_port* out, int count);
+/* How many workers, each a core, the daemon runs: connections are spread over them. */
+LYRE_API int lyre_workers(lyre_context* context);
 
 /* Does pending work and returns once something happened on the context since the last call (a
  * connect ended, a listener has a session, data or the peer's end arrived, sends completed, a
