@@ -3,6 +3,7 @@
 
 #include "libclient/include/lyre/lyre.h"
 #include "tools/lyre/allreduce.h"
+#include "tools/lyre/comms.h"
 #include "tools/lyre/failure.h"
 #include "tools/lyre/options.h"
 #include "tools/lyre/perf.h"
@@ -49,6 +50,7 @@ int main(int argc, char** argv) {
   app.add_flag("--json", globals.is_json, "Print JSON");
   add_status(app, globals);
   add_sessions(app, globals);
+  add_comms(app, globals);
   add_stats(app, globals);
   add_perf(app, globals);
   add_allreduce(app);

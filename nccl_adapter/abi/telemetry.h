@@ -1,0 +1,102 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+/// What a process that uses the NCCL plugin shows of its comms: a file in shared memory, written by
+/// the plugin a few times a second, read by `lyre comms` whenever somebody looks. Reading disturbs
+/// nobody. Values may be anything: readers check them.
+namespace lyre::nccl_abi {
+
+inline constexpr uint64_t kTelemetryMagic = 0x534d'4d4f'4345'5259ull;  // "YRECOMMS"
+inline constexpr uint32_t kTelemetryVersion = 1;
+inline constexpr uint32_t kTelemetrySlots = 2048;
+/// LYRE_TELEMETRY_DIR moves it; "none" switches it off.
+inline constexpr const char* kTelemetryDirectory = "/dev/shm";
+inline constexpr const char* kTelemetryPrefix = "lyre-comms-";
+
+/// Whom the oldest request of a comm waits for.
+enum class WaitsFor : uint32_t {
+  kNothing = 0,  ///< no request
+  kNetwork,      ///< bytes under way that the peer's TCP has not acknowledged
+  kPlacement,    ///< the peer's host has the bytes, its process has not placed them
+  kCredit,       ///< the peer has posted no receive
+  kData,         ///< the peer has sent nothing
+  kStream,       ///< no connection at the moment
+  kDaemon,       ///< this host's daemon is away
+};
+inline constexpr uint32_t kWaitsForCount = 7;
+
+/// One comm. Texts end with a zero byte. Times are CLOCK_MONOTONIC.
+struct CommView {
+  uint8_t id[16];         ///< the same on both sides
+  uint64_t communicator;  ///< NCCL's number for it (v11 on), else 0
+  uint32_t is_sender;
+  uint32_t has_failed;
+  uint32_t peer_pid;
+  WaitsFor waits_for;
+  char peer_host[64];
+  char peer_address[64];
+  char path[64];  ///< of one stream
+  uint32_t streams;
+  uint32_t streams_up;
+  uint32_t requests;  ///< posted and not done
+  uint32_t redials;   ///< streams made again
+  uint64_t messages;  ///< done
+  uint64_t bytes;     ///< of those
+  uint64_t outstanding_bytes;
+  uint64_t unacked_bytes;
+  uint64_t again_bytes;     ///< sent a second time
+  int64_t oldest_since_ns;  ///< 0: no request
+};
+static_assert(sizeof(CommView) == 296);
+
+/// A place for one: odd while it is written.
+struct CommSlot {
+  std::atomic<uint32_t> sequence;
+  std::atomic<uint32_t> is_used;
+  CommView view;
+};
+
+struct TelemetryHeader {
+  uint64_t magic;
+  uint32_t version;
+  uint32_t slots;
+  uint32_t pid;
+  uint32_t slot_bytes;
+  std::atomic<int64_t> written_ns;  ///< CLOCK_MONOTONIC: an old file belongs to nobody
+  char host[64];
+  char program[32];
+  char socket[108];
+};
+
+inline constexpr size_t kTelemetrySlotsOffset = 512;
+static_assert(sizeof(TelemetryHeader) <= kTelemetrySlotsOffset);
+inline constexpr size_t kTelemetryBytes =
+    kTelemetrySlotsOffset + size_t{kTelemetrySlots} * sizeof(CommSlot);
+
+/// Thread: one writer a slot.
+inline void write_slot(CommSlot* slot, const CommView& view) {
+  const uint32_t before = slot->sequence.load(std::memory_order_relaxed);
+  slot->sequence.store(before + 1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);  // pairs with the reader's second fence
+  std::memcpy(&slot->view, &view, sizeof view);
+  slot->sequence.store(before + 2, std::memory_order_release);  // pairs with the reader's acquire
+}
+
+/// False: unused, or it changed all the time.
+inline bool read_slot(const CommSlot& slot, CommView* out) {
+  constexpr int kTriesMax = 100;
+  for (int i = 0; i < kTriesMax; ++i) {
+    if (slot.is_used.load(std::memory_order_acquire) == 0) return false;
+    const uint32_t before = slot.sequence.load(std::memory_order_acquire);
+    std::memcpy(out, &slot.view, sizeof *out);
+    std::atomic_thread_fence(std::memory_order_acquire);  // pairs with the writer's fence
+    if (before % 2 == 0 && slot.sequence.load(std::memory_order_relaxed) == before) return true;
+  }
+  return false;
+}
+
+}  // namespace lyre::nccl_abi

@@ -1,0 +1,111 @@
+#include "tools/lyre/comms.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+namespace lyre::tools {
+namespace {
+
+using nccl_abi::CommSlot;
+using nccl_abi::CommView;
+using nccl_abi::TelemetryHeader;
+
+constexpr int64_t kNowNs = 100'000'000'000;
+
+class Comms : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (std::filesystem::temp_directory_path() / "lyre-comms-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
+  // As the plugin writes it, with one comm in the second slot.
+  void write(const std::string& name, const CommView& view, int64_t written_ns = kNowNs) {
+    std::vector<uint8_t> bytes(nccl_abi::kTelemetryBytes);
+    auto* header = new (bytes.data()) TelemetryHeader{};
+    header->magic = nccl_abi::kTelemetryMagic;
+    header->version = nccl_abi::kTelemetryVersion;
+    header->pid = 4711;
+    header->written_ns.store(written_ns);
+    std::strcpy(header->program, "python3");
+    std::strcpy(header->host, "node7");
+    std::strcpy(header->socket, "/run/lyre/lyred.sock");
+    auto* slots = reinterpret_cast<CommSlot*>(bytes.data() + nccl_abi::kTelemetrySlotsOffset);
+    nccl_abi::write_slot(&slots[1], view);
+    slots[1].is_used.store(1);
+    std::ofstream(directory_ + "/" + name, std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()),
+               static_cast<std::streamsize>(bytes.size()));
+  }
+
+  static CommView sample() {
+    CommView view{};
+    view.id[0] = 0xab;
+    view.is_sender = 1;
+    view.peer_pid = 12;
+    view.waits_for = nccl_abi::WaitsFor::kCredit;
+    std::strcpy(view.peer_host, "node8");
+    std::strcpy(view.path, "rail0 > 10.9.0.2:5000");
+    view.streams = 4;
+    view.streams_up = 3;
+    view.requests = 2;
+    view.messages = 10;
+    view.bytes = 3 << 20;
+    view.outstanding_bytes = 1 << 20;
+    view.oldest_since_ns = kNowNs - 2'000'000'000;
+    return view;
+  }
+
+  std::string directory_;
+};
+
+TEST_F(Comms, AreATableForPeople) {
+  write("lyre-comms-0-4711-0", sample());
+  EXPECT_EQ(
+      "python3/4711 on node7, daemon /run/lyre/lyred.sock\n"
+      "comm      way  peer      streams     moved  rate  messages  requests  under way  oldest  "
+      "waits for       path\n"
+      "ab000000  to   node8/12  3/4      3.00 MiB     -        10         2   1.00 MiB  2.00 s  "
+      "peer's receive  rail0 > 10.9.0.2:5000\n",
+      comms_text(look_at_comms(directory_, kNowNs), nullptr));
+}
+
+TEST_F(Comms, RatesAreOfTheTimeBetweenTwoLooks) {
+  CommView view = sample();
+  write("lyre-comms-0-4711-0", view);
+  const CommsLook earlier = look_at_comms(directory_, kNowNs);
+  view.bytes += 1'000'000;
+  write("lyre-comms-0-4711-0", view);
+  const CommsLook look = look_at_comms(directory_, kNowNs + 500'000'000);
+  const auto json = comms_json(look, &earlier);
+  EXPECT_EQ(json["processes"][0]["comms"][0]["bits_per_second"], 16e6);
+  EXPECT_EQ(json["processes"][0]["comms"][0]["waits_for"], "peer's receive");
+}
+
+TEST_F(Comms, WhatIsOldForeignOrDamagedIsLeftOut) {
+  write("lyre-comms-0-1-0", sample(), kNowNs - 60'000'000'000);
+  write("something-else", sample());
+  std::ofstream(directory_ + "/lyre-comms-0-2-0") << "short";
+  std::ofstream(directory_ + "/lyre-comms-0-3-0") << std::string(nccl_abi::kTelemetryBytes, 'x');
+  EXPECT_EQ("no process here uses the NCCL plugin\n",
+            comms_text(look_at_comms(directory_, kNowNs), nullptr));
+}
+
+TEST_F(Comms, NonsenseInASlotIsShownAsSuch) {
+  CommView view = sample();
+  view.waits_for = static_cast<nccl_abi::WaitsFor>(77);
+  std::memset(view.peer_host, 0x1b, sizeof view.peer_host);
+  write("lyre-comms-0-4711-0", view);
+  const std::string text = comms_text(look_at_comms(directory_, kNowNs), nullptr);
+  EXPECT_EQ(text.find('\x1b'), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lyre::tools

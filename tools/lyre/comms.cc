@@ -1,0 +1,266 @@
+#include "tools/lyre/comms.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "tools/lyre/text_table.h"
+#include "tools/lyre/units.h"
+
+namespace lyre::tools {
+namespace {
+
+using nccl_abi::CommView;
+using nccl_abi::TelemetryHeader;
+
+// The plugin writes five times a second, whatever else it does.
+constexpr int64_t kOldNs = 5'000'000'000;
+constexpr int64_t kNsPerSecond = 1'000'000'000;
+
+constexpr std::array<const char*, nccl_abi::kWaitsForCount> kWaits = {
+    "-",           "network",          "peer's process", "peer's receive",
+    "peer's data", "a new connection", "local daemon"};
+
+const char* waits_for(const CommView& view) {
+  const auto index = static_cast<uint32_t>(view.waits_for);
+  return index < kWaits.size() ? kWaits[index] : "?";
+}
+
+template <size_t kBytes>
+std::string text_of(const char (&field)[kBytes]) {
+  std::string text(field, ::strnlen(field, kBytes));
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c < 0x20 || c >= 0x7f; }, '?');
+  return text;
+}
+
+std::string id_text(const CommView& view) {
+  std::string text;
+  for (size_t i = 0; i < 4; ++i) {
+    char byte[3];
+    std::snprintf(byte, sizeof byte, "%02x", view.id[i]);
+    text += byte;
+  }
+  return text;
+}
+
+/// A mapped file; empty when it cannot be one of ours.
+class File {
+ public:
+  explicit File(const std::string& path) {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) return;
+    struct stat status {};
+    if (::fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
+        static_cast<size_t>(status.st_size) >= nccl_abi::kTelemetryBytes) {
+      void* memory = ::mmap(nullptr, nccl_abi::kTelemetryBytes, PROT_READ, MAP_SHARED, fd, 0);
+      if (memory != MAP_FAILED) memory_ = static_cast<const uint8_t*>(memory);
+    }
+    ::close(fd);
+  }
+  ~File() {
+    if (memory_ != nullptr) {
+      ::munmap(const_cast<uint8_t*>(memory_), nccl_abi::kTelemetryBytes);
+    }
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  std::optional<CommsOfProcess> read(int64_t now_ns) const {
+    if (memory_ == nullptr) return std::nullopt;
+    const auto& header = *reinterpret_cast<const TelemetryHeader*>(memory_);
+    const int64_t written_ns = header.written_ns.load(std::memory_order_relaxed);
+    if (header.magic != nccl_abi::kTelemetryMagic ||
+        header.version != nccl_abi::kTelemetryVersion || now_ns - written_ns > kOldNs) {
+      return std::nullopt;
+    }
+    CommsOfProcess process{
+        header.pid, text_of(header.program), text_of(header.host), text_of(header.socket), {}};
+    const auto* slots =
+        reinterpret_cast<const nccl_abi::CommSlot*>(memory_ + nccl_abi::kTelemetrySlotsOffset);
+    for (uint32_t i = 0; i < nccl_abi::kTelemetrySlots; ++i) {
+      CommView view;
+      if (nccl_abi::read_slot(slots[i], &view)) process.comms.push_back(view);
+    }
+    return process;
+  }
+
+ private:
+  const uint8_t* memory_ = nullptr;
+};
+
+const CommView* find_earlier(const CommsLook* earlier, uint32_t pid, const CommView& view) {
+  if (earlier == nullptr) return nullptr;
+  for (const CommsOfProcess& process : earlier->processes) {
+    if (process.pid != pid) continue;
+    for (const CommView& other : process.comms) {
+      if (other.is_sender == view.is_sender && std::equal(view.id, view.id + 16, other.id)) {
+        return &other;
+      }
+    }
+  }
+  return nullptr;
+}
+
+std::optional<double> rate_of(const CommsLook& look, const CommsLook* earlier, uint32_t pid,
+                              const CommView& view) {
+  const CommView* before = find_earlier(earlier, pid, view);
+  if (before == nullptr || view.bytes < before->bytes || look.at_ns <= earlier->at_ns) {
+    return std::nullopt;
+  }
+  return 8.0 * static_cast<double>(view.bytes - before->bytes) * kNsPerSecond /
+         static_cast<double>(look.at_ns - earlier->at_ns);
+}
+
+int64_t oldest_age_ns(const CommsLook& look, const CommView& view) {
+  return view.oldest_since_ns > 0 ? std::max<int64_t>(look.at_ns - view.oldest_since_ns, 0) : 0;
+}
+
+std::string text_of(const CommsLook& look, const CommsLook* earlier,
+                    const CommsOfProcess& process) {
+  std::string out = process.program + "/" + std::to_string(process.pid) + " on " + process.host +
+                    ", daemon " + process.socket + "\n";
+  TextTable table;
+  using Align = TextTable::Align;
+  for (const char* title : {"comm", "way", "peer", "streams"}) table.add_column(title);
+  for (const char* title : {"moved", "rate", "messages", "requests", "under way", "oldest"}) {
+    table.add_column(title, Align::kRight);
+  }
+  for (const char* title : {"waits for", "path"}) table.add_column(title);
+  for (const CommView& view : process.comms) {
+    const std::optional<double> rate = rate_of(look, earlier, process.pid, view);
+    table.add_row({id_text(view), view.is_sender != 0 ? "to" : "from",
+                   text_of(view.peer_host) + "/" + std::to_string(view.peer_pid),
+                   std::to_string(view.streams_up) + "/" + std::to_string(view.streams),
+                   format_bytes(view.bytes), rate ? format_rate(*rate) : "-",
+                   std::to_string(view.messages), std::to_string(view.requests),
+                   format_bytes(view.outstanding_bytes),
+                   view.oldest_since_ns > 0 ? format_duration(oldest_age_ns(look, view)) : "-",
+                   view.has_failed != 0 ? "failed" : waits_for(view), text_of(view.path)});
+  }
+  return out + (table.is_empty() ? "no comms\n" : table.text());
+}
+
+nlohmann::ordered_json comm_json(const CommsLook& look, const CommsLook* earlier, uint32_t pid,
+                                 const CommView& view) {
+  nlohmann::ordered_json out = {{"id", id_text(view)},
+                                {"communicator", view.communicator},
+                                {"direction", view.is_sender != 0 ? "send" : "receive"},
+                                {"peer_host", text_of(view.peer_host)},
+                                {"peer_pid", view.peer_pid},
+                                {"peer_address", text_of(view.peer_address)},
+                                {"path", text_of(view.path)},
+                                {"streams", view.streams},
+                                {"streams_up", view.streams_up},
+                                {"streams_remade", view.redials},
+                                {"messages", view.messages},
+                                {"bytes", view.bytes},
+                                {"sent_again_bytes", view.again_bytes},
+                                {"requests", view.requests},
+                                {"outstanding_bytes", view.outstanding_bytes},
+                                {"unacknowledged_bytes", view.unacked_bytes},
+                                {"oldest_request_ns", oldest_age_ns(look, view)},
+                                {"waits_for", waits_for(view)},
+                                {"failed", view.has_failed != 0}};
+  if (const std::optional<double> rate = rate_of(look, earlier, pid, view)) {
+    out["bits_per_second"] = *rate;
+  }
+  return out;
+}
+
+int64_t monotonic_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+void print(const GlobalOptions& globals, const CommsLook& look, const CommsLook* earlier) {
+  if (globals.is_json) {
+    std::cout << comms_json(look, earlier).dump(2) << std::endl;
+  } else {
+    std::cout << comms_text(look, earlier) << std::flush;
+  }
+}
+
+}  // namespace
+
+CommsLook look_at_comms(const std::string& directory, int64_t now_ns) {
+  CommsLook look{now_ns, {}};
+  std::error_code ignored;
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
+    if (entry.path().filename().string().starts_with(nccl_abi::kTelemetryPrefix)) {
+      paths.push_back(entry.path());
+    }
+  }
+  std::sort(paths.begin(), paths.end());
+  for (const std::string& path : paths) {
+    if (std::optional<CommsOfProcess> process = File(path).read(now_ns)) {
+      look.processes.push_back(std::move(*process));
+    }
+  }
+  return look;
+}
+
+std::string comms_text(const CommsLook& look, const CommsLook* earlier) {
+  std::string out;
+  for (const CommsOfProcess& process : look.processes) {
+    out += (out.empty() ? "" : "\n") + text_of(look, earlier, process);
+  }
+  return out.empty() ? "no process here uses the NCCL plugin\n" : out;
+}
+
+nlohmann::ordered_json comms_json(const CommsLook& look, const CommsLook* earlier) {
+  nlohmann::ordered_json out = {{"processes", nlohmann::ordered_json::array()}};
+  for (const CommsOfProcess& process : look.processes) {
+    nlohmann::ordered_json entry = {{"pid", process.pid},
+                                    {"program", process.program},
+                                    {"host", process.host},
+                                    {"daemon_socket", process.socket},
+                                    {"comms", nlohmann::ordered_json::array()}};
+    for (const CommView& view : process.comms) {
+      entry["comms"].push_back(comm_json(look, earlier, process.pid, view));
+    }
+    out["processes"].push_back(std::move(entry));
+  }
+  return out;
+}
+
+void add_comms(CLI::App& app, const GlobalOptions& globals) {
+  CLI::App* command =
+      app.add_subcommand("comms", "NCCL's connections over Lyre, and whom they wait for");
+  auto interval_s = std::make_shared<double>(1);
+  auto directory = std::make_shared<std::string>(nccl_abi::kTelemetryDirectory);
+  command->add_option("--watch", *interval_s, "Print again every SECONDS")
+      ->check(CLI::PositiveNumber)
+      ->expected(0, 1)
+      ->default_str("1");
+  command->add_option("--directory", *directory, "Where the plugin writes (LYRE_TELEMETRY_DIR)")
+      ->envname("LYRE_TELEMETRY_DIR");
+  command->callback([&globals, interval_s, directory, command] {
+    // A rate needs two looks; the plugin writes a few times a second.
+    const bool goes_on = command->count("--watch") > 0;
+    const auto pause = std::chrono::duration<double>(goes_on ? *interval_s : 0.5);
+    CommsLook earlier = look_at_comms(*directory, monotonic_ns());
+    do {
+      std::this_thread::sleep_for(pause);
+      CommsLook look = look_at_comms(*directory, monotonic_ns());
+      print(globals, look, &earlier);
+      earlier = std::move(look);
+    } while (goes_on);
+  });
+}
+
+}  // namespace lyre::tools
