@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "nccl_adapter/core/comm.h"
 #include "nccl_adapter/core/instance.h"
 #include "nccl_adapter/core/log.h"
 #include "nccl_adapter/core/status.h"
@@ -97,11 +98,11 @@ void log_attached(const Instance& instance) {
            socket_path_text(instance.settings()), ports.c_str());
 }
 
-Instance* open_instance(Registry& all) {
+Instance* open_instance(Registry& all, uint64_t communicator) {
   watch_forks(all);
   Settings settings;
   if (!read_settings(&settings)) return nullptr;
-  std::unique_ptr<Instance> instance = Instance::open(settings);
+  std::unique_ptr<Instance> instance = Instance::open(settings, communicator);
   if (instance != nullptr && instance->ports().empty()) {
     log_warn("the Lyre daemon at %s has no port", socket_path_text(settings));
     instance.reset();
@@ -162,13 +163,13 @@ HandleBytes handle_bytes(void* handle) {
 
 }  // namespace
 
-Result init_context(void** context, nccl_abi::Logger logger) {
+Result init_context(void** context, uint64_t communicator, nccl_abi::Logger logger) {
   *context = nullptr;
   set_logger(logger);
   return guarded([&] {
     Registry& all = registry();
     const std::lock_guard lock(all.mutex);
-    *context = open_instance(all);
+    *context = open_instance(all, communicator);
     return *context != nullptr ? Result::kSuccess : Result::kSystemError;
   });
 }
@@ -192,7 +193,7 @@ Result init_process(nccl_abi::Logger logger) {
     Registry& all = registry();
     const std::lock_guard lock(all.mutex);
     retire_dead_process_instance(all);
-    if (all.process_instance == nullptr) all.process_instance = open_instance(all);
+    if (all.process_instance == nullptr) all.process_instance = open_instance(all, 0);
     return all.process_instance != nullptr ? Result::kSuccess : Result::kSystemError;
   });
 }
@@ -215,7 +216,6 @@ Result listen(void* context, int dev, void* handle, void** listen_comm) {
   if (context == nullptr) return Result::kInvalidUsage;
   auto* instance = static_cast<Instance*>(context);
   return with(instance, [&] {
-    if (instance->is_daemon_dead()) return Result::kSystemError;
     ListenComm* made = nullptr;
     const Result result = instance->listen(dev, handle_bytes(handle), &made);
     *listen_comm = made;

@@ -16,7 +16,7 @@ using nccl_abi::Result;
 inline constexpr const char* kPluginName = "Lyre";
 
 /// v11 on: a context of its own for each communicator.
-Result init_context(void** context, nccl_abi::Logger logger);
+Result init_context(void** context, uint64_t communicator, nccl_abi::Logger logger);
 Result finalize(void* context);
 /// v8 to v10: one context for the process, kept until it ends or the daemon does.
 Result init_process(nccl_abi::Logger logger);

@@ -14,7 +14,7 @@ using nccl_abi::Result;
 
 namespace {
 
-constexpr uint32_t kQuietPumpsPerClockRead = 256;
+constexpr int64_t kNsPerSecond = 1'000'000'000;
 
 }  // namespace
 
@@ -22,17 +22,26 @@ std::string Peer::describe() const {
   return "host " + host + " (" + address + "), process " + std::to_string(pid);
 }
 
-Comm::Comm(Instance* instance, Stream stream, Peer peer)
-    : stream_(std::move(stream)), peer_(std::move(peer)), instance_(instance) {
-  stream_.set_owner(this);
+Comm::Comm(Instance* instance, const Nonce& id, Peer peer, size_t lanes)
+    : peer_(std::move(peer)), instance_(instance), id_(id), alive_ns_(instance->now_ns()) {
+  for (size_t i = 0; i < lanes; ++i) {
+    lanes_.push_back(std::make_unique<Lane>(this, static_cast<uint16_t>(i)));
+  }
 }
 
 Comm::~Comm() = default;
 
+bool Comm::is_any_up() const {
+  return std::any_of(lanes_.begin(), lanes_.end(), [](const auto& lane) { return lane->is_up(); });
+}
+
 Result Comm::post(void* data, uint64_t bytes, Request** out) {
   *out = nullptr;
   if (has_failed()) return report();
+  // Who was silent while nobody wanted anything is not late.
+  if (active() == 0) alive_ns_ = std::max(alive_ns_, instance_->now_ns());
   Request* request = post_request(data, bytes);
+  if (request != nullptr) request->posted_ns = instance_->now_ns();
   pump();
   // A failure that this pump met belongs to the request: test() will tell.
   *out = request;
@@ -68,9 +77,10 @@ Result Comm::remove_registration(const Registration* registration) {
     log_warn("deregMr() of a handle that this comm does not know");
     return Result::kInvalidUsage;
   }
-  // Memory is only touched inside calls, under the lock: letting go means not to touch it again.
+  // Memory is only touched under the lock: letting go means not to touch it again.
   if (!has_failed() && touches(registration->base, registration->bytes)) {
     is_reported_ = true;  // the caller's own doing needs no warning
+    begin_close();
     fail(Result::kInternalError, "its memory was deregistered with requests in flight");
   }
   registrations_.erase(it);
@@ -78,31 +88,90 @@ Result Comm::remove_registration(const Registration* registration) {
 }
 
 void Comm::pump() {
-  if (has_failed() || !stream_.is_open()) return;
-  const bool in_moved = pump_in();
+  if (has_failed() || !instance_->is_attached()) return;
+  for (const auto& lane : lanes_) {
+    if (!lane->is_up()) continue;
+    lane->end_probe(instance_->now_ns());
+    pump_in(*lane);
+    if (has_failed()) return;
+  }
+  pump_out();
+}
+
+void Comm::on_broken(Lane& lane, Io how) {
+  const int code = how == Io::kFinished ? 0 : lane.stream.error();
+  // With the daemon every session is gone; all of them are made anew when it is back.
+  if (instance_->note_daemon_error(code)) return;
+  trouble_ = how == Io::kFinished ? "the connection ended without a goodbye"
+                                  : std::string("the connection ended: ") + lyre_strerror(code);
+  if (!lane.path.empty()) trouble_ += " (" + lane.path + ")";
+  // A reset is an answer: somebody is there.
+  if (code != LYRE_E_TIMEDOUT && code != LYRE_E_UNREACHABLE) alive_ns_ = instance_->now_ns();
+  drop_lane(lane);
+}
+
+void Comm::drop_lane(Lane& lane) {
+  lane.drop();
+  on_lane_lost(lane);
+}
+
+void Comm::tick(int64_t now_ns) {
   if (has_failed()) return;
-  const bool out_moved = pump_out();
-  if (!has_failed()) keep_alive(in_moved || out_moved);
+  for (const auto& lane : lanes_) {
+    if (lane->is_up() && lane->look(now_ns)) alive_ns_ = now_ns;
+  }
+  watch(now_ns);
+  if (has_failed()) return;
+  ask_for_life(now_ns);
+  judge_absence(now_ns);
 }
 
 // A host that vanished acknowledges nothing; but one that waits for data sends nothing either. A
-// ping gives the daemon's user timeout something to watch.
-void Comm::keep_alive(bool moved) {
-  if (moved || active() == 0) {
-    quiet_since_ns_ = 0;
-    quiet_pumps_ = 0;
-    return;
-  }
-  if (quiet_since_ns_ != 0 && ++quiet_pumps_ < kQuietPumpsPerClockRead) return;
-  quiet_pumps_ = 0;
-  const int64_t now = now_ns();
-  if (quiet_since_ns_ == 0) quiet_since_ns_ = now;
-  const int64_t ping_after_ns = instance_->settings().peer_timeout_s * 1'000'000'000 / 3;
-  if (now - quiet_since_ns_ < ping_after_ns || stream_.unacked_bytes() > 0) return;
-  quiet_since_ns_ = now;
+// ping gives TCP something to watch on every stream, and us the news that a stream is dead.
+void Comm::ask_for_life(int64_t now_ns) {
+  if (active() == 0) return;
   uint8_t ping[kFrameHeaderBytes];
   encode({.type = FrameType::kPing}, ping);
-  if (stream_.send_small(ping) == Io::kFailed) fail_with_stream_error();
+  for (const auto& lane : lanes_) {
+    if (!lane->is_up() || now_ns - lane->moved_ns < kPingNs) continue;
+    if (lane->stream.unacked_bytes() > 0 || lane->stream.is_blocked()) continue;
+    lane->moved_ns = now_ns;
+    if (lane->stream.send_small(ping) == Io::kFailed) on_broken(*lane, Io::kFailed);
+  }
+}
+
+// Without any session the peer has the time that a daemon may take to come back, and at most the
+// time after which a silent peer is given up.
+void Comm::judge_absence(int64_t now_ns) {
+  if (is_any_up() || is_answer_due()) {
+    lost_ns_ = 0;
+    return;
+  }
+  if (lost_ns_ == 0) lost_ns_ = now_ns;
+  const Settings& settings = instance_->settings();
+  const int64_t resume_ns = settings.resume_s * kNsPerSecond + kResumeMarginNs;
+  const bool is_late = now_ns - lost_ns_ > resume_ns;
+  if (!is_late && now_ns - alive_ns_ <= settings.peer_timeout_s * kNsPerSecond) return;
+  std::string why = trouble_.empty() ? "it does not answer" : trouble_;
+  why += "; given up after " + std::to_string((now_ns - lost_ns_) / kNsPerSecond) + " s without it";
+  fail(Result::kRemoteError, std::move(why));
+}
+
+void Comm::on_detached() {
+  if (has_failed()) return;
+  for (const auto& lane : lanes_) {
+    lane->dial.reset();
+    if (lane->is_up()) drop_lane(*lane);
+  }
+}
+
+void Comm::on_attached(int64_t now_ns) {
+  alive_ns_ = now_ns;
+  lost_ns_ = 0;
+  for (const auto& lane : lanes_) {
+    lane->redial_ns = 0;
+    lane->failures = 0;
+  }
 }
 
 void Comm::fail(Result result, std::string why) {
@@ -113,25 +182,15 @@ void Comm::fail(Result result, std::string why) {
     why_ += "; " + std::to_string(active()) + " requests with " +
             std::to_string(outstanding_bytes()) + " bytes outstanding";
   }
-  stream_.abort();
-}
-
-void Comm::fail_with_stream_error() {
-  const int code = stream_.error();
-  if (instance_->note_daemon_error(code)) {
-    fail(Result::kSystemError, "the Lyre daemon on this machine died or disconnected us");
-    return;
+  for (const auto& lane : lanes_) {
+    lane->dial.reset();
+    lane->drop();
   }
-  fail(to_result(code), std::string("the connection ended: ") + lyre_strerror(code));
-}
-
-void Comm::on_stream_finished() {
-  fail(Result::kRemoteError, "the connection ended without a goodbye: the process is gone");
 }
 
 // Nothing of ours is waited for over there, so this side may end in order too.
 void Comm::on_bye() {
-  stream_.close();
+  for (const auto& lane : lanes_) lane->stream.close();
   fail(Result::kRemoteError, "the peer closed its end");
 }
 
@@ -144,181 +203,41 @@ Result Comm::report() {
   return result_;
 }
 
+// With requests in flight this is an abort; the peer shall hear of it at once all the same.
 void Comm::begin_close() {
-  if (!stream_.is_open()) return;
+  if (is_closing_ || has_failed()) return;
   pump();
+  is_closing_ = true;
   if (has_failed()) return;
-  if (active() > 0) {
-    stream_.abort();
-    return;
+  std::vector<uint8_t> words;
+  last_words(&words);
+  words.resize(words.size() + kFrameHeaderBytes);
+  encode({.type = FrameType::kBye},
+         std::span<uint8_t, kFrameHeaderBytes>(words.data() + words.size() - kFrameHeaderBytes,
+                                               kFrameHeaderBytes));
+  const bool is_abort = active() > 0;
+  for (const auto& lane : lanes_) {
+    lane->dial.reset();
+    if (!lane->is_up()) continue;
+    if (lane->stream.send_small(words) == Io::kFailed) {
+      lane->stream.abort();
+    } else if (is_abort) {
+      lane->stream.close();
+    }
   }
-  uint8_t bye[kFrameHeaderBytes];
-  encode({.type = FrameType::kBye}, bye);
-  if (stream_.send_small(bye) == Io::kFailed) stream_.abort();
 }
 
 bool Comm::is_close_done() {
-  if (!stream_.is_open() || stream_.state() == LYRE_ENDED) return true;
-  const Io rest = stream_.flush();
-  if (rest == Io::kFailed) return true;
-  return rest == Io::kOk && stream_.unacked_bytes() == 0;
+  if (!instance_->is_attached()) return true;
+  return std::all_of(lanes_.begin(), lanes_.end(), [](const auto& lane) {
+    if (!lane->is_up() || lane->stream.state() == LYRE_ENDED) return true;
+    const Io rest = lane->stream.flush();
+    return rest == Io::kFailed || (rest == Io::kOk && lane->stream.unacked_bytes() == 0);
+  });
 }
 
-void Comm::finish_close() { stream_.close(); }
-
-SendComm::SendComm(Instance* instance, Stream stream, Peer peer)
-    : Comm(instance, std::move(stream), std::move(peer)), queue_(this) {}
-
-bool SendComm::pump_out() {
-  bool moved = false;
-  SendQueue::Chunk chunk;
-  while (queue_.next_chunk(kBlockBytes - kFrameHeaderBytes, &chunk)) {
-    const Io io = stream_.send_chunk(chunk);
-    if (io == Io::kFailed) fail_with_stream_error();
-    if (io != Io::kOk) return moved;
-    queue_.chunk_sent(chunk);
-    moved = true;
-  }
-  if (stream_.flush() == Io::kFailed) fail_with_stream_error();
-  return moved;
-}
-
-bool SendComm::pump_in() {
-  bool moved = false;
-  for (int round = 0; round < kTakeRoundsMax * kSlicesPerTake; ++round) {
-    std::span<const uint8_t> bytes;
-    const Io io = stream_.peek(&bytes);
-    if (io == Io::kFailed) fail_with_stream_error();
-    if (io == Io::kFinished) on_stream_finished();
-    if (io != Io::kOk) return moved;
-    moved = true;
-    take(bytes);
-    if (has_failed()) return moved;
-    stream_.consume(bytes.size());
-  }
-  stream_.release();
-  return moved;
-}
-
-void SendComm::take(std::span<const uint8_t> bytes) {
-  while (!bytes.empty() && !has_failed()) {
-    if (reader_.state() == FrameReader::State::kHeader && !reader_.take_header(&bytes)) {
-      if (reader_.state() == FrameReader::State::kBroken) {
-        fail(Result::kRemoteError, "the peer sent something that is no frame");
-      }
-      return;
-    }
-    // Only a failure has text behind it.
-    const size_t text_bytes = std::min<size_t>(bytes.size(), reader_.payload_left());
-    if (text_bytes > 0 && reader_.header().type == FrameType::kFail) {
-      fail_text_.append(reinterpret_cast<const char*>(bytes.data()), text_bytes);
-      reader_.payload_taken(static_cast<uint32_t>(text_bytes));
-      bytes = bytes.subspan(text_bytes);
-    }
-    if (reader_.payload_left() > 0 && reader_.header().type == FrameType::kFail) return;
-    on_frame();
-    reader_.finish();
-  }
-}
-
-void SendComm::on_frame() {
-  const FrameHeader& header = reader_.header();
-  switch (header.type) {
-    case FrameType::kGrant:
-      if (queue_.on_grant(header.message, header.offset)) return;
-      break;
-    case FrameType::kPing:
-      return;
-    case FrameType::kBye:
-      on_bye();
-      return;
-    case FrameType::kFail:
-      on_fail_frame();
-      return;
-    case FrameType::kData:
-      break;
-  }
-  fail(Result::kRemoteError, "the peer broke the protocol");
-}
-
-void SendComm::on_fail_frame() {
-  for (char& c : fail_text_) c = c >= 0x20 && c < 0x7f ? c : '?';
-  fail(Result::kRemoteError, "the peer gave up: " + fail_text_);
-}
-
-RecvComm::RecvComm(Instance* instance, Stream stream, Peer peer)
-    : Comm(instance, std::move(stream), std::move(peer)), queue_(this) {}
-
-bool RecvComm::pump_in() {
-  bool moved = false;
-  for (int round = 0; round < kTakeRoundsMax * kSlicesPerTake; ++round) {
-    std::span<const uint8_t> bytes;
-    const Io io = stream_.peek(&bytes);
-    // A frame that ended with the last slice may still wait for its receive.
-    if (io != Io::kOk) {
-      if (!on_verdict(queue_.take(&bytes))) return moved;
-      if (io == Io::kFailed) fail_with_stream_error();
-      if (io == Io::kFinished) on_stream_finished();
-      return moved;
-    }
-    const size_t before_bytes = bytes.size();
-    const ReceiveQueue::Verdict verdict = queue_.take(&bytes);
-    if (bytes.size() < before_bytes) {
-      moved = true;
-      stream_.consume(before_bytes - bytes.size());
-    }
-    if (!on_verdict(verdict)) return moved;
-  }
-  stream_.release();
-  return moved;
-}
-
-// True when more bytes may be offered.
-bool RecvComm::on_verdict(ReceiveQueue::Verdict verdict) {
-  switch (verdict) {
-    case ReceiveQueue::Verdict::kMore:
-      return true;
-    case ReceiveQueue::Verdict::kBlocked:
-      stream_.release();
-      return false;
-    case ReceiveQueue::Verdict::kTooLarge:
-      refuse_large_message();
-      return false;
-    case ReceiveQueue::Verdict::kBroken:
-      fail(Result::kRemoteError, "the peer broke the protocol");
-      return false;
-    case ReceiveQueue::Verdict::kBye:
-      on_bye();
-      return false;
-  }
-  return false;
-}
-
-void RecvComm::refuse_large_message() {
-  const std::string what = "message " + std::to_string(queue_.header().message) + " has " +
-                           std::to_string(queue_.header().message_bytes) +
-                           " bytes, the receive posted for it " +
-                           std::to_string(queue_.oldest_bytes());
-  std::vector<uint8_t> frame(kFrameHeaderBytes + what.size());
-  encode({.type = FrameType::kFail,
-          .bytes = static_cast<uint32_t>(what.size()),
-          .message = queue_.header().message},
-         std::span<uint8_t, kFrameHeaderBytes>(frame.data(), kFrameHeaderBytes));
-  std::copy(what.begin(), what.end(), frame.begin() + kFrameHeaderBytes);
-  // The session ends in order so that the peer reads why.
-  if (stream_.send_small(frame) == Io::kOk) stream_.close();
-  fail(Result::kInvalidUsage, what);
-}
-
-bool RecvComm::pump_out() {
-  if (queue_.has_news()) {
-    uint8_t grant[kFrameHeaderBytes];
-    encode(queue_.make_grant(), grant);
-    if (stream_.send_small(grant) == Io::kFailed) fail_with_stream_error();
-    return true;
-  }
-  if (stream_.flush() == Io::kFailed) fail_with_stream_error();
-  return false;
+void Comm::finish_close() {
+  for (const auto& lane : lanes_) lane->stream.close();
 }
 
 }  // namespace lyre::nccl_adapter

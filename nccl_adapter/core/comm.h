@@ -7,9 +7,10 @@
 #include <vector>
 
 #include "nccl_adapter/abi/common.h"
-#include "nccl_adapter/core/receive_queue.h"
-#include "nccl_adapter/core/send_queue.h"
-#include "nccl_adapter/core/stream.h"
+#include "nccl_adapter/abi/telemetry.h"
+#include "nccl_adapter/core/handle.h"
+#include "nccl_adapter/core/lane.h"
+#include "nccl_adapter/core/request_table.h"
 
 namespace lyre::nccl_adapter {
 
@@ -29,16 +30,20 @@ struct Registration {
   uint64_t bytes;
 };
 
-/// One NCCL connection, seen from one end: an ordered stream of messages in one direction.
-/// Thread: under the instance's lock. Owner: the instance.
+/// One NCCL connection, seen from one end: an ordered stream of messages in one direction, carried
+/// by several lanes. A lane that breaks is an incident; the comm fails when nobody answers any
+/// more. Thread: under the instance's lock. Owner: the instance.
 class Comm : public SessionOwner {
  public:
-  Comm(Instance* instance, Stream stream, Peer peer);
+  Comm(Instance* instance, const Nonce& id, Peer peer, size_t lanes);
   virtual ~Comm();
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
 
   Instance* instance() const { return instance_; }
+  /// The same on both sides.
+  const Nonce& id() const { return id_; }
+  const Peer& peer() const { return peer_; }
 
   /// isend or irecv. *out is nullptr with kSuccess when all requests are in use.
   nccl_abi::Result post(void* data, uint64_t bytes, Request** out);
@@ -48,16 +53,34 @@ class Comm : public SessionOwner {
   /// with it.
   nccl_abi::Result remove_registration(const Registration* registration);
 
-  /// Starts the end: says goodbye when all is well, aborts when requests are in flight.
+  /// Starts the end: says goodbye on every lane.
   void begin_close();
   /// Whether the goodbye is acknowledged, or nobody is there to do so.
   bool is_close_done();
-  /// Leaves the session to the daemon, which finishes in order.
+  /// Leaves the sessions to the daemon, which finishes in order.
   void finish_close();
 
   /// Moves what can be moved.
   void pump();
   void on_ready() override { pump(); }
+  /// What has to happen by the clock.
+  void tick(int64_t now_ns);
+  /// The daemon is lost, and every session with it; it is back.
+  void on_detached();
+  void on_attached(int64_t now_ns);
+
+  bool has_failed() const { return result_ != nccl_abi::Result::kSuccess; }
+  nccl_abi::Result result() const { return result_; }
+  const std::string& why() const { return why_; }
+  /// The failure was said already, or need not be.
+  void mark_reported() { is_reported_ = true; }
+  bool is_any_up() const;
+
+  /// Where the comm shows itself; nullptr: nowhere. Owner: the instance's telemetry.
+  nccl_abi::CommSlot* slot() const { return slot_; }
+  void set_slot(nccl_abi::CommSlot* slot) { slot_ = slot; }
+  /// Writes how the comm is to its slot.
+  void show() const;
 
  protected:
   virtual Request* post_request(void* data, uint64_t bytes) = 0;
@@ -66,78 +89,51 @@ class Comm : public SessionOwner {
   virtual uint64_t outstanding_bytes() const = 0;
   virtual bool touches(const uint8_t* base, uint64_t bytes) const = 0;
   virtual const char* direction_text() const = 0;
-  /// Sends what may be sent. True when something moved.
-  virtual bool pump_out() = 0;
-  /// Takes what has come. True when something moved.
-  virtual bool pump_in() = 0;
+  virtual const Request* oldest() const = 0;
+  /// What only one direction knows of itself, and whom it waits for.
+  virtual void describe(nccl_abi::CommView* out) const = 0;
+  /// Sends what may be sent.
+  virtual void pump_out() = 0;
+  /// Takes what has come over one lane.
+  virtual void pump_in(Lane& lane) = 0;
+  /// What the other side must know before a goodbye.
+  virtual void last_words(std::vector<uint8_t>*) const {}
+  /// The lane has no session any more.
+  virtual void on_lane_lost(Lane&) {}
+  virtual void watch(int64_t) {}
+  /// Somebody over there was reached and has not answered yet.
+  virtual bool is_answer_due() const { return false; }
 
   /// Ends the comm with a reason, which the next call that needs the comm reports. The first wins.
   void fail(nccl_abi::Result result, std::string why);
-  /// The same for what the stream says.
-  void fail_with_stream_error();
-  void on_stream_finished();
+  /// The session of a lane failed, or ended without a goodbye.
+  void on_broken(Lane& lane, Io how);
+  void drop_lane(Lane& lane);
   void on_bye();
-  bool has_failed() const { return result_ != nccl_abi::Result::kSuccess; }
+  /// Waits for the peer are measured from here.
+  void note_sign_of_life(int64_t now_ns) { alive_ns_ = now_ns; }
+  void note_trouble(std::string what) { trouble_ = std::move(what); }
+  bool is_closing() const { return is_closing_; }
 
-  Stream stream_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
   Peer peer_;
 
  private:
   nccl_abi::Result report();
-  void keep_alive(bool moved);
+  void ask_for_life(int64_t now_ns);
+  void judge_absence(int64_t now_ns);
 
   Instance* instance_;
+  Nonce id_;
   nccl_abi::Result result_ = nccl_abi::Result::kSuccess;
   std::string why_;
+  std::string trouble_;  ///< what went wrong last on a lane
   bool is_reported_ = false;
-  int64_t quiet_since_ns_ = 0;  ///< 0: something moved since
-  uint32_t quiet_pumps_ = 0;
+  bool is_closing_ = false;
+  int64_t alive_ns_;
+  int64_t lost_ns_ = 0;  ///< since when there is no session; 0: there is one
   std::vector<std::unique_ptr<Registration>> registrations_;
-};
-
-class SendComm final : public Comm {
- public:
-  SendComm(Instance* instance, Stream stream, Peer peer);
-
- private:
-  Request* post_request(void* data, uint64_t bytes) override { return queue_.post(data, bytes); }
-  void release_request(Request* request) override { queue_.release(request); }
-  size_t active() const override { return queue_.active(); }
-  uint64_t outstanding_bytes() const override { return queue_.outstanding_bytes(); }
-  bool touches(const uint8_t* base, uint64_t bytes) const override {
-    return queue_.reads(base, bytes);
-  }
-  const char* direction_text() const override { return "sends to"; }
-  bool pump_out() override;
-  bool pump_in() override;
-  void take(std::span<const uint8_t> bytes);
-  void on_frame();
-  void on_fail_frame();
-
-  SendQueue queue_;
-  FrameReader reader_;
-  std::string fail_text_;
-};
-
-class RecvComm final : public Comm {
- public:
-  RecvComm(Instance* instance, Stream stream, Peer peer);
-
- private:
-  Request* post_request(void* data, uint64_t bytes) override { return queue_.post(data, bytes); }
-  void release_request(Request* request) override { queue_.release(request); }
-  size_t active() const override { return queue_.active(); }
-  uint64_t outstanding_bytes() const override { return queue_.outstanding_bytes(); }
-  bool touches(const uint8_t* base, uint64_t bytes) const override {
-    return queue_.writes(base, bytes);
-  }
-  const char* direction_text() const override { return "receives from"; }
-  bool pump_out() override;
-  bool pump_in() override;
-  bool on_verdict(ReceiveQueue::Verdict verdict);
-  void refuse_large_message();
-
-  ReceiveQueue queue_;
+  nccl_abi::CommSlot* slot_ = nullptr;
 };
 
 }  // namespace lyre::nccl_adapter

@@ -21,7 +21,9 @@ constexpr size_t kChecksumAt = 20;
 constexpr size_t kNonceAt = 24;
 constexpr size_t kAddressAt = 40;
 constexpr size_t kHostAt = 56;
+constexpr size_t kOthersAt = kHostAt + kHandleHostBytes;
 constexpr size_t kNoteAt = 120;
+static_assert(kOthersAt + kHandleOthersMax * sizeof(Address) == kNoteAt);
 static_assert(kNoteAt + sizeof(uint64_t) == nccl_abi::kHandleBytesMax);
 
 // FNV-1a over everything but itself and the note: tells damage in the exchange from a bug here.
@@ -45,7 +47,11 @@ void encode(const Handle& handle, HandleBytes out) {
   put_le<uint32_t>(out, kPidAt, handle.pid);
   std::copy(handle.nonce.begin(), handle.nonce.end(), out.begin() + kNonceAt);
   std::copy(handle.address.begin(), handle.address.end(), out.begin() + kAddressAt);
-  put_text(out, kHostAt, kHostNameBytes - 1, handle.host);
+  put_text(out, kHostAt, kHandleHostBytes - 1, handle.host);
+  for (size_t i = 0; i < kHandleOthersMax; ++i) {
+    const auto at = static_cast<ptrdiff_t>(kOthersAt + i * sizeof(Address));
+    std::copy(handle.others[i].begin(), handle.others[i].end(), out.begin() + at);
+  }
   put_le<uint32_t>(out, kChecksumAt, checksum(out));
 }
 
@@ -58,7 +64,11 @@ HandleFault decode(std::span<const uint8_t, nccl_abi::kHandleBytesMax> in, Handl
   out->pid = get_le<uint32_t>(in, kPidAt);
   std::copy_n(in.begin() + kNonceAt, out->nonce.size(), out->nonce.begin());
   std::copy_n(in.begin() + kAddressAt, out->address.size(), out->address.begin());
-  out->host = get_text(in, kHostAt, kHostNameBytes);
+  for (size_t i = 0; i < kHandleOthersMax; ++i) {
+    const auto at = static_cast<ptrdiff_t>(kOthersAt + i * sizeof(Address));
+    std::copy_n(in.begin() + at, sizeof(Address), out->others[i].begin());
+  }
+  out->host = get_text(in, kHostAt, kHandleHostBytes);
   const bool overlaps =
       out->version_min <= kProtocolVersionMax && out->version_max >= kProtocolVersionMin;
   return overlaps ? HandleFault::kNone : HandleFault::kVersion;

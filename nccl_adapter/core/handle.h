@@ -11,22 +11,28 @@
 namespace lyre::nccl_adapter {
 
 using Nonce = std::array<uint8_t, 16>;
+/// Network order, IPv4 mapped; all zeros: none.
+using Address = std::array<uint8_t, 16>;
 
 /// The range of protocol versions this library speaks.
-inline constexpr uint16_t kProtocolVersionMin = 1;
-inline constexpr uint16_t kProtocolVersionMax = 1;
+inline constexpr uint16_t kProtocolVersionMin = 2;
+inline constexpr uint16_t kProtocolVersionMax = 2;
 
 inline constexpr size_t kHostNameBytes = 64;
+/// A handle has less room.
+inline constexpr size_t kHandleHostBytes = 32;
+inline constexpr size_t kHandleOthersMax = 2;
 
 /// What listen() writes into NCCL's 128 bytes and the peer's connect() reads.
 struct Handle {
   uint16_t version_min = kProtocolVersionMin;
   uint16_t version_max = kProtocolVersionMax;
-  std::array<uint8_t, 16> address{};  ///< network order, IPv4 mapped
+  Address address{};
+  std::array<Address, kHandleOthersMax> others{};  ///< further ports of that host
   uint16_t port = 0;
   uint32_t pid = 0;
   Nonce nonce{};     ///< which listen() of that process
-  std::string host;  ///< for messages; cut to kHostNameBytes - 1
+  std::string host;  ///< for messages; cut to kHandleHostBytes - 1
 };
 
 using HandleBytes = std::span<uint8_t, nccl_abi::kHandleBytesMax>;

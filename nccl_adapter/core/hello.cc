@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "nccl_adapter/core/bytes.h"
+#include "nccl_adapter/core/limits.h"
 
 namespace lyre::nccl_adapter {
 namespace {
@@ -19,14 +20,18 @@ constexpr size_t kHelloPidAt = 20;
 constexpr size_t kNonceAt = 24;
 constexpr size_t kCommIdAt = 40;
 constexpr size_t kHelloHostAt = 56;
-static_assert(kHelloHostAt + kHostNameBytes <= kHelloBytes);
+constexpr size_t kIncarnationAt = kHelloHostAt + kHostNameBytes;
+static_assert(kIncarnationAt + sizeof(uint32_t) <= kHelloBytes);
 
 constexpr size_t kAnswerVersionAt = 8;
 constexpr size_t kAnswerCodeAt = 10;
 constexpr size_t kAnswerPidAt = 12;
 constexpr size_t kAnswerHostAt = 16;
 constexpr size_t kAnswerTextAt = kAnswerHostAt + kHostNameBytes;
-static_assert(kAnswerTextAt + kAnswerTextBytes <= kAnswerBytes);
+constexpr size_t kAnswerPlacedAt = kAnswerTextAt + kAnswerTextBytes;
+constexpr size_t kAnswerRailCountAt = kAnswerPlacedAt + sizeof(uint64_t);
+constexpr size_t kAnswerRailsAt = kAnswerRailCountAt + 8;
+static_assert(kAnswerRailsAt + kRailsMax * sizeof(Address) <= kAnswerBytes);
 
 }  // namespace
 
@@ -42,6 +47,7 @@ void encode(const Hello& hello, std::span<uint8_t, kHelloBytes> out) {
   std::copy(hello.nonce.begin(), hello.nonce.end(), out.begin() + kNonceAt);
   std::copy(hello.comm_id.begin(), hello.comm_id.end(), out.begin() + kCommIdAt);
   put_text(out, kHelloHostAt, kHostNameBytes - 1, hello.host);
+  put_le<uint32_t>(out, kIncarnationAt, hello.incarnation);
 }
 
 HelloState read_hello(std::span<const uint8_t> in, Hello* out) {
@@ -69,6 +75,7 @@ HelloState read_hello(std::span<const uint8_t> in, Hello* out) {
   std::copy_n(in.begin() + kNonceAt, out->nonce.size(), out->nonce.begin());
   std::copy_n(in.begin() + kCommIdAt, out->comm_id.size(), out->comm_id.begin());
   out->host = get_text(in, kHelloHostAt, kHostNameBytes);
+  out->incarnation = get_le<uint32_t>(in, kIncarnationAt);
   return HelloState::kComplete;
 }
 
@@ -80,17 +87,32 @@ void encode(const Answer& answer, std::span<uint8_t, kAnswerBytes> out) {
   put_le<uint32_t>(out, kAnswerPidAt, answer.pid);
   put_text(out, kAnswerHostAt, kHostNameBytes - 1, answer.host);
   put_text(out, kAnswerTextAt, kAnswerTextBytes - 1, answer.text);
+  put_le<uint64_t>(out, kAnswerPlacedAt, answer.placed);
+  const size_t rails = std::min(answer.rails.size(), kRailsMax);
+  put_le<uint16_t>(out, kAnswerRailCountAt, static_cast<uint16_t>(rails));
+  for (size_t i = 0; i < rails; ++i) {
+    const auto at = static_cast<ptrdiff_t>(kAnswerRailsAt + i * sizeof(Address));
+    std::copy(answer.rails[i].begin(), answer.rails[i].end(), out.begin() + at);
+  }
 }
 
 bool decode(std::span<const uint8_t, kAnswerBytes> in, Answer* out) {
   if (!std::equal(kAnswerMagic.begin(), kAnswerMagic.end(), in.begin())) return false;
   out->version = get_le<uint16_t>(in, kAnswerVersionAt);
   const uint16_t code = get_le<uint16_t>(in, kAnswerCodeAt);
-  if (code > static_cast<uint16_t>(AnswerCode::kBadStream)) return false;
+  if (code > static_cast<uint16_t>(AnswerCode::kDeparted)) return false;
   out->code = static_cast<AnswerCode>(code);
   out->pid = get_le<uint32_t>(in, kAnswerPidAt);
   out->host = get_text(in, kAnswerHostAt, kHostNameBytes);
   out->text = get_text(in, kAnswerTextAt, kAnswerTextBytes);
+  out->placed = get_le<uint64_t>(in, kAnswerPlacedAt);
+  const size_t rails = get_le<uint16_t>(in, kAnswerRailCountAt);
+  if (rails > kRailsMax) return false;
+  out->rails.resize(rails);
+  for (size_t i = 0; i < rails; ++i) {
+    const auto at = static_cast<ptrdiff_t>(kAnswerRailsAt + i * sizeof(Address));
+    std::copy_n(in.begin() + at, sizeof(Address), out->rails[i].begin());
+  }
   return true;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "nccl_adapter/core/handle.h"
 
@@ -15,7 +16,7 @@ namespace lyre::nccl_adapter {
 inline constexpr size_t kHelloPrefixBytes = 16;
 inline constexpr size_t kHelloBytes = 128;
 inline constexpr size_t kHelloBytesMax = 512;  ///< of versions to come
-inline constexpr size_t kAnswerBytes = 224;
+inline constexpr size_t kAnswerBytes = 368;
 inline constexpr size_t kAnswerTextBytes = 128;
 
 struct Hello {
@@ -23,6 +24,7 @@ struct Hello {
   uint16_t version_max = kProtocolVersionMax;
   uint16_t stream_index = 0;
   uint16_t stream_count = 1;
+  uint32_t incarnation = 1;  ///< of that stream: a later one takes the place of an earlier
   uint32_t pid = 0;
   Nonce nonce{};    ///< from the handle
   Nonce comm_id{};  ///< the same on all streams of one comm, chosen by the connecting side
@@ -35,6 +37,7 @@ enum class AnswerCode : uint16_t {
   kUnknown = 2,    ///< nobody listens under that nonce (any more)
   kBusy = 3,       ///< too many wait there already
   kBadStream = 4,  ///< index or count are nonsense, or that stream is there already
+  kDeparted = 5,   ///< the comm was closed over there, in order; see `placed`
 };
 
 struct Answer {
@@ -42,7 +45,9 @@ struct Answer {
   AnswerCode code = AnswerCode::kWelcome;
   uint32_t pid = 0;
   std::string host;
-  std::string text;  ///< why not, for people
+  std::string text;            ///< why not, for people
+  uint64_t placed = 0;         ///< kDeparted: messages before this one were placed
+  std::vector<Address> rails;  ///< kWelcome: where else this host can be reached, kRailsMax at most
 };
 
 void encode(const Hello& hello, std::span<uint8_t, kHelloBytes> out);

@@ -1,5 +1,6 @@
 #include "nccl_adapter/core/instance.h"
 
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,76 +8,89 @@
 
 #include "nccl_adapter/core/bytes.h"
 #include "nccl_adapter/core/log.h"
+#include "nccl_adapter/core/rails.h"
 #include "nccl_adapter/core/random.h"
+#include "nccl_adapter/core/recv_comm.h"
+#include "nccl_adapter/core/send_comm.h"
 #include "nccl_adapter/core/status.h"
 
 namespace lyre::nccl_adapter {
 
 using nccl_abi::Result;
 
-std::unique_ptr<Instance> Instance::open(const Settings& settings) {
-  const lyre_options options{
-      .socket_path = settings.socket_path.empty() ? nullptr : settings.socket_path.c_str(),
-      .label = nullptr,
-      .arena_bytes = 0};
-  lyre_context* context = nullptr;
-  const int code = lyre_context_open(&options, &context);
-  if (code != 0) {
-    log_warn("no Lyre daemon at %s: %s", socket_path_text(settings), lyre_last_error());
-    return nullptr;
-  }
-  return std::unique_ptr<Instance>(new Instance(settings, context));
+namespace {
+
+constexpr timespec kShortPause{.tv_sec = 0, .tv_nsec = 1'000'000};
+
+}  // namespace
+
+std::unique_ptr<Instance> Instance::open(const Settings& settings, uint64_t communicator) {
+  std::unique_ptr<Instance> instance(new Instance(settings, communicator));
+  instance->attachment_ = Attachment::open(instance->settings_);
+  if (instance->attachment_ == nullptr) return nullptr;
+  instance->keeper_ = std::make_unique<Keeper>([own = instance.get()] { own->keep(); });
+  return instance;
 }
 
-Instance::Instance(const Settings& settings, lyre_context* context)
+Instance::Instance(const Settings& settings, uint64_t communicator)
     : settings_(settings),
-      context_(context),
+      communicator_(communicator),
       host_(host_name()),
+      pid_(static_cast<uint32_t>(::getpid())),
+      now_ns_(nccl_adapter::now_ns()),
+      telemetry_(settings.telemetry_directory, host_, socket_path_text(settings)),
       // Notes of different processes must not meet in a handle that was copied between them.
-      last_note_(get_le<uint64_t>(make_nonce(), 0)) {
-  const int count = std::max(0, lyre_ports(context_, nullptr, 0));
-  ports_.resize(static_cast<size_t>(count));
-  lyre_ports(context_, ports_.data(), count);
-  receptions_.resize(ports_.size());
-}
+      last_note_(get_le<uint64_t>(make_nonce(), 0)) {}
 
 Instance::~Instance() {
+  keeper_.reset();
+  if (attachment_ == nullptr) return;
   for (auto& [key, comm] : comms_) comm->begin_close();
   // Also for comms closed before: a peer that misses our last grant takes its send for lost.
-  if (!is_daemon_dead_) lyre_drain(context_, kFinalizeDrainMs);
+  if (is_attached()) lyre_drain(context(), kFinalizeDrainMs);
   for (auto& [key, comm] : comms_) comm->finish_close();
   comms_.clear();
-  connectors_.clear();
-  receptions_.clear();
-  lyre_context_close(context_);
+  reception_.reset();
 }
 
-bool Instance::is_idle() const {
-  return comms_.empty() && connectors_.empty() && listen_count_ == 0;
+bool Instance::is_idle() const { return comms_.empty() && listen_count_ == 0; }
+
+// One flow gets no more than a share of a fast port in most clouds, and no more than one worker's
+// time in the daemon.
+size_t Instance::stream_count(size_t device) const {
+  if (settings_.streams > 0) return static_cast<size_t>(settings_.streams);
+  const uint32_t flows = ports()[device].speed_mbps / kFlowSpeedMbps;
+  const auto workers = static_cast<uint32_t>(std::max(attachment_->workers(), 1));
+  const size_t rails = settings_.uses_all_rails ? ports().size() : 1;
+  return std::clamp<size_t>(std::max(flows, workers) * rails, 1, kStreamsAutoMax);
 }
 
 Result Instance::check_device(int dev) const {
-  if (dev >= 0 && static_cast<size_t>(dev) < ports_.size()) return Result::kSuccess;
-  log_warn("device %d does not exist: the daemon has %zu ports", dev, ports_.size());
+  if (dev >= 0 && static_cast<size_t>(dev) < ports().size()) return Result::kSuccess;
+  log_warn("device %d does not exist: the daemon has %zu ports", dev, ports().size());
   return Result::kInvalidArgument;
+}
+
+// listen() has no "later": NCCL calls it once.
+Result Instance::await_attached() {
+  while (progress() == Result::kSuccess && !is_attached()) ::nanosleep(&kShortPause, nullptr);
+  return is_daemon_dead_ ? Result::kSystemError : Result::kSuccess;
 }
 
 Result Instance::listen(int dev, HandleBytes bytes, ListenComm** out) {
   *out = nullptr;
   if (const Result result = check_device(dev); result != Result::kSuccess) return result;
-  auto& reception = receptions_[static_cast<size_t>(dev)];
-  if (reception == nullptr) {
-    reception = Reception::open(this, ports_[static_cast<size_t>(dev)]);
-    if (reception == nullptr) return Result::kSystemError;
+  if (const Result result = await_attached(); result != Result::kSuccess) return result;
+  if (reception_ == nullptr) reception_ = Reception::open(this);
+  if (reception_ == nullptr) return Result::kSystemError;
+  Handle handle{.port = reception_->port(), .pid = pid_, .nonce = make_nonce(), .host = host_};
+  const size_t own = static_cast<size_t>(dev);
+  handle.address = address_of(ports()[own]);
+  for (size_t i = 0; i < std::min(kHandleOthersMax, ports().size() - 1); ++i) {
+    handle.others[i] = address_of(ports()[(own + 1 + i) % ports().size()]);
   }
-  Handle handle{.port = reception->address().port,
-                .pid = static_cast<uint32_t>(::getpid()),
-                .nonce = make_nonce(),
-                .host = host_};
-  const lyre_port& port = ports_[static_cast<size_t>(dev)];
-  std::copy(std::begin(port.address), std::end(port.address), handle.address.begin());
   encode(handle, bytes);
-  *out = reception->listen(handle.nonce);
+  *out = reception_->listen(handle.nonce);
   ++listen_count_;
   return Result::kSuccess;
 }
@@ -111,16 +125,17 @@ Result Instance::check_handle(HandleBytes bytes, Handle* out) const {
 }
 
 // NCCL calls again with the same, writable handle memory: the note in it finds the state.
-Connector* Instance::find_connector(int dev, HandleBytes bytes, const Handle& handle) {
-  const auto it = connectors_.find(get_connect_note(bytes));
-  if (it != connectors_.end()) return it->second.get();
+SendComm* Instance::find_connecting(int dev, HandleBytes bytes, const Handle& handle) {
+  const auto it = connecting_.find(get_connect_note(bytes));
+  if (it != connecting_.end()) return it->second;
   if (++last_note_ == 0) ++last_note_;
-  lyre_addr local{};
-  const lyre_port& port = ports_[static_cast<size_t>(dev)];
-  std::copy(std::begin(port.address), std::end(port.address), std::begin(local.address));
   set_connect_note(bytes, last_note_);
-  return connectors_.emplace(last_note_, std::make_unique<Connector>(this, local, handle))
-      .first->second.get();
+  auto comm = std::make_unique<SendComm>(this, static_cast<size_t>(dev), handle);
+  SendComm* made = comm.get();
+  adopt(std::move(comm));
+  connecting_.emplace(last_note_, made);
+  if (is_attached()) made->tick(now_ns_);
+  return made;
 }
 
 Result Instance::connect(int dev, HandleBytes bytes, Comm** out) {
@@ -129,71 +144,169 @@ Result Instance::connect(int dev, HandleBytes bytes, Comm** out) {
   Handle handle;
   if (const Result result = check_handle(bytes, &handle); result != Result::kSuccess) return result;
   if (const Result result = progress(); result != Result::kSuccess) return result;
-  Connector* connector = find_connector(dev, bytes, handle);
-  const Connector::Progress step = connector->advance();
-  if (step == Connector::Progress::kPending) return Result::kSuccess;
-  Result result = Result::kSuccess;
-  if (step == Connector::Progress::kFailed) {
-    result = connector->result();
-  } else {
-    std::unique_ptr<Comm> comm = connector->make_comm();
-    *out = comm.get();
-    comms_.emplace(comm.get(), std::move(comm));
-  }
-  connectors_.erase(get_connect_note(bytes));
+  SendComm* comm = find_connecting(dev, bytes, handle);
+  if (!comm->is_connected() && !comm->has_failed()) return Result::kSuccess;
+  connecting_.erase(get_connect_note(bytes));
   set_connect_note(bytes, 0);  // the same handle may be connected to again
+  // What ended it since then is for the calls that use it to tell.
+  if (comm->is_connected()) {
+    *out = comm;
+    return Result::kSuccess;
+  }
+  const Result result = comm->result();
+  log_warn("cannot connect to %s: %s", comm->peer().describe().c_str(), comm->why().c_str());
+  erase(comm);
   return result;
 }
 
 Result Instance::accept(ListenComm* listen_comm, Comm** out) {
   *out = nullptr;
   if (const Result result = progress(); result != Result::kSuccess) return result;
-  Arrival arrival;
-  if (!listen_comm->take(&arrival)) return Result::kSuccess;
-  auto comm =
-      std::make_unique<RecvComm>(this, std::move(arrival.stream),
-                                 Peer{arrival.hello.host, arrival.hello.pid, arrival.address});
-  *out = comm.get();
-  comms_.emplace(comm.get(), std::move(comm));
+  *out = listen_comm->take();
   return Result::kSuccess;
+}
+
+RecvComm* Instance::find_receiver(const Nonce& comm_id) const {
+  const auto it = receivers_.find(comm_id);
+  return it != receivers_.end() ? it->second : nullptr;
+}
+
+RecvComm* Instance::add_receiver(const Hello& hello, const std::string& address) {
+  auto comm = std::make_unique<RecvComm>(this, hello, address);
+  RecvComm* made = comm.get();
+  adopt(std::move(comm));
+  receivers_[hello.comm_id] = made;
+  return made;
+}
+
+const uint64_t* Instance::find_departed(const Nonce& comm_id) const {
+  const auto it = departed_.find(comm_id);
+  return it != departed_.end() ? &it->second : nullptr;
+}
+
+void Instance::remember_departed(const RecvComm& comm) {
+  departed_[comm.id()] = comm.placed();
+  departed_order_.push_back(comm.id());
+  if (departed_order_.size() <= kDepartedMax) return;
+  departed_.erase(departed_order_.front());
+  departed_order_.pop_front();
 }
 
 void Instance::close(Comm* comm) {
   comm->finish_close();
+  erase(comm);
+}
+
+void Instance::adopt(std::unique_ptr<Comm> comm) {
+  comm->set_slot(telemetry_.take());
+  Comm* key = comm.get();
+  comms_.emplace(key, std::move(comm));
+}
+
+void Instance::erase(Comm* comm) {
+  telemetry_.give_back(comm->slot());
+  const auto it = receivers_.find(comm->id());
+  if (it != receivers_.end() && it->second == comm) {
+    // A comm that failed has no last word: its peer is told that nobody knows it.
+    if (!comm->has_failed()) remember_departed(*it->second);
+    receivers_.erase(it);
+  }
   comms_.erase(comm);
 }
 
 Result Instance::progress() {
   if (is_daemon_dead_) return Result::kSystemError;
-  const int happened = lyre_poll(context_, 0);
+  now_ns_ = nccl_adapter::now_ns();
+  if (!is_daemon_lost_) hear();
+  if (is_daemon_lost_) {
+    detach();
+    look_for_daemon();
+  }
+  if (is_attached() && now_ns_ - ticked_ns_ >= kTickNs) tick();
+  if (now_ns_ - shown_ns_ >= kShowNs) show();
+  return is_daemon_dead_ ? Result::kSystemError : Result::kSuccess;
+}
+
+void Instance::hear() {
+  const int happened = lyre_poll(context(), 0);
   if (happened < 0) {
     note_daemon_error(happened);
-    return Result::kSystemError;
+    return;
   }
-  while (happened > 0) {
+  while (happened > 0 && !is_daemon_lost_) {
     lyre_listener* listener = nullptr;
-    lyre_session* session = lyre_next_ready(context_, &listener);
+    lyre_session* session = lyre_next_ready(context(), &listener);
     if (session == nullptr && listener == nullptr) break;
     if (session != nullptr) {
       auto* owner = static_cast<SessionOwner*>(lyre_user(session));
       if (owner != nullptr) owner->on_ready();
-      continue;
-    }
-    for (auto& reception : receptions_) {
-      if (reception != nullptr && reception->listener() == listener) reception->on_ready();
+    } else if (reception_ != nullptr && reception_->listener() == listener) {
+      reception_->on_ready();
     }
   }
-  for (auto& reception : receptions_) {
-    if (reception != nullptr) reception->expire();
+}
+
+void Instance::tick() {
+  ticked_ns_ = now_ns_;
+  for (auto& [key, comm] : comms_) {
+    comm->tick(now_ns_);
+    if (is_daemon_lost_) return;
   }
-  return Result::kSuccess;
+  if (reception_ != nullptr) reception_->expire();
+}
+
+void Instance::show() {
+  shown_ns_ = now_ns_;
+  telemetry_.touch(now_ns_);
+  for (const auto& [key, comm] : comms_) comm->show();
+}
+
+// Called by a thread of its own, for times when NCCL does not.
+void Instance::keep() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock.owns_lock() && nccl_adapter::now_ns() - now_ns_ >= kKeeperNs / 2) progress();
+}
+
+void Instance::detach() {
+  if (is_detached_) return;
+  is_detached_ = true;
+  for (auto& [key, comm] : comms_) comm->on_detached();
+  if (reception_ != nullptr) reception_->on_detached();
+  attachment_->lose(now_ns_);
+}
+
+void Instance::look_for_daemon() {
+  // The port that peers know may be in use for a moment: then all of it is tried once more.
+  if (context() == nullptr && !attachment_->find(now_ns_)) {
+    if (!attachment_->is_given_up(now_ns_)) return;
+    is_daemon_dead_ = true;
+    log_warn("the Lyre daemon at %s is gone and was not back after %lld s (LYRE_RESUME_SECONDS)",
+             socket_path_text(settings_), static_cast<long long>(settings_.resume_s));
+    return;
+  }
+  if (reception_ != nullptr && !reception_->on_attached()) {
+    attachment_->lose_again();
+    return;
+  }
+  is_daemon_lost_ = is_detached_ = false;
+  now_ns_ = nccl_adapter::now_ns();
+  log_info("the Lyre daemon at %s is back: %zu comms go on", socket_path_text(settings_),
+           comms_.size());
+  for (auto& [key, comm] : comms_) comm->on_attached(now_ns_);
 }
 
 bool Instance::note_daemon_error(int code) {
   if (code != LYRE_E_DAEMON && code != LYRE_E_EXPELLED && code != LYRE_E_SHUTDOWN) return false;
-  if (!is_daemon_dead_) {
+  if (is_daemon_lost_ || is_daemon_dead_) return true;
+  is_daemon_lost_ = true;
+  if (code == LYRE_E_EXPELLED) {
+    // Whatever we did would happen again.
     is_daemon_dead_ = true;
-    log_warn("the Lyre daemon at %s is gone: %s", socket_path_text(settings_), lyre_strerror(code));
+    log_warn("the Lyre daemon at %s disconnected this process: %s", socket_path_text(settings_),
+             lyre_last_error());
+  } else {
+    log_info("the Lyre daemon at %s is gone; looking for it for %lld s",
+             socket_path_text(settings_), static_cast<long long>(settings_.resume_s));
   }
   return true;
 }

@@ -21,9 +21,17 @@ inline constexpr uint64_t kGrantPromptBytes = kEagerBytes / 2;
 /// One arena block: frame header and payload. A power of two, so that the arena wastes nothing.
 inline constexpr size_t kBlockBytes = 256 * 1024;
 
-/// A comm stops filling blocks beyond this much unacknowledged data: deeper queues only push the
-/// bytes out of the cache and starve the other comms of the arena.
+/// Payload of one data frame: what a block has room for behind the header.
+inline constexpr size_t kChunkBytesMax = kBlockBytes - 32;
+
+/// A message of at most this goes over one stream, and no larger one is cut into less.
+inline constexpr size_t kStripeBytesMin = 64 * 1024;
+
+/// A stream is given no more than this much unacknowledged data: deeper queues only push the bytes
+/// out of the cache and starve the other comms of the arena.
 inline constexpr uint64_t kStreamUnackedBytesMax = 4 * 1024 * 1024;
+/// Beside other streams, a slow one is given twice what it delivers in a round trip, and this.
+inline constexpr uint64_t kStreamUnackedBytesMin = 2 * kBlockBytes;
 
 /// What NCCL is told it may put into one message: sizes in test() are an int.
 inline constexpr size_t kMessageBytesMax = nccl_abi::kNetBytesMaxV8;
@@ -34,8 +42,14 @@ inline constexpr int kSlicesPerTake = 32;
 /// Rounds of taking slices in one call, so that one busy comm does not keep the others waiting.
 inline constexpr int kTakeRoundsMax = 8;
 
-/// Streams of one comm that a hello may announce.
+/// Streams of one comm, and how many of them are made where nobody asked for a number.
 inline constexpr uint16_t kStreamsMax = 64;
+inline constexpr uint16_t kStreamsAutoMax = 8;
+/// What one flow can be relied on to carry in a cloud's network.
+inline constexpr uint32_t kFlowSpeedMbps = 10'000;
+
+/// Ports of one host that its peers are told of.
+inline constexpr size_t kRailsMax = 8;
 
 /// Strangers and peers between their TCP handshake and their hello, a rail.
 inline constexpr size_t kVisitorsMax = 1024;
@@ -53,7 +67,32 @@ inline constexpr int64_t kCloseWaitNs = 1'000'000'000;
 /// And finalize this long for all of them together: a lost packet may cost seconds.
 inline constexpr int kFinalizeDrainMs = 5000;
 
-/// A handshake that is reset before it is answered is tried again this often.
-inline constexpr int kRedialsMax = 2;
+/// How often comms are looked at by the clock: redials, pings, streams that stall.
+inline constexpr int64_t kTickNs = 20'000'000;
+/// What `lyre comms` shows is renewed this often.
+inline constexpr int64_t kShowNs = 200'000'000;
+/// The keeper, a thread, makes progress when nobody called for this long.
+inline constexpr int64_t kKeeperNs = 100'000'000;
+/// A lost daemon is looked for this often.
+inline constexpr int64_t kReattachNs = 50'000'000;
+/// A stream that cannot be made is tried again after this long, then twice that, up to the limit.
+inline constexpr int64_t kRedialNsMin = 20'000'000;
+inline constexpr int64_t kRedialNsMax = 500'000'000;
+/// TCP's handshake may take this long where there is another path to try.
+inline constexpr int64_t kDialNs = 3'000'000'000;
+/// A comm that waits and hears nothing asks every stream for a sign of life this often.
+inline constexpr int64_t kPingNs = 1'000'000'000;
+/// A stream of which nothing was acknowledged for this long is not waited for any longer.
+inline constexpr int64_t kStallNs = 1'000'000'000;
+/// A stream this many times slower than the fastest is dialled again from another source port.
+inline constexpr uint64_t kSlowFactor = 4;
+/// It is judged over this much time of having something to send, and not more often than this.
+inline constexpr int64_t kSlowBusyNs = 1'000'000'000;
+inline constexpr int64_t kSlowPauseNs = 10'000'000'000;
+/// What the peer gets beyond LYRE_RESUME_SECONDS: it notices later than we do.
+inline constexpr int64_t kResumeMarginNs = 2'000'000'000;
+
+/// Closed receiving comms whose last word is kept for a peer that asks again.
+inline constexpr size_t kDepartedMax = 4096;
 
 }  // namespace lyre::nccl_adapter

@@ -1,13 +1,13 @@
 #include "nccl_adapter/core/reception.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <utility>
 
 #include "nccl_adapter/core/instance.h"
 #include "nccl_adapter/core/log.h"
+#include "nccl_adapter/core/rails.h"
+#include "nccl_adapter/core/recv_comm.h"
 #include "nccl_adapter/core/status.h"
 
 namespace lyre::nccl_adapter {
@@ -26,38 +26,53 @@ void log_stranger(const std::string& address, const std::string& why) {
 
 }  // namespace
 
-bool ListenComm::take(Arrival* out) {
+RecvComm* ListenComm::take() {
   while (!arrivals_.empty()) {
-    *out = std::move(arrivals_.front());
+    RecvComm* arrival = arrivals_.front();
     arrivals_.pop_front();
-    if (out->stream.state() != LYRE_ENDED) return true;
-    log_info("%s (%s) left before it was accepted", out->hello.host.c_str(), out->address.c_str());
-    out->stream.abort();
+    if (!arrival->has_failed()) return arrival;
+    log_info("%s left before it was accepted", arrival->peer().describe().c_str());
+    reception_->instance()->close(arrival);
   }
-  return false;
+  return nullptr;
 }
 
-std::unique_ptr<Reception> Reception::open(Instance* instance, const lyre_port& port) {
-  lyre_addr local{};
-  std::copy(std::begin(port.address), std::end(port.address), std::begin(local.address));
-  lyre_listener* listener = nullptr;
-  int code = lyre_listen(instance->context(), &local, kListenBacklog, &listener);
+std::unique_ptr<Reception> Reception::open(Instance* instance) {
+  std::unique_ptr<Reception> reception(new Reception(instance));
+  const int code = reception->listen();
+  if (code == 0) return reception;
+  if (!instance->note_daemon_error(code)) log_warn("cannot listen: %s", lyre_last_error());
+  return nullptr;
+}
+
+int Reception::listen() {
+  // All of the daemon's addresses: a peer may come over any rail.
+  const lyre_addr local = make_addr(Address{}, port_);
+  int code = lyre_listen(instance_->context(), &local, kListenBacklog, &listener_);
   lyre_addr bound{};
-  if (code == 0) code = lyre_listener_addr(listener, &bound);
-  if (code != 0) {
-    if (!instance->note_daemon_error(code)) {
-      log_warn("cannot listen on port %s: %s", port.name, lyre_last_error());
-    }
-    if (listener != nullptr) lyre_close_listener(listener);
-    return nullptr;
+  if (code == 0) code = lyre_listener_addr(listener_, &bound);
+  if (code == 0) {
+    port_ = bound.port;
+  } else if (listener_ != nullptr) {
+    lyre_close_listener(std::exchange(listener_, nullptr));
   }
-  return std::unique_ptr<Reception>(new Reception(instance, listener, bound));
+  return code;
 }
 
 Reception::~Reception() {
-  visitors_.clear();
+  on_detached();
   listen_comms_.clear();
-  lyre_close_listener(listener_);
+}
+
+void Reception::on_detached() {
+  visitors_.clear();
+  if (listener_ != nullptr) lyre_close_listener(std::exchange(listener_, nullptr));
+}
+
+bool Reception::on_attached() {
+  if (listen() == 0) return true;
+  log_info("cannot listen on TCP port %u again yet: %s", port_, lyre_last_error());
+  return false;
 }
 
 ListenComm* Reception::listen(const Nonce& nonce) {
@@ -66,7 +81,10 @@ ListenComm* Reception::listen(const Nonce& nonce) {
   return slot.get();
 }
 
-void Reception::close(ListenComm* listen_comm) { listen_comms_.erase(listen_comm->nonce()); }
+void Reception::close(ListenComm* listen_comm) {
+  while (RecvComm* arrival = listen_comm->take()) instance_->close(arrival);
+  listen_comms_.erase(listen_comm->nonce());
+}
 
 void Reception::on_ready() {
   lyre_session* session = nullptr;
@@ -126,27 +144,38 @@ void Reception::hear(Visitor* visitor) {
 }
 
 void Reception::receive(Visitor* visitor, const Hello& hello) {
-  const auto it = listen_comms_.find(hello.nonce);
-  if (it == listen_comms_.end()) {
-    return refuse(visitor, AnswerCode::kUnknown, "nobody listens under that handle (any more)");
+  const std::vector<uint8_t> welcome = answer(AnswerCode::kWelcome, "");
+  RecvComm* comm = instance_->find_receiver(hello.comm_id);
+  if (comm == nullptr) {
+    if (const uint64_t* placed = instance_->find_departed(hello.comm_id)) {
+      visitor->stream.send_small(answer(AnswerCode::kDeparted, "it closed that comm", *placed));
+      visitor->stream.close();
+      return forget(visitor);
+    }
+    const auto it = listen_comms_.find(hello.nonce);
+    if (it == listen_comms_.end()) {
+      return refuse(visitor, AnswerCode::kUnknown, "nobody listens under that handle (any more)");
+    }
+    if (hello.stream_count == 0 || hello.stream_count > kStreamsMax ||
+        hello.stream_index >= hello.stream_count) {
+      return refuse(visitor, AnswerCode::kBadStream, "stream index or count are nonsense");
+    }
+    if (it->second->is_full()) {
+      return refuse(visitor, AnswerCode::kBusy, "too many connections wait for accept");
+    }
+    comm = instance_->add_receiver(hello, visitor->address);
+    it->second->add(comm);
   }
-  if (hello.stream_count != 1 || hello.stream_index != 0) {
-    return refuse(visitor, AnswerCode::kBadStream, "this plugin carries a comm over one stream");
+  if (comm->join(hello, &visitor->stream, welcome) != AnswerCode::kWelcome) {
+    return refuse(visitor, AnswerCode::kBadStream, "that stream is there already, or never was");
   }
-  if (it->second->is_full()) {
-    return refuse(visitor, AnswerCode::kBusy, "too many connections wait for accept");
-  }
-  Arrival arrival{hello, std::move(visitor->stream), visitor->address};
   forget(visitor);
-  // Nobody hears this session until accept() makes a comm of it.
-  arrival.stream.set_owner(nullptr);
-  answer(&arrival.stream, AnswerCode::kWelcome, "");
-  it->second->add(std::move(arrival));
 }
 
 void Reception::refuse(Visitor* visitor, AnswerCode code, const std::string& why) {
   log_stranger(visitor->address, why);
-  answer(&visitor->stream, code, why);
+  // A failure here is the session's, which ends anyway.
+  visitor->stream.send_small(answer(code, why));
   visitor->stream.close();
   forget(visitor);
 }
@@ -160,15 +189,20 @@ void Reception::forget(Visitor* visitor) {
   std::erase_if(visitors_, [&](const auto& own) { return own.get() == visitor; });
 }
 
-void Reception::answer(Stream* stream, AnswerCode code, const std::string& text) {
-  uint8_t bytes[kAnswerBytes];
-  encode(Answer{.code = code,
-                .pid = static_cast<uint32_t>(::getpid()),
-                .host = instance_->host(),
-                .text = text},
-         bytes);
-  // A failure here is the session's, and whoever reads from it next will meet it.
-  (void)stream->send_small(bytes);
+std::vector<uint8_t> Reception::answer(AnswerCode code, const std::string& text,
+                                       uint64_t placed) const {
+  Answer words{.code = code,
+               .pid = instance_->pid(),
+               .host = instance_->host(),
+               .text = text,
+               .placed = placed,
+               .rails = {}};
+  for (const lyre_port& port : instance_->ports()) {
+    if (words.rails.size() < kRailsMax) words.rails.push_back(address_of(port));
+  }
+  std::vector<uint8_t> bytes(kAnswerBytes);
+  encode(words, std::span<uint8_t, kAnswerBytes>(bytes.data(), kAnswerBytes));
+  return bytes;
 }
 
 }  // namespace lyre::nccl_adapter

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "lyre/lyre.h"
-#include "nccl_adapter/core/comm.h"
 #include "nccl_adapter/core/hello.h"
 #include "nccl_adapter/core/stream.h"
 
@@ -17,13 +16,7 @@ namespace lyre::nccl_adapter {
 
 class Instance;
 class Reception;
-
-/// A peer that said hello and was welcomed: a comm as soon as NCCL asks for it.
-struct Arrival {
-  Hello hello;
-  Stream stream;
-  std::string address;
-};
+class RecvComm;
 
 /// What NCCL's listen() gives: a nonce under which peers ask at the reception.
 /// Thread: under the instance's lock. Owner: the reception.
@@ -34,31 +27,37 @@ class ListenComm {
   Reception* reception() const { return reception_; }
   const Nonce& nonce() const { return nonce_; }
   bool is_full() const { return arrivals_.size() >= kArrivalsMax; }
-  void add(Arrival arrival) { arrivals_.push_back(std::move(arrival)); }
-  /// False: nobody is there yet.
-  bool take(Arrival* out);
+  /// A comm that waits for accept(). Owner: the instance.
+  void add(RecvComm* arrival) { arrivals_.push_back(arrival); }
+  /// nullptr: nobody is there yet.
+  RecvComm* take();
 
  private:
   Reception* reception_;
   Nonce nonce_;
-  std::deque<Arrival> arrivals_;
+  std::deque<RecvComm*> arrivals_;
 };
 
-/// The one TCP listener of an instance on a port, which all its listen comms share. It hears every
-/// hello, welcomes peers and shows strangers out.
-/// Thread: under the instance's lock. Owner: the instance.
+/// The one TCP listener of an instance, on all its ports, which all its listen comms share. It
+/// hears every hello, welcomes peers and shows strangers out. It keeps its TCP port when the daemon
+/// is lost and found again: peers know no other. Thread: under the instance's lock. Owner: the
+/// instance.
 class Reception {
  public:
-  /// Blocks while the daemon opens the listener, at most two seconds.
-  /// Fails: nullptr with a line in the log.
-  static std::unique_ptr<Reception> open(Instance* instance, const lyre_port& port);
+  /// Fails: nullptr with a line in the log. Blocks while the daemon opens the listener, at most two
+  /// seconds.
+  static std::unique_ptr<Reception> open(Instance* instance);
   ~Reception();
   Reception(const Reception&) = delete;
   Reception& operator=(const Reception&) = delete;
 
   Instance* instance() const { return instance_; }
-  const lyre_addr& address() const { return address_; }
+  uint16_t port() const { return port_; }
   lyre_listener* listener() const { return listener_; }
+  /// The daemon is lost, and the listener with it.
+  void on_detached();
+  /// Listens again on the same port. Blocks as open(). Fails: false; try again.
+  bool on_attached();
 
   ListenComm* listen(const Nonce& nonce);
   void close(ListenComm* listen_comm);
@@ -78,8 +77,9 @@ class Reception {
     int64_t deadline_ns = 0;
   };
 
-  Reception(Instance* instance, lyre_listener* listener, const lyre_addr& address)
-      : instance_(instance), listener_(listener), address_(address) {}
+  explicit Reception(Instance* instance) : instance_(instance) {}
+  /// A LYRE_E code.
+  int listen();
 
   /// May destroy the visitor.
   void hear(Visitor* visitor);
@@ -87,11 +87,11 @@ class Reception {
   void refuse(Visitor* visitor, AnswerCode code, const std::string& why);
   void show_out(Visitor* visitor, const char* why);
   void forget(Visitor* visitor);
-  void answer(Stream* stream, AnswerCode code, const std::string& text);
+  std::vector<uint8_t> answer(AnswerCode code, const std::string& text, uint64_t placed = 0) const;
 
   Instance* instance_;
-  lyre_listener* listener_;
-  lyre_addr address_;
+  lyre_listener* listener_ = nullptr;
+  uint16_t port_ = 0;  ///< 0: the daemon chooses
   std::vector<std::unique_ptr<Visitor>> visitors_;
   std::map<Nonce, std::unique_ptr<ListenComm>> listen_comms_;
 };

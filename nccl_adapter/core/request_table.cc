@@ -22,7 +22,11 @@ Request* RequestTable::post(void* data, uint64_t bytes) {
   return &request;
 }
 
-void RequestTable::finish_oldest() { at(finished_++).state = Request::State::kDone; }
+void RequestTable::finish_oldest() {
+  Request& request = at(finished_++);
+  request.state = Request::State::kDone;
+  finished_bytes_ += request.bytes;
+}
 
 void RequestTable::release(Request* request) {
   request->state = Request::State::kFree;

@@ -20,6 +20,7 @@ struct Request {
   uint8_t* data = nullptr;
   uint64_t bytes = 0;        ///< to send; for a receive: posted, then what came
   uint64_t moved_bytes = 0;  ///< handed to the stream, or placed
+  int64_t posted_ns = 0;
 };
 
 /// The requests of one comm. Messages finish in the order of posting; slots come back in the order
@@ -40,8 +41,12 @@ class RequestTable {
   /// REQUIRES: finished() <= message < posted().
   Request& at(uint64_t message) { return slots_[order_[message % kRequestsPerComm]]; }
   const Request& at(uint64_t message) const { return slots_[order_[message % kRequestsPerComm]]; }
+  /// nullptr: none is active.
+  const Request* oldest() const { return active() > 0 ? &at(finished_) : nullptr; }
   /// The oldest message is done. REQUIRES: active() > 0.
   void finish_oldest();
+  /// Of all messages that are done.
+  uint64_t finished_bytes() const { return finished_bytes_; }
   /// Gives the slot back. REQUIRES: request.state is kDone.
   void release(Request* request);
 
@@ -52,6 +57,7 @@ class RequestTable {
   std::array<uint8_t, kRequestsPerComm> order_{};  ///< slot of message % size
   uint64_t posted_ = 0;
   uint64_t finished_ = 0;
+  uint64_t finished_bytes_ = 0;
 };
 
 }  // namespace lyre::nccl_adapter

@@ -1,8 +1,11 @@
 #include "nccl_adapter/core/settings.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <utility>
 
+#include "nccl_adapter/core/limits.h"
 #include "nccl_adapter/core/log.h"
 
 namespace lyre::nccl_adapter {
@@ -35,6 +38,29 @@ bool read_integer(const char* name, Range range, int64_t* out) {
   return false;
 }
 
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> names;
+  for (size_t from = 0; from <= text.size();) {
+    const size_t comma = std::min(text.find(',', from), text.size());
+    if (comma > from) names.push_back(text.substr(from, comma - from));
+    from = comma + 1;
+  }
+  return names;
+}
+
+// "own", "all", port names, or "all," and port names.
+void read_rails(Settings* out) {
+  const char* text = get("LYRE_RAILS");
+  if (text == nullptr) return;
+  for (std::string& name : split(text)) {
+    if (name == "all") {
+      out->uses_all_rails = true;
+    } else if (name != "own") {
+      out->rails.push_back(std::move(name));
+    }
+  }
+}
+
 }  // namespace
 
 bool read_settings(Settings* out) {
@@ -42,7 +68,11 @@ bool read_settings(Settings* out) {
   int64_t required = 0;
   if (!read_integer("LYRE_REQUIRED", {0, 1}, &required)) return false;
   out->is_required = required == 1;
+  if (const char* path = get("LYRE_TELEMETRY_DIR")) out->telemetry_directory = path;
+  read_rails(out);
   return read_integer("LYRE_PEER_TIMEOUT_SECONDS", {3, 3600}, &out->peer_timeout_s) &&
+         read_integer("LYRE_RESUME_SECONDS", {1, 3600}, &out->resume_s) &&
+         read_integer("LYRE_STREAMS", {1, kStreamsMax}, &out->streams) &&
          read_integer("LYRE_HANDSHAKE_TIMEOUT_MS", {100, 600'000}, &out->visitor_timeout_ms);
 }
 

@@ -2,6 +2,9 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
+
+#include "nccl_adapter/abi/telemetry.h"
 
 namespace lyre::nccl_adapter {
 
@@ -10,7 +13,12 @@ struct Settings {
   std::string socket_path;             ///< LYRE_SOCKET; empty: the library's default
   bool is_required = false;            ///< LYRE_REQUIRED=1: end the process instead of falling back
   int64_t peer_timeout_s = 30;         ///< LYRE_PEER_TIMEOUT_SECONDS: 3..3600
+  int64_t resume_s = 10;               ///< LYRE_RESUME_SECONDS: 1..3600
   int64_t visitor_timeout_ms = 5'000;  ///< LYRE_HANDSHAKE_TIMEOUT_MS: 100..600000
+  int64_t streams = 0;                 ///< LYRE_STREAMS: 1..64; 0: chosen by port and daemon
+  std::string telemetry_directory = nccl_abi::kTelemetryDirectory;  ///< LYRE_TELEMETRY_DIR
+  bool uses_all_rails = false;     ///< LYRE_RAILS=all: a comm's streams over every port
+  std::vector<std::string> rails;  ///< LYRE_RAILS=NAME,...: these ports only; empty: all
 };
 
 /// Fails: false with a line that names variable, value and what is allowed.

@@ -14,6 +14,7 @@ Stream& Stream::operator=(Stream&& other) noexcept {
   abort();
   session_ = std::exchange(other.session_, nullptr);
   error_ = other.error_;
+  sent_bytes_ = std::exchange(other.sent_bytes_, 0);
   unsent_ = std::move(other.unsent_);
   parked_ = std::exchange(other.parked_, lyre_block{});
   parked_bytes_ = std::exchange(other.parked_bytes_, 0);
@@ -53,7 +54,7 @@ Io Stream::flush() {
     const int code = lyre_send_block(session_, &parked_, parked_bytes_, 0);
     if (code == LYRE_E_AGAIN) return Io::kAgain;
     if (code < 0) return fail(code);
-    parked_bytes_ = 0;
+    sent_bytes_ += std::exchange(parked_bytes_, 0);
   }
   size_t sent = 0;
   while (sent < unsent_.size()) {
@@ -62,6 +63,7 @@ Io Stream::flush() {
     if (n < 0) return fail(n);
     sent += static_cast<size_t>(n);
   }
+  sent_bytes_ += sent;
   if (sent > 0) unsent_.erase(unsent_.begin(), unsent_.begin() + static_cast<ptrdiff_t>(sent));
   return unsent_.empty() ? Io::kOk : Io::kAgain;
 }
@@ -69,7 +71,6 @@ Io Stream::flush() {
 Io Stream::send_chunk(const SendQueue::Chunk& chunk) {
   const Io before = flush();
   if (before != Io::kOk) return before;
-  if (unacked_bytes() > kStreamUnackedBytesMax) return Io::kAgain;
   const size_t bytes = kFrameHeaderBytes + chunk.header.bytes;
   lyre_block block;
   int code = lyre_block_alloc(lyre_session_context(session_), bytes, &block);
@@ -90,6 +91,7 @@ Io Stream::send_chunk(const SendQueue::Chunk& chunk) {
     lyre_block_free(lyre_session_context(session_), &block);
     return fail(code);
   }
+  sent_bytes_ += bytes;
   return Io::kOk;
 }
 

@@ -52,7 +52,11 @@ class Stream {
   Io flush();
   /// Copies the frame into one arena block and sends it. kAgain: the frame was not taken.
   Io send_chunk(const SendQueue::Chunk& chunk);
+  /// Handed to the session in its life, and what of that the peer's TCP has not acknowledged.
+  uint64_t sent_bytes() const { return sent_bytes_; }
   uint64_t unacked_bytes() const { return lyre_unacked_bytes(session_); }
+  /// Something waits for the session to have room.
+  bool is_blocked() const { return parked_bytes_ > 0 || !unsent_.empty(); }
 
   /// The bytes that come next, as far as they lie in one piece; never empty with kOk.
   /// Owner: valid until consume() or release().
@@ -71,6 +75,7 @@ class Stream {
 
   lyre_session* session_ = nullptr;
   int error_ = 0;
+  uint64_t sent_bytes_ = 0;
   std::vector<uint8_t> unsent_;  ///< small sends that did not fit
   lyre_block parked_{};          ///< a filled block that the session had no room for
   size_t parked_bytes_ = 0;

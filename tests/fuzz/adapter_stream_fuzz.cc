@@ -1,5 +1,6 @@
 // Bytes of a stranger to the NCCL plugin's port: a hello, then frames for both directions.
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -20,23 +21,26 @@ void check(bool holds) {
   if (!holds) std::abort();
 }
 
-// Receives of exact size on the heap, so that ASan sees one byte too many. The first byte cuts the
-// stream.
+// Receives of exact size on the heap, so that ASan sees one byte too many; some are posted late.
+// The bytes come over two streams: `piece_bytes` cuts them.
 void receive(std::span<const uint8_t> in, size_t piece_bytes) {
   ReceiveQueue queue(nullptr);
+  std::array<ReceiveQueue::Reader, 2> readers;
   std::vector<std::vector<uint8_t>> places;
   std::vector<Request*> requests;
-  for (size_t i = 0; i < 4; ++i) {
-    places.emplace_back(kPlaceBytes >> i);
-    requests.push_back(queue.post(places[i].data(), places[i].size()));
-  }
-  while (!in.empty()) {
+  size_t pieces = 0;
+  bool is_over = false;
+  while (!in.empty() && !is_over) {
+    if (pieces % 4 == 2 && places.size() < 8) {
+      places.emplace_back(kPlaceBytes >> places.size() % 4);
+      requests.push_back(queue.post(places.back().data(), places.back().size()));
+      if (queue.refused()) break;
+    }
     std::span<const uint8_t> piece = in.first(std::min(in.size(), piece_bytes));
-    const size_t offered = piece.size();
-    const ReceiveQueue::Verdict verdict = queue.take(&piece);
-    check(verdict != ReceiveQueue::Verdict::kMore || piece.empty());
-    if (verdict != ReceiveQueue::Verdict::kMore) break;
-    in = in.subspan(offered);
+    in = in.subspan(piece.size());
+    const ReceiveQueue::Verdict verdict = queue.take(&readers[pieces++ / 3 % 2], &piece);
+    is_over = verdict != ReceiveQueue::Verdict::kMore;
+    check(is_over || piece.empty());
     if (queue.has_news()) (void)queue.make_grant();
   }
   for (size_t i = 0; i < requests.size(); ++i) {
@@ -57,7 +61,7 @@ void grant(std::span<const uint8_t> in) {
     if (header.type != FrameType::kGrant || !queue.on_grant(header.message, header.offset)) return;
     reader.finish();
     SendQueue::Chunk chunk;
-    while (queue.next_chunk(50'000, &chunk)) {
+    while (queue.next_chunk(2, &chunk)) {
       check(chunk.data >= data.data() && chunk.header.bytes <= data.size());
       check(chunk.data + chunk.header.bytes <= data.data() + data.size());
       queue.chunk_sent(chunk);

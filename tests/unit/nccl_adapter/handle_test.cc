@@ -13,6 +13,7 @@ Handle sample() {
   handle.port = 4711;
   handle.pid = 1234;
   handle.nonce.fill(0xab);
+  handle.others[1].fill(0x20);
   handle.host = "node7";
   return handle;
 }
@@ -23,6 +24,7 @@ TEST(Handle, SurvivesTheExchange) {
   Handle out;
   ASSERT_EQ(decode(buffer, &out), HandleFault::kNone);
   EXPECT_EQ(out.address, sample().address);
+  EXPECT_EQ(out.others, sample().others);
   EXPECT_EQ(out.port, 4711);
   EXPECT_EQ(out.pid, 1234u);
   EXPECT_EQ(out.nonce, sample().nonce);
@@ -57,7 +59,7 @@ TEST(Handle, LongNamesAreCut) {
   encode(handle, buffer);
   Handle out;
   ASSERT_EQ(decode(buffer, &out), HandleFault::kNone);
-  EXPECT_EQ(out.host, std::string(kHostNameBytes - 1, 'x'));
+  EXPECT_EQ(out.host, std::string(kHandleHostBytes - 1, 'x'));
 }
 
 TEST(Handle, NamesCannotReachATerminalUnfiltered) {
@@ -79,7 +81,7 @@ TEST(Handle, VersionRangesMustMeet) {
   encode(handle, buffer);
   EXPECT_EQ(decode(buffer, &out), HandleFault::kVersion);
   EXPECT_EQ(out.host, "node7");
-  handle.version_min = 0;
+  handle.version_min = kProtocolVersionMin;
   encode(handle, buffer);
   EXPECT_EQ(decode(buffer, &out), HandleFault::kNone);
 }

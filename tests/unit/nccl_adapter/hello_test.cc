@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "nccl_adapter/core/bytes.h"
+#include "nccl_adapter/core/limits.h"
 
 namespace lyre::nccl_adapter {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 using Buffer = std::array<uint8_t, kHelloBytes>;
 
 Buffer sample() {
-  Hello hello{.stream_index = 3, .stream_count = 4, .pid = 99, .host = "node7"};
+  Hello hello{.stream_index = 3, .stream_count = 4, .incarnation = 5, .pid = 99, .host = "node7"};
   hello.nonce.fill(1);
   hello.comm_id.fill(2);
   Buffer buffer;
@@ -30,6 +31,7 @@ TEST(Hello, IsReadByteByByte) {
   ASSERT_EQ(read_hello(buffer, &out), HelloState::kComplete);
   EXPECT_EQ(out.stream_index, 3);
   EXPECT_EQ(out.stream_count, 4);
+  EXPECT_EQ(out.incarnation, 5u);
   EXPECT_EQ(out.pid, 99u);
   EXPECT_EQ(out.nonce[15], 1);
   EXPECT_EQ(out.comm_id[15], 2);
@@ -80,10 +82,20 @@ TEST(Hello, VersionsAreJudgedByThePrefixAlone) {
 
 TEST(Answer, SurvivesTheWire) {
   std::array<uint8_t, kAnswerBytes> buffer;
-  encode(Answer{.code = AnswerCode::kBusy, .pid = 7, .host = "node9", .text = "full"}, buffer);
+  Address rail;
+  rail.fill(3);
+  encode(Answer{.code = AnswerCode::kDeparted,
+                .pid = 7,
+                .host = "node9",
+                .text = "full",
+                .placed = 1ull << 40,
+                .rails = {rail, Address{}}},
+         buffer);
   Answer out;
   ASSERT_TRUE(decode(buffer, &out));
-  EXPECT_EQ(out.code, AnswerCode::kBusy);
+  EXPECT_EQ(out.code, AnswerCode::kDeparted);
+  EXPECT_EQ(out.placed, 1ull << 40);
+  EXPECT_EQ(out.rails, (std::vector<Address>{rail, Address{}}));
   EXPECT_EQ(out.pid, 7u);
   EXPECT_EQ(out.host, "node9");
   EXPECT_EQ(out.text, "full");
@@ -94,6 +106,9 @@ TEST(Answer, AnythingElseIsRefused) {
   encode(Answer{}, buffer);
   Answer out;
   put_le<uint16_t>(buffer, 10, 77);  // no such code
+  EXPECT_FALSE(decode(buffer, &out));
+  put_le<uint16_t>(buffer, 10, 0);
+  put_le<uint16_t>(buffer, 216, 9);  // more rails than there is room for
   EXPECT_FALSE(decode(buffer, &out));
   buffer.fill('H');
   EXPECT_FALSE(decode(buffer, &out));

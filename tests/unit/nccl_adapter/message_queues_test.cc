@@ -15,8 +15,6 @@ namespace {
 
 using Verdict = ReceiveQueue::Verdict;
 
-constexpr size_t kChunkBytes = 1000;
-
 std::vector<uint8_t> frame(const FrameHeader& header, size_t payload_bytes = 0) {
   std::vector<uint8_t> bytes(kFrameHeaderBytes + payload_bytes, 0x77);
   encode(header, std::span<uint8_t, kFrameHeaderBytes>(bytes.data(), kFrameHeaderBytes));
@@ -24,8 +22,9 @@ std::vector<uint8_t> frame(const FrameHeader& header, size_t payload_bytes = 0) 
 }
 
 Verdict take(ReceiveQueue& queue, const std::vector<uint8_t>& bytes) {
+  ReceiveQueue::Reader reader;
   std::span<const uint8_t> in(bytes);
-  return queue.take(&in);
+  return queue.take(&reader, &in);
 }
 
 std::vector<uint8_t> counted(size_t bytes, uint8_t first) {
@@ -38,7 +37,7 @@ std::vector<uint8_t> counted(size_t bytes, uint8_t first) {
 uint64_t drain(SendQueue& from, std::vector<uint8_t>* wire) {
   SendQueue::Chunk chunk;
   uint64_t payload_bytes = 0;
-  while (from.next_chunk(kChunkBytes, &chunk)) {
+  while (from.next_chunk(1, &chunk)) {
     const std::vector<uint8_t> header = frame(chunk.header);
     wire->insert(wire->end(), header.begin(), header.end());
     if (chunk.header.bytes > 0) {
@@ -83,11 +82,53 @@ TEST(SendQueue, SmallMessagesNeedNoGrant) {
 TEST(SendQueue, PiecesAreEven) {
   SendQueue queue(nullptr);
   ASSERT_TRUE(queue.on_grant(0, 1));
-  const std::vector<uint8_t> data(kChunkBytes + 2);
+  const std::vector<uint8_t> data(kChunkBytesMax + 2);
   queue.post(data.data(), data.size());
   SendQueue::Chunk chunk;
-  ASSERT_TRUE(queue.next_chunk(kChunkBytes, &chunk));
-  EXPECT_EQ(chunk.header.bytes, kChunkBytes / 2 + 1);
+  ASSERT_TRUE(queue.next_chunk(1, &chunk));
+  EXPECT_EQ(chunk.header.bytes, kChunkBytesMax / 2 + 1);
+}
+
+TEST(SendQueue, LargeMessagesAreCutForTheStreamsAndSmallOnesAreNot) {
+  SendQueue queue(nullptr);
+  ASSERT_TRUE(queue.on_grant(0, 2));
+  const std::vector<uint8_t> data(4 * kStripeBytesMin);
+  queue.post(data.data(), data.size());
+  queue.post(data.data(), kStripeBytesMin);
+  SendQueue::Chunk chunk;
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_TRUE(queue.next_chunk(8, &chunk));
+    EXPECT_EQ(chunk.header.bytes, kStripeBytesMin);
+    EXPECT_EQ(chunk.header.message, 0u);
+    queue.chunk_sent(chunk);
+  }
+  ASSERT_TRUE(queue.next_chunk(8, &chunk));
+  EXPECT_EQ(chunk.header.bytes, kStripeBytesMin);
+  EXPECT_EQ(chunk.header.message, 1u);
+}
+
+TEST(SendQueue, WhatABrokenStreamCarriedGoesAgainOldestFirst) {
+  SendQueue queue(nullptr);
+  ASSERT_TRUE(queue.on_grant(0, 3));
+  const std::vector<uint8_t> data(100);
+  for (int i = 0; i < 3; ++i) queue.post(data.data(), data.size());
+  std::vector<uint8_t> wire;
+  drain(queue, &wire);
+  ASSERT_TRUE(queue.on_grant(1, 3));
+  queue.send_again({2, 0, 100});
+  queue.send_again({0, 0, 100});  // placed: forgotten
+  queue.send_again({1, 0, 100});
+  SendQueue::Chunk chunk;
+  for (const uint64_t message : {1u, 2u}) {
+    ASSERT_TRUE(queue.next_chunk(1, &chunk));
+    EXPECT_EQ(chunk.header.message, message);
+    EXPECT_TRUE(chunk.is_again);
+    queue.chunk_sent(chunk);
+  }
+  EXPECT_FALSE(queue.next_chunk(1, &chunk));
+  queue.send_again({1, 0, 100});
+  ASSERT_TRUE(queue.on_grant(3, 3));
+  EXPECT_FALSE(queue.next_chunk(1, &chunk));
 }
 
 TEST(SendQueue, MessagesAreDoneWhenPlacedNotWhenSent) {
@@ -117,41 +158,101 @@ TEST(SendQueue, GrantsThatLieAreRefused) {
   EXPECT_TRUE(queue.on_grant(0, UINT64_MAX));  // posting much is nobody's harm
 }
 
-TEST(SendQueue, KnowsWhichMemoryItStillReads) {
+TEST(SendQueue, ReadsMemoryUntilItIsPlaced) {
   SendQueue queue(nullptr);
   std::vector<uint8_t> data(100'000);
   queue.post(data.data(), data.size());
   EXPECT_TRUE(queue.reads(data.data(), data.size()));
   EXPECT_FALSE(queue.reads(data.data() + data.size(), 10));
+  ASSERT_TRUE(queue.on_grant(0, 1));
   std::vector<uint8_t> wire;
   drain(queue, &wire);
-  EXPECT_FALSE(queue.reads(data.data(), kEagerBytes));  // copied out already
-  EXPECT_TRUE(queue.reads(data.data() + kEagerBytes, 1));
-  ASSERT_TRUE(queue.on_grant(0, 1));
-  drain(queue, &wire);
+  EXPECT_TRUE(queue.reads(data.data(), 1));  // it may have to be sent again
+  ASSERT_TRUE(queue.on_grant(1, 1));
   EXPECT_FALSE(queue.reads(data.data(), data.size()));
 }
 
-TEST(ReceiveQueue, WaitsForAReceive) {
+TEST(ReceiveQueue, KeepsWhatComesBeforeItsReceive) {
   ReceiveQueue queue(nullptr);
-  const auto bytes = frame({FrameType::kData, 4, 0, 4, 0}, 4);
-  std::span<const uint8_t> in(bytes);
-  EXPECT_EQ(queue.take(&in), Verdict::kBlocked);
-  EXPECT_EQ(in.size(), 4u);  // the payload stays with the caller
+  EXPECT_EQ(take(queue, frame({FrameType::kData, 4, 1, 4, 0}, 4)), Verdict::kMore);
+  EXPECT_EQ(take(queue, frame({FrameType::kData, 0, 0, 0, 0})), Verdict::kMore);
+  Request* empty = queue.post(nullptr, 10);
+  EXPECT_EQ(empty->state, Request::State::kDone);
+  EXPECT_EQ(empty->bytes, 0u);
   std::vector<uint8_t> place(4);
   Request* request = queue.post(place.data(), 4);
-  EXPECT_EQ(queue.take(&in), Verdict::kMore);
   EXPECT_EQ(request->state, Request::State::kDone);
   EXPECT_EQ(place, std::vector<uint8_t>(4, 0x77));
 }
 
-TEST(ReceiveQueue, ZeroBytesWaitToo) {
+TEST(ReceiveQueue, AReceiveMayBePostedInMidFrame) {
   ReceiveQueue queue(nullptr);
-  EXPECT_EQ(take(queue, frame({FrameType::kData, 0, 0, 0, 0})), Verdict::kBlocked);
-  Request* request = queue.post(nullptr, 10);
-  EXPECT_EQ(take(queue, {}), Verdict::kMore);
+  ReceiveQueue::Reader reader;
+  const auto bytes = frame({FrameType::kData, 4, 0, 4, 0}, 4);
+  std::span<const uint8_t> in(bytes.data(), bytes.size() - 2);
+  EXPECT_EQ(queue.take(&reader, &in), Verdict::kMore);
+  std::vector<uint8_t> place(4);
+  Request* request = queue.post(place.data(), 4);
+  in = std::span(bytes).last(2);
+  EXPECT_EQ(queue.take(&reader, &in), Verdict::kMore);
   EXPECT_EQ(request->state, Request::State::kDone);
-  EXPECT_EQ(request->bytes, 0u);
+  EXPECT_EQ(place, std::vector<uint8_t>(4, 0x77));
+}
+
+TEST(ReceiveQueue, KeepsNoMoreThanTheEagerBytes) {
+  ReceiveQueue queue(nullptr);
+  const auto half = static_cast<uint32_t>(kEagerBytes / 2);
+  EXPECT_EQ(take(queue, frame({FrameType::kData, half, 0, half, 0}, half)), Verdict::kMore);
+  EXPECT_EQ(take(queue, frame({FrameType::kData, half, 1, 1 << 20, 0}, half)), Verdict::kMore);
+  EXPECT_EQ(take(queue, frame({FrameType::kData, 1, 2, 1, 0}, 1)), Verdict::kBroken);
+  ReceiveQueue other(nullptr);
+  EXPECT_EQ(take(other, frame({FrameType::kData, 1, 0, 1 << 20, half * 2}, 1)), Verdict::kBroken);
+}
+
+TEST(ReceiveQueue, FindsAnEarlyMessageTooLargeForItsReceive) {
+  ReceiveQueue queue(nullptr);
+  EXPECT_EQ(take(queue, frame({FrameType::kData, 4, 0, 4, 0}, 4)), Verdict::kMore);
+  std::vector<uint8_t> place(4, 1);
+  queue.post(place.data(), 3);
+  ASSERT_TRUE(queue.refused());
+  EXPECT_EQ(queue.refused()->message_bytes, 4u);
+  EXPECT_EQ(place, std::vector<uint8_t>(4, 1));
+}
+
+TEST(ReceiveQueue, PiecesComeInAnyOrderAndTwice) {
+  ReceiveQueue queue(nullptr);
+  std::vector<uint8_t> place(12);
+  Request* request = queue.post(place.data(), 12);
+  const auto piece = [&](uint64_t offset) {
+    return take(queue, frame({FrameType::kData, 4, 0, 12, offset}, 4));
+  };
+  EXPECT_EQ(piece(8), Verdict::kMore);
+  EXPECT_EQ(piece(0), Verdict::kMore);
+  EXPECT_EQ(piece(8), Verdict::kMore);
+  EXPECT_EQ(request->state, Request::State::kActive);
+  EXPECT_EQ(piece(4), Verdict::kMore);
+  EXPECT_EQ(request->state, Request::State::kDone);
+  place.assign(12, 0);
+  EXPECT_EQ(piece(4), Verdict::kMore);  // placed before: nobody's memory any more
+  EXPECT_EQ(place, std::vector<uint8_t>(12, 0));
+}
+
+// The second half of a frame arrives after another stream brought the whole of it.
+TEST(ReceiveQueue, NothingIsWrittenOnceTheMessageIsDone) {
+  ReceiveQueue queue(nullptr);
+  std::vector<uint8_t> place(8);
+  Request* request = queue.post(place.data(), 8);
+  const auto bytes = frame({FrameType::kData, 8, 0, 8, 0}, 8);
+  ReceiveQueue::Reader slow;
+  std::span<const uint8_t> in(bytes.data(), bytes.size() - 4);
+  EXPECT_EQ(queue.take(&slow, &in), Verdict::kMore);
+  EXPECT_EQ(take(queue, bytes), Verdict::kMore);
+  EXPECT_EQ(request->state, Request::State::kDone);
+  place.assign(8, 0);
+  in = std::span(bytes).last(4);
+  EXPECT_EQ(queue.take(&slow, &in), Verdict::kMore);
+  EXPECT_EQ(place, std::vector<uint8_t>(8, 0));
+  EXPECT_EQ(queue.placed(), 1u);
 }
 
 TEST(ReceiveQueue, RefusesMoreThanWasPosted) {
@@ -164,8 +265,8 @@ TEST(ReceiveQueue, RefusesMoreThanWasPosted) {
 
 TEST(ReceiveQueue, RefusesWhatDoesNotFollow) {
   const std::vector<FrameHeader> nonsense = {
-      {FrameType::kData, 4, 1, 4, 0},   // not the next message
-      {FrameType::kData, 4, 0, 10, 6},  // a hole
+      {FrameType::kData, 4, kRequestsPerComm, 4, 0},  // more messages than a sender can have
+      {FrameType::kData, 4, UINT64_MAX, 4, 0},
       {FrameType::kGrant, 0, 0, 0, 0},  // goes the other way
       {FrameType::kFail, 0, 0, 0, 0},
   };
@@ -180,8 +281,7 @@ TEST(ReceiveQueue, RefusesWhatDoesNotFollow) {
 
 TEST(ReceiveQueue, RefusesAChangeOfMindInMidMessage) {
   for (const FrameHeader& second :
-       {FrameHeader{FrameType::kData, 4, 0, 90, 4}, FrameHeader{FrameType::kData, 4, 0, 10, 0},
-        FrameHeader{FrameType::kData, 4, 0, 10, 5}}) {
+       {FrameHeader{FrameType::kData, 4, 0, 90, 4}, FrameHeader{FrameType::kData, 4, 0, 10, 2}}) {
     ReceiveQueue queue(nullptr);
     std::vector<uint8_t> place(100);
     queue.post(place.data(), 100);
@@ -220,14 +320,66 @@ TEST(ReceiveQueue, KnowsWhichMemoryItStillWrites) {
   EXPECT_FALSE(queue.writes(place.data(), 8));
 }
 
-// Any sizes, any cutting of the stream, any timing of posts: every byte lands, nothing gets stuck.
+// Four streams between the halves of a comm, which break as they like.
+class Streams {
+ public:
+  Streams(SendQueue& sender, ReceiveQueue& receiver, std::mt19937& random)
+      : sender_(sender), receiver_(receiver), random_(random), streams_(4) {}
+
+  void send() {
+    SendQueue::Chunk chunk;
+    while (sender_.next_chunk(streams_.size(), &chunk)) {
+      Stream& stream = streams_[below(streams_.size())];
+      const std::vector<uint8_t> header = frame(chunk.header);
+      stream.wire.insert(stream.wire.end(), header.begin(), header.end());
+      if (chunk.header.bytes > 0) {
+        stream.wire.insert(stream.wire.end(), chunk.data, chunk.data + chunk.header.bytes);
+      }
+      stream.sent.push_back({chunk.header.message, chunk.header.offset, chunk.header.bytes});
+      sender_.chunk_sent(chunk);
+    }
+  }
+
+  void receive() {
+    Stream& stream = streams_[below(streams_.size())];
+    std::span<const uint8_t> in(stream.wire.data(), below(stream.wire.size() + 1));
+    const size_t offered = in.size();
+    ASSERT_EQ(receiver_.take(&stream.reader, &in), Verdict::kMore);
+    ASSERT_TRUE(in.empty());
+    stream.wire.erase(stream.wire.begin(), stream.wire.begin() + static_cast<ptrdiff_t>(offered));
+  }
+
+  // What is on its way is lost, and what had come may be sent again.
+  void break_one() {
+    Stream& stream = streams_[below(streams_.size())];
+    for (const SendQueue::Sent& sent : stream.sent) sender_.send_again(sent);
+    stream = {};
+  }
+
+  size_t below(size_t n) { return static_cast<size_t>(random_()) % n; }
+
+ private:
+  struct Stream {
+    std::vector<uint8_t> wire;
+    std::vector<SendQueue::Sent> sent;
+    ReceiveQueue::Reader reader;
+  };
+
+  SendQueue& sender_;
+  ReceiveQueue& receiver_;
+  std::mt19937& random_;
+  std::vector<Stream> streams_;
+};
+
+// Any sizes, any cutting of the streams, any timing of posts and breaks: every byte lands, nothing
+// gets stuck.
 TEST(MessageQueues, AnyTimingDeliversEverything) {
   for (uint32_t seed = 1; seed <= 200; ++seed) {
     std::mt19937 random(seed);
-    const auto below = [&](size_t n) { return static_cast<size_t>(random()) % n; };
     SendQueue sender(nullptr);
     ReceiveQueue receiver(nullptr);
-    std::vector<uint8_t> wire;
+    Streams streams(sender, receiver, random);
+    const auto below = [&](size_t n) { return streams.below(n); };
     struct Message {
       std::vector<uint8_t> data;
       Request* request;
@@ -251,12 +403,10 @@ TEST(MessageQueues, AnyTimingDeliversEverything) {
         message.request = receiver.post(message.data.data(), message.data.size());
         if (message.request != nullptr) receives.push_back(std::move(message)), ++posted;
       }
-      drain(sender, &wire);
-      std::span<const uint8_t> in(wire.data(), below(wire.size() + 1));
-      const size_t offered = in.size();
-      const Verdict verdict = receiver.take(&in);
-      ASSERT_TRUE(verdict == Verdict::kMore || verdict == Verdict::kBlocked);
-      wire.erase(wire.begin(), wire.begin() + static_cast<ptrdiff_t>(offered - in.size()));
+      streams.send();
+      streams.receive();
+      if (HasFatalFailure()) FAIL() << "seed " << seed;
+      if (below(20) == 0) streams.break_one();
       if (receiver.has_news()) {
         const FrameHeader grant = receiver.make_grant();
         ASSERT_TRUE(sender.on_grant(grant.message, grant.offset));

@@ -1,0 +1,47 @@
+#include <algorithm>
+
+#include "nccl_adapter/core/bytes.h"
+#include "nccl_adapter/core/comm.h"
+#include "nccl_adapter/core/instance.h"
+
+/// What `lyre comms` sees of a comm.
+namespace lyre::nccl_adapter {
+namespace {
+
+template <size_t kBytes>
+void copy_text(char (&out)[kBytes], const std::string& text) {
+  put_text({reinterpret_cast<uint8_t*>(out), kBytes}, 0, kBytes - 1, text);
+}
+
+}  // namespace
+
+void Comm::show() const {
+  if (slot_ == nullptr) return;
+  nccl_abi::CommView view{};
+  std::copy(id_.begin(), id_.end(), view.id);
+  view.communicator = instance_->communicator();
+  view.has_failed = has_failed() ? 1 : 0;
+  view.peer_pid = peer_.pid;
+  copy_text(view.peer_host, peer_.host);
+  copy_text(view.peer_address, peer_.address);
+  view.streams = static_cast<uint32_t>(lanes_.size());
+  for (const auto& lane : lanes_) {
+    view.redials += lane->attached > 0 ? lane->attached - 1 : 0;
+    if (!lane->is_up()) continue;
+    if (view.streams_up++ == 0) copy_text(view.path, lane->path);
+    view.unacked_bytes += lane->stream.unacked_bytes();
+  }
+  view.requests = static_cast<uint32_t>(active());
+  view.outstanding_bytes = outstanding_bytes();
+  if (const Request* waiting = oldest()) view.oldest_since_ns = waiting->posted_ns;
+  describe(&view);
+  if (active() == 0) view.waits_for = nccl_abi::WaitsFor::kNothing;
+  if (active() > 0 && view.streams_up == 0) {
+    view.waits_for =
+        instance_->is_attached() ? nccl_abi::WaitsFor::kStream : nccl_abi::WaitsFor::kDaemon;
+  }
+  nccl_abi::write_slot(slot_, view);
+  slot_->is_used.store(1, std::memory_order_release);  // pairs with the acquire in read_slot()
+}
+
+}  // namespace lyre::nccl_adapter

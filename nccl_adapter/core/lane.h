@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+
+#include "nccl_adapter/core/dial.h"
+#include "nccl_adapter/core/receive_queue.h"
+#include "nccl_adapter/core/send_queue.h"
+#include "nccl_adapter/core/stream.h"
+
+namespace lyre::nccl_adapter {
+
+class Comm;
+
+/// One of a comm's streams: its place among them, whether there is a session just now or not.
+/// Owner: the comm.
+struct Lane final : SessionOwner {
+  Lane(Comm* owner, uint16_t number) : comm(owner), index(number) {}
+
+  void on_ready() override;
+  bool is_up() const { return stream.is_open(); }
+  /// Takes the place of what was there.
+  void attach(Stream next, uint32_t number, int64_t now_ns);
+  /// Ends the session, if any, without another word. What was sent is the caller's business.
+  void drop();
+  /// Looks whether something moved since the last look. True if so.
+  bool look(int64_t now_ns);
+  /// Nothing was acknowledged for long although something should have been.
+  bool is_stalled(int64_t now_ns) const;
+  /// How much may be unacknowledged here, beside other streams.
+  uint64_t room_bytes() const;
+  /// Call before something is handed to an idle stream, and when it may be acknowledged: measures
+  /// the round trip.
+  void begin_probe(int64_t now_ns);
+  void end_probe(int64_t now_ns);
+
+  Comm* comm;
+  uint16_t index;
+  uint32_t incarnation = 0;  ///< of the session
+  uint32_t attached = 0;     ///< how often there was one
+  Stream stream;
+  ReceiveQueue::Reader reader;
+  std::string fail_text;  ///< of a fail frame that is being read
+
+  // ---- Sending comms: what the stream carries, and its making ----
+  std::deque<SendQueue::Sent> sent;  ///< not known to be placed
+  std::unique_ptr<Dial> dial;
+  uint32_t dialled = 0;  ///< the last incarnation
+  int64_t dial_since_ns = 0;
+  int64_t redial_ns = 0;     ///< not before
+  uint32_t failures = 0;     ///< in a row
+  uint32_t way = 0;          ///< which of the rail pairs is next
+  bool is_unwanted = false;  ///< works, but another one shall take its place
+
+  // ---- What is known of its path ----
+  std::string path;  ///< "rail0 > 10.9.0.2:4711"
+  bool is_heard = false;
+  int64_t moved_ns = 0;
+  uint64_t acked_bytes = 0;  ///< at the last look
+  bool was_idle = true;      ///< the same
+  int64_t looked_ns = 0;
+  uint64_t rate_bytes_per_s = 0;  ///< the best of late
+  int64_t rtt_ns = 0;             ///< the least of late; 0: unknown
+  int64_t probe_ns = 0;           ///< when the stream last began to carry something
+  int64_t busy_ns = 0;            ///< in the running judgement
+  uint64_t busy_bytes = 0;
+  uint64_t judged_bytes_per_s = 0;  ///< 0: not judged yet
+  int64_t replaced_ns = 0;          ///< when it was last found slow
+
+ private:
+  void judge(uint64_t acked, int64_t passed_ns);
+};
+
+}  // namespace lyre::nccl_adapter

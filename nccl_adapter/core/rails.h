@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lyre/lyre.h"
+#include "nccl_adapter/core/handle.h"
+
+/// Ports of two hosts, and which way a stream takes between them.
+namespace lyre::nccl_adapter {
+
+/// A way from one of our ports to one of the peer's addresses.
+struct RailPair {
+  size_t local;  ///< index of our port
+  Address remote;
+  friend bool operator==(const RailPair&, const RailPair&) = default;
+};
+
+/// All ways, the best first: what lies in one network before what needs a router, and neighbours in
+/// the list share as few ports as possible. `first` is the port that comes first on our side, the
+/// first of `remotes` on theirs.
+std::vector<RailPair> rail_pairs(std::span<const lyre_port> ports, size_t first,
+                                 std::span<const Address> remotes);
+
+Address address_of(const lyre_port& port);
+lyre_addr make_addr(const Address& address, uint16_t port);
+bool is_none(const Address& address);
+
+}  // namespace lyre::nccl_adapter
