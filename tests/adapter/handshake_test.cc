@@ -101,6 +101,7 @@ TEST_F(Handshake, HandleNamesHostProcessAndAddress) {
 
 TEST_F(Handshake, NobodyAtThePortIsARemoteError) {
   expect_ranks({[](Rank& rank) {
+                  ::setenv("LYRE_RESUME_SECONDS", "1", 1);
                   Link link(rank, kAbi, Link::Unconnected{});
                   link.exchange_handle();
                   rank.meet();  // the listener is gone

@@ -1,0 +1,306 @@
+#!/usr/bin/env python3
+"""Breaks one piece of the network of two ranks in one phase of their work, and looks what happens.
+
+What can be survived must be: every byte arrives, verified by the receiver. What cannot must end
+with ncclRemoteError, in bounded time, in one line that names the peer.
+
+`--cell FAULT/PHASE` picks cells (shell patterns), `--repeat N` runs them N times, `--list` prints
+them.
+"""
+
+import argparse
+import contextlib
+import fnmatch
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+
+import processes
+from daemon import Daemon, Programs, Settings
+from network import VethPair
+from reset import StreamResetter
+from two_hosts import cores, scratch_folder
+
+FAULTS = ["stream", "port", "daemon-of-sender", "daemon-of-receiver", "process", "host"]
+PHASES = ["connect", "idle", "message", "close"]
+DEADLY = {"process", "host"}
+# Closing asks for nothing that a dead peer could refuse.
+HARMLESS = {("process", "close"), ("host", "close")}
+# A connection that is not there cannot be reset.
+IMPOSSIBLE = {("stream", "connect")}
+ANSWER_S = 60
+SETTLE_S = 0.3
+ENVIRONMENT = {"LYRE_STREAMS": "4", "LYRE_RAILS": "all", "LYRE_PEER_TIMEOUT_SECONDS": "12",
+               "LYRE_RESUME_SECONDS": "6"}
+DAEMON_SECTIONS = {"tcp": {"user_timeout_ms": 5000}}
+
+
+class Wrong(Exception):
+    """A cell did not end as it must."""
+
+
+class TwoRails(VethPair):
+    """Two wires between the namespaces: "wire0" and "wire1"."""
+
+    second = "wire1"
+
+    def _connect(self):
+        super()._connect()
+        self._add_veth(self.left, self.second, self.right, self.second)
+        for name in (self.left, self.right):
+            self._bring_up(name, self.second)
+
+
+class TwoPorts(Settings):
+    """A daemon on both wires, both in one subnet."""
+
+    def toml(self, socket_path):
+        host = self.address.split("/")[0].rsplit(".", 1)[1]
+        return (super().toml(socket_path) +
+                '[[port]]\nname = "second"\n'
+                f'device = "net_af_packet1,iface={TwoRails.second}"\n'
+                f'address = "10.9.5.1{host}/24"\nmtu = {self.mtu}\n')
+
+
+class Rank:
+    """A fault_rank process; its answers are read behind our back."""
+
+    def __init__(self, arguments, index, socket):
+        environment = dict(os.environ, LYRE_SOCKET=socket, LYRE_TEST_PLUGIN=arguments.plugin,
+                           **ENVIRONMENT)
+        self.name = "sender" if index == 0 else "receiver"
+        self.process = processes.start([arguments.rank, str(index), str(arguments.abi)],
+                                       env=environment, stdin=subprocess.PIPE,
+                                       stdout=subprocess.PIPE, text=True)
+        self.lines = []
+        self._changed = threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            with self._changed:
+                self.lines.append(line.strip())
+                self._changed.notify_all()
+        with self._changed:
+            self.lines.append("gone")
+            self._changed.notify_all()
+
+    def tell(self, line):
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(line + "\n")
+            self.process.stdin.flush()
+
+    def hear(self, *words):
+        """The first answer that begins with one of the words; it and all before it are gone."""
+        deadline = time.monotonic() + ANSWER_S
+        with self._changed:
+            while True:
+                for i, line in enumerate(self.lines):
+                    if line.startswith(words):
+                        del self.lines[:i + 1]
+                        return line
+                    if line.startswith(("error", "gone")):
+                        raise Wrong(f"{self.name}: {line}")
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise Wrong(f"{self.name} says nothing for {ANSWER_S} s, waiting for {words}")
+                self._changed.wait(left)
+
+    def end(self):
+        processes.end(self.process)
+
+
+class Cell:
+    """One job, its network, and what goes wrong with it."""
+
+    def __init__(self, arguments, fault, phase):
+        self.arguments = arguments
+        self.fault = fault
+        self.phase = phase
+        self.stack = contextlib.ExitStack()
+
+    def run(self):
+        with self.stack:
+            self.build()
+            if self.fault in DEADLY and (self.fault, self.phase) not in HARMLESS:
+                self.expect_error()
+            else:
+                self.expect_survival()
+
+    def build(self):
+        folder = scratch_folder()
+        self.stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        self.wire = self.stack.enter_context(TwoRails(["tx", "off", "rx", "off"]))
+        self.daemons = []
+        programs = Programs(self.arguments.build)
+        for host, end in enumerate((self.wire.left, self.wire.right)):
+            settings = TwoPorts(f"host-{host}", f"net_af_packet0,iface={self.wire.device}",
+                                f"10.9.5.{host + 1}/24", cores()[host],
+                                sections=DAEMON_SECTIONS)
+            daemon = Daemon(programs, settings, folder, self.wire.inside(end))
+            daemon.start()
+            self.stack.callback(self.stop, daemon)
+            daemon.wait_link()
+            self.daemons.append(daemon)
+        self.ranks = [Rank(self.arguments, index, self.daemons[index].socket) for index in (0, 1)]
+        for rank in self.ranks:
+            self.stack.callback(rank.end)
+            rank.hear("ready")
+        self.ranks[1].tell("handle")
+        self.ranks[0].tell(self.ranks[1].hear("handle"))
+        self.ranks[0].hear("handle")
+
+    @staticmethod
+    def stop(daemon):
+        if daemon.is_running():
+            daemon.stop()
+
+    def both(self, word):
+        for rank in self.ranks:
+            rank.tell(word)
+
+    def all_hear(self, word):
+        for rank in self.ranks:
+            rank.hear(word)
+
+    def together(self, word):
+        self.both(word)
+        self.all_hear(word)
+
+    # ---- Faults ----
+
+    def strike(self):
+        getattr(self, "strike_" + self.fault.replace("-", "_"))()
+
+    def strike_stream(self):
+        with StreamResetter(self.wire.left, self.wire.device) as resetter:
+            if self.phase != "message":
+                self.both("say")  # something to learn the numbers from
+            resetter.reset()
+            if self.phase != "message":
+                self.all_hear("say")
+
+    def strike_port(self):
+        self.wire.pull_out(self.wire.left)
+
+    def strike_daemon_of_sender(self):
+        self.restart(self.daemons[0])
+
+    def strike_daemon_of_receiver(self):
+        self.restart(self.daemons[1])
+
+    def strike_process(self):
+        self.ranks[1].process.kill()
+
+    def strike_host(self):
+        for device in (self.wire.device, self.wire.second):
+            self.wire.run(self.wire.right, "ip", "link", "set", device, "down")
+        self.ranks[1].process.kill()
+        self.daemons[1].kill()
+
+    @staticmethod
+    def restart(daemon):
+        daemon.kill()
+        daemon.start()
+
+    # ---- What must come of it ----
+
+    def begin(self):
+        """Up to the moment at which it happens."""
+        if self.phase == "connect":
+            self.both("connect") if self.fault in DEADLY else self.ranks[0].tell("connect")
+            return
+        self.together("connect")
+        self.together("say")
+        if self.phase == "message":
+            self.both("stream")
+            for rank in self.ranks:
+                rank.hear("moved")
+
+    def expect_survival(self):
+        self.begin()
+        if self.phase == "close":
+            self.both("close")
+            self.strike()
+            self.ranks[0].hear("close")
+            if self.fault not in DEADLY:
+                self.ranks[1].hear("close")
+            return
+        self.strike()
+        if self.phase == "connect":
+            self.ranks[1].tell("connect")
+            self.all_hear("connect")
+        if self.phase == "message":
+            for rank in self.ranks:
+                rank.hear("moved")
+            time.sleep(SETTLE_S)
+            self.ranks[0].tell("stop")
+            self.all_hear("stream")
+        self.together("say")
+        self.together("close")
+
+    def expect_error(self):
+        if self.phase == "connect":
+            self.strike()
+            self.ranks[0].tell("connect")
+        else:
+            self.begin()
+            self.strike()
+        if self.phase == "idle":
+            self.ranks[0].tell("stream")
+        began = time.monotonic()
+        line = self.ranks[0].hear("error")
+        took = time.monotonic() - began
+        if "ncclRemoteError" not in line or str(self.ranks[1].process.pid) not in line:
+            raise Wrong(f"an error that does not say what and who: {line}")
+        if took > float(ENVIRONMENT["LYRE_PEER_TIMEOUT_SECONDS"]) + 6:
+            raise Wrong(f"the error came after {took:.1f} s: {line}")
+
+
+def cells(patterns):
+    every = [(fault, phase) for fault in FAULTS for phase in PHASES
+             if (fault, phase) not in IMPOSSIBLE]
+    return [cell for cell in every
+            if any(fnmatch.fnmatch("/".join(cell), pattern) for pattern in patterns)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", required=True)
+    parser.add_argument("--plugin", required=True)
+    parser.add_argument("--rank", required=True, help="the fault_rank program")
+    parser.add_argument("--abi", type=int, default=11)
+    parser.add_argument("--cell", action="append", metavar="FAULT/PHASE")
+    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--list", action="store_true")
+    arguments = parser.parse_args()
+    chosen = cells(arguments.cell or ["*"])
+    if arguments.list:
+        print("\n".join("/".join(cell) for cell in chosen))
+        return 0
+    processes.exit_on_signals()
+    failures = 0
+    for round_number in range(arguments.repeat):
+        for fault, phase in chosen:
+            began = time.monotonic()
+            try:
+                Cell(arguments, fault, phase).run()
+                verdict = "ok"
+            except Exception as error:  # the other cells are worth their run
+                failures += 1
+                verdict = f"FAILED: {type(error).__name__}: {error}"
+            print(f"{round_number + 1:3} {fault + '/' + phase:28} {time.monotonic() - began:5.1f} s"
+                  f"  {verdict}", flush=True)
+    print(f"{failures} failures")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
