@@ -28,6 +28,7 @@ struct Session {
   uint64_t announced_sends = 0;  ///< finished_count that the client has heard
 
   bool is_passive = false;
+  bool is_embryonic = false;  ///< passive, and its handshake is under way
   bool must_announce_open = false;
   bool must_announce_finish = false;
   bool must_announce_end = false;

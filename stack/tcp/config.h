@@ -32,6 +32,7 @@ struct ConnectionConfig {
   EcnMode ecn = EcnMode::kAccept;
   bool timestamps = true;            ///< RFC 7323
   bool sack = true;                  ///< RFC 2018
+  bool syn_cookies = true;           ///< RFC 4987: when a backlog is full
   bool window_scaling = true;        ///< RFC 7323
   bool nagle = false;                ///< RFC 9293 3.7.4; off: messages leave at once
   Nanos user_timeout = seconds(20);  ///< RFC 9293 3.8.3: unacknowledged this long ends it
@@ -43,6 +44,8 @@ struct ConnectionConfig {
   bool keepalive = false;                ///< RFC 9293 3.8.4: off unless asked for
   bool cork = false;                     ///< send full segments only, but wait 200 ms or so at most
   bool quick_ack = false;                ///< never delay an ACK
+  bool limits_challenges = true;  ///< RFC 5961 7; off only to see each one (tests)
+  uint8_t quick_acks_at_start = 16;  ///< segments acknowledged at once: a slow start wants it
   uint8_t keepalive_count = 9;           ///< so many probes unanswered end it; Linux's
   Nanos keepalive_idle = seconds(7200);  ///< RFC 9293 3.8.4: at least two hours by default
   Nanos keepalive_interval = seconds(75);  ///< between probes; Linux's

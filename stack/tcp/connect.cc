@@ -6,9 +6,11 @@
 #include "stack/tcp/closing.h"
 #include "stack/tcp/ecn.h"
 #include "stack/tcp/isn.h"
+#include "stack/tcp/receive.h"
 #include "stack/tcp/receive_window.h"
 #include "stack/tcp/scoreboard.h"
 #include "stack/tcp/state_table.h"
+#include "stack/tcp/syn_cookie.h"
 #include "stack/tcp/timers.h"
 
 namespace lyre::tcp {
@@ -18,9 +20,16 @@ namespace {
 constexpr uint16_t kMssDefault = 536;      ///< RFC 9293 3.7.1: the peer did not say
 constexpr uint16_t kMssMin = 64;           ///< a peer that asks for less gets this all the same
 constexpr uint8_t kScaleMax = 14;          ///< RFC 7323 2.3
-constexpr uint8_t kQuickAcksAtStart = 16;  ///< the peer's slow start wants every ACK
+constexpr uint32_t kIssGap = 65537;        ///< behind what a connection before this one has sent
+constexpr Nanos kCookieLife = seconds(128);  ///< as long as syn_cookie.h believes them
 constexpr uint32_t kRatioStartPackets = 16;
 constexpr uint32_t kReceiveSlotsMin = 4;
+
+void set_iss(Connection& c, SeqNum iss) {
+  c.snd.iss = c.snd.una = c.snd.nxt = iss;
+  c.snd.queue_end = c.snd.edge = iss + 1;
+  c.recovery.recover = iss;
+}
 
 ConnId start(Core& core, const FourTuple& tuple, const ConnectionConfig& config, Nanos now) {
   const ConnId id = core.connections.take();
@@ -32,14 +41,10 @@ ConnId start(Core& core, const FourTuple& tuple, const ConnectionConfig& config,
   c.config.receive_buffer_bytes =
       std::max(config.receive_buffer_bytes, kReceiveSlotsMin * config.slot_bytes);
   c.ts_offset = timestamp_offset(tuple, core.isn_key);
-  c.snd.iss = initial_seq(tuple, core.isn_key, now);
-  c.snd.una = c.snd.nxt = c.snd.iss;
-  c.snd.queue_end = c.snd.iss + 1;
-  c.snd.edge = c.snd.iss + 1;
+  set_iss(c, initial_seq(tuple, core.isn_key, now));
   c.snd.mss_bytes = std::min(config.mss_bytes, kMssDefault);
-  c.recovery.recover = c.snd.iss;
   c.rcv.scale = config.window_scaling ? window_scale_for(c.config.receive_buffer_bytes) : 0;
-  c.rcv.quick_acks = kQuickAcksAtStart;
+  c.rcv.quick_acks = config.quick_acks_at_start;
   c.rcv.payload_sum_bytes = kRatioStartPackets * config.mss_bytes;
   c.rcv.charge_sum_bytes = kRatioStartPackets * std::max<uint32_t>(config.slot_bytes, 1);
   c.has_timestamps = config.timestamps;
@@ -107,19 +112,57 @@ void open_simultaneously(Core& core, Connection& c, const SegmentIn& segment, Na
 
 ConnId start_active(Core& core, const FourTuple& tuple, const ConnectionConfig& config, Nanos now) {
   const ConnId id = start(core, tuple, config, now);
-  if (id != kNoConn) set_state(core.connections[id], State::kSynSent);
+  if (id == kNoConn) return id;
+  core.connections[id].is_active = true;
+  set_state(core.connections[id], State::kSynSent);
   return id;
 }
 
 ConnId start_passive(Core& core, const FourTuple& tuple, const ConnectionConfig& config,
-                     const SegmentIn& syn, Nanos now) {
+                     const SegmentIn& syn, Nanos now, std::optional<SeqNum> iss_after) {
   const ConnId id = start(core, tuple, config, now);
   if (id == kNoConn) return id;
   Connection& c = core.connections[id];
+  if (iss_after && c.snd.iss.at_or_before(*iss_after)) set_iss(c, *iss_after + kIssGap);
   accept_syn(c, syn, now);
   set_state(c, State::kSynReceived);
   ++c.segments_received;
   return id;
+}
+
+ConnId start_by_cookie(Core& core, const FourTuple& tuple, const ConnectionConfig& config,
+                       const SegmentIn& ack, Nanos now, Effects& effects) {
+  if (now - core.last_cookie_at > kCookieLife) return kNoConn;
+  const auto syn = syn_behind_cookie(tuple, core.isn_key, ack, now);
+  if (!syn) return kNoConn;
+  const ConnId id = start(core, tuple, config, now);
+  if (id == kNoConn) return id;
+  Connection& c = core.connections[id];
+  set_iss(c, ack.ack - 1);
+  accept_syn(c, *syn, now);
+  c.snd.nxt = c.snd.iss + 1;  // our SYN left long ago, and no record of it is needed any more
+  c.rcv.acked = c.rcv.nxt;
+  set_state(c, State::kSynReceived);
+  ++c.segments_received;
+  establish(core, c, ack, now, effects);
+  process_text(core, c, ack, now, effects);
+  if (c.state != State::kClosed) process_fin(core, c, ack, now, effects);
+  return id;
+}
+
+std::optional<SeqNum> number_behind(const Connection& c, const SegmentIn& syn) {
+  using wire::TcpFlags;
+  if (c.state != State::kTimeWait || !syn.flags.has(TcpFlags::kSyn)) return std::nullopt;
+  if (syn.flags.has(TcpFlags::kAck) || syn.flags.has(TcpFlags::kRst)) return std::nullopt;
+  const bool is_behind = syn.seq.after(c.rcv.nxt);
+  bool is_new = is_behind;
+  if (c.has_timestamps && syn.options.has_timestamps) {
+    const SeqNum offered(syn.options.ts_value);
+    const SeqNum seen(c.rcv.ts_recent);
+    is_new = offered.after(seen) || (offered == seen && is_behind);
+  }
+  if (!is_new) return std::nullopt;
+  return c.snd.nxt;
 }
 
 void on_segment_syn_sent(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
@@ -133,10 +176,17 @@ void on_segment_syn_sent(Core& core, Connection& c, const SegmentIn& segment, Na
   if (!segment.flags.has(wire::TcpFlags::kAck)) {
     return open_simultaneously(core, c, segment, now, effects);
   }
-  // Fourth. Text in a SYN,ACK is not kept: the peer sends it again after the handshake.
-  accept_syn(c, segment, now);
+  accept_syn(c, segment, now);  // fourth
   establish(core, c, segment, now, effects);
   ack_at_once(c, effects);
+  if (c.snd.fin_queued || (segment.payload_bytes == 0 && !segment.flags.has(wire::TcpFlags::kFin))) {
+    return;
+  }
+  SegmentIn text = segment;  // goes on at the sixth step
+  text.flags.bits &= static_cast<uint8_t>(~wire::TcpFlags::kSyn);
+  text.seq = segment.seq + 1;
+  process_text(core, c, text, now, effects);
+  if (c.state != State::kClosed) process_fin(core, c, text, now, effects);
 }
 
 void establish(Core& core, Connection& c, const SegmentIn& segment, Nanos now, Effects& effects) {

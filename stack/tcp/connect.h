@@ -8,7 +8,12 @@ namespace lyre::tcp {
 ConnId start_active(Core& core, const FourTuple& tuple, const ConnectionConfig& config, Nanos now);
 /// RFC 9293 3.10.7.2, a SYN in LISTEN.
 ConnId start_passive(Core& core, const FourTuple& tuple, const ConnectionConfig& config,
-                     const SegmentIn& syn, Nanos now);
+                     const SegmentIn& syn, Nanos now, std::optional<SeqNum> iss_after);
+/// The ACK of a handshake whose state went out in a cookie. kNoConn when it is none.
+ConnId start_by_cookie(Core& core, const FourTuple& tuple, const ConnectionConfig& config,
+                       const SegmentIn& ack, Nanos now, Effects& effects);
+/// RFC 6191 2: the number behind which a connection may start that takes this one's place.
+std::optional<SeqNum> number_behind(const Connection& c, const SegmentIn& syn);
 /// RFC 9293 3.10.7.3, segment arrives in SYN-SENT.
 void on_segment_syn_sent(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
                          Effects& effects);

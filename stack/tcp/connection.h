@@ -179,6 +179,7 @@ struct Connection {
   bool has_sack = false;
   bool has_scaling = false;
   bool reader_gone = false;
+  bool is_active = false;  ///< we dialed
   bool reset_pending = false;
   bool reset_has_ack = false;
   EndReason end_reason = EndReason::kNone;

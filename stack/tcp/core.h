@@ -6,10 +6,14 @@
 
 namespace lyre::tcp {
 
+/// Before every moment that matters.
+inline constexpr Nanos kLongAgo = nanos(INT64_MIN / 2);
+
 /// Everything an engine owns. The files beside this one are its verbs; none keeps state elsewhere.
 struct Core {
   EngineConfig config;
   SipKey isn_key;
+  Nanos last_cookie_at = kLongAgo;  ///< no ACK is looked at for a cookie long after
   Rng rng;
   Slab<Connection> connections;
   Slab<SentRecord> records;

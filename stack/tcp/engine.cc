@@ -14,6 +14,7 @@
 #include "stack/tcp/segment_arrives.h"
 #include "stack/tcp/send.h"
 #include "stack/tcp/state_table.h"
+#include "stack/tcp/syn_cookie.h"
 #include "stack/tcp/timers.h"
 
 namespace lyre::tcp {
@@ -52,8 +53,23 @@ ConnId Engine::open_active(const FourTuple& tuple, const ConnectionConfig& confi
 }
 
 ConnId Engine::open_passive(const FourTuple& tuple, const ConnectionConfig& config,
-                            const SegmentIn& syn, Nanos now) {
-  return start_passive(impl_->core, tuple, config, syn, now);
+                            const SegmentIn& syn, Nanos now, std::optional<SeqNum> iss_after) {
+  return start_passive(impl_->core, tuple, config, syn, now, iss_after);
+}
+
+SegmentOut Engine::answer_with_cookie(const FourTuple& tuple, const ConnectionConfig& config,
+                                      const SegmentIn& syn, Nanos now) {
+  impl_->core.last_cookie_at = now;
+  return make_cookie_answer(tuple, config, impl_->core.isn_key, syn, now);
+}
+
+ConnId Engine::open_by_cookie(const FourTuple& tuple, const ConnectionConfig& config,
+                              const SegmentIn& ack, Nanos now, Effects& effects) {
+  return start_by_cookie(impl_->core, tuple, config, ack, now, effects);
+}
+
+std::optional<SeqNum> Engine::may_reuse(ConnId conn, const SegmentIn& syn) const {
+  return number_behind(impl_->at(conn), syn);
 }
 
 void Engine::on_segment(ConnId conn, const SegmentIn& segment, Nanos now, Effects& effects) {
@@ -209,6 +225,7 @@ void Engine::copy_from(const Engine& other) {
   const Core& from = other.impl_->core;
   Core& to = impl_->core;
   to.isn_key = from.isn_key;
+  to.last_cookie_at = from.last_cookie_at;
   to.rng = from.rng;
   to.connections.copy_from(from.connections);
   to.records.copy_from(from.records);

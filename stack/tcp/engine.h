@@ -66,9 +66,20 @@ class Engine {
 
   /// Starts an active open: SYN-SENT, the SYN waits in poll_transmit(). kNoConn when full.
   ConnId open_active(const FourTuple& tuple, const ConnectionConfig& config, Nanos now);
-  /// Answers `syn` that came to a listener: SYN-RECEIVED. kNoConn when full.
+  /// Answers `syn` that came to a listener: SYN-RECEIVED. kNoConn when full. `iss_after`: our
+  /// sequence numbers begin behind it (may_reuse()).
   ConnId open_passive(const FourTuple& tuple, const ConnectionConfig& config, const SegmentIn& syn,
-                      Nanos now);
+                      Nanos now, std::optional<SeqNum> iss_after = std::nullopt);
+  /// The SYN,ACK for `syn` that leaves no state behind: for a listener whose backlog is full.
+  SegmentOut answer_with_cookie(const FourTuple& tuple, const ConnectionConfig& config,
+                                const SegmentIn& syn, Nanos now);
+  /// `ack` came to a listener, of no connection. When it brings back a cookie of ours: the
+  /// connection, ESTABLISHED, with what the segment did in `effects`. Else, and when full, kNoConn.
+  ConnId open_by_cookie(const FourTuple& tuple, const ConnectionConfig& config,
+                        const SegmentIn& ack, Nanos now, Effects& effects);
+  /// RFC 6191, RFC 1122 4.2.2.13: whether `syn` may take the place of `conn`, which is in TIME-WAIT
+  /// then. Abort and release that, and open_passive() behind the returned number.
+  std::optional<SeqNum> may_reuse(ConnId conn, const SegmentIn& syn) const;
 
   /// RFC 9293 3.10.7: segment arrives, for an existing connection.
   void on_segment(ConnId conn, const SegmentIn& segment, Nanos now, Effects& effects);

@@ -150,7 +150,8 @@ bool is_cut_off(const Connection& c, const SegmentIn& segment) {
 void schedule_ack(Connection& c, const SegmentIn& segment, bool filled_gap, Nanos now,
                   Effects& effects) {
   ReceiveState& rcv = c.rcv;
-  const bool is_quick = rcv.quick_acks > 0 && !is_cut_off(c, segment);
+  const bool is_second = rcv.unacked_bytes > segment.payload_bytes;
+  const bool is_quick = rcv.quick_acks > 0 && (is_second || !is_cut_off(c, segment));
   if (is_quick) --rcv.quick_acks;
   const bool is_overrun = (segment.seq + segment.payload_bytes).after(rcv.edge);
   // Text in the handshake's last segment: its sender has waited for us twice.
@@ -190,6 +191,8 @@ void store_text(Core& core, Connection& c, const SegmentIn& segment, SeqNum star
   if (text.is_empty()) {
     ++c.duplicate_segments;
     note_duplicate(c, start, end);
+    // RFC 2018 4: the block that holds what just arrived goes first.
+    if (c.has_sack && start.after(c.rcv.nxt)) add_sack_block(c, {.start = start, .end = end});
     effects.drop = Drop::kTcpDuplicate;
     return ack_at_once(c, effects);
   }
@@ -252,7 +255,12 @@ void process_text(Core& core, Connection& c, const SegmentIn& segment, Nanos now
 
 void process_fin(Core& core, Connection& c, const SegmentIn& segment, Nanos now, Effects& effects) {
   ReceiveState& rcv = c.rcv;
-  if (segment.flags.has(wire::TcpFlags::kFin) && !rcv.has_fin &&
+  const bool is_fin = segment.flags.has(wire::TcpFlags::kFin);
+  if (is_fin && c.state == State::kTimeWait) {  // the peer has not heard our last ACK
+    restart_time_wait(c, now);
+    return ack_at_once(c, effects);
+  }
+  if (is_fin && !rcv.has_fin &&
       is_one_of(c.state, kMayReceiveText)) {
     const SeqNum at = segment.seq + segment.payload_bytes;
     // Beyond the window, or below text that is held already, it is not believed. In order it is,

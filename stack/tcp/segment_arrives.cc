@@ -68,13 +68,23 @@ Verdict check_sequence(Core& core, Connection& c, const SegmentIn& segment, Nano
     answer_unacceptable(core, c, segment, now, effects);
     return Verdict::kDone;
   }
-  const wire::TcpOptions& options = segment.options;
-  // RFC 7323 4.3: only a segment that reaches back to the last ACK may set TS.Recent.
-  if (c.has_timestamps && options.has_timestamps && segment.seq.at_or_before(c.rcv.acked)) {
-    c.rcv.ts_recent = options.ts_value;
-    c.ts_recent_at = now;
-  }
   return Verdict::kGoOn;
+}
+
+/// RFC 7323 4.3: only a segment that reaches back to the last ACK may set TS.Recent. And only one
+/// whose own ACK was believed: else a stranger could make PAWS refuse the peer.
+void take_timestamp(Connection& c, const SegmentIn& segment, Nanos now) {
+  const wire::TcpOptions& options = segment.options;
+  if (!c.has_timestamps || !options.has_timestamps) return;
+  if (segment.seq.after(c.rcv.acked)) return;
+  c.rcv.ts_recent = options.ts_value;
+  c.ts_recent_at = now;
+}
+
+/// RFC 9293 3.10.7.4, second: who has dialed, and met a peer that dialed as well, is refused.
+EndReason reason_of_reset(const Connection& c) {
+  if (c.state == State::kTimeWait) return EndReason::kClosed;
+  return c.state == State::kSynReceived && c.is_active ? EndReason::kRefused : EndReason::kReset;
 }
 
 /// Second: RST. RFC 5961 3.2: exact match, or a challenge.
@@ -86,7 +96,7 @@ Verdict check_reset(Core& core, Connection& c, const SegmentIn& segment, Nanos n
     challenge_ack(core, c, now, effects);
     return Verdict::kDone;
   }
-  finish(c, c.state == State::kTimeWait ? EndReason::kClosed : EndReason::kReset, effects);
+  finish(c, reason_of_reset(c), effects);
   return Verdict::kDone;
 }
 
@@ -105,6 +115,7 @@ void run_steps(Core& core, Connection& c, const SegmentIn& segment, Nanos now, E
   if (check_reset(core, c, segment, now, effects) == Verdict::kDone) return;
   if (check_syn(core, c, segment, now, effects) == Verdict::kDone) return;
   if (process_ack(core, c, segment, now, effects) == Verdict::kDone) return;
+  take_timestamp(c, segment, now);
   process_text(core, c, segment, now, effects);  // sixth, URG, is ignored: RFC 6093
   if (c.state == State::kClosed) return;
   process_fin(core, c, segment, now, effects);

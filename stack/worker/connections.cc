@@ -183,6 +183,7 @@ void Worker::Impl::on_established(uint32_t conn) {
     return;
   }
   stats.worker->accepts.add(1);
+  leave_handshake(conn);
   if (!listeners.is_valid(opened.listener, opened.listener_generation)) {
     abort_session(conn, channel::EndStatus::kAborted);  // its listener was closed meanwhile
     effects.clear();
@@ -221,8 +222,18 @@ void Worker::Impl::end_session(uint32_t conn, tcp::EndReason reason) {
   release_if_done(conn);
 }
 
+void Worker::Impl::leave_handshake(uint32_t conn) {
+  session::Session& passive = session(conn);
+  if (!passive.is_embryonic) return;
+  passive.is_embryonic = false;
+  if (listeners.is_valid(passive.listener, passive.listener_generation)) {
+    --listeners[passive.listener].embryonic;
+  }
+}
+
 void Worker::Impl::leave_listener(uint32_t conn) {
   session::Session& passive = session(conn);
+  leave_handshake(conn);
   const uint32_t index = passive.listener;
   passive.listener = session::kNoIndex;
   if (listeners.is_valid(index, passive.listener_generation)) --listeners[index].pending;

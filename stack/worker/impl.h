@@ -110,7 +110,20 @@ struct Worker::Impl {
   /// True when the engine keeps the payload, and so the packet.
   bool on_tcp(io::PacketBuf* packet, const ip::TcpInput& input);
   bool on_segment(uint32_t conn, const tcp::SegmentIn& segment);
-  void on_syn(const FourTuple& tuple, const tcp::SegmentIn& segment);
+  bool on_unmatched(io::PacketBuf* packet, const ip::TcpInput& input, const tcp::SegmentIn& segment,
+                    std::optional<SeqNum> iss_after);
+  void become_payload(io::PacketBuf* packet, const ip::TcpInput& input);
+  bool try_make_way(uint32_t conn, const FourTuple& tuple);
+  void on_syn(uint32_t listener, const FourTuple& tuple, const tcp::SegmentIn& segment,
+              std::optional<SeqNum> iss_after, std::optional<MacAddress> mac);
+  void bind_passive(uint32_t conn, uint32_t listener, const FourTuple& tuple,
+                    const ip::RouteResult& route);
+  struct CookieAck {
+    bool is_ours = false;
+    bool is_kept = false;  ///< the packet belongs to the connection now
+  };
+  CookieAck on_cookie_ack(uint32_t listener, io::PacketBuf* packet, const ip::TcpInput& input,
+                          const tcp::SegmentIn& segment);
   bool may_keep_payload(uint32_t conn, const tcp::SegmentIn& segment) const;
   void drop(Drop reason) { stats.worker->drops[static_cast<size_t>(reason)].add(1); }
 
@@ -134,6 +147,7 @@ struct Worker::Impl {
                                   uint64_t cookie);
   void release_superseded(uint32_t conn);
   void end_in_time_wait(uint32_t conn);
+  void leave_handshake(uint32_t conn);
   void leave_listener(uint32_t conn);
   void on_established(uint32_t conn);
   void send_last_word(uint32_t conn);

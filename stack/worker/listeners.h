@@ -16,6 +16,7 @@ struct Listener {
   uint32_t generation = 0;
   uint64_t cookie = 0;
   uint32_t backlog = 0;
+  uint32_t embryonic = 0;      ///< handshakes under way, a part of `pending`
   uint32_t pending = 0;        ///< handshakes under way and sessions not yet announced
   uint32_t next = UINT32_MAX;  ///< with the same port
 };

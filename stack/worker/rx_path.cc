@@ -99,26 +99,57 @@ bool Worker::Impl::on_tcp(io::PacketBuf* packet, const ip::TcpInput& input) {
       .ecn = input.ecn,
   };
   const uint32_t conn = find_connection(input.tuple);
-  if (conn != FlowTable::kNone) {
-    // From here on the packet is its payload: that is what gets lent.
-    packet->data = const_cast<uint8_t*>(input.payload.data());
-    packet->length = segment.payload_bytes;
-    return on_segment(conn, segment);
+  if (conn == FlowTable::kNone) return on_unmatched(packet, input, segment, std::nullopt);
+  if (const auto iss_after = engine.may_reuse(conn, segment)) {
+    if (try_make_way(conn, input.tuple)) return on_unmatched(packet, input, segment, iss_after);
   }
-  // RFC 9293 3.10.7.2: a listener takes only a SYN; what else comes is answered with RST.
-  if (segment.flags.bits & wire::TcpFlags::kSyn && !segment.flags.has(wire::TcpFlags::kAck) &&
-      !segment.flags.has(wire::TcpFlags::kRst) &&
-      listeners.find(input.tuple.local) != Listeners::kNone) {
-    on_syn(input.tuple, segment);
-    return false;
-  }
-  drop(Drop::kTcpNoConnection);
+  become_payload(packet, input);
+  return on_segment(conn, segment);
+}
+
+/// From here on the packet is its payload: that is what gets lent.
+void Worker::Impl::become_payload(io::PacketBuf* packet, const ip::TcpInput& input) {
+  packet->data = const_cast<uint8_t*>(input.payload.data());
+  packet->length = static_cast<uint32_t>(input.payload.size());
+}
+
+/// RFC 9293 3.10.7.1 and 3.10.7.2: a listener takes a SYN, and the ACK that answers its cookie;
+/// what else comes is answered with RST.
+bool Worker::Impl::on_unmatched(io::PacketBuf* packet, const ip::TcpInput& input,
+                                const tcp::SegmentIn& segment, std::optional<SeqNum> iss_after) {
+  using wire::TcpFlags;
   // The answer goes back to where the frame came from: nobody need be asked for that address.
   Drop ignored;
   const auto frame = wire::parse_ethernet(packet->bytes(), ignored);
+  const std::optional<MacAddress> mac =
+      frame ? std::optional(frame->source) : std::optional<MacAddress>();
+  const uint32_t listener = listeners.find(input.tuple.local);
+  if (listener != Listeners::kNone && !segment.flags.has(TcpFlags::kRst)) {
+    const bool is_syn = segment.flags.has(TcpFlags::kSyn);
+    if (is_syn && !segment.flags.has(TcpFlags::kAck)) {
+      on_syn(listener, input.tuple, segment, iss_after, mac);
+      return false;
+    }
+    if (!is_syn && segment.flags.has(TcpFlags::kAck)) {
+      const CookieAck taken = on_cookie_ack(listener, packet, input, segment);
+      if (taken.is_ours) return taken.is_kept;
+    }
+  }
+  drop(Drop::kTcpNoConnection);
   const auto reset = tcp::reset_for(segment);
-  if (frame && reset) send_alone(input.tuple, *reset, frame->source);
+  if (frame && reset) send_alone(input.tuple, *reset, mac);
   return false;
+}
+
+/// RFC 6191: a connection in TIME-WAIT that nobody holds any more gives way to a new one.
+bool Worker::Impl::try_make_way(uint32_t conn, const FourTuple& tuple) {
+  if (session(conn).context != session::kNoContext) return false;
+  if (listeners.find(tuple.local) == Listeners::kNone) return false;
+  effects.clear();
+  std::optional<tcp::SegmentOut> none;
+  engine.on_app_abort(conn, now, effects, none);
+  end_session(conn, tcp::EndReason::kClosed);
+  return find_connection(tuple) == FlowTable::kNone;
 }
 
 bool Worker::Impl::on_segment(uint32_t conn, const tcp::SegmentIn& segment) {
@@ -142,22 +173,53 @@ bool Worker::Impl::may_keep_payload(uint32_t conn, const tcp::SegmentIn& segment
   return engine.charged_bytes(conn) < kRxFairSlots * memory.rx_slot_bytes();
 }
 
-void Worker::Impl::on_syn(const FourTuple& tuple, const tcp::SegmentIn& segment) {
-  const uint32_t index = listeners.find(tuple.local);
+void Worker::Impl::on_syn(uint32_t index, const FourTuple& tuple, const tcp::SegmentIn& segment,
+                          std::optional<SeqNum> iss_after, std::optional<MacAddress> mac) {
   Listener& listener = listeners[index];
-  if (listener.pending >= listener.backlog) return drop(Drop::kTcpBacklogFull);
+  if (listener.pending - listener.embryonic >= listener.backlog) return drop(Drop::kTcpBacklogFull);
   const auto route = routes.lookup_from(tuple.local.address, tuple.remote.address);
   if (!route) return drop(Drop::kTxNoRoute);
-  const uint32_t conn = engine.open_passive(tuple, connection_config(*route), segment, now);
+  const tcp::ConnectionConfig connection = connection_config(*route);
+  if (listener.pending >= listener.backlog) {
+    if (!connection.syn_cookies) return drop(Drop::kTcpBacklogFull);
+    return send_alone(tuple, engine.answer_with_cookie(tuple, connection, segment, now), mac);
+  }
+  const uint32_t conn = engine.open_passive(tuple, connection, segment, now, iss_after);
   if (conn == tcp::kNoConn) return drop(Drop::kTcpNoSessions);
-  bind_session(conn, tuple, *route);
-  session(conn).is_passive = true;
-  session(conn).listener = index;
-  session(conn).listener_generation = listener.generation;
-  session(conn).cookie = listener.cookie;
-  ++listener.pending;
+  bind_passive(conn, index, tuple, *route);
   schedule_transmit(conn);
   arm(conn);
+}
+
+void Worker::Impl::bind_passive(uint32_t conn, uint32_t index, const FourTuple& tuple,
+                                const ip::RouteResult& route) {
+  Listener& listener = listeners[index];
+  bind_session(conn, tuple, route);
+  session::Session& opened = session(conn);
+  opened.is_passive = opened.is_embryonic = true;
+  opened.listener = index;
+  opened.listener_generation = listener.generation;
+  opened.cookie = listener.cookie;
+  ++listener.pending;
+  ++listener.embryonic;
+}
+
+/// RFC 4987 3.6: the end of a handshake of which only the peer's ACK tells.
+Worker::Impl::CookieAck Worker::Impl::on_cookie_ack(uint32_t index, io::PacketBuf* packet,
+                                                    const ip::TcpInput& input,
+                                                    const tcp::SegmentIn& segment) {
+  const auto route = routes.lookup_from(input.tuple.local.address, input.tuple.remote.address);
+  if (!route) return {};
+  effects.clear();
+  const uint32_t conn =
+      engine.open_by_cookie(input.tuple, connection_config(*route), segment, now, effects);
+  if (conn == tcp::kNoConn) return {};
+  become_payload(packet, input);
+  const bool is_kept = effects.payload_kept;
+  bind_passive(conn, index, input.tuple, *route);
+  apply(conn);
+  if (engine.is_open(conn)) arm(conn);
+  return {.is_ours = true, .is_kept = is_kept};
 }
 
 }  // namespace lyre::worker

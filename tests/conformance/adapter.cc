@@ -57,7 +57,7 @@ StackOptions options_from(const char* flags) {
     if (argument.starts_with("-")) continue;
     std::ifstream script(argument);
     const std::string text{std::istreambuf_iterator<char>(script), {}};
-    wrong = apply_script(text, options);
+    apply_script(text, options);
   }
   // What is asked for by name comes last: it overrides what the script says.
   if (wrong.empty() && flags != nullptr) wrong = apply_flags(flags, options);

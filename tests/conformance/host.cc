@@ -142,7 +142,15 @@ tcp::SegmentIn Host::segment_of(const ip::TcpInput& input) {
 void Host::on_tcp(const ip::TcpInput& input) {
   tcp::SegmentIn segment = segment_of(input);
   const tcp::ConnId conn = find(input.tuple);
-  if (conn == tcp::kNoConn) return on_unmatched(input.tuple, segment);
+  if (conn == tcp::kNoConn) return on_unmatched(input.tuple, segment, input.payload, std::nullopt);
+  const auto iss_after = engine_.may_reuse(conn, segment);
+  if (iss_after && find_listener(input.tuple.local) != Stream::kNoOwner) {
+    effects_.clear();
+    std::optional<tcp::SegmentOut> none;
+    engine_.on_app_abort(conn, now_, effects_, none);
+    end(conn);
+    return on_unmatched(input.tuple, segment, input.payload, iss_after);
+  }
   deliver(conn, segment, input.payload);
 }
 
@@ -157,30 +165,58 @@ void Host::deliver(tcp::ConnId conn, const tcp::SegmentIn& segment,
 }
 
 /// RFC 9293 3.10.7.1 and 3.10.7.2.
-void Host::on_unmatched(const FourTuple& tuple, const tcp::SegmentIn& segment) {
+void Host::on_unmatched(const FourTuple& tuple, const tcp::SegmentIn& segment,
+                        std::span<const uint8_t> payload, std::optional<SeqNum> iss_after) {
   using wire::TcpFlags;
   const int listener = find_listener(tuple.local);
   const TcpFlags flags = segment.flags;
-  if (listener != Stream::kNoOwner && !flags.has(TcpFlags::kRst) && !flags.has(TcpFlags::kAck)) {
-    if (flags.has(TcpFlags::kSyn)) return on_syn(listener, tuple, segment);
-    return drop(Drop::kTcpBadFlags);
+  if (listener != Stream::kNoOwner && !flags.has(TcpFlags::kRst)) {
+    if (!flags.has(TcpFlags::kAck)) {
+      if (flags.has(TcpFlags::kSyn)) return on_syn(listener, tuple, segment, iss_after);
+      return drop(Drop::kTcpBadFlags);
+    }
+    if (!flags.has(TcpFlags::kSyn) && try_cookie(listener, tuple, segment, payload)) return;
   }
   drop(Drop::kTcpNoConnection);
   if (const auto reset = tcp::reset_for(segment)) emit(tuple, *reset, {});
 }
 
-void Host::on_syn(int index, const FourTuple& tuple, const tcp::SegmentIn& segment) {
+void Host::on_syn(int index, const FourTuple& tuple, const tcp::SegmentIn& segment,
+                  std::optional<SeqNum> iss_after) {
   Listener& listener = listeners_.at(index);
   // Like Linux, a backlog of n takes n + 1.
-  if (listener.acceptable.size() > listener.backlog || listener.embryonic > listener.backlog) {
-    return drop(Drop::kTcpBacklogFull);
+  if (listener.acceptable.size() > listener.backlog) return drop(Drop::kTcpBacklogFull);
+  const uint32_t embryonic_max = std::min(listener.backlog + 1, options_.embryonic_max);
+  const bool is_full = listener.embryonic >= embryonic_max;
+  if (options_.syn_cookies == SynCookies::kAlways ||
+      (is_full && options_.syn_cookies == SynCookies::kUnderPressure)) {
+    return emit(tuple, engine_.answer_with_cookie(tuple, listener.config, segment, now_), {});
   }
-  const tcp::ConnId conn = engine_.open_passive(tuple, listener.config, segment, now_);
+  if (is_full) return drop(Drop::kTcpBacklogFull);
+  const tcp::ConnId conn = engine_.open_passive(tuple, listener.config, segment, now_, iss_after);
   if (conn == tcp::kNoConn) return drop(Drop::kTcpNoSessions);
   flows_[tuple] = conn;
   streams_[conn].listener = index;
   ++listener.embryonic;
   transmit(conn);
+}
+
+/// True when `ack` was taken: as the end of a handshake, or not now because the backlog is full.
+bool Host::try_cookie(int index, const FourTuple& tuple, const tcp::SegmentIn& ack,
+                      std::span<const uint8_t> payload) {
+  Listener& listener = listeners_.at(index);
+  if (options_.syn_cookies == SynCookies::kNever) return false;
+  tcp::SegmentIn kept = ack;
+  if (!payload.empty()) kept.payload.slot = keep(payload);
+  effects_.clear();
+  const tcp::ConnId conn = engine_.open_by_cookie(tuple, listener.config, kept, now_, effects_);
+  if (!payload.empty() && !effects_.payload_kept) payloads_.erase(kept.payload.slot);
+  if (conn == tcp::kNoConn) return false;
+  flows_[tuple] = conn;
+  streams_[conn].listener = index;
+  ++listener.embryonic;  // on_established() takes it out again
+  apply(conn);
+  return true;
 }
 
 void Host::apply(tcp::ConnId conn) {

@@ -95,8 +95,12 @@ class Host {
 
   void learn_address(std::span<const uint8_t> packet);
   void on_tcp(const ip::TcpInput& input);
-  void on_unmatched(const FourTuple& tuple, const tcp::SegmentIn& segment);
-  void on_syn(int listener, const FourTuple& tuple, const tcp::SegmentIn& segment);
+  void on_unmatched(const FourTuple& tuple, const tcp::SegmentIn& segment,
+                    std::span<const uint8_t> payload, std::optional<SeqNum> iss_after);
+  void on_syn(int listener, const FourTuple& tuple, const tcp::SegmentIn& segment,
+              std::optional<SeqNum> iss_after);
+  bool try_cookie(int listener, const FourTuple& tuple, const tcp::SegmentIn& ack,
+                  std::span<const uint8_t> payload);
   tcp::SegmentIn segment_of(const ip::TcpInput& input);
   void on_echo(const ip::EchoInput& echo);
   void on_icmp_error(const ip::IcmpError& error);

@@ -22,6 +22,7 @@ struct StackOptions {
   bool learns_addresses = false;                   ///< what a packet is for is an own address
   SynCookies syn_cookies = SynCookies::kUnderPressure;
   uint32_t backlog_max = 4096;
+  uint32_t embryonic_max = 4096;  ///< handshakes under way that a listener keeps
   uint32_t train_segments = 2;  ///< handed down at once, as to a port that cuts segments
   tcp::ConnectionConfig connection;
 
@@ -36,6 +37,6 @@ std::string apply_flags(std::string_view text, StackOptions& options);
 
 /// Applies what a script says about its host: `//@config: NAME=VALUE` lines (the first of a name
 /// counts: later ones put the host back), the `sysctl` commands in backticks, and --mtu=N.
-std::string apply_script(std::string_view script, StackOptions& options);
+void apply_script(std::string_view script, StackOptions& options);
 
 }  // namespace lyre::conformance

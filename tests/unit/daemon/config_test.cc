@@ -58,6 +58,12 @@ TEST(Config, TcpDefaultsAreTheEngines) {
   EXPECT_EQ(ours.time_wait, engine.time_wait);
   EXPECT_EQ(ours.receive_buffer_bytes, engine.receive_buffer_bytes);
   EXPECT_EQ(ours.send_buffer_bytes, engine.send_buffer_bytes);
+  EXPECT_EQ(ours.syn_cookies, engine.syn_cookies);
+  EXPECT_EQ(ours.nagle, engine.nagle);
+  EXPECT_EQ(ours.keepalive, engine.keepalive);
+  EXPECT_EQ(ours.keepalive_idle, engine.keepalive_idle);
+  EXPECT_EQ(ours.keepalive_interval, engine.keepalive_interval);
+  EXPECT_EQ(ours.keepalive_count, engine.keepalive_count);
   EXPECT_EQ(config.value().connections_max, tcp::EngineConfig{}.connections_max);
 }
 
