@@ -44,8 +44,8 @@ struct ConnectionConfig {
   bool keepalive = false;                ///< RFC 9293 3.8.4: off unless asked for
   bool cork = false;                     ///< send full segments only, but wait 200 ms or so at most
   bool quick_ack = false;                ///< never delay an ACK
-  bool limits_challenges = true;  ///< RFC 5961 7; off only to see each one (tests)
-  uint8_t quick_acks_at_start = 16;  ///< segments acknowledged at once: a slow start wants it
+  bool limits_challenges = true;         ///< RFC 5961 7; off only to see each one (tests)
+  uint8_t quick_acks_at_start = 16;      ///< segments acknowledged at once: a slow start wants it
   uint8_t keepalive_count = 9;           ///< so many probes unanswered end it; Linux's
   Nanos keepalive_idle = seconds(7200);  ///< RFC 9293 3.8.4: at least two hours by default
   Nanos keepalive_interval = seconds(75);  ///< between probes; Linux's

@@ -17,10 +17,10 @@ namespace lyre::tcp {
 
 namespace {
 
-constexpr uint16_t kMssDefault = 536;      ///< RFC 9293 3.7.1: the peer did not say
-constexpr uint16_t kMssMin = 64;           ///< a peer that asks for less gets this all the same
-constexpr uint8_t kScaleMax = 14;          ///< RFC 7323 2.3
-constexpr uint32_t kIssGap = 65537;        ///< behind what a connection before this one has sent
+constexpr uint16_t kMssDefault = 536;        ///< RFC 9293 3.7.1: the peer did not say
+constexpr uint16_t kMssMin = 64;             ///< a peer that asks for less gets this all the same
+constexpr uint8_t kScaleMax = 14;            ///< RFC 7323 2.3
+constexpr uint32_t kIssGap = 65537;          ///< behind what a connection before this one has sent
 constexpr Nanos kCookieLife = seconds(128);  ///< as long as syn_cookie.h believes them
 constexpr uint32_t kRatioStartPackets = 16;
 constexpr uint32_t kReceiveSlotsMin = 4;
@@ -179,7 +179,8 @@ void on_segment_syn_sent(Core& core, Connection& c, const SegmentIn& segment, Na
   accept_syn(c, segment, now);  // fourth
   establish(core, c, segment, now, effects);
   ack_at_once(c, effects);
-  if (c.snd.fin_queued || (segment.payload_bytes == 0 && !segment.flags.has(wire::TcpFlags::kFin))) {
+  if (c.snd.fin_queued ||
+      (segment.payload_bytes == 0 && !segment.flags.has(wire::TcpFlags::kFin))) {
     return;
   }
   SegmentIn text = segment;  // goes on at the sixth step

@@ -260,8 +260,7 @@ void process_fin(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
     restart_time_wait(c, now);
     return ack_at_once(c, effects);
   }
-  if (is_fin && !rcv.has_fin &&
-      is_one_of(c.state, kMayReceiveText)) {
+  if (is_fin && !rcv.has_fin && is_one_of(c.state, kMayReceiveText)) {
     const SeqNum at = segment.seq + segment.payload_bytes;
     // Beyond the window, or below text that is held already, it is not believed. In order it is,
     // whatever the window: it takes no room, and a peer may send nothing but it.

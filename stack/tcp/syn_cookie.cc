@@ -61,7 +61,8 @@ bool asks_for_ecn(const SegmentIn& syn) {
 uint32_t option_bits(const ConnectionConfig& config, const SegmentIn& syn) {
   const wire::TcpOptions& offer = syn.options;
   uint32_t bits = kScaleNone;
-  if (config.window_scaling && offer.window_scale) bits = std::min<uint32_t>(*offer.window_scale, 14);
+  if (config.window_scaling && offer.window_scale)
+    bits = std::min<uint32_t>(*offer.window_scale, 14);
   if (config.sack && offer.sack_permitted) bits |= kSackBit;
   if (config.ecn != EcnMode::kOff && asks_for_ecn(syn)) bits |= kEcnBit;
   return bits;

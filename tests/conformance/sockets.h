@@ -49,6 +49,7 @@ class Sockets {
   explicit Sockets(Host& host) : host_(host) {}
 
   bool has(int fd) const { return sockets_.contains(fd); }
+  tcp::ConnId conn_of(int fd) const { return sockets_.at(fd).conn; }
   bool is_nonblocking(int fd) const { return sockets_.at(fd).is_nonblocking; }
 
   int open(int fd, int domain, int type);

@@ -120,9 +120,8 @@ const std::map<std::string, Apply, std::less<>>& table() {
                             : v == 1 ? tcp::EcnMode::kOn
                                      : tcp::EcnMode::kAccept;
        })},
-      {"tcp_keepalive_intvl", number([](int64_t v, StackOptions& o) {
-         o.connection.keepalive_interval = seconds(v);
-       })},
+      {"tcp_keepalive_intvl",
+       number([](int64_t v, StackOptions& o) { o.connection.keepalive_interval = seconds(v); })},
       {"tcp_keepalive_probes", number([](int64_t v, StackOptions& o) {
          o.connection.keepalive_count = static_cast<uint8_t>(std::min<int64_t>(v, UINT8_MAX));
        })},

@@ -23,7 +23,7 @@ struct StackOptions {
   SynCookies syn_cookies = SynCookies::kUnderPressure;
   uint32_t backlog_max = 4096;
   uint32_t embryonic_max = 4096;  ///< handshakes under way that a listener keeps
-  uint32_t train_segments = 2;  ///< handed down at once, as to a port that cuts segments
+  uint32_t train_segments = 2;    ///< handed down at once, as to a port that cuts segments
   tcp::ConnectionConfig connection;
 
   StackOptions();

@@ -213,8 +213,19 @@ TEST(Open, TwoListenersOnOnePortAreOneTooMany) {
   EXPECT_EQ(hosts.app_a->others[1].status, channel::EndStatus::kAddressInUse);
 }
 
-TEST(Open, SynsBeyondTheBacklogAreDroppedAndSucceedLater) {
+TEST(Open, SynsBeyondTheBacklogSucceedByCookie) {  // RFC 4987 3.6
   TwoWorkers hosts;
+  hosts.client_b->listen(5000, 1, /*backlog=*/1);
+  hosts.run_for(millis(1));
+  for (uint64_t i = 0; i < 4; ++i) hosts.client_a->connect({IpAddress::v4(0x0a090002), 5000}, i);
+  EXPECT_TRUE(hosts.run_until([&] { return hosts.app_a->stream_count() == 4; }));
+  EXPECT_TRUE(hosts.run_until([&] { return hosts.app_b->stream_count() == 4; }));
+}
+
+TEST(Open, SynsBeyondTheBacklogAreDroppedAndSucceedLater) {
+  HostOptions without_cookies;
+  without_cookies.connection.syn_cookies = false;
+  TwoWorkers hosts({}, {}, without_cookies);
   hosts.client_b->listen(5000, 1, /*backlog=*/1);
   hosts.run_for(millis(1));
   for (uint64_t i = 0; i < 4; ++i) hosts.client_a->connect({IpAddress::v4(0x0a090002), 5000}, i);

@@ -1,0 +1,264 @@
+#include "tests/conformance/scenario.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+
+#include "stack/base/check.h"
+#include "stack/base/checksum.h"
+#include "stack/wire/bytes.h"
+#include "stack/wire/ipv4.h"
+
+namespace lyre::conformance {
+
+namespace {
+
+const IpAddress kPeer = IpAddress::v4(0xc0a80002);
+
+sockaddr_in address_of(const IpAddress& address, uint16_t port) {
+  sockaddr_in out{};
+  out.sin_family = AF_INET;
+  out.sin_port = htons(port);
+  out.sin_addr.s_addr = htonl(address.as_v4());
+  return out;
+}
+
+std::vector<uint8_t> ipv4_packet(const IpAddress& source, const IpAddress& destination,
+                                 uint8_t protocol, wire::Ecn ecn,
+                                 const std::vector<uint8_t>& payload) {
+  std::vector<uint8_t> out(wire::kIpv4HeaderBytesMin + payload.size());
+  wire::write_ipv4(
+      {.source = source,
+       .destination = destination,
+       .total_bytes = static_cast<uint16_t>(out.size()),
+       .protocol = protocol,
+       .ecn = ecn},
+      wire::ChecksumField::kComputed,
+      std::span<uint8_t, wire::kIpv4HeaderBytesMin>(out.data(), wire::kIpv4HeaderBytesMin));
+  std::copy(payload.begin(), payload.end(), out.begin() + wire::kIpv4HeaderBytesMin);
+  return out;
+}
+
+}  // namespace
+
+std::string to_string(const Seg& segment) {
+  std::string out;
+  const std::pair<uint8_t, char> names[] = {{kSyn, 'S'}, {kFin, 'F'}, {kRst, 'R'}, {kPsh, 'P'},
+                                            {kAck, '.'}, {kEce, 'E'}, {kCwr, 'W'}};
+  for (const auto& [flag, name] : names) {
+    if ((segment.flags & flag) != 0) out += name;
+  }
+  out += " " + std::to_string(segment.seq) + "+" + std::to_string(segment.bytes);
+  if ((segment.flags & kAck) != 0) out += " ack " + std::to_string(segment.ack);
+  return out;
+}
+
+StackOptions Scenario::plain() {
+  StackOptions options;
+  options.mtu_bytes = 1040;
+  options.connection.slot_bytes = 1000;
+  options.connection.receive_buffer_bytes = 60000;
+  options.connection.timestamps = false;
+  options.connection.window_scaling = false;
+  options.connection.ecn = tcp::EcnMode::kOff;
+  options.train_segments = 1;
+  return options;
+}
+
+Scenario::Scenario(const StackOptions& options) : host(options), sockets(host) {}
+
+wire::TcpOptions Scenario::offered(uint16_t mss) {
+  wire::TcpOptions out;
+  out.mss = mss;
+  out.sack_permitted = true;
+  return out;
+}
+
+std::vector<uint8_t> Scenario::build(const Seg& segment) const {
+  wire::TcpHeader header;
+  header.source_port = peer_port;
+  header.destination_port = own_port;
+  header.seq = SeqNum(kPeerIss) + segment.seq;
+  header.ack = (segment.flags & kAck) != 0 ? own_iss + segment.ack : SeqNum(0);
+  header.flags.bits = segment.flags;
+  header.window = segment.window;
+  header.options = segment.options;
+  for (uint8_t i = 0; i < header.options.sack_count; ++i) {
+    header.options.sacks[i].start = own_iss + segment.options.sacks[i].start.raw();
+    header.options.sacks[i].end = own_iss + segment.options.sacks[i].end.raw();
+  }
+  const uint32_t header_bytes = wire::tcp_header_bytes(header);
+  std::vector<uint8_t> tcp(header_bytes + segment.bytes);
+  for (uint32_t i = 0; i < segment.bytes; ++i) {
+    tcp[header_bytes + i] = static_cast<uint8_t>(segment.seq + i);  // the stream is its own index
+  }
+  const auto sum =
+      wire::tcp_pseudo_sum(kPeer, host.options().local_v4, static_cast<uint32_t>(tcp.size()));
+  wire::write_tcp(header, sum, tcp);
+  ChecksumSum whole;
+  whole.add(tcp);
+  wire::write_raw16(tcp.data() + 16, whole.finish());
+  return ipv4_packet(kPeer, host.options().local_v4, wire::kIpProtocolTcp, segment.ecn, tcp);
+}
+
+void Scenario::send(const Seg& segment) { send_raw(build(segment)); }
+
+void Scenario::send_raw(std::vector<uint8_t> packet) { host.receive(packet); }
+
+void Scenario::send_icmp(uint8_t type, uint8_t code, uint32_t quoted_seq, uint16_t mtu) {
+  std::vector<uint8_t> quoted(8);
+  wire::write_be16(quoted.data(), own_port);
+  wire::write_be16(quoted.data() + 2, peer_port);
+  wire::write_be32(quoted.data() + 4, (own_iss + quoted_seq).raw());
+  quoted.resize(20);
+  const auto inner =
+      ipv4_packet(host.options().local_v4, kPeer, wire::kIpProtocolTcp, wire::Ecn::kNotEct, quoted);
+  std::vector<uint8_t> icmp(8 + inner.size());
+  icmp[0] = type;
+  icmp[1] = code;
+  wire::write_be16(icmp.data() + 6, mtu);
+  std::copy(inner.begin(), inner.end(), icmp.begin() + 8);
+  ChecksumSum sum;
+  sum.add(icmp);
+  wire::write_raw16(icmp.data() + 2, sum.finish());
+  send_raw(
+      ipv4_packet(kPeer, host.options().local_v4, wire::kIpProtocolIcmp, wire::Ecn::kNotEct, icmp));
+}
+
+Seg Scenario::parse(const EmittedPacket& packet) {
+  Drop drop = Drop::kIpTooShort;
+  const auto ip = wire::parse_ipv4(packet.bytes, drop);
+  LYRE_CHECK(ip.has_value());
+  const auto tcp_bytes = std::span(packet.bytes).subspan(ip->header_bytes);
+  LYRE_CHECK(wire::tcp_checksum_ok(ip->source, ip->destination, tcp_bytes));
+  const auto tcp = wire::parse_tcp(tcp_bytes, drop);
+  LYRE_CHECK(tcp.has_value());
+  const wire::TcpHeader& header = tcp->header;
+  if (header.flags.has(kSyn)) own_iss = header.seq;
+  Seg out;
+  out.flags = header.flags.bits;
+  out.seq = header.seq.since(own_iss);
+  out.ack = header.flags.has(kAck) ? header.ack.since(SeqNum(kPeerIss)) : 0;
+  out.bytes = static_cast<uint32_t>(tcp_bytes.size()) - tcp->header_bytes;
+  out.window = header.window;
+  out.options = header.options;
+  for (uint8_t i = 0; i < out.options.sack_count; ++i) {
+    auto& block = out.options.sacks[i];
+    block = {.start = SeqNum(block.start.since(SeqNum(kPeerIss))),
+             .end = SeqNum(block.end.since(SeqNum(kPeerIss)))};
+  }
+  out.ecn = ip->ecn;
+  out.at = packet.at;
+  return out;
+}
+
+std::optional<Seg> Scenario::next() {
+  const auto packet = host.take_emitted();
+  if (!packet) return std::nullopt;
+  return parse(*packet);
+}
+
+std::vector<Seg> Scenario::all() {
+  std::vector<Seg> out;
+  while (const auto segment = next()) out.push_back(*segment);
+  return out;
+}
+
+Seg Scenario::expect(uint8_t flags) {
+  const auto segment = next();
+  if (!segment) {
+    ADD_FAILURE() << "nothing left";
+    return {};
+  }
+  EXPECT_EQ(segment->flags & ~kPsh, flags) << to_string(*segment);
+  return *segment;
+}
+
+void Scenario::expect_silence() {
+  const auto segment = next();
+  EXPECT_FALSE(segment.has_value()) << to_string(segment.value_or(Seg{}));
+}
+
+Seg Scenario::expect_later(uint8_t flags) {
+  for (int i = 0; i < 100 && !host.has_emitted() && host.next_deadline() != kNever; ++i) {
+    host.advance_to(host.next_deadline());
+  }
+  return expect(flags);
+}
+
+int Scenario::open() {
+  const int fd = next_fd_++;
+  LYRE_CHECK(sockets.open(fd, AF_INET, SOCK_STREAM) == fd);
+  return fd;
+}
+
+int Scenario::listen(int backlog) {
+  listener = open();
+  const sockaddr_in any = address_of(IpAddress::v4(0), kOwnPort);
+  LYRE_CHECK(sockets.bind(listener, reinterpret_cast<const sockaddr*>(&any), sizeof any) == 0);
+  return sockets.listen(listener, backlog);
+}
+
+int Scenario::accept() {
+  const int result = sockets.accept(listener, next_fd_++, nullptr, nullptr);
+  if (result < 0) return result;
+  socket = result;
+  conn = sockets.conn_of(socket);
+  return result;
+}
+
+int Scenario::connect() {
+  if (socket < 0) socket = open();
+  const sockaddr_in peer = address_of(kPeer, peer_port);
+  const int result =
+      sockets.start_connect(socket, reinterpret_cast<const sockaddr*>(&peer), sizeof peer);
+  conn = sockets.conn_of(socket);
+  own_port = host.engine().tuple(conn).local.port;
+  return result;
+}
+
+ssize_t Scenario::write(size_t bytes, int flags) {
+  const std::vector<uint8_t> text(bytes, 'x');
+  return sockets.send(socket, text, flags);
+}
+
+ssize_t Scenario::read(size_t bytes) {
+  std::vector<uint8_t> room(bytes);
+  return sockets.receive(socket, room, 0);
+}
+
+void Scenario::set(int level, int name, int value) {
+  EXPECT_EQ(sockets.set_option(socket, level, name, &value, sizeof value), 0);
+}
+
+int Scenario::error() {
+  int value = 0;
+  socklen_t length = sizeof value;
+  EXPECT_EQ(sockets.get_option(socket, SOL_SOCKET, SO_ERROR, &value, &length), 0);
+  return value;
+}
+
+int Scenario::close() { return sockets.close(socket); }
+
+void Scenario::establish_passive(const wire::TcpOptions& offer, uint16_t window) {
+  if (listener < 0) listen();
+  send({.flags = kSyn, .window = window, .options = offer});
+  expect(kSyn | kAck);
+  wait(millis(10));
+  Seg ack{.flags = kAck, .seq = 1, .ack = 1, .window = window};
+  if (offer.has_timestamps) {
+    ack.options.has_timestamps = true;
+    ack.options.ts_value = offer.ts_value + 10;
+  }
+  send(ack);
+  LYRE_CHECK(accept() >= 0);
+}
+
+void Scenario::establish_active(const wire::TcpOptions& offer, uint16_t window) {
+  connect();
+  expect(kSyn);
+  wait(millis(10));
+  send({.flags = kSyn | kAck, .ack = 1, .window = window, .options = offer});
+  expect(kAck);
+}
+
+}  // namespace lyre::conformance

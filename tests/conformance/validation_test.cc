@@ -1,0 +1,208 @@
+#include <netinet/in.h>
+
+#include "tests/conformance/scenario.h"
+
+namespace lyre::conformance {
+namespace {
+
+enum class At : uint8_t { kEstablished, kCloseWait, kFinWait1, kFinWait2, kClosing, kLastAck };
+
+/// Brings `s` to a state. Both numbers that follow are what the peer would send next.
+struct Place {
+  uint32_t seq = 1;
+  uint32_t ack = 1;
+};
+
+Place reach(Scenario& s, At at) {
+  s.establish_passive();
+  Place place;
+  if (at == At::kCloseWait || at == At::kLastAck) {
+    s.send({.flags = kFin | kAck, .seq = 1, .ack = 1});
+    s.expect(kAck);
+    place.seq = 2;
+  }
+  if (at == At::kFinWait1 || at == At::kFinWait2 || at == At::kClosing || at == At::kLastAck) {
+    s.sockets.shutdown(s.socket, SHUT_WR);
+    s.expect(kFin | kAck);
+  }
+  if (at == At::kFinWait2) {
+    s.send({.flags = kAck, .seq = 1, .ack = 2});
+    place.ack = 2;
+  }
+  if (at == At::kClosing) {
+    s.send({.flags = kFin | kAck, .seq = 1, .ack = 1});
+    s.expect(kAck);
+    place.seq = 2;
+  }
+  return place;
+}
+
+class Validation : public testing::TestWithParam<At> {};
+
+TEST_P(Validation, ResetAtTheExactNumberEndsIt) {  // RFC 5961 3.2, case 2
+  Scenario s;
+  const Place place = reach(s, GetParam());
+  s.send({.flags = kRst, .seq = place.seq});
+  EXPECT_EQ(s.state(), tcp::State::kClosed);
+  s.expect_silence();
+}
+
+TEST_P(Validation, ResetInTheWindowIsChallenged) {  // RFC 5961 3.2, case 3
+  Scenario s;
+  const Place place = reach(s, GetParam());
+  s.send({.flags = kRst, .seq = place.seq + 10});
+  EXPECT_EQ(s.expect(kAck).ack, place.seq);
+  EXPECT_NE(s.state(), tcp::State::kClosed);
+  EXPECT_EQ(s.drops(Drop::kTcpBadReset), 1u);
+}
+
+TEST_P(Validation, ResetOutsideTheWindowIsIgnored) {  // RFC 5961 3.2, case 1
+  Scenario s;
+  const Place place = reach(s, GetParam());
+  s.send({.flags = kRst, .seq = place.seq - 1});
+  s.send({.flags = kRst, .seq = place.seq + 100000});
+  s.expect_silence();
+  EXPECT_NE(s.state(), tcp::State::kClosed);
+}
+
+TEST_P(Validation, SynIsChallengedWhereverItLies) {  // RFC 5961 4.2
+  for (const uint32_t offset : {0u, 10u, 100000u, 0xffffff00u}) {
+    Scenario s;
+    const Place place = reach(s, GetParam());
+    s.send({.flags = kSyn, .seq = place.seq + offset});
+    EXPECT_EQ(s.expect(kAck).ack, place.seq);
+    EXPECT_NE(s.state(), tcp::State::kClosed);
+  }
+}
+
+TEST_P(Validation, AckOfTheFutureIsChallenged) {  // RFC 9293 3.10.7.4, fifth
+  Scenario s;
+  const Place place = reach(s, GetParam());
+  s.send({.flags = kAck, .seq = place.seq, .ack = place.ack + 5000});
+  EXPECT_EQ(s.expect(kAck).ack, place.seq);
+  EXPECT_EQ(s.drops(Drop::kTcpBadAck), 1u);
+}
+
+TEST_P(Validation, SegmentOutsideTheWindowIsAnswered) {  // RFC 9293 3.10.7.4, first
+  Scenario s;
+  const Place place = reach(s, GetParam());
+  s.send({.flags = kAck, .seq = place.seq + 100000, .ack = place.ack, .bytes = 10});
+  EXPECT_EQ(s.expect(kAck).ack, place.seq);
+  EXPECT_EQ(s.drops(Drop::kTcpOutOfWindow), 1u);
+}
+
+TEST_P(Validation, NothingWithoutAckIsBelieved) {  // RFC 9293 3.10.7.4, fifth
+  Scenario s;
+  const Place place = reach(s, GetParam());
+  s.send({.flags = kPsh, .seq = place.seq, .bytes = 10});
+  s.expect_silence();
+  EXPECT_EQ(s.drops(Drop::kTcpBadAck), 1u);
+}
+
+INSTANTIATE_TEST_SUITE_P(States, Validation,
+                         testing::Values(At::kEstablished, At::kCloseWait, At::kFinWait1,
+                                         At::kFinWait2, At::kClosing, At::kLastAck));
+
+TEST(Challenge, IsLimited) {  // RFC 5961 7
+  Scenario s;
+  s.establish_passive();
+  for (int i = 0; i < 100; ++i) s.send({.flags = kSyn, .seq = 5});
+  const size_t count = s.all().size();
+  EXPECT_GE(count, 5u);
+  EXPECT_LE(count, 20u);
+  s.wait(seconds(2));
+  s.send({.flags = kSyn, .seq = 5});
+  s.expect(kAck);
+}
+
+TEST(Challenge, SynReceivedAnswersAReset) {  // RFC 5961 3.2
+  Scenario s;
+  s.listen();
+  s.send({.flags = kSyn, .options = Scenario::offered()});
+  s.expect(kSyn | kAck);
+  s.send({.flags = kRst, .seq = 2});
+  EXPECT_EQ(s.expect(kAck).ack, 1u);
+}
+
+TEST(Ack, VeryOldOneIsChallenged) {  // RFC 5961 5.2
+  Scenario s;
+  s.establish_passive(Scenario::offered(), 1000);
+  for (int i = 0; i < 3; ++i) {
+    s.write(1000);
+    s.expect(kAck);
+    s.send(
+        {.flags = kAck, .seq = 1, .ack = 1001 + 1000u * static_cast<uint32_t>(i), .window = 1000});
+  }
+  s.send({.flags = kAck, .seq = 1, .ack = 1000, .window = 1000});
+  s.expect(kAck);
+  EXPECT_EQ(s.drops(Drop::kTcpBadAck), 1u);
+}
+
+wire::TcpOptions stamp(uint32_t value) {
+  wire::TcpOptions options;
+  options.has_timestamps = true;
+  options.ts_value = value;
+  return options;
+}
+
+StackOptions with_timestamps() {
+  StackOptions options = Scenario::plain();
+  options.connection.timestamps = true;
+  return options;
+}
+
+wire::TcpOptions offer_with_timestamps(uint32_t value) {
+  wire::TcpOptions options = Scenario::offered();
+  options.has_timestamps = true;
+  options.ts_value = value;
+  return options;
+}
+
+TEST(Paws, OldTextIsDroppedAndAnswered) {  // RFC 7323 5.3 R1
+  Scenario s(with_timestamps());
+  s.establish_passive(offer_with_timestamps(1000));
+  s.send({.flags = kAck | kPsh, .seq = 1, .ack = 1, .bytes = 10, .options = stamp(1020)});
+  s.all();
+  s.send({.flags = kAck | kPsh, .seq = 11, .ack = 1, .bytes = 10, .options = stamp(1015)});
+  EXPECT_EQ(s.expect(kAck).ack, 11u);
+  EXPECT_EQ(s.drops(Drop::kTcpPaws), 1u);
+  EXPECT_EQ(s.read(), 10);
+}
+
+TEST(Paws, ResetIsNotJudgedByItsTimestamp) {  // RFC 7323 5.2
+  Scenario s(with_timestamps());
+  s.establish_passive(offer_with_timestamps(1000));
+  s.send({.flags = kRst, .seq = 1, .options = stamp(1)});
+  EXPECT_EQ(s.state(), tcp::State::kClosed);
+}
+
+TEST(Paws, WrongAckDoesNotMoveTheClock) {  // RFC 7323 4.3, RFC 5961 5.2
+  Scenario s(with_timestamps());
+  s.establish_passive(offer_with_timestamps(1000));
+  s.send({.flags = kFin | kAck, .seq = 1, .ack = 9999, .options = stamp(900000)});
+  s.all();
+  s.send({.flags = kAck | kPsh, .seq = 1, .ack = 1, .bytes = 10, .options = stamp(1020)});
+  EXPECT_EQ(s.expect(kAck).ack, 11u);
+}
+
+TEST(Paws, OldClockProvesNothingAfterADay) {  // RFC 7323 5.5
+  Scenario s(with_timestamps());
+  s.establish_passive(offer_with_timestamps(1000));
+  s.wait(seconds(25LL * 24 * 3600));
+  s.send({.flags = kAck | kPsh, .seq = 1, .ack = 1, .bytes = 10, .options = stamp(5)});
+  EXPECT_EQ(s.expect_later(kAck).ack, 11u);
+}
+
+TEST(Timestamps, ResetCarriesOne) {  // RFC 7323 3.2
+  Scenario s(with_timestamps());
+  s.establish_passive(offer_with_timestamps(1000));
+  s.send({.flags = kAck | kPsh, .seq = 1, .ack = 1, .bytes = 10, .options = stamp(1020)});
+  s.all();
+  s.close();
+  const Seg reset = s.expect(kRst | kAck);
+  EXPECT_TRUE(reset.options.has_timestamps);
+  EXPECT_EQ(reset.options.ts_echo, 1020u);
+}
+
+}  // namespace
+}  // namespace lyre::conformance

@@ -1,0 +1,198 @@
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+
+#include "tests/conformance/scenario.h"
+
+namespace lyre::conformance {
+namespace {
+
+TEST(ZeroWindow, ProbesBackOffAndReopeningEndsThem) {  // RFC 9293 3.8.6.1
+  Scenario s;
+  s.establish_passive();
+  s.write(1000);
+  s.expect(kAck);
+  s.send({.flags = kAck, .seq = 1, .ack = 1001, .window = 0});
+  s.write(3000);
+  s.expect_silence();
+  Nanos last = s.host.now();
+  Nanos gap{0};
+  for (int i = 0; i < 5; ++i) {
+    const Seg probe = s.expect_later(kAck);
+    EXPECT_EQ(probe.bytes, 0u);
+    EXPECT_EQ(probe.seq, 1000u);
+    EXPECT_GT(probe.at - last, gap);
+    gap = probe.at - last;
+    last = probe.at;
+    s.send({.flags = kAck, .seq = 1, .ack = 1001, .window = 0});
+  }
+  s.send({.flags = kAck, .seq = 1, .ack = 1001, .window = 5000});
+  EXPECT_EQ(s.expect(kAck).seq, 1001u);
+}
+
+TEST(ZeroWindow, AnsweredProbesKeepItAliveForEver) {  // RFC 9293 3.8.6.1
+  StackOptions options = Scenario::plain();
+  options.connection.user_timeout = seconds(30);
+  Scenario s(options);
+  s.establish_passive();
+  s.write(1000);
+  s.expect(kAck);
+  s.send({.flags = kAck, .seq = 1, .ack = 1001, .window = 0});
+  s.write(1000);
+  for (int i = 0; i < 40; ++i) {
+    s.expect_later(kAck);
+    s.send({.flags = kAck, .seq = 1, .ack = 1001, .window = 0});
+  }
+  EXPECT_EQ(s.state(), tcp::State::kEstablished);
+}
+
+TEST(ZeroWindow, UnansweredProbesEndIt) {  // RFC 9293 3.8.3
+  StackOptions options = Scenario::plain();
+  options.connection.user_timeout = seconds(30);
+  Scenario s(options);
+  s.establish_passive();
+  s.write(1000);
+  s.expect(kAck);
+  s.send({.flags = kAck, .seq = 1, .ack = 1001, .window = 0});
+  s.write(1000);
+  s.wait(seconds(120));
+  EXPECT_EQ(s.error(), ETIMEDOUT);
+}
+
+TEST(Window, ShrinkingPeerGetsNothingBeyondIt) {  // RFC 9293 3.8.6: be robust
+  Scenario s;
+  s.establish_passive(Scenario::offered(), 10000);
+  s.write(20000);
+  uint32_t sent = 0;
+  for (const Seg& segment : s.all()) sent += segment.bytes;
+  EXPECT_EQ(sent, 10000u);
+  s.send({.flags = kAck, .seq = 1, .ack = 2001, .window = 4000});  // right edge moved left
+  s.expect_silence();
+  s.send({.flags = kAck, .seq = 1, .ack = 10001, .window = 2000});
+  sent = 0;
+  for (const Seg& segment : s.all()) sent += segment.bytes;
+  EXPECT_EQ(sent, 2000u);
+}
+
+TEST(Window, NeverTakenBack) {  // RFC 9293 3.8.6: SHOULD NOT shrink
+  StackOptions options = Scenario::plain();
+  options.connection.receive_buffer_bytes = 8000;
+  Scenario s(options);
+  s.establish_passive();
+  uint32_t edge = 0;
+  for (uint32_t i = 0; i < 200; ++i) {
+    s.send({.flags = kAck | kPsh, .seq = 1 + i, .ack = 1, .bytes = 1});
+    for (const Seg& segment : s.all()) {
+      EXPECT_GE(segment.ack + segment.window, edge);
+      edge = segment.ack + segment.window;
+    }
+  }
+}
+
+TEST(SillyWindow, SmallOpeningsAreNotAnnounced) {  // RFC 9293 3.8.6.2.2
+  StackOptions options = Scenario::plain();
+  options.connection.receive_buffer_bytes = 8000;
+  Scenario s(options);
+  s.establish_passive();
+  for (uint32_t at = 1; at < 8001; at += 1000) {
+    s.send({.flags = kAck | kPsh, .seq = at, .ack = 1, .bytes = 1000});
+  }
+  s.all();
+  s.read(100);
+  s.read(100);
+  s.expect_silence();
+  s.read(4000);
+  EXPECT_GE(s.expect(kAck).window, 2000);
+}
+
+TEST(SillyWindow, SmallOfferIsNotUsedUp) {  // RFC 9293 3.8.6.2.1
+  Scenario s;
+  s.establish_passive(Scenario::offered(), 5000);
+  s.write(5000);
+  s.all();
+  s.write(5000);
+  s.send({.flags = kAck, .seq = 1, .ack = 5001, .window = 300});
+  s.expect_silence();
+  s.send({.flags = kAck, .seq = 1, .ack = 5001, .window = 1000});
+  EXPECT_EQ(s.expect(kAck).bytes, 1000u);
+}
+
+TEST(Nagle, HoldsSmallPiecesWhileSomethingIsOut) {  // RFC 9293 3.7.4
+  Scenario s;
+  s.establish_passive();
+  s.write(10);
+  EXPECT_EQ(s.expect(kAck).bytes, 10u);
+  s.write(10);
+  s.write(10);
+  s.expect_silence();
+  s.send({.flags = kAck, .seq = 1, .ack = 11});
+  EXPECT_EQ(s.expect(kAck).bytes, 20u);
+}
+
+TEST(Nagle, CanBeTurnedOffAndThenSendsAtOnce) {  // RFC 9293 3.7.4: MUST be possible
+  Scenario s;
+  s.establish_passive();
+  s.write(10);
+  s.expect(kAck);
+  s.write(10);
+  s.expect_silence();
+  s.set(IPPROTO_TCP, TCP_NODELAY, 1);
+  EXPECT_EQ(s.expect(kAck).bytes, 10u);
+  s.write(10);
+  EXPECT_EQ(s.expect(kAck).bytes, 10u);
+}
+
+TEST(Cork, HoldsUntilFullOrPulled) {  // RFC 9293 3.7.4: as SEND without PUSH
+  Scenario s;
+  s.establish_passive();
+  s.set(IPPROTO_TCP, TCP_CORK, 1);
+  s.write(600);
+  s.expect_silence();
+  s.write(600);
+  EXPECT_EQ(s.expect(kAck).bytes, 1000u);
+  s.expect_silence();
+  s.set(IPPROTO_TCP, TCP_CORK, 0);
+  const Seg rest = s.expect(kAck);
+  EXPECT_EQ(rest.bytes, 200u);
+  EXPECT_NE(rest.flags & kPsh, 0);
+}
+
+TEST(Cork, DoesNotHoldForEver) {
+  Scenario s;
+  s.establish_passive();
+  s.set(IPPROTO_TCP, TCP_CORK, 1);
+  s.write(10);
+  const Nanos start = s.host.now();
+  const Seg late = s.expect_later(kAck);
+  EXPECT_EQ(late.bytes, 10u);
+  EXPECT_LE(late.at - start, millis(500));
+}
+
+TEST(Push, MarksTheEndOfAWriteUnlessMoreFollows) {  // RFC 9293 3.9.1.2
+  Scenario s;
+  s.establish_passive();
+  s.set(IPPROTO_TCP, TCP_NODELAY, 1);
+  s.write(2500);
+  const auto first = s.all();
+  ASSERT_EQ(first.size(), 3u);
+  EXPECT_EQ(first[0].flags & kPsh, 0);
+  EXPECT_NE(first[2].flags & kPsh, 0);
+  s.send({.flags = kAck, .seq = 1, .ack = 2501});
+  s.write(500, MSG_MORE);
+  s.expect_silence();
+  s.write(500);
+  const Seg second = s.expect(kAck);
+  EXPECT_EQ(second.bytes, 1000u);
+  EXPECT_NE(second.flags & kPsh, 0);
+}
+
+TEST(Overrun, LoneSegmentBeyondTheWindowIsKeptWhole) {  // RFC 9293 3.10.7.4 allows to trim it
+  StackOptions options = Scenario::plain();
+  options.connection.receive_buffer_bytes = 4000;
+  Scenario s(options);
+  s.establish_passive();
+  s.send({.flags = kAck | kPsh, .seq = 1, .ack = 1, .bytes = 6000});
+  EXPECT_EQ(s.read(), 6000);
+}
+
+}  // namespace
+}  // namespace lyre::conformance
