@@ -213,6 +213,13 @@ struct Worker::Impl {
   void write_listener_row(uint32_t index);
   void show_owner(channel::SessionView& view, uint32_t context) const;
 
+  // invariants.cc
+  void check_invariants(uint32_t connections);
+  void check_session(uint32_t conn) const;
+  void check_loans() const;
+  bool is_at_rest() const;
+  void replace_engine();
+
   session::Session& session(uint32_t conn) { return sessions[conn]; }
   channel::SessionName name_of(uint32_t conn) const {
     return {.index = conn, .generation = sessions[conn].generation};
@@ -254,6 +261,7 @@ struct Worker::Impl {
   BoundedVector<io::PacketBuf*, kLoopPacketsMax> loop_now;  ///< being received
   bool has_neighbour_waiters = false;
   uint32_t stats_cursor = 0;
+  uint32_t check_cursor = 0;
   Nanos nudged_at{0};
   Nanos stats_due{0};
   uint64_t work_since_stats = 0;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -38,6 +39,12 @@ class TimerWheel {
   }
   void stop(uint32_t index) {
     if (links_[index].is_armed) unlink(index);
+  }
+
+  /// True when the entry of `index` fires by the time of `deadline`.
+  bool covers(uint32_t index, Nanos deadline) const {
+    const int64_t tick = (deadline.value + kTickNanos - 1) >> kTickShift;
+    return links_[index].is_armed && links_[index].tick <= std::max(tick, now_tick_);
   }
 
   /// Calls fire(index) for entries that are due, at most `limit`; returns how many.

@@ -111,6 +111,10 @@ Worker::~Worker() = default;
 size_t Worker::poll_once(Nanos now) { return impl_->poll_once(now); }
 Nanos Worker::next_deadline() const { return impl_->next_deadline(); }
 bool Worker::has_waiting_work() { return impl_->has_waiting_work(); }
+uint32_t Worker::connection_count() const { return impl_->engine.connection_count(); }
+void Worker::check_invariants(uint32_t connections) { impl_->check_invariants(connections); }
+bool Worker::is_at_rest() const { return impl_->is_at_rest(); }
+void Worker::replace_engine() { impl_->replace_engine(); }
 Inbox& Worker::inbox() { return impl_->inbox; }
 Outbox& Worker::outbox() { return impl_->outbox; }
 

@@ -76,6 +76,16 @@ class Worker {
   /// True when a client or the control thread left something to do: the last look before a sleep.
   bool has_waiting_work();
 
+  /// Connections that are not forgotten yet, those in TIME-WAIT included.
+  uint32_t connection_count() const;
+  /// Breaks off the process when something that must hold does not: between the parts, and in
+  /// `connections` of the connections, the next ones at each call (simulator, fuzzers).
+  void check_invariants(uint32_t connections);
+  /// True when nothing is kept any more: no client, connection, loan or packet.
+  bool is_at_rest() const;
+  /// Goes on with a fresh engine that was given the state of the old one: nobody may notice.
+  void replace_engine();
+
   Inbox& inbox();    ///< Thread: the control thread posts.
   Outbox& outbox();  ///< Thread: the control thread takes.
 

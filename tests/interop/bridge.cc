@@ -30,13 +30,15 @@
 #include <string>
 #include <vector>
 
+#include "stack/io/sim/frame.h"
 #include "stack/io/sim/path.h"
-#include "tests/interop/frame.h"
 
 namespace lyre::interop {
 namespace {
 
 using io::sim::Fate;
+using io::sim::is_tcp;
+using io::sim::mark_congestion;
 using io::sim::Path;
 using io::sim::PathOptions;
 

@@ -1,66 +1,50 @@
-/// lyre-sim --scenario NAME --seed N [--count N] [--replace-every STEPS] [--packets 1] [--summary
-/// 1]: replays TCP over a simulated wire. Prints one line a seed; the same seed gives the same
-/// trace hash.
+/// lyre-sim: replays the simulator. Each line is a run; the same seed gives the same trace.
 
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cinttypes>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <string>
+#include <vector>
 
 #include "tests/sim/scenarios.h"
+#include "tests/sim/world/world_scenarios.h"
 
+namespace lyre::sim {
 namespace {
 
 struct Options {
   std::string scenario = "all";
   uint64_t seed = 1;
   uint64_t count = 1;
+  double hours = 0;
   uint64_t replace_every = 0;
   bool prints_packets = false;
   bool prints_summary = false;
+  bool is_quiet = false;
+  bool checks_all = false;
 };
 
-int usage() {
-  std::fputs(
-      "usage: lyre-sim [--scenario NAME|all] [--seed N] [--count N] [--replace-every STEPS] "
-      "[--packets 1] [--summary 1]\n",
-      stderr);
-  std::fputs("scenarios:", stderr);
-  for (const std::string& name : lyre::sim::scenario_names())
-    std::fprintf(stderr, " %s", name.c_str());
-  std::fputs("\n", stderr);
-  return 2;
-}
+/// What many runs came to.
+struct Total {
+  uint64_t runs = 0;
+  uint64_t failed = 0;
+  uint64_t connections = 0;
+  uint64_t bytes = 0;
+  uint64_t frames = 0;
+  uint64_t turns = 0;
+  Nanos span;
+};
 
-bool read_options(int argc, char** argv, Options& options) {
-  for (int i = 1; i < argc; i += 2) {
-    if (i + 1 >= argc) return false;
-    const std::string key = argv[i];
-    if (key == "--scenario") {
-      options.scenario = argv[i + 1];
-    } else if (key == "--seed") {
-      options.seed = std::strtoull(argv[i + 1], nullptr, 10);
-    } else if (key == "--count") {
-      options.count = std::strtoull(argv[i + 1], nullptr, 10);
-    } else if (key == "--replace-every") {
-      options.replace_every = std::strtoull(argv[i + 1], nullptr, 10);
-    } else if (key == "--packets") {
-      options.prints_packets = std::string(argv[i + 1]) != "0";
-    } else if (key == "--summary") {
-      options.prints_summary = std::string(argv[i + 1]) != "0";
-    } else {
-      return false;
-    }
-  }
-  return true;
-}
+double as_seconds(Nanos span) { return static_cast<double>(span.value) * 1e-9; }
 
 /// How well the first connection did in each direction.
-void print_summary(const lyre::sim::Outcome& outcome) {
+void print_summary(const Outcome& outcome) {
   for (const auto* apps : {&outcome.dialer_apps, &outcome.listener_apps}) {
-    if (apps->empty() || apps->front().all_acked_at == lyre::kNever) continue;
-    const lyre::sim::App& app = apps->front();
-    const double span = static_cast<double>((app.all_acked_at - lyre::seconds(1)).value) * 1e-9;
+    if (apps->empty() || apps->front().all_acked_at == kNever) continue;
+    const App& app = apps->front();
+    const double span = as_seconds(app.all_acked_at - seconds(1));
     std::printf(
         "  %.3f Mbit/s, %u timeouts, %u fast recoveries, %.2f %% sent again, srtt %.3f ms\n",
         static_cast<double>(app.acked_bytes) * 8e-6 / span, app.last_info.timeouts,
@@ -71,38 +55,120 @@ void print_summary(const lyre::sim::Outcome& outcome) {
   }
 }
 
-bool run_one(const std::string& name, uint64_t seed, const Options& options) {
-  auto scenario = lyre::sim::make_scenario(name, seed);
+void report(const std::string& name, uint64_t seed, const std::string& wrong, uint64_t steps,
+            Nanos span, uint64_t trace, const Options& options) {
+  if (wrong.empty() && options.is_quiet) return;
+  std::printf("%s seed %" PRIu64 ": %s, %" PRIu64 " steps, %.3f s virtual, trace %016" PRIx64 "\n",
+              name.c_str(), seed, wrong.empty() ? "ok" : wrong.c_str(), steps, as_seconds(span),
+              trace);
+  if (!wrong.empty()) {
+    std::printf("replay: lyre-sim --scenario %s --seed %" PRIu64 "\n", name.c_str(), seed);
+  }
+  std::fflush(stdout);
+}
+
+void run_engines(const std::string& name, uint64_t seed, const Options& options, Total& total) {
+  auto scenario = make_scenario(name, seed);
   scenario->replace_engine_every_steps = options.replace_every;
   scenario->dialer.prints_packets = scenario->listener.prints_packets = options.prints_packets;
-  const lyre::sim::Outcome outcome = lyre::sim::run_scenario(*scenario, seed);
-  const std::string wrong = lyre::sim::judge(name, *scenario, outcome);
-  std::printf("%s seed %llu: %s, %llu steps, %.3f s virtual, %llu packets lost, trace %016llx\n",
-              name.c_str(), static_cast<unsigned long long>(seed),
-              wrong.empty() ? "ok" : wrong.c_str(),
-              static_cast<unsigned long long>(outcome.step_count),
-              static_cast<double>(outcome.ended_at.value) * 1e-9,
-              static_cast<unsigned long long>(outcome.lost_count),
-              static_cast<unsigned long long>(outcome.trace_hash));
+  const Outcome outcome = run_scenario(*scenario, seed);
+  const std::string wrong = judge(name, *scenario, outcome);
+  const Nanos span = outcome.ended_at - seconds(1);
+  report(name, seed, wrong, outcome.step_count, span, outcome.trace_hash, options);
   if (options.prints_summary) print_summary(outcome);
-  return wrong.empty();
+  total.failed += wrong.empty() ? 0 : 1;
+  total.connections += outcome.dialer_apps.size();
+  total.turns += outcome.step_count;
+  total.span += span;
+}
+
+void run_world(const std::string& name, uint64_t seed, const Options& options, Total& total) {
+  auto plan = make_world(name, seed);
+  if (options.checks_all) plan->checked_connections = UINT32_MAX;
+  const WorldOutcome outcome = World(std::move(*plan)).run();
+  report(name, seed, outcome.failure, outcome.turns, outcome.span, outcome.trace_hash, options);
+  if (options.prints_summary) {
+    std::printf("  %" PRIu64 " connections, %" PRIu64 " bytes, %" PRIu64 " frames, %" PRIu64
+                " lost\n",
+                outcome.connections, outcome.bytes, outcome.frames, outcome.frames_lost);
+  }
+  total.failed += outcome.failure.empty() ? 0 : 1;
+  total.connections += outcome.connections;
+  total.bytes += outcome.bytes;
+  total.frames += outcome.frames;
+  total.turns += outcome.turns;
+  total.span += outcome.span;
+}
+
+std::vector<std::string> chosen(const std::string& name) {
+  std::vector<std::string> engines = scenario_names();
+  std::vector<std::string> worlds = world_names();
+  if (name == "hosts") return worlds;
+  std::vector<std::string> all = worlds;
+  all.insert(all.end(), engines.begin(), engines.end());
+  if (name == "all") return all;
+  if (std::find(all.begin(), all.end(), name) == all.end()) return {};
+  return {name};
+}
+
+void run_one(const std::string& name, uint64_t seed, const Options& options, Total& total) {
+  ++total.runs;
+  name.starts_with("hosts_") ? run_world(name, seed, options, total)
+                             : run_engines(name, seed, options, total);
+}
+
+/// Each seed once for each scenario; with --hours, seed after seed until so much time has passed in
+/// there.
+Total run_all(const std::vector<std::string>& names, const Options& options) {
+  Total total;
+  const auto is_enough = [&](uint64_t seed) {
+    if (options.hours > 0) return as_seconds(total.span) >= options.hours * 3600;
+    return seed == options.seed + options.count;
+  };
+  for (uint64_t seed = options.seed; !is_enough(seed); ++seed) {
+    for (const std::string& name : names) run_one(name, seed, options, total);
+  }
+  return total;
+}
+
+void print_total(const Total& total, double wall_s) {
+  std::printf("%" PRIu64 " runs, %" PRIu64 " failed, %" PRIu64 " connections, %" PRIu64
+              " bytes, %" PRIu64 " frames, %" PRIu64
+              " turns, %.2f virtual hours in %.1f s: %.0f connections/s, %.0f virtual s/s\n",
+              total.runs, total.failed, total.connections, total.bytes, total.frames, total.turns,
+              as_seconds(total.span) / 3600, wall_s,
+              static_cast<double>(total.connections) / wall_s, as_seconds(total.span) / wall_s);
+}
+
+int run(int argc, char** argv) {
+  Options options;
+  CLI::App app("Replays the simulator; the same scenario and seed give the same run");
+  std::string names;
+  for (const std::string& name : chosen("all")) names += " " + name;
+  app.add_option("--scenario", options.scenario, "A name, hosts, or all:" + names);
+  app.add_option("--seed", options.seed, "The first");
+  app.add_option("--count", options.count, "So many seeds");
+  app.add_option("--hours", options.hours, "Until so many virtual hours are covered");
+  app.add_option("--replace-every", options.replace_every,
+                 "Engine scenarios: a fresh engine goes on every so many steps");
+  app.add_flag("--packets", options.prints_packets, "Engine scenarios: print each segment");
+  app.add_flag("--summary", options.prints_summary, "More of each run");
+  app.add_flag("--quiet", options.is_quiet, "Print failures and the total only");
+  app.add_flag("--check-all", options.checks_all, "Check every connection after every turn");
+  CLI11_PARSE(app, argc, argv);
+  const std::vector<std::string> wanted = chosen(options.scenario);
+  if (wanted.empty()) {
+    std::fprintf(stderr, "no such scenario; there are:%s\n", names.c_str());
+    return 2;
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  const Total total = run_all(wanted, options);
+  const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
+  print_total(total, wall.count());
+  return total.failed > 0 ? 1 : 0;
 }
 
 }  // namespace
+}  // namespace lyre::sim
 
-int main(int argc, char** argv) {
-  Options options;
-  if (!read_options(argc, argv, options)) return usage();
-  if (options.scenario != "all" && !lyre::sim::make_scenario(options.scenario, 1)) return usage();
-  uint64_t failed = 0;
-  for (const std::string& name : lyre::sim::scenario_names()) {
-    if (options.scenario != "all" && options.scenario != name) continue;
-    for (uint64_t seed = options.seed; seed < options.seed + options.count; ++seed) {
-      std::fflush(stdout);
-      if (!run_one(name, seed, options)) ++failed;
-    }
-  }
-  if (failed > 0)
-    std::fprintf(stderr, "lyre-sim: %llu failed\n", static_cast<unsigned long long>(failed));
-  return failed > 0 ? 1 : 0;
-}
+int main(int argc, char** argv) { return lyre::sim::run(argc, argv); }

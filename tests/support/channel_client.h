@@ -20,10 +20,11 @@ class ChannelClient {
   static constexpr uint64_t kArenaBytes = 1 << 20;
   static constexpr uint64_t kCopyBytes = 1 << 18;
 
-  ChannelClient(worker::Worker& worker, uint32_t context, bool is_lent = true)
+  ChannelClient(worker::Worker& worker, uint32_t context, bool is_lent = true,
+                uint64_t arena_bytes = kArenaBytes, uint64_t copy_bytes = kCopyBytes)
       : worker_(worker),
         context_(context),
-        layout_(channel::ContextLayout::of(1, kArenaBytes, kCopyBytes)),
+        layout_(channel::ContextLayout::of(1, arena_bytes, copy_bytes)),
         memory_(new (std::align_val_t{4096}) uint8_t[layout_.total_bytes]()) {
     rings_ = reinterpret_cast<channel::RingPair*>(memory_.get() + layout_.rings_offset);
     submissions_ = {&rings_->submission_indices, rings_->submissions};
@@ -34,9 +35,9 @@ class ChannelClient {
     command.memory = memory_.get();
     command.memory_bytes = layout_.total_bytes;
     command.arena_offset = layout_.arena_offset;
-    command.arena_bytes = kArenaBytes;
+    command.arena_bytes = arena_bytes;
     command.copy_offset = layout_.copy_offset;
-    command.copy_bytes = kCopyBytes;
+    command.copy_bytes = copy_bytes;
     command.is_lent = is_lent;
     command.rings = rings_;
     LYRE_CHECK(worker_.inbox().try_post(command));
@@ -70,9 +71,10 @@ class ChannelClient {
     submissions_.publish();
     return true;
   }
-  bool connect(const Endpoint& remote, uint64_t cookie) {
-    return submit(open(channel::Op::kConnect, {}, remote, cookie));
+  bool connect(const Endpoint& remote, uint64_t cookie, const Endpoint& local = {}) {
+    return submit(open(channel::Op::kConnect, local, remote, cookie));
   }
+  uint32_t submission_room() { return submissions_.room(); }
   bool listen(uint16_t port, uint64_t cookie, uint16_t backlog = 16) {
     channel::Submission entry = open(channel::Op::kListen, {.port = port}, {}, cookie);
     entry.backlog = backlog;

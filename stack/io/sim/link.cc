@@ -4,22 +4,34 @@
 #include <cstring>
 
 #include "stack/base/check.h"
+#include "stack/io/sim/frame.h"
 #include "stack/io/sim/queue.h"
 
 namespace lyre::io::sim {
 namespace {
 
-constexpr int64_t kNanosPerSecond = 1'000'000'000;
+PathOptions path_of(const LinkOptions& options) {
+  return {.delay = options.delay,
+          .rate_bytes_per_s = options.rate_bytes_per_s,
+          .loss_ppm = options.faults.loss_ppm,
+          .duplicate_ppm = options.faults.duplicate_ppm,
+          .corrupt_ppm = options.faults.corrupt_ppm,
+          .reorder_ppm = options.faults.reorder_ppm,
+          .reorder_delay = options.faults.reorder_delay};
+}
 
 }  // namespace
 
-Link::Link(const LinkOptions& options) : options_(options), rng_(options.seed) {
+Link::Link(const LinkOptions& options)
+    : options_(options),
+      ports_{Port(path_of(options), options.seed * 4),
+             Port(path_of(options), options.seed * 4 + 1)} {
   for (size_t end = 0; end < ports_.size(); ++end) {
     Port& port = ports_[end];
     port.mac.bytes = {2, 0, 0, 0, 0x51, static_cast<uint8_t>(end + 1)};  // locally administered
-    port.hash = FlowHash(rng_.next());
+    port.hash = FlowHash(options.seed * 4 + 2 + end);
     port.frames.resize(options.frames_max);
-    port.bytes.resize(size_t{options.frames_max} * room_bytes());
+    port.bytes.reset(new uint8_t[size_t{options.frames_max} * room_bytes()]);
     port.free.reserve(options.frames_max);
     port.under_way.reserve(options.frames_max);
     for (uint32_t i = options.frames_max; i > 0; --i) port.free.push_back(i - 1);
@@ -27,6 +39,8 @@ Link::Link(const LinkOptions& options) : options_(options), rng_(options.seed) {
 }
 
 Link::~Link() = default;
+Link::Port::Port(const PathOptions& options, uint64_t seed) : path(options, seed) {}
+Link::Port::~Port() = default;
 
 PacketIo& Link::add_queue(int end, Memory& memory, uint8_t port_index) {
   auto& queues = ports_[end].queues;
@@ -47,41 +61,21 @@ uint32_t Link::take_frame(int end) {
 /// Sends a filled frame on its way, or to where frames go that are lost.
 void Link::dispatch(int end, uint32_t frame) {
   Port& port = ports_[end];
-  const Faults& faults = options_.faults;
   Frame& sent = port.frames[frame];
-  ++port.counters.carried;
-  if (options_.rate_bytes_per_s > 0) {
-    const auto bits_out = static_cast<int64_t>(sent.length) * kNanosPerSecond /
-                          static_cast<int64_t>(options_.rate_bytes_per_s);
-    port.free_at = later(port.free_at, now_) + nanos(bits_out);
-  } else {
-    port.free_at = now_;
+  const Fate fate = is_up_ ? port.path.on_frame(sent.length, now_) : port.path.lose();
+  if (fate.corrupt_bit != Fate::kNoBit) {
+    bytes_of(port, frame)[fate.corrupt_bit / 8] ^= static_cast<uint8_t>(1u << fate.corrupt_bit % 8);
   }
-  if (!is_up_ || rng_.chance_ppm(faults.loss_ppm)) {
-    ++port.counters.lost;
-    give_back(end, frame);
-    return;
-  }
-  if (rng_.chance_ppm(faults.duplicate_ppm)) duplicate(end, frame);
-  if (rng_.chance_ppm(faults.corrupt_ppm) && sent.length > 14) {
-    const uint64_t bit = rng_.below((sent.length - 14) * uint64_t{8});
-    bytes_of(port, frame)[14 + bit / 8] ^= static_cast<uint8_t>(1u << (bit % 8));
-    ++port.counters.corrupted;
-  }
-  put_under_way(end, frame);
+  if (fate.is_marked) mark_congestion({bytes_of(port, frame), sent.length});
+  if (fate.copies == 0) return give_back(end, frame);
+  if (fate.copies == 2) duplicate(end, frame, fate.due[1]);
+  put_under_way(end, frame, fate.due[0]);
 }
 
-void Link::put_under_way(int end, uint32_t frame) {
+void Link::put_under_way(int end, uint32_t frame, Nanos due) {
   Port& port = ports_[end];
-  const Faults& faults = options_.faults;
-  Frame& sent = port.frames[frame];
-  sent.due = port.free_at + options_.delay;
-  sent.order = order_++;
-  if (rng_.chance_ppm(faults.reorder_ppm) && faults.reorder_delay.value > 0) {
-    const uint64_t bound = static_cast<uint64_t>(faults.reorder_delay.value);
-    sent.due += nanos(1 + static_cast<int64_t>(rng_.below(bound)));
-    ++port.counters.reordered;
-  }
+  port.frames[frame].due = due;
+  port.frames[frame].order = order_++;
   const auto is_later = [&port](uint32_t a, uint32_t b) {
     const Frame& x = port.frames[a];
     const Frame& y = port.frames[b];
@@ -91,14 +85,13 @@ void Link::put_under_way(int end, uint32_t frame) {
   std::push_heap(port.under_way.begin(), port.under_way.end(), is_later);
 }
 
-void Link::duplicate(int end, uint32_t frame) {
+void Link::duplicate(int end, uint32_t frame, Nanos due) {
   const uint32_t copy = take_frame(end);
   if (copy == kNone) return;
   Port& port = ports_[end];
   port.frames[copy].length = port.frames[frame].length;
   std::memcpy(bytes_of(port, copy), bytes_of(port, frame), port.frames[frame].length);
-  ++port.counters.duplicated;
-  put_under_way(end, copy);
+  put_under_way(end, copy, due);
 }
 
 void Link::advance(Nanos now) {

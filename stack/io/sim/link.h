@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "stack/base/nanos.h"
-#include "stack/base/rng.h"
 #include "stack/io/packet_io.h"
 #include "stack/io/sim/flow_hash.h"
 #include "stack/io/sim/memory.h"
+#include "stack/io/sim/path.h"
 
 namespace lyre::io::sim {
 
@@ -30,6 +30,7 @@ struct Faults {
   Nanos reorder_delay = micros(100);
 };
 
+/// Both directions start alike; set_path() changes one.
 struct LinkOptions {
   uint64_t seed = 1;
   uint32_t mtu_bytes = 1500;
@@ -44,13 +45,7 @@ struct LinkOptions {
 };
 
 /// What happened to frames of one direction.
-struct LinkCounters {
-  uint64_t carried = 0;
-  uint64_t lost = 0;
-  uint64_t duplicated = 0;
-  uint64_t corrupted = 0;
-  uint64_t reordered = 0;
-};
+using LinkCounters = PathCounters;
 
 class Queue;
 
@@ -78,9 +73,11 @@ class Link {
   /// A cable that is out takes frames and loses them.
   void set_up(bool is_up) { is_up_ = is_up; }
   bool is_up() const { return is_up_; }
-  void set_faults(const Faults& faults) { options_.faults = faults; }
+  /// What happens from here on to what `end` sends.
+  void set_path(int end, const PathOptions& path) { ports_[end].path.set_options(path); }
+  const PathOptions& path(int end) const { return ports_[end].path.options(); }
   /// What was sent by `end`.
-  const LinkCounters& counters(int end) const { return ports_[end].counters; }
+  const LinkCounters& counters(int end) const { return ports_[end].path.counters(); }
   const LinkOptions& options() const { return options_; }
 
  private:
@@ -94,32 +91,32 @@ class Link {
     uint32_t next = kNone;
   };
   struct Port {
+    Port(const PathOptions& options, uint64_t seed);
+    ~Port();
     MacAddress mac;
     FlowHash hash;
     std::vector<std::unique_ptr<Queue>> queues;
-    LinkCounters counters;
-    Nanos free_at;  ///< when the sender's last bit is out
+    Path path;  ///< of what this end sends
     std::vector<Frame> frames;
-    std::vector<uint8_t> bytes;
+    std::unique_ptr<uint8_t[]> bytes;
     std::vector<uint32_t> free;
     std::vector<uint32_t> under_way;  ///< a heap by due and order
   };
   uint32_t room_bytes() const { return options_.mtu_bytes + kFrameOverheadBytes; }
   uint8_t* bytes_of(Port& port, uint32_t frame) {
-    return port.bytes.data() + size_t{frame} * room_bytes();
+    return port.bytes.get() + size_t{frame} * room_bytes();
   }
   /// A frame buffer of what `end` sends, or kNone when all are in use.
   uint32_t take_frame(int end);
   void give_back(int end, uint32_t frame) { ports_[end].free.push_back(frame); }
   void dispatch(int end, uint32_t frame);
-  void put_under_way(int end, uint32_t frame);
-  void duplicate(int end, uint32_t frame);
+  void put_under_way(int end, uint32_t frame, Nanos due);
+  void duplicate(int end, uint32_t frame, Nanos due);
   void arrive(int end, uint32_t frame);
 
   static constexpr uint32_t kFrameOverheadBytes = 14 + 4;
 
   LinkOptions options_;
-  Rng rng_;
   Nanos now_;
   bool is_up_ = true;
   uint64_t order_ = 0;

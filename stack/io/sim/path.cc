@@ -46,6 +46,12 @@ Fate Path::pass(uint32_t length_bytes, Nanos now) {
   return fate;
 }
 
+Fate Path::lose() {
+  ++counters_.carried;
+  ++counters_.lost;
+  return {};
+}
+
 uint64_t Path::waiting_bytes(Nanos now) const {
   if (options_.rate_bytes_per_s == 0 || free_at_ <= now) return 0;
   const auto wait = static_cast<uint64_t>((free_at_ - now).value);

@@ -54,6 +54,8 @@ class Path {
   Fate on_frame(uint32_t length_bytes, Nanos now);
   /// A frame that is only held up by delay and rate, and lost by nothing.
   Fate pass(uint32_t length_bytes, Nanos now);
+  /// A frame that meets a cable which is out.
+  Fate lose();
 
   void set_options(const PathOptions& options) { options_ = options; }
   const PathOptions& options() const { return options_; }

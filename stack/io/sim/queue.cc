@@ -55,8 +55,9 @@ Queue::Taken Queue::transmit(PacketBuf& packet) {
     return Taken::kYes;
   }
   const uint32_t cuts = cut_count(packet);
-  const bool lacks_hold_room = held_regions_.capacity() - held_regions_.size() < kTxPiecesMax;
-  if (link_.ports_[end_].free.size() < cuts || lacks_hold_room) return Taken::kNoRoom;
+  // As drivers do: a ring that is full of what was sent already is cleaned on the way.
+  if (held_regions_.capacity() - held_regions_.size() < kTxPiecesMax) reclaim();
+  if (link_.ports_[end_].free.size() < cuts) return Taken::kNoRoom;
   gather(packet);
   if (link_.options().holds_until_reclaim) hold_pieces(packet);
   ++counters_.tx_packets;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/interop/frame.h"
+#include "stack/io/sim/frame.h"
 
 namespace lyre::io::sim {
 namespace {
@@ -128,21 +128,21 @@ std::vector<uint8_t> ipv4_frame(uint8_t tos, uint8_t protocol) {
 TEST(Mark, TellsEcnCapableTrafficAndKeepsTheChecksumRight) {
   for (uint8_t ecn = 1; ecn <= 3; ++ecn) {
     std::vector<uint8_t> frame = ipv4_frame(ecn, 6);
-    interop::mark_congestion(frame);
+    mark_congestion(frame);
     EXPECT_EQ(frame[15], 3);
     ChecksumSum sum;
     sum.add({frame.data() + 14, 20});
     EXPECT_EQ(sum.fold(), 0xffff);
   }
   std::vector<uint8_t> plain = ipv4_frame(0x10, 6);
-  interop::mark_congestion(plain);
+  mark_congestion(plain);
   EXPECT_EQ(plain, ipv4_frame(0x10, 6));
 }
 
 TEST(Frame, IsTcpOrNot) {
-  EXPECT_TRUE(interop::is_tcp(ipv4_frame(0, 6)));
-  EXPECT_FALSE(interop::is_tcp(ipv4_frame(0, 17)));
-  EXPECT_FALSE(interop::is_tcp(std::vector<uint8_t>(20)));
+  EXPECT_TRUE(is_tcp(ipv4_frame(0, 6)));
+  EXPECT_FALSE(is_tcp(ipv4_frame(0, 17)));
+  EXPECT_FALSE(is_tcp(std::vector<uint8_t>(20)));
 }
 
 }  // namespace

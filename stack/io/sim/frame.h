@@ -2,11 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 #include "stack/base/checksum.h"
 
-namespace lyre::interop {
+namespace lyre::io::sim {
 
 inline constexpr size_t kIpAt = 14;
 inline constexpr uint8_t kProtocolTcp = 6;
@@ -43,4 +44,4 @@ inline void mark_congestion(std::span<uint8_t> frame) {
   std::memcpy(frame.data() + kIpAt + 10, &folded, sizeof folded);
 }
 
-}  // namespace lyre::interop
+}  // namespace lyre::io::sim

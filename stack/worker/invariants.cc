@@ -1,0 +1,69 @@
+#include <algorithm>
+#include <memory>
+
+#include "stack/base/check.h"
+#include "stack/worker/impl.h"
+
+/// What must hold between two turns, for the simulator and the fuzzers.
+namespace lyre::worker {
+
+void Worker::Impl::check_invariants(uint32_t connections) {
+  const uint32_t bound = engine.index_bound();
+  for (uint32_t looked = 0; looked < std::min(connections, bound); ++looked) {
+    if (check_cursor >= bound) check_cursor = 0;
+    if (engine.is_open(check_cursor)) check_session(check_cursor);
+    ++check_cursor;
+  }
+  if (connections >= bound) check_loans();
+  for (const Port& port : ports) LYRE_CHECK(port.out.size() <= port.out.capacity());
+}
+
+void Worker::Impl::check_session(uint32_t conn) const {
+  engine.check_invariants(conn);
+  const session::Session& checked = sessions[conn];
+  LYRE_CHECK(checked.generation != 0);
+  LYRE_CHECK(find_connection(engine.tuple(conn)) == conn);
+  LYRE_CHECK(checked.context == session::kNoContext ||
+             contexts[checked.context].state == Context::State::kAttached ||
+             contexts[checked.context].state == Context::State::kExpelled);
+  const bool is_closed = engine.state(conn) == tcp::State::kClosed;
+  LYRE_CHECK(is_closed ||
+             uint64_t{checked.lent_slots} * memory.rx_slot_bytes() <= engine.charged_bytes(conn));
+  const Nanos deadline = engine.next_deadline(conn);
+  LYRE_CHECK(is_closed || deadline == kNever || timers.covers(conn, deadline));
+}
+
+/// Every slot that was lent is counted once, with the client that has it.
+void Worker::Impl::check_loans() const {
+  for (const uint32_t index : attached) {
+    if (contexts[index].state != Context::State::kAttached) continue;
+    uint32_t lent = 0;
+    for (uint32_t slot = 0; slot < memory.rx_slot_count(); ++slot) {
+      lent += loans[slot].context == index ? 1 : 0;
+    }
+    LYRE_CHECK(lent == contexts[index].lent_slots);
+  }
+}
+
+bool Worker::Impl::is_at_rest() const {
+  const bool has_loans =
+      std::any_of(loans.get(), loans.get() + memory.rx_slot_count(),
+                  [](const SlotLoan& loan) { return loan.context != UINT32_MAX; });
+  const bool has_unsent =
+      std::any_of(ports.begin(), ports.end(), [](const Port& port) { return !port.out.empty(); });
+  return engine.connection_count() == 0 && attached.empty() && !has_loans && !has_unsent &&
+         loop.empty() && loop_now.empty() && transmit_head == session::kNoIndex;
+}
+
+void Worker::Impl::replace_engine() {
+  const auto make = [this](tcp::Engine* place) {
+    return std::construct_at(place, config.engine, config.secret, config.seed);
+  };
+  tcp::Engine copy(config.engine, config.secret, config.seed);
+  copy.copy_from(engine);
+  std::destroy_at(&engine);
+  make(&engine);
+  engine.copy_from(copy);
+}
+
+}  // namespace lyre::worker

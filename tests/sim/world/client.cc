@@ -1,0 +1,307 @@
+#include "tests/sim/world/client.h"
+
+#include <algorithm>
+
+#include "tests/support/two_workers.h"
+
+namespace lyre::sim {
+namespace {
+
+constexpr uint64_t kCopyBytes = 1 << 16;
+constexpr uint32_t kSendsUnderWayMax = 64;
+
+IpAddress address_of(uint32_t host) { return IpAddress::v4(0x0a090001 + host); }
+
+}  // namespace
+
+Client::Client(worker::Worker& worker, uint32_t host, uint32_t index, const ClientOptions& options,
+               std::span<const uint8_t> pool, Dialogs& dialogs)
+    : host_(host),
+      index_(index),
+      options_(options),
+      pool_(pool),
+      dialogs_(dialogs),
+      channel_(worker, index, options.is_lent, uint64_t{options.arena_blocks} * kBlockBytes,
+               kCopyBytes) {
+  for (uint32_t i = 0; i < dialogs.size(); ++i) {
+    const Dialog& dialog = dialogs[i];
+    const bool is_begun = dialog.ends[0].is_over || dialog.ends[0].is_open;
+    if (dialog.dialer_host == host && dialog.dialer_client == index && !is_begun) {
+      dials_.push_back(i);
+    }
+  }
+  std::stable_sort(dials_.begin(), dials_.end(), [&](uint32_t a, uint32_t b) {
+    return dialogs[a].starts_at < dialogs[b].starts_at;
+  });
+  for (uint32_t i = options.arena_blocks; i > 0; --i) free_blocks_.push_back(i - 1);
+  if (options.registered_blocks == 0) return;
+  registered_.resize(size_t{options.registered_blocks} * kBlockBytes);
+  channel_.add_region(region_name(), registered_.data(), registered_.size());
+}
+
+uint32_t Client::region_name() const { return worker::kContextsMax + 1 + index_; }
+
+void Client::on_region_added() {
+  for (uint32_t i = 0; i < options_.registered_blocks; ++i) {
+    free_blocks_.push_back(options_.arena_blocks + i);
+  }
+}
+
+uint8_t* Client::memory_of(uint32_t block) {
+  return is_in_arena(block)
+             ? channel_.arena() + size_t{block} * kBlockBytes
+             : registered_.data() + size_t{block - options_.arena_blocks} * kBlockBytes;
+}
+
+void Client::submit(const EndState& end, uint32_t block, uint32_t bytes) {
+  const uint32_t at = is_in_arena(block) ? block : block - options_.arena_blocks;
+  channel_.send(end.name, uint64_t{at} * kBlockBytes, bytes,
+                is_in_arena(block) ? 0 : region_name());
+}
+
+size_t Client::step(Nanos now, Rng& rng) {
+  if (!has_listened_) {
+    has_listened_ =
+        channel_.listen(static_cast<uint16_t>(kServicePort + index_), UINT64_MAX, options_.backlog);
+  }
+  size_t work = 0;
+  const uint64_t limit = 1 + rng.below(options_.step_events);
+  while (work < limit) {
+    const channel::Completion entry = channel_.next();
+    if (entry.event == channel::Event::kNone) break;
+    on_completion(entry, now);
+    ++work;
+  }
+  work += dial(now);
+  work += talk(now);
+  return work + give_back(now);
+}
+
+Nanos Client::next_deadline(Nanos now) const {
+  Nanos first = next_dial_ < dials_.size() ? dialogs_[dials_[next_dial_]].starts_at : kNever;
+  if (!owed_.empty()) first = earlier(first, owed_.front().at);
+  for (const Seat& seat : active_) {
+    const EndState& end = dialogs_[seat.dialog].ends[seat.end];
+    const bool has_more = end.queued_bytes < dialogs_[seat.dialog].plans[seat.end].send_bytes;
+    // A pause that is over: it waits for room, which only the worker can make.
+    if (has_more && !end.has_left && end.next_send_at > now) {
+      first = earlier(first, end.next_send_at);
+    }
+  }
+  return first;
+}
+
+void Client::detach() {
+  channel_.detach();
+  for (const Seat& seat : active_) {
+    EndState& end = dialogs_[seat.dialog].ends[seat.end];
+    end.is_over = true;
+    end.status = channel::EndStatus::kAborted;
+  }
+  active_.clear();
+  owed_.clear();
+}
+
+void Client::fail(const std::string& text) {
+  if (failure_.empty()) {
+    failure_ = "host " + std::to_string(host_) + " client " + std::to_string(index_) + ": " + text;
+  }
+}
+
+const Client::Seat* Client::seat_of(const channel::SessionName& name) const {
+  if (name.index >= seats_.size()) return nullptr;
+  const Seat& seat = seats_[name.index];
+  return seat.generation == name.generation && seat.dialog != UINT32_MAX ? &seat : nullptr;
+}
+
+void Client::sit(const channel::SessionName& name, uint32_t dialog, uint32_t end) {
+  EndState& state = dialogs_[dialog].ends[end];
+  if (state.is_open) return fail("dialog " + std::to_string(dialog) + " was opened twice");
+  state.name = name;
+  state.is_open = true;
+  if (name.index >= seats_.size()) seats_.resize(name.index + 1);
+  seats_[name.index] = {.generation = name.generation, .dialog = dialog, .end = end};
+  active_.push_back(seats_[name.index]);
+}
+
+void Client::on_completion(const channel::Completion& entry, Nanos now) {
+  switch (entry.event) {
+    case channel::Event::kListening:
+      return;
+    case channel::Event::kListenFailed:
+      return fail("cannot listen");
+    case channel::Event::kAccepted:
+      return on_accepted(entry);
+    case channel::Event::kConnected:
+      return on_connected(entry);
+    case channel::Event::kConnectFailed: {
+      EndState& end = dialogs_[entry.body.opened.cookie].ends[0];
+      end.is_over = true;
+      end.status = entry.status;
+      return;
+    }
+    case channel::Event::kData:
+      return on_data(entry, now);
+    default:
+      break;
+  }
+  const Seat* seat = seat_of(entry.session);
+  if (seat == nullptr) return fail("news of a session that is not there");
+  EndState& end = dialogs_[seat->dialog].ends[seat->end];
+  if (entry.event == channel::Event::kSendDone) {
+    on_send_done(end, entry.body.send_done.descriptors);
+  } else if (entry.event == channel::Event::kPeerFinished) {
+    end.has_heard_finish = true;
+  } else if (entry.event == channel::Event::kEnded) {
+    on_end(*seat, entry.status);
+  } else {
+    fail("an event that is none");
+  }
+}
+
+void Client::on_accepted(const channel::Completion& entry) {
+  const uint32_t dialog = uint32_t{entry.body.opened.remote_port} - kFirstDialPort;
+  if (dialog >= dialogs_.size()) return fail("accepted a connection that nobody dialed");
+  sit(entry.session, dialog, 1);
+}
+
+void Client::on_connected(const channel::Completion& entry) {
+  const uint64_t dialog = entry.body.opened.cookie;
+  if (dialog >= dialogs_.size() || entry.body.opened.local_port != dialogs_[dialog].dialer_port) {
+    return fail("connected to what was not dialed");
+  }
+  sit(entry.session, static_cast<uint32_t>(dialog), 0);
+}
+
+void Client::on_data(const channel::Completion& entry, Nanos now) {
+  const Seat* seat = seat_of(entry.session);
+  if (seat == nullptr) return fail("data of a session that is not there");
+  Dialog& dialog = dialogs_[seat->dialog];
+  EndState& end = dialog.ends[seat->end];
+  const uint64_t seed = dialog.stream_seed(1 - seat->end);
+  for (uint32_t i = 0; i < entry.count && i < channel::kLentSlicesMax; ++i) {
+    const channel::LentSlice& slice = entry.body.data[i];
+    const uint8_t* bytes =
+        (entry.pool == channel::kPoolContext ? channel_.memory() : pool_.data()) + slice.offset;
+    for (uint32_t b = 0; b < slice.bytes; ++b) {
+      end.is_equal &= bytes[b] == test::pattern(seed, end.received_bytes++);
+    }
+    owed_.push_back({now + options_.read_pause, slice.slot});
+  }
+  if (end.has_heard_finish) fail("data after the peer's end");
+  if (end.received_bytes > dialog.plans[1 - seat->end].send_bytes)
+    fail("more bytes than were sent");
+  if (!end.is_equal) fail("wrong bytes in dialog " + std::to_string(seat->dialog));
+}
+
+void Client::on_send_done(EndState& end, uint64_t descriptors) {
+  if (descriptors < end.sends_done || descriptors > end.sends_queued) {
+    return fail("sends are done that never were");
+  }
+  for (; end.sends_done < descriptors; ++end.sends_done) {
+    free_blocks_.push_back(end.blocks.front());
+    end.blocks.pop_front();
+  }
+}
+
+void Client::on_end(const Seat& seat, channel::EndStatus status) {
+  EndState& end = dialogs_[seat.dialog].ends[seat.end];
+  end.is_over = true;
+  end.status = status;
+  // What is on its way to the worker is ignored there: its memory is free all the same.
+  for (const uint32_t block : end.blocks) free_blocks_.push_back(block);
+  end.blocks.clear();
+  const uint32_t dialog = seat.dialog;
+  const uint32_t which = seat.end;
+  std::erase_if(active_, [&](const Seat& s) { return s.dialog == dialog && s.end == which; });
+  seats_[end.name.index] = {};
+}
+
+size_t Client::dial(Nanos now) {
+  size_t count = 0;
+  while (next_dial_ < dials_.size() && dialogs_[dials_[next_dial_]].starts_at <= now) {
+    const Dialog& dialog = dialogs_[dials_[next_dial_]];
+    const Endpoint remote{.address = address_of(1 - host_),
+                          .port = static_cast<uint16_t>(kServicePort + dialog.acceptor_client)};
+    const Endpoint local{.address = address_of(host_), .port = dialog.dialer_port};
+    if (!channel_.connect(remote, dials_[next_dial_], local)) return count;
+    ++next_dial_;
+    ++count;
+  }
+  return count;
+}
+
+size_t Client::talk(Nanos now) {
+  size_t work = 0;
+  for (const Seat& seat : active_) {
+    Dialog& dialog = dialogs_[seat.dialog];
+    if (dialog.ends[seat.end].has_left) continue;
+    work += send_some(dialog, seat.end, now);
+    if (leave(dialog, seat.end)) ++work;
+  }
+  return work;
+}
+
+size_t Client::send_some(Dialog& dialog, uint32_t which, Nanos now) {
+  const EndPlan& plan = dialog.plans[which];
+  EndState& end = dialog.ends[which];
+  size_t count = 0;
+  while (end.queued_bytes < plan.send_bytes && end.next_send_at <= now && !free_blocks_.empty() &&
+         end.blocks.size() < kSendsUnderWayMax && channel_.submission_room() > 0) {
+    const uint32_t bytes =
+        std::min({plan.chunk_bytes, plan.send_bytes - end.queued_bytes, kBlockBytes});
+    const uint32_t block = free_blocks_.back();
+    free_blocks_.pop_back();
+    fill(block, dialog.stream_seed(which), end.queued_bytes, bytes);
+    submit(end, block, bytes);
+    end.blocks.push_back(block);
+    end.queued_bytes += bytes;
+    ++end.sends_queued;
+    ++count;
+    if (plan.pause.value > 0) end.next_send_at = now + plan.pause;
+  }
+  return count;
+}
+
+bool Client::leave(Dialog& dialog, uint32_t which) {
+  const EndPlan& plan = dialog.plans[which];
+  EndState& end = dialog.ends[which];
+  const bool has_sent = end.queued_bytes == plan.send_bytes;
+  channel::Op how = channel::Op::kNone;
+  switch (plan.leaving) {
+    case Leaving::kShutdownWhenSent:
+      if (has_sent) how = channel::Op::kShutdown;
+      break;
+    case Leaving::kShutdownWhenHeard:
+      if (has_sent && end.has_heard_finish) how = channel::Op::kShutdown;
+      break;
+    case Leaving::kCloseWhenHeard:
+      if (has_sent && end.has_heard_finish) how = channel::Op::kClose;
+      break;
+    case Leaving::kCloseWhenSent:
+      if (has_sent) how = channel::Op::kClose;
+      break;
+    case Leaving::kAbortHalfway:
+      if (end.queued_bytes >= plan.send_bytes / 2) how = channel::Op::kAbort;
+      break;
+  }
+  if (how == channel::Op::kNone || channel_.submission_room() == 0) return false;
+  end.has_left = channel_.tell(how, end.name);
+  return end.has_left;
+}
+
+size_t Client::give_back(Nanos now) {
+  size_t count = 0;
+  while (!owed_.empty() && owed_.front().at <= now && channel_.release(owed_.front().slot)) {
+    owed_.pop_front();
+    ++count;
+  }
+  return count;
+}
+
+void Client::fill(uint32_t block, uint64_t seed, uint32_t place, uint32_t bytes) {
+  uint8_t* target = memory_of(block);
+  for (uint32_t i = 0; i < bytes; ++i) target[i] = test::pattern(seed, place + i);
+}
+
+}  // namespace lyre::sim

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "stack/base/nanos.h"
+#include "stack/channel/abi.h"
+
+namespace lyre::sim {
+
+/// How an end leaves a dialog. The first three lose nothing, whatever the other end does.
+enum class Leaving : uint8_t {
+  kShutdownWhenSent,
+  kShutdownWhenHeard,
+  kCloseWhenHeard,
+  kCloseWhenSent,  ///< deaf to what the other still sends
+  kAbortHalfway,
+};
+
+/// What one end of a dialog is going to do.
+struct EndPlan {
+  uint32_t send_bytes = 0;
+  uint32_t chunk_bytes = 1;  ///< of one send descriptor
+  Nanos pause{0};            ///< between two of them
+  Leaving leaving = Leaving::kShutdownWhenSent;
+};
+
+/// What became of one end, as its application saw it.
+struct EndState {
+  channel::SessionName name;
+  bool is_open = false;
+  bool has_left = false;
+  bool has_heard_finish = false;
+  bool is_over = false;
+  channel::EndStatus status = channel::EndStatus::kOk;
+  uint32_t queued_bytes = 0;
+  uint32_t received_bytes = 0;
+  bool is_equal = true;
+  uint64_t sends_queued = 0;
+  uint64_t sends_done = 0;
+  Nanos next_send_at{0};
+  std::deque<uint32_t> blocks;  ///< of the arena, in use, by send descriptor
+};
+
+/// One connection from its opening to its end. End 0 dials, end 1 accepts.
+struct Dialog {
+  uint32_t dialer_host = 0;
+  uint32_t dialer_client = 0;
+  uint32_t acceptor_client = 0;
+  uint16_t dialer_port = 0;
+  Nanos starts_at{0};
+  bool is_clean = true;  ///< every byte must arrive and both ends finish in order
+  std::array<EndPlan, 2> plans;
+  std::array<EndState, 2> ends;
+
+  uint64_t stream_seed(uint32_t sender_end) const { return uint64_t{dialer_port} * 2 + sender_end; }
+};
+
+using Dialogs = std::vector<Dialog>;
+
+inline constexpr uint16_t kServicePort = 7000;  ///< of client 0, the next of client 1
+inline constexpr uint16_t kFirstDialPort = 20000;
+
+}  // namespace lyre::sim

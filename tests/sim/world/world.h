@@ -1,0 +1,91 @@
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "stack/io/sim/link.h"
+#include "tests/sim/world/client.h"
+#include "tests/sim/world/dialog.h"
+#include "tests/sim/world/world_host.h"
+
+namespace lyre::sim {
+
+class World;
+
+/// Something that happens to the world at a time.
+struct WorldEvent {
+  Nanos at;
+  std::function<void(World&)> happens;
+};
+
+/// A run as data: two hosts of real workers, the wire between them, what their applications do and
+/// what befalls them.
+struct WorldPlan {
+  uint64_t seed = 1;
+  io::sim::LinkOptions link;
+  std::array<io::sim::PathOptions, 2> paths;
+  std::array<WorldHostOptions, 2> hosts;
+  Dialogs dialogs;
+  std::vector<WorldEvent> events;
+  uint32_t lag_ppm = 100'000;        ///< a worker or client misses its turn
+  uint32_t turn_ns_max = 5'000;      ///< what a turn with work takes
+  uint32_t replace_engine_ppm = 0;   ///< a turn in which an engine is replaced by its copy
+  uint32_t checked_connections = 4;  ///< after each turn, on each host
+  bool may_be_unreachable = false;   ///< a dialog may fail to open because ARP got no answer
+  Nanos time_max = seconds(4 * 3600);
+  uint64_t turns_max = 20'000'000;
+};
+
+struct WorldOutcome {
+  std::string failure;  ///< empty when all is as it should be
+  uint64_t trace_hash = 0;
+  uint64_t turns = 0;
+  uint64_t connections = 0;  ///< that were established
+  uint64_t bytes = 0;        ///< that arrived
+  uint64_t frames = 0;
+  uint64_t frames_lost = 0;
+  Nanos span;  ///< virtual time
+  /// By dialog and end: bytes received, end status. What is seen of a run without its timing.
+  uint64_t stream_hash = 0;
+};
+
+/// Runs a plan. Thread: one.
+class World {
+ public:
+  explicit World(WorldPlan plan);
+  WorldOutcome run();
+
+  // For events.
+  io::sim::Link& link() { return link_; }
+  WorldHost& host(uint32_t index) { return *hosts_[index]; }
+  /// The client vanishes as one that crashed; a new one takes its place.
+  void crash(uint32_t host, uint32_t client) { host_of(host).crash(client); }
+  void replace_engines();
+
+ private:
+  WorldHost& host_of(uint32_t index) { return *hosts_[index]; }
+  bool turn();
+  size_t poll_hosts();
+  void run_events();
+  void jump();
+  bool is_talking();
+  void finish();
+  std::string judge() const;
+  std::string failure() const;
+  Nanos next_event() const;
+
+  WorldPlan plan_;
+  Rng rng_;
+  Nanos now_ = seconds(1);
+  io::sim::Link link_;
+  std::array<std::unique_ptr<WorldHost>, 2> hosts_;
+  size_t next_event_ = 0;
+  uint64_t turns_ = 0;
+  bool is_stuck_ = false;
+  bool is_finishing_ = false;
+};
+
+}  // namespace lyre::sim

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "stack/channel/stats.h"
+#include "stack/io/sim/link.h"
+#include "stack/io/sim/memory.h"
+#include "stack/worker/worker.h"
+#include "tests/sim/world/client.h"
+#include "tests/sim/world/world_port.h"
+
+namespace lyre::sim {
+
+struct WorldHostOptions {
+  uint32_t rx_slots = 512;
+  uint32_t tx_packets = 256;
+  uint32_t connections_max = 256;
+  uint32_t records_max = 1024;  ///< of sent and of received runs each
+  tcp::ConnectionConfig connection{};
+  std::vector<ClientOptions> clients{ClientOptions{}};
+};
+
+/// One machine: the real worker on simulated packet memory, and its applications. Thread: one.
+class WorldHost {
+ public:
+  WorldHost(io::sim::Link& link, int end, const WorldHostOptions& options, uint64_t seed,
+            Dialogs& dialogs);
+
+  /// Some of what a host does at once, in an order and with gaps that `rng` draws.
+  size_t turn(Nanos now, Rng& rng, uint32_t lag_ppm);
+  Nanos next_deadline(Nanos now) const;
+  bool has_waiting_work() { return worker_->has_waiting_work() || port_.has_messages(); }
+  void crash(uint32_t client);
+  /// Lets all clients go; turn() as long as is_detached() is false.
+  void detach_all();
+  bool is_detached() const;
+  bool is_idle() const;
+  /// Empty when nothing is kept that should be free.
+  std::string leftovers();
+  const std::string& failure() const { return failure_; }
+  /// What it is waiting for, in words.
+  std::string describe();
+
+  worker::Worker& worker() { return *worker_; }
+  WorldPort& port() { return port_; }
+  const channel::WorkerStats& stats() const { return *stats_; }
+
+ private:
+  struct Seat {
+    ClientOptions options;
+    std::unique_ptr<Client> client;
+    bool is_leaving = false;
+    bool comes_back = false;
+  };
+  void take_replies();
+  void on_detached(uint32_t index);
+
+  const int end_;
+  Dialogs& dialogs_;
+  io::sim::Memory memory_;
+  uint32_t tx_packets_;
+  WorldPort port_;
+  std::unique_ptr<channel::WorkerStats> stats_;
+  std::unique_ptr<worker::Worker> worker_;
+  std::vector<Seat> seats_;
+  std::string failure_;
+};
+
+}  // namespace lyre::sim

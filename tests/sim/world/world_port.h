@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "stack/io/packet_io.h"
+#include "stack/io/sim/memory.h"
+
+namespace lyre::sim {
+
+/// A port's queue in the simulator: keeps a hash of all that is sent, and plays the router behind
+/// which the path is narrower, who drops what does not fit and says so by ICMP, or does not.
+/// Owner: borrows queue and memory. Thread: the world's.
+class WorldPort final : public io::PacketIo {
+ public:
+  WorldPort(io::PacketIo& inner, io::sim::Memory& memory) : inner_(inner), memory_(memory) {}
+
+  void set_now(Nanos now) { now_ = now; }
+  /// 0: as wide as the port. `is_silent`: a black hole, which says nothing.
+  void set_path_mtu(uint32_t bytes, bool is_silent) {
+    path_mtu_bytes_ = bytes;
+    is_silent_ = is_silent;
+  }
+  uint64_t trace_hash() const { return trace_hash_; }
+  uint64_t too_big_count() const { return too_big_count_; }
+
+  size_t rx_burst(std::span<io::PacketBuf*> out) override;
+  size_t tx_burst(std::span<io::PacketBuf* const> in) override;
+  void reclaim() override { inner_.reclaim(); }
+  const io::IoCapabilities& capabilities() const override { return inner_.capabilities(); }
+  io::IoCounters counters() const override { return inner_.counters(); }
+  bool is_link_up() const override { return inner_.is_link_up(); }
+  int wait_fd() const override { return -1; }
+
+  bool has_messages() const { return !messages_.empty(); }
+
+ private:
+  bool fits(const io::PacketBuf& packet) const;
+  void complain(const io::PacketBuf& packet);
+  void trace(const io::PacketBuf& packet);
+
+  io::PacketIo& inner_;
+  io::sim::Memory& memory_;
+  Nanos now_;
+  uint32_t path_mtu_bytes_ = 0;
+  bool is_silent_ = false;
+  uint64_t trace_hash_ = 0xcbf29ce484222325u;
+  uint64_t too_big_count_ = 0;
+  std::vector<std::vector<uint8_t>> messages_;  ///< ICMP that the next rx_burst() gives
+};
+
+}  // namespace lyre::sim

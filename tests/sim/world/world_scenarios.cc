@@ -1,0 +1,285 @@
+#include "tests/sim/world/world_scenarios.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace lyre::sim {
+namespace {
+
+using io::sim::PathOptions;
+
+constexpr Nanos kBegin = seconds(1) + millis(1);
+
+uint32_t draw(Rng& rng, uint32_t low, uint32_t high) {
+  return low + static_cast<uint32_t>(rng.below(high - low + 1));
+}
+Nanos draw_micros(Rng& rng, uint32_t low, uint32_t high) { return micros(draw(rng, low, high)); }
+bool chance(Rng& rng, uint32_t percent) { return rng.chance_ppm(percent * 10'000); }
+
+tcp::ConnectionConfig draw_connection(Rng& rng) {
+  using tcp::CongestionAlgorithm;
+  static constexpr std::array<CongestionAlgorithm, 4> kAlgorithms = {
+      CongestionAlgorithm::kCubic, CongestionAlgorithm::kCubic, CongestionAlgorithm::kNewReno,
+      CongestionAlgorithm::kDctcp};
+  tcp::ConnectionConfig out;
+  out.receive_buffer_bytes = 1u << draw(rng, 15, 20);
+  out.send_buffer_bytes = 1u << draw(rng, 14, 20);
+  out.congestion = kAlgorithms[rng.below(kAlgorithms.size())];
+  out.ecn = static_cast<tcp::EcnMode>(rng.below(3));
+  out.timestamps = chance(rng, 80);
+  out.sack = chance(rng, 80);
+  out.window_scaling = chance(rng, 80);
+  out.nagle = chance(rng, 20);
+  // Longer than any row of losses.
+  out.user_timeout = seconds(900);
+  out.connect_timeout = seconds(900);
+  // The answer to a FIN that is lost for longer than TIME-WAIT would be a reset.
+  out.time_wait = seconds(draw(rng, 60, 90));
+  return out;
+}
+
+ClientOptions draw_client(Rng& rng) {
+  return {.is_lent = chance(rng, 70),
+          .arena_blocks = draw(rng, 8, 48),
+          .registered_blocks = chance(rng, 30) ? draw(rng, 1, 16) : 0,
+          .step_events = draw(rng, 1, 64)};
+}
+
+/// Hosts and a clean wire.
+WorldPlan draw_world(uint64_t seed, Rng& rng) {
+  static constexpr std::array<uint32_t, 4> kMtus = {576, 1280, 1500, 9000};
+  WorldPlan plan;
+  plan.seed = seed;
+  plan.link.seed = seed;
+  plan.link.mtu_bytes = kMtus[chance(rng, 60) ? 2 : rng.below(kMtus.size())];
+  plan.link.frames_max = draw(rng, 64, 512);
+  plan.link.checksums = static_cast<io::sim::Checksums>(rng.below(2));
+  plan.link.holds_until_reclaim = chance(rng, 50);
+  plan.link.tx_pieces_max = draw(rng, 1, io::kTxPiecesMax);
+  plan.lag_ppm = draw(rng, 0, 200'000);
+  const Nanos delay = draw_micros(rng, 1, 2000);
+  for (uint32_t i = 0; i < 2; ++i) {
+    plan.paths[i].delay = delay;
+    plan.hosts[i].connection = draw_connection(rng);
+    plan.hosts[i].rx_slots = draw(rng, 128, 768);
+    plan.hosts[i].clients.clear();
+    for (uint32_t c = draw(rng, 1, 2); c > 0; --c) {
+      plan.hosts[i].clients.push_back(draw_client(rng));
+    }
+  }
+  return plan;
+}
+
+EndPlan draw_end(Rng& rng, uint32_t bytes_max) {
+  return {.send_bytes = chance(rng, 10) ? 0 : draw(rng, 0, bytes_max),
+          .chunk_bytes = draw(rng, 1, chance(rng, 50) ? 1500 : Client::kBlockBytes),
+          .pause = chance(rng, 10) ? draw_micros(rng, 1, 3000) : nanos(0)};
+}
+
+void draw_leavings(Rng& rng, Dialog& dialog) {
+  static constexpr std::array<Leaving, 3> kAny = {
+      Leaving::kShutdownWhenSent, Leaving::kShutdownWhenHeard, Leaving::kCloseWhenHeard};
+  const auto first = static_cast<uint32_t>(rng.below(2));
+  // Somebody must speak first.
+  dialog.plans[first].leaving = Leaving::kShutdownWhenSent;
+  dialog.plans[1 - first].leaving = kAny[rng.below(kAny.size())];
+}
+
+struct DialogOptions {
+  uint32_t count = 1;
+  uint32_t bytes_max = 1000;
+  Nanos span = seconds(1);  ///< they start within it
+};
+
+void add_dialogs(WorldPlan& plan, Rng& rng, const DialogOptions& options) {
+  for (uint32_t i = 0; i < options.count; ++i) {
+    Dialog dialog;
+    dialog.dialer_host = static_cast<uint32_t>(rng.below(2));
+    const WorldHostOptions& dialer = plan.hosts[dialog.dialer_host];
+    const WorldHostOptions& acceptor = plan.hosts[1 - dialog.dialer_host];
+    dialog.dialer_client = static_cast<uint32_t>(rng.below(dialer.clients.size()));
+    dialog.acceptor_client = static_cast<uint32_t>(rng.below(acceptor.clients.size()));
+    dialog.dialer_port = static_cast<uint16_t>(kFirstDialPort + plan.dialogs.size());
+    dialog.starts_at =
+        kBegin + nanos(static_cast<int64_t>(rng.below(static_cast<uint64_t>(options.span.value))));
+    for (EndPlan& end : dialog.plans) end = draw_end(rng, options.bytes_max);
+    draw_leavings(rng, dialog);
+    plan.dialogs.push_back(std::move(dialog));
+  }
+  for (WorldHostOptions& host : plan.hosts) {
+    host.connections_max = static_cast<uint32_t>(plan.dialogs.size()) + 64;
+  }
+}
+
+void impair(WorldPlan& plan, const PathOptions& faults) {
+  for (PathOptions& path : plan.paths) {
+    const Nanos delay = path.delay;
+    path = faults;
+    path.delay = delay;
+  }
+}
+
+void make_rough_weather(WorldPlan& plan, Rng& rng) {
+  impair(plan, {.loss_ppm = draw(rng, 0, 30'000),
+                .duplicate_ppm = draw(rng, 0, 20'000),
+                .corrupt_ppm = draw(rng, 0, 10'000),
+                .reorder_ppm = draw(rng, 0, 50'000),
+                .reorder_delay = draw_micros(rng, 1, 2000)});
+}
+
+void make_bursty_weather(WorldPlan& plan, Rng& rng) {
+  impair(plan, {.loss_ppm = draw(rng, 0, 2'000),
+                .bad_enter_ppm = draw(rng, 500, 5'000),
+                .bad_leave_ppm = draw(rng, 50'000, 500'000),
+                .bad_loss_ppm = draw(rng, 300'000, 1'000'000)});
+}
+
+void make_bottleneck(WorldPlan& plan, Rng& rng) {
+  for (PathOptions& path : plan.paths) {
+    path.rate_bytes_per_s = draw(rng, 500'000, 50'000'000);
+    path.queue_bytes = draw(rng, 20'000, 200'000);
+    path.mark_bytes = chance(rng, 50) ? path.queue_bytes / 4 : 0;
+  }
+}
+
+void make_small_hosts(WorldPlan& plan, Rng& rng) {
+  for (WorldHostOptions& host : plan.hosts) {
+    host.rx_slots = draw(rng, 48, 96);
+    host.tx_packets = draw(rng, 64, 96);
+    host.records_max = draw(rng, 8, 64);
+    for (ClientOptions& client : host.clients) {
+      client.arena_blocks = draw(rng, 2, 6);
+      client.read_pause = draw_micros(rng, 0, 20'000);
+    }
+  }
+  plan.link.frames_max = draw(rng, 32, 64);
+}
+
+/// The path gets narrower and wider while bytes are under way.
+void add_narrow_times(WorldPlan& plan, Rng& rng) {
+  static constexpr std::array<uint32_t, 5> kMtus = {576, 800, 1100, 1280, 1400};
+  plan.link.mtu_bytes = 1500;
+  for (uint32_t i = draw(rng, 1, 4); i > 0; --i) {
+    const uint32_t host = static_cast<uint32_t>(rng.below(2));
+    const uint32_t mtu = chance(rng, 25) ? 0 : kMtus[rng.below(kMtus.size())];
+    plan.events.push_back({kBegin + draw_micros(rng, 0, 500'000), [host, mtu](World& world) {
+                             world.host(host).port().set_path_mtu(mtu, false);
+                           }});
+  }
+}
+
+void add_partitions(WorldPlan& plan, Rng& rng) {
+  // TIME-WAIT must outlast them: the answer to a FIN that comes later would be a reset.
+  for (WorldHostOptions& host : plan.hosts) host.connection.time_wait = seconds(200);
+  plan.may_be_unreachable = true;
+  Nanos at = kBegin;
+  for (uint32_t i = draw(rng, 1, 3); i > 0; --i) {
+    at += draw_micros(rng, 1, 400'000);
+    plan.events.push_back({at, [](World& world) { world.link().set_up(false); }});
+    at += draw_micros(rng, 1, 20'000'000);
+    plan.events.push_back({at, [](World& world) { world.link().set_up(true); }});
+  }
+}
+
+/// A reset that is lost leaves a peer that has nothing to say: only keep-alive ends it.
+void watch_peers(WorldPlan& plan) {
+  for (WorldHostOptions& host : plan.hosts) {
+    host.connection.keepalive = true;
+    host.connection.keepalive_idle = seconds(20);
+    host.connection.keepalive_interval = seconds(5);
+  }
+}
+
+/// Clients die in mid-sentence: nobody is promised more than a true beginning.
+void add_crashes(WorldPlan& plan, Rng& rng) {
+  for (Dialog& dialog : plan.dialogs) dialog.is_clean = false;
+  watch_peers(plan);
+  for (uint32_t i = draw(rng, 1, 3); i > 0; --i) {
+    const uint32_t host = static_cast<uint32_t>(rng.below(2));
+    const auto client = static_cast<uint32_t>(rng.below(plan.hosts[host].clients.size()));
+    plan.events.push_back({kBegin + draw_micros(rng, 0, 1'000'000),
+                           [host, client](World& world) { world.crash(host, client); }});
+  }
+}
+
+void make_rude(WorldPlan& plan, Rng& rng) {
+  watch_peers(plan);
+  for (Dialog& dialog : plan.dialogs) {
+    if (chance(rng, 50)) continue;
+    dialog.is_clean = false;
+    dialog.plans[rng.below(2)].leaving =
+        chance(rng, 50) ? Leaving::kAbortHalfway : Leaving::kCloseWhenSent;
+  }
+}
+
+void make_everything(WorldPlan& plan, Rng& rng) {
+  make_rough_weather(plan, rng);
+  for (PathOptions& path : plan.paths) {
+    path.bad_enter_ppm = draw(rng, 0, 1'000);
+    path.bad_leave_ppm = draw(rng, 100'000, 500'000);
+  }
+  add_dialogs(plan, rng, {.count = draw(rng, 5, 60), .bytes_max = 20'000, .span = seconds(10)});
+  if (chance(rng, 30)) add_partitions(plan, rng);
+  if (chance(rng, 30)) add_crashes(plan, rng);
+  make_rude(plan, rng);
+  plan.replace_engine_ppm = chance(rng, 30) ? 20'000 : 0;
+}
+
+}  // namespace
+
+std::vector<std::string> world_names() {
+  return {"hosts_short", "hosts_rough", "hosts_bursts",    "hosts_bottleneck",
+          "hosts_small", "hosts_mtu",   "hosts_partition", "hosts_crash",
+          "hosts_rude",  "hosts_storm", "hosts_snapshot",  "hosts_everything"};
+}
+
+std::optional<WorldPlan> make_world(const std::string& name, uint64_t seed) {
+  Rng rng(seed * 7919 + 29);
+  WorldPlan plan = draw_world(seed, rng);
+  if (name == "hosts_short") {
+    add_dialogs(plan, rng, {.count = 200, .bytes_max = 400, .span = seconds(2)});
+  } else if (name == "hosts_rough") {
+    make_rough_weather(plan, rng);
+    add_dialogs(plan, rng, {.count = 50, .bytes_max = 10'000});
+  } else if (name == "hosts_bursts") {
+    make_bursty_weather(plan, rng);
+    add_dialogs(plan, rng, {.count = 50, .bytes_max = 10'000});
+  } else if (name == "hosts_bottleneck") {
+    make_bottleneck(plan, rng);
+    add_dialogs(plan, rng, {.count = 6, .bytes_max = 600'000});
+  } else if (name == "hosts_small") {
+    make_small_hosts(plan, rng);
+    impair(plan, {.loss_ppm = draw(rng, 0, 10'000), .reorder_ppm = draw(rng, 0, 50'000)});
+    add_dialogs(plan, rng, {.count = 16, .bytes_max = 40'000});
+  } else if (name == "hosts_mtu") {
+    add_narrow_times(plan, rng);
+    add_dialogs(plan, rng, {.count = 12, .bytes_max = 60'000});
+  } else if (name == "hosts_partition") {
+    add_dialogs(plan, rng, {.count = 20, .bytes_max = 20'000});
+    add_partitions(plan, rng);
+  } else if (name == "hosts_crash") {
+    make_rough_weather(plan, rng);
+    add_dialogs(plan, rng, {.count = 40, .bytes_max = 30'000});
+    add_crashes(plan, rng);
+  } else if (name == "hosts_rude") {
+    add_dialogs(plan, rng, {.count = 60, .bytes_max = 20'000});
+    make_rude(plan, rng);
+  } else if (name == "hosts_storm") {
+    for (WorldHostOptions& host : plan.hosts) {
+      for (ClientOptions& client : host.clients) client.backlog = 16;
+    }
+    add_dialogs(plan, rng, {.count = 100, .bytes_max = 300, .span = micros(100)});
+  } else if (name == "hosts_snapshot") {
+    make_rough_weather(plan, rng);
+    add_dialogs(plan, rng, {.count = 20, .bytes_max = 10'000});
+    plan.replace_engine_ppm = draw(rng, 1'000, 300'000);
+  } else if (name == "hosts_everything") {
+    make_everything(plan, rng);
+  } else {
+    return std::nullopt;
+  }
+  return plan;
+}
+
+}  // namespace lyre::sim

@@ -1,0 +1,85 @@
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "tests/sim/world/world_scenarios.h"
+
+namespace lyre::sim {
+namespace {
+
+#if defined(__has_feature)
+#define LYRE_HAS_FEATURE(x) __has_feature(x)
+#else
+#define LYRE_HAS_FEATURE(x) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
+    LYRE_HAS_FEATURE(address_sanitizer) || LYRE_HAS_FEATURE(thread_sanitizer)
+constexpr uint64_t kSlowness = 16;
+#else
+constexpr uint64_t kSlowness = 1;
+#endif
+
+/// Some hundred thousand connections in all; `lyre-sim --hours` runs more.
+uint64_t seed_count(const std::string& name) {
+  static const std::map<std::string, uint64_t> kCounts = {
+      {"hosts_short", 1000}, {"hosts_storm", 500}, {"hosts_bottleneck", 10}};
+  const auto found = kCounts.find(name);
+  return (found == kCounts.end() ? 80 : found->second) / kSlowness + 1;
+}
+
+WorldOutcome run(const std::string& name, uint64_t seed) {
+  return World(*make_world(name, seed)).run();
+}
+
+class EveryWorld : public testing::TestWithParam<std::string> {};
+
+TEST_P(EveryWorld, KeepsItsPromisesAndLeavesNothingBehind) {
+  uint64_t connections = 0;
+  for (uint64_t seed = 1; seed <= seed_count(GetParam()); ++seed) {
+    const WorldOutcome outcome = run(GetParam(), seed);
+    ASSERT_EQ(outcome.failure, "") << "lyre-sim --scenario " << GetParam() << " --seed " << seed;
+    connections += outcome.connections;
+  }
+  EXPECT_GT(connections, seed_count(GetParam()));
+}
+
+TEST_P(EveryWorld, RunsTheSameFromTheSameSeed) {
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    EXPECT_EQ(run(GetParam(), seed).trace_hash, run(GetParam(), seed).trace_hash) << seed;
+  }
+  EXPECT_NE(run(GetParam(), 1).trace_hash, run(GetParam(), 2).trace_hash);
+}
+
+/// Snapshot and restore: an engine that was given another's state goes on as the other would have.
+TEST_P(EveryWorld, DoesNotNoticeThatItsEnginesAreReplaced) {
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    WorldPlan plain = *make_world(GetParam(), seed);
+    WorldPlan replaced = plain;
+    plain.replace_engine_ppm = replaced.replace_engine_ppm = 0;
+    for (int i = 0; i < 50; ++i) {
+      const Nanos at = seconds(1) + millis(1 + 13 * i);
+      plain.events.push_back({at, [](World&) {}});
+      replaced.events.push_back({at, [](World& world) { world.replace_engines(); }});
+    }
+    const WorldOutcome before = World(std::move(plain)).run();
+    const WorldOutcome after = World(std::move(replaced)).run();
+    EXPECT_EQ(before.trace_hash, after.trace_hash) << GetParam() << " seed " << seed;
+    EXPECT_EQ(before.turns, after.turns);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(World, EveryWorld, testing::ValuesIn(world_names()),
+                         [](const auto& param_info) { return param_info.param; });
+
+TEST(World, SaysSoWhenAWireThatIsNeverMendedLeavesADialogOpen) {
+  WorldPlan plan = *make_world("hosts_rough", 2);
+  plan.time_max = seconds(100);
+  plan.events.push_back(
+      {seconds(1) + millis(500), [](World& world) { world.link().set_up(false); }});
+  EXPECT_NE(World(std::move(plan)).run().failure.find("stuck"), std::string::npos);
+}
+
+TEST(Worlds, UnknownNameIsRefused) { EXPECT_FALSE(make_world("no_such", 1).has_value()); }
+
+}  // namespace
+}  // namespace lyre::sim
