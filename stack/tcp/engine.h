@@ -112,8 +112,8 @@ class Engine {
   void on_timer(ConnId conn, Nanos now, Effects& effects);
   Nanos next_deadline(ConnId conn) const;
 
-  /// The next segment that may leave now, at most `payload_bytes_max` (0 means one MSS) of payload;
-  /// empty when there is none. It counts as sent once returned.
+  /// The next segment that may leave now, at most `payload_bytes_max` of payload (less than one MSS
+  /// means one MSS); empty when there is none. It counts as sent once returned.
   std::optional<SegmentOut> poll_transmit(ConnId conn, uint32_t payload_bytes_max, Nanos now);
 
   /// The next run of in-order bytes, front of the receive queue; empty when there is none.

@@ -12,6 +12,27 @@ SYN_OPTIONS = bytes.fromhex('020405b40402080a0000000100000000' '01030307')
 DATA_OPTIONS = bytes.fromhex('0101080a0000000200000001')
 SACK_OPTIONS = DATA_OPTIONS + bytes.fromhex('0101050a0000100000002000')
 
+CONFIG = '''
+[daemon]
+name = "lyre"
+[workers]
+cores = [0, 1]
+idle = "adaptive"
+[tcp]
+congestion = "cubic"
+user_timeout_ms = 20000
+[[port]]
+name = "wire"
+device = "net_af_packet0,iface=eth0"
+address = "10.9.2.1/24"
+gateway = "10.9.2.254"
+mtu = 1500
+[[route]]
+network = "10.8.0.0/16"
+gateway = "10.9.2.253"
+port = "wire"
+'''
+
 
 def checksum(data):
     data += b'\0' * (len(data) % 2)
@@ -79,6 +100,13 @@ def seeds(target):
     if target == 'control':
         attach = struct.pack('<IIIIIIQ64s', 0x4c595243, 1, 1, 96, 1, 0, 1 << 20, b'label')
         return [attach, struct.pack('<IIII', 0x4c595243, 1, 3, 16)]
+    if target == 'config':
+        return [CONFIG.encode(), b'[[port]]\ndevice = "net_memif0"\naddress = "10.0.0.1/24"\n']
+    if target == 'handle':
+        return [b'\0' + struct.pack('<H', 2) + bytes(126), b'\1' + b'10.9.0.1:5000', b'\1:80',
+                b'\2' + b'0123456789abcdef' + b'host-a']
+    if target in ('segment', 'two_stacks'):
+        return [random.Random(number).randbytes(20 << number % 5) for number in range(40)]
     if target == 'adapter_stream':
         def frame(kind, size, message, total, offset):
             return struct.pack('<IIQQQ', kind, size, message, total, offset)

@@ -1,0 +1,21 @@
+"""How a fuzzer is run."""
+
+import os
+import subprocess
+
+ENVIRONMENT = {'UBSAN_OPTIONS': 'halt_on_error=1:print_stacktrace=1'}
+
+
+def run(program, folder, duration_s, artifact_prefix, *more):
+    """Grows the corpus in `folder`; the exit status is 0 when nothing was found."""
+    return subprocess.run([program, f'-max_total_time={duration_s}', '-timeout=10',
+                           '-len_control=0', '-rss_limit_mb=1024', '-print_final_stats=1',
+                           f'-artifact_prefix={artifact_prefix}', *more, folder],
+                          env={**os.environ, **ENVIRONMENT}, check=False).returncode
+
+
+def merge(program, into, folder, *more):
+    """Copies to `into` the smallest inputs of `folder` that reach all it reaches."""
+    return subprocess.run([program, '-merge=1', '-timeout=10', '-rss_limit_mb=1024', *more, into,
+                           folder], env={**os.environ, **ENVIRONMENT}, check=False,
+                          capture_output=True).returncode

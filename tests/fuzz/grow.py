@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""Fuzzes one target for a while and keeps what it found as its corpus, minimised.
+
+usage: grow.py BUILD TARGET SECONDS
+"""
+
+import os
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+
+import corpus
+import fuzzer
+
+# What the whole corpus may cost in the repository, shared by the targets.
+PACKED_BYTES_MAX = 24 << 10
+INPUT_BYTES_MAX = 1024
+
+
+def smallest(folder):
+    """The inputs, the shortest first."""
+    inputs = []
+    for name in os.listdir(folder):
+        with open(os.path.join(folder, name), 'rb') as file:
+            inputs.append(file.read())
+    return sorted(inputs, key=lambda data: (len(data), data))
+
+
+def keep(target, inputs):
+    """As many of the inputs as may be kept."""
+    while True:
+        corpus.pack(target, inputs)
+        if os.path.getsize(corpus.packed(target)) <= PACKED_BYTES_MAX:
+            return len(inputs)
+        inputs = inputs[:len(inputs) * 9 // 10]
+
+
+def main():
+    build, target, duration_s = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    program = os.path.join(build, 'tests', 'fuzz', target + '_fuzz')
+    limit = f'-max_len={INPUT_BYTES_MAX}'
+    with tempfile.TemporaryDirectory(prefix='lyre-fuzz-') as grown, \
+            tempfile.TemporaryDirectory(prefix='lyre-fuzz-') as minimised:
+        corpus.unpack(target, grown)
+        status = fuzzer.run(program, grown, duration_s, os.path.join(os.getcwd(), target + '-'),
+                            limit)
+        if status == 0 and fuzzer.merge(program, minimised, grown, limit) == 0:
+            print(f'{target}: {keep(target, smallest(minimised))} inputs kept of '
+                  f'{len(os.listdir(grown))}')
+        return status
+
+
+if __name__ == '__main__':
+    sys.exit(main())

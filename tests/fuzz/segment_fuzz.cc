@@ -1,0 +1,7 @@
+// One connection, in every state, against a peer that says anything at any time.
+#include "tests/fuzz/script.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  lyre::fuzz::run_segments({data, size});
+  return 0;
+}

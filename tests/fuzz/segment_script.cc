@@ -1,0 +1,307 @@
+#include <algorithm>
+
+#include "tests/fuzz/script.h"
+
+namespace lyre::fuzz {
+namespace {
+
+using tcp::Effects;
+using tcp::SegmentIn;
+using tcp::SegmentOut;
+using wire::TcpFlags;
+
+constexpr SipKey kKey{.k0 = 11, .k1 = 12};
+constexpr uint32_t kChargeBytes = 2048;
+constexpr int kSegmentsAtOnceMax = 64;
+constexpr int kTimersAtOnceMax = 32;
+constexpr int kTimersToTheEndMax = 20'000;
+constexpr uint32_t kQueuedBytesMax = 1u << 28;
+
+FourTuple tuple() {
+  return {.local = {.address = IpAddress::v4(0x0a000001), .port = 1000},
+          .remote = {.address = IpAddress::v4(0x0a000002), .port = 2000}};
+}
+
+/// An engine with one connection at a time, and what the outside knows of it.
+class Run {
+ public:
+  explicit Run(std::span<const uint8_t> bytes)
+      : script_(bytes),
+        config_(read_config(script_)),
+        engine_({.connections_max = 2,
+                 .sent_records_max = 4u + script_.u8() % 64,
+                 .received_runs_max = 4u + script_.u8() % 64},
+                kKey, 7) {}
+
+  void run() {
+    while (!script_.is_over()) {
+      if (conn_ == tcp::kNoConn) open();
+      step();
+      check();
+    }
+    if (conn_ != tcp::kNoConn) end();
+    LYRE_CHECK(engine_.connection_count() == 0);
+  }
+
+ private:
+  void open() {
+    ledger_ = {};
+    has_shut_ = false;
+    queued_ = acked_ = 0;
+    our_next_ = our_una_ = SeqNum(0);
+    read_next_.reset();
+    if ((script_.u8() & 1) == 0) {
+      conn_ = engine_.open_active(tuple(), config_, now_);
+      their_next_ = SeqNum(script_.u32());
+    } else {
+      SegmentIn syn = read_segment();
+      syn.flags.bits = TcpFlags::kSyn;
+      syn.payload_bytes = 0;
+      their_next_ = syn.seq + 1;
+      conn_ = engine_.open_passive(tuple(), config_, syn, now_);
+    }
+    LYRE_CHECK(conn_ != tcp::kNoConn);
+    transmit(0);
+  }
+
+  void step() {
+    switch (script_.u8() % 16) {
+      case 8:
+        return pass(script_.span());
+      case 9:
+        return send(1 + (uint32_t{script_.u16()} << (script_.u8() % 5)));
+      case 10:
+        return read();
+      case 11:
+        return release();
+      case 12:
+        return shut(script_.u8());
+      case 13:
+        return transmit(script_.u16());
+      case 14:
+        return icmp();
+      case 15:
+        return (script_.u8() & 1) == 0 ? configure()
+                                       : call([&] { engine_.on_timer(conn_, now_, effects_); });
+      default:
+        return arrive(read_segment());
+    }
+  }
+
+  /// What the peer says next if all is well, moved by what the script says.
+  SegmentIn read_segment() {
+    SegmentIn segment;
+    segment.flags.bits = script_.u8();
+    const uint8_t fields = script_.u8();
+    const uint8_t options = script_.u8();
+    segment.seq = their_next_;
+    segment.ack = our_next_;
+    if (fields & 0x01) segment.seq += static_cast<uint32_t>(int32_t{script_.i16()});
+    if (fields & 0x02) segment.seq += script_.u32();
+    if (fields & 0x04) segment.ack = our_una_;
+    if (fields & 0x08) segment.ack += static_cast<uint32_t>(int32_t{script_.i16()});
+    if (fields & 0x10) segment.ack += script_.u32();
+    segment.window = fields & 0x20 ? script_.u16() : uint16_t{60'000};
+    segment.payload_bytes = fields & 0x40 ? script_.u16() % 9000u : 0;
+    segment.ecn = fields & 0x80 ? wire::Ecn::kCe : wire::Ecn::kEct0;
+    read_options(segment.options, options);
+    segment.rx_time = now_;
+    return segment;
+  }
+
+  void read_options(wire::TcpOptions& out, uint8_t which) {
+    if (which & 0x01) out.mss = script_.u16();
+    if (which & 0x02) out.window_scale = static_cast<uint8_t>(script_.u8() % 15);
+    out.sack_permitted = (which & 0x04) != 0;
+    out.has_timestamps = (which & 0x08) != 0;
+    if (out.has_timestamps) {
+      out.ts_value = ts_next_ += which & 0x80 ? script_.u32() : 1;
+      out.ts_echo = last_ts_ + (which & 0x80 ? script_.u32() : 0);
+    }
+    out.sack_count = static_cast<uint8_t>((which >> 4) % (wire::kSackBlocksMax + 1));
+    for (uint32_t i = 0; i < out.sack_count; ++i) {
+      out.sacks[i].start = our_una_ + static_cast<uint32_t>(int32_t{script_.i16()});
+      out.sacks[i].end = out.sacks[i].start + static_cast<uint32_t>(int32_t{script_.i16()});
+    }
+  }
+
+  void arrive(SegmentIn segment) {
+    const SeqNum first = segment.seq + (segment.flags.has(TcpFlags::kSyn) ? 1 : 0);
+    if (segment.payload_bytes > 0) {
+      segment.payload.slot = ledger_.offer(first, segment.payload_bytes);
+      segment.charge_bytes = kChargeBytes;
+    }
+    effects_.clear();
+    engine_.on_segment(conn_, segment, now_, effects_);
+    if (segment.payload_bytes > 0 && !effects_.payload_kept) ledger_.refuse(segment.payload.slot);
+    LYRE_CHECK(!effects_.payload_kept || segment.payload_bytes > 0);
+    apply();
+  }
+
+  template <typename Call>
+  void call(Call what) {
+    effects_.clear();
+    what();
+    LYRE_CHECK(!effects_.payload_kept);
+    apply();
+  }
+
+  void apply() {
+    acked_ += effects_.acked_bytes;
+    LYRE_CHECK(acked_ <= queued_);
+    our_una_ = our_una_ + effects_.acked_bytes;
+    while (const auto handle = engine_.take_superseded(conn_)) ledger_.refuse(handle->slot);
+    if (effects_.is_over) return bury();
+    if (effects_.wants_transmit) transmit(0);
+  }
+
+  void transmit(uint32_t payload_bytes_max) {
+    for (int i = 0; i < kSegmentsAtOnceMax; ++i) {
+      const auto out = engine_.poll_transmit(conn_, payload_bytes_max, now_);
+      if (!out) return;
+      LYRE_CHECK(uint64_t{out->queue_offset} + out->payload_bytes <= queued_ - acked_);
+      LYRE_CHECK(out->payload_bytes <= std::max<uint32_t>(payload_bytes_max, out->mss_bytes));
+      const bool is_first = out->flags.has(TcpFlags::kSyn);
+      const uint32_t ends = (is_first ? 1 : 0) + (out->flags.has(TcpFlags::kFin) ? 1 : 0);
+      const SeqNum end = out->seq + out->payload_bytes + ends;
+      if (is_first) our_una_ = out->seq + 1;
+      if (is_first || end.after(our_next_)) our_next_ = end;
+      if (out->flags.has(TcpFlags::kAck)) their_next_ = out->ack;
+      if (out->options.has_timestamps) last_ts_ = out->options.ts_value;
+    }
+  }
+
+  void pass(Nanos span) {
+    now_ += span;
+    for (int i = 0; conn_ != tcp::kNoConn && engine_.next_deadline(conn_) <= now_; ++i) {
+      LYRE_CHECK(i < kTimersAtOnceMax);  // a timer that is always due would hang a worker
+      call([&] { engine_.on_timer(conn_, now_, effects_); });
+    }
+  }
+
+  void send(uint32_t bytes) {
+    if (has_shut_ || queued_ + bytes > kQueuedBytesMax) return;
+    queued_ += bytes;
+    const auto mark = script_.u8() & 1 ? tcp::SendMark::kMore : tcp::SendMark::kPush;
+    call([&] { engine_.on_app_send(conn_, bytes, now_, effects_, mark); });
+  }
+
+  void read() {
+    while (const auto slice = engine_.take_readable(conn_)) {
+      const SeqNum start = ledger_.read(*slice);
+      LYRE_CHECK(!read_next_ || start == *read_next_);
+      read_next_ = start + slice->length;
+    }
+  }
+
+  void release() {
+    if (ledger_.lent_count == 0) return;
+    --ledger_.lent_count;
+    call([&] { engine_.on_app_release(conn_, kChargeBytes, now_, effects_); });
+  }
+
+  void shut(uint8_t how) {
+    has_shut_ = true;
+    if (how % 8 == 0) {
+      std::optional<SegmentOut> reset;
+      effects_.clear();
+      engine_.on_app_abort(conn_, now_, effects_, reset);
+      return bury();
+    }
+    call([&] {
+      how & 1 ? engine_.on_app_shutdown(conn_, now_, effects_)
+              : engine_.on_app_close(conn_, now_, effects_);
+    });
+  }
+
+  void configure() {
+    tcp::ConnectionConfig wanted = read_config(script_);
+    const uint8_t more = script_.u8();
+    wanted.cork = more & 1;
+    wanted.quick_ack = more & 2;
+    wanted.user_timeout = seconds(1 + more);
+    call([&] { engine_.configure(conn_, wanted, now_, effects_); });
+  }
+
+  void icmp() {
+    const uint8_t what = script_.u8();
+    const SeqNum quoted = our_next_ - static_cast<uint32_t>(script_.u16());
+    const uint32_t mtu_bytes = what & 2 ? script_.u16() : 0;
+    call([&] {
+      what & 4 ? engine_.on_host_unreachable(conn_, now_, effects_)
+               : engine_.on_icmp_error(conn_, quoted, what & 1, mtu_bytes, now_, effects_);
+    });
+  }
+
+  /// It is over: whatever came in order may still be read, the rest comes back, and nothing is
+  /// left.
+  void bury() {
+    transmit(0);
+    read();
+    while (const auto handle = engine_.take_any_payload(conn_)) ledger_.refuse(handle->slot);
+    LYRE_CHECK(ledger_.kept_count() == 0);
+    engine_.release(conn_);
+    conn_ = tcp::kNoConn;
+  }
+
+  void check() {
+    if (conn_ == tcp::kNoConn) return;
+    engine_.check_invariants(conn_);
+    const uint64_t charged = (ledger_.kept_count() + ledger_.lent_count) * uint64_t{kChargeBytes};
+    LYRE_CHECK(engine_.charged_bytes(conn_) == charged);
+  }
+
+  /// The application goes and the peer says no more: the connection must come to its end by itself.
+  void end() {
+    call([&] { engine_.on_app_close(conn_, now_, effects_); });
+    for (int i = 0; conn_ != tcp::kNoConn; ++i) {
+      LYRE_CHECK(i < kTimersToTheEndMax);
+      read();
+      while (conn_ != tcp::kNoConn && ledger_.lent_count > 0) release();
+      if (conn_ == tcp::kNoConn) return;
+      const Nanos next = engine_.next_deadline(conn_);
+      LYRE_CHECK(next != kNever);
+      pass(later(next, now_) - now_);
+      if (conn_ != tcp::kNoConn) transmit(0);
+      check();
+    }
+  }
+
+  Script script_;
+  tcp::ConnectionConfig config_;
+  tcp::Engine engine_;
+  tcp::ConnId conn_ = tcp::kNoConn;
+  Nanos now_ = seconds(100);
+  Effects effects_;
+  Ledger<SeqNum> ledger_;
+  std::optional<SeqNum> read_next_;
+  SeqNum our_next_, our_una_, their_next_;
+  uint32_t ts_next_ = 1, last_ts_ = 0;
+  uint64_t queued_ = 0, acked_ = 0;
+  bool has_shut_ = false;
+};
+
+}  // namespace
+
+tcp::ConnectionConfig read_config(Script& script) {
+  const uint8_t flags = script.u8();
+  const uint8_t sizes = script.u8();
+  tcp::ConnectionConfig config;
+  config.timestamps = flags & 0x01;
+  config.sack = flags & 0x02;
+  config.window_scaling = flags & 0x04;
+  config.nagle = flags & 0x08;
+  config.congestion = static_cast<tcp::CongestionAlgorithm>((flags >> 4 & 1) + (sizes >> 3 & 1));
+  config.keepalive = flags & 0x20;
+  config.keepalive_idle = seconds(30);
+  config.mss_bytes = static_cast<uint16_t>(flags & 0x40 ? 536 : 1460);
+  config.slot_bytes = kChargeBytes;
+  config.ecn = static_cast<tcp::EcnMode>(flags >> 7 ? 2 : sizes % 2);
+  config.receive_buffer_bytes = 1u << (13 + sizes % 9);
+  config.send_buffer_bytes = 1u << (13 + sizes / 16 % 9);
+  return config;
+}
+
+void run_segments(std::span<const uint8_t> bytes) { Run(bytes).run(); }
+
+}  // namespace lyre::fuzz
