@@ -29,6 +29,7 @@ class VethPair:
     """
 
     device = "wire0"
+    congestion = "cubic"
 
     def __init__(self, offloads, mtu=1500):
         stem = f"lyre-{os.getpid()}"
@@ -80,7 +81,7 @@ class VethPair:
         self._made.clear()
 
     def give_address(self, name, address, prefix_bits=24):
-        """The kernel of `name` answers to `address`; its TCP uses CUBIC where it has that."""
+        """The kernel of `name` has `address`; its TCP uses `congestion` where it has that."""
         network = f"{address.rsplit('.', 1)[0]}.0/{prefix_bits}"
         self.run(name, "ip", "addr", "add", f"{address}/{prefix_bits}", "dev", self.device,
                  "noprefixroute")
@@ -90,7 +91,7 @@ class VethPair:
     def _add_route(self, name):
         command = ["ip", "route", "add", *self._routes[name]]
         try:
-            self.run(name, *command, "congctl", "cubic")
+            self.run(name, *command, "congctl", self.congestion)
         except NetworkError:
             self.run(name, *command)
 

@@ -1,0 +1,45 @@
+"""Few cases in which every value of every dimension meets every value of every other."""
+
+import itertools
+import random
+
+CANDIDATES = 60
+
+
+def product(dimensions):
+    """Every case there is, as dicts."""
+    names = list(dimensions)
+    return [dict(zip(names, values)) for values in itertools.product(*dimensions.values())]
+
+
+def pairs_of(case):
+    """What a case covers: each two of its values, with their names."""
+    return {frozenset(pair) for pair in itertools.combinations(case.items(), 2)}
+
+
+def all_pairs(dimensions):
+    return {frozenset(((a, x), (b, y)))
+            for a, b in itertools.combinations(dimensions, 2)
+            for x in dimensions[a] for y in dimensions[b]}
+
+
+def pairwise(dimensions, seed):
+    """A list of cases that covers all pairs; the same seed gives the same list."""
+    rng = random.Random(seed)
+    missing = all_pairs(dimensions)
+    cases = []
+    while missing:
+        # Sets have no order that the seed fixes.
+        ordered = sorted(missing, key=lambda pair: sorted(map(str, pair)))
+        best = max((_candidate(dimensions, ordered, rng) for _ in range(CANDIDATES)),
+                   key=lambda case: len(pairs_of(case) & missing))
+        missing -= pairs_of(best)
+        cases.append(best)
+    return cases
+
+
+def _candidate(dimensions, missing, rng):
+    """A case that covers at least one missing pair, its other values drawn."""
+    case = {name: rng.choice(values) for name, values in dimensions.items()}
+    case.update(rng.choice(missing))
+    return case
