@@ -10,6 +10,7 @@ import sys
 
 import compiled
 import includes
+import rfcs
 import shape
 import words
 
@@ -18,7 +19,8 @@ EXIT_SKIPPED = 77
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n', maxsplit=1)[0])
-    parser.add_argument('check', choices=['includes', 'words', 'shape', 'headers', 'format'])
+    parser.add_argument('check',
+                        choices=['includes', 'words', 'shape', 'headers', 'format', 'rfcs'])
     parser.add_argument('--root', default=os.path.join(os.path.dirname(__file__), '..', '..'))
     parser.add_argument('--cache', help='folder that remembers which headers have passed')
     parser.add_argument('--compiler', nargs='+', help='the C++ compiler, for `headers`')
@@ -29,6 +31,7 @@ def main():
         'words': lambda: words.check(root),
         'shape': lambda: shape.check(root),
         'headers': lambda: compiled.check_headers(root, options.compiler, options.cache),
+        'rfcs': lambda: rfcs.check(root),
         'format': lambda: compiled.check_format(root),
     }
     try:

@@ -9,6 +9,7 @@ import unittest
 
 import compiled
 import includes
+import rfcs
 import rules
 import shape
 import words
@@ -47,6 +48,21 @@ class Lint(unittest.TestCase):
     def places(self, check, files):
         with Tree(files) as root:
             return [(finding.path, finding.line) for finding in check(root)]
+
+    def test_the_rfc_table_is_made_of_citations(self):
+        files = {'stack/tcp/a.cc': '// RFC 9293 3.4, 3.5: both\n// RFC 6298 5.4 and 5.5\n',
+                 'tests/a_test.cc': '// RFC 6298 5.4: why\nTEST(A, B) {\n  // RFC 9293 3.4\n}\n'}
+        with Tree(files) as root:
+            self.assertEqual(rfcs.table(root).split('\n')[2:],
+                             ['| RFC 6298 5.4 | tests/a_test.cc: A.B |',
+                              f'| RFC 6298 5.5 | {rfcs.NO_TEST} |',
+                              '| RFC 9293 3.4 | tests/a_test.cc: A.B |',
+                              f'| RFC 9293 3.5 | {rfcs.NO_TEST} |'])
+
+    def test_the_rfc_table_names_only_tests_that_exist(self):
+        table = '| RFC 1 2 | tests/a_test.cc: A.B |\n| RFC 1 3 | tests/a_test.cc: A.C |\n'
+        files = {'docs/TESTING.md': table, 'tests/a_test.cc': 'TEST(A, B) {\n}\n'}
+        self.assertEqual(self.places(rfcs.check, files), [('docs/TESTING.md', 2)])
 
     def test_a_layer_may_not_look_up(self):
         files = {'stack/base/a.h': HEADER + '#include "stack/tcp/b.h"\n', 'stack/tcp/b.h': HEADER}
