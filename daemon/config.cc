@@ -1,6 +1,5 @@
 #include "daemon/config.h"
 
-#include <arpa/inet.h>
 #include <toml++/toml.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <sstream>
 
 #include "daemon/config_keys.h"
+#include "stack/base/ipv6_address.h"
 #include "stack/channel/control.h"
 #include "stack/worker/worker.h"
 
@@ -18,6 +18,9 @@ namespace lyre {
 namespace {
 
 constexpr uint32_t kPortCountMax = std::min(worker::kPortsMax, channel::kPortsMax);
+
+/// RFC 8200 5.
+constexpr uint32_t kIpv6MtuBytesMin = 1280;
 
 uint32_t line_of(const toml::node& node) { return node.source().begin.line; }
 
@@ -36,52 +39,32 @@ std::string shown(const toml::node& node) {
   return "'" + text + "'";
 }
 
-std::optional<IpAddress> parse_address(const std::string& text) {
-  in_addr raw{};
-  if (inet_pton(AF_INET, text.c_str(), &raw) != 1) return std::nullopt;
-  return IpAddress::v4(ntohl(raw.s_addr));
+bool has_family_of(const PortConfig& port, const IpAddress& address) {
+  const auto is_it = [&](const Cidr& own) { return own.address.is_v4() == address.is_v4(); };
+  return std::any_of(port.addresses.begin(), port.addresses.end(), is_it);
 }
 
-uint32_t host_mask(uint32_t prefix_bits) {
-  return prefix_bits >= 32 ? 0 : UINT32_MAX >> prefix_bits;
+bool has_address(const PortConfig& port, const IpAddress& address) {
+  const auto is_it = [&](const Cidr& own) { return own.address == address; };
+  return std::any_of(port.addresses.begin(), port.addresses.end(), is_it);
 }
 
-std::optional<Cidr> parse_cidr(const std::string& text) {
-  const size_t slash = text.find('/');
-  if (slash == std::string::npos || text.size() - slash > 3 || slash + 1 == text.size()) {
-    return std::nullopt;
-  }
-  const std::string digits = text.substr(slash + 1);
-  if (!std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; })) {
-    return std::nullopt;
-  }
-  const auto address = parse_address(text.substr(0, slash));
-  const auto prefix_bits = static_cast<uint32_t>(std::stoul(digits));
-  if (!address || prefix_bits > 32) return std::nullopt;
-  return Cidr{*address, prefix_bits};
-}
-
-bool is_unicast(uint32_t address) {
-  const uint32_t first = address >> 24;
-  return first != 0 && first != 127 && first < 224;
-}
-
-/// Neither the network itself nor its broadcast address, and one that a host can have.
-bool is_host_address(const Cidr& cidr) {
-  const uint32_t host = cidr.address.as_v4() & host_mask(cidr.prefix_bits);
-  const bool is_edge = host == 0 || host == host_mask(cidr.prefix_bits);
-  return is_unicast(cidr.address.as_v4()) && cidr.prefix_bits >= 1 &&
-         (cidr.prefix_bits >= 31 || !is_edge);
-}
-
-bool is_same_network(const IpAddress& a, const IpAddress& b, uint32_t prefix_bits) {
-  return ((a.as_v4() ^ b.as_v4()) & ~host_mask(prefix_bits)) == 0;
-}
-
-/// Another host of the port's network.
+/// Another host of one of the port's networks; every port of IPv6 has a link-local one.
 bool is_neighbour(const IpAddress& address, const PortConfig& port) {
-  return address != port.address && is_same_network(address, port.address, port.prefix_bits) &&
-         is_host_address({address, port.prefix_bits});
+  if (has_address(port, address)) return false;
+  if (!address.is_v4() && is_ipv6_link_local(address)) return has_family_of(port, address);
+  const auto is_in = [&](const Cidr& own) {
+    return own.interface().has_on_link(address) && is_host_address({address, own.prefix_bits});
+  };
+  return std::any_of(port.addresses.begin(), port.addresses.end(), is_in);
+}
+
+/// Clouds hand out lone addresses whose router is outside of them.
+bool has_lone_address(const PortConfig& port, bool is_v4) {
+  const auto is_it = [&](const Cidr& own) {
+    return own.address.is_v4() == is_v4 && own.interface().prefix_bits == 128;
+  };
+  return std::any_of(port.addresses.begin(), port.addresses.end(), is_it);
 }
 
 bool is_name_char(char c) {
@@ -93,6 +76,7 @@ bool is_name_char(char c) {
 struct Checked {
   std::optional<KeyValue> value;
   std::string wrong;
+  const toml::node* culprit = nullptr;  ///< of a list, the item that is wrong
 };
 
 Checked check_number(const Key& key, const toml::node& node) {
@@ -135,24 +119,66 @@ Checked check_text(const Key& key, const std::string& text) {
   return {text, {}};
 }
 
-Checked check_address(const Key& key, const std::string& text) {
-  if (text.empty() && !key.default_toml.empty()) return {IpAddress{}, {}};
+/// Calls `add(text)` for the node or for each item of the list it is; what that says is wrong with
+/// the item ends it.
+template <typename Add>
+Checked check_each(const toml::node& node, size_t count_max, Add add) {
+  const toml::array* list = node.as_array();
+  if (list != nullptr && list->size() > count_max) return {{}, "has too many addresses"};
+  if (list != nullptr && list->empty()) return {{}, "has no address"};
+  const size_t count = list == nullptr ? 1 : list->size();
+  for (size_t i = 0; i < count; ++i) {
+    const toml::node& item = list == nullptr ? node : *list->get(i);
+    const auto text = item.value_exact<std::string>();
+    const std::string wrong = text ? add(*text) : "is not a string";
+    if (!wrong.empty()) return {{}, wrong, &item};
+  }
+  return {true, {}};
+}
+
+Checked check_address(const std::string& text) {
   const auto address = parse_address(text);
   if (!address) return {{}, "is not an address"};
-  if (!is_unicast(address->as_v4())) return {{}, "is not the address of a host"};
+  if (!is_unicast(*address)) return {{}, "is not the address of a host"};
   return {*address, {}};
 }
 
-Checked check_cidr(const Key& key, const std::string& text) {
+Checked check_gateways(const toml::node& node) {
+  std::vector<IpAddress> gateways;
+  if (node.value_exact<std::string>() == "") return {std::move(gateways), {}};
+  Checked all = check_each(node, 2, [&](const std::string& text) -> std::string {
+    const Checked one = check_address(text);
+    if (!one.value) return one.wrong;
+    const auto& address = std::get<IpAddress>(*one.value);
+    if (!gateways.empty() && gateways[0].is_v4() == address.is_v4()) {
+      return "is a second one of its family";
+    }
+    gateways.push_back(address);
+    return "";
+  });
+  if (all.value) all.value = std::move(gateways);
+  return all;
+}
+
+Checked check_interfaces(const toml::node& node) {
+  std::vector<Cidr> addresses;
+  Checked all = check_each(node, kConfiguredAddressesMax, [&](const std::string& text) {
+    const auto cidr = parse_cidr(text);
+    if (!cidr) return "is not an address with a prefix";
+    if (!is_host_address(*cidr)) return "is not the address of a host";
+    const auto is_it = [&](const Cidr& other) { return other.address == cidr->address; };
+    if (std::any_of(addresses.begin(), addresses.end(), is_it)) return "is there twice";
+    addresses.push_back(*cidr);
+    return "";
+  });
+  if (all.value) all.value = std::move(addresses);
+  return all;
+}
+
+Checked check_network(const std::string& text) {
   const auto cidr = parse_cidr(text);
   if (!cidr) return {{}, "is not an address with a prefix"};
-  if (key.type == KeyType::kInterface && !is_host_address(*cidr)) {
-    return {{}, "is not the address of a host"};
-  }
-  if (key.type == KeyType::kNetwork &&
-      (cidr->address.as_v4() & host_mask(cidr->prefix_bits)) != 0) {
-    return {{}, "has bits set behind the prefix"};
-  }
+  if (!is_network(*cidr)) return {{}, "has bits set behind the prefix"};
   return {*cidr, {}};
 }
 
@@ -179,6 +205,8 @@ Checked check_cores(const Key& key, const toml::node& node) {
 Checked check_value(const Key& key, const toml::node& node) {
   if (key.type == KeyType::kNumber) return check_number(key, node);
   if (key.type == KeyType::kCores) return check_cores(key, node);
+  if (key.type == KeyType::kInterface) return check_interfaces(node);
+  if (key.type == KeyType::kGateways) return check_gateways(node);
   if (key.type == KeyType::kFlag) {
     const auto value = node.value_exact<bool>();
     if (!value) return {{}, "is neither true nor false"};
@@ -192,10 +220,9 @@ Checked check_value(const Key& key, const toml::node& node) {
     case KeyType::kMode:
       return check_mode(key, *text);
     case KeyType::kAddress:
-      return check_address(key, *text);
-    case KeyType::kInterface:
+      return check_address(*text);
     case KeyType::kNetwork:
-      return check_cidr(key, *text);
+      return check_network(*text);
     default:
       return check_text(key, *text);
   }
@@ -311,8 +338,9 @@ class Reader {
     }
     Checked checked = check_value(key, *node);
     if (!checked.value) {
-      return complain(line_of(*node), full_name,
-                      shown(*node) + " " + checked.wrong + ", allowed: " + allowed_text(key));
+      const toml::node& culprit = checked.culprit == nullptr ? *node : *checked.culprit;
+      return complain(line_of(culprit), full_name,
+                      shown(culprit) + " " + checked.wrong + ", allowed: " + allowed_text(key));
     }
     key.store(config_, *checked.value);
     return true;
@@ -325,7 +353,7 @@ class Reader {
                           " [[port]] sections");
     }
     for (size_t i = 0; i < config_.ports.size(); ++i) {
-      if (!check_gateway(config_.ports[i])) return false;
+      if (!check_gateways_of(config_.ports[i]) || !check_ipv6(config_.ports[i])) return false;
       for (size_t earlier = 0; earlier < i; ++earlier) {
         if (!check_distinct(config_.ports[earlier], config_.ports[i])) return false;
       }
@@ -333,13 +361,30 @@ class Reader {
     return true;
   }
 
-  bool check_gateway(const PortConfig& port) {
-    if (port.gateway.is_unspecified() || is_neighbour(port.gateway, port)) return true;
-    // Clouds hand out lone addresses whose router is outside of them.
-    if (port.prefix_bits == 32 && port.gateway != port.address) return true;
-    return complain(
-        port.line, "port.gateway",
-        "of '" + port.name + "' does not lie in its network, allowed: other hosts of that network");
+  bool check_gateways_of(const PortConfig& port) {
+    for (const IpAddress& gateway : port.gateways) {
+      const bool is_lone = has_lone_address(port, gateway.is_v4()) && !has_address(port, gateway);
+      if (is_lone || is_neighbour(gateway, port)) continue;
+      return complain(port.line, "port.gateway",
+                      "of '" + port.name +
+                          "' does not lie in its network, allowed: other hosts of that network");
+    }
+    return true;
+  }
+
+  bool check_ipv6(const PortConfig& port) {
+    const bool has_ipv6 = has_family_of(port, IpAddress{});
+    if (has_ipv6 && port.mtu_bytes < kIpv6MtuBytesMin) {
+      return complain(port.line, "port.mtu",
+                      "of '" + port.name + "' is less than IPv6 needs, allowed: " +
+                          std::to_string(kIpv6MtuBytesMin) + " and more, or addresses of IPv4");
+    }
+    if (!has_ipv6 && port.accepts_routers) {
+      return complain(
+          port.line, "port.accept_ra",
+          "of '" + port.name + "' is of no use without an address of IPv6, allowed: false");
+    }
+    return true;
   }
 
   bool check_distinct(const PortConfig& first, const PortConfig& second) {
@@ -349,7 +394,9 @@ class Reader {
                           "' in line " + std::to_string(first.line) + ", allowed: another one");
     };
     if (first.name == second.name) return taken("port.name");
-    if (first.address == second.address) return taken("port.address");
+    for (const Cidr& address : second.addresses) {
+      if (has_address(first, address.address)) return taken("port.address");
+    }
     const std::string device = first.device.substr(0, first.device.find(','));
     if (device == second.device.substr(0, second.device.find(','))) return taken("port.device");
     return true;
@@ -364,6 +411,10 @@ class Reader {
                         "'" + route.port_name + "' is not a port, allowed: " + port_names());
       }
       route.port = static_cast<uint32_t>(port - config_.ports.begin());
+      if (route.gateway.is_v4() != route.network.address.is_v4()) {
+        return complain(route.line, "route.via",
+                        "and route.to are of different families, allowed: two of one family");
+      }
       if (!is_neighbour(route.gateway, *port)) {
         return complain(route.line, "route.via",
                         "does not lie in the network of '" + port->name +
@@ -380,17 +431,19 @@ class Reader {
 
   /// The port's own network, its gateway's default route, or an earlier route.
   bool is_reached_already(const RouteConfig& route, const PortConfig& port) const {
-    if (route.prefix_bits == 0 && !port.gateway.is_unspecified()) return true;
-    if (route.prefix_bits == port.prefix_bits &&
-        is_same_network(route.network, port.address, port.prefix_bits)) {
-      return true;
+    const bool is_v4 = route.network.address.is_v4();
+    for (const IpAddress& gateway : port.gateways) {
+      if (route.network.prefix_bits == 0 && gateway.is_v4() == is_v4) return true;
+    }
+    for (const Cidr& own : port.addresses) {
+      if (route.network.prefix_bits == own.prefix_bits &&
+          own.interface().has_on_link(route.network.address)) {
+        return true;
+      }
     }
     for (const RouteConfig& earlier : config_.routes) {
       if (&earlier == &route) return false;
-      if (earlier.port == route.port && earlier.network == route.network &&
-          earlier.prefix_bits == route.prefix_bits) {
-        return true;
-      }
+      if (earlier.port == route.port && earlier.network == route.network) return true;
     }
     return false;
   }

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "daemon/config_addresses.h"
 #include "stack/base/ip_address.h"
 #include "stack/base/result.h"
 #include "stack/tcp/config.h"
@@ -22,12 +23,15 @@ enum class Lend : uint8_t {
   kNone,  ///< nobody
 };
 
+/// Addresses of one port; a link-local one may be derived beside them.
+inline constexpr size_t kConfiguredAddressesMax = kPortAddressesMax - 1;
+
 struct PortConfig {
   std::string name;
   std::string device;  ///< EAL device string or PCI address
-  IpAddress address;
-  uint32_t prefix_bits = 0;
-  IpAddress gateway;  ///< unspecified: none
+  std::vector<Cidr> addresses;
+  std::vector<IpAddress> gateways;  ///< at most one of each family
+  bool accepts_routers = false;     ///< learns default routers of IPv6 from the wire
   uint32_t mtu_bytes = 0;
   bool is_trusted = false;
   bool is_forced = false;
@@ -35,8 +39,7 @@ struct PortConfig {
 };
 
 struct RouteConfig {
-  IpAddress network;
-  uint32_t prefix_bits = 0;
+  Cidr network;
   IpAddress gateway;
   std::string port_name;
   uint32_t port = 0;  ///< index in Config::ports

@@ -18,7 +18,6 @@ int64_t number(const KeyValue& value) { return std::get<int64_t>(value); }
 uint32_t small(const KeyValue& value) { return static_cast<uint32_t>(number(value)); }
 Nanos ms(const KeyValue& value) { return millis(number(value)); }
 const std::string& text(const KeyValue& value) { return std::get<std::string>(value); }
-const Cidr& cidr(const KeyValue& value) { return std::get<Cidr>(value); }
 template <typename Choice>
 Choice choice(const KeyValue& value) {
   return static_cast<Choice>(number(value));
@@ -74,14 +73,20 @@ constexpr Key kKeys[] = {
    "The NIC's PCI address, or a DPDK device string for a virtual port.",
    [](Config& c, const KeyValue& v) { c.ports.back().device = text(v); }},
   {"port", "address", KeyType::kInterface, "", 0, 0, "",
-   "This host's address on the wire, with its network. The kernel must not use the same one.",
+   "This host's address on the wire, with its network, or a list of addresses, IPv4 and IPv6. The "
+   "kernel must not use the same ones. The first is what others are told to connect to.",
    [](Config& c, const KeyValue& v) {
-     c.ports.back().address = cidr(v).address;
-     c.ports.back().prefix_bits = cidr(v).prefix_bits;
+     c.ports.back().addresses = std::get<std::vector<Cidr>>(v);
    }},
-  {"port", "gateway", KeyType::kAddress, "\"\"", 0, 0, "",
-   "Router for addresses outside every port's network; \"\" is none.",
-   [](Config& c, const KeyValue& v) { c.ports.back().gateway = std::get<IpAddress>(v); }},
+  {"port", "gateway", KeyType::kGateways, "\"\"", 0, 0, "",
+   "Router for addresses outside every port's network, or a list of one for IPv4 and one for IPv6; "
+   "\"\" is none.",
+   [](Config& c, const KeyValue& v) {
+     c.ports.back().gateways = std::get<std::vector<IpAddress>>(v);
+   }},
+  {"port", "accept_ra", KeyType::kFlag, "false", 0, 0, "",
+   "Learn the default router of IPv6 from router advertisements. Addresses are yours to give.",
+   [](Config& c, const KeyValue& v) { c.ports.back().accepts_routers = flag(v); }},
   {"port", "mtu", KeyType::kNumber, "1500", 576, 9216, "",
    "Largest IP packet in bytes. Both ends and the network between must carry it.",
    [](Config& c, const KeyValue& v) { c.ports.back().mtu_bytes = small(v); }},
@@ -95,8 +100,7 @@ constexpr Key kKeys[] = {
   {"route", "to", KeyType::kNetwork, "", 0, 0, "",
    "Network that is reached through another router than the port's gateway.",
    [](Config& c, const KeyValue& v) {
-     c.routes.back().network = cidr(v).address;
-     c.routes.back().prefix_bits = cidr(v).prefix_bits;
+     c.routes.back().network = std::get<Cidr>(v);
    }},
   {"route", "via", KeyType::kAddress, "", 0, 0, "",
    "That router; it lies in the port's network.",
@@ -220,12 +224,17 @@ std::string allowed_text(const Key& key) {
       return "\"auto\" or a list of up to " + std::to_string(channel::kWorkersMax) +
              " distinct core numbers from " + range;
     case KeyType::kAddress:
-      return std::string("IPv4 addresses like \"10.9.0.254\"") +
-             (key.default_toml.empty() ? "" : ", or \"\" for none");
+      return "addresses like \"10.9.0.254\" or \"fd00::fe\"";
+    case KeyType::kGateways:
+      return "an address like \"10.9.0.254\" or \"fd00::fe\", a list of one of each family, or "
+             "\"\" for none";
     case KeyType::kInterface:
-      return "an IPv4 host address with its prefix like \"10.9.0.1/24\"";
+      return "a host address with its prefix like \"10.9.0.1/24\" or \"fd00::1/64\", or a list of "
+             "up "
+             "to " +
+             std::to_string(kConfiguredAddressesMax) + " distinct ones";
     case KeyType::kNetwork:
-      return "an IPv4 network like \"10.20.0.0/16\"";
+      return "a network like \"10.20.0.0/16\" or \"fd00:20::/32\"";
   }
   return {};
 }

@@ -20,19 +20,15 @@ enum class KeyType : uint8_t {
   kChoice,     ///< one of `choices`, which are separated by '|'
   kMode,       ///< a file mode as an octal string
   kCores,      ///< "auto" or a list of distinct integers from min to max
-  kAddress,    ///< "10.9.0.254", or "" for none where that is the default
-  kInterface,  ///< "10.9.0.1/24": a host's address and its network
+  kAddress,    ///< "10.9.0.254" or "fd00::fe"
+  kGateways,   ///< one of these, or a list with one of each family, or "" for none
+  kInterface,  ///< "10.9.0.1/24", a host's address and its network, or a list of such
   kNetwork,    ///< "10.0.0.0/8": no bit set behind the prefix
 };
 
-/// An IPv4 address with a prefix.
-struct Cidr {
-  IpAddress address;
-  uint32_t prefix_bits = 0;
-};
-
 /// A checked value: flag; number, choice (its position) or mode; text; cores; addresses.
-using KeyValue = std::variant<bool, int64_t, std::string, std::vector<uint32_t>, IpAddress, Cidr>;
+using KeyValue = std::variant<bool, int64_t, std::string, std::vector<uint32_t>, IpAddress,
+                              std::vector<IpAddress>, Cidr, std::vector<Cidr>>;
 
 /// Where a value goes: the last port or route is the one being read.
 using KeyStore = void (*)(Config& config, const KeyValue& value);

@@ -14,6 +14,7 @@
 #include "daemon/daemon_limits.h"
 #include "daemon/nic_guard.h"
 #include "stack/base/check.h"
+#include "stack/base/ipv6_address.h"
 
 namespace lyre {
 namespace {
@@ -56,16 +57,16 @@ io::dpdk::Hugepages hugepages_of(HugepagesMode mode) {
   return io::dpdk::Hugepages::kAuto;
 }
 
+std::vector<InterfaceAddress> interfaces_of(const PortConfig& port) {
+  std::vector<InterfaceAddress> out;
+  for (const Cidr& own : port.addresses) out.push_back(own.interface());
+  return out;
+}
+
 uint32_t mtu_max(const std::vector<PortConfig>& ports) {
   uint32_t bytes = 0;
   for (const PortConfig& port : ports) bytes = std::max(bytes, port.mtu_bytes);
   return bytes;
-}
-
-std::string address_text(const IpAddress& address) {
-  const uint32_t v4 = address.as_v4();
-  return std::to_string(v4 >> 24) + "." + std::to_string(v4 >> 16 & 255) + "." +
-         std::to_string(v4 >> 8 & 255) + "." + std::to_string(v4 & 255);
 }
 
 }  // namespace
@@ -145,8 +146,23 @@ Status Launcher::open_ports() {
                                           " workers, which only memif allows: give one core")};
     }
     ports_.push_back(std::move(*port));
+    join_groups(static_cast<uint32_t>(ports_.size()) - 1);
   }
   return Ok{};
+}
+
+/// RFC 4861 7.2.1: neighbours ask for an address of IPv6 in a group of its own.
+void Launcher::join_groups(uint32_t port) {
+  std::vector<MacAddress> groups;
+  for (const Cidr& own : addresses_of(port)) {
+    if (own.address.is_v4()) continue;
+    groups.push_back(multicast_mac(solicited_node_group(own.address)));
+  }
+  if (groups.empty()) return;
+  groups.push_back(multicast_mac(kAllNodes));
+  if (Status status = ports_[port]->join(groups); !status.ok()) {
+    spdlog::warn("{}: neighbours may not find its IPv6 addresses", status.error().text);
+  }
 }
 
 Status Launcher::make_stats() {
@@ -168,9 +184,9 @@ Status Launcher::make_stats() {
     copy_text(port.name, infos[i].name);
     copy_text(port.device, config_.ports[i].device);
     copy_text(port.pci_path, infos[i].pci_path);
-    std::copy(std::begin(infos[i].address), std::end(infos[i].address), port.address);
+    std::copy(std::begin(infos[i].addresses), std::end(infos[i].addresses), port.addresses);
+    port.address_count = infos[i].address_count;
     std::copy(std::begin(infos[i].mac), std::end(infos[i].mac), port.mac);
-    port.prefix_bits = infos[i].prefix_bits;
     port.mtu_bytes = infos[i].mtu_bytes;
     port.speed_mbps = infos[i].speed_mbps;
     port.is_link_up.store(infos[i].is_link_up, std::memory_order_relaxed);
@@ -191,8 +207,8 @@ Status Launcher::make_workers() {
   config.unix_offset_ns = unix_now_ns() - monotonic_now().value;
   std::vector<worker::RouteBinding> routes;
   for (const RouteConfig& route : config_.routes) {
-    routes.push_back({.network = route.network,
-                      .prefix_bits = route.prefix_bits,
+    routes.push_back({.network = route.network.address,
+                      .prefix_bits = route.network.prefix_bits,
                       .gateway = route.gateway,
                       .port = route.port});
   }
@@ -200,9 +216,9 @@ Status Launcher::make_workers() {
     std::vector<worker::PortBinding> ports;
     for (uint32_t p = 0; p < ports_.size(); ++p) {
       ports.push_back({.io = &ports_[p]->queue(i),
-                       .address = config_.ports[p].address,
-                       .prefix_bits = config_.ports[p].prefix_bits,
-                       .gateway = config_.ports[p].gateway,
+                       .addresses = interfaces_of(config_.ports[p]),
+                       .gateways = config_.ports[p].gateways,
+                       .takes_routers = config_.ports[p].accepts_routers,
                        .mtu_bytes = config_.ports[p].mtu_bytes});
     }
     config.index = i;
@@ -288,6 +304,19 @@ DaemonFacts Launcher::facts() {
   return facts;
 }
 
+/// Those of the configuration, and the link-local one that workers derive as well.
+std::vector<Cidr> Launcher::addresses_of(uint32_t port) const {
+  std::vector<Cidr> out = config_.ports[port].addresses;
+  bool has_ipv6 = false;
+  for (const Cidr& own : out) {
+    if (is_ipv6_link_local(own.address)) return out;
+    has_ipv6 = has_ipv6 || !own.address.is_v4();
+  }
+  const MacAddress mac = ports_[port]->info().capabilities.mac;
+  if (has_ipv6) out.push_back({link_local_address(mac), 64});
+  return out;
+}
+
 std::vector<channel::PortInfo> Launcher::port_infos() const {
   std::vector<channel::PortInfo> out;
   for (uint32_t i = 0; i < ports_.size(); ++i) {
@@ -296,8 +325,11 @@ std::vector<channel::PortInfo> Launcher::port_infos() const {
     channel::PortInfo& info = out.emplace_back();
     copy_text(info.name, config.name);
     copy_text(info.pci_path, known.pci_path);
-    std::copy(config.address.bytes.begin(), config.address.bytes.end(), info.address);
-    info.prefix_bits = config.prefix_bits;
+    for (const Cidr& own : addresses_of(i)) {
+      channel::PortAddress& address = info.addresses[info.address_count++];
+      std::copy(own.address.bytes.begin(), own.address.bytes.end(), address.address);
+      address.prefix_bits = own.prefix_bits;
+    }
     info.mtu_bytes = config.mtu_bytes;
     info.speed_mbps = known.capabilities.speed_mbps;
     info.is_link_up = ports_[i]->is_link_up() ? 1 : 0;
@@ -311,11 +343,16 @@ void Launcher::announce() {
   std::string ports;
   for (uint32_t i = 0; i < ports_.size(); ++i) {
     const PortConfig& port = config_.ports[i];
-    spdlog::info("port {}: {} ({}), address {}/{}, MTU {}, {} queue(s)", port.name,
-                 ports_[i]->info().name, ports_[i]->info().driver, address_text(port.address),
-                 port.prefix_bits, port.mtu_bytes, ports_[i]->info().queue_count);
+    std::string addresses;
+    for (const Cidr& own : addresses_of(i)) {
+      addresses += " " + address_text(own.address) + "/" + std::to_string(own.prefix_bits);
+    }
+    spdlog::info("port {}: {} ({}), address{}, MTU {}, {} queue(s)", port.name,
+                 ports_[i]->info().name, ports_[i]->info().driver, addresses, port.mtu_bytes,
+                 ports_[i]->info().queue_count);
     if (!ports_[i]->is_link_up()) spdlog::warn("port {}: no link yet", port.name);
-    ports += (ports.empty() ? "" : ", ") + port.name + " " + address_text(port.address);
+    ports +=
+        (ports.empty() ? "" : ", ") + port.name + " " + address_text(port.addresses[0].address);
   }
   spdlog::info("{} worker(s), {} pages, listening on {}", workers_.size(),
                environment_->has_hugepages() ? "huge" : "4 KiB", config_.socket_path);
@@ -370,6 +407,22 @@ void Launcher::schedule_housekeeping() {
   });
 }
 
+/// Two hosts with one address are a mistake that somebody has to mend: said once in a while.
+void Launcher::look_for_conflicts(Nanos now) {
+  constexpr Nanos kTellEvery = seconds(10);
+  uint64_t conflicts = 0;
+  for (uint32_t i = 0; i < workers_.size(); ++i) {
+    for (const Drop reason : {Drop::kArpConflict, Drop::kNdpConflict}) {
+      conflicts += stats_.worker(i).drops[static_cast<size_t>(reason)].get();
+    }
+  }
+  if (conflicts == conflicts_seen_ || now - conflicts_told_ < kTellEvery) return;
+  conflicts_seen_ = conflicts;
+  conflicts_told_ = now;
+  spdlog::warn(
+      "another machine claims an address of a port of ours: `lyre stats` counts how often");
+}
+
 void Launcher::keep_house() {
   const Nanos now = monotonic_now();
   for (uint32_t i = 0; i < ports_.size(); ++i) {
@@ -381,6 +434,7 @@ void Launcher::keep_house() {
     }
   }
   restart_ports();
+  look_for_conflicts(now);
   stats_.header().clients.set(registry_->attached_count());
   stats_.header().clients_total.set(registry_->attached_total());
   if (workers_progress()) progress_seen_ = now;

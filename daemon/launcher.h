@@ -44,6 +44,9 @@ class Launcher {
   WorkerSeat seat_of(uint32_t index);
   PortMapping port_mapping();
   DaemonFacts facts();
+  void join_groups(uint32_t port);
+  void look_for_conflicts(Nanos now);
+  std::vector<Cidr> addresses_of(uint32_t port) const;
   std::vector<channel::PortInfo> port_infos() const;
   void announce();
 
@@ -81,6 +84,8 @@ class Launcher {
   std::vector<uint64_t> turns_seen_;
   Nanos progress_seen_{0};
   Nanos keep_alive_due_{0};
+  uint64_t conflicts_seen_ = 0;
+  Nanos conflicts_told_{0};
   Nanos stop_deadline_ = kNever;
 };
 

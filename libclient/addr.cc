@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #include "libclient/address.h"
 #include "libclient/errors.h"
@@ -35,30 +36,67 @@ IpAddress address_of(const lyre_addr& addr) {
 
 }  // namespace lyre::client
 
+namespace {
+
+/// Host and port as they were written; an empty host is any.
+struct Parts {
+  std::string_view host;
+  const char* port = nullptr;  ///< nullptr: not given
+};
+
+/// "[host]:port", "[host]", "host:port", "host" or ":port". More than one colon outside of brackets
+/// makes it an address of IPv6. False: brackets that do not match.
+bool split(const char* text, Parts& out) {
+  const char* end = text + std::strlen(text);
+  if (text[0] == '[') {
+    const char* close = std::strchr(text, ']');
+    if (close == nullptr || (close[1] != '\0' && close[1] != ':')) return false;
+    out.host = {text + 1, close};
+    if (close[1] == ':') out.port = close + 2;
+    return !out.host.empty();
+  }
+  const char* colon = std::strchr(text, ':');
+  const bool is_ipv6 = colon != nullptr && std::strchr(colon + 1, ':') != nullptr;
+  if (colon == nullptr || is_ipv6) {
+    out.host = {text, end};
+    return !out.host.empty();
+  }
+  out.host = {text, colon};
+  out.port = colon + 1;
+  return true;
+}
+
+bool parse_host(const char* text, bool is_bracketed, uint8_t (&out)[16]) {
+  in_addr v4{};
+  lyre::IpAddress address;
+  if (!is_bracketed && ::inet_pton(AF_INET, text, &v4) == 1) {
+    address = lyre::IpAddress::v4(ntohl(v4.s_addr));
+  } else if (::inet_pton(AF_INET6, text, address.bytes.data()) != 1) {
+    return false;
+  }
+  std::memcpy(out, address.bytes.data(), sizeof out);
+  return true;
+}
+
+}  // namespace
+
 int lyre_addr_parse(const char* text, lyre_addr* out) {
   using namespace lyre::client;
   if (text == nullptr || out == nullptr) return fail(LYRE_E_INVALID, "no address given");
-  const char* colon = std::strchr(text, ':');
-  const size_t host_bytes =
-      colon != nullptr ? static_cast<size_t>(colon - text) : std::strlen(text);
-  char host[INET_ADDRSTRLEN] = "0.0.0.0";
-  if (host_bytes >= sizeof host || (host_bytes == 0 && colon == nullptr)) {
-    return fail(LYRE_E_INVALID, "'%s' is not an address like 10.9.0.1:5000", text);
+  Parts parts;
+  char host[INET6_ADDRSTRLEN] = "0.0.0.0";
+  if (!split(text, parts) || parts.host.size() >= sizeof host) {
+    return fail(LYRE_E_INVALID, "'%s' is not an address like 10.9.0.1:5000 or [fd00::1]:5000",
+                text);
   }
-  if (host_bytes > 0) {
-    std::memcpy(host, text, host_bytes);
-    host[host_bytes] = '\0';
-  }
-  in_addr v4{};
+  if (!parts.host.empty()) host[parts.host.copy(host, sizeof host - 1)] = '\0';
   lyre_addr parsed{};
-  if (::inet_pton(AF_INET, host, &v4) != 1) {
-    return fail(LYRE_E_INVALID, "'%s' is not an IPv4 address", host);
+  if (!parse_host(host, text[0] == '[', parsed.address)) {
+    return fail(LYRE_E_INVALID, "'%s' is not an address of IPv4 or IPv6", host);
   }
-  if (colon != nullptr && !parse_port(colon + 1, parsed.port)) {
-    return fail(LYRE_E_INVALID, "'%s' is not a port (0 to 65535)", colon + 1);
+  if (parts.port != nullptr && !parse_port(parts.port, parsed.port)) {
+    return fail(LYRE_E_INVALID, "'%s' is not a port (0 to 65535)", parts.port);
   }
-  const lyre::IpAddress address = lyre::IpAddress::v4(ntohl(v4.s_addr));
-  std::memcpy(parsed.address, address.bytes.data(), sizeof parsed.address);
   *out = parsed;
   return 0;
 }

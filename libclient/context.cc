@@ -117,6 +117,23 @@ int lyre_context::adopt_poll_fd() {
   return 0;
 }
 
+namespace {
+
+void adopt_addresses(const lyre::channel::PortInfo& from, lyre_port& to) {
+  static_assert(LYRE_PORT_ADDRESSES_MAX == lyre::channel::kPortAddressesMax);
+  const uint32_t count = std::min(from.address_count, lyre::channel::kPortAddressesMax);
+  for (uint32_t i = 0; i < count; ++i) {
+    static_assert(sizeof to.addresses[i].address == sizeof from.addresses[i].address);
+    std::memcpy(to.addresses[i].address, from.addresses[i].address, sizeof to.address);
+    to.addresses[i].prefix_bits = from.addresses[i].prefix_bits;
+  }
+  to.address_count = static_cast<int>(count);
+  std::memcpy(to.address, to.addresses[0].address, sizeof to.address);
+  to.prefix_bits = to.addresses[0].prefix_bits;
+}
+
+}  // namespace
+
 void lyre_context::adopt_ports(const AttachReply& reply) {
   const uint32_t count = std::min(reply.port_count, lyre::channel::kPortsMax);
   for (uint32_t i = 0; i < count; ++i) {
@@ -126,9 +143,8 @@ void lyre_context::adopt_ports(const AttachReply& reply) {
     static_assert(sizeof to.pci_path == sizeof from.pci_path);
     std::memcpy(to.name, from.name, sizeof to.name - 1);
     std::memcpy(to.pci_path, from.pci_path, sizeof to.pci_path - 1);
-    std::memcpy(to.address, from.address, sizeof to.address);
+    adopt_addresses(from, to);
     std::memcpy(to.mac, from.mac, sizeof to.mac);
-    to.prefix_bits = from.prefix_bits;
     to.mtu_bytes = from.mtu_bytes;
     to.speed_mbps = from.speed_mbps;
     to.is_link_up = from.is_link_up != 0 ? 1 : 0;

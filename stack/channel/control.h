@@ -3,13 +3,15 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "stack/channel/port_address.h"
+
 /// Messages on the control socket (SOCK_SEQPACKET, one message a packet, native byte order; file
 /// descriptors travel beside them by SCM_RIGHTS). The socket's hang-up tells either side that the
 /// other is gone. The daemon checks every field; a message it does not understand ends the client.
 namespace lyre::channel {
 
 inline constexpr uint32_t kControlMagic = 0x4c59'5243;  // "LYRC"
-inline constexpr uint32_t kControlVersion = 1;
+inline constexpr uint32_t kControlVersion = 2;
 inline constexpr uint32_t kPortsMax = 8;
 inline constexpr uint32_t kLabelBytes = 64;
 inline constexpr uint32_t kTextBytes = 256;
@@ -44,9 +46,9 @@ struct AttachRequest {
 
 struct PortInfo {
   char name[32];
-  char pci_path[128];    ///< sysfs path, empty for virtual ports
-  uint8_t address[16];   ///< as IpAddress
-  uint32_t prefix_bits;  ///< of an IPv4 address 0..32
+  char pci_path[128];  ///< sysfs path, empty for virtual ports
+  PortAddress addresses[kPortAddressesMax];
+  uint32_t address_count;  ///< at least 1; the first is the one to tell others
   uint32_t mtu_bytes;
   uint32_t speed_mbps;  ///< 0: unknown
   uint32_t is_link_up;

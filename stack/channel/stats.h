@@ -6,13 +6,14 @@
 #include <cstring>
 
 #include "stack/base/drop_reasons.h"
+#include "stack/channel/port_address.h"
 
 /// The stats segment of a daemon: workers write it, tools map it read-only and look. Looking costs
 /// the workers nothing. Plain counters have one writer; a session row is guarded by a seqlock.
 namespace lyre::channel {
 
 inline constexpr uint64_t kStatsMagic = 0x3154'4154'5352'594c;  // "LYRSTAT1"
-inline constexpr uint32_t kStatsVersion = 2;
+inline constexpr uint32_t kStatsVersion = 3;
 
 /// A counter with one writer and any number of readers.
 class StatCounter {
@@ -143,8 +144,8 @@ struct StatsPort {
   char name[32];
   char device[128];
   char pci_path[128];
-  uint8_t address[16];
-  uint32_t prefix_bits;
+  PortAddress addresses[kPortAddressesMax];
+  uint32_t address_count;
   uint32_t mtu_bytes;
   uint32_t speed_mbps;
   std::atomic<uint32_t> is_link_up;

@@ -4,53 +4,84 @@
 #include <cstring>
 
 #include "stack/base/check.h"
+#include "stack/wire/icmpv6.h"
 #include "stack/wire/ipv4.h"
+#include "stack/wire/ipv6.h"
 
 namespace lyre::ip {
 namespace {
 
-constexpr Nanos kTokenEvery = seconds(1) / kEchoRepliesPerSecond;
-constexpr uint16_t kFrontBytes =
-    wire::kEthernetHeaderBytes + wire::kIpv4HeaderBytesMin + wire::kIcmpHeaderBytes;
+constexpr uint16_t kFrontBytesMax =
+    wire::kEthernetHeaderBytes + wire::kIpv6HeaderBytes + wire::kIcmpHeaderBytes;
 
-}  // namespace
-
-std::optional<Drop> EchoResponder::write_reply(const EchoInput& request,
-                                               const link::FrameAddresses& addresses,
-                                               uint16_t ip_id, Nanos now, io::PacketBuf& out) {
-  LYRE_CHECK(out.length == 0 && out.headroom >= kFrontBytes);
-  const std::span<const uint8_t> body = request.icmp.body;
-  if (body.size() > out.tailroom) return Drop::kTxNoBuffer;
-  if (!take_token(now)) return Drop::kIcmpRateLimited;
-
+void put_body(std::span<const uint8_t> body, io::PacketBuf& out) {
   if (!body.empty()) std::memcpy(out.data, body.data(), body.size());
   out.length = static_cast<uint32_t>(body.size());
   out.tailroom = static_cast<uint16_t>(out.tailroom - body.size());
   out.push_front(wire::kIcmpHeaderBytes);
-  wire::write_echo_reply(request.icmp, out.bytes());
+}
 
+void push_ipv4(const wire::AddressPair& pair, uint16_t ip_id, io::PacketBuf& out) {
   wire::Ipv4Header header;
-  header.source = request.destination;
-  header.destination = request.source;
+  header.source = pair.source;
+  header.destination = pair.destination;
   header.total_bytes = static_cast<uint16_t>(out.length + wire::kIpv4HeaderBytesMin);
   header.id = ip_id;
   header.protocol = wire::kIpProtocolIcmp;
   uint8_t* front = out.push_front(wire::kIpv4HeaderBytesMin);
   wire::write_ipv4(header, wire::ChecksumField::kComputed,
                    std::span<uint8_t, wire::kIpv4HeaderBytesMin>(front, wire::kIpv4HeaderBytesMin));
-  link::push_ethernet(out, addresses, wire::kEtherTypeIpv4);
+}
+
+void push_ipv6(const wire::AddressPair& pair, io::PacketBuf& out) {
+  wire::Ipv6Header header;
+  header.source = pair.source;
+  header.destination = pair.destination;
+  header.payload_bytes = static_cast<uint16_t>(out.length);
+  header.next_header = wire::kIpProtocolIcmpv6;
+  uint8_t* front = out.push_front(wire::kIpv6HeaderBytes);
+  wire::write_ipv6(header,
+                   std::span<uint8_t, wire::kIpv6HeaderBytes>(front, wire::kIpv6HeaderBytes));
+}
+
+}  // namespace
+
+std::optional<Drop> EchoResponder::write_reply(const EchoInput& request,
+                                               const link::FrameAddresses& addresses,
+                                               uint16_t ip_id, Nanos now, io::PacketBuf& out) {
+  LYRE_CHECK(out.length == 0 && out.headroom >= kFrontBytesMax);
+  if (request.icmp.body.size() > out.tailroom) return Drop::kTxNoBuffer;
+  if (!replies_.take(now)) return Drop::kIcmpRateLimited;
+  put_body(request.icmp.body, out);
+  const wire::AddressPair pair{request.destination, request.source};
+  if (pair.source.is_v4()) {
+    wire::write_echo_reply(request.icmp, out.bytes());
+    push_ipv4(pair, ip_id, out);
+    link::push_ethernet(out, addresses, wire::kEtherTypeIpv4);
+  } else {
+    wire::write_echo_reply6(request.icmp, pair, out.bytes());
+    push_ipv6(pair, out);
+    link::push_ethernet(out, addresses, wire::kEtherTypeIpv6);
+  }
   return std::nullopt;
 }
 
-bool EchoResponder::take_token(Nanos now) {
-  const int64_t earned = (now - refilled_at_).value / kTokenEvery.value;
-  if (earned > 0) {
-    tokens_ = static_cast<uint32_t>(std::min<int64_t>(kEchoReplyBurst, tokens_ + earned));
-    refilled_at_ += kTokenEvery * earned;
-  }
-  if (tokens_ == 0) return false;
-  --tokens_;
-  return true;
+std::optional<Drop> EchoResponder::write_problem(const Refused& refused,
+                                                 const link::FrameAddresses& addresses, Nanos now,
+                                                 io::PacketBuf& out) {
+  LYRE_CHECK(out.length == 0 && out.headroom >= kFrontBytesMax);
+  // RFC 4443 2.4 (c): as much as fits without exceeding what every link carries.
+  constexpr size_t kQuoteBytesMax =
+      wire::kIpv6MtuBytesMin - wire::kIpv6HeaderBytes - wire::kIcmpHeaderBytes;
+  const auto quote = refused.packet.first(std::min(refused.packet.size(), kQuoteBytesMax));
+  if (quote.size() > out.tailroom) return Drop::kTxNoBuffer;
+  if (!errors_.take(now)) return Drop::kIcmpRateLimited;
+  put_body(quote, out);
+  const wire::AddressPair pair{refused.destination, refused.source};
+  wire::write_parameter_problem(refused.problem, pair, out.bytes());
+  push_ipv6(pair, out);
+  link::push_ethernet(out, addresses, wire::kEtherTypeIpv6);
+  return std::nullopt;
 }
 
 }  // namespace lyre::ip

@@ -7,6 +7,7 @@
 #include "stack/base/nanos.h"
 #include "stack/io/packet.h"
 #include "stack/ip/input.h"
+#include "stack/ip/token_bucket.h"
 #include "stack/link/framing.h"
 
 namespace lyre::ip {
@@ -15,19 +16,26 @@ namespace lyre::ip {
 inline constexpr uint32_t kEchoRepliesPerSecond = 1000;
 inline constexpr uint32_t kEchoReplyBurst = 100;
 
-/// Answers pings, within limits. Plain data. Thread: one.
+/// ICMPv6 errors a second, and how many at once (RFC 4443 2.4 (f)).
+inline constexpr uint32_t kIcmpErrorsPerSecond = 100;
+inline constexpr uint32_t kIcmpErrorBurst = 20;
+
+/// Answers pings, and tells who sent what cannot be processed, within limits. Plain data.
+/// Thread: one.
 class EchoResponder {
  public:
   /// Fills the empty transmit buffer `out` with the reply to `request`, checksums and all.
+  /// `ip_id` is for IPv4.
   /// Fails: kIcmpRateLimited, or kTxNoBuffer when the data does not fit; `out` is untouched then.
   std::optional<Drop> write_reply(const EchoInput& request, const link::FrameAddresses& addresses,
                                   uint16_t ip_id, Nanos now, io::PacketBuf& out);
+  /// The same with a Parameter Problem that quotes the packet, as much of it as 1280 bytes hold.
+  std::optional<Drop> write_problem(const Refused& refused, const link::FrameAddresses& addresses,
+                                    Nanos now, io::PacketBuf& out);
 
  private:
-  bool take_token(Nanos now);
-
-  uint32_t tokens_ = kEchoReplyBurst;
-  Nanos refilled_at_;
+  TokenBucket replies_{kEchoRepliesPerSecond, kEchoReplyBurst};
+  TokenBucket errors_{kIcmpErrorsPerSecond, kIcmpErrorBurst};
 };
 
 }  // namespace lyre::ip

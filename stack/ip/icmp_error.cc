@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "stack/wire/icmpv6.h"
+
 namespace lyre::ip {
 namespace {
 
@@ -39,6 +41,13 @@ bool is_error(uint8_t type) {
          type == wire::kIcmpParameterProblem;
 }
 
+/// RFC 4443 2.4 (c), and RFC 1122 4.2.3.9 in the words of ICMPv6: what was prohibited or has no
+/// listener stays so.
+bool is_hard_unreachable6(uint8_t code) {
+  return code == wire::kUnreachable6Prohibited || code == wire::kUnreachable6Port ||
+         code == wire::kUnreachable6Policy || code == wire::kUnreachable6Reject;
+}
+
 }  // namespace
 
 std::optional<IcmpError> parse_icmp_error(const wire::ParsedIcmp& icmp, Drop& drop) {
@@ -55,6 +64,28 @@ std::optional<IcmpError> parse_icmp_error(const wire::ParsedIcmp& icmp, Drop& dr
   error.mtu_bytes = icmp.next_hop_mtu_bytes;
   if (error.mtu_bytes == 0) error.mtu_bytes = plateau_below(quoted->total_bytes);
   if (error.mtu_bytes < kMtuBytesMin) {
+    drop = Drop::kIcmpMalformed;
+    return std::nullopt;
+  }
+  return error;
+}
+
+std::optional<IcmpError> parse_icmpv6_error(const wire::ParsedIcmp& icmp, Drop& drop) {
+  if (icmp.type < wire::kIcmpv6Unreachable || icmp.type > wire::kIcmpv6ParameterProblem) {
+    drop = Drop::kIcmpIgnored;
+    return std::nullopt;
+  }
+  const std::optional<wire::QuotedTcp> quoted = wire::parse_quoted_tcp6(icmp.body, drop);
+  if (!quoted) return std::nullopt;
+  IcmpError error{quoted->sent, quoted->seq, false, 0};
+  // RFC 4443 3.4: a next header that is not known, where ours was TCP, will not become known.
+  error.is_hard =
+      (icmp.type == wire::kIcmpv6Unreachable && is_hard_unreachable6(icmp.code)) ||
+      (icmp.type == wire::kIcmpv6ParameterProblem && icmp.code == wire::kProblemNextHeader);
+  if (icmp.type != wire::kIcmpv6TooBig) return error;
+  error.mtu_bytes = icmp.next_hop_mtu_bytes;
+  // RFC 8201 4: such a message must be discarded.
+  if (error.mtu_bytes < wire::kIpv6MtuBytesMin) {
     drop = Drop::kIcmpMalformed;
     return std::nullopt;
   }

@@ -24,4 +24,8 @@ struct IcmpError {
 /// that IPv4 does not allow.
 std::optional<IcmpError> parse_icmp_error(const wire::ParsedIcmp& icmp, Drop& drop);
 
+/// The same for ICMPv6.
+/// Fails: as above; kIcmpMalformed for an MTU that IPv6 does not allow.
+std::optional<IcmpError> parse_icmpv6_error(const wire::ParsedIcmp& icmp, Drop& drop);
+
 }  // namespace lyre::ip

@@ -1,38 +1,17 @@
 #include "stack/ip/input.h"
 
+#include "stack/ip/input_parts.h"
 #include "stack/wire/ethernet.h"
 #include "stack/wire/ipv4.h"
 
 namespace lyre::ip {
 namespace {
 
-InputKind drop_for(Drop reason, Classified& out) {
-  out.drop = reason;
-  return InputKind::kDrop;
-}
-
 /// The port's verdict, or ours where it has none.
 template <typename Verify>
 bool is_good(io::ChecksumVerdict verdict, Verify verify) {
   if (verdict == io::ChecksumVerdict::kUnknown) return verify();
   return verdict == io::ChecksumVerdict::kGood;
-}
-
-InputKind classify_tcp(const io::PacketBuf& packet, const wire::ParsedIpv4& ip,
-                       std::span<const uint8_t> segment, Classified& out) {
-  if (segment.size() < wire::kTcpHeaderBytesMin) return drop_for(Drop::kTcpTooShort, out);
-  const bool is_intact = is_good(packet.l4_checksum, [&] {
-    return wire::tcp_checksum_ok(ip.source, ip.destination, segment);
-  });
-  if (!is_intact) return drop_for(Drop::kTcpBadChecksum, out);
-  const std::optional<wire::ParsedTcp> parsed = wire::parse_tcp(segment, out.drop);
-  if (!parsed) return InputKind::kDrop;
-  out.tcp.parsed = *parsed;
-  out.tcp.tuple.local = {ip.destination, parsed->header.destination_port};
-  out.tcp.tuple.remote = {ip.source, parsed->header.source_port};
-  out.tcp.payload = segment.subspan(parsed->header_bytes);
-  out.tcp.ecn = ip.ecn;
-  return InputKind::kTcp;
 }
 
 InputKind classify_icmp(const wire::ParsedIpv4& ip, std::span<const uint8_t> message,
@@ -65,6 +44,9 @@ std::optional<Drop> check_ip(const io::PacketBuf& packet, const wire::ParsedIpv4
   return std::nullopt;
 }
 
+/// RFC 2464 7.
+bool is_ipv6_group(MacAddress mac) { return mac.bytes[0] == 0x33 && mac.bytes[1] == 0x33; }
+
 InputKind classify_ipv4(const io::PacketBuf& packet, std::span<const uint8_t> bytes,
                         MacAddress sender_mac, const RouteTable& routes, Origin origin,
                         Classified& out) {
@@ -75,7 +57,9 @@ InputKind classify_ipv4(const io::PacketBuf& packet, std::span<const uint8_t> by
   }
   const std::span<const uint8_t> payload =
       bytes.subspan(ip->header_bytes, size_t{ip->total_bytes} - ip->header_bytes);
-  if (ip->protocol == wire::kIpProtocolTcp) return classify_tcp(packet, *ip, payload, out);
+  if (ip->protocol == wire::kIpProtocolTcp) {
+    return classify_tcp(packet, {ip->source, ip->destination}, ip->ecn, payload, out);
+  }
   if (ip->protocol == wire::kIpProtocolIcmp) {
     return classify_icmp(*ip, payload, sender_mac, routes, out);
   }
@@ -83,6 +67,28 @@ InputKind classify_ipv4(const io::PacketBuf& packet, std::span<const uint8_t> by
 }
 
 }  // namespace
+
+InputKind drop_for(Drop reason, Classified& out) {
+  out.drop = reason;
+  return InputKind::kDrop;
+}
+
+InputKind classify_tcp(const io::PacketBuf& packet, const wire::AddressPair& addresses,
+                       wire::Ecn ecn, std::span<const uint8_t> segment, Classified& out) {
+  if (segment.size() < wire::kTcpHeaderBytesMin) return drop_for(Drop::kTcpTooShort, out);
+  const bool is_intact = is_good(packet.l4_checksum, [&] {
+    return wire::tcp_checksum_ok(addresses.source, addresses.destination, segment);
+  });
+  if (!is_intact) return drop_for(Drop::kTcpBadChecksum, out);
+  const std::optional<wire::ParsedTcp> parsed = wire::parse_tcp(segment, out.drop);
+  if (!parsed) return InputKind::kDrop;
+  out.tcp.parsed = *parsed;
+  out.tcp.tuple.local = {addresses.destination, parsed->header.destination_port};
+  out.tcp.tuple.remote = {addresses.source, parsed->header.source_port};
+  out.tcp.payload = segment.subspan(parsed->header_bytes);
+  out.tcp.ecn = ecn;
+  return InputKind::kTcp;
+}
 
 InputKind classify(const io::PacketBuf& packet, MacAddress own_mac, const RouteTable& routes,
                    Origin origin, Classified& out) {
@@ -99,6 +105,13 @@ InputKind classify(const io::PacketBuf& packet, MacAddress own_mac, const RouteT
     if (!arp) return InputKind::kDrop;
     out.arp = *arp;
     return InputKind::kArp;
+  }
+  if (ethernet->type == wire::kEtherTypeIpv6) {
+    if (!is_to_us && !is_ipv6_group(ethernet->destination)) {
+      return drop_for(Drop::kEthNotForUs, out);
+    }
+    const FrameInput input{packet, rest, ethernet->source, !is_to_us, origin};
+    return classify_ipv6(input, routes, out);
   }
   // RFC 1122 3.3.6: a unicast IP packet in a broadcast frame is discarded as well.
   if (!is_to_us) return drop_for(Drop::kEthNotForUs, out);

@@ -4,6 +4,39 @@
 
 namespace lyre::ip {
 
+namespace {
+
+void push_ipv4(io::PacketBuf& packet, const TcpOutput& output, uint32_t tcp_bytes) {
+  wire::Ipv4Header ip;
+  ip.source = output.tuple.local.address;
+  ip.destination = output.tuple.remote.address;
+  ip.total_bytes = static_cast<uint16_t>(tcp_bytes + wire::kIpv4HeaderBytesMin);
+  ip.id = output.ip_id;
+  ip.protocol = wire::kIpProtocolTcp;
+  ip.ecn = output.ecn;
+  uint8_t* front = packet.push_front(wire::kIpv4HeaderBytesMin);
+  wire::write_ipv4(ip, wire::ChecksumField::kZero,
+                   std::span<uint8_t, wire::kIpv4HeaderBytesMin>(front, wire::kIpv4HeaderBytesMin));
+  link::push_ethernet(packet, output.frame, wire::kEtherTypeIpv4);
+  packet.l3_bytes = wire::kIpv4HeaderBytesMin;
+}
+
+void push_ipv6(io::PacketBuf& packet, const TcpOutput& output, uint32_t tcp_bytes) {
+  wire::Ipv6Header ip;
+  ip.source = output.tuple.local.address;
+  ip.destination = output.tuple.remote.address;
+  ip.flow_label = output.flow_label;
+  ip.payload_bytes = static_cast<uint16_t>(tcp_bytes);
+  ip.next_header = wire::kIpProtocolTcp;
+  ip.ecn = output.ecn;
+  uint8_t* front = packet.push_front(wire::kIpv6HeaderBytes);
+  wire::write_ipv6(ip, std::span<uint8_t, wire::kIpv6HeaderBytes>(front, wire::kIpv6HeaderBytes));
+  link::push_ethernet(packet, output.frame, wire::kEtherTypeIpv6);
+  packet.l3_bytes = wire::kIpv6HeaderBytes;
+}
+
+}  // namespace
+
 void write_tcp_packet(io::PacketBuf& packet, const TcpOutput& output) {
   wire::TcpHeader header = output.header;
   header.source_port = output.tuple.local.port;
@@ -11,28 +44,19 @@ void write_tcp_packet(io::PacketBuf& packet, const TcpOutput& output) {
   const uint32_t header_bytes = wire::tcp_header_bytes(header);
   const uint32_t tcp_bytes = header_bytes + output.payload_bytes;
   LYRE_CHECK(packet.headroom >= kTcpFrontBytesMax);
-  LYRE_CHECK(tcp_bytes + wire::kIpv4HeaderBytesMin <= UINT16_MAX);
+  LYRE_CHECK(tcp_bytes + wire::kIpv6HeaderBytes <= UINT16_MAX);
 
   const IpAddress& source = output.tuple.local.address;
   const IpAddress& destination = output.tuple.remote.address;
   uint8_t* front = packet.push_front(static_cast<uint16_t>(header_bytes));
   wire::write_tcp(header, wire::tcp_pseudo_sum(source, destination, tcp_bytes),
                   {front, header_bytes});
-
-  wire::Ipv4Header ip;
-  ip.source = source;
-  ip.destination = destination;
-  ip.total_bytes = static_cast<uint16_t>(tcp_bytes + wire::kIpv4HeaderBytesMin);
-  ip.id = output.ip_id;
-  ip.protocol = wire::kIpProtocolTcp;
-  ip.ecn = output.ecn;
-  front = packet.push_front(wire::kIpv4HeaderBytesMin);
-  wire::write_ipv4(ip, wire::ChecksumField::kZero,
-                   std::span<uint8_t, wire::kIpv4HeaderBytesMin>(front, wire::kIpv4HeaderBytesMin));
-  link::push_ethernet(packet, output.frame, wire::kEtherTypeIpv4);
-
+  if (source.is_v4()) {
+    push_ipv4(packet, output, tcp_bytes);
+  } else {
+    push_ipv6(packet, output, tcp_bytes);
+  }
   packet.wants_checksums = true;
-  packet.l3_bytes = wire::kIpv4HeaderBytesMin;
   packet.l4_bytes = static_cast<uint8_t>(header_bytes);
 }
 

@@ -6,6 +6,7 @@
 #include "stack/io/packet.h"
 #include "stack/link/framing.h"
 #include "stack/wire/ipv4.h"
+#include "stack/wire/ipv6.h"
 #include "stack/wire/tcp_segment.h"
 
 namespace lyre::ip {
@@ -16,19 +17,21 @@ struct TcpOutput {
   FourTuple tuple;             ///< local is the sender; its ports go into the TCP header
   wire::TcpHeader header;      ///< ports are ignored
   uint32_t payload_bytes = 0;  ///< behind the headers: in the packet already, or in its pieces
-  uint16_t ip_id = 0;
+  uint16_t ip_id = 0;          ///< of IPv4
+  uint32_t flow_label = 0;     ///< of IPv6: 20 bits that stay the same for a connection (RFC 6437)
   wire::Ecn ecn = wire::Ecn::kNotEct;
 };
 
-/// Bytes of the longest Ethernet, IPv4 and TCP headers together.
+/// Bytes of the longest Ethernet, IP and TCP headers together.
 inline constexpr uint16_t kTcpFrontBytesMax =
-    wire::kEthernetHeaderBytes + wire::kIpv4HeaderBytesMin + wire::kTcpHeaderBytesMax;
+    wire::kEthernetHeaderBytes + wire::kIpv6HeaderBytes + wire::kTcpHeaderBytesMax;
 
-/// Puts Ethernet, IPv4 and TCP headers in front of what `packet` holds, and asks the port to
+/// Puts Ethernet, IP and TCP headers in front of what `packet` holds, and asks the port to
 /// complete the checksums: `wants_checksums`, `l3_bytes`, `l4_bytes` are set, the IPv4 field is 0,
 /// the TCP field the folded sum of the pseudo-header with the length of the whole packet (also when
 /// tso_bytes > 0). `tso_bytes` and `pieces` are the caller's.
-/// REQUIRES: kTcpFrontBytesMax of headroom, IPv4 addresses, at most 65535 bytes of IP packet.
+/// REQUIRES: kTcpFrontBytesMax of headroom, addresses of one family, at most 65535 bytes of IP
+/// packet.
 void write_tcp_packet(io::PacketBuf& packet, const TcpOutput& output);
 
 }  // namespace lyre::ip

@@ -1,7 +1,8 @@
 #include "stack/ip/route_table.h"
 
-#include <cstring>
 #include <type_traits>
+
+#include "stack/base/ipv6_address.h"
 
 namespace lyre::ip {
 namespace {
@@ -31,12 +32,9 @@ const IpAddress& next_hop_of(const IpAddress& gateway, const IpAddress& destinat
 
 static_assert(std::is_trivially_copyable_v<RouteTable>);
 
+/// A default route of IPv6 is none of IPv4, though its prefix is that of every mapped address.
 bool Prefix::contains(const IpAddress& other) const {
-  const size_t whole = bits / 8;
-  if (std::memcmp(address.bytes.data(), other.bytes.data(), whole) != 0) return false;
-  const unsigned rest = bits % 8;
-  if (rest == 0) return true;
-  return (address.bytes[whole] ^ other.bytes[whole]) >> (8 - rest) == 0;
+  return (bits >= 96 || !other.is_v4()) && share_prefix(address, other, bits);
 }
 
 bool RouteTable::add_address(uint8_t port, const IpAddress& address, uint8_t prefix_bits) {
@@ -64,7 +62,7 @@ bool RouteTable::add_route_via(const Prefix& destination, const IpAddress& gatew
 }
 
 bool RouteTable::add_on_link(const Prefix& prefix, uint8_t port) {
-  const OwnAddress* own = address_of_port(port);
+  const OwnAddress* own = address_of_port(port, prefix.address.is_v4());
   if (own == nullptr || prefix.bits > kAddressBits) return false;
   return insert({prefix, IpAddress{}, own->address, port});
 }
@@ -75,12 +73,14 @@ std::optional<RouteResult> RouteTable::lookup(const IpAddress& destination) cons
   }
   const Route* route = is_unicast_target(destination) ? best_route(destination) : nullptr;
   if (route == nullptr) return std::nullopt;
-  return RouteResult{route->port, false, next_hop_of(route->gateway, destination), route->source};
+  return RouteResult{route->port, false, next_hop_of(route->gateway, destination),
+                     source_for(*route, destination)};
 }
 
 std::optional<RouteResult> RouteTable::lookup_from(const IpAddress& source,
                                                    const IpAddress& destination) const {
   const OwnAddress* from = find_own(source);
+  if (source.is_v4() != destination.is_v4()) return std::nullopt;
   if (from == nullptr) return std::nullopt;
   if (is_own(destination)) return RouteResult{from->port, true, destination, source};
   if (!is_unicast_target(destination)) return std::nullopt;
@@ -90,6 +90,49 @@ std::optional<RouteResult> RouteTable::lookup_from(const IpAddress& source,
 }
 
 bool RouteTable::is_own(const IpAddress& address) const { return find_own(address) != nullptr; }
+
+bool RouteTable::accepts(const IpAddress& address) const {
+  const OwnAddress* own = find_own(address);
+  return own != nullptr && own->state == link::AddressState::kUsable;
+}
+
+bool RouteTable::is_lost(const IpAddress& address) const {
+  for (const OwnAddress& own : own_) {
+    if (own.address == address) return own.state == link::AddressState::kDuplicate;
+  }
+  return false;
+}
+
+/// RFC 4291 2.8: all nodes, and the solicited-node group of each address; while it is tentative as
+/// well, since that is where another host would probe for it.
+bool RouteTable::is_joined(const IpAddress& group) const {
+  if (group == kAllNodes) return true;
+  for (const OwnAddress& own : own_) {
+    if (own.address.is_v4() || own.state == link::AddressState::kDuplicate) continue;
+    if (group == solicited_node_group(own.address)) return true;
+  }
+  return false;
+}
+
+void RouteTable::set_state(const IpAddress& address, link::AddressState state) {
+  for (OwnAddress& own : own_) {
+    if (own.address == address) own.state = state;
+  }
+}
+
+void RouteTable::set_default_router(uint8_t port, const std::optional<IpAddress>& router) {
+  for (size_t i = 0; i < routes_.size(); ++i) {
+    if (!routes_[i].is_learned || routes_[i].port != port) continue;
+    if (routes_[i].gateway == router) return;
+    for (size_t at = i + 1; at < routes_.size(); ++at) routes_[at - 1] = routes_[at];
+    routes_.pop_back();
+    break;
+  }
+  if (!router) return;
+  Route route{.prefix = {}, .gateway = *router, .port = port};
+  route.is_learned = true;
+  insert(route);
+}
 
 bool RouteTable::is_broadcast(const IpAddress& address) const {
   if (!address.is_v4()) return false;
@@ -102,14 +145,14 @@ bool RouteTable::is_broadcast(const IpAddress& address) const {
 
 bool RouteTable::is_martian_source(const IpAddress& address) const {
   if (is_own(address) || is_broadcast(address)) return true;
-  if (!address.is_v4()) return address.is_unspecified() || address.bytes[0] == 0xff;
+  if (!address.is_v4()) return !is_unicast_target(address);
   const uint32_t v4 = address.as_v4();
   return is_this_network(v4) || is_loopback(v4) || is_group_or_reserved(v4);
 }
 
 bool RouteTable::is_unicast_target(const IpAddress& address) const {
   if (address.is_unspecified() || is_broadcast(address)) return false;
-  if (!address.is_v4()) return address.bytes[0] != 0xff;
+  if (!address.is_v4()) return !is_ipv6_multicast(address) && !is_ipv6_loopback(address);
   const uint32_t v4 = address.as_v4();
   return !is_group_or_reserved(v4) && !is_loopback(v4) && !is_this_network(v4);
 }
@@ -145,18 +188,37 @@ const RouteTable::Route* RouteTable::best_route_of_port(uint8_t port,
   return nullptr;
 }
 
+/// One that another host has is not ours, whatever the configuration says.
 const RouteTable::OwnAddress* RouteTable::find_own(const IpAddress& address) const {
   for (const OwnAddress& own : own_) {
-    if (own.address == address) return &own;
+    if (own.address != address) continue;
+    return own.state == link::AddressState::kDuplicate ? nullptr : &own;
   }
   return nullptr;
 }
 
-const RouteTable::OwnAddress* RouteTable::address_of_port(uint8_t port) const {
+const RouteTable::OwnAddress* RouteTable::address_of_port(uint8_t port, bool is_v4) const {
   for (const OwnAddress& own : own_) {
-    if (own.port == port) return &own;
+    if (own.port == port && own.address.is_v4() == is_v4) return &own;
   }
   return nullptr;
+}
+
+/// IPv4 routes name theirs. One of IPv6 by way of a link-local router needs another than that of
+/// the router's network.
+IpAddress RouteTable::source_for(const Route& route, const IpAddress& destination) const {
+  if (destination.is_v4()) return route.source;
+  IpAddress best = route.source;
+  uint32_t best_rank = 0;
+  for (const OwnAddress& own : own_) {
+    if (own.port != route.port || own.address.is_v4()) continue;
+    if (own.state == link::AddressState::kDuplicate) continue;
+    const uint32_t rank = source_rank(own.address, destination);
+    if (rank <= best_rank) continue;
+    best = own.address;
+    best_rank = rank;
+  }
+  return best;
 }
 
 }  // namespace lyre::ip

@@ -4,12 +4,14 @@
 #include <optional>
 
 #include "stack/base/bounded_vector.h"
+#include "stack/base/interface_address.h"
 #include "stack/base/ip_address.h"
+#include "stack/link/ndp.h"
 
 namespace lyre::ip {
 
-inline constexpr size_t kOwnAddressesMax = 16;
-inline constexpr size_t kRoutesMax = 64;
+inline constexpr size_t kOwnAddressesMax = link::kPortsMax * kPortAddressesMax;
+inline constexpr size_t kRoutesMax = 128;
 
 /// A prefix of the one address type. Units: `bits` of 128, so an IPv4 /24 is 120.
 struct Prefix {
@@ -18,6 +20,14 @@ struct Prefix {
 
   static constexpr Prefix v4(const IpAddress& address, uint8_t v4_bits) {
     return {address, static_cast<uint8_t>(96 + v4_bits)};
+  }
+  /// From what people write: `bits` of 32 or of 128.
+  static constexpr Prefix of(const IpAddress& address, uint32_t bits) {
+    return {address, InterfaceAddress::of(address, bits).prefix_bits};
+  }
+  /// Everything, of the family of `address`.
+  static constexpr Prefix all_of_family(const IpAddress& address) {
+    return address.is_v4() ? v4(IpAddress::v4(0), 0) : Prefix{};
   }
   bool contains(const IpAddress& other) const;
   friend constexpr bool operator==(const Prefix&, const Prefix&) = default;
@@ -28,10 +38,10 @@ struct RouteResult {
   uint8_t port = 0;
   bool is_local = false;  ///< the destination is an address of ours
   IpAddress next_hop;     ///< the neighbour to resolve; the destination itself when on-link
-  IpAddress source;       ///< the address of `port`
+  IpAddress source;       ///< the address of `port` from which to speak to the destination
 };
 
-/// Own addresses and routes: longest prefix match over a small vector.
+/// Own addresses and routes of both families: longest prefix match over a small vector.
 /// Plain data: copying it hands it to another worker. Thread: one.
 class RouteTable {
  public:
@@ -43,6 +53,11 @@ class RouteTable {
   bool add_route(const Prefix& destination, const IpAddress& gateway);
   /// The same through a given port, for ports that share a subnet.
   bool add_route_on_port(const Prefix& destination, const IpAddress& gateway, uint8_t port);
+  /// The default router of IPv6 that `port` has learned, or none any more. A default route from
+  /// the configuration goes before it.
+  void set_default_router(uint8_t port, const std::optional<IpAddress>& router);
+  /// `address` is ours, but not everything may be done with it. Addresses are usable at first.
+  void set_state(const IpAddress& address, link::AddressState state);
   /// `prefix` is reached directly on `port` although it is not the prefix of its address: the
   /// gateway of a cloud that hands out /32 addresses. False: full, or `port` has no address.
   bool add_on_link(const Prefix& prefix, uint8_t port);
@@ -54,6 +69,12 @@ class RouteTable {
   std::optional<RouteResult> lookup_from(const IpAddress& source,
                                          const IpAddress& destination) const;
   bool is_own(const IpAddress& address) const;
+  /// An address of ours at which packets are taken.
+  bool accepts(const IpAddress& address) const;
+  /// An address that the configuration gives us and another host has.
+  bool is_lost(const IpAddress& address) const;
+  /// A multicast group of IPv6 to which this host belongs.
+  bool is_joined(const IpAddress& group) const;
   /// The limited broadcast, or the directed one (or the old all-zeros one) of a connected prefix.
   bool is_broadcast(const IpAddress& address) const;
   /// RFC 1122 3.2.1.3, RFC 6890: what can never be the source of a packet from a wire.
@@ -64,12 +85,14 @@ class RouteTable {
     IpAddress address;
     uint8_t prefix_bits = 0;
     uint8_t port = 0;
+    link::AddressState state = link::AddressState::kUsable;
   };
   struct Route {
     Prefix prefix;
     IpAddress gateway;  ///< unspecified: directly connected
     IpAddress source;
     uint8_t port = 0;
+    bool is_learned = false;  ///< from a router's advertisement
   };
   bool add_route_via(const Prefix& destination, const IpAddress& gateway, const Route* via);
   bool insert(const Route& route);
@@ -77,7 +100,8 @@ class RouteTable {
   const Route* best_route(const IpAddress& destination) const;
   const Route* best_route_of_port(uint8_t port, const IpAddress& destination) const;
   const OwnAddress* find_own(const IpAddress& address) const;
-  const OwnAddress* address_of_port(uint8_t port) const;
+  const OwnAddress* address_of_port(uint8_t port, bool is_v4) const;
+  IpAddress source_for(const Route& route, const IpAddress& destination) const;
 
   BoundedVector<OwnAddress, kOwnAddressesMax> own_;
   BoundedVector<Route, kRoutesMax> routes_;  ///< longest prefix first

@@ -1,6 +1,9 @@
 #include "stack/link/framing.h"
 
+#include <algorithm>
+
 #include "stack/base/check.h"
+#include "stack/wire/ipv6.h"
 
 namespace lyre::link {
 
@@ -18,6 +21,57 @@ void write_arp_frame(io::PacketBuf& packet, const FrameAddresses& addresses,
   uint8_t* front = packet.push_front(wire::kArpBytes);
   wire::write_arp(arp, std::span<uint8_t, wire::kArpBytes>(front, wire::kArpBytes));
   push_ethernet(packet, addresses, wire::kEtherTypeArp);
+}
+
+namespace {
+
+/// Puts Ethernet and IPv6 headers in front of what `packet` holds.
+void push_ipv6(io::PacketBuf& packet, const FrameAddresses& addresses, wire::Ipv6Header header) {
+  header.payload_bytes = static_cast<uint16_t>(packet.length);
+  uint8_t* front = packet.push_front(wire::kIpv6HeaderBytes);
+  wire::write_ipv6(header,
+                   std::span<uint8_t, wire::kIpv6HeaderBytes>(front, wire::kIpv6HeaderBytes));
+  push_ethernet(packet, addresses, wire::kEtherTypeIpv6);
+}
+
+}  // namespace
+
+void write_ndp_frame(io::PacketBuf& packet, const FrameAddresses& addresses, const NdpPacket& ndp) {
+  uint8_t message[wire::kNdpBytesMax];
+  const uint16_t bytes = wire::write_ndp(ndp.message, ndp.addresses, message);
+  LYRE_CHECK(packet.headroom >= bytes + wire::kIpv6HeaderBytes);
+  std::copy_n(message, bytes, packet.push_front(bytes));
+  wire::Ipv6Header header;
+  header.source = ndp.addresses.source;
+  header.destination = ndp.addresses.destination;
+  header.next_header = wire::kIpProtocolIcmpv6;
+  header.hop_limit = wire::kNdpHopLimit;
+  push_ipv6(packet, addresses, header);
+}
+
+void write_mld_frame(io::PacketBuf& packet, const FrameAddresses& addresses, const MldPacket& mld) {
+  uint8_t message[wire::kMldBytesMax];
+  const uint16_t bytes = wire::write_mld_report(mld.report, mld.addresses, message);
+  LYRE_CHECK(packet.headroom >= bytes + wire::kIpv6HeaderBytes);
+  std::copy_n(message, bytes, packet.push_front(bytes));
+  wire::Ipv6Header header;
+  header.source = mld.addresses.source;
+  header.destination = mld.addresses.destination;
+  header.next_header = 0;  // hop-by-hop options, which the message begins with
+  header.hop_limit = wire::kMldHopLimit;
+  push_ipv6(packet, addresses, header);
+}
+
+void write_neighbour_frame(io::PacketBuf& packet, MacAddress own_mac, const NeighbourOut& out) {
+  const FrameAddresses addresses{.source = own_mac, .destination = out.destination};
+  switch (out.kind) {
+    case NeighbourOut::Kind::kArp:
+      return write_arp_frame(packet, addresses, out.arp);
+    case NeighbourOut::Kind::kNdp:
+      return write_ndp_frame(packet, addresses, out.ndp);
+    case NeighbourOut::Kind::kMld:
+      return write_mld_frame(packet, addresses, out.mld);
+  }
 }
 
 }  // namespace lyre::link

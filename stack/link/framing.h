@@ -4,6 +4,7 @@
 
 #include "stack/base/mac_address.h"
 #include "stack/io/packet.h"
+#include "stack/link/neighbour_out.h"
 #include "stack/wire/arp.h"
 #include "stack/wire/ethernet.h"
 
@@ -22,5 +23,14 @@ void push_ethernet(io::PacketBuf& packet, const FrameAddresses& addresses, uint1
 /// Makes an empty `packet` an ARP frame. REQUIRES: headroom for both headers.
 void write_arp_frame(io::PacketBuf& packet, const FrameAddresses& addresses,
                      const wire::ArpPacket& arp);
+
+/// Makes an empty `packet` one of neighbour discovery. REQUIRES: headroom for all headers.
+void write_ndp_frame(io::PacketBuf& packet, const FrameAddresses& addresses, const NdpPacket& ndp);
+
+/// The same for a report of multicast listener discovery.
+void write_mld_frame(io::PacketBuf& packet, const FrameAddresses& addresses, const MldPacket& mld);
+
+/// Whichever it is, from a port whose MAC is `own_mac`.
+void write_neighbour_frame(io::PacketBuf& packet, MacAddress own_mac, const NeighbourOut& out);
 
 }  // namespace lyre::link

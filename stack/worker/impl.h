@@ -11,7 +11,7 @@
 #include "stack/ip/input.h"
 #include "stack/ip/output.h"
 #include "stack/ip/route_table.h"
-#include "stack/link/arp_table.h"
+#include "stack/link/neighbours.h"
 #include "stack/session/session.h"
 #include "stack/worker/context.h"
 #include "stack/worker/flow_table.h"
@@ -104,8 +104,8 @@ struct Worker::Impl {
   size_t receive_local();
   void on_packet(io::PacketBuf* packet, ip::Origin origin);
   uint32_t find_connection(const FourTuple& tuple) const;
-  void on_arp(uint8_t port, const wire::ArpPacket& packet);
   void on_echo(uint8_t port, const ip::EchoInput& input);
+  void on_refused(uint8_t port, const ip::Refused& refused);
   void on_icmp_error(const ip::IcmpError& error);
   /// True when the engine keeps the payload, and so the packet.
   bool on_tcp(io::PacketBuf* packet, const ip::TcpInput& input);
@@ -184,7 +184,6 @@ struct Worker::Impl {
   void remove_from_transmit(uint32_t conn);
   size_t transmit_session(uint32_t conn, size_t budget);
   bool can_take_packet(const session::Session& session) const;
-  std::optional<MacAddress> neighbour_of(uint32_t conn);
   bool send_segment(uint32_t conn, const tcp::SegmentOut& segment, MacAddress mac);
   io::PacketBuf* make_packet(uint32_t conn, const tcp::SegmentOut& segment);
   io::PacketBuf* copy_payload(uint32_t conn, std::span<const BufRef> pieces);
@@ -197,14 +196,25 @@ struct Worker::Impl {
                   std::optional<MacAddress> mac = std::nullopt);
   size_t flush(Port& port);
   void deliver_locally(io::PacketBuf* packet);
-  void send_arp(const link::ArpOut& arp);
   void send_packet(uint32_t port, io::PacketBuf* packet);
+
+  // neighbourhood.cc: who is on the wire
+  void add_port(uint8_t index);
+  void add_gateway(uint8_t index, const IpAddress& gateway);
+  void on_arp(uint8_t port, const wire::ArpPacket& packet);
+  void on_ndp(uint8_t port, const link::NdpArrival& arrival);
+  void carry_out(const link::NeighbourHandled& handled);
+  void follow_neighbours();
+  void leave_lost_addresses();
+  size_t run_neighbour_timers();
+  void send_neighbour(const link::NeighbourOut& out);
+  std::optional<MacAddress> neighbour_of(uint32_t conn);
+  bool reroute(uint32_t conn);
   void wake_neighbour_waiters();
 
   // timers.cc
   size_t run_timers();
   void arm(uint32_t conn);
-  size_t run_arp_timers();
 
   // stats_writer.cc: what tools see
   void write_stats();
@@ -235,8 +245,9 @@ struct Worker::Impl {
   ip::RouteTable routes;
   ip::EchoResponder echo;
   ip::Classified classified;  ///< of the packet under way
-  link::ArpTable arp;
-  uint32_t arp_generation_seen = 0;
+  link::Neighbours neighbours;
+  uint32_t neighbours_seen = 0;    ///< generation at which waiters were woken
+  uint32_t ndp_seen = UINT32_MAX;  ///< generation that the routes follow
   uint16_t ip_id = 0;
 
   tcp::Engine engine;

@@ -147,7 +147,9 @@ bool Worker::Impl::holds_memory_of(const session::Session& waiting) {
 bool Worker::Impl::nudge_ports() {
   if (now - nudged_at < kNudgeInterval) return true;
   nudged_at = now;
-  for (uint8_t port = 0; port < ports.size(); ++port) send_arp(arp.announcement(port));
+  for (uint8_t port = 0; port < ports.size(); ++port) {
+    if (const auto harmless = neighbours.announcement(port)) send_neighbour(*harmless);
+  }
   return true;
 }
 

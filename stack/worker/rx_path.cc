@@ -39,6 +39,12 @@ void Worker::Impl::on_packet(io::PacketBuf* packet, ip::Origin origin) {
     case ip::InputKind::kArp:
       on_arp(packet->port, classified.arp);
       break;
+    case ip::InputKind::kNdp:
+      on_ndp(packet->port, classified.ndp);
+      break;
+    case ip::InputKind::kMldQuery:
+      carry_out(neighbours.handle_mld(packet->port, classified.mld_query, now));
+      break;
     case ip::InputKind::kEchoRequest:
       on_echo(packet->port, classified.echo);
       break;
@@ -48,14 +54,12 @@ void Worker::Impl::on_packet(io::PacketBuf* packet, ip::Origin origin) {
     case ip::InputKind::kTcp:
       is_kept = on_tcp(packet, classified.tcp);
       break;
+    case ip::InputKind::kRefused:
+      drop(classified.drop);
+      on_refused(packet->port, classified.refused);
+      break;
   }
   if (!is_kept) memory.release({&packet, 1});
-}
-
-void Worker::Impl::on_arp(uint8_t port, const wire::ArpPacket& packet) {
-  const link::ArpHandled handled = arp.handle_arp(port, packet, now);
-  if (handled.drop) drop(*handled.drop);
-  if (handled.reply) send_arp(*handled.reply);
 }
 
 void Worker::Impl::on_echo(uint8_t port, const ip::EchoInput& input) {
@@ -69,6 +73,26 @@ void Worker::Impl::on_echo(uint8_t port, const ip::EchoInput& input) {
     return drop(*refused);
   }
   send_packet(port, reply);
+}
+
+/// Only a packet that was counted comes here: what hinders the answer is not counted again.
+void Worker::Impl::on_refused(uint8_t port, const ip::Refused& refused) {
+  ip::Refused answerable = refused;
+  if (refused.destination.is_unspecified()) {
+    const auto route = routes.lookup(refused.source);
+    if (!route || route->is_local) return;
+    answerable.destination = route->source;
+  }
+  if (!routes.accepts(answerable.destination)) return;
+  io::PacketBuf* packet = memory.alloc_rx();
+  if (packet == nullptr) return;
+  const link::FrameAddresses addresses{.source = ports[port].capabilities.mac,
+                                       .destination = refused.sender_mac};
+  if (echo.write_problem(answerable, addresses, now, *packet)) {
+    memory.release({&packet, 1});
+    return;
+  }
+  send_packet(port, packet);
 }
 
 void Worker::Impl::on_icmp_error(const ip::IcmpError& error) {

@@ -16,15 +16,7 @@ size_t Worker::Impl::run_timers() {
     engine.on_timer(conn, now, effects);
     apply(conn);
   });
-  return fired + run_arp_timers();
-}
-
-size_t Worker::Impl::run_arp_timers() {
-  if (arp.next_deadline() > now) return 0;
-  link::ArpOutList out;
-  arp.on_timer(now, out);
-  for (const link::ArpOut& packet : out) send_arp(packet);
-  return out.size();
+  return fired + run_neighbour_timers();
 }
 
 }  // namespace lyre::worker

@@ -35,7 +35,7 @@ void Worker::Impl::remove_from_transmit(uint32_t conn) {
 /// Transmission is pulled: each session in the list gets a turn, and gives as many segments as it
 /// may and the port has room for.
 size_t Worker::Impl::transmit() {
-  if (arp.generation() != arp_generation_seen) wake_neighbour_waiters();
+  if (neighbours.generation() != neighbours_seen) wake_neighbour_waiters();
   size_t sent = 0;
   for (Port& port : ports) {
     port.is_full = false;
@@ -80,34 +80,6 @@ size_t Worker::Impl::transmit_session(uint32_t conn, size_t budget) {
   if (has_more) schedule_transmit(conn);
   arm(conn);
   return sent;
-}
-
-/// The MAC to send to; empty while it is not known. TCP is not asked for a segment until then.
-std::optional<MacAddress> Worker::Impl::neighbour_of(uint32_t conn) {
-  session::Session& sender = session(conn);
-  if (sender.is_local) return ports[sender.port].capabilities.mac;
-  const link::Resolved resolved =
-      arp.resolve(static_cast<uint8_t>(sender.port), sender.next_hop, now);
-  if (resolved.answer == link::ArpAnswer::kKnown) return resolved.mac;
-  sender.waits_for_neighbour = true;
-  has_neighbour_waiters = true;
-  if (resolved.answer == link::ArpAnswer::kUnreachable) {
-    effects.clear();
-    engine.on_host_unreachable(conn, now, effects);
-    apply(conn);
-  }
-  return std::nullopt;
-}
-
-void Worker::Impl::wake_neighbour_waiters() {
-  arp_generation_seen = arp.generation();
-  if (!has_neighbour_waiters) return;
-  has_neighbour_waiters = false;
-  for (uint32_t conn = 0; conn < engine.index_bound(); ++conn) {
-    if (!engine.is_open(conn) || !session(conn).waits_for_neighbour) continue;
-    session(conn).waits_for_neighbour = false;
-    schedule_transmit(conn);
-  }
 }
 
 /// False: no buffer, the segment counts as sent and lost; TCP will send it again.
@@ -191,6 +163,8 @@ void Worker::Impl::write_headers(io::PacketBuf& packet, const FourTuple& tuple,
                  .options = segment.options},
       .payload_bytes = segment.payload_bytes,
       .ip_id = ++ip_id,
+      // RFC 6437 3: one label for a connection, which nobody can foretell.
+      .flow_label = tuple.local.address.is_v4() ? 0 : flows.hash(tuple) & 0xfffff,
       .ecn = segment.ecn,
   };
   ip::write_tcp_packet(packet, output);
@@ -212,8 +186,8 @@ void Worker::Impl::send_alone(const FourTuple& tuple, const tcp::SegmentOut& seg
   if (!route) return drop(Drop::kTxNoRoute);
   if (route->is_local) mac = ports[route->port].capabilities.mac;
   if (!mac) {
-    const link::Resolved resolved = arp.resolve(route->port, route->next_hop, now);
-    if (resolved.answer != link::ArpAnswer::kKnown) return drop(Drop::kTxUnresolved);
+    const link::Resolved resolved = neighbours.resolve(route->port, route->next_hop, now);
+    if (resolved.answer != link::Answer::kKnown) return drop(Drop::kTxUnresolved);
     mac = resolved.mac;
   }
   io::PacketBuf* packet = route->is_local ? memory.alloc_rx() : alloc_tx();
@@ -240,15 +214,6 @@ void Worker::Impl::send_packet(uint32_t port, io::PacketBuf* packet) {
   if (ports[port].out.try_push(packet)) return;
   memory.release({&packet, 1});
   drop(Drop::kTxNoBuffer);
-}
-
-void Worker::Impl::send_arp(const link::ArpOut& out) {
-  io::PacketBuf* packet = alloc_tx();
-  if (packet == nullptr) return drop(Drop::kTxNoBuffer);
-  const link::FrameAddresses addresses{.source = ports[out.port].capabilities.mac,
-                                       .destination = out.destination};
-  link::write_arp_frame(*packet, addresses, out.packet);
-  send_packet(out.port, packet);
 }
 
 /// The peer is this host: what was built for the wire is received in the next turn. Its checksums

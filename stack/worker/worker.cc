@@ -25,7 +25,7 @@ Worker::Impl::Impl(const WorkerConfig& worker_config, io::PacketMemory& packet_m
       memory(packet_memory),
       stats(stats_binding),
       rng(worker_config.seed),
-      arp(worker_config.seed ^ worker_config.secret.k0),
+      neighbours(worker_config.seed ^ worker_config.secret.k0),
       engine(worker_config.engine, worker_config.secret, worker_config.seed),
       flows(worker_config.engine.connections_max, worker_config.secret),
       listeners(worker_config.listeners_max),
@@ -42,22 +42,13 @@ Worker::Impl::Impl(const WorkerConfig& worker_config, io::PacketMemory& packet_m
   for (const PortBinding& binding : port_bindings) {
     const auto index = static_cast<uint8_t>(ports.size());
     ports.push(Port{.binding = binding, .capabilities = binding.io->capabilities()});
-    LYRE_CHECK(
-        routes.add_address(index, binding.address, static_cast<uint8_t>(binding.prefix_bits)));
-    arp.set_port(index, ports.back().capabilities.mac, binding.address,
-                 static_cast<uint8_t>(binding.prefix_bits), now);
-    if (!binding.gateway.is_unspecified()) {
-      // A gateway outside the port's prefix is reached directly all the same (clouds do that).
-      if (!routes.add_route(ip::Prefix::v4(IpAddress::v4(0), 0), binding.gateway)) {
-        LYRE_CHECK(routes.add_on_link(ip::Prefix::v4(binding.gateway, 32), index));
-        LYRE_CHECK(routes.add_route(ip::Prefix::v4(IpAddress::v4(0), 0), binding.gateway));
-      }
-    }
+    add_port(index);
   }
   for (const RouteBinding& route : route_bindings) {
-    LYRE_CHECK(routes.add_route(
-        ip::Prefix::v4(route.network, static_cast<uint8_t>(route.prefix_bits)), route.gateway));
+    LYRE_CHECK(routes.add_route_on_port(ip::Prefix::of(route.network, route.prefix_bits),
+                                        route.gateway, static_cast<uint8_t>(route.port)));
   }
+  follow_neighbours();
 }
 
 Worker::Impl::~Impl() {
@@ -83,7 +74,7 @@ size_t Worker::Impl::poll_once(Nanos time) {
 }
 
 Nanos Worker::Impl::next_deadline() const {
-  Nanos deadline = earlier(timers.next_deadline(), arp.next_deadline());
+  Nanos deadline = earlier(timers.next_deadline(), neighbours.next_deadline());
   if (has_untold) deadline = earlier(deadline, now + kUntoldRetry);
   if (work_since_stats > 0) deadline = earlier(deadline, stats_due);
   return deadline;

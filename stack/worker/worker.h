@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
+#include "stack/base/interface_address.h"
 #include "stack/base/ip_address.h"
 #include "stack/base/nanos.h"
 #include "stack/base/siphash.h"
@@ -20,16 +22,18 @@ inline constexpr uint32_t kRoutesMax = 32;
 /// One port as its configuration has it. Addresses are the worker's own; the queue is its alone.
 struct PortBinding {
   io::PacketIo* io = nullptr;
-  IpAddress address;
-  uint32_t prefix_bits = 24;  ///< of the IPv4 address
-  IpAddress gateway;          ///< unspecified: none
+  /// With one of IPv6 the port has a link-local address too: it is derived where none is given.
+  /// At most kPortAddressesMax together.
+  std::vector<InterfaceAddress> addresses;
+  std::vector<IpAddress> gateways;  ///< at most one of each family
+  bool takes_routers = false;       ///< learns default routers of IPv6 from their advertisements
   uint32_t mtu_bytes = 1500;
 };
 
 /// A further route: packets to network/prefix_bits leave through `port` by way of `gateway`.
 struct RouteBinding {
   IpAddress network;
-  uint32_t prefix_bits = 0;
+  uint32_t prefix_bits = 0;  ///< of 32 or 128, by the family
   IpAddress gateway;
   uint32_t port = 0;
 };

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "stack/base/check.h"
+#include "stack/base/ipv6_address.h"
 #include "stack/ip/echo_responder.h"
 #include "stack/ip/input.h"
 
@@ -14,6 +15,7 @@ constexpr MacAddress kOwnMac{{2, 0, 0, 0, 0, 1}};
 ip::RouteTable make_routes() {
   ip::RouteTable routes;
   routes.add_address(0, IpAddress::v4(0x0a000001), 96 + 24);
+  routes.add_address(0, {{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}}, 64);
   return routes;
 }
 
@@ -30,7 +32,21 @@ void answer(const ip::EchoInput& echo) {
   out.tailroom = 1600;
   ip::EchoResponder responder;
   const auto drop = responder.write_reply(echo, {kOwnMac, echo.sender_mac}, 1, seconds(1), out);
-  LYRE_CHECK(drop || out.length == 14 + 20 + 8 + echo.icmp.body.size());
+  const size_t ip_bytes = echo.source.is_v4() ? 20 : 40;
+  LYRE_CHECK(echo.source.is_v4() == echo.destination.is_v4());
+  LYRE_CHECK(drop || out.length == 14 + ip_bytes + 8 + echo.icmp.body.size());
+}
+
+void answer(const ip::Refused& refused) {
+  uint8_t memory[128 + 1600];
+  io::PacketBuf out;
+  out.data = memory + 128;
+  out.headroom = 128;
+  out.tailroom = 1600;
+  ip::EchoResponder responder;
+  const auto drop =
+      responder.write_problem(refused, {kOwnMac, refused.sender_mac}, seconds(1), out);
+  LYRE_CHECK(!drop && out.length <= 14 + wire::kIpv6MtuBytesMin);
 }
 
 void check(ip::InputKind kind, const ip::Classified& out, const io::PacketBuf& packet) {
@@ -39,6 +55,18 @@ void check(ip::InputKind kind, const ip::Classified& out, const io::PacketBuf& p
       LYRE_CHECK(out.drop < Drop::kCount);
       return;
     case ip::InputKind::kArp:
+      return;
+    case ip::InputKind::kNdp:
+      LYRE_CHECK(!out.ndp.packet.addresses.source.is_v4());
+      LYRE_CHECK(!out.ndp.packet.message.target.is_v4());
+      return;
+    case ip::InputKind::kMldQuery:
+      LYRE_CHECK(out.mld_query.group.is_unspecified() || is_ipv6_multicast(out.mld_query.group));
+      return;
+    case ip::InputKind::kRefused:
+      LYRE_CHECK(lies_inside(out.refused.packet, packet) && !out.refused.source.is_v4());
+      LYRE_CHECK(out.refused.problem.pointer < out.refused.packet.size());
+      answer(out.refused);
       return;
     case ip::InputKind::kEchoRequest:
       LYRE_CHECK(lies_inside(out.echo.icmp.body, packet));
@@ -49,6 +77,7 @@ void check(ip::InputKind kind, const ip::Classified& out, const io::PacketBuf& p
       return;
     case ip::InputKind::kTcp:
       LYRE_CHECK(lies_inside(out.tcp.payload, packet));
+      LYRE_CHECK(out.tcp.tuple.local.address.is_v4() == out.tcp.tuple.remote.address.is_v4());
       LYRE_CHECK(out.tcp.parsed.header.options.sack_count <= wire::kSackBlocksMax);
       return;
   }

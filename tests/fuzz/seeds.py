@@ -4,6 +4,7 @@ import random
 import struct
 
 OWN_MAC, PEER_MAC = bytes([2, 0, 0, 0, 0, 1]), bytes([2, 0, 0, 0, 0, 2])
+OWN_IP6, PEER_IP6 = (bytes([0xfd]) + bytes(14) + bytes([last]) for last in (1, 2))
 OWN_IP, PEER_IP = bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2])
 # The first byte of a classify input: the port found both checksums good.
 BOTH_GOOD = bytes([1 + 3 * 1])
@@ -79,6 +80,47 @@ def icmp_messages():
             icmp(3, 4, 0, quote()), icmp(11, 0, 0, quote()), icmp(0, 0, 1, b'')]
 
 
+def ipv6(next_header, payload, source=PEER_IP6, destination=OWN_IP6, hop_limit=64):
+    return struct.pack('!IHBB', 0x60000000, len(payload), next_header,
+                       hop_limit) + source + destination + payload
+
+
+def icmpv6(kind, code, rest, body, source=PEER_IP6, destination=OWN_IP6):
+    def message(check):
+        return struct.pack('!BBHI', kind, code, check, rest) + body
+    pseudo = source + destination + struct.pack('!II', 8 + len(body), 58)
+    return message(checksum(pseudo + message(0)))
+
+
+def ndp_messages():
+    source_mac, target_mac = b'\x01\x01' + PEER_MAC, b'\x02\x01' + PEER_MAC
+    router = bytes(8) + source_mac + b'\x05\x01\0\0\0\0\x05\xdc'
+    return [icmpv6(135, 0, 0, OWN_IP6 + source_mac),
+            icmpv6(136, 0, 0xe0000000, PEER_IP6 + target_mac),
+            icmpv6(134, 0, 0x40080708, router), icmpv6(135, 0, 0, OWN_IP6),
+            icmpv6(133, 0, 0, source_mac), icmpv6(137, 0, 0, PEER_IP6 + OWN_IP6)]
+
+
+def icmpv6_messages():
+    quoted = ipv6(6, tcp(0x10)[:8], OWN_IP6, PEER_IP6)
+    return ndp_messages() + [icmpv6(130, 0, 1000 << 16, bytes(16)), icmpv6(130, 0, 0, bytes(20)),
+                             icmpv6(128, 0, 0x00010001, b'ping'), icmpv6(1, 4, 0, quoted),
+                             icmpv6(2, 0, 1400, quoted), icmpv6(3, 0, 0, quoted),
+                             icmpv6(4, 1, 6, quoted)]
+
+
+def ipv6_packets():
+    segment = tcp(0x10, DATA_OPTIONS, b'payload')
+    padding = b'\x01\x04' + bytes(4)
+    return [ipv6(6, segment), ipv6(0, b'\x06\0' + padding + segment),
+            ipv6(60, b'\x2b\0' + padding + b'\x06\0\0\0' + bytes(4) + segment),
+            ipv6(44, b'\x06\0\0\0' + bytes(4) + segment),
+            ipv6(44, b'\x06\0\0\1' + bytes(4) + segment),
+            ipv6(0, b'\x3a\0\x05\x02\0\0\x01\0' + icmpv6_messages()[0]),
+            ipv6(60, b'\x06\0\xc2\x04' + bytes(4)), ipv6(17, bytes(8))] + [
+                ipv6(58, message, hop_limit=255) for message in icmpv6_messages()]
+
+
 def seeds(target):
     """The inputs for one fuzzer, by the name of its source without `_fuzz.cc`."""
     segments = [tcp(0x02, SYN_OPTIONS), tcp(0x10, DATA_OPTIONS, b'payload'),
@@ -87,13 +129,22 @@ def seeds(target):
         return segments
     if target == 'icmp':
         return icmp_messages()
-    if target == 'arp':
+    if target == 'icmpv6':
+        return [pair + message for pair in (b'\x04\x02', b'\x07\x03')
+                for message in icmpv6_messages()]
+    if target == 'ipv6':
+        return ipv6_packets()
+    if target == 'neighbours':
+        ndp = [bytes([1 | len(message) // 8 << 1, source]) + message
+               for source, message in zip((2, 2, 5, 0, 2, 4), ndp_messages())]
         return [b'\x02' + arp(1), b'\0\x02\0\0\x0a' + b'\x02' + arp(2) + b'\x01\x3c',
-                b'\x02' + arp(1, PEER_IP, PEER_IP), b'\0\x02\0\0\x0a\x01\x09\x01\x09']
+                b'\x02' + arp(1, PEER_IP, PEER_IP), b'\0\x02\0\0\x0a\x01\x09\x01\x09',
+                b'\x01\x03' * 2 + b''.join(ndp), b'\x01\x05' * 3 + b'\0\x01\0\0\x02' + ndp[1]]
     if target == 'classify':
         packets = [ipv4(6, each) for each in segments] + [ipv4(1, m) for m in icmp_messages()]
         frames = [ethernet(0x0800, packet) for packet in packets]
         frames.append(ethernet(0x0806, arp(1), b'\xff' * 6))
+        frames += [ethernet(0x86dd, packet) for packet in ipv6_packets()]
         return [BOTH_GOOD + frame for frame in frames]
     if target == 'channel':
         return [random.Random(number).randbytes(50 << number % 5) for number in range(20)]

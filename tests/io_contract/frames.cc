@@ -7,9 +7,9 @@ namespace {
 
 constexpr uint8_t kSource[4] = {198, 18, 7, 1};  // RFC 2544 benchmarking range
 constexpr uint8_t kTarget[4] = {198, 18, 7, 2};
+constexpr uint8_t kSource6[16] = {0x20, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 1};  // RFC 5180
+constexpr uint8_t kTarget6[16] = {0x20, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 2};
 constexpr size_t kIpAt = 14;
-constexpr size_t kTcpAt = 34;
-constexpr size_t kSequenceAt = kTcpAt + 4;
 
 void put16(uint8_t* at, uint32_t value) {
   at[0] = static_cast<uint8_t>(value >> 8);
@@ -36,7 +36,35 @@ uint32_t fold(uint32_t sum) {
   return sum;
 }
 
-uint32_t pseudo_sum(uint32_t tcp_bytes) { return sum16(kSource) + sum16(kTarget) + 6 + tcp_bytes; }
+uint32_t pseudo_sum(Family family, uint32_t tcp_bytes) {
+  const uint32_t addresses =
+      family == Family::kIpv4 ? sum16(kSource) + sum16(kTarget) : sum16(kSource6) + sum16(kTarget6);
+  return addresses + 6 + tcp_bytes;
+}
+
+Family family_of(std::span<const uint8_t> frame) {
+  return get16(frame.data() + 12) == 0x0800 ? Family::kIpv4 : Family::kIpv6;
+}
+
+size_t tcp_at(Family family) { return kIpAt + l3_bytes_of(family); }
+
+void put_ipv4(uint8_t* ip, uint32_t tcp_bytes) {
+  ip[0] = 0x45;
+  put16(ip + 2, kL3Bytes + tcp_bytes);
+  ip[8] = 64;
+  ip[9] = 6;
+  std::copy(std::begin(kSource), std::end(kSource), ip + 12);
+  std::copy(std::begin(kTarget), std::end(kTarget), ip + 16);
+}
+
+void put_ipv6(uint8_t* ip, uint32_t tcp_bytes) {
+  ip[0] = 0x60;
+  put16(ip + 4, tcp_bytes);
+  ip[6] = 6;
+  ip[7] = 64;
+  std::copy(std::begin(kSource6), std::end(kSource6), ip + 8);
+  std::copy(std::begin(kTarget6), std::end(kTarget6), ip + 24);
+}
 
 }  // namespace
 
@@ -50,43 +78,45 @@ std::vector<uint8_t> pattern(uint32_t id, uint32_t bytes) {
   return out;
 }
 
-std::vector<uint8_t> headers(uint32_t id, uint32_t payload_bytes) {
-  std::vector<uint8_t> out(kHeaderBytes);
+std::vector<uint8_t> headers(uint32_t id, uint32_t payload_bytes, Family family) {
+  std::vector<uint8_t> out(tcp_at(family) + kL4Bytes);
+  const bool is_ipv4 = family == Family::kIpv4;
   // To all: a NIC drops what is for neither it nor everybody.
-  const uint8_t ethernet[14] = {255, 255, 255, 255, 255, 255, 2, 0, 0, 0, 7, 1, 8, 0};
+  const uint8_t ethernet[12] = {255, 255, 255, 255, 255, 255, 2, 0, 0, 0, 7, 1};
   std::copy(std::begin(ethernet), std::end(ethernet), out.begin());
-  uint8_t* ip = out.data() + kIpAt;
-  ip[0] = 0x45;
-  put16(ip + 2, kL3Bytes + kL4Bytes + payload_bytes);
-  ip[8] = 64;
-  ip[9] = 6;
-  std::copy(std::begin(kSource), std::end(kSource), ip + 12);
-  std::copy(std::begin(kTarget), std::end(kTarget), ip + 16);
-  uint8_t* tcp = out.data() + kTcpAt;
+  put16(out.data() + 12, is_ipv4 ? 0x0800 : 0x86dd);
+  const uint32_t tcp_bytes = kL4Bytes + payload_bytes;
+  (is_ipv4 ? put_ipv4 : put_ipv6)(out.data() + kIpAt, tcp_bytes);
+  uint8_t* tcp = out.data() + tcp_at(family);
   put16(tcp, 50123);
   put16(tcp + 2, 50124);
   put32(tcp + 4, id);
   tcp[12] = 5 << 4;
   tcp[13] = 0x10;
   put16(tcp + 14, 1000);
-  put16(tcp + 16, fold(pseudo_sum(kL4Bytes + payload_bytes)));
+  put16(tcp + 16, fold(pseudo_sum(family, tcp_bytes)));
   return out;
 }
 
-std::vector<uint8_t> frame(uint32_t id, uint32_t payload_bytes) {
-  std::vector<uint8_t> out = headers(id, payload_bytes);
+std::vector<uint8_t> frame(uint32_t id, uint32_t payload_bytes, Family family) {
+  std::vector<uint8_t> out = headers(id, payload_bytes, family);
   const std::vector<uint8_t> payload = pattern(id, payload_bytes);
   out.insert(out.end(), payload.begin(), payload.end());
   return out;
 }
 
 bool is_ours(std::span<const uint8_t> frame) {
-  return frame.size() >= kHeaderBytes && get16(frame.data() + 12) == 0x0800 &&
-         std::equal(std::begin(kSource), std::end(kSource), frame.data() + kIpAt + 12);
+  if (frame.size() < kHeaderBytes) return false;
+  if (get16(frame.data() + 12) == 0x0800) {
+    return std::equal(std::begin(kSource), std::end(kSource), frame.data() + kIpAt + 12);
+  }
+  return get16(frame.data() + 12) == 0x86dd &&
+         std::equal(std::begin(kSource6), std::end(kSource6), frame.data() + kIpAt + 8);
 }
 
 uint32_t id_of(std::span<const uint8_t> frame) {
-  return (get16(frame.data() + kSequenceAt) << 16) | get16(frame.data() + kSequenceAt + 2);
+  const uint8_t* sequence = frame.data() + tcp_at(family_of(frame)) + 4;
+  return (get16(sequence) << 16) | get16(sequence + 2);
 }
 
 bool has_good_ip_checksum(std::span<const uint8_t> frame) {
@@ -94,8 +124,9 @@ bool has_good_ip_checksum(std::span<const uint8_t> frame) {
 }
 
 bool has_good_tcp_checksum(std::span<const uint8_t> frame) {
-  const std::span<const uint8_t> tcp = frame.subspan(kTcpAt);
-  return fold(pseudo_sum(static_cast<uint32_t>(tcp.size())) + sum16(tcp)) == 0xffff;
+  const Family family = family_of(frame);
+  const std::span<const uint8_t> tcp = frame.subspan(tcp_at(family));
+  return fold(pseudo_sum(family, static_cast<uint32_t>(tcp.size())) + sum16(tcp)) == 0xffff;
 }
 
 }  // namespace lyre::io::contract

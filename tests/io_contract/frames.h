@@ -10,17 +10,23 @@ namespace lyre::io::contract {
 
 inline constexpr uint32_t kHeaderBytes = 14 + 20 + 20;
 inline constexpr uint8_t kL3Bytes = 20;
+inline constexpr uint8_t kL3BytesIpv6 = 40;
 inline constexpr uint8_t kL4Bytes = 20;
 
 /// Payload of frame `id`, different for each id.
 std::vector<uint8_t> pattern(uint32_t id, uint32_t bytes);
 
-/// Ethernet, IPv4 and TCP headers of frame `id` with `payload_bytes` behind them. The TCP field
+enum class Family : uint8_t { kIpv4, kIpv6 };
+constexpr uint8_t l3_bytes_of(Family family) {
+  return family == Family::kIpv4 ? kL3Bytes : kL3BytesIpv6;
+}
+
+/// Ethernet, IP and TCP headers of frame `id` with `payload_bytes` behind them. The TCP field
 /// holds the folded pseudo-header sum, the IPv4 field 0.
-std::vector<uint8_t> headers(uint32_t id, uint32_t payload_bytes);
+std::vector<uint8_t> headers(uint32_t id, uint32_t payload_bytes, Family family = Family::kIpv4);
 
 /// Both, as one frame.
-std::vector<uint8_t> frame(uint32_t id, uint32_t payload_bytes);
+std::vector<uint8_t> frame(uint32_t id, uint32_t payload_bytes, Family family = Family::kIpv4);
 
 /// True for a frame made here: a wire may carry others' noise.
 bool is_ours(std::span<const uint8_t> frame);

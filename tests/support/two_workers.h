@@ -149,10 +149,10 @@ class TwoWorkers {
     run_until([&] { return now >= end; }, span);
   }
   /// b listens, a connects; afterwards each app has one stream.
-  bool connect(uint16_t port = 5000) {
+  bool connect(uint16_t port = 5000, const IpAddress& to = IpAddress::v4(0x0a090002)) {
     client_b->listen(port, 7);
     run_until([&] { return !app_b->others.empty(); }, seconds(1));
-    client_a->connect({IpAddress::v4(0x0a090002), port}, 9);
+    client_a->connect({to, port}, 9);
     return run_until([&] { return app_a->stream_count() == 1 && app_b->stream_count() == 1; });
   }
 

@@ -13,6 +13,8 @@ namespace lyre::test {
 struct HostOptions {
   int end = 0;  ///< of the link
   uint32_t address = 0x0a090001;
+  std::vector<InterfaceAddress> addresses{};  ///< in place of `address`
+  std::vector<IpAddress> gateways{};
   uint32_t rx_slots = 512;
   uint32_t connections_max = 64;
   uint64_t seed = 1;
@@ -29,8 +31,8 @@ class WorkerHost {
         stats_(new channel::WorkerStats()),
         rows_(new channel::SessionRow[options.connections_max + kListenerRows]()) {
     const worker::PortBinding port{.io = &link.add_queue(options.end, memory_),
-                                   .address = IpAddress::v4(options.address),
-                                   .prefix_bits = 24,
+                                   .addresses = addresses_of(options),
+                                   .gateways = options.gateways,
                                    .mtu_bytes = link.options().mtu_bytes};
     worker::WorkerConfig config;
     config.engine = {.connections_max = options.connections_max,
@@ -52,6 +54,11 @@ class WorkerHost {
 
  private:
   static constexpr uint32_t kListenerRows = 4;
+
+  static std::vector<InterfaceAddress> addresses_of(const HostOptions& options) {
+    if (!options.addresses.empty()) return options.addresses;
+    return {InterfaceAddress::of(IpAddress::v4(options.address), 24)};
+  }
 
   io::sim::Memory memory_;
   std::unique_ptr<channel::WorkerStats> stats_;

@@ -42,9 +42,9 @@ PortSnapshot copy_port(const channel::StatsPort& from) {
   to.name = bounded_text(from.name);
   to.device = bounded_text(from.device);
   to.pci_path = bounded_text(from.pci_path);
-  std::memcpy(to.address, from.address, sizeof to.address);
+  const uint32_t count = std::min(from.address_count, channel::kPortAddressesMax);
+  to.addresses.assign(from.addresses, from.addresses + count);
   std::memcpy(to.mac, from.mac, sizeof to.mac);
-  to.prefix_bits = from.prefix_bits;
   to.mtu_bytes = from.mtu_bytes;
   to.speed_mbps = from.speed_mbps;
   // Relaxed: a lone flag for people.

@@ -45,8 +45,7 @@ struct PortSnapshot {
   std::string name;
   std::string device;
   std::string pci_path;
-  uint8_t address[16] = {};
-  uint32_t prefix_bits = 0;
+  std::vector<channel::PortAddress> addresses;
   uint32_t mtu_bytes = 0;
   uint32_t speed_mbps = 0;
   bool is_link_up = false;

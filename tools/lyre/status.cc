@@ -21,6 +21,11 @@ std::string share(uint64_t part, uint64_t whole) {
   return text;
 }
 
+std::string address_text(const channel::PortAddress& own) {
+  return format_address(own.address) + "/" + std::to_string(own.prefix_bits);
+}
+
+/// A row a port; what further addresses it has stand below the first.
 TextTable ports_table(const Snapshot& snapshot) {
   TextTable table;
   for (const char* title : {"port", "address", "mac"}) table.add_column(title);
@@ -28,11 +33,14 @@ TextTable ports_table(const Snapshot& snapshot) {
   table.add_column("speed", TextTable::Align::kRight);
   for (const char* title : {"link", "device"}) table.add_column(title);
   for (const PortSnapshot& port : snapshot.ports) {
-    table.add_row({port.name, format_address(port.address) + "/" + std::to_string(port.prefix_bits),
-                   format_mac(port.mac), std::to_string(port.mtu_bytes),
+    const std::string first = port.addresses.empty() ? "-" : address_text(port.addresses[0]);
+    table.add_row({port.name, first, format_mac(port.mac), std::to_string(port.mtu_bytes),
                    port.speed_mbps == 0 ? "-" : format_rate(1e6 * port.speed_mbps),
                    port.is_link_up ? "up" : "down",
                    port.pci_path.empty() ? port.device : port.device + " " + port.pci_path});
+    for (size_t i = 1; i < port.addresses.size(); ++i) {
+      table.add_row({"", address_text(port.addresses[i]), "", "", "", "", ""});
+    }
   }
   return table;
 }
@@ -81,11 +89,12 @@ nlohmann::ordered_json status_json(const Snapshot& snapshot) {
       {"clients_total", snapshot.clients_total}};
   out["ports"] = nlohmann::ordered_json::array();
   for (const PortSnapshot& port : snapshot.ports) {
+    auto addresses = nlohmann::ordered_json::array();
+    for (const channel::PortAddress& own : port.addresses) addresses.push_back(address_text(own));
     out["ports"].push_back({{"name", port.name},
                             {"device", port.device},
                             {"pci_path", port.pci_path},
-                            {"address", format_address(port.address)},
-                            {"prefix_bits", port.prefix_bits},
+                            {"addresses", std::move(addresses)},
                             {"mac", format_mac(port.mac)},
                             {"mtu_bytes", port.mtu_bytes},
                             {"speed_mbps", port.speed_mbps},

@@ -77,7 +77,8 @@ std::string format_endpoint(const uint8_t (&address)[16], uint16_t port) {
 
 std::string format_address(const uint8_t (&address)[16]) {
   const std::string text = format_endpoint(address, 0);
-  return text.substr(0, text.rfind(':'));
+  const std::string host = text.substr(0, text.rfind(':'));
+  return host.front() == '[' ? host.substr(1, host.size() - 2) : host;
 }
 
 std::string format_mac(const uint8_t (&mac)[6]) {

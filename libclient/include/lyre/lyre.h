@@ -57,9 +57,11 @@ typedef struct lyre_addr {
   uint16_t port;
 } lyre_addr;
 
-/* Parses "10.9.0.1:5000", "10.9.0.1" (port 0) or ":5000" (any address). LYRE_E_INVALID. */
+/* Parses "10.9.0.1:5000", "[fd00::1]:5000", either without a port ("10.9.0.1", "fd00::1": port 0),
+ * or ":5000" (any address, of both families). LYRE_E_INVALID. */
 LYRE_API int lyre_addr_parse(const char* text, lyre_addr* out);
-/* Writes "10.9.0.1:5000" and returns its length. `out_bytes` of 64 always suffices. */
+/* Writes "10.9.0.1:5000" or "[fd00::1]:5000" and returns its length. `out_bytes` of 64 always
+ * suffices. */
 LYRE_API int lyre_addr_format(const lyre_addr* addr, char* out, size_t out_bytes);
 
 /* ---- Contexts ---- */
@@ -86,15 +88,23 @@ LYRE_API void lyre_context_close(lyre_context* context);
  * 0, or LYRE_E_AGAIN when time ran out. */
 LYRE_API int lyre_drain(lyre_context* context, int timeout_ms);
 
+#define LYRE_PORT_ADDRESSES_MAX 8
+typedef struct lyre_port_address {
+  uint8_t address[16];
+  uint32_t prefix_bits; /* of 32, or of 128 for IPv6 */
+} lyre_port_address;
+
 typedef struct lyre_port {
   char name[32];
-  char pci_path[128]; /* empty for a virtual port */
-  uint8_t address[16];
-  uint32_t prefix_bits;
+  char pci_path[128];   /* empty for a virtual port */
+  uint8_t address[16];  /* the first of `addresses` */
+  uint32_t prefix_bits; /* the same */
   uint32_t mtu_bytes;
   uint32_t speed_mbps; /* 0: unknown */
   int is_link_up;
   uint8_t mac[6];
+  int address_count;
+  lyre_port_address addresses[LYRE_PORT_ADDRESSES_MAX]; /* IPv6: the link-local one too */
 } lyre_port;
 /* Copies up to `count` of the daemon's ports and returns how many there are, as of the attach. */
 LYRE_API int lyre_ports(lyre_context* context, lyre_port* out, int count);

@@ -76,6 +76,9 @@ class Port {
   /// REQUIRES: worker < info().queue_count.
   virtual PacketIo& queue(uint32_t worker) = 0;
   virtual bool is_link_up() const = 0;
+  /// Asks the device to let frames to these groups through, and no longer those asked for before.
+  /// Fails: it can neither do this nor let all groups through.
+  virtual Status join(std::span<const MacAddress> groups) = 0;
   /// True when the link is down and the driver will not look for it by itself: a memif client whose
   /// server went away, or has not come yet.
   virtual bool needs_restart() const = 0;

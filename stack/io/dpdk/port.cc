@@ -202,6 +202,19 @@ int EthernetPort::wait_fd_of(uint16_t queue) const {
   return -1;
 }
 
+Status EthernetPort::join(std::span<const MacAddress> groups) {
+  groups_.assign(groups.begin(), groups.end());
+  std::vector<rte_ether_addr> list(groups_.size());
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    std::copy(groups_[i].bytes.begin(), groups_[i].bytes.end(), list[i].addr_bytes);
+  }
+  int rc = rte_eth_dev_set_mc_addr_list(port_id_, list.data(), static_cast<uint32_t>(list.size()));
+  if (rc != 0) rc = rte_eth_allmulticast_enable(port_id_);
+  // Virtual wires that offer neither filter nothing.
+  if (rc == 0 || quirks_->is_virtual) return Ok{};
+  return dpdk_error(args_.name() + ": cannot receive multicast frames", rc);
+}
+
 Status EthernetPort::restart() {
   let_interrupt_thread_finish();
   rte_eth_dev_stop(port_id_);
@@ -209,7 +222,8 @@ Status EthernetPort::restart() {
   const int rc = start_device();
   set_running(rc == 0);
   if (rc != 0) return dpdk_error(args_.name() + ": does not start again", rc);
-  return Ok{};
+  // Some drivers forget them when they stop.
+  return groups_.empty() ? Status(Ok{}) : join(std::vector<MacAddress>(groups_));
 }
 
 int EthernetPort::start_device() {

@@ -26,6 +26,7 @@ class EthernetPort final : public Port {
   PacketIo& queue(uint32_t worker) override { return *queues_[worker]; }
   bool is_link_up() const override { return queues_[0]->is_link_up(); }
   bool needs_restart() const override { return is_memif_client_ && !is_link_up(); }
+  Status join(std::span<const MacAddress> groups) override;
   Status restart() override;
 
  private:
@@ -61,6 +62,7 @@ class EthernetPort final : public Port {
   bool is_vfio_ = false;
   PortInfo info_;
   std::vector<std::unique_ptr<Queue>> queues_;
+  std::vector<MacAddress> groups_;
 };
 
 }  // namespace lyre::io::dpdk

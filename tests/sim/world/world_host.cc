@@ -19,8 +19,8 @@ WorldHost::WorldHost(io::sim::Link& link, int end, const WorldHostOptions& optio
       stats_(new channel::WorkerStats()) {
   const worker::PortBinding binding{
       .io = &port_,
-      .address = IpAddress::v4(0x0a090001 + static_cast<uint32_t>(end)),
-      .prefix_bits = 24,
+      .addresses = {InterfaceAddress::of(IpAddress::v4(0x0a090001 + static_cast<uint32_t>(end)),
+                                         24)},
       .mtu_bytes = link.options().mtu_bytes};
   worker::WorkerConfig config;
   config.engine = {.connections_max = options.connections_max,

@@ -39,7 +39,7 @@ TEST(Config, TakesDefaultsFromTheTable) {
   EXPECT_EQ(config.value().idle, IdleMode::kAdaptive);
   EXPECT_EQ(config.value().ports.at(0).mtu_bytes, 1500u);
   EXPECT_FALSE(config.value().ports.at(0).is_trusted);
-  EXPECT_TRUE(config.value().ports.at(0).gateway.is_unspecified());
+  EXPECT_TRUE(config.value().ports.at(0).gateways.empty());
   EXPECT_EQ(config.value().lend, Lend::kUid);
   EXPECT_EQ(config.value().lend_uid, -1);
 }
@@ -89,19 +89,70 @@ TEST(Config, ReadsEveryKind) {
   EXPECT_EQ(config.value().connection.congestion, tcp::CongestionAlgorithm::kNewReno);
   EXPECT_EQ(config.value().connection.rto_min, millis(5));
   EXPECT_EQ(config.value().lend, Lend::kNone);
-  EXPECT_EQ(config.value().ports.at(0).gateway, IpAddress::v4(0x0a0900fe));
+  EXPECT_EQ(config.value().ports.at(0).gateways.at(0), IpAddress::v4(0x0a0900fe));
   EXPECT_EQ(config.value().ports.at(0).mtu_bytes, 9000u);
   EXPECT_TRUE(config.value().ports.at(0).is_trusted);
   EXPECT_TRUE(config.value().ports.at(1).is_forced);
-  EXPECT_EQ(config.value().ports.at(1).prefix_bits, 16u);
+  EXPECT_EQ(config.value().ports.at(1).addresses.at(0), (Cidr{IpAddress::v4(0x0a080001), 16}));
   EXPECT_EQ(config.value().routes.at(0).port, 1u);
-  EXPECT_EQ(config.value().routes.at(0).prefix_bits, 16u);
+  EXPECT_EQ(config.value().routes.at(0).network.prefix_bits, 16u);
 }
 
 TEST(Config, LoneAddressMayHaveARouterOutside) {
   const auto config = parse_config(
       "[[port]]\nname=\"a\"\ndevice=\"d\"\naddress=\"10.9.0.7/32\"\ngateway=\"10.0.0.1\"\n", "f");
   EXPECT_TRUE(config.ok());
+}
+
+constexpr const char* kBothFamilies =
+    "[[port]]\n"
+    "name = \"rail0\"\n"
+    "device = \"d\"\n"
+    "address = [\"10.9.0.1/24\", \"fd00:9::1/64\"]\n";
+
+TEST(Config, ReadsBothFamilies) {
+  const auto config = parse_config(std::string(kBothFamilies) +
+                                       "gateway=[\"10.9.0.254\", \"fe80::1\"]\naccept_ra=true\n"
+                                       "[[route]]\nto=\"fd00:20::/32\"\nvia=\"fd00:9::fe\"\n"
+                                       "port=\"rail0\"\n",
+                                   "f.toml");
+  ASSERT_TRUE(config.ok()) << config.error().text;
+  const PortConfig& port = config.value().ports.at(0);
+  ASSERT_EQ(port.addresses.size(), 2u);
+  EXPECT_EQ(port.addresses[0], *parse_cidr("10.9.0.1/24"));
+  EXPECT_EQ(port.addresses[1], *parse_cidr("fd00:9::1/64"));
+  ASSERT_EQ(port.gateways.size(), 2u);
+  EXPECT_EQ(address_text(port.gateways[1]), "fe80::1");
+  EXPECT_TRUE(port.accepts_routers);
+  EXPECT_EQ(config.value().routes.at(0).network, *parse_cidr("fd00:20::/32"));
+}
+
+TEST(Config, ALoneAddressOfIpv6MayHaveARouterOutside) {
+  const auto config = parse_config(
+      "[[port]]\nname=\"a\"\ndevice=\"d\"\naddress=\"2001:db8::7/128\"\n"
+      "gateway=\"2001:db8:1::1\"\n",
+      "f");
+  EXPECT_TRUE(config.ok());
+}
+
+TEST(ConfigAddresses, HostsAndNetworks) {
+  for (const char* good : {"10.9.0.1/24", "10.9.0.0/31", "10.9.0.0/32", "fd00::1/64", "fd00::/127",
+                           "fd00::/128", "fe80::1/64", "2001:db8::ffff:ffff:ffff:ffff/64"}) {
+    const auto cidr = parse_cidr(good);
+    ASSERT_TRUE(cidr) << good;
+    EXPECT_TRUE(is_host_address(*cidr)) << good;
+  }
+  for (const char* bad : {"10.9.0.0/24", "10.9.0.255/24", "fd00::/64", "ff02::1/64", "::1/128",
+                          "::/128", "127.0.0.1/8"}) {
+    EXPECT_FALSE(is_host_address(*parse_cidr(bad))) << bad;
+  }
+  for (const char* wrong : {"10.9.0.1/33", "fd00::1/129", "fd00::1", "fd00::1/", "fd00::1/6x",
+                            "::ffff:10.0.0.1/104", "fd00:::1/64", "10.9.0/24", "fd00::1/1000"}) {
+    EXPECT_FALSE(parse_cidr(wrong)) << wrong;
+  }
+  EXPECT_TRUE(is_network(*parse_cidr("fd00:20::/32")));
+  EXPECT_TRUE(is_network(*parse_cidr("::/0")));
+  EXPECT_FALSE(is_network(*parse_cidr("fd00:20::1/32")));
 }
 
 struct WrongCase {
@@ -188,6 +239,27 @@ INSTANTIATE_TEST_SUITE_P(
         WrongCase{port_with("[[route]]\nto=\"10.8.0.0/16\"\nvia=\"10.9.0.9\"\nport=\"rail0\"\n"
                             "[[route]]\nto=\"10.8.0.0/16\"\nvia=\"10.9.0.8\"\nport=\"rail0\"\n"),
                   "f.toml:9: route.to: is reached through 'rail0'"},
+        WrongCase{"[[port]]\nname=\"a\"\ndevice=\"d\"\naddress=[\"10.9.0.1/24\",\n\"fd00::1\"]\n",
+                  "f.toml:5: port.address: 'fd00::1' is not an address with a prefix"},
+        WrongCase{"[[port]]\nname=\"a\"\ndevice=\"d\"\naddress=[\"fd00::1/64\", \"fd00::1/64\"]\n",
+                  "f.toml:4: port.address: 'fd00::1/64' is there twice"},
+        WrongCase{"[[port]]\nname=\"a\"\ndevice=\"d\"\naddress=[]\n",
+                  "f.toml:4: port.address: '[]' has no address"},
+        WrongCase{"[[port]]\nname=\"a\"\ndevice=\"d\"\naddress=[1]\n",
+                  "f.toml:4: port.address: '1' is not a string"},
+        WrongCase{kBothFamilies + std::string("gateway=[\"10.9.0.254\", \"10.9.0.253\"]\n"),
+                  "f.toml:5: port.gateway: '10.9.0.253' is a second one of its family"},
+        WrongCase{port_with("gateway = \"fe80::1\"\n"), "f.toml:1: port.gateway: of 'rail0'"},
+        WrongCase{port_with("accept_ra = true\n"),
+                  "f.toml:1: port.accept_ra: of 'rail0' is of no use"},
+        WrongCase{kBothFamilies + std::string("mtu = 1279\n"),
+                  "f.toml:1: port.mtu: of 'rail0' is less than IPv6 needs"},
+        WrongCase{kBothFamilies + std::string("[[route]]\nto=\"fd00:20::/32\"\n"
+                                              "via=\"10.9.0.9\"\nport=\"rail0\"\n"),
+                  "f.toml:5: route.via: and route.to are of different families"},
+        WrongCase{kBothFamilies + std::string("gateway=\"fe80::1\"\n[[route]]\nto=\"::/0\"\n"
+                                              "via=\"fd00:9::fe\"\nport=\"rail0\"\n"),
+                  "f.toml:6: route.to: is reached through 'rail0'"},
         WrongCase{port_with("[[route]]\nto=\"10.8.0.1/16\"\nvia=\"10.9.0.9\"\nport=\"rail0\"\n"),
                   "f.toml:6: route.to: '10.8.0.1/16' has bits set behind the prefix"}));
 

@@ -82,9 +82,10 @@ TEST_F(ControlServerTest, MalformedRequestsEndTheirClientOnly) {
     change(request);
     return request;
   };
-  const std::pair<channel::AttachRequest, const char*> cases[] = {
+  const std::pair<channel::AttachRequest, std::string> cases[] = {
       {with([](auto& r) { r.header.magic = 1; }), "a request with a wrong magic"},
-      {with([](auto& r) { r.header.version = 9; }), "control version 9 is not spoken here, only 1"},
+      {with([](auto& r) { r.header.version = 9; }),
+       "control version 9 is not spoken here, only " + std::to_string(channel::kControlVersion)},
       {with([](auto& r) { r.header.bytes = 1u << 31; }),
        "a request of 96 bytes that claims 2147483648"},
       {with([](auto& r) { r.header.type = static_cast<Control>(77); }),

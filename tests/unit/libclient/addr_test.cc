@@ -20,12 +20,36 @@ TEST(Address, ParsesWhatTheHeaderPromises) {
   EXPECT_EQ("10.9.0.1:0", round_trip("10.9.0.1"));
   EXPECT_EQ("0.0.0.0:5000", round_trip(":5000"));
   EXPECT_EQ("255.255.255.255:65535", round_trip("255.255.255.255:65535"));
+  EXPECT_EQ("[fd00::1]:5201", round_trip("[fd00::1]:5201"));
+  EXPECT_EQ("[fd00::1]:0", round_trip("[fd00::1]"));
+  EXPECT_EQ("[fd00::1]:0", round_trip("fd00:0:0:0:0:0:0:1"));
+  EXPECT_EQ("[::1]:0", round_trip("::1"));
+  EXPECT_EQ("0.0.0.0:5000", round_trip("[::]:5000")) << "any address of either family";
+  EXPECT_EQ("10.9.0.1:7", round_trip("[::ffff:10.9.0.1]:7"));
 }
 
 TEST(Address, RefusesEverythingElse) {
-  for (const char* text :
-       {"", ":", "10.9.0.1:", "10.9.0:1", "10.9.0.1:65536", "10.9.0.1:-1", "10.9.0.1:5 ",
-        "10.9.0.256:1", "host:1", "10.9.0.1:1:2", "1111.2222.3333.4444.5555:1", "::1"}) {
+  for (const char* text : {"",
+                           ":",
+                           "10.9.0.1:",
+                           "10.9.0:1",
+                           "10.9.0.1:65536",
+                           "10.9.0.1:-1",
+                           "10.9.0.1:5 ",
+                           "10.9.0.256:1",
+                           "host:1",
+                           "10.9.0.1:1:2",
+                           "1111.2222.3333.4444.5555:1",
+                           "[10.9.0.1]:1",
+                           "[fd00::1",
+                           "[fd00::1]5",
+                           "[fd00::1]:",
+                           "[]:5",
+                           "fd00::1]:5",
+                           "[fd00::g]:1",
+                           ":::",
+                           "[fd00::1]:65536",
+                           "[0000:0000:0000:0000:0000:0000:0000:0000:0000:0000]:1"}) {
     EXPECT_EQ("refused", round_trip(text)) << text;
     EXPECT_STRNE("", lyre_last_error());
   }

@@ -27,8 +27,9 @@ TEST(Status, IsATableForPeople) {
       "lyred 0.1.0 'host-a', pid 4711, up 3m 12s\n"
       "2 workers (adaptive), 4 KiB pages, 1 client (5 since start)\n"
       "\n"
-      "port    address      mac                 mtu  speed  link  device\n"
-      "memif0  10.9.0.1/24  02:00:00:00:00:00  1500      -  up    net_memif0\n"
+      "port    address       mac                 mtu  speed  link  device\n"
+      "memif0  10.9.0.1/24   02:00:00:00:00:00  1500      -  up    net_memif0\n"
+      "        fd00:9::1/64\n"
       "\n"
       "worker  sessions  free slots  slots  received  sent  retransmitted  busy turns\n"
       "     0         3        8000   8192       0 B   0 B            0 B      12.5 %\n"
@@ -41,7 +42,8 @@ TEST(Status, IsJsonForScripts) {
   const auto json = status_json(look(segment));
   EXPECT_EQ("host-a", json["name"]);
   EXPECT_EQ(192.0, json["uptime_seconds"]);
-  EXPECT_EQ("10.9.0.1", json["ports"][0]["address"]);
+  EXPECT_EQ("10.9.0.1/24", json["ports"][0]["addresses"][0]);
+  EXPECT_EQ("fd00:9::1/64", json["ports"][0]["addresses"][1]);
   EXPECT_EQ(true, json["ports"][0]["link_up"]);
   EXPECT_EQ(2u, json["workers"].size());
 }

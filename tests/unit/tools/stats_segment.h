@@ -35,8 +35,11 @@ class FakeSegment {
     header().clients_total.set(5);
     std::strcpy(port().name, "memif0");
     std::strcpy(port().device, "net_memif0");
-    put_address("10.9.0.1", port().address);
-    port().prefix_bits = 24;
+    put_address("10.9.0.1", port().addresses[0].address);
+    port().addresses[0].prefix_bits = 24;
+    put_address("fd00:9::1", port().addresses[1].address);
+    port().addresses[1].prefix_bits = 64;
+    port().address_count = 2;
     port().mtu_bytes = 1500;
     port().is_link_up.store(1);
     port().mac[0] = 2;

@@ -21,19 +21,60 @@ constexpr size_t kReadBytes = 256 * 1024;
 
 std::string error_text(const char* what) { return std::string(what) + ": " + std::strerror(errno); }
 
-sockaddr_in to_kernel(const lyre_addr& addr) {
-  sockaddr_in out{};
-  out.sin_family = AF_INET;
-  out.sin_port = htons(addr.port);
-  std::memcpy(&out.sin_addr, addr.address + 12, sizeof out.sin_addr);
+/// A socket address of either family.
+struct KernelAddress {
+  sockaddr_storage storage{};
+  socklen_t bytes = sizeof(sockaddr_storage);
+
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+  sa_family_t family() const { return storage.ss_family; }
+};
+
+constexpr uint8_t kMappedPrefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+
+bool is_ipv4(const lyre_addr& addr) {
+  return std::memcmp(addr.address, kMappedPrefix, sizeof kMappedPrefix) == 0;
+}
+
+bool is_any(const lyre_addr& addr) {
+  const size_t first = is_ipv4(addr) ? sizeof kMappedPrefix : 0;
+  const auto is_zero = [](uint8_t byte) { return byte == 0; };
+  return std::all_of(addr.address + first, std::end(addr.address), is_zero);
+}
+
+KernelAddress to_ipv6(const lyre_addr& addr) {
+  KernelAddress out;
+  auto& v6 = reinterpret_cast<sockaddr_in6&>(out.storage);
+  v6.sin6_family = AF_INET6;
+  v6.sin6_port = htons(addr.port);
+  if (!is_any(addr)) std::memcpy(&v6.sin6_addr, addr.address, sizeof v6.sin6_addr);
+  out.bytes = sizeof v6;
   return out;
 }
 
-lyre_addr from_kernel(const sockaddr_in& addr) {
+KernelAddress to_kernel(const lyre_addr& addr) {
+  if (!is_ipv4(addr)) return to_ipv6(addr);
+  KernelAddress out;
+  auto& v4 = reinterpret_cast<sockaddr_in&>(out.storage);
+  v4.sin_family = AF_INET;
+  v4.sin_port = htons(addr.port);
+  std::memcpy(&v4.sin_addr, addr.address + sizeof kMappedPrefix, sizeof v4.sin_addr);
+  out.bytes = sizeof v4;
+  return out;
+}
+
+lyre_addr from_kernel(const KernelAddress& addr) {
   lyre_addr out{};
-  out.address[10] = out.address[11] = 0xff;
-  std::memcpy(out.address + 12, &addr.sin_addr, sizeof addr.sin_addr);
-  out.port = ntohs(addr.sin_port);
+  if (addr.family() == AF_INET6) {
+    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(addr.storage);
+    std::memcpy(out.address, &v6.sin6_addr, sizeof out.address);
+    out.port = ntohs(v6.sin6_port);
+    return out;
+  }
+  const auto& v4 = reinterpret_cast<const sockaddr_in&>(addr.storage);
+  std::memcpy(out.address, kMappedPrefix, sizeof kMappedPrefix);
+  std::memcpy(out.address + sizeof kMappedPrefix, &v4.sin_addr, sizeof v4.sin_addr);
+  out.port = ntohs(v4.sin_port);
   return out;
 }
 
@@ -126,9 +167,9 @@ class KernelNetwork final : public Network {
   KernelNetwork& operator=(const KernelNetwork&) = delete;
 
   std::unique_ptr<Stream> connect(const lyre_addr& remote) override {
-    const int fd = make_socket();
-    const sockaddr_in address = to_kernel(remote);
-    const int code = ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+    KernelAddress address = to_kernel(remote);
+    const int fd = make_socket(address.family());
+    const int code = ::connect(fd, address.get(), address.bytes);
     if (code != 0 && errno != EINPROGRESS) {
       const std::string line = error_text("cannot connect");
       ::close(fd);
@@ -137,24 +178,22 @@ class KernelNetwork final : public Network {
     return std::make_unique<KernelStream>(*this, fd, remote, code == 0);
   }
   lyre_addr listen(const lyre_addr& local) override {
-    listener_ = make_socket();
+    // Any address is any of both families, where the machine has both.
+    KernelAddress address = is_any(local) && has_ipv6() ? to_ipv6(local) : to_kernel(local);
+    listener_ = make_socket(address.family());
     const int on = 1;
     ::setsockopt(listener_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    sockaddr_in address = to_kernel(local);
-    if (::bind(listener_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
-        ::listen(listener_, 128) != 0) {
+    if (::bind(listener_, address.get(), address.bytes) != 0 || ::listen(listener_, 128) != 0) {
       const std::string where = tools::format_endpoint(local.address, local.port);
       throw tools::Failure(tools::kExitFailure, error_text(("cannot listen on " + where).c_str()));
     }
-    socklen_t bytes = sizeof address;
-    ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &bytes);
+    ::getsockname(listener_, address.get(), &address.bytes);
     return from_kernel(address);
   }
   std::unique_ptr<Stream> try_accept() override {
-    sockaddr_in address{};
-    socklen_t bytes = sizeof address;
-    const int fd = ::accept4(listener_, reinterpret_cast<sockaddr*>(&address), &bytes,
-                             SOCK_NONBLOCK | SOCK_CLOEXEC);
+    KernelAddress address;
+    const int fd =
+        ::accept4(listener_, address.get(), &address.bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) return nullptr;
     set_no_delay(fd);
     return std::make_unique<KernelStream>(*this, fd, from_kernel(address), true);
@@ -179,8 +218,13 @@ class KernelNetwork final : public Network {
     const int on = 1;
     ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   }
-  static int make_socket() {
-    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  static bool has_ipv6() {
+    const int fd = ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0) ::close(fd);
+    return fd >= 0;
+  }
+  static int make_socket(int family) {
+    const int fd = ::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) throw tools::Failure(tools::kExitFailure, error_text("cannot make a socket"));
     set_no_delay(fd);
     return fd;

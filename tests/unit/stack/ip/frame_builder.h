@@ -6,10 +6,12 @@
 #include <vector>
 
 #include "stack/base/checksum.h"
+#include "stack/base/ipv6_address.h"
 #include "stack/ip/output.h"
 #include "stack/wire/bytes.h"
 #include "stack/wire/ethernet.h"
 #include "stack/wire/icmp.h"
+#include "stack/wire/icmpv6.h"
 #include "stack/wire/ipv4.h"
 
 namespace lyre::ip {
@@ -18,6 +20,8 @@ inline constexpr MacAddress kOwnMac{{2, 0, 0, 0, 0, 1}};
 inline constexpr MacAddress kPeerMac{{2, 0, 0, 0, 0, 2}};
 inline const IpAddress kOwnIp = IpAddress::v4(0x0a000001);
 inline const IpAddress kPeerIp = IpAddress::v4(0x0a000002);
+inline constexpr IpAddress kOwnIp6{{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
+inline constexpr IpAddress kPeerIp6{{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}};
 
 /// A transmit buffer over memory of its own.
 struct TestPacket {
@@ -41,9 +45,11 @@ inline io::PacketBuf received(std::vector<uint8_t>& frame) {
 /// What the backend does for a packet that wants checksums, the simple way.
 inline void complete_checksums(io::PacketBuf& packet) {
   uint8_t* ip = packet.data + wire::kEthernetHeaderBytes;
-  ChecksumSum ip_sum;
-  ip_sum.add({ip, packet.l3_bytes});
-  wire::write_raw16(ip + 10, ip_sum.finish());
+  if (packet.l3_bytes < wire::kIpv6HeaderBytes) {
+    ChecksumSum ip_sum;
+    ip_sum.add({ip, packet.l3_bytes});
+    wire::write_raw16(ip + 10, ip_sum.finish());
+  }
   uint8_t* tcp = ip + packet.l3_bytes;
   ChecksumSum tcp_sum;
   tcp_sum.add({tcp, packet.data + packet.length});
@@ -96,6 +102,62 @@ inline std::vector<uint8_t> quoted_segment(const FourTuple& tuple, SeqNum seq) {
   wire::write_be16(out.data() + 20, tuple.local.port);
   wire::write_be16(out.data() + 22, tuple.remote.port);
   wire::write_be32(out.data() + 24, seq.raw());
+  return out;
+}
+
+/// Who sends a test packet of IPv6 to whom, and how far it may go.
+struct Ipv6Route {
+  IpAddress source = kPeerIp6;
+  IpAddress destination = kOwnIp6;
+  uint8_t hop_limit = 64;
+};
+
+/// A whole Ethernet frame that carries `payload` in an IPv6 packet from the peer.
+inline std::vector<uint8_t> ipv6_frame(uint8_t next_header, std::span<const uint8_t> payload,
+                                       const Ipv6Route& route = {}) {
+  constexpr size_t kFrontBytes = wire::kEthernetHeaderBytes + wire::kIpv6HeaderBytes;
+  std::vector<uint8_t> out(kFrontBytes + payload.size());
+  const bool is_group = is_ipv6_multicast(route.destination);
+  wire::write_ethernet(
+      {is_group ? multicast_mac(route.destination) : kOwnMac, kPeerMac, wire::kEtherTypeIpv6},
+      std::span(out).first<wire::kEthernetHeaderBytes>());
+  wire::Ipv6Header header;
+  header.source = route.source;
+  header.destination = route.destination;
+  header.payload_bytes = static_cast<uint16_t>(payload.size());
+  header.next_header = next_header;
+  header.hop_limit = route.hop_limit;
+  wire::write_ipv6(header,
+                   std::span(out).subspan<wire::kEthernetHeaderBytes, wire::kIpv6HeaderBytes>());
+  std::copy(payload.begin(), payload.end(), out.begin() + kFrontBytes);
+  return out;
+}
+
+/// An ICMPv6 message with its checksum put right.
+inline std::vector<uint8_t> icmpv6_message(uint8_t type, uint8_t code, uint32_t rest,
+                                           std::span<const uint8_t> body,
+                                           const Ipv6Route& route = {}) {
+  std::vector<uint8_t> out(wire::kIcmpHeaderBytes + body.size());
+  out[0] = type;
+  out[1] = code;
+  wire::write_be32(out.data() + 4, rest);
+  std::copy(body.begin(), body.end(), out.begin() + wire::kIcmpHeaderBytes);
+  wire::complete_icmpv6({route.source, route.destination}, out);
+  return out;
+}
+
+/// The first 48 bytes of a TCP packet of 1500 bytes over IPv6, as a router quotes them.
+inline std::vector<uint8_t> quoted_segment6(const FourTuple& tuple, SeqNum seq) {
+  std::vector<uint8_t> out(48);
+  wire::Ipv6Header header;
+  header.source = tuple.local.address;
+  header.destination = tuple.remote.address;
+  header.payload_bytes = 1460;
+  header.next_header = wire::kIpProtocolTcp;
+  wire::write_ipv6(header, std::span(out).first<wire::kIpv6HeaderBytes>());
+  wire::write_be16(out.data() + 40, tuple.local.port);
+  wire::write_be16(out.data() + 42, tuple.remote.port);
+  wire::write_be32(out.data() + 44, seq.raw());
   return out;
 }
 

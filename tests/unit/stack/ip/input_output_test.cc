@@ -124,8 +124,8 @@ TEST_F(InputTest, FramesForOthersAreDropped) {
 
 TEST_F(InputTest, OtherEtherTypesAreDropped) {
   auto frame = tcp_frame(segment_from_peer(0));
-  frame[12] = 0x86;
-  frame[13] = 0xdd;
+  frame[12] = 0x88;
+  frame[13] = 0xcc;
   EXPECT_EQ(drop_of(frame), Drop::kEthUnknownType);
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "stack/base/ipv6_address.h"
+
 namespace lyre::ip {
 namespace {
 
@@ -112,6 +114,99 @@ TEST(RouteTable, SaysWhenItIsFull) {
   }
   EXPECT_EQ(added, kRoutesMax - 1);
   EXPECT_FALSE(table.add_address(1, ip(10, 0, 1, 1), 96 + 24));
+}
+
+constexpr IpAddress kOwn6{{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
+constexpr IpAddress kFar6{{0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9}};
+constexpr IpAddress kLinkLocal{{0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
+constexpr IpAddress kRouter6{{0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xfe}};
+
+class RouteTable6Test : public RouteTableTest {
+ protected:
+  RouteTable6Test() {
+    EXPECT_TRUE(table_.add_address(0, kLinkLocal, 64));
+    EXPECT_TRUE(table_.add_address(0, kOwn6, 64));
+  }
+};
+
+TEST_F(RouteTable6Test, FamiliesAreApart) {
+  EXPECT_FALSE(table_.lookup(kFar6)) << "the default route of IPv4 is none of IPv6";
+  RouteTable table;
+  ASSERT_TRUE(table.add_address(0, kOwn6, 64));
+  IpAddress router = kOwn6;
+  router.bytes[15] = 0xfe;
+  ASSERT_TRUE(table.add_route_on_port(Prefix{}, router, 0));
+  EXPECT_EQ(table.lookup(kFar6)->next_hop, router);
+  EXPECT_FALSE(table.lookup(ip(8, 8, 8, 8)));
+}
+
+TEST_F(RouteTable6Test, TheSourceHasTheScopeOfTheDestination) {
+  // RFC 6724 5: rules 2 and 8.
+  ASSERT_TRUE(table_.add_route_on_port(Prefix{}, kRouter6, 0));
+  EXPECT_EQ(table_.lookup(kFar6)->next_hop, kRouter6);
+  EXPECT_EQ(table_.lookup(kFar6)->source, kOwn6) << "not that of the router's network";
+  EXPECT_EQ(table_.lookup(kRouter6)->source, kLinkLocal);
+  IpAddress nearer = kFar6;
+  nearer.bytes[15] = 1;
+  ASSERT_TRUE(table_.add_address(0, nearer, 128));
+  EXPECT_EQ(table_.lookup(kFar6)->source, nearer);
+}
+
+TEST_F(RouteTable6Test, ALearnedRouterComesAndGoes) {
+  table_.set_default_router(0, kRouter6);
+  EXPECT_EQ(table_.lookup(kFar6)->next_hop, kRouter6);
+  IpAddress other = kRouter6;
+  other.bytes[15] = 0xfd;
+  table_.set_default_router(0, other);
+  EXPECT_EQ(table_.lookup(kFar6)->next_hop, other);
+  EXPECT_EQ(table_.lookup_from(kOwn6, kFar6)->next_hop, other);
+  table_.set_default_router(0, std::nullopt);
+  EXPECT_FALSE(table_.lookup(kFar6));
+  EXPECT_TRUE(table_.lookup(ip(8, 8, 8, 8)));
+}
+
+TEST_F(RouteTable6Test, AConfiguredRouterGoesBeforeALearnedOne) {
+  ASSERT_TRUE(table_.add_route_on_port(Prefix{}, kRouter6, 0));
+  IpAddress other = kRouter6;
+  other.bytes[15] = 0xfd;
+  table_.set_default_router(0, other);
+  EXPECT_EQ(table_.lookup(kFar6)->next_hop, kRouter6);
+  table_.set_default_router(0, std::nullopt);
+  EXPECT_EQ(table_.lookup(kFar6)->next_hop, kRouter6);
+}
+
+TEST_F(RouteTable6Test, AnAddressOfAnotherHostIsNotUsed) {
+  table_.set_state(kOwn6, link::AddressState::kTentative);
+  EXPECT_TRUE(table_.is_own(kOwn6));
+  EXPECT_FALSE(table_.accepts(kOwn6));
+  IpAddress peer = kOwn6;
+  peer.bytes[15] = 7;
+  EXPECT_TRUE(table_.lookup_from(kOwn6, peer)) << "it waits";
+  table_.set_state(kOwn6, link::AddressState::kDuplicate);
+  EXPECT_FALSE(table_.lookup_from(kOwn6, peer));
+  EXPECT_EQ(table_.lookup(peer)->source, kLinkLocal);
+  EXPECT_TRUE(table_.is_lost(kOwn6));
+  EXPECT_FALSE(table_.is_own(kOwn6));
+  EXPECT_FALSE(table_.is_martian_source(kOwn6)) << "that host may speak to us";
+  EXPECT_FALSE(table_.lookup(kOwn6)->is_local);
+}
+
+TEST_F(RouteTable6Test, GroupsAreThoseOfTheAddresses) {
+  EXPECT_TRUE(table_.is_joined(kAllNodes));
+  EXPECT_TRUE(table_.is_joined(solicited_node_group(kOwn6)));
+  EXPECT_FALSE(table_.is_joined(solicited_node_group(kFar6)));
+  EXPECT_FALSE(table_.is_joined(kAllRouters));
+}
+
+TEST_F(RouteTable6Test, MartianSourcesAndTargets) {
+  IpAddress loopback;
+  loopback.bytes[15] = 1;
+  for (const IpAddress& bad : {loopback, IpAddress{}, kAllNodes}) {
+    EXPECT_TRUE(table_.is_martian_source(bad));
+    EXPECT_FALSE(table_.lookup(bad));
+  }
+  EXPECT_TRUE(table_.is_martian_source(kOwn6));
+  EXPECT_FALSE(table_.is_martian_source(kFar6));
 }
 
 }  // namespace

@@ -1,0 +1,121 @@
+#include "stack/base/ipv6_address.h"
+#include "stack/ip/input_parts.h"
+#include "stack/wire/ndp.h"
+
+namespace lyre::ip {
+namespace {
+
+/// One packet of IPv6 under examination.
+struct Packet {
+  const FrameInput& input;
+  const RouteTable& routes;
+  wire::ParsedIpv6 ip;
+  std::span<const uint8_t> bytes;  ///< header and payload, padding cut off
+
+  wire::AddressPair addresses() const { return {ip.source, ip.destination}; }
+};
+
+/// As for IPv4 (RFC 1122 3.2.1): nothing is taken that is not for us or cannot come from its
+/// source. A v4-mapped address would name somebody of the other family, so no packet has one.
+std::optional<Drop> check_addresses(const Packet& packet) {
+  const wire::ParsedIpv6& ip = packet.ip;
+  if (is_ipv6_multicast(ip.destination)) {
+    if (!packet.routes.is_joined(ip.destination)) return Drop::kIpNotForUs;
+  } else {
+    if (packet.input.is_to_group) return Drop::kEthNotForUs;
+    const bool is_ours = packet.input.origin == Origin::kLocal
+                             ? packet.routes.is_own(ip.destination)
+                             : packet.routes.accepts(ip.destination);
+    if (ip.destination.is_v4() || !is_ours) return Drop::kIpNotForUs;
+  }
+  if (ip.source.is_v4()) return Drop::kIpBadSource;
+  // RFC 4862 5.4.2: who probes for an address has none.
+  if (ip.source.is_unspecified() && ip.next_header == wire::kIpProtocolIcmpv6) return std::nullopt;
+  const bool is_from_us = packet.routes.is_own(ip.source);
+  // Another host that says it is us: neighbour discovery has to see it.
+  if (is_from_us && ip.next_header == wire::kIpProtocolIcmpv6) return std::nullopt;
+  if (is_from_us && packet.input.origin == Origin::kLocal) return std::nullopt;
+  if (packet.routes.is_martian_source(ip.source)) return Drop::kIpBadSource;
+  return std::nullopt;
+}
+
+InputKind classify_ndp(const Packet& packet, const wire::UpperLayer& upper,
+                       std::span<const uint8_t> message, Classified& out) {
+  // RFC 6980 5: fragments hide what they carry from those who guard a network.
+  if (upper.had_fragment_header) return drop_for(Drop::kNdpMalformed, out);
+  const auto parsed = wire::parse_ndp(packet.addresses(), packet.ip.hop_limit, message, out.drop);
+  if (!parsed) return InputKind::kDrop;
+  out.ndp = {packet.input.sender_mac, {packet.addresses(), *parsed}};
+  return InputKind::kNdp;
+}
+
+InputKind classify_icmpv6(const Packet& packet, const wire::UpperLayer& upper,
+                          std::span<const uint8_t> message, Classified& out) {
+  const std::optional<wire::ParsedIcmp> icmp =
+      wire::parse_icmpv6(packet.addresses(), message, out.drop);
+  if (!icmp) return InputKind::kDrop;
+  if (wire::is_ndp_type(icmp->type)) return classify_ndp(packet, upper, message, out);
+  const bool is_from_us =
+      packet.input.origin == Origin::kWire && packet.routes.is_own(packet.ip.source);
+  if (packet.ip.source.is_unspecified() || is_from_us) return drop_for(Drop::kIpBadSource, out);
+  if (icmp->type == wire::kMldQuery) {
+    const auto query =
+        wire::parse_mld_query(packet.addresses(), packet.ip.hop_limit, message, out.drop);
+    if (!query) return InputKind::kDrop;
+    out.mld_query = *query;
+    return InputKind::kMldQuery;
+  }
+  if (icmp->type == wire::kIcmpv6EchoRequest) {
+    // RFC 4443 4.2 leaves it to us whether a multicast is answered: nothing here ever does.
+    if (is_ipv6_multicast(packet.ip.destination)) return drop_for(Drop::kIcmpIgnored, out);
+    out.echo = {packet.input.sender_mac, packet.ip.source, packet.ip.destination, *icmp};
+    return InputKind::kEchoRequest;
+  }
+  const std::optional<IcmpError> error = parse_icmpv6_error(*icmp, out.drop);
+  if (!error) return InputKind::kDrop;
+  if (!packet.routes.is_own(error->tuple.local.address)) return drop_for(Drop::kIcmpBadQuote, out);
+  out.icmp_error = *error;
+  return InputKind::kIcmpError;
+}
+
+/// RFC 4443 2.4 (e): an error is never told of an error, nor of a packet that was multicast (but
+/// for those that say so themselves), nor to nobody.
+InputKind refuse(const Packet& packet, const wire::ParameterProblem& problem, Drop reason,
+                 Classified& out) {
+  out.drop = reason;
+  const wire::ParsedIpv6& ip = packet.ip;
+  const bool was_multicast = is_ipv6_multicast(ip.destination) || packet.input.is_to_group;
+  if (was_multicast && !problem.is_for_multicast_too) return InputKind::kDrop;
+  if (ip.source.is_unspecified() || packet.routes.is_own(ip.source)) return InputKind::kDrop;
+  const IpAddress from = was_multicast ? IpAddress{} : ip.destination;
+  out.refused = {packet.input.sender_mac, ip.source, from, packet.bytes, problem};
+  return InputKind::kRefused;
+}
+
+}  // namespace
+
+InputKind classify_ipv6(const FrameInput& input, const RouteTable& routes, Classified& out) {
+  const std::optional<wire::ParsedIpv6> ip = wire::parse_ipv6(input.bytes, out.drop);
+  if (!ip) return InputKind::kDrop;
+  const Packet packet{input, routes, *ip,
+                      input.bytes.first(wire::kIpv6HeaderBytes + ip->payload_bytes)};
+  if (const std::optional<Drop> reason = check_addresses(packet)) return drop_for(*reason, out);
+  std::optional<wire::ParameterProblem> problem;
+  const auto upper = wire::skip_extensions(packet.bytes, out.drop, problem);
+  if (!upper) return problem ? refuse(packet, *problem, out.drop, out) : InputKind::kDrop;
+  const std::span<const uint8_t> payload = packet.bytes.subspan(upper->offset_bytes);
+  if (upper->protocol == wire::kIpProtocolIcmpv6) {
+    return classify_icmpv6(packet, *upper, payload, out);
+  }
+  if (upper->protocol != wire::kIpProtocolTcp) {
+    constexpr uint8_t kNoNextHeader = 59;
+    if (upper->protocol == kNoNextHeader) return drop_for(Drop::kIpUnknownProtocol, out);
+    // RFC 8200 4: the pointer is at the name of what is not known.
+    return refuse(packet, {wire::kProblemNextHeader, false, upper->protocol_at},
+                  Drop::kIpUnknownProtocol, out);
+  }
+  if (is_ipv6_multicast(ip->destination)) return drop_for(Drop::kIpNotForUs, out);
+  return classify_tcp(input.packet, packet.addresses(), ip->ecn, payload, out);
+}
+
+}  // namespace lyre::ip

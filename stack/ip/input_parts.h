@@ -1,0 +1,28 @@
+#pragma once
+
+#include <span>
+
+#include "stack/ip/input.h"
+#include "stack/wire/icmpv6.h"
+
+/// Pieces of classify() that both families need.
+namespace lyre::ip {
+
+/// A frame behind its Ethernet header.
+struct FrameInput {
+  const io::PacketBuf& packet;
+  std::span<const uint8_t> bytes;
+  MacAddress sender_mac;
+  bool is_to_group = false;  ///< the frame went to a multicast MAC
+  Origin origin = Origin::kWire;
+};
+
+InputKind drop_for(Drop reason, Classified& out);
+
+/// `segment` is all of the packet's payload and nothing else.
+InputKind classify_tcp(const io::PacketBuf& packet, const wire::AddressPair& addresses,
+                       wire::Ecn ecn, std::span<const uint8_t> segment, Classified& out);
+
+InputKind classify_ipv6(const FrameInput& input, const RouteTable& routes, Classified& out);
+
+}  // namespace lyre::ip

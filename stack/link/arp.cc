@@ -1,0 +1,124 @@
+#include "stack/link/arp.h"
+
+#include "stack/base/check.h"
+
+namespace lyre::link {
+namespace {
+
+bool is_usable_sender(const wire::ArpPacket& packet) {
+  const uint32_t ip = packet.sender_ip.as_v4();
+  const bool is_unicast = ip != 0 && ip >> 28 < 14 && ip >> 24 != 127;
+  return is_unicast && !packet.sender_mac.is_group() && packet.sender_mac != MacAddress{};
+}
+
+NeighbourOut out_of(uint8_t port, MacAddress destination, const wire::ArpPacket& packet) {
+  NeighbourOut out;
+  out.port = port;
+  out.destination = destination;
+  out.arp = packet;
+  return out;
+}
+
+NeighbourHandled dropped(Drop reason) { return {std::nullopt, reason}; }
+
+}  // namespace
+
+void Arp::set_port(uint8_t port, MacAddress mac, std::span<const InterfaceAddress> addresses,
+                   Nanos now) {
+  LYRE_CHECK(port < kPortsMax);
+  ports_[port] = Port{};
+  ports_[port].mac = mac;
+  for (const InterfaceAddress& address : addresses) {
+    if (!address.address.is_v4()) continue;
+    ports_[port].addresses.push({address, kArpAnnounceCount, now, now});
+  }
+}
+
+NeighbourHandled Arp::handle(uint8_t port, const wire::ArpPacket& packet, NeighbourCache& cache,
+                             Nanos now) {
+  Port& here = ports_[port];
+  // Our own frame comes back from some wires.
+  if (here.addresses.empty() || packet.sender_mac == here.mac) return dropped(Drop::kArpNotForUs);
+  if (Own* claimed = find_own(here, packet.sender_ip)) {
+    defend(*claimed, now);
+    return dropped(Drop::kArpConflict);
+  }
+  const Own* asked = find_own(here, packet.target_ip);
+  const bool is_request = packet.operation == wire::ArpOperation::kRequest;
+  NeighbourHandled out;
+  if (asked != nullptr && is_request) {
+    out.reply = out_of(port, packet.sender_mac,
+                       {wire::ArpOperation::kReply, here.mac, packet.target_ip, packet.sender_mac,
+                        packet.sender_ip});
+  }
+  bool is_news = false;
+  if (is_usable_sender(packet)) {
+    // RFC 826, "Packet Reception": a pair that is known is updated by whatever names it; a new one
+    // is added only when the packet was meant for us, so that chatter does not fill the cache.
+    if (asked != nullptr && !is_request) {
+      is_news = cache.advertise(port, packet.sender_ip, {packet.sender_mac, true, true}, now);
+    }
+    const bool may_add = asked != nullptr && asked->address.has_on_link(packet.sender_ip);
+    if (!is_news) is_news = cache.hear(port, packet.sender_ip, packet.sender_mac, may_add, now);
+  }
+  if (!is_news && !out.reply) out.drop = Drop::kArpNotForUs;
+  return out;
+}
+
+/// RFC 5227 2.4 (c): a host that keeps its address defends it, once in DEFEND_INTERVAL.
+void Arp::defend(Own& own, Nanos now) {
+  if (now - own.defended_at < kArpDefendInterval) return;
+  own.defended_at = now;
+  own.announcements_left = 1;
+  own.announce_at = now;
+}
+
+NeighbourOut Arp::request(const Solicit& asked) const {
+  const Port& port = ports_[asked.port];
+  // Of several addresses the one that lies in the neighbour's network.
+  const Own* from = port.addresses.begin();
+  for (const Own& own : port.addresses) {
+    if (own.address.has_on_link(asked.ip)) from = &own;
+  }
+  return out_of(
+      asked.port, asked.mac.value_or(kMacBroadcast),
+      {wire::ArpOperation::kRequest, port.mac, from->address.address, MacAddress{}, asked.ip});
+}
+
+NeighbourOut Arp::announcement(uint8_t port) const {
+  return announcement_of(port, ports_[port].addresses[0]);
+}
+
+/// RFC 5227 3: an announcement is a request whose sender and target are the same address.
+NeighbourOut Arp::announcement_of(uint8_t port, const Own& own) const {
+  const IpAddress& address = own.address.address;
+  return out_of(port, kMacBroadcast,
+                {wire::ArpOperation::kRequest, ports_[port].mac, address, MacAddress{}, address});
+}
+
+void Arp::on_timer(Nanos now, NeighbourOutList& out) {
+  for (uint8_t port = 0; port < kPortsMax; ++port) {
+    for (Own& own : ports_[port].addresses) {
+      if (own.announce_at > now || !out.try_push(announcement_of(port, own))) continue;
+      --own.announcements_left;
+      own.announce_at = own.announcements_left > 0 ? now + kArpAnnounceInterval : kNever;
+    }
+  }
+}
+
+Nanos Arp::next_deadline() const {
+  Nanos deadline = kNever;
+  for (const Port& port : ports_) {
+    for (const Own& own : port.addresses) deadline = earlier(deadline, own.announce_at);
+  }
+  return deadline;
+}
+
+Arp::Own* Arp::find_own(Port& port, const IpAddress& address) {
+  for (Own& own : port.addresses) {
+    if (own.address.address == address) return &own;
+  }
+  return nullptr;
+}
+
+}  // namespace lyre::link

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "stack/base/bounded_vector.h"
+#include "stack/base/drop_reasons.h"
+#include "stack/base/interface_address.h"
+#include "stack/base/mac_address.h"
+#include "stack/base/nanos.h"
+#include "stack/link/neighbour_cache.h"
+#include "stack/link/neighbour_out.h"
+
+namespace lyre::link {
+
+/// RFC 5227 1.1: ANNOUNCE_NUM, ANNOUNCE_INTERVAL, DEFEND_INTERVAL.
+inline constexpr uint8_t kArpAnnounceCount = 2;
+inline constexpr Nanos kArpAnnounceInterval = seconds(2);
+inline constexpr Nanos kArpDefendInterval = seconds(10);
+
+/// What this host says of its IPv4 addresses, and what it hears: RFC 826, with the announcements
+/// and defence of RFC 5227. Neighbours are the cache's. Plain data. Thread: one.
+class Arp {
+ public:
+  /// Tells whose requests to answer on `port`, and announces them (RFC 5227 2.3). Addresses of
+  /// IPv6 are passed over. Neighbours outside the prefixes are learned only when asked for.
+  void set_port(uint8_t port, MacAddress mac, std::span<const InterfaceAddress> addresses,
+                Nanos now);
+  bool has_address(uint8_t port) const { return !ports_[port].addresses.empty(); }
+
+  /// A packet arrived on `port`.
+  NeighbourHandled handle(uint8_t port, const wire::ArpPacket& packet, NeighbourCache& cache,
+                          Nanos now);
+
+  /// The question that `asked` stands for. REQUIRES: has_address(asked.port).
+  NeighbourOut request(const Solicit& asked) const;
+  /// An announcement of an address of `port`. REQUIRES: has_address(port).
+  NeighbourOut announcement(uint8_t port) const;
+
+  void on_timer(Nanos now, NeighbourOutList& out);
+  Nanos next_deadline() const;
+
+ private:
+  struct Own {
+    InterfaceAddress address;
+    uint8_t announcements_left = 0;
+    Nanos announce_at = kNever;
+    Nanos defended_at;
+  };
+  struct Port {
+    MacAddress mac;
+    BoundedVector<Own, kPortAddressesMax> addresses;
+  };
+  Own* find_own(Port& port, const IpAddress& address);
+  void defend(Own& own, Nanos now);
+  NeighbourOut announcement_of(uint8_t port, const Own& own) const;
+
+  std::array<Port, kPortsMax> ports_{};
+};
+
+}  // namespace lyre::link

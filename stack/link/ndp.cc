@@ -1,0 +1,312 @@
+#include "stack/link/ndp.h"
+
+#include "stack/base/check.h"
+#include "stack/base/ipv6_address.h"
+#include "stack/base/rng.h"
+
+namespace lyre::link {
+namespace {
+
+NeighbourHandled dropped(Drop reason) { return {std::nullopt, reason}; }
+
+NeighbourOut out_of(uint8_t port, MacAddress destination, const NdpPacket& packet) {
+  NeighbourOut out;
+  out.port = port;
+  out.kind = NeighbourOut::Kind::kNdp;
+  out.destination = destination;
+  out.ndp = packet;
+  return out;
+}
+
+}  // namespace
+
+void Ndp::set_port(uint8_t port, const NdpPort& description, Nanos now) {
+  LYRE_CHECK(port < kPortsMax);
+  ports_[port] = Port{.takes_routers = description.takes_routers, .mac = description.mac};
+  for (const InterfaceAddress& address : description.addresses) {
+    if (address.address.is_v4()) continue;
+    own_.push(Own{.address = address, .port = port, .sends_left = kDadProbes, .deadline = now});
+  }
+  look_at_states();
+}
+
+NeighbourHandled Ndp::handle(uint8_t port, const NdpArrival& arrival, NeighbourCache& cache,
+                             Nanos now) {
+  // Our own frame comes back from some wires.
+  if (arrival.sender_mac == ports_[port].mac) return dropped(Drop::kNdpNotForUs);
+  switch (arrival.packet.message.type) {
+    case wire::NdpType::kNeighbourSolicitation:
+      return on_solicitation(port, arrival, cache, now);
+    case wire::NdpType::kNeighbourAdvertisement:
+      return on_advertisement(port, arrival, cache, now);
+    case wire::NdpType::kRouterAdvertisement:
+      return on_router(port, arrival, cache, now);
+    case wire::NdpType::kRouterSolicitation:  // RFC 4861 6.2.6: for routers
+    case wire::NdpType::kRedirect:            // a connection stays with the router it began with
+      break;
+  }
+  return dropped(Drop::kNdpNotForUs);
+}
+
+NeighbourHandled Ndp::on_solicitation(uint8_t port, const NdpArrival& arrival,
+                                      NeighbourCache& cache, Nanos now) {
+  const wire::NdpMessage& message = arrival.packet.message;
+  const IpAddress& asker = arrival.packet.addresses.source;
+  Own* own = find_own(port, message.target);
+  if (own == nullptr) return dropped(Drop::kNdpNotForUs);
+  if (own->state != AddressState::kUsable) {
+    // RFC 4862 5.4.3: who else probes for it means to have it; who asks for it does not know us.
+    if (!asker.is_unspecified()) return dropped(Drop::kNdpNotForUs);
+    mark_duplicate(*own);
+    return dropped(Drop::kNdpConflict);
+  }
+  NeighbourHandled out;
+  if (asker.is_unspecified()) {  // RFC 4861 7.2.4: the asker has no address to answer to
+    out.reply = advertisement_of(*own);
+    return out;
+  }
+  if (find_own(port, asker) != nullptr) return dropped(Drop::kNdpConflict);
+  if (message.source_mac) {
+    cache.hear(port, asker, *message.source_mac, is_on_link(port, asker), now);
+  }
+  out.reply = advertisement_of(*own);
+  out.reply->destination = message.source_mac.value_or(arrival.sender_mac);
+  out.reply->ndp.addresses.destination = asker;
+  out.reply->ndp.message.is_solicited = true;
+  return out;
+}
+
+NeighbourHandled Ndp::on_advertisement(uint8_t port, const NdpArrival& arrival,
+                                       NeighbourCache& cache, Nanos now) {
+  const wire::NdpMessage& message = arrival.packet.message;
+  if (Own* own = find_own(port, message.target)) {
+    // RFC 4862 5.4.4.
+    if (own->state == AddressState::kTentative) mark_duplicate(*own);
+    return dropped(Drop::kNdpConflict);
+  }
+  const Advertised said{message.target_mac, message.is_solicited, message.overrides};
+  if (!cache.advertise(port, message.target, said, now)) return dropped(Drop::kNdpNotForUs);
+  // RFC 4861 7.2.5: it says that it does not forward any more.
+  if (!message.is_router) remove_router(port, message.target);
+  return {};
+}
+
+NeighbourHandled Ndp::on_router(uint8_t port, const NdpArrival& arrival, NeighbourCache& cache,
+                                Nanos now) {
+  const wire::NdpMessage& message = arrival.packet.message;
+  const IpAddress& router = arrival.packet.addresses.source;
+  if (!ports_[port].takes_routers || find_own(port, router) != nullptr) {
+    return dropped(Drop::kNdpNotForUs);
+  }
+  ports_[port].solicit_at = kNever;
+  if (message.source_mac) cache.hear(port, router, *message.source_mac, true, now);
+  if (message.router_lifetime_s == 0) {
+    remove_router(port, router);
+  } else {
+    add_router({router, port, message.preference, now + seconds(message.router_lifetime_s)});
+  }
+  return {};
+}
+
+void Ndp::add_router(const Router& router) {
+  for (Router& known : routers_) {
+    if (known.port != router.port || known.address != router.address) continue;
+    if (known.preference != router.preference) ++generation_;
+    known = router;
+    return;
+  }
+  if (routers_.try_push(router)) ++generation_;
+}
+
+void Ndp::remove_router(uint8_t port, const IpAddress& address) {
+  for (Router& known : routers_) {
+    if (known.port != port || known.address != address) continue;
+    known = routers_.back();
+    routers_.pop_back();
+    ++generation_;
+    return;
+  }
+}
+
+std::optional<IpAddress> Ndp::default_router(uint8_t port) const {
+  const Router* best = nullptr;
+  for (const Router& router : routers_) {
+    if (router.port != port) continue;
+    // Of equals always the same one, in whatever order they were heard.
+    const bool is_better =
+        best == nullptr || router.preference > best->preference ||
+        (router.preference == best->preference && router.address < best->address);
+    if (is_better) best = &router;
+  }
+  if (best == nullptr) return std::nullopt;
+  return best->address;
+}
+
+/// RFC 4862 5.4.5: without its link-local address a port does without IPv6.
+void Ndp::mark_duplicate(Own& own) {
+  const bool is_all = is_ipv6_link_local(own.address.address);
+  for (Own& other : own_) {
+    if (&other != &own && !(is_all && other.port == own.port)) continue;
+    other.state = AddressState::kDuplicate;
+    other.deadline = kNever;
+  }
+  look_at_states();
+}
+
+std::optional<NeighbourOut> Ndp::solicitation(const Solicit& asked) const {
+  const Own* from = usable_for(asked.port, asked.ip);
+  if (from == nullptr) return std::nullopt;
+  wire::NdpMessage message;
+  message.target = asked.ip;
+  message.source_mac = ports_[asked.port].mac;
+  const IpAddress group = solicited_node_group(asked.ip);
+  const IpAddress& destination = asked.mac ? asked.ip : group;
+  return out_of(asked.port, asked.mac.value_or(multicast_mac(group)),
+                {{from->address.address, destination}, message});
+}
+
+std::optional<NeighbourOut> Ndp::announcement(uint8_t port) const {
+  const Own* own = usable_for(port, IpAddress{});
+  if (own == nullptr) return std::nullopt;
+  return advertisement_of(*own);
+}
+
+/// Every session asks for this with every turn: so it is counted once for all.
+void Ndp::look_at_states() {
+  ++generation_;
+  for (Port& port : ports_) {
+    port.is_settled = true;
+    port.has_usable = false;
+  }
+  for (const Own& own : own_) {
+    Port& port = ports_[own.port];
+    port.is_settled = port.is_settled && own.state != AddressState::kTentative;
+    port.has_usable = port.has_usable || own.state == AddressState::kUsable;
+  }
+}
+
+std::optional<IpAddress> Ndp::link_local_of(uint8_t port) const {
+  const Own* own = usable_for(port, kAllNodes);
+  if (own == nullptr || !is_ipv6_link_local(own->address.address)) return std::nullopt;
+  return own->address.address;
+}
+
+void Ndp::on_timer(Nanos now, NeighbourOutList& out) {
+  for (Own& own : own_) {
+    if (own.deadline <= now) step(own, now, out);
+  }
+  for (uint8_t i = 0; i < kPortsMax; ++i) {
+    if (ports_[i].solicit_at <= now) step_port(i, now, out);
+  }
+  step_routers(now);
+}
+
+void Ndp::step(Own& own, Nanos now, NeighbourOutList& out) {
+  if (!own.was_delayed) {
+    // RFC 4862 5.4.2: hosts that start together shall not probe together.
+    own.was_delayed = true;
+    Rng rng(seed_ ^ own.address.address.bytes[15] ^ static_cast<uint64_t>(own.port) << 8);
+    const auto most = static_cast<uint64_t>(kFirstSolicitDelayMax.value);
+    own.deadline = now + nanos(static_cast<int64_t>(rng.below(most)));
+    return;
+  }
+  if (own.sends_left > 0) {
+    const bool is_probe = own.state == AddressState::kTentative;
+    if (!out.try_push(is_probe ? probe_of(own) : advertisement_of(own))) return;
+    --own.sends_left;
+    own.deadline = is_probe || own.sends_left > 0 ? now + kRetransmitTime : kNever;
+    return;
+  }
+  // Nobody objected. The neighbours are told, for one may remember another MAC.
+  own.state = AddressState::kUsable;
+  own.sends_left = kNdpAnnounceCount;
+  own.deadline = now;
+  look_at_states();
+  Port& port = ports_[own.port];
+  if (!port.takes_routers || !is_ipv6_link_local(own.address.address)) return;
+  port.solicits_left = kRouterSolicitsMax;
+  port.solicit_at = now;
+}
+
+void Ndp::step_port(uint8_t index, Nanos now, NeighbourOutList& out) {
+  Port& port = ports_[index];
+  const Own* from = usable_for(index, kAllRouters);
+  if (from == nullptr || port.solicits_left == 0) {
+    port.solicit_at = kNever;
+    return;
+  }
+  wire::NdpMessage message;
+  message.type = wire::NdpType::kRouterSolicitation;
+  message.source_mac = port.mac;
+  const NdpPacket packet{{from->address.address, kAllRouters}, message};
+  if (!out.try_push(out_of(index, multicast_mac(kAllRouters), packet))) return;
+  --port.solicits_left;
+  port.solicit_at = now + kRouterSolicitInterval;
+}
+
+void Ndp::step_routers(Nanos now) {
+  for (size_t i = 0; i < routers_.size();) {
+    if (routers_[i].expires_at > now) {
+      ++i;
+    } else {
+      remove_router(routers_[i].port, routers_[i].address);
+    }
+  }
+}
+
+Nanos Ndp::next_deadline() const {
+  Nanos deadline = kNever;
+  for (const Own& own : own_) deadline = earlier(deadline, own.deadline);
+  for (const Port& port : ports_) deadline = earlier(deadline, port.solicit_at);
+  for (const Router& router : routers_) deadline = earlier(deadline, router.expires_at);
+  return deadline;
+}
+
+/// RFC 4862 5.4.2: from nobody, to all who might have the address.
+NeighbourOut Ndp::probe_of(const Own& own) const {
+  wire::NdpMessage message;
+  message.target = own.address.address;
+  const IpAddress group = solicited_node_group(message.target);
+  return out_of(own.port, multicast_mac(group), {{IpAddress{}, group}, message});
+}
+
+/// RFC 4861 7.2.6: to all nodes, unasked.
+NeighbourOut Ndp::advertisement_of(const Own& own) const {
+  wire::NdpMessage message;
+  message.type = wire::NdpType::kNeighbourAdvertisement;
+  message.target = own.address.address;
+  message.target_mac = ports_[own.port].mac;
+  message.overrides = true;
+  return out_of(own.port, multicast_mac(kAllNodes), {{message.target, kAllNodes}, message});
+}
+
+Ndp::Own* Ndp::find_own(uint8_t port, const IpAddress& address) {
+  for (Own& own : own_) {
+    if (own.port != port || own.address.address != address) continue;
+    // One that another host has is that host's: it is a neighbour like others.
+    return own.state == AddressState::kDuplicate ? nullptr : &own;
+  }
+  return nullptr;
+}
+
+const Ndp::Own* Ndp::usable_for(uint8_t port, const IpAddress& peer) const {
+  const Own* best = nullptr;
+  uint32_t best_rank = 0;
+  for (const Own& own : own_) {
+    if (own.port != port || own.state != AddressState::kUsable) continue;
+    const uint32_t rank = source_rank(own.address.address, peer);
+    if (rank <= best_rank) continue;
+    best = &own;
+    best_rank = rank;
+  }
+  return best;
+}
+
+bool Ndp::is_on_link(uint8_t port, const IpAddress& address) const {
+  for (const Own& own : own_) {
+    if (own.port == port && own.address.has_on_link(address)) return true;
+  }
+  return false;
+}
+
+}  // namespace lyre::link

@@ -1,0 +1,127 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "stack/base/bounded_vector.h"
+#include "stack/base/interface_address.h"
+#include "stack/base/nanos.h"
+#include "stack/link/neighbour_cache.h"
+#include "stack/link/neighbour_out.h"
+
+namespace lyre::link {
+
+/// RFC 4862 5.1: DupAddrDetectTransmits.
+inline constexpr uint8_t kDadProbes = 1;
+/// RFC 4861 10: MAX_RTR_SOLICITATION_DELAY, MAX_RTR_SOLICITATIONS, RTR_SOLICITATION_INTERVAL,
+/// MAX_NEIGHBOR_ADVERTISEMENT (we send fewer).
+inline constexpr Nanos kFirstSolicitDelayMax = seconds(1);
+inline constexpr uint8_t kRouterSolicitsMax = 3;
+inline constexpr Nanos kRouterSolicitInterval = seconds(4);
+inline constexpr uint8_t kNdpAnnounceCount = 2;
+
+/// Default routers that are remembered, of all ports together.
+inline constexpr size_t kRoutersMax = 16;
+
+/// RFC 4862 2: an address is nobody's until it is known that no other host has it.
+enum class AddressState : uint8_t { kTentative, kUsable, kDuplicate };
+
+/// What one port is told to be.
+struct NdpPort {
+  MacAddress mac;
+  std::span<const InterfaceAddress> addresses;  ///< those of IPv4 are passed over
+  bool takes_routers = false;                   ///< default routers are learned from their words
+};
+
+/// A packet of NDP as it arrived.
+struct NdpArrival {
+  MacAddress sender_mac;  ///< of the frame
+  NdpPacket packet;
+};
+
+/// What this host says of its IPv6 addresses, and what it hears: duplicate address detection (the
+/// plain one of RFC 4862 5.4: nothing is sent from an address before it is ours), the answers of
+/// RFC 4861 7.2, and default routers. Neighbours are the cache's. Plain data. Thread: one.
+class Ndp {
+ public:
+  explicit Ndp(uint64_t seed) : seed_(seed) {}
+
+  /// Begins to find out whether the addresses are free. REQUIRES: one of them is link-local, if
+  /// any is of IPv6.
+  void set_port(uint8_t port, const NdpPort& description, Nanos now);
+
+  NeighbourHandled handle(uint8_t port, const NdpArrival& arrival, NeighbourCache& cache,
+                          Nanos now);
+
+  /// The question that `asked` stands for; empty while the port may not ask.
+  std::optional<NeighbourOut> solicitation(const Solicit& asked) const;
+  /// An unasked advertisement of an address of `port`, if it has a usable one.
+  std::optional<NeighbourOut> announcement(uint8_t port) const;
+  /// False until every address of the port was looked at.
+  bool is_settled(uint8_t port) const { return ports_[port].is_settled; }
+  bool has_usable(uint8_t port) const { return ports_[port].has_usable; }
+  /// The port's link-local address once it is usable.
+  std::optional<IpAddress> link_local_of(uint8_t port) const;
+
+  void on_timer(Nanos now, NeighbourOutList& out);
+  Nanos next_deadline() const;
+
+  struct Own {
+    InterfaceAddress address;
+    uint8_t port = 0;
+    AddressState state = AddressState::kTentative;
+    uint8_t sends_left = 0;  ///< probes while tentative, then announcements
+    bool was_delayed = false;
+    Nanos deadline = kNever;
+  };
+  /// All addresses, and the default router of a port: the worker's routes follow them.
+  std::span<const Own> addresses() const { return {own_.begin(), own_.size()}; }
+  std::optional<IpAddress> default_router(uint8_t port) const;
+  /// Changes whenever one of these did.
+  uint32_t generation() const { return generation_; }
+
+ private:
+  struct Port {
+    bool takes_routers = false;
+    bool is_settled = true;
+    bool has_usable = false;
+    MacAddress mac;
+    uint8_t solicits_left = 0;
+    Nanos solicit_at = kNever;
+  };
+  struct Router {
+    IpAddress address;
+    uint8_t port = 0;
+    wire::RouterPreference preference{};
+    Nanos expires_at;
+  };
+
+  NeighbourHandled on_solicitation(uint8_t port, const NdpArrival& arrival, NeighbourCache& cache,
+                                   Nanos now);
+  NeighbourHandled on_advertisement(uint8_t port, const NdpArrival& arrival, NeighbourCache& cache,
+                                    Nanos now);
+  NeighbourHandled on_router(uint8_t port, const NdpArrival& arrival, NeighbourCache& cache,
+                             Nanos now);
+  void add_router(const Router& router);
+  void remove_router(uint8_t port, const IpAddress& address);
+  Own* find_own(uint8_t port, const IpAddress& address);
+  const Own* usable_for(uint8_t port, const IpAddress& peer) const;
+  bool is_on_link(uint8_t port, const IpAddress& address) const;
+  void mark_duplicate(Own& own);
+  void look_at_states();
+  void step(Own& own, Nanos now, NeighbourOutList& out);
+  void step_port(uint8_t index, Nanos now, NeighbourOutList& out);
+  void step_routers(Nanos now);
+  NeighbourOut probe_of(const Own& own) const;
+  NeighbourOut advertisement_of(const Own& own) const;
+
+  uint64_t seed_;
+  uint32_t generation_ = 0;
+  std::array<Port, kPortsMax> ports_{};
+  BoundedVector<Own, size_t{kPortsMax} * kPortAddressesMax> own_;
+  BoundedVector<Router, kRoutersMax> routers_;
+};
+
+}  // namespace lyre::link

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "stack/link/arp.h"
+#include "stack/link/mld.h"
+#include "stack/link/ndp.h"
+#include "stack/link/neighbour_cache.h"
+
+namespace lyre::link {
+
+/// The neighbours of one worker's ports, whatever their family: one cache, which ARP and NDP fill.
+/// Plain data: copying it snapshots it. Thread: one. Units: time is the caller's `now`.
+class Neighbours {
+ public:
+  explicit Neighbours(uint64_t seed) : cache_(seed), ndp_(seed), mld_(seed) {}
+
+  /// Tells what `port` is. Its addresses of IPv4 are announced, those of IPv6 probed for first.
+  void set_port(uint8_t port, const NdpPort& description, Nanos now);
+
+  /// The MAC of `next_hop` on `port`: kPending while it is asked for, or while the port does not
+  /// know yet which addresses are its own; kUnreachable also where the port has none of the family.
+  Resolved resolve(uint8_t port, const IpAddress& next_hop, Nanos now);
+
+  NeighbourHandled handle_arp(uint8_t port, const wire::ArpPacket& packet, Nanos now);
+  NeighbourHandled handle_ndp(uint8_t port, const NdpArrival& arrival, Nanos now);
+  NeighbourHandled handle_mld(uint8_t port, const wire::MldQuery& query, Nanos now);
+
+  /// Appends what must be sent now. Call when next_deadline() has come; what `out` has no room for
+  /// stays due.
+  void on_timer(Nanos now, NeighbourOutList& out);
+  Nanos next_deadline() const { return next_deadline_; }
+
+  /// A harmless packet, for when one is wanted; empty while the port may send none.
+  std::optional<NeighbourOut> announcement(uint8_t port) const;
+
+  /// Changes whenever an answer of resolve() may have changed from kPending or kUnreachable.
+  uint32_t generation() const { return cache_.generation() + ndp_.generation(); }
+  const NeighbourCache& cache() const { return cache_; }
+  const Ndp& ndp() const { return ndp_; }
+
+ private:
+  void find_deadline();
+  void follow_ndp(Nanos now);
+
+  NeighbourCache cache_;
+  Arp arp_;
+  Ndp ndp_;
+  Mld mld_;
+  std::array<bool, kPortsMax> has_spoken_up_{};  ///< reports go out from the link-local address
+  Nanos next_deadline_ = kNever;
+};
+
+}  // namespace lyre::link

@@ -1,0 +1,131 @@
+#include "stack/base/ipv6_address.h"
+#include "stack/worker/impl.h"
+
+/// The worker's side of ARP and neighbour discovery: who it is on each wire, and who else is there.
+namespace lyre::worker {
+
+void Worker::Impl::add_port(uint8_t index) {
+  const PortBinding& binding = ports[index].binding;
+  const MacAddress mac = ports[index].capabilities.mac;
+  BoundedVector<InterfaceAddress, kPortAddressesMax> addresses;
+  bool has_ipv6 = false;
+  bool has_link_local = false;
+  for (const InterfaceAddress& address : binding.addresses) {
+    addresses.push(address);
+    has_ipv6 = has_ipv6 || !address.address.is_v4();
+    has_link_local = has_link_local || is_ipv6_link_local(address.address);
+  }
+  // RFC 4291 2.1: every interface of IPv6 has a link-local address.
+  if (has_ipv6 && !has_link_local) addresses.push({link_local_address(mac), 64});
+  for (const InterfaceAddress& address : addresses) {
+    LYRE_CHECK(routes.add_address(index, address.address, address.prefix_bits));
+  }
+  neighbours.set_port(index, {mac, {addresses.begin(), addresses.size()}, binding.takes_routers},
+                      now);
+  for (const IpAddress& gateway : binding.gateways) add_gateway(index, gateway);
+}
+
+void Worker::Impl::add_gateway(uint8_t index, const IpAddress& gateway) {
+  const ip::Prefix everything = ip::Prefix::all_of_family(gateway);
+  if (routes.add_route_on_port(everything, gateway, index)) return;
+  // A gateway outside the port's prefix is reached directly all the same (clouds do that).
+  LYRE_CHECK(routes.add_on_link({gateway, 128}, index));
+  LYRE_CHECK(routes.add_route_on_port(everything, gateway, index));
+}
+
+void Worker::Impl::on_arp(uint8_t port, const wire::ArpPacket& packet) {
+  carry_out(neighbours.handle_arp(port, packet, now));
+}
+
+void Worker::Impl::on_ndp(uint8_t port, const link::NdpArrival& arrival) {
+  carry_out(neighbours.handle_ndp(port, arrival, now));
+  follow_neighbours();
+}
+
+void Worker::Impl::carry_out(const link::NeighbourHandled& handled) {
+  if (handled.drop) drop(*handled.drop);
+  if (handled.reply) send_neighbour(*handled.reply);
+}
+
+/// Brings the routes up to what neighbour discovery found out.
+void Worker::Impl::follow_neighbours() {
+  const link::Ndp& ndp = neighbours.ndp();
+  if (ndp.generation() == ndp_seen) return;
+  ndp_seen = ndp.generation();
+  bool has_lost = false;
+  for (const link::Ndp::Own& own : ndp.addresses()) {
+    routes.set_state(own.address.address, own.state);
+    has_lost = has_lost || own.state == link::AddressState::kDuplicate;
+  }
+  for (uint8_t port = 0; port < ports.size(); ++port) {
+    routes.set_default_router(port, ndp.default_router(port));
+  }
+  if (has_lost) leave_lost_addresses();
+}
+
+/// Sessions from an address that another host has turned out to have: they never sent anything.
+void Worker::Impl::leave_lost_addresses() {
+  for (uint32_t conn = 0; conn < engine.index_bound(); ++conn) {
+    if (!engine.is_open(conn) || session(conn).is_over) continue;
+    if (!routes.is_lost(engine.tuple(conn).local.address)) continue;
+    abort_session(conn, channel::EndStatus::kUnreachable);
+  }
+}
+
+size_t Worker::Impl::run_neighbour_timers() {
+  if (neighbours.next_deadline() > now) return 0;
+  link::NeighbourOutList out;
+  neighbours.on_timer(now, out);
+  for (const link::NeighbourOut& packet : out) send_neighbour(packet);
+  follow_neighbours();
+  return out.size();
+}
+
+void Worker::Impl::send_neighbour(const link::NeighbourOut& out) {
+  io::PacketBuf* packet = alloc_tx();
+  if (packet == nullptr) return drop(Drop::kTxNoBuffer);
+  link::write_neighbour_frame(*packet, ports[out.port].capabilities.mac, out);
+  send_packet(out.port, packet);
+}
+
+/// The MAC to send to; empty while it is not known. TCP is not asked for a segment until then.
+std::optional<MacAddress> Worker::Impl::neighbour_of(uint32_t conn) {
+  session::Session& sender = session(conn);
+  if (sender.is_local) return ports[sender.port].capabilities.mac;
+  const auto port = static_cast<uint8_t>(sender.port);
+  link::Resolved resolved = neighbours.resolve(port, sender.next_hop, now);
+  if (resolved.answer == link::Answer::kUnreachable && reroute(conn)) {
+    resolved = neighbours.resolve(port, sender.next_hop, now);
+  }
+  if (resolved.answer == link::Answer::kKnown) return resolved.mac;
+  sender.waits_for_neighbour = true;
+  has_neighbour_waiters = true;
+  if (resolved.answer == link::Answer::kUnreachable) {
+    effects.clear();
+    engine.on_host_unreachable(conn, now, effects);
+    apply(conn);
+  }
+  return std::nullopt;
+}
+
+/// The neighbour does not answer: true when another one leads there by now.
+bool Worker::Impl::reroute(uint32_t conn) {
+  const FourTuple& tuple = engine.tuple(conn);
+  const auto route = routes.lookup_from(tuple.local.address, tuple.remote.address);
+  if (!route || route->next_hop == session(conn).next_hop) return false;
+  session(conn).next_hop = route->next_hop;
+  return true;
+}
+
+void Worker::Impl::wake_neighbour_waiters() {
+  neighbours_seen = neighbours.generation();
+  if (!has_neighbour_waiters) return;
+  has_neighbour_waiters = false;
+  for (uint32_t conn = 0; conn < engine.index_bound(); ++conn) {
+    if (!engine.is_open(conn) || !session(conn).waits_for_neighbour) continue;
+    session(conn).waits_for_neighbour = false;
+    schedule_transmit(conn);
+  }
+}
+
+}  // namespace lyre::worker

@@ -1,0 +1,392 @@
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "stack/base/ipv6_address.h"
+#include "stack/link/framing.h"
+#include "stack/link/neighbours.h"
+
+namespace lyre::link {
+namespace {
+
+using wire::NdpMessage;
+using wire::NdpType;
+
+constexpr MacAddress kOwnMac{{2, 0, 0, 0, 0, 1}};
+constexpr MacAddress kPeerMac{{2, 0, 0, 0, 0, 2}};
+constexpr MacAddress kOtherMac{{2, 0, 0, 0, 0, 3}};
+constexpr IpAddress kOwn{{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
+constexpr IpAddress kPeer{{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}};
+constexpr IpAddress kOwnLinkLocal = link_local_address(kOwnMac);
+constexpr IpAddress kRouter = link_local_address(kPeerMac);
+constexpr IpAddress kOtherRouter = link_local_address(kOtherMac);
+constexpr InterfaceAddress kAddresses[] = {{kOwn, 64}, {kOwnLinkLocal, 64}};
+
+NdpMessage message_of(NdpType type, const IpAddress& target,
+                      std::optional<MacAddress> mac = std::nullopt) {
+  NdpMessage out;
+  out.type = type;
+  out.target = target;
+  out.source_mac = out.target_mac = mac;
+  return out;
+}
+
+class NdpTest : public testing::Test {
+ protected:
+  NdpTest() { table_.set_port(0, {kOwnMac, kAddresses, true}, now_); }
+
+  /// What neighbour discovery sends now; listener reports are kept apart.
+  std::vector<NeighbourOut> run() {
+    NeighbourOutList out;
+    table_.on_timer(now_, out);
+    std::vector<NeighbourOut> ndp;
+    for (const NeighbourOut& sent : out) {
+      (sent.kind == NeighbourOut::Kind::kMld ? reports_ : ndp).push_back(sent);
+    }
+    return ndp;
+  }
+  /// All that is sent while so much time passes.
+  std::vector<NeighbourOut> pass(Nanos span) {
+    std::vector<NeighbourOut> all = run();
+    const Nanos end = now_ + span;
+    while (table_.next_deadline() <= end) {
+      now_ = later(now_, table_.next_deadline());
+      for (const NeighbourOut& sent : run()) all.push_back(sent);
+    }
+    now_ = end;
+    return all;
+  }
+  /// Until the addresses are ours and everybody was told.
+  void settle() { pass(seconds(30)); }
+
+  NeighbourHandled receive(MacAddress mac, const IpAddress& source, const IpAddress& destination,
+                           const NdpMessage& message) {
+    return table_.handle_ndp(0, {mac, {{source, destination}, message}}, now_);
+  }
+  NeighbourHandled solicit(const IpAddress& source, const IpAddress& target) {
+    const bool is_probe = source.is_unspecified();
+    const auto mac = is_probe ? std::nullopt : std::optional(kPeerMac);
+    return receive(kPeerMac, source, solicited_node_group(target),
+                   message_of(NdpType::kNeighbourSolicitation, target, mac));
+  }
+  NeighbourHandled advertise_router(MacAddress mac, uint16_t lifetime_s,
+                                    wire::RouterPreference preference = {}) {
+    NdpMessage message = message_of(NdpType::kRouterAdvertisement, IpAddress{}, mac);
+    message.router_lifetime_s = lifetime_s;
+    message.preference = preference;
+    return receive(mac, link_local_address(mac), kAllNodes, message);
+  }
+  AddressState state_of(const IpAddress& address) const {
+    for (const Ndp::Own& own : table_.ndp().addresses()) {
+      if (own.address.address == address) return own.state;
+    }
+    return AddressState::kDuplicate;
+  }
+
+  Nanos now_ = seconds(100);
+  Neighbours table_{1};
+  std::vector<NeighbourOut> reports_;
+};
+
+TEST_F(NdpTest, ProbesForEachAddressBeforeItIsUsed) {
+  // RFC 4862 5.4.2: from the unspecified address, to the solicited-node group, without a MAC.
+  EXPECT_EQ(table_.resolve(0, kPeer, now_).answer, Answer::kPending);
+  std::vector<NeighbourOut> probes;
+  for (const NeighbourOut& sent : pass(kFirstSolicitDelayMax + kRetransmitTime)) {
+    if (sent.ndp.message.type == NdpType::kNeighbourSolicitation) probes.push_back(sent);
+  }
+  ASSERT_EQ(probes.size(), 2u);
+  for (const NeighbourOut& probe : probes) {
+    const IpAddress group = solicited_node_group(probe.ndp.message.target);
+    EXPECT_TRUE(probe.ndp.addresses.source.is_unspecified());
+    EXPECT_EQ(probe.ndp.addresses.destination, group);
+    EXPECT_EQ(probe.destination, multicast_mac(group));
+    EXPECT_FALSE(probe.ndp.message.source_mac);
+  }
+  EXPECT_EQ(state_of(kOwn), AddressState::kUsable);
+  EXPECT_EQ(state_of(kOwnLinkLocal), AddressState::kUsable);
+}
+
+TEST_F(NdpTest, WaitersHearWhenTheAddressesAreOurs) {
+  const uint32_t before = table_.generation();
+  settle();
+  EXPECT_NE(table_.generation(), before);
+  EXPECT_EQ(table_.resolve(0, kPeer, now_).answer, Answer::kPending);
+  const auto sent = run();
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].ndp.message.target, kPeer);
+}
+
+TEST_F(NdpTest, TellsItsNeighboursWhenAnAddressIsOurs) {
+  int advertisements = 0;
+  for (const NeighbourOut& sent : pass(seconds(10))) {
+    if (sent.ndp.message.type != NdpType::kNeighbourAdvertisement) continue;
+    EXPECT_EQ(sent.ndp.addresses.destination, kAllNodes);
+    EXPECT_TRUE(sent.ndp.message.overrides);
+    EXPECT_FALSE(sent.ndp.message.is_solicited);
+    EXPECT_EQ(sent.ndp.message.target_mac, kOwnMac);
+    ++advertisements;
+  }
+  EXPECT_EQ(advertisements, 2 * kNdpAnnounceCount);
+}
+
+TEST_F(NdpTest, AnAdvertisementMeansThatAnotherHasTheAddress) {
+  // RFC 4862 5.4.4.
+  run();
+  const auto handled = receive(kPeerMac, kOwn, kAllNodes,
+                               message_of(NdpType::kNeighbourAdvertisement, kOwn, kPeerMac));
+  EXPECT_EQ(handled.drop, Drop::kNdpConflict);
+  settle();
+  EXPECT_EQ(state_of(kOwn), AddressState::kDuplicate);
+  EXPECT_EQ(state_of(kOwnLinkLocal), AddressState::kUsable);
+  EXPECT_EQ(solicit(kPeer, kOwn).drop, Drop::kNdpNotForUs) << "it is not ours to answer for";
+  EXPECT_TRUE(solicit(kOwn, kOwnLinkLocal).reply) << "its owner is a neighbour like others";
+}
+
+TEST_F(NdpTest, TwoWhoProbeAtOnceBothGiveWay) {
+  // RFC 4862 5.4.3.
+  run();
+  EXPECT_EQ(solicit(IpAddress{}, kOwnLinkLocal).drop, Drop::kNdpConflict);
+  EXPECT_EQ(state_of(kOwnLinkLocal), AddressState::kDuplicate);
+  EXPECT_EQ(state_of(kOwn), AddressState::kDuplicate) << "RFC 4862 5.4.5: no IPv6 at all then";
+  EXPECT_EQ(table_.resolve(0, kPeer, now_).answer, Answer::kUnreachable);
+}
+
+TEST_F(NdpTest, ItsOwnProbeReflectedIsNoDuplicate) {
+  run();
+  const auto handled = receive(kOwnMac, IpAddress{}, solicited_node_group(kOwn),
+                               message_of(NdpType::kNeighbourSolicitation, kOwn));
+  EXPECT_EQ(handled.drop, Drop::kNdpNotForUs);
+  settle();
+  EXPECT_EQ(state_of(kOwn), AddressState::kUsable);
+}
+
+TEST_F(NdpTest, SaysNothingOfAnAddressThatIsNotItsOwnYet) {
+  run();
+  const auto handled = solicit(kPeer, kOwn);
+  EXPECT_FALSE(handled.reply);
+  EXPECT_EQ(handled.drop, Drop::kNdpNotForUs);
+}
+
+TEST_F(NdpTest, AnswersWhoAsksAndRemembersThem) {
+  // RFC 4861 7.2.4.
+  settle();
+  const auto handled = solicit(kPeer, kOwn);
+  ASSERT_TRUE(handled.reply);
+  EXPECT_FALSE(handled.drop);
+  const NeighbourOut& reply = *handled.reply;
+  EXPECT_EQ(reply.destination, kPeerMac);
+  EXPECT_EQ(reply.ndp.addresses.source, kOwn);
+  EXPECT_EQ(reply.ndp.addresses.destination, kPeer);
+  EXPECT_TRUE(reply.ndp.message.is_solicited && reply.ndp.message.overrides);
+  EXPECT_FALSE(reply.ndp.message.is_router);
+  EXPECT_EQ(reply.ndp.message.target_mac, kOwnMac);
+  EXPECT_EQ(table_.resolve(0, kPeer, now_).mac, kPeerMac);
+}
+
+TEST_F(NdpTest, DefendsItsAddressAgainstAProbe) {
+  settle();
+  const auto handled = solicit(IpAddress{}, kOwn);
+  ASSERT_TRUE(handled.reply);
+  EXPECT_EQ(handled.reply->destination, multicast_mac(kAllNodes));
+  EXPECT_EQ(handled.reply->ndp.addresses.destination, kAllNodes);
+  EXPECT_FALSE(handled.reply->ndp.message.is_solicited);
+  EXPECT_EQ(table_.cache().used(), 0u);
+}
+
+TEST_F(NdpTest, IgnoresQuestionsForOthers) {
+  settle();
+  EXPECT_EQ(solicit(kPeer, kRouter).drop, Drop::kNdpNotForUs);
+  EXPECT_EQ(table_.cache().used(), 0u);
+}
+
+TEST_F(NdpTest, OffLinkAskersAreAnsweredAndNotRemembered) {
+  settle();
+  IpAddress stranger = kPeer;
+  stranger.bytes[0] = 0x20;
+  EXPECT_TRUE(solicit(stranger, kOwn).reply);
+  EXPECT_EQ(table_.cache().used(), 0u);
+}
+
+TEST_F(NdpTest, AsksInTheGroupAndProbesTheNeighbourItself) {
+  settle();
+  EXPECT_EQ(table_.resolve(0, kPeer, now_).answer, Answer::kPending);
+  auto sent = run();
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].ndp.addresses.source, kOwn);
+  EXPECT_EQ(sent[0].ndp.addresses.destination, solicited_node_group(kPeer));
+  EXPECT_EQ(sent[0].ndp.message.source_mac, kOwnMac);
+
+  NdpMessage answer = message_of(NdpType::kNeighbourAdvertisement, kPeer, kPeerMac);
+  answer.is_solicited = answer.overrides = true;
+  EXPECT_FALSE(receive(kPeerMac, kPeer, kOwn, answer).drop);
+  EXPECT_EQ(table_.resolve(0, kPeer, now_).mac, kPeerMac);
+  EXPECT_TRUE(pass(kReachableTime / 2 * 3).empty());
+  table_.resolve(0, kPeer, now_);
+  sent = pass(kFirstProbeDelay);
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].destination, kPeerMac);
+  EXPECT_EQ(sent[0].ndp.addresses.destination, kPeer);
+}
+
+TEST_F(NdpTest, LinkLocalNeighboursAreAskedFromTheLinkLocalAddress) {
+  settle();
+  table_.resolve(0, kRouter, now_);
+  const auto sent = run();
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].ndp.addresses.source, kOwnLinkLocal);
+}
+
+TEST_F(NdpTest, AsksForRoutersThreeTimesAtMost) {
+  // RFC 4861 6.3.7.
+  int asked = 0;
+  for (const NeighbourOut& sent : pass(seconds(60))) {
+    if (sent.ndp.message.type != NdpType::kRouterSolicitation) continue;
+    EXPECT_EQ(sent.ndp.addresses.source, kOwnLinkLocal);
+    EXPECT_EQ(sent.ndp.addresses.destination, kAllRouters);
+    ++asked;
+  }
+  EXPECT_EQ(asked, kRouterSolicitsMax);
+}
+
+TEST_F(NdpTest, ARouterServesUntilItsTimeIsOver) {
+  settle();
+  EXPECT_FALSE(table_.ndp().default_router(0));
+  EXPECT_FALSE(advertise_router(kPeerMac, 100).drop);
+  EXPECT_EQ(table_.ndp().default_router(0), kRouter);
+  EXPECT_EQ(table_.resolve(0, kRouter, now_).mac, kPeerMac) << "it named its MAC";
+  pass(seconds(50));
+  advertise_router(kPeerMac, 100);
+  pass(seconds(99));
+  EXPECT_EQ(table_.ndp().default_router(0), kRouter);
+  pass(seconds(1));
+  EXPECT_FALSE(table_.ndp().default_router(0));
+}
+
+TEST_F(NdpTest, TheBetterRouterIsChosen) {
+  // RFC 4191 3.2.
+  settle();
+  advertise_router(kOtherMac, 1000);
+  advertise_router(kPeerMac, 1000, wire::RouterPreference::kHigh);
+  EXPECT_EQ(table_.ndp().default_router(0), kRouter);
+  advertise_router(kPeerMac, 0);
+  EXPECT_EQ(table_.ndp().default_router(0), kOtherRouter) << "lifetime 0: no default router";
+  EXPECT_FALSE(table_.ndp().default_router(1));
+}
+
+TEST_F(NdpTest, ARouterThatBecameAHostIsForgotten) {
+  // RFC 4861 7.2.5.
+  settle();
+  advertise_router(kPeerMac, 1000);
+  receive(kPeerMac, kRouter, kAllNodes,
+          message_of(NdpType::kNeighbourAdvertisement, kRouter, kPeerMac));
+  EXPECT_FALSE(table_.ndp().default_router(0));
+}
+
+TEST_F(NdpTest, RoutersAreHeardOnlyWhereTheConfigurationSaysSo) {
+  Neighbours table(2);
+  table.set_port(0, {kOwnMac, kAddresses, false}, now_);
+  NdpMessage message = message_of(NdpType::kRouterAdvertisement, IpAddress{}, kPeerMac);
+  message.router_lifetime_s = 100;
+  const NdpArrival arrival{kPeerMac, {{kRouter, kAllNodes}, message}};
+  EXPECT_EQ(table.handle_ndp(0, arrival, now_).drop, Drop::kNdpNotForUs);
+  EXPECT_FALSE(table.ndp().default_router(0));
+}
+
+TEST_F(NdpTest, RedirectsAndQuestionsForRoutersAreNotForUs) {
+  settle();
+  EXPECT_EQ(receive(kPeerMac, kRouter, kOwn, message_of(NdpType::kRedirect, kRouter)).drop,
+            Drop::kNdpNotForUs);
+  EXPECT_EQ(
+      receive(kPeerMac, kRouter, kAllRouters, message_of(NdpType::kRouterSolicitation, {})).drop,
+      Drop::kNdpNotForUs);
+}
+
+TEST_F(NdpTest, JoinsTheGroupsBeforeItProbesAndAgainFromItsAddress) {
+  // RFC 4862 5.4.2, RFC 3590 4.
+  EXPECT_TRUE(run().empty());
+  ASSERT_EQ(reports_.size(), 1u) << "both addresses end alike, so they share a group";
+  for (const NeighbourOut& report : reports_) {
+    EXPECT_TRUE(report.mld.addresses.source.is_unspecified());
+    EXPECT_EQ(report.mld.addresses.destination, wire::kMldRouters);
+    EXPECT_EQ(report.destination, multicast_mac(wire::kMldRouters));
+    EXPECT_TRUE(report.mld.report.is_change);
+  }
+  reports_.clear();
+  settle();
+  EXPECT_EQ(reports_.size(), kMldRobustness);
+  for (const NeighbourOut& report : reports_) {
+    EXPECT_EQ(report.mld.addresses.source, kOwnLinkLocal);
+  }
+}
+
+TEST_F(NdpTest, TellsRoutersThatAskWhatItListensTo) {
+  // RFC 3810 6.2.
+  settle();
+  reports_.clear();
+  EXPECT_FALSE(table_.handle_mld(0, {.response_ms_max = 1000}, now_).drop);
+  pass(seconds(1));
+  ASSERT_EQ(reports_.size(), 1u);
+  EXPECT_FALSE(reports_[0].mld.report.is_change);
+  reports_.clear();
+  const IpAddress group = solicited_node_group(kOwn);
+  table_.handle_mld(0, {.group = group, .response_ms_max = 10, .is_version1 = true}, now_);
+  pass(seconds(1));
+  ASSERT_EQ(reports_.size(), 1u);
+  EXPECT_TRUE(reports_[0].mld.report.is_version1);
+  EXPECT_EQ(reports_[0].mld.addresses.destination, group) << "RFC 2710 4";
+  EXPECT_EQ(table_.handle_mld(0, {.group = kAllNodes}, now_).drop, Drop::kIcmpIgnored)
+      << "nobody is ever asked for that one";
+}
+
+TEST(MldFraming, WritesAFrame) {
+  uint8_t memory[128];
+  io::PacketBuf packet;
+  packet.data = memory + 128;
+  packet.headroom = 128;
+  NeighbourOut out;
+  out.kind = NeighbourOut::Kind::kMld;
+  out.mld = {{kOwnLinkLocal, wire::kMldRouters}, {solicited_node_group(kOwn), false, true}};
+  write_neighbour_frame(packet, kOwnMac, out);
+  ASSERT_EQ(packet.length, 14u + 40 + 36);
+  Drop drop{};
+  const auto ip = wire::parse_ipv6(packet.bytes().subspan(14), drop);
+  ASSERT_TRUE(ip);
+  EXPECT_EQ(ip->hop_limit, 1);
+  std::optional<wire::ParameterProblem> problem;
+  const auto upper = wire::skip_extensions(packet.bytes().subspan(14), drop, problem);
+  ASSERT_TRUE(upper);
+  EXPECT_EQ(upper->protocol, wire::kIpProtocolIcmpv6);
+  EXPECT_EQ(upper->offset_bytes, 48u);
+}
+
+TEST(NdpFraming, WritesAFrame) {
+  uint8_t memory[128];
+  io::PacketBuf packet;
+  packet.data = memory + 128;
+  packet.headroom = 128;
+  NeighbourOut out;
+  out.kind = NeighbourOut::Kind::kNdp;
+  out.destination = multicast_mac(solicited_node_group(kPeer));
+  out.ndp = {{kOwn, solicited_node_group(kPeer)},
+             message_of(NdpType::kNeighbourSolicitation, kPeer, kOwnMac)};
+  write_neighbour_frame(packet, kOwnMac, out);
+  ASSERT_EQ(packet.length, 14u + 40 + 32);
+  Drop drop{};
+  const auto ethernet = wire::parse_ethernet(packet.bytes(), drop);
+  ASSERT_TRUE(ethernet);
+  EXPECT_EQ(ethernet->type, wire::kEtherTypeIpv6);
+  EXPECT_EQ(ethernet->destination, out.destination);
+  const auto ip = wire::parse_ipv6(packet.bytes().subspan(14), drop);
+  ASSERT_TRUE(ip);
+  EXPECT_EQ(ip->hop_limit, wire::kNdpHopLimit);
+  const auto message = packet.bytes().subspan(54);
+  EXPECT_TRUE(wire::parse_icmpv6(out.ndp.addresses, message, drop)) << "checksum";
+  const auto back = wire::parse_ndp(out.ndp.addresses, ip->hop_limit, message, drop);
+  ASSERT_TRUE(back);
+  EXPECT_EQ(back->target, kPeer);
+  EXPECT_EQ(back->source_mac, kOwnMac);
+}
+
+}  // namespace
+}  // namespace lyre::link

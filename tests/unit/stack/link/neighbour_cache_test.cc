@@ -1,0 +1,181 @@
+#include "stack/link/neighbour_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace lyre::link {
+namespace {
+
+constexpr MacAddress kPeerMac{{2, 0, 0, 0, 0, 2}};
+constexpr MacAddress kOtherMac{{2, 0, 0, 0, 0, 3}};
+constexpr IpAddress kPeer{{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}};
+constexpr Nanos kReachableTimeMax = kReachableTime / 2 * 3;
+
+class NeighbourCacheTest : public testing::Test {
+ protected:
+  std::vector<Solicit> run() {
+    SolicitList out;
+    cache_.on_timer(now_, out);
+    return {out.begin(), out.end()};
+  }
+  std::vector<Solicit> pass(Nanos span) {
+    now_ += span;
+    return run();
+  }
+  Resolved resolve() { return cache_.resolve(0, kPeer, now_); }
+  bool advertise(MacAddress mac, bool is_solicited = true, bool overrides = true) {
+    return cache_.advertise(0, kPeer, {mac, is_solicited, overrides}, now_);
+  }
+  void make_known() {
+    resolve();
+    run();
+    advertise(kPeerMac);
+  }
+
+  Nanos now_ = seconds(100);
+  NeighbourCache cache_{1};
+};
+
+TEST_F(NeighbourCacheTest, AsksAtOnceAndLearnsTheAnswer) {
+  EXPECT_EQ(resolve().answer, Answer::kPending);
+  EXPECT_LE(cache_.next_deadline(), now_);
+  const auto sent = run();
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_FALSE(sent[0].mac);
+  EXPECT_EQ(sent[0].ip, kPeer);
+  const uint32_t before = cache_.generation();
+  EXPECT_TRUE(advertise(kPeerMac));
+  EXPECT_NE(cache_.generation(), before);
+  EXPECT_EQ(resolve().answer, Answer::kKnown);
+  EXPECT_EQ(resolve().mac, kPeerMac);
+}
+
+TEST_F(NeighbourCacheTest, GivesUpAfterThreeTriesAndTriesAgainLater) {
+  resolve();
+  size_t asked = run().size();
+  for (int i = 0; i < 5; ++i) asked += pass(kRetransmitTime).size();
+  EXPECT_EQ(asked, kSolicitsMax);
+  EXPECT_EQ(resolve().answer, Answer::kUnreachable);
+  const uint32_t before = cache_.generation();
+  EXPECT_TRUE(pass(kUnreachableHold).empty());
+  EXPECT_NE(cache_.generation(), before);
+  EXPECT_EQ(resolve().answer, Answer::kPending);
+  EXPECT_EQ(run().size(), 1u);
+}
+
+TEST_F(NeighbourCacheTest, ALateAnswerMakesAnUnreachableHostKnown) {
+  resolve();
+  for (int i = 0; i < 4; ++i) pass(kRetransmitTime);
+  ASSERT_EQ(resolve().answer, Answer::kUnreachable);
+  advertise(kPeerMac);
+  EXPECT_EQ(resolve().answer, Answer::kKnown);
+}
+
+TEST_F(NeighbourCacheTest, AnEntryInUseIsProbedByUnicastAfterADelay) {
+  // RFC 4861 7.3.3: REACHABLE, STALE, DELAY when used, PROBE.
+  make_known();
+  EXPECT_TRUE(pass(kReachableTimeMax).empty());
+  EXPECT_EQ(resolve().answer, Answer::kKnown);
+  const auto sent = pass(kFirstProbeDelay);
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].mac, kPeerMac);
+  EXPECT_EQ(resolve().answer, Answer::kKnown) << "still used while it is probed";
+  advertise(kPeerMac);
+  EXPECT_TRUE(pass(kFirstProbeDelay).empty());
+}
+
+TEST_F(NeighbourCacheTest, AnUnusedEntryIsForgottenInSilence) {
+  make_known();
+  EXPECT_TRUE(pass(kReachableTimeMax).empty());
+  EXPECT_TRUE(pass(kStaleHold).empty());
+  EXPECT_EQ(cache_.used(), 0u);
+  EXPECT_TRUE(run().empty());
+  EXPECT_EQ(cache_.next_deadline(), kNever);
+}
+
+TEST_F(NeighbourCacheTest, AHostThatMovedIsAskedForEverywhere) {
+  make_known();
+  pass(kReachableTimeMax);
+  resolve();
+  std::vector<Solicit> sent = pass(kFirstProbeDelay);
+  for (int i = 0; i < 3; ++i) {
+    for (const Solicit& each : pass(kRetransmitTime)) sent.push_back(each);
+  }
+  ASSERT_EQ(sent.size(), 4u);
+  EXPECT_EQ(sent[2].mac, kPeerMac);
+  EXPECT_FALSE(sent[3].mac);
+  EXPECT_EQ(resolve().answer, Answer::kPending);
+  advertise(kOtherMac);
+  EXPECT_EQ(resolve().mac, kOtherMac);
+}
+
+TEST_F(NeighbourCacheTest, AnAdvertisementNobodyAskedForIsIgnored) {
+  EXPECT_FALSE(advertise(kPeerMac));
+  EXPECT_EQ(cache_.used(), 0u);
+  resolve();
+  EXPECT_FALSE(cache_.advertise(0, kPeer, {std::nullopt, true, true}, now_)) << "RFC 4861 7.2.5";
+}
+
+TEST_F(NeighbourCacheTest, AMacIsReplacedOnlyWithTheOverrideFlag) {
+  // RFC 4861 7.2.5 I and II.
+  make_known();
+  advertise(kOtherMac, true, false);
+  EXPECT_EQ(resolve().mac, kPeerMac);
+  EXPECT_EQ(pass(kFirstProbeDelay).size(), 1u) << "but it is doubted";
+  advertise(kOtherMac, false, true);
+  EXPECT_EQ(resolve().mac, kOtherMac);
+}
+
+TEST_F(NeighbourCacheTest, WhatIsHeardInPassingIsDoubted) {
+  // RFC 4861 7.2.3.
+  EXPECT_FALSE(cache_.hear(0, kPeer, kPeerMac, false, now_));
+  EXPECT_TRUE(cache_.hear(0, kPeer, kPeerMac, true, now_));
+  EXPECT_EQ(resolve().mac, kPeerMac);
+  EXPECT_EQ(pass(kFirstProbeDelay).size(), 1u);
+  EXPECT_TRUE(cache_.hear(0, kPeer, kOtherMac, false, now_));
+  EXPECT_EQ(resolve().mac, kOtherMac);
+}
+
+TEST_F(NeighbourCacheTest, ImpossibleMacsAreNotLearned) {
+  EXPECT_FALSE(cache_.hear(0, kPeer, kMacBroadcast, true, now_));
+  EXPECT_FALSE(cache_.hear(0, kPeer, MacAddress{}, true, now_));
+  resolve();
+  EXPECT_FALSE(advertise(kMacBroadcast));
+  EXPECT_EQ(resolve().answer, Answer::kPending);
+}
+
+TEST_F(NeighbourCacheTest, AFloodDoesNotEvictWhatIsInUse) {
+  make_known();
+  resolve();
+  for (uint32_t i = 0; i < 20'000; ++i) {
+    IpAddress ip = kPeer;
+    ip.bytes[12] = 1;
+    ip.bytes[13] = static_cast<uint8_t>(i >> 16);
+    ip.bytes[14] = static_cast<uint8_t>(i >> 8);
+    ip.bytes[15] = static_cast<uint8_t>(i);
+    cache_.hear(0, ip, kOtherMac, true, now_);
+  }
+  EXPECT_EQ(cache_.used(), kNeighboursMax);
+  EXPECT_EQ(resolve().mac, kPeerMac);
+}
+
+TEST_F(NeighbourCacheTest, MoreQuestionsThanFitLeaveWithTheNextCalls) {
+  for (uint32_t i = 0; i < 100; ++i) cache_.resolve(0, IpAddress::v4(0x0a000064 + i), now_);
+  EXPECT_EQ(cache_.used(), 100u);
+  size_t asked = 0;
+  int calls = 0;
+  while (cache_.next_deadline() <= now_) {
+    asked += run().size();
+    ASSERT_LT(++calls, 10);
+  }
+  EXPECT_EQ(asked, 100u);
+}
+
+TEST_F(NeighbourCacheTest, PortsAreApart) {
+  make_known();
+  EXPECT_EQ(cache_.resolve(1, kPeer, now_).answer, Answer::kPending);
+}
+
+}  // namespace
+}  // namespace lyre::link

@@ -1,0 +1,115 @@
+#include <gtest/gtest.h>
+
+#include "stack/base/ipv6_address.h"
+#include "stack/link/neighbour_cache.h"
+#include "tests/support/two_workers.h"
+
+// Both families through the real worker, on a simulated wire.
+namespace lyre::test {
+namespace {
+
+constexpr uint32_t kBytes = 600'000;
+constexpr IpAddress kLeft{{0xfd, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
+constexpr IpAddress kRight{{0xfd, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}};
+constexpr IpAddress kBoth{{0xfd, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3}};
+
+HostOptions host_with(std::vector<InterfaceAddress> addresses) {
+  HostOptions out;
+  out.addresses = std::move(addresses);
+  return out;
+}
+
+TEST(Ipv6, BytesArriveAndTheWaitForTheAddressIsTheWorkers) {
+  TwoWorkers hosts({}, host_with({{kLeft, 64}}), host_with({{kRight, 64}}));
+  hosts.app_b->receive_seed = 5;
+  ASSERT_TRUE(hosts.connect(5000, kRight));
+  EXPECT_GE(hosts.now, seconds(1) + lyre::link::kRetransmitTime)
+      << "nothing leaves before the probe";
+  hosts.app_a->send_pattern(hosts.app_a->only().name, 5, kBytes, 10'000);
+  EXPECT_TRUE(hosts.run_until([&] { return hosts.app_a->only().sends_done == kBytes / 10'000; }));
+  EXPECT_EQ(hosts.app_b->only().received, kBytes);
+  EXPECT_TRUE(hosts.app_b->only().is_equal);
+  EXPECT_EQ(hosts.a.stats().copied_tx_bytes.get(), 0u);
+  for (size_t i = 0; i < kDropCount; ++i) {
+    // What the other host asks and says for all to hear, when nobody here needs it.
+    const auto reason = static_cast<Drop>(i);
+    if (reason == Drop::kIpNotForUs || reason == Drop::kNdpNotForUs) continue;
+    EXPECT_EQ(hosts.a.drops(reason), 0u) << kDropTexts[i].key;
+    EXPECT_EQ(hosts.b.drops(reason), 0u) << kDropTexts[i].key;
+  }
+}
+
+TEST(Ipv6, SurvivesLossReorderingDuplicationAndCorruption) {
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    TwoWorkers hosts({.seed = seed,
+                      .delay = micros(50),
+                      .faults = {.loss_ppm = 20'000,
+                                 .duplicate_ppm = 10'000,
+                                 .corrupt_ppm = 10'000,
+                                 .reorder_ppm = 50'000}},
+                     host_with({{kLeft, 64}}), host_with({{kRight, 64}}));
+    hosts.app_b->receive_seed = seed;
+    ASSERT_TRUE(hosts.connect(5000, kRight)) << "seed " << seed;
+    hosts.app_a->send_pattern(hosts.app_a->only().name, seed, kBytes, 20'000);
+    EXPECT_TRUE(
+        hosts.run_until([&] { return hosts.app_b->only().received == kBytes; }, seconds(120)))
+        << "seed " << seed << ": " << hosts.app_b->only().received;
+    EXPECT_TRUE(hosts.app_b->only().is_equal) << "seed " << seed;
+    EXPECT_GT(hosts.b.drops(Drop::kTcpBadChecksum), 0u);
+  }
+}
+
+TEST(Ipv6, BothFamiliesShareAPort) {
+  const IpAddress left4 = IpAddress::v4(0x0a090001);
+  const IpAddress right4 = IpAddress::v4(0x0a090002);
+  TwoWorkers hosts({}, host_with({InterfaceAddress::of(left4, 24), {kLeft, 64}}),
+                   host_with({InterfaceAddress::of(right4, 24), {kRight, 64}}));
+  ASSERT_TRUE(hosts.connect());
+  hosts.client_a->connect({kRight, 5000}, 10);
+  EXPECT_TRUE(hosts.run_until([&] { return hosts.app_b->stream_count() == 2; }))
+      << "a listener on any address hears both";
+}
+
+TEST(Ipv6, LinkLocalAddressesAreDerived) {
+  TwoWorkers hosts({}, host_with({{kLeft, 64}}), host_with({{kRight, 64}}));
+  const MacAddress mac = hosts.link.queue(1, 0).capabilities().mac;
+  EXPECT_TRUE(hosts.connect(5000, link_local_address(mac)));
+}
+
+TEST(Ipv6, AnAddressThatAnotherHasIsGivenUp) {
+  TwoWorkers hosts({}, host_with({{kBoth, 64}, {kLeft, 64}}),
+                   host_with({{kBoth, 64}, {kRight, 64}}));
+  hosts.client_a->connect({kRight, 5000}, 1, {kBoth, 0});
+  hosts.client_b->connect({kLeft, 5000}, 2, {kBoth, 0});
+  hosts.run_for(seconds(5));
+  const uint64_t conflicts = hosts.a.drops(Drop::kNdpConflict) + hosts.b.drops(Drop::kNdpConflict);
+  EXPECT_GE(conflicts, 1u);
+  const auto& said_to_a = hosts.app_a->others;
+  const auto& said_to_b = hosts.app_b->others;
+  const auto& loser = said_to_a.empty() || said_to_a[0].status != channel::EndStatus::kUnreachable
+                          ? said_to_b
+                          : said_to_a;
+  ASSERT_FALSE(loser.empty());
+  EXPECT_EQ(loser[0].status, channel::EndStatus::kUnreachable);
+  EXPECT_TRUE(hosts.connect(5001, kRight)) << "the other address is as good as ever";
+}
+
+TEST(Ipv6, FamiliesDoNotMix) {
+  const IpAddress left4 = IpAddress::v4(0x0a090001);
+  TwoWorkers hosts({}, host_with({InterfaceAddress::of(left4, 24), {kLeft, 64}}),
+                   host_with({{kRight, 64}}));
+  hosts.client_a->connect({kRight, 5000}, 1, {left4, 0});
+  ASSERT_TRUE(hosts.run_until([&] { return !hosts.app_a->others.empty(); }));
+  EXPECT_EQ(hosts.app_a->others[0].status, channel::EndStatus::kUnreachable);
+}
+
+TEST(Routes, NeighboursAreReachedDirectlyBesideAGateway) {
+  // Once the prefix was taken to be of 128 bits, and all went to the gateway, which is not here.
+  HostOptions options;
+  options.gateways = {IpAddress::v4(0x0a0900fe)};
+  TwoWorkers hosts({}, options);
+  EXPECT_TRUE(hosts.connect());
+}
+
+}  // namespace
+}  // namespace lyre::test
