@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import processes
 from daemon import Daemon, Programs, Settings
 from network import NetworkError, VethPair
-from two_hosts import TwoHosts, cores, scratch_folder
+from two_hosts import IPV6_INTERFACES, TwoHosts, cores, scratch_folder
 
 ARGS = None
 BOUND_S = 120
@@ -91,6 +91,33 @@ class MainJob(unittest.TestCase):
         done = processes.run(command, BOUND_S, capture_output=True, env=nowhere)
         self.assertEqual(done.returncode, EXIT_NO_DAEMON, done.stderr)
         self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
+
+
+class Ipv6(unittest.TestCase):
+    """Hosts that have no other addresses, and hosts of which one prefers the other family."""
+
+    def expect_a_job_done(self, interfaces, remote):
+        with TwoHosts(Programs(ARGS.build), interfaces=interfaces) as hosts:
+            done = run(job(hosts.a, hosts.b, "--json", "--ranks", "2", *SIZES))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(json.loads(done.stdout)["plugin"]["elements_verified"], ELEMENTS * 4)
+            command, environment = hosts.b.lyre("perf", "server", "--once")
+            serving = processes.start(command, env=environment, stderr=subprocess.PIPE,
+                                      stdout=subprocess.DEVNULL, text=True)
+            self.addCleanup(serving.stderr.close)
+            self.addCleanup(processes.end, serving)
+            self.assertIn("listening", serving.stderr.readline())
+            command, environment = hosts.a.lyre("perf", "client", f"{remote}:5201", "--bytes",
+                                                "1000000", "--verify")
+            asked = processes.run(command, BOUND_S, capture_output=True, env=environment)
+            self.assertEqual(asked.returncode, 0, asked.stderr)
+
+    def test_the_job_and_perf_over_ipv6(self):
+        self.expect_a_job_done(IPV6_INTERFACES, "[fd00:9::2]")
+
+    def test_hosts_that_tell_different_families(self):
+        self.expect_a_job_done({"host-a": ["10.9.0.1/24", "fd00:9::1/64"],
+                                "host-b": ["fd00:9::2/64", "10.9.0.2/24"]}, "10.9.0.2")
 
 
 class Wires(unittest.TestCase):

@@ -10,19 +10,32 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 
 import processes
-from capture import KERNEL, Capture
+from capture import KERNEL, KERNEL6, Capture
 from daemon import Daemon, DaemonError, Programs, Settings
 from network import NetworkError, VethPair
 from two_hosts import cores, scratch_folder
 
-LYRE = "10.9.2.1"
+LYRE, LYRE6 = "10.9.2.1", "fd00:9:2::1"
 # Every packet and checksum on the wire is then as a NIC would send it.
 OFFLOADS = ["tso", "off", "gso", "off", "gro", "off", "tx", "off", "rx", "off"]
 USER_TIMEOUT_MS = 4000
 CONNECT_TIMEOUT_MS = 4000
 EXIT_SKIPPED = 77
 
-options = argparse.Namespace()
+options = argparse.Namespace(family=4)
+
+
+def lyre():
+    """Lyre's address of the family that was asked for."""
+    return LYRE if options.family == 4 else LYRE6
+
+
+def kernel():
+    return KERNEL if options.family == 4 else KERNEL6
+
+
+def endpoint(address, port):
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 class Bed:
@@ -32,22 +45,27 @@ class Bed:
     the caller then runs a Bridge.
     """
 
-    def __init__(self, wire=None, sections=None, mtu=1500):
+    def __init__(self, wire=None, sections=None, mtu=1500, addresses=None, kernel_addresses=()):
         self.folder = scratch_folder()
+        self._kernel_addresses = kernel_addresses
         self.wire = wire or VethPair(OFFLOADS, mtu)
         self.programs = Programs(options.build)
         self._peer = os.path.join(os.path.abspath(options.build), "tests", "interop", "lyre_peer")
         self.daemon = Daemon(
             self.programs,
-            Settings("lyre", f"net_af_packet0,iface={VethPair.device}", f"{LYRE}/24", cores()[1],
-                     mtu, sections or {"tcp": {"user_timeout_ms": USER_TIMEOUT_MS,
-                                               "connect_timeout_ms": CONNECT_TIMEOUT_MS}}),
+            Settings("lyre", f"net_af_packet0,iface={VethPair.device}",
+                     addresses or lyre_addresses(), cores()[1], mtu,
+                     sections or {"tcp": {"user_timeout_ms": USER_TIMEOUT_MS,
+                                          "connect_timeout_ms": CONNECT_TIMEOUT_MS}}),
             self.folder, self.wire.inside(self.wire.left))
 
     def __enter__(self):
         try:
             self.wire.__enter__()
-            self.wire.give_address(self.wire.right, KERNEL)
+            self.wire.give_address(self.wire.right, kernel())
+            for address in self._kernel_addresses:
+                self.wire.run(self.wire.right, "ip", "addr", "add", address, "dev",
+                              self.wire.device, "nodad")
             self.daemon.start()
             self.daemon.wait_link()
         except BaseException:
@@ -84,11 +102,17 @@ class Bed:
         return [self._peer, *arguments], dict(os.environ, LYRE_SOCKET=self.daemon.socket)
 
 
+def lyre_addresses():
+    """With IPv6 goes an address of IPv4 that nobody uses."""
+    return [f"{LYRE}/24"] if options.family == 4 else [f"{LYRE}/24", f"{LYRE6}/64"]
+
+
 def main():
     """Runs the tests of the calling module. Exit status 77: they cannot run here."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", required=True, help="folder with the finished build")
     parser.add_argument("--mib", type=int, default=64, help="each way, of the larger transfers")
+    parser.add_argument("--family", type=int, choices=(4, 6), default=4)
     parser.add_argument("tests", nargs="*", help="such as PeersTest.test_half_close; default: all")
     parser.parse_args(namespace=options)
     processes.exit_on_signals()

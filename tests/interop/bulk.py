@@ -12,7 +12,7 @@ START_TIMEOUT_S = 20
 # A floor far below what the slowest machine does: it ends what hangs.
 BYTES_PER_SECOND_MIN = 4 << 20
 # Of one packet at MTU 1500.
-PAYLOAD_BYTES_MAX = 1460
+PAYLOAD_BYTES_MAX = 1460  # of IPv4, the larger of the two
 # A busy machine may hold a process up for longer than the round trip by which either side times its
 # tail loss probes. What is wrong with the protocol shows every time.
 ATTEMPTS_MAX = 3
@@ -33,7 +33,7 @@ class BulkTest(unittest.TestCase):
         try:
             self.assertIn("listening", serving.stderr.readline())
             command, environment = client(
-                "perf", "client", f"{server_address}:{PORT}", "--bytes", str(count),
+                "perf", "client", bed.endpoint(server_address, PORT), "--bytes", str(count),
                 "--direction", direction, "--verify", "--json")
             asked = processes.run(command, timeout_s, env=environment, capture_output=True)
             self.assertEqual((asked.returncode, asked.stderr), (0, ""))
@@ -77,22 +77,22 @@ class BulkTest(unittest.TestCase):
         self.fail(f"spurious retransmissions in each of {ATTEMPTS_MAX} transfers")
 
     def test_lyre_connects_and_sends(self):
-        self.exchange("lyre-tx", self.bed.by_kernel, self.bed.by_lyre, bed.KERNEL, "tx")
+        self.exchange("lyre-tx", self.bed.by_kernel, self.bed.by_lyre, bed.kernel(), "tx")
 
     def test_lyre_connects_and_receives(self):
-        self.exchange("lyre-rx", self.bed.by_kernel, self.bed.by_lyre, bed.KERNEL, "rx")
+        self.exchange("lyre-rx", self.bed.by_kernel, self.bed.by_lyre, bed.kernel(), "rx")
 
     def test_kernel_connects_and_sends(self):
-        self.exchange("kernel-tx", self.bed.by_lyre, self.bed.by_kernel, bed.LYRE, "tx")
+        self.exchange("kernel-tx", self.bed.by_lyre, self.bed.by_kernel, bed.lyre(), "tx")
 
     def test_kernel_connects_and_receives(self):
-        self.exchange("kernel-rx", self.bed.by_lyre, self.bed.by_kernel, bed.LYRE, "rx")
+        self.exchange("kernel-rx", self.bed.by_lyre, self.bed.by_kernel, bed.lyre(), "rx")
 
     def test_lyre_connects_and_both_send(self):
-        self.exchange("lyre-both", self.bed.by_kernel, self.bed.by_lyre, bed.KERNEL, "both")
+        self.exchange("lyre-both", self.bed.by_kernel, self.bed.by_lyre, bed.kernel(), "both")
 
     def test_kernel_connects_and_both_send(self):
-        self.exchange("kernel-both", self.bed.by_lyre, self.bed.by_kernel, bed.LYRE, "both")
+        self.exchange("kernel-both", self.bed.by_lyre, self.bed.by_kernel, bed.lyre(), "both")
 
 
 if __name__ == "__main__":

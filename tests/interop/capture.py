@@ -10,17 +10,21 @@ START_TIMEOUT_S = 20
 BUFFER_MIB_MIN, BUFFER_MIB_MAX = 256, 2000
 ANALYSIS_TIMEOUT_S = 900
 
-KERNEL = "10.9.2.2"
+KERNEL, KERNEL6 = "10.9.2.2", "fd00:9:2::2"
 
 # What must not be in a capture: name -> tshark's display filter. Where a checksum comes to 0, Linux
 # writes the other zero of one's complement, 0xffff, which tshark calls bad.
 FAULTS = {
     "malformed packets": "_ws.malformed",
     "bad TCP checksums":
-        f"tcp.checksum.status == 0 and not (tcp.checksum == 0xffff and ip.src == {KERNEL})",
+        "tcp.checksum.status == 0 and not (tcp.checksum == 0xffff and "
+        f"(ip.src == {KERNEL} or ipv6.src == {KERNEL6}))",
+    "bad ICMPv6 checksums": "icmpv6.checksum.status == 0",
     "bad IP checksums": "ip.checksum.status == 0",
     "spurious retransmissions": "tcp.analysis.spurious_retransmission",
 }
+# What a router quotes of a packet that was too big is cut off, and would look broken.
+QUOTES = "icmp.type == 3 or icmpv6.type == 2"
 # Our payload is noise, in which tshark would see other protocols, malformed.
 ANY_PAYLOAD = "tcp.port==1-65535,data"
 
@@ -87,7 +91,8 @@ class Capture:
         wanted = " or ".join(f"({FAULTS[name]})" for name in names)
         done = processes.run(
             ["tshark", "-r", self._path, "-n", "-o", "tcp.check_checksum:TRUE",
-             "-o", "ip.check_checksum:TRUE", "-d", ANY_PAYLOAD, "-Y", wanted],
+             "-o", "ip.check_checksum:TRUE", "-d", ANY_PAYLOAD, "-Y",
+             f"({wanted}) and not ({QUOTES})"],
             ANALYSIS_TIMEOUT_S, capture_output=True)
         if done.returncode != 0:
             raise CaptureError("tshark: " + done.stderr.strip())

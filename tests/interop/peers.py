@@ -17,12 +17,14 @@ import processes
 PORT = 7000
 ECHO_PORT = 7007
 CLOSED_PORT = 7999
-NOBODY = "10.9.2.77"
+NOBODY = {4: "10.9.2.77", 6: "fd00:9:2::77"}
+# What a frame of 1500 bytes leaves to a ping.
+PING_BYTES_MAX = {4: 1472, 6: 1452}
 STEP_TIMEOUT_S = 30
 # LYRE_E codes, which lyre_peer exits with.
 RESET, REFUSED, TIMED_OUT, UNREACHABLE = 1, 2, 3, 4
 # A wire without a kernel bug or ours shows none of these, whatever the peers do.
-FAULTS = ("malformed packets", "bad TCP checksums", "bad IP checksums")
+FAULTS = ("malformed packets", "bad TCP checksums", "bad IP checksums", "bad ICMPv6 checksums")
 
 
 def noise(count, seed=1):
@@ -83,7 +85,8 @@ class PeersTest(unittest.TestCase):
 
     def socket(self):
         with Namespace(self.bed.wire.right):
-            made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            family = socket.AF_INET if bed.options.family == 4 else socket.AF_INET6
+            made = socket.socket(family, socket.SOCK_STREAM)
         made.settimeout(STEP_TIMEOUT_S)
         self.addCleanup(made.close)
         return made
@@ -91,13 +94,13 @@ class PeersTest(unittest.TestCase):
     def listener(self, backlog=128):
         made = self.socket()
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((bed.KERNEL, PORT))
+        made.bind((bed.kernel(), PORT))
         made.listen(backlog)
         return made
 
     def connect(self, port=ECHO_PORT):
         made = self.socket()
-        made.connect((bed.LYRE, port))
+        made.connect((bed.lyre(), port))
         return made
 
     def accept(self, listener):
@@ -106,9 +109,10 @@ class PeersTest(unittest.TestCase):
         self.addCleanup(made.close)
         return made
 
-    def lyre_connects(self, *options, address=f"{bed.KERNEL}:{PORT}", text=b""):
+    def lyre_connects(self, *options, address=None, port=PORT, text=b""):
         """Starts Lyre's client; `ended()` waits for its exit status and what it received."""
-        command, environment = self.bed.lyre_peer("connect", address, *options)
+        remote = bed.endpoint(address or bed.kernel(), port)
+        command, environment = self.bed.lyre_peer("connect", remote, *options)
         # A file cannot block the test while the client is still connecting.
         with open(os.path.join(self.bed.folder, "input"), "wb+") as file:
             file.write(text)
@@ -141,10 +145,10 @@ class PeersTest(unittest.TestCase):
             sender.join(STEP_TIMEOUT_S)
 
     def test_answers_ping(self):
-        for payload_bytes in (0, 56, 1472):
+        for payload_bytes in (0, 56, PING_BYTES_MAX[bed.options.family]):
             done = processes.run(
                 self.bed.in_kernel("ping", "-n", "-q", "-c", "5", "-i", "0.2", "-s",
-                                   str(payload_bytes), "-M", "do", bed.LYRE),
+                                   str(payload_bytes), "-M", "do", bed.lyre()),
                 STEP_TIMEOUT_S, capture_output=True)
             self.assertIn(" 5 received", done.stdout, done.stderr)
 
@@ -153,12 +157,12 @@ class PeersTest(unittest.TestCase):
             self.connect(CLOSED_PORT)
 
     def test_is_refused_at_a_closed_port(self):
-        client = self.lyre_connects(address=f"{bed.KERNEL}:{CLOSED_PORT}")
+        client = self.lyre_connects(port=CLOSED_PORT)
         code, _, said = self.ended(client)
         self.assertEqual(code, REFUSED, said)
 
     def test_nobody_has_the_address(self):
-        code, _, said = self.ended(self.lyre_connects(address=f"{NOBODY}:{PORT}"))
+        code, _, said = self.ended(self.lyre_connects(address=NOBODY[bed.options.family]))
         self.assertIn(code, (UNREACHABLE, TIMED_OUT), said)
 
     def test_half_close_by_the_kernel(self):

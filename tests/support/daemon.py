@@ -40,11 +40,12 @@ class Programs:
 
 @dataclass
 class Settings:
-    """A configuration. `sections` are further keys: {"tcp": {"user_timeout_ms": 2000}}."""
+    """A configuration. `sections` are further keys: {"tcp": {"user_timeout_ms": 2000}}; those of
+    "port" are the port's. `address` is one or a list of them."""
 
     name: str
     device: str
-    address: str
+    address: str | list
     core: int
     mtu: int = 1500
     sections: dict = field(default_factory=dict)
@@ -54,9 +55,9 @@ class Settings:
             "daemon": {"name": self.name, "socket": socket_path, "socket_group": ""},
             "workers": {"cores": [self.core]},
         }
-        for section, keys in self.sections.items():
-            tables.setdefault(section, {}).update(keys)
         port = {"name": "wire", "device": self.device, "address": self.address, "mtu": self.mtu}
+        for section, keys in self.sections.items():
+            (port if section == "port" else tables.setdefault(section, {})).update(keys)
         lines = []
         for title, keys in [(f"[{name}]", keys) for name, keys in tables.items()] + [
                 ("[[port]]", port)]:

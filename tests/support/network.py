@@ -1,5 +1,6 @@
 """Two network namespaces with one veth wire between them, for as long as a `with` block lasts."""
 
+import ipaddress
 import os
 import subprocess
 
@@ -8,6 +9,11 @@ COMMAND_TIMEOUT_S = 20
 
 class NetworkError(Exception):
     """This machine makes no namespaces, or not as wanted; the text is one line."""
+
+
+def prefix_bits_of(address):
+    """Of the networks that tests make."""
+    return 24 if ipaddress.ip_address(address).version == 4 else 64
 
 
 def _run(*command):
@@ -80,16 +86,26 @@ class VethPair:
                            timeout=COMMAND_TIMEOUT_S, check=False)
         self._made.clear()
 
-    def give_address(self, name, address, prefix_bits=24):
+    def give_address(self, name, address, prefix_bits=None):
         """The kernel of `name` has `address`; its TCP uses `congestion` where it has that."""
-        network = f"{address.rsplit('.', 1)[0]}.0/{prefix_bits}"
-        self.run(name, "ip", "addr", "add", f"{address}/{prefix_bits}", "dev", self.device,
-                 "noprefixroute")
-        self._routes[name] = [network, "dev", self.device, "src", address]
+        interface = ipaddress.ip_interface(f"{address}/{prefix_bits or prefix_bits_of(address)}")
+        options = ["noprefixroute"]
+        if interface.version == 6:
+            self.enable_ipv6(name)
+            options.append("nodad")
+        self.run(name, "ip", "addr", "add", str(interface), "dev", self.device, *options)
+        self._routes[name] = [str(interface.network), "dev", self.device, "src", address]
         self._add_route(name)
 
+    def enable_ipv6(self, name):
+        folder = f"/proc/sys/net/ipv6/conf/{self.device}"
+        self.run(name, "sh", "-c", f"echo 0 > {folder}/disable_ipv6")
+        # Else the addresses go when the device goes down.
+        self.run(name, "sh", "-c", f"echo 1 > {folder}/keep_addr_on_down")
+
     def _add_route(self, name):
-        command = ["ip", "route", "add", *self._routes[name]]
+        family = "-6" if ":" in self._routes[name][0] else "-4"
+        command = ["ip", family, "route", "add", *self._routes[name]]
         try:
             self.run(name, *command, "congctl", self.congestion)
         except NetworkError:

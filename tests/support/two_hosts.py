@@ -9,6 +9,7 @@ from daemon import Daemon, Settings
 ADDRESSES = {"host-a": "10.9.0.1", "host-b": "10.9.0.2"}
 # What a network gives without asking.
 MTU = 1500
+IPV6_INTERFACES = {"host-a": "fd00:9::1/64", "host-b": "fd00:9::2/64"}
 
 
 def scratch_folder():
@@ -26,14 +27,16 @@ def cores():
 class TwoHosts:
     """Runs while a `with` block lasts: `a` and `b` are ready and their link is up inside it."""
 
-    def __init__(self, programs, mtu=MTU, sections=None):
+    def __init__(self, programs, mtu=MTU, sections=None, interfaces=None):
+        """`interfaces` are by name what the port's "address" shall be; default: of IPv4."""
+        interfaces = interfaces or {name: f"{address}/24" for name, address in ADDRESSES.items()}
         self._folder = scratch_folder()
         wire = os.path.join(self._folder, "wire.sock")
         self.a, self.b = (
             Daemon(programs,
                    Settings(name, f"net_memif0,role={role},socket={wire},socket-abstract=no",
-                            f"{ADDRESSES[name]}/24", core, mtu, sections or {}), self._folder)
-            for (name, role, core) in zip(ADDRESSES, ("server", "client"), cores()))
+                            interfaces[name], core, mtu, sections or {}), self._folder)
+            for (name, role, core) in zip(interfaces, ("server", "client"), cores()))
 
     def __enter__(self):
         try:

@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""Neighbour discovery with a Linux kernel: what it sees of Lyre, and whose an address is."""
+
+import json
+import re
+import socket
+import time
+import unittest
+
+import bed
+import processes
+from peers import Namespace
+
+PORT = 7100
+CONTESTED = "fd00:9:2::c"
+STEP_TIMEOUT_S = 30
+FAULTS = ("malformed packets", "bad TCP checksums", "bad ICMPv6 checksums")
+
+
+class Looks(unittest.TestCase):
+    """What both tests ask of Lyre and of the kernel."""
+
+    def in_kernel(self, *command):
+        return self.bed.wire.run(self.bed.wire.right, *command)
+
+    def ping(self, address):
+        done = processes.run(
+            self.bed.in_kernel("ping", "-n", "-q", "-c", "3", "-i", "0.2", address),
+            STEP_TIMEOUT_S, capture_output=True)
+        return " 3 received" in done.stdout
+
+    def until(self, is_true, what):
+        deadline = time.monotonic() + STEP_TIMEOUT_S
+        while not is_true():
+            self.assertLess(time.monotonic(), deadline, what)
+            time.sleep(0.05)
+
+    def port(self):
+        return self.bed.daemon.look("status")["ports"][0]
+
+    def drops(self, reason):
+        return sum(worker["drops"][reason] for worker in self.bed.daemon.look("stats")["workers"])
+
+
+class NeighboursTest(Looks):
+    @classmethod
+    def setUpClass(cls):
+        cls.bed = cls.enterClassContext(bed.Bed())
+        cls.capture = cls.bed.capture("neighbours", 64)
+        cls.capture.__enter__()
+        cls.addClassCleanup(cls.judge_wire)
+
+    @classmethod
+    def judge_wire(cls):
+        cls.capture.__exit__()
+        faults = cls.capture.faults(FAULTS)
+        if not cls.capture.packets() or faults:
+            raise AssertionError("on the wire: " + "\n".join(faults[:20]))
+
+    def neighbour(self, address):
+        """The kernel's entry of its neighbour."""
+        entries = json.loads(self.in_kernel("ip", "-6", "-j", "neigh", "show", "dev",
+                                            self.bed.wire.device))
+        return next((entry for entry in entries if entry["dst"] == address), {})
+
+    def test_the_kernel_finds_it(self):
+        self.until(lambda: self.ping(bed.LYRE6), "no answer to a ping")
+        self.assertEqual(self.neighbour(bed.LYRE6)["lladdr"], self.port()["mac"])
+        # Asked anew it answers at once: not only what came in passing was believed.
+        self.in_kernel("ip", "-6", "neigh", "flush", "dev", self.bed.wire.device)
+        self.assertTrue(self.ping(bed.LYRE6))
+        self.assertEqual(self.neighbour(bed.LYRE6)["state"], ["REACHABLE"])
+
+    def test_its_link_local_address_answers(self):
+        own = next(own.split("/")[0] for own in self.port()["addresses"] if own.startswith("fe80"))
+        self.until(lambda: self.ping(f"{own}%{self.bed.wire.device}"), "no answer to a ping")
+
+    def test_the_kernel_does_not_take_its_address(self):
+        self.until(lambda: self.ping(bed.LYRE6), "no answer to a ping")
+        self.in_kernel("ip", "addr", "add", bed.LYRE6 + "/64", "dev", self.bed.wire.device)
+        try:
+            def is_refused():
+                shown = self.in_kernel("ip", "-6", "addr", "show", "dev", self.bed.wire.device)
+                return re.search(bed.LYRE6 + "/64 .*dadfailed", shown)
+            self.until(is_refused, "the kernel uses Lyre's address")
+        finally:
+            self.in_kernel("ip", "addr", "del", bed.LYRE6 + "/64", "dev", self.bed.wire.device)
+        self.assertTrue(self.ping(bed.LYRE6), "Lyre gave up an address that it had first")
+
+    def test_a_protocol_that_is_not_there_is_reported(self):
+        """UDP to Lyre: a Parameter Problem, which Linux hands to the socket as an error."""
+        self.until(lambda: self.ping(bed.LYRE6), "no answer to a ping")
+        with Namespace(self.bed.wire.right):
+            asking = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+        with asking:
+            asking.settimeout(STEP_TIMEOUT_S)
+            asking.connect((bed.LYRE6, PORT))
+            asking.send(b"anybody?")
+            with self.assertRaises(OSError) as caught:
+                asking.recv(100)
+        self.assertNotIsInstance(caught.exception, TimeoutError)
+
+
+class ContestTest(Looks):
+    @classmethod
+    def setUpClass(cls):
+        cls.bed = cls.enterClassContext(bed.Bed(
+            addresses=[f"{bed.LYRE6}/64", f"{CONTESTED}/64"],
+            kernel_addresses=[f"{CONTESTED}/64"]))
+
+    def test_an_address_that_the_kernel_has_is_given_up(self):
+        self.until(lambda: self.drops("ndp_conflict") > 0, "nobody objected")
+        self.until(lambda: self.ping(bed.LYRE6), "the other address does not answer")
+        self.assertEqual(self.drops("ndp_conflict"), 1)
+
+
+if __name__ == "__main__":
+    bed.main()
