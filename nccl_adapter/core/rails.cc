@@ -13,16 +13,30 @@ bool is_ipv4(const Address& address) {
   return std::equal(kMapped.begin(), kMapped.end(), address.begin());
 }
 
-bool is_on_link(const lyre_port& port, const Address& remote) {
-  const Address own = address_of(port);
+Address to_address(const uint8_t (&bytes)[16]) {
+  Address address;
+  std::copy(std::begin(bytes), std::end(bytes), address.begin());
+  return address;
+}
+
+bool is_in_network(const Address& own, uint32_t prefix_bits, const Address& remote) {
   if (is_ipv4(own) != is_ipv4(remote)) return false;
-  // A port states the prefix of its own family.
-  uint32_t bits = port.prefix_bits + (is_ipv4(own) && port.prefix_bits <= 32 ? kIpv4PrefixBits : 0);
+  // A prefix is that of its address's family.
+  uint32_t bits = prefix_bits + (is_ipv4(own) && prefix_bits <= 32 ? kIpv4PrefixBits : 0);
   bits = std::min(bits, kAddressBits);
   for (uint32_t i = 0; i < bits; ++i) {
     if (((own[i / 8] ^ remote[i / 8]) >> (7 - i % 8) & 1) != 0) return false;
   }
   return true;
+}
+
+bool is_on_link(const lyre_port& port, const Address& remote) {
+  if (is_in_network(address_of(port), port.prefix_bits, remote)) return true;
+  for (int i = 0; i < port.address_count; ++i) {
+    const lyre_port_address& own = port.addresses[i];
+    if (is_in_network(to_address(own.address), own.prefix_bits, remote)) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -41,10 +55,14 @@ std::vector<RailPair> rail_pairs(std::span<const lyre_port> ports, size_t first,
   return pairs;
 }
 
-Address address_of(const lyre_port& port) {
-  Address address;
-  std::copy(std::begin(port.address), std::end(port.address), address.begin());
-  return address;
+Address address_of(const lyre_port& port) { return to_address(port.address); }
+
+Address address_towards(const lyre_port& port, const Address& remote) {
+  for (int i = 0; i < port.address_count; ++i) {
+    const Address own = to_address(port.addresses[i].address);
+    if (is_ipv4(own) == is_ipv4(remote)) return own;
+  }
+  return address_of(port);
 }
 
 lyre_addr make_addr(const Address& address, uint16_t port) {

@@ -24,7 +24,10 @@ struct RailPair {
 std::vector<RailPair> rail_pairs(std::span<const lyre_port> ports, size_t first,
                                  std::span<const Address> remotes);
 
+/// The address that others are told.
 Address address_of(const lyre_port& port);
+/// The address from which to speak to `remote`: the port's first one of that family.
+Address address_towards(const lyre_port& port, const Address& remote);
 lyre_addr make_addr(const Address& address, uint16_t port);
 bool is_none(const Address& address);
 

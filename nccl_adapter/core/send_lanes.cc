@@ -92,7 +92,7 @@ void SendComm::find_slow_lane(int64_t now_ns) {
 
 void SendComm::dial(Lane& lane, int64_t now_ns) {
   const RailPair& way = ways_[lane.way % ways_.size()];
-  const lyre_addr local = make_addr(address_of(instance()->ports()[way.local]), 0);
+  const lyre_addr local = make_addr(address_towards(instance()->ports()[way.local], way.remote), 0);
   const Hello hello{.stream_index = lane.index,
                     .stream_count = static_cast<uint16_t>(lanes_.size()),
                     .incarnation = ++lane.dialled,

@@ -50,5 +50,23 @@ TEST(RailPairs, FamiliesAreNotOneNetwork) {
   EXPECT_EQ(rail_pairs(ports, 0, remotes).front().local, 1u);
 }
 
+TEST(RailPairs, APortOfBothFamiliesIsOnBothNetworks) {
+  Address own{};
+  own[0] = 0xfd;
+  own[15] = 1;
+  Address remote = own;
+  remote[15] = 2;
+  lyre_port both = port(ipv4(10, 0, 0, 1), 24);
+  both.address_count = 2;
+  both.addresses[0].prefix_bits = 24;
+  std::copy(std::begin(both.address), std::end(both.address), both.addresses[0].address);
+  both.addresses[1].prefix_bits = 64;
+  std::copy(own.begin(), own.end(), both.addresses[1].address);
+  const lyre_port ports[] = {port(ipv4(10, 0, 1, 1), 24), both};
+  EXPECT_EQ(rail_pairs(ports, 0, {&remote, 1}).front().local, 1u);
+  EXPECT_EQ(address_towards(both, remote), own);
+  EXPECT_EQ(address_towards(both, ipv4(10, 0, 0, 2)), ipv4(10, 0, 0, 1));
+}
+
 }  // namespace
 }  // namespace lyre::nccl_adapter
