@@ -20,6 +20,8 @@ enum class ChecksumVerdict : uint8_t { kUnknown, kGood, kBad };
 /// A received packet is one contiguous run [data, data + length). A packet to be sent is that run
 /// (headers, maybe small payload) followed by `piece_count` pieces of client memory.
 struct PacketBuf {
+  static constexpr uint32_t kNoSlot = UINT32_MAX;
+
   uint8_t* data = nullptr;  ///< first valid byte
   uint32_t length = 0;      ///< valid bytes at data
   uint32_t slot = 0;        ///< index in the receive pool; kNoSlot for transmit buffers
@@ -28,8 +30,9 @@ struct PacketBuf {
   uint8_t port = 0;         ///< receive: index of the port in the worker
   ChecksumVerdict ip_checksum = ChecksumVerdict::kUnknown;  ///< receive: the port's verdict
   ChecksumVerdict l4_checksum = ChecksumVerdict::kUnknown;
-  uint8_t piece_count = 0;  ///< transmit: pieces behind the run
-  uint32_t flow_hash = 0;   ///< receive: RSS hash, 0 when the port gives none
+  uint8_t piece_count = 0;       ///< transmit: pieces behind the run
+  uint32_t flow_hash = 0;        ///< receive: RSS hash, 0 when the port gives none
+  uint32_t next_slot = kNoSlot;  ///< the holder's: the packet whose payload follows this one's
 
   /// Transmit: ask that IPv4 header and TCP checksums be completed. The TCP field must hold the
   /// folded pseudo-header sum, the IPv4 field 0. The backend does it in software if need be.
@@ -39,8 +42,6 @@ struct PacketBuf {
   uint16_t tso_bytes = 0;  ///< transmit: payload bytes a segment; 0 means do not cut
 
   BufRef pieces[kTxPiecesMax];
-
-  static constexpr uint32_t kNoSlot = UINT32_MAX;
 
   std::span<uint8_t> bytes() { return {data, length}; }
   std::span<const uint8_t> bytes() const { return {data, length}; }

@@ -34,4 +34,10 @@ inline constexpr uint16_t kTcpFrontBytesMax =
 /// packet.
 void write_tcp_packet(io::PacketBuf& packet, const TcpOutput& output);
 
+/// Puts the headers of `model` in front of `packet`, which carries as much payload, `seq` on: a
+/// later cut of one large send. CWR stays with the first (RFC 3168 6.1.2).
+/// REQUIRES: write_tcp_packet() made `model`.
+void repeat_tcp_packet(io::PacketBuf& packet, const io::PacketBuf& model, SeqNum seq,
+                       uint16_t ip_id);
+
 }  // namespace lyre::ip

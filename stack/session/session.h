@@ -12,6 +12,13 @@ inline constexpr uint32_t kNoContext = UINT32_MAX;
 inline constexpr uint32_t kNoIndex = UINT32_MAX;
 inline constexpr uint32_t kManyRegions = UINT32_MAX - 1;
 
+/// What is left of a chain of received packets that was taken from the engine: see payload.cc.
+struct Chain {
+  uint32_t slot = kNoIndex;
+  uint32_t offset = 0;  ///< of the next byte, in that packet
+  uint32_t bytes = 0;
+};
+
 /// The application's end of one connection: who owns it, what it sent and what it must be told.
 /// It has the index of its connection in the engine. Plain data, links are indices.
 /// What the client must hear is state, not a queue: it is written out when its ring has room, so a
@@ -45,6 +52,7 @@ struct Session {
   /// Registered memory that was retransmitted since then, kNoIndex for none, or kManyRegions.
   uint32_t retransmitted_region = kNoIndex;
 
+  Chain chain;
   uint32_t lent_slots = 0;
   uint64_t copied_tx_bytes = 0;
   uint64_t client_copied_tx_bytes = 0;  ///< as the client says

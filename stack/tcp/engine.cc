@@ -142,6 +142,16 @@ std::optional<SegmentOut> Engine::poll_transmit(ConnId conn, uint32_t payload_by
   return next_segment(impl_->core, impl_->at(conn), payload_bytes_max, now);
 }
 
+bool Engine::takes_merged(ConnId conn, SeqNum seq) const {
+  const Connection& c = impl_->at(conn);
+  return seq == c.rcv.nxt && c.rcv.gap_head == kNoNode && !c.rcv.has_fin &&
+         is_one_of(c.state, kMayReceiveText);
+}
+
+uint32_t Engine::segment_payload_bytes(ConnId conn) const {
+  return full_payload_bytes(impl_->at(conn));
+}
+
 std::optional<PayloadSlice> Engine::take_readable(ConnId conn) {
   return take_front(impl_->core, impl_->at(conn));
 }

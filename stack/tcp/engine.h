@@ -83,6 +83,9 @@ class Engine {
 
   /// RFC 9293 3.10.7: segment arrives, for an existing connection.
   void on_segment(ConnId conn, const SegmentIn& segment, Nanos now, Effects& effects);
+  /// Whether segments that follow each other from `seq` on, alike but for their text, may be given
+  /// to on_segment() as one: in order, into a queue without gaps.
+  bool takes_merged(ConnId conn, SeqNum seq) const;
   /// The application appended `bytes` to the send queue.
   void on_app_send(ConnId conn, uint32_t bytes, Nanos now, Effects& effects,
                    SendMark mark = SendMark::kPush);
@@ -115,6 +118,9 @@ class Engine {
   /// The next segment that may leave now, at most `payload_bytes_max` of payload (less than one MSS
   /// means one MSS); empty when there is none. It counts as sent once returned.
   std::optional<SegmentOut> poll_transmit(ConnId conn, uint32_t payload_bytes_max, Nanos now);
+
+  /// Payload of one full segment of those that poll_transmit() would give now.
+  uint32_t segment_payload_bytes(ConnId conn) const;
 
   /// The next run of in-order bytes, front of the receive queue; empty when there is none.
   /// Owner: the handle passes to the caller, its charge stays until on_app_release().

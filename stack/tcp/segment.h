@@ -19,7 +19,8 @@ struct SegmentIn {
   wire::TcpOptions options;
   PayloadHandle payload;  ///< kNone when payload_bytes is 0
   uint32_t payload_bytes = 0;
-  uint32_t charge_bytes = 0;           ///< what keeping the payload's packet costs (its slot)
+  uint32_t charge_bytes = 0;           ///< what keeping the payload's packets costs (their slots)
+  uint32_t segment_count = 1;          ///< as which it arrived; see Engine::takes_merged()
   Nanos rx_time;                       ///< <= now
   wire::Ecn ecn = wire::Ecn::kNotEct;  ///< of the IP header
 };

@@ -150,7 +150,7 @@ void on_segment_syn_received(Core& core, Connection& c, const SegmentIn& segment
 
 void segment_arrives(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
                      Effects& effects) {
-  ++c.segments_received;
+  c.segments_received += segment.segment_count;
   c.last_heard_at = now;
   c.keepalives_unanswered = 0;
   switch (c.state) {

@@ -364,4 +364,6 @@ std::optional<SegmentOut> next_segment(Core& core, Connection& c, uint32_t paylo
   return std::nullopt;
 }
 
+uint32_t full_payload_bytes(const Connection& c) { return payload_bytes_of_one(c); }
+
 }  // namespace lyre::tcp

@@ -8,4 +8,7 @@ namespace lyre::tcp {
 std::optional<SegmentOut> next_segment(Core& core, Connection& c, uint32_t payload_bytes_max,
                                        Nanos now);
 
+/// Payload of one full segment, beside the options that it would carry now.
+uint32_t full_payload_bytes(const Connection& c);
+
 }  // namespace lyre::tcp

@@ -162,7 +162,7 @@ bool Worker::Impl::lend_some(Context& context, uint32_t conn, channel::Completio
         reader.lent_slots >= config.lent_slots_per_session_max) {
       return false;
     }
-    const auto slice = engine.take_readable(conn);
+    const auto slice = take_slice(conn);
     if (!slice) return true;
     const uint32_t slot = slice->handle.slot;
     const uint8_t* bytes = memory.rx_packet(slot)->data + slice->offset;
@@ -191,7 +191,7 @@ bool Worker::Impl::copy_some(Context& context, uint32_t conn, channel::Completio
   uint32_t charge = 0;
   bool is_done = false;
   while (used + memory.rx_slot_bytes() <= kCopyBlockBytes) {
-    const auto slice = engine.take_readable(conn);
+    const auto slice = take_slice(conn);
     is_done = !slice;
     if (is_done) break;
     io::PacketBuf* packet = memory.rx_packet(slice->handle.slot);

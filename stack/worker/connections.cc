@@ -241,18 +241,6 @@ void Worker::Impl::leave_listener(uint32_t conn) {
   if (listeners.is_valid(index, passive.listener_generation)) --listeners[index].pending;
 }
 
-void Worker::Impl::discard_payload(uint32_t conn) {
-  while (const auto slice = engine.take_readable(conn)) {
-    io::PacketBuf* packet = memory.rx_packet(slice->handle.slot);
-    memory.release({&packet, 1});
-    if (engine.state(conn) == tcp::State::kClosed) continue;
-    tcp::Effects ignored;
-    engine.on_app_release(conn, memory.rx_slot_bytes(), now, ignored);
-    if (ignored.wants_transmit) schedule_transmit(conn);
-  }
-  session(conn).has_readable = false;
-}
-
 void Worker::Impl::close_by_client(uint32_t conn) {
   session::Session& closed = session(conn);
   closed.is_closed_by_client = true;
@@ -298,10 +286,7 @@ void Worker::Impl::release_if_done(uint32_t conn) {
   session::Session& done = session(conn);
   if (!engine.is_open(conn) || engine.state(conn) != tcp::State::kClosed) return;
   if (done.context != session::kNoContext) return;  // completions.cc comes back here
-  while (const auto handle = engine.take_any_payload(conn)) {
-    io::PacketBuf* packet = memory.rx_packet(handle->slot);
-    memory.release({&packet, 1});
-  }
+  release_all_payload(conn);
   sends.clear(done.sends);
   flows.erase(engine.tuple(conn), conn);
   timers.stop(conn);

@@ -92,8 +92,7 @@ void Worker::Impl::detach(uint32_t index) {
   for (uint32_t slot = 0; slot < memory.rx_slot_count(); ++slot) {
     if (loans[slot].context != index) continue;
     loans[slot] = SlotLoan{};
-    io::PacketBuf* packet = memory.rx_packet(slot);
-    memory.release({&packet, 1});
+    release_slot_memory(slot);
   }
   context.state = Context::State::kDetaching;
 }

@@ -7,6 +7,7 @@
 #include "stack/base/bounded_vector.h"
 #include "stack/base/rng.h"
 #include "stack/base/slab.h"
+#include "stack/ip/alike.h"
 #include "stack/ip/echo_responder.h"
 #include "stack/ip/input.h"
 #include "stack/ip/output.h"
@@ -28,11 +29,17 @@ inline constexpr size_t kRxBurstPackets = 32;
 inline constexpr size_t kRxBurstsPerPollMax = 4;
 inline constexpr size_t kSubmissionsPerContextMax = 64;
 inline constexpr size_t kTimersPerPollMax = 512;
-inline constexpr size_t kTxBurstPackets = 32;
+inline constexpr size_t kTrainsMax = 8;
+inline constexpr size_t kTxBurstPackets = 64;
 /// Room that sessions leave for ARP, echo replies and resets when a port is full.
 inline constexpr size_t kTxReservePackets = 16;
-inline constexpr size_t kTxPacketsPerPollMax = 128;
-inline constexpr size_t kSegmentsPerTurnMax = 16;
+inline constexpr size_t kTxPacketsPerPollMax = 256;
+/// Of one session before the next has its turn: about 64 KiB at MTU 1500.
+inline constexpr size_t kSegmentsPerTurnMax = 44;
+/// Transmit packets taken from the memory at a time.
+inline constexpr size_t kTxStockPackets = 64;
+/// Payload that a session hands over at once where the worker cuts it.
+inline constexpr uint32_t kSendBytesAtOnceMax = 1u << 20;
 inline constexpr size_t kLoopPacketsMax = 512;
 inline constexpr size_t kGatheredPiecesMax = 256;
 inline constexpr size_t kSessionRowsPerPollMax = 16;
@@ -52,6 +59,7 @@ struct SlotLoan {
   uint32_t context = UINT32_MAX;
   uint32_t session = UINT32_MAX;
   uint32_t generation = 0;
+  friend bool operator==(const SlotLoan&, const SlotLoan&) = default;
 };
 
 /// One port as the worker drives it.
@@ -61,6 +69,15 @@ struct Port {
   BoundedVector<io::PacketBuf*, kTxBurstPackets + kTxReservePackets>
       out;               ///< built, not yet taken by the port
   bool is_full = false;  ///< took less than it was offered: not asked again in this turn
+};
+
+/// Segments on their way to the engine as one (merge.cc). Their packets are a chain.
+struct Train {
+  uint32_t conn = tcp::kNoConn;
+  FourTuple tuple;
+  tcp::SegmentIn segment;            ///< all of them
+  std::span<const uint8_t> headers;  ///< of the first, a model for the rest; may be empty
+  io::PacketBuf* last = nullptr;
 };
 
 /// Worker's insides. One file a step of poll_once(); this class is their shared state.
@@ -112,7 +129,6 @@ struct Worker::Impl {
   bool on_segment(uint32_t conn, const tcp::SegmentIn& segment);
   bool on_unmatched(io::PacketBuf* packet, const ip::TcpInput& input, const tcp::SegmentIn& segment,
                     std::optional<SeqNum> iss_after);
-  void become_payload(io::PacketBuf* packet, const ip::TcpInput& input);
   bool try_make_way(uint32_t conn, const FourTuple& tuple);
   void on_syn(uint32_t listener, const FourTuple& tuple, const tcp::SegmentIn& segment,
               std::optional<SeqNum> iss_after, std::optional<MacAddress> mac);
@@ -125,7 +141,24 @@ struct Worker::Impl {
   CookieAck on_cookie_ack(uint32_t listener, io::PacketBuf* packet, const ip::TcpInput& input,
                           const tcp::SegmentIn& segment);
   bool may_keep_payload(uint32_t conn, const tcp::SegmentIn& segment) const;
+  Train* find_train(const FourTuple& tuple);
+  bool try_begin_train(const Train& train);
+  bool try_extend_unparsed(io::PacketBuf* packet);
+  void append(Train& train, io::PacketBuf* packet, std::span<const uint8_t> payload);
+  bool try_extend_train(Train& train, const tcp::SegmentIn& next, io::PacketBuf* packet,
+                        std::span<const uint8_t> payload);
+  static void become_payload(io::PacketBuf& packet, std::span<const uint8_t> payload);
+  void deliver_train(Train* train);
+  void deliver_trains();
   void drop(Drop reason) { stats.worker->drops[static_cast<size_t>(reason)].add(1); }
+
+  // payload.cc: received packets from the engine to whoever reads them
+  void release_slot_memory(uint32_t slot);
+  uint32_t release_chain(uint32_t slot);
+  void return_trimmed(uint32_t conn, uint32_t packet_count);
+  std::optional<PayloadSlice> take_slice(uint32_t conn);
+  void discard_payload(uint32_t conn);
+  void release_all_payload(uint32_t conn);
 
   // submissions.cc: what clients ask for
   size_t take_submissions();
@@ -136,7 +169,8 @@ struct Worker::Impl {
   const char* on_close_listen(Context& context, const channel::Submission& entry);
   const char* on_send(Context& context, uint32_t conn, const channel::Submission& entry);
   const char* on_release(Context& context, const channel::Submission& entry);
-  const char* release_slot(Context& context, uint32_t slot);
+  const char* take_back(Context& context, uint32_t slot, SlotLoan& loan);
+  void return_slots(const SlotLoan& owner, uint32_t count);
   const char* release_copy_block(Context& context, uint32_t block);
   bool is_same_session(uint32_t conn, uint32_t generation) const;
   void return_charge(uint32_t conn, uint32_t generation, uint32_t charge_bytes);
@@ -156,7 +190,6 @@ struct Worker::Impl {
   void abort_session(uint32_t conn, channel::EndStatus status);
   void apply(uint32_t conn);
   void end_session(uint32_t conn, tcp::EndReason reason);
-  void discard_payload(uint32_t conn);
   void release_if_done(uint32_t conn);
   void forget_context(uint32_t conn);
   void link_to_context(uint32_t conn, uint32_t context);
@@ -183,10 +216,18 @@ struct Worker::Impl {
   void schedule_transmit(uint32_t conn);
   void remove_from_transmit(uint32_t conn);
   size_t transmit_session(uint32_t conn, size_t budget);
-  bool can_take_packet(const session::Session& session) const;
-  bool send_segment(uint32_t conn, const tcp::SegmentOut& segment, MacAddress mac);
+  size_t packet_room(const session::Session& sender);
+  uint32_t payload_limit(uint32_t conn, size_t room) const;
+  size_t send_segment(uint32_t conn, const tcp::SegmentOut& segment, MacAddress mac);
+  io::PacketBuf* send_part(uint32_t conn, const tcp::SegmentOut& part, MacAddress mac,
+                           const io::PacketBuf* model);
+  void hand_over(uint32_t conn, const tcp::SegmentOut& segment, io::PacketBuf& packet,
+                 MacAddress mac, const io::PacketBuf* model);
+  void restock();
+  io::PacketBuf* try_make_uncut(uint32_t conn, const tcp::SegmentOut& segment);
   io::PacketBuf* make_packet(uint32_t conn, const tcp::SegmentOut& segment);
-  io::PacketBuf* copy_payload(uint32_t conn, std::span<const BufRef> pieces);
+  bool try_gather(uint32_t conn, const tcp::SegmentOut& segment, io::PacketBuf& packet);
+  io::PacketBuf* copy_payload(uint32_t conn, const tcp::SegmentOut& segment);
   void note_retransmission(session::Session& sender, const io::PacketBuf& packet);
   void write_headers(io::PacketBuf& packet, const FourTuple& tuple, const tcp::SegmentOut& segment,
                      uint32_t port, MacAddress mac);
@@ -244,6 +285,7 @@ struct Worker::Impl {
   BoundedVector<Port, kPortsMax> ports;
   ip::RouteTable routes;
   ip::EchoResponder echo;
+  BoundedVector<Train, kTrainsMax> trains;
   ip::Classified classified;  ///< of the packet under way
   link::Neighbours neighbours;
   uint32_t neighbours_seen = 0;    ///< generation at which waiters were woken
@@ -266,6 +308,7 @@ struct Worker::Impl {
   std::unique_ptr<SlotLoan[]> loans;  ///< by receive slot
   uint32_t lent_slots_per_context_max;
 
+  BoundedVector<io::PacketBuf*, kTxStockPackets> tx_stock;  ///< empty transmit packets
   uint32_t transmit_head = session::kNoIndex;
   uint32_t transmit_tail = session::kNoIndex;
   BoundedVector<io::PacketBuf*, kLoopPacketsMax> loop;      ///< delivered locally, not yet received

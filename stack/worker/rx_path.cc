@@ -16,6 +16,7 @@ size_t Worker::Impl::receive() {
       received += count;
       if (count < kRxBurstPackets) break;
     }
+    deliver_trains();
   }
   return received + receive_local();
 }
@@ -26,10 +27,12 @@ size_t Worker::Impl::receive_local() {
   loop_now = loop;
   loop.clear();
   for (io::PacketBuf* packet : loop_now) on_packet(packet, ip::Origin::kLocal);
+  deliver_trains();
   return loop_now.size();
 }
 
 void Worker::Impl::on_packet(io::PacketBuf* packet, ip::Origin origin) {
+  if (try_extend_unparsed(packet)) return;
   const MacAddress own_mac = ports[packet->port].capabilities.mac;
   bool is_kept = false;
   switch (ip::classify(*packet, own_mac, routes, origin, classified)) {
@@ -122,19 +125,25 @@ bool Worker::Impl::on_tcp(io::PacketBuf* packet, const ip::TcpInput& input) {
       .rx_time = now,
       .ecn = input.ecn,
   };
+  Train* train = find_train(input.tuple);
+  if (train != nullptr) {
+    if (try_extend_train(*train, segment, packet, input.payload)) return true;
+    deliver_train(train);
+  }
   const uint32_t conn = find_connection(input.tuple);
   if (conn == FlowTable::kNone) return on_unmatched(packet, input, segment, std::nullopt);
   if (const auto iss_after = engine.may_reuse(conn, segment)) {
     if (try_make_way(conn, input.tuple)) return on_unmatched(packet, input, segment, iss_after);
   }
-  become_payload(packet, input);
-  return on_segment(conn, segment);
-}
-
-/// From here on the packet is its payload: that is what gets lent.
-void Worker::Impl::become_payload(io::PacketBuf* packet, const ip::TcpInput& input) {
-  packet->data = const_cast<uint8_t*>(input.payload.data());
-  packet->length = static_cast<uint32_t>(input.payload.size());
+  const auto header_bytes = static_cast<size_t>(input.payload.data() - packet->data);
+  const std::span<const uint8_t> headers(packet->data, header_bytes);
+  become_payload(*packet, input.payload);
+  return try_begin_train({.conn = conn,
+                          .tuple = input.tuple,
+                          .segment = segment,
+                          .headers = headers,
+                          .last = packet}) ||
+         on_segment(conn, segment);
 }
 
 /// RFC 9293 3.10.7.1 and 3.10.7.2: a listener takes a SYN, and the ACK that answers its cookie;
@@ -177,7 +186,7 @@ bool Worker::Impl::try_make_way(uint32_t conn, const FourTuple& tuple) {
 }
 
 bool Worker::Impl::on_segment(uint32_t conn, const tcp::SegmentIn& segment) {
-  stats.worker->tcp_segments_in.add(1);
+  stats.worker->tcp_segments_in.add(segment.segment_count);
   if (segment.payload_bytes > 0 && !may_keep_payload(conn, segment)) {
     drop(Drop::kRxPoolLow);
     return false;
@@ -238,7 +247,7 @@ Worker::Impl::CookieAck Worker::Impl::on_cookie_ack(uint32_t index, io::PacketBu
   const uint32_t conn =
       engine.open_by_cookie(input.tuple, connection_config(*route), segment, now, effects);
   if (conn == tcp::kNoConn) return {};
-  become_payload(packet, input);
+  become_payload(*packet, input.payload);
   const bool is_kept = effects.payload_kept;
   bind_passive(conn, index, input.tuple, *route);
   apply(conn);

@@ -170,28 +170,48 @@ const char* Worker::Impl::on_send(Context& context, uint32_t conn,
   return nullptr;
 }
 
+/// Slots of one session come together mostly: its window then opens once for all of them.
 const char* Worker::Impl::on_release(Context& context, const channel::Submission& entry) {
   if (entry.count > channel::kReleaseSlotsMax) return "kRelease of too many slots";
-  for (uint32_t i = 0; i < entry.count; ++i) {
-    const char* broken_rule = release_slot(context, entry.body.release.slots[i]);
-    if (broken_rule != nullptr) return broken_rule;
+  SlotLoan owner;
+  uint32_t count = 0;
+  const char* broken_rule = nullptr;
+  for (uint32_t i = 0; i < entry.count && broken_rule == nullptr; ++i) {
+    const uint32_t slot = entry.body.release.slots[i];
+    if (slot & kCopySlotBit) {
+      broken_rule = release_copy_block(context, slot & ~kCopySlotBit);
+      continue;
+    }
+    SlotLoan loan;
+    broken_rule = take_back(context, slot, loan);
+    if (broken_rule != nullptr) continue;
+    if (count > 0 && !(loan == owner)) {
+      return_slots(owner, count);
+      count = 0;
+    }
+    owner = loan;
+    ++count;
   }
-  return nullptr;
+  return_slots(owner, count);
+  return broken_rule;
 }
 
-const char* Worker::Impl::release_slot(Context& context, uint32_t slot) {
-  if (slot & kCopySlotBit) return release_copy_block(context, slot & ~kCopySlotBit);
+/// The slot is free again; `loan` says who had it.
+const char* Worker::Impl::take_back(Context& context, uint32_t slot, SlotLoan& loan) {
   if (slot >= memory.rx_slot_count() || loans[slot].context != index_of(context)) {
     return "kRelease of a slot that was not lent to this client";
   }
-  const SlotLoan loan = loans[slot];
+  loan = loans[slot];
   loans[slot] = SlotLoan{};
   --context.lent_slots;
-  io::PacketBuf* packet = memory.rx_packet(slot);
-  memory.release({&packet, 1});
-  if (is_same_session(loan.session, loan.generation)) --session(loan.session).lent_slots;
-  return_charge(loan.session, loan.generation, memory.rx_slot_bytes());
+  release_slot_memory(slot);
   return nullptr;
+}
+
+void Worker::Impl::return_slots(const SlotLoan& owner, uint32_t count) {
+  if (count == 0) return;
+  if (is_same_session(owner.session, owner.generation)) session(owner.session).lent_slots -= count;
+  return_charge(owner.session, owner.generation, count * memory.rx_slot_bytes());
 }
 
 const char* Worker::Impl::release_copy_block(Context& context, uint32_t block) {

@@ -53,11 +53,19 @@ size_t Worker::Impl::transmit() {
   return sent;
 }
 
-bool Worker::Impl::can_take_packet(const session::Session& sender) const {
-  return sender.is_local ? !loop.full() : ports[sender.port].out.size() < kTxBurstPackets;
+/// Packets that the session may build now: room where they go, and buffers in stock.
+size_t Worker::Impl::packet_room(const session::Session& sender) {
+  if (sender.is_local) return loop.room();
+  Port& port = ports[sender.port];
+  if (port.out.size() >= kTxBurstPackets) flush(port);
+  if (port.out.size() >= kTxBurstPackets) return 0;
+  if (tx_stock.empty()) restock();
+  // One at least is asked for, so that the want of buffers is noticed and counted.
+  return std::clamp(kTxBurstPackets - port.out.size(), size_t{1},
+                    std::max<size_t>(tx_stock.size(), 1));
 }
 
-/// Sends up to `budget` segments of the session and puts it back in the list if it has more.
+/// Sends up to `budget` packets of the session and puts it back in the list if it has more.
 size_t Worker::Impl::transmit_session(uint32_t conn, size_t budget) {
   session::Session& sender = session(conn);
   if (sender.context != session::kNoContext && contexts[sender.context].waits_for_holds) {
@@ -69,36 +77,87 @@ size_t Worker::Impl::transmit_session(uint32_t conn, size_t budget) {
   size_t sent = 0;
   bool has_more = true;
   while (has_more && sent < budget) {
-    if (!can_take_packet(sender)) flush(ports[sender.port]);
-    if (!can_take_packet(sender)) break;
-    const auto segment = engine.poll_transmit(conn, 0, now);
+    const size_t room = std::min(packet_room(sender), budget - sent);
+    if (room == 0) break;
+    const auto segment = engine.poll_transmit(conn, payload_limit(conn, room), now);
     has_more = segment.has_value();
     if (!has_more) break;
-    ++sent;
-    if (!send_segment(conn, *segment, *mac)) break;
+    const size_t built = send_segment(conn, *segment, *mac);
+    if (built == 0) break;
+    sent += built;
   }
   if (has_more) schedule_transmit(conn);
   arm(conn);
   return sent;
 }
 
-/// False: no buffer, the segment counts as sent and lost; TCP will send it again.
-bool Worker::Impl::send_segment(uint32_t conn, const tcp::SegmentOut& segment, MacAddress mac) {
-  session::Session& sender = session(conn);
-  io::PacketBuf* packet = make_packet(conn, segment);
+/// Payload that the engine may hand over at once: what fits `room` packets. A port that cuts by
+/// itself takes more, but where its pieces are too many, the worker cuts into that many packets.
+uint32_t Worker::Impl::payload_limit(uint32_t conn, size_t room) const {
+  const session::Session& sender = sessions[conn];
+  const auto packets = static_cast<uint32_t>(room) * engine.segment_payload_bytes(conn);
+  const uint32_t cut_max = sender.is_local ? 0 : ports[sender.port].capabilities.tso_bytes_max;
+  return std::min(packets, cut_max == 0 ? kSendBytesAtOnceMax : cut_max);
+}
+
+/// Returns the packets it took. 0: no buffer, what is missing counts as sent and lost; TCP will
+/// send it again.
+size_t Worker::Impl::send_segment(uint32_t conn, const tcp::SegmentOut& segment, MacAddress mac) {
+  count_out(segment);
+  if (segment.payload_bytes <= segment.mss_bytes) {
+    return send_part(conn, segment, mac, nullptr) != nullptr ? 1 : 0;
+  }
+  if (io::PacketBuf* whole = try_make_uncut(conn, segment)) {
+    hand_over(conn, segment, *whole, mac, nullptr);
+    return 1;
+  }
+  tcp::SegmentOut part = segment;
+  part.payload_bytes = segment.mss_bytes;
+  part.flags.bits &= static_cast<uint8_t>(~(wire::TcpFlags::kPsh | wire::TcpFlags::kFin));
+  const io::PacketBuf* model = nullptr;
+  size_t built = 0;
+  for (uint32_t left = segment.payload_bytes; left > 0; left -= part.payload_bytes, ++built) {
+    if (left <= part.payload_bytes) {
+      model = nullptr;
+      part.payload_bytes = left;
+      part.flags = segment.flags;
+      if (built > 0) part.flags.bits &= static_cast<uint8_t>(~wire::TcpFlags::kCwr);
+    }
+    const io::PacketBuf* last = send_part(conn, part, mac, model);
+    if (last == nullptr) return built;
+    if (model == nullptr) model = last;
+    part.seq += part.payload_bytes;
+    part.queue_offset += part.payload_bytes;
+  }
+  return built;
+}
+
+/// One packet on the wire, with headers of its own or those of `model`; nullptr without a buffer.
+io::PacketBuf* Worker::Impl::send_part(uint32_t conn, const tcp::SegmentOut& part, MacAddress mac,
+                                       const io::PacketBuf* model) {
+  io::PacketBuf* packet = make_packet(conn, part);
   if (packet == nullptr) {
     drop(Drop::kTxNoBuffer);
-    return false;
+    return nullptr;
   }
-  if (segment.is_retransmission) note_retransmission(sender, *packet);
-  write_headers(*packet, engine.tuple(conn), segment, sender.port, mac);
-  count_out(segment);
-  if (sender.is_local) {
-    deliver_locally(packet);
+  hand_over(conn, part, *packet, mac, model);
+  return packet;
+}
+
+void Worker::Impl::hand_over(uint32_t conn, const tcp::SegmentOut& segment, io::PacketBuf& packet,
+                             MacAddress mac, const io::PacketBuf* model) {
+  session::Session& sender = session(conn);
+  if (segment.is_retransmission) note_retransmission(sender, packet);
+  if (model != nullptr) {
+    ip::repeat_tcp_packet(packet, *model, segment.seq, ++ip_id);
   } else {
-    ports[sender.port].out.push(packet);
+    write_headers(packet, engine.tuple(conn), segment, sender.port, mac);
   }
-  return true;
+  if (sender.is_local) {
+    deliver_locally(&packet);
+  } else {
+    ports[sender.port].out.push(&packet);
+  }
 }
 
 /// Keeps in mind which memory a port may still read after the ACK.
@@ -112,35 +171,71 @@ void Worker::Impl::note_retransmission(session::Session& sender, const io::Packe
   }
 }
 
+void Worker::Impl::restock() {
+  io::PacketBuf* fresh[kTxStockPackets];
+  size_t count = memory.alloc_tx(fresh);
+  if (count == 0) {
+    for (Port& port : ports) port.binding.io->reclaim();
+    count = memory.alloc_tx(fresh);
+  }
+  for (size_t i = count; i > 0; --i) tx_stock.push(fresh[i - 1]);
+}
+
 io::PacketBuf* Worker::Impl::alloc_tx() {
-  io::PacketBuf* packet = nullptr;
-  if (memory.alloc_tx({&packet, 1}) == 1) return packet;
-  for (Port& port : ports) port.binding.io->reclaim();
-  return memory.alloc_tx({&packet, 1}) == 1 ? packet : nullptr;
+  if (tx_stock.empty()) restock();
+  if (tx_stock.empty()) return nullptr;
+  io::PacketBuf* packet = tx_stock.back();
+  tx_stock.pop_back();
+  return packet;
+}
+
+/// All of a segment that is larger than the MSS in one packet, for a port that cuts; nullptr where
+/// the worker must cut.
+io::PacketBuf* Worker::Impl::try_make_uncut(uint32_t conn, const tcp::SegmentOut& segment) {
+  const session::Session& sender = session(conn);
+  if (sender.is_local) return nullptr;
+  if (segment.payload_bytes > ports[sender.port].capabilities.tso_bytes_max) return nullptr;
+  io::PacketBuf* packet = alloc_tx();
+  if (packet == nullptr) return nullptr;
+  if (!try_gather(conn, segment, *packet)) {
+    tx_stock.push(packet);
+    return nullptr;
+  }
+  packet->tso_bytes = segment.mss_bytes;
+  return packet;
+}
+
+/// Hangs the segment's payload behind the packet; false where the port cannot gather so many
+/// pieces.
+bool Worker::Impl::try_gather(uint32_t conn, const tcp::SegmentOut& segment,
+                              io::PacketBuf& packet) {
+  session::Session& sender = session(conn);
+  const uint32_t limit = std::min(ports[sender.port].capabilities.tx_pieces_max, io::kTxPiecesMax);
+  const uint32_t count = sends.gather(sender.sends, segment.queue_offset, segment.payload_bytes,
+                                      {packet.pieces, limit});
+  packet.piece_count = static_cast<uint8_t>(count);
+  return count > 0;
 }
 
 /// A packet with the segment's payload: as pieces of client memory where the port can gather them.
 io::PacketBuf* Worker::Impl::make_packet(uint32_t conn, const tcp::SegmentOut& segment) {
   if (segment.payload_bytes == 0) return alloc_tx();
-  session::Session& sender = session(conn);
-  BufRef pieces[kGatheredPiecesMax];
-  const uint32_t count =
-      sends.gather(sender.sends, segment.queue_offset, segment.payload_bytes, pieces);
-  LYRE_CHECK(count > 0);
-  const uint32_t pieces_max = sender.is_local ? 0 : ports[sender.port].capabilities.tx_pieces_max;
-  if (count > pieces_max || count > io::kTxPiecesMax) return copy_payload(conn, {pieces, count});
+  if (session(conn).is_local) return copy_payload(conn, segment);
   io::PacketBuf* packet = alloc_tx();
-  if (packet == nullptr) return nullptr;
-  std::copy(pieces, pieces + count, packet->pieces);
-  packet->piece_count = static_cast<uint8_t>(count);
-  return packet;
+  if (packet == nullptr || try_gather(conn, segment, *packet)) return packet;
+  tx_stock.push(packet);
+  return copy_payload(conn, segment);
 }
 
 /// A packet with the payload copied in: for local delivery and for payload in too many pieces.
-io::PacketBuf* Worker::Impl::copy_payload(uint32_t conn, std::span<const BufRef> pieces) {
+io::PacketBuf* Worker::Impl::copy_payload(uint32_t conn, const tcp::SegmentOut& segment) {
   io::PacketBuf* packet = memory.alloc_rx();
   if (packet == nullptr) return nullptr;
-  for (const BufRef& piece : pieces) {
+  BufRef pieces[kGatheredPiecesMax];
+  const uint32_t count =
+      sends.gather(session(conn).sends, segment.queue_offset, segment.payload_bytes, pieces);
+  LYRE_CHECK(count > 0);
+  for (const BufRef& piece : std::span(pieces, count)) {
     LYRE_CHECK(piece.length <= packet->tailroom);
     std::memcpy(packet->data + packet->length, bytes_of(piece), piece.length);
     packet->length += piece.length;
@@ -171,7 +266,10 @@ void Worker::Impl::write_headers(io::PacketBuf& packet, const FourTuple& tuple,
 }
 
 void Worker::Impl::count_out(const tcp::SegmentOut& segment) {
-  stats.worker->tcp_segments_out.add(1);
+  const uint32_t cuts = segment.payload_bytes <= segment.mss_bytes
+                            ? 1
+                            : (segment.payload_bytes + segment.mss_bytes - 1) / segment.mss_bytes;
+  stats.worker->tcp_segments_out.add(cuts);
   auto& payload = segment.is_retransmission ? stats.worker->tcp_payload_retransmitted
                                             : stats.worker->tcp_payload_out;
   if (segment.payload_bytes > 0) payload.add(segment.payload_bytes);

@@ -53,6 +53,7 @@ Worker::Impl::Impl(const WorkerConfig& worker_config, io::PacketMemory& packet_m
 
 Worker::Impl::~Impl() {
   memory.release({loop.begin(), loop.size()});
+  memory.release({tx_stock.begin(), tx_stock.size()});
   for (Port& port : ports) memory.release({port.out.begin(), port.out.size()});
 }
 
