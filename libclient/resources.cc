@@ -4,6 +4,8 @@
 
 #include <cerrno>
 
+#include "libclient/huge_map.h"
+
 namespace lyre::client {
 
 bool Mapping::map(int fd, uint64_t bytes, int protection) {
@@ -13,7 +15,7 @@ bool Mapping::map(int fd, uint64_t bytes, int protection) {
     errno = EINVAL;
     return false;
   }
-  void* data = ::mmap(nullptr, bytes, protection, MAP_SHARED, fd, 0);
+  void* data = map_huge_aligned(bytes, protection, MAP_SHARED, fd);
   if (data == MAP_FAILED) return false;
   data_ = data;
   bytes_ = bytes;

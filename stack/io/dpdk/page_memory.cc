@@ -8,10 +8,11 @@
 #include <cerrno>
 #include <string>
 
+#include "stack/io/dpdk/huge_map.h"
+
 namespace lyre::io::dpdk {
 namespace {
 
-constexpr size_t kHugePageBytes = size_t{2} << 20;
 constexpr size_t kPageBytes = 4096;
 
 size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
@@ -27,8 +28,10 @@ bool PageMemory::try_map(PageMemory& out, const char* name, size_t bytes, bool i
   if (made.fd_ < 0 || ftruncate(made.fd_, static_cast<off_t>(made.bytes_)) != 0) return false;
   // Populated now: a page fault in the packet path would be a system call, or worse a SIGBUS.
   void* base =
-      mmap(nullptr, made.bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, made.fd_, 0);
+      map_huge_aligned(made.bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, made.fd_);
   if (base == MAP_FAILED) return false;
+  // A pool is walked from end to end: with small pages that is a TLB miss or two a packet.
+  if (!is_huge) collapse_to_huge(base, made.bytes_);
   made.base_ = static_cast<uint8_t*>(base);
   out = std::move(made);
   return true;

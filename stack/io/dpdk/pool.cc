@@ -4,15 +4,15 @@
 #include <rte_lcore.h>
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
-#include <rte_ring.h>
 
 #include <algorithm>
 #include <string>
 
+#include "stack/io/dpdk/huge_map.h"
+
 namespace lyre::io::dpdk {
 namespace {
 
-constexpr size_t kHugePageBytes = size_t{2} << 20;
 constexpr uint32_t kCacheMbufs = 256;
 
 /// A cache may hold 1.5 times its size: in a small pool that must not be a large part.
@@ -73,9 +73,10 @@ Result<std::unique_ptr<Pool>> Pool::make(const PoolOptions& options) {
       rte_mempool_create_empty(options.name.c_str(), options.count, element_bytes(options),
                                cache_size(options.count), sizeof(layout), options.numa_node, flags);
   if (pool->mempool_ == nullptr) return pool_error(options, "cannot be made");
-  // By name, because free_count() knows that pool_data is a ring.
-  if (rte_mempool_set_ops_byname(pool->mempool_, "ring_mp_mc", nullptr) != 0) {
-    return pool_error(options, "DPDK lacks its mempool ring");
+  // What was freed last is still in the cache, and goes first: a ring would walk the whole pool.
+  if (rte_mempool_set_ops_byname(pool->mempool_, "stack", nullptr) != 0 &&
+      rte_mempool_set_ops_byname(pool->mempool_, "ring_mp_mc", nullptr) != 0) {
+    return pool_error(options, "DPDK has neither of its mempool drivers");
   }
   rte_pktmbuf_pool_init(pool->mempool_, &layout);
   if (Status filled = pool->populate(options); !filled) return filled.error();
@@ -87,7 +88,7 @@ Pool::~Pool() { rte_mempool_free(mempool_); }
 
 uint32_t Pool::free_count() const {
   const rte_mempool_cache* cache = rte_mempool_default_cache(mempool_, rte_lcore_id());
-  return rte_ring_count(static_cast<const rte_ring*>(mempool_->pool_data)) +
+  return rte_mempool_get_ops(mempool_->ops_index)->get_count(mempool_) +
          (cache == nullptr ? 0 : cache->len);
 }
 

@@ -6,11 +6,10 @@
 #include <algorithm>
 
 #include "stack/base/check.h"
+#include "stack/io/dpdk/huge_map.h"
 
 namespace lyre::io::dpdk {
 namespace {
-
-constexpr uint64_t kHugePageBytes = uint64_t{2} << 20;
 
 /// DPDK's callback for a shared count of zero, which the table's own share rules out.
 void must_not_run(void*, void*) {
