@@ -4,7 +4,10 @@
 
 #include <benchmark/benchmark.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
+#include <string_view>
 
 #include "stack/base/check.h"
 #include "stack/tcp/engine.h"
@@ -103,9 +106,26 @@ void bulk(benchmark::State& state) {
   state.counters["per_segment"] = benchmark::Counter(
       static_cast<double>(segments), benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
+
+/// `--rounds N MSS PAYLOAD`: that many rounds, and how many segments they moved: for callgrind.
+int run_rounds(char** arguments) {
+  Pair pair(static_cast<uint16_t>(std::atoi(arguments[1])));
+  const auto payload_bytes_max = static_cast<uint32_t>(std::atoi(arguments[2]));
+  int64_t segments = 0;
+  for (int i = std::atoi(arguments[0]); i > 0; --i) segments += pair.round(payload_bytes_max);
+  std::printf("%lld\n", static_cast<long long>(segments));
+  return 0;
+}
+
 BENCHMARK(bulk)->Args({1460, 0})->Args({8960, 0})->Args({1460, 65536})->Args({8960, 65536});
 
 }  // namespace
 }  // namespace lyre::tcp
 
-BENCHMARK_MAIN();
+int main(int argc, char** argv) {
+  if (argc == 5 && std::string_view(argv[1]) == "--rounds") return lyre::tcp::run_rounds(argv + 2);
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}

@@ -74,6 +74,7 @@ struct ClientFlags {
   uint64_t block_bytes = 128 * 1024;
   uint64_t message_bytes = 64;
   uint64_t count = 10'000;
+  double interval_s = 0;
   uint32_t sessions = 1;
   bool has_hash = false;
   bool is_untouched = false;
@@ -94,6 +95,7 @@ Plan plan_of(const ClientFlags& flags) {
   plan.block_bytes = static_cast<uint32_t>(flags.block_bytes);
   plan.message_bytes = static_cast<uint32_t>(flags.message_bytes);
   plan.count = flags.count;
+  plan.interval_ns = static_cast<int64_t>(flags.interval_s * 1e9);
   plan.seed = flags.seed;
   return plan;
 }
@@ -120,6 +122,8 @@ void add_client_options(CLI::App& command, ClientFlags& flags) {
   command.add_option("--count", flags.count, "Ping-pong: round trips")
       ->check(CLI::Range(uint64_t{1}, uint64_t{100'000'000}))
       ->capture_default_str();
+  command.add_option("--interval", flags.interval_s, "Ping-pong: seconds of rest before each")
+      ->check(CLI::Range(0.0, 60.0));
   command.add_option("--sessions", flags.sessions, "Sessions at the same time")
       ->check(CLI::Range(1u, 4096u))
       ->capture_default_str();

@@ -1,5 +1,6 @@
 #include "tools/lyre/perf/pattern.h"
 
+#include <array>
 #include <cstring>
 
 namespace lyre::perf {
@@ -13,6 +14,20 @@ uint64_t word_at(uint64_t index, uint64_t seed) { return seed + index * kStep; }
 uint8_t byte_at(uint64_t position, uint64_t seed) {
   return static_cast<uint8_t>(word_at(position / kWordBytes, seed) >>
                               (8 * (position % kWordBytes)));
+}
+
+/// Words that are made side by side, for compilers that turn loops of a known length into vectors.
+constexpr size_t kRowWords = 8;
+using Row = std::array<uint64_t, kRowWords>;
+
+Row row_at(uint64_t index, uint64_t seed) {
+  Row row;
+  for (size_t i = 0; i < kRowWords; ++i) row[i] = word_at(index + i, seed);
+  return row;
+}
+
+void advance(Row& row) {
+  for (size_t i = 0; i < kRowWords; ++i) row[i] += kRowWords * kStep;
 }
 
 /// Bytes until the next whole word, at most `bytes`.
@@ -31,7 +46,11 @@ void fill_pattern(std::span<uint8_t> out, uint64_t position, uint64_t seed) {
   const uint64_t first = (position + at) / kWordBytes;
   const size_t words = (out.size() - at) / kWordBytes;
   uint8_t* target = out.data() + at;
-  for (size_t i = 0; i < words; ++i) {
+  size_t i = 0;
+  for (Row row = row_at(first, seed); i + kRowWords <= words; i += kRowWords, advance(row)) {
+    std::memcpy(target + i * kWordBytes, row.data(), sizeof row);
+  }
+  for (; i < words; ++i) {
     const uint64_t word = word_at(first + i, seed);
     std::memcpy(target + i * kWordBytes, &word, kWordBytes);
   }
@@ -47,7 +66,15 @@ bool is_pattern(std::span<const uint8_t> bytes, uint64_t position, uint64_t seed
   const uint64_t first = (position + at) / kWordBytes;
   const size_t words = (bytes.size() - at) / kWordBytes;
   const uint8_t* source = bytes.data() + at;
-  for (size_t i = 0; i < words; ++i) {
+  size_t i = 0;
+  Row differences{};
+  for (Row row = row_at(first, seed); i + kRowWords <= words; i += kRowWords, advance(row)) {
+    Row found;
+    std::memcpy(found.data(), source + i * kWordBytes, sizeof found);
+    for (size_t k = 0; k < kRowWords; ++k) differences[k] |= found[k] ^ row[k];
+  }
+  for (const uint64_t other : differences) difference |= other;
+  for (; i < words; ++i) {
     uint64_t word;
     std::memcpy(&word, source + i * kWordBytes, kWordBytes);
     difference |= word ^ word_at(first + i, seed);

@@ -46,9 +46,10 @@ class Client final : public Exchange {
     outcome_.round_trips_ns.reserve(std::min<uint64_t>(plan.count, 1u << 20));
   }
 
-  bool step(Stream& stream, int64_t) override {
+  bool step(Stream& stream, int64_t now) override {
     if (is_done()) return false;
     if (sent_ns_ == 0) {
+      if (now < rest_until_ns_) return false;
       if (!try_send(stream)) return false;
     }
     const std::span<const uint8_t> echo = message_.look(stream);
@@ -65,6 +66,7 @@ class Client final : public Exchange {
     outcome_.peer_sent.bytes = outcome_.received.bytes;
     outcome_.peer_received.bytes = outcome_.sent.bytes;
     sent_ns_ = 0;
+    rest_until_ns_ = plan_.interval_ns == 0 ? 0 : now_ns() + plan_.interval_ns;
     return true;
   }
   bool is_done() const override { return outcome_.round_trips_ns.size() == plan_.count; }
@@ -84,6 +86,7 @@ class Client final : public Exchange {
   Plan plan_;
   Message message_;
   int64_t sent_ns_ = 0;
+  int64_t rest_until_ns_ = 0;
   Outcome outcome_;
 };
 

@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""Measures Lyre beside kernel TCP and beside the wire's own limits, in alternating rounds.
+
+Prints a table as it goes, writes bench.json, and refreshes docs/benchmarks.md and its plot. Wants
+root, and a machine with nothing else to do: times on a busy one mean nothing, ratios little.
+"""
+
+import argparse
+import os
+import sys
+
+sys.dont_write_bytecode = True
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(FOLDER))
+sys.path.insert(0, os.path.join(ROOT, "tests", "support"))
+
+import measures
+import processes
+import record
+from daemon import DaemonError, Programs
+from network import NetworkError
+
+
+def arguments():
+    names = ", ".join(measures.GROUPS)
+    parser = argparse.ArgumentParser(prog="tools/bench", description=__doc__.splitlines()[0],
+                                     epilog=f"Groups: {names}.")
+    parser.add_argument("--build", required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--only", metavar="NAME", action="append",
+                        help="a group, or a row whose name begins so; may be repeated")
+    parser.add_argument("--quick", action="store_true", help="two short rounds of each")
+    parser.add_argument("--rounds", type=int, help="of each measurement (5)")
+    parser.add_argument("--out", default="bench.json", help="where the figures go (bench.json)")
+    parser.add_argument("--docs", metavar="FILE", help="refresh this page (docs/benchmarks.md when "
+                        "everything is measured, else none)")
+    return parser.parse_args()
+
+
+def main():
+    options = arguments()
+    processes.exit_on_signals()
+    rounds = options.rounds or (2 if options.quick else 5)
+    table = record.Table(options.only or [])
+    bench = measures.Bench(Programs(options.build), options.build, rounds,
+                           seconds=0.5 if options.quick else 2, table=table)
+    docs = options.docs
+    if docs is None and not options.only and not options.quick:
+        docs = os.path.join(ROOT, "docs", "benchmarks.md")
+    try:
+        for name, group in measures.GROUPS.items():
+            if table.wants_group(name):
+                group(bench)
+    except (DaemonError, NetworkError, measures.Failed) as error:
+        sys.exit(f"bench: {error}")
+    finally:
+        table.write_json(options.out)
+    if docs:
+        table.write_docs(docs)
+
+
+if __name__ == "__main__":
+    main()

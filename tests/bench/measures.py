@@ -1,0 +1,382 @@
+"""What tools/bench measures, a group at a time. Contenders of a group take turns in each round."""
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import tempfile
+import time
+
+import processes
+from network import VethPair
+from record import Row
+from two_hosts import ADDRESSES, TwoHosts, cores, scratch_folder
+
+KERNEL = {"left": "10.9.4.1", "right": "10.9.4.2"}
+PORT = 5201
+PATIENCE_S = 120
+LISTEN_S = 0.4
+IDLE_S = 3
+IDLE_SESSIONS = 4000
+# DESIGN: MTU-sized packets really cross the wire; checksums are left to it, as to a NIC.
+HONEST = ["tso", "off", "gso", "on", "gro", "on", "tx", "on"]
+COMPUTED = ["tso", "off", "gso", "on", "gro", "on", "tx", "off"]
+TRUSTED = {"port": {"trusted": True}}
+SUPER = ["tso", "on", "gso", "on", "gro", "on", "tx", "on"]
+
+
+class Failed(Exception):
+    """One line for the user."""
+
+
+class Bench:
+    def __init__(self, programs, build, rounds, seconds, table):
+        self.programs, self.rounds, self.seconds, self.table = programs, rounds, seconds, table
+        self.build = os.path.abspath(build)
+
+    def program(self, path):
+        full = os.path.join(self.build, path)
+        if not os.access(full, os.X_OK):
+            raise Failed(f"{full} has not been built")
+        return full
+
+
+def on_core(core, command):
+    return ["taskset", "-c", str(core), *command]
+
+
+def output_of(command, what, **options):
+    done = processes.run(command, PATIENCE_S, capture_output=True, **options)
+    if done.returncode != 0:
+        raise Failed(f"{what}: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
+
+
+class Side:
+    """A pair of places for `lyre perf`: where its server runs, where its client does."""
+
+    def __init__(self, server, client, address, options=()):
+        self.server, self.client, self.address = server, client, address
+        self.options = list(options)
+
+    def run(self, arguments, server_options=()):
+        """The client's JSON, and the client's command line."""
+        command, environment = self.server
+        listening = processes.start(
+            [*command, "perf", "server", "--listen", f"0.0.0.0:{PORT}", *self.options,
+             *server_options], env=environment, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL)
+        try:
+            time.sleep(LISTEN_S)
+            command, environment = self.client
+            said = output_of([*command, "--json", "perf", "client", f"{self.address}:{PORT}",
+                              *self.options, *arguments], "lyre perf", env=environment)
+            return json.loads(said)
+        finally:
+            processes.end(listening)
+
+
+def lyre_side(hosts):
+    """Each client on the core of its own daemon: what a host with one core for the network does."""
+    (server, server_env), (client, client_env) = hosts.a.lyre(), hosts.b.lyre()
+    first, second = cores()
+    return Side((on_core(first, server), server_env), (on_core(second, client), client_env),
+                ADDRESSES["host-a"])
+
+
+def free_side(hosts):
+    (server, server_env), (client, client_env) = hosts.a.lyre(), hosts.b.lyre()
+    return Side((server, server_env), (client, client_env), ADDRESSES["host-a"])
+
+
+def kernel_side(programs, wire):
+    first, second = cores()
+    inside = [on_core(core, wire.inside(name, programs.lyre))
+              for core, name in ((first, wire.left), (second, wire.right))]
+    return Side((inside[0], dict(os.environ)), (inside[1], dict(os.environ)), KERNEL["left"],
+                ["--kernel"])
+
+
+@contextlib.contextmanager
+def kernel_wire(offloads, mtu):
+    with VethPair(offloads, mtu) as wire:
+        wire.give_address(wire.left, KERNEL["left"])
+        wire.give_address(wire.right, KERNEL["right"])
+        yield wire
+
+
+def gbps(report):
+    return sum(report[way]["gbps"] for way in ("sent", "received") if way in report)
+
+
+class Contest:
+    """Contenders that take turns: `add` them, then `run` all rounds."""
+
+    def __init__(self, bench, group):
+        self.bench, self.group = bench, group
+        self.contenders = []
+
+    def add(self, name, unit, measure, command, beside=None, lower_is_better=False):
+        if not self.bench.table.wants(self.group, name):
+            return
+        self.contenders.append((Row(self.group, name, unit, [], command,
+                                    lower_is_better=lower_is_better), measure, beside))
+
+    def run(self):
+        for _ in range(self.bench.rounds):
+            for row, measure, _ in self.contenders:
+                row.values.append(measure())
+        rows = {row.name: row for row, _, _ in self.contenders}
+        for row, _, beside in self.contenders:
+            row.beside = rows.get(beside)
+            self.bench.table.add(row)
+
+
+# ---- engine ----
+
+def engine(bench):
+    program = bench.program("tests/bench/engine_bench")
+    for mss, at_once, name in ((1460, 0, "1460 bytes, one by one"),
+                               (8960, 0, "8960 bytes, one by one"),
+                               (1460, 65536, "1460 bytes, 64 KiB at a time")):
+        if not bench.table.wants("engine", name):
+            continue
+        command = [program, f"--benchmark_filter=bulk/{mss}/{at_once}$",
+                   f"--benchmark_repetitions={bench.rounds}", "--benchmark_format=json",
+                   f"--benchmark_min_time={bench.seconds / 8}"]
+        report = json.loads(output_of(command, "engine_bench"))
+        values = [run["per_segment"] * 1e9 for run in report["benchmarks"]
+                  if run["run_type"] == "iteration"]
+        bench.table.add(Row("engine", name, "ns/segment", values, " ".join(command),
+                            lower_is_better=True))
+        bench.table.add(Row("engine", name + ", instructions", "/segment",
+                            [instructions(program, mss, at_once)],
+                            f"valgrind --tool=callgrind {program} --rounds N {mss} {at_once}",
+                            lower_is_better=True))
+
+
+def instructions(program, mss, at_once):
+    """Instructions a segment: of two runs' difference, so that starting up does not count."""
+    counts = []
+    for rounds in (200, 1200):
+        with tempfile.NamedTemporaryFile() as sink:
+            done = processes.run(
+                ["valgrind", "--tool=callgrind", f"--callgrind-out-file={sink.name}", program,
+                 "--rounds", str(rounds), str(mss), str(at_once)], PATIENCE_S, capture_output=True)
+        spent = re.search(r"Collected : (\d+)", done.stderr)
+        if done.returncode != 0 or spent is None:
+            raise Failed(f"valgrind: {done.stderr.strip()[-200:]}")
+        counts.append((int(spent.group(1)), int(done.stdout)))
+    (few, few_segments), (many, many_segments) = counts
+    return (many - few) / (many_segments - few_segments)
+
+
+# ---- the wire's own limits ----
+
+def pass_through(bench, mtu, payload):
+    program = bench.program("tests/bench/passthrough")
+    first, second = cores()
+    folder = scratch_folder()
+    wire = os.path.join(folder, "wire.sock")
+    environment = dict(os.environ, RUNTIME_DIRECTORY=folder)
+    receiver = processes.start([program, "receiver", wire, str(mtu), payload, str(first)],
+                               stdout=subprocess.PIPE, text=True, env=environment)
+    try:
+        time.sleep(LISTEN_S)
+        output_of([program, "sender", wire, str(mtu), payload, str(second), str(bench.seconds)],
+                  "passthrough", env=environment)
+        return json.loads(receiver.communicate(timeout=PATIENCE_S)[0])["gbps"]
+    finally:
+        processes.end(receiver)
+        subprocess.run(["rm", "-rf", folder], check=False)
+
+
+def add_limits(contest, mtu):
+    bench = contest.bench
+    for name, payload in (("raw memif, no client", "raw"),
+                          ("pass-through, not touched", "untouched"),
+                          ("pass-through, written and read", "touched")):
+        contest.add(name, "Gb/s", lambda payload=payload: pass_through(bench, mtu, payload),
+                    f"passthrough sender|receiver WIRE {mtu} {payload} CORE")
+
+
+# ---- goodput ----
+
+def bulk(bench, mtu):
+    group = f"bulk, MTU {mtu}"
+    seconds = ["--seconds", str(bench.seconds)]
+    with TwoHosts(bench.programs, mtu, sections=TRUSTED) as hosts, \
+            kernel_wire(HONEST, mtu) as honest:
+        lyre, free = lyre_side(hosts), free_side(hosts)
+        kernel = kernel_side(bench.programs, honest)
+        contest = Contest(bench, group)
+
+        def add(name, side, *options, beside=None, server=()):
+            contest.add(name, "Gb/s",
+                        lambda: gbps(side.run([*seconds, *options], server)),
+                        "lyre perf client " + " ".join([*side.options, *seconds, *options]), beside)
+        add_limits(contest, mtu)
+        add("kernel", kernel)
+        add("kernel, not touched", kernel, "--untouched")
+        add("kernel, 8 sessions", kernel, "--sessions", "8")
+        add("kernel, both directions", kernel, "--direction", "both")
+        add("one session", lyre, beside="kernel")
+        add("one session, not touched", lyre, "--untouched", beside="pass-through, not touched")
+        add("one session, the other direction", lyre, "--direction", "rx", beside="kernel")
+        add("one session, both directions", lyre, "--direction", "both",
+            beside="kernel, both directions")
+        add("one session, copying calls", lyre, "--copy", beside="kernel", server=["--copy"])
+        add("8 sessions", lyre, "--sessions", "8", beside="kernel, 8 sessions")
+        add("one session, clients on any core", free, beside="kernel")
+        contest.run()
+    bulk_with_checksums(bench, mtu, group, seconds)
+
+
+def bulk_with_checksums(bench, mtu, group, seconds):
+    """Both compute and verify; and the kernel on a wire that carries 64 KiB packets."""
+    command = "lyre perf client " + " ".join(seconds)
+    with TwoHosts(bench.programs, mtu) as hosts, kernel_wire(COMPUTED, mtu) as wire:
+        lyre, kernel = lyre_side(hosts), kernel_side(bench.programs, wire)
+        contest = Contest(bench, group)
+        contest.add("kernel, checksums computed", "Gb/s", lambda: gbps(kernel.run(seconds)),
+                    command + " --kernel")
+        contest.add("one session, checksums computed", "Gb/s", lambda: gbps(lyre.run(seconds)),
+                    command, "kernel, checksums computed")
+        contest.run()
+    with kernel_wire(SUPER, mtu) as wire:
+        above = kernel_side(bench.programs, wire)
+        contest = Contest(bench, group)
+        contest.add("kernel, 64 KiB packets on the wire", "Gb/s", lambda: gbps(above.run(seconds)),
+                    command + " --kernel")
+        contest.run()
+
+
+# ---- round trips ----
+
+def latency(bench):
+    count = str(int(10000 * bench.seconds))
+    for idle, spin in (("adaptive", []), ("busy", ["--spin"])):
+        with TwoHosts(bench.programs, sections={**TRUSTED, "workers": {"idle": idle}}) as hosts, kernel_wire(HONEST, 1500) as honest:
+            sides = {"kernel": kernel_side(bench.programs, honest), "lyre": lyre_side(hosts)}
+            for size in ("1", "64", "4096"):
+                round_trips(bench, sides, idle, spin, ["--message", size, "--count", count], size)
+
+
+def round_trips(bench, sides, idle, spin, options, size):
+    group = f"round trips, {idle} beside a {'spinning' if spin else 'blocking'} kernel client"
+    arguments = ["--ping-pong", *options, *spin]
+    reports = {name: [] for name in sides}
+    label = f"{size} B"
+    if not any(bench.table.wants(group, f"{who}{label}") for who in ("", "kernel ")):
+        return
+    for _ in range(bench.rounds):
+        for name, side in sides.items():
+            reports[name].append(side.run(arguments, spin)["ping_pong"])
+    for key in ("p50", "p99", "p999"):
+        rows = {}
+        for name in sides:
+            title = f"{'kernel, ' if name == 'kernel' else ''}{label}, {key}"
+            rows[name] = Row(group, title, "us", [r[f"{key}_us"] for r in reports[name]],
+                             "lyre perf client " + " ".join([*sides[name].options, *arguments]),
+                             rows.get("kernel"), lower_is_better=True)
+            bench.table.add(rows[name])
+
+
+def requests(bench):
+    """Requests of 64 bytes a second, on one session and on a thousand."""
+    with TwoHosts(bench.programs, sections=TRUSTED) as hosts, \
+            kernel_wire(HONEST, 1500) as honest:
+        contest = Contest(bench, "requests")
+        sides = {"kernel": kernel_side(bench.programs, honest), "": lyre_side(hosts)}
+        for sessions, count in ((1, 20000), (1000, 50)):
+            for name, side in sides.items():
+                arguments = ["--ping-pong", "--sessions", str(sessions), "--count",
+                             str(int(count * max(bench.seconds, 1)))]
+                text = f"{sessions} session{'s' if sessions > 1 else ''}"
+                contest.add(f"{name}, {text}" if name else text, "requests/s",
+                            lambda side=side, arguments=arguments, sessions=sessions:
+                            sessions * 1e6 / side.run(arguments)["ping_pong"]["mean_us"],
+                            "lyre perf client " + " ".join(arguments),
+                            None if name else f"kernel, {text}")
+        contest.run()
+
+
+# ---- the main job ----
+
+def allreduce(bench):
+    sizes = [1 << 20, 4 << 20, 16 << 20, 64 << 20]
+    with TwoHosts(bench.programs, sections=TRUSTED) as hosts, \
+            kernel_wire(HONEST, 1500) as wire:
+        names = {"A": wire.left, "B": wire.right}
+        command = [bench.programs.lyre, "allreduce", "--json", "--iterations", "3",
+                   "--host", f"A={hosts.a.socket}", "--host", f"B={hosts.b.socket}"]
+        for host, address in (("A", KERNEL["left"]), ("B", KERNEL["right"])):
+            command += ["--kernel-addr", f"{host}={address}",
+                        "--kernel-netns", f"{host}={names[host]}"]
+        for size in sizes:
+            command += ["--bytes", str(size)]
+        reports = [json.loads(output_of(command, "lyre allreduce", env=dict(
+            os.environ, LYRE_DATA_DIR=os.path.join(bench.build, "tools/lyre"))))
+            for _ in range(bench.rounds)]
+    for i, size in enumerate(sizes):
+        title = f"{size >> 20} MiB"
+        kernel = bench.table.add(Row(
+            "all-reduce", f"kernel's best, {title}", "GB/s bus",
+            [max(bus(k["buckets"][i]) for k in report["kernel"]) for report in reports],
+            " ".join(command)))
+        bench.table.add(Row("all-reduce", title, "GB/s bus",
+                            [bus(report["plugin"]["buckets"][i]) for report in reports],
+                            " ".join(command), kernel))
+
+
+def bus(bucket):
+    return next(value for key, value in bucket.items() if key.startswith("bus"))
+
+
+# ---- many sessions, and none ----
+
+def connections(bench):
+    with TwoHosts(bench.programs, sections=TRUSTED) as hosts:
+        side = lyre_side(hosts)
+        values = []
+        for _ in range(bench.rounds):
+            begun = time.monotonic()
+            side.run(["--sessions", str(IDLE_SESSIONS), "--ping-pong", "--count", "1"])
+            values.append(IDLE_SESSIONS / (time.monotonic() - begun - LISTEN_S))
+        bench.table.add(Row("connections", "open, one round trip, close", "/s", values,
+                            f"lyre perf client --sessions {IDLE_SESSIONS} --ping-pong --count 1"))
+
+
+def idle(bench):
+    with TwoHosts(bench.programs, sections=TRUSTED) as hosts:
+        shares = []
+        for _ in range(bench.rounds):
+            before = processor_s(hosts.a.pid)
+            time.sleep(IDLE_S)
+            shares.append((processor_s(hosts.a.pid) - before) / IDLE_S * 100)
+        bench.table.add(Row("idle", "daemon, no port can wake it (memif)", "% of a core", shares,
+                            f"/proc/PID/stat over {IDLE_S} s", lower_is_better=True))
+        side = lyre_side(hosts)
+        options = ["--ping-pong", "--count", "10", "--interval", "0.2"]
+        values = [side.run(options)["ping_pong"]["p50_us"] for _ in range(bench.rounds)]
+        bench.table.add(Row("idle", "round trip after 0.2 s of rest", "us", values,
+                            "lyre perf client " + " ".join(options), lower_is_better=True))
+
+
+def processor_s(pid):
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+GROUPS = {
+    "engine": engine,
+    "bulk, MTU 1500": lambda bench: bulk(bench, 1500),
+    "bulk, MTU 9000": lambda bench: bulk(bench, 9000),
+    "round trips": latency,
+    "requests": requests,
+    "all-reduce": allreduce,
+    "connections": connections,
+    "idle": idle,
+}

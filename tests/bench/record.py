@@ -1,0 +1,141 @@
+"""What was measured: a table on the terminal, a JSON file, a part of a page, a plot."""
+
+import datetime
+import json
+import os
+import platform
+import statistics
+
+BEGIN = "<!-- tools/bench writes from here -->"
+END = "<!-- tools/bench wrote up to here -->"
+PLOT = "benchmarks.svg"
+
+
+class Row:
+    """One figure: `group` and `name` are what --only names; `beside`: the row it is divided by."""
+
+    def __init__(self, group, name, unit, values, command, beside=None, lower_is_better=False):
+        self.group, self.name, self.unit, self.command = group, name, unit, command
+        self.values = values
+        self.beside = beside
+        self.lower_is_better = lower_is_better
+
+    @property
+    def median(self):
+        return statistics.median(self.values)
+
+    def ratio(self):
+        """How good it is beside the other row: above 1 is better, whatever the unit."""
+        if self.beside is None or not self.beside.values:
+            return None
+        pair = (self.beside.median, self.median)
+        better, other = pair if self.lower_is_better else pair[::-1]
+        return better / other if other else None
+
+    def as_json(self):
+        out = {"group": self.group, "name": self.name, "unit": self.unit,
+               "min": min(self.values), "median": self.median, "max": max(self.values),
+               "values": self.values, "command": self.command}
+        if self.ratio() is not None:
+            out["beside"], out["ratio"] = self.beside.name, self.ratio()
+        return out
+
+
+def figure(value):
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+class Table:
+    def __init__(self, only):
+        self.rows = []
+        self._only = only
+        self._group = None
+
+    def wants_group(self, group):
+        return not self._only or any(name.startswith(group) for name in self._only) or any(
+            group.startswith(name.split("/")[0]) for name in self._only)
+
+    def wants(self, group, name):
+        return not self._only or any(f"{group}/{name}".startswith(only) for only in self._only)
+
+    def add(self, row):
+        """Takes the row and prints it; returns it, so that others may stand beside it."""
+        if not row.values:
+            return row
+        self.rows.append(row)
+        if row.group != self._group:
+            self._group = row.group
+            print(f"\n{row.group}")
+        ratio = row.ratio()
+        beside = f"   {ratio:5.2f} x {row.beside.name}" if ratio is not None else ""
+        print(f"  {row.name:58} {figure(row.median):>8} {row.unit:<12}"
+              f" {figure(min(row.values)):>7} to {figure(max(row.values)):<7}{beside}", flush=True)
+        return row
+
+    def write_json(self, path):
+        report = {"made": datetime.datetime.now().isoformat(timespec="seconds"),
+                  "machine": machine(), "rows": [row.as_json() for row in self.rows]}
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(report, file, indent=1)
+
+    def write_docs(self, path):
+        """Puts the figures between the page's markers, and the plot beside the page."""
+        with open(path, encoding="utf-8") as file:
+            page = file.read()
+        if BEGIN not in page or END not in page:
+            raise SystemExit(f"bench: {path} has no markers for the figures")
+        before, rest = page.split(BEGIN, 1)
+        after = rest.split(END, 1)[1]
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(f"{before}{BEGIN}\n{self.markdown()}{END}{after}")
+        with open(os.path.join(os.path.dirname(path), PLOT), "w", encoding="utf-8") as file:
+            file.write(plot([row for row in self.rows if row.unit == "Gb/s"]))
+
+    def markdown(self):
+        lines = [f"Measured {datetime.date.today()} on {machine()}; medians of "
+                 f"{max(len(row.values) for row in self.rows)} rounds, alternating.", "",
+                 f"![goodput]({PLOT})", ""]
+        group = None
+        for row in self.rows:
+            if row.group != group:
+                group = row.group
+                lines += ["", f"**{group}**", "", "| | median | min to max | ratio |",
+                          "|---|---|---|---|"]
+            ratio = row.ratio()
+            beside = f"{ratio:.2f} × {row.beside.name}" if ratio is not None else ""
+            lines.append(f"| {row.name} | {figure(row.median)} {row.unit} | "
+                         f"{figure(min(row.values))} to {figure(max(row.values))} | {beside} |")
+        return "\n".join(lines) + "\n"
+
+
+def machine():
+    model = platform.processor() or platform.machine()
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        for line in file:
+            if line.startswith("model name"):
+                model = line.split(":", 1)[1].strip()
+                break
+    return f"{os.cpu_count()} cores ({model}), Linux {platform.release()}"
+
+
+def plot(rows, width=760, bar=16, gap=6, left=330):
+    """Horizontal bars with their spread, as SVG."""
+    top = 10
+    height = top + len(rows) * (bar + gap) + 10
+    scale = (width - left - 70) / max([max(row.values) for row in rows] or [1])
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+           'font-family="sans-serif" font-size="11">',
+           f'<rect width="{width}" height="{height}" fill="white"/>']
+    for i, row in enumerate(rows):
+        y = top + i * (bar + gap)
+        middle = y + bar / 2
+        colour = "#888" if row.beside is None else "#2b6cb0"
+        out += [f'<text x="{left - 8}" y="{middle + 4}" text-anchor="end">{row.group}: '
+                f'{row.name}</text>',
+                f'<rect x="{left}" y="{y}" width="{row.median * scale:.1f}" height="{bar}" '
+                f'fill="{colour}"/>',
+                f'<line x1="{left + min(row.values) * scale:.1f}" y1="{middle}" '
+                f'x2="{left + max(row.values) * scale:.1f}" y2="{middle}" stroke="black"/>',
+                f'<text x="{left + max(row.values) * scale + 6:.1f}" y="{middle + 4}">'
+                f'{figure(row.median)} {row.unit}</text>']
+    return "\n".join(out + ["</svg>"]) + "\n"
