@@ -163,10 +163,7 @@ void Worker::Impl::apply(uint32_t conn) {
 }
 
 void Worker::Impl::release_superseded(uint32_t conn) {
-  while (const auto handle = engine.take_superseded(conn)) {
-    io::PacketBuf* packet = memory.rx_packet(handle->slot);
-    memory.release({&packet, 1});
-  }
+  while (const auto handle = engine.take_superseded(conn)) release_chain(handle->slot);
 }
 
 /// The RST of a connection that gave up: the last segment before it is forgotten.
