@@ -257,7 +257,9 @@ def bulk_with_checksums(bench, mtu, group, seconds):
 def latency(bench):
     count = str(int(10000 * bench.seconds))
     for idle, spin in (("adaptive", []), ("busy", ["--spin"])):
-        with TwoHosts(bench.programs, sections={**TRUSTED, "workers": {"idle": idle}}) as hosts, kernel_wire(HONEST, 1500) as honest:
+        sections = {**TRUSTED, "workers": {"idle": idle}}
+        with TwoHosts(bench.programs, sections=sections) as hosts, \
+                kernel_wire(HONEST, 1500) as honest:
             sides = {"kernel": kernel_side(bench.programs, honest), "lyre": lyre_side(hosts)}
             for size in ("1", "64", "4096"):
                 round_trips(bench, sides, idle, spin, ["--message", size, "--count", count], size)
