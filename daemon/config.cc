@@ -429,12 +429,14 @@ class Reader {
     return true;
   }
 
-  /// The port's own network, its gateway's default route, or an earlier route.
+  /// The port's own networks, its gateways and what lies behind them, or an earlier route.
   bool is_reached_already(const RouteConfig& route, const PortConfig& port) const {
     const bool is_v4 = route.network.address.is_v4();
     for (const IpAddress& gateway : port.gateways) {
       if (route.network.prefix_bits == 0 && gateway.is_v4() == is_v4) return true;
+      if (route.network.interface() == InterfaceAddress{gateway, 128}) return true;
     }
+    if (!is_v4 && is_ipv6_link_local(route.network.address)) return true;
     for (const Cidr& own : port.addresses) {
       if (route.network.prefix_bits == own.prefix_bits &&
           own.interface().has_on_link(route.network.address)) {

@@ -241,7 +241,7 @@ struct Worker::Impl {
 
   // neighbourhood.cc: who is on the wire
   void add_port(uint8_t index);
-  void add_gateway(uint8_t index, const IpAddress& gateway);
+  void add_route(uint8_t index, const ip::Prefix& to, const IpAddress& gateway);
   void on_arp(uint8_t port, const wire::ArpPacket& packet);
   void on_ndp(uint8_t port, const link::NdpArrival& arrival);
   void carry_out(const link::NeighbourHandled& handled);

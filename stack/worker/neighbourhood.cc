@@ -22,15 +22,16 @@ void Worker::Impl::add_port(uint8_t index) {
   }
   neighbours.set_port(index, {mac, {addresses.begin(), addresses.size()}, binding.takes_routers},
                       now);
-  for (const IpAddress& gateway : binding.gateways) add_gateway(index, gateway);
+  for (const IpAddress& gateway : binding.gateways) {
+    add_route(index, ip::Prefix::all_of_family(gateway), gateway);
+  }
 }
 
-void Worker::Impl::add_gateway(uint8_t index, const IpAddress& gateway) {
-  const ip::Prefix everything = ip::Prefix::all_of_family(gateway);
-  if (routes.add_route_on_port(everything, gateway, index)) return;
+void Worker::Impl::add_route(uint8_t index, const ip::Prefix& to, const IpAddress& gateway) {
+  if (routes.add_route_on_port(to, gateway, index)) return;
   // A gateway outside the port's prefix is reached directly all the same (clouds do that).
   LYRE_CHECK(routes.add_on_link({gateway, 128}, index));
-  LYRE_CHECK(routes.add_route_on_port(everything, gateway, index));
+  LYRE_CHECK(routes.add_route_on_port(to, gateway, index));
 }
 
 void Worker::Impl::on_arp(uint8_t port, const wire::ArpPacket& packet) {

@@ -45,8 +45,8 @@ Worker::Impl::Impl(const WorkerConfig& worker_config, io::PacketMemory& packet_m
     add_port(index);
   }
   for (const RouteBinding& route : route_bindings) {
-    LYRE_CHECK(routes.add_route_on_port(ip::Prefix::of(route.network, route.prefix_bits),
-                                        route.gateway, static_cast<uint8_t>(route.port)));
+    add_route(static_cast<uint8_t>(route.port), ip::Prefix::of(route.network, route.prefix_bits),
+              route.gateway);
   }
   follow_neighbours();
 }

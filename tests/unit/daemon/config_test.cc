@@ -260,6 +260,9 @@ INSTANTIATE_TEST_SUITE_P(
         WrongCase{kBothFamilies + std::string("gateway=\"fe80::1\"\n[[route]]\nto=\"::/0\"\n"
                                               "via=\"fd00:9::fe\"\nport=\"rail0\"\n"),
                   "f.toml:6: route.to: is reached through 'rail0'"},
+        WrongCase{kBothFamilies + std::string("[[route]]\nto=\"fe80::/64\"\n"
+                                              "via=\"fd00:9::fe\"\nport=\"rail0\"\n"),
+                  "f.toml:5: route.to: is reached through 'rail0'"},
         WrongCase{port_with("[[route]]\nto=\"10.8.0.1/16\"\nvia=\"10.9.0.9\"\nport=\"rail0\"\n"),
                   "f.toml:6: route.to: '10.8.0.1/16' has bits set behind the prefix"}));
 
