@@ -5,6 +5,7 @@
 #include "stack/tcp/closing.h"
 #include "stack/tcp/connect.h"
 #include "stack/tcp/loss.h"
+#include "stack/tcp/path_mtu.h"
 #include "stack/tcp/timers.h"
 
 namespace lyre::tcp {
@@ -139,7 +140,10 @@ Verdict process_ack(Core& core, Connection& c, const SegmentIn& segment, Nanos n
                      .has_echo = c.ecn.is_on && segment.flags.has(wire::TcpFlags::kEce)};
   const bool had_outstanding = c.has_outstanding();
   c.snd.more_follows = false;  // whatever follows can go with it, or after it
-  if (outcome.acked_bytes > 0) advance_una(core, c, segment.ack, sample, effects);
+  if (outcome.acked_bytes > 0) {
+    advance_una(core, c, segment.ack, sample, effects);
+    recheck_path_mtu(c, now);
+  }
   update_window(c, segment, effects);
   if (had_outstanding) {
     if (c.has_sack) read_sacks(core, c, segment, sample);

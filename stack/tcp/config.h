@@ -49,7 +49,8 @@ struct ConnectionConfig {
   uint8_t keepalive_count = 9;           ///< so many probes unanswered end it; Linux's
   Nanos keepalive_idle = seconds(7200);  ///< RFC 9293 3.8.4: at least two hours by default
   Nanos keepalive_interval = seconds(75);  ///< between probes; Linux's
-  Nanos orphan_timeout = seconds(60);      ///< in FIN-WAIT-2 when nobody reads any more
+  Nanos accept_defer{0};  ///< passive: so long a bare ACK does not complete the handshake
+  Nanos orphan_timeout = seconds(60);  ///< in FIN-WAIT-2 when nobody reads any more
 };
 
 }  // namespace lyre::tcp

@@ -75,7 +75,7 @@ void accept_syn(Connection& c, const SegmentIn& syn, Nanos now) {
     c.ts_recent_at = now;
   }
   const uint16_t asked = std::max(offer.mss.value_or(kMssDefault), kMssMin);
-  c.snd.mss_bytes = std::min(asked, c.config.mss_bytes);
+  c.snd.mss_bytes = c.snd.mss_full_bytes = std::min(asked, c.config.mss_bytes);
   c.snd.wl1 = syn.seq;
   c.snd.wl2 = syn.ack;
   c.snd.edge = c.snd.una + syn.window;  // RFC 7323 2.2: never scaled in a SYN

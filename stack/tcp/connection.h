@@ -129,8 +129,11 @@ struct SendState {
   SeqNum wl1;
   SeqNum wl2;
   uint32_t wnd_bytes_max = 0;
-  uint32_t dup_bytes = 0;  ///< without SACK: what duplicate ACKs say has left the network
-  uint16_t mss_bytes = 0;  ///< RFC 9293 3.7.1, before options
+  uint32_t dup_bytes = 0;       ///< without SACK: what duplicate ACKs say has left the network
+  uint16_t mss_bytes = 0;       ///< RFC 9293 3.7.1, before options
+  uint16_t mss_full_bytes = 0;  ///< the same, as the handshake agreed: paths may carry less
+  bool suspects_black_hole = false;
+  Nanos mss_reduced_at = kNever;
   uint8_t scale = 0;
   uint8_t dup_acks = 0;
   bool fin_queued = false;

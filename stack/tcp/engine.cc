@@ -8,6 +8,7 @@
 #include "stack/tcp/core.h"
 #include "stack/tcp/invariants.h"
 #include "stack/tcp/loss.h"
+#include "stack/tcp/path_mtu.h"
 #include "stack/tcp/receive.h"
 #include "stack/tcp/reconfigure.h"
 #include "stack/tcp/scoreboard.h"
@@ -106,8 +107,8 @@ void Engine::configure(ConnId conn, const ConnectionConfig& config, Nanos now, E
   reconfigure(impl_->at(conn), config, now, effects);
 }
 
-void Engine::on_icmp_error(ConnId conn, SeqNum quoted_seq, bool is_hard, uint32_t mtu_bytes, Nanos,
-                           Effects& effects) {
+void Engine::on_icmp_error(ConnId conn, SeqNum quoted_seq, bool is_hard, uint32_t mtu_bytes,
+                           Nanos now, Effects& effects) {
   Connection& c = impl_->at(conn);
   // RFC 5927 4.1: the quote must be of something that is under way.
   if (c.state == State::kClosed || !quoted_seq.in_window(c.snd.una, c.snd.nxt.since(c.snd.una))) {
@@ -118,7 +119,7 @@ void Engine::on_icmp_error(ConnId conn, SeqNum quoted_seq, bool is_hard, uint32_
     const uint32_t headers = c.tuple.remote.address.is_v4() ? 40 : 60;
     const uint32_t mss = mtu_bytes > headers ? mtu_bytes - headers : 0;
     if (mss < kMssLeast || mss >= c.snd.mss_bytes || is_one_of(c.state, kOpening)) return;
-    on_path_mtu(impl_->core, c, static_cast<uint16_t>(mss));
+    on_path_mtu(impl_->core, c, static_cast<uint16_t>(mss), now);
     effects.wants_transmit = true;
     return;
   }
@@ -182,6 +183,8 @@ uint32_t Engine::send_room_bytes(ConnId conn) const {
   return c.config.send_buffer_bytes > used ? c.config.send_buffer_bytes - used : 0;
 }
 
+const ConnectionConfig& Engine::config(ConnId conn) const { return impl_->at(conn).config; }
+
 uint32_t Engine::unsent_bytes(ConnId conn) const { return impl_->at(conn).unsent_bytes(); }
 
 bool Engine::is_next_expected(ConnId conn, SeqNum seq) const {
@@ -201,6 +204,7 @@ ConnectionInfo Engine::info(ConnId conn) const {
   info.ssthresh_bytes = c.cc.ssthresh_bytes;
   info.in_flight_bytes = c.in_flight_bytes();
   info.send_window_bytes = c.snd.edge.after(c.snd.una) ? c.snd.edge.since(c.snd.una) : 0;
+  info.send_window_bytes_max = c.snd.wnd_bytes_max;
   info.receive_window_bytes = c.receive_window_bytes();
   info.send_queue_bytes = c.queue_bytes();
   info.receive_charged_bytes = c.rcv.charged_bytes;

@@ -137,6 +137,8 @@ class Engine {
   const FourTuple& tuple(ConnId conn) const;
   /// Bytes the application may append before the send buffer limit is reached.
   uint32_t send_room_bytes(ConnId conn) const;
+  /// What configure() may change, as it is now.
+  const ConnectionConfig& config(ConnId conn) const;
   /// Bytes of the send queue that have never been sent.
   uint32_t unsent_bytes(ConnId conn) const;
   /// True when `seq` is what the receive side waits for (RCV.NXT).

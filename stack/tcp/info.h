@@ -17,9 +17,10 @@ struct ConnectionInfo {
   uint32_t cwnd_bytes = 0;
   uint32_t ssthresh_bytes = 0;
   uint32_t in_flight_bytes = 0;
-  uint32_t send_window_bytes = 0;     ///< the peer's, scaled
-  uint32_t receive_window_bytes = 0;  ///< ours, as last advertised
-  uint32_t send_queue_bytes = 0;      ///< unacknowledged and unsent
+  uint32_t send_window_bytes = 0;      ///< the peer's, scaled
+  uint32_t send_window_bytes_max = 0;  ///< the largest that it was
+  uint32_t receive_window_bytes = 0;   ///< ours, as last advertised
+  uint32_t send_queue_bytes = 0;       ///< unacknowledged and unsent
   uint32_t receive_charged_bytes = 0;
   Nanos srtt;
   Nanos rtt_var;

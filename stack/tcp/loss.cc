@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "stack/tcp/path_mtu.h"
 #include "stack/tcp/state_table.h"
 #include "stack/tcp/timers.h"
 
@@ -288,6 +289,7 @@ void on_timeout(Core& core, Connection& c, Nanos now) {
   if (front != kNoNode && board[front].place == SentRecord::Place::kSacked) board.forget_sacks();
   const bool is_first = recovery.backoff == 0;
   if (is_one_of(c.state, kOpening)) recovery.syn_retransmitted = true;
+  suspect_black_hole(c, now);
   congestion_on_timeout(c.cc, c.in_flight_bytes() + c.snd.sent.lost_bytes, is_first);
   board.mark_all_lost();
   recovery.phase = RecoveryPhase::kTimeoutRecovery;
@@ -302,14 +304,6 @@ void on_timeout(Core& core, Connection& c, Nanos now) {
   c.deadline(Timer::kTailProbe) = kNever;
   if (recovery.backoff < UINT8_MAX) ++recovery.backoff;
   c.deadline(Timer::kTimeout) = now + current_rto(c);
-}
-
-void on_path_mtu(Core& core, Connection& c, uint16_t mss_bytes) {
-  if (mss_bytes >= c.snd.mss_bytes) return;
-  c.snd.mss_bytes = mss_bytes;
-  c.cc.mss_bytes = mss_bytes;
-  Scoreboard(core, c).mark_all_lost();  // too big is no sign of congestion: cwnd stays
-  c.snd.must_retransmit = true;
 }
 
 }  // namespace lyre::tcp

@@ -21,7 +21,5 @@ void react_to_ack(Core& core, Connection& c, const AckSample& sample, const AckO
 void on_reorder_timer(Core& core, Connection& c, Nanos now);
 /// RFC 6298 5.4 - 5.6 and RFC 5681 3.1: the retransmission timer has run out.
 void on_timeout(Core& core, Connection& c, Nanos now);
-/// The path carries less than was thought: everything in flight goes again in smaller segments.
-void on_path_mtu(Core& core, Connection& c, uint16_t mss_bytes);
 
 }  // namespace lyre::tcp

@@ -138,11 +138,25 @@ void retake_syn(Core& core, Connection& c, const SegmentIn& segment, Nanos now, 
   if (c.state != State::kClosed) ack_at_once(c, effects);
 }
 
+/// Nobody needs the connection before the peer has spoken: as if its ACK had been lost, but our
+/// SYN,ACK is not sent again before the time is over.
+bool is_deferred(Connection& c, const SegmentIn& segment, Nanos now) {
+  if (c.config.accept_defer <= nanos(0) || c.is_active) return false;
+  const Nanos opened_at = c.deadline(Timer::kGiveUp) - c.config.connect_timeout;
+  const Nanos until = opened_at + c.config.accept_defer;
+  const bool is_bare_ack = segment.flags.bits == TcpFlags::kAck && segment.payload_bytes == 0 &&
+                           is_acceptable(c, segment);
+  if (!is_bare_ack || segment.ack != c.snd.nxt || now >= until) return false;
+  c.deadline(Timer::kTimeout) = until;
+  return true;
+}
+
 void on_segment_syn_received(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
                              Effects& effects) {
   const bool is_same_syn = segment.flags.has(TcpFlags::kSyn) && segment.seq == c.rcv.irs &&
                            !segment.flags.has(TcpFlags::kRst);
   if (is_same_syn) return retake_syn(core, c, segment, now, effects);
+  if (is_deferred(c, segment, now)) return;
   run_steps(core, c, segment, now, effects);
 }
 

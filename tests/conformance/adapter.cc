@@ -253,7 +253,30 @@ int do_connect(void* context, int fd, const sockaddr* address, socklen_t length)
       blocking(context, fd, true, [&] { return at(context).sockets().finish_connect(fd); }));
 }
 
+/// A kernel answers a bad pointer with EFAULT; here it would be the end of packetdrill.
+bool can_reach(const void* bytes, size_t count, bool is_write) {
+  if (count == 0) return true;
+  auto* first = static_cast<uint8_t*>(const_cast<void*>(bytes));
+  for (uint8_t* at : {first, first + count - 1}) {
+    uint8_t byte = 0;
+    const iovec mine{.iov_base = &byte, .iov_len = 1};
+    const iovec theirs{.iov_base = at, .iov_len = 1};
+    if (process_vm_readv(getpid(), &mine, 1, &theirs, 1, 0) != 1) return false;
+    if (is_write && process_vm_writev(getpid(), &mine, 1, &theirs, 1, 0) != 1) return false;
+  }
+  return true;
+}
+
+bool can_reach(const iovec* pieces, size_t count, bool is_write) {
+  if (!can_reach(static_cast<const void*>(pieces), count * sizeof(iovec), false)) return false;
+  for (size_t i = 0; i < count; ++i) {
+    if (!can_reach(pieces[i].iov_base, pieces[i].iov_len, is_write)) return false;
+  }
+  return true;
+}
+
 ssize_t receive(void* context, int fd, void* out, size_t count, int flags) {
+  if (!can_reach(out, count, true)) return errno = EFAULT, -1;
   const std::span<uint8_t> room(static_cast<uint8_t*>(out), count);
   size_t filled = 0;
   return blocking(context, fd, (flags & MSG_DONTWAIT) == 0, [&]() -> ssize_t {
@@ -268,6 +291,7 @@ ssize_t receive(void* context, int fd, void* out, size_t count, int flags) {
 
 /// A blocking socket takes everything; it sleeps until a third of its buffer is free, as on Linux.
 ssize_t send(void* context, int fd, const void* bytes, size_t count, int flags) {
+  if (!can_reach(bytes, count, false)) return errno = EFAULT, -1;
   const std::span<const uint8_t> all(static_cast<const uint8_t*>(bytes), count);
   const bool waits = (flags & MSG_DONTWAIT) == 0 && at(context).is_blocking(fd);
   size_t taken = 0;
@@ -308,6 +332,7 @@ size_t total_bytes(const iovec* pieces, size_t count) {
 }
 
 ssize_t receive_pieces(void* context, int fd, const iovec* pieces, size_t count, int flags) {
+  if (!can_reach(pieces, count, true)) return errno = EFAULT, -1;
   std::vector<uint8_t> all(total_bytes(pieces, count));
   const ssize_t got = receive(context, fd, all.data(), all.size(), flags);
   size_t from = 0;
@@ -320,6 +345,7 @@ ssize_t receive_pieces(void* context, int fd, const iovec* pieces, size_t count,
 }
 
 ssize_t send_pieces(void* context, int fd, const iovec* pieces, size_t count, int flags) {
+  if (!can_reach(pieces, count, false)) return errno = EFAULT, -1;
   std::vector<uint8_t> all;
   all.reserve(total_bytes(pieces, count));
   for (size_t i = 0; i < count; ++i) {
@@ -351,6 +377,8 @@ void write_control(void* context, int fd, msghdr* message) {
 }
 
 ssize_t do_recvmsg(void* context, int fd, msghdr* message, int flags) {
+  if (!can_reach(static_cast<const void*>(message), sizeof *message, true))
+    return errno = EFAULT, -1;
   const ssize_t got = receive_pieces(context, fd, message->msg_iov, message->msg_iovlen, flags);
   if (got < 0) return got;
   message->msg_flags = 0;
@@ -377,6 +405,8 @@ ssize_t do_sendto(void* context, int fd, const void* bytes, size_t count, int fl
 }
 
 ssize_t do_sendmsg(void* context, int fd, const msghdr* message, int flags) {
+  if (!can_reach(static_cast<const void*>(message), sizeof *message, false))
+    return errno = EFAULT, -1;
   return send_pieces(context, fd, message->msg_iov, message->msg_iovlen, flags);
 }
 

@@ -234,28 +234,5 @@ TEST(Icmp, SoftErrorDoesNot) {  // RFC 1122 4.2.3.9
   s.expect_later(kSyn);
 }
 
-TEST(PathMtu, IcmpShrinksSegmentsAndResendsAtOnce) {  // RFC 1191 6.3
-  Scenario s;
-  s.establish_passive();
-  s.write(1000);
-  s.expect(kAck);
-  s.send_icmp(wire::kIcmpUnreachable, wire::kUnreachableTooBig, 1, 640);
-  const auto resent = s.all();
-  ASSERT_EQ(resent.size(), 2u);
-  EXPECT_EQ(resent[0].bytes, 600u);
-  EXPECT_EQ(resent[1].bytes, 400u);
-}
-
-TEST(PathMtu, AbsurdOnesAreNotBelieved) {  // RFC 5927 7.2, RFC 791 3.2
-  for (const uint16_t mtu : {uint16_t{1}, uint16_t{67}, uint16_t{1500}, uint16_t{65535}}) {
-    Scenario s;
-    s.establish_passive();
-    s.write(1000);
-    s.all();
-    s.send_icmp(wire::kIcmpUnreachable, wire::kUnreachableTooBig, 1, mtu);
-    EXPECT_EQ(s.info().mss_bytes, 1000u) << mtu;
-  }
-}
-
 }  // namespace
 }  // namespace lyre::conformance

@@ -176,6 +176,40 @@ TEST(SynCookie, ForgedOrOldOnesAreReset) {  // RFC 4987 3.6
   s.expect(kRst);
 }
 
+TEST(DeferAccept, WaitsForTheFirstWord) {  // TCP_DEFER_ACCEPT: a bare ACK counts as lost
+  Scenario s;
+  s.listen();
+  const int seconds_wanted = 5;
+  ASSERT_EQ(s.sockets.set_option(s.listener, IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds_wanted,
+                                 sizeof seconds_wanted),
+            0);
+  s.send({.flags = kSyn, .options = Scenario::offered()});
+  s.expect(kSyn | kAck);
+  s.send({.flags = kAck, .seq = 1, .ack = 1});
+  EXPECT_EQ(s.accept(), -EAGAIN);
+  s.wait(seconds(3));
+  s.expect_silence();
+  s.send({.flags = kAck | kPsh, .seq = 1, .ack = 1, .bytes = 4});
+  EXPECT_EQ(s.expect(kAck).ack, 5u);
+  ASSERT_GE(s.accept(), 0);
+  EXPECT_EQ(s.read(), 4);
+}
+
+TEST(DeferAccept, GivesInAfterItsTime) {
+  Scenario s;
+  s.listen();
+  const int seconds_wanted = 2;
+  ASSERT_EQ(s.sockets.set_option(s.listener, IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds_wanted,
+                                 sizeof seconds_wanted),
+            0);
+  s.send({.flags = kSyn, .options = Scenario::offered()});
+  const Nanos opened = s.expect(kSyn | kAck).at;
+  s.send({.flags = kAck, .seq = 1, .ack = 1});
+  EXPECT_EQ(s.expect_later(kSyn | kAck).at - opened, seconds(2));
+  s.send({.flags = kAck, .seq = 1, .ack = 1});
+  EXPECT_GE(s.accept(), 0);
+}
+
 TEST(Mss, PeerMayNotAskForNothing) {  // RFC 9293 3.7.1; an MSS of 0 must not divide
   for (const uint16_t mss : {uint16_t{0}, uint16_t{1}, uint16_t{10}, uint16_t{65535}}) {
     Scenario s;

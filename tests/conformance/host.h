@@ -33,6 +33,8 @@ struct Stream {
   std::deque<uint8_t> readable;  ///< taken from the engine, not read yet
   uint32_t readable_charge_bytes = 0;
   uint64_t read_bytes = 0;
+  uint32_t chunk_bytes = 0;                ///< of the chunk that is being filled
+  uint32_t unsent_low_bytes = UINT32_MAX;  ///< TCP_NOTSENT_LOWAT
   tcp::EndReason reason = tcp::EndReason::kNone;
   bool is_established = false;
   bool has_peer_finished = false;
@@ -66,7 +68,9 @@ class Host {
   std::optional<tcp::ConnId> accept(int listener);
   bool has_acceptable(int listener) const;
   uint32_t send(tcp::ConnId conn, std::span<const uint8_t> bytes, bool has_more);
-  uint32_t send_room_bytes(tcp::ConnId conn) const;
+  void set_unsent_low(tcp::ConnId conn, uint32_t bytes) {
+    streams_.at(conn).unsent_low_bytes = bytes;
+  }
   uint32_t receive_into(tcp::ConnId conn, std::span<uint8_t> out, bool is_peek);
   uint32_t readable_bytes(tcp::ConnId conn) const;
   void shutdown(tcp::ConnId conn);
@@ -109,6 +113,8 @@ class Host {
   void end(tcp::ConnId conn);
   void on_established(tcp::ConnId conn);
   void leave_listener(tcp::ConnId conn);
+  uint32_t chunk_room_bytes(tcp::ConnId conn);
+  void append(tcp::ConnId conn, uint32_t bytes, bool has_more);
   void pull(tcp::ConnId conn);
   void transmit(tcp::ConnId conn);
   uint32_t train_bytes(tcp::ConnId conn) const;

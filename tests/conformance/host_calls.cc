@@ -61,19 +61,46 @@ bool Host::has_acceptable(int listener) const {
   return !listeners_.at(listener).acceptable.empty();
 }
 
-uint32_t Host::send_room_bytes(tcp::ConnId conn) const { return engine_.send_room_bytes(conn); }
+/// Like Linux, a send buffer is a mark, not a wall: bytes are taken in chunks of half the peer's
+/// window, and a chunk is begun as long as less than the buffer is queued.
+uint32_t Host::chunk_room_bytes(tcp::ConnId conn) {
+  Stream& stream = streams_.at(conn);
+  const tcp::ConnectionInfo info = engine_.info(conn);
+  const uint32_t unsent = engine_.unsent_bytes(conn);
+  const uint32_t half = info.send_window_bytes_max / 2;
+  const uint32_t chunk = std::max(half - half % std::max(info.mss_bytes, 1u), info.mss_bytes);
+  const uint32_t held = std::min(unsent, stream.chunk_bytes);  // the part of it that has not left
+  if (held > 0 && held < chunk) return chunk - held;
+  const bool is_full = stream.unacked.size() >= engine_.config(conn).send_buffer_bytes ||
+                       unsent >= stream.unsent_low_bytes;
+  if (is_full) return 0;
+  stream.chunk_bytes = 0;
+  return chunk;
+}
 
 uint32_t Host::send(tcp::ConnId conn, std::span<const uint8_t> bytes, bool has_more) {
-  Stream& stream = streams_.at(conn);
-  const auto count =
-      static_cast<uint32_t>(std::min<size_t>(bytes.size(), engine_.send_room_bytes(conn)));
-  if (count == 0) return 0;
-  stream.unacked.insert(stream.unacked.end(), bytes.begin(), bytes.begin() + count);
+  uint32_t taken = 0;
+  while (taken < bytes.size() && !streams_.at(conn).is_over) {
+    const auto rest = bytes.subspan(taken);
+    const auto count = static_cast<uint32_t>(std::min<size_t>(rest.size(), chunk_room_bytes(conn)));
+    if (count == 0) break;
+    Stream& stream = streams_.at(conn);
+    stream.unacked.insert(stream.unacked.end(), rest.begin(), rest.begin() + count);
+    stream.chunk_bytes = std::min(stream.chunk_bytes, engine_.unsent_bytes(conn)) + count;
+    taken += count;
+    append(conn, count, has_more || taken < bytes.size());
+  }
+  const bool was_cut = taken > 0 && taken < bytes.size();
+  if (was_cut && !has_more) append(conn, 0, false);  // what was taken is all that comes for now
+  return taken;
+}
+
+void Host::append(tcp::ConnId conn, uint32_t bytes, bool has_more) {
+  if (streams_.at(conn).is_over) return;
   effects_.clear();
-  engine_.on_app_send(conn, count, now_, effects_,
+  engine_.on_app_send(conn, bytes, now_, effects_,
                       has_more ? tcp::SendMark::kMore : tcp::SendMark::kPush);
   apply(conn);
-  return count;
 }
 
 /// Takes what the engine can give, so that `readable` holds all of it.

@@ -162,6 +162,14 @@ int Sockets::set_tcp_option(int fd, Socket& socket, int name, int value) {
     case TCP_QUICKACK:
       config.quick_ack = value != 0;
       break;
+    case TCP_DEFER_ACCEPT:
+      config.accept_defer = seconds(std::max(value, 0));
+      break;
+    case TCP_NOTSENT_LOWAT:
+      socket.unsent_low = static_cast<uint32_t>(value);
+      if (socket.conn == tcp::kNoConn) return 0;
+      host_.set_unsent_low(socket.conn, value == 0 ? UINT32_MAX : socket.unsent_low);
+      return 0;
     case TCP_INQ:
       if (value < 0 || value > 1) return -EINVAL;
       socket.has_inq = value != 0;
@@ -266,6 +274,12 @@ int Sockets::get_tcp_option(const Socket& socket, int name, int& value) const {
       return 0;
     case TCP_QUICKACK:
       value = config.quick_ack;
+      return 0;
+    case TCP_DEFER_ACCEPT:
+      value = whole_seconds(config.accept_defer);
+      return 0;
+    case TCP_NOTSENT_LOWAT:
+      value = static_cast<int>(socket.unsent_low);
       return 0;
     case TCP_INQ:
       value = socket.has_inq;

@@ -161,8 +161,7 @@ ssize_t Sockets::send(int fd, std::span<const uint8_t> bytes, int flags) {
   const Stream* stream = stream_of(socket);
   if (const int error = take_error(socket)) return -error;
   if (socket.is_write_shut) return -EPIPE;
-  if (stream == nullptr) return socket.is_listener ? -EPIPE : -ENOTCONN;
-  if (stream->is_over) return -EPIPE;
+  if (stream == nullptr || stream->is_over) return -EPIPE;
   if (!stream->is_established) return -EAGAIN;
   if (bytes.empty()) return 0;
   const uint32_t count = host_.send(socket.conn, bytes, (flags & MSG_MORE) != 0);
@@ -267,7 +266,10 @@ Readiness Sockets::readiness(int fd) const {
     out.events |= EPOLLERR;
   }
   const uint32_t used = static_cast<uint32_t>(stream->unacked.size());
-  const bool has_room = stream->is_established && host_.send_room_bytes(socket.conn) >= used / 2;
+  // Linux: a third of the buffer is free.
+  const bool has_space = used + used / 2 <= socket.config.send_buffer_bytes;
+  const bool has_room = stream->is_established && has_space &&
+                        host_.engine().unsent_bytes(socket.conn) < stream->unsent_low_bytes;
   if (has_room || stream->is_over || socket.is_write_shut) out.events |= EPOLLOUT | EPOLLWRNORM;
   const tcp::ConnectionInfo info = host_.engine().info(socket.conn);
   out.news = info.bytes_received + info.bytes_acked + (has_end ? 1 : 0) +

@@ -35,6 +35,7 @@ struct Socket {
   int error = 0;  ///< SO_ERROR
   int reported_end = 0;
   uint32_t asked_mss = 0;
+  uint32_t unsent_low = 0;  ///< TCP_NOTSENT_LOWAT
   Endpoint local;
   Endpoint remote;
   tcp::ConnId conn = tcp::kNoConn;

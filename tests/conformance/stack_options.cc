@@ -25,7 +25,18 @@ bool read_number(std::string_view text, int64_t& out) {
   return result.ec == std::errc() && result.ptr == text.data() + text.size();
 }
 
-/// The last of several numbers, e.g. the maximum of tcp_rmem.
+/// The middle one of three numbers is where a buffer starts.
+bool read_middle_number(std::string_view text, int64_t& out) {
+  const size_t first = text.find_first_of(" \t");
+  const size_t start = text.find_first_not_of(" \t", first);
+  if (first == std::string_view::npos || start == std::string_view::npos) {
+    return read_number(text, out);
+  }
+  const size_t end = std::min(text.find_first_of(" \t", start), text.size());
+  return read_number(text.substr(start, end - start), out);
+}
+
+/// The last of them is its maximum.
 bool read_last_number(std::string_view text, int64_t& out) {
   const size_t end = text.find_last_not_of(" \t");
   if (end == std::string_view::npos) return false;
@@ -39,6 +50,15 @@ Apply number(std::function<void(int64_t, StackOptions&)> set) {
   return [set](const std::string& value, StackOptions& options) {
     int64_t parsed = 0;
     if (!read_number(value, parsed) || parsed < 0) return false;
+    set(parsed, options);
+    return true;
+  };
+}
+
+Apply middle_number(std::function<void(int64_t, StackOptions&)> set) {
+  return [set](const std::string& value, StackOptions& options) {
+    int64_t parsed = 0;
+    if (!read_middle_number(value, parsed) || parsed < 0) return false;
     set(parsed, options);
     return true;
   };
@@ -104,7 +124,7 @@ const std::map<std::string, Apply, std::less<>>& table() {
       {"tcp_rmem", last_number([](int64_t v, StackOptions& o) {
          o.connection.receive_buffer_bytes = to_bytes(v);
        })},
-      {"tcp_wmem", last_number([](int64_t v, StackOptions& o) {
+      {"tcp_wmem", middle_number([](int64_t v, StackOptions& o) {
          o.connection.send_buffer_bytes = to_bytes(v);
        })},
       {"tcp_congestion_control", set_congestion},

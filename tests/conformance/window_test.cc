@@ -185,6 +185,14 @@ TEST(Push, MarksTheEndOfAWriteUnlessMoreFollows) {  // RFC 9293 3.9.1.2
   EXPECT_NE(second.flags & kPsh, 0);
 }
 
+TEST(SendBuffer, IsAMarkThatWholeChunksMayPass) {  // RFC 9293 3.9.1.2 leaves buffers open; Linux's
+  Scenario s;
+  s.establish_passive(Scenario::offered(), 50000);
+  s.set(SOL_SOCKET, SO_SNDBUF, 21000);
+  EXPECT_EQ(s.write(100000), 60000);
+  EXPECT_EQ(s.write(1), -EAGAIN);
+}
+
 TEST(Overrun, LoneSegmentBeyondTheWindowIsKeptWhole) {  // RFC 9293 3.10.7.4 allows to trim it
   StackOptions options = Scenario::plain();
   options.connection.receive_buffer_bytes = 4000;

@@ -1,0 +1,65 @@
+#include "stack/tcp/path_mtu.h"
+
+#include <algorithm>
+
+#include "stack/tcp/scoreboard.h"
+#include "stack/tcp/state_table.h"
+
+namespace lyre::tcp {
+
+namespace {
+
+/// RFC 1122 3.3.3, RFC 8200 5: what every path carries, less the headers.
+constexpr uint16_t kMssEverywhereV4 = 576 - 40;
+constexpr uint16_t kMssEverywhereV6 = 1280 - 60;
+/// Every third loss of the same segment puts its size to the test; the two before were as likely
+/// plain losses, and when the small one is lost too the next goes out in full again.
+constexpr uint8_t kLossesPerTest = 3;
+/// RFC 1191 6.3, RFC 8201 4: after this long a larger one may have become possible.
+constexpr Nanos kReducedLife = seconds(600);
+
+void set_mss(Connection& c, uint16_t mss_bytes) {
+  c.snd.mss_bytes = mss_bytes;
+  c.cc.mss_bytes = mss_bytes;
+}
+
+}  // namespace
+
+void on_path_mtu(Core& core, Connection& c, uint16_t mss_bytes, Nanos now) {
+  if (mss_bytes >= c.snd.mss_bytes) return;
+  set_mss(c, mss_bytes);
+  c.snd.mss_reduced_at = now;
+  c.snd.suspects_black_hole = false;
+  Scoreboard(core, c).mark_all_lost();  // too big is no sign of congestion: cwnd stays
+  c.snd.must_retransmit = true;
+}
+
+void suspect_black_hole(Connection& c, Nanos now) {
+  SendState& snd = c.snd;
+  if (is_one_of(c.state, kOpening)) return;
+  if (snd.suspects_black_hole) {  // the small one did not come through either
+    snd.suspects_black_hole = false;
+    snd.mss_reduced_at = kNever;
+    snd.mss_bytes = snd.mss_full_bytes;  // cwnd counts the small ones until something arrives
+    return;
+  }
+  const uint16_t everywhere = c.tuple.remote.address.is_v4() ? kMssEverywhereV4 : kMssEverywhereV6;
+  const uint8_t losses = static_cast<uint8_t>(c.recovery.backoff + 1);
+  if (losses % kLossesPerTest != 0 || snd.mss_bytes <= everywhere) return;
+  if (snd.nxt.since(snd.una) <= everywhere) return;  // small already
+  snd.suspects_black_hole = true;
+  snd.mss_reduced_at = now;
+  set_mss(c, everywhere);
+}
+
+void recheck_path_mtu(Connection& c, Nanos now) {
+  SendState& snd = c.snd;
+  snd.suspects_black_hole = false;
+  const bool is_reduced = snd.mss_reduced_at != kNever;
+  if (is_reduced && now - snd.mss_reduced_at < kReducedLife) return;
+  if (!is_reduced && c.cc.mss_bytes == snd.mss_full_bytes) return;
+  snd.mss_reduced_at = kNever;
+  set_mss(c, snd.mss_full_bytes);
+}
+
+}  // namespace lyre::tcp
