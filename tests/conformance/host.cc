@@ -6,6 +6,7 @@
 #include "stack/base/check.h"
 #include "stack/io/complete_checksums.h"
 #include "stack/ip/output.h"
+#include "stack/wire/ipv6.h"
 
 namespace lyre::conformance {
 
@@ -23,14 +24,21 @@ Host::Host(const StackOptions& options)
     : options_(options),
       engine_({.connections_max = 1024, .sent_records_max = 16384, .received_runs_max = 16384},
               key_of(options.seed), options.seed) {
-  LYRE_CHECK(routes_.add_address(0, options.local_v4, 24));
-  const uint32_t gateway = (options.local_v4.as_v4() & 0xffffff00u) | 254;
-  LYRE_CHECK(routes_.add_route(ip::Prefix::v4(IpAddress::v4(0), 0), IpAddress::v4(gateway)));
+  constexpr uint8_t kPrefixBitsV4 = 96 + 24;
+  constexpr uint8_t kPrefixBitsV6 = 64;
+  for (const IpAddress& local : {options.local_v4, options.local_v6}) {
+    LYRE_CHECK(routes_.add_address(0, local, local.is_v4() ? kPrefixBitsV4 : kPrefixBitsV6));
+    IpAddress gateway = local;
+    gateway.bytes[15] = 254;
+    LYRE_CHECK(routes_.add_route(ip::Prefix::all_of_family(local), gateway));
+  }
 }
 
-tcp::ConnectionConfig Host::default_config(bool is_v4) const {
-  tcp::ConnectionConfig config = options_.connection;
-  config.mss_bytes = static_cast<uint16_t>(options_.mtu_bytes - (is_v4 ? 40 : 60));
+tcp::ConnectionConfig Host::config_for(const tcp::ConnectionConfig& wanted,
+                                       const IpAddress& peer) const {
+  tcp::ConnectionConfig config = wanted;
+  const auto fits = static_cast<uint16_t>(options_.mtu_bytes - (peer.is_v4() ? 40 : 60));
+  config.mss_bytes = std::min(config.mss_bytes, fits);
   return config;
 }
 
@@ -60,20 +68,23 @@ Nanos Host::next_deadline() const {
 /// packetdrill does not say which addresses are this host's: those it sends to are.
 void Host::learn_address(std::span<const uint8_t> packet) {
   Drop ignored;
-  const auto ip = wire::parse_ipv4(packet, ignored);
-  if (!ip || routes_.is_own(ip->destination) || routes_.is_martian_source(ip->destination)) return;
-  routes_.add_address(0, ip->destination, 24);
+  const bool is_v6 = !packet.empty() && (packet[0] >> 4) == 6;
+  const auto v4 = wire::parse_ipv4(packet, ignored);
+  const auto v6 = wire::parse_ipv6(packet, ignored);
+  if (is_v6 ? !v6.has_value() : !v4.has_value()) return;
+  const IpAddress address = is_v6 ? v6->destination : v4->destination;
+  if (routes_.is_own(address) || routes_.is_martian_source(address)) return;
+  routes_.add_address(0, address, is_v6 ? 64 : 96 + 24);
 }
 
 void Host::receive(std::span<const uint8_t> packet) {
   if (options_.learns_addresses) learn_address(packet);
   std::vector<uint8_t> frame(wire::kEthernetHeaderBytes + packet.size());
   const bool is_v6 = !packet.empty() && (packet[0] >> 4) == 6;
-  constexpr uint16_t kEtherTypeIpv6Number = 0x86dd;
   wire::write_ethernet(
       {.destination = kOwnMac,
        .source = kPeerMac,
-       .type = is_v6 ? kEtherTypeIpv6Number : wire::kEtherTypeIpv4},
+       .type = is_v6 ? wire::kEtherTypeIpv6 : wire::kEtherTypeIpv4},
       std::span<uint8_t, wire::kEthernetHeaderBytes>(frame.data(), wire::kEthernetHeaderBytes));
   std::copy(packet.begin(), packet.end(), frame.begin() + wire::kEthernetHeaderBytes);
   io::PacketBuf buffer;
@@ -89,6 +100,9 @@ void Host::receive(std::span<const uint8_t> packet) {
       return on_echo(classified.echo);
     case ip::InputKind::kDrop:
       return drop(classified.drop);
+    case ip::InputKind::kRefused:
+      drop(classified.drop);
+      return on_refused(classified.refused);
     default:
       return;
   }
@@ -112,6 +126,19 @@ void Host::on_echo(const ip::EchoInput& echo) {
     return drop(*refused);
   }
   const auto bytes = reply.bytes().subspan(wire::kEthernetHeaderBytes);
+  emitted_.push_back({{bytes.begin(), bytes.end()}, now_});
+}
+
+/// RFC 8200 4: the sender of a packet that cannot be processed is told so.
+void Host::on_refused(const ip::Refused& refused) {
+  std::vector<uint8_t> memory(kFrameBytesMax);
+  io::PacketBuf problem;
+  problem.headroom = 128;
+  problem.data = memory.data() + problem.headroom;
+  problem.tailroom = UINT16_MAX;
+  const link::FrameAddresses addresses{.source = kOwnMac, .destination = kPeerMac};
+  if (echo_.write_problem(refused, addresses, now_, problem)) return;
+  const auto bytes = problem.bytes().subspan(wire::kEthernetHeaderBytes);
   emitted_.push_back({{bytes.begin(), bytes.end()}, now_});
 }
 
@@ -188,12 +215,13 @@ void Host::on_syn(int index, const FourTuple& tuple, const tcp::SegmentIn& segme
   if (listener.acceptable.size() > listener.backlog) return drop(Drop::kTcpBacklogFull);
   const uint32_t embryonic_max = std::min(listener.backlog + 1, options_.embryonic_max);
   const bool is_full = listener.embryonic >= embryonic_max;
+  const tcp::ConnectionConfig config = config_for(listener.config, tuple.remote.address);
   if (options_.syn_cookies == SynCookies::kAlways ||
       (is_full && options_.syn_cookies == SynCookies::kUnderPressure)) {
-    return emit(tuple, engine_.answer_with_cookie(tuple, listener.config, segment, now_), {});
+    return emit(tuple, engine_.answer_with_cookie(tuple, config, segment, now_), {});
   }
   if (is_full) return drop(Drop::kTcpBacklogFull);
-  const tcp::ConnId conn = engine_.open_passive(tuple, listener.config, segment, now_, iss_after);
+  const tcp::ConnId conn = engine_.open_passive(tuple, config, segment, now_, iss_after);
   if (conn == tcp::kNoConn) return drop(Drop::kTcpNoSessions);
   flows_[tuple] = conn;
   streams_[conn].listener = index;
@@ -209,7 +237,8 @@ bool Host::try_cookie(int index, const FourTuple& tuple, const tcp::SegmentIn& a
   tcp::SegmentIn kept = ack;
   if (!payload.empty()) kept.payload.slot = keep(payload);
   effects_.clear();
-  const tcp::ConnId conn = engine_.open_by_cookie(tuple, listener.config, kept, now_, effects_);
+  const tcp::ConnectionConfig config = config_for(listener.config, tuple.remote.address);
+  const tcp::ConnId conn = engine_.open_by_cookie(tuple, config, kept, now_, effects_);
   if (!payload.empty() && !effects_.payload_kept) payloads_.erase(kept.payload.slot);
   if (conn == tcp::kNoConn) return false;
   flows_[tuple] = conn;

@@ -85,7 +85,9 @@ class Host {
   /// Free towards `remote`, above 32767.
   uint16_t choose_port(const IpAddress& local, const Endpoint& remote);
   bool is_port_bound(const Endpoint& local) const;
-  tcp::ConnectionConfig default_config(bool is_v4) const;
+  /// `wanted` with the MSS that fits a packet to `peer`.
+  tcp::ConnectionConfig config_for(const tcp::ConnectionConfig& wanted,
+                                   const IpAddress& peer) const;
   uint64_t drops(Drop reason) const { return drops_[static_cast<size_t>(reason)]; }
 
  private:
@@ -107,6 +109,7 @@ class Host {
                   std::span<const uint8_t> payload);
   tcp::SegmentIn segment_of(const ip::TcpInput& input);
   void on_echo(const ip::EchoInput& echo);
+  void on_refused(const ip::Refused& refused);
   void on_icmp_error(const ip::IcmpError& error);
   void deliver(tcp::ConnId conn, const tcp::SegmentIn& segment, std::span<const uint8_t> payload);
   void apply(tcp::ConnId conn);

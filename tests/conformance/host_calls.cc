@@ -8,7 +8,8 @@ namespace lyre::conformance {
 
 tcp::ConnId Host::connect(const FourTuple& tuple, const tcp::ConnectionConfig& config, int socket) {
   if (find(tuple) != tcp::kNoConn) return tcp::kNoConn;
-  const tcp::ConnId conn = engine_.open_active(tuple, config, now_);
+  const tcp::ConnId conn =
+      engine_.open_active(tuple, config_for(config, tuple.remote.address), now_);
   if (conn == tcp::kNoConn) return conn;
   flows_[tuple] = conn;
   streams_[conn].socket = socket;

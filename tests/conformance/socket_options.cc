@@ -130,8 +130,7 @@ int Sockets::set_tcp_option(int fd, Socket& socket, int name, int value) {
     case TCP_MAXSEG: {
       if (value < 88 || value > 32767) return -EINVAL;
       socket.asked_mss = static_cast<uint32_t>(value);
-      config.mss_bytes = static_cast<uint16_t>(
-          std::min<uint32_t>(host_.default_config(!socket.is_v6).mss_bytes, socket.asked_mss));
+      config.mss_bytes = static_cast<uint16_t>(value);
       break;
     }
     case TCP_KEEPIDLE:

@@ -80,7 +80,8 @@ int Sockets::open(int fd, int domain, int type) {
   Socket& socket = sockets_[fd];
   socket.is_v6 = domain == AF_INET6;
   socket.is_nonblocking = (type & SOCK_NONBLOCK) != 0;
-  socket.config = host_.default_config(!socket.is_v6);
+  socket.config = host_.options().connection;
+  socket.config.mss_bytes = UINT16_MAX;  // what fits
   return fd;
 }
 
