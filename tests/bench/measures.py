@@ -49,7 +49,8 @@ def on_core(core, command):
 def output_of(command, what, **options):
     done = processes.run(command, PATIENCE_S, capture_output=True, **options)
     if done.returncode != 0:
-        raise Failed(f"{what}: {done.stderr.strip() or done.stdout.strip()}")
+        said = done.stderr.strip() or done.stdout.strip()
+        raise Failed(f"{what} ended with status {done.returncode}: {said}")
     return done.stdout
 
 
@@ -183,7 +184,11 @@ def pass_through(bench, mtu, payload):
     receiver = processes.start([program, "receiver", wire, str(mtu), payload, str(first)],
                                stdout=subprocess.PIPE, text=True, env=environment)
     try:
-        time.sleep(LISTEN_S)
+        deadline = time.monotonic() + PATIENCE_S
+        while not os.path.exists(wire) and receiver.poll() is None:
+            if time.monotonic() > deadline:
+                raise Failed("passthrough: the receiver does not listen")
+            time.sleep(0.01)
         output_of([program, "sender", wire, str(mtu), payload, str(second), str(bench.seconds)],
                   "passthrough", env=environment)
         return json.loads(receiver.communicate(timeout=PATIENCE_S)[0])["gbps"]

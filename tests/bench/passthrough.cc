@@ -34,6 +34,8 @@ constexpr size_t kBurst = 32;
 constexpr uint64_t kPacketsBehindMax = 64;
 constexpr int64_t kQuietNs = 300'000'000;
 constexpr int64_t kPatienceNs = 20'000'000'000;
+/// A driver that is between stop and start needs a moment of peace.
+constexpr int64_t kRestartIntervalNs = 500'000'000;
 
 int64_t now_ns() {
   timespec now{};
@@ -105,10 +107,15 @@ Host open_host(const Options& options) {
 }
 
 void wait_for_link(Host& host) {
+  int64_t restart_at = now_ns() + kRestartIntervalNs;
   const int64_t deadline = now_ns() + kPatienceNs;
   while (!host.port->is_link_up()) {
-    if (host.port->needs_restart()) (void)host.port->restart();
-    if (now_ns() > deadline) fail("the link stays down");
+    const int64_t now = now_ns();
+    if (now > deadline) fail("the link stays down");
+    if (now > restart_at && host.port->needs_restart()) {
+      (void)host.port->restart();
+      restart_at = now + kRestartIntervalNs;
+    }
     ::usleep(1000);
   }
 }
