@@ -23,7 +23,15 @@ Choice choice(const KeyValue& value) {
   return static_cast<Choice>(number(value));
 }
 tcp::CongestionAlgorithm congestion(const KeyValue& value) {
-  return number(value) == 0 ? tcp::CongestionAlgorithm::kCubic : tcp::CongestionAlgorithm::kNewReno;
+  static constexpr tcp::CongestionAlgorithm kInOrder[] = {tcp::CongestionAlgorithm::kCubic,
+                                                          tcp::CongestionAlgorithm::kNewReno,
+                                                          tcp::CongestionAlgorithm::kDctcp};
+  return kInOrder[number(value)];
+}
+tcp::EcnMode ecn(const KeyValue& value) {
+  static constexpr tcp::EcnMode kInOrder[] = {tcp::EcnMode::kAccept, tcp::EcnMode::kOn,
+                                              tcp::EcnMode::kOff};
+  return kInOrder[number(value)];
 }
 
 // clang-format off
@@ -109,9 +117,17 @@ constexpr Key kKeys[] = {
    "Name of the port through which it is reached.",
    [](Config& c, const KeyValue& v) { c.routes.back().port_name = text(v); }},
 
-  {"tcp", "congestion", KeyType::kChoice, "\"cubic\"", 0, 0, "cubic|newreno",
-   "Congestion control of new connections.",
+  {"tcp", "congestion", KeyType::kChoice, "\"cubic\"", 0, 0, "cubic|newreno|dctcp",
+   "Congestion control of new connections. \"dctcp\" is for networks whose switches mark early; it "
+   "asks for ECN, and is \"newreno\" towards peers without.",
    [](Config& c, const KeyValue& v) { c.connection.congestion = congestion(v); }},
+  {"tcp", "ecn", KeyType::kChoice, "\"accept\"", 0, 0, "accept|on|off",
+   "Explicit congestion notification: agreed to when a peer asks, asked for as well, or neither.",
+   [](Config& c, const KeyValue& v) { c.connection.ecn = ecn(v); }},
+  {"tcp", "pacing", KeyType::kFlag, "false", 0, 0, "",
+   "Spread each window over its round trip. For networks with shallow queues; costs throughput "
+   "where there are none.",
+   [](Config& c, const KeyValue& v) { c.connection.pacing = flag(v); }},
   {"tcp", "user_timeout_ms", KeyType::kNumber, "20000", 100, 86'400'000, "",
    "A connection whose bytes stay unacknowledged this long ends with an error.",
    [](Config& c, const KeyValue& v) { c.connection.user_timeout = ms(v); }},
@@ -128,8 +144,11 @@ constexpr Key kKeys[] = {
    "How long the name of a closed connection stays reserved.",
    [](Config& c, const KeyValue& v) { c.connection.time_wait = ms(v); }},
   {"tcp", "receive_buffer_bytes", KeyType::kNumber, "4194304", 64 * kKiB, kGiB, "",
-   "What one connection may hold in the receive pool, counted in whole packet slots.",
+   "Most that one connection may hold in the receive pool, counted in whole packet slots.",
    [](Config& c, const KeyValue& v) { c.connection.receive_buffer_bytes = small(v); }},
+  {"tcp", "receive_buffer_start_bytes", KeyType::kNumber, "262144", 16 * kKiB, kGiB, "",
+   "What a connection starts with; it grows with what its reader takes in a round trip.",
+   [](Config& c, const KeyValue& v) { c.connection.receive_buffer_start_bytes = small(v); }},
   {"tcp", "send_buffer_bytes", KeyType::kNumber, "8388608", 64 * kKiB, kGiB, "",
    "What one connection may have queued and unacknowledged.",
    [](Config& c, const KeyValue& v) { c.connection.send_buffer_bytes = small(v); }},

@@ -83,10 +83,12 @@ struct SessionView {
   uint8_t state;  ///< tcp::State
   uint8_t is_listener;
   uint8_t is_lent;  ///< payload is lent, not copied
-  uint8_t reserved;
+  uint8_t has_ecn;
   uint32_t worker;
-  int32_t pid;     ///< of the owner
-  char label[32];  ///< the owner's context label
+  int32_t pid;         ///< of the owner
+  char label[32];      ///< the owner's context label
+  uint8_t congestion;  ///< tcp::CongestionAlgorithm
+  uint8_t reserved[3];
   uint32_t mss_bytes;
   uint32_t cwnd_bytes;
   uint32_t in_flight_bytes;
@@ -107,6 +109,8 @@ struct SessionView {
   uint64_t client_copied_tx_bytes;  ///< by the client itself, as it says
   uint32_t timeouts;
   uint32_t fast_recoveries;
+  uint32_t ecn_reductions;
+  uint32_t undone_reductions;
   int64_t opened_unix_ns;
   int64_t updated_unix_ns;
 };

@@ -41,9 +41,9 @@ AckSample make_sample(const Connection& c, const SegmentIn& segment, Nanos now) 
   return sample;
 }
 
-/// RFC 5681 2: an ACK that can only mean that something arrived out of order.
-bool is_duplicate(const Connection& c, const SegmentIn& segment) {
-  if (!c.has_outstanding() || segment.ack != c.snd.una || segment.payload_bytes != 0) return false;
+/// RFC 5681 2, duplicate acknowledgment, but for (a), that something is outstanding.
+bool is_repeated(const Connection& c, const SegmentIn& segment) {
+  if (segment.ack != c.snd.una || segment.payload_bytes != 0) return false;
   if (segment.flags.has(wire::TcpFlags::kFin)) return false;
   return segment.ack + (uint32_t{segment.window} << c.snd.scale) == c.snd.edge;
 }
@@ -69,23 +69,31 @@ bool is_dsack(const wire::TcpOptions& options, SeqNum ack) {
   return first.start.at_or_after(second.start) && first.end.at_or_before(second.end);
 }
 
+/// RFC 2018 5. An ACK that others overtook may tell of blocks that begin below what is known.
 void read_sacks(Core& core, Connection& c, const SegmentIn& segment, AckSample& sample) {
   const wire::TcpOptions& options = segment.options;
   const uint8_t count = std::min<uint8_t>(options.sack_count, wire::kSackBlocksMax);
   if (count == 0) return;
   sample.has_dsack = is_dsack(options, segment.ack);
+  if (sample.has_dsack) sample.dsack = options.sacks[0];
+  const bool is_old = segment.ack.before(c.snd.una);
   Scoreboard board(core, c);
   for (uint8_t i = sample.has_dsack ? 1 : 0; i < count; ++i) {
-    const wire::SackBlock& block = options.sacks[i];
-    const bool is_honest = block.start.before(block.end) && block.start.after(c.snd.una) &&
+    wire::SackBlock block = options.sacks[i];
+    if (is_old && block.start.at_or_before(c.snd.una)) block.start = c.snd.una;
+    const bool is_honest = block.start.before(block.end) &&
+                           (block.start.after(c.snd.una) || is_old) &&
                            block.end.at_or_before(c.snd.nxt);
     if (is_honest) board.mark_sacked(block.start, block.end, sample);
   }
 }
 
 /// RFC 6298 3 (Karn) and RFC 7323 4: a round trip, if the ACK tells one.
-void update_rtt(Connection& c, const AckSample& sample, Nanos now) {
-  if (sample.last_sent_at != kNever) c.rtt.note_min(sample.arrived_at - sample.last_sent_at, now);
+void update_rtt(Connection& c, AckSample& sample, Nanos now) {
+  if (sample.last_sent_at != kNever) {
+    sample.rtt = later(sample.arrived_at - sample.last_sent_at, nanos(1));
+    c.rtt.note_min(sample.rtt, now);
+  }
   Nanos rtt{0};
   if (sample.first_sent_at != kNever && !sample.acked_retransmission) {
     rtt = sample.arrived_at - sample.first_sent_at;
@@ -124,28 +132,49 @@ void note_wants_transmit(const Connection& c, Effects& effects) {
   }
 }
 
+/// RFC 9293 3.10.7.4 ignores an old number. What it SACKs may be news all the same, and a
+/// duplicate that it reports (RFC 2883) may undo a reduction.
+void process_overtaken_ack(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
+                           Effects& effects) {
+  if (!c.has_sack || segment.options.sack_count == 0) return;
+  AckSample sample = make_sample(c, segment, now);
+  const AckOutcome outcome{.pipe_before_bytes = c.in_flight_bytes(),
+                           .flight_size_before_bytes = c.snd.nxt.since(c.snd.una),
+                           .ack = c.snd.una};
+  read_sacks(core, c, segment, sample);
+  react_to_ack(core, c, sample, outcome, now);
+  if (c.has_outstanding()) recheck_tail_probe(c, now);
+  note_wants_transmit(c, effects);
+}
+
 }  // namespace
 
 Verdict process_ack(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
                     Effects& effects) {
   if (check_ack(core, c, segment, now, effects) == Verdict::kDone) return Verdict::kDone;
   if (c.state == State::kSynReceived) establish(core, c, segment, now, effects);
-  if (segment.ack.before(c.snd.una)) return Verdict::kGoOn;  // RFC 9293: an old one is ignored
+  if (segment.ack.before(c.snd.una)) {
+    process_overtaken_ack(core, c, segment, now, effects);
+    return Verdict::kGoOn;
+  }
 
   AckSample sample = make_sample(c, segment, now);
   AckOutcome outcome{.acked_bytes = segment.ack.since(c.snd.una),
-                     .is_duplicate = is_duplicate(c, segment),
-                     .flight_before_bytes = c.in_flight_bytes(),
+                     .is_repeated = is_repeated(c, segment),
+                     .had_outstanding = c.has_outstanding(),
+                     .pipe_before_bytes = c.in_flight_bytes(),
+                     .flight_size_before_bytes = c.snd.nxt.since(c.snd.una),
                      .ack = segment.ack,
                      .has_echo = c.ecn.is_on && segment.flags.has(wire::TcpFlags::kEce)};
-  const bool had_outstanding = c.has_outstanding();
   c.snd.more_follows = false;  // whatever follows can go with it, or after it
+  const bool is_telling =
+      c.has_outstanding() || segment.options.sack_count > 0 || c.recovery.tail_probe_open;
   if (outcome.acked_bytes > 0) {
     advance_una(core, c, segment.ack, sample, effects);
     recheck_path_mtu(c, now);
   }
   update_window(c, segment, effects);
-  if (had_outstanding) {
+  if (is_telling) {
     if (c.has_sack) read_sacks(core, c, segment, sample);
     update_rtt(c, sample, now);
     react_to_ack(core, c, sample, outcome, now);

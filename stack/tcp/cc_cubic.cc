@@ -32,7 +32,7 @@ void grow(Congestion& cc, const CongestionAck& ack, Nanos now) {
   CubicState& cubic = cc.cubic;
   const double mss = cc.mss_bytes;
   const double cwnd = cc.cwnd_bytes / mss;
-  const double acked = ack.acked_bytes / mss;
+  const double acked = ack.delivered_bytes / mss;
   if (cubic.epoch_start == kNever) start_epoch(cc, cwnd, now);
 
   const double elapsed = to_seconds(now - cubic.epoch_start);
@@ -62,7 +62,7 @@ uint32_t ssthresh_bytes(Congestion& cc, uint32_t in_flight_bytes) {
   cubic.cwnd_prior = cwnd;
   cubic.epoch_start = kNever;
   // RFC 9438 4.6: from the bytes in flight, so that an idle window is not taken for a full one.
-  const double flight = std::min(in_flight_bytes, cc.cwnd_bytes) * kBeta;
+  const double flight = in_flight_bytes * kBeta;
   return std::max(static_cast<uint32_t>(flight), 2 * cc.mss_bytes);
 }
 

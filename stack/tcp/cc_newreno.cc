@@ -4,9 +4,9 @@
 
 namespace lyre::tcp::newreno {
 
-void grow(Congestion& cc, uint32_t acked_bytes) {
+void grow(Congestion& cc, uint32_t delivered_bytes) {
   // RFC 5681 3.1 with byte counting (RFC 3465): one MSS for each window of acknowledged bytes.
-  cc.credit_bytes += acked_bytes;
+  cc.credit_bytes += delivered_bytes;
   if (cc.credit_bytes < cc.cwnd_bytes) return;
   cc.credit_bytes -= cc.cwnd_bytes;
   cc.cwnd_bytes = std::min(cc.cwnd_bytes + cc.mss_bytes, kCwndBytesMax);

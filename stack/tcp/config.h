@@ -25,17 +25,20 @@ struct EngineConfig {
 /// What one connection starts with. The defaults are those of a Linux host.
 struct ConnectionConfig {
   uint16_t mss_bytes = 1460;                ///< largest payload this side can receive and send
-  uint32_t receive_buffer_bytes = 4 << 20;  ///< charged by packet, not by payload byte
+  uint32_t receive_buffer_bytes = 4 << 20;  ///< at most; charged by packet, not by payload byte
+  uint32_t receive_buffer_start_bytes = 256 << 10;  ///< it grows with what the reader takes
   uint32_t send_buffer_bytes = 8 << 20;
   uint32_t slot_bytes = 2048;  ///< what one full-sized received packet is charged
   CongestionAlgorithm congestion = CongestionAlgorithm::kCubic;
   EcnMode ecn = EcnMode::kAccept;
-  bool timestamps = true;            ///< RFC 7323
-  bool sack = true;                  ///< RFC 2018
-  bool syn_cookies = true;           ///< RFC 4987: when a backlog is full
-  bool window_scaling = true;        ///< RFC 7323
-  bool nagle = false;                ///< RFC 9293 3.7.4; off: messages leave at once
-  Nanos user_timeout = seconds(20);  ///< RFC 9293 3.8.3: unacknowledged this long ends it
+  bool pacing = false;  ///< spreads a window over its round trip instead of sending it at once
+  uint64_t pacing_bytes_per_s_max = 0;  ///< 0: no limit but the window; else paced in any case
+  bool timestamps = true;               ///< RFC 7323
+  bool sack = true;                     ///< RFC 2018
+  bool syn_cookies = true;              ///< RFC 4987: when a backlog is full
+  bool window_scaling = true;           ///< RFC 7323
+  bool nagle = false;                   ///< RFC 9293 3.7.4; off: messages leave at once
+  Nanos user_timeout = seconds(20);     ///< RFC 9293 3.8.3: unacknowledged this long ends it
   Nanos connect_timeout = seconds(10);
   Nanos rto_min = millis(200);  ///< RFC 6298 says 1 s; Linux and this: 200 ms
   Nanos rto_max = seconds(60);

@@ -6,7 +6,9 @@ namespace lyre::tcp {
 
 namespace {
 
-uint32_t reduced_ssthresh(Congestion& cc, uint32_t in_flight_bytes) {
+uint32_t reduced_ssthresh(Congestion& cc, uint32_t flight_size_bytes) {
+  // RFC 5681 3.1, 3.2: FlightSize, without what Limited Transmit sent beyond the window.
+  const uint32_t in_flight_bytes = std::min(flight_size_bytes, cc.cwnd_bytes);
   switch (cc.algorithm) {
     case CongestionAlgorithm::kNewReno:
     case CongestionAlgorithm::kDctcp:  // RFC 8257 3.4: a loss halves
@@ -15,6 +17,12 @@ uint32_t reduced_ssthresh(Congestion& cc, uint32_t in_flight_bytes) {
       return cubic::ssthresh_bytes(cc, in_flight_bytes);
   }
   return 2 * cc.mss_bytes;
+}
+
+/// RFC 2861 3: three quarters of a window that was once good, for slow start to come back to.
+void remember_in_ssthresh(Congestion& cc) {
+  if (cc.ssthresh_bytes == kSsthreshUnset) return;
+  cc.ssthresh_bytes = std::max(cc.ssthresh_bytes, cc.cwnd_bytes - cc.cwnd_bytes / 4);
 }
 
 }  // namespace
@@ -30,25 +38,33 @@ void congestion_start(Congestion& cc, CongestionAlgorithm algorithm, uint32_t ms
   cc.cwnd_bytes = initial_window_bytes(mss_bytes);
 }
 
+void congestion_start_data(Congestion& cc, SeqNum nxt) {
+  cc.dctcp.window_end = nxt;
+  cc.hystart.round_end = nxt;
+}
+
 void congestion_on_ack(Congestion& cc, const CongestionAck& ack, Nanos now) {
   if (!ack.is_cwnd_limited) {
     cc.cubic.epoch_start = kNever;  // RFC 9438 5.8: time without demand does not count
     return;
   }
-  uint32_t acked = ack.acked_bytes;
+  uint32_t delivered = ack.delivered_bytes;
   if (cc.is_slow_start()) {
-    const uint32_t step = std::min(acked, cc.ssthresh_bytes - cc.cwnd_bytes);
+    const uint32_t growth = hystart::growth_bytes(cc, ack);
+    const uint32_t room = std::max(cc.ssthresh_bytes, cc.cwnd_bytes) - cc.cwnd_bytes;
+    const uint32_t step = std::min(growth, room);
     cc.cwnd_bytes = std::min(cc.cwnd_bytes + step, kCwndBytesMax);
-    acked -= step;
-    if (acked == 0) return;
+    if (step == growth) return;
+    delivered -= step;
   }
   switch (cc.algorithm) {
     case CongestionAlgorithm::kNewReno:
     case CongestionAlgorithm::kDctcp:
-      newreno::grow(cc, acked);
+      newreno::grow(cc, delivered);
       break;
     case CongestionAlgorithm::kCubic:
-      cubic::grow(cc, {.acked_bytes = acked, .is_cwnd_limited = true, .srtt = ack.srtt}, now);
+      cubic::grow(cc, {.delivered_bytes = delivered, .is_cwnd_limited = true, .srtt = ack.srtt},
+                  now);
       break;
   }
 }
@@ -73,12 +89,36 @@ void congestion_on_timeout(Congestion& cc, uint32_t in_flight_bytes, bool is_fir
   if (is_first) cc.ssthresh_bytes = reduced_ssthresh(cc, in_flight_bytes);
   cc.cwnd_bytes = cc.mss_bytes;
   cc.credit_bytes = 0;
+  // RFC 9438 4.8: the first curve after a timeout starts flat at the window it finds.
+  cc.cubic.w_max = 0;
   cc.cubic.epoch_start = kNever;
 }
 
-void congestion_on_idle(Congestion& cc) {
-  cc.cwnd_bytes = std::min(cc.cwnd_bytes, initial_window_bytes(cc.mss_bytes));
+void congestion_on_idle(Congestion& cc, Nanos idle, Nanos rto) {
+  // RFC 2861 3: half for each RTO, down to RFC 5681's restart window; ssthresh remembers.
+  const uint32_t least = std::min(cc.cwnd_bytes, initial_window_bytes(cc.mss_bytes));
+  remember_in_ssthresh(cc);
+  for (Nanos left = idle - rto; left > nanos(0) && cc.cwnd_bytes > least; left = left - rto) {
+    cc.cwnd_bytes = std::max(cc.cwnd_bytes / 2, least);
+  }
   cc.cubic.epoch_start = kNever;
+}
+
+void congestion_on_unused(Congestion& cc, uint32_t used_bytes) {
+  const uint32_t used = std::max(used_bytes, initial_window_bytes(cc.mss_bytes));
+  if (used >= cc.cwnd_bytes) return;
+  remember_in_ssthresh(cc);
+  cc.cwnd_bytes = (cc.cwnd_bytes + used) / 2;
+}
+
+CongestionMemory congestion_remember(const Congestion& cc) {
+  return {.cwnd_bytes = cc.cwnd_bytes, .ssthresh_bytes = cc.ssthresh_bytes, .cubic = cc.cubic};
+}
+
+void congestion_undo(Congestion& cc, const CongestionMemory& memory) {
+  cc.cwnd_bytes = std::max(cc.cwnd_bytes, memory.cwnd_bytes);
+  cc.ssthresh_bytes = std::max(cc.ssthresh_bytes, memory.ssthresh_bytes);
+  cc.cubic = memory.cubic;
 }
 
 }  // namespace lyre::tcp

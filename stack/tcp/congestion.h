@@ -20,6 +20,16 @@ struct CubicState {
   Nanos epoch_start = kNever;
 };
 
+/// RFC 9406: leaves slow start when the round trip grows, before the queue overflows.
+struct HystartState {
+  SeqNum round_end;
+  uint8_t sample_count = 0;
+  uint8_t css_rounds_left = 0;  ///< of conservative slow start; 0: not in it
+  Nanos last_round_rtt_min = kNever;
+  Nanos round_rtt_min = kNever;
+  Nanos css_baseline = kNever;
+};
+
 /// RFC 8257 3.3: how much of what was acknowledged had met congestion.
 struct DctcpState {
   double alpha = 1;  ///< 4.2: until something is known, a mark halves the window
@@ -37,15 +47,26 @@ struct Congestion {
   double credit_bytes = 0;  ///< growth earned, less than one byte or (NewReno) one MSS
   CubicState cubic;
   DctcpState dctcp;
+  HystartState hystart;
 
   bool is_slow_start() const { return cwnd_bytes < ssthresh_bytes; }
 };
 
-/// One ACK that moved snd.una while not in fast recovery.
+/// One ACK that moved snd.una while nothing reduced the window.
 struct CongestionAck {
-  uint32_t acked_bytes = 0;
+  uint32_t delivered_bytes = 0;  ///< what was not counted as delivered (SACKed) before
   bool is_cwnd_limited = false;  ///< RFC 7661 / 9438 5.8: an idle window proves nothing
   Nanos srtt;
+  Nanos rtt;  ///< that this ACK tells; zero: none
+  SeqNum una;
+  SeqNum nxt;
+};
+
+/// What a reduction took, for giving it back should it prove to have been for nothing.
+struct CongestionMemory {
+  uint32_t cwnd_bytes = 0;
+  uint32_t ssthresh_bytes = 0;
+  CubicState cubic;
 };
 
 /// One ACK of a connection with ECN, in whatever phase it is.
@@ -60,6 +81,8 @@ struct EcnAck {
 uint32_t initial_window_bytes(uint32_t mss_bytes);
 
 void congestion_start(Congestion& cc, CongestionAlgorithm algorithm, uint32_t mss_bytes);
+/// Data begins at `nxt`: the first round of what is counted in rounds.
+void congestion_start_data(Congestion& cc, SeqNum nxt);
 /// Grows the window.
 void congestion_on_ack(Congestion& cc, const CongestionAck& ack, Nanos now);
 /// Loss was found by ACKs: sets ssthresh; the window itself follows by PRR.
@@ -70,18 +93,27 @@ void congestion_note_ecn(Congestion& cc, const EcnAck& ack);
 void congestion_on_ecn(Congestion& cc, uint32_t in_flight_bytes);
 /// The retransmission timer expired. `is_first`: not the second time for the same segment.
 void congestion_on_timeout(Congestion& cc, uint32_t in_flight_bytes, bool is_first);
-/// RFC 5681 4.1: nothing was sent for longer than an RTO.
-void congestion_on_idle(Congestion& cc);
+/// RFC 5681 4.1, RFC 2861 3: nothing was sent for `idle`, longer than an RTO.
+void congestion_on_idle(Congestion& cc, Nanos idle, Nanos rto);
+/// RFC 2861 3: in a whole RTO no more than `used_bytes` were in flight.
+void congestion_on_unused(Congestion& cc, uint32_t used_bytes);
+CongestionMemory congestion_remember(const Congestion& cc);
+/// RFC 9438 4.9, RFC 4015 4: as if the reduction had not been.
+void congestion_undo(Congestion& cc, const CongestionMemory& memory);
 
 /// The algorithms' own parts, called by the functions above only.
 namespace newreno {
-void grow(Congestion& cc, uint32_t acked_bytes);
+void grow(Congestion& cc, uint32_t delivered_bytes);
 uint32_t ssthresh_bytes(const Congestion& cc, uint32_t in_flight_bytes);
 }  // namespace newreno
 namespace cubic {
 void grow(Congestion& cc, const CongestionAck& ack, Nanos now);
 uint32_t ssthresh_bytes(Congestion& cc, uint32_t in_flight_bytes);
 }  // namespace cubic
+namespace hystart {
+/// What slow start adds for this ACK; may end it by setting ssthresh.
+uint32_t growth_bytes(Congestion& cc, const CongestionAck& ack);
+}  // namespace hystart
 namespace dctcp {
 void note_ack(Congestion& cc, const EcnAck& ack);
 uint32_t ssthresh_bytes(const Congestion& cc);

@@ -40,6 +40,10 @@ ConnId start(Core& core, const FourTuple& tuple, const ConnectionConfig& config,
   // A window of less than a few packets cannot work, whatever was asked for.
   c.config.receive_buffer_bytes =
       std::max(config.receive_buffer_bytes, kReceiveSlotsMin * config.slot_bytes);
+  c.rcv.buffer_bytes =
+      std::min(c.config.receive_buffer_bytes,
+               std::max(config.receive_buffer_start_bytes, kReceiveSlotsMin * config.slot_bytes));
+  c.rcv.round_at = now;
   c.ts_offset = timestamp_offset(tuple, core.isn_key);
   set_iss(c, initial_seq(tuple, core.isn_key, now));
   c.snd.mss_bytes = std::min(config.mss_bytes, kMssDefault);
@@ -194,11 +198,11 @@ void establish(Core& core, Connection& c, const SegmentIn& segment, Nanos now, E
   set_state(c, State::kEstablished);
   effects.became_established = true;
   effects.wants_transmit = true;
-  // RFC 8257 4.4: a peer that does not echo marks gets a plain TCP.
+  // RFC 8257: a peer that does not echo marks gets a plain TCP.
   const bool lacks_ecn = c.config.congestion == CongestionAlgorithm::kDctcp && !c.ecn.is_on;
   congestion_start(c.cc, lacks_ecn ? CongestionAlgorithm::kNewReno : c.config.congestion,
                    c.snd.mss_bytes);
-  c.cc.dctcp.window_end = c.snd.nxt;
+  congestion_start_data(c.cc, c.snd.nxt);
   // RFC 5681 3.1: after a lost SYN the first window is one segment.
   if (c.recovery.syn_retransmitted) c.cc.cwnd_bytes = c.cc.mss_bytes;
   process_syn_ack(core, c, segment, now);

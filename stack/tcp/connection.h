@@ -59,9 +59,10 @@ enum class Timer : uint8_t {
   kReorder,    ///< RFC 8985 6.2 step 5
   kPersist,    ///< RFC 9293 3.8.6.1
   kGiveUp,     ///< connect timeout, user timeout
+  kPace,       ///< the next segment may leave
   kIdle,       ///< TIME-WAIT, orphaned FIN-WAIT-2, keep-alive
 };
-inline constexpr uint32_t kTimerCount = 7;
+inline constexpr uint32_t kTimerCount = 8;
 
 /// What bounds the window. kEcnReduction: the network marked, nothing is known to be lost.
 enum class RecoveryPhase : uint8_t { kOpen, kEcnReduction, kFastRecovery, kTimeoutRecovery };
@@ -88,7 +89,13 @@ struct ReceiveState {
   uint32_t gap_head = kNoNode;         ///< first run beyond nxt: behind the first gap
   uint32_t superseded_head = kNoNode;  ///< runs that a later segment holds too, to be taken
   uint32_t charged_bytes = 0;          ///< of all payload that was kept and not released yet
-  uint32_t unacked_bytes = 0;          ///< arrived in order since the last ACK
+  uint32_t buffer_bytes = 0;           ///< charge that may be promised: tuned, and only ever grows
+  uint32_t round_read_bytes = 0;       ///< charge that the reader gave back since round_at
+  Nanos round_at;
+  Nanos rtt;                ///< as a receiver sees it; zero: no sample yet
+  SeqNum window_round_end;  ///< when it arrives, a window has taken at least a round trip
+  Nanos window_round_at;
+  uint32_t unacked_bytes = 0;  ///< arrived in order since the last ACK
   uint32_t ts_recent = 0;
   uint32_t payload_sum_bytes = 0;  ///< payload and charge of late: their ratio turns free charge
   uint32_t charge_sum_bytes = 0;   ///< into window
@@ -138,6 +145,7 @@ struct SendState {
   uint8_t dup_acks = 0;
   bool fin_queued = false;
   bool is_cwnd_limited = false;
+  uint32_t cwnd_used_bytes = 0;  ///< RFC 2861: most in flight since cwnd_judged_at
   bool must_retransmit = false;  ///< the next retransmission leaves whatever cwnd says
   bool probe_pending = false;    ///< window probe or keep-alive
   bool tail_probe_pending = false;
@@ -147,7 +155,18 @@ struct SendState {
   SeqNum cwnd_limited_end;
   SeqNum iss;
   Nanos last_sent_at;
+  Nanos cwnd_judged_at;
+  Nanos paced_until;  ///< what was sent so far fills the rate up to here
   SentList sent;
+};
+
+/// undo.h: the last reduction, and what would prove that it was for nothing.
+struct UndoState {
+  bool is_possible = false;
+  SeqNum una;                      ///< when the episode began
+  uint32_t resent_bytes = 0;       ///< in it, and not reported to have arrived twice
+  Nanos first_resent_at = kNever;  ///< kNever: no ACK has still to tell
+  CongestionMemory memory;
 };
 
 /// RFC 8985 (RACK-TLP), RFC 6937 (PRR), RFC 6582 (NewReno's recover).
@@ -188,11 +207,13 @@ struct Connection {
   EndReason end_reason = EndReason::kNone;
   ReceiveState rcv;
   SendState snd;
-  std::array<Nanos, kTimerCount> deadlines{kNever, kNever, kNever, kNever, kNever, kNever, kNever};
+  std::array<Nanos, kTimerCount> deadlines{kNever, kNever, kNever, kNever,
+                                           kNever, kNever, kNever, kNever};
   Congestion cc;
   RttEstimator rtt;
   RecoveryState recovery;
   EcnState ecn;
+  UndoState undo;
   Nanos last_heard_at;  ///< keep-alive
   uint32_t ts_offset = 0;
 
@@ -217,6 +238,7 @@ struct Connection {
   uint32_t duplicate_segments = 0;
   uint32_t ce_segments = 0;
   uint32_t ecn_reductions = 0;
+  uint32_t undone_reductions = 0;
 
   Nanos& deadline(Timer timer) { return deadlines[static_cast<size_t>(timer)]; }
   Nanos deadline(Timer timer) const { return deadlines[static_cast<size_t>(timer)]; }

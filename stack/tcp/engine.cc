@@ -86,8 +86,8 @@ void Engine::on_app_send(ConnId conn, uint32_t bytes, Nanos, Effects& effects, S
   effects.wants_transmit = !is_one_of(c.state, kOpening);
 }
 
-void Engine::on_app_release(ConnId conn, uint32_t charge_bytes, Nanos, Effects& effects) {
-  release_charge(impl_->at(conn), charge_bytes, effects);
+void Engine::on_app_release(ConnId conn, uint32_t charge_bytes, Nanos now, Effects& effects) {
+  release_charge(impl_->at(conn), charge_bytes, now, effects);
 }
 
 void Engine::on_app_shutdown(ConnId conn, Nanos, Effects& effects) {
@@ -223,6 +223,7 @@ ConnectionInfo Engine::info(ConnId conn) const {
   info.out_of_order_segments = c.out_of_order_segments;
   info.duplicate_segments = c.duplicate_segments;
   info.ce_segments = c.ce_segments;
+  info.undone_reductions = c.undone_reductions;
   info.ecn_reductions = c.ecn_reductions;
   return info;
 }

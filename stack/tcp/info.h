@@ -36,8 +36,9 @@ struct ConnectionInfo {
   uint32_t fast_recoveries = 0;
   uint32_t out_of_order_segments = 0;
   uint32_t duplicate_segments = 0;
-  uint32_t ce_segments = 0;     ///< arrived with a congestion mark
-  uint32_t ecn_reductions = 0;  ///< windows that the peer's echoes made smaller
+  uint32_t ce_segments = 0;        ///< arrived with a congestion mark
+  uint32_t undone_reductions = 0;  ///< they had been for nothing
+  uint32_t ecn_reductions = 0;     ///< windows that the peer's echoes made smaller
 };
 
 }  // namespace lyre::tcp

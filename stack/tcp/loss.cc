@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "stack/tcp/path_mtu.h"
+#include "stack/tcp/prr.h"
 #include "stack/tcp/state_table.h"
 #include "stack/tcp/timers.h"
+#include "stack/tcp/undo.h"
 
 namespace lyre::tcp {
 
@@ -76,7 +78,8 @@ uint32_t scan_newreno(Core& core, Connection& c, const AckOutcome& outcome) {
   Scoreboard board(core, c);
   const bool is_partial = c.recovery.phase == RecoveryPhase::kFastRecovery &&
                           outcome.acked_bytes > 0 && c.snd.una.before(c.recovery.recover);
-  const bool is_third = outcome.is_duplicate && c.snd.dup_acks == kDupThresh && !c.is_repairing() &&
+  const bool is_third = outcome.is_duplicate() && c.snd.dup_acks == kDupThresh &&
+                        !c.is_repairing() &&
                         c.snd.una.after(c.recovery.recover);  // RFC 6582 3.2 step 2
   const uint32_t front = c.snd.sent.seq_head;
   if (!(is_partial || is_third) || front == kNoNode) return 0;
@@ -86,38 +89,35 @@ uint32_t scan_newreno(Core& core, Connection& c, const AckOutcome& outcome) {
   return 1;
 }
 
-void count_duplicates(Connection& c, const AckOutcome& outcome) {
+/// RFC 6937 3, DeliveredData without SACK: a segment for each duplicate, and of what is then
+/// acknowledged the rest.
+void count_duplicates(Connection& c, const AckOutcome& outcome, AckSample& sample) {
   SendState& snd = c.snd;
-  if (outcome.is_duplicate) {
+  const uint32_t dup_before = snd.dup_bytes;
+  if (outcome.is_duplicate()) {
     if (snd.dup_acks < UINT8_MAX) ++snd.dup_acks;
     // RFC 5681 3.2 inflates cwnd for each duplicate; counting it out of the pipe is the same.
     const uint32_t outside = snd.nxt.since(snd.una) - snd.sent.lost_bytes;
     snd.dup_bytes = std::min<uint32_t>(snd.dup_bytes + snd.mss_bytes, outside);
+    sample.delivered_bytes += snd.dup_bytes - std::min(dup_before, snd.dup_bytes);
   } else if (outcome.acked_bytes > 0) {
     snd.dup_acks = 0;
     const uint32_t explained =
         outcome.acked_bytes > snd.mss_bytes ? outcome.acked_bytes - snd.mss_bytes : 0;
     snd.dup_bytes -= std::min(snd.dup_bytes, explained);
     if (!c.is_repairing()) snd.dup_bytes = 0;
+    sample.delivered_bytes -= std::min(sample.delivered_bytes, dup_before - snd.dup_bytes);
   }
 }
 
-/// RFC 6937 3: what the window comes down from. RFC 3168 6.1.2: the peer is told.
-void begin_reduction(Connection& c, uint32_t flight_before_bytes) {
-  RecoveryState& recovery = c.recovery;
-  recovery.prr_delivered_bytes = 0;
-  recovery.prr_out_bytes = 0;
-  recovery.recover_flight_bytes = std::max(flight_before_bytes, 1u);
-  c.ecn.owes_cwr = c.ecn.is_on;
-}
-
-void enter_fast_recovery(Connection& c, uint32_t flight_before_bytes) {
+void enter_fast_recovery(Connection& c, const AckOutcome& outcome) {
   RecoveryState& recovery = c.recovery;
   // RFC 3168 6.1.2: once a window. RFC 8257 3.4: a loss is more than DCTCP's marks have told.
   const bool is_dctcp = c.cc.algorithm == CongestionAlgorithm::kDctcp;
   if (recovery.phase == RecoveryPhase::kOpen || is_dctcp) {
-    begin_reduction(c, flight_before_bytes);
-    congestion_on_loss(c.cc, flight_before_bytes);
+    remember_before_reduction(c);
+    begin_reduction(c, outcome.pipe_before_bytes);
+    congestion_on_loss(c.cc, outcome.flight_size_before_bytes);
   }
   recovery.phase = RecoveryPhase::kFastRecovery;
   recovery.recover = c.snd.nxt;
@@ -126,9 +126,10 @@ void enter_fast_recovery(Connection& c, uint32_t flight_before_bytes) {
   ++c.fast_recoveries;
 }
 
-void enter_ecn_reduction(Connection& c, uint32_t flight_before_bytes) {
-  begin_reduction(c, flight_before_bytes);
-  congestion_on_ecn(c.cc, flight_before_bytes);
+void enter_ecn_reduction(Connection& c, const AckOutcome& outcome) {
+  c.undo.is_possible = false;  // a mark is never spurious
+  begin_reduction(c, outcome.pipe_before_bytes);
+  congestion_on_ecn(c.cc, outcome.flight_size_before_bytes);
   c.recovery.phase = RecoveryPhase::kEcnReduction;
   c.recovery.recover = c.snd.nxt;
   ++c.ecn_reductions;
@@ -155,55 +156,30 @@ void leave_recovery(Connection& c) {
   if (recovery.reorder_persist > 0 && --recovery.reorder_persist == 0) recovery.reorder_mult = 1;
 }
 
-/// RFC 6937 3.1, with the slow start bound only while the ACKs bring no new loss.
-void reduce_proportionally(Connection& c, uint32_t delivered_bytes, bool is_safe) {
+/// RFC 8985 7.4.2: whether the tail probe repaired a loss that nobody else would notice. True when
+/// the ACK reports that both the segment and its probe arrived: that tells nothing of reordering.
+bool settle_tail_probe(Connection& c, const AckSample& sample, const AckOutcome& outcome) {
   RecoveryState& recovery = c.recovery;
-  const uint32_t ssthresh = c.cc.ssthresh_bytes;
-  const uint32_t flight = c.in_flight_bytes();
-  recovery.prr_delivered_bytes += delivered_bytes;
-  uint32_t may_send = 0;
-  if (flight > ssthresh) {
-    const uint64_t due =
-        (uint64_t{recovery.prr_delivered_bytes} * ssthresh + recovery.recover_flight_bytes - 1) /
-        recovery.recover_flight_bytes;
-    may_send =
-        due > recovery.prr_out_bytes ? static_cast<uint32_t>(due) - recovery.prr_out_bytes : 0;
-  } else {
-    const uint32_t owed = recovery.prr_delivered_bytes > recovery.prr_out_bytes
-                              ? recovery.prr_delivered_bytes - recovery.prr_out_bytes
-                              : 0;
-    const uint32_t limit = std::max(owed, delivered_bytes) + (is_safe ? c.snd.mss_bytes : 0u);
-    may_send = std::min(ssthresh - flight, limit);
-  }
-  if (recovery.prr_out_bytes == 0) may_send = std::max<uint32_t>(may_send, c.snd.mss_bytes);
-  c.cc.cwnd_bytes = std::max<uint32_t>(flight + may_send, c.snd.mss_bytes);
-}
-
-/// RFC 8985 7.4: whether the tail probe repaired a loss that nobody else would notice.
-void settle_tail_probe(Connection& c, const AckSample& sample, const AckOutcome& outcome) {
-  RecoveryState& recovery = c.recovery;
-  if (!recovery.tail_probe_open || outcome.ack.before(recovery.tail_probe_end)) return;
-  const bool is_plain_duplicate =
-      outcome.ack == recovery.tail_probe_end && outcome.acked_bytes == 0;
-  if (!recovery.tail_probe_is_retransmit || sample.has_dsack || is_plain_duplicate) {
+  if (outcome.ack.before(recovery.tail_probe_end)) return false;
+  const bool is_reported = sample.has_dsack && sample.dsack.end == recovery.tail_probe_end;
+  const bool is_plain_duplicate = outcome.ack == recovery.tail_probe_end && outcome.is_repeated &&
+                                  sample.delivered_bytes == 0 && !sample.has_dsack;
+  if (!recovery.tail_probe_is_retransmit || is_reported || is_plain_duplicate) {
     recovery.tail_probe_open = false;
-    return;
+    return is_reported;
   }
-  if (!outcome.ack.after(recovery.tail_probe_end)) return;
+  if (!outcome.ack.after(recovery.tail_probe_end)) return false;
   recovery.tail_probe_open = false;
-  if (recovery.phase != RecoveryPhase::kOpen) return;  // reduced in this window already
-  congestion_on_loss(c.cc, outcome.flight_before_bytes);
+  if (recovery.phase != RecoveryPhase::kOpen) return false;  // reduced in this window already
+  c.undo.is_possible = false;
+  congestion_on_loss(c.cc, outcome.flight_size_before_bytes);
   c.ecn.owes_cwr = c.ecn.is_on;
   recovery.recover = c.snd.nxt;
   c.cc.cwnd_bytes = std::min(c.cc.cwnd_bytes, c.cc.ssthresh_bytes);
+  return false;
 }
 
-bool follows_prr(const Connection& c) {
-  return c.recovery.phase == RecoveryPhase::kFastRecovery ||
-         c.recovery.phase == RecoveryPhase::kEcnReduction;
-}
-
-void grow_window(Connection& c, const AckOutcome& outcome, Nanos now) {
+void grow_window(Connection& c, const AckSample& sample, const AckOutcome& outcome, Nanos now) {
   if (outcome.acked_bytes == 0) return;
   if (c.snd.is_cwnd_limited && c.snd.una.after(c.snd.cwnd_limited_end)) {
     c.snd.is_cwnd_limited = false;
@@ -212,10 +188,15 @@ void grow_window(Connection& c, const AckOutcome& outcome, Nanos now) {
   // round is seen before it has grown.
   const bool is_limited =
       c.snd.is_cwnd_limited ||
-      (c.cc.is_slow_start() && uint64_t{2} * outcome.flight_before_bytes > c.cc.cwnd_bytes);
-  congestion_on_ack(
-      c.cc, {.acked_bytes = outcome.acked_bytes, .is_cwnd_limited = is_limited, .srtt = c.rtt.srtt},
-      now);
+      (c.cc.is_slow_start() && uint64_t{2} * outcome.pipe_before_bytes > c.cc.cwnd_bytes);
+  congestion_on_ack(c.cc,
+                    {.delivered_bytes = std::min(outcome.acked_bytes, sample.delivered_bytes),
+                     .is_cwnd_limited = is_limited,
+                     .srtt = c.rtt.srtt,
+                     .rtt = sample.rtt,
+                     .una = c.snd.una,
+                     .nxt = c.snd.nxt},
+                    now);
 }
 
 /// RFC 6582 3.2 and RFC 3168 6.1.2 compare SND.UNA with `recover` long after the last recovery:
@@ -232,7 +213,7 @@ void react_to_echo(Connection& c, const AckOutcome& outcome) {
                              .nxt = c.snd.nxt});
   const bool is_new =
       c.recovery.phase == RecoveryPhase::kOpen && c.snd.una.after(c.recovery.recover);
-  if (outcome.has_echo && is_new) enter_ecn_reduction(c, outcome.flight_before_bytes);
+  if (outcome.has_echo && is_new) enter_ecn_reduction(c, outcome);
 }
 
 uint32_t find_losses(Core& core, Connection& c, const AckOutcome& outcome, Nanos now) {
@@ -244,38 +225,38 @@ uint32_t find_losses(Core& core, Connection& c, const AckOutcome& outcome, Nanos
 
 }  // namespace
 
-void react_to_ack(Core& core, Connection& c, const AckSample& sample, const AckOutcome& outcome,
+void react_to_ack(Core& core, Connection& c, AckSample& sample, const AckOutcome& outcome,
                   Nanos now) {
   RecoveryState& recovery = c.recovery;
-  if (!c.has_sack) count_duplicates(c, outcome);
+  if (!c.has_sack) count_duplicates(c, outcome, sample);
+  if (recovery.tail_probe_open && settle_tail_probe(c, sample, outcome)) sample.has_dsack = false;
   if (c.has_sack) adapt_reorder_window(c, sample.has_dsack);
-  if (recovery.tail_probe_open) settle_tail_probe(c, sample, outcome);
+  if (undo_if_spurious(core, c, sample, outcome.acked_bytes > 0)) return;
   const bool was_reducing = recovery.phase != RecoveryPhase::kOpen;
   if (is_phase_over(c)) leave_recovery(c);
   const bool may_hide_loss = c.has_outstanding();
   const uint32_t lost_count = may_hide_loss ? find_losses(core, c, outcome, now) : 0;
   if (!may_hide_loss) c.deadline(Timer::kReorder) = kNever;
 
-  if (lost_count > 0 && !c.is_repairing()) enter_fast_recovery(c, outcome.flight_before_bytes);
+  if (lost_count > 0 && !c.is_repairing()) enter_fast_recovery(c, outcome);
   if (c.ecn.is_on) react_to_echo(c, outcome);
   if (recovery.phase == RecoveryPhase::kOpen) keep_recover_near(c);
   if (follows_prr(c)) {
-    uint32_t delivered = sample.delivered_bytes;
-    if (!c.has_sack && outcome.is_duplicate) delivered += c.snd.mss_bytes;
     const bool is_safe = outcome.acked_bytes > 0 && lost_count == 0;
-    return reduce_proportionally(c, delivered, is_safe);
+    return reduce_proportionally(c, sample.delivered_bytes, is_safe);
   }
   if (was_reducing && recovery.phase == RecoveryPhase::kOpen) return;
-  grow_window(c, outcome, now);
+  grow_window(c, sample, outcome, now);
 }
 
 void on_reorder_timer(Core& core, Connection& c, Nanos now) {
   c.deadline(Timer::kReorder) = kNever;
-  const uint32_t flight = c.in_flight_bytes();
+  const AckOutcome before{.pipe_before_bytes = c.in_flight_bytes(),
+                          .flight_size_before_bytes = c.snd.nxt.since(c.snd.una)};
   const RackScan scan = scan_rack(core, c, now);
   if (scan.wait > nanos(0)) c.deadline(Timer::kReorder) = now + scan.wait;
   if (scan.marked_count == 0) return;
-  if (!c.is_repairing()) enter_fast_recovery(c, flight);
+  if (!c.is_repairing()) enter_fast_recovery(c, before);
   if (c.recovery.phase == RecoveryPhase::kFastRecovery) reduce_proportionally(c, 0, false);
   arm_after_ack(c, now);
 }
@@ -290,7 +271,8 @@ void on_timeout(Core& core, Connection& c, Nanos now) {
   const bool is_first = recovery.backoff == 0;
   if (is_one_of(c.state, kOpening)) recovery.syn_retransmitted = true;
   suspect_black_hole(c, now);
-  congestion_on_timeout(c.cc, c.in_flight_bytes() + c.snd.sent.lost_bytes, is_first);
+  if (is_first) remember_before_reduction(c);
+  congestion_on_timeout(c.cc, c.snd.nxt.since(c.snd.una), is_first);
   board.mark_all_lost();
   recovery.phase = RecoveryPhase::kTimeoutRecovery;
   recovery.recover = c.snd.nxt;

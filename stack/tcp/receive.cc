@@ -208,6 +208,7 @@ void store_text(Core& core, Connection& c, const SegmentIn& segment, SeqNum star
     note_duplicate(c, text.end, earliest(end, core.runs[text.before].end()));
   }
   if (!is_in_order) return ack_out_of_order(c, text, effects);
+  note_receive_round(c, segment, now);
   if (had_gap) drop_sack_blocks_below(c, c.rcv.nxt);
   schedule_ack(c, segment, had_gap, now, effects);
 }
@@ -309,8 +310,9 @@ std::optional<PayloadHandle> take_any(Core& core, Connection& c) {
   return handle;
 }
 
-void release_charge(Connection& c, uint32_t charge_bytes, Effects& effects) {
+void release_charge(Connection& c, uint32_t charge_bytes, Nanos now, Effects& effects) {
   c.rcv.charged_bytes -= std::min(c.rcv.charged_bytes, charge_bytes);
+  tune_receive_buffer(c, charge_bytes, now);
   if (is_one_of(c.state, kMayReceiveText) && !c.rcv.has_fin && is_window_update_due(c)) {
     ack_at_once(c, effects);
   }

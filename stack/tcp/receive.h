@@ -15,6 +15,6 @@ void note_duplicate(Connection& c, SeqNum start, SeqNum end);
 std::optional<PayloadSlice> take_front(Core& core, Connection& c);
 std::optional<PayloadHandle> take_superseded(Core& core, Connection& c);
 std::optional<PayloadHandle> take_any(Core& core, Connection& c);
-void release_charge(Connection& c, uint32_t charge_bytes, Effects& effects);
+void release_charge(Connection& c, uint32_t charge_bytes, Nanos now, Effects& effects);
 
 }  // namespace lyre::tcp

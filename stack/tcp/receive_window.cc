@@ -9,6 +9,13 @@ namespace {
 constexpr uint32_t kRatioMemoryBytes = 1u << 20;  ///< charge after which old packets count half
 constexpr uint8_t kScaleMax = 14;                 ///< RFC 7323 2.3
 constexpr uint32_t kFieldMax = 65535;
+/// Two would do for a sender in slow start (it doubles); the rest is for a reader that gives
+/// packets back a round trip or two after it got them.
+constexpr uint32_t kRoundsBuffered = 4;
+constexpr uint32_t kReadBytesMax = 1u << 30;
+/// The clock of the timestamp option ticks once a millisecond: shorter is not seen.
+constexpr Nanos kReceiveRttMin = millis(1);
+constexpr uint32_t kEchoTicksMax = 60'000;
 
 /// Two full-sized segments, or one, as soon as there is room for them: small ones that arrived must
 /// not talk the window down below that, for they may be small because it is.
@@ -27,13 +34,13 @@ uint32_t payload_for(const Connection& c, uint32_t charge_bytes) {
 }
 
 uint32_t free_charge_bytes(const Connection& c) {
-  const uint32_t buffer = c.config.receive_buffer_bytes;
+  const uint32_t buffer = c.rcv.buffer_bytes;
   return buffer > c.rcv.charged_bytes ? buffer - c.rcv.charged_bytes : 0;
 }
 
 /// RFC 9293 3.8.6.2.2: the window opens in steps of at least this.
 uint32_t least_step_bytes(const Connection& c) {
-  return std::min<uint32_t>(payload_for(c, c.config.receive_buffer_bytes) / 2, c.config.mss_bytes);
+  return std::min<uint32_t>(payload_for(c, c.rcv.buffer_bytes) / 2, c.config.mss_bytes);
 }
 
 /// The window field that says RCV.NXT + RCV.WND beside `ack`. Rounded up: cut off bits would move
@@ -77,10 +84,38 @@ bool is_window_update_due(const Connection& c) {
   const uint32_t offer = window_on_offer(c);
   if (offer <= known) return false;
   const uint32_t gain = offer - known;
-  const uint32_t step =
-      std::min(2u * c.config.mss_bytes, payload_for(c, c.config.receive_buffer_bytes) / 2);
+  const uint32_t step = std::min(2u * c.config.mss_bytes, payload_for(c, c.rcv.buffer_bytes) / 2);
   // As long as the peer has plenty, ordinary ACKs carry the news.
   return gain >= step && gain >= known;
+}
+
+void note_receive_round(Connection& c, const SegmentIn& segment, Nanos now) {
+  ReceiveState& rcv = c.rcv;
+  if (c.has_timestamps && segment.options.has_timestamps) {
+    const uint32_t ticks = timestamp_at(c, now) - segment.options.ts_echo;
+    if (ticks > kEchoTicksMax) return;  // an echo that is none
+    const Nanos sample = millis(ticks);
+    rcv.rtt = rcv.rtt.value == 0 ? sample : rcv.rtt + nanos((sample - rcv.rtt).value / 8);
+    return;
+  }
+  const bool is_first = rcv.window_round_at.value == 0;
+  if (!is_first && rcv.nxt.before(rcv.window_round_end)) return;
+  const Nanos sample = now - rcv.window_round_at;
+  if (!is_first && (rcv.rtt.value == 0 || sample < rcv.rtt)) rcv.rtt = sample;
+  rcv.window_round_end = rcv.edge;
+  rcv.window_round_at = now;
+}
+
+void tune_receive_buffer(Connection& c, uint32_t released_bytes, Nanos now) {
+  ReceiveState& rcv = c.rcv;
+  rcv.round_read_bytes += std::min(released_bytes, kReadBytesMax - rcv.round_read_bytes);
+  const Nanos rtt = later(rcv.rtt.value > 0 ? rcv.rtt : c.rtt.srtt, kReceiveRttMin);
+  if (now - rcv.round_at < rtt) return;
+  const uint64_t wanted = std::min<uint64_t>(uint64_t{kRoundsBuffered} * rcv.round_read_bytes,
+                                             c.config.receive_buffer_bytes);
+  rcv.buffer_bytes = std::max(rcv.buffer_bytes, static_cast<uint32_t>(wanted));
+  rcv.round_read_bytes = 0;
+  rcv.round_at = now;
 }
 
 void note_payload_ratio(Connection& c, uint32_t payload_bytes, uint32_t charge_bytes) {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "stack/tcp/connection.h"
+#include "stack/tcp/core.h"
 
 namespace lyre::tcp {
 
@@ -14,6 +14,12 @@ uint16_t advertise_window(Connection& c, bool is_syn);
 uint16_t window_from(Connection& c, SeqNum ack);
 /// True when the reader freed so much that the peer should hear of it without being asked.
 bool is_window_update_due(const Connection& c);
+/// Text has arrived in order: measures the round trip as a receiver can (RFC 7323 4.1's echo, or
+/// else the time that a window of data takes, which is no less than a round trip).
+void note_receive_round(Connection& c, const SegmentIn& segment, Nanos now);
+/// The reader gave back packets that had cost this much: the buffer grows to several times what
+/// it takes in a round trip, so that the window never limits a reader that keeps pace.
+void tune_receive_buffer(Connection& c, uint32_t released_bytes, Nanos now);
 /// Keeps the ratio of payload to charge of what arrived of late.
 void note_payload_ratio(Connection& c, uint32_t payload_bytes, uint32_t charge_bytes);
 

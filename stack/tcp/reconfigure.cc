@@ -53,7 +53,10 @@ void reconfigure(Connection& c, const ConnectionConfig& wanted, Nanos now, Effec
   config.connect_timeout = wanted.connect_timeout;
   config.orphan_timeout = wanted.orphan_timeout;
   config.send_buffer_bytes = wanted.send_buffer_bytes;
-  config.receive_buffer_bytes = std::max(wanted.receive_buffer_bytes, 4 * config.slot_bytes);
+  const uint32_t receive_buffer = std::max(wanted.receive_buffer_bytes, 4 * config.slot_bytes);
+  // Who names a size wants that one, as with SO_RCVBUF: it is not tuned from there.
+  if (receive_buffer != config.receive_buffer_bytes) c.rcv.buffer_bytes = receive_buffer;
+  config.receive_buffer_bytes = receive_buffer;
   restart_give_up(c, old_timeout, is_opening ? config.connect_timeout : config.user_timeout);
   if (!is_keepalive_same) restart_keepalive(c, now);
   if ((was_holding || c.snd.more_follows) && loosens && c.unsent_bytes() > 0) {

@@ -6,6 +6,14 @@ namespace lyre::tcp {
 
 using Place = SentRecord::Place;
 
+namespace {
+
+bool was_sent_before(const SentRecord& a, const SentRecord& b) {
+  return a.sent_at != b.sent_at ? a.sent_at < b.sent_at : a.start.before(b.start);
+}
+
+}  // namespace
+
 bool Scoreboard::can_take() const {
   // The pool holds one record a connection beyond what may be used freely: whoever has nothing
   // outstanding can always send, so nobody waits for a stranger's ACK.
@@ -39,7 +47,7 @@ void Scoreboard::append(uint32_t bytes, Nanos now) {
   record.sent_at = now;
   ++list_.record_count;
   link_seq_after(index, list_.seq_tail);
-  link_queue_tail(index, list_.time_head, list_.time_tail);
+  link_in_flight_after(index, list_.time_tail);
 }
 
 void Scoreboard::ack_up_to(SeqNum ack, AckSample& sample) {
@@ -77,18 +85,22 @@ void Scoreboard::ack_up_to(SeqNum ack, AckSample& sample) {
 
 void Scoreboard::note_delivered(const SentRecord& record, SeqNum end, AckSample& sample) {
   RecoveryState& recovery = c_.recovery;
+  const Nanos rtt = later(sample.arrived_at - record.sent_at, nanos(1));
   if (!record.is_retransmitted) {
     sample.last_sent_at =
         sample.last_sent_at == kNever ? record.sent_at : later(sample.last_sent_at, record.sent_at);
     // RFC 8985 6.2 step 3: arriving below what arrived already, and never sent again.
-    if (recovery.rack_valid && end.before(recovery.rack_fack)) recovery.saw_reordering = true;
+    if (recovery.rack_valid && end.before(recovery.rack_fack)) {
+      recovery.saw_reordering = true;
+      sample.late_rtt = later(sample.late_rtt, rtt);
+    }
   } else {
     // RFC 8985 6.2 step 2: the ACK may answer the first transmission.
     if (sample.has_ts_echo &&
         SeqNum(sample.ts_echo).before(SeqNum(timestamp_at(c_, record.sent_at)))) {
       return;
     }
-    if (sample.arrived_at - record.sent_at < c_.rtt.rtt_min) return;
+    if (rtt < c_.rtt.rtt_min) return;
   }
   if (!recovery.rack_valid || end.after(recovery.rack_fack)) recovery.rack_fack = end;
   const bool is_later = !recovery.rack_valid || record.sent_at > recovery.rack_sent_at ||
@@ -97,8 +109,11 @@ void Scoreboard::note_delivered(const SentRecord& record, SeqNum end, AckSample&
     recovery.rack_valid = true;
     recovery.rack_sent_at = record.sent_at;
     recovery.rack_end = end;
-    recovery.rack_rtt = later(sample.arrived_at - record.sent_at, nanos(1));
+    recovery.rack_rtt = rtt;
   }
+  // RFC 8985 6.2 step 2 takes RACK.rtt from each segment that an ACK delivers: what came late says
+  // how long its neighbours may still take.
+  recovery.rack_rtt = later(recovery.rack_rtt, sample.late_rtt);
 }
 
 uint32_t Scoreboard::find(SeqNum start) {
@@ -167,8 +182,8 @@ bool Scoreboard::split(uint32_t index, SeqNum at) {
   record.end = at;
   ++list_.record_count;
   link_seq_after(right, index);
-  if (record.place == Place::kInFlight) link_queue_after(right, index, list_.time_tail);
-  if (record.place == Place::kLost) link_queue_after(right, index, list_.lost_tail);
+  if (record.place == Place::kInFlight) link_in_flight_after(right, index);
+  if (record.place == Place::kLost) link_lost_after(right, index);
   return true;
 }
 
@@ -195,7 +210,27 @@ void Scoreboard::mark_all_lost() {
     if (record.place == Place::kSacked) continue;
     record.place = Place::kLost;
     list_.lost_bytes += record.bytes();
-    link_queue_tail(index, list_.lost_head, list_.lost_tail);
+    link_lost_after(index, list_.lost_tail);
+  }
+}
+
+void Scoreboard::revive_lost() {
+  // By sequence is by time too for what was sent once: one pass merges the two lists.
+  uint32_t later = list_.time_head;
+  for (uint32_t index = list_.lost_head; index != kNoNode;) {
+    SentRecord& record = core_.records[index];
+    const uint32_t next = record.queue_next;
+    if (!record.is_retransmitted) {
+      leave_queue(index);
+      record.place = Place::kInFlight;
+      list_.lost_bytes -= record.bytes();
+      while (later != kNoNode && was_sent_before(core_.records[later], record)) {
+        later = core_.records[later].queue_next;
+      }
+      link_in_flight_after(index,
+                           later == kNoNode ? list_.time_tail : core_.records[later].queue_prev);
+    }
+    index = next;
   }
 }
 
@@ -207,7 +242,7 @@ void Scoreboard::forget_sacks() {
     record.place = Place::kLost;
     record.is_retransmitted = true;  // merged from several: no round trip can be read from it
     list_.lost_bytes += record.bytes();
-    link_queue_tail(index, list_.lost_head, list_.lost_tail);
+    link_lost_after(index, list_.lost_tail);
   }
 }
 
@@ -220,7 +255,7 @@ void Scoreboard::mark_resent(uint32_t index, uint32_t bytes, Nanos now) {
   record.place = Place::kInFlight;
   record.is_retransmitted = true;
   record.sent_at = now;
-  link_queue_tail(index, list_.time_head, list_.time_tail);
+  link_in_flight_after(index, list_.time_tail);
 }
 
 uint32_t Scoreboard::split_front(uint32_t index, uint32_t bytes) {
@@ -257,30 +292,21 @@ void Scoreboard::leave_queue(uint32_t index) {
   record.queue_next = record.queue_prev = kNoNode;
 }
 
-void Scoreboard::link_queue_tail(uint32_t index, uint32_t& head, uint32_t& tail) {
+void Scoreboard::link_queue_after(uint32_t index, uint32_t after, uint32_t& head, uint32_t& tail) {
   SentRecord& record = core_.records[index];
-  record.queue_prev = tail;
-  record.queue_next = kNoNode;
-  (tail == kNoNode ? head : core_.records[tail].queue_next) = index;
-  tail = index;
+  uint32_t& forward = after == kNoNode ? head : core_.records[after].queue_next;
+  record.queue_prev = after;
+  record.queue_next = forward;
+  forward = index;
+  (record.queue_next == kNoNode ? tail : core_.records[record.queue_next].queue_prev) = index;
 }
 
-void Scoreboard::link_queue_after(uint32_t index, uint32_t after, uint32_t& tail) {
-  SentRecord& record = core_.records[index];
-  record.queue_prev = after;
-  record.queue_next = core_.records[after].queue_next;
-  (record.queue_next == kNoNode ? tail : core_.records[record.queue_next].queue_prev) = index;
-  core_.records[after].queue_next = index;
+void Scoreboard::link_in_flight_after(uint32_t index, uint32_t after) {
+  link_queue_after(index, after, list_.time_head, list_.time_tail);
 }
 
 void Scoreboard::link_lost_after(uint32_t index, uint32_t after) {
-  if (after != kNoNode) return link_queue_after(index, after, list_.lost_tail);
-  SentRecord& record = core_.records[index];
-  record.queue_prev = kNoNode;
-  record.queue_next = list_.lost_head;
-  (list_.lost_head == kNoNode ? list_.lost_tail : core_.records[list_.lost_head].queue_prev) =
-      index;
-  list_.lost_head = index;
+  link_queue_after(index, after, list_.lost_head, list_.lost_tail);
 }
 
 void Scoreboard::link_seq_after(uint32_t index, uint32_t after) {

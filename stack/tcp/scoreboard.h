@@ -15,8 +15,11 @@ struct AckSample {
   uint32_t delivered_bytes = 0;  ///< left the network with this ACK, cumulative or selective
   Nanos first_sent_at = kNever;  ///< earliest sent-once byte acknowledged cumulatively: Karn
   Nanos last_sent_at = kNever;   ///< latest such byte, SACKed ones too: least round trip
+  Nanos rtt;                     ///< from last_sent_at; zero: none
+  Nanos late_rtt;                ///< longest of what arrived out of order, sent once
   bool acked_retransmission = false;
-  bool has_dsack = false;  ///< RFC 2883: something arrived twice
+  bool has_dsack = false;  ///< RFC 2883: `dsack` arrived twice
+  wire::SackBlock dsack;
 };
 
 /// RFC 2018 / 6675 / 8985: the records of one connection and the three lists they hang in.
@@ -35,6 +38,8 @@ class Scoreboard {
   void mark_sacked(SeqNum start, SeqNum end, AckSample& sample);
   void mark_lost(uint32_t index);
   void mark_all_lost();
+  /// What was marked lost and never sent again counts as in flight once more.
+  void revive_lost();
   /// RFC 2018 8: after a timeout the receiver may have thrown away what it SACKed.
   void forget_sacks();
   /// `bytes` from the front of a record are on the wire again; the rest stays where it was.
@@ -57,8 +62,8 @@ class Scoreboard {
   void set_sacked(uint32_t index, AckSample& sample);
   void merge_with_next(uint32_t index);
   void leave_queue(uint32_t index);
-  void link_queue_tail(uint32_t index, uint32_t& head, uint32_t& tail);
-  void link_queue_after(uint32_t index, uint32_t after, uint32_t& tail);
+  void link_queue_after(uint32_t index, uint32_t after, uint32_t& head, uint32_t& tail);
+  void link_in_flight_after(uint32_t index, uint32_t after);
   void link_lost_after(uint32_t index, uint32_t after);
   void link_seq_after(uint32_t index, uint32_t after);
   void free_record(uint32_t index);

@@ -5,11 +5,13 @@
 #include "stack/tcp/closing.h"
 #include "stack/tcp/connect.h"
 #include "stack/tcp/ecn.h"
+#include "stack/tcp/pacing.h"
 #include "stack/tcp/receive_window.h"
 #include "stack/tcp/sack_blocks.h"
 #include "stack/tcp/scoreboard.h"
 #include "stack/tcp/state_table.h"
 #include "stack/tcp/timers.h"
+#include "stack/tcp/undo.h"
 
 namespace lyre::tcp {
 
@@ -154,6 +156,25 @@ void count_recovery_send(Connection& c, uint32_t bytes) {
   if (c.recovery.phase != RecoveryPhase::kOpen) c.recovery.prr_out_bytes += bytes;
 }
 
+/// RFC 2861 3: a window that was not used for a whole RTO is no longer known to be good.
+void judge_unused_window(Connection& c, Nanos now) {
+  SendState& snd = c.snd;
+  // As where the window grows: in slow start one that is half full is in use.
+  const bool is_half_full =
+      c.cc.is_slow_start() && uint64_t{2} * c.in_flight_bytes() > c.cc.cwnd_bytes;
+  if (snd.is_cwnd_limited || is_half_full || c.recovery.phase != RecoveryPhase::kOpen) {
+    snd.cwnd_used_bytes = 0;
+    snd.cwnd_judged_at = now;
+    return;
+  }
+  snd.cwnd_used_bytes = std::max(snd.cwnd_used_bytes, c.in_flight_bytes());
+  if (now - snd.cwnd_judged_at < c.rtt.rto) return;
+  const bool is_application_limited = c.unsent_bytes() == 0;
+  if (is_application_limited) congestion_on_unused(c.cc, snd.cwnd_used_bytes);
+  snd.cwnd_used_bytes = 0;
+  snd.cwnd_judged_at = now;
+}
+
 /// The front of a record, at most `limit` bytes of data, with its FIN when that is reached.
 Stretch front_of(const Connection& c, const SentRecord& record, uint32_t limit) {
   const bool ends_in_fin = record.end.after(c.snd.queue_end);
@@ -171,6 +192,8 @@ SegmentOut resend(Core& core, Connection& c, uint32_t index, const Stretch& stre
   c.bytes_retransmitted += stretch.data_bytes;
   c.snd.last_sent_at = now;
   count_recovery_send(c, stretch.sequence_bytes());
+  note_resent(c, stretch.sequence_bytes(), now);
+  note_paced(c, stretch.data_bytes, now);
   arm_after_send(c, now);
   return out;
 }
@@ -260,8 +283,10 @@ NewData plan_new_data(Connection& c, uint32_t limit, uint32_t one, bool forced) 
 /// RFC 5681 4.1: after an idle RTO the old window is no evidence any more.
 void restart_after_idle(Connection& c, Nanos now) {
   if (c.has_outstanding() || c.snd.last_sent_at.value == 0) return;
-  if (now - c.snd.last_sent_at <= c.rtt.rto) return;
-  congestion_on_idle(c.cc);
+  const Nanos idle = now - c.snd.last_sent_at;
+  if (idle <= c.rtt.rto) return;
+  congestion_on_idle(c.cc, idle, c.rtt.rto);
+  c.undo.is_possible = false;
   // Else its end would put back a window that an idle connection has not earned.
   if (c.recovery.phase == RecoveryPhase::kEcnReduction) c.recovery.phase = RecoveryPhase::kOpen;
 }
@@ -274,6 +299,8 @@ SegmentOut send_new(Core& core, Connection& c, const NewData& plan, uint16_t one
   c.snd.last_sent_at = now;
   c.snd.probe_pending = false;
   count_recovery_send(c, stretch.sequence_bytes());
+  judge_unused_window(c, now);
+  note_paced(c, plan.bytes, now);
   arm_after_send(c, now);
   SegmentOut out = make_data(c, stretch, one, true, now);
   // A train of segments that the port cuts ends in PSH, so that the receiver, which merges it
@@ -337,6 +364,19 @@ std::optional<SegmentOut> try_send_probe(Core& core, Connection& c, Nanos now) {
   return make_bare(c, c.snd.una - 1, now);
 }
 
+/// What may have to wait for its turn in time (pacing.h).
+std::optional<SegmentOut> try_send_text(Core& core, Connection& c, uint32_t payload_bytes_max,
+                                        Nanos now) {
+  if (auto out = try_resend_lost(core, c, payload_bytes_max, now)) return out;
+  if (c.snd.tail_probe_pending) {
+    if (auto out = try_send_tail_probe(core, c, now)) return out;
+  }
+  if (c.snd.probe_pending) {
+    if (auto out = try_send_probe(core, c, now)) return out;
+  }
+  return try_send_new(core, c, payload_bytes_max, false, now);
+}
+
 bool is_ack_due(const Connection& c) {
   // In SYN-RECEIVED it is a challenge (RFC 5961 3.2); the SYN,ACK itself has left before.
   if (c.state == State::kSynSent) return false;
@@ -351,14 +391,9 @@ std::optional<SegmentOut> next_segment(Core& core, Connection& c, uint32_t paylo
   if (c.state == State::kClosed) return std::nullopt;
   if (auto out = try_send_syn(core, c, now)) return out;
   if (c.ecn.run_ack_count > 0) return make_run_ack(c, now);
-  if (auto out = try_resend_lost(core, c, payload_bytes_max, now)) return out;
-  if (c.snd.tail_probe_pending) {
-    if (auto out = try_send_tail_probe(core, c, now)) return out;
+  if (!is_paced_out(c, now)) {
+    if (auto out = try_send_text(core, c, payload_bytes_max, now)) return out;
   }
-  if (c.snd.probe_pending) {
-    if (auto out = try_send_probe(core, c, now)) return out;
-  }
-  if (auto out = try_send_new(core, c, payload_bytes_max, false, now)) return out;
   c.snd.push_held = false;
   if (is_ack_due(c)) return make_bare(c, c.snd.nxt, now);
   return std::nullopt;

@@ -139,12 +139,13 @@ void run_timers(Core& core, Connection& c, Nanos now, Effects& effects) {
   if (take_due(c, Timer::kIdle, now)) on_idle(c, now, effects);
   if (c.state == State::kClosed) return;
   if (take_due(c, Timer::kAck, now)) c.rcv.ack_now = true;
+  const bool is_paced_in = take_due(c, Timer::kPace, now);
   if (take_due(c, Timer::kReorder, now)) on_reorder_timer(core, c, now);
   if (take_due(c, Timer::kTailProbe, now)) on_tail_probe(c, now);
   if (take_due(c, Timer::kTimeout, now)) on_timeout(core, c, now);
   if (take_due(c, Timer::kPersist, now)) on_persist(c, now);
   effects.wants_transmit = c.rcv.ack_now || c.snd.sent.lost_head != kNoNode ||
-                           c.snd.tail_probe_pending || c.snd.probe_pending;
+                           c.snd.tail_probe_pending || c.snd.probe_pending || is_paced_in;
 }
 
 Nanos earliest_deadline(const Connection& c) {

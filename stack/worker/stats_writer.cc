@@ -78,6 +78,10 @@ void Worker::Impl::write_row(uint32_t conn) {
   view.client_copied_tx_bytes = shown.client_copied_tx_bytes;
   view.timeouts = info.timeouts;
   view.fast_recoveries = info.fast_recoveries;
+  view.congestion = static_cast<uint8_t>(info.congestion);
+  view.has_ecn = info.has_ecn ? 1 : 0;
+  view.ecn_reductions = info.ecn_reductions;
+  view.undone_reductions = info.undone_reductions;
   view.opened_unix_ns = shown.opened_unix_ns;
   view.updated_unix_ns = now.value + config.unix_offset_ns;
   stats.rows[conn].write(&view);

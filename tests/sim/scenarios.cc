@@ -20,6 +20,8 @@ void draw_hosts(Scenario& s, Rng& rng) {
     host->connection.window_scaling = rng.chance_ppm(800'000);
     host->connection.nagle = rng.chance_ppm(200'000);
     host->connection.receive_buffer_bytes = 1u << (15 + rng.below(7));
+    host->connection.receive_buffer_start_bytes = 1u << (13 + rng.below(8));
+    host->connection.pacing = rng.chance_ppm(200'000);
     host->connection.send_buffer_bytes = 1u << (14 + rng.below(8));
     static constexpr std::array<tcp::CongestionAlgorithm, 3> kAlgorithms = {
         tcp::CongestionAlgorithm::kNewReno, tcp::CongestionAlgorithm::kCubic,

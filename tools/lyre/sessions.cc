@@ -42,7 +42,8 @@ std::string percent(double part) {
 
 std::string details_text(const channel::SessionView& view, const SessionRates& rates) {
   std::string out =
-      "    cwnd " + format_bytes(view.cwnd_bytes) + "  rtt " + format_duration(view.srtt_ns) +
+      std::string("    ") + session_congestion_name(view) + (view.has_ecn != 0 ? " ecn" : "") +
+      "  cwnd " + format_bytes(view.cwnd_bytes) + "  rtt " + format_duration(view.srtt_ns) +
       " (min " + format_duration(view.rtt_min_ns) + ")  rto " + format_duration(view.rto_ns) +
       "  mss " + std::to_string(view.mss_bytes) + "  in flight " +
       format_bytes(view.in_flight_bytes) + "  queued " + format_bytes(view.send_queue_bytes) +
@@ -51,7 +52,9 @@ std::string details_text(const channel::SessionView& view, const SessionRates& r
          "  received " + format_bytes(view.bytes_received) + " at " +
          format_rate(rates.received_bits_per_s) + "  retransmitted " +
          format_bytes(view.bytes_retransmitted) + " (" + std::to_string(view.timeouts) +
-         " timeouts, " + std::to_string(view.fast_recoveries) + " recoveries)\n";
+         " timeouts, " + std::to_string(view.fast_recoveries) + " recoveries, " +
+         std::to_string(view.undone_reductions) + " undone, " +
+         std::to_string(view.ecn_reductions) + " marks)\n";
   out += "    lent " + std::to_string(view.lent_slots) + " slots  window " +
          format_bytes(view.receive_window_bytes) + "  zero copy " + percent(zero_copy_share(view)) +
          (view.is_lent != 0 ? "" : " (received bytes are copied)") +
@@ -73,6 +76,8 @@ nlohmann::ordered_json session_json(const channel::SessionView& view, const Snap
   const SessionRates rates = rates_of(view, earlier);
   out.update({{"remote", format_endpoint(view.remote_address, view.remote_port)},
               {"mss_bytes", view.mss_bytes},
+              {"congestion", session_congestion_name(view)},
+              {"ecn", view.has_ecn != 0},
               {"cwnd_bytes", view.cwnd_bytes},
               {"srtt_ns", view.srtt_ns},
               {"rtt_min_ns", view.rtt_min_ns},
@@ -90,6 +95,8 @@ nlohmann::ordered_json session_json(const channel::SessionView& view, const Snap
               {"received_bits_per_s", rates.received_bits_per_s},
               {"timeouts", view.timeouts},
               {"fast_recoveries", view.fast_recoveries},
+              {"undone_reductions", view.undone_reductions},
+              {"ecn_reductions", view.ecn_reductions},
               {"copied_tx_bytes", view.copied_tx_bytes},
               {"copied_rx_bytes", view.copied_rx_bytes},
               {"client_copied_tx_bytes", view.client_copied_tx_bytes},
@@ -123,6 +130,11 @@ void watch(const GlobalOptions& globals, const StatsSegment& segment, double int
 const char* session_state_name(const channel::SessionView& view) {
   if (view.is_listener != 0) return "LISTEN";
   return view.state < kStateNames.size() ? kStateNames[view.state] : "?";
+}
+
+const char* session_congestion_name(const channel::SessionView& view) {
+  static constexpr const char* kNames[] = {"newreno", "cubic", "dctcp"};
+  return view.congestion < std::size(kNames) ? kNames[view.congestion] : "?";
 }
 
 double zero_copy_share(const channel::SessionView& view) {

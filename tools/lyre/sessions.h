@@ -25,6 +25,8 @@ SessionRates rates_of(const channel::SessionView& view, const Snapshot* earlier)
 
 /// Name of a tcp::State as the RFC has it.
 const char* session_state_name(const channel::SessionView& view);
+/// Name of a tcp::CongestionAlgorithm as the configuration has it.
+const char* session_congestion_name(const channel::SessionView& view);
 /// Payload that no processor copied on its way between client and NIC, 0 to 1.
 double zero_copy_share(const channel::SessionView& view);
 

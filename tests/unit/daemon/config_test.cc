@@ -51,6 +51,9 @@ TEST(Config, TcpDefaultsAreTheEngines) {
   const tcp::ConnectionConfig& ours = config.value().connection;
   const tcp::ConnectionConfig engine;
   EXPECT_EQ(ours.congestion, engine.congestion);
+  EXPECT_EQ(ours.ecn, engine.ecn);
+  EXPECT_EQ(ours.pacing, engine.pacing);
+  EXPECT_EQ(ours.receive_buffer_start_bytes, engine.receive_buffer_start_bytes);
   EXPECT_EQ(ours.user_timeout, engine.user_timeout);
   EXPECT_EQ(ours.connect_timeout, engine.connect_timeout);
   EXPECT_EQ(ours.rto_min, engine.rto_min);
@@ -71,7 +74,8 @@ TEST(Config, ReadsEveryKind) {
   const auto config = parse_config(std::string("[daemon]\nname=\"b\"\nlog_level=\"debug\"\n"
                                                "socket_mode=\"0600\"\n"
                                                "[workers]\ncores=[3,1]\nidle=\"busy\"\n"
-                                               "[tcp]\nsack=false\ncongestion=\"newreno\"\n"
+                                               "[tcp]\nsack=false\ncongestion=\"dctcp\"\n"
+                                               "ecn=\"on\"\npacing=true\n"
                                                "rto_min_ms=5\n[clients]\nlend=\"none\"\n") +
                                        kPort +
                                        "gateway=\"10.9.0.254\"\nmtu=9000\ntrusted=true\n"
@@ -86,7 +90,9 @@ TEST(Config, ReadsEveryKind) {
   EXPECT_EQ(config.value().cores, (std::vector<uint32_t>{3, 1}));
   EXPECT_EQ(config.value().idle, IdleMode::kBusy);
   EXPECT_FALSE(config.value().connection.sack);
-  EXPECT_EQ(config.value().connection.congestion, tcp::CongestionAlgorithm::kNewReno);
+  EXPECT_EQ(config.value().connection.congestion, tcp::CongestionAlgorithm::kDctcp);
+  EXPECT_EQ(config.value().connection.ecn, tcp::EcnMode::kOn);
+  EXPECT_TRUE(config.value().connection.pacing);
   EXPECT_EQ(config.value().connection.rto_min, millis(5));
   EXPECT_EQ(config.value().lend, Lend::kNone);
   EXPECT_EQ(config.value().ports.at(0).gateways.at(0), IpAddress::v4(0x0a0900fe));

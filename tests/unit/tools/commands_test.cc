@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "stack/tcp/config.h"
 #include "stack/tcp/state.h"
 #include "tests/unit/tools/stats_segment.h"
 #include "tools/lyre/failure.h"
@@ -137,6 +138,19 @@ TEST(Sessions, StatesHaveTheEnginesNames) {
   }
   view.state = 200;
   EXPECT_STREQ("?", session_state_name(view));
+}
+
+TEST(Sessions, CongestionControlsHaveTheConfigurationsNames) {
+  channel::SessionView view{};
+  const auto name = [&](tcp::CongestionAlgorithm algorithm) {
+    view.congestion = static_cast<uint8_t>(algorithm);
+    return std::string(session_congestion_name(view));
+  };
+  EXPECT_EQ("cubic", name(tcp::CongestionAlgorithm::kCubic));
+  EXPECT_EQ("newreno", name(tcp::CongestionAlgorithm::kNewReno));
+  EXPECT_EQ("dctcp", name(tcp::CongestionAlgorithm::kDctcp));
+  view.congestion = 200;
+  EXPECT_STREQ("?", session_congestion_name(view));
 }
 
 TEST(Snapshot, RefusesASegmentThatDescribesMoreThanItHolds) {

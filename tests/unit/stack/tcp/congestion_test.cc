@@ -19,7 +19,7 @@ TEST(NewReno, SlowStartDoublesARound) {  // RFC 5681 3.1
   Congestion cc;
   congestion_start(cc, CongestionAlgorithm::kNewReno, kMss);
   for (int i = 0; i < 10; ++i) {
-    congestion_on_ack(cc, {.acked_bytes = kMss, .is_cwnd_limited = true}, seconds(1));
+    congestion_on_ack(cc, {.delivered_bytes = kMss, .is_cwnd_limited = true}, seconds(1));
   }
   EXPECT_EQ(cc.cwnd_bytes, 20 * kMss);
 }
@@ -29,7 +29,7 @@ TEST(NewReno, AvoidanceAddsOneSegmentARound) {
   congestion_start(cc, CongestionAlgorithm::kNewReno, kMss);
   cc.ssthresh_bytes = cc.cwnd_bytes;
   for (int i = 0; i < 10; ++i) {
-    congestion_on_ack(cc, {.acked_bytes = kMss, .is_cwnd_limited = true}, seconds(1));
+    congestion_on_ack(cc, {.delivered_bytes = kMss, .is_cwnd_limited = true}, seconds(1));
   }
   EXPECT_EQ(cc.cwnd_bytes, 11 * kMss);
 }
@@ -37,6 +37,7 @@ TEST(NewReno, AvoidanceAddsOneSegmentARound) {
 TEST(NewReno, LossHalvesTheFlight) {
   Congestion cc;
   congestion_start(cc, CongestionAlgorithm::kNewReno, kMss);
+  cc.cwnd_bytes = 30 * kMss;
   congestion_on_loss(cc, 30 * kMss);
   EXPECT_EQ(cc.ssthresh_bytes, 15 * kMss);
   congestion_on_loss(cc, kMss);
@@ -46,7 +47,7 @@ TEST(NewReno, LossHalvesTheFlight) {
 TEST(Congestion, UnusedWindowDoesNotGrow) {  // RFC 7661
   Congestion cc;
   congestion_start(cc, CongestionAlgorithm::kNewReno, kMss);
-  congestion_on_ack(cc, {.acked_bytes = kMss, .is_cwnd_limited = false}, seconds(1));
+  congestion_on_ack(cc, {.delivered_bytes = kMss, .is_cwnd_limited = false}, seconds(1));
   EXPECT_EQ(cc.cwnd_bytes, 10 * kMss);
 }
 
@@ -64,8 +65,44 @@ TEST(Congestion, IdleFallsBackToTheInitialWindow) {  // RFC 5681 4.1
   Congestion cc;
   congestion_start(cc, CongestionAlgorithm::kCubic, kMss);
   cc.cwnd_bytes = 100 * kMss;
-  congestion_on_idle(cc);
+  congestion_on_idle(cc, seconds(5), millis(200));
   EXPECT_EQ(cc.cwnd_bytes, 10 * kMss);
+}
+
+TEST(Congestion, EachIdleTimeoutHalvesTheWindow) {  // RFC 2861 3
+  Congestion cc;
+  congestion_start(cc, CongestionAlgorithm::kCubic, kMss);
+  cc.cwnd_bytes = 100 * kMss;
+  cc.ssthresh_bytes = 50 * kMss;
+  congestion_on_idle(cc, millis(500), millis(200));
+  EXPECT_EQ(cc.cwnd_bytes, 25 * kMss);
+  EXPECT_EQ(cc.ssthresh_bytes, 75 * kMss);
+}
+
+TEST(Congestion, UnusedWindowComesHalfWayDown) {  // RFC 2861 3
+  Congestion cc;
+  congestion_start(cc, CongestionAlgorithm::kCubic, kMss);
+  cc.cwnd_bytes = 100 * kMss;
+  congestion_on_unused(cc, 40 * kMss);
+  EXPECT_EQ(cc.cwnd_bytes, 70 * kMss);
+  cc.cwnd_bytes = 10 * kMss;
+  congestion_on_unused(cc, kMss);
+  EXPECT_EQ(cc.cwnd_bytes, 10 * kMss);
+}
+
+TEST(Congestion, UndoGivesBackWindowAndCurve) {  // RFC 9438 4.9
+  Congestion cc;
+  congestion_start(cc, CongestionAlgorithm::kCubic, kMss);
+  cc.cwnd_bytes = 100 * kMss;
+  cc.cubic = {
+      .w_max = 90, .cwnd_prior = 90, .w_est = 80, .k_seconds = 2, .epoch_start = seconds(7)};
+  const CongestionMemory memory = congestion_remember(cc);
+  congestion_on_timeout(cc, 100 * kMss, true);
+  congestion_undo(cc, memory);
+  EXPECT_EQ(cc.cwnd_bytes, 100 * kMss);
+  EXPECT_EQ(cc.ssthresh_bytes, kSsthreshUnset);
+  EXPECT_EQ(cc.cubic.w_max, 90);
+  EXPECT_EQ(cc.cubic.epoch_start, seconds(7));
 }
 
 class CubicEpoch : public testing::Test {
@@ -80,7 +117,7 @@ class CubicEpoch : public testing::Test {
   void round() {
     const uint32_t segments = cc.cwnd_bytes / kMss;
     for (uint32_t i = 0; i < segments; ++i) {
-      congestion_on_ack(cc, {.acked_bytes = kMss, .is_cwnd_limited = true, .srtt = millis(100)},
+      congestion_on_ack(cc, {.delivered_bytes = kMss, .is_cwnd_limited = true, .srtt = millis(100)},
                         now);
     }
     now += millis(100);
@@ -123,6 +160,14 @@ TEST_F(CubicEpoch, SecondLossBelowTheMaximumConvergesFast) {  // RFC 9438 4.7
   EXPECT_NEAR(cc.cubic.w_max, 70 * 0.85, 0.01);
 }
 
+TEST_F(CubicEpoch, CurveAfterATimeoutStartsFlatAtTheWindow) {  // RFC 9438 4.8
+  congestion_on_timeout(cc, 70 * kMss, true);
+  cc.cwnd_bytes = cc.ssthresh_bytes;
+  round();
+  EXPECT_EQ(cc.cubic.k_seconds, 0);
+  EXPECT_EQ(cc.cubic.w_max, 49);
+}
+
 TEST(CongestionInEngine, WindowGrowsOnlyWhenItWasFull) {
   Peer peer;
   peer.dial();
@@ -136,6 +181,30 @@ TEST(CongestionInEngine, WindowGrowsOnlyWhenItWasFull) {
   peer.now += millis(10);
   peer.ack(3000);
   EXPECT_EQ(peer.info().cwnd_bytes, 12000u);
+}
+
+TEST(CongestionInEngine, WindowThatALongTimeWasNotFullIsCut) {  // RFC 2861 3
+  Peer peer;
+  peer.dial();
+  uint32_t acked = 0;
+  peer.app_send(50000);
+  while (acked < 50000) {
+    peer.all();
+    peer.now += millis(1);
+    acked = static_cast<uint32_t>(peer.info().bytes_sent);
+    peer.ack(acked);
+  }
+  const uint32_t grown = peer.info().cwnd_bytes;
+  ASSERT_GT(grown, 20000u);
+  for (int i = 0; i < 20; ++i) {  // two seconds of single segments
+    peer.app_send(1000);
+    peer.all();
+    peer.now += millis(100);
+    acked += 1000;
+    peer.ack(acked);
+  }
+  EXPECT_LT(peer.info().cwnd_bytes, grown * 3 / 4);
+  EXPECT_GE(peer.info().cwnd_bytes, 10000u);
 }
 
 TEST(CongestionInEngine, IdleConnectionRestartsAtTheInitialWindow) {  // RFC 5681 4.1

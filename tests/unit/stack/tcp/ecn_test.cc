@@ -251,7 +251,7 @@ TEST(Dctcp, AsksForEcnAndMarksAllThatFollowsTheHandshake) {  // RFC 8257 3.5
   EXPECT_EQ(peer.next()->ecn, Ecn::kEct0);
 }
 
-TEST(Dctcp, PeerWithoutEcnGetsNewReno) {  // RFC 8257 4.4
+TEST(Dctcp, PeerWithoutEcnGetsNewReno) {  // RFC 8257: DCTCP rests on ECN
   Peer peer(with_dctcp());
   peer.dial_only();
   answer_syn(peer, kSA);

@@ -50,7 +50,7 @@ TEST(ReceiveWindow, RightEdgeNeverMovesLeft) {  // RFC 9293 3.8.6
 TEST(ReceiveWindow, ScaledFieldCoversTheBuffer) {  // RFC 7323 2.3
   ConnectionConfig config = Peer::plain_config();
   config.window_scaling = true;
-  config.receive_buffer_bytes = 4 << 20;
+  config.receive_buffer_bytes = config.receive_buffer_start_bytes = 4 << 20;
   Peer peer(config);
   peer.dial();
   peer.text(0, 1000);

@@ -1,0 +1,85 @@
+#include "stack/tcp/undo.h"
+
+#include <algorithm>
+
+namespace lyre::tcp {
+
+namespace {
+
+/// Beyond this nobody would still report a duplicate of the episode, and numbers could wrap.
+constexpr uint32_t kMemoryBytes = 1u << 30;
+
+/// RFC 3522 3.2: only the first ACK that moves SND.UNA tells; later ones may answer either.
+bool is_told_by_timestamp(Connection& c, const AckSample& sample, bool moved_una) {
+  UndoState& undo = c.undo;
+  if (!moved_una || undo.first_resent_at == kNever) return false;
+  const Nanos resent_at = undo.first_resent_at;
+  undo.first_resent_at = kNever;
+  if (!sample.has_ts_echo || !c.is_repairing()) return false;
+  return SeqNum(sample.ts_echo).before(SeqNum(timestamp_at(c, resent_at)));
+}
+
+/// RFC 3708: everything that was sent again arrived twice.
+bool is_told_by_duplicates(Connection& c, const AckSample& sample) {
+  UndoState& undo = c.undo;
+  if (!sample.has_dsack || undo.resent_bytes == 0) return false;
+  const bool is_of_episode = sample.dsack.end.after(undo.una) &&
+                             sample.dsack.end.at_or_before(c.snd.una) &&
+                             sample.dsack.start.before(sample.dsack.end);
+  if (!is_of_episode) return false;
+  undo.resent_bytes -= std::min(undo.resent_bytes, sample.dsack.end.since(sample.dsack.start));
+  return undo.resent_bytes == 0;
+}
+
+void undo_reduction(Core& core, Connection& c) {
+  RecoveryState& recovery = c.recovery;
+  Scoreboard(core, c).revive_lost();
+  congestion_undo(c.cc, c.undo.memory);
+  if (recovery.phase == RecoveryPhase::kTimeoutRecovery) {
+    // RFC 4015 4: no burst; slow start comes back to the old window within a round trip or two.
+    const uint32_t burst = initial_window_bytes(c.cc.mss_bytes);
+    c.cc.ssthresh_bytes = std::max(c.cc.ssthresh_bytes, c.cc.cwnd_bytes);
+    c.cc.cwnd_bytes = std::min(c.cc.cwnd_bytes, c.in_flight_bytes() + burst);
+  } else {
+    recovery.saw_reordering = true;  // RFC 8985 6.2: or the same would be taken for lost again
+  }
+  recovery.phase = RecoveryPhase::kOpen;
+  recovery.backoff = 0;
+  c.snd.must_retransmit = false;
+  c.snd.dup_bytes = 0;
+  c.snd.dup_acks = 0;
+  c.ecn.owes_cwr = false;
+  ++c.undone_reductions;
+}
+
+}  // namespace
+
+void remember_before_reduction(Connection& c) {
+  UndoState& undo = c.undo;
+  undo.is_possible = true;
+  undo.una = c.snd.una;
+  undo.resent_bytes = 0;
+  undo.first_resent_at = kNever;
+  undo.memory = congestion_remember(c.cc);
+  // Within another reduction the window is on its way to ssthresh.
+  if (c.recovery.phase != RecoveryPhase::kOpen) undo.memory.cwnd_bytes = c.cc.ssthresh_bytes;
+}
+
+void note_resent(Connection& c, uint32_t bytes, Nanos now) {
+  if (!c.undo.is_possible || !c.is_repairing()) return;
+  c.undo.resent_bytes += bytes;
+  if (c.undo.resent_bytes == bytes) c.undo.first_resent_at = now;
+}
+
+bool undo_if_spurious(Core& core, Connection& c, const AckSample& sample, bool moved_una) {
+  if (!c.undo.is_possible) return false;
+  const bool by_timestamp = is_told_by_timestamp(c, sample, moved_una);
+  const bool by_duplicates = is_told_by_duplicates(c, sample);
+  if (c.snd.una.since(c.undo.una) > kMemoryBytes) c.undo.is_possible = false;
+  if (!by_timestamp && !by_duplicates) return false;
+  undo_reduction(core, c);
+  c.undo.is_possible = false;
+  return true;
+}
+
+}  // namespace lyre::tcp
