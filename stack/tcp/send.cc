@@ -257,7 +257,8 @@ NewData plan_new_data(Connection& c, uint32_t limit, uint32_t one, bool forced) 
   uint32_t bytes = std::min({unsent, limit, window});
   const bool is_cut_by_window = bytes < std::min(unsent, limit);
   const uint32_t flight = c.in_flight_bytes();
-  const uint32_t cwnd = forced ? kCwndBytesMax : c.cc.cwnd_bytes;
+  // RFC 5681 3.1: the least window is one segment, however large segments have become meanwhile.
+  const uint32_t cwnd = forced ? kCwndBytesMax : std::max(c.cc.cwnd_bytes, one);
   // A train never takes more than half the window: the ACK clock lives on several.
   const uint32_t train = std::max(cwnd / 2 - cwnd / 2 % one, one);
   bytes = std::min(bytes, train);
