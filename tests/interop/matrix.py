@@ -14,7 +14,7 @@ import time
 import bed
 import processes
 from bridge import Bridge, BridgeError
-from capture import KERNEL, CaptureError
+from capture import CaptureError
 from daemon import DaemonError
 from network import BridgedPair, NetworkError
 from pairwise import pairwise, product
@@ -24,11 +24,12 @@ PORT = 5201
 BYTES = 1 << 20
 TRANSFER_TIMEOUT_S = 60
 # A wire without a bug of either side shows none of these.
-FAULTS = ("malformed packets", "bad TCP checksums", "bad IP checksums")
+FAULTS = ("malformed packets", "bad TCP checksums", "bad IP checksums", "bad ICMPv6 checksums")
 DELAY_US = 100
 
 # The first value of each is the usual one.
 DIMENSIONS = {
+    "family": [4, 6],
     "timestamps": [1, 0],
     "sack": [1, 0],
     "scaling": [1, 0],
@@ -39,6 +40,7 @@ DIMENSIONS = {
     "loss_ppm": [0, 1000, 20_000],
     "disorder": ["none", "reorder", "duplicate"],
 }
+IPV6_MTU_MIN = 1280  # what a smaller one means to IPv6
 DISORDER = {"none": {}, "reorder": {"reorder_ppm": 20_000, "reorder_us": 300},
             "duplicate": {"duplicate_ppm": 20_000}}
 SYSCTLS = {"timestamps": "tcp_timestamps", "sack": "tcp_sack", "scaling": "tcp_window_scaling",
@@ -104,26 +106,28 @@ def arrange(host, case):
 
 def run_case(case, seed):
     path = {"delay_us": DELAY_US, "loss_ppm": case["loss_ppm"], **DISORDER[case["disorder"]]}
-    wire = BridgedPair(bed.OFFLOADS, case["mtu"])
+    bed.options.family = case["family"]
+    mtu = case["mtu"] if case["family"] == 4 else max(case["mtu"], IPV6_MTU_MIN)
+    wire = BridgedPair(bed.OFFLOADS, mtu)
     wire.congestion = case["congestion"]
-    with bed.Bed(wire, mtu=case["mtu"]) as host, \
+    with bed.Bed(wire, mtu=mtu) as host, \
             Bridge(bed.options.build, wire, path, path, seed):
         arrange(host, case)
         serving = ("perf", "server", "--listen", f":{PORT}", "--once", "--json")
         capture = host.capture("case", 2 * BYTES >> 20)
         with capture:
             if case["dialer"] == "lyre":
-                transfer(host.by_kernel(*serving), host.by_lyre(*asking(KERNEL)))
+                transfer(host.by_kernel(*serving), host.by_lyre(*asking(bed.kernel())))
             else:
-                transfer(host.by_lyre(*serving), host.by_kernel(*asking(bed.LYRE)))
+                transfer(host.by_lyre(*serving), host.by_kernel(*asking(bed.lyre())))
         faults = capture.faults(FAULTS)
     if faults:
         raise CaseFailed(f"malformed: {len(faults)} packets, the first: {faults[0]}")
 
 
 def asking(address):
-    return ("perf", "client", f"{address}:{PORT}", "--bytes", str(BYTES), "--direction", "both",
-            "--verify", "--json")
+    return ("perf", "client", bed.endpoint(address, PORT), "--bytes", str(BYTES),
+            "--direction", "both", "--verify", "--json")
 
 
 def run_all(cases, seed):
