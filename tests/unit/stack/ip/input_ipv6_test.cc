@@ -234,6 +234,7 @@ TEST_F(InputIpv6Test, AnErrorAboutUsIsToldAboutOthersIsNot) {
 }
 
 TEST_F(InputIpv6Test, HardAndSoftErrors) {
+  // RFC 4443 3.1.
   const auto is_hard = [&](uint8_t type, uint8_t code) {
     const FourTuple ours{{kOwnIp6, 5}, {kPeerIp6, 6}};
     Bytes frame = ipv6_frame(wire::kIpProtocolIcmpv6,

@@ -192,6 +192,7 @@ TEST_F(RouteTable6Test, AnAddressOfAnotherHostIsNotUsed) {
 }
 
 TEST_F(RouteTable6Test, GroupsAreThoseOfTheAddresses) {
+  // RFC 4291 2.8.
   EXPECT_TRUE(table_.is_joined(kAllNodes));
   EXPECT_TRUE(table_.is_joined(solicited_node_group(kOwn6)));
   EXPECT_FALSE(table_.is_joined(solicited_node_group(kFar6)));

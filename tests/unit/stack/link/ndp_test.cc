@@ -89,7 +89,8 @@ class NdpTest : public testing::Test {
 };
 
 TEST_F(NdpTest, ProbesForEachAddressBeforeItIsUsed) {
-  // RFC 4862 5.4.2: from the unspecified address, to the solicited-node group, without a MAC.
+  // RFC 4862 5.1, 5.4.2: once, from the unspecified address, to the solicited-node group, without a
+  // MAC.
   EXPECT_EQ(table_.resolve(0, kPeer, now_).answer, Answer::kPending);
   std::vector<NeighbourOut> probes;
   for (const NeighbourOut& sent : pass(kFirstSolicitDelayMax + kRetransmitTime)) {
@@ -118,6 +119,7 @@ TEST_F(NdpTest, WaitersHearWhenTheAddressesAreOurs) {
 }
 
 TEST_F(NdpTest, TellsItsNeighboursWhenAnAddressIsOurs) {
+  // RFC 4861 7.2.6.
   int advertisements = 0;
   for (const NeighbourOut& sent : pass(seconds(10))) {
     if (sent.ndp.message.type != NdpType::kNeighbourAdvertisement) continue;
@@ -162,6 +164,7 @@ TEST_F(NdpTest, ItsOwnProbeReflectedIsNoDuplicate) {
 }
 
 TEST_F(NdpTest, SaysNothingOfAnAddressThatIsNotItsOwnYet) {
+  // RFC 4862 2.
   run();
   const auto handled = solicit(kPeer, kOwn);
   EXPECT_FALSE(handled.reply);
@@ -294,6 +297,7 @@ TEST_F(NdpTest, RoutersAreHeardOnlyWhereTheConfigurationSaysSo) {
 }
 
 TEST_F(NdpTest, RedirectsAndQuestionsForRoutersAreNotForUs) {
+  // RFC 4861 6.2.6.
   settle();
   EXPECT_EQ(receive(kPeerMac, kRouter, kOwn, message_of(NdpType::kRedirect, kRouter)).drop,
             Drop::kNdpNotForUs);
@@ -303,7 +307,7 @@ TEST_F(NdpTest, RedirectsAndQuestionsForRoutersAreNotForUs) {
 }
 
 TEST_F(NdpTest, JoinsTheGroupsBeforeItProbesAndAgainFromItsAddress) {
-  // RFC 4862 5.4.2, RFC 3590 4.
+  // RFC 4862 5.4.2, RFC 3590 4, RFC 3810 9.1.
   EXPECT_TRUE(run().empty());
   ASSERT_EQ(reports_.size(), 1u) << "both addresses end alike, so they share a group";
   for (const NeighbourOut& report : reports_) {

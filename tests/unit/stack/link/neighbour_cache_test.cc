@@ -52,6 +52,7 @@ TEST_F(NeighbourCacheTest, AsksAtOnceAndLearnsTheAnswer) {
 }
 
 TEST_F(NeighbourCacheTest, GivesUpAfterThreeTriesAndTriesAgainLater) {
+  // RFC 4861 10: MAX_MULTICAST_SOLICIT questions, RETRANS_TIMER apart.
   resolve();
   size_t asked = run().size();
   for (int i = 0; i < 5; ++i) asked += pass(kRetransmitTime).size();
@@ -95,6 +96,7 @@ TEST_F(NeighbourCacheTest, AnUnusedEntryIsForgottenInSilence) {
 }
 
 TEST_F(NeighbourCacheTest, AHostThatMovedIsAskedForEverywhere) {
+  // RFC 4861 7.3.2.
   make_known();
   pass(kReachableTimeMax);
   resolve();

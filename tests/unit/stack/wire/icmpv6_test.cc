@@ -46,6 +46,7 @@ TEST(Icmpv6, RefusesShortAndCorruptAndWhatWasMeantForAnother) {
 }
 
 TEST(Icmpv6, AReplyEchoesTheRequest) {
+  // RFC 4443 4.2.
   const auto message = bytes_of("80 00 ae b2 12 34 00 07 61 62 63 64");
   Drop drop{};
   const auto request = parse_icmpv6(kPeerToUs, message, drop);
@@ -63,6 +64,7 @@ TEST(Icmpv6, AReplyEchoesTheRequest) {
 }
 
 TEST(Icmpv6, WritesAParameterProblem) {
+  // RFC 4443 3.4.
   std::vector<uint8_t> out(kIcmpHeaderBytes + 40, 0x5a);
   write_parameter_problem({kProblemOption, false, 42}, kPeerToUs, out);
   Drop drop{};

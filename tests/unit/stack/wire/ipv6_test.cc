@@ -101,7 +101,7 @@ TEST(Ipv6, WhatIsWrittenIsRead) {
 }
 
 TEST(Ipv6, DerivesAddresses) {
-  // RFC 4291 2.7.1 and appendix A, RFC 2464 7: their own examples.
+  // RFC 4291 2.7.1, 2.5.6 and appendix A, RFC 2464 7: their own examples.
   IpAddress address{{0x40, 0x37, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 8, 0x0e, 0x8c, 0x6c}};
   const IpAddress group = solicited_node_group(address);
   EXPECT_EQ(group, (IpAddress{{0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, 0x0e, 0x8c, 0x6c}}));
@@ -145,7 +145,7 @@ TEST(Ipv6Extensions, OptionsThatAreNotKnown) {
 }
 
 TEST(Ipv6Extensions, HopByHopElsewhereIsAnUnknownHeader) {
-  // RFC 8200 4: the pointer is that of the next-header field.
+  // RFC 8200 4.1, and 4: the pointer is that of the next-header field.
   expect_problem(skip(packet_of(60, "00 00 01 04 00 00 00 00 06 00 01 04 00 00 00 00")),
                  kProblemNextHeader, 40);
 }
@@ -173,6 +173,7 @@ TEST(Ipv6Extensions, WhatRunsOverThePacketIsRefused) {
 }
 
 TEST(Ipv6Extensions, ThereIsALimit) {
+  // RFC 8504 5.3.
   std::vector<uint8_t> packet = packet_of(60, "");
   const auto one = bytes_of("3c 00 01 04 00 00 00 00");
   for (uint32_t i = 0; i < kExtensionHeadersMax; ++i) {

@@ -55,11 +55,13 @@ TEST(Mld, ReadsGroupAndPatience) {
 }
 
 TEST(Mld, QueriesFromAfarAreRefused) {
+  // RFC 3810 5 and 6.2.
   EXPECT_FALSE(parse(query_of(28), kFromRouter, 2));
   EXPECT_FALSE(parse(query_of(28), {kAllNodes, kAllNodes}));
 }
 
 TEST(Mld, WritesBothReports) {
+  // RFC 3810 5.2.12, RFC 2710 3, and the router alert of RFC 2711 2.1.
   std::vector<uint8_t> out(kMldBytesMax);
   const AddressPair addresses{kFromRouter.source, kMldRouters};
   Drop drop{};

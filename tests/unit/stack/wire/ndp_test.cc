@@ -42,6 +42,7 @@ std::vector<uint8_t> solicitation(const char* options = "") {
 }
 
 TEST(Ndp, ReadsASolicitation) {
+  // RFC 4861 4.3.
   const auto message = parse(solicitation("0e 01 01 02 03 04 05 06 01 01 02 00 00 00 00 02"));
   ASSERT_TRUE(message);
   EXPECT_EQ(message->type, NdpType::kNeighbourSolicitation);
@@ -50,6 +51,7 @@ TEST(Ndp, ReadsASolicitation) {
 }
 
 TEST(Ndp, MessagesFromAfarAreRefused) {
+  // RFC 4861 3.1.
   // RFC 4861 7.1.1: a router would have lowered the hop limit.
   EXPECT_FALSE(parse(solicitation(), {kPeer, kOwn}, 254));
   auto coded = solicitation();
@@ -89,6 +91,7 @@ TEST(Ndp, AGroupIsNoSendersAddress) {
 }
 
 TEST(Ndp, ReadsAnAdvertisement) {
+  // RFC 4861 4.4.
   const auto bytes = join({"88 00 00 00 e0 00 00 00", kPeerDump, "02 01 02 00 00 00 00 02"});
   const auto message = parse(bytes);
   ASSERT_TRUE(message);
@@ -100,6 +103,7 @@ TEST(Ndp, ReadsAnAdvertisement) {
 }
 
 TEST(Ndp, ReadsARoutersAdvertisement) {
+  // RFC 4861 6.1, RFC 4191 2.2.
   // Preference high, lifetime 1800 s, reachable 30000 ms, retransmission 1000 ms, MTU 1400.
   const auto bytes = join({"86 00 00 00 40 08 07 08 00 00 75 30 00 00 03 e8",
                            "01 01 02 00 00 00 00 02", "05 01 00 00 00 00 05 78"});

@@ -71,6 +71,7 @@ TEST(Ipv6, BothFamiliesShareAPort) {
 }
 
 TEST(Ipv6, LinkLocalAddressesAreDerived) {
+  // RFC 4291 2.1.
   TwoWorkers hosts({}, host_with({{kLeft, 64}}), host_with({{kRight, 64}}));
   const MacAddress mac = hosts.link.queue(1, 0).capabilities().mac;
   EXPECT_TRUE(hosts.connect(5000, link_local_address(mac)));
