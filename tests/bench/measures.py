@@ -19,6 +19,8 @@ PATIENCE_S = 120
 LISTEN_S = 0.4
 IDLE_S = 3
 IDLE_SESSIONS = 4000
+# Two daemons and two clients.
+SPINNERS = 4
 # DESIGN: MTU-sized packets really cross the wire; checksums are left to it, as to a NIC.
 HONEST = ["tso", "off", "gso", "on", "gro", "on", "tx", "on"]
 COMPUTED = ["tso", "off", "gso", "on", "gro", "on", "tx", "off"]
@@ -262,6 +264,9 @@ def bulk_with_checksums(bench, mtu, group, seconds):
 def latency(bench):
     count = str(int(10000 * bench.seconds))
     for idle, spin in (("adaptive", []), ("busy", ["--spin"])):
+        if spin and os.cpu_count() < SPINNERS:
+            print(f"\nround trips, busy: needs {SPINNERS} cores, one for each that spins")
+            continue
         sections = {**TRUSTED, "workers": {"idle": idle}}
         with TwoHosts(bench.programs, sections=sections) as hosts, \
                 kernel_wire(HONEST, 1500) as honest:
@@ -275,7 +280,7 @@ def round_trips(bench, sides, idle, spin, options, size):
     arguments = ["--ping-pong", *options, *spin]
     reports = {name: [] for name in sides}
     label = f"{size} B"
-    if not any(bench.table.wants(group, f"{who}{label}") for who in ("", "kernel ")):
+    if not any(bench.table.wants(group, f"{who}{label}") for who in ("", "kernel, ")):
         return
     for _ in range(bench.rounds):
         for name, side in sides.items():
