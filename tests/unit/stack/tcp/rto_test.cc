@@ -156,5 +156,21 @@ TEST(Keepalive, ProbesAnIdlePeerAndGivesUp) {  // RFC 9293 3.8.4
   EXPECT_EQ(peer.effects.reason, EndReason::kTimedOut);
 }
 
+/// Sizes were tried in vain during an outage; the window was left at one of the small ones.
+TEST(Timeout, WindowOfOneSmallSegmentLetsALargeOneOut) {  // RFC 5681 3.1
+  Peer peer;
+  peer.dial();
+  peer.app_send(3000);
+  while (peer.info().timeouts < 4) {
+    peer.all();
+    peer.run_deadline();
+  }
+  peer.all();
+  peer.ack(3000);
+  ASSERT_LT(peer.info().cwnd_bytes, peer.info().mss_bytes);
+  peer.app_send(2000);
+  EXPECT_TRUE(peer.next().has_value());
+}
+
 }  // namespace
 }  // namespace lyre::tcp
