@@ -13,7 +13,7 @@
 namespace lyre::channel {
 
 inline constexpr uint64_t kContextMagic = 0x3158'5443'4552'594c;  // "LYRECTX1", little endian
-inline constexpr uint32_t kAbiVersion = 2;
+inline constexpr uint32_t kAbiVersion = 3;
 inline constexpr size_t kCacheLineBytes = 64;
 
 inline constexpr uint32_t kWorkersMax = 64;
@@ -56,6 +56,19 @@ enum class Op : uint8_t {
   kShutdown,     ///< no more sends; FIN after what is queued
   kClose,        ///< graceful: queued bytes still go out, the name is dead at once
   kAbort,        ///< RST, the name is dead at once
+  kSetOption,    ///< body.option
+};
+
+/// What kSetOption may change. Values are 32 bits; times in milliseconds.
+enum class SessionOption : uint32_t {
+  kNodelay,          ///< 0: small pieces wait while others are unacknowledged (Nagle)
+  kCork,             ///< not 0: only full segments leave, until it is pulled or some 200 ms pass
+  kQuickAck,         ///< not 0: no acknowledgement is delayed
+  kUserTimeoutMs,    ///< unacknowledged so long ends the session; at least 1
+  kKeepaliveIdleMs,  ///< silence before the first probe; 0: no probes
+  kKeepaliveIntervalMs,  ///< between probes; at least 1
+  kKeepaliveProbes,      ///< so many unanswered end the session; 1 to 127
+  kCount,
 };
 
 inline constexpr uint32_t kReleaseSlotsMax = 10;
@@ -83,6 +96,10 @@ struct alignas(kCacheLineBytes) Submission {
     struct Release {
       uint32_t slots[kReleaseSlotsMax];
     } release;
+    struct Option {
+      SessionOption name;
+      uint32_t value;
+    } option;
     uint8_t raw[48];
   } body{};
 };

@@ -1,5 +1,6 @@
 #include <cstring>
 
+#include "stack/session/options.h"
 #include "stack/worker/impl.h"
 
 /// What clients ask for. An entry is copied once out of shared memory and then checked: each
@@ -61,6 +62,7 @@ const char* Worker::Impl::on_submission(Context& context, const channel::Submiss
     case channel::Op::kShutdown:
     case channel::Op::kClose:
     case channel::Op::kAbort:
+    case channel::Op::kSetOption:
       break;
     default:
       return "unknown submission";
@@ -69,6 +71,7 @@ const char* Worker::Impl::on_submission(Context& context, const channel::Submiss
   if (!is_live(context, entry.session)) return nullptr;
   const uint32_t conn = entry.session.index;
   if (entry.op == channel::Op::kSend) return on_send(context, conn, entry);
+  if (entry.op == channel::Op::kSetOption) return on_set_option(conn, entry);
   if (entry.op == channel::Op::kClose) {
     close_by_client(conn);
   } else if (entry.op == channel::Op::kAbort) {
@@ -166,6 +169,18 @@ const char* Worker::Impl::on_send(Context& context, uint32_t conn,
   }
   effects.clear();
   engine.on_app_send(conn, send.bytes, now, effects);
+  apply(conn);
+  return nullptr;
+}
+
+const char* Worker::Impl::on_set_option(uint32_t conn, const channel::Submission& entry) {
+  const channel::SessionOption option = entry.body.option.name;
+  const uint32_t value = entry.body.option.value;
+  tcp::ConnectionConfig wanted = engine.config(conn);
+  if (!session::apply_option(option, value, wanted)) return "kSetOption of what is not allowed";
+  if (session(conn).is_over) return nullptr;
+  effects.clear();
+  engine.configure(conn, wanted, now, effects);
   apply(conn);
   return nullptr;
 }

@@ -90,6 +90,11 @@ class ChannelClient {
     entry.body.release.slots[0] = slot;
     return submit(entry);
   }
+  bool set_option(channel::SessionName session, channel::SessionOption name, uint32_t value) {
+    channel::Submission entry{.op = channel::Op::kSetOption, .session = session};
+    entry.body.option = {.name = name, .value = value};
+    return submit(entry);
+  }
   bool tell(channel::Op op, channel::SessionName session) {
     return submit({.op = op, .session = session});
   }

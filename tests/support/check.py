@@ -48,13 +48,13 @@ FULL = (
     Build("normal", NORMAL),
     # One build serves the suites under ASan and UBSan and the fuzzers, which need clang anyway.
     Build("asan", (*SANITIZED, "-Dfuzz=true", "-Db_sanitize=address,undefined"),
-          ("unit", "sim", "fuzz-smoke"), (("CC", "clang"), ("CXX", "clang++")), needs="clang",
-          timeout_factor=4),
+          ("unit", "sim", "conformance", "fuzz-smoke"),
+          (("CC", "clang"), ("CXX", "clang++")), needs="clang", timeout_factor=4),
     # TSan wants to know where the kernel puts things.
     Build("tsan", (*SANITIZED, "-Db_sanitize=thread"), ("tsan",),
           (("TSAN_OPTIONS", "halt_on_error=1"),), ("setarch", "-R"), timeout_factor=8),
 )
-QUICK = (Build("normal", NORMAL, ("lint", "unit", "sim")),)
+QUICK = (Build("normal", NORMAL, ("lint", "unit", "sim", "conformance")),)
 
 
 class Count:

@@ -227,6 +227,25 @@ LYRE_API int64_t lyre_recv(lyre_session* session, void* out, size_t bytes);
 /* Bytes that lyre_recv() would give now. */
 LYRE_API uint64_t lyre_readable_bytes(const lyre_session* session);
 
+/* ---- Options ---- */
+
+/* What a session does on the wire. Defaults are the daemon's, section [tcp] of its configuration.
+ */
+typedef enum {
+  LYRE_OPTION_NODELAY,               /* 0: small pieces wait while others are unacknowledged */
+  LYRE_OPTION_CORK,                  /* not 0: only full segments leave, for 200 ms or so at most */
+  LYRE_OPTION_QUICK_ACK,             /* not 0: no acknowledgement is delayed */
+  LYRE_OPTION_USER_TIMEOUT_MS,       /* unacknowledged so long ends the session; not 0 */
+  LYRE_OPTION_KEEPALIVE_IDLE_MS,     /* silence before the first probe; 0: no probes */
+  LYRE_OPTION_KEEPALIVE_INTERVAL_MS, /* between probes; not 0 */
+  LYRE_OPTION_KEEPALIVE_PROBES       /* so many unanswered end the session; 1 to 127 */
+} lyre_option;
+
+/* Changes one option of a session that is established. What Nagle or the cork held back leaves when
+ * it is taken off. LYRE_E_INVALID for a value that is not allowed. A close that must not wait for
+ * the peer (a "linger" of zero elsewhere) is lyre_abort(). */
+LYRE_API int lyre_set_option(lyre_session* session, lyre_option option, uint32_t value);
+
 /* ---- Ending ---- */
 
 /* Sends FIN after everything sent before; receiving goes on. */

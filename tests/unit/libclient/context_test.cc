@@ -185,6 +185,7 @@ TEST(Context, RefusesWhatIsNotThere) {
   EXPECT_EQ(LYRE_E_INVALID, lyre_send(nullptr, "x", 1));
   EXPECT_EQ(LYRE_E_INVALID, lyre_recv(nullptr, nullptr, 1));
   EXPECT_EQ(LYRE_E_INVALID, lyre_shutdown(nullptr));
+  EXPECT_EQ(LYRE_E_INVALID, lyre_set_option(nullptr, LYRE_OPTION_CORK, 1));
   EXPECT_EQ(nullptr, lyre_next_ready(nullptr, nullptr));
   lyre_close(nullptr);
   lyre_abort(nullptr);

@@ -288,6 +288,18 @@ TEST_F(SessionTest, AResetLeavesTheBytesThatCameBefore) {
   EXPECT_EQ(LYRE_E_RESET, lyre_send(session, "x", 1));
 }
 
+TEST_F(SessionTest, OptionsAreCheckedAndSent) {
+  lyre_session* session = open_session(daemon_, context_, kName);
+  EXPECT_EQ(0, lyre_set_option(session, LYRE_OPTION_KEEPALIVE_IDLE_MS, 5000));
+  const auto entry = daemon_.take();
+  EXPECT_EQ(Op::kSetOption, entry.op);
+  EXPECT_EQ(lyre::channel::SessionOption::kKeepaliveIdleMs, entry.body.option.name);
+  EXPECT_EQ(5000u, entry.body.option.value);
+  EXPECT_EQ(LYRE_E_INVALID, lyre_set_option(session, LYRE_OPTION_USER_TIMEOUT_MS, 0));
+  EXPECT_EQ(LYRE_E_INVALID, lyre_set_option(session, LYRE_OPTION_KEEPALIVE_PROBES, 128));
+  EXPECT_FALSE(daemon_.try_take());
+}
+
 TEST_F(SessionTest, AnOrderlyEndIsNoError) {
   lyre_session* session = open_session(daemon_, context_, kName);
   EXPECT_EQ(0, lyre_shutdown(session));

@@ -82,6 +82,14 @@ INSTANTIATE_TEST_SUITE_P(
                    [](ChannelClient& c, channel::SessionName s) {
                      c.submit({.op = static_cast<channel::Op>(200), .session = s});
                    }},
+        BrokenRule{"UnknownOption",
+                   [](ChannelClient& c, channel::SessionName s) {
+                     c.set_option(s, channel::SessionOption::kCount, 1);
+                   }},
+        BrokenRule{"ForbiddenOptionValue",
+                   [](ChannelClient& c, channel::SessionName s) {
+                     c.set_option(s, channel::SessionOption::kUserTimeoutMs, 0);
+                   }},
         BrokenRule{"NoOperation", [](ChannelClient& c, channel::SessionName) { c.submit({}); }},
         BrokenRule{"SendBeyondTheArena",
                    [](ChannelClient& c, channel::SessionName s) {
@@ -231,6 +239,18 @@ TEST(Open, SynsBeyondTheBacklogAreDroppedAndSucceedLater) {
   for (uint64_t i = 0; i < 4; ++i) hosts.client_a->connect({IpAddress::v4(0x0a090002), 5000}, i);
   EXPECT_TRUE(hosts.run_until([&] { return hosts.app_a->stream_count() == 4; }));
   EXPECT_GT(hosts.b.drops(Drop::kTcpBacklogFull), 0u);
+}
+
+TEST(Option, CorkHoldsBytesUntilItIsPulled) {
+  TwoWorkers hosts;
+  ASSERT_TRUE(hosts.connect());
+  const channel::SessionName name = hosts.app_a->only().name;
+  hosts.client_a->set_option(name, channel::SessionOption::kCork, 1);
+  hosts.app_a->send_pattern(name, 3, 100, 100);
+  hosts.run_for(millis(50));
+  EXPECT_EQ(hosts.app_b->only().received, 0u);
+  hosts.client_a->set_option(name, channel::SessionOption::kCork, 0);
+  EXPECT_TRUE(hosts.run_until([&] { return hosts.app_b->only().received == 100; }));
 }
 
 TEST(Close, ByAClientThatStillHasBytesQueuedSendsThemFirst) {
