@@ -160,6 +160,33 @@ TEST_F(CubicEpoch, SecondLossBelowTheMaximumConvergesFast) {  // RFC 9438 4.7
   EXPECT_NEAR(cc.cubic.w_max, 70 * 0.85, 0.01);
 }
 
+/// Where round trips are short Reno is faster than the curve: 0.53 segments a round trip up to the
+/// old window, then one.
+TEST_F(CubicEpoch, FollowsRenoWhereThatIsFaster) {  // RFC 9438 4.3
+  cc.cwnd_bytes = 10 * kMss;
+  congestion_on_loss(cc, 10 * kMss);
+  cc.cwnd_bytes = cc.ssthresh_bytes;
+  for (int rounds = 0; rounds < 20; ++rounds) {
+    const uint32_t segments = cc.cwnd_bytes / kMss;
+    for (uint32_t i = 0; i < segments; ++i) {
+      congestion_on_ack(cc, {.delivered_bytes = kMss, .is_cwnd_limited = true, .srtt = millis(1)},
+                        now);
+    }
+    now += millis(1);
+  }
+  EXPECT_NEAR(cc.cwnd_bytes, 22.0 * kMss, 4.0 * kMss);
+}
+
+TEST_F(CubicEpoch, TimeWithoutDemandDoesNotCount) {  // RFC 9438 5.8
+  round();
+  now += seconds(10);
+  congestion_on_ack(cc, {.delivered_bytes = kMss, .is_cwnd_limited = false, .srtt = millis(100)},
+                    now);
+  const uint32_t before = cc.cwnd_bytes;
+  round();
+  EXPECT_LT(cc.cwnd_bytes - before, 5 * kMss);
+}
+
 TEST_F(CubicEpoch, CurveAfterATimeoutStartsFlatAtTheWindow) {  // RFC 9438 4.8
   congestion_on_timeout(cc, 70 * kMss, true);
   cc.cwnd_bytes = cc.ssthresh_bytes;

@@ -302,7 +302,7 @@ TEST(Dctcp, WindowShrinksByTheShareOfMarks) {  // RFC 8257 3.3
   congestion_start(cc, CongestionAlgorithm::kDctcp, 1000);
   cc.cwnd_bytes = 100'000;
   congestion_on_ecn(cc, 100'000);
-  EXPECT_EQ(cc.ssthresh_bytes, 50'000u);  // alpha starts at 1
+  EXPECT_EQ(cc.ssthresh_bytes, 50'000u);  // RFC 8257 4.2: alpha starts at 1
   SeqNum una{1};
   for (int window = 0; window < 200; ++window) {  // a tenth of the bytes marked
     for (int i = 0; i < 10; ++i) {
@@ -314,7 +314,7 @@ TEST(Dctcp, WindowShrinksByTheShareOfMarks) {  // RFC 8257 3.3
   EXPECT_NEAR(cc.dctcp.alpha, 0.1, 0.01);
   congestion_on_ecn(cc, 100'000);
   EXPECT_NEAR(cc.ssthresh_bytes, 95'000, 500);
-  congestion_on_loss(cc, 100'000);  // 3.4
+  congestion_on_loss(cc, 100'000);  // RFC 8257 3.4
   EXPECT_EQ(cc.ssthresh_bytes, 50'000u);
 }
 

@@ -103,7 +103,7 @@ TEST(Prr, OvertakenAckStillTellsItsSacks) {  // RFC 2018 5: blocks are news what
   EXPECT_EQ(sent(peer), (Positions{7000, 10000}));
 }
 
-TEST(Growth, WhatWasSackedBeforeDoesNotCountAgain) {  // RFC 3465, RFC 6675: newly delivered only
+TEST(Growth, WhatWasSackedBeforeDoesNotCountAgain) {  // RFC 6937 3: DeliveredData
   for (const bool has_sack : {true, false}) {
     ConnectionConfig config = Peer::plain_config();
     config.sack = has_sack;

@@ -95,7 +95,7 @@ TEST(Recovery, SackInsideASegmentSplitsItsRecord) {
   EXPECT_EQ(peer.info().in_flight_bytes, 0u);
 }
 
-TEST(TailProbe, LastSegmentGoesAgainAfterTwoRoundTrips) {  // RFC 8985 7
+TEST(TailProbe, LastSegmentGoesAgainAfterTwoRoundTrips) {  // RFC 8985 7.2
   Peer peer;
   peer.dial();
   peer.app_send(3000);
@@ -110,7 +110,7 @@ TEST(TailProbe, LastSegmentGoesAgainAfterTwoRoundTrips) {  // RFC 8985 7
   EXPECT_EQ(peer.info().timeouts, 0u);
 }
 
-TEST(TailProbe, PrefersNewData) {
+TEST(TailProbe, PrefersNewData) {  // RFC 8985 7.3
   Peer peer;
   peer.dial(3000);
   peer.app_send(5000);
