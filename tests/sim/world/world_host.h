@@ -37,7 +37,7 @@ class WorldHost {
   void detach_all();
   bool is_detached() const;
   bool is_idle() const;
-  /// Empty when nothing is kept that should be free.
+  /// Empty when nothing is kept that should be free. Ends the worker: nothing else after it.
   std::string leftovers();
   const std::string& failure() const { return failure_; }
   /// What it is waiting for, in words.

@@ -156,16 +156,17 @@ void make_small_hosts(WorldPlan& plan, Rng& rng) {
   plan.link.frames_max = draw(rng, 32, 64);
 }
 
-/// The path gets narrower and wider while bytes are under way.
-void add_narrow_times(WorldPlan& plan, Rng& rng) {
+/// The path gets narrower and wider while bytes are under way; a silent router says nothing.
+void add_narrow_times(WorldPlan& plan, Rng& rng, bool is_silent) {
   static constexpr std::array<uint32_t, 5> kMtus = {576, 800, 1100, 1280, 1400};
   plan.link.mtu_bytes = 1500;
   for (uint32_t i = draw(rng, 1, 4); i > 0; --i) {
     const uint32_t host = static_cast<uint32_t>(rng.below(2));
     const uint32_t mtu = chance(rng, 25) ? 0 : kMtus[rng.below(kMtus.size())];
-    plan.events.push_back({kBegin + draw_micros(rng, 0, 500'000), [host, mtu](World& world) {
-                             world.host(host).port().set_path_mtu(mtu, false);
-                           }});
+    plan.events.push_back(
+        {kBegin + draw_micros(rng, 0, 500'000), [host, mtu, is_silent](World& world) {
+           world.host(host).port().set_path_mtu(mtu, is_silent);
+         }});
   }
 }
 
@@ -229,9 +230,9 @@ void make_everything(WorldPlan& plan, Rng& rng) {
 }  // namespace
 
 std::vector<std::string> world_names() {
-  return {"hosts_short", "hosts_rough", "hosts_bursts",    "hosts_bottleneck",
-          "hosts_small", "hosts_mtu",   "hosts_partition", "hosts_crash",
-          "hosts_rude",  "hosts_storm", "hosts_snapshot",  "hosts_everything"};
+  return {"hosts_short", "hosts_rough",     "hosts_bursts",    "hosts_bottleneck", "hosts_small",
+          "hosts_mtu",   "hosts_blackhole", "hosts_partition", "hosts_crash",      "hosts_rude",
+          "hosts_storm", "hosts_snapshot",  "hosts_everything"};
 }
 
 std::optional<WorldPlan> make_world(const std::string& name, uint64_t seed) {
@@ -253,7 +254,10 @@ std::optional<WorldPlan> make_world(const std::string& name, uint64_t seed) {
     impair(plan, {.loss_ppm = draw(rng, 0, 10'000), .reorder_ppm = draw(rng, 0, 50'000)});
     add_dialogs(plan, rng, {.count = 16, .bytes_max = 40'000});
   } else if (name == "hosts_mtu") {
-    add_narrow_times(plan, rng);
+    add_narrow_times(plan, rng, false);
+    add_dialogs(plan, rng, {.count = 12, .bytes_max = 60'000});
+  } else if (name == "hosts_blackhole") {
+    add_narrow_times(plan, rng, true);
     add_dialogs(plan, rng, {.count = 12, .bytes_max = 60'000});
   } else if (name == "hosts_partition") {
     add_dialogs(plan, rng, {.count = 20, .bytes_max = 20'000});
@@ -267,7 +271,9 @@ std::optional<WorldPlan> make_world(const std::string& name, uint64_t seed) {
     make_rude(plan, rng);
   } else if (name == "hosts_storm") {
     for (WorldHostOptions& host : plan.hosts) {
-      for (ClientOptions& client : host.clients) client.backlog = 16;
+      for (ClientOptions& client : host.clients) {
+        client.backlog = static_cast<uint16_t>(draw(rng, 1, 16));
+      }
     }
     add_dialogs(plan, rng, {.count = 100, .bytes_max = 300, .span = micros(100)});
   } else if (name == "hosts_snapshot") {
