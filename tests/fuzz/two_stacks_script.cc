@@ -19,7 +19,7 @@ constexpr int kSegmentsAtOnceMax = 64;
 constexpr int kTimersAtOnceMax = 32;
 constexpr size_t kPacketsMax = 256;
 constexpr int kTurnsToTheEndMax = 50'000;
-constexpr uint32_t kQueuedBytesMax = 1u << 20;
+constexpr uint32_t kQueuedBytesMax = 1u << 17;
 
 Endpoint endpoint(int host) {
   return {.address = IpAddress::v4(0x0a000001u + static_cast<uint32_t>(host)),
