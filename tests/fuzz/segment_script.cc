@@ -36,7 +36,7 @@ class Run {
   void run() {
     while (!script_.is_over()) {
       if (conn_ == tcp::kNoConn) open();
-      step();
+      if (conn_ != tcp::kNoConn) step();
       check();
     }
     if (conn_ != tcp::kNoConn) end();
@@ -50,18 +50,49 @@ class Run {
     queued_ = acked_ = 0;
     our_next_ = our_una_ = SeqNum(0);
     read_next_.reset();
-    if ((script_.u8() & 1) == 0) {
-      conn_ = engine_.open_active(tuple(), config_, now_);
-      their_next_ = SeqNum(script_.u32());
-    } else {
-      SegmentIn syn = read_segment();
-      syn.flags.bits = TcpFlags::kSyn;
-      syn.payload_bytes = 0;
-      their_next_ = syn.seq + 1;
-      conn_ = engine_.open_passive(tuple(), config_, syn, now_);
+    switch (script_.u8() % 3) {
+      case 0:
+        conn_ = engine_.open_active(tuple(), config_, now_);
+        their_next_ = SeqNum(script_.u32());
+        break;
+      case 1:
+        open_passive(read_syn(), std::nullopt);
+        break;
+      default:
+        open_by_cookie();
+        return;
     }
     LYRE_CHECK(conn_ != tcp::kNoConn);
     transmit(0);
+  }
+
+  SegmentIn read_syn() {
+    SegmentIn syn = read_segment();
+    syn.flags.bits = TcpFlags::kSyn;
+    syn.payload_bytes = 0;
+    their_next_ = syn.seq + 1;
+    return syn;
+  }
+
+  void open_passive(const SegmentIn& syn, std::optional<SeqNum> iss_after) {
+    conn_ = engine_.open_passive(tuple(), config_, syn, now_, iss_after);
+    LYRE_CHECK(conn_ != tcp::kNoConn);
+  }
+
+  /// A listener without room: whatever comes back, only what it sent itself may open a connection.
+  void open_by_cookie() {
+    const SegmentOut answer = engine_.answer_with_cookie(tuple(), config_, read_syn(), now_);
+    LYRE_CHECK(engine_.connection_count() == 0);
+    our_next_ = our_una_ = answer.seq + 1;
+    if (answer.options.has_timestamps) last_ts_ = answer.options.ts_value;
+    now_ += script_.span();
+    SegmentIn ack = read_segment();
+    ack.flags.bits |= TcpFlags::kAck;
+    offer(ack);
+    effects_.clear();
+    conn_ = engine_.open_by_cookie(tuple(), config_, ack, now_, effects_);
+    if (ack.payload_bytes > 0 && !effects_.payload_kept) ledger_.refuse(ack.payload.slot);
+    if (conn_ != tcp::kNoConn) apply();
   }
 
   void step() {
@@ -125,17 +156,40 @@ class Run {
     }
   }
 
-  void arrive(SegmentIn segment) {
+  void offer(SegmentIn& segment) {
+    if (segment.payload_bytes == 0) return;
     const SeqNum first = segment.seq + (segment.flags.has(TcpFlags::kSyn) ? 1 : 0);
-    if (segment.payload_bytes > 0) {
-      segment.payload.slot = ledger_.offer(first, segment.payload_bytes);
-      segment.charge_bytes = kChargeBytes;
+    segment.payload.slot = ledger_.offer(first, segment.payload_bytes);
+    segment.charge_bytes = kChargeBytes;
+  }
+
+  void arrive(SegmentIn segment) {
+    if (const auto iss_after = engine_.may_reuse(conn_, segment)) {
+      return take_place_of_old(segment, *iss_after);
     }
+    offer(segment);
     effects_.clear();
     engine_.on_segment(conn_, segment, now_, effects_);
     if (segment.payload_bytes > 0 && !effects_.payload_kept) ledger_.refuse(segment.payload.slot);
     LYRE_CHECK(!effects_.payload_kept || segment.payload_bytes > 0);
     apply();
+  }
+
+  /// RFC 6191: a new connection in the place of one in TIME-WAIT.
+  void take_place_of_old(SegmentIn syn, SeqNum iss_after) {
+    LYRE_CHECK(engine_.state(conn_) == tcp::State::kTimeWait);
+    std::optional<SegmentOut> reset;
+    effects_.clear();
+    engine_.on_app_abort(conn_, now_, effects_, reset);
+    bury();
+    ledger_ = {};
+    has_shut_ = false;
+    queued_ = acked_ = 0;
+    read_next_.reset();
+    syn.payload_bytes = 0;
+    their_next_ = syn.seq + 1;
+    open_passive(syn, iss_after);
+    transmit(0);
   }
 
   template <typename Call>
