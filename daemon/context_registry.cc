@@ -164,6 +164,7 @@ void ContextRegistry::post_attach(const Context& context, const AttachTerms& ter
   worker::Command command;
   command.kind = worker::Command::Kind::kAttach;
   command.context = context.index;
+  command.generation = context.generation;
   command.memory = context.memory.data();
   command.memory_bytes = context.layout.total_bytes;
   command.arena_offset = context.layout.arena_offset;

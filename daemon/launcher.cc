@@ -139,12 +139,6 @@ Status Launcher::open_ports() {
       return Error{port.error().code, complaint(config_.file, config.line,
                                                 "port '" + config.name + "'", port.error().text)};
     }
-    // Elsewhere the NIC decides which worker a packet reaches, and workers do not hand packets on.
-    if (config_.cores.size() > 1 && (*port)->info().driver != "net_memif") {
-      return Error{ENOTSUP, complaint(config_.file, config.line, "port '" + config.name + "'",
-                                      "is shared by " + std::to_string(config_.cores.size()) +
-                                          " workers, which only memif allows: give one core")};
-    }
     ports_.push_back(std::move(*port));
     join_groups(static_cast<uint32_t>(ports_.size()) - 1);
   }
@@ -198,6 +192,10 @@ Status Launcher::make_workers() {
   OwnedFd bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!bell.is_open()) return Error{errno, "no eventfd for the workers' answers"};
   worker::WorkerConfig config;
+  if (config_.cores.size() > 1) {
+    crossroads_ = std::make_unique<worker::Crossroads>(static_cast<uint32_t>(config_.cores.size()));
+    config.crossroads = crossroads_.get();
+  }
   config.reply_fd = bell.get();
   replies_bell_.assign(bell.release());
   config.worker_count = static_cast<uint32_t>(config_.cores.size());
@@ -254,6 +252,10 @@ Status Launcher::make_threads() {
               .on_end = [this] { environment_->unregister_worker_thread(); }});
   if (!threads.ok()) return threads.error();
   threads_ = std::move(*threads);
+  for (uint32_t i = 0; crossroads_ != nullptr && i < workers_.size(); ++i) {
+    const WorkerBell bell = threads_->bell(i);
+    crossroads_->set_bell(i, bell.sleeps, bell.fd);
+  }
   turns_seen_.resize(workers_.size());
   std::optional<uint32_t> lend_uid;
   if (config_.lend_uid >= 0) lend_uid = static_cast<uint32_t>(config_.lend_uid);

@@ -76,6 +76,7 @@ class Launcher {
   std::vector<std::unique_ptr<io::PacketMemory>> memories_;
   std::vector<OwnedFd> pool_readers_;
   std::vector<std::unique_ptr<io::dpdk::Port>> ports_;
+  std::unique_ptr<worker::Crossroads> crossroads_;  ///< none where there is one worker
   std::vector<std::unique_ptr<worker::Worker>> workers_;
   std::unique_ptr<WorkerThreads> threads_;
   std::unique_ptr<ControlServer> control_;

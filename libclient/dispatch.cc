@@ -89,12 +89,13 @@ bool lyre_context::name_session(lyre_session& session, const Completion& entry) 
 
 void lyre_context::on_connected(uint32_t worker, const Completion& entry) {
   const auto found = connecting_.find(entry.body.opened.cookie);
-  if (found == connecting_.end() || found->second->worker != worker) {
+  if (found == connecting_.end()) {
     return fail(LYRE_E_DAEMON, "the daemon connected what was not asked for");
   }
   lyre_session* session = found->second;
   connecting_.erase(found);
   session->cookie = 0;
+  session->worker = worker;  // which may be another than was asked: see docs/channel_abi.md
   if (!name_session(*session, entry)) return;
   if (session->is_given_up) {
     give_up(session, Op::kAbort);

@@ -30,6 +30,7 @@ struct Session {
   uint32_t listener_generation = 0;
   uint32_t generation = 0;
   uint64_t cookie = 0;
+  Nanos opened_at;
   int64_t opened_unix_ns = 0;
   SendQueue sends;
   uint64_t announced_sends = 0;  ///< finished_count that the client has heard

@@ -49,7 +49,9 @@ void Worker::Impl::bind_session(uint32_t conn, const FourTuple& tuple,
   opened.port = route.port;
   opened.next_hop = route.next_hop;
   opened.is_local = route.is_local;
+  opened.opened_at = now;
   flows.insert(tuple, conn);
+  claim(tuple);
 }
 
 void Worker::Impl::link_to_context(uint32_t conn, uint32_t context) {
@@ -99,6 +101,7 @@ channel::EndStatus Worker::Impl::open_session(uint32_t context, const Endpoint& 
   } else if (find_connection(tuple) != FlowTable::kNone) {
     return channel::EndStatus::kAddressInUse;
   }
+  if (!can_claim(tuple)) return channel::EndStatus::kNoResources;
   const uint32_t conn = engine.open_active(tuple, connection_config(*route), now);
   if (conn == tcp::kNoConn) return channel::EndStatus::kNoResources;
   bind_session(conn, tuple, *route);
@@ -286,6 +289,7 @@ void Worker::Impl::release_if_done(uint32_t conn) {
   release_all_payload(conn);
   sends.clear(done.sends);
   flows.erase(engine.tuple(conn), conn);
+  unclaim(engine.tuple(conn));
   timers.stop(conn);
   remove_from_transmit(conn);
   if (conn < stats.rows.size()) stats.rows[conn].write(nullptr);

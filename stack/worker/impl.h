@@ -17,6 +17,7 @@
 #include "stack/worker/context.h"
 #include "stack/worker/flow_table.h"
 #include "stack/worker/listeners.h"
+#include "stack/worker/owner_table.h"
 #include "stack/worker/regions.h"
 #include "stack/worker/timer_wheel.h"
 #include "stack/worker/worker.h"
@@ -61,6 +62,9 @@ struct SlotLoan {
   uint32_t generation = 0;
   friend bool operator==(const SlotLoan&, const SlotLoan&) = default;
 };
+
+/// Whether a packet without a connection here may be another worker's.
+enum class Redirect : uint8_t { kNo, kYes };
 
 /// One port as the worker drives it.
 struct Port {
@@ -119,13 +123,14 @@ struct Worker::Impl {
   // rx_path.cc: a packet's way in
   size_t receive();
   size_t receive_local();
-  void on_packet(io::PacketBuf* packet, ip::Origin origin);
+  void on_packet(io::PacketBuf* packet, ip::Origin origin, Redirect redirection);
   uint32_t find_connection(const FourTuple& tuple) const;
   void on_echo(uint8_t port, const ip::EchoInput& input);
   void on_refused(uint8_t port, const ip::Refused& refused);
-  void on_icmp_error(const ip::IcmpError& error);
-  /// True when the engine keeps the payload, and so the packet.
-  bool on_tcp(io::PacketBuf* packet, const ip::TcpInput& input);
+  /// True when the packet went to another worker.
+  bool on_icmp_error(io::PacketBuf* packet, const ip::IcmpError& error, Redirect redirection);
+  /// True when the engine keeps the payload, and so the packet, or another worker got it.
+  bool on_tcp(io::PacketBuf* packet, const ip::TcpInput& input, Redirect redirection);
   bool on_segment(uint32_t conn, const tcp::SegmentIn& segment);
   bool on_unmatched(io::PacketBuf* packet, const ip::TcpInput& input, const tcp::SegmentIn& segment,
                     std::optional<SeqNum> iss_after);
@@ -159,6 +164,28 @@ struct Worker::Impl {
   std::optional<PayloadSlice> take_slice(uint32_t conn);
   void discard_payload(uint32_t conn);
   void release_all_payload(uint32_t conn);
+
+  // handoff.cc: connections among workers
+  bool is_alone() const;
+  uint32_t home_of(const FourTuple& tuple) const;
+  bool hand(uint32_t to, const Handoff& handoff, uint32_t room_left);
+  void wake_workers();
+  bool has_handoffs() const;
+  size_t take_handoffs();
+  void on_handoff(uint32_t from, const Handoff& handoff);
+  bool redirect(io::PacketBuf* packet, const FourTuple& tuple);
+  void give_back(const Handoff& handoff, Handoff::Kind kind);
+  void find_owner(const Handoff& handoff);
+  void take_redirected(const Handoff& handoff);
+  bool may_hand_over(uint32_t conn);
+  void hand_over(uint32_t conn, const Handoff& handoff);
+  void adopt(const Handoff& handoff);
+  void refuse_adoption(const FourTuple& tuple, const Handoff::Adoption& moved);
+  bool can_claim(const FourTuple& tuple);
+  void claim(const FourTuple& tuple);
+  void unclaim(const FourTuple& tuple);
+  void spread_news(const Handoff& news);
+  void hear(const Handoff& news);
 
   // submissions.cc: what clients ask for
   size_t take_submissions();
@@ -296,6 +323,9 @@ struct Worker::Impl {
   tcp::Engine engine;
   tcp::Effects effects;  ///< of the engine call under way
   FlowTable flows;
+  OwnerTable owners;
+  std::array<bool, channel::kWorkersMax> must_wake{};  ///< who was handed something in this turn
+  uint32_t packets_away = 0;                           ///< with other workers
   Listeners listeners;
   TimerWheel timers;
   std::unique_ptr<session::Session[], void (*)(void*)> sessions;  ///< by connection index

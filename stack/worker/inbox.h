@@ -20,6 +20,7 @@ struct Command {
   enum class Kind : uint8_t { kNone, kAttach, kDetach, kShutdown, kAddRegion, kRemoveRegion };
   Kind kind = Kind::kNone;
   uint32_t context = 0;        ///< kAttach, kDetach and about regions: index
+  uint64_t generation = 0;     ///< kAttach: the context\'s, used once
   uint32_t region = 0;         ///< kAddRegion, kRemoveRegion: name
   uint8_t* memory = nullptr;   ///< kAttach: the context's memory; kAddRegion: the region's
   uint64_t memory_bytes = 0;   ///< kAttach, kAddRegion
@@ -74,6 +75,12 @@ class Mailbox {
     out = items_[head & (kEntries - 1)];
     head_.store(head + 1, std::memory_order_release);  // pairs with the acquire in try_post()
     return true;
+  }
+  /// Thread: the producer. Free places, at least.
+  uint32_t room() const {
+    // Acquire: pairs with the release in try_take().
+    const uint32_t head = head_.load(std::memory_order_acquire);
+    return kEntries - (tail_.load(std::memory_order_relaxed) - head);
   }
   bool is_empty() const {
     // Acquire: pairs with the release in try_post(), for the sleeper's last look.

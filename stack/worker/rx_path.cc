@@ -5,13 +5,13 @@ namespace lyre::worker {
 
 size_t Worker::Impl::receive() {
   io::PacketBuf* burst[kRxBurstPackets];
-  size_t received = 0;
+  size_t received = take_handoffs();
   for (size_t index = 0; index < ports.size(); ++index) {
     for (size_t round = 0; round < kRxBurstsPerPollMax; ++round) {
       const size_t count = ports[index].binding.io->rx_burst(burst);
       for (size_t i = 0; i < count; ++i) {
         burst[i]->port = static_cast<uint8_t>(index);
-        on_packet(burst[i], ip::Origin::kWire);
+        on_packet(burst[i], ip::Origin::kWire, Redirect::kYes);
       }
       received += count;
       if (count < kRxBurstPackets) break;
@@ -26,12 +26,12 @@ size_t Worker::Impl::receive_local() {
   // What is delivered locally meanwhile waits for the next turn.
   loop_now = loop;
   loop.clear();
-  for (io::PacketBuf* packet : loop_now) on_packet(packet, ip::Origin::kLocal);
+  for (io::PacketBuf* packet : loop_now) on_packet(packet, ip::Origin::kLocal, Redirect::kNo);
   deliver_trains();
   return loop_now.size();
 }
 
-void Worker::Impl::on_packet(io::PacketBuf* packet, ip::Origin origin) {
+void Worker::Impl::on_packet(io::PacketBuf* packet, ip::Origin origin, Redirect redirection) {
   if (try_extend_unparsed(packet)) return;
   const MacAddress own_mac = ports[packet->port].capabilities.mac;
   bool is_kept = false;
@@ -52,10 +52,10 @@ void Worker::Impl::on_packet(io::PacketBuf* packet, ip::Origin origin) {
       on_echo(packet->port, classified.echo);
       break;
     case ip::InputKind::kIcmpError:
-      on_icmp_error(classified.icmp_error);
+      is_kept = on_icmp_error(packet, classified.icmp_error, redirection);
       break;
     case ip::InputKind::kTcp:
-      is_kept = on_tcp(packet, classified.tcp);
+      is_kept = on_tcp(packet, classified.tcp, redirection);
       break;
     case ip::InputKind::kRefused:
       drop(classified.drop);
@@ -98,12 +98,18 @@ void Worker::Impl::on_refused(uint8_t port, const ip::Refused& refused) {
   send_packet(port, packet);
 }
 
-void Worker::Impl::on_icmp_error(const ip::IcmpError& error) {
+bool Worker::Impl::on_icmp_error(io::PacketBuf* packet, const ip::IcmpError& error,
+                                 Redirect redirection) {
   const uint32_t conn = find_connection(error.tuple);
-  if (conn == FlowTable::kNone) return drop(Drop::kIcmpBadQuote);
+  if (conn == FlowTable::kNone) {
+    if (redirection == Redirect::kYes && redirect(packet, error.tuple)) return true;
+    drop(Drop::kIcmpBadQuote);
+    return false;
+  }
   effects.clear();
   engine.on_icmp_error(conn, error.seq, error.is_hard, error.mtu_bytes, now, effects);
   apply(conn);
+  return false;
 }
 
 uint32_t Worker::Impl::find_connection(const FourTuple& tuple) const {
@@ -111,7 +117,7 @@ uint32_t Worker::Impl::find_connection(const FourTuple& tuple) const {
                     [this](uint32_t conn) -> const FourTuple& { return engine.tuple(conn); });
 }
 
-bool Worker::Impl::on_tcp(io::PacketBuf* packet, const ip::TcpInput& input) {
+bool Worker::Impl::on_tcp(io::PacketBuf* packet, const ip::TcpInput& input, Redirect redirection) {
   const wire::TcpHeader& header = input.parsed.header;
   tcp::SegmentIn segment{
       .seq = header.seq,
@@ -131,7 +137,10 @@ bool Worker::Impl::on_tcp(io::PacketBuf* packet, const ip::TcpInput& input) {
     deliver_train(train);
   }
   const uint32_t conn = find_connection(input.tuple);
-  if (conn == FlowTable::kNone) return on_unmatched(packet, input, segment, std::nullopt);
+  if (conn == FlowTable::kNone) {
+    if (redirection == Redirect::kYes && redirect(packet, input.tuple)) return true;
+    return on_unmatched(packet, input, segment, std::nullopt);
+  }
   if (const auto iss_after = engine.may_reuse(conn, segment)) {
     if (try_make_way(conn, input.tuple)) return on_unmatched(packet, input, segment, iss_after);
   }
@@ -217,6 +226,7 @@ void Worker::Impl::on_syn(uint32_t index, const FourTuple& tuple, const tcp::Seg
     if (!connection.syn_cookies) return drop(Drop::kTcpBacklogFull);
     return send_alone(tuple, engine.answer_with_cookie(tuple, connection, segment, now), mac);
   }
+  if (!can_claim(tuple)) return drop(Drop::kRedirectFull);
   const uint32_t conn = engine.open_passive(tuple, connection, segment, now, iss_after);
   if (conn == tcp::kNoConn) return drop(Drop::kTcpNoSessions);
   bind_passive(conn, index, tuple, *route);

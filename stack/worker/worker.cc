@@ -28,6 +28,9 @@ Worker::Impl::Impl(const WorkerConfig& worker_config, io::PacketMemory& packet_m
       neighbours(worker_config.seed ^ worker_config.secret.k0),
       engine(worker_config.engine, worker_config.secret, worker_config.seed),
       flows(worker_config.engine.connections_max, worker_config.secret),
+      // Connections spread over homes by hash, so one home may have somewhat more than its share.
+      owners(worker_config.crossroads != nullptr ? 2 * worker_config.engine.connections_max : 1,
+             worker_config.secret),
       listeners(worker_config.listeners_max),
       timers(worker_config.engine.connections_max),
       sessions(make_zeroed<session::Session>(worker_config.engine.connections_max), std::free),
@@ -65,6 +68,7 @@ size_t Worker::Impl::poll_once(Nanos time) {
   work += run_timers();
   work += transmit();
   work += announce_all();
+  wake_workers();
   work += finish_removals();
   work += finish_detaching();
   stats.worker->polls.add(1);
@@ -82,6 +86,7 @@ Nanos Worker::Impl::next_deadline() const {
 }
 
 bool Worker::Impl::has_waiting_work() {
+  if (has_handoffs()) return true;
   if (!inbox.is_empty() || !leaving.empty() || transmit_head != session::kNoIndex || !loop.empty())
     return true;
   for (uint32_t index : attached) {

@@ -49,6 +49,7 @@ class PatternApp {
   }
   Stream& only() { return streams_.begin()->second; }
   size_t stream_count() const { return streams_.size(); }
+  const std::map<uint32_t, Stream>& streams() const { return streams_; }
 
   /// Fills the arena with bytes of `seed` and queues them as `bytes` in blocks.
   void send_pattern(channel::SessionName session, uint64_t seed, uint32_t bytes, uint32_t block) {

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+
+#include "stack/base/slab.h"
+#include "stack/worker/flow_table.h"
+
+namespace lyre::worker {
+
+/// Which worker has the connections whose home is here. Thread: the worker.
+class OwnerTable {
+ public:
+  static constexpr uint32_t kNobody = UINT32_MAX;
+
+  OwnerTable(uint32_t entries_max, SipKey key) : entries_(entries_max), index_(entries_max, key) {}
+
+  uint32_t find(const FourTuple& tuple) const {
+    const uint32_t entry = locate(tuple);
+    return entry == FlowTable::kNone ? kNobody : entries_[entry].owner;
+  }
+  /// The last claim holds. False: the table is full, and the connection cannot be found.
+  bool claim(const FourTuple& tuple, uint32_t owner) {
+    uint32_t entry = locate(tuple);
+    if (entry == FlowTable::kNone) {
+      entry = entries_.take();
+      if (entry == Slab<Entry>::kNone) return false;
+      entries_[entry].tuple = tuple;
+      index_.insert(tuple, entry);
+    }
+    entries_[entry].owner = owner;
+    return true;
+  }
+  /// Somebody else's later claim stays.
+  void unclaim(const FourTuple& tuple, uint32_t owner) {
+    const uint32_t entry = locate(tuple);
+    if (entry == FlowTable::kNone || entries_[entry].owner != owner) return;
+    index_.erase(tuple, entry);
+    entries_.give_back(entry);
+  }
+  uint32_t used() const { return entries_.used(); }
+  /// The home of a connection: the same whoever asks. REQUIRES: worker_count > 0.
+  uint32_t home_of(const FourTuple& tuple, uint32_t worker_count) const {
+    return (index_.hash(tuple) >> 8) % worker_count;  // the lowest bits choose the place in tables
+  }
+
+ private:
+  struct Entry {
+    FourTuple tuple;
+    uint32_t owner = kNobody;
+  };
+  uint32_t locate(const FourTuple& tuple) const {
+    return index_.find(
+        tuple, [this](uint32_t entry) -> const FourTuple& { return entries_[entry].tuple; });
+  }
+
+  Slab<Entry> entries_;
+  FlowTable index_;
+};
+
+}  // namespace lyre::worker

@@ -1,0 +1,182 @@
+#include "tests/support/many_workers.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "stack/worker/owner_table.h"
+
+// Several workers on one port: connections spread as the wire's hash has it, are found when it
+// changes its mind, and lose nothing.
+namespace lyre::test {
+namespace {
+
+using Stats = channel::WorkerStats;
+
+constexpr uint32_t kBytes = 120'000;
+constexpr uint32_t kSessions = 48;
+
+struct Shape {
+  uint32_t left;
+  uint32_t right;
+  io::sim::Faults faults;
+};
+
+void PrintTo(const Shape& shape, std::ostream* out) {
+  *out << shape.left << " and " << shape.right;
+}
+
+class Workers : public testing::TestWithParam<Shape> {
+ protected:
+  Workers()
+      : link({.delay = micros(20), .faults = GetParam().faults}),
+        a(link, 0, GetParam().left, 1024),
+        b(link, 1, GetParam().right, 1024) {}
+
+  bool run_until(const std::function<bool()>& is_done, Nanos limit = seconds(120)) {
+    const Nanos end = now + limit;
+    while (now < end && !is_done()) {
+      link.advance(now);
+      if (a.poll(now) + b.poll(now) > 0) {
+        now += micros(1);
+        continue;
+      }
+      const Nanos next =
+          earlier(link.next_deadline(), earlier(a.next_deadline(), b.next_deadline()));
+      now = later(now + micros(1), next == kNever ? now + millis(10) : next);
+    }
+    return is_done();
+  }
+  void listen() {
+    for (const auto& seat : b.seats) seat->client->listen(5000, 7);
+    ASSERT_TRUE(run_until([&] {
+      return std::all_of(b.seats.begin(), b.seats.end(),
+                         [](const auto& seat) { return !seat->app->others.empty(); });
+    }));
+  }
+  void connect_all() {
+    for (uint32_t i = 0; i < kSessions; ++i) {
+      // A few at a time: the backlog of a listener is short.
+      a.seats[i % a.seats.size()]->client->connect({IpAddress::v4(b.address()), 5000}, 100 + i);
+      if (i % 8 == 7) run_until([&] { return a.stream_count() == i + 1; }, seconds(10));
+    }
+    ASSERT_TRUE(
+        run_until([&] { return a.stream_count() == kSessions && b.stream_count() == kSessions; }));
+  }
+  void send_all(uint32_t from, uint32_t bytes) {
+    for (const auto& seat : a.seats) {
+      for (uint32_t i = 0; i < kBytes; ++i) seat->client->arena()[i] = pattern(1, i);
+      for (const auto& [index, stream] : seat->app->streams()) {
+        ASSERT_TRUE(seat->client->send(stream.name, from, bytes));
+      }
+    }
+  }
+  bool all_received(uint64_t bytes) const {
+    for (const auto& seat : b.seats) {
+      for (const auto& [index, stream] : seat->app->streams()) {
+        if (stream.received != bytes) return false;
+      }
+    }
+    return true;
+  }
+  void expect_equal() const {
+    for (const auto& seat : b.seats) {
+      for (const auto& [index, stream] : seat->app->streams()) EXPECT_TRUE(stream.is_equal);
+    }
+  }
+  static void expect_spread(const ManyWorkers& host) {
+    for (const auto& seat : host.seats) EXPECT_GT(seat->app->stream_count(), 0u);
+  }
+  void close_all() {
+    for (ManyWorkers* host : {&a, &b}) {
+      for (const auto& seat : host->seats) {
+        for (const auto& [index, stream] : seat->app->streams()) {
+          ASSERT_TRUE(seat->client->tell(channel::Op::kAbort, stream.name));
+        }
+      }
+    }
+  }
+  static bool has_all_slots(const ManyWorkers& host) {
+    return std::all_of(host.seats.begin(), host.seats.end(), [](const auto& seat) {
+      return seat->memory->rx_slots_free() == seat->memory->rx_slot_count();
+    });
+  }
+
+  Nanos now = seconds(1);
+  io::sim::Link link;
+  ManyWorkers a;
+  ManyWorkers b;
+};
+
+TEST_P(Workers, ShareAPortWhoseHashIsUnknown) {
+  listen();
+  connect_all();
+  expect_spread(a);
+  expect_spread(b);
+  send_all(0, kBytes);
+  EXPECT_TRUE(run_until([&] { return all_received(kBytes); }));
+  expect_equal();
+  // Both ends are where their packets arrive, so that only handshakes were redirected.
+  EXPECT_LT(a.sum(&Stats::redirected_in), 10u * kSessions);
+  EXPECT_LT(b.sum(&Stats::redirected_in), 10u * kSessions);
+  EXPECT_EQ(a.sum(&Stats::handed_over) > 0, a.seats.size() > 1);
+}
+
+TEST_P(Workers, FindConnectionsWhosePacketsMoved) {
+  listen();
+  connect_all();
+  send_all(0, kBytes / 2);
+  ASSERT_TRUE(run_until([&] { return b.sum(&Stats::tcp_payload_in) > kBytes; }));
+  link.redistribute(0, 99);
+  link.redistribute(1, 77);
+  send_all(kBytes / 2, kBytes / 2);
+  EXPECT_TRUE(run_until([&] { return all_received(kBytes); }));
+  expect_equal();
+  EXPECT_EQ(a.sum(&Stats::tcp_resets_in) + b.sum(&Stats::tcp_resets_in), 0u);
+  EXPECT_EQ(b.sum(&Stats::redirected_in) > 0, b.seats.size() > 1);
+
+  close_all();
+  EXPECT_TRUE(run_until([&] { return has_all_slots(a) && has_all_slots(b); }));
+}
+
+TEST_P(Workers, NewConnectionsAfterAMoveAreNobodysOldOnes) {
+  listen();
+  connect_all();
+  close_all();
+  run_until([] { return false; }, seconds(1));
+  link.redistribute(1, 5);
+  for (const auto& seat : a.seats) {
+    seat->client->connect({IpAddress::v4(b.address()), 5000}, 1'000);
+  }
+  const uint64_t before = b.sum(&Stats::accepts);
+  EXPECT_TRUE(run_until([&] { return b.sum(&Stats::accepts) == before + a.seats.size(); }));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Counts, Workers,
+    testing::Values(Shape{3, 3, {}}, Shape{1, 4, {}}, Shape{4, 1, {}},
+                    Shape{
+                        2, 3, {.loss_ppm = 5'000, .duplicate_ppm = 2'000, .reorder_ppm = 5'000}}));
+
+TEST(OwnerTable, KeepsTheLastClaim) {
+  worker::OwnerTable owners(4, {1, 2});
+  const FourTuple one{{IpAddress::v4(1), 1}, {IpAddress::v4(2), 2}};
+  EXPECT_EQ(owners.find(one), worker::OwnerTable::kNobody);
+  EXPECT_TRUE(owners.claim(one, 3));
+  EXPECT_TRUE(owners.claim(one, 5));
+  owners.unclaim(one, 3);
+  EXPECT_EQ(owners.find(one), 5u);
+  owners.unclaim(one, 5);
+  EXPECT_EQ(owners.find(one), worker::OwnerTable::kNobody);
+  EXPECT_EQ(owners.used(), 0u);
+}
+
+TEST(OwnerTable, SaysWhenItIsFull) {
+  worker::OwnerTable owners(2, {1, 2});
+  for (uint16_t port = 0; port < 3; ++port) {
+    EXPECT_EQ(owners.claim({{IpAddress::v4(1), port}, {IpAddress::v4(2), 2}}, 1), port < 2);
+  }
+}
+
+}  // namespace
+}  // namespace lyre::test
