@@ -1,6 +1,8 @@
 #include <fuzzer/FuzzedDataProvider.h>
 
 #include <cstdlib>
+#include <utility>
+#include <vector>
 
 #include "tests/support/two_workers.h"
 
@@ -11,12 +13,22 @@ namespace {
 
 constexpr uint32_t kHonestBytes = 60'000;
 constexpr uint32_t kLiarContext = 1;
+constexpr uint32_t kUse = 1u << channel::kRegionIndexBits;
+constexpr uint32_t kLiarRegion = kUse + worker::kContextsMax;
+constexpr uint32_t kHonestRegion = kUse + worker::kContextsMax + 1;
+constexpr uint32_t kRegionBytes = 64 * 1024;
 
 channel::SessionName any_name(FuzzedDataProvider& input, PatternApp& app) {
   if (PatternApp::Stream* stream = app.stream(input.ConsumeIntegralInRange<uint32_t>(0, 3))) {
     if (input.ConsumeBool()) return stream->name;
   }
   return {input.ConsumeIntegral<uint32_t>(), input.ConsumeIntegralInRange<uint32_t>(0, 8)};
+}
+
+/// Names of regions: the arena's, its own, another client's, earlier uses, and nonsense.
+uint32_t any_region(FuzzedDataProvider& input) {
+  constexpr uint32_t kNames[] = {0, 1, kLiarRegion, kLiarRegion, kHonestRegion, kLiarRegion + kUse};
+  return input.ConsumeBool() ? input.PickValueInArray(kNames) : input.ConsumeIntegral<uint32_t>();
 }
 
 /// A submission whose fields are plausible or not, as the input says.
@@ -38,7 +50,7 @@ channel::Submission any_submission(FuzzedDataProvider& input, PatternApp& app) {
       break;
     }
     case channel::Op::kSend:
-      entry.body.send = {.region = input.ConsumeIntegralInRange<uint32_t>(0, 1),
+      entry.body.send = {.region = any_region(input),
                          .bytes = input.ConsumeIntegralInRange<uint32_t>(0, 70'000),
                          .offset = input.ConsumeBool()
                                        ? input.ConsumeIntegralInRange<uint64_t>(0, 1 << 20)
@@ -63,8 +75,12 @@ void poke(FuzzedDataProvider& input, ChannelClient& liar) {
 }
 
 void misbehave(FuzzedDataProvider& input, TwoWorkers& hosts, ChannelClient& liar, PatternApp& app) {
+  bool has_region = true;
   while (input.remaining_bytes() > 0) {
-    switch (input.ConsumeIntegralInRange<int>(0, 5)) {
+    switch (input.ConsumeIntegralInRange<int>(0, 6)) {
+      case 6:
+        if (std::exchange(has_region, false)) liar.remove_region(kLiarRegion);
+        break;
       case 0:
       case 1:
         liar.submit(any_submission(input, app));
@@ -105,6 +121,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   PatternApp liar_app(liar);
   liar_app.checks_bytes = false;
   hosts.more_apps.push_back(&liar_app);
+  std::vector<uint8_t> liar_memory(kRegionBytes);
+  std::vector<uint8_t> honest_memory(kRegionBytes);
+  liar.add_region(kLiarRegion, liar_memory.data(), kRegionBytes);
+  hosts.client_a->add_region(kHonestRegion, honest_memory.data(), kRegionBytes);
   hosts.app_a->send_pattern(honest, 1, kHonestBytes, 6'000);
   misbehave(input, hosts, liar, liar_app);
 
@@ -115,7 +135,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     worker::Reply reply;
     while (hosts.a.worker().outbox().try_take(reply)) {
       is_detached |= reply.kind == worker::Reply::Kind::kDetached;
-      require(reply.context == kLiarContext);
+      require(reply.context == kLiarContext || reply.kind == worker::Reply::Kind::kRegionAdded);
     }
     return is_detached;
   }));
