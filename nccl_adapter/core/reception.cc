@@ -26,15 +26,12 @@ void log_stranger(const std::string& address, const std::string& why) {
 
 }  // namespace
 
+// Also one that has failed meanwhile: whoever accepts shall meet an error, not wait for ever.
 RecvComm* ListenComm::take() {
-  while (!arrivals_.empty()) {
-    RecvComm* arrival = arrivals_.front();
-    arrivals_.pop_front();
-    if (!arrival->has_failed()) return arrival;
-    log_info("%s left before it was accepted", arrival->peer().describe().c_str());
-    reception_->instance()->close(arrival);
-  }
-  return nullptr;
+  if (arrivals_.empty()) return nullptr;
+  RecvComm* arrival = arrivals_.front();
+  arrivals_.pop_front();
+  return arrival;
 }
 
 std::unique_ptr<Reception> Reception::open(Instance* instance) {
