@@ -76,7 +76,8 @@ void accept_ecn_offer(Connection& c, const SegmentIn& syn) {
 }
 
 void reconsider_ecn_offer(Connection& c, const SegmentIn& syn) {
-  if (!syn.flags.has(TcpFlags::kAck) && !has_both(syn.flags)) c.ecn.is_on = false;
+  // A lost answer of ours may have left something to tell already: that is over as well.
+  if (!syn.flags.has(TcpFlags::kAck) && !has_both(syn.flags)) c.ecn = EcnState{};
 }
 
 void note_ecn_of_text(Connection& c, const SegmentIn& segment, Effects& effects) {

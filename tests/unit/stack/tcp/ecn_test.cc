@@ -135,6 +135,21 @@ TEST(EcnSetup, PlainSynAfterAnEcnSynTurnsItOff) {  // RFC 3168 6.1.1
   EXPECT_FALSE(peer.info().has_ecn);
 }
 
+// Found by lyre-sim --scenario hosts_rough --seed 1: the timeout of the answer owed a CWR.
+TEST(EcnSetup, PlainSynAfterALostAnswerLeavesNothingToTell) {  // RFC 3168 6.1.1
+  Peer peer(with_ecn(EcnMode::kAccept));
+  accept_syn(peer, kS | kE | kC);
+  peer.run_deadline();
+  peer.all();
+  SegmentIn plain = peer.make(kS, 0, 0);
+  plain.seq = peer.their_iss;
+  plain.options = peer.syn_options;
+  peer.send(plain);  // which checks the invariants
+  peer.all();
+  peer.ack(0);
+  EXPECT_FALSE(peer.info().has_ecn);
+}
+
 TEST(EcnSender, OnlyNewTextIsMarkedCapable) {  // RFC 3168 6.1.4 - 6.1.6
   Peer peer(with_ecn(EcnMode::kOn));
   dial_with_ecn(peer);
