@@ -54,6 +54,9 @@ inline constexpr Nanos kNudgeInterval = micros(500);
 /// that hold much get no more.
 inline constexpr uint32_t kRxLowShare = 8;
 inline constexpr uint32_t kRxFairSlots = 16;
+/// The last share of the pool (1/n) takes nothing that must wait: acknowledgments have to come in,
+/// and the bytes that fill gaps, or those who hold the rest could never give it back.
+inline constexpr uint32_t kRxReserveShare = 16;
 
 /// Who has a receive slot that was lent.
 struct SlotLoan {

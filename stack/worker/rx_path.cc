@@ -212,6 +212,7 @@ bool Worker::Impl::on_segment(uint32_t conn, const tcp::SegmentIn& segment) {
 bool Worker::Impl::may_keep_payload(uint32_t conn, const tcp::SegmentIn& segment) const {
   if (memory.rx_slots_free() >= memory.rx_slot_count() / kRxLowShare) return true;
   if (engine.is_next_expected(conn, segment.seq) && !sessions[conn].has_readable) return true;
+  if (memory.rx_slots_free() < memory.rx_slot_count() / kRxReserveShare) return false;
   return engine.charged_bytes(conn) < kRxFairSlots * memory.rx_slot_bytes();
 }
 

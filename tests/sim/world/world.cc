@@ -167,8 +167,11 @@ std::string World::judge() const {
   }
   for (uint32_t i = 0; i < plan_.dialogs.size(); ++i) {
     const Dialog& dialog = plan_.dialogs[i];
+    // The acceptor may give up as well, in the middle of the handshake: a reset answers the rest.
+    const channel::EndStatus status = dialog.ends[0].status;
     const bool was_unreachable =
-        !dialog.ends[0].is_open && dialog.ends[0].status == channel::EndStatus::kUnreachable;
+        (!dialog.ends[0].is_open && status == channel::EndStatus::kUnreachable) ||
+        (!dialog.ends[1].is_open && status == channel::EndStatus::kReset);
     const bool is_excused = plan_.may_be_unreachable && was_unreachable;
     if (dialog.is_clean && !is_excused && !is_complete(dialog)) return describe(dialog, i);
     for (const EndState& end : dialog.ends) {

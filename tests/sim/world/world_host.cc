@@ -126,6 +126,12 @@ std::string WorldHost::describe() {
                      std::to_string(worker_->next_deadline().value);
   if (worker_->has_waiting_work()) text += ", worker has work";
   for (const Seat& seat : seats_) text += seat.client ? "; " + seat.client->describe() : "; none";
+  for (size_t i = 0; i < static_cast<size_t>(Drop::kCount); ++i) {
+    const uint64_t count = stats_->drops[i].get();
+    if (count > 0) text += "; drop reason " + std::to_string(i) + ": " + std::to_string(count);
+  }
+  text += "; free packets " + std::to_string(memory_.tx_slots_free()) + " to send, " +
+          std::to_string(memory_.rx_slots_free()) + " to receive";
   return text + "}";
 }
 
