@@ -138,6 +138,7 @@ void Client::on_completion(const channel::Completion& entry, Nanos now) {
       EndState& end = dialogs_[entry.body.opened.cookie].ends[0];
       end.is_over = true;
       end.status = entry.status;
+      --unanswered_;
       return;
     }
     case channel::Event::kData:
@@ -170,6 +171,7 @@ void Client::on_connected(const channel::Completion& entry) {
   if (dialog >= dialogs_.size() || entry.body.opened.local_port != dialogs_[dialog].dialer_port) {
     return fail("connected to what was not dialed");
   }
+  --unanswered_;
   sit(entry.session, static_cast<uint32_t>(dialog), 0);
 }
 
@@ -226,6 +228,7 @@ size_t Client::dial(Nanos now) {
     const Endpoint local{.address = address_of(host_), .port = dialog.dialer_port};
     if (!channel_.connect(remote, dials_[next_dial_], local)) return count;
     ++next_dial_;
+    ++unanswered_;
     ++count;
   }
   return count;

@@ -44,7 +44,9 @@ class Client {
            " to dial, " + std::to_string(owed_.size()) + " slots owed, " +
            std::to_string(free_blocks_.size()) + " blocks free";
   }
-  bool is_idle() const { return active_.empty() && next_dial_ == dials_.size() && owed_.empty(); }
+  bool is_idle() const {
+    return active_.empty() && next_dial_ == dials_.size() && unanswered_ == 0 && owed_.empty();
+  }
 
  private:
   struct Seat {
@@ -86,6 +88,7 @@ class Client {
   bool has_listened_ = false;
   std::vector<uint32_t> dials_;  ///< dialogs of its own, the earliest first
   size_t next_dial_ = 0;
+  uint32_t unanswered_ = 0;   ///< dialed, and neither connected nor failed
   std::vector<Seat> seats_;   ///< by session index
   std::vector<Seat> active_;  ///< ends that are open
   std::vector<uint32_t> free_blocks_;
