@@ -113,6 +113,7 @@ void add_dialogs(WorldPlan& plan, Rng& rng, const DialogOptions& options) {
 }
 
 void impair(WorldPlan& plan, const PathOptions& faults) {
+  plan.may_be_unreachable = true;  // a burst may swallow all that ARP asks
   for (PathOptions& path : plan.paths) {
     const Nanos delay = path.delay;
     path = faults;
