@@ -90,10 +90,11 @@ TEST(Sessions, LookLikeSs) {
   EXPECT_EQ(
       "LISTEN       10.9.0.1:5000  worker 0  trainer/123\n"
       "ESTABLISHED  10.9.0.1:5000 -> 10.9.0.2:43210  worker 1  trainer/123\n"
-      "    cwnd 1.00 MiB  rtt 23.4 us (min 12.0 us)  rto 200 ms  mss 1448  in flight 64.0 KiB  "
+      "    newreno  cwnd 1.00 MiB  rtt 23.4 us (min 12.0 us)  rto 200 ms  mss 1448  in flight 64.0 "
+      "KiB  "
       "queued 0 B  peer's window 3.00 MiB\n"
       "    sent 10.0 GiB at 8.59 Gb/s  received 1.16 GiB at 1.00 Gb/s  "
-      "retransmitted 0 B (0 timeouts, 0 recoveries)\n"
+      "retransmitted 0 B (0 timeouts, 0 recoveries, 0 undone, 0 marks)\n"
       "    lent 7 slots  window 2.00 MiB  zero copy 100.0 %\n",
       sessions_text(look(segment), nullptr));
 }
