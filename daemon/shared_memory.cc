@@ -7,7 +7,7 @@
 #include <cstring>
 #include <string>
 
-#include "stack/io/dpdk/huge_map.h"
+#include "stack/base/huge_map.h"
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 8U
@@ -38,7 +38,7 @@ Result<SharedMemory> SharedMemory::create(const char* name, uint64_t bytes, Shar
   memory.fd_ = make_memfd(name);
   if (!memory.fd_.is_open()) return failure("memfd_create", name);
   if (::ftruncate(memory.fd(), static_cast<off_t>(bytes)) != 0) return failure("ftruncate", name);
-  void* data = io::dpdk::map_huge_aligned(bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd());
+  void* data = map_huge_aligned(bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd());
   if (data == MAP_FAILED) return failure("mmap", name);
   memory.data_ = static_cast<uint8_t*>(data);
   memory.bytes_ = bytes;

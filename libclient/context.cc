@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "libclient/errors.h"
-#include "libclient/huge_map.h"
+#include "stack/base/huge_map.h"
 #include "stack/channel/control.h"
 
 using lyre::channel::AttachReply;
@@ -159,10 +159,10 @@ uint64_t lyre_context::alloc_block(uint64_t bytes) {
   // The arena's hugepages are made as its use grows past half of each: whoever sends little shall
   // not pay for one, and whoever sends much saves itself and the daemon a TLB miss every 4 KiB.
   const auto end = static_cast<uint64_t>(arena_memory_ - memory_.data()) + offset + bytes;
-  while (end > collapsed_bytes_ + lyre::client::kHugePageBytes / 2) {
-    if (!memory_.holds(collapsed_bytes_, lyre::client::kHugePageBytes)) break;
-    lyre::client::collapse_to_huge(memory_.data() + collapsed_bytes_, lyre::client::kHugePageBytes);
-    collapsed_bytes_ += lyre::client::kHugePageBytes;
+  while (end > collapsed_bytes_ + lyre::kHugePageBytes / 2) {
+    if (!memory_.holds(collapsed_bytes_, lyre::kHugePageBytes)) break;
+    lyre::collapse_to_huge(memory_.data() + collapsed_bytes_, lyre::kHugePageBytes);
+    collapsed_bytes_ += lyre::kHugePageBytes;
   }
   return offset;
 }

@@ -12,11 +12,12 @@
 #include <cstring>
 #include <memory>
 
+#include "stack/base/huge_map.h"
+
 namespace lyre::client {
 namespace {
 
 constexpr uint64_t kPageBytes = 4096;
-constexpr uint64_t kHugePageBytes = uint64_t{2} << 20;
 
 /// One line of /proc/self/maps.
 struct ProcessMapping {

@@ -4,7 +4,7 @@
 
 #include <cerrno>
 
-#include "libclient/huge_map.h"
+#include "stack/base/huge_map.h"
 
 namespace lyre::client {
 

@@ -75,7 +75,7 @@ class MainJob(unittest.TestCase):
         folder = os.path.dirname(self.hosts.a.socket)
         os.chmod(folder, 0o755)
         # Copies, because nobody may not be let into the build folder.
-        for path in (command[0], ARGS.library):
+        for path in (command[0], ARGS.liblyre):
             shutil.copy(path, folder)
         command[0] = os.path.join(folder, "lyre")
         environment["LD_LIBRARY_PATH"] = folder
@@ -210,9 +210,9 @@ def main():
     parser.add_argument("--build", required=True)
     parser.add_argument("--plugin", required=True)
     parser.add_argument("--data", required=True)
-    parser.add_argument("--library", help="the client library (default: of the build)")
+    parser.add_argument("--liblyre", help="the client library (default: of the build)")
     ARGS, rest = parser.parse_known_args()
-    ARGS.library = ARGS.library or os.path.join(ARGS.build, "libclient", "liblyre.so.0")
+    ARGS.liblyre = ARGS.liblyre or os.path.join(ARGS.build, "libclient", "liblyre.so.0")
     processes.exit_on_signals()
     unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
 

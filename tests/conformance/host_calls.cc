@@ -92,7 +92,7 @@ uint32_t Host::send(tcp::ConnId conn, std::span<const uint8_t> bytes, bool has_m
     append(conn, count, has_more || taken < bytes.size());
   }
   const bool was_cut = taken > 0 && taken < bytes.size();
-  if (was_cut && !has_more) append(conn, 0, false);  // what was taken is all that comes for now
+  if (was_cut && !has_more) append(conn, 0, false);  // the caller asks again for the rest
   return taken;
 }
 

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <string>
 
-#include "stack/io/dpdk/huge_map.h"
+#include "stack/base/huge_map.h"
 
 namespace lyre::io::dpdk {
 namespace {

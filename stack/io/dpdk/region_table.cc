@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "stack/base/check.h"
-#include "stack/io/dpdk/huge_map.h"
+#include "stack/base/huge_map.h"
 
 namespace lyre::io::dpdk {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace lyre::client {
+namespace lyre {
 
 inline constexpr size_t kHugePageBytes = size_t{2} << 20;
 
@@ -40,4 +40,4 @@ inline void collapse_to_huge(void* at, size_t bytes) {
   if (whole > 0) (void)::madvise(at, whole, kCollapse);
 }
 
-}  // namespace lyre::client
+}  // namespace lyre
