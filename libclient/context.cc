@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "libclient/errors.h"
-#include "stack/base/huge_map.h"
 #include "stack/channel/control.h"
 
 using lyre::channel::AttachReply;
@@ -151,20 +150,6 @@ void lyre_context::adopt_ports(const AttachReply& reply) {
     to.is_link_up = from.is_link_up != 0 ? 1 : 0;
     ports_.push_back(to);
   }
-}
-
-uint64_t lyre_context::alloc_block(uint64_t bytes) {
-  const uint64_t offset = arena_.alloc(bytes);
-  if (offset == lyre::client::Arena::kNone) return offset;
-  // The arena's hugepages are made as its use grows past half of each: whoever sends little shall
-  // not pay for one, and whoever sends much saves itself and the daemon a TLB miss every 4 KiB.
-  const auto end = static_cast<uint64_t>(arena_memory_ - memory_.data()) + offset + bytes;
-  while (end > collapsed_bytes_ + lyre::kHugePageBytes / 2) {
-    if (!memory_.holds(collapsed_bytes_, lyre::kHugePageBytes)) break;
-    lyre::collapse_to_huge(memory_.data() + collapsed_bytes_, lyre::kHugePageBytes);
-    collapsed_bytes_ += lyre::kHugePageBytes;
-  }
-  return offset;
 }
 
 lyre_context::~lyre_context() {

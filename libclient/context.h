@@ -88,8 +88,6 @@ struct lyre_context {
   lyre::client::WorkerLink& worker(uint32_t index) { return workers_[index]; }
   const std::vector<lyre_port>& ports() const { return ports_; }
   lyre::client::Arena& arena() { return arena_; }
-  /// A block of the arena, as Arena::alloc().
-  uint64_t alloc_block(uint64_t bytes);
   uint8_t* arena_memory() const { return arena_memory_; }
   int poll_fd() const { return poll_fd_.get(); }
   uint64_t sends_under_way() const { return sends_under_way_; }
@@ -135,7 +133,6 @@ struct lyre_context {
   std::vector<lyre::client::Mapping> pools_;
   lyre::channel::ContextHeader* header_ = nullptr;
   uint8_t* arena_memory_ = nullptr;
-  uint64_t collapsed_bytes_ = 0;  ///< of the context's memory: in hugepages, if the kernel had some
   uint64_t copy_offset_ = 0;
   uint64_t copy_bytes_ = 0;
   lyre::client::Arena arena_;

@@ -52,7 +52,7 @@ bool submit(lyre_session& session, const Place& place, uint32_t bytes, uint64_t 
 /// Copies `bytes` into the arena and sends them from there. LYRE_E_AGAIN: nothing was sent.
 int submit_copy(lyre_session& session, const uint8_t* data, uint32_t bytes, uint64_t tag) {
   lyre_context& context = *session.context;
-  const uint64_t offset = context.alloc_block(bytes);
+  const uint64_t offset = context.arena().alloc(bytes);
   if (offset == lyre::client::Arena::kNone) return fail_static(LYRE_E_AGAIN, "the arena is full");
   std::memcpy(context.arena_memory() + offset, data, bytes);
   if (submit(session, {.offset = offset, .was_copied = true}, bytes, tag)) return 0;
@@ -89,7 +89,7 @@ int lyre_block_alloc(lyre_context* context, size_t bytes, lyre_block* out) {
     return fail_static(LYRE_E_INVALID, "a block has 1 byte to 4 MiB");
   }
   if (const int code = context->check(); code != 0) return code;
-  const uint64_t offset = context->alloc_block(bytes);
+  const uint64_t offset = context->arena().alloc(bytes);
   if (offset == Arena::kNone) return fail_static(LYRE_E_AGAIN, "the arena is full");
   out->data = context->arena_memory() + offset;
   out->bytes = context->arena().block_bytes(offset);

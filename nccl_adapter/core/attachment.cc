@@ -63,17 +63,23 @@ Attachment::Attachment(const Settings& settings, lyre_context* context)
 Attachment::~Attachment() { lyre_context_close(context_); }
 
 void Attachment::lose(int64_t now_ns) {
-  lose_again();
+  lose_again("nobody has looked for it yet");
   lost_ns_ = now_ns;
   looked_ns_ = 0;
 }
 
-void Attachment::lose_again() { lyre_context_close(std::exchange(context_, nullptr)); }
+void Attachment::lose_again(std::string why) {
+  failure_ = std::move(why);
+  lyre_context_close(std::exchange(context_, nullptr));
+}
 
 bool Attachment::find(int64_t now_ns) {
   if (now_ns - looked_ns_ < kReattachNs) return false;
   looked_ns_ = now_ns;
-  if (attach(settings_, &context_) != 0) return false;
+  if (attach(settings_, &context_) != 0) {
+    failure_ = lyre_last_error();
+    return false;
+  }
   ++returns_;
   return true;
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "lyre/lyre.h"
@@ -31,11 +32,13 @@ class Attachment {
 
   void lose(int64_t now_ns);
   /// It was found and is of no use: looked for on, since the first loss.
-  void lose_again();
+  void lose_again(std::string why);
   /// Looks for the daemon, now and then. True when it is back. Blocks as open() does.
   bool find(int64_t now_ns);
   /// It was looked for as long as LYRE_RESUME_SECONDS allows.
   bool is_given_up(int64_t now_ns) const;
+  /// Why it was not found when it was last looked for.
+  const std::string& failure() const { return failure_; }
 
  private:
   Attachment(const Settings& settings, lyre_context* context);
@@ -46,6 +49,7 @@ class Attachment {
   std::vector<lyre_port> ports_;
   int workers_;
   uint64_t returns_ = 0;
+  std::string failure_;
   int64_t lost_ns_ = 0;
   int64_t looked_ns_ = 0;
 };

@@ -280,12 +280,14 @@ void Instance::look_for_daemon() {
   if (context() == nullptr && !attachment_->find(now_ns_)) {
     if (!attachment_->is_given_up(now_ns_)) return;
     is_daemon_dead_ = true;
-    log_warn("the Lyre daemon at %s is gone and was not back after %lld s (LYRE_RESUME_SECONDS)",
-             socket_path_text(settings_), static_cast<long long>(settings_.resume_s));
+    log_warn(
+        "the Lyre daemon at %s is gone and was not back after %lld s (LYRE_RESUME_SECONDS): %s",
+        socket_path_text(settings_), static_cast<long long>(settings_.resume_s),
+        attachment_->failure().c_str());
     return;
   }
   if (reception_ != nullptr && !reception_->on_attached()) {
-    attachment_->lose_again();
+    attachment_->lose_again(lyre_last_error());
     return;
   }
   is_daemon_lost_ = is_detached_ = false;

@@ -9,7 +9,10 @@ namespace lyre {
 
 inline constexpr size_t kHugePageBytes = size_t{2} << 20;
 
-/// mmap() of a shared file at an address where its hugepages can be mapped as such.
+/// mmap() of a shared file at an address where its hugepages can be mapped as such. Pages that are
+/// touched through this mapping are hugepages where the machine's policy for shared memory lets one
+/// ask (shmem_enabled of transparent_hugepage: advise). They are not collapsed by force:
+/// MADV_COLLAPSE waits for a kernel worker on every core, for seconds when cores are busy.
 /// Fails: MAP_FAILED, errno says why. Owner: the caller unmaps `bytes`.
 inline void* map_huge_aligned(size_t bytes, int protection, int flags, int fd) {
   if (bytes < kHugePageBytes) return ::mmap(nullptr, bytes, protection, flags, fd, 0);
@@ -24,20 +27,13 @@ inline void* map_huge_aligned(size_t bytes, int protection, int flags, int fd) {
     ::munmap(space, reserved);
     return MAP_FAILED;
   }
+  (void)::madvise(mapped, bytes, MADV_HUGEPAGE);
   const uintptr_t end = (aligned + bytes + 4095) & ~uintptr_t{4095};
   if (aligned > start) ::munmap(space, aligned - start);
   if (start + reserved > end) {
     ::munmap(reinterpret_cast<void*>(end), start + reserved - end);
   }
   return mapped;
-}
-
-/// Asks the kernel to hold this memory in hugepages from now on, whatever its policy for shared
-/// memory says. Best effort: a kernel before 6.1, or one short of memory, leaves it as it is.
-inline void collapse_to_huge(void* at, size_t bytes) {
-  constexpr int kCollapse = 25;  // MADV_COLLAPSE, younger than the C library's headers
-  const size_t whole = bytes / kHugePageBytes * kHugePageBytes;
-  if (whole > 0) (void)::madvise(at, whole, kCollapse);
 }
 
 }  // namespace lyre

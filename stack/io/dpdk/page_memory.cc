@@ -26,13 +26,11 @@ bool PageMemory::try_map(PageMemory& out, const char* name, size_t bytes, bool i
   made.bytes_ = round_up(bytes, made.page_bytes_);
   made.fd_ = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | huge_flags);
   if (made.fd_ < 0 || ftruncate(made.fd_, static_cast<off_t>(made.bytes_)) != 0) return false;
-  // Populated now: a page fault in the packet path would be a system call, or worse a SIGBUS.
-  void* base =
-      map_huge_aligned(made.bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, made.fd_);
+  void* base = map_huge_aligned(made.bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, made.fd_);
   if (base == MAP_FAILED) return false;
-  // A pool is walked from end to end: with small pages that is a TLB miss or two a packet.
-  if (!is_huge) collapse_to_huge(base, made.bytes_);
   made.base_ = static_cast<uint8_t*>(base);
+  // Populated now: a page fault in the packet path would be a system call, or worse a SIGBUS.
+  if (madvise(base, made.bytes_, MADV_POPULATE_WRITE) != 0) return false;
   out = std::move(made);
   return true;
 }
