@@ -24,7 +24,7 @@ bool is_told_by_duplicates(Connection& c, const AckSample& sample) {
   UndoState& undo = c.undo;
   if (!sample.has_dsack || undo.resent_bytes == 0) return false;
   const bool is_of_episode = sample.dsack.end.after(undo.una) &&
-                             sample.dsack.end.at_or_before(c.snd.una) &&
+                             sample.dsack.end.at_or_before(c.snd.nxt) &&
                              sample.dsack.start.before(sample.dsack.end);
   if (!is_of_episode) return false;
   undo.resent_bytes -= std::min(undo.resent_bytes, sample.dsack.end.since(sample.dsack.start));

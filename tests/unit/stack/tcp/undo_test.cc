@@ -129,6 +129,25 @@ TEST(SpuriousRecovery, OneRetransmissionThatWasNeededKeepsTheReduction) {
   EXPECT_EQ(peer.info().undone_reductions, 0u);
 }
 
+/// The report of a repeat above what is acknowledged stands in front of the block that it is in.
+TEST(SpuriousRecovery, RepeatInsideASackedBlockIsReportedToo) {  // RFC 2883 4.2
+  Peer peer;
+  peer.dial();
+  peer.app_send(8000);
+  peer.all();
+  peer.now += millis(10);
+  peer.ack_with_sack(0, {{2000, 8000}});
+  uint32_t resent = 0;
+  for (const SegmentOut& segment : peer.all()) resent += segment.is_retransmission ? 1 : 0;
+  ASSERT_EQ(resent, 2u);
+  peer.now += millis(10);
+  peer.ack_with_sack(0, {{1000, 8000}});                // the second original came late
+  peer.ack_with_sack(0, {{1000, 2000}, {1000, 8000}});  // and its repeat
+  peer.ack_with_sack(8000, {});
+  peer.ack_with_sack(8000, {{0, 1000}});
+  EXPECT_EQ(peer.info().undone_reductions, 1u);
+}
+
 TEST(SpuriousRecovery, DuplicatesOfOtherTimesDoNotCount) {
   Peer peer;
   peer.dial();
