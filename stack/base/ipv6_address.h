@@ -5,7 +5,7 @@
 #include "stack/base/ip_address.h"
 #include "stack/base/mac_address.h"
 
-/// The IPv6 addresses that mean something to a host, and what is derived from them (RFC 4291 2).
+/// The IPv6 addresses that mean something to a host, and what is derived from them (RFC 4291 2.8).
 namespace lyre {
 
 /// ff02::1 and ff02::2.

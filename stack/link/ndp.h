@@ -43,7 +43,7 @@ struct NdpArrival {
 
 /// What this host says of its IPv6 addresses, and what it hears: duplicate address detection (the
 /// plain one of RFC 4862 5.4: nothing is sent from an address before it is ours), the answers of
-/// RFC 4861 7.2, and default routers. Neighbours are the cache's. Plain data. Thread: one.
+/// RFC 4861 7.2.4, and default routers. Neighbours are the cache's. Plain data. Thread: one.
 class Ndp {
  public:
   explicit Ndp(uint64_t seed) : seed_(seed) {}

@@ -88,7 +88,7 @@ void read_sacks(Core& core, Connection& c, const SegmentIn& segment, AckSample& 
   }
 }
 
-/// RFC 6298 3 (Karn) and RFC 7323 4: a round trip, if the ACK tells one.
+/// RFC 6298 3 (Karn) and RFC 7323 4.1: a round trip, if the ACK tells one.
 void update_rtt(Connection& c, AckSample& sample, Nanos now) {
   if (sample.last_sent_at != kNever) {
     sample.rtt = later(sample.arrived_at - sample.last_sent_at, nanos(1));

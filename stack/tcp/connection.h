@@ -55,7 +55,7 @@ struct ReceivedRun {
 enum class Timer : uint8_t {
   kAck,        ///< a delayed ACK
   kTimeout,    ///< RFC 6298
-  kTailProbe,  ///< RFC 8985 7
+  kTailProbe,  ///< RFC 8985 7.2
   kReorder,    ///< RFC 8985 6.2 step 5
   kPersist,    ///< RFC 9293 3.8.6.1
   kGiveUp,     ///< connect timeout, user timeout

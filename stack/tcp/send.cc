@@ -107,7 +107,7 @@ SegmentOut make_data(Connection& c, const Stretch& stretch, uint16_t one, bool i
   if (stretch.has_fin) out.flags.set(TcpFlags::kFin);
   const bool is_queue_end =
       stretch.data_bytes > 0 && stretch.seq + stretch.data_bytes == c.snd.queue_end;
-  // RFC 9293 3.9.1: the last of what is queued, unless the application said that more comes.
+  // RFC 9293 3.9.1.2: the last of what is queued, unless the application said that more comes.
   if (is_queue_end && !c.snd.ends_unpushed) out.flags.set(TcpFlags::kPsh);
   stamp(c, is_new && stretch.data_bytes > 0, out, now);
   return out;

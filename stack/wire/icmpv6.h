@@ -17,9 +17,6 @@ inline constexpr uint8_t kIcmpv6ParameterProblem = 4;
 inline constexpr uint8_t kIcmpv6EchoRequest = 128;
 inline constexpr uint8_t kIcmpv6EchoReply = 129;
 
-/// Below this a type is an error (RFC 4443 2.1).
-inline constexpr uint8_t kIcmpv6FirstInformational = 128;
-
 /// Codes of kIcmpv6Unreachable (RFC 4443 3.1).
 inline constexpr uint8_t kUnreachable6Prohibited = 1;
 inline constexpr uint8_t kUnreachable6Port = 4;

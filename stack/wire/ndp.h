@@ -9,7 +9,7 @@
 
 namespace lyre::wire {
 
-/// RFC 4861 4: the messages of neighbour discovery, which are ICMPv6 types.
+/// RFC 4861 4.1 - 4.5: the messages of neighbour discovery, which are ICMPv6 types.
 enum class NdpType : uint8_t {
   kRouterSolicitation = 133,
   kRouterAdvertisement = 134,
@@ -43,8 +43,8 @@ struct NdpMessage {
   uint32_t mtu_bytes = 0;                ///< router advertisement; 0: not said
 };
 
-/// Reads a message whose ICMPv6 checksum was right, and makes the checks of RFC 4861 6.1, 7.1 and
-/// 8.1 that need no knowledge of this host. Options that are not known are skipped.
+/// Reads a message whose ICMPv6 checksum was right, and makes the checks that RFC 4861 asks for and
+/// that need no knowledge of this host. Options that are not known are skipped.
 /// Fails: kNdpMalformed.
 std::optional<NdpMessage> parse_ndp(const AddressPair& addresses, uint8_t hop_limit,
                                     std::span<const uint8_t> message, Drop& drop);

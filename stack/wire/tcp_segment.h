@@ -39,9 +39,9 @@ inline constexpr uint32_t kSackBlocksMax = 4;
 /// The options that this stack reads and writes.
 struct TcpOptions {
   std::optional<uint16_t> mss;          ///< RFC 9293 3.7.1
-  std::optional<uint8_t> window_scale;  ///< RFC 7323 2
+  std::optional<uint8_t> window_scale;  ///< RFC 7323 2.2
   bool sack_permitted = false;          ///< RFC 2018 2
-  bool has_timestamps = false;          ///< RFC 7323 3
+  bool has_timestamps = false;          ///< RFC 7323 3.2
   uint32_t ts_value = 0;
   uint32_t ts_echo = 0;
   uint8_t sack_count = 0;

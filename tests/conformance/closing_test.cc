@@ -15,7 +15,7 @@ TEST(Closing, HalfCloseGoesOnReading) {  // RFC 9293 3.6 figure 12
   s.send({.flags = kAck | kPsh, .seq = 1, .ack = 2, .bytes = 100});
   EXPECT_EQ(s.expect(kAck).ack, 101u);
   EXPECT_EQ(s.read(), 100);
-  EXPECT_EQ(s.write(1), -EPIPE);
+  EXPECT_EQ(s.write(1), -EPIPE);  // RFC 9293 3.10.2
 }
 
 TEST(Closing, SimultaneousCloseResendsItsFin) {  // RFC 9293 3.6 figure 13, 3.10.7.4
@@ -43,7 +43,7 @@ TEST(Closing, PassiveCloseEndsWithTheLastAck) {  // RFC 9293 3.6
   EXPECT_EQ(s.host.engine().connection_count(), 0u);
 }
 
-TEST(Closing, TimeWaitAnswersAFinAndStartsAnew) {  // RFC 9293 3.10.7.4, eighth
+TEST(Closing, TimeWaitAnswersAFinAndStartsAnew) {  // RFC 9293 3.10.7.4, 3.4.2
   StackOptions options = Scenario::plain();
   options.connection.time_wait = seconds(60);
   Scenario s(options);

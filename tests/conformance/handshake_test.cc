@@ -14,7 +14,7 @@ wire::TcpOptions with_timestamp(uint32_t value, uint32_t echo) {
   return options;
 }
 
-TEST(Handshake, ActiveOpen) {  // RFC 9293 3.5 figure 6
+TEST(Handshake, ActiveOpen) {  // RFC 9293 3.10.1, 3.5 figure 6
   Scenario s;
   s.establish_active();
   EXPECT_EQ(s.state(), tcp::State::kEstablished);

@@ -37,6 +37,7 @@ StackOptions without_sack() {
 }
 
 TEST(BlackHole, LostAgainAndAgainIsTriedSmaller) {  // RFC 4821 7.7, RFC 8899 4.3
+  // RFC 1122 3.3.3: what every path of IPv4 carries, less the headers.
   Scenario s(without_sack());
   s.establish_passive();
   s.write(3000);

@@ -237,6 +237,12 @@ int Scenario::error() {
   return value;
 }
 
+uint64_t Scenario::drops() const {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < kDropCount; ++i) sum += drops(static_cast<Drop>(i));
+  return sum;
+}
+
 int Scenario::close() { return sockets.close(socket); }
 
 void Scenario::establish_passive(const wire::TcpOptions& offer, uint16_t window) {

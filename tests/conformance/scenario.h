@@ -85,6 +85,8 @@ class Scenario {
   static wire::TcpOptions offered() { return offered(1000); }
 
   uint64_t drops(Drop reason) const { return host.drops(reason); }
+  /// For any reason.
+  uint64_t drops() const;
   tcp::State state() const { return host.engine().state(conn); }
   tcp::ConnectionInfo info() const { return host.engine().info(conn); }
 

@@ -16,6 +16,9 @@ from source import Finding
 DOCUMENT = 'docs/TESTING.md'
 BEGIN, END = '<!-- rfc table -->', '<!-- end of rfc table -->'
 NO_TEST = 'no test names it'
+PARTS = 'its parts, below'
+# Sections that only give things their names.
+TERMS = {('RFC 9293', '3.3.1'): 'names of variables'}
 
 _SECTION = r'(?:\d+(?:\.\d+)*(?:\.[A-Z])?|[A-Z](?:\.\d+)+)'
 _CITATION = re.compile(rf'RFC (\d{{3,5}}) ({_SECTION}(?:(?:, | - | and ){_SECTION})*)')
@@ -83,7 +86,14 @@ def cited_by_tests(root):
 def row(cited, covered):
     entries = [path + (': ' + ', '.join(sorted(names)) if names else '')
                for path, names in sorted(covered.get(cited, {}).items())]
-    return f'| {cited[0]} {cited[1]} | {"; ".join(entries) or NO_TEST} |'
+    return f'| {cited[0]} {cited[1]} | {"; ".join(entries) or why_none(cited, covered)} |'
+
+
+def why_none(cited, covered):
+    rfc, section = cited
+    if any(other == rfc and part.startswith(section + '.') for other, part in covered):
+        return PARTS
+    return TERMS.get(cited, NO_TEST)
 
 
 def table(root):
@@ -99,7 +109,7 @@ def check(root):
     findings = []
     for number, line in enumerate(source.read(root, DOCUMENT).split('\n'), 1):
         match = _ROW.match(line)
-        if match and match[3] != NO_TEST:
+        if match and match[3] not in (NO_TEST, PARTS, *TERMS.values()):
             findings += [Finding(DOCUMENT, number, message + '; tests/lint/rfcs.py --write')
                          for message in check_entries(root, match[3])]
     return findings

@@ -59,6 +59,14 @@ class Lint(unittest.TestCase):
                               '| RFC 9293 3.4 | tests/a_test.cc: A.B |',
                               f'| RFC 9293 3.5 | {rfcs.NO_TEST} |'])
 
+    def test_the_rfc_table_says_why_a_section_has_no_test(self):
+        files = {'stack/tcp/a.cc': '// RFC 9293 3.10.7, 3.3.1\n',
+                 'tests/a_test.cc': 'TEST(A, B) {  // RFC 9293 3.10.7.4\n}\n'}
+        with Tree(files) as root:
+            self.assertEqual(rfcs.table(root).split('\n')[2:4],
+                             [f"| RFC 9293 3.3.1 | {rfcs.TERMS['RFC 9293', '3.3.1']} |",
+                              f'| RFC 9293 3.10.7 | {rfcs.PARTS} |'])
+
     def test_the_rfc_table_names_only_tests_that_exist(self):
         table = '| RFC 1 2 | tests/a_test.cc: A.B |\n| RFC 1 3 | tests/a_test.cc: A.C |\n'
         files = {'docs/TESTING.md': table, 'tests/a_test.cc': 'TEST(A, B) {\n}\n'}

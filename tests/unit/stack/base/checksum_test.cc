@@ -51,6 +51,7 @@ TEST(ChecksumSum, EveryLengthAgreesWithTheSlowWay) {
 }
 
 TEST(ChecksumSum, PiecesOfAnyLengthSumLikeTheWhole) {
+  // RFC 1071 2.B: what follows an odd number of bytes is added swapped.
   Rng rng(2);
   for (int round = 0; round < 200; ++round) {
     const std::vector<uint8_t> bytes = random_bytes(rng, rng.below(300));

@@ -6,6 +6,7 @@ namespace lyre {
 namespace {
 
 TEST(IpAddress, Ipv4TravelsMapped) {
+  // RFC 4291 2.5.5.2.
   const IpAddress address = IpAddress::v4(0x0a000102);
   EXPECT_TRUE(address.is_v4());
   EXPECT_EQ(address.as_v4(), 0x0a000102u);

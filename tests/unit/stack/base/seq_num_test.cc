@@ -8,6 +8,7 @@ namespace lyre {
 namespace {
 
 TEST(SeqNum, OrderHoldsAcrossTheWrap) {
+  // RFC 9293 3.4.
   const SeqNum old(0xfffffff0u);
   const SeqNum young(0x10u);
   EXPECT_TRUE(old.before(young));

@@ -29,6 +29,7 @@ TEST(IcmpError, NamesTheConnectionAndTheSegment) {
 
 TEST(IcmpError, HardAndSoftAreAsRfc1122Says) {
   // RFC 1122 4.2.3.9: 0, 1 and 5 are soft, time exceeded and parameter problem as well.
+  // RFC 1122 3.2.2.1 and RFC 1812 5.2.7.1 have the codes.
   Drop drop{};
   for (const uint8_t code : std::initializer_list<uint8_t>{0, 1, 5, 11, 12}) {
     EXPECT_FALSE(error_of(wire::kIcmpUnreachable, code, 0, drop)->is_hard) << int{code};
@@ -41,6 +42,7 @@ TEST(IcmpError, HardAndSoftAreAsRfc1122Says) {
 }
 
 TEST(IcmpError, TooBigTellsTheMtu) {
+  // RFC 1191 4.
   Drop drop{};
   const auto error = error_of(wire::kIcmpUnreachable, wire::kUnreachableTooBig, 1400, drop);
   ASSERT_TRUE(error);
@@ -52,6 +54,14 @@ TEST(IcmpError, AnOldRouterMeansTheNextPlateau) {
   // RFC 1191 5: below the quoted packet's 1500 bytes.
   Drop drop{};
   EXPECT_EQ(error_of(wire::kIcmpUnreachable, wire::kUnreachableTooBig, 0, drop)->mtu_bytes, 1492u);
+  // RFC 1191 7: the same for packets of other lengths.
+  for (const auto& [sent, plateau] : std::initializer_list<std::pair<uint16_t, uint32_t>>{
+           {9000, 8166}, {1493, 1492}, {1492, 1006}, {576, 508}, {69, 68}, {40, 68}}) {
+    std::vector<uint8_t> quote = quoted_segment(kTuple, SeqNum(77));
+    wire::write_be16(quote.data() + 2, sent);
+    const auto message = icmp_message(wire::kIcmpUnreachable, wire::kUnreachableTooBig, 0, quote);
+    EXPECT_EQ(parse_icmp_error(*wire::parse_icmp(message, drop), drop)->mtu_bytes, plateau) << sent;
+  }
 }
 
 TEST(IcmpError, RefusesAnMtuThatIpv4DoesNotAllow) {

@@ -251,6 +251,15 @@ TEST_F(InputIpv6Test, HardAndSoftErrors) {
   EXPECT_FALSE(is_hard(4, 0));
 }
 
+TEST_F(InputIpv6Test, MessagesOfUnknownTypesAreIgnored) {
+  // RFC 4443 2.1: errors below 128, information above.
+  for (const uint8_t type : std::initializer_list<uint8_t>{0, 5, 100, 127, 144, 200, 255}) {
+    EXPECT_EQ(drop_of(ipv6_frame(wire::kIpProtocolIcmpv6, icmpv6_message(type, 0, 0, kPing))),
+              Drop::kIcmpIgnored)
+        << int{type};
+  }
+}
+
 TEST_F(InputIpv6Test, WhoSendsWhatIsNotKnownIsTold) {
   // RFC 8200 4 and 4.2.
   const Bytes payload(8);

@@ -115,6 +115,7 @@ TEST_F(InputTest, ThePortsVerdictIsBelieved) {
 }
 
 TEST_F(InputTest, FramesForOthersAreDropped) {
+  // RFC 1122 3.3.6.
   auto frame = tcp_frame(segment_from_peer(0));
   frame[5] = 9;
   EXPECT_EQ(drop_of(frame), Drop::kEthNotForUs);
@@ -130,6 +131,7 @@ TEST_F(InputTest, OtherEtherTypesAreDropped) {
 }
 
 TEST_F(InputTest, PacketsToOthersAndFromNowhereAreDropped) {
+  // RFC 1122 3.2.1.3.
   const std::vector<uint8_t> payload(20);
   const auto to = [&](uint32_t v4) { return ip_frame(6, payload, kPeerIp, IpAddress::v4(v4)); };
   const auto from = [&](uint32_t v4) { return ip_frame(6, payload, IpAddress::v4(v4), kOwnIp); };

@@ -67,6 +67,7 @@ TEST_F(RouteTableTest, NothingIsRoutedToWhatIsNoHost) {
 }
 
 TEST_F(RouteTableTest, MartianSources) {
+  // RFC 1122 3.2.1.3.
   for (const IpAddress& bad :
        {ip(255, 255, 255, 255), ip(10, 0, 1, 255), ip(10, 0, 0, 0), ip(239, 1, 2, 3),
         ip(127, 0, 0, 1), ip(0, 0, 0, 0), ip(10, 0, 0, 1), ip(250, 0, 0, 1)}) {

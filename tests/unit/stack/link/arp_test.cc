@@ -48,7 +48,7 @@ class ArpTest : public testing::Test {
 };
 
 TEST_F(ArpTest, AnnouncesEveryAddressTwice) {
-  // RFC 5227 3: ANNOUNCE_NUM announcements, ANNOUNCE_INTERVAL apart.
+  // RFC 5227 1.1 and 2.3: ANNOUNCE_NUM announcements, ANNOUNCE_INTERVAL apart.
   Neighbours table(1);
   table.set_port(0, {kOwnMac, kAddresses}, now_);
   int announcements = 0;
@@ -57,7 +57,7 @@ TEST_F(ArpTest, AnnouncesEveryAddressTwice) {
     table.on_timer(now_, out);
     for (const NeighbourOut& sent : out) {
       EXPECT_EQ(sent.destination, kMacBroadcast);
-      EXPECT_EQ(sent.arp.sender_ip, sent.arp.target_ip);
+      EXPECT_EQ(sent.arp.sender_ip, sent.arp.target_ip) << "RFC 5227 3";
       ++announcements;
     }
     now_ += seconds(1);

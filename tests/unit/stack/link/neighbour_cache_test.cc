@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <vector>
 
 namespace lyre::link {
@@ -93,6 +94,22 @@ TEST_F(NeighbourCacheTest, AnUnusedEntryIsForgottenInSilence) {
   EXPECT_EQ(cache_.used(), 0u);
   EXPECT_TRUE(run().empty());
   EXPECT_EQ(cache_.next_deadline(), kNever);
+}
+
+TEST_F(NeighbourCacheTest, HostsAreTrustedForDifferentTimes) {
+  // RFC 4861 6.3.2: half to one and a half of what is usual.
+  std::set<int64_t> spans;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    cache_ = NeighbourCache(seed);
+    make_known();
+    const Nanos known_at = now_;
+    EXPECT_TRUE(pass(kRetransmitTime).empty());
+    const Nanos span = cache_.next_deadline() - known_at;
+    EXPECT_GE(span, kReachableTime / 2);
+    EXPECT_LE(span, kReachableTimeMax);
+    spans.insert(span.value);
+  }
+  EXPECT_GT(spans.size(), 10u);
 }
 
 TEST_F(NeighbourCacheTest, AHostThatMovedIsAskedForEverywhere) {

@@ -10,6 +10,7 @@ namespace {
 constexpr uint32_t kMss = 1000;
 
 TEST(InitialWindow, FollowsRfc6928) {
+  // RFC 6928 2.
   EXPECT_EQ(initial_window_bytes(1460), 14600u);
   EXPECT_EQ(initial_window_bytes(536), 5360u);
   EXPECT_EQ(initial_window_bytes(8960), 17920u);
@@ -130,7 +131,7 @@ TEST_F(CubicEpoch, LossLeavesSeventyPercent) {  // RFC 9438 4.6
   EXPECT_EQ(cc.ssthresh_bytes, 70 * kMss);
 }
 
-TEST_F(CubicEpoch, ClimbsBackToTheOldMaximumInKSeconds) {  // RFC 9438 4.2: K = cbrt(30 / 0.4)
+TEST_F(CubicEpoch, ClimbsBackToTheOldMaximumInKSeconds) {  // RFC 9438 4.2, 5.1: K = cbrt(30 / 0.4)
   const Nanos start = now;
   while (now - start < micros(4'217'000)) round();
   EXPECT_NEAR(cc.cwnd_bytes, 100.0 * kMss, 3.0 * kMss);

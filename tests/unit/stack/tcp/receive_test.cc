@@ -123,6 +123,7 @@ TEST(Receive, TouchingBlocksBecomeOne) {
 }
 
 TEST(Receive, WithoutSackEverySegmentOutOfOrderOwesAnAck) {  // RFC 5681 4.2
+  // RFC 2018 2: no blocks for a peer that did not permit them.
   Peer peer;
   peer.syn_options.sack_permitted = false;
   peer.dial();

@@ -34,6 +34,12 @@ TEST(Rtt, TimeoutStaysBelowItsMaximum) {
   EXPECT_EQ(rtt.rto, seconds(60));
 }
 
+TEST(Rtt, LeastOneIsAddedToASteadyRoundTrip) {  // RFC 6298 2.4 asks for a least one
+  RttEstimator rtt;
+  for (int i = 0; i < 40; ++i) rtt.on_sample(millis(100), seconds(1), millis(200), seconds(60));
+  EXPECT_EQ(rtt.rto, millis(300));
+}
+
 TEST(Rtt, LeastRoundTripIsForgottenAfterItsWindow) {
   RttEstimator rtt;
   rtt.on_sample(millis(1), seconds(1), millis(200), seconds(60));
@@ -66,7 +72,60 @@ TEST(Timeout, SendsTheFrontAgainAndDoublesEachTime) {  // RFC 6298 5.4 - 5.6
   EXPECT_EQ(peer.info().timeouts, 4u);
 }
 
+TEST(Timeout, RunsFromTheFirstSegmentAndAnewFromEachAck) {  // RFC 6298 5.1, 5.2, 5.3
+  Peer peer(without_sack());
+  peer.dial();
+  EXPECT_EQ(peer.engine.next_deadline(peer.conn), kNever);
+  peer.app_send(3000);
+  peer.all();
+  const Nanos started = peer.engine.next_deadline(peer.conn);
+  EXPECT_EQ(started, peer.now + peer.info().rto);
+  peer.now += millis(5);
+  peer.app_send(1000);
+  peer.all();
+  EXPECT_EQ(peer.engine.next_deadline(peer.conn), started) << "it was running";
+  peer.ack(1000);
+  EXPECT_EQ(peer.engine.next_deadline(peer.conn), peer.now + peer.info().rto) << "5.3";
+  peer.ack(4000);
+  EXPECT_EQ(peer.engine.next_deadline(peer.conn), kNever) << "5.2";
+}
+
+TEST(Timeout, OfTextIsThreeSecondsAfterALostSyn) {  // RFC 6298 5.7
+  Peer peer;
+  peer.dial_only();
+  peer.run_deadline();
+  peer.next();
+  SegmentIn answer = peer.make(kSA, 0, 0);
+  answer.seq = peer.their_iss;
+  answer.options = peer.syn_options;
+  peer.send(answer);
+  EXPECT_EQ(peer.info().rto, seconds(3));
+}
+
+TEST(Timeout, SackedTextIsNotSentAgain) {  // RFC 6675 4 NextSeg (1), 5.1
+  Peer peer;
+  peer.dial();
+  peer.app_send(6000);
+  peer.all();
+  peer.ack_with_sack(0, {{1000, 2000}});
+  while (peer.info().timeouts == 0) {
+    peer.all();
+    peer.run_deadline();
+  }
+  std::vector<uint32_t> again;
+  for (uint32_t acked = 0; acked < 6000;) {
+    const auto segment = peer.next();
+    ASSERT_TRUE(segment.has_value());
+    again.push_back(peer.at(segment->seq));
+    acked = again.back() + segment->payload_bytes;
+    if (acked == 1000) acked = 2000;
+    peer.ack(acked);
+  }
+  EXPECT_EQ(again, (std::vector<uint32_t>{0, 2000, 3000, 4000, 5000}));
+}
+
 TEST(Timeout, SlowStartsThroughWhatWasLost) {
+  // RFC 6675 5.1: from the lowest on.
   Peer peer(without_sack());
   peer.dial();
   peer.app_send(8000);
@@ -170,6 +229,26 @@ TEST(Timeout, WindowOfOneSmallSegmentLetsALargeOneOut) {  // RFC 5681 3.1
   ASSERT_LT(peer.info().cwnd_bytes, peer.info().mss_bytes);
   peer.app_send(2000);
   EXPECT_TRUE(peer.next().has_value());
+}
+
+TEST(BlackHole, Ipv6IsTriedWithWhatEveryPathCarries) {  // RFC 8200 5
+  ConnectionConfig config = without_sack();
+  config.mss_bytes = 1440;
+  Peer peer(config);
+  peer.syn_options.mss = 1440;
+  const IpAddress far{{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}};
+  peer.conn = peer.engine.open_active({{far, 1000}, {far, 2000}}, config, peer.now);
+  peer.our_iss = peer.next()->seq;
+  SegmentIn answer = peer.make(kSA, 0, 0);
+  answer.seq = peer.their_iss;
+  answer.options = peer.syn_options;
+  peer.send(answer);
+  peer.app_send(3000);
+  while (peer.info().timeouts < 3) {
+    peer.all();
+    peer.run_deadline();
+  }
+  EXPECT_EQ(peer.next()->payload_bytes, 1220u);
 }
 
 }  // namespace

@@ -118,7 +118,32 @@ TEST(Ndp, ReadsARoutersAdvertisement) {
   EXPECT_FALSE(parse(bytes, {kPeer, kAllNodes})) << "RFC 4861 6.1.2: only from link-local";
 }
 
+TEST(Ndp, APreferenceThatIsReservedIsMedium) {
+  // RFC 4191 2.1 and 2.2, the third and fourth bit from the right being 01, 00, 11 and 10.
+  const std::pair<const char*, RouterPreference> kFlags[] = {
+      {"86 00 00 00 40 08 07 08", RouterPreference::kHigh},
+      {"86 00 00 00 40 00 07 08", RouterPreference::kMedium},
+      {"86 00 00 00 40 18 07 08", RouterPreference::kLow},
+      {"86 00 00 00 40 10 07 08", RouterPreference::kMedium}};
+  for (const auto& [head, preference] : kFlags) {
+    const auto message = parse(join({head, "00 00 00 00 00 00 00 00"}), {kRouter, kAllNodes});
+    ASSERT_TRUE(message) << head;
+    EXPECT_EQ(message->preference, preference) << head;
+  }
+}
+
+TEST(Ndp, AQuestionForRoutersFromNobodyNamesNobody) {
+  // RFC 4861 6.1.1.
+  const char kHead[] = "85 00 00 00 00 00 00 00";
+  const char kOption[] = "01 01 02 00 00 00 00 02";
+  EXPECT_TRUE(parse(join({kHead}), {IpAddress{}, kAllRouters}));
+  EXPECT_TRUE(parse(join({kHead, kOption}), {kPeer, kAllRouters}));
+  EXPECT_FALSE(parse(join({kHead, kOption}), {IpAddress{}, kAllRouters}));
+  EXPECT_FALSE(parse(join({kHead}), {kPeer, kAllRouters}, 254));
+}
+
 TEST(Ndp, ReadsARedirect) {
+  // RFC 4861 4.5.
   const auto bytes = join({"89 00 00 00 00 00 00 00", kRouterDump, kPeerDump});
   const auto message = parse(bytes, {kRouter, kOwn});
   ASSERT_TRUE(message);
@@ -129,6 +154,7 @@ TEST(Ndp, ReadsARedirect) {
 }
 
 TEST(Ndp, WhatIsWrittenIsRead) {
+  // RFC 4861 4.1, 4.3 and 4.4.
   std::vector<uint8_t> out(kNdpBytesMax);
   NdpMessage message;
   message.target = kOwn;

@@ -41,6 +41,7 @@ TEST(TcpSegment, SynOptionsAreInTheOrderOfLinux) {
 }
 
 TEST(TcpSegment, SackPermittedWithoutTimestampsIsPadded) {
+  // RFC 2018 2.
   TcpHeader header;
   header.options.mss = 1460;
   header.options.sack_permitted = true;
@@ -49,6 +50,7 @@ TEST(TcpSegment, SackPermittedWithoutTimestampsIsPadded) {
 }
 
 TEST(TcpSegment, ThreeSacksFitBesideTimestamps) {
+  // RFC 2018 3.
   TcpHeader header;
   header.options.has_timestamps = true;
   header.options.sack_count = 4;

@@ -221,6 +221,30 @@ TEST(Open, TwoListenersOnOnePortAreOneTooMany) {
   EXPECT_EQ(hosts.app_a->others[1].status, channel::EndStatus::kAddressInUse);
 }
 
+TEST(Open, PortsAreDrawnFromTheirRange) {  // RFC 6056 3.3.1
+  constexpr uint64_t kCount = 20;
+  TwoWorkers hosts;
+  hosts.client_b->listen(5000, 1);
+  hosts.run_for(millis(1));
+  for (uint64_t i = 0; i < kCount; ++i) {
+    hosts.client_a->connect({IpAddress::v4(0x0a090002), 5000}, i);
+  }
+  ASSERT_TRUE(hosts.run_until([&] { return hosts.app_a->stream_count() == kCount; }));
+  hosts.run_for(millis(200));
+  const worker::WorkerConfig range;
+  std::vector<uint16_t> ports;
+  for (const auto& [index, stream] : hosts.app_a->streams()) {
+    channel::SessionView view;
+    ASSERT_TRUE(hosts.a.row(index).read(view));
+    EXPECT_GE(view.local_port, range.ephemeral_port_first);
+    EXPECT_LE(view.local_port, range.ephemeral_port_last);
+    ports.push_back(view.local_port);
+  }
+  std::sort(ports.begin(), ports.end());
+  EXPECT_EQ(std::unique(ports.begin(), ports.end()), ports.end());
+  EXPECT_GT(ports.back() - ports.front(), 1000) << "a row would be easy to guess";
+}
+
 TEST(Open, SynsBeyondTheBacklogSucceedByCookie) {  // RFC 4987 3.6
   TwoWorkers hosts;
   hosts.client_b->listen(5000, 1, /*backlog=*/1);

@@ -2,6 +2,9 @@
 
 #include "stack/base/ipv6_address.h"
 #include "stack/link/neighbour_cache.h"
+#include "stack/wire/bytes.h"
+#include "stack/wire/ethernet.h"
+#include "stack/wire/ipv4.h"
 #include "tests/support/two_workers.h"
 
 // Both families through the real worker, on a simulated wire.
@@ -75,6 +78,43 @@ TEST(Ipv6, LinkLocalAddressesAreDerived) {
   TwoWorkers hosts({}, host_with({{kLeft, 64}}), host_with({{kRight, 64}}));
   const MacAddress mac = hosts.link.queue(1, 0).capabilities().mac;
   EXPECT_TRUE(hosts.connect(5000, link_local_address(mac)));
+}
+
+/// The label of the next frame of TCP that host b would receive, which is lost by this.
+uint32_t steal_label(TwoWorkers& hosts) {
+  io::PacketIo& wire = hosts.link.queue(1, 0);
+  io::PacketBuf* frame = nullptr;
+  for (int i = 0; i < 1000; ++i) {
+    hosts.now += micros(10);
+    hosts.a.worker().poll_once(hosts.now);
+    hosts.link.advance(hosts.now);
+    if (wire.rx_burst(std::span(&frame, 1)) == 0) continue;
+    const uint8_t* ip = frame->data + wire::kEthernetHeaderBytes;
+    const bool is_tcp = ip[6] == wire::kIpProtocolTcp;
+    const uint32_t label = wire::read_be32(ip) & 0xfffff;
+    hosts.b.memory().release(std::span(&frame, 1));
+    if (is_tcp) return label;
+  }
+  return 0;
+}
+
+TEST(Ipv6, AConnectionKeepsItsFlowLabel) {
+  // RFC 6437 3.
+  TwoWorkers hosts({}, host_with({{kLeft, 64}}), host_with({{kRight, 64}}));
+  ASSERT_TRUE(hosts.connect(5000, kRight));
+  hosts.client_a->connect({kRight, 5000}, 10);
+  ASSERT_TRUE(hosts.run_until([&] { return hosts.app_b->stream_count() == 2; }));
+  std::vector<uint32_t> labels;
+  for (int round = 0; round < 2; ++round) {
+    for (const auto& [index, stream] : hosts.app_a->streams()) {
+      hosts.app_a->send_pattern(stream.name, 0, 100, 100);
+      labels.push_back(steal_label(hosts));
+    }
+  }
+  EXPECT_NE(labels[0], 0u);
+  EXPECT_NE(labels[0], labels[1]);
+  EXPECT_EQ(labels[0], labels[2]);
+  EXPECT_EQ(labels[1], labels[3]);
 }
 
 TEST(Ipv6, AnAddressThatAnotherHasIsGivenUp) {
