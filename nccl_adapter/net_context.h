@@ -16,9 +16,9 @@ inline Result connect_with_context(void* context, int dev, void* handle, void** 
   return connect(context, dev, handle, send_comm);
 }
 
-inline Result isend_tagged(void* comm, void* data, size_t bytes, int, void*, void*,
+inline Result isend_tagged(void* comm, void* data, size_t bytes, int, void* mhandle, void*,
                            void** request) {
-  return isend(comm, data, bytes, request);
+  return isend(comm, data, bytes, mhandle, request);
 }
 
 inline Result irecv_tagged(void* comm, int count, void** data, size_t* sizes, int*, void**, void**,

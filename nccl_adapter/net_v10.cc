@@ -18,8 +18,8 @@ Result connect_v10(int dev, CommConfig*, void* handle, void** send_comm, NetDevi
   return connect(process_context(), dev, handle, send_comm);
 }
 
-Result isend_v10(void* comm, void* data, size_t bytes, int, void*, void*, void** request) {
-  return isend(comm, data, bytes, request);
+Result isend_v10(void* comm, void* data, size_t bytes, int, void* mhandle, void*, void** request) {
+  return isend(comm, data, bytes, mhandle, request);
 }
 
 Result irecv_v10(void* comm, int count, void** data, size_t* sizes, int*, void**, void**,

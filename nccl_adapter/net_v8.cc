@@ -18,10 +18,10 @@ Result connect_v8(int dev, void* handle, void** send_comm, NetDeviceHandle**) {
   return connect(process_context(), dev, handle, send_comm);
 }
 
-Result isend_v8(void* comm, void* data, int bytes, int, void*, void** request) {
+Result isend_v8(void* comm, void* data, int bytes, int, void* mhandle, void** request) {
   *request = nullptr;
   if (bytes < 0) return Result::kInvalidArgument;
-  return isend(comm, data, static_cast<size_t>(bytes), request);
+  return isend(comm, data, static_cast<size_t>(bytes), mhandle, request);
 }
 
 Result irecv_v8(void* comm, int count, void** data, int* sizes, int*, void**, void** request) {

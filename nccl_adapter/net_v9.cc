@@ -18,8 +18,8 @@ Result connect_v9(int dev, void* handle, void** send_comm, NetDeviceHandle**) {
   return connect(process_context(), dev, handle, send_comm);
 }
 
-Result isend_v9(void* comm, void* data, size_t bytes, int, void*, void** request) {
-  return isend(comm, data, bytes, request);
+Result isend_v9(void* comm, void* data, size_t bytes, int, void* mhandle, void** request) {
+  return isend(comm, data, bytes, mhandle, request);
 }
 
 Result irecv_v9(void* comm, int count, void** data, size_t* sizes, int*, void**, void** request) {

@@ -139,7 +139,7 @@ void retire_dead_process_instance(Registry& all) {
   std::erase_if(all.retired, [](const auto& retired) { return is_idle(*retired); });
 }
 
-Result post(void* comm_pointer, void* data, size_t bytes, void** request) {
+Result post(void* comm_pointer, void* data, size_t bytes, const void* mhandle, void** request) {
   auto* comm = static_cast<Comm*>(comm_pointer);
   *request = nullptr;
   return with(comm->instance(), [&] {
@@ -151,7 +151,8 @@ Result post(void* comm_pointer, void* data, size_t bytes, void** request) {
       return result;
     }
     Request* posted = nullptr;
-    const Result result = comm->post(data, bytes, &posted);
+    const Result result =
+        comm->post(data, bytes, static_cast<const Registration*>(mhandle), &posted);
     *request = posted;
     return result;
   });
@@ -267,8 +268,8 @@ Result dereg_mr(void* comm_pointer, void* mhandle) {
               [&] { return comm->remove_registration(static_cast<const Registration*>(mhandle)); });
 }
 
-Result isend(void* send_comm, void* data, size_t bytes, void** request) {
-  return post(send_comm, data, bytes, request);
+Result isend(void* send_comm, void* data, size_t bytes, void* mhandle, void** request) {
+  return post(send_comm, data, bytes, mhandle, request);
 }
 
 Result irecv(void* recv_comm, int count, void* data, size_t bytes, void** request) {
@@ -279,7 +280,7 @@ Result irecv(void* recv_comm, int count, void* data, size_t bytes, void** reques
       return Result::kInvalidArgument;
     });
   }
-  return post(recv_comm, data, bytes, request);
+  return post(recv_comm, data, bytes, nullptr, request);
 }
 
 // Only asked for where receives go to a GPU's memory, which reg_mr() refuses.

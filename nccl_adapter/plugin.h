@@ -37,7 +37,7 @@ Result connect(void* context, int dev, void* handle, void** send_comm);
 Result accept(void* listen_comm, void** recv_comm, nccl_abi::NetDeviceHandle** device_comm);
 Result reg_mr(void* comm, void* data, size_t bytes, int type, void** mhandle);
 Result dereg_mr(void* comm, void* mhandle);
-Result isend(void* send_comm, void* data, size_t bytes, void** request);
+Result isend(void* send_comm, void* data, size_t bytes, void* mhandle, void** request);
 /// `bytes` is an upper bound.
 Result irecv(void* recv_comm, int count, void* data, size_t bytes, void** request);
 Result iflush(void* recv_comm, int count, void** data, int* sizes, void** mhandles, void** request);

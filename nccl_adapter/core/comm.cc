@@ -29,19 +29,32 @@ Comm::Comm(Instance* instance, const Nonce& id, Peer peer, size_t lanes)
   }
 }
 
-Comm::~Comm() = default;
+Comm::~Comm() {
+  for (const auto& registration : registrations_) let_go(*registration);
+}
 
 bool Comm::is_any_up() const {
   return std::any_of(lanes_.begin(), lanes_.end(), [](const auto& lane) { return lane->is_up(); });
 }
 
-Result Comm::post(void* data, uint64_t bytes, Request** out) {
+Result Comm::post(void* data, uint64_t bytes, const Registration* registration, Request** out) {
   *out = nullptr;
-  if (has_failed()) return report();
+  if (has_failed()) {
+    // Whoever closes with requests in flight may not meet an error while posting them: the peer
+    // that did so a moment earlier is an error for who wants to know, in test().
+    if (result_ == Result::kRemoteError) *out = post_request(data, bytes);
+    return *out != nullptr ? Result::kSuccess : report();
+  }
   // Who was silent while nobody wanted anything is not late.
   if (active() == 0) alive_ns_ = std::max(alive_ns_, instance_->now_ns());
   Request* request = post_request(data, bytes);
-  if (request != nullptr) request->posted_ns = instance_->now_ns();
+  if (request != nullptr) {
+    request->posted_ns = instance_->now_ns();
+    const auto* from = static_cast<const uint8_t*>(data);
+    const bool is_inside = registration != nullptr && from >= registration->base &&
+                           from + bytes <= registration->base + registration->bytes;
+    if (is_inside) request->memory = registration->memory;
+  }
   pump();
   // A failure that this pump met belongs to the request: test() will tell.
   *out = request;
@@ -65,8 +78,10 @@ Result Comm::test(Request* request, int* done, int* sizes) {
 }
 
 Registration* Comm::add_registration(const void* data, uint64_t bytes) {
-  registrations_.push_back(
-      std::make_unique<Registration>(Registration{static_cast<const uint8_t*>(data), bytes}));
+  RegionCache::Entry* memory =
+      is_sender() ? instance_->regions().take(instance_->context(), data, bytes) : nullptr;
+  registrations_.push_back(std::make_unique<Registration>(
+      Registration{static_cast<const uint8_t*>(data), bytes, memory}));
   return registrations_.back().get();
 }
 
@@ -83,8 +98,28 @@ Result Comm::remove_registration(const Registration* registration) {
     begin_close();
     fail(Result::kInternalError, "its memory was deregistered with requests in flight");
   }
+  const std::unique_ptr<Registration> own = std::move(*it);
   registrations_.erase(it);
+  let_go(*own);
   return Result::kSuccess;
+}
+
+// What the peer's process has placed, its TCP has acknowledged or will in a moment: worth a wait,
+// because letting go of unacknowledged memory ends the stream.
+void Comm::let_go(const Registration& registration) {
+  if (registration.memory == nullptr) return;
+  RegionCache& regions = instance_->regions();
+  const lyre_region* region = registration.memory->region;
+  if (is_any_up() && region != nullptr && regions.is_last_user(registration.memory)) {
+    const int64_t deadline_ns = instance_->now_ns() + kDeregisterWaitNs;
+    while (!is_close_done() && instance_->now_ns() < deadline_ns) {
+      if (instance_->progress() != Result::kSuccess) break;
+    }
+    for (const auto& lane : lanes_) {
+      if (lane->is_up() && lane->stream.is_blocked_in(region)) drop_lane(*lane);
+    }
+  }
+  regions.give_back(registration.memory);
 }
 
 void Comm::pump() {
@@ -102,6 +137,7 @@ void Comm::on_broken(Lane& lane, Io how) {
   const int code = how == Io::kFinished ? 0 : lane.stream.error();
   // With the daemon every session is gone; all of them are made anew when it is back.
   if (instance_->note_daemon_error(code)) return;
+  if (is_closing_ && how == Io::kFinished) is_answered_ = true;
   trouble_ = how == Io::kFinished ? "the connection ended without a goodbye"
                                   : std::string("the connection ended: ") + lyre_strerror(code);
   if (!lane.path.empty()) trouble_ += " (" + lane.path + ")";
@@ -215,13 +251,13 @@ void Comm::begin_close() {
   encode({.type = FrameType::kBye},
          std::span<uint8_t, kFrameHeaderBytes>(words.data() + words.size() - kFrameHeaderBytes,
                                                kFrameHeaderBytes));
-  const bool is_abort = active() > 0;
+  is_aborted_ = active() > 0;
   for (const auto& lane : lanes_) {
     lane->dial.reset();
     if (!lane->is_up()) continue;
     if (lane->stream.send_small(words) == Io::kFailed) {
       lane->stream.abort();
-    } else if (is_abort) {
+    } else if (is_aborted_) {
       lane->stream.close();
     }
   }
@@ -234,6 +270,10 @@ bool Comm::is_close_done() {
     const Io rest = lane->stream.flush();
     return rest == Io::kFailed || (rest == Io::kOk && lane->stream.unacked_bytes() == 0);
   });
+}
+
+bool Comm::is_goodbye_heard() {
+  return is_answered_ || (instance_->is_attached() && is_any_up() && is_close_done());
 }
 
 void Comm::finish_close() {

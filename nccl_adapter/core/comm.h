@@ -24,10 +24,12 @@ struct Peer {
   std::string describe() const;
 };
 
-/// A region that NCCL registered; the adapter only needs it to know when to let go.
+/// A region that NCCL registered.
 struct Registration {
   const uint8_t* base;
   uint64_t bytes;
+  RegionCache::Entry*
+      memory;  ///< nullptr for a receiving comm, which only has to know when to stop
 };
 
 /// One NCCL connection, seen from one end: an ordered stream of messages in one direction, carried
@@ -46,7 +48,9 @@ class Comm : public SessionOwner {
   const Peer& peer() const { return peer_; }
 
   /// isend or irecv. *out is nullptr with kSuccess when all requests are in use.
-  nccl_abi::Result post(void* data, uint64_t bytes, Request** out);
+  /// `registration`, of this comm, may be nullptr.
+  nccl_abi::Result post(void* data, uint64_t bytes, const Registration* registration,
+                        Request** out);
   nccl_abi::Result test(Request* request, int* done, int* sizes);
   Registration* add_registration(const void* data, uint64_t bytes);
   /// After this nobody touches the region; a request that would have is cancelled, and the comm
@@ -55,6 +59,10 @@ class Comm : public SessionOwner {
 
   /// Starts the end: says goodbye on every lane.
   void begin_close();
+  /// It was closed with nothing in flight: its last word is worth hearing.
+  bool has_parted() const { return is_closing_ && !is_aborted_ && !has_failed(); }
+  /// The peer's host has the goodbye. REQUIRES: begin_close() before.
+  bool is_goodbye_heard();
   /// Whether the goodbye is acknowledged, or nobody is there to do so.
   bool is_close_done();
   /// Leaves the sessions to the daemon, which finishes in order.
@@ -90,6 +98,7 @@ class Comm : public SessionOwner {
   virtual bool touches(const uint8_t* base, uint64_t bytes) const = 0;
   virtual const char* direction_text() const = 0;
   virtual const Request* oldest() const = 0;
+  virtual bool is_sender() const = 0;
   /// What only one direction knows of itself, and whom it waits for.
   virtual void describe(nccl_abi::CommView* out) const = 0;
   /// Sends what may be sent.
@@ -120,6 +129,7 @@ class Comm : public SessionOwner {
 
  private:
   nccl_abi::Result report();
+  void let_go(const Registration& registration);
   void ask_for_life(int64_t now_ns);
   void judge_absence(int64_t now_ns);
 
@@ -130,6 +140,8 @@ class Comm : public SessionOwner {
   std::string trouble_;  ///< what went wrong last on a lane
   bool is_reported_ = false;
   bool is_closing_ = false;
+  bool is_aborted_ = false;
+  bool is_answered_ = false;  ///< the peer ended its side after our goodbye
   int64_t alive_ns_;
   int64_t lost_ns_ = 0;  ///< since when there is no session; 0: there is one
   std::vector<std::unique_ptr<Registration>> registrations_;

@@ -20,6 +20,7 @@ using nccl_abi::Result;
 
 namespace {
 
+constexpr uint32_t kIdleLooksPerClockRead = 8;
 constexpr timespec kShortPause{.tv_sec = 0, .tv_nsec = 1'000'000};
 
 }  // namespace
@@ -45,6 +46,7 @@ Instance::Instance(const Settings& settings, uint64_t communicator)
 Instance::~Instance() {
   keeper_.reset();
   if (attachment_ == nullptr) return;
+  await_last_words();
   for (auto& [key, comm] : comms_) comm->begin_close();
   // Also for comms closed before: a peer that misses our last grant takes its send for lost.
   if (is_attached()) lyre_drain(context(), kFinalizeDrainMs);
@@ -179,23 +181,33 @@ RecvComm* Instance::add_receiver(const Hello& hello, const std::string& address)
   return made;
 }
 
-const uint64_t* Instance::find_departed(const Nonce& comm_id) const {
+const uint64_t* Instance::find_departed(const Nonce& comm_id) {
   const auto it = departed_.find(comm_id);
-  return it != departed_.end() ? &it->second : nullptr;
+  if (it == departed_.end()) return nullptr;
+  it->second.is_told = true;
+  return &it->second.placed;
 }
 
-void Instance::remember_departed(const RecvComm& comm) {
-  departed_[comm.id()] = comm.placed();
+void Instance::remember_departed(RecvComm& comm) {
+  departed_[comm.id()] = {comm.placed(), comm.is_goodbye_heard()};
   departed_order_.push_back(comm.id());
   if (departed_order_.size() <= kDepartedMax) return;
   departed_.erase(departed_order_.front());
   departed_order_.pop_front();
 }
 
-void Instance::close(Comm* comm) {
-  comm->finish_close();
-  erase(comm);
+// The daemon died between our last word and its arrival: the peer asks again when it is back, and
+// would take its last messages for lost if nobody answered.
+void Instance::await_last_words() {
+  const int64_t deadline_ns = now_ns_ + int64_t{kFinalizeDrainMs} * 1'000'000;
+  const auto is_untold = [](const auto& entry) { return !entry.second.is_told; };
+  while (std::any_of(departed_.begin(), departed_.end(), is_untold) && now_ns_ < deadline_ns &&
+         progress() == Result::kSuccess) {
+    ::nanosleep(&kShortPause, nullptr);
+  }
 }
+
+void Instance::close(Comm* comm) { erase(comm); }
 
 void Instance::adopt(std::unique_ptr<Comm> comm) {
   comm->set_slot(telemetry_.take());
@@ -207,17 +219,21 @@ void Instance::erase(Comm* comm) {
   telemetry_.give_back(comm->slot());
   const auto it = receivers_.find(comm->id());
   if (it != receivers_.end() && it->second == comm) {
-    // A comm that failed has no last word: its peer is told that nobody knows it.
-    if (!comm->has_failed()) remember_departed(*it->second);
+    // Of a comm that did not end in order, its peer is told that nobody knows it.
+    if (comm->has_parted()) remember_departed(*it->second);
     receivers_.erase(it);
   }
+  comm->finish_close();
   comms_.erase(comm);
 }
 
 Result Instance::progress() {
   if (is_daemon_dead_) return Result::kSystemError;
-  now_ns_ = nccl_adapter::now_ns();
-  if (!is_daemon_lost_) hear();
+  if (is_daemon_lost_) {
+    now_ns_ = nccl_adapter::now_ns();
+  } else {
+    hear();
+  }
   if (is_daemon_lost_) {
     detach();
     look_for_daemon();
@@ -229,6 +245,11 @@ Result Instance::progress() {
 
 void Instance::hear() {
   const int happened = lyre_poll(context(), 0);
+  // Reading the clock is a good part of a look at empty rings, and who finds them empty looks
+  // often.
+  if (happened != 0 || ++idle_looks_ % kIdleLooksPerClockRead == 0) {
+    now_ns_ = nccl_adapter::now_ns();
+  }
   if (happened < 0) {
     note_daemon_error(happened);
     return;
@@ -272,6 +293,7 @@ void Instance::detach() {
   is_detached_ = true;
   for (auto& [key, comm] : comms_) comm->on_detached();
   if (reception_ != nullptr) reception_->on_detached();
+  regions_.on_detached();
   attachment_->lose(now_ns_);
 }
 
@@ -290,6 +312,7 @@ void Instance::look_for_daemon() {
     attachment_->lose_again(lyre_last_error());
     return;
   }
+  regions_.on_attached(context());
   is_daemon_lost_ = is_detached_ = false;
   now_ns_ = nccl_adapter::now_ns();
   log_info("the Lyre daemon at %s is back: %zu comms go on", socket_path_text(settings_),

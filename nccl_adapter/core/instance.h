@@ -17,6 +17,7 @@
 #include "nccl_adapter/core/hello.h"
 #include "nccl_adapter/core/keeper.h"
 #include "nccl_adapter/core/reception.h"
+#include "nccl_adapter/core/region_cache.h"
 #include "nccl_adapter/core/settings.h"
 #include "nccl_adapter/core/telemetry.h"
 
@@ -46,10 +47,11 @@ class Instance {
   const std::string& host() const { return host_; }
   uint32_t pid() const { return pid_; }
   uint64_t communicator() const { return communicator_; }
+  RegionCache& regions() { return regions_; }
   const std::vector<lyre_port>& ports() const { return attachment_->ports(); }
   /// How many streams a new comm on that port gets.
   size_t stream_count(size_t device) const;
-  /// The clock as of the last progress().
+  /// The clock, as of one of the last few calls of progress().
   int64_t now_ns() const { return now_ns_; }
   bool is_attached() const { return !is_daemon_dead_ && !is_daemon_lost_; }
   bool is_daemon_lost() const { return is_daemon_lost_; }
@@ -75,8 +77,8 @@ class Instance {
 
   RecvComm* find_receiver(const Nonce& comm_id) const;
   RecvComm* add_receiver(const Hello& hello, const std::string& address);
-  /// What the comm had placed when it was closed here; nullptr: no such comm.
-  const uint64_t* find_departed(const Nonce& comm_id) const;
+  /// What the comm had placed when it was closed here; nullptr: no such comm. The caller tells.
+  const uint64_t* find_departed(const Nonce& comm_id);
 
  private:
   Instance(const Settings& settings, uint64_t communicator);
@@ -91,7 +93,8 @@ class Instance {
   void tick();
   void show();
   void keep();
-  void remember_departed(const RecvComm& comm);
+  void remember_departed(RecvComm& comm);
+  void await_last_words();
   void adopt(std::unique_ptr<Comm> comm);
   void erase(Comm* comm);
 
@@ -102,9 +105,11 @@ class Instance {
   std::string host_;
   uint32_t pid_;
   int64_t now_ns_;
+  uint32_t idle_looks_ = 0;
   int64_t ticked_ns_ = 0;
   int64_t shown_ns_ = 0;
   Telemetry telemetry_;
+  RegionCache regions_;
   bool is_daemon_lost_ = false;
   bool is_detached_ = false;  ///< nothing refers to the lost context any more
   bool is_daemon_dead_ = false;
@@ -114,7 +119,11 @@ class Instance {
   std::unordered_map<uint64_t, SendComm*> connecting_;  ///< by note in the handle
   std::unordered_map<Comm*, std::unique_ptr<Comm>> comms_;
   std::map<Nonce, RecvComm*> receivers_;
-  std::map<Nonce, uint64_t> departed_;  ///< and what they had placed
+  struct Departed {
+    uint64_t placed;
+    bool is_told;  ///< the peer's host has our last words
+  };
+  std::map<Nonce, Departed> departed_;
   std::deque<Nonce> departed_order_;
   std::unique_ptr<Keeper> keeper_;  ///< last: it works with all of the above
 };

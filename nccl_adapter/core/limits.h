@@ -24,6 +24,13 @@ inline constexpr size_t kBlockBytes = 256 * 1024;
 /// Payload of one data frame: what a block has room for behind the header.
 inline constexpr size_t kChunkBytesMax = kBlockBytes - 32;
 
+/// Payload of at least this is sent from where it lies, if the daemon can read it there: for less,
+/// the copy costs less than a second descriptor.
+inline constexpr size_t kZeroCopyBytesMin = 16 * 1024;
+
+/// deregMr() waits this long for acknowledgements before it costs a stream.
+inline constexpr int64_t kDeregisterWaitNs = 200'000'000;
+
 /// A message of at most this goes over one stream, and no larger one is cut into less.
 inline constexpr size_t kStripeBytesMin = 64 * 1024;
 

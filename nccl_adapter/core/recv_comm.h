@@ -30,6 +30,7 @@ class RecvComm final : public Comm {
   }
   const char* direction_text() const override { return "receives from"; }
   const Request* oldest() const override { return queue_.oldest(); }
+  bool is_sender() const override { return false; }
   void describe(nccl_abi::CommView* out) const override;
   void pump_out() override;
   void pump_in(Lane& lane) override;

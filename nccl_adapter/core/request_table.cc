@@ -17,6 +17,7 @@ Request* RequestTable::post(void* data, uint64_t bytes) {
   request.data = static_cast<uint8_t*>(data);
   request.bytes = bytes;
   request.moved_bytes = 0;
+  request.memory = nullptr;
   // An active message holds a slot, so at most kRequestsPerComm are active and order_ never laps.
   order_[posted_++ % kRequestsPerComm] = request.slot;
   return &request;

@@ -32,6 +32,7 @@ class SendComm final : public Comm {
   }
   const char* direction_text() const override { return "sends to"; }
   const Request* oldest() const override { return queue_.oldest(); }
+  bool is_sender() const override { return true; }
   void describe(nccl_abi::CommView* out) const override;
   void pump_out() override;
   void pump_in(Lane& lane) override;

@@ -18,7 +18,8 @@ SendQueue::Chunk SendQueue::make_chunk(uint64_t message, uint64_t offset, uint64
                      .message = message,
                      .message_bytes = request.bytes,
                      .offset = offset},
-          .data = request.data + offset};
+          .data = request.data + offset,
+          .region = request.memory != nullptr ? request.memory->region : nullptr};
 }
 
 bool SendQueue::next_chunk(size_t streams, Chunk* out) const {

@@ -19,7 +19,8 @@ class SendQueue {
   struct Chunk {
     FrameHeader header;
     const uint8_t* data = nullptr;
-    bool is_again = false;  ///< a stream that carried it broke
+    lyre_region* region = nullptr;  ///< in which data lies; nullptr: it has to be copied
+    bool is_again = false;          ///< a stream that carried it broke
   };
 
   /// What is remembered of a frame that was handed to a stream.

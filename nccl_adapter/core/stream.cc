@@ -18,6 +18,9 @@ Stream& Stream::operator=(Stream&& other) noexcept {
   unsent_ = std::move(other.unsent_);
   parked_ = std::exchange(other.parked_, lyre_block{});
   parked_bytes_ = std::exchange(other.parked_bytes_, 0);
+  parked_region_ = std::exchange(other.parked_region_, nullptr);
+  parked_data_ = other.parked_data_;
+  parked_data_bytes_ = other.parked_data_bytes_;
   slices_ = other.slices_;
   slice_count_ = std::exchange(other.slice_count_, 0);
   slice_index_ = std::exchange(other.slice_index_, 0);
@@ -56,6 +59,14 @@ Io Stream::flush() {
     if (code < 0) return fail(code);
     sent_bytes_ += std::exchange(parked_bytes_, 0);
   }
+  if (parked_region_ != nullptr) {
+    const int code =
+        lyre_send_region(session_, parked_region_, parked_data_, parked_data_bytes_, 0);
+    if (code == LYRE_E_AGAIN) return Io::kAgain;
+    if (code < 0) return fail(code);
+    sent_bytes_ += parked_data_bytes_;
+    parked_region_ = nullptr;
+  }
   size_t sent = 0;
   while (sent < unsent_.size()) {
     const int64_t n = lyre_send(session_, unsent_.data() + sent, unsent_.size() - sent);
@@ -71,16 +82,29 @@ Io Stream::flush() {
 Io Stream::send_chunk(const SendQueue::Chunk& chunk) {
   const Io before = flush();
   if (before != Io::kOk) return before;
-  const size_t bytes = kFrameHeaderBytes + chunk.header.bytes;
+  const bool is_in_place = chunk.region != nullptr && chunk.header.bytes >= kZeroCopyBytesMin;
+  return is_in_place ? send_in_place(chunk) : send_copied(chunk);
+}
+
+Io Stream::send_in_place(const SendQueue::Chunk& chunk) {
+  const Io header = send_copied({.header = chunk.header, .data = nullptr});
+  if (header != Io::kOk) return header;
+  parked_region_ = chunk.region;
+  parked_data_ = chunk.data;
+  parked_data_bytes_ = chunk.header.bytes;
+  return flush() == Io::kFailed ? Io::kFailed : Io::kOk;
+}
+
+Io Stream::send_copied(const SendQueue::Chunk& chunk) {
+  const size_t payload_bytes = chunk.data != nullptr ? chunk.header.bytes : 0;
+  const size_t bytes = kFrameHeaderBytes + payload_bytes;
   lyre_block block;
   int code = lyre_block_alloc(lyre_session_context(session_), bytes, &block);
   if (code == LYRE_E_AGAIN) return Io::kAgain;
   if (code < 0) return fail(code);
   auto* out = static_cast<uint8_t*>(block.data);
   encode(chunk.header, std::span<uint8_t, kFrameHeaderBytes>(out, kFrameHeaderBytes));
-  if (chunk.header.bytes > 0) {
-    std::memcpy(out + kFrameHeaderBytes, chunk.data, chunk.header.bytes);
-  }
+  if (payload_bytes > 0) std::memcpy(out + kFrameHeaderBytes, chunk.data, payload_bytes);
   code = lyre_send_block(session_, &block, bytes, 0);
   if (code == LYRE_E_AGAIN) {
     parked_ = block;  // filled once is enough: it goes with the next flush
@@ -127,6 +151,7 @@ void Stream::release() {
 }
 
 void Stream::drop_parked() {
+  parked_region_ = nullptr;
   if (parked_bytes_ == 0) return;
   lyre_block_free(lyre_session_context(session_), &parked_);
   parked_bytes_ = 0;

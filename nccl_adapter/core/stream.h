@@ -50,13 +50,20 @@ class Stream {
   Io send_small(std::span<const uint8_t> bytes);
   /// Sends what earlier calls could not. kOk when nothing is left.
   Io flush();
-  /// Copies the frame into one arena block and sends it. kAgain: the frame was not taken.
+  /// Sends the frame: its payload from where it lies if it has a region, else with the header in
+  /// one arena block. kAgain: the frame was not taken.
   Io send_chunk(const SendQueue::Chunk& chunk);
   /// Handed to the session in its life, and what of that the peer's TCP has not acknowledged.
   uint64_t sent_bytes() const { return sent_bytes_; }
   uint64_t unacked_bytes() const { return lyre_unacked_bytes(session_); }
   /// Something waits for the session to have room.
-  bool is_blocked() const { return parked_bytes_ > 0 || !unsent_.empty(); }
+  bool is_blocked() const {
+    return parked_bytes_ > 0 || parked_region_ != nullptr || !unsent_.empty();
+  }
+  /// Payload in this region waits for the session to have room.
+  bool is_blocked_in(const lyre_region* region) const {
+    return region != nullptr && parked_region_ == region;
+  }
 
   /// The bytes that come next, as far as they lie in one piece; never empty with kOk.
   /// Owner: valid until consume() or release().
@@ -72,6 +79,8 @@ class Stream {
  private:
   Io fail(int64_t code);
   void drop_parked();
+  Io send_copied(const SendQueue::Chunk& chunk);
+  Io send_in_place(const SendQueue::Chunk& chunk);
 
   lyre_session* session_ = nullptr;
   int error_ = 0;
@@ -79,6 +88,9 @@ class Stream {
   std::vector<uint8_t> unsent_;  ///< small sends that did not fit
   lyre_block parked_{};          ///< a filled block that the session had no room for
   size_t parked_bytes_ = 0;
+  lyre_region* parked_region_ = nullptr;  ///< the same for payload that is not copied
+  const uint8_t* parked_data_ = nullptr;
+  size_t parked_data_bytes_ = 0;
   std::array<lyre_slice, kSlicesPerTake> slices_{};
   int slice_count_ = 0;
   int slice_index_ = 0;     ///< the one that bytes are taken from

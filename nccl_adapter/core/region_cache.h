@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include "lyre/lyre.h"
+
+namespace lyre::nccl_adapter {
+
+/// Memory that NCCL registered, made known to the daemon once for all comms that use it, and again
+/// to a daemon that came back.
+/// Thread: under the instance's lock.
+class RegionCache {
+ public:
+  struct Entry {
+    lyre_region* region = nullptr;  ///< nullptr: bytes of it have to be copied
+    uint32_t users = 0;
+  };
+
+  /// Blocks while the daemon looks at the memory. `context` may be nullptr: then later.
+  /// Owner: the cache; give_back() once for each take().
+  Entry* take(lyre_context* context, const void* data, size_t bytes);
+  /// Whether give_back() would end it.
+  bool is_last_user(const Entry* entry) const { return entry->users == 1; }
+  /// With the last user the daemon lets go of the memory; nobody reads it after this.
+  void give_back(Entry* entry);
+
+  /// The context is gone, and every region with it; there is a new one.
+  void on_detached();
+  void on_attached(lyre_context* context);
+
+ private:
+  using Key = std::pair<const void*, size_t>;
+  void make_known(lyre_context* context, const Key& key, Entry* entry);
+
+  void mention_copies(size_t bytes, const char* why);
+
+  std::map<Key, Entry> entries_;
+  bool is_mentioned_ = false;
+};
+
+}  // namespace lyre::nccl_adapter
