@@ -1,5 +1,6 @@
 // The calling contract, one test a clause, for each ABI version. Rank 0 sends, rank 1 receives.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -255,6 +256,35 @@ TEST_P(Contract, MemoryIsRegisteredAndLetGo) {
               Result::kSuccess);
     EXPECT_NE(mhandle, nullptr);
     EXPECT_EQ(link.plugin().dereg_mr(link.comm(), mhandle), Result::kSuccess);
+  });
+}
+
+// NCCL's staging memory is shared anonymous memory, which the daemon can read where it lies.
+TEST_P(Contract, RegisteredMemoryMayChangeOnceItsMessageIsDone) {
+  on_link([](Rank& rank, Link& link) {
+    constexpr size_t kBytes = 4 << 20;
+    constexpr uint64_t kMessages = 20;
+    auto* memory = static_cast<uint8_t*>(
+        ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    ASSERT_NE(memory, MAP_FAILED);
+    void* mhandle = nullptr;
+    ASSERT_EQ(link.plugin().reg_mr(link.comm(), memory, kBytes, kPtrHost, &mhandle),
+              Result::kSuccess);
+    for (uint64_t number = 0; number < kMessages; ++number) {
+      const size_t bytes = number % 3 == 0 ? 100 : kBytes - number;
+      const std::vector<uint8_t> expected = pattern(number, bytes);
+      if (rank.index() == 0) {
+        std::memcpy(memory, expected.data(), bytes);
+        link.finish(link.isend(memory, bytes, mhandle));
+        std::memset(memory, 0xee, kBytes);
+      } else {
+        EXPECT_EQ(link.finish(link.irecv(memory, kBytes)), static_cast<int>(bytes));
+        EXPECT_EQ(std::memcmp(memory, expected.data(), bytes), 0) << number;
+      }
+    }
+    EXPECT_EQ(link.plugin().dereg_mr(link.comm(), mhandle), Result::kSuccess);
+    ::munmap(memory, kBytes);
+    rank.meet();
   });
 }
 

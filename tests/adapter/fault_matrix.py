@@ -37,7 +37,7 @@ IMPOSSIBLE = {("stream", "connect")}
 ANSWER_S = 60
 SETTLE_S = 0.3
 ENVIRONMENT = {"LYRE_STREAMS": "4", "LYRE_RAILS": "all", "LYRE_PEER_TIMEOUT_SECONDS": "12",
-               "LYRE_RESUME_SECONDS": "6"}
+               "LYRE_RESUME_SECONDS": "4"}
 DAEMON_SECTIONS = {"tcp": {"user_timeout_ms": 5000}}
 
 
@@ -181,10 +181,10 @@ class Cell:
 
     def strike_stream(self):
         with StreamResetter(self.wire.left, self.wire.device) as resetter:
-            if self.phase != "message":
+            if self.phase == "idle":
                 self.both("say")  # something to learn the numbers from
             resetter.reset()
-            if self.phase != "message":
+            if self.phase == "idle":
                 self.all_hear("say")
 
     def strike_port(self):

@@ -89,7 +89,7 @@ class FaultRank {
     step.data = index_ == 0 ? pattern(number_++, bytes) : std::vector<uint8_t>(bytes);
     if (index_ == 0) step.data[0] = is_last ? 1 : 0;
     while (step.request == nullptr) {
-      require(index_ == 0 ? plugin_->isend(comm_, step.data.data(), bytes, &step.request)
+      require(index_ == 0 ? plugin_->isend(comm_, step.data.data(), bytes, nullptr, &step.request)
                           : plugin_->irecv(comm_, step.data.data(), bytes, &step.request));
     }
     return step;

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "nccl_adapter/core/frame.h"
 #include "nccl_adapter/core/hello.h"
 #include "tests/adapter/link.h"
 #include "tests/adapter/stranger.h"
@@ -293,6 +294,125 @@ TEST_F(Handshake, GuessedNonceIsRefused) {
         expect_answer(visitor, AnswerCode::kUnknown);
       },
       "nobody listens under that handle");
+}
+
+nccl_adapter::Hello hello_for(const Link& link, uint16_t index, uint16_t count,
+                              uint32_t incarnation) {
+  nccl_adapter::Hello hello{.stream_index = index,
+                            .stream_count = count,
+                            .incarnation = incarnation,
+                            .pid = 77,
+                            .nonce = read_handle(link.handle()).nonce,
+                            .host = "impostor"};
+  hello.comm_id.fill(7);
+  return hello;
+}
+
+void say_hello(Stranger& visitor, const nccl_adapter::Hello& hello) {
+  uint8_t bytes[kHelloBytes];
+  encode(hello, bytes);
+  visitor.say(bytes);
+}
+
+void expect_welcome(Stranger& visitor) {
+  EXPECT_TRUE(until([&] {
+    visitor.is_shown_out();
+    return visitor.heard().size() >= kAnswerBytes;
+  }));
+  Answer answer;
+  ASSERT_TRUE(decode(std::span<const uint8_t, kAnswerBytes>(visitor.heard().data(), kAnswerBytes),
+                     &answer));
+  EXPECT_EQ(answer.code, AnswerCode::kWelcome);
+}
+
+void* accept_one(Link& link) {
+  void* comm = nullptr;
+  EXPECT_TRUE(until([&] {
+    EXPECT_EQ(link.plugin().accept(link.listen_comm(), &comm), Result::kSuccess);
+    return comm != nullptr;
+  }));
+  return comm;
+}
+
+TEST_F(Handshake, AStreamJoinsOnceAndNotTooLate) {
+  expect_ranks({[](Rank& rank) {
+                  Link link(rank, kAbi, Link::Unconnected{});
+                  link.exchange_handle();
+                  const auto knock = [&](uint16_t index, uint16_t count, uint32_t incarnation) {
+                    auto visitor = std::make_unique<Stranger>(daemons().socket(0), link.handle());
+                    say_hello(*visitor, hello_for(link, index, count, incarnation));
+                    return visitor;
+                  };
+                  const auto first = knock(0, 2, 1);
+                  expect_welcome(*first);
+                  expect_answer(*knock(0, 2, 1), AnswerCode::kBadStream);  // replayed
+                  expect_answer(*knock(2, 2, 1), AnswerCode::kBadStream);
+                  expect_answer(*knock(0, 3, 2), AnswerCode::kBadStream);
+                  const auto successor = knock(0, 2, 2);
+                  expect_welcome(*successor);
+                  EXPECT_TRUE(until([&] { return first->is_shown_out(); }));
+                  rank.meet();
+                  rank.meet();  // the comm is closed
+                  expect_answer(*knock(1, 2, 1), AnswerCode::kDeparted);
+                  link.connect();
+                  say_one_word(rank, link);
+                  link.close();
+                },
+                [](Rank& rank) {
+                  Link link(rank, kAbi, Link::Unconnected{});
+                  link.exchange_handle();
+                  void* comm = accept_one(link);
+                  rank.meet();
+                  EXPECT_EQ(link.plugin().close_recv(comm), Result::kSuccess);
+                  rank.meet();
+                  link.connect();
+                  say_one_word(rank, link);
+                  link.close();
+                }});
+}
+
+TEST_F(Handshake, AStreamThatLiesEndsItsOwnCommOnly) {
+  using nccl_adapter::FrameHeader;
+  using nccl_adapter::FrameType;
+  const FrameHeader lies[] = {
+      {FrameType::kData, 4, 0, 2, 1},              // past the message
+      {FrameType::kData, 0xffffffff, 0, 8, 0},     // a length that lies
+      {FrameType::kData, 4, 1000, 4, 0},           // a message of the far future
+      {FrameType::kData, 4, 0, 1 << 20, 1 << 19},  // more than may come unasked
+      {FrameType::kGrant, 0, 0, 0, 0},             // the wrong way round
+  };
+  for (const FrameHeader& lie : lies) {
+    expect_ranks({[&](Rank& rank) {
+                    Link link(rank, kAbi, Link::Unconnected{});
+                    link.exchange_handle();
+                    Stranger visitor(daemons().socket(0), link.handle());
+                    say_hello(visitor, hello_for(link, 0, 1, 1));
+                    expect_welcome(visitor);
+                    uint8_t frame[nccl_adapter::kFrameHeaderBytes + 4] = {};
+                    encode(lie, std::span<uint8_t, nccl_adapter::kFrameHeaderBytes>(
+                                    frame, nccl_adapter::kFrameHeaderBytes));
+                    visitor.say(frame);
+                    EXPECT_TRUE(until([&] { return visitor.is_shown_out(); }));
+                    rank.meet();
+                    link.connect();
+                    say_one_word(rank, link);
+                    link.close();
+                  },
+                  [](Rank& rank) {
+                    Link link(rank, kAbi, Link::Unconnected{});
+                    link.exchange_handle();
+                    void* comm = accept_one(link);
+                    rank.meet();  // the lie was heard
+                    void* request = nullptr;
+                    ASSERT_EQ(link.plugin().irecv(comm, nullptr, 0, &request), Result::kSuccess);
+                    EXPECT_EQ(link.finish_badly(request), Result::kRemoteError);
+                    EXPECT_EQ(count_logged("the peer broke the protocol"), 1u) << logged_text();
+                    EXPECT_EQ(link.plugin().close_recv(comm), Result::kSuccess);
+                    link.connect();
+                    say_one_word(rank, link);
+                    link.close();
+                  }});
+  }
 }
 
 TEST_F(Handshake, TwoAbiVersionsTalkToEachOther) {

@@ -74,10 +74,10 @@ void Link::connect() {
   if (!is_connected) throw std::runtime_error("no connection in time, " + logged_text());
 }
 
-void* Link::isend(const void* data, size_t bytes) {
+void* Link::isend(const void* data, size_t bytes, void* mhandle) {
   void* request = nullptr;
   until([&] {
-    require(plugin_->isend(comm_, data, bytes, &request), "isend");
+    require(plugin_->isend(comm_, data, bytes, mhandle, &request), "isend");
     return request != nullptr;
   });
   return request;

@@ -43,9 +43,10 @@ class Link {
   void* comm() const { return comm_; }
   void* listen_comm() const { return listen_comm_; }
   HandleBuffer& handle() { return handle_; }
+  const HandleBuffer& handle() const { return handle_; }
 
   /// Posts, and retries while the plugin says "later".
-  void* isend(const void* data, size_t bytes);
+  void* isend(const void* data, size_t bytes, void* mhandle = nullptr);
   void* irecv(void* data, size_t bytes);
   /// Tests until done; the size it reported.
   int finish(void* request);

@@ -107,12 +107,12 @@ class VersionedPlugin final : public Plugin {
   }
   Result dereg_mr(void* comm, void* mhandle) override { return table_->dereg_mr(comm, mhandle); }
 
-  Result isend(void* comm, const void* data, size_t bytes, void** request) override {
+  Result isend(void* comm, const void* data, size_t bytes, void* mhandle, void** request) override {
     void* pointer = const_cast<void*>(data);
     if constexpr (kHasPhandle) {
-      return table_->isend(comm, pointer, bytes, 0, nullptr, nullptr, request);
+      return table_->isend(comm, pointer, bytes, 0, mhandle, nullptr, request);
     } else {
-      return table_->isend(comm, pointer, static_cast<Size>(bytes), 0, nullptr, request);
+      return table_->isend(comm, pointer, static_cast<Size>(bytes), 0, mhandle, request);
     }
   }
 

@@ -39,7 +39,11 @@ class Plugin {
   virtual Result accept(void* listen_comm, void** recv_comm) = 0;
   virtual Result reg_mr(void* comm, void* data, size_t bytes, int type, void** mhandle) = 0;
   virtual Result dereg_mr(void* comm, void* mhandle) = 0;
-  virtual Result isend(void* comm, const void* data, size_t bytes, void** request) = 0;
+  virtual Result isend(void* comm, const void* data, size_t bytes, void* mhandle,
+                       void** request) = 0;
+  Result isend(void* comm, const void* data, size_t bytes, void** request) {
+    return isend(comm, data, bytes, nullptr, request);
+  }
   /// `*request` goes in as it is: the caller may leave the 0x1 hint there.
   virtual Result irecv(void* comm, void* data, size_t bytes, void** request) = 0;
   virtual Result iflush(void* comm, void* data, void** request) = 0;
