@@ -285,7 +285,9 @@ void Instance::show() {
 // Called by a thread of its own, for times when NCCL does not.
 void Instance::keep() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (lock.owns_lock() && nccl_adapter::now_ns() - now_ns_ >= kKeeperNs / 2) progress();
+  if (!lock.owns_lock() || nccl_adapter::now_ns() - now_ns_ < kKeeperNs / 2) return;
+  idle_looks_ = kIdleLooksPerClockRead - 1;  // who looks seldom looks at the clock, too
+  progress();
 }
 
 void Instance::detach() {
