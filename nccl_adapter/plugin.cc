@@ -17,6 +17,7 @@
 #include "nccl_adapter/core/comm.h"
 #include "nccl_adapter/core/instance.h"
 #include "nccl_adapter/core/log.h"
+#include "nccl_adapter/core/properties.h"
 #include "nccl_adapter/core/status.h"
 
 namespace lyre::nccl_adapter {

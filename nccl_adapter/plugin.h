@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "nccl_adapter/abi/common.h"
-#include "nccl_adapter/core/properties.h"
 
 /// NCCL's calls with v12's meaning and without v12's types: what the tables of all versions call.
 /// Each takes the lock of the instance concerned and lets no exception out.
@@ -24,13 +23,6 @@ Result init_process(nccl_abi::Logger logger);
 void* process_context();
 
 Result devices(int* ndev);
-template <typename AbiProperties>
-Result get_properties(int dev, AbiProperties* out) {
-  Properties properties;
-  if (!known_properties(dev, &properties)) return Result::kInvalidArgument;
-  fill_properties(dev, properties, out);
-  return Result::kSuccess;
-}
 
 Result listen(void* context, int dev, void* handle, void** listen_comm);
 Result connect(void* context, int dev, void* handle, void** send_comm);

@@ -7,7 +7,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "nccl_adapter/abi/net_v11.h"
+#include "nccl_adapter/abi/net.h"
 
 /// An NCCL plugin that passes everything to another one ($LYRE_FAULTY_BASE) and breaks one thing,
 /// in the process that receives from rank $LYRE_FAULT_FROM, once $LYRE_FAULT_AFTER receives are

@@ -33,7 +33,7 @@ void logger(LogLevel level, unsigned long, const char*, int, const char* format,
   g_lines.push_back({level, line});
 }
 
-template <typename Table, typename Props>
+template <typename Table>
 class VersionedPlugin final : public Plugin {
  public:
   static constexpr bool kHasContext = requires(const Table& t) { t.finalize; };
@@ -61,7 +61,7 @@ class VersionedPlugin final : public Plugin {
   Result devices(int* count) override { return table_->devices(count); }
 
   Result properties(int dev, PluginProperties* out) override {
-    Props props{};
+    typename Table::Properties props{};
     const Result result = table_->get_properties(dev, &props);
     if (result != Result::kSuccess) return result;
     out->name = props.name;
@@ -157,11 +157,11 @@ class VersionedPlugin final : public Plugin {
   void* context_ = nullptr;
 };
 
-template <typename Table, typename Props>
+template <typename Table>
 std::unique_ptr<Plugin> load_table(void* library, const char* symbol) {
   const void* table = ::dlsym(library, symbol);
   if (table == nullptr) throw std::runtime_error(std::string("no ") + symbol);
-  return std::make_unique<VersionedPlugin<Table, Props>>(library, static_cast<const Table*>(table));
+  return std::make_unique<VersionedPlugin<Table>>(library, static_cast<const Table*>(table));
 }
 
 }  // namespace
@@ -174,15 +174,15 @@ std::unique_ptr<Plugin> Plugin::load(int abi) {
   if (library == nullptr) throw std::runtime_error(::dlerror());
   switch (abi) {
     case 8:
-      return load_table<NetV8, PropertiesV8>(library, "ncclNetPlugin_v8");
+      return load_table<NetV8>(library, "ncclNetPlugin_v8");
     case 9:
-      return load_table<NetV9, PropertiesV9>(library, "ncclNetPlugin_v9");
+      return load_table<NetV9>(library, "ncclNetPlugin_v9");
     case 10:
-      return load_table<NetV10, PropertiesV10>(library, "ncclNetPlugin_v10");
+      return load_table<NetV10>(library, "ncclNetPlugin_v10");
     case 11:
-      return load_table<NetV11, PropertiesV11>(library, "ncclNetPlugin_v11");
+      return load_table<NetV11>(library, "ncclNetPlugin_v11");
     case 12:
-      return load_table<NetV12, PropertiesV12>(library, "ncclNetPlugin_v12");
+      return load_table<NetV12>(library, "ncclNetPlugin_v12");
     default:
       throw std::runtime_error("no such ABI version");
   }

@@ -40,7 +40,7 @@ nccl_abi::Result ignore_event(void**, int, void*, int64_t, void*) {
 }
 
 /// What all versions have in common, in terms of the version's own table.
-template <typename Table, typename Properties, int kAbi>
+template <typename Table, int kAbi>
 class TableCalls : public NetPlugin {
  public:
   explicit TableCalls(const Table* table) : table_(table) {}
@@ -49,7 +49,7 @@ class TableCalls : public NetPlugin {
   const char* name() const override { return table_->name; }
   nccl_abi::Result devices(int* count) override { return table_->devices(count); }
   nccl_abi::Result get_properties(int dev, NetProperties* out) override {
-    Properties raw{};
+    typename Table::Properties raw{};
     const nccl_abi::Result result = table_->get_properties(dev, &raw);
     *out = {raw.name != nullptr ? raw.name : "", raw.speed_mbps, raw.ptr_support, raw.comms_max,
             raw.recvs_max};
@@ -77,11 +77,11 @@ class TableCalls : public NetPlugin {
 };
 
 /// v8 and v9: no profiler, no context.
-template <typename Table, typename Properties, int kAbi>
-class PlainCalls : public TableCalls<Table, Properties, kAbi> {
+template <typename Table, int kAbi>
+class PlainCalls : public TableCalls<Table, kAbi> {
  public:
-  using TableCalls<Table, Properties, kAbi>::TableCalls;
-  using TableCalls<Table, Properties, kAbi>::table_;
+  using TableCalls<Table, kAbi>::TableCalls;
+  using TableCalls<Table, kAbi>::table_;
 
   nccl_abi::Result init(uint64_t) override { return table_->init(&log_line); }
   nccl_abi::Result finalize() override { return nccl_abi::Result::kSuccess; }
@@ -94,7 +94,7 @@ class PlainCalls : public TableCalls<Table, Properties, kAbi> {
   }
 };
 
-class CallsV8 final : public PlainCalls<NetV8, PropertiesV8, 8> {
+class CallsV8 final : public PlainCalls<NetV8, 8> {
  public:
   using PlainCalls::PlainCalls;
   nccl_abi::Result isend(void* comm, void* data, size_t bytes, int tag, void* mhandle,
@@ -112,7 +112,7 @@ void enter_with_hint(bool hint, void** request) {
   *request = hint ? reinterpret_cast<void*>(kOptionalRecvCompletion) : nullptr;
 }
 
-class CallsV9 final : public PlainCalls<NetV9, PropertiesV9, 9> {
+class CallsV9 final : public PlainCalls<NetV9, 9> {
  public:
   using PlainCalls::PlainCalls;
   nccl_abi::Result isend(void* comm, void* data, size_t bytes, int tag, void* mhandle,
@@ -127,11 +127,11 @@ class CallsV9 final : public PlainCalls<NetV9, PropertiesV9, 9> {
 };
 
 /// v10 and later: profiler handles, which are null where no profiler runs.
-template <typename Table, typename Properties, int kAbi>
-class ProfiledCalls : public TableCalls<Table, Properties, kAbi> {
+template <typename Table, int kAbi>
+class ProfiledCalls : public TableCalls<Table, kAbi> {
  public:
-  using TableCalls<Table, Properties, kAbi>::TableCalls;
-  using TableCalls<Table, Properties, kAbi>::table_;
+  using TableCalls<Table, kAbi>::TableCalls;
+  using TableCalls<Table, kAbi>::table_;
 
   nccl_abi::Result isend(void* comm, void* data, size_t bytes, int tag, void* mhandle,
                          void** request) override {
@@ -145,7 +145,7 @@ class ProfiledCalls : public TableCalls<Table, Properties, kAbi> {
   }
 };
 
-class CallsV10 final : public ProfiledCalls<NetV10, PropertiesV10, 10> {
+class CallsV10 final : public ProfiledCalls<NetV10, 10> {
  public:
   using ProfiledCalls::ProfiledCalls;
   nccl_abi::Result init(uint64_t) override { return table_->init(&log_line, &ignore_event); }
@@ -161,11 +161,11 @@ class CallsV10 final : public ProfiledCalls<NetV10, PropertiesV10, 10> {
 };
 
 /// v11 and v12: a context for each communicator.
-template <typename Table, typename Properties, int kAbi>
-class ContextCalls final : public ProfiledCalls<Table, Properties, kAbi> {
+template <typename Table, int kAbi>
+class ContextCalls final : public ProfiledCalls<Table, kAbi> {
  public:
-  using ProfiledCalls<Table, Properties, kAbi>::ProfiledCalls;
-  using ProfiledCalls<Table, Properties, kAbi>::table_;
+  using ProfiledCalls<Table, kAbi>::ProfiledCalls;
+  using ProfiledCalls<Table, kAbi>::table_;
 
   nccl_abi::Result init(uint64_t comm_id) override {
     CommConfig config{kTrafficClassUndefined};
@@ -190,8 +190,8 @@ class ContextCalls final : public ProfiledCalls<Table, Properties, kAbi> {
   void* context_ = nullptr;
 };
 
-using CallsV11 = ContextCalls<NetV11, PropertiesV11, 11>;
-using CallsV12 = ContextCalls<NetV12, PropertiesV12, 12>;
+using CallsV11 = ContextCalls<NetV11, 11>;
+using CallsV12 = ContextCalls<NetV12, 12>;
 
 template <typename Calls, typename Table>
 std::unique_ptr<NetPlugin> make_calls(const void* table) {
