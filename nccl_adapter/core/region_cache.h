@@ -24,7 +24,9 @@ class RegionCache {
   Entry* take(lyre_context* context, const void* data, size_t bytes);
   /// Whether give_back() would end it.
   bool is_last_user(const Entry* entry) const { return entry->users == 1; }
-  /// With the last user the daemon lets go of the memory; nobody reads it after this.
+  /// With the last user the daemon lets go of the memory: nobody reads it after this, except a NIC
+  /// that does not let go within two seconds (its link is down, say), which is logged. What that
+  /// one reads goes nowhere: its session was reset.
   void give_back(Entry* entry);
 
   /// The context is gone, and every region with it; there is a new one.
@@ -34,7 +36,6 @@ class RegionCache {
  private:
   using Key = std::pair<const void*, size_t>;
   void make_known(lyre_context* context, const Key& key, Entry* entry);
-
   void mention_copies(size_t bytes, const char* why);
 
   std::map<Key, Entry> entries_;

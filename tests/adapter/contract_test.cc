@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <fstream>
+#include <sstream>
 
 #include "tests/adapter/link.h"
 
@@ -16,6 +18,29 @@ using nccl_abi::kPtrHost;
 
 constexpr size_t kStepsInFlight = nccl_abi::kStepsInFlightMax;
 void* const kHint = reinterpret_cast<void*>(nccl_abi::kOptionalRecvCompletion);
+
+// The file that is mapped at `memory` here, or whether a process maps it: "device inode".
+std::string file_at(const void* memory) {
+  std::ifstream maps("/proc/self/maps");
+  const auto wanted = reinterpret_cast<uintptr_t>(memory);
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t begin = 0;
+    uintptr_t end = 0;
+    char dash = 0;
+    std::string mode, offset, device, inode;
+    std::istringstream(line) >> std::hex >> begin >> dash >> end >> mode >> offset >> device >>
+        inode;
+    if (begin <= wanted && wanted < end) return device + " " + inode + " ";
+  }
+  return {};
+}
+bool is_mapped_by(pid_t process, const std::string& file) {
+  std::ifstream maps("/proc/" + std::to_string(process) + "/maps");
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find(" " + file) != std::string::npos) return true;
+  }
+  return false;
+}
 
 class Contract : public ::testing::TestWithParam<int> {
  protected:
@@ -270,6 +295,11 @@ TEST_P(Contract, RegisteredMemoryMayChangeOnceItsMessageIsDone) {
     void* mhandle = nullptr;
     ASSERT_EQ(link.plugin().reg_mr(link.comm(), memory, kBytes, kPtrHost, &mhandle),
               Result::kSuccess);
+    // Without the capabilities it needs, the daemon leaves the memory to be copied.
+    const bool is_copied = logged_text().find("are copied") != std::string::npos;
+    const pid_t daemon = daemons().pid(rank.index());
+    const std::string file = file_at(memory);
+    EXPECT_EQ(is_mapped_by(daemon, file), rank.index() == 0 && !is_copied) << file;
     for (uint64_t number = 0; number < kMessages; ++number) {
       const size_t bytes = number % 3 == 0 ? 100 : kBytes - number;
       const std::vector<uint8_t> expected = pattern(number, bytes);
@@ -283,6 +313,7 @@ TEST_P(Contract, RegisteredMemoryMayChangeOnceItsMessageIsDone) {
       }
     }
     EXPECT_EQ(link.plugin().dereg_mr(link.comm(), mhandle), Result::kSuccess);
+    EXPECT_FALSE(is_mapped_by(daemon, file)) << file;
     ::munmap(memory, kBytes);
     rank.meet();
   });
