@@ -37,7 +37,7 @@ IMPOSSIBLE = {("stream", "connect")}
 ANSWER_S = 60
 SETTLE_S = 0.3
 ENVIRONMENT = {"LYRE_STREAMS": "4", "LYRE_RAILS": "all", "LYRE_PEER_TIMEOUT_SECONDS": "12",
-               "LYRE_RESUME_SECONDS": "4"}
+               "LYRE_RESUME_SECONDS": "6"}
 DAEMON_SECTIONS = {"tcp": {"user_timeout_ms": 5000}}
 
 
