@@ -62,7 +62,8 @@ struct Handoff {
 inline constexpr uint32_t kPacketsAwayMax = 128;
 inline constexpr uint32_t kHandoffsMax = 512;  ///< of one ring; a power of two
 
-/// A ring from each worker to each other one, and what wakes them.
+/// A ring from each worker to each other one, one to itself for what it must look at again, and
+/// what wakes them.
 /// Thread: ring(from, to) is filled by `from` and emptied by `to`; all else is set before they run.
 class Crossroads {
  public:

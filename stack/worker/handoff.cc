@@ -9,8 +9,6 @@ namespace lyre::worker {
 
 namespace {
 
-/// Of one ring in one turn.
-constexpr size_t kHandoffsPerRingMax = 64;
 /// Room that packets leave in a ring for claims, and claims leave for packets on their way back.
 constexpr uint32_t kRoomAfterPacket = kPacketsAwayMax + 128;
 constexpr uint32_t kRoomAfterClaim = kPacketsAwayMax;
@@ -46,15 +44,22 @@ bool Worker::Impl::has_handoffs() const {
   return false;
 }
 
+/// Takes what each ring holds, and then has a second look at what nobody seemed to have before.
 size_t Worker::Impl::take_handoffs() {
   if (is_alone()) return 0;
   size_t taken = 0;
   Handoff handoff;
+  Crossroads::Ring& doubts = config.crossroads->ring(config.index, config.index);
+  const uint32_t doubt_count = kHandoffsMax - doubts.room();
   for (uint32_t from = 0; from < config.worker_count; ++from) {
+    if (from == config.index) continue;
     Crossroads::Ring& ring = config.crossroads->ring(from, config.index);
-    for (size_t i = 0; i < kHandoffsPerRingMax && ring.try_take(handoff); ++i, ++taken) {
+    for (size_t i = 0; i < kHandoffsMax && ring.try_take(handoff); ++i, ++taken) {
       on_handoff(from, handoff);
     }
+  }
+  for (uint32_t i = 0; i < doubt_count && doubts.try_take(handoff); ++i, ++taken) {
+    if (!try_find_owner(handoff)) give_back(handoff, Handoff::Kind::kNobodys);
   }
   return taken;
 }
@@ -119,17 +124,28 @@ void Worker::Impl::give_back(const Handoff& handoff, Handoff::Kind kind) {
   LYRE_CHECK(hand(handoff.receiver, answer, 0));
 }
 
+/// The owner's claim was made before the packet came, but may lie in a ring that this look has
+/// passed already: who seems to be nobody's is looked for once more.
 void Worker::Impl::find_owner(const Handoff& handoff) {
-  if (find_connection(handoff.tuple) != FlowTable::kNone) return take_redirected(handoff);
-  const uint32_t owner = owners.find(handoff.tuple);
-  if (owner == OwnerTable::kNobody || owner == handoff.receiver) {
-    return give_back(handoff, Handoff::Kind::kNobodys);
-  }
-  Handoff onward = handoff;
-  onward.kind = Handoff::Kind::kYours;
-  if (hand(owner, onward, kRoomAfterPacket)) return;
+  if (try_find_owner(handoff) || hand(config.index, handoff, 0)) return;
   drop(Drop::kRedirectFull);
   give_back(handoff, Handoff::Kind::kReturn);
+}
+
+/// False: as far as is known here, nobody has the connection.
+bool Worker::Impl::try_find_owner(const Handoff& handoff) {
+  if (find_connection(handoff.tuple) != FlowTable::kNone) {
+    take_redirected(handoff);
+    return true;
+  }
+  const uint32_t owner = owners.find(handoff.tuple);
+  if (owner == OwnerTable::kNobody || owner == handoff.receiver) return false;
+  Handoff onward = handoff;
+  onward.kind = Handoff::Kind::kYours;
+  if (hand(owner, onward, kRoomAfterPacket)) return true;
+  drop(Drop::kRedirectFull);
+  give_back(handoff, Handoff::Kind::kReturn);
+  return true;
 }
 
 /// The packet lies in another worker's memory: it is copied and goes back at once.

@@ -179,6 +179,7 @@ struct Worker::Impl {
   bool redirect(io::PacketBuf* packet, const FourTuple& tuple);
   void give_back(const Handoff& handoff, Handoff::Kind kind);
   void find_owner(const Handoff& handoff);
+  bool try_find_owner(const Handoff& handoff);
   void take_redirected(const Handoff& handoff);
   bool may_hand_over(uint32_t conn);
   void hand_over(uint32_t conn, const Handoff& handoff);

@@ -5,10 +5,12 @@ namespace lyre::worker {
 
 size_t Worker::Impl::receive() {
   io::PacketBuf* burst[kRxBurstPackets];
-  size_t received = take_handoffs();
+  size_t received = 0;
   for (size_t index = 0; index < ports.size(); ++index) {
     for (size_t round = 0; round < kRxBurstsPerPollMax; ++round) {
       const size_t count = ports[index].binding.io->rx_burst(burst);
+      // Behind the burst: its packets may answer what a worker sent after it claimed a connection.
+      received += take_handoffs();
       for (size_t i = 0; i < count; ++i) {
         burst[i]->port = static_cast<uint8_t>(index);
         on_packet(burst[i], ip::Origin::kWire, Redirect::kYes);

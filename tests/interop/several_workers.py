@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""One daemon with a worker on each core, on one port that spreads connections as it likes."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+import unittest
+
+import bed
+import processes
+from two_hosts import cores
+
+PORT = 5201
+# Enough that a hash leaves neither worker without any, whatever its seed.
+SESSIONS = 32
+MIB = 1 << 20
+START_TIMEOUT_S = 20
+TRANSFER_TIMEOUT_S = 120
+# By hand: 10.
+TRACED_S = float(os.environ.get("LYRE_TRACED_S", "3"))
+
+
+def two_workers():
+    return {"workers": {"cores": sorted(set(cores()))}}
+
+
+def worker_threads(pid):
+    """Thread ids of the workers, in order."""
+    threads = {}
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{thread}/comm", encoding="utf-8") as file:
+            name = file.read().strip()
+        if name.startswith("lyre-core"):
+            threads[name] = int(thread)
+    return [threads[name] for name in sorted(threads)]
+
+
+class Trace:
+    """System calls of one thread while a `with` block lasts: `calls` by name, afterwards."""
+
+    def __init__(self, thread, folder):
+        self._path = os.path.join(folder, f"calls-{thread}")
+        self._thread = thread
+
+    def __enter__(self):
+        self._process = processes.start(
+            ["strace", "-c", "-o", self._path, "-p", str(self._thread)], stderr=subprocess.PIPE,
+            text=True)
+        said = self._process.stderr.readline()
+        if "attached" not in said:
+            processes.end(self._process)
+            self._process.stderr.close()
+            raise unittest.SkipTest(f"strace: {said.strip()}")
+        return self
+
+    def __exit__(self, *_exception):
+        processes.end(self._process)
+        self._process.stderr.close()
+        with open(self._path, encoding="utf-8") as file:
+            rows = re.findall(r"^ +[\d.]+ +[\d.]+ +\d+ +(\d+) .*?(\w+)$", file.read(), re.MULTILINE)
+        self.calls = {name: int(count) for count, name in rows if name != "total"}
+
+
+class SeveralWorkersTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.bed = bed.Bed(sections=two_workers())
+        cls.enterClassContext(cls.bed)
+
+    def serve(self, side):
+        command, environment = side("perf", "server", "--listen", f":{PORT}")
+        serving = processes.start(command, env=environment, stderr=subprocess.PIPE, text=True,
+                                  stdout=subprocess.DEVNULL)
+        self.addCleanup(serving.stderr.close)
+        self.addCleanup(processes.end, serving)
+        self.assertIn("listening", serving.stderr.readline())
+
+    def ask(self, side, address, *options):
+        """A client of many sessions that send both ways, and is still running."""
+        command, environment = side(
+            "perf", "client", bed.endpoint(address, PORT), "--sessions", str(SESSIONS),
+            "--direction", "both", "--json", *options)
+        client = processes.start(command, env=environment, stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE, text=True)
+        self.addCleanup(processes.end, client)
+        return client
+
+    def answer(self, client):
+        out, errors = client.communicate(timeout=TRANSFER_TIMEOUT_S)
+        self.assertEqual((client.returncode, errors), (0, ""))
+        return json.loads(out)
+
+    def workers(self):
+        return self.bed.daemon.look("stats")["workers"]
+
+    def exchange(self, server, client, address):
+        """Hashes agree, and each worker had sessions of its own."""
+        before = self.workers()
+        self.serve(server)
+        asked = self.answer(self.ask(client, address, "--bytes", str(MIB), "--verify"))
+        for flow in ("sent", "received"):
+            self.assertEqual(asked[flow]["bytes"], SESSIONS * MIB)
+            self.assertTrue(asked[flow]["intact"] and asked[flow]["sha256_equal"])
+        return [{key: now["counters"][key] - then["counters"][key] for key in now["counters"]}
+                for then, now in zip(before, self.workers())]
+
+    def test_sessions_that_the_kernel_dials_live_where_they_arrive(self):
+        for worker in self.exchange(self.bed.by_lyre, self.bed.by_kernel, bed.lyre()):
+            self.assertGreater(worker["tcp_payload_in"], MIB)
+            self.assertGreater(worker["tcp_payload_out"], MIB)
+
+    def test_sessions_that_lyre_dials_move_to_where_the_answer_arrives(self):
+        workers = self.exchange(self.bed.by_kernel, self.bed.by_lyre, bed.kernel())
+        for worker in workers:
+            self.assertGreater(worker["tcp_payload_in"], MIB)
+            self.assertGreater(worker["tcp_payload_out"], MIB)
+        self.assertGreater(sum(worker["handed_over"] for worker in workers), 0)
+
+    def sessions_of(self, worker):
+        return [session for session in self.bed.daemon.look("sessions")["sessions"]
+                if session["worker"] == worker and "remote" in session]
+
+    def wait_until_both_have_sessions(self, client):
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not (self.sessions_of(0) and self.sessions_of(1)):
+            self.assertIsNone(client.poll(), "the client ended before its sessions were seen")
+            self.assertLess(time.monotonic(), deadline, "one worker has no sessions")
+
+    def test_no_worker_waits_for_another(self):
+        """Under load both ways: whatever a worker asks of the kernel, it is never a futex."""
+        self.serve(self.bed.by_lyre)
+        client = self.ask(self.bed.by_kernel, bed.lyre(), "--seconds", str(TRACED_S))
+        self.wait_until_both_have_sessions(client)
+        threads = worker_threads(self.bed.daemon.pid)
+        self.assertEqual(len(threads), 2)
+        with contextlib.ExitStack() as stack:
+            traces = [stack.enter_context(Trace(thread, self.bed.folder)) for thread in threads]
+            asked = self.answer(client)
+        self.assertTrue(asked["sent"]["intact"] and asked["received"]["intact"])
+        for trace in traces:
+            print(f"worker thread: {trace.calls}")
+            # AF_PACKET is told of what there is to send by this call: the worker was seen at work.
+            self.assertGreater(trace.calls.get("sendto", 0), 100)
+            self.assertNotIn("futex", trace.calls)
+
+
+def reason_to_skip():
+    if len(set(cores())) < 2:
+        return "there is one core"
+    return None if shutil.which("strace") else "strace is not installed"
+
+
+if __name__ == "__main__":
+    bed.main(reason_to_skip)
