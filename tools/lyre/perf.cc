@@ -24,6 +24,7 @@ void add_transport_options(CLI::App& command, TransportFlags& flags) {
   command.add_flag("--kernel", flags.is_kernel, "Use the kernel's sockets instead of Lyre");
   command.add_flag("--copy", flags.network.is_copying,
                    "Lyre: use the calls that copy (lyre_send, lyre_recv), not zero copy");
+  command.add_flag("--zerocopy", flags.network.is_zero_copy, "Kernel: send with MSG_ZEROCOPY");
   command.add_flag("--spin", flags.network.is_spinning, "Never sleep while waiting");
   command
       .add_option("--unacked", flags.network.unacked_bytes_max,

@@ -2,22 +2,27 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "tools/lyre/failure.h"
 #include "tools/lyre/perf/stream.h"
+#include "tools/lyre/perf/zero_copy_blocks.h"
 #include "tools/lyre/units.h"
 
 namespace lyre::perf {
 namespace {
 
 constexpr size_t kReadBytes = 256 * 1024;
+/// Pinning pages for less costs more than copying.
+constexpr size_t kZeroCopyBytesMin = 16 * 1024;
 
 std::string error_text(const char* what) { return std::string(what) + ": " + std::strerror(errno); }
 
@@ -100,28 +105,32 @@ class KernelStream final : public Stream {
   }
   std::span<uint8_t> try_begin_write(size_t bytes) override {
     if (!try_flush()) return {};
-    if (out_.size() < bytes) out_.resize(bytes);
-    return {out_.data(), bytes};
+    if (zero_copy_ && bytes >= kZeroCopyBytesMin) return out_ = zero_copy_->take(bytes);
+    if (own_out_.size() < bytes) own_out_.resize(bytes);
+    return out_ = {own_out_.data(), bytes};
   }
   void commit_write(size_t bytes) override {
+    is_out_pinned_ = out_.data() != own_out_.data();
     out_sent_ = 0;
     out_end_ = bytes;
     try_flush();
   }
   bool try_flush() override {
     while (out_sent_ < out_end_) {
-      const ssize_t sent =
-          ::send(fd_, out_.data() + out_sent_, out_end_ - out_sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
-      if (sent < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+      if (!may_be_ready(is_writable_)) return false;
+      const ssize_t sent = send_some();
+      if (sent < 0 && errno == EAGAIN) return is_writable_ = false;
       if (sent < 0) throw StreamError(error_text("cannot send"));
       out_sent_ += static_cast<size_t>(sent);
     }
     return true;
   }
   std::span<const uint8_t> peek() override {
-    if (in_next_ == in_end_) {
+    if (in_next_ == in_end_ && may_be_ready(is_readable_)) {
       const ssize_t count = ::recv(fd_, in_.data(), in_.size(), MSG_DONTWAIT);
-      if (count < 0 && (errno == EAGAIN || errno == EINTR)) return {};
+      // What a short read leaves behind, the next edge tells of; but after a FIN there is none.
+      is_readable_ = count == static_cast<ssize_t>(in_.size()) || has_peer_finished_;
+      if (count < 0 && errno == EAGAIN) return {};
       if (count < 0) throw StreamError(error_text("cannot receive"));
       is_at_end_ = count == 0;
       in_next_ = 0;
@@ -136,20 +145,43 @@ class KernelStream final : public Stream {
     return tools::format_endpoint(remote_.address, remote_.port);
   }
 
-  pollfd wanted() const {
-    const bool is_writing = !is_open_ || out_sent_ < out_end_;
-    // At the end of the stream the socket stays readable for ever.
-    const int in = is_at_end_ ? 0 : POLLIN;
-    return {fd_, static_cast<short>(in | (is_writing ? POLLOUT : 0)), 0};
+  void on_events(uint32_t events) {
+    const bool is_over = (events & (EPOLLRDHUP | EPOLLHUP)) != 0;
+    has_peer_finished_ |= is_over;
+    // The error queue also tells of blocks that may be written again.
+    is_writable_ |= is_over || (events & (EPOLLOUT | EPOLLERR)) != 0;
+    is_readable_ |= is_over || (events & (EPOLLIN | EPOLLERR)) != 0;
   }
+  int descriptor() const { return fd_; }
 
  private:
+  bool may_be_ready(bool is_said_to_be) const;
+
+  ssize_t send_some() {
+    const uint8_t* from = out_.data() + out_sent_;
+    const size_t bytes = out_end_ - out_sent_;
+    constexpr int kFlags = MSG_NOSIGNAL | MSG_DONTWAIT;
+    if (is_out_pinned_) {
+      const ssize_t sent = ::send(fd_, from, bytes, kFlags | MSG_ZEROCOPY);
+      if (sent >= 0) zero_copy_->on_sent();
+      // ENOBUFS: more reports are owed than the socket may hold; this piece does without one.
+      if (sent >= 0 || errno != ENOBUFS) return sent;
+    }
+    return ::send(fd_, from, bytes, kFlags);
+  }
+
   KernelNetwork& network_;
   int fd_;
   lyre_addr remote_;
   bool is_open_;
   bool is_at_end_ = false;
-  std::vector<uint8_t> out_;
+  bool is_readable_ = true;
+  bool is_writable_ = true;
+  bool has_peer_finished_ = false;
+  bool is_out_pinned_ = false;
+  std::optional<ZeroCopyBlocks> zero_copy_;
+  std::vector<uint8_t> own_out_;
+  std::span<uint8_t> out_;
   size_t out_sent_ = 0;
   size_t out_end_ = 0;
   std::vector<uint8_t> in_;
@@ -159,9 +191,13 @@ class KernelStream final : public Stream {
 
 class KernelNetwork final : public Network {
  public:
-  explicit KernelNetwork(const NetworkOptions& options) : options_(options) {}
+  explicit KernelNetwork(const NetworkOptions& options)
+      : options_(options), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
+    if (epoll_ < 0) throw tools::Failure(tools::kExitFailure, error_text("cannot wait"));
+  }
   ~KernelNetwork() override {
     if (listener_ >= 0) ::close(listener_);
+    ::close(epoll_);
   }
   KernelNetwork(const KernelNetwork&) = delete;
   KernelNetwork& operator=(const KernelNetwork&) = delete;
@@ -183,37 +219,57 @@ class KernelNetwork final : public Network {
     listener_ = make_socket(address.family());
     const int on = 1;
     ::setsockopt(listener_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (::bind(listener_, address.get(), address.bytes) != 0 || ::listen(listener_, 128) != 0) {
+    if (::bind(listener_, address.get(), address.bytes) != 0 ||
+        ::listen(listener_, SOMAXCONN) != 0) {
       const std::string where = tools::format_endpoint(local.address, local.port);
       throw tools::Failure(tools::kExitFailure, error_text(("cannot listen on " + where).c_str()));
     }
     ::getsockname(listener_, address.get(), &address.bytes);
+    watch(listener_, nullptr, EPOLLIN);
     return from_kernel(address);
   }
   std::unique_ptr<Stream> try_accept() override {
+    if (!may_be_ready(has_callers_)) return nullptr;
     KernelAddress address;
     const int fd =
         ::accept4(listener_, address.get(), &address.bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    has_callers_ = fd >= 0;
     if (fd < 0) return nullptr;
     set_no_delay(fd);
     return std::make_unique<KernelStream>(*this, fd, from_kernel(address), true);
   }
   void wait(int timeout_ms) override {
-    // A look at every socket comes anyway: a caller that does not sleep needs no system call here.
-    if (timeout_ms == 0 || options_.is_spinning) return;
-    std::vector<pollfd>& entries = entries_;
-    entries.clear();
-    for (const KernelStream* stream : streams_) entries.push_back(stream->wanted());
-    if (listener_ >= 0) entries.push_back({listener_, POLLIN, 0});
-    ::poll(entries.data(), entries.size(), timeout_ms);
+    if (options_.is_spinning) return;  // a look at every socket comes anyway
+    epoll_event events[64];
+    const int count = ::epoll_wait(epoll_, events, std::size(events), timeout_ms);
+    for (int i = 0; i < count; ++i) {
+      auto* stream = static_cast<KernelStream*>(events[i].data.ptr);
+      if (stream == nullptr) {
+        has_callers_ = true;
+      } else {
+        stream->on_events(events[i].events);
+      }
+    }
   }
   void drain(int) override {}  // the kernel keeps what was written
   const char* name() const override { return "kernel"; }
 
-  void add(KernelStream* stream) { streams_.push_back(stream); }
-  void remove(KernelStream* stream) { std::erase(streams_, stream); }
+  /// Its descriptor leaves when it is closed.
+  void add(KernelStream* stream) {
+    watch(stream->descriptor(), stream, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
+  }
+  bool may_be_ready(bool is_said_to_be) const { return is_said_to_be || options_.is_spinning; }
+  bool is_zero_copy() const { return options_.is_zero_copy; }
 
  private:
+  void watch(int fd, KernelStream* stream, uint32_t events) {
+    epoll_event event{};
+    event.events = events;
+    event.data.ptr = stream;
+    if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) {
+      throw tools::Failure(tools::kExitFailure, error_text("cannot wait for a socket"));
+    }
+  }
   static void set_no_delay(int fd) {
     const int on = 1;
     ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -231,19 +287,25 @@ class KernelNetwork final : public Network {
   }
 
   NetworkOptions options_;
+  int epoll_;
   int listener_ = -1;
-  std::vector<KernelStream*> streams_;
-  std::vector<pollfd> entries_;
+  bool has_callers_ = true;
 };
 
 KernelStream::KernelStream(KernelNetwork& network, int fd, const lyre_addr& remote, bool is_open)
     : network_(network), fd_(fd), remote_(remote), is_open_(is_open), in_(kReadBytes) {
   network_.add(this);
+  if (!network_.is_zero_copy()) return;
+  if (!ZeroCopyBlocks::turn_on(fd_)) {
+    throw tools::Failure(tools::kExitFailure, error_text("no MSG_ZEROCOPY"));
+  }
+  zero_copy_.emplace(fd_);
 }
 
-KernelStream::~KernelStream() {
-  network_.remove(this);
-  ::close(fd_);
+KernelStream::~KernelStream() { ::close(fd_); }
+
+bool KernelStream::may_be_ready(bool is_said_to_be) const {
+  return network_.may_be_ready(is_said_to_be);
 }
 
 }  // namespace

@@ -48,6 +48,7 @@ class Stream {
 struct NetworkOptions {
   std::string socket_path;         ///< Lyre: the daemon's
   bool is_copying = false;         ///< Lyre: send and receive through the copying calls
+  bool is_zero_copy = false;       ///< kernel: send with MSG_ZEROCOPY
   bool is_spinning = false;        ///< never sleep
   uint64_t unacked_bytes_max = 0;  ///< a stream that has more under way takes no more
 };
