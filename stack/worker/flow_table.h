@@ -54,7 +54,9 @@ class FlowTable {
     const uint64_t ports = (uint64_t{tuple.local.port} << 16) | tuple.remote.port;
     const uint64_t mixed =
         mix(words[0] ^ words[1] ^ key_.k0, words[2] ^ std::rotl(words[3], 32) ^ key_.k1);
-    return static_cast<uint32_t>(mix(mixed ^ ports, key_.k0 | 1) >> 16);
+    // A key of few bits, as tests have, would mix nothing by itself.
+    constexpr uint64_t kManyBits = 0x9e3779b97f4a7c15;
+    return static_cast<uint32_t>(mix(mixed ^ ports, key_.k0 ^ kManyBits) >> 16);
   }
 
  private:

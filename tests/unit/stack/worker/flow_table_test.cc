@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 #include <vector>
 
 #include "stack/base/rng.h"
@@ -25,6 +26,20 @@ TEST(FlowTable, FindsWhatWasInsertedAndNothingElse) {
   }
   for (uint32_t i = 0; i < 1000; ++i) EXPECT_EQ(table.find(tuples[i], lookup), i);
   EXPECT_EQ(table.find(tuple_of(5000), lookup), FlowTable::kNone);
+}
+
+TEST(FlowTable, SpreadsNeighbouringPortsWhateverTheKey) {
+  constexpr uint32_t kFlows = 10'000;
+  for (const SipKey& key : {SipKey{0, 0}, SipKey{1, ~uint64_t{1}}, SipKey{7, 0x0a090001}}) {
+    FlowTable table(kFlows, key);
+    std::set<uint32_t> places;
+    FourTuple tuple = tuple_of(0);
+    for (uint32_t port = 0; port < kFlows; ++port) {
+      tuple.remote.port = static_cast<uint16_t>(port);
+      places.insert(table.hash(tuple) % 65536);
+    }
+    EXPECT_GT(places.size(), kFlows / 2);
+  }
 }
 
 TEST(FlowTable, AgreesWithAMapOverInsertionsAndErasures) {
