@@ -23,22 +23,28 @@ class PipeStream final : public Stream {
     uint64_t flip_at = UINT64_MAX;  ///< this byte arrives wrong
   };
 
-  PipeStream(Half& out, Half& in, size_t piece_bytes)
-      : out_(out), in_(in), piece_bytes_(piece_bytes) {}
+  /// `is_reluctant`: takes a write only when it is asked once more.
+  PipeStream(Half& out, Half& in, size_t piece_bytes, bool is_reluctant = false)
+      : out_(out), in_(in), piece_bytes_(piece_bytes), is_reluctant_(is_reluctant) {}
 
   bool is_open() override { return true; }
   std::span<uint8_t> try_begin_write(size_t bytes) override {
-    if (out_.bytes.size() > 10'000) return {};
+    if (out_.bytes.size() > 10'000 || !try_flush()) return {};
     block_.resize(bytes);
     return block_;
   }
   void commit_write(size_t bytes) override {
-    for (size_t i = 0; i < bytes; ++i) {
+    committed_ = bytes;
+    if (!is_reluctant_) try_flush();
+  }
+  bool try_flush() override {
+    for (size_t i = 0; i < committed_; ++i) {
       const uint8_t flip = out_.total++ == out_.flip_at ? 0x10 : 0;
       out_.bytes.push_back(block_[i] ^ flip);
     }
+    committed_ = 0;
+    return true;
   }
-  bool try_flush() override { return true; }
   std::span<const uint8_t> peek() override {
     if (piece_.empty()) {
       while (!in_.bytes.empty() && piece_.size() < piece_bytes_) {
@@ -60,6 +66,8 @@ class PipeStream final : public Stream {
   Half& out_;
   Half& in_;
   size_t piece_bytes_;
+  bool is_reluctant_;
+  size_t committed_ = 0;
   std::vector<uint8_t> block_;
   std::vector<uint8_t> piece_;
   bool is_at_end_ = false;
@@ -71,10 +79,11 @@ struct Pipe {
 };
 
 /// Runs a plan between two conversations; the outcomes of client and server.
-std::pair<Outcome, Outcome> converse(Pipe& pipe, const Plan& plan) {
-  Conversation client(std::make_unique<PipeStream>(pipe.to_server, pipe.to_client, 701), plan);
-  Conversation server(std::make_unique<PipeStream>(pipe.to_client, pipe.to_server, 13),
-                      std::nullopt);
+std::pair<Outcome, Outcome> converse(Pipe& pipe, const Plan& plan, bool is_reluctant = false) {
+  Conversation client(
+      std::make_unique<PipeStream>(pipe.to_server, pipe.to_client, 701, is_reluctant), plan);
+  Conversation server(
+      std::make_unique<PipeStream>(pipe.to_client, pipe.to_server, 13, is_reluctant), std::nullopt);
   for (int64_t step = 1; step < 1'000'000; ++step) {
     client.step(step);
     server.step(step);
@@ -127,6 +136,17 @@ TEST(Perf, PingPongMeasuresEachRoundTrip) {
   EXPECT_EQ(50u, client.round_trips_ns.size());
   EXPECT_TRUE(client.is_intact());
   EXPECT_EQ(5000u, server.received.bytes);
+}
+
+TEST(Perf, WhatATransportDidNotTakeAtOnceIsOfferedAgain) {
+  Pipe pipe;
+  Plan plan;
+  plan.kind = Kind::kPingPong;
+  plan.message_bytes = 100;
+  plan.count = 5;
+  EXPECT_TRUE(converse(pipe, plan, true).first.is_intact());
+  Pipe other;
+  EXPECT_TRUE(converse(other, bulk_plan(Direction::kBoth), true).first.is_intact());
 }
 
 TEST(Perf, AStrangerIsRefused) {

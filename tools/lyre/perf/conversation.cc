@@ -29,6 +29,8 @@ bool Conversation::step(int64_t now) {
   if (begun_ns_ == 0) begun_ns_ = now;
   const Phase before = phase_;
   bool has_worked = false;
+  // What the transport had no room for; who waits for an answer to it writes nothing himself.
+  if (phase_ > Phase::kOpen && phase_ < Phase::kPart) stream_->try_flush();
   switch (phase_) {
     case Phase::kOpen:
       if (stream_->is_open()) phase_ = Phase::kPlan;
