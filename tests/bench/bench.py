@@ -31,6 +31,8 @@ def arguments():
     parser.add_argument("--quick", action="store_true", help="two short rounds of each")
     parser.add_argument("--rounds", type=int, help="of each measurement (5)")
     parser.add_argument("--out", default="bench.json", help="where the figures go (bench.json)")
+    parser.add_argument("--keep", action="store_true",
+                        help="groups that are not measured stay in --out as they are")
     parser.add_argument("--docs", metavar="FILE", help="refresh this page (docs/benchmarks.md when "
                         "everything is measured, else none)")
     return parser.parse_args()
@@ -53,6 +55,8 @@ def main():
     except (DaemonError, NetworkError, measures.Failed) as error:
         sys.exit(f"bench: {error}")
     finally:
+        if options.keep and os.path.exists(options.out):
+            table.keep_others(options.out, list(measures.GROUPS))
         table.write_json(options.out)
     if docs:
         table.write_docs(docs)

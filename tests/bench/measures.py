@@ -16,9 +16,8 @@ from two_hosts import ADDRESSES, TwoHosts, cores, scratch_folder
 KERNEL = {"left": "10.9.4.1", "right": "10.9.4.2"}
 PORT = 5201
 PATIENCE_S = 120
-LISTEN_S = 0.4
 IDLE_S = 3
-IDLE_SESSIONS = 4000
+SESSIONS_AT_ONCE = 4000
 # Two daemons and two clients.
 SPINNERS = 4
 # DESIGN: MTU-sized packets really cross the wire; checksums are left to it, as to a NIC.
@@ -63,21 +62,48 @@ class Side:
         self.server, self.client, self.address = server, client, address
         self.options = list(options)
 
-    def run(self, arguments, server_options=()):
-        """The client's JSON, and the client's command line."""
+    @contextlib.contextmanager
+    def serving(self, server_options=(), port=PORT):
         command, environment = self.server
         listening = processes.start(
-            [*command, "perf", "server", "--listen", f"0.0.0.0:{PORT}", *self.options,
+            [*command, "perf", "server", "--listen", f"0.0.0.0:{port}", *self.options,
              *server_options], env=environment, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL)
+            stderr=subprocess.PIPE, text=True)
         try:
-            time.sleep(LISTEN_S)
-            command, environment = self.client
-            said = output_of([*command, "--json", "perf", "client", f"{self.address}:{PORT}",
-                              *self.options, *arguments], "lyre perf", env=environment)
-            return json.loads(said)
+            if "listening" not in listening.stderr.readline():
+                raise Failed("lyre perf server does not listen")
+            yield
         finally:
             processes.end(listening)
+            listening.stderr.close()
+
+    def client_command(self, arguments, port=PORT):
+        command, environment = self.client
+        return [*command, "--json", "perf", "client", f"{self.address}:{port}", *self.options,
+                *arguments], environment
+
+    def run(self, arguments, server_options=()):
+        """The client's JSON."""
+        with self.serving(server_options):
+            command, environment = self.client_command(arguments)
+            return json.loads(output_of(command, "lyre perf", env=environment))
+
+    def run_several(self, count, arguments):
+        """The JSON of as many clients, each with a server of its own, that run side by side."""
+        with contextlib.ExitStack() as stack:
+            clients = []
+            for port in range(PORT, PORT + count):
+                stack.enter_context(self.serving(port=port))
+            for port in range(PORT, PORT + count):
+                command, environment = self.client_command(arguments, port)
+                clients.append(processes.start(command, env=environment, text=True,
+                                               stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+                stack.callback(processes.end, clients[-1])
+            said = [client.communicate(timeout=PATIENCE_S) for client in clients]
+        for client, (_, complaint) in zip(clients, said):
+            if client.returncode != 0:
+                raise Failed(f"lyre perf ended with status {client.returncode}: {complaint}")
+        return [json.loads(out) for out, _ in said]
 
 
 def lyre_side(hosts):
@@ -226,6 +252,7 @@ def bulk(bench, mtu):
         add_limits(contest, mtu)
         add("kernel", kernel)
         add("kernel, not touched", kernel, "--untouched")
+        add("kernel, MSG_ZEROCOPY", kernel, "--zerocopy", beside="kernel")
         add("kernel, 8 sessions", kernel, "--sessions", "8")
         add("kernel, both directions", kernel, "--direction", "both")
         add("one session", lyre, beside="kernel")
@@ -346,34 +373,98 @@ def bus(bucket):
     return next(value for key, value in bucket.items() if key.startswith("bus"))
 
 
+# ---- more cores ----
+
+def scaling(bench):
+    """Workers on both hosts, as many pairs of clients, and eight sessions of each."""
+    available = sorted(os.sched_getaffinity(0))
+    arguments = ["--seconds", str(bench.seconds), "--sessions", "8"]
+    alone = None
+    for workers in (1, 2, 4, 8):
+        # Where there are too few cores for both hosts, they share them.
+        if workers > 1 and 2 * workers > max(len(available), SPINNERS):
+            break
+        values = []
+        for host_cores in [(available[:workers], available[-workers:])] * bench.rounds:
+            values.append(with_workers(bench, host_cores, arguments))
+        row = Row("scaling", f"{workers} worker{'s' if workers > 1 else ''} a host", "Gb/s", values,
+                  "lyre perf client " + " ".join(arguments), alone)
+        alone = alone or row
+        bench.table.add(row)
+
+
+def with_workers(bench, host_cores, arguments):
+    first, second = host_cores
+    hosts = TwoHosts(bench.programs, sections=TRUSTED, cores_of={"host-a": first, "host-b": second})
+    with hosts:
+        reports = free_side(hosts).run_several(len(first), arguments)
+        used = [worker["counters"]["tcp_payload_in"] for worker in hosts.a.look("stats")["workers"]]
+    if min(used) == 0:
+        raise Failed(f"a worker had nothing to do: {used}")
+    return sum(map(gbps, reports))
+
+
 # ---- many sessions, and none ----
 
 def connections(bench):
-    with TwoHosts(bench.programs, sections=TRUSTED) as hosts:
+    """A host closes so many at once that their names, in TIME-WAIT, need room."""
+    sections = {**TRUSTED, "tcp": {"connections_max": 65536}}
+    arguments = ["--sessions", str(SESSIONS_AT_ONCE), "--ping-pong", "--count", "1"]
+    with TwoHosts(bench.programs, sections=sections) as hosts:
         side = lyre_side(hosts)
-        values = []
-        for _ in range(bench.rounds):
-            begun = time.monotonic()
-            side.run(["--sessions", str(IDLE_SESSIONS), "--ping-pong", "--count", "1"])
-            values.append(IDLE_SESSIONS / (time.monotonic() - begun - LISTEN_S))
-        bench.table.add(Row("connections", "open, one round trip, close", "/s", values,
-                            f"lyre perf client --sessions {IDLE_SESSIONS} --ping-pong --count 1"))
+
+        def rate():
+            with side.serving():
+                command, environment = side.client_command(arguments)
+                begun = time.monotonic()
+                output_of(command, "lyre perf", env=environment)
+                return SESSIONS_AT_ONCE / (time.monotonic() - begun)
+        bench.table.add(Row("connections", "start a client, open, one round trip, close", "/s",
+                            [rate() for _ in range(bench.rounds)],
+                            "lyre perf client " + " ".join(arguments)))
+
+
+def idle_sessions(bench):
+    program = bench.program("tests/bench/sessions_bench")
+    sessions = 10_000 if bench.seconds < 1 else 100_000
+    reports = [json.loads(output_of([program, str(sessions)], "sessions_bench"))
+               for _ in range(bench.rounds)]
+    for key, name, unit in (("bytes", "resident memory of each", "bytes"),
+                            ("turn_ns", "a worker's turn that finds nothing", "ns"),
+                            ("few_turn_ns", "the same with 100 sessions", "ns"),
+                            ("open_ns", "opening one, both hosts", "ns")):
+        bench.table.add(Row(f"{sessions} idle sessions", name, unit,
+                            [report[key] for report in reports], f"sessions_bench {sessions}",
+                            lower_is_better=True))
 
 
 def idle(bench):
+    """By memif, which cannot wake a daemon, and by AF_PACKET, which can."""
     with TwoHosts(bench.programs, sections=TRUSTED) as hosts:
-        shares = []
-        for _ in range(bench.rounds):
-            before = processor_s(hosts.a.pid)
-            time.sleep(IDLE_S)
-            shares.append((processor_s(hosts.a.pid) - before) / IDLE_S * 100)
-        bench.table.add(Row("idle", "daemon, no port can wake it (memif)", "% of a core", shares,
-                            f"/proc/PID/stat over {IDLE_S} s", lower_is_better=True))
-        side = lyre_side(hosts)
-        options = ["--ping-pong", "--count", "10", "--interval", "0.2"]
-        values = [side.run(options)["ping_pong"]["p50_us"] for _ in range(bench.rounds)]
-        bench.table.add(Row("idle", "round trip after 0.2 s of rest", "us", values,
-                            "lyre perf client " + " ".join(options), lower_is_better=True))
+        rest(bench, "no port can wake it (memif)", hosts.a.pid, lyre_side(hosts))
+    with VethPair(HONEST) as wire, TwoHosts(bench.programs, wire=wire) as hosts:
+        rest(bench, "the port wakes it (AF_PACKET)", hosts.a.pid, lyre_side(hosts))
+    with kernel_wire(HONEST, 1500) as wire:
+        round_trips_after_rest(bench, "the kernel", kernel_side(bench.programs, wire))
+
+
+def rest(bench, how, pid, side):
+    """The daemon alone; and what a round trip takes that wakes daemons and clients."""
+    shares = []
+    for _ in range(bench.rounds):
+        before = processor_s(pid)
+        time.sleep(IDLE_S)
+        shares.append((processor_s(pid) - before) / IDLE_S * 100)
+    bench.table.add(Row("idle", f"daemon, {how}", "% of a core", shares,
+                        f"/proc/PID/stat over {IDLE_S} s", lower_is_better=True))
+    round_trips_after_rest(bench, how, side)
+
+
+def round_trips_after_rest(bench, how, side):
+    options = ["--ping-pong", "--count", "20", "--interval", "0.1"]
+    values = [side.run(options)["ping_pong"]["p50_us"] for _ in range(bench.rounds)]
+    bench.table.add(Row("idle", f"round trip after 0.1 s of rest, {how}", "us", values,
+                        "lyre perf client " + " ".join(options), lower_is_better=True))
 
 
 def processor_s(pid):
@@ -389,6 +480,8 @@ GROUPS = {
     "round trips": latency,
     "requests": requests,
     "all-reduce": allreduce,
+    "scaling": scaling,
     "connections": connections,
+    "idle sessions": idle_sessions,
     "idle": idle,
 }

@@ -1,10 +1,10 @@
 """What was measured: a table on the terminal, a JSON file, a part of a page, a plot."""
 
-import datetime
 import json
 import os
 import platform
 import statistics
+import time
 
 BEGIN = "<!-- tools/bench writes from here -->"
 END = "<!-- tools/bench wrote up to here -->"
@@ -14,11 +14,13 @@ PLOT = "benchmarks.svg"
 class Row:
     """One figure: `group` and `name` are what --only names; `beside`: the row it is divided by."""
 
-    def __init__(self, group, name, unit, values, command, beside=None, lower_is_better=False):
+    def __init__(self, group, name, unit, values, command, beside=None, lower_is_better=False,
+                 made=None):
         self.group, self.name, self.unit, self.command = group, name, unit, command
         self.values = values
         self.beside = beside
         self.lower_is_better = lower_is_better
+        self.made = made or utc_now()
 
     @property
     def median(self):
@@ -35,10 +37,15 @@ class Row:
     def as_json(self):
         out = {"group": self.group, "name": self.name, "unit": self.unit,
                "min": min(self.values), "median": self.median, "max": max(self.values),
-               "values": self.values, "command": self.command}
+               "values": self.values, "lower_is_better": self.lower_is_better,
+               "made": self.made, "command": self.command}
         if self.ratio() is not None:
             out["beside"], out["ratio"] = self.beside.name, self.ratio()
         return out
+
+
+def utc_now():
+    return time.strftime("%Y-%m-%d %H:%M", time.gmtime())
 
 
 def figure(value):
@@ -72,9 +79,25 @@ class Table:
               f" {figure(min(row.values)):>7} to {figure(max(row.values)):<7}{beside}", flush=True)
         return row
 
+    def keep_others(self, path, order):
+        """Takes groups that were not measured now from an earlier report. `order`: of groups."""
+        with open(path, encoding="utf-8") as file:
+            earlier = json.load(file)["rows"]
+        measured = {row.group for row in self.rows}
+        known = {}
+        for entry in earlier:
+            if entry["group"] in measured:
+                continue
+            row = Row(*(entry[key] for key in ("group", "name", "unit", "values", "command")),
+                      beside=known.get((entry["group"], entry.get("beside"))),
+                      lower_is_better=entry["lower_is_better"], made=entry["made"])
+            known[row.group, row.name] = row
+            self.rows.append(row)
+        self.rows.sort(key=lambda row: next(i for i, name in enumerate(order) if name in row.group))
+
     def write_json(self, path):
-        report = {"made": datetime.datetime.now().isoformat(timespec="seconds"),
-                  "machine": machine(), "rows": [row.as_json() for row in self.rows]}
+        report = {"made": utc_now(), "machine": machine(),
+                  "rows": [row.as_json() for row in self.rows]}
         with open(path, "w", encoding="utf-8") as file:
             json.dump(report, file, indent=1)
 
@@ -92,8 +115,10 @@ class Table:
             file.write(plot([row for row in self.rows if row.unit == "Gb/s"]))
 
     def markdown(self):
-        lines = [f"Measured {datetime.date.today()} on {machine()}; medians of "
-                 f"{max(len(row.values) for row in self.rows)} rounds, alternating.", "",
+        first, last = (choose(row.made for row in self.rows) for choose in (min, max))
+        rounds = sorted({len(row.values) for row in self.rows if len(row.values) > 1})
+        lines = [f"Measured {first} to {last} UTC on {machine()}; medians of "
+                 f"{' or '.join(map(str, rounds))} rounds, alternating.", "",
                  f"![goodput]({PLOT})", ""]
         group = None
         for row in self.rows:

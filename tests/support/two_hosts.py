@@ -1,4 +1,4 @@
-"""Two daemons on this machine, "host-a" and "host-b", joined by a memif wire."""
+"""Two daemons on this machine, "host-a" and "host-b", joined by a wire, memif unless asked."""
 
 import os
 import shutil
@@ -27,16 +27,33 @@ def cores():
 class TwoHosts:
     """Runs while a `with` block lasts: `a` and `b` are ready and their link is up inside it."""
 
-    def __init__(self, programs, mtu=MTU, sections=None, interfaces=None):
-        """`interfaces` are by name what the port's "address" shall be; default: of IPv4."""
+    def __init__(self, programs, mtu=MTU, sections=None, interfaces=None, cores_of=None, wire=None):
+        """`interfaces` are by name what the port's "address" shall be; default: of IPv4. `cores_of`
+        are by name those of the workers; default: one each. `wire`: a VethPair, up, in place of
+        memif."""
         interfaces = interfaces or {name: f"{address}/24" for name, address in ADDRESSES.items()}
         self._folder = scratch_folder()
-        wire = os.path.join(self._folder, "wire.sock")
         self.a, self.b = (
             Daemon(programs,
-                   Settings(name, f"net_memif0,role={role},socket={wire},socket-abstract=no",
-                            interfaces[name], core, mtu, sections or {}), self._folder)
-            for (name, role, core) in zip(interfaces, ("server", "client"), cores()))
+                   Settings(name, self._device(role, wire), interfaces[name], core, mtu,
+                            self._sections(sections, (cores_of or {}).get(name))),
+                   self._folder, wire.inside(end) if wire else ())
+            for (name, role, core, end) in zip(
+                interfaces, ("server", "client"), cores(),
+                (wire.left, wire.right) if wire else (None, None)))
+
+    def _device(self, role, wire):
+        if wire:
+            return f"net_af_packet0,iface={wire.device}"
+        path = os.path.join(self._folder, "wire.sock")
+        return f"net_memif0,role={role},socket={path},socket-abstract=no"
+
+    @staticmethod
+    def _sections(sections, worker_cores):
+        out = dict(sections or {})
+        if worker_cores:
+            out["workers"] = {**out.get("workers", {}), "cores": list(worker_cores)}
+        return out
 
     def __enter__(self):
         try:
