@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Goodput under random loss: Lyre to a Linux receiver against Linux CUBIC to the same.
+"""Goodput under random loss: Lyre to a Linux receiver against Linux to the same.
 
 Both senders go through tests/interop's bridge with the same delay, loss and seed, in alternating
 rounds; prints the ratio of medians. Needs root; run it on a machine with nothing else to do.
@@ -25,6 +25,7 @@ from network import BridgedPair
 PORT = 5201
 TIMEOUT_S = 120
 KERNEL_LEFT = bed.LYRE
+CONGESTIONS = {"cubic": "cubic", "reno": "newreno"}  # the kernel's names and Lyre's
 
 
 def arguments():
@@ -34,6 +35,9 @@ def arguments():
     parser.add_argument("--mib", type=int, default=16, help="of each transfer")
     parser.add_argument("--delay-us", type=int, default=500, help="each way")
     parser.add_argument("--loss-ppm", type=int, default=20_000, help="of data; ACKs pass")
+    parser.add_argument("--congestion", choices=CONGESTIONS, default="cubic",
+                        help="the kernel's")
+    parser.add_argument("--lyre-congestion", choices=CONGESTIONS.values(), default="cubic")
     parser.add_argument("--ack-loss", action="store_true", help="ACKs are lost as well")
     return parser.parse_args(namespace=bed.options)
 
@@ -71,13 +75,15 @@ def client_arguments(options):
 
 def by_lyre(options, seed):
     wire = BridgedPair(bed.OFFLOADS)
-    with bed.Bed(wire) as host:
+    with bed.Bed(wire, {"tcp": {"congestion": options.lyre_congestion}}) as host:
         return transfer(options, wire, host.by_lyre(*client_arguments(options)), seed)
 
 
 def by_kernel(options, seed):
     lyre = bed.Programs(options.build).lyre
-    with BridgedPair(bed.OFFLOADS) as wire:
+    wire = BridgedPair(bed.OFFLOADS)
+    wire.congestion = options.congestion
+    with wire:
         wire.give_address(wire.left, KERNEL_LEFT)
         wire.give_address(wire.right, bed.KERNEL)
         client = wire.inside(wire.left, lyre, *client_arguments(options), "--kernel")

@@ -18,8 +18,7 @@ from two_hosts import cores, scratch_folder
 LYRE, LYRE6 = "10.9.2.1", "fd00:9:2::1"
 # Every packet and checksum on the wire is then as a NIC would send it.
 OFFLOADS = ["tso", "off", "gso", "off", "gro", "off", "tx", "off", "rx", "off"]
-USER_TIMEOUT_MS = 4000
-CONNECT_TIMEOUT_MS = 4000
+TIMEOUTS = {"user_timeout_ms": 4000, "connect_timeout_ms": 4000}
 EXIT_SKIPPED = 77
 
 options = argparse.Namespace(family=4)
@@ -55,8 +54,7 @@ class Bed:
             self.programs,
             Settings("lyre", f"net_af_packet0,iface={VethPair.device}",
                      addresses or lyre_addresses(), cores()[1], mtu,
-                     sections or {"tcp": {"user_timeout_ms": USER_TIMEOUT_MS,
-                                          "connect_timeout_ms": CONNECT_TIMEOUT_MS}}),
+                     sections or {"tcp": TIMEOUTS}),
             self.folder, self.wire.inside(self.wire.left))
 
     def __enter__(self):

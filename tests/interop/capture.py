@@ -89,10 +89,13 @@ class Capture:
     def faults(self, names=tuple(FAULTS)):
         """One line of text for each packet in which tshark finds one of these faults."""
         wanted = " or ".join(f"({FAULTS[name]})" for name in names)
+        return self.matching(f"({wanted}) and not ({QUOTES})")
+
+    def matching(self, display_filter):
+        """One line of text for each packet that tshark finds."""
         done = processes.run(
             ["tshark", "-r", self._path, "-n", "-o", "tcp.check_checksum:TRUE",
-             "-o", "ip.check_checksum:TRUE", "-d", ANY_PAYLOAD, "-Y",
-             f"({wanted}) and not ({QUOTES})"],
+             "-o", "ip.check_checksum:TRUE", "-d", ANY_PAYLOAD, "-Y", display_filter],
             ANALYSIS_TIMEOUT_S, capture_output=True)
         if done.returncode != 0:
             raise CaptureError("tshark: " + done.stderr.strip())

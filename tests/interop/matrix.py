@@ -16,7 +16,7 @@ import processes
 from bridge import Bridge, BridgeError
 from capture import CaptureError
 from daemon import DaemonError
-from network import BridgedPair, NetworkError
+from network import BridgedPair, NetworkError, kernel_congestions
 from pairwise import pairwise, product
 
 PORT = 5201
@@ -26,6 +26,10 @@ TRANSFER_TIMEOUT_S = 60
 # A wire without a bug of either side shows none of these.
 FAULTS = ("malformed packets", "bad TCP checksums", "bad IP checksums", "bad ICMPv6 checksums")
 DELAY_US = 100
+# With ECN the wire has a rate and marks what waits for it, six packets of 1500 bytes on.
+MARKING = {"rate_mbps": 100, "queue_kib": 500, "mark_kib": 9}
+# So many frames that met a queue, and there were marks for the sender to hear of and to answer.
+MARKS_MIN = 20
 
 # The first value of each is the usual one.
 DIMENSIONS = {
@@ -35,7 +39,8 @@ DIMENSIONS = {
     "scaling": [1, 0],
     "ecn": [0, 1],
     "mtu": [1500, 576, 1280, 9000],
-    "congestion": ["cubic", "reno", "bbr"],
+    "congestion": ["cubic", "reno", "bbr", "dctcp"],
+    "lyre_congestion": ["cubic", "newreno", "dctcp"],
     "dialer": ["lyre", "kernel"],
     "loss_ppm": [0, 1000, 20_000],
     "disorder": ["none", "reorder", "duplicate"],
@@ -53,6 +58,16 @@ class CaseFailed(Exception):
 
 def text_of(case):
     return ",".join(f"{name}={value}" for name, value in case.items())
+
+
+def dimensions_here():
+    """Without what this kernel does not have, which is said aloud."""
+    there = kernel_congestions()
+    missing = [name for name in DIMENSIONS["congestion"] if name not in there]
+    if missing:
+        print(f"this kernel has no {', no '.join(missing)}: not tried", flush=True)
+    return {**DIMENSIONS, "congestion": [name for name in there
+                                         if name in DIMENSIONS["congestion"]]}
 
 
 def parse_case(text):
@@ -104,23 +119,46 @@ def arrange(host, case):
                       f"echo {case[name]} > /proc/sys/net/ipv4/{sysctl}")
 
 
+def check_ecn(capture, counters):
+    """Both agreed on it, and where there were marks they were echoed and answered with CWR."""
+    opening = "tcp.flags.syn == 1 and tcp.flags.ece == 1"
+    for step in (f"{opening} and tcp.flags.cwr == 1 and tcp.flags.ack == 0",
+                 f"{opening} and tcp.flags.cwr == 0 and tcp.flags.ack == 1"):
+        if not capture.matching(step):
+            raise CaseFailed(f"ECN: no packet with {step}")
+    # `there` is Lyre's way to the kernel.
+    for way, sender, receiver in (("there", bed.lyre(), bed.kernel()),
+                                  ("back", bed.kernel(), bed.lyre())):
+        if counters[way]["marked"] < MARKS_MIN:
+            continue
+        for flag, who in (("ece", receiver), ("cwr", sender)):
+            if not capture.matching(f"tcp.flags.{flag} == 1 and tcp.flags.syn == 0 and "
+                                    f"{'ip' if bed.options.family == 4 else 'ipv6'}.src == {who}"):
+                raise CaseFailed(f"ECN: {counters[way]['marked']} marks from {sender}, and {who} "
+                                 f"never set {flag.upper()}")
+
+
 def run_case(case, seed):
-    path = {"delay_us": DELAY_US, "loss_ppm": case["loss_ppm"], **DISORDER[case["disorder"]]}
+    path = {"delay_us": DELAY_US, "loss_ppm": case["loss_ppm"], **DISORDER[case["disorder"]],
+            **(MARKING if case["ecn"] else {})}
     bed.options.family = case["family"]
     mtu = case["mtu"] if case["family"] == 4 else max(case["mtu"], IPV6_MTU_MIN)
     wire = BridgedPair(bed.OFFLOADS, mtu)
     wire.congestion = case["congestion"]
-    with bed.Bed(wire, mtu=mtu) as host, \
-            Bridge(bed.options.build, wire, path, path, seed):
+    sections = {"tcp": {**bed.TIMEOUTS, "congestion": case["lyre_congestion"],
+                        "ecn": "on" if case["ecn"] else "accept"}}
+    with bed.Bed(wire, sections, mtu=mtu) as host:
         arrange(host, case)
         serving = ("perf", "server", "--listen", f":{PORT}", "--once", "--json")
         capture = host.capture("case", 2 * BYTES >> 20)
-        with capture:
+        with Bridge(bed.options.build, wire, path, path, seed) as bridge, capture:
             if case["dialer"] == "lyre":
                 transfer(host.by_kernel(*serving), host.by_lyre(*asking(bed.kernel())))
             else:
                 transfer(host.by_lyre(*serving), host.by_kernel(*asking(bed.lyre())))
         faults = capture.faults(FAULTS)
+        if case["ecn"]:
+            check_ecn(capture, bridge.counters)
     if faults:
         raise CaseFailed(f"malformed: {len(faults)} packets, the first: {faults[0]}")
 
@@ -160,8 +198,9 @@ def main():
     if reason:
         print(f"skipped: {reason}")
         return bed.EXIT_SKIPPED
-    cases = bed.options.case or (product(DIMENSIONS) if bed.options.all
-                                 else pairwise(DIMENSIONS, bed.options.seed))
+    dimensions = dimensions_here()
+    cases = bed.options.case or (product(dimensions) if bed.options.all
+                                 else pairwise(dimensions, bed.options.seed))
     failed = run_all(cases, bed.options.seed)
     print(f"{len(cases) - failed} of {len(cases)} cases passed")
     return 1 if failed else 0

@@ -16,6 +16,12 @@ def prefix_bits_of(address):
     return 24 if ipaddress.ip_address(address).version == 4 else 64
 
 
+def kernel_congestions():
+    """Names of what this kernel has for congestion control."""
+    with open("/proc/sys/net/ipv4/tcp_available_congestion_control", encoding="utf-8") as file:
+        return file.read().split()
+
+
 def _run(*command):
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S,
@@ -87,7 +93,7 @@ class VethPair:
         self._made.clear()
 
     def give_address(self, name, address, prefix_bits=None):
-        """The kernel of `name` has `address`; its TCP uses `congestion` where it has that."""
+        """The kernel of `name` has `address`; its TCP uses `congestion`, which it must have."""
         interface = ipaddress.ip_interface(f"{address}/{prefix_bits or prefix_bits_of(address)}")
         options = ["noprefixroute"]
         if interface.version == 6:
@@ -105,11 +111,8 @@ class VethPair:
 
     def _add_route(self, name):
         family = "-6" if ":" in self._routes[name][0] else "-4"
-        command = ["ip", family, "route", "add", *self._routes[name]]
-        try:
-            self.run(name, *command, "congctl", self.congestion)
-        except NetworkError:
-            self.run(name, *command)
+        self.run(name, "ip", family, "route", "add", *self._routes[name], "congctl",
+                 self.congestion)
 
     def pull_out(self, name):
         """The wire's end goes dead, without a word to the other."""
