@@ -24,6 +24,7 @@ BOUND_S = 120
 SIZES = ["--bytes", "4", "--bytes", "98304", "--bytes", "3000004"]
 ELEMENTS = (4 + 98304 + 3000004) // 4
 NOBODY = 65534
+EXIT_USAGE = 2
 EXIT_NO_DAEMON = 3
 USER_TIMEOUT_MS = 3000
 
@@ -91,6 +92,13 @@ class MainJob(unittest.TestCase):
         done = processes.run(command, BOUND_S, capture_output=True, env=nowhere)
         self.assertEqual(done.returncode, EXIT_NO_DAEMON, done.stderr)
         self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
+
+    def test_a_command_that_does_not_exist_is_named(self):
+        command, environment = self.hosts.a.lyre("sesions")
+        done = processes.run(command, BOUND_S, capture_output=True, env=environment)
+        self.assertEqual(done.returncode, EXIT_USAGE, done.stderr)
+        self.assertEqual(done.stderr.strip(),
+                         "lyre: there is no command 'sesions' (see lyre --help)")
 
 
 class Ipv6(unittest.TestCase):

@@ -1,5 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <string>
+#include <vector>
 
 #include "libclient/include/lyre/lyre.h"
 #include "tools/lyre/allreduce.h"
@@ -28,6 +30,10 @@ int parse(CLI::App& app, int argc, char** argv) {
     return error.get_exit_code();  // the command has said why
   } catch (const CLI::Success& success) {
     return app.exit(success);  // --help, --version
+  } catch (const CLI::RequiredError& error) {
+    const std::vector<std::string> rest = app.remaining();
+    if (rest.empty()) return fail(kExitUsage, std::string(error.what()) + " (see lyre --help)");
+    return fail(kExitUsage, "there is no command '" + rest.front() + "' (see lyre --help)");
   } catch (const CLI::ParseError& error) {
     return fail(kExitUsage, std::string(error.what()) + " (see lyre --help)");
   } catch (const Failure& failure) {
