@@ -264,6 +264,8 @@ def bulk(bench, mtu):
             beside="kernel, both directions")
         add("one session, copying calls", lyre, "--copy", beside="kernel", server=["--copy"])
         add("8 sessions", lyre, "--sessions", "8", beside="kernel, 8 sessions")
+        add("8 sessions, 512 KiB under way each", lyre, "--sessions", "8", "--unacked", "512KiB",
+            beside="kernel, 8 sessions")
         add("one session, clients on any core", free, beside="kernel")
         contest.run()
     bulk_with_checksums(bench, mtu, group, seconds)
