@@ -103,11 +103,7 @@ SegmentOut take_reset(Connection& c, Nanos now) {
     out.ack = c.reset_ack;
   }
   // RFC 7323 3.2: a RST of a connection with timestamps carries one too.
-  if (c.has_timestamps && c.reset_has_ack) {
-    out.options.has_timestamps = true;
-    out.options.ts_value = timestamp_at(c, now);
-    out.options.ts_echo = c.rcv.ts_recent;
-  }
+  if (c.reset_has_ack) put_timestamps(c, now, out.options);
   out.mss_bytes = c.snd.mss_bytes;
   c.reset_pending = false;
   ++c.segments_sent;

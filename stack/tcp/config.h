@@ -8,6 +8,9 @@ namespace lyre::tcp {
 
 enum class CongestionAlgorithm : uint8_t { kNewReno, kCubic, kDctcp };
 
+/// RFC 9293 3.7.1: what a peer can receive that does not say.
+inline constexpr uint16_t kMssDefault = 536;
+
 /// RFC 3168, as Linux offers it. DCTCP asks for ECN whatever this says.
 enum class EcnMode : uint8_t {
   kOff,
@@ -27,8 +30,8 @@ struct ConnectionConfig {
   uint16_t mss_bytes = 1460;                ///< largest payload this side can receive and send
   uint32_t receive_buffer_bytes = 4 << 20;  ///< at most; charged by packet, not by payload byte
   uint32_t receive_buffer_start_bytes = 256 << 10;  ///< it grows with what the reader takes
-  uint32_t send_buffer_bytes = 8 << 20;
-  uint32_t slot_bytes = 2048;  ///< what one full-sized received packet is charged
+  uint32_t send_buffer_bytes = 8 << 20;  ///< what Engine::send_room_bytes() counts against
+  uint32_t slot_bytes = 2048;            ///< what one full-sized received packet is charged
   CongestionAlgorithm congestion = CongestionAlgorithm::kCubic;
   EcnMode ecn = EcnMode::kAccept;
   bool pacing = false;  ///< spreads a window over its round trip instead of sending it at once

@@ -17,13 +17,10 @@ namespace lyre::tcp {
 
 namespace {
 
-constexpr uint16_t kMssDefault = 536;        ///< RFC 9293 3.7.1: the peer did not say
 constexpr uint16_t kMssMin = 64;             ///< a peer that asks for less gets this all the same
-constexpr uint8_t kScaleMax = 14;            ///< RFC 7323 2.3
 constexpr uint32_t kIssGap = 65537;          ///< behind what a connection before this one has sent
 constexpr Nanos kCookieLife = seconds(128);  ///< as long as syn_cookie.h believes them
 constexpr uint32_t kRatioStartPackets = 16;
-constexpr uint32_t kReceiveSlotsMin = 4;
 
 void set_iss(Connection& c, SeqNum iss) {
   c.snd.iss = c.snd.una = c.snd.nxt = iss;
@@ -37,12 +34,9 @@ ConnId start(Core& core, const FourTuple& tuple, const ConnectionConfig& config,
   Connection& c = core.connections[id];
   c.tuple = tuple;
   c.config = config;
-  // A window of less than a few packets cannot work, whatever was asked for.
-  c.config.receive_buffer_bytes =
-      std::max(config.receive_buffer_bytes, kReceiveSlotsMin * config.slot_bytes);
-  c.rcv.buffer_bytes =
-      std::min(c.config.receive_buffer_bytes,
-               std::max(config.receive_buffer_start_bytes, kReceiveSlotsMin * config.slot_bytes));
+  c.config.receive_buffer_bytes = workable_buffer_bytes(config, config.receive_buffer_bytes);
+  c.rcv.buffer_bytes = std::min(c.config.receive_buffer_bytes,
+                                workable_buffer_bytes(config, config.receive_buffer_start_bytes));
   c.rcv.round_at = now;
   c.ts_offset = timestamp_offset(tuple, core.isn_key);
   set_iss(c, initial_seq(tuple, core.isn_key, now));
@@ -72,7 +66,7 @@ void accept_syn(Connection& c, const SegmentIn& syn, Nanos now) {
   c.has_scaling = c.has_scaling && offer.window_scale.has_value();
   c.has_timestamps = c.has_timestamps && offer.has_timestamps;
   // RFC 7323 2.3: a shift beyond 14 counts as 14.
-  c.snd.scale = c.has_scaling ? std::min(*offer.window_scale, kScaleMax) : uint8_t{0};
+  c.snd.scale = c.has_scaling ? std::min(*offer.window_scale, kWindowScaleMax) : uint8_t{0};
   if (!c.has_scaling) c.rcv.scale = 0;
   if (c.has_timestamps) {
     c.rcv.ts_recent = offer.ts_value;
@@ -218,11 +212,7 @@ wire::TcpOptions syn_options(const Connection& c, Nanos now) {
   options.mss = c.config.mss_bytes;
   if (c.has_scaling) options.window_scale = c.rcv.scale;
   options.sack_permitted = c.has_sack;
-  if (c.has_timestamps) {
-    options.has_timestamps = true;
-    options.ts_value = timestamp_at(c, now);
-    options.ts_echo = c.rcv.ts_recent;
-  }
+  put_timestamps(c, now, options);
   return options;
 }
 

@@ -53,4 +53,11 @@ void challenge_ack(Core& core, Connection& c, Nanos now, Effects& effects) {
   ack_at_once(c, effects);
 }
 
+void put_timestamps(const Connection& c, Nanos now, wire::TcpOptions& options) {
+  if (!c.has_timestamps) return;
+  options.has_timestamps = true;
+  options.ts_value = timestamp_at(c, now);
+  options.ts_echo = c.rcv.ts_recent;
+}
+
 }  // namespace lyre::tcp

@@ -39,5 +39,7 @@ void challenge_ack(Core& core, Connection& c, Nanos now, Effects& effects);
 inline uint32_t timestamp_at(const Connection& c, Nanos at) {
   return c.ts_offset + static_cast<uint32_t>(at.value / 1'000'000);
 }
+/// RFC 7323 3.2: the option of a segment that leaves, on a connection that has agreed to it.
+void put_timestamps(const Connection& c, Nanos now, wire::TcpOptions& options);
 
 }  // namespace lyre::tcp

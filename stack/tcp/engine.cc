@@ -116,7 +116,7 @@ void Engine::on_icmp_error(ConnId conn, SeqNum quoted_seq, bool is_hard, uint32_
     return;
   }
   if (mtu_bytes > 0) {
-    const uint32_t headers = c.tuple.remote.address.is_v4() ? 40 : 60;
+    const uint32_t headers = wire::ip_and_tcp_header_bytes(c.tuple.remote.address);
     const uint32_t mss = mtu_bytes > headers ? mtu_bytes - headers : 0;
     if (mss < kMssLeast || mss >= c.snd.mss_bytes || is_one_of(c.state, kOpening)) return;
     on_path_mtu(impl_->core, c, static_cast<uint16_t>(mss), now);

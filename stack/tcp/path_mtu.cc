@@ -4,19 +4,24 @@
 
 #include "stack/tcp/scoreboard.h"
 #include "stack/tcp/state_table.h"
+#include "stack/wire/ipv6.h"
 
 namespace lyre::tcp {
 
 namespace {
 
-/// RFC 1122 3.3.3, RFC 8200 5: what every path carries, less the headers.
-constexpr uint16_t kMssEverywhereV4 = 576 - 40;
-constexpr uint16_t kMssEverywhereV6 = 1280 - 60;
+/// RFC 1122 3.3.3: what every path is taken to carry; RFC 8200 5 says it for IPv6.
+constexpr uint32_t kIpv4MtuBytesEverywhere = 576;
 /// Every third loss of the same segment puts its size to the test; the two before were as likely
 /// plain losses, and when the small one is lost too the next goes out in full again.
 constexpr uint8_t kLossesPerTest = 3;
 /// RFC 1191 6.3, RFC 8201 4: after this long a larger one may have become possible.
 constexpr Nanos kReducedLife = seconds(600);
+
+uint16_t mss_everywhere(const IpAddress& peer) {
+  const uint32_t mtu = peer.is_v4() ? kIpv4MtuBytesEverywhere : wire::kIpv6MtuBytesMin;
+  return static_cast<uint16_t>(mtu - wire::ip_and_tcp_header_bytes(peer));
+}
 
 void set_mss(Connection& c, uint16_t mss_bytes) {
   c.snd.mss_bytes = mss_bytes;
@@ -43,7 +48,7 @@ void suspect_black_hole(Connection& c, Nanos now) {
     snd.mss_bytes = snd.mss_full_bytes;  // cwnd counts the small ones until something arrives
     return;
   }
-  const uint16_t everywhere = c.tuple.remote.address.is_v4() ? kMssEverywhereV4 : kMssEverywhereV6;
+  const uint16_t everywhere = mss_everywhere(c.tuple.remote.address);
   const uint8_t losses = static_cast<uint8_t>(c.recovery.backoff + 1);
   if (losses % kLossesPerTest != 0 || snd.mss_bytes <= everywhere) return;
   if (snd.nxt.since(snd.una) <= everywhere) return;  // small already

@@ -7,7 +7,6 @@ namespace lyre::tcp {
 namespace {
 
 constexpr uint32_t kRatioMemoryBytes = 1u << 20;  ///< charge after which old packets count half
-constexpr uint8_t kScaleMax = 14;                 ///< RFC 7323 2.3
 constexpr uint32_t kFieldMax = 65535;
 /// Two would do for a sender in slow start (it doubles); the rest is for a reader that gives
 /// packets back a round trip or two after it got them.
@@ -54,9 +53,14 @@ uint16_t field_for_edge(ReceiveState& rcv, SeqNum ack, uint8_t scale) {
 
 }  // namespace
 
+uint32_t workable_buffer_bytes(const ConnectionConfig& config, uint32_t wanted_bytes) {
+  constexpr uint32_t kSlotsMin = 4;
+  return std::max(wanted_bytes, kSlotsMin * config.slot_bytes);
+}
+
 uint8_t window_scale_for(uint32_t receive_buffer_bytes) {
   uint8_t scale = 0;
-  while (scale < kScaleMax && (receive_buffer_bytes >> scale) > kFieldMax) ++scale;
+  while (scale < kWindowScaleMax && (receive_buffer_bytes >> scale) > kFieldMax) ++scale;
   return scale;
 }
 

@@ -4,6 +4,10 @@
 
 namespace lyre::tcp {
 
+inline constexpr uint8_t kWindowScaleMax = 14;  ///< RFC 7323 2.3
+
+/// `wanted_bytes` of buffer, or more: a window of less than a few packets cannot work.
+uint32_t workable_buffer_bytes(const ConnectionConfig& config, uint32_t wanted_bytes);
 /// RFC 7323 2.3: the smallest shift with which the whole receive buffer fits the window field.
 uint8_t window_scale_for(uint32_t receive_buffer_bytes);
 /// What the peer may be told at most right now: free charge, turned into payload by the ratio seen.

@@ -1,7 +1,6 @@
 #include "stack/tcp/reconfigure.h"
 
-#include <algorithm>
-
+#include "stack/tcp/receive_window.h"
 #include "stack/tcp/state_table.h"
 #include "stack/tcp/timers.h"
 
@@ -34,7 +33,6 @@ void restart_give_up(Connection& c, Nanos old_timeout, Nanos new_timeout) {
 void reconfigure(Connection& c, const ConnectionConfig& wanted, Nanos now, Effects& effects) {
   if (c.state == State::kClosed) return;
   ConnectionConfig& config = c.config;
-  const bool was_holding = config.nagle || config.cork;
   const bool loosens = (config.nagle && !wanted.nagle) || (config.cork && !wanted.cork) ||
                        (c.snd.more_follows && !wanted.nagle);
   const bool is_keepalive_same = config.keepalive == wanted.keepalive &&
@@ -53,13 +51,13 @@ void reconfigure(Connection& c, const ConnectionConfig& wanted, Nanos now, Effec
   config.connect_timeout = wanted.connect_timeout;
   config.orphan_timeout = wanted.orphan_timeout;
   config.send_buffer_bytes = wanted.send_buffer_bytes;
-  const uint32_t receive_buffer = std::max(wanted.receive_buffer_bytes, 4 * config.slot_bytes);
+  const uint32_t receive_buffer = workable_buffer_bytes(config, wanted.receive_buffer_bytes);
   // Who names a size wants that one, as with SO_RCVBUF: it is not tuned from there.
   if (receive_buffer != config.receive_buffer_bytes) c.rcv.buffer_bytes = receive_buffer;
   config.receive_buffer_bytes = receive_buffer;
   restart_give_up(c, old_timeout, is_opening ? config.connect_timeout : config.user_timeout);
   if (!is_keepalive_same) restart_keepalive(c, now);
-  if ((was_holding || c.snd.more_follows) && loosens && c.unsent_bytes() > 0) {
+  if (loosens && c.unsent_bytes() > 0) {
     c.snd.push_held = true;
     effects.wants_transmit = true;
   }

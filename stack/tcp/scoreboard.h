@@ -51,7 +51,6 @@ class Scoreboard {
   void release_all();
 
   SentRecord& operator[](uint32_t index) { return core_.records[index]; }
-  uint32_t first_lost() const { return list_.lost_head; }
   uint32_t first_in_time() const { return list_.time_head; }
 
  private:

@@ -63,11 +63,7 @@ void stamp(Connection& c, bool is_new_text, SegmentOut& out, Nanos now) {
   out.flags.set(TcpFlags::kAck);
   out.ack = rcv.nxt;
   out.window = advertise_window(c, false);
-  if (c.has_timestamps) {
-    out.options.has_timestamps = true;
-    out.options.ts_value = timestamp_at(c, now);
-    out.options.ts_echo = rcv.ts_recent;
-  }
+  put_timestamps(c, now, out.options);
   if (rcv.sack_count > 0 || rcv.has_dsack) write_sack_option(c, sack_count_max(c), out.options);
   mark_departure(c, is_new_text, out);
   rcv.acked = rcv.nxt;
@@ -133,11 +129,7 @@ SegmentOut make_run_ack(Connection& c, Nanos now) {
   out.flags.set(TcpFlags::kAck);
   if (is_marked) out.flags.set(TcpFlags::kEce);
   out.window = window_from(c, out.ack);
-  if (c.has_timestamps) {
-    out.options.has_timestamps = true;
-    out.options.ts_value = timestamp_at(c, now);
-    out.options.ts_echo = c.rcv.ts_recent;
-  }
+  put_timestamps(c, now, out.options);
   std::copy(ecn.run_acks.begin() + 1, ecn.run_acks.begin() + ecn.run_ack_count,
             ecn.run_acks.begin());
   --ecn.run_ack_count;
@@ -271,8 +263,8 @@ NewData plan_new_data(Connection& c, uint32_t limit, uint32_t one, bool forced) 
   if (bytes > one && bytes < unsent) bytes -= bytes % one;
   if (bytes > 0 && bytes < one && !forced) {
     plan.is_held = bytes == unsent && holds_last_piece(c);
-    plan.is_window_blocked = is_cut_by_window && bytes < unsent && !may_cut_small(c, bytes);
     const bool is_cut_short = bytes < unsent && !may_cut_small(c, bytes);
+    plan.is_window_blocked = is_cut_by_window && is_cut_short;
     if (plan.is_held || is_cut_short) return plan;
   }
   plan.bytes = bytes;

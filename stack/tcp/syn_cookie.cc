@@ -23,7 +23,6 @@ constexpr uint32_t kPeriodMask = 0x1f;
 
 /// What a peer may send at once, rounded down to one of these.
 constexpr std::array<uint16_t, 8> kMssSteps = {216, 536, 1024, 1220, 1380, 1440, 1460, 8960};
-constexpr uint16_t kMssDefault = 536;  ///< RFC 9293 3.7.1
 
 // The low bits of the timestamp.
 constexpr uint32_t kScaleMask = 0xf;
@@ -62,7 +61,7 @@ uint32_t option_bits(const ConnectionConfig& config, const SegmentIn& syn) {
   const wire::TcpOptions& offer = syn.options;
   uint32_t bits = kScaleNone;
   if (config.window_scaling && offer.window_scale)
-    bits = std::min<uint32_t>(*offer.window_scale, 14);
+    bits = std::min(*offer.window_scale, kWindowScaleMax);
   if (config.sack && offer.sack_permitted) bits |= kSackBit;
   if (config.ecn != EcnMode::kOff && asks_for_ecn(syn)) bits |= kEcnBit;
   return bits;

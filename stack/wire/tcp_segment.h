@@ -8,6 +8,8 @@
 #include "stack/base/drop_reasons.h"
 #include "stack/base/ip_address.h"
 #include "stack/base/seq_num.h"
+#include "stack/wire/ipv4.h"
+#include "stack/wire/ipv6.h"
 
 namespace lyre::wire {
 
@@ -61,6 +63,11 @@ struct TcpHeader {
 
 inline constexpr uint32_t kTcpHeaderBytesMin = 20;
 inline constexpr uint32_t kTcpHeaderBytesMax = 60;
+
+/// IP and TCP headers without options, in the family of `address`: what an MTU has beside an MSS.
+constexpr uint32_t ip_and_tcp_header_bytes(const IpAddress& address) {
+  return (address.is_v4() ? kIpv4HeaderBytesMin : kIpv6HeaderBytes) + kTcpHeaderBytesMin;
+}
 
 struct ParsedTcp {
   TcpHeader header;
