@@ -17,11 +17,13 @@ bool has_both(wire::TcpFlags flags) {
   return flags.has(TcpFlags::kEce) && flags.has(TcpFlags::kCwr);
 }
 
-bool wants_dctcp(const Connection& c) { return c.config.congestion == CongestionAlgorithm::kDctcp; }
+bool wants_dctcp(const ConnectionConfig& config) {
+  return config.congestion == CongestionAlgorithm::kDctcp;
+}
 
 /// RFC 3168 6.1.1.1: a SYN that nobody answered may have been dropped for its ECN flags.
 bool is_ecn_setup_syn(const Connection& c) {
-  const bool is_wanted = c.config.ecn == EcnMode::kOn || wants_dctcp(c);
+  const bool is_wanted = c.config.ecn == EcnMode::kOn || wants_dctcp(c.config);
   return is_wanted && !c.recovery.syn_retransmitted;
 }
 
@@ -50,7 +52,14 @@ bool echoes(const Connection& c) { return uses_dctcp(c) ? c.ecn.last_was_marked 
 
 }  // namespace
 
-bool uses_dctcp(const Connection& c) { return c.ecn.is_on && wants_dctcp(c); }
+bool uses_dctcp(const Connection& c) { return c.ecn.is_on && wants_dctcp(c.config); }
+
+bool agrees_to_ecn(const ConnectionConfig& config, const SegmentIn& syn) {
+  // Nobody sets ECT on a SYN, so a path that delivers it marked is broken.
+  const bool is_trusted = syn.ecn == wire::Ecn::kNotEct || wants_dctcp(config);
+  const bool is_willing = config.ecn != EcnMode::kOff || wants_dctcp(config);
+  return has_both(syn.flags) && is_trusted && is_willing;
+}
 
 void offer_ecn(const Connection& c, SegmentOut& out) {
   if (c.state == State::kSynReceived) {
@@ -62,10 +71,7 @@ void offer_ecn(const Connection& c, SegmentOut& out) {
 
 void accept_ecn_offer(Connection& c, const SegmentIn& syn) {
   if (c.state != State::kSynSent) {
-    // RFC 3168 6.1.1: nobody sets ECT on a SYN, so a path that delivers it marked is broken.
-    const bool is_trusted = syn.ecn == wire::Ecn::kNotEct || wants_dctcp(c);
-    const bool is_willing = c.config.ecn != EcnMode::kOff || wants_dctcp(c);
-    c.ecn.is_on = has_both(syn.flags) && is_trusted && is_willing;
+    c.ecn.is_on = agrees_to_ecn(c.config, syn);
   } else if (syn.flags.has(TcpFlags::kAck)) {
     // Both flags in a SYN,ACK are a host that reflects what it does not understand.
     c.ecn.is_on =

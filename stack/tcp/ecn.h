@@ -9,6 +9,8 @@ namespace lyre::tcp {
 /// True when both sides echo every mark (RFC 8257) instead of one a window (RFC 3168).
 bool uses_dctcp(const Connection& c);
 
+/// RFC 3168 6.1.1: whether a listener agrees to what the peer's SYN asks for.
+bool agrees_to_ecn(const ConnectionConfig& config, const SegmentIn& syn);
 /// RFC 3168 6.1.1: ECE and CWR of the SYN or SYN,ACK in `out`.
 void offer_ecn(const Connection& c, SegmentOut& out);
 /// The peer's SYN or SYN,ACK says whether ECN is on. REQUIRES: the state is still CLOSED or

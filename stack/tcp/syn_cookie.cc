@@ -4,7 +4,7 @@
 #include <array>
 #include <cstring>
 
-#include "stack/tcp/core.h"
+#include "stack/tcp/ecn.h"
 #include "stack/tcp/isn.h"
 #include "stack/tcp/receive_window.h"
 
@@ -53,17 +53,13 @@ uint32_t mss_step(uint16_t mss) {
   return step;
 }
 
-bool asks_for_ecn(const SegmentIn& syn) {
-  return syn.flags.has(TcpFlags::kEce) && syn.flags.has(TcpFlags::kCwr);
-}
-
 uint32_t option_bits(const ConnectionConfig& config, const SegmentIn& syn) {
   const wire::TcpOptions& offer = syn.options;
   uint32_t bits = kScaleNone;
   if (config.window_scaling && offer.window_scale)
     bits = std::min(*offer.window_scale, kWindowScaleMax);
   if (config.sack && offer.sack_permitted) bits |= kSackBit;
-  if (config.ecn != EcnMode::kOff && asks_for_ecn(syn)) bits |= kEcnBit;
+  if (agrees_to_ecn(config, syn)) bits |= kEcnBit;
   return bits;
 }
 

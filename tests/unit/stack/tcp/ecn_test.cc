@@ -44,15 +44,20 @@ void dial_with_ecn(Peer& peer) {
   ASSERT_TRUE(peer.info().has_ecn);
 }
 
-/// The peer dials with `flags`, its SYN in a packet with `field`. Returns our SYN,ACK.
-SegmentOut accept_syn(Peer& peer, uint8_t flags, Ecn field = Ecn::kNotEct) {
+constexpr FourTuple kTuple{.local = {.address = IpAddress::v4(0x0a000001), .port = 1000},
+                           .remote = {.address = IpAddress::v4(0x0a000002), .port = 2000}};
+
+SegmentIn syn_of(Peer& peer, uint8_t flags, Ecn field) {
   SegmentIn syn = peer.make(flags, 0, 0);
   syn.seq = peer.their_iss;
   syn.options = peer.syn_options;
   syn.ecn = field;
-  const FourTuple tuple{.local = {.address = IpAddress::v4(0x0a000001), .port = 1000},
-                        .remote = {.address = IpAddress::v4(0x0a000002), .port = 2000}};
-  peer.conn = peer.engine.open_passive(tuple, peer.config, syn, peer.now);
+  return syn;
+}
+
+/// The peer dials with `flags`, its SYN in a packet with `field`. Returns our SYN,ACK.
+SegmentOut accept_syn(Peer& peer, uint8_t flags, Ecn field = Ecn::kNotEct) {
+  peer.conn = peer.engine.open_passive(kTuple, peer.config, syn_of(peer, flags, field), peer.now);
   const SegmentOut answer = *peer.next();
   peer.our_iss = answer.seq;
   return answer;
@@ -122,15 +127,30 @@ TEST(EcnSetup, ListenerAgreesUnlessOff) {  // RFC 3168 6.1.1
   EXPECT_FALSE(has(accept_syn(marked, kS | kE | kC, Ecn::kEct0), kE));
 }
 
+/// Whether the SYN,ACK that leaves no state behind agrees.
+bool agrees_by_cookie(ConnectionConfig config, Ecn field) {
+  config.timestamps = true;
+  Peer peer(config);
+  peer.syn_options.has_timestamps = true;
+  const SegmentIn syn = syn_of(peer, kS | kE | kC, field);
+  return has(peer.engine.answer_with_cookie(kTuple, peer.config, syn, peer.now), kE);
+}
+
+TEST(EcnSetup, CookieAgreesAsTheListenerItselfWould) {  // RFC 3168 6.1.1
+  EXPECT_TRUE(agrees_by_cookie(with_ecn(EcnMode::kAccept), Ecn::kNotEct));
+  EXPECT_FALSE(agrees_by_cookie(with_ecn(EcnMode::kAccept), Ecn::kEct0));
+  EXPECT_FALSE(agrees_by_cookie(with_ecn(EcnMode::kOff), Ecn::kNotEct));
+  ConnectionConfig dctcp = with_dctcp();
+  dctcp.ecn = EcnMode::kOff;
+  EXPECT_TRUE(agrees_by_cookie(dctcp, Ecn::kEct0));
+}
+
 TEST(EcnSetup, PlainSynAfterAnEcnSynTurnsItOff) {  // RFC 3168 6.1.1
   Peer peer(with_ecn(EcnMode::kAccept));
   ASSERT_TRUE(has(accept_syn(peer, kS | kE | kC), kE));
   peer.run_deadline();  // our SYN,ACK was lost: nothing of that is owed to a plain connection
   peer.all();
-  SegmentIn plain = peer.make(kS, 0, 0);
-  plain.seq = peer.their_iss;
-  plain.options = peer.syn_options;
-  peer.send(plain);
+  peer.send(syn_of(peer, kS, Ecn::kNotEct));
   const auto answer = peer.next();
   ASSERT_TRUE(answer.has_value());
   EXPECT_FALSE(has(*answer, kE));
@@ -143,10 +163,7 @@ TEST(EcnSetup, PlainSynAfterALostAnswerLeavesNothingToTell) {  // RFC 3168 6.1.1
   accept_syn(peer, kS | kE | kC);
   peer.run_deadline();
   peer.all();
-  SegmentIn plain = peer.make(kS, 0, 0);
-  plain.seq = peer.their_iss;
-  plain.options = peer.syn_options;
-  peer.send(plain);  // which checks the invariants
+  peer.send(syn_of(peer, kS, Ecn::kNotEct));  // which checks the invariants
   peer.all();
   peer.ack(0);
   EXPECT_FALSE(peer.info().has_ecn);
