@@ -45,20 +45,11 @@ bool RouteTable::add_address(uint8_t port, const IpAddress& address, uint8_t pre
   return true;
 }
 
-bool RouteTable::add_route(const Prefix& destination, const IpAddress& gateway) {
-  return add_route_via(destination, gateway, best_route(gateway));
-}
-
-bool RouteTable::add_route_on_port(const Prefix& destination, const IpAddress& gateway,
-                                   uint8_t port) {
-  return add_route_via(destination, gateway, best_route_of_port(port, gateway));
-}
-
-bool RouteTable::add_route_via(const Prefix& destination, const IpAddress& gateway,
-                               const Route* via) {
+bool RouteTable::add_route(const Prefix& destination, const IpAddress& gateway, uint8_t port) {
+  const Route* via = best_route_of_port(port, gateway);
   if (destination.bits > kAddressBits || is_own(gateway) || is_broadcast(gateway)) return false;
   if (via == nullptr || !via->gateway.is_unspecified()) return false;
-  return insert({destination, gateway, via->source, via->port});
+  return insert({destination, gateway, via->source, port});
 }
 
 bool RouteTable::add_on_link(const Prefix& prefix, uint8_t port) {

@@ -47,12 +47,10 @@ class RouteTable {
  public:
   /// `address` is ours, on `port`; its prefix is directly connected. False: full, or given twice.
   bool add_address(uint8_t port, const IpAddress& address, uint8_t prefix_bits);
-  /// Packets for `destination` go to `gateway`, which must be on a connected prefix (or be given
-  /// its own /128 by add_on_link). False: full, the gateway cannot be reached directly, or its
-  /// port has a route of this prefix.
-  bool add_route(const Prefix& destination, const IpAddress& gateway);
-  /// The same through a given port, for ports that share a subnet.
-  bool add_route_on_port(const Prefix& destination, const IpAddress& gateway, uint8_t port);
+  /// Packets for `destination` go through `port` to `gateway`, which must be on a connected prefix
+  /// of that port (or be given its own /128 by add_on_link). False: full, the gateway cannot be
+  /// reached directly, or the port has a route of this prefix.
+  bool add_route(const Prefix& destination, const IpAddress& gateway, uint8_t port);
   /// The default router of IPv6 that `port` has learned, or none any more. A default route from
   /// the configuration goes before it.
   void set_default_router(uint8_t port, const std::optional<IpAddress>& router);
@@ -94,7 +92,6 @@ class RouteTable {
     uint8_t port = 0;
     bool is_learned = false;  ///< from a router's advertisement
   };
-  bool add_route_via(const Prefix& destination, const IpAddress& gateway, const Route* via);
   bool insert(const Route& route);
   bool is_unicast_target(const IpAddress& address) const;
   const Route* best_route(const IpAddress& destination) const;

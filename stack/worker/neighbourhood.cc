@@ -28,10 +28,10 @@ void Worker::Impl::add_port(uint8_t index) {
 }
 
 void Worker::Impl::add_route(uint8_t index, const ip::Prefix& to, const IpAddress& gateway) {
-  if (routes.add_route_on_port(to, gateway, index)) return;
+  if (routes.add_route(to, gateway, index)) return;
   // A gateway outside the port's prefix is reached directly all the same (clouds do that).
   LYRE_CHECK(routes.add_on_link({gateway, 128}, index));
-  LYRE_CHECK(routes.add_route_on_port(to, gateway, index));
+  LYRE_CHECK(routes.add_route(to, gateway, index));
 }
 
 void Worker::Impl::on_arp(uint8_t port, const wire::ArpPacket& packet) {

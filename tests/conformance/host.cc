@@ -30,7 +30,7 @@ Host::Host(const StackOptions& options)
     LYRE_CHECK(routes_.add_address(0, local, local.is_v4() ? kPrefixBitsV4 : kPrefixBitsV6));
     IpAddress gateway = local;
     gateway.bytes[15] = 254;
-    LYRE_CHECK(routes_.add_route(ip::Prefix::all_of_family(local), gateway));
+    LYRE_CHECK(routes_.add_route(ip::Prefix::all_of_family(local), gateway, 0));
   }
 }
 

@@ -17,8 +17,8 @@ class RouteTableTest : public testing::Test {
   RouteTableTest() {
     EXPECT_TRUE(table_.add_address(0, ip(10, 0, 0, 1), 96 + 24));
     EXPECT_TRUE(table_.add_address(1, ip(10, 0, 1, 1), 96 + 24));
-    EXPECT_TRUE(table_.add_route(prefix(ip(0, 0, 0, 0), 0), ip(10, 0, 0, 254)));
-    EXPECT_TRUE(table_.add_route(prefix(ip(172, 16, 0, 0), 12), ip(10, 0, 1, 254)));
+    EXPECT_TRUE(table_.add_route(prefix(ip(0, 0, 0, 0), 0), ip(10, 0, 0, 254), 0));
+    EXPECT_TRUE(table_.add_route(prefix(ip(172, 16, 0, 0), 12), ip(10, 0, 1, 254), 1));
   }
   RouteTable table_;
 };
@@ -37,7 +37,7 @@ TEST_F(RouteTableTest, TheLongestPrefixWins) {
   EXPECT_EQ(table_.lookup(ip(172, 17, 5, 5))->port, 1);
   EXPECT_EQ(table_.lookup(ip(8, 8, 8, 8))->next_hop, ip(10, 0, 0, 254));
   EXPECT_EQ(table_.lookup(ip(172, 32, 0, 1))->port, 0);
-  ASSERT_TRUE(table_.add_route(prefix(ip(172, 17, 5, 5), 32), ip(10, 0, 0, 253)));
+  ASSERT_TRUE(table_.add_route(prefix(ip(172, 17, 5, 5), 32), ip(10, 0, 0, 253), 0));
   EXPECT_EQ(table_.lookup(ip(172, 17, 5, 5))->next_hop, ip(10, 0, 0, 253));
 }
 
@@ -49,7 +49,7 @@ TEST_F(RouteTableTest, OwnAddressesAreLocal) {
 }
 
 TEST_F(RouteTableTest, AConnectionStaysOnThePortOfItsSource) {
-  ASSERT_TRUE(table_.add_route_on_port(prefix(ip(0, 0, 0, 0), 0), ip(10, 0, 1, 254), 1));
+  ASSERT_TRUE(table_.add_route(prefix(ip(0, 0, 0, 0), 0), ip(10, 0, 1, 254), 1));
   const auto route = table_.lookup_from(ip(10, 0, 1, 1), ip(8, 8, 8, 8));
   ASSERT_TRUE(route);
   EXPECT_EQ(route->port, 1);
@@ -79,20 +79,20 @@ TEST_F(RouteTableTest, MartianSources) {
 
 TEST_F(RouteTableTest, RefusesGatewaysThatCannotBeReached) {
   RouteTable table;
-  EXPECT_FALSE(table.add_route(prefix(ip(0, 0, 0, 0), 0), ip(10, 0, 0, 254)));
+  EXPECT_FALSE(table.add_route(prefix(ip(0, 0, 0, 0), 0), ip(10, 0, 0, 254), 0));
   ASSERT_TRUE(table.add_address(0, ip(10, 0, 0, 1), 96 + 24));
-  EXPECT_FALSE(table.add_route(prefix(ip(0, 0, 0, 0), 0), ip(10, 0, 0, 1)));
-  EXPECT_FALSE(table.add_route(prefix(ip(0, 0, 0, 0), 0), ip(10, 0, 0, 255)));
-  EXPECT_FALSE(table.add_route(prefix(ip(0, 0, 0, 0), 0), ip(10, 0, 1, 254)));
+  EXPECT_FALSE(table.add_route(prefix(ip(0, 0, 0, 0), 0), ip(10, 0, 0, 1), 0));
+  EXPECT_FALSE(table.add_route(prefix(ip(0, 0, 0, 0), 0), ip(10, 0, 0, 255), 0));
+  EXPECT_FALSE(table.add_route(prefix(ip(0, 0, 0, 0), 0), ip(10, 0, 1, 254), 0));
   EXPECT_FALSE(table.add_address(0, ip(10, 0, 0, 1), 96 + 24)) << "given twice";
 }
 
 TEST(RouteTable, ACloudWithHostPrefixesHasAnOnLinkGateway) {
   RouteTable table;
   ASSERT_TRUE(table.add_address(0, ip(10, 128, 0, 5), 128));
-  EXPECT_FALSE(table.add_route(prefix(ip(0, 0, 0, 0), 0), ip(10, 128, 0, 1)));
+  EXPECT_FALSE(table.add_route(prefix(ip(0, 0, 0, 0), 0), ip(10, 128, 0, 1), 0));
   ASSERT_TRUE(table.add_on_link(prefix(ip(10, 128, 0, 1), 32), 0));
-  ASSERT_TRUE(table.add_route(prefix(ip(0, 0, 0, 0), 0), ip(10, 128, 0, 1)));
+  ASSERT_TRUE(table.add_route(prefix(ip(0, 0, 0, 0), 0), ip(10, 128, 0, 1), 0));
   EXPECT_EQ(table.lookup(ip(10, 128, 0, 6))->next_hop, ip(10, 128, 0, 1));
   EXPECT_FALSE(table.is_broadcast(ip(10, 128, 0, 5)));
   EXPECT_FALSE(table.add_on_link(prefix(ip(10, 0, 0, 0), 8), 3)) << "a port without an address";
@@ -110,7 +110,7 @@ TEST(RouteTable, SaysWhenItIsFull) {
   ASSERT_TRUE(table.add_address(0, ip(10, 0, 0, 1), 96 + 24));
   unsigned added = 0;
   while (added < 2 * kRoutesMax &&
-         table.add_route(prefix(ip(20, 0, added, 0), 24), ip(10, 0, 0, 2))) {
+         table.add_route(prefix(ip(20, 0, added, 0), 24), ip(10, 0, 0, 2), 0)) {
     ++added;
   }
   EXPECT_EQ(added, kRoutesMax - 1);
@@ -136,14 +136,14 @@ TEST_F(RouteTable6Test, FamiliesAreApart) {
   ASSERT_TRUE(table.add_address(0, kOwn6, 64));
   IpAddress router = kOwn6;
   router.bytes[15] = 0xfe;
-  ASSERT_TRUE(table.add_route_on_port(Prefix{}, router, 0));
+  ASSERT_TRUE(table.add_route(Prefix{}, router, 0));
   EXPECT_EQ(table.lookup(kFar6)->next_hop, router);
   EXPECT_FALSE(table.lookup(ip(8, 8, 8, 8)));
 }
 
 TEST_F(RouteTable6Test, TheSourceHasTheScopeOfTheDestination) {
   // RFC 6724 5: rules 2 and 8.
-  ASSERT_TRUE(table_.add_route_on_port(Prefix{}, kRouter6, 0));
+  ASSERT_TRUE(table_.add_route(Prefix{}, kRouter6, 0));
   EXPECT_EQ(table_.lookup(kFar6)->next_hop, kRouter6);
   EXPECT_EQ(table_.lookup(kFar6)->source, kOwn6) << "not that of the router's network";
   EXPECT_EQ(table_.lookup(kRouter6)->source, kLinkLocal);
@@ -167,7 +167,7 @@ TEST_F(RouteTable6Test, ALearnedRouterComesAndGoes) {
 }
 
 TEST_F(RouteTable6Test, AConfiguredRouterGoesBeforeALearnedOne) {
-  ASSERT_TRUE(table_.add_route_on_port(Prefix{}, kRouter6, 0));
+  ASSERT_TRUE(table_.add_route(Prefix{}, kRouter6, 0));
   IpAddress other = kRouter6;
   other.bytes[15] = 0xfd;
   table_.set_default_router(0, other);
