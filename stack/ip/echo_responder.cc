@@ -6,7 +6,6 @@
 #include "stack/base/check.h"
 #include "stack/wire/icmpv6.h"
 #include "stack/wire/ipv4.h"
-#include "stack/wire/ipv6.h"
 
 namespace lyre::ip {
 namespace {
@@ -21,7 +20,8 @@ void put_body(std::span<const uint8_t> body, io::PacketBuf& out) {
   out.push_front(wire::kIcmpHeaderBytes);
 }
 
-void push_ipv4(const wire::AddressPair& pair, uint16_t ip_id, io::PacketBuf& out) {
+void push_ipv4(const wire::AddressPair& pair, const link::FrameAddresses& frame, uint16_t ip_id,
+               io::PacketBuf& out) {
   wire::Ipv4Header header;
   header.source = pair.source;
   header.destination = pair.destination;
@@ -31,17 +31,16 @@ void push_ipv4(const wire::AddressPair& pair, uint16_t ip_id, io::PacketBuf& out
   uint8_t* front = out.push_front(wire::kIpv4HeaderBytesMin);
   wire::write_ipv4(header, wire::ChecksumField::kComputed,
                    std::span<uint8_t, wire::kIpv4HeaderBytesMin>(front, wire::kIpv4HeaderBytesMin));
+  link::push_ethernet(out, frame, wire::kEtherTypeIpv4);
 }
 
-void push_ipv6(const wire::AddressPair& pair, io::PacketBuf& out) {
-  wire::Ipv6Header header;
-  header.source = pair.source;
-  header.destination = pair.destination;
-  header.payload_bytes = static_cast<uint16_t>(out.length);
-  header.next_header = wire::kIpProtocolIcmpv6;
-  uint8_t* front = out.push_front(wire::kIpv6HeaderBytes);
-  wire::write_ipv6(header,
-                   std::span<uint8_t, wire::kIpv6HeaderBytes>(front, wire::kIpv6HeaderBytes));
+void push_ipv6(const wire::AddressPair& pair, const link::FrameAddresses& frame,
+               io::PacketBuf& out) {
+  link::push_ipv6(out, frame,
+                  {.source = pair.source,
+                   .destination = pair.destination,
+                   .payload_bytes = static_cast<uint16_t>(out.length),
+                   .next_header = wire::kIpProtocolIcmpv6});
 }
 
 }  // namespace
@@ -56,12 +55,10 @@ std::optional<Drop> EchoResponder::write_reply(const EchoInput& request,
   const wire::AddressPair pair{request.destination, request.source};
   if (pair.source.is_v4()) {
     wire::write_echo_reply(request.icmp, out.bytes());
-    push_ipv4(pair, ip_id, out);
-    link::push_ethernet(out, addresses, wire::kEtherTypeIpv4);
+    push_ipv4(pair, addresses, ip_id, out);
   } else {
     wire::write_echo_reply6(request.icmp, pair, out.bytes());
-    push_ipv6(pair, out);
-    link::push_ethernet(out, addresses, wire::kEtherTypeIpv6);
+    push_ipv6(pair, addresses, out);
   }
   return std::nullopt;
 }
@@ -79,8 +76,7 @@ std::optional<Drop> EchoResponder::write_problem(const Refused& refused,
   put_body(quote, out);
   const wire::AddressPair pair{refused.destination, refused.source};
   wire::write_parameter_problem(refused.problem, pair, out.bytes());
-  push_ipv6(pair, out);
-  link::push_ethernet(out, addresses, wire::kEtherTypeIpv6);
+  push_ipv6(pair, addresses, out);
   return std::nullopt;
 }
 

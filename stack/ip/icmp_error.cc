@@ -41,7 +41,7 @@ bool is_error(uint8_t type) {
          type == wire::kIcmpParameterProblem;
 }
 
-/// RFC 4443 2.4 (c), and RFC 1122 4.2.3.9 in the words of ICMPv6: what was prohibited or has no
+/// RFC 4443 3.1, and RFC 1122 4.2.3.9 in the words of ICMPv6: what was prohibited or has no
 /// listener stays so.
 bool is_hard_unreachable6(uint8_t code) {
   return code == wire::kUnreachable6Prohibited || code == wire::kUnreachable6Port ||

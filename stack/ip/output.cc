@@ -25,16 +25,13 @@ void push_ipv4(io::PacketBuf& packet, const TcpOutput& output, uint32_t tcp_byte
 }
 
 void push_ipv6(io::PacketBuf& packet, const TcpOutput& output, uint32_t tcp_bytes) {
-  wire::Ipv6Header ip;
-  ip.source = output.tuple.local.address;
-  ip.destination = output.tuple.remote.address;
-  ip.flow_label = output.flow_label;
-  ip.payload_bytes = static_cast<uint16_t>(tcp_bytes);
-  ip.next_header = wire::kIpProtocolTcp;
-  ip.ecn = output.ecn;
-  uint8_t* front = packet.push_front(wire::kIpv6HeaderBytes);
-  wire::write_ipv6(ip, std::span<uint8_t, wire::kIpv6HeaderBytes>(front, wire::kIpv6HeaderBytes));
-  link::push_ethernet(packet, output.frame, wire::kEtherTypeIpv6);
+  link::push_ipv6(packet, output.frame,
+                  {.source = output.tuple.local.address,
+                   .destination = output.tuple.remote.address,
+                   .flow_label = output.flow_label,
+                   .payload_bytes = static_cast<uint16_t>(tcp_bytes),
+                   .next_header = wire::kIpProtocolTcp,
+                   .ecn = output.ecn});
   packet.l3_bytes = wire::kIpv6HeaderBytes;
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "stack/base/check.h"
-#include "stack/wire/ipv6.h"
 
 namespace lyre::link {
 
@@ -15,6 +14,14 @@ void push_ethernet(io::PacketBuf& packet, const FrameAddresses& addresses, uint1
       header, std::span<uint8_t, wire::kEthernetHeaderBytes>(front, wire::kEthernetHeaderBytes));
 }
 
+void push_ipv6(io::PacketBuf& packet, const FrameAddresses& addresses,
+               const wire::Ipv6Header& header) {
+  uint8_t* front = packet.push_front(wire::kIpv6HeaderBytes);
+  wire::write_ipv6(header,
+                   std::span<uint8_t, wire::kIpv6HeaderBytes>(front, wire::kIpv6HeaderBytes));
+  push_ethernet(packet, addresses, wire::kEtherTypeIpv6);
+}
+
 void write_arp_frame(io::PacketBuf& packet, const FrameAddresses& addresses,
                      const wire::ArpPacket& arp) {
   LYRE_CHECK(packet.headroom >= wire::kArpBytes);
@@ -23,30 +30,17 @@ void write_arp_frame(io::PacketBuf& packet, const FrameAddresses& addresses,
   push_ethernet(packet, addresses, wire::kEtherTypeArp);
 }
 
-namespace {
-
-/// Puts Ethernet and IPv6 headers in front of what `packet` holds.
-void push_ipv6(io::PacketBuf& packet, const FrameAddresses& addresses, wire::Ipv6Header header) {
-  header.payload_bytes = static_cast<uint16_t>(packet.length);
-  uint8_t* front = packet.push_front(wire::kIpv6HeaderBytes);
-  wire::write_ipv6(header,
-                   std::span<uint8_t, wire::kIpv6HeaderBytes>(front, wire::kIpv6HeaderBytes));
-  push_ethernet(packet, addresses, wire::kEtherTypeIpv6);
-}
-
-}  // namespace
-
 void write_ndp_frame(io::PacketBuf& packet, const FrameAddresses& addresses, const NdpPacket& ndp) {
   uint8_t message[wire::kNdpBytesMax];
   const uint16_t bytes = wire::write_ndp(ndp.message, ndp.addresses, message);
   LYRE_CHECK(packet.headroom >= bytes + wire::kIpv6HeaderBytes);
   std::copy_n(message, bytes, packet.push_front(bytes));
-  wire::Ipv6Header header;
-  header.source = ndp.addresses.source;
-  header.destination = ndp.addresses.destination;
-  header.next_header = wire::kIpProtocolIcmpv6;
-  header.hop_limit = wire::kNdpHopLimit;
-  push_ipv6(packet, addresses, header);
+  push_ipv6(packet, addresses,
+            {.source = ndp.addresses.source,
+             .destination = ndp.addresses.destination,
+             .payload_bytes = bytes,
+             .next_header = wire::kIpProtocolIcmpv6,
+             .hop_limit = wire::kNdpHopLimit});
 }
 
 void write_mld_frame(io::PacketBuf& packet, const FrameAddresses& addresses, const MldPacket& mld) {
@@ -54,12 +48,12 @@ void write_mld_frame(io::PacketBuf& packet, const FrameAddresses& addresses, con
   const uint16_t bytes = wire::write_mld_report(mld.report, mld.addresses, message);
   LYRE_CHECK(packet.headroom >= bytes + wire::kIpv6HeaderBytes);
   std::copy_n(message, bytes, packet.push_front(bytes));
-  wire::Ipv6Header header;
-  header.source = mld.addresses.source;
-  header.destination = mld.addresses.destination;
-  header.next_header = 0;  // hop-by-hop options, which the message begins with
-  header.hop_limit = wire::kMldHopLimit;
-  push_ipv6(packet, addresses, header);
+  push_ipv6(packet, addresses,
+            {.source = mld.addresses.source,
+             .destination = mld.addresses.destination,
+             .payload_bytes = bytes,
+             .next_header = 0,  // hop-by-hop options, which the message begins with
+             .hop_limit = wire::kMldHopLimit});
 }
 
 void write_neighbour_frame(io::PacketBuf& packet, MacAddress own_mac, const NeighbourOut& out) {

@@ -7,6 +7,7 @@
 #include "stack/link/neighbour_out.h"
 #include "stack/wire/arp.h"
 #include "stack/wire/ethernet.h"
+#include "stack/wire/ipv6.h"
 
 namespace lyre::link {
 
@@ -19,6 +20,11 @@ struct FrameAddresses {
 /// Puts an Ethernet header in front of what `packet` holds.
 /// REQUIRES: kEthernetHeaderBytes of headroom.
 void push_ethernet(io::PacketBuf& packet, const FrameAddresses& addresses, uint16_t ether_type);
+
+/// Puts Ethernet and IPv6 headers in front of what `packet` holds.
+/// REQUIRES: headroom for both; header.payload_bytes counts pieces too.
+void push_ipv6(io::PacketBuf& packet, const FrameAddresses& addresses,
+               const wire::Ipv6Header& header);
 
 /// Makes an empty `packet` an ARP frame. REQUIRES: headroom for both headers.
 void write_arp_frame(io::PacketBuf& packet, const FrameAddresses& addresses,
