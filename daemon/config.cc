@@ -12,15 +12,13 @@
 #include "daemon/config_keys.h"
 #include "stack/base/ipv6_address.h"
 #include "stack/channel/control.h"
+#include "stack/wire/ipv6.h"
 #include "stack/worker/worker.h"
 
 namespace lyre {
 namespace {
 
 constexpr uint32_t kPortCountMax = std::min(worker::kPortsMax, channel::kPortsMax);
-
-/// RFC 8200 5.
-constexpr uint32_t kIpv6MtuBytesMin = 1280;
 
 uint32_t line_of(const toml::node& node) { return node.source().begin.line; }
 
@@ -374,10 +372,11 @@ class Reader {
 
   bool check_ipv6(const PortConfig& port) {
     const bool has_ipv6 = has_family_of(port, IpAddress{});
-    if (has_ipv6 && port.mtu_bytes < kIpv6MtuBytesMin) {
+    if (has_ipv6 && port.mtu_bytes < wire::kIpv6MtuBytesMin) {
       return complain(port.line, "port.mtu",
                       "of '" + port.name + "' is less than IPv6 needs, allowed: " +
-                          std::to_string(kIpv6MtuBytesMin) + " and more, or addresses of IPv4");
+                          std::to_string(wire::kIpv6MtuBytesMin) +
+                          " and more, or addresses of IPv4");
     }
     if (!has_ipv6 && port.accepts_routers) {
       return complain(

@@ -253,8 +253,7 @@ Status Launcher::make_threads() {
   if (!threads.ok()) return threads.error();
   threads_ = std::move(*threads);
   for (uint32_t i = 0; crossroads_ != nullptr && i < workers_.size(); ++i) {
-    const WorkerBell bell = threads_->bell(i);
-    crossroads_->set_bell(i, bell.sleeps, bell.fd);
+    crossroads_->set_bell(i, threads_->bell(i));
   }
   turns_seen_.resize(workers_.size());
   std::optional<uint32_t> lend_uid;

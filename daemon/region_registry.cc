@@ -114,7 +114,6 @@ void RegionRegistry::on_reply(uint32_t worker, const worker::Reply& reply) {
   if (region.pending.any()) return;
   if (!region.is_leaving && region.is_refused) return begin_removal(region);
   RegionAnswer answer{.context = region.context, .region = region.name};
-  answer.is_registered = !region.is_leaving;
   if (region.is_refused) answer.error = "a worker still holds earlier memory in its place";
   if (region.is_leaving) drop(index);
   answers_.push_back(answer);

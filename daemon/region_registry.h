@@ -16,8 +16,7 @@ namespace lyre {
 /// What became of a request about registered memory.
 struct RegionAnswer {
   uint32_t context = 0;
-  uint32_t region = 0;  ///< name
-  bool is_registered = false;
+  uint32_t region = 0;          ///< name
   const char* error = nullptr;  ///< why it was not registered; static text
 };
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -23,12 +22,6 @@ struct WorkerSeat {
   uint32_t core = 0;
   std::vector<int> wait_fds;  ///< of the ports that have one
   bool can_be_woken = false;  ///< every port has one
-};
-
-/// What ends a worker's sleep. Thread: any may look and write.
-struct WorkerBell {
-  const std::atomic<uint32_t>* sleeps = nullptr;
-  int fd = -1;
 };
 
 struct ThreadOptions {
@@ -67,7 +60,7 @@ class WorkerThreads : public WorkerSet {
   /// WorkerDoorbell of each worker, for clients: read-only.
   int doorbells_fd() const { return doorbells_reader_.get(); }
   /// How other workers wake it. Valid as long as this object.
-  WorkerBell bell(uint32_t worker) const;
+  worker::Bell bell(uint32_t worker) const;
   /// Turns that a worker has made so far.
   uint64_t turns(uint32_t worker) const;
 

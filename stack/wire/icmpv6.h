@@ -12,7 +12,6 @@ namespace lyre::wire {
 /// RFC 4443 2.1: the types that this stack knows.
 inline constexpr uint8_t kIcmpv6Unreachable = 1;
 inline constexpr uint8_t kIcmpv6TooBig = 2;
-inline constexpr uint8_t kIcmpv6TimeExceeded = 3;
 inline constexpr uint8_t kIcmpv6ParameterProblem = 4;
 inline constexpr uint8_t kIcmpv6EchoRequest = 128;
 inline constexpr uint8_t kIcmpv6EchoReply = 129;

@@ -11,7 +11,6 @@ namespace {
 
 constexpr uint8_t kOptionSourceMac = 1;
 constexpr uint8_t kOptionTargetMac = 2;
-constexpr uint8_t kOptionMtu = 5;
 constexpr size_t kOptionUnitBytes = 8;
 
 constexpr uint8_t kFlagRouter = 0x80;
@@ -59,8 +58,6 @@ void read_fixed(const uint8_t* at, NdpMessage& out) {
     case NdpType::kRouterAdvertisement:
       out.preference = read_preference(at[5]);
       out.router_lifetime_s = read_be16(at + 6);
-      out.reachable_ms = read_be32(at + 8);
-      out.retransmit_ms = read_be32(at + 12);
       return;
     case NdpType::kNeighbourAdvertisement:
       out.is_router = (at[4] & kFlagRouter) != 0;
@@ -90,9 +87,6 @@ void read_option(std::span<const uint8_t> option, NdpMessage& out) {
       return read_mac(option, out.source_mac);
     case kOptionTargetMac:
       return read_mac(option, out.target_mac);
-    case kOptionMtu:
-      if (option.size() == kOptionUnitBytes) out.mtu_bytes = read_be32(option.data() + 4);
-      return;
     default:
       return;
   }

@@ -38,9 +38,6 @@ struct NdpMessage {
   bool overrides = false;                ///< neighbour advertisement
   uint16_t router_lifetime_s = 0;        ///< router advertisement; 0: not a default router
   RouterPreference preference{};         ///< router advertisement
-  uint32_t reachable_ms = 0;             ///< router advertisement; 0: not said
-  uint32_t retransmit_ms = 0;            ///< router advertisement; 0: not said
-  uint32_t mtu_bytes = 0;                ///< router advertisement; 0: not said
 };
 
 /// Reads a message whose ICMPv6 checksum was right, and makes the checks that RFC 4861 asks for and

@@ -62,6 +62,12 @@ struct Handoff {
 inline constexpr uint32_t kPacketsAwayMax = 128;
 inline constexpr uint32_t kHandoffsMax = 512;  ///< of one ring; a power of two
 
+/// What ends a worker's sleep. Thread: any may look and write.
+struct Bell {
+  const std::atomic<uint32_t>* sleeps = nullptr;  ///< the worker's announcement
+  int fd = -1;                                    ///< an eventfd
+};
+
 /// A ring from each worker to each other one, one to itself for what it must look at again, and
 /// what wakes them.
 /// Thread: ring(from, to) is filled by `from` and emptied by `to`; all else is set before they run.
@@ -77,10 +83,7 @@ class Crossroads {
   uint32_t worker_count() const { return count_; }
   Ring& ring(uint32_t from, uint32_t to) { return rings_[size_t{from} * count_ + to]; }
 
-  /// `sleeps` is the worker's announcement, `fd` the eventfd that ends its sleep.
-  void set_bell(uint32_t worker, const std::atomic<uint32_t>* sleeps, int fd) {
-    bells_[worker] = {sleeps, fd};
-  }
+  void set_bell(uint32_t worker, const Bell& bell) { bells_[worker] = bell; }
   /// Wakes a worker that was handed something, if it sleeps.
   void wake(uint32_t worker) {
     const Bell& bell = bells_[worker];
@@ -89,10 +92,6 @@ class Crossroads {
   }
 
  private:
-  struct Bell {
-    const std::atomic<uint32_t>* sleeps = nullptr;
-    int fd = -1;
-  };
   const uint32_t count_;
   std::unique_ptr<Ring[]> rings_;
   std::unique_ptr<Bell[]> bells_;

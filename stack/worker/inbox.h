@@ -20,7 +20,7 @@ struct Command {
   enum class Kind : uint8_t { kNone, kAttach, kDetach, kShutdown, kAddRegion, kRemoveRegion };
   Kind kind = Kind::kNone;
   uint32_t context = 0;        ///< kAttach, kDetach and about regions: index
-  uint64_t generation = 0;     ///< kAttach: the context\'s, used once
+  uint64_t generation = 0;     ///< kAttach: the context's, used once
   uint32_t region = 0;         ///< kAddRegion, kRemoveRegion: name
   uint8_t* memory = nullptr;   ///< kAttach: the context's memory; kAddRegion: the region's
   uint64_t memory_bytes = 0;   ///< kAttach, kAddRegion

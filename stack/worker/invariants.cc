@@ -15,7 +15,6 @@ void Worker::Impl::check_invariants(uint32_t connections) {
     ++check_cursor;
   }
   if (connections >= bound) check_loans();
-  for (const Port& port : ports) LYRE_CHECK(port.out.size() <= port.out.capacity());
 }
 
 void Worker::Impl::check_session(uint32_t conn) const {
@@ -56,13 +55,10 @@ bool Worker::Impl::is_at_rest() const {
 }
 
 void Worker::Impl::replace_engine() {
-  const auto make = [this](tcp::Engine* place) {
-    return std::construct_at(place, config.engine, config.secret, config.seed);
-  };
   tcp::Engine copy(config.engine, config.secret, config.seed);
   copy.copy_from(engine);
   std::destroy_at(&engine);
-  make(&engine);
+  std::construct_at(&engine, config.engine, config.secret, config.seed);
   engine.copy_from(copy);
 }
 

@@ -52,7 +52,6 @@ class Memory final : public PacketMemory {
       : dma_map_(*context.dma_map), regions_(*context.dma_map, context.is_physical) {}
   Status make_pools(const MemoryContext& context, uint32_t worker, const MemoryOptions& options);
   void number_slots();
-  void forget_dma();
 
   DmaMap& dma_map_;
   std::unique_ptr<Pool> rx_;

@@ -76,7 +76,8 @@ Result<std::unique_ptr<Pool>> Pool::make(const PoolOptions& options) {
   // What was freed last is still in the cache, and goes first: a ring would walk the whole pool.
   if (rte_mempool_set_ops_byname(pool->mempool_, "stack", nullptr) != 0 &&
       rte_mempool_set_ops_byname(pool->mempool_, "ring_mp_mc", nullptr) != 0) {
-    return pool_error(options, "DPDK has neither of its mempool drivers");
+    return pool_error(options,
+                      "DPDK lacks both of its mempool drivers \"stack\" and \"ring_mp_mc\"");
   }
   rte_pktmbuf_pool_init(pool->mempool_, &layout);
   if (Status filled = pool->populate(options); !filled) return filled.error();
