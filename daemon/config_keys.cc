@@ -176,7 +176,7 @@ constexpr Key kKeys[] = {
   {"tcp", "keepalive_interval_ms", KeyType::kNumber, "75000", 100, 86'400'000, "",
    "Time between probes.",
    [](Config& c, const KeyValue& v) { c.connection.keepalive_interval = ms(v); }},
-  {"tcp", "keepalive_probes", KeyType::kNumber, "9", 1, 127, "",
+  {"tcp", "keepalive_probes", KeyType::kNumber, "9", 1, channel::kKeepaliveProbesMax, "",
    "A connection ends when so many probes stay unanswered.",
    [](Config& c, const KeyValue& v) {
      c.connection.keepalive_count = static_cast<uint8_t>(small(v));

@@ -168,27 +168,13 @@ static_assert(LYRE_OPTION_NODELAY == static_cast<int>(lyre::channel::SessionOpti
               LYRE_OPTION_KEEPALIVE_PROBES + 1 ==
                   static_cast<int>(lyre::channel::SessionOption::kCount));
 
-static bool is_allowed(lyre_option option, uint32_t value) {
-  constexpr uint32_t kProbesMax = 127;
-  switch (option) {
-    case LYRE_OPTION_NODELAY:
-    case LYRE_OPTION_CORK:
-    case LYRE_OPTION_QUICK_ACK:
-    case LYRE_OPTION_KEEPALIVE_IDLE_MS:
-      return true;
-    case LYRE_OPTION_USER_TIMEOUT_MS:
-    case LYRE_OPTION_KEEPALIVE_INTERVAL_MS:
-      return value > 0;
-    case LYRE_OPTION_KEEPALIVE_PROBES:
-      return value > 0 && value <= kProbesMax;
-  }
-  return false;
-}
-
 int lyre_set_option(lyre_session* session, lyre_option option, uint32_t value) {
   using namespace lyre::client;
   if (session == nullptr) return fail_static(LYRE_E_INVALID, "no session");
-  if (!is_allowed(option, value)) return fail_static(LYRE_E_INVALID, "no such option or value");
+  const auto name = static_cast<lyre::channel::SessionOption>(option);
+  if (!lyre::channel::is_allowed(name, value)) {
+    return fail(LYRE_E_INVALID, "session option %d cannot be %u: see lyre_option", option, value);
+  }
   if (const int code = session->context->check(); code != 0) return code;
   if (session->state == LYRE_CONNECTING) {
     return fail_static(LYRE_E_NOTCONNECTED, "the handshake is not finished");
@@ -197,7 +183,7 @@ int lyre_set_option(lyre_session* session, lyre_option option, uint32_t value) {
   Submission entry;
   entry.op = Op::kSetOption;
   entry.session = session->name;
-  entry.body.option = {.name = static_cast<lyre::channel::SessionOption>(option), .value = value};
+  entry.body.option = {.name = name, .value = value};
   session->context->worker(session->worker).submit(entry);
   return 0;
 }

@@ -67,9 +67,29 @@ enum class SessionOption : uint32_t {
   kUserTimeoutMs,    ///< unacknowledged so long ends the session; at least 1
   kKeepaliveIdleMs,  ///< silence before the first probe; 0: no probes
   kKeepaliveIntervalMs,  ///< between probes; at least 1
-  kKeepaliveProbes,      ///< so many unanswered end the session; 1 to 127
+  kKeepaliveProbes,      ///< so many unanswered end the session; 1 to kKeepaliveProbesMax
   kCount,
 };
+inline constexpr uint32_t kKeepaliveProbesMax = 127;
+
+/// The library refuses what is not allowed; a worker expels who asks for it all the same.
+constexpr bool is_allowed(SessionOption option, uint32_t value) {
+  switch (option) {
+    case SessionOption::kNodelay:
+    case SessionOption::kCork:
+    case SessionOption::kQuickAck:
+    case SessionOption::kKeepaliveIdleMs:
+      return true;
+    case SessionOption::kUserTimeoutMs:
+    case SessionOption::kKeepaliveIntervalMs:
+      return value > 0;
+    case SessionOption::kKeepaliveProbes:
+      return value > 0 && value <= kKeepaliveProbesMax;
+    case SessionOption::kCount:
+      break;
+  }
+  return false;
+}
 
 inline constexpr uint32_t kReleaseSlotsMax = 10;
 
