@@ -53,8 +53,8 @@ constexpr Key kKeys[] = {
    [](Config& c, const KeyValue& v) { c.log_level = choice<LogLevel>(v); }},
 
   {"workers", "cores", KeyType::kCores, "\"auto\"", 0, 1023, "",
-   "One worker thread runs on each core listed; \"auto\" is one worker on the last core. Several "
-   "need ports that are memif wires.",
+   "One worker thread runs on each core listed; \"auto\" is one worker on the last core. Every "
+   "port must have a queue pair for each.",
    [](Config& c, const KeyValue& v) { c.cores = std::get<std::vector<uint32_t>>(v); }},
   {"workers", "idle", KeyType::kChoice, "\"adaptive\"", 0, 0, "adaptive|busy",
    "\"adaptive\" hands an idle core over and sleeps; \"busy\" polls forever, for lowest latency on "
@@ -149,9 +149,6 @@ constexpr Key kKeys[] = {
   {"tcp", "receive_buffer_start_bytes", KeyType::kNumber, "262144", 16 * kKiB, kGiB, "",
    "What a connection starts with; it grows with what its reader takes in a round trip.",
    [](Config& c, const KeyValue& v) { c.connection.receive_buffer_start_bytes = small(v); }},
-  {"tcp", "send_buffer_bytes", KeyType::kNumber, "8388608", 64 * kKiB, kGiB, "",
-   "What one connection may have queued and unacknowledged.",
-   [](Config& c, const KeyValue& v) { c.connection.send_buffer_bytes = small(v); }},
   {"tcp", "timestamps", KeyType::kFlag, "true", 0, 0, "",
    "Offer timestamps (RFC 7323).",
    [](Config& c, const KeyValue& v) { c.connection.timestamps = flag(v); }},
@@ -249,8 +246,7 @@ std::string allowed_text(const Key& key) {
              "\"\" for none";
     case KeyType::kInterface:
       return "a host address with its prefix like \"10.9.0.1/24\" or \"fd00::1/64\", or a list of "
-             "up "
-             "to " +
+             "up to " +
              std::to_string(kConfiguredAddressesMax) + " distinct ones";
     case KeyType::kNetwork:
       return "a network like \"10.20.0.0/16\" or \"fd00:20::/32\"";

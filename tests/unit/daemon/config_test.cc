@@ -60,7 +60,6 @@ TEST(Config, TcpDefaultsAreTheEngines) {
   EXPECT_EQ(ours.ack_delay, engine.ack_delay);
   EXPECT_EQ(ours.time_wait, engine.time_wait);
   EXPECT_EQ(ours.receive_buffer_bytes, engine.receive_buffer_bytes);
-  EXPECT_EQ(ours.send_buffer_bytes, engine.send_buffer_bytes);
   EXPECT_EQ(ours.syn_cookies, engine.syn_cookies);
   EXPECT_EQ(ours.nagle, engine.nagle);
   EXPECT_EQ(ours.keepalive, engine.keepalive);
