@@ -24,29 +24,33 @@ bool lies_inside(std::span<const uint8_t> inner, const io::PacketBuf& packet) {
   return inner.data() >= packet.data && inner.data() + inner.size() <= packet.data + packet.length;
 }
 
-void answer(const ip::EchoInput& echo) {
+/// An empty transmit buffer.
+struct Answer {
   uint8_t memory[128 + 1600];
-  io::PacketBuf out;
-  out.data = memory + 128;
-  out.headroom = 128;
-  out.tailroom = 1600;
+  io::PacketBuf packet;
+  Answer() {
+    packet.data = memory + 128;
+    packet.headroom = 128;
+    packet.tailroom = 1600;
+  }
+};
+
+void answer(const ip::EchoInput& echo) {
+  Answer out;
   ip::EchoResponder responder;
-  const auto drop = responder.write_reply(echo, {kOwnMac, echo.sender_mac}, 1, seconds(1), out);
+  const auto drop =
+      responder.write_reply(echo, {kOwnMac, echo.sender_mac}, 1, seconds(1), out.packet);
   const size_t ip_bytes = echo.source.is_v4() ? 20 : 40;
   LYRE_CHECK(echo.source.is_v4() == echo.destination.is_v4());
-  LYRE_CHECK(drop || out.length == 14 + ip_bytes + 8 + echo.icmp.body.size());
+  LYRE_CHECK(drop || out.packet.length == 14 + ip_bytes + 8 + echo.icmp.body.size());
 }
 
 void answer(const ip::Refused& refused) {
-  uint8_t memory[128 + 1600];
-  io::PacketBuf out;
-  out.data = memory + 128;
-  out.headroom = 128;
-  out.tailroom = 1600;
+  Answer out;
   ip::EchoResponder responder;
   const auto drop =
-      responder.write_problem(refused, {kOwnMac, refused.sender_mac}, seconds(1), out);
-  LYRE_CHECK(!drop && out.length <= 14 + wire::kIpv6MtuBytesMin);
+      responder.write_problem(refused, {kOwnMac, refused.sender_mac}, seconds(1), out.packet);
+  LYRE_CHECK(!drop && out.packet.length <= 14 + wire::kIpv6MtuBytesMin);
 }
 
 void check(ip::InputKind kind, const ip::Classified& out, const io::PacketBuf& packet) {

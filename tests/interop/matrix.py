@@ -6,13 +6,13 @@ Without arguments: cases in which every two values meet. `--all`: the whole prod
 """
 
 import argparse
-import json
 import subprocess
 import sys
 import time
 
 import bed
 import processes
+import transfer
 from bridge import Bridge, BridgeError
 from capture import CaptureError
 from daemon import DaemonError
@@ -81,35 +81,15 @@ def parse_case(text):
     return case
 
 
-def transfer(server, client):
+def exchange(server, client):
     """BYTES each way at once; `server` and `client` are (command, environment)."""
-    command, environment = server
-    serving = processes.start(command, env=environment, text=True, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE)
     try:
-        if "listening" not in serving.stderr.readline():
-            raise CaseFailed("hang: the server does not start")
-        command, environment = client
-        asked = processes.run(command, TRANSFER_TIMEOUT_S, env=environment, capture_output=True)
-        if asked.returncode != 0:
-            raise CaseFailed(f"hash: the client says: {asked.stderr.strip()}")
-        out, said = serving.communicate(timeout=TRANSFER_TIMEOUT_S)
-        if serving.returncode != 0:
-            raise CaseFailed(f"hash: the server says: {said.strip()}")
+        here, there = transfer.run(server, client, TRANSFER_TIMEOUT_S)
+        transfer.check_sides(here, there, BYTES)
     except subprocess.TimeoutExpired as error:
         raise CaseFailed(f"hang: not done within {TRANSFER_TIMEOUT_S} s") from error
-    finally:
-        processes.end(serving)
-        serving.stdout.close()
-        serving.stderr.close()
-    check_hashes(json.loads(asked.stdout), json.loads(out))
-
-
-def check_hashes(here, there):
-    for flow, mirror in (("sent", "received"), ("received", "sent")):
-        one, other = here[flow], there[mirror]
-        if one["bytes"] != BYTES or one["sha256"] != other["sha256"] or not one["intact"]:
-            raise CaseFailed(f"hash: {flow} {one} but {mirror} {other}")
+    except transfer.TransferFailed as error:
+        raise CaseFailed(f"hash: {error}") from error
 
 
 def arrange(host, case):
@@ -153,9 +133,9 @@ def run_case(case, seed):
         capture = host.capture("case", 2 * BYTES >> 20)
         with Bridge(bed.options.build, wire, path, path, seed) as bridge, capture:
             if case["dialer"] == "lyre":
-                transfer(host.by_kernel(*serving), host.by_lyre(*asking(bed.kernel())))
+                exchange(host.by_kernel(*serving), host.by_lyre(*asking(bed.kernel())))
             else:
-                transfer(host.by_lyre(*serving), host.by_kernel(*asking(bed.lyre())))
+                exchange(host.by_lyre(*serving), host.by_kernel(*asking(bed.lyre())))
         faults = capture.faults(FAULTS)
         if case["ecn"]:
             check_ecn(capture, bridge.counters)

@@ -264,47 +264,28 @@ TEST_P(IoContract, ChecksumsAreCompleted) {
   client_memory_.fill(5, 8192);
   ASSERT_TRUE(memory(0).add_region(kRegion, client_memory_.region()));
   uint32_t id = 0;
-  for (uint32_t pieces : {0u, 1u, 2u, 3u}) {
-    for (uint32_t payload : {101u, 200u}) {
-      ++id;
-      PacketBuf* packet =
-          pieces == 0 ? packet_with(frame(id, payload)) : gathered(id, payload, id, pieces);
-      ASSERT_NE(packet, nullptr);
-      packet->wants_checksums = true;
-      packet->l3_bytes = kL3Bytes;
-      packet->l4_bytes = kL4Bytes;
-      ASSERT_TRUE(send(packet));
-      std::vector<PacketBuf*> got = receive(1);
-      ASSERT_EQ(got.size(), 1u);
-      EXPECT_TRUE(has_good_ip_checksum(got[0]->bytes())) << pieces << " pieces";
-      EXPECT_TRUE(has_good_tcp_checksum(got[0]->bytes())) << pieces << " pieces";
-      EXPECT_NE(got[0]->ip_checksum, ChecksumVerdict::kBad);
-      EXPECT_NE(got[0]->l4_checksum, ChecksumVerdict::kBad);
-      memory(1).release(got);
-    }
-  }
-}
-
-TEST_P(IoContract, ChecksumsOfIpv6AreCompleted) {
-  client_memory_.fill(5, 8192);
-  ASSERT_TRUE(memory(0).add_region(kRegion, client_memory_.region()));
-  uint32_t id = 0;
-  for (uint32_t pieces : {0u, 1u, 2u, 3u}) {
-    for (uint32_t payload : {101u, 200u}) {
-      ++id;
-      PacketBuf* packet = pieces == 0 ? packet_with(frame(id, payload, Family::kIpv6))
-                                      : gathered(id, payload, id, pieces, Family::kIpv6);
-      ASSERT_NE(packet, nullptr);
-      packet->wants_checksums = true;
-      packet->l3_bytes = kL3BytesIpv6;
-      packet->l4_bytes = kL4Bytes;
-      ASSERT_TRUE(send(packet));
-      std::vector<PacketBuf*> got = receive(1);
-      ASSERT_EQ(got.size(), 1u);
-      EXPECT_EQ(id_of(got[0]->bytes()), id);
-      EXPECT_TRUE(has_good_tcp_checksum(got[0]->bytes())) << pieces << " pieces";
-      EXPECT_NE(got[0]->l4_checksum, ChecksumVerdict::kBad);
-      memory(1).release(got);
+  for (const Family family : {Family::kIpv4, Family::kIpv6}) {
+    for (uint32_t pieces : {0u, 1u, 2u, 3u}) {
+      for (uint32_t payload : {101u, 200u}) {
+        SCOPED_TRACE(std::to_string(pieces) + " pieces, IP header of " +
+                     std::to_string(l3_bytes_of(family)));
+        ++id;
+        PacketBuf* packet = pieces == 0 ? packet_with(frame(id, payload, family))
+                                        : gathered(id, payload, id, pieces, family);
+        ASSERT_NE(packet, nullptr);
+        packet->wants_checksums = true;
+        packet->l3_bytes = l3_bytes_of(family);
+        packet->l4_bytes = kL4Bytes;
+        ASSERT_TRUE(send(packet));
+        std::vector<PacketBuf*> got = receive(1);
+        ASSERT_EQ(got.size(), 1u);
+        EXPECT_EQ(id_of(got[0]->bytes()), id);
+        EXPECT_TRUE(family == Family::kIpv6 || has_good_ip_checksum(got[0]->bytes()));
+        EXPECT_TRUE(has_good_tcp_checksum(got[0]->bytes()));
+        EXPECT_NE(got[0]->ip_checksum, ChecksumVerdict::kBad);
+        EXPECT_NE(got[0]->l4_checksum, ChecksumVerdict::kBad);
+        memory(1).release(got);
+      }
     }
   }
 }

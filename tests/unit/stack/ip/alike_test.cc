@@ -26,18 +26,9 @@ TcpOutput segment(uint32_t seq, uint16_t ip_id) {
   return out;
 }
 
-std::vector<uint8_t> frame_of(const TcpOutput& output) {
-  TestPacket packet;
-  for (uint32_t i = 0; i < output.payload_bytes; ++i) packet.buf.data[i] = uint8_t(i * 7);
-  packet.buf.length = output.payload_bytes;
-  write_tcp_packet(packet.buf, output);
-  complete_checksums(packet.buf);
-  return {packet.buf.data, packet.buf.data + packet.buf.length};
-}
-
 class AlikeTest : public testing::Test {
  protected:
-  AlikeTest() : first_(frame_of(segment(kSeq, 1))) {
+  AlikeTest() : first_(tcp_frame(segment(kSeq, 1))) {
     routes_.add_address(0, kOwnIp, 96 + 24);
     model_ = std::span(first_).first(first_.size() - kTextBytes);
   }
@@ -55,24 +46,24 @@ class AlikeTest : public testing::Test {
 
 TEST_F(AlikeTest, TheNextSegmentOfAStreamIs) {
   ASSERT_TRUE(can_be_model(model_));
-  ASSERT_TRUE(is_alike_frame(frame_of(segment(kSeq + kTextBytes, 2))));
+  ASSERT_TRUE(is_alike_frame(tcp_frame(segment(kSeq + kTextBytes, 2))));
   ASSERT_EQ(payload_.size(), kTextBytes);
-  EXPECT_EQ(payload_[3], 21);
+  EXPECT_EQ(payload_[3], 3);
 }
 
 TEST_F(AlikeTest, PaddingIsNotText) {
-  std::vector<uint8_t> frame = frame_of(segment(kSeq + kTextBytes, 2));
+  std::vector<uint8_t> frame = tcp_frame(segment(kSeq + kTextBytes, 2));
   frame.resize(frame.size() + 9);
   ASSERT_TRUE(is_alike_frame(frame));
   EXPECT_EQ(payload_.size(), kTextBytes);
 }
 
 TEST_F(AlikeTest, SaysNothingOfAnotherPlaceInTheStream) {
-  EXPECT_FALSE(is_alike_frame(frame_of(segment(kSeq + kTextBytes + 1, 2))));
+  EXPECT_FALSE(is_alike_frame(tcp_frame(segment(kSeq + kTextBytes + 1, 2))));
 }
 
 TEST_F(AlikeTest, RefusesWhatTheCheckSumsRefuse) {
-  std::vector<uint8_t> frame = frame_of(segment(kSeq + kTextBytes, 2));
+  std::vector<uint8_t> frame = tcp_frame(segment(kSeq + kTextBytes, 2));
   frame.back() ^= 1;
   EXPECT_FALSE(is_alike_frame(frame)) << "text";
   frame.back() ^= 1;
@@ -81,7 +72,7 @@ TEST_F(AlikeTest, RefusesWhatTheCheckSumsRefuse) {
 }
 
 TEST_F(AlikeTest, RefusesLengthsThatDoNotFit) {
-  const std::vector<uint8_t> good = frame_of(segment(kSeq + kTextBytes, 2));
+  const std::vector<uint8_t> good = tcp_frame(segment(kSeq + kTextBytes, 2));
   for (uint32_t length = 0; length < good.size(); ++length) {
     EXPECT_FALSE(is_alike_frame({good.begin(), good.begin() + length})) << length;
   }
@@ -90,13 +81,15 @@ TEST_F(AlikeTest, RefusesLengthsThatDoNotFit) {
 // The twin of classify(): whatever byte of the headers differs, either the slow way finds the same
 // segment in it, or the fast one does not take it.
 TEST_F(AlikeTest, AgreesWithTheSlowWayOnEveryByteOfTheHeaders) {
-  std::vector<uint8_t> good = frame_of(segment(kSeq + kTextBytes, 2));
+  const std::vector<uint8_t> good = tcp_frame(segment(kSeq + kTextBytes, 2));
+  size_t taken = 0;
   for (size_t at = 0; at < model_.size(); ++at) {
     std::vector<uint8_t> changed = good;
     changed[at] ^= 0x10;
     io::PacketBuf packet = received(changed);
     packet.ip_checksum = packet.l4_checksum = io::ChecksumVerdict::kGood;
     if (!is_alike(packet, model_, SeqNum(kSeq + kTextBytes), payload_)) continue;
+    ++taken;
     Classified slow;
     ASSERT_EQ(classify(packet, kOwnMac, routes_, Origin::kWire, slow), InputKind::kTcp) << at;
     EXPECT_EQ(slow.tcp.payload.data(), payload_.data()) << at;
@@ -106,6 +99,7 @@ TEST_F(AlikeTest, AgreesWithTheSlowWayOnEveryByteOfTheHeaders) {
     EXPECT_EQ(slow.tcp.parsed.header.window, 512) << at;
     EXPECT_EQ(slow.tcp.ecn, wire::Ecn::kNotEct) << at;
   }
+  EXPECT_GE(taken, 6u) << "identification and both checksums, at least, may differ";
 }
 
 // What is copied for a later cut says the same as what would have been written for it.

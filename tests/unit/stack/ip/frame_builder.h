@@ -56,6 +56,16 @@ inline void complete_checksums(io::PacketBuf& packet) {
   wire::write_raw16(tcp + 16, tcp_sum.finish());
 }
 
+/// The frame of a segment whose text counts up from 0, as the code that sends ours builds it.
+inline std::vector<uint8_t> tcp_frame(const TcpOutput& output) {
+  TestPacket packet;
+  for (uint32_t i = 0; i < output.payload_bytes; ++i) packet.buf.data[i] = uint8_t(i);
+  packet.buf.length = output.payload_bytes;
+  write_tcp_packet(packet.buf, output);
+  complete_checksums(packet.buf);
+  return {packet.buf.data, packet.buf.data + packet.buf.length};
+}
+
 /// A whole Ethernet frame that carries `payload` in an IPv4 packet from the peer to us.
 inline std::vector<uint8_t> ip_frame(uint8_t protocol, std::span<const uint8_t> payload,
                                      const IpAddress& source = kPeerIp,

@@ -12,7 +12,7 @@ using Bytes = std::vector<uint8_t>;
 constexpr uint8_t kUdp = 17;
 const Bytes kPing = {'p', 'i', 'n', 'g'};
 
-/// The peer's segment to us, built by the code that sends ours.
+/// The peer's segment to us.
 TcpOutput segment_from_peer(uint32_t payload_bytes) {
   TcpOutput out;
   out.frame = {kPeerMac, kOwnMac};
@@ -23,15 +23,6 @@ TcpOutput segment_from_peer(uint32_t payload_bytes) {
   out.flow_label = 0xabcde;
   out.ecn = wire::Ecn::kCe;
   return out;
-}
-
-Bytes tcp_frame(const TcpOutput& output) {
-  TestPacket packet;
-  for (uint32_t i = 0; i < output.payload_bytes; ++i) packet.buf.data[i] = uint8_t(i);
-  packet.buf.length = output.payload_bytes;
-  write_tcp_packet(packet.buf, output);
-  complete_checksums(packet.buf);
-  return {packet.buf.data, packet.buf.data + packet.buf.length};
 }
 
 Bytes echo_request(const Ipv6Route& route = {}) {
@@ -145,9 +136,7 @@ TEST_F(InputIpv6Test, PacketsToOthersAndFromNowhereAreDropped) {
 }
 
 TEST_F(InputIpv6Test, AMappedAddressIsNoWayIntoConnectionsOfIpv4) {
-  TcpOutput output = segment_from_peer(5);
-  output.tuple = {{kPeerIp6, 4000}, {kOwnIp6, 80}};
-  Bytes frame = tcp_frame(output);
+  Bytes frame = tcp_frame(segment_from_peer(5));
   std::copy(kPeerIp.bytes.begin(), kPeerIp.bytes.end(), frame.begin() + 14 + 8);
   EXPECT_EQ(drop_of(frame), Drop::kIpBadSource);
   std::copy(kOwnIp.bytes.begin(), kOwnIp.bytes.end(), frame.begin() + 14 + 24);

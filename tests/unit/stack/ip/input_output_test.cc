@@ -7,7 +7,7 @@
 namespace lyre::ip {
 namespace {
 
-/// The peer's segment to us, built by the code that sends ours.
+/// The peer's segment to us.
 TcpOutput segment_from_peer(uint32_t payload_bytes) {
   TcpOutput out;
   out.frame = {kPeerMac, kOwnMac};
@@ -21,15 +21,6 @@ TcpOutput segment_from_peer(uint32_t payload_bytes) {
   out.ip_id = 9;
   out.ecn = wire::Ecn::kCe;
   return out;
-}
-
-std::vector<uint8_t> tcp_frame(const TcpOutput& output) {
-  TestPacket packet;
-  for (uint32_t i = 0; i < output.payload_bytes; ++i) packet.buf.data[i] = uint8_t(i);
-  packet.buf.length = output.payload_bytes;
-  write_tcp_packet(packet.buf, output);
-  complete_checksums(packet.buf);
-  return {packet.buf.data, packet.buf.data + packet.buf.length};
 }
 
 class InputTest : public testing::Test {
