@@ -101,7 +101,6 @@ class Scenario {
 
  private:
   Seg parse(const EmittedPacket& packet);
-  FourTuple wire_tuple() const;
 
   int next_fd_ = 100;
 };

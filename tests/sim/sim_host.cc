@@ -248,7 +248,6 @@ void SimHost::send_piece(const FourTuple& tuple, const SegmentOut& piece,
   trace((uint64_t{piece.seq.raw()} << 32) | piece.ack.raw());
   trace((static_cast<uint64_t>(piece.ecn) << 62) | (uint64_t{piece.flags.bits} << 32) |
         (uint64_t{piece.window} << 40) | packet.bytes.size());
-  ++sent_count_;
   if (config_.prints_packets) print(packet, now);
   out.send(std::move(packet), now);
 }

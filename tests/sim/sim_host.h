@@ -82,15 +82,10 @@ class SimHost {
 
   const std::vector<App>& apps() const { return apps_; }
   uint64_t trace_hash() const { return trace_hash_; }
-  uint64_t sent_count() const { return sent_count_; }
   uint32_t held_payload_count() const;
   const std::string& failure() const { return failure_; }
 
  private:
-  struct Lent {
-    uint32_t charge_bytes;
-  };
-
   tcp::ConnId find(const FourTuple& tuple) const;
   uint32_t add_app(tcp::ConnId conn, const FourTuple& tuple, uint64_t stream_seed, bool is_dialer);
   void refuse(const Packet& packet, Nanos now, SimLink& out);
@@ -120,7 +115,6 @@ class SimHost {
   std::vector<std::vector<uint8_t>> store_;
   std::vector<uint32_t> store_free_;
   uint64_t trace_hash_ = 0xcbf29ce484222325u;
-  uint64_t sent_count_ = 0;
   std::string failure_;
 };
 

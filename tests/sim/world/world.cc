@@ -57,6 +57,7 @@ WorldOutcome World::run() {
   out.turns = turns_;
   out.span = now_ - seconds(1);
   out.trace_hash = hosts_[0]->port().trace_hash() * 31 + hosts_[1]->port().trace_hash();
+  for (const auto& host : hosts_) out.frames_too_big += host->port().too_big_count();
   for (int end = 0; end < 2; ++end) {
     out.frames += link_.counters(end).carried;
     out.frames_lost += link_.counters(end).lost + link_.counters(end).overflowed;

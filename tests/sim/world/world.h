@@ -47,7 +47,8 @@ struct WorldOutcome {
   uint64_t bytes = 0;        ///< that arrived
   uint64_t frames = 0;
   uint64_t frames_lost = 0;
-  Nanos span;  ///< virtual time
+  uint64_t frames_too_big = 0;  ///< for a path that had grown narrower
+  Nanos span;                   ///< virtual time
   /// By dialog and end: bytes received, end status. What is seen of a run without its timing.
   uint64_t stream_hash = 0;
 };
@@ -62,11 +63,10 @@ class World {
   io::sim::Link& link() { return link_; }
   WorldHost& host(uint32_t index) { return *hosts_[index]; }
   /// The client vanishes as one that crashed; a new one takes its place.
-  void crash(uint32_t host, uint32_t client) { host_of(host).crash(client); }
+  void crash(uint32_t host, uint32_t client) { hosts_[host]->crash(client); }
   void replace_engines();
 
  private:
-  WorldHost& host_of(uint32_t index) { return *hosts_[index]; }
   bool turn();
   size_t poll_hosts();
   void run_events();

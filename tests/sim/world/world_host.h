@@ -45,7 +45,6 @@ class WorldHost {
 
   worker::Worker& worker() { return *worker_; }
   WorldPort& port() { return port_; }
-  const channel::WorkerStats& stats() const { return *stats_; }
 
  private:
   struct Seat {

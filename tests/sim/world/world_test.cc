@@ -71,6 +71,21 @@ TEST_P(EveryWorld, DoesNotNoticeThatItsEnginesAreReplaced) {
 INSTANTIATE_TEST_SUITE_P(World, EveryWorld, testing::ValuesIn(world_names()),
                          [](const auto& param_info) { return param_info.param; });
 
+/// What the scenarios are for takes place, in some of their seeds at least.
+TEST(World, HarmsWhatItSaysItHarms) {
+  const auto sum = [](const std::string& name, uint64_t WorldOutcome::*count) {
+    uint64_t total = 0;
+    for (uint64_t seed = 1; seed <= 4; ++seed) total += run(name, seed).*count;
+    return total;
+  };
+  for (const char* name : {"hosts_mtu", "hosts_blackhole"}) {
+    EXPECT_GT(sum(name, &WorldOutcome::frames_too_big), 0u) << name;
+  }
+  for (const char* name : {"hosts_rough", "hosts_bursts", "hosts_bottleneck", "hosts_partition"}) {
+    EXPECT_GT(sum(name, &WorldOutcome::frames_lost), 0u) << name;
+  }
+}
+
 TEST(World, SaysSoWhenAWireThatIsNeverMendedLeavesADialogOpen) {
   WorldPlan plan = *make_world("hosts_rough", 2);
   plan.time_max = seconds(100);

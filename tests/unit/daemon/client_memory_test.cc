@@ -150,7 +150,9 @@ TEST_F(MappingMemory, OfAProcessThatIsAnotherUsersByNowIsRefused) {
 
 TEST_F(MappingMemory, NeedsAProcessThatCanBeSeen) {
   self.pid = 0;
-  EXPECT_FALSE(take(mapping).ok());
+  const auto memory = take(mapping);
+  ASSERT_FALSE(memory.ok());
+  EXPECT_EQ(memory.error().code, EPERM);
 }
 
 }  // namespace

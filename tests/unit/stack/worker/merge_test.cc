@@ -80,7 +80,9 @@ TEST(Merge, APortThatCutsIsGivenLargePackets) {
   hosts.run_for(millis(100));
   EXPECT_TRUE(hosts.app_b->only().is_equal);
   EXPECT_EQ(hosts.a.stats().copied_tx_bytes.get(), 0u);
-  EXPECT_EQ(segments_that_reached_connections(hosts), hosts.a.stats().tcp_segments_out.get());
+  const uint64_t segments = hosts.a.stats().tcp_segments_out.get();
+  EXPECT_EQ(segments_that_reached_connections(hosts), segments);
+  EXPECT_LT(hosts.a.stats().tx_packets.get(), segments / 4) << "the port, not the worker, cuts";
 }
 
 TEST(Merge, NothingOnTheWayIsCopied) {

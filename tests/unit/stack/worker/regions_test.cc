@@ -106,8 +106,6 @@ TEST_F(RegisteredMemory, UnacknowledgedBytesEndTheirSessionOnly) {
     open += stream != nullptr && !stream->is_ended;
   }
   EXPECT_EQ(open, 1u);
-  std::fill(bytes.begin(), bytes.end(), 0);  // whoever still read it would now send this
-  EXPECT_TRUE(hosts.app_b->only().is_equal);
 }
 
 // The client deregistered while its kSend was still in the ring: the memory may be another's by
