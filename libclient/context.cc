@@ -21,7 +21,7 @@ using lyre::client::UniqueFd;
 
 namespace {
 
-/// Descriptors before those of the workers: context memory, its eventfd, doorbells.
+/// Descriptors before those of the workers: context memory, our bell, doorbells.
 constexpr size_t kFixedDescriptors = 3;
 
 /// Workers take submissions within microseconds; a stopped one must not hold us for long.

@@ -219,7 +219,7 @@ struct ContextHeader {
   uint64_t copy_offset;  ///< CopyArea: where the daemon copies for clients it does not lend to
   uint64_t copy_bytes;   ///< 0 when payload is lent
 
-  /// Written by the client: nonzero while it sleeps, or is about to, on its eventfd.
+  /// Written by the client: nonzero while it sleeps, or is about to, on its bell.
   alignas(kCacheLineBytes) std::atomic<uint32_t> client_sleeps;
 };
 static_assert(sizeof(ContextHeader) <= 4096);
@@ -227,7 +227,7 @@ inline constexpr uint64_t kHeaderBytes = 4096;
 
 /// One line a worker, in a memory that every client maps read-only.
 struct alignas(kCacheLineBytes) WorkerDoorbell {
-  /// Written by the worker: nonzero while it sleeps, or is about to, on its eventfd.
+  /// Written by the worker: nonzero while it sleeps, or is about to, on its bells.
   std::atomic<uint32_t> worker_sleeps;
 };
 static_assert(sizeof(WorkerDoorbell) == 64);

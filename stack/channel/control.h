@@ -56,9 +56,10 @@ struct PortInfo {
   uint8_t reserved[2];
 };
 
-/// Descriptors, in this order: context memory (read-write), context eventfd, doorbells (read-only),
-/// then for each worker its eventfd, then for each worker its receive pool memory (read-only).
-/// With `lends` 0 the pools are left out and payload is copied into the context's copy area.
+/// Descriptors, in this order: context memory (read-write), the client's bell (the reading end of a
+/// pipe), doorbells (read-only), then for each worker its bell (an eventfd of this client's own),
+/// then for each worker its receive pool memory (read-only). With `lends` 0 the pools are left out
+/// and payload is copied into the context's copy area.
 struct AttachReply {
   ControlHeader header;
   int32_t error;  ///< 0, or an errno value; then text says why and nothing follows

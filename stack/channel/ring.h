@@ -111,7 +111,7 @@ bool announce_sleep(std::atomic<uint32_t>& sleeps, HasWork has_work) {
   return false;
 }
 
-/// The waker's half, after publish(): whether the other side's eventfd must be written.
+/// The waker's half, after publish(): whether the other side's bell must be rung.
 inline bool must_ring(const std::atomic<uint32_t>& sleeps) {
   // Full fence: pairs with the one in announce_sleep().
   std::atomic_thread_fence(std::memory_order_seq_cst);

@@ -269,6 +269,6 @@ struct Connection {
   bool has_outstanding() const { return snd.nxt != snd.una; }
   uint32_t receive_window_bytes() const { return rcv.edge.since(rcv.nxt); }
 };
-static_assert(sizeof(Connection) <= 1024, "DESIGN.md 10: an idle session costs at most 1 KiB");
+static_assert(sizeof(Connection) <= 1024, "an idle connection costs at most 1 KiB");
 
 }  // namespace lyre::tcp

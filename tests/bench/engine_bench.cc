@@ -1,5 +1,5 @@
 /// Nanoseconds per data segment of a sender and a receiver together, fed from memory: no wire, no
-/// checksum, no payload. DESIGN.md 10 allows 150 at MSS 1460, and 60 when segments come merged.
+/// checksum, no payload. Meant to stay below 150 at MSS 1460, and 60 when segments come merged.
 /// The virtual clock moves a little each round; nothing is lost.
 
 #include <benchmark/benchmark.h>
