@@ -78,6 +78,10 @@ void run_engines(const std::string& name, uint64_t seed, const Options& options,
   if (options.prints_summary) print_summary(outcome);
   total.failed += wrong.empty() ? 0 : 1;
   total.connections += outcome.dialer_apps.size();
+  for (const auto* apps : {&outcome.dialer_apps, &outcome.listener_apps}) {
+    for (const App& app : *apps) total.bytes += app.acked_bytes;
+  }
+  total.frames += outcome.sent_count;
   total.turns += outcome.step_count;
   total.span += span;
 }

@@ -22,6 +22,7 @@ bool SimLink::is_lost(Nanos now) {
 }
 
 void SimLink::send(Packet packet, Nanos now) {
+  ++sent_count_;
   const int64_t bytes = kHeaderBytes + static_cast<int64_t>(packet.bytes.size());
   const Nanos start = later(free_at_, now);
   const int64_t waiting_bytes = (start - now).value * config_.rate_bytes_per_s / 1'000'000'000;

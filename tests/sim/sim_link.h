@@ -41,6 +41,7 @@ class SimLink {
   Nanos next_arrival() const { return arrivals_.empty() ? kNever : arrivals_.top().at; }
   /// REQUIRES: next_arrival() has come.
   Packet take();
+  uint64_t sent_count() const { return sent_count_; }
   uint64_t lost_count() const { return lost_count_; }
 
  private:
@@ -61,6 +62,7 @@ class SimLink {
   Nanos free_at_{0};
   uint32_t burst_left_ = 0;
   uint64_t order_ = 0;
+  uint64_t sent_count_ = 0;
   uint64_t lost_count_ = 0;
   std::vector<Packet> store_;
   std::vector<uint32_t> free_;

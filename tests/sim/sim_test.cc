@@ -67,6 +67,12 @@ TEST(Grid, BulkSurvivesEveryMixOfImpairments) {
   }
 }
 
+TEST(Wires, LoseWhereTheScenarioIsAboutLoss) {
+  for (const char* name : {"loss", "heavy_loss", "slow_reader_loss", "lossy_bulk", "marks_loss"}) {
+    EXPECT_GT(run_scenario(*make_scenario(name, 1), 1).lost_count, 0u) << name;
+  }
+}
+
 TEST(Trace, DiffersWithTheSeed) {
   const auto scenario = make_scenario("loss", 1);
   EXPECT_NE(run_scenario(*scenario, 1).trace_hash, run_scenario(*scenario, 2).trace_hash);

@@ -111,6 +111,7 @@ class Simulation {
   void fill(Outcome& outcome) const {
     outcome.trace_hash = hosts_[0].trace_hash() * 31 + hosts_[1].trace_hash();
     outcome.ended_at = now_;
+    outcome.sent_count = there_.sent_count() + back_.sent_count();
     outcome.lost_count = there_.lost_count() + back_.lost_count();
     outcome.dialer_apps = hosts_[0].apps();
     outcome.listener_apps = hosts_[1].apps();

@@ -27,6 +27,7 @@ struct Outcome {
   uint64_t trace_hash = 0;
   uint64_t step_count = 0;
   Nanos ended_at;
+  uint64_t sent_count = 0;  ///< segments, those lost included
   uint64_t lost_count = 0;
   std::vector<App> dialer_apps;
   std::vector<App> listener_apps;
