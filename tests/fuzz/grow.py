@@ -1,9 +1,7 @@
 #!/usr/bin/env python3
-"""Fuzzes one target for a while and keeps what it found as its corpus, minimised.
+"""Fuzzes one target for a while and keeps what it found as its corpus, minimised."""
 
-usage: grow.py BUILD TARGET SECONDS
-"""
-
+import argparse
 import os
 import sys
 import tempfile
@@ -37,14 +35,21 @@ def keep(target, inputs):
 
 
 def main():
-    build, target, duration_s = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    program = os.path.join(build, 'tests', 'fuzz', target + '_fuzz')
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('build', help='folder of a build with -Dfuzz=true')
+    parser.add_argument('target', help='such as segment, for segment_fuzz')
+    parser.add_argument('seconds', type=int)
+    options = parser.parse_args()
+    target = options.target
+    program = os.path.join(options.build, 'tests', 'fuzz', target + '_fuzz')
+    if not os.path.exists(program):
+        parser.error(f'{program} is not there: target or build folder is wrong')
     limit = f'-max_len={INPUT_BYTES_MAX}'
     with tempfile.TemporaryDirectory(prefix='lyre-fuzz-') as grown, \
             tempfile.TemporaryDirectory(prefix='lyre-fuzz-') as minimised:
         corpus.unpack(target, grown)
-        status = fuzzer.run(program, grown, duration_s, os.path.join(os.getcwd(), target + '-'),
-                            limit)
+        status = fuzzer.run(program, grown, options.seconds,
+                            os.path.join(os.getcwd(), target + '-'), limit)
         if status == 0 and fuzzer.merge(program, minimised, grown, limit) == 0:
             print(f'{target}: {keep(target, smallest(minimised))} inputs kept of '
                   f'{len(os.listdir(grown))}')
