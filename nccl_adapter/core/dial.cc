@@ -41,6 +41,9 @@ Dial::State Dial::greet() {
   uint8_t bytes[kHelloBytes];
   encode(hello_, bytes);
   if (stream_.send_small(bytes) == Io::kFailed) return ended();
+  // The answer may take as long as the peer's process likes; that its host is gone shows only when
+  // it is asked.
+  stream_.probe_silence(true);
   phase_ = Phase::kAwaitAnswer;
   return State::kPending;
 }
@@ -62,6 +65,7 @@ Dial::State Dial::read_answer() {
     stream_.consume(taken);
   }
   stream_.release();
+  stream_.probe_silence(false);
   if (!decode(std::span<const uint8_t, kAnswerBytes>(heard_.data(), kAnswerBytes), &answer_)) {
     return fail(LYRE_E_INVALID, "what answers there is no Lyre plugin");
   }

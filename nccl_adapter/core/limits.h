@@ -87,6 +87,9 @@ inline constexpr int64_t kRedialNsMin = 20'000'000;
 inline constexpr int64_t kRedialNsMax = 500'000'000;
 /// TCP's handshake may take this long where there is another path to try.
 inline constexpr int64_t kDialNs = 3'000'000'000;
+/// A host that has our hello and has not answered it is probed this often, and so often in vain.
+inline constexpr uint32_t kProbeMs = 1000;
+inline constexpr uint32_t kProbesMax = 3;
 /// A comm that waits and hears nothing asks every stream for a sign of life this often.
 inline constexpr int64_t kPingNs = 1'000'000'000;
 /// A stream of which nothing was acknowledged for this long is not waited for any longer.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "nccl_adapter/core/frame.h"
+#include "nccl_adapter/core/limits.h"
 
 namespace lyre::nccl_adapter {
 
@@ -117,6 +118,13 @@ Io Stream::send_copied(const SendQueue::Chunk& chunk) {
   }
   sent_bytes_ += bytes;
   return Io::kOk;
+}
+
+void Stream::probe_silence(bool is_wanted) {
+  // What fails here the next use of the session tells.
+  lyre_set_option(session_, LYRE_OPTION_KEEPALIVE_INTERVAL_MS, kProbeMs);
+  lyre_set_option(session_, LYRE_OPTION_KEEPALIVE_PROBES, kProbesMax);
+  lyre_set_option(session_, LYRE_OPTION_KEEPALIVE_IDLE_MS, is_wanted ? kProbeMs : 0);
 }
 
 Io Stream::peek(std::span<const uint8_t>* out) {

@@ -53,6 +53,9 @@ class Stream {
   /// Sends the frame: its payload from where it lies if it has a region, else with the header in
   /// one arena block. kAgain: the frame was not taken.
   Io send_chunk(const SendQueue::Chunk& chunk);
+  /// Whether a silent peer's TCP is asked for a sign of life; one that leaves kProbesMax in a
+  /// row unanswered ends the session.
+  void probe_silence(bool is_wanted);
   /// Handed to the session in its life, and what of that the peer's TCP has not acknowledged.
   uint64_t sent_bytes() const { return sent_bytes_; }
   uint64_t unacked_bytes() const { return lyre_unacked_bytes(session_); }
