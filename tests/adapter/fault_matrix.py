@@ -12,7 +12,6 @@ import argparse
 import contextlib
 import fnmatch
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -22,10 +21,9 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 
 import processes
-from daemon import Daemon, Programs, Settings
-from network import VethPair
+from daemon import Programs
 from reset import StreamResetter
-from two_hosts import cores, scratch_folder
+from wired_hosts import NO_OFFLOADS, TwoRails, WiredHosts
 
 FAULTS = ["stream", "port", "daemon-of-sender", "daemon-of-receiver", "process", "host"]
 PHASES = ["connect", "idle", "message", "close"]
@@ -43,29 +41,6 @@ DAEMON_SECTIONS = {"tcp": {"user_timeout_ms": 5000}}
 
 class Wrong(Exception):
     """A cell did not end as it must."""
-
-
-class TwoRails(VethPair):
-    """Two wires between the namespaces: "wire0" and "wire1"."""
-
-    second = "wire1"
-
-    def _connect(self):
-        super()._connect()
-        self._add_veth(self.left, self.second, self.right, self.second)
-        for name in (self.left, self.right):
-            self._bring_up(name, self.second)
-
-
-class TwoPorts(Settings):
-    """A daemon on both wires, both in one subnet."""
-
-    def toml(self, socket_path):
-        host = self.address.split("/")[0].rsplit(".", 1)[1]
-        return (super().toml(socket_path) +
-                '[[port]]\nname = "second"\n'
-                f'device = "net_af_packet1,iface={TwoRails.second}"\n'
-                f'address = "10.9.5.1{host}/24"\nmtu = {self.mtu}\n')
 
 
 class Rank:
@@ -135,20 +110,10 @@ class Cell:
                 self.expect_survival()
 
     def build(self):
-        folder = scratch_folder()
-        self.stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        self.wire = self.stack.enter_context(TwoRails(["tx", "off", "rx", "off"]))
-        self.daemons = []
-        programs = Programs(self.arguments.build)
-        for host, end in enumerate((self.wire.left, self.wire.right)):
-            settings = TwoPorts(f"host-{host}", f"net_af_packet0,iface={self.wire.device}",
-                                f"10.9.5.{host + 1}/24", cores()[host],
-                                sections=DAEMON_SECTIONS)
-            daemon = Daemon(programs, settings, folder, self.wire.inside(end))
-            daemon.start()
-            self.stack.callback(self.stop, daemon)
-            daemon.wait_link()
-            self.daemons.append(daemon)
+        hosts = self.stack.enter_context(
+            WiredHosts(Programs(self.arguments.build), TwoRails(NO_OFFLOADS), DAEMON_SECTIONS))
+        self.wire = hosts.wire
+        self.daemons = [hosts.a, hosts.b]
         self.ranks = [Rank(self.arguments, index, self.daemons[index].socket) for index in (0, 1)]
         for rank in self.ranks:
             self.stack.callback(rank.end)
@@ -156,11 +121,6 @@ class Cell:
         self.ranks[1].tell("handle")
         self.ranks[0].tell(self.ranks[1].hear("handle"))
         self.ranks[0].hear("handle")
-
-    @staticmethod
-    def stop(daemon):
-        if daemon.is_running():
-            daemon.stop()
 
     def both(self, word):
         for rank in self.ranks:

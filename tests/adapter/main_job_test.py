@@ -2,7 +2,6 @@
 """Runs the main job, `lyre allreduce` through the NCCL plugin, between two real daemons."""
 
 import argparse
-import contextlib
 import json
 import os
 import shutil
@@ -15,9 +14,10 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 
 import processes
-from daemon import Daemon, Programs, Settings
+from daemon import Programs
 from network import NetworkError, VethPair
-from two_hosts import IPV6_INTERFACES, TwoHosts, cores, scratch_folder
+from two_hosts import IPV6_INTERFACES, TwoHosts
+from wired_hosts import NO_OFFLOADS, Switch, TwoRails, WiredHosts
 
 ARGS = None
 BOUND_S = 120
@@ -159,22 +159,87 @@ class Wires(unittest.TestCase):
             self.expect_a_job_done()
 
 
-class Disasters(unittest.TestCase):
-    """Each ends the job with one line, in bounded time, with no rank left behind."""
+class RunningJob(unittest.TestCase):
+    """A job to which something happens."""
 
-    def start(self, a, b):
-        process = processes.start(job(a, b, "--bytes", "4MiB", iterations=10_000),
-                                  env=dict(os.environ, LYRE_DATA_DIR=ARGS.data),
+    def wired_hosts(self, wire):
+        hosts = WiredHosts(Programs(ARGS.build), wire,
+                           {"tcp": {"user_timeout_ms": USER_TIMEOUT_MS}})
+        try:
+            hosts.__enter__()
+        except NetworkError as error:
+            self.skipTest(str(error))
+        self.addCleanup(hosts.__exit__, None, None, None)
+        return hosts
+
+    def start(self, a, b, *options, iterations=10_000, **environment):
+        process = processes.start(job(a, b, "--bytes", "4MiB", *options, iterations=iterations),
+                                  env=dict(os.environ, LYRE_DATA_DIR=ARGS.data, **environment),
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(processes.end, process)
         deadline = time.monotonic() + BOUND_S
         def received():  # listeners receive nothing
             return sum(s.get("bytes_received", 0) for s in a.look("sessions")["sessions"])
         while received() < 20_000_000:
-            self.assertIsNone(process.poll(), "the job ended before the disaster")
+            self.assertIsNone(process.poll(), "the job ended before anything happened")
             self.assertLess(time.monotonic(), deadline, "the job does not get going")
             time.sleep(0.1)
         return process
+
+
+class UnharmedJob(RunningJob):
+    """What happens to a stream or a port, with others left, costs the job nothing but time."""
+
+    ITERATIONS = 80
+
+    def expect_a_job_done(self, process):
+        self.assertIsNone(process.poll(), "the job ended before it was over")
+        out, said = process.communicate(timeout=BOUND_S)
+        self.assertEqual(process.returncode, 0, said)
+        # A warm-up, too, on both ranks.
+        elements = (4 << 20) // 4 * 2 * (self.ITERATIONS + 1)
+        self.assertEqual(json.loads(out)["plugin"]["elements_verified"], elements)
+        return said
+
+    @staticmethod
+    def senders(host):
+        """Local address and port of the sessions that carry what it sends, the busiest first."""
+        sessions = [session for session in host.look("sessions")["sessions"]
+                    if session.get("bytes_sent", 0) > 1 << 20]
+        sessions.sort(key=lambda session: session["bytes_sent"], reverse=True)
+        return [tuple(session["local"].rsplit(":", 1)) for session in sessions]
+
+
+class Streams(UnharmedJob):
+    def test_a_slow_stream_is_dialled_again_from_another_port(self):
+        hosts = self.wired_hosts(Switch(NO_OFFLOADS))
+        process = self.start(hosts.a, hosts.b, "--json", "--verbose", iterations=self.ITERATIONS,
+                             LYRE_STREAMS="2")
+        slow = self.senders(hosts.a)[0]
+        hosts.wire.slow_down(slow[1], "8mbit")
+        deadline = time.monotonic() + BOUND_S
+        while slow in self.senders(hosts.a):
+            self.assertIsNone(process.poll(), "the job ended on the slow stream")
+            self.assertLess(time.monotonic(), deadline, "nobody minds the slow stream")
+            time.sleep(0.1)
+        self.assertIn(" is slow (", self.expect_a_job_done(process))
+
+
+class LostRail(UnharmedJob):
+    """Run by name only: docs/nccl.md, "Known faults"."""
+
+    def test_a_rail_that_disappears(self):
+        hosts = self.wired_hosts(TwoRails(NO_OFFLOADS))
+        process = self.start(hosts.a, hosts.b, "--json", iterations=self.ITERATIONS,
+                             LYRE_RAILS="all", LYRE_STREAMS="4")
+        rails = {address for address, _port in self.senders(hosts.a)}
+        self.assertEqual(rails, {"10.9.5.1", "10.9.5.11"})
+        hosts.wire.pull_out(hosts.wire.left)
+        self.expect_a_job_done(process)
+
+
+class Disasters(RunningJob):
+    """Each ends the job with one line, in bounded time, with no rank left behind."""
 
     def expect_error(self, process, *words):
         _out, said = process.communicate(timeout=BOUND_S)
@@ -190,26 +255,10 @@ class Disasters(unittest.TestCase):
             hosts.b._process = None  # nothing is left to stop
 
     def test_a_wire_that_is_cut(self):
-        folder = scratch_folder()
-        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
-        wire = VethPair(["tx", "off", "rx", "off"])
-        with contextlib.ExitStack() as stack:
-            try:
-                stack.enter_context(wire)
-            except NetworkError as error:
-                self.skipTest(str(error))
-            ends = []
-            for name, end, address, core in (("host-a", wire.left, "10.9.3.1", cores()[0]),
-                                             ("host-b", wire.right, "10.9.3.2", cores()[1])):
-                settings = Settings(name, f"net_af_packet0,iface={wire.device}", f"{address}/24",
-                                    core, sections={"tcp": {"user_timeout_ms": USER_TIMEOUT_MS}})
-                daemon = Daemon(Programs(ARGS.build), settings, folder, wire.inside(end))
-                daemon.start()
-                stack.callback(daemon.stop)
-                ends.append(daemon)
-            process = self.start(*ends)
-            wire.pull_out(wire.left)
-            self.expect_error(process, "answer", "10.9.3.", "peer")
+        hosts = self.wired_hosts(VethPair(NO_OFFLOADS))
+        process = self.start(hosts.a, hosts.b)
+        hosts.wire.pull_out(hosts.wire.left)
+        self.expect_error(process, "answer", "10.9.5.", "peer")
 
 
 def main():

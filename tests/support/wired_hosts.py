@@ -1,0 +1,89 @@
+"""Two daemons on this machine, "host-a" and "host-b", at the ends of veth wires."""
+
+import contextlib
+import shutil
+
+from daemon import Daemon, Settings
+from network import BridgedPair, VethPair
+from two_hosts import cores, scratch_folder
+
+NO_OFFLOADS = ["tx", "off", "rx", "off"]
+
+
+class TwoRails(VethPair):
+    """Two wires between the namespaces, "wire0" and "wire1"."""
+
+    second = "wire1"
+
+    def _connect(self):
+        super()._connect()
+        self._add_veth(self.left, self.second, self.right, self.second)
+        for name in (self.left, self.right):
+            self._bring_up(name, self.second)
+
+
+class Switch(BridgedPair):
+    """A wire with a switch in it that may dislike a stream."""
+
+    def _connect(self):
+        super()._connect()
+        self.run(self.middle, "ip", "link", "add", "switch", "type", "bridge")
+        for device in ("switch", *self.middle_devices):
+            if device != "switch":
+                self.run(self.middle, "ip", "link", "set", device, "master", "switch")
+            self.run(self.middle, "ip", "link", "set", device, "up")
+
+    def slow_down(self, source_port, rate):
+        """What left sends from this TCP port goes on at `rate`, such as "8mbit"."""
+        def tc(kind, *words):
+            self.run(self.middle, "tc", kind, "add", "dev", self.middle_devices[1], *words)
+        tc("qdisc", "root", "handle", "1:", "htb")
+        tc("class", "parent", "1:", "classid", "1:2", "htb", "rate", rate)
+        tc("filter", "parent", "1:", "protocol", "ip", "u32", "match", "ip", "sport",
+           str(source_port), "0xffff", "flowid", "1:2")
+
+
+class TwoPorts(Settings):
+    """A daemon on both wires of TwoRails; all ports are in one subnet, as clouds have it."""
+
+    def toml(self, socket_path):
+        network, host = self.address.split("/")[0].rsplit(".", 1)
+        return (super().toml(socket_path) +
+                '[[port]]\nname = "second"\n'
+                f'device = "net_af_packet1,iface={TwoRails.second}"\n'
+                f'address = "{network}.1{host}/24"\nmtu = {self.mtu}\n')
+
+
+class WiredHosts:
+    """Runs while a `with` block lasts: `a`, 10.9.5.1, and `b`, 10.9.5.2, are ready and their links
+    on `wire` are up. On TwoRails they are 10.9.5.11 and 10.9.5.12, too. Who is killed meanwhile
+    need not be started again."""
+
+    def __init__(self, programs, wire, sections=None):
+        self.wire = wire
+        self._programs = programs
+        self._sections = sections or {}
+
+    def __enter__(self):
+        with contextlib.ExitStack() as stack:
+            folder = scratch_folder()
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            stack.enter_context(self.wire)
+            self.a, self.b = (self._start(stack, folder, *host) for host in (
+                ("host-a", self.wire.left, "10.9.5.1/24", cores()[0]),
+                ("host-b", self.wire.right, "10.9.5.2/24", cores()[1])))
+            self._stack = stack.pop_all()
+        return self
+
+    def _start(self, stack, folder, name, end, address, core):
+        kind = TwoPorts if isinstance(self.wire, TwoRails) else Settings
+        settings = kind(name, f"net_af_packet0,iface={self.wire.device}", address, core,
+                        sections=self._sections)
+        daemon = Daemon(self._programs, settings, folder, self.wire.inside(end))
+        daemon.start()
+        stack.callback(lambda: daemon.stop() if daemon.is_running() else None)
+        daemon.wait_link()
+        return daemon
+
+    def __exit__(self, *exception):
+        return self._stack.__exit__(*exception)
