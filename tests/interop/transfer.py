@@ -37,6 +37,8 @@ def run(server, client, timeout_s):
 
 def check_sides(here, there, count):
     """What one side sent is what the other received, byte for byte and hash for hash."""
+    if not {"sent", "received"} & here.keys():
+        raise TransferFailed(f"nothing was transferred: {here}")
     for flow, mirror in (("sent", "received"), ("received", "sent")):
         if (flow in here) != (mirror in there):
             raise TransferFailed(f"{flow} is in one report only")
