@@ -80,8 +80,6 @@ class Comm : public SessionOwner {
   bool has_failed() const { return result_ != nccl_abi::Result::kSuccess; }
   nccl_abi::Result result() const { return result_; }
   const std::string& why() const { return why_; }
-  /// The failure was said already, or need not be.
-  void mark_reported() { is_reported_ = true; }
   bool is_any_up() const;
 
   /// Where the comm shows itself; nullptr: nowhere. Owner: the instance's telemetry.

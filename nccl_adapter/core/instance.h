@@ -55,7 +55,6 @@ class Instance {
   int64_t now_ns() const { return now_ns_; }
   bool is_attached() const { return !is_daemon_dead_ && !is_daemon_lost_; }
   bool is_daemon_lost() const { return is_daemon_lost_; }
-  bool is_daemon_dead() const { return is_daemon_dead_; }
   /// No comm or listen comm is left.
   bool is_idle() const;
 

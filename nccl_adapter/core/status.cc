@@ -6,27 +6,6 @@
 
 namespace lyre::nccl_adapter {
 
-nccl_abi::Result to_result(int lyre_code) {
-  using nccl_abi::Result;
-  switch (lyre_code) {
-    case 0:
-    case LYRE_E_AGAIN:
-      return Result::kSuccess;
-    case LYRE_E_RESET:
-    case LYRE_E_REFUSED:
-    case LYRE_E_TIMEDOUT:
-    case LYRE_E_UNREACHABLE:
-    case LYRE_E_NOTCONNECTED:
-      return Result::kRemoteError;
-    case LYRE_E_INVALID:
-    case LYRE_E_ABORTED:
-    case LYRE_E_EXPELLED:
-      return Result::kInternalError;
-    default:
-      return Result::kSystemError;
-  }
-}
-
 std::string to_string(const lyre_addr& address) {
   char text[64];
   return lyre_addr_format(&address, text, sizeof(text)) > 0 ? text : "?";
