@@ -10,8 +10,6 @@ namespace {
 constexpr uint64_t kCopyBytes = 1 << 16;
 constexpr uint32_t kSendsUnderWayMax = 64;
 
-IpAddress address_of(uint32_t host) { return IpAddress::v4(0x0a090001 + host); }
-
 }  // namespace
 
 Client::Client(worker::Worker& worker, uint32_t host, uint32_t index, const ClientOptions& options,
@@ -223,9 +221,9 @@ size_t Client::dial(Nanos now) {
   size_t count = 0;
   while (next_dial_ < dials_.size() && dialogs_[dials_[next_dial_]].starts_at <= now) {
     const Dialog& dialog = dialogs_[dials_[next_dial_]];
-    const Endpoint remote{.address = address_of(1 - host_),
+    const Endpoint remote{.address = address_of(1 - host_, dialog.is_ipv6),
                           .port = static_cast<uint16_t>(kServicePort + dialog.acceptor_client)};
-    const Endpoint local{.address = address_of(host_), .port = dialog.dialer_port};
+    const Endpoint local{.address = address_of(host_, dialog.is_ipv6), .port = dialog.dialer_port};
     if (!channel_.connect(remote, dials_[next_dial_], local)) return count;
     ++next_dial_;
     ++unanswered_;

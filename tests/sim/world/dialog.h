@@ -5,6 +5,7 @@
 #include <deque>
 #include <vector>
 
+#include "stack/base/ip_address.h"
 #include "stack/base/nanos.h"
 #include "stack/channel/abi.h"
 
@@ -50,6 +51,7 @@ struct Dialog {
   uint32_t dialer_client = 0;
   uint32_t acceptor_client = 0;
   uint16_t dialer_port = 0;
+  bool is_ipv6 = false;
   Nanos starts_at{0};
   bool is_clean = true;  ///< every byte must arrive and both ends finish in order
   std::array<EndPlan, 2> plans;
@@ -59,6 +61,13 @@ struct Dialog {
 };
 
 using Dialogs = std::vector<Dialog>;
+
+/// Hosts have one of each family, but for IPv6 the link must be wide enough.
+inline IpAddress address_of(uint32_t host, bool is_ipv6) {
+  const auto last = static_cast<uint8_t>(1 + host);
+  return is_ipv6 ? IpAddress{{0xfd, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last}}
+                 : IpAddress::v4(0x0a090000u + last);
+}
 
 inline constexpr uint16_t kServicePort = 7000;  ///< of client 0, the next of client 1
 inline constexpr uint16_t kFirstDialPort = 20000;

@@ -35,7 +35,8 @@ struct WorldPlan {
   uint32_t replace_engine_ppm = 0;   ///< a turn in which an engine is replaced by its copy
   uint32_t checked_connections = 4;  ///< after each turn, on each host
   bool may_be_unreachable = false;   ///< a dialog may fail to open because ARP got no answer
-  Nanos time_max = seconds(4 * 3600);
+  /// Small writes without SACK and timestamps on a bad wire: Karn leaves a minute between repeats.
+  Nanos time_max = seconds(24 * 3600);
   uint64_t turns_max = 20'000'000;
 };
 

@@ -1,9 +1,17 @@
 #include "tests/sim/world/world_host.h"
 
+#include "stack/wire/ipv6.h"
+
 namespace lyre::sim {
 namespace {
 
 constexpr uint32_t kFrameOverheadBytes = 64;
+
+std::vector<InterfaceAddress> addresses_of(uint32_t host, uint32_t mtu_bytes) {
+  std::vector<InterfaceAddress> out = {InterfaceAddress::of(address_of(host, false), 24)};
+  if (mtu_bytes >= wire::kIpv6MtuBytesMin) out.push_back({address_of(host, true), 64});
+  return out;
+}
 
 }  // namespace
 
@@ -19,8 +27,7 @@ WorldHost::WorldHost(io::sim::Link& link, int end, const WorldHostOptions& optio
       stats_(new channel::WorkerStats()) {
   const worker::PortBinding binding{
       .io = &port_,
-      .addresses = {InterfaceAddress::of(IpAddress::v4(0x0a090001 + static_cast<uint32_t>(end)),
-                                         24)},
+      .addresses = addresses_of(static_cast<uint32_t>(end), link.options().mtu_bytes),
       .mtu_bytes = link.options().mtu_bytes};
   worker::WorkerConfig config;
   config.engine = {.connections_max = options.connections_max,

@@ -5,6 +5,8 @@
 
 #include "stack/io/packet_io.h"
 #include "stack/io/sim/memory.h"
+#include "stack/wire/ipv4.h"
+#include "stack/wire/ipv6.h"
 
 namespace lyre::sim {
 
@@ -36,7 +38,14 @@ class WorldPort final : public io::PacketIo {
 
  private:
   bool fits(const io::PacketBuf& packet) const;
+  /// The least MTU of IPv6 where the path is narrower.
+  uint32_t path_mtu6_bytes() const;
   void complain(const io::PacketBuf& packet);
+  void write_too_big(std::span<const uint8_t> quoted,
+                     std::span<uint8_t, wire::kIpv4HeaderBytesMin> ip,
+                     std::span<uint8_t> icmp) const;
+  void write_too_big6(std::span<const uint8_t> quoted,
+                      std::span<uint8_t, wire::kIpv6HeaderBytes> ip, std::span<uint8_t> icmp) const;
   void trace(const io::PacketBuf& packet);
 
   io::PacketIo& inner_;

@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "stack/wire/ipv6.h"
+
 namespace lyre::sim {
 namespace {
 
@@ -100,6 +102,7 @@ void add_dialogs(WorldPlan& plan, Rng& rng, const DialogOptions& options) {
     const WorldHostOptions& acceptor = plan.hosts[1 - dialog.dialer_host];
     dialog.dialer_client = static_cast<uint32_t>(rng.below(dialer.clients.size()));
     dialog.acceptor_client = static_cast<uint32_t>(rng.below(acceptor.clients.size()));
+    dialog.is_ipv6 = plan.link.mtu_bytes >= wire::kIpv6MtuBytesMin && chance(rng, 50);
     dialog.dialer_port = static_cast<uint16_t>(kFirstDialPort + plan.dialogs.size());
     dialog.starts_at =
         kBegin + nanos(static_cast<int64_t>(rng.below(static_cast<uint64_t>(options.span.value))));
