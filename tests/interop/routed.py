@@ -177,25 +177,21 @@ class AdvertisementTest(Routed):
             telling.join(STEP_TIMEOUT_S)
         self.expect_narrow_path_used("advertisement")
         self.advertise(0)
-        command, environment = self.bed.lyre_peer("connect", bed.endpoint(FAR[6], PORT))
-        for _ in range(50):
-            done = processes.run(command, STEP_TIMEOUT_S, env=environment, capture_output=True,
-                                 input="")
-            if done.returncode == UNREACHABLE:
-                return
-            time.sleep(0.1)
-        self.fail(f"the way is still known: {done.stderr}")
+        self.wait_until_connecting_is(UNREACHABLE, "the way is still known")
 
     def wait_for_route(self):
         """Until a connection goes out that way: nobody listens, and the far kernel says so."""
+        self.wait_until_connecting_is(REFUSED, "no way there")
+
+    def wait_until_connecting_is(self, status, complaint):
         command, environment = self.bed.lyre_peer("connect", bed.endpoint(FAR[6], PORT + 1))
         for _ in range(100):
             done = processes.run(command, STEP_TIMEOUT_S, env=environment, capture_output=True,
                                  input="")
-            if done.returncode == REFUSED:
+            if done.returncode == status:
                 return
             time.sleep(0.1)
-        self.fail(f"no way there: {done.stderr}")
+        self.fail(f"{complaint}: {done.stderr}")
 
 
 if __name__ == "__main__":
