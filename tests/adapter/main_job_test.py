@@ -226,7 +226,7 @@ class Streams(UnharmedJob):
 
 
 class LostRail(UnharmedJob):
-    """Run by name only: docs/nccl.md, "Known faults"."""
+    """A port goes down while its queue is full; the job goes on over the one that is left."""
 
     def test_a_rail_that_disappears(self):
         hosts = self.wired_hosts(TwoRails(NO_OFFLOADS))

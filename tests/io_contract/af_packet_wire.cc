@@ -6,8 +6,11 @@
 namespace lyre::io::contract {
 
 const Backend& backend() {
-  static constexpr Backend kAfPacket{
-      .name = "af_packet", .is_lossless = false, .mtu_bytes_max = 9000, .has_wait_fd = true};
+  static constexpr Backend kAfPacket{.name = "af_packet",
+                                     .is_lossless = false,
+                                     .mtu_bytes_max = 9000,
+                                     .has_wait_fd = true,
+                                     .cut = "ip link set left down"};
   return kAfPacket;
 }
 

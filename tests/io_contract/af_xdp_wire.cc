@@ -7,8 +7,11 @@ namespace lyre::io::contract {
 
 const Backend& backend() {
   // XDP wants a frame, its own headroom and the packet's description in one page.
-  static constexpr Backend kAfXdp{
-      .name = "af_xdp", .is_lossless = false, .mtu_bytes_max = 3000, .has_wait_fd = true};
+  static constexpr Backend kAfXdp{.name = "af_xdp",
+                                  .is_lossless = false,
+                                  .mtu_bytes_max = 3000,
+                                  .has_wait_fd = true,
+                                  .cut = "ip link set left down"};
   return kAfXdp;
 }
 

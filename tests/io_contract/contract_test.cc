@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <set>
@@ -347,6 +348,27 @@ TEST_P(IoContract, RegionHoldsReturnToZero) {
     memory(1).release(got);
   }
   let_go_of_regions();
+  EXPECT_EQ(memory(0).region_holds(kRegion), 0u);
+}
+
+TEST_P(IoContract, AWireThatIsCutSaysSoAndHoldsNoClientMemory) {
+  if (backend().cut == nullptr) GTEST_SKIP() << "nothing here takes the link away";
+  client_memory_.fill(8, 1 << 16);
+  ASSERT_TRUE(memory(0).add_region(kRegion, client_memory_.region()));
+  EXPECT_TRUE(io(0).is_link_up());
+  ASSERT_EQ(std::system(backend().cut), 0);
+  EXPECT_FALSE(io(0).is_link_up());
+  // Until the port's ring and what waits in front of it are full.
+  for (uint32_t id = 0;; ++id) {
+    PacketBuf* packet = gathered(id, 600, id, 2);
+    ASSERT_NE(packet, nullptr);
+    if (io(0).tx_burst({&packet, 1}) == 1) continue;
+    memory(0).release({&packet, 1});
+    break;
+  }
+  const bool was_copied = io(0).counters().tx_linearised_bytes > 0;
+  EXPECT_EQ(memory(0).region_holds(kRegion) == 0, was_copied);
+  io(0).reclaim();
   EXPECT_EQ(memory(0).region_holds(kRegion), 0u);
 }
 

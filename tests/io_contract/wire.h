@@ -32,6 +32,7 @@ struct Backend {
   uint32_t mtu_bytes_max;
   bool has_wait_fd;
   bool has_two_of_ours = true;    ///< both ends are ports of the backend under test
+  const char* cut = nullptr;      ///< command that takes the link from end 0, where there is one
   bool lets_go_when_idle = true;  ///< reclaim() is enough; else some further frames are needed
 };
 const Backend& backend();

@@ -19,6 +19,17 @@ std::string real_path(const std::string& path) {
   return realpath(path.c_str(), resolved) == nullptr ? std::string() : std::string(resolved);
 }
 
+/// Asks the kernel about an interface. False: there is none of that name.
+bool ask(const std::string& interface, unsigned long request, ifreq& answer) {
+  if (interface.empty() || interface.size() >= IFNAMSIZ) return false;
+  std::memcpy(answer.ifr_name, interface.c_str(), interface.size() + 1);
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return false;
+  const int rc = ioctl(fd, request, &answer);
+  close(fd);
+  return rc == 0;
+}
+
 }  // namespace
 
 std::vector<int> sockets_of(int domain) {
@@ -39,14 +50,14 @@ std::vector<int> sockets_of(int domain) {
 }
 
 uint32_t interface_mtu(const std::string& interface) {
-  if (interface.empty() || interface.size() >= IFNAMSIZ) return 0;
-  ifreq query = {};
-  std::memcpy(query.ifr_name, interface.c_str(), interface.size() + 1);
-  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return 0;
-  const int rc = ioctl(fd, SIOCGIFMTU, &query);
-  close(fd);
-  return rc == 0 ? static_cast<uint32_t>(query.ifr_mtu) : 0;
+  ifreq answer = {};
+  return ask(interface, SIOCGIFMTU, answer) ? static_cast<uint32_t>(answer.ifr_mtu) : 0;
+}
+
+bool is_interface_running(const std::string& interface) {
+  constexpr int kRunning = IFF_UP | IFF_RUNNING;
+  ifreq answer = {};
+  return ask(interface, SIOCGIFFLAGS, answer) && (answer.ifr_flags & kRunning) == kRunning;
 }
 
 std::string pci_path_of_interface(const std::string& interface) {

@@ -13,6 +13,9 @@ std::vector<int> sockets_of(int domain);
 /// The MTU of a kernel interface, or 0.
 uint32_t interface_mtu(const std::string& interface);
 
+/// Whether a kernel interface is there, up, and has a carrier.
+bool is_interface_running(const std::string& interface);
+
 /// Real sysfs path of the PCI device behind an interface, or of a PCI address; empty if none.
 std::string pci_path_of_interface(const std::string& interface);
 std::string pci_path_of_address(const std::string& address);

@@ -172,7 +172,8 @@ void EthernetPort::make_queues(const PortSetup& setup, std::span<Memory* const> 
                      .is_tx_trusted = options_.is_trusted && args_.driver() == "net_memif",
                      .has_ip_checksum = setup.has_ip_checksum,
                      .has_tcp_checksum = setup.has_tcp_checksum,
-                     .wait_fd = wait_fd_of(i)};
+                     .wait_fd = wait_fd_of(i),
+                     .interface = std::string(args_.value_of("iface"))};
     queues_.push_back(std::make_unique<Queue>(queue, *memories[i]));
   }
 }

@@ -9,6 +9,7 @@
 
 #include "stack/base/check.h"
 #include "stack/io/complete_checksums.h"
+#include "stack/io/dpdk/kernel_interface.h"
 #include "stack/io/dpdk/mbuf_layout.h"
 
 namespace lyre::io::dpdk {
@@ -319,6 +320,8 @@ void Queue::reclaim() {
 
 bool Queue::is_link_up() const {
   if (!is_running_) return false;
+  // Drivers over an interface of the kernel say that the link is up, whatever became of it.
+  if (!setup_.interface.empty()) return is_interface_running(setup_.interface);
   rte_eth_link link = {};
   return rte_eth_link_get_nowait(setup_.port_id, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
 }

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "stack/io/dpdk/driver_quirks.h"
 #include "stack/io/dpdk/memory.h"
@@ -23,6 +24,7 @@ struct QueueSetup {
   bool has_ip_checksum = false;   ///< the device completes IPv4 headers
   bool has_tcp_checksum = false;  ///< the device completes TCP
   int wait_fd = -1;
+  std::string interface;  ///< the kernel's, under the port; empty: none
 };
 
 /// One queue pair of a port.
