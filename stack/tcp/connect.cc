@@ -130,6 +130,11 @@ ConnId start_passive(Core& core, const FourTuple& tuple, const ConnectionConfig&
 
 ConnId start_by_cookie(Core& core, const FourTuple& tuple, const ConnectionConfig& config,
                        const SegmentIn& ack, Nanos now, Effects& effects) {
+  using wire::TcpFlags;
+  const TcpFlags flags = ack.flags;
+  if (!flags.has(TcpFlags::kAck) || flags.has(TcpFlags::kSyn) || flags.has(TcpFlags::kRst)) {
+    return kNoConn;
+  }
   if (now - core.last_cookie_at > kCookieLife) return kNoConn;
   const auto syn = syn_behind_cookie(tuple, core.isn_key, ack, now);
   if (!syn) return kNoConn;

@@ -169,15 +169,12 @@ bool Worker::Impl::on_unmatched(io::PacketBuf* packet, const ip::TcpInput& input
       frame ? std::optional(frame->source) : std::optional<MacAddress>();
   const uint32_t listener = listeners.find(input.tuple.local);
   if (listener != Listeners::kNone && !segment.flags.has(TcpFlags::kRst)) {
-    const bool is_syn = segment.flags.has(TcpFlags::kSyn);
-    if (is_syn && !segment.flags.has(TcpFlags::kAck)) {
+    if (segment.flags.has(TcpFlags::kSyn) && !segment.flags.has(TcpFlags::kAck)) {
       on_syn(listener, input.tuple, segment, iss_after, mac);
       return false;
     }
-    if (!is_syn && segment.flags.has(TcpFlags::kAck)) {
-      const CookieAck taken = on_cookie_ack(listener, packet, input, segment);
-      if (taken.is_ours) return taken.is_kept;
-    }
+    const CookieAck taken = on_cookie_ack(listener, packet, input, segment);
+    if (taken.is_ours) return taken.is_kept;
   }
   drop(Drop::kTcpNoConnection);
   const auto reset = tcp::reset_for(segment);

@@ -170,6 +170,8 @@ TEST(SynCookie, ForgedOrOldOnesAreReset) {  // RFC 4987 3.6
   cookie_under_flood(s, Scenario::offered());
   s.send({.flags = kAck, .seq = 1, .ack = 2});
   s.expect(kRst);
+  s.send({.flags = kSyn | kAck, .seq = 1, .ack = 1, .bytes = 10});
+  s.expect(kRst);
   s.wait(seconds(300));
   s.all();
   s.send({.flags = kAck, .seq = 1, .ack = 1});

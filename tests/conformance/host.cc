@@ -202,7 +202,7 @@ void Host::on_unmatched(const FourTuple& tuple, const tcp::SegmentIn& segment,
       if (flags.has(TcpFlags::kSyn)) return on_syn(listener, tuple, segment, iss_after);
       return drop(Drop::kTcpBadFlags);
     }
-    if (!flags.has(TcpFlags::kSyn) && try_cookie(listener, tuple, segment, payload)) return;
+    if (try_cookie(listener, tuple, segment, payload)) return;
   }
   drop(Drop::kTcpNoConnection);
   if (const auto reset = tcp::reset_for(segment)) emit(tuple, *reset, {});

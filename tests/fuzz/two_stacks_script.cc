@@ -352,6 +352,7 @@ class Run {
       if (next == kNever) break;
       pass(later(next, now_) - now_);
     }
+    for (int which = 0; which < 2; ++which) read(which, UINT32_MAX);
     if (is_true_) judge();
   }
 
