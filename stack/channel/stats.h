@@ -13,7 +13,7 @@
 namespace lyre::channel {
 
 inline constexpr uint64_t kStatsMagic = 0x3154'4154'5352'594c;  // "LYRSTAT1"
-inline constexpr uint32_t kStatsVersion = 3;
+inline constexpr uint32_t kStatsVersion = 4;
 
 /// A counter with one writer and any number of readers.
 class StatCounter {
@@ -53,6 +53,7 @@ static_assert(sizeof(StatCounter) == 8);
   X(connects, "active opens that were established")                             \
   X(connect_failures, "active opens that failed")                               \
   X(accepts, "passive opens that were established")                             \
+  X(time_waits_cut, "TIME-WAITs that gave way to a new connection")             \
   X(loopback_packets, "packets delivered locally")                              \
   X(copied_tx_bytes, "payload bytes the worker copied on the way out")          \
   X(copied_rx_bytes, "payload bytes the worker copied on the way in")           \

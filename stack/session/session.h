@@ -48,6 +48,7 @@ struct Session {
   bool wants_transmit = false;     ///< is in the transmit list
   bool is_dirty = false;           ///< is in its context's dirty list
   bool waits_for_neighbour = false;
+  bool is_retired = false;  ///< in TIME-WAIT, without an owner: gives way when places are short
   channel::EndStatus end_status = channel::EndStatus::kOk;
 
   /// Registered memory that was retransmitted since then, kNoIndex for none, or kManyRegions.
@@ -64,6 +65,7 @@ struct Session {
   bool is_local = false;  ///< the peer is this host
 
   // Lists of sessions, all intrusive: a session is in each at most once.
+  // Of the owner's; without one, of those that wait out TIME-WAIT.
   uint32_t context_next = kNoIndex, context_previous = kNoIndex;
   uint32_t dirty_next = kNoIndex;
   uint32_t transmit_next = kNoIndex;

@@ -60,6 +60,44 @@ void Worker::Impl::link_to_context(uint32_t conn, uint32_t context) {
   head = conn;
 }
 
+/// Nobody is left who knows the session: it waits out TIME-WAIT behind those that came before.
+void Worker::Impl::retire_in_time_wait(uint32_t conn) {
+  session::Session& last = session(conn);
+  if (last.is_retired || last.context != session::kNoContext) return;
+  if (engine.state(conn) != tcp::State::kTimeWait) return;
+  last.is_retired = true;
+  last.context_next = session::kNoIndex;
+  last.context_previous = retired_tail;
+  (retired_tail == session::kNoIndex ? retired_head : session(retired_tail).context_next) = conn;
+  retired_tail = conn;
+}
+
+void Worker::Impl::remove_from_retired(uint32_t conn) {
+  session::Session& gone = session(conn);
+  if (!gone.is_retired) return;
+  const uint32_t previous = gone.context_previous;
+  const uint32_t next = gone.context_next;
+  (previous == session::kNoIndex ? retired_head : session(previous).context_next) = next;
+  (next == session::kNoIndex ? retired_tail : session(next).context_previous) = previous;
+  gone.is_retired = false;
+}
+
+/// When every place is taken, the oldest TIME-WAIT ends early: what it guards against is rare, and
+/// timestamps and random sequence numbers guard the next connection as well.
+void Worker::Impl::make_room() {
+  if (engine.connection_count() < config.engine.connections_max) return;
+  if (retired_head == session::kNoIndex) return;
+  stats.worker->time_waits_cut.add(1);
+  end_time_wait(retired_head);
+}
+
+void Worker::Impl::end_time_wait(uint32_t conn) {
+  effects.clear();
+  std::optional<tcp::SegmentOut> none;
+  engine.on_app_abort(conn, now, effects, none);
+  end_session(conn, tcp::EndReason::kClosed);
+}
+
 /// From now on nobody hears of the session: it ends by itself.
 void Worker::Impl::forget_context(uint32_t conn) {
   session::Session& orphan = session(conn);
@@ -77,6 +115,7 @@ void Worker::Impl::forget_context(uint32_t conn) {
   orphan.context = session::kNoContext;
   orphan.must_announce_open = orphan.must_announce_finish = orphan.must_announce_end = false;
   discard_payload(conn);
+  retire_in_time_wait(conn);
 }
 
 channel::EndStatus Worker::Impl::open_session(uint32_t context, const Endpoint& local,
@@ -98,6 +137,7 @@ channel::EndStatus Worker::Impl::open_session(uint32_t context, const Endpoint& 
     return channel::EndStatus::kAddressInUse;
   }
   if (!can_claim(tuple)) return channel::EndStatus::kNoResources;
+  make_room();
   const uint32_t conn = engine.open_active(tuple, connection_config(*route), now);
   if (conn == tcp::kNoConn) return channel::EndStatus::kNoResources;
   bind_session(conn, tuple, *route);
@@ -198,6 +238,7 @@ void Worker::Impl::end_in_time_wait(uint32_t conn) {
   ended.is_over = true;
   ended.must_announce_end = true;
   if (ended.context != session::kNoContext) mark_dirty(conn);
+  retire_in_time_wait(conn);
 }
 
 void Worker::Impl::end_session(uint32_t conn, tcp::EndReason reason) {
@@ -284,6 +325,7 @@ void Worker::Impl::release_if_done(uint32_t conn) {
   if (done.context != session::kNoContext) return;  // completions.cc comes back here
   release_all_payload(conn);
   sends.clear(done.sends);
+  remove_from_retired(conn);
   flows.erase(engine.tuple(conn), conn);
   unclaim(engine.tuple(conn));
   timers.stop(conn);

@@ -215,7 +215,9 @@ void Worker::Impl::adopt(const Handoff& handoff) {
                         context.attached.generation == moved.context_generation;
   const auto route = routes.lookup_from(handoff.tuple.local.address, handoff.tuple.remote.address);
   uint32_t conn = tcp::kNoConn;
-  if (is_there && route && find_connection(handoff.tuple) == FlowTable::kNone) {
+  const bool is_free = find_connection(handoff.tuple) == FlowTable::kNone;
+  if (is_there && route && is_free && can_claim(handoff.tuple)) {
+    make_room();
     conn = engine.open_active(handoff.tuple, connection_config(*route), moved.opened_at);
   }
   if (conn == tcp::kNoConn) {

@@ -224,6 +224,10 @@ struct Worker::Impl {
   void end_session(uint32_t conn, tcp::EndReason reason);
   void release_if_done(uint32_t conn);
   void forget_context(uint32_t conn);
+  void retire_in_time_wait(uint32_t conn);
+  void remove_from_retired(uint32_t conn);
+  void make_room();
+  void end_time_wait(uint32_t conn);
   void link_to_context(uint32_t conn, uint32_t context);
   tcp::ConnectionConfig connection_config(const ip::RouteResult& route) const;
   bool is_live(const Context& context, channel::SessionName name) const;
@@ -346,6 +350,8 @@ struct Worker::Impl {
   BoundedVector<io::PacketBuf*, kTxStockPackets> tx_stock;  ///< empty transmit packets
   uint32_t transmit_head = session::kNoIndex;
   uint32_t transmit_tail = session::kNoIndex;
+  uint32_t retired_head = session::kNoIndex;  ///< TIME-WAITs without an owner, the oldest first
+  uint32_t retired_tail = session::kNoIndex;
   BoundedVector<io::PacketBuf*, kLoopPacketsMax> loop;      ///< delivered locally, not yet received
   BoundedVector<io::PacketBuf*, kLoopPacketsMax> loop_now;  ///< being received
   bool has_neighbour_waiters = false;

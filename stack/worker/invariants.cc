@@ -25,6 +25,8 @@ void Worker::Impl::check_session(uint32_t conn) const {
   LYRE_CHECK(checked.context == session::kNoContext ||
              contexts[checked.context].state == Context::State::kAttached ||
              contexts[checked.context].state == Context::State::kExpelled);
+  LYRE_CHECK(checked.is_retired == (checked.context == session::kNoContext &&
+                                    engine.state(conn) == tcp::State::kTimeWait));
   const bool is_closed = engine.state(conn) == tcp::State::kClosed;
   LYRE_CHECK(is_closed ||
              uint64_t{checked.lent_slots} * memory.rx_slot_bytes() <= engine.charged_bytes(conn));

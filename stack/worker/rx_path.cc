@@ -186,10 +186,7 @@ bool Worker::Impl::on_unmatched(io::PacketBuf* packet, const ip::TcpInput& input
 bool Worker::Impl::try_make_way(uint32_t conn, const FourTuple& tuple) {
   if (session(conn).context != session::kNoContext) return false;
   if (listeners.find(tuple.local) == Listeners::kNone) return false;
-  effects.clear();
-  std::optional<tcp::SegmentOut> none;
-  engine.on_app_abort(conn, now, effects, none);
-  end_session(conn, tcp::EndReason::kClosed);
+  end_time_wait(conn);
   return find_connection(tuple) == FlowTable::kNone;
 }
 
@@ -227,6 +224,7 @@ void Worker::Impl::on_syn(uint32_t index, const FourTuple& tuple, const tcp::Seg
     return send_alone(tuple, engine.answer_with_cookie(tuple, connection, segment, now), mac);
   }
   if (!can_claim(tuple)) return drop(Drop::kRedirectFull);
+  make_room();
   const uint32_t conn = engine.open_passive(tuple, connection, segment, now, iss_after);
   if (conn == tcp::kNoConn) return drop(Drop::kTcpNoSessions);
   bind_passive(conn, index, tuple, *route);
@@ -253,6 +251,11 @@ Worker::Impl::CookieAck Worker::Impl::on_cookie_ack(uint32_t index, io::PacketBu
                                                     const tcp::SegmentIn& segment) {
   const auto route = routes.lookup_from(input.tuple.local.address, input.tuple.remote.address);
   if (!route) return {};
+  if (!can_claim(input.tuple)) {
+    drop(Drop::kRedirectFull);  // the peer sends again
+    return {.is_ours = true};
+  }
+  make_room();
   effects.clear();
   const uint32_t conn =
       engine.open_by_cookie(input.tuple, connection_config(*route), segment, now, effects);

@@ -291,6 +291,40 @@ TEST(Close, ByAClientThatStillHasBytesQueuedSendsThemFirst) {
   EXPECT_EQ(hosts.app_a->only().sends_done, 10u);
 }
 
+channel::SessionName open_one_of(const PatternApp& app) {
+  for (const auto& [index, stream] : app.streams()) {
+    if (!stream.is_ended) return stream.name;
+  }
+  return {};
+}
+
+TEST(Close, TheOldestTimeWaitGivesWayWhenAllPlacesAreTaken) {
+  HostOptions few;
+  few.connections_max = 4;
+  TwoWorkers hosts({}, few);
+  hosts.client_b->listen(5000, 1);
+  hosts.run_for(millis(1));
+  for (uint64_t dialog = 1; dialog <= 10; ++dialog) {
+    hosts.client_a->connect({IpAddress::v4(0x0a090002), 5000}, dialog);
+    channel::SessionName near;
+    channel::SessionName far;
+    ASSERT_TRUE(hosts.run_until([&] {
+      near = open_one_of(*hosts.app_a);
+      far = open_one_of(*hosts.app_b);
+      return !(near == channel::SessionName{}) && !(far == channel::SessionName{});
+    })) << dialog;
+    hosts.client_a->tell(channel::Op::kClose, near);
+    ASSERT_TRUE(hosts.run_until([&] { return hosts.app_b->stream(far.index)->is_finished; }));
+    hosts.client_b->tell(channel::Op::kClose, far);
+    ASSERT_TRUE(hosts.run_until([&] { return hosts.app_a->stream(near.index)->is_ended; }));
+  }
+  EXPECT_TRUE(hosts.app_a->others.empty()) << "a connect failed";
+  EXPECT_EQ(hosts.a.stats().time_waits_cut.get(), 6u);
+  hosts.run_for(seconds(70));
+  EXPECT_EQ(hosts.a.stats().time_waits_cut.get(), 6u);
+  EXPECT_TRUE(open_one_of(*hosts.app_a) == channel::SessionName{});
+}
+
 TEST(Close, ByAbortResetsThePeerAndFinishesEverySend) {
   TwoWorkers hosts;
   ASSERT_TRUE(hosts.connect());
