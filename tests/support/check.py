@@ -41,8 +41,8 @@ class Build:
     timeout_factor: int = 1
 
 
+NORMAL = ("-Doptimization=2", "-Ddebug=false")
 # Line numbers are what a report needs; more debug information costs a third of the time.
-NORMAL = ("-Doptimization=2", "-Ddebug=true", "-Dcpp_args=-g1")
 SANITIZED = ("-Doptimization=1", "-Ddebug=true", "-Dcpp_args=-g1")
 FULL = (
     Build("normal", NORMAL),
