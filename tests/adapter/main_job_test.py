@@ -210,6 +210,8 @@ class UnharmedJob(RunningJob):
 
 
 class Streams(UnharmedJob):
+    ITERATIONS = 200  # more than a slow stream can hide in
+
     def test_a_slow_stream_is_dialled_again_from_another_port(self):
         hosts = self.wired_hosts(Switch(NO_OFFLOADS))
         process = self.start(hosts.a, hosts.b, "--json", "--verbose", iterations=self.ITERATIONS,
