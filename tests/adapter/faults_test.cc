@@ -173,12 +173,13 @@ void expect_incident(const Restart& restart, const Work& work) {
                                                          MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   const RankBody body = [&](Rank& rank) {
     ::setenv("LYRE_STREAMS", restart.streams, 1);
+    ::setenv("LYRE_RESUME_SECONDS", "60", 1);  // how fast a daemon starts here is not the question
     Link link(rank, kAbi, *pair);
     work(rank, link, *is_back);
     link.close();
     EXPECT_TRUE(logged_lines().empty()) << logged_text();
   };
-  const std::vector<RankEnd> ends = run_ranks({body, body}, 60, [&] {
+  const std::vector<RankEnd> ends = run_ranks({body, body}, 120, [&] {
     ::usleep(300'000);  // in the middle of it, wherever that is
     pair->kill(restart.victim);
     pair->restart(restart.victim);
