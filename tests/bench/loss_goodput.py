@@ -9,7 +9,6 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -19,6 +18,7 @@ for folder in ("support", "interop"):
 
 import bed
 import processes
+import transfer
 from bridge import Bridge
 from network import BridgedPair
 
@@ -42,30 +42,16 @@ def arguments():
     return parser.parse_args(namespace=bed.options)
 
 
-def transfer(options, wire, client, seed):
-    """Gb/s of one transfer from the left end of `wire` to its kernel; and retransmitted share."""
+def measure(options, wire, client, seed):
+    """Gb/s of one transfer from the left end of `wire` to its kernel; and the share lost."""
     there = {"delay_us": options.delay_us, "loss_ppm": options.loss_ppm}
     back = dict(there) if options.ack_loss else {"delay_us": options.delay_us}
-    lyre = bed.Programs(options.build).lyre
+    server = wire.inside(wire.right, bed.Programs(options.build).lyre, "perf", "server", "--listen",
+                         f":{PORT}", "--once", "--json", "--kernel")
     with Bridge(options.build, wire, there, back, seed=seed) as bridge:
-        serving = processes.start(
-            wire.inside(wire.right, lyre, "perf", "server", "--listen", f":{PORT}", "--once",
-                        "--json", "--kernel"), text=True, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE)
-        try:
-            if "listening" not in serving.stderr.readline():
-                raise RuntimeError("the receiver did not start")
-            command, environment = client
-            asked = processes.run(command, TIMEOUT_S, env=environment, capture_output=True)
-            if asked.returncode != 0:
-                raise RuntimeError(asked.stderr.strip())
-            serving.communicate(timeout=TIMEOUT_S)
-        finally:
-            processes.end(serving)
-            serving.stdout.close()
-            serving.stderr.close()
+        sender, _receiver = transfer.run((server, None), client, TIMEOUT_S)
     lost = bridge.counters["there"]["lost"] / max(bridge.counters["there"]["carried"], 1)
-    return json.loads(asked.stdout)["sent"]["gbps"], lost
+    return sender["sent"]["gbps"], lost
 
 
 def client_arguments(options):
@@ -76,7 +62,7 @@ def client_arguments(options):
 def by_lyre(options, seed):
     wire = BridgedPair(bed.OFFLOADS)
     with bed.Bed(wire, {"tcp": {"congestion": options.lyre_congestion}}) as host:
-        return transfer(options, wire, host.by_lyre(*client_arguments(options)), seed)
+        return measure(options, wire, host.by_lyre(*client_arguments(options)), seed)
 
 
 def by_kernel(options, seed):
@@ -87,7 +73,7 @@ def by_kernel(options, seed):
         wire.give_address(wire.left, KERNEL_LEFT)
         wire.give_address(wire.right, bed.KERNEL)
         client = wire.inside(wire.left, lyre, *client_arguments(options), "--kernel")
-        return transfer(options, wire, (client, None), seed)
+        return measure(options, wire, (client, None), seed)
 
 
 def main():
