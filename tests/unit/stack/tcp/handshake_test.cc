@@ -123,13 +123,7 @@ TEST(Handshake, NobodyAnswersEndsInConnectTimeout) {
 
 TEST(Handshake, LostSynCostsTheInitialWindow) {  // RFC 5681 3.1
   Peer peer;
-  peer.dial_only();
-  peer.run_deadline();
-  peer.next();
-  SegmentIn answer = peer.make(kSA, 0, 0);
-  answer.seq = peer.their_iss;
-  answer.options = peer.syn_options;
-  peer.send(answer);
+  peer.dial_with_lost_syn();
   EXPECT_EQ(peer.info().cwnd_bytes, 1000u);
 }
 

@@ -41,14 +41,25 @@ SegmentOut Peer::dial_only() {
   return *syn;
 }
 
-void Peer::dial(uint16_t first_window) {
-  window = first_window;
-  dial_only();
-  now += millis(10);
+void Peer::answer_syn() {
   SegmentIn answer = make(kSA, 0, 0);
   answer.seq = their_iss;
   answer.options = syn_options;
   send(answer);
+}
+
+void Peer::dial_with_lost_syn() {
+  dial_only();
+  run_deadline();
+  next();
+  answer_syn();
+}
+
+void Peer::dial(uint16_t first_window) {
+  window = first_window;
+  dial_only();
+  now += millis(10);
+  answer_syn();
   LYRE_CHECK(state() == State::kEstablished);
   all();
 }

@@ -22,6 +22,8 @@ class Peer {
   void accept(uint16_t window = 60000);
   /// Only our SYN has left.
   SegmentOut dial_only();
+  /// Our SYN was lost and sent again; the second one is answered.
+  void dial_with_lost_syn();
 
   SegmentIn make(uint8_t flags, uint32_t seq_at, uint32_t ack_at, uint32_t payload_bytes = 0) const;
   const Effects& send(const SegmentIn& segment);
@@ -62,6 +64,7 @@ class Peer {
 
  private:
   const Effects& checked();
+  void answer_syn();
   uint32_t next_slot_ = 0;
 };
 

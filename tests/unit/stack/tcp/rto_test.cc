@@ -92,13 +92,7 @@ TEST(Timeout, RunsFromTheFirstSegmentAndAnewFromEachAck) {  // RFC 6298 5.1, 5.2
 
 TEST(Timeout, OfTextIsThreeSecondsAfterALostSyn) {  // RFC 6298 5.7
   Peer peer;
-  peer.dial_only();
-  peer.run_deadline();
-  peer.next();
-  SegmentIn answer = peer.make(kSA, 0, 0);
-  answer.seq = peer.their_iss;
-  answer.options = peer.syn_options;
-  peer.send(answer);
+  peer.dial_with_lost_syn();
   EXPECT_EQ(peer.info().rto, seconds(3));
 }
 
