@@ -5,15 +5,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <iostream>
-#include <memory>
-#include <optional>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "tools/lyre/text_table.h"
@@ -238,29 +236,17 @@ nlohmann::ordered_json comms_json(const CommsLook& look, const CommsLook* earlie
   return out;
 }
 
-void add_comms(CLI::App& app, const GlobalOptions& globals) {
-  CLI::App* command =
-      app.add_subcommand("comms", "NCCL's connections over Lyre, and whom they wait for");
-  auto interval_s = std::make_shared<double>(1);
-  auto directory = std::make_shared<std::string>(nccl_abi::kTelemetryDirectory);
-  command->add_option("--watch", *interval_s, "Print again every SECONDS")
-      ->check(CLI::PositiveNumber)
-      ->expected(0, 1)
-      ->default_str("1");
-  command->add_option("--directory", *directory, "Where the plugin writes (LYRE_TELEMETRY_DIR)")
-      ->envname("LYRE_TELEMETRY_DIR");
-  command->callback([&globals, interval_s, directory, command] {
-    // A rate needs two looks; the plugin writes a few times a second.
-    const bool goes_on = command->count("--watch") > 0;
-    const auto pause = std::chrono::duration<double>(goes_on ? *interval_s : 0.5);
-    CommsLook earlier = look_at_comms(*directory, monotonic_ns());
-    do {
-      std::this_thread::sleep_for(pause);
-      CommsLook look = look_at_comms(*directory, monotonic_ns());
-      print(globals, look, &earlier);
-      earlier = std::move(look);
-    } while (goes_on);
-  });
+void run_comms(const GlobalOptions& globals, const std::string& directory,
+               std::optional<double> watch_s) {
+  // A rate needs two looks; the plugin writes a few times a second.
+  const auto pause = std::chrono::duration<double>(watch_s.value_or(0.5));
+  CommsLook earlier = look_at_comms(directory, monotonic_ns());
+  do {
+    std::this_thread::sleep_for(pause);
+    CommsLook look = look_at_comms(directory, monotonic_ns());
+    print(globals, look, &earlier);
+    earlier = std::move(look);
+  } while (watch_s);
 }
 
 }  // namespace lyre::tools

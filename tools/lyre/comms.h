@@ -1,21 +1,20 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "nccl_adapter/abi/telemetry.h"
 #include "tools/lyre/options.h"
 
-namespace CLI {
-class App;
-}
-
 namespace lyre::tools {
 
-/// `lyre comms`: what NCCL's connections over Lyre do, and whom they wait for.
-void add_comms(CLI::App& app, const GlobalOptions& globals);
+/// `lyre comms`: what NCCL's connections over Lyre do, and whom they wait for, as the plugin wrote
+/// it into `directory`; with `watch_s` again every so many seconds, for ever.
+void run_comms(const GlobalOptions& globals, const std::string& directory,
+               std::optional<double> watch_s);
 
 /// What one file of the plugin says.
 struct CommsOfProcess {

@@ -1,9 +1,12 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "libclient/include/lyre/lyre.h"
+#include "nccl_adapter/abi/telemetry.h"
 #include "tools/lyre/allreduce.h"
 #include "tools/lyre/comms.h"
 #include "tools/lyre/failure.h"
@@ -16,6 +19,54 @@
 namespace {
 
 using namespace lyre::tools;
+
+void add_status(CLI::App& app, const GlobalOptions& globals) {
+  app.add_subcommand("status", "The daemon, its ports and its workers")->callback([&globals] {
+    run_status(globals);
+  });
+}
+
+/// `--watch [SECONDS]`, for commands that look again and again.
+class Watch {
+ public:
+  Watch(CLI::App& command, const char* text)
+      : option_(command.add_option("--watch", *interval_s_, text)) {
+    option_->check(CLI::PositiveNumber)->expected(0, 1)->default_str("1");
+  }
+  std::optional<double> interval_s() const {
+    return option_->count() > 0 ? std::optional(*interval_s_) : std::nullopt;
+  }
+
+ private:
+  std::shared_ptr<double> interval_s_ = std::make_shared<double>(1);
+  CLI::Option* option_;
+};
+
+void add_sessions(CLI::App& app, const GlobalOptions& globals) {
+  CLI::App* command = app.add_subcommand("sessions", "Connections and listeners, like ss -ti");
+  const Watch watch(*command,
+                    "Print again every SECONDS, with the rates since the last time; otherwise "
+                    "rates are means since the session was opened");
+  command->callback([&globals, watch] { run_sessions(globals, watch.interval_s()); });
+}
+
+void add_comms(CLI::App& app, const GlobalOptions& globals) {
+  CLI::App* command =
+      app.add_subcommand("comms", "NCCL's connections over Lyre, and whom they wait for");
+  const Watch watch(*command, "Print again every SECONDS");
+  auto directory = std::make_shared<std::string>(lyre::nccl_abi::kTelemetryDirectory);
+  command->add_option("--directory", *directory, "Where the plugin writes (LYRE_TELEMETRY_DIR)")
+      ->envname("LYRE_TELEMETRY_DIR");
+  command->callback(
+      [&globals, watch, directory] { run_comms(globals, *directory, watch.interval_s()); });
+}
+
+void add_stats(CLI::App& app, const GlobalOptions& globals) {
+  CLI::App* command = app.add_subcommand("stats", "Counters, and why packets were dropped");
+  auto has_zeros = std::make_shared<bool>(false);
+  command->add_flag("--all", *has_zeros, "Show counters that are zero, too");
+  command->callback([&globals, has_zeros] { run_stats(globals, *has_zeros); });
+}
 
 int fail(int exit_code, const std::string& line) {
   std::cerr << "lyre: " << line << std::endl;

@@ -1,12 +1,10 @@
 #include "tools/lyre/sessions.h"
 
-#include <CLI/CLI.hpp>
 #include <array>
 #include <chrono>
 #include <cstring>
 #include <iostream>
-#include <memory>
-#include <optional>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "tools/lyre/units.h"
@@ -184,21 +182,10 @@ nlohmann::ordered_json sessions_json(const Snapshot& snapshot, const Snapshot* e
   return out;
 }
 
-void add_sessions(CLI::App& app, const GlobalOptions& globals) {
-  CLI::App* command = app.add_subcommand("sessions", "Connections and listeners, like ss -ti");
-  auto interval_s = std::make_shared<double>(0);
-  command
-      ->add_option("--watch", *interval_s,
-                   "Print again every SECONDS, with the rates since the last time; otherwise "
-                   "rates are means since the session was opened")
-      ->check(CLI::PositiveNumber)
-      ->expected(0, 1)
-      ->default_str("1");
-  command->callback([&globals, interval_s, command] {
-    const StatsSegment segment(globals.socket_or_default());
-    if (command->count("--watch") > 0) return watch(globals, segment, *interval_s);
-    print(globals, segment.look(), nullptr);
-  });
+void run_sessions(const GlobalOptions& globals, std::optional<double> watch_s) {
+  const StatsSegment segment(globals.socket_or_default());
+  if (watch_s) return watch(globals, segment, *watch_s);
+  print(globals, segment.look(), nullptr);
 }
 
 }  // namespace lyre::tools

@@ -1,19 +1,16 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
 #include "tools/lyre/options.h"
 #include "tools/lyre/snapshot.h"
 
-namespace CLI {
-class App;
-}
-
 namespace lyre::tools {
 
-/// `lyre sessions`: this stack's `ss -ti`.
-void add_sessions(CLI::App& app, const GlobalOptions& globals);
+/// `lyre sessions`: this stack's `ss -ti`; with `watch_s` again every so many seconds, for ever.
+void run_sessions(const GlobalOptions& globals, std::optional<double> watch_s);
 
 /// What changed for a session between two looks, or since it was opened.
 struct SessionRates {

@@ -1,8 +1,7 @@
 #include "tools/lyre/stats.h"
 
-#include <CLI/CLI.hpp>
 #include <iostream>
-#include <memory>
+#include <nlohmann/json.hpp>
 
 #include "tools/lyre/text_table.h"
 
@@ -74,18 +73,13 @@ nlohmann::ordered_json stats_json(const Snapshot& snapshot) {
   return out;
 }
 
-void add_stats(CLI::App& app, const GlobalOptions& globals) {
-  CLI::App* command = app.add_subcommand("stats", "Counters, and why packets were dropped");
-  auto has_zeros = std::make_shared<bool>(false);
-  command->add_flag("--all", *has_zeros, "Show counters that are zero, too");
-  command->callback([&globals, has_zeros] {
-    const Snapshot snapshot = StatsSegment(globals.socket_or_default()).look();
-    if (globals.is_json) {
-      std::cout << stats_json(snapshot).dump(2) << "\n";
-    } else {
-      std::cout << stats_text(snapshot, *has_zeros);
-    }
-  });
+void run_stats(const GlobalOptions& globals, bool has_zeros) {
+  const Snapshot snapshot = StatsSegment(globals.socket_or_default()).look();
+  if (globals.is_json) {
+    std::cout << stats_json(snapshot).dump(2) << "\n";
+  } else {
+    std::cout << stats_text(snapshot, has_zeros);
+  }
 }
 
 }  // namespace lyre::tools

@@ -1,19 +1,15 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "tools/lyre/options.h"
 #include "tools/lyre/snapshot.h"
 
-namespace CLI {
-class App;
-}
-
 namespace lyre::tools {
 
 /// `lyre stats`: every counter and drop reason, with its text.
-void add_stats(CLI::App& app, const GlobalOptions& globals);
+void run_stats(const GlobalOptions& globals, bool has_zeros);
 
 /// Zeros are left out unless `has_zeros`. A column a worker when there are several, and the sum.
 std::string stats_text(const Snapshot& snapshot, bool has_zeros);

@@ -1,7 +1,7 @@
 #include "tools/lyre/status.h"
 
-#include <CLI/CLI.hpp>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "tools/lyre/text_table.h"
 #include "tools/lyre/units.h"
@@ -115,16 +115,13 @@ nlohmann::ordered_json status_json(const Snapshot& snapshot) {
   return out;
 }
 
-void add_status(CLI::App& app, const GlobalOptions& globals) {
-  CLI::App* command = app.add_subcommand("status", "The daemon, its ports and its workers");
-  command->callback([&globals] {
-    const Snapshot snapshot = StatsSegment(globals.socket_or_default()).look();
-    if (globals.is_json) {
-      std::cout << status_json(snapshot).dump(2) << "\n";
-    } else {
-      std::cout << status_text(snapshot);
-    }
-  });
+void run_status(const GlobalOptions& globals) {
+  const Snapshot snapshot = StatsSegment(globals.socket_or_default()).look();
+  if (globals.is_json) {
+    std::cout << status_json(snapshot).dump(2) << "\n";
+  } else {
+    std::cout << status_text(snapshot);
+  }
 }
 
 }  // namespace lyre::tools

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "stack/tcp/config.h"
 #include "stack/tcp/state.h"
 #include "tests/unit/tools/stats_segment.h"

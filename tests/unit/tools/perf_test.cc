@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <nlohmann/json.hpp>
 
 #include "tools/lyre/failure.h"
 #include "tools/lyre/perf/client.h"

@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "tools/lyre/allreduce/failure.h"
+#include "tools/lyre/allreduce/job_json.h"
 
 namespace lyre::allreduce {
 namespace {

@@ -2,16 +2,11 @@
 
 #include <cstdint>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "tools/lyre/allreduce/buckets.h"
 #include "tools/lyre/daemon_counters.h"
-
-namespace lyre::tools {
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TcpPayloadBytes, sent, received)
-}  // namespace lyre::tools
 
 namespace lyre::allreduce {
 
@@ -59,14 +54,5 @@ struct RankResult {
   tools::TcpPayloadBytes daemon_before;
   tools::TcpPayloadBytes daemon_after;
 };
-
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Bucket, model, index, tensors, elements)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Job, transport, seed, comm_id, iterations, ranks, rank, channels,
-                                   slice_steps, connect_timeout_s, abi, protocol, device_thread,
-                                   verbose, hosts, host, buckets, plugin_path, daemon_socket, netns,
-                                   environment)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankResult, plugin_name, device_name, abi, speed_mbps,
-                                   has_daemon, elapsed_ns, elements_verified, crossed,
-                                   daemon_before, daemon_after)
 
 }  // namespace lyre::allreduce

@@ -6,6 +6,7 @@
 
 #include "tools/lyre/allreduce/failure.h"
 #include "tools/lyre/allreduce/hub.h"
+#include "tools/lyre/allreduce/job_json.h"
 
 namespace lyre::allreduce {
 namespace {

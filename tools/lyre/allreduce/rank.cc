@@ -11,9 +11,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
+#include <utility>
 
 #include "tools/lyre/allreduce/communicator.h"
 #include "tools/lyre/allreduce/failure.h"
+#include "tools/lyre/allreduce/job_json.h"
 #include "tools/lyre/allreduce/values.h"
 #include "tools/lyre/allreduce/wire.h"
 #include "tools/lyre/daemon_counters.h"

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "tools/lyre/allreduce/failure.h"
+#include "tools/lyre/allreduce/job_json.h"
 
 namespace lyre::allreduce {
 namespace {

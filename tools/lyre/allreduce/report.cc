@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iomanip>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "tools/lyre/allreduce/failure.h"

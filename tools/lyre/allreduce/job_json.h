@@ -1,0 +1,23 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "tools/lyre/allreduce/job.h"
+
+/// Jobs and results as payloads of frames.
+namespace lyre::tools {
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TcpPayloadBytes, sent, received)
+}  // namespace lyre::tools
+
+namespace lyre::allreduce {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Bucket, model, index, tensors, elements)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Job, transport, seed, comm_id, iterations, ranks, rank, channels,
+                                   slice_steps, connect_timeout_s, abi, protocol, device_thread,
+                                   verbose, hosts, host, buckets, plugin_path, daemon_socket, netns,
+                                   environment)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankResult, plugin_name, device_name, abi, speed_mbps,
+                                   has_daemon, elapsed_ns, elements_verified, crossed,
+                                   daemon_before, daemon_after)
+
+}  // namespace lyre::allreduce
