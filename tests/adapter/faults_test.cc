@@ -186,7 +186,8 @@ void expect_incident(const Restart& restart, const Work& work) {
     is_back->store(true);
   });
   for (const RankEnd& end : ends) {
-    EXPECT_EQ(end.exit_status, 0) << "signal " << end.signal << "\n" << end.stderr_text;
+    EXPECT_EQ(end.exit_status, 0) << "signal " << end.signal << "\n"
+                                  << end.stderr_text << pair->log_tail(0) << pair->log_tail(1);
   }
   ::munmap(is_back, sizeof(*is_back));
 }

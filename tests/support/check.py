@@ -23,6 +23,8 @@ BUILD_TIMEOUT_S = 1800
 TEST_TIMEOUT_S = 1800
 END_PATIENCE_S = 30
 LINES_SHOWN = 25
+# What unittest, googletest and libFuzzer say where something first went wrong.
+SIGNS = ("FAIL: ", "ERROR: ", ": Failure", "Traceback", "error: ")
 
 PASSED = {"OK", "EXPECTEDFAIL"}
 SKIPPED = {"SKIP"}
@@ -82,6 +84,13 @@ class Count:
 def tail(path):
     with open(path, encoding="utf-8", errors="replace") as file:
         return "".join("    " + line for line in file.readlines()[-LINES_SHOWN:])
+
+
+def first_and_last(lines):
+    """What went wrong first, and how it ended."""
+    first = next((i for i, line in enumerate(lines) if any(sign in line for sign in SIGNS)), 0)
+    end = first + LINES_SHOWN if first else 0
+    return lines[first:end] + lines[max(end, len(lines) - LINES_SHOWN):]
 
 
 def errors(path):
@@ -200,7 +209,7 @@ def count_results(build, folder, count):
         else:
             count.fail(f"{name} ({test['result']}, {test['duration']:.1f} s)")
             said = (test.get("stdout", "") + test.get("stderr", "")).splitlines()
-            print("\n".join("    " + line for line in said[-LINES_SHOWN:]), flush=True)
+            print("\n".join("    " + line for line in first_and_last(said)), flush=True)
     print(f"check: {build.name}: {count.passed - passed_before} passed, "
           f"{count.failed - failed_before} failed", flush=True)
 

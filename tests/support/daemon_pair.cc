@@ -42,14 +42,16 @@ DaemonPair::DaemonPair(const std::string& lyred, const std::string& extra_tcp_to
     }
     for (const int host : {0, 1}) await_ready(host, Wire::kUp);
   } catch (...) {
-    for (const int host : {0, 1}) stop(host, SIGKILL);
-    std::filesystem::remove_all(directory_);
+    end_all(SIGKILL);
     throw;
   }
 }
 
-DaemonPair::~DaemonPair() {
-  for (const int host : {0, 1}) stop(host, SIGTERM);
+DaemonPair::~DaemonPair() { end_all(SIGTERM); }
+
+void DaemonPair::end_all(int signal) {
+  for (const int host : {0, 1}) stop(host, signal);
+  for (const pid_t pid : dead_) ::waitpid(pid, nullptr, 0);
   std::error_code ignored;
   std::filesystem::remove_all(directory_, ignored);
 }
@@ -112,8 +114,14 @@ void DaemonPair::await_ready(int host, Wire wire) {
 bool DaemonPair::is_running(int host) {
   Host& own = hosts_[index(host)];
   if (own.pid <= 0) return false;
-  int status = 0;
-  if (::waitpid(own.pid, &status, WNOHANG) == 0) return true;
+  // Reaped later: while another process looks at the daemon's entry in /proc, a busy kernel without
+  // preemption spins there, for a minute even, and a daemon that comes back would come too late.
+  siginfo_t end = {};
+  if (::waitid(P_PID, static_cast<id_t>(own.pid), &end, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+      end.si_pid == 0) {
+    return true;
+  }
+  dead_.push_back(own.pid);
   own.pid = -1;
   return false;
 }

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <string>
+#include <vector>
 
 namespace lyre::test {
 
@@ -27,6 +28,8 @@ class DaemonPair {
   void kill(int host);
   /// Starts a host that was killed. Waits until it answers.
   void restart(int host);
+  /// The end of what the host's daemons said.
+  std::string log_tail(int host) const;
 
  private:
   struct Host {
@@ -43,11 +46,12 @@ class DaemonPair {
   void start(int host);
   void await_ready(int host, Wire wire);
   void stop(int host, int signal);
-  std::string log_tail(int host) const;
+  void end_all(int signal);
 
   std::string lyred_;
   std::string directory_;
   std::array<Host, 2> hosts_;
+  std::vector<pid_t> dead_;  // ended, not reaped yet
 };
 
 }  // namespace lyre::test
