@@ -128,15 +128,20 @@ ConnId start_passive(Core& core, const FourTuple& tuple, const ConnectionConfig&
   return id;
 }
 
-ConnId start_by_cookie(Core& core, const FourTuple& tuple, const ConnectionConfig& config,
-                       const SegmentIn& ack, Nanos now, Effects& effects) {
+std::optional<SegmentIn> answered_syn(const Core& core, const FourTuple& tuple,
+                                      const SegmentIn& ack, Nanos now) {
   using wire::TcpFlags;
   const TcpFlags flags = ack.flags;
   if (!flags.has(TcpFlags::kAck) || flags.has(TcpFlags::kSyn) || flags.has(TcpFlags::kRst)) {
-    return kNoConn;
+    return std::nullopt;
   }
-  if (now - core.last_cookie_at > kCookieLife) return kNoConn;
-  const auto syn = syn_behind_cookie(tuple, core.isn_key, ack, now);
+  if (now - core.last_cookie_at > kCookieLife) return std::nullopt;
+  return syn_behind_cookie(tuple, core.isn_key, ack, now);
+}
+
+ConnId start_by_cookie(Core& core, const FourTuple& tuple, const ConnectionConfig& config,
+                       const SegmentIn& ack, Nanos now, Effects& effects) {
+  const auto syn = answered_syn(core, tuple, ack, now);
   if (!syn) return kNoConn;
   const ConnId id = start(core, tuple, config, now);
   if (id == kNoConn) return id;

@@ -9,6 +9,9 @@ ConnId start_active(Core& core, const FourTuple& tuple, const ConnectionConfig& 
 /// RFC 9293 3.10.7.2, a SYN in LISTEN.
 ConnId start_passive(Core& core, const FourTuple& tuple, const ConnectionConfig& config,
                      const SegmentIn& syn, Nanos now, std::optional<SeqNum> iss_after);
+/// The SYN that `ack` came to a listener for, when it brings back a fresh cookie of ours.
+std::optional<SegmentIn> answered_syn(const Core& core, const FourTuple& tuple,
+                                      const SegmentIn& ack, Nanos now);
 /// The ACK of a handshake whose state went out in a cookie. kNoConn when it is none.
 ConnId start_by_cookie(Core& core, const FourTuple& tuple, const ConnectionConfig& config,
                        const SegmentIn& ack, Nanos now, Effects& effects);

@@ -64,6 +64,10 @@ SegmentOut Engine::answer_with_cookie(const FourTuple& tuple, const ConnectionCo
   return make_cookie_answer(tuple, config, impl_->core.isn_key, syn, now);
 }
 
+bool Engine::has_cookie(const FourTuple& tuple, const SegmentIn& ack, Nanos now) const {
+  return answered_syn(impl_->core, tuple, ack, now).has_value();
+}
+
 ConnId Engine::open_by_cookie(const FourTuple& tuple, const ConnectionConfig& config,
                               const SegmentIn& ack, Nanos now, Effects& effects) {
   return start_by_cookie(impl_->core, tuple, config, ack, now, effects);

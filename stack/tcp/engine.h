@@ -73,6 +73,9 @@ class Engine {
   /// The SYN,ACK for `syn` that leaves no state behind: for a listener whose backlog is full.
   SegmentOut answer_with_cookie(const FourTuple& tuple, const ConnectionConfig& config,
                                 const SegmentIn& syn, Nanos now);
+  /// Whether `ack`, which came to a listener and is of no connection, proves with a cookie of ours
+  /// that its sender had our SYN,ACK.
+  bool has_cookie(const FourTuple& tuple, const SegmentIn& ack, Nanos now) const;
   /// `ack` came to a listener, of no connection. When it is an ACK with a cookie of ours: the
   /// connection, ESTABLISHED, with what the segment did in `effects`. Else, and when full, kNoConn.
   ConnId open_by_cookie(const FourTuple& tuple, const ConnectionConfig& config,

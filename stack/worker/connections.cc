@@ -82,11 +82,15 @@ void Worker::Impl::remove_from_retired(uint32_t conn) {
   gone.is_retired = false;
 }
 
+bool Worker::Impl::must_make_room() const {
+  return engine.connection_count() >= config.engine.connections_max &&
+         retired_head != session::kNoIndex;
+}
+
 /// When every place is taken, the oldest TIME-WAIT ends early: what it guards against is rare, and
 /// timestamps and random sequence numbers guard the next connection as well.
 void Worker::Impl::make_room() {
-  if (engine.connection_count() < config.engine.connections_max) return;
-  if (retired_head == session::kNoIndex) return;
+  if (!must_make_room()) return;
   stats.worker->time_waits_cut.add(1);
   end_time_wait(retired_head);
 }

@@ -226,6 +226,7 @@ struct Worker::Impl {
   void forget_context(uint32_t conn);
   void retire_in_time_wait(uint32_t conn);
   void remove_from_retired(uint32_t conn);
+  bool must_make_room() const;
   void make_room();
   void end_time_wait(uint32_t conn);
   void link_to_context(uint32_t conn, uint32_t context);

@@ -219,10 +219,12 @@ void Worker::Impl::on_syn(uint32_t index, const FourTuple& tuple, const tcp::Seg
   const auto route = routes.lookup_from(tuple.local.address, tuple.remote.address);
   if (!route) return drop(Drop::kTxNoRoute);
   const tcp::ConnectionConfig connection = connection_config(*route);
-  if (listener.pending >= listener.backlog) {
-    if (!connection.syn_cookies) return drop(Drop::kTcpBacklogFull);
+  const bool is_full = listener.pending >= listener.backlog;
+  // A SYN alone proves nothing, and nobody in TIME-WAIT gives way to it.
+  if (connection.syn_cookies && (is_full || must_make_room())) {
     return send_alone(tuple, engine.answer_with_cookie(tuple, connection, segment, now), mac);
   }
+  if (is_full) return drop(Drop::kTcpBacklogFull);
   if (!can_claim(tuple)) return drop(Drop::kRedirectFull);
   make_room();
   const uint32_t conn = engine.open_passive(tuple, connection, segment, now, iss_after);
@@ -250,7 +252,7 @@ Worker::Impl::CookieAck Worker::Impl::on_cookie_ack(uint32_t index, io::PacketBu
                                                     const ip::TcpInput& input,
                                                     const tcp::SegmentIn& segment) {
   const auto route = routes.lookup_from(input.tuple.local.address, input.tuple.remote.address);
-  if (!route) return {};
+  if (!route || !engine.has_cookie(input.tuple, segment, now)) return {};
   if (!can_claim(input.tuple)) {
     drop(Drop::kRedirectFull);  // the peer sends again
     return {.is_ours = true};

@@ -298,31 +298,73 @@ channel::SessionName open_one_of(const PatternApp& app) {
   return {};
 }
 
-TEST(Close, TheOldestTimeWaitGivesWayWhenAllPlacesAreTaken) {
+HostOptions four_places() {
   HostOptions few;
   few.connections_max = 4;
-  TwoWorkers hosts({}, few);
+  return few;
+}
+
+/// a connects to b's port 5000 and closes first.
+void leave_a_time_wait(TwoWorkers& hosts) {
+  hosts.client_a->connect({IpAddress::v4(0x0a090002), 5000}, 1);
+  channel::SessionName near;
+  channel::SessionName far;
+  ASSERT_TRUE(hosts.run_until([&] {
+    near = open_one_of(*hosts.app_a);
+    far = open_one_of(*hosts.app_b);
+    return !(near == channel::SessionName{}) && !(far == channel::SessionName{});
+  }));
+  hosts.client_a->tell(channel::Op::kClose, near);
+  ASSERT_TRUE(hosts.run_until([&] { return hosts.app_b->stream(far.index)->is_finished; }));
+  hosts.client_b->tell(channel::Op::kClose, far);
+  ASSERT_TRUE(hosts.run_until([&] { return hosts.app_a->stream(near.index)->is_ended; }));
+}
+
+TEST(Close, TheOldestTimeWaitGivesWayWhenAllPlacesAreTaken) {
+  TwoWorkers hosts({}, four_places());
   hosts.client_b->listen(5000, 1);
   hosts.run_for(millis(1));
-  for (uint64_t dialog = 1; dialog <= 10; ++dialog) {
-    hosts.client_a->connect({IpAddress::v4(0x0a090002), 5000}, dialog);
-    channel::SessionName near;
-    channel::SessionName far;
-    ASSERT_TRUE(hosts.run_until([&] {
-      near = open_one_of(*hosts.app_a);
-      far = open_one_of(*hosts.app_b);
-      return !(near == channel::SessionName{}) && !(far == channel::SessionName{});
-    })) << dialog;
-    hosts.client_a->tell(channel::Op::kClose, near);
-    ASSERT_TRUE(hosts.run_until([&] { return hosts.app_b->stream(far.index)->is_finished; }));
-    hosts.client_b->tell(channel::Op::kClose, far);
-    ASSERT_TRUE(hosts.run_until([&] { return hosts.app_a->stream(near.index)->is_ended; }));
+  for (int dialog = 1; dialog <= 10; ++dialog) {
+    SCOPED_TRACE(dialog);
+    ASSERT_NO_FATAL_FAILURE(leave_a_time_wait(hosts));
   }
   EXPECT_TRUE(hosts.app_a->others.empty()) << "a connect failed";
   EXPECT_EQ(hosts.a.stats().time_waits_cut.get(), 6u);
   hosts.run_for(seconds(70));
   EXPECT_EQ(hosts.a.stats().time_waits_cut.get(), 6u);
   EXPECT_TRUE(open_one_of(*hosts.app_a) == channel::SessionName{});
+}
+
+TEST(Close, NoTimeWaitGivesWayToASegmentThatProvesNothing) {
+  const io::sim::PathOptions cut{.loss_ppm = 1'000'000};
+  TwoWorkers hosts({}, four_places());
+  ChannelClient caller(hosts.b.worker(), 1);
+  PatternApp calls(caller);
+  hosts.more_apps.push_back(&calls);
+  hosts.client_a->listen(6000, 1);
+  hosts.client_b->listen(5000, 1);
+  hosts.run_for(millis(1));
+  caller.connect({IpAddress::v4(0x0a090001), 6000}, 1);
+  ASSERT_TRUE(hosts.run_until([&] { return hosts.app_a->stream_count() == 1; }));
+  // b never hears of the end: what it sends is an ACK for a's listener, and of no connection.
+  hosts.link.set_path(0, cut);
+  hosts.client_a->tell(channel::Op::kAbort, hosts.app_a->only().name);
+  hosts.run_for(millis(10));
+  hosts.link.set_path(0, {});
+  for (int i = 0; i < 4; ++i) ASSERT_NO_FATAL_FAILURE(leave_a_time_wait(hosts));
+
+  hosts.link.set_path(0, cut);
+  hosts.client_b->connect({IpAddress::v4(0x0a090001), 6000}, 2);
+  calls.send_pattern(calls.only().name, 3, 100, 100);
+  hosts.run_for(millis(100));
+  EXPECT_EQ(hosts.a.stats().time_waits_cut.get(), 0u);
+  hosts.link.set_path(0, {});
+  EXPECT_TRUE(hosts.run_until([&] { return calls.only().is_ended; })) << "no RST";
+  EXPECT_EQ(hosts.a.stats().time_waits_cut.get(), 0u);
+  // The SYN goes out again, and now its sender brings the cookie back.
+  EXPECT_TRUE(
+      hosts.run_until([&] { return !(open_one_of(*hosts.app_a) == channel::SessionName{}); }));
+  EXPECT_EQ(hosts.a.stats().time_waits_cut.get(), 1u);
 }
 
 TEST(Close, ByAbortResetsThePeerAndFinishesEverySend) {
