@@ -46,6 +46,15 @@ def library_flags(path):
     return answer.stdout.split()
 
 
+def is_compiled_first(root, path):
+    """Whether the header's own source begins with it, so that every build compiles it alone."""
+    own = path.removesuffix('.h') + '.cc'
+    if not os.path.exists(os.path.join(root, own)):
+        return False
+    first = _INCLUDE.search(source.read(root, own))
+    return bool(first) and includes.resolve(root, own, first[1]) == path
+
+
 def compile_alone(root, path, compiler, cache):
     """The finding about `path`, or None. What passed before and has not changed is not tried."""
     is_c = path.startswith('libclient/include/')
@@ -75,7 +84,8 @@ def check_headers(root, compiler=None, cache=None):
         raise Skip(f'no compiler {compiler[0]}')
     if cache:
         os.makedirs(cache, exist_ok=True)
-    headers = [path for path in source.walk(root) if path.endswith('.h')]
+    headers = [path for path in source.walk(root)
+               if path.endswith('.h') and not is_compiled_first(root, path)]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         results = pool.map(lambda path: compile_alone(root, path, compiler, cache), headers)
         return [finding for finding in results if finding]

@@ -170,6 +170,12 @@ class Lint(unittest.TestCase):
                  'tools/b.h': HEADER + '#include <cstdint>\ninline uint32_t y = 1;\n'}
         self.assertEqual(self.places(compiled.check_headers, files), [('tools/a.h', 1)])
 
+    def test_a_header_that_begins_its_own_source_is_left_to_the_build(self):
+        files = {'tools/a.h': HEADER + 'broken\n', 'tools/a.cc': '#include "tools/a.h"\n',
+                 'tools/b.h': HEADER + 'broken\n',
+                 'tools/b.cc': '#include "tools/a.h"\n#include "tools/b.h"\n'}
+        self.assertEqual(self.places(compiled.check_headers, files), [('tools/b.h', 1)])
+
     def test_a_header_that_changed_is_compiled_again(self):
         files = {'tools/a.h': HEADER + '#include "tools/b.h"\n', 'tools/b.h': HEADER + 'class B;\n'}
         with Tree(files) as root:
