@@ -141,10 +141,12 @@ class Wires(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_the_client_end_comes_first(self):
-        for host in (self.hosts.b, self.hosts.a):
-            self.addCleanup(host.stop)
-            host.start()
-        self.expect_a_job_done()
+        with self.hosts:
+            for host in (self.hosts.a, self.hosts.b):
+                host.stop()
+            for host in (self.hosts.b, self.hosts.a):
+                host.start()
+            self.expect_a_job_done()
 
     def test_the_server_end_is_killed_and_started_again(self):
         with self.hosts:
