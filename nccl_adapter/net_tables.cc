@@ -21,11 +21,13 @@ struct Plugin {
   static constexpr auto* finalize = nccl_adapter::finalize;
   static constexpr auto* set_net_attr = nccl_adapter::set_net_attr;
 
-  static Result init(Logger logger) { return init_process(logger); }
-  static Result init(Logger logger, ProfilerCallback) { return init_process(logger); }
+  static Result init(Logger logger) { return init_process(logger, nullptr); }
+  static Result init(Logger logger, ProfilerCallback profiler) {
+    return init_process(logger, profiler);
+  }
   static Result init(void** context, uint64_t communicator, CommConfig*, Logger logger,
-                     ProfilerCallback) {
-    return init_context(context, communicator, logger);
+                     ProfilerCallback profiler) {
+    return init_context(context, communicator, logger, profiler);
   }
 
   template <typename AbiProperties>
@@ -56,31 +58,33 @@ struct Plugin {
   static Result isend(void* comm, void* data, int bytes, int, void* mhandle, void** request) {
     *request = nullptr;
     if (bytes < 0) return Result::kInvalidArgument;
-    return nccl_adapter::isend(comm, data, static_cast<size_t>(bytes), mhandle, request);
+    return nccl_adapter::isend(comm, data, static_cast<size_t>(bytes), mhandle, nullptr, request);
   }
   static Result isend(void* comm, void* data, size_t bytes, int, void* mhandle, void** request) {
-    return nccl_adapter::isend(comm, data, bytes, mhandle, request);
+    return nccl_adapter::isend(comm, data, bytes, mhandle, nullptr, request);
   }
-  static Result isend(void* comm, void* data, size_t bytes, int, void* mhandle, void*,
+  static Result isend(void* comm, void* data, size_t bytes, int, void* mhandle, void* phandle,
                       void** request) {
-    return nccl_adapter::isend(comm, data, bytes, mhandle, request);
+    return nccl_adapter::isend(comm, data, bytes, mhandle, phandle, request);
   }
 
   static Result irecv(void* comm, int count, void** data, int* sizes, int*, void**,
                       void** request) {
     *request = nullptr;
     if (count < 1 || sizes[0] < 0) return Result::kInvalidArgument;
-    return nccl_adapter::irecv(comm, count, data[0], static_cast<size_t>(sizes[0]), request);
-  }
-  static Result irecv(void* comm, int count, void** data, size_t* sizes, int*, void**,
-                      void** request) {
-    *request = nullptr;
-    if (count < 1) return Result::kInvalidArgument;
-    return nccl_adapter::irecv(comm, count, data[0], sizes[0], request);
+    const auto bytes = static_cast<size_t>(sizes[0]);
+    return nccl_adapter::irecv(comm, count, data[0], bytes, nullptr, request);
   }
   static Result irecv(void* comm, int count, void** data, size_t* sizes, int* tags, void** mhandles,
-                      void**, void** request) {
-    return irecv(comm, count, data, sizes, tags, mhandles, request);
+                      void** request) {
+    return irecv(comm, count, data, sizes, tags, mhandles, nullptr, request);
+  }
+  static Result irecv(void* comm, int count, void** data, size_t* sizes, int*, void**,
+                      void** phandles, void** request) {
+    *request = nullptr;
+    if (count < 1) return Result::kInvalidArgument;
+    void* phandle = phandles != nullptr ? phandles[0] : nullptr;
+    return nccl_adapter::irecv(comm, count, data[0], sizes[0], phandle, request);
   }
 };
 

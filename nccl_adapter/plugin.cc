@@ -19,6 +19,7 @@
 #include "nccl_adapter/core/log.h"
 #include "nccl_adapter/core/properties.h"
 #include "nccl_adapter/core/status.h"
+#include "nccl_adapter/profiler.h"
 
 namespace lyre::nccl_adapter {
 namespace {
@@ -116,7 +117,7 @@ Instance* open_instance(Registry& all, uint64_t communicator) {
     return nullptr;
   }
   log_attached(*instance);
-  set_known_ports(instance->ports());
+  set_known_ports(instance->ports(), settings.latency_us);
   all.instances.insert(instance.get());
   return instance.release();
 }
@@ -140,9 +141,11 @@ void retire_dead_process_instance(Registry& all) {
   std::erase_if(all.retired, [](const auto& retired) { return is_idle(*retired); });
 }
 
-Result post(void* comm_pointer, void* data, size_t bytes, const void* mhandle, void** request) {
+Result post(void* comm_pointer, void* data, size_t bytes, const void* mhandle, void* phandle,
+            void** request) {
   auto* comm = static_cast<Comm*>(comm_pointer);
   *request = nullptr;
+  const Operation operation = operation_of(phandle);
   return with(comm->instance(), [&] {
     if (bytes > kMessageBytesMax) {
       log_warn("a message of %zu bytes: the most is %zu (maxP2pBytes)", bytes, kMessageBytesMax);
@@ -153,7 +156,7 @@ Result post(void* comm_pointer, void* data, size_t bytes, const void* mhandle, v
     }
     Request* posted = nullptr;
     const Result result =
-        comm->post(data, bytes, static_cast<const Registration*>(mhandle), &posted);
+        comm->post(data, bytes, static_cast<const Registration*>(mhandle), operation, &posted);
     *request = posted;
     return result;
   });
@@ -165,9 +168,11 @@ HandleBytes handle_bytes(void* handle) {
 
 }  // namespace
 
-Result init_context(void** context, uint64_t communicator, nccl_abi::Logger logger) {
+Result init_context(void** context, uint64_t communicator, nccl_abi::Logger logger,
+                    nccl_abi::ProfilerCallback profiler) {
   *context = nullptr;
   set_logger(logger);
+  set_profiler_callback(profiler);
   return guarded([&] {
     Registry& all = registry();
     const std::lock_guard lock(all.mutex);
@@ -189,8 +194,9 @@ Result finalize(void* context) {
   });
 }
 
-Result init_process(nccl_abi::Logger logger) {
+Result init_process(nccl_abi::Logger logger, nccl_abi::ProfilerCallback profiler) {
   set_logger(logger);
+  set_profiler_callback(profiler);
   return guarded([&] {
     Registry& all = registry();
     const std::lock_guard lock(all.mutex);
@@ -269,11 +275,12 @@ Result dereg_mr(void* comm_pointer, void* mhandle) {
               [&] { return comm->remove_registration(static_cast<const Registration*>(mhandle)); });
 }
 
-Result isend(void* send_comm, void* data, size_t bytes, void* mhandle, void** request) {
-  return post(send_comm, data, bytes, mhandle, request);
+Result isend(void* send_comm, void* data, size_t bytes, void* mhandle, void* phandle,
+             void** request) {
+  return post(send_comm, data, bytes, mhandle, phandle, request);
 }
 
-Result irecv(void* recv_comm, int count, void* data, size_t bytes, void** request) {
+Result irecv(void* recv_comm, int count, void* data, size_t bytes, void* phandle, void** request) {
   *request = nullptr;
   if (count != 1) {
     return guarded([&] {
@@ -281,7 +288,7 @@ Result irecv(void* recv_comm, int count, void* data, size_t bytes, void** reques
       return Result::kInvalidArgument;
     });
   }
-  return post(recv_comm, data, bytes, nullptr, request);
+  return post(recv_comm, data, bytes, nullptr, phandle, request);
 }
 
 // Only asked for where receives go to a GPU's memory, which reg_mr() refuses.

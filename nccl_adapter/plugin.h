@@ -15,10 +15,11 @@ using nccl_abi::Result;
 inline constexpr const char* kPluginName = "Lyre";
 
 /// v11 on: a context of its own for each communicator.
-Result init_context(void** context, uint64_t communicator, nccl_abi::Logger logger);
+Result init_context(void** context, uint64_t communicator, nccl_abi::Logger logger,
+                    nccl_abi::ProfilerCallback profiler);
 Result finalize(void* context);
 /// v8 to v10: one context for the process, kept until it ends or the daemon does.
-Result init_process(nccl_abi::Logger logger);
+Result init_process(nccl_abi::Logger logger, nccl_abi::ProfilerCallback profiler);
 /// That context; null before init_process().
 void* process_context();
 
@@ -29,9 +30,11 @@ Result connect(void* context, int dev, void* handle, void** send_comm);
 Result accept(void* listen_comm, void** recv_comm, nccl_abi::NetDeviceHandle** device_comm);
 Result reg_mr(void* comm, void* data, size_t bytes, int type, void** mhandle);
 Result dereg_mr(void* comm, void* mhandle);
-Result isend(void* send_comm, void* data, size_t bytes, void* mhandle, void** request);
+/// `phandle`, here and below: NCCL's event that the message belongs to; may be null.
+Result isend(void* send_comm, void* data, size_t bytes, void* mhandle, void* phandle,
+             void** request);
 /// `bytes` is an upper bound.
-Result irecv(void* recv_comm, int count, void* data, size_t bytes, void** request);
+Result irecv(void* recv_comm, int count, void* data, size_t bytes, void* phandle, void** request);
 Result iflush(void* recv_comm, int count, void** data, int* sizes, void** mhandles, void** request);
 Result test(void* request, int* done, int* sizes);
 Result close_comm(void* comm);

@@ -11,7 +11,7 @@
 namespace lyre::nccl_abi {
 
 inline constexpr uint64_t kTelemetryMagic = 0x534d'4d4f'4345'5259ull;  // "YRECOMMS"
-inline constexpr uint32_t kTelemetryVersion = 1;
+inline constexpr uint32_t kTelemetryVersion = 2;
 inline constexpr uint32_t kTelemetrySlots = 2048;
 /// LYRE_TELEMETRY_DIR moves it; "none" switches it off.
 inline constexpr const char* kTelemetryDirectory = "/dev/shm";
@@ -50,8 +50,16 @@ struct CommView {
   uint64_t unacked_bytes;
   uint64_t again_bytes;     ///< sent a second time
   int64_t oldest_since_ns;  ///< 0: no request
+  /// What the oldest request, or else the last one, is part of, where NCCL's profiler interface
+  /// tells: "AllReduce". Empty, and -1 below: not known.
+  char operation[16];
+  int64_t operation_number;  ///< NCCL's, for each kind of collective by itself
+  int32_t rank;
+  int32_t peer_rank;
+  int32_t channel;
+  uint32_t unused;
 };
-static_assert(sizeof(CommView) == 296);
+static_assert(sizeof(CommView) == 336);
 
 /// A place for one: odd while it is written.
 struct CommSlot {

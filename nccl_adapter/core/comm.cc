@@ -37,7 +37,8 @@ bool Comm::is_any_up() const {
   return std::any_of(lanes_.begin(), lanes_.end(), [](const auto& lane) { return lane->is_up(); });
 }
 
-Result Comm::post(void* data, uint64_t bytes, const Registration* registration, Request** out) {
+Result Comm::post(void* data, uint64_t bytes, const Registration* registration,
+                  const Operation& operation, Request** out) {
   *out = nullptr;
   if (has_failed()) {
     // Whoever closes with requests in flight may not meet an error while posting them: the peer
@@ -50,6 +51,7 @@ Result Comm::post(void* data, uint64_t bytes, const Registration* registration, 
   Request* request = post_request(data, bytes);
   if (request != nullptr) {
     request->posted_ns = instance_->now_ns();
+    request->operation = last_operation_ = operation;
     const auto* from = static_cast<const uint8_t*>(data);
     const bool is_inside = registration != nullptr && from >= registration->base &&
                            from + bytes <= registration->base + registration->bytes;

@@ -50,7 +50,7 @@ class Comm : public SessionOwner {
   /// isend or irecv. *out is nullptr with kSuccess when all requests are in use.
   /// `registration`, of this comm, may be nullptr.
   nccl_abi::Result post(void* data, uint64_t bytes, const Registration* registration,
-                        Request** out);
+                        const Operation& operation, Request** out);
   nccl_abi::Result test(Request* request, int* done, int* sizes);
   Registration* add_registration(const void* data, uint64_t bytes);
   /// After this nobody touches the region; a request that would have is cancelled, and the comm
@@ -144,6 +144,7 @@ class Comm : public SessionOwner {
   int64_t lost_ns_ = 0;  ///< since when there is no session; 0: there is one
   std::vector<std::unique_ptr<Registration>> registrations_;
   nccl_abi::CommSlot* slot_ = nullptr;
+  Operation last_operation_;
 };
 
 }  // namespace lyre::nccl_adapter

@@ -13,6 +13,14 @@ void copy_text(char (&out)[kBytes], const std::string& text) {
   put_text({reinterpret_cast<uint8_t*>(out), kBytes}, 0, kBytes - 1, text);
 }
 
+void show_operation(const Operation& operation, nccl_abi::CommView* out) {
+  std::copy(operation.function.begin(), operation.function.end(), out->operation);
+  out->operation_number = operation.number;
+  out->rank = operation.rank;
+  out->peer_rank = operation.peer_rank;
+  out->channel = static_cast<int32_t>(operation.channel);
+}
+
 }  // namespace
 
 void Comm::show() const {
@@ -33,7 +41,9 @@ void Comm::show() const {
   }
   view.requests = static_cast<uint32_t>(active());
   view.outstanding_bytes = outstanding_bytes();
-  if (const Request* waiting = oldest()) view.oldest_since_ns = waiting->posted_ns;
+  const Request* waiting = oldest();
+  if (waiting != nullptr) view.oldest_since_ns = waiting->posted_ns;
+  show_operation(waiting != nullptr ? waiting->operation : last_operation_, &view);
   describe(&view);
   if (active() == 0) view.waits_for = nccl_abi::WaitsFor::kNothing;
   if (active() > 0 && view.streams_up == 0) {

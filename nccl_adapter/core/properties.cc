@@ -31,7 +31,7 @@ uint64_t guid_of(const lyre_port& port) {
 
 }  // namespace
 
-void set_known_ports(const std::vector<lyre_port>& ports) {
+void set_known_ports(const std::vector<lyre_port>& ports, int64_t latency_us) {
   KnownPorts& known = known_ports();
   const std::lock_guard lock(known.mutex);
   known.list.clear();
@@ -44,6 +44,7 @@ void set_known_ports(const std::vector<lyre_port>& ports) {
     properties.guid = guid_of(port);
     properties.speed_mbps =
         port.speed_mbps == 0 ? kSpeedMbpsUnknown : static_cast<int32_t>(port.speed_mbps);
+    properties.latency_us = static_cast<float>(latency_us);
     known.list.push_back(properties);
   }
 }

@@ -15,11 +15,12 @@ struct Properties {
   const char* pci_path;  ///< the same; null for a virtual port
   uint64_t guid;
   int32_t speed_mbps;
+  float latency_us;
 };
 
 /// Remembers the ports that devices() and getProperties() describe: NCCL passes those two no
 /// context. Thread: any.
-void set_known_ports(const std::vector<lyre_port>& ports);
+void set_known_ports(const std::vector<lyre_port>& ports, int64_t latency_us);
 int known_port_count();
 /// Fails: false when there is no such port.
 bool known_properties(int dev, Properties* out);
@@ -35,7 +36,7 @@ void fill_properties(int dev, const Properties& in, AbiProperties* out) {
   out->reg_is_global = 0;  // a registration belongs to the comm that must let go of it
   out->speed_mbps = in.speed_mbps;
   out->port = 0;
-  out->latency_us = 0;  // not measured: NCCL takes its own figure for the network
+  out->latency_us = in.latency_us;
   out->comms_max = 65'536;
   out->recvs_max = 1;
   out->device_type = nccl_abi::NetDeviceType::kHost;

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "nccl_adapter/core/limits.h"
+#include "nccl_adapter/core/operation.h"
 #include "nccl_adapter/core/region_cache.h"
 
 namespace lyre::nccl_adapter {
@@ -22,6 +23,7 @@ struct Request {
   uint64_t bytes = 0;        ///< to send; for a receive: posted, then what came
   uint64_t moved_bytes = 0;  ///< handed to the stream, or placed
   int64_t posted_ns = 0;
+  Operation operation;                         ///< that it is part of
   const RegionCache::Entry* memory = nullptr;  ///< of a send: where the daemon can read it
 };
 

@@ -72,6 +72,7 @@ bool read_settings(Settings* out) {
   read_rails(out);
   return read_integer("LYRE_PEER_TIMEOUT_SECONDS", {3, 3600}, &out->peer_timeout_s) &&
          read_integer("LYRE_RESUME_SECONDS", {1, 3600}, &out->resume_s) &&
+         read_integer("LYRE_LATENCY_US", {0, 100'000}, &out->latency_us) &&
          read_integer("LYRE_STREAMS", {1, kStreamsMax}, &out->streams) &&
          read_integer("LYRE_HANDSHAKE_TIMEOUT_MS", {100, 600'000}, &out->visitor_timeout_ms);
 }

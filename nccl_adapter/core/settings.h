@@ -16,6 +16,7 @@ struct Settings {
   int64_t resume_s = 10;               ///< LYRE_RESUME_SECONDS: 1..3600
   int64_t visitor_timeout_ms = 5'000;  ///< LYRE_HANDSHAKE_TIMEOUT_MS: 100..600000
   int64_t streams = 0;                 ///< LYRE_STREAMS: 1..64; 0: chosen by port and daemon
+  int64_t latency_us = 0;              ///< LYRE_LATENCY_US: 0..100000; 0: NCCL's own figure
   std::string telemetry_directory = nccl_abi::kTelemetryDirectory;  ///< LYRE_TELEMETRY_DIR
   bool uses_all_rails = false;     ///< LYRE_RAILS=all: a comm's streams over every port
   std::vector<std::string> rails;  ///< LYRE_RAILS=NAME,...: these ports only; empty: all

@@ -72,6 +72,7 @@ TEST_P(Contract, PropertiesDescribeEveryPort) {
     EXPECT_FALSE(properties.has_pci_path);
     EXPECT_EQ(properties.ptr_support, kPtrHost);
     EXPECT_GT(properties.speed_mbps, 0);
+    EXPECT_EQ(properties.latency_us, 0);  // NCCL's own figure
     EXPECT_EQ(properties.recvs_max, 1);
     EXPECT_GT(properties.comms_max, 0);
     EXPECT_GT(properties.p2p_bytes_max, 0u);
@@ -79,6 +80,17 @@ TEST_P(Contract, PropertiesDescribeEveryPort) {
     EXPECT_EQ(link.plugin().properties(1, &properties), Result::kInvalidArgument);
     EXPECT_EQ(link.plugin().properties(-1, &properties), Result::kInvalidArgument);
     link.close();
+  }});
+}
+
+// NCCL does not exchange it between ranks, so it must come from where all ranks look.
+TEST_P(Contract, LatencyIsWhatTheJobSays) {
+  expect_ranks({[](Rank& rank) {
+    ::setenv("LYRE_LATENCY_US", "35", 1);
+    Link link(rank, GetParam(), Link::Unconnected{});
+    PluginProperties properties;
+    ASSERT_EQ(link.plugin().properties(0, &properties), Result::kSuccess);
+    EXPECT_EQ(properties.latency_us, 35);
   }});
 }
 

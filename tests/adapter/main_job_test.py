@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -178,6 +179,8 @@ class RunningJob(unittest.TestCase):
         process = processes.start(job(a, b, "--bytes", "4MiB", *options, iterations=iterations),
                                   env=dict(os.environ, LYRE_DATA_DIR=ARGS.data, **environment),
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for pipe in (process.stdout, process.stderr):
+            self.addCleanup(pipe.close)
         self.addCleanup(processes.end, process)
         deadline = time.monotonic() + BOUND_S
         def received():  # listeners receive nothing
@@ -187,6 +190,37 @@ class RunningJob(unittest.TestCase):
             self.assertLess(time.monotonic(), deadline, "the job does not get going")
             time.sleep(0.1)
         return process
+
+
+class Comms(RunningJob):
+    """What `lyre comms` shows of a job, from both of its ranks."""
+
+    def look(self, hosts, *options):
+        with tempfile.TemporaryDirectory() as directory:
+            process = self.start(hosts.a, hosts.b, *options, LYRE_TELEMETRY_DIR=directory)
+            done = run([Programs(ARGS.build).lyre, "comms", "--json", "--directory", directory])
+            self.assertIsNone(process.poll())
+            processes.end(process)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        shown = [comm for rank in json.loads(done.stdout)["processes"] for comm in rank["comms"]]
+        self.assertTrue(shown, done.stdout)
+        return shown
+
+    def test_the_collective_and_the_ranks_are_named(self):
+        with TwoHosts(Programs(ARGS.build)) as hosts:
+            for abi in (10, 11, 12):  # profilers of v4 and v5
+                with self.subTest(abi=abi):
+                    shown = self.look(hosts, "--abi", str(abi))
+                    self.assertEqual({comm["operation"] for comm in shown}, {"AllReduce"})
+                    self.assertGreater(min(comm["operation_number"] for comm in shown), 1)
+                    self.assertEqual({(comm["rank"], comm["peer_rank"]) for comm in shown},
+                                     {(0, 1), (1, 0)})
+                    self.assertEqual({comm["channel"] for comm in shown}, {0, 1})
+
+    def test_nothing_is_made_up_where_nccl_does_not_tell(self):
+        with TwoHosts(Programs(ARGS.build)) as hosts:
+            for comm in self.look(hosts, "--abi", "9"):
+                self.assertFalse({"operation", "operation_number", "rank", "channel"} & set(comm))
 
 
 class UnharmedJob(RunningJob):

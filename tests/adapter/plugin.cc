@@ -68,6 +68,7 @@ class VersionedPlugin final : public Plugin {
     out->has_pci_path = props.pci_path != nullptr;
     out->ptr_support = props.ptr_support;
     out->speed_mbps = props.speed_mbps;
+    out->latency_us = props.latency_us;
     out->recvs_max = props.recvs_max;
     out->comms_max = props.comms_max;
     out->p2p_bytes_max = kNetBytesMaxV8;

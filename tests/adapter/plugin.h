@@ -17,6 +17,7 @@ struct PluginProperties {
   bool has_pci_path = false;
   int ptr_support = 0;
   int speed_mbps = 0;
+  float latency_us = 0;
   int recvs_max = 0;
   int comms_max = 0;
   size_t p2p_bytes_max = 0;

@@ -122,6 +122,19 @@ std::optional<double> rate_of(const CommsLook& look, const CommsLook* earlier, u
          static_cast<double>(look.at_ns - earlier->at_ns);
 }
 
+// Collectives are numbered, sends and receives are not.
+std::string operation_text(const CommView& view) {
+  std::string text = text_of(view.operation);
+  if (view.operation_number >= 0) text += " " + std::to_string(view.operation_number);
+  return text.empty() ? "-" : text;
+}
+
+std::string ranks_text(const CommView& view) {
+  if (view.rank < 0 || view.peer_rank < 0) return "-";
+  return std::to_string(view.rank) + (view.is_sender != 0 ? " > " : " < ") +
+         std::to_string(view.peer_rank);
+}
+
 int64_t oldest_age_ns(const CommsLook& look, const CommView& view) {
   return view.oldest_since_ns > 0 ? std::max<int64_t>(look.at_ns - view.oldest_since_ns, 0) : 0;
 }
@@ -132,21 +145,22 @@ std::string text_of(const CommsLook& look, const CommsLook* earlier,
                     ", daemon " + process.socket + "\n";
   TextTable table;
   using Align = TextTable::Align;
-  for (const char* title : {"comm", "way", "peer", "streams"}) table.add_column(title);
+  for (const char* title : {"comm", "way", "ranks", "peer", "streams"}) table.add_column(title);
   for (const char* title : {"moved", "rate", "messages", "requests", "under way", "oldest"}) {
     table.add_column(title, Align::kRight);
   }
-  for (const char* title : {"waits for", "path"}) table.add_column(title);
+  for (const char* title : {"waits for", "operation", "path"}) table.add_column(title);
   for (const CommView& view : process.comms) {
     const std::optional<double> rate = rate_of(look, earlier, process.pid, view);
-    table.add_row({id_text(view), view.is_sender != 0 ? "to" : "from",
+    table.add_row({id_text(view), view.is_sender != 0 ? "to" : "from", ranks_text(view),
                    text_of(view.peer_host) + "/" + std::to_string(view.peer_pid),
                    std::to_string(view.streams_up) + "/" + std::to_string(view.streams),
                    format_bytes(view.bytes), rate ? format_rate(*rate) : "-",
                    std::to_string(view.messages), std::to_string(view.requests),
                    format_bytes(view.outstanding_bytes),
                    view.oldest_since_ns > 0 ? format_duration(oldest_age_ns(look, view)) : "-",
-                   view.has_failed != 0 ? "failed" : waits_for(view), text_of(view.path)});
+                   view.has_failed != 0 ? "failed" : waits_for(view), operation_text(view),
+                   text_of(view.path)});
   }
   return out + (table.is_empty() ? "no comms\n" : table.text());
 }
@@ -172,6 +186,11 @@ nlohmann::ordered_json comm_json(const CommsLook& look, const CommsLook* earlier
                                 {"oldest_request_ns", oldest_age_ns(look, view)},
                                 {"waits_for", waits_for(view)},
                                 {"failed", view.has_failed != 0}};
+  if (view.operation[0] != '\0') out["operation"] = text_of(view.operation);
+  if (view.operation_number >= 0) out["operation_number"] = view.operation_number;
+  if (view.rank >= 0) out["rank"] = view.rank;
+  if (view.peer_rank >= 0) out["peer_rank"] = view.peer_rank;
+  if (view.channel >= 0) out["channel"] = view.channel;
   if (const std::optional<double> rate = rate_of(look, earlier, pid, view)) {
     out["bits_per_second"] = *rate;
   }

@@ -61,6 +61,7 @@ class Comms : public ::testing::Test {
     view.bytes = 3 << 20;
     view.outstanding_bytes = 1 << 20;
     view.oldest_since_ns = kNowNs - 2'000'000'000;
+    view.operation_number = view.rank = view.peer_rank = view.channel = -1;
     return view;
   }
 
@@ -71,11 +72,31 @@ TEST_F(Comms, AreATableForPeople) {
   write("lyre-comms-0-4711-0", sample());
   EXPECT_EQ(
       "python3/4711 on node7, daemon /run/lyre/lyred.sock\n"
-      "comm      way  peer      streams     moved  rate  messages  requests  under way  oldest  "
-      "waits for       path\n"
-      "ab000000  to   node8/12  3/4      3.00 MiB     -        10         2   1.00 MiB  2.00 s  "
-      "peer's receive  rail0 > 10.9.0.2:5000\n",
+      "comm      way  ranks  peer      streams     moved  rate  messages  requests  under way  "
+      "oldest  waits for       operation  path\n"
+      "ab000000  to   -      node8/12  3/4      3.00 MiB     -        10         2   1.00 MiB  "
+      "2.00 s  peer's receive  -          rail0 > 10.9.0.2:5000\n",
       comms_text(look_at_comms(directory_, kNowNs), nullptr));
+}
+
+TEST_F(Comms, WhatNcclTellsOfTheOperationIsShown) {
+  CommView view = sample();
+  std::strcpy(view.operation, "ReduceScatter");
+  view.operation_number = 41;
+  view.rank = 3;
+  view.peer_rank = 4;
+  view.channel = 1;
+  write("lyre-comms-0-4711-0", view);
+  const CommsLook look = look_at_comms(directory_, kNowNs);
+  const std::string text = comms_text(look, nullptr);
+  EXPECT_NE(text.find("  3 > 4  "), std::string::npos) << text;
+  EXPECT_NE(text.find("  ReduceScatter 41  "), std::string::npos) << text;
+  const auto comm = comms_json(look, nullptr)["processes"][0]["comms"][0];
+  EXPECT_EQ(comm["operation"], "ReduceScatter");
+  EXPECT_EQ(comm["operation_number"], 41);
+  EXPECT_EQ(comm["rank"], 3);
+  EXPECT_EQ(comm["peer_rank"], 4);
+  EXPECT_EQ(comm["channel"], 1);
 }
 
 TEST_F(Comms, RatesAreOfTheTimeBetweenTwoLooks) {

@@ -52,7 +52,8 @@ Communicator::Communicator(const Job& job, const AllGather& all_gather) : job_(j
     const std::vector<Bytes> all = all_gather(join(handles));
     service_->run([&] { connect(split(all[static_cast<size_t>(right())])); });
     progress_ = std::make_unique<ProgressThread>(
-        *plugin_, channel_pointers_, ProgressThread::Options{job_.slice_steps, job_.device_thread});
+        *plugin_, profiler_.get(), channel_pointers_,
+        ProgressThread::Options{job_.slice_steps, job_.device_thread, {right(), left()}});
   } catch (...) {
     // Comms that are half open are left to the plugin, as NCCL leaves them.
     service_.reset();
@@ -72,6 +73,8 @@ void Communicator::open_device() {
   plugin_ = load_plugin(job_.plugin_path, job_.abi);
   require_success(plugin_->init(job_.comm_id), "init");
   is_open_ = true;
+  // After the network, as NCCL does: it may be the profiler, too.
+  profiler_ = load_profiler(job_.plugin_path, plugin_->abi(), job_.comm_id, job_.rank, job_.ranks);
   int devices = 0;
   require_success(plugin_->devices(&devices), "devices");
   if (devices <= kDevice) throw Failure(std::string(plugin_->name()) + " has no device");
@@ -172,6 +175,7 @@ void Communicator::close() {
     service_->run([this] { close_comms(); });
     service_.reset();
   }
+  profiler_.reset();
   if (std::exchange(is_open_, false)) require_success(plugin_->finalize(), "finalize");
 }
 

@@ -47,6 +47,7 @@ class Communicator {
 
   const Job& job_;
   std::unique_ptr<NetPlugin> plugin_;
+  std::unique_ptr<Profiler> profiler_;  // of the same library; may be null
   NetProperties properties_;
   bool is_open_ = false;
   std::vector<std::unique_ptr<Channel>> channels_;

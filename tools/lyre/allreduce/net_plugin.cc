@@ -11,6 +11,7 @@
 
 #include "nccl_adapter/abi/net.h"
 #include "tools/lyre/allreduce/failure.h"
+#include "tools/lyre/allreduce/profiler.h"
 
 namespace lyre::allreduce {
 namespace {
@@ -32,11 +33,6 @@ __attribute__((format(printf, 5, 6))) void log_line(LogLevel level, unsigned lon
   if (level != LogLevel::kWarn) return;
   const std::lock_guard lock(g_warning_mutex);
   g_warning = line;
-}
-
-// A profiler that is not there: the callback exists from v10 on and must be safe to call.
-nccl_abi::Result ignore_event(void**, int, void*, int64_t, void*) {
-  return nccl_abi::Result::kSuccess;
 }
 
 /// What all versions have in common, in terms of the version's own table.
@@ -97,11 +93,11 @@ class PlainCalls : public TableCalls<Table, kAbi> {
 class CallsV8 final : public PlainCalls<NetV8, 8> {
  public:
   using PlainCalls::PlainCalls;
-  nccl_abi::Result isend(void* comm, void* data, size_t bytes, int tag, void* mhandle,
+  nccl_abi::Result isend(void* comm, void* data, size_t bytes, int tag, void* mhandle, void*,
                          void** request) override {
     return table_->isend(comm, data, static_cast<int>(bytes), tag, mhandle, request);
   }
-  nccl_abi::Result irecv(void* comm, void* data, size_t bytes, int tag, void* mhandle, bool,
+  nccl_abi::Result irecv(void* comm, void* data, size_t bytes, int tag, void* mhandle, void*, bool,
                          void** request) override {
     int size = static_cast<int>(bytes);
     return table_->irecv(comm, 1, &data, &size, &tag, &mhandle, request);
@@ -115,18 +111,18 @@ void enter_with_hint(bool hint, void** request) {
 class CallsV9 final : public PlainCalls<NetV9, 9> {
  public:
   using PlainCalls::PlainCalls;
-  nccl_abi::Result isend(void* comm, void* data, size_t bytes, int tag, void* mhandle,
+  nccl_abi::Result isend(void* comm, void* data, size_t bytes, int tag, void* mhandle, void*,
                          void** request) override {
     return table_->isend(comm, data, bytes, tag, mhandle, request);
   }
-  nccl_abi::Result irecv(void* comm, void* data, size_t bytes, int tag, void* mhandle, bool hint,
-                         void** request) override {
+  nccl_abi::Result irecv(void* comm, void* data, size_t bytes, int tag, void* mhandle, void*,
+                         bool hint, void** request) override {
     enter_with_hint(hint, request);
     return table_->irecv(comm, 1, &data, &bytes, &tag, &mhandle, request);
   }
 };
 
-/// v10 and later: profiler handles, which are null where no profiler runs.
+/// v10 and later: profiler handles.
 template <typename Table, int kAbi>
 class ProfiledCalls : public TableCalls<Table, kAbi> {
  public:
@@ -134,12 +130,11 @@ class ProfiledCalls : public TableCalls<Table, kAbi> {
   using TableCalls<Table, kAbi>::table_;
 
   nccl_abi::Result isend(void* comm, void* data, size_t bytes, int tag, void* mhandle,
-                         void** request) override {
-    return table_->isend(comm, data, bytes, tag, mhandle, nullptr, request);
+                         void* phandle, void** request) override {
+    return table_->isend(comm, data, bytes, tag, mhandle, phandle, request);
   }
-  nccl_abi::Result irecv(void* comm, void* data, size_t bytes, int tag, void* mhandle, bool hint,
-                         void** request) override {
-    void* phandle = nullptr;
+  nccl_abi::Result irecv(void* comm, void* data, size_t bytes, int tag, void* mhandle,
+                         void* phandle, bool hint, void** request) override {
     enter_with_hint(hint, request);
     return table_->irecv(comm, 1, &data, &bytes, &tag, &mhandle, &phandle, request);
   }
@@ -148,7 +143,9 @@ class ProfiledCalls : public TableCalls<Table, kAbi> {
 class CallsV10 final : public ProfiledCalls<NetV10, 10> {
  public:
   using ProfiledCalls::ProfiledCalls;
-  nccl_abi::Result init(uint64_t) override { return table_->init(&log_line, &ignore_event); }
+  nccl_abi::Result init(uint64_t) override {
+    return table_->init(&log_line, Profiler::network_callback());
+  }
   nccl_abi::Result finalize() override { return nccl_abi::Result::kSuccess; }
   nccl_abi::Result listen(int dev, void* handle, void** comm) override {
     return table_->listen(dev, handle, comm);
@@ -170,7 +167,7 @@ class ContextCalls final : public ProfiledCalls<Table, kAbi> {
   nccl_abi::Result init(uint64_t comm_id) override {
     CommConfig config{kTrafficClassUndefined};
     const nccl_abi::Result result =
-        table_->init(&context_, comm_id, &config, &log_line, &ignore_event);
+        table_->init(&context_, comm_id, &config, &log_line, Profiler::network_callback());
     if (result == nccl_abi::Result::kSuccess && table_->set_net_attr != nullptr) {
       NetAttr attr{{-1, -1, -1, -1}, {-1, -1, -1, -1}, UINT_MAX, UINT_MAX, UINT_MAX};
       return table_->set_net_attr(context_, &attr);
@@ -224,6 +221,8 @@ std::unique_ptr<NetPlugin> load_plugin(const std::string& path, int abi) {
   throw Failure(path + " exports no " +
                 (abi == 0 ? "ncclNetPlugin_v8 to _v12" : "ncclNetPlugin_v" + std::to_string(abi)));
 }
+
+nccl_abi::Logger plugin_logger() { return &log_line; }
 
 std::string last_warning() {
   const std::lock_guard lock(g_warning_mutex);

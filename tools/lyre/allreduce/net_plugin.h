@@ -34,11 +34,12 @@ class NetPlugin {
   virtual nccl_abi::Result accept(void* listen_comm, void** recv_comm) = 0;
   virtual nccl_abi::Result reg_mr(void* comm, void* data, size_t bytes, void** mhandle) = 0;
   virtual nccl_abi::Result dereg_mr(void* comm, void* mhandle) = 0;
+  /// `phandle`, here and below: for versions that know it.
   virtual nccl_abi::Result isend(void* send_comm, void* data, size_t bytes, int tag, void* mhandle,
-                                 void** request) = 0;
+                                 void* phandle, void** request) = 0;
   /// One buffer. `hint`: enter with NCCL_NET_OPTIONAL_RECV_COMPLETION where the version has it.
   virtual nccl_abi::Result irecv(void* recv_comm, void* data, size_t bytes, int tag, void* mhandle,
-                                 bool hint, void** request) = 0;
+                                 void* phandle, bool hint, void** request) = 0;
   virtual nccl_abi::Result test(void* request, int* done, int* bytes) = 0;
   virtual nccl_abi::Result close_send(void* send_comm) = 0;
   virtual nccl_abi::Result close_recv(void* recv_comm) = 0;
@@ -49,6 +50,9 @@ class NetPlugin {
 /// Opens `path` as NCCL does and takes its newest table, or the one of `abi` (8 to 12; 0: newest).
 /// Fails: throws Failure: library not loadable, or no table of a wanted version.
 std::unique_ptr<NetPlugin> load_plugin(const std::string& path, int abi);
+
+/// Takes what plugins log. Thread: any.
+nccl_abi::Logger plugin_logger();
 
 /// What the plugins of this process logged last at WARN, or an empty string. Thread: any.
 std::string last_warning();

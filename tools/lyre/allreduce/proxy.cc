@@ -12,16 +12,23 @@
 namespace lyre::allreduce {
 namespace {
 
+/// What of an operation one connection carries.
+struct Share {
+  Protocol protocol;
+  SlotPlan plan;
+  uint64_t slices;
+};
+
 /// The messages of one connection during one operation. As NCCL, only the oldest request is tested.
 class Side {
  public:
-  Side(NetPlugin& plugin, Connection& connection, const Operation& operation, SlotPlan plan,
-       uint64_t total)
+  Side(NetPlugin& plugin, Connection& connection, Share share, SideTrace trace)
       : plugin_(plugin),
         connection_(connection),
-        protocol_(operation.protocol),
-        plan_(plan),
-        total_(total) {}
+        protocol_(share.protocol),
+        plan_(share.plan),
+        total_(share.slices),
+        trace_(trace) {}
 
   bool is_done() const { return done_ == total_; }
 
@@ -55,7 +62,8 @@ class Side {
     void* request = nullptr;
     require_success(
         plugin_.isend(connection_.comm, slot(posted_), connection_.slot_bytes[index(posted_)],
-                      connection_.tag, connection_.staging.mhandle(protocol_), &request),
+                      connection_.tag, connection_.staging.mhandle(protocol_),
+                      trace_.start_step(posted_), &request),
         "isend");
     return keep(request);
   }
@@ -64,10 +72,10 @@ class Side {
     // LL carries its own flags, so NCCL tells the plugin that it does not wait for the completion.
     const bool hint = protocol_ == Protocol::kLl;
     void* request = nullptr;
-    require_success(
-        plugin_.irecv(connection_.comm, slot(posted_), plan_.slice_bytes, connection_.tag,
-                      connection_.staging.mhandle(protocol_), hint, &request),
-        "irecv");
+    require_success(plugin_.irecv(connection_.comm, slot(posted_), plan_.slice_bytes,
+                                  connection_.tag, connection_.staging.mhandle(protocol_),
+                                  trace_.start_step(posted_), hint, &request),
+                    "irecv");
     return keep(request);
   }
 
@@ -85,7 +93,8 @@ class Side {
     if (done == 0) return false;
     connection_.slot_bytes[index(done_)] = static_cast<uint32_t>(bytes[0]);
     connection_.bytes_moved += static_cast<uint64_t>(bytes[0]);
-    ++done_;
+    trace_.stop_step(done_++);
+    if (is_done()) trace_.stop();
     // pairs with the acquire in Device::is_ready
     connection_.proxy_steps.value.store(done_, std::memory_order_release);
     return true;
@@ -96,6 +105,7 @@ class Side {
   Protocol protocol_;
   SlotPlan plan_;
   uint64_t total_;
+  SideTrace trace_;
   uint64_t posted_ = 0;
   uint64_t done_ = 0;
   std::array<void*, kSlots> requests_{};
@@ -118,16 +128,18 @@ struct ChannelSides {
 };
 
 std::vector<ChannelSides> make_sides(NetPlugin& plugin, std::span<Channel* const> channels,
-                                     const Operation& operation, SlotPlan plan) {
+                                     const Operation& operation, SlotPlan plan,
+                                     const OperationTrace& trace) {
   std::vector<ChannelSides> sides;
   for (size_t i = 0; i < channels.size(); ++i) {
     const std::vector<Slice>& slices = operation.ring[i];
     reset(channels[i]->send);
     reset(channels[i]->recv);
-    sides.push_back({Side(plugin, channels[i]->send, operation, plan,
-                          count_slices(slices, [](RingOp op) { return sends(op); })),
-                     Side(plugin, channels[i]->recv, operation, plan,
-                          count_slices(slices, [](RingOp op) { return receives(op); }))});
+    const uint64_t sent = count_slices(slices, [](RingOp op) { return sends(op); });
+    const uint64_t received = count_slices(slices, [](RingOp op) { return receives(op); });
+    sides.push_back(
+        {Side(plugin, channels[i]->send, {operation.protocol, plan, sent}, trace.send(i)),
+         Side(plugin, channels[i]->recv, {operation.protocol, plan, received}, trace.receive(i))});
   }
   return sides;
 }
@@ -169,11 +181,14 @@ void ServiceThread::loop() {
   }
 }
 
-ProgressThread::ProgressThread(NetPlugin& plugin, std::span<Channel* const> channels,
-                               Options options)
-    : plugin_(plugin), channels_(channels), options_(options), device_(channels), thread_([this] {
-        loop();
-      }) {}
+ProgressThread::ProgressThread(NetPlugin& plugin, Profiler* profiler,
+                               std::span<Channel* const> channels, Options options)
+    : plugin_(plugin),
+      profiler_(profiler),
+      channels_(channels),
+      options_(options),
+      device_(channels),
+      thread_([this] { loop(); }) {}
 
 ProgressThread::~ProgressThread() {
   {
@@ -234,7 +249,8 @@ void ProgressThread::run_device(std::stop_token stop) {
 void ProgressThread::run_operation(Operation* operation) {
   const auto begin = std::chrono::steady_clock::now();
   const SlotPlan plan = slot_plan(operation->protocol, options_.slice_steps);
-  std::vector<ChannelSides> sides = make_sides(plugin_, channels_, *operation, plan);
+  OperationTrace trace(profiler_, operations_++, *operation, options_.neighbours);
+  std::vector<ChannelSides> sides = make_sides(plugin_, channels_, *operation, plan, trace);
   device_.start(operation, options_.slice_steps);
   std::jthread device_thread;
   if (options_.device_thread) {
@@ -259,6 +275,7 @@ void ProgressThread::run_operation(Operation* operation) {
     steps_done_.fetch_add(work, std::memory_order_relaxed);
   }
   if (device_thread.joinable()) device_thread.join();
+  trace.stop();
   operation->elapsed = std::chrono::steady_clock::now() - begin;
 }
 

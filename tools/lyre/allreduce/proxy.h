@@ -15,6 +15,8 @@
 #include "tools/lyre/allreduce/connection.h"
 #include "tools/lyre/allreduce/device.h"
 #include "tools/lyre/allreduce/operation.h"
+#include "tools/lyre/allreduce/profiler.h"
+#include "tools/lyre/allreduce/trace.h"
 
 namespace lyre::allreduce {
 
@@ -48,9 +50,12 @@ class ProgressThread {
   struct Options {
     int slice_steps = 2;
     bool device_thread = false;  // the device's arithmetic on a thread of its own
+    Neighbours neighbours;
   };
 
-  ProgressThread(NetPlugin& plugin, std::span<Channel* const> channels, Options options);
+  /// `profiler` may be nullptr.
+  ProgressThread(NetPlugin& plugin, Profiler* profiler, std::span<Channel* const> channels,
+                 Options options);
   ~ProgressThread();
   ProgressThread(const ProgressThread&) = delete;
   ProgressThread& operator=(const ProgressThread&) = delete;
@@ -68,6 +73,8 @@ class ProgressThread {
   void run_device(std::stop_token stop);
 
   NetPlugin& plugin_;
+  Profiler* profiler_;
+  uint64_t operations_ = 0;
   std::span<Channel* const> channels_;
   Options options_;
   Device device_;

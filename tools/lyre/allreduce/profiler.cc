@@ -1,0 +1,163 @@
+#include "tools/lyre/allreduce/profiler.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include "nccl_adapter/abi/profiler.h"
+#include "tools/lyre/allreduce/net_plugin.h"
+
+namespace lyre::allreduce {
+namespace {
+
+using namespace nccl_abi;
+
+constexpr int kFirstAbiWithProfiler = 10;
+constexpr int kFirstAbiWithV5 = 11;
+constexpr int kNodes = 2;
+
+/// What a network plugin's callback reaches.
+class NetworkEvents {
+ public:
+  virtual nccl_abi::Result start(void** event, void* step, int64_t plugin_id, void* data) = 0;
+  virtual void stop(void* event) = 0;
+
+ protected:
+  ~NetworkEvents() = default;
+};
+
+NetworkEvents* g_network_events = nullptr;  // written before the plugin's init, after its finalize
+
+nccl_abi::Result on_network_event(void** event, int type, void* phandle, int64_t plugin_id,
+                                  void* data) {
+  if (g_network_events == nullptr || phandle == nullptr) return nccl_abi::Result::kSuccess;
+  switch (static_cast<ProfilerEvent>(type)) {
+    case ProfilerEvent::kStart:
+      return g_network_events->start(event, static_cast<StepEvent*>(phandle)->event, plugin_id,
+                                     data);
+    case ProfilerEvent::kStop:
+    case ProfilerEvent::kUpdateAndStop:
+      g_network_events->stop(*event);
+      break;
+    case ProfilerEvent::kUpdate:
+      break;
+  }
+  return nccl_abi::Result::kSuccess;
+}
+
+nccl_abi::Result call_init(const ProfilerV4& table, void** context, int32_t* mask, uint64_t comm_id,
+                           int rank, int ranks) {
+  return table.init(context, mask, nullptr, comm_id, kNodes, ranks, rank, plugin_logger());
+}
+
+nccl_abi::Result call_init(const ProfilerV5& table, void** context, int32_t* mask, uint64_t comm_id,
+                           int rank, int ranks) {
+  return table.init(context, comm_id, mask, nullptr, kNodes, ranks, rank, plugin_logger());
+}
+
+template <typename Table>
+class LoadedProfiler final : public Profiler, private NetworkEvents {
+ public:
+  using Event = typename Table::Event;
+
+  LoadedProfiler(const Table& table, uint64_t comm_id, int rank, int ranks)
+      : table_(table), rank_(rank) {
+    int32_t mask = 0;
+    require_success(call_init(table_, &context_, &mask, comm_id, rank, ranks), "profiler init");
+    wants_network_ = (static_cast<uint64_t>(mask) & kProfileNetPlugin) != 0;
+    g_network_events = this;
+  }
+  ~LoadedProfiler() override {
+    g_network_events = nullptr;
+    table_.calls.finalize(context_);
+  }
+
+  void* start_all_reduce(uint64_t number, uint64_t elements) override {
+    Event event = make_event(kProfileCollective, nullptr);
+    event.collective = {.number = number,
+                        .function = "AllReduce",
+                        .send_buffer = nullptr,
+                        .receive_buffer = nullptr,
+                        .count = elements,
+                        .root = 0,
+                        .datatype = "ncclFloat32",
+                        .channels = 1,
+                        .warps = 1,
+                        .algorithm = "RING",
+                        .protocol = "SIMPLE"};
+    return start(&event);
+  }
+
+  void* start_proxy_op(void* collective, int channel, int peer, bool is_send) override {
+    Event event = make_event(kProfileProxyOp, collective);
+    event.proxy_op = {.pid = ::getpid(),
+                      .channel = static_cast<uint8_t>(channel),
+                      .peer = peer,
+                      .steps = 1,
+                      .chunk_bytes = 0,
+                      .is_send = is_send ? 1 : 0};
+    return start(&event);
+  }
+
+  void* start_step(void* proxy_op, uint64_t step) override {
+    Event event = make_event(kProfileProxyStep, proxy_op);
+    event.proxy_step = {.step = static_cast<int32_t>(step)};
+    return start(&event);
+  }
+
+  void stop(void* event) override {
+    if (event != nullptr) table_.calls.stop_event(event);
+  }
+
+ private:
+  nccl_abi::Result start(void** event, void* step, int64_t plugin_id, void* data) override {
+    *event = nullptr;
+    if (!wants_network_) return nccl_abi::Result::kSuccess;
+    Event descr = make_event(kProfileNetPlugin, step);
+    descr.net_plugin = {.plugin_id = plugin_id, .data = data};
+    return table_.calls.start_event(context_, event, &descr);
+  }
+
+  Event make_event(uint64_t kind, void* parent) const {
+    Event event{};
+    event.kind = static_cast<decltype(event.kind)>(kind);
+    event.parent = parent;
+    event.rank = rank_;
+    return event;
+  }
+
+  void* start(Event* event) {
+    void* handle = nullptr;
+    if (!wants_network_) return handle;
+    require_success(table_.calls.start_event(context_, &handle, event), "profiler startEvent");
+    return handle;
+  }
+
+  const Table& table_;
+  int rank_;
+  void* context_ = nullptr;
+  bool wants_network_ = false;
+};
+
+}  // namespace
+
+nccl_abi::ProfilerCallback Profiler::network_callback() { return &on_network_event; }
+
+std::unique_ptr<Profiler> load_profiler(const std::string& path, int abi, uint64_t comm_id,
+                                        int rank, int ranks) {
+  if (abi < kFirstAbiWithProfiler) return nullptr;
+  // The plugin is loaded: NCCL, too, opens its library a second time.
+  void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return nullptr;
+  if (abi >= kFirstAbiWithV5) {
+    if (const void* table = ::dlsym(library, "ncclProfiler_v5")) {
+      return std::make_unique<LoadedProfiler<ProfilerV5>>(*static_cast<const ProfilerV5*>(table),
+                                                          comm_id, rank, ranks);
+    }
+  }
+  const void* table = ::dlsym(library, "ncclProfiler_v4");
+  if (table == nullptr) return nullptr;
+  return std::make_unique<LoadedProfiler<ProfilerV4>>(*static_cast<const ProfilerV4*>(table),
+                                                      comm_id, rank, ranks);
+}
+
+}  // namespace lyre::allreduce
