@@ -7,6 +7,8 @@
 namespace lyre::ip {
 namespace {
 
+using wire::IcmpVerdict;
+
 /// RFC 791 3.2: every link carries at least this much.
 constexpr uint32_t kMtuBytesMin = 68;
 
@@ -23,16 +25,17 @@ uint32_t plateau_below(uint32_t total_bytes) {
 
 /// RFC 1122 4.2.3.9: codes 2 to 4 are hard, 4 being the too-big of path MTU discovery; the
 /// prohibitions that RFC 1812 5.2.7.1 added will not pass by themselves either.
-bool is_hard_unreachable(uint8_t code) {
+IcmpVerdict verdict_of_unreachable(uint8_t code) {
   switch (code) {
     case wire::kUnreachableProtocol:
     case wire::kUnreachablePort:
+      return IcmpVerdict::kRefused;
     case wire::kUnreachableNetworkProhibited:
     case wire::kUnreachableHostProhibited:
     case wire::kUnreachableProhibited:
-      return true;
+      return IcmpVerdict::kUnreachable;
     default:
-      return false;
+      return IcmpVerdict::kSoft;
   }
 }
 
@@ -43,9 +46,25 @@ bool is_error(uint8_t type) {
 
 /// RFC 4443 3.1, and RFC 1122 4.2.3.9 in the words of ICMPv6: what was prohibited or has no
 /// listener stays so.
-bool is_hard_unreachable6(uint8_t code) {
-  return code == wire::kUnreachable6Prohibited || code == wire::kUnreachable6Port ||
-         code == wire::kUnreachable6Policy || code == wire::kUnreachable6Reject;
+IcmpVerdict verdict_of_unreachable6(uint8_t code) {
+  switch (code) {
+    case wire::kUnreachable6Port:
+      return IcmpVerdict::kRefused;
+    case wire::kUnreachable6Prohibited:
+    case wire::kUnreachable6Policy:
+    case wire::kUnreachable6Reject:
+      return IcmpVerdict::kUnreachable;
+    default:
+      return IcmpVerdict::kSoft;
+  }
+}
+
+/// RFC 4443 3.4: a next header that is not known, where ours was TCP, will not become known.
+IcmpVerdict verdict_of6(const wire::ParsedIcmp& icmp) {
+  if (icmp.type == wire::kIcmpv6Unreachable) return verdict_of_unreachable6(icmp.code);
+  const bool speaks_no_tcp =
+      icmp.type == wire::kIcmpv6ParameterProblem && icmp.code == wire::kProblemNextHeader;
+  return speaks_no_tcp ? IcmpVerdict::kRefused : IcmpVerdict::kSoft;
 }
 
 }  // namespace
@@ -57,9 +76,9 @@ std::optional<IcmpError> parse_icmp_error(const wire::ParsedIcmp& icmp, Drop& dr
   }
   const std::optional<wire::QuotedTcp> quoted = wire::parse_quoted_tcp(icmp.body, drop);
   if (!quoted) return std::nullopt;
-  IcmpError error{quoted->sent, quoted->seq, false, 0};
+  IcmpError error{.tuple = quoted->sent, .seq = quoted->seq};
   if (icmp.type != wire::kIcmpUnreachable) return error;
-  error.is_hard = is_hard_unreachable(icmp.code);
+  error.verdict = verdict_of_unreachable(icmp.code);
   if (icmp.code != wire::kUnreachableTooBig) return error;
   error.mtu_bytes = icmp.next_hop_mtu_bytes;
   if (error.mtu_bytes == 0) error.mtu_bytes = plateau_below(quoted->total_bytes);
@@ -77,11 +96,7 @@ std::optional<IcmpError> parse_icmpv6_error(const wire::ParsedIcmp& icmp, Drop& 
   }
   const std::optional<wire::QuotedTcp> quoted = wire::parse_quoted_tcp6(icmp.body, drop);
   if (!quoted) return std::nullopt;
-  IcmpError error{quoted->sent, quoted->seq, false, 0};
-  // RFC 4443 3.4: a next header that is not known, where ours was TCP, will not become known.
-  error.is_hard =
-      (icmp.type == wire::kIcmpv6Unreachable && is_hard_unreachable6(icmp.code)) ||
-      (icmp.type == wire::kIcmpv6ParameterProblem && icmp.code == wire::kProblemNextHeader);
+  IcmpError error{.tuple = quoted->sent, .seq = quoted->seq, .verdict = verdict_of6(icmp)};
   if (icmp.type != wire::kIcmpv6TooBig) return error;
   error.mtu_bytes = icmp.next_hop_mtu_bytes;
   // RFC 8201 4: such a message must be discarded.

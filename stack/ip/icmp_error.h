@@ -13,9 +13,9 @@ namespace lyre::ip {
 /// An ICMP error as TCP needs it. That `seq` is really in flight is for TCP to check (RFC
 /// 5927 4.1).
 struct IcmpError {
-  FourTuple tuple;         ///< the connection that is quoted; local is our side
-  SeqNum seq;              ///< of the segment that is quoted
-  bool is_hard = false;    ///< RFC 1122 4.2.3.9: will not go away by itself
+  FourTuple tuple;  ///< the connection that is quoted; local is our side
+  SeqNum seq;       ///< of the segment that is quoted
+  wire::IcmpVerdict verdict = wire::IcmpVerdict::kSoft;
   uint32_t mtu_bytes = 0;  ///< > 0: the packet was too big, this is what would fit
 };
 

@@ -34,6 +34,7 @@ struct SentRecord {
   uint32_t queue_prev = kNoNode;
   Place place = Place::kInFlight;
   bool is_retransmitted = false;
+  bool ends_pushed = false;  ///< its last byte was the last that was queued, and left with PSH
 
   uint32_t bytes() const { return end.since(start); }
 };

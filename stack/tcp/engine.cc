@@ -111,8 +111,8 @@ void Engine::configure(ConnId conn, const ConnectionConfig& config, Nanos now, E
   reconfigure(impl_->at(conn), config, now, effects);
 }
 
-void Engine::on_icmp_error(ConnId conn, SeqNum quoted_seq, bool is_hard, uint32_t mtu_bytes,
-                           Nanos now, Effects& effects) {
+void Engine::on_icmp_error(ConnId conn, SeqNum quoted_seq, wire::IcmpVerdict verdict,
+                           uint32_t mtu_bytes, Nanos now, Effects& effects) {
   Connection& c = impl_->at(conn);
   // RFC 5927 4.1: the quote must be of something that is under way.
   if (c.state == State::kClosed || !quoted_seq.in_window(c.snd.una, c.snd.nxt.since(c.snd.una))) {
@@ -127,7 +127,9 @@ void Engine::on_icmp_error(ConnId conn, SeqNum quoted_seq, bool is_hard, uint32_
     effects.wants_transmit = true;
     return;
   }
-  if (is_hard && is_one_of(c.state, kOpening)) finish(c, EndReason::kUnreachable, effects);
+  if (verdict == wire::IcmpVerdict::kSoft || !is_one_of(c.state, kOpening)) return;
+  const bool is_refused = verdict == wire::IcmpVerdict::kRefused;
+  finish(c, is_refused ? EndReason::kRefused : EndReason::kUnreachable, effects);
 }
 
 void Engine::on_host_unreachable(ConnId conn, Nanos, Effects& effects) {

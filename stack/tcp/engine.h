@@ -11,6 +11,7 @@
 #include "stack/tcp/info.h"
 #include "stack/tcp/segment.h"
 #include "stack/tcp/state.h"
+#include "stack/wire/icmp.h"
 
 namespace lyre::tcp {
 
@@ -23,7 +24,7 @@ enum class EndReason : uint8_t {
   kNone,
   kClosed,       ///< both sides finished in order
   kReset,        ///< the peer sent RST
-  kRefused,      ///< RST in answer to our SYN
+  kRefused,      ///< RST in answer to our SYN, or ICMP that nobody listens
   kTimedOut,     ///< no answer within the user timeout
   kAborted,      ///< our side aborted
   kUnreachable,  ///< ICMP said so while connecting
@@ -105,10 +106,11 @@ class Engine {
   /// and orphan timeouts, buffer sizes. The rest of `config` is ignored. What Nagle or the cork
   /// held back leaves when it is taken off.
   void configure(ConnId conn, const ConnectionConfig& config, Nanos now, Effects& effects);
-  /// A validated ICMP error quoted this connection at `quoted_seq`. Hard errors end a connection
-  /// that is not established yet (RFC 5927 5.2: never one that is). `mtu_bytes` > 0: too big.
-  void on_icmp_error(ConnId conn, SeqNum quoted_seq, bool is_hard, uint32_t mtu_bytes, Nanos now,
-                     Effects& effects);
+  /// A validated ICMP error quoted this connection at `quoted_seq`. What is not soft ends a
+  /// connection that is not established yet (RFC 5927 5.2: never one that is). `mtu_bytes` > 0: too
+  /// big.
+  void on_icmp_error(ConnId conn, SeqNum quoted_seq, wire::IcmpVerdict verdict, uint32_t mtu_bytes,
+                     Nanos now, Effects& effects);
 
   /// Nobody answers for the next hop. Ends a connection that is not established yet; one that is
   /// goes on until its user timeout.

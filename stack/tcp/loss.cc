@@ -232,7 +232,7 @@ void react_to_ack(Core& core, Connection& c, AckSample& sample, const AckOutcome
   if (recovery.tail_probe_open && settle_tail_probe(c, sample, outcome)) sample.has_dsack = false;
   if (c.has_sack) adapt_reorder_window(c, sample.has_dsack);
   if (undo_if_spurious(core, c, sample, outcome.acked_bytes > 0)) return;
-  const bool was_reducing = recovery.phase != RecoveryPhase::kOpen;
+  const bool followed_prr = follows_prr(c);
   if (is_phase_over(c)) leave_recovery(c);
   const bool may_hide_loss = c.has_outstanding();
   const uint32_t lost_count = may_hide_loss ? find_losses(core, c, outcome, now) : 0;
@@ -245,7 +245,9 @@ void react_to_ack(Core& core, Connection& c, AckSample& sample, const AckOutcome
     const bool is_safe = outcome.acked_bytes > 0 && lost_count == 0;
     return reduce_proportionally(c, sample.delivered_bytes, is_safe);
   }
-  if (was_reducing && recovery.phase == RecoveryPhase::kOpen) return;
+  // What PRR brought down to ssthresh starts from there. After a timeout this ACK is one of slow
+  // start's (RFC 5681 3.1).
+  if (followed_prr) return;
   grow_window(c, sample, outcome, now);
 }
 

@@ -23,6 +23,16 @@ uint16_t mss_everywhere(const IpAddress& peer) {
   return static_cast<uint16_t>(mtu - wire::ip_and_tcp_header_bytes(peer));
 }
 
+/// RFC 6928 2: that many segments a path takes that was never seen.
+constexpr uint32_t kSegmentsAtStart = 10;
+
+/// RFC 1191 6.4: too big is no sign of congestion, but no reason for a larger burst either. The
+/// window allows as many small segments as it did large ones, and grows from there.
+void keep_segments(Congestion& cc, uint16_t mss_bytes) {
+  const uint32_t segments = std::max(cc.cwnd_bytes / cc.mss_bytes, kSegmentsAtStart);
+  cc.cwnd_bytes = std::min(cc.cwnd_bytes, segments * mss_bytes);
+}
+
 void set_mss(Connection& c, uint16_t mss_bytes) {
   c.snd.mss_bytes = mss_bytes;
   c.cc.mss_bytes = mss_bytes;
@@ -32,10 +42,11 @@ void set_mss(Connection& c, uint16_t mss_bytes) {
 
 void on_path_mtu(Core& core, Connection& c, uint16_t mss_bytes, Nanos now) {
   if (mss_bytes >= c.snd.mss_bytes) return;
+  keep_segments(c.cc, mss_bytes);
   set_mss(c, mss_bytes);
   c.snd.mss_reduced_at = now;
   c.snd.suspects_black_hole = false;
-  Scoreboard(core, c).mark_all_lost();  // too big is no sign of congestion: cwnd stays
+  Scoreboard(core, c).mark_all_lost();
   c.snd.must_retransmit = true;
 }
 

@@ -169,6 +169,7 @@ void Scoreboard::set_sacked(uint32_t index, AckSample& sample) {
 void Scoreboard::merge_with_next(uint32_t index) {
   const uint32_t next = core_.records[index].seq_next;
   core_.records[index].end = core_.records[next].end;
+  core_.records[index].ends_pushed = core_.records[next].ends_pushed;
   if (list_.hint == next) list_.hint = index;
   free_record(next);
 }
@@ -180,6 +181,7 @@ bool Scoreboard::split(uint32_t index, SeqNum at) {
   core_.records[right] = record;
   core_.records[right].start = at;
   record.end = at;
+  record.ends_pushed = false;
   ++list_.record_count;
   link_seq_after(right, index);
   if (record.place == Place::kInFlight) link_in_flight_after(right, index);

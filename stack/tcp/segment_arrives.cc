@@ -16,6 +16,9 @@ using wire::TcpFlags;
 /// RFC 7323 5.5: after this long an old timestamp proves nothing any more.
 constexpr Nanos kTimestampLife = seconds(24 * 24 * 3600);
 
+/// An ACK that comes just when a deferred connection may open saves it another SYN,ACK.
+constexpr Nanos kDeferGrace = millis(100);
+
 uint32_t sequence_length(const SegmentIn& segment) {
   return segment.payload_bytes + (segment.flags.has(TcpFlags::kSyn) ? 1 : 0) +
          (segment.flags.has(TcpFlags::kFin) ? 1 : 0);
@@ -87,10 +90,15 @@ EndReason reason_of_reset(const Connection& c) {
   return c.state == State::kSynReceived && c.is_active ? EndReason::kRefused : EndReason::kReset;
 }
 
-/// Second: RST. RFC 5961 3.2: exact match, or a challenge.
+/// Second: RST. RFC 5961 3.2: exact match, or a challenge; silence at the right edge, which only
+/// is_acceptable() lets pass.
 Verdict check_reset(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
                     Effects& effects) {
   if (!segment.flags.has(TcpFlags::kRst)) return Verdict::kGoOn;
+  if (segment.seq == c.rcv.edge && segment.seq != c.rcv.nxt) {
+    effects.drop = Drop::kTcpOutOfWindow;
+    return Verdict::kDone;
+  }
   if (segment.seq != c.rcv.nxt) {
     effects.drop = Drop::kTcpBadReset;
     challenge_ack(core, c, now, effects);
@@ -147,7 +155,7 @@ bool is_deferred(Connection& c, const SegmentIn& segment, Nanos now) {
   const bool is_bare_ack = segment.flags.bits == TcpFlags::kAck && segment.payload_bytes == 0 &&
                            is_acceptable(c, segment);
   if (!is_bare_ack || segment.ack != c.snd.nxt || now >= until) return false;
-  c.deadline(Timer::kTimeout) = until;
+  c.deadline(Timer::kTimeout) = until + kDeferGrace;
   return true;
 }
 

@@ -178,8 +178,11 @@ Stretch front_of(const Connection& c, const SentRecord& record, uint32_t limit) 
 
 SegmentOut resend(Core& core, Connection& c, uint32_t index, const Stretch& stretch, uint16_t one,
                   Nanos now) {
+  const SentRecord& record = core.records[index];
+  const bool is_pushed = record.ends_pushed && stretch.sequence_bytes() == record.bytes();
   Scoreboard(core, c).mark_resent(index, stretch.sequence_bytes(), now);
   SegmentOut out = make_data(c, stretch, one, false, now);
+  if (is_pushed) out.flags.set(TcpFlags::kPsh);
   out.is_retransmission = true;
   c.bytes_retransmitted += stretch.data_bytes;
   c.snd.last_sent_at = now;
@@ -296,6 +299,7 @@ SegmentOut send_new(Core& core, Connection& c, const NewData& plan, uint16_t one
   note_paced(c, plan.bytes, now);
   arm_after_send(c, now);
   SegmentOut out = make_data(c, stretch, one, true, now);
+  core.records[c.snd.sent.seq_tail].ends_pushed = out.flags.has(TcpFlags::kPsh);
   // A train of segments that the port cuts ends in PSH, so that the receiver, which merges it
   // again, hands it up at once.
   if (plan.bytes > one) out.flags.set(TcpFlags::kPsh);

@@ -27,6 +27,10 @@ inline constexpr uint8_t kUnreachableNetworkProhibited = 9;
 inline constexpr uint8_t kUnreachableHostProhibited = 10;
 inline constexpr uint8_t kUnreachableProhibited = 13;
 
+/// What an ICMP error says of a connection that is being opened (RFC 1122 4.2.3.9): soft ones may
+/// pass, the others will not. kRefused: the host is there, and nobody listens.
+enum class IcmpVerdict : uint8_t { kSoft, kUnreachable, kRefused };
+
 /// One ICMP or ICMPv6 message. Which of the header's second words counts depends on the type.
 struct ParsedIcmp {
   uint8_t type = 0;

@@ -109,7 +109,7 @@ bool Worker::Impl::on_icmp_error(io::PacketBuf* packet, const ip::IcmpError& err
     return false;
   }
   effects.clear();
-  engine.on_icmp_error(conn, error.seq, error.is_hard, error.mtu_bytes, now, effects);
+  engine.on_icmp_error(conn, error.seq, error.verdict, error.mtu_bytes, now, effects);
   apply(conn);
   return false;
 }

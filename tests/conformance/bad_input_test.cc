@@ -237,8 +237,18 @@ TEST(Icmp, HardErrorEndsAnOpeningOne) {  // RFC 1122 4.2.3.9
   Scenario s;
   s.connect();
   s.expect(kSyn);
-  s.send_icmp(wire::kIcmpUnreachable, wire::kUnreachablePort, 0);
+  s.send_icmp(wire::kIcmpUnreachable, wire::kUnreachableHostProhibited, 0);
   EXPECT_EQ(s.error(), EHOSTUNREACH);
+}
+
+TEST(Icmp, AHostWithoutAListenerRefuses) {  // RFC 1122 4.2.3.9, as RST would
+  for (const uint8_t code : {wire::kUnreachablePort, wire::kUnreachableProtocol}) {
+    Scenario s;
+    s.connect();
+    s.expect(kSyn);
+    s.send_icmp(wire::kIcmpUnreachable, code, 0);
+    EXPECT_EQ(s.error(), ECONNREFUSED) << int{code};
+  }
 }
 
 TEST(Icmp, SoftErrorDoesNot) {  // RFC 1122 4.2.3.9

@@ -146,7 +146,7 @@ void Host::on_icmp_error(const ip::IcmpError& error) {
   const tcp::ConnId conn = find(error.tuple);
   if (conn == tcp::kNoConn) return drop(Drop::kIcmpBadQuote);
   effects_.clear();
-  engine_.on_icmp_error(conn, error.seq, error.is_hard, error.mtu_bytes, now_, effects_);
+  engine_.on_icmp_error(conn, error.seq, error.verdict, error.mtu_bytes, now_, effects_);
   apply(conn);
 }
 

@@ -248,7 +248,7 @@ int Sockets::get_tcp_option(const Socket& socket, int name, int& value) const {
     case TCP_MAXSEG: {
       const Stream* stream = stream_of(socket);
       if (stream != nullptr && stream->is_established) {
-        value = static_cast<int>(host_.engine().info(socket.conn).mss_bytes);
+        value = static_cast<int>(host_.engine().segment_payload_bytes(socket.conn));
       } else {
         value = socket.asked_mss != 0 ? static_cast<int>(socket.asked_mss) : 536;
       }
@@ -296,7 +296,7 @@ int Sockets::fill_info(const Socket& socket, void* value, socklen_t* length) con
     const uint32_t mss = std::max(info.mss_bytes, 1u);
     out.tcpi_state = linux_state(info.state);
     out.tcpi_rto = to_micros(info.rto);
-    out.tcpi_snd_mss = info.mss_bytes;
+    out.tcpi_snd_mss = host_.engine().segment_payload_bytes(socket.conn);
     out.tcpi_rtt = to_micros(info.srtt);
     out.tcpi_rttvar = to_micros(info.rtt_var);
     out.tcpi_min_rtt = to_micros(info.rtt_min);

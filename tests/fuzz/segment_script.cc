@@ -281,9 +281,10 @@ class Run {
     const uint8_t what = script_.u8();
     const SeqNum quoted = our_next_ - static_cast<uint32_t>(script_.u16());
     const uint32_t mtu_bytes = what & 2 ? script_.u16() : 0;
+    const auto verdict = what & 8 ? wire::IcmpVerdict::kRefused : wire::IcmpVerdict(what & 1);
     call([&] {
       what & 4 ? engine_.on_host_unreachable(conn_, now_, effects_)
-               : engine_.on_icmp_error(conn_, quoted, what & 1, mtu_bytes, now_, effects_);
+               : engine_.on_icmp_error(conn_, quoted, verdict, mtu_bytes, now_, effects_);
     });
   }
 

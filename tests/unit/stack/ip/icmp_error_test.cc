@@ -7,6 +7,8 @@
 namespace lyre::ip {
 namespace {
 
+using wire::IcmpVerdict;
+
 const FourTuple kTuple{{kOwnIp, 4000}, {kPeerIp, 80}};
 
 std::optional<IcmpError> error_of(uint8_t type, uint8_t code, uint32_t rest, Drop& drop) {
@@ -23,22 +25,28 @@ TEST(IcmpError, NamesTheConnectionAndTheSegment) {
   ASSERT_TRUE(error);
   EXPECT_EQ(error->tuple, kTuple);
   EXPECT_EQ(error->seq, SeqNum(77));
-  EXPECT_TRUE(error->is_hard);
+  EXPECT_EQ(error->verdict, IcmpVerdict::kRefused);
   EXPECT_EQ(error->mtu_bytes, 0u);
 }
 
 TEST(IcmpError, HardAndSoftAreAsRfc1122Says) {
   // RFC 1122 4.2.3.9: 0, 1 and 5 are soft, time exceeded and parameter problem as well.
   // RFC 1122 3.2.2.1 and RFC 1812 5.2.7.1 have the codes.
-  Drop drop{};
+  const auto verdict_of = [](uint8_t type, uint8_t code) {
+    Drop drop{};
+    return error_of(type, code, 0, drop)->verdict;
+  };
   for (const uint8_t code : std::initializer_list<uint8_t>{0, 1, 5, 11, 12}) {
-    EXPECT_FALSE(error_of(wire::kIcmpUnreachable, code, 0, drop)->is_hard) << int{code};
+    EXPECT_EQ(verdict_of(wire::kIcmpUnreachable, code), IcmpVerdict::kSoft) << int{code};
   }
-  for (const uint8_t code : std::initializer_list<uint8_t>{2, 3, 9, 10, 13}) {
-    EXPECT_TRUE(error_of(wire::kIcmpUnreachable, code, 0, drop)->is_hard) << int{code};
+  for (const uint8_t code : std::initializer_list<uint8_t>{2, 3}) {
+    EXPECT_EQ(verdict_of(wire::kIcmpUnreachable, code), IcmpVerdict::kRefused) << int{code};
   }
-  EXPECT_FALSE(error_of(wire::kIcmpTimeExceeded, 0, 0, drop)->is_hard);
-  EXPECT_FALSE(error_of(wire::kIcmpParameterProblem, 0, 0, drop)->is_hard);
+  for (const uint8_t code : std::initializer_list<uint8_t>{9, 10, 13}) {
+    EXPECT_EQ(verdict_of(wire::kIcmpUnreachable, code), IcmpVerdict::kUnreachable) << int{code};
+  }
+  EXPECT_EQ(verdict_of(wire::kIcmpTimeExceeded, 0), IcmpVerdict::kSoft);
+  EXPECT_EQ(verdict_of(wire::kIcmpParameterProblem, 0), IcmpVerdict::kSoft);
 }
 
 TEST(IcmpError, TooBigTellsTheMtu) {
@@ -47,7 +55,7 @@ TEST(IcmpError, TooBigTellsTheMtu) {
   const auto error = error_of(wire::kIcmpUnreachable, wire::kUnreachableTooBig, 1400, drop);
   ASSERT_TRUE(error);
   EXPECT_EQ(error->mtu_bytes, 1400u);
-  EXPECT_FALSE(error->is_hard);
+  EXPECT_EQ(error->verdict, IcmpVerdict::kSoft);
 }
 
 TEST(IcmpError, AnOldRouterMeansTheNextPlateau) {

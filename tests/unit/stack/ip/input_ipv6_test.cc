@@ -224,20 +224,22 @@ TEST_F(InputIpv6Test, AnErrorAboutUsIsToldAboutOthersIsNot) {
 
 TEST_F(InputIpv6Test, HardAndSoftErrors) {
   // RFC 4443 3.1.
-  const auto is_hard = [&](uint8_t type, uint8_t code) {
+  using wire::IcmpVerdict;
+  const auto verdict_of = [&](uint8_t type, uint8_t code) {
     const FourTuple ours{{kOwnIp6, 5}, {kPeerIp6, 6}};
     Bytes frame = ipv6_frame(wire::kIpProtocolIcmpv6,
                              icmpv6_message(type, code, 0, quoted_segment6(ours, SeqNum(1))));
     EXPECT_EQ(classify_frame(frame), InputKind::kIcmpError);
-    return out_.icmp_error.is_hard;
+    return out_.icmp_error.verdict;
   };
-  for (const uint8_t code : std::initializer_list<uint8_t>{1, 4, 5, 6})
-    EXPECT_TRUE(is_hard(1, code)) << int{code};
+  for (const uint8_t code : std::initializer_list<uint8_t>{1, 5, 6})
+    EXPECT_EQ(verdict_of(1, code), IcmpVerdict::kUnreachable) << int{code};
+  EXPECT_EQ(verdict_of(1, 4), IcmpVerdict::kRefused);
   for (const uint8_t code : std::initializer_list<uint8_t>{0, 2, 3})
-    EXPECT_FALSE(is_hard(1, code)) << int{code};
-  EXPECT_FALSE(is_hard(3, 0));
-  EXPECT_TRUE(is_hard(4, 1));
-  EXPECT_FALSE(is_hard(4, 0));
+    EXPECT_EQ(verdict_of(1, code), IcmpVerdict::kSoft) << int{code};
+  EXPECT_EQ(verdict_of(3, 0), IcmpVerdict::kSoft);
+  EXPECT_EQ(verdict_of(4, 1), IcmpVerdict::kRefused);
+  EXPECT_EQ(verdict_of(4, 0), IcmpVerdict::kSoft);
 }
 
 TEST_F(InputIpv6Test, MessagesOfUnknownTypesAreIgnored) {

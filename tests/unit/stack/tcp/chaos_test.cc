@@ -114,9 +114,9 @@ class Chaos {
         break;
       case 5:
         peer_.effects.clear();
-        peer_.engine.on_icmp_error(peer_.conn, peer_.us(near(acked_at())), rng_.chance_ppm(500'000),
-                                   static_cast<uint32_t>(rng_.below(1200)), peer_.now,
-                                   peer_.effects);
+        peer_.engine.on_icmp_error(
+            peer_.conn, peer_.us(near(acked_at())), static_cast<wire::IcmpVerdict>(rng_.below(3)),
+            static_cast<uint32_t>(rng_.below(1200)), peer_.now, peer_.effects);
         peer_.engine.check_invariants(peer_.conn);
         break;
       case 6:

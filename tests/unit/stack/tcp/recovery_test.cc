@@ -95,6 +95,32 @@ TEST(Recovery, SackInsideASegmentSplitsItsRecord) {
   EXPECT_EQ(peer.info().in_flight_bytes, 0u);
 }
 
+TEST(Recovery, WhatWasPushedIsPushedAgain) {  // RFC 9293 3.9.1.2
+  Peer peer;
+  peer.dial();
+  for (int i = 0; i < 4; ++i) {
+    peer.app_send(1000);
+    EXPECT_TRUE(peer.next()->flags.has(wire::TcpFlags::kPsh));
+    peer.now += micros(1);
+  }
+  peer.now += millis(10);
+  peer.ack_with_sack(0, {{1000, 4000}});
+  const auto again = peer.next();
+  ASSERT_TRUE(again.has_value());
+  EXPECT_EQ(again->seq, peer.us(0));
+  EXPECT_TRUE(again->flags.has(wire::TcpFlags::kPsh));
+}
+
+TEST(Recovery, TheMiddleOfAWriteIsNotPushed) {
+  Peer peer;
+  peer.dial();
+  peer.app_send(4000);
+  peer.all();
+  peer.now += millis(10);
+  peer.ack_with_sack(0, {{1000, 4000}});
+  EXPECT_FALSE(peer.next()->flags.has(wire::TcpFlags::kPsh));
+}
+
 TEST(TailProbe, LastSegmentGoesAgainAfterTwoRoundTrips) {  // RFC 8985 7.2
   Peer peer;
   peer.dial();
@@ -236,9 +262,10 @@ TEST(Icmp, TooBigCutsSegmentsAndSendsAgain) {  // RFC 1191
   peer.dial();
   peer.app_send(2000);
   peer.all();
-  const uint32_t cwnd = peer.info().cwnd_bytes;
+  const uint32_t segments = peer.info().cwnd_bytes / peer.info().mss_bytes;
   peer.effects.clear();
-  peer.engine.on_icmp_error(peer.conn, peer.us(0), false, 640, peer.now, peer.effects);
+  peer.engine.on_icmp_error(peer.conn, peer.us(0), wire::IcmpVerdict::kSoft, 640, peer.now,
+                            peer.effects);
   EXPECT_TRUE(peer.effects.wants_transmit);
   uint32_t bytes = 0;
   for (const SegmentOut& segment : peer.all()) {
@@ -246,7 +273,7 @@ TEST(Icmp, TooBigCutsSegmentsAndSendsAgain) {  // RFC 1191
     bytes += segment.payload_bytes;
   }
   EXPECT_EQ(bytes, 2000u);
-  EXPECT_EQ(peer.info().cwnd_bytes, cwnd);
+  EXPECT_EQ(peer.info().cwnd_bytes, segments * 600);
 }
 
 TEST(Icmp, WrongQuoteIsIgnored) {  // RFC 5927 4.1
@@ -255,7 +282,8 @@ TEST(Icmp, WrongQuoteIsIgnored) {  // RFC 5927 4.1
   peer.app_send(1000);
   peer.all();
   peer.effects.clear();
-  peer.engine.on_icmp_error(peer.conn, peer.us(5000), true, 0, peer.now, peer.effects);
+  peer.engine.on_icmp_error(peer.conn, peer.us(5000), wire::IcmpVerdict::kRefused, 0, peer.now,
+                            peer.effects);
   EXPECT_EQ(peer.effects.drop, Drop::kIcmpBadQuote);
 }
 
@@ -263,16 +291,27 @@ TEST(Icmp, HardErrorEndsOnlyWhatIsNotEstablished) {  // RFC 5927 5.2
   Peer peer;
   peer.dial_only();
   peer.effects.clear();
-  peer.engine.on_icmp_error(peer.conn, peer.our_iss, true, 0, peer.now, peer.effects);
+  peer.engine.on_icmp_error(peer.conn, peer.our_iss, wire::IcmpVerdict::kSoft, 0, peer.now,
+                            peer.effects);
+  EXPECT_FALSE(peer.effects.is_over);
+  peer.engine.on_icmp_error(peer.conn, peer.our_iss, wire::IcmpVerdict::kUnreachable, 0, peer.now,
+                            peer.effects);
   EXPECT_EQ(peer.effects.reason, EndReason::kUnreachable);
+
+  Peer refused;
+  refused.dial_only();
+  refused.effects.clear();
+  refused.engine.on_icmp_error(refused.conn, refused.our_iss, wire::IcmpVerdict::kRefused, 0,
+                               refused.now, refused.effects);
+  EXPECT_EQ(refused.effects.reason, EndReason::kRefused);
 
   Peer established;
   established.dial();
   established.app_send(1000);
   established.all();
   established.effects.clear();
-  established.engine.on_icmp_error(established.conn, established.us(0), true, 0, established.now,
-                                   established.effects);
+  established.engine.on_icmp_error(established.conn, established.us(0), wire::IcmpVerdict::kRefused,
+                                   0, established.now, established.effects);
   EXPECT_FALSE(established.effects.is_over);
 }
 

@@ -31,6 +31,16 @@ TEST(Reset, OutsideTheWindowIsSilentlyDropped) {
   EXPECT_FALSE(peer.next().has_value());
 }
 
+TEST(Reset, AtTheRightEdgeIsOutside) {  // RFC 5961 3.2: RCV.NXT <= SEG.SEQ < RCV.NXT+RCV.WND
+  Peer peer;
+  peer.dial();
+  const uint32_t window = peer.info().receive_window_bytes;
+  EXPECT_EQ(peer.send(peer.make(kR, window, 0)).drop, Drop::kTcpOutOfWindow);
+  EXPECT_FALSE(peer.next().has_value());
+  EXPECT_EQ(peer.send(peer.make(kR, window - 1, 0)).drop, Drop::kTcpBadReset);
+  EXPECT_TRUE(peer.next().has_value());
+}
+
 TEST(Reset, SynInsideTheWindowIsChallenged) {  // RFC 5961 4.2
   Peer peer;
   peer.dial();

@@ -211,18 +211,35 @@ TEST(Keepalive, ProbesAnIdlePeerAndGivesUp) {  // RFC 9293 3.8.4
 
 /// Sizes were tried in vain during an outage; the window was left at one of the small ones.
 TEST(Timeout, WindowOfOneSmallSegmentLetsALargeOneOut) {  // RFC 5681 3.1
-  Peer peer;
+  ConnectionConfig config;
+  config.mss_bytes = 1440;
+  Peer peer(config);
+  peer.syn_options.mss = 1440;
   peer.dial();
-  peer.app_send(3000);
+  peer.app_send(600);
   while (peer.info().timeouts < 4) {
     peer.all();
     peer.run_deadline();
   }
   peer.all();
-  peer.ack(3000);
+  peer.ack(600);
   ASSERT_LT(peer.info().cwnd_bytes, peer.info().mss_bytes);
   peer.app_send(2000);
   EXPECT_TRUE(peer.next().has_value());
+}
+
+/// The ACK that ends the recovery opens the window as any of slow start's does.
+TEST(Timeout, TheAckThatEndsItGrowsTheWindow) {  // RFC 5681 3.1
+  Peer peer;
+  peer.dial();
+  peer.app_send(1000);
+  peer.all();
+  peer.run_deadline();
+  while (peer.info().timeouts == 0) peer.run_deadline();
+  peer.all();
+  ASSERT_EQ(peer.info().cwnd_bytes, 1000u);
+  peer.ack(1000);
+  EXPECT_EQ(peer.info().cwnd_bytes, 2000u);
 }
 
 TEST(BlackHole, Ipv6IsTriedWithWhatEveryPathCarries) {  // RFC 8200 5
