@@ -292,7 +292,6 @@ class Disasters(RunningJob):
             process = self.start(hosts.a, hosts.b)
             hosts.b.kill()
             self.expect_error(process, "daemon", "host-b")
-            hosts.b._process = None  # nothing is left to stop
 
     def test_a_wire_that_is_cut(self):
         hosts = self.wired_hosts(VethPair(NO_OFFLOADS))

@@ -81,6 +81,7 @@ class Daemon:
         self._inside = list(inside)
         self._log_path = os.path.join(folder, f"{settings.name}.log")
         self._process = None
+        self._killed = []
 
     def start(self):
         """Returns once the daemon has reported that it is ready."""
@@ -144,10 +145,16 @@ class Daemon:
     def kill(self):
         """As the kernel's out-of-memory killer would."""
         self._process.send_signal(signal.SIGKILL)
-        self._process.wait()
+        # Reaped in stop(): while another process looks at its entry in /proc, a busy kernel without
+        # preemption spins there, and a daemon that is to come back would come too late.
+        os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+        self._killed.append(self._process)
+        self._process = None
 
     def stop(self):
         """Fails when the daemon does not stop cleanly. Nothing happens when it never started."""
+        while self._killed:
+            self._killed.pop().wait()
         if self._process is None:
             return
         status = processes.end(self._process, STOP_TIMEOUT_S)

@@ -81,7 +81,7 @@ class WiredHosts:
                         sections=self._sections)
         daemon = Daemon(self._programs, settings, folder, self.wire.inside(end))
         daemon.start()
-        stack.callback(lambda: daemon.stop() if daemon.is_running() else None)
+        stack.callback(daemon.stop)
         daemon.wait_link()
         return daemon
 
