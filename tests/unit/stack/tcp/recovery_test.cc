@@ -257,7 +257,7 @@ TEST(Reneging, FrontSackedAtTimeoutIsSentAgain) {  // RFC 2018 8
   }
 }
 
-TEST(Icmp, TooBigCutsSegmentsAndSendsAgain) {  // RFC 1191
+TEST(Icmp, TooBigCutsSegmentsAndSendsAgain) {  // RFC 1191 6.4
   Peer peer;
   peer.dial();
   peer.app_send(2000);
