@@ -157,8 +157,8 @@ bool Worker::Impl::on_tcp(io::PacketBuf* packet, const ip::TcpInput& input, Redi
          on_segment(conn, segment);
 }
 
-/// RFC 9293 3.10.7.1 and 3.10.7.2: a listener takes a SYN, and the ACK that answers its cookie;
-/// what else comes is answered with RST.
+/// RFC 9293 3.10.7.1 and 3.10.7.2: a listener takes a SYN, and the ACK that answers its cookie, and
+/// passes over what has neither of both flags; what else comes is answered with RST.
 bool Worker::Impl::on_unmatched(io::PacketBuf* packet, const ip::TcpInput& input,
                                 const tcp::SegmentIn& segment, std::optional<SeqNum> iss_after) {
   using wire::TcpFlags;
@@ -169,8 +169,12 @@ bool Worker::Impl::on_unmatched(io::PacketBuf* packet, const ip::TcpInput& input
       frame ? std::optional(frame->source) : std::optional<MacAddress>();
   const uint32_t listener = listeners.find(input.tuple.local);
   if (listener != Listeners::kNone && !segment.flags.has(TcpFlags::kRst)) {
-    if (segment.flags.has(TcpFlags::kSyn) && !segment.flags.has(TcpFlags::kAck)) {
-      on_syn(listener, input.tuple, segment, iss_after, mac);
+    if (!segment.flags.has(TcpFlags::kAck)) {
+      if (segment.flags.has(TcpFlags::kSyn)) {
+        on_syn(listener, input.tuple, segment, iss_after, mac);
+      } else {
+        drop(Drop::kTcpBadFlags);
+      }
       return false;
     }
     const CookieAck taken = on_cookie_ack(listener, packet, input, segment);
