@@ -14,14 +14,17 @@ wire::TcpOptions with_timestamp(uint32_t value, uint32_t echo) {
   return options;
 }
 
-TEST(Handshake, ActiveOpen) {  // RFC 9293 3.10.1, 3.5 figure 6
-  Scenario s;
+using Handshake = OverBoth;
+INSTANTIATE_OVER_BOTH(Handshake);
+
+TEST_P(Handshake, ActiveOpen) {  // RFC 9293 3.10.1, 3.5 figure 6
+  Scenario s(GetParam());
   s.establish_active();
   EXPECT_EQ(s.state(), tcp::State::kEstablished);
 }
 
-TEST(Handshake, SimultaneousOpen) {  // RFC 9293 3.5 figure 7
-  Scenario s;
+TEST_P(Handshake, SimultaneousOpen) {  // RFC 9293 3.5 figure 7
+  Scenario s(GetParam());
   s.connect();
   s.expect(kSyn);
   s.send({.flags = kSyn, .options = Scenario::offered()});
@@ -31,8 +34,8 @@ TEST(Handshake, SimultaneousOpen) {  // RFC 9293 3.5 figure 7
   EXPECT_EQ(s.state(), tcp::State::kEstablished);
 }
 
-TEST(Handshake, ResetOfSimultaneousOpenIsARefusal) {  // RFC 9293 3.10.7.4, second
-  Scenario s;
+TEST_P(Handshake, ResetOfSimultaneousOpenIsARefusal) {  // RFC 9293 3.10.7.4, second
+  Scenario s(GetParam());
   s.connect();
   s.expect(kSyn);
   s.send({.flags = kSyn, .options = Scenario::offered()});
@@ -41,8 +44,8 @@ TEST(Handshake, ResetOfSimultaneousOpenIsARefusal) {  // RFC 9293 3.10.7.4, seco
   EXPECT_EQ(s.error(), ECONNREFUSED);
 }
 
-TEST(Handshake, SynIsSentAgainAtDoublingTimes) {  // RFC 6298 2.1, 5.5
-  Scenario s;
+TEST_P(Handshake, SynIsSentAgainAtDoublingTimes) {  // RFC 6298 2.1, 5.5
+  Scenario s(GetParam());
   s.connect();
   const Nanos first = s.expect(kSyn).at;
   EXPECT_EQ(s.expect_later(kSyn).at - first, seconds(1));
@@ -50,8 +53,8 @@ TEST(Handshake, SynIsSentAgainAtDoublingTimes) {  // RFC 6298 2.1, 5.5
   EXPECT_EQ(s.expect_later(kSyn).at - first, seconds(7));
 }
 
-TEST(Handshake, WrongAckInSynSentIsReset) {  // RFC 9293 3.10.7.3, first
-  Scenario s;
+TEST_P(Handshake, WrongAckInSynSentIsReset) {  // RFC 9293 3.10.7.3, first
+  Scenario s(GetParam());
   s.connect();
   s.expect(kSyn);
   s.send({.flags = kSyn | kAck, .ack = 2, .options = Scenario::offered()});
@@ -59,8 +62,8 @@ TEST(Handshake, WrongAckInSynSentIsReset) {  // RFC 9293 3.10.7.3, first
   EXPECT_EQ(s.state(), tcp::State::kSynSent);
 }
 
-TEST(Handshake, TextInSynAckIsKept) {  // RFC 9293 3.10.7.3, fourth
-  Scenario s;
+TEST_P(Handshake, TextInSynAckIsKept) {  // RFC 9293 3.10.7.3, fourth
+  Scenario s(GetParam());
   s.connect();
   s.expect(kSyn);
   s.send({.flags = kSyn | kAck, .ack = 1, .bytes = 3, .options = Scenario::offered()});
@@ -68,8 +71,8 @@ TEST(Handshake, TextInSynAckIsKept) {  // RFC 9293 3.10.7.3, fourth
   EXPECT_EQ(s.read(), 3);
 }
 
-TEST(Handshake, AckWithTextCompletesIt) {  // RFC 9293 3.10.7.4, fifth
-  Scenario s;
+TEST_P(Handshake, AckWithTextCompletesIt) {  // RFC 9293 3.10.7.4, fifth
+  Scenario s(GetParam());
   s.listen();
   s.send({.flags = kSyn, .options = Scenario::offered()});
   s.expect(kSyn | kAck);
@@ -79,8 +82,8 @@ TEST(Handshake, AckWithTextCompletesIt) {  // RFC 9293 3.10.7.4, fifth
   EXPECT_EQ(s.read(), 4);
 }
 
-TEST(Handshake, ListenerAnswersStrangersByTheBook) {  // RFC 9293 3.10.7.2
-  Scenario s;
+TEST_P(Handshake, ListenerAnswersStrangersByTheBook) {  // RFC 9293 3.10.7.2
+  Scenario s(GetParam());
   s.listen();
   s.send({.flags = kAck, .seq = 7, .ack = 9});
   EXPECT_EQ(s.expect(kRst).seq, 9u);
@@ -93,15 +96,15 @@ TEST(Handshake, ListenerAnswersStrangersByTheBook) {  // RFC 9293 3.10.7.2
   s.expect_silence();
 }
 
-TEST(Handshake, PortWithoutListenerRefuses) {  // RFC 9293 3.10.7.1
-  Scenario s;
+TEST_P(Handshake, PortWithoutListenerRefuses) {  // RFC 9293 3.10.7.1
+  Scenario s(GetParam());
   s.send({.flags = kSyn, .seq = 0, .bytes = 5, .options = Scenario::offered()});
   const Seg reset = s.expect(kRst | kAck);
   EXPECT_EQ(reset.ack, 6u);
 }
 
-TEST(Handshake, ClosedListenerForgetsHandshakes) {  // RFC 9293 3.10.7.1
-  Scenario s;
+TEST_P(Handshake, ClosedListenerForgetsHandshakes) {  // RFC 9293 3.10.7.1
+  Scenario s(GetParam());
   s.listen();
   s.send({.flags = kSyn, .options = Scenario::offered()});
   s.expect(kSyn | kAck);
@@ -110,10 +113,13 @@ TEST(Handshake, ClosedListenerForgetsHandshakes) {  // RFC 9293 3.10.7.1
   EXPECT_EQ(s.expect(kRst).seq, 1u);
 }
 
-TEST(Backlog, OverflowWithoutCookiesIsSilent) {  // RFC 9293 3.9.1.3 leaves it open
+using Backlog = OverBoth;
+INSTANTIATE_OVER_BOTH(Backlog);
+
+TEST_P(Backlog, OverflowWithoutCookiesIsSilent) {  // RFC 9293 3.9.1.3 leaves it open
   StackOptions options = Scenario::plain();
   options.syn_cookies = SynCookies::kNever;
-  Scenario s(options);
+  Scenario s(options, GetParam());
   s.listen(0);
   s.send({.flags = kSyn, .options = Scenario::offered()});
   s.expect(kSyn | kAck);
@@ -133,8 +139,11 @@ Seg cookie_under_flood(Scenario& s, const wire::TcpOptions& offer) {
   return s.expect(kSyn | kAck);
 }
 
-TEST(SynCookie, HandshakeUnderFloodSucceeds) {  // RFC 4987 3.6
-  Scenario s;
+using SynCookie = OverBoth;
+INSTANTIATE_OVER_BOTH(SynCookie);
+
+TEST_P(SynCookie, HandshakeUnderFloodSucceeds) {  // RFC 4987 3.6
+  Scenario s(GetParam());
   const Seg answer = cookie_under_flood(s, Scenario::offered());
   EXPECT_FALSE(answer.options.sack_permitted) << "nothing could remember it";
   const uint32_t before = s.host.engine().connection_count();
@@ -146,10 +155,10 @@ TEST(SynCookie, HandshakeUnderFloodSucceeds) {  // RFC 4987 3.6
   EXPECT_EQ(s.info().mss_bytes, 536u) << "rounded down to what three bits can name";
 }
 
-TEST(SynCookie, TimestampCarriesTheOptions) {  // RFC 4987 3.6, RFC 7323 5.4
+TEST_P(SynCookie, TimestampCarriesTheOptions) {  // RFC 4987 3.6, RFC 7323 5.4
   StackOptions options = Scenario::plain();
   options.connection.timestamps = options.connection.window_scaling = true;
-  Scenario s(options);
+  Scenario s(options, GetParam());
   wire::TcpOptions offer = with_timestamp(100, 0);
   offer.mss = 1000;
   offer.sack_permitted = true;
@@ -165,8 +174,8 @@ TEST(SynCookie, TimestampCarriesTheOptions) {  // RFC 4987 3.6, RFC 7323 5.4
   EXPECT_EQ(s.info().send_window_bytes, 100u << 5);
 }
 
-TEST(SynCookie, ForgedOrOldOnesAreReset) {  // RFC 4987 3.6
-  Scenario s;
+TEST_P(SynCookie, ForgedOrOldOnesAreReset) {  // RFC 4987 3.6
+  Scenario s(GetParam());
   cookie_under_flood(s, Scenario::offered());
   s.send({.flags = kAck, .seq = 1, .ack = 2});
   s.expect(kRst);
@@ -178,8 +187,11 @@ TEST(SynCookie, ForgedOrOldOnesAreReset) {  // RFC 4987 3.6
   s.expect(kRst);
 }
 
-TEST(DeferAccept, WaitsForTheFirstWord) {  // TCP_DEFER_ACCEPT: a bare ACK counts as lost
-  Scenario s;
+using DeferAccept = OverBoth;
+INSTANTIATE_OVER_BOTH(DeferAccept);
+
+TEST_P(DeferAccept, WaitsForTheFirstWord) {  // TCP_DEFER_ACCEPT: a bare ACK counts as lost
+  Scenario s(GetParam());
   s.listen();
   const int seconds_wanted = 5;
   ASSERT_EQ(s.sockets.set_option(s.listener, IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds_wanted,
@@ -197,8 +209,8 @@ TEST(DeferAccept, WaitsForTheFirstWord) {  // TCP_DEFER_ACCEPT: a bare ACK count
   EXPECT_EQ(s.read(), 4);
 }
 
-TEST(DeferAccept, GivesInAfterItsTime) {
-  Scenario s;
+TEST_P(DeferAccept, GivesInAfterItsTime) {
+  Scenario s(GetParam());
   s.listen();
   const int seconds_wanted = 2;
   ASSERT_EQ(s.sockets.set_option(s.listener, IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds_wanted,
@@ -212,9 +224,12 @@ TEST(DeferAccept, GivesInAfterItsTime) {
   EXPECT_GE(s.accept(), 0);
 }
 
-TEST(Mss, PeerMayNotAskForNothing) {  // RFC 9293 3.7.1; an MSS of 0 must not divide
+using Mss = OverBoth;
+INSTANTIATE_OVER_BOTH(Mss);
+
+TEST_P(Mss, PeerMayNotAskForNothing) {  // RFC 9293 3.7.1; an MSS of 0 must not divide
   for (const uint16_t mss : {uint16_t{0}, uint16_t{1}, uint16_t{10}, uint16_t{65535}}) {
-    Scenario s;
+    Scenario s(GetParam());
     s.establish_passive(Scenario::offered(mss));
     EXPECT_EQ(s.write(500), 500);
     uint32_t bytes = 0;
@@ -226,14 +241,17 @@ TEST(Mss, PeerMayNotAskForNothing) {  // RFC 9293 3.7.1; an MSS of 0 must not di
   }
 }
 
-TEST(Mss, AbsentMeans536) {  // RFC 9293 3.7.1
-  Scenario s;
+TEST_P(Mss, AbsentMeans536) {  // RFC 9293 3.7.1
+  Scenario s(GetParam());
   s.establish_passive({});
   EXPECT_EQ(s.info().mss_bytes, 536u);
 }
 
-TEST(Isn, DiffersByTupleAndGrows) {  // RFC 6528 3
-  Scenario s;
+using Isn = OverBoth;
+INSTANTIATE_OVER_BOTH(Isn);
+
+TEST_P(Isn, DiffersByTupleAndGrows) {  // RFC 6528 3
+  Scenario s(GetParam());
   s.listen();
   s.send({.flags = kSyn, .options = Scenario::offered()});
   s.expect(kSyn | kAck);

@@ -1,89 +1,110 @@
 #include <netinet/in.h>
 
-#include "stack/wire/icmp.h"
 #include "tests/conformance/scenario.h"
 
 namespace lyre::conformance {
 namespace {
 
-TEST(PathMtu, IcmpShrinksSegmentsAndResendsAtOnce) {  // RFC 1191 6.3
-  Scenario s;
-  s.establish_passive();
-  s.write(1000);
-  s.expect(kAck);
-  s.send_icmp(wire::kIcmpUnreachable, wire::kUnreachableTooBig, 1, 640);
+constexpr uint16_t kFull = 2000;  ///< payload of a segment before anything is known
+constexpr uint16_t kSmallMtu =
+    1280;  ///< RFC 8200 5: the least of IPv6, and one like others of IPv4
+
+/// A path whose link carries segments of kFull.
+class OverPath : public OverBoth {
+ protected:
+  bool is_v4() const { return GetParam() == Family::kIpv4; }
+  /// What a packet of kSmallMtu carries.
+  uint32_t small() const { return kSmallMtu - (is_v4() ? 40u : 60u); }
+  /// RFC 1122 3.3.3, RFC 8200 5: what every path carries, less the headers.
+  uint32_t everywhere() const { return is_v4() ? 536 : small(); }
+
+  static StackOptions wide() {
+    StackOptions options = Scenario::plain();
+    options.mtu_bytes = kFull + 40;
+    options.connection.slot_bytes = kFull;
+    return options;
+  }
+  /// Without SACK no tail probe comes between the retransmissions.
+  static StackOptions without_sack() {
+    StackOptions options = wide();
+    options.connection.sack = false;
+    return options;
+  }
+  /// Sends `bytes` that nobody answers.
+  static void start(Scenario& s, size_t bytes) {
+    s.establish_passive(Scenario::offered(kFull));
+    s.write(bytes);
+    s.all();
+  }
+};
+
+using PathMtu = OverPath;
+INSTANTIATE_OVER_BOTH(PathMtu);
+
+TEST_P(PathMtu, IcmpShrinksSegmentsAndResendsAtOnce) {  // RFC 1191 6.3, RFC 8201 5.4
+  Scenario s(wide(), GetParam());
+  start(s, kFull);
+  s.send_icmp(IcmpSays::kTooBig, 1, kSmallMtu);
   const auto resent = s.all();
   ASSERT_EQ(resent.size(), 2u);
-  EXPECT_EQ(resent[0].bytes, 600u);
-  EXPECT_EQ(resent[1].bytes, 400u);
+  EXPECT_EQ(resent[0].bytes, small());
+  EXPECT_EQ(resent[1].bytes, kFull - small());
 }
 
-TEST(PathMtu, AbsurdOnesAreNotBelieved) {  // RFC 5927 7.2, RFC 791 3.2
-  for (const uint16_t mtu : {uint16_t{1}, uint16_t{67}, uint16_t{1500}, uint16_t{65535}}) {
-    Scenario s;
-    s.establish_passive();
-    s.write(1000);
-    s.all();
-    s.send_icmp(wire::kIcmpUnreachable, wire::kUnreachableTooBig, 1, mtu);
-    EXPECT_EQ(s.info().mss_bytes, 1000u) << mtu;
+TEST_P(PathMtu, AbsurdOnesAreNotBelieved) {  // RFC 5927 7.2, RFC 791 3.2, RFC 8201 4
+  std::vector<uint16_t> absurd = {1, 67, kFull + 60, 65535};
+  if (!is_v4()) absurd.push_back(kSmallMtu - 1);
+  for (const uint16_t mtu : absurd) {
+    Scenario s(wide(), GetParam());
+    start(s, kFull);
+    s.send_icmp(IcmpSays::kTooBig, 1, mtu);
+    EXPECT_EQ(s.info().mss_bytes, kFull) << mtu;
+    s.expect_silence();
   }
 }
 
-/// Without SACK no tail probe comes between the retransmissions.
-StackOptions without_sack() {
-  StackOptions options = Scenario::plain();
-  options.connection.sack = false;
-  return options;
+using BlackHole = OverPath;
+INSTANTIATE_OVER_BOTH(BlackHole);
+
+TEST_P(BlackHole, LostAgainAndAgainIsTriedSmaller) {  // RFC 4821 7.7, RFC 8899 4.3
+  Scenario s(without_sack(), GetParam());
+  start(s, 3 * kFull);
+  EXPECT_EQ(s.expect_later(kAck).bytes, kFull);
+  EXPECT_EQ(s.expect_later(kAck).bytes, kFull);
+  EXPECT_EQ(s.expect_later(kAck).bytes, everywhere());
+  s.send({.flags = kAck, .seq = 1, .ack = 1 + everywhere()});
+  for (const Seg& segment : s.all()) EXPECT_LE(segment.bytes, everywhere());
+  EXPECT_EQ(s.info().mss_bytes, everywhere());
 }
 
-TEST(BlackHole, LostAgainAndAgainIsTriedSmaller) {  // RFC 4821 7.7, RFC 8899 4.3
-  // RFC 1122 3.3.3: what every path of IPv4 carries, less the headers.
-  Scenario s(without_sack());
-  s.establish_passive();
-  s.write(3000);
-  s.all();
-  EXPECT_EQ(s.expect_later(kAck).bytes, 1000u);
-  EXPECT_EQ(s.expect_later(kAck).bytes, 1000u);
-  EXPECT_EQ(s.expect_later(kAck).bytes, 536u);
-  s.send({.flags = kAck, .seq = 1, .ack = 537});
-  for (const Seg& segment : s.all()) EXPECT_LE(segment.bytes, 536u);
-  EXPECT_EQ(s.info().mss_bytes, 536u);
-}
-
-TEST(BlackHole, OutageDoesNotShrinkSegmentsForGood) {  // the small one was lost as well
-  Scenario s(without_sack());
-  s.establish_passive();
-  s.write(3000);
-  s.all();
+TEST_P(BlackHole, OutageDoesNotShrinkSegmentsForGood) {  // the small one was lost as well
+  Scenario s(without_sack(), GetParam());
+  start(s, 3 * kFull);
   for (int i = 0; i < 3; ++i) s.expect_later(kAck);
-  EXPECT_EQ(s.info().mss_bytes, 536u);
+  EXPECT_EQ(s.info().mss_bytes, everywhere());
   s.expect_later(kAck);
-  EXPECT_EQ(s.info().mss_bytes, 1000u);
+  EXPECT_EQ(s.info().mss_bytes, kFull);
 }
 
-TEST(BlackHole, SmallSegmentsAreNotSuspected) {
-  Scenario s(without_sack());
-  s.establish_passive();
-  s.write(500);
-  s.all();
+TEST_P(BlackHole, SmallSegmentsAreNotSuspected) {
+  Scenario s(without_sack(), GetParam());
+  start(s, 500);
   for (int i = 0; i < 5; ++i) EXPECT_EQ(s.expect_later(kAck).bytes, 500u);
-  EXPECT_EQ(s.info().mss_bytes, 1000u);
+  EXPECT_EQ(s.info().mss_bytes, kFull);
 }
 
-TEST(PathMtu, LargerOnesAreTriedAgainAfterTenMinutes) {  // RFC 1191 6.3
-  Scenario s;
-  s.establish_passive();
-  s.write(1000);
+TEST_P(PathMtu, LargerOnesAreTriedAgainAfterTenMinutes) {  // RFC 1191 6.3, RFC 8201 4
+  Scenario s(wide(), GetParam());
+  start(s, kFull);
+  s.send_icmp(IcmpSays::kTooBig, 1, kSmallMtu);
   s.all();
-  s.send_icmp(wire::kIcmpUnreachable, wire::kUnreachableTooBig, 1, 640);
-  s.all();
-  s.send({.flags = kAck, .seq = 1, .ack = 1001});
-  EXPECT_EQ(s.info().mss_bytes, 600u);
+  s.send({.flags = kAck, .seq = 1, .ack = 1 + kFull});
+  EXPECT_EQ(s.info().mss_bytes, small());
   s.wait(seconds(601));
   s.write(100);
   s.all();
-  s.send({.flags = kAck, .seq = 1, .ack = 1101});
-  EXPECT_EQ(s.info().mss_bytes, 1000u);
+  s.send({.flags = kAck, .seq = 1, .ack = 101 + kFull});
+  EXPECT_EQ(s.info().mss_bytes, kFull);
 }
 
 }  // namespace

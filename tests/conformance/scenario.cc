@@ -3,39 +3,120 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 
+#include <algorithm>
+
 #include "stack/base/check.h"
 #include "stack/base/checksum.h"
 #include "stack/wire/bytes.h"
+#include "stack/wire/icmpv6.h"
 #include "stack/wire/ipv4.h"
 
 namespace lyre::conformance {
 
 namespace {
 
-const IpAddress kPeer = IpAddress::v4(0xc0a80002);
+/// The host next door.
+IpAddress neighbour_of(IpAddress address) {
+  ++address.bytes[15];
+  return address;
+}
 
-sockaddr_in address_of(const IpAddress& address, uint16_t port) {
-  sockaddr_in out{};
-  out.sin_family = AF_INET;
-  out.sin_port = htons(port);
-  out.sin_addr.s_addr = htonl(address.as_v4());
+StackOptions with_room_for(Family family, StackOptions options) {
+  if (family == Family::kIpv6) {
+    options.mtu_bytes += wire::kIpv6HeaderBytes - wire::kIpv4HeaderBytesMin;
+  }
+  return options;
+}
+
+/// An IPv4 address is a mapped one.
+sockaddr_in6 address_of(const IpAddress& address, uint16_t port) {
+  sockaddr_in6 out{};
+  out.sin6_family = AF_INET6;
+  out.sin6_port = htons(port);
+  std::copy(address.bytes.begin(), address.bytes.end(), out.sin6_addr.s6_addr);
   return out;
 }
 
-std::vector<uint8_t> ipv4_packet(const IpAddress& source, const IpAddress& destination,
-                                 uint8_t protocol, wire::Ecn ecn,
-                                 const std::vector<uint8_t>& payload) {
-  std::vector<uint8_t> out(wire::kIpv4HeaderBytesMin + payload.size());
-  wire::write_ipv4(
-      {.source = source,
-       .destination = destination,
-       .total_bytes = static_cast<uint16_t>(out.size()),
-       .protocol = protocol,
-       .ecn = ecn},
-      wire::ChecksumField::kComputed,
-      std::span<uint8_t, wire::kIpv4HeaderBytesMin>(out.data(), wire::kIpv4HeaderBytesMin));
-  std::copy(payload.begin(), payload.end(), out.begin() + wire::kIpv4HeaderBytesMin);
+std::vector<uint8_t> ip_packet(const wire::AddressPair& addresses, uint8_t protocol, wire::Ecn ecn,
+                               const std::vector<uint8_t>& payload) {
+  const bool is_v4 = addresses.source.is_v4();
+  const size_t header_bytes = is_v4 ? wire::kIpv4HeaderBytesMin : wire::kIpv6HeaderBytes;
+  std::vector<uint8_t> out(header_bytes);
+  out.insert(out.end(), payload.begin(), payload.end());
+  if (is_v4) {
+    wire::write_ipv4(
+        {.source = addresses.source,
+         .destination = addresses.destination,
+         .total_bytes = static_cast<uint16_t>(out.size()),
+         .protocol = protocol,
+         .ecn = ecn},
+        wire::ChecksumField::kComputed,
+        std::span<uint8_t, wire::kIpv4HeaderBytesMin>(out.data(), wire::kIpv4HeaderBytesMin));
+  } else {
+    wire::write_ipv6(
+        {.source = addresses.source,
+         .destination = addresses.destination,
+         .payload_bytes = static_cast<uint16_t>(payload.size()),
+         .next_header = protocol,
+         .ecn = ecn},
+        std::span<uint8_t, wire::kIpv6HeaderBytes>(out.data(), wire::kIpv6HeaderBytes));
+  }
   return out;
+}
+
+/// What both families say of a TCP segment.
+struct Carried {
+  wire::AddressPair addresses;
+  wire::Ecn ecn;
+  std::span<const uint8_t> tcp;
+};
+
+Carried unpack(std::span<const uint8_t> packet) {
+  Drop drop = Drop::kIpTooShort;
+  if (packet[0] >> 4 == 4) {
+    const auto ip = wire::parse_ipv4(packet, drop);
+    LYRE_CHECK(ip.has_value() && ip->protocol == wire::kIpProtocolTcp);
+    return {{ip->source, ip->destination}, ip->ecn, packet.subspan(ip->header_bytes)};
+  }
+  const auto ip = wire::parse_ipv6(packet, drop);
+  LYRE_CHECK(ip.has_value() && ip->next_header == wire::kIpProtocolTcp);
+  return {{ip->source, ip->destination}, ip->ecn, packet.subspan(wire::kIpv6HeaderBytes)};
+}
+
+struct IcmpNumbers {
+  uint8_t type;
+  uint8_t code;
+};
+
+IcmpNumbers icmp_numbers(IcmpSays what) {
+  switch (what) {
+    case IcmpSays::kTooBig:
+      return {wire::kIcmpUnreachable, wire::kUnreachableTooBig};
+    case IcmpSays::kNoPort:
+      return {wire::kIcmpUnreachable, wire::kUnreachablePort};
+    case IcmpSays::kNoProtocol:
+      return {wire::kIcmpUnreachable, wire::kUnreachableProtocol};
+    case IcmpSays::kProhibited:
+      return {wire::kIcmpUnreachable, wire::kUnreachableHostProhibited};
+    default:
+      return {wire::kIcmpTimeExceeded, 0};
+  }
+}
+
+IcmpNumbers icmpv6_numbers(IcmpSays what) {
+  constexpr uint8_t kTimeExceeded6 = 3;
+  switch (what) {
+    case IcmpSays::kTooBig:
+      return {wire::kIcmpv6TooBig, 0};
+    case IcmpSays::kNoPort:
+      return {wire::kIcmpv6Unreachable, wire::kUnreachable6Port};
+    case IcmpSays::kNoProtocol:
+      return {wire::kIcmpv6ParameterProblem, wire::kProblemNextHeader};
+    case IcmpSays::kProhibited:
+      return {wire::kIcmpv6Unreachable, wire::kUnreachable6Prohibited};
+    default:
+      return {kTimeExceeded6, 0};
+  }
 }
 
 }  // namespace
@@ -64,7 +145,11 @@ StackOptions Scenario::plain() {
   return options;
 }
 
-Scenario::Scenario(const StackOptions& options) : host(options), sockets(host) {}
+Scenario::Scenario(const StackOptions& options, Family family)
+    : own_address(family == Family::kIpv4 ? options.local_v4 : options.local_v6),
+      peer_address(neighbour_of(own_address)),
+      host(with_room_for(family, options)),
+      sockets(host) {}
 
 wire::TcpOptions Scenario::offered(uint16_t mss) {
   wire::TcpOptions out;
@@ -92,45 +177,50 @@ std::vector<uint8_t> Scenario::build(const Seg& segment) const {
     tcp[header_bytes + i] = static_cast<uint8_t>(segment.seq + i);  // the stream is its own index
   }
   const auto sum =
-      wire::tcp_pseudo_sum(kPeer, host.options().local_v4, static_cast<uint32_t>(tcp.size()));
+      wire::tcp_pseudo_sum(peer_address, own_address, static_cast<uint32_t>(tcp.size()));
   wire::write_tcp(header, sum, tcp);
   ChecksumSum whole;
   whole.add(tcp);
   wire::write_raw16(tcp.data() + 16, whole.finish());
-  return ipv4_packet(kPeer, host.options().local_v4, wire::kIpProtocolTcp, segment.ecn, tcp);
+  return ip_packet({peer_address, own_address}, wire::kIpProtocolTcp, segment.ecn, tcp);
 }
 
 void Scenario::send(const Seg& segment) { send_raw(build(segment)); }
 
 void Scenario::send_raw(std::vector<uint8_t> packet) { host.receive(packet); }
 
-void Scenario::send_icmp(uint8_t type, uint8_t code, uint32_t quoted_seq, uint16_t mtu) {
-  std::vector<uint8_t> quoted(8);
+void Scenario::send_icmp(IcmpSays what, uint32_t quoted_seq, uint16_t mtu) {
+  std::vector<uint8_t> quoted(wire::kTcpHeaderBytesMin);
   wire::write_be16(quoted.data(), own_port);
   wire::write_be16(quoted.data() + 2, peer_port);
   wire::write_be32(quoted.data() + 4, (own_iss + quoted_seq).raw());
-  quoted.resize(20);
   const auto inner =
-      ipv4_packet(host.options().local_v4, kPeer, wire::kIpProtocolTcp, wire::Ecn::kNotEct, quoted);
-  std::vector<uint8_t> icmp(8 + inner.size());
-  icmp[0] = type;
-  icmp[1] = code;
-  wire::write_be16(icmp.data() + 6, mtu);
-  std::copy(inner.begin(), inner.end(), icmp.begin() + 8);
-  ChecksumSum sum;
-  sum.add(icmp);
-  wire::write_raw16(icmp.data() + 2, sum.finish());
-  send_raw(
-      ipv4_packet(kPeer, host.options().local_v4, wire::kIpProtocolIcmp, wire::Ecn::kNotEct, icmp));
+      ip_packet({own_address, peer_address}, wire::kIpProtocolTcp, wire::Ecn::kNotEct, quoted);
+  const bool is_v4 = own_address.is_v4();
+  const IcmpNumbers numbers = is_v4 ? icmp_numbers(what) : icmpv6_numbers(what);
+  const wire::AddressPair addresses{peer_address, own_address};
+  std::vector<uint8_t> icmp(wire::kIcmpHeaderBytes);
+  icmp[0] = numbers.type;
+  icmp[1] = numbers.code;
+  wire::write_be16(icmp.data() + 6, mtu);  // the lower half of ICMPv6's 32 bits
+  icmp.insert(icmp.end(), inner.begin(), inner.end());
+  if (is_v4) {
+    ChecksumSum sum;
+    sum.add(icmp);
+    wire::write_raw16(icmp.data() + 2, sum.finish());
+  } else {
+    wire::complete_icmpv6(addresses, icmp);
+  }
+  const uint8_t protocol = is_v4 ? wire::kIpProtocolIcmp : wire::kIpProtocolIcmpv6;
+  send_raw(ip_packet(addresses, protocol, wire::Ecn::kNotEct, icmp));
 }
 
 Seg Scenario::parse(const EmittedPacket& packet) {
-  Drop drop = Drop::kIpTooShort;
-  const auto ip = wire::parse_ipv4(packet.bytes, drop);
-  LYRE_CHECK(ip.has_value());
-  const auto tcp_bytes = std::span(packet.bytes).subspan(ip->header_bytes);
-  LYRE_CHECK(wire::tcp_checksum_ok(ip->source, ip->destination, tcp_bytes));
-  const auto tcp = wire::parse_tcp(tcp_bytes, drop);
+  Drop drop = Drop::kTcpTooShort;
+  const Carried carried = unpack(packet.bytes);
+  LYRE_CHECK(carried.addresses.source == own_address);
+  LYRE_CHECK(wire::tcp_checksum_ok(own_address, carried.addresses.destination, carried.tcp));
+  const auto tcp = wire::parse_tcp(carried.tcp, drop);
   LYRE_CHECK(tcp.has_value());
   const wire::TcpHeader& header = tcp->header;
   if (header.flags.has(kSyn)) own_iss = header.seq;
@@ -138,7 +228,7 @@ Seg Scenario::parse(const EmittedPacket& packet) {
   out.flags = header.flags.bits;
   out.seq = header.seq.since(own_iss);
   out.ack = header.flags.has(kAck) ? header.ack.since(SeqNum(kPeerIss)) : 0;
-  out.bytes = static_cast<uint32_t>(tcp_bytes.size()) - tcp->header_bytes;
+  out.bytes = static_cast<uint32_t>(carried.tcp.size()) - tcp->header_bytes;
   out.window = header.window;
   out.options = header.options;
   for (uint8_t i = 0; i < out.options.sack_count; ++i) {
@@ -146,7 +236,7 @@ Seg Scenario::parse(const EmittedPacket& packet) {
     block = {.start = SeqNum(block.start.since(SeqNum(kPeerIss))),
              .end = SeqNum(block.end.since(SeqNum(kPeerIss)))};
   }
-  out.ecn = ip->ecn;
+  out.ecn = carried.ecn;
   out.at = packet.at;
   return out;
 }
@@ -187,14 +277,14 @@ Seg Scenario::expect_later(uint8_t flags) {
 
 int Scenario::open() {
   const int fd = next_fd_++;
-  LYRE_CHECK(sockets.open(fd, AF_INET, SOCK_STREAM) == fd);
+  LYRE_CHECK(sockets.open(fd, AF_INET6, SOCK_STREAM) == fd);
   return fd;
 }
 
 int Scenario::listen(int backlog) {
   listener = open();
-  const sockaddr_in any = address_of(IpAddress::v4(0), kOwnPort);
-  LYRE_CHECK(sockets.bind(listener, reinterpret_cast<const sockaddr*>(&any), sizeof any) == 0);
+  const sockaddr_in6 own = address_of(own_address, kOwnPort);
+  LYRE_CHECK(sockets.bind(listener, reinterpret_cast<const sockaddr*>(&own), sizeof own) == 0);
   return sockets.listen(listener, backlog);
 }
 
@@ -208,7 +298,7 @@ int Scenario::accept() {
 
 int Scenario::connect() {
   if (socket < 0) socket = open();
-  const sockaddr_in peer = address_of(kPeer, peer_port);
+  const sockaddr_in6 peer = address_of(peer_address, peer_port);
   const int result =
       sockets.start_connect(socket, reinterpret_cast<const sockaddr*>(&peer), sizeof peer);
   conn = sockets.conn_of(socket);

@@ -20,6 +20,21 @@ inline constexpr uint8_t kUrg = wire::TcpFlags::kUrg;
 inline constexpr uint8_t kEce = wire::TcpFlags::kEce;
 inline constexpr uint8_t kCwr = wire::TcpFlags::kCwr;
 
+/// Which IP a scenario speaks. Sizes are the same over both: IPv6 gets an MTU that is larger by
+/// what its header is.
+enum class Family : uint8_t { kIpv4, kIpv6 };
+
+/// Tests of a suite that is one of these run once over each: `INSTANTIATE_OVER_BOTH(Suite);`.
+class OverBoth : public testing::TestWithParam<Family> {};
+inline constexpr Family kFamilies[] = {Family::kIpv4, Family::kIpv6};
+#define INSTANTIATE_OVER_BOTH(suite)                                                         \
+  INSTANTIATE_TEST_SUITE_P(Ip, suite, testing::ValuesIn(kFamilies), [](const auto& family) { \
+    return family.param == Family::kIpv4 ? "v4" : "v6";                                      \
+  })
+
+/// ICMP errors, under whatever numbers a family has for them.
+enum class IcmpSays : uint8_t { kTooBig, kNoPort, kNoProtocol, kProhibited, kTimeExceeded };
+
 /// A segment as a scenario writes it, and as it sees those of the stack. Sequence numbers count
 /// from each side's SYN, which is 0: the first byte of text is 1.
 struct Seg {
@@ -45,7 +60,8 @@ class Scenario {
   static constexpr uint16_t kPeerPort = 5555;
   static constexpr uint32_t kPeerIss = 0xfffffff0;  ///< wraps soon
 
-  explicit Scenario(const StackOptions& options = plain());
+  explicit Scenario(const StackOptions& options = plain(), Family family = Family::kIpv4);
+  explicit Scenario(Family family) : Scenario(plain(), family) {}
   /// No timestamps, no scaling, MSS 1000 from both: numbers stay readable.
   static StackOptions plain();
 
@@ -54,8 +70,8 @@ class Scenario {
   void send_raw(std::vector<uint8_t> packet);
   /// The packet that send() would send, for tests that damage it.
   std::vector<uint8_t> build(const Seg& segment) const;
-  /// An ICMP error about our text at `seq`.
-  void send_icmp(uint8_t type, uint8_t code, uint32_t quoted_seq, uint16_t mtu = 0);
+  /// An ICMP error about our text at `quoted_seq`.
+  void send_icmp(IcmpSays what, uint32_t quoted_seq, uint16_t mtu = 0);
 
   /// What left since; empty optional: nothing did.
   std::optional<Seg> next();
@@ -90,6 +106,8 @@ class Scenario {
   tcp::State state() const { return host.engine().state(conn); }
   tcp::ConnectionInfo info() const { return host.engine().info(conn); }
 
+  const IpAddress own_address;
+  const IpAddress peer_address;
   Host host;
   Sockets sockets;
   int listener = -1;

@@ -1,11 +1,21 @@
 #include <netinet/in.h>
 
+#include <tuple>
+
 #include "tests/conformance/scenario.h"
 
 namespace lyre::conformance {
 namespace {
 
-enum class At : uint8_t { kEstablished, kCloseWait, kFinWait1, kFinWait2, kClosing, kLastAck };
+enum class At : uint8_t {
+  kEstablished,
+  kCloseWait,
+  kFinWait1,
+  kFinWait2,
+  kClosing,
+  kLastAck,
+  kTimeWait
+};
 
 /// Brings `s` to a state. Both numbers that follow are what the peer would send next.
 struct Place {
@@ -21,23 +31,29 @@ Place reach(Scenario& s, At at) {
     s.expect(kAck);
     place.seq = 2;
   }
-  if (at == At::kFinWait1 || at == At::kFinWait2 || at == At::kClosing || at == At::kLastAck) {
+  if (at != At::kEstablished && at != At::kCloseWait) {
     s.sockets.shutdown(s.socket, SHUT_WR);
     s.expect(kFin | kAck);
   }
-  if (at == At::kFinWait2) {
+  if (at == At::kFinWait2 || at == At::kTimeWait) {
     s.send({.flags = kAck, .seq = 1, .ack = 2});
     place.ack = 2;
   }
-  if (at == At::kClosing) {
-    s.send({.flags = kFin | kAck, .seq = 1, .ack = 1});
+  if (at == At::kClosing || at == At::kTimeWait) {
+    s.send({.flags = kFin | kAck, .seq = 1, .ack = place.ack});
     s.expect(kAck);
     place.seq = 2;
   }
   return place;
 }
 
-class Validation : public testing::TestWithParam<At> {};
+class Validation : public testing::TestWithParam<std::tuple<At, Family>> {
+ protected:
+  At at() const { return std::get<At>(GetParam()); }
+  Family family() const { return std::get<Family>(GetParam()); }
+};
+
+using SynValidation = Validation;
 
 /// Since `before` one segment was dropped, for `reason` and no other.
 void expect_one_drop(const Scenario& s, uint64_t before, Drop reason) {
@@ -46,16 +62,16 @@ void expect_one_drop(const Scenario& s, uint64_t before, Drop reason) {
 }
 
 TEST_P(Validation, ResetAtTheExactNumberEndsIt) {  // RFC 5961 3.2, case 2
-  Scenario s;
-  const Place place = reach(s, GetParam());
+  Scenario s(family());
+  const Place place = reach(s, at());
   s.send({.flags = kRst, .seq = place.seq});
   EXPECT_EQ(s.state(), tcp::State::kClosed);
   s.expect_silence();
 }
 
 TEST_P(Validation, ResetInTheWindowIsChallenged) {  // RFC 5961 3.2, case 3
-  Scenario s;
-  const Place place = reach(s, GetParam());
+  Scenario s(family());
+  const Place place = reach(s, at());
   const uint64_t before = s.drops();
   s.send({.flags = kRst, .seq = place.seq + 10});
   EXPECT_EQ(s.expect(kAck).ack, place.seq);
@@ -65,8 +81,8 @@ TEST_P(Validation, ResetInTheWindowIsChallenged) {  // RFC 5961 3.2, case 3
 
 TEST_P(Validation, ResetOutsideTheWindowIsIgnored) {  // RFC 5961 3.2, case 1
   for (const uint32_t offset : {0xffffffffu, 100000u}) {
-    Scenario s;
-    const Place place = reach(s, GetParam());
+    Scenario s(family());
+    const Place place = reach(s, at());
     const uint64_t before = s.drops();
     s.send({.flags = kRst, .seq = place.seq + offset});
     s.expect_silence();
@@ -75,10 +91,10 @@ TEST_P(Validation, ResetOutsideTheWindowIsIgnored) {  // RFC 5961 3.2, case 1
   }
 }
 
-TEST_P(Validation, SynIsChallengedWhereverItLies) {  // RFC 5961 4.2
+TEST_P(SynValidation, IsChallengedWhereverItLies) {  // RFC 5961 4.2
   for (const uint32_t offset : {0u, 10u, 100000u, 0xffffff00u}) {
-    Scenario s;
-    const Place place = reach(s, GetParam());
+    Scenario s(family());
+    const Place place = reach(s, at());
     const uint64_t before = s.drops();
     s.send({.flags = kSyn, .seq = place.seq + offset});
     EXPECT_EQ(s.expect(kAck).ack, place.seq);
@@ -88,8 +104,8 @@ TEST_P(Validation, SynIsChallengedWhereverItLies) {  // RFC 5961 4.2
 }
 
 TEST_P(Validation, AckOfTheFutureIsChallenged) {  // RFC 9293 3.10.7.4, fifth
-  Scenario s;
-  const Place place = reach(s, GetParam());
+  Scenario s(family());
+  const Place place = reach(s, at());
   const uint64_t before = s.drops();
   s.send({.flags = kAck, .seq = place.seq, .ack = place.ack + 5000});
   EXPECT_EQ(s.expect(kAck).ack, place.seq);
@@ -97,8 +113,8 @@ TEST_P(Validation, AckOfTheFutureIsChallenged) {  // RFC 9293 3.10.7.4, fifth
 }
 
 TEST_P(Validation, SegmentOutsideTheWindowIsAnswered) {  // RFC 9293 3.10.7.4, first
-  Scenario s;
-  const Place place = reach(s, GetParam());
+  Scenario s(family());
+  const Place place = reach(s, at());
   const uint64_t before = s.drops();
   s.send({.flags = kAck, .seq = place.seq + 100000, .ack = place.ack, .bytes = 10});
   EXPECT_EQ(s.expect(kAck).ack, place.seq);
@@ -106,20 +122,29 @@ TEST_P(Validation, SegmentOutsideTheWindowIsAnswered) {  // RFC 9293 3.10.7.4, f
 }
 
 TEST_P(Validation, NothingWithoutAckIsBelieved) {  // RFC 9293 3.10.7.4, fifth
-  Scenario s;
-  const Place place = reach(s, GetParam());
+  Scenario s(family());
+  const Place place = reach(s, at());
   const uint64_t before = s.drops();
   s.send({.flags = kPsh, .seq = place.seq, .bytes = 10});
   s.expect_silence();
   expect_one_drop(s, before, Drop::kTcpBadAck);
 }
 
+constexpr At kStates[] = {At::kEstablished, At::kCloseWait, At::kFinWait1, At::kFinWait2,
+                          At::kClosing,     At::kLastAck,   At::kTimeWait};
 INSTANTIATE_TEST_SUITE_P(States, Validation,
-                         testing::Values(At::kEstablished, At::kCloseWait, At::kFinWait1,
-                                         At::kFinWait2, At::kClosing, At::kLastAck));
+                         testing::Combine(testing::ValuesIn(kStates),
+                                          testing::ValuesIn(kFamilies)));
+// In TIME-WAIT, the last, a SYN may open the connection anew: closing_test.cc.
+INSTANTIATE_TEST_SUITE_P(States, SynValidation,
+                         testing::Combine(testing::ValuesIn(kStates, std::end(kStates) - 1),
+                                          testing::ValuesIn(kFamilies)));
 
-TEST(Challenge, IsLimited) {  // RFC 5961 7
-  Scenario s;
+using Challenge = OverBoth;
+INSTANTIATE_OVER_BOTH(Challenge);
+
+TEST_P(Challenge, IsLimited) {  // RFC 5961 7
+  Scenario s(GetParam());
   s.establish_passive();
   for (int i = 0; i < 100; ++i) s.send({.flags = kSyn, .seq = 5});
   const size_t count = s.all().size();
@@ -130,8 +155,8 @@ TEST(Challenge, IsLimited) {  // RFC 5961 7
   s.expect(kAck);
 }
 
-TEST(Challenge, SynReceivedAnswersAReset) {  // RFC 5961 3.2
-  Scenario s;
+TEST_P(Challenge, SynReceivedAnswersAReset) {  // RFC 5961 3.2
+  Scenario s(GetParam());
   s.listen();
   s.send({.flags = kSyn, .options = Scenario::offered()});
   s.expect(kSyn | kAck);
@@ -139,8 +164,25 @@ TEST(Challenge, SynReceivedAnswersAReset) {  // RFC 5961 3.2
   EXPECT_EQ(s.expect(kAck).ack, 1u);
 }
 
-TEST(Ack, VeryOldOneIsChallenged) {  // RFC 5961 5.2
-  Scenario s;
+TEST_P(Challenge, SynReceivedIgnoresAResetOutsideTheWindow) {  // RFC 5961 3.2, case 1
+  for (const uint32_t seq : {0u, 100000u}) {
+    Scenario s(GetParam());
+    s.listen();
+    s.send({.flags = kSyn, .options = Scenario::offered()});
+    s.expect(kSyn | kAck);
+    s.send({.flags = kRst, .seq = seq});
+    s.expect_silence();
+    EXPECT_EQ(s.drops(Drop::kTcpOutOfWindow), 1u);
+    s.send({.flags = kAck, .seq = 1, .ack = 1});
+    EXPECT_GE(s.accept(), 0);
+  }
+}
+
+using Ack = OverBoth;
+INSTANTIATE_OVER_BOTH(Ack);
+
+TEST_P(Ack, VeryOldOneIsChallenged) {  // RFC 5961 5.2
+  Scenario s(GetParam());
   s.establish_passive(Scenario::offered(), 1000);
   for (int i = 0; i < 3; ++i) {
     s.write(1000);
@@ -173,8 +215,11 @@ wire::TcpOptions offer_with_timestamps(uint32_t value) {
   return options;
 }
 
-TEST(Paws, OldTextIsDroppedAndAnswered) {  // RFC 7323 5.3 R1
-  Scenario s(with_timestamps());
+using Paws = OverBoth;
+INSTANTIATE_OVER_BOTH(Paws);
+
+TEST_P(Paws, OldTextIsDroppedAndAnswered) {  // RFC 7323 5.3 R1
+  Scenario s(with_timestamps(), GetParam());
   s.establish_passive(offer_with_timestamps(1000));
   s.send({.flags = kAck | kPsh, .seq = 1, .ack = 1, .bytes = 10, .options = stamp(1020)});
   s.all();
@@ -184,15 +229,15 @@ TEST(Paws, OldTextIsDroppedAndAnswered) {  // RFC 7323 5.3 R1
   EXPECT_EQ(s.read(), 10);
 }
 
-TEST(Paws, ResetIsNotJudgedByItsTimestamp) {  // RFC 7323 5.2
-  Scenario s(with_timestamps());
+TEST_P(Paws, ResetIsNotJudgedByItsTimestamp) {  // RFC 7323 5.2
+  Scenario s(with_timestamps(), GetParam());
   s.establish_passive(offer_with_timestamps(1000));
   s.send({.flags = kRst, .seq = 1, .options = stamp(1)});
   EXPECT_EQ(s.state(), tcp::State::kClosed);
 }
 
-TEST(Paws, WrongAckDoesNotMoveTheClock) {  // RFC 7323 4.3, RFC 5961 5.2
-  Scenario s(with_timestamps());
+TEST_P(Paws, WrongAckDoesNotMoveTheClock) {  // RFC 7323 4.3, RFC 5961 5.2
+  Scenario s(with_timestamps(), GetParam());
   s.establish_passive(offer_with_timestamps(1000));
   s.send({.flags = kFin | kAck, .seq = 1, .ack = 9999, .options = stamp(900000)});
   s.all();
@@ -200,16 +245,19 @@ TEST(Paws, WrongAckDoesNotMoveTheClock) {  // RFC 7323 4.3, RFC 5961 5.2
   EXPECT_EQ(s.expect(kAck).ack, 11u);
 }
 
-TEST(Paws, OldClockProvesNothingAfterADay) {  // RFC 7323 5.5
-  Scenario s(with_timestamps());
+TEST_P(Paws, OldClockProvesNothingAfterADay) {  // RFC 7323 5.5
+  Scenario s(with_timestamps(), GetParam());
   s.establish_passive(offer_with_timestamps(1000));
   s.wait(seconds(25LL * 24 * 3600));
   s.send({.flags = kAck | kPsh, .seq = 1, .ack = 1, .bytes = 10, .options = stamp(5)});
   EXPECT_EQ(s.expect_later(kAck).ack, 11u);
 }
 
-TEST(Timestamps, ResetCarriesOne) {  // RFC 7323 3.2
-  Scenario s(with_timestamps());
+using Timestamps = OverBoth;
+INSTANTIATE_OVER_BOTH(Timestamps);
+
+TEST_P(Timestamps, ResetCarriesOne) {  // RFC 7323 3.2
+  Scenario s(with_timestamps(), GetParam());
   s.establish_passive(offer_with_timestamps(1000));
   s.send({.flags = kAck | kPsh, .seq = 1, .ack = 1, .bytes = 10, .options = stamp(1020)});
   s.all();
