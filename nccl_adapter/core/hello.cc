@@ -69,6 +69,7 @@ HelloState read_hello(std::span<const uint8_t> in, Hello* out) {
   // A newer peer may say more than this version understands.
   if (bytes < kHelloBytes) return HelloState::kStranger;
   if (in.size() < bytes) return HelloState::kMore;
+  if (in.size() > bytes) return HelloState::kStranger;  // nothing is said before the answer
   out->stream_index = get_le<uint16_t>(in, kStreamIndexAt);
   out->stream_count = get_le<uint16_t>(in, kStreamCountAt);
   out->pid = get_le<uint32_t>(in, kHelloPidAt);

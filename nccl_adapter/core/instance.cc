@@ -181,15 +181,16 @@ RecvComm* Instance::add_receiver(const Hello& hello, const std::string& address)
   return made;
 }
 
-const uint64_t* Instance::find_departed(const Nonce& comm_id) {
+const Departed* Instance::find_departed(const Nonce& comm_id) {
   const auto it = departed_.find(comm_id);
   if (it == departed_.end()) return nullptr;
   it->second.is_told = true;
-  return &it->second.placed;
+  return &it->second;
 }
 
 void Instance::remember_departed(RecvComm& comm) {
-  departed_[comm.id()] = {comm.placed(), comm.is_goodbye_heard()};
+  const bool was_in_order = comm.has_parted();
+  departed_[comm.id()] = {was_in_order, comm.placed(), !was_in_order || comm.is_goodbye_heard()};
   departed_order_.push_back(comm.id());
   if (departed_order_.size() <= kDepartedMax) return;
   departed_.erase(departed_order_.front());
@@ -219,8 +220,7 @@ void Instance::erase(Comm* comm) {
   telemetry_.give_back(comm->slot());
   const auto it = receivers_.find(comm->id());
   if (it != receivers_.end() && it->second == comm) {
-    // Of a comm that did not end in order, its peer is told that nobody knows it.
-    if (comm->has_parted()) remember_departed(*it->second);
+    remember_departed(*it->second);
     receivers_.erase(it);
   }
   comm->finish_close();

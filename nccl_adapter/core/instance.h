@@ -76,8 +76,8 @@ class Instance {
 
   RecvComm* find_receiver(const Nonce& comm_id) const;
   RecvComm* add_receiver(const Hello& hello, const std::string& address);
-  /// What the comm had placed when it was closed here; nullptr: no such comm. The caller tells.
-  const uint64_t* find_departed(const Nonce& comm_id);
+  /// nullptr: no such comm. The caller tells the peer.
+  const Departed* find_departed(const Nonce& comm_id);
 
  private:
   Instance(const Settings& settings, uint64_t communicator);
@@ -118,10 +118,6 @@ class Instance {
   std::unordered_map<uint64_t, SendComm*> connecting_;  ///< by note in the handle
   std::unordered_map<Comm*, std::unique_ptr<Comm>> comms_;
   std::map<Nonce, RecvComm*> receivers_;
-  struct Departed {
-    uint64_t placed;
-    bool is_told;  ///< the peer's host has our last words
-  };
   std::map<Nonce, Departed> departed_;
   std::deque<Nonce> departed_order_;
   std::unique_ptr<Keeper> keeper_;  ///< last: it works with all of the above

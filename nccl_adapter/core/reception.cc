@@ -144,10 +144,11 @@ void Reception::receive(Visitor* visitor, const Hello& hello) {
   const std::vector<uint8_t> welcome = answer(AnswerCode::kWelcome, "");
   RecvComm* comm = instance_->find_receiver(hello.comm_id);
   if (comm == nullptr) {
-    if (const uint64_t* placed = instance_->find_departed(hello.comm_id)) {
-      visitor->stream.send_small(answer(AnswerCode::kDeparted, "it closed that comm", *placed));
-      visitor->stream.close();
-      return forget(visitor);
+    if (const Departed* departed = instance_->find_departed(hello.comm_id)) {
+      return departed->was_in_order
+                 ? turn_away(visitor, AnswerCode::kDeparted, "it closed that comm",
+                             departed->placed)
+                 : turn_away(visitor, AnswerCode::kUnknown, "it gave that comm up");
     }
     const auto it = listen_comms_.find(hello.nonce);
     if (it == listen_comms_.end()) {
@@ -163,6 +164,9 @@ void Reception::receive(Visitor* visitor, const Hello& hello) {
     comm = instance_->add_receiver(hello, visitor->address);
     it->second->add(comm);
   }
+  if (comm->has_failed()) {
+    return turn_away(visitor, AnswerCode::kUnknown, "that comm has failed there");
+  }
   if (comm->join(hello, &visitor->stream, welcome) != AnswerCode::kWelcome) {
     return refuse(visitor, AnswerCode::kBadStream, "that stream is there already, or never was");
   }
@@ -171,8 +175,17 @@ void Reception::receive(Visitor* visitor, const Hello& hello) {
 
 void Reception::refuse(Visitor* visitor, AnswerCode code, const std::string& why) {
   log_stranger(visitor->address, why);
+  dismiss(visitor, answer(code, why));
+}
+
+void Reception::turn_away(Visitor* visitor, AnswerCode code, const char* why, uint64_t placed) {
+  log_info("a stream from %s comes late: %s", visitor->address.c_str(), why);
+  dismiss(visitor, answer(code, why, placed));
+}
+
+void Reception::dismiss(Visitor* visitor, const std::vector<uint8_t>& words) {
   // A failure here is the session's, which ends anyway.
-  visitor->stream.send_small(answer(code, why));
+  visitor->stream.send_small(words);
   visitor->stream.close();
   forget(visitor);
 }

@@ -38,6 +38,13 @@ class ListenComm {
   std::deque<RecvComm*> arrivals_;
 };
 
+/// A receiving comm that was closed here.
+struct Departed {
+  bool was_in_order;
+  uint64_t placed;  ///< messages
+  bool is_told;     ///< the peer's host has our last words, or there are none
+};
+
 /// The one TCP listener of an instance, on all its ports, which all its listen comms share. It
 /// hears every hello, welcomes peers and shows strangers out. It keeps its TCP port when the daemon
 /// is lost and found again: peers know no other. Thread: under the instance's lock. Owner: the
@@ -85,6 +92,9 @@ class Reception {
   void hear(Visitor* visitor);
   void receive(Visitor* visitor, const Hello& hello);
   void refuse(Visitor* visitor, AnswerCode code, const std::string& why);
+  /// No stranger: a peer that does not know yet that its comm is over here.
+  void turn_away(Visitor* visitor, AnswerCode code, const char* why, uint64_t placed = 0);
+  void dismiss(Visitor* visitor, const std::vector<uint8_t>& words);
   void show_out(Visitor* visitor, const char* why);
   void forget(Visitor* visitor);
   std::vector<uint8_t> answer(AnswerCode code, const std::string& text, uint64_t placed = 0) const;

@@ -371,6 +371,65 @@ TEST_F(Handshake, AStreamJoinsOnceAndNotTooLate) {
                 }});
 }
 
+// A sender that comes back with the middle of its messages must not be a new peer.
+TEST_F(Handshake, AStreamOfACommThatWasGivenUpIsTooLate) {
+  expect_ranks({[](Rank& rank) {
+                  Link link(rank, kAbi, Link::Unconnected{});
+                  link.exchange_handle();
+                  Stranger first(daemons().socket(0), link.handle());
+                  say_hello(first, hello_for(link, 0, 2, 1));
+                  expect_welcome(first);
+                  rank.meet();
+                  rank.meet();  // the comm is closed, with a request in flight
+                  Stranger late(daemons().socket(0), link.handle());
+                  say_hello(late, hello_for(link, 1, 2, 1));
+                  expect_answer(late, AnswerCode::kUnknown);
+                  link.connect();
+                  say_one_word(rank, link);
+                  link.close();
+                },
+                [](Rank& rank) {
+                  Link link(rank, kAbi, Link::Unconnected{});
+                  link.exchange_handle();
+                  void* comm = accept_one(link);
+                  rank.meet();
+                  uint8_t byte = 0;
+                  void* request = nullptr;
+                  ASSERT_EQ(link.plugin().irecv(comm, &byte, 1, &request), Result::kSuccess);
+                  EXPECT_EQ(link.plugin().close_recv(comm), Result::kSuccess);
+                  rank.meet();
+                  link.connect();
+                  say_one_word(rank, link);
+                  link.close();
+                }});
+}
+
+// Nobody would read what it brings, and its sender would wait as long as it lives.
+TEST_F(Handshake, AStreamOfACommThatHasFailedIsRefused) {
+  expect_ranks({[](Rank& rank) {
+                  Link link(rank, kAbi, Link::Unconnected{});
+                  link.exchange_handle();
+                  Stranger first(daemons().socket(0), link.handle());
+                  say_hello(first, hello_for(link, 0, 2, 1));
+                  expect_welcome(first);
+                  first.say(std::vector<uint8_t>(nccl_adapter::kFrameHeaderBytes, 0xff));
+                  EXPECT_TRUE(until([&] { return first.is_shown_out(); }));
+                  Stranger late(daemons().socket(0), link.handle());
+                  say_hello(late, hello_for(link, 1, 2, 1));
+                  expect_answer(late, AnswerCode::kUnknown);
+                  rank.meet();
+                  link.close();
+                },
+                [](Rank& rank) {
+                  Link link(rank, kAbi, Link::Unconnected{});
+                  link.exchange_handle();
+                  void* comm = accept_one(link);
+                  rank.meet();
+                  EXPECT_EQ(link.plugin().close_recv(comm), Result::kSuccess);
+                  link.close();
+                }});
+}
+
 TEST_F(Handshake, AStreamThatLiesEndsItsOwnCommOnly) {
   using nccl_adapter::FrameHeader;
   using nccl_adapter::FrameType;

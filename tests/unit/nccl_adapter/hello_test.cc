@@ -68,6 +68,14 @@ TEST(Hello, ANewerPeerMaySayMore) {
   EXPECT_EQ(read_hello(longer, &out), HelloState::kComplete);
 }
 
+TEST(Hello, NothingIsSaidBeforeTheAnswer) {
+  std::vector<uint8_t> longer(kHelloBytes + 1);
+  const Buffer buffer = sample();
+  std::copy(buffer.begin(), buffer.end(), longer.begin());
+  Hello out;
+  EXPECT_EQ(read_hello(longer, &out), HelloState::kStranger);
+}
+
 TEST(Hello, VersionsAreJudgedByThePrefixAlone) {
   Buffer buffer = sample();
   put_le<uint16_t>(buffer, 8, 8);
