@@ -60,9 +60,12 @@ void advance_una(Core& core, Connection& c, SeqNum ack, AckSample& sample, Effec
   }
 }
 
-/// RFC 2883 4.1, 4.2: the first block repeats what is acknowledged, or lies inside the second.
-bool is_dsack(const wire::TcpOptions& options, SeqNum ack) {
+/// RFC 2883 4.1, 4.2: the first block repeats what is acknowledged, or lies inside the second. What
+/// was acknowledged more than a window ago cannot still arrive twice.
+bool is_dsack(const Connection& c, const wire::TcpOptions& options, SeqNum ack) {
   const wire::SackBlock& first = options.sacks[0];
+  const SeqNum oldest = c.snd.una - c.snd.wnd_bytes_max;
+  if (first.end.at_or_before(first.start) || first.end.at_or_before(oldest)) return false;
   if (first.end.at_or_before(ack)) return true;
   if (options.sack_count < 2) return false;
   const wire::SackBlock& second = options.sacks[1];
@@ -74,7 +77,7 @@ void read_sacks(Core& core, Connection& c, const SegmentIn& segment, AckSample& 
   const wire::TcpOptions& options = segment.options;
   const uint8_t count = std::min<uint8_t>(options.sack_count, wire::kSackBlocksMax);
   if (count == 0) return;
-  sample.has_dsack = is_dsack(options, segment.ack);
+  sample.has_dsack = is_dsack(c, options, segment.ack);
   if (sample.has_dsack) sample.dsack = options.sacks[0];
   const bool is_old = segment.ack.before(c.snd.una);
   Scoreboard board(core, c);

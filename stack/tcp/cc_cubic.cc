@@ -13,41 +13,41 @@ constexpr double kAlpha = 3 * (1 - kBeta) / (1 + kBeta);  // RFC 9438 4.3
 
 double to_seconds(Nanos span) { return static_cast<double>(span.value) * 1e-9; }
 
-void start_epoch(Congestion& cc, double cwnd, Nanos now) {
+void start_epoch(Congestion& cc, Nanos now) {
   CubicState& cubic = cc.cubic;
+  const double cwnd = cc.cwnd_bytes;
   cubic.epoch_start = now;
   cubic.w_est = cwnd;
   cubic.w_max = std::max(cubic.w_max, cwnd);
-  cubic.k_seconds = std::cbrt((cubic.w_max - cwnd) / kC);  // RFC 9438 figure 2
+  cubic.k_seconds = std::cbrt((cubic.w_max - cwnd) / (kC * cc.mss_bytes));  // RFC 9438 figure 2
 }
 
-double window_at(const CubicState& cubic, double at_seconds) {
-  const double distance = at_seconds - cubic.k_seconds;  // RFC 9438 figure 1
-  return kC * distance * distance * distance + cubic.w_max;
+double window_at(const Congestion& cc, double at_seconds) {
+  const double distance = at_seconds - cc.cubic.k_seconds;  // RFC 9438 figure 1
+  return kC * cc.mss_bytes * distance * distance * distance + cc.cubic.w_max;
 }
 
 }  // namespace
 
 void grow(Congestion& cc, const CongestionAck& ack, Nanos now) {
   CubicState& cubic = cc.cubic;
-  const double mss = cc.mss_bytes;
-  const double cwnd = cc.cwnd_bytes / mss;
-  const double acked = ack.delivered_bytes / mss;
-  if (cubic.epoch_start == kNever) start_epoch(cc, cwnd, now);
+  const double cwnd = cc.cwnd_bytes;
+  const double acked = ack.delivered_bytes;
+  if (cubic.epoch_start == kNever) start_epoch(cc, now);
 
   const double elapsed = to_seconds(now - cubic.epoch_start);
   // RFC 9438 4.3: once past the old window, Reno's slope again.
-  cubic.w_est += (cubic.w_est >= cubic.cwnd_prior ? 1.0 : kAlpha) * acked / cwnd;
+  cubic.w_est += (cubic.w_est >= cubic.cwnd_prior ? 1.0 : kAlpha) * cc.mss_bytes * acked / cwnd;
   double step = 0;
-  if (window_at(cubic, elapsed) < cubic.w_est) {
+  if (window_at(cc, elapsed) < cubic.w_est) {
     step = cubic.w_est - cwnd;
   } else {
     // RFC 9438 4.2: aim at where the curve is one round trip from now.
     const double target =
-        std::clamp(window_at(cubic, elapsed + to_seconds(ack.srtt)), cwnd, 1.5 * cwnd);
+        std::clamp(window_at(cc, elapsed + to_seconds(ack.srtt)), cwnd, 1.5 * cwnd);
     step = (target - cwnd) / cwnd * acked;
   }
-  cc.credit_bytes += std::max(step, 0.0) * mss;
+  cc.credit_bytes += std::max(step, 0.0);
   const double whole = std::floor(cc.credit_bytes);
   cc.credit_bytes -= whole;
   const double grown = std::min<double>(cc.cwnd_bytes + whole, kCwndBytesMax);
@@ -56,7 +56,7 @@ void grow(Congestion& cc, const CongestionAck& ack, Nanos now) {
 
 uint32_t ssthresh_bytes(Congestion& cc, uint32_t in_flight_bytes) {
   CubicState& cubic = cc.cubic;
-  const double cwnd = cc.cwnd_bytes / static_cast<double>(cc.mss_bytes);
+  const double cwnd = cc.cwnd_bytes;
   // RFC 9438 4.7: a second loss below the last maximum gives way to newcomers.
   cubic.w_max = cwnd < cubic.w_max ? cwnd * (1 + kBeta) / 2 : cwnd;
   cubic.cwnd_prior = cwnd;

@@ -11,7 +11,8 @@ namespace lyre::tcp {
 inline constexpr uint32_t kCwndBytesMax = 1u << 30;
 inline constexpr uint32_t kSsthreshUnset = kCwndBytesMax;
 
-/// What CUBIC remembers of its last reduction. Units: segments of one MSS, as in RFC 9438.
+/// What CUBIC remembers of its last reduction. Units: bytes, where RFC 9438 has
+/// segments, because the size of a segment may change with the path.
 struct CubicState {
   double w_max = 0;       ///< window before the last reduction
   double cwnd_prior = 0;  ///< the same, before fast convergence shortened it
@@ -55,7 +56,7 @@ struct Congestion {
 /// One ACK that moved snd.una while nothing reduced the window.
 struct CongestionAck {
   uint32_t delivered_bytes = 0;  ///< what was not counted as delivered (SACKed) before
-  bool is_cwnd_limited = false;  ///< RFC 7661 / 9438 5.8: an idle window proves nothing
+  bool is_cwnd_limited = false;  ///< RFC 7661 4.3 and 9438 5.8: an idle window proves nothing
   Nanos srtt;
   Nanos rtt;  ///< that this ACK tells; zero: none
   SeqNum una;

@@ -119,15 +119,22 @@ void Engine::on_icmp_error(ConnId conn, SeqNum quoted_seq, wire::IcmpVerdict ver
     effects.drop = Drop::kIcmpBadQuote;
     return;
   }
+  const bool is_opening = is_one_of(c.state, kOpening);
   if (mtu_bytes > 0) {
     const uint32_t headers = wire::ip_and_tcp_header_bytes(c.tuple.remote.address);
     const uint32_t mss = mtu_bytes > headers ? mtu_bytes - headers : 0;
-    if (mss < kMssLeast || mss >= c.snd.mss_bytes || is_one_of(c.state, kOpening)) return;
+    if (mss < kMssLeast || mss >= c.snd.mss_bytes || is_opening) {
+      effects.drop = Drop::kIcmpIgnored;
+      return;
+    }
     on_path_mtu(impl_->core, c, static_cast<uint16_t>(mss), now);
     effects.wants_transmit = true;
     return;
   }
-  if (verdict == wire::IcmpVerdict::kSoft || !is_one_of(c.state, kOpening)) return;
+  if (verdict == wire::IcmpVerdict::kSoft || !is_opening) {
+    effects.drop = Drop::kIcmpIgnored;
+    return;
+  }
   const bool is_refused = verdict == wire::IcmpVerdict::kRefused;
   finish(c, is_refused ? EndReason::kRefused : EndReason::kUnreachable, effects);
 }

@@ -43,6 +43,7 @@ void set_mss(Connection& c, uint16_t mss_bytes) {
 void on_path_mtu(Core& core, Connection& c, uint16_t mss_bytes, Nanos now) {
   if (mss_bytes >= c.snd.mss_bytes) return;
   keep_segments(c.cc, mss_bytes);
+  c.undo.is_possible = false;  // what it would give back was meant for larger segments
   set_mss(c, mss_bytes);
   c.snd.mss_reduced_at = now;
   c.snd.suspects_black_hole = false;

@@ -236,7 +236,10 @@ void note_duplicate(Connection& c, SeqNum start, SeqNum end) {
 void process_text(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
                   Effects& effects) {
   if (segment.payload_bytes == 0) return;
-  if (!is_one_of(c.state, kMayReceiveText)) return;  // RFC 9293: the peer has sent its FIN
+  if (!is_one_of(c.state, kMayReceiveText)) {  // RFC 9293 3.10.7.4: the peer has sent its FIN
+    effects.drop = Drop::kTcpOutOfWindow;
+    return;
+  }
   ReceiveState& rcv = c.rcv;
   SeqNum start = latest(segment.seq, rcv.nxt);
   SeqNum end = segment.seq + segment.payload_bytes;
@@ -270,6 +273,8 @@ void process_fin(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
     if (is_in_window && !cuts_held_text) {
       rcv.has_fin = true;
       rcv.fin_seq = at;
+    } else {
+      effects.drop = Drop::kTcpOutOfWindow;
     }
     ack_at_once(c, effects);
   }

@@ -90,12 +90,17 @@ EndReason reason_of_reset(const Connection& c) {
   return c.state == State::kSynReceived && c.is_active ? EndReason::kRefused : EndReason::kReset;
 }
 
-/// Second: RST. RFC 5961 3.2: exact match, or a challenge; silence at the right edge, which only
-/// is_acceptable() lets pass.
+/// The right edge, which only is_acceptable() lets pass, is outside. But a peer that has filled the
+/// window and lost some of it aborts exactly there, and hears of its mistake by a challenge.
+bool is_at_closed_edge(const Connection& c, SeqNum seq) {
+  return seq == c.rcv.edge && seq != c.rcv.nxt && c.rcv.gap_head == kNoNode;
+}
+
+/// Second: RST. RFC 5961 3.2: exact match, a challenge in the window, silence outside.
 Verdict check_reset(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
                     Effects& effects) {
   if (!segment.flags.has(TcpFlags::kRst)) return Verdict::kGoOn;
-  if (segment.seq == c.rcv.edge && segment.seq != c.rcv.nxt) {
+  if (is_at_closed_edge(c, segment.seq)) {
     effects.drop = Drop::kTcpOutOfWindow;
     return Verdict::kDone;
   }
@@ -117,12 +122,19 @@ Verdict check_syn(Core& core, Connection& c, const SegmentIn& segment, Nanos now
   return Verdict::kDone;
 }
 
+/// RFC 9293 3.8.4: only who knows the connection's numbers proves that the peer is there.
+void note_sign_of_life(Connection& c, Nanos now) {
+  c.last_heard_at = now;
+  c.keepalives_unanswered = 0;
+}
+
 void run_steps(Core& core, Connection& c, const SegmentIn& segment, Nanos now, Effects& effects) {
   if (check_timestamp(core, c, segment, now, effects) == Verdict::kDone) return;
   if (check_sequence(core, c, segment, now, effects) == Verdict::kDone) return;
   if (check_reset(core, c, segment, now, effects) == Verdict::kDone) return;
   if (check_syn(core, c, segment, now, effects) == Verdict::kDone) return;
   if (process_ack(core, c, segment, now, effects) == Verdict::kDone) return;
+  note_sign_of_life(c, now);
   take_timestamp(c, segment, now);
   process_text(core, c, segment, now, effects);  // sixth, URG, is ignored: RFC 6093
   if (c.state == State::kClosed) return;
@@ -173,8 +185,6 @@ void on_segment_syn_received(Core& core, Connection& c, const SegmentIn& segment
 void segment_arrives(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
                      Effects& effects) {
   c.segments_received += segment.segment_count;
-  c.last_heard_at = now;
-  c.keepalives_unanswered = 0;
   switch (c.state) {
     case State::kClosed:
       effects.drop = Drop::kTcpNoConnection;

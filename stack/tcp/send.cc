@@ -138,7 +138,7 @@ SegmentOut make_run_ack(Connection& c, Nanos now) {
   return out;
 }
 
-/// RFC 7661: only a window that held something back has earned growth.
+/// RFC 7661 4.3: only a window that held something back has earned growth.
 void note_cwnd_limited(Connection& c) {
   c.snd.is_cwnd_limited = true;
   c.snd.cwnd_limited_end = c.snd.nxt;

@@ -19,7 +19,7 @@ bool is_told_by_timestamp(Connection& c, const AckSample& sample, bool moved_una
   return SeqNum(sample.ts_echo).before(SeqNum(timestamp_at(c, resent_at)));
 }
 
-/// RFC 3708: everything that was sent again arrived twice.
+/// RFC 3708 2: everything that was sent again arrived twice.
 bool is_told_by_duplicates(Connection& c, const AckSample& sample) {
   UndoState& undo = c.undo;
   if (!sample.has_dsack || undo.resent_bytes == 0) return false;

@@ -6,7 +6,7 @@ namespace lyre::tcp {
 
 /// Gives back what a reduction took when it proves to have been for nothing. Two witnesses, each
 /// enough: the first ACK that answers the episode echoes a timestamp from before it (RFC 3522,
-/// Eifel), or the peer reports every retransmission as a duplicate (RFC 2883, RFC 3708). Eifel
+/// Eifel), or the peer reports every retransmission as a duplicate (RFC 2883 4, RFC 3708 2). Eifel
 /// rather than F-RTO (RFC 5682): it needs no change in what is sent, decides on the first ACK
 /// and serves fast recovery too; timestamps are on by default.
 

@@ -69,7 +69,7 @@ struct UpperLayer {
   uint8_t protocol = 0;
   uint32_t protocol_at = 0;          ///< offset of the byte that names `protocol`
   uint32_t offset_bytes = 0;         ///< of the upper layer's header, from the packet's start
-  bool had_fragment_header = false;  ///< an atomic fragment (RFC 6946)
+  bool had_fragment_header = false;  ///< an atomic fragment (RFC 6946 4)
 };
 
 /// Skips the extension headers of `packet`, an IPv6 header and what belongs to it.

@@ -68,7 +68,7 @@ class Walk {
     return true;
   }
 
-  /// RFC 6946: a fragment that is the whole is no fragment.
+  /// RFC 6946 4: a fragment that is the whole is no fragment.
   bool check_fragment(uint32_t at) {
     constexpr uint16_t kOffsetAndMore = 0xfff9;
     upper_.had_fragment_header = true;

@@ -31,6 +31,18 @@ uint32_t buffer_bytes(int asked) {
   return static_cast<uint32_t>(std::clamp<uint64_t>(doubled, kBufferBytesMin, kBufferBytesMax));
 }
 
+const char* linux_name(tcp::CongestionAlgorithm algorithm) {
+  switch (algorithm) {
+    case tcp::CongestionAlgorithm::kNewReno:
+      return "reno";
+    case tcp::CongestionAlgorithm::kCubic:
+      return "cubic";
+    case tcp::CongestionAlgorithm::kDctcp:
+      return "dctcp";
+  }
+  return "";
+}
+
 /// enum values of Linux's tcpi_state.
 uint8_t linux_state(tcp::State state) {
   switch (state) {
@@ -190,8 +202,7 @@ int Sockets::get_option(int fd, int level, int name, void* value, socklen_t* len
     return 0;
   }
   if (level == SOL_TCP && name == TCP_CONGESTION) {
-    const bool is_cubic = socket.config.congestion == tcp::CongestionAlgorithm::kCubic;
-    const char* text = is_cubic ? "cubic" : "reno";
+    const char* text = linux_name(socket.config.congestion);
     std::memset(value, 0, *length);
     std::memcpy(value, text, std::min<size_t>(*length, std::strlen(text)));
     return 0;

@@ -17,10 +17,10 @@ constexpr int kTimersAtOnceMax = 32;
 constexpr int kTimersToTheEndMax = 20'000;
 constexpr uint32_t kQueuedBytesMax = 1u << 28;
 
-FourTuple tuple() {
-  return {.local = {.address = IpAddress::v4(0x0a000001), .port = 1000},
-          .remote = {.address = IpAddress::v4(0x0a000002), .port = 2000}};
-}
+constexpr FourTuple kTuple4{.local = {.address = IpAddress::v4(0x0a000001), .port = 1000},
+                            .remote = {.address = IpAddress::v4(0x0a000002), .port = 2000}};
+constexpr FourTuple kTuple6{.local = {.address = {{0xfd, 1}}, .port = 1000},
+                            .remote = {.address = {{0xfd, 2}}, .port = 2000}};
 
 /// An engine with one connection at a time, and what the outside knows of it.
 class Run {
@@ -50,9 +50,11 @@ class Run {
     queued_ = acked_ = 0;
     our_next_ = our_una_ = SeqNum(0);
     read_next_.reset();
-    switch (script_.u8() % 3) {
+    const uint8_t how = script_.u8();
+    tuple_ = how / 3 % 2 == 0 ? kTuple4 : kTuple6;
+    switch (how % 3) {
       case 0:
-        conn_ = engine_.open_active(tuple(), config_, now_);
+        conn_ = engine_.open_active(tuple_, config_, now_);
         their_next_ = SeqNum(script_.u32());
         break;
       case 1:
@@ -75,13 +77,13 @@ class Run {
   }
 
   void open_passive(const SegmentIn& syn, std::optional<SeqNum> iss_after) {
-    conn_ = engine_.open_passive(tuple(), config_, syn, now_, iss_after);
+    conn_ = engine_.open_passive(tuple_, config_, syn, now_, iss_after);
     LYRE_CHECK(conn_ != tcp::kNoConn);
   }
 
   /// A listener without room: whatever comes back, only what it sent itself may open a connection.
   void open_by_cookie() {
-    const SegmentOut answer = engine_.answer_with_cookie(tuple(), config_, read_syn(), now_);
+    const SegmentOut answer = engine_.answer_with_cookie(tuple_, config_, read_syn(), now_);
     LYRE_CHECK(engine_.connection_count() == 0);
     our_next_ = our_una_ = answer.seq + 1;
     if (answer.options.has_timestamps) last_ts_ = answer.options.ts_value;
@@ -90,7 +92,7 @@ class Run {
     ack.flags.bits |= TcpFlags::kAck;
     offer(ack);
     effects_.clear();
-    conn_ = engine_.open_by_cookie(tuple(), config_, ack, now_, effects_);
+    conn_ = engine_.open_by_cookie(tuple_, config_, ack, now_, effects_);
     if (ack.payload_bytes > 0 && !effects_.payload_kept) ledger_.refuse(ack.payload.slot);
     if (conn_ != tcp::kNoConn) apply();
   }
@@ -327,6 +329,7 @@ class Run {
   tcp::Engine engine_;
   tcp::ConnId conn_ = tcp::kNoConn;
   Nanos now_ = seconds(100);
+  FourTuple tuple_;
   Effects effects_;
   Ledger<SeqNum> ledger_;
   std::optional<SeqNum> read_next_;

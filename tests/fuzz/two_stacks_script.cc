@@ -21,9 +21,10 @@ constexpr size_t kPacketsMax = 256;
 constexpr int kTurnsToTheEndMax = 50'000;
 constexpr uint32_t kQueuedBytesMax = 1u << 17;
 
-Endpoint endpoint(int host) {
-  return {.address = IpAddress::v4(0x0a000001u + static_cast<uint32_t>(host)),
-          .port = static_cast<uint16_t>(1000 + host)};
+Endpoint endpoint(int host, bool is_v6) {
+  const auto number = static_cast<uint8_t>(1 + host);
+  const IpAddress address = is_v6 ? IpAddress{{0xfd, number}} : IpAddress::v4(0x0a000000u + number);
+  return {.address = address, .port = static_cast<uint16_t>(1000 + host)};
 }
 
 /// A segment under way, and which bytes of its sender's stream it carries.
@@ -62,7 +63,9 @@ class Run {
       config.user_timeout = config.connect_timeout = seconds(1'000'000);
       config.time_wait = seconds(1'000'000);
       config.keepalive = false;
-      hosts_[i] = std::make_unique<Host>(i, config, 4u + script_.u8() % 64);
+      const uint8_t more = script_.u8();
+      is_v6_ = more >= 0x80;
+      hosts_[i] = std::make_unique<Host>(i, config, 4u + more % 64);
     }
   }
 
@@ -81,8 +84,8 @@ class Run {
 
   void dial() {
     Host& dialer = at(0);
-    dialer.conn = dialer.engine.open_active({.local = endpoint(0), .remote = endpoint(1)},
-                                            dialer.config, now_);
+    dialer.conn = dialer.engine.open_active(
+        {.local = endpoint(0, is_v6_), .remote = endpoint(1, is_v6_)}, dialer.config, now_);
     dialer.was_open = true;
     transmit(0, 0);
   }
@@ -190,8 +193,9 @@ class Run {
                             !segment.flags.has(TcpFlags::kAck) &&
                             !segment.flags.has(TcpFlags::kRst);
     if (to == 1 && is_opening && !host.was_open) {
-      host.conn = host.engine.open_passive({.local = endpoint(1), .remote = endpoint(0)},
-                                           host.config, segment, now_);
+      host.conn =
+          host.engine.open_passive({.local = endpoint(1, is_v6_), .remote = endpoint(0, is_v6_)},
+                                   host.config, segment, now_);
       LYRE_CHECK(host.conn != tcp::kNoConn);
       host.was_open = true;
       return transmit(to, 0);
@@ -378,6 +382,7 @@ class Run {
   Script script_;
   std::unique_ptr<Host> hosts_[2];
   Nanos now_ = seconds(100);
+  bool is_v6_ = false;
   bool is_true_ = true;  ///< nobody lied yet
 };
 

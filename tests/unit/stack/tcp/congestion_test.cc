@@ -45,7 +45,7 @@ TEST(NewReno, LossHalvesTheFlight) {
   EXPECT_EQ(cc.ssthresh_bytes, 2 * kMss);
 }
 
-TEST(Congestion, UnusedWindowDoesNotGrow) {  // RFC 7661
+TEST(Congestion, UnusedWindowDoesNotGrow) {  // RFC 7661 4.3
   Congestion cc;
   congestion_start(cc, CongestionAlgorithm::kNewReno, kMss);
   congestion_on_ack(cc, {.delivered_bytes = kMss, .is_cwnd_limited = false}, seconds(1));
@@ -96,13 +96,13 @@ TEST(Congestion, UndoGivesBackWindowAndCurve) {  // RFC 9438 4.9
   congestion_start(cc, CongestionAlgorithm::kCubic, kMss);
   cc.cwnd_bytes = 100 * kMss;
   cc.cubic = {
-      .w_max = 90, .cwnd_prior = 90, .w_est = 80, .k_seconds = 2, .epoch_start = seconds(7)};
+      .w_max = 90e3, .cwnd_prior = 90e3, .w_est = 80e3, .k_seconds = 2, .epoch_start = seconds(7)};
   const CongestionMemory memory = congestion_remember(cc);
   congestion_on_timeout(cc, 100 * kMss, true);
   congestion_undo(cc, memory);
   EXPECT_EQ(cc.cwnd_bytes, 100 * kMss);
   EXPECT_EQ(cc.ssthresh_bytes, kSsthreshUnset);
-  EXPECT_EQ(cc.cubic.w_max, 90);
+  EXPECT_EQ(cc.cubic.w_max, 90e3);
   EXPECT_EQ(cc.cubic.epoch_start, seconds(7));
 }
 
@@ -158,7 +158,7 @@ TEST_F(CubicEpoch, IsFlatNearTheOldMaximumAndSteepBeyond) {
 
 TEST_F(CubicEpoch, SecondLossBelowTheMaximumConvergesFast) {  // RFC 9438 4.7
   congestion_on_loss(cc, cc.cwnd_bytes);
-  EXPECT_NEAR(cc.cubic.w_max, 70 * 0.85, 0.01);
+  EXPECT_NEAR(cc.cubic.w_max, 70 * 0.85 * kMss, 1);
 }
 
 /// Where round trips are short Reno is faster than the curve: 0.53 segments a round trip up to the
@@ -178,6 +178,18 @@ TEST_F(CubicEpoch, FollowsRenoWhereThatIsFaster) {  // RFC 9438 4.3
   EXPECT_NEAR(cc.cwnd_bytes, 22.0 * kMss, 4.0 * kMss);
 }
 
+/// The path's MTU has grown, or shrunk: what it carries has not.
+TEST_F(CubicEpoch, SegmentsOfAnotherSizeMoveTheWindowNoFaster) {
+  for (int i = 0; i < 40; ++i) round();
+  for (const uint32_t mss_bytes : {3 * kMss, kMss / 3}) {
+    cc.mss_bytes = mss_bytes;
+    const uint32_t before = cc.cwnd_bytes;
+    congestion_on_ack(cc, {.delivered_bytes = kMss, .is_cwnd_limited = true, .srtt = millis(100)},
+                      now);
+    EXPECT_LT(cc.cwnd_bytes - before, 3 * kMss);
+  }
+}
+
 TEST_F(CubicEpoch, TimeWithoutDemandDoesNotCount) {  // RFC 9438 5.8
   round();
   now += seconds(10);
@@ -193,7 +205,7 @@ TEST_F(CubicEpoch, CurveAfterATimeoutStartsFlatAtTheWindow) {  // RFC 9438 4.8
   cc.cwnd_bytes = cc.ssthresh_bytes;
   round();
   EXPECT_EQ(cc.cubic.k_seconds, 0);
-  EXPECT_EQ(cc.cubic.w_max, 49);
+  EXPECT_EQ(cc.cubic.w_max, 49 * kMss);
 }
 
 TEST(CongestionInEngine, WindowGrowsOnlyWhenItWasFull) {

@@ -48,7 +48,7 @@ TEST(Prr, ManyLostGoAgainOneByOneAndNewDataFollows) {
     peer.ack_with_sack(ack, {{start, end}});
     return sent(peer);
   };
-  EXPECT_EQ(arrives(millis(10), 0, 4000, 5000), Positions{10000});  // RFC 3042
+  EXPECT_EQ(arrives(millis(10), 0, 4000, 5000), Positions{10000});  // RFC 3042 2
   EXPECT_EQ(arrives(millis(2), 0, 4000, 6000), Positions{11000});
   EXPECT_EQ(arrives(millis(2), 0, 4000, 7000), Positions{0});
   EXPECT_EQ(arrives(millis(2), 0, 4000, 8000), Positions{1000});

@@ -216,6 +216,26 @@ TEST(Receive, FinBehindAGapWaitsForIt) {
   EXPECT_EQ(peer.all().back().ack, peer.them(601));
 }
 
+TEST(Receive, TextBehindTheFinIsCounted) {  // RFC 9293 3.10.7.4, seventh
+  Peer peer;
+  peer.dial();
+  peer.send(peer.make(kFA, 0, 0));
+  EXPECT_EQ(peer.state(), State::kCloseWait);
+  const Effects& effects = peer.text(1, 100);
+  EXPECT_EQ(effects.drop, Drop::kTcpOutOfWindow);
+  EXPECT_FALSE(effects.payload_kept);
+}
+
+TEST(Receive, FinThatCannotBeIsCounted) {  // RFC 9293 table 6
+  Peer peer;
+  peer.dial();
+  peer.text(1000, 1000);
+  EXPECT_EQ(peer.send(peer.make(kFA, 500, 0)).drop, Drop::kTcpOutOfWindow);  // below held text
+  const uint32_t window = peer.info().receive_window_bytes;
+  EXPECT_EQ(peer.send(peer.make(kFA, window, 0)).drop, Drop::kTcpOutOfWindow);  // beyond the edge
+  EXPECT_EQ(peer.state(), State::kEstablished);
+}
+
 TEST(Receive, TakeAnyPayloadEmptiesWhatWaitsBehindGaps) {
   Peer peer;
   peer.dial();

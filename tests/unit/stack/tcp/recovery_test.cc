@@ -48,6 +48,43 @@ TEST(Rack, ReorderingTimerFindsALossThatFewSacksTell) {  // RFC 8985 6.2 step 5
   EXPECT_EQ(again->seq, peer.us(0));
 }
 
+/// When the reordering timer of a fresh hole at `hole` runs out, counted from the SACK behind it.
+Nanos patience_with_hole(Peer& peer, uint32_t hole) {
+  peer.ack_with_sack(hole, {{hole + 1000, hole + 2000}});
+  peer.all();
+  const Nanos before = peer.now;
+  peer.run_deadline();
+  return peer.now - before;
+}
+
+/// The round trip is 10 ms, so a window is 2.5 ms for each step of the multiplier.
+TEST(Rack, EachRoundWithADuplicateReportWidensTheWindow) {  // RFC 8985 6.2 step 4
+  Peer peer;
+  send_ten(peer);
+  const Nanos narrow = patience_with_hole(peer, 0);
+  peer.now += millis(10);
+  // The hole's first transmission was only late: the second arrives, too, and is reported.
+  peer.ack_with_sack(2000, {{0, 1000}});
+  peer.all();
+  peer.now += millis(10);
+  const Nanos wide = patience_with_hole(peer, 4000);
+  EXPECT_GT(wide, narrow + millis(1));
+}
+
+TEST(Rack, DuplicateReportsThatCannotBeWidenNothing) {  // RFC 2883 4
+  const std::vector<std::pair<uint32_t, uint32_t>> lies = {{1000, 0}, {0x80000000u, 0x80000100u}};
+  for (const auto& lie : lies) {
+    Peer peer;
+    send_ten(peer);
+    const Nanos narrow = patience_with_hole(peer, 0);
+    peer.now += millis(10);
+    peer.ack_with_sack(2000, {lie});
+    peer.all();
+    peer.now += millis(10);
+    EXPECT_LE(patience_with_hole(peer, 4000), narrow + micros(1));
+  }
+}
+
 TEST(Rack, LostRetransmissionIsFoundByLaterOnes) {
   Peer peer;
   send_ten(peer);
@@ -184,7 +221,7 @@ TEST(NewReno, ThirdDuplicateSendsTheFrontAgain) {  // RFC 5681 3.2
   send_ten(peer);
   peer.ack(0);
   peer.ack(0);
-  for (const SegmentOut& segment : peer.all()) {  // RFC 3042: limited transmit
+  for (const SegmentOut& segment : peer.all()) {  // RFC 3042 2: limited transmit
     EXPECT_FALSE(segment.is_retransmission);
     EXPECT_GE(peer.at(segment.seq), 10000u);
   }
@@ -195,7 +232,7 @@ TEST(NewReno, ThirdDuplicateSendsTheFrontAgain) {  // RFC 5681 3.2
   EXPECT_EQ(again->seq, peer.us(0));
 }
 
-TEST(NewReno, LimitedTransmitSendsOneNewSegmentADuplicate) {  // RFC 3042
+TEST(NewReno, LimitedTransmitSendsOneNewSegmentADuplicate) {  // RFC 3042 2
   Peer peer(newreno_without_sack());
   send_ten(peer);
   peer.ack(0);
@@ -274,6 +311,20 @@ TEST(Icmp, TooBigCutsSegmentsAndSendsAgain) {  // RFC 1191 6.4
   }
   EXPECT_EQ(bytes, 2000u);
   EXPECT_EQ(peer.info().cwnd_bytes, segments * 600);
+}
+
+TEST(Icmp, WhatChangesNothingIsCounted) {
+  Peer peer;
+  peer.dial();
+  peer.app_send(1000);
+  peer.all();
+  for (const uint32_t mtu_bytes :
+       {0u, 60u, 1500u}) {  // soft, absurd, no smaller than what is known
+    peer.effects.clear();
+    peer.engine.on_icmp_error(peer.conn, peer.us(0), wire::IcmpVerdict::kSoft, mtu_bytes, peer.now,
+                              peer.effects);
+    EXPECT_EQ(peer.effects.drop, Drop::kIcmpIgnored) << mtu_bytes;
+  }
 }
 
 TEST(Icmp, WrongQuoteIsIgnored) {  // RFC 5927 4.1

@@ -41,6 +41,19 @@ TEST(Reset, AtTheRightEdgeIsOutside) {  // RFC 5961 3.2: RCV.NXT <= SEG.SEQ < RC
   EXPECT_TRUE(peer.next().has_value());
 }
 
+/// A peer that has filled the window, and of whose text something was lost, aborts just there.
+TEST(Reset, AtTheRightEdgeBehindAGapIsChallenged) {
+  Peer peer;
+  peer.dial();
+  const uint32_t window = peer.info().receive_window_bytes;
+  peer.text(1000, 1000);
+  peer.all();
+  EXPECT_EQ(peer.send(peer.make(kR, window, 0)).drop, Drop::kTcpBadReset);
+  const auto challenge = peer.next();
+  ASSERT_TRUE(challenge.has_value());
+  EXPECT_EQ(challenge->ack, peer.them(0));
+}
+
 TEST(Reset, SynInsideTheWindowIsChallenged) {  // RFC 5961 4.2
   Peer peer;
   peer.dial();

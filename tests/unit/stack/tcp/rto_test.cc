@@ -209,6 +209,23 @@ TEST(Keepalive, ProbesAnIdlePeerAndGivesUp) {  // RFC 9293 3.8.4
   EXPECT_EQ(peer.effects.reason, EndReason::kTimedOut);
 }
 
+TEST(Keepalive, ASegmentThatProvesNothingIsNoSignOfLife) {  // RFC 9293 3.8.4
+  ConnectionConfig config = Peer::plain_config();
+  config.keepalive = true;
+  config.keepalive_idle = seconds(10);
+  Peer peer(config);
+  peer.dial();
+  peer.now += seconds(5);
+  peer.send(peer.make(kA, 1 << 30, 0));      // a sequence number outside the window
+  peer.send(peer.make(kA, 0, 0x40000000u));  // an ACK of the future
+  peer.send(peer.make(kR, 1, 0));            // a RST that does not match
+  peer.all();                                // challenges
+  peer.run_deadline();
+  const auto probe = peer.next();
+  ASSERT_TRUE(probe.has_value());
+  EXPECT_EQ(probe->seq, peer.our_iss);
+}
+
 /// Sizes were tried in vain during an outage; the window was left at one of the small ones.
 TEST(Timeout, WindowOfOneSmallSegmentLetsALargeOneOut) {  // RFC 5681 3.1
   ConnectionConfig config;

@@ -72,7 +72,7 @@ TEST(SpuriousTimeout, RealLossIsNotUndone) {
   EXPECT_EQ(peer.info().undone_reductions, 0u);
 }
 
-TEST(SpuriousTimeout, WithoutTimestampsDuplicateReportsTell) {  // RFC 3708
+TEST(SpuriousTimeout, WithoutTimestampsDuplicateReportsTell) {  // RFC 3708 2
   Peer peer;
   peer.dial();
   peer.app_send(2000);
@@ -94,7 +94,7 @@ TEST(SpuriousTimeout, WithoutTimestampsDuplicateReportsTell) {  // RFC 3708
   EXPECT_EQ(peer.info().ssthresh_bytes, ssthresh);
 }
 
-TEST(SpuriousRecovery, DuplicateReportBelowSndUnaGivesTheWindowBack) {  // RFC 2883, RFC 3708
+TEST(SpuriousRecovery, DuplicateReportBelowSndUnaGivesTheWindowBack) {  // RFC 2883 4, RFC 3708 2
   Peer peer;
   peer.dial();
   peer.app_send(8000);
