@@ -192,19 +192,11 @@ TEST_P(Overlap, WhatWasKeptFirstIsNotChangedByOtherBytes) {  // RFC 9293 3.10.7.
   EXPECT_EQ(std::count(text.begin(), text.end(), 'z'), 0);
 }
 
-wire::TcpOptions sack(std::vector<std::pair<uint32_t, uint32_t>> blocks) {
-  wire::TcpOptions options;
-  for (const auto& [start, end] : blocks) {
-    options.sacks[options.sack_count++] = {.start = SeqNum(start), .end = SeqNum(end)};
-  }
-  return options;
-}
-
 using LyingSack = OverBoth;
 INSTANTIATE_OVER_BOTH(LyingSack);
 
 TEST_P(LyingSack, IsNotBelieved) {  // RFC 2018 5: only what was sent can have arrived
-  const std::vector<std::pair<uint32_t, uint32_t>> lies[] = {
+  const Blocks lies[] = {
       {{90000, 91000}},  // never sent
       {{3001, 2001}},    // ends before it begins
       {{1, 90000}},      // both

@@ -90,19 +90,12 @@ TEST(TimeWait, OldSynDoesNot) {  // RFC 6191 2, RFC 5961 4.2
 }
 
 TEST(TimeWait, TimestampDecidesBeforeTheNumber) {  // RFC 6191 2
-  StackOptions options = Scenario::plain();
-  options.connection.timestamps = true;
-  Scenario s(options);
-  wire::TcpOptions offer = Scenario::offered();
-  offer.has_timestamps = true;
-  offer.ts_value = 1000;
+  Scenario s(Scenario::with_timestamps());
+  wire::TcpOptions offer = stamp(1000, 0, Scenario::offered());
   s.establish_passive(offer);
   s.close();
   s.expect(kFin | kAck);
-  Seg fin{.flags = kFin | kAck, .seq = 1, .ack = 2};
-  fin.options.has_timestamps = true;
-  fin.options.ts_value = 1020;
-  s.send(fin);
+  s.send({.flags = kFin | kAck, .seq = 1, .ack = 2, .options = stamp(1020)});
   s.expect(kAck);
   offer.ts_value = 1010;
   s.send({.flags = kSyn, .seq = 100000, .options = offer});

@@ -6,14 +6,6 @@
 namespace lyre::conformance {
 namespace {
 
-wire::TcpOptions with_timestamp(uint32_t value, uint32_t echo) {
-  wire::TcpOptions options;
-  options.has_timestamps = true;
-  options.ts_value = value;
-  options.ts_echo = echo;
-  return options;
-}
-
 using Handshake = OverBoth;
 INSTANTIATE_OVER_BOTH(Handshake);
 
@@ -156,12 +148,10 @@ TEST_P(SynCookie, HandshakeUnderFloodSucceeds) {  // RFC 4987 3.6
 }
 
 TEST_P(SynCookie, TimestampCarriesTheOptions) {  // RFC 4987 3.6, RFC 7323 5.4
-  StackOptions options = Scenario::plain();
-  options.connection.timestamps = options.connection.window_scaling = true;
+  StackOptions options = Scenario::with_timestamps();
+  options.connection.window_scaling = true;
   Scenario s(options, GetParam());
-  wire::TcpOptions offer = with_timestamp(100, 0);
-  offer.mss = 1000;
-  offer.sack_permitted = true;
+  wire::TcpOptions offer = stamp(100, 0, Scenario::offered());
   offer.window_scale = 5;
   const Seg answer = cookie_under_flood(s, offer);
   EXPECT_TRUE(answer.options.sack_permitted && answer.options.window_scale.has_value());
@@ -169,7 +159,7 @@ TEST_P(SynCookie, TimestampCarriesTheOptions) {  // RFC 4987 3.6, RFC 7323 5.4
           .seq = 1,
           .ack = 1,
           .window = 100,
-          .options = with_timestamp(110, answer.options.ts_value)});
+          .options = stamp(110, answer.options.ts_value)});
   ASSERT_GE(s.accept(), 0);
   EXPECT_EQ(s.info().send_window_bytes, 100u << 5);
 }

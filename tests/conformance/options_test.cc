@@ -43,23 +43,9 @@ TEST(WindowScale, IsForBothOrNobody) {  // RFC 7323 2.2
   EXPECT_GT(s.expect(kAck).window, 60000) << "as it is";
 }
 
-StackOptions with_timestamps() {
-  StackOptions options = Scenario::plain();
-  options.connection.timestamps = true;
-  return options;
-}
-
-wire::TcpOptions stamp(uint32_t value, uint32_t echo) {
-  wire::TcpOptions options = Scenario::offered();
-  options.has_timestamps = true;
-  options.ts_value = value;
-  options.ts_echo = echo;
-  return options;
-}
-
 TEST(Timestamps, EchoMeasuresARetransmissionThatIsAcknowledged) {  // RFC 7323 4.1
-  Scenario s(with_timestamps());
-  s.establish_passive(stamp(1, 0));
+  Scenario s(Scenario::with_timestamps());
+  s.establish_passive(stamp(1, 0, Scenario::offered()));
   s.write(900);
   s.expect(kAck);
   const Seg again = s.expect_later(kAck);  // the tail probe

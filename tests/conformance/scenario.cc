@@ -133,6 +133,36 @@ std::string to_string(const Seg& segment) {
   return out;
 }
 
+wire::TcpOptions sack(const Blocks& blocks) {
+  wire::TcpOptions options;
+  for (const auto& [start, end] : blocks) {
+    options.sacks[options.sack_count++] = {.start = SeqNum(start), .end = SeqNum(end)};
+  }
+  return options;
+}
+
+Blocks blocks_of(const Seg& segment) {
+  Blocks out;
+  for (uint8_t i = 0; i < segment.options.sack_count; ++i) {
+    const wire::SackBlock& block = segment.options.sacks[i];
+    out.emplace_back(block.start.raw(), block.end.raw());
+  }
+  return out;
+}
+
+wire::TcpOptions stamp(uint32_t value, uint32_t echo, wire::TcpOptions beside) {
+  beside.has_timestamps = true;
+  beside.ts_value = value;
+  beside.ts_echo = echo;
+  return beside;
+}
+
+StackOptions Scenario::with_timestamps() {
+  StackOptions options = plain();
+  options.connection.timestamps = true;
+  return options;
+}
+
 StackOptions Scenario::plain() {
   StackOptions options;
   options.mtu_bytes = 1040;
@@ -341,10 +371,7 @@ void Scenario::establish_passive(const wire::TcpOptions& offer, uint16_t window)
   expect(kSyn | kAck);
   wait(millis(10));
   Seg ack{.flags = kAck, .seq = 1, .ack = 1, .window = window};
-  if (offer.has_timestamps) {
-    ack.options.has_timestamps = true;
-    ack.options.ts_value = offer.ts_value + 10;
-  }
+  if (offer.has_timestamps) ack.options = stamp(offer.ts_value + 10);
   send(ack);
   LYRE_CHECK(accept() >= 0);
 }

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/conformance/sockets.h"
@@ -52,6 +53,15 @@ struct Seg {
 
 std::string to_string(const Seg& segment);
 
+/// Edges of SACK blocks, which count like Seg::ack.
+using Blocks = std::vector<std::pair<uint32_t, uint32_t>>;
+/// Options of an ACK that SACKs `blocks`.
+wire::TcpOptions sack(const Blocks& blocks);
+/// The blocks that a segment of the stack carries.
+Blocks blocks_of(const Seg& segment);
+/// `beside`, and a timestamp.
+wire::TcpOptions stamp(uint32_t value, uint32_t echo = 0, wire::TcpOptions beside = {});
+
 /// A host under test and the peer that a test plays, on a virtual clock. Packets are real: they
 /// pass the parsers, checksums and all.
 class Scenario {
@@ -64,6 +74,7 @@ class Scenario {
   explicit Scenario(Family family) : Scenario(plain(), family) {}
   /// No timestamps, no scaling, MSS 1000 from both: numbers stay readable.
   static StackOptions plain();
+  static StackOptions with_timestamps();
 
   // The peer.
   void send(const Seg& segment);

@@ -195,32 +195,12 @@ TEST_P(Ack, VeryOldOneIsChallenged) {  // RFC 5961 5.2
   EXPECT_EQ(s.drops(Drop::kTcpBadAck), 1u);
 }
 
-wire::TcpOptions stamp(uint32_t value) {
-  wire::TcpOptions options;
-  options.has_timestamps = true;
-  options.ts_value = value;
-  return options;
-}
-
-StackOptions with_timestamps() {
-  StackOptions options = Scenario::plain();
-  options.connection.timestamps = true;
-  return options;
-}
-
-wire::TcpOptions offer_with_timestamps(uint32_t value) {
-  wire::TcpOptions options = Scenario::offered();
-  options.has_timestamps = true;
-  options.ts_value = value;
-  return options;
-}
-
 using Paws = OverBoth;
 INSTANTIATE_OVER_BOTH(Paws);
 
 TEST_P(Paws, OldTextIsDroppedAndAnswered) {  // RFC 7323 5.3 R1
-  Scenario s(with_timestamps(), GetParam());
-  s.establish_passive(offer_with_timestamps(1000));
+  Scenario s(Scenario::with_timestamps(), GetParam());
+  s.establish_passive(stamp(1000, 0, Scenario::offered()));
   s.send({.flags = kAck | kPsh, .seq = 1, .ack = 1, .bytes = 10, .options = stamp(1020)});
   s.all();
   s.send({.flags = kAck | kPsh, .seq = 11, .ack = 1, .bytes = 10, .options = stamp(1015)});
@@ -230,15 +210,15 @@ TEST_P(Paws, OldTextIsDroppedAndAnswered) {  // RFC 7323 5.3 R1
 }
 
 TEST_P(Paws, ResetIsNotJudgedByItsTimestamp) {  // RFC 7323 5.2
-  Scenario s(with_timestamps(), GetParam());
-  s.establish_passive(offer_with_timestamps(1000));
+  Scenario s(Scenario::with_timestamps(), GetParam());
+  s.establish_passive(stamp(1000, 0, Scenario::offered()));
   s.send({.flags = kRst, .seq = 1, .options = stamp(1)});
   EXPECT_EQ(s.state(), tcp::State::kClosed);
 }
 
 TEST_P(Paws, WrongAckDoesNotMoveTheClock) {  // RFC 7323 4.3, RFC 5961 5.2
-  Scenario s(with_timestamps(), GetParam());
-  s.establish_passive(offer_with_timestamps(1000));
+  Scenario s(Scenario::with_timestamps(), GetParam());
+  s.establish_passive(stamp(1000, 0, Scenario::offered()));
   s.send({.flags = kFin | kAck, .seq = 1, .ack = 9999, .options = stamp(900000)});
   s.all();
   s.send({.flags = kAck | kPsh, .seq = 1, .ack = 1, .bytes = 10, .options = stamp(1020)});
@@ -246,8 +226,8 @@ TEST_P(Paws, WrongAckDoesNotMoveTheClock) {  // RFC 7323 4.3, RFC 5961 5.2
 }
 
 TEST_P(Paws, OldClockProvesNothingAfterADay) {  // RFC 7323 5.5
-  Scenario s(with_timestamps(), GetParam());
-  s.establish_passive(offer_with_timestamps(1000));
+  Scenario s(Scenario::with_timestamps(), GetParam());
+  s.establish_passive(stamp(1000, 0, Scenario::offered()));
   s.wait(seconds(25LL * 24 * 3600));
   s.send({.flags = kAck | kPsh, .seq = 1, .ack = 1, .bytes = 10, .options = stamp(5)});
   EXPECT_EQ(s.expect_later(kAck).ack, 11u);
@@ -257,8 +237,8 @@ using Timestamps = OverBoth;
 INSTANTIATE_OVER_BOTH(Timestamps);
 
 TEST_P(Timestamps, ResetCarriesOne) {  // RFC 7323 3.2
-  Scenario s(with_timestamps(), GetParam());
-  s.establish_passive(offer_with_timestamps(1000));
+  Scenario s(Scenario::with_timestamps(), GetParam());
+  s.establish_passive(stamp(1000, 0, Scenario::offered()));
   s.send({.flags = kAck | kPsh, .seq = 1, .ack = 1, .bytes = 10, .options = stamp(1020)});
   s.all();
   s.close();
