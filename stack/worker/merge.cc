@@ -37,7 +37,8 @@ Train* Worker::Impl::find_train(const FourTuple& tuple) {
 
 /// True when the segment waits in a train for what may follow it.
 bool Worker::Impl::try_begin_train(const Train& train) {
-  const bool may_lead = train.segment.flags.bits == kPlain && is_plain_text(train.segment) &&
+  const bool may_lead = config.merge_received && train.segment.flags.bits == kPlain &&
+                        is_plain_text(train.segment) &&
                         engine.takes_merged(train.conn, train.segment.seq);
   if (!may_lead) return false;
   if (trains.full()) deliver_train(trains.begin());

@@ -50,6 +50,9 @@ struct WorkerConfig {
   uint32_t lent_slots_per_context_max = 0;  ///< 0: three quarters of the pool
   uint16_t ephemeral_port_first = 32768;
   uint16_t ephemeral_port_last = 60999;
+  /// Segments that arrive together reach TCP as one. Off, for tests and comparisons, each comes
+  /// alone: slower, and nobody may see another difference.
+  bool merge_received = true;
   SipKey secret;  ///< for sequence numbers and tables
   uint64_t seed = 1;
   int reply_fd = -1;           ///< an eventfd that is rung when something lies in the outbox

@@ -24,6 +24,7 @@ struct Options {
   bool prints_summary = false;
   bool is_quiet = false;
   bool checks_all = false;
+  bool is_unmerged = false;
 };
 
 /// What many runs came to.
@@ -89,12 +90,14 @@ void run_engines(const std::string& name, uint64_t seed, const Options& options,
 void run_world(const std::string& name, uint64_t seed, const Options& options, Total& total) {
   auto plan = make_world(name, seed);
   if (options.checks_all) plan->checked_connections = UINT32_MAX;
+  for (WorldHostOptions& host : plan->hosts) host.merge_received = !options.is_unmerged;
   const WorldOutcome outcome = World(std::move(*plan)).run();
   report(name, seed, outcome.failure, outcome.turns, outcome.span, outcome.trace_hash, options);
   if (options.prints_summary) {
     std::printf("  %" PRIu64 " connections, %" PRIu64 " bytes, %" PRIu64 " frames, %" PRIu64
-                " lost\n",
-                outcome.connections, outcome.bytes, outcome.frames, outcome.frames_lost);
+                " lost, streams %016" PRIx64 "\n",
+                outcome.connections, outcome.bytes, outcome.frames, outcome.frames_lost,
+                outcome.stream_hash);
   }
   total.failed += outcome.failure.empty() ? 0 : 1;
   total.connections += outcome.connections;
@@ -159,6 +162,8 @@ int run(int argc, char** argv) {
   app.add_flag("--summary", options.prints_summary, "More of each run");
   app.add_flag("--quiet", options.is_quiet, "Print failures and the total only");
   app.add_flag("--check-all", options.checks_all, "Check every connection after every turn");
+  app.add_flag("--no-merge", options.is_unmerged,
+               "Host scenarios: every received segment reaches TCP by itself");
   CLI11_PARSE(app, argc, argv);
   const std::vector<std::string> wanted = chosen(options.scenario);
   if (wanted.empty()) {

@@ -66,6 +66,7 @@ WorldOutcome World::run() {
     out.connections += dialog.ends[0].is_open ? 1 : 0;
     for (const EndState& end : dialog.ends) {
       out.bytes += end.received_bytes;
+      if (!dialog.is_clean) continue;
       out.stream_hash = out.stream_hash * 0x100000001b3u +
                         (uint64_t{end.received_bytes} << 8 | static_cast<uint8_t>(end.status));
     }

@@ -50,7 +50,8 @@ struct WorldOutcome {
   uint64_t frames_lost = 0;
   uint64_t frames_too_big = 0;  ///< for a path that had grown narrower
   Nanos span;                   ///< virtual time
-  /// By dialog and end: bytes received, end status. What is seen of a run without its timing.
+  /// By clean dialog and end: bytes received, end status. What is seen of a run without its timing,
+  /// on which it depends how far a dialog got that somebody broke off.
   uint64_t stream_hash = 0;
 };
 

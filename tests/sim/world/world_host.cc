@@ -35,6 +35,7 @@ WorldHost::WorldHost(io::sim::Link& link, int end, const WorldHostOptions& optio
                    .received_runs_max = options.records_max};
   config.connection = options.connection;
   config.listeners_max = 16;
+  config.merge_received = options.merge_received;
   config.secret = {seed, ~seed};
   config.seed = seed;
   worker_ = std::make_unique<worker::Worker>(config, memory_, std::span(&binding, 1),

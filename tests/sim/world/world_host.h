@@ -18,6 +18,7 @@ struct WorldHostOptions {
   uint32_t tx_packets = 256;
   uint32_t connections_max = 256;
   uint32_t records_max = 1024;  ///< of sent and of received runs each
+  bool merge_received = true;
   tcp::ConnectionConfig connection{};
   std::vector<ClientOptions> clients{ClientOptions{}};
 };

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <utility>
 
 #include "tests/sim/world/world_scenarios.h"
 
@@ -68,6 +70,22 @@ TEST_P(EveryWorld, DoesNotNoticeThatItsEnginesAreReplaced) {
   }
 }
 
+WorldOutcome run_without_merging(const std::string& name, uint64_t seed) {
+  WorldPlan plan = *make_world(name, seed);
+  for (WorldHostOptions& host : plan.hosts) host.merge_received = false;
+  return World(std::move(plan)).run();
+}
+
+/// The one fast path: when ACKs leave may differ, what anybody receives may not.
+TEST_P(EveryWorld, HearsTheSameWhetherSegmentsAreMergedOrNot) {
+  for (uint64_t seed = 1; seed <= std::min<uint64_t>(10, seed_count(GetParam())); ++seed) {
+    const WorldOutcome alone = run_without_merging(GetParam(), seed);
+    EXPECT_EQ(alone.failure, "") << "lyre-sim --no-merge --scenario " << GetParam() << " --seed "
+                                 << seed;
+    EXPECT_EQ(run(GetParam(), seed).stream_hash, alone.stream_hash) << GetParam() << " " << seed;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(World, EveryWorld, testing::ValuesIn(world_names()),
                          [](const auto& param_info) { return param_info.param; });
 
@@ -84,6 +102,11 @@ TEST(World, HarmsWhatItSaysItHarms) {
   for (const char* name : {"hosts_rough", "hosts_bursts", "hosts_bottleneck", "hosts_partition"}) {
     EXPECT_GT(sum(name, &WorldOutcome::frames_lost), 0u) << name;
   }
+}
+
+TEST(World, MergesUnlessToldNotTo) {
+  const char* name = "hosts_mtu";
+  EXPECT_NE(run(name, 1).trace_hash, run_without_merging(name, 1).trace_hash);
 }
 
 TEST(World, SaysSoWhenAWireThatIsNeverMendedLeavesADialogOpen) {
