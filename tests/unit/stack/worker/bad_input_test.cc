@@ -284,5 +284,174 @@ INSTANTIATE_TEST_SUITE_P(
     })),
     name_of);
 
+/// RFC 9293 3.10.7.4, RFC 5961 3.2, 4.2 and 5.2, RFC 7323 5.3.
+INSTANTIATE_TEST_SUITE_P(
+    Connection, BadInput,
+    testing::ValuesIn(by_family({
+        {"RstThatMatches", kBoth, [](Peer& p) { return p.bare(TcpFlags::kRst); }, std::nullopt,
+         kNothing},
+        {"RstInTheWindow", kBoth, [](Peer& p) { return p.bare(TcpFlags::kRst, 5); },
+         Drop::kTcpBadReset, "ACK "},
+        {"RstOutsideTheWindow", kBoth, [](Peer& p) { return p.bare(TcpFlags::kRst, kFarBytes); },
+         Drop::kTcpOutOfWindow, kNothing},
+        {"RstAtTheEdge", kBoth,
+         [](Peer& p) { return p.bare(TcpFlags::kRst, p.flown.header.window); },
+         Drop::kTcpOutOfWindow, kNothing},
+        {"SynInTheWindow", kBoth, [](Peer& p) { return p.bare(TcpFlags::kSyn, 5); },
+         Drop::kTcpBadSyn, "ACK "},
+        {"SynOutsideTheWindow", kBoth, [](Peer& p) { return p.bare(TcpFlags::kSyn, kFarBytes); },
+         Drop::kTcpOutOfWindow, "ACK "},
+        {"NoFlags", kBoth, [](Peer& p) { return p.bare(0); }, Drop::kTcpBadAck, kNothing},
+        {"TextWithoutAck", kBoth,
+         [](Peer& p) {
+           return text_but(p, [](auto& out) { out.header.flags.bits = TcpFlags::kPsh; });
+         },
+         Drop::kTcpBadAck, kNothing},
+        {"AckOfTheFuture", kBoth,
+         [](Peer& p) {
+           return text_but(p, [](auto& out) { out.header.ack += Peer::kTextBytes + 1; });
+         },
+         Drop::kTcpBadAck, "ACK "},
+        {"AckOfThePast", kBoth,
+         [](Peer& p) {
+           return text_but(p, [](auto& out) { out.header.ack = out.header.ack - kFarBytes; });
+         },
+         Drop::kTcpBadAck, "ACK "},
+        {"TextOutsideTheWindow", kBoth,
+         [](Peer& p) { return text_but(p, [](auto& out) { out.header.seq += kFarBytes; }); },
+         Drop::kTcpOutOfWindow, "ACK "},
+        {"TextThatCameBefore", kBoth,
+         [](Peer& p) {
+           p.give(ip::tcp_frame(p.text));
+           return ip::tcp_frame(p.text);
+         },
+         Drop::kTcpDuplicate, "ACK "},
+        {"TextThatWaitsAlready", kBoth,
+         [](Peer& p) {
+           p.text.header.seq += 1000;
+           p.give(ip::tcp_frame(p.text));
+           return ip::tcp_frame(p.text);
+         },
+         Drop::kTcpDuplicate, "ACK "},
+        {"OldTimestamp", kBoth,
+         [](Peer& p) {
+           return text_but(p, [](auto& out) { out.header.options.ts_value -= 1000; });
+         },
+         Drop::kTcpPaws, "ACK "},
+        // Only the block is not believed (RFC 2018 8 has SACK as advice).
+        {"SackOfTheFuture", kBoth,
+         [](Peer& p) {
+           p.text.header.options.sack_count = 1;
+           p.text.header.options.sacks[0] = {p.flown.header.seq + kFarBytes,
+                                             p.flown.header.seq + kFarBytes + 100};
+           return p.bare(TcpFlags::kAck);
+         },
+         std::nullopt, kNothing},
+        {"TextBehindAFin", kBoth,
+         [](Peer& p) {
+           p.give(p.bare(TcpFlags::kFin | TcpFlags::kAck));
+           return text_but(p, [](auto& out) { out.header.seq += 1; });
+         },
+         Drop::kTcpOutOfWindow, kNothing},
+        {"TextBehindAFinThatWaits", kBoth,
+         [](Peer& p) {
+           p.give(p.bare(TcpFlags::kFin | TcpFlags::kAck, 200));
+           return text_but(p, [](auto& out) { out.header.seq += 200; });
+         },
+         Drop::kTcpOutOfWindow, "ACK "},
+        {"FinThatCameBefore", kBoth,
+         [](Peer& p) {
+           p.give(p.bare(TcpFlags::kFin | TcpFlags::kAck));
+           return p.bare(TcpFlags::kFin | TcpFlags::kAck);
+         },
+         Drop::kTcpOutOfWindow, "ACK "},
+        {"FinBehindTheWindow", kBoth,
+         [](Peer& p) { return p.bare(TcpFlags::kFin | TcpFlags::kAck, p.flown.header.window); },
+         Drop::kTcpOutOfWindow, "ACK "},
+    })),
+    name_of);
+
+/// What `change` makes of the quote of a segment that is under way, as told by a port unreachable.
+template <typename Change>
+Frame quoting(const Peer& peer, Change change) {
+  Frame quote = peer.quote_of_flown();
+  change(quote);
+  return peer.is_ipv6 ? peer.icmp(wire::kIcmpv6Unreachable, wire::kUnreachable6Port, 0, quote)
+                      : peer.icmp(wire::kIcmpUnreachable, wire::kUnreachablePort, 0, quote);
+}
+
+Frame too_big(const Peer& peer, uint32_t mtu_bytes) {
+  return peer.is_ipv6 ? peer.icmp(wire::kIcmpv6TooBig, 0, mtu_bytes, peer.quote_of_flown())
+                      : peer.icmp(wire::kIcmpUnreachable, wire::kUnreachableTooBig, mtu_bytes,
+                                  peer.quote_of_flown());
+}
+
+/// Where the quoted TCP header begins.
+size_t quoted_tcp_at(const Peer& peer) {
+  return peer.is_ipv6 ? wire::kIpv6HeaderBytes : wire::kIpv4HeaderBytesMin;
+}
+
+/// RFC 5927 4.1 on what a quote must be of.
+INSTANTIATE_TEST_SUITE_P(
+    Icmp, BadInput,
+    testing::ValuesIn(by_family({
+        {"Short", kIpv4, [](Peer& p) { return p.ip_frame(wire::kIpProtocolIcmp, Frame(7)); },
+         Drop::kIcmpMalformed, kNothing},
+        {"Short", kIpv6, [](Peer& p) { return p.ip_frame(wire::kIpProtocolIcmpv6, Frame(7)); },
+         Drop::kIcmpMalformed, kNothing},
+        {"BadSum", kBoth,
+         [](Peer& p) {
+           Frame frame = quoting(p, [](Frame&) {});
+           frame.back() ^= 1;
+           return frame;
+         },
+         Drop::kIcmpMalformed, kNothing},
+        {"UnknownType", kBoth, [](Peer& p) { return p.icmp(99, 0, 0, p.quote_of_flown()); },
+         Drop::kIcmpIgnored, kNothing},
+        {"EchoReplyToNobody", kIpv4,
+         [](Peer& p) { return p.icmp(wire::kIcmpEchoReply, 0, 1, Frame(8)); }, Drop::kIcmpIgnored,
+         kNothing},
+        {"EchoReplyToNobody", kIpv6,
+         [](Peer& p) { return p.icmp(wire::kIcmpv6EchoReply, 0, 1, Frame(8)); }, Drop::kIcmpIgnored,
+         kNothing},
+        {"ShortQuote", kBoth,
+         [](Peer& p) { return quoting(p, [](Frame& quote) { quote.resize(quote.size() - 1); }); },
+         Drop::kIcmpBadQuote, kNothing},
+        {"NoQuote", kBoth, [](Peer& p) { return quoting(p, [](Frame& quote) { quote.clear(); }); },
+         Drop::kIcmpBadQuote, kNothing},
+        {"QuoteOfOtherVersion", kBoth,
+         [](Peer& p) { return quoting(p, [](Frame& quote) { quote[0] ^= 0x20; }); },
+         Drop::kIcmpBadQuote, kNothing},
+        {"QuoteOfUdp", kBoth,
+         [](Peer& p) {
+           return quoting(p, [&p](Frame& quote) { quote[p.is_ipv6 ? 6 : 9] = kUdp; });
+         },
+         Drop::kIcmpBadQuote, kNothing},
+        {"QuoteOfAnotherHost", kBoth,
+         [](Peer& p) {
+           return quoting(p, [&p](Frame& quote) { quote[p.is_ipv6 ? 23 : 15] ^= 0x40; });
+         },
+         Drop::kIcmpBadQuote, kNothing},
+        {"QuoteOfNoConnection", kBoth,
+         [](Peer& p) { return quoting(p, [&p](Frame& quote) { quote[quoted_tcp_at(p)] ^= 1; }); },
+         Drop::kIcmpBadQuote, kNothing},
+        {"QuoteOfWhatIsNotUnderWay", kBoth,
+         [](Peer& p) {
+           return quoting(p, [&p](Frame& quote) { quote[quoted_tcp_at(p) + 4] ^= 0x40; });
+         },
+         Drop::kIcmpBadQuote, kNothing},
+        {"TooBigForNoLink", kIpv4, [](Peer& p) { return too_big(p, 67); }, Drop::kIcmpMalformed,
+         kNothing},
+        {"TooBigForNoLink", kIpv6, [](Peer& p) { return too_big(p, 1279); }, Drop::kIcmpMalformed,
+         kNothing},
+        {"TooBigThatIsNotSmaller", kBoth, [](Peer& p) { return too_big(p, 1500); },
+         Drop::kIcmpIgnored, kNothing},
+        {"PortUnreachableWhileOpen", kBoth, [](Peer& p) { return quoting(p, [](Frame&) {}); },
+         Drop::kIcmpIgnored, kNothing},
+        {"SolicitationFromAfar", kIpv6, [](Peer& p) { return p.icmp(135, 0, 0, Frame(16)); },
+         Drop::kNdpMalformed, kNothing},
+    })),
+    name_of);
+
 }  // namespace
 }  // namespace lyre::test

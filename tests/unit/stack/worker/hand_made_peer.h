@@ -142,6 +142,7 @@ class HandMadePeer {
   static HostOptions with_both(const IpAddress& v4, const IpAddress& v6) {
     HostOptions out;
     out.addresses = {InterfaceAddress::of(v4, 24), {v6, 64}};
+    out.connection.window_scaling = false;  // what a header says of the window is all of it
     return out;
   }
   static Frame summed(Frame segment, const IpAddress& from, const IpAddress& to) {
