@@ -5,9 +5,9 @@
 
 namespace lyre::nccl_adapter {
 
-Dial::Dial(const lyre_addr& local, const lyre_addr& remote, const Hello& hello,
+Dial::Dial(const lyre_addr& local, const lyre_addr& remote, const Hello& hello, uint32_t silence_ms,
            SessionOwner* waiter)
-    : local_(local), remote_(remote), hello_(hello), waiter_(waiter) {}
+    : local_(local), remote_(remote), hello_(hello), silence_ms_(silence_ms), waiter_(waiter) {}
 
 Dial::State Dial::advance(lyre_context* context, int64_t now_ns, int64_t deadline_ns) {
   switch (phase_) {
@@ -38,6 +38,7 @@ Dial::State Dial::start(lyre_context* context) {
 }
 
 Dial::State Dial::greet() {
+  stream_.limit_silence(silence_ms_);
   uint8_t bytes[kHelloBytes];
   encode(hello_, bytes);
   if (stream_.send_small(bytes) == Io::kFailed) return ended();

@@ -22,7 +22,9 @@ class Dial final : public SessionOwner {
   };
 
   /// `waiter`, borrowed, hears when advance() may have something to do.
-  Dial(const lyre_addr& local, const lyre_addr& remote, const Hello& hello, SessionOwner* waiter);
+  /// `silence_ms`: see Stream::limit_silence().
+  Dial(const lyre_addr& local, const lyre_addr& remote, const Hello& hello, uint32_t silence_ms,
+       SessionOwner* waiter);
 
   /// One step; never blocks. `context` is the attachment's; TCP's handshake ends by `deadline_ns`.
   State advance(lyre_context* context, int64_t now_ns, int64_t deadline_ns);
@@ -50,6 +52,7 @@ class Dial final : public SessionOwner {
   lyre_addr local_;
   lyre_addr remote_;
   Hello hello_;
+  uint32_t silence_ms_;
   SessionOwner* waiter_;
   Phase phase_ = Phase::kStart;
   State result_ = State::kPending;

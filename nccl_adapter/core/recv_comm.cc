@@ -23,6 +23,7 @@ AnswerCode RecvComm::join(const Hello& hello, Stream* stream, std::span<const ui
   }
   Lane& lane = *lanes_[hello.stream_index];
   if (hello.incarnation <= lane.incarnation) return AnswerCode::kBadStream;
+  stream->limit_silence(silence_ms(instance()->settings()));
   // What lies unread in a predecessor is sent again.
   lane.path = "from " + to_string(stream->remote());
   lane.attach(std::move(*stream), hello.incarnation, instance()->now_ns());

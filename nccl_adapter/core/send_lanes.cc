@@ -100,7 +100,8 @@ void SendComm::dial(Lane& lane, int64_t now_ns) {
                     .nonce = handle_.nonce,
                     .comm_id = id(),
                     .host = instance()->host()};
-  lane.dial = std::make_unique<Dial>(local, make_addr(way.remote, handle_.port), hello, this);
+  lane.dial = std::make_unique<Dial>(local, make_addr(way.remote, handle_.port), hello,
+                                     silence_ms(instance()->settings()), this);
   lane.dial_since_ns = now_ns;
   advance_dial(lane, now_ns);
 }

@@ -22,6 +22,12 @@ struct Settings {
   std::vector<std::string> rails;  ///< LYRE_RAILS=NAME,...: these ports only; empty: all
 };
 
+/// How long TCP may wait for an acknowledgement: less than the peer may be silent, so that there is
+/// time left for other ways to it.
+inline uint32_t silence_ms(const Settings& settings) {
+  return static_cast<uint32_t>(settings.peer_timeout_s * 1000 * 2 / 3);
+}
+
 /// Fails: false with a line that names variable, value and what is allowed.
 bool read_settings(Settings* out);
 

@@ -127,6 +127,10 @@ void Stream::probe_silence(bool is_wanted) {
   lyre_set_option(session_, LYRE_OPTION_KEEPALIVE_IDLE_MS, is_wanted ? kProbeMs : 0);
 }
 
+void Stream::limit_silence(uint32_t silence_ms) {
+  lyre_set_option(session_, LYRE_OPTION_USER_TIMEOUT_MS, silence_ms);  // a failure: as above
+}
+
 Io Stream::peek(std::span<const uint8_t>* out) {
   if (slice_index_ == slice_count_) {
     release();

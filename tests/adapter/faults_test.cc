@@ -85,6 +85,7 @@ TEST_P(DaemonKilled, InMidTransferIsASystemErrorHereAndARemoteErrorThere) {
   const std::unique_ptr<DaemonPair> pair = own_daemons();
   const RankBody body = [&](Rank& rank) {
     ::setenv("LYRE_RESUME_SECONDS", "1", 1);
+    ::setenv("LYRE_PEER_TIMEOUT_SECONDS", "3", 1);
     Link link(rank, kAbi, *pair);
     work_some(rank, link);
     rank.meet();  // the last message is acknowledged
@@ -96,6 +97,31 @@ TEST_P(DaemonKilled, InMidTransferIsASystemErrorHereAndARemoteErrorThere) {
     link.close();
   };
   const std::vector<RankEnd> ends = run_ranks({body, body}, 90);
+  for (const RankEnd& end : ends) {
+    EXPECT_EQ(end.exit_status, 0) << "signal " << end.signal << "\n" << end.stderr_text;
+  }
+}
+
+class HostGone : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Host, HostGone, ::testing::Values(0, 1), [](const auto& instance) {
+  return instance.param == 0 ? "OfTheSender" : "OfTheReceiver";
+});
+
+// A daemon that stands still is a host that says nothing more.
+TEST_P(HostGone, IsARemoteErrorLongBeforeTheDaemonWouldSaySo) {
+  const std::unique_ptr<DaemonPair> pair = own_daemons();
+  const RankBody body = [&](Rank& rank) {
+    ::setenv("LYRE_PEER_TIMEOUT_SECONDS", "3", 1);
+    Link link(rank, kAbi, *pair);
+    work_some(rank, link);
+    rank.meet();
+    if (rank.index() == GetParam()) return;  // it has no daemon to say goodbye to
+    ::kill(pair->pid(GetParam()), SIGSTOP);
+    EXPECT_EQ(work_until_broken(rank, link), Result::kRemoteError);
+    EXPECT_TRUE(has_logged("requests with 1048576 bytes outstanding")) << logged_text();
+  };
+  const std::vector<RankEnd> ends = run_ranks({body, body});
+  ::kill(pair->pid(GetParam()), SIGCONT);
   for (const RankEnd& end : ends) {
     EXPECT_EQ(end.exit_status, 0) << "signal " << end.signal << "\n" << end.stderr_text;
   }

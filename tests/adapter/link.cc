@@ -23,7 +23,7 @@ DaemonPair& daemons() {
 }
 
 std::unique_ptr<DaemonPair> own_daemons() {
-  return std::make_unique<DaemonPair>(lyred_path(), "user_timeout_ms = 2000\n");
+  return std::make_unique<DaemonPair>(lyred_path(), "user_timeout_ms = 60000\n");
 }
 
 bool until(const std::function<bool()>& step, int seconds) {

@@ -19,7 +19,8 @@ using HandleBuffer = std::array<uint8_t, nccl_abi::kHandleBytesMax>;
 
 /// The daemons that all tests of this program share; started by the first who asks.
 DaemonPair& daemons();
-/// A pair for one test, which may break it. Peers are given up after two seconds.
+/// A pair for one test, which may break it. Of themselves the daemons would wait a minute for a
+/// silent host.
 std::unique_ptr<DaemonPair> own_daemons();
 
 /// Calls `step` until it says true. Fails: false when `seconds` are over.

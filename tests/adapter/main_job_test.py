@@ -295,7 +295,7 @@ class Disasters(RunningJob):
 
     def test_a_wire_that_is_cut(self):
         hosts = self.wired_hosts(VethPair(NO_OFFLOADS))
-        process = self.start(hosts.a, hosts.b)
+        process = self.start(hosts.a, hosts.b, LYRE_PEER_TIMEOUT_SECONDS="4")
         hosts.wire.pull_out(hosts.wire.left)
         self.expect_error(process, "answer", "10.9.5.", "peer")
 
