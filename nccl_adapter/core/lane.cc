@@ -27,7 +27,7 @@ void Lane::attach(Stream next, uint32_t number, int64_t now_ns) {
   ++attached;
   failures = 0;
   is_unwanted = false;
-  moved_ns = looked_ns = now_ns;
+  moved_ns = answered_ns = looked_ns = now_ns;
 }
 
 void Lane::drop() {
@@ -35,11 +35,10 @@ void Lane::drop() {
   reader = {};
   fail_text.clear();
   is_heard = false;
-  was_idle = true;
-  acked_bytes = 0;
-  rate_bytes_per_s = judged_bytes_per_s = 0;
-  rtt_ns = probe_ns = busy_ns = 0;
-  busy_bytes = 0;
+  acked_bytes = unacked_bytes = 0;
+  rate_bytes_per_s = 0;
+  rtt_ns = probe_ns = 0;
+  busy = backlogged = {};
 }
 
 void Lane::begin_probe(int64_t now_ns) {
@@ -59,26 +58,20 @@ bool Lane::look(int64_t now_ns) {
   const uint64_t acked = stream.sent_bytes() - unacked - acked_bytes;
   const int64_t passed_ns = now_ns - looked_ns;
   const bool moved = acked > 0 || is_heard;
-  if (moved || (was_idle && unacked > 0)) moved_ns = now_ns;
+  if (moved) answered_ns = now_ns;
+  if (moved || (unacked_bytes == 0 && unacked > 0)) moved_ns = now_ns;
   if (acked > 0) {
     const uint64_t faded = rate_bytes_per_s - rate_bytes_per_s / 16;
     rate_bytes_per_s = std::max(per_second(acked, passed_ns), faded);
   }
-  if (unacked > 0 && !was_idle) judge(acked, passed_ns);
+  const uint64_t least = std::min(unacked, unacked_bytes);
+  if (least > 0) busy.add(acked, passed_ns, now_ns);
+  if (least >= kSlowBacklogBytes) backlogged.add(acked, passed_ns, now_ns);
   acked_bytes += acked;
-  was_idle = unacked == 0;
+  unacked_bytes = unacked;
   looked_ns = now_ns;
   is_heard = false;
   return moved;
-}
-
-void Lane::judge(uint64_t acked, int64_t passed_ns) {
-  busy_ns += passed_ns;
-  busy_bytes += acked;
-  if (busy_ns < kSlowBusyNs) return;
-  judged_bytes_per_s = per_second(busy_bytes, busy_ns);
-  busy_ns = 0;
-  busy_bytes = 0;
 }
 
 bool Lane::is_stalled(int64_t now_ns) const {

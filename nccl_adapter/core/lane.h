@@ -6,6 +6,7 @@
 #include <string>
 
 #include "nccl_adapter/core/dial.h"
+#include "nccl_adapter/core/pace.h"
 #include "nccl_adapter/core/receive_queue.h"
 #include "nccl_adapter/core/send_queue.h"
 #include "nccl_adapter/core/stream.h"
@@ -58,19 +59,16 @@ struct Lane final : SessionOwner {
   std::string path;  ///< "rail0 > 10.9.0.2:4711"
   bool is_heard = false;
   int64_t moved_ns = 0;
-  uint64_t acked_bytes = 0;  ///< at the last look
-  bool was_idle = true;      ///< the same
+  int64_t answered_ns = 0;     ///< when the peer last acknowledged or said something
+  uint64_t acked_bytes = 0;    ///< at the last look
+  uint64_t unacked_bytes = 0;  ///< the same
   int64_t looked_ns = 0;
   uint64_t rate_bytes_per_s = 0;  ///< the best of late
   int64_t rtt_ns = 0;             ///< the least of late; 0: unknown
   int64_t probe_ns = 0;           ///< when the stream last began to carry something
-  int64_t busy_ns = 0;            ///< in the running judgement
-  uint64_t busy_bytes = 0;
-  uint64_t judged_bytes_per_s = 0;  ///< 0: not judged yet
-  int64_t replaced_ns = 0;          ///< when it was last found slow
-
- private:
-  void judge(uint64_t acked, int64_t passed_ns);
+  Pace busy;                      ///< while there is something to acknowledge: no faster, at least
+  Pace backlogged;                ///< while there is much: no slower, because of us
+  int64_t replaced_ns = 0;        ///< when it was last found slow
 };
 
 }  // namespace lyre::nccl_adapter

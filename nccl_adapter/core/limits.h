@@ -96,7 +96,10 @@ inline constexpr int64_t kPingNs = 1'000'000'000;
 inline constexpr int64_t kStallNs = 1'000'000'000;
 /// A stream this many times slower than the fastest is dialled again from another source port.
 inline constexpr uint64_t kSlowFactor = 4;
-/// It is judged over this much time of having something to send, and not more often than this.
+/// With less under way it may be the caller who is slow.
+inline constexpr uint64_t kSlowBacklogBytes = kBlockBytes;
+/// It is judged over this much time of having something to send, not more often than this, and not
+/// by what was longer ago.
 inline constexpr int64_t kSlowBusyNs = 1'000'000'000;
 inline constexpr int64_t kSlowPauseNs = 10'000'000'000;
 /// What the peer gets beyond LYRE_RESUME_SECONDS: it notices later than we do.

@@ -50,8 +50,10 @@ void SendComm::watch_lane(Lane& lane, int64_t now_ns) {
   if (lane.is_stalled(now_ns) && !lane.is_unwanted) {
     lane.is_unwanted = true;
     ++lane.way;
+    // Later than this one stopped: a pause of the peer stops them all.
     const bool others_move = std::any_of(lanes_.begin(), lanes_.end(), [&](const auto& other) {
-      return other.get() != &lane && other->is_up() && now_ns - other->moved_ns < 2 * kStallNs;
+      return other.get() != &lane && other->is_up() &&
+             other->answered_ns - lane.moved_ns > kStallNs / 2;
     });
     // Where others show that the peer is there, its bytes need not wait for what may never come.
     if (others_move) {
@@ -75,14 +77,15 @@ void SendComm::watch_lane(Lane& lane, int64_t now_ns) {
 // draw.
 void SendComm::find_slow_lane(int64_t now_ns) {
   uint64_t best = 0;
-  for (const auto& lane : lanes_) best = std::max(best, lane->judged_bytes_per_s);
+  for (const auto& lane : lanes_) best = std::max(best, lane->busy.bytes_per_s(now_ns));
   for (const auto& lane : lanes_) {
-    const bool is_slow = lane->is_up() && lane->judged_bytes_per_s > 0 && lane->dial == nullptr &&
-                         lane->judged_bytes_per_s < best / kSlowFactor;
+    const uint64_t own = lane->backlogged.bytes_per_s(now_ns);
+    const bool is_slow =
+        lane->is_up() && own > 0 && lane->dial == nullptr && own < best / kSlowFactor;
     if (!is_slow || now_ns - lane->replaced_ns < kSlowPauseNs) continue;
     log_info("a stream to %s is slow (%s, %llu MB/s, the best %llu): another takes its place",
              peer_.host.c_str(), lane->path.c_str(),
-             static_cast<unsigned long long>(lane->judged_bytes_per_s / 1'000'000),
+             static_cast<unsigned long long>(own / 1'000'000),
              static_cast<unsigned long long>(best / 1'000'000));
     lane->replaced_ns = now_ns;
     lane->is_unwanted = true;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 
 #include "tests/adapter/link.h"
@@ -232,31 +233,78 @@ TEST_P(DaemonRestarted, WhileNobodySendsIsAnIncident) {
   });
 }
 
+bool has_said(const std::string& text) { return logged_text().find(text) != std::string::npos; }
+
+// Does `work` on a link of several streams; none of them may be found bad.
+void expect_good_streams(DaemonPair& pair, const std::function<void(Rank&, Link&)>& work) {
+  const RankBody body = [&](Rank& rank) {
+    ::setenv("LYRE_STREAMS", "4", 1);
+    Link link(rank, kAbi, pair);
+    work(rank, link);
+    link.close();
+    EXPECT_FALSE(has_said(" stalls") || has_said(" is slow")) << logged_text();
+    EXPECT_TRUE(logged_lines().empty()) << logged_text();
+  };
+  expect_ranks({body, body});
+}
+
 // A process that is stopped is slow, not dead: its daemon answers for it.
 TEST(PeerStopped, IsNotAnError) {
-  daemons();
-  const RankBody body = [](Rank& rank) {
-    ::setenv("LYRE_PEER_TIMEOUT_SECONDS", "3", 1);
-    Link link(rank, kAbi);
+  ::setenv("LYRE_PEER_TIMEOUT_SECONDS", "3", 1);
+  expect_good_streams(daemons(), [](Rank& rank, Link& link) {
     pid_t peer = ::getpid();
     rank.tell(&peer, sizeof(peer));
     ASSERT_TRUE(rank.hear(&peer, sizeof(peer)));
     work_some(rank, link);
-    if (rank.index() == 0) {
-      std::vector<uint8_t> data(kBytes);
-      ::kill(peer, SIGSTOP);
-      void* request = link.isend(data.data(), kBytes);
-      link.linger(request, 5000);
-      ::kill(peer, SIGCONT);
-      link.finish(request);
-    } else {
-      std::vector<uint8_t> data(kBytes);
+    std::vector<uint8_t> data(kBytes);
+    if (rank.index() == 1) {
       link.finish(link.irecv(data.data(), kBytes));
+      return;
     }
-    link.close();
-    EXPECT_TRUE(logged_lines().empty()) << logged_text();
-  };
-  expect_ranks({body, body});
+    ::kill(peer, SIGSTOP);
+    void* request = link.isend(data.data(), kBytes);
+    link.linger(request, 5000);
+    ::kill(peer, SIGCONT);
+    link.finish(request);
+  });
+  ::unsetenv("LYRE_PEER_TIMEOUT_SECONDS");
+}
+
+// What stops all streams at once is no stream's fault.
+TEST(PeersDaemonStopped, CostsNoStream) {
+  const std::unique_ptr<DaemonPair> pair = own_daemons();
+  expect_good_streams(*pair, [&](Rank& rank, Link& link) {
+    work_some(rank, link);
+    std::vector<uint8_t> data(kBytes);
+    if (rank.index() == 1) {
+      link.finish(link.irecv(data.data(), kBytes));
+      return;
+    }
+    ::kill(pair->pid(1), SIGSTOP);
+    void* request = link.isend(data.data(), kBytes);
+    link.linger(request, 2500);
+    ::kill(pair->pid(1), SIGCONT);
+    link.finish(request);
+  });
+}
+
+// Messages of `bytes` for so long; the last one says so.
+void work_for(Rank& rank, Link& link, size_t bytes, int milliseconds) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
+  std::vector<uint8_t> data(bytes);
+  while (data[0] == 0) {
+    if (rank.index() == 0) data[0] = std::chrono::steady_clock::now() > end ? 1 : 0;
+    link.finish(rank.index() == 0 ? link.isend(data.data(), bytes)
+                                  : link.irecv(data.data(), bytes));
+  }
+}
+
+// Small messages follow one another on one stream, which is not slow for that.
+TEST(SmallMessages, AfterLargeOnesMakeNoStreamSlow) {
+  expect_good_streams(daemons(), [](Rank& rank, Link& link) {
+    work_for(rank, link, 4 * kBytes, 2500);
+    work_for(rank, link, 1000, 3000);
+  });
 }
 
 }  // namespace
