@@ -84,12 +84,15 @@ Result record_state(void*, int32_t, void*) { return Result::kSuccess; }
 
 Result init(void** context, int32_t* mask, Logger logger) {
   set_logger(logger);
-  *context = &g_users;  // NCCL finalizes only who has one
-  *mask = 0;
+  // The mask is one for all of NCCL's communicators: those that work already read it meanwhile.
   Settings settings;
-  if (read_settings(&settings) && settings.telemetry_directory != "none") {
-    *mask = static_cast<int32_t>(kProfileNetPlugin);
+  if (!read_settings(&settings) || settings.telemetry_directory == "none") {
+    *context = nullptr;
+    *mask = 0;
+    return Result::kSuccess;
   }
+  *context = &g_users;  // NCCL finalizes only who has one
+  *mask = static_cast<int32_t>(kProfileNetPlugin);
   g_users.fetch_add(1, std::memory_order_relaxed);
   return Result::kSuccess;
 }

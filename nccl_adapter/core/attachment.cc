@@ -80,7 +80,6 @@ bool Attachment::find(int64_t now_ns) {
     failure_ = lyre_last_error();
     return false;
   }
-  ++returns_;
   return true;
 }
 

@@ -27,8 +27,6 @@ class Attachment {
   /// what it was.
   const std::vector<lyre_port>& ports() const { return ports_; }
   int workers() const { return workers_; }
-  /// How often it was found again.
-  uint64_t returns() const { return returns_; }
 
   void lose(int64_t now_ns);
   /// It was found and is of no use: looked for on, since the first loss.
@@ -48,7 +46,6 @@ class Attachment {
   lyre_context* context_;
   std::vector<lyre_port> ports_;
   int workers_;
-  uint64_t returns_ = 0;
   std::string failure_;
   int64_t lost_ns_ = 0;
   int64_t looked_ns_ = 0;

@@ -175,7 +175,7 @@ class Cell:
     def begin(self):
         """Up to the moment at which it happens."""
         if self.phase == "connect":
-            self.both("connect") if self.fault in DEADLY else self.ranks[0].tell("connect")
+            self.ranks[0].tell("connect")
             return
         self.together("connect")
         self.together("say")

@@ -25,7 +25,7 @@ class NetworkEvents {
   ~NetworkEvents() = default;
 };
 
-NetworkEvents* g_network_events = nullptr;  // written before the plugin's init, after its finalize
+NetworkEvents* g_network_events = nullptr;  // set after the plugin's init, gone before its finalize
 
 nccl_abi::Result on_network_event(void** event, int type, void* phandle, int64_t plugin_id,
                                   void* data) {
@@ -68,7 +68,7 @@ class LoadedProfiler final : public Profiler, private NetworkEvents {
   }
   ~LoadedProfiler() override {
     g_network_events = nullptr;
-    table_.calls.finalize(context_);
+    if (context_ != nullptr) table_.calls.finalize(context_);  // as NCCL
   }
 
   void* start_all_reduce(uint64_t number, uint64_t elements) override {

@@ -138,8 +138,9 @@ std::vector<ChannelSides> make_sides(NetPlugin& plugin, std::span<Channel* const
     const uint64_t sent = count_slices(slices, [](RingOp op) { return sends(op); });
     const uint64_t received = count_slices(slices, [](RingOp op) { return receives(op); });
     sides.push_back(
-        {Side(plugin, channels[i]->send, {operation.protocol, plan, sent}, trace.send(i)),
-         Side(plugin, channels[i]->recv, {operation.protocol, plan, received}, trace.receive(i))});
+        {Side(plugin, channels[i]->send, {operation.protocol, plan, sent}, trace.send(i, sent)),
+         Side(plugin, channels[i]->recv, {operation.protocol, plan, received},
+              trace.receive(i, received))});
   }
   return sides;
 }
@@ -274,6 +275,7 @@ void ProgressThread::run_operation(Operation* operation) {
     if (work == 0) sched_yield();
     steps_done_.fetch_add(work, std::memory_order_relaxed);
   }
+  if (!done) device_thread.request_stop();  // what it waits for does not come any more
   if (device_thread.joinable()) device_thread.join();
   trace.stop();
   operation->elapsed = std::chrono::steady_clock::now() - begin;

@@ -54,15 +54,20 @@ class OperationTrace {
       collective_ = profiler_->start_all_reduce(number, operation.data.size());
     }
   }
-  SideTrace send(size_t channel) const { return start(channel, neighbours_.right, true); }
-  SideTrace receive(size_t channel) const { return start(channel, neighbours_.left, false); }
+  /// `messages`: how many there will be. Of a side that has none nothing is told.
+  SideTrace send(size_t channel, uint64_t messages) const {
+    return start(channel, messages, neighbours_.right, true);
+  }
+  SideTrace receive(size_t channel, uint64_t messages) const {
+    return start(channel, messages, neighbours_.left, false);
+  }
   void stop() {
     if (profiler_ != nullptr) profiler_->stop(collective_);
   }
 
  private:
-  SideTrace start(size_t channel, int peer, bool is_send) const {
-    if (profiler_ == nullptr) return {nullptr, nullptr};
+  SideTrace start(size_t channel, uint64_t messages, int peer, bool is_send) const {
+    if (profiler_ == nullptr || messages == 0) return {nullptr, nullptr};
     const auto index = static_cast<int>(channel);
     return {profiler_, profiler_->start_proxy_op(collective_, index, peer, is_send)};
   }
