@@ -136,8 +136,11 @@ StackOptions with_ecn() {
   return options;
 }
 
-TEST(Ecn, MarkIsEchoedUntilTheSenderHasReduced) {  // RFC 3168 6.1.3
-  Scenario s(with_ecn());
+using Ecn = OverBoth;
+INSTANTIATE_OVER_BOTH(Ecn);
+
+TEST_P(Ecn, MarkIsEchoedUntilTheSenderHasReduced) {  // RFC 3168 6.1.3
+  Scenario s(with_ecn(), GetParam());
   s.listen();
   s.send({.flags = kSyn | kEce | kCwr, .options = Scenario::offered()});
   s.expect(kSyn | kAck | kEce);
@@ -152,8 +155,8 @@ TEST(Ecn, MarkIsEchoedUntilTheSenderHasReduced) {  // RFC 3168 6.1.3
   s.expect(kAck);
 }
 
-TEST(Ecn, EchoHalvesOnceAndIsConfirmed) {  // RFC 3168 6.1.2
-  Scenario s(with_ecn());
+TEST_P(Ecn, EchoHalvesOnceAndIsConfirmed) {  // RFC 3168 6.1.2
+  Scenario s(with_ecn(), GetParam());
   s.listen();
   s.send({.flags = kSyn | kEce | kCwr, .options = Scenario::offered()});
   s.expect(kSyn | kAck | kEce);
