@@ -216,10 +216,6 @@ void Comm::fail(Result result, std::string why) {
   if (has_failed()) return;
   result_ = result;
   why_ = std::move(why);
-  if (active() > 0) {
-    why_ += "; " + std::to_string(active()) + " requests with " +
-            std::to_string(outstanding_bytes()) + " bytes outstanding";
-  }
   for (const auto& lane : lanes_) {
     lane->dial.reset();
     lane->drop();
@@ -236,7 +232,9 @@ void Comm::on_bye() {
 Result Comm::report() {
   if (!is_reported_) {
     is_reported_ = true;
-    log_warn("comm that %s %s: %s", direction_text(), peer_.describe().c_str(), why_.c_str());
+    log_warn("comm that %s %s: %s; %zu requests with %llu bytes outstanding", direction_text(),
+             peer_.describe().c_str(), why_.c_str(), active(),
+             static_cast<unsigned long long>(outstanding_bytes()));
   }
   return result_;
 }

@@ -77,6 +77,38 @@ TEST_P(PeerKilled, InMidTransferIsARemoteErrorThatNamesIt) {
   EXPECT_EQ(ends[1 - victim].exit_status, 0) << ends[1 - victim].stderr_text;
 }
 
+// The comm failed while nothing was asked of it; what is asked later meets the same line.
+TEST(PeerLeft, WhileIdleIsNamedWithWhatIsOutstandingLater) {
+  daemons();
+  expect_ranks(
+      {[](Rank& rank) {
+         Link link(rank, kAbi);
+         pid_t peer = 0;
+         ASSERT_TRUE(rank.hear(&peer, sizeof(peer)));
+         rank.meet();  // it has closed
+         HandleBuffer unused;
+         void* listening = nullptr;  // any call makes progress
+         ASSERT_EQ(link.plugin().listen(0, unused.data(), &listening), Result::kSuccess);
+         const std::vector<uint8_t> data(1000);
+         EXPECT_EQ(link.finish_badly(link.isend(data.data(), data.size())), Result::kRemoteError);
+         char host[256] = {};
+         ::gethostname(host, sizeof(host) - 1);
+         const std::string name = std::string("comm that sends to host ") + host + " (";
+         EXPECT_EQ(count_logged(name + daemons().address(1) + ":"), 1u) << logged_text();
+         EXPECT_TRUE(has_logged("process " + std::to_string(peer))) << logged_text();
+         EXPECT_TRUE(has_logged("; 1 requests with 1000 bytes outstanding")) << logged_text();
+         EXPECT_EQ(link.plugin().close_listen(listening), Result::kSuccess);
+         link.close();
+       },
+       [](Rank& rank) {
+         Link link(rank, kAbi);
+         const pid_t own = ::getpid();
+         rank.tell(&own, sizeof(own));
+         link.close();
+         rank.meet();
+       }});
+}
+
 class DaemonKilled : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Host, DaemonKilled, ::testing::Values(0, 1), [](const auto& instance) {
   return instance.param == 0 ? "OfTheSender" : "OfTheReceiver";

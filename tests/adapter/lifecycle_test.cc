@@ -4,8 +4,11 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <thread>
 
+#include "lyre/lyre.h"
+#include "stack/channel/stats.h"
 #include "tests/adapter/link.h"
 
 namespace lyre::test {
@@ -16,7 +19,7 @@ class Lifecycle : public ::testing::TestWithParam<int> {
   void SetUp() override { daemons(); }
 };
 
-INSTANTIATE_TEST_SUITE_P(Abi, Lifecycle, ::testing::Values(8, 11),
+INSTANTIATE_TEST_SUITE_P(Abi, Lifecycle, ::testing::Values(8, 9, 10, 11, 12),
                          [](const auto& instance) { return "v" + std::to_string(instance.param); });
 
 void say_one_word(Rank& rank, Link& link) {
@@ -26,14 +29,51 @@ void say_one_word(Rank& rank, Link& link) {
   EXPECT_EQ(word, 0xfeedu);
 }
 
+// What a process holds, and its daemon for it.
+struct Holdings {
+  size_t files = 0;
+  size_t threads = 0;
+  uint64_t contexts = 0;
+  bool operator==(const Holdings&) const = default;
+};
+
+size_t count_entries(const char* folder) {
+  return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder), {}));
+}
+
+Holdings holdings(const Rank& rank) {
+  const void* stats = nullptr;
+  size_t bytes = 0;
+  EXPECT_EQ(lyre_stats_open(daemons().socket(rank.index()).c_str(), &stats, &bytes), 0);
+  const Holdings found{.files = count_entries("/proc/self/fd"),
+                       .threads = count_entries("/proc/self/task"),
+                       .contexts = static_cast<const channel::StatsHeader*>(stats)->clients.get()};
+  lyre_stats_close(stats, bytes);
+  return found;
+}
+
+// The daemon may not know yet that an earlier rank has ended.
+Holdings holdings_without_contexts(const Rank& rank) {
+  Holdings found = holdings(rank);
+  found.contexts = 0;
+  return found;
+}
+
+// Before v11 nothing tells the plugin that its last user is gone.
+bool has_finalize(int abi) { return abi >= 11; }
+
 TEST_P(Lifecycle, InitAndFinalizeManyTimesWithUnloadsBetween) {
   const RankBody body = [](Rank& rank) {
+    const Holdings before = holdings_without_contexts(rank);
     for (int cycle = 0; cycle < 5; ++cycle) {
       Link link(rank, GetParam());
       say_one_word(rank, link);
       link.close();
       link.plugin().unload();
       rank.meet();
+    }
+    if (has_finalize(GetParam())) {
+      EXPECT_TRUE(until([&] { return holdings(rank) == before; }, 5));
     }
   };
   expect_ranks({body, body});
@@ -109,33 +149,44 @@ TEST_P(Lifecycle, NothingIsWrittenAfterDereg) {
                 }});
 }
 
-TEST_P(Lifecycle, AbortInMidHandshakeLeaksNothingThatHurts) {
-  expect_ranks({[](Rank& rank) {
-                  Link link(rank, GetParam(), Link::Unconnected{});
-                  link.exchange_handle();
-                  void* comm = nullptr;
-                  for (int i = 0; i < 100; ++i) {
-                    ASSERT_EQ(link.plugin().connect(0, link.handle().data(), &comm),
-                              Result::kSuccess);
-                    if (comm != nullptr) break;
-                  }
-                  rank.meet();
-                  // NCCL never closes what is only half open.
-                  EXPECT_EQ(link.plugin().finalize(), Result::kSuccess);
-                  rank.meet();
-                },
-                [](Rank& rank) {
-                  Link link(rank, GetParam(), Link::Unconnected{});
-                  link.exchange_handle();
-                  void* comm = nullptr;
-                  for (int i = 0; i < 100; ++i) {
-                    ASSERT_EQ(link.plugin().accept(link.listen_comm(), &comm), Result::kSuccess);
-                    if (comm != nullptr) break;
-                  }
-                  rank.meet();
-                  EXPECT_EQ(link.plugin().finalize(), Result::kSuccess);
-                  rank.meet();
-                }});
+TEST_P(Lifecycle, AbortInMidHandshakeLeaksNothing) {
+  const RankBody body = [](Rank& rank) {
+    const Holdings before = holdings_without_contexts(rank);
+    {
+      Link link(rank, GetParam(), Link::Unconnected{});
+      link.exchange_handle();
+      void* comm = nullptr;
+      for (int i = 0; i < 100 && comm == nullptr; ++i) {
+        ASSERT_EQ(rank.index() == 0 ? link.plugin().connect(0, link.handle().data(), &comm)
+                                    : link.plugin().accept(link.listen_comm(), &comm),
+                  Result::kSuccess);
+      }
+      rank.meet();
+      // NCCL never closes what is only half open.
+      EXPECT_EQ(link.plugin().finalize(), Result::kSuccess);
+      rank.meet();
+    }
+    if (has_finalize(GetParam())) {
+      EXPECT_TRUE(until([&] { return holdings(rank) == before; }, 5));
+    }
+  };
+  expect_ranks({body, body});
+}
+
+// From v11 on each has a context of its own; before, they share one.
+TEST_P(Lifecycle, SeveralCommunicatorsLiveInOneProcess) {
+  const RankBody body = [](Rank& rank) {
+    std::vector<std::unique_ptr<Link>> links;
+    for (int i = 0; i < 3; ++i) links.push_back(std::make_unique<Link>(rank, GetParam()));
+    const size_t contexts = has_finalize(GetParam()) ? links.size() : 1;
+    EXPECT_TRUE(until([&] { return holdings(rank).contexts == contexts; }, 5));
+    while (!links.empty()) {
+      for (const auto& link : links) say_one_word(rank, *link);
+      links[links.size() / 2]->close();
+      links.erase(links.begin() + static_cast<ptrdiff_t>(links.size() / 2));
+    }
+  };
+  expect_ranks({body, body});
 }
 
 TEST_P(Lifecycle, FinalizeTakesWhatWasLeftOpen) {
@@ -157,7 +208,7 @@ TEST_P(Lifecycle, ManyCommsAtOnce) {
   const RankBody body = [](Rank& rank) {
     Link link(rank, GetParam());
     std::vector<void*> comms = {link.comm()};
-    while (comms.size() < 64) {
+    while (comms.size() < 256) {
       link.connect();
       comms.push_back(link.comm());
     }
