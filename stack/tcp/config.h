@@ -8,9 +8,6 @@ namespace lyre::tcp {
 
 enum class CongestionAlgorithm : uint8_t { kNewReno, kCubic, kDctcp };
 
-/// RFC 9293 3.7.1: what a peer can receive that does not say.
-inline constexpr uint16_t kMssDefault = 536;
-
 /// RFC 3168, as Linux offers it. DCTCP asks for ECN whatever this says.
 enum class EcnMode : uint8_t {
   kOff,

@@ -6,6 +6,7 @@
 #include "stack/tcp/closing.h"
 #include "stack/tcp/ecn.h"
 #include "stack/tcp/isn.h"
+#include "stack/tcp/path_mtu.h"
 #include "stack/tcp/receive.h"
 #include "stack/tcp/receive_window.h"
 #include "stack/tcp/scoreboard.h"
@@ -40,7 +41,7 @@ ConnId start(Core& core, const FourTuple& tuple, const ConnectionConfig& config,
   c.rcv.round_at = now;
   c.ts_offset = timestamp_offset(tuple, core.isn_key);
   set_iss(c, initial_seq(tuple, core.isn_key, now));
-  c.snd.mss_bytes = std::min(config.mss_bytes, kMssDefault);
+  c.snd.mss_bytes = std::min(config.mss_bytes, mss_everywhere(tuple.remote.address));
   c.rcv.scale = config.window_scaling ? window_scale_for(c.config.receive_buffer_bytes) : 0;
   c.rcv.quick_acks = config.quick_acks_at_start;
   c.rcv.payload_sum_bytes = kRatioStartPackets * config.mss_bytes;
@@ -72,7 +73,8 @@ void accept_syn(Connection& c, const SegmentIn& syn, Nanos now) {
     c.rcv.ts_recent = offer.ts_value;
     c.ts_recent_at = now;
   }
-  const uint16_t asked = std::max(offer.mss.value_or(kMssDefault), kMssMin);
+  const uint16_t unsaid = mss_everywhere(c.tuple.remote.address);
+  const uint16_t asked = std::max(offer.mss.value_or(unsaid), kMssMin);
   c.snd.mss_bytes = c.snd.mss_full_bytes = std::min(asked, c.config.mss_bytes);
   c.snd.wl1 = syn.seq;
   c.snd.wl2 = syn.ack;

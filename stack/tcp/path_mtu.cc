@@ -18,11 +18,6 @@ constexpr uint8_t kLossesPerTest = 3;
 /// RFC 1191 6.3, RFC 8201 4: after this long a larger one may have become possible.
 constexpr Nanos kReducedLife = seconds(600);
 
-uint16_t mss_everywhere(const IpAddress& peer) {
-  const uint32_t mtu = peer.is_v4() ? kIpv4MtuBytesEverywhere : wire::kIpv6MtuBytesMin;
-  return static_cast<uint16_t>(mtu - wire::ip_and_tcp_header_bytes(peer));
-}
-
 /// RFC 6928 2: that many segments a path takes that was never seen.
 constexpr uint32_t kSegmentsAtStart = 10;
 
@@ -39,6 +34,11 @@ void set_mss(Connection& c, uint16_t mss_bytes) {
 }
 
 }  // namespace
+
+uint16_t mss_everywhere(const IpAddress& peer) {
+  const uint32_t mtu = peer.is_v4() ? kIpv4MtuBytesEverywhere : wire::kIpv6MtuBytesMin;
+  return static_cast<uint16_t>(mtu - wire::ip_and_tcp_header_bytes(peer));
+}
 
 void on_path_mtu(Core& core, Connection& c, uint16_t mss_bytes, Nanos now) {
   if (mss_bytes >= c.snd.mss_bytes) return;

@@ -6,6 +6,7 @@
 
 #include "stack/tcp/ecn.h"
 #include "stack/tcp/isn.h"
+#include "stack/tcp/path_mtu.h"
 #include "stack/tcp/receive_window.h"
 
 namespace lyre::tcp {
@@ -74,7 +75,7 @@ uint32_t timestamp_with(uint32_t clock, uint32_t bits) {
 SegmentOut make_cookie_answer(const FourTuple& tuple, const ConnectionConfig& config, SipKey key,
                               const SegmentIn& syn, Nanos now) {
   const uint32_t period = period_at(now);
-  const uint32_t mss = mss_step(syn.options.mss.value_or(kMssDefault));
+  const uint32_t mss = mss_step(syn.options.mss.value_or(mss_everywhere(tuple.remote.address)));
   SegmentOut out;
   out.seq = SeqNum((period & kPeriodMask) << kPeriodShift | mss << kMssShift |
                    mac_of(tuple, key, syn.seq, period, mss));

@@ -231,10 +231,12 @@ TEST_P(Mss, PeerMayNotAskForNothing) {  // RFC 9293 3.7.1; an MSS of 0 must not 
   }
 }
 
-TEST(MssOverIpv4, AbsentMeans536) {  // RFC 9293 3.7.1
-  Scenario s;
+TEST_P(Mss, AbsentMeansWhatEveryPathCarries) {  // RFC 9293 3.7.1
+  StackOptions options = Scenario::plain();
+  options.mtu_bytes = 2040;
+  Scenario s(options, GetParam());
   s.establish_passive({});
-  EXPECT_EQ(s.info().mss_bytes, 536u);
+  EXPECT_EQ(s.info().mss_bytes, GetParam() == Family::kIpv4 ? 536u : 1220u);
 }
 
 using Isn = OverBoth;

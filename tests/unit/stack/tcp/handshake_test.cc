@@ -40,7 +40,8 @@ TEST(Handshake, PassiveOpenAnswersOnlyWhatWasOffered) {
   peer.syn_options = {};
   SegmentIn syn = peer.make(kS, 0, 0);
   syn.seq = peer.their_iss;
-  peer.conn = peer.engine.open_passive({}, config, syn, peer.now);
+  const FourTuple tuple{{IpAddress::v4(1), 1}, {IpAddress::v4(2), 2}};
+  peer.conn = peer.engine.open_passive(tuple, config, syn, peer.now);
   const auto answer = peer.next();
   ASSERT_TRUE(answer.has_value());
   EXPECT_EQ(answer->flags.bits, kSA);
