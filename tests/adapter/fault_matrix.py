@@ -104,10 +104,14 @@ class Cell:
     def run(self):
         with self.stack:
             self.build()
-            if self.fault in DEADLY and (self.fault, self.phase) not in HARMLESS:
-                self.expect_error()
-            else:
-                self.expect_survival()
+            try:
+                if self.fault in DEADLY and (self.fault, self.phase) not in HARMLESS:
+                    self.expect_error()
+                else:
+                    self.expect_survival()
+            except Wrong as wrong:
+                logs = "".join(daemon.log_tail() for daemon in self.daemons)
+                raise Wrong(f"{wrong}\n{logs}") from wrong
 
     def build(self):
         hosts = self.stack.enter_context(
