@@ -11,7 +11,7 @@
 namespace lyre::nccl_abi {
 
 inline constexpr uint64_t kTelemetryMagic = 0x534d'4d4f'4345'5259ull;  // "YRECOMMS"
-inline constexpr uint32_t kTelemetryVersion = 2;
+inline constexpr uint32_t kTelemetryVersion = 3;
 inline constexpr uint32_t kTelemetrySlots = 2048;
 /// LYRE_TELEMETRY_DIR moves it; "none" switches it off.
 inline constexpr const char* kTelemetryDirectory = "/dev/shm";
@@ -39,7 +39,7 @@ struct CommView {
   WaitsFor waits_for;
   char peer_host[64];
   char peer_address[64];
-  char path[64];  ///< of one stream
+  char path[96];  ///< of one stream, and how many go over other rails
   uint32_t streams;
   uint32_t streams_up;
   uint32_t requests;  ///< posted and not done
@@ -59,7 +59,7 @@ struct CommView {
   int32_t channel;
   uint32_t unused;
 };
-static_assert(sizeof(CommView) == 336);
+static_assert(sizeof(CommView) == 368);
 
 /// A place for one: odd while it is written.
 struct CommSlot {
@@ -78,6 +78,8 @@ struct TelemetryHeader {
   char host[64];
   char program[32];
   char socket[108];
+  std::atomic<uint64_t> strangers;  ///< connections to the plugin's port that were no peers'
+  char last_stranger[64];           ///< may be read while it changes
 };
 
 inline constexpr size_t kTelemetrySlotsOffset = 512;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 
 #include "nccl_adapter/core/bytes.h"
 #include "nccl_adapter/core/comm.h"
@@ -11,6 +12,20 @@ namespace {
 template <size_t kBytes>
 void copy_text(char (&out)[kBytes], const std::string& text) {
   put_text({reinterpret_cast<uint8_t*>(out), kBytes}, 0, kBytes - 1, text);
+}
+
+// The first stream's path, and how many take another rail: "rail0 > 10.9.0.2:4711 (+2 over rail1)".
+std::string path_text(const std::vector<std::unique_ptr<Lane>>& lanes) {
+  const Lane* first = nullptr;
+  std::map<std::string, int> others;
+  for (const auto& lane : lanes) {
+    if (!lane->is_up()) continue;
+    if (first == nullptr) first = lane.get();
+    if (lane->rail != first->rail) ++others[lane->rail];
+  }
+  std::string text = first != nullptr ? first->path : "";
+  for (const auto& [rail, count] : others) text += " (+" + std::to_string(count) + " " + rail + ")";
+  return text;
 }
 
 void show_operation(const Operation& operation, nccl_abi::CommView* out) {
@@ -36,9 +51,10 @@ void Comm::show() const {
   for (const auto& lane : lanes_) {
     view.redials += lane->attached > 0 ? lane->attached - 1 : 0;
     if (!lane->is_up()) continue;
-    if (view.streams_up++ == 0) copy_text(view.path, lane->path);
+    ++view.streams_up;
     view.unacked_bytes += lane->stream.unacked_bytes();
   }
+  copy_text(view.path, path_text(lanes_));
   view.requests = static_cast<uint32_t>(active());
   view.outstanding_bytes = outstanding_bytes();
   const Request* waiting = oldest();

@@ -48,6 +48,7 @@ class Instance {
   uint32_t pid() const { return pid_; }
   uint64_t communicator() const { return communicator_; }
   RegionCache& regions() { return regions_; }
+  Telemetry& telemetry() { return telemetry_; }
   const std::vector<lyre_port>& ports() const { return attachment_->ports(); }
   /// How many streams a new comm on that port gets.
   size_t stream_count(size_t device) const;

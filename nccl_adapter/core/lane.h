@@ -56,7 +56,8 @@ struct Lane final : SessionOwner {
   bool is_unwanted = false;  ///< works, but another one shall take its place
 
   // ---- What is known of its path ----
-  std::string path;  ///< "rail0 > 10.9.0.2:4711"
+  std::string path;  ///< "rail0 > 10.9.0.2:4711", or "from 10.9.0.1:4711"
+  std::string rail;  ///< what of it others have in common: "over rail0", "from 10.9.0.1"
   bool is_heard = false;
   int64_t moved_ns = 0;
   int64_t answered_ns = 0;     ///< when the peer last acknowledged or said something

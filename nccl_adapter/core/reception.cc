@@ -174,7 +174,7 @@ void Reception::receive(Visitor* visitor, const Hello& hello) {
 }
 
 void Reception::refuse(Visitor* visitor, AnswerCode code, const std::string& why) {
-  log_stranger(visitor->address, why);
+  note_stranger(*visitor, why);
   dismiss(visitor, answer(code, why));
 }
 
@@ -190,8 +190,13 @@ void Reception::dismiss(Visitor* visitor, const std::vector<uint8_t>& words) {
   forget(visitor);
 }
 
+void Reception::note_stranger(const Visitor& visitor, const std::string& why) {
+  instance_->telemetry().count_stranger(visitor.address);
+  log_stranger(visitor.address, why);
+}
+
 void Reception::show_out(Visitor* visitor, const char* why) {
-  log_stranger(visitor->address, why);
+  note_stranger(*visitor, why);
   forget(visitor);
 }
 

@@ -95,6 +95,7 @@ class Reception {
   /// No stranger: a peer that does not know yet that its comm is over here.
   void turn_away(Visitor* visitor, AnswerCode code, const char* why, uint64_t placed = 0);
   void dismiss(Visitor* visitor, const std::vector<uint8_t>& words);
+  void note_stranger(const Visitor& visitor, const std::string& why);
   void show_out(Visitor* visitor, const char* why);
   void forget(Visitor* visitor);
   std::vector<uint8_t> answer(AnswerCode code, const std::string& text, uint64_t placed = 0) const;

@@ -26,6 +26,7 @@ AnswerCode RecvComm::join(const Hello& hello, Stream* stream, std::span<const ui
   stream->limit_silence(silence_ms(instance()->settings()));
   // What lies unread in a predecessor is sent again.
   lane.path = "from " + to_string(stream->remote());
+  lane.rail = lane.path.substr(0, lane.path.rfind(':'));
   lane.attach(std::move(*stream), hello.incarnation, instance()->now_ns());
   note_sign_of_life(instance()->now_ns());
   // The sender starts from what we know: that is the first news on every stream.

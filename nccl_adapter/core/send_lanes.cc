@@ -135,6 +135,7 @@ void SendComm::on_welcome(Lane& lane, int64_t now_ns) {
   if (lane.is_up()) drop_lane(lane);
   const RailPair& way = ways_[lane.way % ways_.size()];
   lane.path = std::string(instance()->ports()[way.local].name) + " > " + to_string(dial->remote());
+  lane.rail = std::string("over ") + instance()->ports()[way.local].name;
   lane.attach(dial->take_stream(), dial->incarnation(), now_ns);
   note_sign_of_life(now_ns);
   pump_in(lane);  // something may have come with the answer

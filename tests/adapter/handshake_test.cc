@@ -1,12 +1,15 @@
 // How comms come to be, and who is kept out. Rank 0 connects, rank 1 listens.
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
 
+#include "nccl_adapter/abi/telemetry.h"
 #include "nccl_adapter/core/frame.h"
 #include "nccl_adapter/core/hello.h"
 #include "tests/adapter/link.h"
@@ -208,6 +211,25 @@ TEST_F(Handshake, ConnectNeverBlocksOnAPeerThatDoesNotAccept) {
                 }});
 }
 
+// What this process shows to `lyre comms`.
+nccl_abi::TelemetryHeader* map_telemetry() {
+  const std::string path = std::string(nccl_abi::kTelemetryDirectory) + "/" +
+                           nccl_abi::kTelemetryPrefix + std::to_string(::getuid()) + "-" +
+                           std::to_string(::getpid()) + "-0";
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  void* memory = ::mmap(nullptr, nccl_abi::kTelemetryBytes, PROT_READ, MAP_SHARED, fd, 0);
+  ::close(fd);
+  return memory != MAP_FAILED ? static_cast<nccl_abi::TelemetryHeader*>(memory) : nullptr;
+}
+
+void expect_one_stranger_shown() {
+  const nccl_abi::TelemetryHeader* header = map_telemetry();
+  ASSERT_NE(header, nullptr);
+  EXPECT_EQ(header->strangers.load(), 1u);
+  EXPECT_TRUE(std::string(header->last_stranger).starts_with("10.77.0.1:"))
+      << header->last_stranger;
+}
+
 // Rank 1 listens, sees `stranger` out, and then takes rank 0 as if nothing had been.
 void expect_undisturbed(const std::function<void(Stranger&)>& stranger, const std::string& line) {
   expect_ranks({[&](Rank& rank) {
@@ -232,6 +254,7 @@ void expect_undisturbed(const std::function<void(Stranger&)>& stranger, const st
                   EXPECT_TRUE(has_logged("closed a connection from 10.77.0.1:") ||
                               has_logged("closed a connection from 127.0.0.1:"))
                       << logged_text();
+                  expect_one_stranger_shown();
                   link.close();
                 }});
 }

@@ -1,5 +1,6 @@
 // Beginnings and ends: init and finalize, what is left open, forks, missing daemons.
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -288,6 +289,27 @@ TEST_P(Lifecycle, ForkAfterInit) {
     link.close();
   };
   expect_ranks({body, body});
+}
+
+TEST_P(Lifecycle, WhatDeadProcessesShowedIsSweptByTheLiving) {
+  std::string directory = (std::filesystem::temp_directory_path() / "lyre-shown-XXXXXX").string();
+  ASSERT_NE(::mkdtemp(directory.data()), nullptr);
+  ::setenv("LYRE_TELEMETRY_DIR", directory.c_str(), 1);
+  run_ranks({[](Rank& rank) {
+    Link link(rank, GetParam(), Link::Unconnected{});
+    ::raise(SIGKILL);
+  }});
+  EXPECT_EQ(count_entries(directory.c_str()), 1u);
+  const RankBody body = [&](Rank& rank) {
+    Link link(rank, GetParam(), Link::Unconnected{});
+    rank.meet();
+    EXPECT_EQ(count_entries(directory.c_str()), 2u);
+    rank.meet();
+    link.close();
+  };
+  expect_ranks({body, body});
+  ::unsetenv("LYRE_TELEMETRY_DIR");
+  std::filesystem::remove_all(directory);
 }
 
 TEST_P(Lifecycle, WithoutADaemonInitFailsWithOneLine) {

@@ -269,10 +269,16 @@ class LostRail(UnharmedJob):
 
     def test_a_rail_that_disappears(self):
         hosts = self.wired_hosts(TwoRails(NO_OFFLOADS))
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        shown = directory.name
         process = self.start(hosts.a, hosts.b, "--json", iterations=self.ITERATIONS,
-                             LYRE_RAILS="all", LYRE_STREAMS="4")
+                             LYRE_RAILS="all", LYRE_STREAMS="4", LYRE_TELEMETRY_DIR=shown)
         rails = {address for address, _port in self.senders(hosts.a)}
         self.assertEqual(rails, {"10.9.5.1", "10.9.5.11"})
+        done = run([Programs(ARGS.build).lyre, "comms", "--directory", shown])
+        self.assertRegex(done.stdout, r"\w+ > 10\.9\.5\.\d+:\d+ \(\+\d over \w+\)")
+        self.assertRegex(done.stdout, r"from 10\.9\.5\.\d+:\d+ \(\+\d from 10\.9\.5\.\d+\)")
         hosts.wire.pull_out(hosts.wire.left)
         self.assertIsNone(process.poll(), "the job ended before its rail did")
         self.expect_a_job_done(process)

@@ -84,8 +84,14 @@ class File {
         header.version != nccl_abi::kTelemetryVersion || now_ns - written_ns > kOldNs) {
       return std::nullopt;
     }
-    CommsOfProcess process{
-        header.pid, text_of(header.program), text_of(header.host), text_of(header.socket), {}};
+    CommsOfProcess process{.pid = header.pid,
+                           .program = text_of(header.program),
+                           .host = text_of(header.host),
+                           .socket = text_of(header.socket),
+                           // pairs with the release in Telemetry::count_stranger()
+                           .strangers = header.strangers.load(std::memory_order_acquire),
+                           .last_stranger = text_of(header.last_stranger),
+                           .comms = {}};
     const auto* slots =
         reinterpret_cast<const nccl_abi::CommSlot*>(memory_ + nccl_abi::kTelemetrySlotsOffset);
     for (uint32_t i = 0; i < nccl_abi::kTelemetrySlots; ++i) {
@@ -143,6 +149,10 @@ std::string text_of(const CommsLook& look, const CommsLook* earlier,
                     const CommsOfProcess& process) {
   std::string out = process.program + "/" + std::to_string(process.pid) + " on " + process.host +
                     ", daemon " + process.socket + "\n";
+  if (process.strangers > 0) {
+    out += std::to_string(process.strangers) + " strangers refused, the last from " +
+           process.last_stranger + "\n";
+  }
   TextTable table;
   using Align = TextTable::Align;
   for (const char* title : {"comm", "way", "ranks", "peer", "streams"}) table.add_column(title);
@@ -246,7 +256,9 @@ nlohmann::ordered_json comms_json(const CommsLook& look, const CommsLook* earlie
                                     {"program", process.program},
                                     {"host", process.host},
                                     {"daemon_socket", process.socket},
+                                    {"strangers_refused", process.strangers},
                                     {"comms", nlohmann::ordered_json::array()}};
+    if (process.strangers > 0) entry["last_stranger"] = process.last_stranger;
     for (const CommView& view : process.comms) {
       entry["comms"].push_back(comm_json(look, earlier, process.pid, view));
     }

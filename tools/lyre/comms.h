@@ -22,6 +22,8 @@ struct CommsOfProcess {
   std::string program;
   std::string host;
   std::string socket;
+  uint64_t strangers = 0;     ///< refused
+  std::string last_stranger;  ///< its address
   std::vector<nccl_abi::CommView> comms;
 };
 

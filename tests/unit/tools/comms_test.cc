@@ -35,6 +35,8 @@ class Comms : public ::testing::Test {
     header->version = nccl_abi::kTelemetryVersion;
     header->pid = 4711;
     header->written_ns.store(written_ns);
+    header->strangers.store(strangers_);
+    std::strcpy(header->last_stranger, "192.0.2.7:4711");
     std::strcpy(header->program, "python3");
     std::strcpy(header->host, "node7");
     std::strcpy(header->socket, "/run/lyre/lyred.sock");
@@ -66,6 +68,7 @@ class Comms : public ::testing::Test {
   }
 
   std::string directory_;
+  uint64_t strangers_ = 0;
 };
 
 TEST_F(Comms, AreATableForPeople) {
@@ -77,6 +80,17 @@ TEST_F(Comms, AreATableForPeople) {
       "ab000000  to   -      node8/12  3/4      3.00 MiB     -        10         2   1.00 MiB  "
       "2.00 s  peer's receive  -          rail0 > 10.9.0.2:5000\n",
       comms_text(look_at_comms(directory_, kNowNs), nullptr));
+}
+
+TEST_F(Comms, StrangersAreCounted) {
+  strangers_ = 3;
+  write("lyre-comms-0-4711-0", sample());
+  const CommsLook look = look_at_comms(directory_, kNowNs);
+  EXPECT_NE(comms_text(look, nullptr).find("\n3 strangers refused, the last from 192.0.2.7:4711\n"),
+            std::string::npos);
+  const auto process = comms_json(look, nullptr)["processes"][0];
+  EXPECT_EQ(process["strangers_refused"], 3);
+  EXPECT_EQ(process["last_stranger"], "192.0.2.7:4711");
 }
 
 TEST_F(Comms, WhatNcclTellsOfTheOperationIsShown) {
