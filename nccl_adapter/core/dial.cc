@@ -19,7 +19,9 @@ Dial::State Dial::advance(lyre_context* context, int64_t now_ns, int64_t deadlin
       if (now_ns < deadline_ns) return State::kPending;
       return fail(LYRE_E_TIMEDOUT, "no answer to the connection request");
     case Phase::kAwaitAnswer:
-      return read_answer();
+      if (now_ns < deadline_ns || is_heard()) return read_answer();
+      // The way may have broken behind the handshake.
+      return fail(LYRE_E_TIMEDOUT, "the connection was made, and nothing came over it");
     case Phase::kOver:
       break;
   }

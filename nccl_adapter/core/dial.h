@@ -26,7 +26,8 @@ class Dial final : public SessionOwner {
   Dial(const lyre_addr& local, const lyre_addr& remote, const Hello& hello, uint32_t silence_ms,
        SessionOwner* waiter);
 
-  /// One step; never blocks. `context` is the attachment's; TCP's handshake ends by `deadline_ns`.
+  /// One step; never blocks. `context` is the attachment's; the peer's daemon must have our hello
+  /// by `deadline_ns`.
   State advance(lyre_context* context, int64_t now_ns, int64_t deadline_ns);
   /// TCP is through and the peer's daemon has our hello: only the peer's process is waited for.
   bool is_heard() const;

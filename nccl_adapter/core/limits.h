@@ -85,7 +85,7 @@ inline constexpr int64_t kReattachNs = 50'000'000;
 /// A stream that cannot be made is tried again after this long, then twice that, up to the limit.
 inline constexpr int64_t kRedialNsMin = 20'000'000;
 inline constexpr int64_t kRedialNsMax = 500'000'000;
-/// TCP's handshake may take this long where there is another path to try.
+/// TCP's handshake and the way of our hello may take this long where there is another path to try.
 inline constexpr int64_t kDialNs = 3'000'000'000;
 /// A host that has our hello and has not answered it is probed this often, and so often in vain.
 inline constexpr uint32_t kProbeMs = 1000;

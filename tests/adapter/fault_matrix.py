@@ -12,6 +12,7 @@ import argparse
 import contextlib
 import fnmatch
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -26,12 +27,13 @@ from reset import StreamResetter
 from wired_hosts import NO_OFFLOADS, TwoRails, WiredHosts
 
 FAULTS = ["stream", "port", "daemon-of-sender", "daemon-of-receiver", "process", "host"]
-PHASES = ["connect", "idle", "message", "close"]
+# "hello": TCP stands, and the sender's process has not said a word yet.
+PHASES = ["connect", "hello", "idle", "message", "close"]
 DEADLY = {"process", "host"}
 # Closing asks for nothing that a dead peer could refuse.
 HARMLESS = {("process", "close"), ("host", "close")}
-# A connection that is not there cannot be reset.
-IMPOSSIBLE = {("stream", "connect")}
+# A connection that is not there, or is silent, cannot be reset by who does not know its numbers.
+IMPOSSIBLE = {("stream", "connect"), ("stream", "hello")}
 ANSWER_S = 60
 SETTLE_S = 0.3
 ENVIRONMENT = {"LYRE_STREAMS": "4", "LYRE_RAILS": "all", "LYRE_PEER_TIMEOUT_SECONDS": "12",
@@ -142,6 +144,9 @@ class Cell:
 
     def strike(self):
         getattr(self, "strike_" + self.fault.replace("-", "_"))()
+        if self.phase == "hello":
+            self.ranks[0].process.send_signal(signal.SIGCONT)
+            self.ranks[0].tell("connect")
 
     def strike_stream(self):
         with StreamResetter(self.wire.left, self.wire.device) as resetter:
@@ -181,6 +186,12 @@ class Cell:
         if self.phase == "connect":
             self.ranks[0].tell("connect")
             return
+        if self.phase == "hello":
+            self.ranks[0].tell("dial")
+            self.ranks[0].hear("dial")
+            self.ranks[0].process.send_signal(signal.SIGSTOP)
+            time.sleep(SETTLE_S)
+            return
         self.together("connect")
         self.together("say")
         if self.phase == "message":
@@ -198,7 +209,7 @@ class Cell:
                 self.ranks[1].hear("close")
             return
         self.strike()
-        if self.phase == "connect":
+        if self.phase in ("connect", "hello"):
             self.ranks[1].tell("connect")
             self.all_hear("connect")
         if self.phase == "message":

@@ -2,6 +2,7 @@
 // answers each with a line. Every byte that arrives is verified.
 //
 //   handle [HEX]  rank 1 listens and prints its handle; rank 0 is given it
+//   dial          rank 0 calls connect() once
 //   connect       until the connection stands
 //   say           one small message
 //   stream        messages of a mebibyte until rank 0 reads "stop"
@@ -49,6 +50,7 @@ class FaultRank {
 
   void run(const std::string& word, const std::string& rest) {
     if (word == "handle") return exchange_handle(rest);
+    if (word == "dial") require(plugin_->connect(0, handle_.data(), &comm_));
     if (word == "connect") connect();
     if (word == "say") say();
     if (word == "stream") stream();
