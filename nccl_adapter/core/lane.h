@@ -52,7 +52,11 @@ struct Lane final : SessionOwner {
   int64_t dial_since_ns = 0;
   int64_t redial_ns = 0;     ///< not before
   uint32_t failures = 0;     ///< in a row
-  uint32_t way = 0;          ///< which of the rail pairs is next
+  size_t home = 0;           ///< the rail pair that it takes when it can
+  size_t way = 0;            ///< the one that it takes, or tries next
+  size_t dialled_way = 0;    ///< the one of `dial`
+  uint32_t returns = 0;      ///< how often the way home was tried
+  int64_t return_ns = 0;     ///< not before
   bool is_unwanted = false;  ///< works, but another one shall take its place
 
   // ---- What is known of its path ----

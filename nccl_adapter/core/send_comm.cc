@@ -25,7 +25,7 @@ SendComm::SendComm(Instance* instance, size_t device, const Handle& handle)
   ways_ = rail_pairs(instance->ports(), device, remotes);
   // Where every rail is to be used, lanes begin on different ones.
   const bool spreads = instance->settings().uses_all_rails;
-  for (const auto& lane : lanes_) lane->way = spreads ? lane->index : 0;
+  for (const auto& lane : lanes_) lane->home = lane->way = spreads ? lane->index : 0;
 }
 
 size_t SendComm::lanes_up() const {

@@ -49,12 +49,13 @@ class SendComm final : public Comm {
   void on_fail_frame(Lane& lane);
 
   // ---- Lanes (send_lanes.cc) ----
-  void dial(Lane& lane, int64_t now_ns);
+  void dial(Lane& lane, size_t number, int64_t now_ns);
   void advance_dial(Lane& lane, int64_t now_ns);
   void on_welcome(Lane& lane, int64_t now_ns);
   void on_refusal(Lane& lane, int64_t now_ns);
   void on_dial_failed(Lane& lane, int64_t now_ns);
   void watch_lane(Lane& lane, int64_t now_ns);
+  void redial(Lane& lane, int64_t now_ns);
   void find_slow_lane(int64_t now_ns);
   void mention_slow_peer(int64_t now_ns);
   void send_again(Lane& lane);

@@ -19,6 +19,10 @@ int64_t pause_ns(uint32_t failures) {
   return std::min(kRedialNsMin << std::min(failures, 10u), kRedialNsMax);
 }
 
+int64_t return_pause_ns(uint32_t returns) {
+  return std::min(kReturnNsMin << std::min(returns, 10u), kReturnNsMax);
+}
+
 }  // namespace
 
 void SendComm::on_lane_lost(Lane& lane) { send_again(lane); }
@@ -66,11 +70,20 @@ void SendComm::watch_lane(Lane& lane, int64_t now_ns) {
     lane.is_unwanted = false;
   }
   if (lane.dial != nullptr) return advance_dial(lane, now_ns);
+  redial(lane, now_ns);
+}
+
+void SendComm::redial(Lane& lane, int64_t now_ns) {
   const bool is_wanted = !lane.is_up() || lane.is_unwanted;
   // The first lane tells whether there is anybody; the others follow it.
   if (is_wanted && now_ns >= lane.redial_ns && (is_connected_ || lane.index == 0)) {
-    dial(lane, now_ns);
+    return dial(lane, lane.way, now_ns);
   }
+  // The stream goes on where it is until the way home is known to be good.
+  const bool is_away = lane.is_up() && lane.way % ways_.size() != lane.home % ways_.size();
+  if (!is_away || now_ns < lane.return_ns) return;
+  ++lane.returns;
+  dial(lane, lane.home, now_ns);
 }
 
 // A path may be bad by bad luck: the fabric chose it by the ports. Another source port is another
@@ -89,12 +102,13 @@ void SendComm::find_slow_lane(int64_t now_ns) {
              static_cast<unsigned long long>(best / 1'000'000));
     lane->replaced_ns = now_ns;
     lane->is_unwanted = true;
-    dial(*lane, now_ns);
+    dial(*lane, lane->way, now_ns);
   }
 }
 
-void SendComm::dial(Lane& lane, int64_t now_ns) {
-  const RailPair& way = ways_[lane.way % ways_.size()];
+void SendComm::dial(Lane& lane, size_t number, int64_t now_ns) {
+  lane.dialled_way = number % ways_.size();
+  const RailPair& way = ways_[lane.dialled_way];
   const lyre_addr local = make_addr(address_towards(instance()->ports()[way.local], way.remote), 0);
   const Hello hello{.stream_index = lane.index,
                     .stream_count = static_cast<uint16_t>(lanes_.size()),
@@ -106,6 +120,7 @@ void SendComm::dial(Lane& lane, int64_t now_ns) {
   lane.dial = std::make_unique<Dial>(local, make_addr(way.remote, handle_.port), hello,
                                      silence_ms(instance()->settings()), this);
   lane.dial_since_ns = now_ns;
+  lane.return_ns = now_ns + return_pause_ns(lane.returns);
   advance_dial(lane, now_ns);
 }
 
@@ -133,7 +148,8 @@ void SendComm::on_welcome(Lane& lane, int64_t now_ns) {
                                            ", which this library does not speak");
   }
   if (lane.is_up()) drop_lane(lane);
-  const RailPair& way = ways_[lane.way % ways_.size()];
+  lane.way = lane.dialled_way;
+  const RailPair& way = ways_[lane.way];
   lane.path = std::string(instance()->ports()[way.local].name) + " > " + to_string(dial->remote());
   lane.rail = std::string("over ") + instance()->ports()[way.local].name;
   lane.attach(dial->take_stream(), dial->incarnation(), now_ns);
@@ -178,6 +194,8 @@ void SendComm::on_dial_failed(Lane& lane, int64_t now_ns) {
   if (instance()->note_daemon_error(dial->error())) return;
   const bool is_heard = dial->error() == LYRE_E_REFUSED || dial->error() == LYRE_E_RESET;
   if (is_heard) note_sign_of_life(now_ns);
+  // That the way home is still bad is no trouble for a stream that took another.
+  if (lane.dialled_way != lane.way % ways_.size()) return;
   note_trouble(dial->why() + " (to " + to_string(dial->remote()) + ")");
   ++lane.way;
   lane.redial_ns = now_ns + pause_ns(lane.failures++);

@@ -266,6 +266,30 @@ class LostRail(UnharmedJob):
     """A port goes down while its queue is full; the job goes on over the one that is left."""
 
     ITERATIONS = 160
+    RAILS = {"10.9.5.1", "10.9.5.11"}
+
+    def used_rails(self, hosts):
+        return {address for address, _port in self.senders(hosts.a)}
+
+    def await_rails(self, hosts, process, rails):
+        deadline = time.monotonic() + BOUND_S
+        while self.used_rails(hosts) != rails:
+            self.assertIsNone(process.poll(), "the job ended before its streams moved")
+            self.assertLess(time.monotonic(), deadline, f"no streams on just {rails}")
+            time.sleep(0.2)
+
+    def test_a_rail_that_returns_is_used_again(self):
+        hosts = self.wired_hosts(TwoRails(NO_OFFLOADS))
+        for rails in ("all", "own"):
+            with self.subTest(rails=rails):
+                own = self.RAILS if rails == "all" else {"10.9.5.1"}
+                process = self.start(hosts.a, hosts.b, LYRE_RAILS=rails, LYRE_STREAMS="2")
+                self.await_rails(hosts, process, own)
+                hosts.wire.pull_out(hosts.wire.left)
+                self.await_rails(hosts, process, {"10.9.5.11"})
+                hosts.wire.plug_in(hosts.wire.left)
+                self.await_rails(hosts, process, own)
+                processes.end(process)
 
     def test_a_rail_that_disappears(self):
         hosts = self.wired_hosts(TwoRails(NO_OFFLOADS))
@@ -274,8 +298,7 @@ class LostRail(UnharmedJob):
         shown = directory.name
         process = self.start(hosts.a, hosts.b, "--json", iterations=self.ITERATIONS,
                              LYRE_RAILS="all", LYRE_STREAMS="4", LYRE_TELEMETRY_DIR=shown)
-        rails = {address for address, _port in self.senders(hosts.a)}
-        self.assertEqual(rails, {"10.9.5.1", "10.9.5.11"})
+        self.assertEqual(self.used_rails(hosts), self.RAILS)
         done = run([Programs(ARGS.build).lyre, "comms", "--directory", shown])
         self.assertRegex(done.stdout, r"\w+ > 10\.9\.5\.\d+:\d+ \(\+\d over \w+\)")
         self.assertRegex(done.stdout, r"from 10\.9\.5\.\d+:\d+ \(\+\d from 10\.9\.5\.\d+\)")

@@ -121,7 +121,8 @@ class VethPair:
     def plug_in(self, name):
         self.run(name, "ip", "link", "set", self.device, "up")
         # The kernel forgets the routes of a dead device.
-        self._add_route(name)
+        if name in self._routes:
+            self._add_route(name)
 
     @staticmethod
     def inside(name, *command):
