@@ -85,11 +85,11 @@ inline constexpr int64_t kReattachNs = 50'000'000;
 /// A stream that cannot be made is tried again after this long, then twice that, up to the limit.
 inline constexpr int64_t kRedialNsMin = 20'000'000;
 inline constexpr int64_t kRedialNsMax = 500'000'000;
-/// A stream that had to take another rail looks after this long whether its own is there again, then
-/// after twice that, up to the limit.
+/// A stream that had to take another rail looks for its own after this long, then after twice that,
+/// up to the limit.
 inline constexpr int64_t kReturnNsMin = 5'000'000'000;
 inline constexpr int64_t kReturnNsMax = 80'000'000'000;
-/// TCP's handshake and the way of our hello may take this long where there is another path to try.
+/// TCP's handshake and the way of our hello may take this long where there are other ways to try.
 inline constexpr int64_t kDialNs = 3'000'000'000;
 /// A host that has our hello and has not answered it is probed this often, and so often in vain.
 inline constexpr uint32_t kProbeMs = 1000;

@@ -26,14 +26,20 @@ from daemon import Programs
 from reset import StreamResetter
 from wired_hosts import NO_OFFLOADS, TwoRails, WiredHosts
 
-FAULTS = ["stream", "port", "daemon-of-sender", "daemon-of-receiver", "process", "host"]
+FAULTS = ["stream", "port", "daemon-of-sender", "daemon-of-receiver", "process-of-sender",
+          "process-of-receiver", "host-of-sender", "host-of-receiver"]
 # "hello": TCP stands, and the sender's process has not said a word yet.
 PHASES = ["connect", "hello", "idle", "message", "close"]
-DEADLY = {"process", "host"}
+SENDER, RECEIVER = 0, 1
+# Who dies of it.
+DEADLY = {"process-of-sender": SENDER, "process-of-receiver": RECEIVER,
+          "host-of-sender": SENDER, "host-of-receiver": RECEIVER}
 # Closing asks for nothing that a dead peer could refuse.
-HARMLESS = {("process", "close"), ("host", "close")}
-# A connection that is not there, or is silent, cannot be reset by who does not know its numbers.
-IMPOSSIBLE = {("stream", "connect"), ("stream", "hello")}
+HARMLESS = {(fault, "close") for fault in DEADLY}
+# A connection that is not there, or is silent, cannot be reset by who does not know its numbers;
+# and who waits in accept() has not met the peer that dies.
+MEANINGLESS = {(fault, phase) for phase in ("connect", "hello")
+               for fault in ("stream", "process-of-sender", "host-of-sender")}
 ANSWER_S = 60
 SETTLE_S = 0.3
 ENVIRONMENT = {"LYRE_STREAMS": "4", "LYRE_RAILS": "all", "LYRE_PEER_TIMEOUT_SECONDS": "12",
@@ -51,7 +57,7 @@ class Rank:
     def __init__(self, arguments, index, socket):
         environment = dict(os.environ, LYRE_SOCKET=socket, LYRE_TEST_PLUGIN=arguments.plugin,
                            **ENVIRONMENT)
-        self.name = "sender" if index == 0 else "receiver"
+        self.name = "sender" if index == SENDER else "receiver"
         self.process = processes.start([arguments.rank, str(index), str(arguments.abi)],
                                        env=environment, stdin=subprocess.PIPE,
                                        stdout=subprocess.PIPE, text=True)
@@ -101,6 +107,8 @@ class Cell:
         self.arguments = arguments
         self.fault = fault
         self.phase = phase
+        self.victim = DEADLY.get(fault, RECEIVER)
+        self.witness = 1 - self.victim
         self.stack = contextlib.ExitStack()
 
     def run(self):
@@ -165,14 +173,18 @@ class Cell:
     def strike_daemon_of_receiver(self):
         self.restart(self.daemons[1])
 
-    def strike_process(self):
-        self.ranks[1].process.kill()
+    def kill_process(self):
+        self.ranks[self.victim].process.kill()
 
-    def strike_host(self):
+    def kill_host(self):
+        end = (self.wire.left, self.wire.right)[self.victim]
         for device in (self.wire.device, self.wire.second):
-            self.wire.run(self.wire.right, "ip", "link", "set", device, "down")
-        self.ranks[1].process.kill()
-        self.daemons[1].kill()
+            self.wire.run(end, "ip", "link", "set", device, "down")
+        self.kill_process()
+        self.daemons[self.victim].kill()
+
+    strike_process_of_sender = strike_process_of_receiver = kill_process
+    strike_host_of_sender = strike_host_of_receiver = kill_host
 
     @staticmethod
     def restart(daemon):
@@ -204,9 +216,9 @@ class Cell:
         if self.phase == "close":
             self.both("close")
             self.strike()
-            self.ranks[0].hear("close")
+            self.ranks[self.witness].hear("close")
             if self.fault not in DEADLY:
-                self.ranks[1].hear("close")
+                self.ranks[self.victim].hear("close")
             return
         self.strike()
         if self.phase in ("connect", "hello"):
@@ -228,12 +240,13 @@ class Cell:
         else:
             self.begin()
             self.strike()
+        witness = self.ranks[self.witness]
         if self.phase == "idle":
-            self.ranks[0].tell("stream")
+            witness.tell("stream")
         began = time.monotonic()
-        line = self.ranks[0].hear("error")
+        line = witness.hear("error")
         took = time.monotonic() - began
-        if "ncclRemoteError" not in line or str(self.ranks[1].process.pid) not in line:
+        if "ncclRemoteError" not in line or str(self.ranks[self.victim].process.pid) not in line:
             raise Wrong(f"an error that does not say what and who: {line}")
         if took > float(ENVIRONMENT["LYRE_PEER_TIMEOUT_SECONDS"]) + 6:
             raise Wrong(f"the error came after {took:.1f} s: {line}")
@@ -241,7 +254,7 @@ class Cell:
 
 def cells(patterns):
     every = [(fault, phase) for fault in FAULTS for phase in PHASES
-             if (fault, phase) not in IMPOSSIBLE]
+             if (fault, phase) not in MEANINGLESS]
     return [cell for cell in every
             if any(fnmatch.fnmatch("/".join(cell), pattern) for pattern in patterns)]
 
