@@ -46,8 +46,6 @@ Result Comm::post(void* data, uint64_t bytes, const Registration* registration,
     if (result_ == Result::kRemoteError) *out = post_request(data, bytes);
     return *out != nullptr ? Result::kSuccess : report();
   }
-  // Who was silent while nobody wanted anything is not late.
-  if (active() == 0) alive_ns_ = std::max(alive_ns_, instance_->now_ns());
   Request* request = post_request(data, bytes);
   if (request != nullptr) {
     request->posted_ns = instance_->now_ns();
@@ -164,14 +162,27 @@ void Comm::tick(int64_t now_ns) {
   judge_absence(now_ns);
 }
 
+void Comm::excuse(int64_t ns) {
+  alive_ns_ += ns;
+  if (lost_ns_ != 0) lost_ns_ += ns;
+  for (const auto& lane : lanes_) lane->excuse(ns);
+}
+
+// An idle sender asks more seldom, but it must: a receiver that lost its streams can only wait, and
+// loses patience.
+int64_t Comm::ping_ns() const {
+  if (active() > 0) return kPingNs;
+  return is_sender() && !is_closing_ ? patience_ns(instance_->settings()) / 3 : INT64_MAX;
+}
+
 // A host that vanished acknowledges nothing; but one that waits for data sends nothing either. A
 // ping gives TCP something to watch on every stream, and us the news that a stream is dead.
 void Comm::ask_for_life(int64_t now_ns) {
-  if (active() == 0) return;
+  const int64_t pause_ns = ping_ns();
   uint8_t ping[kFrameHeaderBytes];
   encode({.type = FrameType::kPing}, ping);
   for (const auto& lane : lanes_) {
-    if (!lane->is_up() || now_ns - lane->moved_ns < kPingNs) continue;
+    if (!lane->is_up() || now_ns - lane->moved_ns < pause_ns) continue;
     if (lane->stream.unacked_bytes() > 0 || lane->stream.is_blocked()) continue;
     lane->moved_ns = now_ns;
     if (lane->stream.send_small(ping) == Io::kFailed) on_broken(*lane, Io::kFailed);
@@ -179,16 +190,16 @@ void Comm::ask_for_life(int64_t now_ns) {
 }
 
 // Without any session the peer has the time that a daemon may take to come back, and at most the
-// time after which a silent peer is given up.
+// time after which a silent peer is given up. Who is silent while nobody waits is not late.
 void Comm::judge_absence(int64_t now_ns) {
-  if (is_any_up() || is_answer_due()) {
+  if (is_answer_due() || !is_awaiting()) alive_ns_ = now_ns;
+  if (is_any_up() || is_answer_due() || !is_awaiting()) {
     lost_ns_ = 0;
     return;
   }
   if (lost_ns_ == 0) lost_ns_ = now_ns;
   const Settings& settings = instance_->settings();
-  const int64_t resume_ns = settings.resume_s * kNsPerSecond + kResumeMarginNs;
-  const bool is_late = now_ns - lost_ns_ > resume_ns;
+  const bool is_late = now_ns - lost_ns_ > patience_ns(settings);
   if (!is_late && now_ns - alive_ns_ <= settings.peer_timeout_s * kNsPerSecond) return;
   std::string why = trouble_.empty() ? "it does not answer" : trouble_;
   why += "; given up after " + std::to_string((now_ns - lost_ns_) / kNsPerSecond) + " s without it";

@@ -73,6 +73,8 @@ class Comm : public SessionOwner {
   void on_ready() override { pump(); }
   /// What has to happen by the clock.
   void tick(int64_t now_ns);
+  /// For so long nobody here could look: it does not count.
+  void excuse(int64_t ns);
   /// The daemon is lost, and every session with it; it is back.
   void on_detached();
   void on_attached(int64_t now_ns);
@@ -108,6 +110,8 @@ class Comm : public SessionOwner {
   /// The lane has no session any more.
   virtual void on_lane_lost(Lane&) {}
   virtual void watch(int64_t) {}
+  /// Whether somebody here waits for the peer.
+  virtual bool is_awaiting() const { return active() > 0; }
   /// Somebody over there was reached and has not answered yet.
   virtual bool is_answer_due() const { return false; }
 
@@ -128,6 +132,7 @@ class Comm : public SessionOwner {
  private:
   nccl_abi::Result report();
   void let_go(const Registration& registration);
+  int64_t ping_ns() const;
   void ask_for_life(int64_t now_ns);
   void judge_absence(int64_t now_ns);
 

@@ -52,7 +52,7 @@ Dial::State Dial::greet() {
 }
 
 bool Dial::is_heard() const {
-  return phase_ == Phase::kAwaitAnswer && stream_.state() == LYRE_OPEN &&
+  return phase_ == Phase::kAwaitAnswer && stream_.state() == LYRE_OPEN && !stream_.is_blocked() &&
          stream_.unacked_bytes() == 0;
 }
 

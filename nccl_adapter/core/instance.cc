@@ -88,8 +88,10 @@ Result Instance::listen(int dev, HandleBytes bytes, ListenComm** out) {
   Handle handle{.port = reception_->port(), .pid = pid_, .nonce = make_nonce(), .host = host_};
   const size_t own = static_cast<size_t>(dev);
   handle.address = address_of(ports()[own]);
+  // From the other half first: neighbours may share their fate.
+  const size_t half = std::max<size_t>(ports().size() / 2, 1);
   for (size_t i = 0; i < std::min(kHandleOthersMax, ports().size() - 1); ++i) {
-    handle.others[i] = address_of(ports()[(own + 1 + i) % ports().size()]);
+    handle.others[i] = address_of(ports()[(own + half + i) % ports().size()]);
   }
   encode(handle, bytes);
   *out = reception_->listen(handle.nonce);
@@ -268,7 +270,10 @@ void Instance::hear() {
 }
 
 void Instance::tick() {
-  ticked_ns_ = now_ns_;
+  const int64_t passed_ns = now_ns_ - std::exchange(ticked_ns_, now_ns_);
+  if (passed_ns > kAbsenceNs) {
+    for (auto& [key, comm] : comms_) comm->excuse(passed_ns);
+  }
   for (auto& [key, comm] : comms_) {
     comm->tick(now_ns_);
     if (is_daemon_lost_) return;
@@ -316,7 +321,7 @@ void Instance::look_for_daemon() {
   }
   regions_.on_attached(context());
   is_daemon_lost_ = is_detached_ = false;
-  now_ns_ = nccl_adapter::now_ns();
+  now_ns_ = ticked_ns_ = nccl_adapter::now_ns();
   log_info("the Lyre daemon at %s is back: %zu comms go on", socket_path_text(settings_),
            comms_.size());
   for (auto& [key, comm] : comms_) comm->on_attached(now_ns_);

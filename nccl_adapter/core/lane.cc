@@ -78,6 +78,12 @@ bool Lane::is_stalled(int64_t now_ns) const {
   return is_up() && stream.unacked_bytes() > 0 && now_ns - moved_ns >= kStallNs;
 }
 
+void Lane::excuse(int64_t ns) {
+  moved_ns += ns;
+  answered_ns += ns;
+  dial_since_ns += ns;
+}
+
 uint64_t Lane::room_bytes() const {
   if (rate_bytes_per_s == 0 || rtt_ns == 0) return kStreamUnackedBytesMax;
   const double in_flight = static_cast<double>(rate_bytes_per_s) * static_cast<double>(rtt_ns) /

@@ -89,8 +89,10 @@ inline constexpr int64_t kRedialNsMax = 500'000'000;
 /// up to the limit.
 inline constexpr int64_t kReturnNsMin = 5'000'000'000;
 inline constexpr int64_t kReturnNsMax = 80'000'000'000;
-/// TCP's handshake and the way of our hello may take this long where there are other ways to try.
-inline constexpr int64_t kDialNs = 3'000'000'000;
+/// TCP's handshake and the way of our hello may take this long; less where many ways are to be
+/// tried in the time that a peer has.
+inline constexpr int64_t kDialNsMin = 500'000'000;
+inline constexpr int64_t kDialNsMax = 3'000'000'000;
 /// A host that has our hello and has not answered it is probed this often, and so often in vain.
 inline constexpr uint32_t kProbeMs = 1000;
 inline constexpr uint32_t kProbesMax = 3;
@@ -98,6 +100,8 @@ inline constexpr uint32_t kProbesMax = 3;
 inline constexpr int64_t kPingNs = 1'000'000'000;
 /// A stream of which nothing was acknowledged for this long is not waited for any longer.
 inline constexpr int64_t kStallNs = 1'000'000'000;
+/// Who did not look at the clock for this long was stopped: others are not late for that.
+inline constexpr int64_t kAbsenceNs = 1'000'000'000;
 /// A stream this many times slower than the fastest is dialled again from another source port.
 inline constexpr uint64_t kSlowFactor = 4;
 /// With less under way it may be the caller who is slow.

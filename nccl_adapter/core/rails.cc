@@ -55,6 +55,16 @@ std::vector<RailPair> rail_pairs(std::span<const lyre_port> ports, size_t first,
   return pairs;
 }
 
+std::vector<Address> beginning_with(const Address& first, std::vector<Address> addresses) {
+  const auto it = std::find(addresses.begin(), addresses.end(), first);
+  if (it == addresses.end()) {
+    addresses.insert(addresses.begin(), first);
+  } else {
+    std::rotate(addresses.begin(), it, addresses.end());
+  }
+  return addresses;
+}
+
 Address address_of(const lyre_port& port) { return to_address(port.address); }
 
 Address address_towards(const lyre_port& port, const Address& remote) {

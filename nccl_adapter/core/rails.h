@@ -24,6 +24,10 @@ struct RailPair {
 std::vector<RailPair> rail_pairs(std::span<const lyre_port> ports, size_t first,
                                  std::span<const Address> remotes);
 
+/// The same addresses, `first` in front and the others in the same circle; it is added where it is
+/// missing.
+std::vector<Address> beginning_with(const Address& first, std::vector<Address> addresses);
+
 /// The address that others are told.
 Address address_of(const lyre_port& port);
 /// The address from which to speak to `remote`: the port's first one of that family.

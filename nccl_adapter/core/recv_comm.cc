@@ -94,11 +94,14 @@ void RecvComm::refuse_large_message() {
 }
 
 Lane* RecvComm::choose_lane() {
+  Lane* stalled = nullptr;
   for (size_t i = 0; i < lanes_.size(); ++i) {
     Lane& lane = *lanes_[(heard_lane_ + i) % lanes_.size()];
-    if (lane.is_up()) return &lane;
+    if (!lane.is_up()) continue;
+    if (!lane.is_stalled(instance()->now_ns())) return &lane;
+    stalled = &lane;
   }
-  return nullptr;
+  return stalled;
 }
 
 void RecvComm::tell(Lane& lane) {
@@ -136,7 +139,6 @@ void RecvComm::watch(int64_t now_ns) {
   for (const auto& lane : lanes_) {
     if (!lane->is_stalled(now_ns)) continue;
     told_again_ns_ = now_ns;
-    heard_lane_ = (lane->index + 1u) % lanes_.size();
     must_tell_ = true;
   }
   if (must_tell_) pump_out();

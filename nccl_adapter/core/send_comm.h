@@ -38,6 +38,7 @@ class SendComm final : public Comm {
   void pump_in(Lane& lane) override;
   void on_lane_lost(Lane& lane) override;
   void watch(int64_t now_ns) override;
+  bool is_awaiting() const override { return active() > 0 || !is_connected_; }
   bool is_answer_due() const override;
 
   // ---- Frames (send_comm.cc) ----
@@ -50,11 +51,13 @@ class SendComm final : public Comm {
 
   // ---- Lanes (send_lanes.cc) ----
   void dial(Lane& lane, size_t number, int64_t now_ns);
+  int64_t dial_ns() const;
   void advance_dial(Lane& lane, int64_t now_ns);
   void on_welcome(Lane& lane, int64_t now_ns);
   void on_refusal(Lane& lane, int64_t now_ns);
   void on_dial_failed(Lane& lane, int64_t now_ns);
   void watch_lane(Lane& lane, int64_t now_ns);
+  void give_up_stalled(Lane& lane, int64_t now_ns);
   void redial(Lane& lane, int64_t now_ns);
   void find_slow_lane(int64_t now_ns);
   void mention_slow_peer(int64_t now_ns);

@@ -51,26 +51,29 @@ void SendComm::watch(int64_t now_ns) {
 
 void SendComm::watch_lane(Lane& lane, int64_t now_ns) {
   if (is_closing()) return;
-  if (lane.is_stalled(now_ns) && !lane.is_unwanted) {
+  if (lane.is_stalled(now_ns)) {
+    if (!lane.is_unwanted) ++lane.way;
     lane.is_unwanted = true;
-    ++lane.way;
-    // Later than this one stopped: a pause of the peer stops them all.
-    const bool others_move = std::any_of(lanes_.begin(), lanes_.end(), [&](const auto& other) {
-      return other.get() != &lane && other->is_up() &&
-             other->answered_ns - lane.moved_ns > kStallNs / 2;
-    });
-    // Where others show that the peer is there, its bytes need not wait for what may never come.
-    if (others_move) {
-      log_info("a stream to %s stalls (%s): its bytes go over others", peer_.host.c_str(),
-               lane.path.c_str());
-      note_trouble("a stream stalled (" + lane.path + ")");
-      drop_lane(lane);
-    }
-  } else if (lane.dial == nullptr && !lane.is_stalled(now_ns)) {
+    give_up_stalled(lane, now_ns);
+  } else if (lane.dial == nullptr) {
     lane.is_unwanted = false;
   }
   if (lane.dial != nullptr) return advance_dial(lane, now_ns);
   redial(lane, now_ns);
+}
+
+// Where others show that the peer is there, its bytes need not wait for what may never come.
+void SendComm::give_up_stalled(Lane& lane, int64_t now_ns) {
+  // Later than this one stopped: a pause of the peer stops them all.
+  const bool others_move = std::any_of(lanes_.begin(), lanes_.end(), [&](const auto& other) {
+    return other.get() != &lane && other->is_up() && !other->is_stalled(now_ns) &&
+           other->answered_ns - lane.moved_ns > kStallNs / 2;
+  });
+  if (!others_move) return;
+  log_info("a stream to %s stalls (%s): its bytes go over others", peer_.host.c_str(),
+           lane.path.c_str());
+  note_trouble("a stream stalled (" + lane.path + ")");
+  drop_lane(lane);
 }
 
 void SendComm::redial(Lane& lane, int64_t now_ns) {
@@ -124,10 +127,15 @@ void SendComm::dial(Lane& lane, size_t number, int64_t now_ns) {
   advance_dial(lane, now_ns);
 }
 
+// Every way shall have its turn twice before the peer is given up. With one way only, a new port
+// may find another path through the fabric, and TCP's own attempts become rare.
+int64_t SendComm::dial_ns() const {
+  const auto turns = static_cast<int64_t>(2 * std::min(ways_.size(), kRailsMax));
+  return std::clamp(patience_ns(instance()->settings()) / turns, kDialNsMin, kDialNsMax);
+}
+
 void SendComm::advance_dial(Lane& lane, int64_t now_ns) {
-  // With one way only there is nothing to be gained by giving up before TCP does.
-  const int64_t deadline_ns = ways_.size() > 1 ? lane.dial_since_ns + kDialNs : INT64_MAX;
-  switch (lane.dial->advance(instance()->context(), now_ns, deadline_ns)) {
+  switch (lane.dial->advance(instance()->context(), now_ns, lane.dial_since_ns + dial_ns())) {
     case Dial::State::kPending:
       return;
     case Dial::State::kWelcome:
@@ -162,7 +170,8 @@ void SendComm::on_welcome(Lane& lane, int64_t now_ns) {
   }
   is_connected_ = true;
   peer_.host = answer.host;
-  if (!answer.rails.empty()) ways_ = rail_pairs(instance()->ports(), device_, answer.rails);
+  // The peer's port that NCCL chose comes first, as the one here does.
+  ways_ = rail_pairs(instance()->ports(), device_, beginning_with(handle_.address, answer.rails));
   log_info("sends to %s over %zu streams (%s), %zu ways between the hosts",
            peer_.describe().c_str(), lanes_.size(), lane.path.c_str(), ways_.size());
 }

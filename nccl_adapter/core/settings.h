@@ -1,10 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "nccl_adapter/abi/telemetry.h"
+#include "nccl_adapter/core/limits.h"
 
 namespace lyre::nccl_adapter {
 
@@ -26,6 +28,14 @@ struct Settings {
 /// time left for other ways to it.
 inline uint32_t silence_ms(const Settings& settings) {
   return static_cast<uint32_t>(settings.peer_timeout_s * 1000 * 2 / 3);
+}
+
+/// How long a comm may be without any stream: as long as a daemon may be away, and at most as long
+/// as a peer may be silent.
+inline int64_t patience_ns(const Settings& settings) {
+  constexpr int64_t kNsPerSecond = 1'000'000'000;
+  return std::min(settings.resume_s * kNsPerSecond + kResumeMarginNs,
+                  settings.peer_timeout_s * kNsPerSecond);
 }
 
 /// Fails: false with a line that names variable, value and what is allowed.

@@ -26,10 +26,12 @@ from daemon import Programs
 from reset import StreamResetter
 from wired_hosts import NO_OFFLOADS, TwoRails, WiredHosts
 
-FAULTS = ["stream", "port", "daemon-of-sender", "daemon-of-receiver", "process-of-sender",
-          "process-of-receiver", "host-of-sender", "host-of-receiver"]
-# "hello": TCP stands, and the sender's process has not said a word yet.
-PHASES = ["connect", "hello", "idle", "message", "close"]
+FAULTS = ["stream", "port", "outage", "pause-of-sender", "pause-of-receiver", "daemon-of-sender",
+          "daemon-of-receiver", "process-of-sender", "process-of-receiver", "host-of-sender",
+          "host-of-receiver"]
+# "hello": TCP stands, and the sender's process has not said a word yet. "await": the receiver has
+# posted what the sender, busy elsewhere, sends much later.
+PHASES = ["connect", "hello", "idle", "await", "message", "close"]
 SENDER, RECEIVER = 0, 1
 # Who dies of it.
 DEADLY = {"process-of-sender": SENDER, "process-of-receiver": RECEIVER,
@@ -42,7 +44,10 @@ MEANINGLESS = {(fault, phase) for phase in ("connect", "hello")
                for fault in ("stream", "process-of-sender", "host-of-sender")}
 ANSWER_S = 60
 SETTLE_S = 0.3
-ENVIRONMENT = {"LYRE_STREAMS": "4", "LYRE_RAILS": "all", "LYRE_PEER_TIMEOUT_SECONDS": "12",
+AWAIT_S = 14  # more than both timeouts below
+OUTAGE_S = 4.5  # less than LYRE_RESUME_SECONDS
+PAUSE_S = 10  # more than that and its margin
+ENVIRONMENT = {"LYRE_STREAMS": "4", "LYRE_PEER_TIMEOUT_SECONDS": "12",
                "LYRE_RESUME_SECONDS": "6"}
 DAEMON_SECTIONS = {"tcp": {"user_timeout_ms": 5000}}
 
@@ -56,7 +61,7 @@ class Rank:
 
     def __init__(self, arguments, index, socket):
         environment = dict(os.environ, LYRE_SOCKET=socket, LYRE_TEST_PLUGIN=arguments.plugin,
-                           **ENVIRONMENT)
+                           LYRE_RAILS=arguments.rails, **ENVIRONMENT)
         self.name = "sender" if index == SENDER else "receiver"
         self.process = processes.start([arguments.rank, str(index), str(arguments.abi)],
                                        env=environment, stdin=subprocess.PIPE,
@@ -158,14 +163,34 @@ class Cell:
 
     def strike_stream(self):
         with StreamResetter(self.wire.left, self.wire.device) as resetter:
-            if self.phase == "idle":
+            if self.phase in ("idle", "await"):
                 self.both("say")  # something to learn the numbers from
             resetter.reset()
-            if self.phase == "idle":
+            if self.phase in ("idle", "await"):
                 self.all_hear("say")
 
     def strike_port(self):
         self.wire.pull_out(self.wire.left)
+
+    def set_links(self, end, state):
+        for device in (self.wire.device, self.wire.second):
+            self.wire.run(end, "ip", "link", "set", device, state)
+
+    def strike_outage(self):
+        self.set_links(self.wire.left, "down")
+        time.sleep(OUTAGE_S)
+        self.set_links(self.wire.left, "up")
+
+    def pause(self, rank):
+        rank.process.send_signal(signal.SIGSTOP)
+        time.sleep(PAUSE_S)
+        rank.process.send_signal(signal.SIGCONT)
+
+    def strike_pause_of_sender(self):
+        self.pause(self.ranks[SENDER])
+
+    def strike_pause_of_receiver(self):
+        self.pause(self.ranks[RECEIVER])
 
     def strike_daemon_of_sender(self):
         self.restart(self.daemons[0])
@@ -177,9 +202,7 @@ class Cell:
         self.ranks[self.victim].process.kill()
 
     def kill_host(self):
-        end = (self.wire.left, self.wire.right)[self.victim]
-        for device in (self.wire.device, self.wire.second):
-            self.wire.run(end, "ip", "link", "set", device, "down")
+        self.set_links((self.wire.left, self.wire.right)[self.victim], "down")
         self.kill_process()
         self.daemons[self.victim].kill()
 
@@ -210,6 +233,9 @@ class Cell:
             self.both("stream")
             for rank in self.ranks:
                 rank.hear("moved")
+        if self.phase == "await":
+            time.sleep(SETTLE_S)  # until all streams are there
+            self.ranks[RECEIVER].tell("say")
 
     def expect_survival(self):
         self.begin()
@@ -230,6 +256,10 @@ class Cell:
             time.sleep(SETTLE_S)
             self.ranks[0].tell("stop")
             self.all_hear("stream")
+        if self.phase == "await":
+            time.sleep(AWAIT_S)
+            self.ranks[SENDER].tell("say")
+            self.all_hear("say")
         self.together("say")
         self.together("close")
 
@@ -241,7 +271,7 @@ class Cell:
             self.begin()
             self.strike()
         witness = self.ranks[self.witness]
-        if self.phase == "idle":
+        if self.phase in ("idle", "await"):
             witness.tell("stream")
         began = time.monotonic()
         line = witness.hear("error")
@@ -265,6 +295,7 @@ def main():
     parser.add_argument("--plugin", required=True)
     parser.add_argument("--rank", required=True, help="the fault_rank program")
     parser.add_argument("--abi", type=int, default=11)
+    parser.add_argument("--rails", default="all", help="LYRE_RAILS: all (the default) or own")
     parser.add_argument("--cell", action="append", metavar="FAULT/PHASE")
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--list", action="store_true")

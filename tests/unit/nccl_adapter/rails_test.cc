@@ -42,6 +42,17 @@ TEST(RailPairs, BeginWithThePortThatWasAskedFor) {
   EXPECT_EQ(rail_pairs(ports, 1, remotes), expected);
 }
 
+TEST(RailPairs, BeginWithThePeersPortThatWasAskedFor) {
+  const lyre_port ports[] = {port(ipv4(10, 0, 0, 1), 24), port(ipv4(10, 0, 0, 3), 24)};
+  const Address asked_for = ipv4(10, 0, 0, 4);
+  const std::vector<Address> told = {ipv4(10, 0, 0, 2), asked_for, ipv4(10, 0, 0, 6)};
+  const std::vector<Address> expected = {asked_for, ipv4(10, 0, 0, 6), ipv4(10, 0, 0, 2)};
+  EXPECT_EQ(beginning_with(asked_for, told), expected);
+  EXPECT_EQ(rail_pairs(ports, 1, beginning_with(asked_for, told)).front(),
+            (RailPair{1, asked_for}));
+  EXPECT_EQ(beginning_with(asked_for, {told[0]}), (std::vector<Address>{asked_for, told[0]}));
+}
+
 TEST(RailPairs, FamiliesAreNotOneNetwork) {
   Address ipv6{};
   ipv6[0] = 0xfd;
