@@ -199,7 +199,7 @@ void Comm::judge_absence(int64_t now_ns) {
   }
   if (lost_ns_ == 0) lost_ns_ = now_ns;
   const Settings& settings = instance_->settings();
-  const bool is_late = now_ns - lost_ns_ > patience_ns(settings);
+  const bool is_late = now_ns - lost_ns_ > resume_ns(settings);
   if (!is_late && now_ns - alive_ns_ <= settings.peer_timeout_s * kNsPerSecond) return;
   std::string why = trouble_.empty() ? "it does not answer" : trouble_;
   why += "; given up after " + std::to_string((now_ns - lost_ns_) / kNsPerSecond) + " s without it";

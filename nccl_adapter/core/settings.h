@@ -30,12 +30,14 @@ inline uint32_t silence_ms(const Settings& settings) {
   return static_cast<uint32_t>(settings.peer_timeout_s * 1000 * 2 / 3);
 }
 
-/// How long a comm may be without any stream: as long as a daemon may be away, and at most as long
-/// as a peer may be silent.
+/// How long a comm may be without any stream: as long as a daemon may be away.
+inline int64_t resume_ns(const Settings& settings) {
+  return settings.resume_s * 1'000'000'000 + kResumeMarginNs;
+}
+
+/// The same where the peer says nothing at all meanwhile.
 inline int64_t patience_ns(const Settings& settings) {
-  constexpr int64_t kNsPerSecond = 1'000'000'000;
-  return std::min(settings.resume_s * kNsPerSecond + kResumeMarginNs,
-                  settings.peer_timeout_s * kNsPerSecond);
+  return std::min(resume_ns(settings), settings.peer_timeout_s * 1'000'000'000);
 }
 
 /// Fails: false with a line that names variable, value and what is allowed.
