@@ -25,7 +25,7 @@ class Looks(unittest.TestCase):
 
     def ping(self, address):
         done = processes.run(
-            self.bed.in_kernel("ping", "-n", "-q", "-c", "3", "-i", "0.2", address),
+            self.bed.in_kernel("ping", "-n", "-q", "-c", "3", "-l", "3", "-i", "2", address),
             STEP_TIMEOUT_S, capture_output=True)
         return " 3 received" in done.stdout
 
