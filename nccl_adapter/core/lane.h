@@ -58,7 +58,6 @@ struct Lane final : SessionOwner {
   size_t way = 0;            ///< the one that it takes, or tries next
   size_t dialled_way = 0;    ///< the one of `dial`
   uint32_t returns = 0;      ///< how often the way home was tried
-  int64_t return_ns = 0;     ///< not before
   bool is_unwanted = false;  ///< works, but another one shall take its place
 
   // ---- What is known of its path ----

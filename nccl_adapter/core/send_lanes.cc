@@ -15,12 +15,9 @@ namespace {
 
 constexpr int64_t kNsPerSecond = 1'000'000'000;
 
-int64_t pause_ns(uint32_t failures) {
-  return std::min(kRedialNsMin << std::min(failures, 10u), kRedialNsMax);
-}
-
-int64_t return_pause_ns(uint32_t returns) {
-  return std::min(kReturnNsMin << std::min(returns, 10u), kReturnNsMax);
+/// Twice as long each time.
+int64_t pause_ns(int64_t first_ns, uint32_t times, int64_t most_ns) {
+  return std::min(first_ns << std::min(times, 10u), most_ns);
 }
 
 }  // namespace
@@ -84,7 +81,8 @@ void SendComm::redial(Lane& lane, int64_t now_ns) {
   }
   // The stream goes on where it is until the way home is known to be good.
   const bool is_away = lane.is_up() && lane.way % ways_.size() != lane.home % ways_.size();
-  if (!is_away || now_ns < lane.return_ns) return;
+  const int64_t return_ns = lane.dial_since_ns + pause_ns(kReturnNsMin, lane.returns, kReturnNsMax);
+  if (!is_away || now_ns < return_ns) return;
   ++lane.returns;
   dial(lane, lane.home, now_ns);
 }
@@ -123,7 +121,6 @@ void SendComm::dial(Lane& lane, size_t number, int64_t now_ns) {
   lane.dial = std::make_unique<Dial>(local, make_addr(way.remote, handle_.port), hello,
                                      silence_ms(instance()->settings()), this);
   lane.dial_since_ns = now_ns;
-  lane.return_ns = now_ns + return_pause_ns(lane.returns);
   advance_dial(lane, now_ns);
 }
 
@@ -195,7 +192,7 @@ void SendComm::on_refusal(Lane& lane, int64_t now_ns) {
   }
   note_trouble("it refused: " + answer.text);
   note_sign_of_life(now_ns);
-  lane.redial_ns = now_ns + pause_ns(lane.failures++);
+  lane.redial_ns = now_ns + pause_ns(kRedialNsMin, lane.failures++, kRedialNsMax);
 }
 
 void SendComm::on_dial_failed(Lane& lane, int64_t now_ns) {
@@ -207,7 +204,7 @@ void SendComm::on_dial_failed(Lane& lane, int64_t now_ns) {
   if (lane.dialled_way != lane.way % ways_.size()) return;
   note_trouble(dial->why() + " (to " + to_string(dial->remote()) + ")");
   ++lane.way;
-  lane.redial_ns = now_ns + pause_ns(lane.failures++);
+  lane.redial_ns = now_ns + pause_ns(kRedialNsMin, lane.failures++, kRedialNsMax);
 }
 
 // A peer that is alive and busy elsewhere is not an error: it will listen when it gets there.
