@@ -137,9 +137,9 @@ class Cell:
         for rank in self.ranks:
             self.stack.callback(rank.end)
             rank.hear("ready")
-        self.ranks[1].tell("handle")
-        self.ranks[0].tell(self.ranks[1].hear("handle"))
-        self.ranks[0].hear("handle")
+        self.ranks[RECEIVER].tell("handle")
+        self.ranks[SENDER].tell(self.ranks[RECEIVER].hear("handle"))
+        self.ranks[SENDER].hear("handle")
 
     def both(self, word):
         for rank in self.ranks:
@@ -158,8 +158,8 @@ class Cell:
     def strike(self):
         getattr(self, "strike_" + self.fault.replace("-", "_"))()
         if self.phase == "hello":
-            self.ranks[0].process.send_signal(signal.SIGCONT)
-            self.ranks[0].tell("connect")
+            self.ranks[SENDER].process.send_signal(signal.SIGCONT)
+            self.ranks[SENDER].tell("connect")
 
     def strike_stream(self):
         with StreamResetter(self.wire.left, self.wire.device) as resetter:
@@ -193,10 +193,10 @@ class Cell:
         self.pause(self.ranks[RECEIVER])
 
     def strike_daemon_of_sender(self):
-        self.restart(self.daemons[0])
+        self.restart(self.daemons[SENDER])
 
     def strike_daemon_of_receiver(self):
-        self.restart(self.daemons[1])
+        self.restart(self.daemons[RECEIVER])
 
     def kill_process(self):
         self.ranks[self.victim].process.kill()
@@ -219,12 +219,12 @@ class Cell:
     def begin(self):
         """Up to the moment at which it happens."""
         if self.phase == "connect":
-            self.ranks[0].tell("connect")
+            self.ranks[SENDER].tell("connect")
             return
         if self.phase == "hello":
-            self.ranks[0].tell("dial")
-            self.ranks[0].hear("dial")
-            self.ranks[0].process.send_signal(signal.SIGSTOP)
+            self.ranks[SENDER].tell("dial")
+            self.ranks[SENDER].hear("dial")
+            self.ranks[SENDER].process.send_signal(signal.SIGSTOP)
             time.sleep(SETTLE_S)
             return
         self.together("connect")
@@ -248,13 +248,13 @@ class Cell:
             return
         self.strike()
         if self.phase in ("connect", "hello"):
-            self.ranks[1].tell("connect")
+            self.ranks[RECEIVER].tell("connect")
             self.all_hear("connect")
         if self.phase == "message":
             for rank in self.ranks:
                 rank.hear("moved")
             time.sleep(SETTLE_S)
-            self.ranks[0].tell("stop")
+            self.ranks[SENDER].tell("stop")
             self.all_hear("stream")
         if self.phase == "await":
             time.sleep(AWAIT_S)
@@ -266,7 +266,7 @@ class Cell:
     def expect_error(self):
         if self.phase == "connect":
             self.strike()
-            self.ranks[0].tell("connect")
+            self.ranks[SENDER].tell("connect")
         else:
             self.begin()
             self.strike()
