@@ -7,6 +7,7 @@
 
 #include "daemon/config_addresses.h"
 #include "stack/base/ip_address.h"
+#include "stack/base/nanos.h"
 #include "stack/base/result.h"
 #include "stack/tcp/config.h"
 

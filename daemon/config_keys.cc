@@ -16,7 +16,6 @@ constexpr int64_t kSocketPathBytesMax = sizeof(sockaddr_un::sun_path) - 1;
 bool flag(const KeyValue& value) { return std::get<bool>(value); }
 int64_t number(const KeyValue& value) { return std::get<int64_t>(value); }
 uint32_t small(const KeyValue& value) { return static_cast<uint32_t>(number(value)); }
-Nanos ms(const KeyValue& value) { return millis(number(value)); }
 const std::string& text(const KeyValue& value) { return std::get<std::string>(value); }
 template <typename Choice>
 Choice choice(const KeyValue& value) {
@@ -130,19 +129,19 @@ constexpr Key kKeys[] = {
    [](Config& c, const KeyValue& v) { c.connection.pacing = flag(v); }},
   {"tcp", "user_timeout_ms", KeyType::kNumber, "20000", 100, 86'400'000, "",
    "A connection whose bytes stay unacknowledged this long ends with an error.",
-   [](Config& c, const KeyValue& v) { c.connection.user_timeout = ms(v); }},
+   [](Config& c, const KeyValue& v) { c.connection.user_timeout_ms = small(v); }},
   {"tcp", "connect_timeout_ms", KeyType::kNumber, "10000", 100, 3'600'000, "",
    "A connection that is not established after this time ends with an error.",
-   [](Config& c, const KeyValue& v) { c.connection.connect_timeout = ms(v); }},
+   [](Config& c, const KeyValue& v) { c.connection.connect_timeout_ms = small(v); }},
   {"tcp", "rto_min_ms", KeyType::kNumber, "200", 1, 60'000, "",
    "Smallest retransmission timeout. Must exceed the peer's delay of acknowledgements.",
-   [](Config& c, const KeyValue& v) { c.connection.rto_min = ms(v); }},
+   [](Config& c, const KeyValue& v) { c.connection.rto_min_us = 1000 * small(v); }},
   {"tcp", "ack_delay_ms", KeyType::kNumber, "40", 0, 500, "",
    "Longest that an acknowledgement waits for company.",
-   [](Config& c, const KeyValue& v) { c.connection.ack_delay = ms(v); }},
+   [](Config& c, const KeyValue& v) { c.connection.ack_delay_ms = small(v); }},
   {"tcp", "time_wait_ms", KeyType::kNumber, "60000", 0, 240'000, "",
    "How long the name of a closed connection stays reserved.",
-   [](Config& c, const KeyValue& v) { c.connection.time_wait = ms(v); }},
+   [](Config& c, const KeyValue& v) { c.connection.time_wait_ms = small(v); }},
   {"tcp", "receive_buffer_bytes", KeyType::kNumber, "4194304", 64 * kKiB, kGiB, "",
    "Most that one connection may hold in the receive pool, counted in whole packet slots.",
    [](Config& c, const KeyValue& v) { c.connection.receive_buffer_bytes = small(v); }},
@@ -169,10 +168,10 @@ constexpr Key kKeys[] = {
    [](Config& c, const KeyValue& v) { c.connection.keepalive = flag(v); }},
   {"tcp", "keepalive_idle_ms", KeyType::kNumber, "7200000", 1000, 86'400'000, "",
    "Silence after which the first probe leaves.",
-   [](Config& c, const KeyValue& v) { c.connection.keepalive_idle = ms(v); }},
+   [](Config& c, const KeyValue& v) { c.connection.keepalive_idle_ms = small(v); }},
   {"tcp", "keepalive_interval_ms", KeyType::kNumber, "75000", 100, 86'400'000, "",
    "Time between probes.",
-   [](Config& c, const KeyValue& v) { c.connection.keepalive_interval = ms(v); }},
+   [](Config& c, const KeyValue& v) { c.connection.keepalive_interval_ms = small(v); }},
   {"tcp", "keepalive_probes", KeyType::kNumber, "9", 1, channel::kKeepaliveProbesMax, "",
    "A connection ends when so many probes stay unanswered.",
    [](Config& c, const KeyValue& v) {

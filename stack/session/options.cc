@@ -15,14 +15,14 @@ bool apply_option(channel::SessionOption option, uint32_t value, tcp::Connection
       config.quick_ack = value != 0;
       break;
     case channel::SessionOption::kUserTimeoutMs:
-      config.user_timeout = millis(value);
+      config.user_timeout_ms = value;
       break;
     case channel::SessionOption::kKeepaliveIdleMs:
       config.keepalive = value != 0;
-      if (value != 0) config.keepalive_idle = millis(value);
+      if (value != 0) config.keepalive_idle_ms = value;
       break;
     case channel::SessionOption::kKeepaliveIntervalMs:
-      config.keepalive_interval = millis(value);
+      config.keepalive_interval_ms = value;
       break;
     case channel::SessionOption::kKeepaliveProbes:
       config.keepalive_count = static_cast<uint8_t>(value);

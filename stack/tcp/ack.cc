@@ -102,12 +102,12 @@ void update_rtt(Connection& c, AckSample& sample, Nanos now) {
     rtt = sample.arrived_at - sample.first_sent_at;
   } else if (sample.acked_retransmission && sample.has_ts_echo) {
     const uint32_t ticks = timestamp_at(c, sample.arrived_at) - sample.ts_echo;
-    if (millis(ticks) > c.config.user_timeout) return;  // an echo that is none
+    if (ticks > c.config.user_timeout_ms) return;  // an echo that is none
     rtt = millis(std::max(ticks, 1u));
   } else {
     return;
   }
-  c.rtt.on_sample(rtt, now, c.config.rto_min, c.config.rto_max);
+  c.rtt.on_sample(rtt, now, micros(c.config.rto_min_us), millis(c.config.rto_max_ms));
   c.recovery.backoff = 0;  // RFC 6298 5.7: the doubled RTO ends with a fresh sample
 }
 

@@ -14,7 +14,7 @@ constexpr double kAlpha = 3 * (1 - kBeta) / (1 + kBeta);  // RFC 9438 4.3
 double to_seconds(Nanos span) { return static_cast<double>(span.value) * 1e-9; }
 
 void start_epoch(Congestion& cc, Nanos now) {
-  CubicState& cubic = cc.cubic;
+  CubicState& cubic = *cc.cubic();
   const double cwnd = cc.cwnd_bytes;
   cubic.epoch_start = now;
   cubic.w_est = cwnd;
@@ -23,14 +23,15 @@ void start_epoch(Congestion& cc, Nanos now) {
 }
 
 double window_at(const Congestion& cc, double at_seconds) {
-  const double distance = at_seconds - cc.cubic.k_seconds;  // RFC 9438 figure 1
-  return kC * cc.mss_bytes * distance * distance * distance + cc.cubic.w_max;
+  const CubicState& cubic = *cc.cubic();
+  const double distance = at_seconds - cubic.k_seconds;  // RFC 9438 figure 1
+  return kC * cc.mss_bytes * distance * distance * distance + cubic.w_max;
 }
 
 }  // namespace
 
 void grow(Congestion& cc, const CongestionAck& ack, Nanos now) {
-  CubicState& cubic = cc.cubic;
+  CubicState& cubic = *cc.cubic();
   const double cwnd = cc.cwnd_bytes;
   const double acked = ack.delivered_bytes;
   if (cubic.epoch_start == kNever) start_epoch(cc, now);
@@ -55,7 +56,7 @@ void grow(Congestion& cc, const CongestionAck& ack, Nanos now) {
 }
 
 uint32_t ssthresh_bytes(Congestion& cc, uint32_t in_flight_bytes) {
-  CubicState& cubic = cc.cubic;
+  CubicState& cubic = *cc.cubic();
   const double cwnd = cc.cwnd_bytes;
   // RFC 9438 4.7: a second loss below the last maximum gives way to newcomers.
   cubic.w_max = cwnd < cubic.w_max ? cwnd * (1 + kBeta) / 2 : cwnd;

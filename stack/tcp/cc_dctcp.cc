@@ -11,7 +11,7 @@ constexpr double kGain = 1.0 / 16;  // RFC 8257 4.2
 }  // namespace
 
 void note_ack(Congestion& cc, const EcnAck& ack) {
-  DctcpState& dctcp = cc.dctcp;
+  DctcpState& dctcp = *cc.dctcp();
   dctcp.acked_bytes += ack.acked_bytes;
   if (ack.has_echo) dctcp.marked_bytes += ack.acked_bytes;
   if (!ack.ack.after(dctcp.window_end)) return;
@@ -25,7 +25,7 @@ void note_ack(Congestion& cc, const EcnAck& ack) {
 }
 
 uint32_t ssthresh_bytes(const Congestion& cc) {
-  const double cwnd = cc.cwnd_bytes * (1 - cc.dctcp.alpha / 2);
+  const double cwnd = cc.cwnd_bytes * (1 - cc.dctcp()->alpha / 2);
   return std::max(static_cast<uint32_t>(cwnd), 2 * cc.mss_bytes);
 }
 

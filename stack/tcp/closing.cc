@@ -16,7 +16,7 @@ void enter_time_wait(Connection& c, Nanos now, Effects& effects) {
 /// An orphan must not wait for ever for a peer that never sends its FIN.
 void limit_orphan(Connection& c, Nanos now) {
   if (c.reader_gone && c.state == State::kFinWait2) {
-    c.deadline(Timer::kIdle) = now + c.config.orphan_timeout;
+    c.deadline(Timer::kIdle) = now + millis(c.config.orphan_timeout_ms);
   }
 }
 
@@ -28,7 +28,7 @@ constexpr uint16_t kAbortSendsReset = static_cast<uint16_t>(
 }  // namespace
 
 void restart_time_wait(Connection& c, Nanos now) {
-  c.deadline(Timer::kIdle) = now + c.config.time_wait;
+  c.deadline(Timer::kIdle) = now + millis(c.config.time_wait_ms);
 }
 
 void begin_fin(Connection& c, Effects& effects) {

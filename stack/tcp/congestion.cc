@@ -25,6 +25,11 @@ void remember_in_ssthresh(Congestion& cc) {
   cc.ssthresh_bytes = std::max(cc.ssthresh_bytes, cc.cwnd_bytes - cc.cwnd_bytes / 4);
 }
 
+/// The curve begins anew when the window next grows.
+void end_epoch(Congestion& cc) {
+  if (CubicState* cubic = cc.cubic()) cubic->epoch_start = kNever;
+}
+
 }  // namespace
 
 uint32_t initial_window_bytes(uint32_t mss_bytes) {
@@ -36,16 +41,18 @@ void congestion_start(Congestion& cc, CongestionAlgorithm algorithm, uint32_t ms
   cc.algorithm = algorithm;
   cc.mss_bytes = mss_bytes;
   cc.cwnd_bytes = initial_window_bytes(mss_bytes);
+  if (algorithm == CongestionAlgorithm::kCubic) cc.own = CubicState{};
+  if (algorithm == CongestionAlgorithm::kDctcp) cc.own = DctcpState{};
 }
 
 void congestion_start_data(Congestion& cc, SeqNum nxt) {
-  cc.dctcp.window_end = nxt;
+  if (DctcpState* dctcp = cc.dctcp()) dctcp->window_end = nxt;
   cc.hystart.round_end = nxt;
 }
 
 void congestion_on_ack(Congestion& cc, const CongestionAck& ack, Nanos now) {
   if (!ack.is_cwnd_limited) {
-    cc.cubic.epoch_start = kNever;  // RFC 9438 5.8: time without demand does not count
+    end_epoch(cc);  // RFC 9438 5.8: time without demand does not count
     return;
   }
   uint32_t delivered = ack.delivered_bytes;
@@ -90,8 +97,8 @@ void congestion_on_timeout(Congestion& cc, uint32_t in_flight_bytes, bool is_fir
   cc.cwnd_bytes = cc.mss_bytes;
   cc.credit_bytes = 0;
   // RFC 9438 4.8: the first curve after a timeout starts flat at the window it finds.
-  cc.cubic.w_max = 0;
-  cc.cubic.epoch_start = kNever;
+  if (CubicState* cubic = cc.cubic()) cubic->w_max = 0;
+  end_epoch(cc);
 }
 
 void congestion_on_idle(Congestion& cc, Nanos idle, Nanos rto) {
@@ -101,7 +108,7 @@ void congestion_on_idle(Congestion& cc, Nanos idle, Nanos rto) {
   for (Nanos left = idle - rto; left > nanos(0) && cc.cwnd_bytes > least; left = left - rto) {
     cc.cwnd_bytes = std::max(cc.cwnd_bytes / 2, least);
   }
-  cc.cubic.epoch_start = kNever;
+  end_epoch(cc);
 }
 
 void congestion_on_unused(Congestion& cc, uint32_t used_bytes) {
@@ -112,13 +119,15 @@ void congestion_on_unused(Congestion& cc, uint32_t used_bytes) {
 }
 
 CongestionMemory congestion_remember(const Congestion& cc) {
-  return {.cwnd_bytes = cc.cwnd_bytes, .ssthresh_bytes = cc.ssthresh_bytes, .cubic = cc.cubic};
+  CongestionMemory memory{.cwnd_bytes = cc.cwnd_bytes, .ssthresh_bytes = cc.ssthresh_bytes};
+  if (const CubicState* cubic = cc.cubic()) memory.cubic = *cubic;
+  return memory;
 }
 
 void congestion_undo(Congestion& cc, const CongestionMemory& memory) {
   cc.cwnd_bytes = std::max(cc.cwnd_bytes, memory.cwnd_bytes);
   cc.ssthresh_bytes = std::max(cc.ssthresh_bytes, memory.ssthresh_bytes);
-  cc.cubic = memory.cubic;
+  if (CubicState* cubic = cc.cubic()) *cubic = memory.cubic;
 }
 
 }  // namespace lyre::tcp

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <variant>
 
 #include "stack/base/nanos.h"
 #include "stack/base/seq_num.h"
@@ -46,9 +47,14 @@ struct Congestion {
   uint32_t mss_bytes = 0;
   CongestionAlgorithm algorithm = CongestionAlgorithm::kCubic;
   double credit_bytes = 0;  ///< growth earned, less than one byte or (NewReno) one MSS
-  CubicState cubic;
-  DctcpState dctcp;
+  std::variant<std::monostate, CubicState, DctcpState> own;  ///< the algorithm's; NewReno has none
   HystartState hystart;
+
+  /// Null unless that is the algorithm.
+  CubicState* cubic() { return std::get_if<CubicState>(&own); }
+  const CubicState* cubic() const { return std::get_if<CubicState>(&own); }
+  DctcpState* dctcp() { return std::get_if<DctcpState>(&own); }
+  const DctcpState* dctcp() const { return std::get_if<DctcpState>(&own); }
 
   bool is_slow_start() const { return cwnd_bytes < ssthresh_bytes; }
 };

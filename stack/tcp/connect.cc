@@ -39,7 +39,7 @@ ConnId start(Core& core, const FourTuple& tuple, const ConnectionConfig& config,
   c.rcv.buffer_bytes = std::min(c.config.receive_buffer_bytes,
                                 workable_buffer_bytes(config, config.receive_buffer_start_bytes));
   c.rcv.round_at = now;
-  c.ts_offset = timestamp_offset(tuple, core.isn_key);
+  c.snd.ts_offset = timestamp_offset(tuple, core.isn_key);
   set_iss(c, initial_seq(tuple, core.isn_key, now));
   c.snd.mss_bytes = std::min(config.mss_bytes, mss_everywhere(tuple.remote.address));
   c.rcv.scale = config.window_scaling ? window_scale_for(c.config.receive_buffer_bytes) : 0;
@@ -49,7 +49,7 @@ ConnId start(Core& core, const FourTuple& tuple, const ConnectionConfig& config,
   c.has_timestamps = config.timestamps;
   c.has_sack = config.sack;
   c.has_scaling = config.window_scaling;
-  c.deadline(Timer::kGiveUp) = now + config.connect_timeout;
+  c.deadline(Timer::kGiveUp) = now + millis(config.connect_timeout_ms);
   c.last_heard_at = now;
   congestion_start(c.cc, config.congestion, c.snd.mss_bytes);
   return id;

@@ -93,9 +93,9 @@ struct ReceiveState {
   uint32_t buffer_bytes = 0;           ///< charge that may be promised: tuned, and only ever grows
   uint32_t round_read_bytes = 0;       ///< charge that the reader gave back since round_at
   Nanos round_at;
-  Nanos rtt;                ///< as a receiver sees it; zero: no sample yet
-  SeqNum window_round_end;  ///< when it arrives, a window has taken at least a round trip
+  Nanos rtt;  ///< as a receiver sees it; zero: no sample yet
   Nanos window_round_at;
+  SeqNum window_round_end;     ///< when it arrives, a window has taken at least a round trip
   uint32_t unacked_bytes = 0;  ///< arrived in order since the last ACK
   uint32_t ts_recent = 0;
   uint32_t payload_sum_bytes = 0;  ///< payload and charge of late: their ratio turns free charge
@@ -140,21 +140,22 @@ struct SendState {
   uint32_t dup_bytes = 0;       ///< without SACK: what duplicate ACKs say has left the network
   uint16_t mss_bytes = 0;       ///< RFC 9293 3.7.1, before options
   uint16_t mss_full_bytes = 0;  ///< the same, as the handshake agreed: paths may carry less
-  bool suspects_black_hole = false;
-  Nanos mss_reduced_at = kNever;
   uint8_t scale = 0;
   uint8_t dup_acks = 0;
   bool fin_queued = false;
   bool is_cwnd_limited = false;
-  uint32_t cwnd_used_bytes = 0;  ///< RFC 2861: most in flight since cwnd_judged_at
+  Nanos mss_reduced_at = kNever;
+  bool suspects_black_hole = false;
   bool must_retransmit = false;  ///< the next retransmission leaves whatever cwnd says
   bool probe_pending = false;    ///< window probe or keep-alive
   bool tail_probe_pending = false;
-  bool more_follows = false;   ///< SendMark::kMore was said, and no ACK came since
-  bool ends_unpushed = false;  ///< the queue's end is no place to push at
-  bool push_held = false;      ///< what Nagle or cork holds back leaves now
+  bool more_follows = false;     ///< SendMark::kMore was said, and no ACK came since
+  bool ends_unpushed = false;    ///< the queue's end is no place to push at
+  bool push_held = false;        ///< what Nagle or cork holds back leaves now
+  uint32_t cwnd_used_bytes = 0;  ///< RFC 2861: most in flight since cwnd_judged_at
   SeqNum cwnd_limited_end;
   SeqNum iss;
+  uint32_t ts_offset = 0;  ///< what our timestamps are ahead of the clock
   Nanos last_sent_at;
   Nanos cwnd_judged_at;
   Nanos paced_until;  ///< what was sent so far fills the rate up to here
@@ -163,7 +164,6 @@ struct SendState {
 
 /// undo.h: the last reduction, and what would prove that it was for nothing.
 struct UndoState {
-  bool is_possible = false;
   SeqNum una;                      ///< when the episode began
   uint32_t resent_bytes = 0;       ///< in it, and not reported to have arrived twice
   Nanos first_resent_at = kNever;  ///< kNever: no ACK has still to tell
@@ -193,6 +193,7 @@ struct RecoveryState {
   uint32_t prr_delivered_bytes = 0;
   uint32_t prr_out_bytes = 0;
   uint32_t recover_flight_bytes = 0;
+  uint32_t undo = kNoNode;  ///< in Core::undos; kNoNode: nothing that could be given back
 };
 
 /// One connection: a plain value without pointers, hot fields first.
@@ -206,6 +207,9 @@ struct Connection {
   bool reset_pending = false;
   bool reset_has_ack = false;
   EndReason end_reason = EndReason::kNone;
+  uint8_t keepalives_unanswered = 0;
+  uint8_t challenge_acks_left = 0;
+  SeqNum reset_seq;
   ReceiveState rcv;
   SendState snd;
   std::array<Nanos, kTimerCount> deadlines{kNever, kNever, kNever, kNever,
@@ -214,25 +218,14 @@ struct Connection {
   RttEstimator rtt;
   RecoveryState recovery;
   EcnState ecn;
-  UndoState undo;
+  SeqNum reset_ack;
   Nanos last_heard_at;  ///< keep-alive
-  uint32_t ts_offset = 0;
 
   // Cold: handshake, limits, counters.
-  SeqNum reset_seq;
-  SeqNum reset_ack;
-  uint8_t keepalives_unanswered = 0;
-  uint8_t challenge_acks_left = 0;
   Nanos challenge_until;
   Nanos ts_recent_at;
-  FourTuple tuple;
   ConnectionConfig config;
-  uint64_t bytes_sent = 0;
-  uint64_t bytes_retransmitted = 0;
-  uint64_t bytes_acked = 0;
-  uint64_t bytes_received = 0;
-  uint64_t segments_sent = 0;
-  uint64_t segments_received = 0;
+  FourTuple tuple;
   uint32_t timeouts = 0;
   uint32_t fast_recoveries = 0;
   uint32_t out_of_order_segments = 0;
@@ -240,6 +233,12 @@ struct Connection {
   uint32_t ce_segments = 0;
   uint32_t ecn_reductions = 0;
   uint32_t undone_reductions = 0;
+  uint64_t bytes_sent = 0;
+  uint64_t bytes_retransmitted = 0;
+  uint64_t bytes_acked = 0;
+  uint64_t bytes_received = 0;
+  uint64_t segments_sent = 0;
+  uint64_t segments_received = 0;
 
   Nanos& deadline(Timer timer) { return deadlines[static_cast<size_t>(timer)]; }
   Nanos deadline(Timer timer) const { return deadlines[static_cast<size_t>(timer)]; }
@@ -270,6 +269,7 @@ struct Connection {
   bool has_outstanding() const { return snd.nxt != snd.una; }
   uint32_t receive_window_bytes() const { return rcv.edge.since(rcv.nxt); }
 };
-static_assert(sizeof(Connection) <= 1024, "an idle connection costs at most 1 KiB");
+/// An idle session has 1 KiB: this, session::Session, and 29 bytes of tables (wheel, slabs).
+static_assert(sizeof(Connection) <= 808);
 
 }  // namespace lyre::tcp

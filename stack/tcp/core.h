@@ -18,6 +18,7 @@ struct Core {
   Slab<Connection> connections;
   Slab<SentRecord> records;
   Slab<ReceivedRun> runs;
+  Slab<UndoState> undos;  ///< one a connection at most, so none is ever missing
 };
 
 /// Whether the steps of RFC 9293 3.10.7 go on after this one.
@@ -37,7 +38,7 @@ void challenge_ack(Core& core, Connection& c, Nanos now, Effects& effects);
 
 /// The clock of the timestamp option: 1 ms.
 inline uint32_t timestamp_at(const Connection& c, Nanos at) {
-  return c.ts_offset + static_cast<uint32_t>(at.value / 1'000'000);
+  return c.snd.ts_offset + static_cast<uint32_t>(at.value / 1'000'000);
 }
 /// RFC 7323 3.2: the option of a segment that leaves, on a connection that has agreed to it.
 void put_timestamps(const Connection& c, Nanos now, wire::TcpOptions& options);

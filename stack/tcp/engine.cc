@@ -17,6 +17,7 @@
 #include "stack/tcp/state_table.h"
 #include "stack/tcp/syn_cookie.h"
 #include "stack/tcp/timers.h"
+#include "stack/tcp/undo.h"
 
 namespace lyre::tcp {
 
@@ -36,7 +37,8 @@ struct Engine::Impl {
              .rng = Rng(seed),
              .connections = Slab<Connection>(config.connections_max),
              .records = Slab<SentRecord>(config.sent_records_max + config.connections_max),
-             .runs = Slab<ReceivedRun>(config.received_runs_max + config.connections_max)} {}
+             .runs = Slab<ReceivedRun>(config.received_runs_max + config.connections_max),
+             .undos = Slab<UndoState>(config.connections_max)} {}
 
   Connection& at(ConnId conn) {
     LYRE_CHECK(core.connections.is_taken(conn));
@@ -182,6 +184,7 @@ void Engine::release(ConnId conn) {
   Connection& c = impl_->at(conn);
   LYRE_CHECK(c.rcv.run_head == kNoNode && c.rcv.superseded_head == kNoNode);
   Scoreboard(impl_->core, c).release_all();
+  forget_reduction(impl_->core, c);
   impl_->core.connections.give_back(conn);
 }
 
@@ -258,6 +261,7 @@ void Engine::copy_from(const Engine& other) {
   to.connections.copy_from(from.connections);
   to.records.copy_from(from.records);
   to.runs.copy_from(from.runs);
+  to.undos.copy_from(from.undos);
 }
 
 std::optional<SegmentOut> reset_for(const SegmentIn& segment) {

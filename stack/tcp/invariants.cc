@@ -22,13 +22,13 @@ void check_send_space(const Connection& c) {
 }
 
 /// Every phase has what it goes by, and none outlives it.
-void check_congestion(const Connection& c) {
+void check_congestion(const Core& core, const Connection& c) {
   const RecoveryState& recovery = c.recovery;
   if (c.state == State::kClosed || is_one_of(c.state, kOpening)) return;
   LYRE_CHECK(c.cc.cwnd_bytes >= 1 && c.cc.cwnd_bytes <= kCwndBytesMax + UINT16_MAX);
   LYRE_CHECK(c.cc.ssthresh_bytes >= 1);
   LYRE_CHECK(c.cc.credit_bytes >= 0);
-  LYRE_CHECK(c.cc.dctcp.alpha >= 0 && c.cc.dctcp.alpha <= 1);
+  if (const DctcpState* dctcp = c.cc.dctcp()) LYRE_CHECK(dctcp->alpha >= 0 && dctcp->alpha <= 1);
   LYRE_CHECK(recovery.recover.at_or_before(c.snd.nxt));
   if (c.is_repairing()) LYRE_CHECK(c.snd.una.before(recovery.recover));
   if (recovery.phase == RecoveryPhase::kEcnReduction) LYRE_CHECK(c.ecn.is_on);
@@ -36,7 +36,9 @@ void check_congestion(const Connection& c) {
   const bool owes_anything =
       c.ecn.owes_echo || c.ecn.owes_cwr || c.ecn.last_was_marked || c.ecn.run_ack_count > 0;
   LYRE_CHECK(c.ecn.is_on || !owes_anything);
-  if (c.undo.is_possible) LYRE_CHECK(c.undo.una.at_or_before(c.snd.una));
+  if (recovery.undo == kNoNode) return;
+  LYRE_CHECK(core.undos.is_taken(recovery.undo));
+  LYRE_CHECK(core.undos[recovery.undo].una.at_or_before(c.snd.una));
 }
 
 /// The records tile [una, nxt) without gap, and every byte is counted where it belongs.
@@ -105,7 +107,7 @@ void check_received(const Core& core, const Connection& c) {
 
 void check_connection(const Core& core, const Connection& c) {
   check_send_space(c);
-  check_congestion(c);
+  check_congestion(core, c);
   check_sent_list(core, c);
   check_received(core, c);
 }

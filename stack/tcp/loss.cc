@@ -110,12 +110,12 @@ void count_duplicates(Connection& c, const AckOutcome& outcome, AckSample& sampl
   }
 }
 
-void enter_fast_recovery(Connection& c, const AckOutcome& outcome) {
+void enter_fast_recovery(Core& core, Connection& c, const AckOutcome& outcome) {
   RecoveryState& recovery = c.recovery;
   // RFC 3168 6.1.2: once a window. RFC 8257 3.4: a loss is more than DCTCP's marks have told.
   const bool is_dctcp = c.cc.algorithm == CongestionAlgorithm::kDctcp;
   if (recovery.phase == RecoveryPhase::kOpen || is_dctcp) {
-    remember_before_reduction(c);
+    remember_before_reduction(core, c);
     begin_reduction(c, outcome.pipe_before_bytes);
     congestion_on_loss(c.cc, outcome.flight_size_before_bytes);
   }
@@ -126,8 +126,8 @@ void enter_fast_recovery(Connection& c, const AckOutcome& outcome) {
   ++c.fast_recoveries;
 }
 
-void enter_ecn_reduction(Connection& c, const AckOutcome& outcome) {
-  c.undo.is_possible = false;  // a mark is never spurious
+void enter_ecn_reduction(Core& core, Connection& c, const AckOutcome& outcome) {
+  forget_reduction(core, c);  // a mark is never spurious
   begin_reduction(c, outcome.pipe_before_bytes);
   congestion_on_ecn(c.cc, outcome.flight_size_before_bytes);
   c.recovery.phase = RecoveryPhase::kEcnReduction;
@@ -158,7 +158,8 @@ void leave_recovery(Connection& c) {
 
 /// RFC 8985 7.4.2: whether the tail probe repaired a loss that nobody else would notice. True when
 /// the ACK reports that both the segment and its probe arrived: that tells nothing of reordering.
-bool settle_tail_probe(Connection& c, const AckSample& sample, const AckOutcome& outcome) {
+bool settle_tail_probe(Core& core, Connection& c, const AckSample& sample,
+                       const AckOutcome& outcome) {
   RecoveryState& recovery = c.recovery;
   if (outcome.ack.before(recovery.tail_probe_end)) return false;
   const bool is_reported = sample.has_dsack && sample.dsack.end == recovery.tail_probe_end;
@@ -171,7 +172,7 @@ bool settle_tail_probe(Connection& c, const AckSample& sample, const AckOutcome&
   if (!outcome.ack.after(recovery.tail_probe_end)) return false;
   recovery.tail_probe_open = false;
   if (recovery.phase != RecoveryPhase::kOpen) return false;  // reduced in this window already
-  c.undo.is_possible = false;
+  forget_reduction(core, c);
   congestion_on_loss(c.cc, outcome.flight_size_before_bytes);
   c.ecn.owes_cwr = c.ecn.is_on;
   recovery.recover = c.snd.nxt;
@@ -206,14 +207,14 @@ void keep_recover_near(Connection& c) {
 }
 
 /// RFC 3168 6.1.2: echoes of one window count once, and so do an echo and a loss.
-void react_to_echo(Connection& c, const AckOutcome& outcome) {
+void react_to_echo(Core& core, Connection& c, const AckOutcome& outcome) {
   congestion_note_ecn(c.cc, {.acked_bytes = outcome.acked_bytes,
                              .has_echo = outcome.has_echo,
                              .ack = outcome.ack,
                              .nxt = c.snd.nxt});
   const bool is_new =
       c.recovery.phase == RecoveryPhase::kOpen && c.snd.una.after(c.recovery.recover);
-  if (outcome.has_echo && is_new) enter_ecn_reduction(c, outcome);
+  if (outcome.has_echo && is_new) enter_ecn_reduction(core, c, outcome);
 }
 
 uint32_t find_losses(Core& core, Connection& c, const AckOutcome& outcome, Nanos now) {
@@ -229,7 +230,8 @@ void react_to_ack(Core& core, Connection& c, AckSample& sample, const AckOutcome
                   Nanos now) {
   RecoveryState& recovery = c.recovery;
   if (!c.has_sack) count_duplicates(c, outcome, sample);
-  if (recovery.tail_probe_open && settle_tail_probe(c, sample, outcome)) sample.has_dsack = false;
+  if (recovery.tail_probe_open && settle_tail_probe(core, c, sample, outcome))
+    sample.has_dsack = false;
   if (c.has_sack) adapt_reorder_window(c, sample.has_dsack);
   if (undo_if_spurious(core, c, sample, outcome.acked_bytes > 0)) return;
   const bool followed_prr = follows_prr(c);
@@ -238,8 +240,8 @@ void react_to_ack(Core& core, Connection& c, AckSample& sample, const AckOutcome
   const uint32_t lost_count = may_hide_loss ? find_losses(core, c, outcome, now) : 0;
   if (!may_hide_loss) c.deadline(Timer::kReorder) = kNever;
 
-  if (lost_count > 0 && !c.is_repairing()) enter_fast_recovery(c, outcome);
-  if (c.ecn.is_on) react_to_echo(c, outcome);
+  if (lost_count > 0 && !c.is_repairing()) enter_fast_recovery(core, c, outcome);
+  if (c.ecn.is_on) react_to_echo(core, c, outcome);
   if (recovery.phase == RecoveryPhase::kOpen) keep_recover_near(c);
   if (follows_prr(c)) {
     const bool is_safe = outcome.acked_bytes > 0 && lost_count == 0;
@@ -258,7 +260,7 @@ void on_reorder_timer(Core& core, Connection& c, Nanos now) {
   const RackScan scan = scan_rack(core, c, now);
   if (scan.wait > nanos(0)) c.deadline(Timer::kReorder) = now + scan.wait;
   if (scan.marked_count == 0) return;
-  if (!c.is_repairing()) enter_fast_recovery(c, before);
+  if (!c.is_repairing()) enter_fast_recovery(core, c, before);
   if (c.recovery.phase == RecoveryPhase::kFastRecovery) reduce_proportionally(c, 0, false);
   arm_after_ack(c, now);
 }
@@ -273,7 +275,7 @@ void on_timeout(Core& core, Connection& c, Nanos now) {
   const bool is_first = recovery.backoff == 0;
   if (is_one_of(c.state, kOpening)) recovery.syn_retransmitted = true;
   suspect_black_hole(c, now);
-  if (is_first) remember_before_reduction(c);
+  if (is_first) remember_before_reduction(core, c);
   congestion_on_timeout(c.cc, c.snd.nxt.since(c.snd.una), is_first);
   board.mark_all_lost();
   recovery.phase = RecoveryPhase::kTimeoutRecovery;

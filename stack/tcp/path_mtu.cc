@@ -4,6 +4,7 @@
 
 #include "stack/tcp/scoreboard.h"
 #include "stack/tcp/state_table.h"
+#include "stack/tcp/undo.h"
 #include "stack/wire/ipv6.h"
 
 namespace lyre::tcp {
@@ -43,7 +44,7 @@ uint16_t mss_everywhere(const IpAddress& peer) {
 void on_path_mtu(Core& core, Connection& c, uint16_t mss_bytes, Nanos now) {
   if (mss_bytes >= c.snd.mss_bytes) return;
   keep_segments(c.cc, mss_bytes);
-  c.undo.is_possible = false;  // what it would give back was meant for larger segments
+  forget_reduction(core, c);  // what it would give back was meant for larger segments
   set_mss(c, mss_bytes);
   c.snd.mss_reduced_at = now;
   c.snd.suspects_black_hole = false;

@@ -162,7 +162,7 @@ void schedule_ack(Connection& c, const SegmentIn& segment, bool filled_gap, Nano
   if (is_due && !is_overrun) {
     ack_at_once(c, effects);
   } else if (c.deadline(Timer::kAck) == kNever) {
-    c.deadline(Timer::kAck) = now + c.config.ack_delay;
+    c.deadline(Timer::kAck) = now + millis(c.config.ack_delay_ms);
   }
 }
 

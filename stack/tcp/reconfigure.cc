@@ -18,8 +18,13 @@ void restart_keepalive(Connection& c, Nanos now) {
   c.deadline(Timer::kIdle) = kNever;
   c.keepalives_unanswered = 0;
   if (c.config.keepalive) {
-    c.deadline(Timer::kIdle) = later(c.last_heard_at + c.config.keepalive_idle, now);
+    c.deadline(Timer::kIdle) = later(c.last_heard_at + millis(c.config.keepalive_idle_ms), now);
   }
+}
+
+Nanos give_up_after(const Connection& c) {
+  const bool is_opening = is_one_of(c.state, kOpening);
+  return millis(is_opening ? c.config.connect_timeout_ms : c.config.user_timeout_ms);
 }
 
 /// RFC 5482 2.1: a timeout that changes counts from when the wait began.
@@ -36,26 +41,25 @@ void reconfigure(Connection& c, const ConnectionConfig& wanted, Nanos now, Effec
   const bool loosens = (config.nagle && !wanted.nagle) || (config.cork && !wanted.cork) ||
                        (c.snd.more_follows && !wanted.nagle);
   const bool is_keepalive_same = config.keepalive == wanted.keepalive &&
-                                 config.keepalive_idle == wanted.keepalive_idle &&
-                                 config.keepalive_interval == wanted.keepalive_interval;
-  const bool is_opening = is_one_of(c.state, kOpening);
-  const Nanos old_timeout = is_opening ? config.connect_timeout : config.user_timeout;
+                                 config.keepalive_idle_ms == wanted.keepalive_idle_ms &&
+                                 config.keepalive_interval_ms == wanted.keepalive_interval_ms;
+  const Nanos old_timeout = give_up_after(c);
   config.nagle = wanted.nagle;
   config.cork = wanted.cork;
   config.quick_ack = wanted.quick_ack;
   config.keepalive = wanted.keepalive;
-  config.keepalive_idle = wanted.keepalive_idle;
-  config.keepalive_interval = wanted.keepalive_interval;
+  config.keepalive_idle_ms = wanted.keepalive_idle_ms;
+  config.keepalive_interval_ms = wanted.keepalive_interval_ms;
   config.keepalive_count = wanted.keepalive_count;
-  config.user_timeout = wanted.user_timeout;
-  config.connect_timeout = wanted.connect_timeout;
-  config.orphan_timeout = wanted.orphan_timeout;
+  config.user_timeout_ms = wanted.user_timeout_ms;
+  config.connect_timeout_ms = wanted.connect_timeout_ms;
+  config.orphan_timeout_ms = wanted.orphan_timeout_ms;
   config.send_buffer_bytes = wanted.send_buffer_bytes;
   const uint32_t receive_buffer = workable_buffer_bytes(config, wanted.receive_buffer_bytes);
   // Who names a size wants that one, as with SO_RCVBUF: it is not tuned from there.
   if (receive_buffer != config.receive_buffer_bytes) c.rcv.buffer_bytes = receive_buffer;
   config.receive_buffer_bytes = receive_buffer;
-  restart_give_up(c, old_timeout, is_opening ? config.connect_timeout : config.user_timeout);
+  restart_give_up(c, old_timeout, give_up_after(c));
   if (!is_keepalive_same) restart_keepalive(c, now);
   if (loosens && c.unsent_bytes() > 0) {
     c.snd.push_held = true;

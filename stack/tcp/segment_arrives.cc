@@ -161,9 +161,9 @@ void retake_syn(Core& core, Connection& c, const SegmentIn& segment, Nanos now, 
 /// Nobody needs the connection before the peer has spoken: as if its ACK had been lost, but our
 /// SYN,ACK is not sent again before the time is over.
 bool is_deferred(Connection& c, const SegmentIn& segment, Nanos now) {
-  if (c.config.accept_defer <= nanos(0) || c.is_active) return false;
-  const Nanos opened_at = c.deadline(Timer::kGiveUp) - c.config.connect_timeout;
-  const Nanos until = opened_at + c.config.accept_defer;
+  if (c.config.accept_defer_ms == 0 || c.is_active) return false;
+  const Nanos opened_at = c.deadline(Timer::kGiveUp) - millis(c.config.connect_timeout_ms);
+  const Nanos until = opened_at + millis(c.config.accept_defer_ms);
   const bool is_bare_ack = segment.flags.bits == TcpFlags::kAck && segment.payload_bytes == 0 &&
                            is_acceptable(c, segment);
   if (!is_bare_ack || segment.ack != c.snd.nxt || now >= until) return false;

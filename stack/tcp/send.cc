@@ -187,7 +187,7 @@ SegmentOut resend(Core& core, Connection& c, uint32_t index, const Stretch& stre
   c.bytes_retransmitted += stretch.data_bytes;
   c.snd.last_sent_at = now;
   count_recovery_send(c, stretch.sequence_bytes());
-  note_resent(c, stretch.sequence_bytes(), now);
+  note_resent(core, c, stretch.sequence_bytes(), now);
   note_paced(c, stretch.data_bytes, now);
   arm_after_send(c, now);
   return out;
@@ -277,12 +277,12 @@ NewData plan_new_data(Connection& c, uint32_t limit, uint32_t one, bool forced) 
 }
 
 /// RFC 5681 4.1: after an idle RTO the old window is no evidence any more.
-void restart_after_idle(Connection& c, Nanos now) {
+void restart_after_idle(Core& core, Connection& c, Nanos now) {
   if (c.has_outstanding() || c.snd.last_sent_at.value == 0) return;
   const Nanos idle = now - c.snd.last_sent_at;
   if (idle <= c.rtt.rto) return;
   congestion_on_idle(c.cc, idle, c.rtt.rto);
-  c.undo.is_possible = false;
+  forget_reduction(core, c);
   // Else its end would put back a window that an idle connection has not earned.
   if (c.recovery.phase == RecoveryPhase::kEcnReduction) c.recovery.phase = RecoveryPhase::kOpen;
 }
@@ -311,7 +311,7 @@ std::optional<SegmentOut> try_send_new(Core& core, Connection& c, uint32_t paylo
   if (!is_one_of(c.state, kMaySendText)) return std::nullopt;
   if (c.unsent_bytes() == 0 && !c.wants_fin()) return std::nullopt;
   if (!Scoreboard(core, c).has_room()) return std::nullopt;
-  restart_after_idle(c, now);
+  restart_after_idle(core, c, now);
   const uint16_t one = payload_bytes_of_one(c);
   const uint32_t limit = forced ? one : payload_limit(payload_bytes_max, one);
   const NewData plan = plan_new_data(c, limit, one, forced);

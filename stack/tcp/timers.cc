@@ -56,22 +56,23 @@ void on_persist(Connection& c, Nanos now) {
   if (c.recovery.persist_backoff < kBackoffMax) ++c.recovery.persist_backoff;
   // Counted from the first probe that nobody answered: probes may lie further apart than that.
   if (c.deadline(Timer::kGiveUp) == kNever) {
-    c.deadline(Timer::kGiveUp) = now + c.config.user_timeout;
+    c.deadline(Timer::kGiveUp) = now + millis(c.config.user_timeout_ms);
   }
   arm_persist(c, now);
 }
 
 void on_keepalive(Connection& c, Nanos now, Effects& effects) {
-  const Nanos quiet_until = c.last_heard_at + c.config.keepalive_idle;
+  const Nanos idle = millis(c.config.keepalive_idle_ms);
+  const Nanos quiet_until = c.last_heard_at + idle;
   if (now < quiet_until || c.has_outstanding()) {
-    c.deadline(Timer::kIdle) = now < quiet_until ? quiet_until : now + c.config.keepalive_idle;
+    c.deadline(Timer::kIdle) = now < quiet_until ? quiet_until : now + idle;
     return;
   }
   if (c.keepalives_unanswered >= c.config.keepalive_count) return give_up(c, effects);
   ++c.keepalives_unanswered;
   c.snd.probe_pending = true;
   effects.wants_transmit = true;
-  c.deadline(Timer::kIdle) = now + c.config.keepalive_interval;
+  c.deadline(Timer::kIdle) = now + millis(c.config.keepalive_interval_ms);
 }
 
 void on_idle(Connection& c, Nanos now, Effects& effects) {
@@ -84,7 +85,7 @@ void on_idle(Connection& c, Nanos now, Effects& effects) {
 
 Nanos current_rto(const Connection& c) {
   const uint8_t shift = std::min(c.recovery.backoff, kBackoffMax);
-  return earlier(c.rtt.rto * (int64_t{1} << shift), c.config.rto_max);
+  return earlier(c.rtt.rto * (int64_t{1} << shift), millis(c.config.rto_max_ms));
 }
 
 void arm_after_ack(Connection& c, Nanos now) {
@@ -94,7 +95,7 @@ void arm_after_ack(Connection& c, Nanos now) {
     return;
   }
   arm_retransmit(c, now);
-  c.deadline(Timer::kGiveUp) = now + c.config.user_timeout;
+  c.deadline(Timer::kGiveUp) = now + millis(c.config.user_timeout_ms);
 }
 
 void recheck_tail_probe(Connection& c, Nanos now) {
@@ -112,18 +113,19 @@ void arm_after_send(Connection& c, Nanos now) {
     return;
   }
   arm_retransmit(c, now);
-  if (!is_one_of(c.state, kOpening)) c.deadline(Timer::kGiveUp) = now + c.config.user_timeout;
+  if (is_one_of(c.state, kOpening)) return;
+  c.deadline(Timer::kGiveUp) = now + millis(c.config.user_timeout_ms);
 }
 
 void arm_persist(Connection& c, Nanos now) {
   const uint8_t shift = std::min(c.recovery.persist_backoff, kBackoffMax);
-  const Nanos wait = earlier(c.rtt.rto * (int64_t{1} << shift), c.config.rto_max);
+  const Nanos wait = earlier(c.rtt.rto * (int64_t{1} << shift), millis(c.config.rto_max_ms));
   c.deadline(Timer::kPersist) = now + wait;
 }
 
 void arm_keepalive(Connection& c, Nanos now) {
   if (!c.config.keepalive) return;
-  c.deadline(Timer::kIdle) = now + c.config.keepalive_idle;
+  c.deadline(Timer::kIdle) = now + millis(c.config.keepalive_idle_ms);
 }
 
 void resend_syn(Core& core, Connection& c) {

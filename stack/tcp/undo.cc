@@ -10,8 +10,8 @@ namespace {
 constexpr uint32_t kMemoryBytes = 1u << 30;
 
 /// RFC 3522 3.2: only the first ACK that moves SND.UNA tells; later ones may answer either.
-bool is_told_by_timestamp(Connection& c, const AckSample& sample, bool moved_una) {
-  UndoState& undo = c.undo;
+bool is_told_by_timestamp(UndoState& undo, const Connection& c, const AckSample& sample,
+                          bool moved_una) {
   if (!moved_una || undo.first_resent_at == kNever) return false;
   const Nanos resent_at = undo.first_resent_at;
   undo.first_resent_at = kNever;
@@ -20,8 +20,7 @@ bool is_told_by_timestamp(Connection& c, const AckSample& sample, bool moved_una
 }
 
 /// RFC 3708 2: everything that was sent again arrived twice.
-bool is_told_by_duplicates(Connection& c, const AckSample& sample) {
-  UndoState& undo = c.undo;
+bool is_told_by_duplicates(UndoState& undo, const Connection& c, const AckSample& sample) {
   if (!sample.has_dsack || undo.resent_bytes == 0) return false;
   const bool is_of_episode = sample.dsack.end.after(undo.una) &&
                              sample.dsack.end.at_or_before(c.snd.nxt) &&
@@ -31,10 +30,10 @@ bool is_told_by_duplicates(Connection& c, const AckSample& sample) {
   return undo.resent_bytes == 0;
 }
 
-void undo_reduction(Core& core, Connection& c) {
+void undo_reduction(Core& core, Connection& c, const UndoState& undo) {
   RecoveryState& recovery = c.recovery;
   Scoreboard(core, c).revive_lost();
-  congestion_undo(c.cc, c.undo.memory);
+  congestion_undo(c.cc, undo.memory);
   if (recovery.phase == RecoveryPhase::kTimeoutRecovery) {
     // RFC 4015 4: no burst; slow start comes back to the old window within a round trip or two.
     const uint32_t burst = initial_window_bytes(c.cc.mss_bytes);
@@ -54,32 +53,39 @@ void undo_reduction(Core& core, Connection& c) {
 
 }  // namespace
 
-void remember_before_reduction(Connection& c) {
-  UndoState& undo = c.undo;
-  undo.is_possible = true;
+void remember_before_reduction(Core& core, Connection& c) {
+  forget_reduction(core, c);
+  c.recovery.undo = core.undos.take();
+  UndoState& undo = core.undos[c.recovery.undo];
   undo.una = c.snd.una;
-  undo.resent_bytes = 0;
-  undo.first_resent_at = kNever;
   undo.memory = congestion_remember(c.cc);
   // Within another reduction the window is on its way to ssthresh.
   if (c.recovery.phase != RecoveryPhase::kOpen) undo.memory.cwnd_bytes = c.cc.ssthresh_bytes;
 }
 
-void note_resent(Connection& c, uint32_t bytes, Nanos now) {
-  if (!c.undo.is_possible || !c.is_repairing()) return;
-  c.undo.resent_bytes += bytes;
-  if (c.undo.resent_bytes == bytes) c.undo.first_resent_at = now;
+void forget_reduction(Core& core, Connection& c) {
+  if (c.recovery.undo == kNoNode) return;
+  core.undos.give_back(c.recovery.undo);
+  c.recovery.undo = kNoNode;
+}
+
+void note_resent(Core& core, Connection& c, uint32_t bytes, Nanos now) {
+  if (c.recovery.undo == kNoNode || !c.is_repairing()) return;
+  UndoState& undo = core.undos[c.recovery.undo];
+  undo.resent_bytes += bytes;
+  if (undo.resent_bytes == bytes) undo.first_resent_at = now;
 }
 
 bool undo_if_spurious(Core& core, Connection& c, const AckSample& sample, bool moved_una) {
-  if (!c.undo.is_possible) return false;
-  const bool by_timestamp = is_told_by_timestamp(c, sample, moved_una);
-  const bool by_duplicates = is_told_by_duplicates(c, sample);
-  if (c.snd.una.since(c.undo.una) > kMemoryBytes) c.undo.is_possible = false;
-  if (!by_timestamp && !by_duplicates) return false;
-  undo_reduction(core, c);
-  c.undo.is_possible = false;
-  return true;
+  if (c.recovery.undo == kNoNode) return false;
+  UndoState& undo = core.undos[c.recovery.undo];
+  const bool by_timestamp = is_told_by_timestamp(undo, c, sample, moved_una);
+  const bool by_duplicates = is_told_by_duplicates(undo, c, sample);
+  const bool is_spurious = by_timestamp || by_duplicates;
+  if (is_spurious) undo_reduction(core, c, undo);
+  const bool is_too_old = c.snd.una.since(undo.una) > kMemoryBytes;
+  if (is_spurious || is_too_old) forget_reduction(core, c);
+  return is_spurious;
 }
 
 }  // namespace lyre::tcp

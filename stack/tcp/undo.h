@@ -11,9 +11,11 @@ namespace lyre::tcp {
 /// and serves fast recovery too; timestamps are on by default.
 
 /// Before a reduction changes anything.
-void remember_before_reduction(Connection& c);
+void remember_before_reduction(Core& core, Connection& c);
+/// What was reduced stays so.
+void forget_reduction(Core& core, Connection& c);
 /// A segment of this many bytes is sent again.
-void note_resent(Connection& c, uint32_t bytes, Nanos now);
+void note_resent(Core& core, Connection& c, uint32_t bytes, Nanos now);
 /// Looks at one ACK after its losses were found. True when the reduction was undone: what had been
 /// marked lost, and was not sent again, counts as in flight.
 bool undo_if_spurious(Core& core, Connection& c, const AckSample& sample, bool moved_una);

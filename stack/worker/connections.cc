@@ -41,7 +41,6 @@ void Worker::Impl::bind_session(uint32_t conn, const FourTuple& tuple,
   session::Session& opened = session(conn);
   opened = session::Session{};
   opened.generation = ++generations;
-  opened.opened_unix_ns = now.value + config.unix_offset_ns;
   opened.port = route.port;
   opened.next_hop = route.next_hop;
   opened.is_local = route.is_local;

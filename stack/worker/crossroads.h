@@ -39,7 +39,6 @@ struct Handoff {
     uint64_t context_generation = 0;
     uint64_t cookie = 0;
     Nanos opened_at;
-    int64_t opened_unix_ns = 0;
   };
   struct ArpNews {
     uint8_t port = 0;

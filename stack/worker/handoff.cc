@@ -193,8 +193,7 @@ void Worker::Impl::hand_over(uint32_t conn, const Handoff& handoff) {
       Handoff::Adoption{.context = moving.context,
                         .context_generation = contexts[moving.context].attached.generation,
                         .cookie = moving.cookie,
-                        .opened_at = moving.opened_at,
-                        .opened_unix_ns = moving.opened_unix_ns};
+                        .opened_at = moving.opened_at};
   give_back(adoption, Handoff::Kind::kAdopt);
   stats.worker->handed_over.add(1);
   forget_context(conn);
@@ -227,7 +226,6 @@ void Worker::Impl::adopt(const Handoff& handoff) {
   bind_session(conn, handoff.tuple, *route);
   session(conn).cookie = moved.cookie;
   session(conn).opened_at = moved.opened_at;
-  session(conn).opened_unix_ns = moved.opened_unix_ns;
   link_to_context(conn, moved.context);
   static_cast<void>(engine.poll_transmit(conn, 0, moved.opened_at));
   arm(conn);

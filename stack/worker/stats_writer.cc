@@ -82,7 +82,7 @@ void Worker::Impl::write_row(uint32_t conn) {
   view.has_ecn = info.has_ecn ? 1 : 0;
   view.ecn_reductions = info.ecn_reductions;
   view.undone_reductions = info.undone_reductions;
-  view.opened_unix_ns = shown.opened_unix_ns;
+  view.opened_unix_ns = shown.opened_at.value + config.unix_offset_ns;
   view.updated_unix_ns = now.value + config.unix_offset_ns;
   stats.rows[conn].write(&view);
 }

@@ -45,7 +45,7 @@ TEST(Closing, PassiveCloseEndsWithTheLastAck) {  // RFC 9293 3.6
 
 TEST(Closing, TimeWaitAnswersAFinAndStartsAnew) {  // RFC 9293 3.10.7.4, 3.4.2
   StackOptions options = Scenario::plain();
-  options.connection.time_wait = seconds(60);
+  options.connection.time_wait_ms = 60'000;
   Scenario s(options);
   s.establish_passive();
   s.close();

@@ -25,6 +25,10 @@ int to_int(std::span<const uint8_t> value) {
   return out;
 }
 
+uint32_t whole_ms(int64_t seconds) {
+  return static_cast<uint32_t>(std::min<int64_t>(seconds * 1000, UINT32_MAX));
+}
+
 /// Linux doubles what is asked for, for its own bookkeeping, and says so to whoever asks.
 uint32_t buffer_bytes(int asked) {
   const uint64_t doubled = uint64_t{static_cast<uint32_t>(std::max(asked, 0))} * 2;
@@ -147,11 +151,11 @@ int Sockets::set_tcp_option(int fd, Socket& socket, int name, int value) {
     }
     case TCP_KEEPIDLE:
       if (value < 1 || value > 32767) return -EINVAL;
-      config.keepalive_idle = seconds(value);
+      config.keepalive_idle_ms = whole_ms(value);
       break;
     case TCP_KEEPINTVL:
       if (value < 1 || value > 32767) return -EINVAL;
-      config.keepalive_interval = seconds(value);
+      config.keepalive_interval_ms = whole_ms(value);
       break;
     case TCP_KEEPCNT:
       if (value < 1 || value > 127) return -EINVAL;
@@ -159,22 +163,23 @@ int Sockets::set_tcp_option(int fd, Socket& socket, int name, int value) {
       break;
     case TCP_USER_TIMEOUT:
       if (value < 0) return -EINVAL;
-      config.user_timeout = value == 0 ? host_.options().connection.user_timeout : millis(value);
-      config.connect_timeout =
-          value == 0 ? host_.options().connection.connect_timeout : millis(value);
+      config.user_timeout_ms =
+          value == 0 ? host_.options().connection.user_timeout_ms : static_cast<uint32_t>(value);
+      config.connect_timeout_ms =
+          value == 0 ? host_.options().connection.connect_timeout_ms : static_cast<uint32_t>(value);
       break;
     case TCP_LINGER2:
-      config.orphan_timeout = value < 0 ? nanos(0) : value == 0 ? seconds(60) : seconds(value);
+      config.orphan_timeout_ms = value < 0 ? 0 : value == 0 ? 60'000 : whole_ms(value);
       break;
     case TCP_SYNCNT:
       if (value < 1 || value > 127) return -EINVAL;
-      config.connect_timeout = seconds((int64_t{1} << std::min(value + 1, 30)) - 1);
+      config.connect_timeout_ms = whole_ms((int64_t{1} << std::min(value + 1, 30)) - 1);
       break;
     case TCP_QUICKACK:
       config.quick_ack = value != 0;
       break;
     case TCP_DEFER_ACCEPT:
-      config.accept_defer = seconds(std::max(value, 0));
+      config.accept_defer_ms = whole_ms(std::max(value, 0));
       break;
     case TCP_NOTSENT_LOWAT:
       socket.unsent_low = static_cast<uint32_t>(value);
@@ -246,9 +251,7 @@ int Sockets::get_option(int fd, int level, int name, void* value, socklen_t* len
 
 int Sockets::get_tcp_option(const Socket& socket, int name, int& value) const {
   const tcp::ConnectionConfig& config = socket.config;
-  const auto whole_seconds = [](Nanos span) {
-    return static_cast<int>(span.value / 1'000'000'000);
-  };
+  const auto whole_seconds = [](uint32_t ms) { return static_cast<int>(ms / 1000); };
   switch (name) {
     case TCP_NODELAY:
       value = !config.nagle;
@@ -266,27 +269,27 @@ int Sockets::get_tcp_option(const Socket& socket, int name, int& value) const {
       return 0;
     }
     case TCP_KEEPIDLE:
-      value = whole_seconds(config.keepalive_idle);
+      value = whole_seconds(config.keepalive_idle_ms);
       return 0;
     case TCP_KEEPINTVL:
-      value = whole_seconds(config.keepalive_interval);
+      value = whole_seconds(config.keepalive_interval_ms);
       return 0;
     case TCP_KEEPCNT:
       value = config.keepalive_count;
       return 0;
     case TCP_USER_TIMEOUT:
-      value = config.user_timeout == host_.options().connection.user_timeout
+      value = config.user_timeout_ms == host_.options().connection.user_timeout_ms
                   ? 0
-                  : static_cast<int>(config.user_timeout.value / 1'000'000);
+                  : static_cast<int>(config.user_timeout_ms);
       return 0;
     case TCP_LINGER2:
-      value = whole_seconds(config.orphan_timeout);
+      value = whole_seconds(config.orphan_timeout_ms);
       return 0;
     case TCP_QUICKACK:
       value = config.quick_ack;
       return 0;
     case TCP_DEFER_ACCEPT:
-      value = whole_seconds(config.accept_defer);
+      value = whole_seconds(config.accept_defer_ms);
       return 0;
     case TCP_NOTSENT_LOWAT:
       value = static_cast<int>(socket.unsent_low);

@@ -31,7 +31,7 @@ TEST(ZeroWindow, ProbesBackOffAndReopeningEndsThem) {  // RFC 9293 3.8.6.1
 
 TEST(ZeroWindow, AnsweredProbesKeepItAliveForEver) {  // RFC 9293 3.8.6.1
   StackOptions options = Scenario::plain();
-  options.connection.user_timeout = seconds(30);
+  options.connection.user_timeout_ms = 30'000;
   Scenario s(options);
   s.establish_passive();
   s.write(1000);
@@ -47,7 +47,7 @@ TEST(ZeroWindow, AnsweredProbesKeepItAliveForEver) {  // RFC 9293 3.8.6.1
 
 TEST(ZeroWindow, UnansweredProbesEndIt) {  // RFC 9293 3.8.3
   StackOptions options = Scenario::plain();
-  options.connection.user_timeout = seconds(30);
+  options.connection.user_timeout_ms = 30'000;
   Scenario s(options);
   s.establish_passive();
   s.write(1000);

@@ -275,7 +275,7 @@ class Run {
     const uint8_t more = script_.u8();
     wanted.cork = more & 1;
     wanted.quick_ack = more & 2;
-    wanted.user_timeout = seconds(1 + more);
+    wanted.user_timeout_ms = 1000 * (1u + more);
     call([&] { engine_.configure(conn_, wanted, now_, effects_); });
   }
 
@@ -351,7 +351,7 @@ tcp::ConnectionConfig read_config(Script& script) {
   config.nagle = flags & 0x08;
   config.congestion = static_cast<tcp::CongestionAlgorithm>((flags >> 4 & 1) + (sizes >> 3 & 1));
   config.keepalive = flags & 0x20;
-  config.keepalive_idle = seconds(30);
+  config.keepalive_idle_ms = 30'000;
   config.mss_bytes = static_cast<uint16_t>(flags & 0x40 ? 536 : 1460);
   config.slot_bytes = kChargeBytes;
   config.ecn = static_cast<tcp::EcnMode>(flags >> 7 ? 2 : sizes % 2);

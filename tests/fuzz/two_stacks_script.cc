@@ -60,8 +60,8 @@ class Run {
     for (int i = 0; i < 2; ++i) {
       tcp::ConnectionConfig config = read_config(script_);
       // Longer than any row of losses.
-      config.user_timeout = config.connect_timeout = seconds(1'000'000);
-      config.time_wait = seconds(1'000'000);
+      config.user_timeout_ms = config.connect_timeout_ms = 1'000'000'000;
+      config.time_wait_ms = 1'000'000'000;
       config.keepalive = false;
       const uint8_t more = script_.u8();
       is_v6_ = more >= 0x80;

@@ -31,9 +31,9 @@ void draw_hosts(Scenario& s, Rng& rng) {
         tcp::EcnMode::kOff, tcp::EcnMode::kAccept, tcp::EcnMode::kOn};
     host->connection.ecn = kEcnModes[rng.below(kEcnModes.size())];
     // Longer than any row of losses.
-    host->connection.user_timeout = seconds(3600);
-    host->connection.connect_timeout = seconds(3600);
-    host->connection.time_wait = seconds(1800);
+    host->connection.user_timeout_ms = 3'600'000;
+    host->connection.connect_timeout_ms = 3'600'000;
+    host->connection.time_wait_ms = 1'800'000;
     host->tso_bytes = rng.chance_ppm(500'000) ? 65535 : 0;
     host->app.chunk_bytes = static_cast<uint32_t>(1 + rng.below(100'000));
     host->app.send_bytes = rng.below(300'000);
@@ -105,7 +105,7 @@ void draw_endings(Scenario& s, Rng& rng) {
 void make_cut(Scenario& s) {
   s.dialer.app.send_bytes = s.listener.app.send_bytes = 4'000'000;
   s.there.cut_from = s.back.cut_from = seconds(1) + millis(3);
-  s.dialer.connection.user_timeout = s.listener.connection.user_timeout = seconds(20);
+  s.dialer.connection.user_timeout_ms = s.listener.connection.user_timeout_ms = 20'000;
   s.dialer.app.ending = s.listener.app.ending = Ending::kNever;
 }
 

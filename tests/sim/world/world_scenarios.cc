@@ -34,10 +34,10 @@ tcp::ConnectionConfig draw_connection(Rng& rng) {
   out.window_scaling = chance(rng, 80);
   out.nagle = chance(rng, 20);
   // Longer than any row of losses.
-  out.user_timeout = seconds(900);
-  out.connect_timeout = seconds(900);
+  out.user_timeout_ms = 900'000;
+  out.connect_timeout_ms = 900'000;
   // The answer to a FIN that is lost for longer than TIME-WAIT would be a reset.
-  out.time_wait = seconds(draw(rng, 60, 90));
+  out.time_wait_ms = 1000 * draw(rng, 60, 90);
   return out;
 }
 
@@ -176,7 +176,7 @@ void add_narrow_times(WorldPlan& plan, Rng& rng, bool is_silent) {
 
 void add_partitions(WorldPlan& plan, Rng& rng) {
   // TIME-WAIT must outlast them: the answer to a FIN that comes later would be a reset.
-  for (WorldHostOptions& host : plan.hosts) host.connection.time_wait = seconds(200);
+  for (WorldHostOptions& host : plan.hosts) host.connection.time_wait_ms = 200'000;
   plan.may_be_unreachable = true;
   Nanos at = kBegin;
   for (uint32_t i = draw(rng, 1, 3); i > 0; --i) {
@@ -191,8 +191,8 @@ void add_partitions(WorldPlan& plan, Rng& rng) {
 void watch_peers(WorldPlan& plan) {
   for (WorldHostOptions& host : plan.hosts) {
     host.connection.keepalive = true;
-    host.connection.keepalive_idle = seconds(20);
-    host.connection.keepalive_interval = seconds(5);
+    host.connection.keepalive_idle_ms = 20'000;
+    host.connection.keepalive_interval_ms = 5000;
   }
 }
 

@@ -54,17 +54,17 @@ TEST(Config, TcpDefaultsAreTheEngines) {
   EXPECT_EQ(ours.ecn, engine.ecn);
   EXPECT_EQ(ours.pacing, engine.pacing);
   EXPECT_EQ(ours.receive_buffer_start_bytes, engine.receive_buffer_start_bytes);
-  EXPECT_EQ(ours.user_timeout, engine.user_timeout);
-  EXPECT_EQ(ours.connect_timeout, engine.connect_timeout);
-  EXPECT_EQ(ours.rto_min, engine.rto_min);
-  EXPECT_EQ(ours.ack_delay, engine.ack_delay);
-  EXPECT_EQ(ours.time_wait, engine.time_wait);
+  EXPECT_EQ(ours.user_timeout_ms, engine.user_timeout_ms);
+  EXPECT_EQ(ours.connect_timeout_ms, engine.connect_timeout_ms);
+  EXPECT_EQ(ours.rto_min_us, engine.rto_min_us);
+  EXPECT_EQ(ours.ack_delay_ms, engine.ack_delay_ms);
+  EXPECT_EQ(ours.time_wait_ms, engine.time_wait_ms);
   EXPECT_EQ(ours.receive_buffer_bytes, engine.receive_buffer_bytes);
   EXPECT_EQ(ours.syn_cookies, engine.syn_cookies);
   EXPECT_EQ(ours.nagle, engine.nagle);
   EXPECT_EQ(ours.keepalive, engine.keepalive);
-  EXPECT_EQ(ours.keepalive_idle, engine.keepalive_idle);
-  EXPECT_EQ(ours.keepalive_interval, engine.keepalive_interval);
+  EXPECT_EQ(ours.keepalive_idle_ms, engine.keepalive_idle_ms);
+  EXPECT_EQ(ours.keepalive_interval_ms, engine.keepalive_interval_ms);
   EXPECT_EQ(ours.keepalive_count, engine.keepalive_count);
   EXPECT_EQ(config.value().connections_max, tcp::EngineConfig{}.connections_max);
 }
@@ -92,7 +92,7 @@ TEST(Config, ReadsEveryKind) {
   EXPECT_EQ(config.value().connection.congestion, tcp::CongestionAlgorithm::kDctcp);
   EXPECT_EQ(config.value().connection.ecn, tcp::EcnMode::kOn);
   EXPECT_TRUE(config.value().connection.pacing);
-  EXPECT_EQ(config.value().connection.rto_min, millis(5));
+  EXPECT_EQ(config.value().connection.rto_min_us, 5000u);
   EXPECT_EQ(config.value().lend, Lend::kNone);
   EXPECT_EQ(config.value().ports.at(0).gateways.at(0), IpAddress::v4(0x0a0900fe));
   EXPECT_EQ(config.value().ports.at(0).mtu_bytes, 9000u);

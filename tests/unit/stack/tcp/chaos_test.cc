@@ -31,7 +31,7 @@ class Chaos {
     config.nagle = rng_.chance_ppm(300'000);
     config.receive_buffer_bytes = static_cast<uint32_t>(rng_.below(200'000));
     config.keepalive = rng_.chance_ppm(300'000);
-    config.keepalive_idle = seconds(5);
+    config.keepalive_idle_ms = 5000;
     config.congestion =
         rng_.chance_ppm(500'000) ? CongestionAlgorithm::kNewReno : CongestionAlgorithm::kCubic;
     return config;

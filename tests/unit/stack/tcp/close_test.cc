@@ -20,7 +20,7 @@ TEST(Close, ActiveCloseWalksToTimeWaitAndEnds) {  // RFC 9293 3.6 figure 12
   EXPECT_TRUE(effects.entered_time_wait);
   EXPECT_EQ(peer.state(), State::kTimeWait);
   EXPECT_EQ(peer.next()->ack, peer.them(1));
-  peer.wait(peer.config.time_wait);
+  peer.wait(millis(peer.config.time_wait_ms));
   EXPECT_TRUE(peer.effects.is_over);
   EXPECT_EQ(peer.effects.reason, EndReason::kClosed);
 }
@@ -126,12 +126,12 @@ TEST(TimeWait, RepeatedFinIsAcknowledgedAndRestartsTheWait) {  // RFC 9293 3.10.
   peer.all();
   peer.send(peer.make(kFA, 0, 1));
   peer.all();
-  peer.wait(peer.config.time_wait - seconds(1));
+  peer.wait(millis(peer.config.time_wait_ms) - seconds(1));
   peer.send(peer.make(kFA, 0, 1));
   const auto ack = peer.next();
   ASSERT_TRUE(ack.has_value());
   EXPECT_EQ(ack->ack, peer.them(1));
-  peer.wait(peer.config.time_wait - seconds(1));
+  peer.wait(millis(peer.config.time_wait_ms) - seconds(1));
   EXPECT_FALSE(peer.effects.is_over);
   peer.wait(seconds(1));
   EXPECT_TRUE(peer.effects.is_over);
@@ -158,7 +158,7 @@ TEST(AppClose, OrphanDoesNotWaitForEverInFinWait2) {
   peer.all();
   peer.ack(1);
   EXPECT_EQ(peer.state(), State::kFinWait2);
-  peer.wait(peer.config.time_wait);
+  peer.wait(millis(peer.config.time_wait_ms));
   EXPECT_TRUE(peer.effects.is_over);
 }
 

@@ -95,15 +95,15 @@ TEST(Congestion, UndoGivesBackWindowAndCurve) {  // RFC 9438 4.9
   Congestion cc;
   congestion_start(cc, CongestionAlgorithm::kCubic, kMss);
   cc.cwnd_bytes = 100 * kMss;
-  cc.cubic = {
+  *cc.cubic() = {
       .w_max = 90e3, .cwnd_prior = 90e3, .w_est = 80e3, .k_seconds = 2, .epoch_start = seconds(7)};
   const CongestionMemory memory = congestion_remember(cc);
   congestion_on_timeout(cc, 100 * kMss, true);
   congestion_undo(cc, memory);
   EXPECT_EQ(cc.cwnd_bytes, 100 * kMss);
   EXPECT_EQ(cc.ssthresh_bytes, kSsthreshUnset);
-  EXPECT_EQ(cc.cubic.w_max, 90e3);
-  EXPECT_EQ(cc.cubic.epoch_start, seconds(7));
+  EXPECT_EQ(cc.cubic()->w_max, 90e3);
+  EXPECT_EQ(cc.cubic()->epoch_start, seconds(7));
 }
 
 class CubicEpoch : public testing::Test {
@@ -158,7 +158,7 @@ TEST_F(CubicEpoch, IsFlatNearTheOldMaximumAndSteepBeyond) {
 
 TEST_F(CubicEpoch, SecondLossBelowTheMaximumConvergesFast) {  // RFC 9438 4.7
   congestion_on_loss(cc, cc.cwnd_bytes);
-  EXPECT_NEAR(cc.cubic.w_max, 70 * 0.85 * kMss, 1);
+  EXPECT_NEAR(cc.cubic()->w_max, 70 * 0.85 * kMss, 1);
 }
 
 /// Where round trips are short Reno is faster than the curve: 0.53 segments a round trip up to the
@@ -204,8 +204,8 @@ TEST_F(CubicEpoch, CurveAfterATimeoutStartsFlatAtTheWindow) {  // RFC 9438 4.8
   congestion_on_timeout(cc, 70 * kMss, true);
   cc.cwnd_bytes = cc.ssthresh_bytes;
   round();
-  EXPECT_EQ(cc.cubic.k_seconds, 0);
-  EXPECT_EQ(cc.cubic.w_max, 49 * kMss);
+  EXPECT_EQ(cc.cubic()->k_seconds, 0);
+  EXPECT_EQ(cc.cubic()->w_max, 49 * kMss);
 }
 
 TEST(CongestionInEngine, WindowGrowsOnlyWhenItWasFull) {

@@ -345,7 +345,7 @@ TEST(Dctcp, WindowShrinksByTheShareOfMarks) {  // RFC 8257 3.3
           cc, {.acked_bytes = 10'000, .has_echo = i == 0, .ack = una, .nxt = una + 100'000});
     }
   }
-  EXPECT_NEAR(cc.dctcp.alpha, 0.1, 0.01);
+  EXPECT_NEAR(cc.dctcp()->alpha, 0.1, 0.01);
   congestion_on_ecn(cc, 100'000);
   EXPECT_NEAR(cc.ssthresh_bytes, 95'000, 500);
   congestion_on_loss(cc, 100'000);  // RFC 8257 3.4

@@ -117,7 +117,7 @@ TEST(Handshake, LostSynIsSentAgainWithBackoff) {  // RFC 6298 2.1, 5.5
 TEST(Handshake, NobodyAnswersEndsInConnectTimeout) {
   Peer peer;
   peer.dial_only();
-  peer.wait(peer.config.connect_timeout);
+  peer.wait(millis(peer.config.connect_timeout_ms));
   EXPECT_TRUE(peer.effects.is_over);
   EXPECT_EQ(peer.effects.reason, EndReason::kTimedOut);
 }

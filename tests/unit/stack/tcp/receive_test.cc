@@ -190,7 +190,7 @@ TEST(Receive, DelayedAckLeavesAfterItsTime) {
   EXPECT_FALSE(peer.next().has_value());
   const Nanos arrived = peer.now;
   peer.run_deadline();
-  EXPECT_EQ(peer.now, arrived + peer.config.ack_delay);
+  EXPECT_EQ(peer.now, arrived + millis(peer.config.ack_delay_ms));
   const auto ack = peer.next();
   ASSERT_TRUE(ack.has_value());
   EXPECT_EQ(ack->ack, peer.them(1700));

@@ -169,7 +169,7 @@ TEST(Timeout, UserTimeoutEndsItWithReset) {  // RFC 9293 3.8.3
     peer.run_deadline();
     if (!peer.effects.is_over) peer.all();
   }
-  EXPECT_EQ(peer.now, sent_at + peer.config.user_timeout);
+  EXPECT_EQ(peer.now, sent_at + millis(peer.config.user_timeout_ms));
   EXPECT_EQ(peer.effects.reason, EndReason::kTimedOut);
   EXPECT_TRUE(peer.effects.wants_transmit);
   const auto reset = peer.next();
@@ -184,7 +184,7 @@ TEST(Timeout, ProgressPushesTheUserTimeoutOut) {
   peer.app_send(5000);
   peer.all();
   for (uint32_t at = 1000; at <= 4000; at += 1000) {
-    peer.wait(peer.config.user_timeout - seconds(1));
+    peer.wait(millis(peer.config.user_timeout_ms) - seconds(1));
     ASSERT_FALSE(peer.effects.is_over);
     peer.ack(at);
   }
@@ -193,7 +193,7 @@ TEST(Timeout, ProgressPushesTheUserTimeoutOut) {
 TEST(Keepalive, ProbesAnIdlePeerAndGivesUp) {  // RFC 9293 3.8.4
   ConnectionConfig config = Peer::plain_config();
   config.keepalive = true;
-  config.keepalive_idle = seconds(10);
+  config.keepalive_idle_ms = 10'000;
   Peer peer(config);
   peer.dial();
   peer.run_deadline();
@@ -212,7 +212,7 @@ TEST(Keepalive, ProbesAnIdlePeerAndGivesUp) {  // RFC 9293 3.8.4
 TEST(Keepalive, ASegmentThatProvesNothingIsNoSignOfLife) {  // RFC 9293 3.8.4
   ConnectionConfig config = Peer::plain_config();
   config.keepalive = true;
-  config.keepalive_idle = seconds(10);
+  config.keepalive_idle_ms = 10'000;
   Peer peer(config);
   peer.dial();
   peer.now += seconds(5);

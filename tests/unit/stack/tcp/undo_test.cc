@@ -185,6 +185,23 @@ TEST(SpuriousRecovery, LateOriginalIsRecognisedByItsTimestamp) {  // RFC 3522
   EXPECT_GE(peer.info().cwnd_bytes, cwnd);
 }
 
+/// What would be given back lies outside of the connection, with room for one each.
+TEST(SpuriousRecovery, RoomForOneIsEnoughForOneConnectionAfterAnother) {
+  Peer peer(Peer::plain_config(), {.connections_max = 1});
+  for (int i = 0; i < 3; ++i) {
+    peer.dial();
+    peer.app_send(8000);
+    peer.all();
+    peer.now += millis(10);
+    peer.ack_with_sack(0, {{1000, 4000}});
+    EXPECT_EQ(peer.info().fast_recoveries, 1u);
+    time_out(peer);  // a second reduction takes the place of the first
+    std::optional<SegmentOut> reset;
+    peer.engine.on_app_abort(peer.conn, peer.now, peer.effects, reset);
+    peer.engine.release(peer.conn);
+  }
+}
+
 TEST(TailProbe, ReportedDuplicateAfterEverythingWasAcknowledgedCostsNothing) {  // RFC 8985 7.4.2
   Peer peer;
   peer.dial();

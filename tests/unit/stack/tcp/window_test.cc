@@ -104,7 +104,7 @@ TEST(SendWindow, UnansweredProbesEndInUserTimeout) {
   peer.ack(0);
   peer.app_send(1000);
   EXPECT_TRUE(peer.all().empty());
-  peer.wait(peer.config.user_timeout + seconds(1));
+  peer.wait(millis(peer.config.user_timeout_ms) + seconds(1));
   EXPECT_TRUE(peer.effects.is_over);
   EXPECT_EQ(peer.effects.reason, EndReason::kTimedOut);
 }

@@ -381,7 +381,7 @@ TEST(Close, ByAbortResetsThePeerAndFinishesEverySend) {
 
 TEST(Cable, ThatIsCutEndsTheSessionWithinTheUserTimeout) {
   HostOptions options;
-  options.connection.user_timeout = seconds(3);
+  options.connection.user_timeout_ms = 3000;
   TwoWorkers hosts({}, options, options);
   ASSERT_TRUE(hosts.connect());
   hosts.link.set_up(false);
