@@ -9,6 +9,7 @@ NEEDED = {
     "mmdebstrap": "mmdebstrap",
     "qemu-system-x86_64": "qemu-system-x86",
     "mke2fs": "e2fsprogs",
+    "ip": "iproute2",
     "dpkg-deb": "dpkg",
 }
 APT_TIMEOUT_S = 600

@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 
+import taps
+
 # Where the guest finds its NICs; the scenarios name the same addresses.
 DPDK_NIC_SLOT = "0x10"
 KERNEL_NIC_SLOT = "0x11"
@@ -18,6 +20,7 @@ class Hardware:
     memory_mib: int = 1536
     cpus: int = 2
     iommu: bool = False
+    queues: int = 1    # of the NIC for DPDK; several need taps
 
 
 def _die_with_parent():
@@ -72,8 +75,10 @@ class Machine:
                    "-device", "virtio-9p-pci,fsdev=share,mount_tag=hostshare"]
         if hardware.iommu:
             command += ["-device", "intel-iommu,intremap=on,aw-bits=48"]
-        command += self._nic("wire", DPDK_NIC_SLOT, 1, behind_iommu=hardware.iommu)
-        command += self._nic("admin", KERNEL_NIC_SLOT, 2, behind_iommu=False)
+        netdev = self._taps() if hardware.queues > 1 else self._datagrams("wire")
+        command += ["-netdev", netdev, "-device", self._dpdk_nic()]
+        command += ["-netdev", self._datagrams("admin"),
+                    "-device", self._nic("admin", KERNEL_NIC_SLOT, 2)]
         return command
 
     def _kernel_command_line(self, words):
@@ -83,15 +88,27 @@ class Machine:
             line += ["intel_iommu=on", "iommu=pt"]
         return " ".join(line + [f"guest.name={self.name}"] + words)
 
-    def _nic(self, wire, slot, number, behind_iommu):
-        """A virtio NIC whose wire is a pair of UNIX datagram sockets shared with the peer.
+    def _dpdk_nic(self):
+        device = self._nic("wire", DPDK_NIC_SLOT, 1)
+        if self._hardware.iommu:
+            device += ",disable-legacy=on,iommu_platform=on"
+        if self._hardware.queues > 1:
+            # A vector for each queue either way, and two for what else there is to say.
+            device += f",mq=on,rss=on,hash=on,vectors={2 * self._hardware.queues + 2}"
+        return device
+
+    def _nic(self, wire, slot, number):
+        mac = f"52:54:00:00:{number:02x}:{ord(self.name[0]) - ord('a') + 1:02x}"
+        return f"virtio-net-pci,netdev={wire},mac={mac},addr={slot}"
+
+    def _datagrams(self, wire):
+        """A pair of UNIX datagram sockets shared with the peer: one queue.
 
         Their names are relative to the folder: a socket's whole path is limited to 107 bytes.
         """
-        mac = f"52:54:00:00:{number:02x}:{ord(self.name[0]) - ord('a') + 1:02x}"
-        device = f"virtio-net-pci,netdev={wire},mac={mac},addr={slot}"
-        if behind_iommu:
-            device += ",disable-legacy=on,iommu_platform=on"
-        return ["-netdev", f"dgram,id={wire},local.type=unix,local.path={wire}.{self.name},"
-                           f"remote.type=unix,remote.path={wire}.{self._peer}",
-                "-device", device]
+        return (f"dgram,id={wire},local.type=unix,local.path={wire}.{self.name},"
+                f"remote.type=unix,remote.path={wire}.{self._peer}")
+
+    def _taps(self):
+        return (f"tap,id=wire,ifname={taps.name_of(self.name)},script=no,downscript=no,vhost=off,"
+                f"queues={self._hardware.queues}")

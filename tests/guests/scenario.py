@@ -7,6 +7,7 @@ import time
 
 import machine
 import rootfs
+import taps
 
 NAMES = ("a", "b")
 BOOT_ALLOWANCE_S = 90
@@ -20,6 +21,7 @@ class Scenario:
     mode: str          # "uio" or "vfio": how the NIC is handed to DPDK
     needs_lyre: bool
     limit_s: int       # for the script in the guest
+    queues: int = 1    # of the NIC
 
 
 ALL = (
@@ -27,6 +29,7 @@ ALL = (
     Scenario("smoke-vfio", "smoke.sh", "vfio", needs_lyre=False, limit_s=120),
     Scenario("lyre-uio", "lyre.sh", "uio", needs_lyre=True, limit_s=280),
     Scenario("lyre-vfio", "lyre.sh", "vfio", needs_lyre=True, limit_s=280),
+    Scenario("lyre-queues", "lyre_queues.sh", "uio", needs_lyre=True, limit_s=280, queues=2),
 )
 
 
@@ -72,9 +75,12 @@ def _watch(machines, folder, deadline):
 def run(scenario, image, folder, payload=None, hardware=machine.Hardware()):
     """Returns the Outcome; everything that the guests wrote stays in `folder`."""
     _prepare(folder, payload)
-    hardware = dataclasses.replace(hardware, iommu=scenario.mode == "vfio")
+    hardware = dataclasses.replace(hardware, iommu=scenario.mode == "vfio",
+                                   queues=scenario.queues)
     words = ["guest.scenario=" + scenario.script, "guest.mode=" + scenario.mode,
              f"guest.limit_s={scenario.limit_s}"]
+    if scenario.queues > 1:
+        taps.make(NAMES)
     started = time.monotonic()
     machines = [machine.Machine(name, peer, folder, image, hardware)
                 for name, peer in zip(NAMES, reversed(NAMES))]

@@ -1,13 +1,14 @@
-# Sourced by lyre.sh: the only place that spells out Lyre's command line and configuration.
+# Sourced by the scenarios of Lyre: the only place that spells out Lyre's command line and configuration.
 # The commands run as an ordinary user whose only privilege is membership in the group "lyre".
 
 JOB_USER=job
 PERF_PORT=5201
+PERF_WINDOW=4MiB
 RENDEZVOUS_PORT=6201
-PERF_BYTES=67108864
 
 as_job() { runuser -u $JOB_USER -- "$@"; }
 
+# write_config CORES
 write_config() {
   cat > /etc/lyre/lyred.toml << TOML
 [daemon]
@@ -16,7 +17,7 @@ socket = "/run/lyre/lyred.sock"
 socket_group = "lyre"
 
 [workers]
-cores = [1]
+cores = [$1]
 idle = "adaptive"
 
 [memory]
@@ -32,13 +33,18 @@ TOML
 
 status() { as_job timeout 20 lyre status "$@"; }
 sessions() { as_job timeout 20 lyre sessions "$@"; }
+stats() { as_job timeout 20 lyre stats "$@"; }
+# What each worker has counted of something.
+counter() { stats --json | python3 -c "
+import json, sys
+print(*(worker['counters']['$1'] for worker in json.load(sys.stdin)['workers']))"; }
 
-# Ends after one client.
-perf_server() { as_job timeout 90 lyre perf server --listen 0.0.0.0:$PERF_PORT --once; }
-# Sends PERF_BYTES and compares the server's hash of them with its own.
+# Ends after one client. PERF_WINDOW: most bytes that either side has under way a session.
+perf_server() {
+  as_job timeout 90 lyre perf server --listen 0.0.0.0:$PERF_PORT --once --unacked $PERF_WINDOW
+}
 perf_client() {
-  as_job timeout 90 lyre perf client $PEER_WIRE:$PERF_PORT \
-    --bytes $PERF_BYTES --verify
+  as_job timeout 90 lyre perf client $PEER_WIRE:$PERF_PORT --unacked $PERF_WINDOW "$@"
 }
 
 # One rank of two here, the other on the peer. They find each other over the kernel's network; the
@@ -47,5 +53,5 @@ allreduce_rank() {
   local meeting=(--listen "$ME_ADMIN:$RENDEZVOUS_PORT")
   [ "$GUEST" = a ] || meeting=(--join "$PEER_ADMIN:$RENDEZVOUS_PORT")
   as_job timeout 150 lyre allreduce --ranks 2 --local-ranks 1 "${meeting[@]}" \
-    --bytes 262144 --bytes 1048576 --iterations 1 --no-kernel --timeout 140
+    --bytes 262144 --bytes 1048576 --iterations 1 --no-kernel --timeout 140 --verbose
 }

@@ -1,0 +1,37 @@
+"""A wire for NICs of several queues, which QEMU's socket wires do not have: taps on a bridge."""
+
+import ctypes
+import os
+import subprocess
+
+COMMAND_TIMEOUT_S = 20
+CLONE_NEWNET = 0x40000000
+NO_IPV6 = "/proc/sys/net/ipv6/conf/default/disable_ipv6"
+
+
+def name_of(guest):
+    return f"tap-{guest}"
+
+
+def make(guests):
+    """Makes a tap for each guest, in a new network namespace that this process enters.
+
+    The namespace has no name: it ends, taps included, with the last process in it.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), "no network namespace for the taps")
+    # Nothing but the guests shall send on the wire.
+    if os.path.exists(NO_IPV6):
+        with open(NO_IPV6, "w", encoding="utf-8") as f:
+            f.write("1")
+    _ip("link", "add", "wire", "type", "bridge")
+    _ip("link", "set", "wire", "up")
+    for guest in guests:
+        tap = name_of(guest)
+        _ip("tuntap", "add", tap, "mode", "tap", "multi_queue", "vnet_hdr")
+        _ip("link", "set", tap, "master", "wire", "up")
+
+
+def _ip(*words):
+    subprocess.run(["ip", *words], check=True, timeout=COMMAND_TIMEOUT_S)
