@@ -14,6 +14,12 @@ constexpr uint32_t kRoundsBuffered = 4;
 constexpr uint32_t kReadBytesMax = 1u << 30;
 /// The clock of the timestamp option ticks once a millisecond: shorter is not seen.
 constexpr Nanos kReceiveRttMin = millis(1);
+/// What a round takes on a path too short for that clock: hardly any of it is the path, the rest is
+/// for a reader that waits for its core. So many of them as are buffered are one tick.
+constexpr uint64_t kShortPathRoundNs = 250'000;
+/// What is read there is measured over several turns of who shares the core. Rounds that take
+/// longer are no work of the windows that a short path gets.
+constexpr Nanos kShortPathSpan = millis(10);
 constexpr uint32_t kEchoTicksMax = 60'000;
 
 /// Two full-sized segments, or one, as soon as there is room for them: small ones that arrived must
@@ -99,6 +105,7 @@ void note_receive_round(Connection& c, const SegmentIn& segment, Nanos now) {
     const uint32_t ticks = timestamp_at(c, now) - segment.options.ts_echo;
     if (ticks > kEchoTicksMax) return;  // an echo that is none
     const Nanos sample = millis(ticks);
+    if (sample < kReceiveRttMin) rcv.saw_short_round = true;
     rcv.rtt = rcv.rtt.value == 0 ? sample : rcv.rtt + nanos((sample - rcv.rtt).value / 8);
     return;
   }
@@ -114,9 +121,14 @@ void tune_receive_buffer(Connection& c, uint32_t released_bytes, Nanos now) {
   ReceiveState& rcv = c.rcv;
   rcv.round_read_bytes += std::min(released_bytes, kReadBytesMax - rcv.round_read_bytes);
   const Nanos rtt = later(rcv.rtt.value > 0 ? rcv.rtt : c.rtt.srtt, kReceiveRttMin);
-  if (now - rcv.round_at < rtt) return;
-  const uint64_t wanted = std::min<uint64_t>(uint64_t{kRoundsBuffered} * rcv.round_read_bytes,
-                                             c.config.receive_buffer_bytes);
+  // Where round trips were shorter than the clock sees, longer ones are a queue's: the window makes
+  // it, and would grow for its own delay without end.
+  const bool is_short = rcv.saw_short_round && rtt < kShortPathSpan;
+  const Nanos elapsed = now - rcv.round_at;
+  if (elapsed < (is_short ? kShortPathSpan : rtt)) return;
+  uint64_t read = rcv.round_read_bytes;
+  if (is_short) read = read * kShortPathRoundNs / static_cast<uint64_t>(elapsed.value);
+  const uint64_t wanted = std::min<uint64_t>(kRoundsBuffered * read, c.config.receive_buffer_bytes);
   rcv.buffer_bytes = std::max(rcv.buffer_bytes, static_cast<uint32_t>(wanted));
   rcv.round_read_bytes = 0;
   rcv.round_at = now;

@@ -29,11 +29,12 @@ class Stream {
   }
   void round(Nanos rtt, uint32_t bytes_max) {
     const uint32_t bytes = std::min(window, bytes_max) / 1000 * 1000;
+    const uint32_t echoed = echo;  // what is sent now has not seen the ACKs of this round
     for (uint32_t i = 0; i < bytes; i += 1000) {
       SegmentIn text = peer.make(kA, at, 0, 1000);
       text.options.has_timestamps = peer.config.timestamps;
       text.options.ts_value = 5;
-      text.options.ts_echo = echo;
+      text.options.ts_echo = echoed;
       peer.send(text);
       while (peer.engine.take_readable(peer.conn)) {
       }
@@ -71,6 +72,25 @@ TEST(ReceiveTuning, WindowFollowsAFastReaderUpToTheLimit) {
     EXPECT_GT(stream.window, 600'000u) << has_timestamps;
     EXPECT_LE(stream.window, 800'000u + 16);
   }
+}
+
+/// A path whose round trips take 50 us and what the window waits in a queue of 100 bytes a us.
+void queued_round(Stream& stream) {
+  stream.round(later(micros(50), micros(stream.window / 100)), UINT32_MAX);
+}
+
+TEST(ReceiveTuning, AWindowDoesNotGrowForTheQueueItMakes) {
+  Stream stream(growing(true));
+  for (int i = 0; i < 200; ++i) queued_round(stream);
+  EXPECT_GE(stream.window, 50'000u);
+  EXPECT_LE(stream.window, 200'000u);
+}
+
+TEST(ReceiveTuning, APathThatBecomesLongerIsFilled) {
+  Stream stream(growing(true));
+  for (int i = 0; i < 200; ++i) queued_round(stream);
+  for (int i = 0; i < 30; ++i) stream.round(millis(20), UINT32_MAX);
+  EXPECT_GT(stream.window, 600'000u);
 }
 
 TEST(ReceiveTuning, ASlowSenderGetsSeveralRoundsWorthAndNoMore) {
