@@ -4,11 +4,14 @@ import contextlib
 import json
 import os
 import re
+import shutil
+import statistics
 import subprocess
 import tempfile
 import time
 
 import processes
+from daemon import Daemon, Settings
 from network import VethPair
 from record import Row
 from two_hosts import ADDRESSES, TwoHosts, cores, scratch_folder
@@ -17,6 +20,8 @@ KERNEL = {"left": "10.9.4.1", "right": "10.9.4.2"}
 PORT = 5201
 PATIENCE_S = 120
 IDLE_S = 3
+ANSWERS = 20
+PING = ["ping", "-n", "-c", str(ANSWERS + 1), "-i", "0.1", KERNEL["right"]]
 SESSIONS_AT_ONCE = 4000
 # Two daemons and two clients.
 SPINNERS = 4
@@ -448,6 +453,7 @@ def idle(bench):
         rest(bench, "the port wakes it (AF_PACKET)", hosts.a.pid, lyre_side(hosts))
     with kernel_wire(HONEST, 1500) as wire:
         round_trips_after_rest(bench, "the kernel", kernel_side(bench.programs, wire))
+    wake_ups(bench)
 
 
 def rest(bench, how, pid, side):
@@ -467,6 +473,74 @@ def round_trips_after_rest(bench, how, side):
     values = [side.run(options)["ping_pong"]["p50_us"] for _ in range(bench.rounds)]
     bench.table.add(Row("idle", f"round trip after 0.1 s of rest, {how}", "us", values,
                         "lyre perf client " + " ".join(options), lower_is_better=True))
+
+
+def wake_ups(bench):
+    """What one wake-up of one daemon takes: the answer after a rest, beside that of a daemon that
+    never sleeps. A kernel's pings are timed where packets come in, and arp_probe spins, so that
+    nobody else wakes up meanwhile."""
+    contest = Contest(bench, "idle")
+    contest.add("ping after 0.1 s of rest, answered by the kernel", "us",
+                lambda: ping_us(kernel_wire(HONEST, 1500)), " ".join(PING), lower_is_better=True)
+    for how, idle in (("never sleeps", "busy"), ("the port wakes", "adaptive")):
+        contest.add(f"ping after 0.1 s of rest, answered by a daemon that {how} (AF_PACKET)", "us",
+                    lambda idle=idle: ping_us(daemon_beside_kernel(bench.programs, idle)),
+                    " ".join(PING), lower_is_better=True)
+    probe = bench.program("tests/bench/arp_probe")
+    for how, idle in (("never sleeps", "busy"), ("no port can wake", "adaptive")):
+        contest.add(f"ARP after 0.1 s of rest, answered by a daemon that {how} (memif)", "us",
+                    lambda idle=idle: arp_us(bench.programs, probe, idle),
+                    f"arp_probe SOCKET {KERNEL['right']} CORE {ANSWERS}", lower_is_better=True)
+    contest.run()
+
+
+@contextlib.contextmanager
+def scratch():
+    folder = scratch_folder()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def resting_daemon(programs, device, idle, folder, inside=()):
+    """On the first core."""
+    daemon = Daemon(programs, Settings("lyre", device, f"{KERNEL['right']}/24", cores()[0],
+                                       sections={"workers": {"idle": idle}}), folder, inside)
+    try:
+        daemon.start()
+        yield daemon
+    finally:
+        daemon.stop()
+
+
+@contextlib.contextmanager
+def daemon_beside_kernel(programs, idle):
+    """A wire with the kernel on its left and a daemon on its right."""
+    with scratch() as folder, VethPair(HONEST) as wire:
+        wire.give_address(wire.left, KERNEL["left"])
+        with resting_daemon(programs, f"net_af_packet0,iface={wire.device}", idle, folder,
+                            wire.inside(wire.right)) as daemon:
+            daemon.wait_link()
+            yield wire
+
+
+def ping_us(answerer):
+    """Median; the first one asks for a MAC address as well."""
+    with answerer as wire:
+        said = output_of(on_core(cores()[1], wire.inside(wire.left, *PING)), "ping")
+    return statistics.median(float(ms) * 1000 for ms in re.findall(r"time=(\S+) ms", said)[1:])
+
+
+def arp_us(programs, probe, idle):
+    with scratch() as folder:
+        wire = os.path.join(folder, "wire.sock")
+        device = f"net_memif0,role=server,socket={wire},socket-abstract=no"
+        with resting_daemon(programs, device, idle, folder):
+            said = output_of([probe, wire, KERNEL["right"], str(cores()[1]), str(ANSWERS)],
+                             "arp_probe", env=dict(os.environ, RUNTIME_DIRECTORY=folder))
+    return statistics.median(json.loads(said))
 
 
 def processor_s(pid):
