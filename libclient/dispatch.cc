@@ -46,6 +46,8 @@ size_t lyre_context::drain(uint32_t worker) {
 void lyre_context::on_completion(uint32_t worker, const Completion& entry) {
   lyre_session* session = workers_[worker].find(entry.session);
   switch (entry.event) {
+    case Event::kConnecting:
+      return on_connecting(worker, entry);
     case Event::kConnected:
       return on_connected(worker, entry);
     case Event::kConnectFailed:
@@ -58,7 +60,7 @@ void lyre_context::on_completion(uint32_t worker, const Completion& entry) {
     case Event::kData:
       return on_data(worker, session, entry);
     case Event::kSendDone:
-      if (session != nullptr) on_send_done(*session, entry.body.send_done.descriptors);
+      if (session != nullptr) on_send_done(*session, entry.body.send_done);
       return;
     case Event::kPeerFinished:
       if (session == nullptr || session->is_given_up) return;
@@ -85,6 +87,17 @@ bool lyre_context::name_session(lyre_session& session, const Completion& entry) 
   session.state = LYRE_OPEN;
   copy_addresses(entry.body.opened, session.local, session.remote);
   return true;
+}
+
+/// Only whoever gives up before the handshake is through needs this name. It stays out of the
+/// worker's table: the answer may come from another worker, and this one may use the index again.
+void lyre_context::on_connecting(uint32_t worker, const Completion& entry) {
+  const auto found = connecting_.find(entry.body.opened.cookie);
+  if (found == connecting_.end()) return;  // another worker was faster with the answer
+  lyre_session* session = found->second;
+  session->worker = worker;
+  session->name = entry.session;
+  if (session->is_given_up) give_up(session, Op::kAbort);
 }
 
 void lyre_context::on_connected(uint32_t worker, const Completion& entry) {
@@ -128,13 +141,20 @@ void lyre_context::on_accepted(uint32_t worker, const Completion& entry) {
   mark_ready(found->second);
 }
 
-void lyre_context::on_send_done(lyre_session& session, uint64_t descriptors) {
-  const uint64_t count = descriptors - session.sends_finished;
+void lyre_context::on_send_done(lyre_session& session, const Completion::Body::SendDone& news) {
+  const uint64_t count = news.descriptors - session.sends_finished;
   if (count > session.sends.size()) {
     return fail(LYRE_E_DAEMON, "the daemon finished sends that were never made");
   }
-  if (count == 0) return;
   finish_sends(session, count);
+  const uint32_t acked_bytes_max = session.sends.is_empty() ? 0 : session.sends.front().bytes - 1;
+  if (news.acked_bytes > acked_bytes_max || news.acked_bytes < session.front_acked_bytes) {
+    return fail(LYRE_E_DAEMON, "the daemon acknowledged bytes that were never sent");
+  }
+  session.unacked_bytes -= news.acked_bytes - session.front_acked_bytes;
+  session.front_acked_bytes = news.acked_bytes;
+  session.rtt_min_us = news.rtt_min_us;
+  if (count == 0) return;
   // Sends of sessions that the user gave up still free blocks that somebody may wait for.
   has_news_ = true;
   if (!session.is_given_up && !session.is_unaccepted()) mark_ready(&session);

@@ -141,3 +141,7 @@ uint64_t lyre_next_sent(lyre_session* session) {
 uint64_t lyre_unacked_bytes(const lyre_session* session) {
   return session != nullptr ? session->unacked_bytes : 0;
 }
+
+uint64_t lyre_rtt_min_us(const lyre_session* session) {
+  return session != nullptr ? session->rtt_min_us : 0;
+}

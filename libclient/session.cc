@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "libclient/address.h"
 #include "libclient/context.h"
@@ -40,7 +41,7 @@ void lyre_context::finish_sends(lyre_session& session, uint64_t count) {
   for (; count > 0; --count) {
     const lyre::client::SentBlock block = session.sends.pop();
     if (block.offset != lyre::client::Arena::kNone) arena_.free(block.offset);
-    session.unacked_bytes -= block.bytes;
+    session.unacked_bytes -= block.bytes - std::exchange(session.front_acked_bytes, 0);
     ++session.sends_finished;
     --sends_under_way_;
     if (block.tag != 0) session.tags.push(block.tag);
@@ -59,8 +60,10 @@ void lyre_context::give_up(lyre_session* session, Op op) {
     remove_session(session);
     return;
   }
-  // A connection that is still being made has no name to end yet: on_connected() does it.
-  if (session->state == LYRE_CONNECTING) return;
+  if (session->state == LYRE_CONNECTING) {
+    if (session->name == lyre::channel::SessionName{}) return;  // on_connecting() does it
+    op = Op::kAbort;
+  }
   Submission entry;
   entry.op = op;
   entry.session = session->name;

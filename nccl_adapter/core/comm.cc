@@ -126,7 +126,6 @@ void Comm::pump() {
   if (has_failed() || !instance_->is_attached()) return;
   for (const auto& lane : lanes_) {
     if (!lane->is_up()) continue;
-    lane->end_probe(instance_->now_ns());
     pump_in(*lane);
     if (has_failed()) return;
   }

@@ -9,6 +9,7 @@ namespace lyre::nccl_adapter {
 namespace {
 
 constexpr int64_t kNsPerSecond = 1'000'000'000;
+constexpr double kUsPerSecond = 1e6;
 
 uint64_t per_second(uint64_t bytes, int64_t ns) {
   return static_cast<uint64_t>(static_cast<double>(bytes) * kNsPerSecond /
@@ -37,20 +38,7 @@ void Lane::drop() {
   is_heard = false;
   acked_bytes = unacked_bytes = 0;
   rate_bytes_per_s = 0;
-  rtt_ns = probe_ns = 0;
   busy = backlogged = {};
-}
-
-void Lane::begin_probe(int64_t now_ns) {
-  if (probe_ns == 0 && stream.unacked_bytes() == 0) probe_ns = now_ns;
-}
-
-void Lane::end_probe(int64_t now_ns) {
-  if (probe_ns == 0 || stream.unacked_bytes() > 0) return;
-  const int64_t sample_ns = std::max<int64_t>(now_ns - probe_ns, 1);
-  // Forgets slowly, so that a path that became longer is believed in the end.
-  rtt_ns = rtt_ns == 0 ? sample_ns : std::min(sample_ns, rtt_ns + rtt_ns / 16);
-  probe_ns = 0;
 }
 
 bool Lane::look(int64_t now_ns) {
@@ -85,9 +73,10 @@ void Lane::excuse(int64_t ns) {
 }
 
 uint64_t Lane::room_bytes() const {
-  if (rate_bytes_per_s == 0 || rtt_ns == 0) return kStreamUnackedBytesMax;
-  const double in_flight = static_cast<double>(rate_bytes_per_s) * static_cast<double>(rtt_ns) /
-                           static_cast<double>(kNsPerSecond);
+  const uint64_t rtt_us = stream.rtt_min_us();
+  if (rate_bytes_per_s == 0 || rtt_us == 0) return kStreamUnackedBytesMax;
+  const double in_flight =
+      static_cast<double>(rate_bytes_per_s) * static_cast<double>(rtt_us) / kUsPerSecond;
   const double bytes = 2 * in_flight + static_cast<double>(kStreamUnackedBytesMin);
   return static_cast<uint64_t>(std::min(bytes, static_cast<double>(kStreamUnackedBytesMax)));
 }

@@ -34,10 +34,6 @@ struct Lane final : SessionOwner {
   void excuse(int64_t ns);
   /// How much may be unacknowledged here, beside other streams.
   uint64_t room_bytes() const;
-  /// Call before something is handed to an idle stream, and when it may be acknowledged: measures
-  /// the round trip.
-  void begin_probe(int64_t now_ns);
-  void end_probe(int64_t now_ns);
 
   Comm* comm;
   uint16_t index;
@@ -70,8 +66,6 @@ struct Lane final : SessionOwner {
   uint64_t unacked_bytes = 0;  ///< the same
   int64_t looked_ns = 0;
   uint64_t rate_bytes_per_s = 0;  ///< the best of late
-  int64_t rtt_ns = 0;             ///< the least of late; 0: unknown
-  int64_t probe_ns = 0;           ///< when the stream last began to carry something
   Pace busy;                      ///< while there is something to acknowledge: no faster, at least
   Pace backlogged;                ///< while there is much: no slower, because of us
   int64_t replaced_ns = 0;        ///< when it was last found slow

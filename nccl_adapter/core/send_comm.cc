@@ -45,7 +45,6 @@ void SendComm::pump_out() {
   while (queue_.next_chunk(std::max<size_t>(lanes_up(), 1), &chunk)) {
     Lane* lane = choose_lane(chunk);
     if (lane == nullptr) return;
-    lane->begin_probe(instance()->now_ns());
     const Io io = lane->stream.send_chunk(chunk);
     if (io == Io::kFailed) on_broken(*lane, Io::kFailed);
     if (io == Io::kFailed && !instance()->is_daemon_lost()) continue;

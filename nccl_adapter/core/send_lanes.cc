@@ -169,8 +169,8 @@ void SendComm::on_welcome(Lane& lane, int64_t now_ns) {
   peer_.host = answer.host;
   // The peer's port that NCCL chose comes first, as the one here does.
   ways_ = rail_pairs(instance()->ports(), device_, beginning_with(handle_.address, answer.rails));
-  log_info("sends to %s over %zu streams (%s), %zu ways between the hosts",
-           peer_.describe().c_str(), lanes_.size(), lane.path.c_str(), ways_.size());
+  log_info("sends to %s; streams: %zu (%s), ways between the hosts: %zu", peer_.describe().c_str(),
+           lanes_.size(), lane.path.c_str(), ways_.size());
 }
 
 void SendComm::on_refusal(Lane& lane, int64_t now_ns) {

@@ -62,6 +62,8 @@ class Stream {
   /// Handed to the session in its life, and what of that the peer's TCP has not acknowledged.
   uint64_t sent_bytes() const { return sent_bytes_; }
   uint64_t unacked_bytes() const { return lyre_unacked_bytes(session_); }
+  /// The least round trip that TCP measured of late; 0: none yet.
+  uint64_t rtt_min_us() const { return lyre_rtt_min_us(session_); }
   /// Something waits for the session to have room.
   bool is_blocked() const {
     return parked_bytes_ > 0 || parked_region_ != nullptr || !unsent_.empty();

@@ -13,7 +13,7 @@
 namespace lyre::channel {
 
 inline constexpr uint64_t kContextMagic = 0x3158'5443'4552'594c;  // "LYRECTX1", little endian
-inline constexpr uint32_t kAbiVersion = 3;
+inline constexpr uint32_t kAbiVersion = 4;
 inline constexpr size_t kCacheLineBytes = 64;
 
 inline constexpr uint32_t kWorkersMax = 64;
@@ -128,12 +128,13 @@ static_assert(sizeof(Submission) == 64 && std::is_trivially_copyable_v<Submissio
 /// Worker to client.
 enum class Event : uint8_t {
   kNone = 0,
+  kConnecting,     ///< body.opened: kConnect is under way; session names it for kAbort
   kConnected,      ///< body.opened: answer to kConnect; session is its name from now on
   kConnectFailed,  ///< body.opened.cookie; status says why
   kListening,      ///< body.opened: answer to kListen; session names the listener
   kListenFailed,   ///< body.opened.cookie; status says why
   kAccepted,       ///< body.opened: a new session; cookie is that of the listener
-  kSendDone,       ///< body.send_done: cumulative count of finished kSend descriptors
+  kSendDone,       ///< body.send_done: how far the peer's TCP has acknowledged
   kData,           ///< body.data: lent payload, in order
   kPeerFinished,   ///< after all kData: the peer sends no more
   kEnded,  ///< the session is over; status says why. Its lent slots stay valid until released
@@ -183,6 +184,8 @@ struct alignas(kCacheLineBytes) Completion {
     } opened;
     struct SendDone {
       uint64_t descriptors;  ///< kSend descriptors of this session finished since it was opened
+      uint32_t acked_bytes;  ///< of the next one
+      uint32_t rtt_min_us;   ///< the least round trip of late; 0: none was measured
     } send_done;
     LentSlice data[kLentSlicesMax];
     uint8_t raw[48];

@@ -33,10 +33,12 @@ struct Session {
   Nanos opened_at;
   SendQueue sends;
   uint64_t announced_sends = 0;  ///< finished_count that the client has heard
+  Nanos sends_announced_at;
 
   bool is_passive = false;
   bool is_embryonic = false;  ///< passive, and its handshake is under way
   bool must_announce_open = false;
+  bool must_announce_progress = false;
   bool must_announce_finish = false;
   bool must_announce_end = false;
   bool was_announced = false;  ///< the client knows its name
@@ -50,13 +52,13 @@ struct Session {
   bool is_local = false;    ///< the peer is this host
   bool is_retired = false;  ///< in TIME-WAIT, without an owner: gives way when places are short
   channel::EndStatus end_status = channel::EndStatus::kOk;
+  uint8_t port = 0;  ///< where it leaves
 
   /// Registered memory that was retransmitted since then, kNoIndex for none, or kManyRegions.
   uint32_t retransmitted_region = kNoIndex;
 
   Chain chain;
   uint32_t lent_slots = 0;
-  uint32_t port = 0;  ///< where it leaves
   uint64_t copied_tx_bytes = 0;
   uint64_t client_copied_tx_bytes = 0;  ///< as the client says
   uint64_t copied_rx_bytes = 0;
@@ -70,6 +72,6 @@ struct Session {
   uint32_t transmit_next = kNoIndex;
 };
 /// An idle session has 1 KiB: this, tcp::Connection, and 29 bytes of tables (wheel, slabs).
-static_assert(sizeof(Session) <= 168);
+static_assert(sizeof(Session) <= 176);
 
 }  // namespace lyre::session

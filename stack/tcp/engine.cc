@@ -209,6 +209,8 @@ bool Engine::is_next_expected(ConnId conn, SeqNum seq) const {
 
 uint32_t Engine::charged_bytes(ConnId conn) const { return impl_->at(conn).rcv.charged_bytes; }
 
+Nanos Engine::rtt_min(ConnId conn) const { return impl_->at(conn).rtt.rtt_min; }
+
 ConnectionInfo Engine::info(ConnId conn) const {
   const Connection& c = impl_->at(conn);
   ConnectionInfo info;

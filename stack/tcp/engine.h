@@ -144,6 +144,8 @@ class Engine {
   uint32_t send_room_bytes(ConnId conn) const;
   /// What configure() may change, as it is now.
   const ConnectionConfig& config(ConnId conn) const;
+  /// The least round trip of late (RFC 8985 6.2); zero: none was measured.
+  Nanos rtt_min(ConnId conn) const;
   /// Bytes of the send queue that have never been sent.
   uint32_t unsent_bytes(ConnId conn) const;
   /// True when `seq` is what the receive side waits for (RCV.NXT).

@@ -89,11 +89,9 @@ bool Worker::Impl::announce(Context& context, uint32_t conn) {
     if (told.is_passive) leave_listener(conn);
   }
   if (must_wait_for_holds(context, told)) return false;
-  if (told.announced_sends != told.sends.finished_count) {
+  if (told.must_announce_progress || told.announced_sends != told.sends.finished_count) {
     if (context.completions.room() == 0) return false;
-    channel::Completion entry{.event = channel::Event::kSendDone, .session = name_of(conn)};
-    entry.body.send_done.descriptors = told.announced_sends = told.sends.finished_count;
-    push(context, entry);
+    announce_sends(context, conn);
   }
   while (told.has_readable) {
     if (!announce_data(context, conn)) return false;
@@ -104,6 +102,19 @@ bool Worker::Impl::announce(Context& context, uint32_t conn) {
     told.must_announce_finish = false;
   }
   return !told.must_announce_end || announce_end(context, conn);
+}
+
+void Worker::Impl::announce_sends(Context& context, uint32_t conn) {
+  session::Session& told = session(conn);
+  channel::Completion entry{.event = channel::Event::kSendDone, .session = name_of(conn)};
+  const int64_t rtt_min_us = (engine.rtt_min(conn).value + 999) / 1000;
+  entry.body.send_done = {.descriptors = told.sends.finished_count,
+                          .acked_bytes = told.sends.head_acked_bytes,
+                          .rtt_min_us = static_cast<uint32_t>(rtt_min_us)};
+  push(context, entry);
+  told.announced_sends = told.sends.finished_count;
+  told.sends_announced_at = now;
+  told.must_announce_progress = false;
 }
 
 bool Worker::Impl::announce_end(Context& context, uint32_t conn) {

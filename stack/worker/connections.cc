@@ -122,7 +122,8 @@ void Worker::Impl::forget_context(uint32_t conn) {
 }
 
 channel::EndStatus Worker::Impl::open_session(uint32_t context, const Endpoint& local,
-                                              const Endpoint& remote, uint64_t cookie) {
+                                              const Endpoint& remote, uint64_t cookie,
+                                              uint32_t& conn) {
   if (!local.address.is_unspecified() && !routes.is_own(local.address)) {
     return channel::EndStatus::kAddressUnknown;
   }
@@ -141,7 +142,7 @@ channel::EndStatus Worker::Impl::open_session(uint32_t context, const Endpoint& 
   }
   if (!can_claim(tuple)) return channel::EndStatus::kNoResources;
   make_room();
-  const uint32_t conn = engine.open_active(tuple, connection_config(*route), now);
+  conn = engine.open_active(tuple, connection_config(*route), now);
   if (conn == tcp::kNoConn) return channel::EndStatus::kNoResources;
   bind_session(conn, tuple, *route);
   session(conn).cookie = cookie;
@@ -173,7 +174,9 @@ void Worker::Impl::apply(uint32_t conn) {
   if (effects.drop) drop(*effects.drop);
   if (effects.acked_bytes > 0) {
     stats.worker->tcp_payload_acked.add(effects.acked_bytes);
-    if (sends.on_acked(changed.sends, effects.acked_bytes) > 0) mark_dirty(conn);
+    const bool is_finished = sends.on_acked(changed.sends, effects.acked_bytes) > 0;
+    changed.must_announce_progress = now - changed.sends_announced_at >= kProgressNewsPause;
+    if (is_finished || changed.must_announce_progress) mark_dirty(conn);
     if (changed.is_closed_by_client && changed.sends.piece_count == 0) {
       changed.must_announce_end = true;
       mark_dirty(conn);

@@ -47,6 +47,8 @@ inline constexpr size_t kSessionRowsPerPollMax = 16;
 inline constexpr Nanos kStatsPeriod = millis(50);
 /// What waits for room in a client's ring is tried again this soon: clients need not tell us.
 inline constexpr Nanos kUntoldRetry = micros(100);
+/// A client hears no less often how much of a long send was acknowledged, while any of it is.
+inline constexpr Nanos kProgressNewsPause = millis(100);
 /// So often a port that holds on to a client's memory is given a packet to send.
 inline constexpr Nanos kNudgeInterval = micros(500);
 
@@ -210,7 +212,7 @@ struct Worker::Impl {
   // connections.cc: sessions from open to end
   void bind_session(uint32_t conn, const FourTuple& tuple, const ip::RouteResult& route);
   channel::EndStatus open_session(uint32_t context, const Endpoint& local, const Endpoint& remote,
-                                  uint64_t cookie);
+                                  uint64_t cookie, uint32_t& conn);
   void release_superseded(uint32_t conn);
   void end_in_time_wait(uint32_t conn);
   void leave_handshake(uint32_t conn);
@@ -239,6 +241,7 @@ struct Worker::Impl {
   bool announce_data(Context& context, uint32_t conn);
   bool lend_some(Context& context, uint32_t conn, channel::Completion& entry);
   bool copy_some(Context& context, uint32_t conn, channel::Completion& entry);
+  void announce_sends(Context& context, uint32_t conn);
   bool announce_end(Context& context, uint32_t conn);
   bool must_wait_for_holds(Context& context, session::Session& waiting);
   const char* answer_open(Context& context, channel::Event event, channel::EndStatus status,

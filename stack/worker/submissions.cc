@@ -95,15 +95,17 @@ const char* Worker::Impl::on_connect(Context& context, const channel::Submission
   const auto& open = entry.body.open;
   const Endpoint remote = endpoint_of(open.remote_address, open.remote_port);
   const Endpoint local = endpoint_of(open.local_address, open.local_port);
+  uint32_t conn = tcp::kNoConn;
   const channel::EndStatus status =
       is_shutting_down ? channel::EndStatus::kShutdown
-                       : open_session(index_of(context), local, remote, open.cookie);
+                       : open_session(index_of(context), local, remote, open.cookie, conn);
   if (status != channel::EndStatus::kOk) {
     stats.worker->connect_failures.add(1);
     return answer_open(context, channel::Event::kConnectFailed, status, open.cookie, {},
                        {local, remote});
   }
-  return nullptr;
+  return answer_open(context, channel::Event::kConnecting, channel::EndStatus::kOk, open.cookie,
+                     name_of(conn), engine.tuple(conn));
 }
 
 const char* Worker::Impl::on_listen(Context& context, const channel::Submission& entry) {

@@ -36,9 +36,9 @@ def job(a, b, *options, iterations=1):
             "--iterations", str(iterations), *options]
 
 
-def run(command, **options):
+def run(command, **environment):
     return processes.run(command, BOUND_S + 30, capture_output=True,
-                         env=dict(os.environ, LYRE_DATA_DIR=ARGS.data), **options)
+                         env=dict(os.environ, LYRE_DATA_DIR=ARGS.data, **environment))
 
 
 class MainJob(unittest.TestCase):
@@ -260,6 +260,14 @@ class Streams(UnharmedJob):
             self.assertLess(time.monotonic(), deadline, "nobody minds the slow stream")
             time.sleep(0.1)
         self.assertIn(" is slow (", self.expect_a_job_done(process))
+
+    def test_a_slow_wire_is_no_reason_for_another_stream(self):
+        hosts = self.wired_hosts(Switch(NO_OFFLOADS))
+        hosts.wire.narrow("1mbit", 30)
+        done = run(job(hosts.a, hosts.b, "--verbose", "--bytes", "512KiB"), LYRE_STREAMS="1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, "streams: 1 ")
+        self.assertNotRegex(done.stderr, r"stream \d+ to .* is there|stalls")
 
 
 class LostRail(UnharmedJob):

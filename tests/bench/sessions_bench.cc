@@ -91,7 +91,8 @@ class Crowd {
   }
   static void take(ChannelClient& client, channel::Event wanted, uint32_t& count) {
     for (auto entry = client.next(); entry.event != channel::Event::kNone; entry = client.next()) {
-      LYRE_CHECK(entry.event == wanted || entry.event == channel::Event::kListening);
+      LYRE_CHECK(entry.event == wanted || entry.event == channel::Event::kListening ||
+                 entry.event == channel::Event::kConnecting);
       if (entry.event == wanted) ++count;
     }
   }

@@ -30,6 +30,8 @@ class PatternApp {
     bool is_ended = false;
     channel::EndStatus status = channel::EndStatus::kOk;
     uint64_t sends_done = 0;
+    uint32_t acked_bytes = 0;  ///< of the next send
+    uint32_t rtt_min_us = 0;
   };
 
   /// Reads everything there is. `keeps_slots`: gives nothing back.
@@ -63,10 +65,15 @@ class PatternApp {
   bool checks_bytes = true;  ///< false for one whose completions may be garbage of its own making
   uint64_t receive_seed = 0;
   std::span<const uint8_t> pool;
+  channel::SessionName connecting;          ///< the last that was named before its handshake
   std::vector<channel::Completion> others;  ///< what is not about a stream: failures, listening
 
  private:
   void on_completion(const channel::Completion& entry) {
+    if (entry.event == channel::Event::kConnecting) {
+      connecting = entry.session;
+      return;
+    }
     Stream& stream = streams_[entry.session.index];
     switch (entry.event) {
       case channel::Event::kConnected:
@@ -77,6 +84,8 @@ class PatternApp {
         return on_data(stream, entry);
       case channel::Event::kSendDone:
         stream.sends_done = entry.body.send_done.descriptors;
+        stream.acked_bytes = entry.body.send_done.acked_bytes;
+        stream.rtt_min_us = entry.body.send_done.rtt_min_us;
         return;
       case channel::Event::kPeerFinished:
         stream.is_finished = true;

@@ -33,14 +33,21 @@ class Switch(BridgedPair):
                 self.run(self.middle, "ip", "link", "set", device, "master", "switch")
             self.run(self.middle, "ip", "link", "set", device, "up")
 
+    def _tc(self, kind, *words):
+        self.run(self.middle, "tc", kind, "add", "dev", self.middle_devices[1], *words)
+
+    def narrow(self, rate, frames):
+        """What left sends goes on at `rate`, such as "8mbit", and `frames` may wait for that."""
+        self._tc("qdisc", "root", "handle", "1:", "htb", "default", "2")
+        self._tc("class", "parent", "1:", "classid", "1:2", "htb", "rate", rate)
+        self._tc("qdisc", "parent", "1:2", "pfifo", "limit", str(frames))
+
     def slow_down(self, source_port, rate):
-        """What left sends from this TCP port goes on at `rate`, such as "8mbit"."""
-        def tc(kind, *words):
-            self.run(self.middle, "tc", kind, "add", "dev", self.middle_devices[1], *words)
-        tc("qdisc", "root", "handle", "1:", "htb")
-        tc("class", "parent", "1:", "classid", "1:2", "htb", "rate", rate)
-        tc("filter", "parent", "1:", "protocol", "ip", "u32", "match", "ip", "sport",
-           str(source_port), "0xffff", "flowid", "1:2")
+        """What left sends from this TCP port goes on at `rate`."""
+        self._tc("qdisc", "root", "handle", "1:", "htb")
+        self._tc("class", "parent", "1:", "classid", "1:2", "htb", "rate", rate)
+        self._tc("filter", "parent", "1:", "protocol", "ip", "u32", "match", "ip", "sport",
+                 str(source_port), "0xffff", "flowid", "1:2")
 
 
 class TwoPorts(Settings):

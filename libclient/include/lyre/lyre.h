@@ -206,8 +206,11 @@ LYRE_API int lyre_send_region(lyre_session* session, lyre_region* region, const 
 
 /* The next tag whose block is finished, in order of sending; 0 when there is none. */
 LYRE_API uint64_t lyre_next_sent(lyre_session* session);
-/* Bytes sent on this session that the peer's TCP has not acknowledged. */
+/* Bytes sent on this session that the peer's TCP has not acknowledged. Of a long send, what was
+ * acknowledged shows a tenth of a second later at most, and wakes nobody. */
 LYRE_API uint64_t lyre_unacked_bytes(const lyre_session* session);
+/* The least round trip of late, in microseconds, as of the last acknowledgment; 0: not measured. */
+LYRE_API uint64_t lyre_rtt_min_us(const lyre_session* session);
 
 /* ---- Receiving ---- */
 

@@ -125,6 +125,7 @@ void Client::sit(const channel::SessionName& name, uint32_t dialog, uint32_t end
 void Client::on_completion(const channel::Completion& entry, Nanos now) {
   switch (entry.event) {
     case channel::Event::kListening:
+    case channel::Event::kConnecting:
       return;
     case channel::Event::kListenFailed:
       return fail("cannot listen");

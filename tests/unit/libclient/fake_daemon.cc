@@ -195,6 +195,16 @@ channel::Completion opened(channel::Event event, uint64_t cookie, channel::Sessi
 
 }  // namespace
 
+channel::Completion connecting(uint64_t cookie, channel::SessionName name) {
+  return opened(channel::Event::kConnecting, cookie, name);
+}
+
+channel::Completion connect_failed(uint64_t cookie, channel::EndStatus status) {
+  channel::Completion entry = opened(channel::Event::kConnectFailed, cookie, {});
+  entry.status = status;
+  return entry;
+}
+
 channel::Completion connected(uint64_t cookie, channel::SessionName name) {
   return opened(channel::Event::kConnected, cookie, name);
 }
@@ -215,9 +225,11 @@ channel::Completion listen_failed(uint64_t cookie, channel::EndStatus status) {
   return entry;
 }
 
-channel::Completion send_done(channel::SessionName name, uint64_t descriptors) {
+channel::Completion send_done(channel::SessionName name, uint64_t descriptors,
+                              uint32_t acked_bytes) {
   channel::Completion entry{.event = channel::Event::kSendDone, .session = name};
-  entry.body.send_done.descriptors = descriptors;
+  entry.body.send_done = {
+      .descriptors = descriptors, .acked_bytes = acked_bytes, .rtt_min_us = kRttMinUs};
   return entry;
 }
 

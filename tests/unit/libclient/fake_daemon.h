@@ -74,12 +74,18 @@ class FakeDaemon {
   std::thread server_;
 };
 
+/// What every send_done() says of the path.
+inline constexpr uint32_t kRttMinUs = 20;
+
 // Entries as a worker writes them.
+channel::Completion connecting(uint64_t cookie, channel::SessionName name);
+channel::Completion connect_failed(uint64_t cookie, channel::EndStatus status);
 channel::Completion connected(uint64_t cookie, channel::SessionName name);
 channel::Completion accepted(uint64_t cookie, channel::SessionName name);
 channel::Completion listening(uint64_t cookie, channel::SessionName name, uint16_t port);
 channel::Completion listen_failed(uint64_t cookie, channel::EndStatus status);
-channel::Completion send_done(channel::SessionName name, uint64_t descriptors);
+channel::Completion send_done(channel::SessionName name, uint64_t descriptors,
+                              uint32_t acked_bytes = 0);
 channel::Completion data(channel::SessionName name, std::vector<channel::LentSlice> slices,
                          uint8_t pool = 0);
 channel::Completion peer_finished(channel::SessionName name);

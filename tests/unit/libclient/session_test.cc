@@ -52,10 +52,7 @@ TEST_F(SessionTest, SaysWhyAConnectionFailed) {
   const lyre_addr remote = address("10.9.0.2:5000");
   lyre_session* session = nullptr;
   ASSERT_EQ(0, lyre_connect(context_, nullptr, &remote, &session));
-  auto failed = connected(daemon_.take().body.open.cookie, {});
-  failed.event = channel::Event::kConnectFailed;
-  failed.status = EndStatus::kRefused;
-  daemon_.tell(failed);
+  daemon_.tell(connect_failed(daemon_.take().body.open.cookie, EndStatus::kRefused));
   EXPECT_EQ(1, lyre_poll(context_, 0));
   EXPECT_EQ(LYRE_ENDED, lyre_state(session));
   EXPECT_EQ(LYRE_E_REFUSED, lyre_session_error(session));
@@ -75,7 +72,44 @@ TEST_F(SessionTest, RefusesToConnectToNobody) {
   }
 }
 
-TEST_F(SessionTest, ASessionClosedWhileItConnectsIsAbortedLater) {
+TEST_F(SessionTest, ASessionClosedWhileItConnectsIsAborted) {
+  const lyre_addr remote = address("10.9.0.2:5000");
+  for (const bool is_named_before : {true, false}) {
+    lyre_session* session = nullptr;
+    ASSERT_EQ(0, lyre_connect(context_, nullptr, &remote, &session));
+    const uint64_t cookie = daemon_.take().body.open.cookie;
+    if (!is_named_before) lyre_close(session);
+    EXPECT_FALSE(daemon_.try_take());
+    daemon_.tell(connecting(cookie, kName));
+    EXPECT_EQ(0, lyre_poll(context_, 0));
+    if (is_named_before) lyre_close(session);
+    const Submission last = daemon_.take();
+    EXPECT_EQ(Op::kAbort, last.op);
+    EXPECT_EQ(kName, last.session);
+    daemon_.tell(connect_failed(cookie, EndStatus::kAborted));
+    EXPECT_EQ(0, lyre_poll(context_, 0));
+  }
+  EXPECT_EQ(nullptr, lyre_next_ready(context_, nullptr));
+}
+
+TEST_F(SessionTest, AnotherWorkersAnswerMayComeBeforeTheNameOfTheFirst) {
+  FakeDaemon daemon({.worker_count = 2});
+  lyre_context* context = daemon.attach();
+  const lyre_addr remote = address("10.9.0.2:5000");
+  lyre_session* session = nullptr;
+  ASSERT_EQ(0, lyre_connect(context, nullptr, &remote, &session));
+  const uint64_t cookie = daemon.take(0).body.open.cookie;
+  daemon.tell(connected(cookie, {.index = 1, .generation = 1}), 1);
+  lyre_poll(context, 0);
+  daemon.tell(connecting(cookie, kName), 0);
+  EXPECT_EQ(0, lyre_poll(context, 0));
+  EXPECT_EQ(LYRE_OPEN, lyre_state(session));
+  lyre_close(session);
+  EXPECT_EQ(1u, daemon.take(1).session.index);
+  lyre_context_close(context);
+}
+
+TEST_F(SessionTest, ASessionClosedWhileItConnectsMayHaveItsHandshakeBehindIt) {
   const lyre_addr remote = address("10.9.0.2:5000");
   lyre_session* session = nullptr;
   ASSERT_EQ(0, lyre_connect(context_, nullptr, &remote, &session));
@@ -138,6 +172,24 @@ TEST_F(SessionTest, BlocksComeBackInOrderWithTheirTags) {
   daemon_.tell(send_done(kName, 3));
   lyre_poll(context_, 0);
   EXPECT_EQ(13u, lyre_next_sent(session));
+}
+
+TEST_F(SessionTest, ALongSendIsAcknowledgedBitByBit) {
+  lyre_session* session = open_session(daemon_, context_, kName);
+  lyre_block block{};
+  ASSERT_EQ(0, lyre_block_alloc(context_, 5000, &block));
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(0, lyre_send_block(session, &block, 5000, 11));
+  EXPECT_EQ(0u, lyre_rtt_min_us(session));
+  daemon_.tell(send_done(kName, 0, 2000));
+  EXPECT_EQ(0, lyre_poll(context_, 0)) << "no send is finished";
+  EXPECT_EQ(8000u, lyre_unacked_bytes(session));
+  EXPECT_EQ(kRttMinUs, lyre_rtt_min_us(session));
+  daemon_.tell(send_done(kName, 1, 4999));
+  EXPECT_EQ(1, lyre_poll(context_, 0));
+  EXPECT_EQ(1u, lyre_unacked_bytes(session));
+  daemon_.tell(send_done(kName, 2));
+  lyre_poll(context_, 0);
+  EXPECT_EQ(0u, lyre_unacked_bytes(session));
 }
 
 TEST_F(SessionTest, RefusesBlocksThatAreNone) {
@@ -373,6 +425,8 @@ TEST_F(SessionTest, ADaemonThatLiesEndsTheContext) {
   };
   const std::vector<Lie> lies = {
       {"more finished than sent", send_done(kName, 2)},
+      {"all of a send that is not finished", send_done(kName, 0, 1)},
+      {"some of a send that never was", send_done(kName, 1, 1)},
       {"outside of the pool", data(kName, {{.slot = 1, .bytes = 2, .offset = 65535}})},
       {"overflow", data(kName, {{.slot = 1, .bytes = 9, .offset = UINT64_MAX - 3}})},
       {"no such pool", data(kName, {{.slot = 1, .bytes = 1, .offset = 0}}, 1)},

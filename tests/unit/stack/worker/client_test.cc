@@ -211,6 +211,24 @@ TEST(Open, FailsWhereNobodyAnswersArpOrNoRouteLeads) {
   }
 }
 
+TEST(Open, IsCalledOffBeforeItsHandshake) {
+  TwoWorkers hosts({.faults = {.loss_ppm = 1'000'000}});
+  const Endpoint local{IpAddress::v4(0x0a090001), 4000};
+  const Endpoint remote{IpAddress::v4(0x0a090002), 5000};
+  for (uint64_t cookie = 1; cookie <= 2; ++cookie) {  // the second time only if the first is gone
+    hosts.client_a->connect(remote, cookie, local);
+    hosts.app_a->connecting = {};
+    hosts.run_for(millis(1));
+    hosts.client_a->tell(channel::Op::kAbort, hosts.app_a->connecting);
+    hosts.run_for(millis(1));
+    ASSERT_EQ(hosts.app_a->others.size(), cookie);
+    const channel::Completion& last = hosts.app_a->others.back();
+    EXPECT_EQ(last.event, channel::Event::kConnectFailed);
+    EXPECT_EQ(last.status, channel::EndStatus::kAborted);
+    EXPECT_EQ(last.body.opened.cookie, cookie);
+  }
+}
+
 TEST(Open, TwoListenersOnOnePortAreOneTooMany) {
   TwoWorkers hosts;
   hosts.client_a->listen(5000, 1);

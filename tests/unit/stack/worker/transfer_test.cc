@@ -22,6 +22,30 @@ TEST(Transfer, BytesArriveInOrderAndSendsAreFinished) {
   EXPECT_EQ(hosts.a.stats().tcp_payload_out.get(), kBytes);
 }
 
+TEST(Transfer, ALongSendIsAcknowledgedBitByBitOnASlowWire) {
+  constexpr uint32_t kLongBytes = 500'000;
+  TwoWorkers hosts({.delay = millis(10), .rate_bytes_per_s = 100'000});
+  ASSERT_TRUE(hosts.connect());
+  const PatternApp::Stream& sender = hosts.app_a->only();
+  hosts.app_a->send_pattern(sender.name, 5, kLongBytes, kLongBytes);
+  uint32_t acked_bytes = 0;
+  Nanos acked_at = hosts.now;
+  Nanos longest_silence;
+  ASSERT_TRUE(hosts.run_until([&] {
+    if (sender.acked_bytes > acked_bytes) {
+      acked_bytes = sender.acked_bytes;
+      longest_silence = later(longest_silence, hosts.now - acked_at);
+      acked_at = hosts.now;
+    }
+    return sender.sends_done == 1;
+  }));
+  EXPECT_LT(longest_silence, millis(300));
+  EXPECT_GT(acked_bytes, kLongBytes / 2);
+  EXPECT_EQ(sender.acked_bytes, 0u) << "there is no next one";
+  EXPECT_GE(sender.rtt_min_us, 20'000u);
+  EXPECT_LT(sender.rtt_min_us, 40'000u);
+}
+
 TEST(Transfer, EndsInOrderOnBothSidesAndReturnsEverySlot) {
   TwoWorkers hosts;
   const uint32_t free_before = hosts.b.memory().rx_slots_free();
