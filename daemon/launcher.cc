@@ -200,6 +200,7 @@ Status Launcher::make_workers() {
   replies_bell_.assign(bell.release());
   config.worker_count = static_cast<uint32_t>(config_.cores.size());
   config.engine.connections_max = config_.connections_max;
+  config.contexts_max = config_.contexts_max;
   config.connection = config_.connection;
   config.secret = random_secret<SipKey>();
   config.unix_offset_ns = unix_now_ns() - monotonic_now().value;

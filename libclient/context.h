@@ -109,8 +109,7 @@ struct lyre_context {
   void on_connect_failed(const lyre::channel::Completion& entry);
   void on_listening(uint32_t worker, const lyre::channel::Completion& entry);
   void on_accepted(uint32_t worker, const lyre::channel::Completion& entry);
-  void on_send_done(lyre_session& session,
-                    const lyre::channel::Completion::Body::SendDone& news);
+  void on_send_done(lyre_session& session, const lyre::channel::Completion::Body::SendDone& news);
   void on_data(uint32_t worker, lyre_session* session, const lyre::channel::Completion& entry);
   void on_ended(lyre_session& session, lyre::channel::EndStatus status);
   /// The bytes of a lent slice; nullptr when they lie outside of what was lent.

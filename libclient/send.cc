@@ -18,8 +18,11 @@ static_assert(lyre::client::Arena::kBlockBytesMax == lyre::channel::kSendBytesMa
 int check_can_send(const lyre_session& session) {
   if (const int code = session.context->check(); code != 0) return code;
   if (__builtin_expect(session.state == LYRE_OPEN && !session.is_send_shut, 1)) {
-    if (session.sends.size() < lyre::channel::kSendsOutstandingMax) return 0;
-    return fail_static(LYRE_E_AGAIN, "the session has too many sends under way");
+    if (session.sends.size() >= lyre::channel::kSendsOutstandingMax) {
+      return fail_static(LYRE_E_AGAIN, "the session has too many sends under way");
+    }
+    if (session.context->sends_under_way() < lyre::channel::kSendsPerContextMax) return 0;
+    return fail_static(LYRE_E_AGAIN, "the context has too many sends under way");
   }
   if (session.error != 0) return fail_static(session.error, lyre_strerror(session.error));
   return fail_static(LYRE_E_NOTCONNECTED, session.state == LYRE_CONNECTING

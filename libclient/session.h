@@ -57,8 +57,8 @@ struct lyre_session : lyre::client::Waitable {
   lyre::client::Fifo<lyre::client::SentBlock> sends;  ///< under way, oldest first
   uint64_t sends_finished = 0;                        ///< descriptors, since it was opened
   uint64_t unacked_bytes = 0;
-  uint32_t front_acked_bytes = 0;  ///< of the oldest send under way
-  uint32_t rtt_min_us = 0;         ///< 0: not known
+  uint32_t front_acked_bytes = 0;     ///< of the oldest send under way
+  uint32_t rtt_min_us = 0;            ///< 0: not known
   lyre::client::Fifo<uint64_t> tags;  ///< finished, to be reported
 
   lyre::client::Fifo<lyre::client::ReceivedRun> received;

@@ -21,9 +21,10 @@ inline constexpr uint32_t kSubmissionEntries = 1024;  ///< a power of two
 inline constexpr uint32_t kCompletionEntries = 1024;  ///< a power of two
 inline constexpr uint64_t kArenaBytesMax = uint64_t{4} << 30;
 inline constexpr uint64_t kArenaBytesDefault = uint64_t{64} << 20;
-/// kSend descriptors of one session that may be unfinished at a time; a client that sends more is
-/// disconnected.
+/// kSend descriptors of one session, and of one context, that may be unfinished at a time; a client
+/// that sends more is disconnected.
 inline constexpr uint32_t kSendsOutstandingMax = 256;
+inline constexpr uint32_t kSendsPerContextMax = 16384;
 inline constexpr uint32_t kSendBytesMax = 4u << 20;  ///< of one send descriptor
 
 /// Registered memory: a daemon knows this many regions, and no client may have more than its share.

@@ -174,9 +174,10 @@ void Worker::Impl::apply(uint32_t conn) {
   if (effects.drop) drop(*effects.drop);
   if (effects.acked_bytes > 0) {
     stats.worker->tcp_payload_acked.add(effects.acked_bytes);
-    const bool is_finished = sends.on_acked(changed.sends, effects.acked_bytes) > 0;
+    const uint32_t finished = sends.on_acked(changed.sends, effects.acked_bytes);
+    count_finished(changed, finished);
     changed.must_announce_progress = now - changed.sends_announced_at >= kProgressNewsPause;
-    if (is_finished || changed.must_announce_progress) mark_dirty(conn);
+    if (finished > 0 || changed.must_announce_progress) mark_dirty(conn);
     if (changed.is_closed_by_client && changed.sends.piece_count == 0) {
       changed.must_announce_end = true;
       mark_dirty(conn);
@@ -205,6 +206,14 @@ void Worker::Impl::apply(uint32_t conn) {
     if (effects.entered_time_wait) end_in_time_wait(conn);
     arm(conn);
   }
+}
+
+void Worker::Impl::count_finished(const session::Session& sender, uint32_t count) {
+  if (sender.context != session::kNoContext) contexts[sender.context].sends_under_way -= count;
+}
+
+void Worker::Impl::drop_sends(session::Session& sender) {
+  count_finished(sender, sends.clear(sender.sends));
 }
 
 void Worker::Impl::release_superseded(uint32_t conn) {
@@ -255,7 +264,7 @@ void Worker::Impl::end_session(uint32_t conn, tcp::EndReason reason) {
   if (ended.listener != session::kNoIndex) leave_listener(conn);
   if (reason != tcp::EndReason::kClosed) {
     // Bytes that can no longer be sent are finished; bytes not yet delivered in order are lost.
-    sends.clear(ended.sends);
+    drop_sends(ended);
     if (ended.is_closed_by_client || ended.context == session::kNoContext) discard_payload(conn);
   }
   if (!ended.is_passive && !ended.was_announced && ended.context != session::kNoContext) {
@@ -306,7 +315,7 @@ void Worker::Impl::abort_session(uint32_t conn, channel::EndStatus status) {
   aborted.end_status = status;
   if (status == channel::EndStatus::kAborted) aborted.is_closed_by_client = true;
   if (aborted.is_over) {
-    sends.clear(aborted.sends);
+    drop_sends(aborted);
     discard_payload(conn);
     release_if_done(conn);
     return;
@@ -330,7 +339,7 @@ void Worker::Impl::release_if_done(uint32_t conn) {
   if (!engine.is_open(conn) || engine.state(conn) != tcp::State::kClosed) return;
   if (done.context != session::kNoContext) return;  // completions.cc comes back here
   release_all_payload(conn);
-  sends.clear(done.sends);
+  drop_sends(done);
   remove_from_retired(conn);
   flows.erase(engine.tuple(conn), conn);
   unclaim(engine.tuple(conn));

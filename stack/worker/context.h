@@ -28,8 +28,9 @@ struct Context {
   bool is_lent = false;          ///< receive slots may be lent to it
   bool waits_for_holds = false;  ///< transmits nothing until the ports let go of its memory
   uint32_t lent_slots = 0;
-  uint32_t dense_index = 0;  ///< place in the worker's list of contexts
-  Command attached;          ///< as the control thread described it
+  uint32_t sends_under_way = 0;  ///< of all its sessions
+  uint32_t dense_index = 0;      ///< place in the worker's list of contexts
+  Command attached;              ///< as the control thread described it
   channel::SubmissionConsumer submissions;
   channel::CompletionProducer completions;
   uint32_t sessions_head = UINT32_MAX;

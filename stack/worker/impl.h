@@ -195,7 +195,6 @@ struct Worker::Impl {
 
   // submissions.cc: what clients ask for
   size_t take_submissions();
-  bool has_room_for_submission(Context& context) const;
   const char* on_submission(Context& context, const channel::Submission& entry);
   const char* on_connect(Context& context, const channel::Submission& entry);
   const char* on_listen(Context& context, const channel::Submission& entry);
@@ -213,6 +212,8 @@ struct Worker::Impl {
   void bind_session(uint32_t conn, const FourTuple& tuple, const ip::RouteResult& route);
   channel::EndStatus open_session(uint32_t context, const Endpoint& local, const Endpoint& remote,
                                   uint64_t cookie, uint32_t& conn);
+  void count_finished(const session::Session& sender, uint32_t count);
+  void drop_sends(session::Session& sender);
   void release_superseded(uint32_t conn);
   void end_in_time_wait(uint32_t conn);
   void leave_handshake(uint32_t conn);
@@ -308,6 +309,7 @@ struct Worker::Impl {
   void check_invariants(uint32_t connections);
   void check_session(uint32_t conn) const;
   void check_loans() const;
+  void check_sends() const;
   bool is_at_rest() const;
   void replace_engine();
 

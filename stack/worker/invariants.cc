@@ -14,7 +14,9 @@ void Worker::Impl::check_invariants(uint32_t connections) {
     if (engine.is_open(check_cursor)) check_session(check_cursor);
     ++check_cursor;
   }
-  if (connections >= bound) check_loans();
+  if (connections < bound) return;
+  check_loans();
+  check_sends();
 }
 
 void Worker::Impl::check_session(uint32_t conn) const {
@@ -43,6 +45,20 @@ void Worker::Impl::check_loans() const {
       lent += loans[slot].context == index ? 1 : 0;
     }
     LYRE_CHECK(lent == contexts[index].lent_slots);
+  }
+}
+
+/// So is every piece that is to be sent, with the client whose memory it is.
+void Worker::Impl::check_sends() const {
+  std::vector<uint32_t> pieces(kContextsMax);
+  for (uint32_t conn = 0; conn < engine.index_bound(); ++conn) {
+    const session::Session& sender = sessions[conn];
+    if (!engine.is_open(conn) || sender.sends.piece_count == 0) continue;
+    LYRE_CHECK(sender.context != session::kNoContext);
+    pieces[sender.context] += sender.sends.piece_count;
+  }
+  for (const uint32_t index : attached) {
+    LYRE_CHECK(pieces[index] == contexts[index].sends_under_way);
   }
 }
 

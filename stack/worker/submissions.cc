@@ -27,7 +27,7 @@ size_t Worker::Impl::take_submissions() {
     size_t count = 0;
     const char* broken_rule = nullptr;
     while (count < kSubmissionsPerContextMax && context.submissions.available() > 0) {
-      if (!has_room_for_submission(context)) break;
+      if (context.completions.room() == 0) break;  // the answer would have none
       const channel::Submission entry = context.submissions.pop();
       ++count;
       broken_rule = on_submission(context, entry);
@@ -40,12 +40,6 @@ size_t Worker::Impl::take_submissions() {
   }
   stats.worker->submissions.add(taken);
   return taken;
-}
-
-/// Where a submission needs memory, or an answer needs room, that is not there, it stays in its
-/// ring until there is some.
-bool Worker::Impl::has_room_for_submission(Context& context) const {
-  return sends.room() > 0 && context.completions.room() > 0;
 }
 
 const char* Worker::Impl::on_submission(Context& context, const channel::Submission& entry) {
@@ -151,7 +145,10 @@ const char* Worker::Impl::on_send(Context& context, uint32_t conn,
   const auto& send = entry.body.send;
   session::Session& sender = session(conn);
   if (send.bytes == 0 || send.bytes > channel::kSendBytesMax) return "kSend of a forbidden length";
-  if (sender.sends.piece_count >= channel::kSendsOutstandingMax) return "too many kSend under way";
+  if (sender.sends.piece_count >= channel::kSendsOutstandingMax ||
+      context.sends_under_way >= channel::kSendsPerContextMax) {
+    return "too many kSend under way";
+  }
   if (sender.is_over) {
     // Nothing leaves any more: finished at once, the end is (or will be) announced.
     ++sender.sends.finished_count;
@@ -164,7 +161,8 @@ const char* Worker::Impl::on_send(Context& context, uint32_t conn,
     abort_session(conn, channel::EndStatus::kDeregistered);
     return nullptr;
   }
-  LYRE_CHECK(sends.try_append(sender.sends, *piece));  // has_room_for_submission() looked
+  LYRE_CHECK(sends.try_append(sender.sends, *piece));  // there are enough for all contexts
+  ++context.sends_under_way;
   if ((entry.option_bits & channel::kSendWasCopied) != 0) {
     sender.client_copied_tx_bytes += send.bytes;
     stats.worker->client_copied_tx_bytes.add(send.bytes);

@@ -34,7 +34,7 @@ Worker::Impl::Impl(const WorkerConfig& worker_config, io::PacketMemory& packet_m
       listeners(worker_config.listeners_max),
       timers(worker_config.engine.connections_max),
       sessions(make_zeroed<session::Session>(worker_config.engine.connections_max), std::free),
-      sends(worker_config.engine.sent_records_max),
+      sends(worker_config.contexts_max * channel::kSendsPerContextMax),
       contexts(make_zeroed<Context>(kContextsMax), std::free),
       regions(make_zeroed<ClientRegion>(kRegionsMax), std::free),
       loans(new SlotLoan[packet_memory.rx_slot_count()]),

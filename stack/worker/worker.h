@@ -46,6 +46,7 @@ struct WorkerConfig {
   tcp::EngineConfig engine;
   tcp::ConnectionConfig connection;  ///< mss_bytes and slot_bytes are set from port and memory
   uint32_t listeners_max = 1024;
+  uint32_t contexts_max = 16;  ///< clients at a time
   uint32_t lent_slots_per_session_max = 4096;
   uint32_t lent_slots_per_context_max = 0;  ///< 0: three quarters of the pool
   uint16_t ephemeral_port_first = 32768;

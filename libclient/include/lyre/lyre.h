@@ -171,8 +171,8 @@ LYRE_API int lyre_block_alloc(lyre_context* context, size_t bytes, lyre_block* o
 LYRE_API void lyre_block_free(lyre_context* context, const lyre_block* block);
 /* Sends the first `bytes` of the block. The block belongs to the daemon until the peer's TCP has
  * acknowledged every byte (or the session ended); then it is freed by the library and, when `tag`
- * is not 0, the tag is reported by lyre_next_sent(). LYRE_E_AGAIN: the session has too many sends
- * under way, the block stays the caller's. */
+ * is not 0, the tag is reported by lyre_next_sent(). LYRE_E_AGAIN: the session (256) or
+ * the context (16384) has too many sends under way, the block stays the caller's. */
 LYRE_API int lyre_send_block(lyre_session* session, const lyre_block* block, size_t bytes,
                              uint64_t tag);
 

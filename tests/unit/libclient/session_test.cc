@@ -221,6 +221,26 @@ TEST_F(SessionTest, HasAtMostSoManySendsUnderWay) {
   EXPECT_EQ(1, lyre_send(session, "x", 1));
 }
 
+TEST(Sends, HaveABoundOverAllSessions) {
+  FakeDaemon daemon({.arena_bytes = 128u << 20});
+  lyre_context* context = daemon.attach();
+  lyre_session* session = nullptr;
+  for (uint32_t i = 0; i < channel::kSendsPerContextMax; ++i) {
+    if (i % channel::kSendsOutstandingMax == 0) {
+      session = open_session(daemon, context, {.index = i, .generation = 1});
+    }
+    ASSERT_EQ(1, lyre_send(session, "x", 1));
+    daemon.take();
+  }
+  lyre_session* another = open_session(daemon, context, {.index = 1, .generation = 1});
+  EXPECT_EQ(LYRE_E_AGAIN, lyre_send(another, "x", 1));
+  daemon.tell(send_done(
+      {.index = channel::kSendsPerContextMax - channel::kSendsOutstandingMax, .generation = 1}, 1));
+  EXPECT_EQ(1, lyre_poll(context, 0));
+  EXPECT_EQ(1, lyre_send(another, "x", 1));
+  lyre_context_close(context);
+}
+
 TEST_F(SessionTest, AFullRingIsToldAndItsRoomIsNews) {
   std::vector<lyre_session*> sessions;
   for (uint32_t i = 0; i < 8; ++i) {

@@ -295,6 +295,43 @@ TEST(Option, CorkHoldsBytesUntilItIsPulled) {
   EXPECT_TRUE(hosts.run_until([&] { return hosts.app_b->only().received == 100; }));
 }
 
+/// All that client a may send on so many sessions, and nobody acknowledges.
+void fill_sessions(TwoWorkers& hosts, uint32_t count) {
+  ASSERT_TRUE(hosts.connect());
+  for (uint32_t i = 1; i < count; ++i) {
+    hosts.client_a->connect({IpAddress::v4(0x0a090002), 5000}, i);
+    ASSERT_TRUE(hosts.run_until([&] { return hosts.app_a->stream_count() == i + 1; }));
+  }
+  hosts.link.set_up(false);
+  for (const auto& [index, stream] : hosts.app_a->streams()) {
+    for (uint32_t i = 0; i < channel::kSendsOutstandingMax; ++i) {
+      if (hosts.client_a->submission_room() == 0) hosts.run_for(millis(1));
+      hosts.client_a->send(stream.name, 0, 1);
+    }
+  }
+  hosts.run_for(millis(1));
+}
+
+TEST(Sends, WithoutAnAnswerStallNoOtherClient) {
+  TwoWorkers hosts;
+  fill_sessions(hosts, 8);
+  ChannelClient other(hosts.a.worker(), 1);
+  PatternApp app(other);
+  hosts.more_apps.push_back(&app);
+  other.listen(6000, 1);
+  EXPECT_TRUE(hosts.run_until([&] { return !app.others.empty(); }, millis(10)));
+}
+
+TEST(Sends, OfOneClientHaveABoundOverAllItsSessions) {
+  constexpr uint32_t kFull = channel::kSendsPerContextMax / channel::kSendsOutstandingMax;
+  for (const uint32_t sessions : {kFull, kFull + 1}) {
+    const HostOptions options{.connections_max = sessions};
+    TwoWorkers hosts({}, options, options);
+    fill_sessions(hosts, sessions);
+    EXPECT_EQ(hosts.a.stats().clients_expelled.get(), sessions > kFull ? 1u : 0u);
+  }
+}
+
 TEST(Close, ByAClientThatStillHasBytesQueuedSendsThemFirst) {
   TwoWorkers hosts;
   hosts.app_b->receive_seed = 3;
