@@ -232,9 +232,13 @@ void Comm::fail(Result result, std::string why) {
   }
 }
 
-// Nothing of ours is waited for over there, so this side may end in order too.
+// Nothing of ours is waited for over there, so this side may end in order too; where that might
+// take long, it need not.
 void Comm::on_bye() {
-  for (const auto& lane : lanes_) lane->stream.close();
+  for (const auto& lane : lanes_) {
+    const bool is_silent = instance_->now_ns() - lane->answered_ns >= kStallNs;
+    if (lane->stream.unacked_bytes() == 0 || !is_silent) lane->stream.close();
+  }
   fail(Result::kRemoteError, "the peer closed its end");
 }
 
@@ -255,21 +259,24 @@ void Comm::begin_close() {
   pump();
   is_closing_ = true;
   if (has_failed()) return;
+  is_aborted_ = active() > 0;
+  for (const auto& lane : lanes_) {
+    lane->dial.reset();
+    if (lane->is_up()) say_goodbye(*lane);
+  }
+}
+
+void Comm::say_goodbye(Lane& lane) {
   std::vector<uint8_t> words;
   last_words(&words);
   words.resize(words.size() + kFrameHeaderBytes);
   encode({.type = FrameType::kBye},
          std::span<uint8_t, kFrameHeaderBytes>(words.data() + words.size() - kFrameHeaderBytes,
                                                kFrameHeaderBytes));
-  is_aborted_ = active() > 0;
-  for (const auto& lane : lanes_) {
-    lane->dial.reset();
-    if (!lane->is_up()) continue;
-    if (lane->stream.send_small(words) == Io::kFailed) {
-      lane->stream.abort();
-    } else if (is_aborted_) {
-      lane->stream.close();
-    }
+  if (lane.stream.send_small(words) == Io::kFailed) {
+    lane.stream.abort();
+  } else if (is_aborted_) {
+    lane.stream.close();
   }
 }
 
@@ -282,12 +289,29 @@ bool Comm::is_close_done() {
   });
 }
 
+// It is said on every stream: one is enough.
 bool Comm::is_goodbye_heard() {
-  return is_answered_ || (instance_->is_attached() && is_any_up() && is_close_done());
+  return is_answered_ || std::any_of(lanes_.begin(), lanes_.end(), [this](const auto& lane) {
+           return is_goodbye_heard_on(*lane);
+         });
 }
 
+bool Comm::is_goodbye_heard_on(Lane& lane) const {
+  if (!instance_->is_attached() || !lane.is_up()) return false;
+  if (lane.stream.state() == LYRE_ENDED) return lane.stream.error() == 0;
+  return lane.stream.flush() == Io::kOk && lane.stream.unacked_bytes() == 0;
+}
+
+// A stream over a path that died would repeat for seconds what was heard over another.
 void Comm::finish_close() {
-  for (const auto& lane : lanes_) lane->stream.close();
+  const bool is_heard = is_goodbye_heard();
+  for (const auto& lane : lanes_) {
+    if (is_heard && !is_goodbye_heard_on(*lane)) {
+      lane->stream.abort();
+    } else {
+      lane->stream.close();
+    }
+  }
 }
 
 }  // namespace lyre::nccl_adapter

@@ -65,7 +65,7 @@ class Comm : public SessionOwner {
   bool is_goodbye_heard();
   /// Whether the goodbye is acknowledged, or nobody is there to do so.
   bool is_close_done();
-  /// Leaves the sessions to the daemon, which finishes in order.
+  /// Leaves the sessions to the daemon, which finishes in order what is still worth it.
   void finish_close();
 
   /// Moves what can be moved.
@@ -120,6 +120,8 @@ class Comm : public SessionOwner {
   /// The session of a lane failed, or ended without a goodbye.
   void on_broken(Lane& lane, Io how);
   void drop_lane(Lane& lane);
+  /// REQUIRES: is_closing().
+  void say_goodbye(Lane& lane);
   void on_bye();
   /// Waits for the peer are measured from here.
   void note_sign_of_life(int64_t now_ns) { alive_ns_ = now_ns; }
@@ -132,6 +134,7 @@ class Comm : public SessionOwner {
  private:
   nccl_abi::Result report();
   void let_go(const Registration& registration);
+  bool is_goodbye_heard_on(Lane& lane) const;
   int64_t ping_ns() const;
   void ask_for_life(int64_t now_ns);
   void judge_absence(int64_t now_ns);

@@ -33,6 +33,7 @@ AnswerCode RecvComm::join(const Hello& hello, Stream* stream, std::span<const ui
   if (lane.stream.send_small(answer) == Io::kFailed) return AnswerCode::kWelcome;
   tell(lane);
   pump();
+  if (is_closing() && lane.is_up()) say_goodbye(lane);
   return AnswerCode::kWelcome;
 }
 
