@@ -272,7 +272,9 @@ void ProgressThread::run_operation(Operation* operation) {
     }
     // pairs with the release in run_device: device_error_ is written
     if (device_failed_.load(std::memory_order_acquire)) throw Failure(device_error_);
-    if (work == 0) sched_yield();
+    // Also at the end: a daemon that shares this core has our last acknowledgement still to send,
+    // and would else wait until the rank has verified its values.
+    if (work == 0 || done) sched_yield();
     steps_done_.fetch_add(work, std::memory_order_relaxed);
   }
   if (!done) device_thread.request_stop();  // what it waits for does not come any more
