@@ -15,15 +15,21 @@ std::string lyred_path() {
   return path != nullptr ? path : "lyred";
 }
 
+/// Of each daemon.
+int workers() {
+  const char* count = std::getenv("LYRE_TEST_WORKERS");
+  return count != nullptr ? std::atoi(count) : 1;
+}
+
 }  // namespace
 
 DaemonPair& daemons() {
-  static DaemonPair pair(lyred_path());
+  static DaemonPair pair(lyred_path(), "", workers());
   return pair;
 }
 
 std::unique_ptr<DaemonPair> own_daemons() {
-  return std::make_unique<DaemonPair>(lyred_path(), "user_timeout_ms = 60000\n");
+  return std::make_unique<DaemonPair>(lyred_path(), "user_timeout_ms = 60000\n", workers());
 }
 
 bool until(const std::function<bool()>& step, int seconds) {

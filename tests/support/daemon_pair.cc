@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -26,10 +27,20 @@ constexpr auto kReadyTimeout = 30s;
 constexpr auto kStopTimeout = 10s;
 constexpr auto kPause = 10ms;
 
+/// Hosts begin on different ones, where there are several.
+std::string cores_of(int host, int workers) {
+  const auto there = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+  std::string text;
+  for (int i = 0; i < std::min(workers, there); ++i) {
+    text += (i > 0 ? ", " : "") + std::to_string((host + i) % there);
+  }
+  return text;
+}
+
 }  // namespace
 
-DaemonPair::DaemonPair(const std::string& lyred, const std::string& extra_tcp_toml)
-    : lyred_(lyred) {
+DaemonPair::DaemonPair(const std::string& lyred, const std::string& extra_tcp_toml, int workers)
+    : lyred_(lyred), workers_(workers) {
   std::string pattern = (std::filesystem::temp_directory_path() / "lyre-pair-XXXXXX").string();
   if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary directory");
   directory_ = pattern;
@@ -68,7 +79,7 @@ void DaemonPair::write_config(int host, const std::string& extra_tcp_toml) {
       << "\"\n"
       << "socket = \"" << own.socket << "\"\n"
       << "socket_group = \"\"\n"
-      << "[workers]\ncores = [" << host % static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)) << "]\n"
+      << "[workers]\ncores = [" << cores_of(host, workers_) << "]\n"
       << "[memory]\nhugepages = \"no\"\n"
       << "[tcp]\n"
       << extra_tcp_toml << "[[port]]\nname = \"rail0\"\n"

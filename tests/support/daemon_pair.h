@@ -13,8 +13,10 @@ namespace lyre::test {
 /// throws std::runtime_error with the end of the daemon's log.
 class DaemonPair {
  public:
-  /// `lyred` is the program; `extra_toml` is added to both configurations' [tcp] section.
-  explicit DaemonPair(const std::string& lyred, const std::string& extra_tcp_toml = "");
+  /// `lyred` is the program; `extra_toml` is added to both configurations' [tcp] section. Each has
+  /// `workers`, as far as there are cores.
+  explicit DaemonPair(const std::string& lyred, const std::string& extra_tcp_toml = "",
+                      int workers = 1);
   ~DaemonPair();
   DaemonPair(const DaemonPair&) = delete;
   DaemonPair& operator=(const DaemonPair&) = delete;
@@ -49,6 +51,7 @@ class DaemonPair {
   void end_all(int signal);
 
   std::string lyred_;
+  int workers_;
   std::string directory_;
   std::array<Host, 2> hosts_;
   std::vector<pid_t> dead_;  // ended, not reaped yet
