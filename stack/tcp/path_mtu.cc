@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "stack/tcp/scoreboard.h"
+#include "stack/tcp/send.h"
 #include "stack/tcp/state_table.h"
 #include "stack/tcp/undo.h"
 #include "stack/wire/ipv6.h"
@@ -64,7 +65,9 @@ void suspect_black_hole(Connection& c, Nanos now) {
   const uint16_t everywhere = mss_everywhere(c.tuple.remote.address);
   const uint8_t losses = static_cast<uint8_t>(c.recovery.backoff + 1);
   if (losses % kLossesPerTest != 0 || snd.mss_bytes <= everywhere) return;
-  if (snd.nxt.since(snd.una) <= everywhere) return;  // small already
+  // RFC 9293 3.7.1: options take their share of either size.
+  const uint32_t small = full_payload_bytes(c) - (snd.mss_bytes - everywhere);
+  if (snd.nxt.since(snd.una) <= small) return;
   snd.suspects_black_hole = true;
   snd.mss_reduced_at = now;
   set_mss(c, everywhere);

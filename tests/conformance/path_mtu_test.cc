@@ -93,6 +93,17 @@ TEST_P(BlackHole, SmallSegmentsAreNotSuspected) {
   EXPECT_EQ(s.info().mss_bytes, kFull);
 }
 
+TEST_P(BlackHole, OptionsMakeASegmentTooBig) {  // RFC 9293 3.7.1
+  StackOptions options = without_sack();
+  options.connection.timestamps = true;
+  Scenario s(options, GetParam());
+  s.establish_passive(stamp(1, 0, Scenario::offered(kFull)));
+  s.write(everywhere() - 5);
+  s.all();
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(s.expect_later(kAck).bytes, everywhere() - 5);
+  EXPECT_EQ(s.expect_later(kAck).bytes, everywhere() - 12);
+}
+
 TEST_P(PathMtu, LargerOnesAreTriedAgainAfterTenMinutes) {  // RFC 1191 6.3, RFC 8201 4
   Scenario s(wide(), GetParam());
   start(s, kFull);
