@@ -17,7 +17,7 @@
 namespace lyre {
 namespace {
 
-constexpr uint64_t kArenaBytesMin = 4096;
+constexpr uint64_t kPageBytes = 4096;
 
 Error failure(const char* what) {
   const int code = errno;
@@ -41,6 +41,8 @@ struct ContextRegistry::Context {
   std::vector<OwnedFd> worker_rings;
   bool is_attached = false;
   std::bitset<channel::kWorkersMax> held_by;  ///< workers that have not answered kDetached
+
+  const uint8_t* arena() const { return memory.data() + layout.arena_offset; }
 };
 
 ContextRegistry::ContextRegistry(WorkerSet& workers, const RegistryOptions& options)
@@ -54,7 +56,17 @@ ContextRegistry::ContextRegistry(WorkerSet& workers, const RegistryOptions& opti
   LYRE_CHECK(workers.count() >= 1 && workers.count() <= channel::kWorkersMax);
 }
 
-ContextRegistry::~ContextRegistry() = default;
+ContextRegistry::~ContextRegistry() {
+  for (uint32_t i = 0; i < contexts_.size(); ++i) {
+    if (contexts_[i] != nullptr) drop(i);
+  }
+}
+
+void ContextRegistry::drop(uint32_t index) {
+  const Context& context = *contexts_[index];
+  if (options_.ports.unmap) options_.ports.unmap(context.arena(), context.arena_bytes);
+  contexts_[index].reset();
+}
 
 uint32_t ContextRegistry::held_count() const {
   return static_cast<uint32_t>(std::count_if(contexts_.begin(), contexts_.end(),
@@ -89,6 +101,7 @@ Result<ContextGrant> ContextRegistry::attach(const AttachTerms& terms) {
 
   context.is_attached = true;
   ++attached_count_;
+  if (options_.ports.map) options_.ports.map(context.arena(), context.arena_bytes, kPageBytes);
   post_attach(context, terms);
 
   ContextGrant grant{.index = context.index,
@@ -111,7 +124,7 @@ Result<std::unique_ptr<ContextRegistry::Context>> ContextRegistry::make_context(
                              " (clients.arena_bytes_max)"};
   }
   auto context = std::make_unique<Context>();
-  context->arena_bytes = (std::max(arena_bytes, kArenaBytesMin) + 4095) & ~uint64_t{4095};
+  context->arena_bytes = (std::max(arena_bytes, kPageBytes) + kPageBytes - 1) & ~(kPageBytes - 1);
   context->is_lent_to = is_lent_to(terms.identity);
   context->copy_bytes = uint64_t{workers_.count()} * kCopyBytesPerWorker;
   context->layout =
@@ -259,7 +272,7 @@ void ContextRegistry::on_detached(uint32_t worker, uint32_t index) {
   context.held_by.reset(worker);
   if (context.held_by.any()) return;
   regions_.forget_context(index);
-  contexts_[index].reset();
+  drop(index);
 }
 
 void ContextRegistry::shut_down() {

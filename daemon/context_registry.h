@@ -95,6 +95,7 @@ class ContextRegistry {
   void post_waiting();
   void on_reply(uint32_t worker, const worker::Reply& reply, std::vector<Expulsion>& out);
   void on_detached(uint32_t worker, uint32_t index);
+  void drop(uint32_t index);
   void expel(uint32_t index, const char* reason, std::vector<Expulsion>& out);
 
   WorkerSet& workers_;

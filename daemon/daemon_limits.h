@@ -24,12 +24,15 @@ inline constexpr uint64_t kCopyBytesPerWorker = uint64_t{4} << 20;
 /// Rows of the stats segment a worker; 0.3 KiB each, when touched.
 inline constexpr uint32_t kSessionRowsMax = 16384;
 /// Sleep of an adaptive worker whose ports cannot wake it: grows from min to max, and further once
-/// it has been idle for long. A sleep costs about 16 us of a core in a virtual machine (measured
-/// 2026-11), so 200 us are 8 % of it and 400 us 4 %; packets then wait 200 us on the average.
+/// it has been idle for long. In a virtual machine a sleep costs 16 to 42 us of a core, whatever
+/// its length and whoever sleeps (measured 2026-11): 200 us are 8 to 12 % of it, 400 us 4 to 8 %.
+/// Packets wait for half a sleep on the average; so longer ones would be cheaper, and too late.
 inline constexpr Nanos kBlindSleepMin = micros(50);
 inline constexpr Nanos kBlindSleepMax = micros(200);
 inline constexpr Nanos kBlindSleepIdle = micros(400);
 inline constexpr Nanos kBlindIdleAfter = millis(100);
+/// By how much any sleep may be longer than asked for, for the kernel's convenience.
+inline constexpr Nanos kTimerSlack = micros(1);
 /// Longest sleep of a worker whose ports can wake it: its progress is watched.
 inline constexpr Nanos kWokenSleepMax = millis(100);
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <ctime>
+#include <utility>
 
 #include "daemon/control_message.h"
 #include "daemon/daemon_limits.h"
@@ -272,7 +273,10 @@ Status Launcher::make_threads() {
 PortMapping Launcher::port_mapping() {
   return {.map =
               [this](const uint8_t* base, uint64_t bytes, uint64_t page_bytes) {
-                environment_->map_for_ports({base, bytes, page_bytes});
+                const Status mapped = environment_->map_for_ports({base, bytes, page_bytes});
+                if (mapped.ok() || std::exchange(was_told_of_copies_, true)) return;
+                spdlog::warn("a NIC cannot read a client's memory, which is copied instead: {}",
+                             mapped.error().text);
               },
           .unmap =
               [this](const uint8_t* base, uint64_t bytes) {

@@ -85,6 +85,7 @@ class Launcher {
   std::vector<uint64_t> turns_seen_;
   Nanos progress_seen_{0};
   Nanos keep_alive_due_{0};
+  bool was_told_of_copies_ = false;  ///< said once: clients come and go
   uint64_t conflicts_seen_ = 0;
   Nanos conflicts_told_{0};
   Nanos stop_deadline_ = kNever;

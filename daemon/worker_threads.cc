@@ -18,6 +18,7 @@
 #include <string>
 #include <thread>
 
+#include "daemon/daemon_limits.h"
 #include "stack/channel/abi.h"
 #include "stack/channel/ring.h"
 
@@ -136,7 +137,7 @@ class WorkerThreads::Thread {
     if (const int code = ::pthread_setaffinity_np(::pthread_self(), sizeof cores, &cores)) {
       return failure("core " + core + " cannot be used", code);
     }
-    ::prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
+    ::prctl(PR_SET_TIMERSLACK, kTimerSlack.value, 0, 0, 0);
     return options_.on_start();
   }
 

@@ -31,7 +31,7 @@ struct Command {
   uint64_t copy_bytes = 0;             ///< 0: nothing can be copied for it
   bool is_lent = true;                 ///< receive slots may be lent to it; else all is copied
   channel::RingPair* rings = nullptr;  ///< kAttach: the pair of this worker
-  int wake_fd = -1;                    ///< kAttach: the context's eventfd
+  int wake_fd = -1;                    ///< kAttach: the pipe's end that wakes the client
   int32_t pid = 0;
   std::array<char, 32> label{};
 };

@@ -5,6 +5,8 @@
 #include <rte_vfio.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <utility>
 
 namespace lyre::io::dpdk {
 namespace {
@@ -95,29 +97,52 @@ void DmaMap::remove_device(rte_device* device, bool is_vfio) {
                         driver_devices_.end());
 }
 
-bool DmaMap::add(const uint8_t* base, size_t bytes, size_t page_bytes) {
-  if (is_physical_) return true;
-  const std::lock_guard lock(mutex_);
-  if (Range* known = find(base); known != nullptr) {
-    if (known->bytes != bytes) return false;
-    ++known->users;
-    return true;
+Status DmaMap::make_reachable(Range& range) {
+  if (is_physical_) {
+    auto pages = PinnedPages::pin(range.base, range.bytes, range.page_bytes);
+    if (!pages.ok()) return pages.error();
+    range.pages = std::move(*pages);
+    return Ok{};
   }
-  ranges_.push_back({base, bytes, page_bytes, 1, false, false});
-  if (map(ranges_.back())) return true;
-  unmap(ranges_.back());
-  ranges_.pop_back();
-  return false;
+  if (map(range)) return Ok{};
+  unmap(range);
+  return Error{ENOMEM, "the IOMMU or the driver does not take the memory"};
+}
+
+Status DmaMap::add(const uint8_t* base, size_t bytes, size_t page_bytes) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (Range* known = find(base); known != nullptr) {
+      if (known->bytes != bytes) return Error{EEXIST, "other memory begins there"};
+      ++known->users;
+      return known->status;
+    }
+  }
+  Range range{.base = base, .bytes = bytes, .page_bytes = page_bytes};
+  range.status = make_reachable(range);
+  const Status status = range.status;
+  const std::lock_guard lock(mutex_);
+  ranges_.push_back(std::move(range));
+  return status;
+}
+
+std::span<const uint64_t> DmaMap::page_addresses(const uint8_t* base) {
+  const std::lock_guard lock(mutex_);
+  const Range* range = find(base);
+  return range == nullptr ? std::span<const uint64_t>{} : range->pages.addresses();
 }
 
 void DmaMap::remove(const uint8_t* base, size_t bytes) {
-  if (is_physical_) return;
-  const std::lock_guard lock(mutex_);
-  Range* range = find(base);
-  if (range == nullptr || range->bytes != bytes || --range->users > 0) return;
-  unmap(*range);
-  *range = ranges_.back();
-  ranges_.pop_back();
+  Range last;
+  {
+    const std::lock_guard lock(mutex_);
+    Range* range = find(base);
+    if (range == nullptr || range->bytes != bytes || --range->users > 0) return;
+    last = std::move(*range);
+    *range = std::move(ranges_.back());
+    ranges_.pop_back();
+  }
+  unmap(last);
 }
 
 }  // namespace lyre::io::dpdk

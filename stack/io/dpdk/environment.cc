@@ -21,7 +21,6 @@ class EalEnvironment final : public Environment {
   }
 
   bool has_hugepages() const override { return facts_.has_hugepages; }
-  bool uses_physical_addresses() const override { return facts_.uses_physical_addresses; }
 
   Result<std::unique_ptr<PacketMemory>> make_memory(uint32_t worker,
                                                     const MemoryOptions& options) override {
@@ -43,8 +42,8 @@ class EalEnvironment final : public Environment {
     return EthernetPort::open(options, dma_map_, own);
   }
 
-  void map_for_ports(const RegionMemory& memory) override {
-    dma_map_.add(memory.base, memory.bytes, memory.page_bytes);
+  Status map_for_ports(const RegionMemory& memory) override {
+    return dma_map_.add(memory.base, memory.bytes, memory.page_bytes);
   }
   void unmap_for_ports(const RegionMemory& memory) override {
     dma_map_.remove(memory.base, memory.bytes);

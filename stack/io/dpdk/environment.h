@@ -97,8 +97,6 @@ class Environment {
 
   virtual ~Environment() = default;
   virtual bool has_hugepages() const = 0;
-  /// True when NICs see physical addresses: then only hugetlb client memory is sent uncopied.
-  virtual bool uses_physical_addresses() const = 0;
   /// Fails: no memory.
   virtual Result<std::unique_ptr<PacketMemory>> make_memory(uint32_t worker,
                                                             const MemoryOptions& options) = 0;
@@ -107,9 +105,10 @@ class Environment {
   virtual Result<std::unique_ptr<Port>> open_port(const PortOptions& options,
                                                   std::span<PacketMemory* const> memories) = 0;
   /// Maps client memory for the ports' DMA, which may take long, before workers are told of it:
-  /// their PacketMemory::add_region() then finds it done. What cannot be mapped is copied later.
-  virtual void map_for_ports(const RegionMemory& memory) = 0;
-  /// After every worker has removed the region.
+  /// their PacketMemory::add_region() then finds it done. REQUIRES: mapped for writing, and no
+  /// other thread of this process touches it yet. Fails: it is copied later, packet by packet.
+  virtual Status map_for_ports(const RegionMemory& memory) = 0;
+  /// After every worker has removed the region; also when it could not be mapped.
   virtual void unmap_for_ports(const RegionMemory& memory) = 0;
   /// Every thread that uses a memory or a queue calls this first, and unregister before it ends:
   /// DPDK's buffer caches are kept by thread.

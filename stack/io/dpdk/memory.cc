@@ -71,9 +71,11 @@ Status Memory::make_pools(const MemoryContext& context, uint32_t worker,
     auto pool = Pool::make(shape);
     if (!pool) return pool.error();
     *plan.pool = std::move(*pool);
+    if (context.is_physical) continue;  // hugepages, whose addresses the pool has found itself
     const PageMemory& memory = (*plan.pool)->memory();
-    if (!dma_map_.add(memory.base(), memory.bytes(), memory.page_bytes())) {
-      return Error{ENOMEM, shape.name + ": the device cannot reach the pool"};
+    if (Status status = dma_map_.add(memory.base(), memory.bytes(), memory.page_bytes());
+        !status.ok()) {
+      return Error{status.error().code, shape.name + ": " + status.error().text};
     }
   }
   return rx_->memory().seal();

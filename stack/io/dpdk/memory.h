@@ -49,7 +49,7 @@ class Memory final : public PacketMemory {
 
  private:
   explicit Memory(const MemoryContext& context)
-      : dma_map_(*context.dma_map), regions_(*context.dma_map, context.is_physical) {}
+      : dma_map_(*context.dma_map), regions_(*context.dma_map) {}
   Status make_pools(const MemoryContext& context, uint32_t worker, const MemoryOptions& options);
   void number_slots();
 

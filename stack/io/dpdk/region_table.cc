@@ -1,12 +1,8 @@
 #include "stack/io/dpdk/region_table.h"
 
 #include <rte_mbuf.h>
-#include <rte_memory.h>
-
-#include <algorithm>
 
 #include "stack/base/check.h"
-#include "stack/base/huge_map.h"
 
 namespace lyre::io::dpdk {
 namespace {
@@ -19,33 +15,12 @@ void must_not_run(void*, void*) {
 
 }  // namespace
 
-RegionTable::RegionTable(DmaMap& dma_map, bool is_physical)
-    : dma_map_(dma_map), is_physical_(is_physical), regions_(new Region[kRegionsMax]) {}
+RegionTable::RegionTable(DmaMap& dma_map) : dma_map_(dma_map), regions_(new Region[kRegionsMax]) {}
 
 RegionTable::~RegionTable() {
   for (uint32_t i = 0; i < kRegionsMax; ++i) {
     if (regions_[i].state != State::kFree) finish_removal(regions_[i]);
   }
-}
-
-bool RegionTable::resolve_hugepages(Region& region) const {
-  if (reinterpret_cast<uint64_t>(region.base) % kHugePageBytes != 0) return false;
-  for (uint64_t at = 0; at < region.bytes; at += kHugePageBytes) {
-    const rte_iova_t iova = rte_mem_virt2iova(region.base + at);
-    if (iova == RTE_BAD_IOVA) return false;
-    region.page_iovas.push_back(iova);
-  }
-  return true;
-}
-
-void RegionTable::make_readable(Region& region, uint64_t page_bytes) {
-  if (is_physical_) {
-    // Ordinary pages move, so their physical addresses mean nothing a moment later.
-    region.is_dma_ready = page_bytes == kHugePageBytes && resolve_hugepages(region);
-    if (!region.is_dma_ready) region.page_iovas.clear();
-    return;
-  }
-  region.is_dma_ready = dma_map_.add(region.base, region.bytes, page_bytes);
 }
 
 bool RegionTable::add(uint32_t region, const RegionMemory& memory) {
@@ -58,7 +33,9 @@ bool RegionTable::add(uint32_t region, const RegionMemory& memory) {
   entry.shared.free_cb = must_not_run;
   rte_mbuf_ext_refcnt_set(&entry.shared, 1);
   entry.state = State::kKnown;
-  make_readable(entry, memory.page_bytes);
+  entry.page_bytes = memory.page_bytes;
+  entry.is_dma_ready = dma_map_.add(memory.base, memory.bytes, memory.page_bytes).ok();
+  entry.page_iovas = dma_map_.page_addresses(memory.base);
   return true;
 }
 
@@ -69,8 +46,8 @@ void RegionTable::remove(uint32_t region) {
 }
 
 void RegionTable::finish_removal(Region& region) {
-  if (!is_physical_ && region.is_dma_ready) dma_map_.remove(region.base, region.bytes);
-  region.page_iovas.clear();
+  dma_map_.remove(region.base, region.bytes);
+  region.page_iovas = {};
   region.is_dma_ready = false;
   region.base = nullptr;
   region.bytes = 0;
@@ -99,8 +76,8 @@ RegionTable::Run RegionTable::run_at(uint32_t region, uint64_t offset) const {
   if (entry.page_iovas.empty()) {
     return {reinterpret_cast<uint64_t>(entry.base + offset), entry.bytes - offset};
   }
-  const uint64_t in_page = offset % kHugePageBytes;
-  return {entry.page_iovas[offset / kHugePageBytes] + in_page, kHugePageBytes - in_page};
+  const uint64_t in_page = offset % entry.page_bytes;
+  return {entry.page_iovas[offset / entry.page_bytes] + in_page, entry.page_bytes - in_page};
 }
 
 }  // namespace lyre::io::dpdk

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <vector>
 
 #include "stack/base/buf_ref.h"
 #include "stack/io/dpdk/dma_map.h"
@@ -19,7 +18,7 @@ namespace lyre::io::dpdk {
 /// count stands at 1 while the region is known, so that DPDK's callback never runs.
 class RegionTable {
  public:
-  RegionTable(DmaMap& dma_map, bool is_physical);
+  explicit RegionTable(DmaMap& dma_map);
   ~RegionTable();
   RegionTable(const RegionTable&) = delete;
   RegionTable& operator=(const RegionTable&) = delete;
@@ -49,14 +48,12 @@ class RegionTable {
     rte_mbuf_ext_shared_info shared = {};
     State state = State::kFree;
     bool is_dma_ready = false;
-    std::vector<uint64_t> page_iovas;  ///< physical mode: one for each hugepage
+    uint64_t page_bytes = 0;
+    std::span<const uint64_t> page_iovas;  ///< of each page, where devices know physical addresses
   };
-  void make_readable(Region& region, uint64_t page_bytes);
-  bool resolve_hugepages(Region& region) const;
   void finish_removal(Region& region);
 
   DmaMap& dma_map_;
-  const bool is_physical_;
   std::unique_ptr<Region[]> regions_;
 };
 

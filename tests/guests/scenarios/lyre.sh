@@ -49,8 +49,7 @@ run_perf
 
 step "allreduce"
 run_allreduce
-# Without an IOMMU the NIC cannot reach ordinary pages, whose physical addresses do not stay.
-[ "$MODE" = uio ] || expect_no_copies
+expect_no_copies
 meet allreduce-over 180
 
 step "crash and restart"

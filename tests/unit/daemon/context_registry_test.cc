@@ -1,11 +1,14 @@
 #include "daemon/context_registry.h"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <string>
+#include <vector>
 
 #include "stack/channel/abi.h"
 #include "stack/channel/ring.h"
@@ -14,6 +17,7 @@
 namespace lyre {
 namespace {
 
+using ::testing::ElementsAre;
 using Kind = worker::Command::Kind;
 using ReplyKind = worker::Reply::Kind;
 
@@ -61,6 +65,43 @@ TEST_F(ContextRegistryTest, AttachTellsEveryWorkerItsOwnRings) {
   EXPECT_EQ(header->generation, grant.value().generation);
   EXPECT_EQ(header->total_bytes, grant.value().context_bytes);
   EXPECT_EQ(header->arena_bytes, 1u << 20);
+}
+
+/// Mapping takes long, and workers shall find it done; what they still read must stay mapped.
+TEST_F(ContextRegistryTest, PortsKnowTheArenaBeforeAnyWorkerAndAfterAll) {
+  std::vector<std::string> events;
+  const uint8_t* arena = nullptr;
+  RegistryOptions options = registry_options();
+  options.ports.map = [&](const uint8_t* base, uint64_t bytes, uint64_t page_bytes) {
+    EXPECT_EQ(bytes, 1u << 20);
+    EXPECT_EQ(page_bytes, 4096u);
+    EXPECT_TRUE(workers.posted[0].empty() && workers.posted[1].empty());
+    arena = base;
+    events.emplace_back("map");
+  };
+  options.ports.unmap = [&](const uint8_t* base, uint64_t bytes) {
+    EXPECT_EQ(base, arena);
+    EXPECT_EQ(bytes, 1u << 20);
+    EXPECT_TRUE(is_mapped(base));
+    events.emplace_back("unmap");
+  };
+  {
+    ContextRegistry mapping(workers, options);
+    const uint32_t index = mapping.attach(terms_of(7)).value().index;
+    const worker::Command& told = workers.posted[0][0];
+    EXPECT_EQ(arena, told.memory + told.arena_offset);
+    mapping.detach(index);
+    workers.answer(0, ReplyKind::kDetached, index);
+    mapping.poll(expulsions);
+    EXPECT_THAT(events, ElementsAre("map"));
+    workers.answer(1, ReplyKind::kDetached, index);
+    mapping.poll(expulsions);
+    EXPECT_THAT(events, ElementsAre("map", "unmap"));
+    workers.posted[0].clear();
+    workers.posted[1].clear();
+    ASSERT_TRUE(mapping.attach(terms_of(7)).ok());
+  }
+  EXPECT_THAT(events, ElementsAre("map", "unmap", "map", "unmap"));
 }
 
 TEST_F(ContextRegistryTest, LendsToItsOwnUidOnly) {

@@ -1,0 +1,51 @@
+#include "stack/io/dpdk/pinned_pages.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tests/unit/stack/io/dpdk/shared_pages.h"
+
+namespace lyre::io::dpdk {
+namespace {
+
+using ::testing::ElementsAreArray;
+
+Result<PinnedPages> pin(const SharedPages& memory) {
+  return PinnedPages::pin(memory.data(), memory.bytes(), kTestPageBytes);
+}
+
+TEST(PinnedPages, KnowsWhereEachPageLies) {
+  const SharedPages memory(64);
+  if (!memory.can_be_seen()) GTEST_SKIP() << "physical addresses are root's to see";
+  const auto pages = pin(memory);
+  ASSERT_TRUE(pages.ok()) << pages.error().text;
+  EXPECT_THAT(pages.value().addresses(), ElementsAreArray(memory.addresses()));
+}
+
+/// What a client does that wants to read its neighbours' memory: a NIC would send what lies there.
+TEST(PinnedPages, AreNobodyElsesAfterTheirOwnerPunchedThemOut) {
+  const SharedPages memory(64);
+  if (!memory.can_be_seen()) GTEST_SKIP() << "physical addresses are root's to see";
+  const auto pages = pin(memory);
+  ASSERT_TRUE(pages.ok()) << pages.error().text;
+  ASSERT_TRUE(memory.punch());
+  const SharedPages next(16384);  // 64 MiB: freed pages are the first to be given out again
+  const std::vector<uint64_t> taken = next.addresses();
+  const std::set<uint64_t> others(taken.begin(), taken.end());
+  for (const uint64_t address : pages.value().addresses()) {
+    ASSERT_EQ(others.count(address), 0u) << std::hex << address << " was given to somebody else";
+  }
+}
+
+TEST(PinnedPages, RefusesMemoryThatItCannotTake) {
+  const SharedPages read_only(4, PROT_READ);
+  EXPECT_FALSE(pin(read_only).ok());
+  const SharedPages gone(4);
+  ::munmap(gone.data(), gone.bytes());
+  EXPECT_FALSE(pin(gone).ok());
+}
+
+}  // namespace
+}  // namespace lyre::io::dpdk

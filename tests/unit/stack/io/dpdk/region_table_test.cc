@@ -1,0 +1,69 @@
+#include "stack/io/dpdk/region_table.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/stack/io/dpdk/shared_pages.h"
+
+namespace lyre::io::dpdk {
+namespace {
+
+struct RegionTableTest : ::testing::Test {
+  DmaMap dma_map;
+  RegionTable table{dma_map};
+
+  bool add(uint32_t region, const SharedPages& memory) {
+    return table.add(region, {.base = memory.data(), .bytes = memory.bytes()});
+  }
+};
+
+TEST_F(RegionTableTest, ByItsOwnAddressWhereDevicesKnowThat) {
+  const SharedPages memory(4);
+  ASSERT_TRUE(add(7, memory));
+  EXPECT_TRUE(table.is_readable_by_ports(7));
+  const RegionTable::Run run = table.run_at(7, 5000);
+  EXPECT_EQ(run.iova, reinterpret_cast<uint64_t>(memory.data()) + 5000);
+  EXPECT_EQ(run.bytes, memory.bytes() - 5000);
+}
+
+TEST_F(RegionTableTest, PageByPageWhereDevicesKnowPhysicalAddresses) {
+  dma_map.set_physical_addresses(true);
+  const SharedPages memory(4);
+  if (!memory.can_be_seen()) GTEST_SKIP() << "physical addresses are root's to see";
+  ASSERT_TRUE(add(7, memory));
+  EXPECT_TRUE(table.is_readable_by_ports(7));
+  const std::vector<uint64_t> addresses = memory.addresses();
+  const RegionTable::Run run = table.run_at(7, 5000);
+  EXPECT_EQ(run.iova, addresses[1] + 5000 - kTestPageBytes);
+  EXPECT_EQ(run.bytes, 2 * kTestPageBytes - 5000);
+  EXPECT_EQ(table.run_at(7, 3 * kTestPageBytes).iova, addresses[3]);
+  EXPECT_EQ(table.bytes_of({.region = 7, .length = 9, .offset = 5000}).data(),
+            memory.data() + 5000);
+}
+
+TEST_F(RegionTableTest, WhatCannotBePinnedIsKnownAndCopied) {
+  dma_map.set_physical_addresses(true);
+  const SharedPages memory(4, PROT_READ);
+  ASSERT_TRUE(add(7, memory));
+  EXPECT_FALSE(table.is_readable_by_ports(7));
+  EXPECT_EQ(table.bytes_of({.region = 7, .length = 9, .offset = 0}).data(), memory.data());
+  table.remove(7);
+  EXPECT_TRUE(add(7, SharedPages(4))) << "its place is free again";
+}
+
+/// The control thread maps before the workers and unmaps after them.
+TEST_F(RegionTableTest, TheFirstUserOfMemoryDecidesForTheOthers) {
+  dma_map.set_physical_addresses(true);
+  const SharedPages memory(4);
+  if (!memory.can_be_seen()) GTEST_SKIP() << "physical addresses are root's to see";
+  ASSERT_TRUE(dma_map.add(memory.data(), memory.bytes(), kTestPageBytes).ok());
+  const std::vector<uint64_t> pinned = memory.addresses();
+  ASSERT_TRUE(memory.punch());
+  ASSERT_TRUE(add(7, memory));
+  EXPECT_EQ(table.run_at(7, 0).iova, pinned[0]) << "not the page that lies there since";
+  table.remove(7);
+  dma_map.remove(memory.data(), memory.bytes());
+  EXPECT_TRUE(dma_map.page_addresses(memory.data()).empty());
+}
+
+}  // namespace
+}  // namespace lyre::io::dpdk
