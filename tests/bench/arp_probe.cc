@@ -4,8 +4,6 @@
 /// it waits, so that one thread wakes up in that time and no other.
 
 #include <arpa/inet.h>
-#include <sched.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -15,6 +13,7 @@
 #include "stack/base/check.h"
 #include "stack/io/dpdk/environment.h"
 #include "stack/link/framing.h"
+#include "tests/bench/probe.h"
 
 namespace lyre {
 namespace {
@@ -26,17 +25,6 @@ constexpr int64_t kAnswerNs = 1'000'000'000;
 /// A driver that is between stop and start needs a moment of peace.
 constexpr useconds_t kRestartUs = 500'000;
 constexpr int kRestartsMax = 40;
-
-int64_t now_ns() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
-
-[[noreturn]] void fail(const std::string& text) {
-  std::fprintf(stderr, "arp_probe: %s\n", text.c_str());
-  std::exit(1);
-}
 
 class Probe {
  public:
@@ -102,10 +90,7 @@ void run(const std::string& socket, IpAddress target, int core, int count) {
   auto port = (*environment)->open_port({.device = device, .mtu_bytes = kMtuBytes}, memories);
   if (!port) fail(port.error().text);
   if (Status done = (*environment)->register_worker_thread(); !done) fail(done.error().text);
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  CPU_SET(core, &cores);
-  if (::sched_setaffinity(0, sizeof cores, &cores) != 0) fail("no such core");
+  take_core(core);
   Probe probe(**memory, **port, target);
   probe.wait_for_link();
   if (probe.answer_ns() == 0) fail("nobody answers");

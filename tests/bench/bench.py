@@ -17,12 +17,15 @@ sys.path.insert(0, os.path.join(ROOT, "tests", "support"))
 import measures
 import processes
 import record
+import rest
 from daemon import DaemonError, Programs
 from network import NetworkError
 
+GROUPS = {**measures.GROUPS, "idle": rest.idle}
+
 
 def arguments():
-    names = ", ".join(measures.GROUPS)
+    names = ", ".join(GROUPS)
     parser = argparse.ArgumentParser(prog="tools/bench", description=__doc__.splitlines()[0],
                                      epilog=f"Groups: {names}.")
     parser.add_argument("--build", required=True, help=argparse.SUPPRESS)
@@ -49,14 +52,14 @@ def main():
     if docs is None and not options.only and not options.quick:
         docs = os.path.join(ROOT, "docs", "benchmarks.md")
     try:
-        for name, group in measures.GROUPS.items():
+        for name, group in GROUPS.items():
             if table.wants_group(name):
                 group(bench)
     except (DaemonError, NetworkError, measures.Failed) as error:
         sys.exit(f"bench: {error}")
     finally:
         if options.keep and os.path.exists(options.out):
-            table.keep_others(options.out, list(measures.GROUPS))
+            table.keep_others(options.out, list(GROUPS))
         table.write_json(options.out)
     if docs:
         table.write_docs(docs)

@@ -4,14 +4,11 @@ import contextlib
 import json
 import os
 import re
-import shutil
-import statistics
 import subprocess
 import tempfile
 import time
 
 import processes
-from daemon import Daemon, Settings
 from network import VethPair
 from record import Row
 from two_hosts import ADDRESSES, TwoHosts, cores, scratch_folder
@@ -19,10 +16,7 @@ from two_hosts import ADDRESSES, TwoHosts, cores, scratch_folder
 KERNEL = {"left": "10.9.4.1", "right": "10.9.4.2"}
 PORT = 5201
 PATIENCE_S = 120
-IDLE_S = 3
-ANSWERS = 20
-PING = ["ping", "-n", "-c", str(ANSWERS + 1), "-i", "0.1", KERNEL["right"]]
-SESSIONS_AT_ONCE = 4000
+SESSIONS_AT_ONCE = 4096
 # Two daemons and two clients.
 SPINNERS = 4
 # DESIGN: MTU-sized packets really cross the wire; checksums are left to it, as to a NIC.
@@ -79,7 +73,7 @@ class Side:
         try:
             if "listening" not in listening.stderr.readline():
                 raise Failed("lyre perf server does not listen")
-            yield
+            yield listening
         finally:
             processes.end(listening)
             listening.stderr.close()
@@ -298,35 +292,37 @@ def bulk_with_checksums(bench, mtu, group, seconds):
 # ---- round trips ----
 
 def latency(bench):
-    count = str(int(10000 * bench.seconds))
-    for idle, spin in (("adaptive", []), ("busy", ["--spin"])):
-        if spin and os.cpu_count() < SPINNERS:
-            print(f"\nround trips, busy: needs {SPINNERS} cores, one for each that spins")
-            continue
+    """Beside a kernel client that blocks, and one that spins. Lyre spins, too, where each of its
+    two daemons and two clients has a core; elsewhere they share cores, and yield."""
+    spin = ["--spin"]
+    busy = ("busy", spin) if os.cpu_count() >= SPINNERS else ("adaptive", [])
+    for (idle, own), rival in ((("adaptive", []), []), (busy, spin)):
         sections = {**TRUSTED, "workers": {"idle": idle}}
+        group = f"round trips, {idle} beside a {'spinning' if rival else 'blocking'} kernel client"
         with TwoHosts(bench.programs, sections=sections) as hosts, \
                 kernel_wire(HONEST, 1500) as honest:
-            sides = {"kernel": kernel_side(bench.programs, honest), "lyre": lyre_side(hosts)}
+            sides = {"kernel": (kernel_side(bench.programs, honest), rival),
+                     "lyre": (lyre_side(hosts), own)}
             for size in ("1", "64", "4096"):
-                round_trips(bench, sides, idle, spin, ["--message", size, "--count", count], size)
+                round_trips(bench, group, sides, size)
 
 
-def round_trips(bench, sides, idle, spin, options, size):
-    group = f"round trips, {idle} beside a {'spinning' if spin else 'blocking'} kernel client"
-    arguments = ["--ping-pong", *options, *spin]
+def round_trips(bench, group, sides, size):
+    count = str(int(10000 * bench.seconds))
+    arguments = ["--ping-pong", "--message", size, "--count", count]
     reports = {name: [] for name in sides}
     label = f"{size} B"
     if not any(bench.table.wants(group, f"{who}{label}") for who in ("", "kernel, ")):
         return
     for _ in range(bench.rounds):
-        for name, side in sides.items():
-            reports[name].append(side.run(arguments, spin)["ping_pong"])
+        for name, (side, spin) in sides.items():
+            reports[name].append(side.run([*arguments, *spin], spin)["ping_pong"])
     for key in ("p50", "p99", "p999"):
         rows = {}
-        for name in sides:
+        for name, (side, spin) in sides.items():
             title = f"{'kernel, ' if name == 'kernel' else ''}{label}, {key}"
             rows[name] = Row(group, title, "us", [r[f"{key}_us"] for r in reports[name]],
-                             "lyre perf client " + " ".join([*sides[name].options, *arguments]),
+                             "lyre perf client " + " ".join([*side.options, *arguments, *spin]),
                              rows.get("kernel"), lower_is_better=True)
             bench.table.add(rows[name])
 
@@ -416,19 +412,28 @@ def with_workers(bench, host_cores, arguments):
 # ---- many sessions, and none ----
 
 def connections(bench):
-    arguments = ["--sessions", str(SESSIONS_AT_ONCE), "--ping-pong", "--count", "1"]
+    """A client's whole life: process, attach, connections, a round trip on each, close."""
     with TwoHosts(bench.programs, sections=MANY_CLOSE) as hosts:
+        contest = Contest(bench, "connections")
         side = lyre_side(hosts)
+        one, many = (["--sessions", str(sessions), "--ping-pong", "--count", "1"]
+                     for sessions in (1, SESSIONS_AT_ONCE))
+        for name, arguments in (("1 session", one), (f"{SESSIONS_AT_ONCE} sessions", many)):
+            contest.add(f"a client's life with {name}", "ms",
+                        lambda arguments=arguments: life_s(side, arguments) * 1000,
+                        "lyre perf client " + " ".join(arguments), lower_is_better=True)
+        contest.add("the connections of such a client", "/s",
+                    lambda: SESSIONS_AT_ONCE / life_s(side, many),
+                    "lyre perf client " + " ".join(many))
+        contest.run()
 
-        def rate():
-            with side.serving():
-                command, environment = side.client_command(arguments)
-                begun = time.monotonic()
-                output_of(command, "lyre perf", env=environment)
-                return SESSIONS_AT_ONCE / (time.monotonic() - begun)
-        bench.table.add(Row("connections", "start a client, open, one round trip, close", "/s",
-                            [rate() for _ in range(bench.rounds)],
-                            "lyre perf client " + " ".join(arguments)))
+
+def life_s(side, arguments):
+    with side.serving():
+        command, environment = side.client_command(arguments)
+        begun = time.monotonic()
+        output_of(command, "lyre perf", env=environment)
+        return time.monotonic() - begun
 
 
 def idle_sessions(bench):
@@ -445,110 +450,6 @@ def idle_sessions(bench):
                             lower_is_better=True))
 
 
-def idle(bench):
-    """By memif, which cannot wake a daemon, and by AF_PACKET, which can."""
-    with TwoHosts(bench.programs, sections=TRUSTED) as hosts:
-        rest(bench, "no port can wake it (memif)", hosts.a.pid, lyre_side(hosts))
-    with VethPair(HONEST) as wire, TwoHosts(bench.programs, wire=wire) as hosts:
-        rest(bench, "the port wakes it (AF_PACKET)", hosts.a.pid, lyre_side(hosts))
-    with kernel_wire(HONEST, 1500) as wire:
-        round_trips_after_rest(bench, "the kernel", kernel_side(bench.programs, wire))
-    wake_ups(bench)
-
-
-def rest(bench, how, pid, side):
-    """The daemon alone; and what a round trip takes that wakes daemons and clients."""
-    shares = []
-    for _ in range(bench.rounds):
-        before = processor_s(pid)
-        time.sleep(IDLE_S)
-        shares.append((processor_s(pid) - before) / IDLE_S * 100)
-    bench.table.add(Row("idle", f"daemon, {how}", "% of a core", shares,
-                        f"/proc/PID/stat over {IDLE_S} s", lower_is_better=True))
-    round_trips_after_rest(bench, how, side)
-
-
-def round_trips_after_rest(bench, how, side):
-    options = ["--ping-pong", "--count", "20", "--interval", "0.1"]
-    values = [side.run(options)["ping_pong"]["p50_us"] for _ in range(bench.rounds)]
-    bench.table.add(Row("idle", f"round trip after 0.1 s of rest, {how}", "us", values,
-                        "lyre perf client " + " ".join(options), lower_is_better=True))
-
-
-def wake_ups(bench):
-    """What one wake-up of one daemon takes: the answer after a rest, beside that of a daemon that
-    never sleeps. A kernel's pings are timed where packets come in, and arp_probe spins, so that
-    nobody else wakes up meanwhile."""
-    contest = Contest(bench, "idle")
-    contest.add("ping after 0.1 s of rest, answered by the kernel", "us",
-                lambda: ping_us(kernel_wire(HONEST, 1500)), " ".join(PING), lower_is_better=True)
-    for how, idle in (("never sleeps", "busy"), ("the port wakes", "adaptive")):
-        contest.add(f"ping after 0.1 s of rest, answered by a daemon that {how} (AF_PACKET)", "us",
-                    lambda idle=idle: ping_us(daemon_beside_kernel(bench.programs, idle)),
-                    " ".join(PING), lower_is_better=True)
-    probe = bench.program("tests/bench/arp_probe")
-    for how, idle in (("never sleeps", "busy"), ("no port can wake", "adaptive")):
-        contest.add(f"ARP after 0.1 s of rest, answered by a daemon that {how} (memif)", "us",
-                    lambda idle=idle: arp_us(bench.programs, probe, idle),
-                    f"arp_probe SOCKET {KERNEL['right']} CORE {ANSWERS}", lower_is_better=True)
-    contest.run()
-
-
-@contextlib.contextmanager
-def scratch():
-    folder = scratch_folder()
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def resting_daemon(programs, device, idle, folder, inside=()):
-    """On the first core."""
-    daemon = Daemon(programs, Settings("lyre", device, f"{KERNEL['right']}/24", cores()[0],
-                                       sections={"workers": {"idle": idle}}), folder, inside)
-    try:
-        daemon.start()
-        yield daemon
-    finally:
-        daemon.stop()
-
-
-@contextlib.contextmanager
-def daemon_beside_kernel(programs, idle):
-    """A wire with the kernel on its left and a daemon on its right."""
-    with scratch() as folder, VethPair(HONEST) as wire:
-        wire.give_address(wire.left, KERNEL["left"])
-        with resting_daemon(programs, f"net_af_packet0,iface={wire.device}", idle, folder,
-                            wire.inside(wire.right)) as daemon:
-            daemon.wait_link()
-            yield wire
-
-
-def ping_us(answerer):
-    """Median; the first one asks for a MAC address as well."""
-    with answerer as wire:
-        said = output_of(on_core(cores()[1], wire.inside(wire.left, *PING)), "ping")
-    return statistics.median(float(ms) * 1000 for ms in re.findall(r"time=(\S+) ms", said)[1:])
-
-
-def arp_us(programs, probe, idle):
-    with scratch() as folder:
-        wire = os.path.join(folder, "wire.sock")
-        device = f"net_memif0,role=server,socket={wire},socket-abstract=no"
-        with resting_daemon(programs, device, idle, folder):
-            said = output_of([probe, wire, KERNEL["right"], str(cores()[1]), str(ANSWERS)],
-                             "arp_probe", env=dict(os.environ, RUNTIME_DIRECTORY=folder))
-    return statistics.median(json.loads(said))
-
-
-def processor_s(pid):
-    with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-        fields = file.read().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 GROUPS = {
     "engine": engine,
     "bulk, MTU 1500": lambda bench: bulk(bench, 1500),
@@ -559,5 +460,4 @@ GROUPS = {
     "scaling": scaling,
     "connections": connections,
     "sessions": idle_sessions,
-    "idle": idle,
 }

@@ -11,7 +11,6 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -22,6 +21,7 @@
 
 #include "stack/channel/ring.h"
 #include "stack/io/dpdk/environment.h"
+#include "tests/bench/probe.h"
 
 namespace lyre {
 namespace {
@@ -36,17 +36,6 @@ constexpr int64_t kQuietNs = 300'000'000;
 constexpr int64_t kPatienceNs = 20'000'000'000;
 /// A driver that is between stop and start needs a moment of peace.
 constexpr int64_t kRestartIntervalNs = 500'000'000;
-
-int64_t now_ns() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
-
-[[noreturn]] void fail(const std::string& text) {
-  std::fprintf(stderr, "passthrough: %s\n", text.c_str());
-  std::exit(1);
-}
 
 struct Options {
   bool is_sender = false;
@@ -341,10 +330,7 @@ pid_t start_client(const Options& options, Host& host) {
 void run(const Options& options) {
   Host host = open_host(options);
   if (Status done = host.environment->register_worker_thread(); !done) fail(done.error().text);
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  CPU_SET(options.core, &cores);
-  if (::sched_setaffinity(0, sizeof cores, &cores) != 0) fail("no such core");
+  take_core(options.core);
   wait_for_link(host);
   const pid_t client = start_client(options, host);
   const int64_t started = now_ns();

@@ -123,7 +123,7 @@ void add_client_options(CLI::App& command, ClientFlags& flags) {
   command.add_option("--count", flags.count, "Ping-pong: round trips")
       ->check(CLI::Range(uint64_t{1}, uint64_t{100'000'000}))
       ->capture_default_str();
-  command.add_option("--interval", flags.interval_s, "Ping-pong: seconds of rest before each")
+  command.add_option("--interval", flags.interval_s, "Ping-pong: seconds of rest after each")
       ->check(CLI::Range(0.0, 60.0));
   command.add_option("--sessions", flags.sessions, "Sessions at the same time")
       ->check(CLI::Range(1u, 4096u))

@@ -1,3 +1,5 @@
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -192,7 +194,7 @@ class LyreNetwork final : public Network {
     return make_stream(session);
   }
   lyre_addr listen(const lyre_addr& local) override {
-    const int code = lyre_listen(context_, &local, 128, &listener_);
+    const int code = lyre_listen(context_, &local, SOMAXCONN, &listener_);
     if (code != 0) throw tools::library_failure(code);
     lyre_addr out{};
     lyre_listener_addr(listener_, &out);

@@ -34,7 +34,7 @@ struct Plan {
   uint32_t message_bytes = 0;  ///< ping-pong
   uint64_t count = 0;          ///< ping-pong
   uint64_t seed = 0;
-  int64_t interval_ns = 0;  ///< ping-pong: of rest before each; the client keeps it to itself
+  int64_t interval_ns = 0;  ///< ping-pong: of rest after each; the client keeps it to itself
 
   bool sends_to(Direction side) const {
     return kind == Kind::kBulk &&
