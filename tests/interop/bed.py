@@ -10,12 +10,12 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 
 import processes
-from capture import KERNEL, KERNEL6, Capture
+from capture import LYRE, LYRE6, Capture
 from daemon import Daemon, DaemonError, Programs, Settings
 from network import NetworkError, VethPair
 from two_hosts import cores, scratch_folder
 
-LYRE, LYRE6 = "10.9.2.1", "fd00:9:2::1"
+KERNEL, KERNEL6 = "10.9.2.2", "fd00:9:2::2"
 # Every packet and checksum on the wire is then as a NIC would send it.
 OFFLOADS = ["tso", "off", "gso", "off", "gro", "off", "tx", "off", "rx", "off"]
 TIMEOUTS = {"user_timeout_ms": 4000, "connect_timeout_ms": 4000}

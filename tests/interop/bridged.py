@@ -6,7 +6,7 @@ import unittest
 import bed
 import transfer
 from bridge import Bridge
-from capture import KERNEL
+from bed import KERNEL
 from network import BridgedPair
 
 PORT = 5201

@@ -10,15 +10,15 @@ START_TIMEOUT_S = 20
 BUFFER_MIB_MIN, BUFFER_MIB_MAX = 256, 2000
 ANALYSIS_TIMEOUT_S = 900
 
-KERNEL, KERNEL6 = "10.9.2.2", "fd00:9:2::2"
+LYRE, LYRE6 = "10.9.2.1", "fd00:9:2::1"
 
 # What must not be in a capture: name -> tshark's display filter. Where a checksum comes to 0, Linux
-# writes the other zero of one's complement, 0xffff, which tshark calls bad.
+# (everybody but us) writes the other zero of one's complement, 0xffff, which tshark calls bad.
 FAULTS = {
     "malformed packets": "_ws.malformed",
     "bad TCP checksums":
-        "tcp.checksum.status == 0 and not (tcp.checksum == 0xffff and "
-        f"(ip.src == {KERNEL} or ipv6.src == {KERNEL6}))",
+        "tcp.checksum.status == 0 and (tcp.checksum != 0xffff or "
+        f"ip.src == {LYRE} or ipv6.src == {LYRE6})",
     "bad ICMPv6 checksums": "icmpv6.checksum.status == 0",
     "bad IP checksums": "ip.checksum.status == 0",
     "spurious retransmissions": "tcp.analysis.spurious_retransmission",
@@ -33,17 +33,39 @@ class CaptureError(Exception):
     """There is no usable recording."""
 
 
-class Capture:
+class Recording:
+    """A file of packets, judged by tshark."""
+
+    def __init__(self, path):
+        self._path = path
+
+    def faults(self, names=tuple(FAULTS)):
+        """One line of text for each packet in which tshark finds one of these faults."""
+        wanted = " or ".join(f"({FAULTS[name]})" for name in names)
+        return self.matching(f"({wanted}) and not ({QUOTES})")
+
+    def matching(self, display_filter):
+        """One line of text for each packet that tshark finds."""
+        done = processes.run(
+            ["tshark", "-r", self._path, "-n", "-o", "tcp.check_checksum:TRUE",
+             "-o", "ip.check_checksum:TRUE", "-d", ANY_PAYLOAD, "-Y", display_filter],
+            ANALYSIS_TIMEOUT_S, capture_output=True)
+        if done.returncode != 0:
+            raise CaptureError("tshark: " + done.stderr.strip())
+        return done.stdout.splitlines()
+
+
+class Capture(Recording):
     """Records the device of a namespace while a `with` block lasts.
 
     `mib` is about what will go over the wire: as much memory lets the recorder fall behind.
     """
 
     def __init__(self, wire, namespace, path, mib):
+        super().__init__(path)
         buffer_mib = min(max(2 * mib, BUFFER_MIB_MIN), BUFFER_MIB_MAX)
         self._command = wire.inside(namespace, "nice", "-n", "-10", "dumpcap", "-q",
                                     "-i", wire.device, "-w", path, "-B", str(buffer_mib))
-        self._path = path
         self._log_path = path + ".log"
         self._process = None
 
@@ -85,18 +107,3 @@ class Capture:
         if dropped:
             raise CaptureError(f"dumpcap missed {dropped} of {received + dropped} packets")
         return received
-
-    def faults(self, names=tuple(FAULTS)):
-        """One line of text for each packet in which tshark finds one of these faults."""
-        wanted = " or ".join(f"({FAULTS[name]})" for name in names)
-        return self.matching(f"({wanted}) and not ({QUOTES})")
-
-    def matching(self, display_filter):
-        """One line of text for each packet that tshark finds."""
-        done = processes.run(
-            ["tshark", "-r", self._path, "-n", "-o", "tcp.check_checksum:TRUE",
-             "-o", "ip.check_checksum:TRUE", "-d", ANY_PAYLOAD, "-Y", display_filter],
-            ANALYSIS_TIMEOUT_S, capture_output=True)
-        if done.returncode != 0:
-            raise CaptureError("tshark: " + done.stderr.strip())
-        return done.stdout.splitlines()
