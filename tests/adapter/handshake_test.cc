@@ -37,6 +37,23 @@ void say_one_word(Rank& rank, Link& link) {
   EXPECT_EQ(word, 0xfeedu);
 }
 
+using Part = std::function<void(Rank&, Link&)>;
+
+// Rank 1 listens, each rank does its part, and then they meet as if nothing had been.
+void expect_undisturbed(const Part& caller, const Part& listener) {
+  const auto whole = [](const Part& part) {
+    return [&part](Rank& rank) {
+      Link link(rank, kAbi, Link::Unconnected{});
+      link.exchange_handle();
+      part(rank, link);
+      link.connect();
+      say_one_word(rank, link);
+      link.close();
+    };
+  };
+  expect_ranks({whole(caller), whole(listener)});
+}
+
 Result connect_until_answered(Link& link, void** comm) {
   Result result = Result::kSuccess;
   until([&] {
@@ -187,28 +204,16 @@ TEST_F(Handshake, OneListenGivesSeveralComms) {
 }
 
 TEST_F(Handshake, ConnectNeverBlocksOnAPeerThatDoesNotAccept) {
-  expect_ranks({[](Rank& rank) {
-                  Link link(rank, kAbi, Link::Unconnected{});
-                  link.exchange_handle();
-                  void* comm = nullptr;
-                  for (int i = 0; i < 1000; ++i) {
-                    ASSERT_EQ(link.plugin().connect(0, link.handle().data(), &comm),
-                              Result::kSuccess);
-                    ASSERT_EQ(comm, nullptr);
-                  }
-                  rank.meet();
-                  link.connect();
-                  say_one_word(rank, link);
-                  link.close();
-                },
-                [](Rank& rank) {
-                  Link link(rank, kAbi, Link::Unconnected{});
-                  link.exchange_handle();
-                  rank.meet();
-                  link.connect();
-                  say_one_word(rank, link);
-                  link.close();
-                }});
+  expect_undisturbed(
+      [](Rank& rank, Link& link) {
+        void* comm = nullptr;
+        for (int i = 0; i < 1000; ++i) {
+          ASSERT_EQ(link.plugin().connect(0, link.handle().data(), &comm), Result::kSuccess);
+          ASSERT_EQ(comm, nullptr);
+        }
+        rank.meet();
+      },
+      [](Rank& rank, Link&) { rank.meet(); });
 }
 
 // What this process shows to `lyre comms`.
@@ -230,42 +235,32 @@ void expect_one_stranger_shown() {
       << header->last_stranger;
 }
 
-// Rank 1 listens, sees `stranger` out, and then takes rank 0 as if nothing had been.
-void expect_undisturbed(const std::function<void(Stranger&)>& stranger, const std::string& line) {
-  expect_ranks({[&](Rank& rank) {
-                  Link link(rank, kAbi, Link::Unconnected{});
-                  link.exchange_handle();
-                  {
-                    Stranger visitor(daemons().socket(0), link.handle());
-                    stranger(visitor);
-                    EXPECT_TRUE(until([&] { return visitor.is_shown_out(); }));
-                  }
-                  link.connect();
-                  say_one_word(rank, link);
-                  link.close();
-                },
-                [&](Rank& rank) {
-                  ::setenv("LYRE_HANDSHAKE_TIMEOUT_MS", "300", 1);
-                  Link link(rank, kAbi, Link::Unconnected{});
-                  link.exchange_handle();
-                  link.connect();
-                  say_one_word(rank, link);
-                  EXPECT_EQ(count_logged(line), 1u) << logged_text();
-                  EXPECT_TRUE(has_logged("closed a connection from 10.77.0.1:") ||
-                              has_logged("closed a connection from 127.0.0.1:"))
-                      << logged_text();
-                  expect_one_stranger_shown();
-                  link.close();
-                }});
+// Rank 1 sees `stranger` out, and says so.
+void expect_shown_out(const std::function<void(Stranger&)>& stranger, const std::string& line) {
+  ::setenv("LYRE_HANDSHAKE_TIMEOUT_MS", "300", 1);
+  expect_undisturbed(
+      [&](Rank& rank, Link& link) {
+        Stranger visitor(daemons().socket(0), link.handle());
+        stranger(visitor);
+        EXPECT_TRUE(until([&] { return visitor.is_shown_out(); }));
+        rank.meet();
+      },
+      [&](Rank& rank, Link&) {
+        rank.meet();
+        EXPECT_EQ(count_logged(line), 1u) << logged_text();
+        EXPECT_TRUE(has_logged("closed a connection from 10.77.0.1:")) << logged_text();
+        expect_one_stranger_shown();
+      });
+  ::unsetenv("LYRE_HANDSHAKE_TIMEOUT_MS");
 }
 
 TEST_F(Handshake, GarbageOnThePortIsShownOut) {
-  expect_undisturbed([](Stranger& visitor) { visitor.say(pattern(1, 5000)); },
-                     "does not speak this plugin's protocol");
+  expect_shown_out([](Stranger& visitor) { visitor.say(pattern(1, 5000)); },
+                   "does not speak this plugin's protocol");
 }
 
 TEST_F(Handshake, OneWrongByteIsEnough) {
-  expect_undisturbed(
+  expect_shown_out(
       [](Stranger& visitor) {
         const uint8_t get = 'G';
         visitor.say({&get, 1});
@@ -274,11 +269,11 @@ TEST_F(Handshake, OneWrongByteIsEnough) {
 }
 
 TEST_F(Handshake, SilentScannerIsShownOut) {
-  expect_undisturbed([](Stranger&) {}, "did not say in time what it wants");
+  expect_shown_out([](Stranger&) {}, "did not say in time what it wants");
 }
 
 TEST_F(Handshake, HalfAHelloIsShownOut) {
-  expect_undisturbed(
+  expect_shown_out(
       [](Stranger& visitor) {
         uint8_t hello[kHelloBytes];
         encode(nccl_adapter::Hello{}, hello);
@@ -287,54 +282,19 @@ TEST_F(Handshake, HalfAHelloIsShownOut) {
       "did not say in time what it wants");
 }
 
+Answer answer_of(const Stranger& visitor) {
+  const std::span<const uint8_t> heard(visitor.heard());
+  Answer answer;
+  EXPECT_TRUE(heard.size() >= kAnswerBytes && decode(heard.first<kAnswerBytes>(), &answer));
+  return answer;
+}
+
 void expect_answer(Stranger& visitor, AnswerCode code) {
   EXPECT_TRUE(until([&] { return visitor.is_shown_out(); }));
-  ASSERT_EQ(visitor.heard().size(), kAnswerBytes);
-  Answer answer;
-  ASSERT_TRUE(decode(std::span<const uint8_t, kAnswerBytes>(visitor.heard().data(), kAnswerBytes),
-                     &answer));
+  EXPECT_EQ(visitor.heard().size(), kAnswerBytes);
+  const Answer answer = answer_of(visitor);
   EXPECT_EQ(answer.code, code);
   EXPECT_FALSE(answer.text.empty());
-}
-
-TEST_F(Handshake, HelloOfAnotherVersionGetsAnAnswer) {
-  expect_undisturbed(
-      [](Stranger& visitor) {
-        uint8_t hello[kHelloBytes];
-        encode(nccl_adapter::Hello{.version_min = 9, .version_max = 9}, hello);
-        visitor.say(hello);
-        expect_answer(visitor, AnswerCode::kVersion);
-      },
-      "protocol versions 9 to 9 meet");
-}
-
-TEST_F(Handshake, GuessedNonceIsRefused) {
-  expect_undisturbed(
-      [](Stranger& visitor) {
-        uint8_t hello[kHelloBytes];
-        encode(nccl_adapter::Hello{.host = "nowhere"}, hello);
-        visitor.say(hello);
-        expect_answer(visitor, AnswerCode::kUnknown);
-      },
-      "nobody listens under that handle");
-}
-
-nccl_adapter::Hello hello_for(const Link& link, uint16_t index, uint16_t count,
-                              uint32_t incarnation) {
-  nccl_adapter::Hello hello{.stream_index = index,
-                            .stream_count = count,
-                            .incarnation = incarnation,
-                            .pid = 77,
-                            .nonce = read_handle(link.handle()).nonce,
-                            .host = "impostor"};
-  hello.comm_id.fill(7);
-  return hello;
-}
-
-void say_hello(Stranger& visitor, const nccl_adapter::Hello& hello) {
-  uint8_t bytes[kHelloBytes];
-  encode(hello, bytes);
-  visitor.say(bytes);
 }
 
 void expect_welcome(Stranger& visitor) {
@@ -342,10 +302,25 @@ void expect_welcome(Stranger& visitor) {
     visitor.is_shown_out();
     return visitor.heard().size() >= kAnswerBytes;
   }));
-  Answer answer;
-  ASSERT_TRUE(decode(std::span<const uint8_t, kAnswerBytes>(visitor.heard().data(), kAnswerBytes),
-                     &answer));
-  EXPECT_EQ(answer.code, AnswerCode::kWelcome);
+  EXPECT_EQ(answer_of(visitor).code, AnswerCode::kWelcome);
+}
+
+TEST_F(Handshake, HelloOfAnotherVersionGetsAnAnswer) {
+  expect_shown_out(
+      [](Stranger& visitor) {
+        visitor.say(nccl_adapter::Hello{.version_min = 9, .version_max = 9});
+        expect_answer(visitor, AnswerCode::kVersion);
+      },
+      "protocol versions 9 to 9 meet");
+}
+
+TEST_F(Handshake, GuessedNonceIsRefused) {
+  expect_shown_out(
+      [](Stranger& visitor) {
+        visitor.say(nccl_adapter::Hello{.host = "nowhere"});
+        expect_answer(visitor, AnswerCode::kUnknown);
+      },
+      "nobody listens under that handle");
 }
 
 void* accept_one(Link& link) {
@@ -357,100 +332,74 @@ void* accept_one(Link& link) {
   return comm;
 }
 
+// Somebody who says what a peer would say that found rank 1's handle.
+std::unique_ptr<Stranger> knock(const Link& link, uint16_t index, uint16_t count,
+                                uint32_t incarnation = 1) {
+  auto visitor = std::make_unique<Stranger>(daemons().socket(0), link.handle());
+  visitor->say(hello_for(link.handle(), index, count, incarnation));
+  return visitor;
+}
+
 TEST_F(Handshake, AStreamJoinsOnceAndNotTooLate) {
-  expect_ranks({[](Rank& rank) {
-                  Link link(rank, kAbi, Link::Unconnected{});
-                  link.exchange_handle();
-                  const auto knock = [&](uint16_t index, uint16_t count, uint32_t incarnation) {
-                    auto visitor = std::make_unique<Stranger>(daemons().socket(0), link.handle());
-                    say_hello(*visitor, hello_for(link, index, count, incarnation));
-                    return visitor;
-                  };
-                  const auto first = knock(0, 2, 1);
-                  expect_welcome(*first);
-                  expect_answer(*knock(0, 2, 1), AnswerCode::kBadStream);  // replayed
-                  expect_answer(*knock(2, 2, 1), AnswerCode::kBadStream);
-                  expect_answer(*knock(0, 3, 2), AnswerCode::kBadStream);
-                  const auto successor = knock(0, 2, 2);
-                  expect_welcome(*successor);
-                  EXPECT_TRUE(until([&] { return first->is_shown_out(); }));
-                  rank.meet();
-                  rank.meet();  // the comm is closed
-                  expect_answer(*knock(1, 2, 1), AnswerCode::kDeparted);
-                  link.connect();
-                  say_one_word(rank, link);
-                  link.close();
-                },
-                [](Rank& rank) {
-                  Link link(rank, kAbi, Link::Unconnected{});
-                  link.exchange_handle();
-                  void* comm = accept_one(link);
-                  rank.meet();
-                  EXPECT_EQ(link.plugin().close_recv(comm), Result::kSuccess);
-                  rank.meet();
-                  link.connect();
-                  say_one_word(rank, link);
-                  link.close();
-                }});
+  expect_undisturbed(
+      [](Rank& rank, Link& link) {
+        const auto first = knock(link, 0, 2);
+        expect_welcome(*first);
+        expect_answer(*knock(link, 0, 2), AnswerCode::kBadStream);  // replayed
+        expect_answer(*knock(link, 2, 2), AnswerCode::kBadStream);
+        expect_answer(*knock(link, 0, 3, 2), AnswerCode::kBadStream);
+        const auto successor = knock(link, 0, 2, 2);
+        expect_welcome(*successor);
+        EXPECT_TRUE(until([&] { return first->is_shown_out(); }));
+        rank.meet();
+        rank.meet();  // the comm is closed
+        expect_answer(*knock(link, 1, 2), AnswerCode::kDeparted);
+      },
+      [](Rank& rank, Link& link) {
+        void* comm = accept_one(link);
+        rank.meet();
+        EXPECT_EQ(link.plugin().close_recv(comm), Result::kSuccess);
+        rank.meet();
+      });
 }
 
 // A sender that comes back with the middle of its messages must not be a new peer.
 TEST_F(Handshake, AStreamOfACommThatWasGivenUpIsTooLate) {
-  expect_ranks({[](Rank& rank) {
-                  Link link(rank, kAbi, Link::Unconnected{});
-                  link.exchange_handle();
-                  Stranger first(daemons().socket(0), link.handle());
-                  say_hello(first, hello_for(link, 0, 2, 1));
-                  expect_welcome(first);
-                  rank.meet();
-                  rank.meet();  // the comm is closed, with a request in flight
-                  Stranger late(daemons().socket(0), link.handle());
-                  say_hello(late, hello_for(link, 1, 2, 1));
-                  expect_answer(late, AnswerCode::kUnknown);
-                  link.connect();
-                  say_one_word(rank, link);
-                  link.close();
-                },
-                [](Rank& rank) {
-                  Link link(rank, kAbi, Link::Unconnected{});
-                  link.exchange_handle();
-                  void* comm = accept_one(link);
-                  rank.meet();
-                  uint8_t byte = 0;
-                  void* request = nullptr;
-                  ASSERT_EQ(link.plugin().irecv(comm, &byte, 1, &request), Result::kSuccess);
-                  EXPECT_EQ(link.plugin().close_recv(comm), Result::kSuccess);
-                  rank.meet();
-                  link.connect();
-                  say_one_word(rank, link);
-                  link.close();
-                }});
+  expect_undisturbed(
+      [](Rank& rank, Link& link) {
+        const auto first = knock(link, 0, 2);
+        expect_welcome(*first);
+        rank.meet();
+        rank.meet();  // the comm is closed, with a request in flight
+        expect_answer(*knock(link, 1, 2), AnswerCode::kUnknown);
+      },
+      [](Rank& rank, Link& link) {
+        void* comm = accept_one(link);
+        rank.meet();
+        uint8_t byte = 0;
+        void* request = nullptr;
+        ASSERT_EQ(link.plugin().irecv(comm, &byte, 1, &request), Result::kSuccess);
+        EXPECT_EQ(link.plugin().close_recv(comm), Result::kSuccess);
+        rank.meet();
+      });
 }
 
 // Nobody would read what it brings, and its sender would wait as long as it lives.
 TEST_F(Handshake, AStreamOfACommThatHasFailedIsRefused) {
-  expect_ranks({[](Rank& rank) {
-                  Link link(rank, kAbi, Link::Unconnected{});
-                  link.exchange_handle();
-                  Stranger first(daemons().socket(0), link.handle());
-                  say_hello(first, hello_for(link, 0, 2, 1));
-                  expect_welcome(first);
-                  first.say(std::vector<uint8_t>(nccl_adapter::kFrameHeaderBytes, 0xff));
-                  EXPECT_TRUE(until([&] { return first.is_shown_out(); }));
-                  Stranger late(daemons().socket(0), link.handle());
-                  say_hello(late, hello_for(link, 1, 2, 1));
-                  expect_answer(late, AnswerCode::kUnknown);
-                  rank.meet();
-                  link.close();
-                },
-                [](Rank& rank) {
-                  Link link(rank, kAbi, Link::Unconnected{});
-                  link.exchange_handle();
-                  void* comm = accept_one(link);
-                  rank.meet();
-                  EXPECT_EQ(link.plugin().close_recv(comm), Result::kSuccess);
-                  link.close();
-                }});
+  expect_undisturbed(
+      [](Rank& rank, Link& link) {
+        const auto first = knock(link, 0, 2);
+        expect_welcome(*first);
+        first->say(std::vector<uint8_t>(nccl_adapter::kFrameHeaderBytes, 0xff));
+        EXPECT_TRUE(until([&] { return first->is_shown_out(); }));
+        expect_answer(*knock(link, 1, 2), AnswerCode::kUnknown);
+        rank.meet();
+      },
+      [](Rank& rank, Link& link) {
+        void* comm = accept_one(link);
+        rank.meet();
+        EXPECT_EQ(link.plugin().close_recv(comm), Result::kSuccess);
+      });
 }
 
 TEST_F(Handshake, AStreamThatLiesEndsItsOwnCommOnly) {
@@ -464,36 +413,26 @@ TEST_F(Handshake, AStreamThatLiesEndsItsOwnCommOnly) {
       {FrameType::kGrant, 0, 0, 0, 0},             // the wrong way round
   };
   for (const FrameHeader& lie : lies) {
-    expect_ranks({[&](Rank& rank) {
-                    Link link(rank, kAbi, Link::Unconnected{});
-                    link.exchange_handle();
-                    Stranger visitor(daemons().socket(0), link.handle());
-                    say_hello(visitor, hello_for(link, 0, 1, 1));
-                    expect_welcome(visitor);
-                    uint8_t frame[nccl_adapter::kFrameHeaderBytes + 4] = {};
-                    encode(lie, std::span<uint8_t, nccl_adapter::kFrameHeaderBytes>(
-                                    frame, nccl_adapter::kFrameHeaderBytes));
-                    visitor.say(frame);
-                    EXPECT_TRUE(until([&] { return visitor.is_shown_out(); }));
-                    rank.meet();
-                    link.connect();
-                    say_one_word(rank, link);
-                    link.close();
-                  },
-                  [](Rank& rank) {
-                    Link link(rank, kAbi, Link::Unconnected{});
-                    link.exchange_handle();
-                    void* comm = accept_one(link);
-                    rank.meet();  // the lie was heard
-                    void* request = nullptr;
-                    ASSERT_EQ(link.plugin().irecv(comm, nullptr, 0, &request), Result::kSuccess);
-                    EXPECT_EQ(link.finish_badly(request), Result::kRemoteError);
-                    EXPECT_EQ(count_logged("the peer broke the protocol"), 1u) << logged_text();
-                    EXPECT_EQ(link.plugin().close_recv(comm), Result::kSuccess);
-                    link.connect();
-                    say_one_word(rank, link);
-                    link.close();
-                  }});
+    expect_undisturbed(
+        [&](Rank& rank, Link& link) {
+          const auto visitor = knock(link, 0, 1);
+          expect_welcome(*visitor);
+          uint8_t frame[nccl_adapter::kFrameHeaderBytes + 4] = {};
+          encode(lie, std::span<uint8_t, nccl_adapter::kFrameHeaderBytes>(
+                          frame, nccl_adapter::kFrameHeaderBytes));
+          visitor->say(frame);
+          EXPECT_TRUE(until([&] { return visitor->is_shown_out(); }));
+          rank.meet();
+        },
+        [](Rank& rank, Link& link) {
+          void* comm = accept_one(link);
+          rank.meet();  // the lie was heard
+          void* request = nullptr;
+          ASSERT_EQ(link.plugin().irecv(comm, nullptr, 0, &request), Result::kSuccess);
+          EXPECT_EQ(link.finish_badly(request), Result::kRemoteError);
+          EXPECT_EQ(count_logged("the peer broke the protocol"), 1u) << logged_text();
+          EXPECT_EQ(link.plugin().close_recv(comm), Result::kSuccess);
+        });
   }
 }
 

@@ -76,6 +76,7 @@ std::vector<RankEnd> run_ranks(const std::vector<RankBody>& bodies, int seconds,
   std::vector<RankEnd> ends(bodies.size());
   for (size_t i = 0; i < bodies.size(); ++i) {
     int status = 0;
+    // Seconds spent here may be the kernel's, not the rank's: see DaemonPair::is_running().
     ::waitpid(children[i].pid, &status, 0);
     if (WIFEXITED(status)) ends[i].exit_status = WEXITSTATUS(status);
     if (WIFSIGNALED(status)) ends[i].signal = WTERMSIG(status);

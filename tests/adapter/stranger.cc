@@ -34,6 +34,12 @@ void Stranger::say(std::span<const uint8_t> bytes) {
   });
 }
 
+void Stranger::say(const nccl_adapter::Hello& hello) {
+  uint8_t bytes[nccl_adapter::kHelloBytes];
+  encode(hello, bytes);
+  say(bytes);
+}
+
 bool Stranger::is_shown_out() {
   lyre_poll(context_, 0);
   uint8_t bytes[256];
@@ -48,6 +54,18 @@ nccl_adapter::Handle read_handle(const HandleBuffer& handle) {
     throw std::runtime_error("the plugin wrote a handle that it does not understand");
   }
   return read;
+}
+
+nccl_adapter::Hello hello_for(const HandleBuffer& handle, uint16_t index, uint16_t count,
+                              uint32_t incarnation) {
+  nccl_adapter::Hello hello{.stream_index = index,
+                            .stream_count = count,
+                            .incarnation = incarnation,
+                            .pid = 77,
+                            .nonce = read_handle(handle).nonce,
+                            .host = "impostor"};
+  hello.comm_id.fill(7);
+  return hello;
 }
 
 }  // namespace lyre::test

@@ -6,6 +6,7 @@
 
 #include "lyre/lyre.h"
 #include "nccl_adapter/core/handle.h"
+#include "nccl_adapter/core/hello.h"
 #include "tests/adapter/link.h"
 
 namespace lyre::test {
@@ -20,6 +21,7 @@ class Stranger {
   Stranger& operator=(const Stranger&) = delete;
 
   void say(std::span<const uint8_t> bytes);
+  void say(const nccl_adapter::Hello& hello);
   /// Whether the other side ended the connection; what it said goes to heard().
   bool is_shown_out();
   const std::vector<uint8_t>& heard() const { return heard_; }
@@ -32,5 +34,8 @@ class Stranger {
 
 /// What the plugin wrote into a handle.
 nccl_adapter::Handle read_handle(const HandleBuffer& handle);
+/// What a peer with that handle would say first, on stream `index` of a comm of `count`.
+nccl_adapter::Hello hello_for(const HandleBuffer& handle, uint16_t index, uint16_t count,
+                              uint32_t incarnation = 1);
 
 }  // namespace lyre::test
