@@ -46,8 +46,11 @@ struct lyre_context {
   /// Frees the oldest `count` blocks under way and notes their tags.
   void finish_sends(lyre_session& session, uint64_t count);
   /// Gives back the slot of a run that the user is done with.
-  void release_slot(const lyre_session& session, uint32_t slot) {
-    workers_[session.worker].release(slot);
+  void release_slot(lyre_session& session, uint32_t slot) {
+    uint64_t& untold = session.untold_copies.rx_bytes;
+    const uint32_t copied_bytes = lyre::client::to_tell(untold);
+    workers_[session.worker].release(session.name, slot, copied_bytes);
+    untold -= copied_bytes;
   }
 
   // ---- Registered memory ----

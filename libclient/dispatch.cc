@@ -180,7 +180,7 @@ void lyre_context::on_data(uint32_t worker, lyre_session* session, const Complet
     const uint8_t* data = lent_bytes(entry.pool, slice);
     if (data == nullptr) return fail(LYRE_E_DAEMON, "the daemon lent memory that is not there");
     if (session == nullptr || session->is_given_up || slice.bytes == 0) {
-      workers_[worker].release(slice.slot);
+      workers_[worker].release(entry.session, slice.slot, 0);
       continue;
     }
     session->received.push({data, slice.bytes, slice.slot});

@@ -58,6 +58,7 @@ int64_t lyre_recv(lyre_session* session, void* out, size_t bytes) {
     const size_t part = std::min(bytes - taken, size_t{run.bytes});
     std::memcpy(static_cast<uint8_t*>(out) + taken, run.data, part);
     taken += part;
+    session->untold_copies.rx_bytes += part;
     run.data += part;
     run.bytes -= static_cast<uint32_t>(part);
     if (run.bytes == 0) context.release_slot(*session, session->received.pop().slot);
@@ -66,6 +67,12 @@ int64_t lyre_recv(lyre_session* session, void* out, size_t bytes) {
   // Slots that wait for their entry to fill are not worth holding once the reader is dry.
   if (session->received.is_empty()) context.worker(session->worker).flush_releases();
   return static_cast<int64_t>(taken);
+}
+
+void lyre_count_copied(lyre_session* session, uint64_t tx_bytes, uint64_t rx_bytes) {
+  if (session == nullptr) return;
+  session->untold_copies.tx_bytes += tx_bytes;
+  session->untold_copies.rx_bytes += rx_bytes;
 }
 
 uint64_t lyre_readable_bytes(const lyre_session* session) {

@@ -33,18 +33,18 @@ int check_can_send(const lyre_session& session) {
 /// Where the bytes of a send lie.
 struct Place {
   uint64_t offset = 0;
-  uint32_t region = 0;      ///< 0: the arena
-  bool was_copied = false;  ///< into the arena, by us
+  uint32_t region = 0;  ///< 0: the arena
 };
 
 /// REQUIRES: check_can_send(). False when the submission ring is full.
 bool submit(lyre_session& session, const Place& place, uint32_t bytes, uint64_t tag) {
   lyre::channel::Submission entry;
   entry.op = lyre::channel::Op::kSend;
-  entry.option_bits = place.was_copied ? lyre::channel::kSendWasCopied : 0;
+  entry.copied_bytes = lyre::client::to_tell(session.untold_copies.tx_bytes);
   entry.session = session.name;
   entry.body.send = {.region = place.region, .bytes = bytes, .offset = place.offset};
   if (!session.context->worker(session.worker).try_submit(entry)) return false;
+  session.untold_copies.tx_bytes -= entry.copied_bytes;
   const uint64_t block = place.region == 0 ? place.offset : lyre::client::Arena::kNone;
   session.sends.push({block, tag, bytes});
   session.unacked_bytes += bytes;
@@ -58,7 +58,9 @@ int submit_copy(lyre_session& session, const uint8_t* data, uint32_t bytes, uint
   const uint64_t offset = context.arena().alloc(bytes);
   if (offset == lyre::client::Arena::kNone) return fail_static(LYRE_E_AGAIN, "the arena is full");
   std::memcpy(context.arena_memory() + offset, data, bytes);
-  if (submit(session, {.offset = offset, .was_copied = true}, bytes, tag)) return 0;
+  session.untold_copies.tx_bytes += bytes;
+  if (submit(session, {.offset = offset}, bytes, tag)) return 0;
+  session.untold_copies.tx_bytes -= bytes;
   context.arena().free(offset);
   return fail_static(LYRE_E_AGAIN, "the worker's submission ring is full");
 }

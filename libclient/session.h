@@ -23,6 +23,17 @@ struct SentBlock {
   uint32_t bytes;
 };
 
+/// Payload that this process copied and the daemon has not been told of.
+struct UntoldCopies {
+  uint64_t tx_bytes = 0;
+  uint64_t rx_bytes = 0;
+};
+/// How much of that one send or one slot tells: what ten slots tell fits their entry.
+constexpr uint32_t to_tell(uint64_t untold_bytes) {
+  constexpr uint32_t kMost = UINT32_MAX / lyre::channel::kReleaseSlotsMax;
+  return untold_bytes < kMost ? static_cast<uint32_t>(untold_bytes) : kMost;
+}
+
 /// A run of received bytes that the user has not taken.
 struct ReceivedRun {
   const uint8_t* data;
@@ -64,4 +75,5 @@ struct lyre_session : lyre::client::Waitable {
   lyre::client::Fifo<lyre::client::ReceivedRun> received;
   uint64_t readable_bytes = 0;
   lyre::client::Fifo<uint32_t> held_slots;  ///< the user's until lyre_release()
+  lyre::client::UntoldCopies untold_copies;
 };

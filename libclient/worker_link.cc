@@ -50,7 +50,10 @@ bool WorkerLink::take_room_news() {
   return true;
 }
 
-void WorkerLink::release(uint32_t slot) {
+void WorkerLink::release(channel::SessionName session, uint32_t slot, uint32_t copied_bytes) {
+  if (releases_.session != session) flush_releases();
+  releases_.session = session;
+  releases_.copied_bytes += copied_bytes;
   releases_.body.release.slots[releases_.count++] = slot;
   if (releases_.count == channel::kReleaseSlotsMax) flush_releases();
 }

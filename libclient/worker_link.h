@@ -23,8 +23,9 @@ class WorkerLink {
   bool try_submit(const channel::Submission& entry);
   /// Submits now, or as soon as there is room: never lost, in order.
   void submit(const channel::Submission& entry);
-  /// Gives a lent slot back; collected until flush_releases() or the entry is full.
-  void release(uint32_t slot);
+  /// Gives a lent slot back, and tells of what was copied on that session; collected until
+  /// flush_releases(), another session's turn, or the entry is full.
+  void release(channel::SessionName session, uint32_t slot, uint32_t copied_bytes);
   void flush_releases();
   /// Moves what waits for room into the ring, as far as it goes.
   void flush_waiting();

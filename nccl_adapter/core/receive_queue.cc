@@ -23,6 +23,7 @@ Request* ReceiveQueue::post(void* data, uint64_t bytes) {
     return request;
   }
   if (!message.early.empty()) std::memcpy(data, message.early.data(), message.early.size());
+  copied_bytes_ += message.early.size();
   early_bytes_ -= message.early.size();
   message.early = {};
   finish_messages();
@@ -113,6 +114,7 @@ void ReceiveQueue::place(Reader* reader, std::span<const uint8_t>* in) {
   if (!reader->is_skipped) {
     uint8_t* base = is_posted(number) ? requests_.at(number).data : incoming(number).early.data();
     std::memcpy(base + frames.payload_offset(), in->data(), bytes);
+    copied_bytes_ += bytes;
   }
   frames.payload_taken(static_cast<uint32_t>(bytes));
   *in = in->subspan(bytes);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "nccl_adapter/core/frame.h"
@@ -55,6 +56,9 @@ class ReceiveQueue {
   /// That news. The caller hands it over.
   FrameHeader make_grant();
 
+  /// Bytes that were copied since this was last asked: to where they belong, or to wait for it.
+  uint64_t take_copied_bytes() { return std::exchange(copied_bytes_, 0); }
+
   void release(Request* request) { requests_.release(request); }
   size_t active() const { return requests_.active(); }
   const Request* oldest() const { return requests_.oldest(); }
@@ -88,6 +92,7 @@ class ReceiveQueue {
   RequestTable requests_;
   std::array<Incoming, kRequestsPerComm> incoming_;
   uint64_t early_bytes_ = 0;
+  uint64_t copied_bytes_ = 0;
   std::optional<Refused> refused_;
   uint64_t placed_told_ = 0;
   uint64_t untold_bytes_ = 0;  ///< posted since the last grant

@@ -53,6 +53,7 @@ void RecvComm::pump_in(Lane& lane) {
     heard_lane_ = lane.index;
     const size_t offered = bytes.size();
     if (!on_verdict(queue_.take(&lane.reader, &bytes))) return;
+    lane.stream.count_copied(queue_.take_copied_bytes());
     lane.stream.consume(offered);
   }
   lane.stream.release();

@@ -105,7 +105,10 @@ Io Stream::send_copied(const SendQueue::Chunk& chunk) {
   if (code < 0) return fail(code);
   auto* out = static_cast<uint8_t*>(block.data);
   encode(chunk.header, std::span<uint8_t, kFrameHeaderBytes>(out, kFrameHeaderBytes));
-  if (payload_bytes > 0) std::memcpy(out + kFrameHeaderBytes, chunk.data, payload_bytes);
+  if (payload_bytes > 0) {
+    std::memcpy(out + kFrameHeaderBytes, chunk.data, payload_bytes);
+    lyre_count_copied(session_, payload_bytes, 0);
+  }
   code = lyre_send_block(session_, &block, bytes, 0);
   if (code == LYRE_E_AGAIN) {
     parked_ = block;  // filled once is enough: it goes with the next flush

@@ -77,6 +77,8 @@ class Stream {
   /// Owner: valid until consume() or release().
   Io peek(std::span<const uint8_t>* out);
   void consume(size_t bytes);
+  /// Of what was received, so much was copied elsewhere. To be said before the release.
+  void count_copied(uint64_t bytes) { lyre_count_copied(session_, 0, bytes); }
   /// Gives consumed memory back: this is what opens the window.
   void release();
 

@@ -13,7 +13,7 @@
 namespace lyre::channel {
 
 inline constexpr uint64_t kContextMagic = 0x3158'5443'4552'594c;  // "LYRECTX1", little endian
-inline constexpr uint32_t kAbiVersion = 4;
+inline constexpr uint32_t kAbiVersion = 5;
 inline constexpr size_t kCacheLineBytes = 64;
 
 inline constexpr uint32_t kWorkersMax = 64;
@@ -33,9 +33,6 @@ inline constexpr uint32_t kSendBytesMax = 4u << 20;  ///< of one send descriptor
 inline constexpr uint32_t kRegionIndexBits = 13;
 inline constexpr uint32_t kRegionsPerContextMax = 4608;
 constexpr uint32_t region_index(uint32_t name) { return name & ((1u << kRegionIndexBits) - 1); }
-
-/// Submission::option_bits of kSend.
-inline constexpr uint32_t kSendWasCopied = 1;  ///< the client itself copied the bytes to the arena
 
 /// Names a session for both sides: valid in the context and on the worker it came from.
 /// `generation` changes each time the index is used again, so that an old name never hits a new
@@ -97,10 +94,12 @@ inline constexpr uint32_t kReleaseSlotsMax = 10;
 /// One submission. The meaning of `body` follows from `op`.
 struct alignas(kCacheLineBytes) Submission {
   Op op = Op::kNone;
-  uint8_t count = 0;         ///< kRelease: valid slots
-  uint16_t backlog = 0;      ///< kListen
-  uint32_t option_bits = 0;  ///< kSend: kSendWasCopied; else 0
-  SessionName session;
+  uint8_t count = 0;     ///< kRelease: valid slots
+  uint16_t backlog = 0;  ///< kListen
+  /// kSend, kRelease: payload that the client itself copied, before sending or after receiving, and
+  /// has not told of yet. For people to see: nothing rests on it.
+  uint32_t copied_bytes = 0;
+  SessionName session;  ///< kRelease: whose copies those were; the slots may be any session's
   union Body {
     struct Open {
       uint64_t cookie;  ///< the client's own name, echoed in the answer

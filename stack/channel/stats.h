@@ -13,7 +13,7 @@
 namespace lyre::channel {
 
 inline constexpr uint64_t kStatsMagic = 0x3154'4154'5352'594c;  // "LYRSTAT1"
-inline constexpr uint32_t kStatsVersion = 4;
+inline constexpr uint32_t kStatsVersion = 5;
 
 /// A counter with one writer and any number of readers.
 class StatCounter {
@@ -58,6 +58,7 @@ static_assert(sizeof(StatCounter) == 8);
   X(copied_tx_bytes, "payload bytes the worker copied on the way out")          \
   X(copied_rx_bytes, "payload bytes the worker copied on the way in")           \
   X(client_copied_tx_bytes, "payload bytes that clients copied before sending") \
+  X(client_copied_rx_bytes, "payload bytes that clients copied when receiving") \
   X(redirected_out, "packets of another worker's connections, handed on")       \
   X(redirected_in, "packets that another worker received for this one")         \
   X(handed_over, "connections moved to the worker that the NIC answers")        \
@@ -111,6 +112,7 @@ struct SessionView {
   uint64_t copied_tx_bytes;
   uint64_t copied_rx_bytes;
   uint64_t client_copied_tx_bytes;  ///< by the client itself, as it says
+  uint64_t client_copied_rx_bytes;  ///< the same
   uint32_t timeouts;
   uint32_t fast_recoveries;
   uint32_t ecn_reductions;

@@ -60,8 +60,9 @@ struct Session {
   Chain chain;
   uint32_t lent_slots = 0;
   uint64_t copied_tx_bytes = 0;
-  uint64_t client_copied_tx_bytes = 0;  ///< as the client says
   uint64_t copied_rx_bytes = 0;
+  uint64_t client_copied_tx_bytes = 0;  ///< as the client says
+  uint64_t client_copied_rx_bytes = 0;  ///< the same
 
   IpAddress next_hop;
 
@@ -72,6 +73,6 @@ struct Session {
   uint32_t transmit_next = kNoIndex;
 };
 /// An idle session has 1 KiB: this, tcp::Connection, and 29 bytes of tables (wheel, slabs).
-static_assert(sizeof(Session) <= 176);
+static_assert(sizeof(Session) <= 184);
 
 }  // namespace lyre::session

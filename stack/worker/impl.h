@@ -205,6 +205,7 @@ struct Worker::Impl {
   const char* take_back(Context& context, uint32_t slot, SlotLoan& loan);
   void return_slots(const SlotLoan& owner, uint32_t count);
   const char* release_copy_block(Context& context, uint32_t block);
+  void count_received_copy(const Context& context, channel::SessionName reader, uint32_t bytes);
   bool is_same_session(uint32_t conn, uint32_t generation) const;
   void return_charge(uint32_t conn, uint32_t generation, uint32_t charge_bytes);
 

@@ -76,6 +76,7 @@ void Worker::Impl::write_row(uint32_t conn) {
   view.copied_tx_bytes = shown.copied_tx_bytes;
   view.copied_rx_bytes = shown.copied_rx_bytes;
   view.client_copied_tx_bytes = shown.client_copied_tx_bytes;
+  view.client_copied_rx_bytes = shown.client_copied_rx_bytes;
   view.timeouts = info.timeouts;
   view.fast_recoveries = info.fast_recoveries;
   view.congestion = static_cast<uint8_t>(info.congestion);

@@ -163,10 +163,8 @@ const char* Worker::Impl::on_send(Context& context, uint32_t conn,
   }
   LYRE_CHECK(sends.try_append(sender.sends, *piece));  // there are enough for all contexts
   ++context.sends_under_way;
-  if ((entry.option_bits & channel::kSendWasCopied) != 0) {
-    sender.client_copied_tx_bytes += send.bytes;
-    stats.worker->client_copied_tx_bytes.add(send.bytes);
-  }
+  sender.client_copied_tx_bytes += entry.copied_bytes;
+  stats.worker->client_copied_tx_bytes.add(entry.copied_bytes);
   effects.clear();
   engine.on_app_send(conn, send.bytes, now, effects);
   apply(conn);
@@ -208,7 +206,14 @@ const char* Worker::Impl::on_release(Context& context, const channel::Submission
     ++count;
   }
   return_slots(owner, count);
+  if (entry.copied_bytes > 0) count_received_copy(context, entry.session, entry.copied_bytes);
   return broken_rule;
+}
+
+void Worker::Impl::count_received_copy(const Context& context, channel::SessionName reader,
+                                       uint32_t bytes) {
+  stats.worker->client_copied_rx_bytes.add(bytes);
+  if (is_live(context, reader)) session(reader.index).client_copied_rx_bytes += bytes;
 }
 
 /// The slot is free again; `loan` says who had it.

@@ -8,8 +8,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "lyre/lyre.h"
 #include "tests/adapter/link.h"
+#include "tests/adapter/shared_memory.h"
 
 namespace lyre::test {
 namespace {
@@ -41,37 +41,6 @@ bool is_mapped_by(pid_t process, const std::string& file) {
     if (line.find(" " + file) != std::string::npos) return true;
   }
   return false;
-}
-
-/// Shared anonymous memory, as NCCL's staging memory is.
-class SharedMemory {
- public:
-  explicit SharedMemory(size_t bytes)
-      : bytes_(bytes),
-        data_(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {}
-  ~SharedMemory() { ::munmap(data_, bytes_); }
-  SharedMemory(const SharedMemory&) = delete;
-  SharedMemory& operator=(const SharedMemory&) = delete;
-
-  uint8_t* data() const { return static_cast<uint8_t*>(data_); }
-
- private:
-  size_t bytes_;
-  void* data_;
-};
-
-// Whether the daemon, asked without the plugin, can send such memory from where it lies. It needs
-// capabilities for that.
-bool is_direct(const std::string& socket, const SharedMemory& memory, size_t bytes) {
-  const lyre_options options{.socket_path = socket.c_str(), .label = "direct", .arena_bytes = 0};
-  lyre_context* context = nullptr;
-  lyre_region* region = nullptr;
-  EXPECT_EQ(lyre_context_open(&options, &context), 0);
-  EXPECT_EQ(lyre_register(context, memory.data(), bytes, &region), 0);
-  const bool is_direct = lyre_region_is_direct(region, nullptr) != 0;
-  EXPECT_EQ(lyre_deregister(region), 0);
-  lyre_context_close(context);
-  return is_direct;
 }
 
 class Contract : public ::testing::TestWithParam<int> {
@@ -335,8 +304,7 @@ TEST_P(Contract, RegisteredMemoryMayChangeOnceItsMessageIsDone) {
     constexpr uint64_t kMessages = 20;
     const SharedMemory shared(kBytes);
     uint8_t* memory = shared.data();
-    const bool is_sent_in_place =
-        rank.index() == 0 && is_direct(daemons().socket(0), shared, kBytes);
+    const bool is_sent_in_place = rank.index() == 0 && is_direct(daemons().socket(0), shared);
     void* mhandle = nullptr;
     ASSERT_EQ(link.plugin().reg_mr(link.comm(), memory, kBytes, kPtrHost, &mhandle),
               Result::kSuccess);
@@ -362,33 +330,32 @@ TEST_P(Contract, RegisteredMemoryMayChangeOnceItsMessageIsDone) {
 }
 
 TEST_P(Contract, DeregOfSharedMemoryInFlightTakesItFromTheDaemon) {
-  expect_ranks({[](Rank& rank) {
-                  constexpr size_t kBytes = 4 << 20;
-                  Link link(rank, GetParam());
-                  auto memory = std::make_unique<SharedMemory>(kBytes);
-                  const std::string file = file_at(memory->data());
-                  void* mhandle = nullptr;
-                  ASSERT_EQ(
-                      link.plugin().reg_mr(link.comm(), memory->data(), kBytes, kPtrHost, &mhandle),
-                      Result::kSuccess);
-                  EXPECT_EQ(is_mapped_by(daemons().pid(0), file),
-                            is_direct(daemons().socket(0), *memory, kBytes));
-                  rank.meet();  // the other has posted its receive
-                  link.isend(memory->data(), kBytes, mhandle);
-                  EXPECT_EQ(link.plugin().dereg_mr(link.comm(), mhandle), Result::kSuccess);
-                  EXPECT_FALSE(is_mapped_by(daemons().pid(0), file)) << file;
-                  memory.reset();
-                  rank.meet();
-                  link.close();
-                },
-                [](Rank& rank) {
-                  Link link(rank, GetParam());
-                  std::vector<uint8_t> data(4 << 20);
-                  link.irecv(data.data(), data.size());
-                  rank.meet();
-                  rank.meet();
-                  link.close();
-                }});
+  expect_ranks(
+      {[](Rank& rank) {
+         constexpr size_t kBytes = 4 << 20;
+         Link link(rank, GetParam());
+         auto memory = std::make_unique<SharedMemory>(kBytes);
+         const std::string file = file_at(memory->data());
+         void* mhandle = nullptr;
+         ASSERT_EQ(link.plugin().reg_mr(link.comm(), memory->data(), kBytes, kPtrHost, &mhandle),
+                   Result::kSuccess);
+         EXPECT_EQ(is_mapped_by(daemons().pid(0), file), is_direct(daemons().socket(0), *memory));
+         rank.meet();  // the other has posted its receive
+         link.isend(memory->data(), kBytes, mhandle);
+         EXPECT_EQ(link.plugin().dereg_mr(link.comm(), mhandle), Result::kSuccess);
+         EXPECT_FALSE(is_mapped_by(daemons().pid(0), file)) << file;
+         memory.reset();
+         rank.meet();
+         link.close();
+       },
+       [](Rank& rank) {
+         Link link(rank, GetParam());
+         std::vector<uint8_t> data(4 << 20);
+         link.irecv(data.data(), data.size());
+         rank.meet();
+         rank.meet();
+         link.close();
+       }});
 }
 
 TEST_P(Contract, OnlyHostMemoryIsTaken) {

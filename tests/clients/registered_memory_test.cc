@@ -11,14 +11,15 @@
 #include <vector>
 
 #include "libclient/include/lyre/lyre.h"
-#include "stack/channel/stats.h"
 #include "tests/support/daemon_pair.h"
+#include "tests/support/worker_counters.h"
 
 // Registered memory between two real daemons: what is sent without a copy, what falls back to one,
 // and what happens when its owner misbehaves.
 namespace lyre::test {
 namespace {
 
+using channel::WorkerStats;
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kChunkBytes = 512 * 1024;
@@ -67,24 +68,6 @@ class Memory {
   size_t bytes_;
   int fd_ = -1;
   void* base_ = nullptr;
-};
-
-/// The counters of a daemon's only worker.
-class Counters {
- public:
-  explicit Counters(const std::string& socket) {
-    EXPECT_EQ(lyre_stats_open(socket.c_str(), &segment_, &bytes_), 0);
-  }
-  ~Counters() { lyre_stats_close(segment_, bytes_); }
-  const channel::WorkerStats& worker() const {
-    const auto* base = static_cast<const uint8_t*>(segment_);
-    const auto* header = reinterpret_cast<const channel::StatsHeader*>(base);
-    return *reinterpret_cast<const channel::WorkerStats*>(base + header->workers_offset);
-  }
-
- private:
-  const void* segment_ = nullptr;
-  size_t bytes_ = 0;
 };
 
 class RegisteredMemory : public testing::Test {
@@ -185,14 +168,21 @@ TEST_P(EachKind, ArrivesAndItsCopiesAreCounted) {
   lyre_session* from = nullptr;
   lyre_session* to = nullptr;
   connect(from, to);
-  const Counters counters(daemons_->socket(0));
-  const uint64_t before = counters.worker().client_copied_tx_bytes.get();
-  const uint64_t worker_before = counters.worker().copied_tx_bytes.get();
+  const WorkerCounters there(daemons_->socket(0));
+  const WorkerCounters here(daemons_->socket(1));
+  const uint64_t before = there[&WorkerStats::client_copied_tx_bytes];
+  const uint64_t worker_before = there[&WorkerStats::copied_tx_bytes];
+  const uint64_t received_before = here[&WorkerStats::client_copied_rx_bytes];
   // An odd start, so that nothing rests on pages.
   ASSERT_TRUE(transfer(from, to, region, memory, 4'097, kBytes - 5'000, 5));
-  EXPECT_EQ(counters.worker().client_copied_tx_bytes.get() - before,
+  EXPECT_EQ(there[&WorkerStats::client_copied_tx_bytes] - before,
             GetParam().is_direct ? 0 : kBytes - 5'000);
-  EXPECT_EQ(counters.worker().copied_tx_bytes.get(), worker_before);
+  EXPECT_EQ(there[&WorkerStats::copied_tx_bytes], worker_before);
+  const auto received = [&] {
+    return here[&WorkerStats::client_copied_rx_bytes] - received_before;
+  };
+  EXPECT_TRUE(run_until([&] { return received() >= kBytes - 5'000; }));
+  EXPECT_EQ(received(), kBytes - 5'000);
   EXPECT_EQ(lyre_deregister(region), 0) << lyre_last_error();
   EXPECT_EQ(lyre_state(from), LYRE_OPEN);
 }

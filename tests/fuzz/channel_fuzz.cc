@@ -57,6 +57,7 @@ channel::Submission any_submission(FuzzedDataProvider& input, PatternApp& app) {
                                        : input.ConsumeIntegral<uint64_t>()};
       break;
     case channel::Op::kRelease:
+      entry.copied_bytes = input.ConsumeIntegral<uint32_t>();
       for (uint32_t& slot : entry.body.release.slots) {
         slot = input.ConsumeIntegralInRange<uint32_t>(0, 150);
       }

@@ -38,6 +38,39 @@ std::string percent(double part) {
   return text;
 }
 
+/// Payload copied on its way out and in.
+struct Copies {
+  uint64_t tx_bytes = 0;
+  uint64_t rx_bytes = 0;
+};
+
+std::string copies_text(const Copies& by_workers, const Copies& by_clients, const char* plural) {
+  const auto text = [](const Copies& copies, const char* who, const char* end) {
+    return format_bytes(copies.tx_bytes) + " out and " + format_bytes(copies.rx_bytes) +
+           " in by the " + who + end;
+  };
+  return "copied " + text(by_workers, "worker", plural) + ", " + text(by_clients, "client", plural);
+}
+
+/// Of all sessions, closed ones too.
+struct AllCopies {
+  Copies by_workers;
+  Copies by_clients;
+  uint64_t by_ports_bytes = 0;
+};
+
+AllCopies all_copies(const Snapshot& snapshot) {
+  AllCopies all;
+  for (const WorkerSnapshot& worker : snapshot.workers) {
+    all.by_workers.tx_bytes += worker[Counter::copied_tx_bytes];
+    all.by_workers.rx_bytes += worker[Counter::copied_rx_bytes];
+    all.by_clients.tx_bytes += worker[Counter::client_copied_tx_bytes];
+    all.by_clients.rx_bytes += worker[Counter::client_copied_rx_bytes];
+    all.by_ports_bytes += worker[Counter::tx_linearised_bytes];
+  }
+  return all;
+}
+
 std::string details_text(const channel::SessionView& view, const SessionRates& rates) {
   std::string out =
       std::string("    ") + session_congestion_name(view) + (view.has_ecn != 0 ? " ecn" : "") +
@@ -55,10 +88,9 @@ std::string details_text(const channel::SessionView& view, const SessionRates& r
          std::to_string(view.ecn_reductions) + " marks)\n";
   out += "    lent " + std::to_string(view.lent_slots) + " slots  window " +
          format_bytes(view.receive_window_bytes) + "  zero copy " + percent(zero_copy_share(view)) +
-         (view.is_lent != 0 ? "" : " (received bytes are copied)") +
-         (view.client_copied_tx_bytes > 0
-              ? "  the client copied " + format_bytes(view.client_copied_tx_bytes)
-              : "") +
+         (view.is_lent != 0 ? "" : " (received bytes are copied)") + "\n    " +
+         copies_text({view.copied_tx_bytes, view.copied_rx_bytes},
+                     {view.client_copied_tx_bytes, view.client_copied_rx_bytes}, "") +
          "\n";
   return out;
 }
@@ -98,6 +130,7 @@ nlohmann::ordered_json session_json(const channel::SessionView& view, const Snap
               {"copied_tx_bytes", view.copied_tx_bytes},
               {"copied_rx_bytes", view.copied_rx_bytes},
               {"client_copied_tx_bytes", view.client_copied_tx_bytes},
+              {"client_copied_rx_bytes", view.client_copied_rx_bytes},
               {"zero_copy_share", zero_copy_share(view)},
               {"opened_unix_ns", view.opened_unix_ns}});
   return out;
@@ -171,7 +204,12 @@ std::string sessions_text(const Snapshot& snapshot, const Snapshot* earlier) {
     out += "  worker " + std::to_string(view.worker) + "  " + owner_of(view) + "\n";
     if (view.is_listener == 0) out += details_text(view, rates_of(view, earlier));
   }
-  return out.empty() ? "no sessions\n" : out;
+  if (out.empty()) out = "no sessions\n";
+  const AllCopies copies = all_copies(snapshot);
+  return out + "in all, since the daemon started: " +
+         copies_text(copies.by_workers, copies.by_clients, "s") + ", " +
+         format_bytes(copies.by_ports_bytes) +
+         " out by ports (what a virtual wire copies is not counted)\n";
 }
 
 nlohmann::ordered_json sessions_json(const Snapshot& snapshot, const Snapshot* earlier) {
@@ -179,6 +217,12 @@ nlohmann::ordered_json sessions_json(const Snapshot& snapshot, const Snapshot* e
   for (const channel::SessionView& view : snapshot.sessions) {
     out["sessions"].push_back(session_json(view, earlier));
   }
+  const AllCopies copies = all_copies(snapshot);
+  out["copied"] = {{"workers_tx_bytes", copies.by_workers.tx_bytes},
+                   {"workers_rx_bytes", copies.by_workers.rx_bytes},
+                   {"clients_tx_bytes", copies.by_clients.tx_bytes},
+                   {"clients_rx_bytes", copies.by_clients.rx_bytes},
+                   {"ports_tx_bytes", copies.by_ports_bytes}};
   return out;
 }
 

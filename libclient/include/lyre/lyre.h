@@ -227,6 +227,10 @@ LYRE_API int lyre_recv_slices(lyre_session* session, lyre_slice* out, int count)
 LYRE_API void lyre_release(lyre_session* session, const lyre_slice* slices, int count);
 /* Copies up to `bytes` received bytes to `out`. Returns how many, otherwise as above. */
 LYRE_API int64_t lyre_recv(lyre_session* session, void* out, size_t bytes);
+/* Tells of payload that the caller itself copied: into blocks that it then sends, out of slices
+ * that it received. `lyre sessions` shows it beside what Lyre copied; it goes with the session's
+ * next send, or release. What lyre_send() and lyre_recv() copy is counted already. */
+LYRE_API void lyre_count_copied(lyre_session* session, uint64_t tx_bytes, uint64_t rx_bytes);
 /* Bytes that lyre_recv() would give now. */
 LYRE_API uint64_t lyre_readable_bytes(const lyre_session* session);
 

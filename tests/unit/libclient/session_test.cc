@@ -333,6 +333,47 @@ TEST_F(SessionTest, CopyingReceiveSplitsSlicesAndBatchesReleases) {
   EXPECT_EQ(0, memcmp("defgh", slice.data, 5));
 }
 
+TEST_F(SessionTest, WhatWasCopiedIsToldOnceWithTheReleasesOfItsSession) {
+  constexpr SessionName kOther{.index = 9, .generation = 1};
+  lyre_session* session = open_session(daemon_, context_, kName);
+  lyre_session* other = open_session(daemon_, context_, kOther);
+  daemon_.tell(data(kName, {{.slot = 1, .bytes = 4, .offset = 0}, {.slot = 2, .bytes = 6}}));
+  daemon_.tell(data(kOther, {{.slot = 3, .bytes = 8, .offset = 0}, {.slot = 4, .bytes = 8}}));
+  lyre_poll(context_, 0);
+  char out[16];
+  EXPECT_EQ(7, lyre_recv(session, out, 7));  // slot 1, and half of slot 2
+  EXPECT_EQ(8, lyre_recv(other, out, 8));
+  EXPECT_EQ(3, lyre_recv(session, out, sizeof out));
+  lyre_slice slice;
+  ASSERT_EQ(1, lyre_recv_slices(other, &slice, 1));
+  lyre_count_copied(other, 0, 5);
+  lyre_release(other, &slice, 1);
+  const auto expect_told = [&](SessionName name, uint32_t slot, uint32_t copied_bytes) {
+    const Submission entry = daemon_.take();
+    EXPECT_EQ(Op::kRelease, entry.op);
+    EXPECT_EQ(name, entry.session);
+    ASSERT_EQ(1, entry.count);
+    EXPECT_EQ(slot, entry.body.release.slots[0]);
+    EXPECT_EQ(copied_bytes, entry.copied_bytes);
+  };
+  expect_told(kName, 1, 4);
+  expect_told(kOther, 3, 8);
+  expect_told(kName, 2, 6);
+  expect_told(kOther, 4, 5);
+}
+
+TEST_F(SessionTest, CopiesTooManyForOneEntryAreToldByTheNext) {
+  lyre_session* session = open_session(daemon_, context_, kName);
+  constexpr uint64_t kCopied = uint64_t{6} << 30;
+  lyre_count_copied(session, kCopied, 0);
+  uint64_t told = 0;
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(1, lyre_send(session, "x", 1));
+    told += daemon_.take().copied_bytes;
+  }
+  EXPECT_EQ(kCopied + 20, told);
+}
+
 TEST_F(SessionTest, EndOfStreamComesAfterTheBytes) {
   lyre_session* session = open_session(daemon_, context_, kName);
   daemon_.tell(data(kName, {{.slot = 1, .bytes = 4, .offset = 0}}));

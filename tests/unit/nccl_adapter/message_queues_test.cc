@@ -185,6 +185,18 @@ TEST(ReceiveQueue, KeepsWhatComesBeforeItsReceive) {
   EXPECT_EQ(place, std::vector<uint8_t>(4, 0x77));
 }
 
+TEST(ReceiveQueue, CountsEachCopyOfAByte) {
+  ReceiveQueue queue(nullptr);
+  EXPECT_EQ(take(queue, frame({FrameType::kData, 4, 0, 10, 0}, 4)), Verdict::kMore);
+  EXPECT_EQ(queue.take_copied_bytes(), 4u);
+  std::vector<uint8_t> place(10);
+  queue.post(place.data(), 10);  // what came early is copied again
+  EXPECT_EQ(take(queue, frame({FrameType::kData, 4, 0, 10, 0}, 4)), Verdict::kMore);  // known
+  EXPECT_EQ(take(queue, frame({FrameType::kData, 6, 0, 10, 4}, 6)), Verdict::kMore);
+  EXPECT_EQ(queue.take_copied_bytes(), 10u);
+  EXPECT_EQ(queue.take_copied_bytes(), 0u);
+}
+
 TEST(ReceiveQueue, AReceiveMayBePostedInMidFrame) {
   ReceiveQueue queue(nullptr);
   ReceiveQueue::Reader reader;

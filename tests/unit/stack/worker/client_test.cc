@@ -471,6 +471,22 @@ TEST(Stats, ARowShowsWhatTheSessionDoes) {
   EXPECT_EQ(view.state, static_cast<uint8_t>(tcp::State::kEstablished));
 }
 
+TEST(Stats, CopiesThatAClientMadeWhenReceivingAreItsSessions) {
+  TwoWorkers hosts;
+  ASSERT_TRUE(hosts.connect());
+  const channel::SessionName reader = hosts.app_a->only().name;
+  channel::SessionName stale = reader;
+  stale.generation += 1;
+  hosts.client_a->submit({.op = channel::Op::kRelease, .copied_bytes = 300, .session = reader});
+  hosts.client_a->submit({.op = channel::Op::kRelease, .copied_bytes = 20, .session = stale});
+  hosts.run_for(millis(200));
+  EXPECT_EQ(hosts.a.stats().client_copied_rx_bytes.get(), 320u);
+  channel::SessionView view;
+  ASSERT_TRUE(hosts.a.row(reader.index).read(view));
+  EXPECT_EQ(view.client_copied_rx_bytes, 300u);
+  EXPECT_EQ(view.client_copied_tx_bytes, 0u);
+}
+
 TEST(Stats, AListenerHasARowWhileItIsOpen) {
   TwoWorkers hosts;
   hosts.client_a->listen(5000, 1);

@@ -1,0 +1,108 @@
+// How often a processor copies what NCCL sends and receives.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/adapter/link.h"
+#include "tests/adapter/shared_memory.h"
+#include "tests/support/worker_counters.h"
+
+namespace lyre::test {
+namespace {
+
+using channel::WorkerStats;
+
+constexpr int kAbi = 11;
+constexpr size_t kBytes = 4 << 20;
+constexpr uint64_t kMessages = 8;
+constexpr uint64_t kTotalBytes = kMessages * kBytes;
+/// The plugin's own words are small, and copied: a ping of 32 bytes a second on a slow machine.
+constexpr uint64_t kWordsBytesMax = 1024;
+
+/// What was copied on a host since this was made.
+class Copies {
+ public:
+  explicit Copies(int host) : counters_(daemons().socket(host)), before_(read()) {}
+
+  uint64_t by_worker_out() const { return read().worker_out - before_.worker_out; }
+  uint64_t by_worker_in() const { return read().worker_in - before_.worker_in; }
+  uint64_t by_client_out() const { return read().client_out - before_.client_out; }
+  uint64_t by_client_in() const { return read().client_in - before_.client_in; }
+
+ private:
+  struct Figures {
+    uint64_t worker_out, worker_in, client_out, client_in;
+  };
+  Figures read() const {
+    return {counters_[&WorkerStats::copied_tx_bytes], counters_[&WorkerStats::copied_rx_bytes],
+            counters_[&WorkerStats::client_copied_tx_bytes],
+            counters_[&WorkerStats::client_copied_rx_bytes]};
+  }
+
+  WorkerCounters counters_;
+  Figures before_;
+};
+
+/// All receives are posted before anything is sent: no message has to wait for its place.
+void move_messages(Rank& rank, Link& link, uint8_t* memory, void* mhandle) {
+  std::vector<void*> requests;
+  if (rank.index() == 0) rank.meet();
+  for (uint64_t number = 0; number < kMessages; ++number) {
+    requests.push_back(rank.index() == 0 ? link.isend(memory, kBytes, mhandle)
+                                         : link.irecv(memory, kBytes));
+  }
+  if (rank.index() == 1) rank.meet();
+  for (void* request : requests) EXPECT_EQ(link.finish(request), static_cast<int>(kBytes));
+}
+
+/// The client tells of its copies with what it gives back, so a little later.
+void expect_one_copy(const Copies& copies) {
+  EXPECT_TRUE(until([&] { return copies.by_client_in() >= kTotalBytes; })) << copies.by_client_in();
+  EXPECT_EQ(copies.by_client_in(), kTotalBytes);
+  EXPECT_EQ(copies.by_worker_in(), 0u);
+}
+
+TEST(RegisteredMemory, IsSentWithoutACopyAndReceivedWithOne) {
+  const RankBody body = [](Rank& rank) {
+    const SharedMemory memory(kBytes);
+    Link link(rank, kAbi);
+    void* mhandle = nullptr;
+    ASSERT_EQ(
+        link.plugin().reg_mr(link.comm(), memory.data(), kBytes, nccl_abi::kPtrHost, &mhandle),
+        Result::kSuccess);
+    const Copies copies(rank.index());
+    move_messages(rank, link, memory.data(), mhandle);
+    if (rank.index() == 1) expect_one_copy(copies);
+    if (rank.index() == 0) {
+      EXPECT_LT(copies.by_client_out(), kWordsBytesMax);
+      EXPECT_EQ(copies.by_worker_out(), 0u);
+    }
+    EXPECT_EQ(link.plugin().dereg_mr(link.comm(), mhandle), Result::kSuccess);
+    link.close();
+  };
+  if (!is_direct(daemons().socket(0), SharedMemory(kBytes))) {
+    GTEST_SKIP() << "the daemon lacks CAP_CHECKPOINT_RESTORE";
+  }
+  expect_ranks({body, body});
+}
+
+TEST(OtherMemory, IsCopiedOnceEachWay) {
+  const RankBody body = [](Rank& rank) {
+    Link link(rank, kAbi);
+    std::vector<uint8_t> memory(kBytes);
+    const Copies copies(rank.index());
+    move_messages(rank, link, memory.data(), nullptr);
+    if (rank.index() == 1) expect_one_copy(copies);
+    if (rank.index() == 0) {
+      EXPECT_GE(copies.by_client_out(), kTotalBytes);
+      EXPECT_LT(copies.by_client_out(), kTotalBytes + kWordsBytesMax);
+      EXPECT_EQ(copies.by_worker_out(), 0u);
+    }
+    link.close();
+  };
+  daemons();
+  expect_ranks({body, body});
+}
+
+}  // namespace
+}  // namespace lyre::test
