@@ -14,6 +14,9 @@ inline constexpr Nanos kFirstRequestTimeout = seconds(10);
 /// How often the workers' answers are taken: while some are due, and otherwise.
 inline constexpr Nanos kRepliesPeriod = millis(5);
 inline constexpr Nanos kRepliesIdlePeriod = millis(25);
+/// How often links are looked at: while all are up, and while one is down.
+inline constexpr Nanos kLinkPeriod = millis(250);
+inline constexpr Nanos kLinkDownPeriod = millis(20);
 /// How long a client waits at most for the workers and ports to let go of its memory.
 inline constexpr Nanos kRegionTimeout = seconds(1);
 /// How long a stopping daemon waits for its workers to reset their sessions.

@@ -73,7 +73,12 @@ uint32_t mtu_max(const std::vector<PortConfig>& ports) {
 }  // namespace
 
 Launcher::Launcher(const Config& config, boost::asio::io_context& io)
-    : config_(config), io_(io), replies_timer_(io), replies_bell_(io), house_timer_(io) {}
+    : config_(config),
+      io_(io),
+      replies_timer_(io),
+      replies_bell_(io),
+      links_timer_(io),
+      house_timer_(io) {}
 
 Result<std::unique_ptr<Launcher>> Launcher::start(const Config& config,
                                                   boost::asio::io_context& io) {
@@ -258,6 +263,7 @@ Status Launcher::make_threads() {
     crossroads_->set_bell(i, threads_->bell(i));
   }
   turns_seen_.resize(workers_.size());
+  make_link_watch();
   std::optional<uint32_t> lend_uid;
   if (config_.lend_uid >= 0) lend_uid = static_cast<uint32_t>(config_.lend_uid);
   registry_ = std::make_unique<ContextRegistry>(
@@ -365,6 +371,7 @@ void Launcher::announce() {
   progress_seen_ = monotonic_now();
   schedule_replies();
   wait_for_replies();
+  watch_links();
   schedule_housekeeping();
   notifier_.ready("Serving " + ports);
 }
@@ -406,6 +413,23 @@ void Launcher::take_replies() {
   give_up_on_workers();
 }
 
+void Launcher::make_link_watch() {
+  std::vector<WatchedLink> links;
+  for (uint32_t i = 0; i < ports_.size(); ++i) {
+    links.push_back({.name = config_.ports[i].name,
+                     .is_up = [port = ports_[i].get()] { return port->is_link_up(); },
+                     .shown = &stats_.port(i).is_link_up});
+  }
+  links_ = std::make_unique<LinkWatch>(*threads_, std::move(links));
+}
+
+void Launcher::watch_links() {
+  links_timer_.expires_after(chrono_of(links_->look()));
+  links_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) watch_links();
+  });
+}
+
 void Launcher::schedule_housekeeping() {
   house_timer_.expires_after(chrono_of(kHousePeriod));
   house_timer_.async_wait([this](const boost::system::error_code& error) {
@@ -431,14 +455,6 @@ void Launcher::look_for_conflicts(Nanos now) {
 
 void Launcher::keep_house() {
   const Nanos now = monotonic_now();
-  for (uint32_t i = 0; i < ports_.size(); ++i) {
-    const bool is_up = ports_[i]->is_link_up();
-    auto& shown = stats_.port(i).is_link_up;
-    // Relaxed: a lone flag, one writer.
-    if (shown.exchange(is_up ? 1 : 0, std::memory_order_relaxed) != (is_up ? 1u : 0u)) {
-      spdlog::info("port {}: link is {}", config_.ports[i].name, is_up ? "up" : "down");
-    }
-  }
   restart_ports();
   look_for_conflicts(now);
   stats_.header().clients.set(registry_->attached_count());

@@ -10,6 +10,7 @@
 #include "daemon/config.h"
 #include "daemon/context_registry.h"
 #include "daemon/control_server.h"
+#include "daemon/link_watch.h"
 #include "daemon/notifier.h"
 #include "daemon/stats_segment.h"
 #include "daemon/worker_threads.h"
@@ -54,6 +55,8 @@ class Launcher {
   void wait_for_replies();
   void take_replies();
   void look_at_replies();
+  void make_link_watch();
+  void watch_links();
   void schedule_housekeeping();
   void keep_house();
   void restart_ports();
@@ -65,6 +68,7 @@ class Launcher {
   boost::asio::io_context& io_;
   boost::asio::steady_timer replies_timer_;
   boost::asio::posix::stream_descriptor replies_bell_;  ///< rung by the workers
+  boost::asio::steady_timer links_timer_;
   boost::asio::steady_timer house_timer_;
   Notifier notifier_;
 
@@ -79,6 +83,7 @@ class Launcher {
   std::unique_ptr<worker::Crossroads> crossroads_;  ///< none where there is one worker
   std::vector<std::unique_ptr<worker::Worker>> workers_;
   std::unique_ptr<WorkerThreads> threads_;
+  std::unique_ptr<LinkWatch> links_;
   std::unique_ptr<ControlServer> control_;
 
   std::vector<Expulsion> expulsions_;

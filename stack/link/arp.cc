@@ -34,6 +34,13 @@ void Arp::set_port(uint8_t port, MacAddress mac, std::span<const InterfaceAddres
   }
 }
 
+void Arp::on_link_up(uint8_t port, Nanos now) {
+  for (Own& own : ports_[port].addresses) {
+    own.announcements_left = kArpAnnounceCount;
+    own.announce_at = now;
+  }
+}
+
 NeighbourHandled Arp::handle(uint8_t port, const wire::ArpPacket& packet, NeighbourCache& cache,
                              Nanos now) {
   Port& here = ports_[port];

@@ -36,6 +36,9 @@ class Arp {
 
   /// The question that `asked` stands for. REQUIRES: has_address(asked.port).
   NeighbourOut request(const Solicit& asked) const;
+  /// Announces the addresses of `port` again.
+  void on_link_up(uint8_t port, Nanos now);
+
   /// An announcement of an address of `port`. REQUIRES: has_address(port).
   NeighbourOut announcement(uint8_t port) const;
 

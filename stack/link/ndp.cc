@@ -30,6 +30,15 @@ void Ndp::set_port(uint8_t port, const NdpPort& description, Nanos now) {
   look_at_states();
 }
 
+void Ndp::on_link_up(uint8_t port, Nanos now) {
+  for (Own& own : own_) {
+    if (own.port != port || own.state == AddressState::kDuplicate) continue;
+    own.sends_left = own.state == AddressState::kTentative ? kDadProbes : kNdpAnnounceCount;
+    own.deadline = now;
+  }
+  if (ports_[port].takes_routers && link_local_of(port)) solicit_routers(ports_[port], now);
+}
+
 NeighbourHandled Ndp::handle(uint8_t port, const NdpArrival& arrival, NeighbourCache& cache,
                              Nanos now) {
   // Our own frame comes back from some wires.
@@ -223,7 +232,10 @@ void Ndp::step(Own& own, Nanos now, NeighbourOutList& out) {
   own.deadline = now;
   look_at_states();
   Port& port = ports_[own.port];
-  if (!port.takes_routers || !is_ipv6_link_local(own.address.address)) return;
+  if (port.takes_routers && is_ipv6_link_local(own.address.address)) solicit_routers(port, now);
+}
+
+void Ndp::solicit_routers(Port& port, Nanos now) {
   port.solicits_left = kRouterSolicitsMax;
   port.solicit_at = now;
 }

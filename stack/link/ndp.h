@@ -52,6 +52,10 @@ class Ndp {
   /// any is of IPv6.
   void set_port(uint8_t port, const NdpPort& description, Nanos now);
 
+  /// Says again what may not have left: probes for addresses that are not ours yet, advertisements
+  /// of those that are, and the question for routers.
+  void on_link_up(uint8_t port, Nanos now);
+
   NeighbourHandled handle(uint8_t port, const NdpArrival& arrival, NeighbourCache& cache,
                           Nanos now);
 
@@ -112,6 +116,7 @@ class Ndp {
   void mark_duplicate(Own& own);
   void look_at_states();
   void step(Own& own, Nanos now, NeighbourOutList& out);
+  static void solicit_routers(Port& port, Nanos now);
   void step_port(uint8_t index, Nanos now, NeighbourOutList& out);
   void step_routers(Nanos now);
   NeighbourOut probe_of(const Own& own) const;

@@ -83,6 +83,13 @@ bool NeighbourCache::advertise(uint8_t port, const IpAddress& ip, const Advertis
   return true;
 }
 
+void NeighbourCache::forget(uint8_t port) {
+  for (Entry& entry : entries_) {
+    if (entry.port == port) entry.state = State::kFree;
+  }
+  ++generation_;
+}
+
 void NeighbourCache::on_timer(Nanos now, SolicitList& out) {
   if (now < next_deadline_) return;
   next_deadline_ = kNever;

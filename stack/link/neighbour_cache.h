@@ -70,6 +70,9 @@ class NeighbourCache {
   /// RFC 4861 7.2.5. False: nobody asked for that one.
   bool advertise(uint8_t port, const IpAddress& ip, const Advertised& said, Nanos now);
 
+  /// Who is reached over `port` may be others from now on: all of them are unknown.
+  void forget(uint8_t port);
+
   /// Appends what must be asked now. Call when next_deadline() has come; what `out` has no room for
   /// stays due.
   void on_timer(Nanos now, SolicitList& out);

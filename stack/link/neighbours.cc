@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "stack/base/check.h"
 #include "stack/base/ipv6_address.h"
 
 namespace lyre::link {
@@ -14,6 +15,15 @@ void Neighbours::set_port(uint8_t port, const NdpPort& description, Nanos now) {
   for (const InterfaceAddress& own : description.addresses) {
     if (!own.address.is_v4()) mld_.join(port, solicited_node_group(own.address), now);
   }
+  find_deadline();
+}
+
+void Neighbours::on_link_up(uint8_t port, Nanos now) {
+  LYRE_CHECK(port < kPortsMax);
+  cache_.forget(port);
+  arp_.on_link_up(port, now);
+  ndp_.on_link_up(port, now);
+  mld_.speak_up(port, now);
   find_deadline();
 }
 

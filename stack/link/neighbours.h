@@ -19,6 +19,10 @@ class Neighbours {
   /// Tells what `port` is. Its addresses of IPv4 are announced, those of IPv6 probed for first.
   void set_port(uint8_t port, const NdpPort& description, Nanos now);
 
+  /// The link of `port` came up: those at its other end may be others, and have not heard what was
+  /// said before. Asks and tells anew.
+  void on_link_up(uint8_t port, Nanos now);
+
   /// The MAC of `next_hop` on `port`: kPending while it is asked for, or while the port does not
   /// know yet which addresses are its own; kUnreachable also where the port has none of the family.
   Resolved resolve(uint8_t port, const IpAddress& next_hop, Nanos now);

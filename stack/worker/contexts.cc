@@ -27,6 +27,9 @@ size_t Worker::Impl::drain_inbox() {
       case Command::Kind::kRemoveRegion:
         begin_removal(command);
         break;
+      case Command::Kind::kLinkUp:
+        neighbours.on_link_up(command.port, now);
+        break;
       case Command::Kind::kNone:
         break;
     }

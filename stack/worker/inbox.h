@@ -17,8 +17,17 @@ inline constexpr uint32_t kRegionsMax = 1u << channel::kRegionIndexBits;
 /// What the control thread tells a worker. Owner: memory named here stays mapped until the worker
 /// has answered kDetached, or kRegionRemoved.
 struct Command {
-  enum class Kind : uint8_t { kNone, kAttach, kDetach, kShutdown, kAddRegion, kRemoveRegion };
+  enum class Kind : uint8_t {
+    kNone,
+    kAttach,
+    kDetach,
+    kShutdown,
+    kAddRegion,
+    kRemoveRegion,
+    kLinkUp,  ///< the link of a port came up; not answered
+  };
   Kind kind = Kind::kNone;
+  uint8_t port = 0;            ///< kLinkUp: index
   uint32_t context = 0;        ///< kAttach, kDetach and about regions: index
   uint64_t generation = 0;     ///< kAttach: the context's, used once
   uint32_t region = 0;         ///< kAddRegion, kRemoveRegion: name

@@ -150,9 +150,9 @@ void DaemonPair::stop(int host, int signal) {
 
 void DaemonPair::kill(int host) { stop(host, SIGKILL); }
 
-void DaemonPair::restart(int host) {
+void DaemonPair::restart(int host, Wire wire) {
   start(host);
-  await_ready(host, Wire::kUp);
+  await_ready(host, wire);
 }
 
 std::string DaemonPair::log_tail(int host) const {

@@ -28,8 +28,9 @@ class DaemonPair {
   bool is_running(int host);
   /// SIGKILL, and waits for the end.
   void kill(int host);
-  /// Starts a host that was killed. Waits until it answers.
-  void restart(int host);
+  enum class Wire { kAny, kUp };
+  /// Starts a host that was killed. Waits until it answers, and its wire is as wished.
+  void restart(int host, Wire wire = Wire::kUp);
   /// The end of what the host's daemons said.
   std::string log_tail(int host) const;
 
@@ -40,8 +41,6 @@ class DaemonPair {
     std::string log;
     pid_t pid = -1;
   };
-
-  enum class Wire { kAny, kUp };
 
   static size_t index(int host) { return static_cast<size_t>(host); }
   void write_config(int host, const std::string& extra_tcp_toml);

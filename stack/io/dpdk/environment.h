@@ -80,7 +80,7 @@ class Port {
   /// Fails: it can neither do this nor let all groups through.
   virtual Status join(std::span<const MacAddress> groups) = 0;
   /// True when the link is down and the driver will not look for it by itself: a memif client whose
-  /// server went away, or has not come yet.
+  /// server went away, or has not come yet. Asks the kernel: not for every packet.
   virtual bool needs_restart() const = 0;
   /// Stops and starts the port, which makes it let go of all that it holds. Fails: its queues stand
   /// still, receive nothing and drop what they are given, until a restart succeeds.

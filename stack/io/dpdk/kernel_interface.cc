@@ -4,12 +4,14 @@
 #include <net/if.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 namespace lyre::io::dpdk {
 namespace {
@@ -47,6 +49,19 @@ std::vector<int> sockets_of(int domain) {
   closedir(directory);
   std::sort(found.begin(), found.end());
   return found;
+}
+
+bool is_connected_to(const std::string& unix_socket) {
+  const auto is_that = [&](int fd) {
+    sockaddr_un peer = {};
+    socklen_t bytes = sizeof(peer);
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &bytes) != 0) return false;
+    const char* name = peer.sun_path[0] == '\0' ? peer.sun_path + 1 : peer.sun_path;
+    const size_t room = static_cast<size_t>(peer.sun_path + sizeof(peer.sun_path) - name);
+    return std::string_view(name, strnlen(name, room)) == unix_socket;
+  };
+  const std::vector<int> open = sockets_of(AF_UNIX);
+  return std::any_of(open.begin(), open.end(), is_that);
 }
 
 uint32_t interface_mtu(const std::string& interface) {

@@ -10,6 +10,10 @@ namespace lyre::io::dpdk {
 /// first. Drivers keep their sockets to themselves; this is how packets on them can be waited for.
 std::vector<int> sockets_of(int domain);
 
+/// Whether a socket of this process is connected, or waits to be accepted, at the unix socket of
+/// that name; a name without a file is one in the abstract namespace.
+bool is_connected_to(const std::string& unix_socket);
+
 /// The MTU of a kernel interface, or 0.
 uint32_t interface_mtu(const std::string& interface);
 

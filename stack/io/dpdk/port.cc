@@ -216,6 +216,15 @@ Status EthernetPort::join(std::span<const MacAddress> groups) {
   return dpdk_error(args_.name() + ": cannot receive multicast frames", rc);
 }
 
+/// A memif client that its server has not answered yet only waits: a server that meets the remains
+/// of attempts that were given up can abort (DPDK 22.11).
+bool EthernetPort::needs_restart() const {
+  if (!is_memif_client_ || is_link_up()) return false;
+  constexpr std::string_view kDefaultSocket = "/run/memif.sock";  // the driver's
+  const std::string_view socket = args_.has("socket") ? args_.value_of("socket") : kDefaultSocket;
+  return !is_connected_to(std::string(socket));
+}
+
 Status EthernetPort::restart() {
   let_interrupt_thread_finish();
   rte_eth_dev_stop(port_id_);

@@ -25,7 +25,7 @@ class EthernetPort final : public Port {
   const PortInfo& info() const override { return info_; }
   PacketIo& queue(uint32_t worker) override { return *queues_[worker]; }
   bool is_link_up() const override { return queues_[0]->is_link_up(); }
-  bool needs_restart() const override { return is_memif_client_ && !is_link_up(); }
+  bool needs_restart() const override;
   Status join(std::span<const MacAddress> groups) override;
   Status restart() override;
 

@@ -66,6 +66,19 @@ TEST_F(ArpTest, AnnouncesEveryAddressTwice) {
   EXPECT_EQ(table.next_deadline(), kNever);
 }
 
+TEST_F(ArpTest, ALinkThatComesUpIsANewStart) {
+  receive(ArpOperation::kRequest, kPeerMac, kPeerIp, kOwnIp);
+  ASSERT_EQ(resolve().answer, Answer::kKnown);
+  const uint32_t before = table_.generation();
+  table_.on_link_up(0, now_);
+  EXPECT_NE(table_.generation(), before);
+  size_t announcements = run().size();
+  EXPECT_EQ(announcements, 2u) << "of each address at once";
+  announcements += pass(kArpAnnounceInterval).size();
+  EXPECT_EQ(announcements, 2u * kArpAnnounceCount);
+  EXPECT_EQ(resolve().answer, Answer::kPending) << "the peer may be another one now";
+}
+
 TEST_F(ArpTest, AsksByBroadcastFromTheAddressOfThatNetwork) {
   EXPECT_EQ(resolve().answer, Answer::kPending);
   EXPECT_LE(table_.next_deadline(), now_);

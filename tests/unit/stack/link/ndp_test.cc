@@ -132,6 +132,36 @@ TEST_F(NdpTest, TellsItsNeighboursWhenAnAddressIsOurs) {
   EXPECT_EQ(advertisements, 2 * kNdpAnnounceCount);
 }
 
+TEST_F(NdpTest, TellsItsNeighboursAgainWhenTheLinkComesUp) {
+  settle();
+  reports_.clear();
+  table_.on_link_up(0, now_);
+  int advertisements = 0;
+  int router_questions = 0;
+  for (const NeighbourOut& sent : pass(seconds(30))) {
+    advertisements += sent.ndp.message.type == NdpType::kNeighbourAdvertisement;
+    router_questions += sent.ndp.message.type == NdpType::kRouterSolicitation;
+  }
+  EXPECT_EQ(advertisements, 2 * kNdpAnnounceCount);
+  EXPECT_EQ(router_questions, kRouterSolicitsMax);
+  EXPECT_FALSE(reports_.empty()) << "and routers what it listens to";
+  EXPECT_EQ(state_of(kOwn), AddressState::kUsable);
+}
+
+TEST_F(NdpTest, ProbesOverALinkThatWasDownDoNotCount) {
+  run();                        // begins to wait
+  pass(kFirstSolicitDelayMax);  // both probes are gone, into the dark
+  table_.on_link_up(0, now_);
+  std::vector<NeighbourOut> probes = run();
+  ASSERT_EQ(probes.size(), 2u);
+  for (const NeighbourOut& probe : probes) {
+    EXPECT_EQ(probe.ndp.message.type, NdpType::kNeighbourSolicitation);
+  }
+  EXPECT_EQ(state_of(kOwn), AddressState::kTentative);
+  settle();
+  EXPECT_EQ(state_of(kOwn), AddressState::kUsable);
+}
+
 TEST_F(NdpTest, AnAdvertisementMeansThatAnotherHasTheAddress) {
   // RFC 4862 5.4.4.
   run();

@@ -191,6 +191,15 @@ TEST_F(NeighbourCacheTest, MoreQuestionsThanFitLeaveWithTheNextCalls) {
   EXPECT_EQ(asked, 100u);
 }
 
+TEST_F(NeighbourCacheTest, OnlyThePortIsForgotten) {
+  make_known();
+  cache_.hear(1, kPeer, kOtherMac, true, now_);
+  cache_.forget(1);
+  EXPECT_EQ(resolve().answer, Answer::kKnown);
+  EXPECT_EQ(cache_.resolve(1, kPeer, now_).answer, Answer::kPending);
+  EXPECT_EQ(run().size(), 1u) << "and is asked for";
+}
+
 TEST_F(NeighbourCacheTest, PortsAreApart) {
   make_known();
   EXPECT_EQ(cache_.resolve(1, kPeer, now_).answer, Answer::kPending);

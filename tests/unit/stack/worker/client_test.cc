@@ -458,6 +458,20 @@ TEST(Shutdown, TellsEveryClientAndResetsEveryPeer) {
   EXPECT_TRUE(has_reply(hosts.a.worker(), worker::Reply::Kind::kShutDown, 0));
 }
 
+TEST(Links, OneThatComesUpIsGreeted) {
+  TwoWorkers hosts;
+  ASSERT_TRUE(hosts.connect());
+  hosts.run_for(seconds(200));  // nobody announces itself, or asks, any more
+  const uint64_t before = hosts.b.stats().rx_packets.get();
+  hosts.run_for(seconds(5));
+  ASSERT_EQ(hosts.b.stats().rx_packets.get(), before);
+  LYRE_CHECK(hosts.a.worker().inbox().try_post({.kind = worker::Command::Kind::kLinkUp}));
+  hosts.run_for(millis(1));
+  EXPECT_EQ(hosts.b.stats().rx_packets.get(), before + 1);
+  hosts.app_a->send_pattern(hosts.app_a->only().name, 0, 1'000, 1'000);
+  EXPECT_TRUE(hosts.run_until([&] { return hosts.app_a->only().sends_done == 1; }));
+}
+
 TEST(Stats, ARowShowsWhatTheSessionDoes) {
   TwoWorkers hosts;
   ASSERT_TRUE(hosts.connect());

@@ -1,0 +1,54 @@
+#include "stack/io/dpdk/kernel_interface.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string>
+#include <utility>
+
+namespace lyre::io::dpdk {
+namespace {
+
+/// A listener that accepts nobody, and one that connects to it, as a memif client does.
+class UnixSockets : public testing::TestWithParam<bool> {
+ protected:
+  UnixSockets() {
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    char* at = address.sun_path + (GetParam() ? 1 : 0);
+    std::memcpy(at, name_.c_str(), name_.size());
+    // As the driver does it: zeros behind the name are a part of an abstract one.
+    const auto connects = [&](auto* call, int fd) {
+      return call(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+    };
+    EXPECT_TRUE(connects(::bind, listener_));
+    EXPECT_EQ(::listen(listener_, 4), 0);
+    EXPECT_TRUE(connects(::connect, client_));
+  }
+  ~UnixSockets() override {
+    if (client_ >= 0) ::close(client_);
+    ::close(listener_);
+    if (!GetParam()) ::unlink(name_.c_str());
+  }
+
+  const std::string name_ = testing::TempDir() + "lyre-wire-" + std::to_string(::getpid());
+  int listener_ = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  int client_ = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+};
+INSTANTIATE_TEST_SUITE_P(Named, UnixSockets, testing::Bool(), [](const auto& instance) {
+  return instance.param ? "WithoutAFile" : "ByAFile";
+});
+
+TEST_P(UnixSockets, AConnectionIsOneBeforeItIsAccepted) {
+  EXPECT_TRUE(is_connected_to(name_));
+  EXPECT_FALSE(is_connected_to(name_ + "2"));
+  EXPECT_FALSE(is_connected_to(name_.substr(0, name_.size() - 1)));
+  ::close(std::exchange(client_, -1));
+  EXPECT_FALSE(is_connected_to(name_)) << "the listener itself is none";
+}
+
+}  // namespace
+}  // namespace lyre::io::dpdk
