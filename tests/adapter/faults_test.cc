@@ -238,14 +238,18 @@ void expect_incident(const Restart& restart, const Work& work) {
     link.close();
     EXPECT_TRUE(logged_lines().empty()) << logged_text();
   };
+  std::chrono::duration<double> away{};
   const std::vector<RankEnd> ends = run_ranks({body, body}, 120, [&] {
     ::usleep(300'000);  // in the middle of it, wherever that is
+    const auto killed = std::chrono::steady_clock::now();
     pair->kill(restart.victim);
     pair->restart(restart.victim);
+    away = std::chrono::steady_clock::now() - killed;
     is_back->store(true);
   });
   for (const RankEnd& end : ends) {
-    EXPECT_EQ(end.exit_status, 0) << "signal " << end.signal << "\n"
+    EXPECT_EQ(end.exit_status, 0) << "signal " << end.signal << ", the daemon was away for "
+                                  << away.count() << " s\n"
                                   << end.stderr_text << pair->log_tail(0) << pair->log_tail(1);
   }
   ::munmap(is_back, sizeof(*is_back));

@@ -108,7 +108,8 @@ bool Link::is_done(void* request, int* bytes) {
 
 int Link::finish(void* request) {
   int bytes = -1;
-  if (!until([&] { return is_done(request, &bytes); })) {
+  // A daemon that comes back may take a while on a busy machine.
+  if (!until([&] { return is_done(request, &bytes); }, 60)) {
     throw std::runtime_error("a request did not finish in time, " + logged_text());
   }
   return bytes;
