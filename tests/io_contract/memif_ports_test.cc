@@ -152,6 +152,23 @@ TEST_F(MemifPorts, ClientWaitsForItsServer) {
   ends_[1].memories[0]->release({&packet, 1});
 }
 
+// A server that is slow finds one connection, not the remains of many.
+TEST_F(MemifPorts, ClientIsPatientWithAServerThatIsThere) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, sockets_[1].c_str(), sockets_[1].size());
+  const int listener = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(::bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  ASSERT_EQ(::listen(listener, 4), 0);
+  const Status client = open(1, false);
+  ASSERT_TRUE(client) << client.error().text;
+  EXPECT_FALSE(ends_[1].port->is_link_up());
+  EXPECT_FALSE(ends_[1].port->needs_restart());
+  ::close(listener);
+  EXPECT_TRUE(eventually([this] { return ends_[1].port->needs_restart(); }));
+  ::unlink(sockets_[1].c_str());
+}
+
 TEST_F(MemifPorts, ClientFindsItsServerAgain) {
   open_both(false);
   EXPECT_FALSE(ends_[1].port->needs_restart());

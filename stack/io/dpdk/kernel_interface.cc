@@ -4,14 +4,15 @@
 #include <net/if.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <climits>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
-#include <string_view>
 
 namespace lyre::io::dpdk {
 namespace {
@@ -30,6 +31,14 @@ bool ask(const std::string& interface, unsigned long request, ifreq& answer) {
   const int rc = ioctl(fd, request, &answer);
   close(fd);
   return rc == 0;
+}
+
+/// Whoever connects has no name, so only a listener's end has.
+bool has_named_peer(int fd) {
+  sockaddr_un peer = {};
+  socklen_t bytes = sizeof(peer);
+  return getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &bytes) == 0 &&
+         bytes > offsetof(sockaddr_un, sun_path);
 }
 
 }  // namespace
@@ -51,17 +60,13 @@ std::vector<int> sockets_of(int domain) {
   return found;
 }
 
-bool is_connected_to(const std::string& unix_socket) {
-  const auto is_that = [&](int fd) {
-    sockaddr_un peer = {};
-    socklen_t bytes = sizeof(peer);
-    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &bytes) != 0) return false;
-    const char* name = peer.sun_path[0] == '\0' ? peer.sun_path + 1 : peer.sun_path;
-    const size_t room = static_cast<size_t>(peer.sun_path + sizeof(peer.sun_path) - name);
-    return std::string_view(name, strnlen(name, room)) == unix_socket;
-  };
-  const std::vector<int> open = sockets_of(AF_UNIX);
-  return std::any_of(open.begin(), open.end(), is_that);
+std::vector<uint64_t> unix_connections() {
+  std::vector<uint64_t> found;
+  for (const int fd : sockets_of(AF_UNIX)) {
+    struct stat status = {};
+    if (has_named_peer(fd) && fstat(fd, &status) == 0) found.push_back(status.st_ino);
+  }
+  return found;
 }
 
 uint32_t interface_mtu(const std::string& interface) {

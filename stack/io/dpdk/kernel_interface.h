@@ -10,9 +10,9 @@ namespace lyre::io::dpdk {
 /// first. Drivers keep their sockets to themselves; this is how packets on them can be waited for.
 std::vector<int> sockets_of(int domain);
 
-/// Whether a socket of this process is connected, or waits to be accepted, at the unix socket of
-/// that name; a name without a file is one in the abstract namespace.
-bool is_connected_to(const std::string& unix_socket);
+/// The inodes of this process's unix sockets that it has connected to a listener, who need not have
+/// accepted them yet. Listeners and what they accepted are none of these.
+std::vector<uint64_t> unix_connections();
 
 /// The MTU of a kernel interface, or 0.
 uint32_t interface_mtu(const std::string& interface);

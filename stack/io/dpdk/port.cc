@@ -220,9 +220,8 @@ Status EthernetPort::join(std::span<const MacAddress> groups) {
 /// of attempts that were given up can abort (DPDK 22.11).
 bool EthernetPort::needs_restart() const {
   if (!is_memif_client_ || is_link_up()) return false;
-  constexpr std::string_view kDefaultSocket = "/run/memif.sock";  // the driver's
-  const std::string_view socket = args_.has("socket") ? args_.value_of("socket") : kDefaultSocket;
-  return !is_connected_to(std::string(socket));
+  const std::vector<uint64_t> open = unix_connections();
+  return std::find(open.begin(), open.end(), connection_) == open.end();
 }
 
 Status EthernetPort::restart() {
@@ -237,7 +236,15 @@ Status EthernetPort::restart() {
 }
 
 int EthernetPort::start_device() {
-  return is_memif_client_ ? start_quietly(port_id_) : rte_eth_dev_start(port_id_);
+  if (!is_memif_client_) return rte_eth_dev_start(port_id_);
+  // The driver keeps its socket to itself.
+  const std::vector<uint64_t> before = unix_connections();
+  const int rc = start_quietly(port_id_);
+  connection_ = kNoConnection;
+  for (const uint64_t open : unix_connections()) {
+    if (std::find(before.begin(), before.end(), open) == before.end()) connection_ = open;
+  }
+  return rc;
 }
 
 void EthernetPort::set_running(bool is_running) {

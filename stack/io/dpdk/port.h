@@ -53,6 +53,8 @@ class EthernetPort final : public Port {
   const bool is_memif_client_;
   DmaMap& dma_map_;
   const DriverQuirks* quirks_ = nullptr;
+  static constexpr uint64_t kNoConnection = 0;  ///< inodes begin at 1
+  uint64_t connection_ = kNoConnection;  ///< of a memif client to its server: see needs_restart()
   std::vector<int> sockets_before_;
   std::vector<int> sockets_;
   uint16_t port_id_ = 0;
