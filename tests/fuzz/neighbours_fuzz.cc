@@ -80,8 +80,9 @@ size_t bytes_of_step(uint8_t step) {
 
 }  // namespace
 
-/// A list of steps: 0 + 4 bytes: resolve; 1 + 1 byte: so many seconds pass; even + 28 bytes: an ARP
-/// packet arrives; odd + a source and 8 bytes for each of (step >> 1 & 7): a message of NDP.
+/// A list of steps: 0 + 4 bytes: resolve; 1 + 1 byte: so many seconds pass, or with 0 the link
+/// comes up; even + 28 bytes: an ARP packet arrives; odd + a source and 8 bytes for each of
+/// (step >> 1 & 7): a message of NDP.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   link::Neighbours table(1);
   Nanos now = seconds(1000);
@@ -100,6 +101,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       (step % 2 == 0 ? receive_arp : receive_ndp)(table, argument, now);
     } else if (argument.size() < wanted) {
       break;
+    } else if (step == 1 && argument[0] == 0) {
+      table.on_link_up(0, now);
     } else if (step == 1) {
       now += seconds(argument[0]);
     } else {
