@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <mutex>
 
-#include "nccl_adapter/core/frame.h"
-#include "nccl_adapter/core/instance.h"
-#include "nccl_adapter/core/limits.h"
-#include "nccl_adapter/core/recv_comm.h"
+#include "nccl_adapter/comm/recv_comm.h"
+#include "nccl_adapter/daemon_link/instance.h"
+#include "nccl_adapter/limits.h"
+#include "nccl_adapter/protocol/frame.h"
 #include "tests/adapter/link.h"
 #include "tests/adapter/stranger.h"
 

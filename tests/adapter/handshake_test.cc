@@ -10,8 +10,8 @@
 #include <cstring>
 
 #include "nccl_adapter/abi/telemetry.h"
-#include "nccl_adapter/core/frame.h"
-#include "nccl_adapter/core/hello.h"
+#include "nccl_adapter/protocol/frame.h"
+#include "nccl_adapter/protocol/hello.h"
 #include "tests/adapter/link.h"
 #include "tests/adapter/stranger.h"
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "lyre/lyre.h"
-#include "nccl_adapter/core/handle.h"
-#include "nccl_adapter/core/hello.h"
+#include "nccl_adapter/protocol/handle.h"
+#include "nccl_adapter/protocol/hello.h"
 #include "tests/adapter/link.h"
 
 namespace lyre::test {

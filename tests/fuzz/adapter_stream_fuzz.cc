@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "nccl_adapter/core/hello.h"
-#include "nccl_adapter/core/receive_queue.h"
-#include "nccl_adapter/core/send_queue.h"
+#include "nccl_adapter/comm/receive_queue.h"
+#include "nccl_adapter/comm/send_queue.h"
+#include "nccl_adapter/protocol/hello.h"
 
 namespace {
 

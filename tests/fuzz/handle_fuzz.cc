@@ -5,7 +5,7 @@
 #include <string>
 
 #include "libclient/include/lyre/lyre.h"
-#include "nccl_adapter/core/handle.h"
+#include "nccl_adapter/protocol/handle.h"
 
 namespace {
 

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "nccl_adapter/comm/ranges.h"
+#include "nccl_adapter/comm/request_table.h"
+#include "nccl_adapter/protocol/frame.h"
+
+namespace lyre::nccl_adapter {
+
+/// Places arriving messages in posted buffers: the receiving half of a comm, without its streams.
+/// Each stream has a reader of its own; frames come in any order over any of them, and some twice.
+/// What comes before its receive is kept here: at most kEagerBytes, which is all that a sender may
+/// send unasked, so that what was asked for never waits behind it.
+/// Thread: one at a time.
+class ReceiveQueue {
+ public:
+  enum class Verdict {
+    kMore,      ///< everything was taken
+    kTooLarge,  ///< a message is larger than the receive posted for it: see refused()
+    kBroken,    ///< not a frame that may come here
+    kBye,       ///< the sender ended on purpose
+  };
+
+  /// How far one stream is in its frames.
+  struct Reader {
+    FrameReader frames;
+    bool is_begun = false;    ///< the header of this frame was checked
+    bool is_skipped = false;  ///< its payload came over another stream before
+  };
+
+  /// A message that does not fit its receive.
+  struct Refused {
+    uint64_t message;
+    uint64_t message_bytes;
+    uint64_t posted_bytes;
+  };
+
+  explicit ReceiveQueue(Comm* comm) : requests_(comm) {}
+
+  /// Fails: nullptr when all requests are in use. Check refused() afterwards: the message may be
+  /// here already.
+  Request* post(void* data, uint64_t bytes);
+  /// Takes bytes from the front of `in`.
+  Verdict take(Reader* reader, std::span<const uint8_t>* in);
+  const std::optional<Refused>& refused() const { return refused_; }
+
+  /// Whether the sender should be told now what is placed and posted.
+  bool has_news() const;
+  /// That news. The caller hands it over.
+  FrameHeader make_grant();
+
+  /// Bytes that were copied since this was last asked: to where they belong, or to wait for it.
+  uint64_t take_copied_bytes() { return std::exchange(copied_bytes_, 0); }
+
+  void release(Request* request) { requests_.release(request); }
+  size_t active() const { return requests_.active(); }
+  const Request* oldest() const { return requests_.oldest(); }
+  uint64_t finished_bytes() const { return requests_.finished_bytes(); }
+  /// Messages that were wholly placed.
+  uint64_t placed() const { return requests_.finished(); }
+  uint64_t posted() const { return requests_.posted(); }
+  uint64_t outstanding_bytes() const;
+  /// Whether a byte in [base, base + bytes) may still be written.
+  bool writes(const uint8_t* base, uint64_t bytes) const;
+
+ private:
+  /// What is known of a message that is not wholly placed.
+  struct Incoming {
+    bool is_known = false;  ///< message_bytes is what a frame said
+    uint64_t message_bytes = 0;
+    Ranges placed;
+    std::vector<uint8_t> early;  ///< its first bytes, as long as no receive is posted
+  };
+
+  Incoming& incoming(uint64_t message) { return incoming_[message % kRequestsPerComm]; }
+  bool is_posted(uint64_t message) const { return message < requests_.posted(); }
+  Verdict begin_frame(Reader* reader);
+  Verdict begin_data(Reader* reader);
+  bool make_room(Incoming* message, uint64_t bytes);
+  void place(Reader* reader, std::span<const uint8_t>* in);
+  Verdict finish_frame(Reader* reader);
+  void finish_messages();
+  bool is_complete(uint64_t message);
+
+  RequestTable requests_;
+  std::array<Incoming, kRequestsPerComm> incoming_;
+  uint64_t early_bytes_ = 0;
+  uint64_t copied_bytes_ = 0;
+  std::optional<Refused> refused_;
+  uint64_t placed_told_ = 0;
+  uint64_t untold_bytes_ = 0;  ///< posted since the last grant
+};
+
+}  // namespace lyre::nccl_adapter

@@ -1,0 +1,149 @@
+#include "nccl_adapter/comm/recv_comm.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "nccl_adapter/daemon_link/instance.h"
+#include "nccl_adapter/observe/log.h"
+#include "nccl_adapter/protocol/frame.h"
+#include "nccl_adapter/transport/address.h"
+
+namespace lyre::nccl_adapter {
+
+using nccl_abi::Result;
+
+RecvComm::RecvComm(Instance* instance, const Hello& hello, std::string address)
+    : Comm(instance, hello.comm_id, Peer{hello.host, hello.pid, std::move(address)},
+           hello.stream_count),
+      queue_(this) {}
+
+AnswerCode RecvComm::join(const Hello& hello, Stream* stream, std::span<const uint8_t> answer) {
+  if (hello.stream_count != lanes_.size() || hello.stream_index >= lanes_.size()) {
+    return AnswerCode::kBadStream;
+  }
+  Lane& lane = *lanes_[hello.stream_index];
+  if (hello.incarnation <= lane.incarnation) return AnswerCode::kBadStream;
+  stream->limit_silence(silence_ms(instance()->settings()));
+  // What lies unread in a predecessor is sent again.
+  lane.path_text = "from " + to_string(stream->remote());
+  lane.rail_text = lane.path_text.substr(0, lane.path_text.rfind(':'));
+  lane.attach(std::move(*stream), hello.incarnation, instance()->now_ns());
+  note_sign_of_life(instance()->now_ns());
+  // The sender starts from what we know: that is the first news on every stream.
+  if (lane.stream.send_small(answer) == Io::kFailed) return AnswerCode::kWelcome;
+  tell(lane);
+  pump();
+  if (is_closing() && lane.is_up()) say_goodbye(lane);
+  return AnswerCode::kWelcome;
+}
+
+Request* RecvComm::post_request(void* data, uint64_t bytes) {
+  Request* request = queue_.post(data, bytes);
+  if (queue_.refused()) refuse_large_message();
+  return request;
+}
+
+void RecvComm::pump_in(Lane& lane) {
+  for (int round = 0; round < kTakeRoundsMax * kSlicesPerTake; ++round) {
+    std::span<const uint8_t> bytes;
+    const Io io = lane.stream.peek(&bytes);
+    if (io == Io::kFailed || io == Io::kFinished) return on_broken(lane, io);
+    if (io != Io::kOk) return;
+    lane.is_heard = true;
+    heard_lane_ = lane.index;
+    const size_t offered = bytes.size();
+    if (!on_verdict(queue_.take(&lane.reader, &bytes))) return;
+    lane.stream.count_copied(queue_.take_copied_bytes());
+    lane.stream.consume(offered);
+  }
+  lane.stream.release();
+}
+
+bool RecvComm::on_verdict(ReceiveQueue::Verdict verdict) {
+  switch (verdict) {
+    case ReceiveQueue::Verdict::kMore:
+      return true;
+    case ReceiveQueue::Verdict::kTooLarge:
+      refuse_large_message();
+      return false;
+    case ReceiveQueue::Verdict::kBroken:
+      fail(Result::kRemoteError, "the peer broke the protocol");
+      return false;
+    case ReceiveQueue::Verdict::kBye:
+      on_bye();
+      return false;
+  }
+  return false;
+}
+
+void RecvComm::refuse_large_message() {
+  const ReceiveQueue::Refused& refused = *queue_.refused();
+  const std::string what = "message " + std::to_string(refused.message) + " has " +
+                           std::to_string(refused.message_bytes) +
+                           " bytes, the receive posted for it " +
+                           std::to_string(refused.posted_bytes);
+  std::vector<uint8_t> frame(kFrameHeaderBytes + what.size());
+  encode({.type = FrameType::kFail,
+          .bytes = static_cast<uint32_t>(what.size()),
+          .message = refused.message},
+         std::span<uint8_t, kFrameHeaderBytes>(frame.data(), kFrameHeaderBytes));
+  std::copy(what.begin(), what.end(), frame.begin() + kFrameHeaderBytes);
+  // The sessions end in order so that the peer reads why.
+  for (const auto& lane : lanes_) {
+    if (lane->is_up() && lane->stream.send_small(frame) == Io::kOk) lane->stream.close();
+  }
+  fail(Result::kInvalidUsage, what);
+}
+
+Lane* RecvComm::choose_lane() {
+  Lane* stalled = nullptr;
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    Lane& lane = *lanes_[(heard_lane_ + i) % lanes_.size()];
+    if (!lane.is_up()) continue;
+    if (!lane.is_stalled(instance()->now_ns())) return &lane;
+    stalled = &lane;
+  }
+  return stalled;
+}
+
+void RecvComm::tell(Lane& lane) {
+  uint8_t grant[kFrameHeaderBytes];
+  encode(queue_.make_grant(), grant);
+  must_tell_ = false;
+  if (lane.stream.send_small(grant) == Io::kFailed) on_broken(lane, Io::kFailed);
+}
+
+void RecvComm::pump_out() {
+  for (const auto& lane : lanes_) {
+    if (lane->is_up() && lane->stream.is_blocked() && lane->stream.flush() == Io::kFailed) {
+      on_broken(*lane, Io::kFailed);
+    }
+  }
+  if (!queue_.has_news() && !must_tell_) return;
+  if (Lane* lane = choose_lane()) tell(*lane);
+}
+
+void RecvComm::last_words(std::vector<uint8_t>* out) const {
+  out->resize(kFrameHeaderBytes);
+  encode({.type = FrameType::kGrant, .message = queue_.placed(), .offset = queue_.posted()},
+         std::span<uint8_t, kFrameHeaderBytes>(out->data(), kFrameHeaderBytes));
+}
+
+void RecvComm::describe(nccl_abi::CommView* out) const {
+  out->messages = queue_.placed();
+  out->bytes = queue_.finished_bytes();
+  out->waits_for = nccl_abi::WaitsFor::kData;
+}
+
+// A grant may hang on a stream whose path is dead while another one works.
+void RecvComm::watch(int64_t now_ns) {
+  if (lanes_.size() == 1 || now_ns - told_again_ns_ < kStallNs) return;
+  for (const auto& lane : lanes_) {
+    if (!lane->is_stalled(now_ns)) continue;
+    told_again_ns_ = now_ns;
+    must_tell_ = true;
+  }
+  if (must_tell_) pump_out();
+}
+
+}  // namespace lyre::nccl_adapter

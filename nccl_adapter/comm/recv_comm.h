@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "nccl_adapter/comm/comm.h"
+#include "nccl_adapter/comm/receive_queue.h"
+#include "nccl_adapter/protocol/hello.h"
+
+namespace lyre::nccl_adapter {
+
+/// The end that receives, and that lanes join when the peer dials.
+class RecvComm final : public Comm {
+ public:
+  RecvComm(Instance* instance, const Hello& hello, std::string address);
+
+  /// Takes the stream of a hello that names this comm, or says why not and leaves it. The answer is
+  /// the first thing that goes back.
+  AnswerCode join(const Hello& hello, Stream* stream, std::span<const uint8_t> answer);
+  /// Messages that were wholly placed.
+  uint64_t placed() const { return queue_.placed(); }
+
+ private:
+  Request* post_request(void* data, uint64_t bytes) override;
+  void release_request(Request* request) override { queue_.release(request); }
+  size_t active() const override { return queue_.active(); }
+  uint64_t outstanding_bytes() const override { return queue_.outstanding_bytes(); }
+  bool touches(const uint8_t* base, uint64_t bytes) const override {
+    return queue_.writes(base, bytes);
+  }
+  const char* direction_text() const override { return "receives from"; }
+  const Request* oldest() const override { return queue_.oldest(); }
+  bool is_sender() const override { return false; }
+  void describe(nccl_abi::CommView* out) const override;
+  void pump_out() override;
+  void pump_in(Lane& lane) override;
+  void last_words(std::vector<uint8_t>* out) const override;
+  void on_lane_lost(Lane&) override { must_tell_ = true; }
+  void watch(int64_t now_ns) override;
+  /// True when more bytes may be offered.
+  bool on_verdict(ReceiveQueue::Verdict verdict);
+  void refuse_large_message();
+  Lane* choose_lane();
+  void tell(Lane& lane);
+
+  ReceiveQueue queue_;
+  size_t heard_lane_ = 0;   ///< over which data came last: what goes back takes it, too
+  bool must_tell_ = false;  ///< the last grant may be lost
+  int64_t told_again_ns_ = 0;
+};
+
+}  // namespace lyre::nccl_adapter

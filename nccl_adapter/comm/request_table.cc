@@ -1,0 +1,37 @@
+#include "nccl_adapter/comm/request_table.h"
+
+namespace lyre::nccl_adapter {
+
+RequestTable::RequestTable(Comm* comm) {
+  for (size_t i = 0; i < kRequestsPerComm; ++i) {
+    slots_[i].slot = static_cast<uint8_t>(i);
+    slots_[i].comm = comm;
+    free_[i] = static_cast<uint8_t>(kRequestsPerComm - 1 - i);
+  }
+}
+
+Request* RequestTable::post(void* data, uint64_t bytes) {
+  if (free_count_ == 0) return nullptr;
+  Request& request = slots_[free_[--free_count_]];
+  request.state = Request::State::kActive;
+  request.data = static_cast<uint8_t*>(data);
+  request.bytes = bytes;
+  request.moved_bytes = 0;
+  request.memory = nullptr;
+  // An active message holds a slot, so at most kRequestsPerComm are active and order_ never laps.
+  order_[posted_++ % kRequestsPerComm] = request.slot;
+  return &request;
+}
+
+void RequestTable::finish_oldest() {
+  Request& request = at(finished_++);
+  request.state = Request::State::kDone;
+  finished_bytes_ += request.bytes;
+}
+
+void RequestTable::release(Request* request) {
+  request->state = Request::State::kFree;
+  free_[free_count_++] = request->slot;
+}
+
+}  // namespace lyre::nccl_adapter

@@ -1,0 +1,162 @@
+#include "nccl_adapter/comm/send_comm.h"
+
+#include <algorithm>
+
+#include "nccl_adapter/daemon_link/instance.h"
+#include "nccl_adapter/protocol/nonce.h"
+#include "nccl_adapter/transport/address.h"
+
+namespace lyre::nccl_adapter {
+
+using nccl_abi::Result;
+
+SendComm::SendComm(Instance* instance, size_t device, const Handle& handle)
+    : Comm(instance, make_nonce(),
+           Peer{handle.host, handle.pid, to_string(make_addr(handle.address, handle.port))},
+           instance->stream_count(device)),
+      queue_(this),
+      handle_(handle),
+      device_(device),
+      began_ns_(instance->now_ns()) {
+  std::vector<Address> remotes = {handle.address};
+  for (const Address& other : handle.others) {
+    if (!is_none(other)) remotes.push_back(other);
+  }
+  pairs_ = rail_pairs(instance->ports(), device, remotes);
+  // Where every rail is to be used, lanes begin on different ones.
+  const bool spreads = instance->settings().uses_all_rails;
+  for (const auto& lane : lanes_) lane->home_pair = lane->pair = spreads ? lane->index : 0;
+}
+
+size_t SendComm::lanes_up() const {
+  return static_cast<size_t>(
+      std::count_if(lanes_.begin(), lanes_.end(), [](const auto& lane) { return lane->is_up(); }));
+}
+
+void SendComm::pump_out() {
+  for (const auto& lane : lanes_) {
+    if (lane->dial != nullptr) advance_dial(*lane, instance()->now_ns());
+    if (has_failed()) return;
+    if (lane->is_up() && lane->stream.is_blocked() && lane->stream.flush() == Io::kFailed) {
+      on_broken(*lane, Io::kFailed);
+    }
+  }
+  SendQueue::Chunk chunk;
+  while (queue_.next_chunk(std::max<size_t>(lanes_up(), 1), &chunk)) {
+    Lane* lane = choose_lane(chunk);
+    if (lane == nullptr) return;
+    const Io io = lane->stream.send_chunk(chunk);
+    if (io == Io::kFailed) on_broken(*lane, Io::kFailed);
+    if (io == Io::kFailed && !instance()->is_daemon_lost()) continue;
+    if (io != Io::kOk) return;
+    give(*lane, chunk);
+  }
+}
+
+void SendComm::give(Lane& lane, const SendQueue::Chunk& chunk) {
+  while (!lane.sent.empty() && lane.sent.front().message < queue_.placed()) lane.sent.pop_front();
+  lane.sent.push_back({chunk.header.message, chunk.header.offset, chunk.header.bytes});
+  if (chunk.is_again) again_bytes_ += chunk.header.bytes;
+  queue_.chunk_sent(chunk);
+  last_lane_ = lane.index;
+}
+
+// The emptiest one that has room. What is small follows what went before as long as that flows:
+// spreading it would only spread the wake-ups.
+Lane* SendComm::choose_lane(const SendQueue::Chunk& chunk) {
+  if (lanes_.size() == 1) {
+    Lane& only = *lanes_.front();
+    const bool has_room = only.is_up() && !only.stream.is_blocked() &&
+                          only.stream.unacked_bytes() < kStreamUnackedBytesMax;
+    return has_room ? &only : nullptr;
+  }
+  Lane* best = nullptr;
+  uint64_t best_unacked = UINT64_MAX;
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    Lane& lane = *lanes_[(last_lane_ + i) % lanes_.size()];
+    if (!lane.is_up() || lane.stream.is_blocked()) continue;
+    const uint64_t unacked = lane.stream.unacked_bytes();
+    if (unacked >= lane.room_bytes()) continue;
+    if (i == 0 && chunk.header.message_bytes <= kStripeBytesMin && unacked < kStripeBytesMin) {
+      return &lane;
+    }
+    if (unacked < best_unacked) {
+      best = &lane;
+      best_unacked = unacked;
+    }
+  }
+  return best;
+}
+
+void SendComm::pump_in(Lane& lane) {
+  for (int round = 0; round < kTakeRoundsMax * kSlicesPerTake; ++round) {
+    std::span<const uint8_t> bytes;
+    const Io io = lane.stream.peek(&bytes);
+    if (io == Io::kFailed || io == Io::kFinished) return on_broken(lane, io);
+    if (io != Io::kOk) return;
+    lane.is_heard = true;
+    take(lane, bytes);
+    // A frame may have ended the comm.
+    if (has_failed()) return;
+    lane.stream.consume(bytes.size());
+  }
+  lane.stream.release();
+}
+
+void SendComm::take(Lane& lane, std::span<const uint8_t> bytes) {
+  FrameReader& reader = lane.reader.frames;
+  while (!bytes.empty() && !has_failed()) {
+    if (reader.state() == FrameReader::State::kHeader && !reader.take_header(&bytes)) {
+      if (reader.state() == FrameReader::State::kBroken) {
+        fail(Result::kRemoteError, "the peer sent something that is no frame");
+      }
+      return;
+    }
+    // Only a failure has text behind it.
+    const size_t text_bytes = std::min<size_t>(bytes.size(), reader.payload_left());
+    if (text_bytes > 0 && reader.header().type == FrameType::kFail) {
+      lane.fail_text.append(reinterpret_cast<const char*>(bytes.data()), text_bytes);
+      reader.payload_taken(static_cast<uint32_t>(text_bytes));
+      bytes = bytes.subspan(text_bytes);
+    }
+    if (reader.payload_left() > 0 && reader.header().type == FrameType::kFail) return;
+    on_frame(lane);
+    reader.finish();
+  }
+}
+
+void SendComm::on_frame(Lane& lane) {
+  const FrameHeader& header = lane.reader.frames.header();
+  switch (header.type) {
+    case FrameType::kGrant:
+      if (queue_.on_grant(header.message, header.offset)) return;
+      break;
+    case FrameType::kPing:
+      return;
+    case FrameType::kBye:
+      return on_bye();
+    case FrameType::kFail:
+      return on_fail_frame(lane);
+    case FrameType::kData:
+      break;
+  }
+  fail(Result::kRemoteError, "the peer broke the protocol");
+}
+
+void SendComm::on_fail_frame(Lane& lane) {
+  for (char& c : lane.fail_text) c = c >= 0x20 && c < 0x7f ? c : '?';
+  fail(Result::kRemoteError, "the peer gave up: " + lane.fail_text);
+}
+
+void SendComm::describe(nccl_abi::CommView* out) const {
+  using nccl_abi::WaitsFor;
+  out->is_sender = 1;
+  out->messages = queue_.placed();
+  out->bytes = queue_.finished_bytes();
+  out->again_bytes = again_bytes_;
+  out->waits_for = out->unacked_bytes > 0      ? WaitsFor::kNetwork
+                   : queue_.waits_for_credit() ? WaitsFor::kCredit
+                                               : WaitsFor::kPlacement;
+}
+
+}  // namespace lyre::nccl_adapter

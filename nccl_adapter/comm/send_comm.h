@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "nccl_adapter/comm/comm.h"
+#include "nccl_adapter/comm/send_queue.h"
+#include "nccl_adapter/protocol/handle.h"
+#include "nccl_adapter/transport/rails.h"
+
+namespace lyre::nccl_adapter {
+
+/// The end that sends, and that dials: one lane to begin with, the others behind its back, and
+/// every one again that breaks, stalls or is slow.
+class SendComm final : public Comm {
+ public:
+  /// `device` is the port that NCCL chose.
+  SendComm(Instance* instance, size_t device, const Handle& handle);
+
+  /// The first lane is there: NCCL may have the comm.
+  bool is_connected() const { return is_connected_; }
+
+ private:
+  Request* post_request(void* data, uint64_t bytes) override { return queue_.post(data, bytes); }
+  void release_request(Request* request) override { queue_.release(request); }
+  size_t active() const override { return queue_.active(); }
+  uint64_t outstanding_bytes() const override { return queue_.outstanding_bytes(); }
+  bool touches(const uint8_t* base, uint64_t bytes) const override {
+    return queue_.reads(base, bytes);
+  }
+  const char* direction_text() const override { return "sends to"; }
+  const Request* oldest() const override { return queue_.oldest(); }
+  bool is_sender() const override { return true; }
+  void describe(nccl_abi::CommView* out) const override;
+  void pump_out() override;
+  void pump_in(Lane& lane) override;
+  void on_lane_lost(Lane& lane) override;
+  void watch(int64_t now_ns) override;
+  bool is_awaiting() const override { return active() > 0 || !is_connected_; }
+  bool is_answer_due() const override;
+
+  // ---- Frames (send_comm.cc) ----
+  Lane* choose_lane(const SendQueue::Chunk& chunk);
+  size_t lanes_up() const;
+  void give(Lane& lane, const SendQueue::Chunk& chunk);
+  void take(Lane& lane, std::span<const uint8_t> bytes);
+  void on_frame(Lane& lane);
+  void on_fail_frame(Lane& lane);
+
+  // ---- Lanes (send_lanes.cc) ----
+  void dial(Lane& lane, size_t number, int64_t now_ns);
+  int64_t dial_ns() const;
+  void advance_dial(Lane& lane, int64_t now_ns);
+  void on_welcome(Lane& lane, int64_t now_ns);
+  void on_refusal(Lane& lane, int64_t now_ns);
+  void on_dial_failed(Lane& lane, int64_t now_ns);
+  void watch_lane(Lane& lane, int64_t now_ns);
+  void give_up_stalled(Lane& lane, int64_t now_ns);
+  void redial(Lane& lane, int64_t now_ns);
+  void find_slow_lane(int64_t now_ns);
+  void mention_slow_peer(int64_t now_ns);
+  void send_again(Lane& lane);
+
+  SendQueue queue_;
+  Handle handle_;
+  size_t device_;
+  std::vector<RailPair> pairs_;
+  size_t last_lane_ = 0;
+  bool is_connected_ = false;
+  bool is_slow_mentioned_ = false;
+  uint64_t again_bytes_ = 0;
+  int64_t began_ns_;
+};
+
+}  // namespace lyre::nccl_adapter

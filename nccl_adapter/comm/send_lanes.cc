@@ -1,0 +1,220 @@
+#include <algorithm>
+#include <utility>
+
+#include "nccl_adapter/comm/send_comm.h"
+#include "nccl_adapter/daemon_link/instance.h"
+#include "nccl_adapter/observe/log.h"
+#include "nccl_adapter/transport/address.h"
+
+/// How a sending comm comes to its streams, and what it does about bad ones.
+namespace lyre::nccl_adapter {
+
+using nccl_abi::Result;
+
+namespace {
+
+constexpr int64_t kNsPerSecond = 1'000'000'000;
+
+/// Twice as long each time.
+int64_t pause_ns(int64_t first_ns, uint32_t times, int64_t most_ns) {
+  return std::min(first_ns << std::min(times, 10u), most_ns);
+}
+
+}  // namespace
+
+void SendComm::on_lane_lost(Lane& lane) { send_again(lane); }
+
+// What nobody knows the fate of goes over other streams, or over this one's successor.
+void SendComm::send_again(Lane& lane) {
+  for (const SendQueue::Sent& sent : lane.sent) queue_.send_again(sent);
+  lane.sent.clear();
+}
+
+bool SendComm::is_answer_due() const {
+  return std::any_of(lanes_.begin(), lanes_.end(), [](const auto& lane) {
+    return lane->dial != nullptr && lane->dial->is_heard();
+  });
+}
+
+void SendComm::watch(int64_t now_ns) {
+  for (const auto& lane : lanes_) {
+    watch_lane(*lane, now_ns);
+    if (has_failed()) return;
+  }
+  if (lanes_.size() > 1) find_slow_lane(now_ns);
+  if (!is_connected_) mention_slow_peer(now_ns);
+  pump_out();
+}
+
+void SendComm::watch_lane(Lane& lane, int64_t now_ns) {
+  if (is_closing()) return;
+  if (lane.is_stalled(now_ns)) {
+    if (!lane.is_unwanted) ++lane.pair;
+    lane.is_unwanted = true;
+    give_up_stalled(lane, now_ns);
+  } else if (lane.dial == nullptr) {
+    lane.is_unwanted = false;
+  }
+  if (lane.dial != nullptr) return advance_dial(lane, now_ns);
+  redial(lane, now_ns);
+}
+
+// Where others show that the peer is there, its bytes need not wait for what may never come.
+void SendComm::give_up_stalled(Lane& lane, int64_t now_ns) {
+  // Later than this one stopped: a pause of the peer stops them all.
+  const bool others_move = std::any_of(lanes_.begin(), lanes_.end(), [&](const auto& other) {
+    return other.get() != &lane && other->is_up() && !other->is_stalled(now_ns) &&
+           other->answered_ns - lane.moved_ns > kStallNs / 2;
+  });
+  if (!others_move) return;
+  log_info("a stream to %s stalls (%s): its bytes go over others", peer_.host.c_str(),
+           lane.path_text.c_str());
+  note_trouble("a stream stalled (" + lane.path_text + ")");
+  drop_lane(lane);
+}
+
+void SendComm::redial(Lane& lane, int64_t now_ns) {
+  const bool is_wanted = !lane.is_up() || lane.is_unwanted;
+  // The first lane tells whether there is anybody; the others follow it.
+  if (is_wanted && now_ns >= lane.redial_ns && (is_connected_ || lane.index == 0)) {
+    return dial(lane, lane.pair, now_ns);
+  }
+  // The stream goes on where it is until the home pair is known to be good.
+  const bool is_away = lane.is_up() && lane.pair % pairs_.size() != lane.home_pair % pairs_.size();
+  const int64_t return_ns = lane.dial_since_ns + pause_ns(kReturnNsMin, lane.returns, kReturnNsMax);
+  if (!is_away || now_ns < return_ns) return;
+  ++lane.returns;
+  dial(lane, lane.home_pair, now_ns);
+}
+
+// A path may be bad by bad luck: the fabric chose it by the ports. Another source port is another
+// draw.
+void SendComm::find_slow_lane(int64_t now_ns) {
+  uint64_t best = 0;
+  for (const auto& lane : lanes_) best = std::max(best, lane->busy.bytes_per_s(now_ns));
+  for (const auto& lane : lanes_) {
+    const uint64_t own = lane->backlogged.bytes_per_s(now_ns);
+    const bool is_slow =
+        lane->is_up() && own > 0 && lane->dial == nullptr && own < best / kSlowFactor;
+    if (!is_slow || now_ns - lane->replaced_ns < kSlowPauseNs) continue;
+    log_info("a stream to %s is slow (%s, %llu MB/s, the best %llu): another takes its place",
+             peer_.host.c_str(), lane->path_text.c_str(),
+             static_cast<unsigned long long>(own / 1'000'000),
+             static_cast<unsigned long long>(best / 1'000'000));
+    lane->replaced_ns = now_ns;
+    lane->is_unwanted = true;
+    dial(*lane, lane->pair, now_ns);
+  }
+}
+
+void SendComm::dial(Lane& lane, size_t number, int64_t now_ns) {
+  lane.dialled_pair = number % pairs_.size();
+  const RailPair& pair = pairs_[lane.dialled_pair];
+  const lyre_addr local =
+      make_addr(address_towards(instance()->ports()[pair.local], pair.remote), 0);
+  const Hello hello{.stream_index = lane.index,
+                    .stream_count = static_cast<uint16_t>(lanes_.size()),
+                    .incarnation = ++lane.dialled,
+                    .pid = instance()->pid(),
+                    .nonce = handle_.nonce,
+                    .comm_id = id(),
+                    .host = instance()->host()};
+  lane.dial = std::make_unique<Dial>(local, make_addr(pair.remote, handle_.port), hello,
+                                     silence_ms(instance()->settings()), this);
+  lane.dial_since_ns = now_ns;
+  advance_dial(lane, now_ns);
+}
+
+// Every pair shall have its turn twice before the peer is given up. With one pair only, a new port
+// may find another path through the fabric, and TCP's own attempts become rare.
+int64_t SendComm::dial_ns() const {
+  const auto turns = static_cast<int64_t>(2 * std::min(pairs_.size(), kRailsMax));
+  return std::clamp(patience_ns(instance()->settings()) / turns, kDialNsMin, kDialNsMax);
+}
+
+void SendComm::advance_dial(Lane& lane, int64_t now_ns) {
+  switch (lane.dial->advance(instance()->context(), now_ns, lane.dial_since_ns + dial_ns())) {
+    case Dial::State::kPending:
+      return;
+    case Dial::State::kWelcome:
+      return on_welcome(lane, now_ns);
+    case Dial::State::kRefused:
+      return on_refusal(lane, now_ns);
+    case Dial::State::kFailed:
+      return on_dial_failed(lane, now_ns);
+  }
+}
+
+void SendComm::on_welcome(Lane& lane, int64_t now_ns) {
+  const std::unique_ptr<Dial> dial = std::move(lane.dial);
+  const Answer& answer = dial->answer();
+  if (answer.version < kProtocolVersionMin || answer.version > kProtocolVersionMax) {
+    return fail(Result::kInvalidUsage, "it chose protocol version " +
+                                           std::to_string(answer.version) +
+                                           ", which this library does not speak");
+  }
+  if (lane.is_up()) drop_lane(lane);
+  lane.pair = lane.dialled_pair;
+  const RailPair& pair = pairs_[lane.pair];
+  lane.path_text =
+      std::string(instance()->ports()[pair.local].name) + " > " + to_string(dial->remote());
+  lane.rail_text = std::string("over ") + instance()->ports()[pair.local].name;
+  lane.attach(dial->take_stream(), dial->incarnation(), now_ns);
+  note_sign_of_life(now_ns);
+  pump_in(lane);  // something may have come with the answer
+  if (is_connected_) {
+    log_info("stream %u to host %s is there (%s)", lane.index, peer_.host.c_str(),
+             lane.path_text.c_str());
+    return;
+  }
+  is_connected_ = true;
+  peer_.host = answer.host;
+  // The peer's port that NCCL chose comes first, as the one here does.
+  pairs_ = rail_pairs(instance()->ports(), device_, beginning_with(handle_.address, answer.rails));
+  log_info("sends to %s; streams: %zu (%s), rail pairs: %zu", peer_.describe().c_str(),
+           lanes_.size(), lane.path_text.c_str(), pairs_.size());
+}
+
+void SendComm::on_refusal(Lane& lane, int64_t now_ns) {
+  const std::unique_ptr<Dial> dial = std::move(lane.dial);
+  const Answer& answer = dial->answer();
+  switch (answer.code) {
+    case AnswerCode::kDeparted:
+      // The news of the last placements was lost on the way here.
+      if (answer.placed >= queue_.placed()) (void)queue_.on_grant(answer.placed, answer.placed);
+      return on_bye();
+    case AnswerCode::kVersion:
+      return fail(Result::kInvalidUsage, "it refused: " + answer.text);
+    case AnswerCode::kUnknown:
+      return fail(Result::kRemoteError, "it refused: " + answer.text);
+    case AnswerCode::kWelcome:
+    case AnswerCode::kBusy:
+    case AnswerCode::kBadStream:
+      break;
+  }
+  note_trouble("it refused: " + answer.text);
+  note_sign_of_life(now_ns);
+  lane.redial_ns = now_ns + pause_ns(kRedialNsMin, lane.failures++, kRedialNsMax);
+}
+
+void SendComm::on_dial_failed(Lane& lane, int64_t now_ns) {
+  const std::unique_ptr<Dial> dial = std::move(lane.dial);
+  if (instance()->note_daemon_error(dial->error())) return;
+  const bool is_heard = dial->error() == LYRE_E_REFUSED || dial->error() == LYRE_E_RESET;
+  if (is_heard) note_sign_of_life(now_ns);
+  // That the home pair is still bad is no trouble for a stream that took another.
+  if (lane.dialled_pair != lane.pair % pairs_.size()) return;
+  note_trouble(dial->why() + " (to " + to_string(dial->remote()) + ")");
+  ++lane.pair;
+  lane.redial_ns = now_ns + pause_ns(kRedialNsMin, lane.failures++, kRedialNsMax);
+}
+
+// A peer that is alive and busy elsewhere is not an error: it will listen when it gets there.
+void SendComm::mention_slow_peer(int64_t now_ns) {
+  if (is_slow_mentioned_ || !is_answer_due()) return;
+  if (now_ns - began_ns_ < instance()->settings().peer_timeout_s * kNsPerSecond) return;
+  is_slow_mentioned_ = true;
+  log_warn("still waiting for %s to answer", peer_.describe().c_str());
+}
+
+}  // namespace lyre::nccl_adapter

@@ -1,0 +1,104 @@
+#include "nccl_adapter/comm/send_queue.h"
+
+#include <algorithm>
+
+namespace lyre::nccl_adapter {
+
+Request* SendQueue::post(const void* data, uint64_t bytes) {
+  // Requests of both directions share one type; a send's data is only read.
+  return requests_.post(const_cast<void*>(data), bytes);
+}
+
+uint64_t SendQueue::eager_bytes_left() const { return kEagerBytes - eager_sent_bytes_; }
+
+SendQueue::Chunk SendQueue::make_chunk(uint64_t message, uint64_t offset, uint64_t bytes) const {
+  const Request& request = requests_.at(message);
+  return {.header = {.type = FrameType::kData,
+                     .bytes = static_cast<uint32_t>(bytes),
+                     .message = message,
+                     .message_bytes = request.bytes,
+                     .offset = offset},
+          .data = request.data + offset,
+          .region = request.memory != nullptr ? request.memory->region : nullptr};
+}
+
+bool SendQueue::next_chunk(size_t streams, Chunk* out) const {
+  // What is missing over there comes first: nothing behind it can be finished.
+  if (!again_.empty()) {
+    const Sent& lost = again_.back();
+    *out = make_chunk(lost.message, lost.offset, lost.bytes);
+    out->is_again = true;
+    return true;
+  }
+  if (cursor_ == requests_.posted()) return false;
+  const Request& request = requests_.at(cursor_);
+  const uint64_t left = request.bytes - request.moved_bytes;
+  const uint64_t piece_bytes_max = std::clamp<uint64_t>((request.bytes + streams - 1) / streams,
+                                                        kStripeBytesMin, kChunkBytesMax);
+  // Even pieces: a message a little longer than a block must not end in a tiny packet.
+  const uint64_t pieces = left == 0 ? 1 : (left + piece_bytes_max - 1) / piece_bytes_max;
+  uint64_t bytes = (left + pieces - 1) / pieces;
+  if (cursor_ >= granted_) {
+    bytes = std::min(bytes, eager_bytes_left());
+    if (bytes == 0 && left > 0) return false;
+  }
+  *out = make_chunk(cursor_, request.moved_bytes, bytes);
+  return true;
+}
+
+void SendQueue::chunk_sent(const Chunk& chunk) {
+  if (chunk.is_again) {
+    again_.pop_back();
+    return;
+  }
+  Request& request = requests_.at(cursor_);
+  request.moved_bytes += chunk.header.bytes;
+  if (cursor_ >= granted_) eager_sent_bytes_ += chunk.header.bytes;
+  if (request.moved_bytes == request.bytes) ++cursor_;
+}
+
+void SendQueue::send_again(const Sent& sent) {
+  if (sent.message < requests_.finished()) return;
+  const auto place = std::find_if(again_.begin(), again_.end(), [&](const Sent& other) {
+    return other.message < sent.message ||
+           (other.message == sent.message && other.offset < sent.offset);
+  });
+  again_.insert(place, sent);
+}
+
+bool SendQueue::on_grant(uint64_t placed, uint64_t posted) {
+  if (placed > cursor_ || posted < placed) return false;
+  for (; granted_ < posted; ++granted_) {
+    if (granted_ > cursor_ || granted_ >= requests_.posted()) {
+      granted_ = posted;  // nothing of those was sent yet
+      break;
+    }
+    eager_sent_bytes_ -= requests_.at(granted_).moved_bytes;
+  }
+  while (requests_.finished() < placed) requests_.finish_oldest();
+  while (!again_.empty() && again_.back().message < placed) again_.pop_back();
+  return true;
+}
+
+uint64_t SendQueue::outstanding_bytes() const {
+  uint64_t bytes = 0;
+  for (uint64_t m = requests_.finished(); m < requests_.posted(); ++m) {
+    bytes += requests_.at(m).bytes;
+  }
+  return bytes;
+}
+
+bool SendQueue::waits_for_credit() const {
+  return again_.empty() && cursor_ < requests_.posted() && cursor_ >= granted_;
+}
+
+bool SendQueue::reads(const uint8_t* base, uint64_t bytes) const {
+  // All of a message may have to be sent again until it is placed.
+  for (uint64_t m = requests_.finished(); m < requests_.posted(); ++m) {
+    const Request& request = requests_.at(m);
+    if (request.data < base + bytes && base < request.data + request.bytes) return true;
+  }
+  return false;
+}
+
+}  // namespace lyre::nccl_adapter

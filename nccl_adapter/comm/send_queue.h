@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "nccl_adapter/comm/request_table.h"
+#include "nccl_adapter/protocol/frame.h"
+
+namespace lyre::nccl_adapter {
+
+/// Decides which bytes of which message may leave next, and which messages are done: the sending
+/// half of a comm, without its streams. A message is done when the receiver has placed it; until
+/// then what a broken stream carried of it is sent again.
+/// Thread: one at a time.
+class SendQueue {
+ public:
+  /// A frame to send: `header`, then header.bytes of `data`.
+  struct Chunk {
+    FrameHeader header;
+    const uint8_t* data = nullptr;
+    lyre_region* region = nullptr;  ///< in which data lies; nullptr: it has to be copied
+    bool is_again = false;          ///< a stream that carried it broke
+  };
+
+  /// What is remembered of a frame that was handed to a stream.
+  struct Sent {
+    uint64_t message;
+    uint64_t offset;
+    uint32_t bytes;
+  };
+
+  explicit SendQueue(Comm* comm) : requests_(comm) {}
+
+  /// Fails: nullptr when all requests are in use.
+  Request* post(const void* data, uint64_t bytes);
+  /// The next frame; false when there is nothing to send, or the receiver has to grant first.
+  /// A message is cut in even pieces, if possible one for each of `streams`, of kStripeBytesMin to
+  /// kChunkBytesMax bytes.
+  bool next_chunk(size_t streams, Chunk* out) const;
+  /// `chunk`, which next_chunk() gave last, was handed over.
+  void chunk_sent(const Chunk& chunk);
+  /// A stream broke, and nobody knows whether this came to its place.
+  void send_again(const Sent& sent);
+  /// The receiver has placed all messages before `placed` and posted receives for those before
+  /// `posted`. Older news than the last is ignored.
+  /// Fails: false when that claims something that never was sent.
+  bool on_grant(uint64_t placed, uint64_t posted);
+
+  void release(Request* request) { requests_.release(request); }
+  size_t active() const { return requests_.active(); }
+  const Request* oldest() const { return requests_.oldest(); }
+  uint64_t finished_bytes() const { return requests_.finished_bytes(); }
+  /// Messages before this one are placed.
+  uint64_t placed() const { return requests_.finished(); }
+  /// Bytes posted and not known to be placed.
+  uint64_t outstanding_bytes() const;
+  /// Something waits for the receiver to post a receive.
+  bool waits_for_credit() const;
+  /// Whether a byte in [base, base + bytes) may still be read.
+  bool reads(const uint8_t* base, uint64_t bytes) const;
+
+ private:
+  uint64_t eager_bytes_left() const;
+  Chunk make_chunk(uint64_t message, uint64_t offset, uint64_t bytes) const;
+
+  RequestTable requests_;
+  std::vector<Sent> again_;        ///< newest message first: what is taken is at the end
+  uint64_t cursor_ = 0;            ///< first message not wholly handed over
+  uint64_t granted_ = 0;           ///< messages before this one have a receive posted
+  uint64_t eager_sent_bytes_ = 0;  ///< handed over, of messages not granted
+};
+
+}  // namespace lyre::nccl_adapter

@@ -1,0 +1,90 @@
+#include "nccl_adapter/daemon_link/attachment.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "nccl_adapter/limits.h"
+#include "nccl_adapter/observe/log.h"
+
+namespace lyre::nccl_adapter {
+namespace {
+
+constexpr int64_t kNsPerSecond = 1'000'000'000;
+
+std::vector<lyre_port> read_ports(lyre_context* context) {
+  std::vector<lyre_port> ports(static_cast<size_t>(std::max(0, lyre_ports(context, nullptr, 0))));
+  lyre_ports(context, ports.data(), static_cast<int>(ports.size()));
+  return ports;
+}
+
+std::vector<lyre_port> choose(const std::vector<lyre_port>& all,
+                              const std::vector<std::string>& names) {
+  if (names.empty()) return all;
+  std::vector<lyre_port> chosen;
+  for (const std::string& name : names) {
+    const auto it = std::find_if(all.begin(), all.end(),
+                                 [&](const lyre_port& port) { return name == port.name; });
+    if (it != all.end()) {
+      chosen.push_back(*it);
+    } else {
+      log_warn("LYRE_RAILS names port \"%s\", which the daemon does not have", name.c_str());
+    }
+  }
+  return chosen;
+}
+
+}  // namespace
+
+int Attachment::attach(const Settings& settings, lyre_context** out) {
+  const lyre_options options{
+      .socket_path = settings.socket_path.empty() ? nullptr : settings.socket_path.c_str(),
+      .label = nullptr,
+      .arena_bytes = 0};
+  return lyre_context_open(&options, out);
+}
+
+std::unique_ptr<Attachment> Attachment::open(const Settings& settings) {
+  lyre_context* context = nullptr;
+  if (attach(settings, &context) != 0) {
+    log_warn("no Lyre daemon at %s: %s", socket_path_text(settings), lyre_last_error());
+    return nullptr;
+  }
+  return std::unique_ptr<Attachment>(new Attachment(settings, context));
+}
+
+Attachment::Attachment(const Settings& settings, lyre_context* context)
+    : settings_(settings),
+      context_(context),
+      ports_(choose(read_ports(context), settings.rails)),
+      workers_(lyre_workers(context)) {}
+
+Attachment::~Attachment() { lyre_context_close(context_); }
+
+void Attachment::lose(int64_t now_ns) {
+  lose_again("nobody has looked for it yet");
+  lost_ns_ = now_ns;
+  looked_ns_ = 0;
+}
+
+void Attachment::lose_again(std::string why) {
+  failure_ = std::move(why);
+  lyre_context_close(std::exchange(context_, nullptr));
+}
+
+bool Attachment::find(int64_t now_ns) {
+  if (now_ns - looked_ns_ < kReattachNs) return false;
+  looked_ns_ = now_ns;
+  if (attach(settings_, &context_) != 0) {
+    failure_ = lyre_last_error();
+    return false;
+  }
+  return true;
+}
+
+bool Attachment::is_given_up(int64_t now_ns) const {
+  return now_ns - lost_ns_ > settings_.resume_s * kNsPerSecond;
+}
+
+}  // namespace lyre::nccl_adapter

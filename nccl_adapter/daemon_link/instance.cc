@@ -1,0 +1,354 @@
+#include "nccl_adapter/daemon_link/instance.h"
+
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "nccl_adapter/comm/recv_comm.h"
+#include "nccl_adapter/comm/send_comm.h"
+#include "nccl_adapter/daemon_link/clock.h"
+#include "nccl_adapter/observe/log.h"
+#include "nccl_adapter/protocol/bytes.h"
+#include "nccl_adapter/protocol/nonce.h"
+#include "nccl_adapter/transport/rails.h"
+
+namespace lyre::nccl_adapter {
+
+using nccl_abi::Result;
+
+namespace {
+
+constexpr uint32_t kIdleLooksPerClockRead = 8;
+constexpr timespec kShortPause{.tv_sec = 0, .tv_nsec = 1'000'000};
+
+// This machine's name, for messages on the other side.
+std::string host_name() {
+  char name[256] = "";
+  ::gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+}  // namespace
+
+std::unique_ptr<Instance> Instance::open(const Settings& settings, uint64_t communicator) {
+  std::unique_ptr<Instance> instance(new Instance(settings, communicator));
+  instance->attachment_ = Attachment::open(instance->settings_);
+  if (instance->attachment_ == nullptr) return nullptr;
+  instance->progress_thread_ =
+      std::make_unique<ProgressThread>([own = instance.get()] { own->progress_if_idle(); });
+  return instance;
+}
+
+Instance::Instance(const Settings& settings, uint64_t communicator)
+    : settings_(settings),
+      communicator_(communicator),
+      host_(host_name()),
+      pid_(static_cast<uint32_t>(::getpid())),
+      now_ns_(monotonic_ns()),
+      telemetry_(settings.telemetry_directory, host_, socket_path_text(settings)),
+      // Notes of different processes must not meet in a handle that was copied between them.
+      last_note_(get_le<uint64_t>(make_nonce(), 0)) {}
+
+Instance::~Instance() {
+  progress_thread_.reset();
+  if (attachment_ == nullptr) return;
+  await_last_words();
+  for (auto& [key, comm] : comms_) comm->begin_close();
+  // Also for comms closed before: a peer that misses our last grant takes its send for lost.
+  if (is_attached()) lyre_drain(context(), kFinalizeDrainMs);
+  for (auto& [key, comm] : comms_) comm->finish_close();
+  comms_.clear();
+  acceptor_.reset();
+}
+
+bool Instance::is_idle() const { return comms_.empty() && listen_count_ == 0; }
+
+// One flow gets no more than a share of a fast port in most clouds, and no more than one worker's
+// time in the daemon.
+size_t Instance::stream_count(size_t device) const {
+  if (settings_.streams > 0) return static_cast<size_t>(settings_.streams);
+  const uint32_t flows = ports()[device].speed_mbps / kFlowSpeedMbps;
+  const auto workers = static_cast<uint32_t>(std::max(attachment_->workers(), 1));
+  const size_t rails = settings_.uses_all_rails ? ports().size() : 1;
+  return std::clamp<size_t>(std::max(flows, workers) * rails, 1, kStreamsAutoMax);
+}
+
+Result Instance::check_device(int dev) const {
+  if (dev >= 0 && static_cast<size_t>(dev) < ports().size()) return Result::kSuccess;
+  log_warn("device %d does not exist: the daemon has %zu ports", dev, ports().size());
+  return Result::kInvalidArgument;
+}
+
+// listen() has no "later": NCCL calls it once.
+Result Instance::await_attached() {
+  while (progress() == Result::kSuccess && !is_attached()) ::nanosleep(&kShortPause, nullptr);
+  return is_daemon_dead_ ? Result::kSystemError : Result::kSuccess;
+}
+
+Result Instance::listen(int dev, HandleBytes bytes, ListenComm** out) {
+  *out = nullptr;
+  if (const Result result = check_device(dev); result != Result::kSuccess) return result;
+  if (const Result result = await_attached(); result != Result::kSuccess) return result;
+  if (acceptor_ == nullptr) acceptor_ = Acceptor::open(this);
+  if (acceptor_ == nullptr) return Result::kSystemError;
+  Handle handle{.port = acceptor_->port(), .pid = pid_, .nonce = make_nonce(), .host = host_};
+  const size_t own = static_cast<size_t>(dev);
+  handle.address = address_of(ports()[own]);
+  // From the other half first: neighbours may share their fate.
+  const size_t half = std::max<size_t>(ports().size() / 2, 1);
+  for (size_t i = 0; i < std::min(kHandleOthersMax, ports().size() - 1); ++i) {
+    handle.others[i] = address_of(ports()[(own + half + i) % ports().size()]);
+  }
+  encode(handle, bytes);
+  *out = acceptor_->listen(handle.nonce);
+  ++listen_count_;
+  return Result::kSuccess;
+}
+
+void Instance::close_listen(ListenComm* listen_comm) {
+  --listen_count_;
+  listen_comm->acceptor()->close(listen_comm);
+}
+
+Result Instance::check_handle(HandleBytes bytes, Handle* out) const {
+  switch (decode(bytes, out)) {
+    case HandleFault::kNone:
+      return Result::kSuccess;
+    case HandleFault::kForeign:
+      log_warn(
+          "the peer does not use Lyre: its handle is from %s. Every rank needs the same "
+          "NCCL_NET; NCCL_NET=Lyre makes a rank without Lyre fail instead of falling back",
+          describe_foreign(bytes).c_str());
+      return Result::kInvalidUsage;
+    case HandleFault::kVersion:
+      log_warn(
+          "host %s, process %u, speaks versions %u to %u of this plugin's protocol, this one "
+          "%u to %u: install the same Lyre on both hosts",
+          out->host.c_str(), out->pid, out->version_min, out->version_max, kProtocolVersionMin,
+          kProtocolVersionMax);
+      return Result::kInvalidUsage;
+    case HandleFault::kDamaged:
+      log_warn("the peer's handle was damaged on its way here (bad checksum)");
+      return Result::kInvalidArgument;
+  }
+  return Result::kInternalError;
+}
+
+// NCCL calls again with the same, writable handle memory: the note in it finds the state.
+SendComm* Instance::find_connecting(int dev, HandleBytes bytes, const Handle& handle) {
+  const auto it = connecting_.find(get_connect_note(bytes));
+  if (it != connecting_.end()) return it->second;
+  if (++last_note_ == 0) ++last_note_;
+  set_connect_note(bytes, last_note_);
+  auto comm = std::make_unique<SendComm>(this, static_cast<size_t>(dev), handle);
+  SendComm* made = comm.get();
+  adopt(std::move(comm));
+  connecting_.emplace(last_note_, made);
+  if (is_attached()) made->tick(now_ns_);
+  return made;
+}
+
+Result Instance::connect(int dev, HandleBytes bytes, Comm** out) {
+  *out = nullptr;
+  if (const Result result = check_device(dev); result != Result::kSuccess) return result;
+  Handle handle;
+  if (const Result result = check_handle(bytes, &handle); result != Result::kSuccess) return result;
+  if (const Result result = progress(); result != Result::kSuccess) return result;
+  SendComm* comm = find_connecting(dev, bytes, handle);
+  if (!comm->is_connected() && !comm->has_failed()) return Result::kSuccess;
+  connecting_.erase(get_connect_note(bytes));
+  set_connect_note(bytes, 0);  // the same handle may be connected to again
+  // What ended it since then is for the calls that use it to tell.
+  if (comm->is_connected()) {
+    *out = comm;
+    return Result::kSuccess;
+  }
+  const Result result = comm->result();
+  log_warn("cannot connect to %s: %s", comm->peer().describe().c_str(), comm->why().c_str());
+  erase(comm);
+  return result;
+}
+
+Result Instance::accept(ListenComm* listen_comm, Comm** out) {
+  *out = nullptr;
+  if (const Result result = progress(); result != Result::kSuccess) return result;
+  *out = listen_comm->take();
+  return Result::kSuccess;
+}
+
+RecvComm* Instance::find_receiver(const Nonce& comm_id) const {
+  const auto it = receivers_.find(comm_id);
+  return it != receivers_.end() ? it->second : nullptr;
+}
+
+RecvComm* Instance::add_receiver(const Hello& hello, const std::string& address) {
+  auto comm = std::make_unique<RecvComm>(this, hello, address);
+  RecvComm* made = comm.get();
+  adopt(std::move(comm));
+  receivers_[hello.comm_id] = made;
+  return made;
+}
+
+const Departed* Instance::find_departed(const Nonce& comm_id) {
+  const auto it = departed_.find(comm_id);
+  if (it == departed_.end()) return nullptr;
+  it->second.is_told = true;
+  return &it->second;
+}
+
+void Instance::remember_departed(RecvComm& comm) {
+  const bool was_in_order = comm.has_parted();
+  departed_[comm.id()] = {was_in_order, comm.placed(), !was_in_order || comm.is_goodbye_heard()};
+  departed_order_.push_back(comm.id());
+  if (departed_order_.size() <= kDepartedMax) return;
+  departed_.erase(departed_order_.front());
+  departed_order_.pop_front();
+}
+
+// The daemon died between our last word and its arrival: the peer asks again when it is back, and
+// would take its last messages for lost if nobody answered.
+void Instance::await_last_words() {
+  const int64_t deadline_ns = now_ns_ + int64_t{kFinalizeDrainMs} * 1'000'000;
+  const auto is_untold = [](const auto& entry) { return !entry.second.is_told; };
+  while (std::any_of(departed_.begin(), departed_.end(), is_untold) && now_ns_ < deadline_ns &&
+         progress() == Result::kSuccess) {
+    ::nanosleep(&kShortPause, nullptr);
+  }
+}
+
+void Instance::close(Comm* comm) { erase(comm); }
+
+void Instance::adopt(std::unique_ptr<Comm> comm) {
+  comm->set_slot(telemetry_.take());
+  Comm* key = comm.get();
+  comms_.emplace(key, std::move(comm));
+}
+
+void Instance::erase(Comm* comm) {
+  telemetry_.give_back(comm->slot());
+  const auto it = receivers_.find(comm->id());
+  if (it != receivers_.end() && it->second == comm) {
+    remember_departed(*it->second);
+    receivers_.erase(it);
+  }
+  comm->finish_close();
+  comms_.erase(comm);
+}
+
+Result Instance::progress() {
+  if (is_daemon_dead_) return Result::kSystemError;
+  if (is_daemon_lost_) {
+    now_ns_ = monotonic_ns();
+  } else {
+    hear();
+  }
+  if (is_daemon_lost_) {
+    detach();
+    look_for_daemon();
+  }
+  if (is_attached() && now_ns_ - ticked_ns_ >= kTickNs) tick();
+  if (now_ns_ - shown_ns_ >= kShowNs) show();
+  return is_daemon_dead_ ? Result::kSystemError : Result::kSuccess;
+}
+
+void Instance::hear() {
+  const int happened = lyre_poll(context(), 0);
+  // Reading the clock is a good part of a look at empty rings, and who finds them empty looks
+  // often.
+  if (happened != 0 || ++idle_looks_ % kIdleLooksPerClockRead == 0) {
+    now_ns_ = monotonic_ns();
+  }
+  if (happened < 0) {
+    note_daemon_error(happened);
+    return;
+  }
+  while (happened > 0 && !is_daemon_lost_) {
+    lyre_listener* listener = nullptr;
+    lyre_session* session = lyre_next_ready(context(), &listener);
+    if (session == nullptr && listener == nullptr) break;
+    if (session != nullptr) {
+      auto* owner = static_cast<SessionOwner*>(lyre_user(session));
+      if (owner != nullptr) owner->on_ready();
+    } else if (acceptor_ != nullptr && acceptor_->listener() == listener) {
+      acceptor_->on_ready();
+    }
+  }
+}
+
+void Instance::tick() {
+  const int64_t passed_ns = now_ns_ - std::exchange(ticked_ns_, now_ns_);
+  if (passed_ns > kAbsenceNs) {
+    for (auto& [key, comm] : comms_) comm->excuse(passed_ns);
+  }
+  for (auto& [key, comm] : comms_) {
+    comm->tick(now_ns_);
+    if (is_daemon_lost_) return;
+  }
+  if (acceptor_ != nullptr) acceptor_->expire();
+}
+
+void Instance::show() {
+  shown_ns_ = now_ns_;
+  telemetry_.touch(now_ns_);
+  for (const auto& [key, comm] : comms_) comm->show();
+}
+
+// Called by the progress thread, for times when NCCL makes no call.
+void Instance::progress_if_idle() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock() || monotonic_ns() - now_ns_ < kProgressThreadNs / 2) return;
+  idle_looks_ = kIdleLooksPerClockRead - 1;  // who looks seldom looks at the clock, too
+  progress();
+}
+
+void Instance::detach() {
+  if (is_detached_) return;
+  is_detached_ = true;
+  for (auto& [key, comm] : comms_) comm->on_detached();
+  if (acceptor_ != nullptr) acceptor_->on_detached();
+  regions_.on_detached();
+  attachment_->lose(now_ns_);
+}
+
+void Instance::look_for_daemon() {
+  // The port that peers know may be in use for a moment: then all of it is tried once more.
+  if (context() == nullptr && !attachment_->find(now_ns_)) {
+    if (!attachment_->is_given_up(now_ns_)) return;
+    is_daemon_dead_ = true;
+    log_warn(
+        "the Lyre daemon at %s is gone and was not back after %lld s (LYRE_RESUME_SECONDS): %s",
+        socket_path_text(settings_), static_cast<long long>(settings_.resume_s),
+        attachment_->failure().c_str());
+    return;
+  }
+  if (acceptor_ != nullptr && !acceptor_->on_attached()) {
+    attachment_->lose_again(lyre_last_error());
+    return;
+  }
+  regions_.on_attached(context());
+  is_daemon_lost_ = is_detached_ = false;
+  now_ns_ = ticked_ns_ = monotonic_ns();
+  log_info("the Lyre daemon at %s is back: %zu comms go on", socket_path_text(settings_),
+           comms_.size());
+  for (auto& [key, comm] : comms_) comm->on_attached(now_ns_);
+}
+
+bool Instance::note_daemon_error(int code) {
+  if (code != LYRE_E_DAEMON && code != LYRE_E_EXPELLED && code != LYRE_E_SHUTDOWN) return false;
+  if (is_daemon_lost_ || is_daemon_dead_) return true;
+  is_daemon_lost_ = true;
+  if (code == LYRE_E_EXPELLED) {
+    // Whatever we did would happen again.
+    is_daemon_dead_ = true;
+    log_warn("the Lyre daemon at %s disconnected this process: %s", socket_path_text(settings_),
+             lyre_last_error());
+  } else {
+    log_info("the Lyre daemon at %s is gone; looking for it for %lld s",
+             socket_path_text(settings_), static_cast<long long>(settings_.resume_s));
+  }
+  return true;
+}
+
+}  // namespace lyre::nccl_adapter

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace lyre::nccl_adapter {
+
+/// A thread that calls `work` every kProgressThreadNs. NCCL calls nobody while it computes; a peer
+/// that wants a stream back must not wait for that, nor a daemon that was restarted. Owner: the
+/// instance; the destructor waits for a call under way. No signal is handled on it.
+class ProgressThread {
+ public:
+  explicit ProgressThread(std::function<void()> work);
+  ~ProgressThread();
+  ProgressThread(const ProgressThread&) = delete;
+  ProgressThread& operator=(const ProgressThread&) = delete;
+
+ private:
+  void run();
+
+  std::function<void()> work_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_over_ = false;
+  std::thread thread_;
+};
+
+}  // namespace lyre::nccl_adapter

@@ -1,0 +1,56 @@
+#include "nccl_adapter/daemon_link/region_cache.h"
+
+#include <algorithm>
+
+#include "nccl_adapter/limits.h"
+#include "nccl_adapter/observe/log.h"
+
+namespace lyre::nccl_adapter {
+
+void RegionCache::make_known(lyre_context* context, const Key& key, Entry* entry) {
+  // Small messages are copied in any case.
+  if (context == nullptr || key.second < kZeroCopyBytesMin) return;
+  lyre_region* region = nullptr;
+  if (lyre_register(context, key.first, key.second, &region) != 0) {
+    return mention_copies(key.second, lyre_last_error());
+  }
+  const char* why = nullptr;
+  if (lyre_region_is_direct(region, &why) != 0) {
+    entry->region = region;
+    return;
+  }
+  mention_copies(key.second, why);
+  lyre_deregister(region);
+}
+
+// Once: what is true of one buffer of NCCL's is true of hundreds.
+void RegionCache::mention_copies(size_t bytes, const char* why) {
+  if (!is_mentioned_) log_info("%zu bytes of NCCL's memory are copied: %s", bytes, why);
+  is_mentioned_ = true;
+}
+
+RegionCache::Entry* RegionCache::take(lyre_context* context, const void* data, size_t bytes) {
+  const Key key(data, bytes);
+  const auto [it, is_new] = entries_.try_emplace(key);
+  if (is_new) make_known(context, key, &it->second);
+  ++it->second.users;
+  return &it->second;
+}
+
+void RegionCache::give_back(Entry* entry) {
+  if (--entry->users > 0) return;
+  if (entry->region != nullptr && lyre_deregister(entry->region) != 0) {
+    log_warn("a port does not let go of NCCL's memory: %s", lyre_last_error());
+  }
+  std::erase_if(entries_, [&](const auto& own) { return &own.second == entry; });
+}
+
+void RegionCache::on_detached() {
+  for (auto& [key, entry] : entries_) entry.region = nullptr;
+}
+
+void RegionCache::on_attached(lyre_context* context) {
+  for (auto& [key, entry] : entries_) make_known(context, key, &entry);
+}
+
+}  // namespace lyre::nccl_adapter

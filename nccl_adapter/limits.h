@@ -1,0 +1,119 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "nccl_adapter/abi/common.h"
+
+/// The bounds of the adapter. Units: the last word of the name.
+namespace lyre::nccl_adapter {
+
+/// Requests of one comm that NCCL may have outstanding.
+inline constexpr size_t kRequestsPerComm = nccl_abi::kRequestsMax;
+
+/// Sent without the receiver having asked for it, at most, on one comm (DESIGN: eager limit).
+inline constexpr uint64_t kEagerBytes = 64 * 1024;
+
+/// A receiver that posted this much since its last grant grants at once; less waits for the next
+/// acknowledgement. At most half of kEagerBytes: then what waits always fits the eager budget.
+inline constexpr uint64_t kGrantPromptBytes = kEagerBytes / 2;
+
+/// One arena block: frame header and payload. A power of two, so that the arena wastes nothing.
+inline constexpr size_t kBlockBytes = 256 * 1024;
+
+/// Payload of one data frame: what a block has room for behind the header.
+inline constexpr size_t kChunkBytesMax = kBlockBytes - 32;
+
+/// Payload of at least this is sent from where it lies, if the daemon can read it there: for less,
+/// the copy costs less than a second descriptor.
+inline constexpr size_t kZeroCopyBytesMin = 16 * 1024;
+
+/// deregMr() waits this long for acknowledgements before it costs a stream.
+inline constexpr int64_t kDeregisterWaitNs = 200'000'000;
+
+/// A message of at most this goes over one stream, and no larger one is cut into less.
+inline constexpr size_t kStripeBytesMin = 64 * 1024;
+
+/// A stream is given no more than this much unacknowledged data: deeper queues only push the bytes
+/// out of the cache and starve the other comms of the arena.
+inline constexpr uint64_t kStreamUnackedBytesMax = 4 * 1024 * 1024;
+/// Beside other streams, a slow one is given twice what it delivers in a round trip, and this.
+inline constexpr uint64_t kStreamUnackedBytesMin = 2 * kBlockBytes;
+
+/// What NCCL is told it may put into one message: sizes in test() are an int.
+inline constexpr size_t kMessageBytesMax = nccl_abi::kNetBytesMaxV8;
+
+/// Slices taken from a session at a time.
+inline constexpr int kSlicesPerTake = 32;
+
+/// Rounds of taking slices in one call, so that one busy comm does not keep the others waiting.
+inline constexpr int kTakeRoundsMax = 8;
+
+/// Streams of one comm, and how many of them are made where nobody asked for a number.
+inline constexpr uint16_t kStreamsMax = 64;
+inline constexpr uint16_t kStreamsAutoMax = 8;
+/// What one flow can be relied on to carry in a cloud's network.
+inline constexpr uint32_t kFlowSpeedMbps = 10'000;
+
+/// Ports of one host that its peers are told of.
+inline constexpr size_t kRailsMax = 8;
+
+/// Connections without a hello yet, an acceptor.
+inline constexpr size_t kPendingConnectionsMax = 1024;
+
+/// Peers that said hello and wait for accept(), a listen comm.
+inline constexpr size_t kArrivalsMax = 256;
+
+/// Lines about strangers that one process logs; the rest is only counted.
+inline constexpr uint64_t kStrangerLinesMax = 32;
+
+inline constexpr int kListenBacklog = 1024;
+
+/// A close waits this long for the peer's TCP to acknowledge the goodbye.
+inline constexpr int64_t kCloseWaitNs = 1'000'000'000;
+/// And finalize this long for all of them together: a lost packet may cost seconds.
+inline constexpr int kFinalizeDrainMs = 5000;
+
+/// How often comms are looked at by the clock: redials, pings, streams that stall.
+inline constexpr int64_t kTickNs = 20'000'000;
+/// What `lyre comms` shows is renewed this often.
+inline constexpr int64_t kShowNs = 200'000'000;
+/// The progress thread makes progress when NCCL made no call for this long.
+inline constexpr int64_t kProgressThreadNs = 100'000'000;
+/// A lost daemon is looked for this often.
+inline constexpr int64_t kReattachNs = 50'000'000;
+/// A stream that cannot be made is tried again after this long, then twice that, up to the limit.
+inline constexpr int64_t kRedialNsMin = 20'000'000;
+inline constexpr int64_t kRedialNsMax = 500'000'000;
+/// A stream that had to take another rail looks for its own after this long, then after twice that,
+/// up to the limit.
+inline constexpr int64_t kReturnNsMin = 5'000'000'000;
+inline constexpr int64_t kReturnNsMax = 80'000'000'000;
+/// TCP's handshake and the way of our hello may take this long; less where many pairs are to be
+/// tried in the time that a peer has.
+inline constexpr int64_t kDialNsMin = 500'000'000;
+inline constexpr int64_t kDialNsMax = 3'000'000'000;
+/// A host that has our hello and has not answered it is probed this often, and so often in vain.
+inline constexpr uint32_t kProbeMs = 1000;
+inline constexpr uint32_t kProbesMax = 3;
+/// A comm that waits and hears nothing asks every stream for a sign of life this often.
+inline constexpr int64_t kPingNs = 1'000'000'000;
+/// A stream of which nothing was acknowledged for this long is not waited for any longer.
+inline constexpr int64_t kStallNs = 1'000'000'000;
+/// Who did not look at the clock for this long was stopped: others are not late for that.
+inline constexpr int64_t kAbsenceNs = 1'000'000'000;
+/// A stream this many times slower than the fastest is dialled again from another source port.
+inline constexpr uint64_t kSlowFactor = 4;
+/// With less under way it may be the caller who is slow.
+inline constexpr uint64_t kSlowBacklogBytes = kBlockBytes;
+/// It is judged over this much time of having something to send, not more often than this, and not
+/// by what was longer ago.
+inline constexpr int64_t kSlowBusyNs = 1'000'000'000;
+inline constexpr int64_t kSlowPauseNs = 10'000'000'000;
+/// What the peer gets beyond LYRE_RESUME_SECONDS: it notices later than we do.
+inline constexpr int64_t kResumeMarginNs = 2'000'000'000;
+
+/// Closed receiving comms whose last word is kept for a peer that asks again.
+inline constexpr size_t kDepartedMax = 4096;
+
+}  // namespace lyre::nccl_adapter

@@ -1,0 +1,140 @@
+#include "nccl_adapter/observe/telemetry.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <new>
+
+#include "nccl_adapter/observe/log.h"
+#include "nccl_adapter/protocol/bytes.h"
+
+namespace lyre::nccl_adapter {
+
+using nccl_abi::CommSlot;
+using nccl_abi::TelemetryHeader;
+
+namespace {
+
+std::string own_prefix() { return nccl_abi::kTelemetryPrefix + std::to_string(::getuid()) + "-"; }
+
+std::string file_name(const std::string& directory) {
+  static std::atomic<uint32_t> count{0};  // several communicators, each with an instance
+  return directory + "/" + own_prefix() + std::to_string(::getpid()) + "-" +
+         std::to_string(count.fetch_add(1, std::memory_order_relaxed));
+}
+
+// Whoever writes a file holds its lock: what can be locked is left of a process that is gone.
+void sweep(const std::string& directory) {
+  const std::string prefix = own_prefix();
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(directory, error), end; !error && it != end;
+       it.increment(error)) {
+    if (!it->path().filename().string().starts_with(prefix)) continue;
+    const int fd = ::open(it->path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) continue;
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) ::unlink(it->path().c_str());
+    ::close(fd);
+  }
+}
+
+int open_locked(const std::string& path) {
+  constexpr int kTriesMax = 10;
+  for (int i = 0; i < kTriesMax; ++i) {
+    ::unlink(path.c_str());  // of a process that had our id before
+    const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+    if (fd < 0) return fd;
+    // Another process may have swept it before it was locked.
+    struct stat status {};
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0 && ::fstat(fd, &status) == 0 && status.st_nlink > 0) {
+      return fd;
+    }
+    ::close(fd);
+  }
+  return -1;
+}
+
+uint8_t* map(int fd) {
+  if (fd < 0 || ::ftruncate(fd, nccl_abi::kTelemetryBytes) != 0) return nullptr;
+  void* memory =
+      ::mmap(nullptr, nccl_abi::kTelemetryBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  return memory != MAP_FAILED ? static_cast<uint8_t*>(memory) : nullptr;
+}
+
+template <size_t kBytes>
+void copy_text(char (&out)[kBytes], const std::string& text) {
+  put_text({reinterpret_cast<uint8_t*>(out), kBytes}, 0, kBytes - 1, text);
+}
+
+}  // namespace
+
+Telemetry::Telemetry(const std::string& directory, const std::string& host,
+                     const std::string& socket) {
+  if (directory == "none") return;
+  sweep(directory);
+  path_ = file_name(directory);
+  fd_ = open_locked(path_);
+  memory_ = map(fd_);
+  if (memory_ == nullptr) {
+    log_info("`lyre comms` will not show this process: cannot write %s: %s", path_.c_str(),
+             ::strerror(errno));
+    return;
+  }
+  auto* header = new (memory_) TelemetryHeader{};
+  header->version = nccl_abi::kTelemetryVersion;
+  header->slots = nccl_abi::kTelemetrySlots;
+  header->slot_bytes = sizeof(CommSlot);
+  header->pid = static_cast<uint32_t>(::getpid());
+  copy_text(header->host, host);
+  copy_text(header->program, program_invocation_short_name);
+  copy_text(header->socket, socket);
+  header->magic = nccl_abi::kTelemetryMagic;
+}
+
+Telemetry::~Telemetry() {
+  if (memory_ != nullptr) ::munmap(memory_, nccl_abi::kTelemetryBytes);
+  if (fd_ < 0) return;
+  ::unlink(path_.c_str());
+  ::close(fd_);
+}
+
+CommSlot* Telemetry::take() {
+  if (memory_ == nullptr) return nullptr;
+  uint32_t index = used_;
+  if (!free_.empty()) {
+    index = free_.back();
+    free_.pop_back();
+  } else if (used_ < nccl_abi::kTelemetrySlots) {
+    ++used_;
+  } else {
+    return nullptr;
+  }
+  auto* slots = reinterpret_cast<CommSlot*>(memory_ + nccl_abi::kTelemetrySlotsOffset);
+  return &slots[index];
+}
+
+void Telemetry::give_back(CommSlot* slot) {
+  if (slot == nullptr) return;
+  slot->is_used.store(0, std::memory_order_release);  // pairs with the acquire in read_slot()
+  auto* slots = reinterpret_cast<CommSlot*>(memory_ + nccl_abi::kTelemetrySlotsOffset);
+  free_.push_back(static_cast<uint32_t>(slot - slots));
+}
+
+void Telemetry::count_stranger(const std::string& address) {
+  if (memory_ == nullptr) return;
+  auto* header = reinterpret_cast<TelemetryHeader*>(memory_);
+  copy_text(header->last_stranger, address);
+  header->strangers.fetch_add(1, std::memory_order_release);  // pairs with the acquire in read()
+}
+
+void Telemetry::touch(int64_t now_ns) {
+  if (memory_ == nullptr) return;
+  reinterpret_cast<TelemetryHeader*>(memory_)->written_ns.store(now_ns, std::memory_order_relaxed);
+}
+
+}  // namespace lyre::nccl_adapter

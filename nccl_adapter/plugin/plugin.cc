@@ -1,0 +1,348 @@
+#include "nccl_adapter/plugin/plugin.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <ctime>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "nccl_adapter/comm/comm.h"
+#include "nccl_adapter/daemon_link/clock.h"
+#include "nccl_adapter/daemon_link/instance.h"
+#include "nccl_adapter/observe/log.h"
+#include "nccl_adapter/plugin/profiler.h"
+#include "nccl_adapter/plugin/properties.h"
+#include "nccl_adapter/transport/address.h"
+
+namespace lyre::nccl_adapter {
+namespace {
+
+constexpr int64_t kClosePollNs = 50'000;
+
+// Set in a child by fork(): what was inherited belongs to the parent, who goes on using it.
+std::atomic<bool> g_is_inherited{false};
+
+struct Registry {
+  std::mutex mutex;
+  std::set<Instance*> instances;
+  Instance* process_instance = nullptr;
+  std::vector<std::unique_ptr<Instance>> retired;  // dead daemon, comms not closed yet
+  bool has_fork_handler = false;
+};
+
+// Never destroyed: NCCL's threads may still call while the process runs its exit handlers.
+Registry& registry() {
+  static Registry& the_registry = *new Registry;
+  return the_registry;
+}
+
+bool refuse_inherited() {
+  if (!g_is_inherited.load(std::memory_order_relaxed)) return false;
+  static std::atomic<bool> is_mentioned{false};
+  if (!is_mentioned.exchange(true)) {
+    log_warn(
+        "process %d was forked after the plugin was initialised: connections and shared "
+        "memory belong to the parent. Start ranks with exec, or fork before NCCL starts",
+        static_cast<int>(::getpid()));
+  }
+  return true;
+}
+
+// Runs `body` where no exception gets through to NCCL.
+template <typename Body>
+Result guarded(Body&& body) {
+  if (refuse_inherited()) return Result::kInvalidUsage;
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    log_warn("out of memory");
+    return Result::kSystemError;
+  } catch (const std::exception& error) {
+    log_warn("internal error: %s", error.what());
+    return Result::kInternalError;
+  }
+}
+
+template <typename Body>
+Result with(Instance* instance, Body&& body) {
+  return guarded([&] {
+    const std::lock_guard lock(instance->mutex());
+    return body();
+  });
+}
+
+void watch_forks(Registry& all) {
+  if (all.has_fork_handler) return;
+  all.has_fork_handler = true;
+  pthread_atfork(nullptr, nullptr, [] { g_is_inherited.store(true, std::memory_order_relaxed); });
+}
+
+void log_attached(const Instance& instance) {
+  std::string ports;
+  for (const lyre_port& port : instance.ports()) {
+    lyre_addr address{};
+    std::copy(std::begin(port.address), std::end(port.address), std::begin(address.address));
+    std::string text = to_string(address);
+    if (text.ends_with(":0")) text.resize(text.size() - 2);
+    ports += ports.empty() ? "" : ", ";
+    ports += std::string(port.name) + " " + text;
+    if (port.speed_mbps > 0) ports += " " + std::to_string(port.speed_mbps) + " Mb/s";
+    if (port.is_link_up == 0) ports += " (link down)";
+  }
+  log_info("Lyre %s, daemon at %s, ports: %s", lyre_version(),
+           socket_path_text(instance.settings()), ports.c_str());
+}
+
+Instance* open_instance(Registry& all, uint64_t communicator) {
+  watch_forks(all);
+  Settings settings;
+  if (!read_settings(&settings)) return nullptr;
+  std::unique_ptr<Instance> instance = Instance::open(settings, communicator);
+  if (instance != nullptr && instance->ports().empty()) {
+    log_warn("the Lyre daemon at %s has no port", socket_path_text(settings));
+    instance.reset();
+  }
+  if (instance == nullptr) {
+    if (settings.is_required) {
+      die("LYRE_REQUIRED=1 and no usable Lyre daemon at %s (%s): ending this process",
+          socket_path_text(settings), lyre_last_error());
+    }
+    return nullptr;
+  }
+  log_attached(*instance);
+  set_known_ports(instance->ports(), settings.latency_us);
+  all.instances.insert(instance.get());
+  return instance.release();
+}
+
+bool is_idle(Instance& instance) {
+  const std::lock_guard lock(instance.mutex());
+  return instance.is_idle();
+}
+
+// A daemon that was restarted is a new one: the old instance stays for who still holds its comms.
+void retire_dead_process_instance(Registry& all) {
+  Instance* instance = all.process_instance;
+  if (instance == nullptr) return;
+  {
+    const std::lock_guard lock(instance->mutex());
+    if (instance->progress() == Result::kSuccess) return;
+  }
+  all.instances.erase(instance);
+  all.retired.emplace_back(instance);
+  all.process_instance = nullptr;
+  std::erase_if(all.retired, [](const auto& retired) { return is_idle(*retired); });
+}
+
+Result post(void* comm_pointer, void* data, size_t bytes, const void* mhandle, void* phandle,
+            void** request) {
+  auto* comm = static_cast<Comm*>(comm_pointer);
+  *request = nullptr;
+  const Operation operation = operation_of(phandle);
+  return with(comm->instance(), [&] {
+    if (bytes > kMessageBytesMax) {
+      log_warn("a message of %zu bytes: the most is %zu (maxP2pBytes)", bytes, kMessageBytesMax);
+      return Result::kInvalidArgument;
+    }
+    if (const Result result = comm->instance()->progress(); result != Result::kSuccess) {
+      return result;
+    }
+    Request* posted = nullptr;
+    const Result result =
+        comm->post(data, bytes, static_cast<const Registration*>(mhandle), operation, &posted);
+    *request = posted;
+    return result;
+  });
+}
+
+HandleBytes handle_bytes(void* handle) {
+  return HandleBytes(static_cast<uint8_t*>(handle), nccl_abi::kHandleBytesMax);
+}
+
+}  // namespace
+
+Result init_context(void** context, uint64_t communicator, nccl_abi::Logger logger,
+                    nccl_abi::ProfilerCallback profiler) {
+  *context = nullptr;
+  set_logger(logger);
+  set_profiler_callback(profiler);
+  return guarded([&] {
+    Registry& all = registry();
+    const std::lock_guard lock(all.mutex);
+    *context = open_instance(all, communicator);
+    return *context != nullptr ? Result::kSuccess : Result::kSystemError;
+  });
+}
+
+Result finalize(void* context) {
+  return guarded([&] {
+    auto* instance = static_cast<Instance*>(context);
+    Registry& all = registry();
+    {
+      const std::lock_guard lock(all.mutex);
+      if (all.instances.erase(instance) == 0) return Result::kSuccess;
+    }
+    delete instance;
+    return Result::kSuccess;
+  });
+}
+
+Result init_process(nccl_abi::Logger logger, nccl_abi::ProfilerCallback profiler) {
+  set_logger(logger);
+  set_profiler_callback(profiler);
+  return guarded([&] {
+    Registry& all = registry();
+    const std::lock_guard lock(all.mutex);
+    retire_dead_process_instance(all);
+    if (all.process_instance == nullptr) all.process_instance = open_instance(all, 0);
+    return all.process_instance != nullptr ? Result::kSuccess : Result::kSystemError;
+  });
+}
+
+void* process_context() {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  return all.process_instance;
+}
+
+Result devices(int* ndev) {
+  return guarded([&] {
+    *ndev = known_port_count();
+    return Result::kSuccess;
+  });
+}
+
+Result listen(void* context, int dev, void* handle, void** listen_comm) {
+  *listen_comm = nullptr;
+  if (context == nullptr) return Result::kInvalidUsage;
+  auto* instance = static_cast<Instance*>(context);
+  return with(instance, [&] {
+    ListenComm* made = nullptr;
+    const Result result = instance->listen(dev, handle_bytes(handle), &made);
+    *listen_comm = made;
+    return result;
+  });
+}
+
+Result connect(void* context, int dev, void* handle, void** send_comm) {
+  *send_comm = nullptr;
+  if (context == nullptr) return Result::kInvalidUsage;
+  auto* instance = static_cast<Instance*>(context);
+  return with(instance, [&] {
+    Comm* made = nullptr;
+    const Result result = instance->connect(dev, handle_bytes(handle), &made);
+    *send_comm = made;
+    return result;
+  });
+}
+
+Result accept(void* listen_comm, void** recv_comm, nccl_abi::NetDeviceHandle**) {
+  *recv_comm = nullptr;
+  auto* listening = static_cast<ListenComm*>(listen_comm);
+  Instance* instance = listening->acceptor()->instance();
+  return with(instance, [&] {
+    Comm* made = nullptr;
+    const Result result = instance->accept(listening, &made);
+    *recv_comm = made;
+    return result;
+  });
+}
+
+Result reg_mr(void* comm_pointer, void* data, size_t bytes, int type, void** mhandle) {
+  *mhandle = nullptr;
+  auto* comm = static_cast<Comm*>(comm_pointer);
+  return with(comm->instance(), [&] {
+    if (type != nccl_abi::kPtrHost) {
+      log_warn("regMr() of memory of type %d: only host memory (1) is supported", type);
+      return Result::kInvalidUsage;
+    }
+    *mhandle = comm->add_registration(data, bytes);
+    return Result::kSuccess;
+  });
+}
+
+Result dereg_mr(void* comm_pointer, void* mhandle) {
+  if (mhandle == nullptr) return Result::kSuccess;
+  auto* comm = static_cast<Comm*>(comm_pointer);
+  return with(comm->instance(),
+              [&] { return comm->remove_registration(static_cast<const Registration*>(mhandle)); });
+}
+
+Result isend(void* send_comm, void* data, size_t bytes, void* mhandle, void* phandle,
+             void** request) {
+  return post(send_comm, data, bytes, mhandle, phandle, request);
+}
+
+Result irecv(void* recv_comm, int count, void* data, size_t bytes, void* phandle, void** request) {
+  *request = nullptr;
+  if (count != 1) {
+    return guarded([&] {
+      log_warn("irecv() of %d buffers: maxRecvs is 1", count);
+      return Result::kInvalidArgument;
+    });
+  }
+  return post(recv_comm, data, bytes, nullptr, phandle, request);
+}
+
+// Only asked for where receives go to a GPU's memory, which reg_mr() refuses.
+Result iflush(void*, int, void**, int*, void**, void** request) {
+  *request = nullptr;
+  return Result::kInternalError;
+}
+
+Result test(void* request_pointer, int* done, int* sizes) {
+  *done = 0;
+  auto* request = static_cast<Request*>(request_pointer);
+  Instance* instance = request->comm->instance();
+  return with(instance, [&] {
+    const Result alive = instance->progress();
+    const bool is_done = request->state == Request::State::kDone;
+    if (alive != Result::kSuccess && !is_done) return alive;
+    return request->comm->test(request, done, sizes);
+  });
+}
+
+// The goodbye, and the last acknowledgements before it, must be out before NCCL may end the
+// process; the lock is not held while waiting, so that other threads' comms go on.
+Result close_comm(void* comm_pointer) {
+  if (comm_pointer == nullptr) return Result::kSuccess;
+  auto* comm = static_cast<Comm*>(comm_pointer);
+  Instance* instance = comm->instance();
+  return guarded([&] {
+    const int64_t deadline_ns = monotonic_ns() + kCloseWaitNs;
+    std::unique_lock lock(instance->mutex());
+    comm->begin_close();
+    while (!comm->is_close_done() && monotonic_ns() < deadline_ns) {
+      lock.unlock();
+      const timespec pause{.tv_sec = 0, .tv_nsec = kClosePollNs};
+      ::nanosleep(&pause, nullptr);
+      lock.lock();
+      if (instance->progress() != Result::kSuccess) break;
+    }
+    instance->close(comm);
+    return Result::kSuccess;
+  });
+}
+
+Result close_listen(void* listen_comm) {
+  if (listen_comm == nullptr) return Result::kSuccess;
+  auto* listening = static_cast<ListenComm*>(listen_comm);
+  Instance* instance = listening->acceptor()->instance();
+  return with(instance, [&] {
+    instance->close_listen(listening);
+    return Result::kSuccess;
+  });
+}
+
+// What NCCL tells about the next operation does not change anything here.
+Result set_net_attr(void*, nccl_abi::NetAttr*) { return Result::kSuccess; }
+
+}  // namespace lyre::nccl_adapter

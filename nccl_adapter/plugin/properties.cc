@@ -1,0 +1,66 @@
+#include "nccl_adapter/plugin/properties.h"
+
+#include <cstring>
+#include <mutex>
+#include <set>
+#include <string>
+
+namespace lyre::nccl_adapter {
+namespace {
+
+// What NCCL's own sockets assume where nobody knows the speed.
+constexpr int32_t kSpeedMbpsUnknown = 10'000;
+
+struct KnownPorts {
+  std::mutex mutex;
+  std::vector<Properties> list;
+  std::set<std::string> texts;  // NCCL keeps the pointers for ever
+};
+
+// Never destroyed: NCCL may ask while the process already runs its exit handlers.
+KnownPorts& known_ports() {
+  static KnownPorts& known = *new KnownPorts;
+  return known;
+}
+
+uint64_t guid_of(const lyre_port& port) {
+  uint64_t guid = 0;
+  for (const uint8_t byte : port.mac) guid = guid << 8 | byte;
+  return guid;
+}
+
+}  // namespace
+
+void set_known_ports(const std::vector<lyre_port>& ports, int64_t latency_us) {
+  KnownPorts& known = known_ports();
+  const std::lock_guard lock(known.mutex);
+  known.list.clear();
+  for (const lyre_port& port : ports) {
+    const std::string name(port.name, strnlen(port.name, sizeof(port.name)));
+    const std::string path(port.pci_path, strnlen(port.pci_path, sizeof(port.pci_path)));
+    Properties properties{};
+    properties.name = known.texts.insert(name).first->c_str();
+    if (!path.empty()) properties.pci_path = known.texts.insert(path).first->c_str();
+    properties.guid = guid_of(port);
+    properties.speed_mbps =
+        port.speed_mbps == 0 ? kSpeedMbpsUnknown : static_cast<int32_t>(port.speed_mbps);
+    properties.latency_us = static_cast<float>(latency_us);
+    known.list.push_back(properties);
+  }
+}
+
+int known_port_count() {
+  KnownPorts& known = known_ports();
+  const std::lock_guard lock(known.mutex);
+  return static_cast<int>(known.list.size());
+}
+
+bool known_properties(int dev, Properties* out) {
+  KnownPorts& known = known_ports();
+  const std::lock_guard lock(known.mutex);
+  if (dev < 0 || static_cast<size_t>(dev) >= known.list.size()) return false;
+  *out = known.list[static_cast<size_t>(dev)];
+  return true;
+}
+
+}  // namespace lyre::nccl_adapter

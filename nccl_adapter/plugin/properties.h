@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "lyre/lyre.h"
+#include "nccl_adapter/abi/common.h"
+#include "nccl_adapter/limits.h"
+
+namespace lyre::nccl_adapter {
+
+/// What differs from port to port in NCCL's properties.
+struct Properties {
+  const char* name;      ///< lives as long as the process
+  const char* pci_path;  ///< the same; null for a virtual port
+  uint64_t guid;
+  int32_t speed_mbps;
+  float latency_us;
+};
+
+/// Remembers the ports that devices() and getProperties() describe: NCCL passes those two no
+/// context. Thread: any.
+void set_known_ports(const std::vector<lyre_port>& ports, int64_t latency_us);
+int known_port_count();
+/// Fails: false when there is no such port.
+bool known_properties(int dev, Properties* out);
+
+/// Fills the struct of any ABI version.
+template <typename AbiProperties>
+void fill_properties(int dev, const Properties& in, AbiProperties* out) {
+  *out = AbiProperties{};
+  out->name = in.name;
+  out->pci_path = in.pci_path;
+  out->guid = in.guid;
+  out->ptr_support = nccl_abi::kPtrHost;
+  out->reg_is_global = 0;  // a registration belongs to the comm that must let go of it
+  out->speed_mbps = in.speed_mbps;
+  out->port = 0;
+  out->latency_us = in.latency_us;
+  out->comms_max = 65'536;
+  out->recvs_max = 1;
+  out->device_type = nccl_abi::NetDeviceType::kHost;
+  if constexpr (requires { out->vprops; }) {
+    out->vprops.ndevs = 1;
+    out->vprops.devs[0] = dev;
+    out->p2p_bytes_max = kMessageBytesMax;
+    out->coll_bytes_max = kMessageBytesMax;
+  }
+  if constexpr (requires { out->multi_request_size_max; }) out->multi_request_size_max = 1;
+  if constexpr (requires { out->rail_id; }) {
+    out->rail_id = nccl_abi::kNetIdUndefined;
+    out->plane_id = nccl_abi::kNetIdUndefined;
+  }
+}
+
+}  // namespace lyre::nccl_adapter

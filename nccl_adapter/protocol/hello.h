@@ -1,0 +1,70 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "nccl_adapter/protocol/handle.h"
+
+/// The first bytes of a stream: the connecting side says hello, the listening side answers.
+namespace lyre::nccl_adapter {
+
+/// Magic, version range and length: the same in every version, so that any version can refuse.
+inline constexpr size_t kHelloPrefixBytes = 16;
+inline constexpr size_t kHelloBytes = 128;
+inline constexpr size_t kHelloBytesMax = 512;  ///< of versions to come
+inline constexpr size_t kAnswerBytes = 368;
+inline constexpr size_t kAnswerTextBytes = 128;
+
+struct Hello {
+  uint16_t version_min = kProtocolVersionMin;
+  uint16_t version_max = kProtocolVersionMax;
+  uint16_t stream_index = 0;
+  uint16_t stream_count = 1;
+  uint32_t incarnation = 1;  ///< of that stream: a later one takes the place of an earlier
+  uint32_t pid = 0;
+  Nonce nonce{};    ///< from the handle
+  Nonce comm_id{};  ///< the same on all streams of one comm, chosen by the connecting side
+  std::string host;
+};
+
+enum class AnswerCode : uint16_t {
+  kWelcome = 0,
+  kVersion = 1,    ///< no common protocol version
+  kUnknown = 2,    ///< nobody listens under that nonce (any more)
+  kBusy = 3,       ///< too many wait there already
+  kBadStream = 4,  ///< index or count are nonsense, or that stream is there already
+  kDeparted = 5,   ///< the comm was closed over there, in order; see `placed`
+};
+
+struct Answer {
+  uint16_t version = kProtocolVersionMax;
+  AnswerCode code = AnswerCode::kWelcome;
+  uint32_t pid = 0;
+  std::string host;
+  std::string text;            ///< why not, for people
+  uint64_t placed = 0;         ///< kDeparted: messages before this one were placed
+  std::vector<Address> rails;  ///< kWelcome: where else this host can be reached, kRailsMax at most
+};
+
+void encode(const Hello& hello, std::span<uint8_t, kHelloBytes> out);
+void encode(const Answer& answer, std::span<uint8_t, kAnswerBytes> out);
+
+enum class HelloState {
+  kMore,      ///< fine so far
+  kComplete,  ///< *out is valid
+  kStranger,  ///< does not speak this protocol
+  kVersion,   ///< speaks it, in no version of ours; *out holds its range
+};
+
+/// Reads a hello from the `in` bytes received so far. Never needs bytes that a peer of any version
+/// does not send.
+HelloState read_hello(std::span<const uint8_t> in, Hello* out);
+
+/// Fails: false when this is no answer.
+bool decode(std::span<const uint8_t, kAnswerBytes> in, Answer* out);
+
+}  // namespace lyre::nccl_adapter

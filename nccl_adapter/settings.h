@@ -1,0 +1,49 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "nccl_adapter/abi/telemetry.h"
+#include "nccl_adapter/limits.h"
+
+namespace lyre::nccl_adapter {
+
+/// What the environment asks for. docs/nccl.md has the table for users.
+struct Settings {
+  std::string socket_path;      ///< LYRE_SOCKET; empty: the library's default
+  bool is_required = false;     ///< LYRE_REQUIRED=1: end the process instead of falling back
+  int64_t peer_timeout_s = 30;  ///< LYRE_PEER_TIMEOUT_SECONDS: 3..3600
+  int64_t resume_s = 10;        ///< LYRE_RESUME_SECONDS: 1..3600
+  int64_t handshake_timeout_ms = 5'000;  ///< LYRE_HANDSHAKE_TIMEOUT_MS: 100..600000
+  int64_t streams = 0;                   ///< LYRE_STREAMS: 1..64; 0: chosen by port and daemon
+  int64_t latency_us = 0;                ///< LYRE_LATENCY_US: 0..100000; 0: NCCL's own figure
+  std::string telemetry_directory = nccl_abi::kTelemetryDirectory;  ///< LYRE_TELEMETRY_DIR
+  bool uses_all_rails = false;     ///< LYRE_RAILS=all: a comm's streams over every port
+  std::vector<std::string> rails;  ///< LYRE_RAILS=NAME,...: these ports only; empty: all
+};
+
+/// How long TCP may wait for an acknowledgement: less than the peer may be silent, so that there is
+/// time left for other rail pairs.
+inline uint32_t silence_ms(const Settings& settings) {
+  return static_cast<uint32_t>(settings.peer_timeout_s * 1000 * 2 / 3);
+}
+
+/// How long a comm may be without any stream: as long as a daemon may be away.
+inline int64_t resume_ns(const Settings& settings) {
+  return settings.resume_s * 1'000'000'000 + kResumeMarginNs;
+}
+
+/// The same where the peer says nothing at all meanwhile.
+inline int64_t patience_ns(const Settings& settings) {
+  return std::min(resume_ns(settings), settings.peer_timeout_s * 1'000'000'000);
+}
+
+/// Fails: false with a line that names variable, value and what is allowed.
+bool read_settings(Settings* out);
+
+/// LYRE_SOCKET, or where the daemon listens by default; for messages.
+const char* socket_path_text(const Settings& settings);
+
+}  // namespace lyre::nccl_adapter

@@ -1,0 +1,84 @@
+#include "nccl_adapter/transport/lane.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "nccl_adapter/comm/comm.h"
+
+namespace lyre::nccl_adapter {
+namespace {
+
+constexpr int64_t kNsPerSecond = 1'000'000'000;
+constexpr double kUsPerSecond = 1e6;
+
+uint64_t per_second(uint64_t bytes, int64_t ns) {
+  return static_cast<uint64_t>(static_cast<double>(bytes) * kNsPerSecond /
+                               static_cast<double>(std::max<int64_t>(ns, 1)));
+}
+
+}  // namespace
+
+void Lane::on_ready() { comm->pump(); }
+
+void Lane::attach(Stream next, uint32_t number, int64_t now_ns) {
+  drop();
+  stream = std::move(next);
+  stream.set_owner(this);
+  incarnation = number;
+  ++attached;
+  failures = 0;
+  is_unwanted = false;
+  moved_ns = answered_ns = looked_ns = now_ns;
+}
+
+void Lane::drop() {
+  stream.abort();
+  reader = {};
+  fail_text.clear();
+  is_heard = false;
+  acked_bytes = unacked_bytes = 0;
+  rate_bytes_per_s = 0;
+  busy = backlogged = {};
+}
+
+bool Lane::look(int64_t now_ns) {
+  const uint64_t unacked = stream.unacked_bytes();
+  const uint64_t acked = stream.sent_bytes() - unacked - acked_bytes;
+  const int64_t passed_ns = now_ns - looked_ns;
+  const bool moved = acked > 0 || is_heard;
+  if (moved) answered_ns = now_ns;
+  if (moved || (unacked_bytes == 0 && unacked > 0)) moved_ns = now_ns;
+  if (acked > 0) {
+    const uint64_t faded = rate_bytes_per_s - rate_bytes_per_s / 16;
+    rate_bytes_per_s = std::max(per_second(acked, passed_ns), faded);
+  }
+  const uint64_t least = std::min(unacked, unacked_bytes);
+  if (least > 0) busy.add(acked, passed_ns, now_ns);
+  if (least >= kSlowBacklogBytes) backlogged.add(acked, passed_ns, now_ns);
+  acked_bytes += acked;
+  unacked_bytes = unacked;
+  looked_ns = now_ns;
+  is_heard = false;
+  return moved;
+}
+
+bool Lane::is_stalled(int64_t now_ns) const {
+  return is_up() && stream.unacked_bytes() > 0 && now_ns - moved_ns >= kStallNs;
+}
+
+void Lane::excuse(int64_t ns) {
+  moved_ns += ns;
+  answered_ns += ns;
+  dial_since_ns += ns;
+}
+
+uint64_t Lane::room_bytes() const {
+  const uint64_t rtt_us = stream.rtt_min_us();
+  if (rate_bytes_per_s == 0 || rtt_us == 0) return kStreamUnackedBytesMax;
+  const double in_flight =
+      static_cast<double>(rate_bytes_per_s) * static_cast<double>(rtt_us) / kUsPerSecond;
+  const double bytes = 2 * in_flight + static_cast<double>(kStreamUnackedBytesMin);
+  return static_cast<uint64_t>(std::min(bytes, static_cast<double>(kStreamUnackedBytesMax)));
+}
+
+}  // namespace lyre::nccl_adapter

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+
+#include "nccl_adapter/comm/receive_queue.h"
+#include "nccl_adapter/comm/send_queue.h"
+#include "nccl_adapter/transport/dial.h"
+#include "nccl_adapter/transport/pace.h"
+#include "nccl_adapter/transport/stream.h"
+
+namespace lyre::nccl_adapter {
+
+class Comm;
+
+/// One of a comm's streams: its place among them, whether there is a session just now or not.
+/// Owner: the comm.
+struct Lane final : SessionOwner {
+  Lane(Comm* owner, uint16_t number) : comm(owner), index(number) {}
+
+  void on_ready() override;
+  bool is_up() const { return stream.is_open(); }
+  /// Takes the place of what was there.
+  void attach(Stream next, uint32_t number, int64_t now_ns);
+  /// Ends the session, if any, without another word. What was sent is the caller's business.
+  void drop();
+  /// Looks whether something moved since the last look. True if so.
+  bool look(int64_t now_ns);
+  /// Nothing was acknowledged for long although something should have been.
+  bool is_stalled(int64_t now_ns) const;
+  /// See Comm::excuse().
+  void excuse(int64_t ns);
+  /// How much may be unacknowledged here, beside other streams.
+  uint64_t room_bytes() const;
+
+  Comm* comm;
+  uint16_t index;
+  uint32_t incarnation = 0;  ///< of the session
+  uint32_t attached = 0;     ///< how often there was one
+  Stream stream;
+  ReceiveQueue::Reader reader;
+  std::string fail_text;  ///< of a fail frame that is being read
+
+  // ---- Sending comms: what the stream carries, and its making ----
+  std::deque<SendQueue::Sent> sent;  ///< not known to be placed
+  std::unique_ptr<Dial> dial;
+  uint32_t dialled = 0;  ///< the last incarnation
+  int64_t dial_since_ns = 0;
+  int64_t redial_ns = 0;     ///< not before
+  uint32_t failures = 0;     ///< in a row
+  size_t home_pair = 0;      ///< the rail pair that it takes when it can
+  size_t pair = 0;           ///< the one that it takes, or tries next
+  size_t dialled_pair = 0;   ///< the one of `dial`
+  uint32_t returns = 0;      ///< how often the home pair was tried
+  bool is_unwanted = false;  ///< works, but another one shall take its place
+
+  // ---- What is known of its path ----
+  std::string path_text;  ///< "rail0 > 10.9.0.2:4711", or "from 10.9.0.1:4711"
+  std::string rail_text;  ///< what of it others have in common: "over rail0", "from 10.9.0.1"
+  bool is_heard = false;
+  int64_t moved_ns = 0;
+  int64_t answered_ns = 0;     ///< when the peer last acknowledged or said something
+  uint64_t acked_bytes = 0;    ///< at the last look
+  uint64_t unacked_bytes = 0;  ///< the same
+  int64_t looked_ns = 0;
+  uint64_t rate_bytes_per_s = 0;  ///< the best of late
+  Pace busy;                      ///< while there is something to acknowledge: no faster, at least
+  Pace backlogged;                ///< while there is much: no slower, because of us
+  int64_t replaced_ns = 0;        ///< when it was last found slow
+};
+
+}  // namespace lyre::nccl_adapter

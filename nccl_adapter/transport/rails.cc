@@ -1,0 +1,78 @@
+#include "nccl_adapter/transport/rails.h"
+
+#include <algorithm>
+
+namespace lyre::nccl_adapter {
+namespace {
+
+constexpr uint32_t kAddressBits = 128;
+constexpr uint32_t kIpv4PrefixBits = 96;
+
+bool is_ipv4(const Address& address) {
+  constexpr std::array<uint8_t, 12> kMapped = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  return std::equal(kMapped.begin(), kMapped.end(), address.begin());
+}
+
+Address to_address(const uint8_t (&bytes)[16]) {
+  Address address;
+  std::copy(std::begin(bytes), std::end(bytes), address.begin());
+  return address;
+}
+
+bool is_in_network(const Address& own, uint32_t prefix_bits, const Address& remote) {
+  if (is_ipv4(own) != is_ipv4(remote)) return false;
+  // A prefix is that of its address's family.
+  uint32_t bits = prefix_bits + (is_ipv4(own) && prefix_bits <= 32 ? kIpv4PrefixBits : 0);
+  bits = std::min(bits, kAddressBits);
+  for (uint32_t i = 0; i < bits; ++i) {
+    if (((own[i / 8] ^ remote[i / 8]) >> (7 - i % 8) & 1) != 0) return false;
+  }
+  return true;
+}
+
+bool is_on_link(const lyre_port& port, const Address& remote) {
+  if (is_in_network(address_of(port), port.prefix_bits, remote)) return true;
+  for (int i = 0; i < port.address_count; ++i) {
+    const lyre_port_address& own = port.addresses[i];
+    if (is_in_network(to_address(own.address), own.prefix_bits, remote)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<RailPair> rail_pairs(std::span<const lyre_port> ports, size_t first,
+                                 std::span<const Address> remotes) {
+  std::vector<RailPair> pairs;
+  for (size_t shift = 0; shift < remotes.size(); ++shift) {
+    for (size_t i = 0; i < ports.size(); ++i) {
+      pairs.push_back({(first + i) % ports.size(), remotes[(i + shift) % remotes.size()]});
+    }
+  }
+  std::stable_partition(pairs.begin(), pairs.end(), [&](const RailPair& pair) {
+    return is_on_link(ports[pair.local], pair.remote);
+  });
+  return pairs;
+}
+
+std::vector<Address> beginning_with(const Address& first, std::vector<Address> addresses) {
+  const auto it = std::find(addresses.begin(), addresses.end(), first);
+  if (it == addresses.end()) {
+    addresses.insert(addresses.begin(), first);
+  } else {
+    std::rotate(addresses.begin(), it, addresses.end());
+  }
+  return addresses;
+}
+
+Address address_of(const lyre_port& port) { return to_address(port.address); }
+
+Address address_towards(const lyre_port& port, const Address& remote) {
+  for (int i = 0; i < port.address_count; ++i) {
+    const Address own = to_address(port.addresses[i].address);
+    if (is_ipv4(own) == is_ipv4(remote)) return own;
+  }
+  return address_of(port);
+}
+
+}  // namespace lyre::nccl_adapter

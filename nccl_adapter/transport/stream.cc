@@ -1,0 +1,191 @@
+#include "nccl_adapter/transport/stream.h"
+
+#include <cstring>
+#include <utility>
+
+#include "nccl_adapter/limits.h"
+#include "nccl_adapter/protocol/frame.h"
+
+namespace lyre::nccl_adapter {
+
+Stream::Stream(Stream&& other) noexcept { *this = std::move(other); }
+
+Stream& Stream::operator=(Stream&& other) noexcept {
+  if (this == &other) return *this;
+  abort();
+  session_ = std::exchange(other.session_, nullptr);
+  error_ = other.error_;
+  sent_bytes_ = std::exchange(other.sent_bytes_, 0);
+  unsent_ = std::move(other.unsent_);
+  parked_ = std::exchange(other.parked_, lyre_block{});
+  parked_bytes_ = std::exchange(other.parked_bytes_, 0);
+  parked_region_ = std::exchange(other.parked_region_, nullptr);
+  parked_data_ = other.parked_data_;
+  parked_data_bytes_ = other.parked_data_bytes_;
+  slices_ = other.slices_;
+  slice_count_ = std::exchange(other.slice_count_, 0);
+  slice_index_ = std::exchange(other.slice_index_, 0);
+  released_count_ = std::exchange(other.released_count_, 0);
+  slice_offset_ = std::exchange(other.slice_offset_, 0);
+  return *this;
+}
+
+int Stream::error() const {
+  // Why the session ended says more than which call met it.
+  const int ended_with = session_ == nullptr ? 0 : lyre_session_error(session_);
+  return ended_with != 0 ? ended_with : error_;
+}
+
+lyre_addr Stream::remote() const {
+  lyre_addr local{};
+  lyre_addr remote{};
+  lyre_session_addrs(session_, &local, &remote);
+  return remote;
+}
+
+Io Stream::fail(int64_t code) {
+  if (error_ == 0) error_ = static_cast<int>(code);
+  return Io::kFailed;
+}
+
+Io Stream::send_small(std::span<const uint8_t> bytes) {
+  unsent_.insert(unsent_.end(), bytes.begin(), bytes.end());
+  return flush() == Io::kFailed ? Io::kFailed : Io::kOk;
+}
+
+Io Stream::flush() {
+  if (parked_bytes_ > 0) {
+    const int code = lyre_send_block(session_, &parked_, parked_bytes_, 0);
+    if (code == LYRE_E_AGAIN) return Io::kAgain;
+    if (code < 0) return fail(code);
+    sent_bytes_ += std::exchange(parked_bytes_, 0);
+  }
+  if (parked_region_ != nullptr) {
+    const int code =
+        lyre_send_region(session_, parked_region_, parked_data_, parked_data_bytes_, 0);
+    if (code == LYRE_E_AGAIN) return Io::kAgain;
+    if (code < 0) return fail(code);
+    sent_bytes_ += parked_data_bytes_;
+    parked_region_ = nullptr;
+  }
+  size_t sent = 0;
+  while (sent < unsent_.size()) {
+    const int64_t n = lyre_send(session_, unsent_.data() + sent, unsent_.size() - sent);
+    if (n == LYRE_E_AGAIN || n == 0) break;
+    if (n < 0) return fail(n);
+    sent += static_cast<size_t>(n);
+  }
+  sent_bytes_ += sent;
+  if (sent > 0) unsent_.erase(unsent_.begin(), unsent_.begin() + static_cast<ptrdiff_t>(sent));
+  return unsent_.empty() ? Io::kOk : Io::kAgain;
+}
+
+Io Stream::send_chunk(const SendQueue::Chunk& chunk) {
+  const Io before = flush();
+  if (before != Io::kOk) return before;
+  const bool is_in_place = chunk.region != nullptr && chunk.header.bytes >= kZeroCopyBytesMin;
+  return is_in_place ? send_in_place(chunk) : send_copied(chunk);
+}
+
+Io Stream::send_in_place(const SendQueue::Chunk& chunk) {
+  const Io header = send_copied({.header = chunk.header, .data = nullptr});
+  if (header != Io::kOk) return header;
+  parked_region_ = chunk.region;
+  parked_data_ = chunk.data;
+  parked_data_bytes_ = chunk.header.bytes;
+  return flush() == Io::kFailed ? Io::kFailed : Io::kOk;
+}
+
+Io Stream::send_copied(const SendQueue::Chunk& chunk) {
+  const size_t payload_bytes = chunk.data != nullptr ? chunk.header.bytes : 0;
+  const size_t bytes = kFrameHeaderBytes + payload_bytes;
+  lyre_block block;
+  int code = lyre_block_alloc(lyre_session_context(session_), bytes, &block);
+  if (code == LYRE_E_AGAIN) return Io::kAgain;
+  if (code < 0) return fail(code);
+  auto* out = static_cast<uint8_t*>(block.data);
+  encode(chunk.header, std::span<uint8_t, kFrameHeaderBytes>(out, kFrameHeaderBytes));
+  if (payload_bytes > 0) {
+    std::memcpy(out + kFrameHeaderBytes, chunk.data, payload_bytes);
+    lyre_count_copied(session_, payload_bytes, 0);
+  }
+  code = lyre_send_block(session_, &block, bytes, 0);
+  if (code == LYRE_E_AGAIN) {
+    parked_ = block;  // filled once is enough: it goes with the next flush
+    parked_bytes_ = bytes;
+    return Io::kOk;
+  }
+  if (code < 0) {
+    lyre_block_free(lyre_session_context(session_), &block);
+    return fail(code);
+  }
+  sent_bytes_ += bytes;
+  return Io::kOk;
+}
+
+void Stream::probe_silence(bool is_wanted) {
+  // What fails here the next use of the session tells.
+  lyre_set_option(session_, LYRE_OPTION_KEEPALIVE_INTERVAL_MS, kProbeMs);
+  lyre_set_option(session_, LYRE_OPTION_KEEPALIVE_PROBES, kProbesMax);
+  lyre_set_option(session_, LYRE_OPTION_KEEPALIVE_IDLE_MS, is_wanted ? kProbeMs : 0);
+}
+
+void Stream::limit_silence(uint32_t silence_ms) {
+  lyre_set_option(session_, LYRE_OPTION_USER_TIMEOUT_MS, silence_ms);  // a failure: as above
+}
+
+Io Stream::peek(std::span<const uint8_t>* out) {
+  if (slice_index_ == slice_count_) {
+    release();
+    const int n = lyre_recv_slices(session_, slices_.data(), kSlicesPerTake);
+    if (n == LYRE_E_AGAIN) return Io::kAgain;
+    if (n == 0) return Io::kFinished;
+    if (n < 0) return fail(n);
+    slice_count_ = n;
+    slice_index_ = 0;
+    released_count_ = 0;
+    slice_offset_ = 0;
+  }
+  const lyre_slice& slice = slices_[static_cast<size_t>(slice_index_)];
+  *out = {static_cast<const uint8_t*>(slice.data) + slice_offset_, slice.bytes - slice_offset_};
+  return Io::kOk;
+}
+
+void Stream::consume(size_t bytes) {
+  slice_offset_ += bytes;
+  if (slice_offset_ < slices_[static_cast<size_t>(slice_index_)].bytes) return;
+  ++slice_index_;
+  slice_offset_ = 0;
+}
+
+void Stream::release() {
+  if (released_count_ == slice_index_) return;
+  lyre_release(session_, &slices_[static_cast<size_t>(released_count_)],
+               slice_index_ - released_count_);
+  released_count_ = slice_index_;
+}
+
+void Stream::drop_parked() {
+  parked_region_ = nullptr;
+  if (parked_bytes_ == 0) return;
+  lyre_block_free(lyre_session_context(session_), &parked_);
+  parked_bytes_ = 0;
+}
+
+void Stream::close() {
+  if (session_ == nullptr) return;
+  slice_index_ = slice_count_;
+  release();
+  drop_parked();
+  lyre_close(std::exchange(session_, nullptr));
+}
+
+void Stream::abort() {
+  if (session_ == nullptr) return;
+  slice_index_ = slice_count_;
+  release();
+  drop_parked();
+  lyre_abort(std::exchange(session_, nullptr));
+}
+
+}  // namespace lyre::nccl_adapter
