@@ -31,7 +31,7 @@ channel::EndStatus status_of(tcp::EndReason reason) {
 tcp::ConnectionConfig Worker::Impl::connection_config(const ip::RouteResult& route) const {
   tcp::ConnectionConfig connection = config.connection;
   const uint32_t header_bytes = wire::ip_and_tcp_header_bytes(route.next_hop);
-  connection.mss_bytes = static_cast<uint16_t>(ports[route.port].binding.mtu_bytes - header_bytes);
+  connection.mss_bytes = static_cast<uint16_t>(ports[route.port].mtu_bytes() - header_bytes);
   connection.slot_bytes = memory.rx_slot_bytes();
   return connection;
 }

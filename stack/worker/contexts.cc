@@ -137,7 +137,7 @@ void Worker::Impl::shut_down() {
     abort_session(conn, channel::EndStatus::kShutdown);
     release_if_done(conn);
   }
-  for (Port& port : ports) flush(port);
+  for (Port& port : ports) port.flush();
   announce_all();
   post({.kind = Reply::Kind::kShutDown});
 }

@@ -18,6 +18,7 @@
 #include "stack/worker/flow_table.h"
 #include "stack/worker/listeners.h"
 #include "stack/worker/owner_table.h"
+#include "stack/worker/port.h"
 #include "stack/worker/regions.h"
 #include "stack/worker/timer_wheel.h"
 #include "stack/worker/worker.h"
@@ -31,9 +32,6 @@ inline constexpr size_t kRxBurstsPerPollMax = 4;
 inline constexpr size_t kSubmissionsPerContextMax = 64;
 inline constexpr size_t kTimersPerPollMax = 512;
 inline constexpr size_t kTrainsMax = 8;
-inline constexpr size_t kTxBurstPackets = 64;
-/// Room that sessions leave for ARP, echo replies and resets when a port is full.
-inline constexpr size_t kTxReservePackets = 16;
 inline constexpr size_t kTxPacketsPerPollMax = 256;
 /// Of one session before the next has its turn: about 64 KiB at MTU 1500.
 inline constexpr size_t kSegmentsPerTurnMax = 44;
@@ -70,15 +68,6 @@ struct SlotLoan {
 
 /// Whether a packet without a connection here may be another worker's.
 enum class Redirect : uint8_t { kNo, kYes };
-
-/// One port as the worker drives it.
-struct Port {
-  PortBinding binding;
-  io::IoCapabilities capabilities;
-  BoundedVector<io::PacketBuf*, kTxBurstPackets + kTxReservePackets>
-      out;               ///< built, not yet taken by the port
-  bool is_full = false;  ///< took less than it was offered: not asked again in this turn
-};
 
 /// Segments on their way to the engine as one (merge.cc). Their packets are a chain.
 struct Train {
@@ -277,12 +266,11 @@ struct Worker::Impl {
   io::PacketBuf* alloc_tx();
   void send_alone(const FourTuple& tuple, const tcp::SegmentOut& segment,
                   std::optional<MacAddress> mac = std::nullopt);
-  size_t flush(Port& port);
   void deliver_locally(io::PacketBuf* packet);
   void send_packet(uint32_t port, io::PacketBuf* packet);
 
   // neighbourhood.cc: who is on the wire
-  void add_port(uint8_t index);
+  void add_port(const PortBinding& binding);
   void add_route(uint8_t index, const ip::Prefix& to, const IpAddress& gateway);
   void on_arp(uint8_t port, const wire::ArpPacket& packet);
   void on_ndp(uint8_t port, const link::NdpArrival& arrival);
@@ -325,7 +313,7 @@ struct Worker::Impl {
   Nanos now;
   Rng rng;
 
-  BoundedVector<Port, kPortsMax> ports;
+  std::vector<Port> ports;  ///< reserved at start
   ip::RouteTable routes;
   ip::EchoResponder echo;
   BoundedVector<Train, kTrainsMax> trains;

@@ -66,8 +66,8 @@ bool Worker::Impl::is_at_rest() const {
   const bool has_loans =
       std::any_of(loans.get(), loans.get() + memory.rx_slot_count(),
                   [](const SlotLoan& loan) { return loan.context != UINT32_MAX; });
-  const bool has_unsent =
-      std::any_of(ports.begin(), ports.end(), [](const Port& port) { return !port.out.empty(); });
+  const bool has_unsent = std::any_of(ports.begin(), ports.end(),
+                                      [](const Port& port) { return !port.waiting().empty(); });
   return engine.connection_count() == 0 && attached.empty() && !has_loans && !has_unsent &&
          loop.empty() && loop_now.empty() && transmit_head == session::kNoIndex;
 }

@@ -4,9 +4,9 @@
 /// The worker's side of ARP and neighbour discovery: who it is on each wire, and who else is there.
 namespace lyre::worker {
 
-void Worker::Impl::add_port(uint8_t index) {
-  const PortBinding& binding = ports[index].binding;
-  const MacAddress mac = ports[index].capabilities.mac;
+void Worker::Impl::add_port(const PortBinding& binding) {
+  const auto index = static_cast<uint8_t>(ports.size());
+  const MacAddress mac = ports.emplace_back(*binding.io, binding.mtu_bytes).mac();
   BoundedVector<InterfaceAddress, kPortAddressesMax> addresses;
   bool has_ipv6 = false;
   bool has_link_local = false;
@@ -87,14 +87,14 @@ size_t Worker::Impl::run_neighbour_timers() {
 void Worker::Impl::send_neighbour(const link::NeighbourOut& out) {
   io::PacketBuf* packet = alloc_tx();
   if (packet == nullptr) return drop(Drop::kTxNoBuffer);
-  link::write_neighbour_frame(*packet, ports[out.port].capabilities.mac, out);
+  link::write_neighbour_frame(*packet, ports[out.port].mac(), out);
   send_packet(out.port, packet);
 }
 
 /// The MAC to send to; empty while it is not known. TCP is not asked for a segment until then.
 std::optional<MacAddress> Worker::Impl::neighbour_of(uint32_t conn) {
   session::Session& sender = session(conn);
-  if (sender.is_local) return ports[sender.port].capabilities.mac;
+  if (sender.is_local) return ports[sender.port].mac();
   const auto port = static_cast<uint8_t>(sender.port);
   link::Resolved resolved = neighbours.resolve(port, sender.next_hop, now);
   if (resolved.answer == link::Answer::kUnreachable && reroute(conn)) {

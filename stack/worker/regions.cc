@@ -118,7 +118,7 @@ const uint8_t* Worker::Impl::bytes_of(const BufRef& piece) const {
 
 /// True while a port holds, or is still to be given, a piece of the region.
 bool Worker::Impl::is_held_by_ports(uint32_t region) {
-  for (Port& port : ports) port.binding.io->reclaim();
+  for (Port& port : ports) port.reclaim();
   return memory.region_holds(region) > 0 || has_unsent_pieces(region);
 }
 
@@ -156,7 +156,7 @@ bool Worker::Impl::nudge_ports() {
 /// True when a packet that the port has not taken yet names memory of the region.
 bool Worker::Impl::has_unsent_pieces(uint32_t region) const {
   for (const Port& port : ports) {
-    for (const io::PacketBuf* packet : port.out) {
+    for (const io::PacketBuf* packet : port.waiting()) {
       for (uint32_t piece = 0; piece < packet->piece_count; ++piece) {
         if (packet->pieces[piece].region == region) return true;
       }

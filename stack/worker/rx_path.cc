@@ -8,7 +8,7 @@ size_t Worker::Impl::receive() {
   size_t received = 0;
   for (size_t index = 0; index < ports.size(); ++index) {
     for (size_t round = 0; round < kRxBurstsPerPollMax; ++round) {
-      const size_t count = ports[index].binding.io->rx_burst(burst);
+      const size_t count = ports[index].receive(burst);
       // Behind the burst: its packets may answer what a worker sent after it claimed a connection.
       received += take_handoffs();
       for (size_t i = 0; i < count; ++i) {
@@ -35,7 +35,7 @@ size_t Worker::Impl::receive_local() {
 
 void Worker::Impl::on_packet(io::PacketBuf* packet, ip::Origin origin, Redirect redirection) {
   if (try_extend_unparsed(packet)) return;
-  const MacAddress own_mac = ports[packet->port].capabilities.mac;
+  const MacAddress own_mac = ports[packet->port].mac();
   bool is_kept = false;
   switch (ip::classify(*packet, own_mac, routes, origin, classified)) {
     case ip::InputKind::kDrop:
@@ -71,7 +71,7 @@ void Worker::Impl::on_echo(uint8_t port, const ip::EchoInput& input) {
   // An echo is as large as its request, and only receive buffers have room for any frame.
   io::PacketBuf* reply = memory.alloc_rx();
   if (reply == nullptr) return drop(Drop::kTxNoBuffer);
-  const link::FrameAddresses addresses{.source = ports[port].capabilities.mac,
+  const link::FrameAddresses addresses{.source = ports[port].mac(),
                                        .destination = input.sender_mac};
   if (const auto refused = echo.write_reply(input, addresses, ++ip_id, now, *reply)) {
     memory.release({&reply, 1});
@@ -91,7 +91,7 @@ void Worker::Impl::on_refused(uint8_t port, const ip::Refused& refused) {
   if (!routes.accepts(answerable.destination)) return;
   io::PacketBuf* packet = memory.alloc_rx();
   if (packet == nullptr) return;
-  const link::FrameAddresses addresses{.source = ports[port].capabilities.mac,
+  const link::FrameAddresses addresses{.source = ports[port].mac(),
                                        .destination = refused.sender_mac};
   if (echo.write_problem(answerable, addresses, now, *packet)) {
     memory.release({&packet, 1});

@@ -25,8 +25,8 @@ void Worker::Impl::write_stats() {
 
 void Worker::Impl::write_port_counters() {
   io::IoCounters sum;
-  for (Port& port : ports) {
-    const io::IoCounters counters = port.binding.io->counters();
+  for (const Port& port : ports) {
+    const io::IoCounters counters = port.counters();
     sum.rx_packets += counters.rx_packets;
     sum.rx_bytes += counters.rx_bytes;
     sum.tx_packets += counters.tx_packets;

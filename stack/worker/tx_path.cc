@@ -38,8 +38,8 @@ size_t Worker::Impl::transmit() {
   if (neighbours.generation() != neighbours_seen) wake_neighbour_waiters();
   size_t sent = 0;
   for (Port& port : ports) {
-    port.is_full = false;
-    sent += flush(port);
+    port.begin_turn();
+    sent += port.flush();
   }
   const uint32_t last = transmit_tail;
   bool is_last = last == session::kNoIndex;
@@ -49,20 +49,18 @@ size_t Worker::Impl::transmit() {
     remove_from_transmit(conn);
     sent += transmit_session(conn, std::min(kSegmentsPerTurnMax, kTxPacketsPerPollMax - sent));
   }
-  for (Port& port : ports) flush(port);
+  for (Port& port : ports) port.flush();
   return sent;
 }
 
 /// Packets that the session may build now: room where they go, and buffers in stock.
 size_t Worker::Impl::packet_room(const session::Session& sender) {
   if (sender.is_local) return loop.room();
-  Port& port = ports[sender.port];
-  if (port.out.size() >= kTxBurstPackets) flush(port);
-  if (port.out.size() >= kTxBurstPackets) return 0;
+  const size_t room = ports[sender.port].session_room();
+  if (room == 0) return 0;
   if (tx_stock.empty()) restock();
   // One at least is asked for, so that the want of buffers is noticed and counted.
-  return std::clamp(kTxBurstPackets - port.out.size(), size_t{1},
-                    std::max<size_t>(tx_stock.size(), 1));
+  return std::min(room, std::max<size_t>(tx_stock.size(), 1));
 }
 
 /// Sends up to `budget` packets of the session and puts it back in the list if it has more.
@@ -96,7 +94,7 @@ size_t Worker::Impl::transmit_session(uint32_t conn, size_t budget) {
 uint32_t Worker::Impl::payload_limit(uint32_t conn, size_t room) const {
   const session::Session& sender = sessions[conn];
   const auto packets = static_cast<uint32_t>(room) * engine.segment_payload_bytes(conn);
-  const uint32_t cut_max = sender.is_local ? 0 : ports[sender.port].capabilities.tso_bytes_max;
+  const uint32_t cut_max = sender.is_local ? 0 : ports[sender.port].capabilities().tso_bytes_max;
   return std::min(packets, cut_max == 0 ? kSendBytesAtOnceMax : cut_max);
 }
 
@@ -156,7 +154,7 @@ void Worker::Impl::hand_over(uint32_t conn, const tcp::SegmentOut& segment, io::
   if (sender.is_local) {
     deliver_locally(&packet);
   } else {
-    ports[sender.port].out.push(&packet);
+    ports[sender.port].queue(&packet);
   }
 }
 
@@ -175,7 +173,7 @@ void Worker::Impl::restock() {
   io::PacketBuf* fresh[kTxStockPackets];
   size_t count = memory.alloc_tx(fresh);
   if (count == 0) {
-    for (Port& port : ports) port.binding.io->reclaim();
+    for (Port& port : ports) port.reclaim();
     count = memory.alloc_tx(fresh);
   }
   for (size_t i = count; i > 0; --i) tx_stock.push(fresh[i - 1]);
@@ -194,7 +192,7 @@ io::PacketBuf* Worker::Impl::alloc_tx() {
 io::PacketBuf* Worker::Impl::try_make_uncut(uint32_t conn, const tcp::SegmentOut& segment) {
   const session::Session& sender = session(conn);
   if (sender.is_local) return nullptr;
-  if (segment.payload_bytes > ports[sender.port].capabilities.tso_bytes_max) return nullptr;
+  if (segment.payload_bytes > ports[sender.port].capabilities().tso_bytes_max) return nullptr;
   io::PacketBuf* packet = alloc_tx();
   if (packet == nullptr) return nullptr;
   if (!try_gather(conn, segment, *packet)) {
@@ -210,7 +208,8 @@ io::PacketBuf* Worker::Impl::try_make_uncut(uint32_t conn, const tcp::SegmentOut
 bool Worker::Impl::try_gather(uint32_t conn, const tcp::SegmentOut& segment,
                               io::PacketBuf& packet) {
   session::Session& sender = session(conn);
-  const uint32_t limit = std::min(ports[sender.port].capabilities.tx_pieces_max, io::kTxPiecesMax);
+  const uint32_t limit =
+      std::min(ports[sender.port].capabilities().tx_pieces_max, io::kTxPiecesMax);
   const uint32_t count = sends.gather(sender.sends, segment.queue_offset, segment.payload_bytes,
                                       {packet.pieces, limit});
   packet.piece_count = static_cast<uint8_t>(count);
@@ -249,7 +248,7 @@ io::PacketBuf* Worker::Impl::copy_payload(uint32_t conn, const tcp::SegmentOut& 
 void Worker::Impl::write_headers(io::PacketBuf& packet, const FourTuple& tuple,
                                  const tcp::SegmentOut& segment, uint32_t port, MacAddress mac) {
   ip::TcpOutput output{
-      .frame = {.source = ports[port].capabilities.mac, .destination = mac},
+      .frame = {.source = ports[port].mac(), .destination = mac},
       .tuple = tuple,
       .header = {.seq = segment.seq,
                  .ack = segment.ack,
@@ -282,7 +281,7 @@ void Worker::Impl::send_alone(const FourTuple& tuple, const tcp::SegmentOut& seg
                               std::optional<MacAddress> mac) {
   const auto route = routes.lookup_from(tuple.local.address, tuple.remote.address);
   if (!route) return drop(Drop::kTxNoRoute);
-  if (route->is_local) mac = ports[route->port].capabilities.mac;
+  if (route->is_local) mac = ports[route->port].mac();
   if (!mac) {
     const link::Resolved resolved = neighbours.resolve(route->port, route->next_hop, now);
     if (resolved.answer != link::Answer::kKnown) return drop(Drop::kTxUnresolved);
@@ -296,20 +295,8 @@ void Worker::Impl::send_alone(const FourTuple& tuple, const tcp::SegmentOut& seg
   send_packet(route->port, packet);
 }
 
-/// Hands over what was built, and leaves what the port does not take for the next turn.
-size_t Worker::Impl::flush(Port& port) {
-  if (port.out.empty() || port.is_full) return 0;
-  const size_t taken = port.binding.io->tx_burst({port.out.begin(), port.out.size()});
-  const size_t left = port.out.size() - taken;
-  std::copy(port.out.begin() + taken, port.out.end(), port.out.begin());
-  while (port.out.size() > left) port.out.pop_back();
-  port.is_full = left > 0;
-  return taken;
-}
-
 void Worker::Impl::send_packet(uint32_t port, io::PacketBuf* packet) {
-  if (ports[port].out.full()) flush(ports[port]);
-  if (ports[port].out.try_push(packet)) return;
+  if (ports[port].try_send(packet)) return;
   memory.release({&packet, 1});
   drop(Drop::kTxNoBuffer);
 }

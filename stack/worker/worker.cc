@@ -42,11 +42,8 @@ Worker::Impl::Impl(const WorkerConfig& worker_config, io::PacketMemory& packet_m
   if (lent_slots_per_context_max == 0) lent_slots_per_context_max = memory.rx_slot_count() / 4 * 3;
   attached.reserve(kContextsMax);
   leaving.reserve(kRegionsMax);
-  for (const PortBinding& binding : port_bindings) {
-    const auto index = static_cast<uint8_t>(ports.size());
-    ports.push(Port{.binding = binding, .capabilities = binding.io->capabilities()});
-    add_port(index);
-  }
+  ports.reserve(port_bindings.size());
+  for (const PortBinding& binding : port_bindings) add_port(binding);
   for (const RouteBinding& route : route_bindings) {
     add_route(static_cast<uint8_t>(route.port), ip::Prefix::of(route.network, route.prefix_bits),
               route.gateway);
@@ -57,7 +54,7 @@ Worker::Impl::Impl(const WorkerConfig& worker_config, io::PacketMemory& packet_m
 Worker::Impl::~Impl() {
   memory.release({loop.begin(), loop.size()});
   memory.release({tx_stock.begin(), tx_stock.size()});
-  for (Port& port : ports) memory.release({port.out.begin(), port.out.size()});
+  for (const Port& port : ports) memory.release(port.waiting());
 }
 
 size_t Worker::Impl::poll_once(Nanos time) {

@@ -1,0 +1,17 @@
+#include "stack/worker/port.h"
+
+#include <algorithm>
+
+namespace lyre::worker {
+
+size_t Port::flush() {
+  if (waiting_.empty() || is_full_) return 0;
+  const size_t taken = io_->tx_burst(waiting());
+  const size_t left = waiting_.size() - taken;
+  std::copy(waiting_.begin() + taken, waiting_.end(), waiting_.begin());
+  while (waiting_.size() > left) waiting_.pop_back();
+  is_full_ = left > 0;
+  return taken;
+}
+
+}  // namespace lyre::worker

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "stack/base/bounded_vector.h"
+#include "stack/io/packet_io.h"
+
+namespace lyre::worker {
+
+/// Packets of sessions that may wait for a port.
+inline constexpr size_t kTxBurstPackets = 64;
+/// Room that sessions leave for ARP, echo replies and resets when a port is full.
+inline constexpr size_t kTxReservePackets = 16;
+
+/// One queue pair of a port, and the packets that were built and wait for it, in order.
+/// A port that took fewer packets than it was offered is full: it is not offered any more until
+/// begin_turn().
+/// Owner: *borrows* the queue pair. Waiting packets belong to this object until the port takes them
+/// or the owner of the memory releases waiting().
+/// Thread: the worker.
+class Port {
+ public:
+  Port(io::PacketIo& io, uint32_t mtu_bytes)
+      : io_(&io), capabilities_(io.capabilities()), mtu_bytes_(mtu_bytes) {}
+
+  const io::IoCapabilities& capabilities() const { return capabilities_; }
+  MacAddress mac() const { return capabilities_.mac; }
+  uint32_t mtu_bytes() const { return mtu_bytes_; }
+  /// What this queue counted.
+  io::IoCounters counters() const { return io_->counters(); }
+
+  /// Fills `out` with received packets, which are the caller's, and returns how many.
+  size_t receive(std::span<io::PacketBuf*> out) { return io_->rx_burst(out); }
+  /// Lets the port return what it has finished sending.
+  void reclaim() { io_->reclaim(); }
+
+  /// A full port is offered packets again.
+  void begin_turn() { is_full_ = false; }
+  /// Packets that sessions may queue now: never the reserve. Flushes when that would be none.
+  size_t session_room() {
+    if (waiting_.size() >= kTxBurstPackets) flush();
+    return waiting_.size() < kTxBurstPackets ? kTxBurstPackets - waiting_.size() : 0;
+  }
+  /// A packet of a session. REQUIRES: session_room() said that there is room for it.
+  void queue(io::PacketBuf* packet) { waiting_.push(packet); }
+  /// A packet of the worker itself, for which the reserve is kept. False: no room, and the packet
+  /// stays the caller's.
+  bool try_send(io::PacketBuf* packet) {
+    if (waiting_.full()) flush();
+    return waiting_.try_push(packet);
+  }
+  /// Offers what waits to the port; what it does not take goes on waiting. Returns the packets
+  /// taken.
+  size_t flush();
+
+  std::span<io::PacketBuf* const> waiting() const { return {waiting_.begin(), waiting_.size()}; }
+
+ private:
+  io::PacketIo* io_;
+  io::IoCapabilities capabilities_;
+  uint32_t mtu_bytes_;
+  bool is_full_ = false;
+  BoundedVector<io::PacketBuf*, kTxBurstPackets + kTxReservePackets> waiting_;
+};
+
+}  // namespace lyre::worker
