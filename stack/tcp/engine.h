@@ -87,7 +87,7 @@ class Engine {
 
   /// RFC 9293 3.10.7: segment arrives, for an existing connection.
   void on_segment(ConnId conn, const SegmentIn& segment, Nanos now, Effects& effects);
-  /// Whether segments that follow each other from `seq` on, alike but for their text, may be given
+  /// Whether segments that follow each other from `seq` on, equal in all but payload, may be given
   /// to on_segment() as one: in order, into a queue without gaps.
   bool takes_merged(ConnId conn, SeqNum seq) const;
   /// The application appended `bytes` to the send queue.

@@ -92,10 +92,10 @@ void Worker::Impl::on_handoff(uint32_t from, const Handoff& handoff) {
   }
 }
 
-/// A packet that this worker received and that may belong to another. False: it is nobody's, as far
-/// as can be known, and stays here.
-bool Worker::Impl::redirect(io::PacketBuf* packet, const FourTuple& tuple) {
-  if (is_alone()) return false;
+/// A packet that this worker received and that may belong to another. Unused: no other worker is
+/// known to have its connection.
+PacketFate Worker::Impl::redirect(io::PacketBuf* packet, const FourTuple& tuple) {
+  if (is_alone()) return PacketFate::kUnused;
   const uint32_t home = home_of(tuple);
   Handoff handoff{.kind = Handoff::Kind::kFindOwner,
                   .receiver = static_cast<uint8_t>(config.index),
@@ -104,17 +104,17 @@ bool Worker::Impl::redirect(io::PacketBuf* packet, const FourTuple& tuple) {
   uint32_t to = home;
   if (home == config.index) {
     to = owners.find(tuple);
-    if (to == OwnerTable::kNobody) return false;
+    if (to == OwnerTable::kNobody) return PacketFate::kUnused;
     handoff.kind = Handoff::Kind::kYours;
   }
   if (packets_away == kPacketsAwayMax || !hand(to, handoff, kRoomAfterPacket)) {
     memory.release({&packet, 1});
     drop(Drop::kRedirectFull);
-    return true;
+    return PacketFate::kKept;
   }
   ++packets_away;
   stats.worker->redirected_out.add(1);
-  return true;
+  return PacketFate::kKept;
 }
 
 /// REQUIRES: the packet is away, so the ring back has room.

@@ -7,7 +7,6 @@
 #include "stack/base/bounded_vector.h"
 #include "stack/base/rng.h"
 #include "stack/base/slab.h"
-#include "stack/ip/alike.h"
 #include "stack/ip/echo_responder.h"
 #include "stack/ip/input.h"
 #include "stack/ip/output.h"
@@ -18,8 +17,10 @@
 #include "stack/worker/flow_table.h"
 #include "stack/worker/listeners.h"
 #include "stack/worker/owner_table.h"
+#include "stack/worker/packet_fate.h"
 #include "stack/worker/port.h"
 #include "stack/worker/regions.h"
+#include "stack/worker/segment_merger.h"
 #include "stack/worker/timer_wheel.h"
 #include "stack/worker/worker.h"
 
@@ -31,7 +32,6 @@ inline constexpr size_t kRxBurstPackets = 32;
 inline constexpr size_t kRxBurstsPerPollMax = 4;
 inline constexpr size_t kSubmissionsPerContextMax = 64;
 inline constexpr size_t kTimersPerPollMax = 512;
-inline constexpr size_t kTrainsMax = 8;
 inline constexpr size_t kTxPacketsPerPollMax = 256;
 /// Of one session before the next has its turn: about 64 KiB at MTU 1500.
 inline constexpr size_t kSegmentsPerTurnMax = 44;
@@ -69,15 +69,6 @@ struct SlotLoan {
 /// Whether a packet without a connection here may be another worker's.
 enum class Redirect : uint8_t { kNo, kYes };
 
-/// Segments on their way to the engine as one (merge.cc). Their packets are a chain.
-struct Train {
-  uint32_t conn = tcp::kNoConn;
-  FourTuple tuple;
-  tcp::SegmentIn segment;            ///< all of them
-  std::span<const uint8_t> headers;  ///< of the first, a model for the rest; may be empty
-  io::PacketBuf* last = nullptr;
-};
-
 /// Worker's insides. One file a step of poll_once(); this class is their shared state.
 struct Worker::Impl {
   Impl(const WorkerConfig& worker_config, io::PacketMemory& packet_memory,
@@ -114,42 +105,38 @@ struct Worker::Impl {
   bool nudge_ports();
   bool has_unsent_pieces(uint32_t region) const;
 
-  // rx_path.cc: a packet's way in
+  // rx_path.cc: packets arrive and are classified
   size_t receive();
   size_t receive_local();
   void on_packet(io::PacketBuf* packet, ip::Origin origin, Redirect redirection);
-  uint32_t find_connection(const FourTuple& tuple) const;
+  PacketFate on_parsed_packet(io::PacketBuf* packet, ip::Origin origin, Redirect redirection);
+  void drop(Drop reason) { stats.worker->drops[static_cast<size_t>(reason)].add(1); }
+
+  // icmp_input.cc
   void on_echo(uint8_t port, const ip::EchoInput& input);
   void on_refused(uint8_t port, const ip::Refused& refused);
-  /// True when the packet went to another worker.
-  bool on_icmp_error(io::PacketBuf* packet, const ip::IcmpError& error, Redirect redirection);
-  /// True when the engine keeps the payload, and so the packet, or another worker got it.
-  bool on_tcp(io::PacketBuf* packet, const ip::TcpInput& input, Redirect redirection);
-  bool on_segment(uint32_t conn, const tcp::SegmentIn& segment);
-  bool on_unmatched(io::PacketBuf* packet, const ip::TcpInput& input, const tcp::SegmentIn& segment,
-                    std::optional<SeqNum> iss_after);
+  PacketFate on_icmp_error(io::PacketBuf* packet, const ip::IcmpError& error, Redirect redirection);
+
+  // segment_input.cc: a segment to its connection
+  uint32_t find_connection(const FourTuple& tuple) const;
+  PacketFate on_tcp(io::PacketBuf* packet, const ip::TcpInput& input, Redirect redirection);
+  PacketFate on_connection_segment(uint32_t conn, io::PacketBuf* packet, const ip::TcpInput& input,
+                                   const tcp::SegmentIn& segment);
+  PacketFate on_segment(uint32_t conn, const tcp::SegmentIn& segment);
+  bool may_keep_payload(uint32_t conn, const tcp::SegmentIn& segment) const;
+  void deliver(const MergedSegment& merged);
+  void deliver_merged();
+
+  // passive_open.cc: segments without a connection
+  PacketFate on_unmatched(io::PacketBuf* packet, const ip::TcpInput& input,
+                          const tcp::SegmentIn& segment, std::optional<SeqNum> iss_after);
   bool try_make_way(uint32_t conn, const FourTuple& tuple);
   void on_syn(uint32_t listener, const FourTuple& tuple, const tcp::SegmentIn& segment,
               std::optional<SeqNum> iss_after, std::optional<MacAddress> mac);
   void bind_passive(uint32_t conn, uint32_t listener, const FourTuple& tuple,
                     const ip::RouteResult& route);
-  struct CookieAck {
-    bool is_ours = false;
-    bool is_kept = false;  ///< the packet belongs to the connection now
-  };
-  CookieAck on_cookie_ack(uint32_t listener, io::PacketBuf* packet, const ip::TcpInput& input,
-                          const tcp::SegmentIn& segment);
-  bool may_keep_payload(uint32_t conn, const tcp::SegmentIn& segment) const;
-  Train* find_train(const FourTuple& tuple);
-  bool try_begin_train(const Train& train);
-  bool try_extend_unparsed(io::PacketBuf* packet);
-  void append(Train& train, io::PacketBuf* packet, std::span<const uint8_t> payload);
-  bool try_extend_train(Train& train, const tcp::SegmentIn& next, io::PacketBuf* packet,
-                        std::span<const uint8_t> payload);
-  static void become_payload(io::PacketBuf& packet, std::span<const uint8_t> payload);
-  void deliver_train(Train* train);
-  void deliver_trains();
-  void drop(Drop reason) { stats.worker->drops[static_cast<size_t>(reason)].add(1); }
+  std::optional<PacketFate> on_cookie_ack(uint32_t listener, io::PacketBuf* packet,
+                                          const ip::TcpInput& input, const tcp::SegmentIn& segment);
 
   // payload.cc: received packets from the engine to whoever reads them
   void release_slot_memory(uint32_t slot);
@@ -167,7 +154,7 @@ struct Worker::Impl {
   bool has_handoffs() const;
   size_t take_handoffs();
   void on_handoff(uint32_t from, const Handoff& handoff);
-  bool redirect(io::PacketBuf* packet, const FourTuple& tuple);
+  PacketFate redirect(io::PacketBuf* packet, const FourTuple& tuple);
   void give_back(const Handoff& handoff, Handoff::Kind kind);
   void find_owner(const Handoff& handoff);
   bool try_find_owner(const Handoff& handoff);
@@ -316,7 +303,7 @@ struct Worker::Impl {
   std::vector<Port> ports;  ///< reserved at start
   ip::RouteTable routes;
   ip::EchoResponder echo;
-  BoundedVector<Train, kTrainsMax> trains;
+  SegmentMerger merger;
   ip::Classified classified;  ///< of the packet under way
   link::Neighbours neighbours;
   uint32_t neighbours_seen = 0;    ///< generation at which waiters were woken

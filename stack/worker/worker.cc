@@ -25,6 +25,7 @@ Worker::Impl::Impl(const WorkerConfig& worker_config, io::PacketMemory& packet_m
       memory(packet_memory),
       stats(stats_binding),
       rng(worker_config.seed),
+      merger(packet_memory.rx_slot_bytes()),
       neighbours(worker_config.seed ^ worker_config.secret.k0),
       engine(worker_config.engine, worker_config.secret, worker_config.seed),
       flows(worker_config.engine.connections_max, worker_config.secret),

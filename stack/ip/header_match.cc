@@ -1,4 +1,4 @@
-#include "stack/ip/alike.h"
+#include "stack/ip/header_match.h"
 
 #include <cstring>
 
@@ -22,8 +22,8 @@ constexpr size_t kTcpChecksumAt = kTcpAt + 16;
 constexpr size_t kUrgentAt = kTcpAt + 18;
 constexpr uint8_t kVersionAndLength = 0x45;
 
-bool is_equal(const uint8_t* frame, const uint8_t* model, size_t from, size_t to) {
-  return std::memcmp(frame + from, model + from, to - from) == 0;
+bool is_equal(const uint8_t* frame, const uint8_t* headers, size_t from, size_t to) {
+  return std::memcmp(frame + from, headers + from, to - from) == 0;
 }
 
 bool has_good_checksums(const io::PacketBuf& packet, size_t ip_bytes) {
@@ -44,24 +44,24 @@ bool has_good_checksums(const io::PacketBuf& packet, size_t ip_bytes) {
 
 }  // namespace
 
-bool can_be_model(std::span<const uint8_t> headers) {
+bool can_match_headers(std::span<const uint8_t> headers) {
   return headers.size() >= kTcpAt + wire::kTcpHeaderBytesMin && headers[kIpAt] == kVersionAndLength;
 }
 
-bool is_alike(const io::PacketBuf& packet, std::span<const uint8_t> model, SeqNum seq,
-              std::span<const uint8_t>& payload) {
+bool header_match(const io::PacketBuf& packet, std::span<const uint8_t> headers, SeqNum seq,
+                  std::span<const uint8_t>& payload) {
   const uint8_t* frame = packet.data;
-  // The sequence number tells streams apart, so it is looked at first.
-  if (packet.length <= model.size() || wire::read_be32(frame + kSeqAt) != seq.raw()) return false;
+  // The sequence number differs between most streams, so it is compared first.
+  if (packet.length <= headers.size() || wire::read_be32(frame + kSeqAt) != seq.raw()) return false;
   const size_t ip_bytes = wire::read_be16(frame + kLengthAt);
-  if (ip_bytes <= model.size() - kIpAt || ip_bytes > packet.length - kIpAt) return false;
-  const bool has_same_headers = is_equal(frame, model.data(), 0, kLengthAt) &&
-                                is_equal(frame, model.data(), kFragmentAt, kIpChecksumAt) &&
-                                is_equal(frame, model.data(), kAddressesAt, kSeqAt) &&
-                                is_equal(frame, model.data(), kAckAt, kTcpChecksumAt) &&
-                                is_equal(frame, model.data(), kUrgentAt, model.size());
+  if (ip_bytes <= headers.size() - kIpAt || ip_bytes > packet.length - kIpAt) return false;
+  const bool has_same_headers = is_equal(frame, headers.data(), 0, kLengthAt) &&
+                                is_equal(frame, headers.data(), kFragmentAt, kIpChecksumAt) &&
+                                is_equal(frame, headers.data(), kAddressesAt, kSeqAt) &&
+                                is_equal(frame, headers.data(), kAckAt, kTcpChecksumAt) &&
+                                is_equal(frame, headers.data(), kUrgentAt, headers.size());
   if (!has_same_headers || !has_good_checksums(packet, ip_bytes)) return false;
-  payload = {frame + model.size(), ip_bytes - (model.size() - kIpAt)};
+  payload = {frame + headers.size(), ip_bytes - (headers.size() - kIpAt)};
   return true;
 }
 

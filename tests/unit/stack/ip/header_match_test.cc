@@ -1,4 +1,4 @@
-#include "stack/ip/alike.h"
+#include "stack/ip/header_match.h"
 
 #include <gtest/gtest.h>
 
@@ -26,84 +26,84 @@ TcpOutput segment(uint32_t seq, uint16_t ip_id) {
   return out;
 }
 
-class AlikeTest : public testing::Test {
+class HeaderMatchTest : public testing::Test {
  protected:
-  AlikeTest() : first_(tcp_frame(segment(kSeq, 1))) {
+  HeaderMatchTest() : first_(tcp_frame(segment(kSeq, 1))) {
     routes_.add_address(0, kOwnIp, 96 + 24);
-    model_ = std::span(first_).first(first_.size() - kTextBytes);
+    headers_ = std::span(first_).first(first_.size() - kTextBytes);
   }
-  bool is_alike_frame(std::vector<uint8_t> frame, uint32_t seq = kSeq + kTextBytes) {
+  bool matches(std::vector<uint8_t> frame, uint32_t seq = kSeq + kTextBytes) {
     frame_ = std::move(frame);
-    return is_alike(received(frame_), model_, SeqNum(seq), payload_);
+    return header_match(received(frame_), headers_, SeqNum(seq), payload_);
   }
 
   RouteTable routes_;
   std::vector<uint8_t> first_;
-  std::span<const uint8_t> model_;
+  std::span<const uint8_t> headers_;
   std::vector<uint8_t> frame_;
   std::span<const uint8_t> payload_;
 };
 
-TEST_F(AlikeTest, TheNextSegmentOfAStreamIs) {
-  ASSERT_TRUE(can_be_model(model_));
-  ASSERT_TRUE(is_alike_frame(tcp_frame(segment(kSeq + kTextBytes, 2))));
+TEST_F(HeaderMatchTest, TheNextSegmentOfAStreamMatches) {
+  ASSERT_TRUE(can_match_headers(headers_));
+  ASSERT_TRUE(matches(tcp_frame(segment(kSeq + kTextBytes, 2))));
   ASSERT_EQ(payload_.size(), kTextBytes);
   EXPECT_EQ(payload_[3], 3);
 }
 
-TEST_F(AlikeTest, PaddingIsNotText) {
+TEST_F(HeaderMatchTest, PaddingIsNotText) {
   std::vector<uint8_t> frame = tcp_frame(segment(kSeq + kTextBytes, 2));
   frame.resize(frame.size() + 9);
-  ASSERT_TRUE(is_alike_frame(frame));
+  ASSERT_TRUE(matches(frame));
   EXPECT_EQ(payload_.size(), kTextBytes);
 }
 
-TEST_F(AlikeTest, SaysNothingOfAnotherPlaceInTheStream) {
-  EXPECT_FALSE(is_alike_frame(tcp_frame(segment(kSeq + kTextBytes + 1, 2))));
+TEST_F(HeaderMatchTest, AnotherSequenceNumberDoesNotMatch) {
+  EXPECT_FALSE(matches(tcp_frame(segment(kSeq + kTextBytes + 1, 2))));
 }
 
-TEST_F(AlikeTest, RefusesWhatTheCheckSumsRefuse) {
+TEST_F(HeaderMatchTest, WrongChecksumsDoNotMatch) {
   std::vector<uint8_t> frame = tcp_frame(segment(kSeq + kTextBytes, 2));
   frame.back() ^= 1;
-  EXPECT_FALSE(is_alike_frame(frame)) << "text";
+  EXPECT_FALSE(matches(frame)) << "text";
   frame.back() ^= 1;
   frame[wire::kEthernetHeaderBytes + 4] ^= 1;
-  EXPECT_FALSE(is_alike_frame(frame)) << "IP header";
+  EXPECT_FALSE(matches(frame)) << "IP header";
 }
 
-TEST_F(AlikeTest, RefusesLengthsThatDoNotFit) {
+TEST_F(HeaderMatchTest, LengthsThatDoNotFitDoNotMatch) {
   const std::vector<uint8_t> good = tcp_frame(segment(kSeq + kTextBytes, 2));
   for (uint32_t length = 0; length < good.size(); ++length) {
-    EXPECT_FALSE(is_alike_frame({good.begin(), good.begin() + length})) << length;
+    EXPECT_FALSE(matches({good.begin(), good.begin() + length})) << length;
   }
 }
 
-// The twin of classify(): whatever byte of the headers differs, either the slow way finds the same
-// segment in it, or the fast one does not take it.
-TEST_F(AlikeTest, AgreesWithTheSlowWayOnEveryByteOfTheHeaders) {
+// Whichever byte of the headers is changed: either classify() finds the same segment in the packet,
+// or header_match() refuses it.
+TEST_F(HeaderMatchTest, AgreesWithClassifyOnEveryByteOfTheHeaders) {
   const std::vector<uint8_t> good = tcp_frame(segment(kSeq + kTextBytes, 2));
   size_t taken = 0;
-  for (size_t at = 0; at < model_.size(); ++at) {
+  for (size_t at = 0; at < headers_.size(); ++at) {
     std::vector<uint8_t> changed = good;
     changed[at] ^= 0x10;
     io::PacketBuf packet = received(changed);
     packet.ip_checksum = packet.l4_checksum = io::ChecksumVerdict::kGood;
-    if (!is_alike(packet, model_, SeqNum(kSeq + kTextBytes), payload_)) continue;
+    if (!header_match(packet, headers_, SeqNum(kSeq + kTextBytes), payload_)) continue;
     ++taken;
-    Classified slow;
-    ASSERT_EQ(classify(packet, kOwnMac, routes_, Origin::kWire, slow), InputKind::kTcp) << at;
-    EXPECT_EQ(slow.tcp.payload.data(), payload_.data()) << at;
-    EXPECT_EQ(slow.tcp.payload.size(), payload_.size()) << at;
-    EXPECT_EQ(slow.tcp.parsed.header.flags.bits, wire::TcpFlags::kAck) << at;
-    EXPECT_EQ(slow.tcp.parsed.header.ack, SeqNum(2000)) << at;
-    EXPECT_EQ(slow.tcp.parsed.header.window, 512) << at;
-    EXPECT_EQ(slow.tcp.ecn, wire::Ecn::kNotEct) << at;
+    Classified parsed;
+    ASSERT_EQ(classify(packet, kOwnMac, routes_, Origin::kWire, parsed), InputKind::kTcp) << at;
+    EXPECT_EQ(parsed.tcp.payload.data(), payload_.data()) << at;
+    EXPECT_EQ(parsed.tcp.payload.size(), payload_.size()) << at;
+    EXPECT_EQ(parsed.tcp.parsed.header.flags.bits, wire::TcpFlags::kAck) << at;
+    EXPECT_EQ(parsed.tcp.parsed.header.ack, SeqNum(2000)) << at;
+    EXPECT_EQ(parsed.tcp.parsed.header.window, 512) << at;
+    EXPECT_EQ(parsed.tcp.ecn, wire::Ecn::kNotEct) << at;
   }
   EXPECT_GE(taken, 6u) << "identification and both checksums, at least, may differ";
 }
 
-// What is copied for a later cut says the same as what would have been written for it.
-TEST_F(AlikeTest, ARepeatedHeaderIsTheOneThatWouldBeWritten) {
+// Headers that repeat_tcp_packet() copies equal those that write_tcp_packet() would write.
+TEST_F(HeaderMatchTest, ARepeatedHeaderIsTheOneThatWouldBeWritten) {
   TcpOutput output = segment(kSeq, 5);
   output.header.flags.set(wire::TcpFlags::kCwr);
   TestPacket model;
