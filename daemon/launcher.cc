@@ -199,8 +199,9 @@ Status Launcher::make_workers() {
   if (!bell.is_open()) return Error{errno, "no eventfd for the workers' answers"};
   worker::WorkerConfig config;
   if (config_.cores.size() > 1) {
-    crossroads_ = std::make_unique<worker::Crossroads>(static_cast<uint32_t>(config_.cores.size()));
-    config.crossroads = crossroads_.get();
+    rings_ =
+        std::make_unique<worker::InterWorkerRings>(static_cast<uint32_t>(config_.cores.size()));
+    config.rings = rings_.get();
   }
   config.reply_fd = bell.get();
   replies_bell_.assign(bell.release());
@@ -259,8 +260,8 @@ Status Launcher::make_threads() {
               .on_end = [this] { environment_->unregister_worker_thread(); }});
   if (!threads.ok()) return threads.error();
   threads_ = std::move(*threads);
-  for (uint32_t i = 0; crossroads_ != nullptr && i < workers_.size(); ++i) {
-    crossroads_->set_bell(i, threads_->bell(i));
+  for (uint32_t i = 0; rings_ != nullptr && i < workers_.size(); ++i) {
+    rings_->set_doorbell(i, threads_->bell(i));
   }
   turns_seen_.resize(workers_.size());
   make_link_watch();

@@ -15,6 +15,7 @@
 #include "daemon/stats_segment.h"
 #include "daemon/worker_threads.h"
 #include "stack/io/dpdk/environment.h"
+#include "stack/worker/routing/inter_worker_rings.h"
 #include "stack/worker/worker.h"
 
 namespace lyre {
@@ -80,7 +81,7 @@ class Launcher {
   std::vector<std::unique_ptr<io::PacketMemory>> memories_;
   std::vector<OwnedFd> pool_readers_;
   std::vector<std::unique_ptr<io::dpdk::Port>> ports_;
-  std::unique_ptr<worker::Crossroads> crossroads_;  ///< none where there is one worker
+  std::unique_ptr<worker::InterWorkerRings> rings_;  ///< none where there is one worker
   std::vector<std::unique_ptr<worker::Worker>> workers_;
   std::unique_ptr<WorkerThreads> threads_;
   std::unique_ptr<LinkWatch> links_;

@@ -111,7 +111,7 @@ class WorkerThreads::Thread {
   }
   bool try_take(worker::Reply& out) { return seat_.worker->outbox().try_take(out); }
 
-  worker::Bell bell() const { return {&doorbell_.worker_sleeps, bell_.get()}; }
+  worker::Doorbell bell() const { return {&doorbell_.worker_sleeps, bell_.get()}; }
   uint64_t turns() const { return turns_.load(std::memory_order_relaxed); }
 
  private:
@@ -266,7 +266,7 @@ Status WorkerThreads::watch(uint32_t worker, int ring_fd) {
 
 void WorkerThreads::unwatch(uint32_t worker, int ring_fd) { threads_[worker]->remove(ring_fd); }
 
-worker::Bell WorkerThreads::bell(uint32_t worker) const { return threads_[worker]->bell(); }
+worker::Doorbell WorkerThreads::bell(uint32_t worker) const { return threads_[worker]->bell(); }
 
 uint64_t WorkerThreads::turns(uint32_t worker) const { return threads_[worker]->turns(); }
 

@@ -60,7 +60,7 @@ class WorkerThreads : public WorkerSet {
   /// WorkerDoorbell of each worker, for clients: read-only.
   int doorbells_fd() const { return doorbells_reader_.get(); }
   /// How other workers wake it. Valid as long as this object.
-  worker::Bell bell(uint32_t worker) const;
+  worker::Doorbell bell(uint32_t worker) const;
   /// Turns that a worker has made so far.
   uint64_t turns(uint32_t worker) const;
 

@@ -59,7 +59,7 @@ static_assert(sizeof(StatCounter) == 8);
   X(copied_rx_bytes, "payload bytes the worker copied on the way in")           \
   X(client_copied_tx_bytes, "payload bytes that clients copied before sending") \
   X(client_copied_rx_bytes, "payload bytes that clients copied when receiving") \
-  X(redirected_out, "packets of another worker's connections, handed on")       \
+  X(redirected_out, "packets of another worker's connections, sent on")         \
   X(redirected_in, "packets that another worker received for this one")         \
   X(handed_over, "connections moved to the worker that the NIC answers")        \
   X(submissions, "entries taken from clients")                                  \

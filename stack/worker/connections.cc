@@ -46,7 +46,7 @@ void Worker::Impl::bind_session(uint32_t conn, const FourTuple& tuple,
   opened.is_local = route.is_local;
   opened.opened_at = now;
   flows.insert(tuple, conn);
-  claim(tuple);
+  if (!router.claim(tuple)) drop(Drop::kRedirectFull);
 }
 
 void Worker::Impl::link_to_context(uint32_t conn, uint32_t context) {
@@ -140,7 +140,7 @@ channel::EndStatus Worker::Impl::open_session(uint32_t context, const Endpoint& 
   } else if (find_connection(tuple) != FlowTable::kNone) {
     return channel::EndStatus::kAddressInUse;
   }
-  if (!can_claim(tuple)) return channel::EndStatus::kNoResources;
+  if (!router.can_claim(tuple)) return channel::EndStatus::kNoResources;
   make_room();
   conn = engine.open_active(tuple, connection_config(*route), now);
   if (conn == tcp::kNoConn) return channel::EndStatus::kNoResources;
@@ -342,7 +342,7 @@ void Worker::Impl::release_if_done(uint32_t conn) {
   drop_sends(done);
   remove_from_retired(conn);
   flows.erase(engine.tuple(conn), conn);
-  unclaim(engine.tuple(conn));
+  router.unclaim(engine.tuple(conn));
   timers.stop(conn);
   remove_from_transmit(conn);
   if (conn < stats.rows.size()) stats.rows[conn].write(nullptr);

@@ -16,10 +16,10 @@
 #include "stack/worker/context.h"
 #include "stack/worker/flow_table.h"
 #include "stack/worker/listeners.h"
-#include "stack/worker/owner_table.h"
 #include "stack/worker/packet_fate.h"
 #include "stack/worker/port.h"
 #include "stack/worker/regions.h"
+#include "stack/worker/routing/connection_router.h"
 #include "stack/worker/segment_merger.h"
 #include "stack/worker/timer_wheel.h"
 #include "stack/worker/worker.h"
@@ -146,28 +146,17 @@ struct Worker::Impl {
   void discard_payload(uint32_t conn);
   void release_all_payload(uint32_t conn);
 
-  // handoff.cc: connections among workers
-  bool is_alone() const;
-  uint32_t home_of(const FourTuple& tuple) const;
-  bool hand(uint32_t to, const Handoff& handoff, uint32_t room_left);
-  void wake_workers();
-  bool has_handoffs() const;
-  size_t take_handoffs();
-  void on_handoff(uint32_t from, const Handoff& handoff);
+  // inter_worker.cc: packets and connections of other workers; what ConnectionRouter calls
   PacketFate redirect(io::PacketBuf* packet, const FourTuple& tuple);
-  void give_back(const Handoff& handoff, Handoff::Kind kind);
-  void find_owner(const Handoff& handoff);
-  bool try_find_owner(const Handoff& handoff);
-  void take_redirected(const Handoff& handoff);
-  bool may_hand_over(uint32_t conn);
-  void hand_over(uint32_t conn, const Handoff& handoff);
-  void adopt(const Handoff& handoff);
-  void refuse_adoption(const FourTuple& tuple, const Handoff::Adoption& moved);
-  bool can_claim(const FourTuple& tuple);
-  void claim(const FourTuple& tuple);
-  void unclaim(const FourTuple& tuple);
-  void spread_news(const Handoff& news);
-  void hear(const Handoff& news);
+  void on_redirected_packet(uint32_t conn, const WorkerMessage& message);
+  io::PacketBuf* copy_redirected(const io::PacketBuf& original);
+  void on_unclaimed_packet(io::PacketBuf* packet);
+  void on_returned_packet(io::PacketBuf* packet);
+  bool may_migrate(uint32_t conn);
+  void migrate(uint32_t conn, const WorkerMessage& message);
+  void on_migrated_connection(const WorkerMessage& message);
+  void refuse_migration(const FourTuple& tuple, const WorkerMessage::Migration& moved);
+  void on_neighbour_update(const WorkerMessage& message);
 
   // submissions.cc: what clients ask for
   size_t take_submissions();
@@ -239,8 +228,8 @@ struct Worker::Impl {
   size_t send_segment(uint32_t conn, const tcp::SegmentOut& segment, MacAddress mac);
   io::PacketBuf* send_part(uint32_t conn, const tcp::SegmentOut& part, MacAddress mac,
                            const io::PacketBuf* model);
-  void hand_over(uint32_t conn, const tcp::SegmentOut& segment, io::PacketBuf& packet,
-                 MacAddress mac, const io::PacketBuf* model);
+  void finish_packet(uint32_t conn, const tcp::SegmentOut& segment, io::PacketBuf& packet,
+                     MacAddress mac, const io::PacketBuf* model);
   void restock();
   io::PacketBuf* try_make_uncut(uint32_t conn, const tcp::SegmentOut& segment);
   io::PacketBuf* make_packet(uint32_t conn, const tcp::SegmentOut& segment);
@@ -313,9 +302,7 @@ struct Worker::Impl {
   tcp::Engine engine;
   tcp::Effects effects;  ///< of the engine call under way
   FlowTable flows;
-  OwnerTable owners;
-  std::array<bool, channel::kWorkersMax> must_wake{};  ///< who was handed something in this turn
-  uint32_t packets_away = 0;                           ///< with other workers
+  ConnectionRouter router;
   Listeners listeners;
   TimerWheel timers;
   std::unique_ptr<session::Session[], void (*)(void*)> sessions;  ///< by connection index

@@ -36,12 +36,12 @@ void Worker::Impl::add_route(uint8_t index, const ip::Prefix& to, const IpAddres
 
 void Worker::Impl::on_arp(uint8_t port, const wire::ArpPacket& packet) {
   carry_out(neighbours.handle_arp(port, packet, now));
-  spread_news({.kind = Handoff::Kind::kNeighbour, .body = Handoff::ArpNews{port, packet}});
+  router.broadcast_neighbour_update(WorkerMessage::ArpUpdate{port, packet});
 }
 
 void Worker::Impl::on_ndp(uint8_t port, const link::NdpArrival& arrival) {
   carry_out(neighbours.handle_ndp(port, arrival, now));
-  spread_news({.kind = Handoff::Kind::kNeighbour, .body = Handoff::NdpNews{port, arrival}});
+  router.broadcast_neighbour_update(WorkerMessage::NdpUpdate{port, arrival});
   follow_neighbours();
 }
 

@@ -62,7 +62,7 @@ void Worker::Impl::on_syn(uint32_t index, const FourTuple& tuple, const tcp::Seg
   }
   if (is_full) return drop(Drop::kTcpBacklogFull);
   // Before the connection exists: without a claim its packets could not be routed here.
-  if (!can_claim(tuple)) return drop(Drop::kRedirectFull);
+  if (!router.can_claim(tuple)) return drop(Drop::kRedirectFull);
   make_room();
   const uint32_t conn = engine.open_passive(tuple, connection, segment, now, iss_after);
   if (conn == tcp::kNoConn) return drop(Drop::kTcpNoSessions);
@@ -91,7 +91,7 @@ std::optional<PacketFate> Worker::Impl::on_cookie_ack(uint32_t index, io::Packet
                                                       const tcp::SegmentIn& segment) {
   const auto route = routes.lookup_from(input.tuple.local.address, input.tuple.remote.address);
   if (!route || !engine.has_cookie(input.tuple, segment, now)) return std::nullopt;
-  if (!can_claim(input.tuple)) {
+  if (!router.can_claim(input.tuple)) {
     drop(Drop::kRedirectFull);  // the peer sends again
     return PacketFate::kUnused;
   }

@@ -13,7 +13,7 @@ size_t Worker::Impl::receive() {
       const size_t count = ports[index].receive(burst);
       // The rings are read after the burst: a packet of the burst may answer what another worker
       // sent after its claim, and that claim is then in a ring already.
-      received += take_handoffs();
+      received += router.take_messages(*this);
       for (size_t i = 0; i < count; ++i) {
         burst[i]->port = static_cast<uint8_t>(index);
         on_packet(burst[i], ip::Origin::kWire, Redirect::kYes);

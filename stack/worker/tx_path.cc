@@ -106,7 +106,7 @@ size_t Worker::Impl::send_segment(uint32_t conn, const tcp::SegmentOut& segment,
     return send_part(conn, segment, mac, nullptr) != nullptr ? 1 : 0;
   }
   if (io::PacketBuf* whole = try_make_uncut(conn, segment)) {
-    hand_over(conn, segment, *whole, mac, nullptr);
+    finish_packet(conn, segment, *whole, mac, nullptr);
     return 1;
   }
   tcp::SegmentOut part = segment;
@@ -138,12 +138,14 @@ io::PacketBuf* Worker::Impl::send_part(uint32_t conn, const tcp::SegmentOut& par
     drop(Drop::kTxNoBuffer);
     return nullptr;
   }
-  hand_over(conn, part, *packet, mac, model);
+  finish_packet(conn, part, *packet, mac, model);
   return packet;
 }
 
-void Worker::Impl::hand_over(uint32_t conn, const tcp::SegmentOut& segment, io::PacketBuf& packet,
-                             MacAddress mac, const io::PacketBuf* model) {
+/// Writes the headers and queues the packet where it goes.
+void Worker::Impl::finish_packet(uint32_t conn, const tcp::SegmentOut& segment,
+                                 io::PacketBuf& packet, MacAddress mac,
+                                 const io::PacketBuf* model) {
   session::Session& sender = session(conn);
   if (segment.is_retransmission) note_retransmission(sender, packet);
   if (model != nullptr) {

@@ -30,8 +30,12 @@ Worker::Impl::Impl(const WorkerConfig& worker_config, io::PacketMemory& packet_m
       engine(worker_config.engine, worker_config.secret, worker_config.seed),
       flows(worker_config.engine.connections_max, worker_config.secret),
       // Connections spread over homes by hash, so one home may have somewhat more than its share.
-      owners(worker_config.crossroads != nullptr ? 2 * worker_config.engine.connections_max : 1,
-             worker_config.secret),
+      router({.index = worker_config.index,
+              .worker_count = worker_config.worker_count,
+              .rings = worker_config.rings,
+              .claims_max =
+                  worker_config.rings != nullptr ? 2 * worker_config.engine.connections_max : 1,
+              .key = worker_config.secret}),
       listeners(worker_config.listeners_max),
       timers(worker_config.engine.connections_max),
       sessions(make_zeroed<session::Session>(worker_config.engine.connections_max), std::free),
@@ -66,7 +70,7 @@ size_t Worker::Impl::poll_once(Nanos time) {
   work += run_timers();
   work += transmit();
   work += announce_all();
-  wake_workers();
+  router.wake_workers();
   work += finish_removals();
   work += finish_detaching();
   stats.worker->polls.add(1);
@@ -84,7 +88,7 @@ Nanos Worker::Impl::next_deadline() const {
 }
 
 bool Worker::Impl::has_waiting_work() {
-  if (has_handoffs()) return true;
+  if (router.has_messages()) return true;
   if (!inbox.is_empty() || !leaving.empty() || transmit_head != session::kNoIndex || !loop.empty())
     return true;
   for (uint32_t index : attached) {

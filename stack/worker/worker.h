@@ -12,8 +12,8 @@
 #include "stack/channel/stats.h"
 #include "stack/io/packet_io.h"
 #include "stack/tcp/config.h"
-#include "stack/worker/crossroads.h"
 #include "stack/worker/inbox.h"
+#include "stack/worker/routing/inter_worker_rings.h"
 
 namespace lyre::worker {
 
@@ -40,9 +40,9 @@ struct RouteBinding {
 };
 
 struct WorkerConfig {
-  uint32_t index = 0;                ///< this worker's number
-  uint32_t worker_count = 1;         ///< active opens take local ports that are `index` modulo this
-  Crossroads* crossroads = nullptr;  ///< of all workers; none where there is one worker only
+  uint32_t index = 0;         ///< this worker's number
+  uint32_t worker_count = 1;  ///< active opens take local ports that are `index` modulo this
+  InterWorkerRings* rings = nullptr;  ///< of all workers; none where there is one worker only
   tcp::EngineConfig engine;
   tcp::ConnectionConfig connection;  ///< mss_bytes and slot_bytes are set from port and memory
   uint32_t listeners_max = 1024;

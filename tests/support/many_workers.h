@@ -12,7 +12,7 @@ namespace lyre::test {
 class ManyWorkers {
  public:
   ManyWorkers(io::sim::Link& link, int end, uint32_t count, uint32_t rx_slots = 512)
-      : end_(end), crossroads(count) {
+      : end_(end), rings(count) {
     for (uint32_t i = 0; i < count; ++i) add(link, i, count, rx_slots);
   }
 
@@ -50,7 +50,7 @@ class ManyWorkers {
   int end_;
 
  public:
-  worker::Crossroads crossroads;
+  worker::InterWorkerRings rings;
   std::vector<std::unique_ptr<Seat>> seats;
 
  private:
@@ -66,7 +66,7 @@ class ManyWorkers {
     worker::WorkerConfig config;
     config.index = index;
     config.worker_count = count;
-    config.crossroads = count > 1 ? &crossroads : nullptr;
+    config.rings = count > 1 ? &rings : nullptr;
     config.engine = {.connections_max = 128, .sent_records_max = 4096, .received_runs_max = 4096};
     config.secret = {7, address()};
     config.seed = address() + index;

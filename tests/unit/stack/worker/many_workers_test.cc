@@ -4,10 +4,8 @@
 
 #include <functional>
 
-#include "stack/worker/owner_table.h"
-
-// Several workers on one port: connections spread as the wire's hash has it, are found when it
-// changes its mind, and lose nothing.
+// Several workers on one port: connections are spread by a hash that nobody knows, are found when
+// that hash changes, and lose nothing.
 namespace lyre::test {
 namespace {
 
@@ -139,7 +137,7 @@ TEST_P(Workers, FindConnectionsWhosePacketsMoved) {
   EXPECT_TRUE(run_until([&] { return has_all_slots(a) && has_all_slots(b); }));
 }
 
-TEST_P(Workers, NewConnectionsAfterAMoveAreNobodysOldOnes) {
+TEST_P(Workers, NewConnectionsAfterAMoveAreNotMistakenForOldOnes) {
   listen();
   connect_all();
   close_all();
@@ -157,26 +155,6 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Shape{3, 3, {}}, Shape{1, 4, {}}, Shape{4, 1, {}},
                     Shape{
                         2, 3, {.loss_ppm = 5'000, .duplicate_ppm = 2'000, .reorder_ppm = 5'000}}));
-
-TEST(OwnerTable, KeepsTheLastClaim) {
-  worker::OwnerTable owners(4, {1, 2});
-  const FourTuple one{{IpAddress::v4(1), 1}, {IpAddress::v4(2), 2}};
-  EXPECT_EQ(owners.find(one), worker::OwnerTable::kNobody);
-  EXPECT_TRUE(owners.claim(one, 3));
-  EXPECT_TRUE(owners.claim(one, 5));
-  owners.unclaim(one, 3);
-  EXPECT_EQ(owners.find(one), 5u);
-  owners.unclaim(one, 5);
-  EXPECT_EQ(owners.find(one), worker::OwnerTable::kNobody);
-  EXPECT_EQ(owners.used(), 0u);
-}
-
-TEST(OwnerTable, SaysWhenItIsFull) {
-  worker::OwnerTable owners(2, {1, 2});
-  for (uint16_t port = 0; port < 3; ++port) {
-    EXPECT_EQ(owners.claim({{IpAddress::v4(1), port}, {IpAddress::v4(2), 2}}, 1), port < 2);
-  }
-}
 
 }  // namespace
 }  // namespace lyre::test

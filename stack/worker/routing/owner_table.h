@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "stack/base/ip_address.h"
+#include "stack/base/siphash.h"
 #include "stack/base/slab.h"
 #include "stack/worker/flow_table.h"
 
@@ -10,13 +12,14 @@ namespace lyre::worker {
 /// Which worker has the connections whose home is here. Thread: the worker.
 class OwnerTable {
  public:
-  static constexpr uint32_t kNobody = UINT32_MAX;
+  static constexpr uint32_t kNone = UINT32_MAX;
 
   OwnerTable(uint32_t entries_max, SipKey key) : entries_(entries_max), index_(entries_max, key) {}
 
+  /// The worker that claimed the connection, or kNone.
   uint32_t find(const FourTuple& tuple) const {
     const uint32_t entry = locate(tuple);
-    return entry == FlowTable::kNone ? kNobody : entries_[entry].owner;
+    return entry == FlowTable::kNone ? kNone : entries_[entry].owner;
   }
   /// The last claim holds. False: the table is full, and the connection cannot be found.
   bool claim(const FourTuple& tuple, uint32_t owner) {
@@ -30,7 +33,7 @@ class OwnerTable {
     entries_[entry].owner = owner;
     return true;
   }
-  /// Somebody else's later claim stays.
+  /// Withdraws a claim of `owner`; the later claim of another worker stays.
   void unclaim(const FourTuple& tuple, uint32_t owner) {
     const uint32_t entry = locate(tuple);
     if (entry == FlowTable::kNone || entries_[entry].owner != owner) return;
@@ -38,7 +41,7 @@ class OwnerTable {
     entries_.give_back(entry);
   }
   uint32_t used() const { return entries_.used(); }
-  /// The home of a connection: the same whoever asks. REQUIRES: worker_count > 0.
+  /// The home of a connection: the same at every worker. REQUIRES: worker_count > 0.
   uint32_t home_of(const FourTuple& tuple, uint32_t worker_count) const {
     return (index_.hash(tuple) >> 8) % worker_count;  // the lowest bits choose the place in tables
   }
@@ -46,7 +49,7 @@ class OwnerTable {
  private:
   struct Entry {
     FourTuple tuple;
-    uint32_t owner = kNobody;
+    uint32_t owner = kNone;
   };
   uint32_t locate(const FourTuple& tuple) const {
     return index_.find(

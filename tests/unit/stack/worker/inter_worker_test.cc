@@ -2,13 +2,13 @@
 
 #include "tests/support/two_workers.h"
 
-// One worker among others that are played by hand: what they tell it counts, in whatever order it
-// looks at packets and rings.
+// One worker, whose neighbours are played by the test: their messages count, in whatever order the
+// worker reads packets and rings.
 namespace lyre::test {
 namespace {
 
-using worker::Crossroads;
-using worker::Handoff;
+using worker::InterWorkerRings;
+using worker::WorkerMessage;
 
 constexpr uint32_t kAddress = 0x0a090001;
 constexpr uint16_t kPort = 5000;
@@ -17,7 +17,7 @@ constexpr uint32_t kDials = 32;
 /// A queue on which packets arrive just after another worker has claimed their connections.
 class ClaimedIo : public io::PacketIo {
  public:
-  ClaimedIo(io::PacketIo& io, Crossroads& crossroads) : io_(io), crossroads_(crossroads) {}
+  ClaimedIo(io::PacketIo& io, InterWorkerRings& rings) : io_(io), rings_(rings) {}
 
   size_t rx_burst(std::span<io::PacketBuf*> out) override {
     const size_t count = io_.rx_burst(out);
@@ -40,23 +40,23 @@ class ClaimedIo : public io::PacketIo {
     const auto port =
         static_cast<uint16_t>(packet.data[kSourcePortAt] << 8 | packet.data[kSourcePortAt + 1]);
     const FourTuple tuple{{IpAddress::v4(kAddress), kPort}, {IpAddress::v4(0x0a090002), port}};
-    ASSERT_TRUE(crossroads_.ring(1, 0).try_post({.kind = Handoff::Kind::kClaim, .tuple = tuple}));
+    ASSERT_TRUE(rings_.ring(1, 0).try_post({.kind = WorkerMessage::Kind::kClaim, .tuple = tuple}));
     ++claimed;
   }
 
   io::PacketIo& io_;
-  Crossroads& crossroads_;
+  InterWorkerRings& rings_;
 };
 
-class HandoffTest : public testing::Test {
+class InterWorkerTest : public testing::Test {
  protected:
-  HandoffTest() {
+  InterWorkerTest() {
     const worker::PortBinding port{.io = &io,
                                    .addresses = {InterfaceAddress::of(IpAddress::v4(kAddress), 24)},
                                    .mtu_bytes = 1500};
     worker::WorkerConfig config;
     config.worker_count = 3;
-    config.crossroads = &crossroads;
+    config.rings = &rings;
     config.secret = {0x0706050403020100, 0x0f0e0d0c0b0a0908};
     config.engine = {.connections_max = 64, .sent_records_max = 64, .received_runs_max = 64};
     first = std::make_unique<worker::Worker>(config, memory, std::span(&port, 1),
@@ -70,17 +70,19 @@ class HandoffTest : public testing::Test {
     peer.worker().poll_once(now);
     now += micros(10);
   }
-  /// What `to` has been handed, but for news of neighbours.
-  Handoff taken_by(uint32_t to) {
-    Handoff handoff;
-    while (crossroads.ring(0, to).try_take(handoff)) {
-      if (handoff.kind != Handoff::Kind::kNeighbour) return handoff;
+  /// The next message to `to`, neighbour updates apart.
+  WorkerMessage taken_by(uint32_t to) {
+    WorkerMessage message;
+    while (rings.ring(0, to).try_take(message)) {
+      if (message.kind != WorkerMessage::Kind::kNeighbourUpdate) return message;
     }
     return {};
   }
   void ask_for(io::PacketBuf& packet) {
-    ASSERT_TRUE(crossroads.ring(1, 0).try_post(
-        {.kind = Handoff::Kind::kFindOwner, .receiver = 1, .packet = &packet, .tuple = tuple}));
+    ASSERT_TRUE(rings.ring(1, 0).try_post({.kind = WorkerMessage::Kind::kFindOwner,
+                                           .receiver = 1,
+                                           .packet = &packet,
+                                           .tuple = tuple}));
   }
 
   const FourTuple tuple{{IpAddress::v4(kAddress), kPort}, {IpAddress::v4(0x0a090002), 40'000}};
@@ -88,47 +90,48 @@ class HandoffTest : public testing::Test {
   io::sim::Link link{{}};
   io::sim::Memory memory{{.rx_slots = 256, .frame_bytes = 1564, .tx_packets = 256}};
   WorkerHost peer{link, {.end = 1, .address = 0x0a090002}};
-  Crossroads crossroads{3};
-  ClaimedIo io{link.add_queue(0, memory), crossroads};
+  InterWorkerRings rings{3};
+  ClaimedIo io{link.add_queue(0, memory), rings};
   channel::WorkerStats stats{};
   std::unique_ptr<worker::Worker> first;
 };
 
-TEST_F(HandoffTest, AClaimThatWasMadeBeforeThePacketCameCounts) {
+TEST_F(InterWorkerTest, AClaimMadeBeforeThePacketArrivedIsKnown) {
   ChannelClient client(peer.worker(), 0);
   for (uint32_t i = 0; i < kDials; ++i) client.connect({IpAddress::v4(kAddress), kPort}, i);
   for (int i = 0; i < 100; ++i) turn();
   ASSERT_EQ(io.claimed, kDials);
   EXPECT_EQ(stats.tcp_resets_out.get(), 0u);
-  // What is at home here went to its owner; the rest to whoever is its home.
+  // Packets whose home is here went to the owner; the others to their home.
   EXPECT_EQ(stats.redirected_out.get(), kDials);
   uint32_t owned = 0;
-  for (Handoff handoff = taken_by(1); handoff.kind != Handoff::Kind::kNone; handoff = taken_by(1)) {
-    if (handoff.kind == Handoff::Kind::kYours) ++owned;
+  for (WorkerMessage message = taken_by(1); message.kind != WorkerMessage::Kind::kNone;
+       message = taken_by(1)) {
+    if (message.kind == WorkerMessage::Kind::kDeliver) ++owned;
   }
   EXPECT_GT(owned, 0u);
 }
 
-TEST_F(HandoffTest, AClaimInARingThatWasPassedAlreadyCounts) {
+TEST_F(InterWorkerTest, AClaimInARingThatWasReadBeforeIsKnown) {
   io::PacketBuf packet;
   ask_for(packet);
-  ASSERT_TRUE(crossroads.ring(2, 0).try_post({.kind = Handoff::Kind::kClaim, .tuple = tuple}));
+  ASSERT_TRUE(rings.ring(2, 0).try_post({.kind = WorkerMessage::Kind::kClaim, .tuple = tuple}));
   turn();
-  EXPECT_EQ(taken_by(1).kind, Handoff::Kind::kNone);
+  EXPECT_EQ(taken_by(1).kind, WorkerMessage::Kind::kNone);
   turn();
-  const Handoff onward = taken_by(2);
-  EXPECT_EQ(onward.kind, Handoff::Kind::kYours);
+  const WorkerMessage onward = taken_by(2);
+  EXPECT_EQ(onward.kind, WorkerMessage::Kind::kDeliver);
   EXPECT_EQ(onward.packet, &packet);
 }
 
-TEST_F(HandoffTest, APacketThatIsNobodysComesBack) {
+TEST_F(InterWorkerTest, APacketOfAnUnclaimedConnectionComesBack) {
   io::PacketBuf packet;
   ask_for(packet);
   turn();
   EXPECT_TRUE(first->has_waiting_work());
   turn();
-  const Handoff back = taken_by(1);
-  EXPECT_EQ(back.kind, Handoff::Kind::kNobodys);
+  const WorkerMessage back = taken_by(1);
+  EXPECT_EQ(back.kind, WorkerMessage::Kind::kNotFound);
   EXPECT_EQ(back.packet, &packet);
   EXPECT_FALSE(first->has_waiting_work());
 }

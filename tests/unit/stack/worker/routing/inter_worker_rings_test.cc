@@ -1,18 +1,20 @@
-#include "stack/worker/crossroads.h"
+#include "stack/worker/routing/inter_worker_rings.h"
 
 #include <gtest/gtest.h>
 
 #include <thread>
 #include <vector>
 
+#include "stack/worker/routing/connection_router.h"
+
 namespace lyre::worker {
 namespace {
 
-// Packets go round among threads as workers hand them on, and all come back. For TSan.
-TEST(Crossroads, PacketsThatAreHandedOnComeBack) {
+// Packets go from thread to thread as between workers, and all come back. For TSan.
+TEST(InterWorkerRings, PacketsThatAreSentOnComeBack) {
   constexpr uint32_t kWorkers = 3;
   constexpr uint32_t kRounds = 20'000;
-  Crossroads crossroads(kWorkers);
+  InterWorkerRings rings(kWorkers);
   std::vector<io::PacketBuf> packets(kWorkers * kPacketsAwayMax);
   std::atomic<uint32_t> finished{0};
   const auto work = [&](uint32_t self) {
@@ -28,25 +30,25 @@ TEST(Crossroads, PacketsThatAreHandedOnComeBack) {
         io::PacketBuf* packet = free.back();
         packet->length = sent;
         const uint32_t to = (self + 1 + sent % (kWorkers - 1)) % kWorkers;
-        if (crossroads.ring(self, to).try_post({.kind = Handoff::Kind::kYours,
-                                                .receiver = static_cast<uint8_t>(self),
-                                                .packet = packet})) {
+        if (rings.ring(self, to).try_post({.kind = WorkerMessage::Kind::kDeliver,
+                                           .receiver = static_cast<uint8_t>(self),
+                                           .packet = packet})) {
           free.pop_back();
           ++sent;
         }
       }
-      Handoff handoff;
+      WorkerMessage message;
       for (uint32_t from = 0; from < kWorkers; ++from) {
-        while (crossroads.ring(from, self).try_take(handoff)) {
-          if (handoff.kind == Handoff::Kind::kReturn) {
-            EXPECT_EQ(handoff.packet->tailroom, 7u);
-            free.push_back(handoff.packet);
+        while (rings.ring(from, self).try_take(message)) {
+          if (message.kind == WorkerMessage::Kind::kRelease) {
+            EXPECT_EQ(message.packet->tailroom, 7u);
+            free.push_back(message.packet);
             ++back;
             continue;
           }
-          handoff.packet->tailroom = 7;
-          handoff.kind = Handoff::Kind::kReturn;
-          EXPECT_TRUE(crossroads.ring(self, handoff.receiver).try_post(handoff));
+          message.packet->tailroom = 7;
+          message.kind = WorkerMessage::Kind::kRelease;
+          EXPECT_TRUE(rings.ring(self, message.receiver).try_post(message));
         }
       }
       if (back == kRounds && !is_counted) {

@@ -1,0 +1,105 @@
+#include "stack/worker/routing/connection_router.h"
+
+#include <utility>
+
+#include "stack/base/check.h"
+
+namespace lyre::worker {
+
+namespace {
+
+/// Room that a message leaves in a ring. Answers about packets may take the last place.
+constexpr uint32_t kRoomAfterClaim = kPacketsAwayMax;
+constexpr uint32_t kRoomAfterPacket = kPacketsAwayMax + 128;
+static_assert(kRoomAfterPacket < kWorkerMessagesMax);
+
+}  // namespace
+
+/// False: the ring has no more than `room_left` free places.
+bool ConnectionRouter::try_post(uint32_t to, const WorkerMessage& message, uint32_t room_left) {
+  InterWorkerRings::Ring& ring = ring_to(to);
+  if (ring.room() <= room_left) return false;
+  LYRE_CHECK(ring.try_post(message));
+  must_wake_[to] = true;
+  return true;
+}
+
+/// Sends a packet's message on to the owner of its connection.
+bool ConnectionRouter::try_forward(uint32_t owner, const WorkerMessage& message) {
+  WorkerMessage onward = message;
+  onward.kind = Kind::kDeliver;
+  return try_post(owner, onward, kRoomAfterPacket);
+}
+
+/// REQUIRES: the message's packet is away from its receiver, so that its ring has room.
+void ConnectionRouter::answer(const WorkerMessage& message, Kind kind) {
+  WorkerMessage back = message;
+  back.kind = kind;
+  LYRE_CHECK(try_post(message.receiver, back, 0));
+}
+
+void ConnectionRouter::migrate_to_receiver(const WorkerMessage& message,
+                                           const WorkerMessage::Migration& moved) {
+  WorkerMessage back = message;
+  back.body = moved;
+  answer(back, Kind::kMigrate);
+}
+
+ConnectionRouter::Redirected ConnectionRouter::redirect(io::PacketBuf* packet,
+                                                        const FourTuple& tuple) {
+  if (is_alone()) return Redirected::kNotClaimed;
+  WorkerMessage message{.kind = Kind::kFindOwner,
+                        .receiver = static_cast<uint8_t>(options_.index),
+                        .packet = packet,
+                        .tuple = tuple};
+  uint32_t to = home_of(tuple);
+  if (to == options_.index) {
+    to = owners_.find(tuple);
+    if (to == OwnerTable::kNone) return Redirected::kNotClaimed;
+    message.kind = Kind::kDeliver;
+  }
+  if (packets_away_ == kPacketsAwayMax || !try_post(to, message, kRoomAfterPacket)) {
+    return Redirected::kNoRoom;
+  }
+  ++packets_away_;
+  return Redirected::kAway;
+}
+
+bool ConnectionRouter::can_claim(const FourTuple& tuple) const {
+  return is_alone() || is_home(tuple) || ring_to(home_of(tuple)).room() > kRoomAfterClaim;
+}
+
+bool ConnectionRouter::claim(const FourTuple& tuple) {
+  if (is_alone() || is_home(tuple)) return true;
+  return try_post(home_of(tuple), {.kind = Kind::kClaim, .tuple = tuple}, kRoomAfterClaim);
+}
+
+void ConnectionRouter::unclaim(const FourTuple& tuple) {
+  if (is_alone() || is_home(tuple)) return;
+  try_post(home_of(tuple), {.kind = Kind::kUnclaim, .tuple = tuple}, kRoomAfterClaim);
+}
+
+void ConnectionRouter::broadcast_neighbour_update(const WorkerMessage::Body& update) {
+  if (is_alone()) return;
+  for (uint32_t to = 0; to < options_.worker_count; ++to) {
+    if (to == options_.index) continue;
+    try_post(to, {.kind = Kind::kNeighbourUpdate, .body = update}, kRoomAfterPacket);
+  }
+}
+
+bool ConnectionRouter::has_messages() const {
+  if (is_alone()) return false;
+  for (uint32_t from = 0; from < options_.worker_count; ++from) {
+    if (!ring_from(from).is_empty()) return true;
+  }
+  return false;
+}
+
+void ConnectionRouter::wake_workers() {
+  if (is_alone()) return;
+  for (uint32_t worker = 0; worker < options_.worker_count; ++worker) {
+    if (std::exchange(must_wake_[worker], false)) options_.rings->wake(worker);
+  }
+}
+
+}  // namespace lyre::worker

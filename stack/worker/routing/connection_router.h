@@ -1,0 +1,213 @@
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+
+#include "stack/base/drop_reasons.h"
+#include "stack/base/ip_address.h"
+#include "stack/base/siphash.h"
+#include "stack/channel/abi.h"
+#include "stack/io/packet.h"
+#include "stack/worker/flow_table.h"
+#include "stack/worker/routing/inter_worker_rings.h"
+#include "stack/worker/routing/owner_table.h"
+
+namespace lyre::worker {
+
+/// Packets that a worker may have sent to others and not got back.
+inline constexpr uint32_t kPacketsAwayMax = 128;
+
+/// What ConnectionRouter::take_messages() calls.
+template <typename Host>
+concept RouterHost = requires(Host& host, const FourTuple& tuple, const WorkerMessage& message,
+                              io::PacketBuf* packet, uint32_t conn, Drop reason) {
+  /// The index of a connection that is here, or FlowTable::kNone.
+  { host.find_connection(tuple) } -> std::same_as<uint32_t>;
+  /// A packet of connection `conn`, which is here, lies in another worker's memory. The host uses
+  /// it and answers with release_at_receiver() or migrate_to_receiver(), before it returns.
+  host.on_redirected_packet(conn, message);
+  /// No worker has the connection of a packet that was redirected from here. Owner: takes it.
+  host.on_unclaimed_packet(packet);
+  /// A packet that was redirected from here is not needed any more. Owner: takes it.
+  host.on_returned_packet(packet);
+  /// A connection moves here, with a packet that was redirected from here. Owner: takes it.
+  host.on_migrated_connection(message);
+  host.on_neighbour_update(message);
+  host.drop(reason);
+};
+
+/// Finds the worker that has a connection. A NIC spreads packets as it likes; each connection lives
+/// with one worker, its owner. Each 4-tuple has a home, by a hash that is the same at all workers;
+/// the home keeps the owner's claim. A packet whose connection is not here goes to its home, from
+/// there to the owner, and back to this worker when the owner has copied it.
+/// Room in rings is reserved so that answers about packets can always be posted: a worker has at
+/// most kPacketsAwayMax packets away, claims leave that much room, and packets leave room for
+/// claims too.
+/// A claim is made before anything is sent that the peer could answer. A home therefore looks twice
+/// before it answers kNotFound: the claim may be in a ring that it read before it was posted.
+/// Thread: the worker.
+class ConnectionRouter {
+ public:
+  struct Options {
+    uint32_t index = 0;  ///< this worker
+    uint32_t worker_count = 1;
+    InterWorkerRings* rings = nullptr;  ///< *borrowed*; none where there is one worker only
+    uint32_t claims_max = 1;            ///< connections whose home is here
+    SipKey key;                         ///< the same at all workers
+  };
+  enum class Redirected : uint8_t {
+    kNotClaimed,  ///< no other worker is known to have the connection; the packet is the caller's
+    kAway,        ///< the packet went to another worker; it comes back by take_messages()
+    kNoRoom,      ///< too many are away, or the ring is full; the packet is the caller's
+  };
+
+  explicit ConnectionRouter(const Options& options)
+      : options_(options), owners_(options.claims_max, options.key) {}
+
+  bool is_alone() const { return options_.rings == nullptr; }
+  uint32_t packets_away() const { return packets_away_; }
+
+  /// Whether claim() would have room now.
+  bool can_claim(const FourTuple& tuple) const;
+  /// This worker has the connection. False: its home could not be told.
+  bool claim(const FourTuple& tuple);
+  /// This worker does not have the connection any more. When the message is lost, the home keeps an
+  /// owner that answers kNotFound, until the next owner's claim.
+  void unclaim(const FourTuple& tuple);
+
+  /// A packet that this worker received, of a connection that is not here.
+  Redirected redirect(io::PacketBuf* packet, const FourTuple& tuple);
+  /// The packet of a kDeliver or kFindOwner message was copied or dropped.
+  void release_at_receiver(const WorkerMessage& message) {
+    answer(message, WorkerMessage::Kind::kRelease);
+  }
+  /// The connection of the packet moves to the worker that received it.
+  void migrate_to_receiver(const WorkerMessage& message, const WorkerMessage::Migration& moved);
+  /// Tells all other workers what a neighbour said. What is lost, each asks for again by itself.
+  void broadcast_neighbour_update(const WorkerMessage::Body& update);
+
+  /// Takes what the rings hold, at most a ring's length of each. Returns the messages taken.
+  template <RouterHost Host>
+  size_t take_messages(Host& host);
+  bool has_messages() const;
+  /// Wakes the workers that were sent something since the last call.
+  void wake_workers();
+
+ private:
+  using Kind = WorkerMessage::Kind;
+
+  uint32_t home_of(const FourTuple& tuple) const {
+    return owners_.home_of(tuple, options_.worker_count);
+  }
+  bool is_home(const FourTuple& tuple) const { return home_of(tuple) == options_.index; }
+  InterWorkerRings::Ring& ring_to(uint32_t worker) const {
+    return options_.rings->ring(options_.index, worker);
+  }
+  InterWorkerRings::Ring& ring_from(uint32_t worker) const {
+    return options_.rings->ring(worker, options_.index);
+  }
+  bool try_post(uint32_t to, const WorkerMessage& message, uint32_t room_left);
+  bool try_forward(uint32_t owner, const WorkerMessage& message);
+  void answer(const WorkerMessage& message, Kind kind);
+
+  template <RouterHost Host>
+  void on_message(uint32_t from, const WorkerMessage& message, Host& host);
+  template <RouterHost Host>
+  void find_owner(const WorkerMessage& message, Host& host);
+  template <RouterHost Host>
+  bool try_find_owner(const WorkerMessage& message, Host& host);
+  template <RouterHost Host>
+  void deliver(const WorkerMessage& message, Host& host);
+
+  Options options_;
+  OwnerTable owners_;
+  uint32_t packets_away_ = 0;
+  std::array<bool, channel::kWorkersMax> must_wake_{};  ///< by worker
+};
+
+template <RouterHost Host>
+size_t ConnectionRouter::take_messages(Host& host) {
+  if (is_alone()) return 0;
+  size_t taken = 0;
+  WorkerMessage message;
+  // The ring to itself holds lookups that found no claim. Only those of an earlier call are
+  // repeated, and only after all rings were read: claims made before their packets are known then.
+  InterWorkerRings::Ring& repeated = ring_to(options_.index);
+  const uint32_t repeated_count = kWorkerMessagesMax - repeated.room();
+  for (uint32_t from = 0; from < options_.worker_count; ++from) {
+    if (from == options_.index) continue;
+    InterWorkerRings::Ring& ring = ring_from(from);
+    for (size_t i = 0; i < kWorkerMessagesMax && ring.try_take(message); ++i, ++taken) {
+      on_message(from, message, host);
+    }
+  }
+  for (uint32_t i = 0; i < repeated_count && repeated.try_take(message); ++i, ++taken) {
+    if (!try_find_owner(message, host)) answer(message, Kind::kNotFound);
+  }
+  return taken;
+}
+
+template <RouterHost Host>
+void ConnectionRouter::on_message(uint32_t from, const WorkerMessage& message, Host& host) {
+  switch (message.kind) {
+    case Kind::kNone:
+      return;
+    case Kind::kFindOwner:
+      return find_owner(message, host);
+    case Kind::kDeliver:
+      return deliver(message, host);
+    case Kind::kNotFound:
+      --packets_away_;
+      return host.on_unclaimed_packet(message.packet);
+    case Kind::kRelease:
+      --packets_away_;
+      return host.on_returned_packet(message.packet);
+    case Kind::kClaim:
+      if (!owners_.claim(message.tuple, from)) host.drop(Drop::kRedirectFull);
+      return;
+    case Kind::kUnclaim:
+      return owners_.unclaim(message.tuple, from);
+    case Kind::kMigrate:
+      --packets_away_;
+      return host.on_migrated_connection(message);
+    case Kind::kNeighbourUpdate:
+      return host.on_neighbour_update(message);
+  }
+}
+
+template <RouterHost Host>
+void ConnectionRouter::find_owner(const WorkerMessage& message, Host& host) {
+  if (try_find_owner(message, host)) return;
+  if (try_post(options_.index, message, 0)) return;  // looked up again by the next call
+  host.drop(Drop::kRedirectFull);
+  release_at_receiver(message);
+}
+
+/// False: no claim is known here. Otherwise the packet was delivered, sent on, or dropped.
+template <RouterHost Host>
+bool ConnectionRouter::try_find_owner(const WorkerMessage& message, Host& host) {
+  const uint32_t conn = host.find_connection(message.tuple);
+  if (conn != FlowTable::kNone) {
+    host.on_redirected_packet(conn, message);
+    return true;
+  }
+  const uint32_t owner = owners_.find(message.tuple);
+  if (owner == OwnerTable::kNone || owner == message.receiver) return false;
+  if (!try_forward(owner, message)) {
+    host.drop(Drop::kRedirectFull);
+    release_at_receiver(message);
+  }
+  return true;
+}
+
+template <RouterHost Host>
+void ConnectionRouter::deliver(const WorkerMessage& message, Host& host) {
+  const uint32_t conn = host.find_connection(message.tuple);
+  if (conn != FlowTable::kNone) return host.on_redirected_packet(conn, message);
+  unclaim(message.tuple);  // the home did not learn that the connection ended
+  answer(message, Kind::kNotFound);
+}
+
+}  // namespace lyre::worker

@@ -1,0 +1,289 @@
+#include "stack/worker/routing/connection_router.h"
+
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <deque>
+#include <vector>
+
+// Routers of several workers over real rings. Their hosts know connections by 4-tuple and index,
+// and note what they are told.
+namespace lyre::worker {
+namespace {
+
+using Kind = WorkerMessage::Kind;
+using Redirected = ConnectionRouter::Redirected;
+
+constexpr uint32_t kWorkers = 3;
+constexpr SipKey kKey{3, 4};
+
+FourTuple tuple_of(uint32_t number) {
+  return {{IpAddress::v4(0x0a090001), 5000},
+          {IpAddress::v4(0x0a090002), static_cast<uint16_t>(number)}};
+}
+
+/// A worker, as far as its router sees one.
+struct Host {
+  Host(InterWorkerRings* rings, uint32_t index, uint32_t claims_max)
+      : router({.index = index,
+                .worker_count = rings != nullptr ? kWorkers : 1,
+                .rings = rings,
+                .claims_max = claims_max,
+                .key = kKey}) {}
+
+  uint32_t find_connection(const FourTuple& tuple) {
+    const auto found = std::find(connections.begin(), connections.end(), tuple);
+    return found == connections.end() ? FlowTable::kNone
+                                      : static_cast<uint32_t>(found - connections.begin());
+  }
+  void on_redirected_packet(uint32_t conn, const WorkerMessage& message) {
+    EXPECT_EQ(connections[conn], message.tuple);
+    redirected.push_back(message.packet);
+    if (migrates) return router.migrate_to_receiver(message, {.context = 7, .cookie = 9});
+    router.release_at_receiver(message);
+  }
+  void on_unclaimed_packet(io::PacketBuf* packet) { unclaimed.push_back(packet); }
+  void on_returned_packet(io::PacketBuf* packet) { returned.push_back(packet); }
+  void on_migrated_connection(const WorkerMessage& message) { migrated.push_back(message); }
+  void on_neighbour_update(const WorkerMessage& message) { updates.push_back(message); }
+  void drop(Drop reason) { drops.push_back(reason); }
+
+  void open(const FourTuple& tuple) {
+    EXPECT_TRUE(router.claim(tuple));
+    connections.push_back(tuple);
+  }
+
+  ConnectionRouter router;
+  bool migrates = false;
+  std::vector<FourTuple> connections;
+  std::vector<io::PacketBuf*> redirected, unclaimed, returned;
+  std::vector<WorkerMessage> migrated, updates;
+  std::vector<Drop> drops;
+};
+
+class ConnectionRouterTest : public testing::Test {
+ protected:
+  ConnectionRouterTest() {
+    for (uint32_t i = 0; i < kWorkers; ++i) hosts.emplace_back(&rings, i, kClaimsMax);
+  }
+
+  void turn() {
+    for (Host& host : hosts) host.router.take_messages(host);
+  }
+  void settle() {
+    while (std::any_of(hosts.begin(), hosts.end(),
+                       [](const Host& host) { return host.router.has_messages(); })) {
+      turn();
+    }
+  }
+  /// A connection whose home is `home`; a new one at each call.
+  FourTuple tuple_at_home(uint32_t home) {
+    const OwnerTable homes(1, kKey);
+    while (homes.home_of(tuple_of(++last_tuple_), kWorkers) != home) {
+    }
+    return tuple_of(last_tuple_);
+  }
+  /// Messages in the ring that `to` has not taken yet.
+  uint32_t waiting(uint32_t from, uint32_t to) {
+    return kWorkerMessagesMax - rings.ring(from, to).room();
+  }
+
+  static constexpr uint32_t kClaimsMax = 1024;
+  InterWorkerRings rings{kWorkers};
+  std::deque<Host> hosts;
+  io::PacketBuf packet;
+  uint32_t last_tuple_ = 0;
+};
+
+TEST(ConnectionRouter, AWorkerAloneKeepsItsPackets) {
+  Host alone(nullptr, 0, 1);
+  io::PacketBuf packet;
+  EXPECT_TRUE(alone.router.can_claim(tuple_of(1)));
+  EXPECT_TRUE(alone.router.claim(tuple_of(1)));
+  EXPECT_EQ(alone.router.redirect(&packet, tuple_of(2)), Redirected::kNotClaimed);
+  EXPECT_EQ(alone.router.take_messages(alone), 0u);
+  EXPECT_FALSE(alone.router.has_messages());
+  alone.router.unclaim(tuple_of(1));
+  alone.router.wake_workers();
+}
+
+TEST_F(ConnectionRouterTest, APacketReachesItsOwnerWhereverItArrives) {
+  for (uint32_t home = 0; home < kWorkers; ++home) {
+    for (uint32_t owner = 0; owner < kWorkers; ++owner) {
+      const FourTuple tuple = tuple_at_home(home);
+      hosts[owner].open(tuple);
+      settle();
+      const uint32_t receiver = (owner + 1) % kWorkers;
+      ASSERT_EQ(hosts[receiver].router.redirect(&packet, tuple), Redirected::kAway);
+      EXPECT_EQ(hosts[receiver].router.packets_away(), 1u);
+      settle();
+      ASSERT_EQ(hosts[owner].redirected.size(), 1u) << home << " " << owner;
+      ASSERT_EQ(hosts[receiver].returned.size(), 1u);
+      EXPECT_EQ(hosts[receiver].returned[0], &packet);
+      EXPECT_EQ(hosts[receiver].router.packets_away(), 0u);
+      hosts[owner].redirected.clear();
+      hosts[receiver].returned.clear();
+    }
+  }
+}
+
+TEST_F(ConnectionRouterTest, APacketThatNobodyClaimedComesBackAfterTwoLookups) {
+  const FourTuple tuple = tuple_at_home(0);
+  ASSERT_EQ(hosts[1].router.redirect(&packet, tuple), Redirected::kAway);
+  hosts[0].router.take_messages(hosts[0]);
+  hosts[1].router.take_messages(hosts[1]);
+  EXPECT_TRUE(hosts[1].unclaimed.empty()) << "one lookup is not enough";
+  EXPECT_TRUE(hosts[0].router.has_messages()) << "the home must not sleep";
+  hosts[0].router.take_messages(hosts[0]);
+  hosts[1].router.take_messages(hosts[1]);
+  ASSERT_EQ(hosts[1].unclaimed.size(), 1u);
+  EXPECT_EQ(hosts[1].unclaimed[0], &packet);
+  EXPECT_EQ(hosts[1].router.packets_away(), 0u);
+}
+
+TEST_F(ConnectionRouterTest, TheHomeItselfSaysAtOnceThatNobodyClaimed) {
+  EXPECT_EQ(hosts[0].router.redirect(&packet, tuple_at_home(0)), Redirected::kNotClaimed);
+  EXPECT_EQ(hosts[0].router.packets_away(), 0u);
+}
+
+// The ring of worker 1 is read first, so the home finds the packet before the claim.
+TEST_F(ConnectionRouterTest, AClaimInARingThatIsReadLaterCounts) {
+  const FourTuple tuple = tuple_at_home(0);
+  hosts[2].open(tuple);
+  ASSERT_EQ(hosts[1].router.redirect(&packet, tuple), Redirected::kAway);
+  settle();
+  EXPECT_EQ(hosts[2].redirected.size(), 1u);
+  EXPECT_EQ(hosts[1].returned.size(), 1u);
+}
+
+TEST_F(ConnectionRouterTest, AnOwnerWithoutTheConnectionWithdrawsItsClaim) {
+  const FourTuple tuple = tuple_at_home(0);
+  hosts[2].open(tuple);
+  settle();
+  hosts[2].connections.clear();  // the message that says so was lost
+  ASSERT_EQ(hosts[1].router.redirect(&packet, tuple), Redirected::kAway);
+  settle();
+  EXPECT_EQ(hosts[1].unclaimed.size(), 1u);
+  EXPECT_EQ(hosts[0].router.redirect(&packet, tuple), Redirected::kNotClaimed)
+      << "the home has forgotten it";
+}
+
+TEST_F(ConnectionRouterTest, AnUnclaimedConnectionIsForgottenAndALaterClaimStays) {
+  const FourTuple tuple = tuple_at_home(0);
+  hosts[2].open(tuple);
+  settle();
+  hosts[1].open(tuple);
+  settle();
+  hosts[2].router.unclaim(tuple);
+  settle();
+  EXPECT_EQ(hosts[0].router.redirect(&packet, tuple), Redirected::kAway) << "worker 1 has it";
+  settle();
+  EXPECT_EQ(hosts[1].redirected.size(), 1u);
+  hosts[1].router.unclaim(tuple);
+  settle();
+  EXPECT_EQ(hosts[0].router.redirect(&packet, tuple), Redirected::kNotClaimed);
+}
+
+TEST_F(ConnectionRouterTest, AConnectionMovesWithThePacket) {
+  const FourTuple tuple = tuple_at_home(0);
+  hosts[2].open(tuple);
+  hosts[2].migrates = true;
+  settle();
+  ASSERT_EQ(hosts[1].router.redirect(&packet, tuple), Redirected::kAway);
+  settle();
+  ASSERT_EQ(hosts[1].migrated.size(), 1u);
+  const WorkerMessage& message = hosts[1].migrated[0];
+  EXPECT_EQ(message.packet, &packet);
+  EXPECT_EQ(message.tuple, tuple);
+  const auto* moved = std::get_if<WorkerMessage::Migration>(&message.body);
+  ASSERT_NE(moved, nullptr);
+  EXPECT_EQ(moved->context, 7u);
+  EXPECT_EQ(moved->cookie, 9u);
+  EXPECT_EQ(hosts[1].router.packets_away(), 0u);
+}
+
+TEST_F(ConnectionRouterTest, AWorkerHasSoManyPacketsAwayAtMost) {
+  const FourTuple tuple = tuple_at_home(0);
+  for (uint32_t i = 0; i < kPacketsAwayMax; ++i) {
+    ASSERT_EQ(hosts[1].router.redirect(&packet, tuple), Redirected::kAway) << i;
+  }
+  EXPECT_EQ(hosts[1].router.redirect(&packet, tuple), Redirected::kNoRoom);
+  settle();
+  EXPECT_EQ(hosts[1].unclaimed.size(), kPacketsAwayMax);
+  EXPECT_EQ(hosts[1].router.redirect(&packet, tuple), Redirected::kAway);
+}
+
+// Whatever else is sent to a worker, answers about its packets find room.
+TEST_F(ConnectionRouterTest, AnswersHaveRoomInAFullRing) {
+  const FourTuple tuple = tuple_at_home(0);
+  for (uint32_t i = 0; i < kPacketsAwayMax; ++i) {
+    ASSERT_EQ(hosts[1].router.redirect(&packet, tuple), Redirected::kAway);
+  }
+  for (uint32_t i = 0; i < kWorkerMessagesMax; ++i) {
+    hosts[0].router.broadcast_neighbour_update(WorkerMessage::ArpUpdate{});
+  }
+  EXPECT_EQ(hosts[0].router.redirect(&packet, tuple_at_home(1)), Redirected::kNoRoom);
+  const uint32_t with_updates = waiting(0, 1);
+  uint32_t claims = 0;
+  while (hosts[0].router.can_claim(tuple_at_home(1))) {
+    ASSERT_TRUE(hosts[0].router.claim(tuple_of(last_tuple_)));
+    ++claims;
+  }
+  EXPECT_GT(claims, 0u) << "updates and packets leave room for claims";
+  EXPECT_FALSE(hosts[0].router.claim(tuple_of(last_tuple_)));
+  EXPECT_EQ(waiting(0, 1), with_updates + claims);
+  for (int i = 0; i < 2; ++i) hosts[0].router.take_messages(hosts[0]);
+  EXPECT_EQ(waiting(0, 1), kWorkerMessagesMax);
+  hosts[1].router.take_messages(hosts[1]);
+  EXPECT_EQ(hosts[1].unclaimed.size(), kPacketsAwayMax);
+}
+
+TEST_F(ConnectionRouterTest, AClaimThatTheHomeCannotKeepIsCounted) {
+  Host& home = hosts[0];
+  for (uint32_t i = 0; i <= kClaimsMax; ++i) {
+    ASSERT_TRUE(hosts[1].router.claim(tuple_at_home(0)));
+    home.router.take_messages(home);
+  }
+  ASSERT_EQ(home.drops.size(), 1u);
+  EXPECT_EQ(home.drops[0], Drop::kRedirectFull);
+}
+
+TEST_F(ConnectionRouterTest, NeighbourUpdatesReachEverybodyElse) {
+  hosts[1].router.broadcast_neighbour_update(WorkerMessage::ArpUpdate{.port = 3});
+  settle();
+  EXPECT_TRUE(hosts[1].updates.empty());
+  for (const uint32_t other : {0u, 2u}) {
+    ASSERT_EQ(hosts[other].updates.size(), 1u);
+    const auto* update = std::get_if<WorkerMessage::ArpUpdate>(&hosts[other].updates[0].body);
+    ASSERT_NE(update, nullptr);
+    EXPECT_EQ(update->port, 3);
+  }
+}
+
+TEST_F(ConnectionRouterTest, OnlySleepersThatWereSentSomethingAreWoken) {
+  const std::atomic<uint32_t> sleeps{1};
+  const std::atomic<uint32_t> runs{0};
+  int bells[kWorkers];
+  for (uint32_t i = 0; i < kWorkers; ++i) {
+    bells[i] = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    rings.set_doorbell(i, {i == 2 ? &runs : &sleeps, bells[i]});
+  }
+  const auto was_woken = [&](uint32_t worker) {
+    eventfd_t count = 0;
+    return ::eventfd_read(bells[worker], &count) == 0;
+  };
+  hosts[0].router.broadcast_neighbour_update(WorkerMessage::ArpUpdate{});
+  EXPECT_FALSE(was_woken(1)) << "once a turn, by wake_workers()";
+  hosts[0].router.wake_workers();
+  EXPECT_FALSE(was_woken(0));
+  EXPECT_TRUE(was_woken(1));
+  EXPECT_FALSE(was_woken(2)) << "it runs";
+  hosts[0].router.wake_workers();
+  EXPECT_FALSE(was_woken(1));
+  for (const int bell : bells) ::close(bell);
+}
+
+}  // namespace
+}  // namespace lyre::worker
