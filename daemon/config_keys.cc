@@ -41,8 +41,9 @@ constexpr Key kKeys[] = {
   {"daemon", "socket", KeyType::kPath, "\"/run/lyre/lyred.sock\"", 2, kSocketPathBytesMax, "",
    "The control socket. Who may open it may use this stack.",
    [](Config& c, const KeyValue& v) { c.socket_path = text(v); }},
-  {"daemon", "socket_group", KeyType::kText, "\"lyre\"", 0, 32, "",
-   "Group of the control socket; \"\" leaves it to the daemon's own group.",
+  {"daemon", "socket_group", KeyType::kText, "\"lyre-clients\"", 0, 32, "",
+   "Group of the control socket: those who may use this stack; \"\" leaves it to the daemon's own "
+   "group.",
    [](Config& c, const KeyValue& v) { c.socket_group = text(v); }},
   {"daemon", "socket_mode", KeyType::kMode, "\"0660\"", 0, 0777, "",
    "Permissions of the control socket.",

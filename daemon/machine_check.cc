@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <string>
 
+#include "daemon/port_sockets.h"
+
 namespace lyre {
 namespace {
 
@@ -58,7 +60,8 @@ Status check_ports(const Config& config, const NicGuard& guard) {
 
 Status check_machine(Config& config, const NicGuard& guard) {
   if (Status status = check_cores(config); !status.ok()) return status;
-  return check_ports(config, guard);
+  if (Status status = check_ports(config, guard); !status.ok()) return status;
+  return check_port_sockets(config);
 }
 
 }  // namespace lyre

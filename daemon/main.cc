@@ -12,6 +12,7 @@
 #include "daemon/launcher.h"
 #include "daemon/logging.h"
 #include "daemon/machine_check.h"
+#include "daemon/port_sockets.h"
 
 namespace lyre {
 namespace {
@@ -71,6 +72,8 @@ int run(int argc, char** argv) {
     std::printf("%s: right\n", config_path.c_str());
     return 0;
   }
+  const Status sockets = prepare_port_sockets(*config);
+  if (!sockets.ok()) return complain(sockets.error().text, kExitBadConfig);
   return serve(*config);
 }
 

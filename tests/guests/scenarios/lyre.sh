@@ -42,7 +42,7 @@ crash_lyred() {
 bring_up_lyre 1
 ps -o user=,args= -C lyred
 [ "$(hugepages_free)" -lt "$(hugepages_total)" ] || fail "lyred took no hugepage"
-runuser -u nobody -- lyre status && fail "a user outside the group lyre was let in"
+runuser -u nobody -- lyre status && fail "a user outside the group lyre-clients was let in"
 
 step "perf"
 run_perf

@@ -1,5 +1,5 @@
 # Sourced by the scenarios of Lyre: the only place that spells out Lyre's command line and configuration.
-# The commands run as an ordinary user whose only privilege is membership in the group "lyre".
+# The commands run as an ordinary user whose only privilege is membership in the group "lyre-clients".
 
 JOB_USER=job
 PERF_PORT=5201
@@ -14,7 +14,7 @@ write_config() {
 [daemon]
 name = "host-$GUEST"
 socket = "/run/lyre/lyred.sock"
-socket_group = "lyre"
+socket_group = "lyre-clients"
 
 [workers]
 cores = [$1]

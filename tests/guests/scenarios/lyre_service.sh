@@ -20,7 +20,7 @@ install_lyre() {
   systemd-sysusers
   systemd-tmpfiles --create
   systemctl daemon-reload
-  useradd --groups lyre $JOB_USER
+  useradd --groups lyre-clients $JOB_USER
   systemd-analyze verify --man=no lyred.service
 }
 
