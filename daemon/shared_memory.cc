@@ -37,7 +37,13 @@ Result<SharedMemory> SharedMemory::create(const char* name, uint64_t bytes, Shar
   SharedMemory memory;
   memory.fd_ = make_memfd(name);
   if (!memory.fd_.is_open()) return failure("memfd_create", name);
-  if (::ftruncate(memory.fd(), static_cast<off_t>(bytes)) != 0) return failure("ftruncate", name);
+  const auto size = static_cast<off_t>(bytes);
+  if (::ftruncate(memory.fd(), size) != 0) return failure("ftruncate", name);
+  // Written while traffic runs: a page that the machine does not grant then (vm.overcommit_memory
+  // = 2) would be SIGBUS, and the end of the daemon. A context's memory is its client's to fill.
+  if (with == SharedWith::kReaders && ::fallocate(memory.fd(), 0, 0, size) != 0) {
+    return failure("allocation", name);
+  }
   void* data = map_huge_aligned(bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd());
   if (data == MAP_FAILED) return failure("mmap", name);
   memory.data_ = static_cast<uint8_t*>(data);

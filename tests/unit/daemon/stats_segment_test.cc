@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include <string>
 
@@ -32,6 +33,14 @@ TEST(StatsSegment, PartsDoNotOverlapAndFit) {
   EXPECT_LE(header.sessions_offset + 300 * sizeof(channel::SessionRow), segment.bytes());
   EXPECT_EQ(segment.rows(2).data(), segment.rows(0).data() + 200);
   EXPECT_STREQ(header.daemon_name, "test");
+}
+
+// A page that is first asked for while traffic runs may be refused, by SIGBUS.
+TEST(StatsSegment, AllOfItIsThereFromTheStart) {
+  const StatsSegment segment = segment_of(2, 1000, 8);
+  struct stat file {};
+  ASSERT_EQ(::fstat(segment.reader_fd(), &file), 0);
+  EXPECT_GE(static_cast<uint64_t>(file.st_blocks) * 512, segment.bytes());
 }
 
 TEST(StatsSegment, ReadersSeeWritesAndCannotWrite) {
