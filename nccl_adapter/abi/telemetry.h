@@ -87,26 +87,15 @@ static_assert(sizeof(TelemetryHeader) <= kTelemetrySlotsOffset);
 inline constexpr size_t kTelemetryBytes =
     kTelemetrySlotsOffset + size_t{kTelemetrySlots} * sizeof(CommSlot);
 
-/// Thread: one writer a slot.
+/// Thread: one writer a slot. Readers take sequence, view and sequence again with pread(), and
+/// believe the view if the number was even and is the same afterwards; the fence and the last store
+/// keep the writer's three steps in order for them.
 inline void write_slot(CommSlot* slot, const CommView& view) {
   const uint32_t before = slot->sequence.load(std::memory_order_relaxed);
   slot->sequence.store(before + 1, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_release);  // pairs with the reader's second fence
+  std::atomic_thread_fence(std::memory_order_release);
   std::memcpy(&slot->view, &view, sizeof view);
-  slot->sequence.store(before + 2, std::memory_order_release);  // pairs with the reader's acquire
-}
-
-/// False: unused, or it changed all the time.
-inline bool read_slot(const CommSlot& slot, CommView* out) {
-  constexpr int kTriesMax = 100;
-  for (int i = 0; i < kTriesMax; ++i) {
-    if (slot.is_used.load(std::memory_order_acquire) == 0) return false;
-    const uint32_t before = slot.sequence.load(std::memory_order_acquire);
-    std::memcpy(out, &slot.view, sizeof *out);
-    std::atomic_thread_fence(std::memory_order_acquire);  // pairs with the writer's fence
-    if (before % 2 == 0 && slot.sequence.load(std::memory_order_relaxed) == before) return true;
-  }
-  return false;
+  slot->sequence.store(before + 2, std::memory_order_release);
 }
 
 }  // namespace lyre::nccl_abi

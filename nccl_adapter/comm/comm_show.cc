@@ -67,7 +67,7 @@ void Comm::show() const {
         instance_->is_attached() ? nccl_abi::WaitsFor::kStream : nccl_abi::WaitsFor::kDaemon;
   }
   nccl_abi::write_slot(slot_, view);
-  slot_->is_used.store(1, std::memory_order_release);  // pairs with the acquire in read_slot()
+  slot_->is_used.store(1, std::memory_order_release);  // behind the view in write_slot()
 }
 
 }  // namespace lyre::nccl_adapter

@@ -4,9 +4,11 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <new>
@@ -59,8 +61,26 @@ int open_locked(const std::string& path) {
   return -1;
 }
 
+// A file beyond this limit is not refused: the process gets SIGXFSZ.
+bool may_have_the_size() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur >= nccl_abi::kTelemetryBytes) {
+    return true;
+  }
+  errno = EFBIG;
+  return false;
+}
+
+// Not posix_fallocate(): where a file system knows no allocation, that one writes instead.
+bool allocate(int fd, size_t offset, size_t bytes) {
+  int rc = 0;
+  do {
+    rc = ::fallocate(fd, 0, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  } while (rc != 0 && errno == EINTR);
+  return rc == 0;
+}
+
 uint8_t* map(int fd) {
-  if (fd < 0 || ::ftruncate(fd, nccl_abi::kTelemetryBytes) != 0) return nullptr;
   void* memory =
       ::mmap(nullptr, nccl_abi::kTelemetryBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   return memory != MAP_FAILED ? static_cast<uint8_t*>(memory) : nullptr;
@@ -78,11 +98,9 @@ Telemetry::Telemetry(const std::string& directory, const std::string& host,
   if (directory == "none") return;
   sweep(directory);
   path_ = file_name(directory);
-  fd_ = open_locked(path_);
-  memory_ = map(fd_);
-  if (memory_ == nullptr) {
+  if (const int code = open_file(); code != 0) {
     log_info("`lyre comms` will not show this process: cannot write %s: %s", path_.c_str(),
-             ::strerror(errno));
+             ::strerror(code));
     return;
   }
   auto* header = new (memory_) TelemetryHeader{};
@@ -94,6 +112,22 @@ Telemetry::Telemetry(const std::string& directory, const std::string& host,
   copy_text(header->program, program_invocation_short_name);
   copy_text(header->socket, socket);
   header->magic = nccl_abi::kTelemetryMagic;
+}
+
+int Telemetry::open_file() {
+  if (!may_have_the_size()) return errno;
+  fd_ = open_locked(path_);
+  if (fd_ < 0) return errno;
+  if (::ftruncate(fd_, nccl_abi::kTelemetryBytes) == 0 &&
+      allocate(fd_, 0, nccl_abi::kTelemetrySlotsOffset)) {
+    memory_ = map(fd_);
+  }
+  if (memory_ != nullptr) return 0;
+  const int code = errno;
+  ::unlink(path_.c_str());
+  ::close(fd_);
+  fd_ = -1;
+  return code;
 }
 
 Telemetry::~Telemetry() {
@@ -109,7 +143,7 @@ CommSlot* Telemetry::take() {
   if (!free_.empty()) {
     index = free_.back();
     free_.pop_back();
-  } else if (used_ < nccl_abi::kTelemetrySlots) {
+  } else if (has_room_for(used_ + 1)) {
     ++used_;
   } else {
     return nullptr;
@@ -118,9 +152,25 @@ CommSlot* Telemetry::take() {
   return &slots[index];
 }
 
+bool Telemetry::has_room_for(uint32_t slots) {
+  constexpr uint32_t kSlotsAtATime = 64;
+  if (slots <= allocated_) return true;
+  if (slots > nccl_abi::kTelemetrySlots || is_full_) return false;
+  const uint32_t more = std::min(kSlotsAtATime, nccl_abi::kTelemetrySlots - allocated_);
+  const size_t offset = nccl_abi::kTelemetrySlotsOffset + allocated_ * sizeof(CommSlot);
+  if (!allocate(fd_, offset, more * sizeof(CommSlot))) {
+    is_full_ = true;
+    log_info("`lyre comms` will show %u connections of this process and no more: %s: %s",
+             allocated_, path_.c_str(), ::strerror(errno));
+    return false;
+  }
+  allocated_ += more;
+  return true;
+}
+
 void Telemetry::give_back(CommSlot* slot) {
   if (slot == nullptr) return;
-  slot->is_used.store(0, std::memory_order_release);  // pairs with the acquire in read_slot()
+  slot->is_used.store(0, std::memory_order_relaxed);
   auto* slots = reinterpret_cast<CommSlot*>(memory_ + nccl_abi::kTelemetrySlotsOffset);
   free_.push_back(static_cast<uint32_t>(slot - slots));
 }
@@ -129,7 +179,7 @@ void Telemetry::count_stranger(const std::string& address) {
   if (memory_ == nullptr) return;
   auto* header = reinterpret_cast<TelemetryHeader*>(memory_);
   copy_text(header->last_stranger, address);
-  header->strangers.fetch_add(1, std::memory_order_release);  // pairs with the acquire in read()
+  header->strangers.fetch_add(1, std::memory_order_relaxed);
 }
 
 void Telemetry::touch(int64_t now_ns) {

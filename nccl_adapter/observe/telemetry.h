@@ -12,7 +12,8 @@ namespace lyre::nccl_adapter {
 
 /// The file in which an instance shows its comms, locked as long as there is somebody who writes
 /// it; what others of this user left unlocked is removed. Everything goes on where there can be no
-/// file.
+/// file. /dev/shm is small in a container, and writing a page that it has no room for would kill
+/// the process (SIGBUS): pages are allocated before they are written, and only for slots in use.
 /// Thread: under the instance's lock.
 class Telemetry {
  public:
@@ -23,7 +24,7 @@ class Telemetry {
   Telemetry(const Telemetry&) = delete;
   Telemetry& operator=(const Telemetry&) = delete;
 
-  /// A place for a comm; nullptr when there is none.
+  /// A place for a comm; nullptr when there is none, or no memory for one.
   nccl_abi::CommSlot* take();
   void give_back(nccl_abi::CommSlot* slot);
   /// Somebody who is no peer was closed the door on.
@@ -32,11 +33,17 @@ class Telemetry {
   void touch(int64_t now_ns);
 
  private:
+  /// errno when there is no file to write.
+  int open_file();
+  bool has_room_for(uint32_t slots);
+
   std::string path_;
   int fd_ = -1;
   uint8_t* memory_ = nullptr;
   std::vector<uint32_t> free_;
   uint32_t used_ = 0;
+  uint32_t allocated_ = 0;  ///< slots whose pages are there
+  bool is_full_ = false;    ///< and was said to be
 };
 
 }  // namespace lyre::nccl_adapter

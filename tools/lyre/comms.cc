@@ -1,10 +1,5 @@
 #include "tools/lyre/comms.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -14,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "tools/lyre/telemetry_file.h"
 #include "tools/lyre/text_table.h"
 #include "tools/lyre/units.h"
 
@@ -54,56 +50,27 @@ std::string id_text(const CommView& view) {
   return text;
 }
 
-/// A mapped file; empty when it cannot be one of ours.
-class File {
- public:
-  explicit File(const std::string& path) {
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0) return;
-    struct stat status {};
-    if (::fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
-        static_cast<size_t>(status.st_size) >= nccl_abi::kTelemetryBytes) {
-      void* memory = ::mmap(nullptr, nccl_abi::kTelemetryBytes, PROT_READ, MAP_SHARED, fd, 0);
-      if (memory != MAP_FAILED) memory_ = static_cast<const uint8_t*>(memory);
-    }
-    ::close(fd);
+/// Nothing when the file is not the plugin's, or of a process that is gone.
+std::optional<CommsOfProcess> read_process(const std::string& path, int64_t now_ns) {
+  const TelemetryFile file(path);
+  TelemetryHeader header{};
+  if (!file.is_open() || !file.read_header(&header)) return std::nullopt;
+  if (header.magic != nccl_abi::kTelemetryMagic || header.version != nccl_abi::kTelemetryVersion ||
+      header.written_ns.load(std::memory_order_relaxed) < now_ns - kOldNs) {
+    return std::nullopt;
   }
-  ~File() {
-    if (memory_ != nullptr) {
-      ::munmap(const_cast<uint8_t*>(memory_), nccl_abi::kTelemetryBytes);
-    }
+  CommsOfProcess process{.pid = header.pid,
+                         .program = text_of(header.program),
+                         .host = text_of(header.host),
+                         .socket = text_of(header.socket),
+                         .strangers = header.strangers.load(std::memory_order_relaxed),
+                         .last_stranger = text_of(header.last_stranger),
+                         .comms = {}};
+  for (uint32_t i = 0; i < nccl_abi::kTelemetrySlots; ++i) {
+    if (const std::optional<CommView> view = file.read_slot(i)) process.comms.push_back(*view);
   }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-
-  std::optional<CommsOfProcess> read(int64_t now_ns) const {
-    if (memory_ == nullptr) return std::nullopt;
-    const auto& header = *reinterpret_cast<const TelemetryHeader*>(memory_);
-    const int64_t written_ns = header.written_ns.load(std::memory_order_relaxed);
-    if (header.magic != nccl_abi::kTelemetryMagic ||
-        header.version != nccl_abi::kTelemetryVersion || now_ns - written_ns > kOldNs) {
-      return std::nullopt;
-    }
-    CommsOfProcess process{.pid = header.pid,
-                           .program = text_of(header.program),
-                           .host = text_of(header.host),
-                           .socket = text_of(header.socket),
-                           // pairs with the release in Telemetry::count_stranger()
-                           .strangers = header.strangers.load(std::memory_order_acquire),
-                           .last_stranger = text_of(header.last_stranger),
-                           .comms = {}};
-    const auto* slots =
-        reinterpret_cast<const nccl_abi::CommSlot*>(memory_ + nccl_abi::kTelemetrySlotsOffset);
-    for (uint32_t i = 0; i < nccl_abi::kTelemetrySlots; ++i) {
-      CommView view;
-      if (nccl_abi::read_slot(slots[i], &view)) process.comms.push_back(view);
-    }
-    return process;
-  }
-
- private:
-  const uint8_t* memory_ = nullptr;
-};
+  return process;
+}
 
 const CommView* find_earlier(const CommsLook* earlier, uint32_t pid, const CommView& view) {
   if (earlier == nullptr) return nullptr;
@@ -234,7 +201,7 @@ CommsLook look_at_comms(const std::string& directory, int64_t now_ns) {
   }
   std::sort(paths.begin(), paths.end());
   for (const std::string& path : paths) {
-    if (std::optional<CommsOfProcess> process = File(path).read(now_ns)) {
+    if (std::optional<CommsOfProcess> process = read_process(path, now_ns)) {
       look.processes.push_back(std::move(*process));
     }
   }

@@ -1,6 +1,7 @@
 #include "tools/lyre/comms.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -8,6 +9,8 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+
+#include "tools/lyre/telemetry_file.h"
 
 namespace lyre::tools {
 namespace {
@@ -48,6 +51,15 @@ class Comms : public ::testing::Test {
                static_cast<std::streamsize>(bytes.size()));
   }
 
+  // The plugin's name for a file of this user.
+  static std::string name_of(const std::string& process) {
+    return nccl_abi::kTelemetryPrefix + std::to_string(::getuid()) + "-" + process;
+  }
+  std::string path_of(const std::string& process) const {
+    return directory_ + "/" + name_of(process);
+  }
+  size_t shown_count() const { return look_at_comms(directory_, kNowNs).processes.size(); }
+
   static CommView sample() {
     CommView view{};
     view.id[0] = 0xab;
@@ -72,7 +84,7 @@ class Comms : public ::testing::Test {
 };
 
 TEST_F(Comms, AreATableForPeople) {
-  write("lyre-comms-0-4711-0", sample());
+  write(name_of("4711-0"), sample());
   EXPECT_EQ(
       "python3/4711 on node7, daemon /run/lyre/lyred.sock\n"
       "comm      way  ranks  peer      streams     moved  rate  messages  requests  under way  "
@@ -84,7 +96,7 @@ TEST_F(Comms, AreATableForPeople) {
 
 TEST_F(Comms, StrangersAreCounted) {
   strangers_ = 3;
-  write("lyre-comms-0-4711-0", sample());
+  write(name_of("4711-0"), sample());
   const CommsLook look = look_at_comms(directory_, kNowNs);
   EXPECT_NE(comms_text(look, nullptr).find("\n3 strangers refused, the last from 192.0.2.7:4711\n"),
             std::string::npos);
@@ -100,7 +112,7 @@ TEST_F(Comms, WhatNcclTellsOfTheOperationIsShown) {
   view.rank = 3;
   view.peer_rank = 4;
   view.channel = 1;
-  write("lyre-comms-0-4711-0", view);
+  write(name_of("4711-0"), view);
   const CommsLook look = look_at_comms(directory_, kNowNs);
   const std::string text = comms_text(look, nullptr);
   EXPECT_NE(text.find("  3 > 4  "), std::string::npos) << text;
@@ -115,10 +127,10 @@ TEST_F(Comms, WhatNcclTellsOfTheOperationIsShown) {
 
 TEST_F(Comms, RatesAreOfTheTimeBetweenTwoLooks) {
   CommView view = sample();
-  write("lyre-comms-0-4711-0", view);
+  write(name_of("4711-0"), view);
   const CommsLook earlier = look_at_comms(directory_, kNowNs);
   view.bytes += 1'000'000;
-  write("lyre-comms-0-4711-0", view);
+  write(name_of("4711-0"), view);
   const CommsLook look = look_at_comms(directory_, kNowNs + 500'000'000);
   const auto json = comms_json(look, &earlier);
   EXPECT_EQ(json["processes"][0]["comms"][0]["bits_per_second"], 16e6);
@@ -126,19 +138,61 @@ TEST_F(Comms, RatesAreOfTheTimeBetweenTwoLooks) {
 }
 
 TEST_F(Comms, WhatIsOldForeignOrDamagedIsLeftOut) {
-  write("lyre-comms-0-1-0", sample(), kNowNs - 60'000'000'000);
+  write(name_of("1-0"), sample(), kNowNs - 60'000'000'000);
   write("something-else", sample());
-  std::ofstream(directory_ + "/lyre-comms-0-2-0") << "short";
-  std::ofstream(directory_ + "/lyre-comms-0-3-0") << std::string(nccl_abi::kTelemetryBytes, 'x');
+  std::ofstream(directory_ + "/" + name_of("2-0")) << "short";
+  std::ofstream(directory_ + "/" + name_of("3-0")) << std::string(nccl_abi::kTelemetryBytes, 'x');
   EXPECT_EQ("no process here uses the NCCL plugin\n",
             comms_text(look_at_comms(directory_, kNowNs), nullptr));
+}
+
+// Any user may put such names into /dev/shm.
+TEST_F(Comms, WhatIsNoFileOfThePluginNeitherHangsNorIsRead) {
+  write(name_of("1-0"), sample());
+  ASSERT_EQ(::mkfifo(path_of("2-0").c_str(), 0666), 0);
+  ASSERT_EQ(::mkdir(path_of("3-0").c_str(), 0777), 0);
+  ASSERT_EQ(::symlink(path_of("1-0").c_str(), path_of("4-0").c_str()), 0);
+  ASSERT_EQ(::symlink("/dev/zero", path_of("5-0").c_str()), 0);
+  write(name_of("6-0"), sample());
+  ASSERT_EQ(::truncate(path_of("6-0").c_str(), nccl_abi::kTelemetryBytes - 1), 0);
+  write(name_of("7-0"), sample());
+  ASSERT_EQ(::truncate(path_of("7-0").c_str(), off_t{1} << 40), 0);
+  EXPECT_EQ(shown_count(), 1u);
+}
+
+TEST_F(Comms, AFileWhoseNameTellsAnotherUserIsForged) {
+  write("lyre-comms-" + std::to_string(::getuid() + 1) + "-1-0", sample());
+  EXPECT_EQ(shown_count(), 0u);
+}
+
+// A mapped page of it would be SIGBUS.
+TEST_F(Comms, AFileMayBeTruncatedWhileItIsRead) {
+  write(name_of("1-0"), sample());
+  const TelemetryFile file(path_of("1-0"));
+  TelemetryHeader header{};
+  ASSERT_TRUE(file.read_header(&header));
+  EXPECT_TRUE(file.read_slot(1).has_value());
+  EXPECT_FALSE(file.read_slot(0).has_value());
+  ASSERT_EQ(::truncate(path_of("1-0").c_str(), 100), 0);
+  EXPECT_FALSE(file.read_slot(1).has_value());
+  EXPECT_FALSE(file.read_header(&header));
+}
+
+TEST_F(Comms, ASlotThatIsBeingWrittenIsLeftOut) {
+  write(name_of("1-0"), sample());
+  const uint32_t odd = 3;
+  std::fstream(path_of("1-0"), std::ios::in | std::ios::out | std::ios::binary)
+      .seekp(nccl_abi::kTelemetrySlotsOffset + sizeof(CommSlot))
+      .write(reinterpret_cast<const char*>(&odd), sizeof odd);
+  ASSERT_EQ(shown_count(), 1u);
+  EXPECT_TRUE(look_at_comms(directory_, kNowNs).processes[0].comms.empty());
 }
 
 TEST_F(Comms, NonsenseInASlotIsShownAsSuch) {
   CommView view = sample();
   view.waits_for = static_cast<nccl_abi::WaitsFor>(77);
   std::memset(view.peer_host, 0x1b, sizeof view.peer_host);
-  write("lyre-comms-0-4711-0", view);
+  write(name_of("4711-0"), view);
   const std::string text = comms_text(look_at_comms(directory_, kNowNs), nullptr);
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
 }

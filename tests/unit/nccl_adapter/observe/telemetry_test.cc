@@ -1,0 +1,148 @@
+#include "nccl_adapter/observe/telemetry.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include "nccl_adapter/observe/log.h"
+
+namespace lyre::nccl_adapter {
+namespace {
+
+namespace fs = std::filesystem;
+
+int g_lines = 0;
+std::string g_line;
+
+void keep_line(nccl_abi::LogLevel, unsigned long, const char*, int, const char* format, ...) {
+  char text[512];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  ++g_lines;
+  g_line = text;
+}
+
+bool has_said(const std::string& text) { return g_line.find(text) != std::string::npos; }
+
+class TelemetryTest : public ::testing::Test {
+ protected:
+  TelemetryTest() {
+    char name[] = "/tmp/lyre-telemetry-XXXXXX";
+    directory_ = ::mkdtemp(name);
+    g_lines = 0;
+  }
+  ~TelemetryTest() override { fs::remove_all(directory_); }
+
+  /// Runs `check` in a process whose `directory_` is a tmpfs of so many bytes, as /dev/shm is one
+  /// of 64 MiB in a container. SIGBUS ends it.
+  void expect_in_tmpfs(size_t bytes, const std::function<void(const std::string&)>& check) {
+    constexpr int kNoMount = 77;
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const std::string options = "size=" + std::to_string(bytes);
+      if (::unshare(CLONE_NEWNS) != 0 ||
+          ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+          ::mount("tmpfs", directory_.c_str(), "tmpfs", 0, options.c_str()) != 0) {
+        ::_exit(kNoMount);
+      }
+      set_logger(keep_line);
+      check(directory_);
+      ::_exit(HasFailure() ? 1 : 0);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status)) << "ended by signal " << WTERMSIG(status);
+    if (WEXITSTATUS(status) == kNoMount) GTEST_SKIP() << "may not mount";
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+  }
+
+  std::string directory_;
+};
+
+bool is_empty(const std::string& directory) { return fs::is_empty(directory); }
+
+/// Takes slots as comms do and writes them, until there are no more.
+uint32_t fill(Telemetry& telemetry) {
+  for (uint32_t count = 0;; ++count) {
+    nccl_abi::CommSlot* slot = telemetry.take();
+    if (slot == nullptr) return count;
+    nccl_abi::write_slot(slot, nccl_abi::CommView{});
+    slot->is_used.store(1);
+  }
+}
+
+TEST_F(TelemetryTest, AFullFileSystemCostsTheProcessNothingButTelemetry) {
+  expect_in_tmpfs(64 << 10, [](const std::string& directory) {
+    std::ofstream(directory + "/other") << std::string(1 << 20, 'x');  // stops when it is full
+    Telemetry telemetry(directory, "host", "socket");
+    EXPECT_EQ(telemetry.take(), nullptr);
+    telemetry.touch(1);
+    telemetry.count_stranger("10.0.0.1:1");
+    EXPECT_EQ(g_lines, 1);
+    EXPECT_TRUE(has_said("will not show this process")) << g_line;
+    EXPECT_TRUE(has_said("No space left on device")) << g_line;
+    EXPECT_EQ(std::distance(fs::directory_iterator(directory), {}), 1) << "left its file behind";
+  });
+}
+
+TEST_F(TelemetryTest, ShowsAsManyCommsAsThereIsRoomFor) {
+  expect_in_tmpfs(64 << 10, [](const std::string& directory) {
+    {
+      Telemetry telemetry(directory, "host", "socket");
+      const uint32_t shown = fill(telemetry);
+      EXPECT_GT(shown, 0u);
+      EXPECT_LT(shown, nccl_abi::kTelemetrySlots);
+      EXPECT_EQ(telemetry.take(), nullptr);
+      EXPECT_EQ(g_lines, 1) << "said more than once";
+      EXPECT_TRUE(has_said("will show " + std::to_string(shown) + " connections")) << g_line;
+      telemetry.touch(1);
+    }
+    EXPECT_TRUE(is_empty(directory));
+  });
+}
+
+TEST_F(TelemetryTest, AnIdleProcessTakesLittleOfASmallFileSystem) {
+  Telemetry telemetry(directory_, "host", "socket");
+  telemetry.take();
+  struct stat status {};
+  ASSERT_EQ(::stat(fs::directory_iterator(directory_)->path().c_str(), &status), 0);
+  EXPECT_EQ(static_cast<size_t>(status.st_size), nccl_abi::kTelemetryBytes);
+  EXPECT_LE(status.st_blocks * 512, 64 << 10);
+}
+
+TEST_F(TelemetryTest, EverySlotIsGivenWhereThereIsRoom) {
+  Telemetry telemetry(directory_, "host", "socket");
+  EXPECT_EQ(fill(telemetry), nccl_abi::kTelemetrySlots);
+}
+
+// Making the file would be SIGXFSZ.
+TEST_F(TelemetryTest, ALimitOnFilesCostsTheProcessNothingButTelemetry) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit limit{4096, 4096};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    set_logger(keep_line);
+    Telemetry telemetry(directory_, "host", "socket");
+    ::_exit(telemetry.take() == nullptr && has_said("File too large") ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(is_empty(directory_));
+}
+
+}  // namespace
+}  // namespace lyre::nccl_adapter

@@ -1,0 +1,79 @@
+#include "tools/lyre/telemetry_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <new>
+
+namespace lyre::tools {
+namespace {
+
+using nccl_abi::CommSlot;
+using nccl_abi::CommView;
+
+/// Files are in everybody's directory: one whose name tells another user than its owner is forged.
+bool belongs_to(const std::string& path, uid_t owner) {
+  const std::string name = path.substr(path.rfind('/') + 1);
+  return name.starts_with(nccl_abi::kTelemetryPrefix + std::to_string(owner) + "-");
+}
+
+bool is_genuine(int fd, const std::string& path) {
+  struct stat status {};
+  return ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
+         static_cast<uint64_t>(status.st_size) == nccl_abi::kTelemetryBytes &&
+         belongs_to(path, status.st_uid);
+}
+
+static_assert(offsetof(CommSlot, sequence) == 0 && offsetof(CommSlot, is_used) == 4);
+
+uint64_t offset_of(uint32_t slot) {
+  return nccl_abi::kTelemetrySlotsOffset + uint64_t{slot} * sizeof(CommSlot);
+}
+
+}  // namespace
+
+// O_NONBLOCK: the open of a FIFO that nobody writes would wait for ever.
+TelemetryFile::TelemetryFile(const std::string& path)
+    : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY)) {
+  if (fd_ < 0 || is_genuine(fd_, path)) return;
+  ::close(fd_);
+  fd_ = -1;
+}
+
+TelemetryFile::~TelemetryFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+bool TelemetryFile::read_at(uint64_t offset, void* out, size_t bytes) const {
+  ssize_t done = 0;
+  do {
+    done = ::pread(fd_, out, bytes, static_cast<off_t>(offset));
+  } while (done < 0 && errno == EINTR);
+  return done == static_cast<ssize_t>(bytes);
+}
+
+bool TelemetryFile::read_header(nccl_abi::TelemetryHeader* out) const {
+  return read_at(0, out, sizeof *out);
+}
+
+std::optional<CommView> TelemetryFile::read_slot(uint32_t index) const {
+  constexpr int kTriesMax = 10;
+  constexpr size_t kViewOffset = offsetof(CommSlot, view);
+  for (int i = 0; i < kTriesMax; ++i) {
+    // The same order as nccl_abi::read_slot(): sequence, view, sequence. Each is a system call, and
+    // the writer's stores between its two sequence numbers are not seen as anything else.
+    uint32_t before[2];  // sequence, is_used
+    uint32_t after = 0;
+    CommView view;
+    if (!read_at(offset_of(index), before, sizeof before) || before[1] == 0) return std::nullopt;
+    if (!read_at(offset_of(index) + kViewOffset, &view, sizeof view)) return std::nullopt;
+    if (!read_at(offset_of(index), &after, sizeof after)) return std::nullopt;
+    if (before[0] % 2 == 0 && before[0] == after) return view;
+  }
+  return std::nullopt;
+}
+
+}  // namespace lyre::tools
