@@ -34,6 +34,10 @@ inline constexpr Nanos kBlindSleepMin = micros(50);
 inline constexpr Nanos kBlindSleepMax = micros(200);
 inline constexpr Nanos kBlindSleepIdle = micros(400);
 inline constexpr Nanos kBlindIdleAfter = millis(100);
+/// The same while somebody computes on the worker's core, for this long after its last work. Then
+/// the core does not halt, and a sleep costs two switches of threads.
+inline constexpr Nanos kBlindSleepContended = micros(20);
+inline constexpr Nanos kBlindContendedFor = millis(1);
 /// By how much any sleep may be longer than asked for, for the kernel's convenience.
 inline constexpr Nanos kTimerSlack = micros(1);
 /// Longest sleep of a worker whose ports can wake it: its progress is watched.

@@ -4,13 +4,16 @@
 #include <cstdint>
 
 #include "daemon/config.h"
+#include "stack/base/core_contention.h"
 #include "stack/base/nanos.h"
 
 namespace lyre {
 
 /// What a worker thread does between two turns. Decides only; the caller sleeps.
 /// An adaptive worker that found nothing yields at once: client and daemon may share a core, and
-/// the work that it waits for is made by whom it lets run.
+/// the work that it waits for is made by whom it lets run. While somebody computes on its core it
+/// sleeps instead: the kernel interrupts a computing thread for one that wakes up, not for one that
+/// yielded.
 class IdlePolicy {
  public:
   enum class Action : uint8_t { kPoll, kYield, kSleep };
@@ -26,9 +29,15 @@ class IdlePolicy {
   Decision after_turn(size_t work, Nanos now, Nanos deadline);
 
  private:
+  Decision after_idle_turn(Nanos now, Nanos deadline);
+  Nanos blind_sleep(Nanos now, bool is_contended);
+
   IdleMode mode_;
   Nanos spin_;
   bool can_be_woken_;
+  CoreContention contention_;
+  bool has_yielded_ = false;  ///< after the last turn
+  Nanos turned_at_{0};        ///< when the last turn began
   Nanos last_work_{INT64_MIN / 2};
   Nanos blind_sleep_;
 };

@@ -166,10 +166,7 @@ class WorkerThreads::Thread {
   void sleep(Nanos longest) {
     auto& sleeps = doorbell_.worker_sleeps;
     const auto has_work = [this] { return seat_.worker->has_waiting_work(); };
-    if (!channel::announce_sleep(sleeps, has_work)) {
-      ::sched_yield();
-      return;
-    }
+    if (!channel::announce_sleep(sleeps, has_work)) return;
     seat_.stats->sleeps.add(1);
     const timespec limit = timespec_of(longest);
     epoll_event events[16];

@@ -14,6 +14,7 @@
 #include "libclient/resources.h"
 #include "libclient/session.h"
 #include "libclient/worker_link.h"
+#include "stack/base/core_contention.h"
 
 /// One attachment to a daemon. Its verbs live in a file each: context.cc (its life), session.cc
 /// (names and ends of sessions), dispatch.cc (what the workers report), poll.cc (waiting).
@@ -155,6 +156,7 @@ struct lyre_context {
   bool has_news_ = false;
   bool is_armed_ = false;
   int64_t control_seen_ns_ = 0;
+  lyre::CoreContention contention_;
 };
 
 #include "libclient/work_until.h"

@@ -71,8 +71,10 @@ void lyre_context::read_control() {
 }
 
 void lyre_context::idle_once(int64_t now, int64_t idle_since, int64_t deadline) {
-  if (now - idle_since < kYieldNs) {
+  if (now - idle_since < kYieldNs && !contention_.is_contended(lyre::nanos(now))) {
     ::sched_yield();
+    const int64_t after = lyre::client::now_ns();
+    contention_.on_yield(lyre::nanos(after - now), lyre::nanos(after));
     return;
   }
   int64_t wait_ns = deadline - now;

@@ -14,6 +14,7 @@ FOLDER = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(FOLDER))
 sys.path.insert(0, os.path.join(ROOT, "tests", "support"))
 
+import allreduce
 import measures
 import processes
 import record
@@ -21,7 +22,7 @@ import rest
 from daemon import DaemonError, Programs
 from network import NetworkError
 
-GROUPS = {**measures.GROUPS, "idle": rest.idle}
+GROUPS = {**measures.GROUPS, **allreduce.GROUPS, "idle": rest.idle}
 
 
 def arguments():

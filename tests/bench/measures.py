@@ -346,38 +346,6 @@ def requests(bench):
         contest.run()
 
 
-# ---- the main job ----
-
-def allreduce(bench):
-    sizes = [1 << 20, 4 << 20, 16 << 20, 64 << 20]
-    with TwoHosts(bench.programs, sections=TRUSTED) as hosts, \
-            kernel_wire(HONEST, 1500) as wire:
-        names = {"A": wire.left, "B": wire.right}
-        command = [bench.programs.lyre, "allreduce", "--json", "--iterations", "3",
-                   "--host", f"A={hosts.a.socket}", "--host", f"B={hosts.b.socket}"]
-        for host, address in (("A", KERNEL["left"]), ("B", KERNEL["right"])):
-            command += ["--kernel-addr", f"{host}={address}",
-                        "--kernel-netns", f"{host}={names[host]}"]
-        for size in sizes:
-            command += ["--bytes", str(size)]
-        reports = [json.loads(output_of(command, "lyre allreduce", env=dict(
-            os.environ, LYRE_DATA_DIR=os.path.join(bench.build, "tools/lyre"))))
-            for _ in range(bench.rounds)]
-    for i, size in enumerate(sizes):
-        title = f"{size >> 20} MiB"
-        kernel = bench.table.add(Row(
-            "all-reduce", f"kernel's best, {title}", "GB/s bus",
-            [max(bus(k["buckets"][i]) for k in report["kernel"]) for report in reports],
-            " ".join(command)))
-        bench.table.add(Row("all-reduce", title, "GB/s bus",
-                            [bus(report["plugin"]["buckets"][i]) for report in reports],
-                            " ".join(command), kernel))
-
-
-def bus(bucket):
-    return next(value for key, value in bucket.items() if key.startswith("bus"))
-
-
 # ---- more cores ----
 
 def scaling(bench):
@@ -456,7 +424,6 @@ GROUPS = {
     "bulk, MTU 9000": lambda bench: bulk(bench, 9000),
     "round trips": latency,
     "requests": requests,
-    "all-reduce": allreduce,
     "scaling": scaling,
     "connections": connections,
     "sessions": idle_sessions,

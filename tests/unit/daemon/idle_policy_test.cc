@@ -41,6 +41,44 @@ TEST(IdlePolicy, BlindSleepsGrowToTheirBoundAndStartAgainAfterWork) {
   EXPECT_EQ(policy.after_turn(0, now, kNever).sleep, kBlindSleepMin);
 }
 
+TEST(IdlePolicy, AdaptiveSleepsInsteadOfYieldingWhileSomebodyComputesOnItsCore) {
+  IdlePolicy policy(IdleMode::kAdaptive, micros(50), true);
+  Nanos now = seconds(1);
+  policy.after_turn(1, now, kNever);
+  now += micros(1);
+  EXPECT_EQ(policy.after_turn(0, now, kNever).action, Action::kYield);
+  now += millis(3);  // the yield took a slice
+  EXPECT_EQ(policy.after_turn(1, now, kNever).action, Action::kPoll);
+  now += micros(1);
+  EXPECT_EQ(policy.after_turn(0, now, kNever).action, Action::kSleep);
+  // What is due at once is waited for by polling: a yield would give a slice away.
+  EXPECT_EQ(policy.after_turn(0, now, now + micros(2)).action, Action::kPoll);
+  now += CoreContention::kMemoryMax;
+  policy.after_turn(1, now, kNever);
+  now += micros(1);
+  EXPECT_EQ(policy.after_turn(0, now, kNever).action, Action::kYield);
+}
+
+TEST(IdlePolicy, TimeInASleepIsNoYield) {
+  IdlePolicy policy(IdleMode::kAdaptive, nanos(0), true);
+  EXPECT_EQ(policy.after_turn(0, seconds(1), kNever).action, Action::kSleep);
+  policy.after_turn(1, seconds(2), kNever);
+  EXPECT_EQ(policy.after_turn(0, seconds(2), seconds(2) + micros(1)).action, Action::kYield);
+}
+
+TEST(IdlePolicy, BlindSleepsStayShortAfterWorkWhileSomebodyComputes) {
+  IdlePolicy policy(IdleMode::kAdaptive, micros(50), false);
+  Nanos now = seconds(1);
+  policy.after_turn(1, now, kNever);
+  policy.after_turn(0, now + micros(1), kNever);
+  now += millis(3);
+  policy.after_turn(1, now, kNever);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(policy.after_turn(0, now + micros(i), kNever).sleep, kBlindSleepContended);
+  }
+  EXPECT_EQ(policy.after_turn(0, now + kBlindContendedFor, kNever).sleep, kBlindSleepMin);
+}
+
 TEST(IdlePolicy, NeverSleepsPastADeadline) {
   IdlePolicy policy(IdleMode::kAdaptive, nanos(0), true);
   EXPECT_EQ(policy.after_turn(0, seconds(1), seconds(1) + millis(3)).sleep, millis(3));
