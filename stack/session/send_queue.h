@@ -43,6 +43,7 @@ class SendPieces {
   /// Drops everything; returns how many pieces there were.
   uint32_t clear(SendQueue& queue);
   uint32_t room() const { return pieces_.room(); }
+  uint32_t used() const { return pieces_.used(); }
 
   /// Pieces of `region` in all queues, and whether this queue has one.
   uint32_t pieces_of(uint32_t region) const { return by_region_[region]; }

@@ -42,6 +42,7 @@ struct Session {
   bool must_announce_finish = false;
   bool must_announce_end = false;
   bool was_announced = false;  ///< the client knows its name
+  bool is_shut_down = false;   ///< kShutdown came: no kSend may follow
   bool is_closed_by_client = false;
   bool is_over = false;  ///< the engine is done with it (or it is in TIME-WAIT)
   bool has_readable = false;

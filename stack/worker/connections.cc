@@ -106,6 +106,7 @@ void Worker::Impl::forget_context(uint32_t conn) {
   session::Session& orphan = session(conn);
   if (orphan.context == session::kNoContext) return;
   remove_dirty(conn);
+  drop_sends(orphan);  // they count against the client, and name its memory, which may go now
   uint32_t& head = contexts[orphan.context].sessions_head;
   if (orphan.context_previous != session::kNoIndex) {
     session(orphan.context_previous).context_next = orphan.context_next;

@@ -165,6 +165,7 @@ struct Worker::Impl {
   const char* on_listen(Context& context, const channel::Submission& entry);
   const char* on_close_listen(Context& context, const channel::Submission& entry);
   const char* on_send(Context& context, uint32_t conn, const channel::Submission& entry);
+  void shut_down_session(uint32_t conn);
   const char* on_set_option(uint32_t conn, const channel::Submission& entry);
   const char* on_release(Context& context, const channel::Submission& entry);
   const char* take_back(Context& context, uint32_t slot, SlotLoan& loan);

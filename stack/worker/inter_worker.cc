@@ -62,12 +62,13 @@ void Worker::Impl::on_unclaimed_packet(io::PacketBuf* packet) {
 
 void Worker::Impl::on_returned_packet(io::PacketBuf* packet) { memory.release({&packet, 1}); }
 
-/// A connection moves only while nobody can have named memory in it, and while its SYN is the one
-/// that was sent first: its round trip is measured from that.
+/// Only the open moves. So the client must have asked nothing else of the connection, neither to
+/// send nor to shut it down, and its SYN must be the first: the round trip is measured from that.
 bool Worker::Impl::may_migrate(uint32_t conn) {
   const session::Session& moving = session(conn);
   return engine.state(conn) == tcp::State::kSynSent && moving.context != session::kNoContext &&
-         !moving.was_retransmitted && !moving.is_closed_by_client && !is_shutting_down;
+         !moving.was_retransmitted && !moving.is_closed_by_client && !moving.is_shut_down &&
+         moving.sends.piece_count == 0 && !is_shutting_down;
 }
 
 /// The answer to a SYN arrived at another worker, and the segments that follow will arrive there as

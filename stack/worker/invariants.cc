@@ -48,7 +48,7 @@ void Worker::Impl::check_loans() const {
   }
 }
 
-/// So is every piece that is to be sent, with the client whose memory it is.
+/// So is every piece that is to be sent, with the client whose memory it is; orphans have none.
 void Worker::Impl::check_sends() const {
   std::vector<uint32_t> pieces(kContextsMax);
   for (uint32_t conn = 0; conn < engine.index_bound(); ++conn) {
@@ -57,9 +57,12 @@ void Worker::Impl::check_sends() const {
     LYRE_CHECK(sender.context != session::kNoContext);
     pieces[sender.context] += sender.sends.piece_count;
   }
+  uint32_t used = 0;
   for (const uint32_t index : attached) {
     LYRE_CHECK(pieces[index] == contexts[index].sends_under_way);
+    used += pieces[index];
   }
+  LYRE_CHECK(used == sends.used());
 }
 
 bool Worker::Impl::is_at_rest() const {

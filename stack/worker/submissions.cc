@@ -70,12 +70,18 @@ const char* Worker::Impl::on_submission(Context& context, const channel::Submiss
     close_by_client(conn);
   } else if (entry.op == channel::Op::kAbort) {
     abort_session(conn, channel::EndStatus::kAborted);
-  } else if (!session(conn).is_over) {
-    effects.clear();
-    engine.on_app_shutdown(conn, now, effects);
-    apply(conn);
+  } else {
+    shut_down_session(conn);
   }
   return nullptr;
+}
+
+void Worker::Impl::shut_down_session(uint32_t conn) {
+  session(conn).is_shut_down = true;
+  if (session(conn).is_over) return;
+  effects.clear();
+  engine.on_app_shutdown(conn, now, effects);
+  apply(conn);
 }
 
 bool Worker::Impl::is_live(const Context& context, channel::SessionName name) const {
@@ -145,6 +151,8 @@ const char* Worker::Impl::on_send(Context& context, uint32_t conn,
   const auto& send = entry.body.send;
   session::Session& sender = session(conn);
   if (send.bytes == 0 || send.bytes > channel::kSendBytesMax) return "kSend of a forbidden length";
+  // TCP takes nothing behind a FIN: the piece would stay queued until the connection is forgotten.
+  if (sender.is_shut_down) return "kSend after kShutdown";
   if (sender.sends.piece_count >= channel::kSendsOutstandingMax ||
       context.sends_under_way >= channel::kSendsPerContextMax) {
     return "too many kSend under way";
@@ -161,7 +169,7 @@ const char* Worker::Impl::on_send(Context& context, uint32_t conn,
     abort_session(conn, channel::EndStatus::kDeregistered);
     return nullptr;
   }
-  LYRE_CHECK(sends.try_append(sender.sends, *piece));  // there are enough for all contexts
+  if (!sends.try_append(sender.sends, *piece)) return "no place for another kSend";
   ++context.sends_under_way;
   sender.client_copied_tx_bytes += entry.copied_bytes;
   stats.worker->client_copied_tx_bytes.add(entry.copied_bytes);

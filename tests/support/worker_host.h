@@ -17,6 +17,7 @@ struct HostOptions {
   std::vector<IpAddress> gateways{};
   uint32_t rx_slots = 512;
   uint32_t connections_max = 64;
+  uint32_t contexts_max = 16;
   uint64_t seed = 1;
   tcp::ConnectionConfig connection{};
 };
@@ -39,6 +40,7 @@ class WorkerHost {
                      .sent_records_max = 1024,
                      .received_runs_max = 1024};
     config.connection = options.connection;
+    config.contexts_max = options.contexts_max;
     config.secret = {options.seed, ~options.seed};
     config.seed = options.seed;
     worker_ = std::make_unique<worker::Worker>(

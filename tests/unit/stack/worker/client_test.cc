@@ -114,6 +114,11 @@ INSTANTIATE_TEST_SUITE_P(
                        c.submit(raw_send(s, 0, 0, 1 << 20));
                      }
                    }},
+        BrokenRule{"SendAfterShutdown",
+                   [](ChannelClient& c, channel::SessionName s) {
+                     c.tell(channel::Op::kShutdown, s);
+                     c.submit(raw_send(s, 0, 0, 8));
+                   }},
         BrokenRule{"ReleaseOfASlotNeverLent",
                    [](ChannelClient& c, channel::SessionName) { c.release(3); }},
         BrokenRule{"ReleaseOfASlotThatDoesNotExist",

@@ -120,6 +120,26 @@ TEST_P(Workers, ShareAPortWhoseHashIsUnknown) {
   EXPECT_EQ(a.sum(&Stats::handed_over) > 0, a.seats.size() > 1);
 }
 
+// A connection moves to the worker where the answer to its SYN arrives, but not with bytes queued.
+TEST_P(Workers, SendWhatWasQueuedBeforeTheHandshake) {
+  constexpr uint32_t kEarlyBytes = 1'000;
+  listen();
+  for (uint32_t i = 0; i < kSessions; ++i) {
+    const auto& seat = a.seats[i % a.seats.size()];
+    for (uint32_t byte = 0; byte < kEarlyBytes; ++byte) {
+      seat->client->arena()[byte] = pattern(1, byte);
+    }
+    seat->app->connecting = {};
+    seat->client->connect({IpAddress::v4(b.address()), 5000}, 100 + i);
+    ASSERT_TRUE(run_until([&] { return seat->app->connecting.generation != 0; }));
+    ASSERT_TRUE(seat->client->send(seat->app->connecting, 0, kEarlyBytes));
+    ASSERT_TRUE(run_until([&] { return b.stream_count() == i + 1; }));
+  }
+  EXPECT_TRUE(run_until([&] { return all_received(kEarlyBytes); }, seconds(10)));
+  expect_equal();
+  for (const auto& seat : a.seats) seat->worker->check_invariants(UINT32_MAX);
+}
+
 TEST_P(Workers, FindConnectionsWhosePacketsMoved) {
   listen();
   connect_all();
