@@ -1,22 +1,84 @@
 #include <fuzzer/FuzzedDataProvider.h>
 
+#include <array>
 #include <cstdlib>
+#include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "tests/support/two_workers.h"
 
-// A client that owns its shared memory and writes whatever it likes there, beside an honest client
-// whose transfer must not notice: the channel ABI's promise.
+// Clients that own their shared memory and write whatever they like there, leave and come back,
+// beside an honest client whose transfer must not notice: the channel ABI's promise.
 namespace lyre::test {
 namespace {
 
 constexpr uint32_t kHonestBytes = 60'000;
-constexpr uint32_t kLiarContext = 1;
+constexpr uint32_t kLiars = 2;
 constexpr uint32_t kUse = 1u << channel::kRegionIndexBits;
-constexpr uint32_t kLiarRegion = kUse + worker::kContextsMax;
-constexpr uint32_t kHonestRegion = kUse + worker::kContextsMax + 1;
+constexpr uint32_t kHonestRegion = kUse + worker::kContextsMax;
+constexpr uint32_t kLiarRegion = kHonestRegion + 1;
 constexpr uint32_t kRegionBytes = 64 * 1024;
+constexpr uint16_t kServicePort = 5000;
+
+void require(bool claim) {
+  if (!claim) std::abort();
+}
+
+/// A seat among the worker's contexts that one dishonest client after another takes.
+class Liar {
+ public:
+  Liar(TwoWorkers& hosts, uint32_t context, bool is_lent)
+      : hosts_(hosts), context_(context), is_lent_(is_lent), memory_(kRegionBytes) {
+    attach();
+  }
+
+  ChannelClient& client() { return *client_; }
+  PatternApp& app() { return *app_; }
+  void remove_region() {
+    if (std::exchange(has_region_, false)) client_->remove_region(region_);
+  }
+  /// Returns when the worker has let go of it.
+  void detach() {
+    std::erase(hosts_.more_apps, app_.get());
+    client_->detach();
+    bool is_detached = false;
+    require(hosts_.run_until([&] {
+      worker::Reply reply;
+      while (hosts_.a.worker().outbox().try_take(reply)) {
+        const bool is_own = reply.context == context_;
+        is_detached |= is_own && reply.kind == worker::Reply::Kind::kDetached;
+        require(reply.context != 0 || reply.kind == worker::Reply::Kind::kRegionAdded);
+      }
+      return is_detached;
+    }));
+  }
+  void come_back() {
+    detach();
+    region_ += kUse;
+    attach();
+  }
+
+ private:
+  void attach() {
+    client_ = std::make_unique<ChannelClient>(hosts_.a.worker(), context_, is_lent_);
+    app_ = std::make_unique<PatternApp>(*client_);
+    app_->checks_bytes = false;
+    hosts_.more_apps.push_back(app_.get());
+    client_->add_region(region_, memory_.data(), kRegionBytes);
+    has_region_ = true;
+  }
+
+  TwoWorkers& hosts_;
+  uint32_t context_;
+  bool is_lent_;
+  std::vector<uint8_t> memory_;
+  uint32_t region_ = kHonestRegion + context_;
+  bool has_region_ = false;
+  std::unique_ptr<ChannelClient> client_;
+  std::unique_ptr<PatternApp> app_;
+};
 
 channel::SessionName any_name(FuzzedDataProvider& input, PatternApp& app) {
   if (PatternApp::Stream* stream = app.stream(input.ConsumeIntegralInRange<uint32_t>(0, 3))) {
@@ -25,9 +87,15 @@ channel::SessionName any_name(FuzzedDataProvider& input, PatternApp& app) {
   return {input.ConsumeIntegral<uint32_t>(), input.ConsumeIntegralInRange<uint32_t>(0, 8)};
 }
 
-/// Names of regions: the arena's, its own, another client's, earlier uses, and nonsense.
+/// Names of regions: the arena's, its own, another client's, later uses, and nonsense.
 uint32_t any_region(FuzzedDataProvider& input) {
-  constexpr uint32_t kNames[] = {0, 1, kLiarRegion, kLiarRegion, kHonestRegion, kLiarRegion + kUse};
+  constexpr uint32_t kNames[] = {0,
+                                 1,
+                                 kLiarRegion,
+                                 kLiarRegion + 1,
+                                 kHonestRegion,
+                                 kLiarRegion + kUse,
+                                 kLiarRegion + kUse + 1};
   return input.ConsumeBool() ? input.PickValueInArray(kNames) : input.ConsumeIntegral<uint32_t>();
 }
 
@@ -43,10 +111,13 @@ channel::Submission any_submission(FuzzedDataProvider& input, PatternApp& app) {
     case channel::Op::kListen: {
       auto& open = entry.body.open;
       open.cookie = input.ConsumeIntegralInRange<uint64_t>(0, 3);
-      const IpAddress remote = IpAddress::v4(0x0a090000 + input.ConsumeIntegral<uint8_t>());
+      // Itself, the other host, and addresses where nobody answers.
+      const IpAddress remote =
+          IpAddress::v4(0x0a090001 + input.ConsumeIntegralInRange<uint8_t>(0, 3));
       std::memcpy(open.remote_address, remote.bytes.data(), 16);
       open.local_port = input.ConsumeIntegralInRange<uint16_t>(0, 3);
-      open.remote_port = input.ConsumeBool() ? 5000 : input.ConsumeIntegral<uint16_t>();
+      open.remote_port =
+          input.ConsumeBool() ? kServicePort : input.ConsumeIntegralInRange<uint16_t>(0, 3);
       break;
     }
     case channel::Op::kSend:
@@ -75,31 +146,43 @@ void poke(FuzzedDataProvider& input, ChannelClient& liar) {
   input.ConsumeData(liar.memory() + offset, input.ConsumeIntegralInRange<size_t>(1, 64));
 }
 
-void misbehave(FuzzedDataProvider& input, TwoWorkers& hosts, ChannelClient& liar, PatternApp& app) {
-  bool has_region = true;
+/// The other host ends one of its connections, but not the honest one's.
+void close_far_end(FuzzedDataProvider& input, TwoWorkers& hosts, uint32_t honest) {
+  const uint32_t index = input.ConsumeIntegralInRange<uint32_t>(0, 15);
+  const PatternApp::Stream* stream = hosts.app_b->stream(index);
+  if (index == honest || stream == nullptr) return;
+  hosts.client_b->tell(channel::Op::kClose, stream->name);
+}
+
+void misbehave(FuzzedDataProvider& input, TwoWorkers& hosts, std::span<Liar> liars,
+               uint32_t honest) {
   while (input.remaining_bytes() > 0) {
-    switch (input.ConsumeIntegralInRange<int>(0, 6)) {
+    Liar& liar = liars[input.ConsumeIntegralInRange<uint32_t>(0, kLiars - 1)];
+    switch (input.ConsumeIntegralInRange<int>(0, 8)) {
+      case 8:
+        close_far_end(input, hosts, honest);
+        break;
+      case 7:
+        liar.come_back();
+        break;
       case 6:
-        if (std::exchange(has_region, false)) liar.remove_region(kLiarRegion);
+        liar.remove_region();
         break;
       case 0:
       case 1:
-        liar.submit(any_submission(input, app));
+        liar.client().submit(any_submission(input, liar.app()));
         break;
       case 2:
-        poke(input, liar);
+        poke(input, liar.client());
         break;
       case 3:
-        app.keeps_slots = input.ConsumeBool();
+        liar.app().keeps_slots = input.ConsumeBool();
         break;
       default:
         for (int i = input.ConsumeIntegralInRange<int>(1, 40); i > 0; --i) hosts.turn();
     }
+    hosts.a.worker().check_invariants(UINT32_MAX);
   }
-}
-
-void require(bool claim) {
-  if (!claim) std::abort();
 }
 
 }  // namespace
@@ -110,36 +193,23 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lyre::test;
   FuzzedDataProvider input(data, size);
   // Small hosts: an input costs little, and what can run out does.
-  constexpr HostOptions kSmall{.rx_slots = 128, .connections_max = 16};
+  constexpr HostOptions kSmall{.rx_slots = 128, .connections_max = 16, .contexts_max = kLiars + 1};
   TwoWorkers hosts(
       {.delay = micros(5), .frames_max = 64, .holds_until_reclaim = input.ConsumeBool()}, kSmall,
       kSmall);
   hosts.app_b->receive_seed = 1;
-  require(hosts.connect());
+  require(hosts.connect(kServicePort));
   const channel::SessionName honest = hosts.app_a->only().name;
   const uint32_t stream = hosts.app_b->only().name.index;
-  ChannelClient liar(hosts.a.worker(), kLiarContext, input.ConsumeBool());
-  PatternApp liar_app(liar);
-  liar_app.checks_bytes = false;
-  hosts.more_apps.push_back(&liar_app);
-  std::vector<uint8_t> liar_memory(kRegionBytes);
   std::vector<uint8_t> honest_memory(kRegionBytes);
-  liar.add_region(kLiarRegion, liar_memory.data(), kRegionBytes);
   hosts.client_a->add_region(kHonestRegion, honest_memory.data(), kRegionBytes);
+  std::array<Liar, kLiars> liars{Liar(hosts, 1, input.ConsumeBool()),
+                                 Liar(hosts, 2, input.ConsumeBool())};
   hosts.app_a->send_pattern(honest, 1, kHonestBytes, 6'000);
-  misbehave(input, hosts, liar, liar_app);
+  misbehave(input, hosts, liars, stream);
 
-  hosts.more_apps.clear();
-  liar.detach();
-  bool is_detached = false;
-  require(hosts.run_until([&] {
-    worker::Reply reply;
-    while (hosts.a.worker().outbox().try_take(reply)) {
-      is_detached |= reply.kind == worker::Reply::Kind::kDetached;
-      require(reply.context == kLiarContext || reply.kind == worker::Reply::Kind::kRegionAdded);
-    }
-    return is_detached;
-  }));
+  for (Liar& liar : liars) liar.detach();
+  hosts.a.worker().check_invariants(UINT32_MAX);
   require(hosts.run_until([&] { return hosts.app_b->stream(stream)->received == kHonestBytes; }));
   require(hosts.app_b->stream(stream)->is_equal);
   return 0;
