@@ -196,6 +196,7 @@ void ContextRegistry::post_attach(const Context& context, const AttachTerms& ter
   }
 }
 
+/// Called by the client's connection, once, when it ends.
 void ContextRegistry::detach(uint32_t index) {
   LYRE_CHECK(index < contexts_.size() && contexts_[index] != nullptr);
   Context& context = *contexts_[index];
@@ -265,6 +266,7 @@ void ContextRegistry::expel(uint32_t index, const char* reason, std::vector<Expu
   if (contexts_[index]->is_attached) out.push_back({index, reason});
 }
 
+/// Each worker answers kDetach once, and the index is not used again before all did.
 void ContextRegistry::on_detached(uint32_t worker, uint32_t index) {
   LYRE_CHECK(index < contexts_.size() && contexts_[index] != nullptr);
   Context& context = *contexts_[index];

@@ -104,7 +104,7 @@ void RegionRegistry::begin_removal(Region& region) {
 void RegionRegistry::on_reply(uint32_t worker, const worker::Reply& reply) {
   using Answer = worker::Reply::Kind;
   const uint32_t index = channel::region_index(reply.region) - worker::kContextsMax;
-  LYRE_CHECK(index < regions_.size());
+  LYRE_CHECK(index < regions_.size());  // the worker's answer names what tell_workers() named
   // A context that leaves takes its regions along; what was still said about them is past.
   if (regions_[index] == nullptr || regions_[index]->name != reply.region) return;
   Region& region = *regions_[index];

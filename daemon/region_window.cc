@@ -94,6 +94,7 @@ void RegionWindow::give_back(uint64_t begin, uint64_t bytes) {
 }
 
 Result<uint8_t*> RegionWindow::map(int fd, uint64_t offset, uint64_t bytes, uint64_t page_bytes) {
+  // client_memory.cc refuses what is not whole pages.
   LYRE_CHECK(bytes > 0 && bytes % page_bytes == 0 && offset % page_bytes == 0);
   const auto free = std::find_if(slots_.begin(), slots_.end(), [](const Slot& slot) {
     return slot.begin.load(std::memory_order_relaxed) == 0;
@@ -109,8 +110,7 @@ Result<uint8_t*> RegionWindow::map(int fd, uint64_t offset, uint64_t bytes, uint
   }
   if (base == MAP_FAILED) {
     const Error error = failure("cannot map the client's memory");
-    LYRE_CHECK(reserve_at(where, bytes, MAP_FIXED) == where);  // the attempt may have left a hole
-    give_back(begin, bytes);
+    take_back(where, bytes);
     return error;
   }
   free->has_faulted.store(false, std::memory_order_relaxed);
@@ -125,12 +125,21 @@ void RegionWindow::unmap(uint8_t* base) {
   const auto slot = std::find_if(slots_.begin(), slots_.end(), [begin](const Slot& s) {
     return s.begin.load(std::memory_order_relaxed) == begin;
   });
-  LYRE_CHECK(slot != slots_.end());
+  LYRE_CHECK(slot != slots_.end());  // the registry unmaps once what it mapped
   const uint64_t bytes = slot->end.load(std::memory_order_relaxed) - begin;
   slot->begin.store(0, std::memory_order_relaxed);
-  LYRE_CHECK(reserve_at(base, bytes, MAP_FIXED) == base);
-  give_back(begin, bytes);
+  take_back(base, bytes);
   --mapped_count_;
+}
+
+/// Reserves the range again, in which nothing may be mapped any more. Where the kernel refuses (a
+/// process has vm.max_map_count mappings), the range is not used again.
+void RegionWindow::take_back(void* where, uint64_t bytes) {
+  if (reserve_at(where, bytes, MAP_FIXED) == where) {
+    give_back(reinterpret_cast<uint64_t>(where), bytes);
+  } else {
+    ::munmap(where, bytes);
+  }
 }
 
 uint8_t* RegionWindow::take_faulted() {

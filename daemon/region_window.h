@@ -50,6 +50,7 @@ class RegionWindow {
   bool replace_by_zeros(uint64_t address);
   uint64_t take_range(uint64_t bytes, uint64_t alignment);
   void give_back(uint64_t begin, uint64_t bytes);
+  void take_back(void* where, uint64_t bytes);
 
   uint64_t begin_ = 0;
   uint64_t bytes_ = 0;

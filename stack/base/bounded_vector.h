@@ -24,6 +24,7 @@ class BoundedVector {
     items_[count_++] = item;
     return true;
   }
+  /// REQUIRES: not full.
   void push(const T& item) {
     LYRE_CHECK(count_ < N);
     items_[count_++] = item;

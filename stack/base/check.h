@@ -8,5 +8,7 @@ namespace lyre {
 }  // namespace lyre
 
 /// An invariant that stays checked in production. Never for input: input is refused, not asserted.
+/// No client and no peer can make one fail. Where the lines around it do not show why, a comment
+/// says so. A function with REQUIRES checks what its callers in this tree guarantee.
 #define LYRE_CHECK(claim) \
   (__builtin_expect(!!(claim), 1) ? void(0) : ::lyre::check_failed(#claim, __FILE__, __LINE__))

@@ -45,6 +45,7 @@ class Slab {
     items_[index] = T{};
     return index;
   }
+  /// REQUIRES: taken.
   void give_back(uint32_t index) {
     LYRE_CHECK(is_taken(index));
     next_free_[index] = free_head_;

@@ -25,7 +25,7 @@ NeighbourHandled dropped(Drop reason) { return {std::nullopt, reason}; }
 
 void Arp::set_port(uint8_t port, MacAddress mac, std::span<const InterfaceAddress> addresses,
                    Nanos now) {
-  LYRE_CHECK(port < kPortsMax);
+  LYRE_CHECK(port < kPortsMax);  // the worker's own numbers
   ports_[port] = Port{};
   ports_[port].mac = mac;
   for (const InterfaceAddress& address : addresses) {

@@ -4,6 +4,8 @@
 
 #include "stack/base/check.h"
 
+/// The packets are fresh ones of the memory, whose headroom (io::kTxHeadroomBytes) covers every
+/// frame that is written here: what a peer sends decides no length.
 namespace lyre::link {
 
 void push_ethernet(io::PacketBuf& packet, const FrameAddresses& addresses, uint16_t ether_type) {

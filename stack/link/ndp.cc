@@ -21,7 +21,7 @@ NeighbourOut out_of(uint8_t port, MacAddress destination, const NdpPacket& packe
 }  // namespace
 
 void Ndp::set_port(uint8_t port, const NdpPort& description, Nanos now) {
-  LYRE_CHECK(port < kPortsMax);
+  LYRE_CHECK(port < kPortsMax);  // the worker's own numbers
   ports_[port] = Port{.takes_routers = description.takes_routers, .mac = description.mac};
   for (const InterfaceAddress& address : description.addresses) {
     if (address.address.is_v4()) continue;

@@ -19,7 +19,7 @@ void Neighbours::set_port(uint8_t port, const NdpPort& description, Nanos now) {
 }
 
 void Neighbours::on_link_up(uint8_t port, Nanos now) {
-  LYRE_CHECK(port < kPortsMax);
+  LYRE_CHECK(port < kPortsMax);  // the control thread's, for a port of the configuration
   cache_.forget(port);
   arp_.on_link_up(port, now);
   ndp_.on_link_up(port, now);

@@ -35,7 +35,8 @@ class SendPieces {
   /// False when no piece is left: leave the descriptor where it is.
   /// REQUIRES: a region that a kSend can name, or a context's arena.
   bool try_append(SendQueue& queue, BufRef piece);
-  /// `bytes` left the front. Returns how many pieces are finished by that.
+  /// `bytes` left the front. Returns how many pieces are finished by that. REQUIRES: the queue
+  /// holds that many bytes.
   uint32_t on_acked(SendQueue& queue, uint32_t bytes);
   /// Names the bytes [offset, offset + bytes) of the queue in `out`; returns how many entries it
   /// took, or 0 when `out` is too small. REQUIRES: the queue holds that many bytes.

@@ -16,6 +16,7 @@ constexpr Nanos kChallengePeriod = seconds(1);
 }  // namespace
 
 void set_state(Connection& c, State to) {
+  // Each caller has looked at c.state: segments and calls that do not fit it were refused before.
   LYRE_CHECK(is_legal_move(c.state, to));
   c.state = to;
 }

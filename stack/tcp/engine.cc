@@ -40,6 +40,8 @@ struct Engine::Impl {
              .runs = Slab<ReceivedRun>(config.received_runs_max + config.connections_max),
              .undos = Slab<UndoState>(config.connections_max)} {}
 
+  /// REQUIRES: an open connection. The owner's tables (flows, timers, sessions) name no other:
+  /// they forget it when they call release().
   Connection& at(ConnId conn) {
     LYRE_CHECK(core.connections.is_taken(conn));
     return core.connections[conn];

@@ -4,7 +4,8 @@
 
 namespace lyre::tcp {
 
-/// Breaks off the process when something that must hold for `c` does not.
+/// Breaks off the process when something that must hold for `c` does not. Run by tests, the
+/// simulator and the fuzzers only.
 void check_connection(const Core& core, const Connection& c);
 
 }  // namespace lyre::tcp

@@ -40,7 +40,7 @@ void Scoreboard::append(uint32_t bytes, Nanos now) {
     }
   }
   const uint32_t index = core_.records.take();
-  LYRE_CHECK(index != kNoNode);
+  LYRE_CHECK(index != kNoNode);  // the caller asked has_room(), or it is the connection's first
   SentRecord& record = core_.records[index];
   record.start = start;
   record.end = start + bytes;
@@ -191,7 +191,7 @@ bool Scoreboard::split(uint32_t index, SeqNum at) {
 
 void Scoreboard::mark_lost(uint32_t index) {
   SentRecord& record = core_.records[index];
-  LYRE_CHECK(record.place == Place::kInFlight);
+  LYRE_CHECK(record.place == Place::kInFlight);  // callers walk the list of those in flight
   leave_queue(index);
   record.place = Place::kLost;
   list_.lost_bytes += record.bytes();

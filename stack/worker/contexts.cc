@@ -42,14 +42,17 @@ uint32_t Worker::Impl::index_of(const Context& context) const {
 }
 
 void Worker::Impl::post(Reply reply) {
-  // The outbox has room for several replies of every context and one of every region, and regions
-  // of a client are asked for one at a time, so it cannot be full.
+  // The outbox has room for four replies of every context. Until the control thread has taken
+  // kDetached it does not use the index again, and until then there are three at most: kExpelled,
+  // kDetached, and one about memory, for a client is served one request about memory at a time.
+  static_assert(Outbox::kCapacity >= 3 * kContextsMax + 1);
   LYRE_CHECK(outbox.try_post(reply));
   if (config.reply_fd >= 0) (void)!eventfd_write(config.reply_fd, 1);
 }
 
 void Worker::Impl::attach(const Command& command) {
   Context& context = contexts[command.context];
+  // The control thread uses an index again only after every worker answered kDetached.
   LYRE_CHECK(context.state == Context::State::kFree);
   context = Context{};
   context.state = Context::State::kAttached;
@@ -117,7 +120,8 @@ size_t Worker::Impl::finish_detaching() {
     while (context.regions_head != session::kNoIndex) forget_region(context.regions_head);
     if (context.has_region) {
       memory.remove_region(index);
-      LYRE_CHECK(memory.region_holds(index) == 0);  // this look also undoes the mapping for DMA
+      // No port holds a piece, see above. This look also undoes the mapping for DMA.
+      LYRE_CHECK(memory.region_holds(index) == 0);
     }
     attached[i] = attached.back();
     contexts[attached[i]].dense_index = static_cast<uint32_t>(i);

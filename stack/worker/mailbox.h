@@ -12,6 +12,8 @@ class Mailbox {
   static_assert((kEntries & (kEntries - 1)) == 0);
 
  public:
+  static constexpr uint32_t kCapacity = kEntries;
+
   /// Thread: the producer. False when full.
   bool try_post(const T& item) {
     const uint32_t tail = tail_.load(std::memory_order_relaxed);

@@ -18,6 +18,7 @@ void Worker::Impl::add_port(const PortBinding& binding) {
   // RFC 4291 2.1: every interface of IPv6 has a link-local address.
   if (has_ipv6 && !has_link_local) addresses.push({link_local_address(mac), 64});
   for (const InterfaceAddress& address : addresses) {
+    // At start only, and the configuration was checked for number and sense.
     LYRE_CHECK(routes.add_address(index, address.address, address.prefix_bits));
   }
   neighbours.set_port(index, {mac, {addresses.begin(), addresses.size()}, binding.takes_routers},
@@ -30,6 +31,7 @@ void Worker::Impl::add_port(const PortBinding& binding) {
 void Worker::Impl::add_route(uint8_t index, const ip::Prefix& to, const IpAddress& gateway) {
   if (routes.add_route(to, gateway, index)) return;
   // A gateway outside the port's prefix is reached directly all the same (clouds do that).
+  // At start only, and the configuration was checked for number and sense.
   LYRE_CHECK(routes.add_on_link({gateway, 128}, index));
   LYRE_CHECK(routes.add_route(to, gateway, index));
 }

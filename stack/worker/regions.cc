@@ -9,6 +9,7 @@ static_assert(kRegionsMax == io::kRegionsMax && kContextsMax < kRegionsMax);
 
 void Worker::Impl::add_region(const Command& command) {
   const uint32_t index = channel::region_index(command.region);
+  // The control thread names an index anew only when every worker gave it up.
   LYRE_CHECK(index >= kContextsMax && regions[index].name == 0);
   Context& context = contexts[command.context];
   const bool is_added = context.state == Context::State::kAttached &&
@@ -39,7 +40,7 @@ void Worker::Impl::begin_removal(const Command& command) {
                  .context = command.context,
                  .region = command.region});
   }
-  LYRE_CHECK(!region.is_leaving);
+  LYRE_CHECK(!region.is_leaving);  // the control thread asks once for each name
   region.is_leaving = true;
   leaving.push_back(index);
   uint32_t conn = contexts[region.context].sessions_head;
@@ -84,7 +85,8 @@ void Worker::Impl::forget_region(uint32_t index) {
   }
   if (region.next != session::kNoIndex) regions[region.next].previous = region.previous;
   memory.remove_region(index);
-  LYRE_CHECK(memory.region_holds(index) == 0);  // this look also undoes the mapping for DMA
+  // The caller saw that no port holds a piece. This look also undoes the mapping for DMA.
+  LYRE_CHECK(memory.region_holds(index) == 0);
   region = ClientRegion{};
 }
 

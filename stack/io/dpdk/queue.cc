@@ -206,7 +206,7 @@ void Queue::request_checksums(PacketBuf& packet, rte_mbuf& mbuf) {
 void Queue::request_tso(PacketBuf& packet, rte_mbuf& mbuf) {
   const uint32_t header_bytes = kEthernetHeaderBytes + packet.l3_bytes + packet.l4_bytes;
   if (packet.tso_bytes == 0 || mbuf.pkt_len - header_bytes <= packet.tso_bytes) return;
-  LYRE_CHECK(setup_.capabilities.tso_bytes_max > 0);
+  LYRE_CHECK(setup_.capabilities.tso_bytes_max > 0);  // the worker asks only ports that can
   mbuf.ol_flags |= RTE_MBUF_F_TX_TCP_SEG;
   mbuf.tso_segsz = packet.tso_bytes;
   // DPDK wants the pseudo-header's sum without the length, which differs from cut to cut.

@@ -64,6 +64,8 @@ uint32_t RegionTable::holds(uint32_t region) {
 }
 
 std::span<const uint8_t> RegionTable::bytes_of(const BufRef& piece) const {
+  // The worker checked the piece against its region when the client named it, and a region stays
+  // as it is until nothing refers to it.
   LYRE_CHECK(piece.region < kRegionsMax);
   const Region& region = regions_[piece.region];
   if (region.state != State::kKnown) return {};

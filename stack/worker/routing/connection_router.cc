@@ -19,7 +19,7 @@ static_assert(kRoomAfterPacket < kWorkerMessagesMax);
 bool ConnectionRouter::try_post(uint32_t to, const WorkerMessage& message, uint32_t room_left) {
   InterWorkerRings::Ring& ring = ring_to(to);
   if (ring.room() <= room_left) return false;
-  LYRE_CHECK(ring.try_post(message));
+  LYRE_CHECK(ring.try_post(message));  // this worker alone fills the ring
   must_wake_[to] = true;
   return true;
 }
@@ -31,7 +31,8 @@ bool ConnectionRouter::try_forward(uint32_t owner, const WorkerMessage& message)
   return try_post(owner, onward, kRoomAfterPacket);
 }
 
-/// REQUIRES: the message's packet is away from its receiver, so that its ring has room.
+/// REQUIRES: the message's packet is away from its receiver. Its ring has room, because all other
+/// messages leave kPacketsAwayMax places free, and no more packets are away from one receiver.
 void ConnectionRouter::answer(const WorkerMessage& message, Kind kind) {
   WorkerMessage back = message;
   back.kind = kind;
