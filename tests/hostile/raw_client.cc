@@ -1,0 +1,110 @@
+#include "tests/hostile/raw_client.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <cstring>
+#include <stdexcept>
+#include <thread>
+
+#include "libclient/include/lyre/lyre.h"
+
+namespace lyre::test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+constexpr auto kPatience = 10s;
+constexpr auto kPause = 50us;
+/// Of AttachReply's descriptors: the context's memory, and the first worker's bell.
+constexpr size_t kMemory = 0;
+constexpr size_t kWorkerBell = 3;
+
+template <typename IsDone>
+bool wait_until(IsDone is_done) {
+  const auto end = Clock::now() + kPatience;
+  while (!is_done()) {
+    if (Clock::now() > end) return false;
+    std::this_thread::sleep_for(kPause);
+  }
+  return true;
+}
+
+}  // namespace
+
+RawClient::RawClient(const std::string& socket) {
+  // A place may still be another's that is about to leave.
+  const auto try_attach = [&] {
+    return client::attach(socket.c_str(), "hostile", 0, attachment_) == 0;
+  };
+  if (!wait_until(try_attach)) throw std::runtime_error(lyre_last_error());
+  const int memory = attachment_.descriptors[kMemory].get();
+  if (!memory_.map(memory, attachment_.reply.context_bytes, PROT_READ | PROT_WRITE)) {
+    throw std::runtime_error("cannot map the context's memory");
+  }
+  const auto* header = reinterpret_cast<const channel::ContextHeader*>(memory_.data());
+  auto* rings = reinterpret_cast<channel::RingPair*>(memory_.data() + header->rings_offset);
+  submissions_ = {&rings->submission_indices, rings->submissions};
+  completions_ = {&rings->completion_indices, rings->completions};
+}
+
+bool RawClient::submit(const channel::Submission& entry) {
+  wait_until([&] { return submissions_.room() > 0 || has_hung_up(); });
+  if (submissions_.room() == 0) return false;
+  submissions_.push(entry);
+  submissions_.publish();
+  (void)!eventfd_write(attachment_.descriptors[kWorkerBell].get(), 1);
+  return true;
+}
+
+bool RawClient::open(channel::Op op, const Endpoint& local, const Endpoint& remote) {
+  channel::Submission entry{.op = op};
+  entry.backlog = UINT16_MAX;
+  std::memcpy(entry.body.open.local_address, local.address.bytes.data(), 16);
+  std::memcpy(entry.body.open.remote_address, remote.address.bytes.data(), 16);
+  entry.body.open.local_port = local.port;
+  entry.body.open.remote_port = remote.port;
+  return submit(entry);
+}
+
+bool RawClient::listen(uint16_t port) {
+  return open(channel::Op::kListen, {.port = port}, {}) &&
+         next().event == channel::Event::kListening;
+}
+
+bool RawClient::connect(const Endpoint& remote) { return open(channel::Op::kConnect, {}, remote); }
+
+bool RawClient::send(channel::SessionName session, uint32_t bytes) {
+  channel::Submission entry{.op = channel::Op::kSend, .session = session};
+  entry.body.send = {.region = 0, .bytes = bytes, .offset = 0};
+  return submit(entry);
+}
+
+bool RawClient::tell(channel::Op op, channel::SessionName session) {
+  return submit({.op = op, .session = session});
+}
+
+channel::Completion RawClient::next() {
+  wait_until([&] { return completions_.available() > 0 || has_hung_up(); });
+  if (completions_.available() == 0) return {};
+  const channel::Completion entry = completions_.pop();
+  completions_.publish();
+  return entry;
+}
+
+/// Its last word, if it has one, is read first.
+bool RawClient::has_hung_up() {
+  char word[sizeof(channel::Goodbye)];
+  pollfd waited{.fd = attachment_.control.get(), .events = POLLIN, .revents = 0};
+  return ::poll(&waited, 1, 0) > 0 && ::recv(waited.fd, word, sizeof word, MSG_DONTWAIT) == 0;
+}
+
+bool RawClient::await_hang_up() {
+  return wait_until([&] { return has_hung_up(); });
+}
+
+}  // namespace lyre::test

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <string>
+
+#include "libclient/attach.h"
+#include "libclient/resources.h"
+#include "stack/base/ip_address.h"
+#include "stack/channel/abi.h"
+#include "stack/channel/ring.h"
+
+namespace lyre::test {
+
+/// A client of a real daemon that speaks to its first worker by hand: nothing checks what it
+/// submits. Thread: one. Fails: the constructor throws std::runtime_error.
+class RawClient {
+ public:
+  explicit RawClient(const std::string& socket);
+
+  /// Waits for room in the ring. False: the daemon hung up, or the worker looks at it no more.
+  bool submit(const channel::Submission& entry);
+  bool listen(uint16_t port);
+  bool connect(const Endpoint& remote);
+  bool send(channel::SessionName session, uint32_t bytes);
+  bool tell(channel::Op op, channel::SessionName session);
+
+  /// Waits for the next completion. kNone: none came.
+  channel::Completion next();
+  /// True when the daemon hangs up, as it does on a client that breaks a rule.
+  bool await_hang_up();
+
+ private:
+  bool has_hung_up();
+  bool open(channel::Op op, const Endpoint& local, const Endpoint& remote);
+
+  client::Attachment attachment_;
+  client::Mapping memory_;
+  channel::SubmissionProducer submissions_;
+  channel::CompletionConsumer completions_;
+};
+
+}  // namespace lyre::test
