@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "stack/base/index_list.h"
 #include "stack/channel/abi.h"
 #include "stack/session/send_queue.h"
 #include "stack/tcp/engine.h"
@@ -20,7 +21,7 @@ struct Chain {
 };
 
 /// The application's end of one connection: who owns it, what it sent and what it must be told.
-/// It has the index of its connection in the engine. Plain data, links are indices.
+/// It has the index of its connection in the engine. Plain data, and lists link by index.
 /// What the client must hear is state, not a queue: it is written out when its ring has room, so a
 /// full ring loses nothing.
 struct Session {
@@ -32,8 +33,8 @@ struct Session {
   uint64_t cookie = 0;
   Nanos opened_at;
   SendQueue sends;
-  uint64_t announced_sends = 0;  ///< finished_count that the client has heard
   Nanos sends_announced_at;
+  uint32_t announced_sends = 0;  ///< finished_count that the client has heard, its low 32 bits
 
   bool is_passive = false;
   bool is_embryonic = false;  ///< passive, and its handshake is under way
@@ -47,11 +48,8 @@ struct Session {
   bool is_over = false;  ///< the engine is done with it (or it is in TIME-WAIT)
   bool has_readable = false;
   bool was_retransmitted = false;  ///< since the send queue was last empty: see completions.cc
-  bool wants_transmit = false;     ///< is in the transmit list
-  bool is_dirty = false;           ///< is in its context's dirty list
   bool waits_for_neighbour = false;
-  bool is_local = false;    ///< the peer is this host
-  bool is_retired = false;  ///< in TIME-WAIT, without an owner: gives way when places are short
+  bool is_local = false;  ///< the peer is this host
   channel::EndStatus end_status = channel::EndStatus::kOk;
   uint8_t port = 0;  ///< where it leaves
 
@@ -67,11 +65,13 @@ struct Session {
 
   IpAddress next_hop;
 
-  // Lists of sessions, all intrusive: a session is in each at most once.
-  // Of the owner's; without one, of those that wait out TIME-WAIT.
-  uint32_t context_next = kNoIndex, context_previous = kNoIndex;
-  uint32_t dirty_next = kNoIndex;
-  uint32_t transmit_next = kNoIndex;
+  IndexLink owner_link;     ///< in its context's list; without a context, in the TIME-WAIT queue
+  IndexLink dirty_link;     ///< in its context's list of sessions with news
+  IndexLink transmit_link;  ///< in the transmit queue
+
+  bool has_unannounced_sends() const {
+    return announced_sends != static_cast<uint32_t>(sends.finished_count);
+  }
 };
 /// An idle session has 1 KiB: this, tcp::Connection, and 29 bytes of tables (wheel, slabs).
 static_assert(sizeof(Session) <= 184);

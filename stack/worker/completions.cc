@@ -24,32 +24,14 @@ void put_endpoints(channel::Completion& entry, uint64_t cookie, const FourTuple&
 }  // namespace
 
 void Worker::Impl::mark_dirty(uint32_t conn) {
-  session::Session& dirty = session(conn);
-  if (dirty.is_dirty || dirty.context == session::kNoContext) return;
-  Context& context = contexts[dirty.context];
-  dirty.is_dirty = true;
-  dirty.dirty_next = session::kNoIndex;
-  if (context.dirty_tail == session::kNoIndex) {
-    context.dirty_head = conn;
-  } else {
-    session(context.dirty_tail).dirty_next = conn;
-  }
-  context.dirty_tail = conn;
+  const session::Session& dirty = session(conn);
+  if (dirty.dirty_link.is_linked() || dirty.context == session::kNoContext) return;
+  contexts[dirty.context].dirty.push_back(sessions, conn);
 }
 
 void Worker::Impl::remove_dirty(uint32_t conn) {
-  if (!session(conn).is_dirty) return;
-  Context& context = contexts[session(conn).context];
-  uint32_t previous = session::kNoIndex;
-  for (uint32_t at = context.dirty_head; at != conn; at = session(at).dirty_next) previous = at;
-  const uint32_t next = session(conn).dirty_next;
-  if (previous == session::kNoIndex) {
-    context.dirty_head = next;
-  } else {
-    session(previous).dirty_next = next;
-  }
-  if (context.dirty_tail == conn) context.dirty_tail = previous;
-  session(conn).is_dirty = false;
+  const session::Session& clean = session(conn);
+  if (clean.dirty_link.is_linked()) contexts[clean.context].dirty.remove(sessions, conn);
 }
 
 size_t Worker::Impl::announce_all() {
@@ -58,13 +40,11 @@ size_t Worker::Impl::announce_all() {
   for (uint32_t index : attached) {
     Context& context = contexts[index];
     if (context.state != Context::State::kAttached) continue;
-    // What is put back because it must wait comes behind `last` and is left for the next turn.
     context.waits_for_holds = false;
-    const uint32_t last = context.dirty_tail;
-    for (bool is_last = last == session::kNoIndex; !is_last && context.dirty_head != UINT32_MAX;) {
-      const uint32_t conn = context.dirty_head;
-      is_last = conn == last;
-      remove_dirty(conn);
+    // A session that must wait is put back, behind these, for the next turn.
+    for (uint32_t left = context.dirty.size(); left > 0 && !context.dirty.empty(); --left) {
+      const uint32_t conn = context.dirty.front();
+      context.dirty.remove(sessions, conn);
       const bool is_told = announce(context, conn);
       if (!is_told) mark_dirty(conn);
       has_untold |= !is_told;
@@ -89,7 +69,7 @@ bool Worker::Impl::announce(Context& context, uint32_t conn) {
     if (told.is_passive) leave_listener(conn);
   }
   if (must_wait_for_holds(context, told)) return false;
-  if (told.must_announce_progress || told.announced_sends != told.sends.finished_count) {
+  if (told.must_announce_progress || told.has_unannounced_sends()) {
     if (context.completions.room() == 0) return false;
     announce_sends(context, conn);
   }
@@ -112,7 +92,7 @@ void Worker::Impl::announce_sends(Context& context, uint32_t conn) {
                           .acked_bytes = told.sends.head_acked_bytes,
                           .rtt_min_us = static_cast<uint32_t>(rtt_min_us)};
   push(context, entry);
-  told.announced_sends = told.sends.finished_count;
+  told.announced_sends = static_cast<uint32_t>(told.sends.finished_count);
   told.sends_announced_at = now;
   told.must_announce_progress = false;
 }
@@ -137,8 +117,7 @@ bool Worker::Impl::announce_end(Context& context, uint32_t conn) {
 /// nothing of it; meanwhile nothing more of that client is handed to a port, so the wait is short.
 bool Worker::Impl::must_wait_for_holds(Context& context, session::Session& waiting) {
   if (!waiting.was_retransmitted) return false;
-  const bool has_news =
-      waiting.announced_sends != waiting.sends.finished_count || waiting.must_announce_end;
+  const bool has_news = waiting.has_unannounced_sends() || waiting.must_announce_end;
   if (!has_news) return false;
   if (holds_memory_of(waiting)) {
     context.waits_for_holds = true;

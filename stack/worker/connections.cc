@@ -50,40 +50,18 @@ void Worker::Impl::bind_session(uint32_t conn, const FourTuple& tuple,
 }
 
 void Worker::Impl::link_to_context(uint32_t conn, uint32_t context) {
-  session::Session& linked = session(conn);
-  uint32_t& head = contexts[context].sessions_head;
-  linked.context = context;
-  linked.context_next = head;
-  linked.context_previous = session::kNoIndex;
-  if (head != session::kNoIndex) session(head).context_previous = conn;
-  head = conn;
+  session(conn).context = context;
+  contexts[context].sessions.push_front(sessions, conn);
 }
 
 /// Nobody is left who knows the session: it waits out TIME-WAIT behind those that came before.
-void Worker::Impl::retire_in_time_wait(uint32_t conn) {
-  session::Session& last = session(conn);
-  if (last.is_retired || last.context != session::kNoContext) return;
-  if (engine.state(conn) != tcp::State::kTimeWait) return;
-  last.is_retired = true;
-  last.context_next = session::kNoIndex;
-  last.context_previous = retired_tail;
-  (retired_tail == session::kNoIndex ? retired_head : session(retired_tail).context_next) = conn;
-  retired_tail = conn;
-}
-
-void Worker::Impl::remove_from_retired(uint32_t conn) {
-  session::Session& gone = session(conn);
-  if (!gone.is_retired) return;
-  const uint32_t previous = gone.context_previous;
-  const uint32_t next = gone.context_next;
-  (previous == session::kNoIndex ? retired_head : session(previous).context_next) = next;
-  (next == session::kNoIndex ? retired_tail : session(next).context_previous) = previous;
-  gone.is_retired = false;
+void Worker::Impl::queue_time_wait(uint32_t conn) {
+  if (session(conn).context != session::kNoContext) return;
+  if (engine.state(conn) == tcp::State::kTimeWait) time_waits.add(conn);
 }
 
 bool Worker::Impl::must_make_room() const {
-  return engine.connection_count() >= config.engine.connections_max &&
-         retired_head != session::kNoIndex;
+  return engine.connection_count() >= config.engine.connections_max && !time_waits.empty();
 }
 
 /// When every place is taken, the oldest TIME-WAIT ends early: what it guards against is rare, and
@@ -91,7 +69,7 @@ bool Worker::Impl::must_make_room() const {
 void Worker::Impl::make_room() {
   if (!must_make_room()) return;
   stats.worker->time_waits_cut.add(1);
-  end_time_wait(retired_head);
+  end_time_wait(time_waits.oldest());
 }
 
 void Worker::Impl::end_time_wait(uint32_t conn) {
@@ -107,19 +85,11 @@ void Worker::Impl::forget_context(uint32_t conn) {
   if (orphan.context == session::kNoContext) return;
   remove_dirty(conn);
   drop_sends(orphan);  // they count against the client, and name its memory, which may go now
-  uint32_t& head = contexts[orphan.context].sessions_head;
-  if (orphan.context_previous != session::kNoIndex) {
-    session(orphan.context_previous).context_next = orphan.context_next;
-  } else {
-    head = orphan.context_next;
-  }
-  if (orphan.context_next != session::kNoIndex) {
-    session(orphan.context_next).context_previous = orphan.context_previous;
-  }
+  contexts[orphan.context].sessions.remove(sessions, conn);
   orphan.context = session::kNoContext;
   orphan.must_announce_open = orphan.must_announce_finish = orphan.must_announce_end = false;
   discard_payload(conn);
-  retire_in_time_wait(conn);
+  queue_time_wait(conn);
 }
 
 channel::EndStatus Worker::Impl::open_session(uint32_t context, const Endpoint& local,
@@ -148,7 +118,7 @@ channel::EndStatus Worker::Impl::open_session(uint32_t context, const Endpoint& 
   bind_session(conn, tuple, *route);
   session(conn).cookie = cookie;
   link_to_context(conn, context);
-  schedule_transmit(conn);
+  transmit_queue.schedule(conn);
   arm(conn);
   return channel::EndStatus::kOk;
 }
@@ -199,7 +169,7 @@ void Worker::Impl::apply(uint32_t conn) {
     changed.must_announce_finish = true;
     mark_dirty(conn);
   }
-  if (effects.wants_transmit) schedule_transmit(conn);
+  if (effects.wants_transmit) transmit_queue.schedule(conn);
   if (effects.is_over) {
     if (effects.wants_transmit) send_last_word(conn);
     end_session(conn, effects.reason);
@@ -254,7 +224,7 @@ void Worker::Impl::end_in_time_wait(uint32_t conn) {
   ended.is_over = true;
   ended.must_announce_end = true;
   if (ended.context != session::kNoContext) mark_dirty(conn);
-  retire_in_time_wait(conn);
+  queue_time_wait(conn);
 }
 
 void Worker::Impl::end_session(uint32_t conn, tcp::EndReason reason) {
@@ -341,11 +311,11 @@ void Worker::Impl::release_if_done(uint32_t conn) {
   if (done.context != session::kNoContext) return;  // completions.cc comes back here
   release_all_payload(conn);
   drop_sends(done);
-  remove_from_retired(conn);
+  time_waits.remove(conn);
   flows.erase(engine.tuple(conn), conn);
   router.unclaim(engine.tuple(conn));
   timers.stop(conn);
-  remove_from_transmit(conn);
+  transmit_queue.remove(conn);
   if (conn < stats.rows.size()) stats.rows[conn].write(nullptr);
   engine.release(conn);
   done.generation = 0;

@@ -3,9 +3,12 @@
 #include <array>
 #include <cstdint>
 
+#include "stack/base/index_list.h"
 #include "stack/channel/abi.h"
 #include "stack/channel/ring.h"
+#include "stack/session/session.h"
 #include "stack/worker/inbox.h"
+#include "stack/worker/regions.h"
 
 namespace lyre::worker {
 
@@ -33,9 +36,9 @@ struct Context {
   Command attached;              ///< as the control thread described it
   channel::SubmissionConsumer submissions;
   channel::CompletionProducer completions;
-  uint32_t sessions_head = UINT32_MAX;
-  uint32_t dirty_head = UINT32_MAX, dirty_tail = UINT32_MAX;
-  uint32_t regions_head = UINT32_MAX;  ///< registered memory
+  IndexList<session::Session, &session::Session::owner_link> sessions;
+  IndexList<session::Session, &session::Session::dirty_link> dirty;  ///< those with news for it
+  IndexList<ClientRegion, &ClientRegion::link> regions;              ///< registered memory
 
   uint32_t copy_block_count = 0;
   struct CopyBlock {

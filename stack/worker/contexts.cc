@@ -86,8 +86,8 @@ void Worker::Impl::detach(uint32_t index) {
     listeners.remove(i);
     write_listener_row(i);
   }
-  while (context.sessions_head != session::kNoIndex) {
-    const uint32_t conn = context.sessions_head;
+  while (!context.sessions.empty()) {
+    const uint32_t conn = context.sessions.front();
     // What the client had closed in order, with all bytes acknowledged, may finish by itself.
     const bool finishes_alone =
         session(conn).is_closed_by_client && session(conn).sends.piece_count == 0;
@@ -117,7 +117,7 @@ size_t Worker::Impl::finish_detaching() {
       ++i;
       continue;
     }
-    while (context.regions_head != session::kNoIndex) forget_region(context.regions_head);
+    while (!context.regions.empty()) forget_region(context.regions.front());
     if (context.has_region) {
       memory.remove_region(index);
       // No port holds a piece, see above. This look also undoes the mapping for DMA.

@@ -21,6 +21,8 @@
 #include "stack/worker/regions.h"
 #include "stack/worker/routing/connection_router.h"
 #include "stack/worker/segment_merger.h"
+#include "stack/worker/tables/time_wait_queue.h"
+#include "stack/worker/tables/transmit_queue.h"
 #include "stack/worker/timer_wheel.h"
 #include "stack/worker/worker.h"
 
@@ -194,8 +196,7 @@ struct Worker::Impl {
   void end_session(uint32_t conn, tcp::EndReason reason);
   void release_if_done(uint32_t conn);
   void forget_context(uint32_t conn);
-  void retire_in_time_wait(uint32_t conn);
-  void remove_from_retired(uint32_t conn);
+  void queue_time_wait(uint32_t conn);
   bool must_make_room() const;
   void make_room();
   void end_time_wait(uint32_t conn);
@@ -221,8 +222,6 @@ struct Worker::Impl {
 
   // tx_path.cc: a packet's way out
   size_t transmit();
-  void schedule_transmit(uint32_t conn);
-  void remove_from_transmit(uint32_t conn);
   size_t transmit_session(uint32_t conn, size_t budget);
   size_t packet_room(const session::Session& sender);
   uint32_t payload_limit(uint32_t conn, size_t room) const;
@@ -307,6 +306,8 @@ struct Worker::Impl {
   Listeners listeners;
   TimerWheel timers;
   std::unique_ptr<session::Session[], void (*)(void*)> sessions;  ///< by connection index
+  TransmitQueue transmit_queue;
+  TimeWaitQueue time_waits;
   session::SendPieces sends;
   uint32_t generations = 0;
 
@@ -318,10 +319,6 @@ struct Worker::Impl {
   uint32_t lent_slots_per_context_max;
 
   BoundedVector<io::PacketBuf*, kTxStockPackets> tx_stock;  ///< empty transmit packets
-  uint32_t transmit_head = session::kNoIndex;
-  uint32_t transmit_tail = session::kNoIndex;
-  uint32_t retired_head = session::kNoIndex;  ///< TIME-WAITs without an owner, the oldest first
-  uint32_t retired_tail = session::kNoIndex;
   BoundedVector<io::PacketBuf*, kLoopPacketsMax> loop;      ///< delivered locally, not yet received
   BoundedVector<io::PacketBuf*, kLoopPacketsMax> loop_now;  ///< being received
   bool has_neighbour_waiters = false;

@@ -27,8 +27,8 @@ void Worker::Impl::check_session(uint32_t conn) const {
   LYRE_CHECK(checked.context == session::kNoContext ||
              contexts[checked.context].state == Context::State::kAttached ||
              contexts[checked.context].state == Context::State::kExpelled);
-  LYRE_CHECK(checked.is_retired == (checked.context == session::kNoContext &&
-                                    engine.state(conn) == tcp::State::kTimeWait));
+  LYRE_CHECK(time_waits.holds(conn) == (checked.context == session::kNoContext &&
+                                        engine.state(conn) == tcp::State::kTimeWait));
   const bool is_closed = engine.state(conn) == tcp::State::kClosed;
   LYRE_CHECK(is_closed ||
              uint64_t{checked.lent_slots} * memory.rx_slot_bytes() <= engine.charged_bytes(conn));
@@ -72,7 +72,7 @@ bool Worker::Impl::is_at_rest() const {
   const bool has_unsent = std::any_of(ports.begin(), ports.end(),
                                       [](const Port& port) { return !port.waiting().empty(); });
   return engine.connection_count() == 0 && attached.empty() && !has_loans && !has_unsent &&
-         loop.empty() && loop_now.empty() && transmit_head == session::kNoIndex;
+         loop.empty() && loop_now.empty() && transmit_queue.empty();
 }
 
 void Worker::Impl::replace_engine() {

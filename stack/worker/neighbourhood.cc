@@ -129,7 +129,7 @@ void Worker::Impl::wake_neighbour_waiters() {
   for (uint32_t conn = 0; conn < engine.index_bound(); ++conn) {
     if (!engine.is_open(conn) || !session(conn).waits_for_neighbour) continue;
     session(conn).waits_for_neighbour = false;
-    schedule_transmit(conn);
+    transmit_queue.schedule(conn);
   }
 }
 

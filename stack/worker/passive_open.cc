@@ -67,7 +67,7 @@ void Worker::Impl::on_syn(uint32_t index, const FourTuple& tuple, const tcp::Seg
   const uint32_t conn = engine.open_passive(tuple, connection, segment, now, iss_after);
   if (conn == tcp::kNoConn) return drop(Drop::kTcpNoSessions);
   bind_passive(conn, index, tuple, *route);
-  schedule_transmit(conn);
+  transmit_queue.schedule(conn);
   arm(conn);
 }
 

@@ -28,7 +28,7 @@ void Worker::Impl::return_trimmed(uint32_t conn, uint32_t packet_count) {
   if (packet_count == 0 || engine.state(conn) == tcp::State::kClosed) return;
   tcp::Effects released;
   engine.on_app_release(conn, packet_count * memory.rx_slot_bytes(), now, released);
-  if (released.wants_transmit) schedule_transmit(conn);
+  if (released.wants_transmit) transmit_queue.schedule(conn);
 }
 
 /// The next in-order bytes, never of more than one packet. Empty: nothing more to read.

@@ -20,10 +20,8 @@ void Worker::Impl::add_region(const Command& command) {
     regions[index] = {.name = command.region,
                       .context = command.context,
                       .base = command.memory,
-                      .bytes = command.memory_bytes,
-                      .next = context.regions_head};
-    if (context.regions_head != session::kNoIndex) regions[context.regions_head].previous = index;
-    context.regions_head = index;
+                      .bytes = command.memory_bytes};
+    context.regions.push_front(regions, index);
   }
   post({.kind = is_added ? Reply::Kind::kRegionAdded : Reply::Kind::kRegionRefused,
         .context = command.context,
@@ -43,9 +41,10 @@ void Worker::Impl::begin_removal(const Command& command) {
   LYRE_CHECK(!region.is_leaving);  // the control thread asks once for each name
   region.is_leaving = true;
   leaving.push_back(index);
-  uint32_t conn = contexts[region.context].sessions_head;
+  const auto& owned = contexts[region.context].sessions;
+  uint32_t conn = owned.front();
   while (conn != session::kNoIndex && sends.pieces_of(index) > 0) {
-    const uint32_t next = session(conn).context_next;
+    const uint32_t next = owned.next(sessions, conn);
     if (sends.names(session(conn).sends, index)) {
       abort_session(conn, channel::EndStatus::kDeregistered);
     }
@@ -78,12 +77,7 @@ size_t Worker::Impl::finish_removals() {
 /// REQUIRES: no port holds a piece of it.
 void Worker::Impl::forget_region(uint32_t index) {
   ClientRegion& region = regions[index];
-  if (region.previous != session::kNoIndex) {
-    regions[region.previous].next = region.next;
-  } else {
-    contexts[region.context].regions_head = region.next;
-  }
-  if (region.next != session::kNoIndex) regions[region.next].previous = region.previous;
+  contexts[region.context].regions.remove(regions, index);
   memory.remove_region(index);
   // The caller saw that no port holds a piece. This look also undoes the mapping for DMA.
   LYRE_CHECK(memory.region_holds(index) == 0);
@@ -127,7 +121,8 @@ bool Worker::Impl::is_held_by_ports(uint32_t region) {
 /// True while a port may still read the arena, or any registered memory, of the context.
 bool Worker::Impl::holds_memory_of(uint32_t context) {
   if (is_held_by_ports(context)) return nudge_ports();
-  for (uint32_t i = contexts[context].regions_head; i != session::kNoIndex; i = regions[i].next) {
+  const auto& owned = contexts[context].regions;
+  for (uint32_t i = owned.front(); i != session::kNoIndex; i = owned.next(regions, i)) {
     if (memory.region_holds(i) > 0 || has_unsent_pieces(i)) return nudge_ports();
   }
   return false;

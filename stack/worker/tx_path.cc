@@ -5,33 +5,6 @@
 
 namespace lyre::worker {
 
-void Worker::Impl::schedule_transmit(uint32_t conn) {
-  session::Session& scheduled = session(conn);
-  if (scheduled.wants_transmit) return;
-  scheduled.wants_transmit = true;
-  scheduled.transmit_next = session::kNoIndex;
-  if (transmit_tail == session::kNoIndex) {
-    transmit_head = conn;
-  } else {
-    session(transmit_tail).transmit_next = conn;
-  }
-  transmit_tail = conn;
-}
-
-void Worker::Impl::remove_from_transmit(uint32_t conn) {
-  if (!session(conn).wants_transmit) return;
-  uint32_t previous = session::kNoIndex;
-  for (uint32_t at = transmit_head; at != conn; at = session(at).transmit_next) previous = at;
-  const uint32_t next = session(conn).transmit_next;
-  if (previous == session::kNoIndex) {
-    transmit_head = next;
-  } else {
-    session(previous).transmit_next = next;
-  }
-  if (transmit_tail == conn) transmit_tail = previous;
-  session(conn).wants_transmit = false;
-}
-
 /// Transmission is pulled: each session in the list gets a turn, and gives as many segments as it
 /// may and the port has room for.
 size_t Worker::Impl::transmit() {
@@ -41,12 +14,10 @@ size_t Worker::Impl::transmit() {
     port.begin_turn();
     sent += port.flush();
   }
-  const uint32_t last = transmit_tail;
-  bool is_last = last == session::kNoIndex;
-  while (!is_last && transmit_head != session::kNoIndex && sent < kTxPacketsPerPollMax) {
-    const uint32_t conn = transmit_head;
-    is_last = conn == last;
-    remove_from_transmit(conn);
+  // Who is scheduled again has its next turn in the next poll.
+  uint32_t turns = transmit_queue.size();
+  for (; turns > 0 && !transmit_queue.empty() && sent < kTxPacketsPerPollMax; --turns) {
+    const uint32_t conn = transmit_queue.take();
     sent += transmit_session(conn, std::min(kSegmentsPerTurnMax, kTxPacketsPerPollMax - sent));
   }
   for (Port& port : ports) port.flush();
@@ -67,7 +38,7 @@ size_t Worker::Impl::packet_room(const session::Session& sender) {
 size_t Worker::Impl::transmit_session(uint32_t conn, size_t budget) {
   session::Session& sender = session(conn);
   if (sender.context != session::kNoContext && contexts[sender.context].waits_for_holds) {
-    schedule_transmit(conn);
+    transmit_queue.schedule(conn);
     return 0;
   }
   const auto mac = neighbour_of(conn);
@@ -84,7 +55,7 @@ size_t Worker::Impl::transmit_session(uint32_t conn, size_t budget) {
     if (built == 0) break;
     sent += built;
   }
-  if (has_more) schedule_transmit(conn);
+  if (has_more) transmit_queue.schedule(conn);
   arm(conn);
   return sent;
 }

@@ -39,6 +39,8 @@ Worker::Impl::Impl(const WorkerConfig& worker_config, io::PacketMemory& packet_m
       listeners(worker_config.listeners_max),
       timers(worker_config.engine.connections_max),
       sessions(make_zeroed<session::Session>(worker_config.engine.connections_max), std::free),
+      transmit_queue(sessions.get()),
+      time_waits(sessions.get()),
       sends(worker_config.contexts_max * channel::kSendsPerContextMax),
       contexts(make_zeroed<Context>(kContextsMax), std::free),
       regions(make_zeroed<ClientRegion>(kRegionsMax), std::free),
@@ -89,7 +91,7 @@ Nanos Worker::Impl::next_deadline() const {
 
 bool Worker::Impl::has_waiting_work() {
   if (router.has_messages()) return true;
-  if (!inbox.is_empty() || !leaving.empty() || transmit_head != session::kNoIndex || !loop.empty())
+  if (!inbox.is_empty() || !leaving.empty() || !transmit_queue.empty() || !loop.empty())
     return true;
   for (uint32_t index : attached) {
     Context& context = contexts[index];
