@@ -24,16 +24,17 @@ struct Context {
     kFree,
     kAttached,
     kExpelled,   ///< broke a rule: its rings are not looked at any more, kDetach will come
-    kDetaching,  ///< waits until no port holds a piece of its memory
+    kDetaching,  ///< gives up sessions and slots, then waits until no port holds its memory
   };
   State state = State::kFree;
   bool has_region = false;       ///< the ports know its arena
   bool is_lent = false;          ///< receive slots may be lent to it
   bool waits_for_holds = false;  ///< transmits nothing until the ports let go of its memory
   uint32_t lent_slots = 0;
-  uint32_t sends_under_way = 0;  ///< of all its sessions
-  uint32_t dense_index = 0;      ///< place in the worker's list of contexts
-  Command attached;              ///< as the control thread described it
+  uint32_t slots_taken_back = 0;  ///< detaching: the receive slots below this were looked at
+  uint32_t sends_under_way = 0;   ///< of all its sessions
+  uint32_t dense_index = 0;       ///< place in the worker's list of contexts
+  Command attached;               ///< as the control thread described it
   channel::SubmissionConsumer submissions;
   channel::CompletionProducer completions;
   IndexList<session::Session, &session::Session::owner_link> sessions;

@@ -86,24 +86,39 @@ void Worker::Impl::detach(uint32_t index) {
     listeners.remove(i);
     write_listener_row(i);
   }
-  while (!context.sessions.empty()) {
-    const uint32_t conn = context.sessions.front();
-    // What the client had closed in order, with all bytes acknowledged, may finish by itself.
-    const bool finishes_alone =
-        session(conn).is_closed_by_client && session(conn).sends.piece_count == 0;
-    if (!finishes_alone) abort_session(conn, channel::EndStatus::kAborted);
-    if (session(conn).context == index) forget_context(conn);
-    release_if_done(conn);
+  context.state = Context::State::kDetaching;
+}
+
+/// Gives up some of what a client that left had. Returns how much it looked at; 0: nothing is left.
+size_t Worker::Impl::continue_detaching(uint32_t index) {
+  Context& context = contexts[index];
+  size_t count = 0;
+  for (; !context.sessions.empty() && count < kSessionsPerDetachStepMax; ++count) {
+    leave_to_itself(context.sessions.front());
   }
-  for (uint32_t slot = 0; slot < memory.rx_slot_count(); ++slot) {
+  if (count > 0) return count;
+  const uint32_t begin = context.slots_taken_back;
+  const uint32_t end = std::min(memory.rx_slot_count(), begin + kSlotsPerDetachStepMax);
+  for (uint32_t slot = begin; slot < end; ++slot) {
     if (loans[slot].context != index) continue;
     loans[slot] = SlotLoan{};
     release_slot_memory(slot);
   }
-  context.state = Context::State::kDetaching;
+  context.slots_taken_back = end;
+  return end - begin;
 }
 
-/// A context's memory may go when no port holds a piece of it.
+/// A session whose client left. What the client had closed in order, with all bytes acknowledged,
+/// may finish by itself.
+void Worker::Impl::leave_to_itself(uint32_t conn) {
+  const bool finishes_alone =
+      session(conn).is_closed_by_client && session(conn).sends.piece_count == 0;
+  if (!finishes_alone) abort_session(conn, channel::EndStatus::kAborted);
+  if (engine.is_open(conn)) forget_context(conn);
+  release_if_done(conn);
+}
+
+/// A context's memory may go when nothing of it is used and no port holds a piece of it.
 size_t Worker::Impl::finish_detaching() {
   size_t finished = 0;
   for (size_t i = 0; i < attached.size();) {
@@ -113,7 +128,9 @@ size_t Worker::Impl::finish_detaching() {
       ++i;
       continue;
     }
-    if (context.has_region && holds_memory_of(index)) {
+    const size_t given_up = continue_detaching(index);
+    finished += given_up;
+    if (given_up > 0 || (context.has_region && holds_memory_of(index))) {
       ++i;
       continue;
     }
@@ -136,14 +153,22 @@ size_t Worker::Impl::finish_detaching() {
 /// The daemon stops: every session is reset and its client told, as far as its ring has room.
 void Worker::Impl::shut_down() {
   is_shutting_down = true;
-  for (uint32_t conn = 0; conn < engine.index_bound(); ++conn) {
-    if (!engine.is_open(conn)) continue;
-    abort_session(conn, channel::EndStatus::kShutdown);
-    release_if_done(conn);
-  }
+  shutdown_walk.begin();
+}
+
+size_t Worker::Impl::continue_shutdown() {
+  if (!shutdown_walk.is_under_way()) return 0;
+  const size_t count =
+      shutdown_walk.step(engine.index_bound(), kConnectionsPerWalkStepMax, [this](uint32_t conn) {
+        if (!engine.is_open(conn)) return;
+        abort_session(conn, channel::EndStatus::kShutdown);
+        release_if_done(conn);
+      });
   for (Port& port : ports) port.flush();
+  if (shutdown_walk.is_under_way()) return count;
   announce_all();
   post({.kind = Reply::Kind::kShutDown});
+  return count + 1;
 }
 
 }  // namespace lyre::worker

@@ -21,6 +21,7 @@
 #include "stack/worker/regions.h"
 #include "stack/worker/routing/connection_router.h"
 #include "stack/worker/segment_merger.h"
+#include "stack/worker/tables/connection_walk.h"
 #include "stack/worker/tables/time_wait_queue.h"
 #include "stack/worker/tables/transmit_queue.h"
 #include "stack/worker/timer_wheel.h"
@@ -44,6 +45,10 @@ inline constexpr uint32_t kSendBytesAtOnceMax = 1u << 20;
 inline constexpr size_t kLoopPacketsMax = 512;
 inline constexpr size_t kGatheredPiecesMax = 256;
 inline constexpr size_t kSessionRowsPerPollMax = 16;
+/// Of work that takes several turns, how much one turn does.
+inline constexpr uint32_t kConnectionsPerWalkStepMax = 256;
+inline constexpr uint32_t kSessionsPerDetachStepMax = 256;
+inline constexpr uint32_t kSlotsPerDetachStepMax = 4096;
 inline constexpr Nanos kStatsPeriod = millis(50);
 /// What waits for room in a client's ring is tried again this soon: clients need not tell us.
 inline constexpr Nanos kUntoldRetry = micros(100);
@@ -88,8 +93,11 @@ struct Worker::Impl {
   void attach(const Command& command);
   void detach(uint32_t context);
   void expel(Context& context, const char* reason);
+  size_t continue_detaching(uint32_t context);
+  void leave_to_itself(uint32_t conn);
   size_t finish_detaching();
   void shut_down();
+  size_t continue_shutdown();
   void post(Reply reply);
   uint32_t index_of(const Context& context) const;
 
@@ -252,7 +260,7 @@ struct Worker::Impl {
   void on_ndp(uint8_t port, const link::NdpArrival& arrival);
   void carry_out(const link::NeighbourHandled& handled);
   void follow_neighbours();
-  void leave_lost_addresses();
+  size_t leave_lost_addresses();
   size_t run_neighbour_timers();
   void send_neighbour(const link::NeighbourOut& out);
   std::optional<MacAddress> neighbour_of(uint32_t conn);
@@ -306,6 +314,8 @@ struct Worker::Impl {
   Listeners listeners;
   TimerWheel timers;
   std::unique_ptr<session::Session[], void (*)(void*)> sessions;  ///< by connection index
+  ConnectionWalk shutdown_walk;
+  ConnectionWalk lost_addresses_walk;
   TransmitQueue transmit_queue;
   TimeWaitQueue time_waits;
   session::SendPieces sends;

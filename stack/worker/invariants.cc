@@ -25,8 +25,7 @@ void Worker::Impl::check_session(uint32_t conn) const {
   LYRE_CHECK(checked.generation != 0);
   LYRE_CHECK(find_connection(engine.tuple(conn)) == conn);
   LYRE_CHECK(checked.context == session::kNoContext ||
-             contexts[checked.context].state == Context::State::kAttached ||
-             contexts[checked.context].state == Context::State::kExpelled);
+             contexts[checked.context].state != Context::State::kFree);
   LYRE_CHECK(time_waits.holds(conn) == (checked.context == session::kNoContext &&
                                         engine.state(conn) == tcp::State::kTimeWait));
   const bool is_closed = engine.state(conn) == tcp::State::kClosed;

@@ -65,16 +65,19 @@ void Worker::Impl::follow_neighbours() {
   for (uint8_t port = 0; port < ports.size(); ++port) {
     routes.set_default_router(port, ndp.default_router(port));
   }
-  if (has_lost) leave_lost_addresses();
+  if (has_lost) lost_addresses_walk.begin();
 }
 
 /// Sessions from an address that another host has turned out to have: they never sent anything.
-void Worker::Impl::leave_lost_addresses() {
-  for (uint32_t conn = 0; conn < engine.index_bound(); ++conn) {
-    if (!engine.is_open(conn) || session(conn).is_over) continue;
-    if (!routes.is_lost(engine.tuple(conn).local.address)) continue;
-    abort_session(conn, channel::EndStatus::kUnreachable);
-  }
+/// A step of the turn by itself: no segment is being merged for them then.
+size_t Worker::Impl::leave_lost_addresses() {
+  if (!lost_addresses_walk.is_under_way()) return 0;
+  return lost_addresses_walk.step(engine.index_bound(), kConnectionsPerWalkStepMax,
+                                  [this](uint32_t conn) {
+                                    if (!engine.is_open(conn) || session(conn).is_over) return;
+                                    if (!routes.is_lost(engine.tuple(conn).local.address)) return;
+                                    abort_session(conn, channel::EndStatus::kUnreachable);
+                                  });
 }
 
 size_t Worker::Impl::run_neighbour_timers() {

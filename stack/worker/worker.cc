@@ -72,9 +72,11 @@ size_t Worker::Impl::poll_once(Nanos time) {
   work += run_timers();
   work += transmit();
   work += announce_all();
-  router.wake_workers();
+  work += leave_lost_addresses();
   work += finish_removals();
   work += finish_detaching();
+  work += continue_shutdown();
+  router.wake_workers();
   stats.worker->polls.add(1);
   if (work > 0) stats.worker->busy_polls.add(1);
   work_since_stats += work;
@@ -93,6 +95,7 @@ bool Worker::Impl::has_waiting_work() {
   if (router.has_messages()) return true;
   if (!inbox.is_empty() || !leaving.empty() || !transmit_queue.empty() || !loop.empty())
     return true;
+  if (shutdown_walk.is_under_way() || lost_addresses_walk.is_under_way()) return true;
   for (uint32_t index : attached) {
     Context& context = contexts[index];
     if (context.state == Context::State::kAttached && context.submissions.available() > 0) {

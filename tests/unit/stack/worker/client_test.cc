@@ -165,6 +165,43 @@ TEST(Detach, ResetsSessionsAndTakesLentSlotsBack) {
   EXPECT_GE(hosts.b.memory().rx_slots_free(), free_before);
 }
 
+/// A client of `a` with so many sessions whose handshakes nobody answers.
+void open_many(TwoWorkers& hosts, uint32_t count) {
+  while (hosts.a.worker().connection_count() < count) {
+    if (hosts.client_a->submission_room() > 0) {
+      hosts.client_a->connect({IpAddress::v4(0x0a090063), 5000}, 1);
+    }
+    hosts.turn();
+  }
+}
+
+TEST(Detach, OfManySessionsIsSpreadOverTurns) {
+  TwoWorkers hosts({}, {.connections_max = 2000});
+  open_many(hosts, 1500);
+  const uint32_t before = hosts.a.worker().connection_count();
+  hosts.client_a->detach();
+  hosts.turn();
+  EXPECT_LT(hosts.a.worker().connection_count(), before);
+  EXPECT_GT(hosts.a.worker().connection_count(), 500u);
+  hosts.a.worker().check_invariants(UINT32_MAX);
+  EXPECT_TRUE(hosts.a.worker().has_waiting_work());
+  EXPECT_TRUE(hosts.run_until(
+      [&] { return has_reply(hosts.a.worker(), worker::Reply::Kind::kDetached, 0); }));
+  EXPECT_EQ(hosts.a.worker().connection_count(), 0u);
+}
+
+TEST(Shutdown, OfManySessionsIsSpreadOverTurns) {
+  TwoWorkers hosts({}, {.connections_max = 2000});
+  open_many(hosts, 1500);
+  ASSERT_TRUE(hosts.a.worker().inbox().try_post({.kind = worker::Command::Kind::kShutdown}));
+  hosts.turn();
+  EXPECT_FALSE(has_reply(hosts.a.worker(), worker::Reply::Kind::kShutDown, 0));
+  EXPECT_TRUE(hosts.a.worker().has_waiting_work());
+  EXPECT_TRUE(hosts.run_until(
+      [&] { return has_reply(hosts.a.worker(), worker::Reply::Kind::kShutDown, 0); }));
+  EXPECT_EQ(hosts.app_a->stream_count(), 0u);
+}
+
 TEST(Attach, OfMemoryThatThePortsCannotReadEndsThatClientOnly) {
   TwoWorkers hosts;
   ASSERT_TRUE(hosts.connect());
