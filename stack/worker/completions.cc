@@ -134,24 +134,21 @@ bool Worker::Impl::must_wait_for_holds(Context& context, session::Session& waiti
 bool Worker::Impl::announce_data(Context& context, uint32_t conn) {
   if (context.completions.room() == 0) return false;
   channel::Completion entry{.event = channel::Event::kData, .session = name_of(conn)};
-  const bool is_low = memory.rx_slots_free() < memory.rx_slot_count() / kRxLowShare;
-  bool is_done = context.is_lent && !is_low && lend_some(context, conn, entry);
+  const bool is_low = loans.is_low(memory.rx_slots_free());
+  bool is_done = context.is_lent && !is_low && lend_some(conn, entry);
   if (!is_done && entry.count == 0) is_done = copy_some(context, conn, entry);
-  if (!is_done && entry.count == 0 && context.is_lent) is_done = lend_some(context, conn, entry);
+  if (!is_done && entry.count == 0 && context.is_lent) is_done = lend_some(conn, entry);
   if (entry.count > 0) push(context, entry);
   if (is_done) session(conn).has_readable = false;
   return is_done || entry.count > 0;
 }
 
 /// Fills `entry` with lent slots. True: the session has nothing more to read.
-bool Worker::Impl::lend_some(Context& context, uint32_t conn, channel::Completion& entry) {
+bool Worker::Impl::lend_some(uint32_t conn, channel::Completion& entry) {
   session::Session& reader = session(conn);
   entry.pool = static_cast<uint8_t>(config.index);
   while (entry.count < channel::kLentSlicesMax) {
-    if (context.lent_slots >= lent_slots_per_context_max ||
-        reader.lent_slots >= config.lent_slots_per_session_max) {
-      return false;
-    }
+    if (!loans.may_lend(reader.context, reader.lent_slots)) return false;
     const auto slice = take_slice(conn);
     if (!slice) return true;
     const uint32_t slot = slice->handle.slot;
@@ -160,8 +157,7 @@ bool Worker::Impl::lend_some(Context& context, uint32_t conn, channel::Completio
         .slot = slot,
         .bytes = slice->length,
         .offset = static_cast<uint64_t>(bytes - memory.rx_memory().data())};
-    loans[slot] = {.context = reader.context, .session = conn, .generation = reader.generation};
-    ++context.lent_slots;
+    loans.lend(slot, {.context = reader.context, .session = conn, .generation = reader.generation});
     ++reader.lent_slots;
     stats.worker->tcp_payload_in.add(slice->length);
   }

@@ -27,10 +27,9 @@ struct Context {
     kDetaching,  ///< gives up sessions and slots, then waits until no port holds its memory
   };
   State state = State::kFree;
-  bool has_region = false;       ///< the ports know its arena
-  bool is_lent = false;          ///< receive slots may be lent to it
-  bool waits_for_holds = false;  ///< transmits nothing until the ports let go of its memory
-  uint32_t lent_slots = 0;
+  bool has_region = false;        ///< the ports know its arena
+  bool is_lent = false;           ///< receive slots may be lent to it
+  bool waits_for_holds = false;   ///< transmits nothing until the ports let go of its memory
   uint32_t slots_taken_back = 0;  ///< detaching: the receive slots below this were looked at
   uint32_t sends_under_way = 0;   ///< of all its sessions
   uint32_t dense_index = 0;       ///< place in the worker's list of contexts

@@ -100,9 +100,7 @@ size_t Worker::Impl::continue_detaching(uint32_t index) {
   const uint32_t begin = context.slots_taken_back;
   const uint32_t end = std::min(memory.rx_slot_count(), begin + kSlotsPerDetachStepMax);
   for (uint32_t slot = begin; slot < end; ++slot) {
-    if (loans[slot].context != index) continue;
-    loans[slot] = SlotLoan{};
-    release_slot_memory(slot);
+    if (loans.take_back(slot, index)) release_slot_memory(slot);
   }
   context.slots_taken_back = end;
   return end - begin;

@@ -22,6 +22,7 @@
 #include "stack/worker/routing/connection_router.h"
 #include "stack/worker/segment_merger.h"
 #include "stack/worker/tables/connection_walk.h"
+#include "stack/worker/tables/slot_loans.h"
 #include "stack/worker/tables/time_wait_queue.h"
 #include "stack/worker/tables/transmit_queue.h"
 #include "stack/worker/timer_wheel.h"
@@ -57,21 +58,8 @@ inline constexpr Nanos kProgressNewsPause = millis(100);
 /// So often a port that holds on to a client's memory is given a packet to send.
 inline constexpr Nanos kNudgeInterval = micros(500);
 
-/// Below this share of the receive pool (1/n) payload is copied out rather than lent, and sessions
-/// that hold much get no more.
-inline constexpr uint32_t kRxLowShare = 8;
+/// Slots that a session may hold where the receive pool is low.
 inline constexpr uint32_t kRxFairSlots = 16;
-/// The last share of the pool (1/n) takes nothing that must wait: acknowledgments have to come in,
-/// and the bytes that fill gaps, or those who hold the rest could never give it back.
-inline constexpr uint32_t kRxReserveShare = 16;
-
-/// Who has a receive slot that was lent.
-struct SlotLoan {
-  uint32_t context = UINT32_MAX;
-  uint32_t session = UINT32_MAX;
-  uint32_t generation = 0;
-  friend bool operator==(const SlotLoan&, const SlotLoan&) = default;
-};
 
 /// Whether a packet without a connection here may be another worker's.
 enum class Redirect : uint8_t { kNo, kYes };
@@ -178,7 +166,6 @@ struct Worker::Impl {
   void shut_down_session(uint32_t conn);
   const char* on_set_option(uint32_t conn, const channel::Submission& entry);
   const char* on_release(Context& context, const channel::Submission& entry);
-  const char* take_back(Context& context, uint32_t slot, SlotLoan& loan);
   void return_slots(const SlotLoan& owner, uint32_t count);
   const char* release_copy_block(Context& context, uint32_t block);
   void count_received_copy(const Context& context, channel::SessionName reader, uint32_t bytes);
@@ -216,7 +203,7 @@ struct Worker::Impl {
   size_t announce_all();
   bool announce(Context& context, uint32_t conn);
   bool announce_data(Context& context, uint32_t conn);
-  bool lend_some(Context& context, uint32_t conn, channel::Completion& entry);
+  bool lend_some(uint32_t conn, channel::Completion& entry);
   bool copy_some(Context& context, uint32_t conn, channel::Completion& entry);
   void announce_sends(Context& context, uint32_t conn);
   bool announce_end(Context& context, uint32_t conn);
@@ -281,7 +268,6 @@ struct Worker::Impl {
   // invariants.cc
   void check_invariants(uint32_t connections);
   void check_session(uint32_t conn) const;
-  void check_loans() const;
   void check_sends() const;
   bool is_at_rest() const;
   void replace_engine();
@@ -323,10 +309,9 @@ struct Worker::Impl {
 
   std::unique_ptr<Context[], void (*)(void*)> contexts;      ///< by context index
   std::unique_ptr<ClientRegion[], void (*)(void*)> regions;  ///< by region index
-  std::vector<uint32_t> leaving;      ///< regions on their way out; reserved at start
-  std::vector<uint32_t> attached;     ///< dense list of contexts in use; reserved at start
-  std::unique_ptr<SlotLoan[]> loans;  ///< by receive slot
-  uint32_t lent_slots_per_context_max;
+  std::vector<uint32_t> leaving;   ///< regions on their way out; reserved at start
+  std::vector<uint32_t> attached;  ///< dense list of contexts in use; reserved at start
+  SlotLoans loans;
 
   BoundedVector<io::PacketBuf*, kTxStockPackets> tx_stock;  ///< empty transmit packets
   BoundedVector<io::PacketBuf*, kLoopPacketsMax> loop;      ///< delivered locally, not yet received

@@ -15,7 +15,7 @@ void Worker::Impl::check_invariants(uint32_t connections) {
     ++check_cursor;
   }
   if (connections < bound) return;
-  check_loans();
+  loans.check_invariants();
   check_sends();
 }
 
@@ -35,19 +35,8 @@ void Worker::Impl::check_session(uint32_t conn) const {
   LYRE_CHECK(is_closed || deadline == kNever || timers.covers(conn, deadline));
 }
 
-/// Every slot that was lent is counted once, with the client that has it.
-void Worker::Impl::check_loans() const {
-  for (const uint32_t index : attached) {
-    if (contexts[index].state != Context::State::kAttached) continue;
-    uint32_t lent = 0;
-    for (uint32_t slot = 0; slot < memory.rx_slot_count(); ++slot) {
-      lent += loans[slot].context == index ? 1 : 0;
-    }
-    LYRE_CHECK(lent == contexts[index].lent_slots);
-  }
-}
-
-/// So is every piece that is to be sent, with the client whose memory it is; orphans have none.
+/// Every piece that is to be sent is counted once, with the client whose memory it is; orphans have
+/// none.
 void Worker::Impl::check_sends() const {
   std::vector<uint32_t> pieces(kContextsMax);
   for (uint32_t conn = 0; conn < engine.index_bound(); ++conn) {
@@ -65,12 +54,9 @@ void Worker::Impl::check_sends() const {
 }
 
 bool Worker::Impl::is_at_rest() const {
-  const bool has_loans =
-      std::any_of(loans.get(), loans.get() + memory.rx_slot_count(),
-                  [](const SlotLoan& loan) { return loan.context != UINT32_MAX; });
   const bool has_unsent = std::any_of(ports.begin(), ports.end(),
                                       [](const Port& port) { return !port.waiting().empty(); });
-  return engine.connection_count() == 0 && attached.empty() && !has_loans && !has_unsent &&
+  return engine.connection_count() == 0 && attached.empty() && loans.empty() && !has_unsent &&
          loop.empty() && loop_now.empty() && transmit_queue.empty();
 }
 

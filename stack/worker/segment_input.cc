@@ -94,9 +94,9 @@ PacketFate Worker::Impl::on_segment(uint32_t conn, const tcp::SegmentIn& segment
 /// When the pool runs low, sessions that hold much of it get no more, except for the very bytes
 /// that their reader waits for: without these they could never give anything back.
 bool Worker::Impl::may_keep_payload(uint32_t conn, const tcp::SegmentIn& segment) const {
-  if (memory.rx_slots_free() >= memory.rx_slot_count() / kRxLowShare) return true;
+  if (!loans.is_low(memory.rx_slots_free())) return true;
   if (engine.is_next_expected(conn, segment.seq) && !sessions[conn].has_readable) return true;
-  if (memory.rx_slots_free() < memory.rx_slot_count() / kRxReserveShare) return false;
+  if (loans.is_reserve(memory.rx_slots_free())) return false;
   return engine.charged_bytes(conn) < kRxFairSlots * memory.rx_slot_bytes();
 }
 

@@ -203,14 +203,17 @@ const char* Worker::Impl::on_release(Context& context, const channel::Submission
       broken_rule = release_copy_block(context, slot & ~kCopySlotBit);
       continue;
     }
-    SlotLoan loan;
-    broken_rule = take_back(context, slot, loan);
-    if (broken_rule != nullptr) continue;
-    if (count > 0 && !(loan == owner)) {
+    const auto loan = loans.take_back(slot, index_of(context));
+    if (!loan) {
+      broken_rule = "kRelease of a slot that was not lent to this client";
+      continue;
+    }
+    release_slot_memory(slot);
+    if (count > 0 && !(*loan == owner)) {
       return_slots(owner, count);
       count = 0;
     }
-    owner = loan;
+    owner = *loan;
     ++count;
   }
   return_slots(owner, count);
@@ -222,18 +225,6 @@ void Worker::Impl::count_received_copy(const Context& context, channel::SessionN
                                        uint32_t bytes) {
   stats.worker->client_copied_rx_bytes.add(bytes);
   if (is_live(context, reader)) session(reader.index).client_copied_rx_bytes += bytes;
-}
-
-/// The slot is free again; `loan` says who had it.
-const char* Worker::Impl::take_back(Context& context, uint32_t slot, SlotLoan& loan) {
-  if (slot >= memory.rx_slot_count() || loans[slot].context != index_of(context)) {
-    return "kRelease of a slot that was not lent to this client";
-  }
-  loan = loans[slot];
-  loans[slot] = SlotLoan{};
-  --context.lent_slots;
-  release_slot_memory(slot);
-  return nullptr;
 }
 
 void Worker::Impl::return_slots(const SlotLoan& owner, uint32_t count) {

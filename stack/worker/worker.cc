@@ -44,9 +44,10 @@ Worker::Impl::Impl(const WorkerConfig& worker_config, io::PacketMemory& packet_m
       sends(worker_config.contexts_max * channel::kSendsPerContextMax),
       contexts(make_zeroed<Context>(kContextsMax), std::free),
       regions(make_zeroed<ClientRegion>(kRegionsMax), std::free),
-      loans(new SlotLoan[packet_memory.rx_slot_count()]),
-      lent_slots_per_context_max(worker_config.lent_slots_per_context_max) {
-  if (lent_slots_per_context_max == 0) lent_slots_per_context_max = memory.rx_slot_count() / 4 * 3;
+      loans(packet_memory.rx_slot_count(),
+            {.contexts_max = kContextsMax,
+             .per_context_max = worker_config.lent_slots_per_context_max,
+             .per_session_max = worker_config.lent_slots_per_session_max}) {
   attached.reserve(kContextsMax);
   leaving.reserve(kRegionsMax);
   ports.reserve(port_bindings.size());
