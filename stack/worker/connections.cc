@@ -73,7 +73,7 @@ void Worker::Impl::make_room() {
 }
 
 void Worker::Impl::end_time_wait(uint32_t conn) {
-  effects.clear();
+  tcp::Effects effects;
   std::optional<tcp::SegmentOut> none;
   engine.on_app_abort(conn, now, effects, none);
   end_session(conn, tcp::EndReason::kClosed);
@@ -139,8 +139,9 @@ std::optional<uint16_t> Worker::Impl::choose_port(const IpAddress& local, const 
   return std::nullopt;
 }
 
-/// What the last engine call changed, carried out.
-void Worker::Impl::apply(uint32_t conn) {
+/// Carries out what one call of the engine changed. It calls the engine again itself, with effects
+/// of their own, and may release the connection.
+void Worker::Impl::apply(uint32_t conn, const tcp::Effects& effects) {
   session::Session& changed = session(conn);
   if (effects.drop) drop(*effects.drop);
   if (effects.acked_bytes > 0) {
@@ -210,7 +211,6 @@ void Worker::Impl::on_established(uint32_t conn) {
   leave_handshake(conn);
   if (!listeners.is_valid(opened.listener, opened.listener_generation)) {
     abort_session(conn, channel::EndStatus::kAborted);  // its listener was closed meanwhile
-    effects.clear();
     return;
   }
   link_to_context(conn, listeners[opened.listener].context);
@@ -269,9 +269,9 @@ void Worker::Impl::close_by_client(uint32_t conn) {
   closed.is_closed_by_client = true;
   discard_payload(conn);
   if (!closed.is_over) {
-    effects.clear();
+    tcp::Effects effects;
     engine.on_app_close(conn, now, effects);
-    apply(conn);
+    apply(conn, effects);
     if (!engine.is_open(conn)) return;
   }
   if (closed.sends.piece_count == 0) {
@@ -298,7 +298,7 @@ void Worker::Impl::abort_session(uint32_t conn, channel::EndStatus status) {
     aborted.was_retransmitted = true;
     aborted.retransmitted_region = session::kManyRegions;
   }
-  effects.clear();
+  tcp::Effects effects;
   engine.on_app_abort(conn, now, effects, reset);
   if (reset) send_alone(tuple, *reset);
   end_session(conn, tcp::EndReason::kAborted);

@@ -52,9 +52,9 @@ PacketFate Worker::Impl::on_icmp_error(io::PacketBuf* packet, const ip::IcmpErro
     drop(Drop::kIcmpBadQuote);
     return PacketFate::kUnused;
   }
-  effects.clear();
+  tcp::Effects effects;
   engine.on_icmp_error(conn, error.seq, error.verdict, error.mtu_bytes, now, effects);
-  apply(conn);
+  apply(conn, effects);
   return PacketFate::kUnused;
 }
 

@@ -187,7 +187,7 @@ struct Worker::Impl {
   std::optional<uint16_t> choose_port(const IpAddress& local, const Endpoint& remote);
   void close_by_client(uint32_t conn);
   void abort_session(uint32_t conn, channel::EndStatus status);
-  void apply(uint32_t conn);
+  void apply(uint32_t conn, const tcp::Effects& effects);
   void end_session(uint32_t conn, tcp::EndReason reason);
   void release_if_done(uint32_t conn);
   void forget_context(uint32_t conn);
@@ -294,7 +294,6 @@ struct Worker::Impl {
   uint16_t ip_id = 0;
 
   tcp::Engine engine;
-  tcp::Effects effects;  ///< of the engine call under way
   FlowTable flows;
   ConnectionRouter router;
   Listeners listeners;

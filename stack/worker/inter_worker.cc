@@ -83,7 +83,7 @@ void Worker::Impl::migrate(uint32_t conn, const WorkerMessage& message) {
   stats.worker->handed_over.add(1);
   // Before the abort: the client must not hear of an end here.
   forget_context(conn);
-  effects.clear();
+  tcp::Effects effects;
   std::optional<tcp::SegmentOut> no_reset;  // SYN-SENT ends without one (RFC 9293 3.10.5)
   engine.on_app_abort(conn, now, effects, no_reset);
   session(conn).is_over = true;

@@ -109,9 +109,9 @@ std::optional<MacAddress> Worker::Impl::neighbour_of(uint32_t conn) {
   sender.waits_for_neighbour = true;
   has_neighbour_waiters = true;
   if (resolved.answer == link::Answer::kUnreachable) {
-    effects.clear();
+    tcp::Effects effects;
     engine.on_host_unreachable(conn, now, effects);
-    apply(conn);
+    apply(conn, effects);
   }
   return std::nullopt;
 }

@@ -96,17 +96,16 @@ std::optional<PacketFate> Worker::Impl::on_cookie_ack(uint32_t index, io::Packet
     return PacketFate::kUnused;
   }
   make_room();
-  effects.clear();
+  tcp::Effects effects;
   const uint32_t conn =
       engine.open_by_cookie(input.tuple, connection_config(*route), segment, now, effects);
   if (conn == tcp::kNoConn) return std::nullopt;
   reduce_to_payload(*packet, input.payload);
-  const auto fate = effects.payload_kept ? PacketFate::kKept : PacketFate::kUnused;
   // The session must exist before apply(), which tells its listener.
   bind_passive(conn, index, input.tuple, *route);
-  apply(conn);
+  apply(conn, effects);
   if (engine.is_open(conn)) arm(conn);
-  return fate;
+  return effects.payload_kept ? PacketFate::kKept : PacketFate::kUnused;
 }
 
 }  // namespace lyre::worker

@@ -84,11 +84,10 @@ PacketFate Worker::Impl::on_segment(uint32_t conn, const tcp::SegmentIn& segment
     drop(Drop::kRxPoolLow);
     return PacketFate::kUnused;
   }
-  effects.clear();
+  tcp::Effects effects;
   engine.on_segment(conn, segment, now, effects);
-  const auto fate = effects.payload_kept ? PacketFate::kKept : PacketFate::kUnused;
-  apply(conn);
-  return fate;
+  apply(conn, effects);
+  return effects.payload_kept ? PacketFate::kKept : PacketFate::kUnused;
 }
 
 /// When the pool runs low, sessions that hold much of it get no more, except for the very bytes

@@ -79,9 +79,9 @@ const char* Worker::Impl::on_submission(Context& context, const channel::Submiss
 void Worker::Impl::shut_down_session(uint32_t conn) {
   session(conn).is_shut_down = true;
   if (session(conn).is_over) return;
-  effects.clear();
+  tcp::Effects effects;
   engine.on_app_shutdown(conn, now, effects);
-  apply(conn);
+  apply(conn, effects);
 }
 
 bool Worker::Impl::is_live(const Context& context, channel::SessionName name) const {
@@ -173,9 +173,9 @@ const char* Worker::Impl::on_send(Context& context, uint32_t conn,
   ++context.sends_under_way;
   sender.client_copied_tx_bytes += entry.copied_bytes;
   stats.worker->client_copied_tx_bytes.add(entry.copied_bytes);
-  effects.clear();
+  tcp::Effects effects;
   engine.on_app_send(conn, send.bytes, now, effects);
-  apply(conn);
+  apply(conn, effects);
   return nullptr;
 }
 
@@ -185,9 +185,9 @@ const char* Worker::Impl::on_set_option(uint32_t conn, const channel::Submission
   tcp::ConnectionConfig wanted = engine.config(conn);
   if (!session::apply_option(option, value, wanted)) return "kSetOption of what is not allowed";
   if (session(conn).is_over) return nullptr;
-  effects.clear();
+  tcp::Effects effects;
   engine.configure(conn, wanted, now, effects);
-  apply(conn);
+  apply(conn, effects);
   return nullptr;
 }
 
@@ -249,9 +249,9 @@ bool Worker::Impl::is_same_session(uint32_t conn, uint32_t generation) const {
 
 void Worker::Impl::return_charge(uint32_t conn, uint32_t generation, uint32_t charge_bytes) {
   if (!is_same_session(conn, generation)) return;
-  effects.clear();
+  tcp::Effects effects;
   engine.on_app_release(conn, charge_bytes, now, effects);
-  apply(conn);
+  apply(conn, effects);
   // A free slot or block may be what the next bytes waited for.
   if (engine.is_open(conn) && session(conn).has_readable) mark_dirty(conn);
 }

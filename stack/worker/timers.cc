@@ -12,9 +12,9 @@ size_t Worker::Impl::run_timers() {
     if (!engine.is_open(conn)) return;
     // The wheel fires early where a deadline was moved back: look at the true one.
     if (engine.next_deadline(conn) > now) return arm(conn);
-    effects.clear();
+    tcp::Effects effects;
     engine.on_timer(conn, now, effects);
-    apply(conn);
+    apply(conn, effects);
   });
   return fired + run_neighbour_timers();
 }
