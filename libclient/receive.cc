@@ -7,7 +7,7 @@
 namespace {
 
 using lyre::client::fail_static;
-using lyre::client::ReceivedRun;
+using lyre::client::UnreadSlice;
 
 /// What a receiving call answers when nothing is left to take.
 int nothing_left(const lyre_session& session) {
@@ -27,7 +27,7 @@ int lyre_recv_slices(lyre_session* session, lyre_slice* out, int count) {
   if (session->received.is_empty()) return nothing_left(*session);
   int taken = 0;
   while (taken < count && !session->received.is_empty()) {
-    const ReceivedRun run = session->received.pop();
+    const UnreadSlice run = session->received.pop();
     out[taken++] = {run.data, run.bytes, run.slot};
     session->held_slots.push(run.slot);
     session->readable_bytes -= run.bytes;
@@ -54,7 +54,7 @@ int64_t lyre_recv(lyre_session* session, void* out, size_t bytes) {
   if (session->received.is_empty()) return nothing_left(*session);
   size_t taken = 0;
   while (taken < bytes && !session->received.is_empty()) {
-    ReceivedRun& run = session->received.front();
+    UnreadSlice& run = session->received.front();
     const size_t part = std::min(bytes - taken, size_t{run.bytes});
     std::memcpy(static_cast<uint8_t*>(out) + taken, run.data, part);
     taken += part;

@@ -34,8 +34,8 @@ constexpr uint32_t to_tell(uint64_t untold_bytes) {
   return untold_bytes < kMost ? static_cast<uint32_t>(untold_bytes) : kMost;
 }
 
-/// A run of received bytes that the user has not taken.
-struct ReceivedRun {
+/// Received bytes of one slot that the user has not taken.
+struct UnreadSlice {
   const uint8_t* data;
   uint32_t bytes;
   uint32_t slot;
@@ -72,7 +72,7 @@ struct lyre_session : lyre::client::Waitable {
   uint32_t rtt_min_us = 0;            ///< 0: not known
   lyre::client::Fifo<uint64_t> tags;  ///< finished, to be reported
 
-  lyre::client::Fifo<lyre::client::ReceivedRun> received;
+  lyre::client::Fifo<lyre::client::UnreadSlice> received;
   uint64_t readable_bytes = 0;
   lyre::client::Fifo<uint32_t> held_slots;  ///< the user's until lyre_release()
   lyre::client::UntoldCopies untold_copies;

@@ -4,6 +4,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "stack/channel/abi.h"
+#include "stack/session/session.h"
+#include "stack/tcp/engine.h"
+#include "stack/worker/context.h"
 #include "stack/worker/impl.h"
 
 /// What clients are told. A session remembers what its client must still hear; here it is written

@@ -1,6 +1,13 @@
 #include <algorithm>
 
+#include "stack/ip/route_table.h"
+#include "stack/session/session.h"
+#include "stack/tcp/engine.h"
+#include "stack/wire/tcp_segment.h"
+#include "stack/worker/context.h"
 #include "stack/worker/impl.h"
+#include "stack/worker/listeners.h"
+#include "stack/worker/tables/time_wait_queue.h"
 
 /// Sessions from their first to their last moment.
 namespace lyre::worker {

@@ -2,7 +2,11 @@
 
 #include <algorithm>
 
+#include "stack/base/check.h"
+#include "stack/worker/context.h"
 #include "stack/worker/impl.h"
+#include "stack/worker/inbox.h"
+#include "stack/worker/listeners.h"
 
 namespace lyre::worker {
 

@@ -2,6 +2,9 @@
 #include <memory>
 
 #include "stack/base/check.h"
+#include "stack/session/session.h"
+#include "stack/tcp/engine.h"
+#include "stack/worker/context.h"
 #include "stack/worker/impl.h"
 
 /// What must hold between two turns, for the simulator and the fuzzers.

@@ -1,4 +1,9 @@
+#include "stack/base/bounded_vector.h"
+#include "stack/base/check.h"
 #include "stack/base/ipv6_address.h"
+#include "stack/ip/route_table.h"
+#include "stack/link/framing.h"
+#include "stack/link/neighbours.h"
 #include "stack/worker/impl.h"
 
 /// The worker's side of ARP and neighbour discovery: who it is on each wire, and who else is there.

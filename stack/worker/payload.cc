@@ -1,5 +1,8 @@
 #include <algorithm>
 
+#include "stack/io/packet_io.h"
+#include "stack/session/session.h"
+#include "stack/tcp/engine.h"
 #include "stack/worker/impl.h"
 
 /// Received payload as the engine keeps it: one packet, or a chain of packets whose segments were

@@ -1,5 +1,11 @@
+#include "stack/worker/regions.h"
+
 #include <algorithm>
 
+#include "stack/base/buf_ref.h"
+#include "stack/base/check.h"
+#include "stack/channel/abi.h"
+#include "stack/worker/context.h"
 #include "stack/worker/impl.h"
 
 /// Memory that clients registered: it comes, is sent from, and goes when no port can see it.

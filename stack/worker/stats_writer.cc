@@ -1,7 +1,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "stack/channel/stats.h"
+#include "stack/tcp/engine.h"
+#include "stack/worker/context.h"
 #include "stack/worker/impl.h"
+#include "stack/worker/listeners.h"
 
 /// What tools see. A pass over all session rows is spread over turns, so that looking costs little.
 namespace lyre::worker {

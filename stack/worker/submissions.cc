@@ -1,7 +1,13 @@
 #include <cstring>
 
+#include "stack/channel/abi.h"
 #include "stack/session/options.h"
+#include "stack/session/session.h"
+#include "stack/tcp/engine.h"
+#include "stack/worker/context.h"
 #include "stack/worker/impl.h"
+#include "stack/worker/listeners.h"
+#include "stack/worker/tables/slot_loans.h"
 
 /// What clients ask for. An entry is copied once out of shared memory and then checked: each
 /// handler returns nullptr, or the rule that the client broke, which ends it.

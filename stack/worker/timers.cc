@@ -1,4 +1,6 @@
+#include "stack/tcp/engine.h"
 #include "stack/worker/impl.h"
+#include "stack/worker/timer_wheel.h"
 
 namespace lyre::worker {
 

@@ -1,7 +1,14 @@
 #include <algorithm>
 #include <cstring>
 
+#include "stack/base/check.h"
+#include "stack/ip/output.h"
+#include "stack/session/send_queue.h"
+#include "stack/session/session.h"
+#include "stack/tcp/engine.h"
 #include "stack/worker/impl.h"
+#include "stack/worker/port.h"
+#include "stack/worker/tables/transmit_queue.h"
 
 namespace lyre::worker {
 

@@ -2,7 +2,10 @@
 
 #include <cstdlib>
 
+#include "stack/base/check.h"
+#include "stack/worker/context.h"
 #include "stack/worker/impl.h"
+#include "stack/worker/regions.h"
 
 namespace lyre::worker {
 
