@@ -108,7 +108,7 @@ void lyre_context::on_connected(uint32_t worker, const Completion& entry) {
   lyre_session* session = found->second;
   connecting_.erase(found);
   session->cookie = 0;
-  session->worker = worker;  // which may be another than was asked: see docs/channel_abi.md
+  session->worker = worker;  // which may be another than was asked: see docs/design/channel_abi.md
   if (!name_session(*session, entry)) return;
   if (session->is_given_up) {
     give_up(session, Op::kAbort);

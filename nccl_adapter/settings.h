@@ -10,7 +10,7 @@
 
 namespace lyre::nccl_adapter {
 
-/// What the environment asks for. docs/nccl.md has the table for users.
+/// What the environment asks for. docs/user/nccl.md has the table for users.
 struct Settings {
   std::string socket_path;      ///< LYRE_SOCKET; empty: the library's default
   bool is_required = false;     ///< LYRE_REQUIRED=1: end the process instead of falling back

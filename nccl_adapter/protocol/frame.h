@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <span>
 
-/// What follows the handshake on a stream: frames, in both directions. docs/nccl_protocol.md tells
-/// the story; this file is the source.
+/// Frames, which follow the handshake on a stream in both directions. This file defines them;
+/// docs/design/nccl_protocol.md explains them.
 namespace lyre::nccl_adapter {
 
 enum class FrameType : uint8_t {

@@ -9,7 +9,7 @@
 
 /// The shared memory between the daemon and one client context: a file format, version first,
 /// offsets instead of pointers. The other side may lie: copy an entry once, check, use the copy.
-/// docs/channel_abi.md tells the story; this file is the source.
+/// This file is the definition; docs/design/channel_abi.md explains it.
 namespace lyre::channel {
 
 inline constexpr uint64_t kContextMagic = 0x3158'5443'4552'594c;  // "LYRECTX1", little endian

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Measures Lyre beside kernel TCP and beside the wire's own limits, in alternating rounds.
 
-Prints a table as it goes, writes bench.json, and refreshes docs/benchmarks.md and its plot. Wants
-root, and a machine with nothing else to do: times on a busy one mean nothing, ratios little.
+Prints a table as it goes and writes bench.json. When everything is measured it refreshes the
+figures in docs/user/benchmarks.md, its plot, and docs/dev/benchmarks_log.md. It needs root, and a
+machine with nothing else to do: times on a busy one mean nothing, ratios little.
 """
 
 import argparse
@@ -37,8 +38,9 @@ def arguments():
     parser.add_argument("--out", default="bench.json", help="where the figures go (bench.json)")
     parser.add_argument("--keep", action="store_true",
                         help="groups that are not measured stay in --out as they are")
-    parser.add_argument("--docs", metavar="FILE", help="refresh this page (docs/benchmarks.md when "
-                        "everything is measured, else none)")
+    parser.add_argument("--docs", metavar="FOLDER", help="refresh user/benchmarks.md and "
+                        "dev/benchmarks_log.md in this folder (docs when everything is measured, "
+                        "else none)")
     return parser.parse_args()
 
 
@@ -51,7 +53,7 @@ def main():
                            seconds=0.5 if options.quick else 2, table=table)
     docs = options.docs
     if docs is None and not options.only and not options.quick:
-        docs = os.path.join(ROOT, "docs", "benchmarks.md")
+        docs = os.path.join(ROOT, "docs")
     try:
         for name, group in GROUPS.items():
             if table.wants_group(name):
@@ -63,7 +65,8 @@ def main():
             table.keep_others(options.out, list(GROUPS))
         table.write_json(options.out)
     if docs:
-        table.write_docs(docs)
+        table.write_docs(os.path.join(docs, "user/benchmarks.md"),
+                         os.path.join(docs, "dev/benchmarks_log.md"))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What was measured: a table on the terminal, a JSON file, a part of a page, a plot."""
+"""What was measured: a table on the terminal, a JSON file, parts of two pages, a plot."""
 
 import json
 import os
@@ -9,6 +9,17 @@ import time
 BEGIN = "<!-- tools/bench writes from here -->"
 END = "<!-- tools/bench wrote up to here -->"
 PLOT = "benchmarks.svg"
+# The rows of the page for users: (group, name).
+HEADLINES = [
+    ("bulk, MTU 1500", "one session"),
+    ("bulk, MTU 9000", "one session"),
+    ("bulk, MTU 1500", "8 sessions"),
+    ("round trips, adaptive beside a blocking kernel client", "64 B, p50"),
+    ("requests", "1000 sessions"),
+    ("all-reduce", "4 MiB"),
+    ("all-reduce", "64 MiB"),
+    ("idle", "daemon, the port wakes it (AF_PACKET)"),
+]
 
 
 class Row:
@@ -108,25 +119,36 @@ class Table:
         with open(path, "w", encoding="utf-8") as file:
             json.dump(report, file, indent=1)
 
-    def write_docs(self, path):
-        """Puts the figures between the page's markers, and the plot beside the page."""
-        with open(path, encoding="utf-8") as file:
-            page = file.read()
-        if BEGIN not in page or END not in page:
-            raise SystemExit(f"bench: {path} has no markers for the figures")
-        before, rest = page.split(BEGIN, 1)
-        after = rest.split(END, 1)[1]
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(f"{before}{BEGIN}\n{self.markdown()}{END}{after}")
-        with open(os.path.join(os.path.dirname(path), PLOT), "w", encoding="utf-8") as file:
+    def write_docs(self, page, log):
+        """Puts the headline rows and the plot into the users' page, and all rows into the log."""
+        replace_between_markers(page, self.headlines())
+        replace_between_markers(log, self.figures())
+        with open(os.path.join(os.path.dirname(page), PLOT), "w", encoding="utf-8") as file:
             file.write(plot([row for row in self.rows if row.unit == "Gb/s"]))
 
-    def markdown(self):
+    def when_and_where(self):
         first, last = (choose(row.made for row in self.rows) for choose in (min, max))
         rounds = sorted({len(row.values) for row in self.rows if len(row.values) > 1})
-        lines = [f"Measured {first} to {last} UTC on {machine()}; medians of "
-                 f"{' or '.join(map(str, rounds))} rounds, alternating.", "",
-                 f"![goodput]({PLOT})", ""]
+        return (f"Measured {first} to {last} UTC on {machine()}; medians of "
+                f"{' or '.join(map(str, rounds))} rounds, alternating.")
+
+    def headlines(self):
+        lines = [self.when_and_where(), "",
+                 "| measurement | Lyre | compared with | ratio | ratio of the best rounds |",
+                 "|---|---|---|---|---|"]
+        for group, name in HEADLINES:
+            row = next((row for row in self.rows if (row.group, row.name) == (group, name)), None)
+            if row is None:
+                continue
+            other, ratio, best = ("", "", "") if row.ratio() is None else (
+                f"{row.beside.name}: {figure(row.beside.median)} {row.beside.unit}",
+                f"{row.ratio():.2f}", f"{row.ratio_of_best():.2f}")
+            lines.append(f"| {group}: {name} | {figure(row.median)} {row.unit} | {other} | {ratio} "
+                         f"| {best} |")
+        return "\n".join([*lines, "", f"![goodput]({PLOT})"]) + "\n"
+
+    def figures(self):
+        lines = [self.when_and_where()]
         group = None
         for row in self.rows:
             if row.group != group:
@@ -140,6 +162,17 @@ class Table:
                 f"| {row.name} | {figure(row.median)} {row.unit} | "
                 f"{figure(min(row.values))} to {figure(max(row.values))} | {beside} | {best} |")
         return "\n".join(lines) + "\n"
+
+
+def replace_between_markers(path, text):
+    with open(path, encoding="utf-8") as file:
+        page = file.read()
+    if BEGIN not in page or END not in page:
+        raise SystemExit(f"bench: {path} has no markers for the figures")
+    before, rest = page.split(BEGIN, 1)
+    after = rest.split(END, 1)[1]
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f"{before}{BEGIN}\n{text}{END}{after}")
 
 
 def machine():

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The table in docs/TESTING.md: which test covers which section of an RFC that the stack cites.
+"""The table in docs/dev/rfcs.md: which test covers which section of an RFC that the stack cites.
 
 `rfcs.py --write` makes it anew from the citations "RFC nnnn x.y" in stack/ and in the tests; the
 lint (`lint.py rfcs`) asks that what the table names is there.
@@ -13,7 +13,7 @@ import sys
 import source
 from source import Finding
 
-DOCUMENT = 'docs/TESTING.md'
+DOCUMENT = 'docs/dev/rfcs.md'
 BEGIN, END = '<!-- rfc table -->', '<!-- end of rfc table -->'
 NO_TEST = 'no test names it'
 PARTS = 'its parts, below'

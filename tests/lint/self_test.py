@@ -69,8 +69,8 @@ class Lint(unittest.TestCase):
 
     def test_the_rfc_table_names_only_tests_that_exist(self):
         table = '| RFC 1 2 | tests/a_test.cc: A.B |\n| RFC 1 3 | tests/a_test.cc: A.C |\n'
-        files = {'docs/TESTING.md': table, 'tests/a_test.cc': 'TEST(A, B) {\n}\n'}
-        self.assertEqual(self.places(rfcs.check, files), [('docs/TESTING.md', 2)])
+        files = {'docs/dev/rfcs.md': table, 'tests/a_test.cc': 'TEST(A, B) {\n}\n'}
+        self.assertEqual(self.places(rfcs.check, files), [('docs/dev/rfcs.md', 2)])
 
     def test_a_layer_may_not_look_up(self):
         files = {'stack/base/a.h': HEADER + '#include "stack/tcp/b.h"\n', 'stack/tcp/b.h': HEADER}

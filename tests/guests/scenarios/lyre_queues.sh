@@ -9,7 +9,7 @@ MODE=$1
 SESSIONS=32
 SESSION_BYTES=262144
 # What is under way fits a ring of 256 buffers: under more, QEMU 7.2, which spreads in software, was
-# seen to leave a queue without packets for good, with free buffers in it (docs/guests.md).
+# seen to leave a queue without packets for good, with free buffers in it (docs/dev/guests.md).
 PERF_WINDOW=4KiB
 BLOCK=4KiB
 TRACED_S=10

@@ -9,7 +9,7 @@
 namespace lyre::tcp {
 namespace {
 
-/// RFC 9293 3.3.2 figure 5, as text. docs/ARCHITECTURE.md may copy it.
+/// RFC 9293 3.3.2 figure 5, as text. docs/design/ARCHITECTURE.md may copy it.
 TEST(StateTable, ReadsAsTheDiagram) {
   std::string text;
   for (uint32_t from = 0; from < kStateCount; ++from) {
