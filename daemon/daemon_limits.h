@@ -17,6 +17,9 @@ inline constexpr Nanos kRepliesIdlePeriod = millis(25);
 /// How often links are looked at: while all are up, and while one is down.
 inline constexpr Nanos kLinkPeriod = millis(250);
 inline constexpr Nanos kLinkDownPeriod = millis(20);
+/// How often devices are asked for their counters. ENA answers by an admin command and sleeps for
+/// some 100 us meanwhile; people who look at counters repeat it each second at most.
+inline constexpr Nanos kDeviceCountersPeriod = seconds(1);
 /// How long a client waits at most for the workers and ports to let go of its memory.
 inline constexpr Nanos kRegionTimeout = seconds(1);
 /// How long a stopping daemon waits for its workers to reset their sessions.

@@ -265,6 +265,7 @@ Status Launcher::make_threads() {
   }
   turns_seen_.resize(workers_.size());
   make_link_watch();
+  make_device_counters();
   std::optional<uint32_t> lend_uid;
   if (config_.lend_uid >= 0) lend_uid = static_cast<uint32_t>(config_.lend_uid);
   registry_ = std::make_unique<ContextRegistry>(
@@ -424,6 +425,15 @@ void Launcher::make_link_watch() {
   links_ = std::make_unique<LinkWatch>(*threads_, std::move(links));
 }
 
+void Launcher::make_device_counters() {
+  std::vector<CountedDevice> devices;
+  for (uint32_t i = 0; i < ports_.size(); ++i) {
+    devices.push_back({.rx_missed = [port = ports_[i].get()] { return port->rx_missed(); },
+                       .shown = &stats_.port(i).rx_missed});
+  }
+  device_counters_ = std::make_unique<DeviceCounters>(std::move(devices));
+}
+
 void Launcher::watch_links() {
   links_timer_.expires_after(chrono_of(links_->look()));
   links_timer_.async_wait([this](const boost::system::error_code& error) {
@@ -458,6 +468,7 @@ void Launcher::keep_house() {
   const Nanos now = monotonic_now();
   restart_ports();
   look_for_conflicts(now);
+  device_counters_->look(now);
   stats_.header().clients.set(registry_->attached_count());
   stats_.header().clients_total.set(registry_->attached_total());
   if (workers_progress()) progress_seen_ = now;

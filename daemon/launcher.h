@@ -10,6 +10,7 @@
 #include "daemon/config.h"
 #include "daemon/context_registry.h"
 #include "daemon/control_server.h"
+#include "daemon/device_counters.h"
 #include "daemon/link_watch.h"
 #include "daemon/notifier.h"
 #include "daemon/stats_segment.h"
@@ -57,6 +58,7 @@ class Launcher {
   void take_replies();
   void look_at_replies();
   void make_link_watch();
+  void make_device_counters();
   void watch_links();
   void schedule_housekeeping();
   void keep_house();
@@ -85,6 +87,7 @@ class Launcher {
   std::vector<std::unique_ptr<worker::Worker>> workers_;
   std::unique_ptr<WorkerThreads> threads_;
   std::unique_ptr<LinkWatch> links_;
+  std::unique_ptr<DeviceCounters> device_counters_;
   std::unique_ptr<ControlServer> control_;
 
   std::vector<Expulsion> expulsions_;

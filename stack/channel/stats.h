@@ -13,7 +13,7 @@
 namespace lyre::channel {
 
 inline constexpr uint64_t kStatsMagic = 0x3154'4154'5352'594c;  // "LYRSTAT1"
-inline constexpr uint32_t kStatsVersion = 5;
+inline constexpr uint32_t kStatsVersion = 6;
 
 /// A counter with one writer and any number of readers.
 class StatCounter {
@@ -40,7 +40,7 @@ static_assert(sizeof(StatCounter) == 8);
   X(tx_packets, "packets sent")                                                 \
   X(tx_bytes, "bytes sent, with all headers")                                   \
   X(tx_full, "times the port took fewer packets than offered")                  \
-  X(rx_missed, "packets the port lost for want of a buffer")                    \
+  X(rx_missed, "packets received and lost for want of a buffer")                \
   X(tcp_segments_in, "TCP segments that reached a connection")                  \
   X(tcp_segments_out, "TCP segments sent")                                      \
   X(tcp_payload_in, "TCP payload bytes received in order")                      \
@@ -161,6 +161,8 @@ struct StatsPort {
   std::atomic<uint32_t> is_link_up;
   uint8_t mac[6];
   uint8_t reserved[2];
+  /// Packets that the device lost for want of a buffer. Written by the control thread.
+  StatCounter rx_missed;
 };
 
 /// The head of the segment; offsets are from its start.

@@ -68,13 +68,14 @@ struct IoCapabilities {
   uint32_t speed_mbps = 0;  ///< 0: unknown
 };
 
-/// Counters that only the backend can see. Units: packets, or bytes where it says so.
+/// What a queue itself counted: read from memory, without asking a device. Units: packets, or bytes
+/// where it says so.
 struct IoCounters {
   uint64_t rx_packets = 0;
   uint64_t rx_bytes = 0;
   uint64_t tx_packets = 0;
   uint64_t tx_bytes = 0;
-  uint64_t rx_missed = 0;            ///< lost in the port for want of a buffer or ring space
+  uint64_t rx_missed = 0;            ///< received, and lost for want of a buffer
   uint64_t tx_full = 0;              ///< tx_burst took fewer packets than offered
   uint64_t tx_linearised_bytes = 0;  ///< copied because the port cannot gather
   uint64_t rx_linearised_bytes = 0;  ///< copied because a frame came in pieces

@@ -27,6 +27,7 @@ void Worker::Impl::write_stats() {
   write_port_counters();
 }
 
+/// Of the queues alone: what devices count is the control thread's to ask for.
 void Worker::Impl::write_port_counters() {
   io::IoCounters sum;
   for (const Port& port : ports) {

@@ -129,6 +129,7 @@ TEST_F(MemifPorts, QueueReachesTheQueueOfTheSameNumber) {
   EXPECT_EQ(ends_[0].port->info().driver, "net_memif");
   EXPECT_FALSE(ends_[0].port->info().does_dma);
   EXPECT_EQ(ends_[0].port->queue(1).counters().software_checksums, 1u);
+  EXPECT_EQ(ends_[1].port->rx_missed(), 0u);
 }
 
 TEST_F(MemifPorts, ClientWaitsForItsServer) {

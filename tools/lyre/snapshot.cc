@@ -49,6 +49,7 @@ PortSnapshot copy_port(const channel::StatsPort& from) {
   to.speed_mbps = from.speed_mbps;
   // Relaxed: a lone flag for people.
   to.is_link_up = from.is_link_up.load(std::memory_order_relaxed) != 0;
+  to.rx_missed = from.rx_missed.get();
   return to;
 }
 

@@ -50,6 +50,7 @@ struct PortSnapshot {
   uint32_t speed_mbps = 0;
   bool is_link_up = false;
   uint8_t mac[6] = {};
+  uint64_t rx_missed = 0;  ///< lost by the device for want of a buffer
 };
 
 struct Snapshot {

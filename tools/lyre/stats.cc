@@ -37,6 +37,20 @@ void add_line(TextTable& table, const Snapshot& snapshot, bool has_zeros, const 
   table.add_row(std::move(cells));
 }
 
+/// What devices count by themselves, for all workers together.
+TextTable ports_table(const Snapshot& snapshot, bool has_zeros) {
+  TextTable ports;
+  ports.add_column("port");
+  ports.add_column("rx_missed", TextTable::Align::kRight);
+  ports.add_column("");
+  for (const PortSnapshot& port : snapshot.ports) {
+    if (port.rx_missed == 0 && !has_zeros) continue;
+    ports.add_row({port.name, std::to_string(port.rx_missed),
+                   "packets the device lost for want of a buffer"});
+  }
+  return ports;
+}
+
 }  // namespace
 
 std::string stats_text(const Snapshot& snapshot, bool has_zeros) {
@@ -51,7 +65,8 @@ std::string stats_text(const Snapshot& snapshot, bool has_zeros) {
              [i](const WorkerSnapshot& worker) { return worker.drops[i]; });
   }
   const std::string dropped = drops.is_empty() ? "nothing was dropped\n" : drops.text();
-  return counters.text() + "\n" + dropped;
+  const TextTable ports = ports_table(snapshot, has_zeros);
+  return counters.text() + "\n" + dropped + (ports.is_empty() ? "" : "\n" + ports.text());
 }
 
 nlohmann::ordered_json stats_json(const Snapshot& snapshot) {
@@ -69,6 +84,10 @@ nlohmann::ordered_json stats_json(const Snapshot& snapshot) {
                               {"sessions_open", worker.sessions_open},
                               {"rx_slots_free", worker.rx_slots_free},
                               {"rx_slots_total", worker.rx_slots_total}});
+  }
+  out["ports"] = nlohmann::ordered_json::array();
+  for (const PortSnapshot& port : snapshot.ports) {
+    out["ports"].push_back({{"name", port.name}, {"rx_missed", port.rx_missed}});
   }
   return out;
 }

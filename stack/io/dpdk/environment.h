@@ -76,6 +76,9 @@ class Port {
   /// REQUIRES: worker < info().queue_count.
   virtual PacketIo& queue(uint32_t worker) = 0;
   virtual bool is_link_up() const = 0;
+  /// Packets that the device lost for want of a buffer or of room in a ring, in all queues. Some
+  /// drivers sleep until the device has answered.
+  virtual uint64_t rx_missed() const = 0;
   /// Asks the device to let frames to these groups through, and no longer those asked for before.
   /// Fails: it can neither do this nor let all groups through.
   virtual Status join(std::span<const MacAddress> groups) = 0;

@@ -218,6 +218,13 @@ Status EthernetPort::join(std::span<const MacAddress> groups) {
 
 /// A memif client that its server has not answered yet only waits: a server that meets the remains
 /// of attempts that were given up can abort (DPDK 22.11).
+uint64_t EthernetPort::rx_missed() const {
+  rte_eth_stats stats = {};
+  if (rte_eth_stats_get(port_id_, &stats) != 0) return 0;
+  // Virtual wires count each failed attempt to get a buffer; the frame waits in their ring.
+  return stats.imissed + (quirks_->is_virtual ? 0 : stats.rx_nombuf);
+}
+
 bool EthernetPort::needs_restart() const {
   if (!is_memif_client_ || is_link_up()) return false;
   const std::vector<uint64_t> open = unix_connections();

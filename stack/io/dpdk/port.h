@@ -25,6 +25,7 @@ class EthernetPort final : public Port {
   const PortInfo& info() const override { return info_; }
   PacketIo& queue(uint32_t worker) override { return *queues_[worker]; }
   bool is_link_up() const override { return queues_[0]->is_link_up(); }
+  uint64_t rx_missed() const override;
   bool needs_restart() const override;
   Status join(std::span<const MacAddress> groups) override;
   Status restart() override;

@@ -326,15 +326,4 @@ bool Queue::is_link_up() const {
   return rte_eth_link_get_nowait(setup_.port_id, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
 }
 
-IoCounters Queue::counters() const {
-  IoCounters counters = counters_;
-  rte_eth_stats stats = {};
-  // The port counts its losses as a whole, so one queue tells of them.
-  if (setup_.queue_id == 0 && rte_eth_stats_get(setup_.port_id, &stats) == 0) {
-    // Virtual wires count each failed attempt to get a buffer; the frame waits in their ring.
-    counters.rx_missed += stats.imissed + (setup_.quirks->is_virtual ? 0 : stats.rx_nombuf);
-  }
-  return counters;
-}
-
 }  // namespace lyre::io::dpdk

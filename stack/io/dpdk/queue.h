@@ -43,7 +43,7 @@ class Queue final : public PacketIo {
   void reclaim() override;
 
   const IoCapabilities& capabilities() const override { return setup_.capabilities; }
-  IoCounters counters() const override;
+  IoCounters counters() const override { return counters_; }
   bool is_link_up() const override;
   int wait_fd() const override { return setup_.wait_fd; }
 

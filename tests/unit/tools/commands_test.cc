@@ -65,6 +65,21 @@ TEST(Stats, LeavesZerosOut) {
       stats_text(look(segment), false));
 }
 
+TEST(Stats, ShowsWhatDevicesLost) {
+  FakeSegment segment;
+  const char* heading = "port    rx_missed\n";
+  EXPECT_EQ(std::string::npos, stats_text(look(segment), false).find(heading));
+  segment.port().rx_missed.set(12);
+  const std::string text = stats_text(look(segment), false);
+  EXPECT_NE(std::string::npos, text.find(heading)) << text;
+  EXPECT_NE(std::string::npos,
+            text.find("memif0         12  packets the device lost for want of a buffer\n"))
+      << text;
+  const auto json = stats_json(look(segment));
+  EXPECT_EQ("memif0", json["ports"][0]["name"]);
+  EXPECT_EQ(12, json["ports"][0]["rx_missed"]);
+}
+
 TEST(Stats, ShowsEveryCounterWhenAsked) {
   FakeSegment segment;
   EXPECT_NE(std::string::npos, stats_text(look(segment), false).find("nothing was dropped"));
