@@ -1,7 +1,9 @@
 #pragma once
 
-#include <array>
+#include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "stack/base/bounded_vector.h"

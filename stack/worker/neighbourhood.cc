@@ -1,12 +1,18 @@
 #include "stack/base/bounded_vector.h"
 #include "stack/base/check.h"
+#include "stack/base/interface_address.h"
 #include "stack/base/ipv6_address.h"
 #include "stack/ip/route_table.h"
 #include "stack/link/framing.h"
+#include "stack/link/ndp.h"
 #include "stack/link/neighbours.h"
+#include "stack/wire/arp.h"
 #include "stack/worker/impl.h"
+#include "stack/worker/port.h"
+#include "stack/worker/routing/connection_router.h"
 
-/// The worker's side of ARP and neighbour discovery: who it is on each wire, and who else is there.
+/// The worker's side of ARP and neighbour discovery: its own addresses on each port, and the MAC
+/// addresses of its neighbours.
 namespace lyre::worker {
 
 void Worker::Impl::add_port(const PortBinding& binding) {

@@ -1,5 +1,11 @@
+#include "stack/io/packet.h"
 #include "stack/ip/input.h"
+#include "stack/link/neighbours.h"
 #include "stack/worker/impl.h"
+#include "stack/worker/packet_fate.h"
+#include "stack/worker/port.h"
+#include "stack/worker/routing/connection_router.h"
+#include "stack/worker/segment_merger.h"
 
 /// The arrival of packets: bursts of the ports and what is delivered locally, each classified once
 /// and given to the part that it is for.

@@ -2,12 +2,15 @@
 #include <cstring>
 
 #include "stack/channel/stats.h"
+#include "stack/io/packet_io.h"
+#include "stack/session/session.h"
 #include "stack/tcp/engine.h"
 #include "stack/worker/context.h"
 #include "stack/worker/impl.h"
 #include "stack/worker/listeners.h"
+#include "stack/worker/port.h"
 
-/// What tools see. A pass over all session rows is spread over turns, so that looking costs little.
+/// What tools see in the stats segment. A pass over all session rows is spread over turns.
 namespace lyre::worker {
 
 void Worker::Impl::write_stats() {

@@ -1,19 +1,30 @@
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <span>
 
+#include "stack/base/buf_ref.h"
 #include "stack/base/check.h"
+#include "stack/base/mac_address.h"
+#include "stack/io/packet.h"
 #include "stack/ip/output.h"
+#include "stack/link/neighbours.h"
 #include "stack/session/send_queue.h"
 #include "stack/session/session.h"
 #include "stack/tcp/engine.h"
+#include "stack/tcp/segment.h"
+#include "stack/wire/tcp_segment.h"
 #include "stack/worker/impl.h"
 #include "stack/worker/port.h"
 #include "stack/worker/tables/transmit_queue.h"
 
+/// The way out of segments: sessions are asked in turn for what they may send, packets are built
+/// and queued for their port.
 namespace lyre::worker {
 
-/// Transmission is pulled: each session in the list gets a turn, and gives as many segments as it
-/// may and the port has room for.
+/// Transmission is pulled: each session in the list has a turn and gives as many segments as TCP
+/// allows and the port has room for. Sessions that are put back in the list meanwhile stand behind
+/// `last` and wait for the next turn.
 size_t Worker::Impl::transmit() {
   if (neighbours.generation() != neighbours_seen) wake_neighbour_waiters();
   size_t sent = 0;
@@ -37,7 +48,7 @@ size_t Worker::Impl::packet_room(const session::Session& sender) {
   const size_t room = ports[sender.port].session_room();
   if (room == 0) return 0;
   if (tx_stock.empty()) restock();
-  // One at least is asked for, so that the want of buffers is noticed and counted.
+  // With no buffer at all the session still builds one packet, which fails and is counted.
   return std::min(room, std::max<size_t>(tx_stock.size(), 1));
 }
 
@@ -76,8 +87,8 @@ uint32_t Worker::Impl::payload_limit(uint32_t conn, size_t room) const {
   return std::min(packets, cut_max == 0 ? kSendBytesAtOnceMax : cut_max);
 }
 
-/// Returns the packets it took. 0: no buffer, what is missing counts as sent and lost; TCP will
-/// send it again.
+/// Returns the packets it took. Fewer than needed: no buffer, and the rest counts as sent and lost;
+/// TCP sends it again.
 size_t Worker::Impl::send_segment(uint32_t conn, const tcp::SegmentOut& segment, MacAddress mac) {
   count_out(segment);
   if (segment.payload_bytes <= segment.mss_bytes) {
@@ -138,7 +149,7 @@ void Worker::Impl::finish_packet(uint32_t conn, const tcp::SegmentOut& segment,
   }
 }
 
-/// Keeps in mind which memory a port may still read after the ACK.
+/// Records which memory a port may still read after the ACK.
 void Worker::Impl::note_retransmission(session::Session& sender, const io::PacketBuf& packet) {
   sender.was_retransmitted = true;
   for (uint32_t i = 0; i < packet.piece_count; ++i) {
@@ -183,8 +194,8 @@ io::PacketBuf* Worker::Impl::try_make_uncut(uint32_t conn, const tcp::SegmentOut
   return packet;
 }
 
-/// Hangs the segment's payload behind the packet; false where the port cannot gather so many
-/// pieces.
+/// Attaches the segment's payload to the packet as pieces; false where the port cannot gather so
+/// many.
 bool Worker::Impl::try_gather(uint32_t conn, const tcp::SegmentOut& segment,
                               io::PacketBuf& packet) {
   session::Session& sender = session(conn);
@@ -256,8 +267,8 @@ void Worker::Impl::count_out(const tcp::SegmentOut& segment) {
   if (segment.flags.has(wire::TcpFlags::kRst)) stats.worker->tcp_resets_out.add(1);
 }
 
-/// A segment that no session sends: RST for a stranger, or the last word of an aborted session.
-/// `mac`: of the neighbour to send to, where it is known without asking.
+/// Sends a segment outside of any session's turn: a RST, or the answer to a SYN by cookie.
+/// `mac`: of the neighbour to send to, where it is known without resolution.
 void Worker::Impl::send_alone(const FourTuple& tuple, const tcp::SegmentOut& segment,
                               std::optional<MacAddress> mac) {
   const auto route = routes.lookup_from(tuple.local.address, tuple.remote.address);
@@ -282,8 +293,8 @@ void Worker::Impl::send_packet(uint32_t port, io::PacketBuf* packet) {
   drop(Drop::kTxNoBuffer);
 }
 
-/// The peer is this host: what was built for the wire is received in the next turn. Its checksums
-/// were never computed and need not be: the bytes do not leave this memory.
+/// The peer is this host: the packet is received in the next turn. Its checksums were not computed
+/// and need not be: the bytes do not leave this memory.
 void Worker::Impl::deliver_locally(io::PacketBuf* packet) {
   stats.worker->loopback_packets.add(1);
   packet->ip_checksum = packet->l4_checksum = io::ChecksumVerdict::kGood;
