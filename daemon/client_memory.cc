@@ -16,13 +16,10 @@
 #include <system_error>
 #include <thread>
 
+#include "daemon/errno_error.h"
+
 namespace lyre {
 namespace {
-
-Error failure(const char* what) {
-  const int code = errno;
-  return Error{code, std::string(what) + ": " + std::strerror(code)};
-}
 
 /// A pool of pages that only this kernel stands behind. Files of other kinds, which may answer when
 /// they like, are told apart without asking them anything.
@@ -30,7 +27,7 @@ bool is_of_memory(int file) { return ::fcntl(file, F_GET_SEALS) >= 0; }
 
 Status check_extent(const ClientMemory& memory) {
   struct stat facts {};
-  if (::fstat(memory.file.get(), &facts) != 0) return failure("cannot look at the memory");
+  if (::fstat(memory.file.get(), &facts) != 0) return errno_error("cannot look at the memory");
   const auto file_bytes = static_cast<uint64_t>(facts.st_size);
   if (memory.bytes == 0 || memory.bytes % memory.page_bytes != 0 ||
       memory.offset % memory.page_bytes != 0) {
@@ -44,7 +41,7 @@ Status check_extent(const ClientMemory& memory) {
 
 Result<uint64_t> page_bytes_of(int file) {
   struct statfs facts {};
-  if (::fstatfs(file, &facts) != 0) return failure("cannot look at the memory");
+  if (::fstatfs(file, &facts) != 0) return errno_error("cannot look at the memory");
   if (facts.f_type == TMPFS_MAGIC) return uint64_t{4096};
   if (facts.f_type == HUGETLBFS_MAGIC) return static_cast<uint64_t>(facts.f_bsize);
   return Error{EINVAL, "neither tmpfs nor hugetlbfs"};
@@ -117,14 +114,14 @@ Result<ClientMemory> memory_of_mapping(const ClientIdentity& client, int process
   // The name first, without opening: an open of a device or of a user's file system has effects.
   char target[64] = "";
   if (::readlinkat(directory.get(), entry, target, sizeof target - 1) < 0) {
-    return failure("the mapping cannot be looked at");
+    return errno_error("the mapping cannot be looked at");
   }
   if (std::strcmp(target, "/dev/zero (deleted)") != 0 &&
       std::strcmp(target, "/anon_hugepage (deleted)") != 0) {
     return Error{EINVAL, "not shared anonymous memory"};
   }
   OwnedFd file(::openat(directory.get(), entry, O_RDWR | O_CLOEXEC | O_NONBLOCK));
-  if (!file.is_open()) return failure("the mapping cannot be opened");
+  if (!file.is_open()) return errno_error("the mapping cannot be opened");
   if (!is_of_memory(file.get()) || !is_shared_anonymous(file.get())) {
     close_elsewhere(std::move(file));
     return Error{EINVAL, "not shared anonymous memory"};

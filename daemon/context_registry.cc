@@ -10,6 +10,7 @@
 #include <new>
 
 #include "daemon/daemon_limits.h"
+#include "daemon/errno_error.h"
 #include "stack/base/check.h"
 #include "stack/channel/abi.h"
 #include "stack/channel/ring.h"
@@ -18,11 +19,6 @@ namespace lyre {
 namespace {
 
 constexpr uint64_t kPageBytes = 4096;
-
-Error failure(const char* what) {
-  const int code = errno;
-  return Error{code, std::string(what) + ": " + std::strerror(code)};
-}
 
 std::string mib(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
@@ -141,13 +137,13 @@ Status ContextRegistry::make_rings(Context& context) {
   // Workers wake the client through a pipe: O_NONBLOCK belongs to each end by itself there, while
   // a client could clear that of a shared eventfd, fill it, and have the worker wait for ever.
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return failure("no pipe");
+  if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return errno_error("no pipe");
   context.wake_read.reset(ends[0]);
   context.wake_write.reset(ends[1]);
   // Each client rings a bell of its own at each worker, so that none can silence another's.
   for (uint32_t i = 0; i < workers_.count(); ++i) {
     OwnedFd ring(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (!ring.is_open()) return failure("no eventfd");
+    if (!ring.is_open()) return errno_error("no eventfd");
     context.worker_rings.push_back(std::move(ring));
   }
   for (uint32_t i = 0; i < workers_.count(); ++i) {

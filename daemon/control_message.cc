@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "daemon/errno_error.h"
 #include "stack/channel/abi.h"
 
 namespace lyre {
@@ -15,11 +16,6 @@ namespace {
 constexpr size_t kDescriptorsMax = 253;
 static_assert(3 + 2 * channel::kWorkersMax <= kDescriptorsMax);
 static_assert(sizeof(channel::AttachRequest) < kRequestBytesMax);
-
-Error failure(const char* what) {
-  const int code = errno;
-  return Error{code, std::string(what) + ": " + std::strerror(code)};
-}
 
 Error malformed(const std::string& text) { return Error{EPROTO, text}; }
 
@@ -124,7 +120,7 @@ Result<Packet> receive_packet(int socket, std::span<uint8_t> out) {
   message.msg_control = control;
   message.msg_controllen = CMSG_LEN(sizeof(int));
   const ssize_t count = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  if (count < 0) return failure("cannot receive");
+  if (count < 0) return errno_error("cannot receive");
   return Packet{.bytes = static_cast<size_t>(count),
                 .is_too_long = (message.msg_flags & MSG_TRUNC) != 0,
                 .has_too_many_descriptors = (message.msg_flags & MSG_CTRUNC) != 0,
@@ -147,7 +143,8 @@ Status send_packet(int socket, std::span<const uint8_t> bytes, std::span<const i
     part->cmsg_len = CMSG_LEN(descriptors.size_bytes());
     std::memcpy(CMSG_DATA(part), descriptors.data(), descriptors.size_bytes());
   }
-  if (::sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) return failure("cannot send");
+  if (::sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+    return errno_error("cannot send");
   return Ok{};
 }
 

@@ -14,6 +14,7 @@
 
 #include "daemon/control_client.h"
 #include "daemon/control_message.h"
+#include "daemon/errno_error.h"
 
 namespace lyre {
 namespace {
@@ -21,11 +22,6 @@ namespace {
 constexpr int kBacklog = 64;
 /// Pause of accepting when descriptors or memory ran out, instead of spinning on the listener.
 constexpr auto kRetryPause = std::chrono::milliseconds(100);
-
-Error failure(const std::string& what) {
-  const int code = errno;
-  return Error{code, what + ": " + std::strerror(code)};
-}
 
 sockaddr_un address_of(const std::string& path) {
   sockaddr_un address{};
@@ -44,7 +40,7 @@ Result<ClientIdentity> identify(int socket) {
   ucred peer{};
   socklen_t bytes = sizeof peer;
   if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) {
-    return failure("no peer credentials");
+    return errno_error("no peer credentials");
   }
   return ClientIdentity{.pid = peer.pid, .uid = peer.uid, .gid = peer.gid};
 }
@@ -65,7 +61,7 @@ OwnedFd open_process(int socket, int32_t pid) {
 Status check_socket_is_free(const std::string& path) {
   const sockaddr_un address = address_of(path);
   OwnedFd probe(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!probe.is_open()) return failure("no socket");
+  if (!probe.is_open()) return errno_error("no socket");
   const auto* plain = reinterpret_cast<const sockaddr*>(&address);
   if (::connect(probe.get(), plain, sizeof address) == 0 || errno == EAGAIN) {
     return Error{EADDRINUSE, path + ": another daemon listens there"};
@@ -106,19 +102,19 @@ Status ControlServer::bind_socket() {
   if (Status free = check_socket_is_free(path); !free.ok()) return free;
   ::unlink(path.c_str());  // what is there belongs to a daemon that died
   OwnedFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket.is_open()) return failure("no socket");
+  if (!socket.is_open()) return errno_error("no socket");
   // Nobody gets in before the permissions are right.
   const mode_t umask_before = ::umask(0777);
   const int bound = ::bind(socket.get(), plain, sizeof address);
   const int code = errno;
   ::umask(umask_before);
   errno = code;
-  if (bound != 0) return failure(path + ": cannot be bound");
+  if (bound != 0) return errno_error(path + ": cannot be bound");
   is_bound_ = true;
   struct stat file {};
   if (::stat(path.c_str(), &file) == 0) bound_inode_ = file.st_ino;
   apply_permissions();
-  if (::listen(socket.get(), kBacklog) != 0) return failure(path + ": cannot listen");
+  if (::listen(socket.get(), kBacklog) != 0) return errno_error(path + ": cannot listen");
   listener_.assign(socket.release());
   return Ok{};
 }

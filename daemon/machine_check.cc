@@ -29,7 +29,7 @@ uint32_t last_core(const cpu_set_t& cores) {
   return static_cast<uint32_t>(core);
 }
 
-Status check_cores(Config& config) {
+Status check_cores_exist(Config& config) {
   cpu_set_t cores;
   CPU_ZERO(&cores);
   if (::sched_getaffinity(0, sizeof cores, &cores) != 0) return Error{errno, "no CPU affinity"};
@@ -59,7 +59,7 @@ Status check_ports(const Config& config, const NicGuard& guard) {
 }  // namespace
 
 Status check_machine(Config& config, const NicGuard& guard) {
-  if (Status status = check_cores(config); !status.ok()) return status;
+  if (Status status = check_cores_exist(config); !status.ok()) return status;
   if (Status status = check_ports(config, guard); !status.ok()) return status;
   return check_port_sockets(config);
 }

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <string>
 
+#include "daemon/errno_error.h"
 #include "stack/base/check.h"
 
 namespace lyre {
@@ -26,11 +27,6 @@ void* reserve_at(void* where, uint64_t bytes, int flags) {
                 0);
 }
 
-Error failure(const char* what) {
-  const int code = errno;
-  return Error{code, std::string(what) + ": " + std::strerror(code)};
-}
-
 }  // namespace
 
 Result<std::unique_ptr<RegionWindow>> RegionWindow::reserve() {
@@ -41,7 +37,7 @@ Result<std::unique_ptr<RegionWindow>> RegionWindow::reserve() {
     base = reserve_at(nullptr, bytes, 0);
     if (base != MAP_FAILED) break;
   }
-  if (base == MAP_FAILED) return failure("no addresses for clients' memory");
+  if (base == MAP_FAILED) return errno_error("no addresses for clients' memory");
   ::madvise(base, bytes, MADV_DONTDUMP);
   window->begin_ = reinterpret_cast<uint64_t>(base);
   window->bytes_ = bytes;
@@ -52,7 +48,7 @@ Result<std::unique_ptr<RegionWindow>> RegionWindow::reserve() {
   struct sigaction action {};
   action.sa_sigaction = on_fault;
   action.sa_flags = SA_SIGINFO;
-  if (::sigaction(SIGBUS, &action, nullptr) != 0) return failure("cannot catch SIGBUS");
+  if (::sigaction(SIGBUS, &action, nullptr) != 0) return errno_error("cannot catch SIGBUS");
   return window;
 }
 
@@ -109,7 +105,7 @@ Result<uint8_t*> RegionWindow::map(int fd, uint64_t offset, uint64_t bytes, uint
     base = ::mmap(where, bytes, PROT_READ, kFlags, fd, at);
   }
   if (base == MAP_FAILED) {
-    const Error error = failure("cannot map the client's memory");
+    const Error error = errno_error("cannot map the client's memory");
     take_back(where, bytes);
     return error;
   }

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string>
 
+#include "daemon/errno_error.h"
 #include "stack/base/huge_map.h"
 
 #ifndef MFD_NOEXEC_SEAL
@@ -19,9 +20,8 @@
 namespace lyre {
 namespace {
 
-Error failure(const char* what, const char* name) {
-  const int code = errno;
-  return Error{code, std::string(what) + " of '" + name + "' failed: " + std::strerror(code)};
+Error memory_error(const char* what, const char* name) {
+  return errno_error(std::string(what) + " of '" + name + "' failed");
 }
 
 OwnedFd make_memfd(const char* name) {
@@ -36,23 +36,23 @@ OwnedFd make_memfd(const char* name) {
 Result<SharedMemory> SharedMemory::create(const char* name, uint64_t bytes, SharedWith with) {
   SharedMemory memory;
   memory.fd_ = make_memfd(name);
-  if (!memory.fd_.is_open()) return failure("memfd_create", name);
+  if (!memory.fd_.is_open()) return memory_error("memfd_create", name);
   const auto size = static_cast<off_t>(bytes);
-  if (::ftruncate(memory.fd(), size) != 0) return failure("ftruncate", name);
+  if (::ftruncate(memory.fd(), size) != 0) return memory_error("ftruncate", name);
   // Written while traffic runs: a page that the machine does not grant then (vm.overcommit_memory
   // = 2) would be SIGBUS, and the end of the daemon. A context's memory is its client's to fill.
   if (with == SharedWith::kReaders && ::fallocate(memory.fd(), 0, 0, size) != 0) {
-    return failure("allocation", name);
+    return memory_error("allocation", name);
   }
   void* data = map_huge_aligned(bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd());
-  if (data == MAP_FAILED) return failure("mmap", name);
+  if (data == MAP_FAILED) return memory_error("mmap", name);
   memory.data_ = static_cast<uint8_t*>(data);
   memory.bytes_ = bytes;
   int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
   // A read-only descriptor can be opened again for writing through /proc; the seal stops that, and
   // spares the mapping that exists already.
   if (with == SharedWith::kReaders) seals |= F_SEAL_FUTURE_WRITE;
-  if (::fcntl(memory.fd(), F_ADD_SEALS, seals) != 0) return failure("sealing", name);
+  if (::fcntl(memory.fd(), F_ADD_SEALS, seals) != 0) return memory_error("sealing", name);
   return memory;
 }
 
@@ -77,7 +77,7 @@ void SharedMemory::unmap() {
 Result<OwnedFd> reopen_read_only(int fd) {
   const std::string path = "/proc/self/fd/" + std::to_string(fd);
   OwnedFd out(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!out.is_open()) return failure("read-only open", path.c_str());
+  if (!out.is_open()) return memory_error("read-only open", path.c_str());
   return out;
 }
 

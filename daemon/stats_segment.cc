@@ -13,9 +13,11 @@
 namespace lyre {
 namespace {
 
-constexpr uint64_t kPageBytes = 4096;
+constexpr uint64_t kSegmentPageBytes = 4096;
 
-constexpr uint64_t round_up(uint64_t bytes) { return (bytes + kPageBytes - 1) & ~(kPageBytes - 1); }
+constexpr uint64_t round_up(uint64_t bytes) {
+  return (bytes + kSegmentPageBytes - 1) & ~(kSegmentPageBytes - 1);
+}
 
 }  // namespace
 

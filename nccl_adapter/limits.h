@@ -8,10 +8,12 @@
 /// The bounds of the adapter. Units: the last word of the name.
 namespace lyre::nccl_adapter {
 
+inline constexpr int64_t kNsPerSecond = 1'000'000'000;
+
 /// Requests of one comm that NCCL may have outstanding.
 inline constexpr size_t kRequestsPerComm = nccl_abi::kRequestsMax;
 
-/// Sent without the receiver having asked for it, at most, on one comm (DESIGN: eager limit).
+/// Sent without the receiver having asked for it, at most, on one comm.
 inline constexpr uint64_t kEagerBytes = 64 * 1024;
 
 /// A receiver that posted this much since its last grant grants at once; less waits for the next

@@ -4,18 +4,13 @@
 #include <utility>
 
 #include "nccl_adapter/daemon_link/instance.h"
+#include "nccl_adapter/limits.h"
 #include "nccl_adapter/observe/log.h"
 #include "nccl_adapter/protocol/frame.h"
 
 namespace lyre::nccl_adapter {
 
 using nccl_abi::Result;
-
-namespace {
-
-constexpr int64_t kNsPerSecond = 1'000'000'000;
-
-}  // namespace
 
 std::string Peer::describe() const {
   return "host " + host + " (" + address + "), process " + std::to_string(pid);

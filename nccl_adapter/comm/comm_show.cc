@@ -9,11 +9,6 @@
 namespace lyre::nccl_adapter {
 namespace {
 
-template <size_t kBytes>
-void copy_text(char (&out)[kBytes], const std::string& text) {
-  put_text({reinterpret_cast<uint8_t*>(out), kBytes}, 0, kBytes - 1, text);
-}
-
 // The first stream's path, and how many take another rail: "rail0 > 10.9.0.2:4711 (+2 over rail1)".
 std::string path_text(const std::vector<std::unique_ptr<Lane>>& lanes) {
   const Lane* first = nullptr;

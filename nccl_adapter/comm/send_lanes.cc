@@ -3,6 +3,7 @@
 
 #include "nccl_adapter/comm/send_comm.h"
 #include "nccl_adapter/daemon_link/instance.h"
+#include "nccl_adapter/limits.h"
 #include "nccl_adapter/observe/log.h"
 #include "nccl_adapter/transport/address.h"
 
@@ -12,8 +13,6 @@ namespace lyre::nccl_adapter {
 using nccl_abi::Result;
 
 namespace {
-
-constexpr int64_t kNsPerSecond = 1'000'000'000;
 
 /// Twice as long each time.
 int64_t pause_ns(int64_t first_ns, uint32_t times, int64_t most_ns) {

@@ -11,8 +11,6 @@
 namespace lyre::nccl_adapter {
 namespace {
 
-constexpr int64_t kNsPerSecond = 1'000'000'000;
-
 std::vector<lyre_port> read_ports(lyre_context* context) {
   std::vector<lyre_port> ports(static_cast<size_t>(std::max(0, lyre_ports(context, nullptr, 0))));
   lyre_ports(context, ports.data(), static_cast<int>(ports.size()));

@@ -86,11 +86,6 @@ uint8_t* map(int fd) {
   return memory != MAP_FAILED ? static_cast<uint8_t*>(memory) : nullptr;
 }
 
-template <size_t kBytes>
-void copy_text(char (&out)[kBytes], const std::string& text) {
-  put_text({reinterpret_cast<uint8_t*>(out), kBytes}, 0, kBytes - 1, text);
-}
-
 }  // namespace
 
 Telemetry::Telemetry(const std::string& directory, const std::string& host,

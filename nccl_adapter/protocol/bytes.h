@@ -32,6 +32,12 @@ inline void put_text(std::span<uint8_t> out, size_t offset, size_t field_bytes,
   if (bytes > 0) std::memcpy(out.data() + offset, text.data(), bytes);
 }
 
+/// The same for a field that ends with a zero.
+template <size_t kBytes>
+void copy_text(char (&out)[kBytes], std::string_view text) {
+  put_text({reinterpret_cast<uint8_t*>(out), kBytes}, 0, kBytes - 1, text);
+}
+
 /// Reads such a field. Bytes that no terminal should see become '?'.
 inline std::string get_text(std::span<const uint8_t> in, size_t offset, size_t field_bytes) {
   std::string text;

@@ -11,13 +11,13 @@ namespace {
 constexpr std::array<uint8_t, 8> kHelloMagic = {'L', 'Y', 'R', 'E', 'N', 'C', 'C', 'L'};
 constexpr std::array<uint8_t, 8> kAnswerMagic = {'L', 'Y', 'R', 'E', 'A', 'N', 'S', 'W'};
 
-constexpr size_t kVersionMinAt = 8;
-constexpr size_t kVersionMaxAt = 10;
+constexpr size_t kHelloVersionMinAt = 8;
+constexpr size_t kHelloVersionMaxAt = 10;
 constexpr size_t kLengthAt = 12;
 constexpr size_t kStreamIndexAt = 16;
 constexpr size_t kStreamCountAt = 18;
 constexpr size_t kHelloPidAt = 20;
-constexpr size_t kNonceAt = 24;
+constexpr size_t kHelloNonceAt = 24;
 constexpr size_t kCommIdAt = 40;
 constexpr size_t kHelloHostAt = 56;
 constexpr size_t kIncarnationAt = kHelloHostAt + kHostNameBytes;
@@ -38,13 +38,13 @@ static_assert(kAnswerRailsAt + kRailsMax * sizeof(Address) <= kAnswerBytes);
 void encode(const Hello& hello, std::span<uint8_t, kHelloBytes> out) {
   std::fill(out.begin(), out.end(), uint8_t{0});
   std::copy(kHelloMagic.begin(), kHelloMagic.end(), out.begin());
-  put_le<uint16_t>(out, kVersionMinAt, hello.version_min);
-  put_le<uint16_t>(out, kVersionMaxAt, hello.version_max);
+  put_le<uint16_t>(out, kHelloVersionMinAt, hello.version_min);
+  put_le<uint16_t>(out, kHelloVersionMaxAt, hello.version_max);
   put_le<uint16_t>(out, kLengthAt, kHelloBytes);
   put_le<uint16_t>(out, kStreamIndexAt, hello.stream_index);
   put_le<uint16_t>(out, kStreamCountAt, hello.stream_count);
   put_le<uint32_t>(out, kHelloPidAt, hello.pid);
-  std::copy(hello.nonce.begin(), hello.nonce.end(), out.begin() + kNonceAt);
+  std::copy(hello.nonce.begin(), hello.nonce.end(), out.begin() + kHelloNonceAt);
   std::copy(hello.comm_id.begin(), hello.comm_id.end(), out.begin() + kCommIdAt);
   put_text(out, kHelloHostAt, kHostNameBytes - 1, hello.host);
   put_le<uint32_t>(out, kIncarnationAt, hello.incarnation);
@@ -57,8 +57,8 @@ HelloState read_hello(std::span<const uint8_t> in, Hello* out) {
     return HelloState::kStranger;
   }
   if (in.size() < kHelloPrefixBytes) return HelloState::kMore;
-  out->version_min = get_le<uint16_t>(in, kVersionMinAt);
-  out->version_max = get_le<uint16_t>(in, kVersionMaxAt);
+  out->version_min = get_le<uint16_t>(in, kHelloVersionMinAt);
+  out->version_max = get_le<uint16_t>(in, kHelloVersionMaxAt);
   const size_t bytes = get_le<uint16_t>(in, kLengthAt);
   if (bytes < kHelloPrefixBytes || bytes > kHelloBytesMax || out->version_min > out->version_max) {
     return HelloState::kStranger;
@@ -73,7 +73,7 @@ HelloState read_hello(std::span<const uint8_t> in, Hello* out) {
   out->stream_index = get_le<uint16_t>(in, kStreamIndexAt);
   out->stream_count = get_le<uint16_t>(in, kStreamCountAt);
   out->pid = get_le<uint32_t>(in, kHelloPidAt);
-  std::copy_n(in.begin() + kNonceAt, out->nonce.size(), out->nonce.begin());
+  std::copy_n(in.begin() + kHelloNonceAt, out->nonce.size(), out->nonce.begin());
   std::copy_n(in.begin() + kCommIdAt, out->comm_id.size(), out->comm_id.begin());
   out->host = get_text(in, kHelloHostAt, kHostNameBytes);
   out->incarnation = get_le<uint32_t>(in, kIncarnationAt);

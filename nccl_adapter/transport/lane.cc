@@ -4,11 +4,11 @@
 #include <utility>
 
 #include "nccl_adapter/comm/comm.h"
+#include "nccl_adapter/limits.h"
 
 namespace lyre::nccl_adapter {
 namespace {
 
-constexpr int64_t kNsPerSecond = 1'000'000'000;
 constexpr double kUsPerSecond = 1e6;
 
 uint64_t per_second(uint64_t bytes, int64_t ns) {

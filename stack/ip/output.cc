@@ -64,17 +64,17 @@ void write_tcp_packet(io::PacketBuf& packet, const TcpOutput& output) {
 
 void repeat_tcp_packet(io::PacketBuf& packet, const io::PacketBuf& model, SeqNum seq,
                        uint16_t ip_id) {
-  constexpr uint32_t kIdAt = 4;
-  constexpr uint32_t kSeqAt = 4;
-  constexpr uint32_t kFlagsAt = 13;
+  constexpr uint32_t kIpv4IdAt = 4;
+  constexpr uint32_t kTcpSeqAt = 4;
+  constexpr uint32_t kTcpFlagsAt = 13;
   const uint32_t front_bytes = wire::kEthernetHeaderBytes + model.l3_bytes + model.l4_bytes;
   LYRE_CHECK(front_bytes <= packet.headroom);  // the model's headers were written the same way
   uint8_t* ip = packet.push_front(static_cast<uint16_t>(front_bytes)) + wire::kEthernetHeaderBytes;
   std::memcpy(packet.data, model.data, front_bytes);
   // The sum of the pseudo-header does not change with these; the port completes the rest.
-  if (ip[0] >> 4 == 4) wire::write_be16(ip + kIdAt, ip_id);
-  wire::write_be32(ip + model.l3_bytes + kSeqAt, seq.raw());
-  ip[model.l3_bytes + kFlagsAt] &= static_cast<uint8_t>(~wire::TcpFlags::kCwr);
+  if (ip[0] >> 4 == 4) wire::write_be16(ip + kIpv4IdAt, ip_id);
+  wire::write_be32(ip + model.l3_bytes + kTcpSeqAt, seq.raw());
+  ip[model.l3_bytes + kTcpFlagsAt] &= static_cast<uint8_t>(~wire::TcpFlags::kCwr);
   packet.wants_checksums = model.wants_checksums;
   packet.l3_bytes = model.l3_bytes;
   packet.l4_bytes = model.l4_bytes;

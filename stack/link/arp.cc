@@ -19,8 +19,6 @@ NeighbourOut out_of(uint8_t port, MacAddress destination, const wire::ArpPacket&
   return out;
 }
 
-NeighbourHandled dropped(Drop reason) { return {std::nullopt, reason}; }
-
 }  // namespace
 
 void Arp::set_port(uint8_t port, MacAddress mac, std::span<const InterfaceAddress> addresses,

@@ -7,8 +7,6 @@
 namespace lyre::link {
 namespace {
 
-NeighbourHandled dropped(Drop reason) { return {std::nullopt, reason}; }
-
 NeighbourOut out_of(uint8_t port, MacAddress destination, const NdpPacket& packet) {
   NeighbourOut out;
   out.port = port;

@@ -46,4 +46,6 @@ struct NeighbourHandled {
   std::optional<Drop> drop;  ///< the packet served for nothing, and why
 };
 
+inline NeighbourHandled dropped(Drop reason) { return {std::nullopt, reason}; }
+
 }  // namespace lyre::link

@@ -6,7 +6,7 @@
 namespace lyre::wire {
 namespace {
 
-constexpr size_t kQuotedTransportBytes = 8;
+constexpr size_t kQuotedUpperBytes = 8;
 
 uint16_t checksum_of(const AddressPair& addresses, std::span<const uint8_t> message) {
   ChecksumSum sum = pseudo_header(addresses.source, addresses.destination,
@@ -40,7 +40,7 @@ std::optional<QuotedTcp> parse_quoted_tcp6(std::span<const uint8_t> body, Drop& 
   if (!upper || upper->protocol != kIpProtocolTcp) return std::nullopt;
   // Nothing of ours left as IPv6 with a v4-mapped address: that would name an IPv4 connection.
   if (ip->source.is_v4() || ip->destination.is_v4()) return std::nullopt;
-  if (body.size() < upper->offset_bytes + kQuotedTransportBytes) return std::nullopt;
+  if (body.size() < upper->offset_bytes + kQuotedUpperBytes) return std::nullopt;
   const uint8_t* tcp = body.data() + upper->offset_bytes;
   QuotedTcp out;
   out.sent.local = {ip->source, read_be16(tcp)};

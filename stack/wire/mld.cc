@@ -50,10 +50,10 @@ uint16_t write_mld_report(const MldReport& report, const AddressPair& addresses,
                           std::span<uint8_t> out) {
   LYRE_CHECK(out.size() >= kMldBytesMax);
   // RFC 2711 2.1: a router alert, value 0, and padding.
-  constexpr uint8_t kHopByHop[8] = {kIpProtocolIcmpv6, 0, 5, 2, 0, 0, 1, 0};
-  std::copy(std::begin(kHopByHop), std::end(kHopByHop), out.begin());
+  constexpr uint8_t kRouterAlert[8] = {kIpProtocolIcmpv6, 0, 5, 2, 0, 0, 1, 0};
+  std::copy(std::begin(kRouterAlert), std::end(kRouterAlert), out.begin());
   const uint16_t bytes = report.is_version1 ? 24 : 28;
-  const std::span<uint8_t> message = out.subspan(sizeof kHopByHop, bytes);
+  const std::span<uint8_t> message = out.subspan(sizeof kRouterAlert, bytes);
   std::fill(message.begin(), message.end(), uint8_t{0});
   uint8_t* at = message.data();
   if (report.is_version1) {
@@ -66,7 +66,7 @@ uint16_t write_mld_report(const MldReport& report, const AddressPair& addresses,
     put_address(report.group, at + 12);
   }
   complete_icmpv6(addresses, message);
-  return static_cast<uint16_t>(sizeof kHopByHop + bytes);
+  return static_cast<uint16_t>(sizeof kRouterAlert + bytes);
 }
 
 }  // namespace lyre::wire

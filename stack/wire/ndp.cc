@@ -81,7 +81,7 @@ void read_mac(std::span<const uint8_t> option, std::optional<MacAddress>& out) {
   if (!mac.is_group() && mac != MacAddress{}) out = mac;
 }
 
-void read_option(std::span<const uint8_t> option, NdpMessage& out) {
+void read_ndp_option(std::span<const uint8_t> option, NdpMessage& out) {
   switch (option[0]) {
     case kOptionSourceMac:
       return read_mac(option, out.source_mac);
@@ -93,11 +93,11 @@ void read_option(std::span<const uint8_t> option, NdpMessage& out) {
 }
 
 /// RFC 4861 4.6: a length of zero spoils the whole packet.
-bool read_options(std::span<const uint8_t> options, NdpMessage& out) {
+bool read_ndp_options(std::span<const uint8_t> options, NdpMessage& out) {
   while (!options.empty()) {
     const size_t bytes = options.size() < 2 ? 0 : options[1] * kOptionUnitBytes;
     if (bytes == 0 || bytes > options.size()) return false;
-    read_option(options.first(bytes), out);
+    read_ndp_option(options.first(bytes), out);
     options = options.subspan(bytes);
   }
   return true;
@@ -156,7 +156,7 @@ std::optional<NdpMessage> parse_ndp(const AddressPair& addresses, uint8_t hop_li
   const bool is_code_known = message[1] == 0;
   if (hop_limit != kNdpHopLimit || !is_code_known || message.size() < fixed) return std::nullopt;
   read_fixed(message.data(), out);
-  if (!read_options(message.subspan(fixed), out) || !is_allowed(addresses, out)) {
+  if (!read_ndp_options(message.subspan(fixed), out) || !is_allowed(addresses, out)) {
     return std::nullopt;
   }
   return out;

@@ -40,7 +40,7 @@ void read_sacks(std::span<const uint8_t> blocks, TcpOptions& out) {
 
 /// `option` is one whole option, kind and length included. A known kind with a length that is not
 /// its own is skipped like an unknown one.
-void read_option(std::span<const uint8_t> option, TcpOptions& out) {
+void read_tcp_option(std::span<const uint8_t> option, TcpOptions& out) {
   const uint8_t* value = option.data() + 2;
   const size_t length = option.size();
   switch (option[0]) {
@@ -76,7 +76,7 @@ bool read_lone_timestamps(std::span<const uint8_t> options, TcpOptions& out) {
   return true;
 }
 
-bool read_options(std::span<const uint8_t> options, TcpOptions& out) {
+bool read_tcp_options(std::span<const uint8_t> options, TcpOptions& out) {
   if (options.empty() || read_lone_timestamps(options, out)) return true;
   while (!options.empty() && options[0] != kKindEnd) {
     if (options[0] == kKindNop) {
@@ -86,7 +86,7 @@ bool read_options(std::span<const uint8_t> options, TcpOptions& out) {
     if (options.size() < 2) return false;
     const size_t length = options[1];
     if (length < 2 || length > options.size()) return false;
-    read_option(options.first(length), out);
+    read_tcp_option(options.first(length), out);
     options = options.subspan(length);
   }
   return true;
@@ -179,7 +179,7 @@ std::optional<ParsedTcp> parse_tcp(std::span<const uint8_t> segment, Drop& drop)
   header.window = read_be16(at + 14);
   const std::span<const uint8_t> options =
       segment.subspan(kTcpHeaderBytesMin, out->header_bytes - kTcpHeaderBytesMin);
-  if (!read_options(options, header.options)) {
+  if (!read_tcp_options(options, header.options)) {
     drop = Drop::kTcpBadOptions;
     return std::nullopt;
   }

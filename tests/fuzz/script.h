@@ -11,6 +11,11 @@
 
 namespace lyre::fuzz {
 
+/// What the receiver charges for a segment, and how much one step of a script may do.
+inline constexpr uint32_t kChargeBytes = 2048;
+inline constexpr int kSegmentsAtOnceMax = 64;
+inline constexpr int kTimersAtOnceMax = 32;
+
 /// Bytes of a fuzzer read as a script. Behind the end everything is 0.
 class Script {
  public:

@@ -11,9 +11,6 @@ using tcp::SegmentOut;
 using wire::TcpFlags;
 
 constexpr SipKey kKey{.k0 = 11, .k1 = 12};
-constexpr uint32_t kChargeBytes = 2048;
-constexpr int kSegmentsAtOnceMax = 64;
-constexpr int kTimersAtOnceMax = 32;
 constexpr int kTimersToTheEndMax = 20'000;
 constexpr uint32_t kQueuedBytesMax = 1u << 28;
 
@@ -23,9 +20,9 @@ constexpr FourTuple kTuple6{.local = {.address = {{0xfd, 1}}, .port = 1000},
                             .remote = {.address = {{0xfd, 2}}, .port = 2000}};
 
 /// An engine with one connection at a time, and what the outside knows of it.
-class Run {
+class SegmentRun {
  public:
-  explicit Run(std::span<const uint8_t> bytes)
+  explicit SegmentRun(std::span<const uint8_t> bytes)
       : script_(bytes),
         config_(read_config(script_)),
         engine_({.connections_max = 2,
@@ -360,6 +357,6 @@ tcp::ConnectionConfig read_config(Script& script) {
   return config;
 }
 
-void run_segments(std::span<const uint8_t> bytes) { Run(bytes).run(); }
+void run_segments(std::span<const uint8_t> bytes) { SegmentRun(bytes).run(); }
 
 }  // namespace lyre::fuzz

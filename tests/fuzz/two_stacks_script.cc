@@ -14,12 +14,9 @@ using tcp::SegmentOut;
 using wire::TcpFlags;
 
 constexpr SipKey kKeys[2] = {{.k0 = 21, .k1 = 22}, {.k0 = 23, .k1 = 24}};
-constexpr uint32_t kChargeBytes = 2048;
-constexpr int kSegmentsAtOnceMax = 64;
-constexpr int kTimersAtOnceMax = 32;
 constexpr size_t kPacketsMax = 256;
 constexpr int kTurnsToTheEndMax = 50'000;
-constexpr uint32_t kQueuedBytesMax = 1u << 17;
+constexpr uint32_t kQueuedBytesOfHostMax = 1u << 17;
 
 Endpoint endpoint(int host, bool is_v6) {
   const auto number = static_cast<uint8_t>(1 + host);
@@ -54,9 +51,9 @@ struct Host {
   bool is_gone = false;  ///< its application hears no more
 };
 
-class Run {
+class TwoStacksRun {
  public:
-  explicit Run(std::span<const uint8_t> bytes) : script_(bytes) {
+  explicit TwoStacksRun(std::span<const uint8_t> bytes) : script_(bytes) {
     for (int i = 0; i < 2; ++i) {
       tcp::ConnectionConfig config = read_config(script_);
       // Longer than any row of losses.
@@ -267,7 +264,7 @@ class Run {
   void send(int which, uint32_t bytes) {
     Host& host = at(which);
     const bool may = host.conn != tcp::kNoConn && !host.has_shut;
-    if (!may || host.queued_bytes + bytes > kQueuedBytesMax) return;
+    if (!may || host.queued_bytes + bytes > kQueuedBytesOfHostMax) return;
     host.queued_bytes += bytes;
     call(which, [&] { host.engine.on_app_send(host.conn, bytes, now_, host.effects); });
   }
@@ -388,6 +385,6 @@ class Run {
 
 }  // namespace
 
-void run_two_stacks(std::span<const uint8_t> bytes) { Run(bytes).run(); }
+void run_two_stacks(std::span<const uint8_t> bytes) { TwoStacksRun(bytes).run(); }
 
 }  // namespace lyre::fuzz

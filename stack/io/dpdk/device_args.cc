@@ -14,9 +14,7 @@
 namespace lyre::io::dpdk {
 namespace {
 
-constexpr uint32_t kFrameOverheadBytes = 14 + 4;
-
-uint32_t round_up(uint32_t value, uint32_t unit) { return (value + unit - 1) / unit * unit; }
+uint32_t round_frame_up(uint32_t value, uint32_t unit) { return (value + unit - 1) / unit * unit; }
 
 /// A socket file without a listener stays after a crash and keeps the next daemon from starting.
 /// The probe is of another type than memif's sockets: a live listener refuses it without noticing,
@@ -41,7 +39,7 @@ Status prepare_memif(DeviceArgs& args, uint32_t mtu_bytes) {
   }
   // A frame of more than one memif buffer meets a stale NEXT flag and is merged with later ones.
   const uint32_t frame_bytes = mtu_bytes + kFrameOverheadBytes;
-  args.set_default("bsize", std::to_string(round_up(frame_bytes, 64)));
+  args.set_default("bsize", std::to_string(round_frame_up(frame_bytes, 64)));
   args.set_default("rsize", mtu_bytes > 4096 ? "8" : "9");  // rings that fit the cache are faster
   const auto bsize = std::strtoul(std::string(args.value_of("bsize")).c_str(), nullptr, 10);
   if (bsize < frame_bytes || bsize > 65472) {
@@ -63,7 +61,7 @@ void prepare_af_packet(DeviceArgs& args, uint32_t mtu_bytes, uint32_t queue_coun
   // size the ring is one block, and with 512 of them that is a whole number of pages.
   constexpr uint32_t kPacketAtBytes = 66;
   constexpr uint32_t kFrames = 512;
-  const uint32_t frame = round_up(mtu_bytes + kFrameOverheadBytes + kPacketAtBytes, 16);
+  const uint32_t frame = round_frame_up(mtu_bytes + kFrameOverheadBytes + kPacketAtBytes, 16);
   args.set_default("framesz", std::to_string(frame));
   args.set_default("framecnt", std::to_string(kFrames));
   args.set_default("blocksz", std::to_string(frame * kFrames));

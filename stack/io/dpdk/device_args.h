@@ -10,6 +10,9 @@
 
 namespace lyre::io::dpdk {
 
+/// What a frame has beside its MTU: the Ethernet header and one VLAN tag.
+inline constexpr uint32_t kFrameOverheadBytes = 14 + 4;
+
 /// A device string taken apart: "net_memif0,role=server,socket=/run/a.sock".
 class DeviceArgs {
  public:

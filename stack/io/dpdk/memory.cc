@@ -15,7 +15,6 @@
 namespace lyre::io::dpdk {
 namespace {
 
-constexpr uint32_t kFrameOverheadBytes = 14 + 4;  // Ethernet and one VLAN tag
 constexpr uint16_t kSmallPayloadBytes = 256;
 constexpr uint32_t kCopyPackets = 1024;
 constexpr size_t kBurstMax = 64;

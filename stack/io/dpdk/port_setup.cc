@@ -11,10 +11,11 @@
 #include <cstring>
 #include <string>
 
+#include "stack/io/dpdk/device_args.h"
+
 namespace lyre::io::dpdk {
 namespace {
 
-constexpr uint32_t kFrameOverheadBytes = 14 + 4;
 /// One TSO packet is one IP packet, whose length is a 16-bit field, headers included.
 constexpr uint32_t kTsoPayloadBytesMax = 65535 - 60 - 60;
 

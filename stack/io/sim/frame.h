@@ -13,6 +13,9 @@ inline constexpr size_t kIpAt = 14;
 inline constexpr uint8_t kProtocolTcp = 6;
 inline constexpr uint8_t kCongestionExperienced = 3;
 
+/// A big-endian field of a header.
+inline uint32_t get16(const uint8_t* at) { return (uint32_t{at[0]} << 8) | at[1]; }
+
 inline bool is_ipv4(std::span<const uint8_t> frame) {
   return frame.size() >= kIpAt + 20 && frame[12] == 0x08 && frame[13] == 0x00;
 }

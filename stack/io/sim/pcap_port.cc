@@ -3,7 +3,7 @@
 namespace lyre::io::sim {
 namespace {
 
-constexpr int64_t kNanosPerSecond = 1'000'000'000;
+constexpr int64_t kSecondNs = 1'000'000'000;
 
 struct FileHeader {
   uint32_t magic = 0xa1b23c4d;  // nanosecond time stamps
@@ -36,9 +36,8 @@ PcapPort::~PcapPort() {
 
 void PcapPort::write(const PacketBuf& packet) {
   if (file_ == nullptr) return;
-  RecordHeader record{static_cast<uint32_t>(now_.value / kNanosPerSecond),
-                      static_cast<uint32_t>(now_.value % kNanosPerSecond), packet.length,
-                      packet.length};
+  RecordHeader record{static_cast<uint32_t>(now_.value / kSecondNs),
+                      static_cast<uint32_t>(now_.value % kSecondNs), packet.length, packet.length};
   for (uint32_t i = 0; i < packet.piece_count; ++i) {
     record.original_bytes += packet.pieces[i].length;
   }

@@ -6,14 +6,13 @@
 #include "stack/base/check.h"
 #include "stack/base/checksum.h"
 #include "stack/io/complete_checksums.h"
+#include "stack/io/sim/frame.h"
 #include "stack/io/sim/segmentation.h"
 
 namespace lyre::io::sim {
 namespace {
 
 constexpr uint32_t kSuperPacketBytesMax = 65536 + 64;
-
-uint32_t get16(const uint8_t* at) { return (uint32_t{at[0]} << 8) | at[1]; }
 
 uint32_t total_bytes(const PacketBuf& packet) {
   uint32_t bytes = packet.length;

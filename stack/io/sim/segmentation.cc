@@ -4,6 +4,7 @@
 
 #include "stack/base/checksum.h"
 #include "stack/io/complete_checksums.h"
+#include "stack/io/sim/frame.h"
 
 namespace lyre::io::sim {
 namespace {
@@ -12,7 +13,6 @@ constexpr uint8_t kFin = 0x01;
 constexpr uint8_t kPush = 0x08;
 constexpr uint8_t kCwr = 0x80;
 
-uint32_t get16(const uint8_t* at) { return (uint32_t{at[0]} << 8) | at[1]; }
 void put16(uint8_t* at, uint32_t value) {
   at[0] = static_cast<uint8_t>(value >> 8);
   at[1] = static_cast<uint8_t>(value);

@@ -21,7 +21,7 @@ using ::testing::ElementsAre;
 using Kind = worker::Command::Kind;
 using ReplyKind = worker::Reply::Kind;
 
-RegistryOptions registry_options() {
+RegistryOptions limited_options() {
   RegistryOptions options;
   options.contexts_max = 3;
   options.arena_bytes_max = 8 << 20;
@@ -40,7 +40,7 @@ bool is_mapped(const uint8_t* address) {
 
 struct ContextRegistryTest : ::testing::Test {
   FakeWorkers workers{2};
-  ContextRegistry registry{workers, registry_options()};
+  ContextRegistry registry{workers, limited_options()};
   std::vector<Expulsion> expulsions;
   void poll() { registry.poll(expulsions); }
 };
@@ -71,7 +71,7 @@ TEST_F(ContextRegistryTest, AttachTellsEveryWorkerItsOwnRings) {
 TEST_F(ContextRegistryTest, PortsKnowTheArenaBeforeAnyWorkerAndAfterAll) {
   std::vector<std::string> events;
   const uint8_t* arena = nullptr;
-  RegistryOptions options = registry_options();
+  RegistryOptions options = limited_options();
   options.ports.map = [&](const uint8_t* base, uint64_t bytes, uint64_t page_bytes) {
     EXPECT_EQ(bytes, 1u << 20);
     EXPECT_EQ(page_bytes, 4096u);

@@ -15,7 +15,7 @@
 namespace lyre {
 namespace {
 
-constexpr uint64_t kPage = 4096;
+constexpr uint64_t kWindowPage = 4096;
 
 OwnedFd memory_of(uint64_t bytes, uint8_t fill) {
   OwnedFd file(::memfd_create("lyre-test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -32,7 +32,7 @@ struct RegionWindowTest : testing::Test {
     window = std::move(*made);
   }
   uint8_t* map(const OwnedFd& file, uint64_t bytes, uint64_t offset = 0) {
-    auto mapped = window->map(file.get(), offset, bytes, kPage);
+    auto mapped = window->map(file.get(), offset, bytes, kWindowPage);
     EXPECT_TRUE(mapped.ok());
     return mapped.ok() ? mapped.value() : nullptr;
   }
@@ -40,43 +40,43 @@ struct RegionWindowTest : testing::Test {
 };
 
 TEST_F(RegionWindowTest, NeighboursLieSideBySideAndAddressesAreUsedAgain) {
-  const OwnedFd file = memory_of(4 * kPage, 1);
-  uint8_t* first = map(file, 3 * kPage);
-  uint8_t* second = map(file, kPage, 3 * kPage);
-  uint8_t* third = map(file, 2 * kPage);
-  EXPECT_EQ(second, first + 3 * kPage);
-  EXPECT_EQ(third, second + kPage);
+  const OwnedFd file = memory_of(4 * kWindowPage, 1);
+  uint8_t* first = map(file, 3 * kWindowPage);
+  uint8_t* second = map(file, kWindowPage, 3 * kWindowPage);
+  uint8_t* third = map(file, 2 * kWindowPage);
+  EXPECT_EQ(second, first + 3 * kWindowPage);
+  EXPECT_EQ(third, second + kWindowPage);
   window->unmap(second);
   window->unmap(first);
-  EXPECT_EQ(map(file, 4 * kPage), first);  // both holes became one
-  EXPECT_EQ(third[2 * kPage - 1], 1);
+  EXPECT_EQ(map(file, 4 * kWindowPage), first);  // both holes became one
+  EXPECT_EQ(third[2 * kWindowPage - 1], 1);
   EXPECT_EQ(window->mapped_count(), 2u);
 }
 
 TEST_F(RegionWindowTest, ReadsWhatTheOwnerWrites) {
-  const OwnedFd file = memory_of(kPage, 1);
-  const uint8_t* base = map(file, kPage);
+  const OwnedFd file = memory_of(kWindowPage, 1);
+  const uint8_t* base = map(file, kWindowPage);
   const uint8_t byte = 9;
   ASSERT_EQ(::pwrite(file.get(), &byte, 1, 100), 1);
   EXPECT_EQ(base[100], 9);
 }
 
 TEST_F(RegionWindowTest, AReadOnlyDescriptorWillDo) {
-  const OwnedFd file = memory_of(kPage, 3);
+  const OwnedFd file = memory_of(kWindowPage, 3);
   const std::string path = "/proc/self/fd/" + std::to_string(file.get());
   const OwnedFd reader(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  EXPECT_EQ(map(reader, kPage)[7], 3);
+  EXPECT_EQ(map(reader, kWindowPage)[7], 3);
 }
 
 TEST_F(RegionWindowTest, PagesThatVanishBecomeZerosAndAreReportedOnce) {
-  const OwnedFd file = memory_of(8 * kPage, 5);
-  const OwnedFd other = memory_of(kPage, 6);
-  const volatile uint8_t* robbed = map(file, 8 * kPage);
-  const volatile uint8_t* neighbour = map(other, kPage);
+  const OwnedFd file = memory_of(8 * kWindowPage, 5);
+  const OwnedFd other = memory_of(kWindowPage, 6);
+  const volatile uint8_t* robbed = map(file, 8 * kWindowPage);
+  const volatile uint8_t* neighbour = map(other, kWindowPage);
   EXPECT_EQ(window->take_faulted(), nullptr);
-  ASSERT_EQ(::ftruncate(file.get(), static_cast<off_t>(kPage)), 0);
-  EXPECT_EQ(robbed[5 * kPage], 0);  // without the window's handler the process ends here
-  EXPECT_EQ(robbed[7 * kPage], 0);
+  ASSERT_EQ(::ftruncate(file.get(), static_cast<off_t>(kWindowPage)), 0);
+  EXPECT_EQ(robbed[5 * kWindowPage], 0);  // without the window's handler the process ends here
+  EXPECT_EQ(robbed[7 * kWindowPage], 0);
   EXPECT_EQ(neighbour[0], 6);
   EXPECT_EQ(window->take_faulted(), robbed);
   EXPECT_EQ(window->take_faulted(), nullptr);
@@ -84,22 +84,22 @@ TEST_F(RegionWindowTest, PagesThatVanishBecomeZerosAndAreReportedOnce) {
 }
 
 TEST_F(RegionWindowTest, AFaultElsewhereStillEndsTheProcess) {
-  const OwnedFd file = memory_of(kPage, 5);
-  void* base = ::mmap(nullptr, kPage, PROT_READ, MAP_SHARED, file.get(), 0);
+  const OwnedFd file = memory_of(kWindowPage, 5);
+  void* base = ::mmap(nullptr, kWindowPage, PROT_READ, MAP_SHARED, file.get(), 0);
   ASSERT_NE(base, MAP_FAILED);
   ASSERT_EQ(::ftruncate(file.get(), 0), 0);
   EXPECT_DEATH(std::fprintf(stderr, "%d", *static_cast<volatile uint8_t*>(base)), "");
-  ::munmap(base, kPage);
+  ::munmap(base, kWindowPage);
 }
 
 TEST_F(RegionWindowTest, WhatCannotBeMappedLeavesNoHole) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   const OwnedFd reader(ends[0]), writer(ends[1]);
-  EXPECT_FALSE(window->map(reader.get(), 0, kPage, kPage).ok());
-  const OwnedFd file = memory_of(kPage, 1);
-  uint8_t* first = map(file, kPage);
-  EXPECT_EQ(map(file, kPage), first + kPage);
+  EXPECT_FALSE(window->map(reader.get(), 0, kWindowPage, kWindowPage).ok());
+  const OwnedFd file = memory_of(kWindowPage, 1);
+  uint8_t* first = map(file, kWindowPage);
+  EXPECT_EQ(map(file, kWindowPage), first + kWindowPage);
   EXPECT_EQ(window->mapped_count(), 2u);
 }
 

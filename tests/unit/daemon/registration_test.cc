@@ -13,14 +13,14 @@ namespace {
 using Kind = worker::Command::Kind;
 using ReplyKind = worker::Reply::Kind;
 
-constexpr uint64_t kPage = 4096;
+constexpr uint64_t kRegionPage = 4096;
 
 class RegistrationTest : public ControlServerTest {
  protected:
   RegistrationTest() : file_(::memfd_create("lyre-test", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
-    EXPECT_EQ(::ftruncate(file_.get(), 8 * kPage), 0);
+    EXPECT_EQ(::ftruncate(file_.get(), 8 * kRegionPage), 0);
     const uint8_t mark = 77;
-    EXPECT_EQ(::pwrite(file_.get(), &mark, 1, kPage), 1);
+    EXPECT_EQ(::pwrite(file_.get(), &mark, 1, kRegionPage), 1);
   }
 
   void attach(RawClient& client) {
@@ -71,11 +71,11 @@ class RegistrationTest : public ControlServerTest {
 TEST_F(RegistrationTest, EveryWorkerKnowsTheMemoryBeforeTheClientHearsOfIt) {
   RawClient client(path_);
   attach(client);
-  client.send_with(request(kPage, 2 * kPage), {file_.get()});
+  client.send_with(request(kRegionPage, 2 * kRegionPage), {file_.get()});
   run();
   const worker::Command told = workers_.posted[1].back();
   EXPECT_EQ(told.kind, Kind::kAddRegion);
-  EXPECT_EQ(told.memory_bytes, 2 * kPage);
+  EXPECT_EQ(told.memory_bytes, 2 * kRegionPage);
   EXPECT_EQ(told.memory[0], 77);
   EXPECT_EQ(told.memory, workers_.posted[0].back().memory);
   workers_.answers[0].push_back(
@@ -93,7 +93,7 @@ TEST_F(RegistrationTest, EveryWorkerKnowsTheMemoryBeforeTheClientHearsOfIt) {
 TEST_F(RegistrationTest, MemoryGoesWhenEveryWorkerLetGoOfIt) {
   RawClient client(path_);
   attach(client);
-  const uint32_t region = register_pages(client, 0, kPage);
+  const uint32_t region = register_pages(client, 0, kRegionPage);
   client.send(removal(region));
   run();
   EXPECT_EQ(workers_.posted[0].back().kind, Kind::kRemoveRegion);
@@ -102,13 +102,13 @@ TEST_F(RegistrationTest, MemoryGoesWhenEveryWorkerLetGoOfIt) {
   answer(ReplyKind::kRegionRemoved);
   EXPECT_EQ(expect_message<channel::RegionReply>(client, Control::kDeregistered).error, 0);
   EXPECT_EQ(registry_.regions().mapped_count(), 0u);
-  EXPECT_NE(register_pages(client, 0, kPage), region);  // a name is not used again soon
+  EXPECT_NE(register_pages(client, 0, kRegionPage), region);  // a name is not used again soon
 }
 
 TEST_F(RegistrationTest, AWorkerThatWillNotHaveItIsAnAnswer) {
   RawClient client(path_);
   attach(client);
-  client.send_with(request(0, kPage), {file_.get()});
+  client.send_with(request(0, kRegionPage), {file_.get()});
   run();
   answer(ReplyKind::kRegionRefused);
   EXPECT_FALSE(client.receive().has_value());
@@ -120,8 +120,8 @@ TEST_F(RegistrationTest, AWorkerThatWillNotHaveItIsAnAnswer) {
 TEST_F(RegistrationTest, MemoryLeavesWithItsClient) {
   RawClient client(path_);
   attach(client);
-  register_pages(client, 0, kPage);
-  register_pages(client, kPage, kPage);
+  register_pages(client, 0, kRegionPage);
+  register_pages(client, kRegionPage, kRegionPage);
   client.hang_up();
   run();
   workers_.answer_detaches();
@@ -137,18 +137,18 @@ TEST_F(RegistrationTest, WhatCannotBeMappedIsRefusedAndNothingElse) {
   ASSERT_EQ(::pipe(ends), 0);
   const OwnedFd reader(ends[0]), writer(ends[1]);
   const std::pair<channel::RegisterRequest, int> cases[] = {
-      {request(0, 9 * kPage), file_.get()},
-      {request(1, kPage), file_.get()},
+      {request(0, 9 * kRegionPage), file_.get()},
+      {request(1, kRegionPage), file_.get()},
       {request(0, 0), file_.get()},
-      {request(UINT64_MAX - kPage + 1, kPage), file_.get()},
-      {request(0, kPage), reader.get()}};
+      {request(UINT64_MAX - kRegionPage + 1, kRegionPage), file_.get()},
+      {request(0, kRegionPage), reader.get()}};
   for (const auto& [asked, fd] : cases) {
     client.send_with(asked, {fd});
     run();
     const auto reply = expect_message<channel::RegionReply>(client, Control::kRegistered);
     EXPECT_EQ(reply.error, EINVAL) << reply.text;
   }
-  EXPECT_NE(register_pages(client, 0, kPage), 0u);
+  EXPECT_NE(register_pages(client, 0, kRegionPage), 0u);
 }
 
 TEST_F(RegistrationTest, AShareIsAllThereIs) {
@@ -156,7 +156,7 @@ TEST_F(RegistrationTest, AShareIsAllThereIs) {
   attach(client);
   ASSERT_EQ(::ftruncate(file_.get(), 2 << 20), 0);
   register_pages(client, 0, 1 << 20);
-  client.send_with(request(0, kPage), {file_.get()});
+  client.send_with(request(0, kRegionPage), {file_.get()});
   run();
   const auto reply = expect_message<channel::RegionReply>(client, Control::kRegistered);
   EXPECT_EQ(reply.error, EDQUOT);
@@ -167,11 +167,11 @@ TEST_F(RegistrationTest, PagesThatVanishCostTheirOwnerTheContext) {
   attach(client);
   // Sealing cannot be had of this one, so its owner can take the pages away.
   file_.reset(::memfd_create("lyre-test", MFD_CLOEXEC));
-  ASSERT_EQ(::ftruncate(file_.get(), 8 * kPage), 0);
-  register_pages(client, 0, 8 * kPage);
+  ASSERT_EQ(::ftruncate(file_.get(), 8 * kRegionPage), 0);
+  register_pages(client, 0, 8 * kRegionPage);
   const volatile uint8_t* seen = workers_.posted[0].back().memory;
   ASSERT_EQ(::ftruncate(file_.get(), 0), 0);
-  EXPECT_EQ(seen[5 * kPage], 0);
+  EXPECT_EQ(seen[5 * kRegionPage], 0);
   deliver();
   expect_goodbye(client, "pages of its registered memory are gone");
   workers_.answer_detaches();
@@ -196,7 +196,7 @@ class RegistrationBreach : public RegistrationTest, public testing::WithParamInt
 TEST_P(RegistrationBreach, EndsItsClientOnly) {
   RawClient owner(path_);
   attach(owner);
-  const uint32_t region = register_pages(owner, 0, kPage);
+  const uint32_t region = register_pages(owner, 0, kRegionPage);
   RawClient liar(path_);
   attach(liar);
   GetParam().commit(liar, region, file_.get());
@@ -213,44 +213,43 @@ TEST_P(RegistrationBreach, EndsItsClientOnly) {
 
 INSTANTIATE_TEST_SUITE_P(
     Rules, RegistrationBreach,
-    testing::Values(Breach{"RemovesAnothersRegion", "the client has no such region",
-                           [](RawClient& client, uint32_t region, int) {
-                             client.send(RegistrationBreach::removal(region));
-                           }},
-                    Breach{"RemovesWhatIsNoRegion", "the client has no such region",
-                           [](RawClient& client, uint32_t, int) {
-                             client.send(RegistrationBreach::removal(3));
-                           }},
-                    Breach{"NoDescriptor", "a descriptor is missing or too many",
-                           [](RawClient& client, uint32_t, int) {
-                             client.send(RegistrationBreach::request(0, kPage));
-                           }},
-                    Breach{
-                        "TwoDescriptors", "unasked-for descriptors",
-                        [](RawClient& client, uint32_t, int memory) {
-                          client.send_with(RegistrationBreach::request(0, kPage), {memory, memory});
-                        }},
-                    Breach{"DescriptorWithAMapping", "a descriptor is missing or too many",
-                           [](RawClient& client, uint32_t, int memory) {
-                             auto request = RegistrationBreach::request(0, kPage);
-                             request.source = channel::RegionSource::kSharedAnonymous;
-                             client.send_with(request, {memory});
-                           }},
-                    Breach{"UnknownSource", "memory of an unknown source",
-                           [](RawClient& client, uint32_t, int memory) {
-                             auto request = RegistrationBreach::request(0, kPage);
-                             request.source = channel::RegionSource{9};
-                             client.send_with(request, {memory});
-                           }},
-                    Breach{"AsksBeforeTheAnswer", "a request about memory out of turn",
-                           [](RawClient& client, uint32_t, int memory) {
-                             client.send_with(RegistrationBreach::request(0, kPage), {memory});
-                             client.send_with(RegistrationBreach::request(0, kPage), {memory});
-                           }}));
+    testing::Values(
+        Breach{"RemovesAnothersRegion", "the client has no such region",
+               [](RawClient& client, uint32_t region, int) {
+                 client.send(RegistrationBreach::removal(region));
+               }},
+        Breach{
+            "RemovesWhatIsNoRegion", "the client has no such region",
+            [](RawClient& client, uint32_t, int) { client.send(RegistrationBreach::removal(3)); }},
+        Breach{"NoDescriptor", "a descriptor is missing or too many",
+               [](RawClient& client, uint32_t, int) {
+                 client.send(RegistrationBreach::request(0, kRegionPage));
+               }},
+        Breach{"TwoDescriptors", "unasked-for descriptors",
+               [](RawClient& client, uint32_t, int memory) {
+                 client.send_with(RegistrationBreach::request(0, kRegionPage), {memory, memory});
+               }},
+        Breach{"DescriptorWithAMapping", "a descriptor is missing or too many",
+               [](RawClient& client, uint32_t, int memory) {
+                 auto request = RegistrationBreach::request(0, kRegionPage);
+                 request.source = channel::RegionSource::kSharedAnonymous;
+                 client.send_with(request, {memory});
+               }},
+        Breach{"UnknownSource", "memory of an unknown source",
+               [](RawClient& client, uint32_t, int memory) {
+                 auto request = RegistrationBreach::request(0, kRegionPage);
+                 request.source = channel::RegionSource{9};
+                 client.send_with(request, {memory});
+               }},
+        Breach{"AsksBeforeTheAnswer", "a request about memory out of turn",
+               [](RawClient& client, uint32_t, int memory) {
+                 client.send_with(RegistrationBreach::request(0, kRegionPage), {memory});
+                 client.send_with(RegistrationBreach::request(0, kRegionPage), {memory});
+               }}));
 
 TEST_F(RegistrationTest, NeedsAContext) {
   RawClient client(path_);
-  client.send_with(request(0, kPage), {file_.get()});
+  client.send_with(request(0, kRegionPage), {file_.get()});
   run();
   expect_goodbye(client, "a request about memory out of turn");
 }

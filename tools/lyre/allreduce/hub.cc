@@ -14,7 +14,6 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr int kPollMs = 100;
 // After the first error the other ranks may still abort in order; then they are killed.
 constexpr std::chrono::seconds kErrorPatience{3};
 

@@ -11,8 +11,6 @@
 namespace lyre::allreduce {
 namespace {
 
-constexpr int kPollMs = 100;
-
 class JoinedLauncher {
  public:
   JoinedLauncher(const Options& options, const Machine& machine)

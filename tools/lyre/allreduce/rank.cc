@@ -171,7 +171,7 @@ class RankRun {
 };
 
 // The kernel plugin, whose traffic no daemon carries, is known by its name.
-constexpr const char* kKernelPlugin = "Kernel";
+constexpr const char* kKernelPluginName = "Kernel";
 
 void run_job(const Job& job, LauncherLink& link, std::unique_ptr<Communicator>* communicator) {
   for (const auto& [name, value] : job.environment) ::setenv(name.c_str(), value.c_str(), 1);
@@ -185,7 +185,7 @@ void run_job(const Job& job, LauncherLink& link, std::unique_ptr<Communicator>* 
   result.device_name = ring.properties().name;
   result.abi = ring.plugin().abi();
   result.speed_mbps = ring.properties().speed_mbps;
-  result.has_daemon = result.plugin_name != kKernelPlugin;
+  result.has_daemon = result.plugin_name != kKernelPluginName;
   if (result.has_daemon) {
     if (job.daemon_socket.empty()) {
       throw Failure("plugin " + result.plugin_name +

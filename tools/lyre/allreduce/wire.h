@@ -12,6 +12,9 @@
 /// the first one, which is the hub.
 namespace lyre::allreduce {
 
+/// A launcher waits no longer than this for frames before it looks at its deadlines.
+inline constexpr int kPollMs = 100;
+
 enum class FrameType : uint16_t {
   kJoin = 1,  // joining launcher -> hub: what it offers
   kJob,       // hub -> rank: what to run (a joining launcher starts the rank)

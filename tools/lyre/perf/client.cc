@@ -13,9 +13,6 @@
 namespace lyre::perf {
 namespace {
 
-constexpr int kWaitMs = 100;
-constexpr int kDrainMs = 2000;
-
 using Conversations = std::vector<std::unique_ptr<Conversation>>;
 
 /// Steps each once. False when none had anything to do.

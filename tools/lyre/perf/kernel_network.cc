@@ -20,7 +20,6 @@
 namespace lyre::perf {
 namespace {
 
-constexpr size_t kReadBytes = 256 * 1024;
 /// Pinning pages for less costs more than copying.
 constexpr size_t kZeroCopyBytesMin = 16 * 1024;
 

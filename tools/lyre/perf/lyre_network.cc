@@ -11,8 +11,6 @@
 namespace lyre::perf {
 namespace {
 
-constexpr size_t kReadBytes = 256 * 1024;
-
 std::string peer_of(const lyre_session* session) {
   lyre_addr remote{};
   lyre_session_addrs(session, nullptr, &remote);

@@ -40,9 +40,9 @@ void check_not_over(const Stream& stream) {
   if (stream.is_at_end()) throw StreamError("the peer finished in the middle of the test");
 }
 
-class Client final : public Exchange {
+class PingPongClient final : public Exchange {
  public:
-  explicit Client(const Plan& plan) : plan_(plan), message_(plan.message_bytes) {
+  explicit PingPongClient(const Plan& plan) : plan_(plan), message_(plan.message_bytes) {
     outcome_.round_trips_ns.reserve(std::min<uint64_t>(plan.count, 1u << 20));
   }
 
@@ -90,9 +90,9 @@ class Client final : public Exchange {
   Outcome outcome_;
 };
 
-class Server final : public Exchange {
+class PingPongServer final : public Exchange {
  public:
-  explicit Server(const Plan& plan) : plan_(plan), message_(plan.message_bytes) {}
+  explicit PingPongServer(const Plan& plan) : plan_(plan), message_(plan.message_bytes) {}
 
   bool step(Stream& stream, int64_t now) override {
     if (start_ns_ == 0) start_ns_ = now;
@@ -127,8 +127,8 @@ class Server final : public Exchange {
 }  // namespace
 
 std::unique_ptr<Exchange> make_ping_pong(const Plan& plan, Side side) {
-  if (side == Side::kClient) return std::make_unique<Client>(plan);
-  return std::make_unique<Server>(plan);
+  if (side == Side::kClient) return std::make_unique<PingPongClient>(plan);
+  return std::make_unique<PingPongServer>(plan);
 }
 
 }  // namespace lyre::perf

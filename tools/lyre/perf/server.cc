@@ -14,9 +14,6 @@
 namespace lyre::perf {
 namespace {
 
-constexpr int kWaitMs = 100;
-constexpr int kDrainMs = 2000;
-
 volatile std::sig_atomic_t g_is_interrupted = 0;
 
 void interrupt(int) { g_is_interrupted = 1; }

@@ -15,6 +15,13 @@ namespace lyre::perf {
 
 /// Most bytes of one write.
 inline constexpr size_t kBlockBytesMax = size_t{4} << 20;
+/// What a network takes from a stream at a time.
+inline constexpr size_t kReadBytes = 256 * 1024;
+
+/// Client and server look at their streams at least this often, and wait this long at the end for
+/// what they wrote to be acknowledged.
+inline constexpr int kWaitMs = 100;
+inline constexpr int kDrainMs = 2000;
 
 /// One connection broke; others go on.
 class StreamError : public std::runtime_error {

@@ -11,19 +11,19 @@
 namespace lyre::nccl_adapter {
 namespace {
 
-using Buffer = std::array<uint8_t, kHelloBytes>;
+using HelloBuffer = std::array<uint8_t, kHelloBytes>;
 
-Buffer sample() {
+HelloBuffer sample_hello() {
   Hello hello{.stream_index = 3, .stream_count = 4, .incarnation = 5, .pid = 99, .host = "node7"};
   hello.nonce.fill(1);
   hello.comm_id.fill(2);
-  Buffer buffer;
+  HelloBuffer buffer;
   encode(hello, buffer);
   return buffer;
 }
 
 TEST(Hello, IsReadByteByByte) {
-  const Buffer buffer = sample();
+  const HelloBuffer buffer = sample_hello();
   Hello out;
   for (size_t i = 0; i < buffer.size(); ++i) {
     EXPECT_EQ(read_hello(std::span(buffer).first(i), &out), HelloState::kMore) << i;
@@ -41,7 +41,7 @@ TEST(Hello, IsReadByteByByte) {
 TEST(Hello, TheFirstWrongByteTellsAStranger) {
   Hello out;
   for (size_t i = 0; i < 8; ++i) {
-    Buffer buffer = sample();
+    HelloBuffer buffer = sample_hello();
     buffer[i] ^= 0x20;
     EXPECT_EQ(read_hello(std::span(buffer).first(i), &out), HelloState::kMore);
     EXPECT_EQ(read_hello(std::span(buffer).first(i + 1), &out), HelloState::kStranger);
@@ -51,7 +51,7 @@ TEST(Hello, TheFirstWrongByteTellsAStranger) {
 TEST(Hello, LengthsThatLieTellAStranger) {
   Hello out;
   for (const uint16_t bytes : std::initializer_list<uint16_t>{0, 15, 127, 513, 65535}) {
-    Buffer buffer = sample();
+    HelloBuffer buffer = sample_hello();
     put_le<uint16_t>(buffer, 12, bytes);
     EXPECT_EQ(read_hello(buffer, &out), HelloState::kStranger) << bytes;
   }
@@ -59,7 +59,7 @@ TEST(Hello, LengthsThatLieTellAStranger) {
 
 TEST(Hello, ANewerPeerMaySayMore) {
   std::vector<uint8_t> longer(200);
-  const Buffer buffer = sample();
+  const HelloBuffer buffer = sample_hello();
   std::copy(buffer.begin(), buffer.end(), longer.begin());
   put_le<uint16_t>(longer, 10, 5);  // the newest version it speaks
   put_le<uint16_t>(longer, 12, 200);
@@ -70,14 +70,14 @@ TEST(Hello, ANewerPeerMaySayMore) {
 
 TEST(Hello, NothingIsSaidBeforeTheAnswer) {
   std::vector<uint8_t> longer(kHelloBytes + 1);
-  const Buffer buffer = sample();
+  const HelloBuffer buffer = sample_hello();
   std::copy(buffer.begin(), buffer.end(), longer.begin());
   Hello out;
   EXPECT_EQ(read_hello(longer, &out), HelloState::kStranger);
 }
 
 TEST(Hello, VersionsAreJudgedByThePrefixAlone) {
-  Buffer buffer = sample();
+  HelloBuffer buffer = sample_hello();
   put_le<uint16_t>(buffer, 8, 8);
   put_le<uint16_t>(buffer, 10, 9);
   Hello out;

@@ -13,7 +13,7 @@ constexpr uint8_t kUdp = 17;
 const Bytes kPing = {'p', 'i', 'n', 'g'};
 
 /// The peer's segment to us.
-TcpOutput segment_from_peer(uint32_t payload_bytes) {
+TcpOutput segment_from_ipv6_peer(uint32_t payload_bytes) {
   TcpOutput out;
   out.frame = {kPeerMac, kOwnMac};
   out.tuple = {{kPeerIp6, 4000}, {kOwnIp6, 80}};
@@ -57,7 +57,7 @@ class InputIpv6Test : public testing::Test {
 };
 
 TEST_F(InputIpv6Test, ASegmentArrivesAsItWasSent) {
-  Bytes frame = tcp_frame(segment_from_peer(100));
+  Bytes frame = tcp_frame(segment_from_ipv6_peer(100));
   Drop drop{};
   const auto ip = wire::parse_ipv6(std::span(frame).subspan(14), drop);
   ASSERT_TRUE(ip);
@@ -73,7 +73,7 @@ TEST_F(InputIpv6Test, ASegmentArrivesAsItWasSent) {
 
 TEST_F(InputIpv6Test, ChecksumsAreLeftToThePortWhenSending) {
   TestPacket packet;
-  write_tcp_packet(packet.buf, segment_from_peer(0));
+  write_tcp_packet(packet.buf, segment_from_ipv6_peer(0));
   EXPECT_TRUE(packet.buf.wants_checksums);
   EXPECT_EQ(packet.buf.l3_bytes, 40);
   EXPECT_EQ(packet.buf.l4_bytes, 20);
@@ -82,7 +82,7 @@ TEST_F(InputIpv6Test, ChecksumsAreLeftToThePortWhenSending) {
 }
 
 TEST_F(InputIpv6Test, APaddedFrameAndHeadersBetweenChangeNothing) {
-  const Bytes plain = tcp_frame(segment_from_peer(3));
+  const Bytes plain = tcp_frame(segment_from_ipv6_peer(3));
   Bytes padding = {6, 0, 1, 4, 0, 0, 0, 0};
   padding.insert(padding.end(), plain.begin() + 54, plain.end());
   Bytes frame = ipv6_frame(60, padding);
@@ -93,7 +93,7 @@ TEST_F(InputIpv6Test, APaddedFrameAndHeadersBetweenChangeNothing) {
 
 TEST_F(InputIpv6Test, EachFlippedBitOfASegmentIsNoticed) {
   // Traffic class, flow label and hop limit are covered by nothing (RFC 8200 8.1).
-  const Bytes good = tcp_frame(segment_from_peer(40));
+  const Bytes good = tcp_frame(segment_from_ipv6_peer(40));
   for (size_t at = 18; at < good.size(); ++at) {
     if (at == 21) continue;
     Bytes bad = good;
@@ -103,7 +103,7 @@ TEST_F(InputIpv6Test, EachFlippedBitOfASegmentIsNoticed) {
 }
 
 TEST_F(InputIpv6Test, EveryTruncationIsDropped) {
-  const Bytes good = tcp_frame(segment_from_peer(40));
+  const Bytes good = tcp_frame(segment_from_ipv6_peer(40));
   for (size_t count = 0; count < good.size(); ++count) {
     Bytes bad(good.begin(), good.begin() + static_cast<ptrdiff_t>(count));
     EXPECT_EQ(classify_frame(bad), InputKind::kDrop) << count << " bytes";
@@ -111,7 +111,7 @@ TEST_F(InputIpv6Test, EveryTruncationIsDropped) {
 }
 
 TEST_F(InputIpv6Test, ThePortsVerdictIsBelieved) {
-  Bytes frame = tcp_frame(segment_from_peer(10));
+  Bytes frame = tcp_frame(segment_from_ipv6_peer(10));
   frame.back() ^= 1;
   io::PacketBuf packet = received(frame);
   packet.l4_checksum = io::ChecksumVerdict::kGood;
@@ -136,7 +136,7 @@ TEST_F(InputIpv6Test, PacketsToOthersAndFromNowhereAreDropped) {
 }
 
 TEST_F(InputIpv6Test, AMappedAddressIsNoWayIntoConnectionsOfIpv4) {
-  Bytes frame = tcp_frame(segment_from_peer(5));
+  Bytes frame = tcp_frame(segment_from_ipv6_peer(5));
   std::copy(kPeerIp.bytes.begin(), kPeerIp.bytes.end(), frame.begin() + 14 + 8);
   EXPECT_EQ(drop_of(frame), Drop::kIpBadSource);
   std::copy(kOwnIp.bytes.begin(), kOwnIp.bytes.end(), frame.begin() + 14 + 24);
@@ -146,15 +146,15 @@ TEST_F(InputIpv6Test, AMappedAddressIsNoWayIntoConnectionsOfIpv4) {
 TEST_F(InputIpv6Test, WhatIsNotOursYetIsNotTaken) {
   // RFC 4862 5.4.
   routes_.set_state(kOwnIp6, link::AddressState::kTentative);
-  EXPECT_EQ(drop_of(tcp_frame(segment_from_peer(1))), Drop::kIpNotForUs);
+  EXPECT_EQ(drop_of(tcp_frame(segment_from_ipv6_peer(1))), Drop::kIpNotForUs);
   EXPECT_EQ(solicit(IpAddress{}), InputKind::kNdp) << "but who else probes for it is heard";
   routes_.set_state(kOwnIp6, link::AddressState::kUsable);
-  Bytes frame = tcp_frame(segment_from_peer(1));
+  Bytes frame = tcp_frame(segment_from_ipv6_peer(1));
   EXPECT_EQ(classify_frame(frame), InputKind::kTcp);
 }
 
 TEST_F(InputIpv6Test, UnicastInAMulticastFrameIsDropped) {
-  Bytes frame = tcp_frame(segment_from_peer(1));
+  Bytes frame = tcp_frame(segment_from_ipv6_peer(1));
   const MacAddress group = multicast_mac(kAllNodes);
   std::copy(group.bytes.begin(), group.bytes.end(), frame.begin());
   EXPECT_EQ(drop_of(frame), Drop::kEthNotForUs);
@@ -281,7 +281,7 @@ TEST_F(InputIpv6Test, NoErrorIsToldOfAMulticastUnlessItAsksForOne) {
 }
 
 TEST_F(InputIpv6Test, LocalPacketsMayComeFromUs) {
-  TcpOutput output = segment_from_peer(5);
+  TcpOutput output = segment_from_ipv6_peer(5);
   output.tuple.local.address = kOwnIp6;
   Bytes frame = tcp_frame(output);
   EXPECT_EQ(drop_of(frame), Drop::kIpBadSource);

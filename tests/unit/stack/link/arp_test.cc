@@ -4,6 +4,7 @@
 
 #include "stack/link/framing.h"
 #include "stack/link/neighbours.h"
+#include "tests/unit/stack/link/addresses.h"
 
 namespace lyre::link {
 namespace {
@@ -11,19 +12,16 @@ namespace {
 using wire::ArpOperation;
 using wire::ArpPacket;
 
-constexpr MacAddress kOwnMac{{2, 0, 0, 0, 0, 1}};
-constexpr MacAddress kPeerMac{{2, 0, 0, 0, 0, 2}};
-constexpr MacAddress kOtherMac{{2, 0, 0, 0, 0, 3}};
 const IpAddress kOwnIp = IpAddress::v4(0x0a000001);
 const IpAddress kSecondIp = IpAddress::v4(0x0b000001);
 const IpAddress kPeerIp = IpAddress::v4(0x0a000002);
-const InterfaceAddress kAddresses[] = {InterfaceAddress::of(kOwnIp, 24),
-                                       InterfaceAddress::of(kSecondIp, 24)};
+const InterfaceAddress kIpv4Addresses[] = {InterfaceAddress::of(kOwnIp, 24),
+                                           InterfaceAddress::of(kSecondIp, 24)};
 
 class ArpTest : public testing::Test {
  protected:
   ArpTest() {
-    table_.set_port(0, {kOwnMac, kAddresses}, now_);
+    table_.set_port(0, {kOwnMac, kIpv4Addresses}, now_);
     run();
     pass(kArpAnnounceInterval);
   }
@@ -50,7 +48,7 @@ class ArpTest : public testing::Test {
 TEST_F(ArpTest, AnnouncesEveryAddressTwice) {
   // RFC 5227 1.1 and 2.3: ANNOUNCE_NUM announcements, ANNOUNCE_INTERVAL apart.
   Neighbours table(1);
-  table.set_port(0, {kOwnMac, kAddresses}, now_);
+  table.set_port(0, {kOwnMac, kIpv4Addresses}, now_);
   int announcements = 0;
   for (int i = 0; i < 10; ++i) {
     NeighbourOutList out;

@@ -5,6 +5,7 @@
 #include "stack/base/ipv6_address.h"
 #include "stack/link/framing.h"
 #include "stack/link/neighbours.h"
+#include "tests/unit/stack/link/addresses.h"
 
 namespace lyre::link {
 namespace {
@@ -12,11 +13,7 @@ namespace {
 using wire::NdpMessage;
 using wire::NdpType;
 
-constexpr MacAddress kOwnMac{{2, 0, 0, 0, 0, 1}};
-constexpr MacAddress kPeerMac{{2, 0, 0, 0, 0, 2}};
-constexpr MacAddress kOtherMac{{2, 0, 0, 0, 0, 3}};
 constexpr IpAddress kOwn{{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
-constexpr IpAddress kPeer{{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}};
 constexpr IpAddress kOwnLinkLocal = link_local_address(kOwnMac);
 constexpr IpAddress kRouter = link_local_address(kPeerMac);
 constexpr IpAddress kOtherRouter = link_local_address(kOtherMac);

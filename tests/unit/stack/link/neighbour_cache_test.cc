@@ -5,12 +5,11 @@
 #include <set>
 #include <vector>
 
+#include "tests/unit/stack/link/addresses.h"
+
 namespace lyre::link {
 namespace {
 
-constexpr MacAddress kPeerMac{{2, 0, 0, 0, 0, 2}};
-constexpr MacAddress kOtherMac{{2, 0, 0, 0, 0, 3}};
-constexpr IpAddress kPeer{{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}};
 constexpr Nanos kReachableTimeMax = kReachableTime / 2 * 3;
 
 class NeighbourCacheTest : public testing::Test {

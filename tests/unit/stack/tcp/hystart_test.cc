@@ -5,13 +5,13 @@
 namespace lyre::tcp {
 namespace {
 
-constexpr uint32_t kMss = 1000;
+constexpr uint32_t kSegmentBytes = 1000;
 
 /// The initial slow start of one connection, a round of ACKs at a time.
 class Hystart : public testing::Test {
  protected:
   Hystart() {
-    congestion_start(cc, CongestionAlgorithm::kCubic, kMss);
+    congestion_start(cc, CongestionAlgorithm::kCubic, kSegmentBytes);
     congestion_start_data(cc, una);
     nxt = una + cc.cwnd_bytes;
   }
@@ -19,9 +19,9 @@ class Hystart : public testing::Test {
   void round(Nanos rtt) {
     const SeqNum end = nxt;
     while (una.before(end)) {
-      una += kMss;
+      una += kSegmentBytes;
       congestion_on_ack(cc,
-                        {.delivered_bytes = kMss,
+                        {.delivered_bytes = kSegmentBytes,
                          .is_cwnd_limited = true,
                          .srtt = rtt,
                          .rtt = rtt,
@@ -42,7 +42,7 @@ class Hystart : public testing::Test {
 
 TEST_F(Hystart, SteadyRoundTripsDoubleTheWindow) {
   for (int i = 0; i < 5; ++i) round(millis(20));
-  EXPECT_EQ(cc.cwnd_bytes, 320 * kMss);
+  EXPECT_EQ(cc.cwnd_bytes, 320 * kSegmentBytes);
   EXPECT_FALSE(is_over());
 }
 
@@ -79,7 +79,7 @@ TEST_F(Hystart, LessThanFourMillisecondsMoreIsNoSign) {  // RFC 9406 4.3
 TEST_F(Hystart, LaterSlowStartsAreOrdinary) {  // RFC 9406 4.2
   round(millis(20));
   congestion_on_timeout(cc, cc.cwnd_bytes, true);
-  cc.ssthresh_bytes = 1000 * kMss;
+  cc.ssthresh_bytes = 1000 * kSegmentBytes;
   nxt = una + cc.cwnd_bytes;
   const uint32_t before = cc.cwnd_bytes;
   for (int i = 0; i < 4; ++i) round(millis(20 + 20 * i));

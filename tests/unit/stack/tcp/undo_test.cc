@@ -12,7 +12,7 @@ ConnectionConfig with_timestamps() {
 }
 
 /// A connection with timestamps and ten segments in flight. Returns their timestamp.
-uint32_t send_ten(Peer& peer) {
+uint32_t send_ten_timed(Peer& peer) {
   peer.syn_options.has_timestamps = true;
   peer.syn_options.ts_value = 1;
   peer.dial();
@@ -43,7 +43,7 @@ SegmentOut time_out(Peer& peer) {
 
 TEST(SpuriousTimeout, OldTimestampEchoGivesTheWindowBack) {  // RFC 3522 3.2, RFC 4015 4
   Peer peer(with_timestamps());
-  const uint32_t first_sent = send_ten(peer);
+  const uint32_t first_sent = send_ten_timed(peer);
   const uint32_t cwnd = peer.info().cwnd_bytes;
   const SegmentOut again = time_out(peer);
   ASSERT_NE(again.options.ts_value, first_sent);
@@ -59,7 +59,7 @@ TEST(SpuriousTimeout, OldTimestampEchoGivesTheWindowBack) {  // RFC 3522 3.2, RF
 
 TEST(SpuriousTimeout, RealLossIsNotUndone) {
   Peer peer(with_timestamps());
-  send_ten(peer);
+  send_ten_timed(peer);
   const SegmentOut again = time_out(peer);
   peer.now += millis(5);
   ack_echoing(peer, 1000, again.options.ts_value);
@@ -167,7 +167,7 @@ TEST(SpuriousRecovery, DuplicatesOfOtherTimesDoNotCount) {
 
 TEST(SpuriousRecovery, LateOriginalIsRecognisedByItsTimestamp) {  // RFC 3522
   Peer peer(with_timestamps());
-  const uint32_t first_sent = send_ten(peer);
+  const uint32_t first_sent = send_ten_timed(peer);
   const uint32_t cwnd = peer.info().cwnd_bytes;
   peer.now += millis(10);
   SegmentIn sack = peer.make(kA, 0, 0);

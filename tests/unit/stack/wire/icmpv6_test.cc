@@ -13,7 +13,7 @@ const AddressPair kPeerToUs{{{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}
                             {{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}}};
 
 // fd00::1 port 0x1234 -> fd00::2 port 80, seq 0xdeadbeef, 1500 bytes, as a router quotes it.
-constexpr char kQuoteDump[] =
+constexpr char kQuoteDumpIpv6[] =
     "60 00 00 00 05 b4 06 40 fd 00 00 00 00 00 00 00 00 00 00 00 00 00 00 01 "
     "fd 00 00 00 00 00 00 00 00 00 00 00 00 00 00 02 12 34 00 50 de ad be ef";
 
@@ -76,7 +76,7 @@ TEST(Icmpv6, WritesAParameterProblem) {
 }
 
 TEST(Icmpv6, ReadsAQuotedSegment) {
-  const auto body = bytes_of(kQuoteDump);
+  const auto body = bytes_of(kQuoteDumpIpv6);
   Drop drop{};
   const auto quoted = parse_quoted_tcp6(body, drop);
   ASSERT_TRUE(quoted);
@@ -89,7 +89,7 @@ TEST(Icmpv6, ReadsAQuotedSegment) {
 }
 
 TEST(Icmpv6, RefusesAQuoteOfSomethingElse) {
-  const auto good = bytes_of(kQuoteDump);
+  const auto good = bytes_of(kQuoteDumpIpv6);
   Drop drop{};
   EXPECT_FALSE(parse_quoted_tcp6(std::span(good).first(47), drop));
   EXPECT_EQ(drop, Drop::kIcmpBadQuote);

@@ -11,9 +11,9 @@ namespace {
 const AddressPair kFromRouter{link_local_address({{2, 0, 0, 0, 0, 9}}), kAllNodes};
 constexpr IpAddress kGroup = solicited_node_group(kAllNodes);
 
-std::optional<MldQuery> parse(const std::vector<uint8_t>& message,
-                              const AddressPair& addresses = kFromRouter,
-                              uint8_t hop_limit = kMldHopLimit) {
+std::optional<MldQuery> parse_query(const std::vector<uint8_t>& message,
+                                    const AddressPair& addresses = kFromRouter,
+                                    uint8_t hop_limit = kMldHopLimit) {
   Drop drop = Drop::kCount;
   const auto out = parse_mld_query(addresses, hop_limit, message, drop);
   if (!out) {
@@ -31,33 +31,33 @@ std::vector<uint8_t> query_of(size_t bytes) {
 
 TEST(Mld, TheLengthTellsTheVersion) {
   // RFC 3810 8.1.
-  EXPECT_TRUE(parse(query_of(24))->is_version1);
-  EXPECT_FALSE(parse(query_of(28))->is_version1);
-  EXPECT_FALSE(parse(query_of(44))->is_version1);
+  EXPECT_TRUE(parse_query(query_of(24))->is_version1);
+  EXPECT_FALSE(parse_query(query_of(28))->is_version1);
+  EXPECT_FALSE(parse_query(query_of(44))->is_version1);
   for (const size_t bytes : {size_t{8}, size_t{23}, size_t{25}, size_t{27}}) {
-    EXPECT_FALSE(parse(query_of(bytes))) << bytes;
+    EXPECT_FALSE(parse_query(query_of(bytes))) << bytes;
   }
 }
 
 TEST(Mld, ReadsGroupAndPatience) {
   auto message = query_of(28);
-  EXPECT_TRUE(parse(message)->group.is_unspecified());
-  EXPECT_EQ(parse(message)->response_ms_max, 10'000u);
+  EXPECT_TRUE(parse_query(message)->group.is_unspecified());
+  EXPECT_EQ(parse_query(message)->response_ms_max, 10'000u);
   std::copy(kGroup.bytes.begin(), kGroup.bytes.end(), message.begin() + 8);
-  EXPECT_EQ(parse(message)->group, kGroup);
+  EXPECT_EQ(parse_query(message)->group, kGroup);
   message[8] = 0xfd;
-  EXPECT_FALSE(parse(message)) << "no group";
+  EXPECT_FALSE(parse_query(message)) << "no group";
   // RFC 3810 5.1.3: (mantissa 0x234 | 0x1000) << (exponent 1 + 3).
   message = query_of(28);
   message[4] = 0x92;
   message[5] = 0x34;
-  EXPECT_EQ(parse(message)->response_ms_max, 0x1234u << 4);
+  EXPECT_EQ(parse_query(message)->response_ms_max, 0x1234u << 4);
 }
 
 TEST(Mld, QueriesFromAfarAreRefused) {
   // RFC 3810 5 and 6.2.
-  EXPECT_FALSE(parse(query_of(28), kFromRouter, 2));
-  EXPECT_FALSE(parse(query_of(28), {kAllNodes, kAllNodes}));
+  EXPECT_FALSE(parse_query(query_of(28), kFromRouter, 2));
+  EXPECT_FALSE(parse_query(query_of(28), {kAllNodes, kAllNodes}));
 }
 
 TEST(Mld, WritesBothReports) {

@@ -151,7 +151,7 @@ TEST(Transfer, AFullCompletionRingDelaysAndLosesNothing) {
   EXPECT_TRUE(hosts.app_b->only().is_equal);
 }
 
-// DESIGN: a client gets its memory back only when no port can read it any more.
+// A client gets its memory back only when no port can read it any more.
 TEST(Transfer, MemoryThatWasSentTwiceComesBackOnlyWhenThePortLetGo) {
   TwoWorkers hosts(
       {.delay = micros(50), .faults = {.loss_ppm = 100'000}, .holds_until_reclaim = true});
