@@ -19,7 +19,7 @@ PATIENCE_S = 120
 SESSIONS_AT_ONCE = 4096
 # Two daemons and two clients.
 SPINNERS = 4
-# DESIGN: MTU-sized packets really cross the wire; checksums are left to it, as to a NIC.
+# MTU-sized packets really cross the wire; checksums are left to it, as to a NIC.
 HONEST = ["tso", "off", "gso", "on", "gro", "on", "tx", "on"]
 COMPUTED = ["tso", "off", "gso", "on", "gro", "on", "tx", "off"]
 TRUSTED = {"port": {"trusted": True}}

@@ -9,6 +9,7 @@ import os
 import sys
 
 import compiled
+import documents
 import includes
 import rfcs
 import shape
@@ -20,7 +21,8 @@ EXIT_SKIPPED = 77
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n', maxsplit=1)[0])
     parser.add_argument('check',
-                        choices=['includes', 'words', 'shape', 'headers', 'format', 'rfcs'])
+                        choices=['includes', 'words', 'shape', 'headers', 'format', 'rfcs',
+                                 'documents'])
     parser.add_argument('--root', default=os.path.join(os.path.dirname(__file__), '..', '..'))
     parser.add_argument('--cache', help='folder that remembers which headers have passed')
     parser.add_argument('--compiler', nargs='+', help='the C++ compiler, for `headers`')
@@ -32,6 +34,7 @@ def main():
         'shape': lambda: shape.check(root),
         'headers': lambda: compiled.check_headers(root, options.compiler, options.cache),
         'rfcs': lambda: rfcs.check(root),
+        'documents': lambda: documents.check(root),
         'format': lambda: compiled.check_format(root),
     }
     try:

@@ -20,16 +20,24 @@ PARTS = 'its parts, below'
 # Sections that only give things their names.
 TERMS = {('RFC 9293', '3.3.1'): 'names of variables'}
 
-_SECTION = r'(?:\d+(?:\.\d+)*(?:\.[A-Z])?|[A-Z](?:\.\d+)+)'
-_CITATION = re.compile(rf'RFC (\d{{3,5}}) ({_SECTION}(?:(?:, | - | and ){_SECTION})*)')
+# The first number of a section has two digits at most, that of an RFC three at least.
+_SECTION = r'(?:\d{1,2}(?!\d)(?:\.\d+)*(?:\.[A-Z])?|[A-Z](?:\.\d+)+)'
+_CITED = rf'(?:RFC )?(?:\d{{3,5}} )?{_SECTION}'
+_CITATION = re.compile(rf'RFC \d{{3,5}} {_SECTION}(?:(?:, | - | and ){_CITED})*')
+_PART = re.compile(rf'(?:(\d{{3,5}}) )?({_SECTION})')
 _TEST = re.compile(r'^TEST(?:_F|_P)?\((\w+),\s*(\w+)\)')
 _ROW = re.compile(r'^\| (RFC \d+) ([\w.]+) \| (.*) \|$')
 
 
 def citations(line):
     """(RFC, section) of each section that the line cites."""
-    return [('RFC ' + match[1], section) for match in _CITATION.finditer(line)
-            for section in re.findall(_SECTION, match[2])]
+    found = []
+    for match in _CITATION.finditer(line):
+        rfc = ''
+        for part in _PART.finditer(match[0]):
+            rfc = part[1] or rfc
+            found.append(('RFC ' + rfc, part[2]))
+    return found
 
 
 def key_of(cited):

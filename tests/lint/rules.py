@@ -119,6 +119,9 @@ FILE_LINES_MAX = 600
 LINE_COLUMNS_MAX = 100
 
 CODE_FOLDERS = ['stack', 'daemon', 'libclient', 'nccl_adapter', 'tools', 'tests']
+# Where documents and comments are looked at.
+TOP_FOLDERS = CODE_FOLDERS + ['config', 'docs']
+TEXT_SUFFIXES = ('.md', '.h', '.cc', '.c', '.py', '.sh', '.build', '.toml', '.conf', '.in')
 CPP_SUFFIXES = ('.h', '.cc', '.c', '.cpp', '.hpp')
 SCRIPT_SUFFIXES = ('.py', '.sh')
 

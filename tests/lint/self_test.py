@@ -8,6 +8,7 @@ import tempfile
 import unittest
 
 import compiled
+import documents
 import includes
 import rfcs
 import rules
@@ -59,6 +60,11 @@ class Lint(unittest.TestCase):
                               '| RFC 9293 3.4 | tests/a_test.cc: A.B |',
                               f'| RFC 9293 3.5 | {rfcs.NO_TEST} |'])
 
+    def test_one_citation_may_name_several_rfcs(self):
+        self.assertEqual(rfcs.citations('// RFC 7661 4.3 and 9438 5.8, 5.9; RFC 793 3.10 - 3.12'),
+                         [('RFC 7661', '4.3'), ('RFC 9438', '5.8'), ('RFC 9438', '5.9'),
+                          ('RFC 793', '3.10'), ('RFC 793', '3.12')])
+
     def test_the_rfc_table_says_why_a_section_has_no_test(self):
         files = {'stack/tcp/a.cc': '// RFC 9293 3.10.7, 3.3.1\n',
                  'tests/a_test.cc': 'TEST(A, B) {  // RFC 9293 3.10.7.4\n}\n'}
@@ -71,6 +77,16 @@ class Lint(unittest.TestCase):
         table = '| RFC 1 2 | tests/a_test.cc: A.B |\n| RFC 1 3 | tests/a_test.cc: A.C |\n'
         files = {'docs/dev/rfcs.md': table, 'tests/a_test.cc': 'TEST(A, B) {\n}\n'}
         self.assertEqual(self.places(rfcs.check, files), [('docs/dev/rfcs.md', 2)])
+
+    def test_documents_point_to_what_is_there(self):
+        text = ('[a](b.md), [c](gone.md#part), [d](https://a.b/c.md)\n'
+                '`stack/tcp/cc_<name>.cc`, `stack/tcp/{ack,loss}.cc`, `stack/tcp/ack`\n'
+                '`stack/tcp/cc_<name>.h`\n`stack/tcp/{ack,gone}.cc`\n')
+        files = {'docs/a.md': text, 'docs/b.md': '', 'stack/tcp/cc_x.cc': '// docs/b.md, b.md\n',
+                 'stack/tcp/ack.cc': '// NOTES.md\n', 'stack/tcp/loss.cc': '// DES' + 'IGN 4\n'}
+        self.assertEqual(self.places(documents.check, files),
+                         [('docs/a.md', 1), ('docs/a.md', 3), ('docs/a.md', 4),
+                          ('stack/tcp/ack.cc', 1), ('stack/tcp/loss.cc', 1)])
 
     def test_a_layer_may_not_look_up(self):
         files = {'stack/base/a.h': HEADER + '#include "stack/tcp/b.h"\n', 'stack/tcp/b.h': HEADER}

@@ -17,10 +17,10 @@ class Finding:
         return f'{self.path}:{self.line}: {self.message}'
 
 
-def walk(root):
+def walk(root, top_folders=None):
     """Paths of the sources, relative to the root, sorted. Build folders are left out."""
     found = []
-    for folder in rules.CODE_FOLDERS:
+    for folder in top_folders or rules.CODE_FOLDERS:
         for where, folders, files in os.walk(os.path.join(root, folder)):
             folders[:] = [f for f in folders if not f.startswith(('build', '.', '__pycache__'))]
             found += [os.path.relpath(os.path.join(where, name), root) for name in files]
