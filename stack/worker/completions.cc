@@ -7,7 +7,7 @@
 #include "stack/channel/abi.h"
 #include "stack/session/session.h"
 #include "stack/tcp/engine.h"
-#include "stack/worker/context.h"
+#include "stack/worker/clients/context.h"
 #include "stack/worker/impl.h"
 
 /// What clients are told. A session remembers what its client must still hear; here it is written
@@ -41,7 +41,7 @@ void Worker::Impl::remove_dirty(uint32_t conn) {
 size_t Worker::Impl::announce_all() {
   size_t told = 0;
   has_untold = false;
-  for (uint32_t index : attached) {
+  for (uint32_t index : contexts.in_use()) {
     Context& context = contexts[index];
     if (context.state != Context::State::kAttached) continue;
     context.waits_for_holds = false;
@@ -216,7 +216,7 @@ void Worker::Impl::push(Context& context, const channel::Completion& entry) {
 }
 
 void Worker::Impl::ring_doorbells() {
-  for (uint32_t index : attached) {
+  for (uint32_t index : contexts.in_use()) {
     Context& context = contexts[index];
     if (!context.completions.has_unpublished()) continue;
     context.completions.publish();

@@ -4,7 +4,7 @@
 #include "stack/session/session.h"
 #include "stack/tcp/engine.h"
 #include "stack/wire/tcp_segment.h"
-#include "stack/worker/context.h"
+#include "stack/worker/clients/context.h"
 #include "stack/worker/impl.h"
 #include "stack/worker/listeners.h"
 #include "stack/worker/tables/time_wait_queue.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "stack/base/check.h"
-#include "stack/worker/context.h"
+#include "stack/worker/clients/context.h"
 #include "stack/worker/impl.h"
 #include "stack/worker/inbox.h"
 #include "stack/worker/listeners.h"
@@ -41,10 +41,6 @@ size_t Worker::Impl::drain_inbox() {
   return taken;
 }
 
-uint32_t Worker::Impl::index_of(const Context& context) const {
-  return static_cast<uint32_t>(&context - contexts.get());
-}
-
 void Worker::Impl::post(Reply reply) {
   // The outbox has room for four replies of every context. Until the control thread has taken
   // kDetached it does not use the index again, and until then there are three at most: kExpelled,
@@ -55,11 +51,8 @@ void Worker::Impl::post(Reply reply) {
 }
 
 void Worker::Impl::attach(const Command& command) {
-  Context& context = contexts[command.context];
   // The control thread uses an index again only after every worker answered kDetached.
-  LYRE_CHECK(context.state == Context::State::kFree);
-  context = Context{};
-  context.state = Context::State::kAttached;
+  Context& context = contexts.open(command.context);
   context.attached = command;
   context.is_lent = command.is_lent;
   channel::RingPair& rings = *command.rings;
@@ -67,8 +60,6 @@ void Worker::Impl::attach(const Command& command) {
   context.completions = {&rings.completion_indices, rings.completions};
   context.copy_block_count = static_cast<uint32_t>(
       std::min<uint64_t>(command.copy_bytes / kCopyBlockBytes, kCopyBlocksMax));
-  context.dense_index = static_cast<uint32_t>(attached.size());
-  attached.push_back(command.context);
   context.has_region = memory.add_region(
       command.context, {command.memory + command.arena_offset, command.arena_bytes});
   if (!context.has_region) expel(context, "the ports cannot be given its memory");
@@ -79,7 +70,7 @@ void Worker::Impl::attach(const Command& command) {
 void Worker::Impl::expel(Context& context, const char* reason) {
   context.state = Context::State::kExpelled;
   stats.worker->clients_expelled.add(1);
-  post({.kind = Reply::Kind::kExpelled, .context = index_of(context), .reason = reason});
+  post({.kind = Reply::Kind::kExpelled, .context = contexts.index_of(context), .reason = reason});
 }
 
 void Worker::Impl::detach(uint32_t index) {
@@ -123,8 +114,8 @@ void Worker::Impl::leave_to_itself(uint32_t conn) {
 /// A context's memory may go when nothing of it is used and no port holds a piece of it.
 size_t Worker::Impl::finish_detaching() {
   size_t finished = 0;
-  for (size_t i = 0; i < attached.size();) {
-    const uint32_t index = attached[i];
+  for (size_t i = 0; i < contexts.in_use().size();) {
+    const uint32_t index = contexts.in_use()[i];
     Context& context = contexts[index];
     if (context.state != Context::State::kDetaching) {
       ++i;
@@ -142,10 +133,7 @@ size_t Worker::Impl::finish_detaching() {
       // No port holds a piece, see above. This look also undoes the mapping for DMA.
       LYRE_CHECK(memory.region_holds(index) == 0);
     }
-    attached[i] = attached.back();
-    contexts[attached[i]].dense_index = static_cast<uint32_t>(i);
-    attached.pop_back();
-    context.state = Context::State::kFree;
+    contexts.close(index);
     post({.kind = Reply::Kind::kDetached, .context = index});
     ++finished;
   }

@@ -15,12 +15,12 @@
 #include "stack/session/send_queue.h"
 #include "stack/session/session.h"
 #include "stack/tcp/engine.h"
-#include "stack/worker/context.h"
+#include "stack/worker/clients/client_region.h"
+#include "stack/worker/clients/context_table.h"
 #include "stack/worker/flow_table.h"
 #include "stack/worker/listeners.h"
 #include "stack/worker/packet_fate.h"
 #include "stack/worker/port.h"
-#include "stack/worker/regions.h"
 #include "stack/worker/routing/connection_router.h"
 #include "stack/worker/segment_merger.h"
 #include "stack/worker/tables/connection_walk.h"
@@ -89,7 +89,6 @@ struct Worker::Impl {
   void shut_down();
   size_t continue_shutdown();
   void post(Reply reply);
-  uint32_t index_of(const Context& context) const;
 
   // regions.cc: memory that clients registered
   void add_region(const Command& command);
@@ -308,10 +307,9 @@ struct Worker::Impl {
   session::SendPieces sends;
   uint32_t generations = 0;
 
-  std::unique_ptr<Context[], void (*)(void*)> contexts;      ///< by context index
+  ContextTable contexts;
   std::unique_ptr<ClientRegion[], void (*)(void*)> regions;  ///< by region index
-  std::vector<uint32_t> leaving;   ///< regions on their way out; reserved at start
-  std::vector<uint32_t> attached;  ///< dense list of contexts in use; reserved at start
+  std::vector<uint32_t> leaving;  ///< regions on their way out; reserved at start
   SlotLoans loans;
 
   BoundedVector<io::PacketBuf*, kTxStockPackets> tx_stock;  ///< empty transmit packets

@@ -4,7 +4,7 @@
 #include "stack/base/check.h"
 #include "stack/session/session.h"
 #include "stack/tcp/engine.h"
-#include "stack/worker/context.h"
+#include "stack/worker/clients/context.h"
 #include "stack/worker/impl.h"
 
 /// What must hold between two turns, for the simulator and the fuzzers.
@@ -49,7 +49,7 @@ void Worker::Impl::check_sends() const {
     pieces[sender.context] += sender.sends.piece_count;
   }
   uint32_t used = 0;
-  for (const uint32_t index : attached) {
+  for (const uint32_t index : contexts.in_use()) {
     LYRE_CHECK(pieces[index] == contexts[index].sends_under_way);
     used += pieces[index];
   }
@@ -59,8 +59,8 @@ void Worker::Impl::check_sends() const {
 bool Worker::Impl::is_at_rest() const {
   const bool has_unsent = std::any_of(ports.begin(), ports.end(),
                                       [](const Port& port) { return !port.waiting().empty(); });
-  return engine.connection_count() == 0 && attached.empty() && loans.empty() && !has_unsent &&
-         loop.empty() && loop_now.empty() && transmit_queue.empty();
+  return engine.connection_count() == 0 && contexts.in_use().empty() && loans.empty() &&
+         !has_unsent && loop.empty() && loop_now.empty() && transmit_queue.empty();
 }
 
 void Worker::Impl::replace_engine() {

@@ -1,11 +1,10 @@
-#include "stack/worker/regions.h"
-
 #include <algorithm>
 
 #include "stack/base/buf_ref.h"
 #include "stack/base/check.h"
 #include "stack/channel/abi.h"
-#include "stack/worker/context.h"
+#include "stack/worker/clients/client_region.h"
+#include "stack/worker/clients/context.h"
 #include "stack/worker/impl.h"
 
 /// Memory that clients registered: it comes, is sent from, and goes when no port can see it.
@@ -96,13 +95,13 @@ const char* Worker::Impl::locate_send(const Context& context, const channel::Sub
                                       std::optional<BufRef>& out) const {
   const auto& send = entry.body.send;
   uint64_t region_bytes = context.attached.arena_bytes;
-  uint32_t index = index_of(context);
+  uint32_t index = contexts.index_of(context);
   if (send.region != 0) {
     index = channel::region_index(send.region);
     if (index < kContextsMax) return "kSend names what is no region";
     const ClientRegion& region = regions[index];
     if (region.name != send.region || region.is_leaving) return nullptr;
-    if (region.context != index_of(context)) return "kSend names another client's region";
+    if (region.context != contexts.index_of(context)) return "kSend names another client's region";
     region_bytes = region.bytes;
   }
   if (send.offset > region_bytes || send.bytes > region_bytes - send.offset) {

@@ -5,7 +5,7 @@
 #include "stack/io/packet_io.h"
 #include "stack/session/session.h"
 #include "stack/tcp/engine.h"
-#include "stack/worker/context.h"
+#include "stack/worker/clients/context.h"
 #include "stack/worker/impl.h"
 #include "stack/worker/listeners.h"
 #include "stack/worker/port.h"

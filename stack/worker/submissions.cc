@@ -4,7 +4,7 @@
 #include "stack/session/options.h"
 #include "stack/session/session.h"
 #include "stack/tcp/engine.h"
-#include "stack/worker/context.h"
+#include "stack/worker/clients/context.h"
 #include "stack/worker/impl.h"
 #include "stack/worker/listeners.h"
 #include "stack/worker/tables/slot_loans.h"
@@ -27,8 +27,8 @@ constexpr uint32_t kListenerBit = 0x8000'0000;
 
 size_t Worker::Impl::take_submissions() {
   size_t taken = 0;
-  for (size_t i = 0; i < attached.size(); ++i) {
-    Context& context = contexts[attached[i]];
+  for (const uint32_t index : contexts.in_use()) {
+    Context& context = contexts[index];
     if (context.state != Context::State::kAttached) continue;
     size_t count = 0;
     const char* broken_rule = nullptr;
@@ -93,7 +93,7 @@ void Worker::Impl::shut_down_session(uint32_t conn) {
 bool Worker::Impl::is_live(const Context& context, channel::SessionName name) const {
   if (name.index >= config.engine.connections_max || !engine.is_open(name.index)) return false;
   const session::Session& found = sessions[name.index];
-  return found.generation == name.generation && found.context == index_of(context) &&
+  return found.generation == name.generation && found.context == contexts.index_of(context) &&
          !found.is_closed_by_client;
 }
 
@@ -104,7 +104,7 @@ const char* Worker::Impl::on_connect(Context& context, const channel::Submission
   uint32_t conn = tcp::kNoConn;
   const channel::EndStatus status =
       is_shutting_down ? channel::EndStatus::kShutdown
-                       : open_session(index_of(context), local, remote, open.cookie, conn);
+                       : open_session(contexts.index_of(context), local, remote, open.cookie, conn);
   if (status != channel::EndStatus::kOk) {
     stats.worker->connect_failures.add(1);
     return answer_open(context, channel::Event::kConnectFailed, status, open.cookie, {},
@@ -132,8 +132,10 @@ const char* Worker::Impl::on_listen(Context& context, const channel::Submission&
   }
   if (listeners.is_taken(local)) return fail(channel::EndStatus::kAddressInUse);
   const uint32_t backlog = entry.backlog == 0 ? 1 : entry.backlog;
-  const uint32_t index = listeners.add(
-      {.local = local, .context = index_of(context), .cookie = open.cookie, .backlog = backlog});
+  const uint32_t index = listeners.add({.local = local,
+                                        .context = contexts.index_of(context),
+                                        .cookie = open.cookie,
+                                        .backlog = backlog});
   if (index == Listeners::kNone) return fail(channel::EndStatus::kNoResources);
   write_listener_row(index);
   return answer_open(context, channel::Event::kListening, channel::EndStatus::kOk, open.cookie,
@@ -144,7 +146,7 @@ const char* Worker::Impl::on_close_listen(Context& context, const channel::Submi
   if ((entry.session.index & kListenerBit) == 0) return "kCloseListen names no listener";
   const uint32_t index = entry.session.index & ~kListenerBit;
   if (!listeners.is_valid(index, entry.session.generation) ||
-      listeners[index].context != index_of(context)) {
+      listeners[index].context != contexts.index_of(context)) {
     return nullptr;
   }
   listeners.remove(index);
@@ -209,7 +211,7 @@ const char* Worker::Impl::on_release(Context& context, const channel::Submission
       broken_rule = release_copy_block(context, slot & ~kCopySlotBit);
       continue;
     }
-    const auto loan = loans.take_back(slot, index_of(context));
+    const auto loan = loans.take_back(slot, contexts.index_of(context));
     if (!loan) {
       broken_rule = "kRelease of a slot that was not lent to this client";
       continue;

@@ -3,9 +3,9 @@
 #include <cstdlib>
 
 #include "stack/base/check.h"
-#include "stack/worker/context.h"
+#include "stack/worker/clients/client_region.h"
+#include "stack/worker/clients/context.h"
 #include "stack/worker/impl.h"
-#include "stack/worker/regions.h"
 
 namespace lyre::worker {
 
@@ -45,13 +45,12 @@ Worker::Impl::Impl(const WorkerConfig& worker_config, io::PacketMemory& packet_m
       transmit_queue(sessions.get()),
       time_waits(sessions.get()),
       sends(worker_config.contexts_max * channel::kSendsPerContextMax),
-      contexts(make_zeroed<Context>(kContextsMax), std::free),
+      contexts(kContextsMax),
       regions(make_zeroed<ClientRegion>(kRegionsMax), std::free),
       loans(packet_memory.rx_slot_count(),
             {.contexts_max = kContextsMax,
              .per_context_max = worker_config.lent_slots_per_context_max,
              .per_session_max = worker_config.lent_slots_per_session_max}) {
-  attached.reserve(kContextsMax);
   leaving.reserve(kRegionsMax);
   ports.reserve(port_bindings.size());
   for (const PortBinding& binding : port_bindings) add_port(binding);
@@ -100,7 +99,7 @@ bool Worker::Impl::has_waiting_work() {
   if (!inbox.is_empty() || !leaving.empty() || !transmit_queue.empty() || !loop.empty())
     return true;
   if (shutdown_walk.is_under_way() || lost_addresses_walk.is_under_way()) return true;
-  for (uint32_t index : attached) {
+  for (uint32_t index : contexts.in_use()) {
     Context& context = contexts[index];
     if (context.state == Context::State::kAttached && context.submissions.available() > 0) {
       return true;

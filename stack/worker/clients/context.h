@@ -7,8 +7,8 @@
 #include "stack/channel/abi.h"
 #include "stack/channel/ring.h"
 #include "stack/session/session.h"
+#include "stack/worker/clients/client_region.h"
 #include "stack/worker/inbox.h"
-#include "stack/worker/regions.h"
 
 namespace lyre::worker {
 
@@ -32,7 +32,7 @@ struct Context {
   bool waits_for_holds = false;   ///< transmits nothing until the ports let go of its memory
   uint32_t slots_taken_back = 0;  ///< detaching: the receive slots below this were looked at
   uint32_t sends_under_way = 0;   ///< of all its sessions
-  uint32_t dense_index = 0;       ///< place in the worker's list of contexts
+  uint32_t dense_index = 0;       ///< the ContextTable's
   Command attached;               ///< as the control thread described it
   channel::SubmissionConsumer submissions;
   channel::CompletionProducer completions;
