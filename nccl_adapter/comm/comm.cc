@@ -108,6 +108,7 @@ void Comm::let_go(const Registration& registration) {
     const int64_t deadline_ns = instance_->now_ns() + kDeregisterWaitNs;
     while (!is_close_done() && instance_->now_ns() < deadline_ns) {
       if (instance_->progress() != Result::kSuccess) break;
+      instance_->pause();
     }
     for (const auto& lane : lanes_) {
       if (lane->is_up() && lane->stream.is_blocked_in(region)) drop_lane(*lane);

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "nccl_adapter/daemon_link/instance.h"
-#include "nccl_adapter/protocol/nonce.h"
+#include "nccl_adapter/daemon_link/system.h"
 #include "nccl_adapter/transport/address.h"
 
 namespace lyre::nccl_adapter {

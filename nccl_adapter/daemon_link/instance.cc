@@ -1,17 +1,13 @@
 #include "nccl_adapter/daemon_link/instance.h"
 
-#include <time.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "nccl_adapter/comm/recv_comm.h"
 #include "nccl_adapter/comm/send_comm.h"
-#include "nccl_adapter/daemon_link/clock.h"
+#include "nccl_adapter/daemon_link/system.h"
 #include "nccl_adapter/observe/log.h"
 #include "nccl_adapter/protocol/bytes.h"
-#include "nccl_adapter/protocol/nonce.h"
 #include "nccl_adapter/transport/rails.h"
 
 namespace lyre::nccl_adapter {
@@ -21,14 +17,8 @@ using nccl_abi::Result;
 namespace {
 
 constexpr uint32_t kIdleLooksPerClockRead = 8;
-constexpr timespec kShortPause{.tv_sec = 0, .tv_nsec = 1'000'000};
-
-// This machine's name, for messages on the other side.
-std::string host_name() {
-  char name[256] = "";
-  ::gethostname(name, sizeof(name) - 1);
-  return name;
-}
+constexpr int64_t kShortPauseNs = 1'000'000;
+constexpr int64_t kPollPauseNs = 50'000;
 
 }  // namespace
 
@@ -45,7 +35,7 @@ Instance::Instance(const Settings& settings, uint64_t communicator)
     : settings_(settings),
       communicator_(communicator),
       host_(host_name()),
-      pid_(static_cast<uint32_t>(::getpid())),
+      pid_(process_id()),
       now_ns_(monotonic_ns()),
       telemetry_(settings.telemetry_directory, host_, socket_path_text(settings)),
       // Notes of different processes must not meet in a handle that was copied between them.
@@ -83,7 +73,7 @@ Result Instance::check_device(int dev) const {
 
 // listen() has no "later": NCCL calls it once.
 Result Instance::await_attached() {
-  while (progress() == Result::kSuccess && !is_attached()) ::nanosleep(&kShortPause, nullptr);
+  while (progress() == Result::kSuccess && !is_attached()) sleep_ns(kShortPauseNs);
   return is_daemon_dead_ ? Result::kSystemError : Result::kSuccess;
 }
 
@@ -214,7 +204,7 @@ void Instance::await_last_words() {
   const auto is_untold = [](const auto& entry) { return !entry.second.is_told; };
   while (std::any_of(departed_.begin(), departed_.end(), is_untold) && now_ns_ < deadline_ns &&
          progress() == Result::kSuccess) {
-    ::nanosleep(&kShortPause, nullptr);
+    sleep_ns(kShortPauseNs);
   }
 }
 
@@ -252,6 +242,8 @@ Result Instance::progress() {
   if (now_ns_ - shown_ns_ >= kShowNs) show();
   return is_daemon_dead_ ? Result::kSystemError : Result::kSuccess;
 }
+
+void Instance::pause() { sleep_ns(kPollPauseNs); }
 
 void Instance::hear() {
   const int happened = lyre_poll(context(), 0);

@@ -70,6 +70,8 @@ class Instance {
   /// Hears what the daemon has to say and lets everybody concerned act on it. Never blocks, but for
   /// a daemon that is there again and slow to answer.
   nccl_abi::Result progress();
+  /// Sleeps for a moment, between looks of whoever has to wait.
+  void pause();
   /// True, and the daemon is looked for from then on, when `code` means that it is gone.
   bool note_daemon_error(int code);
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <ctime>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -15,8 +14,8 @@
 #include <vector>
 
 #include "nccl_adapter/comm/comm.h"
-#include "nccl_adapter/daemon_link/clock.h"
 #include "nccl_adapter/daemon_link/instance.h"
+#include "nccl_adapter/daemon_link/system.h"
 #include "nccl_adapter/observe/log.h"
 #include "nccl_adapter/plugin/profiler.h"
 #include "nccl_adapter/plugin/properties.h"
@@ -322,8 +321,7 @@ Result close_comm(void* comm_pointer) {
     comm->begin_close();
     while (!comm->is_close_done() && monotonic_ns() < deadline_ns) {
       lock.unlock();
-      const timespec pause{.tv_sec = 0, .tv_nsec = kClosePollNs};
-      ::nanosleep(&pause, nullptr);
+      sleep_ns(kClosePollNs);
       lock.lock();
       if (instance->progress() != Result::kSuccess) break;
     }

@@ -1,0 +1,41 @@
+#include "nccl_adapter/daemon_link/system.h"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <ctime>
+
+namespace lyre::nccl_adapter {
+
+int64_t monotonic_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+void sleep_ns(int64_t ns) {
+  constexpr int64_t kNsPerSecond = 1'000'000'000;
+  const timespec pause{.tv_sec = ns / kNsPerSecond, .tv_nsec = ns % kNsPerSecond};
+  ::nanosleep(&pause, nullptr);
+}
+
+Nonce make_nonce() {
+  Nonce nonce{};
+  size_t filled = 0;
+  while (filled < nonce.size()) {
+    const ssize_t n = ::getrandom(nonce.data() + filled, nonce.size() - filled, 0);
+    if (n > 0) filled += static_cast<size_t>(n);
+  }
+  return nonce;
+}
+
+std::string host_name() {
+  char name[256] = "";
+  ::gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+uint32_t process_id() { return static_cast<uint32_t>(::getpid()); }
+
+}  // namespace lyre::nccl_adapter

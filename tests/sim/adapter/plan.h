@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/sim/adapter/network.h"
+
+/// What a world is made of and what happens to it: all that a seed decides.
+namespace lyre::adapter_sim {
+
+struct MessagePlan {
+  uint32_t bytes = 0;
+  uint32_t posted_bytes = 0;  ///< of the receive: at least as many, but for a mismatch
+  int64_t send_pause_ns = 0;  ///< before isend
+  int64_t receive_pause_ns = 0;
+};
+
+/// One NCCL connection.
+struct LinkPlan {
+  size_t from = 0;
+  size_t to = 0;
+  int from_device = 0;
+  int to_device = 0;
+  int64_t handle_ns = 0;  ///< what the bootstrap takes to bring the handle over
+  size_t in_flight_max = 8;
+  bool is_registered = true;
+  bool tests_any_request = false;  ///< not the oldest only
+  std::vector<MessagePlan> messages;
+};
+
+struct RankPlan {
+  size_t host = 0;
+  int64_t start_ns = 0;
+  int64_t turn_ns = 20 * kUs;      ///< between looks while there is something to do
+  bool leaves_comms_open = false;  ///< to finalize
+  int64_t close_pause_ns = 0;
+};
+
+struct Fault {
+  enum class Kind {
+    kReset,       ///< a connection is reset by the network
+    kBlackhole,   ///< a connection's packets vanish
+    kSlow,        ///< a connection's path is slow
+    kRail,        ///< a port goes down
+    kNeighbours,  ///< a port and those that follow it go down
+    kCut,         ///< nothing gets through between two ports
+    kDaemonDies,
+    kDaemonStops,   ///< in order
+    kDaemonPauses,  ///< its process stands still
+    kRankPauses,
+    kRankDies,
+    kHostDies,
+    kRankAborts,
+  };
+  Kind kind;
+  int64_t at_ns = 0;
+  int64_t lasts_ns = 0;
+  size_t host = 0;  ///< or rank
+  size_t rail = 0;
+  size_t peer = 0;
+  size_t peer_rail = 0;
+};
+
+const char* name_of(Fault::Kind kind);
+
+struct Plan {
+  std::string scenario;
+  uint64_t seed = 0;
+  NetworkSettings network;
+  int streams = 0;  ///< LYRE_STREAMS; 0: not set
+  bool uses_all_rails = false;
+  int peer_timeout_s = 30;
+  int resume_s = 10;
+  std::vector<RankPlan> ranks;
+  std::vector<LinkPlan> links;
+  std::vector<Fault> faults;
+  bool must_complete = true;   ///< what happens may not end a comm
+  bool checks_rails = false;   ///< every stream takes the rails that NCCL chose
+  bool checks_return = false;  ///< at last every stream is back on its own pair
+  int64_t stays_ns = 0;        ///< nobody closes before
+  int64_t bound_ns = 0;        ///< everything is over then
+};
+
+const std::vector<std::string>& scenarios();
+Plan make_plan(const std::string& scenario, uint64_t seed);
+
+}  // namespace lyre::adapter_sim

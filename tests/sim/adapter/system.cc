@@ -1,0 +1,36 @@
+#include "tests/sim/adapter/system.h"
+
+#include <utility>
+
+#include "nccl_adapter/daemon_link/progress_thread.h"
+#include "nccl_adapter/daemon_link/system.h"
+
+namespace lyre::adapter_sim {
+namespace {
+
+System* g_system = nullptr;
+
+}  // namespace
+
+void set_system(System* system) { g_system = system; }
+
+}  // namespace lyre::adapter_sim
+
+namespace lyre::nccl_adapter {
+
+using adapter_sim::g_system;
+
+int64_t monotonic_ns() { return g_system->now_ns(); }
+void sleep_ns(int64_t ns) { g_system->sleep(ns); }
+Nonce make_nonce() { return g_system->nonce(); }
+std::string host_name() { return g_system->host_name(); }
+uint32_t process_id() { return g_system->process_id(); }
+
+// An event of virtual time takes the thread's place.
+ProgressThread::ProgressThread(std::function<void()> work) : work_(std::move(work)) {
+  g_system->set_progress(this, &work_);
+}
+
+ProgressThread::~ProgressThread() { g_system->set_progress(this, nullptr); }
+
+}  // namespace lyre::nccl_adapter

@@ -1,0 +1,357 @@
+#include "tests/sim/adapter/world.h"
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+
+#include "nccl_adapter/plugin/plugin.h"
+#include "tests/sim/adapter/lyre_api.h"
+
+namespace lyre::adapter_sim {
+namespace {
+
+constexpr int64_t kProgressNs = 100 * kMs;
+/// Connections that are closed linger for less.
+constexpr int64_t kLingerNs = 200 * kSecond;
+
+World* g_world = nullptr;
+
+void take_line(nccl_abi::LogLevel level, unsigned long, const char*, int, const char* format, ...) {
+  char line[1200];
+  va_list args;
+  va_start(args, format);
+  std::vsnprintf(line, sizeof(line), format, args);
+  va_end(args);
+  if (g_world != nullptr) g_world->on_line(level, line);
+}
+
+}  // namespace
+
+World::World(const Plan& plan, bool prints)
+    : plan_(plan),
+      prints_(prints),
+      rng_(plan.seed * 2 + 1),
+      network_(plan.network, events_, plan.seed * 2 + 2),
+      begin_ns_(events_.now_ns()),
+      warnings_(plan.ranks.size(), 0) {
+  g_world = this;
+  set_system(this);
+  set_network(&network_);
+  network_.on_news = [this](lyre_context* context) {
+    for (const auto& rank : ranks_) {
+      if (process_id_of(*rank) == context->process) rank->wake();
+    }
+  };
+  for (size_t i = 0; i < plan.ranks.size(); ++i) {
+    ranks_.push_back(std::make_unique<Rank>(this, i, plan.ranks[i]));
+  }
+  for (size_t i = 0; i < plan.links.size(); ++i) {
+    links_.push_back(std::make_unique<Link>());
+    links_.back()->index = i;
+    links_.back()->plan = plan.links[i];
+    ranks_[plan.links[i].from]->add(links_.back().get(), true);
+    ranks_[plan.links[i].to]->add(links_.back().get(), false);
+  }
+}
+
+World::~World() {
+  set_network(nullptr);
+  set_system(nullptr);
+  g_world = nullptr;
+}
+
+// ---- What happens to it ----
+
+void World::schedule() {
+  for (const Fault& fault : plan_.faults) {
+    events_.at(begin_ns_ + fault.at_ns, [this, fault] { begin(fault); });
+  }
+  if (plan_.checks_return && !plan_.faults.empty()) {
+    events_.at(begin_ns_ + plan_.faults.front().at_ns - 1,
+               [this] { pairs_before_ = rail_pairs(); });
+  }
+  if (plan_.checks_rails || plan_.checks_return) {
+    events_.at(begin_ns_ + plan_.stays_ns - 1, [this] { check_rails(); });
+  }
+  events_.after(kProgressNs, [this] { tick(); });
+}
+
+void World::tick() {
+  for (const auto& rank : ranks_) rank->progress_alone();
+  if (!is_over()) events_.after(kProgressNs, [this] { tick(); });
+}
+
+void World::begin(const Fault& fault) {
+  note(std::string("fault: ") + name_of(fault.kind) + " " + std::to_string(fault.host) + "/" +
+       std::to_string(fault.rail) + " for " + std::to_string(fault.lasts_ns / kMs) + " ms");
+  using Kind = Fault::Kind;
+  const int64_t end_ns = events_.now_ns() + fault.lasts_ns;
+  switch (fault.kind) {
+    case Kind::kReset:
+    case Kind::kBlackhole:
+    case Kind::kSlow:
+      return begin_on_connection(fault);
+    case Kind::kRail:
+      network_.set_rail(fault.host, fault.rail, false);
+      break;
+    case Kind::kNeighbours:
+      for (size_t i = 0; i < 3; ++i) {
+        network_.set_rail(fault.host, (fault.rail + i) % plan_.network.rails, false);
+      }
+      break;
+    case Kind::kCut:
+      return network_.cut(fault.host, fault.rail, fault.peer, fault.peer_rail, end_ns);
+    case Kind::kDaemonDies:
+      network_.kill_daemon(fault.host);
+      break;
+    case Kind::kDaemonStops:
+      network_.stop_daemon(fault.host);
+      break;
+    case Kind::kDaemonPauses:
+      network_.pause_daemon(fault.host);
+      break;
+    case Kind::kRankPauses:
+      return ranks_[fault.host]->pause_until(end_ns);
+    case Kind::kRankDies:
+      return kill_rank(ranks_[fault.host].get());
+    case Kind::kHostDies:
+      for (const auto& rank : ranks_) {
+        if (rank->plan().host == fault.host) rank->pause_until(INT64_MAX / 2);
+      }
+      network_.kill_daemon(fault.host);
+      return;
+    case Kind::kRankAborts:
+      return ranks_[fault.host]->abort();
+  }
+  events_.at(end_ns, [this, fault] { end(fault); });
+}
+
+void World::begin_on_connection(const Fault& fault) {
+  const std::vector<Connection*> open = network_.established();
+  if (open.empty()) return;
+  Connection& chosen = *open[rng_.below(open.size())];
+  if (fault.kind == Fault::Kind::kReset) {
+    network_.reset(chosen);
+  } else if (fault.kind == Fault::Kind::kBlackhole) {
+    network_.blackhole(chosen, events_.now_ns() + fault.lasts_ns);
+  } else {
+    chosen.slowness = 100;
+  }
+}
+
+void World::end(const Fault& fault) {
+  note(std::string("over: ") + name_of(fault.kind));
+  using Kind = Fault::Kind;
+  switch (fault.kind) {
+    case Kind::kRail:
+      return network_.set_rail(fault.host, fault.rail, true);
+    case Kind::kNeighbours:
+      for (size_t i = 0; i < plan_.network.rails; ++i) network_.set_rail(fault.host, i, true);
+      return;
+    case Kind::kDaemonDies:
+    case Kind::kDaemonStops:
+      return network_.start_daemon(fault.host);
+    case Kind::kDaemonPauses:
+      return network_.resume_daemon(fault.host);
+    default:
+      return;
+  }
+}
+
+void World::kill_rank(Rank* rank) {
+  if (rank->kill()) return;
+  events_.after(kMs, [this, rank] { kill_rank(rank); });
+}
+
+// ---- Running ----
+
+bool World::is_over() const {
+  return std::all_of(ranks_.begin(), ranks_.end(), [](const auto& rank) {
+    return rank->is_over() || rank->is_dead() || rank->is_paused_for_good();
+  });
+}
+
+bool World::is_job_broken() const {
+  return std::any_of(ranks_.begin(), ranks_.end(), [](const auto& rank) {
+    return rank->is_dead() || rank->is_paused_for_good() || rank->has_aborted() ||
+           (rank->is_over() && rank->result() != Result::kSuccess);
+  });
+}
+
+Outcome World::run() {
+  schedule();
+  const int64_t end_ns = begin_ns_ + plan_.bound_ns;
+  while (!is_over() && outcome_.wrong.empty() && !events_.is_empty() &&
+         events_.next_ns() <= end_ns) {
+    events_.run_next();
+  }
+  outcome_.span_ns = events_.now_ns() - begin_ns_;
+  judge();
+  for (const auto& rank : ranks_) rank->stop();
+  for (const auto& rank : ranks_) rank->clean_up();
+  for (const auto& rank : ranks_) {
+    for (const auto& end : rank->ends()) end->check_slots();
+  }
+  if (outcome_.wrong.empty()) check_nothing_left();
+  outcome_.events = events_.run_count();
+  mix(network_.packets());
+  return outcome_;
+}
+
+void World::judge() {
+  for (const auto& rank : ranks_) judge_rank(*rank);
+  if (!outcome_.wrong.empty() && prints_) {
+    for (const auto& rank : ranks_) note(rank->describe());
+  }
+}
+
+void World::judge_rank(const Rank& rank) {
+  if (rank.is_dead() || rank.is_paused_for_good()) return;
+  expect(rank.is_over(), "not over in time: " + rank.describe());
+  if (rank.has_aborted()) return;
+  if (plan_.must_complete) {
+    expect(rank.result() == Result::kSuccess, "failed: " + rank.describe());
+  }
+  if (rank.result() == Result::kSuccess) return;
+  ++outcome_.failed_ranks;
+  const bool is_stated = rank.result() == Result::kRemoteError ||
+                         rank.result() == Result::kSystemError ||
+                         rank.result() == Result::kInvalidUsage;
+  expect(is_stated, "a code that says nothing: " + rank.describe());
+  expect(warnings_[rank.index()] > 0, "failed without a line: " + rank.describe());
+}
+
+std::vector<std::string> World::rail_pairs() {
+  std::vector<std::string> pairs;
+  for (const Connection* connection : network_.established()) {
+    const End& from = connection->ends[0];
+    const End& to = connection->ends[1];
+    pairs.push_back(std::to_string(from.host->index) + "/" + std::to_string(from.rail) + " > " +
+                    std::to_string(to.host->index) + "/" + std::to_string(to.rail));
+  }
+  std::sort(pairs.begin(), pairs.end());
+  return pairs;
+}
+
+void World::check_rails() {
+  if (!outcome_.wrong.empty()) return;
+  const std::vector<std::string> now = rail_pairs();
+  if (plan_.checks_return) {
+    std::string text;
+    for (const std::string& pair : pairs_before_) text += " " + pair;
+    text += " before, now";
+    for (const std::string& pair : now) text += " " + pair;
+    expect(now == pairs_before_, "streams did not return to their rails:" + text);
+  }
+  if (!plan_.checks_rails || plan_.uses_all_rails) return;
+  for (const Connection* connection : network_.established()) {
+    const End& from = connection->ends[0];
+    const End& to = connection->ends[1];
+    const bool is_chosen =
+        std::any_of(plan_.links.begin(), plan_.links.end(), [&](const LinkPlan& link) {
+          return plan_.ranks[link.from].host == from.host->index &&
+                 plan_.ranks[link.to].host == to.host->index &&
+                 static_cast<size_t>(link.from_device) == from.rail &&
+                 static_cast<size_t>(link.to_device) == to.rail;
+        });
+    expect(is_chosen, "a stream is not where NCCL wanted it");
+  }
+}
+
+void World::check_nothing_left() {
+  expect(contexts().empty(), "a context is left");
+  events_.run_until(events_.now_ns() + kLingerNs);
+  expect(network_.open_ends() == 0,
+         "connections outlive all processes: " + std::to_string(network_.open_ends()));
+}
+
+// ---- Services ----
+
+void World::expect(bool holds, const std::string& what) {
+  if (holds || !outcome_.wrong.empty()) return;
+  outcome_.wrong = what;
+  note("WRONG: " + what);
+}
+
+void World::note(const std::string& what) {
+  for (const char c : what)
+    outcome_.trace = (outcome_.trace ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
+  mix(static_cast<uint64_t>(events_.now_ns()));
+  if (!prints_) return;
+  std::printf("%12.6f  %s\n", static_cast<double>(events_.now_ns() - begin_ns_) * 1e-9,
+              what.c_str());
+}
+
+void World::mix(uint64_t value) {
+  outcome_.trace = (outcome_.trace ^ value) * 0x9e3779b97f4a7c15u;
+  outcome_.trace ^= outcome_.trace >> 29;
+}
+
+void World::count_message(uint64_t bytes) {
+  ++outcome_.messages;
+  outcome_.bytes += bytes;
+}
+
+void World::on_line(nccl_abi::LogLevel level, const char* line) {
+  if (level == nccl_abi::LogLevel::kWarn && !running_.empty())
+    ++warnings_[running_.back()->index()];
+  note((running_.empty() ? "-" : std::to_string(running_.back()->index())) + ": " + line);
+}
+
+bool World::start_rank(Rank* rank, void** context) {
+  const auto set = [](const char* name, const std::string& value) {
+    ::setenv(name, value.c_str(), 1);
+  };
+  set("LYRE_SOCKET", "sim/" + std::to_string(rank->plan().host));
+  set("LYRE_TELEMETRY_DIR", "none");
+  set("LYRE_RAILS", plan_.uses_all_rails ? "all" : "own");
+  set("LYRE_PEER_TIMEOUT_SECONDS", std::to_string(plan_.peer_timeout_s));
+  set("LYRE_RESUME_SECONDS", std::to_string(plan_.resume_s));
+  if (plan_.streams > 0) {
+    set("LYRE_STREAMS", std::to_string(plan_.streams));
+  } else {
+    ::unsetenv("LYRE_STREAMS");
+  }
+  return nccl_adapter::init_context(context, rank->index(), take_line, nullptr) == Result::kSuccess;
+}
+
+void World::enter(Rank* rank) { running_.push_back(rank); }
+void World::exit() { running_.pop_back(); }
+
+uint32_t World::process_id_of(const Rank& rank) const {
+  return 1000 + static_cast<uint32_t>(rank.index());
+}
+
+void World::sleep(int64_t ns) {
+  Rank* rank = running_.empty() ? nullptr : running_.back();
+  int64_t until_ns = events_.now_ns() + ns;
+  // A short sleep may last until something happens, or a millisecond.
+  if (ns < kMs && !events_.is_empty()) {
+    until_ns = std::clamp(events_.next_ns(), until_ns, events_.now_ns() + kMs);
+  }
+  events_.run_until(until_ns);
+  while (rank != nullptr && rank->is_paused() && !rank->is_paused_for_good()) {
+    events_.run_until(events_.now_ns() + kMs);
+  }
+}
+
+nccl_adapter::Nonce World::nonce() {
+  nccl_adapter::Nonce nonce{};
+  Rng chance(plan_.seed ^ (++nonces_ * 0x9e3779b97f4a7c15u));
+  for (uint8_t& byte : nonce) byte = static_cast<uint8_t>(chance.next());
+  return nonce;
+}
+
+std::string World::host_name() {
+  return "host" + std::to_string(running_.empty() ? 0 : running_.back()->plan().host);
+}
+
+uint32_t World::process_id() { return running_.empty() ? 0 : process_id_of(*running_.back()); }
+
+void World::set_progress(const void* thread, const std::function<void()>* work) {
+  if (!running_.empty()) running_.back()->set_progress(thread, work);
+}
+
+}  // namespace lyre::adapter_sim

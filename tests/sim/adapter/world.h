@@ -1,0 +1,98 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/sim/adapter/network.h"
+#include "tests/sim/adapter/plan.h"
+#include "tests/sim/adapter/rank.h"
+#include "tests/sim/adapter/system.h"
+
+/// One run of a plan: ranks with the whole adapter, on a virtual network and in virtual time.
+namespace lyre::adapter_sim {
+
+/// What a run came to.
+struct Outcome {
+  std::string wrong;  ///< empty: as it must be
+  uint64_t trace = 0;
+  uint64_t events = 0;
+  uint64_t messages = 0;
+  uint64_t bytes = 0;
+  int64_t span_ns = 0;
+  uint64_t failed_ranks = 0;
+};
+
+class World final : public System {
+ public:
+  /// `prints`: what the plugin logs and what breaks, with virtual times.
+  World(const Plan& plan, bool prints);
+  ~World() override;
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  Outcome run();
+
+  Events& events() { return events_; }
+  Network& network() { return network_; }
+  Rng& rng() { return rng_; }
+  const Plan& plan() const { return plan_; }
+  /// Something is not as it must be. The first one counts.
+  void expect(bool holds, const std::string& what);
+  void note(const std::string& what);
+  void count_message(uint64_t bytes);
+  /// Some rank is gone without having done its work.
+  bool is_job_broken() const;
+  /// In the trace: what is equal in runs of one seed.
+  void mix(uint64_t value);
+  /// Makes the rank's attachment. False: no daemon answers.
+  bool start_rank(Rank* rank, void** context);
+  int64_t stays_until_ns() const { return begin_ns_ + plan_.stays_ns; }
+  uint32_t process_id_of(const Rank& rank) const;
+  /// The rank whose code runs.
+  void enter(Rank* rank);
+  void exit();
+  /// What the plugin logs.
+  void on_line(nccl_abi::LogLevel level, const char* line);
+
+  // ---- System ----
+
+  int64_t now_ns() override { return events_.now_ns(); }
+  void sleep(int64_t ns) override;
+  nccl_adapter::Nonce nonce() override;
+  std::string host_name() override;
+  uint32_t process_id() override;
+  void set_progress(const void* thread, const std::function<void()>* work) override;
+
+ private:
+  void begin(const Fault& fault);
+  void begin_on_connection(const Fault& fault);
+  void end(const Fault& fault);
+  void kill_rank(Rank* rank);
+  void judge();
+  void check_rails();
+  void schedule();
+  void judge_rank(const Rank& rank);
+  std::vector<std::string> rail_pairs();
+  void tick();
+  void check_nothing_left();
+  bool is_over() const;
+
+  Plan plan_;
+  bool prints_;
+  Events events_;
+  Rng rng_;
+  Network network_;
+  std::vector<std::unique_ptr<Link>> links_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+  std::vector<Rank*> running_;
+  Outcome outcome_;
+  uint64_t nonces_ = 0;
+  int64_t begin_ns_ = 0;
+  std::vector<uint64_t> warnings_;  ///< of each rank
+  std::vector<std::string>
+      pairs_before_;  ///< the rail pairs that streams took before anything broke
+};
+
+}  // namespace lyre::adapter_sim
