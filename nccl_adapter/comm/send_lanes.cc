@@ -154,7 +154,7 @@ void SendComm::on_welcome(Lane& lane, int64_t now_ns) {
   }
   if (lane.is_up()) drop_lane(lane);
   lane.pair = lane.dialled_pair;
-  const RailPair& pair = pairs_[lane.pair];
+  const RailPair pair = pairs_[lane.pair];
   lane.path_text =
       std::string(instance()->ports()[pair.local].name) + " > " + to_string(dial->remote());
   lane.rail_text = std::string("over ") + instance()->ports()[pair.local].name;
@@ -170,6 +170,9 @@ void SendComm::on_welcome(Lane& lane, int64_t now_ns) {
   peer_.host = answer.host;
   // The peer's port that NCCL chose comes first, as the one here does.
   pairs_ = rail_pairs(instance()->ports(), device_, beginning_with(handle_.address, answer.rails));
+  // The stream is where the list of the handle put it, which may not be its home in this one.
+  const auto place = std::find(pairs_.begin(), pairs_.end(), pair);
+  lane.pair = place != pairs_.end() ? static_cast<size_t>(place - pairs_.begin()) : 0;
   log_info("sends to %s; streams: %zu (%s), rail pairs: %zu", peer_.describe().c_str(),
            lanes_.size(), lane.path_text.c_str(), pairs_.size());
 }

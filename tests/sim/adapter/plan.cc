@@ -137,7 +137,7 @@ bool has_other_rails(const Plan& plan) { return plan.network.rails > 1; }
 /// How long something that a single stream has to sit out may last: TCP's timer, doubled since,
 /// must come round again before the peer's patience ends.
 int64_t short_outage(Draw& draw, const Plan& plan) {
-  return draw.of_any_size(kMs, plan.peer_timeout_s * kSecond / 4);
+  return draw.of_any_size(kMs, std::min(plan.peer_timeout_s, 2 * plan.resume_s) * kSecond / 4);
 }
 
 /// How long a daemon may be away.
@@ -204,6 +204,24 @@ void add_fault(Draw& draw, Plan* plan, Fault fault) {
   plan->faults.push_back(fault);
 }
 
+/// Messages are on their way, and receives are waited for, when something breaks, while it is
+/// broken, and when it is mended.
+void meet_faults(Draw& draw, Plan* plan) {
+  for (LinkPlan& link : plan->links) {
+    size_t first = 0;
+    for (const Fault& fault : plan->faults) {
+      if (fault.lasts_ns >= 10'000 * kSecond && fault.kind != Fault::Kind::kRankAborts) continue;
+      if (first >= link.messages.size()) break;
+      first += draw.index(link.messages.size() - first);
+      MessagePlan& message = link.messages[first++];
+      const int64_t from_ns = std::max<int64_t>(0, fault.at_ns - draw.of_any_size(1, 20 * kMs));
+      const int64_t span_ns = fault.at_ns - from_ns + fault.lasts_ns + kMs;
+      if (draw.percent(70)) message.send_at_ns = from_ns + draw.of_any_size(1, span_ns);
+      if (draw.percent(70)) message.receive_at_ns = from_ns + draw.of_any_size(1, span_ns);
+    }
+  }
+}
+
 void set_bound(Plan* plan) {
   int64_t ns = plan->stays_ns;
   for (const Fault& fault : plan->faults) {
@@ -212,6 +230,7 @@ void set_bound(Plan* plan) {
   }
   for (const LinkPlan& link : plan->links) {
     for (const MessagePlan& message : link.messages) {
+      ns = std::max({ns, message.send_at_ns, message.receive_at_ns});
       ns += message.send_pause_ns + message.receive_pause_ns;
       ns += static_cast<int64_t>(message.bytes) * 2 * kSecond /
             static_cast<int64_t>(plan->network.bytes_per_s);
@@ -350,6 +369,7 @@ Plan make_plan(const std::string& scenario, uint64_t seed) {
   for (const auto& [name, maker] : makers()) {
     if (name == scenario) maker(draw, &plan);
   }
+  meet_faults(draw, &plan);
   set_bound(&plan);
   return plan;
 }

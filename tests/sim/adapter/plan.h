@@ -14,6 +14,8 @@ struct MessagePlan {
   uint32_t posted_bytes = 0;  ///< of the receive: at least as many, but for a mismatch
   int64_t send_pause_ns = 0;  ///< before isend
   int64_t receive_pause_ns = 0;
+  int64_t send_at_ns = 0;  ///< of the world: not before
+  int64_t receive_at_ns = 0;
 };
 
 /// One NCCL connection.

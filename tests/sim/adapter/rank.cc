@@ -13,6 +13,8 @@ namespace {
 constexpr uint8_t kBeforeReceive = 0xa5;
 constexpr uint8_t kNobodys = 0xc3;
 constexpr int64_t kIdleTurnNsMax = 5 * kMs;
+/// A rank whose daemon is not there gives up after so many looks.
+constexpr uint64_t kStartsMax = 10'000;
 
 size_t slot_bytes(const LinkPlan& plan) {
   size_t bytes = 1;
@@ -41,9 +43,6 @@ LinkEnd::LinkEnd(World* world, Rank* rank, Link* link, bool is_sender)
       memory_(owned_.get()),
       is_slot_free_(link->plan.in_flight_max, true) {
   std::memset(memory_, kNobodys, slot_bytes_ * link->plan.in_flight_max);
-  if (!link->plan.messages.empty()) {
-    next_post_ns_ = is_sender ? message(0).send_pause_ns : message(0).receive_pause_ns;
-  }
 }
 
 std::string LinkEnd::describe() const {
@@ -94,10 +93,18 @@ Result LinkEnd::on_open() {
     listen_comm_ = nullptr;
   }
   state_ = State::kRunning;
-  next_post_ns_ += world_->events().now_ns();
+  await_next();
   if (!link_->plan.is_registered) return Result::kSuccess;
   const size_t bytes = slot_bytes_ * link_->plan.in_flight_max;
   return reg_mr(comm_, memory_, bytes, nccl_abi::kPtrHost, &registration_);
+}
+
+void LinkEnd::await_next() {
+  if (posted_ == link_->plan.messages.size()) return;
+  const MessagePlan& next = message(posted_);
+  const int64_t at_ns = world_->begin_ns() + (is_sender_ ? next.send_at_ns : next.receive_at_ns);
+  const int64_t pause_ns = is_sender_ ? next.send_pause_ns : next.receive_pause_ns;
+  next_post_ns_ = std::max(world_->events().now_ns() + pause_ns, at_ns);
 }
 
 Result LinkEnd::post() {
@@ -125,11 +132,7 @@ Result LinkEnd::post() {
     if (result != Result::kSuccess) return result;
     *free = false;
     outstanding_.push_back({request, posted_++, index});
-    if (posted_ < link_->plan.messages.size()) {
-      const MessagePlan& next = message(posted_);
-      next_post_ns_ =
-          world_->events().now_ns() + (is_sender_ ? next.send_pause_ns : next.receive_pause_ns);
-    }
+    await_next();
   }
   return Result::kSuccess;
 }
@@ -294,7 +297,11 @@ bool Rank::start() {
 }
 
 void Rank::run() {
-  if (context_ == nullptr && !start()) return;
+  if (context_ == nullptr && !start()) {
+    // NCCL would go on without the plugin, or not at all.
+    is_aborting_ = is_over_ = world_->is_job_broken() || turn_number_ > kStartsMax;
+    return;
+  }
   const int64_t now_ns = world_->events().now_ns();
   // The job's launcher ends those whose rendezvous failed with another rank.
   const bool is_waiting = std::any_of(ends_.begin(), ends_.end(),

@@ -65,6 +65,7 @@ class LinkEnd {
   Result open();
   Result on_open();
   Result post();
+  void await_next();
   Result test();
   Result test_one(size_t index, bool must_be_done, bool* is_done);
   void on_sent(const Posted& posted, int size);

@@ -48,6 +48,7 @@ class World final : public System {
   void mix(uint64_t value);
   /// Makes the rank's attachment. False: no daemon answers.
   bool start_rank(Rank* rank, void** context);
+  int64_t begin_ns() const { return begin_ns_; }
   int64_t stays_until_ns() const { return begin_ns_ + plan_.stays_ns; }
   uint32_t process_id_of(const Rank& rank) const;
   /// The rank whose code runs.
