@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "nccl_adapter/daemon_link/instance.h"
 #include "nccl_adapter/limits.h"
 #include "nccl_adapter/observe/log.h"
 #include "nccl_adapter/protocol/frame.h"
@@ -16,8 +15,8 @@ std::string Peer::describe() const {
   return "host " + host + " (" + address + "), process " + std::to_string(pid);
 }
 
-Comm::Comm(Instance* instance, const Nonce& id, Peer peer, size_t lanes)
-    : peer_(std::move(peer)), instance_(instance), id_(id), alive_ns_(instance->now_ns()) {
+Comm::Comm(Environment* environment, const Nonce& id, Peer peer, size_t lanes)
+    : peer_(std::move(peer)), environment_(environment), id_(id), alive_ns_(environment->now_ns()) {
   for (size_t i = 0; i < lanes; ++i) {
     lanes_.push_back(std::make_unique<Lane>(this, static_cast<uint16_t>(i)));
   }
@@ -42,7 +41,7 @@ Result Comm::post(void* data, uint64_t bytes, const Registration* registration,
   }
   Request* request = post_request(data, bytes);
   if (request != nullptr) {
-    request->posted_ns = instance_->now_ns();
+    request->posted_ns = environment_->now_ns();
     request->operation = last_operation_ = operation;
     const auto* from = static_cast<const uint8_t*>(data);
     const bool is_inside = registration != nullptr && from >= registration->base &&
@@ -72,8 +71,7 @@ Result Comm::test(Request* request, int* done, int* sizes) {
 }
 
 Registration* Comm::add_registration(const void* data, uint64_t bytes) {
-  RegionCache::Entry* memory =
-      is_sender() ? instance_->regions().take(instance_->context(), data, bytes) : nullptr;
+  Memory* memory = is_sender() ? environment_->take_memory(data, bytes) : nullptr;
   registrations_.push_back(std::make_unique<Registration>(
       Registration{static_cast<const uint8_t*>(data), bytes, memory}));
   return registrations_.back().get();
@@ -102,23 +100,21 @@ Result Comm::remove_registration(const Registration* registration) {
 // because letting go of unacknowledged memory ends the stream.
 void Comm::let_go(const Registration& registration) {
   if (registration.memory == nullptr) return;
-  RegionCache& regions = instance_->regions();
   const lyre_region* region = registration.memory->region;
-  if (is_any_up() && region != nullptr && regions.is_last_user(registration.memory)) {
-    const int64_t deadline_ns = instance_->now_ns() + kDeregisterWaitNs;
-    while (!is_close_done() && instance_->now_ns() < deadline_ns) {
-      if (instance_->progress() != Result::kSuccess) break;
-      instance_->pause();
+  if (is_any_up() && region != nullptr && registration.memory->users == 1) {
+    const int64_t deadline_ns = environment_->now_ns() + kDeregisterWaitNs;
+    while (!is_close_done() && environment_->now_ns() < deadline_ns) {
+      if (environment_->progress_and_pause() != Result::kSuccess) break;
     }
     for (const auto& lane : lanes_) {
       if (lane->is_up() && lane->stream.is_blocked_in(region)) drop_lane(*lane);
     }
   }
-  regions.give_back(registration.memory);
+  environment_->give_back_memory(registration.memory);
 }
 
 void Comm::pump() {
-  if (has_failed() || !instance_->is_attached()) return;
+  if (has_failed() || !environment_->is_attached()) return;
   for (const auto& lane : lanes_) {
     if (!lane->is_up()) continue;
     pump_in(*lane);
@@ -130,13 +126,13 @@ void Comm::pump() {
 void Comm::on_broken(Lane& lane, Io how) {
   const int code = how == Io::kFinished ? 0 : lane.stream.error();
   // With the daemon every session is gone; all of them are made anew when it is back.
-  if (instance_->note_daemon_error(code)) return;
+  if (environment_->note_daemon_error(code)) return;
   if (is_closing_ && how == Io::kFinished) is_answered_ = true;
   trouble_ = how == Io::kFinished ? "the connection ended without a goodbye"
                                   : std::string("the connection ended: ") + lyre_strerror(code);
   if (!lane.path_text.empty()) trouble_ += " (" + lane.path_text + ")";
   // A reset is an answer: somebody is there.
-  if (code != LYRE_E_TIMEDOUT && code != LYRE_E_UNREACHABLE) alive_ns_ = instance_->now_ns();
+  if (code != LYRE_E_TIMEDOUT && code != LYRE_E_UNREACHABLE) alive_ns_ = environment_->now_ns();
   drop_lane(lane);
 }
 
@@ -166,7 +162,7 @@ void Comm::excuse(int64_t ns) {
 // loses patience.
 int64_t Comm::ping_ns() const {
   if (active() > 0) return kPingNs;
-  return is_sender() && !is_closing_ ? patience_ns(instance_->settings()) / 3 : INT64_MAX;
+  return is_sender() && !is_closing_ ? patience_ns(environment_->settings()) / 3 : INT64_MAX;
 }
 
 // A host that vanished acknowledges nothing; but one that waits for data sends nothing either. A
@@ -192,7 +188,7 @@ void Comm::judge_absence(int64_t now_ns) {
     return;
   }
   if (lost_ns_ == 0) lost_ns_ = now_ns;
-  const Settings& settings = instance_->settings();
+  const Settings& settings = environment_->settings();
   const bool is_late = now_ns - lost_ns_ > resume_ns(settings);
   if (!is_late && now_ns - alive_ns_ <= settings.peer_timeout_s * kNsPerSecond) return;
   std::string why = trouble_.empty() ? "it does not answer" : trouble_;
@@ -231,7 +227,7 @@ void Comm::fail(Result result, std::string why) {
 // take long, it need not.
 void Comm::on_bye() {
   for (const auto& lane : lanes_) {
-    const bool is_silent = instance_->now_ns() - lane->answered_ns >= kStallNs;
+    const bool is_silent = environment_->now_ns() - lane->answered_ns >= kStallNs;
     if (lane->stream.unacked_bytes() == 0 || !is_silent) lane->stream.close();
   }
   fail(Result::kRemoteError, "the peer closed its end");
@@ -276,7 +272,7 @@ void Comm::say_goodbye(Lane& lane) {
 }
 
 bool Comm::is_close_done() {
-  if (!instance_->is_attached()) return true;
+  if (!environment_->is_attached()) return true;
   return std::all_of(lanes_.begin(), lanes_.end(), [](const auto& lane) {
     if (!lane->is_up() || lane->stream.state() == LYRE_ENDED) return true;
     const Io rest = lane->stream.flush();
@@ -292,7 +288,7 @@ bool Comm::is_goodbye_heard() {
 }
 
 bool Comm::is_goodbye_heard_on(Lane& lane) const {
-  if (!instance_->is_attached() || !lane.is_up()) return false;
+  if (!environment_->is_attached() || !lane.is_up()) return false;
   if (lane.stream.state() == LYRE_ENDED) return lane.stream.error() == 0;
   return lane.stream.flush() == Io::kOk && lane.stream.unacked_bytes() == 0;
 }

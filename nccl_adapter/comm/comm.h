@@ -10,11 +10,10 @@
 #include "nccl_adapter/abi/telemetry.h"
 #include "nccl_adapter/comm/request_table.h"
 #include "nccl_adapter/protocol/handle.h"
+#include "nccl_adapter/transport/environment.h"
 #include "nccl_adapter/transport/lane.h"
 
 namespace lyre::nccl_adapter {
-
-class Instance;
 
 /// Who is at the other end, for messages.
 struct Peer {
@@ -28,8 +27,7 @@ struct Peer {
 struct Registration {
   const uint8_t* base;
   uint64_t bytes;
-  RegionCache::Entry*
-      memory;  ///< nullptr for a receiving comm, which only has to know when to stop
+  Memory* memory;  ///< nullptr for a receiving comm, which only has to know when to stop
 };
 
 /// One NCCL connection, seen from one end: an ordered stream of messages in one direction, carried
@@ -37,12 +35,12 @@ struct Registration {
 /// more. Thread: under the instance's lock. Owner: the instance.
 class Comm : public SessionOwner {
  public:
-  Comm(Instance* instance, const Nonce& id, Peer peer, size_t lanes);
+  Comm(Environment* environment, const Nonce& id, Peer peer, size_t lanes);
   virtual ~Comm();
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
 
-  Instance* instance() const { return instance_; }
+  Environment* environment() const { return environment_; }
   /// The same on both sides.
   const Nonce& id() const { return id_; }
   const Peer& peer() const { return peer_; }
@@ -139,7 +137,7 @@ class Comm : public SessionOwner {
   void ask_for_life(int64_t now_ns);
   void judge_absence(int64_t now_ns);
 
-  Instance* instance_;
+  Environment* environment_;
   Nonce id_;
   nccl_abi::Result result_ = nccl_abi::Result::kSuccess;
   std::string why_;

@@ -2,7 +2,6 @@
 #include <map>
 
 #include "nccl_adapter/comm/comm.h"
-#include "nccl_adapter/daemon_link/instance.h"
 #include "nccl_adapter/protocol/bytes.h"
 
 /// What `lyre comms` sees of a comm.
@@ -37,7 +36,7 @@ void Comm::show() const {
   if (slot_ == nullptr) return;
   nccl_abi::CommView view{};
   std::copy(id_.begin(), id_.end(), view.id);
-  view.communicator = instance_->communicator();
+  view.communicator = environment_->communicator();
   view.has_failed = has_failed() ? 1 : 0;
   view.peer_pid = peer_.pid;
   copy_text(view.peer_host, peer_.host);
@@ -59,7 +58,7 @@ void Comm::show() const {
   if (active() == 0) view.waits_for = nccl_abi::WaitsFor::kNothing;
   if (active() > 0 && view.streams_up == 0) {
     view.waits_for =
-        instance_->is_attached() ? nccl_abi::WaitsFor::kStream : nccl_abi::WaitsFor::kDaemon;
+        environment_->is_attached() ? nccl_abi::WaitsFor::kStream : nccl_abi::WaitsFor::kDaemon;
   }
   nccl_abi::write_slot(slot_, view);
   slot_->is_used.store(1, std::memory_order_release);  // behind the view in write_slot()

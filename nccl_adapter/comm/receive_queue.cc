@@ -30,7 +30,7 @@ Request* ReceiveQueue::post(void* data, uint64_t bytes) {
   return request;
 }
 
-ReceiveQueue::Verdict ReceiveQueue::take(Reader* reader, std::span<const uint8_t>* in) {
+ReceiveQueue::Verdict ReceiveQueue::take(FrameProgress* reader, std::span<const uint8_t>* in) {
   FrameReader& frames = reader->frames;
   // A frame without payload ends with its header, so one more round may be due on empty input.
   while (!in->empty() || frames.state() == FrameReader::State::kPayload) {
@@ -54,7 +54,7 @@ ReceiveQueue::Verdict ReceiveQueue::take(Reader* reader, std::span<const uint8_t
   return frames.state() == FrameReader::State::kBroken ? Verdict::kBroken : Verdict::kMore;
 }
 
-ReceiveQueue::Verdict ReceiveQueue::begin_frame(Reader* reader) {
+ReceiveQueue::Verdict ReceiveQueue::begin_frame(FrameProgress* reader) {
   reader->is_begun = true;
   switch (reader->frames.header().type) {
     case FrameType::kData:
@@ -71,7 +71,7 @@ ReceiveQueue::Verdict ReceiveQueue::begin_frame(Reader* reader) {
 }
 
 // Everything the payload's placing relies on is checked here, once a frame.
-ReceiveQueue::Verdict ReceiveQueue::begin_data(Reader* reader) {
+ReceiveQueue::Verdict ReceiveQueue::begin_data(FrameProgress* reader) {
   const FrameHeader& header = reader->frames.header();
   reader->is_skipped = header.message < requests_.finished();
   if (reader->is_skipped) return Verdict::kMore;
@@ -104,7 +104,7 @@ bool ReceiveQueue::make_room(Incoming* message, uint64_t bytes) {
   return true;
 }
 
-void ReceiveQueue::place(Reader* reader, std::span<const uint8_t>* in) {
+void ReceiveQueue::place(FrameProgress* reader, std::span<const uint8_t>* in) {
   FrameReader& frames = reader->frames;
   const uint64_t number = frames.header().message;
   const size_t bytes = std::min<size_t>(in->size(), frames.payload_left());
@@ -120,7 +120,7 @@ void ReceiveQueue::place(Reader* reader, std::span<const uint8_t>* in) {
   *in = in->subspan(bytes);
 }
 
-ReceiveQueue::Verdict ReceiveQueue::finish_frame(Reader* reader) {
+ReceiveQueue::Verdict ReceiveQueue::finish_frame(FrameProgress* reader) {
   const FrameHeader& header = reader->frames.header();
   const bool counts = header.type == FrameType::kData && !reader->is_skipped &&
                       header.message >= requests_.finished();

@@ -11,6 +11,7 @@
 #include "nccl_adapter/comm/ranges.h"
 #include "nccl_adapter/comm/request_table.h"
 #include "nccl_adapter/protocol/frame.h"
+#include "nccl_adapter/transport/chunk.h"
 
 namespace lyre::nccl_adapter {
 
@@ -28,13 +29,6 @@ class ReceiveQueue {
     kBye,       ///< the sender ended on purpose
   };
 
-  /// How far one stream is in its frames.
-  struct Reader {
-    FrameReader frames;
-    bool is_begun = false;    ///< the header of this frame was checked
-    bool is_skipped = false;  ///< its payload came over another stream before
-  };
-
   /// A message that does not fit its receive.
   struct Refused {
     uint64_t message;
@@ -48,7 +42,7 @@ class ReceiveQueue {
   /// here already.
   Request* post(void* data, uint64_t bytes);
   /// Takes bytes from the front of `in`.
-  Verdict take(Reader* reader, std::span<const uint8_t>* in);
+  Verdict take(FrameProgress* reader, std::span<const uint8_t>* in);
   const std::optional<Refused>& refused() const { return refused_; }
 
   /// Whether the sender should be told now what is placed and posted.
@@ -81,11 +75,11 @@ class ReceiveQueue {
 
   Incoming& incoming(uint64_t message) { return incoming_[message % kRequestsPerComm]; }
   bool is_posted(uint64_t message) const { return message < requests_.posted(); }
-  Verdict begin_frame(Reader* reader);
-  Verdict begin_data(Reader* reader);
+  Verdict begin_frame(FrameProgress* reader);
+  Verdict begin_data(FrameProgress* reader);
   bool make_room(Incoming* message, uint64_t bytes);
-  void place(Reader* reader, std::span<const uint8_t>* in);
-  Verdict finish_frame(Reader* reader);
+  void place(FrameProgress* reader, std::span<const uint8_t>* in);
+  Verdict finish_frame(FrameProgress* reader);
   void finish_messages();
   bool is_complete(uint64_t message);
 

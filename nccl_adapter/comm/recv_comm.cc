@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "nccl_adapter/daemon_link/instance.h"
 #include "nccl_adapter/observe/log.h"
 #include "nccl_adapter/protocol/frame.h"
 #include "nccl_adapter/transport/address.h"
@@ -12,8 +11,8 @@ namespace lyre::nccl_adapter {
 
 using nccl_abi::Result;
 
-RecvComm::RecvComm(Instance* instance, const Hello& hello, std::string address)
-    : Comm(instance, hello.comm_id, Peer{hello.host, hello.pid, std::move(address)},
+RecvComm::RecvComm(Environment* environment, const Hello& hello, std::string address)
+    : Comm(environment, hello.comm_id, Peer{hello.host, hello.pid, std::move(address)},
            hello.stream_count),
       queue_(this) {}
 
@@ -23,12 +22,12 @@ AnswerCode RecvComm::join(const Hello& hello, Stream* stream, std::span<const ui
   }
   Lane& lane = *lanes_[hello.stream_index];
   if (hello.incarnation <= lane.incarnation) return AnswerCode::kBadStream;
-  stream->limit_silence(silence_ms(instance()->settings()));
+  stream->limit_silence(silence_ms(environment()->settings()));
   // What lies unread in a predecessor is sent again.
   lane.path_text = "from " + to_string(stream->remote());
   lane.rail_text = lane.path_text.substr(0, lane.path_text.rfind(':'));
-  lane.attach(std::move(*stream), hello.incarnation, instance()->now_ns());
-  note_sign_of_life(instance()->now_ns());
+  lane.attach(std::move(*stream), hello.incarnation, environment()->now_ns());
+  note_sign_of_life(environment()->now_ns());
   // The sender starts from what we know: that is the first news on every stream.
   if (lane.stream.send_small(answer) == Io::kFailed) return AnswerCode::kWelcome;
   tell(lane);
@@ -100,7 +99,7 @@ Lane* RecvComm::choose_lane() {
   for (size_t i = 0; i < lanes_.size(); ++i) {
     Lane& lane = *lanes_[(heard_lane_ + i) % lanes_.size()];
     if (!lane.is_up()) continue;
-    if (!lane.is_stalled(instance()->now_ns())) return &lane;
+    if (!lane.is_stalled(environment()->now_ns())) return &lane;
     stalled = &lane;
   }
   return stalled;

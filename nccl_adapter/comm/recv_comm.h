@@ -12,7 +12,7 @@ namespace lyre::nccl_adapter {
 /// The end that receives, and that lanes join when the peer dials.
 class RecvComm final : public Comm {
  public:
-  RecvComm(Instance* instance, const Hello& hello, std::string address);
+  RecvComm(Environment* environment, const Hello& hello, std::string address);
 
   /// Takes the stream of a hello that names this comm, or says why not and leaves it. The answer is
   /// the first thing that goes back.

@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "nccl_adapter/daemon_link/region_cache.h"
 #include "nccl_adapter/limits.h"
 #include "nccl_adapter/observe/operation.h"
+#include "nccl_adapter/transport/environment.h"
 
 namespace lyre::nccl_adapter {
 
@@ -23,8 +23,8 @@ struct Request {
   uint64_t bytes = 0;        ///< to send; for a receive: posted, then what came
   uint64_t moved_bytes = 0;  ///< handed to the stream, or placed
   int64_t posted_ns = 0;
-  Operation operation;                         ///< that it is part of
-  const RegionCache::Entry* memory = nullptr;  ///< of a send: where the daemon can read it
+  Operation operation;             ///< that it is part of
+  const Memory* memory = nullptr;  ///< of a send: where the daemon can read it
 };
 
 /// The requests of one comm. Messages finish in the order of posting; slots come back in the order

@@ -2,29 +2,27 @@
 
 #include <algorithm>
 
-#include "nccl_adapter/daemon_link/instance.h"
-#include "nccl_adapter/daemon_link/system.h"
 #include "nccl_adapter/transport/address.h"
 
 namespace lyre::nccl_adapter {
 
 using nccl_abi::Result;
 
-SendComm::SendComm(Instance* instance, size_t device, const Handle& handle)
-    : Comm(instance, make_nonce(),
+SendComm::SendComm(Environment* environment, const Nonce& id, size_t device, const Handle& handle)
+    : Comm(environment, id,
            Peer{handle.host, handle.pid, to_string(make_addr(handle.address, handle.port))},
-           instance->stream_count(device)),
+           environment->stream_count(device)),
       queue_(this),
       handle_(handle),
       device_(device),
-      began_ns_(instance->now_ns()) {
+      began_ns_(environment->now_ns()) {
   std::vector<Address> remotes = {handle.address};
   for (const Address& other : handle.others) {
     if (!is_none(other)) remotes.push_back(other);
   }
-  pairs_ = rail_pairs(instance->ports(), device, remotes);
+  set_pairs(rail_pairs(environment->ports(), device, remotes));
   // Where every rail is to be used, lanes begin on different ones.
-  const bool spreads = instance->settings().uses_all_rails;
+  const bool spreads = environment->settings().uses_all_rails;
   for (const auto& lane : lanes_) lane->home_pair = lane->pair = spreads ? lane->index : 0;
 }
 
@@ -35,25 +33,25 @@ size_t SendComm::lanes_up() const {
 
 void SendComm::pump_out() {
   for (const auto& lane : lanes_) {
-    if (lane->dial != nullptr) advance_dial(*lane, instance()->now_ns());
+    if (lane->dial != nullptr) advance_dial(*lane, environment()->now_ns());
     if (has_failed()) return;
     if (lane->is_up() && lane->stream.is_blocked() && lane->stream.flush() == Io::kFailed) {
       on_broken(*lane, Io::kFailed);
     }
   }
-  SendQueue::Chunk chunk;
+  Chunk chunk;
   while (queue_.next_chunk(std::max<size_t>(lanes_up(), 1), &chunk)) {
     Lane* lane = choose_lane(chunk);
     if (lane == nullptr) return;
     const Io io = lane->stream.send_chunk(chunk);
     if (io == Io::kFailed) on_broken(*lane, Io::kFailed);
-    if (io == Io::kFailed && !instance()->is_daemon_lost()) continue;
+    if (io == Io::kFailed && environment()->is_attached()) continue;
     if (io != Io::kOk) return;
     give(*lane, chunk);
   }
 }
 
-void SendComm::give(Lane& lane, const SendQueue::Chunk& chunk) {
+void SendComm::give(Lane& lane, const Chunk& chunk) {
   while (!lane.sent.empty() && lane.sent.front().message < queue_.placed()) lane.sent.pop_front();
   lane.sent.push_back({chunk.header.message, chunk.header.offset, chunk.header.bytes});
   if (chunk.is_again) again_bytes_ += chunk.header.bytes;
@@ -63,7 +61,7 @@ void SendComm::give(Lane& lane, const SendQueue::Chunk& chunk) {
 
 // The emptiest one that has room. What is small follows what went before as long as that flows:
 // spreading it would only spread the wake-ups.
-Lane* SendComm::choose_lane(const SendQueue::Chunk& chunk) {
+Lane* SendComm::choose_lane(const Chunk& chunk) {
   if (lanes_.size() == 1) {
     Lane& only = *lanes_.front();
     const bool has_room = only.is_up() && !only.stream.is_blocked() &&

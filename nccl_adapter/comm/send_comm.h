@@ -16,8 +16,8 @@ namespace lyre::nccl_adapter {
 /// every one again that breaks, stalls or is slow.
 class SendComm final : public Comm {
  public:
-  /// `device` is the port that NCCL chose.
-  SendComm(Instance* instance, size_t device, const Handle& handle);
+  /// `id` is nobody else's; `device` is the port that NCCL chose.
+  SendComm(Environment* environment, const Nonce& id, size_t device, const Handle& handle);
 
   /// The first lane is there: NCCL may have the comm.
   bool is_connected() const { return is_connected_; }
@@ -42,9 +42,9 @@ class SendComm final : public Comm {
   bool is_answer_due() const override;
 
   // ---- Frames (send_comm.cc) ----
-  Lane* choose_lane(const SendQueue::Chunk& chunk);
+  Lane* choose_lane(const Chunk& chunk);
   size_t lanes_up() const;
-  void give(Lane& lane, const SendQueue::Chunk& chunk);
+  void give(Lane& lane, const Chunk& chunk);
   void take(Lane& lane, std::span<const uint8_t> bytes);
   void on_frame(Lane& lane);
   void on_fail_frame(Lane& lane);
@@ -52,6 +52,8 @@ class SendComm final : public Comm {
   // ---- Lanes (send_lanes.cc) ----
   void dial(Lane& lane, size_t number, int64_t now_ns);
   int64_t dial_ns() const;
+  void set_pairs(std::vector<RailPair> pairs);
+  size_t next_pair(Lane& lane) const;
   void advance_dial(Lane& lane, int64_t now_ns);
   void on_welcome(Lane& lane, int64_t now_ns);
   void on_refusal(Lane& lane, int64_t now_ns);
@@ -67,6 +69,7 @@ class SendComm final : public Comm {
   Handle handle_;
   size_t device_;
   std::vector<RailPair> pairs_;
+  size_t near_pairs_ = 0;  ///< of the front of pairs_: they need no router
   size_t last_lane_ = 0;
   bool is_connected_ = false;
   bool is_slow_mentioned_ = false;

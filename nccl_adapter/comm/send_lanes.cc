@@ -2,7 +2,6 @@
 #include <utility>
 
 #include "nccl_adapter/comm/send_comm.h"
-#include "nccl_adapter/daemon_link/instance.h"
 #include "nccl_adapter/limits.h"
 #include "nccl_adapter/observe/log.h"
 #include "nccl_adapter/transport/address.h"
@@ -25,7 +24,7 @@ void SendComm::on_lane_lost(Lane& lane) { send_again(lane); }
 
 // What nobody knows the fate of goes over other streams, or over this one's successor.
 void SendComm::send_again(Lane& lane) {
-  for (const SendQueue::Sent& sent : lane.sent) queue_.send_again(sent);
+  for (const SentChunk& sent : lane.sent) queue_.send_again(sent);
   lane.sent.clear();
 }
 
@@ -48,7 +47,7 @@ void SendComm::watch(int64_t now_ns) {
 void SendComm::watch_lane(Lane& lane, int64_t now_ns) {
   if (is_closing()) return;
   if (lane.is_stalled(now_ns)) {
-    if (!lane.is_unwanted) ++lane.pair;
+    if (!lane.is_unwanted) lane.pair = next_pair(lane);
     lane.is_unwanted = true;
     give_up_stalled(lane, now_ns);
   } else if (lane.dial == nullptr) {
@@ -110,29 +109,47 @@ void SendComm::dial(Lane& lane, size_t number, int64_t now_ns) {
   lane.dialled_pair = number % pairs_.size();
   const RailPair& pair = pairs_[lane.dialled_pair];
   const lyre_addr local =
-      make_addr(address_towards(instance()->ports()[pair.local], pair.remote), 0);
+      make_addr(address_towards(environment()->ports()[pair.local], pair.remote), 0);
   const Hello hello{.stream_index = lane.index,
                     .stream_count = static_cast<uint16_t>(lanes_.size()),
                     .incarnation = ++lane.dialled,
-                    .pid = instance()->pid(),
+                    .pid = environment()->pid(),
                     .nonce = handle_.nonce,
                     .comm_id = id(),
-                    .host = instance()->host()};
+                    .host = environment()->host()};
   lane.dial = std::make_unique<Dial>(local, make_addr(pair.remote, handle_.port), hello,
-                                     silence_ms(instance()->settings()), this);
+                                     silence_ms(environment()->settings()), this);
   lane.dial_since_ns = now_ns;
   advance_dial(lane, now_ns);
 }
 
-// Every pair shall have its turn twice before the peer is given up. With one pair only, a new port
-// may find another path through the fabric, and TCP's own attempts become rare.
+void SendComm::set_pairs(std::vector<RailPair> pairs) {
+  pairs_ = std::move(pairs);
+  near_pairs_ = count_on_link(environment()->ports(), pairs_);
+}
+
+// There may be no router at all, and many pairs that would need one: the others have their turn
+// before each of these.
+size_t SendComm::next_pair(Lane& lane) const {
+  const size_t pair = lane.pair % pairs_.size();
+  const size_t far_pairs = pairs_.size() - near_pairs_;
+  if (near_pairs_ == 0 || far_pairs == 0) return (pair + 1) % pairs_.size();
+  if (pair + 1 == near_pairs_) return near_pairs_ + lane.far_pairs++ % far_pairs;
+  return pair < near_pairs_ ? pair + 1 : 0;
+}
+
+// Every pair that needs no router shall have its turn twice before the peer is given up. With one
+// pair only, a new port may find another path through the fabric, and TCP's own attempts become
+// rare.
 int64_t SendComm::dial_ns() const {
-  const auto turns = static_cast<int64_t>(2 * std::min(pairs_.size(), kRailsMax));
-  return std::clamp(patience_ns(instance()->settings()) / turns, kDialNsMin, kDialNsMax);
+  const size_t far_pairs = near_pairs_ < pairs_.size() ? 1 : 0;
+  const size_t turn = near_pairs_ > 0 ? near_pairs_ + far_pairs : pairs_.size();
+  const auto dials = static_cast<int64_t>(2 * std::min(turn, kRailsMax));
+  return std::clamp(patience_ns(environment()->settings()) / dials, kDialNsMin, kDialNsMax);
 }
 
 void SendComm::advance_dial(Lane& lane, int64_t now_ns) {
-  switch (lane.dial->advance(instance()->context(), now_ns, lane.dial_since_ns + dial_ns())) {
+  switch (lane.dial->advance(environment()->context(), now_ns, lane.dial_since_ns + dial_ns())) {
     case Dial::State::kPending:
       return;
     case Dial::State::kWelcome:
@@ -156,8 +173,8 @@ void SendComm::on_welcome(Lane& lane, int64_t now_ns) {
   lane.pair = lane.dialled_pair;
   const RailPair pair = pairs_[lane.pair];
   lane.path_text =
-      std::string(instance()->ports()[pair.local].name) + " > " + to_string(dial->remote());
-  lane.rail_text = std::string("over ") + instance()->ports()[pair.local].name;
+      std::string(environment()->ports()[pair.local].name) + " > " + to_string(dial->remote());
+  lane.rail_text = std::string("over ") + environment()->ports()[pair.local].name;
   lane.attach(dial->take_stream(), dial->incarnation(), now_ns);
   note_sign_of_life(now_ns);
   pump_in(lane);  // something may have come with the answer
@@ -169,7 +186,8 @@ void SendComm::on_welcome(Lane& lane, int64_t now_ns) {
   is_connected_ = true;
   peer_.host = answer.host;
   // The peer's port that NCCL chose comes first, as the one here does.
-  pairs_ = rail_pairs(instance()->ports(), device_, beginning_with(handle_.address, answer.rails));
+  set_pairs(
+      rail_pairs(environment()->ports(), device_, beginning_with(handle_.address, answer.rails)));
   // The stream is where the list of the handle put it, which may not be its home in this one.
   const auto place = std::find(pairs_.begin(), pairs_.end(), pair);
   lane.pair = place != pairs_.end() ? static_cast<size_t>(place - pairs_.begin()) : 0;
@@ -201,20 +219,20 @@ void SendComm::on_refusal(Lane& lane, int64_t now_ns) {
 
 void SendComm::on_dial_failed(Lane& lane, int64_t now_ns) {
   const std::unique_ptr<Dial> dial = std::move(lane.dial);
-  if (instance()->note_daemon_error(dial->error())) return;
+  if (environment()->note_daemon_error(dial->error())) return;
   const bool is_heard = dial->error() == LYRE_E_REFUSED || dial->error() == LYRE_E_RESET;
   if (is_heard) note_sign_of_life(now_ns);
   // That the home pair is still bad is no trouble for a stream that took another.
   if (lane.dialled_pair != lane.pair % pairs_.size()) return;
   note_trouble(dial->why() + " (to " + to_string(dial->remote()) + ")");
-  ++lane.pair;
+  lane.pair = next_pair(lane);
   lane.redial_ns = now_ns + pause_ns(kRedialNsMin, lane.failures++, kRedialNsMax);
 }
 
 // A peer that is alive and busy elsewhere is not an error: it will listen when it gets there.
 void SendComm::mention_slow_peer(int64_t now_ns) {
   if (is_slow_mentioned_ || !is_answer_due()) return;
-  if (now_ns - began_ns_ < instance()->settings().peer_timeout_s * kNsPerSecond) return;
+  if (now_ns - began_ns_ < environment()->settings().peer_timeout_s * kNsPerSecond) return;
   is_slow_mentioned_ = true;
   log_warn("still waiting for %s to answer", peer_.describe().c_str());
 }

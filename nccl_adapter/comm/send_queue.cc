@@ -11,7 +11,7 @@ Request* SendQueue::post(const void* data, uint64_t bytes) {
 
 uint64_t SendQueue::eager_bytes_left() const { return kEagerBytes - eager_sent_bytes_; }
 
-SendQueue::Chunk SendQueue::make_chunk(uint64_t message, uint64_t offset, uint64_t bytes) const {
+Chunk SendQueue::make_chunk(uint64_t message, uint64_t offset, uint64_t bytes) const {
   const Request& request = requests_.at(message);
   return {.header = {.type = FrameType::kData,
                      .bytes = static_cast<uint32_t>(bytes),
@@ -25,7 +25,7 @@ SendQueue::Chunk SendQueue::make_chunk(uint64_t message, uint64_t offset, uint64
 bool SendQueue::next_chunk(size_t streams, Chunk* out) const {
   // What is missing over there comes first: nothing behind it can be finished.
   if (!again_.empty()) {
-    const Sent& lost = again_.back();
+    const SentChunk& lost = again_.back();
     *out = make_chunk(lost.message, lost.offset, lost.bytes);
     out->is_again = true;
     return true;
@@ -57,9 +57,9 @@ void SendQueue::chunk_sent(const Chunk& chunk) {
   if (request.moved_bytes == request.bytes) ++cursor_;
 }
 
-void SendQueue::send_again(const Sent& sent) {
+void SendQueue::send_again(const SentChunk& sent) {
   if (sent.message < requests_.finished()) return;
-  const auto place = std::find_if(again_.begin(), again_.end(), [&](const Sent& other) {
+  const auto place = std::find_if(again_.begin(), again_.end(), [&](const SentChunk& other) {
     return other.message < sent.message ||
            (other.message == sent.message && other.offset < sent.offset);
   });

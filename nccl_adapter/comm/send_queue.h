@@ -6,6 +6,7 @@
 
 #include "nccl_adapter/comm/request_table.h"
 #include "nccl_adapter/protocol/frame.h"
+#include "nccl_adapter/transport/chunk.h"
 
 namespace lyre::nccl_adapter {
 
@@ -15,21 +16,6 @@ namespace lyre::nccl_adapter {
 /// Thread: one at a time.
 class SendQueue {
  public:
-  /// A frame to send: `header`, then header.bytes of `data`.
-  struct Chunk {
-    FrameHeader header;
-    const uint8_t* data = nullptr;
-    lyre_region* region = nullptr;  ///< in which data lies; nullptr: it has to be copied
-    bool is_again = false;          ///< a stream that carried it broke
-  };
-
-  /// What is remembered of a frame that was handed to a stream.
-  struct Sent {
-    uint64_t message;
-    uint64_t offset;
-    uint32_t bytes;
-  };
-
   explicit SendQueue(Comm* comm) : requests_(comm) {}
 
   /// Fails: nullptr when all requests are in use.
@@ -41,7 +27,7 @@ class SendQueue {
   /// `chunk`, which next_chunk() gave last, was handed over.
   void chunk_sent(const Chunk& chunk);
   /// A stream broke, and nobody knows whether this came to its place.
-  void send_again(const Sent& sent);
+  void send_again(const SentChunk& sent);
   /// The receiver has placed all messages before `placed` and posted receives for those before
   /// `posted`. Older news than the last is ignored.
   /// Fails: false when that claims something that never was sent.
@@ -65,7 +51,7 @@ class SendQueue {
   Chunk make_chunk(uint64_t message, uint64_t offset, uint64_t bytes) const;
 
   RequestTable requests_;
-  std::vector<Sent> again_;        ///< newest message first: what is taken is at the end
+  std::vector<SentChunk> again_;   ///< newest message first: what is taken is at the end
   uint64_t cursor_ = 0;            ///< first message not wholly handed over
   uint64_t granted_ = 0;           ///< messages before this one have a receive posted
   uint64_t eager_sent_bytes_ = 0;  ///< handed over, of messages not granted

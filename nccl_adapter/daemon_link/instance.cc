@@ -32,28 +32,25 @@ std::unique_ptr<Instance> Instance::open(const Settings& settings, uint64_t comm
 }
 
 Instance::Instance(const Settings& settings, uint64_t communicator)
-    : settings_(settings),
-      communicator_(communicator),
-      host_(host_name()),
-      pid_(process_id()),
-      now_ns_(monotonic_ns()),
+    : Environment(settings, host_name(), process_id(), communicator, monotonic_ns()),
       telemetry_(settings.telemetry_directory, host_, socket_path_text(settings)),
       // Notes of different processes must not meet in a handle that was copied between them.
-      last_note_(get_le<uint64_t>(make_nonce(), 0)) {}
+      last_note_(get_le<uint64_t>(make_nonce(), 0)),
+      receivers_(this, this) {}
 
 Instance::~Instance() {
   progress_thread_.reset();
   if (attachment_ == nullptr) return;
   await_last_words();
-  for (auto& [key, comm] : comms_) comm->begin_close();
+  for (auto& [number, comm] : comms_) comm->begin_close();
   // Also for comms closed before: a peer that misses our last grant takes its send for lost.
   if (is_attached()) lyre_drain(context(), kFinalizeDrainMs);
-  for (auto& [key, comm] : comms_) comm->finish_close();
+  for (auto& [number, comm] : comms_) comm->finish_close();
   comms_.clear();
   acceptor_.reset();
 }
 
-bool Instance::is_idle() const { return comms_.empty() && listen_count_ == 0; }
+bool Instance::is_idle() const { return comms_.empty() && receivers_.listening() == 0; }
 
 // One flow gets no more than a share of a fast port in most clouds, and no more than one worker's
 // time in the daemon.
@@ -74,14 +71,14 @@ Result Instance::check_device(int dev) const {
 // listen() has no "later": NCCL calls it once.
 Result Instance::await_attached() {
   while (progress() == Result::kSuccess && !is_attached()) sleep_ns(kShortPauseNs);
-  return is_daemon_dead_ ? Result::kSystemError : Result::kSuccess;
+  return daemon_ == Daemon::kDead ? Result::kSystemError : Result::kSuccess;
 }
 
 Result Instance::listen(int dev, HandleBytes bytes, ListenComm** out) {
   *out = nullptr;
   if (const Result result = check_device(dev); result != Result::kSuccess) return result;
   if (const Result result = await_attached(); result != Result::kSuccess) return result;
-  if (acceptor_ == nullptr) acceptor_ = Acceptor::open(this);
+  if (acceptor_ == nullptr) acceptor_ = Acceptor::open(this, &receivers_, &telemetry_);
   if (acceptor_ == nullptr) return Result::kSystemError;
   Handle handle{.port = acceptor_->port(), .pid = pid_, .nonce = make_nonce(), .host = host_};
   const size_t own = static_cast<size_t>(dev);
@@ -92,14 +89,13 @@ Result Instance::listen(int dev, HandleBytes bytes, ListenComm** out) {
     handle.others[i] = address_of(ports()[(own + half + i) % ports().size()]);
   }
   encode(handle, bytes);
-  *out = acceptor_->listen(handle.nonce);
-  ++listen_count_;
+  *out = receivers_.listen(handle.nonce);
   return Result::kSuccess;
 }
 
 void Instance::close_listen(ListenComm* listen_comm) {
-  --listen_count_;
-  listen_comm->acceptor()->close(listen_comm);
+  while (RecvComm* arrival = listen_comm->take()) close(arrival);
+  receivers_.close(listen_comm);
 }
 
 Result Instance::check_handle(HandleBytes bytes, Handle* out) const {
@@ -132,7 +128,7 @@ SendComm* Instance::find_connecting(int dev, HandleBytes bytes, const Handle& ha
   if (it != connecting_.end()) return it->second;
   if (++last_note_ == 0) ++last_note_;
   set_connect_note(bytes, last_note_);
-  auto comm = std::make_unique<SendComm>(this, static_cast<size_t>(dev), handle);
+  auto comm = std::make_unique<SendComm>(this, make_nonce(), static_cast<size_t>(dev), handle);
   SendComm* made = comm.get();
   adopt(std::move(comm));
   connecting_.emplace(last_note_, made);
@@ -157,7 +153,7 @@ Result Instance::connect(int dev, HandleBytes bytes, Comm** out) {
   }
   const Result result = comm->result();
   log_warn("cannot connect to %s: %s", comm->peer().describe().c_str(), comm->why().c_str());
-  erase(comm);
+  close(comm);
   return result;
 }
 
@@ -168,82 +164,62 @@ Result Instance::accept(ListenComm* listen_comm, Comm** out) {
   return Result::kSuccess;
 }
 
-RecvComm* Instance::find_receiver(const Nonce& comm_id) const {
-  const auto it = receivers_.find(comm_id);
-  return it != receivers_.end() ? it->second : nullptr;
-}
-
-RecvComm* Instance::add_receiver(const Hello& hello, const std::string& address) {
-  auto comm = std::make_unique<RecvComm>(this, hello, address);
-  RecvComm* made = comm.get();
-  adopt(std::move(comm));
-  receivers_[hello.comm_id] = made;
-  return made;
-}
-
-const Departed* Instance::find_departed(const Nonce& comm_id) {
-  const auto it = departed_.find(comm_id);
-  if (it == departed_.end()) return nullptr;
-  it->second.is_told = true;
-  return &it->second;
-}
-
-void Instance::remember_departed(RecvComm& comm) {
-  const bool was_in_order = comm.has_parted();
-  departed_[comm.id()] = {was_in_order, comm.placed(), !was_in_order || comm.is_goodbye_heard()};
-  departed_order_.push_back(comm.id());
-  if (departed_order_.size() <= kDepartedMax) return;
-  departed_.erase(departed_order_.front());
-  departed_order_.pop_front();
-}
-
 // The daemon died between our last word and its arrival: the peer asks again when it is back, and
 // would take its last messages for lost if nobody answered.
 void Instance::await_last_words() {
-  const int64_t deadline_ns = now_ns_ + int64_t{kFinalizeDrainMs} * 1'000'000;
-  const auto is_untold = [](const auto& entry) { return !entry.second.is_told; };
-  while (std::any_of(departed_.begin(), departed_.end(), is_untold) && now_ns_ < deadline_ns &&
+  // What this process was stopped or starved for is no time that the peer had.
+  constexpr int64_t kLookNsMax = kProgressThreadNs;
+  int64_t waited_ns = 0;
+  while (receivers_.is_any_untold() && waited_ns < int64_t{kFinalizeDrainMs} * 1'000'000 &&
          progress() == Result::kSuccess) {
+    const int64_t from_ns = monotonic_ns();
     sleep_ns(kShortPauseNs);
+    waited_ns += std::min(monotonic_ns() - from_ns, kLookNsMax);
   }
 }
-
-void Instance::close(Comm* comm) { erase(comm); }
 
 void Instance::adopt(std::unique_ptr<Comm> comm) {
   comm->set_slot(telemetry_.take());
-  Comm* key = comm.get();
-  comms_.emplace(key, std::move(comm));
+  numbers_.emplace(comm.get(), ++adopted_);
+  comms_.emplace(adopted_, std::move(comm));
 }
 
-void Instance::erase(Comm* comm) {
+void Instance::close(Comm* comm) {
   telemetry_.give_back(comm->slot());
-  const auto it = receivers_.find(comm->id());
-  if (it != receivers_.end() && it->second == comm) {
-    remember_departed(*it->second);
-    receivers_.erase(it);
-  }
+  receivers_.on_close(comm);
   comm->finish_close();
-  comms_.erase(comm);
+  const auto number = numbers_.find(comm);
+  comms_.erase(number->second);
+  numbers_.erase(number);
 }
 
 Result Instance::progress() {
-  if (is_daemon_dead_) return Result::kSystemError;
-  if (is_daemon_lost_) {
+  if (daemon_ == Daemon::kDead) return Result::kSystemError;
+  if (daemon_ == Daemon::kLost) {
     now_ns_ = monotonic_ns();
   } else {
     hear();
   }
-  if (is_daemon_lost_) {
+  if (daemon_ == Daemon::kLost) {
     detach();
     look_for_daemon();
   }
   if (is_attached() && now_ns_ - ticked_ns_ >= kTickNs) tick();
   if (now_ns_ - shown_ns_ >= kShowNs) show();
-  return is_daemon_dead_ ? Result::kSystemError : Result::kSuccess;
+  return daemon_ == Daemon::kDead ? Result::kSystemError : Result::kSuccess;
 }
 
-void Instance::pause() { sleep_ns(kPollPauseNs); }
+Result Instance::progress_and_pause() {
+  const Result result = progress();
+  sleep_ns(kPollPauseNs);
+  return result;
+}
+
+Memory* Instance::take_memory(const void* data, size_t bytes) {
+  return regions_.take(context(), data, bytes);
+}
+
+void Instance::give_back_memory(Memory* memory) { regions_.give_back(memory); }
 
 void Instance::hear() {
   const int happened = lyre_poll(context(), 0);
@@ -256,7 +232,7 @@ void Instance::hear() {
     note_daemon_error(happened);
     return;
   }
-  while (happened > 0 && !is_daemon_lost_) {
+  while (happened > 0 && is_attached()) {
     lyre_listener* listener = nullptr;
     lyre_session* session = lyre_next_ready(context(), &listener);
     if (session == nullptr && listener == nullptr) break;
@@ -272,11 +248,11 @@ void Instance::hear() {
 void Instance::tick() {
   const int64_t passed_ns = now_ns_ - std::exchange(ticked_ns_, now_ns_);
   if (passed_ns > kAbsenceNs) {
-    for (auto& [key, comm] : comms_) comm->excuse(passed_ns);
+    for (auto& [number, comm] : comms_) comm->excuse(passed_ns);
   }
-  for (auto& [key, comm] : comms_) {
+  for (auto& [number, comm] : comms_) {
     comm->tick(now_ns_);
-    if (is_daemon_lost_) return;
+    if (!is_attached()) return;
   }
   if (acceptor_ != nullptr) acceptor_->expire();
 }
@@ -284,7 +260,7 @@ void Instance::tick() {
 void Instance::show() {
   shown_ns_ = now_ns_;
   telemetry_.touch(now_ns_);
-  for (const auto& [key, comm] : comms_) comm->show();
+  for (const auto& [number, comm] : comms_) comm->show();
 }
 
 // Called by the progress thread, for times when NCCL makes no call.
@@ -298,7 +274,7 @@ void Instance::progress_if_idle() {
 void Instance::detach() {
   if (is_detached_) return;
   is_detached_ = true;
-  for (auto& [key, comm] : comms_) comm->on_detached();
+  for (auto& [number, comm] : comms_) comm->on_detached();
   if (acceptor_ != nullptr) acceptor_->on_detached();
   regions_.on_detached();
   attachment_->lose(now_ns_);
@@ -308,7 +284,7 @@ void Instance::look_for_daemon() {
   // The port that peers know may be in use for a moment: then all of it is tried once more.
   if (context() == nullptr && !attachment_->find(now_ns_)) {
     if (!attachment_->is_given_up(now_ns_)) return;
-    is_daemon_dead_ = true;
+    set_daemon(Daemon::kDead);
     log_warn(
         "the Lyre daemon at %s is gone and was not back after %lld s (LYRE_RESUME_SECONDS): %s",
         socket_path_text(settings_), static_cast<long long>(settings_.resume_s),
@@ -320,23 +296,29 @@ void Instance::look_for_daemon() {
     return;
   }
   regions_.on_attached(context());
-  is_daemon_lost_ = is_detached_ = false;
+  set_daemon(Daemon::kAttached);
+  is_detached_ = false;
   now_ns_ = ticked_ns_ = monotonic_ns();
   log_info("the Lyre daemon at %s is back: %zu comms go on", socket_path_text(settings_),
            comms_.size());
-  for (auto& [key, comm] : comms_) comm->on_attached(now_ns_);
+  for (auto& [number, comm] : comms_) comm->on_attached(now_ns_);
+}
+
+void Instance::set_daemon(Daemon daemon) {
+  daemon_ = daemon;
+  is_attached_ = daemon == Daemon::kAttached;
 }
 
 bool Instance::note_daemon_error(int code) {
   if (code != LYRE_E_DAEMON && code != LYRE_E_EXPELLED && code != LYRE_E_SHUTDOWN) return false;
-  if (is_daemon_lost_ || is_daemon_dead_) return true;
-  is_daemon_lost_ = true;
+  if (!is_attached()) return true;
   if (code == LYRE_E_EXPELLED) {
     // Whatever we did would happen again.
-    is_daemon_dead_ = true;
+    set_daemon(Daemon::kDead);
     log_warn("the Lyre daemon at %s disconnected this process: %s", socket_path_text(settings_),
              lyre_last_error());
   } else {
+    set_daemon(Daemon::kLost);
     log_info("the Lyre daemon at %s is gone; looking for it for %lld s",
              socket_path_text(settings_), static_cast<long long>(settings_.resume_s));
   }

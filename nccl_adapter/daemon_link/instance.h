@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -12,50 +11,40 @@
 #include "lyre/lyre.h"
 #include "nccl_adapter/abi/common.h"
 #include "nccl_adapter/comm/comm.h"
+#include "nccl_adapter/comm/receivers.h"
 #include "nccl_adapter/daemon_link/attachment.h"
 #include "nccl_adapter/daemon_link/progress_thread.h"
 #include "nccl_adapter/daemon_link/region_cache.h"
 #include "nccl_adapter/observe/telemetry.h"
 #include "nccl_adapter/protocol/handle.h"
-#include "nccl_adapter/protocol/hello.h"
 #include "nccl_adapter/settings.h"
 #include "nccl_adapter/transport/acceptor.h"
+#include "nccl_adapter/transport/environment.h"
 
 namespace lyre::nccl_adapter {
 
-class RecvComm;
 class SendComm;
 
 /// One attachment to the daemon and everything NCCL made through it: one per communicator from ABI
 /// v11 on, one per process before. A daemon that is lost is looked for, and every comm resumed.
 /// Thread: any, one at a time: hold mutex() around every call, constructor and destructor excepted.
 /// Fails: when the daemon stays away, every later call returns kSystemError; one line says so.
-class Instance {
+class Instance final : public Environment, private CommOwner {
  public:
   /// Fails: nullptr with a line in the log. Blocks at most as lyre_context_open() does.
-  /// `communicator`: NCCL's number for what it is used for, where NCCL tells; for people.
+  /// `communicator`: see Environment.
   static std::unique_ptr<Instance> open(const Settings& settings, uint64_t communicator);
   /// Says goodbye on what is still open, gives it a bounded time to go out, and detaches.
   ~Instance();
-  Instance(const Instance&) = delete;
-  Instance& operator=(const Instance&) = delete;
 
   std::mutex& mutex() { return mutex_; }
-  /// nullptr while the daemon is lost.
-  lyre_context* context() const { return attachment_->context(); }
-  const Settings& settings() const { return settings_; }
-  const std::string& host() const { return host_; }
-  uint32_t pid() const { return pid_; }
-  uint64_t communicator() const { return communicator_; }
-  RegionCache& regions() { return regions_; }
-  Telemetry& telemetry() { return telemetry_; }
-  const std::vector<lyre_port>& ports() const { return attachment_->ports(); }
-  /// How many streams a new comm on that port gets.
-  size_t stream_count(size_t device) const;
-  /// The clock, as of one of the last few calls of progress().
-  int64_t now_ns() const { return now_ns_; }
-  bool is_attached() const { return !is_daemon_dead_ && !is_daemon_lost_; }
-  bool is_daemon_lost() const { return is_daemon_lost_; }
+  lyre_context* context() const override { return attachment_->context(); }
+  const std::vector<lyre_port>& ports() const override { return attachment_->ports(); }
+  size_t stream_count(size_t device) const override;
+  bool note_daemon_error(int code) override;
+  nccl_abi::Result progress_and_pause() override;
+  Memory* take_memory(const void* data, size_t bytes) override;
+  void give_back_memory(Memory* memory) override;
   /// No comm or listen comm is left.
   bool is_idle() const;
 
@@ -70,19 +59,10 @@ class Instance {
   /// Hears what the daemon has to say and lets everybody concerned act on it. Never blocks, but for
   /// a daemon that is there again and slow to answer.
   nccl_abi::Result progress();
-  /// Sleeps for a moment, between looks of whoever has to wait.
-  void pause();
-  /// True, and the daemon is looked for from then on, when `code` means that it is gone.
-  bool note_daemon_error(int code);
-
-  // ---- For the acceptor ----
-
-  RecvComm* find_receiver(const Nonce& comm_id) const;
-  RecvComm* add_receiver(const Hello& hello, const std::string& address);
-  /// nullptr: no such comm. The caller tells the peer.
-  const Departed* find_departed(const Nonce& comm_id);
 
  private:
+  enum class Daemon { kAttached, kLost, kDead };
+
   Instance(const Settings& settings, uint64_t communicator);
 
   nccl_abi::Result check_device(int dev) const;
@@ -95,34 +75,26 @@ class Instance {
   void tick();
   void show();
   void progress_if_idle();
-  void remember_departed(RecvComm& comm);
   void await_last_words();
-  void adopt(std::unique_ptr<Comm> comm);
-  void erase(Comm* comm);
+  void set_daemon(Daemon daemon);
+  void adopt(std::unique_ptr<Comm> comm) override;
 
   std::mutex mutex_;
-  Settings settings_;
-  uint64_t communicator_;
   std::unique_ptr<Attachment> attachment_;
-  std::string host_;
-  uint32_t pid_;
-  int64_t now_ns_;
   uint32_t idle_looks_ = 0;
   int64_t ticked_ns_ = 0;
   int64_t shown_ns_ = 0;
   Telemetry telemetry_;
   RegionCache regions_;
-  bool is_daemon_lost_ = false;
+  Daemon daemon_ = Daemon::kAttached;
   bool is_detached_ = false;  ///< nothing refers to the lost context any more
-  bool is_daemon_dead_ = false;
   uint64_t last_note_;
-  std::unique_ptr<Acceptor> acceptor_;  ///< made by the first listen()
-  size_t listen_count_ = 0;
+  Receivers receivers_;
+  std::unique_ptr<Acceptor> acceptor_;                  ///< made by the first listen()
   std::unordered_map<uint64_t, SendComm*> connecting_;  ///< by note in the handle
-  std::unordered_map<Comm*, std::unique_ptr<Comm>> comms_;
-  std::map<Nonce, RecvComm*> receivers_;
-  std::map<Nonce, Departed> departed_;
-  std::deque<Nonce> departed_order_;
+  uint64_t adopted_ = 0;
+  std::map<uint64_t, std::unique_ptr<Comm>> comms_;  ///< in order of making
+  std::unordered_map<Comm*, uint64_t> numbers_;      ///< of the comms
   std::unique_ptr<ProgressThread> progress_thread_;  ///< last: it works with all of the above
 };
 

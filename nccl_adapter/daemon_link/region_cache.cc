@@ -7,7 +7,7 @@
 
 namespace lyre::nccl_adapter {
 
-void RegionCache::make_known(lyre_context* context, const Key& key, Entry* entry) {
+void RegionCache::make_known(lyre_context* context, const Key& key, Memory* entry) {
   // Small messages are copied in any case.
   if (context == nullptr || key.second < kZeroCopyBytesMin) return;
   lyre_region* region = nullptr;
@@ -29,7 +29,7 @@ void RegionCache::mention_copies(size_t bytes, const char* why) {
   is_mentioned_ = true;
 }
 
-RegionCache::Entry* RegionCache::take(lyre_context* context, const void* data, size_t bytes) {
+Memory* RegionCache::take(lyre_context* context, const void* data, size_t bytes) {
   const Key key(data, bytes);
   const auto [it, is_new] = entries_.try_emplace(key);
   if (is_new) make_known(context, key, &it->second);
@@ -37,7 +37,7 @@ RegionCache::Entry* RegionCache::take(lyre_context* context, const void* data, s
   return &it->second;
 }
 
-void RegionCache::give_back(Entry* entry) {
+void RegionCache::give_back(Memory* entry) {
   if (--entry->users > 0) return;
   if (entry->region != nullptr && lyre_deregister(entry->region) != 0) {
     log_warn("a port does not let go of NCCL's memory: %s", lyre_last_error());

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lyre/lyre.h"
+#include "nccl_adapter/transport/environment.h"
 
 namespace lyre::nccl_adapter {
 
@@ -14,20 +15,13 @@ namespace lyre::nccl_adapter {
 /// Thread: under the instance's lock.
 class RegionCache {
  public:
-  struct Entry {
-    lyre_region* region = nullptr;  ///< nullptr: bytes of it have to be copied
-    uint32_t users = 0;
-  };
-
   /// Blocks while the daemon looks at the memory. `context` may be nullptr: then later.
   /// Owner: the cache; give_back() once for each take().
-  Entry* take(lyre_context* context, const void* data, size_t bytes);
-  /// Whether give_back() would end it.
-  bool is_last_user(const Entry* entry) const { return entry->users == 1; }
+  Memory* take(lyre_context* context, const void* data, size_t bytes);
   /// With the last user the daemon lets go of the memory: nobody reads it after this, except a NIC
   /// that does not let go within two seconds (its link is down, say), which is logged. What that
   /// one reads goes nowhere: its session was reset.
-  void give_back(Entry* entry);
+  void give_back(Memory* memory);
 
   /// The context is gone, and every region with it; there is a new one.
   void on_detached();
@@ -35,10 +29,10 @@ class RegionCache {
 
  private:
   using Key = std::pair<const void*, size_t>;
-  void make_known(lyre_context* context, const Key& key, Entry* entry);
+  void make_known(lyre_context* context, const Key& key, Memory* memory);
   void mention_copies(size_t bytes, const char* why);
 
-  std::map<Key, Entry> entries_;
+  std::map<Key, Memory> entries_;
   bool is_mentioned_ = false;
 };
 

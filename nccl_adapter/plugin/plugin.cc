@@ -55,6 +55,12 @@ bool refuse_inherited() {
   return true;
 }
 
+// Every environment here is an instance.
+template <typename Member>
+Instance* instance_of(const Member* member) {
+  return static_cast<Instance*>(member->environment());
+}
+
 // Runs `body` where no exception gets through to NCCL.
 template <typename Body>
 Result guarded(Body&& body) {
@@ -146,12 +152,12 @@ Result post(void* comm_pointer, void* data, size_t bytes, const void* mhandle, v
   auto* comm = static_cast<Comm*>(comm_pointer);
   *request = nullptr;
   const Operation operation = operation_of(phandle);
-  return with(comm->instance(), [&] {
+  return with(instance_of(comm), [&] {
     if (bytes > kMessageBytesMax) {
       log_warn("a message of %zu bytes: the most is %zu (maxP2pBytes)", bytes, kMessageBytesMax);
       return Result::kInvalidArgument;
     }
-    if (const Result result = comm->instance()->progress(); result != Result::kSuccess) {
+    if (const Result result = instance_of(comm)->progress(); result != Result::kSuccess) {
       return result;
     }
     Request* posted = nullptr;
@@ -246,7 +252,7 @@ Result connect(void* context, int dev, void* handle, void** send_comm) {
 Result accept(void* listen_comm, void** recv_comm, nccl_abi::NetDeviceHandle**) {
   *recv_comm = nullptr;
   auto* listening = static_cast<ListenComm*>(listen_comm);
-  Instance* instance = listening->acceptor()->instance();
+  Instance* instance = instance_of(listening);
   return with(instance, [&] {
     Comm* made = nullptr;
     const Result result = instance->accept(listening, &made);
@@ -258,7 +264,7 @@ Result accept(void* listen_comm, void** recv_comm, nccl_abi::NetDeviceHandle**) 
 Result reg_mr(void* comm_pointer, void* data, size_t bytes, int type, void** mhandle) {
   *mhandle = nullptr;
   auto* comm = static_cast<Comm*>(comm_pointer);
-  return with(comm->instance(), [&] {
+  return with(instance_of(comm), [&] {
     if (type != nccl_abi::kPtrHost) {
       log_warn("regMr() of memory of type %d: only host memory (1) is supported", type);
       return Result::kInvalidUsage;
@@ -271,7 +277,7 @@ Result reg_mr(void* comm_pointer, void* data, size_t bytes, int type, void** mha
 Result dereg_mr(void* comm_pointer, void* mhandle) {
   if (mhandle == nullptr) return Result::kSuccess;
   auto* comm = static_cast<Comm*>(comm_pointer);
-  return with(comm->instance(),
+  return with(instance_of(comm),
               [&] { return comm->remove_registration(static_cast<const Registration*>(mhandle)); });
 }
 
@@ -300,7 +306,7 @@ Result iflush(void*, int, void**, int*, void**, void** request) {
 Result test(void* request_pointer, int* done, int* sizes) {
   *done = 0;
   auto* request = static_cast<Request*>(request_pointer);
-  Instance* instance = request->comm->instance();
+  Instance* instance = instance_of(request->comm);
   return with(instance, [&] {
     const Result alive = instance->progress();
     const bool is_done = request->state == Request::State::kDone;
@@ -314,7 +320,7 @@ Result test(void* request_pointer, int* done, int* sizes) {
 Result close_comm(void* comm_pointer) {
   if (comm_pointer == nullptr) return Result::kSuccess;
   auto* comm = static_cast<Comm*>(comm_pointer);
-  Instance* instance = comm->instance();
+  Instance* instance = instance_of(comm);
   return guarded([&] {
     const int64_t deadline_ns = monotonic_ns() + kCloseWaitNs;
     std::unique_lock lock(instance->mutex());
@@ -333,7 +339,7 @@ Result close_comm(void* comm_pointer) {
 Result close_listen(void* listen_comm) {
   if (listen_comm == nullptr) return Result::kSuccess;
   auto* listening = static_cast<ListenComm*>(listen_comm);
-  Instance* instance = listening->acceptor()->instance();
+  Instance* instance = instance_of(listening);
   return with(instance, [&] {
     instance->close_listen(listening);
     return Result::kSuccess;

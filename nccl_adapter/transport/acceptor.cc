@@ -4,8 +4,6 @@
 #include <atomic>
 #include <utility>
 
-#include "nccl_adapter/comm/recv_comm.h"
-#include "nccl_adapter/daemon_link/instance.h"
 #include "nccl_adapter/observe/log.h"
 #include "nccl_adapter/transport/address.h"
 #include "nccl_adapter/transport/rails.h"
@@ -24,28 +22,29 @@ void log_stranger(const std::string& address, const std::string& why) {
   }
 }
 
-}  // namespace
-
-// Also one that has failed meanwhile: whoever accepts shall meet an error, not wait for ever.
-RecvComm* ListenComm::take() {
-  if (arrivals_.empty()) return nullptr;
-  RecvComm* arrival = arrivals_.front();
-  arrivals_.pop_front();
-  return arrival;
+Decision version_mismatch(const Hello& hello) {
+  const std::string why =
+      "protocol versions " + std::to_string(hello.version_min) + " to " +
+      std::to_string(hello.version_max) + " meet " + std::to_string(kProtocolVersionMin) + " to " +
+      std::to_string(kProtocolVersionMax) + ": install the same Lyre on both hosts";
+  return Decision::stranger(AnswerCode::kVersion, why.c_str());
 }
 
-std::unique_ptr<Acceptor> Acceptor::open(Instance* instance) {
-  std::unique_ptr<Acceptor> acceptor(new Acceptor(instance));
+}  // namespace
+
+std::unique_ptr<Acceptor> Acceptor::open(Environment* environment, HelloReceiver* receiver,
+                                         Telemetry* telemetry) {
+  std::unique_ptr<Acceptor> acceptor(new Acceptor(environment, receiver, telemetry));
   const int code = acceptor->listen();
   if (code == 0) return acceptor;
-  if (!instance->note_daemon_error(code)) log_warn("cannot listen: %s", lyre_last_error());
+  if (!environment->note_daemon_error(code)) log_warn("cannot listen: %s", lyre_last_error());
   return nullptr;
 }
 
 int Acceptor::listen() {
   // All of the daemon's addresses: a peer may come over any rail.
   const lyre_addr local = make_addr(Address{}, port_);
-  int code = lyre_listen(instance_->context(), &local, kListenBacklog, &listener_);
+  int code = lyre_listen(environment_->context(), &local, kListenBacklog, &listener_);
   lyre_addr bound{};
   if (code == 0) code = lyre_listener_addr(listener_, &bound);
   if (code == 0) {
@@ -56,10 +55,7 @@ int Acceptor::listen() {
   return code;
 }
 
-Acceptor::~Acceptor() {
-  on_detached();
-  listen_comms_.clear();
-}
+Acceptor::~Acceptor() { on_detached(); }
 
 void Acceptor::on_detached() {
   pending_.clear();
@@ -72,17 +68,6 @@ bool Acceptor::on_attached() {
   return false;
 }
 
-ListenComm* Acceptor::listen(const Nonce& nonce) {
-  auto& slot = listen_comms_[nonce];
-  slot = std::make_unique<ListenComm>(this, nonce);
-  return slot.get();
-}
-
-void Acceptor::close(ListenComm* listen_comm) {
-  while (RecvComm* arrival = listen_comm->take()) instance_->close(arrival);
-  listen_comms_.erase(listen_comm->nonce());
-}
-
 void Acceptor::on_ready() {
   lyre_session* session = nullptr;
   while (lyre_accept(listener_, &session) == 0) {
@@ -91,7 +76,7 @@ void Acceptor::on_ready() {
     pending->stream = Stream(session);
     pending->address = to_string(pending->stream.remote());
     pending->deadline_ns =
-        instance_->now_ns() + instance_->settings().handshake_timeout_ms * 1'000'000;
+        environment_->now_ns() + environment_->settings().handshake_timeout_ms * 1'000'000;
     if (pending_.size() >= kPendingConnectionsMax) {
       reject(pending_.front().get(), "too many connections wait without a hello");
     }
@@ -104,7 +89,7 @@ void Acceptor::on_ready() {
 
 void Acceptor::expire() {
   if (pending_.empty()) return;
-  const int64_t now_ns = instance_->now_ns();
+  const int64_t now_ns = environment_->now_ns();
   // In order of arrival, so the first one is the first to go. What it said meanwhile counts.
   while (!pending_.empty() && pending_.front()->deadline_ns <= now_ns) {
     PendingConnection* pending = pending_.front().get();
@@ -131,69 +116,32 @@ void Acceptor::on_readable(PendingConnection* pending) {
       case HelloState::kStranger:
         return reject(pending, "it does not speak this plugin's protocol");
       case HelloState::kVersion:
-        return refuse(pending, AnswerCode::kVersion,
-                      "protocol versions " + std::to_string(hello.version_min) + " to " +
-                          std::to_string(hello.version_max) + " meet " +
-                          std::to_string(kProtocolVersionMin) + " to " +
-                          std::to_string(kProtocolVersionMax) +
-                          ": install the same Lyre on both hosts");
+        return refuse(pending, version_mismatch(hello));
     }
   }
 }
 
 void Acceptor::on_hello(PendingConnection* pending, const Hello& hello) {
-  const std::vector<uint8_t> welcome = answer(AnswerCode::kWelcome, "");
-  RecvComm* comm = instance_->find_receiver(hello.comm_id);
-  if (comm == nullptr) {
-    if (const Departed* departed = instance_->find_departed(hello.comm_id)) {
-      return departed->was_in_order
-                 ? turn_away(pending, AnswerCode::kDeparted, "it closed that comm",
-                             departed->placed)
-                 : turn_away(pending, AnswerCode::kUnknown, "it gave that comm up");
-    }
-    const auto it = listen_comms_.find(hello.nonce);
-    if (it == listen_comms_.end()) {
-      return refuse(pending, AnswerCode::kUnknown, "nobody listens under that handle (any more)");
-    }
-    if (hello.stream_count == 0 || hello.stream_count > kStreamsMax ||
-        hello.stream_index >= hello.stream_count) {
-      return refuse(pending, AnswerCode::kBadStream, "stream index or count are nonsense");
-    }
-    if (it->second->is_full()) {
-      return refuse(pending, AnswerCode::kBusy, "too many connections wait for accept");
-    }
-    comm = instance_->add_receiver(hello, pending->address);
-    it->second->add(comm);
-  }
-  if (comm->has_failed()) {
-    return turn_away(pending, AnswerCode::kUnknown, "that comm has failed there");
-  }
-  if (comm->join(hello, &pending->stream, welcome) != AnswerCode::kWelcome) {
-    return refuse(pending, AnswerCode::kBadStream, "that stream is there already, or never was");
-  }
+  const Decision decision =
+      receiver_->on_hello(hello, pending->address, &pending->stream, answer(Decision{}));
+  if (decision.code != AnswerCode::kWelcome) return refuse(pending, decision);
   forget(pending);
 }
 
-void Acceptor::refuse(PendingConnection* pending, AnswerCode code, const std::string& why) {
-  note_stranger(*pending, why);
-  dismiss(pending, answer(code, why));
-}
-
-void Acceptor::turn_away(PendingConnection* pending, AnswerCode code, const char* why,
-                         uint64_t placed) {
-  log_info("a stream from %s comes late: %s", pending->address.c_str(), why);
-  dismiss(pending, answer(code, why, placed));
-}
-
-void Acceptor::dismiss(PendingConnection* pending, const std::vector<uint8_t>& words) {
+void Acceptor::refuse(PendingConnection* pending, const Decision& decision) {
+  if (decision.is_stranger) {
+    note_stranger(*pending, decision.why);
+  } else {
+    log_info("a stream from %s comes late: %s", pending->address.c_str(), decision.why.c_str());
+  }
   // A failure here is the session's, which ends anyway.
-  pending->stream.send_small(words);
+  pending->stream.send_small(answer(decision));
   pending->stream.close();
   forget(pending);
 }
 
 void Acceptor::note_stranger(const PendingConnection& pending, const std::string& why) {
-  instance_->telemetry().count_stranger(pending.address);
+  telemetry_->count_stranger(pending.address);
   log_stranger(pending.address, why);
 }
 
@@ -206,15 +154,14 @@ void Acceptor::forget(PendingConnection* pending) {
   std::erase_if(pending_, [&](const auto& own) { return own.get() == pending; });
 }
 
-std::vector<uint8_t> Acceptor::answer(AnswerCode code, const std::string& text,
-                                      uint64_t placed) const {
-  Answer words{.code = code,
-               .pid = instance_->pid(),
-               .host = instance_->host(),
-               .text = text,
-               .placed = placed,
+std::vector<uint8_t> Acceptor::answer(const Decision& decision) const {
+  Answer words{.code = decision.code,
+               .pid = environment_->pid(),
+               .host = environment_->host(),
+               .text = decision.why,
+               .placed = decision.placed,
                .rails = {}};
-  for (const lyre_port& port : instance_->ports()) {
+  for (const lyre_port& port : environment_->ports()) {
     if (words.rails.size() < kRailsMax) words.rails.push_back(address_of(port));
   }
   std::vector<uint8_t> bytes(kAnswerBytes);

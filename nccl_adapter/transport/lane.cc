@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "nccl_adapter/comm/comm.h"
 #include "nccl_adapter/limits.h"
 
 namespace lyre::nccl_adapter {
@@ -17,8 +16,6 @@ uint64_t per_second(uint64_t bytes, int64_t ns) {
 }
 
 }  // namespace
-
-void Lane::on_ready() { comm->pump(); }
 
 void Lane::attach(Stream next, uint32_t number, int64_t now_ns) {
   drop();

@@ -5,22 +5,19 @@
 #include <memory>
 #include <string>
 
-#include "nccl_adapter/comm/receive_queue.h"
-#include "nccl_adapter/comm/send_queue.h"
 #include "nccl_adapter/transport/dial.h"
 #include "nccl_adapter/transport/pace.h"
 #include "nccl_adapter/transport/stream.h"
 
 namespace lyre::nccl_adapter {
 
-class Comm;
-
 /// One of a comm's streams: its place among them, whether there is a session just now or not.
 /// Owner: the comm.
 struct Lane final : SessionOwner {
-  Lane(Comm* owner, uint16_t number) : comm(owner), index(number) {}
+  /// `waiter_in`, borrowed, hears when something happened on the stream.
+  Lane(SessionOwner* waiter_in, uint16_t number) : waiter(waiter_in), index(number) {}
 
-  void on_ready() override;
+  void on_ready() override { waiter->on_ready(); }
   bool is_up() const { return stream.is_open(); }
   /// Takes the place of what was there.
   void attach(Stream next, uint32_t number, int64_t now_ns);
@@ -35,16 +32,16 @@ struct Lane final : SessionOwner {
   /// How much may be unacknowledged here, beside other streams.
   uint64_t room_bytes() const;
 
-  Comm* comm;
+  SessionOwner* waiter;
   uint16_t index;
   uint32_t incarnation = 0;  ///< of the session
   uint32_t attached = 0;     ///< how often there was one
   Stream stream;
-  ReceiveQueue::Reader reader;
+  FrameProgress reader;
   std::string fail_text;  ///< of a fail frame that is being read
 
   // ---- Sending comms: what the stream carries, and its making ----
-  std::deque<SendQueue::Sent> sent;  ///< not known to be placed
+  std::deque<SentChunk> sent;  ///< not known to be placed
   std::unique_ptr<Dial> dial;
   uint32_t dialled = 0;  ///< the last incarnation
   int64_t dial_since_ns = 0;
@@ -53,6 +50,7 @@ struct Lane final : SessionOwner {
   size_t home_pair = 0;      ///< the rail pair that it takes when it can
   size_t pair = 0;           ///< the one that it takes, or tries next
   size_t dialled_pair = 0;   ///< the one of `dial`
+  size_t far_pairs = 0;      ///< how often one that needs a router was tried
   uint32_t returns = 0;      ///< how often the home pair was tried
   bool is_unwanted = false;  ///< works, but another one shall take its place
 

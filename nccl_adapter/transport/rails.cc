@@ -55,6 +55,13 @@ std::vector<RailPair> rail_pairs(std::span<const lyre_port> ports, size_t first,
   return pairs;
 }
 
+size_t count_on_link(std::span<const lyre_port> ports, std::span<const RailPair> pairs) {
+  const auto is_near = [&](const RailPair& pair) {
+    return is_on_link(ports[pair.local], pair.remote);
+  };
+  return static_cast<size_t>(std::find_if_not(pairs.begin(), pairs.end(), is_near) - pairs.begin());
+}
+
 std::vector<Address> beginning_with(const Address& first, std::vector<Address> addresses) {
   const auto it = std::find(addresses.begin(), addresses.end(), first);
   if (it == addresses.end()) {

@@ -24,6 +24,9 @@ struct RailPair {
 std::vector<RailPair> rail_pairs(std::span<const lyre_port> ports, size_t first,
                                  std::span<const Address> remotes);
 
+/// How many of such a list, all at its front, need no router.
+size_t count_on_link(std::span<const lyre_port> ports, std::span<const RailPair> pairs);
+
 /// The same addresses, `first` in front and the others in the same circle; it is added where it is
 /// missing.
 std::vector<Address> beginning_with(const Address& first, std::vector<Address> addresses);

@@ -80,14 +80,14 @@ Io Stream::flush() {
   return unsent_.empty() ? Io::kOk : Io::kAgain;
 }
 
-Io Stream::send_chunk(const SendQueue::Chunk& chunk) {
+Io Stream::send_chunk(const Chunk& chunk) {
   const Io before = flush();
   if (before != Io::kOk) return before;
   const bool is_in_place = chunk.region != nullptr && chunk.header.bytes >= kZeroCopyBytesMin;
   return is_in_place ? send_in_place(chunk) : send_copied(chunk);
 }
 
-Io Stream::send_in_place(const SendQueue::Chunk& chunk) {
+Io Stream::send_in_place(const Chunk& chunk) {
   const Io header = send_copied({.header = chunk.header, .data = nullptr});
   if (header != Io::kOk) return header;
   parked_region_ = chunk.region;
@@ -96,7 +96,7 @@ Io Stream::send_in_place(const SendQueue::Chunk& chunk) {
   return flush() == Io::kFailed ? Io::kFailed : Io::kOk;
 }
 
-Io Stream::send_copied(const SendQueue::Chunk& chunk) {
+Io Stream::send_copied(const Chunk& chunk) {
   const size_t payload_bytes = chunk.data != nullptr ? chunk.header.bytes : 0;
   const size_t bytes = kFrameHeaderBytes + payload_bytes;
   lyre_block block;

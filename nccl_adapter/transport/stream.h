@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "lyre/lyre.h"
-#include "nccl_adapter/comm/send_queue.h"
 #include "nccl_adapter/limits.h"
+#include "nccl_adapter/transport/chunk.h"
 
 namespace lyre::nccl_adapter {
 
@@ -52,7 +52,7 @@ class Stream {
   Io flush();
   /// Sends the frame: its payload from where it lies if it has a region, else with the header in
   /// one arena block. kAgain: the frame was not taken.
-  Io send_chunk(const SendQueue::Chunk& chunk);
+  Io send_chunk(const Chunk& chunk);
   /// Whether a silent peer's TCP is asked for a sign of life; one that leaves kProbesMax in a
   /// row unanswered ends the session.
   void probe_silence(bool is_wanted);
@@ -89,8 +89,8 @@ class Stream {
  private:
   Io fail(int64_t code);
   void drop_parked();
-  Io send_copied(const SendQueue::Chunk& chunk);
-  Io send_in_place(const SendQueue::Chunk& chunk);
+  Io send_copied(const Chunk& chunk);
+  Io send_in_place(const Chunk& chunk);
 
   lyre_session* session_ = nullptr;
   int error_ = 0;

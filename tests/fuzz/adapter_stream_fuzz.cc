@@ -25,7 +25,7 @@ void check(bool holds) {
 // The bytes come over two streams: `piece_bytes` cuts them.
 void receive(std::span<const uint8_t> in, size_t piece_bytes) {
   ReceiveQueue queue(nullptr);
-  std::array<ReceiveQueue::Reader, 2> readers;
+  std::array<FrameProgress, 2> readers;
   std::vector<std::vector<uint8_t>> places;
   std::vector<Request*> requests;
   size_t pieces = 0;
@@ -60,7 +60,7 @@ void grant(std::span<const uint8_t> in) {
     const FrameHeader& header = reader.header();
     if (header.type != FrameType::kGrant || !queue.on_grant(header.message, header.offset)) return;
     reader.finish();
-    SendQueue::Chunk chunk;
+    Chunk chunk;
     while (queue.next_chunk(2, &chunk)) {
       check(chunk.data >= data.data() && chunk.header.bytes <= data.size());
       check(chunk.data + chunk.header.bytes <= data.data() + data.size());

@@ -278,6 +278,38 @@ void make_clean(Draw&, Plan* plan) {
   for (LinkPlan& link : plan->links) link.to_device = link.from_device;
 }
 
+/// Nobody waits for anybody while all streams are lost, for as long as it takes: no comm may fail.
+void make_idle(Draw& draw, Plan* plan) {
+  const int64_t from_ns = 60 * kSecond;
+  const int64_t lasts_ns = draw.between(1, 120) * kSecond;
+  for (size_t host = 0; host < plan->network.hosts; ++host) {
+    for (size_t rail = 0; rail < plan->network.rails; ++rail) {
+      if (host > 0 && draw.percent(50)) continue;
+      plan->faults.push_back({.kind = Fault::Kind::kRail,
+                              .at_ns = from_ns,
+                              .lasts_ns = lasts_ns,
+                              .host = host,
+                              .rail = rail});
+    }
+  }
+  if (draw.percent(50)) {
+    Fault fault = draw_daemon_fault(draw, *plan);
+    fault.at_ns = from_ns + draw.of_any_size(kMs, 10 * kSecond);
+    plan->faults.push_back(fault);
+  }
+  const int64_t again_ns = from_ns + lasts_ns + 30 * kSecond + draw.of_any_size(kMs, kSecond);
+  for (LinkPlan& link : plan->links) {
+    if (link.messages.size() < 2) link.messages.push_back(link.messages.front());
+    for (MessagePlan& message : link.messages) {
+      message.send_pause_ns = std::min<int64_t>(message.send_pause_ns, 10 * kMs);
+      message.receive_pause_ns = std::min<int64_t>(message.receive_pause_ns, 10 * kMs);
+    }
+    const size_t first = 1 + draw.index(link.messages.size() - 1);
+    link.messages[first].send_at_ns = again_ns;
+    link.messages[first].receive_at_ns = again_ns;
+  }
+}
+
 /// One message is larger than its receive.
 void make_mismatch(Draw& draw, Plan* plan) {
   LinkPlan& link = plan->links[draw.index(plan->links.size())];
@@ -318,6 +350,7 @@ const std::vector<std::pair<std::string, Maker>>& makers() {
       {"daemons", add_some<draw_daemon_fault>},
       {"pauses", add_some<draw_pause_fault>},
       {"ends", make_ends},
+      {"idle", make_idle},
       {"mismatch", make_mismatch},
       {"return", make_return},
       {"neighbours", make_neighbours},
@@ -369,7 +402,7 @@ Plan make_plan(const std::string& scenario, uint64_t seed) {
   for (const auto& [name, maker] : makers()) {
     if (name == scenario) maker(draw, &plan);
   }
-  meet_faults(draw, &plan);
+  if (scenario != "idle") meet_faults(draw, &plan);
   set_bound(&plan);
   return plan;
 }

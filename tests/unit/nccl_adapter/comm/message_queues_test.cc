@@ -22,7 +22,7 @@ std::vector<uint8_t> frame(const FrameHeader& header, size_t payload_bytes = 0) 
 }
 
 Verdict take(ReceiveQueue& queue, const std::vector<uint8_t>& bytes) {
-  ReceiveQueue::Reader reader;
+  FrameProgress reader;
   std::span<const uint8_t> in(bytes);
   return queue.take(&reader, &in);
 }
@@ -35,7 +35,7 @@ std::vector<uint8_t> counted(size_t bytes, uint8_t first) {
 
 // Moves everything that may leave `from` to the end of `wire`. Returns the payload bytes.
 uint64_t drain(SendQueue& from, std::vector<uint8_t>* wire) {
-  SendQueue::Chunk chunk;
+  Chunk chunk;
   uint64_t payload_bytes = 0;
   while (from.next_chunk(1, &chunk)) {
     const std::vector<uint8_t> header = frame(chunk.header);
@@ -84,7 +84,7 @@ TEST(SendQueue, PiecesAreEven) {
   ASSERT_TRUE(queue.on_grant(0, 1));
   const std::vector<uint8_t> data(kChunkBytesMax + 2);
   queue.post(data.data(), data.size());
-  SendQueue::Chunk chunk;
+  Chunk chunk;
   ASSERT_TRUE(queue.next_chunk(1, &chunk));
   EXPECT_EQ(chunk.header.bytes, kChunkBytesMax / 2 + 1);
 }
@@ -95,7 +95,7 @@ TEST(SendQueue, LargeMessagesAreCutForTheStreamsAndSmallOnesAreNot) {
   const std::vector<uint8_t> data(4 * kStripeBytesMin);
   queue.post(data.data(), data.size());
   queue.post(data.data(), kStripeBytesMin);
-  SendQueue::Chunk chunk;
+  Chunk chunk;
   for (int i = 0; i < 4; ++i) {
     ASSERT_TRUE(queue.next_chunk(8, &chunk));
     EXPECT_EQ(chunk.header.bytes, kStripeBytesMin);
@@ -118,7 +118,7 @@ TEST(SendQueue, WhatABrokenStreamCarriedGoesAgainOldestFirst) {
   queue.send_again({2, 0, 100});
   queue.send_again({0, 0, 100});  // placed: forgotten
   queue.send_again({1, 0, 100});
-  SendQueue::Chunk chunk;
+  Chunk chunk;
   for (const uint64_t message : {1u, 2u}) {
     ASSERT_TRUE(queue.next_chunk(1, &chunk));
     EXPECT_EQ(chunk.header.message, message);
@@ -199,7 +199,7 @@ TEST(ReceiveQueue, CountsEachCopyOfAByte) {
 
 TEST(ReceiveQueue, AReceiveMayBePostedInMidFrame) {
   ReceiveQueue queue(nullptr);
-  ReceiveQueue::Reader reader;
+  FrameProgress reader;
   const auto bytes = frame({FrameType::kData, 4, 0, 4, 0}, 4);
   std::span<const uint8_t> in(bytes.data(), bytes.size() - 2);
   EXPECT_EQ(queue.take(&reader, &in), Verdict::kMore);
@@ -255,7 +255,7 @@ TEST(ReceiveQueue, NothingIsWrittenOnceTheMessageIsDone) {
   std::vector<uint8_t> place(8);
   Request* request = queue.post(place.data(), 8);
   const auto bytes = frame({FrameType::kData, 8, 0, 8, 0}, 8);
-  ReceiveQueue::Reader slow;
+  FrameProgress slow;
   std::span<const uint8_t> in(bytes.data(), bytes.size() - 4);
   EXPECT_EQ(queue.take(&slow, &in), Verdict::kMore);
   EXPECT_EQ(take(queue, bytes), Verdict::kMore);
@@ -339,7 +339,7 @@ class Streams {
       : sender_(sender), receiver_(receiver), random_(random), streams_(4) {}
 
   void send() {
-    SendQueue::Chunk chunk;
+    Chunk chunk;
     while (sender_.next_chunk(streams_.size(), &chunk)) {
       Stream& stream = streams_[below(streams_.size())];
       const std::vector<uint8_t> header = frame(chunk.header);
@@ -364,7 +364,7 @@ class Streams {
   // What is on its way is lost, and what had come may be sent again.
   void break_one() {
     Stream& stream = streams_[below(streams_.size())];
-    for (const SendQueue::Sent& sent : stream.sent) sender_.send_again(sent);
+    for (const SentChunk& sent : stream.sent) sender_.send_again(sent);
     stream = {};
   }
 
@@ -373,8 +373,8 @@ class Streams {
  private:
   struct Stream {
     std::vector<uint8_t> wire;
-    std::vector<SendQueue::Sent> sent;
-    ReceiveQueue::Reader reader;
+    std::vector<SentChunk> sent;
+    FrameProgress reader;
   };
 
   SendQueue& sender_;

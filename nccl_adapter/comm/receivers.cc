@@ -1,0 +1,83 @@
+#include "nccl_adapter/comm/receivers.h"
+
+#include <algorithm>
+
+namespace lyre::nccl_adapter {
+
+// Also one that has failed meanwhile: whoever accepts shall meet an error, not wait for ever.
+RecvComm* ListenComm::take() {
+  if (arrivals_.empty()) return nullptr;
+  RecvComm* arrival = arrivals_.front();
+  arrivals_.pop_front();
+  return arrival;
+}
+
+ListenComm* Receivers::listen(const Nonce& nonce) {
+  auto& slot = listen_comms_[nonce];
+  slot = std::make_unique<ListenComm>(environment_, nonce);
+  return slot.get();
+}
+
+Decision Receivers::on_hello(const Hello& hello, const std::string& address, Stream* stream,
+                             std::span<const uint8_t> welcome) {
+  const auto found = comms_.find(hello.comm_id);
+  RecvComm* comm = found != comms_.end() ? found->second : nullptr;
+  if (comm == nullptr) {
+    const Decision decision = admit(hello, address, &comm);
+    if (comm == nullptr) return decision;
+  }
+  // No stranger: a peer that does not know yet that its comm is over here.
+  if (comm->has_failed()) return Decision::late(AnswerCode::kUnknown, "that comm has failed there");
+  if (comm->join(hello, stream, welcome) != AnswerCode::kWelcome) {
+    return Decision::stranger(AnswerCode::kBadStream, "that stream is there already, or never was");
+  }
+  return Decision{};
+}
+
+Decision Receivers::admit(const Hello& hello, const std::string& address, RecvComm** out) {
+  const auto departed = departed_.find(hello.comm_id);
+  if (departed != departed_.end()) {
+    departed->second.is_told = true;
+    if (!departed->second.was_in_order) {
+      return Decision::late(AnswerCode::kUnknown, "it gave that comm up");
+    }
+    return Decision::late(AnswerCode::kDeparted, "it closed that comm", departed->second.placed);
+  }
+  const auto it = listen_comms_.find(hello.nonce);
+  if (it == listen_comms_.end()) {
+    return Decision::stranger(AnswerCode::kUnknown, "nobody listens under that handle (any more)");
+  }
+  if (hello.stream_count == 0 || hello.stream_count > kStreamsMax ||
+      hello.stream_index >= hello.stream_count) {
+    return Decision::stranger(AnswerCode::kBadStream, "stream index or count are nonsense");
+  }
+  if (it->second->is_full()) {
+    return Decision::stranger(AnswerCode::kBusy, "too many connections wait for accept");
+  }
+  auto comm = std::make_unique<RecvComm>(environment_, hello, address);
+  *out = comms_[hello.comm_id] = comm.get();
+  owner_->adopt(std::move(comm));
+  it->second->add(*out);
+  return Decision{};
+}
+
+void Receivers::on_close(Comm* comm) {
+  const auto it = comms_.find(comm->id());
+  if (it == comms_.end() || it->second != comm) return;
+  RecvComm& receiver = *it->second;
+  const bool was_in_order = receiver.has_parted();
+  departed_[comm->id()] = {was_in_order, receiver.placed(),
+                           !was_in_order || receiver.is_goodbye_heard()};
+  comms_.erase(it);
+  departed_order_.push_back(comm->id());
+  if (departed_order_.size() <= kDepartedMax) return;
+  departed_.erase(departed_order_.front());
+  departed_order_.pop_front();
+}
+
+bool Receivers::is_any_untold() const {
+  return std::any_of(departed_.begin(), departed_.end(),
+                     [](const auto& entry) { return !entry.second.is_told; });
+}
+
+}  // namespace lyre::nccl_adapter

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+
+#include "lyre/lyre.h"
+#include "nccl_adapter/protocol/frame.h"
+
+/// What passes between a comm's queues and its streams.
+namespace lyre::nccl_adapter {
+
+/// A frame to send: `header`, then header.bytes of `data`.
+struct Chunk {
+  FrameHeader header;
+  const uint8_t* data = nullptr;
+  lyre_region* region = nullptr;  ///< in which data lies; nullptr: it has to be copied
+  bool is_again = false;          ///< a stream that carried it broke
+};
+
+/// What is remembered of a frame that was handed to a stream.
+struct SentChunk {
+  uint64_t message;
+  uint64_t offset;
+  uint32_t bytes;
+};
+
+/// How far the frames of one stream were read.
+struct FrameProgress {
+  FrameReader frames;
+  bool is_begun = false;    ///< the frame's header was judged
+  bool is_skipped = false;  ///< its payload goes nowhere
+};
+
+}  // namespace lyre::nccl_adapter

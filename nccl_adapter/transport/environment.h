@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lyre/lyre.h"
+#include "nccl_adapter/abi/common.h"
+#include "nccl_adapter/settings.h"
+
+namespace lyre::nccl_adapter {
+
+/// Memory that NCCL registered, as the daemon knows it.
+struct Memory {
+  lyre_region* region = nullptr;  ///< nullptr: bytes of it have to be copied
+  uint32_t users = 0;
+};
+
+/// What comms and the acceptor know of the instance that they belong to: the time, this process,
+/// and the attachment to the daemon, which may be lost and found again. What is asked for often is
+/// no virtual call.
+/// Thread: under the instance's lock.
+class Environment {
+ public:
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+
+  /// The time, as of one of the last few looks at the clock.
+  int64_t now_ns() const { return now_ns_; }
+  const Settings& settings() const { return settings_; }
+  const std::string& host() const { return host_; }
+  uint32_t pid() const { return pid_; }
+  /// NCCL's number for what the instance is used for, where NCCL tells; for people.
+  uint64_t communicator() const { return communicator_; }
+
+  bool is_attached() const { return is_attached_; }
+  /// nullptr while the daemon is lost.
+  virtual lyre_context* context() const = 0;
+  /// The daemon's, as of the first attach.
+  virtual const std::vector<lyre_port>& ports() const = 0;
+  /// How many streams a new comm on that port gets.
+  virtual size_t stream_count(size_t device) const = 0;
+  /// True, and the daemon is looked for from then on, when `code` means that it is gone.
+  virtual bool note_daemon_error(int code) = 0;
+  /// For whoever has to wait: lets everybody act on what happened, and sleeps for a moment.
+  virtual nccl_abi::Result progress_and_pause() = 0;
+
+  /// Makes memory known to the daemon, once for all who name the same. Owner: the instance;
+  /// give_back_memory() once for each take_memory().
+  virtual Memory* take_memory(const void* data, size_t bytes) = 0;
+  /// When the last user gave it back, nobody reads it any more.
+  virtual void give_back_memory(Memory* memory) = 0;
+
+ protected:
+  Environment(const Settings& settings, std::string host, uint32_t pid, uint64_t communicator,
+              int64_t now_ns)
+      : settings_(settings),
+        host_(std::move(host)),
+        pid_(pid),
+        communicator_(communicator),
+        now_ns_(now_ns) {}
+  ~Environment() = default;
+
+  Settings settings_;
+  std::string host_;
+  uint32_t pid_;
+  uint64_t communicator_;
+  int64_t now_ns_;
+  bool is_attached_ = true;
+};
+
+}  // namespace lyre::nccl_adapter
