@@ -215,7 +215,8 @@ void meet_faults(Draw& draw, Plan* plan) {
       first += draw.index(link.messages.size() - first);
       MessagePlan& message = link.messages[first++];
       const int64_t from_ns = std::max<int64_t>(0, fault.at_ns - draw.of_any_size(1, 20 * kMs));
-      const int64_t span_ns = fault.at_ns - from_ns + fault.lasts_ns + kMs;
+      const int64_t lasts_ns = plan->ends_soon ? kMs : fault.lasts_ns;
+      const int64_t span_ns = fault.at_ns - from_ns + lasts_ns + kMs;
       if (draw.percent(70)) message.send_at_ns = from_ns + draw.of_any_size(1, span_ns);
       if (draw.percent(70)) message.receive_at_ns = from_ns + draw.of_any_size(1, span_ns);
     }
@@ -235,6 +236,10 @@ void set_bound(Plan* plan) {
       ns += static_cast<int64_t>(message.bytes) * 2 * kSecond /
             static_cast<int64_t>(plan->network.bytes_per_s);
     }
+  }
+  if (plan->ends_soon) {
+    plan->bound_ns = 20 * kSecond;
+    return;
   }
   plan->bound_ns = ns + 3 * (plan->peer_timeout_s + plan->resume_s) * kSecond + 120 * kSecond;
 }
@@ -259,8 +264,6 @@ void make_return(Draw& draw, Plan* plan) {
 void make_neighbours(Draw& draw, Plan* plan) {
   plan->network.rails = 4;
   plan->network.is_routed = true;
-  plan->peer_timeout_s = 30;
-  plan->resume_s = 10;
   const auto device = static_cast<size_t>(draw.index(4));
   for (LinkPlan& link : plan->links) link.to_device = static_cast<int>(device);
   plan->faults.push_back({.kind = Fault::Kind::kNeighbours,
@@ -305,9 +308,30 @@ void make_idle(Draw& draw, Plan* plan) {
       message.receive_pause_ns = std::min<int64_t>(message.receive_pause_ns, 10 * kMs);
     }
     const size_t first = 1 + draw.index(link.messages.size() - 1);
-    link.messages[first].send_at_ns = again_ns;
+    // A receiver that waits can only be found: the sender must have noticed that it is lost.
+    link.messages[first].send_at_ns =
+        again_ns + (draw.percent(50) ? draw.between(1, 60) : 0) * kSecond;
     link.messages[first].receive_at_ns = again_ns;
   }
+}
+
+/// One of several streams stands still for long, the others show that the peer is there: nothing
+/// has to wait for it.
+void make_stall(Draw& draw, Plan* plan) {
+  plan->streams = draw.one_of({2, 4, 8});
+  plan->network.delay_ns = std::min(plan->network.delay_ns, kMs);
+  plan->network.bytes_per_s = std::max<uint64_t>(plan->network.bytes_per_s, 200'000'000);
+  plan->network.loss_ppm = 0;
+  plan->ends_soon = true;
+  for (LinkPlan& link : plan->links) {
+    for (MessagePlan& message : link.messages) {
+      message.send_pause_ns = std::min<int64_t>(message.send_pause_ns, 10 * kMs);
+      message.receive_pause_ns = std::min<int64_t>(message.receive_pause_ns, 10 * kMs);
+    }
+  }
+  plan->faults.push_back({.kind = Fault::Kind::kBlackhole,
+                          .at_ns = kSecond + draw.of_any_size(kMs, 100 * kMs),
+                          .lasts_ns = 1000 * kSecond});
 }
 
 /// One message is larger than its receive.
@@ -351,6 +375,7 @@ const std::vector<std::pair<std::string, Maker>>& makers() {
       {"pauses", add_some<draw_pause_fault>},
       {"ends", make_ends},
       {"idle", make_idle},
+      {"stall", make_stall},
       {"mismatch", make_mismatch},
       {"return", make_return},
       {"neighbours", make_neighbours},

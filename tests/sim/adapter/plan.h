@@ -80,6 +80,7 @@ struct Plan {
   bool must_complete = true;   ///< what happens may not end a comm
   bool checks_rails = false;   ///< every stream takes the rails that NCCL chose
   bool checks_return = false;  ///< at last every stream is back on its own pair
+  bool ends_soon = false;      ///< within seconds, whatever broke
   int64_t stays_ns = 0;        ///< nobody closes before
   int64_t bound_ns = 0;        ///< everything is over then
 };
