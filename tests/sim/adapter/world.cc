@@ -279,6 +279,10 @@ void World::note(const std::string& what) {
   for (const char c : what)
     outcome_.trace = (outcome_.trace ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
   mix(static_cast<uint64_t>(events_.now_ns()));
+  print(what);
+}
+
+void World::print(const std::string& what) const {
   if (!prints_) return;
   std::printf("%12.6f  %s\n", static_cast<double>(events_.now_ns() - begin_ns_) * 1e-9,
               what.c_str());
@@ -297,7 +301,8 @@ void World::count_message(uint64_t bytes) {
 void World::on_line(nccl_abi::LogLevel level, const char* line) {
   if (level == nccl_abi::LogLevel::kWarn && !running_.empty())
     ++warnings_[running_.back()->index()];
-  note((running_.empty() ? "-" : std::to_string(running_.back()->index())) + ": " + line);
+  // Not in the trace: some lines are said only once in a process.
+  print((running_.empty() ? "-" : std::to_string(running_.back()->index())) + ": " + line);
 }
 
 bool World::start_rank(Rank* rank, void** context) {

@@ -41,6 +41,7 @@ class World final : public System {
   /// Something is not as it must be. The first one counts.
   void expect(bool holds, const std::string& what);
   void note(const std::string& what);
+  void print(const std::string& what) const;
   void count_message(uint64_t bytes);
   /// Some rank is gone without having done its work.
   bool is_job_broken() const;

@@ -1,0 +1,54 @@
+// Worlds of the NCCL plugin, as lyre-adapter-sim runs them.
+#include <gtest/gtest.h>
+
+#include "tests/sim/adapter/world.h"
+
+namespace lyre::adapter_sim {
+namespace {
+
+constexpr uint64_t kSeeds = 25;
+
+Outcome run(const std::string& scenario, uint64_t seed) {
+  World world(make_plan(scenario, seed), false);
+  return world.run();
+}
+
+class AdapterWorld : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(AdapterWorld, KeepsItsInvariants) {
+  uint64_t messages = 0;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    const Outcome outcome = run(GetParam(), seed);
+    messages += outcome.messages;
+    EXPECT_EQ(outcome.wrong, "") << "replay: lyre-adapter-sim --scenario " << GetParam()
+                                 << " --seed " << seed << " --print";
+  }
+  EXPECT_GT(messages, 0u);
+}
+
+TEST_P(AdapterWorld, EqualSeedsGiveEqualTraces) {
+  const Outcome first = run(GetParam(), 7);
+  const Outcome second = run(GetParam(), 7);
+  EXPECT_EQ(first.trace, second.trace);
+  EXPECT_EQ(first.events, second.events);
+  EXPECT_NE(first.trace, run(GetParam(), 8).trace);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, AdapterWorld, ::testing::ValuesIn(scenarios()),
+                         [](const auto& name) { return name.param; });
+
+// What the simulator found, each by the seed that showed it.
+TEST(AdapterWorldFound, TheFirstStreamsPairIsThatOfTheWholeList) {
+  EXPECT_EQ(run("return", 32).wrong, "");
+}
+
+TEST(AdapterWorldFound, DialsDoNotSpendTheirTurnsWhereThereIsNoRouter) {
+  EXPECT_EQ(run("daemons", 321).wrong, "");
+}
+
+TEST(AdapterWorldFound, WhoWasStoppedStillWaitsForTheLastWords) {
+  EXPECT_EQ(run("daemons", 306).wrong, "");
+}
+
+}  // namespace
+}  // namespace lyre::adapter_sim

@@ -1,0 +1,157 @@
+#include "nccl_adapter/comm/comm.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "nccl_adapter/comm/receivers.h"
+#include "nccl_adapter/comm/send_comm.h"
+#include "nccl_adapter/transport/rails.h"
+#include "tests/unit/nccl_adapter/support/two_hosts.h"
+
+// A sending comm on one host and a receiving one on the other, with what lets them meet.
+namespace lyre::nccl_adapter {
+namespace {
+
+using nccl_abi::Result;
+
+class Comms : public TwoHosts, private CommOwner {
+ protected:
+  Comms()
+      : receivers_(&there(), this),
+        acceptor_(Acceptor::open(&there(), &receivers_, &telemetry_)),
+        listen_comm_(receivers_.listen(Nonce{9})) {
+    there().on_listener = [this] { acceptor_->on_ready(); };
+    const Handle handle{.address = address_of(there().ports()[0]),
+                        .port = acceptor_->port(),
+                        .nonce = Nonce{9},
+                        .host = "host1"};
+    sender_ = std::make_unique<SendComm>(&here(), Nonce{1}, 0, handle);
+  }
+  ~Comms() override {
+    sender_.reset();
+    owned_.clear();
+    acceptor_.reset();
+  }
+
+  void connect() {
+    ASSERT_TRUE(works_until([&] {
+      if (receiver_ == nullptr) receiver_ = listen_comm_->take();
+      return receiver_ != nullptr && sender_->is_connected();
+    }));
+  }
+  bool works_until(const std::function<bool()>& condition, int64_t within_ns = 60 * kSecond) {
+    int64_t ticked_ns = 0;
+    return until(
+        [&] {
+          if (events_.now_ns() - ticked_ns >= kTickNs) {
+            ticked_ns = events_.now_ns();
+            sender_->tick(ticked_ns);
+            for (const auto& comm : owned_) comm->tick(ticked_ns);
+          }
+          return condition();
+        },
+        within_ns);
+  }
+  Result finish(Comm& comm, Request* request, int* size = nullptr) {
+    int done = 0;
+    Result result = Result::kSuccess;
+    works_until([&] {
+      result = comm.test(request, &done, size);
+      return done != 0 || result != Result::kSuccess;
+    });
+    return result;
+  }
+  Request* post(Comm& comm, std::vector<uint8_t>& data) {
+    Request* request = nullptr;
+    EXPECT_EQ(comm.post(data.data(), data.size(), nullptr, Operation{}, &request),
+              Result::kSuccess);
+    return request;
+  }
+
+  Telemetry telemetry_{"none", "host1", "sim/1"};
+  Receivers receivers_;
+  std::unique_ptr<Acceptor> acceptor_;
+  ListenComm* listen_comm_;
+  std::unique_ptr<SendComm> sender_;
+  std::vector<std::unique_ptr<Comm>> owned_;
+  RecvComm* receiver_ = nullptr;
+
+ private:
+  void adopt(std::unique_ptr<Comm> comm) override { owned_.push_back(std::move(comm)); }
+};
+
+std::vector<uint8_t> numbered(size_t bytes) {
+  std::vector<uint8_t> data(bytes);
+  std::iota(data.begin(), data.end(), uint8_t{1});
+  return data;
+}
+
+TEST_F(Comms, AMessageArrivesInItsReceive) {
+  connect();
+  std::vector<uint8_t> out = numbered(300'000);
+  std::vector<uint8_t> in(400'000);
+  Request* receive = post(*receiver_, in);
+  Request* send = post(*sender_, out);
+  int size = 0;
+  EXPECT_EQ(finish(*receiver_, receive, &size), Result::kSuccess);
+  EXPECT_EQ(size, 300'000);
+  EXPECT_EQ(finish(*sender_, send), Result::kSuccess);
+  EXPECT_TRUE(std::equal(out.begin(), out.end(), in.begin()));
+}
+
+TEST_F(Comms, AStreamThatIsResetInMidMessageCostsNothing) {
+  connect();
+  std::vector<uint8_t> out = numbered(4'000'000);
+  std::vector<uint8_t> in(out.size());
+  Request* receive = post(*receiver_, in);
+  post(*sender_, out);
+  pass(kMs);
+  for (adapter_sim::Connection* connection : network_.established()) network_.reset(*connection);
+  EXPECT_EQ(finish(*receiver_, receive), Result::kSuccess);
+  EXPECT_EQ(out, in);
+}
+
+TEST_F(Comms, AMessageThatDoesNotFitFailsBothEndsWithAReason) {
+  connect();
+  std::vector<uint8_t> out = numbered(1000);
+  std::vector<uint8_t> in(999);
+  Request* receive = post(*receiver_, in);
+  Request* send = post(*sender_, out);
+  EXPECT_EQ(finish(*receiver_, receive), Result::kInvalidUsage);
+  EXPECT_EQ(finish(*sender_, send), Result::kRemoteError);
+  EXPECT_NE(sender_->why().find("message 0 has 1000 bytes"), std::string::npos);
+  EXPECT_EQ(in, std::vector<uint8_t>(999));
+}
+
+TEST_F(Comms, APeerThatVanishesIsGivenUp) {
+  connect();
+  std::vector<uint8_t> in(10);
+  Request* receive = post(*receiver_, in);
+  network_.kill_daemon(0);
+  EXPECT_EQ(finish(*receiver_, receive), Result::kRemoteError);
+}
+
+TEST_F(Comms, AStreamOfAClosedCommHearsHowItEnded) {
+  connect();
+  receiver_->begin_close();
+  ASSERT_TRUE(works_until([&] { return receiver_->is_close_done(); }));
+  receivers_.on_close(receiver_);
+  receiver_->finish_close();
+  Stream stream;
+  const Hello hello{.stream_count = 2, .incarnation = 7, .comm_id = receiver_->id()};
+  const Decision decision = receivers_.on_hello(hello, "somewhere", &stream, {});
+  EXPECT_EQ(decision.code, AnswerCode::kDeparted);
+  EXPECT_FALSE(decision.is_stranger);
+}
+
+TEST_F(Comms, WhoKnowsNoNonceIsAStranger) {
+  Stream stream;
+  const Hello hello{.nonce = Nonce{1, 2, 3}, .comm_id = Nonce{4}};
+  const Decision decision = receivers_.on_hello(hello, "somewhere", &stream, {});
+  EXPECT_EQ(decision.code, AnswerCode::kUnknown);
+  EXPECT_TRUE(decision.is_stranger);
+}
+
+}  // namespace
+}  // namespace lyre::nccl_adapter

@@ -1,0 +1,124 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "nccl_adapter/daemon_link/region_cache.h"
+#include "nccl_adapter/transport/environment.h"
+#include "tests/sim/adapter/network.h"
+#include "tests/sim/adapter/system.h"
+
+/// Two hosts with a daemon each, on the simulator's network and in its time, for tests of one class
+/// of the adapter.
+namespace lyre::nccl_adapter {
+
+using adapter_sim::kMs;
+using adapter_sim::kSecond;
+
+/// What an instance would be to the class under test.
+class TestEnvironment final : public Environment {
+ public:
+  TestEnvironment(adapter_sim::Events* events, const std::string& host, uint32_t pid)
+      : Environment(Settings{.streams = 2}, host, pid, 0, events->now_ns()), events_(events) {
+    const std::string path = "sim/" + std::to_string(pid);
+    const lyre_options options{.socket_path = path.c_str(), .label = nullptr, .arena_bytes = 0};
+    EXPECT_EQ(lyre_context_open(&options, &context_), 0);
+    ports_.resize(static_cast<size_t>(lyre_ports(context_, nullptr, 0)));
+    lyre_ports(context_, ports_.data(), static_cast<int>(ports_.size()));
+  }
+  ~TestEnvironment() { lyre_context_close(context_); }
+
+  lyre_context* context() const override { return context_; }
+  const std::vector<lyre_port>& ports() const override { return ports_; }
+  size_t stream_count(size_t) const override { return static_cast<size_t>(settings_.streams); }
+  bool note_daemon_error(int code) override {
+    if (code == LYRE_E_DAEMON) is_attached_ = false;
+    return code == LYRE_E_DAEMON;
+  }
+  nccl_abi::Result progress_and_pause() override {
+    adapter_sim::Events& events = *events_;
+    events.run_until(events.now_ns() + kMs);
+    look();
+    return nccl_abi::Result::kSuccess;
+  }
+  Memory* take_memory(const void* data, size_t bytes) override {
+    return regions_.take(context_, data, bytes);
+  }
+  void give_back_memory(Memory* memory) override { regions_.give_back(memory); }
+
+  /// Lets everybody concerned act on what happened, as Instance::progress() does.
+  void look() {
+    now_ns_ = events_->now_ns();
+    lyre_poll(context_, 0);
+    for (;;) {
+      lyre_listener* listener = nullptr;
+      lyre_session* session = lyre_next_ready(context_, &listener);
+      if (session == nullptr && listener == nullptr) return;
+      if (session == nullptr) {
+        on_listener();
+      } else if (auto* owner = static_cast<SessionOwner*>(lyre_user(session))) {
+        owner->on_ready();
+      }
+    }
+  }
+  std::function<void()> on_listener = [] {};
+
+ private:
+  adapter_sim::Events* events_;
+  lyre_context* context_ = nullptr;
+  std::vector<lyre_port> ports_;
+  RegionCache regions_;
+};
+
+class TwoHosts : public ::testing::Test, private adapter_sim::System {
+ protected:
+  TwoHosts() {
+    set_system(this);
+    set_network(&network_);
+    for (uint32_t i = 0; i < 2; ++i) {
+      hosts_.push_back(std::make_unique<TestEnvironment>(&events_, "host" + std::to_string(i), i));
+    }
+  }
+  ~TwoHosts() override {
+    hosts_.clear();
+    adapter_sim::set_network(nullptr);
+    adapter_sim::set_system(nullptr);
+  }
+
+  TestEnvironment& here() { return *hosts_[0]; }
+  TestEnvironment& there() { return *hosts_[1]; }
+  /// Looks on both hosts every millisecond until `condition` holds; false after `within_ns`.
+  bool until(const std::function<bool()>& condition, int64_t within_ns = 60 * kSecond) {
+    const int64_t end_ns = events_.now_ns() + within_ns;
+    while (!condition()) {
+      if (events_.now_ns() >= end_ns) return false;
+      events_.run_until(events_.now_ns() + kMs);
+      for (const auto& host : hosts_) host->look();
+    }
+    return true;
+  }
+  void pass(int64_t ns) {
+    until([] { return false; }, ns);
+  }
+
+  adapter_sim::Events events_;
+  adapter_sim::Network network_{{.hosts = 2, .rails = 2}, events_, 1};
+
+ private:
+  int64_t now_ns() override { return events_.now_ns(); }
+  void sleep(int64_t ns) override { events_.run_until(events_.now_ns() + ns); }
+  Nonce nonce() override { return Nonce{++nonces_}; }
+  std::string host_name() override { return "host"; }
+  uint32_t process_id() override { return 1; }
+  void set_progress(const void*, const std::function<void()>*) override {}
+
+  uint8_t nonces_ = 0;
+  std::vector<std::unique_ptr<TestEnvironment>> hosts_;
+};
+
+}  // namespace lyre::nccl_adapter

@@ -1,0 +1,150 @@
+#include "nccl_adapter/transport/acceptor.h"
+
+#include <gtest/gtest.h>
+
+#include "nccl_adapter/transport/address.h"
+#include "nccl_adapter/transport/dial.h"
+#include "nccl_adapter/transport/rails.h"
+#include "tests/unit/nccl_adapter/support/two_hosts.h"
+
+// The dialling and the accepting end of a stream: Dial on one host, Acceptor on the other.
+namespace lyre::nccl_adapter {
+namespace {
+
+class Waiter final : public SessionOwner {
+ public:
+  void on_ready() override { ++count; }
+  int count = 0;
+};
+
+class DialAndAcceptor : public TwoHosts, private HelloReceiver {
+ protected:
+  DialAndAcceptor() : acceptor_(Acceptor::open(&there(), this, &telemetry_)) {
+    there().on_listener = [this] { acceptor_->on_ready(); };
+  }
+  ~DialAndAcceptor() override {
+    taken_.clear();
+    acceptor_.reset();
+  }
+
+  Dial make_dial(size_t rail = 0) {
+    const lyre_addr local = make_addr(address_of(here().ports()[rail]), 0);
+    const lyre_addr remote = make_addr(address_of(there().ports()[rail]), acceptor_->port());
+    return Dial(local, remote, hello_, 20'000, &waiter_);
+  }
+  Dial::State run(Dial& dial, int64_t deadline_after_ns = 3 * kSecond) {
+    const int64_t deadline_ns = events_.now_ns() + deadline_after_ns;
+    Dial::State state = Dial::State::kPending;
+    until([&] {
+      state = dial.advance(here().context(), events_.now_ns(), deadline_ns);
+      return state != Dial::State::kPending;
+    });
+    return state;
+  }
+
+  Hello hello_{.stream_index = 1, .stream_count = 2, .incarnation = 3, .host = "host0"};
+  Decision decision_;
+  std::vector<Hello> hellos_;
+  std::vector<Stream> taken_;
+  Waiter waiter_;
+  Telemetry telemetry_{"none", "host1", "sim/1"};
+  std::unique_ptr<Acceptor> acceptor_;
+
+ private:
+  Decision on_hello(const Hello& hello, const std::string&, Stream* stream,
+                    std::span<const uint8_t> welcome) override {
+    hellos_.push_back(hello);
+    if (decision_.code == AnswerCode::kWelcome) {
+      taken_.push_back(std::move(*stream));
+      taken_.back().set_owner(nullptr);
+      taken_.back().send_small(welcome);
+    }
+    return decision_;
+  }
+};
+
+TEST_F(DialAndAcceptor, AWelcomeBringsAStreamAndThePeersAddresses) {
+  Dial dial = make_dial();
+  ASSERT_EQ(run(dial), Dial::State::kWelcome);
+  ASSERT_EQ(hellos_.size(), 1u);
+  EXPECT_EQ(hellos_[0].stream_index, 1);
+  EXPECT_EQ(hellos_[0].incarnation, 3u);
+  EXPECT_EQ(dial.answer().host, "host1");
+  EXPECT_EQ(dial.answer().rails.size(), 2u);
+  EXPECT_TRUE(dial.take_stream().is_open());
+  EXPECT_EQ(acceptor_->pending(), 0u);
+}
+
+TEST_F(DialAndAcceptor, ARefusalSaysWhy) {
+  decision_ = Decision::late(AnswerCode::kDeparted, "it closed that comm", 17);
+  Dial dial = make_dial();
+  ASSERT_EQ(run(dial), Dial::State::kRefused);
+  EXPECT_EQ(dial.answer().code, AnswerCode::kDeparted);
+  EXPECT_EQ(dial.answer().text, "it closed that comm");
+  EXPECT_EQ(dial.answer().placed, 17u);
+}
+
+TEST_F(DialAndAcceptor, WhereNobodyListensADialIsRefusedAtOnce) {
+  Dial dial = make_dial();
+  acceptor_->on_detached();
+  EXPECT_EQ(run(dial), Dial::State::kFailed);
+  EXPECT_EQ(dial.error(), LYRE_E_REFUSED);
+}
+
+TEST_F(DialAndAcceptor, ADialEndsAtItsDeadlineWhereNothingAnswers) {
+  network_.set_rail(1, 0, false);
+  Dial dial = make_dial();
+  const int64_t from_ns = events_.now_ns();
+  EXPECT_EQ(run(dial, 3 * kSecond), Dial::State::kFailed);
+  EXPECT_EQ(dial.error(), LYRE_E_TIMEDOUT);
+  EXPECT_GE(events_.now_ns() - from_ns, 3 * kSecond);
+  EXPECT_TRUE(hellos_.empty());
+}
+
+TEST_F(DialAndAcceptor, APathThatBreaksBehindTheHandshakeEndsTheDialInTimeToo) {
+  Dial dial = make_dial();
+  dial.advance(here().context(), events_.now_ns(), INT64_MAX);
+  ASSERT_TRUE(until([&] { return waiter_.count > 0; }));
+  network_.set_rail(1, 0, false);
+  EXPECT_EQ(run(dial, 3 * kSecond), Dial::State::kFailed);
+  EXPECT_EQ(dial.error(), LYRE_E_TIMEDOUT);
+}
+
+TEST_F(DialAndAcceptor, AConnectionWithoutAHelloIsRejectedInTime) {
+  const lyre_addr local = make_addr(address_of(here().ports()[0]), 0);
+  const lyre_addr remote = make_addr(address_of(there().ports()[0]), acceptor_->port());
+  lyre_session* session = nullptr;
+  while (lyre_connect(here().context(), &local, &remote, &session) == LYRE_E_AGAIN) pass(kMs);
+  Stream stream(session);
+  ASSERT_TRUE(until([&] { return acceptor_->pending() == 1; }));
+  pass(there().settings().handshake_timeout_ms * kMs + kMs);
+  acceptor_->expire();
+  EXPECT_EQ(acceptor_->pending(), 0u);
+  EXPECT_TRUE(until([&] { return stream.state() == LYRE_ENDED; }));
+  EXPECT_EQ(stream.error(), LYRE_E_RESET);
+}
+
+TEST_F(DialAndAcceptor, OtherProtocolsAreResetAtTheFirstWrongByte) {
+  const lyre_addr local = make_addr(address_of(here().ports()[0]), 0);
+  const lyre_addr remote = make_addr(address_of(there().ports()[0]), acceptor_->port());
+  lyre_session* session = nullptr;
+  while (lyre_connect(here().context(), &local, &remote, &session) == LYRE_E_AGAIN) pass(kMs);
+  Stream stream(session);
+  ASSERT_TRUE(until([&] { return stream.state() == LYRE_OPEN; }));
+  const uint8_t request[] = {'G', 'E', 'T', ' '};
+  stream.send_small(request);
+  EXPECT_TRUE(until([&] { return stream.state() == LYRE_ENDED; }));
+  EXPECT_TRUE(hellos_.empty());
+}
+
+TEST_F(DialAndAcceptor, ThePortStaysTheSameAfterADetach) {
+  const uint16_t port = acceptor_->port();
+  acceptor_->on_detached();
+  ASSERT_TRUE(acceptor_->on_attached());
+  EXPECT_EQ(acceptor_->port(), port);
+  Dial dial = make_dial();
+  EXPECT_EQ(run(dial), Dial::State::kWelcome);
+}
+
+}  // namespace
+}  // namespace lyre::nccl_adapter
