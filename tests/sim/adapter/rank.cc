@@ -178,6 +178,7 @@ Result LinkEnd::test_one(size_t index, bool must_be_done, bool* is_done) {
 }
 
 void LinkEnd::on_sent(const Posted& posted, int size) {
+  world_->note_done();
   world_->expect(static_cast<uint32_t>(size) == message(posted.message).bytes,
                  "a send of another size is done: " + describe());
 }

@@ -295,6 +295,7 @@ void World::mix(uint64_t value) {
 
 void World::count_message(uint64_t bytes) {
   ++outcome_.messages;
+  outcome_.last_message_ns = events_.now_ns() - begin_ns_;
   outcome_.bytes += bytes;
 }
 

@@ -21,6 +21,7 @@ struct Outcome {
   uint64_t messages = 0;
   uint64_t bytes = 0;
   int64_t span_ns = 0;
+  int64_t last_message_ns = 0;  ///< when it was done, at the receiver or the sender
   uint64_t failed_ranks = 0;
 };
 
@@ -43,6 +44,7 @@ class World final : public System {
   void note(const std::string& what);
   void print(const std::string& what) const;
   void count_message(uint64_t bytes);
+  void note_done() { outcome_.last_message_ns = events_.now_ns() - begin_ns_; }
   /// Some rank is gone without having done its work.
   bool is_job_broken() const;
   /// In the trace: what is equal in runs of one seed.

@@ -106,7 +106,10 @@ TEST_F(DialAndAcceptor, APathThatBreaksBehindTheHandshakeEndsTheDialInTimeToo) {
   dial.advance(here().context(), events_.now_ns(), INT64_MAX);
   ASSERT_TRUE(until([&] { return waiter_.count > 0; }));
   network_.set_rail(1, 0, false);
+  const int64_t from_ns = events_.now_ns();
   EXPECT_EQ(run(dial, 3 * kSecond), Dial::State::kFailed);
+  // Virtual time: TCP's own patience would be twenty seconds.
+  EXPECT_LT(events_.now_ns() - from_ns, 4 * kSecond);
   EXPECT_EQ(dial.error(), LYRE_E_TIMEDOUT);
 }
 
