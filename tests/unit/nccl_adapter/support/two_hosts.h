@@ -10,6 +10,7 @@
 
 #include "nccl_adapter/daemon_link/region_cache.h"
 #include "nccl_adapter/transport/environment.h"
+#include "nccl_adapter/transport/stream.h"
 #include "tests/sim/adapter/network.h"
 #include "tests/sim/adapter/system.h"
 
