@@ -11,22 +11,22 @@
 namespace lyre {
 namespace {
 
-struct Item {
+struct LinkedItem {
   IndexLink red;
   IndexLink blue;
 };
-using Reds = IndexList<Item, &Item::red>;
-using Blues = IndexList<Item, &Item::blue>;
+using Reds = IndexList<LinkedItem, &LinkedItem::red>;
+using Blues = IndexList<LinkedItem, &LinkedItem::blue>;
 
 template <typename List>
-std::vector<uint32_t> all(const List& list, const std::vector<Item>& items) {
+std::vector<uint32_t> all(const List& list, const std::vector<LinkedItem>& items) {
   std::vector<uint32_t> order;
   for (uint32_t i = list.front(); i != List::kNone; i = List::next(items, i)) order.push_back(i);
   return order;
 }
 
 TEST(IndexList, KeepsTheOrderOfBothEnds) {
-  std::vector<Item> items(4);
+  std::vector<LinkedItem> items(4);
   Reds reds;
   EXPECT_TRUE(reds.empty());
   reds.push_back(items, 2);
@@ -39,7 +39,7 @@ TEST(IndexList, KeepsTheOrderOfBothEnds) {
 }
 
 TEST(IndexList, AnElementIsInOneListForEachLink) {
-  std::vector<Item> items(3);
+  std::vector<LinkedItem> items(3);
   Reds reds;
   Blues blues;
   for (uint32_t i = 0; i < 3; ++i) {
@@ -52,7 +52,7 @@ TEST(IndexList, AnElementIsInOneListForEachLink) {
 }
 
 TEST(IndexListDeathTest, TwiceInAListIsABrokenInvariant) {
-  std::vector<Item> items(2);
+  std::vector<LinkedItem> items(2);
   Reds reds;
   reds.push_back(items, 1);
   EXPECT_DEATH(reds.push_back(items, 1), "is_linked");
@@ -61,7 +61,7 @@ TEST(IndexListDeathTest, TwiceInAListIsABrokenInvariant) {
 
 TEST(IndexList, AgreesWithAVectorOverRandomRuns) {
   Rng rng(5);
-  std::vector<Item> items(16);
+  std::vector<LinkedItem> items(16);
   std::vector<uint32_t> expected;
   Reds reds;
   for (int step = 0; step < 20'000; ++step) {
