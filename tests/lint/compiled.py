@@ -1,4 +1,4 @@
-"""Checks that need a tool: headers that compile alone, and the formatter's opinion."""
+"""Checks that need a tool: headers that compile alone, examples in documents, the formatter."""
 
 import concurrent.futures
 import hashlib
@@ -89,6 +89,32 @@ def check_headers(root, compiler=None, cache=None):
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         results = pool.map(lambda path: compile_alone(root, path, compiler, cache), headers)
         return [finding for finding in results if finding]
+
+
+def check_example(root, path, first_line, text, compiler):
+    """The finding about one C program in a document, or None. It is compiled as a user would."""
+    run = subprocess.run([*compiler, '-x', 'c', '-std=c11', '-fsyntax-only', '-Wall', '-Wextra',
+                          '-Werror', *(f'-I{folder}' for folder in rules.INCLUDE_ROOTS), '-'],
+                         input=text, cwd=root, capture_output=True, text=True)
+    if run.returncode == 0:
+        return None
+    at = re.search(r'^<stdin>:(\d+):(?:\d+:)?(.*)$', run.stderr, re.MULTILINE)
+    line, why = (int(at[1]), at[2].strip()) if at else (1, run.stderr.strip())
+    return Finding(path, first_line + line - 1, f'the example does not compile: {why}')
+
+
+def check_examples(root, compiler=None):
+    """C programs in documents, in blocks marked ```c."""
+    compiler = compiler or ['c++']
+    if not shutil.which(compiler[0]):
+        raise Skip(f'no compiler {compiler[0]}')
+    findings = []
+    for path in source.walk(root, ['docs']):
+        text = source.read(root, path) if path.endswith('.md') else ''
+        for block in re.finditer(r'^```c\n(.*?)^```', text, re.MULTILINE | re.DOTALL):
+            first_line = text.count('\n', 0, block.start(1)) + 1
+            findings.append(check_example(root, path, first_line, block[1], compiler))
+    return [finding for finding in findings if finding]
 
 
 def formatter():

@@ -22,10 +22,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n', maxsplit=1)[0])
     parser.add_argument('check',
                         choices=['includes', 'words', 'shape', 'headers', 'format', 'rfcs',
-                                 'documents'])
+                                 'documents', 'examples'])
     parser.add_argument('--root', default=os.path.join(os.path.dirname(__file__), '..', '..'))
     parser.add_argument('--cache', help='folder that remembers which headers have passed')
-    parser.add_argument('--compiler', nargs='+', help='the C++ compiler, for `headers`')
+    parser.add_argument('--compiler', nargs='+', help='the compiler, for `headers` and `examples`')
     options = parser.parse_args()
     root = os.path.abspath(options.root)
     checks = {
@@ -35,6 +35,7 @@ def main():
         'headers': lambda: compiled.check_headers(root, options.compiler, options.cache),
         'rfcs': lambda: rfcs.check(root),
         'documents': lambda: documents.check(root),
+        'examples': lambda: compiled.check_examples(root, options.compiler),
         'format': lambda: compiled.check_format(root),
     }
     try:

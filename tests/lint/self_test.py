@@ -202,6 +202,11 @@ class Lint(unittest.TestCase):
                 file.write('broken\n')
             self.assertEqual(len(compiled.check_headers(root, cache=cache)), 2)
 
+    def test_an_example_in_a_document_must_compile(self):
+        files = {'docs/a.md': '```c\nint main(void) { return 0; }\n```\n\n'
+                              '```c\nint a;\nint b = c;\n```\n```sh\nnot C\n```\n'}
+        self.assertEqual(self.places(compiled.check_examples, files), [('docs/a.md', 7)])
+
     def test_unformatted_code_is_found(self):
         try:
             compiled.formatter()
