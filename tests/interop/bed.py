@@ -101,7 +101,7 @@ class Bed:
 
 
 def lyre_addresses():
-    """With IPv6 goes an address of IPv4 that nobody uses."""
+    """Beside an IPv6 address there is an IPv4 address that no test uses."""
     return [f"{LYRE}/24"] if options.family == 4 else [f"{LYRE}/24", f"{LYRE6}/64"]
 
 

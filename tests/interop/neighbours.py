@@ -66,7 +66,7 @@ class NeighboursTest(Looks):
     def test_the_kernel_finds_it(self):
         self.until(lambda: self.ping(bed.LYRE6), "no answer to a ping")
         self.assertEqual(self.neighbour(bed.LYRE6)["lladdr"], self.port()["mac"])
-        # Asked anew it answers at once: not only what came in passing was believed.
+        # After a flush the kernel asks again: the address resolution itself works, too.
         self.in_kernel("ip", "-6", "neigh", "flush", "dev", self.bed.wire.device)
         self.assertTrue(self.ping(bed.LYRE6))
         self.assertEqual(self.neighbour(bed.LYRE6)["state"], ["REACHABLE"])

@@ -1,4 +1,4 @@
-"""Who may include whom."""
+"""Which folder may include which."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The rules as data: who may include whom, which words are banned where, how long things may be."""
+"""The rules as data: allowed includes, banned words, and the longest functions, files and lines."""
 
 # Longest folder wins. A file may include its own folder's headers and those of the folders (or the
 # single headers) named here.

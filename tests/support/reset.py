@@ -1,4 +1,4 @@
-"""Somebody on the wire who resets TCP connections between two others."""
+"""An attacker on the wire that resets TCP connections between two other hosts."""
 
 import ctypes
 import os
