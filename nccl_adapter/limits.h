@@ -102,8 +102,6 @@ inline constexpr uint32_t kProbesMax = 3;
 inline constexpr int64_t kPingNs = 1'000'000'000;
 /// A stream of which nothing was acknowledged for this long is not waited for any longer.
 inline constexpr int64_t kStallNs = 1'000'000'000;
-/// Who did not look at the clock for this long was stopped: others are not late for that.
-inline constexpr int64_t kAbsenceNs = 1'000'000'000;
 /// A stream this many times slower than the fastest is dialled again from another source port.
 inline constexpr uint64_t kSlowFactor = 4;
 /// With less under way it may be the caller who is slow.

@@ -152,12 +152,6 @@ void Comm::tick(int64_t now_ns) {
   judge_absence(now_ns);
 }
 
-void Comm::excuse(int64_t ns) {
-  alive_ns_ += ns;
-  if (lost_ns_ != 0) lost_ns_ += ns;
-  for (const auto& lane : lanes_) lane->excuse(ns);
-}
-
 // An idle sender asks more seldom, but it must: a receiver that lost its streams can only wait, and
 // loses patience.
 int64_t Comm::ping_ns() const {
@@ -192,7 +186,8 @@ void Comm::judge_absence(int64_t now_ns) {
   const bool is_late = now_ns - lost_ns_ > resume_ns(settings);
   if (!is_late && now_ns - alive_ns_ <= settings.peer_timeout_s * kNsPerSecond) return;
   std::string why = trouble_.empty() ? "it does not answer" : trouble_;
-  why += "; given up after " + std::to_string((now_ns - lost_ns_) / kNsPerSecond) + " s without it";
+  const int64_t since_ns = std::min(lost_ns_, alive_ns_);
+  why += "; given up after " + std::to_string((now_ns - since_ns) / kNsPerSecond) + " s without it";
   fail(Result::kRemoteError, std::move(why));
 }
 

@@ -71,8 +71,6 @@ class Comm : public SessionOwner {
   void on_ready() override { pump(); }
   /// What has to happen by the clock.
   void tick(int64_t now_ns);
-  /// For so long nobody here could look: it does not count.
-  void excuse(int64_t ns);
   /// The daemon is lost, and every session with it; it is back.
   void on_detached();
   void on_attached(int64_t now_ns);

@@ -52,7 +52,8 @@ void Comm::show() const {
   view.requests = static_cast<uint32_t>(active());
   view.outstanding_bytes = outstanding_bytes();
   const Request* waiting = oldest();
-  if (waiting != nullptr) view.oldest_since_ns = waiting->posted_ns;
+  if (waiting != nullptr)
+    view.oldest_since_ns = environment_->clock().to_monotonic_ns(waiting->posted_ns);
   show_operation(waiting != nullptr ? waiting->operation : last_operation_, &view);
   describe(&view);
   if (active() == 0) view.waits_for = nccl_abi::WaitsFor::kNothing;

@@ -132,7 +132,7 @@ SendComm* Instance::find_connecting(int dev, HandleBytes bytes, const Handle& ha
   SendComm* made = comm.get();
   adopt(std::move(comm));
   connecting_.emplace(last_note_, made);
-  if (is_attached()) made->tick(now_ns_);
+  if (is_attached()) made->tick(now_ns());
   return made;
 }
 
@@ -196,7 +196,7 @@ void Instance::close(Comm* comm) {
 Result Instance::progress() {
   if (daemon_ == Daemon::kDead) return Result::kSystemError;
   if (daemon_ == Daemon::kLost) {
-    now_ns_ = monotonic_ns();
+    clock_.look(monotonic_ns());
   } else {
     hear();
   }
@@ -204,8 +204,8 @@ Result Instance::progress() {
     detach();
     look_for_daemon();
   }
-  if (is_attached() && now_ns_ - ticked_ns_ >= kTickNs) tick();
-  if (now_ns_ - shown_ns_ >= kShowNs) show();
+  if (is_attached() && now_ns() - ticked_ns_ >= kTickNs) tick();
+  if (now_ns() - shown_ns_ >= kShowNs) show();
   return daemon_ == Daemon::kDead ? Result::kSystemError : Result::kSuccess;
 }
 
@@ -226,7 +226,7 @@ void Instance::hear() {
   // Reading the clock is a good part of a look at empty rings, and who finds them empty looks
   // often.
   if (happened != 0 || ++idle_looks_ % kIdleLooksPerClockRead == 0) {
-    now_ns_ = monotonic_ns();
+    clock_.look(monotonic_ns());
   }
   if (happened < 0) {
     note_daemon_error(happened);
@@ -246,27 +246,24 @@ void Instance::hear() {
 }
 
 void Instance::tick() {
-  const int64_t passed_ns = now_ns_ - std::exchange(ticked_ns_, now_ns_);
-  if (passed_ns > kAbsenceNs) {
-    for (auto& [number, comm] : comms_) comm->excuse(passed_ns);
-  }
+  ticked_ns_ = now_ns();
   for (auto& [number, comm] : comms_) {
-    comm->tick(now_ns_);
+    comm->tick(now_ns());
     if (!is_attached()) return;
   }
   if (acceptor_ != nullptr) acceptor_->expire();
 }
 
 void Instance::show() {
-  shown_ns_ = now_ns_;
-  telemetry_.touch(now_ns_);
+  shown_ns_ = now_ns();
+  telemetry_.touch(clock_.monotonic_ns());
   for (const auto& [number, comm] : comms_) comm->show();
 }
 
 // Called by the progress thread, for times when NCCL makes no call.
 void Instance::progress_if_idle() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock() || monotonic_ns() - now_ns_ < kProgressThreadNs / 2) return;
+  if (!lock.owns_lock() || monotonic_ns() - clock_.monotonic_ns() < kProgressThreadNs / 2) return;
   idle_looks_ = kIdleLooksPerClockRead - 1;  // who looks seldom looks at the clock, too
   progress();
 }
@@ -277,13 +274,13 @@ void Instance::detach() {
   for (auto& [number, comm] : comms_) comm->on_detached();
   if (acceptor_ != nullptr) acceptor_->on_detached();
   regions_.on_detached();
-  attachment_->lose(now_ns_);
+  attachment_->lose(now_ns());
 }
 
 void Instance::look_for_daemon() {
   // The port that peers know may be in use for a moment: then all of it is tried once more.
-  if (context() == nullptr && !attachment_->find(now_ns_)) {
-    if (!attachment_->is_given_up(now_ns_)) return;
+  if (context() == nullptr && !attachment_->find(now_ns())) {
+    if (!attachment_->is_given_up(now_ns())) return;
     set_daemon(Daemon::kDead);
     log_warn(
         "the Lyre daemon at %s is gone and was not back after %lld s (LYRE_RESUME_SECONDS): %s",
@@ -298,10 +295,11 @@ void Instance::look_for_daemon() {
   regions_.on_attached(context());
   set_daemon(Daemon::kAttached);
   is_detached_ = false;
-  now_ns_ = ticked_ns_ = monotonic_ns();
+  clock_.look(monotonic_ns());
+  ticked_ns_ = now_ns();
   log_info("the Lyre daemon at %s is back: %zu comms go on", socket_path_text(settings_),
            comms_.size());
-  for (auto& [number, comm] : comms_) comm->on_attached(now_ns_);
+  for (auto& [number, comm] : comms_) comm->on_attached(now_ns());
 }
 
 void Instance::set_daemon(Daemon daemon) {

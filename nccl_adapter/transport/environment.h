@@ -7,6 +7,7 @@
 #include "lyre/lyre.h"
 #include "nccl_adapter/abi/common.h"
 #include "nccl_adapter/settings.h"
+#include "nccl_adapter/transport/attentive_clock.h"
 
 namespace lyre::nccl_adapter {
 
@@ -25,8 +26,9 @@ class Environment {
   Environment(const Environment&) = delete;
   Environment& operator=(const Environment&) = delete;
 
-  /// The time, as of one of the last few looks at the clock.
-  int64_t now_ns() const { return now_ns_; }
+  /// The time by which others are judged, as of one of the last few looks at the clock.
+  int64_t now_ns() const { return clock_.now_ns(); }
+  const AttentiveClock& clock() const { return clock_; }
   const Settings& settings() const { return settings_; }
   const std::string& host() const { return host_; }
   uint32_t pid() const { return pid_; }
@@ -53,19 +55,19 @@ class Environment {
 
  protected:
   Environment(const Settings& settings, std::string host, uint32_t pid, uint64_t communicator,
-              int64_t now_ns)
+              int64_t monotonic_ns)
       : settings_(settings),
         host_(std::move(host)),
         pid_(pid),
         communicator_(communicator),
-        now_ns_(now_ns) {}
+        clock_(monotonic_ns) {}
   ~Environment() = default;
 
   Settings settings_;
   std::string host_;
   uint32_t pid_;
   uint64_t communicator_;
-  int64_t now_ns_;
+  AttentiveClock clock_;
   bool is_attached_ = true;
 };
 

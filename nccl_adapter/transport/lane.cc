@@ -63,12 +63,6 @@ bool Lane::is_stalled(int64_t now_ns) const {
   return is_up() && stream.unacked_bytes() > 0 && now_ns - moved_ns >= kStallNs;
 }
 
-void Lane::excuse(int64_t ns) {
-  moved_ns += ns;
-  answered_ns += ns;
-  dial_since_ns += ns;
-}
-
 uint64_t Lane::room_bytes() const {
   const uint64_t rtt_us = stream.rtt_min_us();
   if (rate_bytes_per_s == 0 || rtt_us == 0) return kStreamUnackedBytesMax;

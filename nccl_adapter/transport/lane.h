@@ -27,8 +27,6 @@ struct Lane final : SessionOwner {
   bool look(int64_t now_ns);
   /// Nothing was acknowledged for long although something should have been.
   bool is_stalled(int64_t now_ns) const;
-  /// See Comm::excuse().
-  void excuse(int64_t ns);
   /// How much may be unacknowledged here, beside other streams.
   uint64_t room_bytes() const;
 

@@ -54,7 +54,7 @@ class TestEnvironment final : public Environment {
 
   /// Lets everybody concerned act on what happened, as Instance::progress() does.
   void look() {
-    now_ns_ = events_->now_ns();
+    clock_.look(events_->now_ns());
     lyre_poll(context_, 0);
     for (;;) {
       lyre_listener* listener = nullptr;
