@@ -7,7 +7,8 @@
 
 namespace lyre {
 
-/// A vector with room for N and no heap. Clearing resets the count, not the elements.
+/// A vector with room for N elements and no heap memory. clear() resets the count; it does not
+/// destroy the elements.
 template <typename T, size_t N>
 class BoundedVector {
  public:
@@ -18,7 +19,7 @@ class BoundedVector {
   size_t room() const { return N - count_; }
   void clear() { count_ = 0; }
 
-  /// False, and nothing happens, when full.
+  /// Returns false and changes nothing when the vector is full.
   bool try_push(const T& item) {
     if (count_ == N) return false;
     items_[count_++] = item;

@@ -4,8 +4,8 @@
 
 namespace lyre {
 
-/// A piece of memory that a port can read, named so that it means the same in every process.
-/// Units: bytes. Owner: whoever registered `region`; the name alone owns nothing.
+/// A range of memory that a port can read, in terms that are the same in every process. Units:
+/// bytes. Owner: the owner of `region`; a BufRef itself owns nothing.
 struct BufRef {
   uint32_t region = 0;  ///< index into the worker's region table
   uint32_t length = 0;
@@ -13,8 +13,8 @@ struct BufRef {
 };
 static_assert(sizeof(BufRef) == 16);
 
-/// A received payload as TCP knows it: an opaque token of the packet that holds it.
-/// TCP carries it about and never looks inside; the worker turns it back into a packet.
+/// A received payload as TCP sees it: an opaque token for the packet that holds the payload. TCP
+/// stores the token and never interprets it; the worker turns it back into a packet.
 struct PayloadHandle {
   static constexpr uint32_t kNone = UINT32_MAX;
   uint32_t slot = kNone;
@@ -22,7 +22,7 @@ struct PayloadHandle {
   friend constexpr bool operator==(PayloadHandle, PayloadHandle) = default;
 };
 
-/// A run of bytes inside a received payload.
+/// A range of bytes inside a received payload.
 struct PayloadSlice {
   PayloadHandle handle;
   uint32_t offset = 0;  ///< from the first byte that arrived in that segment

@@ -7,12 +7,11 @@
 
 namespace lyre {
 
-/// The Internet checksum of RFC 1071 as a running sum, so that pieces may be added one by one.
-/// Units: sums are over 16-bit words in memory order; fold() gives the value to store as it is.
+/// The Internet checksum of RFC 1071 as a running sum: data is added in parts. Units: sums are over
+/// 16-bit words in memory order; the value of fold() is stored as it is.
 class ChecksumSum {
  public:
-  /// `bytes` may have an odd length only if it is the last piece, or the next is told so: pieces
-  /// after an odd one are added byte-swapped (RFC 1071 2.B).
+  /// `bytes` may have an odd length: what follows an odd part is added byte-swapped (RFC 1071 2.B).
   void add(std::span<const uint8_t> bytes) {
     uint64_t sum = 0;
     size_t at = 0;
@@ -32,13 +31,13 @@ class ChecksumSum {
     sum_ += is_odd_ ? static_cast<uint16_t>((piece << 8) | (piece >> 8)) : piece;
     is_odd_ ^= (bytes.size() & 1) != 0;
   }
-  /// Adds one 16-bit value given in host order.
+  /// Adds one 16-bit value that is given in host order.
   void add_u16(uint16_t host_order) {
     const uint8_t bytes[2] = {static_cast<uint8_t>(host_order >> 8),
                               static_cast<uint8_t>(host_order)};
     add(bytes);
   }
-  /// The folded sum, not complemented: what hardware wants in the field beforehand.
+  /// The folded sum, not complemented: the initial field value that checksum offload expects.
   uint16_t fold() const { return fold16(sum_); }
   /// The checksum to store, in memory order.
   uint16_t finish() const { return static_cast<uint16_t>(~fold()); }

@@ -4,22 +4,22 @@
 
 namespace lyre {
 
-/// Whether another thread computes on this thread's core, learned from how long its yields took.
-/// sched_yield() gives a computing thread a whole slice, but Linux interrupts a computing thread
-/// for one that wakes up. So a thread that polls may yield while nobody computes, and has to sleep
-/// while somebody does.
+/// Whether another thread is running on this thread's core, estimated from the duration of this
+/// thread's yields. sched_yield() gives a running thread a whole time slice, but Linux preempts a
+/// running thread for one that wakes up. So a polling thread may yield while its core is otherwise
+/// idle, and has to sleep while another thread runs there.
 /// Thread: its owner's.
 class CoreContention {
  public:
-  /// A yield this long gave a slice away: slices of Linux last 1.4 to 4 ms. A thread that only
-  /// looks for work gives the core back within some 10 us.
+  /// A yield this long gave a time slice away: Linux slices last 1.4 to 4 ms. A thread that only
+  /// polls gives the core back within some 10 us.
   static constexpr Nanos kSlice = micros(1200);
-  /// How long the answer stands at first, and at most. Then the next yields ask again: the same
-  /// answer costs another slice and stands twice as long, a short yield halves the time.
+  /// How long an answer is valid, at first and at most. After that the next yields measure again.
+  /// The same answer costs another slice and doubles the time; a short yield halves it.
   static constexpr Nanos kMemoryMin = millis(2);
   static constexpr Nanos kMemoryMax = millis(320);
 
-  /// A yield took `took` and is over at `now`.
+  /// Reports that a yield took `took` and returned at `now`.
   void on_yield(Nanos took, Nanos now) {
     if (took < kSlice) {
       memory_ = later(memory_ / 2, kMemoryMin);

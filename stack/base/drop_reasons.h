@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-/// Every reason for which a received packet, or a part of it, is not used: one table that gives
-/// the enum, the counter, the text of the CLI and the manual. A dropped packet counts exactly once.
+/// Every reason for which a received packet, or a part of it, is not used. The enum, the counters,
+/// the CLI's text and the manual are made from this table. A dropped packet counts exactly once.
 #define LYRE_DROP_REASONS(X)                                                                \
   X(kEthTooShort, "eth_too_short", "frame is shorter than an Ethernet header")              \
   X(kEthNotForUs, "eth_not_for_us", "destination MAC is neither ours nor broadcast")        \
@@ -65,7 +65,7 @@ inline constexpr size_t kDropCount = static_cast<size_t>(Drop::kCount);
 
 struct DropText {
   const char* key;   ///< for --json and counters
-  const char* text;  ///< for people
+  const char* text;  ///< for the CLI and the manual
 };
 
 inline constexpr std::array<DropText, kDropCount> kDropTexts = {{

@@ -9,11 +9,12 @@ namespace lyre {
 
 inline constexpr size_t kHugePageBytes = size_t{2} << 20;
 
-/// mmap() of a shared file at an address where its hugepages can be mapped as such. Pages that are
-/// touched through this mapping are hugepages where the machine's policy for shared memory lets one
-/// ask (shmem_enabled of transparent_hugepage: advise). They are not collapsed by force:
-/// MADV_COLLAPSE waits for a kernel worker on every core, for seconds when cores are busy.
-/// Fails: MAP_FAILED, errno says why. Owner: the caller unmaps `bytes`.
+/// mmap() of a shared file at an address that is aligned for hugepages. Pages that are touched
+/// through this mapping are hugepages where the machine's policy for shared memory follows
+/// madvise() (shmem_enabled of transparent_hugepage: advise). They are not collapsed by force:
+/// MADV_COLLAPSE waits for a kernel worker on every core, which takes seconds when the cores are
+/// busy.
+/// Fails: MAP_FAILED, with errno set. Owner: the caller unmaps `bytes`.
 inline void* map_huge_aligned(size_t bytes, int protection, int flags, int fd) {
   if (bytes < kHugePageBytes) return ::mmap(nullptr, bytes, protection, flags, fd, 0);
   const size_t reserved = bytes + kHugePageBytes;

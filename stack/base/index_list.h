@@ -30,7 +30,7 @@ class IndexList {
   uint32_t front() const { return head_; }  ///< kNone when empty
   uint32_t back() const { return tail_; }   ///< kNone when empty
 
-  /// The element behind `index`; kNone when it is the last. REQUIRES: `index` is in the list.
+  /// The element after `index`; kNone when it is the last. REQUIRES: `index` is in the list.
   template <typename Table>
   static uint32_t next(const Table& table, uint32_t index) {
     return (table[index].*kLink).next;

@@ -7,8 +7,8 @@
 
 namespace lyre {
 
-/// A 128-bit address in network byte order; IPv4 travels as ::ffff:a.b.c.d (RFC 4291 2.5.5.2).
-/// One type in every interface, ABI and handle, so that IPv6 changes none of them.
+/// A 128-bit address in network byte order. IPv4 is stored as ::ffff:a.b.c.d (RFC 4291 2.5.5.2).
+/// Every interface, ABI and handle uses this type, so none of them depends on the family.
 struct IpAddress {
   std::array<uint8_t, 16> bytes{};
 

@@ -5,7 +5,8 @@
 #include "stack/base/ip_address.h"
 #include "stack/base/mac_address.h"
 
-/// The IPv6 addresses that mean something to a host, and what is derived from them (RFC 4291 2.8).
+/// The well-known IPv6 addresses that a host must recognise, and addresses derived from its own
+/// (RFC 4291 2.8).
 namespace lyre {
 
 /// ff02::1 and ff02::2.
@@ -25,7 +26,8 @@ constexpr bool is_ipv6_loopback(const IpAddress& address) {
   return address.bytes[15] == 1;
 }
 
-/// RFC 4291 2.7.1: ff02::1:ffXX:XXXX, the group in which the neighbours of `address` ask for it.
+/// RFC 4291 2.7.1: ff02::1:ffXX:XXXX, the group to which neighbours send solicitations for
+/// `address`.
 constexpr IpAddress solicited_node_group(const IpAddress& address) {
   IpAddress out{{0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff}};
   for (unsigned i = 13; i < 16; ++i) out.bytes[i] = address.bytes[i];
@@ -41,7 +43,7 @@ constexpr IpAddress link_local_address(const MacAddress& mac) {
   return out;
 }
 
-/// RFC 2464 7: where frames to a multicast address go.
+/// RFC 2464 7: the Ethernet destination of packets to a multicast group.
 constexpr MacAddress multicast_mac(const IpAddress& group) {
   const auto& g = group.bytes;
   return {{0x33, 0x33, g[12], g[13], g[14], g[15]}};

@@ -4,8 +4,9 @@
 
 namespace lyre {
 
-/// A small seeded generator (SplitMix64). The same seed gives the same run: the only source of
-/// chance in stack/. Not for secrets: those are keys given from outside (see siphash.h).
+/// A small seeded generator (SplitMix64). It is the only source of randomness in stack/, so the
+/// same seed gives the same run. It is not for secrets: those are keys given from outside (see
+/// siphash.h).
 class Rng {
  public:
   constexpr explicit Rng(uint64_t seed) : state_(seed) {}
@@ -21,7 +22,7 @@ class Rng {
   constexpr uint64_t below(uint64_t bound) {
     return static_cast<uint64_t>((static_cast<Wide>(next()) * bound) >> 64);
   }
-  /// True `ppm` times in a million.
+  /// True with a probability of `ppm` in a million.
   constexpr bool chance_ppm(uint32_t ppm) { return below(1'000'000) < ppm; }
 
  private:

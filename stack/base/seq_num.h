@@ -4,8 +4,8 @@
 
 namespace lyre {
 
-/// A TCP sequence number: RFC 9293 3.4, arithmetic modulo 2^32.
-/// There is no `<`: order is only defined between numbers less than 2^31 apart, so say before().
+/// A TCP sequence number: RFC 9293 3.4, arithmetic modulo 2^32. There is no `<`: order is only
+/// defined between numbers less than 2^31 apart. before() states that condition.
 class SeqNum {
  public:
   constexpr SeqNum() = default;

@@ -13,7 +13,7 @@ struct SipKey {
   uint64_t k1 = 0;
 };
 
-/// SipHash-2-4, a keyed hash whose outputs a stranger cannot predict without the key.
+/// SipHash-2-4, a keyed hash: outputs cannot be predicted without the key.
 /// Used for initial sequence numbers (RFC 6528), connection tables and ephemeral ports.
 class SipHash {
  public:

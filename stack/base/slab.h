@@ -10,9 +10,10 @@
 
 namespace lyre {
 
-/// A fixed number of T named by index. Everything in it is trivially copyable and refers to other
-/// things by index, so a slab can be snapshot and restored as bytes.
-/// Owner: the memory is taken once, at construction; zero pages cost nothing until used.
+/// A fixed number of T, identified by index. All items are trivially copyable and refer to each
+/// other by index, so a slab can be snapshot and restored as bytes.
+/// Owner: the memory is allocated once, at construction; zero pages use no memory until they are
+/// written.
 /// Thread: one.
 template <typename T>
 class Slab {
@@ -30,7 +31,7 @@ class Slab {
   uint32_t used() const { return used_; }
   uint32_t room() const { return capacity_ - used_; }
 
-  /// Index of a value-initialised item, or kNone when all are taken.
+  /// Index of a value-initialised item, or kNone when all items are taken.
   uint32_t take() {
     uint32_t index = free_head_;
     if (index != kNone) {
@@ -56,7 +57,7 @@ class Slab {
 
   T& operator[](uint32_t index) { return items_[index]; }
   const T& operator[](uint32_t index) const { return items_[index]; }
-  /// One past the highest index that was ever taken: the bound of a walk over all items.
+  /// One past the highest index that was ever taken: the bound of an iteration over all items.
   uint32_t touched() const { return touched_; }
 
   /// Makes this slab equal to `other`, which has the same capacity (snapshot and restore).
