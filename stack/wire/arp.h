@@ -23,8 +23,9 @@ struct ArpPacket {
   IpAddress target_ip;
 };
 
-/// Reads what follows the Ethernet header; padding behind the packet is ignored.
-/// Fails: kArpMalformed for what is short, not Ethernet/IPv4, or neither request nor reply.
+/// Reads what follows the Ethernet header and ignores padding after the packet.
+/// Fails: kArpMalformed for a packet that is short, not Ethernet/IPv4, or neither request nor
+/// reply.
 std::optional<ArpPacket> parse_arp(std::span<const uint8_t> bytes, Drop& drop);
 
 /// REQUIRES: both addresses are IPv4.

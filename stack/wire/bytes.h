@@ -20,7 +20,7 @@ inline void write_be32(uint8_t* at, uint32_t value) {
   write_be16(at + 2, static_cast<uint16_t>(value));
 }
 
-/// A value that is in memory order already: checksum fields.
+/// A value that is already in memory order: a checksum field.
 inline uint16_t read_raw16(const uint8_t* at) {
   uint16_t value;
   std::memcpy(&value, at, sizeof value);

@@ -12,7 +12,7 @@ namespace lyre::wire {
 
 inline constexpr uint16_t kIcmpHeaderBytes = 8;
 
-/// RFC 792: the types that this stack knows.
+/// RFC 792: the types that this stack handles.
 inline constexpr uint8_t kIcmpEchoReply = 0;
 inline constexpr uint8_t kIcmpUnreachable = 3;
 inline constexpr uint8_t kIcmpEchoRequest = 8;
@@ -27,11 +27,12 @@ inline constexpr uint8_t kUnreachableNetworkProhibited = 9;
 inline constexpr uint8_t kUnreachableHostProhibited = 10;
 inline constexpr uint8_t kUnreachableProhibited = 13;
 
-/// What an ICMP error says of a connection that is being opened (RFC 1122 4.2.3.9): soft ones may
-/// pass, the others will not. kRefused: the host is there, and nobody listens.
+/// What an ICMP error means for a connection that is being opened (RFC 1122 4.2.3.9): soft errors
+/// may be temporary, the others are not. kRefused: the host is reachable, but nothing listens on
+/// the port.
 enum class IcmpVerdict : uint8_t { kSoft, kUnreachable, kRefused };
 
-/// One ICMP or ICMPv6 message. Which of the header's second words counts depends on the type.
+/// One ICMP or ICMPv6 message. The type determines how the second word of the header is read.
 struct ParsedIcmp {
   uint8_t type = 0;
   uint8_t code = 0;
@@ -45,19 +46,19 @@ struct ParsedIcmp {
 /// Fails: kIcmpMalformed.
 std::optional<ParsedIcmp> parse_icmp(std::span<const uint8_t> message, Drop& drop);
 
-/// What an ICMP error tells about the TCP segment that caused it (RFC 792: header and 64 bits).
+/// The TCP segment that caused an ICMP error, as the error quotes it (RFC 792: header and 64 bits).
 struct QuotedTcp {
-  FourTuple sent;  ///< as its sender saw it: `local` is the quoted source
+  FourTuple sent;  ///< as in the quoted packet: `local` is its source
   SeqNum seq;
   uint32_t total_bytes = 0;  ///< of the quoted IP packet
 };
 
 /// Reads the body of an ICMP error.
-/// Fails: kIcmpBadQuote for what is short, not TCP, or not a first fragment.
+/// Fails: kIcmpBadQuote for a quote that is short, not TCP, or not a first fragment.
 std::optional<QuotedTcp> parse_quoted_tcp(std::span<const uint8_t> body, Drop& drop);
 
-/// Writes an echo reply for `request` in front of the data that lies in
-/// out[kIcmpHeaderBytes, out.size()) already, with its checksum over both.
+/// Writes an echo reply for `request` in front of its data, which is already in
+/// out[kIcmpHeaderBytes, out.size()). The checksum covers both.
 /// REQUIRES: out.size() >= kIcmpHeaderBytes.
 void write_echo_reply(const ParsedIcmp& request, std::span<uint8_t> out);
 

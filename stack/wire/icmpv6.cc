@@ -38,7 +38,8 @@ std::optional<QuotedTcp> parse_quoted_tcp6(std::span<const uint8_t> body, Drop& 
   const auto upper = ip ? skip_extensions(body, drop, ignored) : std::nullopt;
   drop = Drop::kIcmpBadQuote;
   if (!upper || upper->protocol != kIpProtocolTcp) return std::nullopt;
-  // Nothing of ours left as IPv6 with a v4-mapped address: that would name an IPv4 connection.
+  // This host sends no IPv6 packet with a v4-mapped address: the quote would identify an IPv4
+  // connection.
   if (ip->source.is_v4() || ip->destination.is_v4()) return std::nullopt;
   if (body.size() < upper->offset_bytes + kQuotedUpperBytes) return std::nullopt;
   const uint8_t* tcp = body.data() + upper->offset_bytes;

@@ -9,7 +9,7 @@
 
 namespace lyre::wire {
 
-/// RFC 4443 2.1: the types that this stack knows.
+/// RFC 4443 2.1: the types that this stack handles.
 inline constexpr uint8_t kIcmpv6Unreachable = 1;
 inline constexpr uint8_t kIcmpv6TooBig = 2;
 inline constexpr uint8_t kIcmpv6ParameterProblem = 4;
@@ -34,18 +34,18 @@ std::optional<ParsedIcmp> parse_icmpv6(const AddressPair& addresses,
                                        std::span<const uint8_t> message, Drop& drop);
 
 /// Reads the body of an ICMPv6 error.
-/// Fails: kIcmpBadQuote for what is short, not TCP, or not a first fragment.
+/// Fails: kIcmpBadQuote for a quote that is short, not TCP, or not a first fragment.
 std::optional<QuotedTcp> parse_quoted_tcp6(std::span<const uint8_t> body, Drop& drop);
 
-/// Puts the checksum into an ICMPv6 message that is complete but for it.
+/// Writes the checksum of an ICMPv6 message that is otherwise complete.
 void complete_icmpv6(const AddressPair& addresses, std::span<uint8_t> message);
 
 /// As write_echo_reply(); `addresses` are those of the reply.
 void write_echo_reply6(const ParsedIcmp& request, const AddressPair& addresses,
                        std::span<uint8_t> out);
 
-/// Writes the header of a Parameter Problem in front of the quoted packet, which lies in
-/// out[kIcmpHeaderBytes, out.size()) already. REQUIRES: out.size() >= kIcmpHeaderBytes.
+/// Writes the header of a Parameter Problem in front of the quoted packet, which is already in
+/// out[kIcmpHeaderBytes, out.size()). REQUIRES: out.size() >= kIcmpHeaderBytes.
 void write_parameter_problem(const ParameterProblem& problem, const AddressPair& addresses,
                              std::span<uint8_t> out);
 

@@ -16,7 +16,7 @@ inline constexpr uint16_t kIpv4HeaderBytesMin = 20;
 struct ParsedIpv4 {
   IpAddress source;
   IpAddress destination;
-  uint16_t total_bytes = 0;  ///< header and payload; what lies behind is padding
+  uint16_t total_bytes = 0;  ///< header and payload; what follows is padding
   uint16_t id = 0;
   uint16_t fragment_offset_bytes = 0;
   uint8_t header_bytes = 0;
@@ -30,18 +30,19 @@ struct ParsedIpv4 {
   bool is_fragment() const { return more_fragments || fragment_offset_bytes != 0; }
 };
 
-/// Reads the header of a whole packet. Options are skipped, the checksum is not looked at.
+/// Reads the header of a whole packet. Options are skipped; the checksum is not verified.
 /// Fails: kIpTooShort, kIpBadVersion, kIpBadHeaderLength.
 std::optional<ParsedIpv4> parse_ipv4(std::span<const uint8_t> packet, Drop& drop);
 
-/// The same for a packet of which only the first bytes are there, as ICMP errors quote it: the
-/// header lies inside `bytes`, total_bytes may exceed them.
+/// As parse_ipv4(), for a packet of which only the first bytes are present, as ICMP errors quote
+/// it: the header lies inside `bytes`, and total_bytes may exceed them.
 std::optional<ParsedIpv4> parse_ipv4_quoted(std::span<const uint8_t> bytes, Drop& drop);
 
-/// True when `header`, all of it with its options, sums up right.
+/// True when the checksum of `header` (the whole header, with its options) is correct.
 bool ipv4_checksum_ok(std::span<const uint8_t> header);
 
-/// What a header of ours says; the rest is constant: no options, DF set, one fragment.
+/// The fields of a header that this host sends. The others are constant: no options, DF set, no
+/// fragments.
 struct Ipv4Header {
   IpAddress source;
   IpAddress destination;

@@ -12,7 +12,7 @@ constexpr uint8_t kDestinationOptions = 60;
 constexpr uint8_t kOptionPad1 = 0;
 constexpr uint8_t kOptionPadN = 1;
 
-/// One walk over the headers of one packet.
+/// One pass over the extension headers of one packet.
 class Walk {
  public:
   explicit Walk(std::span<const uint8_t> packet) : packet_(packet) {
@@ -21,11 +21,11 @@ class Walk {
     upper_.protocol = packet[upper_.protocol_at];
   }
 
-  /// False: refused; `drop` and `problem` say why.
+  /// Returns false when the packet is refused; `drop` and `problem` then hold the reason.
   bool run() {
     for (uint32_t count = 0; is_extension(upper_.protocol); ++count) {
       if (count == kExtensionHeadersMax) return refuse();
-      // RFC 8200 4.1: hop-by-hop options stand first or are an unrecognised header.
+      // RFC 8200 4.1: hop-by-hop options come first; elsewhere they are an unrecognised header.
       if (upper_.protocol == kHopByHop && count > 0)
         return tell({kProblemNextHeader, false, upper_.protocol_at});
       if (!step()) return false;
@@ -68,7 +68,7 @@ class Walk {
     return true;
   }
 
-  /// RFC 6946 4: a fragment that is the whole is no fragment.
+  /// RFC 6946 4: an atomic fragment (offset 0, no more fragments) is processed as a whole packet.
   bool check_fragment(uint32_t at) {
     constexpr uint16_t kOffsetAndMore = 0xfff9;
     upper_.had_fragment_header = true;
@@ -76,8 +76,8 @@ class Walk {
     return is_whole || refuse(Drop::kIpFragment);
   }
 
-  /// RFC 8200 4.4: of a type that is not known, and none is (RFC 5095 ended type 0), with a way
-  /// still to go.
+  /// RFC 8200 4.4: no routing type is supported (RFC 5095 deprecated type 0). The packet is refused
+  /// unless segments left is 0.
   bool check_routing(uint32_t at) {
     return packet_[at + 3] == 0 || tell({kProblemHeaderField, false, at + 2});
   }
@@ -97,7 +97,8 @@ class Walk {
     return true;
   }
 
-  /// RFC 8200 4.2: the two highest bits say what becomes of a packet whose option is not known.
+  /// RFC 8200 4.2: the two highest bits of an unknown option's type select what happens to the
+  /// packet.
   bool check_unknown(uint8_t type, uint32_t at) {
     switch (type >> 6) {
       case 0:

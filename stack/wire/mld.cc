@@ -11,11 +11,11 @@ namespace {
 
 constexpr size_t kVersion1Bytes = 24;
 constexpr size_t kVersion2BytesMin = 28;
-/// RFC 3810 5.2.12: the kinds of a record that matter to who excludes no source.
+/// RFC 3810 5.2.12: the record types that a listener needs that excludes no source.
 constexpr uint8_t kModeIsExclude = 2;
 constexpr uint8_t kChangeToExclude = 4;
 
-/// RFC 3810 5.1.3: beyond 32767 a floating-point number.
+/// RFC 3810 5.1.3: codes from 32768 on are a floating-point number.
 uint32_t response_ms(uint16_t code) {
   if (code < 0x8000) return code;
   const uint32_t mantissa = code & 0xfff;
@@ -32,7 +32,7 @@ void put_address(const IpAddress& address, uint8_t* at) {
 std::optional<MldQuery> parse_mld_query(const AddressPair& addresses, uint8_t hop_limit,
                                         std::span<const uint8_t> message, Drop& drop) {
   drop = Drop::kIcmpMalformed;
-  // RFC 3810 8.1: the length tells the version.
+  // RFC 3810 8.1: the length determines the version.
   const bool is_length_known =
       message.size() == kVersion1Bytes || message.size() >= kVersion2BytesMin;
   if (!is_length_known || message[0] != kMldQuery || hop_limit != kMldHopLimit) return std::nullopt;

@@ -13,21 +13,21 @@ inline constexpr uint8_t kMldQuery = 130;
 inline constexpr uint8_t kMldReportV1 = 131;
 inline constexpr uint8_t kMldReportV2 = 143;
 
-/// RFC 3810 5: packets of it go no further than the link.
+/// RFC 3810 5: MLD packets have a hop limit of 1 and stay on the link.
 inline constexpr uint8_t kMldHopLimit = 1;
 
-/// ff02::16: all routers that hear version 2.
+/// ff02::16: all routers that support MLDv2.
 inline constexpr IpAddress kMldRouters{{0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x16}};
 
-/// A router asks who listens.
+/// A router's query for listeners.
 struct MldQuery {
-  IpAddress group;  ///< unspecified: whatever group
+  IpAddress group;  ///< unspecified: all groups
   uint32_t response_ms_max = 0;
-  bool is_version1 = false;  ///< and understands no other answer
+  bool is_version1 = false;  ///< from a router that supports version 1 only
 };
 
-/// Reads a query whose ICMPv6 checksum was right.
-/// Fails: kIcmpMalformed, also for one from afar (RFC 3810 6.2).
+/// Reads a query whose ICMPv6 checksum was correct.
+/// Fails: kIcmpMalformed, also for a query that does not come from this link (RFC 3810 6.2).
 std::optional<MldQuery> parse_mld_query(const AddressPair& addresses, uint8_t hop_limit,
                                         std::span<const uint8_t> message, Drop& drop);
 
@@ -35,10 +35,10 @@ std::optional<MldQuery> parse_mld_query(const AddressPair& addresses, uint8_t ho
 struct MldReport {
   IpAddress group;
   bool is_version1 = false;
-  bool is_change = false;  ///< version 2: we begin to listen, rather than still do
+  bool is_change = false;  ///< version 2: a new membership, not a current one
 };
 
-/// Hop-by-hop header with the router alert, and the longest report.
+/// Bytes of the hop-by-hop header with the router alert, and of the longest report.
 inline constexpr uint16_t kMldBytesMax = 8 + 28;
 
 /// Writes what follows the IPv6 header, whose next header is 0, and returns its length.

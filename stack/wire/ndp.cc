@@ -17,7 +17,7 @@ constexpr uint8_t kFlagRouter = 0x80;
 constexpr uint8_t kFlagSolicited = 0x40;
 constexpr uint8_t kFlagOverride = 0x20;
 
-/// Bytes before the options.
+/// Bytes of a message before its options.
 size_t fixed_bytes(NdpType type) {
   switch (type) {
     case NdpType::kRouterSolicitation:
@@ -39,7 +39,7 @@ IpAddress read_address(const uint8_t* at) {
   return out;
 }
 
-/// RFC 4191 2.2: the reserved value counts as medium.
+/// RFC 4191 2.2: the reserved value is read as medium.
 RouterPreference read_preference(uint8_t flags) {
   switch (flags >> 3 & 3) {
     case 1:
@@ -92,7 +92,7 @@ void read_ndp_option(std::span<const uint8_t> option, NdpMessage& out) {
   }
 }
 
-/// RFC 4861 4.6: a length of zero spoils the whole packet.
+/// RFC 4861 4.6: an option of length zero makes the whole packet invalid.
 bool read_ndp_options(std::span<const uint8_t> options, NdpMessage& out) {
   while (!options.empty()) {
     const size_t bytes = options.size() < 2 ? 0 : options[1] * kOptionUnitBytes;
@@ -103,7 +103,7 @@ bool read_ndp_options(std::span<const uint8_t> options, NdpMessage& out) {
   return true;
 }
 
-/// A v4-mapped address in an IPv6 packet would be taken for an IPv4 one.
+/// A v4-mapped address in an IPv6 packet would be confused with an IPv4 address.
 bool is_neighbour_address(const IpAddress& address) {
   return !is_ipv6_multicast(address) && !address.is_unspecified() && !address.is_v4();
 }
@@ -174,7 +174,8 @@ uint16_t write_ndp(const NdpMessage& message, const AddressPair& addresses,
   if (message.type != NdpType::kRouterSolicitation) {
     std::copy(message.target.bytes.begin(), message.target.bytes.end(), start + 8);
   }
-  // RFC 4861 4.3 and 4.4: a solicitation names its sender, an advertisement its target.
+  // RFC 4861 4.3 and 4.4: a solicitation carries its sender's link-layer address, an advertisement
+  // the target's.
   uint8_t* end = start + fixed;
   end = message.type == NdpType::kNeighbourAdvertisement
             ? write_mac(end, kOptionTargetMac, message.target_mac)

@@ -9,7 +9,7 @@
 
 namespace lyre::wire {
 
-/// RFC 4861 4.1 - 4.5: the messages of neighbour discovery, which are ICMPv6 types.
+/// RFC 4861 4.1 - 4.5: the messages of neighbour discovery. The values are ICMPv6 types.
 enum class NdpType : uint8_t {
   kRouterSolicitation = 133,
   kRouterAdvertisement = 134,
@@ -20,17 +20,17 @@ enum class NdpType : uint8_t {
 
 constexpr bool is_ndp_type(uint8_t icmpv6_type) { return icmpv6_type >= 133 && icmpv6_type <= 137; }
 
-/// RFC 4861 3.1: only a neighbour can send a packet that arrives with it.
+/// RFC 4861 3.1: a packet that arrives with this hop limit was sent on this link.
 inline constexpr uint8_t kNdpHopLimit = 255;
 
-/// RFC 4191 2.1: how much a router wants to be the default.
+/// RFC 4191 2.1: the preference that a router advertises for itself as a default router.
 enum class RouterPreference : int8_t { kLow = -1, kMedium = 0, kHigh = 1 };
 
-/// One message. What counts depends on the type.
+/// One message. The type determines which members are valid.
 struct NdpMessage {
   NdpType type = NdpType::kNeighbourSolicitation;
   IpAddress target;                      ///< solicitation, advertisement, redirect
-  IpAddress redirected;                  ///< redirect: whose packets shall go to `target`
+  IpAddress redirected;                  ///< redirect: the destination to reach through `target`
   std::optional<MacAddress> source_mac;  ///< option 1
   std::optional<MacAddress> target_mac;  ///< option 2
   bool is_router = false;                ///< neighbour advertisement
@@ -40,16 +40,16 @@ struct NdpMessage {
   RouterPreference preference{};         ///< router advertisement
 };
 
-/// Reads a message whose ICMPv6 checksum was right, and makes the checks that RFC 4861 asks for and
-/// that need no knowledge of this host. Options that are not known are skipped.
+/// Reads a message whose ICMPv6 checksum was correct, and makes those checks of RFC 4861 that need
+/// no knowledge of this host. Unknown options are skipped.
 /// Fails: kNdpMalformed.
 std::optional<NdpMessage> parse_ndp(const AddressPair& addresses, uint8_t hop_limit,
                                     std::span<const uint8_t> message, Drop& drop);
 
-/// Longest message that write_ndp() makes.
+/// Length of the longest message that write_ndp() writes.
 inline constexpr uint16_t kNdpBytesMax = 32;
 
-/// Writes a neighbour or router solicitation or a neighbour advertisement, checksum and all, to the
+/// Writes a neighbour or router solicitation or a neighbour advertisement with its checksum to the
 /// front of `out`, and returns its length. REQUIRES: `out` has kNdpBytesMax.
 uint16_t write_ndp(const NdpMessage& message, const AddressPair& addresses, std::span<uint8_t> out);
 

@@ -38,8 +38,8 @@ void read_sacks(std::span<const uint8_t> blocks, TcpOptions& out) {
   }
 }
 
-/// `option` is one whole option, kind and length included. A known kind with a length that is not
-/// its own is skipped like an unknown one.
+/// `option` is one whole option with its kind and length. A known kind with a length other than its
+/// own is skipped like an unknown kind.
 void read_tcp_option(std::span<const uint8_t> option, TcpOptions& out) {
   const uint8_t* value = option.data() + 2;
   const size_t length = option.size();
@@ -67,7 +67,7 @@ void read_tcp_option(std::span<const uint8_t> option, TcpOptions& out) {
   }
 }
 
-/// The options of nearly every segment of an open connection: nop nop timestamps.
+/// Recognises the options of nearly every segment of an open connection: nop nop timestamps.
 bool read_lone_timestamps(std::span<const uint8_t> options, TcpOptions& out) {
   if (options.size() != 12 || read_be32(options.data()) != 0x0101080au) return false;
   out.has_timestamps = true;
@@ -92,7 +92,7 @@ bool read_tcp_options(std::span<const uint8_t> options, TcpOptions& out) {
   return true;
 }
 
-/// Bytes of all options but SACK, padded.
+/// Padded bytes of all options except SACK.
 uint32_t plain_option_bytes(const TcpOptions& options) {
   uint32_t bytes = options.mss ? kMssBytes : 0u;
   if (options.has_timestamps) {
@@ -104,7 +104,7 @@ uint32_t plain_option_bytes(const TcpOptions& options) {
   return bytes;
 }
 
-/// SACK blocks that fit behind the other options: three beside timestamps, else four.
+/// SACK blocks that fit after the other options: three with timestamps, else four.
 uint32_t sacks_that_fit(const TcpOptions& options) {
   const uint32_t room = kTcpHeaderBytesMax - kTcpHeaderBytesMin - plain_option_bytes(options);
   if (room < 4 + kSackBlockBytes) return 0;

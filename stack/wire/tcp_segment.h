@@ -38,7 +38,7 @@ struct SackBlock {
 };
 inline constexpr uint32_t kSackBlocksMax = 4;
 
-/// The options that this stack reads and writes.
+/// The TCP options that this stack reads and writes.
 struct TcpOptions {
   std::optional<uint16_t> mss;          ///< RFC 9293 3.7.1
   std::optional<uint8_t> window_scale;  ///< RFC 7323 2.2
@@ -64,7 +64,7 @@ struct TcpHeader {
 inline constexpr uint32_t kTcpHeaderBytesMin = 20;
 inline constexpr uint32_t kTcpHeaderBytesMax = 60;
 
-/// IP and TCP headers without options, in the family of `address`: what an MTU has beside an MSS.
+/// Bytes of the IP and TCP headers without options, in the family of `address`: MTU minus MSS.
 constexpr uint32_t ip_and_tcp_header_bytes(const IpAddress& address) {
   return (address.is_v4() ? kIpv4HeaderBytesMin : kIpv6HeaderBytes) + kTcpHeaderBytesMin;
 }
@@ -74,23 +74,24 @@ struct ParsedTcp {
   uint32_t header_bytes = 0;  ///< payload starts here and runs to the end of `segment`
 };
 
-/// Reads the header of `segment` (TCP header and payload, nothing behind it). Unknown options are
-/// skipped; an option that runs over the header, or has a length of 0 or 1, is malformed.
-/// Fails: the drop reason is returned in `drop` and the result is empty. Checksum is not looked at.
+/// Reads the header of `segment` (TCP header and payload, nothing after it). Unknown options are
+/// skipped; an option that exceeds the header, or has a length of 0 or 1, is malformed. The
+/// checksum is not verified.
+/// Fails: the result is empty and `drop` holds the reason.
 std::optional<ParsedTcp> parse_tcp(std::span<const uint8_t> segment, Drop& drop);
 
-/// Bytes that `header` takes with its options, padded to 32 bits.
+/// Bytes of `header` with its options, padded to 32 bits.
 uint32_t tcp_header_bytes(const TcpHeader& header);
 
-/// Writes `header` to the first tcp_header_bytes(header) bytes of `out`, in Linux's option order
-/// (mss, sackOK, timestamps, nop, wscale; established: nop nop timestamps, nop nop sack), with the
-/// given checksum field value as it is. Returns the bytes written. REQUIRES: `out` is long enough.
+/// Writes `header` to the first tcp_header_bytes(header) bytes of `out` and returns the bytes
+/// written. Options have Linux's order (mss, sackOK, timestamps, nop, wscale; established: nop nop
+/// timestamps, nop nop sack). `checksum_field` is stored as it is. REQUIRES: `out` is long enough.
 uint32_t write_tcp(const TcpHeader& header, uint16_t checksum_field, std::span<uint8_t> out);
 
 /// The pseudo-header of RFC 9293 3.1 (IPv4, or RFC 8200 8.1), folded but not complemented.
 uint16_t tcp_pseudo_sum(const IpAddress& source, const IpAddress& destination, uint32_t tcp_bytes);
 
-/// True when header and payload in `segment` sum up right.
+/// True when the checksum over header and payload in `segment` is correct.
 bool tcp_checksum_ok(const IpAddress& source, const IpAddress& destination,
                      std::span<const uint8_t> segment);
 
