@@ -23,7 +23,7 @@ NeighbourOut out_of(uint8_t port, MacAddress destination, const wire::ArpPacket&
 
 void Arp::set_port(uint8_t port, MacAddress mac, std::span<const InterfaceAddress> addresses,
                    Nanos now) {
-  LYRE_CHECK(port < kPortsMax);  // the worker's own numbers
+  LYRE_CHECK(port < kPortsMax);  // a number that the worker assigned
   ports_[port] = Port{};
   ports_[port].mac = mac;
   for (const InterfaceAddress& address : addresses) {
@@ -42,7 +42,7 @@ void Arp::on_link_up(uint8_t port, Nanos now) {
 NeighbourHandled Arp::handle(uint8_t port, const wire::ArpPacket& packet, NeighbourCache& cache,
                              Nanos now) {
   Port& here = ports_[port];
-  // Our own frame comes back from some wires.
+  // Some links loop a host's own frames back.
   if (here.addresses.empty() || packet.sender_mac == here.mac) return dropped(Drop::kArpNotForUs);
   if (Own* claimed = find_own(here, packet.sender_ip)) {
     defend(*claimed, now);
@@ -58,8 +58,8 @@ NeighbourHandled Arp::handle(uint8_t port, const wire::ArpPacket& packet, Neighb
   }
   bool is_news = false;
   if (is_usable_sender(packet)) {
-    // RFC 826, "Packet Reception": a pair that is known is updated by whatever names it; a new one
-    // is added only when the packet was meant for us, so that chatter does not fill the cache.
+    // RFC 826, "Packet Reception": any packet updates a known pair. A new pair is added only from a
+    // packet for this host, so that the traffic of others does not fill the cache.
     if (asked != nullptr && !is_request) {
       is_news = cache.advertise(port, packet.sender_ip, {packet.sender_mac, true, true}, now);
     }
@@ -70,7 +70,7 @@ NeighbourHandled Arp::handle(uint8_t port, const wire::ArpPacket& packet, Neighb
   return out;
 }
 
-/// RFC 5227 2.4 (c): a host that keeps its address defends it, once in DEFEND_INTERVAL.
+/// RFC 5227 2.4 (c): a host that keeps its address defends it, at most once in DEFEND_INTERVAL.
 void Arp::defend(Own& own, Nanos now) {
   if (now - own.defended_at < kArpDefendInterval) return;
   own.defended_at = now;
@@ -80,7 +80,7 @@ void Arp::defend(Own& own, Nanos now) {
 
 NeighbourOut Arp::request(const Solicit& asked) const {
   const Port& port = ports_[asked.port];
-  // Of several addresses the one that lies in the neighbour's network.
+  // Of several addresses, the one in the neighbour's network is the sender address.
   const Own* from = port.addresses.begin();
   for (const Own& own : port.addresses) {
     if (own.address.has_on_link(asked.ip)) from = &own;

@@ -20,21 +20,22 @@ inline constexpr uint8_t kArpAnnounceCount = 2;
 inline constexpr Nanos kArpAnnounceInterval = seconds(2);
 inline constexpr Nanos kArpDefendInterval = seconds(10);
 
-/// What this host says of its IPv4 addresses, and what it hears: RFC 826, with the announcements
-/// and defence of RFC 5227. Neighbours are the cache's. Plain data. Thread: one.
+/// ARP for this host's IPv4 addresses: RFC 826, with the announcements and the defence of RFC 5227.
+/// Neighbours are stored in the NeighbourCache. Plain data. Thread: one.
 class Arp {
  public:
-  /// Tells whose requests to answer on `port`, and announces them (RFC 5227 2.3). Addresses of
-  /// IPv6 are passed over. Neighbours outside the prefixes are learned only when asked for.
+  /// Sets the addresses for which requests on `port` are answered, and announces them (RFC 5227
+  /// 2.3). IPv6 addresses are ignored. Neighbours outside the prefixes are learned only from
+  /// replies to our requests.
   void set_port(uint8_t port, MacAddress mac, std::span<const InterfaceAddress> addresses,
                 Nanos now);
   bool has_address(uint8_t port) const { return !ports_[port].addresses.empty(); }
 
-  /// A packet arrived on `port`.
+  /// Handles a packet that arrived on `port`.
   NeighbourHandled handle(uint8_t port, const wire::ArpPacket& packet, NeighbourCache& cache,
                           Nanos now);
 
-  /// The question that `asked` stands for. REQUIRES: has_address(asked.port).
+  /// The ARP request for `asked`. REQUIRES: has_address(asked.port).
   NeighbourOut request(const Solicit& asked) const;
   /// Announces the addresses of `port` again.
   void on_link_up(uint8_t port, Nanos now);

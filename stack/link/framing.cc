@@ -4,8 +4,8 @@
 
 #include "stack/base/check.h"
 
-/// The packets are fresh ones of the memory, whose headroom (io::kTxHeadroomBytes) covers every
-/// frame that is written here: what a peer sends decides no length.
+/// Packets are newly allocated: their headroom (io::kTxHeadroomBytes) covers every frame that is
+/// written here. No length depends on what a peer sends.
 namespace lyre::link {
 
 void push_ethernet(io::PacketBuf& packet, const FrameAddresses& addresses, uint16_t ether_type) {
@@ -54,7 +54,7 @@ void write_mld_frame(io::PacketBuf& packet, const FrameAddresses& addresses, con
             {.source = mld.addresses.source,
              .destination = mld.addresses.destination,
              .payload_bytes = bytes,
-             .next_header = 0,  // hop-by-hop options, which the message begins with
+             .next_header = 0,  // hop-by-hop options, with which the message begins
              .hop_limit = wire::kMldHopLimit});
 }
 

@@ -11,32 +11,32 @@
 
 namespace lyre::link {
 
-/// Where a frame comes from and goes to.
+/// Ethernet source and destination of a frame.
 struct FrameAddresses {
   MacAddress source;
   MacAddress destination;
 };
 
-/// Puts an Ethernet header in front of what `packet` holds.
+/// Prepends an Ethernet header to `packet`.
 /// REQUIRES: kEthernetHeaderBytes of headroom.
 void push_ethernet(io::PacketBuf& packet, const FrameAddresses& addresses, uint16_t ether_type);
 
-/// Puts Ethernet and IPv6 headers in front of what `packet` holds.
-/// REQUIRES: headroom for both; header.payload_bytes counts pieces too.
+/// Prepends Ethernet and IPv6 headers to `packet`.
+/// REQUIRES: headroom for both; header.payload_bytes includes the pieces of the packet.
 void push_ipv6(io::PacketBuf& packet, const FrameAddresses& addresses,
                const wire::Ipv6Header& header);
 
-/// Makes an empty `packet` an ARP frame. REQUIRES: headroom for both headers.
+/// Writes an ARP frame into the empty `packet`. REQUIRES: headroom for both headers.
 void write_arp_frame(io::PacketBuf& packet, const FrameAddresses& addresses,
                      const wire::ArpPacket& arp);
 
-/// Makes an empty `packet` one of neighbour discovery. REQUIRES: headroom for all headers.
+/// Writes an NDP frame into the empty `packet`. REQUIRES: headroom for all headers.
 void write_ndp_frame(io::PacketBuf& packet, const FrameAddresses& addresses, const NdpPacket& ndp);
 
-/// The same for a report of multicast listener discovery.
+/// Writes an MLD report into the empty `packet`. REQUIRES: headroom for all headers.
 void write_mld_frame(io::PacketBuf& packet, const FrameAddresses& addresses, const MldPacket& mld);
 
-/// Whichever it is, from a port whose MAC is `own_mac`.
+/// Writes a frame of the kind that `out` holds, sent from a port whose MAC is `own_mac`.
 void write_neighbour_frame(io::PacketBuf& packet, MacAddress own_mac, const NeighbourOut& out);
 
 }  // namespace lyre::link

@@ -27,7 +27,8 @@ bool Mld::handle(uint8_t port, const wire::MldQuery& query, Nanos now) {
     if (group.port != port || !is_meant) continue;
     is_ours = true;
     group.is_version1 = query.is_version1;
-    // RFC 3810 6.2: after a while of the router's choosing, or with what is due before.
+    // RFC 3810 6.2: after a random delay below the router's maximum, or with an earlier pending
+    // report.
     group.deadline = earlier(group.deadline, now + some_of(millis(query.response_ms_max)));
   }
   return is_ours;
@@ -41,7 +42,7 @@ void Mld::on_timer(const Ndp& ndp, Nanos now, NeighbourOutList& out) {
     NeighbourOut report;
     report.port = group.port;
     report.kind = NeighbourOut::Kind::kMld;
-    // RFC 3590 4: from nobody, while there is no link-local address.
+    // RFC 3590 4: the source is unspecified while there is no link-local address.
     report.mld.addresses = {ndp.link_local_of(group.port).value_or(IpAddress{}),
                             is_version1 ? group.address : wire::kMldRouters};
     report.mld.report = {group.address, is_version1, is_change};

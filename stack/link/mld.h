@@ -12,26 +12,28 @@
 
 namespace lyre::link {
 
-/// RFC 3810 9.1 and 9.11: the robustness variable, and the longest wait between two reports of a
-/// change.
+/// RFC 3810 9.1 and 9.11: the robustness variable, and the longest interval between two reports of
+/// a change.
 inline constexpr uint8_t kMldRobustness = 2;
 inline constexpr Nanos kMldReportInterval = seconds(1);
 
-/// Tells switches and routers in which groups this host wants to hear: without it a switch that
-/// snoops keeps neighbour discovery from us. Every source is welcome in every group, so this is the
-/// simple half of RFC 3810, and RFC 2710 towards who knows no other. Plain data. Thread: one.
+/// Reports to switches and routers to which multicast groups this host listens. Without reports a
+/// switch that snoops MLD would not forward neighbour discovery to this host. No group excludes a
+/// source, so the part of RFC 3810 without source lists is enough; a router of version 1 gets
+/// reports of RFC 2710. Plain data. Thread: one.
 class Mld {
  public:
   explicit Mld(uint64_t seed) : seed_(seed) {}
 
-  /// Listens to `group` on `port` from now on.
+  /// Starts listening to `group` on `port`.
   void join(uint8_t port, const IpAddress& group, Nanos now);
-  /// The port has got its link-local address: what was said from nobody is said again (RFC 3590 4).
+  /// The link-local address of the port became usable: reports that were sent from the unspecified
+  /// address are sent again (RFC 3590 4).
   void speak_up(uint8_t port, Nanos now);
-  /// A router asks. False: for a group that we do not listen to.
+  /// Handles a router's query. Returns false when this host does not listen to the group.
   bool handle(uint8_t port, const wire::MldQuery& query, Nanos now);
 
-  /// `ndp` knows from which addresses may be spoken.
+  /// Appends the reports that are due. `ndp` supplies the source addresses.
   void on_timer(const Ndp& ndp, Nanos now, NeighbourOutList& out);
   Nanos next_deadline() const;
 
@@ -39,8 +41,8 @@ class Mld {
   struct Group {
     IpAddress address;
     uint8_t port = 0;
-    uint8_t changes_left = 0;  ///< reports of the join still to be sent; then only answers are
-    bool is_version1 = false;  ///< the answer that is due
+    uint8_t changes_left = 0;  ///< join reports to be sent; then only queries are answered
+    bool is_version1 = false;  ///< the version of the pending answer
     Nanos deadline = kNever;
   };
   Nanos some_of(Nanos longest);

@@ -19,7 +19,7 @@ NeighbourOut out_of(uint8_t port, MacAddress destination, const NdpPacket& packe
 }  // namespace
 
 void Ndp::set_port(uint8_t port, const NdpPort& description, Nanos now) {
-  LYRE_CHECK(port < kPortsMax);  // the worker's own numbers
+  LYRE_CHECK(port < kPortsMax);  // a number that the worker assigned
   ports_[port] = Port{.takes_routers = description.takes_routers, .mac = description.mac};
   for (const InterfaceAddress& address : description.addresses) {
     if (address.address.is_v4()) continue;
@@ -39,7 +39,7 @@ void Ndp::on_link_up(uint8_t port, Nanos now) {
 
 NeighbourHandled Ndp::handle(uint8_t port, const NdpArrival& arrival, NeighbourCache& cache,
                              Nanos now) {
-  // Our own frame comes back from some wires.
+  // Some links loop a host's own frames back.
   if (arrival.sender_mac == ports_[port].mac) return dropped(Drop::kNdpNotForUs);
   switch (arrival.packet.message.type) {
     case wire::NdpType::kNeighbourSolicitation:
@@ -48,8 +48,8 @@ NeighbourHandled Ndp::handle(uint8_t port, const NdpArrival& arrival, NeighbourC
       return on_advertisement(port, arrival, cache, now);
     case wire::NdpType::kRouterAdvertisement:
       return on_router(port, arrival, cache, now);
-    case wire::NdpType::kRouterSolicitation:  // RFC 4861 6.2.6: for routers
-    case wire::NdpType::kRedirect:            // a connection stays with the router it began with
+    case wire::NdpType::kRouterSolicitation:  // RFC 4861 6.2.6: only routers handle it
+    case wire::NdpType::kRedirect:            // ignored: a connection keeps its first router
       break;
   }
   return dropped(Drop::kNdpNotForUs);
@@ -62,13 +62,14 @@ NeighbourHandled Ndp::on_solicitation(uint8_t port, const NdpArrival& arrival,
   Own* own = find_own(port, message.target);
   if (own == nullptr) return dropped(Drop::kNdpNotForUs);
   if (own->state != AddressState::kUsable) {
-    // RFC 4862 5.4.3: who else probes for it means to have it; who asks for it does not know us.
+    // RFC 4862 5.4.3: a solicitation from the unspecified address is a probe by a host that wants
+    // this address too. Any other solicitation does not conflict with a tentative address.
     if (!asker.is_unspecified()) return dropped(Drop::kNdpNotForUs);
     mark_duplicate(*own);
     return dropped(Drop::kNdpConflict);
   }
   NeighbourHandled out;
-  if (asker.is_unspecified()) {  // RFC 4861 7.2.4: the asker has no address to answer to
+  if (asker.is_unspecified()) {  // RFC 4861 7.2.4: no unicast reply is possible
     out.reply = advertisement_of(*own);
     return out;
   }
@@ -87,13 +88,13 @@ NeighbourHandled Ndp::on_advertisement(uint8_t port, const NdpArrival& arrival,
                                        NeighbourCache& cache, Nanos now) {
   const wire::NdpMessage& message = arrival.packet.message;
   if (Own* own = find_own(port, message.target)) {
-    // RFC 4862 5.4.4.
+    // RFC 4862 5.4.4: an advertisement for a tentative address means that another host has it.
     if (own->state == AddressState::kTentative) mark_duplicate(*own);
     return dropped(Drop::kNdpConflict);
   }
   const Advertised said{message.target_mac, message.is_solicited, message.overrides};
   if (!cache.advertise(port, message.target, said, now)) return dropped(Drop::kNdpNotForUs);
-  // RFC 4861 7.2.5: it says that it does not forward any more.
+  // RFC 4861 7.2.5: a neighbour that is no longer a router is removed from the default routers.
   if (!message.is_router) remove_router(port, message.target);
   return {};
 }
@@ -139,7 +140,7 @@ std::optional<IpAddress> Ndp::default_router(uint8_t port) const {
   const Router* best = nullptr;
   for (const Router& router : routers_) {
     if (router.port != port) continue;
-    // Of equals always the same one, in whatever order they were heard.
+    // Between equal routers the choice is deterministic and independent of the order of arrival.
     const bool is_better =
         best == nullptr || router.preference > best->preference ||
         (router.preference == best->preference && router.address < best->address);
@@ -149,7 +150,7 @@ std::optional<IpAddress> Ndp::default_router(uint8_t port) const {
   return best->address;
 }
 
-/// RFC 4862 5.4.5: without its link-local address a port does without IPv6.
+/// RFC 4862 5.4.5: a port whose link-local address is a duplicate does not use IPv6.
 void Ndp::mark_duplicate(Own& own) {
   const bool is_all = is_ipv6_link_local(own.address.address);
   for (Own& other : own_) {
@@ -178,7 +179,7 @@ std::optional<NeighbourOut> Ndp::announcement(uint8_t port) const {
   return advertisement_of(*own);
 }
 
-/// Every session asks for this with every turn: so it is counted once for all.
+/// The worker reads this every turn for every session, so the result is computed once per change.
 void Ndp::look_at_states() {
   ++generation_;
   for (Port& port : ports_) {
@@ -210,7 +211,7 @@ void Ndp::on_timer(Nanos now, NeighbourOutList& out) {
 
 void Ndp::step(Own& own, Nanos now, NeighbourOutList& out) {
   if (!own.was_delayed) {
-    // RFC 4862 5.4.2: hosts that start together shall not probe together.
+    // RFC 4862 5.4.2: a random delay keeps hosts that start together from probing together.
     own.was_delayed = true;
     Rng rng(seed_ ^ own.address.address.bytes[15] ^ static_cast<uint64_t>(own.port) << 8);
     const auto most = static_cast<uint64_t>(kFirstSolicitDelayMax.value);
@@ -224,7 +225,8 @@ void Ndp::step(Own& own, Nanos now, NeighbourOutList& out) {
     own.deadline = is_probe || own.sends_left > 0 ? now + kRetransmitTime : kNever;
     return;
   }
-  // Nobody objected. The neighbours are told, for one may remember another MAC.
+  // No host objected. Neighbours get an advertisement, because one of them may have cached another
+  // MAC.
   own.state = AddressState::kUsable;
   own.sends_left = kNdpAnnounceCount;
   own.deadline = now;
@@ -272,7 +274,7 @@ Nanos Ndp::next_deadline() const {
   return deadline;
 }
 
-/// RFC 4862 5.4.2: from nobody, to all who might have the address.
+/// RFC 4862 5.4.2: from the unspecified address to the solicited-node group.
 NeighbourOut Ndp::probe_of(const Own& own) const {
   wire::NdpMessage message;
   message.target = own.address.address;
@@ -280,7 +282,7 @@ NeighbourOut Ndp::probe_of(const Own& own) const {
   return out_of(own.port, multicast_mac(group), {{IpAddress{}, group}, message});
 }
 
-/// RFC 4861 7.2.6: to all nodes, unasked.
+/// RFC 4861 7.2.6: an unsolicited advertisement to all nodes.
 NeighbourOut Ndp::advertisement_of(const Own& own) const {
   wire::NdpMessage message;
   message.type = wire::NdpType::kNeighbourAdvertisement;
@@ -293,7 +295,7 @@ NeighbourOut Ndp::advertisement_of(const Own& own) const {
 Ndp::Own* Ndp::find_own(uint8_t port, const IpAddress& address) {
   for (Own& own : own_) {
     if (own.port != port || own.address.address != address) continue;
-    // One that another host has is that host's: it is a neighbour like others.
+    // An address that another host has is not an own address: it is resolved like any neighbour.
     return own.state == AddressState::kDuplicate ? nullptr : &own;
   }
   return nullptr;

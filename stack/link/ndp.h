@@ -16,54 +16,55 @@ namespace lyre::link {
 /// RFC 4862 5.1: DupAddrDetectTransmits.
 inline constexpr uint8_t kDadProbes = 1;
 /// RFC 4861 10: MAX_RTR_SOLICITATION_DELAY, MAX_RTR_SOLICITATIONS, RTR_SOLICITATION_INTERVAL,
-/// MAX_NEIGHBOR_ADVERTISEMENT (we send fewer).
+/// MAX_NEIGHBOR_ADVERTISEMENT (this host sends fewer).
 inline constexpr Nanos kFirstSolicitDelayMax = seconds(1);
 inline constexpr uint8_t kRouterSolicitsMax = 3;
 inline constexpr Nanos kRouterSolicitInterval = seconds(4);
 inline constexpr uint8_t kNdpAnnounceCount = 2;
 
-/// Default routers that are remembered, of all ports together.
+/// Default routers that are stored, of all ports together.
 inline constexpr size_t kRoutersMax = 16;
 
-/// RFC 4862 2: an address is nobody's until it is known that no other host has it.
+/// RFC 4862 2: an address is tentative until duplicate address detection has found no other owner.
 enum class AddressState : uint8_t { kTentative, kUsable, kDuplicate };
 
-/// What one port is told to be.
+/// The configuration of one port.
 struct NdpPort {
   MacAddress mac;
-  std::span<const InterfaceAddress> addresses;  ///< those of IPv4 are passed over
-  bool takes_routers = false;                   ///< default routers are learned from their words
+  std::span<const InterfaceAddress> addresses;  ///< IPv4 addresses are ignored
+  bool takes_routers = false;                   ///< default routers are learned from advertisements
 };
 
-/// A packet of NDP as it arrived.
+/// An NDP message as it arrived.
 struct NdpArrival {
   MacAddress sender_mac;  ///< of the frame
   NdpPacket packet;
 };
 
-/// What this host says of its IPv6 addresses, and what it hears: duplicate address detection (the
-/// plain one of RFC 4862 5.4: nothing is sent from an address before it is ours), the answers of
-/// RFC 4861 7.2.4, and default routers. Neighbours are the cache's. Plain data. Thread: one.
+/// NDP for this host's IPv6 addresses: duplicate address detection (RFC 4862 5.4 without the
+/// optimistic variant: nothing is sent from a tentative address), answers to solicitations (RFC
+/// 4861 7.2.4), and default routers. Neighbours are stored in the NeighbourCache. Plain data.
+/// Thread: one.
 class Ndp {
  public:
   explicit Ndp(uint64_t seed) : seed_(seed) {}
 
-  /// Begins to find out whether the addresses are free. REQUIRES: one of them is link-local, if
-  /// any is of IPv6.
+  /// Starts duplicate address detection for the addresses. REQUIRES: if any is IPv6, one of them is
+  /// link-local.
   void set_port(uint8_t port, const NdpPort& description, Nanos now);
 
-  /// Says again what may not have left: probes for addresses that are not ours yet, advertisements
-  /// of those that are, and the question for routers.
+  /// Sends again what the link may have lost while it was down: probes for tentative addresses,
+  /// advertisements of usable ones, and router solicitations.
   void on_link_up(uint8_t port, Nanos now);
 
   NeighbourHandled handle(uint8_t port, const NdpArrival& arrival, NeighbourCache& cache,
                           Nanos now);
 
-  /// The question that `asked` stands for; empty while the port may not ask.
+  /// The solicitation for `asked`; empty while the port has no usable source address.
   std::optional<NeighbourOut> solicitation(const Solicit& asked) const;
-  /// An unasked advertisement of an address of `port`, if it has a usable one.
+  /// An unsolicited advertisement of an address of `port`; empty if it has no usable one.
   std::optional<NeighbourOut> announcement(uint8_t port) const;
-  /// False until every address of the port was looked at.
+  /// False until duplicate address detection ended for every address of the port.
   bool is_settled(uint8_t port) const { return ports_[port].is_settled; }
   bool has_usable(uint8_t port) const { return ports_[port].has_usable; }
   /// The port's link-local address once it is usable.
@@ -80,10 +81,10 @@ class Ndp {
     bool was_delayed = false;
     Nanos deadline = kNever;
   };
-  /// All addresses, and the default router of a port: the worker's routes follow them.
+  /// All addresses, and the default router of a port. The worker's routes are derived from them.
   std::span<const Own> addresses() const { return {own_.begin(), own_.size()}; }
   std::optional<IpAddress> default_router(uint8_t port) const;
-  /// Changes whenever one of these did.
+  /// Changes whenever addresses(), their states or a default router changed.
   uint32_t generation() const { return generation_; }
 
  private:

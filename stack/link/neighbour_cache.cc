@@ -9,7 +9,7 @@
 namespace lyre::link {
 namespace {
 
-/// Older than every resolve(), so that unasked entries are replaced first.
+/// Earlier than every resolve(), so that entries that were never used are replaced first.
 constexpr Nanos kNeverUsed{INT64_MIN};
 
 bool is_usable(MacAddress mac) { return !mac.is_group() && mac != MacAddress{}; }
@@ -30,7 +30,8 @@ Resolved NeighbourCache::resolve(uint8_t port, const IpAddress& ip, Nanos now) {
   entry->used_at = now;
   switch (entry->state) {
     case State::kStale:
-      // RFC 4861 7.3.3: what uses it may soon confirm it; if not, it is probed.
+      // RFC 4861 7.3.3: traffic that uses the entry may confirm it; if it does not, the entry is
+      // probed.
       entry->state = State::kDelay;
       set_deadline(*entry, now + kFirstProbeDelay);
       [[fallthrough]];
@@ -121,8 +122,8 @@ NeighbourCache::Entry* NeighbourCache::find(uint8_t port, const IpAddress& ip) {
   return nullptr;
 }
 
-/// Takes a free entry, or the one whose last use is longest ago: what was learned unasked goes
-/// before what is in use, whoever floods us with requests.
+/// Takes a free entry, or the least recently used one. Entries from unsolicited packets were never
+/// used, so a flood of requests does not replace entries in use.
 NeighbourCache::Entry& NeighbourCache::replace_in_bucket(uint8_t port, const IpAddress& ip) {
   Entry* bucket = bucket_of(port, ip);
   Entry* oldest = bucket;
@@ -150,7 +151,7 @@ void NeighbourCache::set_mac(Entry& entry, MacAddress mac) {
   ++generation_;
 }
 
-/// RFC 4861 6.3.2: the time is drawn anew, so that hosts do not probe in step.
+/// RFC 4861 6.3.2: the time is randomised, so that hosts do not probe in step.
 void NeighbourCache::make_reachable(Entry& entry, Nanos now) {
   Rng rng(seed_ ^ ++draws_);
   const auto spread = static_cast<uint64_t>(kReachableTime.value);
@@ -180,7 +181,8 @@ void NeighbourCache::step(Entry& entry, Nanos now, SolicitList& out) {
       [[fallthrough]];
     case State::kProbe:
       if (entry.tries < kSolicitsMax) return ask(entry, entry.mac, now, out);
-      // The address may have moved to another machine: forget the old MAC and ask everybody.
+      // The address may have moved to another machine: drop the old MAC and ask by broadcast or
+      // multicast.
       entry.state = State::kIncomplete;
       entry.tries = 0;
       [[fallthrough]];
@@ -198,7 +200,7 @@ void NeighbourCache::step(Entry& entry, Nanos now, SolicitList& out) {
 }
 
 void NeighbourCache::ask(Entry& entry, std::optional<MacAddress> mac, Nanos now, SolicitList& out) {
-  // Where there is no room the deadline stays where it is: due at the next call.
+  // When `out` is full the deadline stays, and the entry is due at the next call.
   if (!out.try_push({entry.port, entry.ip, mac})) return;
   ++entry.tries;
   entry.deadline = now + kRetransmitTime;

@@ -15,18 +15,18 @@ namespace lyre::link {
 inline constexpr uint8_t kPortsMax = 8;
 /// Neighbours that one worker can know; 48 bytes each.
 inline constexpr uint32_t kNeighboursMax = 1024;
-/// Questions that one call of on_timer() can give.
+/// Solicitations that one call of on_timer() can return.
 inline constexpr size_t kSolicitBurstMax = 32;
 
 /// RFC 4861 10: REACHABLE_TIME before its random factor of 0.5 to 1.5, RETRANS_TIMER,
-/// DELAY_FIRST_PROBE_TIME, MAX_MULTICAST_SOLICIT and MAX_UNICAST_SOLICIT. ARP keeps to them too.
+/// DELAY_FIRST_PROBE_TIME, MAX_MULTICAST_SOLICIT and MAX_UNICAST_SOLICIT. ARP uses the same values.
 inline constexpr Nanos kReachableTime = seconds(30);
 inline constexpr Nanos kRetransmitTime = seconds(1);
 inline constexpr Nanos kFirstProbeDelay = seconds(5);
 inline constexpr uint8_t kSolicitsMax = 3;
-/// What nobody used for this long is forgotten.
+/// An entry that was not used for this long is removed.
 inline constexpr Nanos kStaleHold = seconds(60);
-/// After the last try nobody asks again for this long.
+/// After the last solicitation failed, the address is not asked for again for this long.
 inline constexpr Nanos kUnreachableHold = seconds(5);
 
 enum class Answer : uint8_t { kKnown, kPending, kUnreachable };
@@ -36,7 +36,7 @@ struct Resolved {
   MacAddress mac;  ///< when kKnown
 };
 
-/// A question to send: to `mac` where it is known, else to all who may have `ip`.
+/// A solicitation to send: to `mac` where it is known, else to all hosts that may have `ip`.
 struct Solicit {
   uint8_t port = 0;
   IpAddress ip;
@@ -44,37 +44,37 @@ struct Solicit {
 };
 using SolicitList = BoundedVector<Solicit, kSolicitBurstMax>;
 
-/// What a neighbour says of itself: RFC 4861 4.4, and an ARP reply in the same words.
+/// The contents of an advertisement: RFC 4861 4.4, or an ARP reply in the same terms.
 struct Advertised {
   std::optional<MacAddress> mac;
   bool is_solicited = false;
   bool overrides = false;
 };
 
-/// The neighbours of one worker's ports, of both families, in the states of RFC 4861 7.3.2.
-/// Plain data: copying it snapshots it. Nothing waits in it: a sender whose next hop is kPending
-/// tries again when generation() has changed.
+/// The neighbours of one worker's ports, of both families, in the states of RFC 4861 7.3.2. Plain
+/// data: copying it snapshots it. It queues no packets: a sender whose next hop is kPending tries
+/// again when generation() has changed.
 /// Thread: one. Units: time is the caller's `now`.
 class NeighbourCache {
  public:
-  /// `seed` makes the placement of entries hard to guess from outside.
+  /// `seed` makes the placement of entries unpredictable for peers.
   explicit NeighbourCache(uint64_t seed);
 
-  /// The MAC of `ip`, a neighbour on `port`. Unknown ones start to be asked for: the question
-  /// leaves with the next on_timer(), which is due at once.
+  /// The MAC of `ip`, a neighbour on `port`. For an unknown neighbour a solicitation is scheduled:
+  /// the next on_timer(), which is then due at once, returns it.
   Resolved resolve(uint8_t port, const IpAddress& ip, Nanos now);
 
-  /// RFC 4861 7.2.3: a message named its sender's MAC in passing. An entry is made only if
-  /// `may_add`. False: nothing could be learned from it.
+  /// RFC 4861 7.2.3: a packet contained its sender's MAC. An entry is made only if `may_add`.
+  /// Returns false when the packet changed no entry.
   bool hear(uint8_t port, const IpAddress& ip, MacAddress mac, bool may_add, Nanos now);
-  /// RFC 4861 7.2.5. False: nobody asked for that one.
+  /// Handles an advertisement (RFC 4861 7.2.5). Returns false when no entry asked for it.
   bool advertise(uint8_t port, const IpAddress& ip, const Advertised& said, Nanos now);
 
-  /// Who is reached over `port` may be others from now on: all of them are unknown.
+  /// Other hosts may be reachable over `port` from now on: its entries are removed.
   void forget(uint8_t port);
 
-  /// Appends what must be asked now. Call when next_deadline() has come; what `out` has no room for
-  /// stays due.
+  /// Appends the solicitations that are due. Call when next_deadline() has passed; what does not
+  /// fit into `out` stays due.
   void on_timer(Nanos now, SolicitList& out);
   Nanos next_deadline() const { return next_deadline_; }
 
@@ -89,21 +89,21 @@ class NeighbourCache {
 
   enum class State : uint8_t {
     kFree,
-    kIncomplete,   ///< asked for; `mac` is not known
-    kReachable,    ///< confirmed lately
-    kStale,        ///< not confirmed lately, and not used since
-    kDelay,        ///< used again; soon to be probed
-    kProbe,        ///< still used while questions to `mac` are out
-    kUnreachable,  ///< nobody answered
+    kIncomplete,   ///< solicited; `mac` is not known
+    kReachable,    ///< recently confirmed
+    kStale,        ///< not recently confirmed, and not used since
+    kDelay,        ///< used again; will be probed
+    kProbe,        ///< used while unicast solicitations are unanswered
+    kUnreachable,  ///< no host answered
   };
   struct Entry {
     IpAddress ip;
     MacAddress mac;
     uint8_t port = 0;
     State state = State::kFree;
-    uint8_t tries = 0;  ///< questions sent since the state was entered
-    Nanos deadline;     ///< when on_timer() must look at it
-    Nanos used_at;      ///< last resolve(); kNeverUsed if learned unasked
+    uint8_t tries = 0;  ///< solicitations sent since the state was entered
+    Nanos deadline;     ///< when on_timer() must handle it
+    Nanos used_at;      ///< last resolve(); kNeverUsed if learned from an unsolicited packet
   };
   static_assert(sizeof(Entry) == 48);
 

@@ -19,7 +19,7 @@ struct NdpPacket {
   wire::NdpMessage message;
 };
 
-/// A report of multicast listener discovery, the same way.
+/// A report of multicast listener discovery with the addresses of the packet that carries it.
 struct MldPacket {
   wire::AddressPair addresses;
   wire::MldReport report;
@@ -36,14 +36,14 @@ struct NeighbourOut {
   MldPacket mld;
 };
 
-/// Packets that one call of Neighbours::on_timer() can give.
+/// Packets that one call of Neighbours::on_timer() can return.
 inline constexpr size_t kNeighbourBurstMax = kSolicitBurstMax;
 using NeighbourOutList = BoundedVector<NeighbourOut, kNeighbourBurstMax>;
 
-/// What a received packet led to.
+/// The result of handling a received packet.
 struct NeighbourHandled {
   std::optional<NeighbourOut> reply;
-  std::optional<Drop> drop;  ///< the packet served for nothing, and why
+  std::optional<Drop> drop;  ///< why the packet was of no use
 };
 
 inline NeighbourHandled dropped(Drop reason) { return {std::nullopt, reason}; }

@@ -19,7 +19,7 @@ void Neighbours::set_port(uint8_t port, const NdpPort& description, Nanos now) {
 }
 
 void Neighbours::on_link_up(uint8_t port, Nanos now) {
-  LYRE_CHECK(port < kPortsMax);  // the control thread's, for a port of the configuration
+  LYRE_CHECK(port < kPortsMax);  // from the control thread, for a configured port
   cache_.forget(port);
   arp_.on_link_up(port, now);
   ndp_.on_link_up(port, now);
@@ -72,7 +72,7 @@ void Neighbours::follow_ndp(Nanos now) {
 void Neighbours::on_timer(Nanos now, NeighbourOutList& out) {
   if (now < next_deadline_) return;
   arp_.on_timer(now, out);
-  // Before the probe for an address its group is joined (RFC 4862 5.4.2).
+  // The solicited-node group is joined before its address is probed for (RFC 4862 5.4.2).
   mld_.on_timer(ndp_, now, out);
   ndp_.on_timer(now, out);
   follow_ndp(now);

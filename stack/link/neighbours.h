@@ -10,33 +10,36 @@
 
 namespace lyre::link {
 
-/// The neighbours of one worker's ports, whatever their family: one cache, which ARP and NDP fill.
-/// Plain data: copying it snapshots it. Thread: one. Units: time is the caller's `now`.
+/// The neighbours of one worker's ports, of both families: one cache, which ARP and NDP fill. Plain
+/// data: copying it snapshots it. Thread: one. Units: time is the caller's `now`.
 class Neighbours {
  public:
   explicit Neighbours(uint64_t seed) : cache_(seed), ndp_(seed), mld_(seed) {}
 
-  /// Tells what `port` is. Its addresses of IPv4 are announced, those of IPv6 probed for first.
+  /// Sets the configuration of `port`. Its IPv4 addresses are announced, its IPv6 addresses probed
+  /// for first.
   void set_port(uint8_t port, const NdpPort& description, Nanos now);
 
-  /// The link of `port` came up: those at its other end may be others, and have not heard what was
-  /// said before. Asks and tells anew.
+  /// The link of `port` came up. Other hosts may be connected now, and earlier announcements may
+  /// not have reached them: solicitations and announcements are sent again.
   void on_link_up(uint8_t port, Nanos now);
 
-  /// The MAC of `next_hop` on `port`: kPending while it is asked for, or while the port does not
-  /// know yet which addresses are its own; kUnreachable also where the port has none of the family.
+  /// The MAC of `next_hop` on `port`. kPending while a solicitation is unanswered, or while
+  /// duplicate address detection runs on the port; kUnreachable also where the port has no address
+  /// of the family.
   Resolved resolve(uint8_t port, const IpAddress& next_hop, Nanos now);
 
   NeighbourHandled handle_arp(uint8_t port, const wire::ArpPacket& packet, Nanos now);
   NeighbourHandled handle_ndp(uint8_t port, const NdpArrival& arrival, Nanos now);
   NeighbourHandled handle_mld(uint8_t port, const wire::MldQuery& query, Nanos now);
 
-  /// Appends what must be sent now. Call when next_deadline() has come; what `out` has no room for
-  /// stays due.
+  /// Appends the packets that are due. Call when next_deadline() has passed; what does not fit into
+  /// `out` stays due.
   void on_timer(Nanos now, NeighbourOutList& out);
   Nanos next_deadline() const { return next_deadline_; }
 
-  /// A harmless packet, for when one is wanted; empty while the port may send none.
+  /// A packet without effect (an announcement), for drivers that free sent packets only when they
+  /// send again; empty while the port may send none.
   std::optional<NeighbourOut> announcement(uint8_t port) const;
 
   /// Changes whenever an answer of resolve() may have changed from kPending or kUnreachable.
