@@ -67,7 +67,7 @@ std::optional<Drop> EchoResponder::write_problem(const Refused& refused,
                                                  const link::FrameAddresses& addresses, Nanos now,
                                                  io::PacketBuf& out) {
   LYRE_CHECK(out.length == 0 && out.headroom >= kFrontBytesMax);
-  // RFC 4443 2.4 (c): as much as fits without exceeding what every link carries.
+  // RFC 4443 2.4 (c): as much as fits into the minimum IPv6 MTU.
   constexpr size_t kQuoteBytesMax =
       wire::kIpv6MtuBytesMin - wire::kIpv6HeaderBytes - wire::kIcmpHeaderBytes;
   const auto quote = refused.packet.first(std::min(refused.packet.size(), kQuoteBytesMax));

@@ -12,24 +12,24 @@
 
 namespace lyre::ip {
 
-/// Echo replies a second that one worker sends, and how many at once.
+/// Echo replies a second that one worker sends, and the size of a burst.
 inline constexpr uint32_t kEchoRepliesPerSecond = 1000;
 inline constexpr uint32_t kEchoReplyBurst = 100;
 
-/// ICMPv6 errors a second, and how many at once (RFC 4443 2.4 (f)).
+/// ICMPv6 errors a second, and the size of a burst (RFC 4443 2.4 (f)).
 inline constexpr uint32_t kIcmpErrorsPerSecond = 100;
 inline constexpr uint32_t kIcmpErrorBurst = 20;
 
-/// Answers pings, and tells who sent what cannot be processed, within limits. Plain data.
+/// Answers echo requests and sends Parameter Problems, both rate-limited. Plain data.
 /// Thread: one.
 class EchoResponder {
  public:
-  /// Fills the empty transmit buffer `out` with the reply to `request`, checksums and all.
-  /// `ip_id` is for IPv4.
-  /// Fails: kIcmpRateLimited, or kTxNoBuffer when the data does not fit; `out` is untouched then.
+  /// Writes the reply to `request` with its checksums into the empty transmit buffer `out`. `ip_id`
+  /// is for IPv4.
+  /// Fails: kIcmpRateLimited, or kTxNoBuffer when the data does not fit; `out` is unchanged then.
   std::optional<Drop> write_reply(const EchoInput& request, const link::FrameAddresses& addresses,
                                   uint16_t ip_id, Nanos now, io::PacketBuf& out);
-  /// The same with a Parameter Problem that quotes the packet, as much of it as 1280 bytes hold.
+  /// As write_reply(), for a Parameter Problem. It quotes as much of the packet as 1280 bytes hold.
   std::optional<Drop> write_problem(const Refused& refused, const link::FrameAddresses& addresses,
                                     Nanos now, io::PacketBuf& out);
 

@@ -51,7 +51,8 @@ bool can_match_headers(std::span<const uint8_t> headers) {
 bool header_match(const io::PacketBuf& packet, std::span<const uint8_t> headers, SeqNum seq,
                   std::span<const uint8_t>& payload) {
   const uint8_t* frame = packet.data;
-  // The sequence number differs between most streams, so it is compared first.
+  // The sequence number differs between most streams, so it is compared first: most mismatches end
+  // here.
   if (packet.length <= headers.size() || wire::read_be32(frame + kSeqAt) != seq.raw()) return false;
   const size_t ip_bytes = wire::read_be16(frame + kLengthAt);
   if (ip_bytes <= headers.size() - kIpAt || ip_bytes > packet.length - kIpAt) return false;

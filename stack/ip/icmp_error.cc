@@ -9,10 +9,10 @@ namespace {
 
 using wire::IcmpVerdict;
 
-/// RFC 791 3.2: every link carries at least this much.
+/// RFC 791 3.2: every link carries packets of at least this size.
 constexpr uint32_t kMtuBytesMin = 68;
 
-/// RFC 1191 7: likely MTUs, for routers that do not name theirs.
+/// RFC 1191 7: plateau MTUs, for routers that do not report theirs.
 constexpr std::array<uint16_t, 10> kMtuPlateaus = {32000, 17914, 8166, 4352, 2002,
                                                    1492,  1006,  508,  296,  68};
 
@@ -23,8 +23,9 @@ uint32_t plateau_below(uint32_t total_bytes) {
   return kMtuBytesMin;
 }
 
-/// RFC 1122 4.2.3.9: codes 2 to 4 are hard, 4 being the too-big of path MTU discovery; the
-/// prohibitions that RFC 1812 5.2.7.1 added will not pass by themselves either.
+/// RFC 1122 4.2.3.9: codes 2 to 4 are hard errors; 4 is the "fragmentation needed" of path MTU
+/// discovery. The prohibitions that RFC 1812 5.2.7.1 added are administrative and therefore not
+/// temporary either.
 IcmpVerdict verdict_of_unreachable(uint8_t code) {
   switch (code) {
     case wire::kUnreachableProtocol:
@@ -44,8 +45,8 @@ bool is_error(uint8_t type) {
          type == wire::kIcmpParameterProblem;
 }
 
-/// RFC 4443 3.1, and RFC 1122 4.2.3.9 in the words of ICMPv6: what was prohibited or has no
-/// listener stays so.
+/// RFC 4443 3.1, and RFC 1122 4.2.3.9 applied to ICMPv6: a prohibited destination and a port
+/// without listener are not temporary.
 IcmpVerdict verdict_of_unreachable6(uint8_t code) {
   switch (code) {
     case wire::kUnreachable6Port:
@@ -59,7 +60,8 @@ IcmpVerdict verdict_of_unreachable6(uint8_t code) {
   }
 }
 
-/// RFC 4443 3.4: a next header that is not known, where ours was TCP, will not become known.
+/// RFC 4443 3.4: a host that does not recognise TCP as a next header will not accept a later
+/// attempt.
 IcmpVerdict verdict_of6(const wire::ParsedIcmp& icmp) {
   if (icmp.type == wire::kIcmpv6Unreachable) return verdict_of_unreachable6(icmp.code);
   const bool speaks_no_tcp =

@@ -7,7 +7,7 @@
 namespace lyre::ip {
 namespace {
 
-/// The port's verdict, or ours where it has none.
+/// The port's checksum verdict; where it has none, the result of `verify`.
 template <typename Verify>
 bool is_good(io::ChecksumVerdict verdict, Verify verify) {
   if (verdict == io::ChecksumVerdict::kUnknown) return verify();
@@ -29,8 +29,9 @@ InputKind classify_icmp(const wire::ParsedIpv4& ip, std::span<const uint8_t> mes
   return InputKind::kIcmpError;
 }
 
-/// RFC 1122 3.2.1: what is not to one of our unicast addresses, or cannot come from its source, is
-/// silently discarded; so nothing in this stack ever answers a broadcast or multicast.
+/// RFC 1122 3.2.1: a packet whose destination is not one of our unicast addresses, or whose source
+/// is impossible, is silently discarded. So this stack never answers a broadcast or multicast over
+/// IPv4.
 std::optional<Drop> check_ip(const io::PacketBuf& packet, const wire::ParsedIpv4& ip,
                              std::span<const uint8_t> bytes, const RouteTable& routes,
                              Origin origin) {
@@ -44,7 +45,7 @@ std::optional<Drop> check_ip(const io::PacketBuf& packet, const wire::ParsedIpv4
   return std::nullopt;
 }
 
-/// RFC 2464 7.
+/// RFC 2464 7: the Ethernet prefix of IPv6 multicast.
 bool is_ipv6_group(MacAddress mac) { return mac.bytes[0] == 0x33 && mac.bytes[1] == 0x33; }
 
 InputKind classify_ipv4(const io::PacketBuf& packet, std::span<const uint8_t> bytes,
@@ -113,7 +114,7 @@ InputKind classify(const io::PacketBuf& packet, MacAddress own_mac, const RouteT
     const FrameInput input{packet, rest, ethernet->source, !is_to_us, origin};
     return classify_ipv6(input, routes, out);
   }
-  // RFC 1122 3.3.6: a unicast IP packet in a broadcast frame is discarded as well.
+  // RFC 1122 3.3.6: a unicast IP packet in a broadcast frame is discarded.
   if (!is_to_us) return drop_for(Drop::kEthNotForUs, out);
   if (ethernet->type != wire::kEtherTypeIpv4) return drop_for(Drop::kEthUnknownType, out);
   return classify_ipv4(packet, rest, ethernet->source, routes, origin, out);

@@ -18,7 +18,7 @@
 
 namespace lyre::ip {
 
-/// What a received frame is. Each kind but kDrop has a member of Classified that describes it.
+/// The result of classify(). Each kind but kDrop has a member of Classified that describes it.
 enum class InputKind : uint8_t {
   kDrop,         ///< count `drop`, release the packet
   kArp,          ///< `arp`: give it to Neighbours::handle_arp()
@@ -27,10 +27,10 @@ enum class InputKind : uint8_t {
   kEchoRequest,  ///< `echo`: give it to EchoResponder
   kIcmpError,    ///< `icmp_error`: find the connection, Engine::on_icmp_error()
   kTcp,          ///< `tcp`: find the connection, Engine::on_segment()
-  kRefused,      ///< as kDrop; and tell the sender what `refused` says
+  kRefused,      ///< as kDrop; also send the ICMPv6 error that `refused` describes
 };
 
-/// A TCP segment whose checksum was right. Borrows the packet.
+/// A TCP segment whose checksum was correct. Borrows the packet.
 struct TcpInput {
   FourTuple tuple;  ///< local is our side
   wire::ParsedTcp parsed;
@@ -46,17 +46,16 @@ struct EchoInput {
   wire::ParsedIcmp icmp;
 };
 
-/// A packet of IPv6 whose sender must hear that it cannot be processed (RFC 8200 4). Borrows the
-/// packet.
+/// An IPv6 packet whose sender must get an ICMPv6 error (RFC 8200 4). Borrows the packet.
 struct Refused {
   MacAddress sender_mac;
   IpAddress source;                 ///< of the packet
-  IpAddress destination;            ///< the packet's, where it is an address of ours
-  std::span<const uint8_t> packet;  ///< IPv6 header and all
+  IpAddress destination;            ///< the packet's destination, if it is an own address
+  std::span<const uint8_t> packet;  ///< the whole packet with its IPv6 header
   wire::ParameterProblem problem;
 };
 
-/// Only the member that belongs to the returned kind means something; reuse one object for many
+/// Only the member that belongs to the returned kind is valid. One object is reused for many
 /// packets.
 struct Classified {
   Drop drop = Drop::kEthTooShort;
@@ -69,13 +68,13 @@ struct Classified {
   Refused refused;
 };
 
-/// Where a packet came from. What another session of this machine sent is not tested for its MAC
-/// address, nor for having one of our addresses as its source.
+/// Where a packet came from. A packet from another session of this machine is exempt from two
+/// checks: of its destination MAC, and that its source is not an address of this host.
 enum class Origin : uint8_t { kWire, kLocal };
 
-/// Looks at a received frame down to the TCP header and says what it is.
-/// `own_mac` is that of the port on which it arrived. The port's checksum verdicts are believed;
-/// where it has none, checksums are verified here.
+/// Parses a received frame down to the TCP header and returns its kind. `own_mac` is that of the
+/// port on which it arrived. The port's checksum verdicts are trusted; where it has none, checksums
+/// are verified here.
 /// Fails: kDrop or kRefused, with exactly one reason in `out.drop`.
 InputKind classify(const io::PacketBuf& packet, MacAddress own_mac, const RouteTable& routes,
                    Origin origin, Classified& out);

@@ -5,7 +5,7 @@
 namespace lyre::ip {
 namespace {
 
-/// One packet of IPv6 under examination.
+/// One IPv6 packet while it is classified.
 struct Packet {
   const FrameInput& input;
   const RouteTable& routes;
@@ -15,8 +15,9 @@ struct Packet {
   wire::AddressPair addresses() const { return {ip.source, ip.destination}; }
 };
 
-/// As for IPv4 (RFC 1122 3.2.1): nothing is taken that is not for us or cannot come from its
-/// source. A v4-mapped address would name somebody of the other family, so no packet has one.
+/// As for IPv4 (RFC 1122 3.2.1): a packet is dropped that is not for this host or whose source is
+/// impossible. A v4-mapped address would be confused with an IPv4 address, so no packet may carry
+/// one.
 std::optional<Drop> check_addresses(const Packet& packet) {
   const wire::ParsedIpv6& ip = packet.ip;
   if (is_ipv6_multicast(ip.destination)) {
@@ -29,10 +30,11 @@ std::optional<Drop> check_addresses(const Packet& packet) {
     if (ip.destination.is_v4() || !is_ours) return Drop::kIpNotForUs;
   }
   if (ip.source.is_v4()) return Drop::kIpBadSource;
-  // RFC 4862 5.4.2: who probes for an address has none.
+  // RFC 4862 5.4.2: a host that probes for an address sends from the unspecified address.
   if (ip.source.is_unspecified() && ip.next_header == wire::kIpProtocolIcmpv6) return std::nullopt;
   const bool is_from_us = packet.routes.is_own(ip.source);
-  // Another host that says it is us: neighbour discovery has to see it.
+  // Another host uses an address of ours: neighbour discovery must see the packet to detect the
+  // conflict.
   if (is_from_us && ip.next_header == wire::kIpProtocolIcmpv6) return std::nullopt;
   if (is_from_us && packet.input.origin == Origin::kLocal) return std::nullopt;
   if (packet.routes.is_martian_source(ip.source)) return Drop::kIpBadSource;
@@ -41,7 +43,7 @@ std::optional<Drop> check_addresses(const Packet& packet) {
 
 InputKind classify_ndp(const Packet& packet, const wire::UpperLayer& upper,
                        std::span<const uint8_t> message, Classified& out) {
-  // RFC 6980 5: fragments hide what they carry from those who guard a network.
+  // RFC 6980 5: fragments hide NDP messages from filters in the network.
   if (upper.had_fragment_header) return drop_for(Drop::kNdpMalformed, out);
   const auto parsed = wire::parse_ndp(packet.addresses(), packet.ip.hop_limit, message, out.drop);
   if (!parsed) return InputKind::kDrop;
@@ -66,7 +68,7 @@ InputKind classify_icmpv6(const Packet& packet, const wire::UpperLayer& upper,
     return InputKind::kMldQuery;
   }
   if (icmp->type == wire::kIcmpv6EchoRequest) {
-    // RFC 4443 4.2 leaves it to us whether a multicast is answered: nothing here ever does.
+    // RFC 4443 4.2 allows a host to answer a multicast echo request. This stack never does.
     if (is_ipv6_multicast(packet.ip.destination)) return drop_for(Drop::kIcmpIgnored, out);
     out.echo = {packet.input.sender_mac, packet.ip.source, packet.ip.destination, *icmp};
     return InputKind::kEchoRequest;
@@ -78,8 +80,8 @@ InputKind classify_icmpv6(const Packet& packet, const wire::UpperLayer& upper,
   return InputKind::kIcmpError;
 }
 
-/// RFC 4443 2.4 (e): an error is never told of an error, nor of a packet that was multicast (but
-/// for those that say so themselves), nor to nobody.
+/// RFC 4443 2.4 (e): no error is sent about an error, about a multicast packet (but for the cases
+/// that say so), or to the unspecified address.
 InputKind refuse(const Packet& packet, const wire::ParameterProblem& problem, Drop reason,
                  Classified& out) {
   out.drop = reason;
@@ -110,7 +112,7 @@ InputKind classify_ipv6(const FrameInput& input, const RouteTable& routes, Class
   if (upper->protocol != wire::kIpProtocolTcp) {
     constexpr uint8_t kNoNextHeader = 59;
     if (upper->protocol == kNoNextHeader) return drop_for(Drop::kIpUnknownProtocol, out);
-    // RFC 8200 4: the pointer is at the name of what is not known.
+    // RFC 8200 4: the pointer is the offset of the unknown next header value.
     return refuse(packet, {wire::kProblemNextHeader, false, upper->protocol_at},
                   Drop::kIpUnknownProtocol, out);
   }

@@ -5,10 +5,10 @@
 #include "stack/ip/input.h"
 #include "stack/wire/icmpv6.h"
 
-/// Pieces of classify() that both families need.
+/// Parts of classify() that both families use.
 namespace lyre::ip {
 
-/// A frame behind its Ethernet header.
+/// The payload of an Ethernet frame.
 struct FrameInput {
   const io::PacketBuf& packet;
   std::span<const uint8_t> bytes;
@@ -19,7 +19,7 @@ struct FrameInput {
 
 InputKind drop_for(Drop reason, Classified& out);
 
-/// `segment` is all of the packet's payload and nothing else.
+/// `segment` is the packet's whole payload and nothing else.
 InputKind classify_tcp(const io::PacketBuf& packet, const wire::AddressPair& addresses,
                        wire::Ecn ecn, std::span<const uint8_t> segment, Classified& out);
 

@@ -43,8 +43,8 @@ void write_tcp_packet(io::PacketBuf& packet, const TcpOutput& output) {
   header.destination_port = output.tuple.remote.port;
   const uint32_t header_bytes = wire::tcp_header_bytes(header);
   const uint32_t tcp_bytes = header_bytes + output.payload_bytes;
-  // A fresh packet of the memory, whose headroom io/ guarantees; a payload of one MSS, or of the
-  // port's tso_bytes_max, which leaves room for headers.
+  // `packet` was newly allocated with the headroom that io/ guarantees. Its payload is at most one
+  // MSS, or the port's tso_bytes_max, which leaves room for headers.
   LYRE_CHECK(packet.headroom >= kTcpFrontBytesMax);
   LYRE_CHECK(tcp_bytes + wire::kIpv6HeaderBytes <= UINT16_MAX);
 
@@ -68,10 +68,11 @@ void repeat_tcp_packet(io::PacketBuf& packet, const io::PacketBuf& model, SeqNum
   constexpr uint32_t kTcpSeqAt = 4;
   constexpr uint32_t kTcpFlagsAt = 13;
   const uint32_t front_bytes = wire::kEthernetHeaderBytes + model.l3_bytes + model.l4_bytes;
-  LYRE_CHECK(front_bytes <= packet.headroom);  // the model's headers were written the same way
+  LYRE_CHECK(front_bytes <= packet.headroom);  // model's headers were written the same way
   uint8_t* ip = packet.push_front(static_cast<uint16_t>(front_bytes)) + wire::kEthernetHeaderBytes;
   std::memcpy(packet.data, model.data, front_bytes);
-  // The sum of the pseudo-header does not change with these; the port completes the rest.
+  // These fields do not change the pseudo-header's sum; the port completes the rest of the
+  // checksum.
   if (ip[0] >> 4 == 4) wire::write_be16(ip + kIpv4IdAt, ip_id);
   wire::write_be32(ip + model.l3_bytes + kTcpSeqAt, seq.raw());
   ip[model.l3_bytes + kTcpFlagsAt] &= static_cast<uint8_t>(~wire::TcpFlags::kCwr);

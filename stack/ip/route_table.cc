@@ -15,7 +15,7 @@ bool is_this_network(uint32_t v4) { return v4 >> 24 == 0; }
 /// Multicast, class E and the limited broadcast.
 bool is_group_or_reserved(uint32_t v4) { return v4 >> 28 >= 14; }
 
-/// All ones or all zeros behind a prefix that has room for both (RFC 3021: /31 has not).
+/// All ones or all zeros after a prefix that leaves room for both (a /31 does not, RFC 3021).
 bool is_broadcast_in(const IpAddress& address, const IpAddress& own, uint8_t bits) {
   if (!own.is_v4() || bits < 96 || bits > 126) return false;
   const uint32_t host_mask = static_cast<uint32_t>((uint64_t{1} << (kAddressBits - bits)) - 1);
@@ -32,7 +32,7 @@ const IpAddress& next_hop_of(const IpAddress& gateway, const IpAddress& destinat
 
 static_assert(std::is_trivially_copyable_v<RouteTable>);
 
-/// A default route of IPv6 is none of IPv4, though its prefix is that of every mapped address.
+/// The prefix ::/0 also covers every v4-mapped address, but it is a route of IPv6 only.
 bool Prefix::contains(const IpAddress& other) const {
   return (bits >= 96 || !other.is_v4()) && share_prefix(address, other, bits);
 }
@@ -40,7 +40,7 @@ bool Prefix::contains(const IpAddress& other) const {
 bool RouteTable::add_address(uint8_t port, const IpAddress& address, uint8_t prefix_bits) {
   if (prefix_bits > kAddressBits || own_.full() || routes_.full() || is_own(address)) return false;
   own_.push({address, prefix_bits, port});
-  // A second address in the same prefix of the same port shares the first one's route.
+  // A second address in the same prefix of the same port uses the first one's route.
   insert({{address, prefix_bits}, IpAddress{}, address, port});
   return true;
 }
@@ -94,8 +94,8 @@ bool RouteTable::is_lost(const IpAddress& address) const {
   return false;
 }
 
-/// RFC 4291 2.8: all nodes, and the solicited-node group of each address; while it is tentative as
-/// well, since that is where another host would probe for it.
+/// RFC 4291 2.8: all nodes, and the solicited-node group of each address. The group is joined while
+/// the address is tentative as well, because another host would send its probes there.
 bool RouteTable::is_joined(const IpAddress& group) const {
   if (group == kAllNodes) return true;
   for (const OwnAddress& own : own_) {
@@ -148,7 +148,7 @@ bool RouteTable::is_unicast_target(const IpAddress& address) const {
   return !is_group_or_reserved(v4) && !is_loopback(v4) && !is_this_network(v4);
 }
 
-/// Keeps routes_ sorted by length, first come first among equals.
+/// Keeps routes_ sorted by prefix length; equal lengths keep the order of insertion.
 bool RouteTable::insert(const Route& route) {
   if (routes_.full()) return false;
   size_t at = 0;
@@ -179,7 +179,7 @@ const RouteTable::Route* RouteTable::best_route_of_port(uint8_t port,
   return nullptr;
 }
 
-/// One that another host has is not ours, whatever the configuration says.
+/// An address that another host has is not ours, even if it is configured.
 const RouteTable::OwnAddress* RouteTable::find_own(const IpAddress& address) const {
   for (const OwnAddress& own : own_) {
     if (own.address != address) continue;
@@ -195,8 +195,8 @@ const RouteTable::OwnAddress* RouteTable::address_of_port(uint8_t port, bool is_
   return nullptr;
 }
 
-/// IPv4 routes name theirs. One of IPv6 by way of a link-local router needs another than that of
-/// the router's network.
+/// An IPv4 route has its source address. An IPv6 route through a link-local router needs a source
+/// other than the link-local address of that network.
 IpAddress RouteTable::source_for(const Route& route, const IpAddress& destination) const {
   if (destination.is_v4()) return route.source;
   IpAddress best = route.source;

@@ -13,7 +13,7 @@ namespace lyre::ip {
 inline constexpr size_t kOwnAddressesMax = link::kPortsMax * kPortAddressesMax;
 inline constexpr size_t kRoutesMax = 128;
 
-/// A prefix of the one address type. Units: `bits` of 128, so an IPv4 /24 is 120.
+/// A prefix. Units: `bits` of 128, so an IPv4 /24 is 120.
 struct Prefix {
   IpAddress address;
   uint8_t bits = 0;
@@ -21,11 +21,11 @@ struct Prefix {
   static constexpr Prefix v4(const IpAddress& address, uint8_t v4_bits) {
     return {address, static_cast<uint8_t>(96 + v4_bits)};
   }
-  /// From what people write: `bits` of 32 or of 128.
+  /// From the usual notation: `bits` is the prefix length, of 32 for IPv4 or of 128 for IPv6.
   static constexpr Prefix of(const IpAddress& address, uint32_t bits) {
     return {address, InterfaceAddress::of(address, bits).prefix_bits};
   }
-  /// Everything, of the family of `address`.
+  /// The prefix that contains every address of the family of `address`.
   static constexpr Prefix all_of_family(const IpAddress& address) {
     return address.is_v4() ? v4(IpAddress::v4(0), 0) : Prefix{};
   }
@@ -33,49 +33,51 @@ struct Prefix {
   friend constexpr bool operator==(const Prefix&, const Prefix&) = default;
 };
 
-/// Where a packet must go.
+/// The port and the next hop of a packet.
 struct RouteResult {
   uint8_t port = 0;
   bool is_local = false;  ///< the destination is an address of ours
   IpAddress next_hop;     ///< the neighbour to resolve; the destination itself when on-link
-  IpAddress source;       ///< the address of `port` from which to speak to the destination
+  IpAddress source;       ///< the source address to use for the destination
 };
 
 /// Own addresses and routes of both families: longest prefix match over a small vector.
 /// Plain data: copying it hands it to another worker. Thread: one.
 class RouteTable {
  public:
-  /// `address` is ours, on `port`; its prefix is directly connected. False: full, or given twice.
+  /// Adds an own address on `port`; its prefix is directly connected. False: full, or already
+  /// added.
   bool add_address(uint8_t port, const IpAddress& address, uint8_t prefix_bits);
   /// Packets for `destination` go through `port` to `gateway`, which must be on a connected prefix
   /// of that port (or be given its own /128 by add_on_link). False: full, the gateway cannot be
   /// reached directly, or the port has a route of this prefix.
   bool add_route(const Prefix& destination, const IpAddress& gateway, uint8_t port);
-  /// The default router of IPv6 that `port` has learned, or none any more. A default route from
-  /// the configuration goes before it.
+  /// Sets or clears the IPv6 default router that `port` has learned. A configured default route
+  /// takes precedence.
   void set_default_router(uint8_t port, const std::optional<IpAddress>& router);
-  /// `address` is ours, but not everything may be done with it. Addresses are usable at first.
+  /// Sets the state of an own address. Addresses are usable at first.
   void set_state(const IpAddress& address, link::AddressState state);
-  /// `prefix` is reached directly on `port` although it is not the prefix of its address: the
-  /// gateway of a cloud that hands out /32 addresses. False: full, or `port` has no address.
+  /// `prefix` is on-link on `port` although it is not the prefix of the port's address, such as the
+  /// gateway of a cloud that assigns /32 addresses. False: full, or `port` has no address.
   bool add_on_link(const Prefix& prefix, uint8_t port);
 
-  /// Empty when there is no route, and for what no TCP packet may be sent to.
+  /// Empty when there is no route, and for a destination to which no TCP packet may be sent.
   std::optional<RouteResult> lookup(const IpAddress& destination) const;
-  /// The same through the port of `source` only, an own address: a connection stays on its rail,
-  /// and a cloud drops what leaves through another.
+  /// As lookup(), through the port of `source`, an own address, only: a connection stays on its
+  /// port, and cloud networks drop packets that leave through another.
   std::optional<RouteResult> lookup_from(const IpAddress& source,
                                          const IpAddress& destination) const;
   bool is_own(const IpAddress& address) const;
-  /// An address of ours at which packets are taken.
+  /// True for an own address at which packets are accepted.
   bool accepts(const IpAddress& address) const;
-  /// An address that the configuration gives us and another host has.
+  /// True for a configured address that another host has.
   bool is_lost(const IpAddress& address) const;
-  /// A multicast group of IPv6 to which this host belongs.
+  /// True for an IPv6 multicast group that this host has joined.
   bool is_joined(const IpAddress& group) const;
-  /// The limited broadcast, or the directed one (or the old all-zeros one) of a connected prefix.
+  /// True for the limited broadcast, and for the directed one (or the old all-zeros one) of a
+  /// connected prefix.
   bool is_broadcast(const IpAddress& address) const;
-  /// RFC 1122 3.2.1.3, RFC 6890: what can never be the source of a packet from a wire.
+  /// RFC 1122 3.2.1.3, RFC 6890: an address that can never be the source of a received packet.
   bool is_martian_source(const IpAddress& address) const;
 
  private:

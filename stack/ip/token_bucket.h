@@ -7,7 +7,7 @@
 
 namespace lyre::ip {
 
-/// Lets `per_second` through, and `burst` at once. Plain data.
+/// A token bucket: `per_second` on average, bursts of `burst`. Plain data.
 class TokenBucket {
  public:
   constexpr TokenBucket(uint32_t per_second, uint32_t burst)
