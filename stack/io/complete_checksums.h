@@ -17,8 +17,8 @@ inline bool is_ipv4(const PacketBuf& packet) {
   return (packet.data[kEthernetHeaderBytes] >> 4) == 4;
 }
 
-/// Completes the IPv4 header's checksum, whose field holds 0; IPv6 has none.
-/// REQUIRES: a run that holds the Ethernet and IP headers.
+/// Completes the IPv4 header checksum, whose field holds 0. IPv6 has none.
+/// REQUIRES: the packet's own bytes contain the Ethernet and IP headers.
 inline void complete_ip_checksum(PacketBuf& packet) {
   constexpr size_t kIpv4ChecksumAt = 10;
   if (!is_ipv4(packet)) return;
@@ -29,13 +29,13 @@ inline void complete_ip_checksum(PacketBuf& packet) {
   std::memcpy(ip + kIpv4ChecksumAt, &sum, sizeof(sum));
 }
 
-/// Completes the TCP checksum, whose field holds the pseudo-header's sum. `resolve(BufRef)` gives
+/// Completes the TCP checksum, whose field holds the pseudo-header's sum. `resolve(BufRef)` returns
 /// the bytes of a piece.
-/// REQUIRES: a run that holds the Ethernet, IP and TCP headers.
+/// REQUIRES: the packet's own bytes contain the Ethernet, IP and TCP headers.
 template <typename Resolve>
 void complete_tcp_checksum(PacketBuf& packet, const Resolve& resolve) {
   uint8_t* tcp = packet.data + kEthernetHeaderBytes + packet.l3_bytes;
-  ChecksumSum segment;  // the field's sum is counted with the rest
+  ChecksumSum segment;  // the sum in the field is included
   segment.add({tcp, static_cast<size_t>(packet.data + packet.length - tcp)});
   for (uint32_t i = 0; i < packet.piece_count; ++i) {
     segment.add(resolve(packet.pieces[i]));

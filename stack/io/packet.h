@@ -8,17 +8,18 @@
 
 namespace lyre::io {
 
-/// Most pieces of client memory that one packet may carry behind its headers.
+/// The maximum number of pieces of client memory in one packet, after its headers.
 inline constexpr uint32_t kTxPiecesMax = 6;
 
-/// What a port says about a received checksum.
+/// A port's verdict on a received checksum.
 enum class ChecksumVerdict : uint8_t { kUnknown, kGood, kBad };
 
-/// One packet, whoever's buffer it lies in.
-/// Owner: exactly one holder at a time. rx_burst and alloc give it, tx_burst and release take it.
+/// One packet, in whichever memory its bytes are.
+/// Owner: exactly one holder at a time. rx_burst and alloc return it to the caller; tx_burst and
+/// release take it.
 /// Thread: the worker whose memory it came from.
-/// A received packet is one contiguous run [data, data + length). A packet to be sent is that run
-/// (headers, maybe small payload) followed by `piece_count` pieces of client memory.
+/// A received packet is contiguous: [data, data + length). A packet to be sent is those bytes
+/// (headers, maybe a small payload) followed by `piece_count` pieces of client memory.
 struct PacketBuf {
   static constexpr uint32_t kNoSlot = UINT32_MAX;
 
@@ -30,22 +31,23 @@ struct PacketBuf {
   uint8_t port = 0;         ///< receive: index of the port in the worker
   ChecksumVerdict ip_checksum = ChecksumVerdict::kUnknown;  ///< receive: the port's verdict
   ChecksumVerdict l4_checksum = ChecksumVerdict::kUnknown;
-  uint8_t piece_count = 0;       ///< transmit: pieces behind the run
+  uint8_t piece_count = 0;       ///< transmit: pieces after the packet's own bytes
   uint32_t flow_hash = 0;        ///< receive: RSS hash, 0 when the port gives none
-  uint32_t next_slot = kNoSlot;  ///< the holder's: the packet whose payload follows this one's
+  uint32_t next_slot = kNoSlot;  ///< for the holder: the packet whose payload follows this one's
 
-  /// Transmit: ask that IPv4 header and TCP checksums be completed. The TCP field must hold the
-  /// folded pseudo-header sum, the IPv4 field 0. The backend does it in software if need be.
+  /// Transmit: requests that the IPv4 header and TCP checksums are completed. The TCP field must
+  /// hold the folded pseudo-header sum, the IPv4 field 0. A backend without this offload does it in
+  /// software.
   bool wants_checksums = false;
   uint8_t l3_bytes = 0;    ///< transmit: IP header length (Ethernet is always 14)
   uint8_t l4_bytes = 0;    ///< transmit: TCP header length
-  uint16_t tso_bytes = 0;  ///< transmit: payload bytes a segment; 0 means do not cut
+  uint16_t tso_bytes = 0;  ///< transmit: payload bytes a segment; 0: do not segment
 
   BufRef pieces[kTxPiecesMax];
 
   std::span<uint8_t> bytes() { return {data, length}; }
   std::span<const uint8_t> bytes() const { return {data, length}; }
-  /// Makes room for `count` bytes in front and returns where they start. REQUIRES: count <=
+  /// Extends the packet by `count` bytes at the front and returns their start. REQUIRES: count <=
   /// headroom.
   uint8_t* push_front(uint16_t count) {
     data -= count;

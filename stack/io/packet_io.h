@@ -9,14 +9,14 @@
 
 namespace lyre::io {
 
-/// Every transmit buffer has at least this much headroom: Ethernet + IPv6 + TCP with options fit.
+/// The minimum headroom of every transmit buffer: Ethernet + IPv6 + TCP with options fit.
 inline constexpr uint16_t kTxHeadroomBytes = 128;
 
-/// Client memory that ports read.
+/// Client memory that ports can read.
 struct RegionMemory {
   const uint8_t* base = nullptr;
   uint64_t bytes = 0;
-  uint64_t page_bytes = 4096;  ///< of the pages behind it: hugepages stay where they are
+  uint64_t page_bytes = 4096;  ///< size of the pages: hugepages never move
 };
 
 /// The packet memory of one worker: its receive pool (payload memory that clients map read-only),
@@ -28,48 +28,48 @@ class PacketMemory {
 
   /// Fills `out` with empty transmit buffers (length 0, headroom as above). Returns how many.
   virtual size_t alloc_tx(std::span<PacketBuf*> out) = 0;
-  /// An empty receive-pool packet (for local delivery), or nullptr.
+  /// An empty packet of the receive pool (for local delivery), or nullptr.
   virtual PacketBuf* alloc_rx() = 0;
-  /// Gives packets of either kind back.
+  /// Frees packets of either kind.
   virtual void release(std::span<PacketBuf* const> packets) = 0;
 
   /// The received packet that lies in `slot`. REQUIRES: slot < rx_slot_count().
   virtual PacketBuf* rx_packet(uint32_t slot) = 0;
   virtual uint32_t rx_slot_count() const = 0;
-  /// Free receive buffers, about: what the ports hold in their rings is not free.
+  /// Approximate number of free receive buffers. Buffers in the ports' rings are not free.
   virtual uint32_t rx_slots_free() const = 0;
-  /// Bytes that a packet costs, whatever it carries: the unit in which windows are charged.
+  /// Memory that one packet occupies, whatever it carries. Receive windows are charged in this
+  /// unit.
   virtual uint32_t rx_slot_bytes() const = 0;
   /// The pool's memory: a sealed memfd of rx_memory().size() bytes. Owner: this object.
   virtual int rx_memory_fd() const = 0;
   virtual std::span<const uint8_t> rx_memory() const = 0;
 
-  /// Makes `memory` readable by the ports as `region`. It stays mapped until remove_region() was
-  /// called and region_holds() is 0. False: `region` is out of range or taken.
+  /// Makes `memory` readable by the ports as `region`. It must stay mapped until remove_region()
+  /// was called and region_holds() is 0. False: `region` is out of range or taken.
   virtual bool add_region(uint32_t region, const RegionMemory& memory) = 0;
   virtual void remove_region(uint32_t region) = 0;
-  /// Pieces of `region` that a port has taken and not yet let go of.
+  /// Pieces of `region` that a port has taken and not yet released.
   virtual uint32_t region_holds(uint32_t region) const = 0;
 };
 
-/// Regions a worker can know: arenas and registered memory of all its clients.
+/// The maximum number of regions of a worker: arenas and registered memory of all its clients.
 inline constexpr uint32_t kRegionsMax = 8192;
 
 using lyre::MacAddress;
 
-/// What a port can do. What it cannot and must, the backend makes up for; TCP never asks.
+/// The offloads of a port. The backend does in software what a port lacks and TCP depends on.
 struct IoCapabilities {
   MacAddress mac;
   uint32_t mtu_bytes = 1500;   ///< largest IP packet
-  uint32_t tso_bytes_max = 0;  ///< largest TCP payload of one packet to cut; 0: no TSO
-  uint32_t tx_pieces_max = 1;  ///< pieces behind the headers, at most kTxPiecesMax
+  uint32_t tso_bytes_max = 0;  ///< largest TCP payload of one TSO packet; 0: no TSO
+  uint32_t tx_pieces_max = 1;  ///< pieces after the headers, at most kTxPiecesMax
   bool tx_checksum_in_hardware = false;
   bool rx_checksum_in_hardware = false;
   uint32_t speed_mbps = 0;  ///< 0: unknown
 };
 
-/// What a queue itself counted: read from memory, without asking a device. Units: packets, or bytes
-/// where it says so.
+/// Counters that only the backend can count. Units: packets, or bytes where the name says so.
 struct IoCounters {
   uint64_t rx_packets = 0;
   uint64_t rx_bytes = 0;
@@ -78,30 +78,31 @@ struct IoCounters {
   uint64_t rx_missed = 0;            ///< received, and lost for want of a buffer
   uint64_t tx_full = 0;              ///< tx_burst took fewer packets than offered
   uint64_t tx_linearised_bytes = 0;  ///< copied because the port cannot gather
-  uint64_t rx_linearised_bytes = 0;  ///< copied because a frame came in pieces
+  uint64_t rx_linearised_bytes = 0;  ///< copied because a frame arrived in several segments
   uint64_t software_checksums = 0;
   uint64_t tx_dropped = 0;  ///< taken and never sent: link down, or the region was removed
 };
 
 /// One receive and one transmit queue of one port.
 /// Thread: the worker that owns it.
-/// Fails: nothing blocks; a full or empty queue gives a short count.
+/// Fails: no call blocks; a full or empty queue returns a short count.
 class PacketIo {
  public:
   virtual ~PacketIo() = default;
 
-  /// Fills `out` with received packets. Owner: they are the caller's until released.
+  /// Fills `out` with received packets. Owner: the caller, until it releases them.
   virtual size_t rx_burst(std::span<PacketBuf*> out) = 0;
-  /// Sends the first n packets of `in` and returns n. Owner: taken packets belong to the backend,
-  /// the rest stay with the caller. Pieces are read until region_holds() says otherwise.
+  /// Sends the first n packets of `in` and returns n. Owner: the backend takes those; the others
+  /// stay with the caller. Pieces may be read until region_holds() has fallen accordingly.
   virtual size_t tx_burst(std::span<PacketBuf* const> in) = 0;
-  /// Lets the port return what it has finished sending.
+  /// Frees the packets that the port has finished sending.
   virtual void reclaim() = 0;
 
   virtual const IoCapabilities& capabilities() const = 0;
   virtual IoCounters counters() const = 0;
   virtual bool is_link_up() const = 0;
-  /// A descriptor that becomes readable when packets arrive, or -1: then poll with short sleeps.
+  /// A descriptor that becomes readable when packets arrive. -1: there is none; poll with short
+  /// sleeps.
   virtual int wait_fd() const = 0;
 };
 

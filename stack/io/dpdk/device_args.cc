@@ -16,9 +16,10 @@ namespace {
 
 uint32_t round_frame_up(uint32_t value, uint32_t unit) { return (value + unit - 1) / unit * unit; }
 
-/// A socket file without a listener stays after a crash and keeps the next daemon from starting.
-/// The probe is of another type than memif's sockets: a live listener refuses it without noticing,
-/// while a real connection that ends at once can abort a DPDK 22.11 server.
+/// Removes a socket file that has no listener: it remains after a crash and would keep the next
+/// daemon from starting. The probe has another socket type than memif's sockets, so a live
+/// listener's kernel refuses it and the listener sees no connection. A real connection that ends at
+/// once can abort a DPDK 22.11 server.
 void remove_stale_socket(const std::string& path) {
   struct stat status = {};
   if (stat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return;
@@ -35,9 +36,12 @@ void remove_stale_socket(const std::string& path) {
 
 Status prepare_memif(DeviceArgs& args, uint32_t mtu_bytes) {
   if (args.value_of("zero-copy") == "yes") {
-    return Error{EINVAL, args.name() + ": zero-copy=yes is refused: it corrupts and stalls"};
+    return Error{
+        EINVAL,
+        args.name() + ": zero-copy=yes is refused: the driver corrupts packets and stalls with it"};
   }
-  // A frame of more than one memif buffer meets a stale NEXT flag and is merged with later ones.
+  // memif corrupts a frame that needs more than one buffer: a stale NEXT flag merges it with later
+  // ones.
   const uint32_t frame_bytes = mtu_bytes + kFrameOverheadBytes;
   args.set_default("bsize", std::to_string(round_frame_up(frame_bytes, 64)));
   args.set_default("rsize", mtu_bytes > 4096 ? "8" : "9");  // rings that fit the cache are faster
@@ -56,9 +60,9 @@ Status prepare_memif(DeviceArgs& args, uint32_t mtu_bytes) {
 }
 
 void prepare_af_packet(DeviceArgs& args, uint32_t mtu_bytes, uint32_t queue_count) {
-  // The kernel puts a packet 66 bytes into its frame. The driver wants every receive buffer to
-  // hold a whole frame of the ring, so frames are no larger than need be; to have frames of any
-  // size the ring is one block, and with 512 of them that is a whole number of pages.
+  // The kernel places a packet 66 bytes into its ring frame. The driver requires that every receive
+  // buffer holds a whole ring frame, so frames are as small as the MTU allows. The ring is one
+  // block, which allows any frame size; with 512 frames it is a whole number of pages.
   constexpr uint32_t kPacketAtBytes = 66;
   constexpr uint32_t kFrames = 512;
   const uint32_t frame = round_frame_up(mtu_bytes + kFrameOverheadBytes + kPacketAtBytes, 16);

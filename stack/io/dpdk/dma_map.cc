@@ -33,10 +33,11 @@ bool DmaMap::map_for_driver(Range& range, rte_device* device) {
 bool DmaMap::map(Range& range) {
   if (vfio_devices_ > 0 && !range.is_in_vfio) {
     if (address(range.base) % range.page_bytes != 0 || range.bytes % range.page_bytes != 0) {
-      return false;  // the IOMMU knows whole pages only
+      return false;  // the IOMMU maps whole pages only
     }
-    // The container itself is asked, not the device: that needs no registration as external
-    // memory, of which a process can have about 127, and neighbouring maps are merged.
+    // The memory is mapped in the VFIO container, not through the device. A device mapping requires
+    // registration as external memory, of which a process can have about 127; the container also
+    // merges adjacent mappings.
     range.is_in_vfio =
         rte_vfio_container_dma_map(RTE_VFIO_DEFAULT_CONTAINER_FD, address(range.base),
                                    address(range.base), range.bytes) == 0;
@@ -84,7 +85,7 @@ void DmaMap::remove_device(rte_device* device, bool is_vfio) {
   if (is_physical_) return;
   const std::lock_guard lock(mutex_);
   if (is_vfio) {
-    // The container loses its maps with its last device, so they go while it still knows them.
+    // The container drops its mappings with its last device, so they are removed before that.
     if (--vfio_devices_ > 0) return;
     for (Range& range : ranges_) unmap_vfio(range);
     return;

@@ -13,28 +13,30 @@ struct rte_device;
 
 namespace lyre::io::dpdk {
 
-/// Which memory the DMA devices of this process may reach: by its virtual address, which takes an
-/// entry in the IOMMU or a word to the driver, or by the physical addresses of its pages, which
-/// takes pins. Without such devices there is nothing to do and nothing is done.
-/// Thread: the control thread, and workers for memory that it has added before and removes after
-/// them. It is the one thing that workers share here, because the IOMMU's map is one for the
-/// process and several workers may know the same client memory; hence a lock, which is only taken
-/// when memory comes or goes, never for a packet, and not held while a system call takes its time.
+/// The memory that the DMA devices of this process can access. With virtual addresses it is mapped
+/// in the IOMMU or announced to the driver; with physical addresses its pages are pinned. Without
+/// such devices every call does nothing.
+/// Thread: the control thread. Workers too, but only for memory that the control thread has added
+/// before and removes after them.
+/// It is the only object here that workers share: the IOMMU's mappings belong to the process, and
+/// several workers may use the same client memory. Its lock is taken only when memory is added or
+/// removed, never for a packet, and is not held during slow system calls.
 class DmaMap {
  public:
-  /// Maps all that is known for `device` too, and everything that comes later.
-  /// False: the device cannot reach memory that is in use already.
+  /// Maps all known memory for `device`, and all memory that is added later.
+  /// False: the device cannot access memory that is already in use.
   bool add_device(rte_device* device, bool is_vfio);
   void remove_device(rte_device* device, bool is_vfio);
-  /// Thread: the control thread decides before any worker runs.
+  /// Thread: the control thread, before any worker runs.
   void set_physical_addresses(bool is_physical) { is_physical_ = is_physical; }
 
-  /// Each is followed by a remove(), whatever became of it; only the first for a `base` takes long.
-  /// Fails: no device will read it, and the caller copies instead.
+  /// Every add() is followed by a remove(), also when it failed. Only the first add() for a `base`
+  /// is slow.
+  /// Fails: no device can read the memory, and the caller copies instead.
   Status add(const uint8_t* base, size_t bytes, size_t page_bytes);
   void remove(const uint8_t* base, size_t bytes);
-  /// What devices know the pages of added memory by, when that is not its own address: one address
-  /// a page. Valid until its last remove().
+  /// The physical addresses of the pages of added memory, one a page; empty where devices use
+  /// virtual addresses. Valid until its last remove().
   std::span<const uint64_t> page_addresses(const uint8_t* base);
 
  private:
@@ -44,8 +46,8 @@ class DmaMap {
     size_t page_bytes = 0;
     uint32_t users = 1;
     bool is_in_vfio = false;     ///< in the container that all VFIO devices of the process share
-    bool is_registered = false;  ///< known to DPDK as external memory, which other drivers ask for
-    Status status = Ok{};        ///< whether devices reach it
+    bool is_registered = false;  ///< as external memory with DPDK, as other drivers require
+    Status status = Ok{};        ///< whether devices can access it
     PinnedPages pages = {};      ///< with physical addresses
   };
   Status make_reachable(Range& range);
@@ -53,7 +55,7 @@ class DmaMap {
   void unmap(Range& range);
   static void unmap_vfio(Range& range);
   bool map_for_driver(Range& range, rte_device* device);
-  /// The lock is held.
+  /// REQUIRES: the lock is held.
   Range* find(const uint8_t* base);
 
   std::mutex mutex_;

@@ -3,11 +3,11 @@
 namespace lyre::io::dpdk {
 namespace {
 
-/// NICs round receive buffers down to what they can address, often to a power of two.
+/// NICs round the size of receive buffers down to a supported size, often a power of two.
 constexpr uint32_t kNicRoomBytes = 2048;
-/// XDP keeps 256 bytes in front of each packet.
+/// XDP reserves 256 bytes in front of each packet.
 constexpr uint32_t kXdpHeadroomBytes = 256;
-/// A frame of a packet socket's ring is larger than the packet, and must fit as a whole.
+/// A frame in a packet socket's ring is larger than the packet, and the whole frame must fit.
 constexpr uint32_t kPacketRingBytes = 64;
 
 constexpr DriverQuirks kNic = {.driver = "", .rx_room_bytes_min = kNicRoomBytes};
@@ -21,7 +21,7 @@ constexpr DriverQuirks kKnownDrivers[] = {
      .checks_mtu = false,
      .wait = WaitKind::kPacketSocket,
      .rx_extra_bytes = kPacketRingBytes},
-    // Copies pkt_len bytes from the first segment whatever the chain says, and leaks the rest.
+    // The driver copies pkt_len bytes from the first segment even of a chain, and leaks the others.
     {.driver = "net_af_xdp",
      .is_virtual = true,
      .can_gather = false,
@@ -30,7 +30,7 @@ constexpr DriverQuirks kKnownDrivers[] = {
      .wait = WaitKind::kXdpSocket,
      .rx_extra_bytes = kXdpHeadroomBytes,
      .descriptors = 2048},
-    // Its offloads are software of its own, and look into the first segment only.
+    // The driver computes its offloads in software, from the first segment only.
     {.driver = "net_tap",
      .is_virtual = true,
      .uses_checksums = false,

@@ -5,26 +5,26 @@
 
 namespace lyre::io::dpdk {
 
-/// How packets can be waited for.
+/// How a thread can sleep until packets arrive.
 enum class WaitKind : uint8_t { kNone, kQueueInterrupt, kPacketSocket, kXdpSocket };
 
-/// What a driver does that its capabilities do not say. Seen with DPDK 22.11.
+/// Properties of a driver that its capabilities do not report. Seen with DPDK 22.11.
 struct DriverQuirks {
   std::string_view driver;
   bool is_virtual = false;     ///< the CPU copies; nothing is held after tx_burst
-  bool can_gather = true;      ///< sends segments behind the first
+  bool can_gather = true;      ///< sends segments after the first
   bool uses_checksums = true;  ///< its checksum and TSO offloads may be used
-  bool checks_mtu = true;      ///< its limits on the MTU are meant
+  bool checks_mtu = true;      ///< it enforces the MTU limits that it reports
   WaitKind wait = WaitKind::kNone;
-  uint32_t rx_room_bytes_min = 0;  ///< receive buffer, headroom apart
-  uint32_t rx_extra_bytes = 0;     ///< of a receive buffer that the driver keeps for itself
+  uint32_t rx_room_bytes_min = 0;  ///< receive buffer without headroom
+  uint32_t rx_extra_bytes = 0;     ///< part of a receive buffer that the driver reserves
   uint32_t descriptors = 1024;
-  /// Looks for finished packets only when it sends and few descriptors are left, unless told that
-  /// nearly the whole ring is "few".
+  /// The driver frees sent packets only when it sends and few descriptors are left. It is set up
+  /// with a threshold near the ring's size, so that it does so early.
   bool is_lazy_to_free = false;
 };
 
-/// The row of `driver` ("net_memif"); NICs without a row of their own share one.
+/// The row of `driver` ("net_memif"); NICs without a row of their own share a default.
 const DriverQuirks& quirks_of(std::string_view driver);
 
 }  // namespace lyre::io::dpdk

@@ -33,7 +33,7 @@ bool machine_has_hugepages() {
          read_number("/sys/kernel/mm/hugepages/hugepages-1048576kB/free_hugepages") > 0;
 }
 
-/// One lcore that may run wherever this thread may: DPDK neither pins nor claims a core.
+/// One lcore that may run on every CPU of this thread: DPDK neither pins nor reserves a core.
 std::string lcores_argument(const cpu_set_t& allowed) {
   std::string cpus;
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
@@ -56,14 +56,15 @@ std::vector<std::string> eal_arguments(const EnvironmentOptions& options, bool h
   if (has_hugepages) {
     args.emplace_back("--in-memory");
   } else {
-    // --in-memory is refused together with --no-huge.
+    // DPDK refuses --in-memory together with --no-huge.
     args.insert(args.end(), {"--no-huge", "--no-shconf", "-m", std::to_string(heap_mib(options))});
   }
   for (const std::string& device : options.pci_devices) {
     args.insert(args.end(), {"-a", device});
   }
   if (options.pci_devices.empty()) args.emplace_back("--no-pci");
-  // Root without an IOMMU would get physical addresses, which virtual wires have no use for.
+  // A root process without an IOMMU would get physical addresses, which virtual devices do not
+  // need.
   const bool is_virtual_only = options.iova_mode == IovaMode::kAuto && options.pci_devices.empty();
   if (options.iova_mode == IovaMode::kVirtual || is_virtual_only) {
     args.emplace_back("--iova-mode=va");
@@ -93,7 +94,7 @@ Result<EalFacts> start_eal(const EnvironmentOptions& options) {
   if (pthread_getaffinity_np(pthread_self(), sizeof(allowed), &allowed) != 0) {
     return Error{errno, "the CPU affinity of this thread cannot be read"};
   }
-  // Some ports write to sockets whose other end may be gone.
+  // Some drivers write to sockets whose peer may have closed: EPIPE is handled, SIGPIPE would kill.
   std::signal(SIGPIPE, SIG_IGN);
   std::vector<std::string> args = eal_arguments(options, facts.has_hugepages, allowed);
   const int rc = init(args);
@@ -101,7 +102,7 @@ Result<EalFacts> start_eal(const EnvironmentOptions& options) {
   pthread_setaffinity_np(pthread_self(), sizeof(allowed), &allowed);
   if (rc < 0) {
     return Error{reason, std::string("DPDK does not start: ") + rte_strerror(reason) +
-                             " (its debug log tells more)"};
+                             " (its debug log has details)"};
   }
   rte_openlog_stream(stderr);
   facts.uses_physical_addresses = rte_eal_iova_mode() == RTE_IOVA_PA;

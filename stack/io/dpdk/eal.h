@@ -10,10 +10,10 @@ struct EalFacts {
   bool uses_physical_addresses = false;
 };
 
-/// Starts DPDK's environment abstraction layer, once a process.
-/// Thread: the control thread, whose CPU affinity is the same afterwards.
-/// It is never stopped: rte_eal_cleanup() unmaps what its own interrupt thread still reads, and
-/// nothing that it started outlives the process (no shared configuration, hugepages in memory).
+/// Starts DPDK's environment abstraction layer, once per process.
+/// Thread: the control thread, whose CPU affinity is unchanged afterwards.
+/// It is never stopped: rte_eal_cleanup() unmaps memory that its own interrupt thread still reads,
+/// and nothing that it started outlives the process (no shared configuration, anonymous hugepages).
 Result<EalFacts> start_eal(const EnvironmentOptions& options);
 
 }  // namespace lyre::io::dpdk

@@ -52,7 +52,7 @@ class EalEnvironment final : public Environment {
   Status register_worker_thread() override {
     if (rte_lcore_id() != LCORE_ID_ANY || rte_thread_register() == 0) return Ok{};
     return Error{rte_errno,
-                 std::string("DPDK takes no further thread: ") + rte_strerror(rte_errno)};
+                 std::string("DPDK cannot register another thread: ") + rte_strerror(rte_errno)};
   }
   void unregister_worker_thread() override { rte_thread_unregister(); }
 

@@ -11,20 +11,20 @@
 
 namespace lyre::io::dpdk {
 
-/// kAuto takes hugepages when the machine has free ones and 4 KiB pages otherwise.
+/// kAuto uses hugepages when the machine has free ones, and 4 KiB pages otherwise.
 enum class Hugepages : uint8_t { kAuto, kYes, kNo };
 
-/// kAuto: virtual addresses where only virtual wires are used, else what DPDK finds.
+/// kAuto: virtual addresses where only virtual devices are used, else DPDK's choice.
 enum class IovaMode : uint8_t { kAuto, kVirtual, kPhysical };
 
-/// What the process as a whole needs of DPDK.
+/// Process-wide options of DPDK.
 struct EnvironmentOptions {
   Hugepages hugepages = Hugepages::kAuto;
   IovaMode iova_mode = IovaMode::kAuto;
   std::string file_prefix = "lyre";      ///< distinct for each daemon on one machine
-  std::vector<std::string> pci_devices;  ///< addresses that ports will use; no other is touched
+  std::vector<std::string> pci_devices;  ///< addresses for ports; no other device is opened
   uint32_t worker_count = 1;
-  uint32_t memory_mib = 0;  ///< DPDK's own heap without hugepages; 0: by worker_count
+  uint32_t memory_mib = 0;  ///< DPDK's own heap without hugepages; 0: derived from worker_count
   bool is_debug = false;    ///< DPDK's log goes to stderr from debug level on, else errors only
 };
 
@@ -38,22 +38,22 @@ struct MemoryOptions {
   int numa_node = -1;          ///< -1: any
 };
 
-/// One port. `device` is what DPDK calls it: "net_memif0,role=server,socket=/run/a.sock",
+/// One port. `device` is DPDK's name for it: "net_memif0,role=server,socket=/run/a.sock",
 /// "net_af_packet0,iface=veth0", "net_af_xdp0,iface=veth0", "net_tap0,iface=lyre0", or the PCI
 /// address of a NIC: "0000:00:10.0".
 struct PortOptions {
   std::string device;
   uint8_t index = 0;  ///< goes into PacketBuf::port
   uint32_t mtu_bytes = 1500;
-  /// The wire corrupts nothing and the peer is as trusted as we are: received checksums count as
-  /// good; memif (where the peer is another such daemon) does not compute them either.
+  /// The link cannot corrupt packets and the peer is trusted: received checksums count as correct.
+  /// A memif port (whose peer is another such daemon) does not compute them either.
   bool is_trusted = false;
-  bool use_tso = true;          ///< where the NIC can
+  bool use_tso = true;          ///< if the NIC supports it
   uint32_t rx_descriptors = 0;  ///< 0: a default that suits the driver
   uint32_t tx_descriptors = 0;
 };
 
-/// What is known of an open port besides its capabilities.
+/// Facts about an open port besides its capabilities.
 struct PortInfo {
   std::string name;      ///< DPDK's name of the device
   std::string driver;    ///< "net_memif", "net_virtio", ...
@@ -66,8 +66,8 @@ struct PortInfo {
 };
 
 /// An open port with one queue pair for each memory it was opened with.
-/// Thread: each queue belongs to one worker; all else is the control thread's, and start(), stop()
-/// and the destructor need workers that do not poll.
+/// Thread: each queue belongs to one worker. Everything else belongs to the control thread;
+/// start(), stop() and the destructor require that no worker polls.
 /// Owner: must be destroyed before the memories and the environment.
 class Port {
  public:
@@ -79,14 +79,15 @@ class Port {
   /// Packets that the device lost for want of a buffer or of room in a ring, in all queues. Some
   /// drivers sleep until the device has answered.
   virtual uint64_t rx_missed() const = 0;
-  /// Asks the device to let frames to these groups through, and no longer those asked for before.
-  /// Fails: it can neither do this nor let all groups through.
+  /// Sets the multicast groups whose frames the device accepts, in place of those set before.
+  /// Fails: the device can neither filter by these groups nor accept all multicast.
   virtual Status join(std::span<const MacAddress> groups) = 0;
-  /// True when the link is down and the driver will not look for it by itself: a memif client whose
-  /// server went away, or has not come yet. Asks the kernel: not for every packet.
+  /// True when the link is down and the driver will not reconnect by itself: a memif client whose
+  /// server has left or not started yet. Makes system calls: not for the packet path.
   virtual bool needs_restart() const = 0;
-  /// Stops and starts the port, which makes it let go of all that it holds. Fails: its queues stand
-  /// still, receive nothing and drop what they are given, until a restart succeeds.
+  /// Stops and starts the port, which releases all buffers that it holds.
+  /// Fails: its queues are stopped: they receive nothing and drop what they are given, until a
+  /// restart succeeds.
   virtual Status restart() = 0;
 };
 
@@ -94,8 +95,8 @@ class Port {
 /// Thread: the control thread. Owner: destroyed last; a process can start DPDK only once.
 class Environment {
  public:
-  /// Fails: one line that says what is missing. Keeps the calling thread's CPU affinity and
-  /// ignores SIGPIPE from then on.
+  /// Keeps the calling thread's CPU affinity, and ignores SIGPIPE from then on.
+  /// Fails: one line that says what is missing.
   static Result<std::unique_ptr<Environment>> start(const EnvironmentOptions& options);
 
   virtual ~Environment() = default;
@@ -107,14 +108,15 @@ class Environment {
   /// `memories` come from make_memory().
   virtual Result<std::unique_ptr<Port>> open_port(const PortOptions& options,
                                                   std::span<PacketMemory* const> memories) = 0;
-  /// Maps client memory for the ports' DMA, which may take long, before workers are told of it:
-  /// their PacketMemory::add_region() then finds it done. REQUIRES: mapped for writing, and no
-  /// other thread of this process touches it yet. Fails: it is copied later, packet by packet.
+  /// Maps client memory for the ports' DMA before workers use it, because mapping may be slow:
+  /// their PacketMemory::add_region() then returns at once. REQUIRES: the memory is mapped for
+  /// writing, and no other thread of this process accesses it yet. Fails: workers copy its data per
+  /// packet.
   virtual Status map_for_ports(const RegionMemory& memory) = 0;
-  /// After every worker has removed the region; also when it could not be mapped.
+  /// Call after every worker has removed the region, also when it could not be mapped.
   virtual void unmap_for_ports(const RegionMemory& memory) = 0;
-  /// Every thread that uses a memory or a queue calls this first, and unregister before it ends:
-  /// DPDK's buffer caches are kept by thread.
+  /// Every thread that uses a memory or a queue calls this first, and unregisters before it ends:
+  /// DPDK's buffer caches are per thread.
   virtual Status register_worker_thread() = 0;
   virtual void unregister_worker_thread() = 0;
 };

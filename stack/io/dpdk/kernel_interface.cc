@@ -22,7 +22,7 @@ std::string real_path(const std::string& path) {
   return realpath(path.c_str(), resolved) == nullptr ? std::string() : std::string(resolved);
 }
 
-/// Asks the kernel about an interface. False: there is none of that name.
+/// Makes an ioctl for an interface. Returns false when no interface has that name.
 bool ask(const std::string& interface, unsigned long request, ifreq& answer) {
   if (interface.empty() || interface.size() >= IFNAMSIZ) return false;
   std::memcpy(answer.ifr_name, interface.c_str(), interface.size() + 1);
@@ -33,7 +33,8 @@ bool ask(const std::string& interface, unsigned long request, ifreq& answer) {
   return rc == 0;
 }
 
-/// Whoever connects has no name, so only a listener's end has.
+/// Only a listener's socket has a name: the peer of a client's socket is named, that of an accepted
+/// socket is not.
 bool has_named_peer(int fd) {
   sockaddr_un peer = {};
   socklen_t bytes = sizeof(peer);

@@ -6,24 +6,25 @@
 
 namespace lyre::io::dpdk {
 
-/// The open sockets of this process in address family `domain` (AF_PACKET, AF_XDP), oldest number
-/// first. Drivers keep their sockets to themselves; this is how packets on them can be waited for.
+/// The open sockets of this process in address family `domain` (AF_PACKET, AF_XDP), lowest number
+/// first. DPDK's drivers do not return their sockets; a worker needs them to sleep until packets
+/// arrive.
 std::vector<int> sockets_of(int domain);
 
-/// The inodes of this process's unix sockets that it has connected to a listener, who need not have
-/// accepted them yet. Listeners and what they accepted are none of these.
+/// The inodes of this process's unix sockets that connected to a listener, even if it has not
+/// accepted them yet. Listening sockets and the results of accept() are not included.
 std::vector<uint64_t> unix_connections();
 
 /// The MTU of a kernel interface, or 0.
 uint32_t interface_mtu(const std::string& interface);
 
-/// Whether a kernel interface is there, up, and has a carrier.
+/// Whether a kernel interface exists, is up, and has a carrier.
 bool is_interface_running(const std::string& interface);
 
-/// Real sysfs path of the PCI device behind an interface, or of a PCI address; empty if none.
+/// The real sysfs path of the PCI device of an interface, or of a PCI address; empty if none.
 std::string pci_path_of_interface(const std::string& interface);
 std::string pci_path_of_address(const std::string& address);
-/// Name of the kernel driver that holds the PCI device; empty if none.
+/// The name of the kernel driver to which the PCI device is bound; empty if none.
 std::string kernel_driver_of(const std::string& address);
 
 }  // namespace lyre::io::dpdk

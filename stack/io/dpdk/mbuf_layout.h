@@ -10,8 +10,8 @@
 
 namespace lyre::io::dpdk {
 
-/// A PacketBuf lives in the private area of its mbuf, right behind the header, so that each is
-/// found from the other by a constant. Rounded up so that buffers start on a cache line.
+/// A PacketBuf is stored in the private area of its mbuf, directly after the header, so each is
+/// found from the other by a constant offset. Rounded up so that buffers start on a cache line.
 inline constexpr uint16_t kPrivateBytes = (sizeof(PacketBuf) + 63) / 64 * 64;
 static_assert(kPrivateBytes % RTE_MBUF_PRIV_ALIGN == 0);
 static_assert(alignof(PacketBuf) <= alignof(rte_mbuf));
@@ -20,7 +20,7 @@ static_assert(RTE_PKTMBUF_HEADROOM >= kTxHeadroomBytes);
 inline PacketBuf* packet_of(rte_mbuf* mbuf) { return reinterpret_cast<PacketBuf*>(mbuf + 1); }
 inline rte_mbuf* mbuf_of(PacketBuf* packet) { return reinterpret_cast<rte_mbuf*>(packet) - 1; }
 
-/// Makes `packet` describe the first segment of its mbuf, with nothing asked for.
+/// Makes `packet` describe the first segment of its mbuf, with no offload requested.
 inline void describe(PacketBuf& packet, const rte_mbuf& mbuf) {
   packet.data = static_cast<uint8_t*>(mbuf.buf_addr) + mbuf.data_off;
   packet.length = mbuf.data_len;

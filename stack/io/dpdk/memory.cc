@@ -70,7 +70,7 @@ Status Memory::make_pools(const MemoryContext& context, uint32_t worker,
     auto pool = Pool::make(shape);
     if (!pool) return pool.error();
     *plan.pool = std::move(*pool);
-    if (context.is_physical) continue;  // hugepages, whose addresses the pool has found itself
+    if (context.is_physical) continue;  // on hugepages the pool has looked up the addresses itself
     const PageMemory& memory = (*plan.pool)->memory();
     if (Status status = dma_map_.add(memory.base(), memory.bytes(), memory.page_bytes());
         !status.ok()) {
@@ -80,8 +80,8 @@ Status Memory::make_pools(const MemoryContext& context, uint32_t worker,
   return rx_->memory().seal();
 }
 
-/// A slot is a number of an object, and found by table: with physical addresses, objects skip what
-/// is left at the end of a page, so there is no constant stride.
+/// Slots are numbered in the order of the pool's objects, and found by table: with physical
+/// addresses, objects do not cross pages, so there is no constant stride.
 void Memory::number_slots() {
   struct Numbering {
     std::vector<PacketBuf*>* table;
@@ -130,7 +130,7 @@ size_t Memory::alloc_tx(std::span<PacketBuf*> out) {
       out[made++] = packet;
     }
   }
-  while (made < out.size()) {  // the last few of a pool that runs dry
+  while (made < out.size()) {  // a pool that is nearly empty may refuse a bulk
     rte_mbuf* mbuf = rte_pktmbuf_alloc(tx_->mempool());
     if (mbuf == nullptr) break;
     describe(*packet_of(mbuf), *mbuf);

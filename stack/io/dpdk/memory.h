@@ -9,7 +9,7 @@
 
 namespace lyre::io::dpdk {
 
-/// What a worker's memory needs to know of the process.
+/// Process-wide facts that a worker's memory depends on.
 struct MemoryContext {
   PageKind pages = PageKind::kAny;
   bool is_physical = false;
@@ -41,7 +41,7 @@ class Memory final : public PacketMemory {
   void remove_region(uint32_t region) override { regions_.remove(region); }
   uint32_t region_holds(uint32_t region) const override { return regions_.holds(region); }
 
-  // What the queues of this worker use.
+  // For the queues of this worker.
   rte_mempool* rx_mempool() const { return rx_->mempool(); }
   rte_mempool* piece_mempool() const { return pieces_->mempool(); }
   rte_mempool* copy_mempool() const { return copies_->mempool(); }
@@ -59,7 +59,7 @@ class Memory final : public PacketMemory {
   std::unique_ptr<Pool> pieces_;  ///< mbufs without memory, to attach client memory to
   std::unique_ptr<Pool> copies_;  ///< whole frames, for ports that cannot gather
   std::vector<PacketBuf*> rx_by_slot_;
-  mutable RegionTable regions_;  ///< asking for holds completes removals
+  mutable RegionTable regions_;  ///< mutable: region_holds() completes removals
 };
 
 }  // namespace lyre::io::dpdk

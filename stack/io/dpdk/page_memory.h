@@ -9,16 +9,16 @@
 namespace lyre::io::dpdk {
 
 enum class PageKind : uint8_t {
-  kAny,      ///< hugetlb where there is some, else ordinary pages
-  kHuge,     ///< hugetlb or nothing: physical addresses must not change
+  kAny,      ///< hugetlb if available, else ordinary pages
+  kHuge,     ///< hugetlb only: physical addresses must not change
   kOrdinary  ///< 4 KiB pages
 };
 
-/// A mapped memfd, taken in full at once.
+/// A mapped memfd whose pages are all allocated at creation.
 /// Owner: unmaps and closes it when destroyed.
 class PageMemory {
  public:
-  /// Fails: no memory of that kind; the text says how much was asked for.
+  /// Fails: no memory of that kind; the text contains the size that was asked for.
   static Result<PageMemory> map(const char* name, size_t bytes, PageKind kind);
 
   PageMemory() = default;
@@ -29,8 +29,8 @@ class PageMemory {
   }
   ~PageMemory();
 
-  /// From here on nobody can map it for writing or change its size: a read-only descriptor of an
-  /// unsealed memfd can be opened for writing again through /proc.
+  /// Seals the memfd against writable mappings and changes of its size. Without a seal a read-only
+  /// descriptor of a memfd can be opened for writing again through /proc.
   Status seal() const;
 
   uint8_t* base() const { return base_; }

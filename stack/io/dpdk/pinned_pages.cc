@@ -14,10 +14,10 @@
 namespace lyre::io::dpdk {
 namespace {
 
-/// Of one registered buffer (io_uring_register(2), IORING_REGISTER_BUFFERS).
+/// The limit of one registered buffer (io_uring_register(2), IORING_REGISTER_BUFFERS).
 constexpr size_t kBufferBytesMax = size_t{1} << 30;
 constexpr size_t kEntryPageBytes = 4096;
-/// Of an entry of /proc/PID/pagemap (proc_pid_pagemap(5)).
+/// Bits of an entry of /proc/PID/pagemap (proc_pid_pagemap(5)).
 constexpr uint64_t kIsPresent = uint64_t{1} << 63;
 constexpr uint64_t kFrameMask = (uint64_t{1} << 55) - 1;
 
@@ -31,8 +31,9 @@ Error failure(const char* what) {
 Result<PinnedPages> PinnedPages::pin(const uint8_t* base, size_t bytes, size_t page_bytes) {
   PinnedPages pages;
   if (Status taken = pages.take(base, bytes); !taken.ok()) return taken.error();
-  // Only now: what the page table names is what was pinned, or nothing when it is gone already,
-  // for nobody in this process touches the memory and so puts another page there.
+  // The addresses are read after pinning, so each entry is a pinned page or absent. Absent means
+  // that the client punched a hole; no thread of this process touches the memory, so no new page
+  // appears.
   if (Status found = pages.resolve(base, bytes, page_bytes); !found.ok()) return found.error();
   return pages;
 }

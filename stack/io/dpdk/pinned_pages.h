@@ -10,17 +10,17 @@
 
 namespace lyre::io::dpdk {
 
-/// Shared memory whose pages stay where they are, and the physical addresses of them. An ordinary
-/// page moves, and any page is another's soon after its owner punched a hole; a pinned one stays
-/// until it is unpinned, whatever becomes of the file and its mappings.
-/// Owner: the pages are unpinned when this object ends, or shortly after; their mapping is the
-/// caller's.
+/// Shared memory whose pages are pinned, and their physical addresses. The kernel may migrate a
+/// page that is not pinned, and reuses it soon after its owner punched a hole. A pinned page stays
+/// allocated until it is unpinned, whatever happens to the file and its mappings.
+/// Owner: the pages are unpinned when this object is destroyed, or shortly after; the caller owns
+/// their mapping.
 class PinnedPages {
  public:
-  /// Takes all of the memory at once. REQUIRES: whole pages of `page_bytes`, mapped for writing,
-  /// which no other thread of this process touches meanwhile.
-  /// Fails: the kernel has no io_uring for this process, which is what pins; it refused the memory;
-  /// physical addresses are hidden from this process (CAP_SYS_ADMIN shows them).
+  /// Pins all of the memory. REQUIRES: whole pages of `page_bytes`, mapped for writing, which no
+  /// other thread of this process accesses meanwhile.
+  /// Fails: the kernel gives this process no io_uring, which does the pinning; it refused the
+  /// memory; physical addresses are hidden from this process (CAP_SYS_ADMIN is needed to see them).
   static Result<PinnedPages> pin(const uint8_t* base, size_t bytes, size_t page_bytes);
 
   PinnedPages() = default;
@@ -31,7 +31,7 @@ class PinnedPages {
   }
   ~PinnedPages();
 
-  /// One for each page, in order. They stay valid when this object is moved.
+  /// One address for each page, in order. The span stays valid when this object is moved.
   std::span<const uint64_t> addresses() const { return addresses_; }
 
  private:
@@ -42,7 +42,7 @@ class PinnedPages {
   Status take(const uint8_t* base, size_t bytes);
   Status resolve(const uint8_t* base, size_t bytes, size_t page_bytes);
 
-  int ring_ = -1;  ///< an io_uring of which nothing but its registered buffers is used
+  int ring_ = -1;  ///< an io_uring; only its registered buffers are used
   std::vector<uint64_t> addresses_;
 };
 

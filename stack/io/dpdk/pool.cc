@@ -15,11 +15,12 @@ namespace {
 
 constexpr uint32_t kCacheMbufs = 256;
 
-/// A cache may hold 1.5 times its size: in a small pool that must not be a large part.
+/// A cache may hold 1.5 times its size, which must not be a large part of a small pool.
 uint32_t cache_size(uint32_t count) { return std::min(kCacheMbufs, count / 8); }
 
-/// Physical pages are anywhere, so there an object must not straddle them; elsewhere memory is one
-/// run. AF_XDP needs that run: it takes the pool as an array of equal objects.
+/// Physical pages are not contiguous, so with physical addresses an object must not cross a page.
+/// Otherwise the memory is contiguous, as AF_XDP requires: it takes the pool as an array of equal
+/// objects.
 unsigned pool_flags(const PoolOptions& options) {
   return options.is_physical ? 0 : RTE_MEMPOOL_F_NO_IOVA_CONTIG;
 }
@@ -73,7 +74,8 @@ Result<std::unique_ptr<Pool>> Pool::make(const PoolOptions& options) {
       rte_mempool_create_empty(options.name.c_str(), options.count, element_bytes(options),
                                cache_size(options.count), sizeof(layout), options.numa_node, flags);
   if (pool->mempool_ == nullptr) return pool_error(options, "cannot be made");
-  // What was freed last is still in the cache, and goes first: a ring would walk the whole pool.
+  // "stack" reuses the most recently freed mbuf, which is still in the CPU cache; "ring" would
+  // cycle through the whole pool.
   if (rte_mempool_set_ops_byname(pool->mempool_, "stack", nullptr) != 0 &&
       rte_mempool_set_ops_byname(pool->mempool_, "ring_mp_mc", nullptr) != 0) {
     return pool_error(options,

@@ -18,13 +18,13 @@ struct PoolOptions {
   uint16_t private_bytes = 0;
   uint16_t room_bytes = 0;  ///< headroom included; 0: for attached memory only
   PageKind pages = PageKind::kAny;
-  bool is_physical = false;  ///< the pages' physical addresses are what NICs see
+  bool is_physical = false;  ///< NICs use the physical addresses of the pages
   int numa_node = -1;
 };
 
-/// A mempool of mbufs on memory of our own: other processes can map it, and an mbuf takes only what
-/// it needs (DPDK's own memory without hugepages gives each one a page).
-/// Owner: every mbuf must be back, and every port closed, before it is destroyed.
+/// A mempool of mbufs on memory of our own: other processes can map it, and an mbuf takes only the
+/// bytes it needs (DPDK's own memory without hugepages gives each mbuf a page).
+/// Owner: every mbuf must be returned, and every port closed, before it is destroyed.
 class Pool {
  public:
   static Result<std::unique_ptr<Pool>> make(const PoolOptions& options);
@@ -36,7 +36,7 @@ class Pool {
   const PageMemory& memory() const { return memory_; }
   /// Bytes from one object to the next.
   uint32_t stride_bytes() const { return stride_bytes_; }
-  /// About how many are free, cheaply: other threads' caches are not looked at.
+  /// Approximate number of free mbufs: the caches of other threads are not counted.
   uint32_t free_count() const;
 
  private:

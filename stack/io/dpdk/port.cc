@@ -23,7 +23,7 @@ Error dpdk_error(const std::string& what, int rc) {
   return Error{std::abs(rc), what + ": " + rte_strerror(std::abs(rc))};
 }
 
-/// Starts a port that may fail for want of a peer, which is no error worth DPDK's log.
+/// Starts a port with DPDK's log silenced: a port without a peer fails to start, which is no error.
 int start_quietly(uint16_t port_id) {
   constexpr const char* kMemifLog = "pmd.net.memif";
   const int level = rte_log_get_level(rte_log_register(kMemifLog));
@@ -33,14 +33,15 @@ int start_quietly(uint16_t port_id) {
   return rc;
 }
 
-/// Returns when DPDK's interrupt thread has finished what it was at, or after a while. memif frees
-/// a connection there when the peer leaves, and closing the port meanwhile would free it twice.
+/// Waits until DPDK's interrupt thread has finished its current callback, with a timeout. When a
+/// memif peer leaves, that thread frees the connection; a port that is closed meanwhile frees it
+/// twice.
 void let_interrupt_thread_finish() {
   constexpr int kTriesMax = 1000;
   constexpr useconds_t kTryUs = 100;
   std::atomic<bool> is_done{false};
   const auto note = [](void* flag) {
-    static_cast<std::atomic<bool>*>(flag)->store(true);  // pairs with the load below
+    static_cast<std::atomic<bool>*>(flag)->store(true);  // release: pairs with the load below
   };
   if (rte_eal_alarm_set(1, note, &is_done) != 0) return;
   for (int i = 0; i < kTriesMax && !is_done.load(); ++i) usleep(kTryUs);
@@ -65,7 +66,7 @@ EthernetPort::~EthernetPort() {
   let_interrupt_thread_finish();
   rte_eth_dev_stop(port_id_);
   queues_.clear();
-  // Before the port closes, because some drivers let go of the device there.
+  // Before the port closes, because some drivers release the device there.
   if (is_dma_attached_) dma_map_.remove_device(device_, is_vfio_);
   rte_eth_dev_close(port_id_);
   rte_dev_remove(device_);
@@ -89,7 +90,7 @@ Status EthernetPort::attach(uint32_t queue_count) {
   }
   rte_eth_dev_info device = {};
   if (const int rc = rte_eth_dev_info_get(port_id_, &device); rc != 0) {
-    return dpdk_error(args_.name() + ": tells nothing of itself", rc);
+    return dpdk_error(args_.name() + ": its properties cannot be read", rc);
   }
   is_attached_ = true;
   device_ = device.device;
@@ -101,7 +102,7 @@ Status EthernetPort::attach(uint32_t queue_count) {
 Status EthernetPort::attach_virtual(uint32_t queue_count) {
   uint16_t known = 0;
   if (rte_eth_dev_get_port_by_name(args_.name().c_str(), &known) == 0) {
-    return Error{EEXIST, args_.name() + ": is open already; give each port its own number"};
+    return Error{EEXIST, args_.name() + ": is already open; give each port its own number"};
   }
   if (Status done = prepare_virtual_device(args_, options_.mtu_bytes, queue_count); !done) {
     return done;
@@ -120,7 +121,7 @@ Status EthernetPort::attach_dma() {
   return Ok{};
 }
 
-/// An interface of the kernel under the port must let frames of the MTU through.
+/// Checks that the kernel interface under the port carries frames of the MTU.
 Status EthernetPort::check_interface() {
   const std::string interface(args_.value_of("iface"));
   if (interface.empty()) return Ok{};
@@ -134,8 +135,8 @@ Status EthernetPort::start(std::span<Memory* const> memories) {
   auto setup = configure_port(port_id_, options_, *quirks_, memories);
   if (!setup) return setup.error();
   const int rc = start_device();
-  // A memif client starts when its server is there; until then the port is one without a link.
-  if (rc != 0 && !is_memif_client_) return dpdk_error(args_.name() + ": does not start", rc);
+  // A memif client starts when its server runs; until then the port has no link.
+  if (rc != 0 && !is_memif_client_) return dpdk_error(args_.name() + ": cannot be started", rc);
   sockets_ = new_sockets();
   describe_port(*setup, memories.size());
   make_queues(*setup, memories);
@@ -153,7 +154,7 @@ void EthernetPort::describe_port(const PortSetup& setup, size_t queue_count) {
   info_.pci_path = args_.is_pci() ? pci_path_of_address(args_.name())
                                   : pci_path_of_interface(std::string(args_.value_of("iface")));
   rte_eth_link link = {};
-  // Virtual wires state a speed out of thin air.
+  // Virtual devices report a made-up speed.
   if (!quirks_->is_virtual && rte_eth_link_get_nowait(port_id_, &link) == 0 &&
       link.link_speed != RTE_ETH_SPEED_NUM_UNKNOWN) {
     info_.capabilities.speed_mbps = link.link_speed;
@@ -211,20 +212,20 @@ Status EthernetPort::join(std::span<const MacAddress> groups) {
   }
   int rc = rte_eth_dev_set_mc_addr_list(port_id_, list.data(), static_cast<uint32_t>(list.size()));
   if (rc != 0) rc = rte_eth_allmulticast_enable(port_id_);
-  // Virtual wires that offer neither filter nothing.
+  // A virtual device that supports neither does not filter at all.
   if (rc == 0 || quirks_->is_virtual) return Ok{};
   return dpdk_error(args_.name() + ": cannot receive multicast frames", rc);
 }
 
-/// A memif client that its server has not answered yet only waits: a server that meets the remains
-/// of attempts that were given up can abort (DPDK 22.11).
 uint64_t EthernetPort::rx_missed() const {
   rte_eth_stats stats = {};
   if (rte_eth_stats_get(port_id_, &stats) != 0) return 0;
-  // Virtual wires count each failed attempt to get a buffer; the frame waits in their ring.
+  // Virtual devices count each failed attempt to get a buffer; the frame stays in their ring.
   return stats.imissed + (quirks_->is_virtual ? 0 : stats.rx_nombuf);
 }
 
+/// A memif client whose server has not answered yet is not restarted: a server that receives the
+/// remains of several abandoned attempts can abort (DPDK 22.11).
 bool EthernetPort::needs_restart() const {
   if (!is_memif_client_ || is_link_up()) return false;
   const std::vector<uint64_t> open = unix_connections();
@@ -237,14 +238,14 @@ Status EthernetPort::restart() {
   for (const auto& queue : queues_) queue->drop_pending();
   const int rc = start_device();
   set_running(rc == 0);
-  if (rc != 0) return dpdk_error(args_.name() + ": does not start again", rc);
-  // Some drivers forget them when they stop.
+  if (rc != 0) return dpdk_error(args_.name() + ": cannot be started again", rc);
+  // Some drivers lose their multicast filters when they stop.
   return groups_.empty() ? Status(Ok{}) : join(std::vector<MacAddress>(groups_));
 }
 
 int EthernetPort::start_device() {
   if (!is_memif_client_) return rte_eth_dev_start(port_id_);
-  // The driver keeps its socket to itself.
+  // The driver does not return its socket: it is the one that appears during the start.
   const std::vector<uint64_t> before = unix_connections();
   const int rc = start_quietly(port_id_);
   connection_ = kNoConnection;

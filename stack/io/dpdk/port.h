@@ -15,7 +15,7 @@ struct rte_device;
 
 namespace lyre::io::dpdk {
 
-/// An Ethernet device of DPDK.
+/// A port on a DPDK Ethernet device.
 class EthernetPort final : public Port {
  public:
   static Result<std::unique_ptr<Port>> open(const PortOptions& options, DmaMap& dma_map,
@@ -55,7 +55,7 @@ class EthernetPort final : public Port {
   DmaMap& dma_map_;
   const DriverQuirks* quirks_ = nullptr;
   static constexpr uint64_t kNoConnection = 0;  ///< inodes begin at 1
-  uint64_t connection_ = kNoConnection;  ///< of a memif client to its server: see needs_restart()
+  uint64_t connection_ = kNoConnection;         ///< a memif client's: see needs_restart()
   std::vector<int> sockets_before_;
   std::vector<int> sockets_;
   uint16_t port_id_ = 0;

@@ -16,7 +16,7 @@
 namespace lyre::io::dpdk {
 namespace {
 
-/// One TSO packet is one IP packet, whose length is a 16-bit field, headers included.
+/// One TSO packet is one IP packet. Its 16-bit length field includes the headers.
 constexpr uint32_t kTsoPayloadBytesMax = 65535 - 60 - 60;
 
 Error step_failed(const PortOptions& options, const std::string& what, int rc) {
@@ -33,7 +33,7 @@ class Configuration {
 
   Result<PortSetup> run() {
     const int rc = rte_eth_dev_info_get(port_id_, &device_);
-    if (rc != 0) return step_failed(options_, "tells nothing of itself", rc);
+    if (rc != 0) return step_failed(options_, "its properties cannot be read", rc);
     if (Status done = check_limits(); !done) return done.error();
     choose_transmit();
     choose_receive();
@@ -106,7 +106,8 @@ class Configuration {
   }
 
   Status configure() {
-    // Virtual wires announce limits that they do not have; what they carry is set elsewhere.
+    // Virtual devices report MTU limits that they do not enforce; what they carry is configured
+    // elsewhere.
     config_.rxmode.mtu =
         quirks_.checks_mtu ? options_.mtu_bytes : std::min(options_.mtu_bytes, 1500u);
     config_.intr_conf.rxq = quirks_.wait == WaitKind::kQueueInterrupt;
@@ -119,7 +120,7 @@ class Configuration {
     tx_descriptors_ =
         static_cast<uint16_t>(options_.tx_descriptors ? options_.tx_descriptors : wanted);
     rc = rte_eth_dev_adjust_nb_rx_tx_desc(port_id_, &rx_descriptors_, &tx_descriptors_);
-    if (rc != 0) return step_failed(options_, "refuses any number of descriptors", rc);
+    if (rc != 0) return step_failed(options_, "refuses every number of descriptors", rc);
     return Ok{};
   }
 
@@ -129,17 +130,20 @@ class Configuration {
     const auto node = static_cast<unsigned>(rte_eth_dev_socket_id(port_id_));
     int rc = rte_eth_rx_queue_setup(port_id_, queue, rx_descriptors_, node, &rx,
                                     memories_[queue]->rx_mempool());
-    if (rc != 0) return step_failed(options_, "no receive queue " + std::to_string(queue), rc);
-    // Never MBUF_FAST_FREE, which ignores that attached memory is not the pool's.
+    if (rc != 0)
+      return step_failed(options_, "cannot set up receive queue " + std::to_string(queue), rc);
+    // Never MBUF_FAST_FREE: it returns attached client memory to the pool.
     rte_eth_txconf tx = device_.default_txconf;
     tx.offloads = config_.txmode.offloads;
     rc = setup_transmit_queue(queue, node, tx);
-    if (rc != 0) return step_failed(options_, "no transmit queue " + std::to_string(queue), rc);
+    if (rc != 0)
+      return step_failed(options_, "cannot set up transmit queue " + std::to_string(queue), rc);
     return Ok{};
   }
 
-  /// A lazy driver's threshold must be as near to the ring's size as it allows, and the size is its
-  /// secret: powers of two are tried from above, with its complaints silenced.
+  /// The threshold of a driver that frees late must be as near to the ring's size as the driver
+  /// allows, but the driver does not report that size: powers of two are tried downwards, with its
+  /// log silenced.
   int setup_transmit_queue(uint16_t queue, unsigned node, rte_eth_txconf tx) const {
     constexpr uint16_t kRingMax = 4096;
     constexpr uint16_t kRingMin = 64;
@@ -165,7 +169,7 @@ class Configuration {
       std::memcpy(out.mac.bytes.data(), mac.addr_bytes, out.mac.bytes.size());
     }
     out.mtu_bytes = options_.mtu_bytes;
-    // A port that cannot gather is helped out by a copy, so pieces may always be given.
+    // For a port without gather the backend copies, so pieces are always allowed.
     out.tx_pieces_max = kTxPiecesMax;
     if (setup_.segments_max > 1) {
       out.tx_pieces_max = std::min(kTxPiecesMax, setup_.segments_max - 1);

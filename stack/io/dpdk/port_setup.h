@@ -9,7 +9,7 @@
 
 namespace lyre::io::dpdk {
 
-/// What configuring a port decided.
+/// The result of configuring a port.
 struct PortSetup {
   IoCapabilities capabilities;
   uint32_t segments_max = 1;

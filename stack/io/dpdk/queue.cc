@@ -27,7 +27,8 @@ ChecksumVerdict ip_verdict(uint64_t flags) {
 ChecksumVerdict l4_verdict(uint64_t flags) {
   const uint64_t verdict = flags & RTE_MBUF_F_RX_L4_CKSUM_MASK;
   if (verdict == RTE_MBUF_F_RX_L4_CKSUM_GOOD) return ChecksumVerdict::kGood;
-  // "None": a neighbour on this machine left the field incomplete, and the data are sound.
+  // "None": a sender on this machine left the checksum to an offload, so the data was never on a
+  // wire.
   if (verdict == RTE_MBUF_F_RX_L4_CKSUM_NONE) return ChecksumVerdict::kGood;
   if (verdict == RTE_MBUF_F_RX_L4_CKSUM_BAD) return ChecksumVerdict::kBad;
   return ChecksumVerdict::kUnknown;
@@ -120,7 +121,7 @@ size_t Queue::prepare_burst(std::span<PacketBuf* const> in) {
   return taken;
 }
 
-/// Lets the driver put the finishing touches on offload requests, as some need.
+/// Runs tx_prepare, with which some drivers complete offload requests, and drops what it refuses.
 void Queue::drop_unsendable() {
   size_t good = 0;
   while (good < pending_count_) {
@@ -137,7 +138,7 @@ void Queue::drop_unsendable() {
 
 void Queue::flush_pending() {
   if (pending_count_ == 0) return;
-  uint64_t bytes[kBurstMax];  // a packet that was sent must not be looked at
+  uint64_t bytes[kBurstMax];  // read before the burst: a sent packet must not be accessed
   for (size_t i = 0; i < pending_count_; ++i) bytes[i] = pending_[i]->pkt_len;
   const uint16_t sent = rte_eth_tx_burst(setup_.port_id, setup_.queue_id, pending_.data(),
                                          static_cast<uint16_t>(pending_count_));
@@ -166,7 +167,8 @@ Queue::Prepared Queue::prepare(PacketBuf& packet, rte_mbuf*& out) {
   mbuf.data_len = static_cast<uint16_t>(packet.length);
   mbuf.pkt_len = packet.length;
   mbuf.ol_flags = 0;
-  // Buffers first, checksums last: without a buffer the caller's packet has not changed.
+  // Buffers are taken before checksums are written: without a buffer the caller's packet is
+  // unchanged.
   if (segments_needed(packet) > setup_.segments_max) {
     out = copy_out(packet);
     if (out == nullptr) return Prepared::kNoBuffer;
@@ -206,10 +208,10 @@ void Queue::request_checksums(PacketBuf& packet, rte_mbuf& mbuf) {
 void Queue::request_tso(PacketBuf& packet, rte_mbuf& mbuf) {
   const uint32_t header_bytes = kEthernetHeaderBytes + packet.l3_bytes + packet.l4_bytes;
   if (packet.tso_bytes == 0 || mbuf.pkt_len - header_bytes <= packet.tso_bytes) return;
-  LYRE_CHECK(setup_.capabilities.tso_bytes_max > 0);  // the worker asks only ports that can
+  LYRE_CHECK(setup_.capabilities.tso_bytes_max > 0);  // the worker asks only ports that support TSO
   mbuf.ol_flags |= RTE_MBUF_F_TX_TCP_SEG;
   mbuf.tso_segsz = packet.tso_bytes;
-  // DPDK wants the pseudo-header's sum without the length, which differs from cut to cut.
+  // DPDK requires the pseudo-header's sum without the length, which differs between the segments.
   uint8_t* field = packet.data + kEthernetHeaderBytes + packet.l3_bytes + kTcpChecksumAt;
   const uint32_t length = mbuf.pkt_len - kEthernetHeaderBytes - packet.l3_bytes;
   ChecksumSum sum;
@@ -219,8 +221,8 @@ void Queue::request_tso(PacketBuf& packet, rte_mbuf& mbuf) {
   std::memcpy(field, &without_length, sizeof(without_length));
 }
 
-/// Segments that the packet would take, or more than any port takes when a piece cannot be read
-/// by the port at all.
+/// Segments that the packet would take; more than any port supports when the port cannot read one
+/// of its pieces.
 uint32_t Queue::segments_needed(const PacketBuf& packet) const {
   RegionTable& regions = memory_.regions();
   uint32_t count = 1;
@@ -237,7 +239,7 @@ uint32_t Queue::segments_needed(const PacketBuf& packet) const {
   return count;
 }
 
-/// False, and `head` stands alone again, when there is no buffer for a piece.
+/// Returns false, with `head` as a single segment again, when there is no buffer for a piece.
 bool Queue::attach_pieces(const PacketBuf& packet, rte_mbuf& head) {
   RegionTable& regions = memory_.regions();
   rte_mbuf* last = &head;
@@ -270,7 +272,7 @@ bool Queue::attach_pieces(const PacketBuf& packet, rte_mbuf& head) {
   return true;
 }
 
-/// A copy of the whole packet in as few buffers as it fits, one for any frame of the MTU.
+/// Copies the whole packet into as few buffers as hold it: one for any frame of the MTU.
 rte_mbuf* Queue::copy_out(const PacketBuf& packet) {
   rte_mbuf* head = rte_pktmbuf_alloc(memory_.copy_mempool());
   if (head == nullptr) return nullptr;
@@ -308,7 +310,8 @@ rte_mbuf* Queue::copy_out(const PacketBuf& packet) {
 void Queue::reclaim() {
   if (pending_count_ > 0) {
     flush_pending();
-    // A wire that is down takes nothing, and what waits for it must not hold client memory.
+    // While the link is down the driver takes nothing, and waiting packets must not hold client
+    // memory.
     if (pending_count_ > 0 && !is_link_up()) drop_pending();
   }
   if (setup_.quirks->is_virtual || !is_running_) return;
@@ -320,7 +323,7 @@ void Queue::reclaim() {
 
 bool Queue::is_link_up() const {
   if (!is_running_) return false;
-  // Drivers over an interface of the kernel say that the link is up, whatever became of it.
+  // Drivers over a kernel interface always report that the link is up.
   if (!setup_.interface.empty()) return is_interface_running(setup_.interface);
   rte_eth_link link = {};
   return rte_eth_link_get_nowait(setup_.port_id, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;

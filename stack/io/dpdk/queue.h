@@ -11,7 +11,7 @@
 
 namespace lyre::io::dpdk {
 
-/// What the port decided for all of its queues.
+/// The settings that are common to all queues of a port.
 struct QueueSetup {
   uint16_t port_id = 0;
   uint16_t queue_id = 0;
@@ -19,18 +19,18 @@ struct QueueSetup {
   IoCapabilities capabilities;
   const DriverQuirks* quirks = nullptr;
   uint32_t segments_max = 1;      ///< of a packet to be sent, headers included
-  bool is_rx_trusted = false;     ///< received checksums count as good
+  bool is_rx_trusted = false;     ///< received checksums count as correct
   bool is_tx_trusted = false;     ///< checksums are not completed at all
   bool has_ip_checksum = false;   ///< the device completes IPv4 headers
   bool has_tcp_checksum = false;  ///< the device completes TCP
   int wait_fd = -1;
-  std::string interface;  ///< the kernel's, under the port; empty: none
+  std::string interface;  ///< the kernel interface under the port; empty: none
 };
 
 /// One queue pair of a port.
 /// Thread: its worker.
-/// What a full transmit ring refuses stays here, prepared, and goes first the next time: the caller
-/// sees it as taken, and what the caller keeps is untouched.
+/// Packets that a full transmit ring refuses stay in this object, prepared, and are sent first the
+/// next time. For the caller they are taken.
 class Queue final : public PacketIo {
  public:
   Queue(const QueueSetup& setup, Memory& memory) : setup_(setup), memory_(memory) {}
@@ -49,7 +49,7 @@ class Queue final : public PacketIo {
 
   /// Thread: the control thread, while the worker does not poll.
   void drop_pending();
-  /// A queue that does not run receives nothing and drops what it is given.
+  /// A queue that is not running receives nothing and drops what it is given.
   /// Thread: as drop_pending().
   void set_running(bool is_running) { is_running_ = is_running; }
 

@@ -7,7 +7,8 @@
 namespace lyre::io::dpdk {
 namespace {
 
-/// DPDK's callback for a shared count of zero, which the table's own share rules out.
+/// DPDK calls this when a shared reference count reaches zero. The table holds a reference itself,
+/// so it never does.
 void must_not_run(void*, void*) {
   constexpr bool kCountFellToZero = true;
   LYRE_CHECK(!kCountFellToZero);
@@ -58,14 +59,14 @@ uint32_t RegionTable::holds(uint32_t region) {
   if (region >= kRegionsMax || regions_[region].state == State::kFree) return 0;
   Region& entry = regions_[region];
   const uint32_t held = rte_mbuf_ext_refcnt_read(&entry.shared) - 1u;
-  // The caller unmaps the memory when told 0, so devices must have lost it by then.
+  // The caller unmaps the memory once holds are 0, so devices must no longer map it by then.
   if (held == 0 && entry.state == State::kRemoved) finish_removal(entry);
   return held;
 }
 
 std::span<const uint8_t> RegionTable::bytes_of(const BufRef& piece) const {
-  // The worker checked the piece against its region when the client named it, and a region stays
-  // as it is until nothing refers to it.
+  // The worker checked the piece against its region when the client submitted it. A region is not
+  // changed while a piece refers to it.
   LYRE_CHECK(piece.region < kRegionsMax);
   const Region& region = regions_[piece.region];
   if (region.state != State::kKnown) return {};

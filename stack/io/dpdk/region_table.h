@@ -12,10 +12,11 @@
 
 namespace lyre::io::dpdk {
 
-/// The client memory that one worker's ports may read, and how much of it they hold.
+/// The client memory that one worker's ports may read, and the number of references that they hold
+/// to it.
 /// Thread: one worker.
-/// How holds are counted: every attached segment refers to its region's one shared info, whose
-/// count stands at 1 while the region is known, so that DPDK's callback never runs.
+/// Every attached segment refers to its region's one shared info. Its reference count is 1 while
+/// the region is known, so DPDK's free callback never runs.
 class RegionTable {
  public:
   explicit RegionTable(DmaMap& dma_map);
@@ -27,13 +28,13 @@ class RegionTable {
   void remove(uint32_t region);
   uint32_t holds(uint32_t region);
 
-  /// The bytes that `piece` names; empty when its region is gone.
-  /// REQUIRES: a piece inside its region, as everything above this layer has checked.
+  /// The bytes of `piece`; empty when its region was removed.
+  /// REQUIRES: a piece inside its region; the layers above have checked it.
   std::span<const uint8_t> bytes_of(const BufRef& piece) const;
-  /// True when devices can fetch from the region; otherwise its pieces are copied.
+  /// True when devices can read the region; otherwise its pieces are copied.
   bool is_readable_by_ports(uint32_t region) const { return regions_[region].is_dma_ready; }
   rte_mbuf_ext_shared_info* shared_info(uint32_t region) { return &regions_[region].shared; }
-  /// The address by which ports know `offset`, and how many bytes from there lie in one run.
+  /// The address of `offset` for devices, and the number of bytes that are contiguous from there.
   struct Run {
     uint64_t iova;
     uint64_t bytes;

@@ -9,13 +9,14 @@
 
 namespace lyre::io::sim {
 
-/// How a NIC of unknown make spreads flows over its queues: a keyed hash of the addresses and ports
-/// and an indirection table. The two directions of a flow have unrelated hashes.
+/// Spreads flows over queues as NICs do: a keyed hash of the addresses and ports, and an
+/// indirection table. The hash is not Toeplitz, so that no code can rely on a known one. The two
+/// directions of a flow have unrelated hashes.
 class FlowHash {
  public:
   explicit FlowHash(uint64_t seed = 0) : key_{seed, ~seed} { redistribute(seed); }
 
-  /// 0 for what is not TCP over IPv4.
+  /// Returns 0 for frames that are not TCP over IPv4.
   uint32_t hash(std::span<const uint8_t> frame) const {
     constexpr size_t kAddressesAt = 26;
     constexpr size_t kPortsEnd = 38;

@@ -23,13 +23,13 @@ inline bool is_ipv6(std::span<const uint8_t> frame) {
   return frame.size() >= kIpAt + 40 && frame[12] == 0x86 && frame[13] == 0xdd;
 }
 
-/// Whether an Ethernet frame holds TCP right behind its IP header.
+/// Whether an Ethernet frame contains TCP directly after its IP header.
 inline bool is_tcp(std::span<const uint8_t> frame) {
   if (is_ipv4(frame)) return frame[kIpAt + 9] == kProtocolTcp;
   return is_ipv6(frame) && frame[kIpAt + 6] == kProtocolTcp;
 }
 
-/// RFC 3168 5: a queue marks what is ECN-capable, and leaves the rest.
+/// RFC 3168 5: sets CE on an ECN-capable packet, and leaves others unchanged.
 inline void mark_congestion(std::span<uint8_t> frame) {
   if (is_ipv6(frame)) {
     uint8_t& low_class = frame[kIpAt + 1];

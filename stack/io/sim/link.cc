@@ -58,7 +58,7 @@ uint32_t Link::take_frame(int end) {
   return frame;
 }
 
-/// Sends a filled frame on its way, or to where frames go that are lost.
+/// Queues a filled frame for arrival, or counts it as lost.
 void Link::dispatch(int end, uint32_t frame) {
   Port& port = ports_[end];
   Frame& sent = port.frames[frame];

@@ -14,44 +14,44 @@
 
 namespace lyre::io::sim {
 
-/// Who completes and checks checksums.
+/// Which side computes and verifies checksums.
 enum class Checksums : uint8_t {
-  kSoftware,  ///< completed and counted; the receiver is told nothing
-  kHardware,  ///< completed for free; the receiver gets a true verdict
-  kTrusted    ///< not completed; the receiver is told that all is well
+  kSoftware,  ///< completed and counted in software; the receiver gets kUnknown
+  kHardware,  ///< completed by the port; the receiver gets a true verdict
+  kTrusted    ///< not completed; the receiver gets kGood
 };
 
-/// What goes wrong on the wire, in millionths of all frames.
+/// Faults of the link. Units: millionths of all frames.
 struct Faults {
   uint32_t loss_ppm = 0;
   uint32_t duplicate_ppm = 0;
-  uint32_t corrupt_ppm = 0;  ///< one bit behind the Ethernet header is flipped
-  uint32_t reorder_ppm = 0;  ///< delayed by up to reorder_delay more, so that later ones pass
+  uint32_t corrupt_ppm = 0;  ///< one bit after the Ethernet header is flipped
+  uint32_t reorder_ppm = 0;  ///< delayed by up to reorder_delay more, so that later frames overtake
   Nanos reorder_delay = micros(100);
 };
 
-/// Both directions start alike; set_path() changes one.
+/// Both directions have the same options at first; set_path() changes one.
 struct LinkOptions {
   uint64_t seed = 1;
   uint32_t mtu_bytes = 1500;
   Nanos delay = nanos(0);
   uint64_t rate_bytes_per_s = 0;  ///< 0: unlimited
-  uint32_t frames_max = 4096;     ///< under way or unread in one direction; then tx is short
+  uint32_t frames_max = 4096;     ///< in flight or unread in one direction; then tx is short
   Faults faults;
   Checksums checksums = Checksums::kSoftware;
-  uint32_t tso_bytes_max = 0;  ///< as a NIC with TSO would say
+  uint32_t tso_bytes_max = 0;  ///< as the capability of a NIC with TSO
   uint32_t tx_pieces_max = kTxPiecesMax;
-  bool holds_until_reclaim = false;  ///< pieces stay held until reclaim(), as DMA does
+  bool holds_until_reclaim = false;  ///< pieces stay held until reclaim(), as with DMA
 };
 
-/// What happened to frames of one direction.
+/// The number of frames of one direction, by outcome.
 using LinkCounters = PathCounters;
 
 class Queue;
 
-/// An in-memory wire between two ports, 0 and 1, each with queues. Frames move when their time has
-/// come, and time is what advance() last said: the same seed and calls give the same run.
-/// Thread: one. Owner: outlives its queues' users, and the memories outlive it.
+/// An in-memory link between two ports, 0 and 1, each with queues. Frames arrive when advance() has
+/// reached their time: the same seed and calls give the same run.
+/// Thread: one. Owner: outlives the users of its queues; the memories outlive it.
 class Link {
  public:
   explicit Link(const LinkOptions& options);
@@ -59,34 +59,35 @@ class Link {
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
-  /// Adds the next queue of port `end`, receiving into `memory`. Before any frame is sent.
+  /// Adds the next queue of port `end`, which receives into `memory`. Call before any frame is
+  /// sent.
   PacketIo& add_queue(int end, Memory& memory, uint8_t port_index = 0);
   PacketIo& queue(int end, uint32_t index);
 
   void advance(Nanos now);
   Nanos now() const { return now_; }
-  /// When the next frame arrives, or kNever.
+  /// The time at which the next frame arrives, or kNever.
   Nanos next_deadline() const;
 
-  /// Flows change queues from here on, as when a NIC's indirection table is rewritten.
+  /// From now on flows map to other queues, as when a NIC's indirection table is rewritten.
   void redistribute(int end, uint64_t seed) { ports_[end].hash.redistribute(seed); }
-  /// A cable that is out takes frames and loses them.
+  /// While the link is down, frames are accepted and lost.
   void set_up(bool is_up) { is_up_ = is_up; }
   bool is_up() const { return is_up_; }
-  /// What happens from here on to what `end` sends.
+  /// Changes the path of frames that `end` sends from now on.
   void set_path(int end, const PathOptions& path) { ports_[end].path.set_options(path); }
   const PathOptions& path(int end) const { return ports_[end].path.options(); }
-  /// What was sent by `end`.
+  /// Frames that `end` sent.
   const LinkCounters& counters(int end) const { return ports_[end].path.counters(); }
   const LinkOptions& options() const { return options_; }
 
  private:
-  friend class Queue;  // one thing in two classes: queues are the ends that users hold
+  friend class Queue;  // queues are the part of a Link that users hold
   static constexpr uint32_t kNone = UINT32_MAX;
 
   struct Frame {
     Nanos due;
-    uint64_t order = 0;  ///< ties are broken by age
+    uint64_t order = 0;  ///< the older frame arrives first when times are equal
     uint32_t length = 0;
     uint32_t next = kNone;
   };
@@ -96,7 +97,7 @@ class Link {
     MacAddress mac;
     FlowHash hash;
     std::vector<std::unique_ptr<Queue>> queues;
-    Path path;  ///< of what this end sends
+    Path path;  ///< of frames that this end sends
     std::vector<Frame> frames;
     std::unique_ptr<uint8_t[]> bytes;
     std::vector<uint32_t> free;
@@ -106,7 +107,7 @@ class Link {
   uint8_t* bytes_of(Port& port, uint32_t frame) {
     return port.bytes.get() + size_t{frame} * room_bytes();
   }
-  /// A frame buffer of what `end` sends, or kNone when all are in use.
+  /// A free buffer for a frame of `end`, or kNone when all are in use.
   uint32_t take_frame(int end);
   void give_back(int end, uint32_t frame) { ports_[end].free.push_back(frame); }
   void dispatch(int end, uint32_t frame);

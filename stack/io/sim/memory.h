@@ -14,8 +14,8 @@ struct MemoryOptions {
   uint32_t tx_packets = 1024;
 };
 
-/// Packet memory without a device: slots on a sealed memfd, everything else on the heap, named by
-/// index, so that copy_from() can bring back any earlier state.
+/// Packet memory without a device: slots on a sealed memfd, everything else on the heap. All
+/// references are indices, so copy_from() can restore any earlier state.
 /// Thread: one. Fails: construction aborts when there is no memory.
 class Memory final : public PacketMemory {
  public:
@@ -39,13 +39,13 @@ class Memory final : public PacketMemory {
   void remove_region(uint32_t region) override;
   uint32_t region_holds(uint32_t region) const override;
 
-  /// The bytes that `piece` names; empty when its region is gone. Aborts outside the region.
+  /// The bytes of `piece`; empty when its region was removed. Aborts outside the region.
   std::span<const uint8_t> bytes_of(const BufRef& piece) const;
   void hold(uint32_t region) { ++regions_[region].holds; }
   void let_go(uint32_t region) { --regions_[region].holds; }
 
-  /// Makes this memory equal to `other`, made with the same options: bytes, packets, regions.
-  /// Packets keep their addresses here, so a PacketBuf* is translated by its index.
+  /// Makes this memory equal to `other`, which has the same options: bytes, packets, regions.
+  /// PacketBufs keep their addresses here; a PacketBuf* of `other` is translated by its index.
   void copy_from(const Memory& other);
   uint32_t tx_slots_free() const { return static_cast<uint32_t>(tx_.free.size()); }
 

@@ -11,7 +11,8 @@ constexpr uint32_t kEthernetBits = 14 * 8;
 Fate Path::on_frame(uint32_t length_bytes, Nanos now) {
   ++counters_.carried;
   Fate fate;
-  // Each frame draws in the same order whatever becomes of it.
+  // Every frame makes the same draws, whatever its outcome, so that one option does not shift the
+  // random sequence of the others.
   const bool is_lost_here = is_lost();
   const bool is_twofold = rng_.chance_ppm(options_.duplicate_ppm);
   const bool is_corrupt = rng_.chance_ppm(options_.corrupt_ppm);

@@ -52,8 +52,8 @@ size_t PcapPort::rx_burst(std::span<PacketBuf*> out) {
 }
 
 size_t PcapPort::tx_burst(std::span<PacketBuf* const> in) {
-  // Written before it is sent, because a taken packet is no longer ours to look at; one that is
-  // not taken is written over.
+  // Written to the file before it is sent, because a taken packet must not be accessed. The record
+  // of a packet that is not taken is overwritten.
   size_t taken = 0;
   while (taken < in.size()) {
     const long at = file_ == nullptr ? 0 : std::ftell(file_);

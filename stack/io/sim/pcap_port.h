@@ -8,20 +8,20 @@
 
 namespace lyre::io::sim {
 
-/// Writes what passes a queue to a pcap file (nanosecond format), for tshark and people. Works over
-/// any backend. Of a sent packet the run is kept and the pieces count in its original length; the
-/// receiving side's file has all bytes.
+/// Writes the packets of a queue to a pcap file (nanosecond format), for tshark. Works over any
+/// backend. Of a sent packet the file has the packet's own bytes; pieces only count in its original
+/// length. The receiving side's file has all bytes.
 /// Owner: closes the file, borrows the queue. Thread: the queue's.
 class PcapPort final : public PacketIo {
  public:
-  /// Fails: a path that cannot be written leaves the port working and is_open() false.
+  /// Fails: if the path cannot be written, the port works and is_open() is false.
   PcapPort(PacketIo& inner, const char* path);
   ~PcapPort() override;
   PcapPort(const PcapPort&) = delete;
   PcapPort& operator=(const PcapPort&) = delete;
 
   bool is_open() const { return file_ != nullptr; }
-  /// The time of what passes from here on.
+  /// Sets the timestamp of the packets that follow.
   void set_now(Nanos now) { now_ = now; }
 
   size_t rx_burst(std::span<PacketBuf*> out) override;

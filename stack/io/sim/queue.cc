@@ -54,7 +54,7 @@ Queue::Taken Queue::transmit(PacketBuf& packet) {
     return Taken::kYes;
   }
   const uint32_t cuts = cut_count(packet);
-  // As drivers do: a ring that is full of what was sent already is cleaned on the way.
+  // As in real drivers, a transmit that finds the ring full of sent packets reclaims them.
   if (held_regions_.capacity() - held_regions_.size() < kTxPiecesMax) reclaim();
   if (link_.ports_[end_].free.size() < cuts) return Taken::kNoRoom;
   gather(packet);
@@ -93,7 +93,7 @@ void Queue::gather(const PacketBuf& packet) {
   }
 }
 
-/// REQUIRES: that many free frames.
+/// Segments a TSO packet. REQUIRES: `count` free frames.
 void Queue::send_cuts(const PacketBuf& packet, uint32_t count) {
   const auto total = static_cast<uint32_t>(gathered_.size());
   const uint32_t head = count == 1 ? 0 : header_bytes(packet);
@@ -183,7 +183,7 @@ bool Queue::receive(uint32_t frame, PacketBuf*& out) {
   return true;
 }
 
-/// The verdict of a NIC that checks IPv4 and TCP; nothing is said about anything else.
+/// The checksum verdict of a NIC that verifies IPv4 and TCP; kUnknown for everything else.
 void Queue::judge(PacketBuf& packet) const {
   const Checksums kind = link_.options().checksums;
   if (kind == Checksums::kSoftware) return;
