@@ -6,8 +6,8 @@
 #include "stack/channel/port_address.h"
 
 /// Messages on the control socket (SOCK_SEQPACKET, one message a packet, native byte order; file
-/// descriptors travel beside them by SCM_RIGHTS). The socket's hang-up tells either side that the
-/// other is gone. The daemon checks every field; a message it does not understand ends the client.
+/// descriptors are passed by SCM_RIGHTS). Either side detects the end of the other by the socket's
+/// hang-up. The daemon checks every field; it disconnects a client that sends an invalid message.
 namespace lyre::channel {
 
 inline constexpr uint32_t kControlMagic = 0x4c59'5243;  // "LYRC"
@@ -21,8 +21,8 @@ enum class Control : uint32_t {
   kAttached,      ///< daemon: AttachReply, with descriptors (see there)
   kInfo,          ///< client: InfoRequest
   kInfoReply,     ///< daemon: InfoReply, with one descriptor: the stats segment
-  kGoodbye,       ///< daemon: Goodbye, then it hangs up
-  kRegister,      ///< client: RegisterRequest, with one descriptor or none (see there)
+  kGoodbye,       ///< daemon: Goodbye, then it closes the connection
+  kRegister,      ///< client: RegisterRequest, with one descriptor or none (see RegionSource)
   kRegistered,    ///< daemon: RegionReply
   kDeregister,    ///< client: DeregisterRequest
   kDeregistered,  ///< daemon: RegionReply
@@ -35,20 +35,20 @@ struct ControlHeader {
   uint32_t bytes = 0;  ///< of the whole message
 };
 
-/// Makes a context for the sender. One connection of the control socket carries one context.
+/// Creates a context for the sender. One connection of the control socket has one context.
 struct AttachRequest {
   ControlHeader header;
   uint32_t abi_version;
   uint32_t reserved;
   uint64_t arena_bytes;     ///< 0: the daemon's default
-  char label[kLabelBytes];  ///< for people, zero-terminated: program, rank
+  char label[kLabelBytes];  ///< for display, zero-terminated: program, rank
 };
 
 struct PortInfo {
   char name[32];
   char pci_path[128];  ///< sysfs path, empty for virtual ports
   PortAddress addresses[kPortAddressesMax];
-  uint32_t address_count;  ///< at least 1; the first is the one to tell others
+  uint32_t address_count;  ///< at least 1; the first is the one to advertise
   uint32_t mtu_bytes;
   uint32_t speed_mbps;  ///< 0: unknown
   uint32_t is_link_up;
@@ -56,13 +56,13 @@ struct PortInfo {
   uint8_t reserved[2];
 };
 
-/// Descriptors, in this order: context memory (read-write), the client's bell (the reading end of a
-/// pipe), doorbells (read-only), then for each worker its bell (an eventfd of this client's own),
-/// then for each worker its receive pool memory (read-only). With `lends` 0 the pools are left out
-/// and payload is copied into the context's copy area.
+/// The descriptors are, in this order: context memory (read-write), the client's bell (the reading
+/// end of a pipe), doorbells (read-only), for each worker its bell (an eventfd for this client),
+/// for each worker its receive pool memory (read-only). With `lends` 0 there are no pools, and
+/// payload is copied into the context's copy area.
 struct AttachReply {
   ControlHeader header;
-  int32_t error;  ///< 0, or an errno value; then text says why and nothing follows
+  int32_t error;  ///< 0, or an errno value; then text is the reason and nothing follows
   char text[kTextBytes];
   uint32_t worker_count;
   uint32_t lends;
@@ -88,14 +88,14 @@ struct InfoReply {
   PortInfo ports[kPortsMax];
 };
 
-/// Where registered memory comes from.
+/// The source of registered memory.
 enum class RegionSource : uint32_t {
-  kDescriptor = 1,  ///< a memfd, or a file of tmpfs or hugetlbfs, whose descriptor comes along
+  kDescriptor = 1,  ///< a memfd, or a file of tmpfs or hugetlbfs, whose descriptor is passed
   kSharedAnonymous  ///< the object behind a mapping of the sender's own; no descriptor
 };
 
-/// Makes memory of the sender's readable by the workers. Whole pages: both ends are multiples of
-/// the page size. One request at a time: the next one waits for the answer.
+/// Makes the sender's memory readable by the workers. Whole pages: both ends are multiples of the
+/// page size. One request at a time: the next one is handled after the reply to this one.
 struct RegisterRequest {
   ControlHeader header;
   RegionSource source;
@@ -112,15 +112,16 @@ struct DeregisterRequest {
   uint32_t reserved;
 };
 
-/// Answer to both. kDeregistered comes when no worker and no port can touch the memory any more.
+/// The reply to both. kDeregistered is sent when no worker and no port can access the memory any
+/// more.
 struct RegionReply {
   ControlHeader header;
-  int32_t error;  ///< 0, or an errno value; then text says why
+  int32_t error;  ///< 0, or an errno value; then text is the reason
   char text[kTextBytes];
   uint32_t region;  ///< name
 };
 
-/// Why the daemon hangs up on a client.
+/// Why the daemon disconnects a client.
 struct Goodbye {
   ControlHeader header;
   char text[kTextBytes];

@@ -8,7 +8,7 @@
 namespace lyre::channel {
 
 /// The producing end of a single-producer single-consumer ring in shared memory.
-/// Indices run freely modulo 2^32; what the other side wrote is checked before it is believed.
+/// Indices increase modulo 2^32. An index that the other side wrote is checked before it is used.
 /// Thread: one.
 template <typename Entry, uint32_t kEntries>
 class RingProducer {
@@ -18,11 +18,13 @@ class RingProducer {
   RingProducer() = default;
   RingProducer(RingIndices* indices, Entry* entries) : indices_(indices), entries_(entries) {}
 
-  /// Free entries, as far as is known; looks at the other side only when `wanted` are not free.
-  /// A consumer that claims more than was produced makes the ring broken: no room ever again.
+  /// Free entries, a lower bound: the consumer's index is read only when fewer than `wanted` are
+  /// known to be free. A consumer whose index is ahead of the producer's marks the ring broken:
+  /// room() is 0 from then on.
   uint32_t room(uint32_t wanted = 1) {
     if (kEntries - (tail_ - head_seen_) >= wanted) return kEntries - (tail_ - head_seen_);
-    // Acquire: pairs with the release in RingConsumer::publish(); the slot is read before reuse.
+    // Acquire: pairs with the release in RingConsumer::publish(). The consumer has read the slots
+    // that this index frees.
     const uint32_t head = indices_->head.load(std::memory_order_acquire);
     if (tail_ - head > kEntries) {
       is_broken_ = true;
@@ -31,12 +33,13 @@ class RingProducer {
     head_seen_ = head;
     return kEntries - (tail_ - head_seen_);
   }
-  /// Writes one entry; it is seen after publish(). REQUIRES: room() > 0.
+  /// Writes one entry, which publish() makes visible. REQUIRES: room() > 0.
   void push(const Entry& entry) { entries_[tail_++ & (kEntries - 1)] = entry; }
   /// True when something was pushed since the last publish().
   bool has_unpublished() const { return tail_ != published_; }
   void publish() {
-    // Release: pairs with the acquire in RingConsumer::available(); entries before the index.
+    // Release: pairs with the acquire in RingConsumer::available(). The entries are visible before
+    // the index.
     indices_->tail.store(tail_, std::memory_order_release);
     published_ = tail_;
   }
@@ -60,7 +63,8 @@ class RingConsumer {
   RingConsumer() = default;
   RingConsumer(RingIndices* indices, Entry* entries) : indices_(indices), entries_(entries) {}
 
-  /// Entries that can be popped now. A producer that claims more than fit makes the ring broken.
+  /// Entries that can be popped now. A producer whose index is more than the ring's size ahead
+  /// marks the ring broken.
   uint32_t available() {
     if (tail_seen_ != head_) return tail_seen_ - head_;
     // Acquire: pairs with the release in RingProducer::publish().
@@ -72,16 +76,18 @@ class RingConsumer {
     tail_seen_ = tail;
     return tail_seen_ - head_;
   }
-  /// Copies the next entry out: the other side may still write to it. REQUIRES: available() > 0.
+  /// Copies the next entry out, because the other side may still write to it. REQUIRES: available()
+  /// > 0.
   Entry pop() {
     Entry copy = entries_[head_ & (kEntries - 1)];
-    // The compiler must not read the shared entry again after this.
+    // Keeps the compiler from reading the shared entry again later.
     std::atomic_signal_fence(std::memory_order_seq_cst);
     ++head_;
     return copy;
   }
   void publish() {
-    // Release: pairs with the acquire in RingProducer::room().
+    // Release: pairs with the acquire in RingProducer::room(). The entries were read before they
+    // are reused.
     indices_->head.store(head_, std::memory_order_release);
   }
   bool is_broken() const { return is_broken_; }
@@ -99,26 +105,28 @@ using SubmissionConsumer = RingConsumer<Submission, kSubmissionEntries>;
 using CompletionProducer = RingProducer<Completion, kCompletionEntries>;
 using CompletionConsumer = RingConsumer<Completion, kCompletionEntries>;
 
-/// The sleeper's half of a doorbell: say that we sleep, then look once more. False: there is work,
-/// do not sleep. `has_work` is called after the flag is visible.
+/// The sleeper's half of a doorbell: sets the flag, then checks once more for work. False: there is
+/// work, do not sleep. `has_work` is called after the flag is visible.
 template <typename HasWork>
 bool announce_sleep(std::atomic<uint32_t>& sleeps, HasWork has_work) {
   sleeps.store(1, std::memory_order_relaxed);
-  // Full fence: pairs with the one in must_ring(); either we see the entry or they see the flag.
+  // Full fence: pairs with the one in must_ring(). Either this side sees the entry or the other
+  // side sees the flag.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (!has_work()) return true;
   sleeps.store(0, std::memory_order_relaxed);
   return false;
 }
 
-/// The waker's half, after publish(): whether the other side's bell must be rung.
+/// The waker's half, called after publish(): whether the other side's bell must be rung.
 inline bool must_ring(const std::atomic<uint32_t>& sleeps) {
-  // Full fence: pairs with the one in announce_sleep().
+  // Full fence: pairs with the one in announce_sleep(). It orders the published index before the
+  // flag's load.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   return sleeps.load(std::memory_order_relaxed) != 0;
 }
 
-/// Where things lie in a context's memory of `worker_count` workers and `arena_bytes`.
+/// The layout of a context's memory for `worker_count` workers and `arena_bytes`.
 struct ContextLayout {
   uint64_t rings_offset;
   uint64_t arena_offset;

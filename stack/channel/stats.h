@@ -8,8 +8,8 @@
 #include "stack/base/drop_reasons.h"
 #include "stack/channel/port_address.h"
 
-/// The stats segment of a daemon: workers write it, tools map it read-only and look. Looking costs
-/// the workers nothing. Plain counters have one writer; a session row is guarded by a seqlock.
+/// The stats segment of a daemon. Workers write it; tools map it read-only, and reading costs the
+/// workers nothing. Plain counters have one writer; a session row is guarded by a seqlock.
 namespace lyre::channel {
 
 inline constexpr uint64_t kStatsMagic = 0x3154'4154'5352'594c;  // "LYRSTAT1"
@@ -19,7 +19,8 @@ inline constexpr uint32_t kStatsVersion = 6;
 class StatCounter {
  public:
   void add(uint64_t count) {
-    // Relaxed: a lone number; readers need no order between counters. One writer, so no RMW.
+    // Relaxed: a single value; readers need no order between counters. There is one writer, so no
+    // read-modify-write instruction is needed.
     value_.store(value_.load(std::memory_order_relaxed) + count, std::memory_order_relaxed);
   }
   void set(uint64_t value) { value_.store(value, std::memory_order_relaxed); }
@@ -111,8 +112,8 @@ struct SessionView {
   uint64_t bytes_received;
   uint64_t copied_tx_bytes;
   uint64_t copied_rx_bytes;
-  uint64_t client_copied_tx_bytes;  ///< by the client itself, as it says
-  uint64_t client_copied_rx_bytes;  ///< the same
+  uint64_t client_copied_tx_bytes;  ///< as the client reports it
+  uint64_t client_copied_rx_bytes;  ///< as the client reports it
   uint32_t timeouts;
   uint32_t fast_recoveries;
   uint32_t ecn_reductions;
@@ -121,7 +122,7 @@ struct SessionView {
   int64_t updated_unix_ns;
 };
 
-/// A row that one worker writes and anybody reads: odd sequence while it is being written.
+/// A row that one worker writes and any process reads. The sequence is odd while it is written.
 struct SessionRow {
   std::atomic<uint32_t> sequence;
   uint32_t is_used;  ///< guarded by the sequence like the view
@@ -130,20 +131,22 @@ struct SessionRow {
   void write(const SessionView* next) {
     const uint32_t before = sequence.load(std::memory_order_relaxed);
     sequence.store(before + 1, std::memory_order_relaxed);
-    // Release fence: pairs with the acquire load in read(); the odd value is seen before the data.
+    // Release fence: pairs with the acquire fence in read(). A reader that sees new data also sees
+    // the odd sequence.
     std::atomic_thread_fence(std::memory_order_release);
     is_used = next != nullptr ? 1 : 0;
     if (next != nullptr) view = *next;
-    sequence.store(before + 2, std::memory_order_release);  // pairs with the acquire in read()
+    sequence.store(before + 2, std::memory_order_release);  // pairs with the first load in read()
   }
   /// False when the row is unused or changed too often to be read.
   bool read(SessionView& out) const {
     for (int attempt = 0; attempt < 64; ++attempt) {
-      const uint32_t before = sequence.load(std::memory_order_acquire);  // pairs with write()
+      // acquire: pairs with the last store of write()
+      const uint32_t before = sequence.load(std::memory_order_acquire);
       if (before & 1) continue;
       const bool used = is_used != 0;
       std::memcpy(&out, &view, sizeof out);
-      std::atomic_thread_fence(std::memory_order_acquire);  // pairs with the fence in write()
+      std::atomic_thread_fence(std::memory_order_acquire);  // pairs with write()'s fence
       if (sequence.load(std::memory_order_relaxed) == before) return used;
     }
     return false;
@@ -165,7 +168,7 @@ struct StatsPort {
   StatCounter rx_missed;
 };
 
-/// The head of the segment; offsets are from its start.
+/// The header of the segment. Offsets are from its start.
 struct StatsHeader {
   uint64_t magic;
   uint32_t version;
