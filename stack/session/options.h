@@ -7,8 +7,8 @@
 
 namespace lyre::session {
 
-/// Puts into `config` what a client asks for. False: the option or its value is not allowed, and
-/// nothing is changed.
+/// Stores in `config` the value that a client asks for. False: the option or its value is not
+/// allowed, and `config` is unchanged.
 bool apply_option(channel::SessionOption option, uint32_t value, tcp::ConnectionConfig& config);
 
 }  // namespace lyre::session

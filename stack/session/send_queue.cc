@@ -23,7 +23,7 @@ uint32_t SendPieces::on_acked(SendQueue& queue, uint32_t bytes) {
   uint32_t finished = 0;
   queue.cursor_offset -= std::min(queue.cursor_offset, bytes);
   while (bytes > 0) {
-    LYRE_CHECK(queue.head != UINT32_MAX);  // TCP was told of these bytes, no more and no less
+    LYRE_CHECK(queue.head != UINT32_MAX);  // TCP counts exactly the bytes that were appended
     const uint32_t head = queue.head;
     const uint32_t left = pieces_[head].ref.length - queue.head_acked_bytes;
     if (bytes < left) {

@@ -10,18 +10,18 @@
 
 namespace lyre::session {
 
-/// What the application sent on one connection and the peer has not acknowledged: a queue of pieces
-/// of client memory, one for each send descriptor. Its front is the oldest unacknowledged byte,
-/// which is where tcp::SegmentOut::queue_offset counts from.
-/// Indices only: lives in a table that can be snapshot. Operations are SendPieces' below.
+/// The bytes that the application sent on one connection and the peer has not acknowledged: a queue
+/// of pieces of client memory, one for each send descriptor. It starts at the oldest unacknowledged
+/// byte, which is the origin of tcp::SegmentOut::queue_offset.
+/// It contains indices only, so the table of queues can be snapshot. SendPieces has the operations.
 struct SendQueue {
   uint32_t head = UINT32_MAX;
   uint32_t tail = UINT32_MAX;
   uint32_t piece_count = 0;
-  uint32_t head_acked_bytes = 0;  ///< of the head piece, acknowledged already
+  uint32_t head_acked_bytes = 0;  ///< of the head piece
   uint64_t finished_count = 0;    ///< pieces acknowledged since the connection was opened
 
-  // Where the last gather() ended: the next one usually goes on from there.
+  // The end of the last gather(): the next one usually starts there.
   uint32_t cursor = UINT32_MAX;
   uint32_t cursor_offset = 0;  ///< queue offset of the cursor piece's first unacknowledged byte
 };
@@ -32,16 +32,17 @@ class SendPieces {
   explicit SendPieces(uint32_t pieces_max)
       : pieces_(pieces_max), by_region_(size_t{1} << channel::kRegionIndexBits) {}
 
-  /// False when no piece is left: leave the descriptor where it is.
+  /// Appends a piece. False when no piece record is free: the caller leaves the descriptor in its
+  /// ring.
   /// REQUIRES: a region that a kSend can name, or a context's arena.
   bool try_append(SendQueue& queue, BufRef piece);
-  /// `bytes` left the front. Returns how many pieces are finished by that. REQUIRES: the queue
-  /// holds that many bytes.
+  /// Removes `bytes` from the front. Returns how many pieces are thereby finished. REQUIRES: the
+  /// queue holds that many bytes.
   uint32_t on_acked(SendQueue& queue, uint32_t bytes);
-  /// Names the bytes [offset, offset + bytes) of the queue in `out`; returns how many entries it
-  /// took, or 0 when `out` is too small. REQUIRES: the queue holds that many bytes.
+  /// Writes the pieces of the bytes [offset, offset + bytes) of the queue to `out`; returns the
+  /// number of entries, or 0 when `out` is too small. REQUIRES: the queue holds that many bytes.
   uint32_t gather(SendQueue& queue, uint32_t offset, uint32_t bytes, std::span<BufRef> out);
-  /// Drops everything; returns how many pieces there were.
+  /// Removes all pieces and returns their number.
   uint32_t clear(SendQueue& queue);
   uint32_t room() const { return pieces_.room(); }
   uint32_t used() const { return pieces_.used(); }
@@ -71,7 +72,7 @@ class SendPieces {
   }
 
   Slab<Piece> pieces_;
-  std::vector<uint32_t> by_region_;  ///< how many pieces name it
+  std::vector<uint32_t> by_region_;  ///< pieces that refer to the region
 };
 
 }  // namespace lyre::session
