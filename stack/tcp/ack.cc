@@ -12,7 +12,7 @@ namespace lyre::tcp {
 
 namespace {
 
-/// RFC 9293 3.10.7.4 with RFC 5961 5.2: which ACK values are looked at.
+/// RFC 9293 3.10.7.4 with RFC 5961 5.2: the range of acceptable ACK values.
 Verdict check_ack(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
                   Effects& effects) {
   const SendState& snd = c.snd;
@@ -41,7 +41,7 @@ AckSample make_sample(const Connection& c, const SegmentIn& segment, Nanos now) 
   return sample;
 }
 
-/// RFC 5681 2, duplicate acknowledgment, but for (a), that something is outstanding.
+/// RFC 5681 2, duplicate acknowledgment, without condition (a), that data is outstanding.
 bool is_repeated(const Connection& c, const SegmentIn& segment) {
   if (segment.ack != c.snd.una || segment.payload_bytes != 0) return false;
   if (segment.flags.has(wire::TcpFlags::kFin)) return false;
@@ -60,8 +60,9 @@ void advance_una(Core& core, Connection& c, SeqNum ack, AckSample& sample, Effec
   }
 }
 
-/// RFC 2883 4.1, 4.2: the first block repeats what is acknowledged, or lies inside the second. What
-/// was acknowledged more than a window ago cannot still arrive twice.
+/// RFC 2883 4.1, 4.2: the first block reports a duplicate when it lies below the ACK or inside the
+/// second block. A block more than a window below the ACK is ignored: it cannot be a recent
+/// duplicate.
 bool is_dsack(const Connection& c, const wire::TcpOptions& options, SeqNum ack) {
   const wire::SackBlock& first = options.sacks[0];
   const SeqNum oldest = c.snd.una - c.snd.wnd_bytes_max;
@@ -72,7 +73,7 @@ bool is_dsack(const Connection& c, const wire::TcpOptions& options, SeqNum ack) 
   return first.start.at_or_after(second.start) && first.end.at_or_before(second.end);
 }
 
-/// RFC 2018 5. An ACK that others overtook may tell of blocks that begin below what is known.
+/// RFC 2018 5. An ACK that arrives late may carry blocks that begin below SND.UNA.
 void read_sacks(Core& core, Connection& c, const SegmentIn& segment, AckSample& sample) {
   const wire::TcpOptions& options = segment.options;
   const uint8_t count = std::min<uint8_t>(options.sack_count, wire::kSackBlocksMax);
@@ -91,7 +92,7 @@ void read_sacks(Core& core, Connection& c, const SegmentIn& segment, AckSample& 
   }
 }
 
-/// RFC 6298 3 (Karn) and RFC 7323 4.1: a round trip, if the ACK tells one.
+/// RFC 6298 3 (Karn) and RFC 7323 4.1: takes a round-trip sample if the ACK allows one.
 void update_rtt(Connection& c, AckSample& sample, Nanos now) {
   if (sample.last_sent_at != kNever) {
     sample.rtt = later(sample.arrived_at - sample.last_sent_at, nanos(1));
@@ -102,13 +103,13 @@ void update_rtt(Connection& c, AckSample& sample, Nanos now) {
     rtt = sample.arrived_at - sample.first_sent_at;
   } else if (sample.acked_retransmission && sample.has_ts_echo) {
     const uint32_t ticks = timestamp_at(c, sample.arrived_at) - sample.ts_echo;
-    if (ticks > c.config.user_timeout_ms) return;  // an echo that is none
+    if (ticks > c.config.user_timeout_ms) return;  // not an echo of a timestamp of ours
     rtt = millis(std::max(ticks, 1u));
   } else {
     return;
   }
   c.rtt.on_sample(rtt, now, micros(c.config.rto_min_us), millis(c.config.rto_max_ms));
-  c.recovery.backoff = 0;  // RFC 6298 5.7: the doubled RTO ends with a fresh sample
+  c.recovery.backoff = 0;  // RFC 6298 5.7: a new sample ends the backoff
 }
 
 /// RFC 9293 3.10.7.4: SND.WL1 and SND.WL2 keep old segments from updating the window.
@@ -124,7 +125,7 @@ void update_window(Connection& c, const SegmentIn& segment, Effects& effects) {
     snd.wnd_bytes_max = std::max(snd.wnd_bytes_max, window);
   }
   if (c.deadline(Timer::kPersist) == kNever) return;
-  // RFC 9293 3.8.6.1: as long as the peer answers probes, the connection stays.
+  // RFC 9293 3.8.6.1: as long as the peer answers probes, the connection stays open.
   c.deadline(Timer::kGiveUp) = kNever;
   if (snd.edge.after(snd.nxt)) effects.wants_transmit = true;
 }
@@ -135,8 +136,8 @@ void note_wants_transmit(const Connection& c, Effects& effects) {
   }
 }
 
-/// RFC 9293 3.10.7.4 ignores an old number. What it SACKs may be news all the same, and a
-/// duplicate that it reports (RFC 2883) may undo a reduction.
+/// RFC 9293 3.10.7.4 ignores an old ACK. Its SACK blocks may still be new, and a duplicate that it
+/// reports (RFC 2883) may undo a reduction.
 void process_overtaken_ack(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
                            Effects& effects) {
   if (!c.has_sack || segment.options.sack_count == 0) return;
@@ -169,7 +170,7 @@ Verdict process_ack(Core& core, Connection& c, const SegmentIn& segment, Nanos n
                      .flight_size_before_bytes = c.snd.nxt.since(c.snd.una),
                      .ack = segment.ack,
                      .has_echo = c.ecn.is_on && segment.flags.has(wire::TcpFlags::kEce)};
-  c.snd.more_follows = false;  // whatever follows can go with it, or after it
+  c.snd.more_follows = false;  // an ACK ends the wait for more data (SendMark::kMore)
   const bool is_telling =
       c.has_outstanding() || segment.options.sack_count > 0 || c.recovery.tail_probe_open;
   if (outcome.acked_bytes > 0) {
@@ -199,7 +200,7 @@ void process_syn_ack(Core& core, Connection& c, const SegmentIn& segment, Nanos 
   update_rtt(c, sample, now);
   c.recovery.phase = RecoveryPhase::kOpen;
   c.recovery.backoff = 0;
-  c.recovery.rack_valid = false;  // a SYN's round trip says nothing about reordering of data
+  c.recovery.rack_valid = false;  // a SYN's round trip is no evidence about reordering of data
   c.snd.must_retransmit = false;
   const bool is_scaled = !segment.flags.has(wire::TcpFlags::kSyn);
   const uint32_t window = uint32_t{segment.window} << (is_scaled ? c.snd.scale : 0);

@@ -37,13 +37,13 @@ void grow(Congestion& cc, const CongestionAck& ack, Nanos now) {
   if (cubic.epoch_start == kNever) start_epoch(cc, now);
 
   const double elapsed = to_seconds(now - cubic.epoch_start);
-  // RFC 9438 4.3: once past the old window, Reno's slope again.
+  // RFC 9438 4.3: once w_est has reached cwnd_prior, the slope is Reno's.
   cubic.w_est += (cubic.w_est >= cubic.cwnd_prior ? 1.0 : kAlpha) * cc.mss_bytes * acked / cwnd;
   double step = 0;
   if (window_at(cc, elapsed) < cubic.w_est) {
     step = cubic.w_est - cwnd;
   } else {
-    // RFC 9438 4.2: aim at where the curve is one round trip from now.
+    // RFC 9438 4.2: the target is the value of the curve one round trip from now.
     const double target =
         std::clamp(window_at(cc, elapsed + to_seconds(ack.srtt)), cwnd, 1.5 * cwnd);
     step = (target - cwnd) / cwnd * acked;
@@ -58,11 +58,12 @@ void grow(Congestion& cc, const CongestionAck& ack, Nanos now) {
 uint32_t ssthresh_bytes(Congestion& cc, uint32_t in_flight_bytes) {
   CubicState& cubic = *cc.cubic();
   const double cwnd = cc.cwnd_bytes;
-  // RFC 9438 4.7: a second loss below the last maximum gives way to newcomers.
+  // RFC 9438 4.7: a second loss below the last maximum releases bandwidth to new flows.
   cubic.w_max = cwnd < cubic.w_max ? cwnd * (1 + kBeta) / 2 : cwnd;
   cubic.cwnd_prior = cwnd;
   cubic.epoch_start = kNever;
-  // RFC 9438 4.6: from the bytes in flight, so that an idle window is not taken for a full one.
+  // RFC 9438 4.6: computed from the bytes in flight, because the window may be larger than what the
+  // application used.
   const double flight = in_flight_bytes * kBeta;
   return std::max(static_cast<uint32_t>(flight), 2 * cc.mss_bytes);
 }

@@ -15,7 +15,7 @@ void note_ack(Congestion& cc, const EcnAck& ack) {
   dctcp.acked_bytes += ack.acked_bytes;
   if (ack.has_echo) dctcp.marked_bytes += ack.acked_bytes;
   if (!ack.ack.after(dctcp.window_end)) return;
-  // RFC 8257 3.3: once a window of data.
+  // RFC 8257 3.3: updated once per window of data.
   if (dctcp.acked_bytes > 0) {
     const double fraction = static_cast<double>(dctcp.marked_bytes) / dctcp.acked_bytes;
     dctcp.alpha = dctcp.alpha * (1 - kGain) + kGain * fraction;

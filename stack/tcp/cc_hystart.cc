@@ -27,7 +27,7 @@ void note_sample(HystartState& state, Nanos rtt) {
   if (state.sample_count < kRttSamplesMin) ++state.sample_count;
 }
 
-/// RFC 9406 4.2: queues are building when the least round trip of a round has grown.
+/// RFC 9406 4.2: a queue is building when the minimum RTT of a round has grown.
 bool is_delay_up(const HystartState& state) {
   if (state.sample_count < kRttSamplesMin || state.last_round_rtt_min == kNever) return false;
   const Nanos step =
@@ -35,7 +35,7 @@ bool is_delay_up(const HystartState& state) {
   return state.round_rtt_min >= state.last_round_rtt_min + step;
 }
 
-/// Conservative slow start: it was jitter, or enough rounds have passed.
+/// Conservative slow start: ends when the RTT increase was spurious, or after enough rounds.
 void check_conservative(Congestion& cc, bool is_round_over) {
   HystartState& state = cc.hystart;
   const bool has_samples = state.sample_count >= kRttSamplesMin;
@@ -51,9 +51,10 @@ void check_conservative(Congestion& cc, bool is_round_over) {
 
 uint32_t growth_bytes(Congestion& cc, const CongestionAck& ack) {
   HystartState& state = cc.hystart;
-  // RFC 9406 4.2: the initial slow start only, where nothing is known of the path. Its limit L on
-  // what one ACK may add is left out: it fits senders that burst; ours is asked for one segment at
-  // a time, and peers that merge what they receive would make it several times slower than Linux.
+  // RFC 9406 4.2: only in the initial slow start, while the path is unknown. The limit L on the
+  // growth by one ACK is omitted: it is for senders that send bursts. This sender hands out one
+  // segment at a time, and with peers that merge received segments the limit would make it several
+  // times slower than Linux.
   if (cc.ssthresh_bytes != kSsthreshUnset) return ack.delivered_bytes;
   note_sample(state, ack.rtt);
   const bool is_round_over = ack.una.after(state.round_end);

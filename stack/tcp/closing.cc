@@ -13,14 +13,14 @@ void enter_time_wait(Connection& c, Nanos now, Effects& effects) {
   effects.entered_time_wait = true;
 }
 
-/// An orphan must not wait for ever for a peer that never sends its FIN.
+/// Limits the time in which an orphan waits for a peer that never sends its FIN.
 void limit_orphan(Connection& c, Nanos now) {
   if (c.reader_gone && c.state == State::kFinWait2) {
     c.deadline(Timer::kIdle) = now + millis(c.config.orphan_timeout_ms);
   }
 }
 
-/// RFC 9293 3.10.5: states in which ABORT tells the peer.
+/// RFC 9293 3.10.5: states in which ABORT sends a RST.
 constexpr uint16_t kAbortSendsReset = static_cast<uint16_t>(
     state_bit(State::kSynReceived) | state_bit(State::kEstablished) | state_bit(State::kFinWait1) |
     state_bit(State::kFinWait2) | state_bit(State::kCloseWait));
@@ -37,7 +37,7 @@ void begin_fin(Connection& c, Effects& effects) {
   } else if (c.state == State::kCloseWait) {
     set_state(c, State::kLastAck);
   } else {
-    return;  // still opening: the FIN follows once established (RFC 9293 3.10.4, SYN-RECEIVED)
+    return;  // RFC 9293 3.10.4, SYN-RECEIVED: the FIN is sent once established
   }
   effects.wants_transmit = true;
 }
@@ -102,7 +102,7 @@ SegmentOut take_reset(Connection& c, Nanos now) {
     out.flags.set(wire::TcpFlags::kAck);
     out.ack = c.reset_ack;
   }
-  // RFC 7323 3.2: a RST of a connection with timestamps carries one too.
+  // RFC 7323 3.2: a RST on a connection with timestamps carries the option.
   if (c.reset_has_ack) put_timestamps(c, now, out.options);
   out.mss_bytes = c.snd.mss_bytes;
   c.reset_pending = false;

@@ -4,13 +4,14 @@
 
 namespace lyre::tcp {
 
-/// The application's CLOSE (RFC 9293 3.10.4), as far as the state allows it already.
+/// The application's CLOSE (RFC 9293 3.10.4): sends the FIN, or queues it until the state allows
+/// it.
 void begin_fin(Connection& c, Effects& effects);
-/// RFC 9293 3.10.7.4, eighth: the peer's FIN has been reached in order.
+/// RFC 9293 3.10.7.4, eighth: the peer's FIN is next in order.
 void on_peer_fin(Connection& c, Nanos now, Effects& effects);
 /// RFC 9293 3.10.7.4, fifth: our FIN has been acknowledged.
 void on_fin_acked(Connection& c, Nanos now, Effects& effects);
-/// Starts, or starts again, the 2 MSL wait.
+/// Starts or restarts the 2 MSL timer.
 void restart_time_wait(Connection& c, Nanos now);
 
 void app_shutdown(Connection& c, Effects& effects);

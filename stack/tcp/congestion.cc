@@ -7,11 +7,11 @@ namespace lyre::tcp {
 namespace {
 
 uint32_t reduced_ssthresh(Congestion& cc, uint32_t flight_size_bytes) {
-  // RFC 5681 3.1, 3.2: FlightSize, without what Limited Transmit sent beyond the window.
+  // RFC 5681 3.1, 3.2: FlightSize, without segments that Limited Transmit sent beyond the window.
   const uint32_t in_flight_bytes = std::min(flight_size_bytes, cc.cwnd_bytes);
   switch (cc.algorithm) {
     case CongestionAlgorithm::kNewReno:
-    case CongestionAlgorithm::kDctcp:  // RFC 8257 3.4: a loss halves
+    case CongestionAlgorithm::kDctcp:  // RFC 8257 3.4: halved on a loss
       return newreno::ssthresh_bytes(cc, in_flight_bytes);
     case CongestionAlgorithm::kCubic:
       return cubic::ssthresh_bytes(cc, in_flight_bytes);
@@ -19,13 +19,13 @@ uint32_t reduced_ssthresh(Congestion& cc, uint32_t flight_size_bytes) {
   return 2 * cc.mss_bytes;
 }
 
-/// RFC 2861 3: three quarters of a window that was once good, for slow start to come back to.
+/// RFC 2861 3: three quarters of a window that was validated, to which slow start may return.
 void remember_in_ssthresh(Congestion& cc) {
   if (cc.ssthresh_bytes == kSsthreshUnset) return;
   cc.ssthresh_bytes = std::max(cc.ssthresh_bytes, cc.cwnd_bytes - cc.cwnd_bytes / 4);
 }
 
-/// The curve begins anew when the window next grows.
+/// A new CUBIC epoch starts when the window grows the next time.
 void end_epoch(Congestion& cc) {
   if (CubicState* cubic = cc.cubic()) cubic->epoch_start = kNever;
 }
@@ -52,7 +52,7 @@ void congestion_start_data(Congestion& cc, SeqNum nxt) {
 
 void congestion_on_ack(Congestion& cc, const CongestionAck& ack, Nanos now) {
   if (!ack.is_cwnd_limited) {
-    end_epoch(cc);  // RFC 9438 5.8: time without demand does not count
+    end_epoch(cc);  // RFC 9438 5.8: periods in which the application limits the window do not count
     return;
   }
   uint32_t delivered = ack.delivered_bytes;
@@ -92,17 +92,18 @@ void congestion_on_ecn(Congestion& cc, uint32_t in_flight_bytes) {
 }
 
 void congestion_on_timeout(Congestion& cc, uint32_t in_flight_bytes, bool is_first) {
-  // RFC 5681 3.1: ssthresh stays when the same segment times out again.
+  // RFC 5681 3.1: ssthresh is unchanged when the same segment times out again.
   if (is_first) cc.ssthresh_bytes = reduced_ssthresh(cc, in_flight_bytes);
   cc.cwnd_bytes = cc.mss_bytes;
   cc.credit_bytes = 0;
-  // RFC 9438 4.8: the first curve after a timeout starts flat at the window it finds.
+  // RFC 9438 4.8: the first epoch after a timeout starts with w_max at the current window.
   if (CubicState* cubic = cc.cubic()) cubic->w_max = 0;
   end_epoch(cc);
 }
 
 void congestion_on_idle(Congestion& cc, Nanos idle, Nanos rto) {
-  // RFC 2861 3: half for each RTO, down to RFC 5681's restart window; ssthresh remembers.
+  // RFC 2861 3: halved for each RTO, down to the restart window of RFC 5681; ssthresh keeps the
+  // history.
   const uint32_t least = std::min(cc.cwnd_bytes, initial_window_bytes(cc.mss_bytes));
   remember_in_ssthresh(cc);
   for (Nanos left = idle - rto; left > nanos(0) && cc.cwnd_bytes > least; left = left - rto) {

@@ -12,17 +12,17 @@ namespace lyre::tcp {
 inline constexpr uint32_t kCwndBytesMax = 1u << 30;
 inline constexpr uint32_t kSsthreshUnset = kCwndBytesMax;
 
-/// What CUBIC remembers of its last reduction. Units: bytes, where RFC 9438 has
-/// segments, because the size of a segment may change with the path.
+/// CUBIC's state since its last reduction. Units: bytes, where RFC 9438 uses segments, because the
+/// segment size may change with the path.
 struct CubicState {
   double w_max = 0;       ///< window before the last reduction
-  double cwnd_prior = 0;  ///< the same, before fast convergence shortened it
-  double w_est = 0;       ///< what Reno would have by now (4.3)
-  double k_seconds = 0;   ///< time to climb back to w_max
+  double cwnd_prior = 0;  ///< w_max before fast convergence reduced it
+  double w_est = 0;       ///< the window that Reno would have (4.3)
+  double k_seconds = 0;   ///< time to grow back to w_max
   Nanos epoch_start = kNever;
 };
 
-/// RFC 9406: leaves slow start when the round trip grows, before the queue overflows.
+/// RFC 9406: leaves slow start when the RTT grows, before the queue overflows.
 struct HystartState {
   SeqNum round_end;
   uint8_t sample_count = 0;
@@ -32,25 +32,25 @@ struct HystartState {
   Nanos css_baseline = kNever;
 };
 
-/// RFC 8257 3.3: how much of what was acknowledged had met congestion.
+/// RFC 8257 3.3: the fraction of acknowledged bytes that were marked.
 struct DctcpState {
-  double alpha = 1;  ///< 4.2: until something is known, a mark halves the window
+  double alpha = 1;  ///< 4.2: initially a mark halves the window
   uint32_t acked_bytes = 0;
   uint32_t marked_bytes = 0;
   SeqNum window_end;
 };
 
-/// One connection's congestion window. The algorithm is a value: switch, no virtual call.
+/// The congestion window of one connection. The algorithm is a value: a switch, no virtual call.
 struct Congestion {
   uint32_t cwnd_bytes = 0;
   uint32_t ssthresh_bytes = kSsthreshUnset;
   uint32_t mss_bytes = 0;
   CongestionAlgorithm algorithm = CongestionAlgorithm::kCubic;
-  double credit_bytes = 0;  ///< growth earned, less than one byte or (NewReno) one MSS
-  std::variant<std::monostate, CubicState, DctcpState> own;  ///< the algorithm's; NewReno has none
+  double credit_bytes = 0;  ///< fractional growth, less than one byte or (NewReno) one MSS
+  std::variant<std::monostate, CubicState, DctcpState> own;  ///< of the algorithm; NewReno: none
   HystartState hystart;
 
-  /// Null unless that is the algorithm.
+  /// Null unless CUBIC is the algorithm. The same holds for dctcp().
   CubicState* cubic() { return std::get_if<CubicState>(&own); }
   const CubicState* cubic() const { return std::get_if<CubicState>(&own); }
   DctcpState* dctcp() { return std::get_if<DctcpState>(&own); }
@@ -59,24 +59,24 @@ struct Congestion {
   bool is_slow_start() const { return cwnd_bytes < ssthresh_bytes; }
 };
 
-/// One ACK that moved snd.una while nothing reduced the window.
+/// One ACK that moved snd.una while no reduction was in progress.
 struct CongestionAck {
-  uint32_t delivered_bytes = 0;  ///< what was not counted as delivered (SACKed) before
-  bool is_cwnd_limited = false;  ///< RFC 7661 4.3 and 9438 5.8: an idle window proves nothing
+  uint32_t delivered_bytes = 0;  ///< without bytes that were counted when they were SACKed
+  bool is_cwnd_limited = false;  ///< RFC 7661 4.3, RFC 9438 5.8: else the window may not grow
   Nanos srtt;
-  Nanos rtt;  ///< that this ACK tells; zero: none
+  Nanos rtt;  ///< this ACK's RTT sample; zero: none
   SeqNum una;
   SeqNum nxt;
 };
 
-/// What a reduction took, for giving it back should it prove to have been for nothing.
+/// The state before a reduction, to restore if the reduction was spurious.
 struct CongestionMemory {
   uint32_t cwnd_bytes = 0;
   uint32_t ssthresh_bytes = 0;
   CubicState cubic;
 };
 
-/// One ACK of a connection with ECN, in whatever phase it is.
+/// One ACK of a connection with ECN, in any phase.
 struct EcnAck {
   uint32_t acked_bytes = 0;
   bool has_echo = false;
@@ -84,31 +84,31 @@ struct EcnAck {
   SeqNum nxt;  ///< SND.NXT
 };
 
-/// RFC 6928 2: ten segments, at most 14 600 bytes unless two segments are more.
+/// RFC 6928 2: ten segments, at most 14 600 bytes unless two segments are larger.
 uint32_t initial_window_bytes(uint32_t mss_bytes);
 
 void congestion_start(Congestion& cc, CongestionAlgorithm algorithm, uint32_t mss_bytes);
-/// Data begins at `nxt`: the first round of what is counted in rounds.
+/// Data transmission starts at `nxt`, which starts the first round of HyStart++ and DCTCP.
 void congestion_start_data(Congestion& cc, SeqNum nxt);
 /// Grows the window.
 void congestion_on_ack(Congestion& cc, const CongestionAck& ack, Nanos now);
-/// Loss was found by ACKs: sets ssthresh; the window itself follows by PRR.
+/// ACKs revealed a loss: sets ssthresh. PRR then reduces the window.
 void congestion_on_loss(Congestion& cc, uint32_t in_flight_bytes);
-/// DCTCP's measurement; nothing for the others.
+/// DCTCP's measurement; does nothing for the other algorithms.
 void congestion_note_ecn(Congestion& cc, const EcnAck& ack);
-/// RFC 3168 6.1.2: the peer echoed a mark. At most once a window; the window follows by PRR.
+/// RFC 3168 6.1.2: the peer echoed a mark. At most once a window; PRR then reduces the window.
 void congestion_on_ecn(Congestion& cc, uint32_t in_flight_bytes);
-/// The retransmission timer expired. `is_first`: not the second time for the same segment.
+/// The retransmission timer expired. `is_first`: for the first time for this segment.
 void congestion_on_timeout(Congestion& cc, uint32_t in_flight_bytes, bool is_first);
-/// RFC 5681 4.1, RFC 2861 3: nothing was sent for `idle`, longer than an RTO.
+/// RFC 5681 4.1, RFC 2861 3: nothing was sent for `idle`, which is longer than an RTO.
 void congestion_on_idle(Congestion& cc, Nanos idle, Nanos rto);
-/// RFC 2861 3: in a whole RTO no more than `used_bytes` were in flight.
+/// RFC 2861 3: at most `used_bytes` were in flight during a whole RTO.
 void congestion_on_unused(Congestion& cc, uint32_t used_bytes);
 CongestionMemory congestion_remember(const Congestion& cc);
-/// RFC 9438 4.9, RFC 4015 4: as if the reduction had not been.
+/// RFC 9438 4.9, RFC 4015 4: restores the state before the reduction.
 void congestion_undo(Congestion& cc, const CongestionMemory& memory);
 
-/// The algorithms' own parts, called by the functions above only.
+/// The parts of the algorithms. Only the functions above call them.
 namespace newreno {
 void grow(Congestion& cc, uint32_t delivered_bytes);
 uint32_t ssthresh_bytes(const Congestion& cc, uint32_t in_flight_bytes);
@@ -118,7 +118,7 @@ void grow(Congestion& cc, const CongestionAck& ack, Nanos now);
 uint32_t ssthresh_bytes(Congestion& cc, uint32_t in_flight_bytes);
 }  // namespace cubic
 namespace hystart {
-/// What slow start adds for this ACK; may end it by setting ssthresh.
+/// The growth in slow start for this ACK. It may end slow start by setting ssthresh.
 uint32_t growth_bytes(Congestion& cc, const CongestionAck& ack);
 }  // namespace hystart
 namespace dctcp {

@@ -18,9 +18,9 @@ namespace lyre::tcp {
 
 namespace {
 
-constexpr uint16_t kMssMin = 64;             ///< a peer that asks for less gets this all the same
-constexpr uint32_t kIssGap = 65537;          ///< behind what a connection before this one has sent
-constexpr Nanos kCookieLife = seconds(128);  ///< as long as syn_cookie.h believes them
+constexpr uint16_t kMssMin = 64;             ///< the minimum used for a peer that requests less
+constexpr uint32_t kIssGap = 65537;          ///< from the last number of a replaced connection
+constexpr Nanos kCookieLife = seconds(128);  ///< as long as syn_cookie.h accepts them
 constexpr uint32_t kRatioStartPackets = 16;
 
 void set_iss(Connection& c, SeqNum iss) {
@@ -55,18 +55,18 @@ ConnId start(Core& core, const FourTuple& tuple, const ConnectionConfig& config,
   return id;
 }
 
-/// Takes the peer's SYN: sequence numbers and what it offers.
+/// Takes sequence numbers and options from the peer's SYN.
 void accept_syn(Connection& c, const SegmentIn& syn, Nanos now) {
   accept_ecn_offer(c, syn);
   c.rcv.irs = syn.seq;
   c.rcv.nxt = syn.seq + 1;
   c.rcv.edge = c.rcv.acked = c.rcv.nxt;
-  advertise_window(c, true);  // the SYN said the same: the window is what the buffer gives
+  advertise_window(c, true);  // as the SYN offered: the window follows from the buffer
   const wire::TcpOptions& offer = syn.options;
   c.has_sack = c.has_sack && offer.sack_permitted;
   c.has_scaling = c.has_scaling && offer.window_scale.has_value();
   c.has_timestamps = c.has_timestamps && offer.has_timestamps;
-  // RFC 7323 2.3: a shift beyond 14 counts as 14.
+  // RFC 7323 2.3: a shift above 14 is used as 14.
   c.snd.scale = c.has_scaling ? std::min(*offer.window_scale, kWindowScaleMax) : uint8_t{0};
   if (!c.has_scaling) c.rcv.scale = 0;
   if (c.has_timestamps) {
@@ -83,7 +83,7 @@ void accept_syn(Connection& c, const SegmentIn& syn, Nanos now) {
   c.snd.wnd_bytes_max = syn.window;
 }
 
-/// RFC 9293 3.10.7.3, first. True when the ACK, if any, is for our SYN.
+/// RFC 9293 3.10.7.3, first: checks that the ACK, if there is one, acknowledges our SYN.
 Verdict check_syn_sent_ack(Connection& c, const SegmentIn& segment, Effects& effects) {
   if (!segment.flags.has(wire::TcpFlags::kAck)) return Verdict::kGoOn;
   const bool is_acceptable = segment.ack.after(c.snd.iss) && segment.ack.at_or_before(c.snd.nxt);
@@ -99,7 +99,7 @@ void reset_syn_sent(Connection& c, const SegmentIn& segment, Effects& effects) {
   effects.drop = Drop::kTcpBadReset;
 }
 
-/// RFC 9293 3.5 figure 7: both sides opened. Our SYN goes out again, now with an ACK.
+/// RFC 9293 3.5 figure 7: simultaneous open. Our SYN is sent again as a SYN,ACK.
 void open_simultaneously(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
                          Effects& effects) {
   accept_syn(c, segment, now);
@@ -150,7 +150,7 @@ ConnId start_by_cookie(Core& core, const FourTuple& tuple, const ConnectionConfi
   Connection& c = core.connections[id];
   set_iss(c, ack.ack - 1);
   accept_syn(c, *syn, now);
-  c.snd.nxt = c.snd.iss + 1;  // our SYN left long ago, and no record of it is needed any more
+  c.snd.nxt = c.snd.iss + 1;  // our SYN was sent in the cookie's SYN,ACK and needs no record
   c.rcv.acked = c.rcv.nxt;
   set_state(c, State::kSynReceived);
   ++c.segments_received;
@@ -193,7 +193,7 @@ void on_segment_syn_sent(Core& core, Connection& c, const SegmentIn& segment, Na
       (segment.payload_bytes == 0 && !segment.flags.has(wire::TcpFlags::kFin))) {
     return;
   }
-  SegmentIn text = segment;  // goes on at the sixth step
+  SegmentIn text = segment;  // continues at the sixth step
   text.flags.bits &= static_cast<uint8_t>(~wire::TcpFlags::kSyn);
   text.seq = segment.seq + 1;
   process_text(core, c, text, now, effects);
@@ -204,15 +204,15 @@ void establish(Core& core, Connection& c, const SegmentIn& segment, Nanos now, E
   set_state(c, State::kEstablished);
   effects.became_established = true;
   effects.wants_transmit = true;
-  // RFC 8257: a peer that does not echo marks gets a plain TCP.
+  // RFC 8257: DCTCP requires a peer that echoes marks; without ECN another algorithm is used.
   const bool lacks_ecn = c.config.congestion == CongestionAlgorithm::kDctcp && !c.ecn.is_on;
   congestion_start(c.cc, lacks_ecn ? CongestionAlgorithm::kNewReno : c.config.congestion,
                    c.snd.mss_bytes);
   congestion_start_data(c.cc, c.snd.nxt);
-  // RFC 5681 3.1: after a lost SYN the first window is one segment.
+  // RFC 5681 3.1: after a lost SYN the initial window is one segment.
   if (c.recovery.syn_retransmitted) c.cc.cwnd_bytes = c.cc.mss_bytes;
   process_syn_ack(core, c, segment, now);
-  // RFC 6298 5.7: without a round trip measured, start data at 3 s.
+  // RFC 6298 5.7: after a lost SYN, without an RTT sample, data starts with an RTO of 3 s.
   if (c.recovery.syn_retransmitted && !c.rtt.has_sample()) c.rtt.rto = seconds(3);
   c.deadline(Timer::kGiveUp) = kNever;
   arm_keepalive(c, now);

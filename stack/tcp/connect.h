@@ -9,18 +9,19 @@ ConnId start_active(Core& core, const FourTuple& tuple, const ConnectionConfig& 
 /// RFC 9293 3.10.7.2, a SYN in LISTEN.
 ConnId start_passive(Core& core, const FourTuple& tuple, const ConnectionConfig& config,
                      const SegmentIn& syn, Nanos now, std::optional<SeqNum> iss_after);
-/// The SYN that `ack` came to a listener for, when it brings back a fresh cookie of ours.
+/// The SYN whose handshake `ack` completes, if `ack` carries a fresh cookie of ours.
 std::optional<SegmentIn> answered_syn(const Core& core, const FourTuple& tuple,
                                       const SegmentIn& ack, Nanos now);
-/// The ACK of a handshake whose state went out in a cookie. kNoConn when it is none.
+/// Opens a connection from the ACK that returns a cookie. kNoConn when it returns none.
 ConnId start_by_cookie(Core& core, const FourTuple& tuple, const ConnectionConfig& config,
                        const SegmentIn& ack, Nanos now, Effects& effects);
-/// RFC 6191 2: the number behind which a connection may start that takes this one's place.
+/// RFC 6191 2: the lowest initial sequence number of a connection that replaces this one.
 std::optional<SeqNum> number_behind(const Connection& c, const SegmentIn& syn);
 /// RFC 9293 3.10.7.3, segment arrives in SYN-SENT.
 void on_segment_syn_sent(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
                          Effects& effects);
-/// Our SYN is acknowledged (from SYN-SENT or SYN-RECEIVED): ESTABLISHED, and a FIN if one waits.
+/// Our SYN is acknowledged (in SYN-SENT or SYN-RECEIVED): enters ESTABLISHED and sends a queued
+/// FIN.
 void establish(Core& core, Connection& c, const SegmentIn& segment, Nanos now, Effects& effects);
 /// The options of a SYN or SYN,ACK.
 wire::TcpOptions syn_options(const Connection& c, Nanos now);

@@ -19,9 +19,9 @@ namespace lyre::tcp {
 
 inline constexpr uint32_t kNoNode = UINT32_MAX;
 
-/// A run of sequence space that was sent together and shares one fate (SYN and FIN count as one).
-/// It hangs in the list by sequence, and in one of: the list by time of sending (in flight), the
-/// list of what is to be sent again (lost), none (sacked).
+/// A range of sequence space that was sent at once and has one state (SYN and FIN count as one). It
+/// is in the list by sequence, and in at most one other list: by time of sending (in flight), or of
+/// retransmissions to send (lost); none when SACKed.
 struct SentRecord {
   enum class Place : uint8_t { kInFlight, kLost, kSacked };
 
@@ -34,16 +34,16 @@ struct SentRecord {
   uint32_t queue_prev = kNoNode;
   Place place = Place::kInFlight;
   bool is_retransmitted = false;
-  bool ends_pushed = false;  ///< its last byte was the last that was queued, and left with PSH
+  bool ends_pushed = false;  ///< its last byte was the end of the queue, and was sent with PSH
 
   uint32_t bytes() const { return end.since(start); }
 };
 
-/// A received payload, or what is left of it after trimming, in the list sorted by sequence.
+/// A received payload, or the part of it that trimming left, in the list sorted by sequence.
 struct ReceivedRun {
   SeqNum start;
   uint32_t length = 0;
-  uint32_t offset = 0;  ///< of `start` in the payload
+  uint32_t offset = 0;  ///< offset of `start` in the payload
   uint32_t charge_bytes = 0;
   PayloadHandle handle;
   uint32_t next = kNoNode;
@@ -52,7 +52,7 @@ struct ReceivedRun {
   SeqNum end() const { return start + length; }
 };
 
-/// What arms which deadline of a connection.
+/// The deadlines of a connection.
 enum class Timer : uint8_t {
   kAck,        ///< a delayed ACK
   kTimeout,    ///< RFC 6298
@@ -65,7 +65,8 @@ enum class Timer : uint8_t {
 };
 inline constexpr uint32_t kTimerCount = 8;
 
-/// What bounds the window. kEcnReduction: the network marked, nothing is known to be lost.
+/// Why the window is limited. kEcnReduction: the network marked a packet, but none is known as
+/// lost.
 enum class RecoveryPhase : uint8_t { kOpen, kEcnReduction, kFastRecovery, kTimeoutRecovery };
 
 inline constexpr uint8_t kRunAcksMax = 3;
@@ -74,48 +75,48 @@ inline constexpr uint8_t kRunAcksMax = 3;
 struct EcnState {
   bool is_on = false;
   bool owes_echo = false;        ///< RFC 3168 6.1.3: ECE in every segment until CWR comes
-  bool owes_cwr = false;         ///< the next new text tells that the window was reduced
+  bool owes_cwr = false;         ///< the next new text carries CWR
   bool last_was_marked = false;  ///< DCTCP.CE of RFC 8257 3.2
   uint8_t run_ack_count = 0;
-  std::array<SeqNum, kRunAcksMax> run_acks{};  ///< owed, one for each change of the mark
+  std::array<SeqNum, kRunAcksMax> run_acks{};  ///< pending, one for each change of the mark
 };
 
-/// RFC 9293 3.3.1, receive sequence space, and the queue of what arrived.
+/// RFC 9293 3.3.1, receive sequence space, and the receive queue.
 struct ReceiveState {
   SeqNum nxt;
   SeqNum edge;   ///< nxt + window as the peer knows it; never moves left
   SeqNum acked;  ///< Last.ACK.sent of RFC 7323 4.3
   uint32_t run_head = kNoNode;
   uint32_t run_tail = kNoNode;
-  uint32_t gap_head = kNoNode;         ///< first run beyond nxt: behind the first gap
-  uint32_t superseded_head = kNoNode;  ///< runs that a later segment holds too, to be taken
-  uint32_t charged_bytes = 0;          ///< of all payload that was kept and not released yet
-  uint32_t buffer_bytes = 0;           ///< charge that may be promised: tuned, and only ever grows
-  uint32_t round_read_bytes = 0;       ///< charge that the reader gave back since round_at
+  uint32_t gap_head = kNoNode;         ///< the first run that is not in order: after the first gap
+  uint32_t superseded_head = kNoNode;  ///< runs inside a later segment, for take_superseded()
+  uint32_t charged_bytes = 0;          ///< of all payload that is kept or lent out
+  uint32_t buffer_bytes = 0;           ///< current limit of charge: auto-tuned, never shrinks
+  uint32_t round_read_bytes = 0;       ///< charge that the application released since round_at
   Nanos round_at;
-  Nanos rtt;  ///< as a receiver sees it; zero: no sample yet
+  Nanos rtt;  ///< as the receiver estimates it; zero: no sample yet
   Nanos window_round_at;
-  SeqNum window_round_end;     ///< when it arrives, a window has taken at least a round trip
+  SeqNum window_round_end;     ///< when this number arrives, at least a round trip has passed
   uint32_t unacked_bytes = 0;  ///< arrived in order since the last ACK
   uint32_t ts_recent = 0;
-  uint32_t payload_sum_bytes = 0;  ///< payload and charge of late: their ratio turns free charge
-  uint32_t charge_sum_bytes = 0;   ///< into window
-  uint16_t segment_bytes_max = 0;  ///< the peer's full-sized segment, as seen
+  uint32_t payload_sum_bytes = 0;  ///< recent payload and its charge: their ratio converts
+  uint32_t charge_sum_bytes = 0;   ///< free charge into window
+  uint16_t segment_bytes_max = 0;  ///< the peer's full-sized segment, as observed
   uint8_t scale = 0;
-  uint8_t quick_acks = 0;     ///< so many segments are acknowledged at once
+  uint8_t quick_acks = 0;     ///< so many segments are still acknowledged at once
   uint8_t dup_acks_owed = 0;  ///< RFC 5681 4.2: one for each segment out of order
   uint8_t sack_count = 0;
   bool ack_now = false;
   bool has_fin = false;          ///< a FIN arrived, maybe out of order, at fin_seq
   bool has_dsack = false;        ///< RFC 2883: report `dsack` once
-  bool saw_short_round = false;  ///< an echo came back within one tick of its clock
+  bool saw_short_round = false;  ///< a timestamp echo returned within one clock tick
   SeqNum fin_seq;
   SeqNum irs;
   wire::SackBlock dsack;
   std::array<wire::SackBlock, wire::kSackBlocksMax> sacks{};  ///< RFC 2018 4: latest first
 };
 
-/// The records of what was sent and not cumulatively acknowledged.
+/// The records of data that was sent and not cumulatively acknowledged.
 struct SentList {
   uint32_t seq_head = kNoNode;
   uint32_t seq_tail = kNoNode;
@@ -133,41 +134,41 @@ struct SentList {
 struct SendState {
   SeqNum una;
   SeqNum nxt;
-  SeqNum queue_end;  ///< behind the last byte that the application gave: where the FIN goes
-  SeqNum edge;       ///< una + window, as the peer last said
+  SeqNum queue_end;  ///< after the last byte that the application appended: the FIN's number
+  SeqNum edge;       ///< una + window, as last advertised by the peer
   SeqNum wl1;
   SeqNum wl2;
   uint32_t wnd_bytes_max = 0;
-  uint32_t dup_bytes = 0;       ///< without SACK: what duplicate ACKs say has left the network
+  uint32_t dup_bytes = 0;       ///< without SACK: bytes that left, by the count of duplicate ACKs
   uint16_t mss_bytes = 0;       ///< RFC 9293 3.7.1, before options
-  uint16_t mss_full_bytes = 0;  ///< the same, as the handshake agreed: paths may carry less
+  uint16_t mss_full_bytes = 0;  ///< from the handshake; mss_bytes is less if the path carries less
   uint8_t scale = 0;
   uint8_t dup_acks = 0;
   bool fin_queued = false;
   bool is_cwnd_limited = false;
   Nanos mss_reduced_at = kNever;
   bool suspects_black_hole = false;
-  bool must_retransmit = false;  ///< the next retransmission leaves whatever cwnd says
+  bool must_retransmit = false;  ///< the next retransmission ignores cwnd
   bool probe_pending = false;    ///< window probe or keep-alive
   bool tail_probe_pending = false;
-  bool more_follows = false;     ///< SendMark::kMore was said, and no ACK came since
-  bool ends_unpushed = false;    ///< the queue's end is no place to push at
-  bool push_held = false;        ///< what Nagle or cork holds back leaves now
-  uint32_t cwnd_used_bytes = 0;  ///< RFC 2861: most in flight since cwnd_judged_at
+  bool more_follows = false;     ///< SendMark::kMore was given, and no ACK came since
+  bool ends_unpushed = false;    ///< no PSH at the end of the queue
+  bool push_held = false;        ///< data that Nagle or cork holds back is sent now
+  uint32_t cwnd_used_bytes = 0;  ///< RFC 2861: the maximum in flight since cwnd_judged_at
   SeqNum cwnd_limited_end;
   SeqNum iss;
-  uint32_t ts_offset = 0;  ///< what our timestamps are ahead of the clock
+  uint32_t ts_offset = 0;  ///< difference of our timestamps to the clock
   Nanos last_sent_at;
   Nanos cwnd_judged_at;
-  Nanos paced_until;  ///< what was sent so far fills the rate up to here
+  Nanos paced_until;  ///< the rate is used up to this time by what was sent
   SentList sent;
 };
 
-/// undo.h: the last reduction, and what would prove that it was for nothing.
+/// undo.h: the last reduction, and the evidence that would show it to be spurious.
 struct UndoState {
   SeqNum una;                      ///< when the episode began
-  uint32_t resent_bytes = 0;       ///< in it, and not reported to have arrived twice
-  Nanos first_resent_at = kNever;  ///< kNever: no ACK has still to tell
+  uint32_t resent_bytes = 0;       ///< in the episode, and not yet reported as a duplicate
+  Nanos first_resent_at = kNever;  ///< kNever: no ACK can decide any more
   CongestionMemory memory;
 };
 
@@ -184,7 +185,7 @@ struct RecoveryState {
   bool tail_probe_open = false;
   bool tail_probe_is_retransmit = false;
   bool syn_retransmitted = false;
-  SeqNum recover;  ///< snd.nxt when the phase began
+  SeqNum recover;  ///< snd.nxt at the start of the phase
   SeqNum rack_end;
   SeqNum rack_fack;  ///< highest byte known to have arrived
   SeqNum dsack_round;
@@ -194,17 +195,17 @@ struct RecoveryState {
   uint32_t prr_delivered_bytes = 0;
   uint32_t prr_out_bytes = 0;
   uint32_t recover_flight_bytes = 0;
-  uint32_t undo = kNoNode;  ///< in Core::undos; kNoNode: nothing that could be given back
+  uint32_t undo = kNoNode;  ///< index in Core::undos; kNoNode: nothing to restore
 };
 
-/// One connection: a plain value without pointers, hot fields first.
+/// One connection: a value without pointers. Frequently used fields come first.
 struct Connection {
   State state = State::kClosed;
   bool has_timestamps = false;
   bool has_sack = false;
   bool has_scaling = false;
   bool reader_gone = false;
-  bool is_active = false;  ///< we dialed
+  bool is_active = false;  ///< opened by this side
   bool reset_pending = false;
   bool reset_has_ack = false;
   EndReason end_reason = EndReason::kNone;
@@ -222,7 +223,7 @@ struct Connection {
   SeqNum reset_ack;
   Nanos last_heard_at;  ///< keep-alive
 
-  // Cold: handshake, limits, counters.
+  // Rarely used: handshake, limits, counters.
   Nanos challenge_until;
   Nanos ts_recent_at;
   ConnectionConfig config;
@@ -256,13 +257,13 @@ struct Connection {
   }
   bool is_fin_sent() const { return snd.nxt.after(snd.queue_end); }
   bool wants_fin() const { return snd.fin_queued && !is_fin_sent(); }
-  /// RFC 6675's pipe: sent, and neither arrived nor given up.
+  /// RFC 6675's pipe: sent, and neither SACKed nor marked lost.
   uint32_t in_flight_bytes() const {
     const uint32_t gone = snd.sent.sacked_bytes + snd.sent.lost_bytes + snd.dup_bytes;
     const uint32_t sent = snd.nxt.since(snd.una);
     return sent > gone ? sent - gone : 0;
   }
-  /// Something is taken for lost and being sent again.
+  /// Data is marked lost and being retransmitted.
   bool is_repairing() const {
     return recovery.phase == RecoveryPhase::kFastRecovery ||
            recovery.phase == RecoveryPhase::kTimeoutRecovery;
@@ -270,7 +271,8 @@ struct Connection {
   bool has_outstanding() const { return snd.nxt != snd.una; }
   uint32_t receive_window_bytes() const { return rcv.edge.since(rcv.nxt); }
 };
-/// An idle session has 1 KiB: this, session::Session, and 29 bytes of tables (wheel, slabs).
+/// The budget of an idle session is 1 KiB: this, session::Session, and 29 bytes of tables (wheel,
+/// slabs).
 static_assert(sizeof(Connection) <= 808);
 
 }  // namespace lyre::tcp

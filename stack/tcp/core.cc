@@ -7,8 +7,8 @@ namespace lyre::tcp {
 
 namespace {
 
-/// RFC 5961 7: at most about this many in kChallengePeriod; the exact number is drawn, so that a
-/// stranger cannot count them.
+/// RFC 5961 7: about this many in kChallengePeriod. The exact limit is random, so that an attacker
+/// cannot infer it by counting.
 constexpr uint8_t kChallengeAcksMin = 8;
 constexpr uint8_t kChallengeAcksSpread = 5;
 constexpr Nanos kChallengePeriod = seconds(1);
@@ -16,7 +16,7 @@ constexpr Nanos kChallengePeriod = seconds(1);
 }  // namespace
 
 void set_state(Connection& c, State to) {
-  // Each caller has looked at c.state: segments and calls that do not fit it were refused before.
+  // Callers have checked c.state: segments and calls that do not fit it were refused before.
   LYRE_CHECK(is_legal_move(c.state, to));
   c.state = to;
 }

@@ -6,41 +6,41 @@
 
 namespace lyre::tcp {
 
-/// Before every moment that matters.
+/// Earlier than every time that occurs.
 inline constexpr Nanos kLongAgo = nanos(INT64_MIN / 2);
 
-/// Everything an engine owns. The files beside this one are its verbs; none keeps state elsewhere.
+/// All state of an engine. The functions of the other files work on it and keep no state elsewhere.
 struct Core {
   EngineConfig config;
   SipKey isn_key;
-  Nanos last_cookie_at = kLongAgo;  ///< no ACK is looked at for a cookie long after
+  Nanos last_cookie_at = kLongAgo;  ///< cookies are checked only for some time after this
   Rng rng;
   Slab<Connection> connections;
   Slab<SentRecord> records;
   Slab<ReceivedRun> runs;
-  Slab<UndoState> undos;  ///< one a connection at most, so none is ever missing
+  Slab<UndoState> undos;  ///< at most one a connection, so the slab never runs out
 };
 
-/// Whether the steps of RFC 9293 3.10.7 go on after this one.
+/// Whether the steps of RFC 9293 3.10.7 continue after this one.
 enum class Verdict : uint8_t { kGoOn, kDone };
 
-/// The one door for state changes: checks kLegalNext.
+/// The only function that changes the state. It checks kLegalNext.
 void set_state(Connection& c, State to);
 
-/// Ends the connection: every timer off, state CLOSED, the caller is told why.
+/// Ends the connection: all timers are disarmed, the state is CLOSED, the caller gets the reason.
 void finish(Connection& c, EndReason reason, Effects& effects);
-/// Asks poll_transmit() for a RST. RFC 9293 3.10.7.1: it carries ACK only when `with_ack`.
+/// Requests a RST from poll_transmit(). RFC 9293 3.10.7.1: it has an ACK only when `with_ack`.
 void queue_reset(Connection& c, SeqNum seq, bool with_ack, Effects& effects);
-/// An ACK that leaves at the next poll_transmit().
+/// Requests an ACK from the next poll_transmit().
 void ack_at_once(Connection& c, Effects& effects);
-/// The same as an answer to something suspicious: RFC 5961 7 limits how often.
+/// A challenge ACK. RFC 5961 7 limits its rate.
 void challenge_ack(Core& core, Connection& c, Nanos now, Effects& effects);
 
-/// The clock of the timestamp option: 1 ms.
+/// The clock of the timestamp option. Units: 1 ms.
 inline uint32_t timestamp_at(const Connection& c, Nanos at) {
   return c.snd.ts_offset + static_cast<uint32_t>(at.value / 1'000'000);
 }
-/// RFC 7323 3.2: the option of a segment that leaves, on a connection that has agreed to it.
+/// RFC 7323 3.2: writes the option into an outgoing segment, if the connection uses timestamps.
 void put_timestamps(const Connection& c, Nanos now, wire::TcpOptions& options);
 
 }  // namespace lyre::tcp

@@ -10,7 +10,7 @@ namespace {
 
 using wire::TcpFlags;
 
-/// A sender that was told to slow down may have one segment in flight: it must not wait for us.
+/// A sender that reduced its window may have one segment in flight, so the ACK must not be delayed.
 constexpr uint8_t kQuickAcksAfterMark = 2;
 
 bool has_both(wire::TcpFlags flags) {
@@ -21,14 +21,15 @@ bool wants_dctcp(const ConnectionConfig& config) {
   return config.congestion == CongestionAlgorithm::kDctcp;
 }
 
-/// RFC 3168 6.1.1.1: a SYN that nobody answered may have been dropped for its ECN flags.
+/// RFC 3168 6.1.1.1: a SYN without answer may have been dropped because of its ECN flags.
 bool is_ecn_setup_syn(const Connection& c) {
   const bool is_wanted = c.config.ecn == EcnMode::kOn || wants_dctcp(c.config);
   return is_wanted && !c.recovery.syn_retransmitted;
 }
 
-/// RFC 8257 3.2: remembers the ACK that must tell of the text before the mark changed. Delayed
-/// ACKs cover one state only. Marks change often in a burst: beyond the limit two runs become one.
+/// RFC 8257 3.2: stores the ACK for the text before the mark changed, because a delayed ACK may
+/// cover text of one mark only. Marks change often in a burst: beyond the limit two ranges are
+/// acknowledged as one.
 void owe_ack_of_last_run(Connection& c) {
   if (c.rcv.unacked_bytes == 0) return;
   EcnState& ecn = c.ecn;
@@ -55,7 +56,7 @@ bool echoes(const Connection& c) { return uses_dctcp(c) ? c.ecn.last_was_marked 
 bool uses_dctcp(const Connection& c) { return c.ecn.is_on && wants_dctcp(c.config); }
 
 bool agrees_to_ecn(const ConnectionConfig& config, const SegmentIn& syn) {
-  // Nobody sets ECT on a SYN, so a path that delivers it marked is broken.
+  // Senders do not set ECT on a SYN, so a path that delivers a marked one is broken.
   const bool is_trusted = syn.ecn == wire::Ecn::kNotEct || wants_dctcp(config);
   const bool is_willing = config.ecn != EcnMode::kOff || wants_dctcp(config);
   return has_both(syn.flags) && is_trusted && is_willing;
@@ -73,7 +74,7 @@ void accept_ecn_offer(Connection& c, const SegmentIn& syn) {
   if (c.state != State::kSynSent) {
     c.ecn.is_on = agrees_to_ecn(c.config, syn);
   } else if (syn.flags.has(TcpFlags::kAck)) {
-    // Both flags in a SYN,ACK are a host that reflects what it does not understand.
+    // Both flags in a SYN,ACK mean that the peer reflects reserved bits without implementing ECN.
     c.ecn.is_on =
         is_ecn_setup_syn(c) && syn.flags.has(TcpFlags::kEce) && !syn.flags.has(TcpFlags::kCwr);
   } else {
@@ -82,7 +83,7 @@ void accept_ecn_offer(Connection& c, const SegmentIn& syn) {
 }
 
 void reconsider_ecn_offer(Connection& c, const SegmentIn& syn) {
-  // A lost answer of ours may have left something to tell already: that is over as well.
+  // The first SYN,ACK may have been lost after it requested an echo: that state is cleared as well.
   if (!syn.flags.has(TcpFlags::kAck) && !has_both(syn.flags)) c.ecn = EcnState{};
 }
 
@@ -105,8 +106,8 @@ void mark_departure(Connection& c, bool is_new_text, SegmentOut& out) {
   EcnState& ecn = c.ecn;
   if (!ecn.is_on || is_one_of(c.state, kOpening)) return;
   if (echoes(c)) out.flags.set(TcpFlags::kEce);
-  // RFC 8257 3.5: queues that mark early drop early what cannot be marked. DCTCP's own ACKs and
-  // retransmissions would be the first to go, so there everything is ECT, as in Linux.
+  // RFC 8257 3.5: queues that mark early drop packets early that are not ECT. DCTCP's own ACKs and
+  // retransmissions would be dropped first, so all its packets are ECT, as in Linux.
   if (is_new_text || uses_dctcp(c)) out.ecn = wire::Ecn::kEct0;
   if (!is_new_text || !ecn.owes_cwr) return;
   out.flags.set(TcpFlags::kCwr);  // RFC 3168 6.1.2

@@ -9,20 +9,20 @@ namespace lyre::tcp {
 /// True when both sides echo every mark (RFC 8257) instead of one a window (RFC 3168).
 bool uses_dctcp(const Connection& c);
 
-/// RFC 3168 6.1.1: whether a listener agrees to what the peer's SYN asks for.
+/// RFC 3168 6.1.1: whether a listener accepts the ECN request of the peer's SYN.
 bool agrees_to_ecn(const ConnectionConfig& config, const SegmentIn& syn);
 /// RFC 3168 6.1.1: ECE and CWR of the SYN or SYN,ACK in `out`.
 void offer_ecn(const Connection& c, SegmentOut& out);
-/// The peer's SYN or SYN,ACK says whether ECN is on. REQUIRES: the state is still CLOSED or
+/// Takes from the peer's SYN or SYN,ACK whether ECN is on. REQUIRES: the state is still CLOSED or
 /// SYN-SENT.
 void accept_ecn_offer(Connection& c, const SegmentIn& syn);
-/// The peer's SYN has come again, perhaps without ECN because a box on the path dropped the first.
+/// The peer retransmitted its SYN, perhaps without ECN because a middlebox dropped the first.
 void reconsider_ecn_offer(Connection& c, const SegmentIn& syn);
 
-/// New text is arriving, RCV.NXT has not moved yet: CE asks for an echo, CWR ends it.
+/// New text arrives, before RCV.NXT moves: CE requests an echo, CWR ends it.
 void note_ecn_of_text(Connection& c, const SegmentIn& segment, Effects& effects);
-/// Sets the ECN field, ECE and CWR of a segment that leaves. `is_new_text`: RFC 3168 6.1.4 to
-/// 6.1.6 keep retransmissions, pure ACKs and window probes unmarked.
+/// Sets the ECN field, ECE and CWR of an outgoing segment. `is_new_text`: RFC 3168 6.1.4 to 6.1.6
+/// forbid ECT on retransmissions, pure ACKs and window probes.
 void mark_departure(Connection& c, bool is_new_text, SegmentOut& out);
 
 }  // namespace lyre::tcp

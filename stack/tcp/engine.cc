@@ -23,7 +23,7 @@ namespace lyre::tcp {
 
 namespace {
 
-constexpr uint16_t kMssLeast = 88;  ///< an ICMP below what RFC 791 guarantees is not believed
+constexpr uint16_t kMssLeast = 88;  ///< a smaller MTU from ICMP, below RFC 791's, is ignored
 
 }  // namespace
 
@@ -31,7 +31,7 @@ struct Engine::Impl {
   Core core;
 
   Impl(const EngineConfig& config, SipKey isn_key, uint64_t seed)
-      // One more record a connection than asked for: Scoreboard::can_take() says why.
+      // One record per connection is added to the configured number: see Scoreboard::can_take().
       : core{.config = config,
              .isn_key = isn_key,
              .rng = Rng(seed),
@@ -40,8 +40,8 @@ struct Engine::Impl {
              .runs = Slab<ReceivedRun>(config.received_runs_max + config.connections_max),
              .undos = Slab<UndoState>(config.connections_max)} {}
 
-  /// REQUIRES: an open connection. The owner's tables (flows, timers, sessions) name no other:
-  /// they forget it when they call release().
+  /// REQUIRES: an open connection. The owner's tables (flows, timers, sessions) contain no other:
+  /// they drop a connection when they call release().
   Connection& at(ConnId conn) {
     LYRE_CHECK(core.connections.is_taken(conn));
     return core.connections[conn];
@@ -118,7 +118,7 @@ void Engine::configure(ConnId conn, const ConnectionConfig& config, Nanos now, E
 void Engine::on_icmp_error(ConnId conn, SeqNum quoted_seq, wire::IcmpVerdict verdict,
                            uint32_t mtu_bytes, Nanos now, Effects& effects) {
   Connection& c = impl_->at(conn);
-  // RFC 5927 4.1: the quote must be of something that is under way.
+  // RFC 5927 4.1: the quoted sequence number must be in flight.
   if (c.state == State::kClosed || !quoted_seq.in_window(c.snd.una, c.snd.nxt.since(c.snd.una))) {
     effects.drop = Drop::kIcmpBadQuote;
     return;

@@ -15,48 +15,49 @@
 
 namespace lyre::tcp {
 
-/// Names a connection of one engine. The worker uses the same index for its session.
+/// Identifies a connection of one engine. The worker uses the same index for its session.
 using ConnId = uint32_t;
 inline constexpr ConnId kNoConn = UINT32_MAX;
 
-/// Why a connection ended, or could not be made.
+/// Why a connection ended or could not be opened.
 enum class EndReason : uint8_t {
   kNone,
-  kClosed,       ///< both sides finished in order
+  kClosed,       ///< both sides closed in order
   kReset,        ///< the peer sent RST
-  kRefused,      ///< RST in answer to our SYN, or ICMP that nobody listens
+  kRefused,      ///< RST in answer to our SYN, or ICMP port or protocol unreachable
   kTimedOut,     ///< no answer within the user timeout
   kAborted,      ///< our side aborted
-  kUnreachable,  ///< ICMP said so while connecting
+  kUnreachable,  ///< ICMP unreachable while connecting
 };
 
-/// What the application says with a piece of data. kMore: the next piece follows at once, so a
-/// segment that is not full may wait for it.
+/// The push mark of appended data. kMore: more data follows at once, so a segment that is not full
+/// may wait for it.
 enum class SendMark : uint8_t { kPush, kMore };
 
-/// What one call changed. The caller clears it before, and looks at it after, each call.
+/// The results of one call. The caller clears it before each call and reads it after.
 struct Effects {
   bool became_established = false;
-  bool peer_finished = false;  ///< FIN arrived in order: after the readable bytes comes the end
-  /// The connection is CLOSED and `reason` says why; release() it. With wants_transmit a RST waits:
-  /// one poll_transmit() before release(). After kClosed, take_readable() still gives what came.
+  bool peer_finished = false;  ///< FIN arrived in order: the stream ends after the readable bytes
+  /// The connection is CLOSED, for `reason`: release() it. If wants_transmit, a RST is queued: call
+  /// poll_transmit() once before release(). After kClosed, take_readable() still returns received
+  /// data.
   bool is_over = false;
-  bool entered_time_wait = false;  ///< nothing more will happen that the application should see
+  bool entered_time_wait = false;  ///< no later event is of interest to the application
   EndReason reason = EndReason::kNone;
-  uint32_t acked_bytes = 0;     ///< this many bytes left the front of the send queue
+  uint32_t acked_bytes = 0;     ///< so many bytes were acknowledged and leave the send queue
   bool has_readable = false;    ///< take_readable() may have something new
-  bool has_superseded = false;  ///< take_superseded() until it is empty
+  bool has_superseded = false;  ///< call take_superseded() until it is empty
   bool payload_kept = false;    ///< the engine holds SegmentIn::payload now
   bool wants_transmit = false;  ///< call poll_transmit() soon
-  std::optional<Drop> drop;     ///< the segment, or its payload, was not used, and why
+  std::optional<Drop> drop;     ///< why the segment, or its payload, was not used
 
   void clear() { *this = Effects{}; }
 };
 
-/// The TCP of one worker: all its connections, sans-I/O. It knows no clock, thread, packet or
-/// memory: only sequence space, time given to it and a seeded generator, so that a simulator can
-/// replay it. Nothing in it is a pointer: copy_from() snapshots and restores it.
-/// Thread: one. Owner: payload handles that it keeps come back through take_readable(), or
+/// The TCP of one worker: all its connections, sans-I/O. It uses no clock, thread, packet or memory
+/// of others, only sequence numbers, times that are passed to it and a seeded generator, so a
+/// simulator can replay it. It contains no pointers: copy_from() snapshots and restores it.
+/// Thread: one. Owner: payload handles that it stores are returned by take_readable(), or by
 /// take_any_payload() when a connection ends early.
 class Engine {
  public:
@@ -67,100 +68,103 @@ class Engine {
 
   /// Starts an active open: SYN-SENT, the SYN waits in poll_transmit(). kNoConn when full.
   ConnId open_active(const FourTuple& tuple, const ConnectionConfig& config, Nanos now);
-  /// Answers `syn` that came to a listener: SYN-RECEIVED. kNoConn when full. `iss_after`: our
-  /// sequence numbers begin behind it (may_reuse()).
+  /// Opens a connection for `syn`, which a listener received: SYN-RECEIVED. kNoConn when full.
+  /// `iss_after`: a lower bound of our initial sequence number (may_reuse()).
   ConnId open_passive(const FourTuple& tuple, const ConnectionConfig& config, const SegmentIn& syn,
                       Nanos now, std::optional<SeqNum> iss_after = std::nullopt);
-  /// The SYN,ACK for `syn` that leaves no state behind: for a listener whose backlog is full.
+  /// A stateless SYN,ACK for `syn`, for a listener whose backlog is full.
   SegmentOut answer_with_cookie(const FourTuple& tuple, const ConnectionConfig& config,
                                 const SegmentIn& syn, Nanos now);
-  /// Whether `ack`, which came to a listener and is of no connection, proves with a cookie of ours
-  /// that its sender had our SYN,ACK.
+  /// Whether `ack`, which a listener received and which belongs to no connection, carries a valid
+  /// cookie: its sender has received our SYN,ACK.
   bool has_cookie(const FourTuple& tuple, const SegmentIn& ack, Nanos now) const;
-  /// `ack` came to a listener, of no connection. When it is an ACK with a cookie of ours: the
-  /// connection, ESTABLISHED, with what the segment did in `effects`. Else, and when full, kNoConn.
+  /// A listener received `ack`, which belongs to no connection. If it is an ACK with a valid
+  /// cookie, returns the connection, ESTABLISHED, and the segment's results in `effects`; else, or
+  /// when full, kNoConn.
   ConnId open_by_cookie(const FourTuple& tuple, const ConnectionConfig& config,
                         const SegmentIn& ack, Nanos now, Effects& effects);
-  /// RFC 6191, RFC 1122 4.2.2.13: whether `syn` may take the place of `conn`, which is in TIME-WAIT
-  /// then. Abort and release that, and open_passive() behind the returned number.
+  /// RFC 6191, RFC 1122 4.2.2.13: whether `syn` may replace `conn`, which must be in TIME-WAIT. If
+  /// so, abort and release `conn`, and pass the returned number to open_passive().
   std::optional<SeqNum> may_reuse(ConnId conn, const SegmentIn& syn) const;
 
   /// RFC 9293 3.10.7: segment arrives, for an existing connection.
   void on_segment(ConnId conn, const SegmentIn& segment, Nanos now, Effects& effects);
-  /// Whether segments that follow each other from `seq` on, equal in all but payload, may be given
-  /// to on_segment() as one: in order, into a queue without gaps.
+  /// Whether consecutive segments from `seq` on, which differ in payload only, may be passed to
+  /// on_segment() as one: in order, into a queue without gaps.
   bool takes_merged(ConnId conn, SeqNum seq) const;
   /// The application appended `bytes` to the send queue.
   void on_app_send(ConnId conn, uint32_t bytes, Nanos now, Effects& effects,
                    SendMark mark = SendMark::kPush);
-  /// The application gave back packets that had cost `charge_bytes`; may open the window.
+  /// The application released packets that were charged `charge_bytes`; this may open the window.
   void on_app_release(ConnId conn, uint32_t charge_bytes, Nanos now, Effects& effects);
-  /// No more will be sent: FIN after what is queued. Receiving goes on.
+  /// The application sends no more: FIN after the queued data. Receiving continues.
   void on_app_shutdown(ConnId conn, Nanos now, Effects& effects);
-  /// The application is gone: nobody reads any more. FIN after what is queued; payload that still
-  /// arrives is answered with RST (RFC 9293 3.6.1, RFC 1122 4.2.2.13).
+  /// The application closed the connection and reads no more. FIN after the queued data; payload
+  /// that still arrives is answered with RST (RFC 9293 3.6.1, RFC 1122 4.2.2.13).
   void on_app_close(ConnId conn, Nanos now, Effects& effects);
-  /// RST to the peer (through poll_transmit() or at once in `reset_out`) and over.
+  /// Ends the connection with a RST (through poll_transmit() or at once in `reset_out`).
   void on_app_abort(ConnId conn, Nanos now, Effects& effects, std::optional<SegmentOut>& reset_out);
-  /// Changes what may change while a connection is open: nagle, cork, quick_ack, keep-alive, user
-  /// and orphan timeouts, buffer sizes. The rest of `config` is ignored. What Nagle or the cork
-  /// held back leaves when it is taken off.
+  /// Changes the options that an open connection may change: nagle, cork, quick_ack, keep-alive,
+  /// user and orphan timeouts, buffer sizes. The rest of `config` is ignored. Data that Nagle or
+  /// cork held back is sent when the option is turned off.
   void configure(ConnId conn, const ConnectionConfig& config, Nanos now, Effects& effects);
-  /// A validated ICMP error quoted this connection at `quoted_seq`. What is not soft ends a
-  /// connection that is not established yet (RFC 5927 5.2: never one that is). `mtu_bytes` > 0: too
-  /// big.
+  /// A validated ICMP error quoted this connection at `quoted_seq`. A hard error ends a connection
+  /// that is not established yet (RFC 5927 5.2: never an established one). `mtu_bytes` > 0: packet
+  /// too big.
   void on_icmp_error(ConnId conn, SeqNum quoted_seq, wire::IcmpVerdict verdict, uint32_t mtu_bytes,
                      Nanos now, Effects& effects);
 
-  /// Nobody answers for the next hop. Ends a connection that is not established yet; one that is
-  /// goes on until its user timeout.
+  /// The next hop cannot be resolved. Ends a connection that is not established yet; an established
+  /// one continues until its user timeout.
   void on_host_unreachable(ConnId conn, Nanos now, Effects& effects);
 
-  /// Runs what is due. Call when next_deadline() has come; calling early does nothing.
+  /// Runs the timers that are due. Call when next_deadline() has passed; an early call does
+  /// nothing.
   void on_timer(ConnId conn, Nanos now, Effects& effects);
   Nanos next_deadline(ConnId conn) const;
 
-  /// The next segment that may leave now, at most `payload_bytes_max` of payload (less than one MSS
+  /// The next segment to send now, with at most `payload_bytes_max` of payload (less than one MSS
   /// means one MSS); empty when there is none. It counts as sent once returned.
   std::optional<SegmentOut> poll_transmit(ConnId conn, uint32_t payload_bytes_max, Nanos now);
 
-  /// Payload of one full segment of those that poll_transmit() would give now.
+  /// Payload of one full-sized segment that poll_transmit() would return now.
   uint32_t segment_payload_bytes(ConnId conn) const;
 
-  /// The next run of in-order bytes, front of the receive queue; empty when there is none.
-  /// Owner: the handle passes to the caller, its charge stays until on_app_release().
+  /// The next range of in-order bytes from the front of the receive queue; empty when there is
+  /// none.
+  /// Owner: the handle passes to the caller; its charge stays until on_app_release().
   std::optional<PayloadSlice> take_readable(ConnId conn);
-  /// A payload whose bytes came again inside a longer one: the packet goes back unread. Its charge
-  /// is gone already.
+  /// A payload whose bytes are contained in a longer one that arrived later. The caller frees its
+  /// packet unread; it is no longer charged.
   std::optional<PayloadHandle> take_superseded(ConnId conn);
-  /// Any payload the engine still holds for `conn`, for giving packets back before release().
+  /// Any payload that the engine still holds for `conn`, to free its packet before release().
   std::optional<PayloadHandle> take_any_payload(ConnId conn);
-  /// Forgets the connection. REQUIRES: take_any_payload() came back empty.
+  /// Frees the connection. REQUIRES: take_any_payload() returned empty.
   void release(ConnId conn);
 
   State state(ConnId conn) const;
   const FourTuple& tuple(ConnId conn) const;
-  /// Bytes the application may append before the send buffer limit is reached.
+  /// Bytes that the application may append before the send buffer limit is reached.
   uint32_t send_room_bytes(ConnId conn) const;
-  /// What configure() may change, as it is now.
+  /// The current values of the options that configure() can change.
   const ConnectionConfig& config(ConnId conn) const;
-  /// The least round trip of late (RFC 8985 6.2); zero: none was measured.
+  /// The windowed minimum RTT (RFC 8985 6.2); zero: no sample yet.
   Nanos rtt_min(ConnId conn) const;
   /// Bytes of the send queue that have never been sent.
   uint32_t unsent_bytes(ConnId conn) const;
-  /// True when `seq` is what the receive side waits for (RCV.NXT).
+  /// True when `seq` is the next sequence number expected (RCV.NXT).
   bool is_next_expected(ConnId conn, SeqNum seq) const;
-  /// Cost of all payload that the connection keeps or has lent out.
+  /// Charge of all payload that the connection keeps or has lent out.
   uint32_t charged_bytes(ConnId conn) const;
   ConnectionInfo info(ConnId conn) const;
   uint32_t connection_count() const;
-  /// Index bound for walking; is_open() tells which are taken.
+  /// Bound of the connections' indices; is_open() says whether an index is in use.
   uint32_t index_bound() const;
   bool is_open(ConnId conn) const;
 
-  /// Breaks off the process when an invariant of `conn` does not hold (simulator, fuzzers).
+  /// Aborts the process when an invariant of `conn` does not hold (simulator, fuzzers).
   void check_invariants(ConnId conn) const;
-  /// Becomes equal to `other`, which has the same configuration.
+  /// Makes this engine equal to `other`, which has the same configuration.
   void copy_from(const Engine& other);
 
  private:

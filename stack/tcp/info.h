@@ -8,7 +8,7 @@
 
 namespace lyre::tcp {
 
-/// A connection as an observer sees it: a copy, like Linux's tcp_info.
+/// The observable state of a connection: a copy, like Linux's tcp_info.
 struct ConnectionInfo {
   State state = State::kClosed;
   CongestionAlgorithm congestion = CongestionAlgorithm::kCubic;
@@ -18,7 +18,7 @@ struct ConnectionInfo {
   uint32_t ssthresh_bytes = 0;
   uint32_t in_flight_bytes = 0;
   uint32_t send_window_bytes = 0;      ///< the peer's, scaled
-  uint32_t send_window_bytes_max = 0;  ///< the largest that it was
+  uint32_t send_window_bytes_max = 0;  ///< the maximum so far
   uint32_t receive_window_bytes = 0;   ///< ours, as last advertised
   uint32_t send_queue_bytes = 0;       ///< unacknowledged and unsent
   uint32_t receive_charged_bytes = 0;
@@ -37,8 +37,8 @@ struct ConnectionInfo {
   uint32_t out_of_order_segments = 0;
   uint32_t duplicate_segments = 0;
   uint32_t ce_segments = 0;        ///< arrived with a congestion mark
-  uint32_t undone_reductions = 0;  ///< they had been for nothing
-  uint32_t ecn_reductions = 0;     ///< windows that the peer's echoes made smaller
+  uint32_t undone_reductions = 0;  ///< spurious reductions that were reverted
+  uint32_t ecn_reductions = 0;     ///< window reductions because of ECN echoes
 };
 
 }  // namespace lyre::tcp

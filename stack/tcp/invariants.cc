@@ -18,10 +18,10 @@ void check_send_space(const Connection& c) {
   const bool has_timer =
       c.deadline(Timer::kTimeout) != kNever || c.deadline(Timer::kTailProbe) != kNever;
   const bool waits = c.state != State::kClosed && snd.sent.record_count > 0;
-  LYRE_CHECK(!waits || has_timer);  // whatever is unacknowledged is sent again some day
+  LYRE_CHECK(!waits || has_timer);  // a timer leads to the retransmission of unacknowledged data
 }
 
-/// Every phase has what it goes by, and none outlives it.
+/// Every recovery phase has its state, and no state outlives its phase.
 void check_congestion(const Core& core, const Connection& c) {
   const RecoveryState& recovery = c.recovery;
   if (c.state == State::kClosed || is_one_of(c.state, kOpening)) return;
@@ -41,7 +41,7 @@ void check_congestion(const Core& core, const Connection& c) {
   LYRE_CHECK(core.undos[recovery.undo].una.at_or_before(c.snd.una));
 }
 
-/// The records tile [una, nxt) without gap, and every byte is counted where it belongs.
+/// The records cover [una, nxt) without gaps, and every byte is counted in the right sum.
 void check_sent_list(const Core& core, const Connection& c) {
   const SentList& list = c.snd.sent;
   SeqNum expected = c.snd.una;
@@ -77,7 +77,7 @@ void check_sent_list(const Core& core, const Connection& c) {
   LYRE_CHECK(in_flight_count == 0 && lost_count == 0);
 }
 
-/// Runs are sorted, disjoint, and gap_head is the first one that is not in order.
+/// Runs are sorted and disjoint, and gap_head is the first one that is not in order.
 void check_received(const Core& core, const Connection& c) {
   const ReceiveState& rcv = c.rcv;
   uint64_t charged = 0;

@@ -4,8 +4,8 @@
 
 namespace lyre::tcp {
 
-/// Breaks off the process when something that must hold for `c` does not. Run by tests, the
-/// simulator and the fuzzers only.
+/// Aborts the process when an invariant of `c` does not hold. Only tests, the simulator and the
+/// fuzzers call it.
 void check_connection(const Core& core, const Connection& c);
 
 }  // namespace lyre::tcp

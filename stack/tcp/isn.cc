@@ -10,7 +10,7 @@ namespace {
 constexpr int64_t kIsnTickNs = 4'000;
 
 uint64_t tuple_hash(const FourTuple& tuple, SipKey key, uint8_t purpose) {
-  std::array<uint8_t, 37> bytes{};  // by field: padding must not enter the hash
+  std::array<uint8_t, 37> bytes{};  // field by field: padding must not enter the hash
   std::memcpy(bytes.data(), tuple.local.address.bytes.data(), 16);
   std::memcpy(bytes.data() + 16, tuple.remote.address.bytes.data(), 16);
   std::memcpy(bytes.data() + 32, &tuple.local.port, 2);

@@ -12,7 +12,8 @@ namespace lyre::tcp {
 /// RFC 6528 3: ISN = M + F(4-tuple, secret); M ticks every 4 microseconds.
 SeqNum initial_seq(const FourTuple& tuple, SipKey key, Nanos now);
 
-/// RFC 7323 5.4: where this connection's timestamp clock starts; as unpredictable as the ISN.
+/// RFC 7323 5.4: the random offset of this connection's timestamp clock; as unpredictable as the
+/// ISN.
 uint32_t timestamp_offset(const FourTuple& tuple, SipKey key);
 
 }  // namespace lyre::tcp

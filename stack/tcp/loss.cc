@@ -16,7 +16,8 @@ constexpr uint32_t kDupThresh = 3;             ///< RFC 5681 3.2, RFC 6675, RFC 
 constexpr uint8_t kReorderPersistRounds = 16;  ///< RFC 8985 6.2 step 4
 constexpr uint8_t kReorderMultMax = 20;
 
-/// Records that RACK now takes for lost. Zero when there is nothing to wait for either.
+/// Result of a scan: records that RACK marked lost, and how long to wait for the next (zero: no
+/// wait).
 struct RackScan {
   uint32_t marked_count = 0;
   Nanos wait{0};
@@ -51,7 +52,8 @@ bool was_sent_before_rack(const Connection& c, const SentRecord& record) {
   return record.end.before(recovery.rack_end);
 }
 
-/// RFC 8985 6.2 step 5. The list by time ends the walk at the first record sent too late to tell.
+/// RFC 8985 6.2 step 5. The list is in order of sending, so the scan ends at the first record that
+/// was sent too recently.
 RackScan scan_rack(Core& core, Connection& c, Nanos now) {
   RackScan scan;
   if (!c.recovery.rack_valid) return scan;
@@ -73,7 +75,8 @@ RackScan scan_rack(Core& core, Connection& c, Nanos now) {
   return scan;
 }
 
-/// RFC 5681 3.2 and RFC 6582: without SACK, three duplicates or a partial ACK name the front.
+/// RFC 5681 3.2 and RFC 6582: without SACK, three duplicate ACKs or a partial ACK mark the front
+/// lost.
 uint32_t scan_newreno(Core& core, Connection& c, const AckOutcome& outcome) {
   Scoreboard board(core, c);
   const bool is_partial = c.recovery.phase == RecoveryPhase::kFastRecovery &&
@@ -89,14 +92,15 @@ uint32_t scan_newreno(Core& core, Connection& c, const AckOutcome& outcome) {
   return 1;
 }
 
-/// RFC 6937 3, DeliveredData without SACK: a segment for each duplicate, and of what is then
-/// acknowledged the rest.
+/// RFC 6937 3, DeliveredData without SACK: one segment for each duplicate ACK; a later cumulative
+/// ACK counts only the remainder.
 void count_duplicates(Connection& c, const AckOutcome& outcome, AckSample& sample) {
   SendState& snd = c.snd;
   const uint32_t dup_before = snd.dup_bytes;
   if (outcome.is_duplicate()) {
     if (snd.dup_acks < UINT8_MAX) ++snd.dup_acks;
-    // RFC 5681 3.2 inflates cwnd for each duplicate; counting it out of the pipe is the same.
+    // RFC 5681 3.2 inflates cwnd for each duplicate ACK; subtracting it from the pipe is
+    // equivalent.
     const uint32_t outside = snd.nxt.since(snd.una) - snd.sent.lost_bytes;
     snd.dup_bytes = std::min<uint32_t>(snd.dup_bytes + snd.mss_bytes, outside);
     sample.delivered_bytes += snd.dup_bytes - std::min(dup_before, snd.dup_bytes);
@@ -112,7 +116,8 @@ void count_duplicates(Connection& c, const AckOutcome& outcome, AckSample& sampl
 
 void enter_fast_recovery(Core& core, Connection& c, const AckOutcome& outcome) {
   RecoveryState& recovery = c.recovery;
-  // RFC 3168 6.1.2: once a window. RFC 8257 3.4: a loss is more than DCTCP's marks have told.
+  // RFC 3168 6.1.2: once a window. RFC 8257 3.4: DCTCP reduces for a loss even after it reacted to
+  // marks.
   const bool is_dctcp = c.cc.algorithm == CongestionAlgorithm::kDctcp;
   if (recovery.phase == RecoveryPhase::kOpen || is_dctcp) {
     remember_before_reduction(core, c);
@@ -127,7 +132,7 @@ void enter_fast_recovery(Core& core, Connection& c, const AckOutcome& outcome) {
 }
 
 void enter_ecn_reduction(Core& core, Connection& c, const AckOutcome& outcome) {
-  forget_reduction(core, c);  // a mark is never spurious
+  forget_reduction(core, c);  // a reduction for a mark is never spurious
   begin_reduction(c, outcome.pipe_before_bytes);
   congestion_on_ecn(c.cc, outcome.flight_size_before_bytes);
   c.recovery.phase = RecoveryPhase::kEcnReduction;
@@ -135,8 +140,8 @@ void enter_ecn_reduction(Core& core, Connection& c, const AckOutcome& outcome) {
   ++c.ecn_reductions;
 }
 
-/// The window in which congestion was seen has been acknowledged. For a mark that means one byte
-/// more: the peer has seen the CWR, so an echo from now on is of a new mark.
+/// The window in which congestion was detected has been acknowledged. A phase that a mark started
+/// ends one byte later: then the peer has received the CWR, so that a later echo is for a new mark.
 bool is_phase_over(const Connection& c) {
   const RecoveryState& recovery = c.recovery;
   if (recovery.phase == RecoveryPhase::kOpen) return false;
@@ -156,8 +161,9 @@ void leave_recovery(Connection& c) {
   if (recovery.reorder_persist > 0 && --recovery.reorder_persist == 0) recovery.reorder_mult = 1;
 }
 
-/// RFC 8985 7.4.2: whether the tail probe repaired a loss that nobody else would notice. True when
-/// the ACK reports that both the segment and its probe arrived: that tells nothing of reordering.
+/// RFC 8985 7.4.2: whether the tail loss probe repaired a loss that no other evidence shows.
+/// Returns true when the ACK reports that both the segment and its probe arrived: that DSACK is no
+/// evidence of reordering.
 bool settle_tail_probe(Core& core, Connection& c, const AckSample& sample,
                        const AckOutcome& outcome) {
   RecoveryState& recovery = c.recovery;
@@ -171,7 +177,7 @@ bool settle_tail_probe(Core& core, Connection& c, const AckSample& sample,
   }
   if (!outcome.ack.after(recovery.tail_probe_end)) return false;
   recovery.tail_probe_open = false;
-  if (recovery.phase != RecoveryPhase::kOpen) return false;  // reduced in this window already
+  if (recovery.phase != RecoveryPhase::kOpen) return false;  // this window was already reduced
   forget_reduction(core, c);
   congestion_on_loss(c.cc, outcome.flight_size_before_bytes);
   c.ecn.owes_cwr = c.ecn.is_on;
@@ -185,8 +191,8 @@ void grow_window(Connection& c, const AckSample& sample, const AckOutcome& outco
   if (c.snd.is_cwnd_limited && c.snd.una.after(c.snd.cwnd_limited_end)) {
     c.snd.is_cwnd_limited = false;
   }
-  // In slow start a window that was half used may still double (as Linux does): the flight of a
-  // round is seen before it has grown.
+  // In slow start a window counts as used when half of it was, as in Linux: the flight size of a
+  // round is measured before it has grown.
   const bool is_limited =
       c.snd.is_cwnd_limited ||
       (c.cc.is_slow_start() && uint64_t{2} * outcome.pipe_before_bytes > c.cc.cwnd_bytes);
@@ -200,13 +206,13 @@ void grow_window(Connection& c, const AckSample& sample, const AckOutcome& outco
                     now);
 }
 
-/// RFC 6582 3.2 and RFC 3168 6.1.2 compare SND.UNA with `recover` long after the last recovery:
-/// it must not fall half the sequence space behind.
+/// RFC 6582 3.2 and RFC 3168 6.1.2 compare SND.UNA with `recover` long after the last recovery, so
+/// `recover` must not fall behind by half the sequence space.
 void keep_recover_near(Connection& c) {
   if (c.snd.una.after(c.recovery.recover)) c.recovery.recover = c.snd.una - 1;
 }
 
-/// RFC 3168 6.1.2: echoes of one window count once, and so do an echo and a loss.
+/// RFC 3168 6.1.2: one reduction per window, whether for echoes or for an echo and a loss.
 void react_to_echo(Core& core, Connection& c, const AckOutcome& outcome) {
   congestion_note_ecn(c.cc, {.acked_bytes = outcome.acked_bytes,
                              .has_echo = outcome.has_echo,
@@ -228,14 +234,21 @@ uint32_t find_losses(Core& core, Connection& c, const AckOutcome& outcome, Nanos
 
 void react_to_ack(Core& core, Connection& c, AckSample& sample, const AckOutcome& outcome,
                   Nanos now) {
+  // The order of the steps matters: each one reads what the steps before it have changed.
   RecoveryState& recovery = c.recovery;
+  // 1. The delivered bytes, which PRR and the growth of the window use below.
   if (!c.has_sack) count_duplicates(c, outcome, sample);
+  // 2. A DSACK for a tail loss probe is removed before it can widen the reordering window.
   if (recovery.tail_probe_open && settle_tail_probe(core, c, sample, outcome))
     sample.has_dsack = false;
   if (c.has_sack) adapt_reorder_window(c, sample.has_dsack);
+  // 3. Before loss detection, which would start a new episode: after an undo this ACK changes
+  //    nothing more.
   if (undo_if_spurious(core, c, sample, outcome.acked_bytes > 0)) return;
+  // 4. The old phase ends before losses are looked for, so that a loss found now starts a new one.
   const bool followed_prr = follows_prr(c);
   if (is_phase_over(c)) leave_recovery(c);
+  // 5. Losses are found and react before the echo does: a window is reduced once for both.
   const bool may_hide_loss = c.has_outstanding();
   const uint32_t lost_count = may_hide_loss ? find_losses(core, c, outcome, now) : 0;
   if (!may_hide_loss) c.deadline(Timer::kReorder) = kNever;
@@ -243,12 +256,13 @@ void react_to_ack(Core& core, Connection& c, AckSample& sample, const AckOutcome
   if (lost_count > 0 && !c.is_repairing()) enter_fast_recovery(core, c, outcome);
   if (c.ecn.is_on) react_to_echo(core, c, outcome);
   if (recovery.phase == RecoveryPhase::kOpen) keep_recover_near(c);
+  // 6. The window: by PRR in the phase that this ACK leaves behind, or else by its growth.
   if (follows_prr(c)) {
     const bool is_safe = outcome.acked_bytes > 0 && lost_count == 0;
     return reduce_proportionally(c, sample.delivered_bytes, is_safe);
   }
-  // What PRR brought down to ssthresh starts from there. After a timeout this ACK is one of slow
-  // start's (RFC 5681 3.1).
+  // PRR ends at ssthresh, and the window grows from the next ACK on. After a timeout this ACK
+  // already belongs to slow start (RFC 5681 3.1).
   if (followed_prr) return;
   grow_window(c, sample, outcome, now);
 }
@@ -270,7 +284,7 @@ void on_timeout(Core& core, Connection& c, Nanos now) {
   Scoreboard board(core, c);
   ++c.timeouts;
   const uint32_t front = c.snd.sent.seq_head;
-  // RFC 2018 8: a SACKed front that was never acknowledged means that the receiver dropped it.
+  // RFC 2018 8: a SACKed front that was not acknowledged means that the receiver discarded it.
   if (front != kNoNode && board[front].place == SentRecord::Place::kSacked) board.forget_sacks();
   const bool is_first = recovery.backoff == 0;
   if (is_one_of(c.state, kOpening)) recovery.syn_retransmitted = true;

@@ -4,17 +4,17 @@
 
 namespace lyre::tcp {
 
-/// How one acceptable ACK moved things, for loss detection.
+/// The effect of one acceptable ACK, as input to loss detection.
 struct AckOutcome {
   uint32_t acked_bytes = 0;  ///< snd.una moved by this much
-  bool is_repeated = false;  ///< it says nothing that the one before did not say
+  bool is_repeated = false;  ///< the same ACK, window and data as the one before
   bool had_outstanding = false;
   uint32_t pipe_before_bytes = 0;         ///< in flight, by RFC 6675
   uint32_t flight_size_before_bytes = 0;  ///< FlightSize of RFC 5681
   SeqNum ack;
   bool has_echo = false;  ///< RFC 3168: ECE, on a connection with ECN
 
-  /// RFC 5681 2, "duplicate acknowledgment": something arrived out of order.
+  /// RFC 5681 2, "duplicate acknowledgment": a segment arrived out of order.
   bool is_duplicate() const { return is_repeated && had_outstanding; }
 };
 

@@ -6,10 +6,11 @@ namespace lyre::tcp {
 
 namespace {
 
-// Linux's: enough above a window a round trip that pacing never holds back growth.
+// As in Linux: a rate above one window per round trip, so that pacing never limits growth.
 constexpr uint64_t kSlowStartPercent = 200;
 constexpr uint64_t kAvoidancePercent = 120;
-/// A caller that comes late may make up for this much at once: timers tick, bursts are merged.
+/// A caller that is late may send this much at once: timers have a resolution, and segments are
+/// sent in bursts.
 constexpr Nanos kCatchUpMax = millis(1);
 constexpr uint64_t kNanosPerSecond = 1'000'000'000;
 
@@ -18,8 +19,8 @@ constexpr uint64_t kNanosPerSecond = 1'000'000'000;
 uint64_t pacing_rate(const Connection& c) {
   uint64_t rate = c.config.pacing_bytes_per_s_max;
   if (!c.config.pacing || !c.rtt.has_sample()) return rate;
-  // As in Linux half of ssthresh ends the doubling: the last round of slow start is the one that
-  // overflows queues.
+  // As in Linux, the higher rate ends at half of ssthresh: the last round of slow start is the one
+  // that overflows queues.
   const bool is_doubling = c.cc.cwnd_bytes < c.cc.ssthresh_bytes / 2;
   const uint64_t percent = is_doubling ? kSlowStartPercent : kAvoidancePercent;
   const uint64_t window = std::max(c.cc.cwnd_bytes, c.in_flight_bytes());

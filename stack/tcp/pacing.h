@@ -4,13 +4,13 @@
 
 namespace lyre::tcp {
 
-/// Spreads text over the round trip. Retransmissions count; ACKs and resets are never held back.
+/// Spreads text over the round trip. Retransmissions count; ACKs and resets are never delayed.
 
-/// True when text must wait; arms the deadline that ends the wait.
+/// True when text must wait; arms the deadline at which it may be sent.
 bool is_paced_out(Connection& c, Nanos now);
-/// `bytes` of text have left.
+/// Accounts for `bytes` of text that were sent.
 void note_paced(Connection& c, uint32_t bytes, Nanos now);
-/// Units: bytes a second; 0: as fast as the window allows.
+/// Units: bytes a second; 0: not limited by pacing.
 uint64_t pacing_rate(const Connection& c);
 
 }  // namespace lyre::tcp

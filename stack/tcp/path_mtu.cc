@@ -12,19 +12,20 @@ namespace lyre::tcp {
 
 namespace {
 
-/// RFC 1122 3.3.3: what every path is taken to carry; RFC 8200 5 says it for IPv6.
+/// RFC 1122 3.3.3: the MTU that every path is assumed to carry; RFC 8200 5 is its counterpart for
+/// IPv6.
 constexpr uint32_t kIpv4MtuBytesEverywhere = 576;
-/// Every third loss of the same segment puts its size to the test; the two before were as likely
-/// plain losses, and when the small one is lost too the next goes out in full again.
+/// Every third loss of the same segment tests a smaller size. The two losses before may well be
+/// ordinary ones. If the small segment is lost too, the next retransmission is full-sized again.
 constexpr uint8_t kLossesPerTest = 3;
-/// RFC 1191 6.3, RFC 8201 4: after this long a larger one may have become possible.
+/// RFC 1191 6.3, RFC 8201 4: after this time a larger size is tried again.
 constexpr Nanos kReducedLife = seconds(600);
 
-/// RFC 6928 2: that many segments a path takes that was never seen.
+/// RFC 6928 2: the number of segments that may be sent at once into an unknown path.
 constexpr uint32_t kSegmentsAtStart = 10;
 
-/// RFC 1191 6.4: too big is no sign of congestion, but no reason for a larger burst either. The
-/// window allows as many small segments as it did large ones, and grows from there.
+/// RFC 1191 6.4: "too big" is not a sign of congestion, but no reason for a larger burst either.
+/// The window allows as many small segments as it did large ones, and grows from there.
 void keep_segments(Congestion& cc, uint16_t mss_bytes) {
   const uint32_t segments = std::max(cc.cwnd_bytes / cc.mss_bytes, kSegmentsAtStart);
   cc.cwnd_bytes = std::min(cc.cwnd_bytes, segments * mss_bytes);
@@ -45,7 +46,7 @@ uint16_t mss_everywhere(const IpAddress& peer) {
 void on_path_mtu(Core& core, Connection& c, uint16_t mss_bytes, Nanos now) {
   if (mss_bytes >= c.snd.mss_bytes) return;
   keep_segments(c.cc, mss_bytes);
-  forget_reduction(core, c);  // what it would give back was meant for larger segments
+  forget_reduction(core, c);  // its memory is of a window of larger segments
   set_mss(c, mss_bytes);
   c.snd.mss_reduced_at = now;
   c.snd.suspects_black_hole = false;
@@ -56,16 +57,16 @@ void on_path_mtu(Core& core, Connection& c, uint16_t mss_bytes, Nanos now) {
 void suspect_black_hole(Connection& c, Nanos now) {
   SendState& snd = c.snd;
   if (is_one_of(c.state, kOpening)) return;
-  if (snd.suspects_black_hole) {  // the small one did not come through either
+  if (snd.suspects_black_hole) {  // the small segment was lost as well
     snd.suspects_black_hole = false;
     snd.mss_reduced_at = kNever;
-    snd.mss_bytes = snd.mss_full_bytes;  // cwnd counts the small ones until something arrives
+    snd.mss_bytes = snd.mss_full_bytes;  // cwnd counts small segments until one is acknowledged
     return;
   }
   const uint16_t everywhere = mss_everywhere(c.tuple.remote.address);
   const uint8_t losses = static_cast<uint8_t>(c.recovery.backoff + 1);
   if (losses % kLossesPerTest != 0 || snd.mss_bytes <= everywhere) return;
-  // RFC 9293 3.7.1: options take their share of either size.
+  // RFC 9293 3.7.1: options reduce the payload of either size.
   const uint32_t small = full_payload_bytes(c) - (snd.mss_bytes - everywhere);
   if (snd.nxt.since(snd.una) <= small) return;
   snd.suspects_black_hole = true;

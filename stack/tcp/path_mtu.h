@@ -4,18 +4,19 @@
 
 namespace lyre::tcp {
 
-/// The largest segment that the path carries. ICMP tells it (RFC 1191, RFC 8201), where no box
-/// swallows that; so a segment that is lost again and again is tried smaller (RFC 4821 7.7, RFC
-/// 8899 4.3), and what was made smaller is tried larger after a while.
+/// The largest segment that the path carries. ICMP reports it (RFC 1191, RFC 8201). Some
+/// middleboxes drop ICMP, so a segment that is lost repeatedly is retried with a smaller size (RFC
+/// 4821 7.7, RFC 8899 4.3). After some time a larger size is tried again.
 
-/// What every path carries to `peer`; and what a peer takes that does not say (RFC 9293 3.7.1).
+/// The MSS that every path carries to `peer`; also the MSS of a peer that sends no option (RFC 9293
+/// 3.7.1).
 uint16_t mss_everywhere(const IpAddress& peer);
 
-/// A router said what fits.
+/// A router reported the path's MTU.
 void on_path_mtu(Core& core, Connection& c, uint16_t mss_bytes, Nanos now);
-/// The retransmission timer expires: before the segment leaves again.
+/// Called when the retransmission timer expires, before the segment is sent again.
 void suspect_black_hole(Connection& c, Nanos now);
-/// Something new was acknowledged.
+/// Called when new data was acknowledged.
 void recheck_path_mtu(Connection& c, Nanos now);
 
 }  // namespace lyre::tcp

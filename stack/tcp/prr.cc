@@ -6,7 +6,7 @@ namespace lyre::tcp {
 
 namespace {
 
-/// RFC 6937 3.1, pipe > ssthresh: ssthresh bytes leave for each RecoverFS that arrive.
+/// RFC 6937 3.1, pipe > ssthresh: sends ssthresh bytes for each RecoverFS bytes delivered.
 uint32_t proportional_bytes(const Connection& c) {
   const RecoveryState& recovery = c.recovery;
   const uint64_t due = (uint64_t{recovery.prr_delivered_bytes} * c.cc.ssthresh_bytes +
@@ -15,8 +15,8 @@ uint32_t proportional_bytes(const Connection& c) {
   return due > recovery.prr_out_bytes ? static_cast<uint32_t>(due - recovery.prr_out_bytes) : 0;
 }
 
-/// RFC 6937 3.1, below ssthresh: as much as arrives; a segment more (slow start) while the ACKs
-/// bring no new loss, the heuristic of later practice.
+/// RFC 6937 3.1, pipe <= ssthresh: sends as much as was delivered, and one segment more (slow
+/// start) while the ACKs reveal no new loss, the later heuristic.
 uint32_t catch_up_bytes(const Connection& c, uint32_t delivered_bytes, bool is_safe) {
   const RecoveryState& recovery = c.recovery;
   const uint32_t owed = recovery.prr_delivered_bytes > recovery.prr_out_bytes
@@ -43,7 +43,7 @@ void reduce_proportionally(Connection& c, uint32_t delivered_bytes, bool is_safe
   recovery.prr_delivered_bytes += delivered_bytes;
   uint32_t may_send = pipe > c.cc.ssthresh_bytes ? proportional_bytes(c)
                                                  : catch_up_bytes(c, delivered_bytes, is_safe);
-  // One segment leaves at once: the retransmission, or what carries the CWR.
+  // One segment is sent at once: the retransmission, or the segment with the CWR.
   if (recovery.prr_out_bytes == 0) may_send = std::max(may_send, mss);
   c.cc.cwnd_bytes = std::max(pipe + may_send, mss);
 }

@@ -12,19 +12,19 @@ namespace lyre::tcp {
 
 namespace {
 
-/// RFC 9293 3.7.1: what is taken for a full-sized segment before the peer's size is known.
+/// RFC 9293 3.7.1: the size of a full-sized segment until the peer's segments are known.
 constexpr uint32_t kFullSegmentBytesMin = 536;
 
-/// The part of a segment's payload that is new, from the first gap on.
+/// The new part of a segment's payload, up to the end of the first gap that it fills.
 struct NewText {
   SeqNum start;
   SeqNum end;
-  uint32_t after = kNoNode;   ///< the run behind which it goes
-  uint32_t before = kNoNode;  ///< the run before which it goes; those between are held twice
+  uint32_t after = kNoNode;   ///< the run before the new text
+  uint32_t before = kNoNode;  ///< the run after it; those between are contained in it
   bool is_empty() const { return !start.before(end); }
 };
 
-/// The run behind which bytes at `start` belong: the last one that begins at or before it.
+/// The run after which bytes at `start` are inserted: the last one that begins at or before it.
 uint32_t find_predecessor(const Core& core, const Connection& c, SeqNum start) {
   const ReceiveState& rcv = c.rcv;
   if (start == rcv.nxt)
@@ -34,8 +34,8 @@ uint32_t find_predecessor(const Core& core, const Connection& c, SeqNum start) {
   return index;
 }
 
-/// What was stored first wins, but for runs that lie inside the segment as a whole: these give way,
-/// so that one segment that fills several gaps is kept, and acknowledged, as one.
+/// Bytes that were stored first are kept. Exception: runs that lie completely inside the segment
+/// are replaced, so that one segment that fills several gaps is stored, and acknowledged, as one.
 NewText trim_to_gap(const Core& core, const Connection& c, SeqNum start, SeqNum end) {
   NewText text{.start = start, .end = end, .after = find_predecessor(core, c, start)};
   uint32_t next = text.after == kNoNode ? c.rcv.run_head : core.runs[text.after].next;
@@ -72,7 +72,7 @@ uint32_t unlink_front(Core& core, Connection& c) {
   return index;
 }
 
-/// Takes out the runs between `text.after` and `text.before`: their bytes come again in `text`.
+/// Removes the runs between `text.after` and `text.before`: `text` contains their bytes.
 void supersede(Core& core, Connection& c, const NewText& text, Effects& effects) {
   ReceiveState& rcv = c.rcv;
   uint32_t index = text.after == kNoNode ? rcv.run_head : core.runs[text.after].next;
@@ -91,16 +91,16 @@ void supersede(Core& core, Connection& c, const NewText& text, Effects& effects)
   (text.before == kNoNode ? rcv.run_tail : core.runs[text.before].prev) = text.after;
 }
 
-/// A drop reason when there is no room to keep one more payload.
+/// The drop reason when there is no room for one more payload.
 std::optional<Drop> refuse(const Core& core, const Connection& c, const SegmentIn& segment,
                            bool is_in_order) {
   if (is_in_order && c.rcv.charged_bytes == 0) return std::nullopt;  // see may_overrun()
-  // The window may promise more than small packets leave room for. Text out of order stays within
-  // the buffer and text in order within twice that: what is refused is sent again, and what waits
-  // behind a gap can never keep out the text that closes it.
+  // The window may promise more than small packets leave room for. Text out of order may fill the
+  // buffer, text in order twice the buffer: what is refused is retransmitted, and text after a gap
+  // can never keep out the text that closes the gap.
   const uint64_t limit = uint64_t{is_in_order ? 2u : 1u} * c.config.receive_buffer_bytes;
   if (uint64_t{c.rcv.charged_bytes} + segment.charge_bytes > limit) return Drop::kRxBudget;
-  // The last records are for text in order: it can be handed over and leaves at once.
+  // The last records are reserved for text in order, which the application can take at once.
   const uint32_t reserve = is_in_order ? 0 : core.config.connections_max;
   if (core.runs.room() <= reserve) return Drop::kTcpReassemblyFull;
   return std::nullopt;
@@ -140,13 +140,13 @@ void keep(Core& core, Connection& c, const SegmentIn& segment, const NewText& te
   effects.has_readable = true;
 }
 
-/// A short segment without PSH: the next one is on its way already.
+/// A short segment without PSH: the rest of a larger one follows.
 bool is_cut_off(const Connection& c, const SegmentIn& segment) {
   const uint32_t full = std::min<uint32_t>(c.config.mss_bytes, kFullSegmentBytesMin);
   return segment.payload_bytes < full && !segment.flags.has(wire::TcpFlags::kPsh);
 }
 
-/// RFC 9293 3.8.6.3 and RFC 5681 4.2: when the ACK for text in order leaves.
+/// RFC 9293 3.8.6.3 and RFC 5681 4.2: when to send the ACK for text in order.
 void schedule_ack(Connection& c, const SegmentIn& segment, bool filled_gap, Nanos now,
                   Effects& effects) {
   ReceiveState& rcv = c.rcv;
@@ -154,7 +154,7 @@ void schedule_ack(Connection& c, const SegmentIn& segment, bool filled_gap, Nano
   const bool is_quick = rcv.quick_acks > 0 && (is_second || !is_cut_off(c, segment));
   if (is_quick) --rcv.quick_acks;
   const bool is_overrun = (segment.seq + segment.payload_bytes).after(rcv.edge);
-  // Text in the handshake's last segment: its sender has waited for us twice.
+  // Text in the last segment of the handshake: its sender has already waited for two round trips.
   const bool is_first_word = effects.became_established;
   const bool is_due = filled_gap || rcv.gap_head != kNoNode || is_quick || is_first_word ||
                       c.config.quick_ack || rcv.unacked_bytes >= 2u * rcv.segment_bytes_max;
@@ -171,16 +171,16 @@ void ack_out_of_order(Connection& c, const NewText& text, Effects& effects) {
   if (c.has_sack) {
     add_sack_block(c, {.start = text.start, .end = text.end});
   } else if (c.rcv.dup_acks_owed < UINT8_MAX) {
-    ++c.rcv.dup_acks_owed;  // RFC 5681 3.2: a peer without SACK counts them
+    ++c.rcv.dup_acks_owed;  // RFC 5681 3.2: for a peer without SACK, which counts duplicates
   }
   ack_at_once(c, effects);
 }
 
-/// RFC 1122 4.2.2.13: the reader is gone, so whoever sends more must learn that it is lost.
+/// RFC 1122 4.2.2.13: the application has closed, so the sender of more data must get a RST.
 void refuse_after_close(Connection& c, const SegmentIn& segment, Effects& effects) {
   effects.drop = Drop::kTcpAfterClose;
-  // RFC 9293 3.10.7.1, as if the connection were gone: with this number the peer believes it
-  // (RFC 5961 3.2) even when it has not got all that we sent.
+  // RFC 9293 3.10.7.1, as if the connection did not exist. With this sequence number the peer
+  // accepts the RST (RFC 5961 3.2) even if it has not received all data that we sent.
   queue_reset(c, segment.ack, false, effects);
   finish(c, EndReason::kAborted, effects);
 }
@@ -191,7 +191,7 @@ void store_text(Core& core, Connection& c, const SegmentIn& segment, SeqNum star
   if (text.is_empty()) {
     ++c.duplicate_segments;
     note_duplicate(c, start, end);
-    // RFC 2018 4: the block that holds what just arrived goes first.
+    // RFC 2018 4: the block that contains the segment that just arrived comes first.
     if (c.has_sack && start.after(c.rcv.nxt)) add_sack_block(c, {.start = start, .end = end});
     effects.drop = Drop::kTcpDuplicate;
     return ack_at_once(c, effects);
@@ -213,8 +213,8 @@ void store_text(Core& core, Connection& c, const SegmentIn& segment, SeqNum star
   schedule_ack(c, segment, had_gap, now, effects);
 }
 
-/// A segment that starts in the window and ends behind it is kept whole while nothing else is: the
-/// buffer was sized for packets, and to cut it would only make the peer send the rest again.
+/// A segment that begins in the window and ends beyond it is kept whole while the buffer is empty:
+/// the buffer is charged by packet, and trimming would only make the peer retransmit the rest.
 bool may_overrun(const Connection& c, const SegmentIn& segment) {
   return c.rcv.charged_bytes == 0 && segment.seq.at_or_before(c.rcv.nxt) &&
          c.rcv.nxt.before(c.rcv.edge);
@@ -230,7 +230,7 @@ void note_duplicate(Connection& c, SeqNum start, SeqNum end) {
     dsack = {.start = start, .end = end};
   } else if (start.at_or_before(dsack.end) && end.at_or_after(dsack.start)) {
     dsack = {.start = earliest(start, dsack.start), .end = latest(end, dsack.end)};
-  }  // one block an ACK: the first is as good as another
+  }  // one DSACK block per ACK: any of them serves
 }
 
 void process_text(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
@@ -245,7 +245,7 @@ void process_text(Core& core, Connection& c, const SegmentIn& segment, Nanos now
   SeqNum end = segment.seq + segment.payload_bytes;
   if (!may_overrun(c, segment)) end = earliest(end, rcv.edge);
   if (rcv.has_fin) end = earliest(end, rcv.fin_seq);
-  if (!start.before(end)) {  // a probe into a closed window, or text behind the FIN
+  if (!start.before(end)) {  // a probe into a closed window, or text after the FIN
     effects.drop = Drop::kTcpOutOfWindow;
     return ack_at_once(c, effects);
   }
@@ -260,14 +260,14 @@ void process_text(Core& core, Connection& c, const SegmentIn& segment, Nanos now
 void process_fin(Core& core, Connection& c, const SegmentIn& segment, Nanos now, Effects& effects) {
   ReceiveState& rcv = c.rcv;
   const bool is_fin = segment.flags.has(wire::TcpFlags::kFin);
-  if (is_fin && c.state == State::kTimeWait) {  // the peer has not heard our last ACK
+  if (is_fin && c.state == State::kTimeWait) {  // the peer has not received our last ACK
     restart_time_wait(c, now);
     return ack_at_once(c, effects);
   }
   if (is_fin && !rcv.has_fin && is_one_of(c.state, kMayReceiveText)) {
     const SeqNum at = segment.seq + segment.payload_bytes;
-    // Beyond the window, or below text that is held already, it is not believed. In order it is,
-    // whatever the window: it takes no room, and a peer may send nothing but it.
+    // Beyond the window, or below text that is already stored, the FIN is ignored. In order it is
+    // accepted with any window: it takes no room, and the peer may send nothing else.
     const bool is_in_window = at == rcv.nxt || (at.after(rcv.nxt) && at.before(rcv.edge));
     const bool cuts_held_text = rcv.run_tail != kNoNode && core.runs[rcv.run_tail].end().after(at);
     if (is_in_window && !cuts_held_text) {

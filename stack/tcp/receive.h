@@ -4,12 +4,12 @@
 
 namespace lyre::tcp {
 
-/// RFC 9293 3.10.7.4, seventh: text. Keeps what is new in `segment`, in order or not.
+/// RFC 9293 3.10.7.4, seventh: text. Stores the new part of `segment`, in order or not.
 void process_text(Core& core, Connection& c, const SegmentIn& segment, Nanos now, Effects& effects);
 /// RFC 9293 3.10.7.4, eighth: FIN, once everything before it has arrived.
 void process_fin(Core& core, Connection& c, const SegmentIn& segment, Nanos now, Effects& effects);
 
-/// RFC 2883 4: [start, end) had arrived before; the next ACK says so.
+/// RFC 2883 4: [start, end) arrived twice; the next ACK reports it.
 void note_duplicate(Connection& c, SeqNum start, SeqNum end);
 
 std::optional<PayloadSlice> take_front(Core& core, Connection& c);

@@ -8,29 +8,30 @@ namespace {
 
 constexpr uint32_t kRatioMemoryBytes = 1u << 20;  ///< charge after which old packets count half
 constexpr uint32_t kFieldMax = 65535;
-/// Two would do for a sender in slow start (it doubles); the rest is for a reader that gives
-/// packets back a round trip or two after it got them.
+/// Round trips of data that the buffer holds. Two are enough for a sender in slow start (it
+/// doubles); the others allow for an application that releases packets one or two round trips late.
 constexpr uint32_t kRoundsBuffered = 4;
 constexpr uint32_t kReadBytesMax = 1u << 30;
-/// The clock of the timestamp option ticks once a millisecond: shorter is not seen.
+/// The timestamp clock has a resolution of 1 ms: a shorter RTT cannot be measured.
 constexpr Nanos kReceiveRttMin = millis(1);
-/// What a round takes on a path too short for that clock: hardly any of it is the path, the rest is
-/// for a reader that waits for its core. So many of them as are buffered are one tick.
+/// The duration of a round on a path whose RTT is below that resolution. Hardly any of it is the
+/// path; the rest allows for an application that waits for its core. kRoundsBuffered of them make
+/// one tick.
 constexpr uint64_t kShortPathRoundNs = 250'000;
-/// What is read there is measured over several turns of who shares the core. Rounds that take
-/// longer are no work of the windows that a short path gets.
+/// The consumption on such a path is measured over several time slices of the core. Rounds that
+/// take longer are not the effect of the windows of a short path.
 constexpr Nanos kShortPathSpan = millis(10);
 constexpr uint32_t kEchoTicksMax = 60'000;
 
-/// Two full-sized segments, or one, as soon as there is room for them: small ones that arrived must
-/// not talk the window down below that, for they may be small because it is.
+/// Two full-sized segments, or one, as soon as there is room for them. Small segments that arrived
+/// must not reduce the window below that, because they may be small due to that window.
 uint32_t promised_bytes(const Connection& c, uint32_t charge_bytes) {
   const uint32_t slot = c.config.slot_bytes;
   if (charge_bytes >= 2 * slot) return 2u * c.config.mss_bytes;
   return charge_bytes >= slot ? c.config.mss_bytes : 0u;
 }
 
-/// What `charge` bytes of buffer are worth in payload, going by what arrived of late.
+/// The payload that fits into `charge` bytes of buffer, by the recent ratio of payload to charge.
 uint32_t payload_for(const Connection& c, uint32_t charge_bytes) {
   const uint64_t payload = std::min(c.rcv.payload_sum_bytes, c.rcv.charge_sum_bytes);
   const uint64_t by_ratio = charge_bytes * payload / std::max(c.rcv.charge_sum_bytes, 1u);
@@ -43,13 +44,13 @@ uint32_t free_charge_bytes(const Connection& c) {
   return buffer > c.rcv.charged_bytes ? buffer - c.rcv.charged_bytes : 0;
 }
 
-/// RFC 9293 3.8.6.2.2: the window opens in steps of at least this.
+/// RFC 9293 3.8.6.2.2: the smallest step by which the window opens.
 uint32_t least_step_bytes(const Connection& c) {
   return std::min<uint32_t>(payload_for(c, c.rcv.buffer_bytes) / 2, c.config.mss_bytes);
 }
 
-/// The window field that says RCV.NXT + RCV.WND beside `ack`. Rounded up: cut off bits would move
-/// the edge left (RFC 9293 3.8.6: do not shrink).
+/// The window field that advertises RCV.NXT + RCV.WND in a segment that acknowledges `ack`. Rounded
+/// up: truncation would move the edge left (RFC 9293 3.8.6: do not shrink).
 uint16_t field_for_edge(ReceiveState& rcv, SeqNum ack, uint8_t scale) {
   const uint32_t unit = 1u << scale;
   const uint32_t field = std::min((rcv.edge.since(ack) + unit - 1) >> scale, kFieldMax);
@@ -75,8 +76,8 @@ uint32_t window_on_offer(const Connection& c) { return payload_for(c, free_charg
 uint16_t advertise_window(Connection& c, bool is_syn) {
   ReceiveState& rcv = c.rcv;
   const uint8_t scale = is_syn ? 0 : rcv.scale;  // RFC 7323 2.2: never scaled in a SYN
-  // With nothing new to acknowledge there is nothing new to offer: what the reader freed asks for
-  // an ACK of its own when it matters.
+  // Without new data to acknowledge the edge does not move: when the application frees enough
+  // buffer, is_window_update_due() requests an ACK.
   if (is_syn || rcv.ack_now || rcv.acked != rcv.nxt) {
     const uint32_t offer = std::min(window_on_offer(c), kFieldMax << scale);
     const SeqNum right = rcv.nxt + offer;
@@ -89,13 +90,13 @@ uint16_t window_from(Connection& c, SeqNum ack) { return field_for_edge(c.rcv, a
 
 bool is_window_update_due(const Connection& c) {
   const uint32_t known = c.rcv.edge.since(c.rcv.nxt);
-  // Payload never exceeds its charge, so most calls end here, without the division.
+  // Payload never exceeds its charge, so most calls return here and avoid the division.
   if (known > free_charge_bytes(c) / 2 && known >= 2u * c.config.mss_bytes) return false;
   const uint32_t offer = window_on_offer(c);
   if (offer <= known) return false;
   const uint32_t gain = offer - known;
   const uint32_t step = std::min(2u * c.config.mss_bytes, payload_for(c, c.rcv.buffer_bytes) / 2);
-  // As long as the peer has plenty, ordinary ACKs carry the news.
+  // As long as the peer has a large window, ordinary ACKs carry the update.
   return gain >= step && gain >= known;
 }
 
@@ -103,7 +104,7 @@ void note_receive_round(Connection& c, const SegmentIn& segment, Nanos now) {
   ReceiveState& rcv = c.rcv;
   if (c.has_timestamps && segment.options.has_timestamps) {
     const uint32_t ticks = timestamp_at(c, now) - segment.options.ts_echo;
-    if (ticks > kEchoTicksMax) return;  // an echo that is none
+    if (ticks > kEchoTicksMax) return;  // not an echo of a timestamp of ours
     const Nanos sample = millis(ticks);
     if (sample < kReceiveRttMin) rcv.saw_short_round = true;
     rcv.rtt = rcv.rtt.value == 0 ? sample : rcv.rtt + nanos((sample - rcv.rtt).value / 8);
@@ -121,8 +122,8 @@ void tune_receive_buffer(Connection& c, uint32_t released_bytes, Nanos now) {
   ReceiveState& rcv = c.rcv;
   rcv.round_read_bytes += std::min(released_bytes, kReadBytesMax - rcv.round_read_bytes);
   const Nanos rtt = later(rcv.rtt.value > 0 ? rcv.rtt : c.rtt.srtt, kReceiveRttMin);
-  // Where round trips were shorter than the clock sees, longer ones are a queue's: the window makes
-  // it, and would grow for its own delay without end.
+  // Where the RTT was below the clock's resolution, a longer one is queueing delay that the window
+  // itself causes. A window that grew with it would grow without end.
   const bool is_short = rcv.saw_short_round && rtt < kShortPathSpan;
   const Nanos elapsed = now - rcv.round_at;
   if (elapsed < (is_short ? kShortPathSpan : rtt)) return;

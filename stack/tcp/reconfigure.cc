@@ -11,7 +11,7 @@ namespace {
 constexpr uint16_t kIdleTimerIsTaken =
     static_cast<uint16_t>(state_bit(State::kTimeWait) | kOpening);
 
-/// The idle timer watches TIME-WAIT and orphans as well: those it keeps.
+/// The idle timer also serves TIME-WAIT and orphans, for which it is left unchanged.
 void restart_keepalive(Connection& c, Nanos now) {
   const bool is_orphan = c.state == State::kFinWait2 && c.reader_gone;
   if (is_one_of(c.state, kIdleTimerIsTaken) || is_orphan) return;
@@ -27,7 +27,7 @@ Nanos give_up_after(const Connection& c) {
   return millis(is_opening ? c.config.connect_timeout_ms : c.config.user_timeout_ms);
 }
 
-/// RFC 5482 2.1: a timeout that changes counts from when the wait began.
+/// RFC 5482 2.1: a changed timeout is measured from the start of the wait.
 void restart_give_up(Connection& c, Nanos old_timeout, Nanos new_timeout) {
   Nanos& deadline = c.deadline(Timer::kGiveUp);
   if (deadline != kNever) deadline = deadline - old_timeout + new_timeout;
@@ -56,7 +56,7 @@ void reconfigure(Connection& c, const ConnectionConfig& wanted, Nanos now, Effec
   config.orphan_timeout_ms = wanted.orphan_timeout_ms;
   config.send_buffer_bytes = wanted.send_buffer_bytes;
   const uint32_t receive_buffer = workable_buffer_bytes(config, wanted.receive_buffer_bytes);
-  // Who names a size wants that one, as with SO_RCVBUF: it is not tuned from there.
+  // An application that sets a size gets that size, as with SO_RCVBUF: auto-tuning ends.
   if (receive_buffer != config.receive_buffer_bytes) c.rcv.buffer_bytes = receive_buffer;
   config.receive_buffer_bytes = receive_buffer;
   restart_give_up(c, old_timeout, give_up_after(c));

@@ -4,7 +4,7 @@
 
 namespace lyre::tcp {
 
-/// Takes over from `wanted` what an open connection may change (Engine::configure()).
+/// Copies from `wanted` the options that an open connection may change (Engine::configure()).
 void reconfigure(Connection& c, const ConnectionConfig& wanted, Nanos now, Effects& effects);
 
 }  // namespace lyre::tcp

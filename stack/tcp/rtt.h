@@ -6,11 +6,11 @@
 
 namespace lyre::tcp {
 
-/// RFC 6298: the smoothed round trip and the retransmission timeout that follows from it.
+/// RFC 6298: the smoothed RTT and the retransmission timeout derived from it.
 struct RttEstimator {
   Nanos srtt;  ///< zero: no sample yet
   Nanos rtt_var;
-  Nanos rtt_min;  ///< least of the last kMinWindow (RFC 8985 6.2 step 1)
+  Nanos rtt_min;  ///< windowed minimum of the last kMinWindow (RFC 8985 6.2 step 1)
   Nanos rtt_min_at;
   Nanos rto = seconds(1);  ///< RFC 6298 2.1: before the first sample
 
@@ -28,13 +28,14 @@ struct RttEstimator {
       rtt_var.value += ((error < 0 ? -error : error) - rtt_var.value) / 4;
       srtt.value = std::max<int64_t>(srtt.value + error / 8, 1);
     }
-    // RFC 6298 2.4 rounds up to a least RTO. Like Linux, the least is added to the round trip
-    // instead, so that a peer's delayed ACK (up to 200 ms) never meets the timer.
+    // RFC 6298 2.4 rounds up to a minimum RTO. Like Linux, the minimum is added to the RTT instead,
+    // so that a peer's delayed ACK (up to 200 ms) never arrives after the timer.
     rto = earlier(srtt + later(rtt_var * 4, rto_min), rto_max);
     note_min(rtt, now);
   }
 
-  /// Also takes samples that are too early for the smoothed value (SACKed later segments).
+  /// The windowed minimum RTT. It also takes samples that RFC 6298 does not use (SACKed later
+  /// segments).
   void note_min(Nanos rtt, Nanos now) {
     if (rtt_min.value == 0 || rtt <= rtt_min || now - rtt_min_at > kMinWindow) {
       rtt_min = later(rtt, nanos(1));

@@ -15,8 +15,8 @@ bool was_sent_before(const SentRecord& a, const SentRecord& b) {
 }  // namespace
 
 bool Scoreboard::can_take() const {
-  // The pool holds one record a connection beyond what may be used freely: whoever has nothing
-  // outstanding can always send, so nobody waits for a stranger's ACK.
+  // The pool has one record per connection beyond the shared ones. A connection with nothing
+  // outstanding can therefore always send, and never depends on the ACKs of another.
   return list_.record_count == 0 || core_.records.room() > core_.config.connections_max;
 }
 
@@ -40,7 +40,7 @@ void Scoreboard::append(uint32_t bytes, Nanos now) {
     }
   }
   const uint32_t index = core_.records.take();
-  LYRE_CHECK(index != kNoNode);  // the caller asked has_room(), or it is the connection's first
+  LYRE_CHECK(index != kNoNode);  // the caller called has_room(), or it is the connection's first
   SentRecord& record = core_.records[index];
   record.start = start;
   record.end = start + bytes;
@@ -89,13 +89,13 @@ void Scoreboard::note_delivered(const SentRecord& record, SeqNum end, AckSample&
   if (!record.is_retransmitted) {
     sample.last_sent_at =
         sample.last_sent_at == kNever ? record.sent_at : later(sample.last_sent_at, record.sent_at);
-    // RFC 8985 6.2 step 3: arriving below what arrived already, and never sent again.
+    // RFC 8985 6.2 step 3: it arrived below data that had already arrived, and was sent once.
     if (recovery.rack_valid && end.before(recovery.rack_fack)) {
       recovery.saw_reordering = true;
       sample.late_rtt = later(sample.late_rtt, rtt);
     }
   } else {
-    // RFC 8985 6.2 step 2: the ACK may answer the first transmission.
+    // RFC 8985 6.2 step 2: the ACK may be for the first transmission.
     if (sample.has_ts_echo &&
         SeqNum(sample.ts_echo).before(SeqNum(timestamp_at(c_, record.sent_at)))) {
       return;
@@ -111,8 +111,8 @@ void Scoreboard::note_delivered(const SentRecord& record, SeqNum end, AckSample&
     recovery.rack_end = end;
     recovery.rack_rtt = rtt;
   }
-  // RFC 8985 6.2 step 2 takes RACK.rtt from each segment that an ACK delivers: what came late says
-  // how long its neighbours may still take.
+  // RFC 8985 6.2 step 2 takes RACK.rtt from each segment that an ACK delivers: a segment that
+  // arrived late shows how late its neighbours may still arrive.
   recovery.rack_rtt = later(recovery.rack_rtt, sample.late_rtt);
 }
 
@@ -139,7 +139,8 @@ void Scoreboard::mark_sacked(SeqNum start, SeqNum end, AckSample& sample) {
       if (core_.records[index].end.after(end) && !split(index, end)) return;
       set_sacked(index, sample);
     }
-    // Neighbours that have both arrived are one: the list stays as short as the holes are few.
+    // Adjacent SACKed records are merged, so the number of records depends on the number of holes
+    // only.
     const uint32_t before = core_.records[index].seq_prev;
     if (before != kNoNode && core_.records[before].place == Place::kSacked) {
       merge_with_next(before);
@@ -191,11 +192,12 @@ bool Scoreboard::split(uint32_t index, SeqNum at) {
 
 void Scoreboard::mark_lost(uint32_t index) {
   SentRecord& record = core_.records[index];
-  LYRE_CHECK(record.place == Place::kInFlight);  // callers walk the list of those in flight
+  LYRE_CHECK(record.place == Place::kInFlight);  // callers iterate over records in flight
   leave_queue(index);
   record.place = Place::kLost;
   list_.lost_bytes += record.bytes();
-  // RFC 6675 4, NextSeg: the lowest goes first. Losses are mostly found in that order already.
+  // RFC 6675 4, NextSeg: the lowest is sent first. Losses are mostly detected in that order
+  // already.
   uint32_t after = list_.lost_tail;
   while (after != kNoNode && core_.records[after].start.after(record.start)) {
     after = core_.records[after].queue_prev;
@@ -204,7 +206,7 @@ void Scoreboard::mark_lost(uint32_t index) {
 }
 
 void Scoreboard::mark_all_lost() {
-  // Rebuilt in sequence order: RFC 6675 5.1 sends the lowest first after a timeout.
+  // Rebuilt in order of sequence: RFC 6675 5.1 sends the lowest first after a timeout.
   list_.time_head = list_.time_tail = list_.lost_head = list_.lost_tail = kNoNode;
   list_.lost_bytes = 0;
   for (uint32_t index = list_.seq_head; index != kNoNode; index = core_.records[index].seq_next) {
@@ -217,7 +219,8 @@ void Scoreboard::mark_all_lost() {
 }
 
 void Scoreboard::revive_lost() {
-  // By sequence is by time too for what was sent once: one pass merges the two lists.
+  // For data that was sent once, the order of sequence is the order of time: one pass merges the
+  // two lists.
   uint32_t later = list_.time_head;
   for (uint32_t index = list_.lost_head; index != kNoNode;) {
     SentRecord& record = core_.records[index];
@@ -242,7 +245,7 @@ void Scoreboard::forget_sacks() {
     if (record.place != Place::kSacked) continue;
     list_.sacked_bytes -= record.bytes();
     record.place = Place::kLost;
-    record.is_retransmitted = true;  // merged from several: no round trip can be read from it
+    record.is_retransmitted = true;  // merged from several records: gives no RTT sample
     list_.lost_bytes += record.bytes();
     link_lost_after(index, list_.lost_tail);
   }
@@ -250,7 +253,7 @@ void Scoreboard::forget_sacks() {
 
 void Scoreboard::mark_resent(uint32_t index, uint32_t bytes, Nanos now) {
   SentRecord& record = core_.records[index];
-  // Without a free record the whole run counts as sent again; a later timeout finds the rest.
+  // Without a free record the whole range counts as retransmitted; a later timeout finds the rest.
   if (bytes < record.bytes()) split(index, record.start + bytes);
   leave_queue(index);
   if (record.place == Place::kLost) list_.lost_bytes -= record.bytes();

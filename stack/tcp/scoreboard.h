@@ -4,49 +4,52 @@
 
 namespace lyre::tcp {
 
-/// What one ACK told about the network, gathered while records leave or get SACKed.
+/// What one ACK reveals about the network, collected while records are removed or SACKed.
 struct AckSample {
-  // In: what is needed to tell which transmission an ACK answers.
+  // In: identifies the transmission to which an ACK belongs.
   Nanos arrived_at;
   uint32_t ts_echo = 0;
   bool has_ts_echo = false;
 
   // Out.
   uint32_t delivered_bytes = 0;  ///< left the network with this ACK, cumulative or selective
-  Nanos first_sent_at = kNever;  ///< earliest sent-once byte acknowledged cumulatively: Karn
-  Nanos last_sent_at = kNever;   ///< latest such byte, SACKed ones too: least round trip
+  Nanos first_sent_at = kNever;  ///< of the earliest cumulatively acknowledged byte, if sent once
+  Nanos last_sent_at = kNever;   ///< of the latest byte sent once, also SACKed: for the minimum RTT
   Nanos rtt;                     ///< from last_sent_at; zero: none
-  Nanos late_rtt;                ///< longest of what arrived out of order, sent once
+  Nanos late_rtt;                ///< the maximum of data out of order that was sent once
   bool acked_retransmission = false;
-  bool has_dsack = false;  ///< RFC 2883: `dsack` arrived twice
+  bool has_dsack = false;  ///< RFC 2883: `dsack` was received twice
   wire::SackBlock dsack;
 };
 
-/// RFC 2018 / 6675 / 8985: the records of one connection and the three lists they hang in.
-/// Every function keeps sacked_bytes, lost_bytes and record_count true.
+/// RFC 2018 / 6675 / 8985: the records of one connection and the three lists that link them.
+/// Every function keeps sacked_bytes, lost_bytes and record_count correct.
 class Scoreboard {
  public:
   Scoreboard(Core& core, Connection& c) : core_(core), c_(c), list_(c.snd.sent) {}
 
-  /// False when sending new bytes now would find no record to remember them by.
+  /// False when no record is free for new bytes.
   bool has_room() const;
-  /// Remembers [snd.nxt, snd.nxt + bytes) as sent now. REQUIRES: has_room().
+  /// Records [snd.nxt, snd.nxt + bytes) as sent now. REQUIRES: has_room().
   void append(uint32_t bytes, Nanos now);
-  /// Drops what lies before `ack`.
+  /// Removes the records before `ack`.
   void ack_up_to(SeqNum ack, AckSample& sample);
-  /// Marks [start, end) as arrived. Without a free record for a split the rest stays as it was.
+  /// Marks [start, end) as SACKed. Without a free record for a split, the rest is unchanged.
   void mark_sacked(SeqNum start, SeqNum end, AckSample& sample);
   void mark_lost(uint32_t index);
   void mark_all_lost();
-  /// What was marked lost and never sent again counts as in flight once more.
+  /// Data that was marked lost and not retransmitted counts as in flight again.
   void revive_lost();
-  /// RFC 2018 8: after a timeout the receiver may have thrown away what it SACKed.
+  /// RFC 2018 8: clears all SACK marks after a timeout, because the receiver may have discarded the
+  /// data.
   void forget_sacks();
-  /// `bytes` from the front of a record are on the wire again; the rest stays where it was.
+  /// `bytes` from the front of a record were retransmitted; the rest is unchanged.
   void mark_resent(uint32_t index, uint32_t bytes, Nanos now);
-  /// Cuts a record behind its first `bytes`, or leaves it whole. Index of the front piece.
+  /// Splits a record after its first `bytes`, or leaves it whole. Returns the index of the front
+  /// part.
   uint32_t split_front(uint32_t index, uint32_t bytes);
-  /// Cuts the last `bytes` off the newest record. Index of the cut piece, or the whole record.
+  /// Splits the last `bytes` off the newest record. Returns the index of that part, or of the whole
+  /// record.
   uint32_t split_tail(uint32_t bytes);
   void release_all();
 

@@ -10,7 +10,7 @@
 
 namespace lyre::tcp {
 
-/// A received segment as the engine sees it. Options are parsed, the checksum was right.
+/// A received segment as input to the engine. Options are parsed, the checksum was correct.
 struct SegmentIn {
   SeqNum seq;
   SeqNum ack;
@@ -19,14 +19,14 @@ struct SegmentIn {
   wire::TcpOptions options;
   PayloadHandle payload;  ///< kNone when payload_bytes is 0
   uint32_t payload_bytes = 0;
-  uint32_t charge_bytes = 0;           ///< what keeping the payload's packets costs (their slots)
-  uint32_t segment_count = 1;          ///< as which it arrived; see Engine::takes_merged()
+  uint32_t charge_bytes = 0;           ///< charge for keeping the payload's packets (their slots)
+  uint32_t segment_count = 1;          ///< merged segments; see Engine::takes_merged()
   Nanos rx_time;                       ///< <= now
   wire::Ecn ecn = wire::Ecn::kNotEct;  ///< of the IP header
 };
 
-/// A segment that the engine wants sent. The bytes themselves are named by their place in the send
-/// queue: [queue_offset, queue_offset + payload_bytes) counted from the oldest unacknowledged byte.
+/// A segment to send. The payload is identified by its position in the send queue: [queue_offset,
+/// queue_offset + payload_bytes), counted from the oldest unacknowledged byte.
 struct SegmentOut {
   SeqNum seq;
   SeqNum ack;
@@ -34,8 +34,8 @@ struct SegmentOut {
   uint16_t window = 0;  ///< as on the wire, scaled already
   wire::TcpOptions options;
   uint32_t queue_offset = 0;
-  uint32_t payload_bytes = 0;  ///< may exceed the MSS up to the tso limit: then cut by `mss_bytes`
-  uint16_t mss_bytes = 0;      ///< payload of one segment on the wire
+  uint32_t payload_bytes = 0;          ///< up to the TSO limit; segmented by `mss_bytes`
+  uint16_t mss_bytes = 0;              ///< payload of one segment on the wire
   wire::Ecn ecn = wire::Ecn::kNotEct;  ///< for the IP header
   bool is_retransmission = false;
 };

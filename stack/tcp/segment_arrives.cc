@@ -13,10 +13,11 @@ namespace {
 
 using wire::TcpFlags;
 
-/// RFC 7323 5.5: after this long an old timestamp proves nothing any more.
+/// RFC 7323 5.5: a timestamp older than this is not used for PAWS.
 constexpr Nanos kTimestampLife = seconds(24 * 24 * 3600);
 
-/// An ACK that comes just when a deferred connection may open saves it another SYN,ACK.
+/// When a deferred connection may open, an ACK has this long to arrive before the SYN,ACK is sent
+/// again.
 constexpr Nanos kDeferGrace = millis(100);
 
 uint32_t sequence_length(const SegmentIn& segment) {
@@ -24,8 +25,8 @@ uint32_t sequence_length(const SegmentIn& segment) {
          (segment.flags.has(TcpFlags::kFin) ? 1 : 0);
 }
 
-/// RFC 7323 5.3 R1: PAWS. A segment without the option passes, as in Linux: some middleboxes strip
-/// it from single segments (3.2 says SHOULD drop).
+/// RFC 7323 5.3 R1: PAWS. A segment without the option is accepted, as in Linux, although 3.2 says
+/// SHOULD drop: some middleboxes strip the option from single segments.
 Verdict check_timestamp(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
                         Effects& effects) {
   if (!c.has_timestamps || !segment.options.has_timestamps) return Verdict::kGoOn;
@@ -37,9 +38,9 @@ Verdict check_timestamp(Core& core, Connection& c, const SegmentIn& segment, Nan
   return Verdict::kDone;
 }
 
-/// RFC 9293 table 6. One step wider than the table: a segment at the right edge passes, for its
-/// ACK and its RST count even when its text does not fit (a sender that has filled the window puts
-/// exactly that number into pure ACKs).
+/// RFC 9293 table 6, but a segment at the right edge is accepted as well. A sender that has filled
+/// the window puts exactly that number into pure ACKs: its ACK and its RST count although its text
+/// does not fit.
 bool is_acceptable(const Connection& c, const SegmentIn& segment) {
   if (segment.seq.after(c.rcv.edge)) return false;
   const uint32_t length = sequence_length(segment);
@@ -53,14 +54,14 @@ void answer_unacceptable(Core& core, Connection& c, const SegmentIn& segment, Na
   const bool is_repeat = segment.payload_bytes > 0 && end.at_or_before(c.rcv.nxt);
   effects.drop = is_repeat ? Drop::kTcpDuplicate : Drop::kTcpOutOfWindow;
   if (segment.flags.has(TcpFlags::kRst)) return;
-  // RFC 9293 3.10.7.4, eighth, TIME-WAIT: the peer has not heard our last ACK.
+  // RFC 9293 3.10.7.4, eighth, TIME-WAIT: the peer has not received our last ACK.
   if (c.state == State::kTimeWait && segment.flags.has(TcpFlags::kFin)) restart_time_wait(c, now);
   if (is_repeat) {
     ++c.duplicate_segments;
     note_duplicate(c, segment.seq, end);
     return ack_at_once(c, effects);
   }
-  // Two hosts that disagree must not answer each other's answers for ever.
+  // The rate limit keeps two hosts with inconsistent state from answering each other without end.
   challenge_ack(core, c, now, effects);
 }
 
@@ -74,8 +75,9 @@ Verdict check_sequence(Core& core, Connection& c, const SegmentIn& segment, Nano
   return Verdict::kGoOn;
 }
 
-/// RFC 7323 4.3: only a segment that reaches back to the last ACK may set TS.Recent. And only one
-/// whose own ACK was believed: else a stranger could make PAWS refuse the peer.
+/// RFC 7323 4.3: only a segment that begins at or before Last.ACK.sent may update TS.Recent, and
+/// only if its own ACK was acceptable. Otherwise a blind attacker could make PAWS reject the peer's
+/// segments.
 void take_timestamp(Connection& c, const SegmentIn& segment, Nanos now) {
   const wire::TcpOptions& options = segment.options;
   if (!c.has_timestamps || !options.has_timestamps) return;
@@ -84,19 +86,21 @@ void take_timestamp(Connection& c, const SegmentIn& segment, Nanos now) {
   c.ts_recent_at = now;
 }
 
-/// RFC 9293 3.10.7.4, second: who has dialed, and met a peer that dialed as well, is refused.
+/// RFC 9293 3.10.7.4, second: a RST after an active open (also a simultaneous one) means "refused".
 EndReason reason_of_reset(const Connection& c) {
   if (c.state == State::kTimeWait) return EndReason::kClosed;
   return c.state == State::kSynReceived && c.is_active ? EndReason::kRefused : EndReason::kReset;
 }
 
-/// The right edge, which only is_acceptable() lets pass, is outside. But a peer that has filled the
-/// window and lost some of it aborts exactly there, and hears of its mistake by a challenge.
+/// The right edge, which is_acceptable() accepts as an exception, is outside the window for a RST.
+/// But a peer that has filled the window and lost part of it resets with exactly this number, and a
+/// challenge ACK lets it retry with the right one.
 bool is_at_closed_edge(const Connection& c, SeqNum seq) {
   return seq == c.rcv.edge && seq != c.rcv.nxt && c.rcv.gap_head == kNoNode;
 }
 
-/// Second: RST. RFC 5961 3.2: exact match, a challenge in the window, silence outside.
+/// Second: RST. RFC 5961 3.2: an exact match resets, a RST in the window gets a challenge ACK,
+/// others are dropped.
 Verdict check_reset(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
                     Effects& effects) {
   if (!segment.flags.has(TcpFlags::kRst)) return Verdict::kGoOn;
@@ -113,7 +117,7 @@ Verdict check_reset(Core& core, Connection& c, const SegmentIn& segment, Nanos n
   return Verdict::kDone;
 }
 
-/// Fourth: SYN (third, security, is not used). RFC 5961 4.2: never more than a challenge.
+/// Fourth: SYN (third, security, is not used). RFC 5961 4.2: at most a challenge ACK.
 Verdict check_syn(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
                   Effects& effects) {
   if (!segment.flags.has(TcpFlags::kSyn)) return Verdict::kGoOn;
@@ -122,7 +126,7 @@ Verdict check_syn(Core& core, Connection& c, const SegmentIn& segment, Nanos now
   return Verdict::kDone;
 }
 
-/// RFC 9293 3.8.4: only who knows the connection's numbers proves that the peer is there.
+/// RFC 9293 3.8.4: only an acceptable segment shows that the peer is alive.
 void note_sign_of_life(Connection& c, Nanos now) {
   c.last_heard_at = now;
   c.keepalives_unanswered = 0;
@@ -141,8 +145,8 @@ void run_steps(Core& core, Connection& c, const SegmentIn& segment, Nanos now, E
   process_fin(core, c, segment, now, effects);
 }
 
-/// The peer's SYN comes again: our SYN,ACK was lost. Or (RFC 9293 3.5, figure 7) both sides opened
-/// and this is its SYN,ACK, whose sequence number table 6 would refuse.
+/// The peer's SYN arrived again: our SYN,ACK was lost. Or (RFC 9293 3.5, figure 7) both sides
+/// opened and this is its SYN,ACK, whose sequence number table 6 would reject.
 void retake_syn(Core& core, Connection& c, const SegmentIn& segment, Nanos now, Effects& effects) {
   reconsider_ecn_offer(c, segment);
   if (!segment.flags.has(TcpFlags::kAck)) {
@@ -158,8 +162,10 @@ void retake_syn(Core& core, Connection& c, const SegmentIn& segment, Nanos now, 
   if (c.state != State::kClosed) ack_at_once(c, effects);
 }
 
-/// Nobody needs the connection before the peer has spoken: as if its ACK had been lost, but our
-/// SYN,ACK is not sent again before the time is over.
+/// accept_defer: before the peer has sent data, a bare ACK does not complete the handshake. It is
+/// treated as lost, but the SYN,ACK is not sent again before the time is over.
+/// The opening time is not stored. It follows from the give-up deadline, which start() set to the
+/// opening time plus connect_timeout_ms, and which reconfigure() moves when that timeout changes.
 bool is_deferred(Connection& c, const SegmentIn& segment, Nanos now) {
   if (c.config.accept_defer_ms == 0 || c.is_active) return false;
   const Nanos opened_at = c.deadline(Timer::kGiveUp) - millis(c.config.connect_timeout_ms);

@@ -20,13 +20,13 @@ namespace {
 using wire::TcpFlags;
 
 constexpr uint32_t kTimestampOptionBytes = 12;  ///< with two NOPs before it
-constexpr uint32_t kSackOptionBytes = 4;        ///< the same, and 8 a block
+constexpr uint32_t kSackOptionBytes = 4;        ///< with two NOPs before it; each block adds 8
 constexpr uint32_t kSackBlockBytes = 8;
 constexpr uint32_t kSacksWithTimestamps = 3;  ///< RFC 2018 3: 40 bytes of options
-constexpr uint32_t kPayloadBytesMin = 16;     ///< of a segment, whatever options take
+constexpr uint32_t kPayloadBytesMin = 16;     ///< the minimum beside any options
 
-/// A stretch of sequence space about to leave.
-struct Stretch {
+/// A range of sequence space to send.
+struct SeqRange {
   SeqNum seq;
   uint32_t data_bytes = 0;
   bool has_fin = false;
@@ -45,7 +45,7 @@ uint32_t option_bytes(const Connection& c) {
   return bytes;
 }
 
-/// RFC 9293 3.7.1: Eff.snd.MSS, what is left of the MSS beside the options of this segment.
+/// RFC 9293 3.7.1: Eff.snd.MSS, the MSS minus the options of this segment.
 uint16_t payload_bytes_of_one(const Connection& c) {
   const uint32_t options = option_bytes(c);
   const uint32_t mss = c.snd.mss_bytes;
@@ -57,7 +57,7 @@ uint32_t payload_limit(uint32_t payload_bytes_max, uint32_t one) {
   return payload_bytes_max < 2 * one ? one : payload_bytes_max - payload_bytes_max % one;
 }
 
-/// What every segment but a RST carries: acknowledgment, window, options. Counts as ACK sent.
+/// Sets what every segment but a RST carries: acknowledgment, window, options. Counts as an ACK.
 void stamp(Connection& c, bool is_new_text, SegmentOut& out, Nanos now) {
   ReceiveState& rcv = c.rcv;
   out.flags.set(TcpFlags::kAck);
@@ -87,25 +87,25 @@ SegmentOut make_syn(Connection& c, Nanos now) {
     c.rcv.ack_now = false;
   }
   offer_ecn(c, out);
-  // The offer is what the buffer gives; the edge itself is set when the peer's SYN is known.
+  // The offer follows from the buffer; the edge is set when the peer's SYN is known.
   const uint32_t offer = window_on_offer(c);
   out.window = static_cast<uint16_t>(std::min<uint32_t>(offer, UINT16_MAX));
   ++c.segments_sent;
   return out;
 }
 
-SegmentOut make_data(Connection& c, const Stretch& stretch, uint16_t one, bool is_new, Nanos now) {
+SegmentOut make_data(Connection& c, const SeqRange& range, uint16_t one, bool is_new, Nanos now) {
   SegmentOut out;
-  out.seq = stretch.seq;
-  out.queue_offset = stretch.seq.since(c.queue_start());
-  out.payload_bytes = stretch.data_bytes;
+  out.seq = range.seq;
+  out.queue_offset = range.seq.since(c.queue_start());
+  out.payload_bytes = range.data_bytes;
   out.mss_bytes = one;
-  if (stretch.has_fin) out.flags.set(TcpFlags::kFin);
-  const bool is_queue_end =
-      stretch.data_bytes > 0 && stretch.seq + stretch.data_bytes == c.snd.queue_end;
-  // RFC 9293 3.9.1.2: the last of what is queued, unless the application said that more comes.
+  if (range.has_fin) out.flags.set(TcpFlags::kFin);
+  const bool is_queue_end = range.data_bytes > 0 && range.seq + range.data_bytes == c.snd.queue_end;
+  // RFC 9293 3.9.1.2: PSH on the last queued segment, unless the application said that more
+  // follows.
   if (is_queue_end && !c.snd.ends_unpushed) out.flags.set(TcpFlags::kPsh);
-  stamp(c, is_new && stretch.data_bytes > 0, out, now);
+  stamp(c, is_new && range.data_bytes > 0, out, now);
   return out;
 }
 
@@ -117,7 +117,7 @@ SegmentOut make_bare(Connection& c, SeqNum seq, Nanos now) {
   return out;
 }
 
-/// RFC 8257 3.2: the ACK for a run of text whose mark differs from that of what came after it.
+/// RFC 8257 3.2: the ACK for a range of text, when the text after it has another mark.
 SegmentOut make_run_ack(Connection& c, Nanos now) {
   EcnState& ecn = c.ecn;
   const bool is_marked = ecn.last_was_marked != (ecn.run_ack_count % 2 != 0);
@@ -138,7 +138,7 @@ SegmentOut make_run_ack(Connection& c, Nanos now) {
   return out;
 }
 
-/// RFC 7661 4.3: only a window that held something back has earned growth.
+/// RFC 7661 4.3: the window grows only if it limited the sender.
 void note_cwnd_limited(Connection& c) {
   c.snd.is_cwnd_limited = true;
   c.snd.cwnd_limited_end = c.snd.nxt;
@@ -148,10 +148,10 @@ void count_recovery_send(Connection& c, uint32_t bytes) {
   if (c.recovery.phase != RecoveryPhase::kOpen) c.recovery.prr_out_bytes += bytes;
 }
 
-/// RFC 2861 3: a window that was not used for a whole RTO is no longer known to be good.
+/// RFC 2861 3: a window that was not used for a whole RTO is no longer validated.
 void judge_unused_window(Connection& c, Nanos now) {
   SendState& snd = c.snd;
-  // As where the window grows: in slow start one that is half full is in use.
+  // The same rule as for growth: in slow start a half-full window counts as used.
   const bool is_half_full =
       c.cc.is_slow_start() && uint64_t{2} * c.in_flight_bytes() > c.cc.cwnd_bytes;
   if (snd.is_cwnd_limited || is_half_full || c.recovery.phase != RecoveryPhase::kOpen) {
@@ -167,28 +167,28 @@ void judge_unused_window(Connection& c, Nanos now) {
   snd.cwnd_judged_at = now;
 }
 
-/// The front of a record, at most `limit` bytes of data, with its FIN when that is reached.
-Stretch front_of(const Connection& c, const SentRecord& record, uint32_t limit) {
+/// The front of a record, at most `limit` bytes of data, with its FIN if the range reaches it.
+SeqRange front_of(const Connection& c, const SentRecord& record, uint32_t limit) {
   const bool ends_in_fin = record.end.after(c.snd.queue_end);
   const uint32_t data = record.bytes() - (ends_in_fin ? 1 : 0);
-  Stretch stretch{.seq = record.start, .data_bytes = std::min(data, limit)};
-  stretch.has_fin = ends_in_fin && stretch.data_bytes == data;
-  return stretch;
+  SeqRange range{.seq = record.start, .data_bytes = std::min(data, limit)};
+  range.has_fin = ends_in_fin && range.data_bytes == data;
+  return range;
 }
 
-SegmentOut resend(Core& core, Connection& c, uint32_t index, const Stretch& stretch, uint16_t one,
+SegmentOut resend(Core& core, Connection& c, uint32_t index, const SeqRange& range, uint16_t one,
                   Nanos now) {
   const SentRecord& record = core.records[index];
-  const bool is_pushed = record.ends_pushed && stretch.sequence_bytes() == record.bytes();
-  Scoreboard(core, c).mark_resent(index, stretch.sequence_bytes(), now);
-  SegmentOut out = make_data(c, stretch, one, false, now);
+  const bool is_pushed = record.ends_pushed && range.sequence_bytes() == record.bytes();
+  Scoreboard(core, c).mark_resent(index, range.sequence_bytes(), now);
+  SegmentOut out = make_data(c, range, one, false, now);
   if (is_pushed) out.flags.set(TcpFlags::kPsh);
   out.is_retransmission = true;
-  c.bytes_retransmitted += stretch.data_bytes;
+  c.bytes_retransmitted += range.data_bytes;
   c.snd.last_sent_at = now;
-  count_recovery_send(c, stretch.sequence_bytes());
-  note_resent(core, c, stretch.sequence_bytes(), now);
-  note_paced(c, stretch.data_bytes, now);
+  count_recovery_send(c, range.sequence_bytes());
+  note_resent(core, c, range.sequence_bytes(), now);
+  note_paced(c, range.data_bytes, now);
   arm_after_send(c, now);
   return out;
 }
@@ -202,7 +202,7 @@ std::optional<SegmentOut> try_resend_syn(Core& core, Connection& c, uint32_t ind
   return out;
 }
 
-/// RFC 6675 4, NextSeg rule 1: what is lost goes before what is new.
+/// RFC 6675 4, NextSeg rule 1: lost data is sent before new data.
 std::optional<SegmentOut> try_resend_lost(Core& core, Connection& c, uint32_t payload_bytes_max,
                                           Nanos now) {
   const uint32_t index = c.snd.sent.lost_head;
@@ -224,7 +224,7 @@ std::optional<SegmentOut> try_resend_lost(Core& core, Connection& c, uint32_t pa
   return resend(core, c, index, front_of(c, record, limit), one, now);
 }
 
-/// How much new data may leave, and whether the FIN goes with it.
+/// The amount of new data to send, and whether the FIN is included.
 struct NewData {
   uint32_t bytes = 0;
   bool has_fin = false;
@@ -232,18 +232,18 @@ struct NewData {
   bool is_held = false;  ///< by Nagle or cork
 };
 
-/// RFC 9293 3.7.4 (Nagle) and cork: does the last piece, smaller than one segment, wait?
+/// RFC 9293 3.7.4 (Nagle) and cork: whether the last segment, which is not full, has to wait.
 bool holds_last_piece(const Connection& c) {
   if (c.snd.fin_queued || c.snd.push_held) return false;
   if (c.config.cork || c.snd.more_follows) return true;
   return c.config.nagle && c.has_outstanding();
 }
 
-/// RFC 9293 3.8.6.2.1 (silly window): may a piece that is not the last, and smaller than one
-/// segment, go?
+/// RFC 9293 3.8.6.2.1 (silly window avoidance): whether a segment that is not full and not the last
+/// may be sent.
 bool may_cut_small(const Connection& c, uint32_t bytes) { return bytes >= c.snd.wnd_bytes_max / 2; }
 
-/// `forced`: a persist or tail probe, which leaves whatever cwnd and silly window say.
+/// `forced`: a persist or tail loss probe, which ignores cwnd and silly window avoidance.
 NewData plan_new_data(Connection& c, uint32_t limit, uint32_t one, bool forced) {
   NewData plan;
   SendState& snd = c.snd;
@@ -252,11 +252,11 @@ NewData plan_new_data(Connection& c, uint32_t limit, uint32_t one, bool forced) 
   uint32_t bytes = std::min({unsent, limit, window});
   const bool is_cut_by_window = bytes < std::min(unsent, limit);
   const uint32_t flight = c.in_flight_bytes();
-  // RFC 5681 3.1: the least window is one segment, however large segments have become meanwhile.
+  // RFC 5681 3.1: the window is at least one segment, even after the segment size has grown.
   const uint32_t cwnd = forced ? kCwndBytesMax : std::max(c.cc.cwnd_bytes, one);
-  // A train never takes more than half the window: the ACK clock lives on several.
-  const uint32_t train = std::max(cwnd / 2 - cwnd / 2 % one, one);
-  bytes = std::min(bytes, train);
+  // One large send takes at most half the window: the ACK clock needs several sends per window.
+  const uint32_t send_max = std::max(cwnd / 2 - cwnd / 2 % one, one);
+  bytes = std::min(bytes, send_max);
   const uint32_t room = cwnd > flight ? cwnd - flight : 0;
   if (bytes > room) {
     bytes = room - room % one;
@@ -276,32 +276,32 @@ NewData plan_new_data(Connection& c, uint32_t limit, uint32_t one, bool forced) 
   return plan;
 }
 
-/// RFC 5681 4.1: after an idle RTO the old window is no evidence any more.
+/// RFC 5681 4.1: after an idle RTO the old window is no longer validated.
 void restart_after_idle(Core& core, Connection& c, Nanos now) {
   if (c.has_outstanding() || c.snd.last_sent_at.value == 0) return;
   const Nanos idle = now - c.snd.last_sent_at;
   if (idle <= c.rtt.rto) return;
   congestion_on_idle(c.cc, idle, c.rtt.rto);
   forget_reduction(core, c);
-  // Else its end would put back a window that an idle connection has not earned.
+  // Otherwise the end of the reduction would restore a window that was not validated.
   if (c.recovery.phase == RecoveryPhase::kEcnReduction) c.recovery.phase = RecoveryPhase::kOpen;
 }
 
 SegmentOut send_new(Core& core, Connection& c, const NewData& plan, uint16_t one, Nanos now) {
-  const Stretch stretch{.seq = c.snd.nxt, .data_bytes = plan.bytes, .has_fin = plan.has_fin};
-  Scoreboard(core, c).append(stretch.sequence_bytes(), now);
-  c.snd.nxt += stretch.sequence_bytes();
+  const SeqRange range{.seq = c.snd.nxt, .data_bytes = plan.bytes, .has_fin = plan.has_fin};
+  Scoreboard(core, c).append(range.sequence_bytes(), now);
+  c.snd.nxt += range.sequence_bytes();
   c.bytes_sent += plan.bytes;
   c.snd.last_sent_at = now;
   c.snd.probe_pending = false;
-  count_recovery_send(c, stretch.sequence_bytes());
+  count_recovery_send(c, range.sequence_bytes());
   judge_unused_window(c, now);
   note_paced(c, plan.bytes, now);
   arm_after_send(c, now);
-  SegmentOut out = make_data(c, stretch, one, true, now);
+  SegmentOut out = make_data(c, range, one, true, now);
   core.records[c.snd.sent.seq_tail].ends_pushed = out.flags.has(TcpFlags::kPsh);
-  // A train of segments that the port cuts ends in PSH, so that the receiver, which merges it
-  // again, hands it up at once.
+  // A large send that the port segments ends in PSH, so that a receiver that merges it again
+  // delivers it at once.
   if (plan.bytes > one) out.flags.set(TcpFlags::kPsh);
   return out;
 }
@@ -316,7 +316,7 @@ std::optional<SegmentOut> try_send_new(Core& core, Connection& c, uint32_t paylo
   const uint32_t limit = forced ? one : payload_limit(payload_bytes_max, one);
   const NewData plan = plan_new_data(c, limit, one, forced);
   if (plan.bytes > 0 || plan.has_fin) return send_new(core, c, plan, one, now);
-  // What is held back for its size leaves at the latest when the persist timer says so.
+  // The persist timer limits how long Nagle, cork and silly window avoidance hold data back.
   const bool needs_persist = (plan.is_window_blocked || plan.is_held) && !c.has_outstanding() &&
                              c.deadline(Timer::kPersist) == kNever;
   if (needs_persist) arm_persist(c, now);
@@ -351,8 +351,8 @@ std::optional<SegmentOut> try_send_tail_probe(Core& core, Connection& c, Nanos n
   return out;
 }
 
-/// RFC 9293 3.8.6.1 and 3.8.4: makes the peer say its window, or that it lives. Like Linux, an
-/// empty segment below the window: it must be answered, and carries nothing to account for.
+/// RFC 9293 3.8.6.1 and 3.8.4: a window probe or keep-alive. Like Linux, an empty segment below the
+/// window: the peer must answer it, and it adds nothing to the scoreboard.
 std::optional<SegmentOut> try_send_probe(Core& core, Connection& c, Nanos now) {
   c.snd.probe_pending = false;
   c.snd.ends_unpushed = false;
@@ -361,7 +361,7 @@ std::optional<SegmentOut> try_send_probe(Core& core, Connection& c, Nanos now) {
   return make_bare(c, c.snd.una - 1, now);
 }
 
-/// What may have to wait for its turn in time (pacing.h).
+/// Sends what pacing may delay (pacing.h).
 std::optional<SegmentOut> try_send_text(Core& core, Connection& c, uint32_t payload_bytes_max,
                                         Nanos now) {
   if (auto out = try_resend_lost(core, c, payload_bytes_max, now)) return out;
@@ -375,7 +375,7 @@ std::optional<SegmentOut> try_send_text(Core& core, Connection& c, uint32_t payl
 }
 
 bool is_ack_due(const Connection& c) {
-  // In SYN-RECEIVED it is a challenge (RFC 5961 3.2); the SYN,ACK itself has left before.
+  // In SYN-RECEIVED it is a challenge ACK (RFC 5961 3.2); the SYN,ACK itself was sent before.
   if (c.state == State::kSynSent) return false;
   return c.rcv.ack_now || c.rcv.dup_acks_owed > 0;
 }

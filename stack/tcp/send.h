@@ -4,11 +4,11 @@
 
 namespace lyre::tcp {
 
-/// The next segment that may leave now; see Engine::poll_transmit().
+/// The next segment to send now; see Engine::poll_transmit().
 std::optional<SegmentOut> next_segment(Core& core, Connection& c, uint32_t payload_bytes_max,
                                        Nanos now);
 
-/// Payload of one full segment, beside the options that it would carry now.
+/// Payload of one full-sized segment with the options that it would carry now.
 uint32_t full_payload_bytes(const Connection& c);
 
 }  // namespace lyre::tcp

@@ -4,7 +4,7 @@
 
 namespace lyre::tcp {
 
-/// RFC 9293 3.3.2. LISTEN is not here: a listener is not a connection.
+/// RFC 9293 3.3.2. LISTEN is missing: a listener is not a connection.
 enum class State : uint8_t {
   kClosed,
   kSynSent,

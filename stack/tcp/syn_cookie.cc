@@ -15,14 +15,14 @@ namespace {
 
 using wire::TcpFlags;
 
-// The number, from the top: period (5 bits), MSS (3 bits), MAC (24 bits).
+// The sequence number from the top: period (5 bits), MSS (3 bits), MAC (24 bits).
 constexpr Nanos kPeriod = seconds(64);
 constexpr uint32_t kPeriodShift = 27;
 constexpr uint32_t kMssShift = 24;
 constexpr uint32_t kMacMask = 0xffffff;
 constexpr uint32_t kPeriodMask = 0x1f;
 
-/// What a peer may send at once, rounded down to one of these.
+/// The peer's MSS, rounded down to one of these.
 constexpr std::array<uint16_t, 8> kMssSteps = {216, 536, 1024, 1220, 1380, 1440, 1460, 8960};
 
 // The low bits of the timestamp.
@@ -64,7 +64,7 @@ uint32_t option_bits(const ConnectionConfig& config, const SegmentIn& syn) {
   return bits;
 }
 
-/// The clock with its low bits replaced, never ahead of itself.
+/// The timestamp clock with its low bits replaced, never ahead of the clock.
 uint32_t timestamp_with(uint32_t clock, uint32_t bits) {
   const uint32_t value = (clock & ~kOptionMask) | bits;
   return SeqNum(value).after(SeqNum(clock)) ? value - (kOptionMask + 1) : value;
@@ -85,7 +85,7 @@ SegmentOut make_cookie_answer(const FourTuple& tuple, const ConnectionConfig& co
   out.window = static_cast<uint16_t>(std::min<uint32_t>(config.receive_buffer_bytes, UINT16_MAX));
   out.mss_bytes = config.mss_bytes;
   out.options.mss = config.mss_bytes;
-  // Without a timestamp to carry them, the other options cannot be remembered: none is agreed to.
+  // Without timestamps there is no room for the other options in the cookie, so none is accepted.
   if (!config.timestamps || !syn.options.has_timestamps) return out;
   const uint32_t bits = option_bits(config, syn);
   const uint32_t clock =

@@ -8,15 +8,16 @@
 
 namespace lyre::tcp {
 
-/// RFC 4987 3.6: a listener that can keep no more state puts what it must remember of a SYN into
-/// the sequence number of its answer, and the rest into that answer's timestamp, which comes back.
+/// RFC 4987 3.6: a listener without room for more state encodes what it needs of a SYN in the
+/// sequence number of its SYN,ACK, and the other options in the timestamp of it, which the peer
+/// echoes.
 
-/// The SYN,ACK that answers `syn` and leaves nothing behind.
+/// The stateless SYN,ACK for `syn`.
 SegmentOut make_cookie_answer(const FourTuple& tuple, const ConnectionConfig& config, SipKey key,
                               const SegmentIn& syn, Nanos now);
 
-/// The SYN that `ack` completes a handshake for; empty when `ack` brings no cookie of ours, or one
-/// that is older than two minutes.
+/// The SYN whose handshake `ack` completes; empty when `ack` has no valid cookie, or one that is
+/// older than two minutes.
 std::optional<SegmentIn> syn_behind_cookie(const FourTuple& tuple, SipKey key, const SegmentIn& ack,
                                            Nanos now);
 

@@ -11,9 +11,10 @@ namespace lyre::tcp {
 namespace {
 
 constexpr uint8_t kBackoffMax = 16;
-/// RFC 8985 7.2: what a peer may delay the ACK of a lone segment; Linux's maximum.
+/// RFC 8985 7.2: how long a peer may delay the ACK of a single segment; Linux's maximum.
 constexpr Nanos kPeerAckDelayMax = millis(200);
-/// Added to a tail probe's two round trips, so that a worker that runs late sends none in vain.
+/// Added to the two round trips of a tail loss probe, so that a worker that runs late sends no
+/// needless probe.
 constexpr Nanos kTailProbeMargin = millis(1);
 
 bool may_probe_tail(const Connection& c) {
@@ -40,7 +41,7 @@ bool take_due(Connection& c, Timer timer, Nanos now) {
   return true;
 }
 
-/// RFC 9293 3.8.3: R2 has passed, or the handshake found nobody.
+/// RFC 9293 3.8.3: R2 has passed, or the handshake got no answer.
 void give_up(Connection& c, Effects& effects) {
   if (!is_one_of(c.state, kOpening)) queue_reset(c, c.snd.nxt, true, effects);
   finish(c, EndReason::kTimedOut, effects);
@@ -54,7 +55,7 @@ void on_tail_probe(Connection& c, Nanos now) {
 void on_persist(Connection& c, Nanos now) {
   c.snd.probe_pending = true;
   if (c.recovery.persist_backoff < kBackoffMax) ++c.recovery.persist_backoff;
-  // Counted from the first probe that nobody answered: probes may lie further apart than that.
+  // Counted from the first unanswered probe: probes may be further apart than the timeout.
   if (c.deadline(Timer::kGiveUp) == kNever) {
     c.deadline(Timer::kGiveUp) = now + millis(c.config.user_timeout_ms);
   }

@@ -4,21 +4,21 @@
 
 namespace lyre::tcp {
 
-/// RFC 6298 5.5: the timeout with its doublings.
+/// RFC 6298 5.5: the timeout after its backoff.
 Nanos current_rto(const Connection& c);
-/// snd.una moved, or what is lost changed: RFC 6298 5.2, 5.3 and RFC 8985 7.2.
+/// snd.una moved, or the set of lost data changed: RFC 6298 5.2, 5.3 and RFC 8985 7.2.
 void arm_after_ack(Connection& c, Nanos now);
-/// An ACK came that moved nothing: a tail probe may have lost its ground.
+/// An ACK arrived that moved nothing: the conditions of a tail loss probe may no longer hold.
 void recheck_tail_probe(Connection& c, Nanos now);
-/// Something that must be acknowledged has left: RFC 6298 5.1.
+/// A segment that must be acknowledged was sent: RFC 6298 5.1.
 void arm_after_send(Connection& c, Nanos now);
-/// The peer's window holds everything back: RFC 9293 3.8.6.1.
+/// The peer's window does not allow sending: RFC 9293 3.8.6.1.
 void arm_persist(Connection& c, Nanos now);
 void arm_keepalive(Connection& c, Nanos now);
-/// The SYN (or SYN,ACK) goes out again at once.
+/// The SYN (or SYN,ACK) is sent again at once.
 void resend_syn(Core& core, Connection& c);
 
-/// Runs every deadline that has come.
+/// Runs every timer whose deadline has passed.
 void run_timers(Core& core, Connection& c, Nanos now, Effects& effects);
 Nanos earliest_deadline(const Connection& c);
 

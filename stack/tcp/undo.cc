@@ -6,10 +6,11 @@ namespace lyre::tcp {
 
 namespace {
 
-/// Beyond this nobody would still report a duplicate of the episode, and numbers could wrap.
+/// Beyond this a duplicate of the episode is no longer reported, and sequence numbers could wrap.
 constexpr uint32_t kMemoryBytes = 1u << 30;
 
-/// RFC 3522 3.2: only the first ACK that moves SND.UNA tells; later ones may answer either.
+/// RFC 3522 3.2: only the first ACK that moves SND.UNA decides; later ones may be for either
+/// transmission.
 bool is_told_by_timestamp(UndoState& undo, const Connection& c, const AckSample& sample,
                           bool moved_una) {
   if (!moved_una || undo.first_resent_at == kNever) return false;
@@ -19,7 +20,7 @@ bool is_told_by_timestamp(UndoState& undo, const Connection& c, const AckSample&
   return SeqNum(sample.ts_echo).before(SeqNum(timestamp_at(c, resent_at)));
 }
 
-/// RFC 3708 2: everything that was sent again arrived twice.
+/// RFC 3708 2: everything that was retransmitted arrived twice.
 bool is_told_by_duplicates(UndoState& undo, const Connection& c, const AckSample& sample) {
   if (!sample.has_dsack || undo.resent_bytes == 0) return false;
   const bool is_of_episode = sample.dsack.end.after(undo.una) &&
@@ -35,12 +36,12 @@ void undo_reduction(Core& core, Connection& c, const UndoState& undo) {
   Scoreboard(core, c).revive_lost();
   congestion_undo(c.cc, undo.memory);
   if (recovery.phase == RecoveryPhase::kTimeoutRecovery) {
-    // RFC 4015 4: no burst; slow start comes back to the old window within a round trip or two.
+    // RFC 4015 4: no burst; slow start returns to the old window within one or two round trips.
     const uint32_t burst = initial_window_bytes(c.cc.mss_bytes);
     c.cc.ssthresh_bytes = std::max(c.cc.ssthresh_bytes, c.cc.cwnd_bytes);
     c.cc.cwnd_bytes = std::min(c.cc.cwnd_bytes, c.in_flight_bytes() + burst);
   } else {
-    recovery.saw_reordering = true;  // RFC 8985 6.2: or the same would be taken for lost again
+    recovery.saw_reordering = true;  // RFC 8985 6.2: or it would be taken for a loss again
   }
   recovery.phase = RecoveryPhase::kOpen;
   recovery.backoff = 0;
@@ -59,7 +60,7 @@ void remember_before_reduction(Core& core, Connection& c) {
   UndoState& undo = core.undos[c.recovery.undo];
   undo.una = c.snd.una;
   undo.memory = congestion_remember(c.cc);
-  // Within another reduction the window is on its way to ssthresh.
+  // During another reduction the window is on its way to ssthresh.
   if (c.recovery.phase != RecoveryPhase::kOpen) undo.memory.cwnd_bytes = c.cc.ssthresh_bytes;
 }
 

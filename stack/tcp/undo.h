@@ -4,20 +4,20 @@
 
 namespace lyre::tcp {
 
-/// Gives back what a reduction took when it proves to have been for nothing. Two witnesses, each
-/// enough: the first ACK that answers the episode echoes a timestamp from before it (RFC 3522,
-/// Eifel), or the peer reports every retransmission as a duplicate (RFC 2883 4, RFC 3708 2). Eifel
-/// rather than F-RTO (RFC 5682): it needs no change in what is sent, decides on the first ACK
-/// and serves fast recovery too; timestamps are on by default.
+/// Restores the window when a reduction proves spurious. Either kind of evidence is enough: the
+/// first ACK for the episode echoes a timestamp from before it (RFC 3522, Eifel), or the peer
+/// reports every retransmission as a duplicate (RFC 2883 4, RFC 3708 2). Eifel is used instead of
+/// F-RTO (RFC 5682): it does not change what is sent, decides on the first ACK, and covers fast
+/// recovery too. Timestamps are on by default.
 
-/// Before a reduction changes anything.
+/// Called before a reduction changes any state.
 void remember_before_reduction(Core& core, Connection& c);
-/// What was reduced stays so.
+/// The reduction is final.
 void forget_reduction(Core& core, Connection& c);
-/// A segment of this many bytes is sent again.
+/// A segment of this many bytes was retransmitted.
 void note_resent(Core& core, Connection& c, uint32_t bytes, Nanos now);
-/// Looks at one ACK after its losses were found. True when the reduction was undone: what had been
-/// marked lost, and was not sent again, counts as in flight.
+/// Checks one ACK after loss detection. Returns true when the reduction was undone: data that had
+/// been marked lost and was not retransmitted counts as in flight again.
 bool undo_if_spurious(Core& core, Connection& c, const AckSample& sample, bool moved_una);
 
 }  // namespace lyre::tcp
