@@ -1,4 +1,5 @@
-/// lyre-sim: replays the simulator. Each line is a run; the same seed gives the same trace.
+/// lyre-sim: runs simulator scenarios. Each line of output is one run; the same seed gives the same
+/// trace.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -27,7 +28,7 @@ struct Options {
   bool is_unmerged = false;
 };
 
-/// What many runs came to.
+/// Totals over all runs.
 struct Total {
   uint64_t runs = 0;
   uint64_t failed = 0;
@@ -40,7 +41,7 @@ struct Total {
 
 double as_seconds(Nanos span) { return static_cast<double>(span.value) * 1e-9; }
 
-/// How well the first connection did in each direction.
+/// Prints the throughput and losses of the first connection in each direction.
 void print_summary(const Outcome& outcome) {
   for (const auto* apps : {&outcome.dialer_apps, &outcome.listener_apps}) {
     if (apps->empty() || apps->front().all_acked_at == kNever) continue;
@@ -124,8 +125,8 @@ void run_one(const std::string& name, uint64_t seed, const Options& options, Tot
                              : run_engines(name, seed, options, total);
 }
 
-/// Each seed once for each scenario; with --hours, seed after seed until so much time has passed in
-/// there.
+/// Runs each seed once for each scenario. With --hours, runs seed after seed until the given
+/// virtual time is covered.
 Total run_all(const std::vector<std::string>& names, const Options& options) {
   Total total;
   const auto is_enough = [&](uint64_t seed) {
@@ -149,17 +150,17 @@ void print_total(const Total& total, double wall_s) {
 
 int run(int argc, char** argv) {
   Options options;
-  CLI::App app("Replays the simulator; the same scenario and seed give the same run");
+  CLI::App app("Runs simulator scenarios; the same scenario and seed give the same run");
   std::string names;
   for (const std::string& name : chosen("all")) names += " " + name;
   app.add_option("--scenario", options.scenario, "A name, hosts, or all:" + names);
   app.add_option("--seed", options.seed, "The first");
-  app.add_option("--count", options.count, "So many seeds");
-  app.add_option("--hours", options.hours, "Until so many virtual hours are covered");
+  app.add_option("--count", options.count, "Number of seeds");
+  app.add_option("--hours", options.hours, "Run until this many virtual hours are covered");
   app.add_option("--replace-every", options.replace_every,
                  "Engine scenarios: a fresh engine goes on every so many steps");
   app.add_flag("--packets", options.prints_packets, "Engine scenarios: print each segment");
-  app.add_flag("--summary", options.prints_summary, "More of each run");
+  app.add_flag("--summary", options.prints_summary, "Print statistics of each run");
   app.add_flag("--quiet", options.is_quiet, "Print failures and the total only");
   app.add_flag("--check-all", options.checks_all, "Check every connection after every turn");
   app.add_flag("--no-merge", options.is_unmerged,

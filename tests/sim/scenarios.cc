@@ -8,7 +8,7 @@ namespace {
 
 using tcp::EndReason;
 
-/// Options and sizes that every scenario varies.
+/// Draws the options and sizes that every scenario varies.
 void draw_hosts(Scenario& s, Rng& rng) {
   static constexpr std::array<uint16_t, 4> kMss = {536, 1220, 1460, 8960};
   for (HostConfig* host : {&s.dialer, &s.listener}) {
@@ -30,7 +30,7 @@ void draw_hosts(Scenario& s, Rng& rng) {
     static constexpr std::array<tcp::EcnMode, 3> kEcnModes = {
         tcp::EcnMode::kOff, tcp::EcnMode::kAccept, tcp::EcnMode::kOn};
     host->connection.ecn = kEcnModes[rng.below(kEcnModes.size())];
-    // Longer than any row of losses.
+    // Longer than any sequence of losses.
     host->connection.user_timeout_ms = 3'600'000;
     host->connection.connect_timeout_ms = 3'600'000;
     host->connection.time_wait_ms = 1'800'000;
@@ -59,7 +59,7 @@ void make_slow_reader(Scenario& s, Rng& rng) {
   s.listener.app.read_pause = millis(static_cast<int64_t>(1 + rng.below(400)));
 }
 
-/// A fixed workload, for comparing congestion control and recovery from one version to the next.
+/// A fixed workload, to compare congestion control and recovery between versions.
 void make_lossy_bulk(Scenario& s) {
   s.dialer = s.listener = HostConfig{};
   s.listener.listens = true;
@@ -80,7 +80,7 @@ void make_small_pools(Scenario& s, Rng& rng) {
   impair(s, rng, 10'000, 20'000, 0);
 }
 
-/// A queue that marks long before it drops, as RFC 8257 4.1 wants it.
+/// A queue that marks long before it drops, as RFC 8257 4.1 recommends.
 void make_marking_queue(Scenario& s) {
   s.there.rate_bytes_per_s = s.back.rate_bytes_per_s = 12'500'000;
   s.there.queue_bytes = s.back.queue_bytes = 60'000;
@@ -96,7 +96,7 @@ Ending draw_ending(Rng& rng) {
 
 void draw_endings(Scenario& s, Rng& rng) {
   s.dialer.app.ending = draw_ending(rng);
-  // Somebody must speak first.
+  // At least one side must send, or neither ever ends.
   s.listener.app.ending = s.dialer.app.ending == Ending::kShutdownWhenSent
                               ? draw_ending(rng)
                               : Ending::kShutdownWhenSent;
@@ -131,9 +131,10 @@ std::string judge_clean(const Scenario& s, const Outcome& outcome) {
   for (const App& app : outcome.listener_apps) accepted += app.is_established ? 1 : 0;
   if (accepted != s.connection_count) return "listener accepted too few or too many";
   for (uint32_t i = 0; i < s.connection_count; ++i) {
-    // Accepted in another order than dialed: streams are compared by seed.
+    // Connections may be accepted in another order than they were opened: streams are compared by
+    // seed.
     for (const App& listener : outcome.listener_apps) {
-      // A forged SYN leaves an opening that never becomes a connection.
+      // A forged SYN leaves a half-open connection that never becomes established.
       const bool is_other = listener.receive_seed != outcome.dialer_apps[i].send_seed;
       if (is_other || !listener.is_established) continue;
       std::string wrong = judge_pair(outcome.dialer_apps[i], listener);
@@ -200,7 +201,7 @@ std::optional<Scenario> make_scenario(const std::string& name, uint64_t seed) {
     s.listener.app.send_bytes = rng.below(30'000);
     impair(s, rng, 10'000, 10'000, 10'000);
   } else if (name == "forged") {
-    s.forged_packets_ppm = 100'000;  // on a clean wire: near the window is never exactly its edge
+    s.forged_packets_ppm = 100'000;  // on a clean wire text never starts at the window's edge
   } else if (name == "small_queue") {
     s.there.rate_bytes_per_s = s.back.rate_bytes_per_s = 12'500'000;
     s.there.queue_bytes = s.back.queue_bytes = 30'000;

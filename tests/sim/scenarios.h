@@ -9,9 +9,9 @@
 namespace lyre::sim {
 
 std::vector<std::string> scenario_names();
-/// The scenario `name`; what it leaves open (sizes, rates, options) is drawn from `seed`.
+/// The scenario `name`. Sizes, rates and options that it does not fix are drawn from `seed`.
 std::optional<Scenario> make_scenario(const std::string& name, uint64_t seed);
-/// Empty when `outcome` is what `name` promises, else what is wrong.
+/// Empty when `outcome` meets the requirements of `name`, else the difference.
 std::string judge(const std::string& name, const Scenario& scenario, const Outcome& outcome);
 
 }  // namespace lyre::sim

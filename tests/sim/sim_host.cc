@@ -85,7 +85,7 @@ void SimHost::on_packet(Packet packet, Nanos now, SimLink& out) {
   if (conn == kNoConn && config_.listens && is_first_syn) {
     conn = engine_->open_passive(tuple, config_.connection, packet.segment, now);
     if (conn == kNoConn) return;
-    // The dialer's port names the stream, so that both ends know the seed.
+    // Both ends derive the stream's seed from the dialer's port.
     add_app(conn, tuple, uint64_t{tuple.remote.port} << 8, name_ == 0);
     return transmit(conn, now, out);
   }
@@ -201,13 +201,13 @@ void SimHost::transmit(ConnId conn, Nanos now, SimLink& out) {
   }
   engine_->check_invariants(conn);
   const App& app = apps_[app_of_.at(conn)];
-  // After an orderly end a slow reader still finds what had arrived.
+  // After an orderly end a slow reader can still read what had arrived.
   const bool reads_on = app.reason == tcp::EndReason::kClosed && app.plan.read_pause.value > 0 &&
                         app.read_bytes < engine_->info(conn).bytes_received;
   if (app.is_over && !reads_on) bury(conn);
 }
 
-/// Does what a NIC with segmentation offload does: one segment becomes several packets.
+/// Does what a NIC with segmentation offload does: splits one segment into several packets.
 void SimHost::emit(ConnId conn, const SegmentOut& segment, Nanos now, SimLink& out) {
   const App& app = apps_[app_of_.at(conn)];
   LYRE_CHECK(segment.payload_bytes <= std::max<uint32_t>(config_.tso_bytes, segment.mss_bytes));

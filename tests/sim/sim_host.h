@@ -12,26 +12,26 @@
 
 namespace lyre::sim {
 
-/// How an application ends its side.
+/// How an application ends its side of the connection.
 enum class Ending : uint8_t {
-  kShutdownWhenSent,   ///< half close, then reads to the end
-  kShutdownWhenHeard,  ///< the same, after the peer's end
+  kShutdownWhenSent,   ///< half close, then reads until the end
+  kShutdownWhenHeard,  ///< half close after the peer's end
   kCloseWhenHeard,     ///< close once the peer has ended and all is sent
   kAbortWhenSent,
   kNever,
 };
 
-/// What an application does with its connection.
+/// The behaviour of an application on its connection.
 struct AppPlan {
   uint64_t send_bytes = 0;
   uint32_t chunk_bytes = 65536;  ///< appended at once
   Nanos chunk_pause{0};          ///< between two chunks
   Ending ending = Ending::kShutdownWhenSent;
-  uint32_t read_bytes_a_step = UINT32_MAX;  ///< a slow reader takes this many ...
-  Nanos read_pause{0};                      ///< ... every so often
+  uint32_t read_bytes_a_step = UINT32_MAX;  ///< a slow application reads this many ...
+  Nanos read_pause{0};                      ///< ... at this interval
 };
 
-/// One application and what became of it.
+/// One application, its progress and its result.
 struct App {
   AppPlan plan;
   uint64_t send_seed = 0;
@@ -41,7 +41,7 @@ struct App {
   uint64_t read_bytes = 0;
   bool is_established = false;
   bool has_peer_finished = false;
-  bool has_ended = false;  ///< our side said what its plan says
+  bool has_ended = false;  ///< our side has ended as its plan says
   bool is_over = false;
   tcp::EndReason reason = tcp::EndReason::kNone;
   Nanos read_at{0};
@@ -56,26 +56,27 @@ struct HostConfig {
   tcp::ConnectionConfig connection;
   AppPlan app;
   bool listens = false;
-  uint32_t tso_bytes = 0;        ///< payload a poll may hand down at once; 0: one segment
+  uint32_t tso_bytes = 0;        ///< maximum payload per poll; 0: one segment
   uint32_t charge_bytes = 2048;  ///< of every packet
   bool prints_packets = false;   ///< one line a packet sent, on stdout
 };
 
-/// Byte `at` of the stream that `seed` names. Both ends know it, so every byte read is checked.
+/// Byte `at` of the stream with this seed. Both ends compute it, so every byte that is read is
+/// checked.
 uint8_t pattern_byte(uint64_t seed, uint64_t at);
 
-/// One machine: an engine, and a small application on each of its connections.
+/// One host: an engine, and a small application on each of its connections.
 class SimHost {
  public:
   SimHost(const HostConfig& config, IpAddress address, uint64_t seed, uint64_t name);
 
   void connect(const Endpoint& remote, uint16_t local_port, uint64_t stream_seed, Nanos now);
   void on_packet(Packet packet, Nanos now, SimLink& out);
-  /// Runs timers and applications that are due, then sends what may leave.
+  /// Runs timers and applications that are due, then sends what the engine allows.
   void run(Nanos now, SimLink& out);
   Nanos next_deadline() const;
 
-  /// Copies the engine into a fresh one and goes on with that.
+  /// Copies the engine into a new one, which replaces it.
   void replace_engine();
   void check() const;
   bool is_done() const;

@@ -18,28 +18,28 @@ struct Packet {
   std::vector<uint8_t> bytes;
 };
 
-/// Units: loss, reordering and duplication in millionths of the packets.
+/// Units: loss, reordering and duplication in packets per million.
 struct LinkConfig {
   Nanos delay = micros(50);
   int64_t rate_bytes_per_s = 1'250'000'000;
-  uint32_t queue_bytes = 1 << 20;    ///< more than this waiting for the wire is lost
+  uint32_t queue_bytes = 1 << 20;    ///< a packet is lost when more than this waits for the wire
   uint32_t mark_bytes = UINT32_MAX;  ///< RFC 3168 5: with so many waiting, ECT becomes CE
   uint32_t loss_ppm = 0;
-  uint32_t loss_burst_packets = 1;  ///< so many in a row when one is lost
-  uint32_t reorder_ppm = 0;         ///< these take up to four times the delay
+  uint32_t loss_burst_packets = 1;  ///< so many consecutive packets are lost
+  uint32_t reorder_ppm = 0;         ///< these are delayed up to four times longer
   uint32_t duplicate_ppm = 0;
-  Nanos cut_from = kNever;  ///< between these nothing passes
+  Nanos cut_from = kNever;  ///< from here to cut_until all packets are lost
   Nanos cut_until = kNever;
 };
 
-/// One direction of a wire, seeded.
+/// One direction of a wire; all random choices come from its seed.
 class SimLink {
  public:
   SimLink(const LinkConfig& config, uint64_t seed) : config_(config), rng_(seed) {}
 
   void send(Packet packet, Nanos now);
   Nanos next_arrival() const { return arrivals_.empty() ? kNever : arrivals_.top().at; }
-  /// REQUIRES: next_arrival() has come.
+  /// REQUIRES: the time of next_arrival() has been reached.
   Packet take();
   uint64_t sent_count() const { return sent_count_; }
   uint64_t lost_count() const { return lost_count_; }

@@ -7,7 +7,7 @@
 namespace lyre::sim {
 namespace {
 
-/// Enough to meet rare orders of events, little enough for every build; `lyre-sim --count` runs
+/// Enough seeds to cover rare orders of events, few enough for every build. `lyre-sim --count` runs
 /// more.
 uint64_t seed_count(const std::string& name) { return name == "lossy_bulk" ? 3 : 150; }
 
@@ -44,7 +44,7 @@ TEST_P(EveryScenario, GoesOnFromASnapshotAsIfNothingHadHappened) {
 INSTANTIATE_TEST_SUITE_P(Sim, EveryScenario, testing::ValuesIn(scenario_names()),
                          [](const auto& param_info) { return param_info.param; });
 
-/// Loss, reordering and duplication from none to much, each with each.
+/// Every combination of loss, reordering and duplication, from none to much.
 TEST(Grid, BulkSurvivesEveryMixOfImpairments) {
   static constexpr uint32_t kLossPpm[] = {0, 1'000, 20'000, 100'000};
   static constexpr uint32_t kReorderPpm[] = {0, 10'000, 300'000};

@@ -9,7 +9,7 @@ namespace {
 constexpr uint16_t kServicePort = 7000;
 constexpr uint16_t kFirstDialPort = 20000;
 
-/// Two hosts, two directions of one wire, one virtual clock that jumps to the next event.
+/// Two hosts, two directions of one wire, and one virtual clock that advances to the next event.
 class Simulation {
  public:
   Simulation(const Scenario& scenario, uint64_t seed)
@@ -88,10 +88,13 @@ class Simulation {
     }
   }
 
-  /// RFC 5961: a stranger who knows the 4-tuple but not the sequence numbers changes nothing.
+  /// RFC 5961: an attacker who knows the 4-tuple but not the sequence numbers cannot change
+  /// anything.
   void maybe_forge(const Packet& real, int host) {
     if (!rng_.chance_ppm(scenario_.forged_packets_ppm)) return;
-    if (real.segment.flags.has(wire::TcpFlags::kSyn)) return;  // before that anybody may win
+    if (real.segment.flags.has(wire::TcpFlags::kSyn))
+      return;  // before that, a forged packet may
+               // succeed
     Packet forged;
     forged.at_receiver = real.at_receiver;
     static constexpr uint8_t kFlags[] = {

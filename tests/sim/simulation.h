@@ -7,7 +7,7 @@
 
 namespace lyre::sim {
 
-/// A run as data. Host 0 dials; host 1 listens, or dials back at the same time.
+/// The parameters of a run. Host 0 connects; host 1 listens, or connects at the same time.
 struct Scenario {
   LinkConfig there;
   LinkConfig back;
@@ -16,18 +16,19 @@ struct Scenario {
   uint32_t connection_count = 1;
   bool opens_simultaneously = false;
   uint64_t replace_engine_every_steps = 0;  ///< 0: never
-  uint32_t forged_packets_ppm = 0;          ///< a stranger's RST, SYN, ACK beside every packet
+  uint32_t forged_packets_ppm = 0;          ///< an attacker's RST, SYN or ACK beside a packet
   Nanos time_max = seconds(20'000);
   uint64_t steps_max = 20'000'000;
 };
 
-/// What came out; `failure` is empty when every byte arrived once, in order, and both ends ended.
+/// The result of a run. `failure` is empty when every byte arrived once, in order, and both ends
+/// ended.
 struct Outcome {
   std::string failure;
   uint64_t trace_hash = 0;
   uint64_t step_count = 0;
   Nanos ended_at;
-  uint64_t sent_count = 0;  ///< segments, those lost included
+  uint64_t sent_count = 0;  ///< segments, including lost ones
   uint64_t lost_count = 0;
   std::vector<App> dialer_apps;
   std::vector<App> listener_apps;

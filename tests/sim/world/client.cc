@@ -81,7 +81,7 @@ Nanos Client::next_deadline(Nanos now) const {
   for (const Seat& seat : active_) {
     const EndState& end = dialogs_[seat.dialog].ends[seat.end];
     const bool has_more = end.queued_bytes < dialogs_[seat.dialog].plans[seat.end].send_bytes;
-    // A pause that is over: it waits for room, which only the worker can make.
+    // The pause is over: the end waits for room, which only the worker can free.
     if (has_more && !end.has_left && end.next_send_at > now) {
       first = earlier(first, end.next_send_at);
     }
@@ -209,7 +209,7 @@ void Client::on_end(const Seat& seat, channel::EndStatus status) {
   EndState& end = dialogs_[seat.dialog].ends[seat.end];
   end.is_over = true;
   end.status = status;
-  // What is on its way to the worker is ignored there: its memory is free all the same.
+  // Submissions in the ring are ignored by the worker, so their memory is free all the same.
   for (const uint32_t block : end.blocks) free_blocks_.push_back(block);
   end.blocks.clear();
   const uint32_t dialog = seat.dialog;

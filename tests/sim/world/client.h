@@ -14,14 +14,14 @@ namespace lyre::sim {
 struct ClientOptions {
   bool is_lent = true;
   uint32_t arena_blocks = 32;
-  uint32_t registered_blocks = 0;  ///< in memory of its own that it registers
-  Nanos read_pause{0};             ///< lent slots are given back so much later
-  uint32_t step_events = 32;       ///< completions looked at in one step
+  uint32_t registered_blocks = 0;  ///< blocks in registered memory
+  Nanos read_pause{0};             ///< delay until lent slots are released
+  uint32_t step_events = 32;       ///< completions handled in one step
   uint16_t backlog = 64;
 };
 
-/// An application on the real channel of one host: it dials and accepts what the dialogs say, fills
-/// blocks of its arena, checks every byte it receives, and gives slots back. Thread: the world's.
+/// An application on the real channel of one host. It connects and accepts as the dialogs say,
+/// fills blocks of its arena, checks every received byte, and releases slots. Thread: the world's.
 class Client {
  public:
   static constexpr uint32_t kBlockBytes = 8192;
@@ -29,15 +29,15 @@ class Client {
   Client(worker::Worker& worker, uint32_t host, uint32_t index, const ClientOptions& options,
          std::span<const uint8_t> pool, Dialogs& dialogs);
 
-  /// Looks at its ring and moves every dialog of its own on. Returns the work done.
+  /// Reads its ring and advances every dialog of its own. Returns the amount of work done.
   size_t step(Nanos now, Rng& rng);
-  /// When it wants to do something by itself; kNever when it only waits for the worker.
+  /// The time of its next own action; kNever when it only waits for the worker.
   Nanos next_deadline(Nanos now) const;
-  /// Asks the worker to let go of it, in mid-sentence if need be; step() no more.
+  /// Asks the worker to detach it, even in the middle of a transfer. Do not call step() after it.
   void detach();
-  /// The worker answered to its registration: it may send from there.
+  /// The worker confirmed the registration: the region can be used for sends.
   void on_region_added();
-  /// What it saw that must not be; empty when all is well.
+  /// The first violation that it saw; empty if there was none.
   const std::string& failure() const { return failure_; }
   std::string describe() const {
     return std::to_string(active_.size()) + " open, " + std::to_string(dials_.size() - next_dial_) +
@@ -86,9 +86,9 @@ class Client {
   test::ChannelClient channel_;
   std::vector<uint8_t> registered_;
   bool has_listened_ = false;
-  std::vector<uint32_t> dials_;  ///< dialogs of its own, the earliest first
+  std::vector<uint32_t> dials_;  ///< its own dialogs, the earliest first
   size_t next_dial_ = 0;
-  uint32_t unanswered_ = 0;   ///< dialed, and neither connected nor failed
+  uint32_t unanswered_ = 0;   ///< opened, and neither connected nor failed yet
   std::vector<Seat> seats_;   ///< by session index
   std::vector<Seat> active_;  ///< ends that are open
   std::vector<uint32_t> free_blocks_;

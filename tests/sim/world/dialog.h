@@ -11,16 +11,16 @@
 
 namespace lyre::sim {
 
-/// How an end leaves a dialog. The first three lose nothing, whatever the other end does.
+/// How an end leaves a dialog. The first three lose no data, whatever the other end does.
 enum class Leaving : uint8_t {
   kShutdownWhenSent,
   kShutdownWhenHeard,
   kCloseWhenHeard,
-  kCloseWhenSent,  ///< deaf to what the other still sends
+  kCloseWhenSent,  ///< ignores what the other end still sends
   kAbortHalfway,
 };
 
-/// What one end of a dialog is going to do.
+/// The behaviour of one end of a dialog.
 struct EndPlan {
   uint32_t send_bytes = 0;
   uint32_t chunk_bytes = 1;  ///< of one send descriptor
@@ -28,7 +28,7 @@ struct EndPlan {
   Leaving leaving = Leaving::kShutdownWhenSent;
 };
 
-/// What became of one end, as its application saw it.
+/// The progress of one end, as its application saw it.
 struct EndState {
   channel::SessionName name;
   bool is_open = false;
@@ -45,7 +45,7 @@ struct EndState {
   std::deque<uint32_t> blocks;  ///< of the arena, in use, by send descriptor
 };
 
-/// One connection from its opening to its end. End 0 dials, end 1 accepts.
+/// One connection from opening to end. End 0 connects, end 1 accepts.
 struct Dialog {
   uint32_t dialer_host = 0;
   uint32_t dialer_client = 0;
@@ -53,7 +53,7 @@ struct Dialog {
   uint16_t dialer_port = 0;
   bool is_ipv6 = false;
   Nanos starts_at{0};
-  bool is_clean = true;  ///< every byte must arrive and both ends finish in order
+  bool is_clean = true;  ///< every byte must arrive and both ends must finish in order
   std::array<EndPlan, 2> plans;
   std::array<EndState, 2> ends;
 
@@ -62,7 +62,7 @@ struct Dialog {
 
 using Dialogs = std::vector<Dialog>;
 
-/// Hosts have one of each family, but for IPv6 the link must be wide enough.
+/// Each host has one address per family. IPv6 needs a link with at least its minimum MTU.
 inline IpAddress address_of(uint32_t host, bool is_ipv6) {
   const auto last = static_cast<uint8_t>(1 + host);
   return is_ipv6 ? IpAddress{{0xfd, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last}}

@@ -78,8 +78,8 @@ void World::replace_engines() {
   for (auto& host : hosts_) host->worker().replace_engine();
 }
 
-/// One turn of everything; the clock jumps to the next deadline when nothing happened. False: it
-/// has gone on for too long.
+/// Runs one turn of every host. When no host did any work, the clock advances to the next deadline.
+/// Returns false when the limit of virtual time is exceeded.
 bool World::turn() {
   ++turns_;
   link_.advance(now_);
@@ -119,7 +119,7 @@ void World::jump() {
   bool has_work = false;
   for (auto& host : hosts_) has_work |= host->has_waiting_work();
   if (next == kNever && !has_work) {
-    is_stuck_ = !is_finishing_ && is_talking();  // nothing will ever happen
+    is_stuck_ = !is_finishing_ && is_talking();  // no event is left that could end the dialogs
     now_ += kAfterIdle;
     return;
   }
@@ -135,7 +135,7 @@ bool World::is_talking() {
   return link_.next_deadline() != kNever;
 }
 
-/// All said and done: the clients go, and nothing may be left.
+/// All dialogs have ended: detaches the clients and checks that nothing is left.
 void World::finish() {
   is_finishing_ = true;
   for (auto& host : hosts_) host->detach_all();
@@ -169,7 +169,7 @@ std::string World::judge() const {
   }
   for (uint32_t i = 0; i < plan_.dialogs.size(); ++i) {
     const Dialog& dialog = plan_.dialogs[i];
-    // The acceptor may give up as well, in the middle of the handshake: a reset answers the rest.
+    // The acceptor may also abort during the handshake: its reset then ends the connection.
     const channel::EndStatus status = dialog.ends[0].status;
     const bool was_unreachable =
         (!dialog.ends[0].is_open && status == channel::EndStatus::kUnreachable) ||

@@ -15,14 +15,14 @@ namespace lyre::sim {
 
 class World;
 
-/// Something that happens to the world at a time.
+/// An event that happens at a given time.
 struct WorldEvent {
   Nanos at;
   std::function<void(World&)> happens;
 };
 
-/// A run as data: two hosts of real workers, the wire between them, what their applications do and
-/// what befalls them.
+/// The parameters of a run: two hosts with real workers, the wire between them, the plans of their
+/// applications, and the events.
 struct WorldPlan {
   uint64_t seed = 1;
   io::sim::LinkOptions link;
@@ -30,28 +30,29 @@ struct WorldPlan {
   std::array<WorldHostOptions, 2> hosts;
   Dialogs dialogs;
   std::vector<WorldEvent> events;
-  uint32_t lag_ppm = 100'000;        ///< a worker or client misses its turn
-  uint32_t turn_ns_max = 5'000;      ///< what a turn with work takes
+  uint32_t lag_ppm = 100'000;        ///< a worker or client skips its turn
+  uint32_t turn_ns_max = 5'000;      ///< duration of a turn with work
   uint32_t replace_engine_ppm = 0;   ///< a turn in which an engine is replaced by its copy
   uint32_t checked_connections = 4;  ///< after each turn, on each host
   bool may_be_unreachable = false;   ///< a dialog may fail to open because ARP got no answer
-  /// Small writes without SACK and timestamps on a bad wire: Karn leaves a minute between repeats.
+  /// With small writes and without SACK and timestamps on a lossy wire, Karn's rule leaves a minute
+  /// between retransmissions.
   Nanos time_max = seconds(24 * 3600);
   uint64_t turns_max = 20'000'000;
 };
 
 struct WorldOutcome {
-  std::string failure;  ///< empty when all is as it should be
+  std::string failure;  ///< empty when no check failed
   uint64_t trace_hash = 0;
   uint64_t turns = 0;
   uint64_t connections = 0;  ///< that were established
   uint64_t bytes = 0;        ///< that arrived
   uint64_t frames = 0;
   uint64_t frames_lost = 0;
-  uint64_t frames_too_big = 0;  ///< for a path that had grown narrower
+  uint64_t frames_too_big = 0;  ///< for a path whose MTU had shrunk
   Nanos span;                   ///< virtual time
-  /// By clean dialog and end: bytes received, end status. What is seen of a run without its timing,
-  /// on which it depends how far a dialog got that somebody broke off.
+  /// Received bytes and end status of each clean dialog and end. It excludes timing, which
+  /// determines how far an aborted dialog got.
   uint64_t stream_hash = 0;
 };
 
@@ -64,7 +65,7 @@ class World {
   // For events.
   io::sim::Link& link() { return link_; }
   WorldHost& host(uint32_t index) { return *hosts_[index]; }
-  /// The client vanishes as one that crashed; a new one takes its place.
+  /// The client disappears as if it had crashed; a new one replaces it.
   void crash(uint32_t host, uint32_t client) { hosts_[host]->crash(client); }
   void replace_engines();
 

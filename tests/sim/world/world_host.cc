@@ -52,7 +52,7 @@ size_t WorldHost::turn(Nanos now, Rng& rng, uint32_t lag_ppm) {
   port_.set_now(now);
   size_t work = 0;
   if (rng.chance_ppm(lag_ppm)) {
-    ++work;  // it was busy elsewhere
+    ++work;  // the host was busy otherwise
   } else {
     work += worker_->poll_once(now);
   }
@@ -119,7 +119,7 @@ void WorldHost::take_replies() {
   }
 }
 
-/// Only now may the client's memory go.
+/// The client's memory may be freed only now.
 void WorldHost::on_detached(uint32_t index) {
   Seat& seat = seats_[index];
   seat.client.reset();
@@ -154,7 +154,7 @@ std::string WorldHost::leftovers() {
   };
   expect("connections", worker_->connection_count(), 0);
   expect("at rest", worker_->is_at_rest(), true);
-  // It may have taken empty packets in advance, and gives those back when it goes.
+  // The worker may hold empty packets that it allocated in advance; its destructor releases them.
   worker_.reset();
   expect("free receive slots", memory_.rx_slots_free(), memory_.rx_slot_count());
   expect("free transmit packets", memory_.tx_slots_free(), tx_packets_);

@@ -17,31 +17,31 @@ struct WorldHostOptions {
   uint32_t rx_slots = 512;
   uint32_t tx_packets = 256;
   uint32_t connections_max = 256;
-  uint32_t records_max = 1024;  ///< of sent and of received runs each
+  uint32_t records_max = 1024;  ///< each of sent records and of received runs
   bool merge_received = true;
   tcp::ConnectionConfig connection{};
   std::vector<ClientOptions> clients{ClientOptions{}};
 };
 
-/// One machine: the real worker on simulated packet memory, and its applications. Thread: one.
+/// One host: the real worker on simulated packet memory, and its applications. Thread: one.
 class WorldHost {
  public:
   WorldHost(io::sim::Link& link, int end, const WorldHostOptions& options, uint64_t seed,
             Dialogs& dialogs);
 
-  /// Some of what a host does at once, in an order and with gaps that `rng` draws.
+  /// Runs a random part of the host's work; `rng` draws the order and the gaps.
   size_t turn(Nanos now, Rng& rng, uint32_t lag_ppm);
   Nanos next_deadline(Nanos now) const;
   bool has_waiting_work() { return worker_->has_waiting_work() || port_.has_messages(); }
   void crash(uint32_t client);
-  /// Lets all clients go; turn() as long as is_detached() is false.
+  /// Detaches all clients. Call turn() until is_detached().
   void detach_all();
   bool is_detached() const;
   bool is_idle() const;
-  /// Empty when nothing is kept that should be free. Ends the worker: nothing else after it.
+  /// Empty when all resources are free. Destroys the worker: call nothing else afterwards.
   std::string leftovers();
   const std::string& failure() const { return failure_; }
-  /// What it is waiting for, in words.
+  /// A text that says what the host is waiting for.
   std::string describe();
 
   worker::Worker& worker() { return *worker_; }

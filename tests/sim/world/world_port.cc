@@ -55,7 +55,8 @@ size_t WorldPort::tx_burst(std::span<io::PacketBuf* const> in) {
       if (!is_silent_) complain(*packet);
       memory_.release({&packet, 1});
     } else {
-      // Only what the wire takes is part of the trace; a packet it took is no longer ours to read.
+      // Only packets that the wire takes are part of the trace. They are hashed before, because a
+      // taken packet must not be accessed.
       const uint64_t before = trace_hash_;
       trace(*packet);
       if (inner_.tx_burst({&packet, 1}) == 0) {

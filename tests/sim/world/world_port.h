@@ -10,15 +10,16 @@
 
 namespace lyre::sim {
 
-/// A port's queue in the simulator: keeps a hash of all that is sent, and plays the router behind
-/// which the path is narrower, who drops what does not fit and says so by ICMP, or does not.
+/// A port's queue in the simulator. It keeps a hash of all sent packets, and acts as a router
+/// before a link with a smaller MTU, which drops packets that do not fit and reports that by ICMP,
+/// or not.
 /// Owner: borrows queue and memory. Thread: the world's.
 class WorldPort final : public io::PacketIo {
  public:
   WorldPort(io::PacketIo& inner, io::sim::Memory& memory) : inner_(inner), memory_(memory) {}
 
   void set_now(Nanos now) { now_ = now; }
-  /// 0: as wide as the port. `is_silent`: a black hole, which says nothing.
+  /// 0: the port's own MTU. `is_silent`: a black hole, which sends no ICMP.
   void set_path_mtu(uint32_t bytes, bool is_silent) {
     path_mtu_bytes_ = bytes;
     is_silent_ = is_silent;
@@ -38,7 +39,7 @@ class WorldPort final : public io::PacketIo {
 
  private:
   bool fits(const io::PacketBuf& packet) const;
-  /// The least MTU of IPv6 where the path is narrower.
+  /// The minimum MTU of IPv6, where the path's MTU is smaller.
   uint32_t path_mtu6_bytes() const;
   void complain(const io::PacketBuf& packet);
   void write_too_big(std::span<const uint8_t> quoted,
@@ -55,7 +56,7 @@ class WorldPort final : public io::PacketIo {
   bool is_silent_ = false;
   uint64_t trace_hash_ = 0xcbf29ce484222325u;
   uint64_t too_big_count_ = 0;
-  std::vector<std::vector<uint8_t>> messages_;  ///< ICMP that the next rx_burst() gives
+  std::vector<std::vector<uint8_t>> messages_;  ///< ICMP messages that the next rx_burst() returns
 };
 
 }  // namespace lyre::sim

@@ -33,10 +33,10 @@ tcp::ConnectionConfig draw_connection(Rng& rng) {
   out.sack = chance(rng, 80);
   out.window_scaling = chance(rng, 80);
   out.nagle = chance(rng, 20);
-  // Longer than any row of losses.
+  // Longer than any sequence of losses.
   out.user_timeout_ms = 900'000;
   out.connect_timeout_ms = 900'000;
-  // The answer to a FIN that is lost for longer than TIME-WAIT would be a reset.
+  // A FIN whose ACK is lost for longer than TIME-WAIT would be answered with a reset.
   out.time_wait_ms = 1000 * draw(rng, 60, 90);
   return out;
 }
@@ -48,7 +48,7 @@ ClientOptions draw_client(Rng& rng) {
           .step_events = draw(rng, 1, 64)};
 }
 
-/// Hosts and a clean wire.
+/// Hosts, and a wire without faults.
 WorldPlan draw_world(uint64_t seed, Rng& rng) {
   static constexpr std::array<uint32_t, 4> kMtus = {576, 1280, 1500, 9000};
   WorldPlan plan;
@@ -83,7 +83,7 @@ void draw_leavings(Rng& rng, Dialog& dialog) {
   static constexpr std::array<Leaving, 3> kAny = {
       Leaving::kShutdownWhenSent, Leaving::kShutdownWhenHeard, Leaving::kCloseWhenHeard};
   const auto first = static_cast<uint32_t>(rng.below(2));
-  // Somebody must speak first.
+  // At least one side must send, or neither ever ends.
   dialog.plans[first].leaving = Leaving::kShutdownWhenSent;
   dialog.plans[1 - first].leaving = kAny[rng.below(kAny.size())];
 }
@@ -116,7 +116,7 @@ void add_dialogs(WorldPlan& plan, Rng& rng, const DialogOptions& options) {
 }
 
 void impair(WorldPlan& plan, const PathOptions& faults) {
-  plan.may_be_unreachable = true;  // a burst may swallow all that ARP asks
+  plan.may_be_unreachable = true;  // a loss burst may drop all ARP requests
   for (PathOptions& path : plan.paths) {
     const Nanos delay = path.delay;
     path = faults;
@@ -160,7 +160,7 @@ void make_small_hosts(WorldPlan& plan, Rng& rng) {
   plan.link.frames_max = draw(rng, 32, 64);
 }
 
-/// The path gets narrower and wider while bytes are under way; a silent router says nothing.
+/// The path's MTU shrinks and grows during transfers; a silent router sends no ICMP.
 void add_narrow_times(WorldPlan& plan, Rng& rng, bool is_silent) {
   static constexpr std::array<uint32_t, 5> kMtus = {576, 800, 1100, 1280, 1400};
   plan.link.mtu_bytes = 1500;
@@ -175,7 +175,7 @@ void add_narrow_times(WorldPlan& plan, Rng& rng, bool is_silent) {
 }
 
 void add_partitions(WorldPlan& plan, Rng& rng) {
-  // TIME-WAIT must outlast them: the answer to a FIN that comes later would be a reset.
+  // TIME-WAIT must outlast the outages: a FIN that arrives after it would be answered with a reset.
   for (WorldHostOptions& host : plan.hosts) host.connection.time_wait_ms = 200'000;
   plan.may_be_unreachable = true;
   Nanos at = kBegin;
@@ -187,7 +187,7 @@ void add_partitions(WorldPlan& plan, Rng& rng) {
   }
 }
 
-/// A reset that is lost leaves a peer that has nothing to say: only keep-alive ends it.
+/// A peer that only receives never notices a lost reset: only keep-alive ends its connection.
 void watch_peers(WorldPlan& plan) {
   for (WorldHostOptions& host : plan.hosts) {
     host.connection.keepalive = true;
@@ -196,7 +196,8 @@ void watch_peers(WorldPlan& plan) {
   }
 }
 
-/// Clients die in mid-sentence: nobody is promised more than a true beginning.
+/// Clients crash during transfers: their peers receive a correct prefix of the stream, no more is
+/// required.
 void add_crashes(WorldPlan& plan, Rng& rng) {
   for (Dialog& dialog : plan.dialogs) dialog.is_clean = false;
   watch_peers(plan);

@@ -9,7 +9,7 @@
 namespace lyre::sim {
 
 std::vector<std::string> world_names();
-/// The scenario `name`; what it leaves open is drawn from `seed`. Empty for an unknown name.
+/// The scenario `name`; what it does not fix is drawn from `seed`. Empty for an unknown name.
 std::optional<WorldPlan> make_world(const std::string& name, uint64_t seed);
 
 }  // namespace lyre::sim

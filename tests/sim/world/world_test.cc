@@ -21,7 +21,7 @@ constexpr uint64_t kSlowness = 16;
 constexpr uint64_t kSlowness = 1;
 #endif
 
-/// Some hundred thousand connections in all; `lyre-sim --hours` runs more.
+/// Some hundred thousand connections in all. `lyre-sim --hours` runs more.
 uint64_t seed_count(const std::string& name) {
   static const std::map<std::string, uint64_t> kCounts = {
       {"hosts_short", 1000}, {"hosts_storm", 500}, {"hosts_bottleneck", 10}};
@@ -52,7 +52,7 @@ TEST_P(EveryWorld, RunsTheSameFromTheSameSeed) {
   EXPECT_NE(run(GetParam(), 1).trace_hash, run(GetParam(), 2).trace_hash);
 }
 
-/// Snapshot and restore: an engine that was given another's state goes on as the other would have.
+/// Snapshot and restore: an engine with another's state continues exactly as the other would have.
 TEST_P(EveryWorld, DoesNotNoticeThatItsEnginesAreReplaced) {
   for (uint64_t seed = 1; seed <= 3; ++seed) {
     WorldPlan plain = *make_world(GetParam(), seed);
@@ -76,7 +76,7 @@ WorldOutcome run_without_merging(const std::string& name, uint64_t seed) {
   return World(std::move(plan)).run();
 }
 
-/// The one fast path: when ACKs leave may differ, what anybody receives may not.
+/// Merging may change when ACKs are sent, but not what an application receives.
 TEST_P(EveryWorld, HearsTheSameWhetherSegmentsAreMergedOrNot) {
   for (uint64_t seed = 1; seed <= std::min<uint64_t>(10, seed_count(GetParam())); ++seed) {
     const WorldOutcome alone = run_without_merging(GetParam(), seed);
@@ -89,7 +89,7 @@ TEST_P(EveryWorld, HearsTheSameWhetherSegmentsAreMergedOrNot) {
 INSTANTIATE_TEST_SUITE_P(World, EveryWorld, testing::ValuesIn(world_names()),
                          [](const auto& param_info) { return param_info.param; });
 
-/// What the scenarios are for takes place, in some of their seeds at least.
+/// The faults that the scenarios are made for occur, at least with some of their seeds.
 TEST(World, HarmsWhatItSaysItHarms) {
   const auto sum = [](const std::string& name, uint64_t WorldOutcome::*count) {
     uint64_t total = 0;
