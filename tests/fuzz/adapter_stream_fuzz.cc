@@ -1,4 +1,5 @@
-// Bytes of a stranger to the NCCL plugin's port: a hello, then frames for both directions.
+// Bytes that an unauthenticated peer sends to the NCCL plugin's port: a hello, then frames for both
+// directions.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -21,8 +22,8 @@ void check(bool holds) {
   if (!holds) std::abort();
 }
 
-// Receives of exact size on the heap, so that ASan sees one byte too many; some are posted late.
-// The bytes come over two streams: `piece_bytes` cuts them.
+// Receive buffers of exact size on the heap, so that ASan detects one byte too many; some are
+// posted late. The bytes arrive over two streams, in parts of `piece_bytes`.
 void receive(std::span<const uint8_t> in, size_t piece_bytes) {
   ReceiveQueue queue(nullptr);
   std::array<FrameProgress, 2> readers;
@@ -49,7 +50,7 @@ void receive(std::span<const uint8_t> in, size_t piece_bytes) {
   }
 }
 
-// Grants to a sender that has something to lose.
+// Grants that arrive at a sender with outstanding messages.
 void grant(std::span<const uint8_t> in) {
   SendQueue queue(nullptr);
   const std::vector<uint8_t> data(100'000);

@@ -9,8 +9,8 @@
 
 #include "tests/support/two_workers.h"
 
-// Clients that own their shared memory and write whatever they like there, leave and come back,
-// beside an honest client whose transfer must not notice: the channel ABI's promise.
+// Dishonest clients write anything into their shared memory, leave and come back. An honest
+// client's transfer beside them must be unaffected: that is the channel ABI's promise.
 namespace lyre::test {
 namespace {
 
@@ -26,7 +26,7 @@ void require(bool claim) {
   if (!claim) std::abort();
 }
 
-/// A seat among the worker's contexts that one dishonest client after another takes.
+/// A context of the worker that one dishonest client after another uses.
 class Liar {
  public:
   Liar(TwoWorkers& hosts, uint32_t context, bool is_lent)
@@ -39,7 +39,7 @@ class Liar {
   void remove_region() {
     if (std::exchange(has_region_, false)) client_->remove_region(region_);
   }
-  /// Returns when the worker has let go of it.
+  /// Returns when the worker has detached the client.
   void detach() {
     std::erase(hosts_.more_apps, app_.get());
     client_->detach();
@@ -87,7 +87,7 @@ channel::SessionName any_name(FuzzedDataProvider& input, PatternApp& app) {
   return {input.ConsumeIntegral<uint32_t>(), input.ConsumeIntegralInRange<uint32_t>(0, 8)};
 }
 
-/// Names of regions: the arena's, its own, another client's, later uses, and nonsense.
+/// Names of regions: the arena's, its own, another client's, later generations, and invalid ones.
 uint32_t any_region(FuzzedDataProvider& input) {
   constexpr uint32_t kNames[] = {0,
                                  1,
@@ -99,7 +99,7 @@ uint32_t any_region(FuzzedDataProvider& input) {
   return input.ConsumeBool() ? input.PickValueInArray(kNames) : input.ConsumeIntegral<uint32_t>();
 }
 
-/// A submission whose fields are plausible or not, as the input says.
+/// A submission whose fields are valid or not, as the input says.
 channel::Submission any_submission(FuzzedDataProvider& input, PatternApp& app) {
   channel::Submission entry;
   entry.op = static_cast<channel::Op>(input.ConsumeIntegralInRange<uint8_t>(0, 10));
@@ -111,7 +111,7 @@ channel::Submission any_submission(FuzzedDataProvider& input, PatternApp& app) {
     case channel::Op::kListen: {
       auto& open = entry.body.open;
       open.cookie = input.ConsumeIntegralInRange<uint64_t>(0, 3);
-      // Itself, the other host, and addresses where nobody answers.
+      // This host, the other host, and addresses without a host.
       const IpAddress remote =
           IpAddress::v4(0x0a090001 + input.ConsumeIntegralInRange<uint8_t>(0, 3));
       std::memcpy(open.remote_address, remote.bytes.data(), 16);
@@ -139,14 +139,14 @@ channel::Submission any_submission(FuzzedDataProvider& input, PatternApp& app) {
   return entry;
 }
 
-/// Writes anywhere in the context's memory: header, indices, entries, arena.
+/// Writes to any place in the context's memory: header, indices, entries, arena.
 void poke(FuzzedDataProvider& input, ChannelClient& liar) {
   const auto offset = input.ConsumeIntegralInRange<uint32_t>(
       0, static_cast<uint32_t>(channel::kHeaderBytes + sizeof(channel::RingPair)));
   input.ConsumeData(liar.memory() + offset, input.ConsumeIntegralInRange<size_t>(1, 64));
 }
 
-/// The other host ends one of its connections, but not the honest one's.
+/// The other host ends one of its connections, but not that of the honest client.
 void close_far_end(FuzzedDataProvider& input, TwoWorkers& hosts, uint32_t honest) {
   const uint32_t index = input.ConsumeIntegralInRange<uint32_t>(0, 15);
   const PatternApp::Stream* stream = hosts.app_b->stream(index);
@@ -192,7 +192,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lyre;
   using namespace lyre::test;
   FuzzedDataProvider input(data, size);
-  // Small hosts: an input costs little, and what can run out does.
+  // Small hosts: an input is cheap, and every limited resource runs out.
   constexpr HostOptions kSmall{.rx_slots = 128, .connections_max = 16, .contexts_max = kLiars + 1};
   TwoWorkers hosts(
       {.delay = micros(5), .frames_max = 64, .holds_until_reclaim = input.ConsumeBool()}, kSmall,

@@ -1,4 +1,4 @@
-// A frame from a liar, from the first byte of Ethernet to the end of the TCP options.
+// An untrusted frame, from the Ethernet header to the end of the TCP options.
 
 #include <cstdlib>
 
@@ -91,8 +91,8 @@ void check(ip::InputKind kind, const ip::Classified& out, const io::PacketBuf& p
 }  // namespace
 }  // namespace lyre
 
-/// The first byte says what the port thinks of the checksums, so that the fuzzer need not guess
-/// them; the rest is the frame.
+/// The first byte is the port's checksum verdict, so that the fuzzer need not guess checksums; the
+/// rest is the frame.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lyre;
   static const ip::RouteTable routes = make_routes();

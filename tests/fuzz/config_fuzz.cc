@@ -1,4 +1,4 @@
-// A configuration file from a liar: refused with a reason, or one that a daemon could start with.
+// An untrusted configuration file: it is refused with a reason, or a daemon could start with it.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

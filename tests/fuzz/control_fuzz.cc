@@ -3,8 +3,8 @@
 
 #include "daemon/control_message.h"
 
-// Whatever a client writes to the control socket is refused with a reason, or is a request whose
-// fields can be used as they are.
+// Anything that a client writes to the control socket is refused with a reason, or is a request
+// whose fields are all valid.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lyre;
   auto request = check_request({data, size});

@@ -1,4 +1,4 @@
-"""What a fuzzer starts from: seeds written by hand, the grown corpus, inputs that once broke it."""
+"""The inputs of a fuzzer: hand-written seeds, the grown corpus, inputs that once failed."""
 
 import os
 import zipfile
@@ -14,7 +14,7 @@ def packed(target):
 
 
 def unpack(target, folder):
-    """Writes all of it into `folder`; returns the paths."""
+    """Writes all inputs into `folder`; returns the paths."""
     inputs = {f'seed-{number}': data for number, data in enumerate(seeds.seeds(target))}
     if os.path.exists(packed(target)):
         with zipfile.ZipFile(packed(target)) as archive:
@@ -32,7 +32,7 @@ def unpack(target, folder):
 
 
 def pack(target, inputs):
-    """Keeps `inputs`, a list of bytes, as the corpus. The same inputs give the same file."""
+    """Stores `inputs`, a list of bytes, as the corpus. The same inputs give the same file."""
     os.makedirs(os.path.dirname(packed(target)), exist_ok=True)
     with zipfile.ZipFile(packed(target), 'w', zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for number, data in enumerate(sorted(inputs)):

@@ -1,4 +1,4 @@
-"""How a fuzzer is run."""
+"""Runs a fuzzer."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ def run(program, folder, duration_s, artifact_prefix, *more):
 
 
 def merge(program, into, folder, *more):
-    """Copies to `into` the smallest inputs of `folder` that reach all it reaches."""
+    """Copies to `into` the smallest inputs of `folder` with the same coverage."""
     return subprocess.run([program, '-merge=1', '-timeout=10', '-rss_limit_mb=1024', *more, into,
                            folder], env={**os.environ, **ENVIRONMENT}, check=False,
                           capture_output=True).returncode

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fuzzes one target for a while and keeps what it found as its corpus, minimised."""
+"""Fuzzes one target and stores the minimised result as its corpus."""
 
 import argparse
 import os
@@ -11,7 +11,7 @@ sys.dont_write_bytecode = True
 import corpus
 import fuzzer
 
-# What the whole corpus may cost in the repository, shared by the targets.
+# The limit of the whole packed corpus in the repository, shared by the targets.
 PACKED_BYTES_MAX = 24 << 10
 INPUT_BYTES_MAX = 1024
 
@@ -26,7 +26,7 @@ def smallest(folder):
 
 
 def keep(target, inputs):
-    """As many of the inputs as may be kept."""
+    """As many of the inputs as fit into the limit."""
     while True:
         corpus.pack(target, inputs)
         if os.path.getsize(corpus.packed(target)) <= PACKED_BYTES_MAX:

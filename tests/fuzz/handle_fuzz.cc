@@ -1,4 +1,4 @@
-// The 128 bytes that NCCL carries from one rank to another, and addresses that people write.
+// The 128 bytes of an NCCL handle, and addresses in text form.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -23,7 +23,7 @@ void read_handle(const uint8_t* data, size_t size) {
   if (decode(bytes, &handle) == HandleFault::kNone) require(handle.host.size() < kHostNameBytes);
 }
 
-/// What was written is read again, and a single wrong bit is noticed.
+/// A written handle can be read again, and a single wrong bit is detected.
 void write_handle(const uint8_t* data, size_t size) {
   Handle handle;
   const size_t count = std::min(size, handle.nonce.size());

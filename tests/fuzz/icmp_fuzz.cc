@@ -1,4 +1,5 @@
-// An ICMP message from a liar, its checksum put right so that what is behind it is reached.
+// An untrusted ICMP message. Its checksum is corrected, so that the fuzzer reaches the code after
+// that check.
 
 #include <vector>
 

@@ -1,4 +1,5 @@
-// An ICMPv6 message from a liar, its checksum put right so that what is behind it is reached.
+// An untrusted ICMPv6 message. Its checksum is corrected, so that the fuzzer reaches the code after
+// that check.
 
 #include <vector>
 
@@ -30,7 +31,7 @@ void check_ndp(const wire::AddressPair& addresses, std::span<const uint8_t> mess
 }  // namespace
 }  // namespace lyre
 
-/// The first two bytes choose the addresses, the rest is the message.
+/// The first two bytes select the addresses, the rest is the message.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lyre;
   if (size < 2) return 0;

@@ -1,4 +1,4 @@
-// An IPv6 header and what may stand between it and the upper layer, from a liar.
+// An untrusted IPv6 header and its extension headers.
 
 #include "stack/base/check.h"
 #include "stack/wire/ipv6.h"

@@ -1,5 +1,5 @@
-// A conversation of ARP and NDP packets, questions and pauses with a table of neighbours; its
-// bounds must hold.
+// A sequence of ARP and NDP packets, resolve() calls and pauses, applied to a neighbour table; its
+// limits must hold.
 
 #include <algorithm>
 #include <cstring>
@@ -16,8 +16,8 @@ constexpr MacAddress kOwnMac{{2, 0, 0, 0, 0, 1}};
 constexpr MacAddress kPeerMac{{2, 0, 0, 0, 0, 2}};
 constexpr IpAddress kOwnIp6{{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
 
-/// A long pause ends what was begun: announcements, tries of unicast and multicast, holds, and the
-/// lifetime of routers, at most 65535 seconds.
+/// After this many steps everything pending has ended: announcements, unicast and multicast
+/// solicitations, hold times, and router lifetimes, which are at most 65535 seconds.
 constexpr int kStepsToRest = 64;
 constexpr Nanos kPause = seconds(2000);
 
@@ -80,9 +80,9 @@ size_t bytes_of_step(uint8_t step) {
 
 }  // namespace
 
-/// A list of steps: 0 + 4 bytes: resolve; 1 + 1 byte: so many seconds pass, or with 0 the link
-/// comes up; even + 28 bytes: an ARP packet arrives; odd + a source and 8 bytes for each of
-/// (step >> 1 & 7): a message of NDP.
+/// A list of steps. 0 + 4 bytes: resolve. 1 + 1 byte: that many seconds pass, or for 0 the link
+/// comes up. Even + 28 bytes: an ARP packet arrives. Odd + a source and 8 bytes for each of (step
+/// >> 1 & 7): an NDP message arrives.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   link::Neighbours table(1);
   Nanos now = seconds(1000);

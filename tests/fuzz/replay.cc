@@ -1,4 +1,4 @@
-// Runs inputs of the TCP fuzzers: `fuzz_replay segment FILE...`. A broken claim ends the process.
+// Runs inputs of the TCP fuzzers: `fuzz_replay segment FILE...`. A failed check aborts the process.
 #include <cstdio>
 #include <fstream>
 #include <iterator>

@@ -11,12 +11,12 @@
 
 namespace lyre::fuzz {
 
-/// What the receiver charges for a segment, and how much one step of a script may do.
+/// The charge of a received segment, and the limits of one step of a script.
 inline constexpr uint32_t kChargeBytes = 2048;
 inline constexpr int kSegmentsAtOnceMax = 64;
 inline constexpr int kTimersAtOnceMax = 32;
 
-/// Bytes of a fuzzer read as a script. Behind the end everything is 0.
+/// The bytes of a fuzzer, read as a script. After the end every value is 0.
 class Script {
  public:
   explicit Script(std::span<const uint8_t> bytes) : rest_(bytes) {}
@@ -30,7 +30,7 @@ class Script {
   uint16_t u16() { return static_cast<uint16_t>(u8() | (u8() << 8)); }
   int16_t i16() { return static_cast<int16_t>(u16()); }
   uint32_t u32() { return u16() | (uint32_t{u16()} << 16); }
-  /// From 50 us to some 25 s, the short ones more often.
+  /// From 50 us to some 25 s; short times are more frequent.
   Nanos span() {
     const uint8_t byte = u8();
     return micros(50) * ((1 + (byte & 15)) << (byte >> 4));
@@ -40,8 +40,8 @@ class Script {
   std::span<const uint8_t> rest_;
 };
 
-/// Where the payloads are that one engine was given: each is refused, or kept until it is read
-/// once, in order, or given back. `Place` says what byte comes first in a payload.
+/// Tracks the payloads that an engine was given: each is refused, or kept until it is read once, in
+/// order, or returned. `Place` identifies the first byte of a payload.
 template <typename Place>
 class Ledger {
  public:
@@ -50,7 +50,7 @@ class Ledger {
     return next_slot_++;
   }
   void refuse(uint32_t slot) { LYRE_CHECK(places_.erase(slot) == 1); }
-  /// Where the slice begins. The payload is the reader's now.
+  /// The place at which the slice begins. The payload now belongs to the reader.
   Place read(const PayloadSlice& slice) {
     const auto found = places_.find(slice.handle.slot);
     LYRE_CHECK(found != places_.end());
@@ -76,9 +76,9 @@ class Ledger {
 /// Options and sizes of one side, from two bytes.
 tcp::ConnectionConfig read_config(Script& script);
 
-/// One connection against a peer that says what the bytes say, when they say it.
+/// One connection against a peer that sends what the bytes say, when they say it.
 void run_segments(std::span<const uint8_t> bytes);
-/// Two engines on a wire that loses, doubles, swaps and rewrites what the bytes say.
+/// Two engines on a wire that loses, duplicates, reorders and rewrites packets as the bytes say.
 void run_two_stacks(std::span<const uint8_t> bytes);
 
 }  // namespace lyre::fuzz

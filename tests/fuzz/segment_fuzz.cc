@@ -1,4 +1,4 @@
-// One connection, in every state, against a peer that says anything at any time.
+// One connection in every state, against a peer that sends anything at any time.
 #include "tests/fuzz/script.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -19,7 +19,7 @@ constexpr FourTuple kTuple4{.local = {.address = IpAddress::v4(0x0a000001), .por
 constexpr FourTuple kTuple6{.local = {.address = {{0xfd, 1}}, .port = 1000},
                             .remote = {.address = {{0xfd, 2}}, .port = 2000}};
 
-/// An engine with one connection at a time, and what the outside knows of it.
+/// An engine with one connection at a time, and the model of it that the checks use.
 class SegmentRun {
  public:
   explicit SegmentRun(std::span<const uint8_t> bytes)
@@ -78,7 +78,7 @@ class SegmentRun {
     LYRE_CHECK(conn_ != tcp::kNoConn);
   }
 
-  /// A listener without room: whatever comes back, only what it sent itself may open a connection.
+  /// A listener without room: only the ACK of a cookie that it sent may open a connection.
   void open_by_cookie() {
     const SegmentOut answer = engine_.answer_with_cookie(tuple_, config_, read_syn(), now_);
     LYRE_CHECK(engine_.connection_count() == 0);
@@ -118,7 +118,7 @@ class SegmentRun {
     }
   }
 
-  /// What the peer says next if all is well, moved by what the script says.
+  /// The segment that a correct peer would send next, changed as the script says.
   SegmentIn read_segment() {
     SegmentIn segment;
     segment.flags.bits = script_.u8();
@@ -174,7 +174,7 @@ class SegmentRun {
     apply();
   }
 
-  /// RFC 6191: a new connection in the place of one in TIME-WAIT.
+  /// RFC 6191: a new connection replaces one in TIME-WAIT.
   void take_place_of_old(SegmentIn syn, SeqNum iss_after) {
     LYRE_CHECK(engine_.state(conn_) == tcp::State::kTimeWait);
     std::optional<SegmentOut> reset;
@@ -227,7 +227,7 @@ class SegmentRun {
   void pass(Nanos span) {
     now_ += span;
     for (int i = 0; conn_ != tcp::kNoConn && engine_.next_deadline(conn_) <= now_; ++i) {
-      LYRE_CHECK(i < kTimersAtOnceMax);  // a timer that is always due would hang a worker
+      LYRE_CHECK(i < kTimersAtOnceMax);  // a timer that is always due would block a worker
       call([&] { engine_.on_timer(conn_, now_, effects_); });
     }
   }
@@ -287,8 +287,8 @@ class SegmentRun {
     });
   }
 
-  /// It is over: whatever came in order may still be read, the rest comes back, and nothing is
-  /// left.
+  /// The connection is over: in-order payload can still be read, the rest is returned, and nothing
+  /// is left.
   void bury() {
     transmit(0);
     read();
@@ -305,7 +305,7 @@ class SegmentRun {
     LYRE_CHECK(engine_.charged_bytes(conn_) == charged);
   }
 
-  /// The application goes and the peer says no more: the connection must come to its end by itself.
+  /// The application closes and the peer is silent: the connection must end by itself.
   void end() {
     call([&] { engine_.on_app_close(conn_, now_, effects_); });
     for (int i = 0; conn_ != tcp::kNoConn; ++i) {

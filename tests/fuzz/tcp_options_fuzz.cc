@@ -1,4 +1,5 @@
-// A TCP header from a liar; what was understood must survive being written and read again.
+// An untrusted TCP header; the options that were parsed must be the same after being written and
+// parsed again.
 
 #include <array>
 
@@ -17,7 +18,7 @@ void check_same(const wire::TcpHeader& a, const wire::TcpHeader& b) {
   LYRE_CHECK(a.options.sack_permitted == b.options.sack_permitted);
   LYRE_CHECK(a.options.has_timestamps == b.options.has_timestamps);
   LYRE_CHECK(a.options.ts_value == b.options.ts_value && a.options.ts_echo == b.options.ts_echo);
-  // Blocks that leave no room beside the other options are left out.
+  // Blocks for which the other options leave no room are omitted.
   LYRE_CHECK(b.options.sack_count <= a.options.sack_count);
   for (uint32_t i = 0; i < b.options.sack_count; ++i) {
     LYRE_CHECK(a.options.sacks[i] == b.options.sacks[i]);

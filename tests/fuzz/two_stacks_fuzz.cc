@@ -1,4 +1,4 @@
-// Two engines, and a wire between them that lies.
+// Two engines, and a wire between them that changes packets.
 #include "tests/fuzz/script.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

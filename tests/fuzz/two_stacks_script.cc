@@ -24,13 +24,14 @@ Endpoint endpoint(int host, bool is_v6) {
   return {.address = address, .port = static_cast<uint16_t>(1000 + host)};
 }
 
-/// A segment under way, and which bytes of its sender's stream it carries.
+/// A segment in flight, and the range of its sender's stream that it carries.
 struct Packet {
   SegmentIn segment;
   uint64_t place = 0;
 };
 
-/// One host: at most one connection, an application that reads in order, and what it knows.
+/// One host: at most one connection, an application that reads in order, and the model that the
+/// checks use.
 struct Host {
   Host(int index, const tcp::ConnectionConfig& wanted, uint32_t records)
       : config(wanted),
@@ -41,14 +42,14 @@ struct Host {
   tcp::ConnId conn = tcp::kNoConn;
   Effects effects;
   Ledger<uint64_t> ledger;
-  std::deque<Packet> out;  ///< sent, not yet at the other host
+  std::deque<Packet> out;  ///< sent, not yet delivered to the other host
   uint64_t queued_bytes = 0;
   uint64_t acked_bytes = 0;
   uint64_t read_bytes = 0;
   tcp::EndReason reason = tcp::EndReason::kNone;
   bool was_open = false;
   bool has_shut = false;
-  bool is_gone = false;  ///< its application hears no more
+  bool is_gone = false;  ///< its application has closed
 };
 
 class TwoStacksRun {
@@ -56,7 +57,7 @@ class TwoStacksRun {
   explicit TwoStacksRun(std::span<const uint8_t> bytes) : script_(bytes) {
     for (int i = 0; i < 2; ++i) {
       tcp::ConnectionConfig config = read_config(script_);
-      // Longer than any row of losses.
+      // Longer than any sequence of losses.
       config.user_timeout_ms = config.connect_timeout_ms = 1'000'000'000;
       config.time_wait_ms = 1'000'000'000;
       config.keepalive = false;
@@ -135,14 +136,14 @@ class TwoStacksRun {
     if (out.size() > 1) std::swap(out.front(), out[1 + script_.u8() % (out.size() - 1)]);
   }
 
-  /// RFC 3168 5: a full queue on the way marks what is ECN-capable.
+  /// RFC 3168 5: a full queue on the path marks ECN-capable packets.
   void mark(int from) {
     if (at(from).out.empty()) return;
     wire::Ecn& ecn = at(from).out.front().segment.ecn;
     if (ecn != wire::Ecn::kNotEct) ecn = wire::Ecn::kCe;
   }
 
-  /// A liar on the path: from here on only what must always hold is asked for.
+  /// An attacker on the path rewrites a packet: from now on only the invariants are checked.
   void rewrite(int from) {
     std::deque<Packet>& out = at(from).out;
     if (out.empty()) return;
@@ -269,7 +270,7 @@ class TwoStacksRun {
     call(which, [&] { host.engine.on_app_send(host.conn, bytes, now_, host.effects); });
   }
 
-  /// Reads all there is and gives `releases` payloads back.
+  /// Reads all available payload and releases `releases` payloads.
   void read(int which, uint32_t releases) {
     Host& host = at(which);
     if (host.conn == tcp::kNoConn) return;
@@ -332,8 +333,8 @@ class TwoStacksRun {
     return host.conn == tcp::kNoConn || host.engine.state(host.conn) == tcp::State::kTimeWait;
   }
 
-  /// The wire is good from here on and both sides finish: then all bytes must have arrived. After a
-  /// lie it is enough that nothing goes on without end.
+  /// From now on the wire is reliable and both sides finish: then all bytes must have arrived.
+  /// After a rewritten packet it is enough that the run ends.
   void settle() {
     int turns = 0;
     for (; turns < kTurnsToTheEndMax && !(has_ended(at(0)) && has_ended(at(1))); ++turns) {
@@ -380,7 +381,7 @@ class TwoStacksRun {
   std::unique_ptr<Host> hosts_[2];
   Nanos now_ = seconds(100);
   bool is_v6_ = false;
-  bool is_true_ = true;  ///< nobody lied yet
+  bool is_true_ = true;  ///< no packet was rewritten yet
 };
 
 }  // namespace
