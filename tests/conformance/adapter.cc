@@ -24,8 +24,8 @@
 #include "tests/conformance/packetdrill_abi.h"
 #include "tests/conformance/sockets.h"
 
-/// libpacketdrill_lyre.so: the stack as packetdrill wants to drive it. Time is virtual: it moves
-/// only when packetdrill waits, or asks for a packet that has not left yet.
+/// libpacketdrill_lyre.so: the stack behind packetdrill's interface. Time is virtual: it advances
+/// only when packetdrill waits, or requests a packet that has not been sent yet.
 namespace lyre::conformance {
 
 namespace {
@@ -59,7 +59,7 @@ StackOptions options_from(const char* flags) {
     const std::string text{std::istreambuf_iterator<char>(script), {}};
     apply_script(text, options);
   }
-  // What is asked for by name comes last: it overrides what the script says.
+  // Flags from the command line are applied last: they override the script.
   if (wrong.empty() && flags != nullptr) wrong = apply_flags(flags, options);
   if (!wrong.empty()) give_up(wrong.c_str());
   return options;
@@ -75,9 +75,9 @@ struct Epoll {
   std::map<int, Watch> watches;
 };
 
-/// All state, under one lock. packetdrill calls from its main thread, and for calls that a script
-/// lets block from one more. Whoever changes the state from the main thread lets that one look
-/// again before time moves on, so a run does not depend on the scheduler.
+/// All state, under one lock. packetdrill calls from its main thread, and from one more thread for
+/// calls that block in a script. After each change by the main thread the other one checks its
+/// condition before time advances, so a run does not depend on the scheduler.
 class Adapter {
  public:
   explicit Adapter(const StackOptions& options)
@@ -85,7 +85,7 @@ class Adapter {
 
   using Try = std::function<ssize_t()>;
 
-  /// `attempt` gives -EAGAIN until it can be done. `may_block`: then it is tried until it can.
+  /// Calls `attempt`, and with `may_block` repeats it for as long as it returns -EAGAIN.
   ssize_t call(const Try& attempt, bool may_block, Nanos patience = kNever) {
     std::unique_lock lock(mutex_);
     ssize_t result = attempt();
@@ -139,7 +139,7 @@ class Adapter {
     let_blocked_look(lock);
   }
 
-  /// Each look at the clock costs a little, for packetdrill ends every wait by looking.
+  /// Each read advances the clock a little, because packetdrill ends every wait by polling it.
   long long clock_micros() {
     std::unique_lock lock(mutex_);
     const bool is_main = std::this_thread::get_id() == main_thread_;
@@ -169,7 +169,7 @@ class Adapter {
 
   void wait_for_change(std::unique_lock<std::mutex>& lock, Nanos until) {
     if (std::this_thread::get_id() == main_thread_) {
-      // The script does not go on before the call returns: only timers can help.
+      // The script does not continue before the call returns: only timers can end the wait.
       const Nanos next = earlier(host_.next_deadline(), until);
       if (next == kNever) give_up("a call blocks for ever");
       host_.advance_to(next);
@@ -187,8 +187,8 @@ class Adapter {
       blocked_ = Blocked::kLooking;
       changed_.notify_all();
     }
-    // It goes back to waiting, or returns and takes the time; neither needs what packetdrill's
-    // main thread holds. The bound only keeps a mistake here from hanging the run.
+    // The other thread waits again, or returns and reads the clock; neither needs a lock that
+    // packetdrill's main thread holds. The timeout only keeps a defect here from hanging the run.
     changed_.wait_for(lock, 5s,
                       [&] { return blocked_ == Blocked::kNone || blocked_ == Blocked::kWaiting; });
   }
@@ -215,7 +215,7 @@ int do_socket(void* context, int domain, int type, int) {
   return static_cast<int>(result);
 }
 
-/// A call on a socket that cannot block. EBADF for what is none.
+/// A call on a socket that cannot block. EBADF for an invalid descriptor.
 int plain(void* context, int fd, const Adapter::Try& attempt) {
   return static_cast<int>(at(context).call(
       [&]() -> ssize_t { return at(context).sockets().has(fd) ? attempt() : -EBADF; }, false));
@@ -253,7 +253,7 @@ int do_connect(void* context, int fd, const sockaddr* address, socklen_t length)
       blocking(context, fd, true, [&] { return at(context).sockets().finish_connect(fd); }));
 }
 
-/// A kernel answers a bad pointer with EFAULT; here it would be the end of packetdrill.
+/// A kernel answers an invalid pointer with EFAULT; here it would crash packetdrill.
 bool can_reach(const void* bytes, size_t count, bool is_write) {
   if (count == 0) return true;
   auto* first = static_cast<uint8_t*>(const_cast<void*>(bytes));
@@ -289,7 +289,7 @@ ssize_t receive(void* context, int fd, void* out, size_t count, int flags) {
   });
 }
 
-/// A blocking socket takes everything; it sleeps until a third of its buffer is free, as on Linux.
+/// A blocking socket takes everything; as on Linux, it sleeps until a third of its buffer is free.
 ssize_t send(void* context, int fd, const void* bytes, size_t count, int flags) {
   if (!can_reach(bytes, count, false)) return errno = EFAULT, -1;
   const std::span<const uint8_t> all(static_cast<const uint8_t*>(bytes), count);
@@ -359,7 +359,7 @@ ssize_t do_readv(void* context, int fd, const iovec* pieces, int count) {
   return receive_pieces(context, fd, pieces, static_cast<size_t>(std::max(count, 0)), 0);
 }
 
-/// TCP_CM_INQ: what is left to read, beside the data.
+/// TCP_CM_INQ: the number of bytes left to read, beside the data.
 void write_control(void* context, int fd, msghdr* message) {
   constexpr int kTcpInq = 36;
   const auto left = at(context).sockets().inq(fd);
@@ -449,7 +449,7 @@ int do_setsockopt(void* context, int fd, int level, int name, const void* value,
 
 Nanos patience_of(int timeout_ms) { return timeout_ms < 0 ? kNever : millis(timeout_ms); }
 
-/// With a timeout that passes, poll() and epoll_wait() return 0, not an error.
+/// When their timeout expires, poll() and epoll_wait() return 0, not an error.
 int wait_for_events(void* context, int timeout_ms, const Adapter::Try& attempt) {
   const ssize_t result = at(context).call(attempt, timeout_ms != 0, patience_of(timeout_ms));
   return result < 0 && errno == EAGAIN ? 0 : static_cast<int>(result);
@@ -492,7 +492,7 @@ int do_epoll_ctl(void* context, int epoll, int operation, int fd, epoll_event* e
   return 0;
 }
 
-/// The events of one watch that are due now.
+/// The events of one watch that are due.
 uint32_t due_events(Epoll::Watch& watch, const Readiness& now) {
   if (watch.is_disarmed) return 0;
   const uint32_t events = now.events & (watch.asked.events | EPOLLERR | EPOLLHUP);
@@ -543,7 +543,7 @@ int do_gettimeofday(void* context, timeval* out, struct timezone*) {
 
 int do_pipe(void*, int ends[2]) { return ::pipe(ends); }
 
-/// Through memory: what a socket cannot take stays in the pipe for another call.
+/// Copies through memory: what a socket cannot take stays in the pipe for another call.
 ssize_t do_splice(void* context, int from, loff_t*, int to, loff_t*, size_t count, unsigned) {
   std::vector<uint8_t> bytes(std::min<size_t>(count, 65536));
   const bool reads_socket = at(context).sockets().has(from);

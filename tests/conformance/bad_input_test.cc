@@ -6,17 +6,17 @@
 #include "stack/wire/bytes.h"
 #include "tests/conformance/scenario.h"
 
-/// Issue list "bad input": each packet here is counted under exactly one drop reason, and answered
-/// as the RFC says or not at all.
+/// Malformed input: each packet here is counted under exactly one drop reason, and answered as the
+/// RFC says or not at all.
 namespace lyre::conformance {
 namespace {
 
-/// Where a packet's TCP header begins.
+/// Offset of a packet's TCP header.
 size_t tcp_at(const std::vector<uint8_t>& packet) {
   return packet[0] >> 4 == 4 ? wire::kIpv4HeaderBytesMin : wire::kIpv6HeaderBytes;
 }
 
-/// The IP header says what there is.
+/// Sets the length in the IP header to the packet's real length.
 void measure(std::vector<uint8_t>& packet) {
   const bool is_v4 = packet[0] >> 4 == 4;
   const size_t bytes = is_v4 ? packet.size() : packet.size() - wire::kIpv6HeaderBytes;
@@ -30,13 +30,14 @@ void seal_ipv4(std::vector<uint8_t>& packet) {
   wire::write_raw16(packet.data() + 10, ip.finish());
 }
 
-/// All checksums of `packet` are made right again.
+/// Corrects all checksums of `packet`.
 void seal(std::vector<uint8_t>& packet) {
   const bool is_v4 = tcp_at(packet) == wire::kIpv4HeaderBytesMin;
   if (is_v4) seal_ipv4(packet);
   const std::span<uint8_t> tcp = std::span(packet).subspan(tcp_at(packet));
   if (tcp.size() < wire::kTcpHeaderBytesMin) return;
-  // What the pseudo-header has of the addresses is their sum: those of IPv4 lie side by side too.
+  // The pseudo-header only contributes the sum of the addresses, so it does not matter where they
+  // are.
   ChecksumSum sum;
   sum.add(is_v4 ? std::span(packet).subspan(12, 8) : std::span(packet).subspan(8, 32));
   sum.add_u16(static_cast<uint16_t>(tcp.size()));
@@ -46,7 +47,7 @@ void seal(std::vector<uint8_t>& packet) {
   wire::write_raw16(tcp.data() + 16, sum.finish());
 }
 
-/// `damage` a good segment: it must be dropped for `reason` and nothing else, unanswered.
+/// Applies `damage` to a good segment: it must be dropped for exactly `reason`, without an answer.
 template <typename Damage>
 void expect_drop(Family family, Drop reason, Damage damage) {
   Scenario s(family);
@@ -95,7 +96,7 @@ TEST_P(BadTcp, IsDroppedForOneReason) {  // RFC 9293 3.1
   });
 }
 
-/// A segment whose header says it has 12 bytes of options, which are these and NOPs.
+/// A segment whose header declares 12 bytes of options, which are these and NOPs.
 auto with_options(std::vector<uint8_t> options) {
   return [options](std::vector<uint8_t>& packet) {
     std::vector<uint8_t> padded(12, 1);
@@ -147,7 +148,7 @@ TEST_P(Urgent, PointerIsIgnored) {  // RFC 6093 6: applications should not; text
   Scenario s(GetParam());
   s.establish_passive();
   auto packet = s.build({.flags = kAck | kPsh | kUrg, .seq = 1, .ack = 1, .bytes = 20});
-  packet[tcp_at(packet) + 18] = 0xff;  // far behind the text
+  packet[tcp_at(packet) + 18] = 0xff;  // far beyond the text
   seal(packet);
   s.send_raw(packet);
   EXPECT_EQ(s.expect(kAck).ack, 21u);

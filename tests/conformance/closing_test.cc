@@ -61,7 +61,7 @@ TEST(Closing, TimeWaitAnswersAFinAndStartsAnew) {  // RFC 9293 3.10.7.4, 3.4.2
   EXPECT_EQ(s.host.engine().connection_count(), 0u);
 }
 
-/// A connection of `s` in TIME-WAIT; the listener stays.
+/// Brings a connection of `s` into TIME-WAIT; the listener stays open.
 void reach_time_wait(Scenario& s) {
   s.establish_passive();
   s.close();

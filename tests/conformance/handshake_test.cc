@@ -121,7 +121,8 @@ TEST_P(Backlog, OverflowWithoutCookiesIsSilent) {  // RFC 9293 3.9.1.3 leaves it
   EXPECT_EQ(s.drops(Drop::kTcpBacklogFull), 1u);
 }
 
-/// Fills the backlog of one with a handshake that never ends; the next is answered by cookie.
+/// Fills a backlog of one with a handshake that never completes; the next SYN is answered with a
+/// cookie.
 Seg cookie_under_flood(Scenario& s, const wire::TcpOptions& offer) {
   s.listen(0);
   s.send({.flags = kSyn, .options = Scenario::offered()});

@@ -65,7 +65,7 @@ Nanos Host::next_deadline() const {
   return first;
 }
 
-/// packetdrill does not say which addresses are this host's: those it sends to are.
+/// packetdrill does not report this host's addresses: they are the destinations of its packets.
 void Host::learn_address(std::span<const uint8_t> packet) {
   Drop ignored;
   const bool is_v6 = !packet.empty() && (packet[0] >> 4) == 6;
@@ -129,7 +129,7 @@ void Host::on_echo(const ip::EchoInput& echo) {
   emitted_.push_back({{bytes.begin(), bytes.end()}, now_});
 }
 
-/// RFC 8200 4: the sender of a packet that cannot be processed is told so.
+/// RFC 8200 4: the sender of a packet that cannot be processed gets an ICMPv6 error.
 void Host::on_refused(const ip::Refused& refused) {
   std::vector<uint8_t> memory(kFrameBytesMax);
   io::PacketBuf problem;
@@ -159,7 +159,7 @@ tcp::SegmentIn Host::segment_of(const ip::TcpInput& input) {
   segment.window = header.window;
   segment.options = header.options;
   segment.payload_bytes = static_cast<uint32_t>(input.payload.size());
-  // A packet larger than the link stands for several that were merged on the way in.
+  // A packet larger than the link's MTU stands for several that were merged on receipt.
   segment.charge_bytes = std::max(options_.connection.slot_bytes, segment.payload_bytes);
   segment.rx_time = now_;
   segment.ecn = input.ecn;
@@ -211,7 +211,7 @@ void Host::on_unmatched(const FourTuple& tuple, const tcp::SegmentIn& segment,
 void Host::on_syn(int index, const FourTuple& tuple, const tcp::SegmentIn& segment,
                   std::optional<SeqNum> iss_after) {
   Listener& listener = listeners_.at(index);
-  // Like Linux, a backlog of n takes n + 1.
+  // As in Linux, a backlog of n accepts n + 1.
   if (listener.acceptable.size() > listener.backlog) return drop(Drop::kTcpBacklogFull);
   const uint32_t embryonic_max = std::min(listener.backlog + 1, options_.embryonic_max);
   const bool is_full = listener.embryonic >= embryonic_max;
@@ -229,7 +229,8 @@ void Host::on_syn(int index, const FourTuple& tuple, const tcp::SegmentIn& segme
   transmit(conn);
 }
 
-/// True when `ack` was taken: as the end of a handshake, or not now because the backlog is full.
+/// True when `ack` was consumed: it completed a handshake, or was ignored because the backlog is
+/// full.
 bool Host::try_cookie(int index, const FourTuple& tuple, const tcp::SegmentIn& ack,
                       std::span<const uint8_t> payload) {
   Listener& listener = listeners_.at(index);
@@ -243,7 +244,7 @@ bool Host::try_cookie(int index, const FourTuple& tuple, const tcp::SegmentIn& a
   if (conn == tcp::kNoConn) return false;
   flows_[tuple] = conn;
   streams_[conn].listener = index;
-  ++listener.embryonic;  // on_established() takes it out again
+  ++listener.embryonic;  // on_established() decrements it again
   apply(conn);
   return true;
 }
@@ -283,7 +284,8 @@ void Host::leave_listener(tcp::ConnId conn) {
   stream.listener = Stream::kNoOwner;
 }
 
-/// TCP is done. What arrived can still be read as long as somebody holds the connection.
+/// The engine is done with the connection. Received data stays readable as long as a socket refers
+/// to it.
 void Host::end(tcp::ConnId conn) {
   Stream& stream = streams_.at(conn);
   stream.is_over = true;
@@ -303,38 +305,38 @@ void Host::forget(tcp::ConnId conn) {
 }
 
 void Host::transmit(tcp::ConnId conn) {
-  constexpr int kSegmentsMax = 100'000;  // more at one moment can only be a loop
+  constexpr int kSegmentsMax = 100'000;  // more at one moment can only be an endless loop
   for (int i = 0;; ++i) {
     LYRE_CHECK(i < kSegmentsMax);
-    const auto segment = engine_.poll_transmit(conn, train_bytes(conn), now_);
+    const auto segment = engine_.poll_transmit(conn, tso_bytes(conn), now_);
     if (!segment) return;
     emit_cut(conn, *segment);
   }
 }
 
-/// What a port that cuts segments is given at once.
-uint32_t Host::train_bytes(tcp::ConnId conn) const {
-  return options_.train_segments * engine_.info(conn).mss_bytes;
+/// The size of a send that is passed at once to a port that segments.
+uint32_t Host::tso_bytes(tcp::ConnId conn) const {
+  return options_.tso_segments * engine_.info(conn).mss_bytes;
 }
 
-/// Cuts a train as a port would: FIN and PSH go with the last segment, CWR with the first.
-void Host::emit_cut(tcp::ConnId conn, const tcp::SegmentOut& train) {
+/// Segments a large send as a port would: FIN and PSH on the last segment, CWR on the first.
+void Host::emit_cut(tcp::ConnId conn, const tcp::SegmentOut& large) {
   using wire::TcpFlags;
   const std::span<const uint8_t> queue(streams_.at(conn).unacked);
   uint32_t done = 0;
   do {
-    tcp::SegmentOut piece = train;
-    piece.seq = train.seq + done;
-    piece.payload_bytes = std::min<uint32_t>(train.payload_bytes - done, train.mss_bytes);
+    tcp::SegmentOut piece = large;
+    piece.seq = large.seq + done;
+    piece.payload_bytes = std::min<uint32_t>(large.payload_bytes - done, large.mss_bytes);
     const auto payload = piece.payload_bytes == 0
                              ? std::span<const uint8_t>()
-                             : queue.subspan(train.queue_offset + done, piece.payload_bytes);
+                             : queue.subspan(large.queue_offset + done, piece.payload_bytes);
     if (done > 0) piece.flags.bits &= static_cast<uint8_t>(~TcpFlags::kCwr);
     done += piece.payload_bytes;
-    const bool is_last = done == train.payload_bytes;
+    const bool is_last = done == large.payload_bytes;
     if (!is_last) piece.flags.bits &= static_cast<uint8_t>(~(TcpFlags::kFin | TcpFlags::kPsh));
     emit(engine_.tuple(conn), piece, payload);
-  } while (done < train.payload_bytes);
+  } while (done < large.payload_bytes);
 }
 
 void Host::emit(const FourTuple& tuple, const tcp::SegmentOut& segment,

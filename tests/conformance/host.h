@@ -17,13 +17,13 @@
 
 namespace lyre::conformance {
 
-/// One IP packet that the stack gave away, and when.
+/// One IP packet that the stack sent, and the time.
 struct EmittedPacket {
   std::vector<uint8_t> bytes;
   Nanos at;
 };
 
-/// What the host keeps of a connection beside the engine: payload both ways, and who owns it.
+/// The state of a connection outside the engine: payload in both directions, and its owner.
 struct Stream {
   static constexpr int kNoOwner = -1;
 
@@ -41,24 +41,24 @@ struct Stream {
   bool is_over = false;
 };
 
-/// A host made of the real engine and IP input on a virtual clock, without threads: what a daemon's
-/// worker is, minus ports and clients. Packets are bare IP. The socket calls are in sockets.h.
+/// A host made of the real engine and IP input on a virtual clock, without threads: a daemon's
+/// worker without ports and clients. Packets are bare IP. The socket calls are in sockets.h.
 class Host {
  public:
   explicit Host(const StackOptions& options);
 
   Nanos now() const { return now_; }
-  /// Runs every timer on the way to `at`.
+  /// Runs every timer up to `at`.
   void advance_to(Nanos at);
-  /// kNever when nothing will happen by itself.
+  /// kNever when no timer is armed.
   Nanos next_deadline() const;
 
-  /// One IP packet from the wire.
+  /// Handles one IP packet from the wire.
   void receive(std::span<const uint8_t> packet);
   std::optional<EmittedPacket> take_emitted();
   bool has_emitted() const { return !emitted_.empty(); }
 
-  // What the socket calls are made of.
+  // Operations for the socket calls.
   tcp::ConnId connect(const FourTuple& tuple, const tcp::ConnectionConfig& config, int socket);
   bool open_listener(int socket, const Endpoint& local, uint32_t backlog,
                      const tcp::ConnectionConfig& config);
@@ -82,7 +82,7 @@ class Host {
   void set_owner(tcp::ConnId conn, int socket) { streams_.at(conn).socket = socket; }
   const tcp::Engine& engine() const { return engine_; }
   const StackOptions& options() const { return options_; }
-  /// Free towards `remote`, above 32767.
+  /// A port above 32767 that is free towards `remote`.
   uint16_t choose_port(const IpAddress& local, const Endpoint& remote);
   bool is_port_bound(const Endpoint& local) const;
   /// `wanted` with the MSS that fits a packet to `peer`.
@@ -120,8 +120,8 @@ class Host {
   void append(tcp::ConnId conn, uint32_t bytes, bool has_more);
   void pull(tcp::ConnId conn);
   void transmit(tcp::ConnId conn);
-  uint32_t train_bytes(tcp::ConnId conn) const;
-  void emit_cut(tcp::ConnId conn, const tcp::SegmentOut& train);
+  uint32_t tso_bytes(tcp::ConnId conn) const;
+  void emit_cut(tcp::ConnId conn, const tcp::SegmentOut& large);
   void emit(const FourTuple& tuple, const tcp::SegmentOut& segment,
             std::span<const uint8_t> payload);
   int find_listener(const Endpoint& local) const;

@@ -3,7 +3,7 @@
 #include "stack/base/check.h"
 #include "tests/conformance/host.h"
 
-/// What socket calls do to a host.
+/// The effects of socket calls on a host.
 namespace lyre::conformance {
 
 tcp::ConnId Host::connect(const FourTuple& tuple, const tcp::ConnectionConfig& config, int socket) {
@@ -31,7 +31,7 @@ void Host::configure_listener(int socket, const tcp::ConnectionConfig& config) {
   if (found != listeners_.end()) found->second.config = config;
 }
 
-/// Handshakes under way and connections that nobody accepted end with it.
+/// Half-open and unaccepted connections end with the listener.
 void Host::close_listener(int socket) {
   std::vector<tcp::ConnId> waiting;
   for (const auto& [conn, stream] : streams_) {
@@ -41,7 +41,7 @@ void Host::close_listener(int socket) {
     const bool is_embryonic = !streams_.at(conn).is_established;
     streams_.at(conn).listener = Stream::kNoOwner;
     if (is_embryonic) {
-      forget(conn);  // as Linux does: whoever goes on is answered with RST
+      forget(conn);  // as Linux does: a peer that continues is answered with RST
     } else {
       abort(conn);
     }
@@ -62,15 +62,15 @@ bool Host::has_acceptable(int listener) const {
   return !listeners_.at(listener).acceptable.empty();
 }
 
-/// Like Linux, a send buffer is a mark, not a wall: bytes are taken in chunks of half the peer's
-/// window, and a chunk is begun as long as less than the buffer is queued.
+/// As in Linux, a send buffer is a threshold, not a limit: bytes are taken in chunks of half the
+/// peer's window, and a chunk is started while less than the buffer's size is queued.
 uint32_t Host::chunk_room_bytes(tcp::ConnId conn) {
   Stream& stream = streams_.at(conn);
   const tcp::ConnectionInfo info = engine_.info(conn);
   const uint32_t unsent = engine_.unsent_bytes(conn);
   const uint32_t half = info.send_window_bytes_max / 2;
   const uint32_t chunk = std::max(half - half % std::max(info.mss_bytes, 1u), info.mss_bytes);
-  const uint32_t held = std::min(unsent, stream.chunk_bytes);  // the part of it that has not left
+  const uint32_t held = std::min(unsent, stream.chunk_bytes);  // the part of it that was not sent
   if (held > 0 && held < chunk) return chunk - held;
   const bool is_full = stream.unacked.size() >= engine_.config(conn).send_buffer_bytes ||
                        unsent >= stream.unsent_low_bytes;
@@ -104,7 +104,7 @@ void Host::append(tcp::ConnId conn, uint32_t bytes, bool has_more) {
   apply(conn);
 }
 
-/// Takes what the engine can give, so that `readable` holds all of it.
+/// Takes all payload that the engine can return, so that `readable` holds all of it.
 void Host::pull(tcp::ConnId conn) {
   Stream& stream = streams_.at(conn);
   while (const auto slice = engine_.take_readable(conn)) {
@@ -152,7 +152,7 @@ void Host::close(tcp::ConnId conn) {
   Stream& stream = streams_.at(conn);
   stream.socket = Stream::kNoOwner;
   if (stream.is_over) return forget(conn);
-  // RFC 9293 3.6.1, RFC 2525 2.17: bytes that nobody will read end it with RST.
+  // RFC 9293 3.6.1, RFC 2525 2.17: a close with unread bytes sends RST.
   if (readable_bytes(conn) > 0) return abort(conn);
   effects_.clear();
   engine_.on_app_close(conn, now_, effects_);

@@ -11,10 +11,10 @@
 
 namespace lyre::conformance {
 
-/// The table of calls through which packetdrill drives a stack that lives in a shared object.
-/// packetdrill owns the table, packetdrill_interface_init() fills it. Order and types are
-/// packetdrill's binary interface. Every call gets `context` first and otherwise means what its
-/// POSIX namesake means, -1 and errno included.
+/// The table of calls through which packetdrill drives a stack in a shared object. packetdrill owns
+/// the table, packetdrill_interface_init() fills it. The order and the types are packetdrill's
+/// binary interface. Every call gets `context` first and otherwise has the meaning of its POSIX
+/// namesake, including -1 and errno.
 struct PacketdrillTable {
   void* context;
   void (*free)(void*);
@@ -40,10 +40,10 @@ struct PacketdrillTable {
   int (*getsockopt)(void*, int, int, int, void*, socklen_t*);
   int (*setsockopt)(void*, int, int, int, const void*, socklen_t);
   int (*poll)(void*, pollfd*, nfds_t, int);
-  /// One IP packet into the stack. 0, or -1.
+  /// Passes one IP packet to the stack. Returns 0, or -1.
   int (*netdev_send)(void*, const void*, size_t);
-  /// The next IP packet out of the stack: its bytes, their number, and the microsecond at which
-  /// the stack gave it away. 0, or -1 (packetdrill then asks again at once).
+  /// Returns the next IP packet that the stack sent: its bytes, their number, and the time of
+  /// sending in microseconds. 0, or -1 (packetdrill then calls again at once).
   int (*netdev_receive)(void*, void*, size_t*, long long*);
   int (*usleep)(void*, useconds_t);
   int (*gettimeofday)(void*, timeval*, struct timezone*);

@@ -5,17 +5,17 @@
 namespace lyre::conformance {
 namespace {
 
-constexpr uint16_t kFull = 2000;  ///< payload of a segment before anything is known
+constexpr uint16_t kFull = 2000;  ///< payload of a segment at the start
 constexpr uint16_t kSmallMtu =
-    1280;  ///< RFC 8200 5: the least of IPv6, and one like others of IPv4
+    1280;  ///< RFC 8200 5: the minimum of IPv6, and an arbitrary one for IPv4
 
-/// A path whose link carries segments of kFull.
+/// A path whose link carries segments of kFull bytes.
 class OverPath : public OverBoth {
  protected:
   bool is_v4() const { return GetParam() == Family::kIpv4; }
-  /// What a packet of kSmallMtu carries.
+  /// Payload of a packet of kSmallMtu.
   uint32_t small() const { return kSmallMtu - (is_v4() ? 40u : 60u); }
-  /// RFC 1122 3.3.3, RFC 8200 5: what every path carries, less the headers.
+  /// RFC 1122 3.3.3, RFC 8200 5: the payload that every path carries.
   uint32_t everywhere() const { return is_v4() ? 536 : small(); }
 
   static StackOptions wide() {
@@ -24,13 +24,13 @@ class OverPath : public OverBoth {
     options.connection.slot_bytes = kFull;
     return options;
   }
-  /// Without SACK no tail probe comes between the retransmissions.
+  /// Without SACK no tail loss probe is sent between the retransmissions.
   static StackOptions without_sack() {
     StackOptions options = wide();
     options.connection.sack = false;
     return options;
   }
-  /// Sends `bytes` that nobody answers.
+  /// Sends `bytes` that are never acknowledged.
   static void start(Scenario& s, size_t bytes) {
     s.establish_passive(Scenario::offered(kFull));
     s.write(bytes);

@@ -2,26 +2,26 @@
 
 #include "tests/conformance/scenario.h"
 
-/// What leaves when ACKs are missing, late, or tell of gaps. Segments have 1000 bytes, the initial
-/// window has ten of them, and a round trip takes 10 ms.
+/// Transmissions when ACKs are missing, late, or report gaps. Segments have 1000 bytes, the initial
+/// window has ten of them, and the round-trip time is 10 ms.
 namespace lyre::conformance {
 namespace {
 
 constexpr Nanos kRtt = millis(10);
 
-/// Its window halves on loss: round numbers.
+/// NewReno halves its window on a loss, which keeps the numbers round.
 StackOptions newreno(StackOptions options = Scenario::plain()) {
   options.connection.congestion = tcp::CongestionAlgorithm::kNewReno;
   return options;
 }
 
-/// Without it no tail probe comes before the timeout.
+/// Without SACK no tail loss probe is sent before the timeout.
 StackOptions without_sack(StackOptions options = Scenario::plain()) {
   options.connection.sack = false;
   return options;
 }
 
-/// Hands the stack more than the window takes: ten segments leave.
+/// Queues more data than the window allows: ten segments are sent.
 std::vector<Seg> fill_window(Scenario& s) {
   s.write(50000);
   auto flight = s.all();
@@ -67,8 +67,8 @@ TEST(TailProbe, IsOneAndThenTheTimerOfRetransmissionRuns) {  // RFC 8985 7.3, RF
   EXPECT_EQ(front.at - probe.at, rto);
 }
 
-/// Sends two segments from `start` on, of which the peer reports the second: how long after that
-/// the first is taken for lost. It is acknowledged then, as a `repeat` when the peer had it twice.
+/// Sends two segments from `start` on, of which the peer SACKs the second. Returns the time until
+/// the first is marked lost. Then it is acknowledged, with a DSACK if `is_repeat`.
 Nanos patience(Scenario& s, uint32_t start, bool is_repeat) {
   s.write(2000);
   EXPECT_EQ(s.all().size(), 2u);
@@ -175,7 +175,7 @@ TEST(Rto, StaysDoubledUntilSomethingIsMeasuredAgain) {  // RFC 6298 3, 5.7
     return again.at - sent;
   };
   const Nanos single = timeout_of_next(1);
-  ack(s, 1001);  // of which transmission nobody knows
+  ack(s, 1001);  // the ACK may be for either transmission
   EXPECT_EQ(timeout_of_next(1001), single * 2);
   ack(s, 2001);
   s.write(1000);
@@ -185,7 +185,7 @@ TEST(Rto, StaysDoubledUntilSomethingIsMeasuredAgain) {  // RFC 6298 3, 5.7
   EXPECT_LE(timeout_of_next(3001), single);
 }
 
-/// A window whose ACKs are late: the timeout has sent its first segment again.
+/// A window whose ACKs are late: after the timeout its first segment was sent again.
 struct LateWindow {
   std::vector<Seg> flight;
   Seg again;
@@ -195,7 +195,7 @@ struct LateWindow {
 LateWindow time_out(Scenario& s) {
   s.establish_passive(stamp(100, 0, Scenario::offered()));
   LateWindow late{.flight = fill_window(s), .again = s.expect_later(kAck)};
-  if (s.host.options().connection.sack) {  // that was the tail probe, of new text
+  if (s.host.options().connection.sack) {  // the tail loss probe, which carried new text
     late.flight.push_back(late.again);
     late.again = s.expect_later(kAck);
   }
@@ -205,7 +205,7 @@ LateWindow time_out(Scenario& s) {
 }
 
 /// The peer acknowledges two segments, and echoes the timestamp of `which` transmission. (A probe
-/// has left beyond the window: one would let nothing new out.)
+/// was sent beyond the window: one ACK would not release a new segment.)
 void ack_two(Scenario& s, const LateWindow& late, const Seg& which) {
   s.send({.flags = kAck,
           .seq = 1,

@@ -3,11 +3,12 @@
 
 #include "tests/conformance/scenario.h"
 
-/// What the stack tells of text that arrived out of order, and what it makes of it.
+/// The SACK blocks that the stack sends for text out of order, and its reaction to those of the
+/// peer.
 namespace lyre::conformance {
 namespace {
 
-/// The answer to text of the peer that starts at `seq`.
+/// The answer to text from the peer that starts at `seq`.
 Seg answer_to(Scenario& s, uint32_t seq, uint32_t bytes, const wire::TcpOptions& options = {}) {
   s.send({.flags = kAck | kPsh, .seq = seq, .ack = 1, .bytes = bytes, .options = options});
   return s.expect(kAck);
@@ -76,7 +77,7 @@ TEST(Dsack, PartOfAHeldBlockIsFollowedByTheWholeBlock) {  // RFC 2883 4.2
   EXPECT_EQ(blocks_of(answer_to(s, 251, 100)), (Blocks{{251, 301}, {201, 351}}));
 }
 
-/// Bytes of the stream that an ACK says to be there.
+/// The bytes of the stream that an ACK reports as received.
 using Held = std::array<bool, 700>;
 
 void mark(Held& held, uint32_t start, uint32_t end) {

@@ -15,7 +15,7 @@ namespace lyre::conformance {
 
 namespace {
 
-/// The host next door.
+/// An address in the same network.
 IpAddress neighbour_of(IpAddress address) {
   ++address.bytes[15];
   return address;
@@ -28,7 +28,7 @@ StackOptions with_room_for(Family family, StackOptions options) {
   return options;
 }
 
-/// An IPv4 address is a mapped one.
+/// An IPv4 address is written as a mapped one.
 sockaddr_in6 address_of(const IpAddress& address, uint16_t port) {
   sockaddr_in6 out{};
   out.sin6_family = AF_INET6;
@@ -64,7 +64,7 @@ std::vector<uint8_t> ip_packet(const wire::AddressPair& addresses, uint8_t proto
   return out;
 }
 
-/// What both families say of a TCP segment.
+/// The fields of a TCP segment that both families share.
 struct Carried {
   wire::AddressPair addresses;
   wire::Ecn ecn;
@@ -171,7 +171,7 @@ StackOptions Scenario::plain() {
   options.connection.timestamps = false;
   options.connection.window_scaling = false;
   options.connection.ecn = tcp::EcnMode::kOff;
-  options.train_segments = 1;
+  options.tso_segments = 1;
   return options;
 }
 

@@ -16,7 +16,7 @@ namespace lyre::conformance {
 
 namespace {
 
-constexpr uint32_t kBufferBytesMin = 2304;  ///< Linux gives nobody less
+constexpr uint32_t kBufferBytesMin = 2304;  ///< Linux's minimum
 constexpr uint32_t kBufferBytesMax = 1u << 30;
 
 int to_int(std::span<const uint8_t> value) {
@@ -29,7 +29,7 @@ uint32_t whole_ms(int64_t seconds) {
   return static_cast<uint32_t>(std::min<int64_t>(seconds * 1000, UINT32_MAX));
 }
 
-/// Linux doubles what is asked for, for its own bookkeeping, and says so to whoever asks.
+/// Linux doubles the requested size for its own overhead, and returns the doubled size.
 uint32_t buffer_bytes(int asked) {
   const uint64_t doubled = uint64_t{static_cast<uint32_t>(std::max(asked, 0))} * 2;
   return static_cast<uint32_t>(std::clamp<uint64_t>(doubled, kBufferBytesMin, kBufferBytesMax));
@@ -47,7 +47,7 @@ const char* linux_name(tcp::CongestionAlgorithm algorithm) {
   return "";
 }
 
-/// enum values of Linux's tcpi_state.
+/// The enum values of Linux's tcpi_state.
 uint8_t linux_state(tcp::State state) {
   switch (state) {
     case tcp::State::kEstablished:
@@ -109,7 +109,7 @@ int Sockets::set_socket_option(int fd, Socket& socket, int name, std::span<const
       socket.has_reuse = number != 0;
       return 0;
     case SO_RCVBUF:
-      // The other half of what Linux says is for its bookkeeping.
+      // Half of the size that Linux reports is for its overhead.
       socket.config.receive_buffer_bytes = buffer_bytes(number) / 2;
       break;
     case SO_SNDBUF:
@@ -191,7 +191,7 @@ int Sockets::set_tcp_option(int fd, Socket& socket, int name, int value) {
       socket.has_inq = value != 0;
       return 0;
     default:
-      return 0;  // others change nothing on this side of the wire
+      return 0;  // other options have no effect on the wire
   }
   apply_config(fd, socket);
   return 0;

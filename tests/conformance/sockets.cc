@@ -57,7 +57,7 @@ void write_endpoint(const Endpoint& from, bool is_v6, sockaddr* address, socklen
 int errno_of(const Stream& stream) {
   switch (stream.reason) {
     case tcp::EndReason::kReset:
-      // Linux: both sides had something left to say, or only ours.
+      // As in Linux: EPIPE once the peer has finished.
       return stream.has_peer_finished ? EPIPE : ECONNRESET;
     case tcp::EndReason::kRefused:
       return ECONNREFUSED;
@@ -81,7 +81,7 @@ int Sockets::open(int fd, int domain, int type) {
   socket.is_v6 = domain == AF_INET6;
   socket.is_nonblocking = (type & SOCK_NONBLOCK) != 0;
   socket.config = host_.options().connection;
-  socket.config.mss_bytes = UINT16_MAX;  // what fits
+  socket.config.mss_bytes = UINT16_MAX;  // limited by the packet size
   return fd;
 }
 
@@ -109,7 +109,7 @@ int Sockets::accept(int listener, int fd, sockaddr* address, socklen_t* length) 
   if (!from.is_listener) return -EINVAL;
   const auto conn = host_.accept(listener);
   if (!conn) return -EAGAIN;
-  Socket socket = from;  // options are inherited, what it is and its mode are not
+  Socket socket = from;  // options are inherited, type and mode are not
   socket.is_listener = socket.is_nonblocking = false;
   socket.conn = *conn;
   socket.local = host_.engine().tuple(*conn).local;
@@ -267,7 +267,7 @@ Readiness Sockets::readiness(int fd) const {
     out.events |= EPOLLERR;
   }
   const uint32_t used = static_cast<uint32_t>(stream->unacked.size());
-  // Linux: a third of the buffer is free.
+  // As in Linux: writable when a third of the buffer is free.
   const bool has_space = used + used / 2 <= socket.config.send_buffer_bytes;
   const bool has_room = stream->is_established && has_space &&
                         host_.engine().unsent_bytes(socket.conn) < stream->unsent_low_bytes;
@@ -282,7 +282,7 @@ std::optional<int> Sockets::inq(int fd) const {
   const Socket& socket = sockets_.at(fd);
   if (!socket.has_inq || socket.conn == tcp::kNoConn) return std::nullopt;
   const uint32_t readable = host_.readable_bytes(socket.conn);
-  // Linux: one more than nothing says that the end is all that is left.
+  // As in Linux: with nothing left to read, 1 announces the end of the stream.
   if (readable == 0 && host_.stream(socket.conn).has_peer_finished) return 1;
   return static_cast<int>(readable);
 }

@@ -12,7 +12,7 @@
 
 namespace lyre::conformance {
 
-/// Readiness, as poll() and epoll count it, and how often something new came (edge triggers).
+/// Readiness as poll() and epoll report it, and the number of new events (edge triggers).
 struct Readiness {
   uint32_t events = 0;
   uint64_t news = 0;
@@ -42,7 +42,7 @@ struct Socket {
   tcp::ConnectionConfig config;
 };
 
-/// BSD sockets over a Host. No call blocks: where it would, -EAGAIN comes back, also from a
+/// BSD sockets over a Host. No call blocks: a call that would block returns -EAGAIN, also on a
 /// blocking socket, and the caller tries again. Results are what the call returns, or -errno.
 /// Thread: one at a time.
 class Sockets {
@@ -56,7 +56,7 @@ class Sockets {
   int open(int fd, int domain, int type);
   int bind(int fd, const sockaddr* address, socklen_t length);
   int listen(int fd, int backlog);
-  /// `fd` is the number of the new socket, should there be one.
+  /// `fd` is the number of the new socket, if there is one.
   int accept(int listener, int fd, sockaddr* address, socklen_t* length);
   int start_connect(int fd, const sockaddr* address, socklen_t length);
   /// 0 once established, -EAGAIN while not.
@@ -70,7 +70,7 @@ class Sockets {
   int get_option(int fd, int level, int name, void* value, socklen_t* length);
   int set_option(int fd, int level, int name, const void* value, socklen_t length);
   Readiness readiness(int fd) const;
-  /// What a TCP_INQ control message says.
+  /// The value of a TCP_INQ control message.
   std::optional<int> inq(int fd) const;
   int name_of(int fd, bool is_peer, sockaddr* address, socklen_t* length) const;
 
@@ -80,7 +80,7 @@ class Sockets {
   int get_tcp_option(const Socket& socket, int name, int& value) const;
   int fill_info(const Socket& socket, void* value, socklen_t* length) const;
   void apply_config(int fd, Socket& socket);
-  /// Takes the error that ended the connection, once.
+  /// Returns and clears the error that ended the connection.
   int take_error(Socket& socket) const;
   const Stream* stream_of(const Socket& socket) const {
     return socket.conn == tcp::kNoConn ? nullptr : &host_.stream(socket.conn);

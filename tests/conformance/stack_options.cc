@@ -25,7 +25,7 @@ bool read_number(std::string_view text, int64_t& out) {
   return result.ec == std::errc() && result.ptr == text.data() + text.size();
 }
 
-/// The middle one of three numbers is where a buffer starts.
+/// Reads the middle one of three numbers: a buffer's initial size.
 bool read_middle_number(std::string_view text, int64_t& out) {
   const size_t first = text.find_first_of(" \t");
   const size_t start = text.find_first_not_of(" \t", first);
@@ -36,7 +36,7 @@ bool read_middle_number(std::string_view text, int64_t& out) {
   return read_number(text.substr(start, end - start), out);
 }
 
-/// The last of them is its maximum.
+/// Reads the last of three numbers: a buffer's maximum size.
 bool read_last_number(std::string_view text, int64_t& out) {
   const size_t end = text.find_last_not_of(" \t");
   if (end == std::string_view::npos) return false;
@@ -135,7 +135,7 @@ const std::map<std::string, Apply, std::less<>>& table() {
          o.connection.keepalive_idle_ms = to_u32(1000 * v);
        })},
       {"tcp_min_tso_segs", number([](int64_t v, StackOptions& o) {
-         o.train_segments = to_u32(std::max<int64_t>(v, 1));
+         o.tso_segments = to_u32(std::max<int64_t>(v, 1));
        })},
       {"tcp_ecn", number([](int64_t v, StackOptions& o) {
          o.connection.ecn = v == 0   ? tcp::EcnMode::kOff
@@ -170,7 +170,7 @@ const std::map<std::string, Apply, std::less<>>& table() {
   return settings;
 }
 
-/// Linux's names without the folder before them; empty when `name` has none.
+/// A Linux name without its prefix; empty when `name` has none.
 std::string_view without_folder(std::string_view name) {
   for (const std::string_view folder : {"net.ipv4.", "net.ipv6.", "net.core."}) {
     if (name.substr(0, folder.size()) == folder) return name.substr(folder.size());
@@ -258,7 +258,7 @@ void apply_script(std::string_view script, StackOptions& options) {
     const size_t end = std::min(script.find('\n'), script.size());
     for (const Setting& setting : settings_of_line(script.substr(0, end))) {
       if (!seen.insert(setting.name).second) continue;
-      apply_setting(setting, options);  // what it means to another host may be nothing here
+      apply_setting(setting, options);  // a setting for another kind of host is ignored
     }
     script.remove_prefix(std::min(end + 1, script.size()));
   }

@@ -17,7 +17,8 @@ enum class At : uint8_t {
   kTimeWait
 };
 
-/// Brings `s` to a state. Both numbers that follow are what the peer would send next.
+/// Brings `s` to a state. The two numbers are the sequence and ACK numbers of the peer's next
+/// segment.
 struct Place {
   uint32_t seq = 1;
   uint32_t ack = 1;
@@ -55,7 +56,7 @@ class Validation : public testing::TestWithParam<std::tuple<At, Family>> {
 
 using SynValidation = Validation;
 
-/// Since `before` one segment was dropped, for `reason` and no other.
+/// Checks that since `before` one segment was dropped, for exactly `reason`.
 void expect_one_drop(const Scenario& s, uint64_t before, Drop reason) {
   EXPECT_EQ(s.drops(reason), 1u) << kDropTexts[static_cast<size_t>(reason)].key;
   EXPECT_EQ(s.drops(), before + 1);
@@ -135,7 +136,7 @@ constexpr At kStates[] = {At::kEstablished, At::kCloseWait, At::kFinWait1, At::k
 INSTANTIATE_TEST_SUITE_P(States, Validation,
                          testing::Combine(testing::ValuesIn(kStates),
                                           testing::ValuesIn(kFamilies)));
-// In TIME-WAIT, the last, a SYN may open the connection anew: closing_test.cc.
+// In TIME-WAIT, the last state, a SYN may open the connection anew: closing_test.cc.
 INSTANTIATE_TEST_SUITE_P(States, SynValidation,
                          testing::Combine(testing::ValuesIn(kStates, std::end(kStates) - 1),
                                           testing::ValuesIn(kFamilies)));
