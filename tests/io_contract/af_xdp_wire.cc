@@ -6,7 +6,7 @@
 namespace lyre::io::contract {
 
 const Backend& backend() {
-  // XDP wants a frame, its own headroom and the packet's description in one page.
+  // XDP requires a frame, its headroom and the packet's metadata in one page.
   static constexpr Backend kAfXdp{.name = "af_xdp",
                                   .is_lossless = false,
                                   .mtu_bytes_max = 3000,
@@ -22,7 +22,7 @@ Result<std::unique_ptr<Wire>> make_wire(const WireOptions& options) {
   const std::string right = "net_af_xdp" + std::to_string(2 * made + 1);
   ++made;
   WireOptions larger = options;
-  larger.rx_slots *= 4;  // two rings of the socket hold several thousand
+  larger.rx_slots *= 4;  // two rings of the socket hold several thousand buffers
   return open_dpdk_wire(larger, {.device = left + ",iface=left"},
                         {.device = right + ",iface=right"});
 }

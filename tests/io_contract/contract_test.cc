@@ -24,8 +24,8 @@ namespace {
 constexpr uint32_t kRegion = 7;
 constexpr auto kPatience = std::chrono::seconds(4);
 
-/// The bound of every wait here; nothing is asserted about how long things take. Some looks are
-/// always granted, so that a machine that stood still for a while is not taken for a failure.
+/// The timeout of every wait here; no test asserts a duration. A minimum number of polls is always
+/// granted, so that a machine that was stopped for a while causes no failure.
 class Deadline {
  public:
   bool is_over() const { return ++looks_ > kLooksMin && std::chrono::steady_clock::now() > end_; }
@@ -36,7 +36,8 @@ class Deadline {
   std::chrono::steady_clock::time_point end_ = std::chrono::steady_clock::now() + kPatience;
 };
 
-/// The parameter swaps the ends: a wire may have one end that is not of the backend under test.
+/// The parameter swaps the ends: one end of a wire may belong to another backend than the one under
+/// test.
 class IoContract : public ::testing::TestWithParam<bool> {
  protected:
   void open(const WireOptions& options) {
@@ -50,7 +51,7 @@ class IoContract : public ::testing::TestWithParam<bool> {
     const Deadline deadline;
     while (!(io(0).is_link_up() && io(1).is_link_up()) && !deadline.is_over()) wire_->pass_time();
     ASSERT_TRUE(io(0).is_link_up() && io(1).is_link_up());
-    drain(0);  // some wires take nothing for an end that has never asked for packets
+    drain(0);  // some wires accept nothing for an end that has never polled
     drain(1);
   }
   void SetUp() override { open({}); }
@@ -67,7 +68,8 @@ class IoContract : public ::testing::TestWithParam<bool> {
     return memory(end).alloc_tx({&packet, 1}) == 1 ? packet : nullptr;
   }
 
-  /// A transmit packet with `bytes` in its run: headers in front, payload behind, as TCP does it.
+  /// A transmit packet with `bytes` of its own: headers in front, payload after them, as TCP sends
+  /// it.
   PacketBuf* packet_with(std::span<const uint8_t> bytes, int end = 0) {
     PacketBuf* packet = allocate(end);
     if (packet == nullptr) return nullptr;
@@ -83,7 +85,7 @@ class IoContract : public ::testing::TestWithParam<bool> {
     return packet;
   }
 
-  /// A packet of headers and pieces of kRegion, cut at `cuts`.
+  /// A packet of headers and pieces of kRegion, split at `cuts`.
   PacketBuf* gathered(uint32_t id, uint32_t payload_bytes, uint64_t offset, uint32_t piece_count,
                       Family family = Family::kIpv4) {
     PacketBuf* packet = packet_with(headers(id, payload_bytes, family));
@@ -99,7 +101,8 @@ class IoContract : public ::testing::TestWithParam<bool> {
     return packet;
   }
 
-  /// Sends one packet, waiting for room. The packet is released if there never is any.
+  /// Sends one packet, waiting for room. The packet is released if there is no room within the
+  /// timeout.
   bool send(PacketBuf* packet, int end = 0) {
     const Deadline deadline;
     while (!deadline.is_over()) {
@@ -111,7 +114,8 @@ class IoContract : public ::testing::TestWithParam<bool> {
     return false;
   }
 
-  /// Receives until `count` frames of ours are here or patience ends. The caller releases them.
+  /// Receives until `count` frames of this test have arrived or the timeout expires. The caller
+  /// releases them.
   std::vector<PacketBuf*> receive(size_t count, int end = 1) {
     std::vector<PacketBuf*> out;
     const Deadline deadline;
@@ -137,7 +141,7 @@ class IoContract : public ::testing::TestWithParam<bool> {
     }
     return ours;
   }
-  /// Receives and releases what is still under way.
+  /// Receives and releases what is still in flight.
   size_t drain(int end) {
     std::vector<PacketBuf*> rest;
     size_t drained = 0;
@@ -152,7 +156,7 @@ class IoContract : public ::testing::TestWithParam<bool> {
     return drained;
   }
 
-  /// Until kRegion is free: what a worker does before a client's memory may go.
+  /// Waits until kRegion has no holds: what a worker does before it removes a client's memory.
   void let_go_of_regions() {
     const Deadline deadline;
     while (memory(0).region_holds(kRegion) > 0 && !deadline.is_over()) {
@@ -167,7 +171,7 @@ class IoContract : public ::testing::TestWithParam<bool> {
   static std::vector<uint8_t> bytes_of(PacketBuf* packet) {
     return {packet->data, packet->data + packet->length};
   }
-  /// Equal but for the padding that short Ethernet frames may get.
+  /// Compares packets, except for the padding of short Ethernet frames.
   static void expect_equal(PacketBuf* got, const std::vector<uint8_t>& want) {
     ASSERT_GE(got->length, want.size());
     ASSERT_LE(got->length, std::max<size_t>(want.size(), 60));
@@ -178,7 +182,7 @@ class IoContract : public ::testing::TestWithParam<bool> {
   class ClientMemory {
    public:
     ~ClientMemory() { unmap(); }
-    /// Holds pattern(id) from here on.
+    /// Fills the memory with pattern(id).
     void fill(uint32_t id, uint32_t bytes) {
       unmap();
       bytes_ = (bytes + 4095) / 4096 * 4096;
@@ -358,7 +362,7 @@ TEST_P(IoContract, AWireThatIsCutSaysSoAndHoldsNoClientMemory) {
   EXPECT_TRUE(io(0).is_link_up());
   ASSERT_EQ(std::system(backend().cut), 0);
   EXPECT_FALSE(io(0).is_link_up());
-  // Until the port's ring and what waits in front of it are full.
+  // Fills the port's ring and the queue in front of it.
   for (uint32_t id = 0;; ++id) {
     PacketBuf* packet = gathered(id, 600, id, 2);
     ASSERT_NE(packet, nullptr);
@@ -403,7 +407,7 @@ TEST_P(IoContract, ManyPacketsLeakNothing) {
   constexpr uint32_t kPackets = 100'000;
   client_memory_.fill(8, 1 << 16);
   ASSERT_TRUE(memory(0).add_region(kRegion, client_memory_.region()));
-  // One lap first: ports keep a ring full of buffers from their first packets on.
+  // One round first: ports keep a ring of buffers from their first packets on.
   const auto lap = [&](uint32_t packets) {
     uint32_t arrived = 0;
     for (uint32_t sent = 0; sent < packets; sent += 16) {
@@ -463,7 +467,8 @@ TEST_P(IoContract, LocalPacketComesFromTheReceivePool) {
   EXPECT_EQ(memory(0).rx_slots_free(), free_before);
 }
 
-/// What a client does: 0 when the bytes at `offset` are `want` and the memory cannot be written.
+/// The accesses of a client. Returns 0 when the bytes at `offset` are `want` and the memory cannot
+/// be written.
 int look_from_outside(int fd, size_t pool_bytes, size_t offset, const std::vector<uint8_t>& want) {
   const std::string path = "/proc/self/fd/" + std::to_string(fd);
   const int read_only = open(path.c_str(), O_RDONLY);
@@ -530,7 +535,7 @@ TEST_P(IoContract, ExhaustedReceivePoolRecovers) {
   std::vector<PacketBuf*> hoard;
   const uint32_t slots = memory(1).rx_slot_count();
   uint32_t id = 0;
-  // Take and keep until nothing more arrives; the sender must not be hurt by it.
+  // Keeps all received packets until nothing more arrives; the sender must be unaffected.
   for (uint32_t idle = 0; idle < 50 && id < 4 * slots;) {
     PacketBuf* packet = packet_with(frame(id++, 40));
     if (packet != nullptr && io(0).tx_burst({&packet, 1}) == 0) memory(0).release({&packet, 1});

@@ -26,7 +26,7 @@ class DpdkWire final : public Wire {
   ~DpdkWire() override {
     const bool was_whole = ends_[0].port && ends_[1].port;
     ends_[0].port.reset();
-    // One end of a memif notices that the other has left, and that takes it a moment.
+    // When one end of a memif has left, the other detects it only after some time.
     for (int i = 0; was_whole && ends_[1].port->is_link_up() && i < kMomentsMax; ++i) pass_time();
     ends_[1].port.reset();
   }
@@ -97,7 +97,7 @@ Status enter_own_network() {
   if (unshare(CLONE_NEWNET) != 0) {
     return Error{EPERM, "needs the right to make a network namespace"};
   }
-  // Else the kernel would speak IPv6 on the wires under test.
+  // Otherwise the kernel would send IPv6 packets on the wires under test.
   run("sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1");
   return Ok{};
 }

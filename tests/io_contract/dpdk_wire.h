@@ -9,21 +9,23 @@
 
 namespace lyre::io::contract {
 
-/// DPDK, started on first use and stopped at the process's end; the calling thread is registered.
+/// DPDK, started on first use and stopped at the end of the process; the calling thread is
+/// registered.
 /// Fails: as Environment::start.
 Result<dpdk::Environment*> environment(const std::vector<std::string>& pci_devices = {});
 
-/// A folder of this process under the system's temporary one, removed when the process ends.
+/// A temporary folder of this process, removed when the process ends.
 const std::string& scratch_folder();
 
 /// Runs a command; true when it exits with 0.
 bool run(const std::string& command);
 
-/// Moves this process into a network namespace of its own, which ends with it. Before DPDK starts.
-/// Fails: EPERM without the right.
+/// Moves this process into a network namespace of its own, which ends with it. Call before DPDK
+/// starts.
+/// Fails: EPERM without the privilege.
 Status enter_own_network();
 
-/// The wire between two ports, opened in this order.
+/// The wire between two ports, which are opened in this order.
 Result<std::unique_ptr<Wire>> open_dpdk_wire(const WireOptions& options,
                                              const dpdk::PortOptions& left,
                                              const dpdk::PortOptions& right);

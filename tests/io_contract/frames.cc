@@ -81,7 +81,7 @@ std::vector<uint8_t> pattern(uint32_t id, uint32_t bytes) {
 std::vector<uint8_t> headers(uint32_t id, uint32_t payload_bytes, Family family) {
   std::vector<uint8_t> out(tcp_at(family) + kL4Bytes);
   const bool is_ipv4 = family == Family::kIpv4;
-  // To all: a NIC drops what is for neither it nor everybody.
+  // To the broadcast address: a NIC drops frames for other hosts.
   const uint8_t ethernet[12] = {255, 255, 255, 255, 255, 255, 2, 0, 0, 0, 7, 1};
   std::copy(std::begin(ethernet), std::end(ethernet), out.begin());
   put16(out.data() + 12, is_ipv4 ? 0x0800 : 0x86dd);

@@ -21,18 +21,18 @@ constexpr uint8_t l3_bytes_of(Family family) {
   return family == Family::kIpv4 ? kL3Bytes : kL3BytesIpv6;
 }
 
-/// Ethernet, IP and TCP headers of frame `id` with `payload_bytes` behind them. The TCP field
-/// holds the folded pseudo-header sum, the IPv4 field 0.
+/// Ethernet, IP and TCP headers of frame `id` for `payload_bytes` of payload. The TCP checksum
+/// field holds the folded pseudo-header sum, the IPv4 field 0.
 std::vector<uint8_t> headers(uint32_t id, uint32_t payload_bytes, Family family = Family::kIpv4);
 
-/// Both, as one frame.
+/// Headers and payload, as one frame.
 std::vector<uint8_t> frame(uint32_t id, uint32_t payload_bytes, Family family = Family::kIpv4);
 
-/// True for a frame made here: a wire may carry others' noise.
+/// True for a frame that this file made: a wire may carry other traffic.
 bool is_ours(std::span<const uint8_t> frame);
 uint32_t id_of(std::span<const uint8_t> frame);
 
-/// Checked by plain 16-bit addition, not by the code under test.
+/// Computed by plain 16-bit addition, independent of the code under test.
 bool has_good_ip_checksum(std::span<const uint8_t> frame);
 bool has_good_tcp_checksum(std::span<const uint8_t> frame);
 

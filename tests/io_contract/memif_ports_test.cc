@@ -26,7 +26,7 @@ class MemifPorts : public ::testing::Test {
     ASSERT_TRUE(started) << started.error().text;
     dpdk_ = *started;
     const std::string name = "ports" + std::to_string(++made_) + ".sock";
-    // The driver keeps one socket object for each path in a process, made by who comes first.
+    // The driver keeps one socket object for each path in a process; the first port creates it.
     sockets_[0] = scratch_folder() + "/" + name;
     sockets_[1] = scratch_folder() + "/./" + name;
   }
@@ -65,7 +65,7 @@ class MemifPorts : public ::testing::Test {
     for (uint32_t q = 0; q < kQueues; ++q) ends_[1].port->queue(q).rx_burst(none);
     return ends_[0].port->is_link_up() && ends_[1].port->is_link_up();
   }
-  /// What the daemon does every now and then; a connection takes a moment to be made.
+  /// As the daemon does periodically; a connection needs some time.
   bool are_linked_after_restarts() {
     for (int i = 0; i < 100; ++i) {
       if (ends_[1].port->needs_restart()) (void)ends_[1].port->restart();
@@ -153,7 +153,7 @@ TEST_F(MemifPorts, ClientWaitsForItsServer) {
   ends_[1].memories[0]->release({&packet, 1});
 }
 
-// A server that is slow finds one connection, not the remains of many.
+// A slow server gets one connection, not the remains of several attempts.
 TEST_F(MemifPorts, ClientIsPatientWithAServerThatIsThere) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;

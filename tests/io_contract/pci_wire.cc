@@ -7,7 +7,8 @@
 namespace lyre::io::contract {
 namespace {
 
-/// "0000:00:05.0,0000:00:06.0": two NICs on one wire, bound for DPDK, that may be used up.
+/// "0000:00:05.0,0000:00:06.0": two NICs on one wire, bound for DPDK, for exclusive use by the
+/// test.
 std::string ports() {
   const char* value = std::getenv("LYRE_TEST_PCI_PORTS");
   return value == nullptr ? std::string() : std::string(value);

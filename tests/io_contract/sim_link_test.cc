@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint32_t kRegion = 3;
 
-/// Two ports with `queues` queues each, one memory a queue.
+/// Two ports with `queues` queues each, and one memory per queue.
 struct Pair {
   explicit Pair(const LinkOptions& options, uint32_t queues = 1) : link(options) {
     for (int end = 0; end < 2; ++end) {
@@ -38,7 +38,7 @@ struct Pair {
     packet->l3_bytes = packet->l4_bytes = 20;
     return link.queue(0, 0).tx_burst({&packet, 1}) == 1;
   }
-  /// What has arrived at queue `q` of end 1, released.
+  /// The frames that arrived at queue `q` of end 1; their packets are released.
   std::vector<std::vector<uint8_t>> receive(uint32_t q = 0) {
     std::vector<std::vector<uint8_t>> out;
     PacketBuf* burst[32];
@@ -176,7 +176,7 @@ TEST(SimLink, TsoPacketsAreCut) {
   EXPECT_EQ(stream, client);
 }
 
-// A driver cleans a full ring on the way; nobody need call reclaim() for it.
+// A transmit reclaims a full ring, as in real drivers: calling reclaim() is not required.
 TEST(SimLink, WhatWasSentLongAgoTakesNoRoom) {
   Pair pair({.frames_max = 4, .holds_until_reclaim = true});
   Memory& memory = *pair.memories[0][0];

@@ -5,7 +5,7 @@
 
 namespace lyre::io::contract {
 
-// A tap's other end is a kernel interface, which an af_packet port serves here.
+// The other end of a tap is a kernel interface, which an af_packet port uses here.
 const Backend& backend() {
   static constexpr Backend kTap{.name = "tap",
                                 .is_lossless = false,

@@ -6,12 +6,12 @@
 
 namespace lyre::io::contract {
 
-/// A fresh pair of kernel interfaces in this process's own network namespace (made on first use),
-/// up, with an MTU of `mtu_bytes`; an earlier pair is gone. Names: "left" and "right".
-/// Fails: EPERM without the right, ENOTSUP when the kernel has no such interfaces.
+/// Creates a pair of kernel interfaces, up, with an MTU of `mtu_bytes`, in this process's own
+/// network namespace (made on first use). An earlier pair is removed. Names: "left" and "right".
+/// Fails: EPERM without the privilege, ENOTSUP when the kernel has no such interfaces.
 Status make_veth_pair(uint32_t mtu_bytes);
 
-/// Waits until the kernel says that `interface` is up and running.
+/// Waits until the kernel reports `interface` as up and running.
 void await_interface(const std::string& interface);
 
 }  // namespace lyre::io::contract
