@@ -13,7 +13,7 @@
 
 namespace lyre::test {
 
-/// One client context of one worker, spoken to by hand: the shared memory, and the client's ends of
+/// One client context of one worker, driven directly: the shared memory, and the client's ends of
 /// the rings. Thread: the worker's.
 class ChannelClient {
  public:
@@ -42,13 +42,13 @@ class ChannelClient {
     command.rings = rings_;
     LYRE_CHECK(worker_.inbox().try_post(command));
   }
-  /// Asks the worker to let go; the memory must live until it answers kDetached.
+  /// Asks the worker to detach; the memory must live until it answers kDetached.
   void detach() {
     LYRE_CHECK(
         worker_.inbox().try_post({.kind = worker::Command::Kind::kDetach, .context = context_}));
   }
 
-  /// Registers memory, as the control thread would on the client's behalf; answered by a reply.
+  /// Registers memory, as the control thread does for a client; the worker answers with a reply.
   void add_region(uint32_t name, uint8_t* memory, uint64_t bytes) {
     LYRE_CHECK(worker_.inbox().try_post({.kind = worker::Command::Kind::kAddRegion,
                                          .context = context_,

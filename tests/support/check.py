@@ -23,7 +23,7 @@ BUILD_TIMEOUT_S = 1800
 TEST_TIMEOUT_S = 1800
 END_PATIENCE_S = 30
 LINES_SHOWN = 25
-# What unittest, googletest and libFuzzer say where something first went wrong.
+# The first lines of a failure in the output of unittest, googletest and libFuzzer.
 SIGNS = ("FAIL: ", "ERROR: ", ": Failure", "Traceback", "error: ")
 
 PASSED = {"OK", "EXPECTEDFAIL"}

@@ -1,4 +1,4 @@
-"""One lyred: its configuration, its start, its end."""
+"""One lyred: its configuration, start and stop."""
 
 import json
 import os
@@ -18,12 +18,12 @@ LOG_LINES = 15
 
 
 class DaemonError(Exception):
-    """The daemon did not do what it should; the text is for the user."""
+    """The daemon failed; the text is for the user."""
 
 
 @dataclass
 class Programs:
-    """What a build folder holds."""
+    """The programs in a build folder."""
 
     build: str
 
@@ -127,7 +127,7 @@ class Daemon:
         return [self._programs.lyre, *arguments], dict(os.environ, LYRE_SOCKET=self.socket)
 
     def look(self, *arguments):
-        """What `lyre ARGUMENTS --json` says."""
+        """The output of `lyre ARGUMENTS --json`."""
         command, environment = self.lyre(*arguments, "--json")
         done = processes.run(command, LOOK_TIMEOUT_S, capture_output=True, env=environment)
         if done.returncode != 0:
@@ -143,7 +143,7 @@ class Daemon:
             time.sleep(0.05)
 
     def kill(self):
-        """As the kernel's out-of-memory killer would."""
+        """Sends SIGKILL, as the kernel's out-of-memory killer does."""
         self._process.send_signal(signal.SIGKILL)
         # Reaped in stop(): while another process looks at its entry in /proc, a busy kernel without
         # preemption spins there, and a daemon that is to come back would come too late.

@@ -27,7 +27,7 @@ constexpr auto kReadyTimeout = 30s;
 constexpr auto kStopTimeout = 10s;
 constexpr auto kPause = 10ms;
 
-/// Hosts begin on different ones, where there are several.
+/// The hosts use different cores, where there are several.
 std::string cores_of(int host, int workers) {
   const auto there = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
   std::string text;
@@ -48,7 +48,7 @@ DaemonPair::DaemonPair(const std::string& lyred, const std::string& extra_tcp_to
     for (const int host : {0, 1}) {
       write_config(host, extra_tcp_toml);
       start(host);
-      // The wire's client end does not start before its server end listens.
+      // The wire's client end starts only after its server end listens.
       await_ready(host, Wire::kAny);
     }
     for (const int host : {0, 1}) await_ready(host, Wire::kUp);
@@ -94,7 +94,7 @@ void DaemonPair::start(int host) {
   own.pid = ::fork();
   if (own.pid < 0) throw std::runtime_error("cannot fork");
   if (own.pid > 0) return;
-  // A test that is killed takes its daemons with it.
+  // When the test is killed, its daemons are killed too.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);
   const int log = ::open(own.log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
@@ -125,8 +125,8 @@ void DaemonPair::await_ready(int host, Wire wire) {
 bool DaemonPair::is_running(int host) {
   Host& own = hosts_[index(host)];
   if (own.pid <= 0) return false;
-  // Reaped later: while another process looks at the daemon's entry in /proc, a busy kernel without
-  // preemption spins there, for a minute even, and a daemon that comes back would come too late.
+  // Reaped later: while another process reads the daemon's entry in /proc, a busy kernel without
+  // preemption spins there, up to a minute, and a restarted daemon would be late.
   siginfo_t end = {};
   if (::waitid(P_PID, static_cast<id_t>(own.pid), &end, WEXITED | WNOHANG | WNOWAIT) == 0 &&
       end.si_pid == 0) {

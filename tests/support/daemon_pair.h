@@ -8,13 +8,13 @@
 
 namespace lyre::test {
 
-/// Two lyred processes on this machine, joined by a memif wire, as hosts 0 and 1. Their files lie
-/// in a directory of their own, which goes with this object. Thread: one. Fails: the constructor
-/// throws std::runtime_error with the end of the daemon's log.
+/// Two lyred processes on this machine, hosts 0 and 1, connected by a memif wire. Their files are
+/// in a temporary directory, removed with this object. Thread: one. Fails: the constructor throws
+/// std::runtime_error with the end of the daemon's log.
 class DaemonPair {
  public:
-  /// `lyred` is the program; `extra_toml` is added to both configurations' [tcp] section. Each has
-  /// `workers`, as far as there are cores.
+  /// `lyred` is the program; `extra_tcp_toml` is added to the [tcp] section of both configurations.
+  /// Each has `workers`, limited by the number of cores.
   explicit DaemonPair(const std::string& lyred, const std::string& extra_tcp_toml = "",
                       int workers = 1);
   ~DaemonPair();
@@ -26,12 +26,12 @@ class DaemonPair {
   std::string address(int host) const { return "10.77.0." + std::to_string(host + 1); }
   pid_t pid(int host) const { return hosts_[index(host)].pid; }
   bool is_running(int host);
-  /// SIGKILL, and waits for the end.
+  /// Sends SIGKILL, and waits for the end.
   void kill(int host);
   enum class Wire { kAny, kUp };
-  /// Starts a host that was killed. Waits until it answers, and its wire is as wished.
+  /// Starts a host that was killed. Waits until it answers and its wire is in the state `wire`.
   void restart(int host, Wire wire = Wire::kUp);
-  /// The end of what the host's daemons said.
+  /// The end of the log of the host's daemons.
   std::string log_tail(int host) const;
 
  private:

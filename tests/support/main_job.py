@@ -19,11 +19,10 @@ from network import NetworkError, VethPair
 from two_hosts import TwoHosts
 
 JOB_TIMEOUT_S = 900
-# Beside the warm-up. Every pass is verified; more of them make the figures steadier.
+# In addition to the warm-up. Every pass is verified; more passes reduce the variance.
 ITERATIONS = "1"
 KERNEL_ADDRESSES = {"A": "10.9.1.1", "B": "10.9.1.2"}
-# What a NIC without segmentation offload gives the kernel: its own software segmentation and
-# merging stay on.
+# As a NIC without segmentation offload: the kernel's software segmentation and merging stay on.
 KERNEL_OFFLOADS = ["tso", "off", "gso", "on", "gro", "on"]
 
 

@@ -7,8 +7,8 @@
 
 namespace lyre::test {
 
-/// A host with several workers on one port of the simulated wire, whose hash nobody knows; and for
-/// each worker a client and an application.
+/// A host with several workers on one port of the simulated wire, whose hash is unknown to them;
+/// and a client and an application for each worker.
 class ManyWorkers {
  public:
   ManyWorkers(io::sim::Link& link, int end, uint32_t count, uint32_t rx_slots = 512)

@@ -8,7 +8,7 @@ COMMAND_TIMEOUT_S = 20
 
 
 class NetworkError(Exception):
-    """This machine makes no namespaces, or not as wanted; the text is one line."""
+    """This machine does not support the required namespaces; the text is one line."""
 
 
 def prefix_bits_of(address):
@@ -69,7 +69,7 @@ class VethPair:
     def _add_namespace(self, name):
         _run("ip", "netns", "add", name)
         self._made.append(name)
-        # Nothing but the test itself shall send on the wire.
+        # Only the test itself may send on the wire.
         self.run(name, "sh", "-c",
                  "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6 || true")
 
@@ -106,7 +106,7 @@ class VethPair:
     def enable_ipv6(self, name):
         folder = f"/proc/sys/net/ipv6/conf/{self.device}"
         self.run(name, "sh", "-c", f"echo 0 > {folder}/disable_ipv6")
-        # Else the addresses go when the device goes down.
+        # Otherwise the addresses are removed when the device goes down.
         self.run(name, "sh", "-c", f"echo 1 > {folder}/keep_addr_on_down")
 
     def _add_route(self, name):
@@ -115,19 +115,19 @@ class VethPair:
                  self.congestion)
 
     def pull_out(self, name):
-        """The wire's end goes dead, without a word to the other."""
+        """This end of the wire goes down; the other end gets no notice."""
         self.run(name, "ip", "link", "set", self.device, "down")
 
     def plug_in(self, name):
         self.run(name, "ip", "link", "set", self.device, "up")
-        # The kernel forgets the routes of a dead device.
+        # The kernel removes the routes of a device that is down.
         if name in self._routes:
             self._add_route(name)
 
     @staticmethod
     def inside(name, *command):
         """The command line that runs `command` in the namespace."""
-        # Not `ip netns exec` or `ip -n`: they want mounts of their own, which a chroot cannot have.
+        # Not `ip netns exec` or `ip -n`: they need mounts of their own, which a chroot cannot have.
         return ["nsenter", f"--net=/run/netns/{name}", "--", *command]
 
     @staticmethod

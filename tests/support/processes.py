@@ -25,7 +25,7 @@ def run(command, timeout_s, **options):
 
 
 def end(process, patience_s=10):
-    """Asks the process to stop, insists after `patience_s`; returns its exit status."""
+    """Terminates the process, kills it after `patience_s`; returns its exit status."""
     if process.poll() is None:
         process.terminate()
         try:

@@ -56,7 +56,7 @@ def _packet_socket(namespace, device):
 
 
 def _reset_for(frame):
-    """A RST in the name of the receiver of this ACK, that its sender must believe; or None."""
+    """A forged RST from the receiver of this ACK, which its sender must accept; or None."""
     if len(frame) < ETHERNET_BYTES + 40 or struct.unpack_from("!H", frame, 12)[0] != IPV4:
         return None
     ip = frame[ETHERNET_BYTES:]
@@ -68,7 +68,7 @@ def _reset_for(frame):
     flags = ip[header_bytes + 13]
     if not flags & FLAG_ACK or flags & FLAG_RST:
         return None
-    # RFC 9293 3.10.7.4: exactly what the other side expects next, or it is challenged.
+    # RFC 9293 3.10.7.4: exactly the next expected number; otherwise a challenge ACK answers it.
     tcp = struct.pack("!HHIIBBHHH", destination_port, source_port, ack, 0, 5 << 4, FLAG_RST, 0, 0,
                       0)
     pseudo = destination + source + struct.pack("!BBH", 0, TCP, len(tcp))
@@ -92,14 +92,15 @@ class StreamResetter:
         self._socket.close()
 
     def reset(self):
-        """Resets what it hears of, until a connection says no more, RESETS_MAX times at most."""
+        """Sends resets for the ACKs that it sees, at most RESETS_MAX, until none arrives."""
         deadline = time.monotonic() + RESET_S
         for _ in range(RESETS_MAX):
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([self._socket], [], [], min(left, 1))[0]:
                 return
             frame, address = self._socket.recvfrom(65536)
-            # What comes in from the wire was sent by the other side: what goes out reaches it.
+            # An incoming frame was sent by the other side, so a frame that is sent here reaches
+            # that side.
             if address[2] == socket.PACKET_OUTGOING:
                 continue
             answer = _reset_for(frame)

@@ -1,4 +1,4 @@
-"""Two daemons on this machine, "host-a" and "host-b", joined by a wire, memif unless asked."""
+"""Two daemons on this machine, "host-a" and "host-b", connected by a wire, memif by default."""
 
 import os
 import shutil
@@ -7,7 +7,7 @@ import tempfile
 from daemon import Daemon, Settings
 
 ADDRESSES = {"host-a": "10.9.0.1", "host-b": "10.9.0.2"}
-# What a network gives without asking.
+# The default MTU of a network.
 MTU = 1500
 IPV6_INTERFACES = {"host-a": "fd00:9::1/64", "host-b": "fd00:9::2/64"}
 
@@ -19,7 +19,7 @@ def scratch_folder():
 
 
 def cores():
-    """One core for each daemon; the same one where there is no other."""
+    """One core for each daemon; the same one if there is only one."""
     allowed = sorted(os.sched_getaffinity(0))
     return allowed[0], allowed[-1]
 
@@ -77,6 +77,6 @@ class TwoHosts:
             except Exception as error:  # the other daemon has to be stopped all the same
                 complaint = complaint or error
         shutil.rmtree(self._folder, ignore_errors=True)
-        # What went wrong first is what the user should read.
+        # The first error is the one to report.
         if complaint is not None and is_clean_end_asked:
             raise complaint

@@ -11,7 +11,7 @@
 
 namespace lyre::test {
 
-/// The byte at `place` of a stream of `seed`.
+/// The byte at `place` of the stream with this seed.
 inline uint8_t pattern(uint64_t seed, uint64_t place) {
   return static_cast<uint8_t>((place * 0x9e3779b97f4a7c15u + seed) >> 29);
 }
@@ -26,7 +26,7 @@ class PatternApp {
     uint64_t seed = 0;  ///< of what is received
     uint64_t received = 0;
     bool is_equal = true;
-    bool is_finished = false;  ///< the peer's end came
+    bool is_finished = false;  ///< the peer has finished
     bool is_ended = false;
     channel::EndStatus status = channel::EndStatus::kOk;
     uint64_t sends_done = 0;
@@ -34,7 +34,7 @@ class PatternApp {
     uint32_t rtt_min_us = 0;
   };
 
-  /// Reads everything there is. `keeps_slots`: gives nothing back.
+  /// Reads all available data. `keeps_slots`: releases nothing.
   size_t step() {
     size_t count = 0;
     for (channel::Completion entry = client_.next(); entry.event != channel::Event::kNone;
@@ -53,7 +53,7 @@ class PatternApp {
   size_t stream_count() const { return streams_.size(); }
   const std::map<uint32_t, Stream>& streams() const { return streams_; }
 
-  /// Fills the arena with bytes of `seed` and queues them as `bytes` in blocks.
+  /// Fills the arena with the stream of `seed` and queues `bytes` of it in blocks.
   void send_pattern(channel::SessionName session, uint64_t seed, uint32_t bytes, uint32_t block) {
     for (uint32_t i = 0; i < bytes; ++i) client_.arena()[i] = pattern(seed, i);
     for (uint32_t at = 0; at < bytes; at += block) {
@@ -62,11 +62,11 @@ class PatternApp {
   }
 
   bool keeps_slots = false;
-  bool checks_bytes = true;  ///< false for one whose completions may be garbage of its own making
+  bool checks_bytes = true;  ///< false for a client that may have overwritten its completions
   uint64_t receive_seed = 0;
   std::span<const uint8_t> pool;
-  channel::SessionName connecting;          ///< the last that was named before its handshake
-  std::vector<channel::Completion> others;  ///< what is not about a stream: failures, listening
+  channel::SessionName connecting;          ///< the last one that got a name before its handshake
+  std::vector<channel::Completion> others;  ///< events without a stream: failures, listening
 
  private:
   void on_completion(const channel::Completion& entry) {
@@ -130,7 +130,7 @@ class TwoWorkers {
     app_b->pool = b.memory().rx_memory();
   }
 
-  /// One turn of everything; the clock jumps to the next deadline when nothing happened.
+  /// Runs one turn of both hosts; the clock advances to the next deadline when no host did work.
   void turn() {
     link.advance(now);
     size_t work = a.worker().poll_once(now) + b.worker().poll_once(now);
@@ -144,7 +144,7 @@ class TwoWorkers {
                                earlier(a.worker().next_deadline(), b.worker().next_deadline()));
     now = later(now + micros(1), next == kNever ? now + millis(10) : next);
   }
-  /// Runs until `is_done()` or the limit of virtual time; whether it was done.
+  /// Runs until `is_done()` or the limit of virtual time. Returns whether it was done.
   template <typename IsDone>
   bool run_until(IsDone is_done, Nanos limit = seconds(60)) {
     const Nanos end = now + limit;
@@ -158,7 +158,7 @@ class TwoWorkers {
     const Nanos end = now + span;
     run_until([&] { return now >= end; }, span);
   }
-  /// b listens, a connects; afterwards each app has one stream.
+  /// b listens, a connects; afterwards each application has one stream.
   bool connect(uint16_t port = 5000, const IpAddress& to = IpAddress::v4(0x0a090002)) {
     client_b->listen(port, 7);
     run_until([&] { return !app_b->others.empty(); }, seconds(1));

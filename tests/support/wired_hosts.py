@@ -23,7 +23,7 @@ class TwoRails(VethPair):
 
 
 class Switch(BridgedPair):
-    """A wire with a switch in it that may dislike a stream."""
+    """A wire with a switch that can limit the rate of a stream."""
 
     def _connect(self):
         super()._connect()
@@ -37,13 +37,13 @@ class Switch(BridgedPair):
         self.run(self.middle, "tc", kind, "add", "dev", self.middle_devices[1], *words)
 
     def narrow(self, rate, frames):
-        """What left sends goes on at `rate`, such as "8mbit", and `frames` may wait for that."""
+        """Limits what left sends to `rate`, such as "8mbit"; `frames` may wait for that."""
         self._tc("qdisc", "root", "handle", "1:", "htb", "default", "2")
         self._tc("class", "parent", "1:", "classid", "1:2", "htb", "rate", rate)
         self._tc("qdisc", "parent", "1:2", "pfifo", "limit", str(frames))
 
     def slow_down(self, source_port, rate):
-        """What left sends from this TCP port goes on at `rate`."""
+        """Limits what left sends from this TCP port to `rate`."""
         self._tc("qdisc", "root", "handle", "1:", "htb")
         self._tc("class", "parent", "1:", "classid", "1:2", "htb", "rate", rate)
         self._tc("filter", "parent", "1:", "protocol", "ip", "u32", "match", "ip", "sport",
