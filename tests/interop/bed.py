@@ -25,7 +25,7 @@ options = argparse.Namespace(family=4)
 
 
 def lyre():
-    """Lyre's address of the family that was asked for."""
+    """Lyre's address of the requested family."""
     return LYRE if options.family == 4 else LYRE6
 
 

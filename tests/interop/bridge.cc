@@ -1,6 +1,7 @@
-// A wire between two network devices that delays, loses, reorders, doubles and marks TCP as asked,
-// by a seed: `interop_bridge LEFT RIGHT --there loss_ppm=20000,delay_us=500 --back delay_us=500`.
-// Says "bridging" when it works, and its counters as JSON when it ends: by SIGTERM, or by the time.
+// A wire between two network devices that delays, loses, reorders, duplicates and marks TCP
+// packets, from a seed: `interop_bridge LEFT RIGHT --there loss_ppm=20000,delay_us=500 --back
+// delay_us=500`. Prints "bridging" when it runs, and its counters as JSON when it ends: by SIGTERM,
+// or by the time limit.
 
 #include <arpa/inet.h>
 #include <linux/if_packet.h>
@@ -44,7 +45,7 @@ using io::sim::PathOptions;
 
 constexpr uint32_t kFrameBytesMax = 9216 + 32;
 constexpr size_t kBurstFrames = 64;
-constexpr size_t kFramesMax = 65'536;  ///< under way in one direction
+constexpr size_t kFramesMax = 65'536;  ///< in flight in one direction
 constexpr int kSocketBufferBytes = 64 << 20;
 
 volatile std::sig_atomic_t g_is_asked_to_stop = 0;
@@ -59,7 +60,7 @@ Nanos monotonic_now() {
   throw std::runtime_error(what + ": " + std::strerror(errno));
 }
 
-/// Every frame of one network device.
+/// All frames of one network device.
 class Device {
  public:
   explicit Device(const std::string& name)
@@ -80,7 +81,7 @@ class Device {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
   int fd() const { return fd_; }
-  /// Frames that the kernel had no room for here.
+  /// Frames that the kernel dropped here for want of room.
   uint64_t missed() const {
     tpacket_stats stats{};
     socklen_t bytes = sizeof stats;
@@ -135,7 +136,7 @@ class Direction {
       accept({received_[at].data(), receive_heads_[at].msg_len}, now);
     }
   }
-  /// Sends what is due.
+  /// Sends the frames that are due.
   void send() {
     const Nanos now = monotonic_now();
     while (!under_way_.empty() && under_way_.top()->due <= now) {
@@ -156,7 +157,7 @@ class Direction {
  private:
   void accept(std::span<uint8_t> bytes, Nanos now) {
     const auto length = static_cast<uint32_t>(bytes.size());
-    // What finds neighbours is not what is examined here.
+    // Neighbour discovery is not under test here, so it passes unchanged.
     const Fate fate = is_tcp(bytes) ? path_.on_frame(length, now) : path_.pass(length, now);
     if (fate.corrupt_bit != Fate::kNoBit) {
       bytes[fate.corrupt_bit / 8] ^= static_cast<uint8_t>(1u << (fate.corrupt_bit % 8));
@@ -181,7 +182,7 @@ class Direction {
     frame->bytes.assign(bytes.begin(), bytes.end());
     under_way_.push(frame);
   }
-  /// False when the device has no room.
+  /// Returns false when the device has no room.
   bool send_burst(Nanos now) {
     std::array<Frame*, kBurstFrames> burst{};
     size_t count = 0;
@@ -201,7 +202,7 @@ class Direction {
       i < sent ? free_.push_back(burst[i]) : under_way_.push(burst[i]);
     }
     if (sent > 0 || errno == EAGAIN || errno == ENOBUFS || errno == EINTR) return sent == count;
-    // A device that is down loses what it is given, as a cable does that is out.
+    // A device that is down loses its frames, like a disconnected cable.
     for (size_t i = 0; i < count; ++i) {
       free_.push_back(under_way_.top());
       under_way_.pop();
@@ -225,7 +226,7 @@ class Direction {
   std::array<mmsghdr, kBurstFrames> send_heads_{};
 };
 
-/// "loss_ppm=1000,delay_us=500" as options. Fails: throws std::runtime_error.
+/// Parses "loss_ppm=1000,delay_us=500". Fails: throws std::runtime_error.
 PathOptions parse_path(const std::string& text) {
   PathOptions out;
   const std::map<std::string, std::function<void(uint64_t)>> keys = {

@@ -10,7 +10,7 @@ START_TIMEOUT_S = 20
 
 
 class BridgeError(Exception):
-    """The bridge did not start, or ended by itself; the text is what it said."""
+    """The bridge did not start, or ended early; the text is its output."""
 
 
 class Bridge:
@@ -34,7 +34,7 @@ class Bridge:
         return ",".join(f"{key}={value}" for key, value in (options or {}).items())
 
     def __enter__(self):
-        # It stands for a network, which is not short of processor time.
+        # It simulates a network, so it must not be limited by processor time.
         self._process = processes.start(["nice", "-n", "-10", *self._command], text=True,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         if self._process.stdout.readline() != "bridging\n":

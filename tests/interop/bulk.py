@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Lyre and Linux TCP exchange many bytes, whoever connects: equal hashes, a clean wire."""
+"""Bulk transfers between Lyre and Linux TCP, opened by either side: hashes and packets."""
 
 import unittest
 
@@ -7,12 +7,12 @@ import bed
 import transfer
 
 PORT = 5201
-# A floor far below what the slowest machine does: it ends what hangs.
+# Far below the throughput of the slowest machine: the limit only ends a transfer that hangs.
 BYTES_PER_SECOND_MIN = 4 << 20
 # Of one packet at MTU 1500.
 PAYLOAD_BYTES_MAX = 1460  # of IPv4, the larger of the two
-# A busy machine may hold a process up for longer than the round trip by which either side times its
-# tail loss probes. What is wrong with the protocol shows every time.
+# On a busy machine a process may be delayed by more than the round trip by which either side times
+# its tail loss probes. A protocol defect shows in every attempt.
 ATTEMPTS_MAX = 3
 SPURIOUS = "[TCP Spurious Retransmission]"
 
@@ -25,7 +25,7 @@ class BulkTest(unittest.TestCase):
 
     def exchange(self, name, server, client, server_address, direction):
         """`server` and `client` make command lines."""
-        # One way alone is the lesser half of the matter: the other side only acknowledges.
+        # One direction at a time is not enough: the other side would only acknowledge.
         count = bed.options.mib << (20 if direction == "both" else 17)
         for _ in range(ATTEMPTS_MAX):
             capture = self.bed.capture(name, 2 * count >> 20)

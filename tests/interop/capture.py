@@ -1,4 +1,4 @@
-"""What goes over the wire, recorded by dumpcap and judged by tshark."""
+"""Captures of the wire: recorded by dumpcap, analysed by tshark."""
 
 import os
 import re
@@ -12,8 +12,8 @@ ANALYSIS_TIMEOUT_S = 900
 
 LYRE, LYRE6 = "10.9.2.1", "fd00:9:2::1"
 
-# What must not be in a capture: name -> tshark's display filter. Where a checksum comes to 0, Linux
-# (everybody but us) writes the other zero of one's complement, 0xffff, which tshark calls bad.
+# Faults that a capture must not contain: name -> tshark's display filter. For a checksum of 0 Linux
+# writes the other zero of one's complement, 0xffff, which tshark reports as bad; Lyre does not.
 FAULTS = {
     "malformed packets": "_ws.malformed",
     "bad TCP checksums":
@@ -23,9 +23,9 @@ FAULTS = {
     "bad IP checksums": "ip.checksum.status == 0",
     "spurious retransmissions": "tcp.analysis.spurious_retransmission",
 }
-# What a router quotes of a packet that was too big is cut off, and would look broken.
+# An ICMP error quotes a truncated packet, which tshark would report as malformed.
 QUOTES = "icmp.type == 3 or icmpv6.type == 2"
-# Our payload is noise, in which tshark would see other protocols, malformed.
+# The payload is random; tshark would dissect it as other protocols, malformed.
 ANY_PAYLOAD = "tcp.port==1-65535,data"
 
 
@@ -34,7 +34,7 @@ class CaptureError(Exception):
 
 
 class Recording:
-    """A file of packets, judged by tshark."""
+    """A capture file, analysed by tshark."""
 
     def __init__(self, path):
         self._path = path
@@ -73,7 +73,7 @@ class Capture(Recording):
         with open(self._log_path, "wb") as log:
             self._process = processes.start(self._command, stdout=log, stderr=log)
         deadline = time.monotonic() + START_TIMEOUT_S
-        # It names its file once it records.
+        # dumpcap prints the file's name when it records.
         while "File: " not in self._log():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 processes.end(self._process)
@@ -90,7 +90,7 @@ class Capture(Recording):
             return file.read()
 
     def _wait_until_written(self):
-        """What was seen reaches the file a little later."""
+        """Waits until the captured packets have reached the file."""
         size, quiet_s = -1, 0.0
         while quiet_s < 1.0 and self._process.poll() is None:
             now = os.path.getsize(self._path)
@@ -99,7 +99,7 @@ class Capture(Recording):
             time.sleep(0.25)
 
     def packets(self):
-        """How many were recorded. Fails when any was missed: then the file proves nothing."""
+        """The number of recorded packets. Fails when dumpcap missed one."""
         found = re.search(r"received/dropped on interface '[^']*': (\d+)/(\d+)", self._log())
         if found is None:
             raise CaptureError("dumpcap gave no count: " + self._log().strip())

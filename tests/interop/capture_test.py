@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What counts as a fault in a capture."""
+"""Which packets count as faults in a capture."""
 
 import os
 import struct
@@ -26,7 +26,7 @@ def checksum(data):
 
 
 def segment(source, to, field=None):
-    """An ACK whose checksum comes to 0; `field` is what stands there instead."""
+    """An ACK whose checksum comes to 0; `field` replaces it."""
     addresses = bytes(map(int, f"{source}.{to}".split(".")))
     pseudo = addresses + struct.pack("!HH", 6, 20)
     tcp = bytearray(struct.pack("!HHIIBBHHH", 7200, 59213, 1, 2, 0x50, 0x10, 100, 0, 0))

@@ -1,5 +1,5 @@
-// The Lyre side of tests against kernels that do not speak `lyre perf`: an echo server, and a
-// client that behaves like netcat. Exit status: 0, or the LYRE_E code without its sign.
+// The Lyre side of tests against kernels that do not run `lyre perf`: an echo server, and a client
+// like netcat. Exit status: 0, or the LYRE_E code without its sign.
 
 #include <unistd.h>
 
@@ -31,7 +31,7 @@ struct Ended {
   int code;
 };
 
-/// Passes counts on; throws Ended on a failure other than "not now".
+/// Returns counts unchanged; throws Ended on a failure other than "not now".
 int64_t check(int64_t result) {
   if (result >= 0 || result == LYRE_E_AGAIN) return result;
   throw Ended{static_cast<int>(result)};
@@ -59,7 +59,7 @@ lyre_addr parse(const std::string& text) {
   return out;
 }
 
-/// Sends back what it receives, and finishes when the peer has.
+/// Sends back what it receives, and finishes when the peer has finished.
 class Echo {
  public:
   explicit Echo(lyre_session* session) : session_(session), bytes_(kChunkBytes) {}
@@ -69,7 +69,7 @@ class Echo {
 
   bool is_over() const { return is_over_; }
 
-  /// Whether something moved. Fails: throws Ended.
+  /// Returns whether it made progress. Fails: throws Ended.
   bool step() {
     if (begin_ == end_) return receive();
     const int64_t taken = check(lyre_send(session_, bytes_.data() + begin_, end_ - begin_));
@@ -102,7 +102,7 @@ bool accept_all(lyre_listener* listener, std::vector<std::unique_ptr<Echo>>& ech
   return echoes.size() > before;
 }
 
-/// One line on stdout for each connection that ends: the code that ended it.
+/// Prints the end code of each connection, one line each.
 bool step_all(std::vector<std::unique_ptr<Echo>>& echoes) {
   bool has_worked = false;
   std::erase_if(echoes, [&](const std::unique_ptr<Echo>& echo) {
@@ -139,7 +139,7 @@ struct ClientOptions {
   uint32_t times = 1;
 };
 
-/// Sends `input`, then FIN; collects what comes until the peer's FIN.
+/// Sends `input`, then FIN; collects the received data until the peer's FIN.
 class Client {
  public:
   Client(const Context& context, const ClientOptions& options, const std::vector<uint8_t>& input)
@@ -213,7 +213,7 @@ std::vector<uint8_t> read_input() {
   return bytes;
 }
 
-/// Standard input goes out on each connection; what came on the last goes to standard output.
+/// Sends standard input on each connection; writes the data of the last one to standard output.
 void run_client(const ClientOptions& options) {
   const std::vector<uint8_t> input = read_input();
   const Context context;

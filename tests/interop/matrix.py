@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Lyre against Linux TCP in every combination of what either may offer and what a wire may do.
+"""Lyre against Linux TCP, in combinations of options of either side and properties of the wire.
 
 Without arguments: cases in which every two values meet. `--all`: the whole product, for hours.
 `--case mtu=576,sack=0,...` is what a failure prints to repeat it; what is not named is usual.
@@ -20,18 +20,18 @@ from network import BridgedPair, NetworkError, kernel_congestions
 from pairwise import pairwise, product
 
 PORT = 5201
-# Two of the smaller MSS would be too few for losses, and 2 % loss slows Reno down.
+# With a smaller MSS there would be too few segments for losses, and 2 % loss makes Reno slow.
 BYTES = 1 << 20
 TRANSFER_TIMEOUT_S = 60
-# A wire without a bug of either side shows none of these.
+# None of these occurs unless one side has a defect.
 FAULTS = ("malformed packets", "bad TCP checksums", "bad IP checksums", "bad ICMPv6 checksums")
 DELAY_US = 100
-# With ECN the wire has a rate and marks what waits for it, six packets of 1500 bytes on.
+# With ECN the wire has a rate and marks queued packets, from six packets of 1500 bytes on.
 MARKING = {"rate_mbps": 100, "queue_kib": 500, "mark_kib": 9}
-# So many frames that met a queue, and there were marks for the sender to hear of and to answer.
+# With this many queued frames there were marks that the sender must react to.
 MARKS_MIN = 20
 
-# The first value of each is the usual one.
+# The first value of each dimension is the default.
 DIMENSIONS = {
     "family": [4, 6],
     "timestamps": [1, 0],
@@ -45,7 +45,7 @@ DIMENSIONS = {
     "loss_ppm": [0, 1000, 20_000],
     "disorder": ["none", "reorder", "duplicate"],
 }
-IPV6_MTU_MIN = 1280  # what a smaller one means to IPv6
+IPV6_MTU_MIN = 1280  # replaces a smaller MTU for IPv6
 DISORDER = {"none": {}, "reorder": {"reorder_ppm": 20_000, "reorder_us": 300},
             "duplicate": {"duplicate_ppm": 20_000}}
 SYSCTLS = {"timestamps": "tcp_timestamps", "sack": "tcp_sack", "scaling": "tcp_window_scaling",
@@ -53,7 +53,7 @@ SYSCTLS = {"timestamps": "tcp_timestamps", "sack": "tcp_sack", "scaling": "tcp_w
 
 
 class CaseFailed(Exception):
-    """The text is one line: hash, malformed or hang, and what was seen."""
+    """The text is one line: hash, malformed or hang, and the observation."""
 
 
 def text_of(case):
@@ -61,7 +61,7 @@ def text_of(case):
 
 
 def dimensions_here():
-    """Without what this kernel does not have, which is said aloud."""
+    """Removes what this kernel does not support, and prints it."""
     there = kernel_congestions()
     missing = [name for name in DIMENSIONS["congestion"] if name not in there]
     if missing:
@@ -93,7 +93,7 @@ def exchange(server, client):
 
 
 def arrange(host, case):
-    """What the kernel's side offers."""
+    """Sets the options that the kernel's side offers."""
     for name, sysctl in SYSCTLS.items():
         host.wire.run(host.wire.right, "sh", "-c",
                       f"echo {case[name]} > /proc/sys/net/ipv4/{sysctl}")
@@ -106,7 +106,7 @@ def check_ecn(capture, counters):
                  f"{opening} and tcp.flags.cwr == 0 and tcp.flags.ack == 1"):
         if not capture.matching(step):
             raise CaseFailed(f"ECN: no packet with {step}")
-    # `there` is Lyre's way to the kernel.
+    # `there` is the direction from Lyre to the kernel.
     for way, sender, receiver in (("there", bed.lyre(), bed.kernel()),
                                   ("back", bed.kernel(), bed.lyre())):
         if counters[way]["marked"] < MARKS_MIN:
@@ -149,7 +149,7 @@ def asking(address):
 
 
 def run_all(cases, seed):
-    """How many failed."""
+    """Runs the cases; returns how many failed."""
     failed = 0
     for number, case in enumerate(cases, 1):
         started = time.monotonic()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Neighbour discovery with a Linux kernel: what it sees of Lyre, and whose an address is."""
+"""Neighbour discovery with a Linux kernel: resolution in both directions, and address conflicts."""
 
 import json
 import re
@@ -18,7 +18,7 @@ FAULTS = ("malformed packets", "bad TCP checksums", "bad ICMPv6 checksums")
 
 
 class Looks(unittest.TestCase):
-    """What both tests ask of Lyre and of the kernel."""
+    """Queries of Lyre and of the kernel, for both tests."""
 
     def in_kernel(self, *command):
         return self.bed.wire.run(self.bed.wire.right, *command)

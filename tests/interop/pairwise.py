@@ -1,4 +1,4 @@
-"""Few cases in which every value of every dimension meets every value of every other."""
+"""Pairwise test cases: few cases that contain every pair of values of two dimensions."""
 
 import itertools
 import random
@@ -13,7 +13,7 @@ def product(dimensions):
 
 
 def pairs_of(case):
-    """What a case covers: each two of its values, with their names."""
+    """The pairs of values that a case covers, with their names."""
     return {frozenset(pair) for pair in itertools.combinations(case.items(), 2)}
 
 
@@ -39,7 +39,7 @@ def pairwise(dimensions, seed):
 
 
 def _candidate(dimensions, missing, rng):
-    """A case that covers at least one missing pair, its other values drawn."""
+    """A case that covers at least one missing pair, with its other values random."""
     case = {name: rng.choice(values) for name, values in dimensions.items()}
     case.update(rng.choice(missing))
     return case

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Linux sockets that do what peers do, polite and not, against Lyre."""
+"""Linux sockets as peers of Lyre, with correct and incorrect behaviour."""
 
 import errno
 import hashlib
@@ -18,12 +18,12 @@ PORT = 7000
 ECHO_PORT = 7007
 CLOSED_PORT = 7999
 NOBODY = {4: "10.9.2.77", 6: "fd00:9:2::77"}
-# What a frame of 1500 bytes leaves to a ping.
+# The largest ping payload in a frame of 1500 bytes.
 PING_BYTES_MAX = {4: 1472, 6: 1452}
 STEP_TIMEOUT_S = 30
 # LYRE_E codes, which lyre_peer exits with.
 RESET, REFUSED, TIMED_OUT, UNREACHABLE = 1, 2, 3, 4
-# A wire without a kernel bug or ours shows none of these, whatever the peers do.
+# None of these occurs on the wire without a defect of the kernel or of Lyre, whatever the peers do.
 FAULTS = ("malformed packets", "bad TCP checksums", "bad IP checksums", "bad ICMPv6 checksums")
 
 
@@ -77,7 +77,7 @@ class PeersTest(unittest.TestCase):
 
     @classmethod
     def judge_wire(cls):
-        """After the last test: what all of them left on the wire."""
+        """After the last test: checks the packets of all tests."""
         cls.capture.__exit__()
         faults = cls.capture.faults(FAULTS)
         if not cls.capture.packets() or faults:
@@ -113,7 +113,7 @@ class PeersTest(unittest.TestCase):
         """Starts Lyre's client; `ended()` waits for its exit status and what it received."""
         remote = bed.endpoint(address or bed.kernel(), port)
         command, environment = self.bed.lyre_peer("connect", remote, *options)
-        # A file cannot block the test while the client is still connecting.
+        # Input comes from a file: writing to a pipe could block while the client is connecting.
         with open(os.path.join(self.bed.folder, "input"), "wb+") as file:
             file.write(text)
             file.seek(0)
@@ -265,12 +265,12 @@ class PeersTest(unittest.TestCase):
         self.assertEqual(self.echo_ended(), 0)
 
     def test_kernel_reads_late(self):
-        """Its window closes, is probed, and opens again."""
+        """The peer's window closes, is probed, and opens again."""
         listener = self.listener()
         text = noise(16 << 20, 6)
         client = self.lyre_connects(text=text)
         connection = self.accept(listener)
-        # Nothing is asserted of the time: it only lets the window fill.
+        # The pause only lets the window fill; no time is asserted.
         threading.Event().wait(1.5)
         self.assertEqual(hashlib.sha256(receive_all(connection)).digest(),
                          hashlib.sha256(text).digest())
@@ -302,7 +302,7 @@ class PeersTest(unittest.TestCase):
                     self.bed.wire.run(self.bed.wire.right, "sh", "-c", f"echo 1 > {path}")
 
     def test_peer_vanishes(self):
-        """The cable is pulled in mid-transfer: the user timeout ends it."""
+        """The link goes down during a transfer: the user timeout ends the connection."""
         listener = self.listener()
         client = self.lyre_connects(text=noise(32 << 20, 9))
         connection = self.accept(listener)

@@ -20,13 +20,13 @@ from peers import REFUSED, UNREACHABLE, Namespace
 PORT = 7200
 STEP_TIMEOUT_S = 30
 FAR = {4: "10.9.5.2", 6: "fd00:9:5::2"}
-NEAR = {4: "10.9.5.1", 6: "fd00:9:5::1"}  # the router, seen from afar
+NEAR = {4: "10.9.5.1", 6: "fd00:9:5::1"}  # the router, as the far host sees it
 FAR_DEVICE = "far0"
-# Of the router's end only: the far host does not know, and asks for full segments.
+# Set at the router's end only: the far host does not know it, and offers a full-sized MSS.
 ROUTER_MTU = 1300
 FAULTS = ("malformed packets", "bad TCP checksums", "bad IP checksums", "bad ICMPv6 checksums")
 ROUTER_LIFETIME_S = 1800
-# In /proc/net, by family: the line and the name of what counts "packet too big".
+# The counters of "packet too big" in /proc/net, by family: the line and the name.
 TOO_BIG = {4: ("snmp", "IcmpMsg:", "OutType3"), 6: ("snmp6", "Icmp6OutPktTooBigs", None)}
 
 
@@ -73,7 +73,7 @@ class Routed(unittest.TestCase):
         cls.far = cls.enterClassContext(FarHost(cls.bed.wire))
 
     def too_big_sent(self):
-        """How often the router said so."""
+        """How often the router sent "packet too big"."""
         file, start, key = TOO_BIG[bed.options.family]
         lines = [line.split() for line in self.bed.wire.run(
             self.bed.wire.right, "cat", f"/proc/net/{file}").splitlines()]
@@ -148,7 +148,7 @@ class AdvertisementTest(Routed):
         super().setUpClass()
 
     def advertise(self, lifetime_s):
-        """The router tells all nodes of itself, as routing daemons do."""
+        """The router sends an advertisement to all nodes, as routing daemons do."""
         with Namespace(self.bed.wire.right):
             telling = socket.socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_ICMPV6)
             index = socket.if_nametoindex(self.bed.wire.device)
@@ -159,7 +159,7 @@ class AdvertisementTest(Routed):
                            ("ff02::1", 0, 0, index))
 
     def test_a_router_is_learned_and_forgotten(self):
-        # The router's own link-local address may still be tentative: it is told again.
+        # The router's own link-local address may still be tentative, so it advertises again.
         stop = threading.Event()
 
         def repeat():
@@ -180,7 +180,7 @@ class AdvertisementTest(Routed):
         self.wait_until_connecting_is(UNREACHABLE, "the way is still known")
 
     def wait_for_route(self):
-        """Until a connection goes out that way: nobody listens, and the far kernel says so."""
+        """Waits until a connection takes the route: the far kernel refuses it."""
         self.wait_until_connecting_is(REFUSED, "no way there")
 
     def wait_until_connecting_is(self, status, complaint):

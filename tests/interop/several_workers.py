@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One daemon with a worker on each core, on one port that spreads connections as it likes."""
+"""One daemon with a worker on each core, on one port with an unknown hash."""
 
 import contextlib
 import json
@@ -15,7 +15,7 @@ import processes
 from two_hosts import cores
 
 PORT = 5201
-# Enough that a hash leaves neither worker without any, whatever its seed.
+# Enough sessions that the hash gives some to each worker, whatever its seed.
 SESSIONS = 32
 MIB = 1 << 20
 START_TIMEOUT_S = 20
@@ -131,7 +131,7 @@ class SeveralWorkersTest(unittest.TestCase):
             self.assertLess(time.monotonic(), deadline, "one worker has no sessions")
 
     def test_no_worker_waits_for_another(self):
-        """Under load both ways: whatever a worker asks of the kernel, it is never a futex."""
+        """Under load in both directions: the system calls of a worker never include futex."""
         self.serve(self.bed.by_lyre)
         client = self.ask(self.bed.by_kernel, bed.lyre(), "--seconds", str(TRACED_S))
         self.wait_until_both_have_sessions(client)
@@ -143,7 +143,7 @@ class SeveralWorkersTest(unittest.TestCase):
         self.assertTrue(asked["sent"]["intact"] and asked["received"]["intact"])
         for trace in traces:
             print(f"worker thread: {trace.calls}")
-            # AF_PACKET is told of what there is to send by this call: the worker was seen at work.
+            # AF_PACKET sends by this system call, so the trace shows that the worker was active.
             self.assertGreater(trace.calls.get("sendto", 0), 100)
             self.assertNotIn("futex", trace.calls)
 

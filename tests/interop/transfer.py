@@ -36,7 +36,7 @@ def run(server, client, timeout_s):
 
 
 def check_sides(here, there, count):
-    """What one side sent is what the other received, byte for byte and hash for hash."""
+    """Checks that each side received what the other sent, by byte count and hash."""
     if not {"sent", "received"} & here.keys():
         raise TransferFailed(f"nothing was transferred: {here}")
     for flow, mirror in (("sent", "received"), ("received", "sent")):
