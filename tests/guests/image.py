@@ -11,7 +11,7 @@ import rootfs
 
 DISK_MIB = 2048
 MKE2FS_TIMEOUT_S = 300
-# Nothing of these has work to do in a guest that lives for a minute.
+# Services without use in a guest that runs for a minute.
 MASKED = ["apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer",
           "e2scrub_reap.service", "fstrim.timer", "getty@tty1.service", "systemd-pstore.service",
           "systemd-timesyncd.service", "dpdk.service", "systemd-update-utmp.service"]
@@ -26,7 +26,7 @@ class Image:
 
 
 def ensure(cache, root, root_identity):
-    """Returns the Image of `root`, making it anew when the root or the recipe has changed."""
+    """Returns the Image of `root`, making it again when the root or the recipe has changed."""
     image = Image(*(os.path.join(cache, name) for name in ("disk.ext4", "kernel", "initramfs")))
     stamp_path = os.path.join(cache, "image.stamp")
     stamp = rootfs.digest(root_identity, *(rootfs.read(name) for name in RECIPE))

@@ -8,7 +8,7 @@ import subprocess
 
 import taps
 
-# Where the guest finds its NICs; the scenarios name the same addresses.
+# The PCI addresses of the NICs in the guest; the scenarios use the same ones.
 DPDK_NIC_SLOT = "0x10"
 KERNEL_NIC_SLOT = "0x11"
 STOP_TIMEOUT_S = 5
@@ -61,7 +61,7 @@ class Machine:
 
     def _command(self, kernel_words):
         hardware = self._hardware
-        # Nehalem: the oldest model that DPDK's build accepts is also the cheapest to emulate.
+        # Nehalem: the oldest model that DPDK's build supports, and the cheapest to emulate.
         command = ["qemu-system-x86_64", "-nodefaults", "-display", "none", "-no-reboot",
                    "-accel", "tcg,thread=multi,tb-size=256", "-cpu", "Nehalem", "-machine", "q35",
                    "-m", str(hardware.memory_mib), "-smp", str(hardware.cpus),
@@ -93,7 +93,7 @@ class Machine:
         if self._hardware.iommu:
             device += ",disable-legacy=on,iommu_platform=on"
         if self._hardware.queues > 1:
-            # A vector for each queue either way, and two for what else there is to say.
+            # One vector for each receive and transmit queue, and two for configuration and control.
             device += f",mq=on,rss=on,hash=on,vectors={2 * self._hardware.queues + 2}"
         return device
 

@@ -1,4 +1,4 @@
-"""Boots two guests on one wire, runs a script in each, collects what they left behind."""
+"""Boots two guests on one wire, runs a script in each, collects their results."""
 
 import dataclasses
 import os

@@ -1,5 +1,5 @@
-# A NIC with two queues and a worker for each: sessions live on both workers, whoever dials and
-# wherever the NIC's hash puts their packets, and no worker waits for the other.
+# A NIC with two queues and a worker for each: sessions work on both workers, whichever guest opens
+# them and whichever queue the NIC's hash selects, and no worker waits for the other.
 MODE=$1
 . /host/scenarios/lib.sh
 . /host/scenarios/lyre_cli.sh
@@ -40,7 +40,7 @@ start_load() {
   start_perf "$1" "$2" --sessions $SESSIONS --direction both --block $BLOCK "${@:3}"
 }
 
-# Sessions that guest $1 dials; some of them must go to the worker that heard the answer.
+# Sessions that guest $1 opens; some of them must move to the worker that received the answer.
 spread_sessions() {
   local in out moved
   in=$(counter tcp_payload_in)
