@@ -9,7 +9,7 @@
 namespace lyre {
 namespace {
 
-/// RFC 1071 1, word by word as the text says it: an independent way to the same number.
+/// RFC 1071 1, word by word as in the text: an independent implementation.
 uint16_t slow_sum_host_order(const std::vector<uint8_t>& bytes) {
   uint64_t sum = 0;
   for (size_t at = 0; at < bytes.size(); at += 2) {
@@ -51,7 +51,7 @@ TEST(ChecksumSum, EveryLengthAgreesWithTheSlowWay) {
 }
 
 TEST(ChecksumSum, PiecesOfAnyLengthSumLikeTheWhole) {
-  // RFC 1071 2.B: what follows an odd number of bytes is added swapped.
+  // RFC 1071 2.B: what follows an odd number of bytes is added byte-swapped.
   Rng rng(2);
   for (int round = 0; round < 200; ++round) {
     const std::vector<uint8_t> bytes = random_bytes(rng, rng.below(300));

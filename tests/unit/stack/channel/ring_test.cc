@@ -89,7 +89,7 @@ TEST(Ring, TwoThreadsSeeEveryEntryOnceAndInOrder) {
   EXPECT_TRUE(is_ordered);
 }
 
-// The doorbell must never be missed: whoever sleeps is rung for, or saw the work and stayed up.
+// No wakeup is lost: a sleeper is rung, or it saw the work and did not sleep.
 TEST(Doorbell, SleeperIsWokenOrSeesTheWork) {
   constexpr uint32_t kRounds = 20'000;
   constexpr uint32_t kRoundOver = 2;

@@ -61,7 +61,7 @@ TEST(Path, HarmsAsOftenAsAskedAndCountsIt) {
   EXPECT_EQ(counters.carried, 100'000u);
   EXPECT_EQ(counters.lost, lost);
   EXPECT_NEAR(static_cast<double>(counters.lost), 5000, 400);
-  // Of what is not lost.
+  // Fractions of the frames that are not lost.
   for (const uint64_t count : {counters.duplicated, counters.corrupted, counters.reordered}) {
     EXPECT_NEAR(static_cast<double>(count), 4750, 600);
   }
@@ -74,7 +74,7 @@ TEST(Path, LosesInBurstsWhileItIsBad) {
   uint32_t bursts = 0;
   for (size_t i = 1; i < all.size(); ++i) bursts += all[i].copies == 0 && all[i - 1].copies != 0;
   ASSERT_GT(bursts, 100u);
-  // Left with a chance of a quarter, a burst is four frames long on average.
+  // The bad state is left with a probability of a quarter, so a burst has four frames on average.
   EXPECT_NEAR(static_cast<double>(lost_in(all)) / bursts, 4.0, 0.8);
 }
 
@@ -94,7 +94,7 @@ TEST(Path, LosesWhatDoesNotFitIntoTheQueueAndMarksBefore) {
   }
   EXPECT_EQ(seen, "++!!--");
   EXPECT_EQ(path.counters().overflowed, 2u);
-  // Time empties it.
+  // The queue drains with time.
   EXPECT_EQ(path.on_frame(kLength, millis(4)).copies, 1u);
 }
 

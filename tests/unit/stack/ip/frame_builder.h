@@ -34,7 +34,7 @@ struct TestPacket {
   }
 };
 
-/// The frame bytes as a packet that a port without checksum help received.
+/// The frame bytes as a packet that a port without checksum offload received.
 inline io::PacketBuf received(std::vector<uint8_t>& frame) {
   io::PacketBuf out;
   out.data = frame.data();
@@ -42,7 +42,7 @@ inline io::PacketBuf received(std::vector<uint8_t>& frame) {
   return out;
 }
 
-/// What the backend does for a packet that wants checksums, the simple way.
+/// Completes checksums as a backend does, in a simple way.
 inline void complete_checksums(io::PacketBuf& packet) {
   uint8_t* ip = packet.data + wire::kEthernetHeaderBytes;
   if (packet.l3_bytes < wire::kIpv6HeaderBytes) {
@@ -56,7 +56,7 @@ inline void complete_checksums(io::PacketBuf& packet) {
   wire::write_raw16(tcp + 16, tcp_sum.finish());
 }
 
-/// The frame of a segment whose text counts up from 0, as the code that sends ours builds it.
+/// The frame of a segment whose text counts up from 0, built by the code that sends our segments.
 inline std::vector<uint8_t> tcp_frame(const TcpOutput& output) {
   TestPacket packet;
   for (uint32_t i = 0; i < output.payload_bytes; ++i) packet.buf.data[i] = uint8_t(i);
@@ -66,7 +66,7 @@ inline std::vector<uint8_t> tcp_frame(const TcpOutput& output) {
   return {packet.buf.data, packet.buf.data + packet.buf.length};
 }
 
-/// A whole Ethernet frame that carries `payload` in an IPv4 packet from the peer to us.
+/// An Ethernet frame that carries `payload` in an IPv4 packet from the peer to us.
 inline std::vector<uint8_t> ip_frame(uint8_t protocol, std::span<const uint8_t> payload,
                                      const IpAddress& source = kPeerIp,
                                      const IpAddress& destination = kOwnIp) {
@@ -85,7 +85,7 @@ inline std::vector<uint8_t> ip_frame(uint8_t protocol, std::span<const uint8_t> 
   return out;
 }
 
-/// An ICMP message with its checksum put right.
+/// An ICMP message with a correct checksum.
 inline std::vector<uint8_t> icmp_message(uint8_t type, uint8_t code, uint32_t rest,
                                          std::span<const uint8_t> body) {
   std::vector<uint8_t> out(wire::kIcmpHeaderBytes + body.size());
@@ -115,14 +115,14 @@ inline std::vector<uint8_t> quoted_segment(const FourTuple& tuple, SeqNum seq) {
   return out;
 }
 
-/// Who sends a test packet of IPv6 to whom, and how far it may go.
+/// Source, destination and hop limit of an IPv6 test packet.
 struct Ipv6Route {
   IpAddress source = kPeerIp6;
   IpAddress destination = kOwnIp6;
   uint8_t hop_limit = 64;
 };
 
-/// A whole Ethernet frame that carries `payload` in an IPv6 packet from the peer.
+/// An Ethernet frame that carries `payload` in an IPv6 packet from the peer.
 inline std::vector<uint8_t> ipv6_frame(uint8_t next_header, std::span<const uint8_t> payload,
                                        const Ipv6Route& route = {}) {
   constexpr size_t kFrontBytes = wire::kEthernetHeaderBytes + wire::kIpv6HeaderBytes;
@@ -143,7 +143,7 @@ inline std::vector<uint8_t> ipv6_frame(uint8_t next_header, std::span<const uint
   return out;
 }
 
-/// An ICMPv6 message with its checksum put right.
+/// An ICMPv6 message with a correct checksum.
 inline std::vector<uint8_t> icmpv6_message(uint8_t type, uint8_t code, uint32_t rest,
                                            std::span<const uint8_t> body,
                                            const Ipv6Route& route = {}) {

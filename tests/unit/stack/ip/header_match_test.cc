@@ -78,7 +78,7 @@ TEST_F(HeaderMatchTest, LengthsThatDoNotFitDoNotMatch) {
   }
 }
 
-// Whichever byte of the headers is changed: either classify() finds the same segment in the packet,
+// For a change of any byte of the headers, either classify() finds the same segment in the packet,
 // or header_match() refuses it.
 TEST_F(HeaderMatchTest, AgreesWithClassifyOnEveryByteOfTheHeaders) {
   const std::vector<uint8_t> good = tcp_frame(segment(kSeq + kTextBytes, 2));

@@ -92,7 +92,7 @@ TEST_F(InputIpv6Test, APaddedFrameAndHeadersBetweenChangeNothing) {
 }
 
 TEST_F(InputIpv6Test, EachFlippedBitOfASegmentIsNoticed) {
-  // Traffic class, flow label and hop limit are covered by nothing (RFC 8200 8.1).
+  // No checksum covers traffic class, flow label and hop limit (RFC 8200 8.1).
   const Bytes good = tcp_frame(segment_from_ipv6_peer(40));
   for (size_t at = 18; at < good.size(); ++at) {
     if (at == 21) continue;
@@ -147,7 +147,7 @@ TEST_F(InputIpv6Test, WhatIsNotOursYetIsNotTaken) {
   // RFC 4862 5.4.
   routes_.set_state(kOwnIp6, link::AddressState::kTentative);
   EXPECT_EQ(drop_of(tcp_frame(segment_from_ipv6_peer(1))), Drop::kIpNotForUs);
-  EXPECT_EQ(solicit(IpAddress{}), InputKind::kNdp) << "but who else probes for it is heard";
+  EXPECT_EQ(solicit(IpAddress{}), InputKind::kNdp) << "a probe of another host must reach Ndp";
   routes_.set_state(kOwnIp6, link::AddressState::kUsable);
   Bytes frame = tcp_frame(segment_from_ipv6_peer(1));
   EXPECT_EQ(classify_frame(frame), InputKind::kTcp);
@@ -243,7 +243,7 @@ TEST_F(InputIpv6Test, HardAndSoftErrors) {
 }
 
 TEST_F(InputIpv6Test, MessagesOfUnknownTypesAreIgnored) {
-  // RFC 4443 2.1: errors below 128, information above.
+  // RFC 4443 2.1: errors are below 128, informational messages above.
   for (const uint8_t type : std::initializer_list<uint8_t>{0, 5, 100, 127, 144, 200, 255}) {
     EXPECT_EQ(drop_of(ipv6_frame(wire::kIpProtocolIcmpv6, icmpv6_message(type, 0, 0, kPing))),
               Drop::kIcmpIgnored)

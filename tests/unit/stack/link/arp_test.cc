@@ -26,7 +26,7 @@ class ArpTest : public testing::Test {
     pass(kArpAnnounceInterval);
   }
 
-  /// What is sent now.
+  /// The packets that are due now.
   std::vector<NeighbourOut> run() {
     NeighbourOutList out;
     table_.on_timer(now_, out);

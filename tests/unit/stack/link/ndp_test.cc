@@ -32,7 +32,7 @@ class NdpTest : public testing::Test {
  protected:
   NdpTest() { table_.set_port(0, {kOwnMac, kAddresses, true}, now_); }
 
-  /// What neighbour discovery sends now; listener reports are kept apart.
+  /// The NDP messages that are due now; listener reports are collected separately.
   std::vector<NeighbourOut> run() {
     NeighbourOutList out;
     table_.on_timer(now_, out);
@@ -42,7 +42,7 @@ class NdpTest : public testing::Test {
     }
     return ndp;
   }
-  /// All that is sent while so much time passes.
+  /// All messages that are sent while `span` passes.
   std::vector<NeighbourOut> pass(Nanos span) {
     std::vector<NeighbourOut> all = run();
     const Nanos end = now_ + span;
@@ -53,7 +53,7 @@ class NdpTest : public testing::Test {
     now_ = end;
     return all;
   }
-  /// Until the addresses are ours and everybody was told.
+  /// Passes time until duplicate address detection has ended and all advertisements were sent.
   void settle() { pass(seconds(30)); }
 
   NeighbourHandled receive(MacAddress mac, const IpAddress& source, const IpAddress& destination,
@@ -146,8 +146,8 @@ TEST_F(NdpTest, TellsItsNeighboursAgainWhenTheLinkComesUp) {
 }
 
 TEST_F(NdpTest, ProbesOverALinkThatWasDownDoNotCount) {
-  run();                        // begins to wait
-  pass(kFirstSolicitDelayMax);  // both probes are gone, into the dark
+  run();                        // starts the random delay
+  pass(kFirstSolicitDelayMax);  // both probes are sent while the link is down, and lost
   table_.on_link_up(0, now_);
   std::vector<NeighbourOut> probes = run();
   ASSERT_EQ(probes.size(), 2u);
@@ -373,7 +373,7 @@ TEST_F(NdpTest, TellsRoutersThatAskWhatItListensTo) {
   EXPECT_TRUE(reports_[0].mld.report.is_version1);
   EXPECT_EQ(reports_[0].mld.addresses.destination, group) << "RFC 2710 4";
   EXPECT_EQ(table_.handle_mld(0, {.group = kAllNodes}, now_).drop, Drop::kIcmpIgnored)
-      << "nobody is ever asked for that one";
+      << "all nodes: there is no membership to report";
 }
 
 TEST(MldFraming, WritesAFrame) {

@@ -96,7 +96,7 @@ TEST_F(NeighbourCacheTest, AnUnusedEntryIsForgottenInSilence) {
 }
 
 TEST_F(NeighbourCacheTest, HostsAreTrustedForDifferentTimes) {
-  // RFC 4861 6.3.2: half to one and a half of what is usual.
+  // RFC 4861 6.3.2: between 0.5 and 1.5 times the base value.
   std::set<int64_t> spans;
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     cache_ = NeighbourCache(seed);

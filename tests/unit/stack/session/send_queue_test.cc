@@ -53,13 +53,13 @@ TEST(SendQueue, FullPoolRefusesAndLeavesTheQueueAlone) {
   EXPECT_EQ(queue.piece_count, 1u);
 }
 
-// Against a plain list of bytes: any order of appending, acknowledging and gathering.
+// Compared with a plain list of bytes, for any order of appending, acknowledging and gathering.
 TEST(SendQueue, AgreesWithAListOfBytes) {
   for (uint64_t seed = 1; seed <= 100; ++seed) {
     Rng rng(seed);
     SendPieces pieces(64);
     SendQueue queue;
-    std::deque<uint64_t> bytes;  // the place of every queued byte
+    std::deque<uint64_t> bytes;  // the position of every queued byte
     uint64_t next_place = 0;
     for (int step = 0; step < 500; ++step) {
       const uint64_t choice = rng.below(3);

@@ -6,7 +6,7 @@
 namespace lyre::tcp {
 namespace {
 
-/// Everything a stranger and an application can do, in any order: nothing may break an invariant.
+/// Arbitrary input of an attacker and an application, in any order: no invariant may break.
 class Chaos {
  public:
   explicit Chaos(uint64_t seed)
@@ -58,7 +58,7 @@ class Chaos {
 
   bool is_usable() const { return peer_.state() != State::kClosed; }
 
-  /// A number near something that matters, or anywhere.
+  /// A number near a significant one, or any number.
   uint32_t near(uint32_t about) {
     if (rng_.chance_ppm(50'000)) return static_cast<uint32_t>(rng_.next());
     return about + static_cast<uint32_t>(rng_.below(5000)) - 1500;

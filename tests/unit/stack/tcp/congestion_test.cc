@@ -161,8 +161,8 @@ TEST_F(CubicEpoch, SecondLossBelowTheMaximumConvergesFast) {  // RFC 9438 4.7
   EXPECT_NEAR(cc.cubic()->w_max, 70 * 0.85 * kMss, 1);
 }
 
-/// Where round trips are short Reno is faster than the curve: 0.53 segments a round trip up to the
-/// old window, then one.
+/// With a short RTT Reno is faster than the curve: 0.53 segments per round trip up to the old
+/// window, then one.
 TEST_F(CubicEpoch, FollowsRenoWhereThatIsFaster) {  // RFC 9438 4.3
   cc.cwnd_bytes = 10 * kMss;
   congestion_on_loss(cc, 10 * kMss);
@@ -178,7 +178,7 @@ TEST_F(CubicEpoch, FollowsRenoWhereThatIsFaster) {  // RFC 9438 4.3
   EXPECT_NEAR(cc.cwnd_bytes, 22.0 * kMss, 4.0 * kMss);
 }
 
-/// The path's MTU has grown, or shrunk: what it carries has not.
+/// The path's MTU has changed; its capacity in bytes has not.
 TEST_F(CubicEpoch, SegmentsOfAnotherSizeMoveTheWindowNoFaster) {
   for (int i = 0; i < 40; ++i) round();
   for (const uint32_t mss_bytes : {3 * kMss, kMss / 3}) {

@@ -26,7 +26,7 @@ ConnectionConfig with_dctcp() {
 
 bool has(const SegmentOut& segment, uint8_t flag) { return segment.flags.has(flag); }
 
-/// Answers our SYN with `flags` and gives what is established.
+/// Answers our SYN with `flags`, so that the connection is established.
 void answer_syn(Peer& peer, uint8_t flags) {
   peer.now += millis(10);
   SegmentIn answer = peer.make(flags, 0, 0);
@@ -55,7 +55,7 @@ SegmentIn syn_of(Peer& peer, uint8_t flags, Ecn field) {
   return syn;
 }
 
-/// The peer dials with `flags`, its SYN in a packet with `field`. Returns our SYN,ACK.
+/// The peer connects with `flags`, its SYN in a packet with `field`. Returns our SYN,ACK.
 SegmentOut accept_syn(Peer& peer, uint8_t flags, Ecn field = Ecn::kNotEct) {
   peer.conn = peer.engine.open_passive(kTuple, peer.config, syn_of(peer, flags, field), peer.now);
   const SegmentOut answer = *peer.next();
@@ -107,7 +107,7 @@ TEST(EcnSetup, LostSynIsFollowedByAPlainOne) {  // RFC 3168 6.1.1.1
   const auto again = peer.next();
   ASSERT_TRUE(again.has_value());
   EXPECT_FALSE(has(*again, kE | kC));
-  answer_syn(peer, kSA | kE);  // the answer to the first, late
+  answer_syn(peer, kSA | kE);  // the answer to the first SYN, late
   EXPECT_FALSE(peer.info().has_ecn);
 }
 
@@ -127,7 +127,7 @@ TEST(EcnSetup, ListenerAgreesUnlessOff) {  // RFC 3168 6.1.1
   EXPECT_FALSE(has(accept_syn(marked, kS | kE | kC, Ecn::kEct0), kE));
 }
 
-/// Whether the SYN,ACK that leaves no state behind agrees.
+/// Whether a stateless SYN,ACK accepts ECN.
 bool agrees_by_cookie(ConnectionConfig config, Ecn field) {
   config.timestamps = true;
   Peer peer(config);
@@ -148,7 +148,7 @@ TEST(EcnSetup, CookieAgreesAsTheListenerItselfWould) {  // RFC 3168 6.1.1
 TEST(EcnSetup, PlainSynAfterAnEcnSynTurnsItOff) {  // RFC 3168 6.1.1
   Peer peer(with_ecn(EcnMode::kAccept));
   ASSERT_TRUE(has(accept_syn(peer, kS | kE | kC), kE));
-  peer.run_deadline();  // our SYN,ACK was lost: nothing of that is owed to a plain connection
+  peer.run_deadline();  // our SYN,ACK was lost: without ECN no ECN state is inherited from it
   peer.all();
   peer.send(syn_of(peer, kS, Ecn::kNotEct));
   const auto answer = peer.next();
@@ -157,7 +157,7 @@ TEST(EcnSetup, PlainSynAfterAnEcnSynTurnsItOff) {  // RFC 3168 6.1.1
   EXPECT_FALSE(peer.info().has_ecn);
 }
 
-// Found by lyre-sim --scenario hosts_rough --seed 1: the timeout of the answer owed a CWR.
+// Found by lyre-sim --scenario hosts_rough --seed 1: the timeout of the SYN,ACK set a pending CWR.
 TEST(EcnSetup, PlainSynAfterALostAnswerLeavesNothingToTell) {  // RFC 3168 6.1.1
   Peer peer(with_ecn(EcnMode::kAccept));
   accept_syn(peer, kS | kE | kC);
@@ -264,7 +264,7 @@ TEST(EcnReceiver, EchoesUntilCwr) {  // RFC 3168 6.1.3
   ASSERT_TRUE(answer.has_value());
   EXPECT_FALSE(has(*answer, kE));
   peer.send(marked_text(peer, 3000, Ecn::kCe, kC));
-  EXPECT_TRUE(has(*peer.next(), kE));  // this one met congestion itself
+  EXPECT_TRUE(has(*peer.next(), kE));  // this segment was marked itself
   EXPECT_EQ(peer.info().ce_segments, 2u);
 }
 

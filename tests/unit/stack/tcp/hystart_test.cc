@@ -7,7 +7,7 @@ namespace {
 
 constexpr uint32_t kSegmentBytes = 1000;
 
-/// The initial slow start of one connection, a round of ACKs at a time.
+/// The initial slow start of one connection, one round of ACKs at a time.
 class Hystart : public testing::Test {
  protected:
   Hystart() {
@@ -15,7 +15,7 @@ class Hystart : public testing::Test {
     congestion_start_data(cc, una);
     nxt = una + cc.cwnd_bytes;
   }
-  /// A window of ACKs, each with a round trip of `rtt`.
+  /// A window of ACKs, each with an RTT of `rtt`.
   void round(Nanos rtt) {
     const SeqNum end = nxt;
     while (una.before(end)) {

@@ -11,7 +11,8 @@ ConnectionConfig paced() {
   return config;
 }
 
-/// Sends a window and lets `span` pass, waking only at deadlines. Bytes that left.
+/// Sends a window and lets `span` pass, running at deadlines only. Returns the bytes that were
+/// sent.
 uint32_t sent_within(Peer& peer, Nanos span) {
   const Nanos until = peer.now + span;
   uint32_t bytes = 0;

@@ -7,7 +7,7 @@
 
 namespace lyre::tcp {
 
-/// A peer driven by hand: each test sends it segments and looks at what the engine answers.
+/// A peer that a test controls: it sends segments to the engine and reads the engine's answers.
 /// Sequence numbers are relative: them(0) is the peer's first byte of text, us(0) ours.
 class Peer {
  public:
@@ -16,18 +16,18 @@ class Peer {
   /// No timestamps, SACK on, MSS 1000, no scaling: numbers stay readable.
   static ConnectionConfig plain_config();
 
-  /// An established connection that we dialed; the peer offers `options` and `window`.
+  /// An established connection that we opened; the peer offers `options` and `window`.
   void dial(uint16_t window = 60000);
-  /// An established connection that the peer dialed.
+  /// An established connection that the peer opened.
   void accept(uint16_t window = 60000);
-  /// Only our SYN has left.
+  /// Only our SYN was sent.
   SegmentOut dial_only();
   /// Our SYN was lost and sent again; the second one is answered.
   void dial_with_lost_syn();
 
   SegmentIn make(uint8_t flags, uint32_t seq_at, uint32_t ack_at, uint32_t payload_bytes = 0) const;
   const Effects& send(const SegmentIn& segment);
-  /// The everyday segments.
+  /// Shorthands for frequent segments.
   const Effects& ack(uint32_t ack_at) { return send(make(wire::TcpFlags::kAck, sent_, ack_at)); }
   const Effects& ack_with_sack(uint32_t ack_at, std::vector<std::pair<uint32_t, uint32_t>> blocks);
   const Effects& text(uint32_t seq_at, uint32_t payload_bytes);
@@ -37,11 +37,11 @@ class Peer {
   const Effects& close();
 
   std::optional<SegmentOut> next(uint32_t payload_bytes_max = 0);
-  /// Everything that leaves now.
+  /// All segments that may be sent now.
   std::vector<SegmentOut> all(uint32_t payload_bytes_max = 0);
-  /// Lets time pass, running timers as they come due.
+  /// Lets time pass, and runs timers when they are due.
   void wait(Nanos span);
-  /// Runs up to the next deadline and its timer.
+  /// Advances to the next deadline and runs its timer.
   const Effects& run_deadline();
 
   SeqNum us(uint32_t at) const { return our_iss + 1 + at; }

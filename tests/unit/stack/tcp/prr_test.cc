@@ -5,7 +5,7 @@
 namespace lyre::tcp {
 namespace {
 
-/// Sequence positions of all that leaves now, each segment by its first byte.
+/// Sequence positions of all segments that are sent now, each by its first byte.
 std::vector<uint32_t> sent(Peer& peer) {
   std::vector<uint32_t> positions;
   for (const SegmentOut& segment : peer.all()) positions.push_back(peer.at(segment.seq));
@@ -56,9 +56,9 @@ TEST(Prr, ManyLostGoAgainOneByOneAndNewDataFollows) {
   EXPECT_EQ(arrives(millis(2), 0, 4000, 10000), Positions{3000});
   EXPECT_EQ(arrives(millis(2), 0, 4000, 11000), Positions{12000});
   EXPECT_EQ(arrives(millis(2), 0, 4000, 12000), Positions{13000});
-  // SND.UNA moves and nothing new is lost: a segment more.
+  // SND.UNA moves and no new loss is found: one segment more.
   EXPECT_EQ(arrives(millis(10), 1000, 4000, 12000), (Positions{14000, 15000}));
-  // 2000 and 3000 came, 1000, sent before them, did not.
+  // 2000 and 3000 arrived; 1000, which was sent before them, did not.
   EXPECT_EQ(arrives(millis(2), 1000, 2000, 12000), (Positions{1000, 16000}));
   EXPECT_EQ(arrives(millis(2), 1000, 2000, 13000), Positions{17000});
   EXPECT_EQ(peer.info().timeouts, 0u);
@@ -80,11 +80,11 @@ TEST(Prr, AboveSsthreshItSendsInProportion) {  // RFC 6937 3.1
     count += static_cast<uint32_t>(sent(peer).size());
   }
   EXPECT_EQ(peer.info().ssthresh_bytes, 14000u);
-  // 19 of 20 arrived: 0.7 of them left, the retransmission among them.
+  // 19 of 20 arrived: 0.7 of that was sent, including the retransmission.
   EXPECT_NEAR(count, 14, 1);
 }
 
-TEST(Prr, OvertakenAckStillTellsItsSacks) {  // RFC 2018 5: blocks are news whatever the number says
+TEST(Prr, OvertakenAckStillTellsItsSacks) {  // RFC 2018 5: SACK blocks always count
   Peer peer;
   peer.dial();
   peer.app_send(10000);

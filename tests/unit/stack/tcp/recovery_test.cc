@@ -48,7 +48,7 @@ TEST(Rack, ReorderingTimerFindsALossThatFewSacksTell) {  // RFC 8985 6.2 step 5
   EXPECT_EQ(again->seq, peer.us(0));
 }
 
-/// When the reordering timer of a fresh hole at `hole` runs out, counted from the SACK behind it.
+/// The time from the SACK after a new hole at `hole` to the expiry of the reordering timer.
 Nanos patience_with_hole(Peer& peer, uint32_t hole) {
   peer.ack_with_sack(hole, {{hole + 1000, hole + 2000}});
   peer.all();
@@ -57,13 +57,13 @@ Nanos patience_with_hole(Peer& peer, uint32_t hole) {
   return peer.now - before;
 }
 
-/// The round trip is 10 ms, so a window is 2.5 ms for each step of the multiplier.
+/// The RTT is 10 ms, so the reordering window is 2.5 ms for each step of the multiplier.
 TEST(Rack, EachRoundWithADuplicateReportWidensTheWindow) {  // RFC 8985 6.2 step 4
   Peer peer;
   send_ten(peer);
   const Nanos narrow = patience_with_hole(peer, 0);
   peer.now += millis(10);
-  // The hole's first transmission was only late: the second arrives, too, and is reported.
+  // The hole's first transmission was only late: the second arrives as well, and is reported.
   peer.ack_with_sack(2000, {{0, 1000}});
   peer.all();
   peer.now += millis(10);
@@ -94,7 +94,7 @@ TEST(Rack, LostRetransmissionIsFoundByLaterOnes) {
   EXPECT_EQ(sent[0].seq, peer.us(0));
   EXPECT_EQ(sent[1].seq, peer.us(1000));
   peer.now += millis(10);
-  peer.ack_with_sack(0, {{1000, 8000}});  // the second came, the first again did not
+  peer.ack_with_sack(0, {{1000, 8000}});  // the second arrived, the first retransmission did not
   sent = peer.all();
   ASSERT_GE(sent.size(), 1u);
   EXPECT_EQ(sent[0].seq, peer.us(0));
@@ -283,7 +283,7 @@ TEST(Reneging, FrontSackedAtTimeoutIsSentAgain) {  // RFC 2018 8
   send_ten(peer);
   peer.ack_with_sack(1000, {{2000, 3000}});
   peer.all();
-  peer.ack_with_sack(2000, {});  // up to the SACKed one, which the receiver has thrown away
+  peer.ack_with_sack(2000, {});  // up to the SACKed segment, which the receiver has discarded
   while (peer.info().timeouts == 0) {
     peer.run_deadline();
     for (const SegmentOut& segment : peer.all()) {

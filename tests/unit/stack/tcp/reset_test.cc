@@ -41,7 +41,7 @@ TEST(Reset, AtTheRightEdgeIsOutside) {  // RFC 5961 3.2: RCV.NXT <= SEG.SEQ < RC
   EXPECT_TRUE(peer.next().has_value());
 }
 
-/// A peer that has filled the window, and of whose text something was lost, aborts just there.
+/// A peer that has filled the window, part of which was lost, resets with exactly this number.
 TEST(Reset, AtTheRightEdgeBehindAGapIsChallenged) {
   Peer peer;
   peer.dial();

@@ -119,7 +119,7 @@ TEST(Timeout, SackedTextIsNotSentAgain) {  // RFC 6675 4 NextSeg (1), 5.1
 }
 
 TEST(Timeout, SlowStartsThroughWhatWasLost) {
-  // RFC 6675 5.1: from the lowest on.
+  // RFC 6675 5.1: the lowest is sent first.
   Peer peer(without_sack());
   peer.dial();
   peer.app_send(8000);
@@ -226,7 +226,7 @@ TEST(Keepalive, ASegmentThatProvesNothingIsNoSignOfLife) {  // RFC 9293 3.8.4
   EXPECT_EQ(probe->seq, peer.our_iss);
 }
 
-/// Sizes were tried in vain during an outage; the window was left at one of the small ones.
+/// Smaller sizes were tried without success during an outage; the window was left at a small one.
 TEST(Timeout, WindowOfOneSmallSegmentLetsALargeOneOut) {  // RFC 5681 3.1
   ConnectionConfig config;
   config.mss_bytes = 1440;
@@ -245,7 +245,7 @@ TEST(Timeout, WindowOfOneSmallSegmentLetsALargeOneOut) {  // RFC 5681 3.1
   EXPECT_TRUE(peer.next().has_value());
 }
 
-/// The ACK that ends the recovery opens the window as any of slow start's does.
+/// The ACK that ends the recovery grows the window like any ACK in slow start.
 TEST(Timeout, TheAckThatEndsItGrowsTheWindow) {  // RFC 5681 3.1
   Peer peer;
   peer.dial();

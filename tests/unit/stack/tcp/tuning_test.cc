@@ -7,7 +7,7 @@ namespace {
 
 constexpr uint32_t kStart = 20000;
 
-/// A buffer of 20 segments that may grow to 800.
+/// A receive buffer of 20 segments that may grow to 800.
 ConnectionConfig growing(bool has_timestamps) {
   ConnectionConfig config = Peer::plain_config();
   config.window_scaling = true;
@@ -17,8 +17,8 @@ ConnectionConfig growing(bool has_timestamps) {
   return config;
 }
 
-/// A peer that sends, for `rounds` round trips, all that the window allows; the reader takes
-/// everything at once. Ends with the window that is then offered.
+/// A peer that sends all that the window allows for `rounds` round trips; the application reads at
+/// once. Returns the window that is offered at the end.
 class Stream {
  public:
   explicit Stream(const ConnectionConfig& config)
@@ -29,7 +29,7 @@ class Stream {
   }
   void round(Nanos rtt, uint32_t bytes_max) {
     const uint32_t bytes = std::min(window, bytes_max) / 1000 * 1000;
-    const uint32_t echoed = echo;  // what is sent now has not seen the ACKs of this round
+    const uint32_t echoed = echo;  // sent before the ACKs of this round arrived
     for (uint32_t i = 0; i < bytes; i += 1000) {
       SegmentIn text = peer.make(kA, at, 0, 1000);
       text.options.has_timestamps = peer.config.timestamps;
@@ -56,7 +56,7 @@ class Stream {
   }
 
   Peer peer;
-  uint32_t scale;  ///< with 4 bits 800 000 bytes fit
+  uint32_t scale;  ///< with 4 bits a window of 800 000 bytes fits
   uint32_t window = 0;
   uint32_t at = 0;
   uint32_t echo = 0;
@@ -74,7 +74,7 @@ TEST(ReceiveTuning, WindowFollowsAFastReaderUpToTheLimit) {
   }
 }
 
-/// A path whose round trips take 50 us and what the window waits in a queue of 100 bytes a us.
+/// A path with an RTT of 50 us, plus the time that the window waits in a queue of 100 bytes/us.
 void queued_round(Stream& stream) {
   stream.round(later(micros(50), micros(stream.window / 100)), UINT32_MAX);
 }

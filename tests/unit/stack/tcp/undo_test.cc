@@ -30,7 +30,7 @@ const Effects& ack_echoing(Peer& peer, uint32_t ack_at, uint32_t ts_echo) {
   return peer.send(segment);
 }
 
-/// Runs into the retransmission timeout. Returns the first segment that is sent again.
+/// Waits for the retransmission timeout. Returns the first segment that is sent again.
 SegmentOut time_out(Peer& peer) {
   while (peer.info().timeouts == 0) {
     peer.all();
@@ -68,7 +68,7 @@ TEST(SpuriousTimeout, RealLossIsNotUndone) {
   ASSERT_TRUE(next.has_value());
   EXPECT_TRUE(next->is_retransmission);
   EXPECT_EQ(next->seq, peer.us(1000));
-  ack_echoing(peer, 2000, 0);  // only the first answer is a witness
+  ack_echoing(peer, 2000, 0);  // only the first ACK is evidence
   EXPECT_EQ(peer.info().undone_reductions, 0u);
 }
 
@@ -125,11 +125,11 @@ TEST(SpuriousRecovery, OneRetransmissionThatWasNeededKeepsTheReduction) {
   peer.ack_with_sack(0, {{1000, 10000}});
   peer.all();
   peer.ack(10000);
-  peer.ack_with_sack(10000, {{0, 1000}});  // one of them had come late
+  peer.ack_with_sack(10000, {{0, 1000}});  // one of the originals was late
   EXPECT_EQ(peer.info().undone_reductions, 0u);
 }
 
-/// The report of a repeat above what is acknowledged stands in front of the block that it is in.
+/// The DSACK block of a duplicate above SND.UNA comes before the SACK block that contains it.
 TEST(SpuriousRecovery, RepeatInsideASackedBlockIsReportedToo) {  // RFC 2883 4.2
   Peer peer;
   peer.dial();
@@ -141,8 +141,8 @@ TEST(SpuriousRecovery, RepeatInsideASackedBlockIsReportedToo) {  // RFC 2883 4.2
   for (const SegmentOut& segment : peer.all()) resent += segment.is_retransmission ? 1 : 0;
   ASSERT_EQ(resent, 2u);
   peer.now += millis(10);
-  peer.ack_with_sack(0, {{1000, 8000}});                // the second original came late
-  peer.ack_with_sack(0, {{1000, 2000}, {1000, 8000}});  // and its repeat
+  peer.ack_with_sack(0, {{1000, 8000}});                // the second original was late
+  peer.ack_with_sack(0, {{1000, 2000}, {1000, 8000}});  // and its retransmission
   peer.ack_with_sack(8000, {});
   peer.ack_with_sack(8000, {{0, 1000}});
   EXPECT_EQ(peer.info().undone_reductions, 1u);
@@ -185,7 +185,7 @@ TEST(SpuriousRecovery, LateOriginalIsRecognisedByItsTimestamp) {  // RFC 3522
   EXPECT_GE(peer.info().cwnd_bytes, cwnd);
 }
 
-/// What would be given back lies outside of the connection, with room for one each.
+/// Undo records are outside of the connection, with room for one per connection.
 TEST(SpuriousRecovery, RoomForOneIsEnoughForOneConnectionAfterAnother) {
   Peer peer(Peer::plain_config(), {.connections_max = 1});
   for (int i = 0; i < 3; ++i) {
@@ -195,7 +195,7 @@ TEST(SpuriousRecovery, RoomForOneIsEnoughForOneConnectionAfterAnother) {
     peer.now += millis(10);
     peer.ack_with_sack(0, {{1000, 4000}});
     EXPECT_EQ(peer.info().fast_recoveries, 1u);
-    time_out(peer);  // a second reduction takes the place of the first
+    time_out(peer);  // a second reduction replaces the first
     std::optional<SegmentOut> reset;
     peer.engine.on_app_abort(peer.conn, peer.now, peer.effects, reset);
     peer.engine.release(peer.conn);

@@ -18,8 +18,8 @@ constexpr char kQuoteDumpIpv6[] =
     "fd 00 00 00 00 00 00 00 00 00 00 00 00 00 00 02 12 34 00 50 de ad be ef";
 
 TEST(Icmpv6, KnowsTheChecksumOfARealPing) {
-  // The sum was made apart from this code: pseudo-header (RFC 8200 8.1) fd00::2 -> fd00::1, 12,
-  // 58, and the message.
+  // The sum was computed independently of this code: pseudo-header (RFC 8200 8.1) fd00::2 ->
+  // fd00::1, 12, 58, and the message.
   const auto message = bytes_of("80 00 ae b2 12 34 00 07 61 62 63 64");
   Drop drop{};
   const auto icmp = parse_icmpv6(kPeerToUs, message, drop);

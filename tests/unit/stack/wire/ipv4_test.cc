@@ -7,7 +7,7 @@
 namespace lyre::wire {
 namespace {
 
-// A header whose checksum (b861) is worked out in many textbooks.
+// A common textbook header, whose checksum is b861.
 constexpr char kTextbookDump[] = "45 00 00 73 00 00 40 00 40 11 b8 61 c0 a8 00 01 c0 a8 00 c7";
 
 std::vector<uint8_t> textbook_packet() {

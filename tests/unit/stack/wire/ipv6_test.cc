@@ -13,7 +13,7 @@ constexpr char kHeaderDump[] =
     "6b 9a bc de 00 08 06 3f fd 00 00 00 00 00 00 00 00 00 00 00 00 00 00 02 "
     "fd 00 00 00 00 00 00 00 00 00 00 00 00 00 00 01";
 
-/// The packet of kHeaderDump with other headers behind it.
+/// The packet of kHeaderDump with other headers after its own.
 std::vector<uint8_t> packet_of(uint8_t next_header, const char* rest) {
   std::vector<uint8_t> out = bytes_of(kHeaderDump);
   const std::vector<uint8_t> more = bytes_of(rest);
@@ -101,7 +101,7 @@ TEST(Ipv6, WhatIsWrittenIsRead) {
 }
 
 TEST(Ipv6, DerivesAddresses) {
-  // RFC 4291 2.7.1, 2.5.6 and appendix A, RFC 2464 7: their own examples.
+  // RFC 4291 2.7.1, 2.5.6 and appendix A, RFC 2464 7: the examples of the RFCs.
   IpAddress address{{0x40, 0x37, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 8, 0x0e, 0x8c, 0x6c}};
   const IpAddress group = solicited_node_group(address);
   EXPECT_EQ(group, (IpAddress{{0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, 0x0e, 0x8c, 0x6c}}));
@@ -120,7 +120,7 @@ TEST(Ipv6Extensions, NoneIsTheCommonCase) {
 }
 
 TEST(Ipv6Extensions, SkipsHopByHopRoutingAndDestinationOptions) {
-  // Router alert and padding; routing type 4 with nothing left to go; PadN.
+  // Router alert and padding; routing type 4 with no segments left; PadN.
   const auto skipped = skip(packet_of(0,
                                       "2b 00 05 02 00 00 00 00"
                                       "3c 00 04 00 00 00 00 00"
@@ -133,7 +133,7 @@ TEST(Ipv6Extensions, SkipsHopByHopRoutingAndDestinationOptions) {
 }
 
 TEST(Ipv6Extensions, OptionsThatAreNotKnown) {
-  // RFC 8200 4.2: skip, discard, discard and tell, tell unless it was multicast.
+  // RFC 8200 4.2: skip, discard, discard and report, report unless it was multicast.
   EXPECT_TRUE(skip(packet_of(60, "06 00 1e 01 00 00 00 00")).upper);
   expect_silence(skip(packet_of(60, "06 00 5e 01 00 00 00 00")));
   const auto always = skip(packet_of(60, "06 00 9e 01 00 00 00 00"));
@@ -151,7 +151,7 @@ TEST(Ipv6Extensions, HopByHopElsewhereIsAnUnknownHeader) {
 }
 
 TEST(Ipv6Extensions, ARouteStillToGoIsRefused) {
-  // RFC 8200 4.4, RFC 5095: type 0 is as unknown as any other.
+  // RFC 8200 4.4, RFC 5095: type 0 is treated like any unknown type.
   expect_problem(skip(packet_of(43, "06 00 00 01 00 00 00 00")), kProblemHeaderField, 42);
 }
 

@@ -98,13 +98,13 @@ TEST(Ndp, ReadsAnAdvertisement) {
   EXPECT_TRUE(message->is_router && message->is_solicited && message->overrides);
   EXPECT_EQ(message->target, kPeer);
   EXPECT_EQ(message->target_mac, kMac);
-  // RFC 4861 7.1.2: what goes to all answers nobody.
+  // RFC 4861 7.1.2: a multicast advertisement is never a reply to a solicitation.
   EXPECT_FALSE(parse(bytes, {kPeer, kAllNodes}));
 }
 
 TEST(Ndp, ReadsARoutersAdvertisement) {
   // RFC 4861 6.1, RFC 4191 2.2.
-  // Preference high, lifetime 1800 s; times and an MTU option, which are passed over.
+  // Preference high, lifetime 1800 s; times and an MTU option, which are skipped.
   const auto bytes = join({"86 00 00 00 40 08 07 08 00 00 75 30 00 00 03 e8",
                            "01 01 02 00 00 00 00 02", "05 01 00 00 00 00 05 78"});
   const auto message = parse(bytes, {kRouter, kAllNodes});

@@ -169,7 +169,8 @@ TEST(TcpSegment, ShiftAboveFourteenIsFourteen) {
 }
 
 TEST(TcpSegment, AnIntactSegmentSumsUpAndABrokenOneDoesNot) {
-  // The field completed the way a port does it: the pseudo sum in the field, then one sum over all.
+  // The field is completed as a port does it: the pseudo-header sum in the field, then the sum over
+  // everything.
   TcpHeader header;
   header.source_port = 44610;
   header.destination_port = 8080;

@@ -14,7 +14,7 @@
 namespace lyre::io::dpdk {
 namespace {
 
-/// A listener that accepts nobody, and one that connects to it, as a memif client does.
+/// A listener that accepts no connection, and a socket connected to it, as a memif client does.
 class UnixSockets : public testing::TestWithParam<bool> {
  protected:
   UnixSockets() {
@@ -22,7 +22,7 @@ class UnixSockets : public testing::TestWithParam<bool> {
     address.sun_family = AF_UNIX;
     char* at = address.sun_path + (GetParam() ? 1 : 0);
     std::memcpy(at, name_.c_str(), name_.size());
-    // As the driver does it: zeros behind the name are a part of an abstract one.
+    // As the driver does it: the zeros after the name are part of an abstract name.
     const auto connects = [&](auto* call, int fd) {
       return call(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
     };

@@ -24,18 +24,19 @@ TEST(PinnedPages, KnowsWhereEachPageLies) {
   EXPECT_THAT(pages.value().addresses(), ElementsAreArray(memory.addresses()));
 }
 
-/// What a client does that wants to read its neighbours' memory: a NIC would send what lies there.
+/// A malicious client punches a hole to read the memory of others: a NIC would send what the page
+/// then contains.
 TEST(PinnedPages, AreNobodyElsesAfterTheirOwnerPunchedThemOut) {
   const SharedPages memory(64);
   if (!memory.can_be_seen()) GTEST_SKIP() << "physical addresses are root's to see";
   const auto pages = pin(memory);
   ASSERT_TRUE(pages.ok()) << pages.error().text;
   ASSERT_TRUE(memory.punch());
-  const SharedPages next(16384);  // 64 MiB: freed pages are the first to be given out again
+  const SharedPages next(16384);  // 64 MiB: freed pages are the first to be allocated again
   const std::vector<uint64_t> taken = next.addresses();
   const std::set<uint64_t> others(taken.begin(), taken.end());
   for (const uint64_t address : pages.value().addresses()) {
-    ASSERT_EQ(others.count(address), 0u) << std::hex << address << " was given to somebody else";
+    ASSERT_EQ(others.count(address), 0u) << std::hex << address << " was allocated again";
   }
 }
 

@@ -11,7 +11,7 @@ namespace lyre::io::dpdk {
 
 inline constexpr size_t kTestPageBytes = 4096;
 
-/// A memfd, mapped; another mapping of it shows where its pages lie.
+/// A memfd, mapped; a second mapping of it reveals its current pages.
 class SharedPages {
  public:
   explicit SharedPages(size_t pages, int protection = PROT_READ | PROT_WRITE)
@@ -28,12 +28,12 @@ class SharedPages {
   uint8_t* data() const { return data_; }
   size_t bytes() const { return bytes_; }
 
-  /// The pages go, though the file keeps its size.
+  /// Punches out all pages; the file keeps its size.
   bool punch() const {
     return ::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
                        static_cast<off_t>(bytes_)) == 0;
   }
-  /// Physical addresses of the pages that the file has now; 0 where one cannot be seen.
+  /// Physical addresses of the file's current pages; 0 where one is hidden.
   std::vector<uint64_t> addresses() const {
     uint8_t* other = map(PROT_READ | PROT_WRITE);
     std::vector<uint64_t> out;
