@@ -20,6 +20,12 @@ inline constexpr Nanos kLinkDownPeriod = millis(20);
 /// How often devices are asked for their counters. ENA answers by an admin command and sleeps for
 /// some 100 us meanwhile; people who look at counters repeat it each second at most.
 inline constexpr Nanos kDeviceCountersPeriod = seconds(1);
+/// How often a running daemon looks after gauges, ports and its workers.
+inline constexpr Nanos kHousekeepingPeriod = millis(250);
+/// A worker that has made no turn for so long hangs: four looks, and ten times its longest sleep.
+inline constexpr Nanos kHangAfter = seconds(1);
+/// How often the log may say that an address is claimed by another machine.
+inline constexpr Nanos kConflictWarningPeriod = seconds(10);
 /// How long a client waits at most for the workers and ports to let go of its memory.
 inline constexpr Nanos kRegionTimeout = seconds(1);
 /// How long a stopping daemon waits for its workers to reset their sessions.

@@ -8,6 +8,7 @@
 #include <functional>
 #include <string>
 
+#include "daemon/backend.h"
 #include "daemon/config.h"
 #include "daemon/launcher.h"
 #include "daemon/logging.h"
@@ -43,7 +44,7 @@ int serve(const Config& config) {
   boost::asio::signal_set signals(io, SIGTERM, SIGINT, SIGHUP);
   ::signal(SIGPIPE, SIG_IGN);
   start_logging(config.log_level);
-  auto launcher = Launcher::start(config, io);
+  auto launcher = Launcher::start(config, io, start_backend);
   if (!launcher.ok()) return complain(launcher.error().text, kExitFailed);
   wait_for_signal(signals, **launcher);
   io.run();

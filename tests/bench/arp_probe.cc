@@ -28,7 +28,7 @@ constexpr int kRestartsMax = 40;
 
 class Probe {
  public:
-  Probe(io::PacketMemory& memory, io::dpdk::Port& port, IpAddress target)
+  Probe(io::PacketMemory& memory, io::Port& port, IpAddress target)
       : memory_(memory), port_(port), io_(port.queue(0)), target_(target) {}
 
   void wait_for_link() {
@@ -74,14 +74,14 @@ class Probe {
 
   static constexpr IpAddress kOwn = IpAddress::v4(0x0a090009);
   io::PacketMemory& memory_;
-  io::dpdk::Port& port_;
+  io::Port& port_;
   io::PacketIo& io_;
   IpAddress target_;
 };
 
 void run(const std::string& socket, IpAddress target, int core, int count) {
   auto environment =
-      io::dpdk::Environment::start({.file_prefix = "lyre-arp-probe-" + std::to_string(::getpid())});
+      io::dpdk::start_environment({.file_prefix = "lyre-arp-probe-" + std::to_string(::getpid())});
   if (!environment) fail(environment.error().text);
   const std::string device = "net_memif0,role=client,socket-abstract=no,socket=" + socket;
   auto memory = (*environment)->make_memory(0, {.mtu_bytes = kMtuBytes, .devices = {device}});

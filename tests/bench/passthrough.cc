@@ -55,9 +55,9 @@ struct Shared {
 
 /// The process with the port, and what it drives.
 struct Host {
-  std::unique_ptr<io::dpdk::Environment> environment;
+  std::unique_ptr<io::Backend> environment;
   std::unique_ptr<io::PacketMemory> memory;
-  std::unique_ptr<io::dpdk::Port> port;
+  std::unique_ptr<io::Port> port;
   Shared* shared = nullptr;
   channel::SubmissionConsumer submissions;
   channel::CompletionProducer completions;
@@ -65,7 +65,7 @@ struct Host {
 
 Host open_host(const Options& options) {
   Host host;
-  auto started = io::dpdk::Environment::start(
+  auto started = io::dpdk::start_environment(
       {.file_prefix = "lyre-passthrough-" + std::to_string(::getpid())});
   if (!started) fail(started.error().text);
   host.environment = std::move(*started);

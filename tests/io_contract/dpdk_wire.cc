@@ -31,10 +31,10 @@ class DpdkWire final : public Wire {
     ends_[1].port.reset();
   }
 
-  Status open_end(int index, const WireOptions& options, dpdk::PortOptions port) {
+  Status open_end(int index, const WireOptions& options, PortOptions port) {
     auto started = environment();
     if (!started) return started.error();
-    dpdk::Environment& dpdk = **started;
+    io::Backend& dpdk = **started;
     auto memory =
         dpdk.make_memory(static_cast<uint32_t>(index), {.rx_slots = options.rx_slots,
                                                         .mtu_bytes = options.mtu_bytes,
@@ -53,7 +53,7 @@ class DpdkWire final : public Wire {
  private:
   struct End {
     std::unique_ptr<PacketMemory> memory;
-    std::unique_ptr<dpdk::Port> port;
+    std::unique_ptr<Port> port;
   };
   End ends_[2];
 };
@@ -77,14 +77,14 @@ const std::string& scratch_folder() {
   return folder.path;
 }
 
-Result<dpdk::Environment*> environment(const std::vector<std::string>& pci_devices) {
-  static std::unique_ptr<dpdk::Environment> started;
+Result<io::Backend*> environment(const std::vector<std::string>& pci_devices) {
+  static std::unique_ptr<io::Backend> started;
   if (started) return started.get();
   dpdk::EnvironmentOptions options;
   options.file_prefix = "lyre-io-contract-" + std::to_string(getpid());
   options.pci_devices = pci_devices;
   options.is_debug = std::getenv("LYRE_TEST_DPDK_DEBUG") != nullptr;
-  auto made = dpdk::Environment::start(options);
+  auto made = dpdk::start_environment(options);
   if (!made) return made.error();
   started = std::move(*made);
   if (Status done = started->register_worker_thread(); !done) return done.error();
@@ -102,9 +102,8 @@ Status enter_own_network() {
   return Ok{};
 }
 
-Result<std::unique_ptr<Wire>> open_dpdk_wire(const WireOptions& options,
-                                             const dpdk::PortOptions& left,
-                                             const dpdk::PortOptions& right) {
+Result<std::unique_ptr<Wire>> open_dpdk_wire(const WireOptions& options, const PortOptions& left,
+                                             const PortOptions& right) {
   auto wire = std::make_unique<DpdkWire>();
   if (Status done = wire->open_end(0, options, left); !done) return done.error();
   if (Status done = wire->open_end(1, options, right); !done) return done.error();

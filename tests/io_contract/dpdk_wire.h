@@ -9,10 +9,9 @@
 
 namespace lyre::io::contract {
 
-/// DPDK, started on first use and stopped at the end of the process; the calling thread is
-/// registered.
-/// Fails: as Environment::start.
-Result<dpdk::Environment*> environment(const std::vector<std::string>& pci_devices = {});
+/// DPDK, started on first use and stopped at the process's end; the calling thread is registered.
+/// Fails: as dpdk::start_environment().
+Result<io::Backend*> environment(const std::vector<std::string>& pci_devices = {});
 
 /// A temporary folder of this process, removed when the process ends.
 const std::string& scratch_folder();
@@ -25,9 +24,8 @@ bool run(const std::string& command);
 /// Fails: EPERM without the privilege.
 Status enter_own_network();
 
-/// The wire between two ports, which are opened in this order.
-Result<std::unique_ptr<Wire>> open_dpdk_wire(const WireOptions& options,
-                                             const dpdk::PortOptions& left,
-                                             const dpdk::PortOptions& right);
+/// The wire between two ports, opened in this order.
+Result<std::unique_ptr<Wire>> open_dpdk_wire(const WireOptions& options, const PortOptions& left,
+                                             const PortOptions& right);
 
 }  // namespace lyre::io::contract

@@ -105,9 +105,9 @@ class MemifPorts : public ::testing::Test {
 
   struct End {
     std::vector<std::unique_ptr<PacketMemory>> memories;
-    std::unique_ptr<dpdk::Port> port;
+    std::unique_ptr<Port> port;
   };
-  dpdk::Environment* dpdk_ = nullptr;
+  io::Backend* dpdk_ = nullptr;
   std::string sockets_[2];
   End ends_[2];
   static inline int made_ = 0;
@@ -226,7 +226,7 @@ TEST_F(MemifPorts, WrongOptionsAreRefusedInOneLine) {
 }
 
 TEST_F(MemifPorts, SecondEnvironmentIsRefused) {
-  const auto second = dpdk::Environment::start({});
+  const auto second = dpdk::start_environment({});
   EXPECT_FALSE(second);
 }
 

@@ -62,15 +62,8 @@ std::vector<std::string> eal_arguments(const EnvironmentOptions& options, bool h
   for (const std::string& device : options.pci_devices) {
     args.insert(args.end(), {"-a", device});
   }
-  if (options.pci_devices.empty()) args.emplace_back("--no-pci");
-  // A root process without an IOMMU would get physical addresses, which virtual devices do not
-  // need.
-  const bool is_virtual_only = options.iova_mode == IovaMode::kAuto && options.pci_devices.empty();
-  if (options.iova_mode == IovaMode::kVirtual || is_virtual_only) {
-    args.emplace_back("--iova-mode=va");
-  } else if (options.iova_mode == IovaMode::kPhysical) {
-    args.emplace_back("--iova-mode=pa");
-  }
+  // Root without an IOMMU would get physical addresses, which virtual wires have no use for.
+  if (options.pci_devices.empty()) args.insert(args.end(), {"--no-pci", "--iova-mode=va"});
   args.emplace_back(options.is_debug ? "--log-level=*:debug" : "--log-level=*:error");
   return args;
 }

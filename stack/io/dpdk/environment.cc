@@ -14,7 +14,7 @@
 namespace lyre::io::dpdk {
 namespace {
 
-class EalEnvironment final : public Environment {
+class EalEnvironment final : public Backend {
  public:
   explicit EalEnvironment(const EalFacts& facts) : facts_(facts) {
     dma_map_.set_physical_addresses(facts.uses_physical_addresses);
@@ -63,10 +63,10 @@ class EalEnvironment final : public Environment {
 
 }  // namespace
 
-Result<std::unique_ptr<Environment>> Environment::start(const EnvironmentOptions& options) {
+Result<std::unique_ptr<Backend>> start_environment(const EnvironmentOptions& options) {
   auto facts = start_eal(options);
   if (!facts) return facts.error();
-  return std::unique_ptr<Environment>(new EalEnvironment(*facts));
+  return std::unique_ptr<Backend>(new EalEnvironment(*facts));
 }
 
 }  // namespace lyre::io::dpdk

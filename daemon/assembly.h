@@ -1,0 +1,75 @@
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <memory>
+#include <vector>
+
+#include "daemon/config.h"
+#include "daemon/context_registry.h"
+#include "daemon/control_server.h"
+#include "daemon/link_watch.h"
+#include "daemon/port_set.h"
+#include "daemon/stats_segment.h"
+#include "daemon/worker_threads.h"
+#include "stack/io/backend.h"
+#include "stack/worker/routing/inter_worker_rings.h"
+#include "stack/worker/worker.h"
+
+namespace lyre {
+
+/// The daemon's parts, made in the order in which they need each other, and ended in the other.
+/// Thread: the control thread, which runs `io`. Owner: borrows the configuration.
+class Assembly {
+ public:
+  /// `reply_fd`: an eventfd that workers ring when they have answered; borrowed.
+  /// Fails: one line that says what could not be had.
+  static Result<std::unique_ptr<Assembly>> make(const Config& config,
+                                                std::unique_ptr<io::Backend> backend,
+                                                boost::asio::io_context& io, int reply_fd);
+  ~Assembly();
+
+  /// From here on clients are served and packets are answered. Fails: as ControlServer::open() and
+  /// WorkerThreads::start().
+  Status start();
+
+  bool has_hugepages() const { return backend_->has_hugepages(); }
+  PortSet& ports() { return *ports_; }
+  StatsSegment& stats() { return stats_; }
+  WorkerThreads& threads() { return *threads_; }
+  ContextRegistry& registry() { return *registry_; }
+  LinkWatch& links() { return *links_; }
+  ControlServer& control() { return *control_; }
+
+ private:
+  Assembly(const Config& config, std::unique_ptr<io::Backend> backend);
+
+  uint32_t worker_count() const { return static_cast<uint32_t>(config_.cores.size()); }
+  Status make_memories();
+  Status open_ports();
+  Status make_stats();
+  worker::WorkerConfig worker_config(int reply_fd);
+  void make_workers(int reply_fd);
+  Status make_threads();
+  void make_registry();
+  PortMapping port_mapping();
+  DaemonFacts facts();
+  void make_control(boost::asio::io_context& io);
+
+  const Config& config_;
+  // Members end in reverse: the backend outlives all that it made, and clients' memory outlives the
+  // ports that may read it.
+  std::unique_ptr<io::Backend> backend_;
+  std::unique_ptr<ContextRegistry> registry_;
+  StatsSegment stats_;
+  std::vector<std::unique_ptr<io::PacketMemory>> memories_;
+  std::vector<OwnedFd> pool_readers_;
+  std::unique_ptr<PortSet> ports_;
+  std::unique_ptr<worker::InterWorkerRings> rings_;  ///< none where there is one worker
+  std::vector<std::unique_ptr<worker::Worker>> workers_;
+  std::unique_ptr<WorkerThreads> threads_;
+  std::unique_ptr<LinkWatch> links_;
+  std::unique_ptr<ControlServer> control_;
+  bool was_told_of_copies_ = false;  ///< said once: clients come and go
+};
+
+}  // namespace lyre

@@ -1,0 +1,87 @@
+#include "daemon/housekeeping.h"
+
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+
+#include "daemon/daemon_limits.h"
+
+namespace lyre {
+namespace {
+
+std::chrono::nanoseconds chrono_of(Nanos span) { return std::chrono::nanoseconds(span.value); }
+
+}  // namespace
+
+Housekeeping::Housekeeping(boost::asio::io_context& io, Assembly& parts, Notifier& notifier)
+    : parts_(parts),
+      notifier_(notifier),
+      links_timer_(io),
+      timer_(io),
+      progress_(
+          parts.threads().count(),
+          [&parts](uint32_t worker) { return parts.threads().turns(worker); }, monotonic_now()),
+      device_counters_(parts.ports().devices(parts.stats())),
+      conflicts_(kConflictWarningPeriod) {}
+
+void Housekeeping::begin() {
+  watch_links();
+  schedule();
+}
+
+bool Housekeeping::is_worker_hanging() const { return progress_.is_hanging(monotonic_now()); }
+
+void Housekeeping::watch_links() {
+  links_timer_.expires_after(chrono_of(parts_.links().look()));
+  links_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) watch_links();
+  });
+}
+
+void Housekeeping::schedule() {
+  timer_.expires_after(chrono_of(kHousekeepingPeriod));
+  timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) look();
+  });
+}
+
+void Housekeeping::look() {
+  const Nanos now = monotonic_now();
+  restart_ports();
+  look_for_conflicts(now);
+  device_counters_.look(now);
+  channel::StatsHeader& header = parts_.stats().header();
+  header.clients.set(parts_.registry().attached_count());
+  header.clients_total.set(parts_.registry().attached_total());
+  if (progress_.look(now)) keep_alive(now);
+  schedule();
+}
+
+/// A wire whose driver does not look for it gets another try while nobody polls its queues.
+void Housekeeping::restart_ports() {
+  if (!parts_.ports().needs_restart() || !parts_.threads().pause()) return;
+  parts_.ports().restart();
+  parts_.threads().resume();
+}
+
+/// Two hosts with one address are a mistake that somebody has to mend.
+void Housekeeping::look_for_conflicts(Nanos now) {
+  uint64_t conflicts = 0;
+  for (uint32_t i = 0; i < parts_.threads().count(); ++i) {
+    for (const Drop reason : {Drop::kArpConflict, Drop::kNdpConflict}) {
+      conflicts += parts_.stats().worker(i).drops[static_cast<size_t>(reason)].get();
+    }
+  }
+  if (!conflicts_.is_due(conflicts, now)) return;
+  spdlog::warn("another machine claims an address of one of our ports: `lyre stats` counts it");
+}
+
+/// Not called while a worker hangs: the service manager then restarts the daemon.
+void Housekeeping::keep_alive(Nanos now) {
+  const Nanos period = notifier_.watchdog_period();
+  if (period.value == 0 || keep_alive_due_ > now) return;
+  notifier_.keep_alive();
+  keep_alive_due_ = now + period;
+}
+
+}  // namespace lyre

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "daemon/assembly.h"
+#include "daemon/device_counters.h"
+#include "daemon/notifier.h"
+#include "daemon/progress.h"
+
+namespace lyre {
+
+/// What a running daemon looks after every so often: links, ports that need a restart, gauges,
+/// devices' counters, conflicts of addresses, and the service manager's watchdog.
+/// Thread: the one that runs `io`. Owner: borrows all that it is given.
+class Housekeeping {
+ public:
+  Housekeeping(boost::asio::io_context& io, Assembly& parts, Notifier& notifier);
+
+  void begin();
+  /// True when a worker has made no turn for long.
+  bool is_worker_hanging() const;
+
+ private:
+  void watch_links();
+  void schedule();
+  void look();
+  void restart_ports();
+  void look_for_conflicts(Nanos now);
+  void keep_alive(Nanos now);
+
+  Assembly& parts_;
+  Notifier& notifier_;
+  boost::asio::steady_timer links_timer_;
+  boost::asio::steady_timer timer_;
+  Progress progress_;
+  DeviceCounters device_counters_;
+  RareWarning conflicts_;
+  Nanos keep_alive_due_{0};
+};
+
+}  // namespace lyre

@@ -1,0 +1,170 @@
+#include "daemon/port_set.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "daemon/control_message.h"
+#include "stack/base/ipv6_address.h"
+
+namespace lyre {
+
+Status PortSet::open(io::Backend& backend, std::span<io::PacketMemory* const> memories) {
+  for (const PortConfig& config : config_.ports) {
+    const io::PortOptions options{.device = config.device,
+                                  .index = static_cast<uint8_t>(ports_.size()),
+                                  .mtu_bytes = config.mtu_bytes,
+                                  .is_trusted = config.is_trusted};
+    auto port = backend.open_port(options, memories);
+    if (!port.ok()) {
+      return Error{port.error().code, complaint(config_.file, config.line,
+                                                "port '" + config.name + "'", port.error().text)};
+    }
+    ports_.push_back(std::move(*port));
+    join_groups(count() - 1);
+  }
+  return Ok{};
+}
+
+/// RFC 4861 7.2.1: neighbours ask for an address of IPv6 in a group of its own.
+void PortSet::join_groups(uint32_t port) {
+  std::vector<MacAddress> groups;
+  for (const Cidr& own : addresses_of(port)) {
+    if (own.address.is_v4()) continue;
+    groups.push_back(multicast_mac(solicited_node_group(own.address)));
+  }
+  if (groups.empty()) return;
+  groups.push_back(multicast_mac(kAllNodes));
+  if (Status status = ports_[port]->join(groups); !status.ok()) {
+    spdlog::warn("{}: neighbours may not find its IPv6 addresses", status.error().text);
+  }
+}
+
+std::vector<worker::PortBinding> PortSet::bindings(uint32_t worker) const {
+  std::vector<worker::PortBinding> out;
+  for (uint32_t i = 0; i < count(); ++i) {
+    const PortConfig& config = config_.ports[i];
+    std::vector<InterfaceAddress> addresses;
+    for (const Cidr& own : config.addresses) addresses.push_back(own.interface());
+    out.push_back({.io = &ports_[i]->queue(worker),
+                   .addresses = std::move(addresses),
+                   .gateways = config.gateways,
+                   .takes_routers = config.accepts_routers,
+                   .mtu_bytes = config.mtu_bytes});
+  }
+  return out;
+}
+
+std::vector<int> PortSet::wait_fds(uint32_t worker) const {
+  std::vector<int> out;
+  for (const auto& port : ports_) {
+    const int fd = port->queue(worker).wait_fd();
+    if (fd >= 0) out.push_back(fd);
+  }
+  return out;
+}
+
+std::vector<Cidr> PortSet::addresses_of(uint32_t port) const {
+  std::vector<Cidr> out = config_.ports[port].addresses;
+  bool has_ipv6 = false;
+  for (const Cidr& own : out) {
+    if (is_ipv6_link_local(own.address)) return out;
+    has_ipv6 = has_ipv6 || !own.address.is_v4();
+  }
+  const MacAddress mac = ports_[port]->info().capabilities.mac;
+  if (has_ipv6) out.push_back({link_local_address(mac), 64});
+  return out;
+}
+
+std::vector<channel::PortInfo> PortSet::infos() const {
+  std::vector<channel::PortInfo> out;
+  for (uint32_t i = 0; i < count(); ++i) {
+    const PortConfig& config = config_.ports[i];
+    const io::PortInfo& known = ports_[i]->info();
+    channel::PortInfo& info = out.emplace_back();
+    copy_text(info.name, config.name);
+    copy_text(info.pci_path, known.pci_path);
+    for (const Cidr& own : addresses_of(i)) {
+      channel::PortAddress& address = info.addresses[info.address_count++];
+      std::copy(own.address.bytes.begin(), own.address.bytes.end(), address.address);
+      address.prefix_bits = own.prefix_bits;
+    }
+    info.mtu_bytes = config.mtu_bytes;
+    info.speed_mbps = known.capabilities.speed_mbps;
+    info.is_link_up = ports_[i]->is_link_up() ? 1 : 0;
+    const auto& mac = known.capabilities.mac.bytes;
+    std::copy(mac.begin(), mac.end(), info.mac);
+  }
+  return out;
+}
+
+void PortSet::show(const StatsSegment& stats) const {
+  const auto known = infos();
+  for (uint32_t i = 0; i < count(); ++i) {
+    channel::StatsPort& port = stats.port(i);
+    copy_text(port.name, known[i].name);
+    copy_text(port.device, config_.ports[i].device);
+    copy_text(port.pci_path, known[i].pci_path);
+    std::copy(std::begin(known[i].addresses), std::end(known[i].addresses), port.addresses);
+    port.address_count = known[i].address_count;
+    std::copy(std::begin(known[i].mac), std::end(known[i].mac), port.mac);
+    port.mtu_bytes = known[i].mtu_bytes;
+    port.speed_mbps = known[i].speed_mbps;
+    port.is_link_up.store(known[i].is_link_up, std::memory_order_relaxed);
+  }
+}
+
+std::vector<WatchedLink> PortSet::links(const StatsSegment& stats) const {
+  std::vector<WatchedLink> out;
+  for (uint32_t i = 0; i < count(); ++i) {
+    out.push_back({.name = config_.ports[i].name,
+                   .is_up = [port = ports_[i].get()] { return port->is_link_up(); },
+                   .shown = &stats.port(i).is_link_up});
+  }
+  return out;
+}
+
+std::vector<CountedDevice> PortSet::devices(const StatsSegment& stats) const {
+  std::vector<CountedDevice> out;
+  for (uint32_t i = 0; i < count(); ++i) {
+    out.push_back({.rx_missed = [port = ports_[i].get()] { return port->rx_missed(); },
+                   .shown = &stats.port(i).rx_missed});
+  }
+  return out;
+}
+
+bool PortSet::needs_restart() const {
+  return std::any_of(ports_.begin(), ports_.end(),
+                     [](const auto& port) { return port->needs_restart(); });
+}
+
+void PortSet::restart() {
+  for (const auto& port : ports_) {
+    if (!port->needs_restart()) continue;
+    if (Status status = port->restart(); !status.ok()) spdlog::debug("{}", status.error().text);
+  }
+}
+
+void PortSet::log() const {
+  for (uint32_t i = 0; i < count(); ++i) {
+    const PortConfig& config = config_.ports[i];
+    const io::PortInfo& known = ports_[i]->info();
+    std::string addresses;
+    for (const Cidr& own : addresses_of(i)) {
+      addresses += " " + address_text(own.address) + "/" + std::to_string(own.prefix_bits);
+    }
+    spdlog::info("port {}: {} ({}), address{}, MTU {}, {} queue(s)", config.name, known.name,
+                 known.driver, addresses, config.mtu_bytes, known.queue_count);
+    if (!ports_[i]->is_link_up()) spdlog::warn("port {}: no link yet", config.name);
+  }
+}
+
+std::string PortSet::summary() const {
+  std::string out;
+  for (const PortConfig& port : config_.ports) {
+    out += (out.empty() ? "" : ", ") + port.name + " " + address_text(port.addresses[0].address);
+  }
+  return out;
+}
+
+}  // namespace lyre

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "daemon/config.h"
+#include "daemon/device_counters.h"
+#include "daemon/link_watch.h"
+#include "daemon/stats_segment.h"
+#include "stack/channel/control.h"
+#include "stack/io/backend.h"
+#include "stack/worker/worker.h"
+
+namespace lyre {
+
+/// The ports of the configuration, open, by their number there.
+/// Thread: the control thread. Owner: borrows the configuration; ends after the workers and before
+/// the memories.
+class PortSet {
+ public:
+  explicit PortSet(const Config& config) : config_(config) {}
+
+  /// Opens all of them with a queue for each memory.
+  /// Fails: one line that names the configuration's line; those before stay open.
+  Status open(io::Backend& backend, std::span<io::PacketMemory* const> memories);
+
+  uint32_t count() const { return static_cast<uint32_t>(ports_.size()); }
+  /// What a worker is given of them.
+  std::vector<worker::PortBinding> bindings(uint32_t worker) const;
+  /// Descriptors that become readable when packets arrive for a worker: of the ports that have one.
+  std::vector<int> wait_fds(uint32_t worker) const;
+
+  /// Those of the configuration, and the link-local one that workers derive as well.
+  std::vector<Cidr> addresses_of(uint32_t port) const;
+  std::vector<channel::PortInfo> infos() const;
+  /// Writes what does not change, and the links as they are, into the ports' places.
+  void show(const StatsSegment& stats) const;
+  /// For LinkWatch, which goes on showing the links.
+  std::vector<WatchedLink> links(const StatsSegment& stats) const;
+  /// For DeviceCounters.
+  std::vector<CountedDevice> devices(const StatsSegment& stats) const;
+
+  /// True when a port's driver does not look for its link by itself.
+  bool needs_restart() const;
+  /// Restarts those ports. REQUIRES: no thread uses a queue meanwhile.
+  void restart();
+
+  /// Writes a line about each port to the log.
+  void log() const;
+  /// Names and first addresses: "rail0 10.9.0.1, rail1 10.9.1.1".
+  std::string summary() const;
+
+ private:
+  void join_groups(uint32_t port);
+
+  const Config& config_;
+  std::vector<std::unique_ptr<io::Port>> ports_;
+};
+
+}  // namespace lyre

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "stack/base/nanos.h"
+
+namespace lyre {
+
+/// Sees whether all workers go on making turns. Thread: the control thread.
+class Progress {
+ public:
+  using Turns = std::function<uint64_t(uint32_t worker)>;
+
+  /// `turns`: how many a worker has made.
+  Progress(uint32_t worker_count, Turns turns, Nanos now);
+
+  /// True when every worker has made a turn since the last look.
+  bool look(Nanos now);
+  /// True when not all of them have for so long that one must hang: an idle one makes a turn within
+  /// kWokenSleepMax. REQUIRES: look() is called every kHousekeepingPeriod.
+  bool is_hanging(Nanos now) const;
+
+ private:
+  Turns turns_;
+  std::vector<uint64_t> seen_;
+  Nanos seen_at_;
+};
+
+/// Says how often a warning may be repeated that grows with a counter.
+class RareWarning {
+ public:
+  explicit RareWarning(Nanos period) : period_(period) {}
+  /// True when `count` has changed since the last warning, and that was long ago.
+  bool is_due(uint64_t count, Nanos now);
+
+ private:
+  const Nanos period_;
+  uint64_t told_ = 0;
+  Nanos told_at_{0};
+};
+
+}  // namespace lyre

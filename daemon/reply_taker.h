@@ -1,0 +1,43 @@
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <functional>
+#include <vector>
+
+#include "daemon/context_registry.h"
+#include "daemon/control_server.h"
+#include "stack/base/result.h"
+
+namespace lyre {
+
+/// Takes what workers answer to the control thread and passes it on to their clients: when they
+/// ring an eventfd, and every so often. Thread: the one that runs `io`. Owner: ends after the
+/// workers, which ring it.
+class ReplyTaker {
+ public:
+  explicit ReplyTaker(boost::asio::io_context& io) : bell_(io), timer_(io) {}
+
+  /// Makes the eventfd. Fails: no descriptor.
+  Status open();
+  int bell_fd() { return bell_.native_handle(); }
+  /// Begins to take. `on_look` is called after each look by the timer; true from it means that
+  /// answers are due soon.
+  void begin(ContextRegistry& registry, ControlServer& control, std::function<bool()> on_look);
+
+ private:
+  void wait_for_bell();
+  void schedule(bool is_due);
+  void look();
+  void look_by_timer();
+
+  boost::asio::posix::stream_descriptor bell_;
+  boost::asio::steady_timer timer_;
+  ContextRegistry* registry_ = nullptr;
+  ControlServer* control_ = nullptr;
+  std::function<bool()> on_look_;
+  std::vector<Expulsion> expulsions_;  ///< kept for its memory
+};
+
+}  // namespace lyre

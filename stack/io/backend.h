@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "stack/base/result.h"
+#include "stack/io/packet_io.h"
+
+/// What the daemon asks of a NIC API before traffic runs and beside it. Packets themselves go
+/// through PacketIo and PacketMemory, which workers hold directly: nothing here is called for a
+/// packet.
+namespace lyre::io {
+
+/// The packet memory of one worker.
+struct MemoryOptions {
+  uint32_t rx_slots = 8192;          ///< packets in the receive pool
+  uint32_t mtu_bytes = 1500;         ///< largest IP packet of any port that will use this memory
+  std::vector<std::string> devices;  ///< those ports: drivers differ in the room they need
+  uint32_t tx_packets = 4096;
+  uint32_t tx_pieces = 16384;  ///< pieces of client memory that can be in ports at once
+  int numa_node = -1;          ///< -1: any
+};
+
+struct PortOptions {
+  std::string device;  ///< what the backend calls it: stack/io/dpdk/environment.h has examples
+  uint8_t index = 0;   ///< goes into PacketBuf::port
+  uint32_t mtu_bytes = 1500;
+  /// The wire corrupts nothing and the peer is as trusted as we are: received checksums count as
+  /// good, and a port whose peer is another such daemon does not compute them either.
+  bool is_trusted = false;
+  bool use_tso = true;          ///< where the NIC can
+  uint32_t rx_descriptors = 0;  ///< 0: a default that suits the driver
+  uint32_t tx_descriptors = 0;
+};
+
+/// What is known of an open port besides its capabilities.
+struct PortInfo {
+  std::string name;      ///< the backend's name of the device
+  std::string driver;    ///< "net_memif", "net_virtio", ...
+  std::string pci_path;  ///< real sysfs path, empty for virtual wires
+  int numa_node = -1;
+  uint32_t queue_count = 0;
+  bool does_dma = false;  ///< reads and writes packet memory without the CPU
+  bool has_rss = false;   ///< the NIC spreads flows over the queues
+  IoCapabilities capabilities;
+};
+
+/// An open port with one queue pair for each memory it was opened with.
+/// Thread: each queue belongs to one worker; all else is the control thread's, and start(), stop()
+/// and the destructor need workers that do not poll.
+/// Owner: must be destroyed before the memories and the backend.
+class Port {
+ public:
+  virtual ~Port() = default;
+  virtual const PortInfo& info() const = 0;
+  /// REQUIRES: worker < info().queue_count.
+  virtual PacketIo& queue(uint32_t worker) = 0;
+  virtual bool is_link_up() const = 0;
+  /// Packets that the device lost for want of a buffer or of room in a ring, in all queues. Some
+  /// drivers sleep until the device has answered.
+  virtual uint64_t rx_missed() const = 0;
+  /// Asks the device to let frames to these groups through, and no longer those asked for before.
+  /// Fails: it can neither do this nor let all groups through.
+  virtual Status join(std::span<const MacAddress> groups) = 0;
+  /// True when the link is down and the driver will not look for it by itself, as that of a memif
+  /// client whose server went away or has not come yet. Asks the kernel: not for every packet.
+  virtual bool needs_restart() const = 0;
+  /// Stops and starts the port, which makes it let go of all that it holds. Fails: its queues stand
+  /// still, receive nothing and drop what they are given, until a restart succeeds.
+  virtual Status restart() = 0;
+};
+
+/// A NIC API: memory, ports, and what the threads that use them need.
+/// Thread: the control thread, unless said otherwise. Owner: destroyed last.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual bool has_hugepages() const = 0;
+  /// Fails: no memory.
+  virtual Result<std::unique_ptr<PacketMemory>> make_memory(uint32_t worker,
+                                                            const MemoryOptions& options) = 0;
+  /// Opens and starts a port with memories.size() queue pairs; queue i receives into memories[i].
+  /// `memories` come from make_memory().
+  virtual Result<std::unique_ptr<Port>> open_port(const PortOptions& options,
+                                                  std::span<PacketMemory* const> memories) = 0;
+  /// Maps client memory for the ports' DMA, which may take long, before workers are told of it:
+  /// their PacketMemory::add_region() then finds it done. REQUIRES: mapped for writing, and no
+  /// other thread of this process touches it yet. Fails: it is copied later, packet by packet.
+  virtual Status map_for_ports(const RegionMemory& memory) = 0;
+  /// After every worker has removed the region; also when it could not be mapped.
+  virtual void unmap_for_ports(const RegionMemory& memory) = 0;
+  /// Every thread that uses a memory or a queue calls this first, and unregister before it ends: a
+  /// backend may keep buffer caches by thread. Thread: that one.
+  virtual Status register_worker_thread() = 0;
+  virtual void unregister_worker_thread() = 0;
+};
+
+}  // namespace lyre::io

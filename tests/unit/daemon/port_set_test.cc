@@ -1,0 +1,107 @@
+#include "daemon/port_set.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "stack/base/ipv6_address.h"
+#include "tests/unit/daemon/sim_backend.h"
+
+namespace lyre {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kTwoPorts[] =
+    "[[port]]\nname = \"rail0\"\ndevice = \"sim0\"\naddress = \"10.9.0.1/24\"\n"
+    "[[port]]\nname = \"rail1\"\ndevice = \"sim1\"\nmtu = 9000\n"
+    "address = [\"10.9.1.1/24\", \"fd00:9::1/64\"]\n";
+
+Config config_of(const std::string& text) {
+  auto config = parse_config(text, "f.toml");
+  EXPECT_TRUE(config.ok()) << config.error().text;
+  return *config;
+}
+
+class PortSetTest : public ::testing::Test {
+ protected:
+  explicit PortSetTest(const std::string& text = kTwoPorts) : config_(config_of(text)) {}
+
+  Status open() { return ports_.open(backend_, memories_); }
+
+  const Config config_;
+  SimBackend::Ports states_;
+  SimBackend backend_{states_};
+  io::sim::Memory memory_a_{{.rx_slots = 16, .frame_bytes = 9018}};
+  io::sim::Memory memory_b_{{.rx_slots = 16, .frame_bytes = 9018}};
+  std::vector<io::PacketMemory*> memories_{&memory_a_, &memory_b_};
+  PortSet ports_{config_};
+};
+
+TEST_F(PortSetTest, OpensEachPortAsTheConfigurationHasIt) {
+  ASSERT_TRUE(open().ok());
+  ASSERT_EQ(ports_.count(), 2u);
+  EXPECT_EQ(states_[1]->options.device, "sim1");
+  EXPECT_EQ(states_[1]->options.index, 1);
+  EXPECT_EQ(states_[1]->options.mtu_bytes, 9000u);
+  EXPECT_EQ(ports_.summary(), "rail0 10.9.0.1, rail1 10.9.1.1");
+}
+
+TEST_F(PortSetTest, EachWorkerHasAQueueOfEachPort) {
+  ASSERT_TRUE(open().ok());
+  const auto first = ports_.bindings(0);
+  const auto second = ports_.bindings(1);
+  ASSERT_EQ(first.size(), 2u);
+  EXPECT_NE(first[0].io, second[0].io);
+  EXPECT_EQ(first[1].addresses.size(), 2u) << "the worker derives the link-local one itself";
+  EXPECT_EQ(first[1].mtu_bytes, 9000u);
+  EXPECT_TRUE(ports_.wait_fds(0).empty()) << "simulated ports cannot be waited for";
+}
+
+TEST_F(PortSetTest, APortWithIpv6HasALinkLocalAddressAndItsGroups) {
+  ASSERT_TRUE(open().ok());
+  EXPECT_EQ(ports_.addresses_of(0).size(), 1u);
+  EXPECT_TRUE(states_[0]->groups.empty());
+  const auto addresses = ports_.addresses_of(1);
+  ASSERT_EQ(addresses.size(), 3u);
+  EXPECT_TRUE(is_ipv6_link_local(addresses[2].address));
+  EXPECT_EQ(states_[1]->groups.size(), 3u) << "two solicited-node groups and all nodes";
+}
+
+TEST_F(PortSetTest, ClientsAndReadersOfTheStatsSeeTheSame) {
+  ASSERT_TRUE(open().ok());
+  const auto infos = ports_.infos();
+  auto stats = StatsSegment::create({.daemon_name = "t", .worker_count = 2, .port_count = 2});
+  ASSERT_TRUE(stats.ok());
+  ports_.show(*stats);
+  EXPECT_STREQ(infos[1].name, "rail1");
+  EXPECT_STREQ(stats->port(1).name, "rail1");
+  EXPECT_STREQ(stats->port(1).device, "sim1");
+  EXPECT_EQ(stats->port(1).address_count, infos[1].address_count);
+  EXPECT_EQ(stats->port(1).is_link_up.load(), 1u);
+}
+
+TEST_F(PortSetTest, OnlyPortsThatNeedItAreRestarted) {
+  ASSERT_TRUE(open().ok());
+  EXPECT_FALSE(ports_.needs_restart());
+  states_[1]->needs_restart = true;
+  EXPECT_TRUE(ports_.needs_restart());
+  ports_.restart();
+  EXPECT_EQ(states_[0]->restarts, 0);
+  EXPECT_EQ(states_[1]->restarts, 1);
+}
+
+class PortSetWithoutDevice : public PortSetTest {
+ protected:
+  PortSetWithoutDevice()
+      : PortSetTest("[[port]]\nname = \"a\"\ndevice = \"none\"\naddress = \"10.9.0.1/24\"\n") {}
+};
+
+TEST_F(PortSetWithoutDevice, TheComplaintNamesLineAndPort) {
+  const Status status = open();
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, ENODEV);
+  EXPECT_THAT(status.error().text, HasSubstr("f.toml:1: port 'a': none: is not there"));
+}
+
+}  // namespace
+}  // namespace lyre

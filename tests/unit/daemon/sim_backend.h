@@ -1,0 +1,84 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "stack/io/backend.h"
+#include "stack/io/sim/link.h"
+#include "stack/io/sim/memory.h"
+
+namespace lyre {
+
+/// What a test sees of a port, and decides; outlives it.
+struct SimPortState {
+  io::PortOptions options;
+  std::vector<MacAddress> groups;
+  bool needs_restart = false;
+  int restarts = 0;
+};
+
+/// One end of a simulated wire that has nothing at its other end.
+class SimPort : public io::Port {
+ public:
+  SimPort(SimPortState& state, std::span<io::PacketMemory* const> memories)
+      : state_(state), link_(io::sim::LinkOptions{.mtu_bytes = state.options.mtu_bytes}) {
+    for (io::PacketMemory* memory : memories) {
+      link_.add_queue(0, static_cast<io::sim::Memory&>(*memory), state.options.index);
+    }
+    info_.name = state.options.device;
+    info_.driver = "sim";
+    info_.queue_count = static_cast<uint32_t>(memories.size());
+    info_.capabilities = link_.queue(0, 0).capabilities();
+  }
+
+  const io::PortInfo& info() const override { return info_; }
+  io::PacketIo& queue(uint32_t worker) override { return link_.queue(0, worker); }
+  bool is_link_up() const override { return link_.is_up(); }
+  uint64_t rx_missed() const override { return 0; }
+  Status join(std::span<const MacAddress> groups) override {
+    state_.groups.assign(groups.begin(), groups.end());
+    return Ok{};
+  }
+  bool needs_restart() const override { return state_.needs_restart; }
+  Status restart() override {
+    ++state_.restarts;
+    return Ok{};
+  }
+
+ private:
+  SimPortState& state_;
+  io::sim::Link link_;
+  io::PortInfo info_;
+};
+
+/// A NIC API of simulated ports. The device "none" cannot be opened.
+class SimBackend : public io::Backend {
+ public:
+  using Ports = std::vector<std::unique_ptr<SimPortState>>;
+  explicit SimBackend(Ports& ports) : ports_(ports) {}
+
+  bool has_hugepages() const override { return false; }
+  Result<std::unique_ptr<io::PacketMemory>> make_memory(uint32_t,
+                                                        const io::MemoryOptions& options) override {
+    return std::unique_ptr<io::PacketMemory>(
+        std::make_unique<io::sim::Memory>(io::sim::MemoryOptions{
+            .rx_slots = options.rx_slots, .frame_bytes = options.mtu_bytes + kFrameOverheadBytes}));
+  }
+  Result<std::unique_ptr<io::Port>> open_port(
+      const io::PortOptions& options, std::span<io::PacketMemory* const> memories) override {
+    if (options.device == "none") return Error{ENODEV, "none: is not there"};
+    ports_.push_back(std::make_unique<SimPortState>(SimPortState{.options = options}));
+    return std::unique_ptr<io::Port>(std::make_unique<SimPort>(*ports_.back(), memories));
+  }
+  Status map_for_ports(const io::RegionMemory&) override { return Ok{}; }
+  void unmap_for_ports(const io::RegionMemory&) override {}
+  Status register_worker_thread() override { return Ok{}; }
+  void unregister_worker_thread() override {}
+
+ private:
+  static constexpr uint32_t kFrameOverheadBytes = 14 + 4;
+  Ports& ports_;
+};
+
+}  // namespace lyre
