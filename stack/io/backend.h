@@ -9,9 +9,8 @@
 #include "stack/base/result.h"
 #include "stack/io/packet_io.h"
 
-/// What the daemon asks of a NIC API before traffic runs and beside it. Packets themselves go
-/// through PacketIo and PacketMemory, which workers hold directly: nothing here is called for a
-/// packet.
+/// The control-plane interface of a NIC API. Workers use PacketIo and PacketMemory directly for
+/// packets: nothing here is called per packet.
 namespace lyre::io {
 
 /// The packet memory of one worker.
@@ -25,18 +24,18 @@ struct MemoryOptions {
 };
 
 struct PortOptions {
-  std::string device;  ///< what the backend calls it: stack/io/dpdk/environment.h has examples
+  std::string device;  ///< the backend's name for it: examples are in stack/io/dpdk/environment.h
   uint8_t index = 0;   ///< goes into PacketBuf::port
   uint32_t mtu_bytes = 1500;
-  /// The wire corrupts nothing and the peer is as trusted as we are: received checksums count as
-  /// good, and a port whose peer is another such daemon does not compute them either.
+  /// The link cannot corrupt packets and the peer is trusted: received checksums count as correct.
+  /// A port whose peer is another such daemon does not compute them either.
   bool is_trusted = false;
-  bool use_tso = true;          ///< where the NIC can
+  bool use_tso = true;          ///< if the NIC supports it
   uint32_t rx_descriptors = 0;  ///< 0: a default that suits the driver
   uint32_t tx_descriptors = 0;
 };
 
-/// What is known of an open port besides its capabilities.
+/// Facts about an open port besides its capabilities.
 struct PortInfo {
   std::string name;      ///< the backend's name of the device
   std::string driver;    ///< "net_memif", "net_virtio", ...
@@ -49,8 +48,8 @@ struct PortInfo {
 };
 
 /// An open port with one queue pair for each memory it was opened with.
-/// Thread: each queue belongs to one worker; all else is the control thread's, and start(), stop()
-/// and the destructor need workers that do not poll.
+/// Thread: each queue belongs to one worker. Everything else belongs to the control thread;
+/// start(), stop() and the destructor require that no worker polls.
 /// Owner: must be destroyed before the memories and the backend.
 class Port {
  public:
@@ -62,19 +61,20 @@ class Port {
   /// Packets that the device lost for want of a buffer or of room in a ring, in all queues. Some
   /// drivers sleep until the device has answered.
   virtual uint64_t rx_missed() const = 0;
-  /// Asks the device to let frames to these groups through, and no longer those asked for before.
-  /// Fails: it can neither do this nor let all groups through.
+  /// Sets the multicast groups whose frames the device accepts, in place of those set before.
+  /// Fails: the device can neither filter by these groups nor accept all multicast.
   virtual Status join(std::span<const MacAddress> groups) = 0;
-  /// True when the link is down and the driver will not look for it by itself, as that of a memif
-  /// client whose server went away or has not come yet. Asks the kernel: not for every packet.
+  /// True when the link is down and the driver will not reconnect by itself: a memif client whose
+  /// server has left or not started yet. Makes system calls: not for the packet path.
   virtual bool needs_restart() const = 0;
-  /// Stops and starts the port, which makes it let go of all that it holds. Fails: its queues stand
-  /// still, receive nothing and drop what they are given, until a restart succeeds.
+  /// Stops and starts the port, which releases all buffers that it holds.
+  /// Fails: its queues are stopped: they receive nothing and drop what they are given, until a
+  /// restart succeeds.
   virtual Status restart() = 0;
 };
 
-/// A NIC API: memory, ports, and what the threads that use them need.
-/// Thread: the control thread, unless said otherwise. Owner: destroyed last.
+/// A NIC API: memory, ports, and the registration of threads.
+/// Thread: the control thread, unless stated otherwise. Owner: destroyed last.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -86,14 +86,15 @@ class Backend {
   /// `memories` come from make_memory().
   virtual Result<std::unique_ptr<Port>> open_port(const PortOptions& options,
                                                   std::span<PacketMemory* const> memories) = 0;
-  /// Maps client memory for the ports' DMA, which may take long, before workers are told of it:
-  /// their PacketMemory::add_region() then finds it done. REQUIRES: mapped for writing, and no
-  /// other thread of this process touches it yet. Fails: it is copied later, packet by packet.
+  /// Maps client memory for the ports' DMA before workers use it, because mapping may be slow:
+  /// their PacketMemory::add_region() then returns at once. REQUIRES: the memory is mapped for
+  /// writing, and no other thread of this process accesses it yet. Fails: workers copy its data per
+  /// packet.
   virtual Status map_for_ports(const RegionMemory& memory) = 0;
-  /// After every worker has removed the region; also when it could not be mapped.
+  /// Call after every worker has removed the region, also when it could not be mapped.
   virtual void unmap_for_ports(const RegionMemory& memory) = 0;
-  /// Every thread that uses a memory or a queue calls this first, and unregister before it ends: a
-  /// backend may keep buffer caches by thread. Thread: that one.
+  /// Every thread that uses a memory or a queue calls this first, and unregisters before it ends: a
+  /// backend may keep buffer caches per thread. Thread: the calling one.
   virtual Status register_worker_thread() = 0;
   virtual void unregister_worker_thread() = 0;
 };

@@ -62,7 +62,7 @@ std::vector<std::string> eal_arguments(const EnvironmentOptions& options, bool h
   for (const std::string& device : options.pci_devices) {
     args.insert(args.end(), {"-a", device});
   }
-  // Root without an IOMMU would get physical addresses, which virtual wires have no use for.
+  // Root without an IOMMU would get physical addresses, which virtual devices do not need.
   if (options.pci_devices.empty()) args.insert(args.end(), {"--no-pci", "--iova-mode=va"});
   args.emplace_back(options.is_debug ? "--log-level=*:debug" : "--log-level=*:error");
   return args;

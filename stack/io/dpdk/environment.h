@@ -16,7 +16,7 @@ namespace lyre::io::dpdk {
 /// kAuto uses hugepages when the machine has free ones, and 4 KiB pages otherwise.
 enum class Hugepages : uint8_t { kAuto, kYes, kNo };
 
-/// What the process as a whole needs of DPDK.
+/// Process-wide options of DPDK.
 struct EnvironmentOptions {
   Hugepages hugepages = Hugepages::kAuto;
   std::string file_prefix = "lyre";      ///< distinct for each daemon on one machine
