@@ -260,10 +260,6 @@ void process_text(Core& core, Connection& c, const SegmentIn& segment, Nanos now
 void process_fin(Core& core, Connection& c, const SegmentIn& segment, Nanos now, Effects& effects) {
   ReceiveState& rcv = c.rcv;
   const bool is_fin = segment.flags.has(wire::TcpFlags::kFin);
-  if (is_fin && c.state == State::kTimeWait) {  // the peer has not received our last ACK
-    restart_time_wait(c, now);
-    return ack_at_once(c, effects);
-  }
   if (is_fin && !rcv.has_fin && is_one_of(c.state, kMayReceiveText)) {
     const SeqNum at = segment.seq + segment.payload_bytes;
     // Beyond the window, or below text that is already stored, the FIN is ignored. In order it is

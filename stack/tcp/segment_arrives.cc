@@ -132,6 +132,20 @@ void note_sign_of_life(Connection& c, Nanos now) {
   c.keepalives_unanswered = 0;
 }
 
+/// RFC 9293 3.10.7.4, fifth to eighth, TIME-WAIT: a FIN starts the wait anew. Any other segment is
+/// acknowledged, as Linux does, and its text is not taken. A bare ACK at RCV.NXT is not answered:
+/// two hosts in TIME-WAIT would exchange ACKs for ever.
+void process_in_time_wait(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
+                          Effects& effects) {
+  if (segment.flags.has(TcpFlags::kFin)) {
+    restart_time_wait(c, now);
+    return ack_at_once(c, effects);
+  }
+  if (segment.payload_bytes == 0 && segment.seq == c.rcv.nxt) return;
+  effects.drop = Drop::kTcpOutOfWindow;
+  challenge_ack(core, c, now, effects);
+}
+
 void run_steps(Core& core, Connection& c, const SegmentIn& segment, Nanos now, Effects& effects) {
   if (check_timestamp(core, c, segment, now, effects) == Verdict::kDone) return;
   if (check_sequence(core, c, segment, now, effects) == Verdict::kDone) return;
@@ -140,6 +154,7 @@ void run_steps(Core& core, Connection& c, const SegmentIn& segment, Nanos now, E
   if (process_ack(core, c, segment, now, effects) == Verdict::kDone) return;
   note_sign_of_life(c, now);
   take_timestamp(c, segment, now);
+  if (c.state == State::kTimeWait) return process_in_time_wait(core, c, segment, now, effects);
   process_text(core, c, segment, now, effects);  // sixth, URG, is ignored: RFC 6093
   if (c.state == State::kClosed) return;
   process_fin(core, c, segment, now, effects);

@@ -89,6 +89,20 @@ TEST(TimeWait, OldSynDoesNot) {  // RFC 6191 2, RFC 5961 4.2
   EXPECT_EQ(s.state(), tcp::State::kTimeWait);
 }
 
+TEST(TimeWait, AnswersWhatDoesNotBelongToItsEnd) {  // RFC 9293 3.10.7.4, fifth and seventh
+  Scenario s;
+  reach_time_wait(s);
+  s.send({.flags = kAck | kPsh, .seq = 2, .ack = 2, .bytes = 10});
+  EXPECT_EQ(s.expect(kAck).ack, 2u);
+  s.send({.flags = kAck, .seq = 100, .ack = 2});
+  EXPECT_EQ(s.expect(kAck).ack, 2u);
+  s.send({.flags = kAck, .seq = 2, .ack = 100});
+  EXPECT_EQ(s.expect(kAck).ack, 2u);
+  s.send({.flags = kAck, .seq = 2, .ack = 2});
+  s.expect_silence();
+  EXPECT_EQ(s.state(), tcp::State::kTimeWait);
+}
+
 TEST(TimeWait, TimestampDecidesBeforeTheNumber) {  // RFC 6191 2
   Scenario s(Scenario::with_timestamps());
   wire::TcpOptions offer = stamp(1000, 0, Scenario::offered());

@@ -137,6 +137,75 @@ TEST(TimeWait, RepeatedFinIsAcknowledgedAndRestartsTheWait) {  // RFC 9293 3.10.
   EXPECT_TRUE(peer.effects.is_over);
 }
 
+/// The connection is in TIME-WAIT and has sent all its ACKs.
+void reach_time_wait(Peer& peer) {
+  peer.dial();
+  peer.shutdown();
+  peer.all();
+  peer.send(peer.make(kFA, 0, 1));
+  peer.all();
+}
+
+/// `segment` is not used, and is answered with the ACK that the connection sent last.
+void expect_answer_in_time_wait(Peer& peer, const SegmentIn& segment) {
+  const Effects& effects = peer.send(segment);
+  EXPECT_EQ(effects.drop, Drop::kTcpOutOfWindow);
+  EXPECT_FALSE(effects.payload_kept);
+  const auto ack = peer.next();
+  ASSERT_TRUE(ack.has_value());
+  EXPECT_EQ(ack->flags.bits, kA);
+  EXPECT_EQ(ack->seq, peer.us(1));
+  EXPECT_EQ(ack->ack, peer.them(1));
+  EXPECT_EQ(peer.state(), State::kTimeWait);
+}
+
+TEST(TimeWait, TextIsAcknowledgedAndNotTaken) {  // RFC 9293 3.10.7.4, fifth and seventh
+  Peer peer;
+  reach_time_wait(peer);
+  expect_answer_in_time_wait(peer, peer.make(kA, 1, 1, 10));
+}
+
+TEST(TimeWait, AckAheadOfTheNextNumberIsAnswered) {  // RFC 9293 3.10.7.4, fifth
+  Peer peer;
+  reach_time_wait(peer);
+  expect_answer_in_time_wait(peer, peer.make(kA, 100, 1));
+}
+
+TEST(TimeWait, AckOfTheUnsentIsAnswered) {  // RFC 9293 3.10.7.4, fifth
+  Peer peer;
+  reach_time_wait(peer);
+  EXPECT_EQ(peer.send(peer.make(kA, 1, 100)).drop, Drop::kTcpBadAck);
+  ASSERT_TRUE(peer.next().has_value());
+}
+
+TEST(TimeWait, AckAtTheNextNumberIsNotAnswered) {  // two hosts in TIME-WAIT would never end
+  Peer peer;
+  reach_time_wait(peer);
+  EXPECT_EQ(peer.send(peer.make(kA, 1, 1)).drop, std::nullopt);
+  EXPECT_FALSE(peer.next().has_value());
+}
+
+TEST(TimeWait, OnlyAFinMakesItLonger) {  // RFC 9293 3.10.7.4, eighth
+  Peer peer;
+  reach_time_wait(peer);
+  peer.wait(millis(peer.config.time_wait_ms) - seconds(1));
+  peer.send(peer.make(kA, 1, 1, 10));
+  peer.wait(seconds(1));
+  EXPECT_TRUE(peer.effects.is_over);
+}
+
+TEST(TimeWait, AnswersAreFew) {  // RFC 5961 7
+  Peer peer;
+  reach_time_wait(peer);
+  size_t answers = 0;
+  for (int i = 0; i < 100; ++i) {
+    peer.send(peer.make(kA, 1, 1, 10));
+    answers += peer.all().size();
+  }
+  EXPECT_GT(answers, 0u);
+  EXPECT_LT(answers, 20u);
+}
+
 TEST(AppClose, TextThatStillArrivesIsAnsweredWithReset) {  // RFC 1122 4.2.2.13
   Peer peer;
   peer.dial();
