@@ -194,8 +194,11 @@ bool is_deferred(Connection& c, const SegmentIn& segment, Nanos now) {
 
 void on_segment_syn_received(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
                              Effects& effects) {
+  // Only a peer that dialed us while we dialed it sends a SYN,ACK. To a passive open it is an
+  // unacceptable segment, or one with a SYN in the window: run_steps() challenges both.
   const bool is_same_syn = segment.flags.has(TcpFlags::kSyn) && segment.seq == c.rcv.irs &&
-                           !segment.flags.has(TcpFlags::kRst);
+                           !segment.flags.has(TcpFlags::kRst) &&
+                           (c.is_active || !segment.flags.has(TcpFlags::kAck));
   if (is_same_syn) return retake_syn(core, c, segment, now, effects);
   if (is_deferred(c, segment, now)) return;
   run_steps(core, c, segment, now, effects);

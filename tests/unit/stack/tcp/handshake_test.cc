@@ -156,6 +156,30 @@ TEST(Handshake, BadAckInSynReceivedIsAnsweredWithRst) {  // RFC 9293 3.10.7.4, f
   EXPECT_EQ(reset->seq, peer.us(500));
 }
 
+TEST(Handshake, SynAckDoesNotCompleteAPassiveOpen) {  // RFC 9293 3.10.7.4, first and fourth
+  for (const uint32_t text_bytes : {0u, 100u}) {
+    Peer peer;
+    SegmentIn segment = peer.make(kS, 0, 0);
+    segment.seq = peer.their_iss;
+    segment.options = peer.syn_options;
+    peer.conn = peer.engine.open_passive({}, peer.config, segment, peer.now);
+    peer.our_iss = peer.next()->seq;
+    segment.flags.bits = kSA;
+    segment.ack = peer.us(0);
+    segment.payload_bytes = text_bytes;
+    const Effects& effects = peer.send(segment);
+    EXPECT_FALSE(effects.became_established);
+    EXPECT_FALSE(effects.payload_kept);
+    EXPECT_EQ(peer.state(), State::kSynReceived);
+    const auto answer = peer.next();
+    ASSERT_TRUE(answer.has_value());
+    EXPECT_EQ(answer->flags.bits, kA);
+    EXPECT_EQ(answer->seq, peer.us(0));
+    EXPECT_EQ(answer->ack, peer.them(0));
+    EXPECT_TRUE(peer.ack(0).became_established);
+  }
+}
+
 TEST(Handshake, TextBehindTheSynAckIsTakenWithTheAck) {
   Peer peer;
   SegmentIn syn = peer.make(kS, 0, 0);
