@@ -32,7 +32,6 @@
   X(kTcpTooShort, "tcp_too_short", "segment is shorter than a TCP header")                  \
   X(kTcpBadDataOffset, "tcp_bad_data_offset", "TCP data offset points outside the segment") \
   X(kTcpBadChecksum, "tcp_bad_checksum", "TCP checksum is wrong")                           \
-  X(kTcpBadOptions, "tcp_bad_options", "TCP options are malformed")                         \
   X(kTcpBadFlags, "tcp_bad_flags", "TCP flags that no state accepts")                       \
   X(kTcpNoConnection, "tcp_no_connection", "no connection or listener for the 4-tuple")     \
   X(kTcpBacklogFull, "tcp_backlog_full", "SYN dropped: the listener's backlog is full")     \

@@ -76,20 +76,21 @@ bool read_lone_timestamps(std::span<const uint8_t> options, TcpOptions& out) {
   return true;
 }
 
-bool read_tcp_options(std::span<const uint8_t> options, TcpOptions& out) {
-  if (options.empty() || read_lone_timestamps(options, out)) return true;
+/// RFC 9293 3.2 (MUST-7): a length that cannot be does not tell where the next option begins. As in
+/// Linux, reading ends there: the options before it hold, and the segment is used.
+void read_tcp_options(std::span<const uint8_t> options, TcpOptions& out) {
+  if (options.empty() || read_lone_timestamps(options, out)) return;
   while (!options.empty() && options[0] != kKindEnd) {
     if (options[0] == kKindNop) {
       options = options.subspan(1);
       continue;
     }
-    if (options.size() < 2) return false;
+    if (options.size() < 2) return;
     const size_t length = options[1];
-    if (length < 2 || length > options.size()) return false;
+    if (length < 2 || length > options.size()) return;
     read_tcp_option(options.first(length), out);
     options = options.subspan(length);
   }
-  return true;
 }
 
 /// Padded bytes of all options except SACK.
@@ -179,10 +180,7 @@ std::optional<ParsedTcp> parse_tcp(std::span<const uint8_t> segment, Drop& drop)
   header.window = read_be16(at + 14);
   const std::span<const uint8_t> options =
       segment.subspan(kTcpHeaderBytesMin, out->header_bytes - kTcpHeaderBytesMin);
-  if (!read_tcp_options(options, header.options)) {
-    drop = Drop::kTcpBadOptions;
-    return std::nullopt;
-  }
+  read_tcp_options(options, header.options);
   return out;
 }
 

@@ -75,8 +75,8 @@ struct ParsedTcp {
 };
 
 /// Reads the header of `segment` (TCP header and payload, nothing after it). Unknown options are
-/// skipped; an option that exceeds the header, or has a length of 0 or 1, is malformed. The
-/// checksum is not verified.
+/// skipped. An option that exceeds the header, or has a length of 0 or 1, is malformed: it and all
+/// bytes after it are not read. The checksum is not verified.
 /// Fails: the result is empty and `drop` holds the reason.
 std::optional<ParsedTcp> parse_tcp(std::span<const uint8_t> segment, Drop& drop);
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "stack/base/checksum.h"
 #include "stack/base/rng.h"
 #include "stack/wire/bytes.h"
@@ -135,14 +137,36 @@ TEST(TcpSegment, RefusesBadOffsetsAndLengths) {
   EXPECT_EQ(drop, Drop::kTcpBadDataOffset);
 }
 
-TEST(TcpSegment, RefusesOptionsThatLieAboutTheirLength) {
-  const char* bad[] = {"02 00 05 b4", "02 01 05 b4", "02 05 05 b4", "01 01 01 08",
-                       "08 0a 00 00 00 00 00 00"};
+TEST(TcpSegment, OptionsEndBeforeOneThatLiesAboutItsLength) {
+  // RFC 9293 3.2 (MUST-7). The window scale stands before the malformed option.
+  const char* bad[] = {"02 00 05 b4",
+                       "02 01 05 b4",
+                       "02 05 05 b4",
+                       "01 01 01 08",
+                       "08 0a 00 00 00 00 00 00",
+                       "05 0a 00 00 00 01 00 00"};
   for (const char* dump : bad) {
     Drop drop{};
-    EXPECT_FALSE(parse_tcp(segment_with(bytes_of(dump)), drop)) << dump;
-    EXPECT_EQ(drop, Drop::kTcpBadOptions) << dump;
+    const auto parsed = parse_tcp(segment_with(bytes_of(std::string("01 03 03 07 ") + dump)), drop);
+    ASSERT_TRUE(parsed) << dump;
+    const TcpOptions& options = parsed->header.options;
+    EXPECT_EQ(options.window_scale, 7) << dump;
+    EXPECT_FALSE(options.mss) << dump;
+    EXPECT_FALSE(options.has_timestamps) << dump;
+    EXPECT_EQ(options.sack_count, 0) << dump;
   }
+}
+
+TEST(TcpSegment, NothingIsReadBehindAMalformedOption) {
+  // RFC 9293 3.2: its length does not tell where the next option begins.
+  Drop drop{};
+  const auto parsed =
+      parse_tcp(segment_with(bytes_of("fe 01 02 04 05 b4 04 02 03 03 07 01")), drop);
+  ASSERT_TRUE(parsed);
+  EXPECT_EQ(parsed->header_bytes, 32u);
+  EXPECT_FALSE(parsed->header.options.mss);
+  EXPECT_FALSE(parsed->header.options.sack_permitted);
+  EXPECT_FALSE(parsed->header.options.window_scale);
 }
 
 TEST(TcpSegment, SkipsUnknownOptionsAndKnownOnesOfForeignLength) {
