@@ -35,15 +35,17 @@ struct Session {
   Nanos sends_announced_at;
   uint32_t announced_sends = 0;  ///< finished_count that the client was told, its low 32 bits
 
-  bool is_passive = false;
-  bool is_embryonic = false;  ///< passive, and its handshake is not complete
+  uint32_t flow_label = 0;  ///< of its IPv6 packets
+
+  bool is_passive : 1 = false;
+  bool is_embryonic : 1 = false;   ///< passive, and its handshake is not complete
+  bool was_announced : 1 = false;  ///< the client knows its name
+  bool is_shut_down : 1 = false;   ///< after kShutdown: no kSend may follow
+  bool is_closed_by_client : 1 = false;
   bool must_announce_open = false;
   bool must_announce_progress = false;
   bool must_announce_finish = false;
   bool must_announce_end = false;
-  bool was_announced = false;  ///< the client knows its name
-  bool is_shut_down = false;   ///< after kShutdown: no kSend may follow
-  bool is_closed_by_client = false;
   bool is_over = false;  ///< the engine is done with it (or it is in TIME-WAIT)
   bool has_readable = false;
   bool was_retransmitted = false;  ///< since the send queue was last empty: see completions.cc

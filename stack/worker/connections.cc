@@ -5,6 +5,7 @@
 #include "stack/tcp/engine.h"
 #include "stack/wire/tcp_segment.h"
 #include "stack/worker/clients/context.h"
+#include "stack/worker/flow_label.h"
 #include "stack/worker/impl.h"
 #include "stack/worker/listeners.h"
 #include "stack/worker/tables/time_wait_queue.h"
@@ -50,6 +51,7 @@ void Worker::Impl::bind_session(uint32_t conn, const FourTuple& tuple,
   opened.generation = ++generations;
   opened.port = route.port;
   opened.next_hop = route.next_hop;
+  opened.flow_label = flow_label_of(tuple, flow_label_key);
   opened.is_local = route.is_local;
   opened.opened_at = now;
   flows.insert(tuple, conn);

@@ -233,7 +233,7 @@ struct Worker::Impl {
   io::PacketBuf* copy_payload(uint32_t conn, const tcp::SegmentOut& segment);
   void note_retransmission(session::Session& sender, const io::PacketBuf& packet);
   void write_headers(io::PacketBuf& packet, const FourTuple& tuple, const tcp::SegmentOut& segment,
-                     uint32_t port, MacAddress mac);
+                     uint32_t port, MacAddress mac, uint32_t flow_label);
   void count_out(const tcp::SegmentOut& segment);
   io::PacketBuf* alloc_tx();
   void send_alone(const FourTuple& tuple, const tcp::SegmentOut& segment,
@@ -295,6 +295,7 @@ struct Worker::Impl {
   uint16_t ip_id = 0;
 
   tcp::Engine engine;
+  SipKey flow_label_key;
   FlowTable flows;
   ConnectionRouter router;
   Listeners listeners;

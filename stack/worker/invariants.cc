@@ -64,10 +64,10 @@ bool Worker::Impl::is_at_rest() const {
 }
 
 void Worker::Impl::replace_engine() {
-  tcp::Engine copy(config.engine, config.secret, config.seed);
+  tcp::Engine copy(config.engine, {}, config.seed);  // copy_from() brings the key
   copy.copy_from(engine);
   std::destroy_at(&engine);
-  std::construct_at(&engine, config.engine, config.secret, config.seed);
+  std::construct_at(&engine, config.engine, SipKey{}, config.seed);
   engine.copy_from(copy);
 }
 

@@ -14,6 +14,7 @@
 #include "stack/tcp/engine.h"
 #include "stack/tcp/segment.h"
 #include "stack/wire/tcp_segment.h"
+#include "stack/worker/flow_label.h"
 #include "stack/worker/impl.h"
 #include "stack/worker/port.h"
 #include "stack/worker/tables/transmit_queue.h"
@@ -140,7 +141,7 @@ void Worker::Impl::finish_packet(uint32_t conn, const tcp::SegmentOut& segment,
   if (model != nullptr) {
     ip::repeat_tcp_packet(packet, *model, segment.seq, ++ip_id);
   } else {
-    write_headers(packet, engine.tuple(conn), segment, sender.port, mac);
+    write_headers(packet, engine.tuple(conn), segment, sender.port, mac, sender.flow_label);
   }
   if (sender.is_local) {
     deliver_locally(&packet);
@@ -238,7 +239,8 @@ io::PacketBuf* Worker::Impl::copy_payload(uint32_t conn, const tcp::SegmentOut& 
 }
 
 void Worker::Impl::write_headers(io::PacketBuf& packet, const FourTuple& tuple,
-                                 const tcp::SegmentOut& segment, uint32_t port, MacAddress mac) {
+                                 const tcp::SegmentOut& segment, uint32_t port, MacAddress mac,
+                                 uint32_t flow_label) {
   ip::TcpOutput output{
       .frame = {.source = ports[port].mac(), .destination = mac},
       .tuple = tuple,
@@ -249,8 +251,7 @@ void Worker::Impl::write_headers(io::PacketBuf& packet, const FourTuple& tuple,
                  .options = segment.options},
       .payload_bytes = segment.payload_bytes,
       .ip_id = ++ip_id,
-      // RFC 6437 3: one label for a connection, which nobody can foretell.
-      .flow_label = tuple.local.address.is_v4() ? 0 : flows.hash(tuple) & 0xfffff,
+      .flow_label = flow_label,
       .ecn = segment.ecn,
   };
   ip::write_tcp_packet(packet, output);
@@ -281,7 +282,7 @@ void Worker::Impl::send_alone(const FourTuple& tuple, const tcp::SegmentOut& seg
   }
   io::PacketBuf* packet = route->is_local ? memory.alloc_rx() : alloc_tx();
   if (packet == nullptr) return drop(Drop::kTxNoBuffer);
-  write_headers(*packet, tuple, segment, route->port, *mac);
+  write_headers(*packet, tuple, segment, route->port, *mac, flow_label_of(tuple, flow_label_key));
   count_out(segment);
   if (route->is_local) return deliver_locally(packet);
   send_packet(route->port, packet);

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "stack/base/check.h"
+#include "stack/base/derived_key.h"
 #include "stack/worker/clients/client_region.h"
 #include "stack/worker/clients/context.h"
 #include "stack/worker/impl.h"
@@ -29,16 +30,18 @@ Worker::Impl::Impl(const WorkerConfig& worker_config, io::PacketMemory& packet_m
       stats(stats_binding),
       rng(worker_config.seed),
       merger(packet_memory.rx_slot_bytes()),
-      neighbours(worker_config.seed ^ worker_config.secret.k0),
-      engine(worker_config.engine, worker_config.secret, worker_config.seed),
-      flows(worker_config.engine.connections_max, worker_config.secret),
+      neighbours(worker_config.seed ^ derive_key(worker_config.secret, "neighbours").k0),
+      engine(worker_config.engine, derive_key(worker_config.secret, "sequence numbers"),
+             worker_config.seed),
+      flow_label_key(derive_key(worker_config.secret, "flow labels")),
+      flows(worker_config.engine.connections_max, derive_key(worker_config.secret, "flow table")),
       // Connections spread over homes by hash, so one home may have somewhat more than its share.
       router({.index = worker_config.index,
               .worker_count = worker_config.worker_count,
               .rings = worker_config.rings,
               .claims_max =
                   worker_config.rings != nullptr ? 2 * worker_config.engine.connections_max : 1,
-              .key = worker_config.secret}),
+              .key = derive_key(worker_config.secret, "connection router")}),
       listeners(worker_config.listeners_max),
       timers(worker_config.engine.connections_max),
       sessions(make_zeroed<session::Session>(worker_config.engine.connections_max), std::free),

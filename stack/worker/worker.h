@@ -54,7 +54,7 @@ struct WorkerConfig {
   /// Segments that arrive together reach TCP as one. Off, for tests and comparisons, each comes
   /// alone: slower, and nobody may see another difference.
   bool merge_received = true;
-  SipKey secret;  ///< for sequence numbers and tables
+  SipKey secret;  ///< each use (sequence numbers, tables, flow labels) has a key derived from it
   uint64_t seed = 1;
   int reply_fd = -1;           ///< an eventfd that is rung when something lies in the outbox
   int64_t unix_offset_ns = 0;  ///< wall clock minus the monotonic clock that poll_once() is given

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <set>
+
+#include "stack/base/derived_key.h"
 
 namespace lyre {
 namespace {
@@ -25,6 +28,22 @@ TEST(SipHash, VectorOfOneWholeWord) { EXPECT_EQ(hash_of_count(8), 0x93f5f5799a93
 TEST(SipHash, TheKeyMatters) {
   const std::array<uint8_t, 4> bytes = {1, 2, 3, 4};
   EXPECT_NE(SipHash(SipKey{1, 2})(bytes), SipHash(SipKey{1, 3})(bytes));
+}
+
+TEST(DerivedKey, DependsOnTheSecretAndOnTheLabel) {
+  const std::array<SipKey, 5> keys = {
+      kReferenceKey, derive_key(kReferenceKey, "a"), derive_key(kReferenceKey, "b"),
+      derive_key(kReferenceKey, "ab"), derive_key(SipKey{1, 2}, "a")};
+  std::set<uint64_t> words;
+  for (const SipKey& key : keys) words.insert({key.k0, key.k1});
+  EXPECT_EQ(words.size(), 2 * keys.size());
+}
+
+TEST(DerivedKey, IsTheSameEachTime) {  // the workers of a daemon must agree
+  const SipKey first = derive_key(kReferenceKey, "a");
+  const SipKey second = derive_key(kReferenceKey, "a");
+  EXPECT_EQ(first.k0, second.k0);
+  EXPECT_EQ(first.k1, second.k1);
 }
 
 }  // namespace

@@ -1,10 +1,16 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "stack/base/derived_key.h"
 #include "stack/base/ipv6_address.h"
 #include "stack/link/neighbour_cache.h"
 #include "stack/wire/bytes.h"
 #include "stack/wire/ethernet.h"
 #include "stack/wire/ipv4.h"
+#include "stack/wire/tcp_segment.h"
+#include "stack/worker/flow_label.h"
+#include "stack/worker/flow_table.h"
 #include "tests/support/two_workers.h"
 
 // Both families through the real worker, on a simulated wire.
@@ -80,8 +86,8 @@ TEST(Ipv6, LinkLocalAddressesAreDerived) {
   EXPECT_TRUE(hosts.connect(5000, link_local_address(mac)));
 }
 
-/// The label of the next frame of TCP that host b would receive, which is lost by this.
-uint32_t steal_label(TwoWorkers& hosts) {
+/// The next IPv6 packet of TCP that host b would receive, which is lost by this.
+std::vector<uint8_t> steal_packet(TwoWorkers& hosts) {
   io::PacketIo& wire = hosts.link.queue(1, 0);
   io::PacketBuf* frame = nullptr;
   for (int i = 0; i < 1000; ++i) {
@@ -89,13 +95,26 @@ uint32_t steal_label(TwoWorkers& hosts) {
     hosts.a.worker().poll_once(hosts.now);
     hosts.link.advance(hosts.now);
     if (wire.rx_burst(std::span(&frame, 1)) == 0) continue;
-    const uint8_t* ip = frame->data + wire::kEthernetHeaderBytes;
-    const bool is_tcp = ip[6] == wire::kIpProtocolTcp;
-    const uint32_t label = wire::read_be32(ip) & 0xfffff;
+    const std::span<const uint8_t> ip = frame->bytes().subspan(wire::kEthernetHeaderBytes);
+    const std::vector<uint8_t> packet(ip.begin(), ip.end());
     hosts.b.memory().release(std::span(&frame, 1));
-    if (is_tcp) return label;
+    if (packet[6] == wire::kIpProtocolTcp) return packet;
   }
-  return 0;
+  return std::vector<uint8_t>(wire::kIpv6HeaderBytes + wire::kTcpHeaderBytesMin);
+}
+
+uint32_t label_of(const std::vector<uint8_t>& packet) {
+  return wire::read_be32(packet.data()) & 0xfffff;
+}
+
+/// As its sender sees it.
+FourTuple tuple_of(const std::vector<uint8_t>& packet) {
+  FourTuple tuple;
+  std::copy_n(packet.begin() + 8, 16, tuple.local.address.bytes.begin());
+  std::copy_n(packet.begin() + 24, 16, tuple.remote.address.bytes.begin());
+  tuple.local.port = wire::read_be16(packet.data() + wire::kIpv6HeaderBytes);
+  tuple.remote.port = wire::read_be16(packet.data() + wire::kIpv6HeaderBytes + 2);
+  return tuple;
 }
 
 TEST(Ipv6, AConnectionKeepsItsFlowLabel) {
@@ -108,13 +127,27 @@ TEST(Ipv6, AConnectionKeepsItsFlowLabel) {
   for (int round = 0; round < 2; ++round) {
     for (const auto& [index, stream] : hosts.app_a->streams()) {
       hosts.app_a->send_pattern(stream.name, 0, 100, 100);
-      labels.push_back(steal_label(hosts));
+      labels.push_back(label_of(steal_packet(hosts)));
     }
   }
   EXPECT_NE(labels[0], 0u);
   EXPECT_NE(labels[0], labels[1]);
   EXPECT_EQ(labels[0], labels[2]);
   EXPECT_EQ(labels[1], labels[3]);
+}
+
+TEST(Ipv6, FlowLabelsComeFromAKeyOfTheirOwn) {
+  // RFC 6437 3 and 6.1: a label is public and must tell nothing about other keys.
+  TwoWorkers hosts({}, host_with({{kLeft, 64}}), host_with({{kRight, 64}}));
+  ASSERT_TRUE(hosts.connect(5000, kRight));
+  hosts.app_a->send_pattern(hosts.app_a->only().name, 0, 100, 100);
+  const std::vector<uint8_t> packet = steal_packet(hosts);
+  const FourTuple tuple = tuple_of(packet);
+  ASSERT_EQ(tuple.remote.port, 5000);
+  const uint64_t seed = HostOptions{}.seed;  // as WorkerHost makes the secret of it
+  const SipKey secret{seed, ~seed};
+  EXPECT_NE(label_of(packet), worker::FlowTable(1, secret).hash(tuple) & 0xfffff);
+  EXPECT_EQ(label_of(packet), worker::flow_label_of(tuple, derive_key(secret, "flow labels")));
 }
 
 TEST(Ipv6, AnAddressThatAnotherHasIsGivenUp) {
