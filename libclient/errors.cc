@@ -52,7 +52,7 @@ const char* lyre_strerror(int code) {
     case LYRE_E_TIMEDOUT:
       return "the peer did not answer in time";
     case LYRE_E_UNREACHABLE:
-      return "no route to the peer, or no answer to ARP";
+      return "no route to the peer, no answer to ARP, or a timeout after an ICMP error";
     case LYRE_E_ADDRINUSE:
       return "the port has a listener already";
     case LYRE_E_ADDRNOTAVAIL:

@@ -202,6 +202,7 @@ void on_segment_syn_sent(Core& core, Connection& c, const SegmentIn& segment, Na
 
 void establish(Core& core, Connection& c, const SegmentIn& segment, Nanos now, Effects& effects) {
   set_state(c, State::kEstablished);
+  c.heard_unreachable = false;
   effects.became_established = true;
   effects.wants_transmit = true;
   // RFC 8257: DCTCP requires a peer that echoes marks; without ECN another algorithm is used.

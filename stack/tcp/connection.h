@@ -208,6 +208,7 @@ struct Connection {
   bool is_active = false;  ///< opened by this side
   bool reset_pending = false;
   bool reset_has_ack = false;
+  bool heard_unreachable = false;  ///< an ICMP error came after the last valid segment
   EndReason end_reason = EndReason::kNone;
   uint8_t keepalives_unanswered = 0;
   uint8_t challenge_acks_left = 0;

@@ -136,6 +136,7 @@ void Engine::on_icmp_error(ConnId conn, SeqNum quoted_seq, wire::IcmpVerdict ver
     return;
   }
   if (verdict == wire::IcmpVerdict::kSoft || !is_opening) {
+    c.heard_unreachable = true;
     effects.drop = Drop::kIcmpIgnored;
     return;
   }

@@ -27,7 +27,7 @@ enum class EndReason : uint8_t {
   kRefused,      ///< RST in answer to our SYN, or ICMP port or protocol unreachable
   kTimedOut,     ///< no answer within the user timeout
   kAborted,      ///< our side aborted
-  kUnreachable,  ///< ICMP unreachable while connecting
+  kUnreachable,  ///< ICMP unreachable while connecting, or ICMP error before a timeout
 };
 
 /// The push mark of appended data. kMore: more data follows at once, so a segment that is not full
@@ -109,8 +109,9 @@ class Engine {
   /// cork held back is sent when the option is turned off.
   void configure(ConnId conn, const ConnectionConfig& config, Nanos now, Effects& effects);
   /// A validated ICMP error quoted this connection at `quoted_seq`. A hard error ends a connection
-  /// that is not established yet (RFC 5927 5.2: never an established one). `mtu_bytes` > 0: packet
-  /// too big.
+  /// that is not established yet (RFC 5927 5.2: never an established one). Any other error is
+  /// remembered: if no valid segment follows it, a timeout ends the connection with kUnreachable.
+  /// `mtu_bytes` > 0: packet too big.
   void on_icmp_error(ConnId conn, SeqNum quoted_seq, wire::IcmpVerdict verdict, uint32_t mtu_bytes,
                      Nanos now, Effects& effects);
 

@@ -130,6 +130,7 @@ Verdict check_syn(Core& core, Connection& c, const SegmentIn& segment, Nanos now
 void note_sign_of_life(Connection& c, Nanos now) {
   c.last_heard_at = now;
   c.keepalives_unanswered = 0;
+  c.heard_unreachable = false;
 }
 
 /// RFC 9293 3.10.7.4, fifth to eighth, TIME-WAIT: a FIN starts the wait anew. Any other segment is

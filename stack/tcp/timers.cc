@@ -41,10 +41,11 @@ bool take_due(Connection& c, Timer timer, Nanos now) {
   return true;
 }
 
-/// RFC 9293 3.8.3: R2 has passed, or the handshake got no answer.
+/// RFC 9293 3.8.3: R2 has passed, or the handshake got no answer. An ICMP error that came
+/// meanwhile tells the application more than the timeout does (RFC 9293 3.9.2.2, SHLD-25).
 void give_up(Connection& c, Effects& effects) {
   if (!is_one_of(c.state, kOpening)) queue_reset(c, c.snd.nxt, true, effects);
-  finish(c, EndReason::kTimedOut, effects);
+  finish(c, c.heard_unreachable ? EndReason::kUnreachable : EndReason::kTimedOut, effects);
 }
 
 void on_tail_probe(Connection& c, Nanos now) {

@@ -1,4 +1,5 @@
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 
 #include <numeric>
 
@@ -290,6 +291,18 @@ TEST_P(Icmp, AHostWithoutAListenerRefuses) {  // RFC 1122 4.2.3.9, as RST would
     s.send_icmp(what, 0);
     EXPECT_EQ(s.error(), ECONNREFUSED) << static_cast<int>(what);
   }
+}
+
+TEST_P(Icmp, TimeoutOfAnOpenConnectionEndsWithWhatWasHeard) {  // RFC 9293 3.9.2.2, SHLD-25
+  Scenario s(GetParam());
+  s.establish_passive();
+  s.set(IPPROTO_TCP, TCP_USER_TIMEOUT, 3000);
+  s.write(1000);
+  s.all();
+  s.send_icmp(IcmpSays::kTimeExceeded, 1);
+  EXPECT_EQ(s.error(), 0);
+  s.wait(millis(3100));
+  EXPECT_EQ(s.error(), EHOSTUNREACH);
 }
 
 TEST_P(Icmp, SoftErrorDoesNot) {  // RFC 1122 4.2.3.9

@@ -28,7 +28,7 @@ enum lyre_error {
   LYRE_E_RESET = -1,         /* the peer reset the connection */
   LYRE_E_REFUSED = -2,       /* nobody listens there */
   LYRE_E_TIMEDOUT = -3,      /* the peer did not answer within the user timeout */
-  LYRE_E_UNREACHABLE = -4,   /* no route, or no answer to ARP */
+  LYRE_E_UNREACHABLE = -4,   /* no route, no answer to ARP, or a timeout after an ICMP error */
   LYRE_E_ADDRINUSE = -5,     /* that port has a listener already */
   LYRE_E_ADDRNOTAVAIL = -6,  /* not an address of the daemon's ports */
   LYRE_E_NORESOURCES = -7,   /* the daemon has no session, memory or port left */

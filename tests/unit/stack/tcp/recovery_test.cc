@@ -338,6 +338,56 @@ TEST(Icmp, WrongQuoteIsIgnored) {  // RFC 5927 4.1
   EXPECT_EQ(peer.effects.drop, Drop::kIcmpBadQuote);
 }
 
+/// A soft error about the first byte that `peer` has under way, its SYN or text.
+void hear_soft_error(Peer& peer, SeqNum quoted) {
+  peer.effects.clear();
+  peer.engine.on_icmp_error(peer.conn, quoted, wire::IcmpVerdict::kSoft, 0, peer.now, peer.effects);
+  EXPECT_FALSE(peer.effects.is_over);
+}
+
+TEST(Icmp, TimeoutEndsWithWhatWasHeard) {  // RFC 9293 3.9.2.2 (SHLD-25), RFC 1122 4.2.3.9
+  Peer peer;
+  peer.dial();
+  peer.app_send(1000);
+  peer.all();
+  hear_soft_error(peer, peer.us(0));
+  peer.wait(millis(peer.config.user_timeout_ms));
+  EXPECT_EQ(peer.effects.reason, EndReason::kUnreachable);
+}
+
+TEST(Icmp, ConnectTimeoutEndsWithWhatWasHeard) {  // RFC 9293 3.9.2.2 (SHLD-25)
+  Peer peer;
+  peer.dial_only();
+  hear_soft_error(peer, peer.our_iss);
+  peer.wait(millis(peer.config.connect_timeout_ms));
+  EXPECT_EQ(peer.effects.reason, EndReason::kUnreachable);
+}
+
+TEST(Icmp, ASignOfLifeEndsWhatWasHeard) {
+  Peer peer;
+  peer.dial();
+  peer.app_send(2000);
+  peer.all();
+  hear_soft_error(peer, peer.us(0));
+  peer.ack(1000);
+  peer.wait(millis(peer.config.user_timeout_ms));
+  EXPECT_EQ(peer.effects.reason, EndReason::kTimedOut);
+}
+
+TEST(Icmp, TheAnswerToASynEndsWhatWasHeard) {
+  Peer peer;
+  peer.dial_only();
+  hear_soft_error(peer, peer.our_iss);
+  SegmentIn answer = peer.make(kSA, 0, 0);
+  answer.seq = peer.their_iss;
+  answer.options = peer.syn_options;
+  peer.send(answer);
+  peer.app_send(1000);
+  peer.all();
+  peer.wait(millis(peer.config.user_timeout_ms));
+  EXPECT_EQ(peer.effects.reason, EndReason::kTimedOut);
+}
+
 TEST(Icmp, HardErrorEndsOnlyWhatIsNotEstablished) {  // RFC 5927 5.2
   Peer peer;
   peer.dial_only();
