@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <utility>
 
 #include "nccl_adapter/limits.h"
@@ -65,9 +66,10 @@ void read_rails(Settings* out) {
 
 bool read_settings(Settings* out) {
   if (const char* path = get("LYRE_SOCKET")) out->socket_path = path;
-  int64_t required = 0;
-  if (!read_integer("LYRE_REQUIRED", {0, 1}, &required)) return false;
-  out->is_required = required == 1;
+  // First, because it also decides what an unusable setting below leads to. "yes", "true" and typos
+  // mean yes: falling back silently is what this variable exists to prevent.
+  const char* required = get("LYRE_REQUIRED");
+  out->is_required = required != nullptr && std::strcmp(required, "0") != 0;
   if (const char* path = get("LYRE_TELEMETRY_DIR")) out->telemetry_directory = path;
   read_rails(out);
   return read_integer("LYRE_PEER_TIMEOUT_SECONDS", {3, 3600}, &out->peer_timeout_s) &&

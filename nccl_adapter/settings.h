@@ -13,7 +13,7 @@ namespace lyre::nccl_adapter {
 /// What the environment asks for. docs/user/nccl.md has the table for users.
 struct Settings {
   std::string socket_path;      ///< LYRE_SOCKET; empty: the library's default
-  bool is_required = false;     ///< LYRE_REQUIRED=1: end the process instead of falling back
+  bool is_required = false;     ///< LYRE_REQUIRED, not "0": end the process, do not fall back
   int64_t peer_timeout_s = 30;  ///< LYRE_PEER_TIMEOUT_SECONDS: 3..3600
   int64_t resume_s = 10;        ///< LYRE_RESUME_SECONDS: 1..3600
   int64_t handshake_timeout_ms = 5'000;  ///< LYRE_HANDSHAKE_TIMEOUT_MS: 100..600000
@@ -40,7 +40,8 @@ inline int64_t patience_ns(const Settings& settings) {
   return std::min(resume_ns(settings), settings.peer_timeout_s * 1'000'000'000);
 }
 
-/// Fails: false with a line that names variable, value and what is allowed.
+/// Fails: false with a line that names variable, value and what is allowed; `is_required` is right
+/// then, too.
 bool read_settings(Settings* out);
 
 /// LYRE_SOCKET, or where the daemon listens by default; for messages.

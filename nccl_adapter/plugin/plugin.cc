@@ -109,7 +109,11 @@ void log_attached(const Instance& instance) {
 Instance* open_instance(Registry& all, uint64_t communicator) {
   watch_forks(all);
   Settings settings;
-  if (!read_settings(&settings)) return nullptr;
+  if (!read_settings(&settings)) {
+    if (settings.is_required)
+      die("LYRE_REQUIRED is set and a setting is wrong: ending this process");
+    return nullptr;
+  }
   std::unique_ptr<Instance> instance = Instance::open(settings, communicator);
   if (instance != nullptr && instance->ports().empty()) {
     log_warn("the Lyre daemon at %s has no port", socket_path_text(settings));
@@ -117,7 +121,7 @@ Instance* open_instance(Registry& all, uint64_t communicator) {
   }
   if (instance == nullptr) {
     if (settings.is_required) {
-      die("LYRE_REQUIRED=1 and no usable Lyre daemon at %s (%s): ending this process",
+      die("LYRE_REQUIRED is set and no usable Lyre daemon at %s (%s): ending this process",
           socket_path_text(settings), lyre_last_error());
     }
     return nullptr;

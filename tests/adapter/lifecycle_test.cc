@@ -331,7 +331,7 @@ TEST_P(Lifecycle, RequiredDaemonThatIsMissingEndsTheProcess) {
     ::_exit(77);  // not reached
   }});
   EXPECT_EQ(ends[0].exit_status, 1);
-  EXPECT_NE(ends[0].stderr_text.find("LYRE_REQUIRED=1 and no usable Lyre daemon at "
+  EXPECT_NE(ends[0].stderr_text.find("LYRE_REQUIRED is set and no usable Lyre daemon at "
                                      "/nonexistent/lyred.sock"),
             std::string::npos)
       << ends[0].stderr_text;
@@ -344,6 +344,20 @@ TEST_P(Lifecycle, WrongSettingIsNamed) {
     EXPECT_NE(plugin->init(), Result::kSuccess);
     EXPECT_TRUE(has_logged("LYRE_PEER_TIMEOUT_SECONDS is \"soon\": allowed are")) << logged_text();
   }});
+}
+
+TEST_P(Lifecycle, WrongSettingEndsTheProcessThatRequiresADaemon) {
+  const std::vector<RankEnd> ends = run_ranks({[](Rank&) {
+    ::setenv("LYRE_REQUIRED", "yes", 1);
+    ::setenv("LYRE_PEER_TIMEOUT_SECONDS", "soon", 1);
+    const auto plugin = Plugin::load(GetParam());
+    (void)plugin->init();
+    ::_exit(77);  // not reached
+  }});
+  EXPECT_EQ(ends[0].exit_status, 1);
+  EXPECT_NE(ends[0].stderr_text.find("LYRE_REQUIRED is set and a setting is wrong"),
+            std::string::npos)
+      << ends[0].stderr_text;
 }
 
 }  // namespace

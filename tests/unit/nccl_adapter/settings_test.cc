@@ -1,0 +1,44 @@
+#include "nccl_adapter/settings.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace lyre::nccl_adapter {
+namespace {
+
+class RequiredDaemon : public ::testing::Test {
+ protected:
+  ~RequiredDaemon() override {
+    ::unsetenv("LYRE_REQUIRED");
+    ::unsetenv("LYRE_STREAMS");
+  }
+};
+
+TEST_F(RequiredDaemon, IsAskedForByAnythingButZero) {
+  Settings settings;
+  for (const char* text : {"1", "yes", "true", "no", "2"}) {
+    ::setenv("LYRE_REQUIRED", text, 1);
+    EXPECT_TRUE(read_settings(&settings)) << text;
+    EXPECT_TRUE(settings.is_required) << text;
+  }
+  for (const char* text : {"", "0"}) {
+    ::setenv("LYRE_REQUIRED", text, 1);
+    EXPECT_TRUE(read_settings(&settings)) << text;
+    EXPECT_FALSE(settings.is_required) << text;
+  }
+  ::unsetenv("LYRE_REQUIRED");
+  EXPECT_TRUE(read_settings(&settings));
+  EXPECT_FALSE(settings.is_required);
+}
+
+TEST_F(RequiredDaemon, IsKnownAlsoWhenAnotherSettingIsWrong) {
+  ::setenv("LYRE_REQUIRED", "1", 1);
+  ::setenv("LYRE_STREAMS", "many", 1);
+  Settings settings;
+  EXPECT_FALSE(read_settings(&settings));
+  EXPECT_TRUE(settings.is_required);
+}
+
+}  // namespace
+}  // namespace lyre::nccl_adapter
