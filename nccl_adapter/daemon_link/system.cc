@@ -6,6 +6,8 @@
 #include <chrono>
 #include <ctime>
 
+#include "nccl_adapter/limits.h"
+
 namespace lyre::nccl_adapter {
 
 int64_t monotonic_ns() {
@@ -15,7 +17,6 @@ int64_t monotonic_ns() {
 }
 
 void sleep_ns(int64_t ns) {
-  constexpr int64_t kNsPerSecond = 1'000'000'000;
   const timespec pause{.tv_sec = ns / kNsPerSecond, .tv_nsec = ns % kNsPerSecond};
   ::nanosleep(&pause, nullptr);
 }
