@@ -14,7 +14,7 @@ IdlePolicy::IdlePolicy(IdleMode mode, Nanos spin, bool can_be_woken)
 
 IdlePolicy::Decision IdlePolicy::after_turn(size_t work, Nanos now, Nanos deadline) {
   if (mode_ == IdleMode::kBusy) return {Action::kPoll, {}};
-  // From one turn's start to the next: a yield, and a turn that found nothing (some 0.1 us).
+  // From one turn's start to the next: a turn that found nothing, and the yield, which is longer.
   if (has_yielded_) contention_.on_yield(now - turned_at_, now);
   turned_at_ = now;
   Decision decision;
