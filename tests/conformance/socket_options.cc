@@ -149,6 +149,28 @@ int Sockets::set_tcp_option(int fd, Socket& socket, int name, int value) {
       config.mss_bytes = static_cast<uint16_t>(value);
       break;
     }
+    case TCP_QUICKACK:
+      config.quick_ack = value != 0;
+      break;
+    case TCP_NOTSENT_LOWAT:
+      socket.unsent_low = static_cast<uint32_t>(value);
+      if (socket.conn == tcp::kNoConn) return 0;
+      host_.set_unsent_low(socket.conn, value == 0 ? UINT32_MAX : socket.unsent_low);
+      return 0;
+    case TCP_INQ:
+      if (value < 0 || value > 1) return -EINVAL;
+      socket.has_inq = value != 0;
+      return 0;
+    default:
+      if (const int error = set_tcp_timer(config, name, value)) return error;
+  }
+  apply_config(fd, socket);
+  return 0;
+}
+
+int Sockets::set_tcp_timer(tcp::ConnectionConfig& config, int name, int value) const {
+  const tcp::ConnectionConfig& defaults = host_.options().connection;
+  switch (name) {
     case TCP_KEEPIDLE:
       if (value < 1 || value > 32767) return -EINVAL;
       config.keepalive_idle_ms = whole_ms(value);
@@ -163,10 +185,9 @@ int Sockets::set_tcp_option(int fd, Socket& socket, int name, int value) {
       break;
     case TCP_USER_TIMEOUT:
       if (value < 0) return -EINVAL;
-      config.user_timeout_ms =
-          value == 0 ? host_.options().connection.user_timeout_ms : static_cast<uint32_t>(value);
+      config.user_timeout_ms = value == 0 ? defaults.user_timeout_ms : static_cast<uint32_t>(value);
       config.connect_timeout_ms =
-          value == 0 ? host_.options().connection.connect_timeout_ms : static_cast<uint32_t>(value);
+          value == 0 ? defaults.connect_timeout_ms : static_cast<uint32_t>(value);
       break;
     case TCP_LINGER2:
       config.orphan_timeout_ms = value < 0 ? 0 : value == 0 ? 60'000 : whole_ms(value);
@@ -175,25 +196,12 @@ int Sockets::set_tcp_option(int fd, Socket& socket, int name, int value) {
       if (value < 1 || value > 127) return -EINVAL;
       config.connect_timeout_ms = whole_ms((int64_t{1} << std::min(value + 1, 30)) - 1);
       break;
-    case TCP_QUICKACK:
-      config.quick_ack = value != 0;
-      break;
     case TCP_DEFER_ACCEPT:
       config.accept_defer_ms = whole_ms(std::max(value, 0));
       break;
-    case TCP_NOTSENT_LOWAT:
-      socket.unsent_low = static_cast<uint32_t>(value);
-      if (socket.conn == tcp::kNoConn) return 0;
-      host_.set_unsent_low(socket.conn, value == 0 ? UINT32_MAX : socket.unsent_low);
-      return 0;
-    case TCP_INQ:
-      if (value < 0 || value > 1) return -EINVAL;
-      socket.has_inq = value != 0;
-      return 0;
     default:
-      return 0;  // other options have no effect on the wire
+      break;  // other options have no effect on the wire
   }
-  apply_config(fd, socket);
   return 0;
 }
 
@@ -213,45 +221,46 @@ int Sockets::get_option(int fd, int level, int name, void* value, socklen_t* len
     return 0;
   }
   int number = 0;
-  if (level == SOL_SOCKET) {
-    switch (name) {
-      case SO_ERROR:
-        number = take_error(socket);
-        break;
-      case SO_REUSEADDR:
-        number = socket.has_reuse;
-        break;
-      case SO_RCVBUF:
-        number = static_cast<int>(socket.config.receive_buffer_bytes * 2);
-        break;
-      case SO_SNDBUF:
-        number = static_cast<int>(socket.config.send_buffer_bytes);
-        break;
-      case SO_KEEPALIVE:
-        number = socket.has_keepalive;
-        break;
-      case SO_TYPE:
-        number = SOCK_STREAM;
-        break;
-      case SO_ACCEPTCONN:
-        number = socket.is_listener;
-        break;
-      default:
-        return -ENOPROTOOPT;
-    }
-  } else if (level != SOL_TCP) {
-    return -ENOPROTOOPT;
-  } else if (const int error = get_tcp_option(socket, name, number)) {
-    return error;
-  }
+  if (level != SOL_SOCKET && level != SOL_TCP) return -ENOPROTOOPT;
+  const int error = level == SOL_SOCKET ? get_socket_option(socket, name, number)
+                                        : get_tcp_option(socket, name, number);
+  if (error != 0) return error;
   std::memcpy(value, &number, std::min<size_t>(*length, sizeof number));
   *length = static_cast<socklen_t>(std::min<size_t>(*length, sizeof number));
   return 0;
 }
 
+int Sockets::get_socket_option(Socket& socket, int name, int& value) {
+  switch (name) {
+    case SO_ERROR:
+      value = take_error(socket);
+      break;
+    case SO_REUSEADDR:
+      value = socket.has_reuse;
+      break;
+    case SO_RCVBUF:
+      value = static_cast<int>(socket.config.receive_buffer_bytes * 2);
+      break;
+    case SO_SNDBUF:
+      value = static_cast<int>(socket.config.send_buffer_bytes);
+      break;
+    case SO_KEEPALIVE:
+      value = socket.has_keepalive;
+      break;
+    case SO_TYPE:
+      value = SOCK_STREAM;
+      break;
+    case SO_ACCEPTCONN:
+      value = socket.is_listener;
+      break;
+    default:
+      return -ENOPROTOOPT;
+  }
+  return 0;
+}
+
 int Sockets::get_tcp_option(const Socket& socket, int name, int& value) const {
   const tcp::ConnectionConfig& config = socket.config;
-  const auto whole_seconds = [](uint32_t ms) { return static_cast<int>(ms / 1000); };
   switch (name) {
     case TCP_NODELAY:
       value = !config.nagle;
@@ -268,6 +277,23 @@ int Sockets::get_tcp_option(const Socket& socket, int name, int& value) const {
       }
       return 0;
     }
+    case TCP_QUICKACK:
+      value = config.quick_ack;
+      return 0;
+    case TCP_NOTSENT_LOWAT:
+      value = static_cast<int>(socket.unsent_low);
+      return 0;
+    case TCP_INQ:
+      value = socket.has_inq;
+      return 0;
+    default:
+      return get_tcp_timer(config, name, value);
+  }
+}
+
+int Sockets::get_tcp_timer(const tcp::ConnectionConfig& config, int name, int& value) const {
+  const auto whole_seconds = [](uint32_t ms) { return static_cast<int>(ms / 1000); };
+  switch (name) {
     case TCP_KEEPIDLE:
       value = whole_seconds(config.keepalive_idle_ms);
       return 0;
@@ -285,17 +311,8 @@ int Sockets::get_tcp_option(const Socket& socket, int name, int& value) const {
     case TCP_LINGER2:
       value = whole_seconds(config.orphan_timeout_ms);
       return 0;
-    case TCP_QUICKACK:
-      value = config.quick_ack;
-      return 0;
     case TCP_DEFER_ACCEPT:
       value = whole_seconds(config.accept_defer_ms);
-      return 0;
-    case TCP_NOTSENT_LOWAT:
-      value = static_cast<int>(socket.unsent_low);
-      return 0;
-    case TCP_INQ:
-      value = socket.has_inq;
       return 0;
     default:
       return -ENOPROTOOPT;

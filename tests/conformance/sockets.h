@@ -77,7 +77,10 @@ class Sockets {
  private:
   int set_socket_option(int fd, Socket& socket, int name, std::span<const uint8_t> value);
   int set_tcp_option(int fd, Socket& socket, int name, int value);
+  int set_tcp_timer(tcp::ConnectionConfig& config, int name, int value) const;
+  int get_socket_option(Socket& socket, int name, int& value);
   int get_tcp_option(const Socket& socket, int name, int& value) const;
+  int get_tcp_timer(const tcp::ConnectionConfig& config, int name, int& value) const;
   int fill_info(const Socket& socket, void* value, socklen_t* length) const;
   void apply_config(int fd, Socket& socket);
   /// Returns and clears the error that ended the connection.

@@ -105,70 +105,63 @@ uint32_t to_u32(int64_t value) {
   return static_cast<uint32_t>(std::clamp<int64_t>(value, 0, INT32_MAX));
 }
 
-const std::map<std::string, Apply, std::less<>>& table() {
-  static const std::map<std::string, Apply, std::less<>> settings = {
-      {"seed", number([](int64_t v, StackOptions& o) { o.seed = static_cast<uint64_t>(v); })},
-      {"mtu", number([](int64_t v, StackOptions& o) { o.mtu_bytes = to_u32(v); })},
-      {"local_ip", set_local_v4},
-      {"tcp_syncookies", number([](int64_t v, StackOptions& o) {
-         o.syn_cookies = v == 0   ? SynCookies::kNever
-                         : v == 1 ? SynCookies::kUnderPressure
-                                  : SynCookies::kAlways;
-       })},
-      {"somaxconn", number([](int64_t v, StackOptions& o) { o.backlog_max = to_u32(v); })},
-      {"tcp_timestamps",
-       number([](int64_t v, StackOptions& o) { o.connection.timestamps = v != 0; })},
-      {"tcp_sack", number([](int64_t v, StackOptions& o) { o.connection.sack = v != 0; })},
-      {"tcp_window_scaling",
-       number([](int64_t v, StackOptions& o) { o.connection.window_scaling = v != 0; })},
-      {"tcp_rmem", last_number([](int64_t v, StackOptions& o) {
-         o.connection.receive_buffer_bytes = to_u32(v);
-       })},
-      {"tcp_wmem", middle_number([](int64_t v, StackOptions& o) {
-         o.connection.send_buffer_bytes = to_u32(v);
-       })},
-      {"tcp_congestion_control", set_congestion},
-      {"tcp_fin_timeout", number([](int64_t v, StackOptions& o) {
-         o.connection.orphan_timeout_ms = to_u32(1000 * v);
-       })},
-      {"tcp_keepalive_time", number([](int64_t v, StackOptions& o) {
-         o.connection.keepalive_idle_ms = to_u32(1000 * v);
-       })},
-      {"tcp_min_tso_segs", number([](int64_t v, StackOptions& o) {
-         o.tso_segments = to_u32(std::max<int64_t>(v, 1));
-       })},
-      {"tcp_ecn", number([](int64_t v, StackOptions& o) {
-         o.connection.ecn = v == 0   ? tcp::EcnMode::kOff
-                            : v == 1 ? tcp::EcnMode::kOn
-                                     : tcp::EcnMode::kAccept;
-       })},
-      {"tcp_keepalive_intvl", number([](int64_t v, StackOptions& o) {
-         o.connection.keepalive_interval_ms = to_u32(1000 * v);
-       })},
-      {"tcp_keepalive_probes", number([](int64_t v, StackOptions& o) {
-         o.connection.keepalive_count = static_cast<uint8_t>(std::min<int64_t>(v, UINT8_MAX));
-       })},
-      {"tcp_max_syn_backlog",
-       number([](int64_t v, StackOptions& o) { o.embryonic_max = to_u32(v); })},
-      {"tcp_invalid_ratelimit",
-       number([](int64_t v, StackOptions& o) { o.connection.limits_challenges = v != 0; })},
-      {"quickack", number([](int64_t v, StackOptions& o) {
-         o.connection.quick_acks_at_start = v != 0 ? kQuickAcks : uint8_t{0};
-       })},
-      {"user_timeout_ms",
-       number([](int64_t v, StackOptions& o) { o.connection.user_timeout_ms = to_u32(v); })},
-      {"time_wait_ms",
-       number([](int64_t v, StackOptions& o) { o.connection.time_wait_ms = to_u32(v); })},
-      {"nagle", number([](int64_t v, StackOptions& o) { o.connection.nagle = v != 0; })},
-      {"ack_delay_ms",
-       number([](int64_t v, StackOptions& o) { o.connection.ack_delay_ms = to_u32(v); })},
-      {"rto_min_ms",
-       number([](int64_t v, StackOptions& o) { o.connection.rto_min_us = to_u32(1000 * v); })},
-      {"tcp_rto_min_us",
-       number([](int64_t v, StackOptions& o) { o.connection.rto_min_us = to_u32(v); })},
-  };
-  return settings;
-}
+const std::map<std::string, Apply, std::less<>> kSettings = {
+    {"seed", number([](int64_t v, StackOptions& o) { o.seed = static_cast<uint64_t>(v); })},
+    {"mtu", number([](int64_t v, StackOptions& o) { o.mtu_bytes = to_u32(v); })},
+    {"local_ip", set_local_v4},
+    {"tcp_syncookies", number([](int64_t v, StackOptions& o) {
+       o.syn_cookies = v == 0   ? SynCookies::kNever
+                       : v == 1 ? SynCookies::kUnderPressure
+                                : SynCookies::kAlways;
+     })},
+    {"somaxconn", number([](int64_t v, StackOptions& o) { o.backlog_max = to_u32(v); })},
+    {"tcp_timestamps",
+     number([](int64_t v, StackOptions& o) { o.connection.timestamps = v != 0; })},
+    {"tcp_sack", number([](int64_t v, StackOptions& o) { o.connection.sack = v != 0; })},
+    {"tcp_window_scaling",
+     number([](int64_t v, StackOptions& o) { o.connection.window_scaling = v != 0; })},
+    {"tcp_rmem", last_number([](int64_t v, StackOptions& o) {
+       o.connection.receive_buffer_bytes = to_u32(v);
+     })},
+    {"tcp_wmem",
+     middle_number([](int64_t v, StackOptions& o) { o.connection.send_buffer_bytes = to_u32(v); })},
+    {"tcp_congestion_control", set_congestion},
+    {"tcp_fin_timeout",
+     number([](int64_t v, StackOptions& o) { o.connection.orphan_timeout_ms = to_u32(1000 * v); })},
+    {"tcp_keepalive_time",
+     number([](int64_t v, StackOptions& o) { o.connection.keepalive_idle_ms = to_u32(1000 * v); })},
+    {"tcp_min_tso_segs",
+     number([](int64_t v, StackOptions& o) { o.tso_segments = to_u32(std::max<int64_t>(v, 1)); })},
+    {"tcp_ecn", number([](int64_t v, StackOptions& o) {
+       o.connection.ecn = v == 0   ? tcp::EcnMode::kOff
+                          : v == 1 ? tcp::EcnMode::kOn
+                                   : tcp::EcnMode::kAccept;
+     })},
+    {"tcp_keepalive_intvl", number([](int64_t v, StackOptions& o) {
+       o.connection.keepalive_interval_ms = to_u32(1000 * v);
+     })},
+    {"tcp_keepalive_probes", number([](int64_t v, StackOptions& o) {
+       o.connection.keepalive_count = static_cast<uint8_t>(std::min<int64_t>(v, UINT8_MAX));
+     })},
+    {"tcp_max_syn_backlog",
+     number([](int64_t v, StackOptions& o) { o.embryonic_max = to_u32(v); })},
+    {"tcp_invalid_ratelimit",
+     number([](int64_t v, StackOptions& o) { o.connection.limits_challenges = v != 0; })},
+    {"quickack", number([](int64_t v, StackOptions& o) {
+       o.connection.quick_acks_at_start = v != 0 ? kQuickAcks : uint8_t{0};
+     })},
+    {"user_timeout_ms",
+     number([](int64_t v, StackOptions& o) { o.connection.user_timeout_ms = to_u32(v); })},
+    {"time_wait_ms",
+     number([](int64_t v, StackOptions& o) { o.connection.time_wait_ms = to_u32(v); })},
+    {"nagle", number([](int64_t v, StackOptions& o) { o.connection.nagle = v != 0; })},
+    {"ack_delay_ms",
+     number([](int64_t v, StackOptions& o) { o.connection.ack_delay_ms = to_u32(v); })},
+    {"rto_min_ms",
+     number([](int64_t v, StackOptions& o) { o.connection.rto_min_us = to_u32(1000 * v); })},
+    {"tcp_rto_min_us",
+     number([](int64_t v, StackOptions& o) { o.connection.rto_min_us = to_u32(v); })},
+};
 
 /// A Linux name without its prefix; empty when `name` has none.
 std::string_view without_folder(std::string_view name) {
@@ -181,8 +174,8 @@ std::string_view without_folder(std::string_view name) {
 std::string apply_setting(const Setting& setting, StackOptions& options) {
   const std::string_view linux_name = without_folder(setting.name);
   const std::string_view name = linux_name.empty() ? std::string_view(setting.name) : linux_name;
-  const auto found = table().find(name);
-  if (found == table().end()) {
+  const auto found = kSettings.find(name);
+  if (found == kSettings.end()) {
     return linux_name.empty() ? "unknown flag '" + setting.name + "'" : std::string();
   }
   if (found->second(setting.value, options)) return {};

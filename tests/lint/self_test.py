@@ -175,6 +175,19 @@ class Lint(unittest.TestCase):
         self.assertEqual(self.places(shape.check, {'tools/a.h': '\n' * (rules.FILE_LINES_MAX + 1)}),
                          [('tools/a.h', rules.FILE_LINES_MAX + 1)])
 
+    def test_classes_with_many_methods_are_found(self):
+        def type_with(count):
+            declared = ''.join(f'  [[nodiscard]] int f{i}(int x = 1) const;\n'
+                               for i in range(count))
+            return ('class A {\n public:\n  A();\n  ~A();\n  A(const A&) = delete;\n'
+                    '  A& operator=(const A&) = delete;\n  friend void g();\n'
+                    '  struct B {\n    void h() { x(); }\n  };\n'
+                    f'{declared}  std::function<void()> call_;\n  int y_ = f0(1);\n}};\n')
+        enough = rules.CLASS_METHODS_MAX
+        self.assertEqual(self.places(shape.check, {'daemon/a.h': type_with(enough)}), [])
+        self.assertEqual(self.places(shape.check, {'daemon/a.h': type_with(enough + 1)}),
+                         [('daemon/a.h', 1)])
+
     def test_long_types_and_tables_are_not_functions(self):
         rows = '    {1, 2},\n' * 100
         text = (f'struct A {{\n{"  int x;" * 1}\n{"  int y();" + chr(10)}}};\n'

@@ -1,7 +1,9 @@
-"""How long lines, functions and files may be."""
+"""How long lines, functions and files may be, and how many methods a class may have."""
 
 import ast
+import collections
 import re
+from dataclasses import dataclass
 
 import rules
 import source
@@ -11,6 +13,22 @@ _CONTROL = re.compile(r'\s*(?:if|for|while|switch|catch|do|else|return|case)\b')
 _TYPE = re.compile(r'(?:^|[\s>;])(?:class|struct|union|enum)\b')
 _ACCESS = re.compile(r'\s*(?:(?:public|private|protected)\s*:\s*)*')
 _SCOPE = re.compile(r'\bnamespace\b|\bextern\b\s*$')
+_TYPE_NAME = re.compile(r'\b(?:class|struct|union)\s+(?:alignas\([^)]*\)\s*)?([\w:]+)')
+_NO_METHOD = re.compile(r'\s*(?:friend|using|typedef|static_assert)\b|.*=\s*(?:default|delete)\s*$',
+                        re.DOTALL)
+_NOT_A_NAME = {'alignas', 'decltype', 'noexcept', 'requires', 'explicit'}
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A brace pair, or a statement outside of functions that has none."""
+
+    kind: str
+    head: str
+    first: int
+    last: int
+    start: int  # where its brace is: names the scope
+    parent: tuple  # kind and start of the scope around it
 
 
 def kind_of(head, enclosing):
@@ -27,30 +45,67 @@ def kind_of(head, enclosing):
     return 'type' if _TYPE.search(before) else 'namespace'
 
 
-def functions(text):
-    """(first line, lines) of each function of `text`; lambdas count with what holds them."""
+def scopes(text):
+    """The scopes of `text`, in the order of their ends."""
     code = source.strip_preprocessor(source.strip(text))
-    stack = []
+    stack = [('namespace', 0, -1, 0)]
     head_start = 0
 
-    def line_of(at):
-        return code.count('\n', 0, at) + 1
+    def scope(kind, first, brace, end):
+        return Scope(kind, code[first:brace], code.count('\n', 0, first) + 1,
+                     code.count('\n', 0, end) + 1, brace, (stack[-1][0], stack[-1][2]))
 
     for match in re.finditer(r'[{};]', code):
         at, mark = match.start(), match.group()
+        first = head_start + _ACCESS.match(code[head_start:at]).end()
         if mark == '{':
-            kind = kind_of(code[head_start:at], stack[-1][0] if stack else 'namespace')
-            first = head_start + _ACCESS.match(code[head_start:at]).end()
-            stack.append((kind, first, head_start))
+            stack.append((kind_of(code[head_start:at], stack[-1][0]), first, at, head_start))
             head_start = at + 1
-        elif mark == '}' and stack:
-            kind, first, outer_head = stack.pop()
+        elif mark == '}' and len(stack) > 1:
+            kind, first, brace, outer_head = stack.pop()
             # A member initializer is part of the head of the function that follows it.
             head_start = outer_head if kind == 'initializer' else at + 1
-            if kind == 'function':
-                yield line_of(first), line_of(at) - line_of(first) + 1
+            yield scope(kind, first, brace, at)
         elif mark == ';':
+            yield scope('statement', first, at, at)
             head_start = at + 1
+
+
+def functions(text):
+    """(first line, lines) of each function of `text`; lambdas count with what holds them."""
+    for scope in scopes(text):
+        if scope.kind == 'function':
+            yield scope.first, scope.last - scope.first + 1
+
+
+def method_name(head):
+    """The name of the member function that `head` declares; None when it declares none."""
+    if _NO_METHOD.match(head):
+        return None
+    depth = 0
+    for match in re.finditer(r'[<>=]|(operator\s*\S+?|~?\w+)\s*\(', head):
+        mark = match.group()
+        if mark == '=':
+            return None
+        if mark in '<>':
+            depth += 1 if mark == '<' else -1
+        elif depth == 0 and match.group(1) not in _NOT_A_NAME:
+            return match.group(1)
+    return None
+
+
+def types(text):
+    """(first line, name, methods) of each class; constructors, destructors, operators are free."""
+    methods = collections.defaultdict(set)
+    for scope in scopes(text):
+        if scope.kind == 'type':
+            found = _TYPE_NAME.search(scope.head)
+            name = found.group(1) if found else ''
+            yield scope.first, name, methods.pop(scope.start, set()) - {name.split(':')[-1]}
+        elif scope.parent[0] == 'type' and scope.kind in ('function', 'statement'):
+            name = method_name(scope.head)
+            if name and not name.startswith(('operator', '~')):
+                methods[scope.parent[1]].add(name)
 
 
 def python_functions(text):
@@ -78,7 +133,14 @@ def check_text(path, text, is_python):
         if count > rules.FUNCTION_LINES_MAX:
             findings.append(Finding(path, first, f'function has {count} lines, at most '
                                     f'{rules.FUNCTION_LINES_MAX}: name its steps'))
-    return findings
+    return findings if is_python else findings + check_types(path, text)
+
+
+def check_types(path, text):
+    return [Finding(path, first, f'{name} has {len(methods)} methods, at most '
+                    f'{rules.CLASS_METHODS_MAX}: give its second subject a class')
+            for first, name, methods in types(text)
+            if len(methods) > rules.CLASS_METHODS_MAX and (path, name) not in rules.TURNS]
 
 
 def check(root):

@@ -1,5 +1,6 @@
 #include "tests/sim/scenarios.h"
 
+#include <algorithm>
 #include <array>
 
 namespace lyre::sim {
@@ -152,82 +153,109 @@ std::string judge_all(const std::vector<App>& apps, EndReason reason) {
   return {};
 }
 
+struct NamedScenario {
+  const char* name;
+  void (*make)(Scenario&, Rng&);
+};
+
+constexpr auto kScenarios = std::to_array<NamedScenario>({
+    {"bulk", [](Scenario& s, Rng&) { s.dialer.app.send_bytes = 2'000'000; }},
+    {"loss",
+     [](Scenario& s, Rng& rng) {
+       impair(s, rng, static_cast<uint32_t>(1000 + rng.below(30'000)), 0, 0);
+     }},
+    {"heavy_loss",
+     [](Scenario& s, Rng& rng) {
+       impair(s, rng, 200'000, 0, 0);
+       s.dialer.app.send_bytes = rng.below(40'000);
+       s.listener.app.send_bytes = rng.below(40'000);
+     }},
+    {"reorder",
+     [](Scenario& s, Rng& rng) {
+       impair(s, rng, 0, static_cast<uint32_t>(rng.below(300'000)), 0);
+     }},
+    {"duplicate",
+     [](Scenario& s, Rng& rng) {
+       impair(s, rng, 0, 0, static_cast<uint32_t>(rng.below(300'000)));
+     }},
+    {"everything",
+     [](Scenario& s, Rng& rng) {
+       impair(s, rng, 20'000, 50'000, 20'000);
+       s.dialer.app.chunk_pause = micros(static_cast<int64_t>(rng.below(3) * 500));
+     }},
+    {"closes",
+     [](Scenario& s, Rng& rng) {
+       impair(s, rng, 100'000, 100'000, 100'000);
+       s.dialer.app.send_bytes = rng.below(3000);
+       s.listener.app.send_bytes = rng.below(3000);
+     }},
+    {"slow_reader", make_slow_reader},
+    {"slow_reader_loss",
+     [](Scenario& s, Rng& rng) {
+       make_slow_reader(s, rng);
+       impair(s, rng, 30'000, 30'000, 10'000);
+     }},
+    {"simultaneous_open",
+     [](Scenario& s, Rng& rng) {
+       s.opens_simultaneously = true;
+       s.listener.listens = false;
+       impair(s, rng, rng.chance_ppm(500'000) ? 50'000 : 0, 0, 0);
+     }},
+    {"many",
+     [](Scenario& s, Rng& rng) {
+       s.connection_count = 20;
+       s.dialer.app.send_bytes = rng.below(30'000);
+       s.listener.app.send_bytes = rng.below(30'000);
+       impair(s, rng, 10'000, 10'000, 10'000);
+     }},
+    // On a clean wire text never starts at the window's edge.
+    {"forged", [](Scenario& s, Rng&) { s.forged_packets_ppm = 100'000; }},
+    {"small_queue",
+     [](Scenario& s, Rng&) {
+       s.there.rate_bytes_per_s = s.back.rate_bytes_per_s = 12'500'000;
+       s.there.queue_bytes = s.back.queue_bytes = 30'000;
+       s.dialer.app.send_bytes = 1'000'000;
+     }},
+    {"trickle",
+     [](Scenario& s, Rng& rng) {
+       s.dialer.app.send_bytes = 20'000;
+       s.dialer.app.chunk_bytes = static_cast<uint32_t>(1 + rng.below(300));
+       s.dialer.app.chunk_pause = micros(static_cast<int64_t>(rng.below(50'000)));
+       impair(s, rng, 10'000, 10'000, 0);
+     }},
+    {"abort",
+     [](Scenario& s, Rng&) {
+       s.dialer.app.ending = Ending::kAbortWhenSent;
+       s.listener.app.ending = Ending::kNever;
+     }},
+    {"cut", [](Scenario& s, Rng&) { make_cut(s); }},
+    {"refused", [](Scenario& s, Rng&) { s.listener.listens = false; }},
+    {"small_pools", make_small_pools},
+    {"lossy_bulk", [](Scenario& s, Rng&) { make_lossy_bulk(s); }},
+    {"marks", [](Scenario& s, Rng&) { make_marking_queue(s); }},
+    {"marks_loss",
+     [](Scenario& s, Rng& rng) {
+       make_marking_queue(s);
+       impair(s, rng, 20'000, 30'000, 10'000);
+     }},
+});
+
 }  // namespace
 
 std::vector<std::string> scenario_names() {
-  return {"bulk",       "loss",    "heavy_loss",  "reorder",          "duplicate",
-          "everything", "closes",  "slow_reader", "slow_reader_loss", "simultaneous_open",
-          "many",       "forged",  "small_queue", "trickle",          "abort",
-          "cut",        "refused", "small_pools", "lossy_bulk",       "marks",
-          "marks_loss"};
+  std::vector<std::string> names;
+  for (const NamedScenario& scenario : kScenarios) names.emplace_back(scenario.name);
+  return names;
 }
 
 std::optional<Scenario> make_scenario(const std::string& name, uint64_t seed) {
+  const auto* found = std::ranges::find(kScenarios, name, &NamedScenario::name);
+  if (found == kScenarios.end()) return std::nullopt;
   Scenario s;
   Rng rng(seed * 7919 + 17);
   draw_hosts(s, rng);
   draw_endings(s, rng);
-  if (name == "bulk") {
-    s.dialer.app.send_bytes = 2'000'000;
-  } else if (name == "loss") {
-    impair(s, rng, static_cast<uint32_t>(1000 + rng.below(30'000)), 0, 0);
-  } else if (name == "heavy_loss") {
-    impair(s, rng, 200'000, 0, 0);
-    s.dialer.app.send_bytes = rng.below(40'000);
-    s.listener.app.send_bytes = rng.below(40'000);
-  } else if (name == "reorder") {
-    impair(s, rng, 0, static_cast<uint32_t>(rng.below(300'000)), 0);
-  } else if (name == "duplicate") {
-    impair(s, rng, 0, 0, static_cast<uint32_t>(rng.below(300'000)));
-  } else if (name == "everything") {
-    impair(s, rng, 20'000, 50'000, 20'000);
-    s.dialer.app.chunk_pause = micros(static_cast<int64_t>(rng.below(3) * 500));
-  } else if (name == "closes") {
-    impair(s, rng, 100'000, 100'000, 100'000);
-    s.dialer.app.send_bytes = rng.below(3000);
-    s.listener.app.send_bytes = rng.below(3000);
-  } else if (name == "slow_reader") {
-    make_slow_reader(s, rng);
-  } else if (name == "slow_reader_loss") {
-    make_slow_reader(s, rng);
-    impair(s, rng, 30'000, 30'000, 10'000);
-  } else if (name == "simultaneous_open") {
-    s.opens_simultaneously = true;
-    s.listener.listens = false;
-    impair(s, rng, rng.chance_ppm(500'000) ? 50'000 : 0, 0, 0);
-  } else if (name == "many") {
-    s.connection_count = 20;
-    s.dialer.app.send_bytes = rng.below(30'000);
-    s.listener.app.send_bytes = rng.below(30'000);
-    impair(s, rng, 10'000, 10'000, 10'000);
-  } else if (name == "forged") {
-    s.forged_packets_ppm = 100'000;  // on a clean wire text never starts at the window's edge
-  } else if (name == "small_queue") {
-    s.there.rate_bytes_per_s = s.back.rate_bytes_per_s = 12'500'000;
-    s.there.queue_bytes = s.back.queue_bytes = 30'000;
-    s.dialer.app.send_bytes = 1'000'000;
-  } else if (name == "marks" || name == "marks_loss") {
-    make_marking_queue(s);
-    if (name == "marks_loss") impair(s, rng, 20'000, 30'000, 10'000);
-  } else if (name == "trickle") {
-    s.dialer.app.send_bytes = 20'000;
-    s.dialer.app.chunk_bytes = static_cast<uint32_t>(1 + rng.below(300));
-    s.dialer.app.chunk_pause = micros(static_cast<int64_t>(rng.below(50'000)));
-    impair(s, rng, 10'000, 10'000, 0);
-  } else if (name == "small_pools") {
-    make_small_pools(s, rng);
-  } else if (name == "lossy_bulk") {
-    make_lossy_bulk(s);
-  } else if (name == "abort") {
-    s.dialer.app.ending = Ending::kAbortWhenSent;
-    s.listener.app.ending = Ending::kNever;
-  } else if (name == "cut") {
-    make_cut(s);
-  } else if (name == "refused") {
-    s.listener.listens = false;
-  } else {
-    return std::nullopt;
-  }
+  found->make(s, rng);
   return s;
 }
 

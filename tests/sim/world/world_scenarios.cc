@@ -232,64 +232,96 @@ void make_everything(WorldPlan& plan, Rng& rng) {
   plan.replace_engine_ppm = chance(rng, 30) ? 20'000 : 0;
 }
 
+void make_storm(WorldPlan& plan, Rng& rng) {
+  for (WorldHostOptions& host : plan.hosts) {
+    for (ClientOptions& client : host.clients) {
+      client.backlog = static_cast<uint16_t>(draw(rng, 1, 16));
+    }
+  }
+  add_dialogs(plan, rng, {.count = 100, .bytes_max = 300, .span = micros(100)});
+}
+
+struct NamedWorld {
+  const char* name;
+  void (*make)(WorldPlan&, Rng&);
+};
+
+constexpr auto kWorlds = std::to_array<NamedWorld>({
+    {"hosts_short",
+     [](WorldPlan& plan, Rng& rng) {
+       add_dialogs(plan, rng, {.count = 200, .bytes_max = 400, .span = seconds(2)});
+     }},
+    {"hosts_rough",
+     [](WorldPlan& plan, Rng& rng) {
+       make_rough_weather(plan, rng);
+       add_dialogs(plan, rng, {.count = 50, .bytes_max = 10'000});
+     }},
+    {"hosts_bursts",
+     [](WorldPlan& plan, Rng& rng) {
+       make_bursty_weather(plan, rng);
+       add_dialogs(plan, rng, {.count = 50, .bytes_max = 10'000});
+     }},
+    {"hosts_bottleneck",
+     [](WorldPlan& plan, Rng& rng) {
+       make_bottleneck(plan, rng);
+       add_dialogs(plan, rng, {.count = 6, .bytes_max = 600'000});
+     }},
+    {"hosts_small",
+     [](WorldPlan& plan, Rng& rng) {
+       make_small_hosts(plan, rng);
+       impair(plan, {.loss_ppm = draw(rng, 0, 10'000), .reorder_ppm = draw(rng, 0, 50'000)});
+       add_dialogs(plan, rng, {.count = 16, .bytes_max = 40'000});
+     }},
+    {"hosts_mtu",
+     [](WorldPlan& plan, Rng& rng) {
+       add_narrow_times(plan, rng, false);
+       add_dialogs(plan, rng, {.count = 12, .bytes_max = 60'000});
+     }},
+    {"hosts_blackhole",
+     [](WorldPlan& plan, Rng& rng) {
+       add_narrow_times(plan, rng, true);
+       add_dialogs(plan, rng, {.count = 12, .bytes_max = 60'000});
+     }},
+    {"hosts_partition",
+     [](WorldPlan& plan, Rng& rng) {
+       add_dialogs(plan, rng, {.count = 20, .bytes_max = 20'000});
+       add_partitions(plan, rng);
+     }},
+    {"hosts_crash",
+     [](WorldPlan& plan, Rng& rng) {
+       make_rough_weather(plan, rng);
+       add_dialogs(plan, rng, {.count = 40, .bytes_max = 30'000});
+       add_crashes(plan, rng);
+     }},
+    {"hosts_rude",
+     [](WorldPlan& plan, Rng& rng) {
+       add_dialogs(plan, rng, {.count = 60, .bytes_max = 20'000});
+       make_rude(plan, rng);
+     }},
+    {"hosts_storm", make_storm},
+    {"hosts_snapshot",
+     [](WorldPlan& plan, Rng& rng) {
+       make_rough_weather(plan, rng);
+       add_dialogs(plan, rng, {.count = 20, .bytes_max = 10'000});
+       plan.replace_engine_ppm = draw(rng, 1'000, 300'000);
+     }},
+    {"hosts_everything", make_everything},
+});
+
 }  // namespace
 
 std::vector<std::string> world_names() {
-  return {"hosts_short", "hosts_rough",     "hosts_bursts",    "hosts_bottleneck", "hosts_small",
-          "hosts_mtu",   "hosts_blackhole", "hosts_partition", "hosts_crash",      "hosts_rude",
-          "hosts_storm", "hosts_snapshot",  "hosts_everything"};
+  std::vector<std::string> names;
+  for (const NamedWorld& world : kWorlds) names.emplace_back(world.name);
+  return names;
 }
 
 std::optional<WorldPlan> make_world(const std::string& name, uint64_t seed) {
+  const auto* found = std::ranges::find(kWorlds, name, &NamedWorld::name);
+  if (found == kWorlds.end()) return std::nullopt;
   Rng rng(seed * 7919 + 29);
   WorldPlan plan = draw_world(seed, rng);
-  if (name == "hosts_short") {
-    add_dialogs(plan, rng, {.count = 200, .bytes_max = 400, .span = seconds(2)});
-  } else if (name == "hosts_rough") {
-    make_rough_weather(plan, rng);
-    add_dialogs(plan, rng, {.count = 50, .bytes_max = 10'000});
-  } else if (name == "hosts_bursts") {
-    make_bursty_weather(plan, rng);
-    add_dialogs(plan, rng, {.count = 50, .bytes_max = 10'000});
-  } else if (name == "hosts_bottleneck") {
-    make_bottleneck(plan, rng);
-    add_dialogs(plan, rng, {.count = 6, .bytes_max = 600'000});
-  } else if (name == "hosts_small") {
-    make_small_hosts(plan, rng);
-    impair(plan, {.loss_ppm = draw(rng, 0, 10'000), .reorder_ppm = draw(rng, 0, 50'000)});
-    add_dialogs(plan, rng, {.count = 16, .bytes_max = 40'000});
-  } else if (name == "hosts_mtu") {
-    add_narrow_times(plan, rng, false);
-    add_dialogs(plan, rng, {.count = 12, .bytes_max = 60'000});
-  } else if (name == "hosts_blackhole") {
-    add_narrow_times(plan, rng, true);
-    add_dialogs(plan, rng, {.count = 12, .bytes_max = 60'000});
-  } else if (name == "hosts_partition") {
-    add_dialogs(plan, rng, {.count = 20, .bytes_max = 20'000});
-    add_partitions(plan, rng);
-  } else if (name == "hosts_crash") {
-    make_rough_weather(plan, rng);
-    add_dialogs(plan, rng, {.count = 40, .bytes_max = 30'000});
-    add_crashes(plan, rng);
-  } else if (name == "hosts_rude") {
-    add_dialogs(plan, rng, {.count = 60, .bytes_max = 20'000});
-    make_rude(plan, rng);
-  } else if (name == "hosts_storm") {
-    for (WorldHostOptions& host : plan.hosts) {
-      for (ClientOptions& client : host.clients) {
-        client.backlog = static_cast<uint16_t>(draw(rng, 1, 16));
-      }
-    }
-    add_dialogs(plan, rng, {.count = 100, .bytes_max = 300, .span = micros(100)});
-  } else if (name == "hosts_snapshot") {
-    make_rough_weather(plan, rng);
-    add_dialogs(plan, rng, {.count = 20, .bytes_max = 10'000});
-    plan.replace_engine_ppm = draw(rng, 1'000, 300'000);
-  } else if (name == "hosts_everything") {
-    make_everything(plan, rng);
-  } else {
-    return std::nullopt;
-  }
+  found->make(plan, rng);
   return plan;
 }
 

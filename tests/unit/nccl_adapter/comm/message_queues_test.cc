@@ -383,58 +383,88 @@ class Streams {
   std::vector<Stream> streams_;
 };
 
+struct Message {
+  std::vector<uint8_t> data;
+  Request* request;
+};
+
+/// Posts messages of random sizes on both sides at random times, and verifies what arrives.
+class Traffic {
+ public:
+  Traffic(SendQueue& sender, ReceiveQueue& receiver, Streams& streams)
+      : sender_(sender), receiver_(receiver), streams_(streams), sizes_(60) {
+    for (size_t& size : sizes_) size = below(4) == 0 ? below(200'000) : below(500);
+  }
+
+  bool is_complete() const { return verified_ == sizes_.size(); }
+
+  void post() {
+    if (sent_ < sizes_.size() && below(2) == 0) {
+      Message message{counted(sizes_[sent_], static_cast<uint8_t>(sent_)), nullptr};
+      message.request = sender_.post(message.data.data(), message.data.size());
+      if (message.request != nullptr) sends_.push_back(std::move(message)), ++sent_;
+    }
+    if (posted_ < sizes_.size() && below(3) == 0) {
+      Message message{std::vector<uint8_t>(sizes_[posted_] + below(50)), nullptr};
+      message.request = receiver_.post(message.data.data(), message.data.size());
+      if (message.request != nullptr) receives_.push_back(std::move(message)), ++posted_;
+    }
+  }
+
+  void grant() {
+    if (!receiver_.has_news()) return;
+    const FrameHeader grant = receiver_.make_grant();
+    ASSERT_TRUE(sender_.on_grant(grant.message, grant.offset));
+  }
+
+  void verify() {
+    while (!receives_.empty() && receives_.front().request->state == Request::State::kDone) {
+      Message& message = receives_.front();
+      message.data.resize(message.request->bytes);
+      ASSERT_EQ(message.data, counted(sizes_[verified_], static_cast<uint8_t>(verified_)));
+      receiver_.release(message.request);
+      receives_.pop_front();
+      ++verified_;
+    }
+    while (!sends_.empty() && sends_.front().request->state == Request::State::kDone) {
+      sender_.release(sends_.front().request);
+      sends_.pop_front();
+    }
+  }
+
+ private:
+  size_t below(size_t n) { return streams_.below(n); }
+
+  SendQueue& sender_;
+  ReceiveQueue& receiver_;
+  Streams& streams_;
+  std::vector<size_t> sizes_;
+  std::deque<Message> sends_;
+  std::deque<Message> receives_;
+  size_t sent_ = 0;
+  size_t posted_ = 0;
+  size_t verified_ = 0;
+};
+
 // Any sizes, any cutting of the streams, any timing of posts and breaks: every byte lands, nothing
 // gets stuck.
 TEST(MessageQueues, AnyTimingDeliversEverything) {
   for (uint32_t seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random(seed);
     SendQueue sender(nullptr);
     ReceiveQueue receiver(nullptr);
     Streams streams(sender, receiver, random);
-    const auto below = [&](size_t n) { return streams.below(n); };
-    struct Message {
-      std::vector<uint8_t> data;
-      Request* request;
-    };
-    std::deque<Message> sends;
-    std::deque<Message> receives;
-    std::vector<size_t> sizes(60);
-    for (size_t& size : sizes) size = below(4) == 0 ? below(200'000) : below(500);
-    size_t sent = 0;
-    size_t posted = 0;
-    size_t verified = 0;
-    for (int step = 0; verified < sizes.size(); ++step) {
-      ASSERT_LT(step, 100'000) << "stuck, seed " << seed;
-      if (sent < sizes.size() && below(2) == 0) {
-        Message message{counted(sizes[sent], static_cast<uint8_t>(sent)), nullptr};
-        message.request = sender.post(message.data.data(), message.data.size());
-        if (message.request != nullptr) sends.push_back(std::move(message)), ++sent;
-      }
-      if (posted < sizes.size() && below(3) == 0) {
-        Message message{std::vector<uint8_t>(sizes[posted] + below(50)), nullptr};
-        message.request = receiver.post(message.data.data(), message.data.size());
-        if (message.request != nullptr) receives.push_back(std::move(message)), ++posted;
-      }
+    Traffic traffic(sender, receiver, streams);
+    for (int step = 0; !traffic.is_complete(); ++step) {
+      ASSERT_LT(step, 100'000) << "stuck";
+      traffic.post();
       streams.send();
       streams.receive();
-      if (HasFatalFailure()) FAIL() << "seed " << seed;
-      if (below(20) == 0) streams.break_one();
-      if (receiver.has_news()) {
-        const FrameHeader grant = receiver.make_grant();
-        ASSERT_TRUE(sender.on_grant(grant.message, grant.offset));
-      }
-      while (!receives.empty() && receives.front().request->state == Request::State::kDone) {
-        Message& message = receives.front();
-        message.data.resize(message.request->bytes);
-        ASSERT_EQ(message.data, counted(sizes[verified], static_cast<uint8_t>(verified)));
-        receiver.release(message.request);
-        receives.pop_front();
-        ++verified;
-      }
-      while (!sends.empty() && sends.front().request->state == Request::State::kDone) {
-        sender.release(sends.front().request);
-        sends.pop_front();
-      }
+      if (streams.below(20) == 0) streams.break_one();
+      traffic.grant();
+      traffic.verify();
+      if (HasFatalFailure()) return;
     }
     EXPECT_EQ(sender.active(), 0u);
   }

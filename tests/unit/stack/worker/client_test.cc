@@ -75,65 +75,64 @@ channel::Submission raw_send(channel::SessionName session, uint32_t region, uint
   return entry;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Rules, Expulsion,
-    testing::Values(
-        BrokenRule{"UnknownOperation",
-                   [](ChannelClient& c, channel::SessionName s) {
-                     c.submit({.op = static_cast<channel::Op>(200), .session = s});
-                   }},
-        BrokenRule{"UnknownOption",
-                   [](ChannelClient& c, channel::SessionName s) {
-                     c.set_option(s, channel::SessionOption::kCount, 1);
-                   }},
-        BrokenRule{"ForbiddenOptionValue",
-                   [](ChannelClient& c, channel::SessionName s) {
-                     c.set_option(s, channel::SessionOption::kUserTimeoutMs, 0);
-                   }},
-        BrokenRule{"NoOperation", [](ChannelClient& c, channel::SessionName) { c.submit({}); }},
-        BrokenRule{"SendBeyondTheArena",
-                   [](ChannelClient& c, channel::SessionName s) {
-                     c.submit(raw_send(s, 0, ChannelClient::kArenaBytes - 10, 11));
-                   }},
-        BrokenRule{"SendOffsetThatWraps",
-                   [](ChannelClient& c, channel::SessionName s) {
-                     c.submit(raw_send(s, 0, UINT64_MAX - 5, 10));
-                   }},
-        BrokenRule{"SendOfNothing", [](ChannelClient& c,
-                                       channel::SessionName s) { c.submit(raw_send(s, 0, 0, 0)); }},
-        BrokenRule{"SendTooLong",
-                   [](ChannelClient& c, channel::SessionName s) {
-                     c.submit(raw_send(s, 0, 0, channel::kSendBytesMax + 1));
-                   }},
-        BrokenRule{
-            "SendFromAnotherRegion",
-            [](ChannelClient& c, channel::SessionName s) { c.submit(raw_send(s, 1, 0, 8)); }},
-        BrokenRule{"TooManySends",
-                   [](ChannelClient& c, channel::SessionName s) {
-                     for (uint32_t i = 0; i <= channel::kSendsOutstandingMax; ++i) {
-                       c.submit(raw_send(s, 0, 0, 1 << 20));
-                     }
-                   }},
-        BrokenRule{"SendAfterShutdown",
-                   [](ChannelClient& c, channel::SessionName s) {
-                     c.tell(channel::Op::kShutdown, s);
-                     c.submit(raw_send(s, 0, 0, 8));
-                   }},
-        BrokenRule{"ReleaseOfASlotNeverLent",
-                   [](ChannelClient& c, channel::SessionName) { c.release(3); }},
-        BrokenRule{"ReleaseOfASlotThatDoesNotExist",
-                   [](ChannelClient& c, channel::SessionName) { c.release(0x7fff'ffff); }},
-        BrokenRule{"ReleaseOfACopyBlockNeverGiven",
-                   [](ChannelClient& c, channel::SessionName) { c.release(0x8000'0001); }},
-        BrokenRule{"ReleaseOfTooManySlots",
-                   [](ChannelClient& c, channel::SessionName) {
-                     c.submit({.op = channel::Op::kRelease, .count = 255});
-                   }},
-        BrokenRule{"SubmissionIndexOutOfRange",
-                   [](ChannelClient& c, channel::SessionName) {
-                     c.rings().submission_indices.tail.store(0x4000'0000);
-                   }}),
-    [](const auto& rule) { return rule.param.name; });
+const BrokenRule kBrokenRules[] = {
+    {"UnknownOperation",
+     [](ChannelClient& c, channel::SessionName s) {
+       c.submit({.op = static_cast<channel::Op>(200), .session = s});
+     }},
+    {"UnknownOption",
+     [](ChannelClient& c, channel::SessionName s) {
+       c.set_option(s, channel::SessionOption::kCount, 1);
+     }},
+    {"ForbiddenOptionValue",
+     [](ChannelClient& c, channel::SessionName s) {
+       c.set_option(s, channel::SessionOption::kUserTimeoutMs, 0);
+     }},
+    {"NoOperation", [](ChannelClient& c, channel::SessionName) { c.submit({}); }},
+    {"SendBeyondTheArena",
+     [](ChannelClient& c, channel::SessionName s) {
+       c.submit(raw_send(s, 0, ChannelClient::kArenaBytes - 10, 11));
+     }},
+    {"SendOffsetThatWraps",
+     [](ChannelClient& c, channel::SessionName s) {
+       c.submit(raw_send(s, 0, UINT64_MAX - 5, 10));
+     }},
+    {"SendOfNothing",
+     [](ChannelClient& c, channel::SessionName s) { c.submit(raw_send(s, 0, 0, 0)); }},
+    {"SendTooLong",
+     [](ChannelClient& c, channel::SessionName s) {
+       c.submit(raw_send(s, 0, 0, channel::kSendBytesMax + 1));
+     }},
+    {"SendFromAnotherRegion",
+     [](ChannelClient& c, channel::SessionName s) { c.submit(raw_send(s, 1, 0, 8)); }},
+    {"TooManySends",
+     [](ChannelClient& c, channel::SessionName s) {
+       for (uint32_t i = 0; i <= channel::kSendsOutstandingMax; ++i) {
+         c.submit(raw_send(s, 0, 0, 1 << 20));
+       }
+     }},
+    {"SendAfterShutdown",
+     [](ChannelClient& c, channel::SessionName s) {
+       c.tell(channel::Op::kShutdown, s);
+       c.submit(raw_send(s, 0, 0, 8));
+     }},
+    {"ReleaseOfASlotNeverLent", [](ChannelClient& c, channel::SessionName) { c.release(3); }},
+    {"ReleaseOfASlotThatDoesNotExist",
+     [](ChannelClient& c, channel::SessionName) { c.release(0x7fff'ffff); }},
+    {"ReleaseOfACopyBlockNeverGiven",
+     [](ChannelClient& c, channel::SessionName) { c.release(0x8000'0001); }},
+    {"ReleaseOfTooManySlots",
+     [](ChannelClient& c, channel::SessionName) {
+       c.submit({.op = channel::Op::kRelease, .count = 255});
+     }},
+    {"SubmissionIndexOutOfRange",
+     [](ChannelClient& c, channel::SessionName) {
+       c.rings().submission_indices.tail.store(0x4000'0000);
+     }},
+};
+
+INSTANTIATE_TEST_SUITE_P(Rules, Expulsion, testing::ValuesIn(kBrokenRules),
+                         [](const auto& rule) { return rule.param.name; });
 
 TEST(Names, OfEndedSessionsAreIgnored) {
   TwoWorkers hosts;

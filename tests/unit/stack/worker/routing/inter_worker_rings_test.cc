@@ -10,53 +10,81 @@
 namespace lyre::worker {
 namespace {
 
+constexpr uint32_t kWorkers = 3;
+constexpr uint32_t kRounds = 20'000;
+constexpr uint32_t kMark = 7;
+
+/// One worker that delivers its own packets to the others, and releases theirs with a mark.
+class Exchange {
+ public:
+  Exchange(InterWorkerRings& rings, std::vector<io::PacketBuf>& packets, uint32_t self)
+      : rings_(rings), self_(self) {
+    for (uint32_t i = 0; i < kPacketsAwayMax; ++i) {
+      free_.push_back(&packets[self * kPacketsAwayMax + i]);
+    }
+  }
+
+  bool is_complete() const { return back_ == kRounds; }
+
+  void deliver_one() {
+    if (sent_ == kRounds || free_.empty()) return;
+    io::PacketBuf* packet = free_.back();
+    packet->length = sent_;
+    const uint32_t to = (self_ + 1 + sent_ % (kWorkers - 1)) % kWorkers;
+    if (!rings_.ring(self_, to).try_post({.kind = WorkerMessage::Kind::kDeliver,
+                                          .receiver = static_cast<uint8_t>(self_),
+                                          .packet = packet})) {
+      return;
+    }
+    free_.pop_back();
+    ++sent_;
+  }
+
+  void take_all() {
+    WorkerMessage message;
+    for (uint32_t from = 0; from < kWorkers; ++from) {
+      while (rings_.ring(from, self_).try_take(message)) take(message);
+    }
+  }
+
+  ~Exchange() { EXPECT_EQ(free_.size(), kPacketsAwayMax); }
+
+ private:
+  void take(WorkerMessage message) {
+    if (message.kind == WorkerMessage::Kind::kRelease) {
+      EXPECT_EQ(message.packet->tailroom, kMark);
+      free_.push_back(message.packet);
+      ++back_;
+      return;
+    }
+    message.packet->tailroom = kMark;
+    message.kind = WorkerMessage::Kind::kRelease;
+    EXPECT_TRUE(rings_.ring(self_, message.receiver).try_post(message));
+  }
+
+  InterWorkerRings& rings_;
+  const uint32_t self_;
+  std::vector<io::PacketBuf*> free_;
+  uint32_t sent_ = 0;
+  uint32_t back_ = 0;
+};
+
 // Packets go from thread to thread as between workers, and all come back. For TSan.
 TEST(InterWorkerRings, PacketsThatAreSentOnComeBack) {
-  constexpr uint32_t kWorkers = 3;
-  constexpr uint32_t kRounds = 20'000;
   InterWorkerRings rings(kWorkers);
   std::vector<io::PacketBuf> packets(kWorkers * kPacketsAwayMax);
   std::atomic<uint32_t> finished{0};
   const auto work = [&](uint32_t self) {
-    std::vector<io::PacketBuf*> free;
-    for (uint32_t i = 0; i < kPacketsAwayMax; ++i) {
-      free.push_back(&packets[self * kPacketsAwayMax + i]);
-    }
-    uint32_t sent = 0;
-    uint32_t back = 0;
+    Exchange exchange(rings, packets, self);
     bool is_counted = false;
     while (finished.load(std::memory_order_acquire) < kWorkers) {
-      if (sent < kRounds && !free.empty()) {
-        io::PacketBuf* packet = free.back();
-        packet->length = sent;
-        const uint32_t to = (self + 1 + sent % (kWorkers - 1)) % kWorkers;
-        if (rings.ring(self, to).try_post({.kind = WorkerMessage::Kind::kDeliver,
-                                           .receiver = static_cast<uint8_t>(self),
-                                           .packet = packet})) {
-          free.pop_back();
-          ++sent;
-        }
-      }
-      WorkerMessage message;
-      for (uint32_t from = 0; from < kWorkers; ++from) {
-        while (rings.ring(from, self).try_take(message)) {
-          if (message.kind == WorkerMessage::Kind::kRelease) {
-            EXPECT_EQ(message.packet->tailroom, 7u);
-            free.push_back(message.packet);
-            ++back;
-            continue;
-          }
-          message.packet->tailroom = 7;
-          message.kind = WorkerMessage::Kind::kRelease;
-          EXPECT_TRUE(rings.ring(self, message.receiver).try_post(message));
-        }
-      }
-      if (back == kRounds && !is_counted) {
+      exchange.deliver_one();
+      exchange.take_all();
+      if (exchange.is_complete() && !is_counted) {
         is_counted = true;
         finished.fetch_add(1, std::memory_order_release);
       }
     }
-    EXPECT_EQ(free.size(), kPacketsAwayMax);
   };
   std::vector<std::thread> threads;
   for (uint32_t i = 0; i < kWorkers; ++i) threads.emplace_back(work, i);
