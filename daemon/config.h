@@ -34,6 +34,7 @@ struct PortConfig {
   std::vector<IpAddress> gateways;  ///< at most one of each family
   bool accepts_routers = false;     ///< learns default routers of IPv6 from the wire
   uint32_t mtu_bytes = 0;
+  uint32_t neighbours_max = 0;  ///< of each worker; 0: by the size of the port's networks
   bool is_trusted = false;
   bool is_forced = false;
   uint32_t line = 0;  ///< in the file

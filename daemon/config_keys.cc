@@ -98,6 +98,10 @@ constexpr Key kKeys[] = {
   {"port", "mtu", KeyType::kNumber, "1500", 576, 9216, "",
    "Largest IP packet in bytes. Both ends and the network between must carry it.",
    [](Config& c, const KeyValue& v) { c.ports.back().mtu_bytes = small(v); }},
+  {"port", "neighbours", KeyType::kNumber, "0", 0, 65'536, "",
+   "Hosts and routers of the port's networks whose MAC addresses a worker remembers; 0 chooses by "
+   "the size of the networks.",
+   [](Config& c, const KeyValue& v) { c.ports.back().neighbours_max = small(v); }},
   {"port", "trusted", KeyType::kFlag, "false", 0, 0, "",
    "The wire corrupts nothing: received checksums are not verified, and memif computes none.",
    [](Config& c, const KeyValue& v) { c.ports.back().is_trusted = flag(v); }},

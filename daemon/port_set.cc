@@ -8,6 +8,24 @@
 #include "stack/base/ipv6_address.h"
 
 namespace lyre {
+namespace {
+
+constexpr uint64_t kNeighboursAtLeast = 1024;
+constexpr uint64_t kNeighboursAtMost = 16384;
+
+/// Entries of a worker's neighbour cache for this port: one for each address of its networks,
+/// within limits. A worker allocates 72 bytes for each.
+uint32_t neighbours_of(const PortConfig& config) {
+  if (config.neighbours_max > 0) return config.neighbours_max;
+  uint64_t hosts = kNeighboursAtLeast;
+  for (const Cidr& own : config.addresses) {
+    const uint32_t host_bits = (own.address.is_v4() ? 32 : 128) - own.prefix_bits;
+    hosts += uint64_t{1} << std::min(host_bits, 32u);
+  }
+  return static_cast<uint32_t>(std::min(hosts, kNeighboursAtMost));
+}
+
+}  // namespace
 
 Status PortSet::open(io::Backend& backend, std::span<io::PacketMemory* const> memories) {
   for (const PortConfig& config : config_.ports) {
@@ -50,6 +68,7 @@ std::vector<worker::PortBinding> PortSet::bindings(uint32_t worker) const {
                    .addresses = std::move(addresses),
                    .gateways = config.gateways,
                    .takes_routers = config.accepts_routers,
+                   .neighbours_max = neighbours_of(config),
                    .mtu_bytes = config.mtu_bytes});
   }
   return out;

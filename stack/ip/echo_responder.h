@@ -5,9 +5,9 @@
 
 #include "stack/base/drop_reasons.h"
 #include "stack/base/nanos.h"
+#include "stack/base/token_bucket.h"
 #include "stack/io/packet.h"
 #include "stack/ip/input.h"
-#include "stack/ip/token_bucket.h"
 #include "stack/link/framing.h"
 
 namespace lyre::ip {

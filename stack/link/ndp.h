@@ -33,6 +33,7 @@ struct NdpPort {
   MacAddress mac;
   std::span<const InterfaceAddress> addresses;  ///< IPv4 addresses are ignored
   bool takes_routers = false;                   ///< default routers are learned from advertisements
+  uint32_t neighbours_max = kNeighboursDefault;
 };
 
 /// An NDP message as it arrived.

@@ -1,64 +1,75 @@
 #include "stack/link/neighbour_cache.h"
 
-#include <cstring>
-#include <type_traits>
-
 #include "stack/base/check.h"
 #include "stack/base/rng.h"
 
 namespace lyre::link {
 namespace {
 
-/// Earlier than every resolve(), so that entries that were never used are replaced first.
-constexpr Nanos kNeverUsed{INT64_MIN};
-
 bool is_usable(MacAddress mac) { return !mac.is_group() && mac != MacAddress{}; }
 
 }  // namespace
 
-static_assert(std::is_trivially_copyable_v<NeighbourCache>);
+NeighbourCache::NeighbourCache(uint64_t seed) : seed_(seed) {
+  ports_.reserve(kPortsMax);
+  for (uint8_t port = 0; port < kPortsMax; ++port) ports_.push_back({NeighbourTable(seed, 0)});
+}
 
-NeighbourCache::NeighbourCache(uint64_t seed) : seed_(seed) {}
+void NeighbourCache::set_capacity(uint8_t port, uint32_t neighbours_max) {
+  LYRE_CHECK(port < kPortsMax && ports_[port].table.used() == 0);  // at start only
+  ports_[port].table = NeighbourTable(Rng(seed_ ^ port).next(), neighbours_max);
+}
 
 Resolved NeighbourCache::resolve(uint8_t port, const IpAddress& ip, Nanos now) {
-  Entry* entry = find(port, ip);
-  if (entry == nullptr) {
-    entry = &replace_in_bucket(port, ip);
-    entry->state = State::kIncomplete;
-    set_deadline(*entry, now);
-  }
-  entry->used_at = now;
-  switch (entry->state) {
+  const auto entry = find_or_add(port, ip, true);
+  if (!entry) return {Answer::kUnreachable, {}};
+  Neighbour& neighbour = at(*entry);
+  ports_[port].table.want(entry->index);
+  switch (neighbour.state) {
     case State::kStale:
       // RFC 4861 7.3.3: traffic that uses the entry may confirm it; if it does not, the entry is
       // probed.
-      entry->state = State::kDelay;
+      neighbour.state = State::kDelay;
       set_deadline(*entry, now + kFirstProbeDelay);
       [[fallthrough]];
     case State::kReachable:
     case State::kDelay:
     case State::kProbe:
-      return {Answer::kKnown, entry->mac};
+      return {Answer::kKnown, neighbour.mac};
     case State::kUnreachable:
       return {Answer::kUnreachable, {}};
-    case State::kFree:
+    case State::kUnasked:
+      neighbour.state = State::kIncomplete;
+      neighbour.tries = 0;
+      set_deadline(*entry, now);
+      break;
     case State::kIncomplete:
       break;
   }
   return {Answer::kPending, {}};
 }
 
+bool NeighbourCache::hold(uint8_t port, const IpAddress& ip) {
+  const auto entry = find(port, ip);
+  if (entry) ports_[port].table.hold(entry->index);
+  return entry.has_value();
+}
+
+void NeighbourCache::release(uint8_t port, const IpAddress& ip) {
+  const auto entry = find(port, ip);
+  LYRE_CHECK(entry);
+  NeighbourTable& table = ports_[port].table;
+  table.release(entry->index);
+  // Nothing else would remove it: it has no deadline.
+  if (at(*entry).holders == 0 && at(*entry).state == State::kUnasked) table.remove(entry->index);
+}
+
 bool NeighbourCache::hear(uint8_t port, const IpAddress& ip, MacAddress mac, bool may_add,
                           Nanos now) {
   if (!is_usable(mac)) return false;
-  Entry* entry = find(port, ip);
-  if (entry == nullptr) {
-    if (!may_add) return false;
-    entry = &replace_in_bucket(port, ip);
-    entry->state = State::kIncomplete;
-  }
-  const bool has_mac = entry->state != State::kIncomplete && entry->state != State::kUnreachable;
-  if (has_mac && entry->mac == mac) return true;
+  const auto entry = may_add ? find_or_add(port, ip, false) : find(port, ip);
+  if (!entry) return false;
+  if (at(*entry).has_mac() && at(*entry).mac == mac) return true;
   set_mac(*entry, mac);
   make_stale(*entry, now);
   return true;
@@ -66,13 +77,13 @@ bool NeighbourCache::hear(uint8_t port, const IpAddress& ip, MacAddress mac, boo
 
 bool NeighbourCache::advertise(uint8_t port, const IpAddress& ip, const Advertised& said,
                                Nanos now) {
-  Entry* entry = find(port, ip);
-  if (entry == nullptr || (said.mac && !is_usable(*said.mac))) return false;
-  const bool has_mac = entry->state != State::kIncomplete && entry->state != State::kUnreachable;
-  if (!has_mac && !said.mac) return false;
-  const bool is_other = !has_mac || (said.mac && *said.mac != entry->mac);
-  if (has_mac && is_other && !said.overrides) {
-    if (entry->state == State::kReachable) make_stale(*entry, now);
+  const auto entry = find(port, ip);
+  if (!entry || (said.mac && !is_usable(*said.mac))) return false;
+  const Neighbour& known = at(*entry);
+  if (!known.has_mac() && !said.mac) return false;
+  const bool is_other = !known.has_mac() || (said.mac && *said.mac != known.mac);
+  if (known.has_mac() && is_other && !said.overrides) {
+    if (known.state == State::kReachable) make_stale(*entry, now);
     return true;
   }
   if (is_other) set_mac(*entry, *said.mac);
@@ -85,125 +96,136 @@ bool NeighbourCache::advertise(uint8_t port, const IpAddress& ip, const Advertis
 }
 
 void NeighbourCache::forget(uint8_t port) {
-  for (Entry& entry : entries_) {
-    if (entry.port == port) entry.state = State::kFree;
-  }
+  ports_[port].table.reset();
   ++generation_;
 }
 
 void NeighbourCache::on_timer(Nanos now, SolicitList& out) {
   if (now < next_deadline_) return;
   next_deadline_ = kNever;
-  for (Entry& entry : entries_) {
-    if (entry.state == State::kFree) continue;
-    if (entry.deadline <= now) step(entry, now, out);
-    if (entry.state != State::kFree) set_deadline(entry, entry.deadline);
+  for (uint8_t port = 0; port < kPortsMax; ++port) run_port(port, now, out);
+}
+
+void NeighbourCache::run_port(uint8_t port, Nanos now, SolicitList& out) {
+  NeighbourTable& table = ports_[port].table;
+  Nanos earliest{0};
+  while (table.next_deadline() <= now) {
+    if (step({port, table.first_due()}, now, out)) continue;
+    if (!out.full()) earliest = ports_[port].solicits.ready_at();
+    break;
   }
+  next_deadline_ = earlier(next_deadline_, later(table.next_deadline(), earliest));
 }
 
 uint32_t NeighbourCache::used() const {
   uint32_t count = 0;
-  for (const Entry& entry : entries_) count += entry.state != State::kFree;
+  for (const PortNeighbours& port : ports_) count += port.table.used();
   return count;
 }
 
-NeighbourCache::Entry* NeighbourCache::bucket_of(uint8_t port, const IpAddress& ip) {
-  uint64_t words[2];
-  std::memcpy(words, ip.bytes.data(), sizeof words);
-  const uint64_t high = Rng(seed_ ^ words[0] ^ port).next();
-  return &entries_[Rng(high ^ words[1]).below(kBuckets) * kWays];
+uint32_t NeighbourCache::holders() const {
+  uint32_t count = 0;
+  for (const PortNeighbours& port : ports_) count += port.table.holders();
+  return count;
 }
 
-NeighbourCache::Entry* NeighbourCache::find(uint8_t port, const IpAddress& ip) {
-  Entry* bucket = bucket_of(port, ip);
-  for (Entry* entry = bucket; entry < bucket + kWays; ++entry) {
-    if (entry->state != State::kFree && entry->port == port && entry->ip == ip) return entry;
-  }
-  return nullptr;
+std::optional<NeighbourCache::Entry> NeighbourCache::find(uint8_t port, const IpAddress& ip) const {
+  const uint32_t index = ports_[port].table.find(ip);
+  if (index == NeighbourTable::kNone) return std::nullopt;
+  return Entry{port, index};
 }
 
-/// Takes a free entry, or the least recently used one. Entries from unsolicited packets were never
-/// used, so a flood of requests does not replace entries in use.
-NeighbourCache::Entry& NeighbourCache::replace_in_bucket(uint8_t port, const IpAddress& ip) {
-  Entry* bucket = bucket_of(port, ip);
-  Entry* oldest = bucket;
-  for (Entry* entry = bucket; entry < bucket + kWays; ++entry) {
-    if (entry->state == State::kFree) {
-      oldest = entry;
-      break;
-    }
-    if (entry->used_at < oldest->used_at) oldest = entry;
-  }
-  *oldest = Entry{};
-  oldest->ip = ip;
-  oldest->port = port;
-  oldest->used_at = kNeverUsed;
-  return *oldest;
+std::optional<NeighbourCache::Entry> NeighbourCache::find_or_add(uint8_t port, const IpAddress& ip,
+                                                                 bool is_wanted) {
+  if (const auto entry = find(port, ip)) return entry;
+  const uint32_t index = ports_[port].table.add(ip, is_wanted);
+  if (index == NeighbourTable::kNone) return std::nullopt;
+  return Entry{port, index};
 }
 
-void NeighbourCache::set_deadline(Entry& entry, Nanos at) {
-  entry.deadline = at;
+void NeighbourCache::set_deadline(Entry entry, Nanos at) {
+  ports_[entry.port].table.set_deadline(entry.index, at);
   next_deadline_ = earlier(next_deadline_, at);
 }
 
-void NeighbourCache::set_mac(Entry& entry, MacAddress mac) {
-  entry.mac = mac;
+void NeighbourCache::set_mac(Entry entry, MacAddress mac) {
+  at(entry).mac = mac;
   ++generation_;
 }
 
 /// RFC 4861 6.3.2: the time is randomised, so that hosts do not probe in step.
-void NeighbourCache::make_reachable(Entry& entry, Nanos now) {
+void NeighbourCache::make_reachable(Entry entry, Nanos now) {
   Rng rng(seed_ ^ ++draws_);
   const auto spread = static_cast<uint64_t>(kReachableTime.value);
-  entry.state = State::kReachable;
-  entry.tries = 0;
+  at(entry).state = State::kReachable;
+  at(entry).tries = 0;
   set_deadline(entry, now + kReachableTime / 2 + nanos(static_cast<int64_t>(rng.below(spread))));
 }
 
-void NeighbourCache::make_stale(Entry& entry, Nanos now) {
-  entry.state = State::kStale;
-  entry.tries = 0;
+void NeighbourCache::make_stale(Entry entry, Nanos now) {
+  at(entry).state = State::kStale;
+  at(entry).tries = 0;
   set_deadline(entry, now + kStaleHold);
 }
 
-void NeighbourCache::step(Entry& entry, Nanos now, SolicitList& out) {
-  switch (entry.state) {
-    case State::kFree:
-      return;
+/// Handles the entry's deadline. False: it must ask, and `out` is full or the rate is exceeded.
+bool NeighbourCache::step(Entry entry, Nanos now, SolicitList& out) {
+  Neighbour& due = at(entry);
+  switch (due.state) {
+    case State::kUnasked:
+      LYRE_CHECK(false);  // has no deadline
+      return true;
     case State::kReachable:
-      return make_stale(entry, now);
+      make_stale(entry, now);
+      return true;
     case State::kStale:
-      entry.state = State::kFree;
-      return;
+      if (due.holders > 0) {
+        set_deadline(entry, now + kStaleHold);
+      } else {
+        ports_[entry.port].table.remove(entry.index);
+      }
+      return true;
     case State::kDelay:
-      entry.state = State::kProbe;
-      entry.tries = 0;
+      due.state = State::kProbe;
+      due.tries = 0;
       [[fallthrough]];
     case State::kProbe:
-      if (entry.tries < kSolicitsMax) return ask(entry, entry.mac, now, out);
+      if (due.tries < kSolicitsMax) return try_ask(entry, due.mac, now, out);
       // The address may have moved to another machine: drop the old MAC and ask by broadcast or
       // multicast.
-      entry.state = State::kIncomplete;
-      entry.tries = 0;
+      due.state = State::kIncomplete;
+      due.tries = 0;
       [[fallthrough]];
     case State::kIncomplete:
-      if (entry.tries < kSolicitsMax) return ask(entry, std::nullopt, now, out);
-      entry.state = State::kUnreachable;
-      entry.deadline = now + kUnreachableHold;
+      if (due.tries < kSolicitsMax) return try_ask(entry, std::nullopt, now, out);
+      due.state = State::kUnreachable;
+      set_deadline(entry, now + kUnreachableHold);
       ++generation_;
-      return;
+      return true;
     case State::kUnreachable:
-      entry.state = State::kFree;
-      ++generation_;
-      return;
+      make_unasked(entry);
+      return true;
   }
+  return true;
 }
 
-void NeighbourCache::ask(Entry& entry, std::optional<MacAddress> mac, Nanos now, SolicitList& out) {
-  // When `out` is full the deadline stays, and the entry is due at the next call.
-  if (!out.try_push({entry.port, entry.ip, mac})) return;
-  ++entry.tries;
-  entry.deadline = now + kRetransmitTime;
+/// The next resolve() asks again.
+void NeighbourCache::make_unasked(Entry entry) {
+  ++generation_;
+  if (at(entry).holders == 0) return ports_[entry.port].table.remove(entry.index);
+  at(entry).state = State::kUnasked;
+  set_deadline(entry, kNever);
+}
+
+bool NeighbourCache::try_ask(Entry entry, std::optional<MacAddress> mac, Nanos now,
+                             SolicitList& out) {
+  // On failure the deadline stays, so the entry is the first at the next call.
+  if (out.full() || !ports_[entry.port].solicits.take(now)) return false;
+  Neighbour& asked = at(entry);
+  out.push({entry.port, asked.ip, mac});
+  ++asked.tries;
+  set_deadline(entry, now + kRetransmitTime);
+  return true;
 }
 
 }  // namespace lyre::link

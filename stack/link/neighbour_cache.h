@@ -1,22 +1,30 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "stack/base/bounded_vector.h"
 #include "stack/base/ip_address.h"
 #include "stack/base/mac_address.h"
 #include "stack/base/nanos.h"
+#include "stack/base/token_bucket.h"
+#include "stack/link/neighbour_table.h"
 
 namespace lyre::link {
 
 /// Ports that one worker can have.
 inline constexpr uint8_t kPortsMax = 8;
-/// Neighbours that one worker can know; 48 bytes each.
-inline constexpr uint32_t kNeighboursMax = 1024;
+/// Neighbours of one port that one worker can know, unless the port's configuration says otherwise.
+inline constexpr uint32_t kNeighboursDefault = 1024;
 /// Solicitations that one call of on_timer() can return.
 inline constexpr size_t kSolicitBurstMax = 32;
+
+/// Solicitations that one worker sends through one port: on average, and at once. Clouds drop the
+/// packets of an interface that asks more often; a subnet of a few hundred peers is resolved at
+/// once.
+inline constexpr uint32_t kSolicitsPerSecondMax = 1000;
+inline constexpr uint32_t kSolicitsAtOnceMax = 512;
 
 /// RFC 4861 10: REACHABLE_TIME before its random factor of 0.5 to 1.5, RETRANS_TIMER,
 /// DELAY_FIRST_PROBE_TIME, MAX_MULTICAST_SOLICIT and MAX_UNICAST_SOLICIT. ARP uses the same values.
@@ -24,7 +32,7 @@ inline constexpr Nanos kReachableTime = seconds(30);
 inline constexpr Nanos kRetransmitTime = seconds(1);
 inline constexpr Nanos kFirstProbeDelay = seconds(5);
 inline constexpr uint8_t kSolicitsMax = 3;
-/// An entry that was not used for this long is removed.
+/// An entry without holders that was not used for this long is removed.
 inline constexpr Nanos kStaleHold = seconds(60);
 /// After the last solicitation failed, the address is not asked for again for this long.
 inline constexpr Nanos kUnreachableHold = seconds(5);
@@ -51,18 +59,27 @@ struct Advertised {
   bool overrides = false;
 };
 
-/// The neighbours of one worker's ports, of both families, in the states of RFC 4861 7.3.2. Plain
-/// data: copying it snapshots it. It queues no packets: a sender whose next hop is kPending tries
-/// again when generation() has changed.
-/// Thread: one. Units: time is the caller's `now`.
+/// The neighbours of one worker's ports, of both families, in the states of RFC 4861 7.3.2. It
+/// queues no packets: a sender whose next hop is kPending tries again when generation() has
+/// changed. Each port has a table of its own, so the hosts on one port do not displace those on
+/// another. Thread: one. Units: time is the caller's `now`.
 class NeighbourCache {
  public:
   /// `seed` makes the placement of entries unpredictable for peers.
   explicit NeighbourCache(uint64_t seed);
 
+  /// Allocates the table of `port`, which has none before. REQUIRES: port < kPortsMax.
+  void set_capacity(uint8_t port, uint32_t neighbours_max);
+
   /// The MAC of `ip`, a neighbour on `port`. For an unknown neighbour a solicitation is scheduled:
-  /// the next on_timer(), which is then due at once, returns it.
+  /// the next on_timer(), which is then due at once, returns it. kUnreachable also when the table
+  /// has no place for it.
   Resolved resolve(uint8_t port, const IpAddress& ip, Nanos now);
+
+  /// The entry is kept until release(), also while it is not used. False: resolve() made none.
+  bool hold(uint8_t port, const IpAddress& ip);
+  /// REQUIRES: hold() returned true for this neighbour once more than it was released.
+  void release(uint8_t port, const IpAddress& ip);
 
   /// RFC 4861 7.2.3: a packet contained its sender's MAC. An entry is made only if `may_add`.
   /// Returns false when the packet changed no entry.
@@ -70,58 +87,50 @@ class NeighbourCache {
   /// Handles an advertisement (RFC 4861 7.2.5). Returns false when no entry asked for it.
   bool advertise(uint8_t port, const IpAddress& ip, const Advertised& said, Nanos now);
 
-  /// Other hosts may be reachable over `port` from now on: its entries are removed.
+  /// Other hosts may be reachable over `port` from now on: no MAC of its entries is valid.
   void forget(uint8_t port);
 
   /// Appends the solicitations that are due. Call when next_deadline() has passed; what does not
-  /// fit into `out` stays due.
+  /// fit into `out` stays due, what exceeds the rate becomes due again when the rate allows it.
   void on_timer(Nanos now, SolicitList& out);
   Nanos next_deadline() const { return next_deadline_; }
 
   /// Changes whenever an answer of resolve() may have changed from kPending or kUnreachable.
   uint32_t generation() const { return generation_; }
   uint32_t used() const;
+  /// hold() without release(), over all ports.
+  uint32_t holders() const;
 
  private:
-  static constexpr uint32_t kWays = 8;
-  static constexpr uint32_t kBuckets = kNeighboursMax / kWays;
-  static_assert((kBuckets & (kBuckets - 1)) == 0);
+  using State = Neighbour::State;
 
-  enum class State : uint8_t {
-    kFree,
-    kIncomplete,   ///< solicited; `mac` is not known
-    kReachable,    ///< recently confirmed
-    kStale,        ///< not recently confirmed, and not used since
-    kDelay,        ///< used again; will be probed
-    kProbe,        ///< used while unicast solicitations are unanswered
-    kUnreachable,  ///< no host answered
+  struct PortNeighbours {
+    NeighbourTable table;
+    TokenBucket solicits{kSolicitsPerSecondMax, kSolicitsAtOnceMax};
   };
+  /// A place in the table of one port.
   struct Entry {
-    IpAddress ip;
-    MacAddress mac;
-    uint8_t port = 0;
-    State state = State::kFree;
-    uint8_t tries = 0;  ///< solicitations sent since the state was entered
-    Nanos deadline;     ///< when on_timer() must handle it
-    Nanos used_at;      ///< last resolve(); kNeverUsed if learned from an unsolicited packet
+    uint8_t port;
+    uint32_t index;
   };
-  static_assert(sizeof(Entry) == 48);
 
-  Entry* bucket_of(uint8_t port, const IpAddress& ip);
-  Entry* find(uint8_t port, const IpAddress& ip);
-  Entry& replace_in_bucket(uint8_t port, const IpAddress& ip);
-  void set_deadline(Entry& entry, Nanos at);
-  void set_mac(Entry& entry, MacAddress mac);
-  void make_reachable(Entry& entry, Nanos now);
-  void make_stale(Entry& entry, Nanos now);
-  void step(Entry& entry, Nanos now, SolicitList& out);
-  void ask(Entry& entry, std::optional<MacAddress> mac, Nanos now, SolicitList& out);
+  Neighbour& at(Entry entry) { return ports_[entry.port].table[entry.index]; }
+  std::optional<Entry> find(uint8_t port, const IpAddress& ip) const;
+  std::optional<Entry> find_or_add(uint8_t port, const IpAddress& ip, bool is_wanted);
+  void set_deadline(Entry entry, Nanos at);
+  void set_mac(Entry entry, MacAddress mac);
+  void make_reachable(Entry entry, Nanos now);
+  void make_stale(Entry entry, Nanos now);
+  void run_port(uint8_t port, Nanos now, SolicitList& out);
+  bool step(Entry entry, Nanos now, SolicitList& out);
+  bool try_ask(Entry entry, std::optional<MacAddress> mac, Nanos now, SolicitList& out);
+  void make_unasked(Entry entry);
 
   uint64_t seed_;
   uint64_t draws_ = 0;
   uint32_t generation_ = 0;
-  Nanos next_deadline_ = kNever;  ///< at or before the earliest deadline of the entries
-  std::array<Entry, kNeighboursMax> entries_{};
+  Nanos next_deadline_ = kNever;  ///< at or before the earliest time at which on_timer() can act
+  std::vector<PortNeighbours> ports_;  ///< kPortsMax of them
 };
 
 }  // namespace lyre::link

@@ -1,15 +1,12 @@
 #include "stack/link/neighbours.h"
 
-#include <type_traits>
-
 #include "stack/base/check.h"
 #include "stack/base/ipv6_address.h"
 
 namespace lyre::link {
 
-static_assert(std::is_trivially_copyable_v<Neighbours>);
-
 void Neighbours::set_port(uint8_t port, const NdpPort& description, Nanos now) {
+  cache_.set_capacity(port, description.neighbours_max);
   arp_.set_port(port, description.mac, description.addresses, now);
   ndp_.set_port(port, description, now);
   for (const InterfaceAddress& own : description.addresses) {

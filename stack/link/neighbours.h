@@ -10,14 +10,14 @@
 
 namespace lyre::link {
 
-/// The neighbours of one worker's ports, of both families: one cache, which ARP and NDP fill. Plain
-/// data: copying it snapshots it. Thread: one. Units: time is the caller's `now`.
+/// The neighbours of one worker's ports, of both families: one cache, which ARP and NDP fill.
+/// Thread: one. Units: time is the caller's `now`.
 class Neighbours {
  public:
   explicit Neighbours(uint64_t seed) : cache_(seed), ndp_(seed), mld_(seed) {}
 
-  /// Sets the configuration of `port`. Its IPv4 addresses are announced, its IPv6 addresses probed
-  /// for first.
+  /// Sets the configuration of `port`, once, and allocates its part of the cache. Its IPv4
+  /// addresses are announced, its IPv6 addresses probed for first.
   void set_port(uint8_t port, const NdpPort& description, Nanos now);
 
   /// The link of `port` came up. Other hosts may be connected now, and earlier announcements may
@@ -28,6 +28,9 @@ class Neighbours {
   /// duplicate address detection runs on the port; kUnreachable also where the port has no address
   /// of the family.
   Resolved resolve(uint8_t port, const IpAddress& next_hop, Nanos now);
+  /// A neighbour that was resolved is kept until release(). False: the cache has no entry for it.
+  bool hold(uint8_t port, const IpAddress& next_hop) { return cache_.hold(port, next_hop); }
+  void release(uint8_t port, const IpAddress& next_hop) { cache_.release(port, next_hop); }
 
   NeighbourHandled handle_arp(uint8_t port, const wire::ArpPacket& packet, Nanos now);
   NeighbourHandled handle_ndp(uint8_t port, const NdpArrival& arrival, Nanos now);

@@ -42,6 +42,7 @@ struct Session {
   bool was_announced : 1 = false;  ///< the client knows its name
   bool is_shut_down : 1 = false;   ///< after kShutdown: no kSend may follow
   bool is_closed_by_client : 1 = false;
+  bool holds_neighbour : 1 = false;  ///< `next_hop` stays in the neighbour cache
   bool must_announce_open = false;
   bool must_announce_progress = false;
   bool must_announce_finish = false;

@@ -325,6 +325,7 @@ void Worker::Impl::release_if_done(uint32_t conn) {
   router.unclaim(engine.tuple(conn));
   timers.stop(conn);
   transmit_queue.remove(conn);
+  release_neighbour(done);
   if (conn < stats.rows.size()) stats.rows[conn].write(nullptr);
   engine.release(conn);
   done.generation = 0;

@@ -252,6 +252,7 @@ struct Worker::Impl {
   size_t run_neighbour_timers();
   void send_neighbour(const link::NeighbourOut& out);
   std::optional<MacAddress> neighbour_of(uint32_t conn);
+  void release_neighbour(session::Session& sender);
   bool reroute(uint32_t conn);
   void wake_neighbour_waiters();
 

@@ -60,7 +60,8 @@ bool Worker::Impl::is_at_rest() const {
   const bool has_unsent = std::any_of(ports.begin(), ports.end(),
                                       [](const Port& port) { return !port.waiting().empty(); });
   return engine.connection_count() == 0 && contexts.in_use().empty() && loans.empty() &&
-         !has_unsent && loop.empty() && loop_now.empty() && transmit_queue.empty();
+         !has_unsent && neighbours.cache().holders() == 0 && loop.empty() && loop_now.empty() &&
+         transmit_queue.empty();
 }
 
 void Worker::Impl::replace_engine() {

@@ -32,7 +32,11 @@ void Worker::Impl::add_port(const PortBinding& binding) {
     // At start only, and the configuration was checked for number and sense.
     LYRE_CHECK(routes.add_address(index, address.address, address.prefix_bits));
   }
-  neighbours.set_port(index, {mac, {addresses.begin(), addresses.size()}, binding.takes_routers},
+  neighbours.set_port(index,
+                      {.mac = mac,
+                       .addresses = {addresses.begin(), addresses.size()},
+                       .takes_routers = binding.takes_routers,
+                       .neighbours_max = binding.neighbours_max},
                       now);
   for (const IpAddress& gateway : binding.gateways) {
     add_route(index, ip::Prefix::all_of_family(gateway), gateway);
@@ -116,6 +120,7 @@ std::optional<MacAddress> Worker::Impl::neighbour_of(uint32_t conn) {
   if (resolved.answer == link::Answer::kUnreachable && reroute(conn)) {
     resolved = neighbours.resolve(port, sender.next_hop, now);
   }
+  if (!sender.holds_neighbour) sender.holds_neighbour = neighbours.hold(port, sender.next_hop);
   if (resolved.answer == link::Answer::kKnown) return resolved.mac;
   sender.waits_for_neighbour = true;
   has_neighbour_waiters = true;
@@ -132,8 +137,15 @@ bool Worker::Impl::reroute(uint32_t conn) {
   const FourTuple& tuple = engine.tuple(conn);
   const auto route = routes.lookup_from(tuple.local.address, tuple.remote.address);
   if (!route || route->next_hop == session(conn).next_hop) return false;
+  release_neighbour(session(conn));
   session(conn).next_hop = route->next_hop;
   return true;
+}
+
+void Worker::Impl::release_neighbour(session::Session& sender) {
+  if (!sender.holds_neighbour) return;
+  neighbours.release(sender.port, sender.next_hop);
+  sender.holds_neighbour = false;
 }
 
 void Worker::Impl::wake_neighbour_waiters() {

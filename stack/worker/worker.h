@@ -28,6 +28,7 @@ struct PortBinding {
   std::vector<InterfaceAddress> addresses;
   std::vector<IpAddress> gateways;  ///< at most one of each family
   bool takes_routers = false;       ///< learns default routers of IPv6 from their advertisements
+  uint32_t neighbours_max = 1024;   ///< entries of the neighbour cache
   uint32_t mtu_bytes = 1500;
 };
 

@@ -109,7 +109,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       table.resolve(0, address_of(argument), now);
     }
     drain(table, now);
-    LYRE_CHECK(table.cache().used() <= link::kNeighboursMax);
+    LYRE_CHECK(table.cache().used() <= link::kNeighboursDefault);
   }
   for (int i = 0; i < kStepsToRest; ++i) drain(table, now += kPause);
   LYRE_CHECK(table.cache().used() == 0 && table.next_deadline() == kNever);

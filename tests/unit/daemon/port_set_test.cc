@@ -46,6 +46,25 @@ TEST_F(PortSetTest, OpensEachPortAsTheConfigurationHasIt) {
   EXPECT_EQ(ports_.summary(), "rail0 10.9.0.1, rail1 10.9.1.1");
 }
 
+TEST(PortSetNeighboursTest, FollowTheSizeOfTheNetworksOrTheConfiguration) {
+  const std::string port = "[[port]]\nname = \"p\"\ndevice = \"sim0\"\n";
+  const auto neighbours_of = [&](const std::string& keys) {
+    const Config config = config_of(port + keys);
+    SimBackend::Ports states;
+    SimBackend backend(states);
+    io::sim::Memory memory({.rx_slots = 16, .frame_bytes = 1518});
+    std::vector<io::PacketMemory*> memories{&memory};
+    PortSet ports(config);
+    EXPECT_TRUE(ports.open(backend, memories).ok());
+    return ports.bindings(0).at(0).neighbours_max;
+  };
+  EXPECT_EQ(neighbours_of("address = \"10.9.0.1/24\"\n"), 1024u + 256u);
+  EXPECT_EQ(neighbours_of("address = [\"10.9.0.1/24\", \"10.16.0.1/20\"]\n"), 1024u + 256u + 4096u);
+  EXPECT_EQ(neighbours_of("address = \"10.9.0.1/8\"\n"), 16384u);
+  EXPECT_EQ(neighbours_of("address = \"fd00::1/64\"\n"), 16384u);
+  EXPECT_EQ(neighbours_of("address = \"10.9.0.1/8\"\nneighbours = 200\n"), 200u);
+}
+
 TEST_F(PortSetTest, EachWorkerHasAQueueOfEachPort) {
   ASSERT_TRUE(open().ok());
   const auto first = ports_.bindings(0);

@@ -11,6 +11,15 @@ namespace lyre::link {
 namespace {
 
 constexpr Nanos kReachableTimeMax = kReachableTime / 2 * 3;
+constexpr uint32_t kCapacity = 1024;
+
+NeighbourCache make_cache(uint64_t seed, uint32_t capacity = kCapacity) {
+  NeighbourCache cache(seed);
+  for (uint8_t port = 0; port < kPortsMax; ++port) cache.set_capacity(port, capacity);
+  return cache;
+}
+
+IpAddress host(uint32_t number) { return IpAddress::v4(0x0a000000 + number); }
 
 class NeighbourCacheTest : public testing::Test {
  protected:
@@ -34,7 +43,7 @@ class NeighbourCacheTest : public testing::Test {
   }
 
   Nanos now_ = seconds(100);
-  NeighbourCache cache_{1};
+  NeighbourCache cache_ = make_cache(1);
 };
 
 TEST_F(NeighbourCacheTest, AsksAtOnceAndLearnsTheAnswer) {
@@ -99,7 +108,7 @@ TEST_F(NeighbourCacheTest, HostsAreTrustedForDifferentTimes) {
   // RFC 4861 6.3.2: between 0.5 and 1.5 times the base value.
   std::set<int64_t> spans;
   for (uint64_t seed = 1; seed <= 20; ++seed) {
-    cache_ = NeighbourCache(seed);
+    cache_ = make_cache(seed);
     make_known();
     const Nanos known_at = now_;
     EXPECT_TRUE(pass(kRetransmitTime).empty());
@@ -174,8 +183,128 @@ TEST_F(NeighbourCacheTest, AFloodDoesNotEvictWhatIsInUse) {
     ip.bytes[15] = static_cast<uint8_t>(i);
     cache_.hear(0, ip, kOtherMac, true, now_);
   }
-  EXPECT_EQ(cache_.used(), kNeighboursMax);
+  EXPECT_EQ(cache_.used(), kCapacity);
   EXPECT_EQ(resolve().mac, kPeerMac);
+}
+
+/// Ports with `peers` hosts each, to all of which something is sent in every turn. Each question is
+/// answered at once.
+class LargeSubnets {
+ public:
+  LargeSubnets(uint32_t ports, uint32_t peers) : ports_(ports), peers_(peers) {}
+
+  /// Sends that found no MAC in `turns` turns, 100 us apart.
+  uint32_t send(uint32_t turns) {
+    uint32_t misses = 0;
+    for (uint32_t turn = 0; turn < turns; ++turn) {
+      now_ += micros(100);
+      for (uint8_t port = 0; port < ports_; ++port) {
+        for (uint32_t peer = 0; peer < peers_; ++peer) {
+          misses += cache_.resolve(port, host(peer), now_).answer != Answer::kKnown;
+        }
+      }
+      answer_questions();
+    }
+    return misses;
+  }
+  uint32_t asked() const { return asked_; }
+
+ private:
+  void answer_questions() {
+    while (cache_.next_deadline() <= now_) {
+      SolicitList out;
+      cache_.on_timer(now_, out);
+      for (const Solicit& each : out) {
+        ++asked_;
+        cache_.advertise(each.port, each.ip, {kPeerMac, true, true}, now_);
+      }
+    }
+  }
+
+  uint32_t ports_;
+  uint32_t peers_;
+  uint32_t asked_ = 0;
+  Nanos now_ = seconds(100);
+  NeighbourCache cache_ = make_cache(7);
+};
+
+TEST(LargeSubnetTest, EachOf511PeersIsAskedForOnce) {
+  LargeSubnets subnet(1, 511);
+  subnet.send(1);
+  EXPECT_EQ(subnet.send(1000), 0u);
+  EXPECT_EQ(subnet.asked(), 511u);
+}
+
+TEST(LargeSubnetTest, PeersOfEightPortsDoNotDisplaceEachOther) {
+  LargeSubnets subnet(8, 127);
+  subnet.send(1);
+  EXPECT_EQ(subnet.send(1000), 0u);
+  EXPECT_EQ(subnet.asked(), 8 * 127u);
+}
+
+TEST(LargeSubnetTest, AFullCacheServesAsManyPeersAsItHolds) {
+  LargeSubnets subnet(1, kCapacity);
+  subnet.send(10'000);  // a second: time for the rate
+  EXPECT_EQ(subnet.send(100), 0u);
+}
+
+TEST_F(NeighbourCacheTest, QuestionsHaveARate) {
+  // Nobody answers: each host is asked for three times, a second apart.
+  cache_ = make_cache(1, 4 * kSolicitsAtOnceMax);
+  for (uint32_t i = 0; i < 4 * kSolicitsAtOnceMax; ++i) cache_.resolve(0, host(i), now_);
+  uint32_t asked = 0;
+  const Nanos begun_at = now_;
+  uint32_t calls = 0;
+  while (cache_.next_deadline() <= begun_at + seconds(10)) {
+    now_ = later(now_, cache_.next_deadline());
+    asked += static_cast<uint32_t>(run().size());
+    const auto passed_ms = static_cast<uint32_t>((now_ - begun_at).value / 1'000'000);
+    ASSERT_LE(asked, kSolicitsAtOnceMax + passed_ms * kSolicitsPerSecondMax / 1000);
+    ASSERT_LT(++calls, 40'000u) << "a cache that may not ask is not due";
+  }
+  EXPECT_GE(asked, kSolicitsMax * 4 * kSolicitsAtOnceMax);
+}
+
+TEST_F(NeighbourCacheTest, WhatASessionHoldsIsNeverReplaced) {
+  cache_ = make_cache(1, 4);
+  make_known();
+  ASSERT_TRUE(cache_.hold(0, kPeer));
+  for (uint32_t i = 0; i < 100; ++i) {
+    cache_.resolve(0, host(i), now_);
+    run();
+    cache_.advertise(0, host(i), {kOtherMac, true, true}, now_);
+  }
+  pass(seconds(1000));
+  EXPECT_EQ(resolve().mac, kPeerMac) << "also when it was not used for long";
+  cache_.release(0, kPeer);
+  EXPECT_EQ(cache_.holders(), 0u);
+  for (int i = 0; i < 10; ++i) pass(seconds(1000));  // DELAY, PROBE, broadcast, given up
+  EXPECT_EQ(cache_.used(), 0u);
+}
+
+TEST_F(NeighbourCacheTest, AFullCacheRefusesOthersUntilOneIsReleased) {
+  cache_ = make_cache(1, 4);
+  for (uint32_t i = 0; i < 4; ++i) {
+    cache_.resolve(0, host(i), now_);
+    ASSERT_TRUE(cache_.hold(0, host(i)));
+  }
+  EXPECT_EQ(resolve().answer, Answer::kUnreachable);
+  EXPECT_FALSE(cache_.hold(0, kPeer));
+  EXPECT_FALSE(cache_.hear(0, kPeer, kPeerMac, true, now_));
+  cache_.release(0, host(2));
+  EXPECT_EQ(resolve().answer, Answer::kPending);
+}
+
+TEST_F(NeighbourCacheTest, AHeldEntryIsAskedForAgainWhenTheLinkComesBack) {
+  make_known();
+  cache_.hold(0, kPeer);
+  cache_.forget(0);
+  EXPECT_TRUE(run().empty());
+  EXPECT_EQ(resolve().answer, Answer::kPending);
+  EXPECT_EQ(run().size(), 1u);
+  cache_.forget(0);
+  cache_.release(0, kPeer);
+  EXPECT_EQ(cache_.used(), 0u);
 }
 
 TEST_F(NeighbourCacheTest, MoreQuestionsThanFitLeaveWithTheNextCalls) {

@@ -5,7 +5,7 @@
 
 #include "stack/base/nanos.h"
 
-namespace lyre::ip {
+namespace lyre {
 
 /// A token bucket: `per_second` on average, bursts of `burst`. Plain data.
 class TokenBucket {
@@ -24,6 +24,9 @@ class TokenBucket {
     return true;
   }
 
+  /// When take() succeeds again after it failed.
+  constexpr Nanos ready_at() const { return refilled_at_ + every_; }
+
  private:
   Nanos every_;
   uint32_t burst_;
@@ -31,4 +34,4 @@ class TokenBucket {
   Nanos refilled_at_;
 };
 
-}  // namespace lyre::ip
+}  // namespace lyre

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "stack/base/index_list.h"
+#include "stack/base/ip_address.h"
+#include "stack/base/mac_address.h"
+#include "stack/base/nanos.h"
+#include "stack/base/slab.h"
+
+namespace lyre::link {
+
+/// One neighbour. Plain data; links are indices.
+struct Neighbour {
+  enum class State : uint8_t {
+    kUnasked,      ///< `mac` is not known, and nobody asks
+    kIncomplete,   ///< solicited; `mac` is not known
+    kReachable,    ///< recently confirmed
+    kStale,        ///< not recently confirmed, and not used since
+    kDelay,        ///< used again; will be probed
+    kProbe,        ///< used while unicast solicitations are unanswered
+    kUnreachable,  ///< no host answered
+  };
+
+  IpAddress ip;
+  Nanos deadline = kNever;  ///< set by NeighbourTable::set_deadline() only
+  MacAddress mac;
+  State state = State::kUnasked;
+  uint8_t tries = 0;       ///< solicitations sent since the state was entered
+  bool is_wanted = false;  ///< resolve() asked for it at least once
+  uint32_t holders = 0;    ///< sessions that send to it
+  uint32_t heap_place = UINT32_MAX;
+  uint32_t next_in_bucket = UINT32_MAX;
+  IndexLink idle_link;
+
+  bool has_mac() const {
+    return state != State::kUnasked && state != State::kIncomplete && state != State::kUnreachable;
+  }
+};
+static_assert(sizeof(Neighbour) <= 64);
+
+/// The neighbours of one port, by address and by deadline. When it is full, add() replaces the
+/// neighbour without holders that was wanted least recently; those that nobody ever wanted are
+/// replaced first.
+/// Owner: all memory is allocated at construction. Thread: one.
+class NeighbourTable {
+ public:
+  static constexpr uint32_t kNone = UINT32_MAX;
+
+  /// `seed` makes the placement of neighbours unpredictable for peers.
+  NeighbourTable(uint64_t seed, uint32_t capacity);
+
+  uint32_t find(const IpAddress& ip) const;
+  /// A neighbour in State::kUnasked. kNone: the table is full of neighbours that have holders or,
+  /// unless `is_wanted`, were ever wanted. REQUIRES: find(ip) == kNone.
+  uint32_t add(const IpAddress& ip, bool is_wanted);
+  /// REQUIRES: it has no holders.
+  void remove(uint32_t index);
+  /// Removes the neighbours without holders; the others are kUnasked afterwards.
+  void reset();
+
+  /// Notes that resolve() asked for it.
+  void want(uint32_t index);
+  void hold(uint32_t index);
+  void release(uint32_t index);
+
+  /// kNever: none.
+  void set_deadline(uint32_t index, Nanos at);
+  /// The earliest deadline of all; kNever: none.
+  Nanos next_deadline() const;
+  /// The neighbour with that deadline. REQUIRES: next_deadline() is not kNever.
+  uint32_t first_due() const { return heap_.front(); }
+
+  Neighbour& operator[](uint32_t index) { return neighbours_[index]; }
+  uint32_t used() const { return neighbours_.used(); }
+  /// The sum of all neighbours' holders.
+  uint32_t holders() const { return holders_; }
+
+ private:
+  using IdleList = IndexList<Neighbour, &Neighbour::idle_link>;
+
+  uint32_t& bucket_of(const IpAddress& ip);
+  const uint32_t& bucket_of(const IpAddress& ip) const;
+  void place(uint32_t heap_place, uint32_t index);
+  bool is_before(uint32_t a, uint32_t b) const;
+  void rise(uint32_t heap_place);
+  void sink(uint32_t heap_place);
+
+  uint64_t seed_;
+  Slab<Neighbour> neighbours_;
+  std::vector<uint32_t> buckets_;  ///< heads of chains; a power of two, at least the capacity
+  std::vector<uint32_t> heap_;     ///< a binary heap by deadline; the capacity is reserved
+  IdleList idle_;                  ///< without holders, the first to be replaced in front
+  uint32_t holders_ = 0;
+};
+
+}  // namespace lyre::link
