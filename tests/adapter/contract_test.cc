@@ -8,8 +8,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "tests/adapter/direct_memory.h"
 #include "tests/adapter/link.h"
-#include "tests/adapter/shared_memory.h"
 
 namespace lyre::test {
 namespace {
@@ -52,7 +52,7 @@ class Contract : public ::testing::TestWithParam<int> {
       Link link(self, GetParam());
       body(self, link);
       link.close();
-      EXPECT_TRUE(logged_lines().empty()) << logged_text();
+      EXPECT_TRUE(logged_warnings().empty()) << logged_text();
     };
     expect_ranks({rank, rank}, seconds);
   }
@@ -67,8 +67,8 @@ TEST_P(Contract, PropertiesDescribeEveryPort) {
     int count = 0;
     ASSERT_EQ(link.plugin().devices(&count), Result::kSuccess);
     ASSERT_EQ(count, 1);
-    PluginProperties properties;
-    ASSERT_EQ(link.plugin().properties(0, &properties), Result::kSuccess);
+    NetProperties properties;
+    ASSERT_EQ(link.plugin().get_properties(0, &properties), Result::kSuccess);
     EXPECT_FALSE(properties.name.empty());
     EXPECT_FALSE(properties.has_pci_path);
     EXPECT_EQ(properties.ptr_support, kPtrHost);
@@ -78,8 +78,8 @@ TEST_P(Contract, PropertiesDescribeEveryPort) {
     EXPECT_GT(properties.comms_max, 0);
     EXPECT_GT(properties.p2p_bytes_max, 0u);
     EXPECT_LE(properties.p2p_bytes_max, nccl_abi::kNetBytesMax);
-    EXPECT_EQ(link.plugin().properties(1, &properties), Result::kInvalidArgument);
-    EXPECT_EQ(link.plugin().properties(-1, &properties), Result::kInvalidArgument);
+    EXPECT_EQ(link.plugin().get_properties(1, &properties), Result::kInvalidArgument);
+    EXPECT_EQ(link.plugin().get_properties(-1, &properties), Result::kInvalidArgument);
     link.close();
   }});
 }
@@ -89,8 +89,8 @@ TEST_P(Contract, LatencyIsWhatTheJobSays) {
   expect_ranks({[](Rank& rank) {
     ::setenv("LYRE_LATENCY_US", "35", 1);
     Link link(rank, GetParam(), Link::Unconnected{});
-    PluginProperties properties;
-    ASSERT_EQ(link.plugin().properties(0, &properties), Result::kSuccess);
+    NetProperties properties;
+    ASSERT_EQ(link.plugin().get_properties(0, &properties), Result::kSuccess);
     EXPECT_EQ(properties.latency_us, 35);
   }});
 }
@@ -148,7 +148,7 @@ TEST_P(Contract, IrecvOverwritesTheCompletionHint) {
       return;
     }
     void* request = kHint;
-    ASSERT_EQ(link.plugin().irecv(link.comm(), &byte, 1, &request), Result::kSuccess);
+    ASSERT_EQ(link.plugin().irecv(link.comm(), {&byte, 1}, &request), Result::kSuccess);
     ASSERT_NE(request, nullptr);
     ASSERT_NE(request, kHint);
     link.finish(request);
@@ -163,15 +163,15 @@ TEST_P(Contract, ThirtyTwoRequestsThenNullUntilOneIsDone) {
     for (int i = 0; i < nccl_abi::kRequestsMax; ++i) {
       void* request = kHint;
       const size_t at = static_cast<size_t>(i);
-      ASSERT_EQ(rank.index() == 0 ? link.plugin().isend(link.comm(), &bytes[at], 1, &request)
-                                  : link.plugin().irecv(link.comm(), &bytes[at], 1, &request),
+      ASSERT_EQ(rank.index() == 0 ? link.plugin().isend(link.comm(), {&bytes[at], 1}, &request)
+                                  : link.plugin().irecv(link.comm(), {&bytes[at], 1}, &request),
                 Result::kSuccess);
       ASSERT_NE(request, nullptr) << i;
       requests.push_back(request);
     }
     void* one_too_many = kHint;
-    ASSERT_EQ(rank.index() == 0 ? link.plugin().isend(link.comm(), &bytes[32], 1, &one_too_many)
-                                : link.plugin().irecv(link.comm(), &bytes[32], 1, &one_too_many),
+    ASSERT_EQ(rank.index() == 0 ? link.plugin().isend(link.comm(), {&bytes[32], 1}, &one_too_many)
+                                : link.plugin().irecv(link.comm(), {&bytes[32], 1}, &one_too_many),
               Result::kSuccess);
     EXPECT_EQ(one_too_many, nullptr);
     rank.meet();
@@ -302,7 +302,7 @@ TEST_P(Contract, RegisteredMemoryMayChangeOnceItsMessageIsDone) {
   on_link([](Rank& rank, Link& link) {
     constexpr size_t kBytes = 4 << 20;
     constexpr uint64_t kMessages = 20;
-    const SharedMemory shared(kBytes);
+    const SharedPages shared(kBytes);
     uint8_t* memory = shared.data();
     const bool is_sent_in_place = rank.index() == 0 && is_direct(daemons().socket(0), shared);
     void* mhandle = nullptr;
@@ -334,7 +334,7 @@ TEST_P(Contract, DeregOfSharedMemoryInFlightTakesItFromTheDaemon) {
       {[](Rank& rank) {
          constexpr size_t kBytes = 4 << 20;
          Link link(rank, GetParam());
-         auto memory = std::make_unique<SharedMemory>(kBytes);
+         auto memory = std::make_unique<SharedPages>(kBytes);
          const std::string file = file_at(memory->data());
          void* mhandle = nullptr;
          ASSERT_EQ(link.plugin().reg_mr(link.comm(), memory->data(), kBytes, kPtrHost, &mhandle),

@@ -3,8 +3,8 @@
 
 #include <vector>
 
+#include "tests/adapter/direct_memory.h"
 #include "tests/adapter/link.h"
-#include "tests/adapter/shared_memory.h"
 #include "tests/support/worker_counters.h"
 
 namespace lyre::test {
@@ -64,7 +64,7 @@ void expect_one_copy(const Copies& copies) {
 
 TEST(RegisteredMemory, IsSentWithoutACopyAndReceivedWithOne) {
   const RankBody body = [](Rank& rank) {
-    const SharedMemory memory(kBytes);
+    const SharedPages memory(kBytes);
     Link link(rank, kAbi);
     void* mhandle = nullptr;
     ASSERT_EQ(
@@ -80,7 +80,7 @@ TEST(RegisteredMemory, IsSentWithoutACopyAndReceivedWithOne) {
     EXPECT_EQ(link.plugin().dereg_mr(link.comm(), mhandle), Result::kSuccess);
     link.close();
   };
-  if (!is_direct(daemons().socket(0), SharedMemory(kBytes))) {
+  if (!is_direct(daemons().socket(0), SharedPages(kBytes))) {
     GTEST_SKIP() << "the daemon lacks CAP_CHECKPOINT_RESTORE";
   }
   expect_ranks({body, body});

@@ -44,8 +44,8 @@ bool is_told_something() {
 
 class FaultRank {
  public:
-  FaultRank(int index, int abi) : index_(index), plugin_(Plugin::load(abi)) {
-    require(plugin_->init());
+  FaultRank(int index, int abi) : index_(index), plugin_(load_tested_plugin(abi)) {
+    require(plugin_->init(kCommId));
   }
 
   void run(const std::string& word, const std::string& rest) {
@@ -91,8 +91,8 @@ class FaultRank {
     step.data = index_ == 0 ? pattern(number_++, bytes) : std::vector<uint8_t>(bytes);
     if (index_ == 0) step.data[0] = is_last ? 1 : 0;
     while (step.request == nullptr) {
-      require(index_ == 0 ? plugin_->isend(comm_, step.data.data(), bytes, nullptr, &step.request)
-                          : plugin_->irecv(comm_, step.data.data(), bytes, &step.request));
+      require(index_ == 0 ? plugin_->isend(comm_, {step.data.data(), bytes}, &step.request)
+                          : plugin_->irecv(comm_, {step.data.data(), bytes}, &step.request));
     }
     return step;
   }
@@ -138,7 +138,7 @@ class FaultRank {
   }
 
   int index_;
-  std::unique_ptr<Plugin> plugin_;
+  std::unique_ptr<NetPlugin> plugin_;
   HandleBuffer handle_{};
   void* listen_comm_ = nullptr;
   void* comm_ = nullptr;
@@ -157,7 +157,7 @@ int main_of_rank(int index, int abi) {
     }
     return 0;
   } catch (const Failed& failed) {
-    const std::vector<std::string> lines = logged_lines();
+    const std::vector<std::string> lines = logged_warnings();
     std::cout << "error " << nccl_abi::result_name(failed.result) << " "
               << (lines.empty() ? "" : lines.back()) << std::endl;
     return kExitError;

@@ -378,7 +378,7 @@ TEST_F(Handshake, AStreamOfACommThatWasGivenUpIsTooLate) {
         rank.meet();
         uint8_t byte = 0;
         void* request = nullptr;
-        ASSERT_EQ(link.plugin().irecv(comm, &byte, 1, &request), Result::kSuccess);
+        ASSERT_EQ(link.plugin().irecv(comm, {&byte, 1}, &request), Result::kSuccess);
         EXPECT_EQ(link.plugin().close_recv(comm), Result::kSuccess);
         rank.meet();
       });
@@ -428,7 +428,7 @@ TEST_F(Handshake, AStreamThatLiesEndsItsOwnCommOnly) {
           void* comm = accept_one(link);
           rank.meet();  // the lie was heard
           void* request = nullptr;
-          ASSERT_EQ(link.plugin().irecv(comm, nullptr, 0, &request), Result::kSuccess);
+          ASSERT_EQ(link.plugin().irecv(comm, {nullptr, 0}, &request), Result::kSuccess);
           EXPECT_EQ(link.finish_badly(request), Result::kRemoteError);
           EXPECT_EQ(count_logged("the peer broke the protocol"), 1u) << logged_text();
           EXPECT_EQ(link.plugin().close_recv(comm), Result::kSuccess);

@@ -119,35 +119,35 @@ TEST_P(Lifecycle, CloseWithRequestsInFlightIsSafe) {
 }
 
 TEST_P(Lifecycle, NothingIsWrittenAfterDereg) {
-  expect_ranks({[](Rank& rank) {
-                  Link link(rank, GetParam());
-                  rank.meet();  // both are connected
-                  rank.meet();
-                  std::vector<uint8_t> data(1000, 0xaa);
-                  void* request = nullptr;
-                  Result result =
-                      link.plugin().isend(link.comm(), data.data(), data.size(), &request);
-                  if (request != nullptr) result = link.finish_badly(request);
-                  EXPECT_EQ(result, Result::kRemoteError);
-                  rank.meet();
-                  link.close();
-                },
-                [](Rank& rank) {
-                  Link link(rank, GetParam());
-                  rank.meet();
-                  std::vector<uint8_t> data(1000, 0x55);
-                  void* mhandle = nullptr;
-                  ASSERT_EQ(link.plugin().reg_mr(link.comm(), data.data(), data.size(),
-                                                 nccl_abi::kPtrHost, &mhandle),
-                            Result::kSuccess);
-                  void* request = link.irecv(data.data(), data.size());
-                  EXPECT_EQ(link.plugin().dereg_mr(link.comm(), mhandle), Result::kSuccess);
-                  rank.meet();
-                  EXPECT_NE(link.finish_badly(request), Result::kSuccess);
-                  EXPECT_EQ(data, std::vector<uint8_t>(1000, 0x55));
-                  rank.meet();
-                  link.close();
-                }});
+  expect_ranks(
+      {[](Rank& rank) {
+         Link link(rank, GetParam());
+         rank.meet();  // both are connected
+         rank.meet();
+         std::vector<uint8_t> data(1000, 0xaa);
+         void* request = nullptr;
+         Result result = link.plugin().isend(link.comm(), {data.data(), data.size()}, &request);
+         if (request != nullptr) result = link.finish_badly(request);
+         EXPECT_EQ(result, Result::kRemoteError);
+         rank.meet();
+         link.close();
+       },
+       [](Rank& rank) {
+         Link link(rank, GetParam());
+         rank.meet();
+         std::vector<uint8_t> data(1000, 0x55);
+         void* mhandle = nullptr;
+         ASSERT_EQ(link.plugin().reg_mr(link.comm(), data.data(), data.size(), nccl_abi::kPtrHost,
+                                        &mhandle),
+                   Result::kSuccess);
+         void* request = link.irecv(data.data(), data.size());
+         EXPECT_EQ(link.plugin().dereg_mr(link.comm(), mhandle), Result::kSuccess);
+         rank.meet();
+         EXPECT_NE(link.finish_badly(request), Result::kSuccess);
+         EXPECT_EQ(data, std::vector<uint8_t>(1000, 0x55));
+         rank.meet();
+         link.close();
+       }});
 }
 
 TEST_P(Lifecycle, AbortInMidHandshakeLeaksNothing) {
@@ -218,8 +218,8 @@ TEST_P(Lifecycle, ManyCommsAtOnce) {
     for (size_t i = 0; i < comms.size(); ++i) {
       if (rank.index() == 0) words[i] = static_cast<uint32_t>(i);
       const Result result = rank.index() == 0
-                                ? link.plugin().isend(comms[i], &words[i], 4, &requests[i])
-                                : link.plugin().irecv(comms[i], &words[i], 4, &requests[i]);
+                                ? link.plugin().isend(comms[i], {&words[i], 4}, &requests[i])
+                                : link.plugin().irecv(comms[i], {&words[i], 4}, &requests[i]);
       ASSERT_EQ(result, Result::kSuccess);
     }
     for (size_t i = 0; i < comms.size(); ++i) {
@@ -250,8 +250,8 @@ TEST_P(Lifecycle, CommsOfOneProcessServeSeveralThreads) {
           std::vector<uint8_t> data = rank.index() == 0 ? expected : std::vector<uint8_t>(10'000);
           void* request = nullptr;
           ASSERT_EQ(rank.index() == 0
-                        ? link.plugin().isend(comm, data.data(), data.size(), &request)
-                        : link.plugin().irecv(comm, data.data(), data.size(), &request),
+                        ? link.plugin().isend(comm, {data.data(), data.size()}, &request)
+                        : link.plugin().irecv(comm, {data.data(), data.size()}, &request),
                     Result::kSuccess);
           link.finish(request);
           EXPECT_TRUE(data == expected);
@@ -275,9 +275,10 @@ TEST_P(Lifecycle, ForkAfterInit) {
     if (child == 0) {
       uint32_t word = 1;
       void* request = nullptr;
-      const Result used = rank.index() == 0 ? link.plugin().isend(link.comm(), &word, 4, &request)
-                                            : link.plugin().irecv(link.comm(), &word, 4, &request);
-      const Result opened = link.plugin().init();
+      const Result used = rank.index() == 0
+                              ? link.plugin().isend(link.comm(), {&word, 4}, &request)
+                              : link.plugin().irecv(link.comm(), {&word, 4}, &request);
+      const Result opened = link.plugin().init(kCommId);
       const bool is_right = used == Result::kInvalidUsage && opened == Result::kInvalidUsage &&
                             request == nullptr && count_logged("was forked after") == 1;
       ::_exit(is_right ? 0 : 1);
@@ -315,9 +316,9 @@ TEST_P(Lifecycle, WhatDeadProcessesShowedIsSweptByTheLiving) {
 TEST_P(Lifecycle, WithoutADaemonInitFailsWithOneLine) {
   expect_ranks({[](Rank&) {
     ::setenv("LYRE_SOCKET", "/nonexistent/lyred.sock", 1);
-    const auto plugin = Plugin::load(GetParam());
-    EXPECT_EQ(plugin->init(), Result::kSystemError);
-    EXPECT_EQ(logged_lines().size(), 1u) << logged_text();
+    const auto plugin = load_tested_plugin(GetParam());
+    EXPECT_EQ(plugin->init(kCommId), Result::kSystemError);
+    EXPECT_EQ(logged_warnings().size(), 1u) << logged_text();
     EXPECT_TRUE(has_logged("no Lyre daemon at /nonexistent/lyred.sock")) << logged_text();
   }});
 }
@@ -326,8 +327,8 @@ TEST_P(Lifecycle, RequiredDaemonThatIsMissingEndsTheProcess) {
   const std::vector<RankEnd> ends = run_ranks({[](Rank&) {
     ::setenv("LYRE_SOCKET", "/nonexistent/lyred.sock", 1);
     ::setenv("LYRE_REQUIRED", "1", 1);
-    const auto plugin = Plugin::load(GetParam());
-    (void)plugin->init();
+    const auto plugin = load_tested_plugin(GetParam());
+    (void)plugin->init(kCommId);
     ::_exit(77);  // not reached
   }});
   EXPECT_EQ(ends[0].exit_status, 1);
@@ -340,8 +341,8 @@ TEST_P(Lifecycle, RequiredDaemonThatIsMissingEndsTheProcess) {
 TEST_P(Lifecycle, WrongSettingIsNamed) {
   expect_ranks({[](Rank&) {
     ::setenv("LYRE_PEER_TIMEOUT_SECONDS", "soon", 1);
-    const auto plugin = Plugin::load(GetParam());
-    EXPECT_NE(plugin->init(), Result::kSuccess);
+    const auto plugin = load_tested_plugin(GetParam());
+    EXPECT_NE(plugin->init(kCommId), Result::kSuccess);
     EXPECT_TRUE(has_logged("LYRE_PEER_TIMEOUT_SECONDS is \"soon\": allowed are")) << logged_text();
   }});
 }
@@ -350,8 +351,8 @@ TEST_P(Lifecycle, WrongSettingEndsTheProcessThatRequiresADaemon) {
   const std::vector<RankEnd> ends = run_ranks({[](Rank&) {
     ::setenv("LYRE_REQUIRED", "yes", 1);
     ::setenv("LYRE_PEER_TIMEOUT_SECONDS", "soon", 1);
-    const auto plugin = Plugin::load(GetParam());
-    (void)plugin->init();
+    const auto plugin = load_tested_plugin(GetParam());
+    (void)plugin->init(kCommId);
     ::_exit(77);  // not reached
   }});
   EXPECT_EQ(ends[0].exit_status, 1);

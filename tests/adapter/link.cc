@@ -28,6 +28,12 @@ DaemonPair& daemons() {
   return pair;
 }
 
+std::unique_ptr<NetPlugin> load_tested_plugin(int abi) {
+  const char* path = std::getenv("LYRE_TEST_PLUGIN");
+  if (path == nullptr) throw std::runtime_error("LYRE_TEST_PLUGIN is not set");
+  return nccl_emulator::load_net_plugin(path, abi);
+}
+
 std::unique_ptr<DaemonPair> own_daemons() {
   return std::make_unique<DaemonPair>(lyred_path(), "user_timeout_ms = 60000\n", workers());
 }
@@ -44,8 +50,12 @@ bool until(const std::function<bool()>& step, int seconds) {
 
 Link::Link(Rank& rank, int abi, Unconnected, DaemonPair& pair) : rank_(rank) {
   ::setenv("LYRE_SOCKET", pair.socket(rank.index()).c_str(), 1);
-  plugin_ = Plugin::load(abi);
-  require(plugin_->init(), "init");
+  plugin_ = load_tested_plugin(abi);
+  require(plugin_->init(kCommId), "init");
+}
+
+Link::~Link() {
+  if (plugin_ != nullptr) plugin_->unload();
 }
 
 Link::Link(Rank& rank, int abi, DaemonPair& pair) : Link(rank, abi, Unconnected{}, pair) {
@@ -81,9 +91,12 @@ void Link::connect() {
 }
 
 void* Link::isend(const void* data, size_t bytes, void* mhandle) {
+  // NCCL's declaration has no const; a plugin only reads what it sends.
+  const nccl_emulator::Message message{
+      .data = const_cast<void*>(data), .bytes = bytes, .mhandle = mhandle};
   void* request = nullptr;
   until([&] {
-    require(plugin_->isend(comm_, data, bytes, mhandle, &request), "isend");
+    require(plugin_->isend(comm_, message, &request), "isend");
     return request != nullptr;
   });
   return request;
@@ -92,7 +105,7 @@ void* Link::isend(const void* data, size_t bytes, void* mhandle) {
 void* Link::irecv(void* data, size_t bytes) {
   void* request = nullptr;
   until([&] {
-    require(plugin_->irecv(comm_, data, bytes, &request), "irecv");
+    require(plugin_->irecv(comm_, {data, bytes}, &request), "irecv");
     return request != nullptr;
   });
   return request;

@@ -9,13 +9,22 @@
 #include <vector>
 
 #include "nccl_adapter/abi/common.h"
-#include "tests/adapter/plugin.h"
+#include "tests/adapter/logged.h"
 #include "tests/adapter/ranks.h"
 #include "tests/support/daemon_pair.h"
+#include "tools/nccl_emulator/net_plugin.h"
 
 namespace lyre::test {
 
-using HandleBuffer = std::array<uint8_t, nccl_abi::kHandleBytesMax>;
+using nccl_abi::Result;
+using nccl_emulator::HandleBuffer;
+using nccl_emulator::NetPlugin;
+using nccl_emulator::NetProperties;
+
+inline constexpr uint64_t kCommId = 0x1234;
+
+/// The plugin of $LYRE_TEST_PLUGIN. Fails: throws std::runtime_error.
+std::unique_ptr<NetPlugin> load_tested_plugin(int abi);
 
 /// The daemons that all tests of this program share; started by the first who asks.
 DaemonPair& daemons();
@@ -36,11 +45,16 @@ class Link {
   struct Unconnected {};
   Link(Rank& rank, int abi, Unconnected, DaemonPair& pair = daemons());
 
+  /// Unloads the plugin.
+  ~Link();
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+
   void connect();
   /// Rank 1: listens and tells the other rank the handle. Rank 0: hears it.
   void exchange_handle();
 
-  Plugin& plugin() { return *plugin_; }
+  NetPlugin& plugin() { return *plugin_; }
   void* comm() const { return comm_; }
   void* listen_comm() const { return listen_comm_; }
   HandleBuffer& handle() { return handle_; }
@@ -64,7 +78,7 @@ class Link {
   void require(Result result, const char* what);
 
   Rank& rank_;
-  std::unique_ptr<Plugin> plugin_;
+  std::unique_ptr<NetPlugin> plugin_;
   HandleBuffer handle_{};
   void* listen_comm_ = nullptr;
   void* comm_ = nullptr;

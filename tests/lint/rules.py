@@ -44,7 +44,10 @@ INCLUDE_TABLE = {
                             'nccl_adapter/protocol', 'nccl_adapter/observe',
                             'nccl_adapter/transport', 'nccl_adapter/comm',
                             'nccl_adapter/daemon_link'],
-    'tools': ['stack/base', 'stack/channel/stats.h', 'libclient/include', 'nccl_adapter/abi'],
+    'tools': ['stack/base', 'stack/channel/stats.h', 'libclient/include', 'nccl_adapter/abi',
+              'tools/nccl_emulator'],
+    'tools/nccl_emulator': ['nccl_adapter/abi'],
+    'tools/kernel_plugin': ['nccl_adapter/abi'],
 }
 
 # Where `#include "x"` is looked for, beside the root and the file's own folder.

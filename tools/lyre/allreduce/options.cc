@@ -92,7 +92,7 @@ std::string find_plugin(const std::string& name, const fs::path& build_dir,
 std::string find_kernel_plugin(const Options& options) {
   if (options.no_kernel) return "";
   if (!options.kernel_plugin.empty()) return options.kernel_plugin;
-  std::string path = find_plugin(kKernelPlugin, "../../tests/kernel_plugin", LYRE_PRIVATE_LIB_DIR);
+  std::string path = find_plugin(kKernelPlugin, "../kernel_plugin", LYRE_PRIVATE_LIB_DIR);
   if (path != kKernelPlugin) return path;
   throw Failure(std::string(kKernelPlugin) +
                 " was not found: give --kernel-plugin PATH, or --no-kernel to skip the comparison");

@@ -13,20 +13,23 @@
 #include <sstream>
 #include <utility>
 
-#include "tools/lyre/allreduce/communicator.h"
 #include "tools/lyre/allreduce/failure.h"
 #include "tools/lyre/allreduce/job_json.h"
 #include "tools/lyre/allreduce/values.h"
 #include "tools/lyre/allreduce/wire.h"
 #include "tools/lyre/daemon_counters.h"
+#include "tools/nccl_emulator/nccl_emulator.h"
 
 namespace lyre::allreduce {
 namespace {
 
+using nccl_emulator::Bytes;
+using nccl_emulator::Communicator;
+using nccl_emulator::Operation;
+using nccl_emulator::Protocol;
 using nlohmann::json;
 
 constexpr std::chrono::milliseconds kProgressInterval{250};
-constexpr uint64_t kLlBytesMax = 128 * 1024;  // larger buckets are Simple's, where LL would inflate
 
 /// This rank's end of the out-of-band channel. Thread: the init thread.
 class LauncherLink {
@@ -113,31 +116,20 @@ class RankRun {
     const ValueKey key{job_.seed, iteration, static_cast<uint32_t>(index)};
     fill_values(key, job_.rank, values);
     report_progress(iteration, index);
-    // A tiny all-reduce lines the ranks up, on the progress threads themselves.
-    std::array<Operation, 2> operations{make_operation(sync_values_, Protocol::kLl),
-                                        make_operation(values, choose_protocol(bucket))};
+    // A tiny all-reduce before it makes the progress threads of all ranks start together.
+    std::array<Operation, 2> operations{
+        communicator_.make_operation(sync_values_, Protocol::kLl),
+        communicator_.make_operation(values, choose_protocol(bucket))};
     communicator_.progress().submit(operations);
     wait_for_operations(iteration, index);
     verify(key, bucket, values);
     return static_cast<uint64_t>(operations[1].elapsed.count());
   }
 
-  Operation make_operation(std::span<float> data, Protocol protocol) {
-    const RingShape shape{job_.rank, job_.ranks, job_.channels, job_.slice_steps};
-    Operation operation{.data = data,
-                        .protocol = protocol,
-                        .ring = make_ring(shape, protocol, data.size()),
-                        .flag_base = next_flag_base_};
-    size_t longest = 0;
-    for (const auto& slices : operation.ring) longest = std::max(longest, slices.size());
-    next_flag_base_ += static_cast<uint32_t>(longest);
-    return operation;
-  }
-
   Protocol choose_protocol(const Bucket& bucket) const {
     if (job_.protocol == "ll") return Protocol::kLl;
     if (job_.protocol == "simple") return Protocol::kSimple;
-    return bucket.bytes() <= kLlBytesMax ? Protocol::kLl : Protocol::kSimple;
+    return nccl_emulator::choose_protocol(bucket.bytes());
   }
 
   void wait_for_operations(uint32_t iteration, size_t index) {
@@ -167,18 +159,29 @@ class RankRun {
   Communicator& communicator_;
   Gradients gradients_;
   std::vector<float> sync_values_;
-  uint32_t next_flag_base_ = 0;
 };
 
 // The kernel plugin, whose traffic no daemon carries, is known by its name.
 constexpr const char* kKernelPluginName = "Kernel";
 
+nccl_emulator::CommunicatorConfig communicator_config(const Job& job) {
+  return {.plugin_path = job.plugin_path,
+          .abi = job.abi,
+          .comm_id = job.comm_id,
+          .rank = job.rank,
+          .hosts = job.hosts,
+          .channels = job.channels,
+          .slice_steps = job.slice_steps,
+          .connect_timeout_s = job.connect_timeout_s,
+          .device_thread = job.device_thread};
+}
+
 void run_job(const Job& job, LauncherLink& link, std::unique_ptr<Communicator>* communicator) {
   for (const auto& [name, value] : job.environment) ::setenv(name.c_str(), value.c_str(), 1);
-  print_plugin_log(job.verbose);
+  nccl_emulator::set_log_echo(job.verbose);
   if (!job.netns.empty()) enter_netns(job.netns);
-  *communicator =
-      std::make_unique<Communicator>(job, [&](const Bytes& mine) { return link.all_gather(mine); });
+  *communicator = std::make_unique<Communicator>(
+      communicator_config(job), [&](const Bytes& mine) { return link.all_gather(mine); });
   Communicator& ring = **communicator;
   RankResult result;
   result.plugin_name = ring.plugin().name();
@@ -195,7 +198,8 @@ void run_job(const Job& job, LauncherLink& link, std::unique_ptr<Communicator>* 
   }
   link.all_gather({});  // nobody moves a byte before everybody has read the counters
   RankRun(job, link, ring).run(&result);
-  result.crossed = ring.crossed();
+  const nccl_emulator::MovedBytes crossed = ring.crossed();
+  result.crossed = {crossed.sent, crossed.received};
   link.all_gather({});  // nobody closes while a neighbour still works
   ring.close();
   if (result.has_daemon) {

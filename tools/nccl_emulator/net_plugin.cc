@@ -1,0 +1,187 @@
+#include "tools/nccl_emulator/net_plugin.h"
+
+#include <climits>
+#include <type_traits>
+
+#include "nccl_adapter/abi/net.h"
+#include "tools/nccl_emulator/failure.h"
+#include "tools/nccl_emulator/library.h"
+#include "tools/nccl_emulator/plugin_log.h"
+#include "tools/nccl_emulator/profiler.h"
+
+namespace lyre::nccl_emulator {
+namespace {
+
+using namespace nccl_abi;
+using nccl_abi::Result;
+
+/// The entry points of one version. What differs between versions is told from the table's type.
+template <typename Table>
+class TablePlugin final : public NetPlugin {
+ public:
+  TablePlugin(Library library, int abi, const void* table)
+      : library_(std::move(library)), abi_(abi), table_(static_cast<const Table*>(table)) {}
+  ~TablePlugin() override { (void)library_.release(); }
+
+  int abi() const override { return abi_; }
+  const char* name() const override { return table_->name; }
+
+  Result init(uint64_t comm_id) override {
+    if constexpr (kHasContext) {
+      CommConfig config{kTrafficClassUndefined};
+      const Result result =
+          table_->init(&context_, comm_id, &config, plugin_logger(), Profiler::network_callback());
+      if (result != Result::kSuccess || table_->set_net_attr == nullptr) return result;
+      NetAttr attr{{-1, -1, -1, -1}, {-1, -1, -1, -1}, UINT_MAX, UINT_MAX, UINT_MAX};
+      return table_->set_net_attr(context_, &attr);
+    } else if constexpr (kHasProfiler) {
+      return table_->init(plugin_logger(), Profiler::network_callback());
+    } else {
+      return table_->init(plugin_logger());
+    }
+  }
+
+  Result devices(int* count) override { return table_->devices(count); }
+
+  Result get_properties(int dev, NetProperties* out) override {
+    typename Table::Properties raw{};
+    const Result result = table_->get_properties(dev, &raw);
+    if (result != Result::kSuccess) return result;
+    *out = {.name = raw.name != nullptr ? raw.name : "",
+            .has_pci_path = raw.pci_path != nullptr,
+            .ptr_support = raw.ptr_support,
+            .speed_mbps = raw.speed_mbps,
+            .latency_us = raw.latency_us,
+            .comms_max = raw.comms_max,
+            .recvs_max = raw.recvs_max};
+    if constexpr (requires { raw.vprops; }) {
+      out->p2p_bytes_max = raw.p2p_bytes_max;
+      out->vdevice_size = raw.vprops.ndevs;
+    }
+    return result;
+  }
+
+  Result listen(int dev, void* handle, void** listen_comm) override {
+    if constexpr (kHasContext) {
+      return table_->listen(context_, dev, handle, listen_comm);
+    } else {
+      return table_->listen(dev, handle, listen_comm);
+    }
+  }
+
+  Result connect(int dev, void* handle, void** send_comm) override {
+    NetDeviceHandle* device = nullptr;
+    if constexpr (kHasContext) {
+      return table_->connect(context_, dev, handle, send_comm, &device);
+    } else if constexpr (kHasProfiler) {
+      CommConfig config{kTrafficClassUndefined};
+      return table_->connect(dev, &config, handle, send_comm, &device);
+    } else {
+      return table_->connect(dev, handle, send_comm, &device);
+    }
+  }
+
+  Result accept(void* listen_comm, void** recv_comm) override {
+    NetDeviceHandle* device = nullptr;
+    return table_->accept(listen_comm, recv_comm, &device);
+  }
+
+  Result reg_mr(void* comm, void* data, size_t bytes, int type, void** mhandle) override {
+    return table_->reg_mr(comm, data, bytes, type, mhandle);
+  }
+  Result dereg_mr(void* comm, void* mhandle) override { return table_->dereg_mr(comm, mhandle); }
+
+  Result isend(void* comm, const Message& message, void** request) override {
+    const auto& [data, bytes, tag, mhandle, phandle] = message;
+    if constexpr (kHasProfiler) {
+      return table_->isend(comm, data, bytes, tag, mhandle, phandle, request);
+    } else {
+      return table_->isend(comm, data, static_cast<Size>(bytes), tag, mhandle, request);
+    }
+  }
+
+  Result irecv(void* comm, const Message& message, void** request) override {
+    auto [data, bytes, tag, mhandle, phandle] = message;
+    Size size = static_cast<Size>(bytes);
+    if constexpr (kHasProfiler) {
+      return table_->irecv(comm, 1, &data, &size, &tag, &mhandle, &phandle, request);
+    } else {
+      return table_->irecv(comm, 1, &data, &size, &tag, &mhandle, request);
+    }
+  }
+
+  Result iflush(void* comm, void* data, void** request) override {
+    int size = 0;
+    void* mhandle = nullptr;
+    return table_->iflush(comm, 1, &data, &size, &mhandle, request);
+  }
+
+  Result test(void* request, int* done, int* bytes) override {
+    return table_->test(request, done, bytes);
+  }
+  Result close_send(void* comm) override { return table_->close_send(comm); }
+  Result close_recv(void* comm) override { return table_->close_recv(comm); }
+  Result close_listen(void* comm) override { return table_->close_listen(comm); }
+
+  Result finalize() override {
+    if constexpr (kHasContext) return table_->finalize(context_);
+    return Result::kSuccess;
+  }
+  void unload() override { library_.reset(); }
+
+ private:
+  /// v11: a context for each communicator.
+  static constexpr bool kHasContext = requires(const Table& table) { table.finalize; };
+  /// v10: a profiler's callback in init, its handles in isend and irecv, CommConfig in connect.
+  static constexpr bool kHasProfiler =
+      !std::is_same_v<decltype(Table::isend), decltype(NetV8::isend)> &&
+      !std::is_same_v<decltype(Table::isend), decltype(NetV9::isend)>;
+  using Size = std::conditional_t<std::is_same_v<Table, NetV8>, int, size_t>;
+
+  Library library_;
+  int abi_;
+  const Table* table_;
+  void* context_ = nullptr;
+};
+
+template <typename Table>
+std::unique_ptr<NetPlugin> make_plugin(Library library, int abi, const void* table) {
+  return std::make_unique<TablePlugin<Table>>(std::move(library), abi, table);
+}
+
+struct Version {
+  int abi;
+  const char* symbol;
+  std::unique_ptr<NetPlugin> (*make)(Library library, int abi, const void* table);
+};
+
+constexpr std::array kVersions{
+    Version{12, "ncclNetPlugin_v12", &make_plugin<NetV12>},
+    Version{11, "ncclNetPlugin_v11", &make_plugin<NetV11>},
+    Version{10, "ncclNetPlugin_v10", &make_plugin<NetV10>},
+    Version{9, "ncclNetPlugin_v9", &make_plugin<NetV9>},
+    Version{8, "ncclNetPlugin_v8", &make_plugin<NetV8>},
+};
+
+}  // namespace
+
+std::unique_ptr<NetPlugin> load_net_plugin(const std::string& path, int abi) {
+  Library library(::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL));
+  if (library == nullptr) throw Failure(std::string("cannot load the plugin: ") + ::dlerror());
+  for (const Version& version : kVersions) {
+    if (abi != 0 && version.abi != abi) continue;
+    if (const void* table = ::dlsym(library.get(), version.symbol)) {
+      return version.make(std::move(library), version.abi, table);
+    }
+  }
+  throw Failure(path + " exports no " +
+                (abi == 0 ? "ncclNetPlugin_v8 to _v12" : "ncclNetPlugin_v" + std::to_string(abi)));
+}
+
+void require_success(Result result, const std::string& what) {
+  if (result == Result::kSuccess) return;
+  const std::string warning = last_warning();
+  throw Failure(what + ": " + result_name(result) + (warning.empty() ? "" : ": " + warning));
+}
+
+}  // namespace lyre::nccl_emulator
