@@ -28,6 +28,14 @@ bool parse_port(const char* text, uint16_t& out) {
 
 bool is_unspecified(const lyre_addr& addr) { return address_of(addr).is_unspecified(); }
 
+int check_reserved(const lyre_addr& addr) {
+  if (addr.reserved_16 == 0 && addr.reserved_32 == 0) return 0;
+  return fail(LYRE_E_INVALID,
+              "a reserved field of a lyre_addr is not 0; this library (%s) has no "
+              "use for it",
+              lyre_version());
+}
+
 IpAddress address_of(const lyre_addr& addr) {
   IpAddress out;
   std::memcpy(out.bytes.data(), addr.address, sizeof addr.address);
@@ -106,6 +114,7 @@ int lyre_addr_format(const lyre_addr* addr, char* out, size_t out_bytes) {
   if (addr == nullptr || out == nullptr || out_bytes == 0) {
     return fail(LYRE_E_INVALID, "no address, or no room for its text");
   }
+  if (const int code = check_reserved(*addr); code != 0) return code;
   const lyre::IpAddress address = address_of(*addr);
   char host[INET6_ADDRSTRLEN] = "";
   // All zeros is "any address" of either family; people know it as 0.0.0.0.

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "libclient/errors.h"
+#include "libclient/sized_struct.h"
 #include "stack/channel/control.h"
 
 using lyre::channel::AttachReply;
@@ -181,7 +182,9 @@ void lyre_context::fail(int code, const char* text) {
     if (session->state == LYRE_ENDED) continue;
     session->state = LYRE_ENDED;
     session->error = code;
-    if (!session->is_given_up && !session->is_unaccepted()) mark_ready(session);
+    if (!session->is_given_up && !session->is_unaccepted()) {
+      mark_ready(session, LYRE_EVENT_ENDED);
+    }
   }
 }
 
@@ -189,7 +192,10 @@ int lyre_context_open(const lyre_options* options, lyre_context** out) {
   using namespace lyre::client;
   if (out == nullptr) return fail(LYRE_E_INVALID, "no place for the context");
   *out = nullptr;
-  const lyre_options chosen = options != nullptr ? *options : lyre_options{};
+  lyre_options chosen{};
+  if (options != nullptr) {
+    if (const int code = read_sized(options, chosen, "lyre_options"); code != 0) return code;
+  }
   if (chosen.arena_bytes > lyre::channel::kArenaBytesMax) {
     return fail(LYRE_E_INVALID, "an arena has at most %llu bytes",
                 static_cast<unsigned long long>(lyre::channel::kArenaBytesMax));
@@ -209,14 +215,21 @@ int lyre_context_open(const lyre_options* options, lyre_context** out) {
 
 void lyre_context_close(lyre_context* context) { delete context; }
 
-int lyre_ports(lyre_context* context, lyre_port* out, int count) {
-  if (context == nullptr || count < 0 || (out == nullptr && count > 0)) {
-    return lyre::client::fail(LYRE_E_INVALID, "no context, or no place for its ports");
+int lyre_port_count(lyre_context* context) {
+  if (context == nullptr) return lyre::client::fail(LYRE_E_INVALID, "no context");
+  return static_cast<int>(context->ports().size());
+}
+
+int lyre_port_info(lyre_context* context, int index, lyre_port* out) {
+  if (context == nullptr || out == nullptr) {
+    return lyre::client::fail(LYRE_E_INVALID, "no context, or no place for the port");
   }
   const auto& ports = context->ports();
-  const size_t copied = std::min(ports.size(), static_cast<size_t>(count));
-  std::copy_n(ports.begin(), copied, out);
-  return static_cast<int>(ports.size());
+  if (index < 0 || static_cast<size_t>(index) >= ports.size()) {
+    return lyre::client::fail(LYRE_E_INVALID, "the daemon has %zu ports, none with index %d",
+                              ports.size(), index);
+  }
+  return lyre::client::write_sized(ports[static_cast<size_t>(index)], out, "lyre_port");
 }
 
 int lyre_workers(lyre_context* context) {

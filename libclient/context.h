@@ -65,10 +65,13 @@ struct lyre_context {
 
   // ---- What happened ----
 
-  /// Something happened on it: lyre_poll() returns, lyre_next_ready() hands it out.
-  void mark_ready(lyre::client::Waitable* item);
+  /// `what` (lyre_event_bits) happened on `item`: lyre_poll() and lyre_next_event() report it.
+  void mark_ready(lyre::client::Waitable* item, uint32_t what);
   void unmark_ready(lyre::client::Waitable* item);
-  lyre::client::Waitable* next_ready();
+  /// The oldest event, `happened` 0 when there is none. It stays until drop_first_event().
+  lyre_event first_event() const;
+  /// REQUIRES: first_event().happened != 0.
+  void drop_first_event() { unmark_ready(first_ready_); }
   bool take_news() { return std::exchange(has_news_, false); }
 
   // ---- Waiting ----

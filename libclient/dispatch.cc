@@ -65,7 +65,7 @@ void lyre_context::on_completion(uint32_t worker, const Completion& entry) {
     case Event::kPeerFinished:
       if (session == nullptr || session->is_given_up) return;
       session->is_peer_finished = true;
-      if (!session->is_unaccepted()) mark_ready(session);
+      if (!session->is_unaccepted()) mark_ready(session, LYRE_EVENT_PEER_FIN);
       return;
     case Event::kEnded:
       if (session != nullptr) on_ended(*session, entry.status);
@@ -113,7 +113,7 @@ void lyre_context::on_connected(uint32_t worker, const Completion& entry) {
   if (session->is_given_up) {
     give_up(session, Op::kAbort);
   } else {
-    mark_ready(session);
+    mark_ready(session, LYRE_EVENT_CONNECTED);
   }
 }
 
@@ -127,7 +127,7 @@ void lyre_context::on_connect_failed(const Completion& entry) {
   session->error =
       entry.status == EndStatus::kOk ? static_cast<int>(LYRE_E_ABORTED) : code_of(entry.status);
   if (session->is_given_up) return remove_session(session);
-  mark_ready(session);
+  mark_ready(session, LYRE_EVENT_ENDED);
 }
 
 void lyre_context::on_accepted(uint32_t worker, const Completion& entry) {
@@ -138,7 +138,7 @@ void lyre_context::on_accepted(uint32_t worker, const Completion& entry) {
   if (found == listeners_.end()) return give_up(session, Op::kAbort);  // closed in the meantime
   session->listener = found->second;
   found->second->backlog.push(session);
-  mark_ready(found->second);
+  mark_ready(found->second, LYRE_EVENT_ACCEPTABLE);
 }
 
 void lyre_context::on_send_done(lyre_session& session, const Completion::Body::SendDone& news) {
@@ -157,7 +157,7 @@ void lyre_context::on_send_done(lyre_session& session, const Completion::Body::S
   if (count == 0) return;
   // Sends of sessions that the user gave up still free blocks that somebody may wait for.
   has_news_ = true;
-  if (!session.is_given_up && !session.is_unaccepted()) mark_ready(&session);
+  if (!session.is_given_up && !session.is_unaccepted()) mark_ready(&session, LYRE_EVENT_SENT);
 }
 
 const uint8_t* lyre_context::lent_bytes(uint8_t pool, const LentSlice& slice) const {
@@ -187,7 +187,7 @@ void lyre_context::on_data(uint32_t worker, lyre_session* session, const Complet
     session->readable_bytes += slice.bytes;
   }
   if (session == nullptr || session->is_given_up || session->is_unaccepted()) return;
-  mark_ready(session);
+  mark_ready(session, LYRE_EVENT_DATA);
 }
 
 void lyre_context::on_ended(lyre_session& session, EndStatus status) {
@@ -198,5 +198,5 @@ void lyre_context::on_ended(lyre_session& session, EndStatus status) {
   session.error = code_of(status);
   has_news_ = true;
   if (session.is_given_up) return remove_session(&session);
-  if (!session.is_unaccepted()) mark_ready(&session);
+  if (!session.is_unaccepted()) mark_ready(&session, LYRE_EVENT_ENDED);
 }

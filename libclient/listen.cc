@@ -2,6 +2,7 @@
 #include <cstring>
 #include <new>
 
+#include "libclient/address.h"
 #include "libclient/context.h"
 #include "libclient/errors.h"
 
@@ -120,6 +121,7 @@ int lyre_listen(lyre_context* context, const lyre_addr* local, int backlog, lyre
   }
   *out = nullptr;
   if (const int code = context->check(); code != 0) return code;
+  if (const int code = check_reserved(*local); code != 0) return code;
   for (int choice = 1;; ++choice) {
     lyre_listener* listener = context->add_listener();
     if (listener == nullptr) return fail(LYRE_E_NORESOURCES, "no memory for a listener");
@@ -156,10 +158,12 @@ int lyre_accept(lyre_listener* listener, lyre_session** out) {
   }
   lyre_session* session = listener->backlog.pop();
   session->listener = nullptr;
-  // What happened to it while it waited is news to its new owner.
-  if (session->readable_bytes > 0 || session->is_peer_finished || session->state != LYRE_OPEN) {
-    context->mark_ready(session);
-  }
+  // Its events begin with what happened before the accept.
+  uint32_t happened = 0;
+  if (session->readable_bytes > 0) happened |= LYRE_EVENT_DATA;
+  if (session->is_peer_finished) happened |= LYRE_EVENT_PEER_FIN;
+  if (session->state != LYRE_OPEN) happened |= LYRE_EVENT_ENDED;
+  if (happened != 0) context->mark_ready(session, happened);
   *out = session;
   return 0;
 }

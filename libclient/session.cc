@@ -7,6 +7,7 @@
 #include "libclient/address.h"
 #include "libclient/context.h"
 #include "libclient/errors.h"
+#include "libclient/sized_struct.h"
 
 using lyre::channel::Op;
 using lyre::channel::Submission;
@@ -70,10 +71,9 @@ void lyre_context::give_up(lyre_session* session, Op op) {
   workers_[session->worker].submit(entry);
 }
 
-void lyre_context::mark_ready(lyre::client::Waitable* item) {
+void lyre_context::mark_ready(lyre::client::Waitable* item, uint32_t what) {
   has_news_ = true;
-  if (item->is_ready) return;
-  item->is_ready = true;
+  if (std::exchange(item->happened, item->happened | what) != 0) return;
   item->next_ready = nullptr;
   item->previous_ready = last_ready_;
   (last_ready_ != nullptr ? last_ready_->next_ready : first_ready_) = item;
@@ -81,31 +81,36 @@ void lyre_context::mark_ready(lyre::client::Waitable* item) {
 }
 
 void lyre_context::unmark_ready(lyre::client::Waitable* item) {
-  if (!item->is_ready) return;
-  item->is_ready = false;
+  if (item->happened == 0) return;
+  item->happened = 0;
   (item->previous_ready != nullptr ? item->previous_ready->next_ready : first_ready_) =
       item->next_ready;
   (item->next_ready != nullptr ? item->next_ready->previous_ready : last_ready_) =
       item->previous_ready;
 }
 
-lyre::client::Waitable* lyre_context::next_ready() {
-  lyre::client::Waitable* item = first_ready_;
-  if (item != nullptr) unmark_ready(item);
-  return item;
+lyre_event lyre_context::first_event() const {
+  lyre_event event{.struct_bytes = sizeof event};
+  if (first_ready_ == nullptr) return event;
+  event.happened = first_ready_->happened;
+  if (first_ready_->is_listener) {
+    event.listener = static_cast<lyre_listener*>(first_ready_);
+  } else {
+    event.session = static_cast<lyre_session*>(first_ready_);
+  }
+  return event;
 }
 
-lyre_session* lyre_next_ready(lyre_context* context, lyre_listener** listener) {
-  if (listener != nullptr) *listener = nullptr;
-  if (context == nullptr) return nullptr;
-  for (;;) {
-    lyre::client::Waitable* item = context->next_ready();
-    if (item == nullptr) return nullptr;
-    if (!item->is_listener) return static_cast<lyre_session*>(item);
-    if (listener == nullptr) continue;
-    *listener = static_cast<lyre_listener*>(item);
-    return nullptr;
+int lyre_next_event(lyre_context* context, lyre_event* out) {
+  using namespace lyre::client;
+  if (context == nullptr || out == nullptr) {
+    return fail_static(LYRE_E_INVALID, "no context, or no place for the event");
   }
+  const lyre_event event = context->first_event();
+  if (const int code = write_sized(event, out, "lyre_event"); code != 0) return code;
+  if (event.happened == 0) return 0;
+  context->drop_first_event();
+  return 1;
 }
 
 int lyre_connect(lyre_context* context, const lyre_addr* local, const lyre_addr* remote,
@@ -116,6 +121,8 @@ int lyre_connect(lyre_context* context, const lyre_addr* local, const lyre_addr*
   }
   *out = nullptr;
   if (const int code = context->check(); code != 0) return code;
+  if (const int code = check_reserved(*remote); code != 0) return code;
+  if (const int code = local != nullptr ? check_reserved(*local) : 0; code != 0) return code;
   if (remote->port == 0 || is_unspecified(*remote)) {
     return fail(LYRE_E_INVALID, "a connection needs the peer's address and port");
   }

@@ -8,11 +8,11 @@
 
 namespace lyre::client {
 
-/// What lyre_next_ready() hands out: a place in the context's list of things that happened.
+/// What has events: a place in the context's list for lyre_next_event().
 struct Waitable {
   Waitable* next_ready = nullptr;
   Waitable* previous_ready = nullptr;
-  bool is_ready = false;
+  uint32_t happened = 0;  ///< lyre_event_bits; 0: not in the list
   bool is_listener = false;
 };
 

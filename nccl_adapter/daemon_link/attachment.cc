@@ -12,8 +12,11 @@ namespace lyre::nccl_adapter {
 namespace {
 
 std::vector<lyre_port> read_ports(lyre_context* context) {
-  std::vector<lyre_port> ports(static_cast<size_t>(std::max(0, lyre_ports(context, nullptr, 0))));
-  lyre_ports(context, ports.data(), static_cast<int>(ports.size()));
+  std::vector<lyre_port> ports;
+  for (int i = 0; i < lyre_port_count(context); ++i) {
+    ports.push_back({.struct_bytes = sizeof(lyre_port)});
+    lyre_port_info(context, i, &ports.back());
+  }
   return ports;
 }
 
@@ -37,6 +40,7 @@ std::vector<lyre_port> choose(const std::vector<lyre_port>& all,
 
 int Attachment::attach(const Settings& settings, lyre_context** out) {
   const lyre_options options{
+      .struct_bytes = sizeof options,
       .socket_path = settings.socket_path.empty() ? nullptr : settings.socket_path.c_str(),
       .label = nullptr,
       .arena_bytes = 0};

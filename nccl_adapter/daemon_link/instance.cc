@@ -233,13 +233,12 @@ void Instance::hear() {
     return;
   }
   while (happened > 0 && is_attached()) {
-    lyre_listener* listener = nullptr;
-    lyre_session* session = lyre_next_ready(context(), &listener);
-    if (session == nullptr && listener == nullptr) break;
-    if (session != nullptr) {
-      auto* owner = static_cast<SessionOwner*>(lyre_user(session));
+    lyre_event event{.struct_bytes = sizeof event};
+    if (lyre_next_event(context(), &event) != 1) break;
+    if (event.session != nullptr) {
+      auto* owner = static_cast<SessionOwner*>(lyre_user(event.session));
       if (owner != nullptr) owner->on_ready();
-    } else if (acceptor_ != nullptr && acceptor_->listener() == listener) {
+    } else if (acceptor_ != nullptr && acceptor_->listener() == event.listener) {
       acceptor_->on_ready();
     }
   }

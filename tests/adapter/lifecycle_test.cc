@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "libclient/stats_segment.h"
 #include "lyre/lyre.h"
 #include "stack/channel/stats.h"
 #include "tests/adapter/link.h"
@@ -43,13 +44,12 @@ size_t count_entries(const char* folder) {
 }
 
 Holdings holdings(const Rank& rank) {
-  const void* stats = nullptr;
-  size_t bytes = 0;
-  EXPECT_EQ(lyre_stats_open(daemons().socket(rank.index()).c_str(), &stats, &bytes), 0);
-  const Holdings found{.files = count_entries("/proc/self/fd"),
-                       .threads = count_entries("/proc/self/task"),
-                       .contexts = static_cast<const channel::StatsHeader*>(stats)->clients.get()};
-  lyre_stats_close(stats, bytes);
+  client::Mapping stats;
+  EXPECT_EQ(client::map_stats_segment(daemons().socket(rank.index()).c_str(), stats), 0);
+  const Holdings found{
+      .files = count_entries("/proc/self/fd"),
+      .threads = count_entries("/proc/self/task"),
+      .contexts = reinterpret_cast<const channel::StatsHeader*>(stats.data())->clients.get()};
   return found;
 }
 

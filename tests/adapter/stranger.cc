@@ -6,7 +6,10 @@
 namespace lyre::test {
 
 Stranger::Stranger(const std::string& socket, const HandleBuffer& handle) {
-  const lyre_options options{.socket_path = socket.c_str(), .label = "stranger", .arena_bytes = 0};
+  const lyre_options options{.struct_bytes = sizeof options,
+                             .socket_path = socket.c_str(),
+                             .label = "stranger",
+                             .arena_bytes = 0};
   if (lyre_context_open(&options, &context_) != 0) throw std::runtime_error(lyre_last_error());
   const nccl_adapter::Handle target = read_handle(handle);
   lyre_addr remote{};

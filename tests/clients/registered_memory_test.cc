@@ -85,8 +85,10 @@ class RegisteredMemory : public testing::Test {
   }
   static Context open(int host) {
     const std::string& socket = daemons_->socket(host);
-    const lyre_options options{
-        .socket_path = socket.c_str(), .label = "registered", .arena_bytes = 4 << 20};
+    const lyre_options options{.struct_bytes = sizeof options,
+                               .socket_path = socket.c_str(),
+                               .label = "registered",
+                               .arena_bytes = 4 << 20};
     lyre_context* context = nullptr;
     EXPECT_EQ(lyre_context_open(&options, &context), 0) << lyre_last_error();
     return Context(context);

@@ -22,8 +22,10 @@ struct CloseContext {
 using Context = std::unique_ptr<lyre_context, CloseContext>;
 
 Context open(const DaemonPair& pair, int host) {
-  const lyre_options options{
-      .socket_path = pair.socket(host).c_str(), .label = "restart", .arena_bytes = 0};
+  const lyre_options options{.struct_bytes = sizeof options,
+                             .socket_path = pair.socket(host).c_str(),
+                             .label = "restart",
+                             .arena_bytes = 0};
   lyre_context* context = nullptr;
   EXPECT_EQ(lyre_context_open(&options, &context), 0) << lyre_last_error();
   return Context(context);

@@ -43,8 +43,10 @@ class HostileClients : public testing::Test {
   }
 
   Context open(int host) {
-    const lyre_options options{
-        .socket_path = pair.socket(host).c_str(), .label = "honest", .arena_bytes = 0};
+    const lyre_options options{.struct_bytes = sizeof options,
+                               .socket_path = pair.socket(host).c_str(),
+                               .label = "honest",
+                               .arena_bytes = 0};
     lyre_context* context = nullptr;
     EXPECT_EQ(lyre_context_open(&options, &context), 0) << lyre_last_error();
     return Context(context);

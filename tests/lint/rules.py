@@ -44,8 +44,8 @@ INCLUDE_TABLE = {
                             'nccl_adapter/protocol', 'nccl_adapter/observe',
                             'nccl_adapter/transport', 'nccl_adapter/comm',
                             'nccl_adapter/daemon_link'],
-    'tools': ['stack/base', 'stack/channel/stats.h', 'libclient/include', 'nccl_adapter/abi',
-              'tools/nccl_emulator'],
+    'tools': ['stack/base', 'stack/channel/stats.h', 'libclient/include',
+              'libclient/stats_segment.h', 'nccl_adapter/abi', 'tools/nccl_emulator'],
     'tools/nccl_emulator': ['nccl_adapter/abi'],
     'tools/kernel_plugin': ['nccl_adapter/abi'],
 }

@@ -106,13 +106,15 @@ void DaemonPair::start(int host) {
 
 void DaemonPair::await_ready(int host, Wire wire) {
   const auto deadline = Clock::now() + kReadyTimeout;
-  const lyre_options options{
-      .socket_path = socket(host).c_str(), .label = "ready", .arena_bytes = 0};
+  const lyre_options options{.struct_bytes = sizeof options,
+                             .socket_path = socket(host).c_str(),
+                             .label = "ready",
+                             .arena_bytes = 0};
   while (Clock::now() < deadline && is_running(host)) {
     lyre_context* context = nullptr;
     if (lyre_context_open(&options, &context) == 0) {
-      lyre_port port{};
-      const bool is_up = lyre_ports(context, &port, 1) == 1 && port.is_link_up != 0;
+      lyre_port port{.struct_bytes = sizeof port};
+      const bool is_up = lyre_port_info(context, 0, &port) == 0 && port.is_link_up != 0;
       lyre_context_close(context);
       if (is_up || wire == Wire::kAny) return;
     }

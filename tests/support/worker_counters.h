@@ -5,6 +5,7 @@
 #include <string>
 
 #include "libclient/include/lyre/lyre.h"
+#include "libclient/stats_segment.h"
 #include "stack/channel/stats.h"
 
 namespace lyre::test {
@@ -15,14 +16,11 @@ class WorkerCounters {
   using Counter = channel::StatCounter channel::WorkerStats::*;
 
   explicit WorkerCounters(const std::string& socket) {
-    EXPECT_EQ(lyre_stats_open(socket.c_str(), &segment_, &bytes_), 0) << lyre_last_error();
+    EXPECT_EQ(client::map_stats_segment(socket.c_str(), segment_), 0) << lyre_last_error();
   }
-  ~WorkerCounters() { lyre_stats_close(segment_, bytes_); }
-  WorkerCounters(const WorkerCounters&) = delete;
-  WorkerCounters& operator=(const WorkerCounters&) = delete;
 
   uint64_t operator[](Counter counter) const {
-    const auto* base = static_cast<const uint8_t*>(segment_);
+    const uint8_t* base = segment_.data();
     const auto* header = reinterpret_cast<const channel::StatsHeader*>(base);
     uint64_t sum = 0;
     for (uint32_t i = 0; i < header->worker_count; ++i) {
@@ -33,8 +31,7 @@ class WorkerCounters {
   }
 
  private:
-  const void* segment_ = nullptr;
-  size_t bytes_ = 0;
+  client::Mapping segment_;
 };
 
 }  // namespace lyre::test

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstring>
 
-#include "libclient/include/lyre/lyre.h"
 #include "tools/lyre/failure.h"
 
 namespace lyre::tools {
@@ -90,15 +89,13 @@ Snapshot read_snapshot(const void* segment, size_t bytes, int64_t now_unix_ns) {
 }
 
 StatsSegment::StatsSegment(const char* socket_path) {
-  const int code = lyre_stats_open(socket_path, &segment_, &bytes_);
+  const int code = client::map_stats_segment(socket_path, segment_);
   if (code != 0) throw library_failure(code);
 }
 
-StatsSegment::~StatsSegment() { lyre_stats_close(segment_, bytes_); }
-
 Snapshot StatsSegment::look() const {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return read_snapshot(segment_, bytes_,
+  return read_snapshot(segment_.data(), segment_.bytes(),
                        std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
 }
 

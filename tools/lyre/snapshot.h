@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "libclient/stats_segment.h"
 #include "stack/base/drop_reasons.h"
 #include "stack/channel/stats.h"
 
@@ -75,15 +76,11 @@ Snapshot read_snapshot(const void* segment, size_t bytes, int64_t now_unix_ns);
 class StatsSegment {
  public:
   explicit StatsSegment(const char* socket_path);
-  ~StatsSegment();
-  StatsSegment(const StatsSegment&) = delete;
-  StatsSegment& operator=(const StatsSegment&) = delete;
 
   Snapshot look() const;
 
  private:
-  const void* segment_ = nullptr;
-  size_t bytes_ = 0;
+  client::Mapping segment_;
 };
 
 }  // namespace lyre::tools

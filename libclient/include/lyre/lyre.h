@@ -1,17 +1,28 @@
 /* Lyre's client library: sessions of a user-space TCP stack through shared memory.
  *
- * A context is one attachment to a daemon; sessions and listeners belong to the context that made
- * them. Thread: one thread at a time may use a context and what belongs to it; different contexts
- * are independent. A child of fork() must leave its parent's contexts alone and open its own.
- * Nothing here blocks except lyre_poll() with a timeout, lyre_context_open() (at
- * most two seconds) and the functions that say so.
+ * A context is one attachment to a daemon. Sessions and listeners belong to the context that made
+ * them. Thread: one thread at a time uses a context and what belongs to it; different contexts are
+ * independent. A child of fork() does not use its parent's contexts; it opens its own.
+ * A function blocks only where its comment says so.
  *
  * Fails: functions that return int give 0 or a count on success and a negative LYRE_E code
- * otherwise; lyre_strerror() has the text, lyre_last_error() one line with the details of the
- * calling thread's last failure. A daemon that dies makes every call on its contexts return
- * LYRE_E_DAEMON within a millisecond of polling; the context must then be closed.
+ * otherwise. lyre_strerror() has the text of a code. lyre_last_error() has one line about the
+ * calling thread's last failure. When the daemon dies, every call on its contexts returns
+ * LYRE_E_DAEMON, at the latest one millisecond of polling later; close the context then.
  *
- * Units: bytes, and milliseconds where a name ends in _ms. Ports are in host byte order. */
+ * Units: bytes, and milliseconds where a name ends in _ms. Ports are in host byte order.
+ *
+ * Versions: a later library with the same SONAME runs programs that were compiled with this header.
+ * - A struct that begins with `struct_bytes` may get more fields at its end. The caller sets
+ *   struct_bytes to sizeof the struct as it was compiled. The library reads and writes no byte
+ *   beyond that. Fields that the caller's header does not have count as 0.
+ * - A program may run with a library older than its header. Then bytes that the library does not
+ *   know must be 0 in a struct that the program fills (otherwise LYRE_E_INVALID), and the library
+ *   sets them to 0 in a struct that it fills. A function that the library does not have fails to
+ *   link.
+ * - All other structs keep their layout. Reserved fields are 0; a reserved field that is not 0 is
+ *   LYRE_E_INVALID.
+ * - Enumerations may get more values. Ignore event bits that are not known. */
 #ifndef LYRE_LYRE_H
 #define LYRE_LYRE_H
 
@@ -26,7 +37,7 @@ extern "C" {
 
 enum lyre_error {
   LYRE_E_RESET = -1,         /* the peer reset the connection */
-  LYRE_E_REFUSED = -2,       /* nobody listens there */
+  LYRE_E_REFUSED = -2,       /* the peer has no listener on that port */
   LYRE_E_TIMEDOUT = -3,      /* the peer did not answer within the user timeout */
   LYRE_E_UNREACHABLE = -4,   /* no route, no answer to ARP, or a timeout after an ICMP error */
   LYRE_E_ADDRINUSE = -5,     /* that port has a listener already */
@@ -55,6 +66,8 @@ LYRE_API const char* lyre_version(void);
 typedef struct lyre_addr {
   uint8_t address[16];
   uint16_t port;
+  uint16_t reserved_16; /* 0 */
+  uint32_t reserved_32; /* 0 */
 } lyre_addr;
 
 /* Parses "10.9.0.1:5000", "[fd00::1]:5000", either without a port ("10.9.0.1", "fd00::1": port 0),
@@ -71,21 +84,22 @@ typedef struct lyre_session lyre_session;
 typedef struct lyre_listener lyre_listener;
 
 typedef struct lyre_options {
+  uint64_t struct_bytes;   /* sizeof(lyre_options) */
   const char* socket_path; /* NULL: $LYRE_SOCKET, else /run/lyre/lyred.sock */
   const char* label;       /* shown by `lyre sessions`; NULL: the program's name */
   uint64_t arena_bytes;    /* memory for zero-copy sends; 0: 64 MiB */
 } lyre_options;
 
-/* Attaches to a daemon. `options` may be NULL. Blocks at most two seconds.
+/* Attaches to a daemon. `options` may be NULL: all defaults. Blocks at most two seconds.
  * Fails: LYRE_E_DAEMON, LYRE_E_PERMISSION, LYRE_E_VERSION, LYRE_E_NORESOURCES, LYRE_E_INVALID.
  * Owner: the caller; lyre_context_close() ends it and everything that belongs to it. */
 LYRE_API int lyre_context_open(const lyre_options* options, lyre_context** out);
-/* Closes what is open (graceful, in the daemon's care for queued bytes that were completed; bytes
- * still in the arena are lost with it: see lyre_drain) and detaches. Waits at most 20 ms for the
- * daemon to take note. NULL is allowed. */
+/* Closes all sessions and listeners and detaches. Bytes that the peer has not acknowledged are
+ * lost, because the arena goes with the context: call lyre_drain() first. Blocks at most 20 ms,
+ * until the daemon has taken the last submissions. NULL is allowed. */
 LYRE_API void lyre_context_close(lyre_context* context);
-/* Waits up to timeout_ms until every byte sent on closed or open sessions is acknowledged.
- * 0, or LYRE_E_AGAIN when time ran out. */
+/* Blocks up to timeout_ms, until the peers have acknowledged every byte sent on closed and open
+ * sessions. 0, or LYRE_E_AGAIN when the time is over. */
 LYRE_API int lyre_drain(lyre_context* context, int timeout_ms);
 
 #define LYRE_PORT_ADDRESSES_MAX 8
@@ -95,35 +109,56 @@ typedef struct lyre_port_address {
 } lyre_port_address;
 
 typedef struct lyre_port {
+  uint64_t struct_bytes; /* sizeof(lyre_port), set by the caller */
   char name[32];
   char pci_path[128];   /* empty for a virtual port */
   uint8_t address[16];  /* the first of `addresses` */
   uint32_t prefix_bits; /* the same */
   uint32_t mtu_bytes;
   uint32_t speed_mbps; /* 0: unknown */
-  int is_link_up;
+  int32_t is_link_up;
+  int32_t address_count;
   uint8_t mac[6];
-  int address_count;
+  uint8_t reserved[6];
   lyre_port_address addresses[LYRE_PORT_ADDRESSES_MAX]; /* IPv6: the link-local one too */
 } lyre_port;
-/* Copies up to `count` of the daemon's ports and returns how many there are, as of the attach. */
-LYRE_API int lyre_ports(lyre_context* context, lyre_port* out, int count);
-/* How many workers, each a core, the daemon runs: connections are spread over them. */
+/* The number of the daemon's ports. */
+LYRE_API int lyre_port_count(lyre_context* context);
+/* Describes port `index` (0 .. lyre_port_count() - 1) as of the attach.
+ * Fails: LYRE_E_INVALID. */
+LYRE_API int lyre_port_info(lyre_context* context, int index, lyre_port* out);
+/* The number of the daemon's workers. Each has a core; connections are spread over them. */
 LYRE_API int lyre_workers(lyre_context* context);
 
-/* Does pending work and returns once something happened on the context since the last call (a
- * connect ended, a listener has a session, data or the peer's end arrived, sends completed, a
- * session ended), or after timeout_ms (0: at once, -1: no limit).
- * Returns 1 when something happened, 0 when not, or LYRE_E_DAEMON / LYRE_E_EXPELLED. */
+/* Does pending work. Returns 1 as soon as the context has an event that an earlier lyre_poll() did
+ * not report: a connect ended, a listener has a session, data or the peer's FIN arrived, sends
+ * completed, or a session ended. Returns 0 after timeout_ms without one. Blocks up to timeout_ms
+ * (0: not at all, -1: without limit).
+ * Fails: LYRE_E_DAEMON, LYRE_E_EXPELLED. */
 LYRE_API int lyre_poll(lyre_context* context, int timeout_ms);
 /* For other event loops: a descriptor that becomes readable when lyre_poll(context, 0) has
- * something to do. Arm it before each wait with lyre_arm(), which returns 1 when there is
- * something already: do not wait then. lyre_poll() disarms. Owner: the context. */
+ * something to do. Call lyre_arm() before each wait for it. lyre_arm() returns 1 when there is
+ * something to do already: then do not wait. lyre_poll() disarms. Owner: the context. */
 LYRE_API int lyre_eventfd(lyre_context* context);
 LYRE_API int lyre_arm(lyre_context* context);
-/* The next session or listener on which something happened, once for each time; NULL: no more.
- * `*listener` is set when it is a listener (then NULL is returned). */
-LYRE_API lyre_session* lyre_next_ready(lyre_context* context, lyre_listener** listener);
+
+enum lyre_event_bits {
+  LYRE_EVENT_CONNECTED = 1,  /* the session is open */
+  LYRE_EVENT_DATA = 2,       /* received bytes are there to be read */
+  LYRE_EVENT_PEER_FIN = 4,   /* the peer has finished: no bytes follow those received */
+  LYRE_EVENT_SENT = 8,       /* sends are done: their blocks are free, see lyre_next_sent() */
+  LYRE_EVENT_ENDED = 16,     /* the session is over, its sends are done: see lyre_session_error() */
+  LYRE_EVENT_ACCEPTABLE = 32 /* the listener has a session for lyre_accept() */
+};
+typedef struct lyre_event {
+  uint64_t struct_bytes;   /* sizeof(lyre_event), set by the caller */
+  lyre_session* session;   /* NULL: it is a listener's event */
+  lyre_listener* listener; /* NULL: it is a session's event */
+  uint64_t happened;       /* lyre_event_bits, all since the last event of this object */
+} lyre_event;
+/* Takes the next event. A session or listener has at most one waiting. Returns 1, or 0 when there
+ * is none. Fails: LYRE_E_INVALID. */
+LYRE_API int lyre_next_event(lyre_context* context, lyre_event* out);
 
 /* ---- Opening ---- */
 
@@ -140,7 +175,7 @@ LYRE_API int lyre_listen(lyre_context* context, const lyre_addr* local, int back
 LYRE_API int lyre_listener_addr(lyre_listener* listener, lyre_addr* out);
 /* The next established connection of the listener, or LYRE_E_AGAIN. */
 LYRE_API int lyre_accept(lyre_listener* listener, lyre_session** out);
-/* Connections that nobody accepted are reset. */
+/* Resets the connections that were not accepted. */
 LYRE_API void lyre_close_listener(lyre_listener* listener);
 
 enum lyre_state { LYRE_CONNECTING = 0, LYRE_OPEN = 1, LYRE_ENDED = 2 };
@@ -149,7 +184,7 @@ LYRE_API int lyre_state(const lyre_session* session);
 /* 0 while nothing is wrong or the end was orderly, else the LYRE_E code that ended it. */
 LYRE_API int lyre_session_error(const lyre_session* session);
 LYRE_API int lyre_session_addrs(const lyre_session* session, lyre_addr* local, lyre_addr* remote);
-/* A pointer of the caller's, NULL at first. */
+/* A pointer that the library stores for the caller; NULL at first. */
 LYRE_API void lyre_set_user(lyre_session* session, void* user);
 LYRE_API void* lyre_user(const lyre_session* session);
 LYRE_API lyre_context* lyre_session_context(const lyre_session* session);
@@ -157,7 +192,7 @@ LYRE_API lyre_context* lyre_session_context(const lyre_session* session);
 /* ---- Sending ---- */
 
 /* Copies up to `bytes` of `data` into the arena and sends them. Returns the bytes taken, which may
- * be fewer; LYRE_E_AGAIN when none could be. `data` is the caller's again at once. */
+ * be fewer, or LYRE_E_AGAIN when it took none. Borrows `data`. */
 LYRE_API int64_t lyre_send(lyre_session* session, const void* data, size_t bytes);
 
 /* Zero copy: a block of the arena, filled by the caller, sent without a copy. */
@@ -170,105 +205,107 @@ typedef struct lyre_block {
 LYRE_API int lyre_block_alloc(lyre_context* context, size_t bytes, lyre_block* out);
 LYRE_API void lyre_block_free(lyre_context* context, const lyre_block* block);
 /* Sends the first `bytes` of the block. The block belongs to the daemon until the peer's TCP has
- * acknowledged every byte (or the session ended); then it is freed by the library and, when `tag`
- * is not 0, the tag is reported by lyre_next_sent(). LYRE_E_AGAIN: the session (256) or
- * the context (16384) has too many sends under way, the block stays the caller's. */
+ * acknowledged every byte or the session has ended. Then the library frees it and, when `tag` is
+ * not 0, lyre_next_sent() reports the tag. LYRE_E_AGAIN: the session (256) or the context (16384)
+ * has too many unfinished sends; the block stays the caller's. */
 LYRE_API int lyre_send_block(lyre_session* session, const lyre_block* block, size_t bytes,
                              uint64_t tag);
 
 /* Zero copy from the caller's own memory. */
 typedef struct lyre_region lyre_region;
-/* Makes [data, data + bytes) known for lyre_send_region(). The daemon reads it in place when it is
+/* Registers [data, data + bytes) for lyre_send_region(). The daemon reads it in place when it is
  * memory of a memfd, or of a file of tmpfs or hugetlbfs, that this process has open, or shared
- * anonymous memory (mmap() with MAP_SHARED | MAP_ANONYMOUS; cudaHostAlloc() gives such memory). A
- * file is sealed against shrinking where it can be; one that shrinks all the same costs its owner
- * the context. Other memory, or memory that the daemon will not have, is copied into the arena by
- * each send: see lyre_region_is_direct(). Blocks until the daemon answered, at most two seconds.
- * Owner: the caller keeps the memory mapped, from the same file, until lyre_deregister(); the
- * region belongs to the context. Regions may overlap, and are meant to be few and large: a context
- * may have 4608.
+ * anonymous memory (mmap() with MAP_SHARED | MAP_ANONYMOUS; cudaHostAlloc() gives such memory). The
+ * library seals the file against shrinking if it can. The daemon disconnects a client whose
+ * registered file shrinks. Each send copies other memory, and memory that the daemon refuses, into
+ * the arena: see lyre_region_is_direct(). Blocks until the daemon has answered, at most two
+ * seconds. Owner: the caller keeps the memory mapped, from the same file, until lyre_deregister();
+ * the region belongs to the context. Regions may overlap. Register few large ones: a context may
+ * have 4608.
  * Fails: LYRE_E_INVALID, LYRE_E_NORESOURCES, LYRE_E_DAEMON, LYRE_E_EXPELLED. */
 LYRE_API int lyre_register(lyre_context* context, const void* data, size_t bytes,
                            lyre_region** out);
-/* 1 when sends from the region are not copied, else 0; then `*why` (unless NULL) is one line that
- * says why, valid until lyre_deregister(). */
+/* 1 when sends from the region are not copied, else 0. Then `*why` (unless `why` is NULL) is one
+ * line with the reason, valid until lyre_deregister(). */
 LYRE_API int lyre_region_is_direct(const lyre_region* region, const char** why);
-/* Returns when neither the daemon nor a NIC can read the memory any more, at most two seconds
- * later. Sessions with bytes of the region that the peer had not acknowledged are reset and end
- * with LYRE_E_DEREGISTERED. The region is gone in any case; NULL is allowed.
- * Fails: LYRE_E_TIMEDOUT when a NIC does not let go (its link is down, say): the bytes may still be
- * read, never written. A daemon that died, or expelled the context, reads nothing any more. */
+/* Blocks until neither the daemon nor a NIC can read the memory, at most two seconds. Sessions with
+ * bytes of the region that the peer has not acknowledged are reset and end with
+ * LYRE_E_DEREGISTERED. The region is freed in any case; NULL is allowed.
+ * Fails: LYRE_E_TIMEDOUT when a NIC still holds the memory (because its link is down, for example):
+ * it may still read the bytes and never writes them. A daemon that died, or disconnected the
+ * context, does not read them. */
 LYRE_API int lyre_deregister(lyre_region* region);
 /* Sends `bytes` (at most 4 MiB) of the region. They must not change until the peer's TCP has
  * acknowledged them: otherwise as lyre_send_block(), which says when that is. LYRE_E_AGAIN. */
 LYRE_API int lyre_send_region(lyre_session* session, lyre_region* region, const void* data,
                               size_t bytes, uint64_t tag);
 
-/* The next tag whose block is finished, in order of sending; 0 when there is none. */
+/* The next tag whose send is done, in the order of sending; 0 when there is none. */
 LYRE_API uint64_t lyre_next_sent(lyre_session* session);
-/* Bytes sent on this session that the peer's TCP has not acknowledged. Of a long send, what was
- * acknowledged shows a tenth of a second later at most, and wakes nobody. */
+/* Bytes sent on this session that the peer's TCP has not acknowledged. Within one long send it is
+ * updated at least every 100 ms, without an event. */
 LYRE_API uint64_t lyre_unacked_bytes(const lyre_session* session);
-/* The least round trip of late, in microseconds, as of the last acknowledgment; 0: not measured. */
+/* The windowed minimum round-trip time in microseconds, as of the last acknowledgment; 0: not
+ * measured. */
 LYRE_API uint64_t lyre_rtt_min_us(const lyre_session* session);
 
 /* ---- Receiving ---- */
 
-/* Zero copy: a run of received bytes where the NIC put them. */
+/* Zero copy: contiguous received bytes where the NIC wrote them. */
 typedef struct lyre_slice {
   const void* data;
   uint32_t bytes;
   uint32_t token; /* names it to lyre_release() */
 } lyre_slice;
-/* Takes up to `count` runs, in order. Returns how many; 0 once the peer has finished and everything
- * was taken; LYRE_E_AGAIN when nothing is there yet; the session's error when it ended badly.
- * Owner: the caller holds them until lyre_release(); holding many closes the window. */
+/* Takes up to `count` slices, in order. Returns their number; 0 when the peer has finished and all
+ * bytes were taken; LYRE_E_AGAIN when no bytes are there; the session's error when an error ended
+ * it. Owner: the caller holds them until lyre_release(). Held slices close the receive window. */
 LYRE_API int lyre_recv_slices(lyre_session* session, lyre_slice* out, int count);
 LYRE_API void lyre_release(lyre_session* session, const lyre_slice* slices, int count);
-/* Copies up to `bytes` received bytes to `out`. Returns how many, otherwise as above. */
+/* Copies up to `bytes` received bytes to `out`. Returns their number, otherwise as above. */
 LYRE_API int64_t lyre_recv(lyre_session* session, void* out, size_t bytes);
-/* Tells of payload that the caller itself copied: into blocks that it then sends, out of slices
- * that it received. `lyre sessions` shows it beside what Lyre copied; it goes with the session's
- * next send, or release. What lyre_send() and lyre_recv() copy is counted already. */
-LYRE_API void lyre_count_copied(lyre_session* session, uint64_t tx_bytes, uint64_t rx_bytes);
-/* Bytes that lyre_recv() would give now. */
+/* Bytes that lyre_recv() would return now. */
 LYRE_API uint64_t lyre_readable_bytes(const lyre_session* session);
 
 /* ---- Options ---- */
 
-/* What a session does on the wire. Defaults are the daemon's, section [tcp] of its configuration.
+/* TCP options of a session. The defaults are those of section [tcp] of the daemon's configuration.
  */
-typedef enum {
+typedef enum lyre_option {
   LYRE_OPTION_NODELAY,               /* 0: small pieces wait while others are unacknowledged */
-  LYRE_OPTION_CORK,                  /* not 0: only full segments leave, for 200 ms or so at most */
-  LYRE_OPTION_QUICK_ACK,             /* not 0: no acknowledgement is delayed */
-  LYRE_OPTION_USER_TIMEOUT_MS,       /* unacknowledged so long ends the session; not 0 */
-  LYRE_OPTION_KEEPALIVE_IDLE_MS,     /* silence before the first probe; 0: no probes */
+  LYRE_OPTION_CORK,                  /* not 0: only full segments leave, for about 200 ms */
+  LYRE_OPTION_QUICK_ACK,             /* not 0: no acknowledgment is delayed */
+  LYRE_OPTION_USER_TIMEOUT_MS,       /* bytes unacknowledged for so long end the session; not 0 */
+  LYRE_OPTION_KEEPALIVE_IDLE_MS,     /* idle time before the first probe; 0: no probes */
   LYRE_OPTION_KEEPALIVE_INTERVAL_MS, /* between probes; not 0 */
-  LYRE_OPTION_KEEPALIVE_PROBES       /* so many unanswered end the session; 1 to 127 */
+  LYRE_OPTION_KEEPALIVE_PROBES       /* so many unanswered probes end the session; 1 to 127 */
 } lyre_option;
 
-/* Changes one option of a session that is established. What Nagle or the cork held back leaves when
- * it is taken off. LYRE_E_INVALID for a value that is not allowed. A close that must not wait for
- * the peer (a "linger" of zero elsewhere) is lyre_abort(). */
+/* Changes one option of an open session. Clearing the cork, or setting no-delay, sends the bytes
+ * that waited. Fails: LYRE_E_INVALID for a value that is not allowed. There is no linger option:
+ * lyre_abort() closes without waiting for the peer. */
 LYRE_API int lyre_set_option(lyre_session* session, lyre_option option, uint32_t value);
 
 /* ---- Ending ---- */
 
 /* Sends FIN after everything sent before; receiving goes on. */
 LYRE_API int lyre_shutdown(lyre_session* session);
-/* Frees the session. Bytes sent before still go out (while the context lives), then FIN. */
+/* Frees the session. Bytes sent before are still delivered (while the context is open), then FIN.
+ */
 LYRE_API void lyre_close(lyre_session* session);
-/* Frees the session; the peer gets a RST. Blocks under way are back when this returns or, for those
- * the NIC still reads, as soon as it lets go of them. */
+/* Frees the session; the peer gets a RST. Its unfinished sends are done when this returns or, for
+ * those that the NIC still reads, as soon as it has finished. */
 LYRE_API void lyre_abort(lyre_session* session);
 
-/* ---- Looking (no context needed) ---- */
+/* ---- For libraries between a program and Lyre ---- */
 
-/* Maps the stats segment of the daemon behind `socket_path` (NULL: as above) read-only. The layout
- * is stack/channel/stats.h's. Fails as lyre_context_open(). Owner: lyre_stats_close(). */
-LYRE_API int lyre_stats_open(const char* socket_path, const void** out, size_t* bytes);
-LYRE_API void lyre_stats_close(const void* stats, size_t bytes);
+/* Counts payload that the caller itself copied: into blocks that it then sends (`tx_bytes`), or out
+ * of slices that it received (`rx_bytes`). `lyre sessions` shows it beside the copies of Lyre, so
+ * that an operator sees each copy of a byte. Who needs it: a library that copies between its user's
+ * memory and lyre_block or lyre_slice, such as the NCCL plugin. A program that only uses its own
+ * memory does not need it: lyre_send() and lyre_recv() count their copies themselves. The daemon
+ * gets the counts with the session's next send or release. */
+LYRE_API void lyre_count_copied(lyre_session* session, uint64_t tx_bytes, uint64_t rx_bytes);
 
 #ifdef __cplusplus
 }

@@ -194,21 +194,21 @@ int lyre_drain(lyre_context* context, int timeout_ms) {
   return is_drained() ? 0 : LYRE_E_AGAIN;
 }
 
-int lyre_ports(lyre_context* context, lyre_port* out, int count) {
-  const auto& rails = context->host->rails;
-  for (size_t i = 0; i < rails.size() && static_cast<int>(i) < count; ++i) {
-    lyre_port& port = out[i];
-    port = {};
-    std::snprintf(port.name, sizeof(port.name), "rail%zu", i);
-    std::memcpy(port.address, rails[i].address.address, sizeof(port.address));
-    port.prefix_bits = network()->settings().is_one_network ? 8 : 24;
-    port.speed_mbps = 10'000;
-    port.is_link_up = rails[i].is_up ? 1 : 0;
-    port.address_count = 1;
-    std::memcpy(port.addresses[0].address, port.address, sizeof(port.address));
-    port.addresses[0].prefix_bits = port.prefix_bits;
-  }
-  return static_cast<int>(rails.size());
+int lyre_port_count(lyre_context* context) { return static_cast<int>(context->host->rails.size()); }
+
+int lyre_port_info(lyre_context* context, int index, lyre_port* out) {
+  const auto& rail = context->host->rails[static_cast<size_t>(index)];
+  lyre_port& port = *out;
+  port = {.struct_bytes = sizeof port};
+  std::snprintf(port.name, sizeof(port.name), "rail%d", index);
+  std::memcpy(port.address, rail.address.address, sizeof(port.address));
+  port.prefix_bits = network()->settings().is_one_network ? 8 : 24;
+  port.speed_mbps = 10'000;
+  port.is_link_up = rail.is_up ? 1 : 0;
+  port.address_count = 1;
+  std::memcpy(port.addresses[0].address, port.address, sizeof(port.address));
+  port.addresses[0].prefix_bits = port.prefix_bits;
+  return 0;
 }
 
 int lyre_workers(lyre_context*) { return network()->settings().workers; }
@@ -218,19 +218,20 @@ int lyre_poll(lyre_context* context, int) {
   return std::exchange(context->has_news, false) ? 1 : 0;
 }
 
-lyre_session* lyre_next_ready(lyre_context* context, lyre_listener** listener) {
-  *listener = nullptr;
+// Which event it was (`happened`) stays 0: the adapter looks at the session or listener itself.
+int lyre_next_event(lyre_context* context, lyre_event* out) {
+  *out = {.struct_bytes = sizeof *out};
   if (!context->ready_listeners.empty()) {
-    *listener = context->ready_listeners.front();
+    out->listener = context->ready_listeners.front();
     context->ready_listeners.pop_front();
-    (*listener)->is_ready = false;
-    return nullptr;
+    out->listener->is_ready = false;
+    return 1;
   }
-  if (context->ready_sessions.empty()) return nullptr;
-  lyre_session* session = context->ready_sessions.front();
+  if (context->ready_sessions.empty()) return 0;
+  out->session = context->ready_sessions.front();
   context->ready_sessions.pop_front();
-  session->is_ready = false;
-  return session;
+  out->session->is_ready = false;
+  return 1;
 }
 
 // ---- Opening ----

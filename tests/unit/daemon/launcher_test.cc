@@ -58,11 +58,15 @@ TEST_F(LauncherTest, ServesAClientAndEndsInOrder) {
   ASSERT_TRUE(launcher.ok()) << launcher.error().text;
   std::thread client([&] {
     const std::string path = socket();
-    const lyre_options options{.socket_path = path.c_str(), .label = "test", .arena_bytes = 0};
+    const lyre_options options{.struct_bytes = sizeof options,
+                               .socket_path = path.c_str(),
+                               .label = "test",
+                               .arena_bytes = 0};
     lyre_context* context = nullptr;
     EXPECT_EQ(lyre_context_open(&options, &context), 0) << lyre_last_error();
-    lyre_port port{};
-    EXPECT_EQ(lyre_ports(context, &port, 1), 1);
+    lyre_port port{.struct_bytes = sizeof port};
+    EXPECT_EQ(lyre_port_count(context), 1);
+    EXPECT_EQ(lyre_port_info(context, 0, &port), 0);
     EXPECT_STREQ(port.name, "rail0");
     lyre_context_close(context);
     boost::asio::post(io_, [&] { (*launcher)->begin_stop(); });

@@ -11,7 +11,7 @@ namespace lyre::client {
 namespace {
 
 int open_code(const char* path) {
-  lyre_options options{};
+  lyre_options options{.struct_bytes = sizeof options};
   options.socket_path = path;
   lyre_context* context = nullptr;
   const int code = lyre_context_open(&options, &context);
@@ -29,10 +29,13 @@ TEST(Context, AttachesAndKnowsThePorts) {
   FakeDaemon daemon({.worker_count = 3});
   lyre_context* context = daemon.attach();
   ASSERT_NE(nullptr, context);
-  lyre_port port{};
-  EXPECT_EQ(1, lyre_ports(context, &port, 1));
+  lyre_port port{.struct_bytes = sizeof port};
+  EXPECT_EQ(1, lyre_port_count(context));
+  EXPECT_EQ(0, lyre_port_info(context, 0, &port));
   EXPECT_STREQ("memif0", port.name);
   EXPECT_EQ(1500u, port.mtu_bytes);
+  EXPECT_EQ(LYRE_E_INVALID, lyre_port_info(context, 1, &port));
+  EXPECT_STREQ("the daemon has 1 ports, none with index 1", lyre_last_error());
   EXPECT_EQ(0, lyre_poll(context, 0));
   lyre_context_close(context);
 }
@@ -153,10 +156,10 @@ TEST(Context, ASleeperWakesForACompletion) {
   auto worker = std::async(std::launch::async, [&daemon] { daemon.tell(peer_finished({1, 1})); });
   EXPECT_EQ(1, lyre_poll(context, -1));
   worker.get();
-  lyre_listener* listener = nullptr;
-  EXPECT_EQ(session, lyre_next_ready(context, &listener));
-  EXPECT_EQ(nullptr, lyre_next_ready(context, &listener));
-  EXPECT_EQ(nullptr, listener);
+  const lyre_event event = next_event(context);
+  EXPECT_EQ(session, event.session);
+  EXPECT_EQ(LYRE_EVENT_PEER_FIN, event.happened);
+  EXPECT_EQ(0u, next_event(context).happened);
   lyre_context_close(context);
 }
 
@@ -186,7 +189,7 @@ TEST(Context, RefusesWhatIsNotThere) {
   EXPECT_EQ(LYRE_E_INVALID, lyre_recv(nullptr, nullptr, 1));
   EXPECT_EQ(LYRE_E_INVALID, lyre_shutdown(nullptr));
   EXPECT_EQ(LYRE_E_INVALID, lyre_set_option(nullptr, LYRE_OPTION_CORK, 1));
-  EXPECT_EQ(nullptr, lyre_next_ready(nullptr, nullptr));
+  EXPECT_EQ(LYRE_E_INVALID, lyre_next_event(nullptr, nullptr));
   lyre_close(nullptr);
   lyre_abort(nullptr);
   lyre_context_close(nullptr);

@@ -118,7 +118,7 @@ void FakeDaemon::send_reply(int socket) {
 }
 
 lyre_context* FakeDaemon::attach() {
-  lyre_options options{};
+  lyre_options options{.struct_bytes = sizeof options};
   options.socket_path = socket_path();
   lyre_context* context = nullptr;
   EXPECT_EQ(0, lyre_context_open(&options, &context)) << lyre_last_error();
@@ -255,6 +255,13 @@ lyre_addr address(const char* text) {
   return out;
 }
 
+lyre_event next_event(lyre_context* context) {
+  lyre_event event{.struct_bytes = sizeof event};
+  const int code = lyre_next_event(context, &event);
+  EXPECT_EQ(event.happened != 0 ? 1 : 0, code);
+  return event;
+}
+
 lyre_session* open_session(FakeDaemon& daemon, lyre_context* context, channel::SessionName name,
                            uint32_t worker) {
   const lyre_addr remote = address("10.9.0.2:5000");
@@ -265,8 +272,7 @@ lyre_session* open_session(FakeDaemon& daemon, lyre_context* context, channel::S
   daemon.tell(connected(entry.body.open.cookie, name), worker);
   EXPECT_EQ(1, lyre_poll(context, 0));
   EXPECT_EQ(LYRE_OPEN, lyre_state(session));
-  lyre_listener* listener = nullptr;
-  EXPECT_EQ(session, lyre_next_ready(context, &listener));
+  EXPECT_EQ(session, next_event(context).session);
   return session;
 }
 

@@ -93,6 +93,8 @@ channel::Completion ended(channel::SessionName name,
                           channel::EndStatus status = channel::EndStatus::kOk);
 
 lyre_addr address(const char* text);
+/// `happened` is 0 when there is none.
+lyre_event next_event(lyre_context* context);
 
 /// A session that the daemon has just connected under `name`.
 lyre_session* open_session(FakeDaemon& daemon, lyre_context* context, channel::SessionName name,

@@ -119,11 +119,11 @@ TEST_F(ListenTest, AcceptsFromEveryWorker) {
     daemon_.tell(accepted(kCookie, {.index = 1, .generation = 1}), worker);
   }
   EXPECT_EQ(1, lyre_poll(context_, 0));
-  lyre_listener* ready = nullptr;
-  EXPECT_EQ(nullptr, lyre_next_ready(context_, &ready));
-  EXPECT_EQ(listener, ready);
-  EXPECT_EQ(nullptr, lyre_next_ready(context_, &ready));
-  EXPECT_EQ(nullptr, ready);
+  const lyre_event event = next_event(context_);
+  EXPECT_EQ(nullptr, event.session);
+  EXPECT_EQ(listener, event.listener);
+  EXPECT_EQ(LYRE_EVENT_ACCEPTABLE, event.happened);
+  EXPECT_EQ(0u, next_event(context_).happened);
   for (int i = 0; i < 2; ++i) {
     ASSERT_EQ(0, lyre_accept(listener, &session));
     EXPECT_EQ(LYRE_OPEN, lyre_state(session));
@@ -137,13 +137,13 @@ TEST_F(ListenTest, WhatArrivedBeforeTheAcceptIsNewsAfterIt) {
   daemon_.tell(accepted(kCookie, name));
   daemon_.tell(data(name, {{.slot = 1, .bytes = 4, .offset = 0}}));
   EXPECT_EQ(1, lyre_poll(context_, 0));
-  lyre_listener* ready = nullptr;
-  EXPECT_EQ(nullptr, lyre_next_ready(context_, &ready));
-  EXPECT_EQ(listener, ready);
+  EXPECT_EQ(listener, next_event(context_).listener);
   lyre_session* session = nullptr;
   ASSERT_EQ(0, lyre_accept(listener, &session));
   EXPECT_EQ(1, lyre_poll(context_, 0));
-  EXPECT_EQ(session, lyre_next_ready(context_, &ready));
+  const lyre_event event = next_event(context_);
+  EXPECT_EQ(session, event.session);
+  EXPECT_EQ(LYRE_EVENT_DATA, event.happened);
   EXPECT_EQ(4u, lyre_readable_bytes(session));
 }
 
@@ -166,7 +166,7 @@ TEST_F(ListenTest, ClosingTheListenerAbortsWhoWaits) {
   daemon_.tell(ended(late, EndStatus::kAborted));
   daemon_.tell(ended(waiting, EndStatus::kAborted));
   lyre_poll(context_, 0);
-  EXPECT_EQ(nullptr, lyre_next_ready(context_, nullptr));
+  EXPECT_EQ(0u, next_event(context_).happened);
 }
 
 TEST_F(ListenTest, ADeadDaemonEndsTheWait) {

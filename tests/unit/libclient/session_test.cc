@@ -89,7 +89,7 @@ TEST_F(SessionTest, ASessionClosedWhileItConnectsIsAborted) {
     daemon_.tell(connect_failed(cookie, EndStatus::kAborted));
     EXPECT_EQ(0, lyre_poll(context_, 0));
   }
-  EXPECT_EQ(nullptr, lyre_next_ready(context_, nullptr));
+  EXPECT_EQ(0u, next_event(context_).happened);
 }
 
 TEST_F(SessionTest, AnotherWorkersAnswerMayComeBeforeTheNameOfTheFirst) {
@@ -123,7 +123,7 @@ TEST_F(SessionTest, ASessionClosedWhileItConnectsMayHaveItsHandshakeBehindIt) {
   EXPECT_EQ(kName, last.session);
   daemon_.tell(ended(kName, EndStatus::kAborted));
   lyre_poll(context_, 0);
-  EXPECT_EQ(nullptr, lyre_next_ready(context_, nullptr));
+  EXPECT_EQ(0u, next_event(context_).happened);
 }
 
 TEST_F(SessionTest, CopyingSendPutsBytesIntoTheArena) {
@@ -446,7 +446,7 @@ TEST_F(SessionTest, AClosedSessionsBlocksComeBackAtItsEnd) {
   daemon_.tell(data(kName, {{.slot = 3, .bytes = 4, .offset = 0}}));
   daemon_.tell(ended(kName));
   EXPECT_EQ(1, lyre_poll(context_, 0));
-  EXPECT_EQ(nullptr, lyre_next_ready(context_, nullptr));
+  EXPECT_EQ(0u, next_event(context_).happened);
   EXPECT_EQ(0, lyre_block_alloc(context_, 1u << 20, &next));
   EXPECT_EQ(3u, daemon_.take().body.release.slots[0]);
 }
@@ -469,14 +469,14 @@ TEST_F(SessionTest, AnIndexIsUsedAgainUnderANewGeneration) {
   lyre_session* first = open_session(daemon_, context_, kName);
   daemon_.tell(ended(kName));
   lyre_poll(context_, 0);
-  EXPECT_EQ(first, lyre_next_ready(context_, nullptr));
+  EXPECT_EQ(first, next_event(context_).session);
   constexpr SessionName kNext{.index = 7, .generation = 4};
   lyre_session* second = open_session(daemon_, context_, kNext);
   EXPECT_NE(first, second);
   lyre_close(first);
   daemon_.tell(peer_finished(kNext));
   EXPECT_EQ(1, lyre_poll(context_, 0));
-  EXPECT_EQ(second, lyre_next_ready(context_, nullptr));
+  EXPECT_EQ(second, next_event(context_).session);
 }
 
 TEST_F(SessionTest, ADaemonThatLiesEndsTheContext) {

@@ -171,7 +171,7 @@ class CopyingStream final : public LyreStream {
 class LyreNetwork final : public Network {
  public:
   explicit LyreNetwork(const NetworkOptions& options) : options_(options) {
-    lyre_options attach{};
+    lyre_options attach{.struct_bytes = sizeof attach};
     attach.socket_path = options.socket_path.empty() ? nullptr : options.socket_path.c_str();
     attach.label = "lyre perf";
     const int code = lyre_context_open(&attach, &context_);

@@ -27,10 +27,15 @@ class TestEnvironment final : public Environment {
   TestEnvironment(adapter_sim::Events* events, const std::string& host, uint32_t pid)
       : Environment(Settings{.streams = 2}, host, pid, 0, events->now_ns()), events_(events) {
     const std::string path = "sim/" + std::to_string(pid);
-    const lyre_options options{.socket_path = path.c_str(), .label = nullptr, .arena_bytes = 0};
+    const lyre_options options{.struct_bytes = sizeof options,
+                               .socket_path = path.c_str(),
+                               .label = nullptr,
+                               .arena_bytes = 0};
     EXPECT_EQ(lyre_context_open(&options, &context_), 0);
-    ports_.resize(static_cast<size_t>(lyre_ports(context_, nullptr, 0)));
-    lyre_ports(context_, ports_.data(), static_cast<int>(ports_.size()));
+    for (int i = 0; i < lyre_port_count(context_); ++i) {
+      ports_.push_back({.struct_bytes = sizeof(lyre_port)});
+      lyre_port_info(context_, i, &ports_.back());
+    }
   }
   ~TestEnvironment() { lyre_context_close(context_); }
 
@@ -56,13 +61,11 @@ class TestEnvironment final : public Environment {
   void look() {
     clock_.look(events_->now_ns());
     lyre_poll(context_, 0);
-    for (;;) {
-      lyre_listener* listener = nullptr;
-      lyre_session* session = lyre_next_ready(context_, &listener);
-      if (session == nullptr && listener == nullptr) return;
-      if (session == nullptr) {
+    lyre_event event{.struct_bytes = sizeof event};
+    while (lyre_next_event(context_, &event) == 1) {
+      if (event.listener != nullptr) {
         on_listener();
-      } else if (auto* owner = static_cast<SessionOwner*>(lyre_user(session))) {
+      } else if (auto* owner = static_cast<SessionOwner*>(lyre_user(event.session))) {
         owner->on_ready();
       }
     }

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "libclient/resources.h"
+
+/// For the tools of this repository: the segment's layout (stack/channel/stats.h) changes with
+/// every version, so it is no part of lyre.h.
+namespace lyre::client {
+
+/// Maps the stats segment of the daemon behind `socket_path` read-only; NULL: as in
+/// lyre_context_open(). Needs no context. Thread: any.
+/// Fails: a LYRE_E code as lyre_context_open(), with lyre_last_error().
+int map_stats_segment(const char* socket_path, Mapping& out);
+
+}  // namespace lyre::client
