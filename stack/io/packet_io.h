@@ -51,6 +51,10 @@ class PacketMemory {
   virtual void remove_region(uint32_t region) = 0;
   /// Pieces of `region` that a port has taken and not yet released.
   virtual uint32_t region_holds(uint32_t region) const = 0;
+  /// The largest part of `region` that ports read as one segment; parts start at multiples of it.
+  /// UINT32_MAX: any part of a packet. 0: ports cannot read it, and copy what they send of it; TSO
+  /// packets must not contain it. Does not change while the region is known.
+  virtual uint32_t region_segment_bytes(uint32_t region) const = 0;
 };
 
 /// The maximum number of regions of a worker: arenas and registered memory of all its clients.
@@ -64,6 +68,11 @@ struct IoCapabilities {
   uint32_t mtu_bytes = 1500;   ///< largest IP packet
   uint32_t tso_bytes_max = 0;  ///< largest TCP payload of one TSO packet; 0: no TSO
   uint32_t tx_pieces_max = 1;  ///< pieces after the headers, at most kTxPiecesMax
+  /// Segments of a TSO packet, and of each packet cut from it, headers included: the worker keeps
+  /// to them, and the port drops what does not. Any other packet of more segments than the port
+  /// gathers is copied by the port.
+  uint32_t tso_segments_max = UINT32_MAX;
+  uint32_t cut_segments_max = UINT32_MAX;
   bool tx_checksum_in_hardware = false;
   bool rx_checksum_in_hardware = false;
   uint32_t speed_mbps = 0;  ///< 0: unknown

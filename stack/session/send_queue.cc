@@ -60,20 +60,28 @@ void SendPieces::seek(SendQueue& queue, uint32_t offset) const {
 
 uint32_t SendPieces::gather(SendQueue& queue, uint32_t offset, uint32_t bytes,
                             std::span<BufRef> out) {
+  uint32_t gathered = bytes;
+  const uint32_t count = gather_some(queue, offset, gathered, out);
+  return gathered == bytes ? count : 0;
+}
+
+uint32_t SendPieces::gather_some(SendQueue& queue, uint32_t offset, uint32_t& bytes,
+                                 std::span<BufRef> out) {
   seek(queue, offset);
   uint32_t piece = queue.cursor;
   uint32_t skip = offset - queue.cursor_offset + skipped(queue, piece);
   uint32_t count = 0;
-  while (bytes > 0) {
-    if (count == out.size()) return 0;
+  uint32_t left = bytes;
+  while (left > 0 && count < out.size()) {
     LYRE_CHECK(piece != UINT32_MAX);
     const BufRef& ref = pieces_[piece].ref;
-    const uint32_t taken = std::min(bytes, ref.length - skip);
+    const uint32_t taken = std::min(left, ref.length - skip);
     out[count++] = BufRef{.region = ref.region, .length = taken, .offset = ref.offset + skip};
-    bytes -= taken;
+    left -= taken;
     skip = 0;
     piece = pieces_[piece].next;
   }
+  bytes -= left;
   return count;
 }
 

@@ -42,6 +42,8 @@ class SendPieces {
   /// Writes the pieces of the bytes [offset, offset + bytes) of the queue to `out`; returns the
   /// number of entries, or 0 when `out` is too small. REQUIRES: the queue holds that many bytes.
   uint32_t gather(SendQueue& queue, uint32_t offset, uint32_t bytes, std::span<BufRef> out);
+  /// The same as far as `out` goes: `bytes` becomes what the entries hold.
+  uint32_t gather_some(SendQueue& queue, uint32_t offset, uint32_t& bytes, std::span<BufRef> out);
   /// Removes all pieces and returns their number.
   uint32_t clear(SendQueue& queue);
   uint32_t room() const { return pieces_.room(); }

@@ -62,6 +62,7 @@ void Worker::Impl::attach(const Command& command) {
       std::min<uint64_t>(command.copy_bytes / kCopyBlockBytes, kCopyBlocksMax));
   context.has_region = memory.add_region(
       command.context, {command.memory + command.arena_offset, command.arena_bytes});
+  region_segment_bytes[command.context] = memory.region_segment_bytes(command.context);
   if (!context.has_region) expel(context, "the ports cannot be given its memory");
 }
 

@@ -41,6 +41,9 @@ inline constexpr size_t kTimersPerPollMax = 512;
 inline constexpr size_t kTxPacketsPerPollMax = 256;
 /// Of one session before the next has its turn: about 64 KiB at MTU 1500.
 inline constexpr size_t kSegmentsPerTurnMax = 44;
+/// Smallest MSS of a TSO packet: i40e takes less than this for an attack (I40E_MIN_TSO_MSS), and
+/// other NICs have lower limits.
+inline constexpr uint32_t kTsoMssMin = 256;
 /// Transmit packets taken from the memory at a time.
 inline constexpr size_t kTxStockPackets = 64;
 /// Payload that a session hands over at once where the worker cuts it.
@@ -227,7 +230,7 @@ struct Worker::Impl {
   void finish_packet(uint32_t conn, const tcp::SegmentOut& segment, io::PacketBuf& packet,
                      MacAddress mac, const io::PacketBuf* model);
   void restock();
-  io::PacketBuf* try_make_uncut(uint32_t conn, const tcp::SegmentOut& segment);
+  io::PacketBuf* try_make_uncut(uint32_t conn, tcp::SegmentOut& part);
   io::PacketBuf* make_packet(uint32_t conn, const tcp::SegmentOut& segment);
   bool try_gather(uint32_t conn, const tcp::SegmentOut& segment, io::PacketBuf& packet);
   io::PacketBuf* copy_payload(uint32_t conn, const tcp::SegmentOut& segment);
@@ -311,6 +314,7 @@ struct Worker::Impl {
 
   ContextTable contexts;
   std::unique_ptr<ClientRegion[], void (*)(void*)> regions;  ///< by region index
+  std::vector<uint32_t> region_segment_bytes;                ///< of each: see io::PacketMemory
   std::vector<uint32_t> leaving;  ///< regions on their way out; reserved at start
   SlotLoans loans;
 

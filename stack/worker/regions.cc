@@ -22,6 +22,7 @@ void Worker::Impl::add_region(const Command& command) {
                                                   .bytes = command.memory_bytes,
                                                   .page_bytes = command.page_bytes});
   if (is_added) {
+    region_segment_bytes[index] = memory.region_segment_bytes(index);
     regions[index] = {.name = command.region,
                       .context = command.context,
                       .base = command.memory,

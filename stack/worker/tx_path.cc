@@ -18,10 +18,24 @@
 #include "stack/worker/impl.h"
 #include "stack/worker/port.h"
 #include "stack/worker/tables/transmit_queue.h"
+#include "stack/worker/tso_fit.h"
 
 /// The way out of segments: sessions are asked in turn for what they may send, packets are built
 /// and queued for their port.
 namespace lyre::worker {
+namespace {
+
+/// Only the first part of a segment has CWR, only the last has PSH and FIN.
+wire::TcpFlags flags_of_part(const tcp::SegmentOut& segment, bool is_first, bool is_last) {
+  wire::TcpFlags flags = segment.flags;
+  if (!is_first) flags.bits &= static_cast<uint8_t>(~wire::TcpFlags::kCwr);
+  if (!is_last) {
+    flags.bits &= static_cast<uint8_t>(~(wire::TcpFlags::kPsh | wire::TcpFlags::kFin));
+  }
+  return flags;
+}
+
+}  // namespace
 
 /// Transmission is pulled: each session in the list has a turn and gives as many segments as TCP
 /// allows and the port has room for. Sessions that are put back in the list meanwhile stand behind
@@ -88,32 +102,30 @@ uint32_t Worker::Impl::payload_limit(uint32_t conn, size_t room) const {
   return std::min(packets, cut_max == 0 ? kSendBytesAtOnceMax : cut_max);
 }
 
-/// Returns the packets it took. Fewer than needed: no buffer, and the rest counts as sent and lost;
-/// TCP sends it again.
+/// As many TSO packets as the port needs to take the segment, or single ones for what it cannot
+/// gather. Returns the packets it took. Fewer than needed: no buffer, and the rest counts as sent
+/// and lost; TCP sends it again.
 size_t Worker::Impl::send_segment(uint32_t conn, const tcp::SegmentOut& segment, MacAddress mac) {
   count_out(segment);
   if (segment.payload_bytes <= segment.mss_bytes) {
     return send_part(conn, segment, mac, nullptr) != nullptr ? 1 : 0;
   }
-  if (io::PacketBuf* whole = try_make_uncut(conn, segment)) {
-    finish_packet(conn, segment, *whole, mac, nullptr);
-    return 1;
-  }
   tcp::SegmentOut part = segment;
-  part.payload_bytes = segment.mss_bytes;
-  part.flags.bits &= static_cast<uint8_t>(~(wire::TcpFlags::kPsh | wire::TcpFlags::kFin));
-  const io::PacketBuf* model = nullptr;
+  const io::PacketBuf* model = nullptr;  // a packet of one MSS, without FIN, PSH and CWR
   size_t built = 0;
   for (uint32_t left = segment.payload_bytes; left > 0; left -= part.payload_bytes, ++built) {
-    if (left <= part.payload_bytes) {
-      model = nullptr;
-      part.payload_bytes = left;
-      part.flags = segment.flags;
-      if (built > 0) part.flags.bits &= static_cast<uint8_t>(~wire::TcpFlags::kCwr);
+    part.payload_bytes = left;
+    if (io::PacketBuf* uncut = try_make_uncut(conn, part)) {
+      part.flags = flags_of_part(segment, built == 0, part.payload_bytes == left);
+      finish_packet(conn, part, *uncut, mac, nullptr);
+    } else {
+      part.payload_bytes = std::min<uint32_t>(left, segment.mss_bytes);
+      const bool is_last = part.payload_bytes == left;
+      part.flags = flags_of_part(segment, built == 0, is_last);
+      const io::PacketBuf* single = send_part(conn, part, mac, is_last ? nullptr : model);
+      if (single == nullptr) return built;
+      if (built > 0 || !part.flags.has(wire::TcpFlags::kCwr)) model = single;
     }
-    const io::PacketBuf* last = send_part(conn, part, mac, model);
-    if (last == nullptr) return built;
-    if (model == nullptr) model = last;
     part.seq += part.payload_bytes;
     part.queue_offset += part.payload_bytes;
   }
@@ -179,19 +191,33 @@ io::PacketBuf* Worker::Impl::alloc_tx() {
   return packet;
 }
 
-/// All of a segment that is larger than the MSS in one packet, for a port that cuts; nullptr where
-/// the worker must cut.
-io::PacketBuf* Worker::Impl::try_make_uncut(uint32_t conn, const tcp::SegmentOut& segment) {
-  const session::Session& sender = session(conn);
-  if (sender.is_local) return nullptr;
-  if (segment.payload_bytes > ports[sender.port].capabilities().tso_bytes_max) return nullptr;
+/// A packet for a port that cuts, with as much of `part` as fits: part.payload_bytes becomes that.
+/// nullptr where that is not more than one packet on the wire, and the worker must cut.
+io::PacketBuf* Worker::Impl::try_make_uncut(uint32_t conn, tcp::SegmentOut& part) {
+  session::Session& sender = session(conn);
+  if (sender.is_local || part.payload_bytes <= part.mss_bytes) return nullptr;
+  if (part.mss_bytes < kTsoMssMin) return nullptr;
+  const io::IoCapabilities& port = ports[sender.port].capabilities();
+  const auto in_whole_cuts = [&](uint32_t bytes) { return bytes - bytes % part.mss_bytes; };
+  uint32_t bytes = part.payload_bytes;
+  if (bytes > port.tso_bytes_max) bytes = in_whole_cuts(port.tso_bytes_max);
+  if (bytes <= part.mss_bytes) return nullptr;
   io::PacketBuf* packet = alloc_tx();
   if (packet == nullptr) return nullptr;
-  if (!try_gather(conn, segment, *packet)) {
+  const uint32_t pieces_max = std::min(port.tx_pieces_max, io::kTxPiecesMax);
+  const uint32_t count =
+      sends.gather_some(sender.sends, part.queue_offset, bytes, {packet->pieces, pieces_max});
+  uint32_t fits =
+      tso_payload_that_fits({packet->pieces, count}, region_segment_bytes.data(), part.mss_bytes,
+                            {port.tso_segments_max, port.cut_segments_max});
+  if (fits < part.payload_bytes) fits = in_whole_cuts(fits);
+  if (fits <= part.mss_bytes) {
     tx_stock.push(packet);
     return nullptr;
   }
-  packet->tso_bytes = segment.mss_bytes;
+  packet->piece_count = static_cast<uint8_t>(shorten_pieces({packet->pieces, count}, fits));
+  packet->tso_bytes = part.mss_bytes;
+  part.payload_bytes = fits;
   return packet;
 }
 

@@ -50,6 +50,7 @@ Worker::Impl::Impl(const WorkerConfig& worker_config, io::PacketMemory& packet_m
       sends(worker_config.contexts_max * channel::kSendsPerContextMax),
       contexts(kContextsMax),
       regions(make_zeroed<ClientRegion>(kRegionsMax), std::free),
+      region_segment_bytes(kRegionsMax),
       loans(packet_memory.rx_slot_count(),
             {.contexts_max = kContextsMax,
              .per_context_max = worker_config.lent_slots_per_context_max,

@@ -18,6 +18,7 @@ struct HostOptions {
   uint32_t rx_slots = 512;
   uint32_t connections_max = 64;
   uint32_t contexts_max = 16;
+  uint32_t segment_bytes = UINT32_MAX;  ///< of client memory, as ports read it
   uint64_t seed = 1;
   tcp::ConnectionConfig connection{};
 };
@@ -28,7 +29,8 @@ class WorkerHost {
   WorkerHost(io::sim::Link& link, const HostOptions& options)
       : memory_({.rx_slots = options.rx_slots,
                  .frame_bytes = link.options().mtu_bytes + 64,
-                 .tx_packets = 256}),
+                 .tx_packets = 256,
+                 .segment_bytes = options.segment_bytes}),
         stats_(new channel::WorkerStats()),
         rows_(new channel::SessionRow[options.connections_max + kListenerRows]()) {
     const worker::PortBinding port{.io = &link.add_queue(options.end, memory_),

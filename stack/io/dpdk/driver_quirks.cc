@@ -1,5 +1,7 @@
 #include "stack/io/dpdk/driver_quirks.h"
 
+#include <algorithm>
+
 namespace lyre::io::dpdk {
 namespace {
 
@@ -14,6 +16,42 @@ constexpr DriverQuirks kNic = {.driver = "", .rx_room_bytes_min = kNicRoomBytes}
 
 constexpr DriverQuirks kKnownDrivers[] = {
     {.driver = "net_virtio", .rx_room_bytes_min = kNicRoomBytes, .is_lazy_to_free = true},
+    // Refuses nb_segs >= the size that it reports (eth_ena_prep_pkts).
+    {.driver = "net_ena", .rx_room_bytes_min = kNicRoomBytes, .segments_spare = 1},
+    // More than ten descriptors for a packet on the wire stop the queue; one is the headers, and a
+    // buffer of more than 16383 bytes takes two.
+    {.driver = "net_gve",
+     .rx_room_bytes_min = kNicRoomBytes,
+     .frees = Frees::kWhenSending,
+     .segments_max = 9},
+    {.driver = "net_mana", .rx_room_bytes_min = kNicRoomBytes},
+    {.driver = "net_netvsc", .rx_room_bytes_min = kNicRoomBytes},
+    {.driver = "mlx5_pci", .rx_room_bytes_min = kNicRoomBytes, .frees = Frees::kOnStatus},
+    // It reports no limit: a work request has 528 bytes (MLX4_MAX_WQE_SIZE), in units of 64, for 16
+    // of control, a copy of the headers, and 16 for each segment.
+    {.driver = "net_mlx4",
+     .rx_room_bytes_min = kNicRoomBytes,
+     .segments_max = 22,
+     .tso_segments_max = 22},
+    // 22.11 reports no limit for ice and iavf. More than eight descriptors for a packet on the wire
+    // are an attack for these NICs.
+    {.driver = "net_iavf",
+     .rx_room_bytes_min = kNicRoomBytes,
+     .segments_max = 8,
+     .tso_segments_max = UINT8_MAX},
+    {.driver = "net_ice",
+     .rx_room_bytes_min = kNicRoomBytes,
+     .segments_max = 8,
+     .tso_segments_max = UINT8_MAX},
+    {.driver = "net_i40e", .rx_room_bytes_min = kNicRoomBytes, .segments_max = 8},
+    {.driver = "net_ixgbe", .rx_room_bytes_min = kNicRoomBytes},
+    {.driver = "net_ixgbe_vf", .rx_room_bytes_min = kNicRoomBytes},
+    {.driver = "net_e1000_igb", .rx_room_bytes_min = kNicRoomBytes},
+    {.driver = "net_e1000_igb_vf", .rx_room_bytes_min = kNicRoomBytes},
+    {.driver = "net_e1000_em", .rx_room_bytes_min = kNicRoomBytes},
+    // It reports 255 for TSO, and refuses more than 24 (VMXNET3_MAX_TSO_TXD_PER_PKT, from 24.11
+    // on).
+    {.driver = "net_vmxnet3", .rx_room_bytes_min = kNicRoomBytes, .tso_segments_max = 24},
     {.driver = "net_memif", .is_virtual = true, .uses_checksums = false, .checks_mtu = false},
     {.driver = "net_af_packet",
      .is_virtual = true,
@@ -38,6 +76,20 @@ constexpr DriverQuirks kKnownDrivers[] = {
 };
 
 }  // namespace
+
+TransmitLimits transmit_limits(const DriverQuirks& quirks, const TransmitLimits& reported) {
+  constexpr uint32_t kUnlimited = UINT16_MAX;  // rte_mbuf::nb_segs
+  const auto limit = [&](uint32_t stated, uint32_t known) {
+    const uint32_t least = stated == 0 ? kUnlimited : stated - quirks.segments_spare;
+    return known == 0 ? least : std::min(least, known);
+  };
+  TransmitLimits out;
+  out.tso_segments_max = limit(reported.tso_segments_max, quirks.tso_segments_max);
+  // Some drivers report only the limit of whole packets, which is one of every packet.
+  out.segments_max =
+      std::min(limit(reported.segments_max, quirks.segments_max), out.tso_segments_max);
+  return out;
+}
 
 const DriverQuirks& quirks_of(std::string_view driver) {
   for (const DriverQuirks& row : kKnownDrivers) {

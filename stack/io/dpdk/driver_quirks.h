@@ -8,7 +8,16 @@ namespace lyre::io::dpdk {
 /// How a thread can sleep until packets arrive.
 enum class WaitKind : uint8_t { kNone, kQueueInterrupt, kPacketSocket, kXdpSocket };
 
-/// Properties of a driver that its capabilities do not report. Seen with DPDK 22.11.
+/// When a driver frees packets that were sent.
+enum class Frees : uint8_t {
+  kOnRequest,    ///< in rte_eth_tx_done_cleanup(), or in an empty rte_eth_tx_burst()
+  kOnStatus,     ///< in rte_eth_tx_descriptor_status()
+  kWhenSending,  ///< only while it sends a packet
+};
+
+/// Properties of a driver that its capabilities do not report. Virtual devices and virtio: seen
+/// with DPDK 22.11. The others: read in the drivers' sources, 22.11 to 26.07; docs/user/clouds.md
+/// says where.
 struct DriverQuirks {
   std::string_view driver;
   bool is_virtual = false;     ///< the CPU copies; nothing is held after tx_burst
@@ -19,10 +28,26 @@ struct DriverQuirks {
   uint32_t rx_room_bytes_min = 0;  ///< receive buffer without headroom
   uint32_t rx_extra_bytes = 0;     ///< part of a receive buffer that the driver reserves
   uint32_t descriptors = 1024;
+  Frees frees = Frees::kOnRequest;
+  /// Segments of a packet that it takes, headers included, where it takes fewer than it reports, or
+  /// reports nothing: of a packet, and of each packet that it cuts from a TSO packet. 0: as
+  /// reported.
+  uint32_t segments_max = 0;
+  uint32_t tso_segments_max = 0;  ///< of a TSO packet. 0: as reported
+  uint32_t segments_spare = 0;    ///< so many fewer than it reports
   /// The driver frees sent packets only when it sends and few descriptors are left. It is set up
   /// with a threshold near the ring's size, so that it does so early.
   bool is_lazy_to_free = false;
 };
+
+/// Segments of a transmitted packet, headers included.
+struct TransmitLimits {
+  uint32_t segments_max = 0;      ///< of a packet, and of each that is cut from a TSO packet
+  uint32_t tso_segments_max = 0;  ///< of a TSO packet
+};
+/// What may be given to a driver that reports `reported` (rte_eth_desc_lim: nb_mtu_seg_max and
+/// nb_seg_max; 0: it reports nothing).
+TransmitLimits transmit_limits(const DriverQuirks& quirks, const TransmitLimits& reported);
 
 /// The row of `driver` ("net_memif"); NICs without a row of their own share a default.
 const DriverQuirks& quirks_of(std::string_view driver);

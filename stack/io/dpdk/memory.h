@@ -41,6 +41,10 @@ class Memory final : public PacketMemory {
   void remove_region(uint32_t region) override { regions_.remove(region); }
   uint32_t region_holds(uint32_t region) const override { return regions_.holds(region); }
 
+  uint32_t region_segment_bytes(uint32_t region) const override {
+    return regions_.segment_bytes(region);
+  }
+
   // For the queues of this worker.
   rte_mempool* rx_mempool() const { return rx_->mempool(); }
   rte_mempool* piece_mempool() const { return pieces_->mempool(); }

@@ -168,7 +168,7 @@ void EthernetPort::make_queues(const PortSetup& setup, std::span<Memory* const> 
                      .index = options_.index,
                      .capabilities = info_.capabilities,
                      .quirks = quirks_,
-                     .segments_max = setup.segments_max,
+                     .limits = setup.limits,
                      .is_rx_trusted = options_.is_trusted,
                      .is_tx_trusted = options_.is_trusted && args_.driver() == "net_memif",
                      .has_ip_checksum = setup.has_ip_checksum,

@@ -70,15 +70,15 @@ class Configuration {
     const uint64_t offered = device_.tx_offload_capa;
     if (quirks_.can_gather && has_all(offered, RTE_ETH_TX_OFFLOAD_MULTI_SEGS)) {
       offloads |= RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
-      const uint32_t limit = device_.tx_desc_lim.nb_mtu_seg_max;
-      setup_.segments_max = limit == 0 ? UINT16_MAX : limit;
+      setup_.limits = transmit_limits(
+          quirks_, {device_.tx_desc_lim.nb_mtu_seg_max, device_.tx_desc_lim.nb_seg_max});
     }
     if (!quirks_.uses_checksums) return;
     setup_.has_ip_checksum = has_all(offered, RTE_ETH_TX_OFFLOAD_IPV4_CKSUM);
     setup_.has_tcp_checksum = has_all(offered, RTE_ETH_TX_OFFLOAD_TCP_CKSUM);
     if (setup_.has_ip_checksum) offloads |= RTE_ETH_TX_OFFLOAD_IPV4_CKSUM;
     if (setup_.has_tcp_checksum) offloads |= RTE_ETH_TX_OFFLOAD_TCP_CKSUM;
-    if (options_.use_tso && setup_.has_tcp_checksum && setup_.segments_max > 1 &&
+    if (options_.use_tso && setup_.has_tcp_checksum && setup_.limits.segments_max > 1 &&
         has_all(offered, RTE_ETH_TX_OFFLOAD_TCP_TSO)) {
       offloads |= RTE_ETH_TX_OFFLOAD_TCP_TSO;
       setup_.capabilities.tso_bytes_max = kTsoPayloadBytesMax;
@@ -171,9 +171,11 @@ class Configuration {
     out.mtu_bytes = options_.mtu_bytes;
     // For a port without gather the backend copies, so pieces are always allowed.
     out.tx_pieces_max = kTxPiecesMax;
-    if (setup_.segments_max > 1) {
-      out.tx_pieces_max = std::min(kTxPiecesMax, setup_.segments_max - 1);
+    if (setup_.limits.segments_max > 1) {
+      out.tx_pieces_max = std::min(kTxPiecesMax, setup_.limits.segments_max - 1);
     }
+    out.cut_segments_max = setup_.limits.segments_max;
+    out.tso_segments_max = setup_.limits.tso_segments_max;
     out.tx_checksum_in_hardware = setup_.has_tcp_checksum || is_memif_trusted();
     out.rx_checksum_in_hardware =
         options_.is_trusted || has_all(config_.rxmode.offloads, RTE_ETH_RX_OFFLOAD_TCP_CKSUM);

@@ -12,7 +12,7 @@ namespace lyre::io::dpdk {
 /// The result of configuring a port.
 struct PortSetup {
   IoCapabilities capabilities;
-  uint32_t segments_max = 1;
+  TransmitLimits limits{1, 1};
   bool has_ip_checksum = false;
   bool has_tcp_checksum = false;
   bool has_rss = false;

@@ -34,6 +34,14 @@ ChecksumVerdict l4_verdict(uint64_t flags) {
   return ChecksumVerdict::kUnknown;
 }
 
+/// The port must cut the packet. What fits into one packet on the wire is none, though it may ask.
+bool is_tso(const PacketBuf& packet) {
+  if (packet.tso_bytes == 0) return false;
+  uint32_t bytes = packet.length;
+  for (uint32_t i = 0; i < packet.piece_count; ++i) bytes += packet.pieces[i].length;
+  return bytes > kEthernetHeaderBytes + packet.l3_bytes + packet.l4_bytes + packet.tso_bytes;
+}
+
 }  // namespace
 
 size_t Queue::rx_burst(std::span<PacketBuf*> out) {
@@ -158,9 +166,7 @@ Queue::Prepared Queue::prepare(PacketBuf& packet, rte_mbuf*& out) {
   rte_mbuf& mbuf = *mbuf_of(&packet);
   for (uint32_t i = 0; i < packet.piece_count; ++i) {
     if (packet.pieces[i].length > 0 && memory_.regions().bytes_of(packet.pieces[i]).empty()) {
-      rte_pktmbuf_free(&mbuf);
-      ++counters_.tx_dropped;
-      return Prepared::kDropped;
+      return drop_one(mbuf);
     }
   }
   mbuf.data_off = static_cast<uint16_t>(packet.data - static_cast<uint8_t*>(mbuf.buf_addr));
@@ -169,7 +175,11 @@ Queue::Prepared Queue::prepare(PacketBuf& packet, rte_mbuf*& out) {
   mbuf.ol_flags = 0;
   // Buffers are taken before checksums are written: without a buffer the caller's packet is
   // unchanged.
-  if (segments_needed(packet) > setup_.segments_max) {
+  const uint32_t segments = segments_needed(packet);
+  if (is_tso(packet)) {
+    // The worker keeps to the limits. A driver that takes such a packet may stop its queue.
+    if (segments > setup_.limits.tso_segments_max) return drop_one(mbuf);
+  } else if (segments > setup_.limits.segments_max) {
     out = copy_out(packet);
     if (out == nullptr) return Prepared::kNoBuffer;
     request_checksums(packet, *out);
@@ -182,6 +192,12 @@ Queue::Prepared Queue::prepare(PacketBuf& packet, rte_mbuf*& out) {
   request_checksums(packet, mbuf);
   out = &mbuf;
   return Prepared::kReady;
+}
+
+Queue::Prepared Queue::drop_one(rte_mbuf& mbuf) {
+  rte_pktmbuf_free(&mbuf);
+  ++counters_.tx_dropped;
+  return Prepared::kDropped;
 }
 
 void Queue::request_checksums(PacketBuf& packet, rte_mbuf& mbuf) {
@@ -206,8 +222,7 @@ void Queue::request_checksums(PacketBuf& packet, rte_mbuf& mbuf) {
 }
 
 void Queue::request_tso(PacketBuf& packet, rte_mbuf& mbuf) {
-  const uint32_t header_bytes = kEthernetHeaderBytes + packet.l3_bytes + packet.l4_bytes;
-  if (packet.tso_bytes == 0 || mbuf.pkt_len - header_bytes <= packet.tso_bytes) return;
+  if (!is_tso(packet)) return;
   LYRE_CHECK(setup_.capabilities.tso_bytes_max > 0);  // the worker asks only ports that support TSO
   mbuf.ol_flags |= RTE_MBUF_F_TX_TCP_SEG;
   mbuf.tso_segsz = packet.tso_bytes;
@@ -315,10 +330,20 @@ void Queue::reclaim() {
     if (pending_count_ > 0 && !is_link_up()) drop_pending();
   }
   if (setup_.quirks->is_virtual || !is_running_) return;
-  if (can_reclaim_) {
-    can_reclaim_ = rte_eth_tx_done_cleanup(setup_.port_id, setup_.queue_id, 0) != -ENOTSUP;
+  switch (setup_.quirks->frees) {
+    case Frees::kOnRequest:
+      if (can_reclaim_) {
+        const int rc = rte_eth_tx_done_cleanup(setup_.port_id, setup_.queue_id, 0);
+        can_reclaim_ = rc != -ENOTSUP;
+      }
+      if (!can_reclaim_) rte_eth_tx_burst(setup_.port_id, setup_.queue_id, nullptr, 0);
+      return;
+    case Frees::kOnStatus:
+      rte_eth_tx_descriptor_status(setup_.port_id, setup_.queue_id, 0);
+      return;
+    case Frees::kWhenSending:
+      return;
   }
-  if (!can_reclaim_) rte_eth_tx_burst(setup_.port_id, setup_.queue_id, nullptr, 0);
 }
 
 bool Queue::is_link_up() const {

@@ -18,7 +18,7 @@ struct QueueSetup {
   uint8_t index = 0;
   IoCapabilities capabilities;
   const DriverQuirks* quirks = nullptr;
-  uint32_t segments_max = 1;      ///< of a packet to be sent, headers included
+  TransmitLimits limits{1, 1};
   bool is_rx_trusted = false;     ///< received checksums count as correct
   bool is_tx_trusted = false;     ///< checksums are not completed at all
   bool has_ip_checksum = false;   ///< the device completes IPv4 headers
@@ -60,6 +60,7 @@ class Queue final : public PacketIo {
   bool receive_one(rte_mbuf* mbuf);
   bool linearise_received(rte_mbuf* mbuf);
   Prepared prepare(PacketBuf& packet, rte_mbuf*& out);
+  Prepared drop_one(rte_mbuf& mbuf);
   void request_checksums(PacketBuf& packet, rte_mbuf& mbuf);
   void request_tso(PacketBuf& packet, rte_mbuf& mbuf);
   uint32_t segments_needed(const PacketBuf& packet) const;

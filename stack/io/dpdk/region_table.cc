@@ -2,6 +2,8 @@
 
 #include <rte_mbuf.h>
 
+#include <algorithm>
+
 #include "stack/base/check.h"
 
 namespace lyre::io::dpdk {
@@ -72,6 +74,13 @@ std::span<const uint8_t> RegionTable::bytes_of(const BufRef& piece) const {
   if (region.state != State::kKnown) return {};
   LYRE_CHECK(piece.length <= region.bytes && piece.offset <= region.bytes - piece.length);
   return {region.base + piece.offset, piece.length};
+}
+
+uint32_t RegionTable::segment_bytes(uint32_t region) const {
+  const Region& entry = regions_[region];
+  if (!entry.is_dma_ready) return 0;
+  if (entry.page_iovas.empty()) return UINT32_MAX;
+  return static_cast<uint32_t>(std::min<uint64_t>(entry.page_bytes, UINT32_MAX));
 }
 
 RegionTable::Run RegionTable::run_at(uint32_t region, uint64_t offset) const {

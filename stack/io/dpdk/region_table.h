@@ -33,6 +33,8 @@ class RegionTable {
   std::span<const uint8_t> bytes_of(const BufRef& piece) const;
   /// True when devices can read the region; otherwise its pieces are copied.
   bool is_readable_by_ports(uint32_t region) const { return regions_[region].is_dma_ready; }
+  /// As PacketMemory::region_segment_bytes().
+  uint32_t segment_bytes(uint32_t region) const;
   rte_mbuf_ext_shared_info* shared_info(uint32_t region) { return &regions_[region].shared; }
   /// The address of `offset` for devices, and the number of bytes that are contiguous from there.
   struct Run {

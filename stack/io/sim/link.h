@@ -41,7 +41,9 @@ struct LinkOptions {
   Checksums checksums = Checksums::kSoftware;
   uint32_t tso_bytes_max = 0;  ///< as the capability of a NIC with TSO
   uint32_t tx_pieces_max = kTxPiecesMax;
-  bool holds_until_reclaim = false;  ///< pieces stay held until reclaim(), as with DMA
+  uint32_t tso_segments_max = UINT32_MAX;  ///< a TSO packet with more ends the test
+  uint32_t cut_segments_max = UINT32_MAX;  ///< the same for each packet that is cut from them
+  bool holds_until_reclaim = false;        ///< pieces stay held until reclaim(), as with DMA
 };
 
 /// The number of frames of one direction, by outcome.

@@ -23,7 +23,8 @@ void Memory::shape(Pool& pool, uint32_t count, uint32_t room_bytes) {
   for (uint32_t i = count; i > 0; --i) pool.free.push_back(i - 1);
 }
 
-Memory::Memory(const MemoryOptions& options) : regions_(kRegionsMax) {
+Memory::Memory(const MemoryOptions& options)
+    : regions_(kRegionsMax), segment_bytes_(options.segment_bytes) {
   shape(rx_, options.rx_slots, options.frame_bytes);
   shape(tx_, options.tx_packets, kSmallPayloadBytes);
   const size_t rx_bytes = size_t{rx_.stride_bytes} * options.rx_slots;

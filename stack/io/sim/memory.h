@@ -12,6 +12,7 @@ struct MemoryOptions {
   uint32_t rx_slots = 1024;
   uint32_t frame_bytes = 1536;  ///< room of a receive slot, headroom apart
   uint32_t tx_packets = 1024;
+  uint32_t segment_bytes = UINT32_MAX;  ///< of all regions: see region_segment_bytes()
 };
 
 /// Packet memory without a device: slots on a sealed memfd, everything else on the heap. All
@@ -38,6 +39,7 @@ class Memory final : public PacketMemory {
   bool add_region(uint32_t region, const RegionMemory& memory) override;
   void remove_region(uint32_t region) override;
   uint32_t region_holds(uint32_t region) const override;
+  uint32_t region_segment_bytes(uint32_t) const override { return segment_bytes_; }
 
   /// The bytes of `piece`; empty when its region was removed. Aborts outside the region.
   std::span<const uint8_t> bytes_of(const BufRef& piece) const;
@@ -71,6 +73,7 @@ class Memory final : public PacketMemory {
   Pool tx_;
   std::vector<uint8_t> tx_bytes_;
   std::vector<Region> regions_;
+  uint32_t segment_bytes_;
   int rx_fd_ = -1;
 };
 

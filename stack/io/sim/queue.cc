@@ -34,6 +34,8 @@ Queue::Queue(Link& link, int end, Memory& memory, uint8_t port_index, const MacA
                    .mtu_bytes = options.mtu_bytes,
                    .tso_bytes_max = options.tso_bytes_max,
                    .tx_pieces_max = options.tx_pieces_max,
+                   .tso_segments_max = options.tso_segments_max,
+                   .cut_segments_max = options.cut_segments_max,
                    .tx_checksum_in_hardware = is_free,
                    .rx_checksum_in_hardware = is_free};
   held_regions_.reserve(size_t{options.frames_max} * kTxPiecesMax);
@@ -54,6 +56,7 @@ Queue::Taken Queue::transmit(PacketBuf& packet) {
     return Taken::kYes;
   }
   const uint32_t cuts = cut_count(packet);
+  LYRE_CHECK(cuts == 1 || !is_refused(packet));
   // As in real drivers, a transmit that finds the ring full of sent packets reclaims them.
   if (held_regions_.capacity() - held_regions_.size() < kTxPiecesMax) reclaim();
   if (link_.ports_[end_].free.size() < cuts) return Taken::kNoRoom;
@@ -70,6 +73,31 @@ bool Queue::names_known_regions(const PacketBuf& packet) const {
   return std::all_of(packet.pieces, packet.pieces + packet.piece_count, [this](const BufRef& p) {
     return p.length == 0 || !memory_.bytes_of(p).empty();
   });
+}
+
+/// As rte_eth_tx_prepare() of a driver with these limits refuses a TSO packet, or a NIC stops at
+/// it: the segments of the packet, and of each window of tso_bytes in it.
+bool Queue::is_refused(const PacketBuf& packet) const {
+  std::vector<uint32_t> ends;  // of the segments, counted from the first byte of payload
+  uint32_t at = 0;
+  for (const BufRef& piece : std::span(packet.pieces, packet.piece_count)) {
+    const uint32_t part = memory_.region_segment_bytes(piece.region);
+    if (part == 0) return true;
+    for (uint64_t offset = piece.offset; offset < piece.offset + piece.length;) {
+      const uint64_t end = std::min(piece.offset + piece.length, (offset / part + 1) * part);
+      at += static_cast<uint32_t>(end - offset);
+      offset = end;
+      ends.push_back(at);
+    }
+  }
+  if (1 + ends.size() > capabilities_.tso_segments_max) return true;
+  for (uint32_t begin = 0; begin < at; begin += packet.tso_bytes) {
+    const auto first = std::upper_bound(ends.begin(), ends.end(), begin);
+    const auto last = std::lower_bound(ends.begin(), ends.end(),
+                                       std::min<uint32_t>(at, begin + packet.tso_bytes));
+    if (1 + static_cast<uint32_t>(last - first) + 1 > capabilities_.cut_segments_max) return true;
+  }
+  return false;
 }
 
 uint32_t Queue::cut_count(const PacketBuf& packet) const {

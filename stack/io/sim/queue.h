@@ -28,6 +28,7 @@ class Queue final : public PacketIo {
   enum class Taken : uint8_t { kYes, kNoRoom };
   Taken transmit(PacketBuf& packet);
   bool names_known_regions(const PacketBuf& packet) const;
+  bool is_refused(const PacketBuf& packet) const;
   uint32_t cut_count(const PacketBuf& packet) const;
   void send_cuts(const PacketBuf& packet, uint32_t count);
   void gather(const PacketBuf& packet);

@@ -21,7 +21,8 @@ WorldHost::WorldHost(io::sim::Link& link, int end, const WorldHostOptions& optio
       dialogs_(dialogs),
       memory_({.rx_slots = options.rx_slots,
                .frame_bytes = link.options().mtu_bytes + kFrameOverheadBytes,
-               .tx_packets = options.tx_packets}),
+               .tx_packets = options.tx_packets,
+               .segment_bytes = options.segment_bytes}),
       tx_packets_(options.tx_packets),
       port_(link.add_queue(end, memory_), memory_),
       stats_(new channel::WorkerStats()) {

@@ -16,6 +16,7 @@ namespace lyre::sim {
 struct WorldHostOptions {
   uint32_t rx_slots = 512;
   uint32_t tx_packets = 256;
+  uint32_t segment_bytes = UINT32_MAX;  ///< of client memory, as ports read it
   uint32_t connections_max = 256;
   uint32_t records_max = 1024;  ///< each of sent records and of received runs
   bool merge_received = true;

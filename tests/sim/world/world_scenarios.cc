@@ -232,6 +232,20 @@ void make_everything(WorldPlan& plan, Rng& rng) {
   plan.replace_engine_ppm = chance(rng, 30) ? 20'000 : 0;
 }
 
+/// Ports with TSO and the limits of a driver; memory in pages, whole, or not readable by ports.
+void make_cutting_ports(WorldPlan& plan, Rng& rng) {
+  static constexpr std::array<uint32_t, 4> kSegmentBytes = {4096, 1024, UINT32_MAX, 0};
+  plan.link.checksums = io::sim::Checksums::kHardware;
+  plan.link.tso_bytes_max = draw(rng, 3'000, 65'000);
+  plan.link.tso_segments_max = draw(rng, 4, 32);
+  plan.link.cut_segments_max = draw(rng, 2, 9);
+  plan.link.frames_max = 512;  // a TSO packet of the smallest MTU takes some 120
+  for (WorldHostOptions& host : plan.hosts) {
+    host.segment_bytes = kSegmentBytes[rng.below(kSegmentBytes.size())];
+  }
+  impair(plan, {.loss_ppm = draw(rng, 0, 10'000), .reorder_ppm = draw(rng, 0, 20'000)});
+}
+
 void make_storm(WorldPlan& plan, Rng& rng) {
   for (WorldHostOptions& host : plan.hosts) {
     for (ClientOptions& client : host.clients) {
@@ -306,6 +320,11 @@ constexpr auto kWorlds = std::to_array<NamedWorld>({
        plan.replace_engine_ppm = draw(rng, 1'000, 300'000);
      }},
     {"hosts_everything", make_everything},
+    {"hosts_tso",
+     [](WorldPlan& plan, Rng& rng) {
+       make_cutting_ports(plan, rng);
+       add_dialogs(plan, rng, {.count = 20, .bytes_max = 400'000});
+     }},
 });
 
 }  // namespace

@@ -1,0 +1,78 @@
+#include "stack/io/dpdk/driver_quirks.h"
+
+#include <gtest/gtest.h>
+
+namespace lyre::io::dpdk {
+namespace {
+
+constexpr uint32_t kNone = UINT16_MAX;
+
+/// A driver, what it reports (rte_eth_desc_lim), and what may be given to it.
+struct Case {
+  const char* driver;
+  TransmitLimits reported;
+  TransmitLimits given;
+};
+
+class Segments : public testing::TestWithParam<Case> {};
+
+TEST_P(Segments, AreNoMoreThanTheDriverTakes) {
+  const Case& tested = GetParam();
+  const DriverQuirks& quirks = quirks_of(tested.driver);
+  ASSERT_EQ(quirks.driver, tested.driver) << "has no row";
+  const TransmitLimits limits = transmit_limits(quirks, tested.reported);
+  EXPECT_EQ(limits.segments_max, tested.given.segments_max);
+  EXPECT_EQ(limits.tso_segments_max, tested.given.tso_segments_max);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Drivers, Segments,
+    testing::Values(Case{"net_ena", {17, 17}, {16, 16}},               // >= is refused
+                    Case{"net_gve", {9, 0}, {9, kNone}},               // 24.11.4
+                    Case{"net_gve", {0, 0}, {9, kNone}},               // before
+                    Case{"net_mana", {0, 30}, {30, 30}},               // 22.11: one is left out
+                    Case{"net_mana", {30, 30}, {30, 30}},              // 24.11
+                    Case{"net_netvsc", {0, 0}, {kNone, kNone}},        // without a VF
+                    Case{"net_netvsc", {40, 40}, {40, 40}},            // as its VF
+                    Case{"mlx5_pci", {40, 40}, {40, 40}},              // by the size of a request
+                    Case{"net_mlx4", {0, 0}, {22, 22}},                // says nothing
+                    Case{"net_iavf", {0, 0}, {8, 255}},                // 22.11
+                    Case{"net_iavf", {8, 4096}, {8, 255}},             // 24.11
+                    Case{"net_ice", {0, 0}, {8, 255}},                 // 22.11
+                    Case{"net_ice", {8, 4096}, {8, 255}},              // 24.11
+                    Case{"net_i40e", {8, 255}, {8, 255}},              //
+                    Case{"net_ixgbe", {40, 40}, {40, 40}},             //
+                    Case{"net_ixgbe_vf", {40, 40}, {40, 40}},          //
+                    Case{"net_e1000_igb", {255, 255}, {255, 255}},     //
+                    Case{"net_e1000_igb_vf", {255, 255}, {255, 255}},  //
+                    Case{"net_e1000_em", {255, 255}, {255, 255}},      //
+                    Case{"net_vmxnet3", {16, 255}, {16, 24}},          // refused from 24.11 on
+                    Case{"net_virtio", {0, 0}, {kNone, kNone}},        //
+                    Case{"net_memif", {0, 0}, {kNone, kNone}}));
+
+TEST(DriverQuirks, ADriverWithoutARowIsAnOrdinaryNic) {
+  const DriverQuirks& unknown = quirks_of("net_unheard_of");
+  EXPECT_TRUE(unknown.driver.empty());
+  EXPECT_FALSE(unknown.is_virtual);
+  EXPECT_TRUE(unknown.uses_checksums);
+  EXPECT_GE(unknown.rx_room_bytes_min, 2048u);
+}
+
+TEST(DriverQuirks, EveryNicHasRoomForThePowerOfTwoItRoundsTo) {
+  for (const char* nic :
+       {"net_ena", "net_gve", "net_mana", "net_netvsc", "mlx5_pci", "net_mlx4", "net_iavf",
+        "net_ice", "net_i40e", "net_ixgbe", "net_ixgbe_vf", "net_e1000_igb", "net_e1000_igb_vf",
+        "net_e1000_em", "net_vmxnet3", "net_virtio"}) {
+    EXPECT_GE(quirks_of(nic).rx_room_bytes_min, 2048u) << nic;
+    EXPECT_FALSE(quirks_of(nic).is_virtual) << nic;
+  }
+}
+
+TEST(DriverQuirks, FreesAreAskedForInTheWayThatTheDriverHas) {
+  EXPECT_EQ(quirks_of("net_ena").frees, Frees::kOnRequest);
+  EXPECT_EQ(quirks_of("mlx5_pci").frees, Frees::kOnStatus);
+  EXPECT_EQ(quirks_of("net_gve").frees, Frees::kWhenSending);
+}
+
+}  // namespace
+}  // namespace lyre::io::dpdk
