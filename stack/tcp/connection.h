@@ -21,7 +21,8 @@ inline constexpr uint32_t kNoNode = UINT32_MAX;
 
 /// A range of sequence space that was sent at once and has one state (SYN and FIN count as one). It
 /// is in the list by sequence, and in at most one other list: by time of sending (in flight), or of
-/// retransmissions to send (lost); none when SACKed.
+/// retransmissions to send (lost); none when SACKed. RecordIndex owns left, right, parent and
+/// is_indexed.
 struct SentRecord {
   enum class Place : uint8_t { kInFlight, kLost, kSacked };
 
@@ -32,9 +33,16 @@ struct SentRecord {
   uint32_t seq_prev = kNoNode;
   uint32_t queue_next = kNoNode;
   uint32_t queue_prev = kNoNode;
+  uint32_t left = kNoNode;
+  uint32_t right = kNoNode;
+  uint32_t parent = kNoNode;
   Place place = Place::kInFlight;
   bool is_retransmitted = false;
   bool ends_pushed = false;  ///< its last byte was the end of the queue, and was sent with PSH
+  bool is_indexed = false;
+  bool ends_full = false;      ///< its last segment is a full one, so that the range may grow
+  uint16_t segment_bytes = 1;  ///< it was sent in segments of this size; the last may be shorter
+  uint16_t cut_bytes = 0;      ///< so much of its first segment is acknowledged
 
   uint32_t bytes() const { return end.since(start); }
 };
@@ -124,7 +132,7 @@ struct SentList {
   uint32_t time_tail = kNoNode;
   uint32_t lost_head = kNoNode;
   uint32_t lost_tail = kNoNode;
-  uint32_t hint = kNoNode;  ///< where the last SACK block was found
+  uint32_t root = kNoNode;  ///< of the RecordIndex
   uint32_t record_count = 0;
   uint32_t sacked_bytes = 0;
   uint32_t lost_bytes = 0;

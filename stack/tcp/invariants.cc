@@ -41,6 +41,23 @@ void check_congestion(const Core& core, const Connection& c) {
   LYRE_CHECK(core.undos[recovery.undo].una.at_or_before(c.snd.una));
 }
 
+/// The index has the records from the front of the list up to one of them, each below its parent.
+void check_index(const Core& core, const SentList& list) {
+  bool was_indexed = true;
+  for (uint32_t i = list.seq_head; i != kNoNode; i = core.records[i].seq_next) {
+    const SentRecord& record = core.records[i];
+    LYRE_CHECK(was_indexed || !record.is_indexed);
+    was_indexed = record.is_indexed;
+    if (!was_indexed) continue;
+    LYRE_CHECK(record.parent != kNoNode || list.root == i);
+    for (const uint32_t child : {record.left, record.right}) {
+      if (child == kNoNode) continue;
+      LYRE_CHECK(core.records[child].is_indexed && core.records[child].parent == i);
+      LYRE_CHECK((child == record.left) == core.records[child].start.before(record.start));
+    }
+  }
+}
+
 /// The records cover [una, nxt) without gaps, and every byte is counted in the right sum.
 void check_sent_list(const Core& core, const Connection& c) {
   const SentList& list = c.snd.sent;
@@ -52,6 +69,7 @@ void check_sent_list(const Core& core, const Connection& c) {
     const SentRecord& record = core.records[i];
     LYRE_CHECK(record.seq_prev == prev);
     LYRE_CHECK(record.start == expected && record.start.before(record.end));
+    LYRE_CHECK(record.cut_bytes < record.segment_bytes);
     expected = record.end;
     prev = i;
     ++count;
@@ -63,6 +81,7 @@ void check_sent_list(const Core& core, const Connection& c) {
   LYRE_CHECK(expected == c.snd.nxt);
   LYRE_CHECK(count == list.record_count);
   LYRE_CHECK(sacked == list.sacked_bytes && lost == list.lost_bytes);
+  check_index(core, list);
   Nanos last{INT64_MIN};
   for (uint32_t i = list.time_head; i != kNoNode; i = core.records[i].queue_next) {
     LYRE_CHECK(core.records[i].place == Place::kInFlight && in_flight_count > 0);

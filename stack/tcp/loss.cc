@@ -15,6 +15,9 @@ namespace {
 constexpr uint32_t kDupThresh = 3;             ///< RFC 5681 3.2, RFC 6675, RFC 8985
 constexpr uint8_t kReorderPersistRounds = 16;  ///< RFC 8985 6.2 step 4
 constexpr uint8_t kReorderMultMax = 20;
+/// An ACK looks at so many records that may still be lost, but not yet. RFC 8985 looks at all: then
+/// a peer that widens the reordering window makes every ACK cost a window of records.
+constexpr uint32_t kUndueRecordsMax = 32;
 
 /// Result of a scan: records that RACK marked lost, and how long to wait for the next (zero: no
 /// wait).
@@ -53,15 +56,21 @@ bool was_sent_before_rack(const Connection& c, const SentRecord& record) {
 }
 
 /// RFC 8985 6.2 step 5. The list is in order of sending, so the scan ends at the first record that
-/// was sent too recently.
+/// was sent too recently. The wait is that of the last record before it; when there are many, that
+/// of a record sent with the one that RACK knows as delivered.
 RackScan scan_rack(Core& core, Connection& c, Nanos now) {
   RackScan scan;
   if (!c.recovery.rack_valid) return scan;
   Scoreboard board(core, c);
   const Nanos patience = c.recovery.rack_rtt + reorder_window(c);
+  uint32_t undue_count = 0;
   for (uint32_t index = board.first_in_time(); index != kNoNode;) {
     const SentRecord& record = board[index];
     if (!was_sent_before_rack(c, record)) break;
+    if (undue_count == kUndueRecordsMax) {
+      scan.wait = c.recovery.rack_sent_at + patience - now;
+      break;
+    }
     const uint32_t next = record.queue_next;
     const Nanos remaining = record.sent_at + patience - now;
     if (remaining <= nanos(0)) {
@@ -69,6 +78,7 @@ RackScan scan_rack(Core& core, Connection& c, Nanos now) {
       ++scan.marked_count;
     } else {
       scan.wait = later(scan.wait, remaining);
+      ++undue_count;
     }
     index = next;
   }

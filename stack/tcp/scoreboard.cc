@@ -8,43 +8,65 @@ using Place = SentRecord::Place;
 
 namespace {
 
+/// The bytes from the start of a segment of `record` to `at`, which lies in the record.
+uint32_t bytes_into_segment(const SentRecord& record, SeqNum at) {
+  return (at.since(record.start) + record.cut_bytes) % record.segment_bytes;
+}
+
+/// Whether a range that is sent in segments of `segment_bytes` has only full ones.
+bool is_full(uint32_t bytes, uint16_t segment_bytes) {
+  return bytes == segment_bytes || bytes % segment_bytes == 0;
+}
+
+/// The first segment of `record` that begins at `at` or later; its end if there is none.
+SeqNum segment_from(const SentRecord& record, SeqNum at) {
+  if (at.at_or_before(record.start)) return record.start;
+  const uint32_t into = bytes_into_segment(record, at);
+  return into == 0 ? at : earliest(at + (record.segment_bytes - into), record.end);
+}
+
+/// The end of the last segment of `record` that ends at `at` or before; its start if there is none.
+SeqNum segment_until(const SentRecord& record, SeqNum at) {
+  if (at.at_or_after(record.end)) return record.end;
+  const uint32_t into = bytes_into_segment(record, at);
+  return at.since(record.start) > into ? at - into : record.start;
+}
+
+void cut_front(SentRecord& record, SeqNum start) {
+  record.cut_bytes = static_cast<uint16_t>(bytes_into_segment(record, start));
+  record.start = start;
+}
+
 bool was_sent_before(const SentRecord& a, const SentRecord& b) {
   return a.sent_at != b.sent_at ? a.sent_at < b.sent_at : a.start.before(b.start);
 }
 
 }  // namespace
 
-bool Scoreboard::can_take() const {
-  // The pool has one record per connection beyond the shared ones. A connection with nothing
-  // outstanding can therefore always send, and never depends on the ACKs of another.
-  return list_.record_count == 0 || core_.records.room() > core_.config.connections_max;
-}
+bool Scoreboard::has_room() const { return can_take() || may_grow(core_.records[list_.seq_tail]); }
 
-bool Scoreboard::has_room() const {
-  if (can_take()) return true;
-  const SentRecord& tail = core_.records[list_.seq_tail];
-  return tail.place == Place::kInFlight && !tail.is_retransmitted &&
-         list_.time_tail == list_.seq_tail;
-}
-
-void Scoreboard::append(uint32_t bytes, Nanos now) {
-  const SeqNum start = c_.snd.nxt;
-  if (list_.seq_tail != kNoNode) {
-    SentRecord& tail = core_.records[list_.seq_tail];
-    const bool may_grow = tail.place == Place::kInFlight && !tail.is_retransmitted &&
-                          list_.time_tail == list_.seq_tail;
-    if (may_grow && (tail.sent_at == now || !can_take())) {
-      tail.end += bytes;
-      tail.sent_at = now;
-      return;
-    }
+void Scoreboard::append(uint32_t bytes, uint16_t segment_bytes, Nanos now) {
+  if (list_.seq_tail == kNoNode) return append_record(bytes, segment_bytes, now);
+  SentRecord& tail = core_.records[list_.seq_tail];
+  const bool continues =
+      tail.sent_at == now && tail.segment_bytes == segment_bytes && tail.ends_full;
+  if (!may_grow(tail) || (!continues && can_take())) {
+    return append_record(bytes, segment_bytes, now);
   }
+  tail.end += bytes;
+  tail.sent_at = now;
+  tail.ends_full = is_full(bytes, segment_bytes);
+}
+
+void Scoreboard::append_record(uint32_t bytes, uint16_t segment_bytes, Nanos now) {
   const uint32_t index = core_.records.take();
   LYRE_CHECK(index != kNoNode);  // the caller called has_room(), or it is the connection's first
   SentRecord& record = core_.records[index];
-  record.start = start;
-  record.end = start + bytes;
+  record.start = c_.snd.nxt;
+  record.end = record.start + bytes;
   record.sent_at = now;
+  record.segment_bytes = segment_bytes;
+  record.ends_full = is_full(bytes, segment_bytes);
   ++list_.record_count;
   link_seq_after(index, list_.seq_tail);
   link_in_flight_after(index, list_.time_tail);
@@ -75,7 +97,7 @@ void Scoreboard::ack_up_to(SeqNum ack, AckSample& sample) {
         break;
     }
     if (end != record.end) {
-      record.start = end;
+      cut_front(record, end);
       return;
     }
     leave_queue(index);
@@ -116,27 +138,29 @@ void Scoreboard::note_delivered(const SentRecord& record, SeqNum end, AckSample&
   recovery.rack_rtt = later(recovery.rack_rtt, sample.late_rtt);
 }
 
-uint32_t Scoreboard::find(SeqNum start) {
-  uint32_t index = list_.hint != kNoNode ? list_.hint : list_.seq_head;
-  if (index == kNoNode) return kNoNode;
-  while (core_.records[index].start.after(start) && core_.records[index].seq_prev != kNoNode) {
-    index = core_.records[index].seq_prev;
-  }
-  while (index != kNoNode && core_.records[index].end.at_or_before(start)) {
-    index = core_.records[index].seq_next;
-  }
-  return index;
+/// The record in which the first whole segment at or after `start` lies and begins.
+uint32_t Scoreboard::first_inside(SeqNum start) {
+  const uint32_t index = this->index().find(list_.seq_tail, start);
+  if (index == kNoNode || core_.records[index].place == Place::kSacked) return index;
+  const SentRecord& record = core_.records[index];
+  const SeqNum from = segment_from(record, start);
+  // Without a record for the split the next one is the first.
+  if (from != record.start && from != record.end) split(index, from);
+  return from == record.start ? index : core_.records[index].seq_next;
+}
+
+/// Cuts the record at the end of its last segment before `end`. False when it has none.
+bool Scoreboard::reduce_to(uint32_t index, SeqNum end) {
+  const SentRecord& record = core_.records[index];
+  const SeqNum until = segment_until(record, end);
+  return until == record.end || (until != record.start && split(index, until));
 }
 
 void Scoreboard::mark_sacked(SeqNum start, SeqNum end, AckSample& sample) {
-  uint32_t index = find(start);
+  uint32_t index = first_inside(start);
   while (index != kNoNode && core_.records[index].start.before(end)) {
     if (core_.records[index].place != Place::kSacked) {
-      if (core_.records[index].start.before(start)) {
-        if (!split(index, start)) return;
-        index = core_.records[index].seq_next;
-      }
-      if (core_.records[index].end.after(end) && !split(index, end)) return;
+      if (!reduce_to(index, end)) return;
       set_sacked(index, sample);
     }
     // Adjacent SACKed records are merged, so the number of records depends on the number of holes
@@ -146,14 +170,11 @@ void Scoreboard::mark_sacked(SeqNum start, SeqNum end, AckSample& sample) {
       merge_with_next(before);
       index = before;
     }
-    list_.hint = index;
+    const uint32_t next = core_.records[index].seq_next;
+    if (next != kNoNode && core_.records[next].place == Place::kSacked) {
+      merge_with_next(index);
+    }
     index = core_.records[index].seq_next;
-  }
-  if (index == kNoNode || list_.hint == kNoNode) return;
-  if (core_.records[index].place == Place::kSacked &&
-      core_.records[list_.hint].place == Place::kSacked &&
-      core_.records[list_.hint].seq_next == index) {
-    merge_with_next(list_.hint);
   }
 }
 
@@ -171,20 +192,20 @@ void Scoreboard::merge_with_next(uint32_t index) {
   const uint32_t next = core_.records[index].seq_next;
   core_.records[index].end = core_.records[next].end;
   core_.records[index].ends_pushed = core_.records[next].ends_pushed;
-  if (list_.hint == next) list_.hint = index;
   free_record(next);
 }
 
 bool Scoreboard::split(uint32_t index, SeqNum at) {
-  if (core_.records.room() <= core_.config.connections_max) return false;
+  if (!can_take()) return false;
   const uint32_t right = core_.records.take();
   SentRecord& record = core_.records[index];
   core_.records[right] = record;
-  core_.records[right].start = at;
+  cut_front(core_.records[right], at);
   record.end = at;
   record.ends_pushed = false;
   ++list_.record_count;
   link_seq_after(right, index);
+  this->index().split(index, right);
   if (record.place == Place::kInFlight) link_in_flight_after(right, index);
   if (record.place == Place::kLost) link_lost_after(right, index);
   return true;
@@ -198,11 +219,24 @@ void Scoreboard::mark_lost(uint32_t index) {
   list_.lost_bytes += record.bytes();
   // RFC 6675 4, NextSeg: the lowest is sent first. Losses are mostly detected in that order
   // already.
-  uint32_t after = list_.lost_tail;
-  while (after != kNoNode && core_.records[after].start.after(record.start)) {
-    after = core_.records[after].queue_prev;
+  link_lost_after(index, lost_before(index));
+}
+
+/// The last record in the lost list whose sequence is lower. Between its ends the list is searched
+/// from `index` in both directions: the nearest lost record tells the place.
+uint32_t Scoreboard::lost_before(uint32_t index) const {
+  const SeqNum start = core_.records[index].start;
+  if (list_.lost_tail == kNoNode || core_.records[list_.lost_tail].start.before(start)) {
+    return list_.lost_tail;
   }
-  link_lost_after(index, after);
+  if (core_.records[list_.lost_head].start.after(start)) return kNoNode;
+  uint32_t below = index, above = index;
+  while (true) {
+    below = core_.records[below].seq_prev;
+    if (core_.records[below].place == Place::kLost) return below;
+    above = core_.records[above].seq_next;
+    if (core_.records[above].place == Place::kLost) return core_.records[above].queue_prev;
+  }
 }
 
 void Scoreboard::mark_all_lost() {
@@ -251,7 +285,7 @@ void Scoreboard::forget_sacks() {
   }
 }
 
-void Scoreboard::mark_resent(uint32_t index, uint32_t bytes, Nanos now) {
+void Scoreboard::mark_resent(uint32_t index, uint32_t bytes, uint16_t segment_bytes, Nanos now) {
   SentRecord& record = core_.records[index];
   // Without a free record the whole range counts as retransmitted; a later timeout finds the rest.
   if (bytes < record.bytes()) split(index, record.start + bytes);
@@ -260,6 +294,8 @@ void Scoreboard::mark_resent(uint32_t index, uint32_t bytes, Nanos now) {
   record.place = Place::kInFlight;
   record.is_retransmitted = true;
   record.sent_at = now;
+  record.segment_bytes = segment_bytes;
+  record.cut_bytes = 0;
   link_in_flight_after(index, list_.time_tail);
 }
 
@@ -329,7 +365,7 @@ void Scoreboard::free_record(uint32_t index) {
       record.seq_next;
   (record.seq_next == kNoNode ? list_.seq_tail : core_.records[record.seq_next].seq_prev) =
       record.seq_prev;
-  if (list_.hint == index) list_.hint = record.seq_next;
+  if (record.is_indexed) this->index().erase(index);
   --list_.record_count;
   core_.records.give_back(index);
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "stack/tcp/core.h"
+#include "stack/tcp/record_index.h"
 
 namespace lyre::tcp {
 
@@ -22,19 +23,29 @@ struct AckSample {
   wire::SackBlock dsack;
 };
 
+/// A connection may have a record more while it has at most one for so many free ones. So several
+/// connections that take all they can leave a share to each of the others.
+inline constexpr uint32_t kShareOfFreeRecords = 8;
+
 /// RFC 2018 / 6675 / 8985: the records of one connection and the three lists that link them.
 /// Every function keeps sacked_bytes, lost_bytes and record_count correct.
+///
+/// The peer cannot make it expensive: SACK blocks are rounded to whole segments, so that records
+/// are at most as many as segments were sent; a connection has only a share of the free records;
+/// and a block is found in O(log n) (RecordIndex).
 class Scoreboard {
  public:
   Scoreboard(Core& core, Connection& c) : core_(core), c_(c), list_(c.snd.sent) {}
 
   /// False when no record is free for new bytes.
   bool has_room() const;
-  /// Records [snd.nxt, snd.nxt + bytes) as sent now. REQUIRES: has_room().
-  void append(uint32_t bytes, Nanos now);
+  /// Records [snd.nxt, snd.nxt + bytes) as sent now in segments of `segment_bytes`. REQUIRES:
+  /// has_room().
+  void append(uint32_t bytes, uint16_t segment_bytes, Nanos now);
   /// Removes the records before `ack`.
   void ack_up_to(SeqNum ack, AckSample& sample);
-  /// Marks [start, end) as SACKed. Without a free record for a split, the rest is unchanged.
+  /// Marks the whole segments in [start, end) as SACKed. A record that would have to be split while
+  /// none is free is left as it is.
   void mark_sacked(SeqNum start, SeqNum end, AckSample& sample);
   void mark_lost(uint32_t index);
   void mark_all_lost();
@@ -43,8 +54,9 @@ class Scoreboard {
   /// RFC 2018 8: clears all SACK marks after a timeout, because the receiver may have discarded the
   /// data.
   void forget_sacks();
-  /// `bytes` from the front of a record were retransmitted; the rest is unchanged.
-  void mark_resent(uint32_t index, uint32_t bytes, Nanos now);
+  /// `bytes` from the front of a record were retransmitted in segments of `segment_bytes`; the rest
+  /// is unchanged.
+  void mark_resent(uint32_t index, uint32_t bytes, uint16_t segment_bytes, Nanos now);
   /// Splits a record after its first `bytes`, or leaves it whole. Returns the index of the front
   /// part.
   uint32_t split_front(uint32_t index, uint32_t bytes);
@@ -57,10 +69,27 @@ class Scoreboard {
   uint32_t first_in_time() const { return list_.time_head; }
 
  private:
-  bool can_take() const;
+  /// Whether the connection may have one record more.
+  bool can_take() const {
+    // The pool has one record per connection beyond the shared ones. A connection with nothing
+    // outstanding can therefore always send, and never depends on the ACKs of another.
+    const uint32_t room = core_.records.room();
+    const uint32_t own = core_.config.connections_max;
+    return list_.record_count == 0 ||
+           (room > own && list_.record_count <= (room - own) / kShareOfFreeRecords);
+  }
+  /// Whether `tail`, the newest record, can take what is sent next as well.
+  bool may_grow(const SentRecord& tail) const {
+    return tail.place == SentRecord::Place::kInFlight && !tail.is_retransmitted &&
+           list_.time_tail == list_.seq_tail;
+  }
   void note_delivered(const SentRecord& record, SeqNum end, AckSample& sample);
-  uint32_t find(SeqNum start);
   bool split(uint32_t index, SeqNum at);
+  RecordIndex index() { return {core_.records, list_.root, core_.isn_key.k1}; }
+  void append_record(uint32_t bytes, uint16_t segment_bytes, Nanos now);
+  uint32_t first_inside(SeqNum start);
+  bool reduce_to(uint32_t index, SeqNum end);
+  uint32_t lost_before(uint32_t index) const;
   void set_sacked(uint32_t index, AckSample& sample);
   void merge_with_next(uint32_t index);
   void leave_queue(uint32_t index);

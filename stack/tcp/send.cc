@@ -180,7 +180,7 @@ SegmentOut resend(Core& core, Connection& c, uint32_t index, const SeqRange& ran
                   Nanos now) {
   const SentRecord& record = core.records[index];
   const bool is_pushed = record.ends_pushed && range.sequence_bytes() == record.bytes();
-  Scoreboard(core, c).mark_resent(index, range.sequence_bytes(), now);
+  Scoreboard(core, c).mark_resent(index, range.sequence_bytes(), one, now);
   SegmentOut out = make_data(c, range, one, false, now);
   if (is_pushed) out.flags.set(TcpFlags::kPsh);
   out.is_retransmission = true;
@@ -194,7 +194,7 @@ SegmentOut resend(Core& core, Connection& c, uint32_t index, const SeqRange& ran
 }
 
 std::optional<SegmentOut> try_resend_syn(Core& core, Connection& c, uint32_t index, Nanos now) {
-  Scoreboard(core, c).mark_resent(index, 1, now);
+  Scoreboard(core, c).mark_resent(index, 1, 1, now);
   c.snd.must_retransmit = false;
   SegmentOut out = make_syn(c, now);
   out.is_retransmission = true;
@@ -289,7 +289,7 @@ void restart_after_idle(Core& core, Connection& c, Nanos now) {
 
 SegmentOut send_new(Core& core, Connection& c, const NewData& plan, uint16_t one, Nanos now) {
   const SeqRange range{.seq = c.snd.nxt, .data_bytes = plan.bytes, .has_fin = plan.has_fin};
-  Scoreboard(core, c).append(range.sequence_bytes(), now);
+  Scoreboard(core, c).append(range.sequence_bytes(), one, now);
   c.snd.nxt += range.sequence_bytes();
   c.bytes_sent += plan.bytes;
   c.snd.last_sent_at = now;
@@ -325,7 +325,7 @@ std::optional<SegmentOut> try_send_new(Core& core, Connection& c, uint32_t paylo
 
 std::optional<SegmentOut> try_send_syn(Core& core, Connection& c, Nanos now) {
   if (!is_one_of(c.state, kOpening) || c.snd.nxt != c.snd.iss) return std::nullopt;
-  Scoreboard(core, c).append(1, now);
+  Scoreboard(core, c).append(1, 1, now);
   c.snd.nxt += 1;
   arm_after_send(c, now);
   return make_syn(c, now);

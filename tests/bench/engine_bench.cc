@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "stack/base/check.h"
+#include "stack/base/rng.h"
 #include "stack/tcp/engine.h"
 
 namespace lyre::tcp {
@@ -107,6 +108,49 @@ void bulk(benchmark::State& state) {
       static_cast<double>(segments), benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 
+/// A peer that acknowledges `state.range(0)` outstanding segments selectively, four blocks an ACK,
+/// at any bytes: what such an ACK costs (RFC 2018; the class of CVE-2019-11478).
+void hostile_sacks(benchmark::State& state) {
+  const auto segments = static_cast<uint32_t>(state.range(0));
+  ConnectionConfig config;
+  config.timestamps = false;
+  Engine engine({.connections_max = 16}, {.k0 = 1, .k1 = 2}, 1);
+  Nanos now = seconds(1);
+  const FourTuple tuple{.local = {IpAddress::v4(1), 1}, .remote = {IpAddress::v4(2), 2}};
+  const ConnId conn = engine.open_active(tuple, config, now);
+  const SeqNum iss = engine.poll_transmit(conn, 0, now)->seq;
+  SegmentIn ack{.seq = SeqNum(0), .ack = iss + 1, .window = UINT16_MAX};
+  ack.flags.bits = wire::TcpFlags::kSyn | wire::TcpFlags::kAck;
+  ack.options.mss = 1460;
+  ack.options.sack_permitted = true;
+  ack.options.window_scale = 14;
+  Effects effects;
+  engine.on_segment(conn, ack, now, effects);
+  ack.seq = SeqNum(1);
+  ack.flags.bits = wire::TcpFlags::kAck;
+  ack.options = {};
+  while (engine.info(conn).in_flight_bytes < segments * 1460) {  // grows the window
+    engine.on_app_send(conn, kQueueBytes, now, effects);
+    for (now += micros(1); const auto out = engine.poll_transmit(conn, 0, now); now += nanos(1)) {
+      ack.ack = out->seq;
+    }
+    if (engine.info(conn).in_flight_bytes < segments * 1460) {
+      engine.on_segment(conn, ack, now, effects);
+    }
+  }
+  const SeqNum una = ack.ack = iss + 1 + static_cast<uint32_t>(engine.info(conn).bytes_acked);
+  Rng rng(7);
+  for (auto _ : state) {
+    now += micros(300);
+    ack.options.sack_count = wire::kSackBlocksMax;
+    for (wire::SackBlock& block : ack.options.sacks) {
+      block.start = una + 1 + static_cast<uint32_t>(rng.below(segments * 1460 - 2000));
+      block.end = block.start + 1 + static_cast<uint32_t>(rng.below(3));
+    }
+    engine.on_segment(conn, ack, now, effects);
+  }
+}
+
 /// `--rounds N MSS PAYLOAD`: that many rounds, and how many segments they moved: for callgrind.
 int run_rounds(char** arguments) {
   Pair pair(static_cast<uint16_t>(std::atoi(arguments[1])));
@@ -118,6 +162,7 @@ int run_rounds(char** arguments) {
 }
 
 BENCHMARK(bulk)->Args({1460, 0})->Args({8960, 0})->Args({1460, 65536})->Args({8960, 65536});
+BENCHMARK(hostile_sacks)->Arg(250)->Arg(1000)->Iterations(5000);
 
 }  // namespace
 }  // namespace lyre::tcp

@@ -123,15 +123,6 @@ TEST(Recovery, LiesInSackBlocksChangeNothing) {
   EXPECT_EQ(peer.info().in_flight_bytes, 8000u);
 }
 
-TEST(Recovery, SackInsideASegmentSplitsItsRecord) {
-  Peer peer;
-  send_ten(peer);
-  peer.ack_with_sack(0, {{1500, 1700}, {1900, 2500}});
-  EXPECT_EQ(peer.info().in_flight_bytes, 9200u);
-  peer.ack(10000);
-  EXPECT_EQ(peer.info().in_flight_bytes, 0u);
-}
-
 TEST(Recovery, WhatWasPushedIsPushedAgain) {  // RFC 9293 3.9.1.2
   Peer peer;
   peer.dial();
