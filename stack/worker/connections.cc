@@ -7,7 +7,7 @@
 #include "stack/worker/clients/context.h"
 #include "stack/worker/flow_label.h"
 #include "stack/worker/impl.h"
-#include "stack/worker/listeners.h"
+#include "stack/worker/tables/listeners.h"
 #include "stack/worker/tables/time_wait_queue.h"
 
 /// Sessions from their first to their last moment.

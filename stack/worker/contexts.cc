@@ -6,7 +6,7 @@
 #include "stack/worker/clients/context.h"
 #include "stack/worker/impl.h"
 #include "stack/worker/inbox.h"
-#include "stack/worker/listeners.h"
+#include "stack/worker/tables/listeners.h"
 
 namespace lyre::worker {
 
@@ -77,11 +77,6 @@ void Worker::Impl::expel(Context& context, const char* reason) {
 void Worker::Impl::detach(uint32_t index) {
   Context& context = contexts[index];
   if (context.state == Context::State::kFree || context.state == Context::State::kDetaching) return;
-  for (uint32_t i = 0; i < listeners.touched(); ++i) {
-    if (!listeners.is_open(i) || listeners[i].context != index) continue;
-    listeners.remove(i);
-    write_listener_row(i);
-  }
   context.state = Context::State::kDetaching;
 }
 
@@ -89,6 +84,11 @@ void Worker::Impl::detach(uint32_t index) {
 size_t Worker::Impl::continue_detaching(uint32_t index) {
   Context& context = contexts[index];
   size_t count = 0;
+  // Listeners first: without them no session comes any more.
+  for (; !context.listeners.empty() && count < kListenersPerDetachStepMax; ++count) {
+    close_listener(context, context.listeners.front());
+  }
+  if (count > 0) return count;
   for (; !context.sessions.empty() && count < kSessionsPerDetachStepMax; ++count) {
     leave_to_itself(context.sessions.front());
   }

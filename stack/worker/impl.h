@@ -18,7 +18,7 @@
 #include "stack/worker/clients/client_region.h"
 #include "stack/worker/clients/context_table.h"
 #include "stack/worker/flow_table.h"
-#include "stack/worker/listeners.h"
+#include "stack/worker/tables/listeners.h"
 #include "stack/worker/packet_fate.h"
 #include "stack/worker/port.h"
 #include "stack/worker/routing/connection_router.h"
@@ -54,7 +54,10 @@ inline constexpr size_t kSessionRowsPerPollMax = 16;
 /// Of work that takes several turns, how much one turn does.
 inline constexpr uint32_t kConnectionsPerWalkStepMax = 256;
 inline constexpr uint32_t kSessionsPerDetachStepMax = 256;
+inline constexpr uint32_t kListenersPerDetachStepMax = 256;
 inline constexpr uint32_t kSlotsPerDetachStepMax = 4096;
+/// Sessions that are scheduled in one turn because the MAC address of a neighbour was learned.
+inline constexpr uint32_t kWokenPerPollMax = 256;
 inline constexpr Nanos kStatsPeriod = millis(50);
 /// What waits for room in a client's ring is tried again this soon: clients need not tell us.
 inline constexpr Nanos kUntoldRetry = micros(100);
@@ -166,6 +169,7 @@ struct Worker::Impl {
   const char* on_connect(Context& context, const channel::Submission& entry);
   const char* on_listen(Context& context, const channel::Submission& entry);
   const char* on_close_listen(Context& context, const channel::Submission& entry);
+  void close_listener(Context& context, uint32_t index);
   const char* on_send(Context& context, uint32_t conn, const channel::Submission& entry);
   void shut_down_session(uint32_t conn);
   const char* on_set_option(uint32_t conn, const channel::Submission& entry);
@@ -257,7 +261,6 @@ struct Worker::Impl {
   std::optional<MacAddress> neighbour_of(uint32_t conn);
   void release_neighbour(session::Session& sender);
   bool reroute(uint32_t conn);
-  void wake_neighbour_waiters();
 
   // timers.cc
   size_t run_timers();
@@ -294,7 +297,7 @@ struct Worker::Impl {
   SegmentMerger merger;
   ip::Classified classified;  ///< of the packet under way
   link::Neighbours neighbours;
-  uint32_t neighbours_seen = 0;    ///< generation at which waiters were woken
+  uint32_t neighbours_seen = 0;    ///< generation for which sessions were woken
   uint32_t ndp_seen = UINT32_MAX;  ///< generation that the routes follow
   uint16_t ip_id = 0;
 
@@ -321,7 +324,6 @@ struct Worker::Impl {
   BoundedVector<io::PacketBuf*, kTxStockPackets> tx_stock;  ///< empty transmit packets
   BoundedVector<io::PacketBuf*, kLoopPacketsMax> loop;      ///< delivered locally, not yet received
   BoundedVector<io::PacketBuf*, kLoopPacketsMax> loop_now;  ///< being received
-  bool has_neighbour_waiters = false;
   uint32_t stats_cursor = 0;
   uint32_t check_cursor = 0;
   Nanos nudged_at{0};

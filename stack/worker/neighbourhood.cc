@@ -122,8 +122,7 @@ std::optional<MacAddress> Worker::Impl::neighbour_of(uint32_t conn) {
   }
   if (!sender.holds_neighbour) sender.holds_neighbour = neighbours.hold(port, sender.next_hop);
   if (resolved.answer == link::Answer::kKnown) return resolved.mac;
-  sender.waits_for_neighbour = true;
-  has_neighbour_waiters = true;
+  transmit_queue.wait_for_neighbour(conn);
   if (resolved.answer == link::Answer::kUnreachable) {
     tcp::Effects effects;
     engine.on_host_unreachable(conn, now, effects);
@@ -146,17 +145,6 @@ void Worker::Impl::release_neighbour(session::Session& sender) {
   if (!sender.holds_neighbour) return;
   neighbours.release(sender.port, sender.next_hop);
   sender.holds_neighbour = false;
-}
-
-void Worker::Impl::wake_neighbour_waiters() {
-  neighbours_seen = neighbours.generation();
-  if (!has_neighbour_waiters) return;
-  has_neighbour_waiters = false;
-  for (uint32_t conn = 0; conn < engine.index_bound(); ++conn) {
-    if (!engine.is_open(conn) || !session(conn).waits_for_neighbour) continue;
-    session(conn).waits_for_neighbour = false;
-    transmit_queue.schedule(conn);
-  }
 }
 
 }  // namespace lyre::worker

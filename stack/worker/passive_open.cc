@@ -5,7 +5,7 @@
 #include "stack/wire/ethernet.h"
 #include "stack/wire/tcp_segment.h"
 #include "stack/worker/impl.h"
-#include "stack/worker/listeners.h"
+#include "stack/worker/tables/listeners.h"
 #include "stack/worker/payload_chain.h"
 
 /// Segments without a connection: SYNs to listeners, ACKs that answer SYN cookies, and resets.

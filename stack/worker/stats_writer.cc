@@ -7,7 +7,7 @@
 #include "stack/tcp/engine.h"
 #include "stack/worker/clients/context.h"
 #include "stack/worker/impl.h"
-#include "stack/worker/listeners.h"
+#include "stack/worker/tables/listeners.h"
 #include "stack/worker/port.h"
 
 /// What tools see in the stats segment. A pass over all session rows is spread over turns.

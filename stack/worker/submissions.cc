@@ -6,7 +6,7 @@
 #include "stack/tcp/engine.h"
 #include "stack/worker/clients/context.h"
 #include "stack/worker/impl.h"
-#include "stack/worker/listeners.h"
+#include "stack/worker/tables/listeners.h"
 #include "stack/worker/tables/slot_loans.h"
 
 /// What clients ask for. An entry is copied once out of shared memory and then checked: each
@@ -137,6 +137,7 @@ const char* Worker::Impl::on_listen(Context& context, const channel::Submission&
                                         .cookie = open.cookie,
                                         .backlog = backlog});
   if (index == Listeners::kNone) return fail(channel::EndStatus::kNoResources);
+  context.listeners.push_back(listeners, index);
   write_listener_row(index);
   return answer_open(context, channel::Event::kListening, channel::EndStatus::kOk, open.cookie,
                      {index | kListenerBit, listeners[index].generation}, {local, {}});
@@ -149,9 +150,14 @@ const char* Worker::Impl::on_close_listen(Context& context, const channel::Submi
       listeners[index].context != contexts.index_of(context)) {
     return nullptr;
   }
+  close_listener(context, index);
+  return nullptr;
+}
+
+void Worker::Impl::close_listener(Context& context, uint32_t index) {
+  context.listeners.remove(listeners, index);
   listeners.remove(index);
   write_listener_row(index);
-  return nullptr;
 }
 
 const char* Worker::Impl::on_send(Context& context, uint32_t conn,

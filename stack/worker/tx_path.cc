@@ -41,7 +41,11 @@ wire::TcpFlags flags_of_part(const tcp::SegmentOut& segment, bool is_first, bool
 /// allows and the port has room for. Sessions that are put back in the list meanwhile stand behind
 /// `last` and wait for the next turn.
 size_t Worker::Impl::transmit() {
-  if (neighbours.generation() != neighbours_seen) wake_neighbour_waiters();
+  if (neighbours.generation() != neighbours_seen) {
+    neighbours_seen = neighbours.generation();
+    transmit_queue.begin_waking();
+  }
+  transmit_queue.wake_some(kWokenPerPollMax);
   size_t sent = 0;
   for (Port& port : ports) {
     port.begin_turn();

@@ -100,8 +100,8 @@ Nanos Worker::Impl::next_deadline() const {
 
 bool Worker::Impl::has_waiting_work() {
   if (router.has_messages()) return true;
-  if (!inbox.is_empty() || !leaving.empty() || !transmit_queue.empty() || !loop.empty())
-    return true;
+  if (!inbox.is_empty() || !leaving.empty() || !loop.empty()) return true;
+  if (!transmit_queue.empty() || transmit_queue.is_waking()) return true;
   if (shutdown_walk.is_under_way() || lost_addresses_walk.is_under_way()) return true;
   for (uint32_t index : contexts.in_use()) {
     Context& context = contexts[index];

@@ -16,7 +16,7 @@ INCLUDE_TABLE = {
     'stack/worker': ['stack/base', 'stack/wire', 'stack/channel', 'stack/io', 'stack/link',
                      'stack/ip', 'stack/tcp', 'stack/session', 'stack/worker/routing',
                      'stack/worker/tables', 'stack/worker/clients'],
-    'stack/worker/clients': ['stack/base', 'stack/channel', 'stack/session',
+    'stack/worker/clients': ['stack/base', 'stack/channel', 'stack/session', 'stack/worker/tables',
                              'stack/worker/inbox.h'],
     'stack/worker/tables': ['stack/base', 'stack/session'],
     'stack/worker/routing': ['stack/base', 'stack/wire', 'stack/channel', 'stack/io/packet.h',

@@ -9,6 +9,7 @@
 #include "stack/session/session.h"
 #include "stack/worker/clients/client_region.h"
 #include "stack/worker/inbox.h"
+#include "stack/worker/tables/listeners.h"
 
 namespace lyre::worker {
 
@@ -38,7 +39,8 @@ struct Context {
   channel::CompletionProducer completions;
   IndexList<session::Session, &session::Session::owner_link> sessions;
   IndexList<session::Session, &session::Session::dirty_link> dirty;  ///< those with news for it
-  IndexList<ClientRegion, &ClientRegion::link> regions;              ///< registered memory
+  IndexList<Listener, &Listener::link> listeners;
+  IndexList<ClientRegion, &ClientRegion::link> regions;  ///< registered memory
 
   uint32_t copy_block_count = 0;
   struct CopyBlock {

@@ -32,6 +32,40 @@ TEST(TransmitQueue, ForgetsASessionWhereverItStands) {
   EXPECT_TRUE(queue.empty());
 }
 
+TEST(TransmitQueue, WakesAFewOfThoseThatWaitedWhenTheWakingBegan) {
+  std::vector<session::Session> sessions(6);
+  TransmitQueue queue(sessions.data());
+  for (uint32_t conn = 0; conn < 5; ++conn) queue.wait_for_neighbour(conn);
+  queue.wake_some(9);
+  EXPECT_TRUE(queue.empty()) << "nothing was learned";
+  queue.begin_waking();
+  queue.wait_for_neighbour(5);  // waits for what is learned later
+  queue.wake_some(3);
+  EXPECT_EQ(queue.size(), 3u);
+  EXPECT_TRUE(queue.is_waking());
+  queue.remove(3);
+  queue.wake_some(1);
+  queue.wake_some(9);
+  EXPECT_FALSE(queue.is_waking());
+  for (const uint32_t conn : {0u, 1u, 2u, 4u}) EXPECT_EQ(queue.take(), conn);
+}
+
+TEST(TransmitQueue, WhoIsScheduledWaitsNoMore) {
+  std::vector<session::Session> sessions(2);
+  TransmitQueue queue(sessions.data());
+  queue.wait_for_neighbour(1);
+  queue.schedule(1);
+  EXPECT_EQ(queue.size(), 1u);
+  queue.begin_waking();
+  EXPECT_FALSE(queue.is_waking());
+  EXPECT_EQ(queue.take(), 1u);
+  queue.wait_for_neighbour(1);
+  queue.remove(1);
+  queue.begin_waking();
+  queue.wake_some(9);
+  EXPECT_TRUE(queue.empty());
+}
+
 TEST(TimeWaitQueue, TheOldestGivesWayFirst) {
   std::vector<session::Session> sessions(4);
   TimeWaitQueue queue(sessions.data());

@@ -1,4 +1,4 @@
-#include "stack/worker/listeners.h"
+#include "stack/worker/tables/listeners.h"
 
 #include <gtest/gtest.h>
 

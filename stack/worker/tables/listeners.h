@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "stack/base/index_list.h"
 #include "stack/base/ip_address.h"
 #include "stack/base/slab.h"
 
@@ -19,6 +20,7 @@ struct Listener {
   uint32_t embryonic = 0;      ///< handshakes under way, a part of `pending`
   uint32_t pending = 0;        ///< handshakes under way and sessions not yet announced
   uint32_t next = UINT32_MAX;  ///< with the same port
+  IndexLink link;              ///< in the list of its context
 };
 
 /// All listeners of a worker, by port. Thread: the worker.
@@ -75,7 +77,6 @@ class Listeners {
     return listeners_.is_taken(index) && listeners_[index].generation == generation;
   }
   Listener& operator[](uint32_t index) { return listeners_[index]; }
-  uint32_t touched() const { return listeners_.touched(); }
   bool is_open(uint32_t index) const { return listeners_.is_taken(index); }
 
  private:
