@@ -60,10 +60,11 @@ void Worker::Impl::attach(const Command& command) {
   context.completions = {&rings.completion_indices, rings.completions};
   context.copy_block_count = static_cast<uint32_t>(
       std::min<uint64_t>(command.copy_bytes / kCopyBlockBytes, kCopyBlocksMax));
-  context.has_region = memory.add_region(
-      command.context, {command.memory + command.arena_offset, command.arena_bytes});
+  const uint8_t* arena = command.memory + command.arena_offset;
+  context.has_region = memory.add_region(command.context, {arena, command.arena_bytes});
+  if (!context.has_region) return expel(context, "the ports cannot be given its memory");
+  client_memory.add_arena(command.context, arena, command.arena_bytes);
   region_segment_bytes[command.context] = memory.region_segment_bytes(command.context);
-  if (!context.has_region) expel(context, "the ports cannot be given its memory");
 }
 
 /// The client broke the channel's rules. The control thread hangs up on it and then detaches it;
@@ -124,15 +125,9 @@ size_t Worker::Impl::finish_detaching() {
     }
     const size_t given_up = continue_detaching(index);
     finished += given_up;
-    if (given_up > 0 || (context.has_region && holds_memory_of(index))) {
+    if (given_up > 0 || !forget_memory(index)) {
       ++i;
       continue;
-    }
-    while (!context.regions.empty()) forget_region(context.regions.front());
-    if (context.has_region) {
-      memory.remove_region(index);
-      // No port holds a piece, see above. This look also undoes the mapping for DMA.
-      LYRE_CHECK(memory.region_holds(index) == 0);
     }
     contexts.close(index);
     post({.kind = Reply::Kind::kDetached, .context = index});

@@ -15,7 +15,7 @@
 #include "stack/session/send_queue.h"
 #include "stack/session/session.h"
 #include "stack/tcp/engine.h"
-#include "stack/worker/clients/client_region.h"
+#include "stack/worker/clients/client_memory.h"
 #include "stack/worker/clients/context_table.h"
 #include "stack/worker/flow_table.h"
 #include "stack/worker/tables/listeners.h"
@@ -55,6 +55,8 @@ inline constexpr size_t kSessionRowsPerPollMax = 16;
 inline constexpr uint32_t kConnectionsPerWalkStepMax = 256;
 inline constexpr uint32_t kSessionsPerDetachStepMax = 256;
 inline constexpr uint32_t kListenersPerDetachStepMax = 256;
+inline constexpr uint32_t kRegionsPerDetachStepMax = 256;
+inline constexpr uint32_t kLeavingRegionsPerPollMax = 16;
 inline constexpr uint32_t kSlotsPerDetachStepMax = 4096;
 /// Sessions that are scheduled in one turn because the MAC address of a neighbour was learned.
 inline constexpr uint32_t kWokenPerPollMax = 256;
@@ -100,11 +102,11 @@ struct Worker::Impl {
   void add_region(const Command& command);
   void begin_removal(const Command& command);
   size_t finish_removals();
+  uint32_t end_senders(ClientMemory::Region& region);
   void forget_region(uint32_t index);
-  const char* locate_send(const Context& context, const channel::Submission& entry,
-                          std::optional<BufRef>& out) const;
-  const uint8_t* bytes_of(const BufRef& piece) const;
-  bool is_held_by_ports(uint32_t region);
+  void remove_from_ports(uint32_t index);
+  bool forget_memory(uint32_t context);
+  bool is_held_by_ports(uint32_t region) const;
   bool holds_memory_of(uint32_t context);
   bool holds_memory_of(const session::Session& waiting);
   bool nudge_ports();
@@ -316,9 +318,8 @@ struct Worker::Impl {
   uint32_t generations = 0;
 
   ContextTable contexts;
-  std::unique_ptr<ClientRegion[], void (*)(void*)> regions;  ///< by region index
-  std::vector<uint32_t> region_segment_bytes;                ///< of each: see io::PacketMemory
-  std::vector<uint32_t> leaving;  ///< regions on their way out; reserved at start
+  ClientMemory client_memory;
+  std::vector<uint32_t> region_segment_bytes;  ///< by region index: see io::PacketMemory
   SlotLoans loans;
 
   BoundedVector<io::PacketBuf*, kTxStockPackets> tx_stock;  ///< empty transmit packets

@@ -178,7 +178,8 @@ const char* Worker::Impl::on_send(Context& context, uint32_t conn,
     return nullptr;
   }
   std::optional<BufRef> piece;
-  if (const char* broken_rule = locate_send(context, entry, piece)) return broken_rule;
+  const char* broken_rule = client_memory.locate(contexts.index_of(context), entry, piece);
+  if (broken_rule != nullptr) return broken_rule;
   if (!piece) {
     abort_session(conn, channel::EndStatus::kDeregistered);
     return nullptr;

@@ -259,7 +259,7 @@ io::PacketBuf* Worker::Impl::copy_payload(uint32_t conn, const tcp::SegmentOut& 
   LYRE_CHECK(count > 0);  // so there is room for all pieces of a session
   for (const BufRef& piece : std::span(pieces, count)) {
     LYRE_CHECK(piece.length <= packet->tailroom);  // one MSS, and a slot holds a frame of any port
-    std::memcpy(packet->data + packet->length, bytes_of(piece), piece.length);
+    std::memcpy(packet->data + packet->length, client_memory.bytes_of(piece), piece.length);
     packet->length += piece.length;
     packet->tailroom = static_cast<uint16_t>(packet->tailroom - piece.length);
   }

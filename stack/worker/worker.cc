@@ -4,7 +4,7 @@
 
 #include "stack/base/check.h"
 #include "stack/base/derived_key.h"
-#include "stack/worker/clients/client_region.h"
+#include "stack/worker/clients/client_memory.h"
 #include "stack/worker/clients/context.h"
 #include "stack/worker/impl.h"
 
@@ -49,13 +49,11 @@ Worker::Impl::Impl(const WorkerConfig& worker_config, io::PacketMemory& packet_m
       time_waits(sessions.get()),
       sends(worker_config.contexts_max * channel::kSendsPerContextMax),
       contexts(kContextsMax),
-      regions(make_zeroed<ClientRegion>(kRegionsMax), std::free),
       region_segment_bytes(kRegionsMax),
       loans(packet_memory.rx_slot_count(),
             {.contexts_max = kContextsMax,
              .per_context_max = worker_config.lent_slots_per_context_max,
              .per_session_max = worker_config.lent_slots_per_session_max}) {
-  leaving.reserve(kRegionsMax);
   ports.reserve(port_bindings.size());
   for (const PortBinding& binding : port_bindings) add_port(binding);
   for (const RouteBinding& route : route_bindings) {
@@ -100,7 +98,7 @@ Nanos Worker::Impl::next_deadline() const {
 
 bool Worker::Impl::has_waiting_work() {
   if (router.has_messages()) return true;
-  if (!inbox.is_empty() || !leaving.empty() || !loop.empty()) return true;
+  if (!inbox.is_empty() || client_memory.leaving_count() > 0 || !loop.empty()) return true;
   if (!transmit_queue.empty() || transmit_queue.is_waking()) return true;
   if (shutdown_walk.is_under_way() || lost_addresses_walk.is_under_way()) return true;
   for (uint32_t index : contexts.in_use()) {

@@ -7,7 +7,6 @@
 #include "stack/channel/abi.h"
 #include "stack/channel/ring.h"
 #include "stack/session/session.h"
-#include "stack/worker/clients/client_region.h"
 #include "stack/worker/inbox.h"
 #include "stack/worker/tables/listeners.h"
 
@@ -40,7 +39,6 @@ struct Context {
   IndexList<session::Session, &session::Session::owner_link> sessions;
   IndexList<session::Session, &session::Session::dirty_link> dirty;  ///< those with news for it
   IndexList<Listener, &Listener::link> listeners;
-  IndexList<ClientRegion, &ClientRegion::link> regions;  ///< registered memory
 
   uint32_t copy_block_count = 0;
   struct CopyBlock {
