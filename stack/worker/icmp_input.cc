@@ -1,60 +1,60 @@
+#include "stack/worker/icmp_input.h"
+
 #include <optional>
 
 #include "stack/base/drop_reasons.h"
-#include "stack/ip/echo_responder.h"
-#include "stack/ip/input.h"
 #include "stack/link/framing.h"
-#include "stack/worker/impl.h"
 
-/// ICMP and ICMPv6: echo requests, errors about connections, and errors about what was refused.
 namespace lyre::worker {
 
-void Worker::Impl::on_echo(uint8_t port, const ip::EchoInput& input) {
+void IcmpInput::on_echo(uint8_t port, const ip::EchoInput& input) {
   // An echo reply is as large as its request, and only receive buffers have room for any frame.
-  io::PacketBuf* reply = memory.alloc_rx();
-  if (reply == nullptr) return drop(Drop::kTxNoBuffer);
-  const link::FrameAddresses addresses{.source = ports[port].mac(),
+  io::PacketBuf* reply = state_.memory.alloc_rx();
+  if (reply == nullptr) return state_.drop(Drop::kTxNoBuffer);
+  const link::FrameAddresses addresses{.source = state_.ports[port].mac(),
                                        .destination = input.sender_mac};
-  if (const auto refused = echo.write_reply(input, addresses, ++ip_id, now, *reply)) {
-    memory.release({&reply, 1});
-    return drop(*refused);
+  if (const auto refused =
+          echo_.write_reply(input, addresses, parts_.output.next_ip_id(), state_.now, *reply)) {
+    state_.memory.release({&reply, 1});
+    return state_.drop(*refused);
   }
-  send_packet(port, reply);
+  parts_.output.send(port, reply);
 }
 
 /// The caller has counted the packet as dropped, so a missing answer is not counted as well.
-void Worker::Impl::on_refused(uint8_t port, const ip::Refused& refused) {
+void IcmpInput::on_refused(uint8_t port, const ip::Refused& refused) {
   ip::Refused answerable = refused;
   if (refused.destination.is_unspecified()) {
-    const auto route = routes.lookup(refused.source);
+    const auto route = state_.routes.lookup(refused.source);
     if (!route || route->is_local) return;
     answerable.destination = route->source;
   }
-  if (!routes.accepts(answerable.destination)) return;
-  io::PacketBuf* packet = memory.alloc_rx();
+  if (!state_.routes.accepts(answerable.destination)) return;
+  io::PacketBuf* packet = state_.memory.alloc_rx();
   if (packet == nullptr) return;
-  const link::FrameAddresses addresses{.source = ports[port].mac(),
+  const link::FrameAddresses addresses{.source = state_.ports[port].mac(),
                                        .destination = refused.sender_mac};
-  if (echo.write_problem(answerable, addresses, now, *packet)) {
-    memory.release({&packet, 1});
+  if (echo_.write_problem(answerable, addresses, state_.now, *packet)) {
+    state_.memory.release({&packet, 1});
     return;
   }
-  send_packet(port, packet);
+  parts_.output.send(port, packet);
 }
 
-PacketFate Worker::Impl::on_icmp_error(io::PacketBuf* packet, const ip::IcmpError& error,
-                                       Redirect redirection) {
-  const uint32_t conn = find_connection(error.tuple);
+PacketFate IcmpInput::on_error(io::PacketBuf* packet, const ip::IcmpError& error,
+                               Redirect redirection) {
+  const uint32_t conn = state_.find_connection(error.tuple);
   if (conn == FlowTable::kNone) {
-    if (redirection == Redirect::kYes && redirect(packet, error.tuple) == PacketFate::kKept) {
+    if (redirection == Redirect::kYes &&
+        parts_.segments.redirect(packet, error.tuple) == PacketFate::kKept) {
       return PacketFate::kKept;
     }
-    drop(Drop::kIcmpBadQuote);
+    state_.drop(Drop::kIcmpBadQuote);
     return PacketFate::kUnused;
   }
   tcp::Effects effects;
-  engine.on_icmp_error(conn, error.seq, error.verdict, error.mtu_bytes, now, effects);
-  apply(conn, effects);
+  state_.engine.on_icmp_error(conn, error.seq, error.verdict, error.mtu_bytes, state_.now, effects);
+  parts_.lifecycle.apply(conn, effects);
   return PacketFate::kUnused;
 }
 

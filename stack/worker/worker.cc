@@ -1,114 +1,162 @@
 #include "stack/worker/worker.h"
 
-#include <cstdlib>
+#include <algorithm>
+#include <memory>
 
-#include "stack/base/check.h"
-#include "stack/base/derived_key.h"
-#include "stack/worker/clients/client_memory.h"
-#include "stack/worker/clients/context.h"
+#include "stack/tcp/engine.h"
 #include "stack/worker/impl.h"
+#include "stack/worker/turn_limits.h"
 
 namespace lyre::worker {
 
-namespace {
-
-/// Memory that costs nothing until it is used: each item is assigned when it is opened.
-template <typename Item>
-Item* make_zeroed(uint32_t count) {
-  void* memory = std::calloc(count, sizeof(Item));
-  LYRE_CHECK(memory != nullptr);
-  return static_cast<Item*>(memory);
-}
-
-}  // namespace
-
-Worker::Impl::Impl(const WorkerConfig& worker_config, io::PacketMemory& packet_memory,
-                   std::span<const PortBinding> port_bindings,
-                   std::span<const RouteBinding> route_bindings, StatsBinding stats_binding)
-    : config(worker_config),
-      memory(packet_memory),
-      stats(stats_binding),
-      rng(worker_config.seed),
-      merger(packet_memory.rx_slot_bytes()),
-      neighbours(worker_config.seed ^ derive_key(worker_config.secret, "neighbours").k0),
-      engine(worker_config.engine, derive_key(worker_config.secret, "sequence numbers"),
-             worker_config.seed),
-      flow_label_key(derive_key(worker_config.secret, "flow labels")),
-      flows(worker_config.engine.connections_max, derive_key(worker_config.secret, "flow table")),
-      // Connections spread over homes by hash, so one home may have somewhat more than its share.
-      router({.index = worker_config.index,
-              .worker_count = worker_config.worker_count,
-              .rings = worker_config.rings,
-              .claims_max =
-                  worker_config.rings != nullptr ? 2 * worker_config.engine.connections_max : 1,
-              .key = derive_key(worker_config.secret, "connection router")}),
-      listeners(worker_config.listeners_max),
-      timers(worker_config.engine.connections_max),
-      sessions(make_zeroed<session::Session>(worker_config.engine.connections_max), std::free),
-      transmit_queue(sessions.get()),
-      time_waits(sessions.get()),
-      sends(worker_config.contexts_max * channel::kSendsPerContextMax),
-      contexts(kContextsMax),
-      region_segment_bytes(kRegionsMax),
-      loans(packet_memory.rx_slot_count(),
-            {.contexts_max = kContextsMax,
-             .per_context_max = worker_config.lent_slots_per_context_max,
-             .per_session_max = worker_config.lent_slots_per_session_max}) {
-  ports.reserve(port_bindings.size());
-  for (const PortBinding& binding : port_bindings) add_port(binding);
-  for (const RouteBinding& route : route_bindings) {
-    add_route(static_cast<uint8_t>(route.port), ip::Prefix::of(route.network, route.prefix_bits),
-              route.gateway);
+Worker::Impl::Impl(const WorkerConfig& config, io::PacketMemory& memory,
+                   std::span<const PortBinding> bindings, std::span<const RouteBinding> routes,
+                   StatsBinding stats)
+    : state(config, memory, bindings.size(), stats) {
+  for (const PortBinding& binding : bindings) neighbourhood.add_port(binding);
+  for (const RouteBinding& route : routes) {
+    neighbourhood.add_route(static_cast<uint8_t>(route.port),
+                            ip::Prefix::of(route.network, route.prefix_bits), route.gateway);
   }
-  follow_neighbours();
+  neighbourhood.update_routes();
 }
 
 Worker::Impl::~Impl() {
-  memory.release({loop.begin(), loop.size()});
-  memory.release({tx_stock.begin(), tx_stock.size()});
-  for (const Port& port : ports) memory.release(port.waiting());
+  for (const Port& port : state.ports) state.memory.release(port.waiting());
 }
 
-size_t Worker::Impl::poll_once(Nanos time) {
-  now = time;
+size_t Worker::Impl::poll_once(Nanos now) {
+  state.now = now;
   size_t work = drain_inbox();
   work += receive();
-  work += take_submissions();
-  work += run_timers();
-  work += transmit();
-  work += announce_all();
-  work += leave_lost_addresses();
-  work += finish_removals();
-  work += finish_detaching();
+  work += submissions.take();
+  work += lifecycle.run_timers() + neighbourhood.run_timers();
+  work += transmission.transmit();
+  work += announcements.announce_all();
+  work += neighbourhood.leave_lost_addresses();
+  work += regions.finish_removals();
+  work += contexts.continue_detaching();
   work += continue_shutdown();
-  router.wake_workers();
-  stats.worker->polls.add(1);
-  if (work > 0) stats.worker->busy_polls.add(1);
-  work_since_stats += work;
-  if (stats_due <= now && work_since_stats > 0) write_stats();
+  state.router.wake_workers();
+  stats_writer.after_turn(work);
   return work;
 }
 
 Nanos Worker::Impl::next_deadline() const {
-  Nanos deadline = earlier(timers.next_deadline(), neighbours.next_deadline());
-  if (has_untold) deadline = earlier(deadline, now + kUntoldRetry);
-  if (work_since_stats > 0) deadline = earlier(deadline, stats_due);
-  return deadline;
+  Nanos deadline = earlier(state.timers.next_deadline(), state.neighbours.next_deadline());
+  if (state.notifier.has_untold()) deadline = earlier(deadline, state.now + kUntoldRetry);
+  return earlier(deadline, stats_writer.next_deadline());
 }
 
 bool Worker::Impl::has_waiting_work() {
-  if (router.has_messages()) return true;
-  if (!inbox.is_empty() || client_memory.leaving_count() > 0 || !loop.empty()) return true;
-  if (!transmit_queue.empty() || transmit_queue.is_waking()) return true;
-  if (shutdown_walk.is_under_way() || lost_addresses_walk.is_under_way()) return true;
-  for (uint32_t index : contexts.in_use()) {
-    Context& context = contexts[index];
-    if (context.state == Context::State::kAttached && context.submissions.available() > 0) {
-      return true;
+  if (state.router.has_messages() || !inbox.is_empty() || output.has_local()) return true;
+  if (!state.transmit_queue.empty() || state.transmit_queue.is_waking()) return true;
+  if (shutdown_walk.is_under_way() || neighbourhood.is_leaving_addresses()) return true;
+  return state.client_memory.leaving_count() > 0 || contexts.are_detaching() ||
+         submissions.are_waiting();
+}
+
+size_t Worker::Impl::drain_inbox() {
+  if (inbox.is_empty()) return 0;
+  size_t taken = 0;
+  Command command;
+  while (taken < kCommandsPerPollMax && inbox.try_take(command)) {
+    ++taken;
+    switch (command.kind) {
+      case Command::Kind::kAttach:
+        contexts.attach(command);
+        break;
+      case Command::Kind::kDetach:
+        contexts.detach(command.context);
+        break;
+      case Command::Kind::kShutdown:
+        shut_down();
+        break;
+      case Command::Kind::kAddRegion:
+        regions.add(command);
+        break;
+      case Command::Kind::kRemoveRegion:
+        regions.begin_removal(command);
+        break;
+      case Command::Kind::kLinkUp:
+        state.neighbours.on_link_up(command.port, state.now);
+        break;
+      case Command::Kind::kNone:
+        break;
     }
-    if (context.state == Context::State::kDetaching) return true;
   }
-  return false;
+  return taken;
+}
+
+size_t Worker::Impl::receive() {
+  io::PacketBuf* burst[kRxBurstPackets];
+  size_t received = 0;
+  for (size_t index = 0; index < state.ports.size(); ++index) {
+    for (size_t round = 0; round < kRxBurstsPerPollMax; ++round) {
+      const size_t count = state.ports[index].receive(burst);
+      // The rings are read after the burst: a packet of the burst may answer what another worker
+      // sent after its claim, and that claim is then in a ring already.
+      received += state.router.take_messages(inter_worker);
+      for (size_t i = 0; i < count; ++i) {
+        burst[i]->port = static_cast<uint8_t>(index);
+        input.on_packet(burst[i], ip::Origin::kWire, Redirect::kYes);
+      }
+      received += count;
+      if (count < kRxBurstPackets) break;
+    }
+    // Only packets of one port are merged, so nothing waits beyond the port's bursts.
+    segment_input.deliver_merged();
+  }
+  return received + receive_local();
+}
+
+/// What is delivered locally meanwhile waits for the next turn.
+size_t Worker::Impl::receive_local() {
+  if (!output.has_local()) return 0;
+  const std::span<io::PacketBuf* const> packets = output.take_local();
+  for (io::PacketBuf* packet : packets) {
+    input.on_packet(packet, ip::Origin::kLocal, Redirect::kNo);
+  }
+  segment_input.deliver_merged();
+  return packets.size();
+}
+
+/// The daemon stops: every session is reset and its client told, as far as its ring has room.
+void Worker::Impl::shut_down() {
+  state.is_shutting_down = true;
+  shutdown_walk.begin();
+}
+
+size_t Worker::Impl::continue_shutdown() {
+  if (!shutdown_walk.is_under_way()) return 0;
+  const size_t count = shutdown_walk.step(state.engine.index_bound(), kConnectionsPerWalkStepMax,
+                                          [this](uint32_t conn) {
+                                            if (!state.engine.is_open(conn)) return;
+                                            lifecycle.abort(conn, channel::EndStatus::kShutdown);
+                                            lifecycle.release_if_done(conn);
+                                          });
+  for (Port& port : state.ports) port.flush();
+  if (shutdown_walk.is_under_way()) return count;
+  announcements.announce_all();
+  replies.post({.kind = Reply::Kind::kShutDown});
+  return count + 1;
+}
+
+bool Worker::Impl::is_at_rest() const {
+  const bool has_unsent = std::any_of(state.ports.begin(), state.ports.end(),
+                                      [](const Port& port) { return !port.waiting().empty(); });
+  return state.engine.connection_count() == 0 && state.contexts.in_use().empty() &&
+         state.loans.empty() && !has_unsent && state.neighbours.cache().holders() == 0 &&
+         !output.has_local() && state.transmit_queue.empty();
+}
+
+void Worker::Impl::replace_engine() {
+  const tcp::EngineConfig& config = state.config.engine;
+  tcp::Engine copy(config, {}, state.config.seed);  // copy_from() brings the key
+  copy.copy_from(state.engine);
+  std::destroy_at(&state.engine);
+  std::construct_at(&state.engine, config, SipKey{}, state.config.seed);
+  state.engine.copy_from(copy);
 }
 
 Worker::Worker(const WorkerConfig& config, io::PacketMemory& memory,
@@ -120,11 +168,11 @@ Worker::~Worker() = default;
 size_t Worker::poll_once(Nanos now) { return impl_->poll_once(now); }
 Nanos Worker::next_deadline() const { return impl_->next_deadline(); }
 bool Worker::has_waiting_work() { return impl_->has_waiting_work(); }
-uint32_t Worker::connection_count() const { return impl_->engine.connection_count(); }
-void Worker::check_invariants(uint32_t connections) { impl_->check_invariants(connections); }
+uint32_t Worker::connection_count() const { return impl_->state.engine.connection_count(); }
+void Worker::check_invariants(uint32_t connections) { impl_->invariants.check(connections); }
 bool Worker::is_at_rest() const { return impl_->is_at_rest(); }
 void Worker::replace_engine() { impl_->replace_engine(); }
 Inbox& Worker::inbox() { return impl_->inbox; }
-Outbox& Worker::outbox() { return impl_->outbox; }
+Outbox& Worker::outbox() { return impl_->replies.outbox(); }
 
 }  // namespace lyre::worker

@@ -1,22 +1,16 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 
 #include "stack/base/index_list.h"
 #include "stack/channel/abi.h"
 #include "stack/channel/ring.h"
 #include "stack/session/session.h"
+#include "stack/worker/clients/copy_blocks.h"
 #include "stack/worker/inbox.h"
 #include "stack/worker/tables/listeners.h"
 
 namespace lyre::worker {
-
-/// Copy-area blocks of one context on one worker, and what one holds.
-inline constexpr uint32_t kCopyBlocksMax = 256;
-inline constexpr uint32_t kCopyBlockBytes = 16384;
-/// In a slot number given to a client: the slot is a copy block, not one of the receive pool.
-inline constexpr uint32_t kCopySlotBit = 0x8000'0000;
 
 /// One client context as one worker knows it. Thread: the worker.
 struct Context {
@@ -40,14 +34,7 @@ struct Context {
   IndexList<session::Session, &session::Session::dirty_link> dirty;  ///< those with news for it
   IndexList<Listener, &Listener::link> listeners;
 
-  uint32_t copy_block_count = 0;
-  struct CopyBlock {
-    bool is_used = false;
-    uint32_t session = UINT32_MAX;
-    uint32_t generation = 0;
-    uint32_t charge_bytes = 0;  ///< given back to the window when the client releases the block
-  };
-  std::array<CopyBlock, kCopyBlocksMax> copy_blocks{};
+  CopyBlocks copy_blocks;
 
   channel::ContextHeader& header() const {
     return *reinterpret_cast<channel::ContextHeader*>(attached.memory);

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "stack/base/check.h"
+
+namespace lyre::worker {
+
+inline constexpr uint32_t kCopyBlocksMax = 256;
+inline constexpr uint32_t kCopyBlockBytes = 16384;
+/// In a slot number given to a client: the slot is a copy block, not one of the receive pool.
+inline constexpr uint32_t kCopySlotBit = 0x8000'0000;
+
+/// The blocks of one context's copy area on one worker: received bytes are copied there where no
+/// receive slot may be lent. A block is free or given to the client, for one session.
+/// Thread: the worker.
+class CopyBlocks {
+ public:
+  /// What the client has in a block.
+  struct Held {
+    uint32_t session = UINT32_MAX;
+    uint32_t generation = 0;    ///< of the session
+    uint32_t charge_bytes = 0;  ///< goes back to the window when the client gives the block back
+  };
+
+  CopyBlocks() = default;
+  /// As many blocks as `bytes` hold, at most kCopyBlocksMax.
+  explicit CopyBlocks(uint64_t bytes)
+      : count_(bytes / kCopyBlockBytes < kCopyBlocksMax
+                   ? static_cast<uint32_t>(bytes / kCopyBlockBytes)
+                   : kCopyBlocksMax) {}
+
+  uint32_t count() const { return count_; }
+  /// A free block, which stays free until give(). Empty: the client has all of them.
+  std::optional<uint32_t> find_free() const {
+    for (uint32_t block = 0; block < count_; ++block) {
+      if (!blocks_[block].is_given) return block;
+    }
+    return std::nullopt;
+  }
+  /// REQUIRES: the block is free.
+  void give(uint32_t block, const Held& held) {
+    LYRE_CHECK(block < count_ && !blocks_[block].is_given);
+    blocks_[block] = {held, true};
+  }
+  /// The client gives the block back. Empty: there is no such block, or the client does not have
+  /// it.
+  std::optional<Held> take_back(uint32_t block) {
+    if (block >= count_ || !blocks_[block].is_given) return std::nullopt;
+    blocks_[block].is_given = false;
+    return blocks_[block].held;
+  }
+
+ private:
+  struct Block {
+    Held held;
+    bool is_given = false;
+  };
+  uint32_t count_ = 0;
+  std::array<Block, kCopyBlocksMax> blocks_{};
+};
+
+}  // namespace lyre::worker

@@ -1,0 +1,47 @@
+#include "stack/worker/clients/notifier.h"
+
+#include <sys/eventfd.h>
+
+#include <atomic>
+
+namespace lyre::worker {
+
+void Notifier::announce_sends(Context& context, uint32_t conn, Nanos rtt_min, Nanos now) {
+  session::Session& told = tables_.sessions[conn];
+  channel::Completion entry{.event = channel::Event::kSendDone, .session = name_of(conn)};
+  const int64_t rtt_min_us = (rtt_min.value + 999) / 1000;
+  entry.body.send_done = {.descriptors = told.sends.finished_count,
+                          .acked_bytes = told.sends.head_acked_bytes,
+                          .rtt_min_us = static_cast<uint32_t>(rtt_min_us)};
+  push(context, entry);
+  told.announced_sends = static_cast<uint32_t>(told.sends.finished_count);
+  told.sends_announced_at = now;
+  told.must_announce_progress = false;
+}
+
+void Notifier::answer_open(Context& context, channel::Event event, channel::EndStatus status,
+                           uint64_t cookie, channel::SessionName name, const FourTuple& tuple) {
+  channel::Completion entry{.event = event, .status = status, .session = name};
+  auto& opened = entry.body.opened;
+  opened.cookie = cookie;
+  std::memcpy(opened.local_address, tuple.local.address.bytes.data(), 16);
+  std::memcpy(opened.remote_address, tuple.remote.address.bytes.data(), 16);
+  opened.local_port = tuple.local.port;
+  opened.remote_port = tuple.remote.port;
+  push(context, entry);
+}
+
+void Notifier::ring_doorbells() {
+  for (const uint32_t index : tables_.contexts.in_use()) {
+    Context& context = tables_.contexts[index];
+    if (!context.completions.has_unpublished()) continue;
+    context.completions.publish();
+    std::atomic<uint32_t>& sleeps = context.header().client_sleeps;
+    if (!channel::must_ring(sleeps)) continue;
+    sleeps.store(0, std::memory_order_relaxed);  // one ring a sleep is enough
+    // The descriptor does not block. A full one wakes the client as well.
+    (void)!eventfd_write(context.attached.wake_fd, 1);
+  }
+}
+
+}  // namespace lyre::worker

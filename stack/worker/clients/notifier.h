@@ -1,0 +1,259 @@
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+
+#include "stack/base/ip_address.h"
+#include "stack/base/nanos.h"
+#include "stack/channel/abi.h"
+#include "stack/channel/stats.h"
+#include "stack/session/session.h"
+#include "stack/worker/clients/context.h"
+#include "stack/worker/clients/context_table.h"
+#include "stack/worker/clients/copy_blocks.h"
+#include "stack/worker/tables/slot_loans.h"
+
+namespace lyre::worker {
+
+/// Received bytes of one packet, next in order.
+struct ReceivedBytes {
+  uint32_t slot = 0;
+  std::span<const uint8_t> bytes;
+  uint64_t pool_offset = 0;  ///< of the bytes, in the memory of the receive pool
+};
+
+/// What the notifier asks of the worker. A conn is the index of a session that a context owns.
+template <typename H>
+concept NotifierHost = requires(H& host, uint32_t conn, Context& context,
+                                session::Session& session) {
+  { host.tuple(conn) } -> std::convertible_to<const FourTuple&>;
+  { host.rtt_min(conn) } -> std::convertible_to<Nanos>;
+  { host.is_pool_low() } -> std::convertible_to<bool>;
+  // Takes the next bytes that the session has to read; their slot is the caller's.
+  { host.take_received(conn) } -> std::convertible_to<std::optional<ReceivedBytes>>;
+  host.release_slot(conn);
+  // Whether a port may still read memory that the client would get back now.
+  { host.must_wait_for_ports(context, session) } -> std::convertible_to<bool>;
+  // The client was told of the open, or of the end: it knows the session no more then.
+  host.on_open_told(conn);
+  host.on_end_told(conn);
+  host.expel(context, "reason");
+};
+
+/// Tells clients what happened to their sessions. A session remembers what its client must still
+/// be told and stands in its context's list until all of it was written to the completion ring, so
+/// a full ring loses nothing.
+/// Owner: *borrows* the tables. Thread: the worker.
+class Notifier {
+ public:
+  struct Tables {
+    ContextTable& contexts;
+    session::Session* sessions;
+    SlotLoans& loans;
+    channel::WorkerStats& stats;
+  };
+  struct Pool {
+    uint8_t index = 0;  ///< of the receive pool, as clients number them
+    uint32_t slot_bytes = 0;
+  };
+
+  Notifier(const Tables& tables, const Pool& pool) : tables_(tables), pool_(pool) {}
+
+  /// The session has news for its client. No effect on one that no context owns.
+  void mark(uint32_t conn) {
+    const session::Session& marked = tables_.sessions[conn];
+    if (marked.dirty_link.is_linked() || marked.context == session::kNoContext) return;
+    tables_.contexts[marked.context].dirty.push_back(tables_.sessions, conn);
+  }
+  /// Nothing more is told of the session.
+  void remove(uint32_t conn) {
+    const session::Session& removed = tables_.sessions[conn];
+    if (!removed.dirty_link.is_linked()) return;
+    tables_.contexts[removed.context].dirty.remove(tables_.sessions, conn);
+  }
+
+  /// Writes what the rings have room for and wakes the clients that sleep. Returns how many
+  /// sessions have no news left.
+  template <NotifierHost Host>
+  size_t announce_all(Host& host, Nanos now);
+  /// After announce_all(): some news waits for room, for slots or for the ports.
+  bool has_untold() const { return has_untold_; }
+
+  /// The answer to a kConnect or kListen. REQUIRES: the ring has room.
+  void answer_open(Context& context, channel::Event event, channel::EndStatus status,
+                   uint64_t cookie, channel::SessionName name, const FourTuple& tuple);
+
+ private:
+  channel::SessionName name_of(uint32_t conn) const {
+    return {.index = conn, .generation = tables_.sessions[conn].generation};
+  }
+  void push(Context& context, const channel::Completion& entry) {
+    context.completions.push(entry);
+    tables_.stats.completions.add(1);
+  }
+  void announce_sends(Context& context, uint32_t conn, Nanos rtt_min, Nanos now);
+  void ring_doorbells();
+
+  template <NotifierHost Host>
+  bool announce(Context& context, uint32_t conn, Host& host, Nanos now);
+  template <NotifierHost Host>
+  void announce_open(Context& context, uint32_t conn, Host& host);
+  template <NotifierHost Host>
+  bool announce_data(Context& context, uint32_t conn, Host& host);
+  template <NotifierHost Host>
+  bool lend_some(uint32_t conn, channel::Completion& entry, Host& host);
+  template <NotifierHost Host>
+  bool copy_some(Context& context, uint32_t conn, channel::Completion& entry, Host& host);
+  template <NotifierHost Host>
+  void announce_end(Context& context, uint32_t conn, Host& host);
+
+  Tables tables_;
+  Pool pool_;
+  bool has_untold_ = false;
+};
+
+template <NotifierHost Host>
+size_t Notifier::announce_all(Host& host, Nanos now) {
+  size_t told = 0;
+  has_untold_ = false;
+  for (const uint32_t index : tables_.contexts.in_use()) {
+    Context& context = tables_.contexts[index];
+    if (context.state != Context::State::kAttached) continue;
+    context.waits_for_holds = false;
+    // A session that must wait is put back, behind these, for the next turn.
+    for (uint32_t left = context.dirty.size(); left > 0 && !context.dirty.empty(); --left) {
+      const uint32_t conn = context.dirty.front();
+      context.dirty.remove(tables_.sessions, conn);
+      const bool is_told = announce(context, conn, host, now);
+      if (!is_told) mark(conn);
+      has_untold_ |= !is_told;
+      told += is_told;
+    }
+    if (context.completions.is_broken()) host.expel(context, "completion ring index out of range");
+  }
+  ring_doorbells();
+  return told;
+}
+
+/// Tells the session's client all there is. False: not all could be told now.
+template <NotifierHost Host>
+bool Notifier::announce(Context& context, uint32_t conn, Host& host, Nanos now) {
+  session::Session& told = tables_.sessions[conn];
+  if (told.must_announce_open) {
+    if (context.completions.room() == 0) return false;
+    announce_open(context, conn, host);
+  }
+  if (host.must_wait_for_ports(context, told)) return false;
+  if (told.must_announce_progress || told.has_unannounced_sends()) {
+    if (context.completions.room() == 0) return false;
+    announce_sends(context, conn, host.rtt_min(conn), now);
+  }
+  while (told.has_readable) {
+    if (!announce_data(context, conn, host)) return false;
+  }
+  if (told.must_announce_finish) {
+    if (context.completions.room() == 0) return false;
+    push(context, {.event = channel::Event::kPeerFinished, .session = name_of(conn)});
+    told.must_announce_finish = false;
+  }
+  if (!told.must_announce_end) return true;
+  if (context.completions.room() == 0) return false;
+  announce_end(context, conn, host);
+  return true;
+}
+
+template <NotifierHost Host>
+void Notifier::announce_open(Context& context, uint32_t conn, Host& host) {
+  session::Session& opened = tables_.sessions[conn];
+  const auto event = opened.is_passive ? channel::Event::kAccepted : channel::Event::kConnected;
+  answer_open(context, event, channel::EndStatus::kOk, opened.cookie, name_of(conn),
+              host.tuple(conn));
+  opened.must_announce_open = false;
+  opened.was_announced = true;
+  host.on_open_told(conn);
+}
+
+template <NotifierHost Host>
+void Notifier::announce_end(Context& context, uint32_t conn, Host& host) {
+  const session::Session& ended = tables_.sessions[conn];
+  if (!ended.was_announced) {
+    answer_open(context, channel::Event::kConnectFailed, ended.end_status, ended.cookie, {},
+                host.tuple(conn));
+  } else {
+    push(context,
+         {.event = channel::Event::kEnded, .status = ended.end_status, .session = name_of(conn)});
+  }
+  host.on_end_told(conn);
+}
+
+/// Writes one completion with payload. False: no room in the ring, or nothing may be lent now.
+template <NotifierHost Host>
+bool Notifier::announce_data(Context& context, uint32_t conn, Host& host) {
+  if (context.completions.room() == 0) return false;
+  channel::Completion entry{.event = channel::Event::kData, .session = name_of(conn)};
+  bool is_done = context.is_lent && !host.is_pool_low() && lend_some(conn, entry, host);
+  if (!is_done && entry.count == 0) is_done = copy_some(context, conn, entry, host);
+  if (!is_done && entry.count == 0 && context.is_lent) is_done = lend_some(conn, entry, host);
+  if (entry.count > 0) push(context, entry);
+  if (is_done) tables_.sessions[conn].has_readable = false;
+  return is_done || entry.count > 0;
+}
+
+/// Fills `entry` with lent slots. True: the session has nothing more to read.
+template <NotifierHost Host>
+bool Notifier::lend_some(uint32_t conn, channel::Completion& entry, Host& host) {
+  session::Session& reader = tables_.sessions[conn];
+  entry.pool = pool_.index;
+  while (entry.count < channel::kLentSlicesMax) {
+    if (!tables_.loans.may_lend(reader.context, reader.lent_slots)) return false;
+    const std::optional<ReceivedBytes> received = host.take_received(conn);
+    if (!received) return true;
+    const auto length = static_cast<uint32_t>(received->bytes.size());
+    entry.body.data[entry.count++] = {
+        .slot = received->slot, .bytes = length, .offset = received->pool_offset};
+    tables_.loans.lend(
+        received->slot,
+        {.context = reader.context, .session = conn, .generation = reader.generation});
+    ++reader.lent_slots;
+    tables_.stats.tcp_payload_in.add(length);
+  }
+  return false;
+}
+
+/// Fills `entry` with copies, for clients that may not map the pool and when the pool runs low.
+/// True: the session has nothing more to read.
+template <NotifierHost Host>
+bool Notifier::copy_some(Context& context, uint32_t conn, channel::Completion& entry, Host& host) {
+  session::Session& reader = tables_.sessions[conn];
+  const std::optional<uint32_t> block = context.copy_blocks.find_free();
+  if (!block) return false;
+  const uint64_t offset = context.attached.copy_offset + uint64_t{*block} * kCopyBlockBytes;
+  uint8_t* target = context.attached.memory + offset;
+  uint32_t used = 0;
+  uint32_t charge = 0;
+  bool is_done = false;
+  while (used + pool_.slot_bytes <= kCopyBlockBytes) {
+    const std::optional<ReceivedBytes> received = host.take_received(conn);
+    is_done = !received;
+    if (is_done) break;
+    std::memcpy(target + used, received->bytes.data(), received->bytes.size());
+    host.release_slot(received->slot);
+    used += static_cast<uint32_t>(received->bytes.size());
+    charge += pool_.slot_bytes;
+  }
+  if (used == 0) return is_done;
+  context.copy_blocks.give(
+      *block, {.session = conn, .generation = reader.generation, .charge_bytes = charge});
+  entry.pool = channel::kPoolContext;
+  entry.body.data[entry.count++] = {.slot = *block | kCopySlotBit, .bytes = used, .offset = offset};
+  reader.copied_rx_bytes += used;
+  tables_.stats.copied_rx_bytes.add(used);
+  tables_.stats.tcp_payload_in.add(used);
+  return is_done;
+}
+
+}  // namespace lyre::worker

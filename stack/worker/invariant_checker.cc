@@ -1,0 +1,57 @@
+#include "stack/worker/invariant_checker.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "stack/base/check.h"
+#include "stack/session/session.h"
+
+namespace lyre::worker {
+
+void InvariantChecker::check(uint32_t connections) {
+  const uint32_t bound = state_.engine.index_bound();
+  for (uint32_t looked = 0; looked < std::min(connections, bound); ++looked) {
+    if (cursor_ >= bound) cursor_ = 0;
+    if (state_.engine.is_open(cursor_)) check_session(cursor_);
+    ++cursor_;
+  }
+  if (connections < bound) return;
+  state_.loans.check_invariants();
+  check_sends();
+}
+
+void InvariantChecker::check_session(uint32_t conn) const {
+  state_.engine.check_invariants(conn);
+  const session::Session& checked = state_.sessions[conn];
+  LYRE_CHECK(checked.generation != 0);
+  LYRE_CHECK(state_.find_connection(state_.engine.tuple(conn)) == conn);
+  LYRE_CHECK(checked.context == session::kNoContext ||
+             state_.contexts[checked.context].state != Context::State::kFree);
+  LYRE_CHECK(state_.time_waits.holds(conn) == (checked.context == session::kNoContext &&
+                                               state_.engine.state(conn) == tcp::State::kTimeWait));
+  const bool is_closed = state_.engine.state(conn) == tcp::State::kClosed;
+  LYRE_CHECK(is_closed || uint64_t{checked.lent_slots} * state_.memory.rx_slot_bytes() <=
+                              state_.engine.charged_bytes(conn));
+  const Nanos deadline = state_.engine.next_deadline(conn);
+  LYRE_CHECK(is_closed || deadline == kNever || state_.timers.covers(conn, deadline));
+}
+
+/// Every piece that is to be sent is counted once, with the client whose memory it is; orphans have
+/// none.
+void InvariantChecker::check_sends() const {
+  std::vector<uint32_t> pieces(kContextsMax);
+  for (uint32_t conn = 0; conn < state_.engine.index_bound(); ++conn) {
+    const session::Session& sender = state_.sessions[conn];
+    if (!state_.engine.is_open(conn) || sender.sends.piece_count == 0) continue;
+    LYRE_CHECK(sender.context != session::kNoContext);
+    pieces[sender.context] += sender.sends.piece_count;
+  }
+  uint32_t used = 0;
+  for (const uint32_t index : state_.contexts.in_use()) {
+    LYRE_CHECK(pieces[index] == state_.contexts[index].sends_under_way);
+    used += pieces[index];
+  }
+  LYRE_CHECK(used == state_.sends.used());
+}
+
+}  // namespace lyre::worker

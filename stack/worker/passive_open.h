@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "stack/base/mac_address.h"
+#include "stack/io/packet.h"
+#include "stack/ip/input.h"
+#include "stack/tcp/segment.h"
+#include "stack/worker/packet_fate.h"
+#include "stack/worker/session_lifecycle.h"
+#include "stack/worker/worker_state.h"
+
+namespace lyre::worker {
+
+/// Segments without a connection: SYNs to listeners, ACKs that answer SYN cookies, and what is
+/// answered with a RST.
+/// Thread: the worker.
+class PassiveOpen {
+ public:
+  PassiveOpen(WorkerState& state, SessionLifecycle& lifecycle, PacketOutput& output)
+      : state_(state), lifecycle_(lifecycle), output_(output) {}
+
+  /// `iss_after`: the sequence numbers of a connection that is opened must lie behind it.
+  PacketFate on_segment(io::PacketBuf* packet, const ip::TcpInput& input,
+                        const tcp::SegmentIn& segment, std::optional<SeqNum> iss_after);
+  /// RFC 6191: a connection in TIME-WAIT without a client gives way to a new one. True: it did.
+  bool try_reuse(uint32_t conn, const FourTuple& tuple);
+
+ private:
+  void on_syn(uint32_t listener, const FourTuple& tuple, const tcp::SegmentIn& segment,
+              std::optional<SeqNum> iss_after, std::optional<MacAddress> mac);
+  void bind(uint32_t conn, uint32_t listener, const FourTuple& tuple, const ip::RouteResult& route);
+  std::optional<PacketFate> on_cookie_ack(uint32_t listener, io::PacketBuf* packet,
+                                          const ip::TcpInput& input, const tcp::SegmentIn& segment);
+
+  WorkerState& state_;
+  SessionLifecycle& lifecycle_;
+  PacketOutput& output_;
+};
+
+}  // namespace lyre::worker

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "stack/base/ip_address.h"
+#include "stack/io/packet.h"
+#include "stack/ip/input.h"
+#include "stack/tcp/segment.h"
+#include "stack/worker/packet_fate.h"
+#include "stack/worker/passive_open.h"
+#include "stack/worker/received_payload.h"
+#include "stack/worker/segment_merger.h"
+#include "stack/worker/session_lifecycle.h"
+#include "stack/worker/worker_state.h"
+
+namespace lyre::worker {
+
+/// Whether a packet without a connection here may be another worker's.
+enum class Redirect : uint8_t { kNo, kYes };
+
+/// A TCP segment on its way to its connection: found by its 4-tuple, merged with its predecessors,
+/// given to the engine.
+/// Thread: the worker.
+class SegmentInput {
+ public:
+  struct Parts {
+    SessionLifecycle& lifecycle;
+    ReceivedPayload& payload;
+    PassiveOpen& passive_open;
+  };
+  SegmentInput(WorkerState& state, const Parts& parts)
+      : state_(state), parts_(parts), merger_(state.memory.rx_slot_bytes()) {}
+
+  PacketFate on_tcp(io::PacketBuf* packet, const ip::TcpInput& input, Redirect redirection);
+  /// Appends a packet that continues a merged segment, without parsing it.
+  bool try_append_unparsed(io::PacketBuf& packet) { return merger_.try_append_unparsed(packet); }
+  /// Sends the packet to the worker that has its connection. Unused: none is known to have it.
+  PacketFate redirect(io::PacketBuf* packet, const FourTuple& tuple);
+  /// Gives the engine what waits to be merged.
+  void deliver_merged();
+
+ private:
+  PacketFate on_connection_segment(uint32_t conn, io::PacketBuf* packet, const ip::TcpInput& input,
+                                   const tcp::SegmentIn& segment);
+  PacketFate on_segment(uint32_t conn, const tcp::SegmentIn& segment);
+  bool may_keep_payload(uint32_t conn, const tcp::SegmentIn& segment) const;
+  void deliver(const MergedSegment& merged);
+
+  WorkerState& state_;
+  Parts parts_;
+  SegmentMerger merger_;
+};
+
+}  // namespace lyre::worker

@@ -1,0 +1,342 @@
+#include "stack/worker/session_lifecycle.h"
+
+#include "stack/wire/tcp_segment.h"
+#include "stack/worker/flow_label.h"
+#include "stack/worker/turn_limits.h"
+
+namespace lyre::worker {
+
+namespace {
+
+channel::EndStatus status_of(tcp::EndReason reason) {
+  switch (reason) {
+    case tcp::EndReason::kNone:
+    case tcp::EndReason::kClosed:
+      return channel::EndStatus::kOk;
+    case tcp::EndReason::kReset:
+      return channel::EndStatus::kReset;
+    case tcp::EndReason::kRefused:
+      return channel::EndStatus::kRefused;
+    case tcp::EndReason::kTimedOut:
+      return channel::EndStatus::kTimedOut;
+    case tcp::EndReason::kAborted:
+      return channel::EndStatus::kAborted;
+    case tcp::EndReason::kUnreachable:
+      return channel::EndStatus::kUnreachable;
+  }
+  return channel::EndStatus::kAborted;
+}
+
+}  // namespace
+
+tcp::ConnectionConfig SessionLifecycle::connection_config(const ip::RouteResult& route) const {
+  tcp::ConnectionConfig connection = state_.config.connection;
+  const uint32_t header_bytes = wire::ip_and_tcp_header_bytes(route.next_hop);
+  connection.mss_bytes = static_cast<uint16_t>(state_.ports[route.port].mtu_bytes() - header_bytes);
+  connection.slot_bytes = state_.memory.rx_slot_bytes();
+  return connection;
+}
+
+void SessionLifecycle::bind(uint32_t conn, const FourTuple& tuple, const ip::RouteResult& route) {
+  session::Session& opened = state_.session(conn);
+  opened = session::Session{};
+  opened.generation = ++generations_;
+  opened.port = route.port;
+  opened.next_hop = route.next_hop;
+  opened.flow_label = flow_label_of(tuple, state_.flow_label_key);
+  opened.is_local = route.is_local;
+  opened.opened_at = state_.now;
+  state_.flows.insert(tuple, conn);
+  if (!state_.router.claim(tuple)) state_.drop(Drop::kRedirectFull);
+}
+
+/// A session in TIME-WAIT that no client owns joins the queue of those.
+void SessionLifecycle::queue_time_wait(uint32_t conn) {
+  if (state_.session(conn).context != session::kNoContext) return;
+  if (state_.engine.state(conn) == tcp::State::kTimeWait) state_.time_waits.add(conn);
+}
+
+bool SessionLifecycle::must_make_room() const {
+  return state_.engine.connection_count() >= state_.config.engine.connections_max &&
+         !state_.time_waits.empty();
+}
+
+void SessionLifecycle::make_room() {
+  if (!must_make_room()) return;
+  state_.stats.worker->time_waits_cut.add(1);
+  end_time_wait(state_.time_waits.oldest());
+}
+
+void SessionLifecycle::end_time_wait(uint32_t conn) {
+  tcp::Effects effects;
+  std::optional<tcp::SegmentOut> none;
+  state_.engine.on_app_abort(conn, state_.now, effects, none);
+  end(conn, tcp::EndReason::kClosed);
+}
+
+void SessionLifecycle::forget_context(uint32_t conn) {
+  session::Session& orphan = state_.session(conn);
+  if (orphan.context == session::kNoContext) return;
+  state_.notifier.remove(conn);
+  drop_sends(orphan);  // they count against the client, and name its memory, which may go now
+  state_.contexts[orphan.context].sessions.remove(state_.sessions, conn);
+  orphan.context = session::kNoContext;
+  orphan.must_announce_open = orphan.must_announce_finish = orphan.must_announce_end = false;
+  payload_.discard(conn);
+  queue_time_wait(conn);
+}
+
+channel::EndStatus SessionLifecycle::open(uint32_t context, const Endpoint& local,
+                                          const Endpoint& remote, uint64_t cookie, uint32_t& conn) {
+  if (!local.address.is_unspecified() && !state_.routes.is_own(local.address)) {
+    return channel::EndStatus::kAddressUnknown;
+  }
+  const auto route = local.address.is_unspecified()
+                         ? state_.routes.lookup(remote.address)
+                         : state_.routes.lookup_from(local.address, remote.address);
+  if (!route || remote.port == 0) return channel::EndStatus::kUnreachable;
+  FourTuple tuple{.local = {route->source, local.port}, .remote = remote};
+  if (!local.address.is_unspecified()) tuple.local.address = local.address;
+  if (tuple.local.port == 0) {
+    const auto port = choose_port(tuple.local.address, remote);
+    if (!port) return channel::EndStatus::kNoResources;
+    tuple.local.port = *port;
+  } else if (state_.find_connection(tuple) != FlowTable::kNone) {
+    return channel::EndStatus::kAddressInUse;
+  }
+  if (!state_.router.can_claim(tuple)) return channel::EndStatus::kNoResources;
+  make_room();
+  conn = state_.engine.open_active(tuple, connection_config(*route), state_.now);
+  if (conn == tcp::kNoConn) return channel::EndStatus::kNoResources;
+  bind(conn, tuple, *route);
+  state_.session(conn).cookie = cookie;
+  state_.link_to_context(conn, context);
+  state_.transmit_queue.schedule(conn);
+  state_.arm(conn);
+  return channel::EndStatus::kOk;
+}
+
+std::optional<uint16_t> SessionLifecycle::choose_port(const IpAddress& local,
+                                                      const Endpoint& remote) {
+  const uint32_t count =
+      state_.config.ephemeral_port_last - state_.config.ephemeral_port_first + 1u;
+  const uint32_t mine = count / state_.config.worker_count;
+  if (mine == 0) return std::nullopt;
+  const auto start = static_cast<uint32_t>(state_.rng.below(mine));
+  for (uint32_t i = 0; i < mine; ++i) {
+    const uint32_t step = (start + i) % mine;
+    const auto port =
+        static_cast<uint16_t>(state_.config.ephemeral_port_first +
+                              step * state_.config.worker_count + state_.config.index);
+    if (state_.listeners.is_port_used(port)) continue;
+    if (state_.find_connection({{local, port}, remote}) == FlowTable::kNone) return port;
+  }
+  return std::nullopt;
+}
+
+void SessionLifecycle::apply(uint32_t conn, const tcp::Effects& effects) {
+  session::Session& changed = state_.session(conn);
+  if (effects.drop) state_.drop(*effects.drop);
+  if (effects.acked_bytes > 0) on_acked(conn, effects.acked_bytes);
+  if (effects.has_superseded) release_superseded(conn);
+  if (effects.became_established) on_established(conn);
+  if (!state_.engine.is_open(conn)) return;
+  if (effects.has_readable) {
+    changed.has_readable = true;
+    if (changed.is_closed_by_client) {
+      payload_.discard(conn);
+    } else {
+      state_.notifier.mark(conn);
+    }
+  }
+  if (effects.peer_finished && !changed.is_closed_by_client) {
+    changed.must_announce_finish = true;
+    state_.notifier.mark(conn);
+  }
+  if (effects.wants_transmit) state_.transmit_queue.schedule(conn);
+  if (effects.is_over) {
+    if (effects.wants_transmit) send_final_reset(conn);
+    end(conn, effects.reason);
+  } else {
+    if (effects.entered_time_wait) end_in_time_wait(conn);
+    state_.arm(conn);
+  }
+}
+
+void SessionLifecycle::on_acked(uint32_t conn, uint32_t bytes) {
+  session::Session& acked = state_.session(conn);
+  state_.stats.worker->tcp_payload_acked.add(bytes);
+  const uint32_t finished = state_.sends.on_acked(acked.sends, bytes);
+  count_finished(acked, finished);
+  acked.must_announce_progress = state_.now - acked.sends_announced_at >= kProgressNewsPause;
+  if (finished > 0 || acked.must_announce_progress) state_.notifier.mark(conn);
+  if (acked.is_closed_by_client && acked.sends.piece_count == 0) {
+    acked.must_announce_end = true;
+    state_.notifier.mark(conn);
+  }
+}
+
+void SessionLifecycle::count_finished(const session::Session& sender, uint32_t count) {
+  if (sender.context != session::kNoContext)
+    state_.contexts[sender.context].sends_under_way -= count;
+}
+
+void SessionLifecycle::drop_sends(session::Session& sender) {
+  count_finished(sender, state_.sends.clear(sender.sends));
+}
+
+void SessionLifecycle::release_superseded(uint32_t conn) {
+  while (const auto handle = state_.engine.take_superseded(conn))
+    payload_.release_chain(handle->slot);
+}
+
+/// The RST of a connection that gave up: the last segment before it is forgotten.
+void SessionLifecycle::send_final_reset(uint32_t conn) {
+  if (const auto reset = state_.engine.poll_transmit(conn, 0, state_.now)) {
+    output_.send_alone(state_.engine.tuple(conn), *reset);
+  }
+}
+
+void SessionLifecycle::on_established(uint32_t conn) {
+  session::Session& opened = state_.session(conn);
+  if (!opened.is_passive) {
+    state_.stats.worker->connects.add(1);
+    opened.must_announce_open = true;
+    state_.notifier.mark(conn);
+    return;
+  }
+  state_.stats.worker->accepts.add(1);
+  leave_handshake(conn);
+  if (!state_.listeners.is_valid(opened.listener, opened.listener_generation)) {
+    abort(conn, channel::EndStatus::kAborted);  // its listener was closed meanwhile
+    return;
+  }
+  state_.link_to_context(conn, state_.listeners[opened.listener].context);
+  opened.must_announce_open = true;
+  state_.notifier.mark(conn);
+}
+
+/// The client need not wait out TIME-WAIT: for it the session is over in good order.
+void SessionLifecycle::end_in_time_wait(uint32_t conn) {
+  session::Session& ended = state_.session(conn);
+  ended.is_over = true;
+  ended.must_announce_end = true;
+  if (ended.context != session::kNoContext) state_.notifier.mark(conn);
+  queue_time_wait(conn);
+}
+
+void SessionLifecycle::end(uint32_t conn, tcp::EndReason reason) {
+  session::Session& ended = state_.session(conn);
+  ended.is_over = true;
+  if (ended.end_status == channel::EndStatus::kOk) ended.end_status = status_of(reason);
+  if (reason == tcp::EndReason::kReset) state_.stats.worker->tcp_resets_in.add(1);
+  if (ended.listener != session::kNoIndex) leave_listener(conn);
+  if (reason != tcp::EndReason::kClosed) {
+    // Bytes that can no longer be sent are finished; bytes not yet delivered in order are lost.
+    drop_sends(ended);
+    if (ended.is_closed_by_client || ended.context == session::kNoContext) payload_.discard(conn);
+  }
+  if (!ended.is_passive && !ended.was_announced && ended.context != session::kNoContext) {
+    state_.stats.worker->connect_failures.add(ended.must_announce_open ? 0 : 1);
+  }
+  ended.must_announce_end = true;
+  if (ended.context != session::kNoContext) state_.notifier.mark(conn);
+  state_.timers.stop(conn);
+  release_if_done(conn);
+}
+
+void SessionLifecycle::leave_handshake(uint32_t conn) {
+  session::Session& passive = state_.session(conn);
+  if (!passive.is_embryonic) return;
+  passive.is_embryonic = false;
+  if (state_.listeners.is_valid(passive.listener, passive.listener_generation)) {
+    --state_.listeners[passive.listener].embryonic;
+  }
+}
+
+void SessionLifecycle::leave_listener(uint32_t conn) {
+  session::Session& passive = state_.session(conn);
+  leave_handshake(conn);
+  const uint32_t index = passive.listener;
+  passive.listener = session::kNoIndex;
+  if (state_.listeners.is_valid(index, passive.listener_generation))
+    --state_.listeners[index].pending;
+}
+
+void SessionLifecycle::close_by_client(uint32_t conn) {
+  session::Session& closed = state_.session(conn);
+  closed.is_closed_by_client = true;
+  payload_.discard(conn);
+  if (!closed.is_over) {
+    tcp::Effects effects;
+    state_.engine.on_app_close(conn, state_.now, effects);
+    apply(conn, effects);
+    if (!state_.engine.is_open(conn)) return;
+  }
+  if (closed.sends.piece_count == 0) {
+    closed.must_announce_end = true;
+    state_.notifier.mark(conn);
+  }
+  release_if_done(conn);
+}
+
+void SessionLifecycle::abort(uint32_t conn, channel::EndStatus status) {
+  session::Session& aborted = state_.session(conn);
+  aborted.end_status = status;
+  if (status == channel::EndStatus::kAborted) aborted.is_closed_by_client = true;
+  if (aborted.is_over) {
+    drop_sends(aborted);
+    payload_.discard(conn);
+    release_if_done(conn);
+    return;
+  }
+  const FourTuple tuple = state_.engine.tuple(conn);
+  std::optional<tcp::SegmentOut> reset;
+  // Pieces that a port may still read: the client hears of the end when it let go of them.
+  if (aborted.sends.piece_count > 0) {
+    aborted.was_retransmitted = true;
+    aborted.retransmitted_region = session::kManyRegions;
+  }
+  tcp::Effects effects;
+  state_.engine.on_app_abort(conn, state_.now, effects, reset);
+  if (reset) output_.send_alone(tuple, *reset);
+  end(conn, tcp::EndReason::kAborted);
+}
+
+void SessionLifecycle::release_if_done(uint32_t conn) {
+  session::Session& done = state_.session(conn);
+  if (!state_.engine.is_open(conn) || state_.engine.state(conn) != tcp::State::kClosed) return;
+  if (done.context != session::kNoContext) return;  // completions.cc comes back here
+  payload_.release_all(conn);
+  drop_sends(done);
+  state_.time_waits.remove(conn);
+  state_.flows.erase(state_.engine.tuple(conn), conn);
+  state_.router.unclaim(state_.engine.tuple(conn));
+  state_.timers.stop(conn);
+  state_.transmit_queue.remove(conn);
+  state_.release_neighbour(done);
+  if (conn < state_.stats.rows.size()) state_.stats.rows[conn].write(nullptr);
+  state_.engine.release(conn);
+  done.generation = 0;
+}
+
+size_t SessionLifecycle::run_timers() {
+  return state_.timers.advance(state_.now, kTimersPerPollMax, [this](uint32_t conn) {
+    if (!state_.engine.is_open(conn)) return;
+    // The wheel fires early where a deadline was moved back: look at the true one.
+    if (state_.engine.next_deadline(conn) > state_.now) return state_.arm(conn);
+    tcp::Effects effects;
+    state_.engine.on_timer(conn, state_.now, effects);
+    apply(conn, effects);
+  });
+}
+
+void SessionLifecycle::leave_to_itself(uint32_t conn) {
+  const bool finishes_alone =
+      state_.session(conn).is_closed_by_client && state_.session(conn).sends.piece_count == 0;
+  if (!finishes_alone) abort(conn, channel::EndStatus::kAborted);
+  if (state_.engine.is_open(conn)) forget_context(conn);
+  release_if_done(conn);
+}
+
+}  // namespace lyre::worker

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "stack/base/ip_address.h"
+#include "stack/channel/abi.h"
+#include "stack/ip/route_table.h"
+#include "stack/session/session.h"
+#include "stack/tcp/engine.h"
+#include "stack/worker/packet_output.h"
+#include "stack/worker/received_payload.h"
+#include "stack/worker/worker_state.h"
+
+namespace lyre::worker {
+
+/// Sessions from their open to the release of their place: what the engine's effects, clients and
+/// timers change.
+/// A call with a conn may release it; engine.is_open() tells.
+/// Thread: the worker.
+class SessionLifecycle {
+ public:
+  SessionLifecycle(WorkerState& state, ReceivedPayload& payload, PacketOutput& output)
+      : state_(state), payload_(payload), output_(output) {}
+
+  tcp::ConnectionConfig connection_config(const ip::RouteResult& route) const;
+  /// Opens a session for a client. On kOk `conn` is its index.
+  channel::EndStatus open(uint32_t context, const Endpoint& local, const Endpoint& remote,
+                          uint64_t cookie, uint32_t& conn);
+  /// RFC 6056 3.3.1: a random port of those that are this worker's and free towards `remote`.
+  std::optional<uint16_t> choose_port(const IpAddress& local, const Endpoint& remote);
+  /// The new connection becomes a session, without a client yet.
+  void bind(uint32_t conn, const FourTuple& tuple, const ip::RouteResult& route);
+
+  /// True when every place is taken and one of them by a TIME-WAIT that may end early.
+  bool must_make_room() const;
+  /// When every place is taken, the oldest TIME-WAIT ends early: what it guards against is rare,
+  /// and timestamps and random sequence numbers guard the next connection as well.
+  void make_room();
+  void end_time_wait(uint32_t conn);
+
+  /// Carries out what one call of the engine changed. It calls the engine again itself, with
+  /// effects of their own.
+  void apply(uint32_t conn, const tcp::Effects& effects);
+  size_t run_timers();
+
+  void close_by_client(uint32_t conn);
+  void abort(uint32_t conn, channel::EndStatus status);
+  /// The client of the session left. What it had closed in order, with all bytes acknowledged, may
+  /// finish by itself.
+  void leave_to_itself(uint32_t conn);
+  /// The session has no client any more, and ends by itself.
+  void forget_context(uint32_t conn);
+  void leave_listener(uint32_t conn);
+  /// Gives the connection's place back once TCP is done with it and the client knows everything.
+  void release_if_done(uint32_t conn);
+
+ private:
+  void queue_time_wait(uint32_t conn);
+  void on_acked(uint32_t conn, uint32_t bytes);
+  void count_finished(const session::Session& sender, uint32_t count);
+  void drop_sends(session::Session& sender);
+  void release_superseded(uint32_t conn);
+  void send_final_reset(uint32_t conn);
+  void on_established(uint32_t conn);
+  void end_in_time_wait(uint32_t conn);
+  void end(uint32_t conn, tcp::EndReason reason);
+  void leave_handshake(uint32_t conn);
+
+  WorkerState& state_;
+  ReceivedPayload& payload_;
+  PacketOutput& output_;
+  uint32_t generations_ = 0;
+};
+
+}  // namespace lyre::worker

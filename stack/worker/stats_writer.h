@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "stack/base/nanos.h"
+#include "stack/channel/stats.h"
+#include "stack/worker/worker_state.h"
+
+namespace lyre::worker {
+
+/// What tools see in the stats segment. A pass over all session rows is spread over turns.
+/// Thread: the worker.
+class StatsWriter {
+ public:
+  explicit StatsWriter(WorkerState& state) : state_(state) {}
+
+  /// After a turn that did so much work: writes some rows when a pass is due.
+  void after_turn(size_t work);
+  /// kNever when nothing changed since the last pass.
+  Nanos next_deadline() const { return work_since_ > 0 ? due_ : kNever; }
+  /// Listeners have the rows behind those of the connections; one that was closed clears its row.
+  void write_listener_row(uint32_t index);
+
+ private:
+  void write_some();
+  void write_port_counters();
+  void write_row(uint32_t conn);
+  void show_owner(channel::SessionView& view, uint32_t context) const;
+
+  WorkerState& state_;
+  uint32_t cursor_ = 0;  ///< the next row of the pass
+  Nanos due_{0};         ///< when the next pass begins
+  uint64_t work_since_ = 0;
+};
+
+}  // namespace lyre::worker

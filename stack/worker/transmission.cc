@@ -1,0 +1,114 @@
+#include "stack/worker/transmission.h"
+
+#include <algorithm>
+
+#include "stack/link/neighbours.h"
+#include "stack/worker/port.h"
+#include "stack/worker/turn_limits.h"
+
+namespace lyre::worker {
+
+/// A MAC address that was learned schedules the sessions that wait for one.
+void Transmission::wake_for_neighbours() {
+  if (state_.neighbours.generation() != neighbours_seen_) {
+    neighbours_seen_ = state_.neighbours.generation();
+    state_.transmit_queue.begin_waking();
+  }
+  state_.transmit_queue.wake_some(kWokenPerPollMax);
+}
+
+size_t Transmission::transmit() {
+  wake_for_neighbours();
+  size_t sent = 0;
+  for (Port& port : state_.ports) {
+    port.begin_turn();
+    sent += port.flush();
+  }
+  // A session that is scheduled again has its next turn in the next poll.
+  uint32_t turns = state_.transmit_queue.size();
+  for (; turns > 0 && !state_.transmit_queue.empty() && sent < kTxPacketsPerPollMax; --turns) {
+    const uint32_t conn = state_.transmit_queue.take();
+    sent += transmit_session(conn, std::min(kSegmentsPerTurnMax, kTxPacketsPerPollMax - sent));
+  }
+  for (Port& port : state_.ports) port.flush();
+  return sent;
+}
+
+/// Packets that the session may build now: room where they go, and buffers in stock.
+size_t Transmission::packet_room(const session::Session& sender) {
+  if (sender.is_local) return parts_.output.local_room();
+  const size_t room = state_.ports[sender.port].session_room();
+  if (room == 0) return 0;
+  // With no buffer at all the session still builds one packet, which fails and is counted.
+  return std::min(room, std::max<size_t>(parts_.output.ready(), 1));
+}
+
+/// Sends up to `budget` packets of the session and puts it back in the list if it has more.
+size_t Transmission::transmit_session(uint32_t conn, size_t budget) {
+  session::Session& sender = state_.session(conn);
+  if (sender.context != session::kNoContext && state_.contexts[sender.context].waits_for_holds) {
+    state_.transmit_queue.schedule(conn);
+    return 0;
+  }
+  const auto mac = neighbour_of(conn);
+  if (!mac) return 0;
+  size_t sent = 0;
+  bool has_more = true;
+  while (has_more && sent < budget) {
+    const size_t room = std::min(packet_room(sender), budget - sent);
+    if (room == 0) break;
+    const auto segment = state_.engine.poll_transmit(conn, payload_limit(conn, room), state_.now);
+    has_more = segment.has_value();
+    if (!has_more) break;
+    const size_t built = parts_.segments.send(conn, *segment, *mac);
+    if (built == 0) break;
+    sent += built;
+  }
+  if (has_more) state_.transmit_queue.schedule(conn);
+  state_.arm(conn);
+  return sent;
+}
+
+/// Payload that the engine may hand over at once: what fits `room` packets. A port that cuts by
+/// itself takes more, but where its pieces are too many, the worker cuts into that many packets.
+uint32_t Transmission::payload_limit(uint32_t conn, size_t room) const {
+  const session::Session& sender = state_.sessions[conn];
+  const auto packets = static_cast<uint32_t>(room) * state_.engine.segment_payload_bytes(conn);
+  const uint32_t cut_max =
+      sender.is_local ? 0 : state_.ports[sender.port].capabilities().tso_bytes_max;
+  return std::min(packets, cut_max == 0 ? kSendBytesAtOnceMax : cut_max);
+}
+
+/// The MAC to send to; empty while it is not known. TCP is not asked for a segment until then.
+std::optional<MacAddress> Transmission::neighbour_of(uint32_t conn) {
+  session::Session& sender = state_.session(conn);
+  if (sender.is_local) return state_.ports[sender.port].mac();
+  const auto port = static_cast<uint8_t>(sender.port);
+  link::Resolved resolved = state_.neighbours.resolve(port, sender.next_hop, state_.now);
+  if (resolved.answer == link::Answer::kUnreachable && reroute(conn)) {
+    resolved = state_.neighbours.resolve(port, sender.next_hop, state_.now);
+  }
+  if (!sender.holds_neighbour) {
+    sender.holds_neighbour = state_.neighbours.hold(port, sender.next_hop);
+  }
+  if (resolved.answer == link::Answer::kKnown) return resolved.mac;
+  state_.transmit_queue.wait_for_neighbour(conn);
+  if (resolved.answer == link::Answer::kUnreachable) {
+    tcp::Effects effects;
+    state_.engine.on_host_unreachable(conn, state_.now, effects);
+    parts_.lifecycle.apply(conn, effects);
+  }
+  return std::nullopt;
+}
+
+/// The neighbour does not answer: true when another one leads there by now.
+bool Transmission::reroute(uint32_t conn) {
+  const FourTuple& tuple = state_.engine.tuple(conn);
+  const auto route = state_.routes.lookup_from(tuple.local.address, tuple.remote.address);
+  if (!route || route->next_hop == state_.session(conn).next_hop) return false;
+  state_.release_neighbour(state_.session(conn));
+  state_.session(conn).next_hop = route->next_hop;
+  return true;
+}
+
+}  // namespace lyre::worker

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "stack/base/mac_address.h"
+#include "stack/session/session.h"
+#include "stack/worker/packet_output.h"
+#include "stack/worker/segment_output.h"
+#include "stack/worker/session_lifecycle.h"
+#include "stack/worker/worker_state.h"
+
+namespace lyre::worker {
+
+/// The turns of sessions to send. Transmission is pulled: a session whose turn it is gives as many
+/// segments as TCP allows and its port has room for.
+/// Thread: the worker.
+class Transmission {
+ public:
+  struct Parts {
+    PacketOutput& output;
+    SegmentOutput& segments;
+    SessionLifecycle& lifecycle;
+  };
+  Transmission(WorkerState& state, const Parts& parts) : state_(state), parts_(parts) {}
+
+  /// Returns the packets sent.
+  size_t transmit();
+
+ private:
+  void wake_for_neighbours();
+  size_t transmit_session(uint32_t conn, size_t budget);
+  size_t packet_room(const session::Session& sender);
+  uint32_t payload_limit(uint32_t conn, size_t room) const;
+  std::optional<MacAddress> neighbour_of(uint32_t conn);
+  bool reroute(uint32_t conn);
+
+  WorkerState& state_;
+  Parts parts_;
+  uint32_t neighbours_seen_ = 0;  ///< generation for which sessions were woken
+};
+
+}  // namespace lyre::worker

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "stack/base/nanos.h"
+
+namespace lyre::worker {
+
+// What one turn of poll_once() may do of each kind, so that no kind of work delays the others for
+// long.
+inline constexpr size_t kCommandsPerPollMax = 16;
+inline constexpr size_t kRxBurstPackets = 32;
+inline constexpr size_t kRxBurstsPerPollMax = 4;
+inline constexpr size_t kSubmissionsPerContextMax = 64;
+inline constexpr size_t kTimersPerPollMax = 512;
+inline constexpr size_t kTxPacketsPerPollMax = 256;
+/// Segments of one session before the next session has its turn: about 64 KiB at MTU 1500.
+inline constexpr size_t kSegmentsPerTurnMax = 44;
+inline constexpr size_t kSessionRowsPerPollMax = 16;
+
+// What one turn does of work that takes several turns.
+inline constexpr uint32_t kConnectionsPerWalkStepMax = 256;
+inline constexpr uint32_t kSessionsPerDetachStepMax = 256;
+inline constexpr uint32_t kListenersPerDetachStepMax = 256;
+inline constexpr uint32_t kRegionsPerDetachStepMax = 256;
+inline constexpr uint32_t kSlotsPerDetachStepMax = 4096;
+inline constexpr uint32_t kLeavingRegionsPerPollMax = 16;
+/// Sessions that are scheduled in one turn because the MAC address of a neighbour was learned.
+inline constexpr uint32_t kWokenPerPollMax = 256;
+
+/// The most payload that TCP gives at once to a worker that cuts it into packets.
+inline constexpr uint32_t kSendBytesAtOnceMax = 1u << 20;
+inline constexpr size_t kGatheredPiecesMax = 256;
+/// Slots that a session may hold where the receive pool is low.
+inline constexpr uint32_t kRxFairSlots = 16;
+
+inline constexpr Nanos kStatsPeriod = millis(50);
+/// What waits for room in a client's ring is tried again this soon: a client need not tell that it
+/// made room.
+inline constexpr Nanos kUntoldRetry = micros(100);
+/// A client is told at least this often how much of a long send was acknowledged, while any of it
+/// is.
+inline constexpr Nanos kProgressNewsPause = millis(100);
+/// A port that holds client memory is given a packet to send this often.
+inline constexpr Nanos kNudgeInterval = micros(500);
+
+}  // namespace lyre::worker

@@ -1,0 +1,57 @@
+#include "stack/worker/worker_state.h"
+
+#include <cstdlib>
+
+#include "stack/base/check.h"
+#include "stack/base/derived_key.h"
+
+namespace lyre::worker {
+
+namespace {
+
+/// Memory that costs nothing until it is used: each item is assigned when it is opened.
+session::Session* make_zeroed_sessions(uint32_t count) {
+  void* memory = std::calloc(count, sizeof(session::Session));
+  LYRE_CHECK(memory != nullptr);
+  return static_cast<session::Session*>(memory);
+}
+
+}  // namespace
+
+WorkerState::WorkerState(const WorkerConfig& worker_config, io::PacketMemory& packet_memory,
+                         size_t port_count, StatsBinding stats_binding)
+    : config(worker_config),
+      memory(packet_memory),
+      stats(stats_binding),
+      rng(worker_config.seed),
+      neighbours(worker_config.seed ^ derive_key(worker_config.secret, "neighbours").k0),
+      engine(worker_config.engine, derive_key(worker_config.secret, "sequence numbers"),
+             worker_config.seed),
+      flow_label_key(derive_key(worker_config.secret, "flow labels")),
+      flows(worker_config.engine.connections_max, derive_key(worker_config.secret, "flow table")),
+      // Connections spread over homes by hash, so one home may have somewhat more than its share.
+      router({.index = worker_config.index,
+              .worker_count = worker_config.worker_count,
+              .rings = worker_config.rings,
+              .claims_max =
+                  worker_config.rings != nullptr ? 2 * worker_config.engine.connections_max : 1,
+              .key = derive_key(worker_config.secret, "connection router")}),
+      listeners(worker_config.listeners_max),
+      timers(worker_config.engine.connections_max),
+      sessions(make_zeroed_sessions(worker_config.engine.connections_max), std::free),
+      transmit_queue(sessions.get()),
+      time_waits(sessions.get()),
+      sends(worker_config.contexts_max * channel::kSendsPerContextMax),
+      contexts(kContextsMax),
+      region_segment_bytes(kRegionsMax),
+      loans(packet_memory.rx_slot_count(),
+            {.contexts_max = kContextsMax,
+             .per_context_max = worker_config.lent_slots_per_context_max,
+             .per_session_max = worker_config.lent_slots_per_session_max}),
+      notifier({contexts, sessions.get(), loans, *stats_binding.worker},
+               {.index = static_cast<uint8_t>(worker_config.index),
+                .slot_bytes = packet_memory.rx_slot_bytes()}) {
+  ports.reserve(port_count);
+}
+
+}  // namespace lyre::worker

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "stack/base/drop_reasons.h"
+#include "stack/base/rng.h"
+#include "stack/base/siphash.h"
+#include "stack/ip/route_table.h"
+#include "stack/link/neighbours.h"
+#include "stack/session/send_queue.h"
+#include "stack/session/session.h"
+#include "stack/tcp/engine.h"
+#include "stack/worker/clients/client_memory.h"
+#include "stack/worker/clients/context_table.h"
+#include "stack/worker/clients/notifier.h"
+#include "stack/worker/flow_table.h"
+#include "stack/worker/port.h"
+#include "stack/worker/routing/connection_router.h"
+#include "stack/worker/tables/listeners.h"
+#include "stack/worker/tables/slot_loans.h"
+#include "stack/worker/tables/time_wait_queue.h"
+#include "stack/worker/tables/transmit_queue.h"
+#include "stack/worker/timer_wheel.h"
+#include "stack/worker/worker.h"
+
+namespace lyre::worker {
+
+/// The tables that the parts of one worker share, and the time of the turn. Each table keeps its
+/// own invariants and knows none of the others. A session has the index of its connection in the
+/// engine. Thread: the worker.
+struct WorkerState {
+  WorkerState(const WorkerConfig& worker_config, io::PacketMemory& packet_memory, size_t port_count,
+              StatsBinding stats_binding);
+
+  session::Session& session(uint32_t conn) { return sessions[conn]; }
+  channel::SessionName name_of(uint32_t conn) const {
+    return {.index = conn, .generation = sessions[conn].generation};
+  }
+  bool is_same_session(uint32_t conn, uint32_t generation) const {
+    return engine.is_open(conn) && sessions[conn].generation == generation;
+  }
+  /// The connection of the 4-tuple, or FlowTable::kNone.
+  uint32_t find_connection(const FourTuple& tuple) const {
+    return flows.find(tuple,
+                      [this](uint32_t conn) -> const FourTuple& { return engine.tuple(conn); });
+  }
+  void link_to_context(uint32_t conn, uint32_t context) {
+    session(conn).context = context;
+    contexts[context].sessions.push_front(sessions, conn);
+  }
+  /// Sets the connection's timer to the engine's deadline.
+  void arm(uint32_t conn) {
+    const Nanos deadline = engine.next_deadline(conn);
+    if (deadline != kNever) timers.arm(conn, deadline);
+  }
+  /// The session does not need its neighbour's entry any more.
+  void release_neighbour(session::Session& sender) {
+    if (!sender.holds_neighbour) return;
+    neighbours.release(sender.port, sender.next_hop);
+    sender.holds_neighbour = false;
+  }
+  void drop(Drop reason) { stats.worker->drops[static_cast<size_t>(reason)].add(1); }
+
+  WorkerConfig config;
+  io::PacketMemory& memory;
+  StatsBinding stats;
+  Nanos now;
+  Rng rng;
+  bool is_shutting_down = false;
+
+  std::vector<Port> ports;  ///< reserved at start
+  ip::RouteTable routes;
+  link::Neighbours neighbours;
+
+  tcp::Engine engine;
+  SipKey flow_label_key;
+  FlowTable flows;
+  ConnectionRouter router;
+  Listeners listeners;
+  TimerWheel timers;
+  std::unique_ptr<session::Session[], void (*)(void*)> sessions;  ///< by connection index
+  TransmitQueue transmit_queue;
+  TimeWaitQueue time_waits;
+  session::SendPieces sends;
+
+  ContextTable contexts;
+  ClientMemory client_memory;
+  std::vector<uint32_t> region_segment_bytes;  ///< by region index: see io::PacketMemory
+  SlotLoans loans;
+  Notifier notifier;
+};
+
+}  // namespace lyre::worker

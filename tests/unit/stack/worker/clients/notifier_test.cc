@@ -1,0 +1,222 @@
+#include "stack/worker/clients/notifier.h"
+
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "stack/channel/ring.h"
+
+// The notifier between tables and real rings. Its host is played: it knows no TCP.
+namespace lyre::worker {
+namespace {
+
+using channel::Event;
+
+constexpr uint32_t kSlots = 32;
+constexpr uint32_t kSlotBytes = 4096;
+constexpr uint32_t kSessions = 4;
+
+struct PlayedHost {
+  const FourTuple& tuple(uint32_t conn) const { return tuples[conn]; }
+  Nanos rtt_min(uint32_t) const { return nanos(1500); }
+  bool is_pool_low() const { return is_low; }
+  std::optional<ReceivedBytes> take_received(uint32_t conn) {
+    if (received[conn].empty()) return std::nullopt;
+    const ReceivedBytes bytes = received[conn].front();
+    received[conn].pop_front();
+    return bytes;
+  }
+  void release_slot(uint32_t slot) { released.push_back(slot); }
+  bool must_wait_for_ports(Context&, session::Session&) { return is_held; }
+  void on_open_told(uint32_t conn) { opens_told.push_back(conn); }
+  void on_end_told(uint32_t conn) { ends_told.push_back(conn); }
+  void expel(Context& context, const char* reason) {
+    context.state = Context::State::kExpelled;
+    expelled_for = reason;
+  }
+
+  FourTuple tuples[kSessions];
+  std::deque<ReceivedBytes> received[kSessions];
+  bool is_low = false;
+  bool is_held = false;
+  std::vector<uint32_t> released;
+  std::vector<uint32_t> opens_told;
+  std::vector<uint32_t> ends_told;
+  std::string expelled_for;
+};
+
+class NotifierTest : public testing::Test {
+ protected:
+  NotifierTest() {
+    Context& context = contexts.open(1);
+    context.is_lent = true;
+    context.completions = {&rings->completion_indices, rings->completions};
+    context.attached.memory = memory.data();
+    context.attached.copy_offset = sizeof(channel::ContextHeader);
+    context.attached.wake_fd = bell;
+    context.copy_blocks = CopyBlocks(2 * kCopyBlockBytes);
+    for (uint32_t conn = 0; conn < kSessions; ++conn) {
+      sessions[conn].context = 1;
+      sessions[conn].generation = 100 + conn;
+      sessions[conn].was_announced = true;
+    }
+  }
+  ~NotifierTest() override { close(bell); }
+
+  Context& context() { return contexts[1]; }
+  size_t announce() { return notifier.announce_all(host, now); }
+  /// What the client finds in its ring.
+  std::vector<channel::Completion> told() {
+    std::vector<channel::Completion> entries;
+    while (ring.available() > 0) entries.push_back(ring.pop());
+    ring.publish();
+    return entries;
+  }
+  void receive(uint32_t conn, uint32_t slot) {
+    host.received[conn].push_back({.slot = slot, .bytes = payload, .pool_offset = slot * 100});
+    sessions[conn].has_readable = true;
+    notifier.mark(conn);
+  }
+  void finish_send(uint32_t conn) {
+    ++sessions[conn].sends.finished_count;
+    notifier.mark(conn);
+  }
+
+  Nanos now = seconds(1);
+  PlayedHost host;
+  std::vector<uint8_t> payload = std::vector<uint8_t>(50, 7);
+  std::vector<uint8_t> memory =
+      std::vector<uint8_t>(sizeof(channel::ContextHeader) + 2 * kCopyBlockBytes);
+  int bell = eventfd(0, EFD_NONBLOCK);
+  std::unique_ptr<channel::RingPair> rings = std::make_unique<channel::RingPair>();
+  channel::CompletionConsumer ring{&rings->completion_indices, rings->completions};
+  std::vector<session::Session> sessions = std::vector<session::Session>(kSessions);
+  ContextTable contexts{4};
+  SlotLoans loans{kSlots, {.contexts_max = 4, .per_context_max = 8, .per_session_max = 8}};
+  channel::WorkerStats stats{};
+  Notifier notifier{{contexts, sessions.data(), loans, stats},
+                    {.index = 3, .slot_bytes = kSlotBytes}};
+};
+
+TEST_F(NotifierTest, ASessionThatNobodyOwnsHasNoNews) {
+  sessions[0].context = session::kNoContext;
+  notifier.mark(0);
+  notifier.remove(0);
+  EXPECT_EQ(announce(), 0u);
+  EXPECT_TRUE(told().empty());
+}
+
+TEST_F(NotifierTest, TellsAllNewsOfASessionInOrder) {
+  sessions[0].must_announce_open = true;
+  sessions[0].must_announce_finish = sessions[0].must_announce_end = true;
+  finish_send(0);
+  receive(0, 5);
+  EXPECT_EQ(announce(), 1u);
+  const auto entries = told();
+  ASSERT_EQ(entries.size(), 5u);
+  EXPECT_EQ(entries[0].event, Event::kConnected);
+  EXPECT_EQ(entries[1].event, Event::kSendDone);
+  EXPECT_EQ(entries[1].body.send_done.descriptors, 1u);
+  EXPECT_EQ(entries[1].body.send_done.rtt_min_us, 2u);
+  EXPECT_EQ(entries[2].event, Event::kData);
+  EXPECT_EQ(entries[2].body.data[0].slot, 5u);
+  EXPECT_EQ(entries[2].body.data[0].offset, 500u);
+  EXPECT_EQ(entries[3].event, Event::kPeerFinished);
+  EXPECT_EQ(entries[4].event, Event::kEnded);
+  EXPECT_EQ(entries[4].session.generation, 100u);
+  EXPECT_EQ(host.opens_told, (std::vector<uint32_t>{0}));
+  EXPECT_EQ(host.ends_told, (std::vector<uint32_t>{0}));
+  EXPECT_FALSE(notifier.has_untold());
+  EXPECT_EQ(announce(), 0u);
+}
+
+TEST_F(NotifierTest, AFullRingLosesNothing) {
+  for (uint32_t i = 0; i < channel::kCompletionEntries; ++i) {
+    notifier.answer_open(context(), Event::kListening, channel::EndStatus::kOk, i, {}, {});
+  }
+  finish_send(2);
+  EXPECT_EQ(announce(), 0u);
+  EXPECT_TRUE(notifier.has_untold());
+  EXPECT_EQ(told().size(), channel::kCompletionEntries);
+  EXPECT_EQ(announce(), 1u);
+  const auto entries = told();
+  ASSERT_EQ(entries.size(), 1u);
+  EXPECT_EQ(entries[0].session.index, 2u);
+}
+
+TEST_F(NotifierTest, AnOpenThatWasNeverToldFails) {
+  sessions[1].was_announced = false;
+  sessions[1].must_announce_end = true;
+  sessions[1].end_status = channel::EndStatus::kRefused;
+  sessions[1].cookie = 9;
+  notifier.mark(1);
+  EXPECT_EQ(announce(), 1u);
+  const auto entries = told();
+  ASSERT_EQ(entries.size(), 1u);
+  EXPECT_EQ(entries[0].event, Event::kConnectFailed);
+  EXPECT_EQ(entries[0].status, channel::EndStatus::kRefused);
+  EXPECT_EQ(entries[0].body.opened.cookie, 9u);
+}
+
+TEST_F(NotifierTest, LendsSlotsAndCopiesWhereThePoolIsLow) {
+  receive(0, 5);
+  EXPECT_EQ(announce(), 1u);
+  EXPECT_EQ(loans.lent_to(1), 1u);
+  EXPECT_EQ(sessions[0].lent_slots, 1u);
+  EXPECT_EQ(told()[0].pool, 3u);
+  host.is_low = true;
+  receive(0, 6);
+  receive(0, 7);
+  EXPECT_EQ(announce(), 1u);
+  EXPECT_EQ(host.released, (std::vector<uint32_t>{6, 7}));
+  const auto entries = told();
+  ASSERT_EQ(entries.size(), 1u);
+  EXPECT_EQ(entries[0].pool, channel::kPoolContext);
+  EXPECT_EQ(entries[0].body.data[0].bytes, 100u);
+  EXPECT_EQ(memory[entries[0].body.data[0].offset], 7u);
+  EXPECT_EQ(context().copy_blocks.take_back(0)->charge_bytes, 2 * kSlotBytes);
+  EXPECT_EQ(stats.copied_rx_bytes.get(), 100u);
+}
+
+TEST_F(NotifierTest, WithoutSlotsAndBlocksTheBytesWait) {
+  context().copy_blocks = CopyBlocks(0);
+  context().is_lent = false;
+  receive(0, 5);
+  EXPECT_EQ(announce(), 0u);
+  EXPECT_TRUE(notifier.has_untold());
+  context().is_lent = true;
+  EXPECT_EQ(announce(), 1u);
+  EXPECT_EQ(told().size(), 1u);
+}
+
+TEST_F(NotifierTest, RingsTheBellOfAClientThatSleepsOnce) {
+  uint64_t rings_heard = 0;
+  finish_send(0);
+  announce();
+  EXPECT_NE(eventfd_read(bell, &rings_heard), 0) << "it did not sleep";
+  context().header().client_sleeps.store(1);
+  finish_send(0);
+  announce();
+  finish_send(0);
+  announce();
+  EXPECT_EQ(eventfd_read(bell, &rings_heard), 0);
+  EXPECT_EQ(rings_heard, 1u);
+}
+
+TEST_F(NotifierTest, AnIndexOutOfRangeExpelsTheClient) {
+  rings->completion_indices.head.store(channel::kCompletionEntries + 5);
+  for (uint32_t i = 0; i < channel::kCompletionEntries; ++i) {
+    notifier.answer_open(context(), Event::kListening, channel::EndStatus::kOk, i, {}, {});
+  }
+  finish_send(0);
+  EXPECT_EQ(announce(), 0u);
+  EXPECT_FALSE(host.expelled_for.empty());
+}
+
+}  // namespace
+}  // namespace lyre::worker
