@@ -16,8 +16,7 @@ enum class Frees : uint8_t {
 };
 
 /// Properties of a driver that its capabilities do not report. Virtual devices and virtio: seen
-/// with DPDK 22.11. The others: read in the drivers' sources, 22.11 to 26.07; docs/user/clouds.md
-/// says where.
+/// with DPDK 22.11. The others: read in the sources of the drivers, 22.11 to 26.07.
 struct DriverQuirks {
   std::string_view driver;
   bool is_virtual = false;     ///< the CPU copies; nothing is held after tx_burst
