@@ -39,10 +39,10 @@ Status check_extent(const ClientMemory& memory) {
   return Ok{};
 }
 
-Result<uint64_t> page_bytes_of(int file) {
+Result<uint64_t> page_bytes_of(int file, uint64_t system_page) {
   struct statfs facts {};
   if (::fstatfs(file, &facts) != 0) return errno_error("cannot look at the memory");
-  if (facts.f_type == TMPFS_MAGIC) return uint64_t{4096};
+  if (facts.f_type == TMPFS_MAGIC) return system_page;
   if (facts.f_type == HUGETLBFS_MAGIC) return static_cast<uint64_t>(facts.f_bsize);
   return Error{EINVAL, "neither tmpfs nor hugetlbfs"};
 }
@@ -83,12 +83,13 @@ Status check_owner(int directory, const ClientIdentity& client, int process) {
 
 }  // namespace
 
-Result<ClientMemory> memory_of_descriptor(OwnedFd file, uint64_t offset, uint64_t bytes) {
+Result<ClientMemory> memory_of_descriptor(OwnedFd file, uint64_t offset, uint64_t bytes,
+                                          uint64_t system_page) {
   if (!is_of_memory(file.get())) {
     close_elsewhere(std::move(file));
     return Error{EINVAL, "neither a memfd nor a file of tmpfs or hugetlbfs"};
   }
-  const auto page_bytes = page_bytes_of(file.get());
+  const auto page_bytes = page_bytes_of(file.get(), system_page);
   if (!page_bytes.ok()) return page_bytes.error();
   ClientMemory memory{std::move(file), offset, bytes, page_bytes.value()};
   // Where it is not allowed, vanishing pages are caught when they are missed.
@@ -129,7 +130,7 @@ Result<ClientMemory> memory_of_mapping(const ClientIdentity& client, int process
   if (Status owner = check_owner(directory.get(), client, process); !owner.ok()) {
     return owner.error();
   }
-  const auto page_bytes = page_bytes_of(file.get());
+  const auto page_bytes = page_bytes_of(file.get(), system_page_bytes());
   if (!page_bytes.ok()) return page_bytes.error();
   ClientMemory memory{std::move(file), offset, bytes, page_bytes.value()};
   if (Status extent = check_extent(memory); !extent.ok()) return extent.error();

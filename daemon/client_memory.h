@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "daemon/owned_fd.h"
+#include "stack/base/page_size.h"
 #include "stack/base/result.h"
 
 namespace lyre {
@@ -21,13 +22,15 @@ struct ClientMemory {
   OwnedFd file;
   uint64_t offset = 0;
   uint64_t bytes = 0;
-  uint64_t page_bytes = 4096;
+  uint64_t page_bytes = 0;
 };
 
 /// What a client's descriptor names: a memfd, or a file of tmpfs or hugetlbfs. It is sealed against
 /// shrinking where it can be. Takes `file`.
+/// `system_page`: size of the pages of tmpfs.
 /// Fails: EINVAL it is something else, not whole pages, or shorter than that.
-Result<ClientMemory> memory_of_descriptor(OwnedFd file, uint64_t offset, uint64_t bytes);
+Result<ClientMemory> memory_of_descriptor(OwnedFd file, uint64_t offset, uint64_t bytes,
+                                          uint64_t system_page = system_page_bytes());
 
 /// A mapping [begin, end) of a process, as an entry of its /proc/PID/maps.
 struct ForeignMapping {

@@ -18,8 +18,6 @@
 namespace lyre {
 namespace {
 
-constexpr uint64_t kPageBytes = 4096;
-
 std::string mib(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
 }  // namespace
@@ -97,7 +95,9 @@ Result<ContextGrant> ContextRegistry::attach(const AttachTerms& terms) {
 
   context.is_attached = true;
   ++attached_count_;
-  if (options_.ports.map) options_.ports.map(context.arena(), context.arena_bytes, kPageBytes);
+  if (options_.ports.map) {
+    options_.ports.map(context.arena(), context.arena_bytes, options_.page_bytes);
+  }
   post_attach(context, terms);
 
   ContextGrant grant{.index = context.index,
@@ -120,11 +120,12 @@ Result<std::unique_ptr<ContextRegistry::Context>> ContextRegistry::make_context(
                              " (clients.arena_bytes_max)"};
   }
   auto context = std::make_unique<Context>();
-  context->arena_bytes = (std::max(arena_bytes, kPageBytes) + kPageBytes - 1) & ~(kPageBytes - 1);
+  context->arena_bytes =
+      whole_pages(std::max(arena_bytes, options_.page_bytes), options_.page_bytes);
   context->is_lent_to = is_lent_to(terms.identity);
   context->copy_bytes = uint64_t{workers_.count()} * kCopyBytesPerWorker;
-  context->layout =
-      channel::ContextLayout::of(workers_.count(), context->arena_bytes, context->copy_bytes);
+  context->layout = channel::ContextLayout::of(workers_.count(), context->arena_bytes,
+                                               context->copy_bytes, options_.page_bytes);
   auto memory =
       SharedMemory::create("lyre-context", context->layout.total_bytes, SharedWith::kWriters);
   if (!memory.ok()) return memory.error();
@@ -176,6 +177,7 @@ void ContextRegistry::post_attach(const Context& context, const AttachTerms& ter
   command.generation = context.generation;
   command.memory = context.memory.data();
   command.memory_bytes = context.layout.total_bytes;
+  command.page_bytes = options_.page_bytes;
   command.arena_offset = context.layout.arena_offset;
   command.arena_bytes = context.arena_bytes;
   command.copy_bytes = context.copy_bytes / workers_.count();

@@ -14,6 +14,7 @@
 #include "daemon/region_registry.h"
 #include "daemon/shared_memory.h"
 #include "daemon/worker_set.h"
+#include "stack/base/page_size.h"
 
 namespace lyre {
 
@@ -24,6 +25,7 @@ struct RegistryOptions {
   Lend lend = Lend::kUid;
   std::optional<uint32_t> lend_uid;  ///< none: the first uid that attaches becomes it
   PortMapping ports;
+  uint64_t page_bytes = system_page_bytes();
 };
 
 struct AttachTerms {

@@ -46,7 +46,7 @@ Status Launcher::assemble(const StartBackend& start_backend) {
 void Launcher::run() {
   parts_->ports().log();
   spdlog::info("{} worker(s), {} pages, listening on {}", parts_->threads().count(),
-               parts_->has_hugepages() ? "huge" : "4 KiB", config_.socket_path);
+               parts_->has_hugepages() ? "huge" : "ordinary", config_.socket_path);
   shutdown_ = std::make_unique<Shutdown>(parts_->registry());
   housekeeping_ = std::make_unique<Housekeeping>(io_, *parts_, notifier_);
   replies_.begin(parts_->registry(), parts_->control(), [this] { return look_at_shutdown(); });

@@ -29,8 +29,8 @@ void* reserve_at(void* where, uint64_t bytes, int flags) {
 
 }  // namespace
 
-Result<std::unique_ptr<RegionWindow>> RegionWindow::reserve() {
-  std::unique_ptr<RegionWindow> window(new RegionWindow);
+Result<std::unique_ptr<RegionWindow>> RegionWindow::reserve(uint64_t page_bytes) {
+  std::unique_ptr<RegionWindow> window(new RegionWindow(page_bytes));
   uint64_t bytes = kWindowBytes;
   void* base = MAP_FAILED;
   for (; base == MAP_FAILED && bytes >= kWindowBytesMin; bytes /= 2) {
@@ -90,8 +90,13 @@ void RegionWindow::give_back(uint64_t begin, uint64_t bytes) {
 }
 
 Result<uint8_t*> RegionWindow::map(int fd, uint64_t offset, uint64_t bytes, uint64_t page_bytes) {
-  // client_memory.cc refuses what is not whole pages.
-  LYRE_CHECK(bytes > 0 && bytes % page_bytes == 0 && offset % page_bytes == 0);
+  if (page_bytes < page_bytes_ || page_bytes % page_bytes_ != 0) {
+    return Error{EINVAL, "pages of " + std::to_string(page_bytes) + " bytes, and this system has " +
+                             std::to_string(page_bytes_)};
+  }
+  if (bytes == 0 || bytes % page_bytes != 0 || offset % page_bytes != 0) {
+    return Error{EINVAL, "not whole pages of " + std::to_string(page_bytes) + " bytes"};
+  }
   const auto free = std::find_if(slots_.begin(), slots_.end(), [](const Slot& slot) {
     return slot.begin.load(std::memory_order_relaxed) == 0;
   });

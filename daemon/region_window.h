@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 
+#include "stack/base/page_size.h"
 #include "stack/base/result.h"
 #include "stack/worker/inbox.h"
 
@@ -21,15 +22,16 @@ namespace lyre {
 class RegionWindow {
  public:
   /// Reserves addresses, which costs no memory, and catches SIGBUS from then on.
-  /// Fails: the system gives no such range.
-  static Result<std::unique_ptr<RegionWindow>> reserve();
+  /// `page_bytes`: the smallest pages that can be mapped. Fails: the system gives no such range.
+  static Result<std::unique_ptr<RegionWindow>> reserve(uint64_t page_bytes = system_page_bytes());
   ~RegionWindow();
   RegionWindow(const RegionWindow&) = delete;
   RegionWindow& operator=(const RegionWindow&) = delete;
 
   /// Maps [offset, offset + bytes) of the file; for writing too where it may be written, as IOMMUs
-  /// want that. REQUIRES: whole pages of `page_bytes`.
-  /// Fails: ENOSPC the window is full, or what the system refused.
+  /// want that.
+  /// Fails: EINVAL not whole pages of `page_bytes`, or pages that this window cannot map; ENOSPC
+  /// the window is full; or what the system refused.
   Result<uint8_t*> map(int fd, uint64_t offset, uint64_t bytes, uint64_t page_bytes);
   /// REQUIRES: `base` came from map(), and nobody reads it any more.
   void unmap(uint8_t* base);
@@ -45,13 +47,14 @@ class RegionWindow {
     std::atomic<uint64_t> end{0};
     std::atomic<bool> has_faulted{false};
   };
-  RegionWindow() = default;
+  explicit RegionWindow(uint64_t page_bytes) : page_bytes_(page_bytes) {}
   static void on_fault(int signal, siginfo_t* info, void* context);
   bool replace_by_zeros(uint64_t address);
   uint64_t take_range(uint64_t bytes, uint64_t alignment);
   void give_back(uint64_t begin, uint64_t bytes);
   void take_back(void* where, uint64_t bytes);
 
+  uint64_t page_bytes_;
   uint64_t begin_ = 0;
   uint64_t bytes_ = 0;
   std::map<uint64_t, uint64_t> free_;  ///< begin to bytes; neighbours are merged

@@ -13,11 +13,10 @@
 #include <memory>
 
 #include "stack/base/huge_map.h"
+#include "stack/base/page_size.h"
 
 namespace lyre::client {
 namespace {
-
-constexpr uint64_t kPageBytes = 4096;
 
 /// One line of /proc/self/maps.
 struct ProcessMapping {
@@ -26,7 +25,7 @@ struct ProcessMapping {
   uint64_t offset = 0;
   uint64_t inode = 0;
   dev_t device = 0;
-  uint64_t page_bytes = kPageBytes;
+  uint64_t page_bytes = 0;
   bool is_shared = false;
   char name[64] = "";
 };
@@ -101,7 +100,7 @@ bool scan_mappings(std::FILE* maps, uint64_t address, ProcessMapping& out) {
     line[std::strcspn(line, "\n")] = '\0';
     std::snprintf(out.name, sizeof out.name, "%s", line + name_at);
     const bool is_huge = std::strcmp(out.name, "/anon_hugepage (deleted)") == 0;
-    out.page_bytes = is_huge ? kHugePageBytes : kPageBytes;
+    out.page_bytes = is_huge ? kHugePageBytes : system_page_bytes();
     return true;
   }
   return false;

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "stack/base/page_size.h"
+
 namespace lyre {
 
 inline constexpr size_t kHugePageBytes = size_t{2} << 20;
@@ -29,7 +31,7 @@ inline void* map_huge_aligned(size_t bytes, int protection, int flags, int fd) {
     return MAP_FAILED;
   }
   (void)::madvise(mapped, bytes, MADV_HUGEPAGE);
-  const uintptr_t end = (aligned + bytes + 4095) & ~uintptr_t{4095};
+  const uintptr_t end = whole_pages(aligned + bytes, system_page_bytes());
   if (aligned > start) ::munmap(space, aligned - start);
   if (start + reserved > end) {
     ::munmap(reinterpret_cast<void*>(end), start + reserved - end);

@@ -210,7 +210,7 @@ struct RingPair {
 };
 static_assert(offsetof(RingPair, submissions) == 128);
 
-/// The first page of a context's memory.
+/// The first kHeaderBytes of a context's memory.
 struct ContextHeader {
   uint64_t magic;
   uint32_t abi_version;

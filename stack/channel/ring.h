@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "stack/base/page_size.h"
 #include "stack/channel/abi.h"
 
 namespace lyre::channel {
@@ -133,18 +134,17 @@ struct ContextLayout {
   uint64_t copy_offset;
   uint64_t total_bytes;
 
-  static constexpr ContextLayout of(uint32_t worker_count, uint64_t arena_bytes,
-                                    uint64_t copy_bytes) {
+  /// Arena and copy area begin with a page, as ports are given whole pages.
+  static ContextLayout of(uint32_t worker_count, uint64_t arena_bytes, uint64_t copy_bytes,
+                          uint64_t page_bytes = system_page_bytes()) {
     ContextLayout layout{};
     layout.rings_offset = kHeaderBytes;
-    layout.arena_offset = round_up(layout.rings_offset + worker_count * sizeof(RingPair));
-    layout.copy_offset = layout.arena_offset + round_up(arena_bytes);
-    layout.total_bytes = layout.copy_offset + round_up(copy_bytes);
+    layout.arena_offset =
+        whole_pages(layout.rings_offset + worker_count * sizeof(RingPair), page_bytes);
+    layout.copy_offset = layout.arena_offset + whole_pages(arena_bytes, page_bytes);
+    layout.total_bytes = layout.copy_offset + whole_pages(copy_bytes, page_bytes);
     return layout;
   }
-
- private:
-  static constexpr uint64_t round_up(uint64_t bytes) { return (bytes + 4095) & ~uint64_t{4095}; }
 };
 
 }  // namespace lyre::channel

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "stack/base/mac_address.h"
+#include "stack/base/page_size.h"
 #include "stack/io/packet.h"
 
 namespace lyre::io {
@@ -16,7 +17,7 @@ inline constexpr uint16_t kTxHeadroomBytes = 128;
 struct RegionMemory {
   const uint8_t* base = nullptr;
   uint64_t bytes = 0;
-  uint64_t page_bytes = 4096;  ///< size of the pages: hugepages never move
+  uint64_t page_bytes = system_page_bytes();  ///< of the pages behind it: hugepages never move
 };
 
 /// The packet memory of one worker: its receive pool (payload memory that clients map read-only),

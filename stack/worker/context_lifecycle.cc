@@ -17,9 +17,12 @@ void ContextLifecycle::attach(const Command& command) {
   context.completions = {&rings.completion_indices, rings.completions};
   context.copy_blocks = CopyBlocks(command.copy_bytes);
   const uint8_t* arena = command.memory + command.arena_offset;
-  context.has_region = state_.memory.add_region(command.context, {arena, command.arena_bytes});
-  if (!context.has_region)
+  context.has_region = state_.memory.add_region(
+      command.context,
+      {.base = arena, .bytes = command.arena_bytes, .page_bytes = command.page_bytes});
+  if (!context.has_region) {
     return parts_.replies.expel(context, "the ports cannot be given its memory");
+  }
   state_.client_memory.add_arena(command.context, arena, command.arena_bytes);
   state_.region_segment_bytes[command.context] =
       state_.memory.region_segment_bytes(command.context);

@@ -26,13 +26,13 @@ struct Command {
     kLinkUp,  ///< the link of a port came up; not answered
   };
   Kind kind = Kind::kNone;
-  uint8_t port = 0;            ///< kLinkUp: index
-  uint32_t context = 0;        ///< kAttach, kDetach and about regions: index
-  uint64_t generation = 0;     ///< kAttach: the context's, used once
-  uint32_t region = 0;         ///< kAddRegion, kRemoveRegion: name
-  uint8_t* memory = nullptr;   ///< kAttach: the context's memory; kAddRegion: the region's
-  uint64_t memory_bytes = 0;   ///< kAttach, kAddRegion
-  uint64_t page_bytes = 4096;  ///< kAddRegion: of the pages behind it
+  uint8_t port = 0;           ///< kLinkUp: index
+  uint32_t context = 0;       ///< kAttach, kDetach and about regions: index
+  uint64_t generation = 0;    ///< kAttach: the context's, used once
+  uint32_t region = 0;        ///< kAddRegion, kRemoveRegion: name
+  uint8_t* memory = nullptr;  ///< kAttach: the context's memory; kAddRegion: the region's
+  uint64_t memory_bytes = 0;  ///< kAttach, kAddRegion
+  uint64_t page_bytes = 0;    ///< kAttach, kAddRegion: of the pages behind the memory
   uint64_t arena_offset = 0;
   uint64_t arena_bytes = 0;
   uint64_t copy_offset = 0;            ///< this worker's share of the copy area

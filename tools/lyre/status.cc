@@ -70,7 +70,7 @@ std::string status_text(const Snapshot& snapshot) {
                     std::to_string(snapshot.pid) + ", up " +
                     format_duration(snapshot.taken_unix_ns - snapshot.started_unix_ns) + "\n";
   out += plural(snapshot.workers.size(), "worker") + " (" + snapshot.idle_policy + "), " +
-         (snapshot.has_hugepages ? "hugepages" : "4 KiB pages") + ", " +
+         (snapshot.has_hugepages ? "hugepages" : "ordinary pages") + ", " +
          plural(snapshot.clients, "client") + " (" + std::to_string(snapshot.clients_total) +
          " since start)\n\n";
   return out + ports_table(snapshot).text() + "\n" + workers_table(snapshot).text();

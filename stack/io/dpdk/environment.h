@@ -13,7 +13,7 @@
 /// "net_af_xdp0,iface=veth0", "net_tap0,iface=lyre0", or the PCI address of a NIC: "0000:00:10.0".
 namespace lyre::io::dpdk {
 
-/// kAuto uses hugepages when the machine has free ones, and 4 KiB pages otherwise.
+/// kAuto uses hugepages when the machine has free ones, and ordinary pages otherwise.
 enum class Hugepages : uint8_t { kAuto, kYes, kNo };
 
 /// Process-wide options of DPDK.

@@ -9,21 +9,14 @@
 #include <string>
 
 #include "stack/base/huge_map.h"
+#include "stack/base/page_size.h"
 
 namespace lyre::io::dpdk {
-namespace {
-
-constexpr size_t kPageBytes = 4096;
-
-size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
-
-}  // namespace
-
 bool PageMemory::try_map(PageMemory& out, const char* name, size_t bytes, bool is_huge) {
   const unsigned huge_flags = is_huge ? MFD_HUGETLB | MFD_HUGE_2MB : 0;
   PageMemory made;
-  made.page_bytes_ = is_huge ? kHugePageBytes : kPageBytes;
-  made.bytes_ = round_up(bytes, made.page_bytes_);
+  made.page_bytes_ = is_huge ? kHugePageBytes : system_page_bytes();
+  made.bytes_ = whole_pages(bytes, made.page_bytes_);
   made.fd_ = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | huge_flags);
   if (made.fd_ < 0 || ftruncate(made.fd_, static_cast<off_t>(made.bytes_)) != 0) return false;
   void* base = map_huge_aligned(made.bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, made.fd_);

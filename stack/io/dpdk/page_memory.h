@@ -11,7 +11,7 @@ namespace lyre::io::dpdk {
 enum class PageKind : uint8_t {
   kAny,      ///< hugetlb if available, else ordinary pages
   kHuge,     ///< hugetlb only: physical addresses must not change
-  kOrdinary  ///< 4 KiB pages
+  kOrdinary  ///< pages of the system's size
 };
 
 /// A mapped memfd whose pages are all allocated at creation.

@@ -16,7 +16,6 @@ namespace {
 
 /// The limit of one registered buffer (io_uring_register(2), IORING_REGISTER_BUFFERS).
 constexpr size_t kBufferBytesMax = size_t{1} << 30;
-constexpr size_t kEntryPageBytes = 4096;
 /// Bits of an entry of /proc/PID/pagemap (proc_pid_pagemap(5)).
 constexpr uint64_t kIsPresent = uint64_t{1} << 63;
 constexpr uint64_t kFrameMask = (uint64_t{1} << 55) - 1;
@@ -28,13 +27,20 @@ Error failure(const char* what) {
 
 }  // namespace
 
-Result<PinnedPages> PinnedPages::pin(const uint8_t* base, size_t bytes, size_t page_bytes) {
+Result<PinnedPages> PinnedPages::pin(const uint8_t* base, size_t bytes, size_t page_bytes,
+                                     size_t system_page) {
+  const auto begin = reinterpret_cast<uintptr_t>(base);
+  if (page_bytes == 0 || page_bytes % system_page != 0 || begin % page_bytes != 0 ||
+      bytes % page_bytes != 0) {
+    return Error{EINVAL, "only whole pages can be pinned"};
+  }
   PinnedPages pages;
   if (Status taken = pages.take(base, bytes); !taken.ok()) return taken.error();
   // The addresses are read after pinning, so each entry is a pinned page or absent. Absent means
   // that the client punched a hole; no thread of this process touches the memory, so no new page
   // appears.
-  if (Status found = pages.resolve(base, bytes, page_bytes); !found.ok()) return found.error();
+  if (Status found = pages.resolve(base, bytes, page_bytes, system_page); !found.ok())
+    return found.error();
   return pages;
 }
 
@@ -57,21 +63,22 @@ Status PinnedPages::take(const uint8_t* base, size_t bytes) {
   return Ok{};
 }
 
-Status PinnedPages::resolve(const uint8_t* base, size_t bytes, size_t page_bytes) {
+Status PinnedPages::resolve(const uint8_t* base, size_t bytes, size_t page_bytes,
+                            size_t system_page) {
   const int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
   if (pagemap < 0) return failure("/proc/self/pagemap");
-  std::vector<uint64_t> entries(bytes / kEntryPageBytes);
+  std::vector<uint64_t> entries(bytes / system_page);
   const size_t wanted = entries.size() * sizeof(uint64_t);
-  const auto first = static_cast<off_t>(reinterpret_cast<uintptr_t>(base) / kEntryPageBytes);
+  const auto first = static_cast<off_t>(reinterpret_cast<uintptr_t>(base) / system_page);
   const ssize_t got = pread(pagemap, entries.data(), wanted, first * off_t{sizeof(uint64_t)});
   close(pagemap);
   if (got != static_cast<ssize_t>(wanted)) return Error{EIO, "/proc/self/pagemap: too short"};
-  for (size_t i = 0; i < entries.size(); i += page_bytes / kEntryPageBytes) {
+  for (size_t i = 0; i < entries.size(); i += page_bytes / system_page) {
     const uint64_t frame = entries[i] & kFrameMask;
     if ((entries[i] & kIsPresent) == 0 || frame == 0) {
       return Error{EPERM, "the memory's physical addresses cannot be seen"};
     }
-    addresses_.push_back(frame * kEntryPageBytes);
+    addresses_.push_back(frame * system_page);
   }
   return Ok{};
 }

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "stack/base/page_size.h"
 #include "stack/base/result.h"
 
 namespace lyre::io::dpdk {
@@ -17,11 +18,13 @@ namespace lyre::io::dpdk {
 /// their mapping.
 class PinnedPages {
  public:
-  /// Pins all of the memory. REQUIRES: whole pages of `page_bytes`, mapped for writing, which no
-  /// other thread of this process accesses meanwhile.
-  /// Fails: the kernel gives this process no io_uring, which does the pinning; it refused the
-  /// memory; physical addresses are hidden from this process (CAP_SYS_ADMIN is needed to see them).
-  static Result<PinnedPages> pin(const uint8_t* base, size_t bytes, size_t page_bytes);
+  /// Pins all of the memory. REQUIRES: it is mapped for writing, and no other thread of this
+  /// process accesses it meanwhile. `system_page`: what one entry of pagemap stands for. Fails:
+  /// EINVAL not whole pages of `page_bytes`, or these are no multiple of `system_page`; the kernel
+  /// gives this process no io_uring, which does the pinning; it refused the memory; physical
+  /// addresses are hidden from this process (CAP_SYS_ADMIN is needed to see them).
+  static Result<PinnedPages> pin(const uint8_t* base, size_t bytes, size_t page_bytes,
+                                 size_t system_page = system_page_bytes());
 
   PinnedPages() = default;
   PinnedPages(PinnedPages&& other) noexcept { swap(other); }
@@ -40,7 +43,7 @@ class PinnedPages {
     std::swap(addresses_, other.addresses_);
   }
   Status take(const uint8_t* base, size_t bytes);
-  Status resolve(const uint8_t* base, size_t bytes, size_t page_bytes);
+  Status resolve(const uint8_t* base, size_t bytes, size_t page_bytes, size_t system_page);
 
   int ring_ = -1;  ///< an io_uring; only its registered buffers are used
   std::vector<uint64_t> addresses_;

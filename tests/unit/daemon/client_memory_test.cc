@@ -55,6 +55,18 @@ TEST(DescriptorMemory, LiesInsideItsFileInWholePages) {
   }
 }
 
+TEST(DescriptorMemory, ConsistsOfThePagesOfTheSystem) {
+  constexpr uint64_t kLarge = 65536;
+  const OwnedFd file = memfd(2 * kLarge);
+  const auto whole = memory_of_descriptor(copy_of(file), kLarge, kLarge, kLarge);
+  ASSERT_TRUE(whole.ok()) << whole.error().text;
+  EXPECT_EQ(whole.value().page_bytes, kLarge);
+  const auto part = memory_of_descriptor(copy_of(file), 0, 4096, kLarge);
+  ASSERT_FALSE(part.ok());
+  EXPECT_EQ(part.error().code, EINVAL);
+  EXPECT_EQ(part.error().text, "not whole pages of 65536 bytes");
+}
+
 TEST(DescriptorMemory, IsNoFileThatCouldMakeAReaderWait) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);

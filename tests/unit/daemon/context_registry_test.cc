@@ -67,6 +67,25 @@ TEST_F(ContextRegistryTest, AttachTellsEveryWorkerItsOwnRings) {
   EXPECT_EQ(header->arena_bytes, 1u << 20);
 }
 
+TEST_F(ContextRegistryTest, AnArenaConsistsOfPagesOfTheSystem) {
+  constexpr uint64_t kLarge = 65536;
+  RegistryOptions options = limited_options();
+  options.page_bytes = kLarge;
+  options.ports.map = [&](const uint8_t* base, uint64_t bytes, uint64_t page_bytes) {
+    EXPECT_EQ(page_bytes, kLarge);
+    EXPECT_EQ(bytes, 2 * kLarge);
+    static_cast<void>(base);
+  };
+  ContextRegistry large(workers, options);
+  AttachTerms terms = terms_of(7);
+  terms.arena_bytes = kLarge + 4096;
+  ASSERT_TRUE(large.attach(terms).ok());
+  const worker::Command attach = workers.posted[0].back();
+  EXPECT_EQ(attach.page_bytes, kLarge);
+  EXPECT_EQ(attach.arena_offset % kLarge, 0u);
+  EXPECT_EQ(attach.arena_bytes, 2 * kLarge);
+}
+
 /// Mapping takes long, and workers shall find it done; what they still read must stay mapped.
 TEST_F(ContextRegistryTest, PortsKnowTheArenaBeforeAnyWorkerAndAfterAll) {
   std::vector<std::string> events;

@@ -53,6 +53,28 @@ TEST_F(RegionWindowTest, NeighboursLieSideBySideAndAddressesAreUsedAgain) {
   EXPECT_EQ(window->mapped_count(), 2u);
 }
 
+/// As a system with pages of 64 KiB: what is no whole page there is an error, not the daemon's end.
+TEST(RegionWindowPages, AreThoseOfTheSystem) {
+  constexpr uint64_t kLarge = 65536;
+  auto window = RegionWindow::reserve(kLarge);
+  ASSERT_TRUE(window.ok()) << window.error().text;
+  const OwnedFd file = memory_of(2 * kLarge, 1);
+  const auto expect_refused = [&](uint64_t offset, uint64_t bytes, uint64_t page_bytes) {
+    const auto mapped = (*window)->map(file.get(), offset, bytes, page_bytes);
+    ASSERT_FALSE(mapped.ok()) << offset << " " << bytes << " " << page_bytes;
+    EXPECT_EQ(mapped.error().code, EINVAL);
+  };
+  expect_refused(0, 12288, 4096);
+  expect_refused(0, kLarge + 4096, kLarge);
+  expect_refused(4096, kLarge, kLarge);
+  expect_refused(0, 0, kLarge);
+  for (int i = 0; i < 2; ++i) {
+    const auto mapped = (*window)->map(file.get(), kLarge, kLarge, kLarge);
+    ASSERT_TRUE(mapped.ok()) << mapped.error().text;
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(mapped.value()) % kLarge, 0u);
+  }
+}
+
 TEST_F(RegionWindowTest, ReadsWhatTheOwnerWrites) {
   const OwnedFd file = memory_of(kWindowPage, 1);
   const uint8_t* base = map(file, kWindowPage);

@@ -28,7 +28,7 @@ TEST(Status, IsATableForPeople) {
   segment.worker(1).tcp_payload_in.set(uint64_t{3} << 29);
   EXPECT_EQ(
       "lyred 0.1.0 'host-a', pid 4711, up 3m 12s\n"
-      "2 workers (adaptive), 4 KiB pages, 1 client (5 since start)\n"
+      "2 workers (adaptive), ordinary pages, 1 client (5 since start)\n"
       "\n"
       "port    address       mac                 mtu  speed  link  device\n"
       "memif0  10.9.0.1/24   02:00:00:00:00:00  1500      -  up    net_memif0\n"

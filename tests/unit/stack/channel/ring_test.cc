@@ -125,7 +125,15 @@ TEST(ContextLayout, PartsFollowEachOtherWithoutOverlap) {
   EXPECT_GE(layout.arena_offset, layout.rings_offset + 3 * sizeof(RingPair));
   EXPECT_GE(layout.copy_offset, layout.arena_offset + (1 << 20));
   EXPECT_GE(layout.total_bytes, layout.copy_offset + (1 << 16));
-  EXPECT_EQ(layout.arena_offset % 4096, 0u);
+}
+
+TEST(ContextLayout, ArenaAndCopyAreaBeginWithAPage) {
+  for (const uint64_t page_bytes : {4096u, 16384u, 65536u}) {
+    const ContextLayout layout = ContextLayout::of(3, page_bytes + 1, 5000, page_bytes);
+    EXPECT_EQ(layout.arena_offset % page_bytes, 0u);
+    EXPECT_EQ(layout.copy_offset, layout.arena_offset + 2 * page_bytes);
+    EXPECT_EQ(layout.total_bytes % page_bytes, 0u);
+  }
 }
 
 }  // namespace

@@ -40,6 +40,21 @@ TEST(PinnedPages, AreNobodyElsesAfterTheirOwnerPunchedThemOut) {
   }
 }
 
+TEST(PinnedPages, RefusesWhatIsNotWholePages) {
+  constexpr size_t kLarge = 65536;
+  const SharedPages memory(32);
+  const auto aligned = [&](size_t at) {
+    return reinterpret_cast<const uint8_t*>(
+        (reinterpret_cast<uintptr_t>(memory.data()) + kLarge) / kLarge * kLarge + at);
+  };
+  const auto code = [](const Result<PinnedPages>& pages) {
+    return pages.ok() ? 0 : pages.error().code;
+  };
+  EXPECT_EQ(code(PinnedPages::pin(aligned(0), 4096, 4096, kLarge)), EINVAL) << "smaller than one";
+  EXPECT_EQ(code(PinnedPages::pin(aligned(0), 4096, kLarge, kLarge)), EINVAL);
+  EXPECT_EQ(code(PinnedPages::pin(aligned(4096), kLarge, kLarge, kLarge)), EINVAL);
+}
+
 TEST(PinnedPages, RefusesMemoryThatItCannotTake) {
   const SharedPages read_only(4, PROT_READ);
   EXPECT_FALSE(pin(read_only).ok());
