@@ -139,11 +139,10 @@ void Assembly::make_workers(int reply_fd) {
 Status Assembly::make_threads() {
   std::vector<WorkerSeat> seats;
   for (uint32_t i = 0; i < worker_count(); ++i) {
-    WorkerSeat& seat = seats.emplace_back(WorkerSeat{.worker = workers_[i].get(),
-                                                     .stats = &stats_.worker(i),
-                                                     .core = config_.cores[i],
-                                                     .wait_fds = ports_->wait_fds(i)});
-    seat.can_be_woken = seat.wait_fds.size() == ports_->count();
+    seats.push_back({.worker = workers_[i].get(),
+                     .stats = &stats_.worker(i),
+                     .core = config_.cores[i],
+                     .queues = ports_->queues(i)});
   }
   auto threads = WorkerThreads::create(
       seats, {.idle = config_.idle,

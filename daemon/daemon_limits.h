@@ -35,21 +35,22 @@ inline constexpr Nanos kShutdownTimeout = seconds(2);
 inline constexpr uint64_t kCopyBytesPerWorker = uint64_t{4} << 20;
 /// Rows of the stats segment a worker; 0.3 KiB each, when touched.
 inline constexpr uint32_t kSessionRowsMax = 16384;
-/// Sleep of an adaptive worker whose ports cannot wake it: grows from min to max, and further once
-/// it has been idle for long. In a virtual machine a sleep costs 16 to 42 us of a core, whatever
-/// its length and whoever sleeps (measured 2026-11): 200 us are 8 to 12 % of it, 400 us 4 to 8 %.
+/// Sleep of an adaptive worker one of whose ports may not announce a packet: it has no means to, or
+/// its driver has not proved yet that it does. Grows from min to max, and further once the worker
+/// has been idle for long. In a virtual machine a sleep costs 16 to 42 us of a core, whatever its
+/// length and whoever sleeps (measured 2026-11): 200 us are 8 to 12 % of it, 400 us 4 to 8 %.
 /// Packets wait for half a sleep on the average; so longer ones would be cheaper, and too late.
-inline constexpr Nanos kBlindSleepMin = micros(50);
-inline constexpr Nanos kBlindSleepMax = micros(200);
-inline constexpr Nanos kBlindSleepIdle = micros(400);
-inline constexpr Nanos kBlindIdleAfter = millis(100);
+inline constexpr Nanos kUnsureSleepMin = micros(50);
+inline constexpr Nanos kUnsureSleepMax = micros(200);
+inline constexpr Nanos kUnsureSleepIdle = micros(400);
+inline constexpr Nanos kUnsureIdleAfter = millis(100);
 /// The same while somebody computes on the worker's core, for this long after its last work. Then
 /// the core does not halt, and a sleep costs two switches of threads.
-inline constexpr Nanos kBlindSleepContended = micros(20);
-inline constexpr Nanos kBlindContendedFor = millis(1);
+inline constexpr Nanos kUnsureSleepContended = micros(20);
+inline constexpr Nanos kUnsureContendedFor = millis(1);
 /// By how much any sleep may be longer than asked for, for the kernel's convenience.
 inline constexpr Nanos kTimerSlack = micros(1);
-/// Longest sleep of a worker whose ports can wake it: its progress is watched.
-inline constexpr Nanos kWokenSleepMax = millis(100);
+/// Longest sleep of a worker whose ports announce packets: its progress is watched.
+inline constexpr Nanos kSleepMax = millis(100);
 
 }  // namespace lyre

@@ -6,21 +6,21 @@ namespace lyre {
 
 namespace {
 /// A shorter wait is not worth a system call.
-constexpr Nanos kSleepMin = micros(10);
+constexpr Nanos kWorthASleep = micros(10);
 }  // namespace
 
-IdlePolicy::IdlePolicy(IdleMode mode, Nanos spin, bool can_be_woken)
-    : mode_(mode), spin_(spin), can_be_woken_(can_be_woken), blind_sleep_(kBlindSleepMin) {}
+IdlePolicy::IdlePolicy(IdleMode mode, Nanos spin)
+    : mode_(mode), spin_(spin), unsure_sleep_(kUnsureSleepMin) {}
 
 IdlePolicy::Decision IdlePolicy::after_turn(size_t work, Nanos now, Nanos deadline) {
-  if (mode_ == IdleMode::kBusy) return {Action::kPoll, {}};
+  if (mode_ == IdleMode::kBusy) return {.action = Action::kPoll};
   // From one turn's start to the next: a turn that found nothing, and the yield, which is longer.
   if (has_yielded_) contention_.on_yield(now - turned_at_, now);
   turned_at_ = now;
   Decision decision;
   if (work > 0) {
     last_work_ = now;
-    blind_sleep_ = kBlindSleepMin;
+    unsure_sleep_ = kUnsureSleepMin;
   } else {
     decision = after_idle_turn(now, deadline);
   }
@@ -30,19 +30,20 @@ IdlePolicy::Decision IdlePolicy::after_turn(size_t work, Nanos now, Nanos deadli
 
 IdlePolicy::Decision IdlePolicy::after_idle_turn(Nanos now, Nanos deadline) {
   const bool is_contended = contention_.is_contended(now);
-  if (now - last_work_ < spin_ && !is_contended) return {Action::kYield, {}};
-  const Nanos longest = can_be_woken_ ? kWokenSleepMax : blind_sleep(now, is_contended);
-  const Nanos sleep = deadline == kNever ? longest : earlier(longest, deadline - now);
-  if (sleep >= kSleepMin) return {Action::kSleep, sleep};
-  return {is_contended ? Action::kPoll : Action::kYield, {}};
+  if (now - last_work_ < spin_ && !is_contended) return {.action = Action::kYield};
+  const Nanos longest = deadline == kNever ? kSleepMax : earlier(kSleepMax, deadline - now);
+  if (longest < kWorthASleep) return {.action = is_contended ? Action::kPoll : Action::kYield};
+  return {.action = Action::kSleep,
+          .sleep = longest,
+          .unsure_sleep = earlier(longest, next_unsure_sleep(now, is_contended))};
 }
 
-Nanos IdlePolicy::blind_sleep(Nanos now, bool is_contended) {
+Nanos IdlePolicy::next_unsure_sleep(Nanos now, bool is_contended) {
   const Nanos idle = now - last_work_;
-  if (is_contended && idle < kBlindContendedFor) return kBlindSleepContended;
-  const Nanos longest = idle > kBlindIdleAfter ? kBlindSleepIdle : kBlindSleepMax;
-  const Nanos sleep = blind_sleep_;
-  blind_sleep_ = earlier(blind_sleep_ * 2, longest);
+  if (is_contended && idle < kUnsureContendedFor) return kUnsureSleepContended;
+  const Nanos longest = idle > kUnsureIdleAfter ? kUnsureSleepIdle : kUnsureSleepMax;
+  const Nanos sleep = unsure_sleep_;
+  unsure_sleep_ = earlier(unsure_sleep_ * 2, longest);
   return sleep;
 }
 

@@ -19,27 +19,26 @@ class IdlePolicy {
   enum class Action : uint8_t { kPoll, kYield, kSleep };
   struct Decision {
     Action action = Action::kPoll;
-    Nanos sleep{0};  ///< kSleep: at most
+    Nanos sleep{0};         ///< kSleep: at most, where every port announces packets
+    Nanos unsure_sleep{0};  ///< kSleep: at most, where one may not
   };
 
-  /// `can_be_woken`: every port has a descriptor that tells of packets.
-  IdlePolicy(IdleMode mode, Nanos spin, bool can_be_woken);
+  IdlePolicy(IdleMode mode, Nanos spin);
 
   /// After a turn that began at `now`, did `work`, and must be repeated at `deadline`.
   Decision after_turn(size_t work, Nanos now, Nanos deadline);
 
  private:
   Decision after_idle_turn(Nanos now, Nanos deadline);
-  Nanos blind_sleep(Nanos now, bool is_contended);
+  Nanos next_unsure_sleep(Nanos now, bool is_contended);
 
   IdleMode mode_;
   Nanos spin_;
-  bool can_be_woken_;
   CoreContention contention_;
   bool has_yielded_ = false;  ///< after the last turn
   Nanos turned_at_{0};        ///< when the last turn began
   Nanos last_work_{INT64_MIN / 2};
-  Nanos blind_sleep_;
+  Nanos unsure_sleep_;
 };
 
 }  // namespace lyre

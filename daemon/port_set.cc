@@ -74,12 +74,9 @@ std::vector<worker::PortBinding> PortSet::bindings(uint32_t worker) const {
   return out;
 }
 
-std::vector<int> PortSet::wait_fds(uint32_t worker) const {
-  std::vector<int> out;
-  for (const auto& port : ports_) {
-    const int fd = port->queue(worker).wait_fd();
-    if (fd >= 0) out.push_back(fd);
-  }
+std::vector<io::PacketIo*> PortSet::queues(uint32_t worker) const {
+  std::vector<io::PacketIo*> out;
+  for (const auto& port : ports_) out.push_back(&port->queue(worker));
   return out;
 }
 

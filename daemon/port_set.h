@@ -30,8 +30,8 @@ class PortSet {
   uint32_t count() const { return static_cast<uint32_t>(ports_.size()); }
   /// What a worker is given of them.
   std::vector<worker::PortBinding> bindings(uint32_t worker) const;
-  /// Descriptors that become readable when packets arrive for a worker: of the ports that have one.
-  std::vector<int> wait_fds(uint32_t worker) const;
+  /// A worker's queues, one of each port.
+  std::vector<io::PacketIo*> queues(uint32_t worker) const;
 
   /// Those of the configuration, and the link-local one that workers derive as well.
   std::vector<Cidr> addresses_of(uint32_t port) const;

@@ -19,7 +19,7 @@ class Progress {
   /// True when every worker has made a turn since the last look.
   bool look(Nanos now);
   /// True when not all of them have for so long that one must hang: an idle one makes a turn within
-  /// kWokenSleepMax. REQUIRES: look() is called every kHousekeepingPeriod.
+  /// kSleepMax. REQUIRES: look() is called every kHousekeepingPeriod.
   bool is_hanging(Nanos now) const;
 
  private:

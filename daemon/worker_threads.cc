@@ -19,6 +19,7 @@
 #include <thread>
 
 #include "daemon/daemon_limits.h"
+#include "daemon/queue_waits.h"
 #include "stack/channel/abi.h"
 #include "stack/channel/ring.h"
 
@@ -50,7 +51,8 @@ class WorkerThreads::Thread {
       : seat_(seat),
         options_(options),
         doorbell_(doorbell),
-        idle_(options.idle, options.spin, seat.can_be_woken),
+        idle_(options.idle, options.spin),
+        queues_(seat.queues),
         epoll_(::epoll_create1(EPOLL_CLOEXEC)),
         bell_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
@@ -58,15 +60,18 @@ class WorkerThreads::Thread {
     if (!epoll_.is_open() || !bell_.is_open()) return failure("no descriptor", errno);
     // Edges only: nobody needs to empty a bell, and one that a client overfills stays silent.
     if (Status status = add(bell_.get(), EPOLLIN | EPOLLET); !status.ok()) return status;
-    for (int fd : seat_.wait_fds) {
-      if (Status status = add(fd, EPOLLIN); !status.ok()) return status;
+    for (uint32_t i = 0; i < seat_.queues.size(); ++i) {
+      const int fd = seat_.queues[i]->wait_fd();
+      if (fd < 0) continue;
+      if (Status status = add(fd, EPOLLIN, i); !status.ok()) return status;
     }
     return Ok{};
   }
 
-  Status add(int fd, uint32_t events) {
+  Status add(int fd, uint32_t events, uint32_t queue = kNoQueue) {
     epoll_event event{};
     event.events = events;
+    event.data.u32 = queue;
     if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
       return failure("a worker cannot wait for a descriptor", errno);
     }
@@ -115,6 +120,8 @@ class WorkerThreads::Thread {
   uint64_t turns() const { return turns_.load(std::memory_order_relaxed); }
 
  private:
+  static constexpr uint32_t kNoQueue = UINT32_MAX;  ///< in an epoll event: it is a bell
+
   enum class Gate : uint32_t { kOpen, kClosing, kParked };
 
   void main(std::promise<Status>& started) {
@@ -155,30 +162,42 @@ class WorkerThreads::Thread {
     if (gate_.load(std::memory_order_relaxed) != Gate::kOpen) park();
     const Nanos now = monotonic_now();
     const size_t work = seat_.worker->poll_once(now);
+    if (work > 0) queues_.disarm();
     // Relaxed: a lone number, one writer.
     turns_.store(turns_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     const Nanos deadline = work > 0 ? now : seat_.worker->next_deadline();
     const IdlePolicy::Decision decision = idle_.after_turn(work, now, deadline);
     if (decision.action == IdlePolicy::Action::kYield) ::sched_yield();
-    if (decision.action == IdlePolicy::Action::kSleep) sleep(decision.sleep);
+    if (decision.action == IdlePolicy::Action::kSleep) sleep(decision);
   }
 
-  void sleep(Nanos longest) {
+  void sleep(const IdlePolicy::Decision& decision) {
     auto& sleeps = doorbell_.worker_sleeps;
     const auto has_work = [this] { return seat_.worker->has_waiting_work(); };
     if (!channel::announce_sleep(sleeps, has_work)) return;
-    seat_.stats->sleeps.add(1);
-    const timespec limit = timespec_of(longest);
-    epoll_event events[16];
-    ::epoll_pwait2(epoll_.get(), events, std::size(events), &limit, nullptr);
+    const io::Arming arming = queues_.arm();
+    if (arming != io::Arming::kPackets) {
+      seat_.stats->sleeps.add(1);
+      wait(arming == io::Arming::kArmed ? decision.sleep : decision.unsure_sleep);
+    }
     // Relaxed: who rings between the wake-up and this store rings for nothing.
     sleeps.store(0, std::memory_order_relaxed);
+  }
+
+  void wait(Nanos longest) {
+    const timespec limit = timespec_of(longest);
+    epoll_event events[16];
+    const int count = ::epoll_pwait2(epoll_.get(), events, std::size(events), &limit, nullptr);
+    for (int i = 0; i < count; ++i) {
+      if (events[i].data.u32 != kNoQueue) queues_.on_event(events[i].data.u32);
+    }
   }
 
   const WorkerSeat seat_;
   const ThreadOptions& options_;
   channel::WorkerDoorbell& doorbell_;
   IdlePolicy idle_;
+  QueueWaits queues_;
   OwnedFd epoll_;
   OwnedFd bell_;  ///< the control thread's; clients ring bells of their own
   std::thread thread_;

@@ -20,8 +20,7 @@ struct WorkerSeat {
   worker::Worker* worker = nullptr;
   channel::WorkerStats* stats = nullptr;
   uint32_t core = 0;
-  std::vector<int> wait_fds;  ///< of the ports that have one
-  bool can_be_woken = false;  ///< every port has one
+  std::vector<io::PacketIo*> queues;  ///< one of each port
 };
 
 struct ThreadOptions {

@@ -93,6 +93,13 @@ struct IoCounters {
   uint64_t tx_dropped = 0;  ///< taken and never sent: link down, or the region was removed
 };
 
+/// What PacketIo::arm() found.
+enum class Arming : uint8_t {
+  kUnsure,   ///< wait_fd() may miss a packet, or there is none: poll again after a short sleep
+  kArmed,    ///< a packet that arrives from now on makes wait_fd() readable
+  kPackets,  ///< packets have arrived already: do not sleep
+};
+
 /// One receive and one transmit queue of one port.
 /// Thread: the worker that owns it.
 /// Fails: no call blocks; a full or empty queue returns a short count.
@@ -111,9 +118,16 @@ class PacketIo {
   virtual const IoCapabilities& capabilities() const = 0;
   virtual IoCounters counters() const = 0;
   virtual bool is_link_up() const = 0;
-  /// A descriptor that becomes readable when packets arrive. -1: there is none; poll with short
-  /// sleeps.
+  /// A descriptor that becomes readable when packets arrive, if the queue is armed. It is the same
+  /// for the life of this object, and nobody but this object reads from it. -1: there is none.
   virtual int wait_fd() const = 0;
+  /// Arms the queue before a sleep, after rx_burst() returned nothing, and looks for packets once
+  /// more. A queue stays armed until disarm(). Calling it again is allowed and finds out more: a
+  /// packet that was sent while the queue was being armed may be seen only then.
+  virtual Arming arm() { return Arming::kUnsure; }
+  /// After a sleep that wait_fd() ended (`was_told`), or when a turn had work. Without it packets
+  /// continue to be announced, which costs the sender a system call for each burst.
+  virtual void disarm([[maybe_unused]] bool was_told) {}
 };
 
 }  // namespace lyre::io

@@ -31,12 +31,12 @@ def packet_hosts(programs):
         yield hosts
 
 
-REST = {"no port can wake it (memif)": lambda programs: TwoHosts(programs, sections=TRUSTED),
+REST = {"the port wakes it (memif)": lambda programs: TwoHosts(programs, sections=TRUSTED),
         "the port wakes it (AF_PACKET)": packet_hosts}
 
 
 def idle(bench):
-    """By memif, which cannot wake a daemon, and by AF_PACKET, which can."""
+    """By memif and by AF_PACKET."""
     shares(bench)
     for how, hosts in REST.items():
         with hosts(bench.programs) as pair:
@@ -48,7 +48,7 @@ def idle(bench):
 
 def shares(bench):
     """Of daemons alone, of clients, and of a process that does nothing but sleep."""
-    sleeper = "a process that only sleeps, as long as a daemon that no port can wake"
+    sleeper = "a process that only sleeps, as long as a daemon whose port cannot wake it"
     probe = [bench.program("tests/bench/rest_probe"), "sleep", str(IDLE_S)]
     contest = Contest(bench, "idle")
     contest.add(sleeper, "% of a core", lambda: json.loads(
@@ -123,7 +123,7 @@ def wake_ups(bench):
         add_ping(f"a daemon that {who} (AF_PACKET)",
                  lambda idle=idle: daemon_beside_kernel(bench.programs, idle), least)
     probe = bench.program("tests/bench/arp_probe")
-    for how, idle in (("never sleeps", "busy"), ("no port can wake", "adaptive")):
+    for how, idle in (("never sleeps", "busy"), ("the port wakes", "adaptive")):
         contest.add(f"ARP after 0.1 s of rest, answered by a daemon that {how} (memif)", "us",
                     lambda idle=idle: arp_us(bench.programs, probe, idle),
                     f"arp_probe SOCKET {KERNEL['right']} CORE {ANSWERS}", lower_is_better=True)

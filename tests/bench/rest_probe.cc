@@ -85,7 +85,7 @@ void sleep_again_and_again(double seconds) {
   const int epoll = ::epoll_create1(0);
   epoll_event bell{.events = EPOLLIN | EPOLLET, .data = {}};
   if (::epoll_ctl(epoll, EPOLL_CTL_ADD, ::eventfd(0, 0), &bell) != 0) fail("no descriptor");
-  const timespec limit{.tv_sec = 0, .tv_nsec = kBlindSleepIdle.value};
+  const timespec limit{.tv_sec = 0, .tv_nsec = kUnsureSleepIdle.value};
   const int64_t begun = now_ns();
   const int64_t used_before = now_ns(CLOCK_PROCESS_CPUTIME_ID);
   const auto duration_ns = static_cast<int64_t>(seconds * 1e9);

@@ -1,5 +1,10 @@
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -10,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "stack/io/dpdk/kernel_interface.h"
 #include "tests/io_contract/dpdk_wire.h"
 #include "tests/io_contract/frames.h"
 
@@ -84,9 +90,9 @@ class MemifPorts : public ::testing::Test {
     }
     return false;
   }
-  void send(uint32_t queue, uint32_t id) {
+  void send(uint32_t queue, uint32_t id, int from = 0) {
     PacketBuf* packet = nullptr;
-    ASSERT_EQ(ends_[0].memories[queue]->alloc_tx({&packet, 1}), 1u);
+    ASSERT_EQ(ends_[from].memories[queue]->alloc_tx({&packet, 1}), 1u);
     const std::vector<uint8_t> bytes = frame(id, 40);
     std::memcpy(packet->data, bytes.data(), bytes.size());
     packet->length = static_cast<uint32_t>(bytes.size());
@@ -94,13 +100,36 @@ class MemifPorts : public ::testing::Test {
     packet->l3_bytes = kL3Bytes;
     packet->l4_bytes = kL4Bytes;
     ASSERT_TRUE(eventually([&] {
-      return ends_[0].port->queue(queue).tx_burst({&packet, 1}) == 1;
+      return ends_[from].port->queue(queue).tx_burst({&packet, 1}) == 1;
     }));
   }
-  PacketBuf* receive(uint32_t queue) {
+  PacketBuf* receive(uint32_t queue, int at = 1) {
     PacketBuf* packet = nullptr;
-    eventually([&] { return ends_[1].port->queue(queue).rx_burst({&packet, 1}) == 1; });
+    eventually([&] { return ends_[at].port->queue(queue).rx_burst({&packet, 1}) == 1; });
     return packet;
+  }
+  void receive_and_release(uint32_t queue, int at = 1) {
+    PacketBuf* packet = receive(queue, at);
+    ASSERT_NE(packet, nullptr);
+    ends_[at].memories[queue]->release({&packet, 1});
+  }
+  PacketIo& queue(uint32_t number, int end = 1) { return ends_[end].port->queue(number); }
+  bool is_told(uint32_t number, int end = 1, int timeout_ms = 4000) {
+    pollfd waiting{queue(number, end).wait_fd(), POLLIN, 0};
+    return poll(&waiting, 1, timeout_ms) == 1;
+  }
+  /// Has queue 0 of end 1 announce one packet.
+  void earn_trust() {
+    queue(0).arm();
+    send(0, 1);
+    ASSERT_TRUE(is_told(0));
+    queue(0).disarm(true);
+    receive_and_release(0);
+  }
+  /// The opinion of a queue that was armed twice and found nothing.
+  Arming armed_twice() {
+    queue(0).arm();
+    return queue(0).arm();
   }
 
   struct End {
@@ -184,6 +213,114 @@ TEST_F(MemifPorts, ClientFindsItsServerAgain) {
   ASSERT_NE(packet, nullptr);
   EXPECT_EQ(id_of(packet->bytes()), 78u);
   ends_[1].memories[1]->release({&packet, 1});
+}
+
+TEST_F(MemifPorts, EachQueueIsToldOfItsOwnPackets) {
+  open_both(false);
+  for (const int end : {0, 1}) {
+    for (uint32_t number = 0; number < kQueues; ++number) {
+      for (uint32_t all = 0; all < kQueues; ++all)
+        ASSERT_NE(queue(all, end).arm(), Arming::kPackets);
+      send(number, 5, 1 - end);
+      EXPECT_TRUE(is_told(number, end)) << "end " << end << " queue " << number;
+      EXPECT_FALSE(is_told(1 - number, end, 0)) << "end " << end << " queue " << number;
+      for (uint32_t all = 0; all < kQueues; ++all) queue(all, end).disarm(all == number);
+      receive_and_release(number, end);
+      EXPECT_FALSE(is_told(number, end, 0));
+    }
+  }
+}
+
+TEST_F(MemifPorts, AnUnarmedQueueIsNotTold) {
+  open_both(false);
+  earn_trust();
+  send(0, 2);
+  EXPECT_FALSE(is_told(0, 1, 20));
+  receive_and_release(0);
+}
+
+/// Sets or clears "no interrupts" on every ring of every connection of this process, as a peer may.
+void write_ring_flags(uint16_t flags) {
+  constexpr uint32_t kCookie = 0x3E31F20;
+  for (const int fd : dpdk::descriptors_named("/memfd:memif_region")) {
+    struct stat status = {};
+    ASSERT_EQ(fstat(fd, &status), 0);
+    const auto bytes = static_cast<size_t>(status.st_size);
+    void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    ASSERT_NE(base, MAP_FAILED);
+    auto* memory = static_cast<uint8_t*>(base);
+    for (size_t at = 0; at + 128 <= bytes; at += 64) {
+      if (std::memcmp(memory + at, &kCookie, sizeof(kCookie)) == 0) {
+        std::memcpy(memory + at + sizeof(kCookie), &flags, sizeof(flags));
+      }
+    }
+    munmap(base, bytes);
+  }
+}
+
+TEST_F(MemifPorts, APeerThatNeverRingsIsNotTrusted) {
+  open_both(false);
+  EXPECT_EQ(armed_twice(), Arming::kUnsure) << "before it has rung once";
+  queue(0).disarm(false);
+  earn_trust();
+  EXPECT_EQ(armed_twice(), Arming::kArmed);
+  write_ring_flags(1);
+  send(0, 2);
+  EXPECT_FALSE(is_told(0, 1, 20));
+  receive_and_release(0);
+  queue(0).disarm(false);
+  EXPECT_EQ(armed_twice(), Arming::kUnsure);
+  queue(0).disarm(false);
+  earn_trust();
+  EXPECT_EQ(armed_twice(), Arming::kArmed);
+}
+
+/// A memory file as a peer or a client could have made it.
+int fake_region(size_t bytes, int seals, std::vector<size_t> cookies_at) {
+  constexpr uint32_t kCookie = 0x3E31F20;
+  const uint16_t no_interrupts = 1;
+  const int fd = memfd_create("memif_region_0", MFD_ALLOW_SEALING | MFD_CLOEXEC);
+  EXPECT_EQ(ftruncate(fd, static_cast<off_t>(bytes)), 0);
+  for (const size_t at : cookies_at) {
+    EXPECT_EQ(pwrite(fd, &kCookie, sizeof(kCookie), static_cast<off_t>(at)), 4);
+    EXPECT_EQ(pwrite(fd, &no_interrupts, 2, static_cast<off_t>(at + 4)), 2);
+  }
+  EXPECT_EQ(fcntl(fd, F_ADD_SEALS, seals), 0);
+  return fd;
+}
+
+TEST_F(MemifPorts, TheSearchForTheRingWithstandsLies) {
+  constexpr size_t kStride = 128 + 512 * 16;
+  std::vector<int> lies = {
+      fake_region(0, F_SEAL_SHRINK, {}),
+      fake_region(4, F_SEAL_SHRINK, {0}),
+      fake_region(kStride, F_SEAL_SHRINK, {0}),                          // ends at the second ring
+      fake_region(1 << 20, F_SEAL_GROW, {0, kStride, 2 * kStride}),      // could shrink
+      fake_region(1 << 20, F_SEAL_SHRINK | F_SEAL_WRITE, {0, kStride}),  // cannot be mapped
+      fake_region(1 << 20, F_SEAL_SHRINK,                                // looks perfect
+                  {0, kStride, 2 * kStride, 3 * kStride}),
+      eventfd(0, EFD_CLOEXEC),  // whoever reads it hangs
+      eventfd(7, EFD_CLOEXEC | EFD_NONBLOCK)};
+  open_both(false);
+  lies.push_back(eventfd(0, EFD_CLOEXEC));
+  lies.push_back(fake_region(1 << 20, F_SEAL_SHRINK, {0, kStride, 2 * kStride, 3 * kStride}));
+  earn_trust();
+  for (const int fd : lies) close(fd);
+  EXPECT_EQ(armed_twice(), Arming::kArmed);
+}
+
+TEST_F(MemifPorts, ANewConnectionIsToldToo) {
+  open_both(false);
+  earn_trust();
+  queue(0).arm();
+  ends_[0].port.reset();
+  ASSERT_TRUE(eventually([this] { return ends_[1].port->needs_restart(); }));
+  EXPECT_EQ(queue(0).arm(), Arming::kUnsure) << "a wire without a peer announces nothing";
+  ends_[0].memories.clear();
+  ASSERT_TRUE(open(0, false));
+  ASSERT_TRUE(are_linked_after_restarts());
+  queue(0).disarm(false);
+  earn_trust();
 }
 
 TEST_F(MemifPorts, TrustedWireComputesNoChecksums) {

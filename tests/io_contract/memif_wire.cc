@@ -6,7 +6,7 @@ namespace lyre::io::contract {
 
 const Backend& backend() {
   static constexpr Backend kMemif{
-      .name = "memif", .is_lossless = true, .mtu_bytes_max = 9000, .has_wait_fd = false};
+      .name = "memif", .is_lossless = true, .mtu_bytes_max = 9000, .has_wait_fd = true};
   return kMemif;
 }
 

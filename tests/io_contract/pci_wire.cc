@@ -20,7 +20,8 @@ const Backend& backend() {
   static constexpr Backend kPci{.name = "pci",
                                 .is_lossless = false,
                                 .mtu_bytes_max = 1500,
-                                .has_wait_fd = false,
+                                .has_wait_fd = true,
+                                .must_wait = false,
                                 .lets_go_when_idle = false};
   return kPci;
 }

@@ -42,23 +42,38 @@ bool has_named_peer(int fd) {
          bytes > offsetof(sockaddr_un, sun_path);
 }
 
-}  // namespace
-
-std::vector<int> sockets_of(int domain) {
+template <typename Condition>
+std::vector<int> open_descriptors(const Condition& is_wanted) {
   std::vector<int> found;
   DIR* directory = opendir("/proc/self/fd");
   if (directory == nullptr) return found;
   while (const dirent* entry = readdir(directory)) {
+    // "." and ".." are no numbers, and 0 is never one of ours.
     const int fd = std::atoi(entry->d_name);
-    int value = 0;
-    socklen_t bytes = sizeof(value);
-    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &value, &bytes) == 0 && value == domain) {
-      found.push_back(fd);
-    }
+    if (fd > 0 && is_wanted(fd)) found.push_back(fd);
   }
   closedir(directory);
   std::sort(found.begin(), found.end());
   return found;
+}
+
+}  // namespace
+
+std::vector<int> sockets_of(int domain) {
+  return open_descriptors([domain](int fd) {
+    int value = 0;
+    socklen_t bytes = sizeof(value);
+    return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &value, &bytes) == 0 && value == domain;
+  });
+}
+
+std::vector<int> descriptors_named(std::string_view prefix) {
+  return open_descriptors([prefix](int fd) {
+    char link[PATH_MAX];
+    const ssize_t length =
+        readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), link, sizeof(link));
+    return length > 0 && std::string_view(link, static_cast<size_t>(length)).starts_with(prefix);
+  });
 }
 
 std::vector<uint64_t> unix_connections() {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lyre::io::dpdk {
@@ -10,6 +11,10 @@ namespace lyre::io::dpdk {
 /// first. DPDK's drivers do not return their sockets; a worker needs them to sleep until packets
 /// arrive.
 std::vector<int> sockets_of(int domain);
+
+/// The open descriptors of this process whose link in /proc/self/fd begins with `prefix`
+/// ("/memfd:NAME", "anon_inode:[eventfd]"), lowest number first.
+std::vector<int> descriptors_named(std::string_view prefix);
 
 /// The inodes of this process's unix sockets that connected to a listener, even if it has not
 /// accepted them yet. Listening sockets and the results of accept() are not included.

@@ -15,6 +15,7 @@
 #include <iterator>
 
 #include "stack/io/dpdk/kernel_interface.h"
+#include "stack/io/dpdk/memif_wait.h"
 
 namespace lyre::io::dpdk {
 namespace {
@@ -132,15 +133,32 @@ Status EthernetPort::check_interface() {
 }
 
 Status EthernetPort::start(std::span<Memory* const> memories) {
-  auto setup = configure_port(port_id_, options_, *quirks_, memories);
-  if (!setup) return setup.error();
+  PortSetup setup;
+  // Whether a NIC's driver has receive interrupts is known only when it starts with them.
+  Status started = start_with(wants_interrupts(), memories, setup);
+  if (!started && wants_interrupts() && !quirks_->is_virtual) {
+    started = start_with(false, memories, setup);
+  }
+  if (!started) return started;
+  sockets_ = new_sockets();
+  describe_port(setup, memories.size());
+  make_queues(setup, memories);
+  return Ok{};
+}
+
+bool EthernetPort::wants_interrupts() const {
+  return !quirks_->is_virtual || quirks_->wait == WaitKind::kQueueInterrupt;
+}
+
+Status EthernetPort::start_with(bool has_interrupts, std::span<Memory* const> memories,
+                                PortSetup& setup) {
+  auto configured = configure_port(port_id_, options_, *quirks_, has_interrupts, memories);
+  if (!configured) return configured.error();
+  setup = *configured;
   const int rc = start_device();
+  is_started_ = rc == 0;
   // A memif client starts when its server runs; until then the port has no link.
   if (rc != 0 && !is_memif_client_) return dpdk_error(args_.name() + ": cannot be started", rc);
-  sockets_ = new_sockets();
-  describe_port(*setup, memories.size());
-  make_queues(*setup, memories);
-  set_running(rc == 0);
   return Ok{};
 }
 
@@ -173,9 +191,10 @@ void EthernetPort::make_queues(const PortSetup& setup, std::span<Memory* const> 
                      .is_tx_trusted = options_.is_trusted && args_.driver() == "net_memif",
                      .has_ip_checksum = setup.has_ip_checksum,
                      .has_tcp_checksum = setup.has_tcp_checksum,
-                     .wait_fd = wait_fd_of(i),
                      .interface = std::string(args_.value_of("iface"))};
     queues_.push_back(std::make_unique<Queue>(queue, *memories[i]));
+    queues_.back()->set_running(is_started_);
+    queues_.back()->set_wait(wait_of(i, memories.size()));
   }
 }
 
@@ -191,17 +210,22 @@ std::vector<int> EthernetPort::new_sockets() const {
   return added;
 }
 
-int EthernetPort::wait_fd_of(uint16_t queue) const {
-  switch (quirks_->wait) {
-    case WaitKind::kNone:
-      return -1;
-    case WaitKind::kQueueInterrupt:
-      return rte_eth_dev_rx_intr_ctl_q_get_fd(port_id_, queue);
-    case WaitKind::kPacketSocket:
-    case WaitKind::kXdpSocket:
-      return queue < sockets_.size() ? sockets_[queue] : -1;
+std::unique_ptr<RxWait> EthernetPort::wait_of(uint16_t queue, size_t queue_count) const {
+  if (!quirks_->is_virtual) return InterruptWait::make(port_id_, queue);
+  if (args_.driver() == "net_memif") {
+    return std::make_unique<MemifWait>(
+        MemifWait::Ring{.port_id = port_id_,
+                        .queue_id = queue,
+                        .is_server = !is_memif_client_,
+                        .queue_count = static_cast<uint16_t>(queue_count)});
   }
-  return -1;
+  int fd = -1;
+  if (quirks_->wait == WaitKind::kQueueInterrupt) {
+    fd = rte_eth_dev_rx_intr_ctl_q_get_fd(port_id_, queue);
+  } else if (queue < sockets_.size()) {
+    fd = sockets_[queue];
+  }
+  return fd < 0 ? nullptr : std::make_unique<SocketWait>(fd);
 }
 
 Status EthernetPort::join(std::span<const MacAddress> groups) {
@@ -237,6 +261,7 @@ Status EthernetPort::restart() {
   rte_eth_dev_stop(port_id_);
   for (const auto& queue : queues_) queue->drop_pending();
   const int rc = start_device();
+  for (const auto& queue : queues_) queue->on_restart();
   set_running(rc == 0);
   if (rc != 0) return dpdk_error(args_.name() + ": cannot be started again", rc);
   // Some drivers lose their multicast filters when they stop.

@@ -10,6 +10,7 @@
 #include "stack/io/dpdk/memory.h"
 #include "stack/io/dpdk/port_setup.h"
 #include "stack/io/dpdk/queue.h"
+#include "stack/io/dpdk/rx_wait.h"
 
 struct rte_device;
 
@@ -45,7 +46,9 @@ class EthernetPort final : public Port {
   void make_queues(const PortSetup& setup, std::span<Memory* const> memories);
   int start_device();
   void set_running(bool is_running);
-  int wait_fd_of(uint16_t queue) const;
+  bool wants_interrupts() const;
+  Status start_with(bool has_interrupts, std::span<Memory* const> memories, PortSetup& setup);
+  std::unique_ptr<RxWait> wait_of(uint16_t queue, size_t queue_count) const;
   std::vector<int> new_sockets() const;
   int socket_domain() const;
 
@@ -61,6 +64,7 @@ class EthernetPort final : public Port {
   uint16_t port_id_ = 0;
   rte_device* device_ = nullptr;
   bool is_attached_ = false;
+  bool is_started_ = false;  ///< false: a memif client without a server
   bool is_dma_attached_ = false;
   bool is_vfio_ = false;
   PortInfo info_;

@@ -28,8 +28,12 @@ bool has_all(uint64_t offered, uint64_t wanted) { return (offered & wanted) == w
 class Configuration {
  public:
   Configuration(uint16_t port_id, const PortOptions& options, const DriverQuirks& quirks,
-                std::span<Memory* const> memories)
-      : port_id_(port_id), options_(options), quirks_(quirks), memories_(memories) {}
+                bool has_interrupts, std::span<Memory* const> memories)
+      : port_id_(port_id),
+        options_(options),
+        quirks_(quirks),
+        has_interrupts_(has_interrupts),
+        memories_(memories) {}
 
   Result<PortSetup> run() {
     const int rc = rte_eth_dev_info_get(port_id_, &device_);
@@ -110,7 +114,7 @@ class Configuration {
     // elsewhere.
     config_.rxmode.mtu =
         quirks_.checks_mtu ? options_.mtu_bytes : std::min(options_.mtu_bytes, 1500u);
-    config_.intr_conf.rxq = quirks_.wait == WaitKind::kQueueInterrupt;
+    config_.intr_conf.rxq = has_interrupts_;
     const auto queues = static_cast<uint16_t>(memories_.size());
     int rc = rte_eth_dev_configure(port_id_, queues, queues, &config_);
     if (rc != 0) return step_failed(options_, "cannot be configured", rc);
@@ -186,6 +190,7 @@ class Configuration {
   const uint16_t port_id_;
   const PortOptions& options_;
   const DriverQuirks& quirks_;
+  const bool has_interrupts_;
   const std::span<Memory* const> memories_;
   rte_eth_dev_info device_ = {};
   rte_eth_conf config_ = {};
@@ -197,8 +202,9 @@ class Configuration {
 }  // namespace
 
 Result<PortSetup> configure_port(uint16_t port_id, const PortOptions& options,
-                                 const DriverQuirks& quirks, std::span<Memory* const> memories) {
-  return Configuration(port_id, options, quirks, memories).run();
+                                 const DriverQuirks& quirks, bool has_interrupts,
+                                 std::span<Memory* const> memories) {
+  return Configuration(port_id, options, quirks, has_interrupts, memories).run();
 }
 
 }  // namespace lyre::io::dpdk

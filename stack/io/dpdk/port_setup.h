@@ -19,8 +19,10 @@ struct PortSetup {
 };
 
 /// Configures an Ethernet device that DPDK knows and sets up one queue pair for each memory.
+/// `has_interrupts`: with an interrupt for each receive queue.
 /// Thread: the control thread. Fails: one line that names the port and the step.
 Result<PortSetup> configure_port(uint16_t port_id, const PortOptions& options,
-                                 const DriverQuirks& quirks, std::span<Memory* const> memories);
+                                 const DriverQuirks& quirks, bool has_interrupts,
+                                 std::span<Memory* const> memories);
 
 }  // namespace lyre::io::dpdk

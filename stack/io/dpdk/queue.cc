@@ -47,14 +47,57 @@ bool is_tso(const PacketBuf& packet) {
 size_t Queue::rx_burst(std::span<PacketBuf*> out) {
   if (!is_running_) return 0;
   rte_mbuf* mbufs[kBurstMax];
-  const auto wanted = static_cast<uint16_t>(std::min(out.size(), kBurstMax));
-  const uint16_t got = rte_eth_rx_burst(setup_.port_id, setup_.queue_id, mbufs, wanted);
+  const uint16_t got = receive({mbufs, std::min(out.size(), kBurstMax)});
   for (uint16_t i = 0; i < got; ++i) rte_prefetch0(rte_pktmbuf_mtod(mbufs[i], void*));
   size_t filled = 0;
   for (uint16_t i = 0; i < got; ++i) {
     if (receive_one(mbufs[i])) out[filled++] = packet_of(mbufs[i]);
   }
   return filled;
+}
+
+uint16_t Queue::receive(std::span<rte_mbuf*> out) {
+  const auto wanted = static_cast<uint16_t>(out.size());
+  if (seen_count_ == 0) {
+    return rte_eth_rx_burst(setup_.port_id, setup_.queue_id, out.data(), wanted);
+  }
+  const uint16_t got = std::min(wanted, seen_count_);
+  std::copy_n(seen_.begin(), got, out.begin());
+  std::copy(seen_.begin() + got, seen_.begin() + seen_count_, seen_.begin());
+  seen_count_ -= got;
+  return got;
+}
+
+/// Whether packets have arrived. Not every driver can count them without receiving them.
+bool Queue::look_ahead() {
+  if (seen_count_ == 0) {
+    seen_count_ = rte_eth_rx_burst(setup_.port_id, setup_.queue_id, seen_.data(),
+                                   static_cast<uint16_t>(seen_.size()));
+  }
+  return seen_count_ > 0;
+}
+
+Arming Queue::arm() {
+  if (wait_ == nullptr || !is_running_) return Arming::kUnsure;
+  if (wait_->is_level()) return Arming::kArmed;
+  const bool was_armed = is_armed_;
+  is_armed_ = wait_->arm();
+  if (!was_armed) rx_packets_at_arming_ = counters_.rx_packets;
+  if (look_ahead()) return Arming::kPackets;
+  return was_armed && is_armed_ && keeps_its_word_ ? Arming::kArmed : Arming::kUnsure;
+}
+
+void Queue::disarm(bool was_told) {
+  if (wait_ == nullptr || wait_->is_level()) return;
+  if (was_told) wait_->clear();
+  if (!is_armed_) return;
+  wait_->disarm();
+  is_armed_ = false;
+  if (was_told) {
+    keeps_its_word_ = true;
+  } else if (counters_.rx_packets != rx_packets_at_arming_) {
+    keeps_its_word_ = false;
+  }
 }
 
 bool Queue::receive_one(rte_mbuf* mbuf) {
@@ -154,6 +197,11 @@ void Queue::flush_pending() {
   counters_.tx_packets += sent;
   std::copy(pending_.begin() + sent, pending_.begin() + pending_count_, pending_.begin());
   pending_count_ -= sent;
+}
+
+Queue::~Queue() {
+  drop_pending();
+  rte_pktmbuf_free_bulk(seen_.data(), seen_count_);
 }
 
 void Queue::drop_pending() {

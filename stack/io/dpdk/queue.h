@@ -3,10 +3,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
+#include <utility>
 
 #include "stack/io/dpdk/driver_quirks.h"
 #include "stack/io/dpdk/memory.h"
+#include "stack/io/dpdk/rx_wait.h"
 #include "stack/io/packet_io.h"
 
 namespace lyre::io::dpdk {
@@ -23,8 +27,7 @@ struct QueueSetup {
   bool is_tx_trusted = false;     ///< checksums are not completed at all
   bool has_ip_checksum = false;   ///< the device completes IPv4 headers
   bool has_tcp_checksum = false;  ///< the device completes TCP
-  int wait_fd = -1;
-  std::string interface;  ///< the kernel interface under the port; empty: none
+  std::string interface;          ///< the kernel interface under the port; empty: none
 };
 
 /// One queue pair of a port.
@@ -34,7 +37,7 @@ struct QueueSetup {
 class Queue final : public PacketIo {
  public:
   Queue(const QueueSetup& setup, Memory& memory) : setup_(setup), memory_(memory) {}
-  ~Queue() override { drop_pending(); }
+  ~Queue() override;
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
 
@@ -45,8 +48,17 @@ class Queue final : public PacketIo {
   const IoCapabilities& capabilities() const override { return setup_.capabilities; }
   IoCounters counters() const override { return counters_; }
   bool is_link_up() const override;
-  int wait_fd() const override { return setup_.wait_fd; }
+  int wait_fd() const override { return wait_ == nullptr ? -1 : wait_->fd(); }
+  Arming arm() override;
+  void disarm(bool was_told) override;
 
+  /// nullptr: the driver cannot tell of packets. Thread: the control thread, before wait_fd() is
+  /// used.
+  void set_wait(std::unique_ptr<RxWait> wait) { wait_ = std::move(wait); }
+  /// Thread: as drop_pending().
+  void on_restart() {
+    if (wait_ != nullptr) wait_->on_restart();
+  }
   /// Thread: the control thread, while the worker does not poll.
   void drop_pending();
   /// A queue that is not running receives nothing and drops what it is given.
@@ -57,6 +69,8 @@ class Queue final : public PacketIo {
   enum class Prepared : uint8_t { kReady, kDropped, kNoBuffer };
   static constexpr size_t kBurstMax = 64;
 
+  uint16_t receive(std::span<rte_mbuf*> out);
+  bool look_ahead();
   bool receive_one(rte_mbuf* mbuf);
   bool linearise_received(rte_mbuf* mbuf);
   Prepared prepare(PacketBuf& packet, rte_mbuf*& out);
@@ -75,6 +89,12 @@ class Queue final : public PacketIo {
   Memory& memory_;
   std::array<rte_mbuf*, kBurstMax> pending_{};  ///< taken, prepared, and not yet in the ring
   size_t pending_count_ = 0;
+  std::array<rte_mbuf*, kBurstMax> seen_{};  ///< received by look_ahead(), not yet by rx_burst()
+  uint16_t seen_count_ = 0;
+  std::unique_ptr<RxWait> wait_;
+  bool is_armed_ = false;
+  bool keeps_its_word_ = false;  ///< the driver announced the last packet that ended a sleep
+  uint64_t rx_packets_at_arming_ = 0;
   bool is_running_ = true;
   bool can_reclaim_ = true;
   IoCounters counters_;

@@ -73,7 +73,7 @@ TEST_F(PortSetTest, EachWorkerHasAQueueOfEachPort) {
   EXPECT_NE(first[0].io, second[0].io);
   EXPECT_EQ(first[1].addresses.size(), 2u) << "the worker derives the link-local one itself";
   EXPECT_EQ(first[1].mtu_bytes, 9000u);
-  EXPECT_TRUE(ports_.wait_fds(0).empty()) << "simulated ports cannot be waited for";
+  EXPECT_EQ(ports_.queues(1), (std::vector<io::PacketIo*>{second[0].io, second[1].io}));
 }
 
 TEST_F(PortSetTest, APortWithIpv6HasALinkLocalAddressAndItsGroups) {

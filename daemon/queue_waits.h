@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "stack/io/packet_io.h"
+
+namespace lyre {
+
+/// The receive queues of a worker while it sleeps.
+/// Thread: the worker's. Owner: borrows the queues.
+class QueueWaits {
+ public:
+  explicit QueueWaits(std::vector<io::PacketIo*> queues) : queues_(std::move(queues)) {}
+
+  /// Arms all queues. kArmed: all of them announce packets. kPackets: one of them has some.
+  io::Arming arm() {
+    auto all = io::Arming::kArmed;
+    for (io::PacketIo* queue : queues_) {
+      const io::Arming one = queue->arm();
+      if (one == io::Arming::kPackets) return finish(one);
+      if (one == io::Arming::kUnsure) all = one;
+    }
+    return finish(all);
+  }
+  /// The descriptor of this queue was readable.
+  void on_event(uint32_t queue) { queues_[queue]->disarm(true); }
+  /// The worker has work.
+  void disarm() {
+    if (!is_armed_) return;
+    is_armed_ = false;
+    for (io::PacketIo* queue : queues_) queue->disarm(false);
+  }
+
+ private:
+  io::Arming finish(io::Arming arming) {
+    is_armed_ = true;
+    return arming;
+  }
+
+  std::vector<io::PacketIo*> queues_;
+  bool is_armed_ = false;  ///< one of them, perhaps
+};
+
+}  // namespace lyre
