@@ -17,9 +17,8 @@ namespace lyre::worker {
 inline constexpr uint32_t kTsoMssMin = 256;
 
 /// Builds the packets of a session's segments, with payload as pieces of client memory where the
-/// port can gather them, and queues them where they go. A segment becomes as many TSO packets as the
-/// port needs to take it, and single packets where the port cannot gather.
-/// Thread: the worker.
+/// port can gather them, and queues them where they go. A segment becomes as many TSO packets as
+/// the port needs to take it, and single packets where the port cannot gather. Thread: the worker.
 class SegmentOutput {
  public:
   SegmentOutput(WorkerState& state, PacketOutput& output) : state_(state), output_(output) {}
