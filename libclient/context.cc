@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -15,92 +14,68 @@
 #include "stack/channel/control.h"
 
 using lyre::channel::AttachReply;
-using lyre::channel::ContextHeader;
-using lyre::channel::RingPair;
-using lyre::channel::WorkerDoorbell;
 using lyre::client::UniqueFd;
 
 namespace {
 
-/// Descriptors before those of the workers: context memory, our bell, doorbells.
-constexpr size_t kFixedDescriptors = 3;
-
 /// Workers take submissions within microseconds; a stopped one must not hold us for long.
 constexpr int kLastWordsMs = 20;
 
-int bad_attach(const char* what) {
-  return lyre::client::fail(LYRE_E_DAEMON, "the daemon's attach reply is wrong: %s", what);
+void adopt_addresses(const lyre::channel::PortInfo& from, lyre_port& to) {
+  static_assert(LYRE_PORT_ADDRESSES_MAX == lyre::channel::kPortAddressesMax);
+  const uint32_t count = std::min(from.address_count, lyre::channel::kPortAddressesMax);
+  for (uint32_t i = 0; i < count; ++i) {
+    static_assert(sizeof to.addresses[i].address == sizeof from.addresses[i].address);
+    std::memcpy(to.addresses[i].address, from.addresses[i].address, sizeof to.address);
+    to.addresses[i].prefix_bits = from.addresses[i].prefix_bits;
+  }
+  to.address_count = static_cast<int>(count);
+  std::memcpy(to.address, to.addresses[0].address, sizeof to.address);
+  to.prefix_bits = to.addresses[0].prefix_bits;
+}
+
+std::vector<lyre_port> ports_of(const AttachReply& reply) {
+  std::vector<lyre_port> ports;
+  const uint32_t count = std::min(reply.port_count, lyre::channel::kPortsMax);
+  for (uint32_t i = 0; i < count; ++i) {
+    const lyre::channel::PortInfo& from = reply.ports[i];
+    lyre_port to{};
+    static_assert(sizeof to.name == sizeof from.name);
+    static_assert(sizeof to.pci_path == sizeof from.pci_path);
+    std::memcpy(to.name, from.name, sizeof to.name - 1);
+    std::memcpy(to.pci_path, from.pci_path, sizeof to.pci_path - 1);
+    adopt_addresses(from, to);
+    std::memcpy(to.mac, from.mac, sizeof to.mac);
+    to.mtu_bytes = from.mtu_bytes;
+    to.speed_mbps = from.speed_mbps;
+    to.is_link_up = from.is_link_up != 0 ? 1 : 0;
+    ports.push_back(to);
+  }
+  return ports;
 }
 
 }  // namespace
 
 int lyre_context::adopt(lyre::client::Attachment&& attachment) {
+  using namespace lyre::client;
   const AttachReply& reply = attachment.reply;
   std::vector<UniqueFd>& fds = attachment.descriptors;
   const uint32_t count = reply.worker_count;
   if (count == 0 || count > lyre::channel::kWorkersMax) return bad_attach("number of workers");
-  if (fds.size() != kFixedDescriptors + count * (reply.lends != 0 ? 2 : 1)) {
+  if (fds.size() != kWorkerDescriptor + count * (reply.lends != 0 ? 2 : 1)) {
     return bad_attach("number of descriptors");
   }
-  if (!memory_.map(fds[0].get(), reply.context_bytes, PROT_READ | PROT_WRITE)) {
-    return lyre::client::fail_errno(LYRE_E_NORESOURCES, "cannot map the context's memory");
-  }
-  if (!doorbells_.map(fds[2].get(), count * sizeof(WorkerDoorbell), PROT_READ)) {
-    return lyre::client::fail_errno(LYRE_E_NORESOURCES, "cannot map the doorbells");
-  }
-  if (const int code = adopt_memory(reply); code != 0) return code;
-  const auto* bells = reinterpret_cast<const WorkerDoorbell*>(doorbells_.data());
-  auto* rings = reinterpret_cast<RingPair*>(memory_.data() + header_->rings_offset);
+  if (const int code = memory_.map(reply, fds); code != 0) return code;
+  arena_ = Arena(memory_.arena_bytes());
   workers_.reserve(count);
   for (uint32_t i = 0; i < count; ++i) {
-    workers_.emplace_back(&rings[i], &bells[i].worker_sleeps,
-                          std::move(fds[kFixedDescriptors + i]));
+    workers_.emplace_back(&memory_.rings()[i], &memory_.doorbells()[i].worker_sleeps,
+                          std::move(fds[kWorkerDescriptor + i]));
   }
-  if (const int code = adopt_pools(reply, fds); code != 0) return code;
-  wake_ = std::move(fds[1]);
+  wake_ = std::move(fds[kWakeDescriptor]);
   control_ = std::move(attachment.control);
-  adopt_ports(reply);
+  ports_ = ports_of(reply);
   return adopt_poll_fd();
-}
-
-int lyre_context::adopt_memory(const AttachReply& reply) {
-  if (!memory_.holds(0, lyre::channel::kHeaderBytes)) return bad_attach("context memory");
-  header_ = reinterpret_cast<ContextHeader*>(memory_.data());
-  if (header_->magic != lyre::channel::kContextMagic) return bad_attach("context magic");
-  if (header_->abi_version != lyre::channel::kAbiVersion) {
-    return lyre::client::fail(LYRE_E_VERSION,
-                              "the daemon's channel has version %u, this library %u",
-                              header_->abi_version, lyre::channel::kAbiVersion);
-  }
-  if (header_->worker_count != reply.worker_count || header_->generation != reply.generation) {
-    return bad_attach("context header");
-  }
-  const uint64_t rings_bytes = uint64_t{reply.worker_count} * sizeof(RingPair);
-  const uint64_t arena_offset = header_->arena_offset;
-  const uint64_t arena_bytes = header_->arena_bytes;
-  copy_offset_ = header_->copy_offset;
-  copy_bytes_ = header_->copy_bytes;
-  if (header_->rings_offset % alignof(RingPair) != 0 ||
-      !memory_.holds(header_->rings_offset, rings_bytes) ||
-      !memory_.holds(arena_offset, arena_bytes) || !memory_.holds(copy_offset_, copy_bytes_) ||
-      arena_bytes > lyre::channel::kArenaBytesMax) {
-    return bad_attach("context layout");
-  }
-  arena_memory_ = memory_.data() + arena_offset;
-  arena_ = lyre::client::Arena(arena_bytes);
-  return 0;
-}
-
-int lyre_context::adopt_pools(const AttachReply& reply, std::vector<UniqueFd>& fds) {
-  if (reply.lends == 0) return 0;
-  pools_.resize(reply.worker_count);
-  for (uint32_t i = 0; i < reply.worker_count; ++i) {
-    const int fd = fds[kFixedDescriptors + reply.worker_count + i].get();
-    if (!pools_[i].map(fd, reply.pool_bytes[i], PROT_READ)) {
-      return lyre::client::fail_errno(LYRE_E_NORESOURCES, "cannot map a receive pool");
-    }
-  }
-  return 0;
 }
 
 int lyre_context::adopt_poll_fd() {
@@ -116,41 +91,6 @@ int lyre_context::adopt_poll_fd() {
     }
   }
   return 0;
-}
-
-namespace {
-
-void adopt_addresses(const lyre::channel::PortInfo& from, lyre_port& to) {
-  static_assert(LYRE_PORT_ADDRESSES_MAX == lyre::channel::kPortAddressesMax);
-  const uint32_t count = std::min(from.address_count, lyre::channel::kPortAddressesMax);
-  for (uint32_t i = 0; i < count; ++i) {
-    static_assert(sizeof to.addresses[i].address == sizeof from.addresses[i].address);
-    std::memcpy(to.addresses[i].address, from.addresses[i].address, sizeof to.address);
-    to.addresses[i].prefix_bits = from.addresses[i].prefix_bits;
-  }
-  to.address_count = static_cast<int>(count);
-  std::memcpy(to.address, to.addresses[0].address, sizeof to.address);
-  to.prefix_bits = to.addresses[0].prefix_bits;
-}
-
-}  // namespace
-
-void lyre_context::adopt_ports(const AttachReply& reply) {
-  const uint32_t count = std::min(reply.port_count, lyre::channel::kPortsMax);
-  for (uint32_t i = 0; i < count; ++i) {
-    const lyre::channel::PortInfo& from = reply.ports[i];
-    lyre_port to{};
-    static_assert(sizeof to.name == sizeof from.name);
-    static_assert(sizeof to.pci_path == sizeof from.pci_path);
-    std::memcpy(to.name, from.name, sizeof to.name - 1);
-    std::memcpy(to.pci_path, from.pci_path, sizeof to.pci_path - 1);
-    adopt_addresses(from, to);
-    std::memcpy(to.mac, from.mac, sizeof to.mac);
-    to.mtu_bytes = from.mtu_bytes;
-    to.speed_mbps = from.speed_mbps;
-    to.is_link_up = from.is_link_up != 0 ? 1 : 0;
-    ports_.push_back(to);
-  }
 }
 
 lyre_context::~lyre_context() {
@@ -177,13 +117,13 @@ void lyre_context::fail(int code, const char* text) {
   if (failure_ != 0) return;
   failure_ = code;
   failure_text_ = text;
-  has_news_ = true;
+  ready_.note_news();
   for (lyre_session* session : sessions_) {
     if (session->state == LYRE_ENDED) continue;
     session->state = LYRE_ENDED;
     session->error = code;
     if (!session->is_given_up && !session->is_unaccepted()) {
-      mark_ready(session, LYRE_EVENT_ENDED);
+      ready_.mark(session, LYRE_EVENT_ENDED);
     }
   }
 }

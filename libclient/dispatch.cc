@@ -31,11 +31,33 @@ void copy_addresses(const Completion::Body::Opened& opened, lyre_addr& local, ly
 
 }  // namespace
 
+/// Takes the completions of one worker for the context, and acts on each.
+class lyre_context::Reports {
+ public:
+  Reports(lyre_context& context, uint32_t worker) : context_(context), worker_(worker) {}
+
+  void take(const Completion& entry);
+
+ private:
+  void on_connecting(const Completion& entry);
+  void on_connected(const Completion& entry);
+  void on_connect_failed(const Completion& entry);
+  void on_accepted(const Completion& entry);
+  void on_send_done(lyre_session& session, const Completion::Body::SendDone& news);
+  void on_data(lyre_session* session, const Completion& entry);
+  void on_ended(lyre_session& session, EndStatus status);
+  bool name_session(lyre_session& session, const Completion& entry);
+
+  lyre_context& context_;
+  const uint32_t worker_;
+};
+
 size_t lyre_context::drain(uint32_t worker) {
   lyre::channel::CompletionConsumer& ring = workers_[worker].completions();
+  Reports reports(*this, worker);
   uint32_t taken = 0;
   while (taken < kCompletionsPerTurnMax && ring.available() > 0) {
-    on_completion(worker, ring.pop());
+    reports.take(ring.pop());
     ++taken;
   }
   if (taken > 0) ring.publish();
@@ -43,29 +65,29 @@ size_t lyre_context::drain(uint32_t worker) {
   return taken;
 }
 
-void lyre_context::on_completion(uint32_t worker, const Completion& entry) {
-  lyre_session* session = workers_[worker].find(entry.session);
+void lyre_context::Reports::take(const Completion& entry) {
+  lyre_session* session = context_.workers_[worker_].find(entry.session);
   switch (entry.event) {
     case Event::kConnecting:
-      return on_connecting(worker, entry);
+      return on_connecting(entry);
     case Event::kConnected:
-      return on_connected(worker, entry);
+      return on_connected(entry);
     case Event::kConnectFailed:
       return on_connect_failed(entry);
     case Event::kListening:
     case Event::kListenFailed:
-      return on_listening(worker, entry);
+      return context_.on_listening(worker_, entry);
     case Event::kAccepted:
-      return on_accepted(worker, entry);
+      return on_accepted(entry);
     case Event::kData:
-      return on_data(worker, session, entry);
+      return on_data(session, entry);
     case Event::kSendDone:
       if (session != nullptr) on_send_done(*session, entry.body.send_done);
       return;
     case Event::kPeerFinished:
       if (session == nullptr || session->is_given_up) return;
       session->is_peer_finished = true;
-      if (!session->is_unaccepted()) mark_ready(session, LYRE_EVENT_PEER_FIN);
+      if (!session->is_unaccepted()) context_.ready_.mark(session, LYRE_EVENT_PEER_FIN);
       return;
     case Event::kEnded:
       if (session != nullptr) on_ended(*session, entry.status);
@@ -73,13 +95,13 @@ void lyre_context::on_completion(uint32_t worker, const Completion& entry) {
     case Event::kNone:
       break;
   }
-  fail(LYRE_E_DAEMON, "the daemon sent an event that this library does not know");
+  context_.fail(LYRE_E_DAEMON, "the daemon sent an event that this library does not know");
 }
 
-bool lyre_context::name_session(lyre_session& session, const Completion& entry) {
-  lyre_session** place = workers_[session.worker].place(entry.session.index);
+bool lyre_context::Reports::name_session(lyre_session& session, const Completion& entry) {
+  lyre_session** place = context_.workers_[session.worker].place(entry.session.index);
   if (place == nullptr || *place != nullptr) {
-    fail(LYRE_E_DAEMON, "the daemon named a session out of turn");
+    context_.fail(LYRE_E_DAEMON, "the daemon named a session out of turn");
     return false;
   }
   *place = &session;
@@ -91,112 +113,105 @@ bool lyre_context::name_session(lyre_session& session, const Completion& entry) 
 
 /// Only whoever gives up before the handshake is through needs this name. It stays out of the
 /// worker's table: the answer may come from another worker, and this one may use the index again.
-void lyre_context::on_connecting(uint32_t worker, const Completion& entry) {
-  const auto found = connecting_.find(entry.body.opened.cookie);
-  if (found == connecting_.end()) return;  // another worker was faster with the answer
+void lyre_context::Reports::on_connecting(const Completion& entry) {
+  const auto found = context_.connecting_.find(entry.body.opened.cookie);
+  if (found == context_.connecting_.end()) return;  // another worker was faster with the answer
   lyre_session* session = found->second;
-  session->worker = worker;
+  session->worker = worker_;
   session->name = entry.session;
-  if (session->is_given_up) give_up(session, Op::kAbort);
+  if (session->is_given_up) context_.give_up(session, Op::kAbort);
 }
 
-void lyre_context::on_connected(uint32_t worker, const Completion& entry) {
-  const auto found = connecting_.find(entry.body.opened.cookie);
-  if (found == connecting_.end()) {
-    return fail(LYRE_E_DAEMON, "the daemon connected what was not asked for");
+void lyre_context::Reports::on_connected(const Completion& entry) {
+  const auto found = context_.connecting_.find(entry.body.opened.cookie);
+  if (found == context_.connecting_.end()) {
+    return context_.fail(LYRE_E_DAEMON, "the daemon connected what was not asked for");
   }
   lyre_session* session = found->second;
-  connecting_.erase(found);
+  context_.connecting_.erase(found);
   session->cookie = 0;
-  session->worker = worker;  // which may be another than was asked: see docs/design/channel_abi.md
+  session->worker = worker_;  // which may be another than was asked: see docs/design/channel_abi.md
   if (!name_session(*session, entry)) return;
   if (session->is_given_up) {
-    give_up(session, Op::kAbort);
+    context_.give_up(session, Op::kAbort);
   } else {
-    mark_ready(session, LYRE_EVENT_CONNECTED);
+    context_.ready_.mark(session, LYRE_EVENT_CONNECTED);
   }
 }
 
-void lyre_context::on_connect_failed(const Completion& entry) {
-  const auto found = connecting_.find(entry.body.opened.cookie);
-  if (found == connecting_.end()) return;
+void lyre_context::Reports::on_connect_failed(const Completion& entry) {
+  const auto found = context_.connecting_.find(entry.body.opened.cookie);
+  if (found == context_.connecting_.end()) return;
   lyre_session* session = found->second;
-  connecting_.erase(found);
+  context_.connecting_.erase(found);
   session->cookie = 0;
   session->state = LYRE_ENDED;
   session->error =
       entry.status == EndStatus::kOk ? static_cast<int>(LYRE_E_ABORTED) : code_of(entry.status);
-  if (session->is_given_up) return remove_session(session);
-  mark_ready(session, LYRE_EVENT_ENDED);
+  if (session->is_given_up) return context_.remove_session(session);
+  context_.ready_.mark(session, LYRE_EVENT_ENDED);
 }
 
-void lyre_context::on_accepted(uint32_t worker, const Completion& entry) {
-  lyre_session* session = add_session(worker);
-  if (session == nullptr) return fail(LYRE_E_NORESOURCES, "no memory for a session");
+void lyre_context::Reports::on_accepted(const Completion& entry) {
+  lyre_session* session = context_.add_session(worker_);
+  if (session == nullptr) return context_.fail(LYRE_E_NORESOURCES, "no memory for a session");
   if (!name_session(*session, entry)) return;
-  const auto found = listeners_.find(entry.body.opened.cookie);
-  if (found == listeners_.end()) return give_up(session, Op::kAbort);  // closed in the meantime
+  const auto found = context_.listeners_.find(entry.body.opened.cookie);
+  if (found == context_.listeners_.end())
+    return context_.give_up(session, Op::kAbort);  // closed in the meantime
   session->listener = found->second;
   found->second->backlog.push(session);
-  mark_ready(found->second, LYRE_EVENT_ACCEPTABLE);
+  context_.ready_.mark(found->second, LYRE_EVENT_ACCEPTABLE);
 }
 
-void lyre_context::on_send_done(lyre_session& session, const Completion::Body::SendDone& news) {
+void lyre_context::Reports::on_send_done(lyre_session& session,
+                                         const Completion::Body::SendDone& news) {
   const uint64_t count = news.descriptors - session.sends_finished;
   if (count > session.sends.size()) {
-    return fail(LYRE_E_DAEMON, "the daemon finished sends that were never made");
+    return context_.fail(LYRE_E_DAEMON, "the daemon finished sends that were never made");
   }
-  finish_sends(session, count);
+  context_.finish_sends(session, count);
   const uint32_t acked_bytes_max = session.sends.is_empty() ? 0 : session.sends.front().bytes - 1;
   if (news.acked_bytes > acked_bytes_max || news.acked_bytes < session.front_acked_bytes) {
-    return fail(LYRE_E_DAEMON, "the daemon acknowledged bytes that were never sent");
+    return context_.fail(LYRE_E_DAEMON, "the daemon acknowledged bytes that were never sent");
   }
   session.unacked_bytes -= news.acked_bytes - session.front_acked_bytes;
   session.front_acked_bytes = news.acked_bytes;
   session.rtt_min_us = news.rtt_min_us;
   if (count == 0) return;
   // Sends of sessions that the user gave up still free blocks that somebody may wait for.
-  has_news_ = true;
-  if (!session.is_given_up && !session.is_unaccepted()) mark_ready(&session, LYRE_EVENT_SENT);
+  context_.ready_.note_news();
+  if (!session.is_given_up && !session.is_unaccepted())
+    context_.ready_.mark(&session, LYRE_EVENT_SENT);
 }
 
-const uint8_t* lyre_context::lent_bytes(uint8_t pool, const LentSlice& slice) const {
-  if (pool == lyre::channel::kPoolContext) {
-    const uint64_t end = copy_offset_ + copy_bytes_;
-    const bool is_inside =
-        slice.offset >= copy_offset_ && slice.offset <= end && slice.bytes <= end - slice.offset;
-    return is_inside ? memory_.data() + slice.offset : nullptr;
-  }
-  if (pool >= pools_.size() || !pools_[pool].holds(slice.offset, slice.bytes)) return nullptr;
-  return pools_[pool].data() + slice.offset;
-}
-
-void lyre_context::on_data(uint32_t worker, lyre_session* session, const Completion& entry) {
+void lyre_context::Reports::on_data(lyre_session* session, const Completion& entry) {
   if (entry.count > lyre::channel::kLentSlicesMax) {
-    return fail(LYRE_E_DAEMON, "the daemon lent more slices than fit an entry");
+    return context_.fail(LYRE_E_DAEMON, "the daemon lent more slices than fit an entry");
   }
   for (uint32_t i = 0; i < entry.count; ++i) {
     const LentSlice& slice = entry.body.data[i];
-    const uint8_t* data = lent_bytes(entry.pool, slice);
-    if (data == nullptr) return fail(LYRE_E_DAEMON, "the daemon lent memory that is not there");
+    const uint8_t* data = context_.memory_.lent_bytes(entry.pool, slice);
+    if (data == nullptr)
+      return context_.fail(LYRE_E_DAEMON, "the daemon lent memory that is not there");
     if (session == nullptr || session->is_given_up || slice.bytes == 0) {
-      workers_[worker].release(entry.session, slice.slot, 0);
+      context_.workers_[worker_].release(entry.session, slice.slot, 0);
       continue;
     }
     session->received.push({data, slice.bytes, slice.slot});
     session->readable_bytes += slice.bytes;
   }
   if (session == nullptr || session->is_given_up || session->is_unaccepted()) return;
-  mark_ready(session, LYRE_EVENT_DATA);
+  context_.ready_.mark(session, LYRE_EVENT_DATA);
 }
 
-void lyre_context::on_ended(lyre_session& session, EndStatus status) {
-  lyre_session** place = workers_[session.worker].place(session.name.index);
+void lyre_context::Reports::on_ended(lyre_session& session, EndStatus status) {
+  lyre_session** place = context_.workers_[session.worker].place(session.name.index);
   if (place != nullptr && *place == &session) *place = nullptr;
-  finish_sends(session, session.sends.size());
+  context_.finish_sends(session, session.sends.size());
   session.state = LYRE_ENDED;
   session.error = code_of(status);
-  has_news_ = true;
-  if (session.is_given_up) return remove_session(&session);
-  if (!session.is_unaccepted()) mark_ready(&session, LYRE_EVENT_ENDED);
+  context_.ready_.note_news();
+  if (session.is_given_up) return context_.remove_session(&session);
+  if (!session.is_unaccepted()) context_.ready_.mark(&session, LYRE_EVENT_ENDED);
 }

@@ -79,7 +79,7 @@ lyre_listener* lyre_context::add_listener() {
 }
 
 void lyre_context::remove_listener(lyre_listener* listener) {
-  unmark_ready(listener);
+  ready_.unmark(listener);
   // What a worker answers or accepts from here on meets an unknown cookie, and is closed there.
   listeners_.erase(listener->cookie);
   for (uint32_t i = 0; i < worker_count(); ++i) {
@@ -163,7 +163,7 @@ int lyre_accept(lyre_listener* listener, lyre_session** out) {
   if (session->readable_bytes > 0) happened |= LYRE_EVENT_DATA;
   if (session->is_peer_finished) happened |= LYRE_EVENT_PEER_FIN;
   if (session->state != LYRE_OPEN) happened |= LYRE_EVENT_ENDED;
-  if (happened != 0) context->mark_ready(session, happened);
+  if (happened != 0) context->ready().mark(session, happened);
   *out = session;
   return 0;
 }

@@ -32,7 +32,7 @@ size_t lyre_context::work() {
     taken += drain(i);
     workers_[i].flush_releases();
     if (workers_[i].has_waiting()) workers_[i].flush_waiting();
-    if (workers_[i].take_room_news()) has_news_ = true;
+    if (workers_[i].take_room_news()) ready_.note_news();
   }
   return taken;
 }
@@ -83,7 +83,8 @@ void lyre_context::idle_once(int64_t now, int64_t idle_since, int64_t deadline) 
 }
 
 void lyre_context::sleep(int64_t wait_ns) {
-  if (!lyre::channel::announce_sleep(header_->client_sleeps, [&] { return has_completions(); })) {
+  if (!lyre::channel::announce_sleep(memory_.header().client_sleeps,
+                                     [&] { return has_completions(); })) {
     return;
   }
   pollfd entries[] = {{wake_.get(), POLLIN, 0}, {control_.get(), POLLIN, 0}};
@@ -91,7 +92,7 @@ void lyre_context::sleep(int64_t wait_ns) {
   const bool is_bounded = wait_ns < int64_t{INT_MAX} * 1'000'000'000;
   ::ppoll(entries, 2, is_bounded ? &limit : nullptr, nullptr);
   // Relaxed: a doorbell that is rung once too often wakes nobody.
-  header_->client_sleeps.store(0, std::memory_order_relaxed);
+  memory_.header().client_sleeps.store(0, std::memory_order_relaxed);
   if (entries[0].revents != 0) {
     eventfd_t rings = 0;
     ::eventfd_read(wake_.get(), &rings);
@@ -100,15 +101,16 @@ void lyre_context::sleep(int64_t wait_ns) {
 }
 
 bool lyre_context::arm() {
-  if (failure_ != 0 || has_news_ || has_unsent()) return false;
+  if (failure_ != 0 || ready_.has_news() || has_unsent()) return false;
   is_armed_ = true;
-  return lyre::channel::announce_sleep(header_->client_sleeps, [&] { return has_completions(); });
+  return lyre::channel::announce_sleep(memory_.header().client_sleeps,
+                                       [&] { return has_completions(); });
 }
 
 void lyre_context::disarm() {
   if (!is_armed_) return;
   is_armed_ = false;
-  header_->client_sleeps.store(0, std::memory_order_relaxed);
+  memory_.header().client_sleeps.store(0, std::memory_order_relaxed);
   eventfd_t rings = 0;
   ::eventfd_read(wake_.get(), &rings);
   read_control();
@@ -117,7 +119,7 @@ void lyre_context::disarm() {
 int lyre_poll(lyre_context* context, int timeout_ms) {
   if (context == nullptr) return lyre::client::fail_static(LYRE_E_INVALID, "no context");
   context->disarm();
-  return context->work_until(timeout_ms, [&] { return context->take_news(); });
+  return context->work_until(timeout_ms, [&] { return context->ready().take_news(); });
 }
 
 int lyre_eventfd(lyre_context* context) {

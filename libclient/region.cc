@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <utility>
 
 #include "libclient/attach.h"
 #include "libclient/context.h"
@@ -17,20 +18,23 @@ using lyre::channel::RegionSource;
 using lyre::channel::RegisterRequest;
 using lyre::client::MemorySource;
 
+namespace {
+
 /// Asks on the control socket. What breaks the conversation breaks the context.
 template <typename Request>
-int lyre_context::ask_about_region(Request& request, Control type, int descriptor,
-                                   RegionReply& reply) {
+int ask(lyre_context& context, Request& request, Control type, int descriptor, RegionReply& reply) {
   request.header = lyre::channel::ControlHeader{};
   request.header.type = type;
   request.header.bytes = sizeof request;
   const int code = lyre::client::ask_region(
-      control_.get(), {reinterpret_cast<uint8_t*>(&request), sizeof request}, descriptor, reply);
-  if (code != 0) fail(code, lyre_last_error());
+      context.control(), {reinterpret_cast<uint8_t*>(&request), sizeof request}, descriptor, reply);
+  if (code != 0) context.fail(code, lyre_last_error());
   return code;
 }
 
-int lyre_context::register_region(lyre_region& region, const MemorySource& source) {
+/// Tells the daemon of the region. 0 also when the daemon will not have it: then the region says
+/// why.
+int ask_to_register(lyre_region& region, const MemorySource& source) {
   RegisterRequest request{};
   const bool is_file = source.kind == MemorySource::Kind::kFile;
   request.source = is_file ? RegionSource::kDescriptor : RegionSource::kSharedAnonymous;
@@ -41,7 +45,7 @@ int lyre_context::register_region(lyre_region& region, const MemorySource& sourc
   request.offset = source.offset;
   request.bytes = source.page_end - source.page_begin;
   RegionReply reply;
-  const int code = ask_about_region(request, Control::kRegister, source.file.get(), reply);
+  const int code = ask(*region.context, request, Control::kRegister, source.file.get(), reply);
   if (code != 0) return code;
   if (reply.error != 0) {
     region.why = reply.text;
@@ -52,20 +56,26 @@ int lyre_context::register_region(lyre_region& region, const MemorySource& sourc
   return 0;
 }
 
-int lyre_context::deregister_region(uint32_t name) {
+/// 0 when nobody can read the region any more.
+int ask_to_deregister(const lyre_region& region) {
+  if (const int code = region.context->check(); code != 0) return code;
   DeregisterRequest request{};
-  request.region = name;
+  request.region = region.name;
   RegionReply reply;
-  const int code = ask_about_region(request, Control::kDeregister, -1, reply);
+  const int code = ask(*region.context, request, Control::kDeregister, -1, reply);
   if (code != 0) return code;
   if (reply.error == 0) return 0;
   return lyre::client::fail(LYRE_E_TIMEDOUT, "the daemon: %s", reply.text);
 }
 
-lyre_region* lyre_context::add_region(const void* data, size_t bytes) {
+}  // namespace
+
+namespace lyre::client {
+
+lyre_region* Regions::add(lyre_context* context, const void* data, size_t bytes) {
   std::unique_ptr<lyre_region> region(new (std::nothrow) lyre_region);
   if (region == nullptr) return nullptr;
-  region->context = this;
+  region->context = context;
   region->begin = static_cast<const uint8_t*>(data);
   region->bytes = bytes;
   region->place = static_cast<uint32_t>(regions_.size());
@@ -73,12 +83,14 @@ lyre_region* lyre_context::add_region(const void* data, size_t bytes) {
   return regions_.back().get();
 }
 
-void lyre_context::remove_region(lyre_region* region) {
+void Regions::remove(lyre_region* region) {
   const uint32_t place = region->place;
   std::swap(regions_[place], regions_.back());
   regions_[place]->place = place;
   regions_.pop_back();
 }
+
+}  // namespace lyre::client
 
 int lyre_register(lyre_context* context, const void* data, size_t bytes, lyre_region** out) {
   using namespace lyre::client;
@@ -88,13 +100,13 @@ int lyre_register(lyre_context* context, const void* data, size_t bytes, lyre_re
     return fail_static(LYRE_E_INVALID, "no context, no memory or no place for the region");
   }
   if (const int code = context->check(); code != 0) return code;
-  lyre_region* region = context->add_region(data, bytes);
+  lyre_region* region = context->regions().add(context, data, bytes);
   if (region == nullptr) return fail_static(LYRE_E_NORESOURCES, "no memory for a region");
   const MemorySource source = find_source(data, bytes);
   if (source.kind == MemorySource::Kind::kPrivate) {
     region->why = source.why;
-  } else if (const int code = context->register_region(*region, source); code != 0) {
-    context->remove_region(region);
+  } else if (const int code = ask_to_register(*region, source); code != 0) {
+    context->regions().remove(region);
     return code;
   }
   *out = region;
@@ -109,12 +121,7 @@ int lyre_region_is_direct(const lyre_region* region, const char** why) {
 
 int lyre_deregister(lyre_region* region) {
   if (region == nullptr) return 0;
-  lyre_context* context = region->context;
-  int code = 0;
-  if (region->name != 0) {
-    code = context->check();
-    if (code == 0) code = context->deregister_region(region->name);
-  }
-  context->remove_region(region);
+  const int code = region->name != 0 ? ask_to_deregister(*region) : 0;
+  region->context->regions().remove(region);
   return code;
 }

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "libclient/include/lyre/lyre.h"
 
@@ -15,3 +18,19 @@ struct lyre_region {
   uint64_t bytes = 0;
   uint64_t begin_offset = 0;  ///< of `begin` in what the daemon has mapped
 };
+
+namespace lyre::client {
+
+/// The regions of one context. Thread: the context's. Owner: of the regions.
+class Regions {
+ public:
+  /// nullptr without memory.
+  lyre_region* add(lyre_context* context, const void* data, size_t bytes);
+  /// Ends `region`.
+  void remove(lyre_region* region);
+
+ private:
+  std::vector<std::unique_ptr<lyre_region>> regions_;
+};
+
+}  // namespace lyre::client

@@ -57,7 +57,7 @@ int submit_copy(lyre_session& session, const uint8_t* data, uint32_t bytes, uint
   lyre_context& context = *session.context;
   const uint64_t offset = context.arena().alloc(bytes);
   if (offset == lyre::client::Arena::kNone) return fail_static(LYRE_E_AGAIN, "the arena is full");
-  std::memcpy(context.arena_memory() + offset, data, bytes);
+  std::memcpy(context.memory().arena() + offset, data, bytes);
   session.untold_copies.tx_bytes += bytes;
   if (submit(session, {.offset = offset}, bytes, tag)) return 0;
   session.untold_copies.tx_bytes -= bytes;
@@ -66,7 +66,7 @@ int submit_copy(lyre_session& session, const uint8_t* data, uint32_t bytes, uint
 }
 
 uint64_t arena_offset(const lyre_context& context, const void* data) {
-  return static_cast<uint64_t>(static_cast<const uint8_t*>(data) - context.arena_memory());
+  return static_cast<uint64_t>(static_cast<const uint8_t*>(data) - context.memory().arena());
 }
 
 }  // namespace
@@ -96,7 +96,7 @@ int lyre_block_alloc(lyre_context* context, size_t bytes, lyre_block* out) {
   if (const int code = context->check(); code != 0) return code;
   const uint64_t offset = context->arena().alloc(bytes);
   if (offset == Arena::kNone) return fail_static(LYRE_E_AGAIN, "the arena is full");
-  out->data = context->arena_memory() + offset;
+  out->data = context->memory().arena() + offset;
   out->bytes = context->arena().block_bytes(offset);
   return 0;
 }

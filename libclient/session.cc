@@ -27,7 +27,7 @@ void lyre_context::expect_connection(lyre_session* session) {
 }
 
 void lyre_context::remove_session(lyre_session* session) {
-  unmark_ready(session);
+  ready_.unmark(session);
   finish_sends(*session, session->sends.size());
   if (session->cookie != 0) connecting_.erase(session->cookie);
   lyre_session** named = workers_[session->worker].place(session->name.index);
@@ -50,7 +50,7 @@ void lyre_context::finish_sends(lyre_session& session, uint64_t count) {
 }
 
 void lyre_context::give_up(lyre_session* session, Op op) {
-  unmark_ready(session);
+  ready_.unmark(session);
   session->is_given_up = true;
   session->listener = nullptr;
   session->readable_bytes = 0;
@@ -71,45 +71,15 @@ void lyre_context::give_up(lyre_session* session, Op op) {
   workers_[session->worker].submit(entry);
 }
 
-void lyre_context::mark_ready(lyre::client::Waitable* item, uint32_t what) {
-  has_news_ = true;
-  if (std::exchange(item->happened, item->happened | what) != 0) return;
-  item->next_ready = nullptr;
-  item->previous_ready = last_ready_;
-  (last_ready_ != nullptr ? last_ready_->next_ready : first_ready_) = item;
-  last_ready_ = item;
-}
-
-void lyre_context::unmark_ready(lyre::client::Waitable* item) {
-  if (item->happened == 0) return;
-  item->happened = 0;
-  (item->previous_ready != nullptr ? item->previous_ready->next_ready : first_ready_) =
-      item->next_ready;
-  (item->next_ready != nullptr ? item->next_ready->previous_ready : last_ready_) =
-      item->previous_ready;
-}
-
-lyre_event lyre_context::first_event() const {
-  lyre_event event{.struct_bytes = sizeof event};
-  if (first_ready_ == nullptr) return event;
-  event.happened = first_ready_->happened;
-  if (first_ready_->is_listener) {
-    event.listener = static_cast<lyre_listener*>(first_ready_);
-  } else {
-    event.session = static_cast<lyre_session*>(first_ready_);
-  }
-  return event;
-}
-
 int lyre_next_event(lyre_context* context, lyre_event* out) {
   using namespace lyre::client;
   if (context == nullptr || out == nullptr) {
     return fail_static(LYRE_E_INVALID, "no context, or no place for the event");
   }
-  const lyre_event event = context->first_event();
+  const lyre_event event = context->ready().first();
   if (const int code = write_sized(event, out, "lyre_event"); code != 0) return code;
   if (event.happened == 0) return 0;
-  context->drop_first_event();
+  context->ready().drop_first();
   return 1;
 }
 

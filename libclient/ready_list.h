@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "libclient/include/lyre/lyre.h"
+#include "libclient/session.h"
+
+namespace lyre::client {
+
+/// The sessions and listeners with events, oldest first, and whether lyre_poll() has something to
+/// return for. Thread: the context's. Owner: *borrows* its items, which leave it before they end.
+class ReadyList {
+ public:
+  /// `what` (lyre_event_bits) happened on `item`.
+  void mark(Waitable* item, uint32_t what);
+  /// Forgets what happened on `item`.
+  void unmark(Waitable* item);
+  /// The oldest event, `happened` 0 when there is none. It stays until drop_first().
+  lyre_event first() const;
+  /// REQUIRES: first().happened != 0.
+  void drop_first() { unmark(first_); }
+
+  /// Something happened for which lyre_poll() returns, on no item of the list.
+  void note_news() { has_news_ = true; }
+  bool has_news() const { return has_news_; }
+  bool take_news() { return std::exchange(has_news_, false); }
+
+ private:
+  Waitable* first_ = nullptr;
+  Waitable* last_ = nullptr;
+  bool has_news_ = false;
+};
+
+}  // namespace lyre::client
