@@ -60,8 +60,8 @@ class AllReduce(unittest.TestCase):
         return lines[0]
 
     def fault(self, kind, after):
-        return {"LYRE_FAULTY_BASE": ARGS.kernel_plugin, "LYRE_FAULT": kind,
-                "LYRE_FAULT_FROM": "0", "LYRE_FAULT_AFTER": str(after)}
+        return {"LYRE_TEST_FAULTY_BASE": ARGS.kernel_plugin, "LYRE_TEST_FAULT": kind,
+                "LYRE_TEST_FAULT_FROM": "0", "LYRE_TEST_FAULT_AFTER": str(after)}
 
 
 SMALL = ["--no-kernel", "--iterations", "1", "--bytes", "4", "--bytes", "98304",
@@ -166,7 +166,7 @@ class Failures(AllReduce):
                                           env=self.fault("none", 0)))
 
     def test_an_address_that_is_not_here(self):
-        line = self.expect_failure("--no-kernel", "--host", "A=/a", "--host", "B=/b",
+        line = self.expect_failure("--no-kernel", "--host", "A", "--host", "B",
                                    "--bytes", "4", env={"LYRE_KERNEL_SOCKS": "0"})
         self.assertIn("LYRE_KERNEL_SOCKS=0: a number from 1 to 64 is wanted", line)
 
@@ -174,12 +174,21 @@ class Failures(AllReduce):
         for options, wanted in ((["--host", "A="], "NAME=VALUE"),
                                 (["--host", "A=/a", "--host", "A=/b"], "given twice"),
                                 (["--kernel-addr", "C=127.0.0.1"], "no --host named C"),
-                                (["--local-ranks", "1"], "needs --listen or --join")):
+                                (["--local-ranks", "1"], "needs --listen or --join"),
+                                (["--listen", "nowhere"], "ADDR:PORT is wanted"),
+                                (["--bytes", "5"], "multiple of 4"),
+                                (["--bytes", "-8"], "'-8' is not a size from 4 to 1TiB"),
+                                (["--iterations", "x"], "not a whole number from 1 to 100000"),
+                                (["--model", "gpt5"], "no model named")):
             with self.subTest(options=options):
                 self.assertIn(wanted, self.expect_failure("--no-kernel", *options, code=2))
-        self.assertIn("multiple of 4", self.expect_failure("--no-kernel", "--bytes", "3"))
-        self.assertIn("no model named",
-                      self.expect_failure("--no-kernel", "--model", "gpt5"))
+
+
+    def test_the_default_plugin_needs_daemons(self):
+        done = subprocess.run([ARGS.lyre, "allreduce", "--no-kernel"], env=self.env,
+                              capture_output=True, text=True, timeout=BOUND_S, check=False)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("--host NAME=SOCKET", done.stderr)
 
 
 class SeveralMachines(AllReduce):

@@ -9,10 +9,10 @@
 
 #include "nccl_adapter/abi/net.h"
 
-/// An NCCL plugin that passes everything to another one ($LYRE_FAULTY_BASE) and breaks one thing,
-/// in the process that receives from rank $LYRE_FAULT_FROM, once $LYRE_FAULT_AFTER receives are
-/// done: $LYRE_FAULT = corrupt (a bit of the payload), error (ncclRemoteError), hang (never done),
-/// kill. Thread: receives of one process are tested by one thread, its proxy.
+/// An NCCL plugin that passes everything to another one ($LYRE_TEST_FAULTY_BASE) and breaks one
+/// thing, in the process that receives from rank $LYRE_TEST_FAULT_FROM, once $LYRE_TEST_FAULT_AFTER
+/// receives are done: $LYRE_TEST_FAULT = corrupt (a bit of the payload), error (ncclRemoteError),
+/// hang (never done), kill. Thread: receives of one process are tested by one thread, its proxy.
 namespace {
 
 using namespace lyre::nccl_abi;
@@ -33,8 +33,8 @@ std::string setting(const char* name) {
 }
 
 bool is_time(const Receive& receive) {
-  return receive.tag == std::atoi(setting("LYRE_FAULT_FROM").c_str()) &&
-         g_completed >= std::atoi(setting("LYRE_FAULT_AFTER").c_str());
+  return receive.tag == std::atoi(setting("LYRE_TEST_FAULT_FROM").c_str()) &&
+         g_completed >= std::atoi(setting("LYRE_TEST_FAULT_AFTER").c_str());
 }
 
 Result init(void** context, uint64_t comm_id, CommConfig* config, Logger logger,
@@ -51,7 +51,7 @@ Result irecv(void* comm, int n, void** data, size_t* sizes, int* tags, void** mh
 }
 
 Result break_something(const Receive& receive, int bytes) {
-  const std::string fault = setting("LYRE_FAULT");
+  const std::string fault = setting("LYRE_TEST_FAULT");
   if (fault == "kill") ::raise(SIGKILL);
   if (fault == "corrupt" && bytes > 0) static_cast<uint8_t*>(receive.data)[bytes / 2] ^= 1;
   if (fault != "error") return Result::kSuccess;
@@ -61,7 +61,7 @@ Result break_something(const Receive& receive, int bytes) {
 
 Result test(void* request, int* done, int* sizes) {
   const auto it = g_receives.find(request);
-  if (it != g_receives.end() && is_time(it->second) && setting("LYRE_FAULT") == "hang") {
+  if (it != g_receives.end() && is_time(it->second) && setting("LYRE_TEST_FAULT") == "hang") {
     *done = 0;
     return Result::kSuccess;
   }
@@ -76,7 +76,7 @@ Result test(void* request, int* done, int* sizes) {
 }
 
 NetV11 make_table() {
-  void* library = ::dlopen(setting("LYRE_FAULTY_BASE").c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* library = ::dlopen(setting("LYRE_TEST_FAULTY_BASE").c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return {};
   std::memcpy(&g_base, ::dlsym(library, "ncclNetPlugin_v11"), sizeof(g_base));
   NetV11 table = g_base;

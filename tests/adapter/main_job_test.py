@@ -87,12 +87,31 @@ class MainJob(unittest.TestCase):
         self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
         self.assertIn("ermission", done.stderr)
 
-    def test_without_a_daemon_everything_says_so(self):
-        command, environment = self.hosts.a.lyre("status")
-        nowhere = dict(environment, LYRE_SOCKET=self.hosts.a.socket + ".not-there")
-        done = processes.run(command, BOUND_S, capture_output=True, env=nowhere)
-        self.assertEqual(done.returncode, EXIT_NO_DAEMON, done.stderr)
-        self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
+    def test_without_a_daemon_every_command_says_so(self):
+        absent = self.hosts.a.socket + ".not-there"
+        allreduce = ["allreduce", "--plugin", ARGS.plugin, "--no-kernel", "--bytes", "4",
+                     "--host", f"A={absent}", "--host", f"B={self.hosts.b.socket}"]
+        for arguments in (["status"], ["stats"], ["sessions"], ["sessions", "--watch"],
+                          ["perf", "client", "10.9.0.2:5201"], ["perf", "server"], allreduce):
+            with self.subTest(command=arguments[0]):
+                command, environment = self.hosts.a.lyre(*arguments)
+                nowhere = dict(environment, LYRE_SOCKET=absent)
+                done = processes.run(command, BOUND_S, capture_output=True, env=nowhere)
+                self.assertEqual(done.returncode, EXIT_NO_DAEMON, done.stderr)
+                self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
+                self.assertIn(absent, done.stderr)
+
+    def test_a_watch_ends_with_its_daemon(self):
+        with TwoHosts(Programs(ARGS.build)) as hosts:
+            command, environment = hosts.a.lyre("sessions", "--watch", "0.1")
+            watch = processes.start(command, env=environment, stdout=subprocess.PIPE,
+                                    stderr=subprocess.PIPE, text=True)
+            self.addCleanup(processes.end, watch)
+            self.assertIn("no sessions", watch.stdout.readline())
+            hosts.a.kill()
+            _shown, said = watch.communicate(timeout=BOUND_S)
+            self.assertEqual(watch.returncode, EXIT_NO_DAEMON, said)
+            self.assertEqual(len(said.strip().splitlines()), 1, said)
 
     def test_a_command_that_does_not_exist_is_named(self):
         command, environment = self.hosts.a.lyre("sesions")
@@ -313,6 +332,19 @@ class LostRail(UnharmedJob):
         hosts.wire.pull_out(hosts.wire.left)
         self.assertIsNone(process.poll(), "the job ended before its rail did")
         self.expect_a_job_done(process)
+
+
+class Restart(RunningJob):
+    def test_counters_of_a_daemon_that_was_started_again_are_not_compared(self):
+        with TwoHosts(Programs(ARGS.build)) as hosts:
+            process = self.start(hosts.a, hosts.b, "--json", iterations=400)
+            hosts.b.kill()
+            hosts.b.start()
+            shown, said = process.communicate(timeout=BOUND_S)
+            self.assertEqual(process.returncode, 0, said)
+            checked = {host: bytes_["checked_by_daemon_counters"] for host, bytes_
+                       in json.loads(shown)["bytes_between_hosts"].items()}
+            self.assertEqual(checked, {"A": True, "B": False})
 
 
 class Disasters(RunningJob):

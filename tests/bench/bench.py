@@ -17,6 +17,7 @@ sys.path.insert(0, os.path.join(ROOT, "tests", "support"))
 
 import allreduce
 import measures
+import needs
 import processes
 import record
 import rest
@@ -49,6 +50,8 @@ def main():
     processes.exit_on_signals()
     rounds = options.rounds or (2 if options.quick else 5)
     table = record.Table(options.only or [])
+    if lack := needs.missing([name for name in GROUPS if table.wants_group(name)]):
+        sys.exit(f"bench: {lack}")
     bench = measures.Bench(Programs(options.build), options.build, rounds,
                            seconds=0.5 if options.quick else 2, table=table)
     docs = options.docs

@@ -4,11 +4,14 @@
 #include <memory>
 
 #include "tools/lyre/allreduce/command.h"
+#include "tools/lyre/value_checks.h"
 
 namespace lyre::tools {
 namespace {
 
 using lyre::allreduce::Options;
+
+constexpr uint64_t kBucketBytesMax = uint64_t{1} << 40;
 
 void apply_quick(Options* options, bool has_models, bool has_iterations) {
   if (!options->quick) return;
@@ -17,7 +20,7 @@ void apply_quick(Options* options, bool has_models, bool has_iterations) {
 }
 
 void add_placement_options(CLI::App& command, Options& options) {
-  command.add_option("--ranks", options.ranks, "ranks in all")->check(CLI::Range(2, 8));
+  command.add_option("--ranks", options.ranks, "ranks in all")->check(count_between(2, 8));
   command
       .add_option("--host", options.hosts,
                   "NAME=SOCKET: a host and the socket of its daemon (NAME alone: it has none); "
@@ -34,7 +37,7 @@ void add_placement_options(CLI::App& command, Options& options) {
                   "ADDR:PORT: run ranks for the launcher that listens there")
       ->excludes("--listen");
   command.add_option("--local-ranks", options.local_ranks, "ranks of this machine")
-      ->check(CLI::Range(1, 8));
+      ->check(count_between(1, 8));
 }
 
 void add_work_options(CLI::App& command, Options& options) {
@@ -42,24 +45,25 @@ void add_work_options(CLI::App& command, Options& options) {
   command
       .add_option("--bytes", options.bytes,
                   "sizes to reduce instead of models, as 4MiB or 65536; may be given several times")
-      ->transform(CLI::AsSizeValue(false))
+      ->transform(size_between(4, kBucketBytesMax))
       ->take_all();
   command.add_option("--iterations", options.iterations, "measured passes, after one warm-up")
-      ->check(CLI::Range(1, 100'000));
-  command.add_option("--seed", options.seed, "of the input values");
+      ->check(count_between(1, 100'000));
+  command.add_option("--seed", options.seed, "seed of the input values")
+      ->check(count_between(0, UINT64_MAX));
   command.add_flag("--quick", options.quick, "ResNet-50 only, one iteration");
 }
 
 void add_network_options(CLI::App& command, Options& options) {
   command.add_option("--plugin", options.plugin, "NCCL net plugin: a path or a library's name");
   command.add_option("--abi", options.abi, "take ncclNetPlugin_vN instead of the newest")
-      ->check(CLI::Range(8, 12));
+      ->check(count_between(8, 12));
   command.add_option("--channels", options.channels, "rings side by side")
-      ->check(CLI::Range(1, 32));
+      ->check(count_between(1, 32));
   command
       .add_option("--slice-steps", options.slice_steps,
                   "512 KiB slots a message: 2 (four in flight) or 1 (eight in flight)")
-      ->check(CLI::Range(1, 2));
+      ->check(count_between(1, 2));
   command.add_option("--protocol", options.protocol, "NCCL's wire protocol; auto: by size")
       ->check(CLI::IsMember({"auto", "simple", "ll"}));
   command.add_flag("--device-thread", options.device_thread,
@@ -80,12 +84,12 @@ void add_output_options(CLI::App& command, Options& options) {
   command.add_flag("--json", options.json, "print the result as JSON");
   command.add_flag("--verbose", options.verbose, "show what the plugins log");
   command.add_option("--timeout", options.timeout_s, "seconds for the whole command")
-      ->check(CLI::Range(1, 86'400));
+      ->check(count_between(1, 86'400));
   command
       .add_option("--stall-timeout", options.stall_timeout_s, "seconds in which something moves")
-      ->check(CLI::Range(1, 86'400));
+      ->check(count_between(1, 86'400));
   command.add_option("--connect-timeout", options.connect_timeout_s, "seconds for a connection")
-      ->check(CLI::Range(1, 3'600));
+      ->check(count_between(1, 3'600));
   command.add_option("--rank-process", options.rank_process_fd, "")->group("");
 }
 
@@ -106,6 +110,10 @@ void add_allreduce(CLI::App& app) {
     apply_quick(options.get(), command->count("--model") > 0, command->count("--iterations") > 0);
     if (const int code = allreduce::run_command(*options); code != 0) throw CLI::RuntimeError(code);
   });
+}
+
+bool is_rank_process(const CLI::App& app) {
+  return app.get_subcommand("allreduce")->count("--rank-process") > 0;
 }
 
 }  // namespace lyre::tools

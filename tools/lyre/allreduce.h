@@ -10,4 +10,8 @@ namespace lyre::tools {
 /// allreduce::run_command when that is not 0.
 void add_allreduce(CLI::App& app);
 
+/// Whether the command line that `app` has parsed is that of a rank process, which
+/// `lyre allreduce` starts.
+bool is_rank_process(const CLI::App& app);
+
 }  // namespace lyre::tools

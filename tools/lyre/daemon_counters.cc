@@ -5,8 +5,9 @@
 namespace lyre::tools {
 
 TcpPayloadBytes daemon_tcp_payload_bytes(const std::string& socket) {
-  TcpPayloadBytes total;
-  for (const WorkerSnapshot& worker : StatsSegment(socket.c_str()).look().workers) {
+  const Snapshot snapshot = StatsSegment(socket.c_str()).look();
+  TcpPayloadBytes total{.started_unix_ns = snapshot.started_unix_ns};
+  for (const WorkerSnapshot& worker : snapshot.workers) {
     total.sent += worker[Counter::tcp_payload_out];
     total.received += worker[Counter::tcp_payload_in];
   }

@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
@@ -9,12 +11,14 @@
 #include "nccl_adapter/abi/telemetry.h"
 #include "tools/lyre/allreduce.h"
 #include "tools/lyre/comms.h"
+#include "tools/lyre/environment.h"
 #include "tools/lyre/failure.h"
 #include "tools/lyre/options.h"
 #include "tools/lyre/perf.h"
 #include "tools/lyre/sessions.h"
 #include "tools/lyre/stats.h"
 #include "tools/lyre/status.h"
+#include "tools/lyre/value_checks.h"
 
 namespace {
 
@@ -26,12 +30,17 @@ void add_status(CLI::App& app, const GlobalOptions& globals) {
   });
 }
 
-/// `--watch [SECONDS]`, for commands that look again and again.
+constexpr double kWatchSecondsMin = 0.1;
+constexpr double kWatchSecondsMax = 86400;
+
+/// `--watch [SECONDS]`, for commands that repeat.
 class Watch {
  public:
   Watch(CLI::App& command, const char* text)
       : option_(command.add_option("--watch", *interval_s_, text)) {
-    option_->check(CLI::PositiveNumber)->expected(0, 1)->default_str("1");
+    option_->check(seconds_between(kWatchSecondsMin, kWatchSecondsMax))
+        ->expected(0, 1)
+        ->default_str("1");
   }
   std::optional<double> interval_s() const {
     return option_->count() > 0 ? std::optional(*interval_s_) : std::nullopt;
@@ -73,6 +82,12 @@ int fail(int exit_code, const std::string& line) {
   return exit_code;
 }
 
+/// Once a command: not in the rank processes of `lyre allreduce`, which get its environment.
+void warn_of_unknown_settings(const CLI::App& app) {
+  if (is_rank_process(app)) return;
+  for (const std::string& line : unknown_settings(environ)) fail(0, line);
+}
+
 int parse(CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);
@@ -111,5 +126,6 @@ int main(int argc, char** argv) {
   add_stats(app, globals);
   add_perf(app, globals);
   add_allreduce(app);
+  app.parse_complete_callback([&app] { warn_of_unknown_settings(app); });
   return parse(app, argc, argv);
 }

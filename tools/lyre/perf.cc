@@ -8,11 +8,16 @@
 #include "tools/lyre/failure.h"
 #include "tools/lyre/perf/client.h"
 #include "tools/lyre/perf/server.h"
+#include "tools/lyre/value_checks.h"
 
 namespace lyre::tools {
 namespace {
 
 using namespace lyre::perf;
+
+constexpr uint64_t kUnackedBytesMin = 1;
+constexpr uint64_t kUnackedBytesMax = uint64_t{1} << 30;
+constexpr uint64_t kTransferBytesMax = uint64_t{1} << 60;
 
 /// A transport's options as the command line has them.
 struct TransportFlags {
@@ -28,8 +33,8 @@ void add_transport_options(CLI::App& command, TransportFlags& flags) {
   command.add_flag("--spin", flags.network.is_spinning, "Never sleep while waiting");
   command
       .add_option("--unacked", flags.network.unacked_bytes_max,
-                  "Lyre: most bytes under way a session")
-      ->transform(CLI::AsSizeValue(false))
+                  "Lyre: the most unacknowledged bytes of a session")
+      ->transform(size_between(kUnackedBytesMin, kUnackedBytesMax))
       ->default_str("4MiB");
 }
 
@@ -104,36 +109,36 @@ Plan plan_of(const ClientFlags& flags) {
 void add_client_options(CLI::App& command, ClientFlags& flags) {
   command.add_option("server", flags.server, "The server's ADDR:PORT")->required();
   CLI::Option* bytes = command.add_option("--bytes", flags.bytes, "Bytes a session and direction")
-                           ->transform(CLI::AsSizeValue(false));
+                           ->transform(size_between(1, kTransferBytesMax));
   command.add_option("--seconds", flags.seconds, "Time instead of bytes (10)")
-      ->check(CLI::Range(0.01, 86400.0))
+      ->check(seconds_between(0.01, 86400))
       ->excludes(bytes);
   command.add_option("--direction", flags.direction, "tx, rx or both, as seen from the client")
       ->check(CLI::IsMember({"tx", "rx", "both"}))
       ->capture_default_str();
   command.add_option("--block", flags.block_bytes, "Bytes of one write")
-      ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::Range(uint64_t{1024}, uint64_t{kBlockBytesMax}))
+      ->transform(size_between(1024, kBlockBytesMax))
       ->default_str("128KiB");
   command.add_flag("--ping-pong", flags.is_ping_pong, "Measure round trips instead of throughput");
   command.add_option("--message", flags.message_bytes, "Ping-pong: bytes of a message")
-      ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::Range(uint64_t{1}, kMessageBytesMax))
+      ->transform(size_between(1, kMessageBytesMax))
       ->capture_default_str();
   command.add_option("--count", flags.count, "Ping-pong: round trips")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{100'000'000}))
+      ->check(count_between(1, 100'000'000))
       ->capture_default_str();
   command.add_option("--interval", flags.interval_s, "Ping-pong: seconds of rest after each")
-      ->check(CLI::Range(0.0, 60.0));
+      ->check(seconds_between(0, 60));
   command.add_option("--sessions", flags.sessions, "Sessions at the same time")
-      ->check(CLI::Range(1u, 4096u))
+      ->check(count_between(1, 4096))
       ->capture_default_str();
   CLI::Option* verify =
       command.add_flag("--verify", flags.has_hash,
                        "SHA-256 on both sides, beside the pattern that is always checked");
   command.add_flag("--untouched", flags.is_untouched, "Neither write nor read the payload")
       ->excludes(verify);
-  command.add_option("--seed", flags.seed, "Of the payload's pattern")->capture_default_str();
+  command.add_option("--seed", flags.seed, "Seed of the payload's pattern")
+      ->check(count_between(0, UINT64_MAX))
+      ->capture_default_str();
   add_transport_options(command, flags.transport);
 }
 

@@ -144,12 +144,14 @@ void print(const GlobalOptions& globals, const Snapshot& snapshot, const Snapsho
   }
 }
 
-/// Two looks, then one more after each interval, until the command is interrupted.
-void watch(const GlobalOptions& globals, const StatsSegment& segment, double interval_s) {
-  Snapshot earlier = segment.look();
-  for (;;) {
+/// Prints after each interval, until the command is interrupted. The segment is opened each time,
+/// because one that is mapped does not change any more when its daemon has ended.
+/// Fails: throws Failure when there is no daemon.
+void watch(const GlobalOptions& globals, double interval_s) {
+  const auto look = [&] { return StatsSegment(globals.socket_or_default()).look(); };
+  for (Snapshot earlier = look();;) {
     std::this_thread::sleep_for(std::chrono::duration<double>(interval_s));
-    Snapshot now = segment.look();
+    Snapshot now = look();
     print(globals, now, &earlier);
     if (!globals.is_json) std::cout << std::endl;
     earlier = std::move(now);
@@ -227,9 +229,8 @@ nlohmann::ordered_json sessions_json(const Snapshot& snapshot, const Snapshot* e
 }
 
 void run_sessions(const GlobalOptions& globals, std::optional<double> watch_s) {
-  const StatsSegment segment(globals.socket_or_default());
-  if (watch_s) return watch(globals, segment, *watch_s);
-  print(globals, segment.look(), nullptr);
+  if (watch_s) return watch(globals, *watch_s);
+  print(globals, StatsSegment(globals.socket_or_default()).look(), nullptr);
 }
 
 }  // namespace lyre::tools

@@ -9,15 +9,16 @@
 
 namespace lyre::tools {
 
-/// `lyre sessions`: this stack's `ss -ti`; with `watch_s` again every so many seconds, for ever.
+/// `lyre sessions`: as `ss -ti` for the kernel. With `watch_s` it prints again after each interval,
+/// until it is interrupted or the daemon has ended. Fails: throws Failure.
 void run_sessions(const GlobalOptions& globals, std::optional<double> watch_s);
 
-/// What changed for a session between two looks, or since it was opened.
+/// Mean rates of a session between two snapshots, or since it was opened.
 struct SessionRates {
   double sent_bits_per_s = 0;
   double received_bits_per_s = 0;
 };
-/// `earlier` may be nullptr, or another life of the same row: then the mean since it was opened.
+/// Since the session was opened where `earlier` is nullptr or does not have it.
 SessionRates rates_of(const channel::SessionView& view, const Snapshot* earlier);
 
 /// Name of a tcp::State as the RFC has it.

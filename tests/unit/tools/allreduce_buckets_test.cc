@@ -59,7 +59,7 @@ TEST(ModelFile, AnUnknownModelIsRefusedByName) {
   try {
     load_model(find_model_file(), "resnet51");
     FAIL() << "it was accepted";
-  } catch (const Failure& failure) {
+  } catch (const UsageError& failure) {
     EXPECT_NE(std::string(failure.what()).find("resnet50"), std::string::npos) << failure.what();
   }
 }

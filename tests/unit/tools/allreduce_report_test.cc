@@ -96,6 +96,24 @@ TEST(DaemonCounters, AShortfallNamesTheHost) {
   }
 }
 
+TEST(DaemonCounters, OfADaemonThatWasStartedAgainAreNotCompared) {
+  std::vector<RankResult> results = daemon_results(0, 0);
+  results[1].daemon_after.started_unix_ns = 1;
+  EXPECT_NO_THROW(check_daemon_counters({"A", "A"}, results));
+
+  Report report = sample();
+  report.plugin.ranks = results;
+  report.plugin.ranks[0].daemon_after.started_unix_ns = 1;
+  report.plugin.ranks[1].daemon_after.started_unix_ns = 0;
+  const nlohmann::json hosts = to_json(report).at("bytes_between_hosts");
+  EXPECT_FALSE(hosts.at("A").at("checked_by_daemon_counters").get<bool>());
+  EXPECT_TRUE(hosts.at("B").at("checked_by_daemon_counters").get<bool>());
+  std::ostringstream out;
+  print_table(report, out);
+  EXPECT_NE(out.str().find("host A: lyred was started again during the job"), std::string::npos);
+  EXPECT_EQ(out.str().find("host B: lyred"), std::string::npos);
+}
+
 TEST(DaemonCounters, AreNotAskedForWhereThereIsNoDaemon) {
   std::vector<RankResult> results = daemon_results(0, 0);
   for (RankResult& result : results) result.has_daemon = false;

@@ -104,6 +104,42 @@ Plan bulk_plan(Direction direction) {
   return plan;
 }
 
+TEST(Perf, ProgressGrowsToTheWholeTransfer) {
+  Pipe pipe;
+  const Plan plan = bulk_plan(Direction::kToServer);
+  Conversation client(std::make_unique<PipeStream>(pipe.to_server, pipe.to_client, 701), plan);
+  Conversation server(std::make_unique<PipeStream>(pipe.to_client, pipe.to_server, 13),
+                      std::nullopt);
+  EXPECT_EQ(client.progress().sent_bytes, 0u);
+  bool is_seen_between = false;
+  for (int64_t step = 1; step < 1'000'000 && !client.is_over(); ++step) {
+    client.step(step);
+    server.step(step);
+    const uint64_t received = server.progress().received_bytes;
+    EXPECT_LE(received, client.progress().sent_bytes);
+    is_seen_between = is_seen_between || (received > 0 && received < plan.bytes);
+  }
+  EXPECT_TRUE(is_seen_between);
+  EXPECT_EQ(client.progress().sent_bytes, plan.bytes);
+  EXPECT_EQ(server.progress().received_bytes, plan.bytes);
+}
+
+TEST(Perf, ProgressIsOneLine) {
+  constexpr int64_t kSecond = 1'000'000'000;
+  Plan plan = bulk_plan(Direction::kToServer);
+  const Progress before{.sent_bytes = 125'000'000, .received_bytes = 0};
+  const Progress now{.sent_bytes = 250'000'000, .received_bytes = uint64_t{1} << 30};
+  EXPECT_EQ(progress_text(plan, before, now, kSecond, 3 * kSecond),
+            "3 s: 238 MiB sent at 1.00 Gb/s");
+  plan.direction = Direction::kBoth;
+  EXPECT_EQ(progress_text(plan, before, now, kSecond, 3 * kSecond),
+            "3 s: 238 MiB sent at 1.00 Gb/s, 1.00 GiB received at 8.59 Gb/s");
+  plan.kind = Kind::kPingPong;
+  plan.count = 500;
+  EXPECT_EQ(progress_text(plan, {}, {.round_trips = 20}, kSecond, kSecond),
+            "1 s: 20 of 500 round trips");
+}
+
 TEST(Perf, BulkGoesEachWay) {
   for (const Direction direction : {Direction::kToServer, Direction::kToClient, Direction::kBoth}) {
     Pipe pipe;

@@ -60,7 +60,7 @@ std::vector<Parameter> load_model(const std::string& path, const std::string& mo
   } catch (const json::exception& error) {
     throw Failure(path + ": " + error.what());
   }
-  throw Failure("no model named '" + model + "' in " + path + "; there are:" + known);
+  throw UsageError("no model named '" + model + "' in " + path + "; there are:" + known);
 }
 
 std::string find_model_file() {

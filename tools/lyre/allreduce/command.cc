@@ -1,8 +1,5 @@
 #include "tools/lyre/allreduce/command.h"
 
-#include <unistd.h>
-
-#include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -11,6 +8,7 @@
 #include "tools/lyre/allreduce/rank.h"
 #include "tools/lyre/allreduce/report.h"
 #include "tools/lyre/failure.h"
+#include "tools/lyre/progress_line.h"
 
 namespace lyre::allreduce {
 namespace {
@@ -20,30 +18,19 @@ int fail(int exit_code, const std::string& line) {
   return exit_code;
 }
 
-/// One line on a terminal that is overwritten while the job runs; nothing elsewhere.
-class ProgressLine {
- public:
-  ~ProgressLine() {
-    if (shown_) std::fputs("\r\033[K", stderr);
-  }
-  void show(const std::string& transport, const nlohmann::json& progress) {
-    if (::isatty(STDERR_FILENO) == 0) return;
-    shown_ = true;
-    std::fprintf(stderr, "\r\033[K%s: iteration %u, bucket %u of %u", transport.c_str(),
-                 progress.value("iteration", 0U), progress.value("bucket", 0U) + 1,
-                 progress.value("buckets", 0U));
-    std::fflush(stderr);
-  }
-
- private:
-  bool shown_ = false;
-};
+std::string progress_text(const char* transport, const nlohmann::json& progress) {
+  return std::string(transport) + ": iteration " + std::to_string(progress.value("iteration", 0U)) +
+         ", bucket " + std::to_string(progress.value("bucket", 0U) + 1) + " of " +
+         std::to_string(progress.value("buckets", 0U));
+}
 
 Measurement run_transport(Hub& hub, Job job, const char* transport) {
-  ProgressLine line;
+  tools::ProgressLine line;
   job.transport = transport;
-  return measure(
-      job, hub.run(job, [&](const nlohmann::json& progress) { line.show(transport, progress); }));
+  const auto show = [&](const nlohmann::json& progress) {
+    line.show(progress_text(transport, progress));
+  };
+  return measure(job, hub.run(job, show));
 }
 
 Report run_hub(const Options& options, const Machine& machine) {
@@ -70,16 +57,8 @@ Report run_hub(const Options& options, const Machine& machine) {
 int run_command(const Options& options) {
   if (options.rank_process_fd >= 0) return run_rank(options.rank_process_fd);
   catch_interrupts();
-  Machine machine;
   try {
-    machine = make_machine(options);
-    if (options.join.empty() && options.listen.empty() && machine.local_ranks < options.ranks) {
-      throw Failure("--local-ranks needs --listen or --join");
-    }
-  } catch (const Failure& failure) {
-    return fail(tools::kExitUsage, failure.what());
-  }
-  try {
+    const Machine machine = make_machine(options);
     if (!options.join.empty()) return run_joined(options, machine);
     const Report report = run_hub(options, machine);
     if (options.json) {
@@ -88,8 +67,10 @@ int run_command(const Options& options) {
       print_table(report, std::cout);
     }
     return 0;
-  } catch (const std::exception& failure) {
-    return fail(tools::kExitFailure, failure.what());
+  } catch (const tools::Failure& failure) {
+    return fail(failure.exit_code(), failure.what());
+  } catch (const std::exception& error) {
+    return fail(tools::kExitFailure, error.what());
   }
 }
 

@@ -4,8 +4,8 @@
 
 namespace lyre::allreduce {
 
-/// All of `lyre allreduce` but its command line: prints the result on stdout; on a failure one line
-/// on stderr. Returns the exit code: 1 for a failed run, 2 for a wrong option.
+/// All of `lyre allreduce` but its command line. Prints the result on stdout, or a failure as one
+/// line on stderr. Returns the exit code (tools/lyre/failure.h).
 int run_command(const Options& options);
 
 }  // namespace lyre::allreduce

@@ -184,7 +184,7 @@ std::vector<RankResult> Hub::run(Job job, const OnProgress& on_progress) {
     receive(wait_readable());
   }
   processes_.kill_all();
-  if (error_) throw Failure(*error_);
+  if (error_) throw tools::Failure(error_->exit_code, error_->line);
   std::vector<RankResult> results;
   for (RankState& state : ranks_) results.push_back(std::move(*state.result));
   return results;
@@ -241,11 +241,11 @@ void Hub::on_frame(Frame frame) {
       state.result = frame.payload.get<RankResult>();
       return;
     case FrameType::kError:
-      return fail(name_of(frame.rank) + ": " + frame.payload.get<std::string>());
+      return on_error(frame);
     case FrameType::kExited:
       return on_exit(frame);
     default:
-      return fail(name_of(frame.rank) + ": unexpected message");
+      return fail({tools::kExitFailure, name_of(frame.rank) + ": unexpected message"});
   }
 }
 
@@ -253,9 +253,10 @@ void Hub::on_exit(const Frame& frame) {
   RankState& state = ranks_[frame.rank];
   state.has_exited = true;
   if (!frame.payload.is_null()) {
-    fail(name_of(frame.rank) + " ended early: " + frame.payload.get<std::string>());
+    fail({tools::kExitFailure,
+          name_of(frame.rank) + " ended early: " + frame.payload.get<std::string>()});
   } else if (!state.result) {
-    fail(name_of(frame.rank) + " ended without a result");
+    fail({tools::kExitFailure, name_of(frame.rank) + " ended without a result"});
   }
 }
 
@@ -271,9 +272,15 @@ void Hub::answer_gather() {
   }
 }
 
-void Hub::fail(const std::string& line) {
+void Hub::on_error(const Frame& frame) {
+  auto error = frame.payload.get<RankError>();
+  error.line = name_of(frame.rank) + ": " + error.line;
+  fail(error);
+}
+
+void Hub::fail(const RankError& error) {
   if (error_) return;
-  error_ = line;
+  error_ = error;
   error_deadline_ = steady_clock::now() + kErrorPatience;
 }
 

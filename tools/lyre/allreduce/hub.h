@@ -66,7 +66,8 @@ class Hub {
   void on_frame(Frame frame);
   void on_exit(const Frame& frame);
   void answer_gather();
-  void fail(const std::string& line);
+  void on_error(const Frame& frame);
+  void fail(const RankError& error);
   void send_to_rank(const Frame& frame);
   bool have_all_exited() const;
   void check_deadlines() const;
@@ -81,7 +82,7 @@ class Hub {
   std::vector<Seat> seats_;  // by rank
   RankProcesses processes_;
   std::vector<RankState> ranks_;
-  std::optional<std::string> error_;
+  std::optional<RankError> error_;
   std::chrono::steady_clock::time_point error_deadline_;
   OnProgress on_progress_;
   int exit_code_ = 1;

@@ -37,8 +37,15 @@ struct Job {
 
   std::string plugin_path;
   std::string daemon_socket;  // of the rank's host; empty: it has no daemon
+  bool needs_daemon = false;  // the plugin does
   std::string netns;          // empty: the launcher's
   std::map<std::string, std::string> environment;
+};
+
+/// What a rank, or its launcher, reports of a failure.
+struct RankError {
+  int exit_code = 0;  // of the command
+  std::string line;
 };
 
 /// What a rank reports of a finished job.

@@ -6,16 +6,17 @@
 
 /// Jobs and results as payloads of frames.
 namespace lyre::tools {
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TcpPayloadBytes, sent, received)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TcpPayloadBytes, sent, received, started_unix_ns)
 }  // namespace lyre::tools
 
 namespace lyre::allreduce {
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankError, exit_code, line)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Bucket, model, index, tensors, elements)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Job, transport, seed, comm_id, iterations, ranks, rank, channels,
                                    slice_steps, connect_timeout_s, abi, protocol, device_thread,
-                                   verbose, hosts, host, buckets, plugin_path, daemon_socket, netns,
-                                   environment)
+                                   verbose, hosts, host, buckets, plugin_path, daemon_socket,
+                                   needs_daemon, netns, environment)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankResult, plugin_name, device_name, abi, speed_mbps,
                                    has_daemon, elapsed_ns, elements_verified, crossed,
                                    daemon_before, daemon_after)

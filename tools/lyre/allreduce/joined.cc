@@ -63,8 +63,8 @@ class JoinedLauncher {
       Job job = frame.payload.get<Job>();
       complete_job(machine_, &job);
       processes_.start(job);
-    } catch (const Failure& failure) {
-      tell_hub({FrameType::kError, frame.rank, failure.what()});
+    } catch (const tools::Failure& failure) {
+      tell_hub({FrameType::kError, frame.rank, RankError{failure.exit_code(), failure.what()}});
     }
   }
 

@@ -27,7 +27,7 @@ struct NamedValue {
 NamedValue split_named(const std::string& option, const std::string& text) {
   const size_t at = text.find('=');
   if (at == 0 || at == std::string::npos || at + 1 == text.size()) {
-    throw Failure(option + " " + text + ": NAME=VALUE is wanted");
+    throw UsageError(option + " " + text + ": NAME=VALUE is wanted");
   }
   return {text.substr(0, at), text.substr(at + 1)};
 }
@@ -35,7 +35,7 @@ NamedValue split_named(const std::string& option, const std::string& text) {
 Host& find_host(std::vector<Host>& hosts, const std::string& option, const std::string& name) {
   const auto it =
       std::find_if(hosts.begin(), hosts.end(), [&](const Host& host) { return host.name == name; });
-  if (it == hosts.end()) throw Failure(option + ": there is no --host named " + name);
+  if (it == hosts.end()) throw UsageError(option + ": there is no --host named " + name);
   return *it;
 }
 
@@ -55,7 +55,7 @@ std::vector<Host> make_hosts(const Options& options) {
     NamedValue named = is_bare ? NamedValue{text, ""} : split_named("--host", text);
     const bool taken = std::any_of(hosts.begin(), hosts.end(),
                                    [&](const Host& host) { return host.name == named.name; });
-    if (taken) throw Failure("--host " + named.name + " is given twice");
+    if (taken) throw UsageError("--host " + named.name + " is given twice");
     hosts.push_back({.name = named.name, .daemon_socket = named.value});
   }
   const bool several_machines = !options.listen.empty() || !options.join.empty();
@@ -89,13 +89,18 @@ std::string find_plugin(const std::string& name, const fs::path& build_dir,
   return name;
 }
 
+bool needs_daemon(const std::string& plugin_path) {
+  return fs::path(plugin_path).filename() == kLyrePlugin;
+}
+
 std::string find_kernel_plugin(const Options& options) {
   if (options.no_kernel) return "";
   if (!options.kernel_plugin.empty()) return options.kernel_plugin;
   std::string path = find_plugin(kKernelPlugin, "../kernel_plugin", LYRE_PRIVATE_LIB_DIR);
   if (path != kKernelPlugin) return path;
-  throw Failure(std::string(kKernelPlugin) +
-                " was not found: give --kernel-plugin PATH, or --no-kernel to skip the comparison");
+  throw UsageError(
+      std::string(kKernelPlugin) +
+      " was not found: give --kernel-plugin PATH, or --no-kernel to skip the comparison");
 }
 
 uint64_t random_id() {
@@ -110,11 +115,21 @@ Machine make_machine(const Options& options) {
   machine.hosts = make_hosts(options);
   machine.local_ranks = options.local_ranks > 0 ? options.local_ranks : options.ranks;
   if (machine.local_ranks > options.ranks) {
-    throw Failure("--local-ranks " + std::to_string(options.local_ranks) + " is more than --ranks");
+    throw UsageError("--local-ranks " + std::to_string(options.local_ranks) +
+                     " is more than --ranks");
+  }
+  if (options.join.empty() && options.listen.empty() && machine.local_ranks < options.ranks) {
+    throw UsageError("--local-ranks needs --listen or --join");
   }
   machine.plugin_path = options.plugin == kLyrePlugin
                             ? find_plugin(kLyrePlugin, "../../nccl_adapter", LYRE_LIB_DIR)
                             : options.plugin;
+  const bool has_daemons =
+      std::all_of(machine.hosts.begin(), machine.hosts.end(),
+                  [](const Host& host) { return !host.daemon_socket.empty(); });
+  if (needs_daemon(machine.plugin_path) && !has_daemons) {
+    throw UsageError("give each host its daemon: --host NAME=SOCKET, two times or more");
+  }
   machine.kernel_plugin_path = find_kernel_plugin(options);
   return machine;
 }
@@ -124,7 +139,7 @@ std::vector<Bucket> make_buckets(const Options& options) {
   uint32_t index = 0;
   for (const uint64_t bytes : options.bytes) {
     if (bytes == 0 || bytes % sizeof(float) != 0) {
-      throw Failure("--bytes " + std::to_string(bytes) + ": a multiple of 4 is wanted");
+      throw UsageError("--bytes " + std::to_string(bytes) + ": a multiple of 4 is wanted");
     }
     buckets.push_back({"sizes", index++, 1, bytes / sizeof(float)});
   }
@@ -168,6 +183,7 @@ void complete_job(const Machine& machine, Job* job) {
     job->plugin_path = machine.plugin_path;
     if (host->daemon_socket.empty()) return;
     job->daemon_socket = host->daemon_socket;
+    job->needs_daemon = needs_daemon(machine.plugin_path);
     job->environment["LYRE_SOCKET"] = host->daemon_socket;
     job->netns.clear();  // the daemon has the wire
     return;

@@ -180,6 +180,9 @@ void run_job(const Job& job, LauncherLink& link, std::unique_ptr<Communicator>* 
   for (const auto& [name, value] : job.environment) ::setenv(name.c_str(), value.c_str(), 1);
   nccl_emulator::set_log_echo(job.verbose);
   if (!job.netns.empty()) enter_netns(job.netns);
+  // A missing daemon ends the command with its own exit code, so it is looked for before the
+  // plugin.
+  if (job.needs_daemon) (void)tools::daemon_tcp_payload_bytes(job.daemon_socket);
   *communicator = std::make_unique<Communicator>(
       communicator_config(job), [&](const Bytes& mine) { return link.all_gather(mine); });
   Communicator& ring = **communicator;
@@ -214,16 +217,22 @@ int run_rank(int launcher_fd) {
   LauncherLink link(launcher_fd);
   Job job;
   std::unique_ptr<Communicator> communicator;  // after job, which it borrows
+  // The error is sent before the abort that follows, which may end the process. There is no answer
+  // from a launcher that is gone.
+  const auto report = [&](int exit_code, const char* line) {
+    send_frame(launcher_fd,
+               {FrameType::kError, static_cast<uint16_t>(job.rank), RankError{exit_code, line}});
+    return exit_code;
+  };
   try {
     job = link.receive().payload.get<Job>();
     link.set_rank(job.rank);
     run_job(job, link, &communicator);
     return 0;
+  } catch (const tools::Failure& failure) {
+    return report(failure.exit_code(), failure.what());
   } catch (const std::exception& error) {
-    // Said before the abort that follows: nothing a plugin does then can hide it. A launcher that
-    // is gone cannot be told.
-    send_frame(launcher_fd, {FrameType::kError, static_cast<uint16_t>(job.rank), error.what()});
-    return 1;
+    return report(tools::kExitFailure, error.what());
   }
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <set>
 
 #include "tools/lyre/allreduce/failure.h"
 
@@ -113,6 +114,22 @@ json measurement_json(const Report& report, const Measurement& measurement) {
           {"buckets", std::move(buckets)},      {"total", std::move(total)}};
 }
 
+/// Counters begin at zero when a daemon starts, so two starts do not compare.
+bool is_checked_by_daemon(const RankResult& result) {
+  return result.has_daemon &&
+         result.daemon_before.started_unix_ns == result.daemon_after.started_unix_ns;
+}
+
+/// The hosts whose daemon was started again during the job.
+std::set<std::string> restarted_hosts(const Report& report) {
+  std::set<std::string> hosts;
+  for (size_t rank = 0; rank < report.plugin.ranks.size(); ++rank) {
+    const RankResult& result = report.plugin.ranks[rank];
+    if (result.has_daemon && !is_checked_by_daemon(result)) hosts.insert(report.hosts[rank]);
+  }
+  return hosts;
+}
+
 json crossed_json(const Report& report) {
   json hosts = json::object();
   for (size_t rank = 0; rank < report.hosts.size(); ++rank) {
@@ -121,7 +138,8 @@ json crossed_json(const Report& report) {
     if (host.is_null()) host = json::object();
     host["bytes_sent"] = host.value("bytes_sent", uint64_t{0}) + result.crossed.sent;
     host["bytes_received"] = host.value("bytes_received", uint64_t{0}) + result.crossed.received;
-    host["checked_by_daemon_counters"] = result.has_daemon;
+    host["checked_by_daemon_counters"] =
+        host.value("checked_by_daemon_counters", true) && is_checked_by_daemon(result);
   }
   return hosts;
 }
@@ -158,13 +176,13 @@ void check_daemon_counters(const std::vector<std::string>& hosts,
     tools::TcpPayloadBytes crossed;
     tools::TcpPayloadBytes before{UINT64_MAX, UINT64_MAX};
     tools::TcpPayloadBytes after;
-    bool has_daemon = false;
+    bool is_comparable = true;  // all ranks have seen one start of one daemon
   };
   std::map<std::string, HostBytes> by_host;
   for (size_t rank = 0; rank < results.size(); ++rank) {
     const RankResult& result = results[rank];
     HostBytes& host = by_host[hosts[rank]];
-    host.has_daemon = result.has_daemon;
+    host.is_comparable = host.is_comparable && is_checked_by_daemon(result);
     host.crossed.sent += result.crossed.sent;
     host.crossed.received += result.crossed.received;
     host.before.sent = std::min(host.before.sent, result.daemon_before.sent);
@@ -173,7 +191,7 @@ void check_daemon_counters(const std::vector<std::string>& hosts,
     host.after.received = std::max(host.after.received, result.daemon_after.received);
   }
   for (const auto& [name, host] : by_host) {
-    if (!host.has_daemon) continue;
+    if (!host.is_comparable) continue;
     const uint64_t sent = host.after.sent - host.before.sent;
     const uint64_t received = host.after.received - host.before.received;
     if (sent >= host.crossed.sent && received >= host.crossed.received) continue;
@@ -205,6 +223,10 @@ void print_table(const Report& report, std::ostream& out) {
   print_row({"total", total_bytes(report.buckets), report.plugin.total_ns,
              kernel != nullptr ? kernel->total_ns : 0, verified(report.plugin)},
             ranks, out);
+  for (const std::string& host : restarted_hosts(report)) {
+    out << "host " << host << ": lyred was started again during the job, so its counters were not "
+        << "compared with the plugin's bytes\n";
+  }
 }
 
 json to_json(const Report& report) {

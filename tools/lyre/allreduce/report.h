@@ -32,8 +32,9 @@ struct Report {
   const Measurement* best_kernel() const;
 };
 
-/// Checks that the daemons' TCP carried the plugin's bytes between the hosts.
-/// Fails: throws Failure naming the host and the two numbers.
+/// Checks that the daemons' TCP carried the plugin's bytes between the hosts. A host whose daemon
+/// was started again during the job is not checked: its counters began again. Fails: throws Failure
+/// naming the host and the two numbers.
 void check_daemon_counters(const std::vector<std::string>& hosts,
                            const std::vector<RankResult>& results);
 

@@ -22,7 +22,7 @@ enum class FrameType : uint16_t {
   kGathered,  // hub -> rank: all parts in rank order
   kProgress,  // rank -> hub: still moving
   kResult,    // rank -> hub: numbers of a finished job
-  kError,     // rank -> hub: one line
+  kError,     // rank -> hub: RankError
   kExited,    // launcher -> hub: a rank's process is gone; payload: how, if not cleanly
   kFinish,    // hub -> joining launcher: the command's exit code
 };

@@ -189,6 +189,9 @@ class Bulk final : public Exchange {
     return has_worked;
   }
   bool is_done() const override { return is_done_; }
+  Progress progress() const override {
+    return {.sent_bytes = sender_.totals().bytes, .received_bytes = receiver_.totals().bytes};
+  }
   const Outcome& outcome() const override { return outcome_; }
 
  private:

@@ -9,6 +9,7 @@
 #include "tools/lyre/failure.h"
 #include "tools/lyre/perf/conversation.h"
 #include "tools/lyre/perf/report.h"
+#include "tools/lyre/progress_line.h"
 
 namespace lyre::perf {
 namespace {
@@ -41,6 +42,59 @@ std::vector<Result> results_of(const Conversations& conversations) {
   return out;
 }
 
+Progress sum_of(const Conversations& conversations) {
+  Progress sum;
+  for (const auto& conversation : conversations) {
+    const Progress part = conversation->progress();
+    sum.sent_bytes += part.sent_bytes;
+    sum.received_bytes += part.received_bytes;
+    sum.round_trips += part.round_trips;
+  }
+  return sum;
+}
+
+/// Shows once a second how far all sessions together are.
+class Monitor {
+ public:
+  explicit Monitor(Plan plan) : plan_(std::move(plan)) {}
+
+  void look(const Conversations& conversations) {
+    if (!line_.is_visible()) return;
+    const int64_t now = now_ns();
+    if (now - shown_ns_ < kIntervalNs) return;
+    const Progress progress = sum_of(conversations);
+    line_.show(progress_text(plan_, before_, progress, now - shown_ns_, now - started_ns_));
+    before_ = progress;
+    shown_ns_ = now;
+  }
+
+ private:
+  static constexpr int64_t kIntervalNs = 1'000'000'000;
+
+  Plan plan_;  // of all sessions together
+  tools::ProgressLine line_;
+  int64_t started_ns_ = now_ns();
+  int64_t shown_ns_ = started_ns_;
+  Progress before_;
+};
+
+Plan plan_of_all(const ClientOptions& options) {
+  Plan plan = options.plan;
+  plan.count *= options.sessions;
+  return plan;
+}
+
+/// Runs the conversations to their ends.
+void run(Network& network, Conversations& conversations, const ClientOptions& options) {
+  Monitor monitor(plan_of_all(options));
+  const auto is_over = [](const auto& conversation) { return conversation->is_over(); };
+  while (!std::all_of(conversations.begin(), conversations.end(), is_over)) {
+    const bool has_worked = step_all(conversations);
+    monitor.look(conversations);
+    network.wait(has_worked ? 0 : kWaitMs);
+  }
+}
+
 }  // namespace
 
 void run_client(Network& network, const ClientOptions& options) {
@@ -49,11 +103,7 @@ void run_client(Network& network, const ClientOptions& options) {
     conversations.push_back(
         std::make_unique<Conversation>(network.connect(options.server), options.plan));
   }
-  const auto is_over = [](const auto& conversation) { return conversation->is_over(); };
-  while (!std::all_of(conversations.begin(), conversations.end(), is_over)) {
-    const bool has_worked = step_all(conversations);
-    network.wait(has_worked ? 0 : kWaitMs);
-  }
+  run(network, conversations, options);
   const std::vector<Result> results = results_of(conversations);
   conversations.clear();
   network.drain(kDrainMs);

@@ -27,6 +27,8 @@ class Conversation {
   bool is_complete() const { return phase_ == Phase::kPart || phase_ == Phase::kOver; }
   /// REQUIRES: is_complete().
   const Outcome& outcome() const { return exchange_->outcome(); }
+  /// Zero until both sides have agreed on the plan.
+  Progress progress() const { return exchange_ != nullptr ? exchange_->progress() : Progress{}; }
   /// Of a server: once it is known.
   const std::optional<Plan>& plan() const { return plan_; }
   std::string peer() const { return stream_->peer(); }

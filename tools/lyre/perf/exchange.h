@@ -29,6 +29,13 @@ struct Outcome {
   }
 };
 
+/// What one side has done so far.
+struct Progress {
+  uint64_t sent_bytes = 0;
+  uint64_t received_bytes = 0;
+  uint64_t round_trips = 0;  ///< of a ping-pong client
+};
+
 /// The test itself, once both sides agreed on a plan. Fails: StreamError.
 class Exchange {
  public:
@@ -36,6 +43,7 @@ class Exchange {
   /// Bounded work; false when there was nothing to do.
   virtual bool step(Stream& stream, int64_t now_ns) = 0;
   virtual bool is_done() const = 0;
+  virtual Progress progress() const = 0;
   virtual const Outcome& outcome() const = 0;
 };
 

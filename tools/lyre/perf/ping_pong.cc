@@ -70,6 +70,9 @@ class PingPongClient final : public Exchange {
     return true;
   }
   bool is_done() const override { return outcome_.round_trips_ns.size() == plan_.count; }
+  Progress progress() const override {
+    return {outcome_.sent.bytes, outcome_.received.bytes, outcome_.round_trips_ns.size()};
+  }
   const Outcome& outcome() const override { return outcome_; }
 
  private:
@@ -114,6 +117,7 @@ class PingPongServer final : public Exchange {
     return true;
   }
   bool is_done() const override { return echoes_ == plan_.count; }
+  Progress progress() const override { return {outcome_.sent.bytes, outcome_.received.bytes, 0}; }
   const Outcome& outcome() const override { return outcome_; }
 
  private:

@@ -172,6 +172,26 @@ nlohmann::ordered_json client_json(const std::vector<Result>& results,
   return out;
 }
 
+std::string progress_text(const Plan& plan, const Progress& before, const Progress& now,
+                          int64_t interval_ns, int64_t elapsed_ns) {
+  std::string text = std::to_string(elapsed_ns / 1'000'000'000) + " s:";
+  if (plan.kind == Kind::kPingPong) {
+    return text + " " + std::to_string(now.round_trips) + " of " + std::to_string(plan.count) +
+           " round trips";
+  }
+  const auto add = [&](uint64_t earlier, uint64_t bytes, const char* verb) {
+    const double rate = 8e9 * static_cast<double>(bytes - earlier) /
+                        static_cast<double>(std::max<int64_t>(interval_ns, 1));
+    text += std::string(text.back() == ':' ? " " : ", ") + tools::format_bytes(bytes) + " " + verb +
+            " at " + tools::format_rate(rate);
+  };
+  if (plan.sends_to(Direction::kToServer)) add(before.sent_bytes, now.sent_bytes, "sent");
+  if (plan.sends_to(Direction::kToClient)) {
+    add(before.received_bytes, now.received_bytes, "received");
+  }
+  return text;
+}
+
 std::string server_text(const Result& result) {
   if (result.plan.kind == Kind::kPingPong) {
     return result.peer + "  echoed " + std::to_string(result.plan.count) + " messages of " +

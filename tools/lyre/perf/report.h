@@ -29,6 +29,10 @@ Latency latency_of(std::vector<int64_t> round_trips_ns);
 std::string client_text(const std::vector<Result>& results, const std::string& transport);
 nlohmann::ordered_json client_json(const std::vector<Result>& results,
                                    const std::string& transport);
+/// A line for a running test: `now` after `elapsed_ns`, with the rates since `before`, which was
+/// `interval_ns` earlier.
+std::string progress_text(const Plan& plan, const Progress& before, const Progress& now,
+                          int64_t interval_ns, int64_t elapsed_ns);
 /// One line for each finished client.
 std::string server_text(const Result& result);
 nlohmann::ordered_json server_json(const Result& result, const std::string& transport);

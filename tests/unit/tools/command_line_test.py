@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""The lyre command without a daemon: values that are refused, warnings, and progress."""
+
+import argparse
+import os
+import pty
+import socket
+import subprocess
+import sys
+import unittest
+
+ARGS = None
+BOUND_S = 60
+EXIT_USAGE = 2
+LINE_BYTES_MAX = 160
+
+
+def run(*arguments, **environment):
+    return subprocess.run([ARGS.lyre, *arguments], env={**os.environ, **environment},
+                          capture_output=True, text=True, timeout=BOUND_S, check=False)
+
+
+class Values(unittest.TestCase):
+    def test_a_wrong_value_is_refused_in_one_short_line(self):
+        client = ["perf", "client", "--kernel", "127.0.0.1:1"]
+        for arguments in ([*client, "--bytes", "-5"], [*client, "--bytes", "0"],
+                          [*client, "--bytes", "many"], [*client, "--unacked", "0"],
+                          [*client, "--unacked", "-1"], [*client, "--block", "17"],
+                          [*client, "--count", "-1"], [*client, "--seed", "-5"],
+                          [*client, "--sessions", "0"], [*client, "--seconds", "nan"],
+                          ["sessions", "--watch", "abc"], ["sessions", "--watch", "0"],
+                          ["comms", "--watch", "1e300"], ["comms", "--watch", "inf"],
+                          ["allreduce", "--bytes", "-8"], ["allreduce", "--seed", "-1"],
+                          ["allreduce", "--ranks", "99"]):
+            with self.subTest(arguments=arguments):
+                done = run(*arguments)
+                self.assertEqual(done.returncode, EXIT_USAGE, done.stderr)
+                self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+                self.assertLess(len(done.stderr), LINE_BYTES_MAX)
+                self.assertIn(arguments[-1], done.stderr)
+                self.assertIn(" to ", done.stderr)
+
+    def test_a_missing_command_is_wrong_use(self):
+        for arguments in ([], ["perf"], ["perf", "client"], ["status", "extra"]):
+            self.assertEqual(run(*arguments).returncode, EXIT_USAGE, arguments)
+
+    def test_help_and_version_succeed(self):
+        for arguments in (["--help"], ["--version"], ["allreduce", "--help"]):
+            self.assertEqual(run(*arguments).returncode, 0, arguments)
+
+
+class Settings(unittest.TestCase):
+    def test_a_misspelt_setting_is_a_warning(self):
+        done = run("comms", LYRE_SOKET="/x", LYRE_TELEMETRY_DIR="/nonexistent")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr, "lyre: LYRE_SOKET is not a setting of Lyre, and is ignored; "
+                         "is LYRE_SOCKET meant?\n")
+
+    def test_the_ranks_do_not_repeat_it(self):
+        done = run("allreduce", "--plugin", ARGS.kernel_plugin, "--no-kernel", "--host", "A",
+                   "--host", "B", "--bytes", "4", LYRE_STREAM="4")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr.count("LYRE_STREAM is not a setting"), 1, done.stderr)
+
+
+class Progress(unittest.TestCase):
+    def perf(self, stderr):
+        """A transfer of two seconds over the kernel's loopback."""
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{probe.getsockname()[1]}"
+        server = subprocess.Popen([ARGS.lyre, "perf", "server", "--kernel", "--once", "--listen",
+                                   address], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        self.addCleanup(server.stderr.close)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.kill)
+        self.assertIn(b"listening", server.stderr.readline())
+        done = subprocess.run([ARGS.lyre, "perf", "client", "--kernel", address, "--seconds", "2"],
+                              stdout=subprocess.PIPE, stderr=stderr, timeout=BOUND_S, check=False)
+        self.assertEqual(done.returncode, 0)
+        return done
+
+    def test_a_terminal_shows_how_far_a_transfer_is(self):
+        terminal, end = pty.openpty()
+        self.addCleanup(os.close, terminal)
+        self.perf(end)
+        os.close(end)
+        shown = os.read(terminal, 1 << 16)
+        self.assertRegex(shown, rb"1 s: [0-9.]+ [KMGT]iB sent at [0-9.]+ [kMGT]b/s")
+        self.assertTrue(shown.endswith(b"\r\x1b[K"), shown)
+
+    def test_a_file_does_not(self):
+        self.assertEqual(self.perf(subprocess.PIPE).stderr, b"")
+
+
+def main():
+    global ARGS
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--lyre", required=True)
+    parser.add_argument("--kernel-plugin", required=True)
+    ARGS, rest = parser.parse_known_args()
+    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
+
+
+if __name__ == "__main__":
+    main()
