@@ -8,6 +8,7 @@
 #include <ctime>
 #include <utility>
 
+#include "daemon/clock.h"
 #include "daemon/daemon_limits.h"
 #include "stack/base/check.h"
 
@@ -162,12 +163,16 @@ void Assembly::make_registry() {
   std::optional<uint32_t> lend_uid;
   if (config_.lend_uid >= 0) lend_uid = static_cast<uint32_t>(config_.lend_uid);
   registry_ = std::make_unique<ContextRegistry>(
-      *threads_, RegistryOptions{.contexts_max = config_.contexts_max,
-                                 .arena_bytes_max = config_.arena_bytes_max,
-                                 .registered_bytes_max = config_.registered_bytes_max,
-                                 .lend = config_.lend,
-                                 .lend_uid = lend_uid,
-                                 .ports = port_mapping()});
+      *threads_,
+      RegistryOptions{.contexts_max = config_.contexts_max,
+                      .contexts_per_uid_max = config_.contexts_per_uid_max,
+                      .arena_bytes_max = config_.arena_bytes_max,
+                      .regions = {.bytes_per_context_max = config_.registered_bytes_max,
+                                  .bytes_per_uid_max = config_.registered_bytes_per_uid_max,
+                                  .regions_per_uid_max = config_.regions_per_uid_max},
+                      .lend = config_.lend,
+                      .lend_uid = lend_uid,
+                      .ports = port_mapping()});
 }
 
 PortMapping Assembly::port_mapping() {
@@ -190,7 +195,9 @@ void Assembly::make_control(boost::asio::io_context& io) {
       ControlOptions{.socket_path = config_.socket_path,
                      .socket_group = config_.socket_group,
                      .socket_mode = config_.socket_mode,
-                     .connections_max = config_.contexts_max + kLookersMax});
+                     .connections_max = config_.contexts_max + kLookersMax,
+                     .connections_per_uid_max = config_.contexts_per_uid_max + kLookersPerUidMax,
+                     .log_lines_per_minute_max = config_.log_lines_per_minute_max});
 }
 
 DaemonFacts Assembly::facts() {

@@ -78,7 +78,11 @@ struct Config {
   int64_t lend_uid = -1;  ///< -1: that of the first client
   uint64_t arena_bytes_max = 0;
   uint64_t registered_bytes_max = 0;
+  uint64_t registered_bytes_per_uid_max = 0;
+  uint32_t regions_per_uid_max = 0;
   uint32_t contexts_max = 0;
+  uint32_t contexts_per_uid_max = 0;
+  uint32_t log_lines_per_minute_max = 0;
 };
 
 /// Reads and checks a file.

@@ -202,9 +202,24 @@ constexpr Key kKeys[] = {
    [](Config& c, const KeyValue& v) {
      c.registered_bytes_max = static_cast<uint64_t>(number(v));
    }},
+  {"clients", "registered_bytes_per_uid_max", KeyType::kNumber, "824633720832", 0, int64_t{1} << 40,
+   "", "Registered memory of all clients of one uid together. The daemon has 1 TiB of addresses.",
+   [](Config& c, const KeyValue& v) {
+     c.registered_bytes_per_uid_max = static_cast<uint64_t>(number(v));
+   }},
+  {"clients", "regions_per_uid_max", KeyType::kNumber, "5376", 0,
+   worker::kRegionsMax - worker::kContextsMax, "",
+   "Registered regions of all clients of one uid together. The daemon has 7168.",
+   [](Config& c, const KeyValue& v) { c.regions_per_uid_max = small(v); }},
   {"clients", "contexts_max", KeyType::kNumber, "256", 1, worker::kContextsMax, "",
-   "Contexts that can be attached at a time.",
+   "Contexts that can be attached at the same time.",
    [](Config& c, const KeyValue& v) { c.contexts_max = small(v); }},
+  {"clients", "contexts_per_uid_max", KeyType::kNumber, "192", 1, worker::kContextsMax, "",
+   "The same for the clients of one uid.",
+   [](Config& c, const KeyValue& v) { c.contexts_per_uid_max = small(v); }},
+  {"clients", "log_lines_per_minute_max", KeyType::kNumber, "240", 1, 1'000'000, "",
+   "Log lines that clients of one uid can cause in a minute. The log tells how many it left out.",
+   [](Config& c, const KeyValue& v) { c.log_lines_per_minute_max = small(v); }},
 };
 // clang-format on
 

@@ -25,6 +25,7 @@ std::string mib(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 struct ContextRegistry::Context {
   uint32_t index = 0;
   uint64_t generation = 0;
+  uint32_t uid = UINT32_MAX;
   channel::ContextLayout layout{};
   uint64_t arena_bytes = 0;
   uint64_t copy_bytes = 0;
@@ -44,7 +45,7 @@ ContextRegistry::ContextRegistry(WorkerSet& workers, const RegistryOptions& opti
       options_(options),
       contexts_(options.contexts_max),
       waiting_(workers.count()),
-      regions_(workers.count(), options.registered_bytes_max, options.ports,
+      regions_(workers.count(), options.regions, options.ports,
                [this](uint32_t worker, const worker::Command& command) { post(worker, command); }) {
   LYRE_CHECK(options.contexts_max <= worker::kContextsMax);
   LYRE_CHECK(workers.count() >= 1 && workers.count() <= channel::kWorkersMax);
@@ -79,16 +80,30 @@ bool ContextRegistry::is_lent_to(const ClientIdentity& identity) {
   return options_.lend == Lend::kUid && identity.uid == options_.lend_uid;
 }
 
-Result<ContextGrant> ContextRegistry::attach(const AttachTerms& terms) {
-  const auto free = std::find(contexts_.begin(), contexts_.end(), nullptr);
-  if (free == contexts_.end()) {
+/// Contexts whose memory is still held count: it is what they cost.
+Status ContextRegistry::check_contexts(uint32_t uid) const {
+  if (held_count() == contexts_.size()) {
     return Error{EUSERS, "all " + std::to_string(contexts_.size()) +
                              " contexts are in use (clients.contexts_max)"};
   }
+  const auto of_uid = std::count_if(contexts_.begin(), contexts_.end(), [uid](const auto& context) {
+    return context != nullptr && context->uid == uid;
+  });
+  if (of_uid < options_.contexts_per_uid_max) return Ok{};
+  return Error{EUSERS, "uid " + std::to_string(uid) + " has " + std::to_string(of_uid) +
+                           " contexts, as many as one uid may have "
+                           "(clients.contexts_per_uid_max)"};
+}
+
+Result<ContextGrant> ContextRegistry::attach(const AttachTerms& terms) {
+  if (Status room = check_contexts(terms.identity.uid); !room.ok()) return room.error();
   auto made = make_context(terms);
   if (!made.ok()) return made.error();
+  const auto free = std::find(contexts_.begin(), contexts_.end(), nullptr);
   Context& context = **made;
   context.index = static_cast<uint32_t>(free - contexts_.begin());
+  context.uid = terms.identity.uid;
+  regions_.set_owner(context.index, context.uid);
   context.generation = next_generation_++;
   fill_header(context);
   *free = std::move(*made);

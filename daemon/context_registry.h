@@ -20,8 +20,9 @@ namespace lyre {
 
 struct RegistryOptions {
   uint32_t contexts_max = 0;
+  uint32_t contexts_per_uid_max = UINT32_MAX;
   uint64_t arena_bytes_max = 0;
-  uint64_t registered_bytes_max = 0;  ///< of one context
+  RegionLimits regions;
   Lend lend = Lend::kUid;
   std::optional<uint32_t> lend_uid;  ///< none: the first uid that attaches becomes it
   PortMapping ports;
@@ -63,7 +64,8 @@ class ContextRegistry {
   ContextRegistry& operator=(const ContextRegistry&) = delete;
 
   /// Makes a context and tells every worker.
-  /// Fails: EUSERS too many contexts, EINVAL arena too large, errno of what the system refused.
+  /// Fails: EUSERS too many contexts, of all clients or of the uid, EINVAL arena too large, errno
+  /// of what the system refused.
   Result<ContextGrant> attach(const AttachTerms& terms);
   /// Tells every worker to let go; the memory goes when they have. REQUIRES: attached.
   void detach(uint32_t context);
@@ -88,6 +90,7 @@ class ContextRegistry {
  private:
   struct Context;
 
+  Status check_contexts(uint32_t uid) const;
   bool is_lent_to(const ClientIdentity& identity);
   Result<std::unique_ptr<Context>> make_context(const AttachTerms& terms);
   Status make_rings(Context& context);

@@ -8,6 +8,7 @@
 #include <chrono>
 
 #include "daemon/client_memory.h"
+#include "daemon/clock.h"
 #include "daemon/control_server.h"
 #include "daemon/daemon_limits.h"
 #include "stack/channel/abi.h"
@@ -23,18 +24,19 @@ ControlClient::ControlClient(ControlServer& server, uint64_t id, OwnedFd socket,
       identity_(identity),
       socket_(server.io_, socket.release()),
       process_(server.io_),
-      first_request_(server.io_),
+      attach_deadline_(server.io_),
       region_deadline_(server.io_) {}
 
-std::string ControlClient::describe() const {
-  std::string out =
-      "pid " + std::to_string(identity_.pid) + " uid " + std::to_string(identity_.uid);
-  return label_.empty() ? out : "'" + label_ + "' (" + out + ")";
+void ControlClient::log(spdlog::level::level_enum level, std::string_view text) {
+  if (!server_.log_.may_write(identity_.uid, monotonic_now())) return;
+  const std::string who = describe(identity_);
+  if (label_.empty()) return spdlog::log(level, "client {}: {}", who, text);
+  spdlog::log(level, "client '{}' ({}): {}", label_, who, text);
 }
 
 void ControlClient::start(OwnedFd process) {
   wait_for_request();
-  wait_for_first_request();
+  wait_for_attach();
   if (process.is_open()) wait_for_process_end(std::move(process));
 }
 
@@ -53,13 +55,13 @@ void ControlClient::wait_for_process_end(OwnedFd process) {
                       });
 }
 
-void ControlClient::wait_for_first_request() {
-  first_request_.expires_after(
-      std::chrono::nanoseconds(server_.options_.first_request_timeout.value));
-  first_request_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
+/// Who only asks for facts has them by then: a connection without a context keeps no place.
+void ControlClient::wait_for_attach() {
+  attach_deadline_.expires_after(std::chrono::nanoseconds(server_.options_.attach_timeout.value));
+  attach_deadline_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
     if (error || self->is_over_) return;
-    ++self->server_.counters_.silent;
-    self->end("nothing was asked for");
+    ++self->server_.counters_.idle;
+    self->end("no attach in time");
   });
 }
 
@@ -100,7 +102,7 @@ void ControlClient::on_request(const Request& request, OwnedFd descriptor) {
 
 void ControlClient::end_malformed(const Error& error) {
   ++server_.counters_.malformed;
-  spdlog::warn("client {}: disconnected: {}", describe(), error.text);
+  log(spdlog::level::warn, "disconnected: " + error.text);
   end(error.text);
 }
 
@@ -117,12 +119,12 @@ void ControlClient::on_attach(const channel::AttachRequest& request) {
   const auto granted = server_.registry_.attach(terms);
   if (!granted.ok()) return refuse(granted.error());
   context_ = granted.value().index;
-  first_request_.cancel();
+  attach_deadline_.cancel();
   grant(granted.value());
 }
 
 void ControlClient::refuse(const Error& error) {
-  spdlog::warn("client {}: not attached: {}", describe(), error.text);
+  log(spdlog::level::warn, "not attached: " + error.text);
   auto message = make_message<channel::AttachReply>(channel::Control::kAttached);
   message.error = error.code != 0 ? error.code : EIO;
   copy_text(message.text, error.text);
@@ -148,7 +150,7 @@ void ControlClient::grant(const ContextGrant& grant) {
     descriptors.insert(descriptors.end(), facts.pool_fds.begin(), facts.pool_fds.end());
   }
   if (reply(bytes_of(message), descriptors)) {
-    spdlog::debug("client {}: attached as context {}", describe(), grant.index);
+    log(spdlog::level::info, "attached as context " + std::to_string(grant.index));
   }
 }
 
@@ -160,7 +162,6 @@ void ControlClient::on_info() {
   const auto ports = facts.ports();
   message.port_count = static_cast<uint32_t>(ports.size());
   std::copy(ports.begin(), ports.end(), message.ports);
-  first_request_.cancel();
   reply(bytes_of(message), std::span(&facts.stats_fd, 1));
 }
 
@@ -181,7 +182,12 @@ void ControlClient::on_register(const channel::RegisterRequest& request, OwnedFd
                                         request.offset, request.bytes);
   if (!memory.ok()) return reply_region(channel::Control::kRegistered, 0, memory.error());
   const auto region = server_.registry_.regions().add(*context_, memory.value());
-  if (!region.ok()) return reply_region(channel::Control::kRegistered, 0, region.error());
+  if (!region.ok()) {
+    if (region.error().code == EDQUOT) {
+      log(spdlog::level::warn, "not registered: " + region.error().text);
+    }
+    return reply_region(channel::Control::kRegistered, 0, region.error());
+  }
   await_region(region.value(), channel::Control::kRegistered);
 }
 
@@ -228,7 +234,7 @@ bool ControlClient::reply(std::span<const uint8_t> bytes, std::span<const int> d
   const Status sent = send_packet(socket_.native_handle(), bytes, descriptors);
   if (sent.ok()) return true;
   // A client that does not read its answers gets no second chance: nothing is queued for it.
-  spdlog::debug("client {}: disconnected: {}", describe(), sent.error().text);
+  log(spdlog::level::info, "disconnected: " + sent.error().text);
   end("");
   return false;
 }
@@ -246,10 +252,10 @@ void ControlClient::end(std::string_view reason) {
   boost::system::error_code ignored;
   socket_.close(ignored);
   process_.close(ignored);
-  first_request_.cancel();
+  attach_deadline_.cancel();
   region_deadline_.cancel();
   if (context_) {
-    spdlog::debug("client {}: detached from context {}", describe(), *context_);
+    log(spdlog::level::info, "detached from context " + std::to_string(*context_));
     server_.registry_.detach(*context_);
     context_.reset();
   }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <spdlog/common.h>
+
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -34,12 +36,14 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   void on_region(const RegionAnswer& answer);
 
   std::optional<uint32_t> context() const { return context_; }
-  std::string describe() const;
+  const ClientIdentity& identity() const { return identity_; }
+  /// Writes "client WHO: TEXT", unless clients of its uid have caused too many lines.
+  void log(spdlog::level::level_enum level, std::string_view text);
 
  private:
   void wait_for_request();
   void wait_for_process_end(OwnedFd process);
-  void wait_for_first_request();
+  void wait_for_attach();
   void read_request();
   void on_request(const Request& request, OwnedFd descriptor);
   void on_attach(const channel::AttachRequest& request);
@@ -59,7 +63,7 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   std::string label_;
   boost::asio::posix::stream_descriptor socket_;
   boost::asio::posix::stream_descriptor process_;
-  boost::asio::steady_timer first_request_;
+  boost::asio::steady_timer attach_deadline_;
   std::optional<uint32_t> context_;
   uint32_t awaited_region_ = 0;  ///< its request is under way; 0: none
   channel::Control awaited_answer_{};

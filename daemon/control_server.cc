@@ -8,10 +8,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
 
+#include "daemon/clock.h"
 #include "daemon/control_client.h"
 #include "daemon/control_message.h"
 #include "daemon/errno_error.h"
@@ -58,6 +60,11 @@ OwnedFd open_process(int socket, int32_t pid) {
 
 }  // namespace
 
+std::string describe(const ClientIdentity& identity) {
+  return "pid " + std::to_string(identity.pid) + " uid " + std::to_string(identity.uid) + " gid " +
+         std::to_string(identity.gid);
+}
+
 Status check_socket_is_free(const std::string& path) {
   const sockaddr_un address = address_of(path);
   OwnedFd probe(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -81,7 +88,8 @@ ControlServer::ControlServer(boost::asio::io_context& io, ContextRegistry& regis
       facts_(std::move(facts)),
       options_(std::move(options)),
       listener_(io),
-      retry_(io) {}
+      retry_(io),
+      log_(options_.log_lines_per_minute_max) {}
 
 ControlServer::~ControlServer() {
   stop_accepting();
@@ -150,17 +158,32 @@ void ControlServer::accept_one() {
     return is_short ? pause_accepting() : wait_for_client();
   }
   ++counters_.accepted;
-  const auto identity = identify(socket.get());
-  if (clients_.size() >= options_.connections_max || !identity.ok()) {
-    refuse(std::move(socket));
-  } else {
-    const uint64_t id = next_id_++;
-    OwnedFd process = open_process(socket.get(), identity.value().pid);
-    auto client = std::make_shared<ControlClient>(*this, id, std::move(socket), identity.value());
-    clients_.emplace(id, client);
-    client->start(std::move(process));
-  }
   wait_for_client();
+  const auto identity = identify(socket.get());
+  if (!identity.ok()) return refuse(std::move(socket), {}, identity.error());
+  if (Status room = check_connections(identity.value().uid); !room.ok()) {
+    return refuse(std::move(socket), identity.value(), room.error());
+  }
+  const uint64_t id = next_id_++;
+  OwnedFd process = open_process(socket.get(), identity.value().pid);
+  auto client = std::make_shared<ControlClient>(*this, id, std::move(socket), identity.value());
+  clients_.emplace(id, client);
+  client->start(std::move(process));
+}
+
+Status ControlServer::check_connections(uint32_t uid) const {
+  if (clients_.size() >= options_.connections_max) {
+    return Error{EUSERS, "too many connections: all " + std::to_string(options_.connections_max) +
+                             " of the control socket are in use"};
+  }
+  const auto of_uid = std::count_if(clients_.begin(), clients_.end(), [uid](const auto& entry) {
+    return entry.second->identity().uid == uid;
+  });
+  if (of_uid < options_.connections_per_uid_max) return Ok{};
+  return Error{EUSERS, "too many connections: clients of one uid may have " +
+                           std::to_string(options_.connections_per_uid_max) +
+                           " (clients.contexts_per_uid_max + " + std::to_string(kLookersPerUidMax) +
+                           ")"};
 }
 
 void ControlServer::pause_accepting() {
@@ -171,10 +194,13 @@ void ControlServer::pause_accepting() {
   });
 }
 
-void ControlServer::refuse(OwnedFd socket) {
+void ControlServer::refuse(OwnedFd socket, const ClientIdentity& identity, const Error& error) {
   ++counters_.refused;
+  if (log_.may_write(identity.uid, monotonic_now())) {
+    spdlog::warn("client {}: refused: {}", describe(identity), error.text);
+  }
   auto message = make_message<channel::Goodbye>(channel::Control::kGoodbye);
-  copy_text(message.text, "too many connections");
+  copy_text(message.text, error.text);
   static_cast<void>(send_packet(socket.get(), bytes_of(message), {}));
 }
 
@@ -198,7 +224,7 @@ void ControlServer::expel(const Expulsion& expulsion) {
   for (const auto& [id, client] : clients_) {
     if (client->context() != expulsion.context) continue;
     ++counters_.expelled;
-    spdlog::warn("client {}: disconnected: {}", client->describe(), expulsion.reason);
+    client->log(spdlog::level::warn, std::string("disconnected: ") + expulsion.reason);
     client->end(expulsion.reason);
     return;
   }

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "daemon/client_log.h"
 #include "daemon/context_registry.h"
 #include "daemon/daemon_limits.h"
 #include "daemon/owned_fd.h"
@@ -25,7 +26,9 @@ struct ControlOptions {
   std::string socket_group;  ///< "": left alone
   uint32_t socket_mode = 0660;
   uint32_t connections_max = 0;
-  Nanos first_request_timeout = kFirstRequestTimeout;
+  uint32_t connections_per_uid_max = UINT32_MAX;
+  uint32_t log_lines_per_minute_max = UINT32_MAX;  ///< about clients of one uid
+  Nanos attach_timeout = kAttachTimeout;
 };
 
 /// What clients are told besides their own context. Descriptors are borrowed.
@@ -46,8 +49,11 @@ struct ControlCounters {
   uint64_t refused = 0;    ///< over the limit of connections
   uint64_t malformed = 0;  ///< ended for a message that is not the protocol
   uint64_t expelled = 0;   ///< ended because a worker said so
-  uint64_t silent = 0;     ///< ended because they never asked for anything
+  uint64_t idle = 0;       ///< ended because they did not attach in time
 };
+
+/// Whom a client belongs to, for the log: "pid 17 uid 1000 gid 1000".
+std::string describe(const ClientIdentity& identity);
 
 /// Fails: EADDRINUSE something listens on `path`, or it is a file of another kind.
 Status check_socket_is_free(const std::string& path);
@@ -85,7 +91,8 @@ class ControlServer {
   void wait_for_client();
   void accept_one();
   void pause_accepting();
-  void refuse(OwnedFd socket);
+  Status check_connections(uint32_t uid) const;
+  void refuse(OwnedFd socket, const ClientIdentity& identity, const Error& error);
   void forget(uint64_t id);
 
   boost::asio::io_context& io_;
@@ -99,6 +106,7 @@ class ControlServer {
   uint64_t next_id_ = 1;
   std::map<uint64_t, std::shared_ptr<ControlClient>> clients_;
   ControlCounters counters_;
+  ClientLog log_;
 };
 
 }  // namespace lyre

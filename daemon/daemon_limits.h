@@ -7,10 +7,12 @@
 /// Every bound of the daemon's control side, with what it costs.
 namespace lyre {
 
-/// Connections of the control socket that carry no context: people who look.
+/// Connections of the control socket that carry no context, of all clients and of one uid: programs
+/// that only ask for the stats segment. They close the connection when they have the answer.
 inline constexpr uint32_t kLookersMax = 128;
-/// A connection that has asked for nothing by then is dropped.
-inline constexpr Nanos kFirstRequestTimeout = seconds(10);
+inline constexpr uint32_t kLookersPerUidMax = 64;
+/// A connection that has not attached by then is closed.
+inline constexpr Nanos kAttachTimeout = seconds(10);
 /// How often the workers' answers are taken: while some are due, and otherwise.
 inline constexpr Nanos kRepliesPeriod = millis(5);
 inline constexpr Nanos kRepliesIdlePeriod = millis(25);

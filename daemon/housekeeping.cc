@@ -4,6 +4,7 @@
 
 #include <chrono>
 
+#include "daemon/clock.h"
 #include "daemon/daemon_limits.h"
 
 namespace lyre {

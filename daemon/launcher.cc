@@ -4,6 +4,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "daemon/clock.h"
+
 namespace lyre {
 namespace {
 

@@ -10,10 +10,10 @@ namespace lyre {
 
 using Kind = worker::Command::Kind;
 
-RegionRegistry::RegionRegistry(uint32_t worker_count, uint64_t bytes_per_context_max,
-                               PortMapping ports, Post post)
+RegionRegistry::RegionRegistry(uint32_t worker_count, const RegionLimits& limits, PortMapping ports,
+                               Post post)
     : worker_count_(worker_count),
-      bytes_per_context_max_(bytes_per_context_max),
+      limits_(limits),
       ports_(std::move(ports)),
       post_(std::move(post)),
       regions_(worker::kRegionsMax - worker::kContextsMax),
@@ -41,11 +41,33 @@ Status RegionRegistry::check_share(uint32_t context, uint64_t bytes) const {
     return Error{EDQUOT, "a client has at most " + std::to_string(channel::kRegionsPerContextMax) +
                              " regions"};
   }
-  if (bytes > bytes_per_context_max_ || used.bytes > bytes_per_context_max_ - bytes) {
-    return Error{EDQUOT, "a client has at most " + std::to_string(bytes_per_context_max_ >> 20) +
+  const uint64_t bytes_max = limits_.bytes_per_context_max;
+  if (bytes > bytes_max || used.bytes > bytes_max - bytes) {
+    return Error{EDQUOT, "a client has at most " + std::to_string(bytes_max >> 20) +
                              " MiB registered (clients.registered_bytes_max)"};
   }
+  if (Status status = check_share_of_uid(used.uid, bytes); !status.ok()) return status;
   if (free_.empty()) return Error{ENOSPC, "all regions of the daemon are in use"};
+  return Ok{};
+}
+
+Status RegionRegistry::check_share_of_uid(uint32_t uid, uint64_t bytes) const {
+  Usage all;
+  for (const Usage& used : usage_) {
+    if (used.uid != uid) continue;
+    all.regions += used.regions;
+    all.bytes += used.bytes;
+  }
+  if (all.regions >= limits_.regions_per_uid_max) {
+    return Error{EDQUOT, "clients of one uid have at most " +
+                             std::to_string(limits_.regions_per_uid_max) +
+                             " regions (clients.regions_per_uid_max)"};
+  }
+  const uint64_t bytes_max = limits_.bytes_per_uid_max;
+  if (bytes > bytes_max || all.bytes > bytes_max - bytes) {
+    return Error{EDQUOT, "clients of one uid have at most " + std::to_string(bytes_max >> 20) +
+                             " MiB registered (clients.registered_bytes_per_uid_max)"};
+  }
   return Ok{};
 }
 

@@ -27,20 +27,30 @@ struct PortMapping {
   std::function<void(const uint8_t* base, uint64_t bytes)> unmap;
 };
 
+/// What of the daemon's registered memory one client, and all clients of one uid together, may
+/// have.
+struct RegionLimits {
+  uint64_t bytes_per_context_max = 0;
+  uint64_t bytes_per_uid_max = UINT64_MAX;
+  uint32_t regions_per_uid_max = UINT32_MAX;
+};
+
 /// All registered memory: mapped here, known to every worker, gone when all have let go of it.
 /// Thread: the control thread. Owner: mappings; they outlive the workers and ports that read them.
 class RegionRegistry {
  public:
   using Post = std::function<void(uint32_t worker, const worker::Command&)>;
 
-  RegionRegistry(uint32_t worker_count, uint64_t bytes_per_context_max, PortMapping ports,
-                 Post post);
+  RegionRegistry(uint32_t worker_count, const RegionLimits& limits, PortMapping ports, Post post);
   ~RegionRegistry();
   RegionRegistry(const RegionRegistry&) = delete;
   RegionRegistry& operator=(const RegionRegistry&) = delete;
 
+  /// A context that attaches: its memory counts for `uid`.
+  void set_owner(uint32_t context, uint32_t uid) { usage_[context].uid = uid; }
   /// Maps the memory and tells every worker; an answer follows when all know it.
-  /// Fails: EDQUOT the context's share is used up, ENOSPC everybody's, or what the system refused.
+  /// Fails: EDQUOT the share of the context or of its uid is used up, ENOSPC everybody's, or what
+  /// the system refused.
   Result<uint32_t> add(uint32_t context, const ClientMemory& memory);
   /// Tells every worker to let go; an answer follows when all have.
   /// Fails: ENOENT the context has no such region, or it is leaving already.
@@ -69,18 +79,20 @@ class RegionRegistry {
     std::bitset<channel::kWorkersMax> pending;  ///< workers that have not answered
   };
   struct Usage {
+    uint32_t uid = UINT32_MAX;
     uint32_t regions = 0;
     uint64_t bytes = 0;
   };
 
   Status open_window();
   Status check_share(uint32_t context, uint64_t bytes) const;
+  Status check_share_of_uid(uint32_t uid, uint64_t bytes) const;
   void begin_removal(Region& region);
   void drop(uint32_t index);
   void tell_workers(Region& region, worker::Command::Kind kind);
 
   const uint32_t worker_count_;
-  const uint64_t bytes_per_context_max_;
+  const RegionLimits limits_;
   const PortMapping ports_;
   const Post post_;
   std::unique_ptr<RegionWindow> window_;          ///< made with the first region

@@ -18,6 +18,7 @@
 #include <string>
 #include <thread>
 
+#include "daemon/clock.h"
 #include "daemon/daemon_limits.h"
 #include "daemon/queue_waits.h"
 #include "stack/channel/abi.h"
@@ -38,12 +39,6 @@ timespec timespec_of(Nanos span) {
 }
 
 }  // namespace
-
-Nanos monotonic_now() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return nanos(int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec);
-}
 
 class WorkerThreads::Thread {
  public:

@@ -74,7 +74,4 @@ class WorkerThreads : public WorkerSet {
   std::vector<std::unique_ptr<Thread>> threads_;
 };
 
-/// Now on the clock that workers are given.
-Nanos monotonic_now();
-
 }  // namespace lyre

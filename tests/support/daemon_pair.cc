@@ -157,10 +157,14 @@ void DaemonPair::restart(int host, Wire wire) {
   await_ready(host, wire);
 }
 
+std::string DaemonPair::log(int host) const {
+  std::ifstream in(hosts_[index(host)].log);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
 std::string DaemonPair::log_tail(int host) const {
   constexpr size_t kTailBytes = 4000;
-  std::ifstream in(hosts_[index(host)].log);
-  const std::string all((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  const std::string all = log(host);
   return all.size() > kTailBytes ? all.substr(all.size() - kTailBytes) : all;
 }
 

@@ -31,7 +31,8 @@ class DaemonPair {
   enum class Wire { kAny, kUp };
   /// Starts a host that was killed. Waits until it answers and its wire is in the state `wire`.
   void restart(int host, Wire wire = Wire::kUp);
-  /// The end of the log of the host's daemons.
+  /// The log of the host's daemons, and its end.
+  std::string log(int host) const;
   std::string log_tail(int host) const;
 
  private:

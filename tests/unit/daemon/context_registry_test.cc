@@ -171,6 +171,23 @@ TEST_F(ContextRegistryTest, IndexIsNotUsedAgainWhileAWorkerHoldsIt) {
   EXPECT_EQ(again.value().generation, 4u);
 }
 
+TEST_F(ContextRegistryTest, AUidHasAShareOfTheContexts) {
+  RegistryOptions options = limited_options();
+  options.contexts_per_uid_max = 2;
+  ContextRegistry shared(workers, options);
+  ASSERT_TRUE(shared.attach(terms_of(7)).ok());
+  ASSERT_TRUE(shared.attach(terms_of(7)).ok());
+  const auto refused = shared.attach(terms_of(7));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, EUSERS);
+  EXPECT_EQ(refused.error().text,
+            "uid 7 has 2 contexts, as many as one uid may have (clients.contexts_per_uid_max)");
+  // Memory that workers still hold counts: a client that comes and goes gets no more of it.
+  shared.detach(0);
+  EXPECT_FALSE(shared.attach(terms_of(7)).ok());
+  EXPECT_TRUE(shared.attach(terms_of(8)).ok());
+}
+
 TEST_F(ContextRegistryTest, ArenaHasALimit) {
   AttachTerms terms = terms_of(7);
   terms.arena_bytes = UINT64_MAX;

@@ -28,7 +28,7 @@ inline RegistryOptions registry_options() {
   RegistryOptions options;
   options.contexts_max = 4;
   options.arena_bytes_max = 8 << 20;
-  options.registered_bytes_max = 1 << 20;
+  options.regions.bytes_per_context_max = 1 << 20;
   options.lend = Lend::kAll;
   options.lend_uid = 0;
   return options;
@@ -145,7 +145,7 @@ class ControlServerTest : public ::testing::Test {
             .socket_group = "",
             .socket_mode = 0600,
             .connections_max = 8,
-            .first_request_timeout = timeout_};
+            .attach_timeout = timeout_};
   }
   /// Lets the server do all that is waiting.
   void run() {

@@ -16,6 +16,7 @@
 #include <fstream>
 #include <optional>
 
+#include "tests/unit/daemon/captured_log.h"
 #include "tests/unit/daemon/control_fixture.h"
 
 namespace lyre {
@@ -213,7 +214,7 @@ TEST_F(ControlServerTest, TooManyConnectionsAreToldSo) {
   run();
   RawClient late(path_);
   run();
-  expect_goodbye(late, "too many connections");
+  expect_goodbye(late, "too many connections: all 8 of the control socket are in use");
   EXPECT_EQ(server_->counters().refused, 1u);
   clients.pop_back();
   run();
@@ -313,8 +314,57 @@ class ImpatientServerTest : public ControlServerTest {
 
 TEST_F(ImpatientServerTest, SilentClientIsDropped) {
   RawClient client(path_);
-  EXPECT_TRUE(run_until([&] { return server_->counters().silent == 1; }));
-  expect_goodbye(client, "nothing was asked for");
+  EXPECT_TRUE(run_until([&] { return server_->counters().idle == 1; }));
+  expect_goodbye(client, "no attach in time");
+}
+
+// Whoever had asked once kept its place for ever.
+TEST_F(ImpatientServerTest, AnAnswerDoesNotKeepThePlaceOfAConnection) {
+  RawClient client(path_);
+  client.send(make_message<channel::InfoRequest>(Control::kInfo));
+  EXPECT_TRUE(run_until([&] { return server_->counters().idle == 1; }));
+  expect_message<channel::InfoReply>(client, Control::kInfoReply);
+  expect_goodbye(client, "no attach in time");
+}
+
+class SharedServerTest : public ControlServerTest {
+ protected:
+  SharedServerTest() {
+    server_.reset();
+    ControlOptions shared = options();
+    shared.connections_per_uid_max = 3;
+    server_.emplace(io_, registry_, facts(), shared);
+    EXPECT_TRUE(server_->open().ok());
+  }
+};
+
+TEST_F(SharedServerTest, AUidHasAShareOfTheConnections) {
+  std::vector<RawClient> clients;
+  for (int i = 0; i < 3; ++i) clients.emplace_back(path_);
+  run();
+  RawClient late(path_);
+  run();
+  expect_goodbye(late,
+                 "too many connections: clients of one uid may have 3 "
+                 "(clients.contexts_per_uid_max + 64)");
+  EXPECT_EQ(server_->counters().refused, 1u);
+  clients.pop_back();
+  run();
+  expect_still_serving();
+}
+
+TEST_F(ControlServerTest, TheLogNamesWhoAttachesAndDetaches) {
+  CapturedLog log;
+  const std::string who = "(pid " + std::to_string(::getpid()) + " uid " +
+                          std::to_string(::getuid()) + " gid " + std::to_string(::getgid()) + ")";
+  {
+    RawClient client(path_);
+    client.send(attach_request());
+    run();
+  }
+  run();
+  EXPECT_TRUE(log.has(who + ": attached as context 0")) << log.text();
+  EXPECT_TRUE(log.has(who + ": detached from context 0")) << log.text();
 }
 
 }  // namespace

@@ -162,6 +162,51 @@ TEST_F(RegistrationTest, AShareIsAllThereIs) {
   EXPECT_EQ(reply.error, EDQUOT);
 }
 
+/// A share for the clients of one uid that is smaller than those of two contexts.
+class SharedRegistrationTest : public RegistrationTest {
+ protected:
+  SharedRegistrationTest() : options_(registry_options()) {
+    options_.regions = {.bytes_per_context_max = 6 * kRegionPage,
+                        .bytes_per_uid_max = 8 * kRegionPage,
+                        .regions_per_uid_max = 3};
+  }
+  Result<uint32_t> add(ContextRegistry& registry, uint32_t context, uint64_t pages) {
+    return registry.regions().add(
+        context, {OwnedFd(::dup(file_.get())), 0, pages * kRegionPage, kRegionPage});
+  }
+  static uint32_t attach_as(ContextRegistry& registry, uint32_t uid) {
+    return registry.attach({.identity = {.pid = 1, .uid = uid, .gid = 1}}).value().index;
+  }
+  RegistryOptions options_;
+};
+
+TEST_F(SharedRegistrationTest, ClientsOfOneUidShareBytesAndRegions) {
+  ContextRegistry registry(workers_, options_);
+  const uint32_t first = attach_as(registry, 7);
+  const uint32_t second = attach_as(registry, 7);
+  const uint32_t other = attach_as(registry, 8);
+  ASSERT_TRUE(add(registry, first, 6).ok());
+  const auto too_large = add(registry, second, 3);
+  ASSERT_FALSE(too_large.ok());
+  EXPECT_EQ(too_large.error().code, EDQUOT);
+  EXPECT_NE(too_large.error().text.find("registered_bytes_per_uid_max"), std::string::npos);
+  ASSERT_TRUE(add(registry, second, 1).ok());
+  ASSERT_TRUE(add(registry, second, 1).ok());
+  EXPECT_TRUE(add(registry, other, 6).ok());
+  EXPECT_FALSE(add(registry, first, 1).ok());
+}
+
+TEST_F(SharedRegistrationTest, TheNumberOfRegionsHasAShareToo) {
+  ContextRegistry registry(workers_, options_);
+  const uint32_t first = attach_as(registry, 7);
+  const uint32_t second = attach_as(registry, 7);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(add(registry, first, 1).ok());
+  const auto refused = add(registry, second, 1);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().text.find("regions_per_uid_max"), std::string::npos);
+  EXPECT_TRUE(add(registry, attach_as(registry, 8), 1).ok());
+}
+
 TEST_F(RegistrationTest, PagesThatVanishCostTheirOwnerTheContext) {
   RawClient client(path_);
   attach(client);

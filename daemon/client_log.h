@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+
+#include "stack/base/nanos.h"
+
+namespace lyre {
+
+/// Bounds the log lines that clients cause: so many in a minute for the clients of one uid. The log
+/// says that lines are left out, and how many were.
+/// Thread: the control thread.
+class ClientLog {
+ public:
+  explicit ClientLog(uint32_t lines_per_minute_max) : lines_max_(lines_per_minute_max) {}
+
+  /// True when a line about a client of `uid` may be written now.
+  bool may_write(uint32_t uid, Nanos now);
+
+ private:
+  /// Uids that are counted at a time. Those beyond share one count.
+  static constexpr size_t kUidsMax = 1024;
+  struct Minute {
+    Nanos begin;
+    uint32_t lines = 0;
+    uint64_t left_out = 0;
+  };
+
+  Minute& minute_of(uint32_t uid, Nanos now);
+
+  const uint32_t lines_max_;
+  std::map<uint32_t, Minute> minutes_;  ///< by uid
+};
+
+}  // namespace lyre

@@ -1,0 +1,195 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "libclient/include/lyre/lyre.h"
+#include "libclient/resources.h"
+#include "stack/channel/control.h"
+#include "tests/support/daemon_pair.h"
+
+// What one user may take of a real daemon, and that others are served beside it.
+namespace lyre::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uid_t kStranger = 65534;
+constexpr int kHangUpTimeoutMs = 30'000;
+
+struct CloseContext {
+  void operator()(lyre_context* context) const { lyre_context_close(context); }
+};
+using Context = std::unique_ptr<lyre_context, CloseContext>;
+
+/// The sockets that are connected while it exists belong to the stranger.
+class AsStranger {
+ public:
+  AsStranger() { EXPECT_EQ(::seteuid(kStranger), 0); }
+  ~AsStranger() { EXPECT_EQ(::seteuid(0), 0); }
+  AsStranger(const AsStranger&) = delete;
+  AsStranger& operator=(const AsStranger&) = delete;
+};
+
+/// Memory that costs nothing until it is touched.
+class SparseMemory {
+ public:
+  explicit SparseMemory(size_t bytes)
+      : bytes_(bytes), file_(::memfd_create("lyre-sparse", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
+    EXPECT_EQ(::ftruncate(file_.get(), static_cast<off_t>(bytes)), 0);
+    at_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
+    EXPECT_NE(at_, MAP_FAILED);
+  }
+  ~SparseMemory() { ::munmap(at_, bytes_); }
+  SparseMemory(const SparseMemory&) = delete;
+  SparseMemory& operator=(const SparseMemory&) = delete;
+
+  const void* data() const { return at_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  size_t bytes_;
+  client::UniqueFd file_;
+  void* at_ = nullptr;
+};
+
+class HostileLimits : public testing::Test {
+ protected:
+  static constexpr size_t kMiB = 1 << 20;
+
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "needs root, to be two users";
+    pair_ = std::make_unique<DaemonPair>(std::getenv("LYRE_TEST_LYRED"),
+                                         "[clients]\ncontexts_max = 12\ncontexts_per_uid_max = 4\n"
+                                         "registered_bytes_max = 4194304\n"
+                                         "registered_bytes_per_uid_max = 6291456\n"
+                                         "log_lines_per_minute_max = 50\n");
+    const std::filesystem::path socket = pair_->socket(0);
+    ASSERT_EQ(::chmod(socket.parent_path().c_str(), 0711), 0);
+    ASSERT_EQ(::chmod(socket.c_str(), 0666), 0);
+  }
+
+  /// nullptr: refused; lyre_last_error() says why.
+  Context attach() {
+    const lyre_options options{.struct_bytes = sizeof options,
+                               .socket_path = pair_->socket(0).c_str(),
+                               .label = "limits",
+                               .arena_bytes = kMiB};
+    lyre_context* context = nullptr;
+    lyre_context_open(&options, &context);
+    return Context(context);
+  }
+  client::UniqueFd connect() {
+    client::UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    pair_->socket(0).copy(address.sun_path, sizeof address.sun_path - 1);
+    EXPECT_EQ(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address),
+              0);
+    return socket;
+  }
+  /// True when the daemon answers. Its word to those that it refuses comes instead.
+  static bool ask(const client::UniqueFd& socket) {
+    channel::InfoRequest request{};
+    request.header.type = channel::Control::kInfo;
+    request.header.bytes = sizeof request;
+    ::send(socket.get(), &request, sizeof request, MSG_NOSIGNAL);
+    channel::ControlHeader header{};
+    const ssize_t bytes = ::recv(socket.get(), &header, sizeof header, 0);
+    return bytes == sizeof header && header.type == channel::Control::kInfoReply;
+  }
+  static bool await_hang_up(const client::UniqueFd& socket) {
+    pollfd waited{.fd = socket.get(), .events = POLLRDHUP, .revents = 0};
+    return ::poll(&waited, 1, kHangUpTimeoutMs) == 1;
+  }
+  bool is_direct(const Context& context, const SparseMemory& memory, std::string& why) {
+    lyre_region* region = nullptr;
+    EXPECT_EQ(lyre_register(context.get(), memory.data(), memory.bytes(), &region), 0)
+        << lyre_last_error();
+    const char* text = "";
+    const bool out = lyre_region_is_direct(region, &text) != 0;
+    why = text;
+    return out;
+  }
+  size_t count_lines(const std::string& part) {
+    std::istringstream log(pair_->log(0));
+    size_t count = 0;
+    for (std::string line; std::getline(log, line);) {
+      if (line.find(part) != std::string::npos) ++count;
+    }
+    return count;
+  }
+
+  std::unique_ptr<DaemonPair> pair_;
+};
+
+TEST_F(HostileLimits, AUidThatTakesEveryContextItCanLeavesThoseOfOthers) {
+  std::vector<Context> taken;
+  {
+    const AsStranger stranger;
+    while (Context context = attach()) taken.push_back(std::move(context));
+  }
+  EXPECT_EQ(taken.size(), 4u);
+  EXPECT_THAT(lyre_last_error(), HasSubstr("clients.contexts_per_uid_max"));
+  EXPECT_NE(attach(), nullptr) << lyre_last_error();
+}
+
+TEST_F(HostileLimits, AUidThatTakesEveryConnectionItCanLeavesThoseOfOthers) {
+  std::vector<client::UniqueFd> taken;
+  bool is_answered = true;
+  while (is_answered && taken.size() < 200) {
+    const AsStranger stranger;
+    client::UniqueFd socket = connect();
+    is_answered = ask(socket);
+    if (is_answered) taken.push_back(std::move(socket));
+  }
+  EXPECT_EQ(taken.size(), 4u + 64u);
+  EXPECT_NE(attach(), nullptr) << lyre_last_error();
+  // Nobody who has asked once keeps a connection.
+  for (const client::UniqueFd& socket : taken) EXPECT_TRUE(await_hang_up(socket));
+}
+
+TEST_F(HostileLimits, AUidThatRegistersAllThatItCanLeavesAddressesToOthers) {
+  const SparseMemory memory(4 * kMiB);
+  std::vector<Context> taken;
+  std::string why;
+  {
+    const AsStranger stranger;
+    for (int i = 0; i < 2; ++i) taken.push_back(attach());
+  }
+  EXPECT_TRUE(is_direct(taken[0], memory, why)) << why;
+  EXPECT_FALSE(is_direct(taken[1], memory, why));
+  EXPECT_THAT(why, HasSubstr("clients.registered_bytes_per_uid_max"));
+  const Context honest = attach();
+  EXPECT_TRUE(is_direct(honest, memory, why)) << why;
+}
+
+// 36 576 warnings came in 70 s.
+TEST_F(HostileLimits, AUidCannotFillTheLog) {
+  for (int i = 0; i < 2000; ++i) {
+    const AsStranger stranger;
+    const client::UniqueFd socket = connect();
+    EXPECT_EQ(::send(socket.get(), "garbage", 7, MSG_NOSIGNAL), 7);
+    EXPECT_TRUE(await_hang_up(socket));
+  }
+  EXPECT_LE(count_lines("uid 65534 gid"), 2 * 50u);  // two minutes, on a slow machine
+  EXPECT_GE(count_lines("uid 65534 gid"), 50u);
+  EXPECT_GE(count_lines("clients of uid 65534: 50 lines within a minute"), 1u);
+  attach();
+  EXPECT_GE(count_lines("uid 0 gid 0): attached as context"), 1u);
+}
+
+}  // namespace
+}  // namespace lyre::test
