@@ -2,15 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sched.h>
 
 #include <boost/asio/post.hpp>
-#include <cstdlib>
 #include <filesystem>
 #include <thread>
 
 #include "libclient/include/lyre/lyre.h"
-#include "tests/unit/daemon/sim_backend.h"
+#include "tests/unit/daemon/daemon_fixture.h"
 
 namespace lyre {
 namespace {
@@ -18,28 +16,8 @@ namespace {
 using ::testing::HasSubstr;
 
 /// A whole daemon of this process: its NIC API is simulated, all else is what lyred runs.
-class LauncherTest : public ::testing::Test {
+class LauncherTest : public DaemonTest {
  protected:
-  LauncherTest() {
-    char name[] = "/tmp/lyre-launch-XXXXXX";
-    directory_ = ::mkdtemp(name);
-  }
-  ~LauncherTest() override { std::filesystem::remove_all(directory_); }
-
-  std::string socket() const { return directory_ + "/lyred.sock"; }
-
-  Config config(const std::string& device = "sim0") const {
-    auto config = parse_config("[daemon]\nsocket = \"" + socket() +
-                                   "\"\nsocket_group = \"\"\n[memory]\nrx_slots = 1024\n"
-                                   "[tcp]\nconnections_max = 64\n[[port]]\nname = \"rail0\"\n"
-                                   "device = \"" +
-                                   device + "\"\naddress = \"10.9.0.1/24\"\n",
-                               "f.toml");
-    EXPECT_TRUE(config.ok()) << config.error().text;
-    config->cores = {static_cast<uint32_t>(::sched_getcpu())};
-    return *config;
-  }
-
   auto start(const Config& config) {
     return Launcher::start(config, io_, [this](const Config&) {
       ++backends_started_;
@@ -47,9 +25,6 @@ class LauncherTest : public ::testing::Test {
     });
   }
 
-  std::string directory_;
-  boost::asio::io_context io_;
-  SimBackend::Ports states_;
   int backends_started_ = 0;
 };
 

@@ -1,0 +1,75 @@
+#include "daemon/assembly.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "tests/unit/daemon/daemon_fixture.h"
+
+namespace lyre {
+namespace {
+
+class AssemblyTest : public DaemonTest {
+ protected:
+  AssemblyTest() : reply_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+  Result<std::unique_ptr<Assembly>> make(const Config& config) {
+    return Assembly::make(config, std::make_unique<SimBackend>(states_), io_, reply_.get());
+  }
+
+  OwnedFd reply_;
+};
+
+TEST_F(AssemblyTest, ServesNobodyBeforeItIsStarted) {
+  const Config wanted = config();
+  auto parts = make(wanted);
+  ASSERT_TRUE(parts.ok()) << parts.error().text;
+  Assembly& made = **parts;
+  EXPECT_FALSE(std::filesystem::exists(socket()));
+  EXPECT_EQ(made.threads().turns(0), 0u);
+
+  ASSERT_TRUE(made.start().ok());
+  EXPECT_TRUE(std::filesystem::exists(socket()));
+  EXPECT_TRUE(run_until([&] { return made.threads().turns(0) > 0; }));
+  parts->reset();
+  EXPECT_FALSE(std::filesystem::exists(socket()));
+}
+
+TEST_F(AssemblyTest, TheStatsSegmentShowsTheConfigurationAndThePorts) {
+  const Config wanted = config();
+  auto parts = make(wanted);
+  ASSERT_TRUE(parts.ok()) << parts.error().text;
+  const channel::StatsHeader& header = (*parts)->stats().header();
+  EXPECT_STREQ(header.daemon_name, "lyre");
+  EXPECT_STREQ(header.idle_policy, "adaptive");
+  EXPECT_EQ(header.worker_count, 1u);
+  EXPECT_EQ(header.port_count, 1u);
+  EXPECT_EQ(header.hugepages, 0u);
+  ASSERT_EQ(states_.size(), 1u);
+  EXPECT_EQ(states_[0]->options.device, "sim0");
+}
+
+TEST_F(AssemblyTest, APortThatCannotBeOpenedIsNamed) {
+  const Config wanted = config("none");
+  const auto parts = make(wanted);
+  ASSERT_FALSE(parts.ok());
+  EXPECT_EQ(parts.error().text, "f.toml:8: port 'rail0': none: is not there");
+}
+
+TEST_F(AssemblyTest, ASocketThatCannotBeMadeStartsNoWorker) {
+  const Config wanted = config();
+  auto parts = make(wanted);
+  ASSERT_TRUE(parts.ok()) << parts.error().text;
+  std::ofstream(socket()) << "an operator's file";
+  const Status started = (*parts)->start();
+  ASSERT_FALSE(started.ok());
+  EXPECT_THAT(started.error().text, ::testing::HasSubstr("is there and not a socket"));
+  EXPECT_EQ((*parts)->threads().turns(0), 0u);
+}
+
+}  // namespace
+}  // namespace lyre

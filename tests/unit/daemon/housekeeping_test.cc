@@ -1,0 +1,74 @@
+#include "daemon/housekeeping.h"
+
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+
+#include <memory>
+
+#include "tests/unit/daemon/captured_log.h"
+#include "tests/unit/daemon/daemon_fixture.h"
+
+namespace lyre {
+namespace {
+
+/// A daemon that serves, with simulated ports.
+class HousekeepingTest : public DaemonTest {
+ protected:
+  HousekeepingTest() : reply_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), config_(config()) {}
+
+  void SetUp() override {
+    auto parts = Assembly::make(config_, std::make_unique<SimBackend>(states_), io_, reply_.get());
+    ASSERT_TRUE(parts.ok()) << parts.error().text;
+    parts_ = std::move(*parts);
+    ASSERT_TRUE(parts_->start().ok());
+    housekeeping_ = std::make_unique<Housekeeping>(io_, *parts_, notifier_);
+    housekeeping_->begin();
+  }
+  void TearDown() override {
+    housekeeping_.reset();
+    parts_.reset();
+  }
+
+  OwnedFd reply_;
+  const Config config_;
+  Notifier notifier_;
+  std::unique_ptr<Assembly> parts_;
+  std::unique_ptr<Housekeeping> housekeeping_;
+};
+
+TEST_F(HousekeepingTest, ShowsHowManyClientsAreAttached) {
+  channel::StatsHeader& header = parts_->stats().header();
+  const auto grant = parts_->registry().attach({.identity = {.pid = 1, .uid = 7, .gid = 7}});
+  ASSERT_TRUE(grant.ok()) << grant.error().text;
+  EXPECT_TRUE(run_until([&] { return header.clients.get() == 1; }));
+  parts_->registry().detach(grant.value().index);
+  EXPECT_TRUE(run_until([&] { return header.clients.get() == 0; }));
+  EXPECT_EQ(header.clients_total.get(), 1u);
+}
+
+TEST_F(HousekeepingTest, RestartsAPortWhoseDriverAsksForIt) {
+  states_[0]->needs_restart = true;
+  EXPECT_TRUE(run_until([&] { return states_[0]->restarts > 0; }));
+  states_[0]->needs_restart = false;
+  // Workers wait meanwhile and go on afterwards.
+  const uint64_t turns = parts_->threads().turns(0);
+  EXPECT_TRUE(run_until([&] { return parts_->threads().turns(0) > turns; }));
+}
+
+TEST_F(HousekeepingTest, WarnsOfAnAddressThatAnotherMachineClaims) {
+  CapturedLog log;
+  auto& conflicts = parts_->stats().worker(0).drops[static_cast<size_t>(Drop::kArpConflict)];
+  conflicts.set(1);
+  EXPECT_TRUE(run_until([&] { return log.has("another machine claims an address"); }));
+}
+
+TEST_F(HousekeepingTest, SeesAWorkerThatMakesNoTurns) {
+  EXPECT_FALSE(housekeeping_->is_worker_hanging());
+  ASSERT_TRUE(parts_->threads().pause());
+  EXPECT_TRUE(run_until([&] { return housekeeping_->is_worker_hanging(); }));
+  parts_->threads().resume();
+  EXPECT_TRUE(run_until([&] { return !housekeeping_->is_worker_hanging(); }));
+}
+
+}  // namespace
+}  // namespace lyre
