@@ -16,6 +16,7 @@ constexpr int64_t kSocketPathBytesMax = sizeof(sockaddr_un::sun_path) - 1;
 bool flag(const KeyValue& value) { return std::get<bool>(value); }
 int64_t number(const KeyValue& value) { return std::get<int64_t>(value); }
 uint32_t small(const KeyValue& value) { return static_cast<uint32_t>(number(value)); }
+uint16_t tiny(const KeyValue& value) { return static_cast<uint16_t>(number(value)); }
 const std::string& text(const KeyValue& value) { return std::get<std::string>(value); }
 template <typename Choice>
 Choice choice(const KeyValue& value) {
@@ -135,15 +136,20 @@ constexpr Key kKeys[] = {
   {"tcp", "user_timeout_ms", KeyType::kNumber, "20000", 100, 86'400'000, "",
    "A connection whose bytes stay unacknowledged this long ends with an error.",
    [](Config& c, const KeyValue& v) { c.connection.user_timeout_ms = small(v); }},
-  {"tcp", "connect_timeout_ms", KeyType::kNumber, "10000", 100, 3'600'000, "",
-   "A connection that is not established after this time ends with an error.",
+  {"tcp", "connect_timeout_ms", KeyType::kNumber, "180000", 100, 3'600'000, "",
+   "A connection that a client opens ends with an error if it is not established after this time "
+   "(RFC 9293 3.8.3: at least three minutes).",
    [](Config& c, const KeyValue& v) { c.connection.connect_timeout_ms = small(v); }},
+  {"tcp", "syn_received_timeout_s", KeyType::kNumber, "10", 1, 600, "",
+   "A connection that a peer opens is forgotten if the peer does not complete the handshake in this "
+   "time.",
+   [](Config& c, const KeyValue& v) { c.connection.syn_received_timeout_s = tiny(v); }},
   {"tcp", "rto_min_ms", KeyType::kNumber, "200", 1, 60'000, "",
    "Smallest retransmission timeout. Must exceed the peer's delay of acknowledgements.",
    [](Config& c, const KeyValue& v) { c.connection.rto_min_us = 1000 * small(v); }},
   {"tcp", "ack_delay_ms", KeyType::kNumber, "40", 0, 500, "",
    "Longest that an acknowledgement waits for company.",
-   [](Config& c, const KeyValue& v) { c.connection.ack_delay_ms = small(v); }},
+   [](Config& c, const KeyValue& v) { c.connection.ack_delay_ms = tiny(v); }},
   {"tcp", "time_wait_ms", KeyType::kNumber, "60000", 0, 240'000, "",
    "How long the name of a closed connection stays reserved.",
    [](Config& c, const KeyValue& v) { c.connection.time_wait_ms = small(v); }},

@@ -67,7 +67,8 @@ struct Session {
 
   IpAddress next_hop;
 
-  IndexLink owner_link;     ///< in its context's list; without a context, in the TIME-WAIT queue
+  /// In its context's list; without a context, in the queue of half-open sessions or of TIME-WAITs.
+  IndexLink owner_link;
   IndexLink dirty_link;     ///< in its context's list of sessions with unreported events
   IndexLink transmit_link;  ///< in the transmit queue
 

@@ -27,18 +27,20 @@ struct ConnectionConfig {
   uint32_t receive_buffer_bytes = 4 << 20;  ///< the maximum; charged by packet, not by payload byte
   uint32_t receive_buffer_start_bytes = 256 << 10;  ///< grows with what the application reads
   uint32_t send_buffer_bytes = 8 << 20;             ///< the limit of Engine::send_room_bytes()
-  uint32_t slot_bytes = 2048;         ///< the charge of one full-sized received packet
-  uint32_t user_timeout_ms = 20'000;  ///< RFC 9293 3.8.3: limit of the time unacknowledged
-  uint32_t connect_timeout_ms = 10'000;
-  uint32_t rto_min_us = 200'000;  ///< RFC 6298: 1 s; Linux and this stack: 200 ms
+  uint32_t slot_bytes = 2048;             ///< the charge of one full-sized received packet
+  uint32_t user_timeout_ms = 20'000;      ///< RFC 9293 3.8.3: limit of the time unacknowledged
+  uint32_t connect_timeout_ms = 180'000;  ///< active opens; RFC 9293 3.8.3: at least 3 min
+  uint32_t rto_min_us = 200'000;          ///< RFC 6298: 1 s; Linux and this stack: 200 ms
   uint32_t rto_max_ms = 60'000;
-  uint32_t ack_delay_ms = 40;               ///< RFC 9293 3.8.6.3: at most 500 ms
   uint32_t time_wait_ms = 60'000;           ///< as Linux; RFC 9293 3.4.2: 2 MSL = 4 min
   uint32_t keepalive_idle_ms = 7'200'000;   ///< RFC 9293 3.8.4: at least two hours by default
   uint32_t keepalive_interval_ms = 75'000;  ///< between probes; as Linux
   uint32_t accept_defer_ms = 0;             ///< passive: until then a bare ACK does not establish
   uint32_t orphan_timeout_ms = 60'000;      ///< in FIN-WAIT-2 after the application closed
-  uint16_t mss_bytes = 1460;                ///< largest payload this side can receive and send
+  uint16_t ack_delay_ms = 40;               ///< RFC 9293 3.8.6.3: at most 500 ms
+  /// Passive opens: short, because a SYN costs its sender nothing.
+  uint16_t syn_received_timeout_s = 10;
+  uint16_t mss_bytes = 1460;  ///< largest payload this side can receive and send
   CongestionAlgorithm congestion = CongestionAlgorithm::kCubic;
   EcnMode ecn = EcnMode::kAccept;
   bool pacing = false;      ///< spreads a window over its round trip instead of sending it at once

@@ -49,7 +49,6 @@ ConnId start(Core& core, const FourTuple& tuple, const ConnectionConfig& config,
   c.has_timestamps = config.timestamps;
   c.has_sack = config.sack;
   c.has_scaling = config.window_scaling;
-  c.deadline(Timer::kGiveUp) = now + millis(config.connect_timeout_ms);
   c.last_heard_at = now;
   congestion_start(c.cc, config.congestion, c.snd.mss_bytes);
   return id;
@@ -113,8 +112,10 @@ void open_simultaneously(Core& core, Connection& c, const SegmentIn& segment, Na
 ConnId start_active(Core& core, const FourTuple& tuple, const ConnectionConfig& config, Nanos now) {
   const ConnId id = start(core, tuple, config, now);
   if (id == kNoConn) return id;
-  core.connections[id].is_active = true;
-  set_state(core.connections[id], State::kSynSent);
+  Connection& c = core.connections[id];
+  c.is_active = true;
+  c.deadline(Timer::kGiveUp) = now + handshake_timeout(c);
+  set_state(c, State::kSynSent);
   return id;
 }
 
@@ -123,6 +124,7 @@ ConnId start_passive(Core& core, const FourTuple& tuple, const ConnectionConfig&
   const ConnId id = start(core, tuple, config, now);
   if (id == kNoConn) return id;
   Connection& c = core.connections[id];
+  c.deadline(Timer::kGiveUp) = now + handshake_timeout(c);
   if (iss_after && c.snd.iss.at_or_before(*iss_after)) set_iss(c, *iss_after + kIssGap);
   accept_syn(c, syn, now);
   set_state(c, State::kSynReceived);

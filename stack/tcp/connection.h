@@ -67,7 +67,7 @@ enum class Timer : uint8_t {
   kTailProbe,  ///< RFC 8985 7.2
   kReorder,    ///< RFC 8985 6.2 step 5
   kPersist,    ///< RFC 9293 3.8.6.1
-  kGiveUp,     ///< connect timeout, user timeout
+  kGiveUp,     ///< handshake_timeout(), user timeout
   kPace,       ///< the next segment may leave
   kIdle,       ///< TIME-WAIT, orphaned FIN-WAIT-2, keep-alive
 };

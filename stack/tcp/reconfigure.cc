@@ -23,8 +23,8 @@ void restart_keepalive(Connection& c, Nanos now) {
 }
 
 Nanos give_up_after(const Connection& c) {
-  const bool is_opening = is_one_of(c.state, kOpening);
-  return millis(is_opening ? c.config.connect_timeout_ms : c.config.user_timeout_ms);
+  if (is_one_of(c.state, kOpening)) return handshake_timeout(c);
+  return millis(c.config.user_timeout_ms);
 }
 
 /// RFC 5482 2.1: a changed timeout is measured from the start of the wait.
@@ -53,6 +53,7 @@ void reconfigure(Connection& c, const ConnectionConfig& wanted, Nanos now, Effec
   config.keepalive_count = wanted.keepalive_count;
   config.user_timeout_ms = wanted.user_timeout_ms;
   config.connect_timeout_ms = wanted.connect_timeout_ms;
+  config.syn_received_timeout_s = wanted.syn_received_timeout_s;
   config.orphan_timeout_ms = wanted.orphan_timeout_ms;
   config.send_buffer_bytes = wanted.send_buffer_bytes;
   const uint32_t receive_buffer = workable_buffer_bytes(config, wanted.receive_buffer_bytes);

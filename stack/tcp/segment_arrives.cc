@@ -181,10 +181,10 @@ void retake_syn(Core& core, Connection& c, const SegmentIn& segment, Nanos now, 
 /// accept_defer: before the peer has sent data, a bare ACK does not complete the handshake. It is
 /// treated as lost, but the SYN,ACK is not sent again before the time is over.
 /// The opening time is not stored. It follows from the give-up deadline, which start() set to the
-/// opening time plus connect_timeout_ms, and which reconfigure() moves when that timeout changes.
+/// opening time plus handshake_timeout(), and which reconfigure() moves when that timeout changes.
 bool is_deferred(Connection& c, const SegmentIn& segment, Nanos now) {
   if (c.config.accept_defer_ms == 0 || c.is_active) return false;
-  const Nanos opened_at = c.deadline(Timer::kGiveUp) - millis(c.config.connect_timeout_ms);
+  const Nanos opened_at = c.deadline(Timer::kGiveUp) - handshake_timeout(c);
   const Nanos until = opened_at + millis(c.config.accept_defer_ms);
   const bool is_bare_ack = segment.flags.bits == TcpFlags::kAck && segment.payload_bytes == 0 &&
                            is_acceptable(c, segment);

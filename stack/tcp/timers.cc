@@ -85,6 +85,11 @@ void on_idle(Connection& c, Nanos now, Effects& effects) {
 
 }  // namespace
 
+Nanos handshake_timeout(const Connection& c) {
+  return c.is_active ? millis(c.config.connect_timeout_ms)
+                     : seconds(c.config.syn_received_timeout_s);
+}
+
 Nanos current_rto(const Connection& c) {
   const uint8_t shift = std::min(c.recovery.backoff, kBackoffMax);
   return earlier(c.rtt.rto * (int64_t{1} << shift), millis(c.config.rto_max_ms));

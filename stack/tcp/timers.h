@@ -4,6 +4,8 @@
 
 namespace lyre::tcp {
 
+/// How long the handshake may take, from open_active() or open_passive() on.
+Nanos handshake_timeout(const Connection& c);
 /// RFC 6298 5.5: the timeout after its backoff.
 Nanos current_rto(const Connection& c);
 /// snd.una moved, or the set of lost data changed: RFC 6298 5.2, 5.3 and RFC 8985 7.2.

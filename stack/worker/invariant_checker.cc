@@ -29,6 +29,7 @@ void InvariantChecker::check_session(uint32_t conn) const {
              state_.contexts[checked.context].state != Context::State::kFree);
   LYRE_CHECK(state_.time_waits.holds(conn) == (checked.context == session::kNoContext &&
                                                state_.engine.state(conn) == tcp::State::kTimeWait));
+  LYRE_CHECK(!checked.is_embryonic || checked.owner_link.is_linked());
   const bool is_closed = state_.engine.state(conn) == tcp::State::kClosed;
   LYRE_CHECK(is_closed || uint64_t{checked.lent_slots} * state_.memory.rx_slot_bytes() <=
                               state_.engine.charged_bytes(conn));

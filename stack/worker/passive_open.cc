@@ -39,27 +39,30 @@ PacketFate PassiveOpen::on_segment(io::PacketBuf* packet, const ip::TcpInput& in
 bool PassiveOpen::try_reuse(uint32_t conn, const FourTuple& tuple) {
   if (state_.session(conn).context != session::kNoContext) return false;
   if (state_.listeners.find(tuple.local) == Listeners::kNone) return false;
-  lifecycle_.end_time_wait(conn);
+  lifecycle_.end_silently(conn);
   return state_.find_connection(tuple) == FlowTable::kNone;
 }
 
 void PassiveOpen::on_syn(uint32_t index, const FourTuple& tuple, const tcp::SegmentIn& segment,
                          std::optional<SeqNum> iss_after, std::optional<MacAddress> mac) {
   Listener& listener = state_.listeners[index];
-  if (listener.pending - listener.embryonic >= listener.backlog)
-    return state_.drop(Drop::kTcpBacklogFull);
+  if (listener.is_full()) return state_.drop(Drop::kTcpBacklogFull);
   const auto route = state_.routes.lookup_from(tuple.local.address, tuple.remote.address);
   if (!route) return state_.drop(Drop::kTxNoRoute);
   const tcp::ConnectionConfig connection = lifecycle_.connection_config(*route);
-  const bool is_full = listener.pending >= listener.backlog;
-  // A SYN proves nothing about its sender, so no TIME-WAIT ends for it: a cookie answers instead.
-  if (connection.syn_cookies && (is_full || lifecycle_.must_make_room())) {
+  const bool is_backlog_used = listener.pending >= listener.backlog;
+  const bool is_share_used = state_.half_opens.is_share_used();
+  // A SYN proves nothing about its sender, so nothing gives way for it: a cookie answers instead.
+  // The ACK that brings the cookie back finds a place, if there is one at all.
+  if (!lifecycle_.can_make_room()) return state_.drop(Drop::kTcpNoSessions);
+  if (connection.syn_cookies && (is_backlog_used || is_share_used || lifecycle_.is_full())) {
     return output_.send_alone(
         tuple, state_.engine.answer_with_cookie(tuple, connection, segment, state_.now), mac);
   }
-  if (is_full) return state_.drop(Drop::kTcpBacklogFull);
+  if (is_backlog_used) return state_.drop(Drop::kTcpBacklogFull);
   // Before the connection exists: without a claim its packets could not be routed here.
   if (!state_.router.can_claim(tuple)) return state_.drop(Drop::kRedirectFull);
+  if (is_share_used) lifecycle_.cut_half_open();
   lifecycle_.make_room();
   const uint32_t conn =
       state_.engine.open_passive(tuple, connection, segment, state_.now, iss_after);
@@ -80,6 +83,7 @@ void PassiveOpen::bind(uint32_t conn, uint32_t index, const FourTuple& tuple,
   opened.cookie = listener.cookie;
   ++listener.pending;
   ++listener.embryonic;
+  state_.half_opens.add(conn);
 }
 
 /// RFC 4987 3.6: the third segment of a handshake of which no state was kept. Empty: the segment
@@ -90,8 +94,10 @@ std::optional<PacketFate> PassiveOpen::on_cookie_ack(uint32_t index, io::PacketB
   const auto route =
       state_.routes.lookup_from(input.tuple.local.address, input.tuple.remote.address);
   if (!route || !state_.engine.has_cookie(input.tuple, segment, state_.now)) return std::nullopt;
-  if (!state_.router.can_claim(input.tuple)) {
-    state_.drop(Drop::kRedirectFull);  // the peer sends again
+  // The peer's first text repeats what is dropped here.
+  const bool is_backlog_full = state_.listeners[index].is_full();
+  if (is_backlog_full || !state_.router.can_claim(input.tuple)) {
+    state_.drop(is_backlog_full ? Drop::kTcpBacklogFull : Drop::kRedirectFull);
     return PacketFate::kUnused;
   }
   lifecycle_.make_room();

@@ -56,18 +56,28 @@ void SessionLifecycle::queue_time_wait(uint32_t conn) {
   if (state_.engine.state(conn) == tcp::State::kTimeWait) state_.time_waits.add(conn);
 }
 
-bool SessionLifecycle::must_make_room() const {
-  return state_.engine.connection_count() >= state_.config.engine.connections_max &&
-         !state_.time_waits.empty();
+bool SessionLifecycle::is_full() const {
+  return state_.engine.connection_count() >= state_.config.engine.connections_max;
+}
+
+bool SessionLifecycle::can_make_room() const {
+  return !is_full() || !state_.time_waits.empty() || !state_.half_opens.empty();
 }
 
 void SessionLifecycle::make_room() {
-  if (!must_make_room()) return;
+  if (!is_full()) return;
+  if (state_.time_waits.empty()) return cut_half_open();
   state_.stats.worker->time_waits_cut.add(1);
-  end_time_wait(state_.time_waits.oldest());
+  end_silently(state_.time_waits.oldest());
 }
 
-void SessionLifecycle::end_time_wait(uint32_t conn) {
+void SessionLifecycle::cut_half_open() {
+  if (state_.half_opens.empty()) return;
+  state_.stats.worker->half_opens_cut.add(1);
+  end_silently(state_.half_opens.oldest());
+}
+
+void SessionLifecycle::end_silently(uint32_t conn) {
   tcp::Effects effects;
   std::optional<tcp::SegmentOut> none;
   state_.engine.on_app_abort(conn, state_.now, effects, none);
@@ -248,6 +258,7 @@ void SessionLifecycle::end(uint32_t conn, tcp::EndReason reason) {
 void SessionLifecycle::leave_handshake(uint32_t conn) {
   session::Session& passive = state_.session(conn);
   if (!passive.is_embryonic) return;
+  state_.half_opens.remove(conn);
   passive.is_embryonic = false;
   if (state_.listeners.is_valid(passive.listener, passive.listener_generation)) {
     --state_.listeners[passive.listener].embryonic;

@@ -33,12 +33,18 @@ class SessionLifecycle {
   /// The new connection becomes a session, without a client yet.
   void bind(uint32_t conn, const FourTuple& tuple, const ip::RouteResult& route);
 
-  /// True when every place is taken and one of them by a TIME-WAIT that may end early.
-  bool must_make_room() const;
+  /// True when every place for a connection is taken.
+  bool is_full() const;
+  /// True when make_room() could give a place.
+  bool can_make_room() const;
   /// When every place is taken, the oldest TIME-WAIT ends early: what it guards against is rare,
-  /// and timestamps and random sequence numbers guard the next connection as well.
+  /// and timestamps and random sequence numbers guard the next connection as well. Without one, the
+  /// oldest handshake that a peer began gives way.
   void make_room();
-  void end_time_wait(uint32_t conn);
+  /// RFC 4987 3.4: forgets the oldest handshake that a peer began, if there is one.
+  void cut_half_open();
+  /// Ends a connection in TIME-WAIT or SYN-RECEIVED. Neither the peer nor a client is told.
+  void end_silently(uint32_t conn);
 
   /// Carries out what one call of the engine changed. It calls the engine again itself, with
   /// effects of their own.

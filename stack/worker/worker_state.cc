@@ -41,6 +41,7 @@ WorkerState::WorkerState(const WorkerConfig& worker_config, io::PacketMemory& pa
       sessions(make_zeroed_sessions(worker_config.engine.connections_max), std::free),
       transmit_queue(sessions.get()),
       time_waits(sessions.get()),
+      half_opens(sessions.get(), worker_config.engine.connections_max / kHalfOpenShare),
       sends(worker_config.contexts_max * channel::kSendsPerContextMax),
       contexts(kContextsMax),
       region_segment_bytes(kRegionsMax),

@@ -18,6 +18,7 @@
 #include "stack/worker/flow_table.h"
 #include "stack/worker/port.h"
 #include "stack/worker/routing/connection_router.h"
+#include "stack/worker/tables/half_open_queue.h"
 #include "stack/worker/tables/listeners.h"
 #include "stack/worker/tables/slot_loans.h"
 #include "stack/worker/tables/time_wait_queue.h"
@@ -83,6 +84,7 @@ struct WorkerState {
   std::unique_ptr<session::Session[], void (*)(void*)> sessions;  ///< by connection index
   TransmitQueue transmit_queue;
   TimeWaitQueue time_waits;
+  HalfOpenQueue half_opens;
   session::SendPieces sends;
 
   ContextTable contexts;

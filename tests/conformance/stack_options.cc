@@ -156,7 +156,7 @@ const std::map<std::string, Apply, std::less<>> kSettings = {
      number([](int64_t v, StackOptions& o) { o.connection.time_wait_ms = to_u32(v); })},
     {"nagle", number([](int64_t v, StackOptions& o) { o.connection.nagle = v != 0; })},
     {"ack_delay_ms",
-     number([](int64_t v, StackOptions& o) { o.connection.ack_delay_ms = to_u32(v); })},
+     number([](int64_t v, StackOptions& o) { o.connection.ack_delay_ms = static_cast<uint16_t>(v); })},
     {"rto_min_ms",
      number([](int64_t v, StackOptions& o) { o.connection.rto_min_us = to_u32(1000 * v); })},
     {"tcp_rto_min_us",
@@ -236,6 +236,7 @@ StackOptions::StackOptions() {
   connection.nagle = true;
   connection.user_timeout_ms = 925'000;     // Linux's 15 doublings of 200 ms
   connection.connect_timeout_ms = 127'000;  // and its 6 SYNs again
+  connection.syn_received_timeout_s = 127;
 }
 
 std::string apply_flags(std::string_view text, StackOptions& options) {

@@ -59,6 +59,7 @@ class TwoStacksRun {
       tcp::ConnectionConfig config = read_config(script_);
       // Longer than any sequence of losses.
       config.user_timeout_ms = config.connect_timeout_ms = 1'000'000'000;
+      config.syn_received_timeout_s = UINT16_MAX;
       config.time_wait_ms = 1'000'000'000;
       config.keepalive = false;
       const uint8_t more = script_.u8();

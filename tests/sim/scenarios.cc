@@ -34,6 +34,7 @@ void draw_hosts(Scenario& s, Rng& rng) {
     // Longer than any sequence of losses.
     host->connection.user_timeout_ms = 3'600'000;
     host->connection.connect_timeout_ms = 3'600'000;
+    host->connection.syn_received_timeout_s = 3'600;
     host->connection.time_wait_ms = 1'800'000;
     host->tso_bytes = rng.chance_ppm(500'000) ? 65535 : 0;
     host->app.chunk_bytes = static_cast<uint32_t>(1 + rng.below(100'000));

@@ -21,6 +21,9 @@ struct Listener {
   uint32_t pending = 0;        ///< handshakes under way and sessions not yet announced
   uint32_t next = UINT32_MAX;  ///< with the same port
   IndexLink link;              ///< in the list of its context
+
+  /// As many sessions as the backlog allows wait to be announced.
+  bool is_full() const { return pending - embryonic >= backlog; }
 };
 
 /// All listeners of a worker, by port. Thread: the worker.

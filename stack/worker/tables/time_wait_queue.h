@@ -27,7 +27,8 @@ class TimeWaitQueue {
   }
   bool holds(uint32_t conn) const {
     const session::Session& session = sessions_[conn];
-    return session.context == session::kNoContext && session.owner_link.is_linked();
+    return session.context == session::kNoContext && !session.is_embryonic &&
+           session.owner_link.is_linked();
   }
   uint32_t oldest() const { return queue_.front(); }  ///< kNone when empty
   bool empty() const { return queue_.empty(); }

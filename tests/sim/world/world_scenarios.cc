@@ -36,6 +36,7 @@ tcp::ConnectionConfig draw_connection(Rng& rng) {
   // Longer than any sequence of losses.
   out.user_timeout_ms = 900'000;
   out.connect_timeout_ms = 900'000;
+  out.syn_received_timeout_s = 900;
   // A FIN whose ACK is lost for longer than TIME-WAIT would be answered with a reset.
   out.time_wait_ms = 1000 * draw(rng, 60, 90);
   return out;

@@ -56,6 +56,7 @@ TEST(Config, TcpDefaultsAreTheEngines) {
   EXPECT_EQ(ours.receive_buffer_start_bytes, engine.receive_buffer_start_bytes);
   EXPECT_EQ(ours.user_timeout_ms, engine.user_timeout_ms);
   EXPECT_EQ(ours.connect_timeout_ms, engine.connect_timeout_ms);
+  EXPECT_EQ(ours.syn_received_timeout_s, engine.syn_received_timeout_s);
   EXPECT_EQ(ours.rto_min_us, engine.rto_min_us);
   EXPECT_EQ(ours.ack_delay_ms, engine.ack_delay_ms);
   EXPECT_EQ(ours.time_wait_ms, engine.time_wait_ms);

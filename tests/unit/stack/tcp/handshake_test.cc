@@ -122,6 +122,21 @@ TEST(Handshake, NobodyAnswersEndsInConnectTimeout) {
   EXPECT_EQ(peer.effects.reason, EndReason::kTimedOut);
 }
 
+TEST(Handshake, APeerThatNeverCompletesItIsForgottenSooner) {  // RFC 4987 3.3
+  Peer peer;
+  SegmentIn syn = peer.make(kS, 0, 0);
+  syn.seq = peer.their_iss;
+  peer.conn =
+      peer.engine.open_passive({.local = {IpAddress::v4(1), 1}, .remote = {IpAddress::v4(2), 2}},
+                               peer.config, syn, peer.now);
+  peer.next();
+  peer.wait(seconds(peer.config.syn_received_timeout_s) - millis(1));
+  EXPECT_EQ(peer.state(), State::kSynReceived);
+  peer.wait(millis(1));
+  EXPECT_TRUE(peer.effects.is_over);
+  EXPECT_EQ(peer.effects.reason, EndReason::kTimedOut);
+}
+
 TEST(Handshake, LostSynCostsTheInitialWindow) {  // RFC 5681 3.1
   Peer peer;
   peer.dial_with_lost_syn();
