@@ -29,4 +29,6 @@ uint32_t ssthresh_bytes(const Congestion& cc) {
   return std::max(static_cast<uint32_t>(cwnd), 2 * cc.mss_bytes);
 }
 
+bool is_sound(const Congestion& cc) { return cc.dctcp()->alpha >= 0 && cc.dctcp()->alpha <= 1; }
+
 }  // namespace lyre::tcp::dctcp

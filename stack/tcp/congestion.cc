@@ -131,4 +131,10 @@ void congestion_undo(Congestion& cc, const CongestionMemory& memory) {
   if (CubicState* cubic = cc.cubic()) *cubic = memory.cubic;
 }
 
+bool congestion_is_sound(const Congestion& cc) {
+  return cc.cwnd_bytes >= 1 && cc.cwnd_bytes <= kCwndBytesMax + UINT16_MAX &&
+         cc.ssthresh_bytes >= 1 && cc.credit_bytes >= 0 &&
+         (cc.algorithm != CongestionAlgorithm::kDctcp || dctcp::is_sound(cc));
+}
+
 }  // namespace lyre::tcp

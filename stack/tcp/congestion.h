@@ -84,6 +84,18 @@ struct EcnAck {
   SeqNum nxt;  ///< SND.NXT
 };
 
+/// What an algorithm asks of the rest of TCP.
+struct CongestionTraits {
+  /// It works with marks: it requests ECN in every mode, both sides echo every mark (RFC 8257 3.2)
+  /// instead of one a window, and every packet after the handshake is ECT (RFC 8257 3.5).
+  bool is_driven_by_marks = false;
+  /// RFC 3168 6.1.2 allows one reduction a window, for marks or a loss. RFC 8257 3.4: a loss after
+  /// a mark reduces the window again.
+  bool reduces_for_loss_after_mark = false;
+  /// The algorithm instead of this one towards a peer without ECN.
+  CongestionAlgorithm without_ecn = CongestionAlgorithm::kNewReno;
+};
+
 /// RFC 6928 2: ten segments, at most 14 600 bytes unless two segments are larger.
 uint32_t initial_window_bytes(uint32_t mss_bytes);
 
@@ -107,13 +119,17 @@ void congestion_on_unused(Congestion& cc, uint32_t used_bytes);
 CongestionMemory congestion_remember(const Congestion& cc);
 /// RFC 9438 4.9, RFC 4015 4: restores the state before the reduction.
 void congestion_undo(Congestion& cc, const CongestionMemory& memory);
+/// Whether the values are possible ones (simulator, fuzzers).
+bool congestion_is_sound(const Congestion& cc);
 
 /// The parts of the algorithms. Only the functions above call them.
 namespace newreno {
+inline constexpr CongestionTraits kTraits{};
 void grow(Congestion& cc, uint32_t delivered_bytes);
 uint32_t ssthresh_bytes(const Congestion& cc, uint32_t in_flight_bytes);
 }  // namespace newreno
 namespace cubic {
+inline constexpr CongestionTraits kTraits{.without_ecn = CongestionAlgorithm::kCubic};
 void grow(Congestion& cc, const CongestionAck& ack, Nanos now);
 uint32_t ssthresh_bytes(Congestion& cc, uint32_t in_flight_bytes);
 }  // namespace cubic
@@ -122,8 +138,23 @@ namespace hystart {
 uint32_t growth_bytes(Congestion& cc, const CongestionAck& ack);
 }  // namespace hystart
 namespace dctcp {
+inline constexpr CongestionTraits kTraits{.is_driven_by_marks = true,
+                                          .reduces_for_loss_after_mark = true};
 void note_ack(Congestion& cc, const EcnAck& ack);
 uint32_t ssthresh_bytes(const Congestion& cc);
+bool is_sound(const Congestion& cc);
 }  // namespace dctcp
+
+constexpr const CongestionTraits& traits_of(CongestionAlgorithm algorithm) {
+  switch (algorithm) {
+    case CongestionAlgorithm::kNewReno:
+      break;
+    case CongestionAlgorithm::kCubic:
+      return cubic::kTraits;
+    case CongestionAlgorithm::kDctcp:
+      return dctcp::kTraits;
+  }
+  return newreno::kTraits;
+}
 
 }  // namespace lyre::tcp

@@ -207,10 +207,8 @@ void establish(Core& core, Connection& c, const SegmentIn& segment, Nanos now, E
   c.heard_unreachable = false;
   effects.became_established = true;
   effects.wants_transmit = true;
-  // RFC 8257: DCTCP requires a peer that echoes marks; without ECN another algorithm is used.
-  const bool lacks_ecn = c.config.congestion == CongestionAlgorithm::kDctcp && !c.ecn.is_on;
-  congestion_start(c.cc, lacks_ecn ? CongestionAlgorithm::kNewReno : c.config.congestion,
-                   c.snd.mss_bytes);
+  const CongestionAlgorithm wanted = c.config.congestion;
+  congestion_start(c.cc, c.ecn.is_on ? wanted : traits_of(wanted).without_ecn, c.snd.mss_bytes);
   congestion_start_data(c.cc, c.snd.nxt);
   // RFC 5681 3.1: after a lost SYN the initial window is one segment.
   if (c.recovery.syn_retransmitted) c.cc.cwnd_bytes = c.cc.mss_bytes;

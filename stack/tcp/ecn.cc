@@ -17,13 +17,13 @@ bool has_both(wire::TcpFlags flags) {
   return flags.has(TcpFlags::kEce) && flags.has(TcpFlags::kCwr);
 }
 
-bool wants_dctcp(const ConnectionConfig& config) {
-  return config.congestion == CongestionAlgorithm::kDctcp;
+bool wants_marks(const ConnectionConfig& config) {
+  return traits_of(config.congestion).is_driven_by_marks;
 }
 
 /// RFC 3168 6.1.1.1: a SYN without answer may have been dropped because of its ECN flags.
 bool is_ecn_setup_syn(const Connection& c) {
-  const bool is_wanted = c.config.ecn == EcnMode::kOn || wants_dctcp(c.config);
+  const bool is_wanted = c.config.ecn == EcnMode::kOn || wants_marks(c.config);
   return is_wanted && !c.recovery.syn_retransmitted;
 }
 
@@ -42,23 +42,25 @@ void owe_ack_of_last_run(Connection& c) {
 }
 
 /// RFC 8257 3.2.
-void note_dctcp_mark(Connection& c, bool is_marked, Effects& effects) {
+void note_change_of_mark(Connection& c, bool is_marked, Effects& effects) {
   if (is_marked == c.ecn.last_was_marked) return;
   owe_ack_of_last_run(c);
   c.ecn.last_was_marked = is_marked;
   ack_at_once(c, effects);
 }
 
-bool echoes(const Connection& c) { return uses_dctcp(c) ? c.ecn.last_was_marked : c.ecn.owes_echo; }
+bool echoes(const Connection& c) {
+  return echoes_every_mark(c) ? c.ecn.last_was_marked : c.ecn.owes_echo;
+}
 
 }  // namespace
 
-bool uses_dctcp(const Connection& c) { return c.ecn.is_on && wants_dctcp(c.config); }
+bool echoes_every_mark(const Connection& c) { return c.ecn.is_on && wants_marks(c.config); }
 
 bool agrees_to_ecn(const ConnectionConfig& config, const SegmentIn& syn) {
   // Senders do not set ECT on a SYN, so a path that delivers a marked one is broken.
-  const bool is_trusted = syn.ecn == wire::Ecn::kNotEct || wants_dctcp(config);
-  const bool is_willing = config.ecn != EcnMode::kOff || wants_dctcp(config);
+  const bool is_trusted = syn.ecn == wire::Ecn::kNotEct || wants_marks(config);
+  const bool is_willing = config.ecn != EcnMode::kOff || wants_marks(config);
   return has_both(syn.flags) && is_trusted && is_willing;
 }
 
@@ -92,7 +94,7 @@ void note_ecn_of_text(Connection& c, const SegmentIn& segment, Effects& effects)
   if (!ecn.is_on) return;
   const bool is_marked = segment.ecn == wire::Ecn::kCe;
   if (is_marked) ++c.ce_segments;
-  if (uses_dctcp(c)) return note_dctcp_mark(c, is_marked, effects);
+  if (echoes_every_mark(c)) return note_change_of_mark(c, is_marked, effects);
   if (segment.flags.has(TcpFlags::kCwr)) {  // RFC 3168 6.1.3
     ecn.owes_echo = false;
     ack_at_once(c, effects);
@@ -106,9 +108,9 @@ void mark_departure(Connection& c, bool is_new_text, SegmentOut& out) {
   EcnState& ecn = c.ecn;
   if (!ecn.is_on || is_one_of(c.state, kOpening)) return;
   if (echoes(c)) out.flags.set(TcpFlags::kEce);
-  // RFC 8257 3.5: queues that mark early drop packets early that are not ECT. DCTCP's own ACKs and
-  // retransmissions would be dropped first, so all its packets are ECT, as in Linux.
-  if (is_new_text || uses_dctcp(c)) out.ecn = wire::Ecn::kEct0;
+  // RFC 8257 3.5: queues that mark early drop packets early that are not ECT. ACKs and
+  // retransmissions would be dropped first, so all packets are ECT, as in Linux.
+  if (is_new_text || echoes_every_mark(c)) out.ecn = wire::Ecn::kEct0;
   if (!is_new_text || !ecn.owes_cwr) return;
   out.flags.set(TcpFlags::kCwr);  // RFC 3168 6.1.2
   ecn.owes_cwr = false;

@@ -4,10 +4,11 @@
 
 namespace lyre::tcp {
 
-/// Explicit congestion notification: RFC 3168, and RFC 8257 where DCTCP is the congestion control.
+/// Explicit congestion notification: RFC 3168, and RFC 8257 where marks drive the congestion
+/// control (CongestionTraits).
 
 /// True when both sides echo every mark (RFC 8257) instead of one a window (RFC 3168).
-bool uses_dctcp(const Connection& c);
+bool echoes_every_mark(const Connection& c);
 
 /// RFC 3168 6.1.1: whether a listener accepts the ECN request of the peer's SYN.
 bool agrees_to_ecn(const ConnectionConfig& config, const SegmentIn& syn);

@@ -25,10 +25,7 @@ void check_send_space(const Connection& c) {
 void check_congestion(const Core& core, const Connection& c) {
   const RecoveryState& recovery = c.recovery;
   if (c.state == State::kClosed || is_one_of(c.state, kOpening)) return;
-  LYRE_CHECK(c.cc.cwnd_bytes >= 1 && c.cc.cwnd_bytes <= kCwndBytesMax + UINT16_MAX);
-  LYRE_CHECK(c.cc.ssthresh_bytes >= 1);
-  LYRE_CHECK(c.cc.credit_bytes >= 0);
-  if (const DctcpState* dctcp = c.cc.dctcp()) LYRE_CHECK(dctcp->alpha >= 0 && dctcp->alpha <= 1);
+  LYRE_CHECK(congestion_is_sound(c.cc));
   LYRE_CHECK(recovery.recover.at_or_before(c.snd.nxt));
   if (c.is_repairing()) LYRE_CHECK(c.snd.una.before(recovery.recover));
   if (recovery.phase == RecoveryPhase::kEcnReduction) LYRE_CHECK(c.ecn.is_on);

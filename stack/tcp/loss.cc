@@ -126,10 +126,8 @@ void count_duplicates(Connection& c, const AckOutcome& outcome, AckSample& sampl
 
 void enter_fast_recovery(Core& core, Connection& c, const AckOutcome& outcome) {
   RecoveryState& recovery = c.recovery;
-  // RFC 3168 6.1.2: once a window. RFC 8257 3.4: DCTCP reduces for a loss even after it reacted to
-  // marks.
-  const bool is_dctcp = c.cc.algorithm == CongestionAlgorithm::kDctcp;
-  if (recovery.phase == RecoveryPhase::kOpen || is_dctcp) {
+  const bool is_first = recovery.phase == RecoveryPhase::kOpen;
+  if (is_first || traits_of(c.cc.algorithm).reduces_for_loss_after_mark) {
     remember_before_reduction(core, c);
     begin_reduction(c, outcome.pipe_before_bytes);
     congestion_on_loss(c.cc, outcome.flight_size_before_bytes);
