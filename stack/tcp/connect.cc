@@ -74,7 +74,10 @@ void accept_syn(Connection& c, const SegmentIn& syn, Nanos now) {
   }
   const uint16_t unsaid = mss_everywhere(c.tuple.remote.address);
   const uint16_t asked = std::max(offer.mss.value_or(unsaid), kMssMin);
-  c.snd.mss_bytes = c.snd.mss_full_bytes = std::min(asked, c.config.mss_bytes);
+  c.snd.mss_full_bytes = std::min(asked, c.config.mss_bytes);
+  const bool is_path_known = c.snd.mss_reduced_at != kNever;  // assume_path_mtu()
+  c.snd.mss_bytes =
+      is_path_known ? std::min(c.snd.mss_bytes, c.snd.mss_full_bytes) : c.snd.mss_full_bytes;
   c.snd.wl1 = syn.seq;
   c.snd.wl2 = syn.ack;
   c.snd.edge = c.snd.una + syn.window;  // RFC 7323 2.2: never scaled in a SYN

@@ -25,6 +25,12 @@ namespace {
 
 constexpr uint16_t kMssLeast = 88;  ///< a smaller MTU from ICMP, below RFC 791's, is ignored
 
+/// RFC 9293 3.7.1: the MSS that goes with an MTU; zero when it has no room for the headers.
+uint32_t mss_of(const Connection& c, uint32_t mtu_bytes) {
+  const uint32_t headers = wire::ip_and_tcp_header_bytes(c.tuple.remote.address);
+  return mtu_bytes > headers ? mtu_bytes - headers : 0;
+}
+
 }  // namespace
 
 struct Engine::Impl {
@@ -125,8 +131,7 @@ void Engine::on_icmp_error(ConnId conn, SeqNum quoted_seq, wire::IcmpVerdict ver
   }
   const bool is_opening = is_one_of(c.state, kOpening);
   if (mtu_bytes > 0) {
-    const uint32_t headers = wire::ip_and_tcp_header_bytes(c.tuple.remote.address);
-    const uint32_t mss = mtu_bytes > headers ? mtu_bytes - headers : 0;
+    const uint32_t mss = mss_of(c, mtu_bytes);
     if (mss < kMssLeast || mss >= c.snd.mss_bytes || is_opening) {
       effects.drop = Drop::kIcmpIgnored;
       return;
@@ -142,6 +147,14 @@ void Engine::on_icmp_error(ConnId conn, SeqNum quoted_seq, wire::IcmpVerdict ver
   }
   const bool is_refused = verdict == wire::IcmpVerdict::kRefused;
   finish(c, is_refused ? EndReason::kRefused : EndReason::kUnreachable, effects);
+}
+
+void Engine::assume_path_mtu(ConnId conn, uint32_t mtu_bytes, Nanos since) {
+  Connection& c = impl_->at(conn);
+  const uint32_t mss = mss_of(c, mtu_bytes);
+  if (mss >= kMssLeast && mss <= UINT16_MAX) {
+    tcp::assume_path_mtu(c, static_cast<uint16_t>(mss), since);
+  }
 }
 
 void Engine::on_host_unreachable(ConnId conn, Nanos, Effects& effects) {

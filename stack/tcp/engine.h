@@ -115,6 +115,11 @@ class Engine {
   void on_icmp_error(ConnId conn, SeqNum quoted_seq, wire::IcmpVerdict verdict, uint32_t mtu_bytes,
                      Nanos now, Effects& effects);
 
+  /// RFC 1191 6.3: an earlier connection learned at `since` that the path to this peer carries only
+  /// `mtu_bytes`. Call it right after the connection was opened. After ten minutes since then the
+  /// connection tries larger segments.
+  void assume_path_mtu(ConnId conn, uint32_t mtu_bytes, Nanos since);
+
   /// The next hop cannot be resolved. Ends a connection that is not established yet; an established
   /// one continues until its user timeout.
   void on_host_unreachable(ConnId conn, Nanos now, Effects& effects);

@@ -54,6 +54,15 @@ void on_path_mtu(Core& core, Connection& c, uint16_t mss_bytes, Nanos now) {
   c.snd.must_retransmit = true;
 }
 
+void assume_path_mtu(Connection& c, uint16_t mss_bytes, Nanos since) {
+  // Before the peer's SYN has arrived, its MSS is not known: accept_syn() takes the smaller one.
+  const bool is_first = c.state == State::kSynSent;
+  if (mss_bytes >= (is_first ? c.config.mss_bytes : c.snd.mss_bytes)) return;
+  keep_segments(c.cc, mss_bytes);
+  set_mss(c, mss_bytes);
+  c.snd.mss_reduced_at = since;
+}
+
 void suspect_black_hole(Connection& c, Nanos now) {
   SendState& snd = c.snd;
   if (is_one_of(c.state, kOpening)) return;

@@ -54,6 +54,10 @@ PacketFate IcmpInput::on_error(io::PacketBuf* packet, const ip::IcmpError& error
   }
   tcp::Effects effects;
   state_.engine.on_icmp_error(conn, error.seq, error.verdict, error.mtu_bytes, state_.now, effects);
+  // The engine believed it: the quoted segment is in flight.
+  if (error.mtu_bytes > 0 && !effects.drop) {
+    state_.path_mtus.note(error.tuple.remote.address, error.mtu_bytes, state_.now);
+  }
   parts_.lifecycle.apply(conn, effects);
   return PacketFate::kUnused;
 }

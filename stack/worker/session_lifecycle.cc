@@ -48,6 +48,8 @@ void SessionLifecycle::bind(uint32_t conn, const FourTuple& tuple, const ip::Rou
   opened.opened_at = state_.now;
   state_.flows.insert(tuple, conn);
   if (!state_.router.claim(tuple)) state_.drop(Drop::kRedirectFull);
+  const auto path = state_.path_mtus.find(tuple.remote.address, state_.now);
+  if (path) state_.engine.assume_path_mtu(conn, path->mtu_bytes, path->noted_at);
 }
 
 /// A session in TIME-WAIT that no client owns joins the queue of those.

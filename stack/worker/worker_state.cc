@@ -24,6 +24,7 @@ WorkerState::WorkerState(const WorkerConfig& worker_config, io::PacketMemory& pa
       memory(packet_memory),
       stats(stats_binding),
       rng(worker_config.seed),
+      path_mtus(derive_key(worker_config.secret, "path MTUs")),
       neighbours(worker_config.seed ^ derive_key(worker_config.secret, "neighbours").k0),
       engine(worker_config.engine, derive_key(worker_config.secret, "sequence numbers"),
              worker_config.seed),

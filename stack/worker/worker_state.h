@@ -7,6 +7,7 @@
 #include "stack/base/drop_reasons.h"
 #include "stack/base/rng.h"
 #include "stack/base/siphash.h"
+#include "stack/ip/path_mtu_cache.h"
 #include "stack/ip/route_table.h"
 #include "stack/link/neighbours.h"
 #include "stack/session/send_queue.h"
@@ -73,6 +74,7 @@ struct WorkerState {
 
   std::vector<Port> ports;  ///< reserved at start
   ip::RouteTable routes;
+  ip::PathMtuCache path_mtus;
   link::Neighbours neighbours;
 
   tcp::Engine engine;

@@ -35,6 +35,7 @@ Peer::Peer(const ConnectionConfig& wanted, const EngineConfig& engine_config)
 SegmentOut Peer::dial_only() {
   conn = engine.open_active(tuple(), config, now);
   LYRE_CHECK(conn != kNoConn);
+  if (known_mtu_bytes > 0) engine.assume_path_mtu(conn, known_mtu_bytes, now);
   const auto syn = next();
   LYRE_CHECK(syn.has_value());
   our_iss = syn->seq;
@@ -71,6 +72,7 @@ void Peer::accept(uint16_t first_window) {
   syn.options = syn_options;
   conn = engine.open_passive(tuple(), config, syn, now);
   LYRE_CHECK(conn != kNoConn);
+  if (known_mtu_bytes > 0) engine.assume_path_mtu(conn, known_mtu_bytes, now);
   const auto answer = next();
   LYRE_CHECK(answer.has_value());
   our_iss = answer->seq;
@@ -78,6 +80,11 @@ void Peer::accept(uint16_t first_window) {
   ack(0);
   LYRE_CHECK(state() == State::kEstablished);
   all();
+}
+
+void Peer::open_with_path_mtu(uint32_t mtu_bytes, bool is_dialed) {
+  known_mtu_bytes = mtu_bytes;
+  is_dialed ? dial() : accept();
 }
 
 SegmentIn Peer::make(uint8_t flags, uint32_t seq_at, uint32_t ack_position,

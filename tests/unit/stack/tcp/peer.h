@@ -20,6 +20,8 @@ class Peer {
   void dial(uint16_t window = 60000);
   /// An established connection that the peer opened.
   void accept(uint16_t window = 60000);
+  /// One of the two, to a destination that is known to be reached by so small packets only.
+  void open_with_path_mtu(uint32_t mtu_bytes, bool is_dialed);
   /// Only our SYN was sent.
   SegmentOut dial_only();
   /// Our SYN was lost and sent again; the second one is answered.
@@ -61,6 +63,7 @@ class Peer {
   SeqNum their_iss{0xfffffff0u};  ///< wraps soon
   uint16_t window = 60000;
   uint32_t sent_ = 0;  ///< of the peer's text, for plain ACKs
+  uint32_t known_mtu_bytes = 0;
 
  private:
   const Effects& checked();

@@ -304,6 +304,26 @@ TEST(Icmp, TooBigCutsSegmentsAndSendsAgain) {  // RFC 1191 6.4
   EXPECT_EQ(peer.info().cwnd_bytes, segments * 600);
 }
 
+TEST(Icmp, ANewConnectionStartsWithTheKnownPathMtu) {  // RFC 1191 6.3
+  for (const bool is_dialed : {true, false}) {
+    Peer peer;
+    peer.open_with_path_mtu(640, is_dialed);
+    peer.app_send(3000);
+    for (const SegmentOut& segment : peer.all()) EXPECT_LE(segment.payload_bytes, 600u);
+    peer.now += seconds(601);
+    peer.ack(3000);  // after ten minutes larger ones are tried
+    peer.app_send(3000);
+    EXPECT_EQ(peer.next()->payload_bytes, 1000u);
+  }
+}
+
+TEST(Icmp, AKnownPathMtuThatIsLargerThanThePeersMssChangesNothing) {
+  Peer peer;
+  peer.open_with_path_mtu(1400, /*is_dialed=*/true);
+  peer.app_send(3000);
+  EXPECT_EQ(peer.next()->payload_bytes, 1000u);
+}
+
 TEST(Icmp, WhatChangesNothingIsCounted) {
   Peer peer;
   peer.dial();

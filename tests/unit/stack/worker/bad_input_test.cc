@@ -454,5 +454,14 @@ INSTANTIATE_TEST_SUITE_P(
     })),
     name_of);
 
+TEST(PathMtu, IsKnownToTheNextConnection) {  // RFC 1191 6.3, RFC 8201 5.2
+  for (const bool is_ipv6 : {false, true}) {
+    HandMadePeer peer(is_ipv6);
+    const uint32_t headers = wire::ip_and_tcp_header_bytes(peer.text.tuple.local.address);
+    peer.give(too_big(peer, 1400));
+    EXPECT_EQ(peer.mss_of_another_connection(), 1400 - headers);
+  }
+}
+
 }  // namespace
 }  // namespace lyre::test

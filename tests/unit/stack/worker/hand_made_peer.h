@@ -114,6 +114,17 @@ class HandMadePeer {
     for (Frame got = steal(0); !got.empty(); got = steal(0)) answers += describe(got);
     return answers;
   }
+  /// The MSS of a connection that the right worker opens to the same address now.
+  uint32_t mss_of_another_connection() {
+    hosts_.client_a->listen(6000, 1);
+    hosts_.run_for(millis(1));
+    hosts_.client_b->connect({text.tuple.local.address, 6000}, 2);
+    LYRE_CHECK(hosts_.run_until([&] { return hosts_.app_b->stream_count() == 2; }));
+    hosts_.run_for(millis(200));
+    channel::SessionView view{};
+    LYRE_CHECK(hosts_.b.row(hosts_.app_b->streams().rbegin()->first).read(view));
+    return view.mss_bytes;
+  }
   /// What was dropped so far, by reason: "tcp_bad_ack 1 ".
   std::string drops() const {
     std::string out;
