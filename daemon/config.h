@@ -7,6 +7,7 @@
 
 #include "daemon/config_addresses.h"
 #include "stack/base/ip_address.h"
+#include "stack/base/ip_marking.h"
 #include "stack/base/nanos.h"
 #include "stack/base/result.h"
 #include "stack/tcp/config.h"
@@ -35,6 +36,7 @@ struct PortConfig {
   bool accepts_routers = false;     ///< learns default routers of IPv6 from the wire
   uint32_t mtu_bytes = 0;
   uint32_t neighbours_max = 0;  ///< of each worker; 0: by the size of the port's networks
+  IpMarking marking;
   bool is_trusted = false;
   bool is_forced = false;
   uint32_t line = 0;  ///< in the file

@@ -99,6 +99,16 @@ constexpr Key kKeys[] = {
   {"port", "mtu", KeyType::kNumber, "1500", 576, 9216, "",
    "Largest IP packet in bytes. Both ends and the network between must carry it.",
    [](Config& c, const KeyValue& v) { c.ports.back().mtu_bytes = small(v); }},
+  {"port", "dscp", KeyType::kNumber, "0", 0, 63, "",
+   "Differentiated services code point of the packets (RFC 2474). A session may choose its own.",
+   [](Config& c, const KeyValue& v) {
+     c.ports.back().marking.dscp = static_cast<uint8_t>(number(v));
+   }},
+  {"port", "hop_limit", KeyType::kNumber, "64", 1, 255, "",
+   "Hop limit, in IPv4 time to live, of the packets. A session may choose its own.",
+   [](Config& c, const KeyValue& v) {
+     c.ports.back().marking.hop_limit = static_cast<uint8_t>(number(v));
+   }},
   {"port", "neighbours", KeyType::kNumber, "0", 0, 65'536, "",
    "Hosts and routers of the port's networks whose MAC addresses a worker remembers; 0 chooses by "
    "the size of the networks.",

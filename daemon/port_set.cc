@@ -69,7 +69,8 @@ std::vector<worker::PortBinding> PortSet::bindings(uint32_t worker) const {
                    .gateways = config.gateways,
                    .takes_routers = config.accepts_routers,
                    .neighbours_max = neighbours_of(config),
-                   .mtu_bytes = config.mtu_bytes});
+                   .mtu_bytes = config.mtu_bytes,
+                   .marking = config.marking});
   }
   return out;
 }

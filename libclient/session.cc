@@ -145,8 +145,7 @@ lyre_context* lyre_session_context(const lyre_session* session) {
 }
 
 static_assert(LYRE_OPTION_NODELAY == static_cast<int>(lyre::channel::SessionOption::kNodelay) &&
-              LYRE_OPTION_KEEPALIVE_PROBES + 1 ==
-                  static_cast<int>(lyre::channel::SessionOption::kCount));
+              LYRE_OPTION_HOP_LIMIT + 1 == static_cast<int>(lyre::channel::SessionOption::kCount));
 
 int lyre_set_option(lyre_session* session, lyre_option option, uint32_t value) {
   using namespace lyre::client;

@@ -13,7 +13,7 @@
 namespace lyre::channel {
 
 inline constexpr uint64_t kContextMagic = 0x3158'5443'4552'594c;  // "LYRECTX1", little endian
-inline constexpr uint32_t kAbiVersion = 5;
+inline constexpr uint32_t kAbiVersion = 6;
 inline constexpr size_t kCacheLineBytes = 64;
 
 inline constexpr uint32_t kWorkersMax = 64;
@@ -67,6 +67,8 @@ enum class SessionOption : uint32_t {
   kKeepaliveIdleMs,      ///< silence before the first probe; 0: no probes
   kKeepaliveIntervalMs,  ///< between probes; at least 1
   kKeepaliveProbes,      ///< so many unanswered probes end the session; 1 to kKeepaliveProbesMax
+  kDscp,                 ///< of its IP packets; at most 63
+  kHopLimit,             ///< of its IP packets; 1 to 255
   kCount,
 };
 inline constexpr uint32_t kKeepaliveProbesMax = 127;
@@ -84,6 +86,10 @@ constexpr bool is_allowed(SessionOption option, uint32_t value) {
       return value > 0;
     case SessionOption::kKeepaliveProbes:
       return value > 0 && value <= kKeepaliveProbesMax;
+    case SessionOption::kDscp:
+      return value <= 63;
+    case SessionOption::kHopLimit:
+      return value > 0 && value <= 255;
     case SessionOption::kCount:
       break;
   }

@@ -16,6 +16,7 @@ void push_ipv4(io::PacketBuf& packet, const TcpOutput& output, uint32_t tcp_byte
   ip.total_bytes = static_cast<uint16_t>(tcp_bytes + wire::kIpv4HeaderBytesMin);
   ip.id = output.ip_id;
   ip.protocol = wire::kIpProtocolTcp;
+  ip.marking = output.marking;
   ip.ecn = output.ecn;
   uint8_t* front = packet.push_front(wire::kIpv4HeaderBytesMin);
   wire::write_ipv4(ip, wire::ChecksumField::kZero,
@@ -31,6 +32,7 @@ void push_ipv6(io::PacketBuf& packet, const TcpOutput& output, uint32_t tcp_byte
                    .flow_label = output.flow_label,
                    .payload_bytes = static_cast<uint16_t>(tcp_bytes),
                    .next_header = wire::kIpProtocolTcp,
+                   .marking = output.marking,
                    .ecn = output.ecn});
   packet.l3_bytes = wire::kIpv6HeaderBytes;
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "stack/base/ip_address.h"
+#include "stack/base/ip_marking.h"
 #include "stack/io/packet.h"
 #include "stack/link/framing.h"
 #include "stack/wire/ipv4.h"
@@ -19,6 +20,7 @@ struct TcpOutput {
   uint32_t payload_bytes = 0;  ///< after the headers: in the packet already, or in its pieces
   uint16_t ip_id = 0;          ///< of IPv4
   uint32_t flow_label = 0;     ///< of IPv6: 20 bits that stay the same for a connection (RFC 6437)
+  IpMarking marking;
   wire::Ecn ecn = wire::Ecn::kNotEct;
 };
 

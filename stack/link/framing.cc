@@ -42,7 +42,7 @@ void write_ndp_frame(io::PacketBuf& packet, const FrameAddresses& addresses, con
              .destination = ndp.addresses.destination,
              .payload_bytes = bytes,
              .next_header = wire::kIpProtocolIcmpv6,
-             .hop_limit = wire::kNdpHopLimit});
+             .marking = {.hop_limit = wire::kNdpHopLimit}});
 }
 
 void write_mld_frame(io::PacketBuf& packet, const FrameAddresses& addresses, const MldPacket& mld) {
@@ -55,7 +55,7 @@ void write_mld_frame(io::PacketBuf& packet, const FrameAddresses& addresses, con
              .destination = mld.addresses.destination,
              .payload_bytes = bytes,
              .next_header = 0,  // hop-by-hop options, with which the message begins
-             .hop_limit = wire::kMldHopLimit});
+             .marking = {.hop_limit = wire::kMldHopLimit}});
 }
 
 void write_neighbour_frame(io::PacketBuf& packet, MacAddress own_mac, const NeighbourOut& out) {

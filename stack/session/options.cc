@@ -2,7 +2,8 @@
 
 namespace lyre::session {
 
-bool apply_option(channel::SessionOption option, uint32_t value, tcp::ConnectionConfig& config) {
+bool apply_option(channel::SessionOption option, uint32_t value, tcp::ConnectionConfig& config,
+                  IpMarking& marking) {
   if (!channel::is_allowed(option, value)) return false;
   switch (option) {
     case channel::SessionOption::kNodelay:
@@ -26,6 +27,12 @@ bool apply_option(channel::SessionOption option, uint32_t value, tcp::Connection
       break;
     case channel::SessionOption::kKeepaliveProbes:
       config.keepalive_count = static_cast<uint8_t>(value);
+      break;
+    case channel::SessionOption::kDscp:
+      marking.dscp = static_cast<uint8_t>(value);
+      break;
+    case channel::SessionOption::kHopLimit:
+      marking.hop_limit = static_cast<uint8_t>(value);
       break;
     case channel::SessionOption::kCount:
       break;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "stack/base/ip_marking.h"
 #include "stack/channel/abi.h"
 #include "stack/tcp/config.h"
 
@@ -9,6 +10,7 @@ namespace lyre::session {
 
 /// Stores in `config` the value that a client asks for. False: the option or its value is not
 /// allowed, and `config` is unchanged.
-bool apply_option(channel::SessionOption option, uint32_t value, tcp::ConnectionConfig& config);
+bool apply_option(channel::SessionOption option, uint32_t value, tcp::ConnectionConfig& config,
+                  IpMarking& marking);
 
 }  // namespace lyre::session

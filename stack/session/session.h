@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "stack/base/index_list.h"
+#include "stack/base/ip_marking.h"
 #include "stack/channel/abi.h"
 #include "stack/session/send_queue.h"
 #include "stack/tcp/engine.h"
@@ -43,7 +44,8 @@ struct Session {
   bool is_shut_down : 1 = false;   ///< after kShutdown: no kSend may follow
   bool is_closed_by_client : 1 = false;
   bool holds_neighbour : 1 = false;  ///< `next_hop` stays in the neighbour cache
-  bool must_announce_open = false;
+  bool must_announce_open : 1 = false;
+  bool is_local : 1 = false;  ///< the peer is an address of this host
   bool must_announce_progress = false;
   bool must_announce_finish = false;
   bool must_announce_end = false;
@@ -51,9 +53,9 @@ struct Session {
   bool has_readable = false;
   bool was_retransmitted = false;  ///< since the send queue was last empty: see completions.cc
   bool waits_for_neighbour = false;
-  bool is_local = false;  ///< the peer is an address of this host
   channel::EndStatus end_status = channel::EndStatus::kOk;
-  uint8_t port = 0;  ///< the port through which it sends
+  uint8_t port = 0;         ///< the port through which it sends
+  IpMarking marking;  ///< the port's, unless the client chose another
 
   /// Registered memory that was retransmitted since then; kNoIndex: none; kManyRegions: several.
   uint32_t retransmitted_region = kNoIndex;

@@ -62,11 +62,11 @@ void write_ipv4(const Ipv4Header& header, ChecksumField checksum,
                 std::span<uint8_t, kIpv4HeaderBytesMin> out) {
   uint8_t* at = out.data();
   at[0] = 0x45;
-  at[1] = static_cast<uint8_t>(header.ecn);
+  at[1] = static_cast<uint8_t>(header.marking.dscp << 2 | static_cast<uint8_t>(header.ecn));
   write_be16(at + 2, header.total_bytes);
   write_be16(at + 4, header.id);
   write_be16(at + 6, kDontFragment);
-  at[8] = header.ttl;
+  at[8] = header.marking.hop_limit;
   at[9] = header.protocol;
   write_raw16(at + 10, 0);
   write_be32(at + 12, header.source.as_v4());

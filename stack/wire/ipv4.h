@@ -6,6 +6,7 @@
 
 #include "stack/base/drop_reasons.h"
 #include "stack/base/ip_address.h"
+#include "stack/base/ip_marking.h"
 #include "stack/wire/ip.h"
 
 namespace lyre::wire {
@@ -49,7 +50,7 @@ struct Ipv4Header {
   uint16_t total_bytes = 0;
   uint16_t id = 0;
   uint8_t protocol = 0;
-  uint8_t ttl = 64;
+  IpMarking marking;
   Ecn ecn = Ecn::kNotEct;
 };
 

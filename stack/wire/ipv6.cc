@@ -40,11 +40,11 @@ std::optional<ParsedIpv6> parse_ipv6(std::span<const uint8_t> packet, Drop& drop
 
 void write_ipv6(const Ipv6Header& header, std::span<uint8_t, kIpv6HeaderBytes> out) {
   uint8_t* at = out.data();
-  const auto ecn = static_cast<uint32_t>(header.ecn);
-  write_be32(at, 6u << 28 | ecn << 20 | (header.flow_label & 0xfffff));
+  const uint32_t traffic_class = header.marking.dscp << 2 | static_cast<uint32_t>(header.ecn);
+  write_be32(at, 6u << 28 | traffic_class << 20 | (header.flow_label & 0xfffff));
   write_be16(at + 4, header.payload_bytes);
   at[6] = header.next_header;
-  at[7] = header.hop_limit;
+  at[7] = header.marking.hop_limit;
   std::copy(header.source.bytes.begin(), header.source.bytes.end(), at + 8);
   std::copy(header.destination.bytes.begin(), header.destination.bytes.end(), at + 24);
 }

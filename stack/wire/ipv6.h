@@ -6,6 +6,7 @@
 
 #include "stack/base/drop_reasons.h"
 #include "stack/base/ip_address.h"
+#include "stack/base/ip_marking.h"
 #include "stack/wire/ip.h"
 
 namespace lyre::wire {
@@ -41,7 +42,7 @@ struct Ipv6Header {
   uint32_t flow_label = 0;  ///< 20 bits
   uint16_t payload_bytes = 0;
   uint8_t next_header = 0;
-  uint8_t hop_limit = 64;
+  IpMarking marking;
   Ecn ecn = Ecn::kNotEct;
 };
 

@@ -13,7 +13,8 @@ namespace lyre::worker {
 
 void Neighbourhood::add_port(const PortBinding& binding) {
   const auto index = static_cast<uint8_t>(state_.ports.size());
-  const MacAddress mac = state_.ports.emplace_back(*binding.io, binding.mtu_bytes).mac();
+  const MacAddress mac =
+      state_.ports.emplace_back(*binding.io, binding.mtu_bytes, binding.marking).mac();
   BoundedVector<InterfaceAddress, kPortAddressesMax> addresses;
   bool has_ipv6 = false;
   bool has_link_local = false;

@@ -55,7 +55,7 @@ void PacketOutput::deliver_locally(io::PacketBuf* packet) {
 
 void PacketOutput::write_headers(io::PacketBuf& packet, const FourTuple& tuple,
                                  const tcp::SegmentOut& segment, uint32_t port, MacAddress mac,
-                                 uint32_t flow_label) {
+                                 const IpFields& ip) {
   ip::TcpOutput output{
       .frame = {.source = state_.ports[port].mac(), .destination = mac},
       .tuple = tuple,
@@ -66,7 +66,8 @@ void PacketOutput::write_headers(io::PacketBuf& packet, const FourTuple& tuple,
                  .options = segment.options},
       .payload_bytes = segment.payload_bytes,
       .ip_id = next_ip_id(),
-      .flow_label = flow_label,
+      .flow_label = ip.flow_label,
+      .marking = ip.marking,
       .ecn = segment.ecn,
   };
   ip::write_tcp_packet(packet, output);
@@ -97,7 +98,8 @@ void PacketOutput::send_alone(const FourTuple& tuple, const tcp::SegmentOut& seg
   io::PacketBuf* packet = route->is_local ? state_.memory.alloc_rx() : alloc();
   if (packet == nullptr) return state_.drop(Drop::kTxNoBuffer);
   write_headers(*packet, tuple, segment, route->port, *mac,
-                flow_label_of(tuple, state_.flow_label_key));
+                {.flow_label = flow_label_of(tuple, state_.flow_label_key),
+                 .marking = state_.ports[route->port].marking()});
   count(segment);
   if (route->is_local) return deliver_locally(packet);
   send(route->port, packet);

@@ -35,8 +35,13 @@ class PacketOutput {
   /// How many packets alloc() has at hand, after it took some from the memory if there were none.
   size_t ready();
 
+  /// What the IP header has of the connection.
+  struct IpFields {
+    uint32_t flow_label = 0;
+    IpMarking marking;
+  };
   void write_headers(io::PacketBuf& packet, const FourTuple& tuple, const tcp::SegmentOut& segment,
-                     uint32_t port, MacAddress mac, uint32_t flow_label);
+                     uint32_t port, MacAddress mac, const IpFields& ip);
   uint16_t next_ip_id() { return ++ip_id_; }
   void count(const tcp::SegmentOut& segment);
 

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "stack/base/bounded_vector.h"
+#include "stack/base/ip_marking.h"
 #include "stack/io/packet_io.h"
 
 namespace lyre::worker {
@@ -22,12 +23,14 @@ inline constexpr size_t kTxReservePackets = 16;
 /// Thread: the worker.
 class Port {
  public:
-  Port(io::PacketIo& io, uint32_t mtu_bytes)
-      : io_(&io), capabilities_(io.capabilities()), mtu_bytes_(mtu_bytes) {}
+  Port(io::PacketIo& io, uint32_t mtu_bytes, IpMarking marking = {})
+      : io_(&io), capabilities_(io.capabilities()), mtu_bytes_(mtu_bytes), marking_(marking) {}
 
   const io::IoCapabilities& capabilities() const { return capabilities_; }
   MacAddress mac() const { return capabilities_.mac; }
   uint32_t mtu_bytes() const { return mtu_bytes_; }
+  /// Of connections through this port, unless their session has another one.
+  IpMarking marking() const { return marking_; }
   /// What this queue counted.
   io::IoCounters counters() const { return io_->counters(); }
 
@@ -61,6 +64,7 @@ class Port {
   io::PacketIo* io_;
   io::IoCapabilities capabilities_;
   uint32_t mtu_bytes_;
+  IpMarking marking_;
   bool is_full_ = false;
   BoundedVector<io::PacketBuf*, kTxBurstPackets + kTxReservePackets> waiting_;
 };

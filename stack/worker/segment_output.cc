@@ -78,7 +78,7 @@ void SegmentOutput::finish_packet(uint32_t conn, const tcp::SegmentOut& segment,
     ip::repeat_tcp_packet(packet, *model, segment.seq, output_.next_ip_id());
   } else {
     output_.write_headers(packet, state_.engine.tuple(conn), segment, sender.port, mac,
-                          sender.flow_label);
+                          {.flow_label = sender.flow_label, .marking = sender.marking});
   }
   if (sender.is_local) {
     output_.deliver_locally(&packet);

@@ -43,6 +43,7 @@ void SessionLifecycle::bind(uint32_t conn, const FourTuple& tuple, const ip::Rou
   opened.generation = ++generations_;
   opened.port = route.port;
   opened.next_hop = route.next_hop;
+  opened.marking = state_.ports[route.port].marking();
   opened.flow_label = flow_label_of(tuple, state_.flow_label_key);
   opened.is_local = route.is_local;
   opened.opened_at = state_.now;

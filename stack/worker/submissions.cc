@@ -226,7 +226,9 @@ const char* Submissions::on_set_option(uint32_t conn, const channel::Submission&
   const channel::SessionOption option = entry.body.option.name;
   const uint32_t value = entry.body.option.value;
   tcp::ConnectionConfig wanted = state_.engine.config(conn);
-  if (!session::apply_option(option, value, wanted)) return "kSetOption of what is not allowed";
+  IpMarking& marking = state_.session(conn).marking;
+  if (!session::apply_option(option, value, wanted, marking))
+    return "kSetOption of what is not allowed";
   if (state_.session(conn).is_over) return nullptr;
   tcp::Effects effects;
   state_.engine.configure(conn, wanted, state_.now, effects);

@@ -7,6 +7,7 @@
 
 #include "stack/base/interface_address.h"
 #include "stack/base/ip_address.h"
+#include "stack/base/ip_marking.h"
 #include "stack/base/nanos.h"
 #include "stack/base/siphash.h"
 #include "stack/channel/stats.h"
@@ -30,6 +31,7 @@ struct PortBinding {
   bool takes_routers = false;       ///< learns default routers of IPv6 from their advertisements
   uint32_t neighbours_max = 1024;   ///< entries of the neighbour cache
   uint32_t mtu_bytes = 1500;
+  IpMarking marking;
 };
 
 /// A further route: packets to network/prefix_bits leave through `port` by way of `gateway`.

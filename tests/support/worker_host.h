@@ -21,6 +21,7 @@ struct HostOptions {
   uint32_t segment_bytes = UINT32_MAX;  ///< of client memory, as ports read it
   uint64_t seed = 1;
   tcp::ConnectionConfig connection{};
+  IpMarking marking{};
 };
 
 /// A host of the simulated wire: the real worker on simulated packet memory.
@@ -36,7 +37,8 @@ class WorkerHost {
     const worker::PortBinding port{.io = &link.add_queue(options.end, memory_),
                                    .addresses = addresses_of(options),
                                    .gateways = options.gateways,
-                                   .mtu_bytes = link.options().mtu_bytes};
+                                   .mtu_bytes = link.options().mtu_bytes,
+                                   .marking = options.marking};
     worker::WorkerConfig config;
     config.engine = {.connections_max = options.connections_max,
                      .sent_records_max = 1024,

@@ -269,8 +269,8 @@ LYRE_API uint64_t lyre_readable_bytes(const lyre_session* session);
 
 /* ---- Options ---- */
 
-/* TCP options of a session. The defaults are those of section [tcp] of the daemon's configuration.
- */
+/* TCP options of a session. The defaults are those of section [tcp] of the daemon's configuration,
+ * DSCP and hop limit those of its [[port]]. */
 typedef enum lyre_option {
   LYRE_OPTION_NODELAY,               /* 0: small pieces wait while others are unacknowledged */
   LYRE_OPTION_CORK,                  /* not 0: only full segments leave, for about 200 ms */
@@ -278,7 +278,9 @@ typedef enum lyre_option {
   LYRE_OPTION_USER_TIMEOUT_MS,       /* bytes unacknowledged for so long end the session; not 0 */
   LYRE_OPTION_KEEPALIVE_IDLE_MS,     /* idle time before the first probe; 0: no probes */
   LYRE_OPTION_KEEPALIVE_INTERVAL_MS, /* between probes; not 0 */
-  LYRE_OPTION_KEEPALIVE_PROBES       /* so many unanswered probes end the session; 1 to 127 */
+  LYRE_OPTION_KEEPALIVE_PROBES,      /* so many unanswered probes end the session; 1 to 127 */
+  LYRE_OPTION_DSCP,                  /* of its packets (RFC 2474); 0 to 63 */
+  LYRE_OPTION_HOP_LIMIT              /* of its packets, in IPv4 the TTL; 1 to 255 */
 } lyre_option;
 
 /* Changes one option of an open session. Clearing the cork, or setting no-delay, sends the bytes

@@ -410,6 +410,9 @@ TEST_F(SessionTest, OptionsAreCheckedAndSent) {
   EXPECT_EQ(5000u, entry.body.option.value);
   EXPECT_EQ(LYRE_E_INVALID, lyre_set_option(session, LYRE_OPTION_USER_TIMEOUT_MS, 0));
   EXPECT_EQ(LYRE_E_INVALID, lyre_set_option(session, LYRE_OPTION_KEEPALIVE_PROBES, 128));
+  EXPECT_EQ(LYRE_E_INVALID, lyre_set_option(session, LYRE_OPTION_DSCP, 64));
+  EXPECT_EQ(LYRE_E_INVALID, lyre_set_option(session, LYRE_OPTION_HOP_LIMIT, 0));
+  EXPECT_EQ(LYRE_E_INVALID, lyre_set_option(session, LYRE_OPTION_HOP_LIMIT, 256));
   EXPECT_FALSE(daemon_.try_take());
 }
 

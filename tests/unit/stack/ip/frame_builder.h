@@ -136,7 +136,7 @@ inline std::vector<uint8_t> ipv6_frame(uint8_t next_header, std::span<const uint
   header.destination = route.destination;
   header.payload_bytes = static_cast<uint16_t>(payload.size());
   header.next_header = next_header;
-  header.hop_limit = route.hop_limit;
+  header.marking.hop_limit = route.hop_limit;
   wire::write_ipv6(header,
                    std::span(out).subspan<wire::kEthernetHeaderBytes, wire::kIpv6HeaderBytes>());
   std::copy(payload.begin(), payload.end(), out.begin() + kFrontBytes);

@@ -85,7 +85,7 @@ TEST(Ipv6, WhatIsWrittenIsRead) {
   header.flow_label = 0xfffff;
   header.payload_bytes = 0;
   header.next_header = kIpProtocolIcmpv6;
-  header.hop_limit = 255;
+  header.marking.hop_limit = 255;
   header.ecn = Ecn::kCe;
   std::vector<uint8_t> out(kIpv6HeaderBytes);
   write_ipv6(header, std::span<uint8_t, kIpv6HeaderBytes>(out));
