@@ -28,8 +28,7 @@ Result<std::unique_ptr<io::Backend>> start_backend(const Config& config) {
   options.memory_mib = config.memory_mib;
   options.is_debug = config.log_level == LogLevel::kDebug;
   for (const PortConfig& port : config.ports) {
-    const std::string address = pci_address_of(port.device);
-    if (!address.empty()) options.pci_devices.push_back(address);
+    if (!pci_address_of(port.device).empty()) options.pci_devices.push_back(port.device);
   }
   return io::dpdk::start_environment(options);
 }

@@ -13,6 +13,9 @@
 #include <string>
 #include <vector>
 
+#include "stack/io/dpdk/device_args.h"
+#include "stack/io/dpdk/nic_check.h"
+
 namespace lyre::io::dpdk {
 namespace {
 
@@ -49,7 +52,20 @@ uint32_t heap_mib(const EnvironmentOptions& options) {
   return kHeapMiBBase + kHeapMiBWorker * options.worker_count;
 }
 
-std::vector<std::string> eal_arguments(const EnvironmentOptions& options, bool has_hugepages,
+/// The NICs with the device arguments that their drivers need.
+Result<std::vector<std::string>> prepared_nics(const EnvironmentOptions& options) {
+  std::vector<std::string> nics;
+  for (const std::string& device : options.pci_devices) {
+    DeviceArgs args = DeviceArgs::parse(device);
+    const Status status = prepare_nic(pci_nic_of(args.name()), dpdk_version(), args);
+    if (!status.ok()) return status.error();
+    nics.push_back(args.text());
+  }
+  return nics;
+}
+
+std::vector<std::string> eal_arguments(const EnvironmentOptions& options,
+                                       const std::vector<std::string>& nics, bool has_hugepages,
                                        const cpu_set_t& allowed) {
   std::vector<std::string> args = {"lyre", lcores_argument(allowed), "--no-telemetry",
                                    "--file-prefix=" + options.file_prefix};
@@ -59,9 +75,7 @@ std::vector<std::string> eal_arguments(const EnvironmentOptions& options, bool h
     // DPDK refuses --in-memory together with --no-huge.
     args.insert(args.end(), {"--no-huge", "--no-shconf", "-m", std::to_string(heap_mib(options))});
   }
-  for (const std::string& device : options.pci_devices) {
-    args.insert(args.end(), {"-a", device});
-  }
+  for (const std::string& nic : nics) args.insert(args.end(), {"-a", nic});
   // Root without an IOMMU would get physical addresses, which virtual devices do not need.
   if (options.pci_devices.empty()) args.insert(args.end(), {"--no-pci", "--iova-mode=va"});
   args.emplace_back(options.is_debug ? "--log-level=*:debug" : "--log-level=*:error");
@@ -82,6 +96,8 @@ Result<EalFacts> start_eal(const EnvironmentOptions& options) {
   if (options.hugepages == Hugepages::kYes && !facts.has_hugepages) {
     return Error{ENOMEM, "hugepages are required and none is free: see /proc/meminfo"};
   }
+  const auto nics = prepared_nics(options);
+  if (!nics.ok()) return nics.error();
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
   if (pthread_getaffinity_np(pthread_self(), sizeof(allowed), &allowed) != 0) {
@@ -89,7 +105,8 @@ Result<EalFacts> start_eal(const EnvironmentOptions& options) {
   }
   // Some drivers write to sockets whose peer may have closed: EPIPE is handled, SIGPIPE would kill.
   std::signal(SIGPIPE, SIG_IGN);
-  std::vector<std::string> args = eal_arguments(options, facts.has_hugepages, allowed);
+  std::vector<std::string> args =
+      eal_arguments(options, nics.value(), facts.has_hugepages, allowed);
   const int rc = init(args);
   const int reason = rte_errno;
   pthread_setaffinity_np(pthread_self(), sizeof(allowed), &allowed);

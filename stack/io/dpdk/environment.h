@@ -19,8 +19,9 @@ enum class Hugepages : uint8_t { kAuto, kYes, kNo };
 /// Process-wide options of DPDK.
 struct EnvironmentOptions {
   Hugepages hugepages = Hugepages::kAuto;
-  std::string file_prefix = "lyre";      ///< distinct for each daemon on one machine
-  std::vector<std::string> pci_devices;  ///< addresses for ports; no other device is opened
+  std::string file_prefix = "lyre";  ///< distinct for each daemon on one machine
+  /// NICs for ports: PCI addresses, with device arguments after a comma. No other one is opened.
+  std::vector<std::string> pci_devices;
   uint32_t worker_count = 1;
   uint32_t memory_mib = 0;  ///< DPDK's own heap without hugepages; 0: derived from worker_count
   bool is_debug = false;    ///< DPDK's log goes to stderr from debug level on, else errors only

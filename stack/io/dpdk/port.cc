@@ -16,6 +16,7 @@
 
 #include "stack/io/dpdk/kernel_interface.h"
 #include "stack/io/dpdk/memif_wait.h"
+#include "stack/io/dpdk/nic_check.h"
 
 namespace lyre::io::dpdk {
 namespace {
@@ -79,7 +80,9 @@ Status EthernetPort::attach(uint32_t queue_count) {
   if (!args_.is_pci()) {
     if (Status done = attach_virtual(queue_count); !done) return done;
   } else if (rte_eth_dev_get_port_by_name(args_.name().c_str(), &port_id_) != 0) {
-    rte_dev_probe(options_.device.c_str());  // a NIC that was open before and was given back
+    // A NIC that was open before and was given back.
+    if (Status fit = prepare_nic(pci_nic_of(args_.name()), dpdk_version(), args_); !fit) return fit;
+    rte_dev_probe(args_.text().c_str());
   }
   if (rte_eth_dev_get_port_by_name(args_.name().c_str(), &port_id_) != 0) {
     const std::string driver = kernel_driver_of(args_.name());

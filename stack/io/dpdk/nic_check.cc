@@ -1,0 +1,99 @@
+#include "stack/io/dpdk/nic_check.h"
+
+#include <rte_version.h>
+
+#include <cerrno>
+#include <fstream>
+
+#include "stack/io/dpdk/kernel_interface.h"
+
+namespace lyre::io::dpdk {
+namespace {
+
+// Vendor and device numbers, as the drivers register them.
+constexpr uint16_t kAmazon = 0x1d0f;
+constexpr uint16_t kEna = 0xec20;
+constexpr uint16_t kEnaReserved = 0xec21;
+constexpr uint16_t kGoogle = 0x1ae0;
+constexpr uint16_t kGvnic = 0x0042;
+constexpr uint16_t kMicrosoft = 0x1414;
+constexpr uint16_t kMana = 0x00ba;
+constexpr uint16_t kMellanox = 0x15b3;
+
+/// ENA's polling of admin commands, which uio_pci_generic needs as it forwards no interrupt, came
+/// with 24.03; the period is the one of DPDK's guide.
+constexpr DpdkVersion kEnaPolls{24, 3, 0};
+constexpr const char* kEnaPollMs = "1000";
+/// Until then gve knows no DQO (22.11), or cuts buffers above 16383 bytes and writes descriptors
+/// that stop the queue. The mends are in 24.11.4 and in 25.11.
+constexpr DpdkVersion kGveMended{24, 11, 4};
+constexpr DpdkVersion kGveUnmended{25, 3, 0};
+constexpr DpdkVersion kGveMendedAgain{25, 11, 0};
+
+uint16_t read_hex(const std::string& path) {
+  std::ifstream file(path);
+  uint16_t value = 0;
+  file >> std::hex >> value;
+  return value;
+}
+
+Error refused(const DeviceArgs& args, const std::string& why) {
+  return Error{ENOTSUP, args.name() + ": " + why};
+}
+
+Status prepare_ena(const PciNic& nic, const DpdkVersion& version, DeviceArgs& args) {
+  if (nic.kernel_driver != "uio_pci_generic") return Ok{};
+  if (version < kEnaPolls) {
+    return refused(args, "ENA on uio_pci_generic needs DPDK 24.03 or later, and this is " +
+                             version.text() + "; or bind it to vfio-pci or igb_uio");
+  }
+  args.set_default("control_path_poll_interval", kEnaPollMs);
+  return Ok{};
+}
+
+Status check_gvnic(const DpdkVersion& version, const DeviceArgs& args) {
+  const bool is_mended =
+      version >= kGveMended && (version < kGveUnmended || version >= kGveMendedAgain);
+  if (is_mended) return Ok{};
+  return refused(args,
+                 "gVNIC needs DPDK 24.11.4 or later of 24.11, or 25.11 or later, and this is " +
+                     version.text());
+}
+
+/// Drivers that work beside the kernel's: without it there is no device for them.
+Status check_bifurcated(const PciNic& nic, const char* wanted, const DeviceArgs& args) {
+  if (nic.kernel_driver.rfind(wanted, 0) == 0) return Ok{};
+  const std::string bound = nic.kernel_driver.empty() ? "nothing" : nic.kernel_driver;
+  return refused(args, std::string("stays with its kernel driver (") + wanted +
+                           "), which DPDK's needs, and is bound to " + bound);
+}
+
+}  // namespace
+
+PciNic pci_nic_of(const std::string& address) {
+  const std::string folder = "/sys/bus/pci/devices/" + address;
+  return {.vendor = read_hex(folder + "/vendor"),
+          .device = read_hex(folder + "/device"),
+          .kernel_driver = kernel_driver_of(address)};
+}
+
+std::string DpdkVersion::text() const {
+  const std::string digits = month < 10 ? "0" + std::to_string(month) : std::to_string(month);
+  return std::to_string(year) + "." + digits + "." + std::to_string(patch);
+}
+
+DpdkVersion dpdk_version() {
+  return {rte_version_year(), rte_version_month(), rte_version_minor()};
+}
+
+Status prepare_nic(const PciNic& nic, const DpdkVersion& version, DeviceArgs& args) {
+  if (nic.vendor == kAmazon && (nic.device == kEna || nic.device == kEnaReserved)) {
+    return prepare_ena(nic, version, args);
+  }
+  if (nic.vendor == kGoogle && nic.device == kGvnic) return check_gvnic(version, args);
+  if (nic.vendor == kMicrosoft && nic.device == kMana) return check_bifurcated(nic, "mana", args);
+  if (nic.vendor == kMellanox) return check_bifurcated(nic, "mlx", args);
+  return Ok{};
+}
+
+}  // namespace lyre::io::dpdk

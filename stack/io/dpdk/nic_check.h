@@ -1,0 +1,36 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+
+#include "stack/base/result.h"
+#include "stack/io/dpdk/device_args.h"
+
+namespace lyre::io::dpdk {
+
+/// A PCI NIC as the kernel shows it, before DPDK opens it.
+struct PciNic {
+  uint16_t vendor = 0;  ///< 0: there is no such device
+  uint16_t device = 0;
+  std::string kernel_driver;  ///< empty: bound to none
+};
+/// Reads /sys.
+PciNic pci_nic_of(const std::string& address);
+
+struct DpdkVersion {
+  uint32_t year = 0;
+  uint32_t month = 0;
+  uint32_t patch = 0;
+  friend auto operator<=>(const DpdkVersion&, const DpdkVersion&) = default;
+  std::string text() const;  ///< "24.11.4"
+};
+/// Of the library that runs.
+DpdkVersion dpdk_version();
+
+/// Adds the device arguments that the NIC's driver needs, unless they are given.
+/// Fails: this version of DPDK, or DPDK at all, cannot drive the NIC as it is bound; one line that
+/// names what can.
+Status prepare_nic(const PciNic& nic, const DpdkVersion& version, DeviceArgs& args);
+
+}  // namespace lyre::io::dpdk

@@ -1,0 +1,73 @@
+#include "stack/io/dpdk/nic_check.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lyre::io::dpdk {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr DpdkVersion kDebian12{22, 11, 11};
+constexpr DpdkVersion kUbuntu24{23, 11, 0};
+constexpr DpdkVersion kDebian13{24, 11, 4};
+
+PciNic ena(const char* driver) { return {0x1d0f, 0xec20, driver}; }
+PciNic gvnic() { return {0x1ae0, 0x0042, "vfio-pci"}; }
+
+/// The device arguments, or the refusal.
+std::string prepared(const PciNic& nic, const DpdkVersion& version,
+                     const std::string& device = "0000:00:06.0") {
+  DeviceArgs args = DeviceArgs::parse(device);
+  const Status status = prepare_nic(nic, version, args);
+  return status.ok() ? args.text() : status.error().text;
+}
+
+TEST(NicCheck, EnaOnUioPollsForTheAnswersOfItsDevice) {
+  EXPECT_EQ(prepared(ena("uio_pci_generic"), kDebian13),
+            "0000:00:06.0,control_path_poll_interval=1000");
+  EXPECT_EQ(prepared(ena("uio_pci_generic"), kDebian13,
+                     "0000:00:06.0,control_path_poll_interval=500,llq_policy=1"),
+            "0000:00:06.0,control_path_poll_interval=500,llq_policy=1");
+  EXPECT_EQ(prepared(ena("vfio-pci"), kDebian13), "0000:00:06.0");
+  EXPECT_EQ(prepared(ena("igb_uio"), kDebian12), "0000:00:06.0");
+}
+
+TEST(NicCheck, EnaOnUioNeedsAVersionThatCanPoll) {
+  for (const DpdkVersion& version : {kDebian12, kUbuntu24}) {
+    EXPECT_EQ(prepared(ena("uio_pci_generic"), version),
+              "0000:00:06.0: ENA on uio_pci_generic needs DPDK 24.03 or later, and this is " +
+                  version.text() + "; or bind it to vfio-pci or igb_uio");
+  }
+}
+
+TEST(NicCheck, GvnicNeedsAVersionThatSendsEverything) {
+  for (const DpdkVersion& version : {kDebian12, kUbuntu24, DpdkVersion{24, 11, 3},
+                                     DpdkVersion{25, 3, 0}, DpdkVersion{25, 7, 1}}) {
+    EXPECT_THAT(prepared(gvnic(), version), HasSubstr("gVNIC needs DPDK 24.11.4 or later"));
+  }
+  for (const DpdkVersion& version : {kDebian13, DpdkVersion{24, 11, 6}, DpdkVersion{25, 11, 0}}) {
+    EXPECT_EQ(prepared(gvnic(), version), "0000:00:06.0");
+  }
+}
+
+TEST(NicCheck, BifurcatedNicsStayWithTheirKernelDriver) {
+  EXPECT_EQ(prepared({0x15b3, 0x101e, "mlx5_core"}, kDebian12), "0000:00:06.0");
+  EXPECT_EQ(prepared({0x15b3, 0x1004, "mlx4_core"}, kDebian12), "0000:00:06.0");
+  EXPECT_EQ(prepared({0x15b3, 0x101e, "vfio-pci"}, kDebian12),
+            "0000:00:06.0: stays with its kernel driver (mlx), which DPDK's needs, and is bound to "
+            "vfio-pci");
+  EXPECT_EQ(prepared({0x1414, 0x00ba, "mana"}, kDebian12), "0000:00:06.0");
+  EXPECT_THAT(prepared({0x1414, 0x00ba, ""}, kDebian12), HasSubstr("bound to nothing"));
+}
+
+TEST(NicCheck, OtherNicsAreLeftAlone) {
+  EXPECT_EQ(prepared({0x1af4, 0x1041, "uio_pci_generic"}, kDebian12, "0000:00:06.0,a=b"),
+            "0000:00:06.0,a=b");
+  EXPECT_EQ(prepared({}, kDebian12), "0000:00:06.0");
+}
+
+TEST(NicCheck, ThisLibraryHasAVersion) { EXPECT_GE(dpdk_version(), DpdkVersion({22, 11, 0})); }
+
+}  // namespace
+}  // namespace lyre::io::dpdk
