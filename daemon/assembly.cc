@@ -179,7 +179,7 @@ PortMapping Assembly::port_mapping() {
   return {.map =
               [this](const uint8_t* base, uint64_t bytes, uint64_t page_bytes) {
                 const Status mapped = backend_->map_for_ports({base, bytes, page_bytes});
-                if (mapped.ok() || std::exchange(was_told_of_copies_, true)) return;
+                if (mapped.ok() || was_told_of_copies_.exchange(true)) return;
                 spdlog::warn("a NIC cannot read a client's memory, which is copied instead: {}",
                              mapped.error().text);
               },

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <memory>
 #include <vector>
@@ -69,7 +70,7 @@ class Assembly {
   std::unique_ptr<WorkerThreads> threads_;
   std::unique_ptr<LinkWatch> links_;
   std::unique_ptr<ControlServer> control_;
-  bool was_told_of_copies_ = false;  ///< said once: clients come and go
+  std::atomic<bool> was_told_of_copies_{false};  ///< said once: clients come and go
 };
 
 }  // namespace lyre

@@ -246,6 +246,7 @@ void ContextRegistry::poll(std::vector<Expulsion>& out) {
   for (uint32_t i = 0; i < workers_.count(); ++i) {
     while (workers_.try_take(i, reply)) on_reply(i, reply, out);
   }
+  regions_.poll();
   uint32_t robbed = regions_.take_faulted_context();
   for (; robbed != UINT32_MAX; robbed = regions_.take_faulted_context()) {
     expel(robbed, "pages of its registered memory are gone", out);

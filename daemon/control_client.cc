@@ -200,10 +200,25 @@ void ControlClient::on_deregister(const channel::DeregisterRequest& request) {
   await_region(request.region, channel::Control::kDeregistered);
 }
 
-/// The workers answer within microseconds; a port that holds on to sent packets, later.
 void ControlClient::await_region(uint32_t region, channel::Control answer) {
   awaited_region_ = region;
   awaited_answer_ = answer;
+  if (answer == channel::Control::kRegistered) return send_region_news();
+  await_removal();
+}
+
+/// Large memory is mapped for seconds. A client that hears nothing would take the daemon for dead.
+void ControlClient::send_region_news() {
+  region_deadline_.expires_after(std::chrono::nanoseconds(kRegionNewsPeriod.value));
+  region_deadline_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
+    if (error || self->is_over_ || self->awaited_region_ == 0) return;
+    self->reply_region(channel::Control::kRegionPending, self->awaited_region_, {});
+    if (!self->is_over_) self->send_region_news();
+  });
+}
+
+/// The workers answer within microseconds; a port that holds on to sent packets, later.
+void ControlClient::await_removal() {
   region_deadline_.expires_after(std::chrono::nanoseconds(kRegionTimeout.value));
   region_deadline_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
     if (error || self->is_over_ || self->awaited_region_ == 0) return;

@@ -51,6 +51,8 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   void on_register(const channel::RegisterRequest& request, OwnedFd descriptor);
   void on_deregister(const channel::DeregisterRequest& request);
   void await_region(uint32_t region, channel::Control answer);
+  void await_removal();
+  void send_region_news();
   void reply_region(channel::Control type, uint32_t region, const Error& error);
   void grant(const ContextGrant& grant);
   void refuse(const Error& error);

@@ -30,6 +30,11 @@ inline constexpr Nanos kHangAfter = seconds(1);
 inline constexpr Nanos kConflictWarningPeriod = seconds(10);
 /// How long a client waits at most for the workers and ports to let go of its memory.
 inline constexpr Nanos kRegionTimeout = seconds(1);
+/// Memory of which more is mapped for the ports by a thread of its own: pinning takes some 0.3 s
+/// for each GiB that was not touched before.
+inline constexpr uint64_t kMapAtOnceBytesMax = uint64_t{32} << 20;
+/// How often a client is told that its registration is under way.
+inline constexpr Nanos kRegionNewsPeriod = millis(500);
 /// How long a stopping daemon waits for its workers to reset their sessions.
 inline constexpr Nanos kShutdownTimeout = seconds(2);
 /// What one worker can hold of received bytes that it copied for a context: all of them where the

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <string>
+#include <thread>
 
+#include "daemon/daemon_limits.h"
 #include "stack/base/check.h"
 
 namespace lyre {
@@ -21,9 +24,15 @@ RegionRegistry::RegionRegistry(uint32_t worker_count, const RegionLimits& limits
   for (auto i = static_cast<uint32_t>(regions_.size()); i > 0; --i) free_.push_back(i - 1);
 }
 
+/// Only at the end: it waits for the ports.
 RegionRegistry::~RegionRegistry() {
   for (uint32_t i = 0; i < regions_.size(); ++i) {
-    if (regions_[i] != nullptr) drop(i);
+    if (regions_[i] != nullptr && !regions_[i]->is_dropped) drop(i);
+  }
+  while (
+      std::any_of(regions_.begin(), regions_.end(), [](const auto& r) { return r != nullptr; })) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    poll();
   }
 }
 
@@ -76,7 +85,6 @@ Result<uint32_t> RegionRegistry::add(uint32_t context, const ClientMemory& memor
   if (Status status = check_share(context, memory.bytes); !status.ok()) return status.error();
   auto base = window_->map(memory.file.get(), memory.offset, memory.bytes, memory.page_bytes);
   if (!base.ok()) return base.error();
-  if (ports_.map) ports_.map(base.value(), memory.bytes, memory.page_bytes);
   const uint32_t index = free_.back();
   free_.pop_back();
   constexpr uint32_t kUses = 1u << (32 - channel::kRegionIndexBits);
@@ -90,8 +98,34 @@ Result<uint32_t> RegionRegistry::add(uint32_t context, const ClientMemory& memor
   region.page_bytes = memory.page_bytes;
   ++usage_[context].regions;
   usage_[context].bytes += memory.bytes;
-  tell_workers(region, Kind::kAddRegion);
+  map_for_ports(index);
   return region.name;
+}
+
+/// Workers hear of it when the ports know it.
+void RegionRegistry::map_for_ports(uint32_t index) {
+  Region& region = *regions_[index];
+  if (!ports_.map) return tell_workers(region, Kind::kAddRegion);
+  const auto map = [this, base = region.base, bytes = region.bytes,
+                    page_bytes = region.page_bytes] { ports_.map(base, bytes, page_bytes); };
+  if (region.bytes > kMapAtOnceBytesMax) {
+    region.is_at_job = true;
+    return jobs_.submit(index, map);
+  }
+  map();
+  tell_workers(region, Kind::kAddRegion);
+}
+
+void RegionRegistry::poll() {
+  for (const uint32_t index : jobs_.take_done()) on_job_done(index);
+}
+
+void RegionRegistry::on_job_done(uint32_t index) {
+  Region& region = *regions_[index];
+  region.is_at_job = false;
+  if (region.is_unmapped) return forget(index);
+  if (region.is_dropped) return unmap(index);  // its client left while it was mapped
+  tell_workers(region, Kind::kAddRegion);
 }
 
 void RegionRegistry::tell_workers(Region& region, Kind kind) {
@@ -111,7 +145,7 @@ Status RegionRegistry::remove(uint32_t context, uint32_t name) {
   Region* region =
       index < worker::kContextsMax ? nullptr : regions_[index - worker::kContextsMax].get();
   if (region == nullptr || region->name != name || region->context != context ||
-      region->is_leaving || region->pending.any()) {
+      region->is_leaving || region->is_at_job || region->pending.any()) {
     return Error{ENOENT, "the client has no such region"};
   }
   begin_removal(*region);
@@ -130,7 +164,7 @@ void RegionRegistry::on_reply(uint32_t worker, const worker::Reply& reply) {
   // A context that leaves takes its regions along; what was still said about them is past.
   if (regions_[index] == nullptr || regions_[index]->name != reply.region) return;
   Region& region = *regions_[index];
-  if (region.is_leaving != (reply.kind == Answer::kRegionRemoved)) return;
+  if (region.is_dropped || region.is_leaving != (reply.kind == Answer::kRegionRemoved)) return;
   region.is_refused |= reply.kind == Answer::kRegionRefused;
   region.pending.reset(worker);
   if (region.pending.any()) return;
@@ -141,19 +175,40 @@ void RegionRegistry::on_reply(uint32_t worker, const worker::Reply& reply) {
   answers_.push_back(answer);
 }
 
+/// No worker knows the region, and no client has a share in it from now on.
 void RegionRegistry::drop(uint32_t index) {
-  const Region& region = *regions_[index];
-  if (ports_.unmap) ports_.unmap(region.base, region.bytes);
-  window_->unmap(region.base);
+  Region& region = *regions_[index];
   --usage_[region.context].regions;
   usage_[region.context].bytes -= region.bytes;
+  region.is_dropped = true;
+  if (!region.is_at_job) unmap(index);
+}
+
+void RegionRegistry::unmap(uint32_t index) {
+  Region& region = *regions_[index];
+  region.is_unmapped = true;
+  if (!ports_.unmap) return forget(index);
+  const auto unmap_for_ports = [this, base = region.base, bytes = region.bytes] {
+    ports_.unmap(base, bytes);
+  };
+  if (region.bytes > kMapAtOnceBytesMax) {
+    region.is_at_job = true;
+    return jobs_.submit(index, unmap_for_ports);
+  }
+  unmap_for_ports();
+  forget(index);
+}
+
+void RegionRegistry::forget(uint32_t index) {
+  window_->unmap(regions_[index]->base);
   regions_[index].reset();
   free_.push_back(index);
 }
 
 void RegionRegistry::forget_context(uint32_t context) {
   for (uint32_t i = 0; usage_[context].regions > 0 && i < regions_.size(); ++i) {
-    if (regions_[i] != nullptr && regions_[i]->context == context) drop(i);
+    const Region* region = regions_[i].get();
+    if (region != nullptr && region->context == context && !region->is_dropped) drop(i);
   }
 }
 
@@ -161,7 +216,7 @@ uint32_t RegionRegistry::take_faulted_context() {
   const uint8_t* base = window_ == nullptr ? nullptr : window_->take_faulted();
   if (base == nullptr) return UINT32_MAX;
   const auto found = std::find_if(regions_.begin(), regions_.end(), [base](const auto& region) {
-    return region != nullptr && region->base == base;
+    return region != nullptr && region->base == base && !region->is_dropped;
   });
   return found == regions_.end() ? UINT32_MAX : (*found)->context;
 }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "daemon/background_jobs.h"
 #include "daemon/client_memory.h"
 #include "daemon/region_window.h"
 #include "daemon/worker_set.h"
@@ -21,7 +22,7 @@ struct RegionAnswer {
 };
 
 /// What the ports are told of client memory besides what each worker tells them: mapping for DMA
-/// takes long, and workers find it done. Either may be empty.
+/// takes long, and workers find it done. Either may be empty. Thread: any.
 struct PortMapping {
   std::function<void(const uint8_t* base, uint64_t bytes, uint64_t page_bytes)> map;
   std::function<void(const uint8_t* base, uint64_t bytes)> unmap;
@@ -35,8 +36,10 @@ struct RegionLimits {
   uint32_t regions_per_uid_max = UINT32_MAX;
 };
 
-/// All registered memory: mapped here, known to every worker, gone when all have let go of it.
-/// Thread: the control thread. Owner: mappings; they outlive the workers and ports that read them.
+/// All registered memory: mapped here, known to every worker, gone when all have let go of it. What
+/// takes long at the ports is left to a thread of its own, so that nobody waits for another's
+/// memory. Thread: the control thread. Owner: mappings; they outlive the workers and ports that
+/// read them.
 class RegionRegistry {
  public:
   using Post = std::function<void(uint32_t worker, const worker::Command&)>;
@@ -58,6 +61,8 @@ class RegionRegistry {
   /// Every worker has let go of the context.
   void forget_context(uint32_t context);
 
+  /// Goes on with regions that the other thread has finished with.
+  void poll();
   /// What a worker says about a region.
   void on_reply(uint32_t worker, const worker::Reply& reply);
   std::vector<RegionAnswer> take_answers() { return std::exchange(answers_, {}); }
@@ -76,6 +81,9 @@ class RegionRegistry {
     uint64_t page_bytes = 0;
     bool is_leaving = false;
     bool is_refused = false;
+    bool is_at_job = false;  ///< the other thread maps or unmaps it
+    bool is_dropped = false;
+    bool is_unmapped = false;                   ///< for the ports; or the other thread does it
     std::bitset<channel::kWorkersMax> pending;  ///< workers that have not answered
   };
   struct Usage {
@@ -88,7 +96,11 @@ class RegionRegistry {
   Status check_share(uint32_t context, uint64_t bytes) const;
   Status check_share_of_uid(uint32_t uid, uint64_t bytes) const;
   void begin_removal(Region& region);
+  void map_for_ports(uint32_t index);
+  void on_job_done(uint32_t index);
   void drop(uint32_t index);
+  void unmap(uint32_t index);
+  void forget(uint32_t index);
   void tell_workers(Region& region, worker::Command::Kind kind);
 
   const uint32_t worker_count_;
@@ -101,6 +113,7 @@ class RegionRegistry {
   std::vector<Usage> usage_;                      ///< by context
   uint32_t uses_ = 0;
   std::vector<RegionAnswer> answers_;
+  BackgroundJobs jobs_;  ///< by index
 };
 
 }  // namespace lyre

@@ -194,9 +194,10 @@ int ask_region(int control, std::span<const uint8_t> request, int descriptor,
   std::vector<UniqueFd> descriptors;
   size_t received = 0;
   static_assert(sizeof reply >= sizeof(channel::Goodbye));
-  if (const int code = receive(control, &reply, sizeof reply, received, descriptors); code != 0) {
-    return code;
-  }
+  do {
+    const int code = receive(control, &reply, sizeof reply, received, descriptors);
+    if (code != 0) return code;
+  } while (received == sizeof reply && reply.header.type == channel::Control::kRegionPending);
   if (received == sizeof(channel::Goodbye) && reply.header.type == channel::Control::kGoodbye) {
     channel::Goodbye goodbye;
     std::memcpy(static_cast<void*>(&goodbye), &reply, sizeof goodbye);

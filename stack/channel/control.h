@@ -26,6 +26,7 @@ enum class Control : uint32_t {
   kRegistered,    ///< daemon: RegionReply
   kDeregister,    ///< client: DeregisterRequest
   kDeregistered,  ///< daemon: RegionReply
+  kRegionPending  ///< daemon: RegionReply, before kRegistered
 };
 
 struct ControlHeader {
@@ -112,8 +113,9 @@ struct DeregisterRequest {
   uint32_t reserved;
 };
 
-/// The reply to both. kDeregistered is sent when no worker and no port can access the memory any
-/// more.
+/// The reply to both. kRegionPending may precede it several times: large memory takes seconds, and
+/// the client goes on waiting. kDeregistered is sent when no worker and no port can access the
+/// memory any more.
 struct RegionReply {
   ControlHeader header;
   int32_t error;  ///< 0, or an errno value; then text is the reason

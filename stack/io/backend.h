@@ -88,10 +88,10 @@ class Backend {
                                                   std::span<PacketMemory* const> memories) = 0;
   /// Maps client memory for the ports' DMA before workers use it, because mapping may be slow:
   /// their PacketMemory::add_region() then returns at once. REQUIRES: the memory is mapped for
-  /// writing, and no other thread of this process accesses it yet. Fails: workers copy its data per
-  /// packet.
+  /// writing, and no other thread of this process accesses it yet. Thread: any. Fails: workers copy
+  /// its data per packet.
   virtual Status map_for_ports(const RegionMemory& memory) = 0;
-  /// Call after every worker has removed the region, also when it could not be mapped.
+  /// Call after every worker has removed the region, also when it could not be mapped. Thread: any.
   virtual void unmap_for_ports(const RegionMemory& memory) = 0;
   /// Every thread that uses a memory or a queue calls this first, and unregisters before it ends: a
   /// backend may keep buffer caches per thread. Thread: the calling one.

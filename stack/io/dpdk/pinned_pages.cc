@@ -14,8 +14,10 @@
 namespace lyre::io::dpdk {
 namespace {
 
-/// The limit of one registered buffer (io_uring_register(2), IORING_REGISTER_BUFFERS).
-constexpr size_t kBufferBytesMax = size_t{1} << 30;
+/// The kernel holds the lock of this process's mappings while it pins one buffer, and other threads
+/// that map memory wait for it. A buffer has at most 1 GiB, and a ring at most 16384 buffers
+/// (io_uring_register(2), IORING_REGISTER_BUFFERS).
+constexpr size_t kBufferBytesMax = size_t{64} << 20;
 /// Bits of an entry of /proc/PID/pagemap (proc_pid_pagemap(5)).
 constexpr uint64_t kIsPresent = uint64_t{1} << 63;
 constexpr uint64_t kFrameMask = (uint64_t{1} << 55) - 1;

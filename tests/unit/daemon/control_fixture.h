@@ -108,7 +108,8 @@ inline channel::AttachRequest attach_request() {
 
 class ControlServerTest : public ::testing::Test {
  protected:
-  ControlServerTest() {
+  explicit ControlServerTest(const RegistryOptions& terms = registry_options())
+      : registry_(workers_, terms) {
     spdlog::set_level(spdlog::level::off);
     char name[] = "/tmp/lyre-control-XXXXXX";
     folder_ = ::mkdtemp(name);
@@ -198,7 +199,7 @@ class ControlServerTest : public ::testing::Test {
   Nanos timeout_ = seconds(60);
   boost::asio::io_context io_;
   FakeWorkers workers_{2};
-  ContextRegistry registry_{workers_, registry_options()};
+  ContextRegistry registry_;
   SharedMemory memory_;
   OwnedFd reader_;
   std::string folder_, path_;

@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
+#include <atomic>
 #include <cerrno>
 
 #include "tests/unit/daemon/control_fixture.h"
@@ -17,7 +18,9 @@ constexpr uint64_t kRegionPage = 4096;
 
 class RegistrationTest : public ControlServerTest {
  protected:
-  RegistrationTest() : file_(::memfd_create("lyre-test", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
+  explicit RegistrationTest(const RegistryOptions& terms = registry_options())
+      : ControlServerTest(terms),
+        file_(::memfd_create("lyre-test", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
     EXPECT_EQ(::ftruncate(file_.get(), 8 * kRegionPage), 0);
     const uint8_t mark = 77;
     EXPECT_EQ(::pwrite(file_.get(), &mark, 1, kRegionPage), 1);
@@ -297,6 +300,103 @@ TEST_F(RegistrationTest, NeedsAContext) {
   client.send_with(request(0, kRegionPage), {file_.get()});
   run();
   expect_goodbye(client, "a request about memory out of turn");
+}
+
+constexpr uint64_t kSeveralGiB = uint64_t{4} << 30;
+
+/// Ports that take their time with large memory: until the test opens the gate.
+class SlowPorts {
+ public:
+  RegistryOptions terms() {
+    RegistryOptions out = registry_options();
+    out.registered_bytes_max = 2 * kSeveralGiB;
+    out.ports.map = [this](const uint8_t*, uint64_t bytes, uint64_t) {
+      if (bytes >= kSeveralGiB) is_open_.wait(false);
+      ++mapped;
+    };
+    out.ports.unmap = [this](const uint8_t*, uint64_t) { --mapped; };
+    return out;
+  }
+  void open() {
+    is_open_ = true;
+    is_open_.notify_all();
+  }
+  std::atomic<int> mapped{0};
+
+ private:
+  std::atomic<bool> is_open_{false};
+};
+
+/// A sparse file: nothing here needs its pages.
+class LargeRegistrationTest : private SlowPorts, public RegistrationTest {
+ protected:
+  LargeRegistrationTest() : RegistrationTest(terms()) {
+    EXPECT_EQ(::ftruncate(file_.get(), kSeveralGiB), 0);
+  }
+  ~LargeRegistrationTest() override { open(); }
+
+  using SlowPorts::mapped;
+  using SlowPorts::open;
+  bool has_told_workers() const { return !workers_.posted[0].empty(); }
+  /// Until the other thread is done.
+  bool deliver_until(auto is_done) {
+    return run_until([&] {
+      deliver();
+      return is_done();
+    });
+  }
+};
+
+TEST_F(LargeRegistrationTest, OthersAttachAndRegisterMeanwhile) {
+  RawClient slow(path_);
+  attach(slow);
+  slow.send_with(request(0, kSeveralGiB), {file_.get()});
+  run();
+  RawClient quick(path_);
+  attach(quick);
+  EXPECT_NE(register_pages(quick, 0, kRegionPage), 0u);
+  EXPECT_FALSE(slow.receive().has_value()) << "its memory is not known to the ports yet";
+  workers_.posted[0].clear();
+  open();
+  ASSERT_TRUE(deliver_until([&] { return has_told_workers(); }));
+  EXPECT_EQ(workers_.posted[0].back().memory_bytes, kSeveralGiB);
+  answer(ReplyKind::kRegionAdded);
+  EXPECT_EQ(expect_message<channel::RegionReply>(slow, Control::kRegistered).error, 0);
+}
+
+TEST_F(LargeRegistrationTest, TheClientIsToldThatItIsUnderWay) {
+  RawClient slow(path_);
+  attach(slow);
+  slow.send_with(request(0, kSeveralGiB), {file_.get()});
+  run();
+  std::optional<std::vector<uint8_t>> heard;
+  ASSERT_TRUE(run_until([&] {
+    if (!heard) heard = slow.receive();
+    return heard.has_value();
+  }));
+  ASSERT_EQ(heard->size(), sizeof(channel::RegionReply));
+  channel::RegionReply news;
+  std::memcpy(static_cast<void*>(&news), heard->data(), sizeof news);
+  EXPECT_EQ(news.header.type, Control::kRegionPending);
+}
+
+TEST_F(LargeRegistrationTest, AClientMayLeaveMeanwhile) {
+  {
+    RawClient slow(path_);
+    attach(slow);
+    slow.send_with(request(0, kSeveralGiB), {file_.get()});
+    run();
+  }
+  run();
+  workers_.answer_detaches();
+  deliver();
+  EXPECT_EQ(registry_.held_count(), 0u);
+  EXPECT_EQ(registry_.regions().mapped_count(), 1u) << "the ports still map it";
+  open();
+  EXPECT_TRUE(deliver_until([&] { return registry_.regions().mapped_count() == 0; }));
+  EXPECT_EQ(mapped, 0);
+  EXPECT_FALSE(has_told_workers());
+  expect_still_serving();
 }
 
 }  // namespace
