@@ -178,6 +178,7 @@ void lyre_context::Reports::on_send_done(lyre_session& session,
   session.unacked_bytes -= news.acked_bytes - session.front_acked_bytes;
   session.front_acked_bytes = news.acked_bytes;
   session.rtt_min_us = news.rtt_min_us;
+  session.rto_us = news.rto_us;
   if (count == 0) return;
   // Sends of sessions that the user gave up still free blocks that somebody may wait for.
   context_.ready_.note_news();

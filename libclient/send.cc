@@ -150,3 +150,7 @@ uint64_t lyre_unacked_bytes(const lyre_session* session) {
 uint64_t lyre_rtt_min_us(const lyre_session* session) {
   return session != nullptr ? session->rtt_min_us : 0;
 }
+
+uint64_t lyre_rto_us(const lyre_session* session) {
+  return session != nullptr ? session->rto_us : 0;
+}

@@ -70,6 +70,7 @@ struct lyre_session : lyre::client::Waitable {
   uint64_t unacked_bytes = 0;
   uint32_t front_acked_bytes = 0;     ///< of the oldest send under way
   uint32_t rtt_min_us = 0;            ///< 0: not known
+  uint32_t rto_us = 0;                ///< the same
   lyre::client::Fifo<uint64_t> tags;  ///< finished, to be reported
 
   lyre::client::Fifo<lyre::client::UnreadSlice> received;

@@ -193,6 +193,7 @@ struct alignas(kCacheLineBytes) Completion {
       uint64_t descriptors;  ///< kSend descriptors of this session finished since it was opened
       uint32_t acked_bytes;  ///< of the next descriptor
       uint32_t rtt_min_us;   ///< windowed minimum RTT; 0: no sample yet
+      uint32_t rto_us;       ///< retransmission timeout (RFC 6298), as TCP uses it next
     } send_done;
     LentSlice data[kLentSlicesMax];
     uint8_t raw[48];

@@ -227,6 +227,8 @@ uint32_t Engine::charged_bytes(ConnId conn) const { return impl_->at(conn).rcv.c
 
 Nanos Engine::rtt_min(ConnId conn) const { return impl_->at(conn).rtt.rtt_min; }
 
+Nanos Engine::rto(ConnId conn) const { return current_rto(impl_->at(conn)); }
+
 ConnectionInfo Engine::info(ConnId conn) const {
   const Connection& c = impl_->at(conn);
   ConnectionInfo info;

@@ -156,6 +156,8 @@ class Engine {
   const ConnectionConfig& config(ConnId conn) const;
   /// The windowed minimum RTT (RFC 8985 6.2); zero: no sample yet.
   Nanos rtt_min(ConnId conn) const;
+  /// The retransmission timeout, with its back-off (RFC 6298 2 and 5.5).
+  Nanos rto(ConnId conn) const;
   /// Bytes of the send queue that have never been sent.
   uint32_t unsent_bytes(ConnId conn) const;
   /// True when `seq` is the next sequence number expected (RCV.NXT).

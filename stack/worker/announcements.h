@@ -37,6 +37,7 @@ class Announcements {
   // As NotifierHost has them.
   const FourTuple& tuple(uint32_t conn) const { return state_.engine.tuple(conn); }
   Nanos rtt_min(uint32_t conn) const { return state_.engine.rtt_min(conn); }
+  Nanos rto(uint32_t conn) const { return state_.engine.rto(conn); }
   bool is_pool_low() const { return state_.loans.is_low(state_.memory.rx_slots_free()); }
   std::optional<ReceivedBytes> take_received(uint32_t conn) {
     const std::optional<PayloadSlice> slice = parts_.payload.take_slice(conn);

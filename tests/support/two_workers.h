@@ -32,6 +32,7 @@ class PatternApp {
     uint64_t sends_done = 0;
     uint32_t acked_bytes = 0;  ///< of the next send
     uint32_t rtt_min_us = 0;
+    uint32_t rto_us = 0;
   };
 
   /// Reads all available data. `keeps_slots`: releases nothing.
@@ -86,6 +87,7 @@ class PatternApp {
         stream.sends_done = entry.body.send_done.descriptors;
         stream.acked_bytes = entry.body.send_done.acked_bytes;
         stream.rtt_min_us = entry.body.send_done.rtt_min_us;
+        stream.rto_us = entry.body.send_done.rto_us;
         return;
       case channel::Event::kPeerFinished:
         stream.is_finished = true;

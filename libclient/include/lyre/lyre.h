@@ -248,6 +248,9 @@ LYRE_API uint64_t lyre_unacked_bytes(const lyre_session* session);
 /* The windowed minimum round-trip time in microseconds, as of the last acknowledgment; 0: not
  * measured. */
 LYRE_API uint64_t lyre_rtt_min_us(const lyre_session* session);
+/* After how long without an acknowledgment TCP sends again (RFC 6298), in microseconds, as of the
+ * last acknowledgment; 0: not known. */
+LYRE_API uint64_t lyre_rto_us(const lyre_session* session);
 
 /* ---- Receiving ---- */
 

@@ -32,6 +32,7 @@ concept NotifierHost = requires(H& host, uint32_t conn, Context& context,
                                 session::Session& session) {
   { host.tuple(conn) } -> std::convertible_to<const FourTuple&>;
   { host.rtt_min(conn) } -> std::convertible_to<Nanos>;
+  { host.rto(conn) } -> std::convertible_to<Nanos>;
   { host.is_pool_low() } -> std::convertible_to<bool>;
   // Takes the next bytes that the session has to read; their slot is the caller's.
   { host.take_received(conn) } -> std::convertible_to<std::optional<ReceivedBytes>>;
@@ -95,7 +96,11 @@ class Notifier {
     context.completions.push(entry);
     tables_.stats.completions.add(1);
   }
-  void announce_sends(Context& context, uint32_t conn, Nanos rtt_min, Nanos now);
+  struct TcpTimes {
+    Nanos rtt_min;
+    Nanos rto;
+  };
+  void announce_sends(Context& context, uint32_t conn, const TcpTimes& times, Nanos now);
   void ring_doorbells();
 
   template <NotifierHost Host>
@@ -150,7 +155,7 @@ bool Notifier::announce(Context& context, uint32_t conn, Host& host, Nanos now) 
   if (host.must_wait_for_ports(context, told)) return false;
   if (told.must_announce_progress || told.has_unannounced_sends()) {
     if (context.completions.room() == 0) return false;
-    announce_sends(context, conn, host.rtt_min(conn), now);
+    announce_sends(context, conn, {host.rtt_min(conn), host.rto(conn)}, now);
   }
   while (told.has_readable) {
     if (!announce_data(context, conn, host)) return false;

@@ -228,8 +228,10 @@ channel::Completion listen_failed(uint64_t cookie, channel::EndStatus status) {
 channel::Completion send_done(channel::SessionName name, uint64_t descriptors,
                               uint32_t acked_bytes) {
   channel::Completion entry{.event = channel::Event::kSendDone, .session = name};
-  entry.body.send_done = {
-      .descriptors = descriptors, .acked_bytes = acked_bytes, .rtt_min_us = kRttMinUs};
+  entry.body.send_done = {.descriptors = descriptors,
+                          .acked_bytes = acked_bytes,
+                          .rtt_min_us = kRttMinUs,
+                          .rto_us = kRtoUs};
   return entry;
 }
 

@@ -76,6 +76,7 @@ class FakeDaemon {
 
 /// What every send_done() says of the path.
 inline constexpr uint32_t kRttMinUs = 20;
+inline constexpr uint32_t kRtoUs = 200'020;
 
 // Entries as a worker writes them.
 channel::Completion connecting(uint64_t cookie, channel::SessionName name);

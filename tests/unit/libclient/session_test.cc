@@ -180,10 +180,12 @@ TEST_F(SessionTest, ALongSendIsAcknowledgedBitByBit) {
   ASSERT_EQ(0, lyre_block_alloc(context_, 5000, &block));
   for (int i = 0; i < 2; ++i) ASSERT_EQ(0, lyre_send_block(session, &block, 5000, 11));
   EXPECT_EQ(0u, lyre_rtt_min_us(session));
+  EXPECT_EQ(0u, lyre_rto_us(session));
   daemon_.tell(send_done(kName, 0, 2000));
   EXPECT_EQ(0, lyre_poll(context_, 0)) << "no send is finished";
   EXPECT_EQ(8000u, lyre_unacked_bytes(session));
   EXPECT_EQ(kRttMinUs, lyre_rtt_min_us(session));
+  EXPECT_EQ(kRtoUs, lyre_rto_us(session));
   daemon_.tell(send_done(kName, 1, 4999));
   EXPECT_EQ(1, lyre_poll(context_, 0));
   EXPECT_EQ(1u, lyre_unacked_bytes(session));

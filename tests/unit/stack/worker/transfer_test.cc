@@ -44,6 +44,7 @@ TEST(Transfer, ALongSendIsAcknowledgedBitByBitOnASlowWire) {
   EXPECT_EQ(sender.acked_bytes, 0u) << "there is no next one";
   EXPECT_GE(sender.rtt_min_us, 20'000u);
   EXPECT_LT(sender.rtt_min_us, 40'000u);
+  EXPECT_GT(sender.rto_us, sender.rtt_min_us);
 }
 
 TEST(Transfer, EndsInOrderOnBothSidesAndReturnsEverySlot) {

@@ -24,6 +24,7 @@ constexpr uint32_t kSessions = 4;
 struct PlayedHost {
   const FourTuple& tuple(uint32_t conn) const { return tuples[conn]; }
   Nanos rtt_min(uint32_t) const { return nanos(1500); }
+  Nanos rto(uint32_t) const { return micros(210); }
   bool is_pool_low() const { return is_low; }
   std::optional<ReceivedBytes> take_received(uint32_t conn) {
     if (received[conn].empty()) return std::nullopt;
@@ -123,6 +124,7 @@ TEST_F(NotifierTest, TellsAllNewsOfASessionInOrder) {
   EXPECT_EQ(entries[1].event, Event::kSendDone);
   EXPECT_EQ(entries[1].body.send_done.descriptors, 1u);
   EXPECT_EQ(entries[1].body.send_done.rtt_min_us, 2u);
+  EXPECT_EQ(entries[1].body.send_done.rto_us, 210u);
   EXPECT_EQ(entries[2].event, Event::kData);
   EXPECT_EQ(entries[2].body.data[0].slot, 5u);
   EXPECT_EQ(entries[2].body.data[0].offset, 500u);
