@@ -210,7 +210,7 @@ void ContextRegistry::post_attach(const Context& context, const AttachTerms& ter
 }
 
 /// Called by the client's connection, once, when it ends.
-void ContextRegistry::detach(uint32_t index) {
+void ContextRegistry::detach(uint32_t index, bool resets_sessions) {
   LYRE_CHECK(index < contexts_.size() && contexts_[index] != nullptr);
   Context& context = *contexts_[index];
   LYRE_CHECK(context.is_attached);
@@ -219,6 +219,7 @@ void ContextRegistry::detach(uint32_t index) {
   worker::Command command;
   command.kind = worker::Command::Kind::kDetach;
   command.context = index;
+  command.resets_sessions = resets_sessions;
   for (uint32_t i = 0; i < workers_.count(); ++i) {
     context.held_by.set(i);
     workers_.unwatch(i, context.worker_rings[i].get());

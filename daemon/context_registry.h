@@ -67,8 +67,9 @@ class ContextRegistry {
   /// Fails: EUSERS too many contexts, of all clients or of the uid, EINVAL arena too large, errno
   /// of what the system refused.
   Result<ContextGrant> attach(const AttachTerms& terms);
-  /// Tells every worker to let go; the memory goes when they have. REQUIRES: attached.
-  void detach(uint32_t context);
+  /// Tells every worker to let go; the memory goes when they have. Sessions are closed in order, or
+  /// reset. REQUIRES: attached.
+  void detach(uint32_t context, bool resets_sessions);
   /// The context's registered memory; answers are taken there after poll().
   RegionRegistry& regions() { return regions_; }
 

@@ -271,7 +271,7 @@ void ControlClient::end(std::string_view reason) {
   region_deadline_.cancel();
   if (context_) {
     log(spdlog::level::info, "detached from context " + std::to_string(*context_));
-    server_.registry_.detach(*context_);
+    server_.registry_.detach(*context_, !reason.empty());
     context_.reset();
   }
   server_.forget(id_);

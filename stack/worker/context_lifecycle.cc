@@ -28,26 +28,101 @@ void ContextLifecycle::attach(const Command& command) {
       state_.memory.region_segment_bytes(command.context);
 }
 
-void ContextLifecycle::detach(uint32_t index) {
-  Context& context = state_.contexts[index];
+void ContextLifecycle::detach(const Command& command) {
+  Context& context = state_.contexts[command.context];
   if (context.state == Context::State::kFree || context.state == Context::State::kDetaching) return;
+  context.resets_sessions = command.resets_sessions || context.state == Context::State::kExpelled;
+  // A client that hung up and did not end may go on writing.
+  context.last_submissions_max = context.resets_sessions ? 0 : channel::kSubmissionEntries;
   context.state = Context::State::kDetaching;
+  context.waits_for_holds = false;
+  context.linger_until = state_.now + kLingerMax;
   ++detaching_count_;
 }
 
-/// Gives up some of what a client that left had. Returns how much it looked at; 0: nothing is left.
+/// Gives up some of what a client that left had. Returns how much it looked at; 0: what is left
+/// waits for acknowledgements.
 size_t ContextLifecycle::give_up_some(uint32_t index) {
   Context& context = state_.contexts[index];
-  size_t count = 0;
+  size_t count = take_last_submissions(context);
+  if (count > 0) return count;
   // Listeners first: without them no session is added any more.
   for (; !context.listeners.empty() && count < kListenersPerDetachStepMax; ++count) {
     parts_.submissions.close_listener(context, context.listeners.front());
   }
   if (count > 0) return count;
-  for (; !context.sessions.empty() && count < kSessionsPerDetachStepMax; ++count) {
-    parts_.lifecycle.leave_to_itself(context.sessions.front());
+  count = give_up_sessions(context);
+  if (count > 0) return count;
+  count = give_up_slots(index);
+  return count > 0 ? count : finish_lingering(context);
+}
+
+/// What the client asked for before it left, the end of its sessions perhaps.
+size_t ContextLifecycle::take_last_submissions(Context& context) {
+  if (context.last_submissions_max == 0) return 0;
+  const char* broken_rule = nullptr;
+  const auto taken = static_cast<uint32_t>(parts_.submissions.take_of(context, broken_rule));
+  context.last_submissions_max -= std::min(taken, context.last_submissions_max);
+  if (taken == 0 || broken_rule != nullptr) context.last_submissions_max = 0;
+  if (broken_rule != nullptr) context.resets_sessions = true;
+  return taken;
+}
+
+/// Each session once. Those that wait for acknowledgements stay, behind the others.
+size_t ContextLifecycle::give_up_sessions(Context& context) {
+  if (!context.is_leaving_sessions) {
+    context.is_leaving_sessions = true;
+    context.sessions_to_leave = context.sessions.size();
   }
-  return count > 0 ? count : give_up_slots(index);
+  size_t count = 0;
+  for (; context.sessions_to_leave > 0 && count < kSessionsPerDetachStepMax; ++count) {
+    --context.sessions_to_leave;
+    const uint32_t conn = context.sessions.front();
+    context.sessions.remove(state_.sessions, conn);
+    context.sessions.push_back(state_.sessions, conn);
+    parts_.lifecycle.leave(conn, context.resets_sessions || state_.is_shutting_down);
+  }
+  return count;
+}
+
+size_t ContextLifecycle::finish_lingering(Context& context) {
+  size_t count = 0;
+  // Those of which a send was acknowledged, and those that ended.
+  for (; !context.dirty.empty() && count < kSessionsPerDetachStepMax; ++count) {
+    const uint32_t conn = context.dirty.front();
+    context.dirty.remove(state_.sessions, conn);
+    parts_.lifecycle.leave_if_finished(conn);
+  }
+  if (state_.now < context.linger_until && !state_.is_shutting_down) return count;
+  for (; !context.sessions.empty() && count < kSessionsPerDetachStepMax; ++count) {
+    parts_.lifecycle.leave(context.sessions.front(), true);
+  }
+  return count;
+}
+
+bool ContextLifecycle::is_lingering(const Context& context) const {
+  return context.state == Context::State::kDetaching && context.is_leaving_sessions &&
+         context.sessions_to_leave == 0 && !context.sessions.empty() && context.dirty.empty() &&
+         context.slots_taken_back == state_.memory.rx_slot_count();
+}
+
+bool ContextLifecycle::has_work() const {
+  if (detaching_count_ == 0) return false;
+  const auto in_use = state_.contexts.in_use();
+  return std::any_of(in_use.begin(), in_use.end(), [this](uint32_t index) {
+    const Context& context = state_.contexts[index];
+    return context.state == Context::State::kDetaching && !is_lingering(context);
+  });
+}
+
+Nanos ContextLifecycle::next_deadline() const {
+  Nanos deadline = kNever;
+  if (detaching_count_ == 0) return deadline;
+  for (const uint32_t index : state_.contexts.in_use()) {
+    const Context& context = state_.contexts[index];
+    if (is_lingering(context)) deadline = earlier(deadline, context.linger_until);
+  }
+  return deadline;
 }
 
 size_t ContextLifecycle::give_up_slots(uint32_t index) {
@@ -72,7 +147,8 @@ size_t ContextLifecycle::continue_detaching() {
     }
     const size_t given_up = give_up_some(index);
     work += given_up;
-    if (given_up > 0 || !parts_.regions.try_forget_memory(index)) {
+    const bool is_used = given_up > 0 || !state_.contexts[index].sessions.empty();
+    if (is_used || !parts_.regions.try_forget_memory(index)) {
       ++i;
       continue;
     }

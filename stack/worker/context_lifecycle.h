@@ -14,7 +14,9 @@
 namespace lyre::worker {
 
 /// Contexts of clients: attached by the control thread, and given up over several turns when it
-/// detaches them.
+/// detaches them. As with a kernel's sockets, the end of a process closes its sessions: peers get
+/// what it sent, then FIN. Sessions are reset instead when the client broke a rule or the daemon
+/// stops, so a FIN means that a process closed the session, or is no more.
 /// Thread: the worker.
 class ContextLifecycle {
  public:
@@ -28,14 +30,21 @@ class ContextLifecycle {
   ContextLifecycle(WorkerState& state, const Parts& parts) : state_(state), parts_(parts) {}
 
   void attach(const Command& command);
-  void detach(uint32_t context);
+  void detach(const Command& command);
   /// Goes on with all contexts that are being detached; returns the work done.
   size_t continue_detaching();
-  bool are_detaching() const { return detaching_count_ > 0; }
+  /// A context is being detached that waits for more than acknowledgements.
+  bool has_work() const;
+  /// When a context stops waiting for acknowledgements.
+  Nanos next_deadline() const;
 
  private:
   size_t give_up_some(uint32_t context);
+  size_t take_last_submissions(Context& context);
+  size_t give_up_sessions(Context& context);
   size_t give_up_slots(uint32_t context);
+  size_t finish_lingering(Context& context);
+  bool is_lingering(const Context& context) const;
 
   WorkerState& state_;
   Parts parts_;

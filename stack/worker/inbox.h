@@ -38,6 +38,7 @@ struct Command {
   uint64_t copy_offset = 0;            ///< this worker's share of the copy area
   uint64_t copy_bytes = 0;             ///< 0: nothing can be copied for it
   bool is_lent = true;                 ///< receive slots may be lent to it; else all is copied
+  bool resets_sessions = false;        ///< kDetach: else they are closed, as if the client had
   channel::RingPair* rings = nullptr;  ///< kAttach: the pair of this worker
   int wake_fd = -1;                    ///< kAttach: the pipe's end that wakes the client
   int32_t pid = 0;

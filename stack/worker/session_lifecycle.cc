@@ -345,12 +345,22 @@ size_t SessionLifecycle::run_timers() {
   });
 }
 
-void SessionLifecycle::leave_to_itself(uint32_t conn) {
-  const bool finishes_alone =
-      state_.session(conn).is_closed_by_client && state_.session(conn).sends.piece_count == 0;
-  if (!finishes_alone) abort(conn, channel::EndStatus::kAborted);
-  if (state_.engine.is_open(conn)) forget_context(conn);
+void SessionLifecycle::leave(uint32_t conn, bool resets) {
+  if (resets) {
+    abort(conn, channel::EndStatus::kAborted);
+  } else if (!state_.session(conn).is_closed_by_client) {
+    close_by_client(conn);
+  }
+  leave_if_finished(conn);
+}
+
+bool SessionLifecycle::leave_if_finished(uint32_t conn) {
+  if (!state_.engine.is_open(conn)) return true;
+  const session::Session& left = state_.session(conn);
+  if (!left.is_over && left.sends.piece_count > 0) return false;
+  forget_context(conn);
   release_if_done(conn);
+  return true;
 }
 
 }  // namespace lyre::worker

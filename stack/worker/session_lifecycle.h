@@ -53,9 +53,12 @@ class SessionLifecycle {
 
   void close_by_client(uint32_t conn);
   void abort(uint32_t conn, channel::EndStatus status);
-  /// The client of the session left. What it had closed in order, with all bytes acknowledged, may
-  /// finish by itself.
-  void leave_to_itself(uint32_t conn);
+  /// The client of the session is gone. Bytes of its memory that are not acknowledged keep the
+  /// session with the context: see leave_if_finished().
+  void leave(uint32_t conn, bool resets);
+  /// The session finishes without its client when it needs none of the client's memory any more.
+  /// False: it does.
+  bool leave_if_finished(uint32_t conn);
   /// The session has no client any more, and ends by itself.
   void forget_context(uint32_t conn);
   void leave_listener(uint32_t conn);

@@ -28,22 +28,26 @@ size_t Submissions::take() {
   for (const uint32_t index : state_.contexts.in_use()) {
     Context& context = state_.contexts[index];
     if (context.state != Context::State::kAttached) continue;
-    size_t count = 0;
     const char* broken_rule = nullptr;
-    while (count < kSubmissionsPerContextMax && context.submissions.available() > 0) {
-      if (context.completions.room() == 0) break;  // the answer would have none
-      const channel::Submission entry = context.submissions.pop();
-      ++count;
-      broken_rule = on_submission(context, entry);
-      if (broken_rule != nullptr) break;
-    }
-    if (count > 0) context.submissions.publish();
-    if (context.submissions.is_broken()) broken_rule = "submission ring index out of range";
+    taken += take_of(context, broken_rule);
     if (broken_rule != nullptr) parts_.replies.expel(context, broken_rule);
-    taken += count;
   }
   state_.stats.worker->submissions.add(taken);
   return taken;
+}
+
+size_t Submissions::take_of(Context& context, const char*& broken_rule) {
+  size_t count = 0;
+  while (count < kSubmissionsPerContextMax && context.submissions.available() > 0) {
+    if (context.completions.room() == 0) break;  // the answer would have none
+    const channel::Submission entry = context.submissions.pop();
+    ++count;
+    broken_rule = on_submission(context, entry);
+    if (broken_rule != nullptr) break;
+  }
+  if (count > 0) context.submissions.publish();
+  if (context.submissions.is_broken()) broken_rule = "submission ring index out of range";
+  return count;
 }
 
 bool Submissions::are_waiting() const {

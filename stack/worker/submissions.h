@@ -29,6 +29,8 @@ class Submissions {
 
   /// Returns how many entries it took.
   size_t take();
+  /// Some of one context's. `broken_rule`: nullptr, or the rule that the last one broke.
+  size_t take_of(Context& context, const char*& broken_rule);
   bool are_waiting() const;
   void close_listener(Context& context, uint32_t index);
 

@@ -35,6 +35,8 @@ inline constexpr size_t kGatheredPiecesMax = 256;
 /// Slots that a session may hold where the receive pool is low.
 inline constexpr uint32_t kRxFairSlots = 16;
 
+/// What a client that is gone had sent may be acknowledged for so long; its memory is kept meanwhile.
+inline constexpr Nanos kLingerMax = seconds(1);
 inline constexpr Nanos kStatsPeriod = millis(50);
 /// What waits for room in a client's ring is tried again this soon: a client need not tell that it
 /// made room.

@@ -45,6 +45,7 @@ size_t Worker::Impl::poll_once(Nanos now) {
 Nanos Worker::Impl::next_deadline() const {
   Nanos deadline = earlier(state.timers.next_deadline(), state.neighbours.next_deadline());
   if (state.notifier.has_untold()) deadline = earlier(deadline, state.now + kUntoldRetry);
+  deadline = earlier(deadline, contexts.next_deadline());
   return earlier(deadline, stats_writer.next_deadline());
 }
 
@@ -52,7 +53,7 @@ bool Worker::Impl::has_waiting_work() {
   if (state.router.has_messages() || !inbox.is_empty() || output.has_local()) return true;
   if (!state.transmit_queue.empty() || state.transmit_queue.is_waking()) return true;
   if (shutdown_walk.is_under_way() || neighbourhood.is_leaving_addresses()) return true;
-  return state.client_memory.leaving_count() > 0 || contexts.are_detaching() ||
+  return state.client_memory.leaving_count() > 0 || contexts.has_work() ||
          submissions.are_waiting();
 }
 
@@ -67,7 +68,7 @@ size_t Worker::Impl::drain_inbox() {
         contexts.attach(command);
         break;
       case Command::Kind::kDetach:
-        contexts.detach(command.context);
+        contexts.detach(command);
         break;
       case Command::Kind::kShutdown:
         shut_down();

@@ -43,9 +43,10 @@ class ChannelClient {
     LYRE_CHECK(worker_.inbox().try_post(command));
   }
   /// Asks the worker to detach; the memory must live until it answers kDetached.
-  void detach() {
-    LYRE_CHECK(
-        worker_.inbox().try_post({.kind = worker::Command::Kind::kDetach, .context = context_}));
+  void detach(bool resets_sessions = false) {
+    LYRE_CHECK(worker_.inbox().try_post({.kind = worker::Command::Kind::kDetach,
+                                         .context = context_,
+                                         .resets_sessions = resets_sessions}));
   }
 
   /// Registers memory, as the control thread does for a client; the worker answers with a reply.

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "stack/base/index_list.h"
+#include "stack/base/nanos.h"
 #include "stack/channel/abi.h"
 #include "stack/channel/ring.h"
 #include "stack/session/session.h"
@@ -21,13 +22,21 @@ struct Context {
     kDetaching,  ///< gives up sessions and slots, then waits until no port holds its memory
   };
   State state = State::kFree;
-  bool has_region = false;        ///< the ports know its arena
-  bool is_lent = false;           ///< receive slots may be lent to it
-  bool waits_for_holds = false;   ///< transmits nothing until the ports let go of its memory
-  uint32_t slots_taken_back = 0;  ///< detaching: the receive slots below this were looked at
-  uint32_t sends_under_way = 0;   ///< of all its sessions
-  uint32_t dense_index = 0;       ///< the ContextTable's
-  Command attached;               ///< as the control thread described it
+  bool has_region = false;       ///< the ports know its arena
+  bool is_lent = false;          ///< receive slots may be lent to it
+  bool waits_for_holds = false;  ///< transmits nothing until the ports let go of its memory
+  // ---- Detaching ----
+  bool resets_sessions = false;  ///< else they are closed
+  bool is_leaving_sessions = false;
+  uint32_t last_submissions_max = 0;  ///< so many entries of its ring may still be taken
+  uint32_t sessions_to_leave = 0;     ///< at the front of `sessions`: not given up yet
+  uint32_t slots_taken_back = 0;      ///< the receive slots below this were looked at
+  Nanos linger_until;                 ///< what it sent is acknowledged by then, or dropped
+  // ----
+
+  uint32_t sends_under_way = 0;  ///< of all its sessions
+  uint32_t dense_index = 0;      ///< the ContextTable's
+  Command attached;              ///< as the control thread described it
   channel::SubmissionConsumer submissions;
   channel::CompletionProducer completions;
   IndexList<session::Session, &session::Session::owner_link> sessions;

@@ -109,7 +109,7 @@ TEST_F(ContextRegistryTest, PortsKnowTheArenaBeforeAnyWorkerAndAfterAll) {
     const uint32_t index = mapping.attach(terms_of(7)).value().index;
     const worker::Command& told = workers.posted[0][0];
     EXPECT_EQ(arena, told.memory + told.arena_offset);
-    mapping.detach(index);
+    mapping.detach(index, false);
     workers.answer(0, ReplyKind::kDetached, index);
     mapping.poll(expulsions);
     EXPECT_THAT(events, ElementsAre("map"));
@@ -141,7 +141,7 @@ TEST_F(ContextRegistryTest, LendsToTheFirstUidWhenNoneIsConfigured) {
 TEST_F(ContextRegistryTest, MemoryStaysUntilEveryWorkerHasLetGo) {
   const uint32_t index = registry.attach(terms_of(7)).value().index;
   uint8_t* memory = workers.posted[0][0].memory;
-  registry.detach(index);
+  registry.detach(index, false);
   EXPECT_EQ(workers.posted[0].back().kind, Kind::kDetach);
   EXPECT_EQ(registry.attached_count(), 0u);
   poll();
@@ -161,7 +161,7 @@ TEST_F(ContextRegistryTest, IndexIsNotUsedAgainWhileAWorkerHoldsIt) {
   const auto refused = registry.attach(terms_of(7));
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, EUSERS);
-  registry.detach(1);
+  registry.detach(1, false);
   EXPECT_FALSE(registry.attach(terms_of(7)).ok());
   workers.answer_detaches();
   poll();
@@ -202,7 +202,7 @@ TEST_F(ContextRegistryTest, ArenaHasALimit) {
 TEST_F(ContextRegistryTest, FullInboxKeepsTheOrder) {
   workers.inbox_room = 0;
   const uint32_t index = registry.attach(terms_of(7)).value().index;
-  registry.detach(index);
+  registry.detach(index, false);
   workers.inbox_room = 256;
   poll();
   ASSERT_EQ(workers.posted[1].size(), 2u);
@@ -217,7 +217,7 @@ TEST_F(ContextRegistryTest, ExpulsionIsReportedWhileAttachedOnly) {
   ASSERT_EQ(expulsions.size(), 1u);
   EXPECT_EQ(expulsions[0].context, index);
   EXPECT_STREQ(expulsions[0].reason, "bad offset");
-  registry.detach(index);
+  registry.detach(index, false);
   workers.answer(1, ReplyKind::kExpelled, index, "late");
   expulsions.clear();
   poll();
@@ -237,7 +237,7 @@ TEST_F(ContextRegistryTest, BellsAreUnwatchedAtOnce) {
   ASSERT_TRUE(grant.ok());
   ASSERT_EQ(grant.value().worker_rings.size(), 2u);
   EXPECT_EQ(workers.watched[1].count(grant.value().worker_rings[1]), 1u);
-  registry.detach(grant.value().index);
+  registry.detach(grant.value().index, false);
   EXPECT_TRUE(workers.watched[1].empty());
 }
 

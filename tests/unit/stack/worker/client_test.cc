@@ -148,7 +148,12 @@ TEST(Names, OfEndedSessionsAreIgnored) {
   EXPECT_FALSE(hosts.app_a->only().is_ended);
 }
 
-TEST(Detach, ResetsSessionsAndTakesLentSlotsBack) {
+bool await_detached(TwoWorkers& hosts, WorkerHost& host) {
+  return hosts.run_until(
+      [&] { return has_reply(host.worker(), worker::Reply::Kind::kDetached, 0); });
+}
+
+TEST(Detach, ClosesSessionsAndTakesLentSlotsBack) {
   TwoWorkers hosts;
   ASSERT_TRUE(hosts.connect());
   const uint32_t free_before = hosts.b.memory().rx_slots_free();
@@ -159,10 +164,49 @@ TEST(Detach, ResetsSessionsAndTakesLentSlotsBack) {
   bool is_detached = false;
   EXPECT_TRUE(hosts.run_until([&] {
     is_detached |= has_reply(hosts.b.worker(), worker::Reply::Kind::kDetached, 0);
-    return is_detached && hosts.app_a->only().is_ended;
+    return is_detached && hosts.app_a->only().is_finished;
   }));
-  EXPECT_EQ(hosts.app_a->only().status, channel::EndStatus::kReset);
+  EXPECT_FALSE(hosts.app_a->only().is_ended) << "its own direction is open";
   EXPECT_GE(hosts.b.memory().rx_slots_free(), free_before);
+}
+
+TEST(Detach, OfAClientThatIsToBeResetResets) {
+  TwoWorkers hosts;
+  ASSERT_TRUE(hosts.connect());
+  hosts.client_b->detach(true);
+  EXPECT_TRUE(hosts.run_until([&] { return hosts.app_a->only().is_ended; }));
+  EXPECT_FALSE(hosts.app_a->only().is_finished);
+  EXPECT_EQ(hosts.app_a->only().status, channel::EndStatus::kReset);
+}
+
+TEST(Detach, DeliversWhatTheClientSentBeforeTheEnd) {
+  TwoWorkers hosts({.delay = millis(5)});
+  ASSERT_TRUE(hosts.connect());
+  hosts.app_a->send_pattern(hosts.app_a->only().name, 0, 500'000, 50'000);
+  hosts.client_a->detach();  // the worker has not even seen the submissions
+  bool is_detached = false;
+  EXPECT_TRUE(hosts.run_until([&] {
+    is_detached |= has_reply(hosts.a.worker(), worker::Reply::Kind::kDetached, 0);
+    return is_detached && hosts.app_b->only().is_finished;
+  }));
+  EXPECT_EQ(hosts.app_b->only().received, 500'000u);
+  EXPECT_FALSE(hosts.app_b->only().is_ended);
+}
+
+TEST(Detach, WaitsForAcknowledgementsOnlySoLong) {
+  TwoWorkers hosts;
+  ASSERT_TRUE(hosts.connect());
+  hosts.app_a->send_pattern(hosts.app_a->only().name, 0, 500'000, 50'000);
+  hosts.run_for(micros(1));
+  hosts.link.set_up(false);
+  const Nanos left_at = hosts.now;
+  hosts.client_a->detach();
+  hosts.run_for(millis(100));
+  EXPECT_FALSE(has_reply(hosts.a.worker(), worker::Reply::Kind::kDetached, 0));
+  EXPECT_FALSE(hosts.a.worker().has_waiting_work()) << "a worker may sleep meanwhile";
+  EXPECT_TRUE(await_detached(hosts, hosts.a));
+  EXPECT_LT(hosts.now - left_at, seconds(2));
+  EXPECT_EQ(hosts.a.worker().connection_count(), 0u);
 }
 
 /// A client of `a` with so many sessions whose handshakes nobody answers.
@@ -228,7 +272,7 @@ TEST(Detach, WhileBytesAreUnderWayLeavesNothingBehind) {
     return is_detached;
   }));
   EXPECT_EQ(hosts.a.memory().region_holds(0), 0u);
-  EXPECT_TRUE(hosts.run_until([&] { return hosts.app_b->only().is_ended; }));
+  EXPECT_TRUE(hosts.run_until([&] { return hosts.app_b->only().is_finished; }));
 }
 
 TEST(Open, IsRefusedWhereNobodyListens) {
@@ -417,7 +461,6 @@ TEST(Sends, OfOneClientHaveABoundOverAllItsSessions) {
 
 TEST(Close, ByAClientThatStillHasBytesQueuedSendsThemFirst) {
   TwoWorkers hosts;
-  hosts.app_b->receive_seed = 3;
   ASSERT_TRUE(hosts.connect());
   const channel::SessionName name = hosts.app_a->only().name;
   hosts.app_a->send_pattern(name, 3, 200'000, 20'000);
