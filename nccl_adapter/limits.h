@@ -100,8 +100,11 @@ inline constexpr uint32_t kProbeMs = 1000;
 inline constexpr uint32_t kProbesMax = 3;
 /// A comm that waits and hears nothing asks every stream for a sign of life this often.
 inline constexpr int64_t kPingNs = 1'000'000'000;
-/// A stream of which nothing was acknowledged for this long is not waited for any longer.
+/// A stream on which nothing was acknowledged for this long is stalled, but not before TCP had the
+/// time to retransmit twice: kStallTimeouts of its retransmission timeout. On a slow or long path
+/// that timeout alone is more than a second.
 inline constexpr int64_t kStallNs = 1'000'000'000;
+inline constexpr int64_t kStallTimeouts = 3;
 /// A stream this many times slower than the fastest is dialled again from another source port.
 inline constexpr uint64_t kSlowFactor = 4;
 /// With less under way it may be the caller who is slow.

@@ -123,17 +123,44 @@ void Comm::pump() {
   pump_out();
 }
 
+void Comm::pump_in(Lane& lane) {
+  for (int round = 0; round < kTakeRoundsMax * kSlicesPerTake; ++round) {
+    std::span<const uint8_t> bytes;
+    const Io io = lane.stream.peek(&bytes);
+    if (io == Io::kFailed || io == Io::kFinished) return on_broken(lane, io);
+    if (io != Io::kOk) return;
+    lane.is_heard = true;
+    if (!take(lane, bytes)) return;
+    lane.stream.consume(bytes.size());
+  }
+  lane.stream.release();
+}
+
+// The last grant may be there, or the FIN that says why the peer resets.
+void Comm::on_send_failed(Lane& lane) {
+  pump_in(lane);
+  if (!has_failed() && lane.is_up()) on_broken(lane, Io::kFailed);
+}
+
 void Comm::on_broken(Lane& lane, Io how) {
   const int code = how == Io::kFinished ? 0 : lane.stream.error();
   // With the daemon every session is gone; all of them are made anew when it is back.
   if (environment_->note_daemon_error(code)) return;
-  if (is_closing_ && how == Io::kFinished) is_answered_ = true;
+  if (how == Io::kFinished) (is_closing_ ? is_answered_ : has_peer_ended_) = true;
   trouble_ = how == Io::kFinished ? "the connection ended without a goodbye"
                                   : std::string("the connection ended: ") + lyre_strerror(code);
   if (!lane.path_text.empty()) trouble_ += " (" + lane.path_text + ")";
   // A reset is an answer: somebody is there.
   if (code != LYRE_E_TIMEDOUT && code != LYRE_E_UNREACHABLE) alive_ns_ = environment_->now_ns();
   drop_lane(lane);
+  if (has_peer_ended_ && !is_any_up()) on_peer_ended();
+}
+
+// Plugins say goodbye before they close, and a daemon that stops or is restarted resets: only a
+// daemon whose client is gone ends a connection in order without a goodbye. What was under way over
+// other lanes still arrives before their end.
+void Comm::on_peer_ended() {
+  fail(Result::kRemoteError, "its process ended, or gave up, without closing the connection");
 }
 
 void Comm::drop_lane(Lane& lane) {
@@ -149,7 +176,7 @@ void Comm::tick(int64_t now_ns) {
   watch(now_ns);
   if (has_failed()) return;
   ask_for_life(now_ns);
-  judge_absence(now_ns);
+  if (!has_failed()) judge_absence(now_ns);
 }
 
 // An idle sender asks more seldom, but it must: a receiver that lost its streams can only wait, and
@@ -169,7 +196,8 @@ void Comm::ask_for_life(int64_t now_ns) {
     if (!lane->is_up() || now_ns - lane->moved_ns < pause_ns) continue;
     if (lane->stream.unacked_bytes() > 0 || lane->stream.is_blocked()) continue;
     lane->moved_ns = now_ns;
-    if (lane->stream.send_small(ping) == Io::kFailed) on_broken(*lane, Io::kFailed);
+    if (lane->stream.send_small(ping) == Io::kFailed) on_send_failed(*lane);
+    if (has_failed()) return;
   }
 }
 
@@ -288,11 +316,14 @@ bool Comm::is_goodbye_heard_on(Lane& lane) const {
   return lane.stream.flush() == Io::kOk && lane.stream.unacked_bytes() == 0;
 }
 
-// A stream over a path that died would repeat for seconds what was heard over another.
+// A stream over a path that died would repeat for seconds what was heard over another. One whose
+// goodbye did not find room is reset: the peer dials again and is told, where a FIN alone would
+// mean that this process ended.
 void Comm::finish_close() {
   const bool is_heard = is_goodbye_heard();
   for (const auto& lane : lanes_) {
-    if (is_heard && !is_goodbye_heard_on(*lane)) {
+    const bool is_unsaid = lane->is_up() && lane->stream.is_blocked();
+    if (is_unsaid || (is_heard && !is_goodbye_heard_on(*lane))) {
       lane->stream.abort();
     } else {
       lane->stream.close();

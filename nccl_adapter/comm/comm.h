@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -72,8 +73,8 @@ class Comm : public SessionOwner {
   /// What has to happen by the clock.
   void tick(int64_t now_ns);
   /// The daemon is lost, and every session with it; it is back.
-  void on_detached();
-  void on_attached(int64_t now_ns);
+  virtual void on_detached();
+  virtual void on_attached(int64_t now_ns);
 
   bool has_failed() const { return result_ != nccl_abi::Result::kSuccess; }
   nccl_abi::Result result() const { return result_; }
@@ -99,8 +100,8 @@ class Comm : public SessionOwner {
   virtual void describe(nccl_abi::CommView* out) const = 0;
   /// Sends what may be sent.
   virtual void pump_out() = 0;
-  /// Takes what has come over one lane.
-  virtual void pump_in(Lane& lane) = 0;
+  /// Takes bytes that came over one lane, all of them. False: one of their frames ended the comm.
+  virtual bool take(Lane& lane, std::span<const uint8_t> bytes) = 0;
   /// What the other side must know before a goodbye.
   virtual void last_words(std::vector<uint8_t>*) const {}
   /// The lane has no session any more.
@@ -113,14 +114,25 @@ class Comm : public SessionOwner {
 
   /// Ends the comm with a reason, which the next call that needs the comm reports. The first wins.
   void fail(nccl_abi::Result result, std::string why);
+  /// Takes what has come over one lane.
+  void pump_in(Lane& lane);
   /// The session of a lane failed, or ended without a goodbye.
   void on_broken(Lane& lane, Io how);
+  /// A send on it failed: what arrived before that is taken first.
+  void on_send_failed(Lane& lane);
+  /// The peer closed a connection that it had said nothing on: its process is no more.
+  void on_peer_ended();
   void drop_lane(Lane& lane);
   /// REQUIRES: is_closing().
   void say_goodbye(Lane& lane);
   void on_bye();
   /// Waits for the peer are measured from here.
   void note_sign_of_life(int64_t now_ns) { alive_ns_ = now_ns; }
+  /// A lane has a new session: the peer's process is there.
+  void note_attached(int64_t now_ns) {
+    alive_ns_ = now_ns;
+    has_peer_ended_ = false;
+  }
   void note_trouble(std::string what) { trouble_ = std::move(what); }
   bool is_closing() const { return is_closing_; }
 
@@ -143,7 +155,8 @@ class Comm : public SessionOwner {
   bool is_reported_ = false;
   bool is_closing_ = false;
   bool is_aborted_ = false;
-  bool is_answered_ = false;  ///< the peer ended its side after our goodbye
+  bool is_answered_ = false;     ///< the peer ended its side after our goodbye
+  bool has_peer_ended_ = false;  ///< a lane ended in order and without a goodbye
   int64_t alive_ns_;
   int64_t lost_ns_ = 0;  ///< since when there is no session; 0: there is one
   std::vector<std::unique_ptr<Registration>> registrations_;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "nccl_adapter/comm/send_comm.h"
+
 namespace lyre::nccl_adapter {
 
 // Also one that has failed meanwhile: whoever accepts shall meet an error, not wait for ever.
@@ -20,6 +22,7 @@ ListenComm* Receivers::listen(const Nonce& nonce) {
 
 Decision Receivers::on_hello(const Hello& hello, const std::string& address, Stream* stream,
                              std::span<const uint8_t> welcome) {
+  if (hello.stream_index == kRedialRequest) return redial(hello);
   const auto found = comms_.find(hello.comm_id);
   RecvComm* comm = found != comms_.end() ? found->second : nullptr;
   if (comm == nullptr) {
@@ -32,6 +35,13 @@ Decision Receivers::on_hello(const Hello& hello, const std::string& address, Str
     return Decision::stranger(AnswerCode::kBadStream, "that stream is there already, or never was");
   }
   return Decision{};
+}
+
+Decision Receivers::redial(const Hello& hello) {
+  SendComm* sender = owner_->find_sender(hello.comm_id);
+  if (sender == nullptr) return Decision::late(AnswerCode::kUnknown, "that comm is not here");
+  sender->redial_all();
+  return Decision::late(AnswerCode::kRedialing, "its streams are dialled again");
 }
 
 Decision Receivers::admit(const Hello& hello, const std::string& address, RecvComm** out) {

@@ -12,6 +12,7 @@
 namespace lyre::nccl_adapter {
 
 class Receivers;
+class SendComm;
 
 /// What NCCL's listen() gives: a nonce that a peer's hello names, and the comms that wait for
 /// accept(). Thread: under the instance's lock. Owner: the receivers.
@@ -38,6 +39,8 @@ class ListenComm {
 class CommOwner {
  public:
   virtual void adopt(std::unique_ptr<Comm> comm) = 0;
+  /// nullptr: no comm of that id sends from here.
+  virtual SendComm* find_sender(const Nonce& id) = 0;
 
  protected:
   ~CommOwner() = default;
@@ -72,6 +75,7 @@ class Receivers final : public HelloReceiver {
     bool is_told;     ///< the peer's host has our last words, or there are none
   };
 
+  Decision redial(const Hello& hello);
   Decision admit(const Hello& hello, const std::string& address, RecvComm** out);
 
   Environment* environment_;

@@ -26,8 +26,11 @@ AnswerCode RecvComm::join(const Hello& hello, Stream* stream, std::span<const ui
   // What lies unread in a predecessor is sent again.
   lane.path_text = "from " + to_string(stream->remote());
   lane.rail_text = lane.path_text.substr(0, lane.path_text.rfind(':'));
+  sender_ = stream->remote();
+  sender_.port = hello.listen_port;
+  own_ = stream->local();
   lane.attach(std::move(*stream), hello.incarnation, environment()->now_ns());
-  note_sign_of_life(environment()->now_ns());
+  note_attached(environment()->now_ns());
   // The sender starts from what we know: that is the first news on every stream.
   if (lane.stream.send_small(answer) == Io::kFailed) return AnswerCode::kWelcome;
   tell(lane);
@@ -36,26 +39,45 @@ AnswerCode RecvComm::join(const Hello& hello, Stream* stream, std::span<const ui
   return AnswerCode::kWelcome;
 }
 
+void RecvComm::on_detached() {
+  request_.reset();
+  Comm::on_detached();
+}
+
+void RecvComm::on_attached(int64_t now_ns) {
+  Comm::on_attached(now_ns);
+  if (has_failed() || is_closing() || sender_.port == 0) return;
+  const Hello hello{.stream_index = kRedialRequest,
+                    .stream_count = static_cast<uint16_t>(lanes_.size()),
+                    .pid = environment()->pid(),
+                    .comm_id = id(),
+                    .host = environment()->host()};
+  own_.port = 0;
+  request_ =
+      std::make_unique<Dial>(own_, sender_, hello, silence_ms(environment()->settings()), this);
+  requested_ns_ = now_ns;
+  advance_request(now_ns);
+}
+
+// Asked once: where that does not get through, the sender's own timers remain.
+void RecvComm::advance_request(int64_t now_ns) {
+  if (request_ == nullptr) return;
+  const Dial::State state =
+      request_->advance(environment()->context(), now_ns, requested_ns_ + kDialNsMax);
+  if (state != Dial::State::kPending) request_.reset();
+}
+
 Request* RecvComm::post_request(void* data, uint64_t bytes) {
   Request* request = queue_.post(data, bytes);
   if (queue_.refused()) refuse_large_message();
   return request;
 }
 
-void RecvComm::pump_in(Lane& lane) {
-  for (int round = 0; round < kTakeRoundsMax * kSlicesPerTake; ++round) {
-    std::span<const uint8_t> bytes;
-    const Io io = lane.stream.peek(&bytes);
-    if (io == Io::kFailed || io == Io::kFinished) return on_broken(lane, io);
-    if (io != Io::kOk) return;
-    lane.is_heard = true;
-    heard_lane_ = lane.index;
-    const size_t offered = bytes.size();
-    if (!on_verdict(queue_.take(&lane.reader, &bytes))) return;
-    lane.stream.count_copied(queue_.take_copied_bytes());
-    lane.stream.consume(offered);
-  }
-  lane.stream.release();
+bool RecvComm::take(Lane& lane, std::span<const uint8_t> bytes) {
+  heard_lane_ = lane.index;
+  if (!on_verdict(queue_.take(&lane.reader, &bytes))) return false;
+  lane.stream.count_copied(queue_.take_copied_bytes());
+  return true;
 }
 
 bool RecvComm::on_verdict(ReceiveQueue::Verdict verdict) {
@@ -89,7 +111,8 @@ void RecvComm::refuse_large_message() {
   std::copy(what.begin(), what.end(), frame.begin() + kFrameHeaderBytes);
   // The sessions end in order so that the peer reads why.
   for (const auto& lane : lanes_) {
-    if (lane->is_up() && lane->stream.send_small(frame) == Io::kOk) lane->stream.close();
+    if (!lane->is_up() || lane->stream.send_small(frame) != Io::kOk) continue;
+    if (!lane->stream.is_blocked()) lane->stream.close();
   }
   fail(Result::kInvalidUsage, what);
 }
@@ -109,14 +132,16 @@ void RecvComm::tell(Lane& lane) {
   uint8_t grant[kFrameHeaderBytes];
   encode(queue_.make_grant(), grant);
   must_tell_ = false;
-  if (lane.stream.send_small(grant) == Io::kFailed) on_broken(lane, Io::kFailed);
+  if (lane.stream.send_small(grant) == Io::kFailed) on_send_failed(lane);
 }
 
 void RecvComm::pump_out() {
+  advance_request(environment()->now_ns());
   for (const auto& lane : lanes_) {
     if (lane->is_up() && lane->stream.is_blocked() && lane->stream.flush() == Io::kFailed) {
-      on_broken(*lane, Io::kFailed);
+      on_send_failed(*lane);
     }
+    if (has_failed()) return;
   }
   if (!queue_.has_news() && !must_tell_) return;
   if (Lane* lane = choose_lane()) tell(*lane);
@@ -136,6 +161,7 @@ void RecvComm::describe(nccl_abi::CommView* out) const {
 
 // A grant may hang on a stream whose path is dead while another one works.
 void RecvComm::watch(int64_t now_ns) {
+  advance_request(now_ns);
   if (lanes_.size() == 1 || now_ns - told_again_ns_ < kStallNs) return;
   for (const auto& lane : lanes_) {
     if (!lane->is_stalled(now_ns)) continue;

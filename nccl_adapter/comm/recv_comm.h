@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "nccl_adapter/comm/comm.h"
 #include "nccl_adapter/comm/receive_queue.h"
 #include "nccl_adapter/protocol/hello.h"
+#include "nccl_adapter/transport/dial.h"
 
 namespace lyre::nccl_adapter {
 
@@ -17,6 +19,9 @@ class RecvComm final : public Comm {
   /// Takes the stream of a hello that names this comm, or says why not and leaves it. The answer is
   /// the first thing that goes back.
   AnswerCode join(const Hello& hello, Stream* stream, std::span<const uint8_t> answer);
+  void on_detached() override;
+  /// The sender may not notice for seconds that its streams are gone: it is told.
+  void on_attached(int64_t now_ns) override;
   /// Messages that were wholly placed.
   uint64_t placed() const { return queue_.placed(); }
 
@@ -33,13 +38,14 @@ class RecvComm final : public Comm {
   bool is_sender() const override { return false; }
   void describe(nccl_abi::CommView* out) const override;
   void pump_out() override;
-  void pump_in(Lane& lane) override;
+  bool take(Lane& lane, std::span<const uint8_t> bytes) override;
   void last_words(std::vector<uint8_t>* out) const override;
   void on_lane_lost(Lane&) override { must_tell_ = true; }
   void watch(int64_t now_ns) override;
   /// True when more bytes may be offered.
   bool on_verdict(ReceiveQueue::Verdict verdict);
   void refuse_large_message();
+  void advance_request(int64_t now_ns);
   Lane* choose_lane();
   void tell(Lane& lane);
 
@@ -47,6 +53,11 @@ class RecvComm final : public Comm {
   size_t heard_lane_ = 0;   ///< over which data came last: what goes back takes it, too
   bool must_tell_ = false;  ///< the last grant may be lost
   int64_t told_again_ns_ = 0;
+
+  lyre_addr own_{};                ///< of the last stream: this end's address
+  lyre_addr sender_{};             ///< the sender's, with the port that its process listens on
+  std::unique_ptr<Dial> request_;  ///< to dial again
+  int64_t requested_ns_ = 0;
 };
 
 }  // namespace lyre::nccl_adapter

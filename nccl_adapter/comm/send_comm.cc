@@ -36,16 +36,17 @@ void SendComm::pump_out() {
     if (lane->dial != nullptr) advance_dial(*lane, environment()->now_ns());
     if (has_failed()) return;
     if (lane->is_up() && lane->stream.is_blocked() && lane->stream.flush() == Io::kFailed) {
-      on_broken(*lane, Io::kFailed);
+      on_send_failed(*lane);
     }
+    if (has_failed()) return;
   }
   Chunk chunk;
   while (queue_.next_chunk(std::max<size_t>(lanes_up(), 1), &chunk)) {
     Lane* lane = choose_lane(chunk);
     if (lane == nullptr) return;
     const Io io = lane->stream.send_chunk(chunk);
-    if (io == Io::kFailed) on_broken(*lane, Io::kFailed);
-    if (io == Io::kFailed && environment()->is_attached()) continue;
+    if (io == Io::kFailed) on_send_failed(*lane);
+    if (io == Io::kFailed && environment()->is_attached() && !has_failed()) continue;
     if (io != Io::kOk) return;
     give(*lane, chunk);
   }
@@ -86,29 +87,14 @@ Lane* SendComm::choose_lane(const Chunk& chunk) {
   return best;
 }
 
-void SendComm::pump_in(Lane& lane) {
-  for (int round = 0; round < kTakeRoundsMax * kSlicesPerTake; ++round) {
-    std::span<const uint8_t> bytes;
-    const Io io = lane.stream.peek(&bytes);
-    if (io == Io::kFailed || io == Io::kFinished) return on_broken(lane, io);
-    if (io != Io::kOk) return;
-    lane.is_heard = true;
-    take(lane, bytes);
-    // A frame may have ended the comm.
-    if (has_failed()) return;
-    lane.stream.consume(bytes.size());
-  }
-  lane.stream.release();
-}
-
-void SendComm::take(Lane& lane, std::span<const uint8_t> bytes) {
+bool SendComm::take(Lane& lane, std::span<const uint8_t> bytes) {
   FrameReader& reader = lane.reader.frames;
   while (!bytes.empty() && !has_failed()) {
     if (reader.state() == FrameReader::State::kHeader && !reader.take_header(&bytes)) {
       if (reader.state() == FrameReader::State::kBroken) {
         fail(Result::kRemoteError, "the peer sent something that is no frame");
       }
-      return;
+      return !has_failed();
     }
     // Only a failure has text behind it.
     const size_t text_bytes = std::min<size_t>(bytes.size(), reader.payload_left());
@@ -117,10 +103,11 @@ void SendComm::take(Lane& lane, std::span<const uint8_t> bytes) {
       reader.payload_taken(static_cast<uint32_t>(text_bytes));
       bytes = bytes.subspan(text_bytes);
     }
-    if (reader.payload_left() > 0 && reader.header().type == FrameType::kFail) return;
+    if (reader.payload_left() > 0 && reader.header().type == FrameType::kFail) return true;
     on_frame(lane);
     reader.finish();
   }
+  return !has_failed();
 }
 
 void SendComm::on_frame(Lane& lane) {

@@ -21,6 +21,8 @@ class SendComm final : public Comm {
 
   /// The first lane is there: NCCL may have the comm.
   bool is_connected() const { return is_connected_; }
+  /// The receiver lost all streams and is there again: dials each one now, whatever is known of it.
+  void redial_all();
 
  private:
   Request* post_request(void* data, uint64_t bytes) override { return queue_.post(data, bytes); }
@@ -35,7 +37,7 @@ class SendComm final : public Comm {
   bool is_sender() const override { return true; }
   void describe(nccl_abi::CommView* out) const override;
   void pump_out() override;
-  void pump_in(Lane& lane) override;
+  bool take(Lane& lane, std::span<const uint8_t> bytes) override;
   void on_lane_lost(Lane& lane) override;
   void watch(int64_t now_ns) override;
   bool is_awaiting() const override { return active() > 0 || !is_connected_; }
@@ -45,7 +47,6 @@ class SendComm final : public Comm {
   Lane* choose_lane(const Chunk& chunk);
   size_t lanes_up() const;
   void give(Lane& lane, const Chunk& chunk);
-  void take(Lane& lane, std::span<const uint8_t> bytes);
   void on_frame(Lane& lane);
   void on_fail_frame(Lane& lane);
 

@@ -62,7 +62,7 @@ void SendComm::give_up_stalled(Lane& lane, int64_t now_ns) {
   // Later than this one stopped: a pause of the peer stops them all.
   const bool others_move = std::any_of(lanes_.begin(), lanes_.end(), [&](const auto& other) {
     return other.get() != &lane && other->is_up() && !other->is_stalled(now_ns) &&
-           other->answered_ns - lane.moved_ns > kStallNs / 2;
+           other->answered_ns - lane.moved_ns > lane.stall_ns() / 2;
   });
   if (!others_move) return;
   log_info("a stream to %s stalls (%s): its bytes go over others", peer_.host.c_str(),
@@ -83,6 +83,22 @@ void SendComm::redial(Lane& lane, int64_t now_ns) {
   if (!is_away || now_ns < return_ns) return;
   ++lane.returns;
   dial(lane, lane.home_pair, now_ns);
+}
+
+// TCP would notice a session that is dead at its next timeout, and repeat a lost SYN later and
+// later. What failed while the peer's daemon was away says nothing about the rail pairs.
+void SendComm::redial_all() {
+  if (has_failed() || is_closing() || !is_connected_) return;
+  const int64_t now_ns = environment()->now_ns();
+  note_sign_of_life(now_ns);
+  for (const auto& lane : lanes_) {
+    if (lane->dial != nullptr && lane->dial->is_heard()) continue;
+    lane->failures = 0;
+    lane->is_unwanted = true;
+    lane->pair = lane->home_pair;
+    dial(*lane, lane->pair, now_ns);
+    if (has_failed()) return;
+  }
 }
 
 // A path may be bad by bad luck: the fabric chose it by the ports. Another source port is another
@@ -113,6 +129,7 @@ void SendComm::dial(Lane& lane, size_t number, int64_t now_ns) {
   const Hello hello{.stream_index = lane.index,
                     .stream_count = static_cast<uint16_t>(lanes_.size()),
                     .incarnation = ++lane.dialled,
+                    .listen_port = environment()->listen_port(),
                     .pid = environment()->pid(),
                     .nonce = handle_.nonce,
                     .comm_id = id(),
@@ -176,7 +193,7 @@ void SendComm::on_welcome(Lane& lane, int64_t now_ns) {
       std::string(environment()->ports()[pair.local].name) + " > " + to_string(dial->remote());
   lane.rail_text = std::string("over ") + environment()->ports()[pair.local].name;
   lane.attach(dial->take_stream(), dial->incarnation(), now_ns);
-  note_sign_of_life(now_ns);
+  note_attached(now_ns);
   pump_in(lane);  // something may have come with the answer
   if (is_connected_) {
     log_info("stream %u to host %s is there (%s)", lane.index, peer_.host.c_str(),
@@ -210,6 +227,7 @@ void SendComm::on_refusal(Lane& lane, int64_t now_ns) {
     case AnswerCode::kWelcome:
     case AnswerCode::kBusy:
     case AnswerCode::kBadStream:
+    case AnswerCode::kRedialing:
       break;
   }
   note_trouble("it refused: " + answer.text);
@@ -222,6 +240,8 @@ void SendComm::on_dial_failed(Lane& lane, int64_t now_ns) {
   if (environment()->note_daemon_error(dial->error())) return;
   const bool is_heard = dial->error() == LYRE_E_REFUSED || dial->error() == LYRE_E_RESET;
   if (is_heard) note_sign_of_life(now_ns);
+  // Who answers resets or refuses; only its daemon closes, see on_peer_ended().
+  if (dial->error() == 0 && !is_any_up()) return on_peer_ended();
   // That the home pair is still bad is no trouble for a stream that took another.
   if (lane.dialled_pair != lane.pair % pairs_.size()) return;
   note_trouble(dial->why() + " (to " + to_string(dial->remote()) + ")");

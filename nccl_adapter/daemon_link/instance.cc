@@ -74,12 +74,16 @@ Result Instance::await_attached() {
   return daemon_ == Daemon::kDead ? Result::kSystemError : Result::kSuccess;
 }
 
+bool Instance::open_acceptor() {
+  if (acceptor_ == nullptr) acceptor_ = Acceptor::open(this, &receivers_, &telemetry_);
+  return acceptor_ != nullptr;
+}
+
 Result Instance::listen(int dev, HandleBytes bytes, ListenComm** out) {
   *out = nullptr;
   if (const Result result = check_device(dev); result != Result::kSuccess) return result;
   if (const Result result = await_attached(); result != Result::kSuccess) return result;
-  if (acceptor_ == nullptr) acceptor_ = Acceptor::open(this, &receivers_, &telemetry_);
-  if (acceptor_ == nullptr) return Result::kSystemError;
+  if (!open_acceptor()) return Result::kSystemError;
   Handle handle{.port = acceptor_->port(), .pid = pid_, .nonce = make_nonce(), .host = host_};
   const size_t own = static_cast<size_t>(dev);
   handle.address = address_of(ports()[own]);
@@ -94,7 +98,10 @@ Result Instance::listen(int dev, HandleBytes bytes, ListenComm** out) {
 }
 
 void Instance::close_listen(ListenComm* listen_comm) {
-  while (RecvComm* arrival = listen_comm->take()) close(arrival);
+  while (RecvComm* arrival = listen_comm->take()) {
+    arrival->begin_close();
+    close(arrival);
+  }
   receivers_.close(listen_comm);
 }
 
@@ -126,6 +133,8 @@ Result Instance::check_handle(HandleBytes bytes, Handle* out) const {
 SendComm* Instance::find_connecting(int dev, HandleBytes bytes, const Handle& handle) {
   const auto it = connecting_.find(get_connect_note(bytes));
   if (it != connecting_.end()) return it->second;
+  // For a receiver that asks for its streams; without it, they are dialled when TCP notices.
+  if (is_attached()) open_acceptor();
   if (++last_note_ == 0) ++last_note_;
   set_connect_note(bytes, last_note_);
   auto comm = std::make_unique<SendComm>(this, make_nonce(), static_cast<size_t>(dev), handle);
@@ -182,6 +191,13 @@ void Instance::adopt(std::unique_ptr<Comm> comm) {
   comm->set_slot(telemetry_.take());
   numbers_.emplace(comm.get(), ++adopted_);
   comms_.emplace(adopted_, std::move(comm));
+}
+
+SendComm* Instance::find_sender(const Nonce& id) {
+  for (const auto& [number, comm] : comms_) {
+    if (comm->id() == id) return dynamic_cast<SendComm*>(comm.get());
+  }
+  return nullptr;
 }
 
 void Instance::close(Comm* comm) {

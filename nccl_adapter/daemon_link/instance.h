@@ -40,6 +40,7 @@ class Instance final : public Environment, private CommOwner {
   std::mutex& mutex() { return mutex_; }
   lyre_context* context() const override { return attachment_->context(); }
   const std::vector<lyre_port>& ports() const override { return attachment_->ports(); }
+  uint16_t listen_port() const override { return acceptor_ != nullptr ? acceptor_->port() : 0; }
   size_t stream_count(size_t device) const override;
   bool note_daemon_error(int code) override;
   nccl_abi::Result progress_and_pause() override;
@@ -69,6 +70,7 @@ class Instance final : public Environment, private CommOwner {
   nccl_abi::Result check_handle(HandleBytes bytes, Handle* out) const;
   SendComm* find_connecting(int dev, HandleBytes bytes, const Handle& handle);
   nccl_abi::Result await_attached();
+  bool open_acceptor();
   void hear();
   void detach();
   void look_for_daemon();
@@ -78,6 +80,7 @@ class Instance final : public Environment, private CommOwner {
   void await_last_words();
   void set_daemon(Daemon daemon);
   void adopt(std::unique_ptr<Comm> comm) override;
+  SendComm* find_sender(const Nonce& id) override;
 
   std::mutex mutex_;
   std::unique_ptr<Attachment> attachment_;
@@ -90,7 +93,7 @@ class Instance final : public Environment, private CommOwner {
   bool is_detached_ = false;  ///< nothing refers to the lost context any more
   uint64_t last_note_;
   Receivers receivers_;
-  std::unique_ptr<Acceptor> acceptor_;                  ///< made by the first listen()
+  std::unique_ptr<Acceptor> acceptor_;                  ///< made by the first listen() or connect()
   std::unordered_map<uint64_t, SendComm*> connecting_;  ///< by note in the handle
   uint64_t adopted_ = 0;
   std::map<uint64_t, std::unique_ptr<Comm>> comms_;  ///< in order of making

@@ -21,7 +21,8 @@ constexpr size_t kHelloNonceAt = 24;
 constexpr size_t kCommIdAt = 40;
 constexpr size_t kHelloHostAt = 56;
 constexpr size_t kIncarnationAt = kHelloHostAt + kHostNameBytes;
-static_assert(kIncarnationAt + sizeof(uint32_t) <= kHelloBytes);
+constexpr size_t kListenPortAt = kIncarnationAt + sizeof(uint32_t);
+static_assert(kListenPortAt + sizeof(uint16_t) <= kHelloBytes);
 
 constexpr size_t kAnswerVersionAt = 8;
 constexpr size_t kAnswerCodeAt = 10;
@@ -48,6 +49,7 @@ void encode(const Hello& hello, std::span<uint8_t, kHelloBytes> out) {
   std::copy(hello.comm_id.begin(), hello.comm_id.end(), out.begin() + kCommIdAt);
   put_text(out, kHelloHostAt, kHostNameBytes - 1, hello.host);
   put_le<uint32_t>(out, kIncarnationAt, hello.incarnation);
+  put_le<uint16_t>(out, kListenPortAt, hello.listen_port);
 }
 
 HelloState read_hello(std::span<const uint8_t> in, Hello* out) {
@@ -77,6 +79,7 @@ HelloState read_hello(std::span<const uint8_t> in, Hello* out) {
   std::copy_n(in.begin() + kCommIdAt, out->comm_id.size(), out->comm_id.begin());
   out->host = get_text(in, kHelloHostAt, kHostNameBytes);
   out->incarnation = get_le<uint32_t>(in, kIncarnationAt);
+  out->listen_port = get_le<uint16_t>(in, kListenPortAt);
   return HelloState::kComplete;
 }
 
@@ -101,7 +104,7 @@ bool decode(std::span<const uint8_t, kAnswerBytes> in, Answer* out) {
   if (!std::equal(kAnswerMagic.begin(), kAnswerMagic.end(), in.begin())) return false;
   out->version = get_le<uint16_t>(in, kAnswerVersionAt);
   const uint16_t code = get_le<uint16_t>(in, kAnswerCodeAt);
-  if (code > static_cast<uint16_t>(AnswerCode::kDeparted)) return false;
+  if (code > static_cast<uint16_t>(AnswerCode::kRedialing)) return false;
   out->code = static_cast<AnswerCode>(code);
   out->pid = get_le<uint32_t>(in, kAnswerPidAt);
   out->host = get_text(in, kAnswerHostAt, kHostNameBytes);

@@ -19,12 +19,17 @@ inline constexpr size_t kHelloBytesMax = 512;  ///< of versions to come
 inline constexpr size_t kAnswerBytes = 368;
 inline constexpr size_t kAnswerTextBytes = 128;
 
+/// As stream_index: no stream, but a receiver that asks its sender to dial the comm's streams
+/// again.
+inline constexpr uint16_t kRedialRequest = 0xffff;
+
 struct Hello {
   uint16_t version_min = kProtocolVersionMin;
   uint16_t version_max = kProtocolVersionMax;
   uint16_t stream_index = 0;
   uint16_t stream_count = 1;
   uint32_t incarnation = 1;  ///< of that stream: a later one takes the place of an earlier
+  uint16_t listen_port = 0;  ///< of the connecting process, for kRedialRequest; 0: none
   uint32_t pid = 0;
   Nonce nonce{};    ///< from the handle
   Nonce comm_id{};  ///< the same on all streams of one comm, chosen by the connecting side
@@ -38,6 +43,7 @@ enum class AnswerCode : uint16_t {
   kBusy = 3,       ///< too many wait there already
   kBadStream = 4,  ///< index or count are nonsense, or that stream is there already
   kDeparted = 5,   ///< the comm was closed over there, in order; see `placed`
+  kRedialing = 6,  ///< to a redial request: the streams are dialled
 };
 
 struct Answer {

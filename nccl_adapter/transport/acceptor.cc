@@ -132,7 +132,7 @@ void Acceptor::refuse(PendingConnection* pending, const Decision& decision) {
   if (decision.is_stranger) {
     note_stranger(*pending, decision.why);
   } else {
-    log_info("a stream from %s comes late: %s", pending->address.c_str(), decision.why.c_str());
+    log_info("answered %s: %s", pending->address.c_str(), decision.why.c_str());
   }
   // A failure here is the session's, which ends anyway.
   pending->stream.send_small(answer(decision));

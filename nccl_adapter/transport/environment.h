@@ -40,6 +40,8 @@ class Environment {
   virtual lyre_context* context() const = 0;
   /// The daemon's, as of the first attach.
   virtual const std::vector<lyre_port>& ports() const = 0;
+  /// Where peers can reach this process; 0: it does not listen.
+  virtual uint16_t listen_port() const = 0;
   /// How many streams a new comm on that port gets.
   virtual size_t stream_count(size_t device) const = 0;
   /// True, and the daemon is looked for from then on, when `code` means that it is gone.

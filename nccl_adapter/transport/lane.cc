@@ -59,8 +59,13 @@ bool Lane::look(int64_t now_ns) {
   return moved;
 }
 
+// TCP sends again after one timeout, and after two more if that was lost, too (RFC 6298 5.5).
+int64_t Lane::stall_ns() const {
+  return std::max(kStallNs, static_cast<int64_t>(stream.rto_us()) * 1'000 * kStallTimeouts);
+}
+
 bool Lane::is_stalled(int64_t now_ns) const {
-  return is_up() && stream.unacked_bytes() > 0 && now_ns - moved_ns >= kStallNs;
+  return is_up() && stream.unacked_bytes() > 0 && now_ns - moved_ns >= stall_ns();
 }
 
 uint64_t Lane::room_bytes() const {

@@ -25,7 +25,9 @@ struct Lane final : SessionOwner {
   void drop();
   /// Looks whether something moved since the last look. True if so.
   bool look(int64_t now_ns);
-  /// Nothing was acknowledged for long although something should have been.
+  /// How long nothing may be acknowledged before the stream counts as stalled.
+  int64_t stall_ns() const;
+  /// Nothing was acknowledged for that long although something should have been.
   bool is_stalled(int64_t now_ns) const;
   /// How much may be unacknowledged here, beside other streams.
   uint64_t room_bytes() const;

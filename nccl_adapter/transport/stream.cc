@@ -36,6 +36,13 @@ int Stream::error() const {
   return ended_with != 0 ? ended_with : error_;
 }
 
+lyre_addr Stream::local() const {
+  lyre_addr local{};
+  lyre_addr remote{};
+  lyre_session_addrs(session_, &local, &remote);
+  return local;
+}
+
 lyre_addr Stream::remote() const {
   lyre_addr local{};
   lyre_addr remote{};

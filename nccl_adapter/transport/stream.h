@@ -43,6 +43,7 @@ class Stream {
   int state() const { return lyre_state(session_); }
   /// The code that ended the session, 0 if none did.
   int error() const;
+  lyre_addr local() const;
   lyre_addr remote() const;
   void set_owner(SessionOwner* owner) { lyre_set_user(session_, owner); }
 
@@ -64,6 +65,8 @@ class Stream {
   uint64_t unacked_bytes() const { return lyre_unacked_bytes(session_); }
   /// The least round trip that TCP measured of late; 0: none yet.
   uint64_t rtt_min_us() const { return lyre_rtt_min_us(session_); }
+  /// TCP's retransmission timeout as of the last acknowledgement; 0: not known.
+  uint64_t rto_us() const { return lyre_rto_us(session_); }
   /// Something waits for the session to have room.
   bool is_blocked() const {
     return parked_bytes_ > 0 || parked_region_ != nullptr || !unsent_.empty();
@@ -82,7 +85,7 @@ class Stream {
   /// Gives consumed memory back: this is what opens the window.
   void release();
 
-  /// Ends in order: what was sent still goes out.
+  /// Ends in order: what was sent still goes out. What waits for room is dropped.
   void close();
   void abort();
 

@@ -46,6 +46,11 @@ TEST(AdapterWorldFound, DialsDoNotSpendTheirTurnsWhereThereIsNoRouter) {
   EXPECT_EQ(run("daemons", 321).wrong, "");
 }
 
+TEST(AdapterWorldFound, TcpsTimerOnASlowWireIsNoStall) {
+  EXPECT_EQ(run("slow", 34).wrong, "");
+  EXPECT_EQ(run("slow", 298).wrong, "");
+}
+
 TEST(AdapterWorldFound, WhoWasStoppedStillWaitsForTheLastWords) {
   EXPECT_EQ(run("daemons", 306).wrong, "");
 }

@@ -436,6 +436,10 @@ uint64_t lyre_rtt_min_us(const lyre_session* session) {
   return session->end->acked > 0 ? std::max<uint64_t>(us, 1) : 0;
 }
 
+uint64_t lyre_rto_us(const lyre_session* session) {
+  return session != nullptr ? static_cast<uint64_t>(session->end->told_rto_ns / 1'000) : 0;
+}
+
 // ---- Receiving ----
 
 int lyre_recv_slices(lyre_session* session, lyre_slice* out, int count) {

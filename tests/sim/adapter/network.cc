@@ -9,9 +9,7 @@ namespace {
 
 constexpr int64_t kRtoMinNs = 200 * kMs;
 constexpr int64_t kRtoMaxNs = 60 * kSecond;
-constexpr int64_t kSynRtoNs = kSecond;
 constexpr int64_t kFinWaitNs = 60 * kSecond;
-constexpr uint64_t kInFlightMax = 512 * 1024;
 
 lyre_addr make_address(size_t host, size_t rail) {
   lyre_addr out{};
@@ -108,9 +106,20 @@ void Network::kill_client(lyre_context* context) {
   }
   for (const auto& connection : connections_) {
     for (End& end : connection->ends) {
-      if (end.context == context && knows(end)) abort(end);
+      if (end.context == context && knows(end)) leave(end);
     }
   }
+}
+
+// A daemon closes what a dead client had, unread bytes or not, and drops what is not acknowledged
+// after a second.
+void Network::leave(End& end) {
+  end.readable.clear();
+  end.readable_bytes = end.held_bytes = 0;
+  close(end);
+  events_.after(kSecond, [this, own = &end] {
+    if (knows(*own) && own->state == End::State::kOpen && own->acked < own->queued) abort(*own);
+  });
 }
 
 void Network::reset(Connection& connection) {
@@ -166,6 +175,14 @@ bool Network::is_open(const End& from) const {
   return cut == cut_until_ns_.end() || cut->second <= events_.now_ns();
 }
 
+bool Network::is_queue_full(const End& from) {
+  const End& to = other(from);
+  const RailPairKey path = key(from.host->index, from.rail, to.host->index, to.rail);
+  const int64_t wait_ns = free_ns_[path] - events_.now_ns();
+  const double queued = static_cast<double>(wait_ns) * 1e-9 * double(settings_.bytes_per_s);
+  return settings_.queue_bytes > 0 && queued > static_cast<double>(settings_.queue_bytes);
+}
+
 int64_t Network::arrival_ns(End& from, size_t bytes) {
   const End& to = other(from);
   const RailPairKey path = key(from.host->index, from.rail, to.host->index, to.rail);
@@ -185,7 +202,7 @@ void Network::transmit(End& from, Packet packet) {
   ++packets_;
   packet.ack = from.received;
   packet.window_end = from.advertised = window_end(from);
-  if (!is_open(from) || rng_.chance_ppm(settings_.loss_ppm)) return;
+  if (!is_open(from) || rng_.chance_ppm(settings_.loss_ppm) || is_queue_full(from)) return;
   const int64_t at_ns = arrival_ns(from, packet.bytes.size());
   End* to = &other(from);
   events_.at(at_ns, [this, to, packet = std::move(packet)]() mutable {
@@ -226,8 +243,9 @@ void Network::on_syn(End& to) {
     if (!to.host->listeners.contains(to.local.port)) return send_reset(to);
     to.state = End::State::kOpening;
     to.boot = to.host->boot;
-    to.rto_ns = kRtoMinNs;
+    to.rto_ns = to.rtt.rto.value;
     to.user_timeout_ns = settings_.user_timeout_ns;
+    begin_timing(to, 0);
   }
   transmit(to, {.kind = Packet::Kind::kSynAck});
 }
@@ -235,7 +253,7 @@ void Network::on_syn(End& to) {
 void Network::on_syn_ack(End& to, const Packet& packet) {
   if (to.state == End::State::kOpening && to.side == 0) {
     to.state = End::State::kOpen;
-    to.rto_ns = kRtoMinNs;
+    take_sample(to);
     to.timer_ns = to.unanswered_ns = 0;
     to.window_end = packet.window_end;
     send_ack(to);
@@ -252,6 +270,7 @@ void Network::establish(End& to) {
     return end_side(to, LYRE_E_RESET);
   }
   to.state = End::State::kOpen;
+  take_sample(to);
   to.context = found->second.context;
   on_connection_arrived(found->second.handle, to);
 }
@@ -295,9 +314,11 @@ void Network::take(End& to, const Packet& packet) {
 void Network::on_ack(End& to, const Packet& packet) {
   to.window_end = std::max(to.window_end, packet.window_end);
   if (packet.ack > to.acked && packet.ack <= to.to_send()) {
+    grow_window(to, packet.ack - to.acked);
     to.acked = packet.ack;
     to.sent = std::max(to.sent, to.acked);
-    to.rto_ns = kRtoMinNs;
+    if (to.acked >= to.timed_end) take_sample(to);
+    to.told_rto_ns = to.rto_ns;
     to.unanswered_ns = to.acked < to.to_send() ? events_.now_ns() : 0;
     if (to.unanswered_ns != 0) {
       arm(to);
@@ -340,7 +361,7 @@ void Network::push(End& end) {
   const bool had_nothing = end.unanswered_ns == 0;
   while (end.sent < end.to_send()) {
     const bool has_room = end.sent < end.window_end || end.sent == end.queued;
-    if (!has_room || end.sent - end.acked >= kInFlightMax) break;
+    if (!has_room || end.sent - end.acked >= window_bytes(end)) break;
     send_segment(end);
   }
   if (end.acked == end.to_send()) return;
@@ -358,11 +379,12 @@ void Network::send_segment(End& end) {
   packet.bytes = read(end, end.sent, bytes);
   packet.is_fin = end.is_fin_queued && end.sent + bytes == end.queued;
   end.sent += bytes + (packet.is_fin ? 1 : 0);
+  if (end.timed_ns == 0) begin_timing(end, end.sent);
   transmit(end, std::move(packet));
 }
 
 void Network::send_syn(End& end) {
-  ++end.syn_count;
+  if (++end.syn_count == 1) begin_timing(end, 0);
   transmit(end, {.kind = Packet::Kind::kSyn});
   arm(end);
 }
@@ -377,6 +399,38 @@ uint64_t Network::window_end(const End& end) const {
 
 // ---- Timers ----
 
+void Network::begin_timing(End& end, uint64_t until) {
+  end.timed_ns = events_.now_ns();
+  end.timed_end = until;
+}
+
+// RFC 6298 3: what was sent twice measures nothing, and leaves the back-off as it is.
+void Network::take_sample(End& end) {
+  if (end.timed_ns == 0) return;
+  const Nanos round_trip = nanos(events_.now_ns() - std::exchange(end.timed_ns, 0));
+  end.rtt.on_sample(round_trip, nanos(events_.now_ns()), nanos(kRtoMinNs), nanos(kRtoMaxNs));
+  end.rto_ns = end.rtt.rto.value;
+}
+
+// RFC 5681 3.1, and after a timeout 4 as Tahoe did: queues that overflow need no more.
+uint64_t Network::window_bytes(const End& end) const {
+  if (settings_.queue_bytes == 0) return settings_.in_flight_bytes_max;
+  return std::min(settings_.in_flight_bytes_max,
+                  std::max<uint64_t>(end.cwnd, settings_.segment_bytes_max));
+}
+
+void Network::grow_window(End& end, uint64_t acked) {
+  const uint64_t segment = settings_.segment_bytes_max;
+  end.cwnd = std::max(end.cwnd, segment);
+  end.cwnd += end.cwnd < end.ssthresh ? acked : acked * segment / end.cwnd;
+}
+
+void Network::shrink_window(End& end) {
+  const uint64_t segment = settings_.segment_bytes_max;
+  end.ssthresh = std::max((end.sent - end.acked) / 2, 2 * segment);
+  end.cwnd = segment;
+}
+
 void Network::arm(End& end) {
   const int64_t now_ns = events_.now_ns();
   end.timer_ns = now_ns + end.rto_ns;
@@ -384,25 +438,30 @@ void Network::arm(End& end) {
     end.timer_ns = std::min(end.timer_ns, end.unanswered_ns + end.user_timeout_ns);
   }
   end.timer_ns = std::max(end.timer_ns, now_ns + 1);
-  if (end.is_timer_set) return;
-  end.is_timer_set = true;
-  events_.at(end.timer_ns, [this, own = &end] { on_timer(*own); });
+  expect_timer(end, end.timer_ns);
+}
+
+void Network::expect_timer(End& end, int64_t at_ns) {
+  if (end.timer_event_ns != 0 && end.timer_event_ns <= at_ns) return;
+  end.timer_event_ns = at_ns;
+  events_.at(at_ns, [this, own = &end, at_ns] {
+    if (own->timer_event_ns == at_ns) on_timer(*own);
+  });
 }
 
 void Network::on_timer(End& end) {
-  end.is_timer_set = false;
+  end.timer_event_ns = 0;
   if (end.timer_ns == 0 || !knows(end) || end.state == End::State::kEnded) return;
   if (events_.now_ns() < end.timer_ns || end.host->daemon != Host::Daemon::kRunning) {
-    end.is_timer_set = true;
-    const int64_t at_ns = std::max(end.timer_ns, events_.now_ns() + kMs);
-    events_.at(at_ns, [this, own = &end] { on_timer(*own); });
-    return;
+    return expect_timer(end, std::max(end.timer_ns, events_.now_ns() + kMs));
   }
   if (events_.now_ns() - end.unanswered_ns >= end.user_timeout_ns) {
     send_reset(end);
     return end_side(end, LYRE_E_TIMEDOUT);
   }
   end.rto_ns = std::min(end.rto_ns * 2, kRtoMaxNs);
+  end.timed_ns = 0;
+  shrink_window(end);
   if (end.state == End::State::kOpening) return send_syn(end);
   retransmit(end);
 }
@@ -477,7 +536,7 @@ End* Network::connect(lyre_context* context, const lyre_addr* local, const lyre_
   own.boot = own.host->boot;
   own.context = context;
   own.state = End::State::kOpening;
-  own.rto_ns = kSynRtoNs;
+  own.rto_ns = own.rtt.rto.value;
   own.user_timeout_ns = settings_.user_timeout_ns;
   own.unanswered_ns = events_.now_ns();
   peer.host = hosts_[peer_host].get();

@@ -10,6 +10,7 @@
 
 #include "lyre/lyre.h"
 #include "stack/base/rng.h"
+#include "stack/tcp/rtt.h"
 #include "tests/sim/adapter/events.h"
 
 /// Hosts with a daemon each, rails between them, and TCP connections as a client of a daemon sees
@@ -54,10 +55,16 @@ struct End {
   uint64_t acked = 0;
   uint64_t window_end = 0;  ///< the peer takes bytes before this one
   bool is_fin_queued = false;
-  int64_t rto_ns = 0;
-  int64_t timer_ns = 0;       ///< when the timer acts; 0: it is off
-  bool is_timer_set = false;  ///< an event of it is under way
-  int64_t unanswered_ns = 0;  ///< since when something waits for an acknowledgement; 0: nothing
+  tcp::RttEstimator rtt;
+  int64_t timed_ns = 0;    ///< when the packet was sent that the round trip is measured by; 0: none
+  uint64_t timed_end = 0;  ///< it is answered by this acknowledgement
+  int64_t rto_ns = 0;      ///< with its back-off
+  int64_t told_rto_ns = 0;  ///< the same, as of the last acknowledgement
+  uint64_t cwnd = 0;        ///< where queues have an end: see grow_window()
+  uint64_t ssthresh = UINT64_MAX;
+  int64_t timer_ns = 0;        ///< when the timer acts; 0: it is off
+  int64_t timer_event_ns = 0;  ///< of the event that looks at it next; 0: there is none
+  int64_t unanswered_ns = 0;   ///< since when something waits for an acknowledgement; 0: nothing
   int64_t user_timeout_ns = 0;
   uint32_t syn_count = 0;
 
@@ -126,6 +133,8 @@ struct NetworkSettings {
   int64_t delay_ns = 20 * kUs;  ///< one way; each path has its own, up to four times this
   uint64_t bytes_per_s = 1'000'000'000;
   uint32_t segment_bytes_max = 65'536;
+  uint64_t in_flight_bytes_max = 512 * 1024;  ///< sent and not acknowledged, a connection
+  uint64_t queue_bytes = 0;  ///< what may wait for its turn on a path, the rest is lost; 0: all
   uint32_t pool_bytes = 1 << 20;  ///< received and not released, a connection
   uint64_t arena_bytes = 64 << 20;
   uint32_t loss_ppm = 0;         ///< of packets
@@ -190,9 +199,11 @@ class Network {
 
  private:
   bool is_open(const End& from) const;
+  bool is_queue_full(const End& from);
   int64_t arrival_ns(End& from, size_t bytes);
   void transmit(End& from, Packet packet);
   void deliver(End& to, Packet packet);
+  void leave(End& end);
   void on_syn(End& to);
   void take(End& to, const Packet& packet);
   void retransmit(End& end);
@@ -206,6 +217,12 @@ class Network {
   void send_ack(End& end);
   void send_reset(End& end);
   void arm(End& end);
+  void expect_timer(End& end, int64_t at_ns);
+  void begin_timing(End& end, uint64_t until);
+  void take_sample(End& end);
+  uint64_t window_bytes(const End& end) const;
+  void grow_window(End& end, uint64_t acked);
+  void shrink_window(End& end);
   void on_timer(End& end);
   void probe(End& end);
   void finish_if_over(End& end);

@@ -334,6 +334,70 @@ void make_stall(Draw& draw, Plan* plan) {
                           .lasts_ns = 1000 * kSecond});
 }
 
+/// TCP fills the queue of a slow path, loses what does not fit and waits for its timer, which is
+/// long because the queue is: no reason to dial another stream.
+void make_slow(Draw& draw, Plan* plan) {
+  plan->streams = 1;
+  plan->checks_dials = true;
+  plan->peer_timeout_s = 30;
+  plan->resume_s = 10;
+  NetworkSettings& network = plan->network;
+  network.rails = 1;
+  network.delay_ns = draw.of_any_size(20 * kUs, 100 * kMs);
+  network.bytes_per_s = static_cast<uint64_t>(draw.of_any_size(40'000, 1'000'000));
+  network.segment_bytes_max = 1'460;
+  network.queue_bytes = static_cast<uint64_t>(draw.between(8, 64)) * 1024;
+  network.in_flight_bytes_max = static_cast<uint64_t>(draw.between(16, 256)) * 1024;
+  network.loss_ppm = 0;
+  plan->ranks.resize(2);
+  plan->links.resize(1);
+  LinkPlan& link = plan->links.front();
+  link.from = 0;
+  link.to = 1;
+  link.from_device = link.to_device = 0;
+  link.messages.resize(std::min<size_t>(link.messages.size(), 5));
+  for (MessagePlan& message : link.messages) {
+    message.bytes = std::min<uint32_t>(message.bytes, 300'000);
+  }
+}
+
+/// A network on which nothing is lost and no path is long: what takes long is the plugin's doing.
+void make_short_paths(Plan* plan) {
+  NetworkSettings& network = plan->network;
+  network.delay_ns = std::min(network.delay_ns, 2 * kMs);
+  network.bytes_per_s = std::max<uint64_t>(network.bytes_per_s, 500'000'000);
+  network.loss_ppm = 0;
+}
+
+/// A rank dies, and its host is well.
+void make_deaths(Draw& draw, Plan* plan) {
+  make_short_paths(plan);
+  plan->must_complete = false;
+  plan->checks_death = true;
+  // Comms that nobody has waited for yet have other limits.
+  for (RankPlan& rank : plan->ranks) rank.turn_ns = std::min(rank.turn_ns, kMs);
+  plan->faults.push_back({.kind = Fault::Kind::kRankDies,
+                          .at_ns = kSecond + draw.of_any_size(kMs, 5 * kSecond),
+                          .lasts_ns = 10'000 * kSecond,
+                          .host = draw.index(plan->ranks.size())});
+}
+
+/// A daemon dies or stops and comes back, while everybody waits.
+void make_resume(Draw& draw, Plan* plan) {
+  make_short_paths(plan);
+  plan->checks_resume = true;
+  plan->peer_timeout_s = 30;
+  plan->resume_s = 10;
+  if (!plan->network.is_routed) {
+    for (LinkPlan& link : plan->links) link.to_device = link.from_device;
+  }
+  Fault fault = draw_daemon_fault(draw, *plan);
+  while (fault.kind == Fault::Kind::kDaemonPauses) fault = draw_daemon_fault(draw, *plan);
+  fault.at_ns = 60 * kSecond;
+  plan->faults.push_back(fault);
+  plan->stays_ns = fault.at_ns + fault.lasts_ns + 20 * kSecond;
+}
+
 /// One message is larger than its receive.
 void make_mismatch(Draw& draw, Plan* plan) {
   LinkPlan& link = plan->links[draw.index(plan->links.size())];
@@ -376,6 +440,9 @@ const std::vector<std::pair<std::string, Maker>>& makers() {
       {"ends", make_ends},
       {"idle", make_idle},
       {"stall", make_stall},
+      {"slow", make_slow},
+      {"deaths", make_deaths},
+      {"resume", make_resume},
       {"mismatch", make_mismatch},
       {"return", make_return},
       {"neighbours", make_neighbours},

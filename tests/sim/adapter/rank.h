@@ -41,6 +41,8 @@ class LinkEnd {
   bool is_idle() const { return finished_ == link_->plan.messages.size(); }
   bool is_busy() const { return !outstanding_.empty() || state_ <= State::kOpening; }
   bool is_sender() const { return is_sender_; }
+  /// Connected, and a request of its is not done.
+  bool is_waiting() const { return state_ == State::kRunning && !outstanding_.empty(); }
   /// As NCCL lets go of a comm, whatever is under way.
   void close();
   /// Waits for somebody who may never come: accept, and the handle of another rank, have no end.

@@ -15,6 +15,9 @@ namespace {
 constexpr int64_t kProgressNs = 100 * kMs;
 /// Connections that are closed linger for less.
 constexpr int64_t kLingerNs = 200 * kSecond;
+/// After the death of a rank, or the return of a daemon.
+constexpr int64_t kDeathNsMax = 100 * kMs;
+constexpr int64_t kResumeNsMax = 300 * kMs;
 
 World* g_world = nullptr;
 
@@ -67,6 +70,11 @@ World::~World() {
 void World::schedule() {
   for (const Fault& fault : plan_.faults) {
     events_.at(begin_ns_ + fault.at_ns, [this, fault] { begin(fault); });
+  }
+  if (plan_.checks_resume) {
+    const Fault& fault = plan_.faults.front();
+    events_.at(begin_ns_ + fault.at_ns - 1, [this] { pairs_before_ = rail_pairs(); });
+    events_.at(begin_ns_ + fault.at_ns + fault.lasts_ns + kResumeNsMax, [this] { check_resume(); });
   }
   if (plan_.checks_return && !plan_.faults.empty()) {
     events_.at(begin_ns_ + plan_.faults.front().at_ns - 1,
@@ -161,7 +169,11 @@ void World::end(const Fault& fault) {
 }
 
 void World::kill_rank(Rank* rank) {
-  if (rank->kill()) return;
+  if (rank->kill()) {
+    died_ns_ = events_.now_ns();
+    if (plan_.checks_death) events_.after(kDeathNsMax, [this] { check_death(); });
+    return;
+  }
   events_.after(kMs, [this, rank] { kill_rank(rank); });
 }
 
@@ -202,6 +214,7 @@ Outcome World::run() {
 
 void World::judge() {
   for (const auto& rank : ranks_) judge_rank(*rank);
+  check_dials();
   if (!outcome_.wrong.empty() && prints_) {
     for (const auto& rank : ranks_) note(rank->describe());
   }
@@ -258,6 +271,39 @@ void World::check_rails() {
         });
     expect(is_chosen, "a stream is not where NCCL wanted it");
   }
+}
+
+void World::check_dials() {
+  if (!plan_.checks_dials) return;
+  const size_t made = network_.connections().size();
+  const size_t planned = plan_.links.size() * static_cast<size_t>(plan_.streams);
+  expect(made == planned, std::to_string(made) + " connections were made for " +
+                              std::to_string(planned) + " streams");
+}
+
+// Who was connected and waits cannot do so any longer.
+void World::check_death() {
+  for (const auto& rank : ranks_) {
+    if (rank->is_dead() || rank->is_over()) continue;
+    for (const auto& end : rank->ends()) {
+      const LinkPlan& link = end->link().plan;
+      const Rank& peer = *ranks_[end->is_sender() ? link.to : link.from];
+      if (!peer.is_dead() || !end->is_waiting()) continue;
+      expect(false, "waits for a dead rank: " + rank->describe());
+    }
+  }
+}
+
+void World::check_resume() {
+  const std::vector<std::string> now = rail_pairs();
+  // Who neither waits nor calls looks ten times a second, and a handshake takes several looks.
+  const bool are_all_waiting = std::all_of(ranks_.begin(), ranks_.end(), [](const auto& rank) {
+    return std::any_of(rank->ends().begin(), rank->ends().end(),
+                       [](const auto& end) { return end->is_waiting(); });
+  });
+  expect(!are_all_waiting || now.size() >= pairs_before_.size(),
+         "streams are missing: " + std::to_string(now.size()) + " of " +
+             std::to_string(pairs_before_.size()));
 }
 
 void World::check_nothing_left() {

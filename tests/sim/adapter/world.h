@@ -76,6 +76,9 @@ class World final : public System {
   void kill_rank(Rank* rank);
   void judge();
   void check_rails();
+  void check_dials();
+  void check_death();
+  void check_resume();
   void schedule();
   void judge_rank(const Rank& rank);
   std::vector<std::string> rail_pairs();
@@ -96,7 +99,8 @@ class World final : public System {
   int64_t begin_ns_ = 0;
   std::vector<uint64_t> warnings_;  ///< of each rank
   std::vector<std::string>
-      pairs_before_;  ///< the rail pairs that streams took before anything broke
+      pairs_before_;     ///< the rail pairs that streams took before anything broke
+  int64_t died_ns_ = 0;  ///< when a rank was killed
 };
 
 }  // namespace lyre::adapter_sim

@@ -14,7 +14,7 @@ namespace {
 using HelloBuffer = std::array<uint8_t, kHelloBytes>;
 
 HelloBuffer sample_hello() {
-  Hello hello{.stream_index = 3, .stream_count = 4, .incarnation = 5, .pid = 99, .host = "node7"};
+  Hello hello{.stream_index = 3, .stream_count = 4, .incarnation = 5, .listen_port = 4711, .pid = 99, .host = "node7"};
   hello.nonce.fill(1);
   hello.comm_id.fill(2);
   HelloBuffer buffer;
@@ -33,6 +33,7 @@ TEST(Hello, IsReadByteByByte) {
   EXPECT_EQ(out.stream_count, 4);
   EXPECT_EQ(out.incarnation, 5u);
   EXPECT_EQ(out.pid, 99u);
+  EXPECT_EQ(out.listen_port, 4711);
   EXPECT_EQ(out.nonce[15], 1);
   EXPECT_EQ(out.comm_id[15], 2);
   EXPECT_EQ(out.host, "node7");

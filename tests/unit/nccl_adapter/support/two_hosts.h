@@ -41,6 +41,8 @@ class TestEnvironment final : public Environment {
 
   lyre_context* context() const override { return context_; }
   const std::vector<lyre_port>& ports() const override { return ports_; }
+  uint16_t listen_port() const override { return listen_port_; }
+  void set_listen_port(uint16_t port) { listen_port_ = port; }
   size_t stream_count(size_t) const override { return static_cast<size_t>(settings_.streams); }
   bool note_daemon_error(int code) override {
     if (code == LYRE_E_DAEMON) is_attached_ = false;
@@ -75,6 +77,7 @@ class TestEnvironment final : public Environment {
  private:
   adapter_sim::Events* events_;
   lyre_context* context_ = nullptr;
+  uint16_t listen_port_ = 0;
   std::vector<lyre_port> ports_;
   RegionCache regions_;
 };
