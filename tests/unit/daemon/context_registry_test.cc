@@ -183,7 +183,7 @@ TEST_F(ContextRegistryTest, AUidHasAShareOfTheContexts) {
   EXPECT_EQ(refused.error().text,
             "uid 7 has 2 contexts, as many as one uid may have (clients.contexts_per_uid_max)");
   // Memory that workers still hold counts: a client that comes and goes gets no more of it.
-  shared.detach(0);
+  shared.detach(0, false);
   EXPECT_FALSE(shared.attach(terms_of(7)).ok());
   EXPECT_TRUE(shared.attach(terms_of(8)).ok());
 }

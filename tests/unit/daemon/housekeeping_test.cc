@@ -41,7 +41,7 @@ TEST_F(HousekeepingTest, ShowsHowManyClientsAreAttached) {
   const auto grant = parts_->registry().attach({.identity = {.pid = 1, .uid = 7, .gid = 7}});
   ASSERT_TRUE(grant.ok()) << grant.error().text;
   EXPECT_TRUE(run_until([&] { return header.clients.get() == 1; }));
-  parts_->registry().detach(grant.value().index);
+  parts_->registry().detach(grant.value().index, false);
   EXPECT_TRUE(run_until([&] { return header.clients.get() == 0; }));
   EXPECT_EQ(header.clients_total.get(), 1u);
 }
