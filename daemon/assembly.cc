@@ -110,7 +110,7 @@ Status Assembly::make_stats() {
   return Ok{};
 }
 
-/// What all workers have in common.
+/// The configuration that all workers share.
 worker::WorkerConfig Assembly::worker_config(int reply_fd) {
   worker::WorkerConfig config;
   config.rings = rings_.get();

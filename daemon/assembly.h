@@ -18,18 +18,18 @@
 
 namespace lyre {
 
-/// The daemon's parts, made in the order in which they need each other, and ended in the other.
+/// Makes the daemon's parts in the order of their dependencies, and ends them in the reverse order.
 /// Thread: the control thread, which runs `io`. Owner: borrows the configuration.
 class Assembly {
  public:
-  /// `reply_fd`: an eventfd that workers ring when they have answered; borrowed.
-  /// Fails: one line that says what could not be had.
+  /// `reply_fd`: an eventfd to which workers write when they have replied; borrowed.
+  /// Fails: one line that says what is missing.
   static Result<std::unique_ptr<Assembly>> make(const Config& config,
                                                 std::unique_ptr<io::Backend> backend,
                                                 boost::asio::io_context& io, int reply_fd);
   ~Assembly();
 
-  /// From here on clients are served and packets are answered. Fails: as ControlServer::open() and
+  /// Opens the control socket and starts the workers. Fails: as ControlServer::open() and
   /// WorkerThreads::start().
   Status start();
 
@@ -70,7 +70,7 @@ class Assembly {
   std::unique_ptr<WorkerThreads> threads_;
   std::unique_ptr<LinkWatch> links_;
   std::unique_ptr<ControlServer> control_;
-  std::atomic<bool> was_told_of_copies_{false};  ///< said once: clients come and go
+  std::atomic<bool> was_told_of_copies_{false};  ///< the warning is written once
 };
 
 }  // namespace lyre

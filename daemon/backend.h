@@ -7,8 +7,8 @@
 
 namespace lyre {
 
-/// Starts the NIC API that the configuration's ports need. The only place that knows which there
-/// are. Fails: one line that says what is missing.
+/// Starts the NIC API for the configured ports. Only backend.cc names one.
+/// Fails: one line that says what is missing.
 Result<std::unique_ptr<io::Backend>> start_backend(const Config& config);
 
 }  // namespace lyre

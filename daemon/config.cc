@@ -47,7 +47,7 @@ bool has_address(const PortConfig& port, const IpAddress& address) {
   return std::any_of(port.addresses.begin(), port.addresses.end(), is_it);
 }
 
-/// Another host of one of the port's networks; every port of IPv6 has a link-local one.
+/// True for another host of one of the port's networks. A port with IPv6 has a link-local network.
 bool is_neighbour(const IpAddress& address, const PortConfig& port) {
   if (has_address(port, address)) return false;
   if (!address.is_v4() && is_ipv6_link_local(address)) return has_family_of(port, address);
@@ -57,7 +57,7 @@ bool is_neighbour(const IpAddress& address, const PortConfig& port) {
   return std::any_of(port.addresses.begin(), port.addresses.end(), is_in);
 }
 
-/// Clouds hand out lone addresses whose router is outside of them.
+/// A /32 or /128: clouds assign such addresses, with a router outside of them.
 bool has_lone_address(const PortConfig& port, bool is_v4) {
   const auto is_it = [&](const Cidr& own) {
     return own.address.is_v4() == is_v4 && own.interface().prefix_bits == 128;
@@ -117,8 +117,8 @@ Checked check_text(const Key& key, const std::string& text) {
   return {text, {}};
 }
 
-/// Calls `add(text)` for the node or for each item of the list it is; what that says is wrong with
-/// the item ends it.
+/// Calls `add(text)` for the node, or for each item when it is a list. `add` returns what is wrong
+/// with the item; the first error ends the loop.
 template <typename Add>
 Checked check_each(const toml::node& node, size_t count_max, Add add) {
   const toml::array* list = node.as_array();
@@ -226,7 +226,7 @@ Checked check_value(const Key& key, const toml::node& node) {
   }
 }
 
-/// Reads one file. Every check_* and read_* leaves the first complaint in `error_`.
+/// Reads one file. Every check_* and read_* stores the first error in `error_`.
 class Reader {
  public:
   explicit Reader(const std::string& file) { config_.file = file; }
@@ -428,7 +428,8 @@ class Reader {
     return true;
   }
 
-  /// The port's own networks, its gateways and what lies behind them, or an earlier route.
+  /// True when the network is the port's own, a gateway, behind a default gateway, or an earlier
+  /// route.
   bool is_reached_already(const RouteConfig& route, const PortConfig& port) const {
     const bool is_v4 = route.network.address.is_v4();
     for (const IpAddress& gateway : port.gateways) {

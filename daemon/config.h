@@ -18,11 +18,11 @@ enum class LogLevel : uint8_t { kError, kWarning, kInfo, kDebug };
 enum class IdleMode : uint8_t { kAdaptive, kBusy };
 enum class HugepagesMode : uint8_t { kAuto, kYes, kNo };
 
-/// To whom receive pools are lent. Others get a copy in memory of their own.
+/// Which clients receive pools are lent to. The others get copies in memory of their own.
 enum class Lend : uint8_t {
   kUid,   ///< clients of one uid
-  kAll,   ///< whoever may open the socket
-  kNone,  ///< nobody
+  kAll,   ///< all clients
+  kNone,  ///< no client
 };
 
 /// Addresses of one port; a link-local one may be derived beside them.
@@ -50,8 +50,7 @@ struct RouteConfig {
   uint32_t line = 0;
 };
 
-/// What /etc/lyre/lyred.toml says, complete and checked. Defaults are those of the key table in
-/// config_keys.cc and only there.
+/// The configuration, complete and checked. The key table in config_keys.cc has the defaults.
 struct Config {
   std::string file;
 
@@ -61,7 +60,7 @@ struct Config {
   uint32_t socket_mode = 0;
   LogLevel log_level{};
 
-  std::vector<uint32_t> cores;  ///< empty: the last one this process may use
+  std::vector<uint32_t> cores;  ///< empty: the last core that this process may use
   uint32_t cores_line = 0;      ///< in the file; 0: not given
   IdleMode idle{};
   Nanos spin;
@@ -90,10 +89,10 @@ struct Config {
 /// Reads and checks a file.
 /// Fails: one line "FILE:LINE: KEY: what is wrong, allowed: ...", without the program's name.
 Result<Config> load_config(const std::string& path);
-/// The same for text that is already here; `name` stands for the file.
+/// The same for `text`; messages call it `name`.
 Result<Config> parse_config(std::string_view text, const std::string& name);
 
-/// "FILE:LINE: KEY: text", as every complaint about a configuration reads. Line 0 is left out.
+/// "FILE:LINE: KEY: text", the form of every message about a configuration; without a line 0.
 std::string complaint(const std::string& file, uint32_t line, std::string_view key,
                       std::string_view text);
 

@@ -9,7 +9,7 @@
 namespace lyre {
 namespace {
 
-/// What lies behind the prefix: nothing but zeros, nothing but ones, or a mixture.
+/// The bits after the prefix: all 0, all 1, or mixed.
 struct HostBits {
   bool are_zeros = true;
   bool are_ones = true;
@@ -72,7 +72,7 @@ bool is_host_address(const Cidr& cidr) {
   const InterfaceAddress interface = cidr.interface();
   if (interface.prefix_bits >= 127) return true;
   const HostBits host = host_bits(interface);
-  // All zeros is the network, or any router of it (RFC 4291 2.6.1). IPv6 knows no broadcast.
+  // All zeros is the network, or any router of it (RFC 4291 2.6.1). IPv6 has no broadcast.
   return !host.are_zeros && !(cidr.address.is_v4() && host.are_ones);
 }
 

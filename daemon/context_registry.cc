@@ -35,7 +35,7 @@ struct ContextRegistry::Context {
   OwnedFd wake_write;  ///< the workers'
   std::vector<OwnedFd> worker_rings;
   bool is_attached = false;
-  std::bitset<channel::kWorkersMax> held_by;  ///< workers that have not answered kDetached
+  std::bitset<channel::kWorkersMax> held_by;  ///< workers that have not replied kDetached
 
   const uint8_t* arena() const { return memory.data() + layout.arena_offset; }
 };
@@ -75,7 +75,7 @@ bool ContextRegistry::has_waiting() const {
 
 bool ContextRegistry::is_lent_to(const ClientIdentity& identity) {
   if (options_.lend == Lend::kAll) return true;
-  // For good: the pool keeps traces of what that user received.
+  // Until the daemon ends: the pool keeps bytes that this user received.
   if (!options_.lend_uid && options_.lend == Lend::kUid) options_.lend_uid = identity.uid;
   return options_.lend == Lend::kUid && identity.uid == options_.lend_uid;
 }
@@ -150,13 +150,13 @@ Result<std::unique_ptr<ContextRegistry::Context>> ContextRegistry::make_context(
 }
 
 Status ContextRegistry::make_rings(Context& context) {
-  // Workers wake the client through a pipe: O_NONBLOCK belongs to each end by itself there, while
-  // a client could clear that of a shared eventfd, fill it, and have the worker wait for ever.
+  // Workers wake the client through a pipe: each end has its own O_NONBLOCK. A client could clear
+  // that of a shared eventfd and fill it, and the worker would block.
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return errno_error("no pipe");
   context.wake_read.reset(ends[0]);
   context.wake_write.reset(ends[1]);
-  // Each client rings a bell of its own at each worker, so that none can silence another's.
+  // Each client has an eventfd of its own at each worker, so that none can disable another's.
   for (uint32_t i = 0; i < workers_.count(); ++i) {
     OwnedFd ring(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!ring.is_open()) return errno_error("no eventfd");
@@ -228,7 +228,7 @@ void ContextRegistry::detach(uint32_t index, bool resets_sessions) {
 }
 
 void ContextRegistry::post(uint32_t worker, const worker::Command& command) {
-  // Never overtake: a detach must not come before its attach.
+  // In order: a detach must not come before its attach.
   if (!waiting_[worker].empty() || !workers_.try_post(worker, command)) {
     waiting_[worker].push_back(command);
   }
@@ -275,13 +275,13 @@ void ContextRegistry::on_reply(uint32_t worker, const worker::Reply& reply,
   }
 }
 
-/// One that is already leaving, or that two workers expel at once, leaves only once.
+/// Once for each context, also when it is detached already or two workers expel it.
 void ContextRegistry::expel(uint32_t index, const char* reason, std::vector<Expulsion>& out) {
   if (index >= contexts_.size() || contexts_[index] == nullptr) return;
   if (contexts_[index]->is_attached) out.push_back({index, reason});
 }
 
-/// Each worker answers kDetach once, and the index is not used again before all did.
+/// Each worker replies to kDetach once. The index is used again when all have replied.
 void ContextRegistry::on_detached(uint32_t worker, uint32_t index) {
   LYRE_CHECK(index < contexts_.size() && contexts_[index] != nullptr);
   Context& context = *contexts_[index];

@@ -35,27 +35,26 @@ struct AttachTerms {
   std::string label;
 };
 
-/// What a client is given. Owner: the registry; descriptors are borrowed until the next detach().
+/// A client's new context. Owner: the registry; descriptors are borrowed until the next detach().
 struct ContextGrant {
   uint32_t index = 0;
   uint64_t generation = 0;
   uint64_t context_bytes = 0;
   bool is_lent_to = false;
   int memory_fd = -1;
-  int wake_fd = -1;               ///< readable when a worker rang
+  int wake_fd = -1;               ///< readable when a worker wakes the client
   std::vector<int> worker_rings;  ///< eventfd of each worker
 };
 
-/// What a worker reported of a context.
+/// A context whose client has to be disconnected.
 struct Expulsion {
   uint32_t context = 0;
   const char* reason = "";
 };
 
-/// All contexts of the daemon and their memory. Nothing blocks: what an inbox has no room for is
-/// kept here and posted by poll().
-/// Thread: the control thread. Owner: memory lives until every worker has answered kDetached, or
-/// until this object ends, which needs workers and ports that are gone.
+/// All contexts of the daemon and their memory. Nothing blocks: commands for a full inbox are kept
+/// here and posted by poll(). Thread: the control thread. Owner: memory lives until every worker
+/// has answered kDetached, or until this object ends, which needs workers and ports that are gone.
 class ContextRegistry {
  public:
   ContextRegistry(WorkerSet& workers, const RegistryOptions& options);
@@ -67,14 +66,14 @@ class ContextRegistry {
   /// Fails: EUSERS too many contexts, of all clients or of the uid, EINVAL arena too large, errno
   /// of what the system refused.
   Result<ContextGrant> attach(const AttachTerms& terms);
-  /// Tells every worker to let go; the memory goes when they have. Sessions are closed in order, or
-  /// reset. REQUIRES: attached.
+  /// Tells every worker to detach; the memory is freed when all have. Sessions are closed in order,
+  /// or reset. REQUIRES: attached.
   void detach(uint32_t context, bool resets_sessions);
-  /// The context's registered memory; answers are taken there after poll().
+  /// Registered memory. Take its answers after poll().
   RegionRegistry& regions() { return regions_; }
 
-  /// Posts what waits, takes the workers' answers. Appends contexts that broke a rule to `out`:
-  /// the caller hangs up and detaches them.
+  /// Posts waiting commands and takes the workers' replies. Appends contexts that broke a rule to
+  /// `out`: the caller disconnects and detaches them.
   void poll(std::vector<Expulsion>& out);
 
   /// Asks every worker to reset its sessions; poll() takes the answers.
@@ -83,9 +82,9 @@ class ContextRegistry {
 
   uint32_t attached_count() const { return attached_count_; }
   uint64_t attached_total() const { return next_generation_ - 1; }
-  /// Contexts whose memory still exists: attached, or not yet let go of by every worker.
+  /// Contexts whose memory exists: attached, or not detached by every worker yet.
   uint32_t held_count() const;
-  /// True when an inbox was full and something still waits for room in it.
+  /// True when commands wait for room in an inbox.
   bool has_waiting() const;
 
  private:

@@ -55,7 +55,7 @@ void ControlClient::wait_for_process_end(OwnedFd process) {
                       });
 }
 
-/// Who only asks for facts has them by then: a connection without a context keeps no place.
+/// A client that only asks for information has the answer by then.
 void ControlClient::wait_for_attach() {
   attach_deadline_.expires_after(std::chrono::nanoseconds(server_.options_.attach_timeout.value));
   attach_deadline_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
@@ -83,7 +83,8 @@ void ControlClient::read_request() {
       packet.value().has_too_many_descriptors || (descriptor.is_open() && !may_carry);
   if (is_unasked || !request.ok()) {
     close_elsewhere(std::move(descriptor));
-    return end_malformed(is_unasked ? Error{EPROTO, "unasked-for descriptors"} : request.error());
+    return end_malformed(is_unasked ? Error{EPROTO, "descriptors that are not allowed"}
+                                    : request.error());
   }
   on_request(*request, std::move(descriptor));
   if (!is_over_) wait_for_request();
@@ -169,11 +170,12 @@ void ControlClient::on_register(const channel::RegisterRequest& request, OwnedFd
   const bool has_descriptor = request.source == channel::RegionSource::kDescriptor;
   if (has_descriptor != descriptor.is_open()) {
     close_elsewhere(std::move(descriptor));
-    return end_malformed({EPROTO, "a descriptor is missing or too many"});
+    return end_malformed({EPROTO, "a descriptor is missing or not allowed"});
   }
   if (!context_ || awaited_region_ != 0) {
     close_elsewhere(std::move(descriptor));
-    return end_malformed({EPROTO, "a request about memory out of turn"});
+    return end_malformed(
+        {EPROTO, "a request about memory without a context, or before the last one was answered"});
   }
   auto memory = has_descriptor
                     ? memory_of_descriptor(std::move(descriptor), request.offset, request.bytes)
@@ -248,7 +250,7 @@ void ControlClient::reply_region(channel::Control type, uint32_t region, const E
 bool ControlClient::reply(std::span<const uint8_t> bytes, std::span<const int> descriptors) {
   const Status sent = send_packet(socket_.native_handle(), bytes, descriptors);
   if (sent.ok()) return true;
-  // A client that does not read its answers gets no second chance: nothing is queued for it.
+  // Answers are not queued: a client whose socket is full is disconnected.
   log(spdlog::level::info, "disconnected: " + sent.error().text);
   end("");
   return false;
@@ -261,7 +263,7 @@ void ControlClient::end(std::string_view reason) {
   if (!reason.empty()) {
     auto message = make_message<channel::Goodbye>(channel::Control::kGoodbye);
     copy_text(message.text, reason);
-    // One that no longer reads learns it from the hang-up.
+    // A client whose socket is full sees only that the connection is closed.
     static_cast<void>(send_packet(socket_.native_handle(), bytes_of(message), {}));
   }
   boost::system::error_code ignored;

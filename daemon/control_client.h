@@ -20,19 +20,19 @@ namespace lyre {
 
 class ControlServer;
 
-/// One connection of the control socket. It ends when its socket hangs up, when its process ends
-/// (a forked child may keep the socket open), or when it breaks a rule.
-/// Thread: the server's. Owner: the server's table, and waits under way until they are cancelled.
+/// One connection of the control socket. It ends when the socket is closed, when the client's
+/// process ends (a forked child may keep the socket open), or when the client breaks a rule.
+/// Thread: the server's. Owner: the server's table, and pending asynchronous operations.
 class ControlClient : public std::enable_shared_from_this<ControlClient> {
  public:
   ControlClient(ControlServer& server, uint64_t id, OwnedFd socket, ClientIdentity identity);
 
-  /// Begins to listen to it. `process` is a pidfd, or none.
+  /// Begins to take requests. `process` is a pidfd, or none.
   void start(OwnedFd process);
-  /// Tells why, detaches and forgets it. Nothing is said to those that are gone: reason empty.
+  /// Sends `reason` unless it is empty, detaches the context and closes the connection.
   void end(std::string_view reason);
 
-  /// What became of a request about registered memory that is under way.
+  /// The answer to the pending request about registered memory.
   void on_region(const RegionAnswer& answer);
 
   std::optional<uint32_t> context() const { return context_; }
@@ -67,7 +67,7 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   boost::asio::posix::stream_descriptor process_;
   boost::asio::steady_timer attach_deadline_;
   std::optional<uint32_t> context_;
-  uint32_t awaited_region_ = 0;  ///< its request is under way; 0: none
+  uint32_t awaited_region_ = 0;  ///< of the pending request; 0: none
   channel::Control awaited_answer_{};
   boost::asio::steady_timer region_deadline_;
   bool is_over_ = false;

@@ -22,7 +22,7 @@ namespace lyre {
 namespace {
 
 constexpr int kBacklog = 64;
-/// Pause of accepting when descriptors or memory ran out, instead of spinning on the listener.
+/// Pause of accepting when the system has no descriptors or memory.
 constexpr auto kRetryPause = std::chrono::milliseconds(100);
 
 sockaddr_un address_of(const std::string& path) {
@@ -32,7 +32,7 @@ sockaddr_un address_of(const std::string& path) {
   return address;
 }
 
-/// Only the directory itself: a mistyped path is not to be built.
+/// The last component only, so that a mistyped path fails.
 void make_directory_of(const std::string& path) {
   const std::string directory = path.substr(0, path.rfind('/'));
   if (!directory.empty()) ::mkdir(directory.c_str(), 0755);
@@ -47,8 +47,8 @@ Result<ClientIdentity> identify(int socket) {
   return ClientIdentity{.pid = peer.pid, .uid = peer.uid, .gid = peer.gid};
 }
 
-/// A pidfd of the peer: from the socket where the kernel gives it, so that the number cannot have
-/// become another process meanwhile.
+/// A pidfd of the peer. From the socket if the kernel can: there the pid cannot belong to another
+/// process meanwhile.
 OwnedFd open_process(int socket, int32_t pid) {
   constexpr int kPeerPidfd = 77;  // SO_PEERPIDFD, Linux 6.5
   int process = -1;
@@ -108,10 +108,10 @@ Status ControlServer::bind_socket() {
   const sockaddr_un address = address_of(path);
   const auto* plain = reinterpret_cast<const sockaddr*>(&address);
   if (Status free = check_socket_is_free(path); !free.ok()) return free;
-  ::unlink(path.c_str());  // what is there belongs to a daemon that died
+  ::unlink(path.c_str());  // the socket of a daemon that died
   OwnedFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.is_open()) return errno_error("no socket");
-  // Nobody gets in before the permissions are right.
+  // No client can connect before the permissions are set.
   const mode_t umask_before = ::umask(0777);
   const int bound = ::bind(socket.get(), plain, sizeof address);
   const int code = errno;
@@ -132,7 +132,7 @@ void ControlServer::apply_permissions() {
   if (!options_.socket_group.empty()) {
     const group* found = ::getgrnam(options_.socket_group.c_str());
     if (found == nullptr) {
-      spdlog::warn("no group '{}': {} keeps the daemon's own", options_.socket_group, path);
+      spdlog::warn("no group '{}': {} keeps the daemon's own group", options_.socket_group, path);
     } else if (::chown(path, static_cast<uid_t>(-1), found->gr_gid) != 0) {
       spdlog::warn("{} cannot be given to group '{}': {}", path, options_.socket_group,
                    std::strerror(errno));

@@ -31,7 +31,7 @@ struct ControlOptions {
   Nanos attach_timeout = kAttachTimeout;
 };
 
-/// What clients are told besides their own context. Descriptors are borrowed.
+/// The part of a reply that is the same for all clients. Descriptors are borrowed.
 struct DaemonFacts {
   uint32_t worker_count = 0;
   bool is_busy = false;
@@ -58,7 +58,7 @@ std::string describe(const ClientIdentity& identity);
 /// Fails: EADDRINUSE something listens on `path`, or it is a file of another kind.
 Status check_socket_is_free(const std::string& path);
 
-/// The control socket: who connects, asks, hangs up. Whatever a client does ends that client only.
+/// The control socket. An error of a client ends its own connection only.
 /// Thread: the one that runs `io`.
 class ControlServer {
  public:
@@ -68,16 +68,16 @@ class ControlServer {
   ControlServer(const ControlServer&) = delete;
   ControlServer& operator=(const ControlServer&) = delete;
 
-  /// Makes the socket file and listens. A stale file is replaced.
-  /// Fails: EADDRINUSE another daemon listens there; or what the system refused.
+  /// Makes the socket file and listens. Replaces the file of a daemon that died.
+  /// Fails: EADDRINUSE another daemon listens there; or the system's error.
   Status open();
-  /// Takes no more clients and removes the socket file. Those that are there stay.
+  /// Accepts no more clients and removes the socket file. Connected clients stay.
   void stop_accepting();
-  /// Tells every client why, hangs up on all and detaches them.
+  /// Sends `reason` to every client, closes its connection and detaches it.
   void hang_up_all(std::string_view reason);
-  /// Hangs up on the client of a context that broke a rule.
+  /// Disconnects the client of a context that broke a rule.
   void expel(const Expulsion& expulsion);
-  /// Tells the client of a context what became of its memory.
+  /// Answers a client's request about registered memory.
   void answer(const RegionAnswer& answer);
 
   const ControlCounters& counters() const { return counters_; }

@@ -4,7 +4,7 @@
 
 #include "stack/base/nanos.h"
 
-/// Every bound of the daemon's control side, with what it costs.
+/// The limits of the daemon's control thread, and their reasons.
 namespace lyre {
 
 /// Connections of the control socket that carry no context, of all clients and of one uid: programs
@@ -13,22 +13,22 @@ inline constexpr uint32_t kLookersMax = 128;
 inline constexpr uint32_t kLookersPerUidMax = 64;
 /// A connection that has not attached by then is closed.
 inline constexpr Nanos kAttachTimeout = seconds(10);
-/// How often the workers' answers are taken: while some are due, and otherwise.
+/// Period of taking the workers' replies: while some are due, and otherwise.
 inline constexpr Nanos kRepliesPeriod = millis(5);
 inline constexpr Nanos kRepliesIdlePeriod = millis(25);
-/// How often links are looked at: while all are up, and while one is down.
+/// Period of polling links: while all are up, and while one is down.
 inline constexpr Nanos kLinkPeriod = millis(250);
 inline constexpr Nanos kLinkDownPeriod = millis(20);
-/// How often devices are asked for their counters. ENA answers by an admin command and sleeps for
-/// some 100 us meanwhile; people who look at counters repeat it each second at most.
+/// Period of reading the counters of devices. On ENA this is an admin command that sleeps about
+/// 100 us.
 inline constexpr Nanos kDeviceCountersPeriod = seconds(1);
-/// How often a running daemon looks after gauges, ports and its workers.
+/// Period of Housekeeping.
 inline constexpr Nanos kHousekeepingPeriod = millis(250);
 /// A worker that has made no turn for so long hangs: four looks, and ten times its longest sleep.
 inline constexpr Nanos kHangAfter = seconds(1);
-/// How often the log may say that an address is claimed by another machine.
+/// Period of the warning that another machine claims an address.
 inline constexpr Nanos kConflictWarningPeriod = seconds(10);
-/// How long a client waits at most for the workers and ports to let go of its memory.
+/// Limit of the wait until workers and ports have released a client's memory.
 inline constexpr Nanos kRegionTimeout = seconds(1);
 /// Memory of which more is mapped for the ports by a thread of its own: pinning takes some 0.3 s
 /// for each GiB that was not touched before.

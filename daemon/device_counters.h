@@ -16,14 +16,14 @@ struct CountedDevice {
   channel::StatCounter* shown;          ///< in the stats segment
 };
 
-/// Copies what devices count into the stats segment. Asking a device may take long, so the workers
-/// never do.
+/// Copies the counters of devices into the stats segment. Reading them may take long, so workers do
+/// not.
 /// Thread: the control thread. Owner: borrows all that it is given.
 class DeviceCounters {
  public:
   explicit DeviceCounters(std::vector<CountedDevice> devices) : devices_(std::move(devices)) {}
 
-  /// Asks all devices, unless it did so less than kDeviceCountersPeriod ago.
+  /// Reads all devices, at most once in kDeviceCountersPeriod.
   void look(Nanos now);
 
  private:

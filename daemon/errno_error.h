@@ -8,7 +8,7 @@
 
 namespace lyre {
 
-/// What failed and why, for a call of the kernel that has just set errno.
+/// An error with `what` and the text of errno.
 inline Error errno_error(const std::string& what) {
   const int code = errno;
   return Error{code, what + ": " + std::strerror(code)};

@@ -58,14 +58,14 @@ void Housekeeping::look() {
   schedule();
 }
 
-/// A wire whose driver does not look for it gets another try while nobody polls its queues.
+/// A driver that finds its link only after a restart is restarted while no worker polls its queues.
 void Housekeeping::restart_ports() {
   if (!parts_.ports().needs_restart() || !parts_.threads().pause()) return;
   parts_.ports().restart();
   parts_.threads().resume();
 }
 
-/// Two hosts with one address are a mistake that somebody has to mend.
+/// Two hosts with one address: an operator has to correct it.
 void Housekeeping::look_for_conflicts(Nanos now) {
   uint64_t conflicts = 0;
   for (uint32_t i = 0; i < parts_.threads().count(); ++i) {
@@ -74,10 +74,12 @@ void Housekeeping::look_for_conflicts(Nanos now) {
     }
   }
   if (!conflicts_.is_due(conflicts, now)) return;
-  spdlog::warn("another machine claims an address of one of our ports: `lyre stats` counts it");
+  spdlog::warn(
+      "another machine claims an address of a port of ours: see arp_conflict and ndp_conflict in "
+      "`lyre stats`");
 }
 
-/// Not called while a worker hangs: the service manager then restarts the daemon.
+/// Not called while a worker makes no turns: the service manager then restarts the daemon.
 void Housekeeping::keep_alive(Nanos now) {
   const Nanos period = notifier_.watchdog_period();
   if (period.value == 0 || keep_alive_due_ > now) return;

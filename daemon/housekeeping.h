@@ -10,15 +10,15 @@
 
 namespace lyre {
 
-/// What a running daemon looks after every so often: links, ports that need a restart, gauges,
-/// devices' counters, conflicts of addresses, and the service manager's watchdog.
+/// The periodic work of a running daemon: links, ports that need a restart, gauges, counters of
+/// devices, address conflicts, and the service manager's watchdog.
 /// Thread: the one that runs `io`. Owner: borrows all that it is given.
 class Housekeeping {
  public:
   Housekeeping(boost::asio::io_context& io, Assembly& parts, Notifier& notifier);
 
   void begin();
-  /// True when a worker has made no turn for long.
+  /// True when a worker has made no turn for kHangAfter.
   bool is_worker_hanging() const;
 
  private:

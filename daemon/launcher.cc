@@ -9,7 +9,7 @@
 namespace lyre {
 namespace {
 
-/// Each client costs several descriptors: take what this process may have.
+/// Each client needs several descriptors: raise the soft limit to the hard one.
 void raise_descriptor_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -34,7 +34,7 @@ Result<std::unique_ptr<Launcher>> Launcher::start(const Config& config, boost::a
 }
 
 Status Launcher::assemble(const StartBackend& start_backend) {
-  // The likeliest mistake is a daemon that is there already: nothing of its is touched then.
+  // First, before anything of another running daemon can be disturbed.
   if (Status status = check_socket_is_free(config_.socket_path); !status.ok()) return status;
   if (Status status = replies_.open(); !status.ok()) return status;
   auto backend = start_backend(config_);
@@ -87,13 +87,13 @@ void Launcher::finish_stop() {
   io_.stop();
 }
 
-/// A thread that never ends its turn cannot be joined: leave without it.
+/// A thread that does not end its turn cannot be joined: end the process.
 void Launcher::give_up_on_workers() {
   if (!housekeeping_->is_worker_hanging()) {
-    spdlog::warn("not every session could be reset in time");
+    spdlog::warn("not every session was reset in time");
     return finish_stop();
   }
-  spdlog::critical("a worker hangs: leaving without it");
+  spdlog::critical("a worker hangs: the daemon ends without stopping it");
   parts_->control().hang_up_all("the daemon is stopping");
   ::_exit(1);
 }

@@ -19,14 +19,14 @@ class Launcher {
  public:
   using StartBackend = std::function<Result<std::unique_ptr<io::Backend>>(const Config&)>;
 
-  /// `start_backend` is called once nothing is known to stand in the way.
-  /// Fails: one line that says what could not be had.
+  /// `start_backend` is called after all checks that need no NIC.
+  /// Fails: one line that says what is missing.
   static Result<std::unique_ptr<Launcher>> start(const Config& config, boost::asio::io_context& io,
                                                  const StartBackend& start_backend);
   ~Launcher();
 
-  /// Takes no more clients, has every worker reset its sessions, and stops `io` once they have, or
-  /// when they took too long.
+  /// Accepts no more clients and asks every worker to reset its sessions. Stops `io` when they
+  /// have, or after kShutdownTimeout.
   void begin_stop();
 
  private:
@@ -41,7 +41,7 @@ class Launcher {
   const Config config_;
   boost::asio::io_context& io_;
   Notifier notifier_;
-  ReplyTaker replies_;  ///< outlives the workers, which ring it
+  ReplyTaker replies_;  ///< outlives the workers, which write to its eventfd
   std::unique_ptr<Assembly> parts_;
   std::unique_ptr<Housekeeping> housekeeping_;
   std::unique_ptr<Shutdown> shutdown_;

@@ -19,7 +19,7 @@ Nanos LinkWatch::look() {
     are_all_up = are_all_up && is_up;
     // Relaxed: a lone flag, one writer.
     if (is_up == (link.shown->load(std::memory_order_relaxed) != 0)) continue;
-    // A worker without room for the news has it the next time; others hear it twice.
+    // A worker whose inbox is full is told at the next poll; the others are told twice.
     if (is_up && !tell_workers(static_cast<uint8_t>(i))) {
       are_all_up = false;
       continue;

@@ -17,14 +17,15 @@ struct WatchedLink {
   std::atomic<uint32_t>* shown;  ///< in the stats segment; what was last seen
 };
 
-/// Sees links come and go: the stats segment and the log show it, and workers hear of a link that
-/// came up, because what they said before is lost, and who is at the other end may be another.
+/// Polls the links of the ports. Changes go to the stats segment and the log. Workers are told of a
+/// link that came up: they announce their addresses again and resolve neighbours again, because
+/// earlier packets were lost and the peer may be another host.
 /// Thread: the control thread. Owner: borrows all that it is given.
 class LinkWatch {
  public:
   LinkWatch(WorkerSet& workers, std::vector<WatchedLink> links);
 
-  /// Looks at all of them. Returns after how long to look again.
+  /// Polls all of them. Returns the time until the next poll.
   Nanos look();
 
  private:

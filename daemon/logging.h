@@ -4,8 +4,8 @@
 
 namespace lyre {
 
-/// Sends spdlog's lines to standard error: as the journal wants them when it listens there
-/// (priority prefix, no time), with the time otherwise.
+/// Writes spdlog's lines to standard error: with a priority prefix and without time when it is the
+/// journal, else with the time.
 void start_logging(LogLevel level);
 
 }  // namespace lyre

@@ -5,10 +5,9 @@
 
 namespace lyre {
 
-/// What only this machine can say of a configuration: its cores are there, no port takes away the
-/// NIC through which the machine is reached, no client can reach a port's socket. Fills in the core
-/// of "auto".
-/// Fails: one line like those of load_config().
+/// Checks a configuration against this machine: the cores exist, no port takes the NIC of the
+/// default route, no client can reach a port's socket. Sets the core of "auto". Fails: one line
+/// like those of load_config().
 Status check_machine(Config& config, const NicGuard& guard);
 
 }  // namespace lyre

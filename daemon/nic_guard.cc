@@ -56,7 +56,7 @@ std::set<std::string> NicGuard::default_route_interfaces() const {
   return names;
 }
 
-/// Bridges, bonds and VLANs stand on other interfaces: those carry the route as well.
+/// Bridges, bonds and VLANs have lower interfaces, which carry the route too.
 std::set<std::string> NicGuard::with_lower_interfaces(std::set<std::string> names) const {
   std::set<std::string> all;
   while (!names.empty()) {
@@ -76,7 +76,7 @@ bool NicGuard::lies_on_pci(const std::string& interface, const std::string& pci_
   std::error_code error;
   const fs::path path = fs::canonical(sys_root_ + "/class/net/" + interface + "/device", error);
   if (error) return false;
-  // A virtio NIC is a device below the PCI one, so any part of the path may be the address.
+  // A virtio NIC is a child of the PCI device, so any part of the path can be the PCI address.
   for (const fs::path& part : path) {
     if (part == pci_address) return true;
   }

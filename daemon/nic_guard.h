@@ -6,8 +6,8 @@
 
 namespace lyre {
 
-/// Knows through which NIC this machine is reached, so that the daemon does not take it away from
-/// the kernel and from whoever is logged in.
+/// Finds the NIC of the default route: the daemon must not take it from the kernel, or logins over
+/// the network end.
 class NicGuard {
  public:
   /// The roots are "/proc" and "/sys" outside tests.

@@ -7,14 +7,14 @@
 
 namespace lyre {
 
-/// What systemd is told. Does nothing where no service manager listens.
+/// Notifications to systemd (sd_notify). No effect without a service manager.
 class Notifier {
  public:
   Notifier();
   void ready(const std::string& status);
   void stopping();
   void keep_alive();
-  /// How often keep_alive() is due; 0: nobody watches.
+  /// How often keep_alive() is due; 0: there is no watchdog.
   Nanos watchdog_period() const { return watchdog_period_; }
 
  private:

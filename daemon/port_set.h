@@ -16,7 +16,7 @@
 
 namespace lyre {
 
-/// The ports of the configuration, open, by their number there.
+/// The open ports, with the numbers that they have in the configuration.
 /// Thread: the control thread. Owner: borrows the configuration; ends after the workers and before
 /// the memories.
 class PortSet {
@@ -28,22 +28,22 @@ class PortSet {
   Status open(io::Backend& backend, std::span<io::PacketMemory* const> memories);
 
   uint32_t count() const { return static_cast<uint32_t>(ports_.size()); }
-  /// What a worker is given of them.
+  /// The ports as a worker's bindings.
   std::vector<worker::PortBinding> bindings(uint32_t worker) const;
   /// A worker's queues, one of each port.
   std::vector<io::PacketIo*> queues(uint32_t worker) const;
 
-  /// Those of the configuration, and the link-local one that workers derive as well.
+  /// The configured addresses and the link-local one, which workers derive in the same way.
   std::vector<Cidr> addresses_of(uint32_t port) const;
   std::vector<channel::PortInfo> infos() const;
-  /// Writes what does not change, and the links as they are, into the ports' places.
+  /// Writes the ports into the stats segment, with the present state of their links.
   void show(const StatsSegment& stats) const;
-  /// For LinkWatch, which goes on showing the links.
+  /// For LinkWatch, which updates the links in the stats segment.
   std::vector<WatchedLink> links(const StatsSegment& stats) const;
   /// For DeviceCounters.
   std::vector<CountedDevice> devices(const StatsSegment& stats) const;
 
-  /// True when a port's driver does not look for its link by itself.
+  /// True when a port has no link and its driver finds one only after a restart.
   bool needs_restart() const;
   /// Restarts those ports. REQUIRES: no thread uses a queue meanwhile.
   void restart();

@@ -8,11 +8,11 @@
 
 namespace lyre {
 
-// Whoever can connect to the socket of a memif port can stop the daemon: DPDK's memif server ends
-// the process (rte_panic) when a client connects and closes at once, and both ends believe each
+// A process that can connect to the socket of a memif port can stop the daemon: DPDK's memif server
+// ends the process (rte_panic) when a client connects and closes at once, and each end trusts the
 // other's offsets. The socket therefore lies in a directory that only peers can enter.
 
-/// Who owns such a directory, and whom it has to keep out.
+/// The owner of such a directory, and the group that must not enter it.
 struct SocketDirectoryRule {
   uid_t owner = 0;          ///< besides root
   gid_t clients_group = 0;  ///< those who may open the control socket

@@ -8,12 +8,12 @@
 
 namespace lyre {
 
-/// Sees whether all workers go on making turns. Thread: the control thread.
+/// Checks that all workers make turns. Thread: the control thread.
 class Progress {
  public:
   using Turns = std::function<uint64_t(uint32_t worker)>;
 
-  /// `turns`: how many a worker has made.
+  /// `turns`: the number of turns of a worker.
   Progress(uint32_t worker_count, Turns turns, Nanos now);
 
   /// True when every worker has made a turn since the last look.
@@ -28,11 +28,11 @@ class Progress {
   Nanos seen_at_;
 };
 
-/// Says how often a warning may be repeated that grows with a counter.
+/// Limits the rate of a warning about a counter.
 class RareWarning {
  public:
   explicit RareWarning(Nanos period) : period_(period) {}
-  /// True when `count` has changed since the last warning, and that was long ago.
+  /// True when `count` has changed since the last warning and `period` is over.
   bool is_due(uint64_t count, Nanos now);
 
  private:

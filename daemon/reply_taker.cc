@@ -26,7 +26,7 @@ void ReplyTaker::begin(ContextRegistry& registry, ControlServer& control,
   schedule(false);
 }
 
-/// The timer would do, but a client that registers memory waits for the answer.
+/// Without the eventfd a client that registers memory would wait for the timer.
 void ReplyTaker::wait_for_bell() {
   bell_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
                    [this](const boost::system::error_code& error) {

@@ -12,9 +12,9 @@
 
 namespace lyre {
 
-/// Takes what workers answer to the control thread and passes it on to their clients: when they
-/// ring an eventfd, and every so often. Thread: the one that runs `io`. Owner: ends after the
-/// workers, which ring it.
+/// Takes the workers' replies and passes them to the clients: when a worker writes to an eventfd,
+/// and periodically. Thread: the one that runs `io`. Owner: ends after the workers, which write to
+/// its eventfd.
 class ReplyTaker {
  public:
   explicit ReplyTaker(boost::asio::io_context& io) : bell_(io), timer_(io) {}
@@ -22,8 +22,8 @@ class ReplyTaker {
   /// Makes the eventfd. Fails: no descriptor.
   Status open();
   int bell_fd() { return bell_.native_handle(); }
-  /// Begins to take. `on_look` is called after each look by the timer; true from it means that
-  /// answers are due soon.
+  /// Begins. `on_look` is called after each periodic poll; it returns true while replies are due
+  /// soon.
   void begin(ContextRegistry& registry, ControlServer& control, std::function<bool()> on_look);
 
  private:

@@ -26,7 +26,7 @@ Error memory_error(const char* what, const char* name) {
 
 OwnedFd make_memfd(const char* name) {
   const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-  // Newer kernels may insist on NOEXEC, older ones do not know it.
+  // Newer kernels can require MFD_NOEXEC_SEAL, older ones do not have it.
   const int fd = ::memfd_create(name, flags | MFD_NOEXEC_SEAL);
   return OwnedFd(fd >= 0 ? fd : ::memfd_create(name, flags));
 }
@@ -39,8 +39,8 @@ Result<SharedMemory> SharedMemory::create(const char* name, uint64_t bytes, Shar
   if (!memory.fd_.is_open()) return memory_error("memfd_create", name);
   const auto size = static_cast<off_t>(bytes);
   if (::ftruncate(memory.fd(), size) != 0) return memory_error("ftruncate", name);
-  // Written while traffic runs: a page that the machine does not grant then (vm.overcommit_memory
-  // = 2) would be SIGBUS, and the end of the daemon. A context's memory is its client's to fill.
+  // Allocate now: a page that the system refuses later (vm.overcommit_memory = 2) would be SIGBUS
+  // and end the daemon. The pages of a context are allocated by its client.
   if (with == SharedWith::kReaders && ::fallocate(memory.fd(), 0, 0, size) != 0) {
     return memory_error("allocation", name);
   }
@@ -49,8 +49,8 @@ Result<SharedMemory> SharedMemory::create(const char* name, uint64_t bytes, Shar
   memory.data_ = static_cast<uint8_t*>(data);
   memory.bytes_ = bytes;
   int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-  // A read-only descriptor can be opened again for writing through /proc; the seal stops that, and
-  // spares the mapping that exists already.
+  // A read-only descriptor can be opened again for writing through /proc; the seal stops that. It
+  // does not affect the existing mapping.
   if (with == SharedWith::kReaders) seals |= F_SEAL_FUTURE_WRITE;
   if (::fcntl(memory.fd(), F_ADD_SEALS, seals) != 0) return memory_error("sealing", name);
   return memory;

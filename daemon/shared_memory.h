@@ -8,13 +8,13 @@
 
 namespace lyre {
 
-/// Who else may write a shared memory.
+/// Which processes may write a shared memory.
 enum class SharedWith : uint8_t {
-  kReaders,  ///< only the mapping made here writes, whatever others do with their descriptor
-  kWriters,  ///< whoever holds the descriptor
+  kReaders,  ///< only this mapping: the seal refuses every other one
+  kWriters,  ///< every holder of the descriptor
 };
 
-/// A memfd of fixed size, mapped for writing. Its size is sealed: nobody can make a page vanish.
+/// A memfd of fixed size, mapped for writing. Its size is sealed: no process can remove a page.
 /// Owner: mapping and descriptor end with this object.
 class SharedMemory {
  public:

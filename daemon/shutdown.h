@@ -7,7 +7,7 @@
 
 namespace lyre {
 
-/// The end of a daemon: every worker resets its sessions, within a time.
+/// The stop of a daemon: every worker resets its sessions within kShutdownTimeout.
 /// Thread: the control thread. Owner: borrows the registry.
 class Shutdown {
  public:
@@ -20,7 +20,7 @@ class Shutdown {
 
   explicit Shutdown(ContextRegistry& registry) : registry_(registry) {}
 
-  /// Asks the workers; their answers are taken by ContextRegistry::poll(). Once.
+  /// Asks the workers; ContextRegistry::poll() takes their answers. REQUIRES: called once.
   void begin(Nanos now);
   bool has_begun() const { return deadline_ != kNever; }
   State state(Nanos now) const;

@@ -21,7 +21,7 @@ struct StatsOptions {
   int64_t started_unix_ns = 0;
 };
 
-/// The memory that tools look at. Thread: rows and counters have the writers that channel/stats.h
+/// The memory that tools read. Thread: rows and counters have the writers that channel/stats.h
 /// names; the rest is the control thread's.
 class StatsSegment {
  public:
@@ -33,7 +33,7 @@ class StatsSegment {
   std::span<channel::SessionRow> rows(uint32_t worker) const;
   channel::StatsPort& port(uint32_t index) const;
 
-  /// For others: read-only, and so for good.
+  /// The descriptor for tools. It cannot be made writable.
   int reader_fd() const { return reader_.get(); }
   uint64_t bytes() const { return memory_.bytes(); }
 

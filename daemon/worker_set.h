@@ -13,7 +13,7 @@ class WorkerSet {
   virtual ~WorkerSet() = default;
 
   virtual uint32_t count() const = 0;
-  /// Leaves a command and wakes the worker. False: its inbox is full, try later.
+  /// Posts a command and wakes the worker. False: its inbox is full, try later.
   virtual bool try_post(uint32_t worker, const worker::Command& command) = 0;
   /// Takes the next answer of a worker. False: there is none.
   virtual bool try_take(uint32_t worker, worker::Reply& out) = 0;

@@ -30,12 +30,12 @@ struct ThreadOptions {
   std::function<void()> on_end;      ///< and after its last
 };
 
-/// One thread a worker, pinned to its core, and the bells that wake it.
-/// Thread: the control thread, but for what the threads do by themselves.
+/// One thread for each worker, pinned to its core, and the eventfds that wake it.
+/// Thread: the control thread.
 /// Owner: borrows workers and stats until stop().
 class WorkerThreads : public WorkerSet {
  public:
-  /// Makes bells; no thread runs yet. Fails: no memory, no descriptor.
+  /// Makes the eventfds; no thread runs yet. Fails: no memory, no descriptor.
   static Result<std::unique_ptr<WorkerThreads>> create(std::span<const WorkerSeat> seats,
                                                        ThreadOptions options);
   ~WorkerThreads() override;
@@ -51,14 +51,14 @@ class WorkerThreads : public WorkerSet {
   Status watch(uint32_t worker, int ring_fd) override;
   void unwatch(uint32_t worker, int ring_fd) override;
 
-  /// Has every thread stand still between two turns, until resume(). False, and all go on, when one
-  /// does not end its turn soon.
+  /// Stops every thread between two turns until resume(). False when a thread does not end its turn
+  /// in time: then all continue.
   bool pause();
   void resume();
 
   /// WorkerDoorbell of each worker, for clients: read-only.
   int doorbells_fd() const { return doorbells_reader_.get(); }
-  /// How other workers wake it. Valid as long as this object.
+  /// Wakes a worker, for other workers. Valid as long as this object.
   worker::Doorbell bell(uint32_t worker) const;
   /// Turns that a worker has made so far.
   uint64_t turns(uint32_t worker) const;

@@ -46,7 +46,7 @@ IpAddress address_of(const lyre_addr& addr) {
 
 namespace {
 
-/// Host and port as they were written; an empty host is any.
+/// Host and port as text; an empty host is any address.
 struct Parts {
   std::string_view host;
   const char* port = nullptr;  ///< nullptr: not given
@@ -117,7 +117,7 @@ int lyre_addr_format(const lyre_addr* addr, char* out, size_t out_bytes) {
   if (const int code = check_reserved(*addr); code != 0) return code;
   const lyre::IpAddress address = address_of(*addr);
   char host[INET6_ADDRSTRLEN] = "";
-  // All zeros is "any address" of either family; people know it as 0.0.0.0.
+  // All zeros is "any address" of either family; written as 0.0.0.0.
   const bool is_v4 = address.is_v4() || address.is_unspecified();
   if (is_v4) {
     ::inet_ntop(AF_INET, addr->address + 12, host, sizeof host);

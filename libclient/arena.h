@@ -6,9 +6,9 @@
 
 namespace lyre::client {
 
-/// Hands out blocks of a context's arena: a buddy allocator over power-of-two sizes. What it knows
-/// lies in private memory, so that nobody else's writes can confuse it.
-/// Units: bytes; blocks are named by their offset in the arena. Thread: one.
+/// A buddy allocator for the blocks of a context's arena, with power-of-two sizes. Its state lies
+/// in private memory, where the daemon cannot write. Units: bytes; blocks are named by their offset
+/// in the arena. Thread: one.
 class Arena {
  public:
   static constexpr uint64_t kBlockBytesMin = 4096;

@@ -18,7 +18,7 @@ namespace lyre::client {
 namespace {
 
 constexpr int kAnswerTimeoutMs = 2000;
-/// More than an attach ever carries: 3 + 2 for each of 64 workers.
+/// At least what an attach carries: 3 + 2 for each of 64 workers.
 constexpr size_t kDescriptorsMax = 253;
 
 int code_of_errno(int number) {
@@ -55,7 +55,7 @@ int connect_control(const char* path, UniqueFd& out) {
   std::strcpy(address.sun_path, path);
   UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!fd.is_open()) return fail_errno(LYRE_E_NORESOURCES, "cannot make a socket");
-  // Bounds the connect as well: a daemon with a full backlog must not hold us for ever.
+  // SO_SNDTIMEO bounds the connect too, when the daemon's backlog is full.
   const timeval limit{kAnswerTimeoutMs / 1000, 0};
   ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
@@ -68,7 +68,7 @@ int connect_control(const char* path, UniqueFd& out) {
   return 0;
 }
 
-/// Takes the descriptors out of a message; they are closed when `out` is.
+/// Moves the descriptors of a message to `out`, which closes them.
 void collect_descriptors(msghdr& message, std::vector<UniqueFd>& out) {
   for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
        part = CMSG_NXTHDR(&message, part)) {
@@ -99,7 +99,7 @@ int receive(int socket, void* reply, size_t reply_bytes, size_t& received,
   message.msg_control = control;
   message.msg_controllen = sizeof control;
   const ssize_t count = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-  if (count < 0) return fail_errno(LYRE_E_DAEMON, "cannot hear the daemon");
+  if (count < 0) return fail_errno(LYRE_E_DAEMON, "cannot receive from the daemon");
   collect_descriptors(message, descriptors);
   if (count == 0) return fail(LYRE_E_DAEMON, "the daemon hung up instead of answering");
   if ((message.msg_flags & MSG_CTRUNC) != 0) {

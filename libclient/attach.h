@@ -7,11 +7,11 @@
 #include "libclient/resources.h"
 #include "stack/channel/control.h"
 
-/// The conversation on the daemon's control socket. Each function answers 0 or a LYRE_E code with
-/// the details in lyre_last_error(), and ends within two seconds.
+/// Requests on the daemon's control socket. Each function returns 0 or a LYRE_E code, with the
+/// details in lyre_last_error(), within two seconds.
 namespace lyre::client {
 
-/// What the daemon gave, not yet looked into.
+/// The daemon's answer to an attach, with its descriptors, not checked yet.
 struct Attachment {
   UniqueFd control;
   channel::AttachReply reply;
@@ -24,8 +24,8 @@ const char* socket_path_or_default(const char* path);
 int attach(const char* path, const char* label, uint64_t arena_bytes, Attachment& out);
 
 /// Asks about registered memory on the socket of a context, with a descriptor or -1. 0 also when
-/// the daemon says no: see reply.error.
-/// Fails: LYRE_E_EXPELLED with the daemon's last word, LYRE_E_DAEMON, LYRE_E_VERSION.
+/// the daemon refuses: see reply.error.
+/// Fails: LYRE_E_EXPELLED with the daemon's reason, LYRE_E_DAEMON, LYRE_E_VERSION.
 int ask_region(int control, std::span<const uint8_t> request, int descriptor,
                channel::RegionReply& reply);
 

@@ -18,7 +18,7 @@ using lyre::client::UniqueFd;
 
 namespace {
 
-/// Workers take submissions within microseconds; a stopped one must not hold us for long.
+/// Limit of the wait for workers to take the last submissions; usually microseconds.
 constexpr int kLastWordsMs = 20;
 
 void adopt_addresses(const lyre::channel::PortInfo& from, lyre_port& to) {
@@ -81,7 +81,7 @@ int lyre_context::adopt(lyre::client::Attachment&& attachment) {
 int lyre_context::adopt_poll_fd() {
   const int flags = ::fcntl(wake_.get(), F_GETFL);
   ::fcntl(wake_.get(), F_SETFL, flags | O_NONBLOCK);
-  // One descriptor for other event loops: the workers' doorbell and the daemon's death.
+  // One descriptor for other event loops: the workers' wake-up and the control socket.
   poll_fd_ = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
   for (const int fd : {wake_.get(), control_.get()}) {
     epoll_event event{};
@@ -100,7 +100,8 @@ lyre_context::~lyre_context() {
     for (lyre_session* session : open) {
       if (!session->is_given_up) give_up(session, lyre::channel::Op::kClose);
     }
-    // The hang-up must not overtake the FINs: a session that is not closed by then is reset.
+    // Wait until the workers have taken the closes: sessions that are open at the hang-up are
+    // reset.
     work_until(kLastWordsMs, [this] {
       return std::all_of(workers_.begin(), workers_.end(),
                          [](auto& worker) { return worker.is_all_taken(); });

@@ -22,13 +22,13 @@
 /// workers report), poll.cc (waiting). Thread: one at a time.
 struct lyre_context {
  public:
-  /// Takes over what the daemon gave after checking it. 0 or a LYRE_E code.
+  /// Checks the daemon's answer and maps its memory. 0 or a LYRE_E code.
   int adopt(lyre::client::Attachment&& attachment);
   ~lyre_context();
 
   // ---- Failure ----
 
-  /// 0, or the code with which every call on this context must answer.
+  /// 0, or the code that every call on this context returns.
   int check() const { return __builtin_expect(failure_ == 0, 1) ? 0 : report_failure(); }
   /// Ends the context: every session has ended with `code`.
   void fail(int code, const char* text);
@@ -40,14 +40,14 @@ struct lyre_context {
   void remove_session(lyre_session* session);
   lyre_listener* add_listener();
   void remove_listener(lyre_listener* listener);
-  /// The user lets go of a session: by FIN, or by RST.
+  /// The user closes (FIN) or aborts (RST) a session.
   void give_up(lyre_session* session, lyre::channel::Op op);
   uint64_t make_cookie() { return ++last_cookie_; }
   void expect_connection(lyre_session* session);
   uint32_t pick_worker() { return next_worker_++ % worker_count(); }
-  /// Frees the oldest `count` blocks under way and notes their tags.
+  /// The oldest `count` sends are done: frees their blocks and stores their tags.
   void finish_sends(lyre_session& session, uint64_t count);
-  /// Gives back the slot of a run that the user is done with.
+  /// Gives a receive slot back to the daemon.
   void release_slot(lyre_session& session, uint32_t slot) {
     uint64_t& untold = session.untold_copies.rx_bytes;
     const uint32_t copied_bytes = lyre::client::to_tell(untold);
@@ -57,19 +57,19 @@ struct lyre_context {
 
   // ---- Waiting ----
 
-  /// Takes what the workers reported, in bounded portions, and hands over what waits here.
-  /// Returns the completions taken.
+  /// Takes a bounded number of completions from each worker, and submits entries that waited for
+  /// room. Returns the completions taken.
   size_t work();
   /// Works until `is_done()` or `timeout_ms` (-1: no limit) is over. 1: done, 0: time is over, or
   /// the context's failure.
   template <typename Done>
   int work_until(int timeout_ms, Done is_done);
   bool has_completions();
-  /// True when something is left here that no completion would wake us for.
+  /// True when entries wait for room in a submission ring: no completion reports that room.
   bool has_unsent() const;
   bool arm();
   void disarm();
-  /// Looks whether the daemon is still there, not more often than once a millisecond.
+  /// Checks whether the control socket has hung up, at most once a millisecond.
   void look_at_control(int64_t now);
 
   uint32_t worker_count() const { return static_cast<uint32_t>(workers_.size()); }

@@ -3,8 +3,8 @@
 #include "libclient/context.h"
 #include "libclient/errors.h"
 
-/// What the workers report. Every value is checked before it is used: a daemon that breaks the
-/// channel's rules ends the context, not the process.
+/// Completions of the workers. Every value is checked before it is used: a daemon that breaks the
+/// rules of the channel ends the context, not the process.
 using lyre::channel::Completion;
 using lyre::channel::EndStatus;
 using lyre::channel::Event;
@@ -111,11 +111,12 @@ bool lyre_context::Reports::name_session(lyre_session& session, const Completion
   return true;
 }
 
-/// Only whoever gives up before the handshake is through needs this name. It stays out of the
-/// worker's table: the answer may come from another worker, and this one may use the index again.
+/// The name is needed to abort a session that the user closes before it is open. It is not entered
+/// in the worker's table, because another worker may complete the connect, and this one may use the
+/// index again.
 void lyre_context::Reports::on_connecting(const Completion& entry) {
   const auto found = context_.connecting_.find(entry.body.opened.cookie);
-  if (found == context_.connecting_.end()) return;  // another worker was faster with the answer
+  if (found == context_.connecting_.end()) return;  // another worker has completed it already
   lyre_session* session = found->second;
   session->worker = worker_;
   session->name = entry.session;
@@ -158,7 +159,7 @@ void lyre_context::Reports::on_accepted(const Completion& entry) {
   if (!name_session(*session, entry)) return;
   const auto found = context_.listeners_.find(entry.body.opened.cookie);
   if (found == context_.listeners_.end())
-    return context_.give_up(session, Op::kAbort);  // closed in the meantime
+    return context_.give_up(session, Op::kAbort);  // the listener was closed meanwhile
   session->listener = found->second;
   found->second->backlog.push(session);
   context_.ready_.mark(found->second, LYRE_EVENT_ACCEPTABLE);
@@ -180,7 +181,7 @@ void lyre_context::Reports::on_send_done(lyre_session& session,
   session.rtt_min_us = news.rtt_min_us;
   session.rto_us = news.rto_us;
   if (count == 0) return;
-  // Sends of sessions that the user gave up still free blocks that somebody may wait for.
+  // An event also for closed sessions: lyre_block_alloc() may wait for their blocks.
   context_.ready_.note_news();
   if (!session.is_given_up && !session.is_unaccepted())
     context_.ready_.mark(&session, LYRE_EVENT_SENT);

@@ -48,7 +48,7 @@ const char* lyre_strerror(int code) {
     case LYRE_E_RESET:
       return "the peer reset the connection";
     case LYRE_E_REFUSED:
-      return "connection refused: nobody listens there";
+      return "connection refused: the peer has no listener on that port";
     case LYRE_E_TIMEDOUT:
       return "the peer did not answer in time";
     case LYRE_E_UNREACHABLE:

@@ -7,8 +7,8 @@
 
 namespace lyre::client {
 
-/// A queue that grows as needed and never shrinks: a ring over a power of two of places.
-/// Empty ones take no memory.
+/// A queue in a ring of 2^n places that grows as needed and never shrinks. An empty one that was
+/// never used has no memory.
 template <typename T>
 class Fifo {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -27,7 +27,8 @@ class Fifo {
   T pop() { return items_[head_++ & mask()]; }
   void clear() { head_ = tail_; }
 
-  /// Takes out the first item equal to `item`; false when there is none. Cheap when it is in front.
+  /// Takes out the first item equal to `item`; false when there is none. Constant time for the
+  /// first item.
   bool remove(const T& item) {
     for (size_t at = head_; at != tail_; ++at) {
       if (items_[at & mask()] != item) continue;

@@ -16,7 +16,7 @@ using Part = lyre_listener::Part;
 namespace {
 
 constexpr int kListenTimeoutMs = 2000;
-/// How often another port is asked for when the chosen one is taken on a further worker.
+/// Attempts with a port of worker 0's choice, when another worker has that port in use.
 constexpr int kPortChoicesMax = 4;
 
 Submission close_listener_entry(lyre::channel::SessionName name) {
@@ -38,7 +38,7 @@ void ask_to_listen(lyre_listener& listener, uint32_t worker, int backlog) {
   listener.context->worker(worker).submit(entry);
 }
 
-/// Waits until no worker owes an answer. 0 when all listen.
+/// Waits until every worker has answered. 0 when all listen.
 int await_answers(lyre_listener& listener) {
   const int waited = listener.context->work_until(kListenTimeoutMs, [&] {
     return std::none_of(listener.workers.begin(), listener.workers.end(),
@@ -58,8 +58,8 @@ int await_answers(lyre_listener& listener) {
   return 0;
 }
 
-/// Worker 0 comes first: it chooses the port if need be, and of two rivals for one port it lets
-/// exactly one through.
+/// Worker 0 first: it chooses the port where the caller gave none, and decides between two clients
+/// that listen on one port at the same time.
 int listen_everywhere(lyre_listener& listener, int backlog) {
   ask_to_listen(listener, 0, backlog);
   if (const int code = await_answers(listener); code != 0) return code;
@@ -80,7 +80,7 @@ lyre_listener* lyre_context::add_listener() {
 
 void lyre_context::remove_listener(lyre_listener* listener) {
   ready_.unmark(listener);
-  // What a worker answers or accepts from here on meets an unknown cookie, and is closed there.
+  // Later answers and connections for this cookie are closed in on_listening() and on_accepted().
   listeners_.erase(listener->cookie);
   for (uint32_t i = 0; i < worker_count(); ++i) {
     if (listener->workers[i].part != Part::kListening) continue;
@@ -154,7 +154,7 @@ int lyre_accept(lyre_listener* listener, lyre_session** out) {
   lyre_context* context = listener->context;
   if (const int code = context->check(); code != 0) return code;
   if (listener->backlog.is_empty()) {
-    return fail_static(LYRE_E_AGAIN, "nobody has connected");
+    return fail_static(LYRE_E_AGAIN, "no connection to accept");
   }
   lyre_session* session = listener->backlog.pop();
   session->listener = nullptr;

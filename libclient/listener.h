@@ -8,7 +8,8 @@
 #include "libclient/session.h"
 #include "stack/channel/abi.h"
 
-/// One port that is listened on: on every worker, as a connection lives where its SYN arrived.
+/// A listener. Every worker has a part of it: a connection belongs to the worker that received its
+/// SYN.
 /// Thread: the context's.
 struct lyre_listener : lyre::client::Waitable {
   enum class Part : uint8_t { kIdle, kAsked, kListening, kFailed };

@@ -30,7 +30,7 @@ struct ProcessMapping {
   char name[64] = "";
 };
 
-/// What the kernel calls struct procmap_query, for systems whose headers are older than that.
+/// The kernel's struct procmap_query, for systems with older headers.
 struct ProcmapQuery {
   uint64_t size;
   uint64_t query_flags;
@@ -56,7 +56,7 @@ struct CloseFile {
 };
 using File = std::unique_ptr<std::FILE, CloseFile>;
 
-/// Asks for one mapping, where the kernel (6.11 and later) can be asked.
+/// Finds one mapping by PROCMAP_QUERY (Linux 6.11).
 bool query_mapping(int maps, uint64_t address, ProcessMapping& out, bool& is_answered) {
   ProcmapQuery query{};
   query.size = sizeof query;
@@ -64,7 +64,7 @@ bool query_mapping(int maps, uint64_t address, ProcessMapping& out, bool& is_ans
   query.vma_name_addr = reinterpret_cast<uint64_t>(out.name);
   query.vma_name_size = sizeof out.name;
   const bool is_found = ::ioctl(maps, kProcmapQuery, &query) == 0;
-  // A name that is too long is none of those that matter.
+  // A name that does not fit is none of the names that are looked for.
   is_answered = is_found || errno == ENOENT || errno == ENAMETOOLONG;
   if (!is_found) return false;
   out.begin = query.vma_start;
@@ -77,7 +77,7 @@ bool query_mapping(int maps, uint64_t address, ProcessMapping& out, bool& is_ans
   return true;
 }
 
-/// The same by reading all of them.
+/// The same from /proc/self/maps, for older kernels.
 bool scan_mappings(std::FILE* maps, uint64_t address, ProcessMapping& out) {
   std::rewind(maps);
   char line[512];
@@ -118,7 +118,7 @@ bool is_same_file(int fd, const ProcessMapping& mapping) {
          facts.st_dev == mapping.device;
 }
 
-/// A descriptor of our own for the file behind the mapping, if this process still has one open.
+/// A duplicate of this process's descriptor of the mapped file, if it has one open.
 UniqueFd find_descriptor(const ProcessMapping& mapping) {
   struct CloseDirectory {
     void operator()(DIR* directory) const { ::closedir(directory); }
@@ -129,14 +129,14 @@ UniqueFd find_descriptor(const ProcessMapping& mapping) {
     if (entry->d_name[0] == '.') continue;
     const int fd = std::atoi(entry->d_name);
     if (!is_same_file(fd, mapping)) continue;
-    // Another thread may have closed it and opened something else: what counts is the copy.
+    // Another thread may have closed the number and opened another file: check the duplicate.
     UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
     if (copy.is_open() && is_same_file(copy.get(), mapping)) return copy;
   }
   return UniqueFd();
 }
 
-/// Whether the file's pages lie behind one another in memory up to `end`.
+/// Whether the file is mapped contiguously up to `end`.
 bool is_contiguous_to(std::FILE* maps, const ProcessMapping& first, uint64_t end) {
   ProcessMapping last = first;
   while (last.end < end) {

@@ -5,14 +5,14 @@
 
 #include "libclient/resources.h"
 
-/// Where a piece of this process's memory comes from, as far as another process could map it too.
+/// The object behind memory of this process, if another process can map it.
 namespace lyre::client {
 
 struct MemorySource {
   enum class Kind : uint8_t {
-    kPrivate,         ///< nobody else can map it; `why` says so
-    kFile,            ///< `file` names what can be mapped
-    kSharedAnonymous  ///< without a descriptor
+    kPrivate,         ///< no other process can map it; `why` has the reason
+    kFile,            ///< `file` can be mapped
+    kSharedAnonymous  ///< there is no descriptor to map
   };
   Kind kind = Kind::kPrivate;
   UniqueFd file;
@@ -20,11 +20,11 @@ struct MemorySource {
   uint64_t mapping_begin = 0;  ///< the mapping that holds the first byte
   uint64_t mapping_end = 0;
   uint64_t page_begin = 0;  ///< address of the first whole page
-  uint64_t page_end = 0;    ///< and behind the last
+  uint64_t page_end = 0;    ///< of the byte after the last whole page
   uint64_t offset = 0;      ///< of the first page in the file or object
 };
 
-/// Looks at the mappings behind [data, data + bytes). Never fails: what cannot be found out counts
+/// Finds the mappings of [data, data + bytes). Never fails: memory that cannot be examined counts
 /// as private.
 MemorySource find_source(const void* data, size_t bytes);
 

@@ -15,12 +15,12 @@
 
 namespace {
 
-/// A dead daemon is noticed within this time by whoever polls.
+/// A client that polls detects the end of the daemon within this time.
 constexpr int64_t kControlIntervalNs = 1'000'000;
-/// How long a waiting caller hands the core over instead of sleeping: longer than a round trip on a
-/// local wire, so that an answer is not paid for with a wake-up; short beside any real sleep.
+/// How long a waiting caller yields before it sleeps. Longer than a round trip on a local wire, so
+/// that such an answer needs no wake-up.
 constexpr int64_t kYieldNs = 50'000;
-/// No completion tells that a submission ring has room again, so such a wait looks by itself.
+/// Longest sleep while a submission ring is full: no completion reports that it has room again.
 constexpr int64_t kRoomIntervalNs = 200'000;
 
 }  // namespace
@@ -60,7 +60,7 @@ void lyre_context::read_control() {
   lyre::channel::Goodbye goodbye{};
   const ssize_t count = ::recv(control_.get(), &goodbye, sizeof goodbye, MSG_DONTWAIT);
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  // What the workers still said comes first: it may tell why each session ended.
+  // Completions first: they may have the error of each session.
   while (failure_ == 0 && work() > 0) continue;
   if (count != sizeof goodbye || goodbye.header.magic != lyre::channel::kControlMagic ||
       goodbye.header.type != lyre::channel::Control::kGoodbye) {
@@ -91,7 +91,7 @@ void lyre_context::sleep(int64_t wait_ns) {
   const timespec limit{wait_ns / 1'000'000'000, wait_ns % 1'000'000'000};
   const bool is_bounded = wait_ns < int64_t{INT_MAX} * 1'000'000'000;
   ::ppoll(entries, 2, is_bounded ? &limit : nullptr, nullptr);
-  // Relaxed: a doorbell that is rung once too often wakes nobody.
+  // Relaxed: a superfluous wake-up does no harm.
   memory_.header().client_sleeps.store(0, std::memory_order_relaxed);
   if (entries[0].revents != 0) {
     eventfd_t rings = 0;

@@ -9,7 +9,7 @@ namespace {
 using lyre::client::fail_static;
 using lyre::client::UnreadSlice;
 
-/// What a receiving call answers when nothing is left to take.
+/// The result of a receiving call when there are no bytes.
 int nothing_left(const lyre_session& session) {
   if (session.is_peer_finished) return 0;
   if (session.error != 0) return fail_static(session.error, lyre_strerror(session.error));
@@ -38,7 +38,7 @@ int lyre_recv_slices(lyre_session* session, lyre_slice* out, int count) {
 void lyre_release(lyre_session* session, const lyre_slice* slices, int count) {
   if (session == nullptr || slices == nullptr) return;
   for (int i = 0; i < count; ++i) {
-    // A slot that is not held is not given back: the daemon ends clients that do so twice.
+    // Only slots that are held: the daemon disconnects a client that releases a slot twice.
     if (!session->held_slots.remove(slices[i].token)) continue;
     session->context->release_slot(*session, slices[i].token);
   }
@@ -64,7 +64,7 @@ int64_t lyre_recv(lyre_session* session, void* out, size_t bytes) {
     if (run.bytes == 0) context.release_slot(*session, session->received.pop().slot);
   }
   session->readable_bytes -= taken;
-  // Slots that wait for their entry to fill are not worth holding once the reader is dry.
+  // The reader has taken all bytes: give its slots back although the entry is not full.
   if (session->received.is_empty()) context.worker(session->worker).flush_releases();
   return static_cast<int64_t>(taken);
 }

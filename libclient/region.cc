@@ -20,7 +20,7 @@ using lyre::client::MemorySource;
 
 namespace {
 
-/// Asks on the control socket. What breaks the conversation breaks the context.
+/// A request on the control socket. A failure of the socket ends the context.
 template <typename Request>
 int ask(lyre_context& context, Request& request, Control type, int descriptor, RegionReply& reply) {
   request.header = lyre::channel::ControlHeader{};

@@ -12,8 +12,8 @@
 struct lyre_region {
   lyre_context* context = nullptr;
   uint32_t place = 0;  ///< in the context's list of regions
-  uint32_t name = 0;   ///< with which the daemon knows it; 0: sends from it are copied
-  std::string why;     ///< it is not known to the daemon
+  uint32_t name = 0;   ///< the daemon's; 0: not registered there, sends are copied
+  std::string why;     ///< the reason when `name` is 0
   const uint8_t* begin = nullptr;
   uint64_t bytes = 0;
   uint64_t begin_offset = 0;  ///< of `begin` in what the daemon has mapped

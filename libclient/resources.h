@@ -44,8 +44,8 @@ class Mapping {
     if (data_ != nullptr) ::munmap(data_, bytes_);
   }
 
-  /// Fails: false, errno says why; a file shorter than `bytes` is EINVAL, as touching the missing
-  /// part would end the process.
+  /// Fails: false, errno says why; EINVAL for a file shorter than `bytes`: an access to the
+  /// missing part would be SIGBUS.
   bool map(int fd, uint64_t bytes, int protection);
 
   uint8_t* data() const { return static_cast<uint8_t*>(data_); }
@@ -54,7 +54,7 @@ class Mapping {
   bool holds(uint64_t offset, uint64_t count) const {
     return offset <= bytes_ && count <= bytes_ - offset;
   }
-  /// The mapping is the caller's to undo.
+  /// Owner: the caller, who unmaps it.
   void* give_up() {
     bytes_ = 0;
     return std::exchange(data_, nullptr);

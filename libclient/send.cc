@@ -8,13 +8,13 @@ namespace {
 
 using lyre::client::fail_static;
 
-/// Block that a copying send fills at a time: large enough that a descriptor costs nothing beside
-/// the copy, small enough that the cache still has it when the worker reads it.
+/// Size of a block of lyre_send(). The copy costs much more than the descriptor, and the block is
+/// still in the cache when the worker reads it.
 constexpr size_t kCopyBlockBytes = 64 * 1024;
 
 static_assert(lyre::client::Arena::kBlockBytesMax == lyre::channel::kSendBytesMax);
 
-/// Whether a send can be tried now, else the code to answer with.
+/// 0 when a send is possible now, else the code to return.
 int check_can_send(const lyre_session& session) {
   if (const int code = session.context->check(); code != 0) return code;
   if (__builtin_expect(session.state == LYRE_OPEN && !session.is_send_shut, 1)) {
@@ -30,7 +30,7 @@ int check_can_send(const lyre_session& session) {
                                               : "sending is over on this session");
 }
 
-/// Where the bytes of a send lie.
+/// Memory of a send.
 struct Place {
   uint64_t offset = 0;
   uint32_t region = 0;  ///< 0: the arena

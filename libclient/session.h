@@ -16,19 +16,19 @@ struct Waitable {
   bool is_listener = false;
 };
 
-/// A block of the arena that the daemon may read until it is finished.
+/// A send that is not done: the daemon may read its bytes.
 struct SentBlock {
-  uint64_t offset;  ///< Arena::kNone: it is registered memory, not the arena's
+  uint64_t offset;  ///< in the arena; Arena::kNone: registered memory
   uint64_t tag;
   uint32_t bytes;
 };
 
-/// Payload that this process copied and the daemon has not been told of.
+/// Payload copied by this process, not reported to the daemon yet.
 struct UntoldCopies {
   uint64_t tx_bytes = 0;
   uint64_t rx_bytes = 0;
 };
-/// How much of that one send or one slot tells: what ten slots tell fits their entry.
+/// How much of it one send or one released slot reports: ten slots share one entry's 32 bits.
 constexpr uint32_t to_tell(uint64_t untold_bytes) {
   constexpr uint32_t kMost = UINT32_MAX / lyre::channel::kReleaseSlotsMax;
   return untold_bytes < kMost ? static_cast<uint32_t>(untold_bytes) : kMost;
@@ -43,35 +43,34 @@ struct UnreadSlice {
 
 }  // namespace lyre::client
 
-/// One connection as this process sees it. It outlives lyre_close() as long as the daemon may still
-/// refer to it or to its blocks: then it belongs to the context alone.
-/// Thread: the context's.
+/// A session of the client. After lyre_close() it stays until the daemon has reported its end: then
+/// no completion can name it, and its blocks are free. Thread: the context's.
 struct lyre_session : lyre::client::Waitable {
   explicit lyre_session(lyre_context* owner) : context(owner) {}
 
   bool is_unaccepted() const { return listener != nullptr; }
   uint64_t cookie = 0;
   lyre_context* context;
-  lyre_listener* listener = nullptr;  ///< in whose backlog it waits
+  lyre_listener* listener = nullptr;  ///< not nullptr: it waits there for lyre_accept()
   uint32_t place = 0;                 ///< in the context's list of sessions
   uint32_t worker = 0;
   lyre::channel::SessionName name;
   int state = LYRE_CONNECTING;
   int error = 0;
-  bool is_given_up = false;   ///< closed or aborted by the user: nobody but us knows it
-  bool is_send_shut = false;  ///< FIN was asked for
+  bool is_given_up = false;   ///< closed or aborted by the user, who has no pointer to it
+  bool is_send_shut = false;  ///< lyre_shutdown() was called
   bool is_peer_finished = false;
   lyre_addr local{};
   lyre_addr remote{};
   void* user = nullptr;
 
-  lyre::client::Fifo<lyre::client::SentBlock> sends;  ///< under way, oldest first
+  lyre::client::Fifo<lyre::client::SentBlock> sends;  ///< not done, the oldest first
   uint64_t sends_finished = 0;                        ///< descriptors, since it was opened
   uint64_t unacked_bytes = 0;
-  uint32_t front_acked_bytes = 0;     ///< of the oldest send under way
+  uint32_t front_acked_bytes = 0;     ///< of the oldest send that is not done
   uint32_t rtt_min_us = 0;            ///< 0: not known
   uint32_t rto_us = 0;                ///< the same
-  lyre::client::Fifo<uint64_t> tags;  ///< finished, to be reported
+  lyre::client::Fifo<uint64_t> tags;  ///< of sends that are done, for lyre_next_sent()
 
   lyre::client::Fifo<lyre::client::UnreadSlice> received;
   uint64_t readable_bytes = 0;

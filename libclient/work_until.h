@@ -5,7 +5,7 @@
 #include "libclient/clock.h"
 #include "libclient/context.h"
 
-/// Part of context.h: the one loop in which this library waits.
+/// Part of context.h: the loop of all calls that wait.
 template <typename Done>
 int lyre_context::work_until(int timeout_ms, Done is_done) {
   int64_t idle_since = 0;
@@ -14,7 +14,7 @@ int lyre_context::work_until(int timeout_ms, Done is_done) {
     const size_t worked = work();
     if (const int code = check(); code != 0) return code;
     if (is_done()) return 1;
-    // The clock costs more than an empty look at the rings, so it is read on empty looks only.
+    // Reading the clock costs more than polling empty rings: only when the rings were empty.
     const int64_t now = worked > 0 && timeout_ms == 0 ? 0 : lyre::client::now_ns();
     if (now != 0) look_at_control(now);
     if (const int code = check(); code != 0) return code;

@@ -19,15 +19,15 @@ class WorkerLink {
   WorkerLink(channel::RingPair* rings, const std::atomic<uint32_t>* worker_sleeps, UniqueFd wake);
 
   /// Submits now, and wakes the worker if it sleeps. False when the ring has no room, or older
-  /// submissions still wait for some: the caller is told to try again.
+  /// submissions wait for room: the caller tries again.
   bool try_submit(const channel::Submission& entry);
-  /// Submits now, or as soon as there is room: never lost, in order.
+  /// Submits now, or in order as soon as there is room.
   void submit(const channel::Submission& entry);
-  /// Gives a lent slot back, and tells of what was copied on that session; collected until
-  /// flush_releases(), another session's turn, or the entry is full.
+  /// Gives a lent slot back and reports copied bytes of that session. The entry is submitted by
+  /// flush_releases(), when it is full, or when a slot of another session follows.
   void release(channel::SessionName session, uint32_t slot, uint32_t copied_bytes);
   void flush_releases();
-  /// Moves what waits for room into the ring, as far as it goes.
+  /// Moves waiting submissions into the ring while it has room.
   void flush_waiting();
 
   /// True when the worker has taken everything that was submitted.
@@ -40,16 +40,16 @@ class WorkerLink {
   bool is_short_of_room() const { return wants_room_; }
 
   channel::CompletionConsumer& completions() { return completions_; }
-  /// The other side wrote indices that cannot be.
+  /// The daemon wrote ring indices that are not possible.
   bool is_broken() const { return submissions_.is_broken() || completions_.is_broken(); }
 
-  /// Who a name belongs to; nullptr for names that are stale or were never given.
+  /// The session of a name; nullptr when the name is stale or was never assigned.
   lyre_session* find(channel::SessionName name) const;
-  /// The place of an index in the table of names; nullptr when the index is absurd.
+  /// The place of an index in the table of names; nullptr when the index is too large.
   lyre_session** place(uint32_t index);
 
  private:
-  /// More sessions than a worker can have: a larger index is a broken daemon.
+  /// More than the sessions of a worker: the daemon never assigns a larger index.
   static constexpr uint32_t kSessionsMax = 1u << 22;
 
   void push(const channel::Submission& entry);

@@ -279,7 +279,7 @@ int lyre_listener_addr(lyre_listener* listener, lyre_addr* out) {
 int lyre_accept(lyre_listener* listener, lyre_session** out) {
   *out = nullptr;
   if (const int code = failed(listener->context); code != 0) return code;
-  if (listener->backlog.empty()) return fail_static(LYRE_E_AGAIN, "nobody has connected");
+  if (listener->backlog.empty()) return fail_static(LYRE_E_AGAIN, "no connection to accept");
   lyre_session* session = listener->backlog.front();
   listener->backlog.pop_front();
   session->is_unaccepted = false;

@@ -191,7 +191,7 @@ TEST_F(ControlServerTest, FloodOfDescriptorsLeavesNone) {
     const std::vector<int> flood(253, reader_.get());
     ASSERT_TRUE(send_packet(client.fd(), bytes_of(attach_request()), flood).ok());
     run();
-    expect_goodbye(client, "unasked-for descriptors");
+    expect_goodbye(client, "descriptors that are not allowed");
   }
   EXPECT_EQ(open_descriptors(), before);
   expect_still_serving();

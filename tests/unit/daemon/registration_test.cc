@@ -269,15 +269,15 @@ INSTANTIATE_TEST_SUITE_P(
         Breach{
             "RemovesWhatIsNoRegion", "the client has no such region",
             [](RawClient& client, uint32_t, int) { client.send(RegistrationBreach::removal(3)); }},
-        Breach{"NoDescriptor", "a descriptor is missing or too many",
+        Breach{"NoDescriptor", "a descriptor is missing or not allowed",
                [](RawClient& client, uint32_t, int) {
                  client.send(RegistrationBreach::request(0, kRegionPage));
                }},
-        Breach{"TwoDescriptors", "unasked-for descriptors",
+        Breach{"TwoDescriptors", "descriptors that are not allowed",
                [](RawClient& client, uint32_t, int memory) {
                  client.send_with(RegistrationBreach::request(0, kRegionPage), {memory, memory});
                }},
-        Breach{"DescriptorWithAMapping", "a descriptor is missing or too many",
+        Breach{"DescriptorWithAMapping", "a descriptor is missing or not allowed",
                [](RawClient& client, uint32_t, int memory) {
                  auto request = RegistrationBreach::request(0, kRegionPage);
                  request.source = channel::RegionSource::kSharedAnonymous;
@@ -289,7 +289,8 @@ INSTANTIATE_TEST_SUITE_P(
                  request.source = channel::RegionSource{9};
                  client.send_with(request, {memory});
                }},
-        Breach{"AsksBeforeTheAnswer", "a request about memory out of turn",
+        Breach{"AsksBeforeTheAnswer",
+               "a request about memory without a context, or before the last one was answered",
                [](RawClient& client, uint32_t, int memory) {
                  client.send_with(RegistrationBreach::request(0, kRegionPage), {memory});
                  client.send_with(RegistrationBreach::request(0, kRegionPage), {memory});
@@ -299,7 +300,8 @@ TEST_F(RegistrationTest, NeedsAContext) {
   RawClient client(path_);
   client.send_with(request(0, kRegionPage), {file_.get()});
   run();
-  expect_goodbye(client, "a request about memory out of turn");
+  expect_goodbye(client,
+                 "a request about memory without a context, or before the last one was answered");
 }
 
 constexpr uint64_t kSeveralGiB = uint64_t{4} << 30;
