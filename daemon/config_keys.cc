@@ -151,8 +151,8 @@ constexpr Key kKeys[] = {
    "(RFC 9293 3.8.3: at least three minutes).",
    [](Config& c, const KeyValue& v) { c.connection.connect_timeout_ms = small(v); }},
   {"tcp", "syn_received_timeout_s", KeyType::kNumber, "10", 1, 600, "",
-   "A connection that a peer opens is forgotten if the peer does not complete the handshake in this "
-   "time.",
+   "A connection that a peer opens is forgotten if the peer does not complete the handshake in "
+   "this time.",
    [](Config& c, const KeyValue& v) { c.connection.syn_received_timeout_s = tiny(v); }},
   {"tcp", "rto_min_ms", KeyType::kNumber, "200", 1, 60'000, "",
    "Smallest retransmission timeout. It must exceed the time by which peers delay ACKs.",
