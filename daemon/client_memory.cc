@@ -10,7 +10,6 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -47,6 +46,8 @@ Result<uint64_t> page_bytes_of(int file, uint64_t system_page) {
   return Error{EINVAL, "neither tmpfs nor hugetlbfs"};
 }
 
+std::string own_link(int file) { return "/proc/self/fd/" + std::to_string(file); }
+
 /// The device of the kernel's own mount for unnamed memory of this kind; 0 when there is none.
 dev_t unnamed_device(unsigned memfd_flags) {
   const OwnedFd probe(::memfd_create("lyre-probe", MFD_CLOEXEC | memfd_flags));
@@ -54,16 +55,30 @@ dev_t unnamed_device(unsigned memfd_flags) {
   return probe.is_open() && ::fstat(probe.get(), &facts) == 0 ? facts.st_dev : 0;
 }
 
-/// Names are only believed on the kernel's own mount, where nobody else gives any.
+/// True for the object behind shared anonymous memory. A name counts only on the kernel's own
+/// mount, where no process can create one. `file` may be an O_PATH descriptor. The name comes
+/// first: fstat() of a user's file system may wait for that user.
 bool is_shared_anonymous(int file) {
   char name[64] = "";
-  const std::string link = "/proc/self/fd/" + std::to_string(file);
-  const ssize_t length = ::readlink(link.c_str(), name, sizeof name - 1);
-  struct stat facts {};
-  if (length < 0 || ::fstat(file, &facts) != 0) return false;
+  const ssize_t length = ::readlink(own_link(file).c_str(), name, sizeof name - 1);
+  if (length < 0) return false;
   const std::string_view text(name, static_cast<size_t>(length));
-  if (text == "/dev/zero (deleted)") return facts.st_dev == unnamed_device(0);
-  return text == "/anon_hugepage (deleted)" && facts.st_dev == unnamed_device(MFD_HUGETLB);
+  const bool is_huge = text == "/anon_hugepage (deleted)";
+  if (!is_huge && text != "/dev/zero (deleted)") return false;
+  struct stat facts {};
+  return ::fstat(file, &facts) == 0 && facts.st_dev == unnamed_device(is_huge ? MFD_HUGETLB : 0);
+}
+
+/// Opens the object of a mapping if it is shared anonymous memory. O_PATH finds the object without
+/// opening it: the open of a device, or of a user's file system, has effects. The check and the
+/// open are of one object, so a client that changes the mapping meanwhile gains nothing.
+Result<OwnedFd> open_shared_anonymous(int directory, const char* entry) {
+  const OwnedFd object(::openat(directory, entry, O_PATH | O_CLOEXEC));
+  if (!object.is_open()) return errno_error("the mapping cannot be looked at");
+  if (!is_shared_anonymous(object.get())) return Error{EINVAL, "not shared anonymous memory"};
+  OwnedFd file(::open(own_link(object.get()).c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+  if (!file.is_open()) return errno_error("the mapping cannot be opened");
+  return file;
 }
 
 bool is_alive(int process) {
@@ -112,27 +127,14 @@ Result<ClientMemory> memory_of_mapping(const ClientIdentity& client, int process
   std::snprintf(entry, sizeof entry, "map_files/%llx-%llx",
                 static_cast<unsigned long long>(mapping.begin),
                 static_cast<unsigned long long>(mapping.end));
-  // The name first, without opening: an open of a device or of a user's file system has effects.
-  char target[64] = "";
-  if (::readlinkat(directory.get(), entry, target, sizeof target - 1) < 0) {
-    return errno_error("the mapping cannot be looked at");
-  }
-  if (std::strcmp(target, "/dev/zero (deleted)") != 0 &&
-      std::strcmp(target, "/anon_hugepage (deleted)") != 0) {
-    return Error{EINVAL, "not shared anonymous memory"};
-  }
-  OwnedFd file(::openat(directory.get(), entry, O_RDWR | O_CLOEXEC | O_NONBLOCK));
-  if (!file.is_open()) return errno_error("the mapping cannot be opened");
-  if (!is_of_memory(file.get()) || !is_shared_anonymous(file.get())) {
-    close_elsewhere(std::move(file));
-    return Error{EINVAL, "not shared anonymous memory"};
-  }
+  auto file = open_shared_anonymous(directory.get(), entry);
+  if (!file.ok()) return file.error();
   if (Status owner = check_owner(directory.get(), client, process); !owner.ok()) {
     return owner.error();
   }
-  const auto page_bytes = page_bytes_of(file.get(), system_page_bytes());
+  const auto page_bytes = page_bytes_of(file->get(), system_page_bytes());
   if (!page_bytes.ok()) return page_bytes.error();
-  ClientMemory memory{std::move(file), offset, bytes, page_bytes.value()};
+  ClientMemory memory{std::move(*file), offset, bytes, page_bytes.value()};
   if (Status extent = check_extent(memory); !extent.ok()) return extent.error();
   return memory;
 }

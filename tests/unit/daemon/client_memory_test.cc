@@ -2,17 +2,21 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <string>
+#include <thread>
 
 namespace lyre {
 namespace {
@@ -139,6 +143,34 @@ TEST_F(MappingMemory, IsRefusedForAnythingElse) {
   EXPECT_EQ(refused.error().text, "not shared anonymous memory");
   ::munmap(anonymous, kBytes);
   ::munmap(named, kBytes);
+}
+
+// The name was read before the open: a client that changed the mapping in between made the daemon
+// open any file or device of its choice.
+TEST_F(MappingMemory, NoOtherFileIsOpenedWhileTheMappingChanges) {
+  char name[] = "/tmp/lyre-mapping-XXXXXX";
+  const OwnedFd file(::mkstemp(name));
+  ASSERT_EQ(::ftruncate(file.get(), kBytes), 0);
+  const OwnedFd opens(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
+  ASSERT_GE(::inotify_add_watch(opens.get(), name, IN_OPEN), 0);
+  std::atomic<bool> is_over{false};
+  std::thread changer([&] {
+    while (!is_over) {
+      ::mmap(shared, kBytes, PROT_READ, MAP_SHARED | MAP_FIXED, file.get(), 0);
+      ::mmap(shared, kBytes, PROT_READ, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    }
+  });
+  int taken = 0;
+  int refused = 0;
+  for (int i = 0; i < 20'000; ++i) ++(take(mapping).ok() ? taken : refused);
+  is_over = true;
+  changer.join();
+  EXPECT_GT(taken, 0);
+  EXPECT_GT(refused, 0);
+  inotify_event event;
+  EXPECT_EQ(::read(opens.get(), &event, sizeof event), -1) << "the file was opened";
+  EXPECT_EQ(errno, EAGAIN);
+  ::unlink(name);
 }
 
 TEST_F(MappingMemory, OfAProcessThatEndedIsRefused) {
