@@ -155,8 +155,9 @@ const std::map<std::string, Apply, std::less<>> kSettings = {
     {"time_wait_ms",
      number([](int64_t v, StackOptions& o) { o.connection.time_wait_ms = to_u32(v); })},
     {"nagle", number([](int64_t v, StackOptions& o) { o.connection.nagle = v != 0; })},
-    {"ack_delay_ms",
-     number([](int64_t v, StackOptions& o) { o.connection.ack_delay_ms = static_cast<uint16_t>(v); })},
+    {"ack_delay_ms", number([](int64_t v, StackOptions& o) {
+       o.connection.ack_delay_ms = static_cast<uint16_t>(v);
+     })},
     {"rto_min_ms",
      number([](int64_t v, StackOptions& o) { o.connection.rto_min_us = to_u32(1000 * v); })},
     {"tcp_rto_min_us",
