@@ -47,15 +47,16 @@ struct Session {
   bool must_announce_open : 1 = false;
   bool is_local : 1 = false;  ///< the peer is an address of this host
   bool must_announce_progress = false;
-  bool must_announce_finish = false;
-  bool must_announce_end = false;
+  bool must_announce_finish : 1 = false;
+  bool must_announce_end : 1 = false;
+  bool waits_for_neighbour : 1 = false;
   bool is_over = false;  ///< the engine is done with it (or it is in TIME-WAIT)
   bool has_readable = false;
   bool was_retransmitted = false;  ///< since the send queue was last empty: see completions.cc
-  bool waits_for_neighbour = false;
   channel::EndStatus end_status = channel::EndStatus::kOk;
-  uint8_t port = 0;         ///< the port through which it sends
+  uint8_t port = 0;   ///< the port through which it sends
   IpMarking marking;  ///< the port's, unless the client chose another
+  uint16_t transmit_client = 0;
 
   /// Registered memory that was retransmitted since then; kNoIndex: none; kManyRegions: several.
   uint32_t retransmitted_region = kNoIndex;
@@ -72,7 +73,7 @@ struct Session {
   /// In its context's list; without a context, in the queue of half-open sessions or of TIME-WAITs.
   IndexLink owner_link;
   IndexLink dirty_link;     ///< in its context's list of sessions with unreported events
-  IndexLink transmit_link;  ///< in the transmit queue
+  IndexLink transmit_link;  ///< in the transmit queue, at the client `transmit_client`
 
   bool has_unannounced_sends() const {
     return announced_sends != static_cast<uint32_t>(sends.finished_count);

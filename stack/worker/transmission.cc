@@ -24,11 +24,17 @@ size_t Transmission::transmit() {
     port.begin_turn();
     sent += port.flush();
   }
-  // A session that is scheduled again has its next turn in the next poll.
-  uint32_t turns = state_.transmit_queue.size();
-  for (; turns > 0 && !state_.transmit_queue.empty() && sent < kTxPacketsPerPollMax; --turns) {
-    const uint32_t conn = state_.transmit_queue.take();
-    sent += transmit_session(conn, std::min(kSegmentsPerTurnMax, kTxPacketsPerPollMax - sent));
+  TransmitQueue& queue = state_.transmit_queue;
+  uint32_t turns = queue.size();
+  uint32_t idle_turns = 0;
+  while (turns-- > 0 && !queue.empty() && sent < kTxPacketsPerPollMax) {
+    const TransmitQueue::Turn turn = queue.take();
+    const Sent done =
+        transmit_session(turn.conn, std::min(kSegmentsPerTurnMax, kTxPacketsPerPollMax - sent));
+    queue.charge(turn.client, done.bytes);
+    sent += done.packets;
+    idle_turns = done.packets > 0 ? 0 : idle_turns + 1;
+    if (idle_turns == kIdleTurnsMax) break;  // the others are first in the next poll
   }
   for (Port& port : state_.ports) port.flush();
   return sent;
@@ -43,26 +49,27 @@ size_t Transmission::packet_room(const session::Session& sender) {
   return std::min(room, std::max<size_t>(parts_.output.ready(), 1));
 }
 
-/// Sends up to `budget` packets of the session and puts it back in the list if it has more.
-size_t Transmission::transmit_session(uint32_t conn, size_t budget) {
+/// One turn of the session. It is scheduled again if it has more.
+Transmission::Sent Transmission::transmit_session(uint32_t conn, size_t packets_max) {
   session::Session& sender = state_.session(conn);
   if (sender.context != session::kNoContext && state_.contexts[sender.context].waits_for_holds) {
     state_.transmit_queue.schedule(conn);
-    return 0;
+    return {};
   }
   const auto mac = neighbour_of(conn);
-  if (!mac) return 0;
-  size_t sent = 0;
+  if (!mac) return {};
+  Sent sent;
   bool has_more = true;
-  while (has_more && sent < budget) {
-    const size_t room = std::min(packet_room(sender), budget - sent);
+  while (has_more && sent.packets < packets_max && sent.bytes < kBytesPerTurnMax) {
+    const size_t room = std::min(packet_room(sender), packets_max - sent.packets);
     if (room == 0) break;
     const auto segment = state_.engine.poll_transmit(conn, payload_limit(conn, room), state_.now);
     has_more = segment.has_value();
     if (!has_more) break;
     const size_t built = parts_.segments.send(conn, *segment, *mac);
     if (built == 0) break;
-    sent += built;
+    sent.packets += built;
+    sent.bytes += segment->payload_bytes;
   }
   if (has_more) state_.transmit_queue.schedule(conn);
   state_.arm(conn);

@@ -30,7 +30,11 @@ class Transmission {
 
  private:
   void wake_for_neighbours();
-  size_t transmit_session(uint32_t conn, size_t budget);
+  struct Sent {
+    size_t packets = 0;
+    uint64_t bytes = 0;
+  };
+  Sent transmit_session(uint32_t conn, size_t packets_max);
   size_t packet_room(const session::Session& sender);
   uint32_t payload_limit(uint32_t conn, size_t room) const;
   std::optional<MacAddress> neighbour_of(uint32_t conn);

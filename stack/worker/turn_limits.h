@@ -17,6 +17,10 @@ inline constexpr size_t kTimersPerPollMax = 512;
 inline constexpr size_t kTxPacketsPerPollMax = 256;
 /// Segments of one session before the next session has its turn: about 64 KiB at MTU 1500.
 inline constexpr size_t kSegmentsPerTurnMax = 44;
+/// The same in bytes, where the port cuts large sends.
+inline constexpr uint64_t kBytesPerTurnMax = 256 << 10;
+/// So many sessions in a row that send nothing end the step: their port is full.
+inline constexpr uint32_t kIdleTurnsMax = 64;
 inline constexpr size_t kSessionRowsPerPollMax = 16;
 
 // What one turn does of work that takes several turns.
@@ -35,7 +39,8 @@ inline constexpr size_t kGatheredPiecesMax = 256;
 /// Slots that a session may hold where the receive pool is low.
 inline constexpr uint32_t kRxFairSlots = 16;
 
-/// What a client that is gone had sent may be acknowledged for so long; its memory is kept meanwhile.
+/// What a client that is gone had sent may be acknowledged for so long; its memory is kept
+/// meanwhile.
 inline constexpr Nanos kLingerMax = seconds(1);
 inline constexpr Nanos kStatsPeriod = millis(50);
 /// What waits for room in a client's ring is tried again this soon: a client need not tell that it

@@ -19,6 +19,9 @@
 
 namespace lyre::worker {
 
+/// So many sessions of a client in a row whose news waits end its part of a turn.
+inline constexpr uint32_t kUntoldInARowMax = 32;
+
 /// Received bytes of one packet, next in order.
 struct ReceivedBytes {
   uint32_t slot = 0;
@@ -128,15 +131,22 @@ size_t Notifier::announce_all(Host& host, Nanos now) {
   for (const uint32_t index : tables_.contexts.in_use()) {
     Context& context = tables_.contexts[index];
     if (context.state != Context::State::kAttached) continue;
+    const bool did_wait = context.waits_for_holds;
     context.waits_for_holds = false;
+    uint32_t untold_in_a_row = 0;
     // A session that must wait is put back, behind these, for the next turn.
     for (uint32_t left = context.dirty.size(); left > 0 && !context.dirty.empty(); --left) {
+      if (untold_in_a_row == kUntoldInARowMax) {  // the ring is full, or nothing may be lent
+        context.waits_for_holds |= did_wait;
+        break;
+      }
       const uint32_t conn = context.dirty.front();
       context.dirty.remove(tables_.sessions, conn);
       const bool is_told = announce(context, conn, host, now);
       if (!is_told) mark(conn);
       has_untold_ |= !is_told;
       told += is_told;
+      untold_in_a_row = is_told ? 0 : untold_in_a_row + 1;
     }
     if (context.completions.is_broken()) host.expel(context, "completion ring index out of range");
   }

@@ -2,40 +2,83 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "stack/base/index_list.h"
 #include "stack/session/session.h"
 
 namespace lyre::worker {
 
-/// Sessions that may have something to send, in the order of their turns, and those that wait for
-/// the MAC address of their neighbour. A session is in one of the two lists, or in none.
+/// Sessions that may have something to send, and those that wait for the MAC address of their
+/// neighbour. A session is in one of the two lists, or in none.
+///
+/// Turns go round by client, then by session (deficit round robin). A client has credit in bytes;
+/// its sessions have turns, one after the other, until it is used up. Then the other clients have
+/// theirs, and it gets kQuantumBytes more. So the number of a client's sessions does not change its
+/// share. Sessions without a client (half-open, orphans) count as one client.
 /// Owner: borrows the table of sessions for its lifetime. Thread: the worker.
 class TransmitQueue {
  public:
-  explicit TransmitQueue(session::Session* sessions) : sessions_(sessions) {}
+  static constexpr int64_t kQuantumBytes = 64 << 10;
+  /// What a turn costs beside its bytes: a client must not have turns without end in which its
+  /// sessions send nothing.
+  static constexpr int64_t kTurnCostBytes = 1 << 10;
 
-  /// Puts the session at the end of the queue; one that waits for its neighbour stops waiting. No
-  /// effect on one that is in the queue already.
+  struct Turn {
+    uint32_t conn = 0;
+    uint32_t client = 0;  ///< for charge()
+  };
+
+  /// Contexts have indices below `contexts_max`.
+  TransmitQueue(session::Session* sessions, uint32_t contexts_max)
+      : sessions_(sessions), clients_(contexts_max + 1) {}
+
+  /// Puts the session at the end of its client's queue; one that waits for its neighbour stops
+  /// waiting. No effect on one that is in the queue already.
   void schedule(uint32_t conn) {
     session::Session& scheduled = sessions_[conn];
     if (scheduled.waits_for_neighbour) stop_waiting(conn);
-    if (!scheduled.transmit_link.is_linked()) ready_.push_back(sessions_, conn);
+    if (scheduled.transmit_link.is_linked()) return;
+    const uint32_t client = client_of(scheduled);
+    scheduled.transmit_client = static_cast<uint16_t>(client);
+    if (!clients_[client].link.is_linked()) in_turn_.push_back(clients_, client);
+    clients_[client].ready.push_back(sessions_, conn);
+    ++size_;
   }
   /// Takes the session out of either list. No effect on one that is in none.
   void remove(uint32_t conn) {
     const session::Session& removed = sessions_[conn];
     if (removed.waits_for_neighbour) return stop_waiting(conn);
-    if (removed.transmit_link.is_linked()) ready_.remove(sessions_, conn);
+    if (removed.transmit_link.is_linked()) leave(conn, removed.transmit_client);
   }
-  /// The session whose turn it is leaves the queue. REQUIRES: not empty.
-  uint32_t take() {
-    const uint32_t conn = ready_.front();
-    ready_.remove(sessions_, conn);
-    return conn;
+  /// The session whose turn it is leaves the queue. charge() says when the turn is over. REQUIRES:
+  /// not empty.
+  Turn take() {
+    end_turn();
+    uint32_t client = in_turn_.front();
+    // Each round adds a quantum, and a turn costs a few of them at most, so this ends soon.
+    while (clients_[client].credit_bytes <= 0 && in_turn_.size() > 1) {
+      clients_[client].credit_bytes += kQuantumBytes;
+      in_turn_.remove(clients_, client);
+      in_turn_.push_back(clients_, client);
+      client = in_turn_.front();
+    }
+    const uint32_t conn = clients_[client].ready.front();
+    // The client keeps its place while it has credit, also if its last session is having a turn.
+    current_ = client;
+    leave(conn, client);
+    return {.conn = conn, .client = client};
   }
-  bool empty() const { return ready_.empty(); }
-  uint32_t size() const { return ready_.size(); }
+  /// What the turn has sent.
+  void charge(uint32_t client, uint64_t bytes) {
+    // A client that is alone goes into no debt.
+    int64_t& credit = clients_[client].credit_bytes;
+    credit -= static_cast<int64_t>(bytes) + kTurnCostBytes;
+    if (in_turn_.size() <= 1) credit = std::max<int64_t>(credit, -kQuantumBytes);
+    end_turn();
+  }
+  bool empty() const { return size_ == 0; }
+  uint32_t size() const { return size_; }
 
   /// The session waits until it is woken or scheduled. REQUIRES: it is in neither list.
   void wait_for_neighbour(uint32_t conn) {
@@ -53,13 +96,43 @@ class TransmitQueue {
   }
 
  private:
+  static constexpr uint32_t kNoClient = UINT32_MAX;
+  struct Client {
+    IndexList<session::Session, &session::Session::transmit_link> ready;
+    int64_t credit_bytes = 0;
+    IndexLink link;  ///< in the list of clients with ready sessions
+  };
+
+  uint32_t client_of(const session::Session& scheduled) const {
+    const auto orphans = static_cast<uint32_t>(clients_.size() - 1);
+    return std::min(scheduled.context, orphans);  // kNoContext is the largest number
+  }
+  void leave(uint32_t conn, uint32_t index) {
+    Client& client = clients_[index];
+    client.ready.remove(sessions_, conn);
+    --size_;
+    if (client.ready.empty() && index != current_) leave_turns(index);
+  }
+  void leave_turns(uint32_t index) {
+    in_turn_.remove(clients_, index);
+    Client& client = clients_[index];
+    client.credit_bytes = std::min<int64_t>(client.credit_bytes, 0);  // unused credit is not kept
+  }
+  void end_turn() {
+    const uint32_t index = current_;
+    current_ = kNoClient;
+    if (index != kNoClient && clients_[index].ready.empty()) leave_turns(index);
+  }
   void stop_waiting(uint32_t conn) {
     waiting_.remove(sessions_, conn);
     sessions_[conn].waits_for_neighbour = false;
   }
 
   session::Session* sessions_;
-  IndexList<session::Session, &session::Session::transmit_link> ready_;
+  std::vector<Client> clients_;  ///< by context; the last is that of sessions without one
+  IndexList<Client, &Client::link> in_turn_;
+  uint32_t current_ = kNoClient;  ///< whose session has its turn
+  uint32_t size_ = 0;
   IndexList<session::Session, &session::Session::transmit_link> waiting_;
   uint32_t to_wake_ = 0;
 };

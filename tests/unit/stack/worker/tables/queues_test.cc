@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <array>
 #include <vector>
 
 #include "stack/worker/tables/time_wait_queue.h"
@@ -8,33 +9,102 @@
 namespace lyre::worker {
 namespace {
 
+constexpr uint32_t kClients = 4;
+
+/// Sessions of two clients, the first of which has all but the last one.
+std::vector<session::Session> sessions_of_two(uint32_t count) {
+  std::vector<session::Session> sessions(count);
+  for (uint32_t i = 0; i < count; ++i) sessions[i].context = i + 1 < count ? 0 : 1;
+  return sessions;
+}
+
+TEST(TransmitQueue, AClientsShareDoesNotDependOnTheNumberOfItsSessions) {
+  std::vector<session::Session> sessions = sessions_of_two(65);
+  TransmitQueue queue(sessions.data(), kClients);
+  for (uint32_t conn = 0; conn < 65; ++conn) queue.schedule(conn);
+  std::array<uint64_t, 2> bytes{};
+  for (int turn = 0; turn < 1000; ++turn) {  // all have always more to send
+    const auto [conn, client] = queue.take();
+    queue.schedule(conn);
+    queue.charge(client, 60'000);
+    bytes.at(client) += 60'000;
+  }
+  EXPECT_NEAR(static_cast<double>(bytes[0]) / static_cast<double>(bytes[1]), 1, 0.1);
+}
+
+TEST(TransmitQueue, SharesAreOfBytesNotOfTurns) {
+  std::vector<session::Session> sessions = sessions_of_two(2);
+  TransmitQueue queue(sessions.data(), kClients);
+  queue.schedule(0);
+  queue.schedule(1);
+  std::array<uint64_t, 2> bytes{};
+  for (int turn = 0; turn < 2000; ++turn) {
+    const auto [conn, client] = queue.take();
+    const uint64_t sent = client == 0 ? 250'000 : 20'000;
+    queue.schedule(conn);
+    queue.charge(client, sent);
+    bytes.at(client) += sent;
+  }
+  EXPECT_NEAR(static_cast<double>(bytes[0]) / static_cast<double>(bytes[1]), 1, 0.2);
+}
+
+TEST(TransmitQueue, ALoneClientHasEveryTurnAndLittleDebtAfterwards) {
+  std::vector<session::Session> sessions = sessions_of_two(2);
+  TransmitQueue queue(sessions.data(), kClients);
+  for (int turn = 0; turn < 100; ++turn) {
+    queue.schedule(0);
+    queue.charge(queue.take().client, 250'000);
+  }
+  queue.schedule(0);
+  queue.schedule(1);
+  std::array<int, 2> turns{};
+  for (int turn = 0; turn < 8; ++turn) {
+    const auto [conn, client] = queue.take();
+    queue.schedule(conn);
+    queue.charge(client, 60'000);
+    ++turns.at(client);
+  }
+  EXPECT_GT(turns[0], 1);
+}
+
+TEST(TransmitQueue, ASessionThatChangesItsClientIsForgottenWhereItWas) {
+  std::vector<session::Session> sessions = sessions_of_two(3);
+  TransmitQueue queue(sessions.data(), kClients);
+  queue.schedule(0);
+  sessions[0].context = session::kNoContext;
+  queue.remove(0);
+  EXPECT_TRUE(queue.empty());
+  queue.schedule(0);
+  EXPECT_EQ(queue.take().client, kClients);
+}
+
 TEST(TransmitQueue, GivesEachScheduledSessionOneTurnInOrder) {
   std::vector<session::Session> sessions(4);
-  TransmitQueue queue(sessions.data());
+  TransmitQueue queue(sessions.data(), kClients);
   for (const uint32_t conn : {2u, 0u, 2u, 3u}) queue.schedule(conn);
   EXPECT_EQ(queue.size(), 3u);
-  EXPECT_EQ(queue.take(), 2u);
+  EXPECT_EQ(queue.take().conn, 2u);
   queue.schedule(2);  // has more: behind the others
-  EXPECT_EQ(queue.take(), 0u);
-  EXPECT_EQ(queue.take(), 3u);
-  EXPECT_EQ(queue.take(), 2u);
+  EXPECT_EQ(queue.take().conn, 0u);
+  EXPECT_EQ(queue.take().conn, 3u);
+  EXPECT_EQ(queue.take().conn, 2u);
   EXPECT_TRUE(queue.empty());
 }
 
 TEST(TransmitQueue, ForgetsASessionWhereverItStands) {
   std::vector<session::Session> sessions(3);
-  TransmitQueue queue(sessions.data());
+  TransmitQueue queue(sessions.data(), kClients);
   for (uint32_t conn = 0; conn < 3; ++conn) queue.schedule(conn);
   queue.remove(1);
   queue.remove(1);
-  EXPECT_EQ(queue.take(), 0u);
+  EXPECT_EQ(queue.take().conn, 0u);
   queue.remove(2);
   EXPECT_TRUE(queue.empty());
 }
 
 TEST(TransmitQueue, WakesAFewOfThoseThatWaitedWhenTheWakingBegan) {
   std::vector<session::Session> sessions(6);
-  TransmitQueue queue(sessions.data());
+  TransmitQueue queue(sessions.data(), kClients);
   for (uint32_t conn = 0; conn < 5; ++conn) queue.wait_for_neighbour(conn);
   queue.wake_some(9);
   EXPECT_TRUE(queue.empty()) << "nothing was learned";
@@ -47,18 +117,18 @@ TEST(TransmitQueue, WakesAFewOfThoseThatWaitedWhenTheWakingBegan) {
   queue.wake_some(1);
   queue.wake_some(9);
   EXPECT_FALSE(queue.is_waking());
-  for (const uint32_t conn : {0u, 1u, 2u, 4u}) EXPECT_EQ(queue.take(), conn);
+  for (const uint32_t conn : {0u, 1u, 2u, 4u}) EXPECT_EQ(queue.take().conn, conn);
 }
 
 TEST(TransmitQueue, WhoIsScheduledWaitsNoMore) {
   std::vector<session::Session> sessions(2);
-  TransmitQueue queue(sessions.data());
+  TransmitQueue queue(sessions.data(), kClients);
   queue.wait_for_neighbour(1);
   queue.schedule(1);
   EXPECT_EQ(queue.size(), 1u);
   queue.begin_waking();
   EXPECT_FALSE(queue.is_waking());
-  EXPECT_EQ(queue.take(), 1u);
+  EXPECT_EQ(queue.take().conn, 1u);
   queue.wait_for_neighbour(1);
   queue.remove(1);
   queue.begin_waking();
