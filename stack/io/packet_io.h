@@ -112,8 +112,11 @@ class PacketIo {
   /// Sends the first n packets of `in` and returns n. Owner: the backend takes those; the others
   /// stay with the caller. Pieces may be read until region_holds() has fallen accordingly.
   virtual size_t tx_burst(std::span<PacketBuf* const> in) = 0;
-  /// Frees the packets that the port has finished sending.
+  /// Frees the packets that the port has finished sending, as far as the driver can be asked to.
   virtual void reclaim() = 0;
+  /// Packets that tx_burst() took and the port has not freed, as far as it knows by now. It frees
+  /// them in the order in which it took them.
+  virtual size_t tx_held() const = 0;
 
   virtual const IoCapabilities& capabilities() const = 0;
   virtual IoCounters counters() const = 0;

@@ -12,7 +12,6 @@ namespace lyre::session {
 
 inline constexpr uint32_t kNoContext = UINT32_MAX;
 inline constexpr uint32_t kNoIndex = UINT32_MAX;
-inline constexpr uint32_t kManyRegions = UINT32_MAX - 1;
 
 /// The rest of a chain of received packets that was taken from the engine: see payload.cc.
 struct Chain {
@@ -44,22 +43,23 @@ struct Session {
   bool is_shut_down : 1 = false;   ///< after kShutdown: no kSend may follow
   bool is_closed_by_client : 1 = false;
   bool holds_neighbour : 1 = false;  ///< `next_hop` stays in the neighbour cache
-  bool must_announce_open : 1 = false;
-  bool is_local : 1 = false;  ///< the peer is an address of this host
-  bool must_announce_progress = false;
-  bool must_announce_finish : 1 = false;
-  bool must_announce_end : 1 = false;
   bool waits_for_neighbour : 1 = false;
-  bool is_over = false;  ///< the engine is done with it (or it is in TIME-WAIT)
+  bool was_retransmitted : 1 = false;  ///< some segment of it
+  bool is_local : 1 = false;           ///< the peer is an address of this host
+  bool is_over : 1 = false;            ///< the engine is done with it (or it is in TIME-WAIT)
+  bool must_announce_open : 1 = false;
+  bool must_announce_progress : 1 = false;
+  bool must_announce_finish : 1 = false;
+  bool must_announce_end = false;
   bool has_readable = false;
-  bool was_retransmitted = false;  ///< since the send queue was last empty: see completions.cc
   channel::EndStatus end_status = channel::EndStatus::kOk;
   uint8_t port = 0;   ///< the port through which it sends
   IpMarking marking;  ///< the port's, unless the client chose another
   uint16_t transmit_client = 0;
 
-  /// Registered memory that was retransmitted since then; kNoIndex: none; kManyRegions: several.
-  uint32_t retransmitted_region = kNoIndex;
+  /// Client memory that is given back may be read by the port until so many of its packets, as
+  /// Port::queued() counts them, are sent and freed; 0: by none.
+  uint64_t fence = 0;
 
   Chain chain;
   uint32_t lent_slots = 0;

@@ -7,13 +7,12 @@
 #include "stack/base/ip_address.h"
 #include "stack/base/nanos.h"
 #include "stack/io/packet_io.h"
-#include "stack/session/session.h"
 #include "stack/tcp/engine.h"
 #include "stack/worker/clients/context.h"
 #include "stack/worker/clients/notifier.h"
 #include "stack/worker/control_replies.h"
+#include "stack/worker/port_holds.h"
 #include "stack/worker/received_payload.h"
-#include "stack/worker/region_lifecycle.h"
 #include "stack/worker/session_lifecycle.h"
 #include "stack/worker/worker_state.h"
 
@@ -26,7 +25,7 @@ class Announcements {
   struct Parts {
     SessionLifecycle& lifecycle;
     ReceivedPayload& payload;
-    RegionLifecycle& regions;
+    PortHolds& holds;
     ControlReplies& replies;
   };
   Announcements(WorkerState& state, const Parts& parts) : state_(state), parts_(parts) {}
@@ -50,7 +49,7 @@ class Announcements {
         .pool_offset = static_cast<uint64_t>(bytes - state_.memory.rx_memory().data())};
   }
   void release_slot(uint32_t slot) { parts_.payload.release_slot(slot); }
-  bool must_wait_for_ports(Context& context, session::Session& waiting);
+  bool must_wait_for_port(uint32_t conn);
   void on_open_told(uint32_t conn);
   void on_end_told(uint32_t conn);
   void expel(Context& context, const char* reason) { parts_.replies.expel(context, reason); }

@@ -35,7 +35,6 @@ void ContextLifecycle::detach(const Command& command) {
   // A client that hung up and did not end may go on writing.
   context.last_submissions_max = context.resets_sessions ? 0 : channel::kSubmissionEntries;
   context.state = Context::State::kDetaching;
-  context.waits_for_holds = false;
   context.linger_until = state_.now + kLingerMax;
   ++detaching_count_;
 }
@@ -137,7 +136,6 @@ size_t ContextLifecycle::give_up_slots(uint32_t index) {
 }
 
 size_t ContextLifecycle::continue_detaching() {
-  if (detaching_count_ == 0) return 0;
   size_t work = 0;
   for (size_t i = 0; i < state_.contexts.in_use().size();) {
     const uint32_t index = state_.contexts.in_use()[i];

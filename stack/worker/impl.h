@@ -16,6 +16,7 @@
 #include "stack/worker/packet_input.h"
 #include "stack/worker/packet_output.h"
 #include "stack/worker/passive_open.h"
+#include "stack/worker/port_holds.h"
 #include "stack/worker/received_payload.h"
 #include "stack/worker/region_lifecycle.h"
 #include "stack/worker/segment_input.h"
@@ -59,9 +60,10 @@ struct Worker::Impl {
   StatsWriter stats_writer{state};
   Submissions submissions{state, {lifecycle, payload, stats_writer, replies}};
   Transmission transmission{state, {output, segment_output, lifecycle}};
-  RegionLifecycle regions{state, {lifecycle, output, replies}};
+  PortHolds holds{state, output};
+  RegionLifecycle regions{state, {lifecycle, holds, replies}};
   ContextLifecycle contexts{state, {lifecycle, payload, submissions, regions, replies}};
-  Announcements announcements{state, {lifecycle, payload, regions, replies}};
+  Announcements announcements{state, {lifecycle, payload, holds, replies}};
   Neighbourhood neighbourhood{state, output, lifecycle};
   PassiveOpen passive_open{state, lifecycle, output};
   SegmentInput segment_input{state, {lifecycle, payload, passive_open}};

@@ -84,7 +84,6 @@ void Neighbourhood::update_routes() {
 }
 
 size_t Neighbourhood::leave_lost_addresses() {
-  if (!lost_addresses_walk_.is_under_way()) return 0;
   const auto leave = [this](uint32_t conn) {
     if (!state_.engine.is_open(conn) || state_.session(conn).is_over) return;
     if (!state_.routes.is_lost(state_.engine.tuple(conn).local.address)) return;

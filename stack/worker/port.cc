@@ -11,6 +11,7 @@ size_t Port::flush() {
   std::copy(waiting_.begin() + taken, waiting_.end(), waiting_.begin());
   while (waiting_.size() > left) waiting_.pop_back();
   is_full_ = left > 0;
+  taken_ += taken;
   return taken;
 }
 

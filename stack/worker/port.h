@@ -58,6 +58,13 @@ class Port {
   /// taken.
   size_t flush();
 
+  /// Packets of queue() and try_send() so far, and how many of them, the first ones, are sent and
+  /// freed, as far as the port knows by now. A packet may read client memory until then.
+  uint64_t queued() const { return taken_ + waiting_.size(); }
+  uint64_t completed() const { return taken_ - io_->tx_held(); }
+  /// Packets that the port took and has not freed.
+  size_t held() const { return io_->tx_held(); }
+
   std::span<io::PacketBuf* const> waiting() const { return {waiting_.begin(), waiting_.size()}; }
 
  private:
@@ -66,6 +73,7 @@ class Port {
   uint32_t mtu_bytes_;
   IpMarking marking_;
   bool is_full_ = false;
+  uint64_t taken_ = 0;  ///< packets that the port took
   BoundedVector<io::PacketBuf*, kTxBurstPackets + kTxReservePackets> waiting_;
 };
 

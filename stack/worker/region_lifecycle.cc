@@ -5,7 +5,6 @@
 #include "stack/base/check.h"
 #include "stack/channel/abi.h"
 #include "stack/io/packet_io.h"
-#include "stack/worker/port.h"
 #include "stack/worker/turn_limits.h"
 
 namespace lyre::worker {
@@ -37,18 +36,18 @@ void RegionLifecycle::begin_removal(const Command& command) {
 /// Registered memory goes when no session sends from it and no port holds a piece of it.
 size_t RegionLifecycle::finish_removals() {
   const uint32_t count = std::min(state_.client_memory.leaving_count(), kLeavingRegionsPerPollMax);
-  if (count == 0) return 0;
   size_t work = 0;
-  reclaim();
+  parts_.holds.reclaim();
   for (uint32_t i = 0; i < count; ++i) {
     ClientMemory::Region& region = state_.client_memory.next_leaving();
     const uint32_t index = channel::region_index(region.name);
     work += end_senders(region);
     if (state_.sends.pieces_of(index) > 0) continue;
-    if (is_held_by_ports(index)) {
-      nudge_ports();
+    if (parts_.holds.is_held(index)) {
+      parts_.holds.wait();
       continue;
     }
+    parts_.holds.on_released();
     const Reply reply{
         .kind = Reply::Kind::kRegionRemoved, .context = region.context, .region = region.name};
     forget_region(index);
@@ -89,80 +88,27 @@ void RegionLifecycle::remove_from_ports(uint32_t index) {
 }
 
 bool RegionLifecycle::try_forget_memory(uint32_t context) {
-  reclaim();
+  parts_.holds.reclaim();
   for (uint32_t i = 0; i < kRegionsPerDetachStepMax; ++i) {
     const uint32_t index = state_.client_memory.first_of(context);
     if (index == ClientMemory::kNone) break;
-    if (is_held_by_ports(index)) {
-      nudge_ports();
+    if (parts_.holds.is_held(index)) {
+      parts_.holds.wait();
       return false;
     }
     forget_region(index);
   }
   if (state_.client_memory.first_of(context) != ClientMemory::kNone) return false;
   if (!state_.contexts[context].has_region) return true;
-  if (is_held_by_ports(context)) {
-    nudge_ports();
+  if (parts_.holds.is_held(context)) {
+    parts_.holds.wait();
     return false;
   }
+  parts_.holds.on_released();
   state_.client_memory.remove_arena(context);
   remove_from_ports(context);
   state_.contexts[context].has_region = false;
   return true;
-}
-
-void RegionLifecycle::reclaim() {
-  for (Port& port : state_.ports) port.reclaim();
-}
-
-/// True while a port holds, or is still to be given, a piece of the region.
-bool RegionLifecycle::is_held_by_ports(uint32_t region) const {
-  return state_.memory.region_holds(region) > 0 || has_unsent_pieces(region);
-}
-
-/// True while a port may still read the arena, or any registered memory, of the context.
-bool RegionLifecycle::holds_memory_of_context(uint32_t context) {
-  if (is_held_by_ports(context)) return true;
-  for (uint32_t i = state_.client_memory.first_of(context); i != ClientMemory::kNone;
-       i = state_.client_memory.next_of(i)) {
-    if (is_held_by_ports(i)) return true;
-  }
-  return false;
-}
-
-bool RegionLifecycle::holds_memory_of(const session::Session& waiting) {
-  reclaim();
-  const uint32_t region = waiting.retransmitted_region;
-  const bool is_held = region == session::kManyRegions
-                           ? holds_memory_of_context(waiting.context)
-                           : is_held_by_ports(waiting.context) ||
-                                 (region != session::kNoIndex && is_held_by_ports(region));
-  if (is_held) nudge_ports();
-  return is_held;
-}
-
-/// Some drivers (virtio) look at what they have sent only when they send again. While a wait lasts
-/// they are given something harmless to send.
-void RegionLifecycle::nudge_ports() {
-  if (state_.now - nudged_at_ < kNudgeInterval) return;
-  nudged_at_ = state_.now;
-  for (uint8_t port = 0; port < state_.ports.size(); ++port) {
-    if (const auto harmless = state_.neighbours.announcement(port)) {
-      parts_.output.send_neighbour(*harmless);
-    }
-  }
-}
-
-/// True when a packet that the port has not taken yet names memory of the region.
-bool RegionLifecycle::has_unsent_pieces(uint32_t region) const {
-  for (const Port& port : state_.ports) {
-    for (const io::PacketBuf* packet : port.waiting()) {
-      for (uint32_t piece = 0; piece < packet->piece_count; ++piece) {
-        if (packet->pieces[piece].region == region) return true;
-      }
-    }
-  }
-  return false;
 }
 
 }  // namespace lyre::worker

@@ -3,11 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "stack/session/session.h"
 #include "stack/worker/clients/client_memory.h"
 #include "stack/worker/control_replies.h"
 #include "stack/worker/inbox.h"
-#include "stack/worker/packet_output.h"
+#include "stack/worker/port_holds.h"
 #include "stack/worker/session_lifecycle.h"
 #include "stack/worker/worker_state.h"
 
@@ -20,7 +19,7 @@ class RegionLifecycle {
  public:
   struct Parts {
     SessionLifecycle& lifecycle;
-    PacketOutput& output;
+    PortHolds& holds;
     ControlReplies& replies;
   };
   RegionLifecycle(WorkerState& state, const Parts& parts) : state_(state), parts_(parts) {}
@@ -32,22 +31,14 @@ class RegionLifecycle {
   /// Gives up some of the memory of a context that has no session any more. True: nothing of it is
   /// left.
   bool try_forget_memory(uint32_t context);
-  /// True while a port may still read what the session sent more than once.
-  bool holds_memory_of(const session::Session& waiting);
 
  private:
   uint32_t end_senders(ClientMemory::Region& region);
   void forget_region(uint32_t index);
   void remove_from_ports(uint32_t index);
-  void reclaim();
-  bool is_held_by_ports(uint32_t region) const;
-  bool holds_memory_of_context(uint32_t context);
-  void nudge_ports();
-  bool has_unsent_pieces(uint32_t region) const;
 
   WorkerState& state_;
   Parts parts_;
-  Nanos nudged_at_{0};
 };
 
 }  // namespace lyre::worker

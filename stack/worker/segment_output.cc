@@ -73,7 +73,11 @@ void SegmentOutput::finish_packet(uint32_t conn, const tcp::SegmentOut& segment,
                                   io::PacketBuf& packet, MacAddress mac,
                                   const io::PacketBuf* model) {
   session::Session& sender = state_.session(conn);
-  if (segment.is_retransmission) note_retransmission(sender, packet);
+  if (segment.is_retransmission) {
+    sender.was_retransmitted = true;
+    // An ACK proves that the port has read what it sent first, but not what it sent again.
+    if (packet.piece_count > 0) sender.fence = state_.ports[sender.port].queued() + 1;
+  }
   if (model != nullptr) {
     ip::repeat_tcp_packet(packet, *model, segment.seq, output_.next_ip_id());
   } else {
@@ -87,23 +91,12 @@ void SegmentOutput::finish_packet(uint32_t conn, const tcp::SegmentOut& segment,
   }
 }
 
-/// Records which memory a port may still read after the ACK.
-void SegmentOutput::note_retransmission(session::Session& sender, const io::PacketBuf& packet) {
-  sender.was_retransmitted = true;
-  for (uint32_t i = 0; i < packet.piece_count; ++i) {
-    const uint32_t region = packet.pieces[i].region;
-    if (region < kContextsMax || region == sender.retransmitted_region) continue;
-    sender.retransmitted_region =
-        sender.retransmitted_region == session::kNoIndex ? region : session::kManyRegions;
-  }
-}
-
 /// A packet for a port that cuts, with as much of `part` as fits: part.payload_bytes becomes that.
 /// nullptr where that is not more than one packet on the wire, and the worker must cut.
 io::PacketBuf* SegmentOutput::try_make_uncut(uint32_t conn, tcp::SegmentOut& part) {
   session::Session& sender = state_.session(conn);
   if (sender.is_local || part.payload_bytes <= part.mss_bytes) return nullptr;
-  if (part.mss_bytes < kTsoMssMin) return nullptr;
+  if (part.is_retransmission || part.mss_bytes < kTsoMssMin) return nullptr;
   const io::IoCapabilities& port = state_.ports[sender.port].capabilities();
   const auto in_whole_cuts = [&](uint32_t bytes) { return bytes - bytes % part.mss_bytes; };
   uint32_t bytes = part.payload_bytes;
@@ -142,16 +135,22 @@ bool SegmentOutput::try_gather(uint32_t conn, const tcp::SegmentOut& segment,
 }
 
 /// A packet with the segment's payload: as pieces of client memory where the port can gather them.
+/// What is sent again is copied where there is a buffer: the client may have the memory back when
+/// the bytes are acknowledged, whenever the driver frees the packet.
 io::PacketBuf* SegmentOutput::make_packet(uint32_t conn, const tcp::SegmentOut& segment) {
   if (segment.payload_bytes == 0) return output_.alloc();
   if (state_.session(conn).is_local) return copy_payload(conn, segment);
+  if (segment.is_retransmission && !state_.loans.is_low(state_.memory.rx_slots_free())) {
+    if (io::PacketBuf* copy = copy_payload(conn, segment)) return copy;
+  }
   io::PacketBuf* packet = output_.alloc();
   if (packet == nullptr || try_gather(conn, segment, *packet)) return packet;
   output_.put_back(packet);
   return copy_payload(conn, segment);
 }
 
-/// A packet with the payload copied in: for local delivery and for payload in too many pieces.
+/// A packet with the payload copied in: for local delivery, for what is sent again, and for payload
+/// in too many pieces.
 io::PacketBuf* SegmentOutput::copy_payload(uint32_t conn, const tcp::SegmentOut& segment) {
   io::PacketBuf* packet = state_.memory.alloc_rx();
   if (packet == nullptr) return nullptr;

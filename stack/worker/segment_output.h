@@ -32,7 +32,6 @@ class SegmentOutput {
                            const io::PacketBuf* model);
   void finish_packet(uint32_t conn, const tcp::SegmentOut& segment, io::PacketBuf& packet,
                      MacAddress mac, const io::PacketBuf* model);
-  void note_retransmission(session::Session& sender, const io::PacketBuf& packet);
   io::PacketBuf* try_make_uncut(uint32_t conn, tcp::SegmentOut& part);
   bool try_gather(uint32_t conn, const tcp::SegmentOut& segment, io::PacketBuf& packet);
   io::PacketBuf* make_packet(uint32_t conn, const tcp::SegmentOut& segment);

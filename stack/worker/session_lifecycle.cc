@@ -194,7 +194,12 @@ void SessionLifecycle::count_finished(const session::Session& sender, uint32_t c
     state_.contexts[sender.context].sends_under_way -= count;
 }
 
+/// The pieces were not acknowledged, so the port may still read them: it is given no more of them,
+/// and the client is told of their end when the port has freed all packets that it was given.
 void SessionLifecycle::drop_sends(session::Session& sender) {
+  if (sender.sends.piece_count > 0 && !sender.is_local) {
+    sender.fence = state_.ports[sender.port].queued();
+  }
   count_finished(sender, state_.sends.clear(sender.sends));
 }
 
@@ -306,11 +311,6 @@ void SessionLifecycle::abort(uint32_t conn, channel::EndStatus status) {
   }
   const FourTuple tuple = state_.engine.tuple(conn);
   std::optional<tcp::SegmentOut> reset;
-  // Pieces that a port may still read: the client hears of the end when it let go of them.
-  if (aborted.sends.piece_count > 0) {
-    aborted.was_retransmitted = true;
-    aborted.retransmitted_region = session::kManyRegions;
-  }
   tcp::Effects effects;
   state_.engine.on_app_abort(conn, state_.now, effects, reset);
   if (reset) output_.send_alone(tuple, *reset);

@@ -37,7 +37,21 @@ size_t Transmission::transmit() {
     if (idle_turns == kIdleTurnsMax) break;  // the others are first in the next poll
   }
   for (Port& port : state_.ports) port.flush();
+  note_progress(sent, idle_turns);
   return sent;
+}
+
+/// When every scheduled session had a turn in vain, their ports take nothing: they are tried again
+/// by deadline. A poll may give turns to some of them only, so a round may take several polls.
+void Transmission::note_progress(size_t sent, uint32_t idle_turns) {
+  if (sent > 0 || state_.transmit_queue.empty()) {
+    idle_turns_ = 0;
+    return backoff_.reset();
+  }
+  idle_turns_ += idle_turns;
+  if (idle_turns_ < state_.transmit_queue.size()) return;
+  idle_turns_ = 0;
+  backoff_.stall(state_.now);
 }
 
 /// Packets that the session may build now: room where they go, and buffers in stock.
@@ -52,10 +66,6 @@ size_t Transmission::packet_room(const session::Session& sender) {
 /// One turn of the session. It is scheduled again if it has more.
 Transmission::Sent Transmission::transmit_session(uint32_t conn, size_t packets_max) {
   session::Session& sender = state_.session(conn);
-  if (sender.context != session::kNoContext && state_.contexts[sender.context].waits_for_holds) {
-    state_.transmit_queue.schedule(conn);
-    return {};
-  }
   const auto mac = neighbour_of(conn);
   if (!mac) return {};
   Sent sent;

@@ -6,9 +6,11 @@
 
 #include "stack/base/mac_address.h"
 #include "stack/session/session.h"
+#include "stack/worker/backoff.h"
 #include "stack/worker/packet_output.h"
 #include "stack/worker/segment_output.h"
 #include "stack/worker/session_lifecycle.h"
+#include "stack/worker/turn_limits.h"
 #include "stack/worker/worker_state.h"
 
 namespace lyre::worker {
@@ -27,9 +29,17 @@ class Transmission {
 
   /// Returns the packets sent.
   size_t transmit();
+  /// True when sessions have something to send now, or will have in the next turn.
+  bool has_work() const {
+    const TransmitQueue& queue = state_.transmit_queue;
+    return queue.is_waking() || (!queue.empty() && (!backoff_.is_stalled() || idle_turns_ > 0));
+  }
+  /// When sessions are tried again whose ports take nothing.
+  Nanos next_deadline() const { return backoff_.next_deadline(); }
 
  private:
   void wake_for_neighbours();
+  void note_progress(size_t sent, uint32_t idle_turns);
   struct Sent {
     size_t packets = 0;
     uint64_t bytes = 0;
@@ -42,6 +52,8 @@ class Transmission {
 
   WorkerState& state_;
   Parts parts_;
+  Backoff backoff_{kTransmitRetryFirst, kTransmitRetryLongest};
+  uint32_t idle_turns_ = 0;       ///< of the round under way, in which no session sent anything
   uint32_t neighbours_seen_ = 0;  ///< generation for which sessions were woken
 };
 

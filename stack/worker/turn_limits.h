@@ -49,7 +49,15 @@ inline constexpr Nanos kUntoldRetry = micros(100);
 /// A client is told at least this often how much of a long send was acknowledged, while any of it
 /// is.
 inline constexpr Nanos kProgressNewsPause = millis(100);
-/// A port that holds client memory is given a packet to send this often.
-inline constexpr Nanos kNudgeInterval = micros(500);
+/// Memory that ports hold is looked at again after this time, then after twice the time each.
+inline constexpr Nanos kHoldRetryFirst = micros(500);
+inline constexpr Nanos kHoldRetryLongest = millis(100);
+/// Packets that a port is given to send in one wait, so that its driver frees what was sent
+/// before: enough for drivers that free 32 at a time.
+inline constexpr uint32_t kNudgePacketsMax = 64;
+/// Sessions whose ports take nothing are tried again after this time, then after twice the time
+/// each.
+inline constexpr Nanos kTransmitRetryFirst = micros(50);
+inline constexpr Nanos kTransmitRetryLongest = millis(10);
 
 }  // namespace lyre::worker

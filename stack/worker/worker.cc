@@ -33,10 +33,11 @@ size_t Worker::Impl::poll_once(Nanos now) {
   work += lifecycle.run_timers() + neighbourhood.run_timers();
   work += transmission.transmit();
   work += announcements.announce_all();
-  work += neighbourhood.leave_lost_addresses();
-  work += regions.finish_removals();
-  work += contexts.continue_detaching();
+  if (neighbourhood.is_leaving_addresses()) work += neighbourhood.leave_lost_addresses();
+  if (state.client_memory.leaving_count() > 0) work += regions.finish_removals();
+  if (contexts.are_detaching()) work += contexts.continue_detaching();
   work += continue_shutdown();
+  holds.end_turn();
   state.router.wake_workers();
   stats_writer.after_turn(work);
   return work;
@@ -46,15 +47,16 @@ Nanos Worker::Impl::next_deadline() const {
   Nanos deadline = earlier(state.timers.next_deadline(), state.neighbours.next_deadline());
   if (state.notifier.has_untold()) deadline = earlier(deadline, state.now + kUntoldRetry);
   deadline = earlier(deadline, contexts.next_deadline());
+  deadline = earlier(deadline, earlier(transmission.next_deadline(), holds.next_deadline()));
   return earlier(deadline, stats_writer.next_deadline());
 }
 
 bool Worker::Impl::has_waiting_work() {
   if (state.router.has_messages() || !inbox.is_empty() || output.has_local()) return true;
-  if (!state.transmit_queue.empty() || state.transmit_queue.is_waking()) return true;
+  if (transmission.has_work() || submissions.are_waiting()) return true;
   if (shutdown_walk.is_under_way() || neighbourhood.is_leaving_addresses()) return true;
-  return state.client_memory.leaving_count() > 0 || contexts.has_work() ||
-         submissions.are_waiting();
+  // What only waits for the ports has a deadline.
+  return !holds.is_waiting() && (state.client_memory.leaving_count() > 0 || contexts.has_work());
 }
 
 size_t Worker::Impl::drain_inbox() {

@@ -194,9 +194,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FuzzedDataProvider input(data, size);
   // Small hosts: an input is cheap, and every limited resource runs out.
   constexpr HostOptions kSmall{.rx_slots = 128, .connections_max = 16, .contexts_max = kLiars + 1};
-  TwoWorkers hosts(
-      {.delay = micros(5), .frames_max = 64, .holds_until_reclaim = input.ConsumeBool()}, kSmall,
-      kSmall);
+  const auto tx_release =
+      input.ConsumeBool() ? io::sim::TxRelease::kOnReclaim : io::sim::TxRelease::kAtOnce;
+  TwoWorkers hosts({.delay = micros(5), .frames_max = 64, .tx_release = tx_release}, kSmall,
+                   kSmall);
   hosts.app_b->receive_seed = 1;
   require(hosts.connect(kServicePort));
   const channel::SessionName honest = hosts.app_a->only().name;

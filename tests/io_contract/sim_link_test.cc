@@ -178,7 +178,7 @@ TEST(SimLink, TsoPacketsAreCut) {
 
 // A transmit reclaims a full ring, as in real drivers: calling reclaim() is not required.
 TEST(SimLink, WhatWasSentLongAgoTakesNoRoom) {
-  Pair pair({.frames_max = 4, .holds_until_reclaim = true});
+  Pair pair({.frames_max = 4, .tx_release = io::sim::TxRelease::kOnReclaim});
   Memory& memory = *pair.memories[0][0];
   const std::vector<uint8_t> client = contract::pattern(4, 64);
   ASSERT_TRUE(memory.add_region(kRegion, {client.data(), client.size()}));

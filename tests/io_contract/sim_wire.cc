@@ -11,7 +11,7 @@ class SimWire final : public Wire {
         link_({.mtu_bytes = options.mtu_bytes,
                .delay = micros(3),
                .frames_max = 512,
-               .holds_until_reclaim = true}) {
+               .tx_release = io::sim::TxRelease::kOnReclaim}) {
     for (int end = 0; end < 2; ++end) link_.add_queue(end, memories_[end]);
   }
   PacketMemory& memory(int end) override { return memories_[end]; }

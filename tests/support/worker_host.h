@@ -15,6 +15,8 @@ struct HostOptions {
   uint32_t address = 0x0a090001;
   std::vector<InterfaceAddress> addresses{};  ///< in place of `address`
   std::vector<IpAddress> gateways{};
+  io::sim::Link* second_link = nullptr;  ///< with a second port, at the same end
+  uint32_t second_address = 0x0a0a0001;
   uint32_t rx_slots = 512;
   uint32_t connections_max = 64;
   uint32_t contexts_max = 16;
@@ -34,11 +36,18 @@ class WorkerHost {
                  .segment_bytes = options.segment_bytes}),
         stats_(new channel::WorkerStats()),
         rows_(new channel::SessionRow[options.connections_max + kListenerRows]()) {
-    const worker::PortBinding port{.io = &link.add_queue(options.end, memory_),
-                                   .addresses = addresses_of(options),
-                                   .gateways = options.gateways,
-                                   .mtu_bytes = link.options().mtu_bytes,
-                                   .marking = options.marking};
+    std::vector<worker::PortBinding> ports;
+    ports.push_back({.io = &link.add_queue(options.end, memory_),
+                     .addresses = addresses_of(options),
+                     .gateways = options.gateways,
+                     .mtu_bytes = link.options().mtu_bytes,
+                     .marking = options.marking});
+    if (options.second_link != nullptr) {
+      const IpAddress address = IpAddress::v4(options.second_address);
+      ports.push_back({.io = &options.second_link->add_queue(options.end, memory_, 1),
+                       .addresses = {InterfaceAddress::of(address, 24)},
+                       .mtu_bytes = options.second_link->options().mtu_bytes});
+    }
     worker::WorkerConfig config;
     config.engine = {.connections_max = options.connections_max,
                      .sent_records_max = 1024,
@@ -48,7 +57,7 @@ class WorkerHost {
     config.secret = {options.seed, ~options.seed};
     config.seed = options.seed;
     worker_ = std::make_unique<worker::Worker>(
-        config, memory_, std::span(&port, 1), std::span<const worker::RouteBinding>{},
+        config, memory_, ports, std::span<const worker::RouteBinding>{},
         worker::StatsBinding{stats_.get(), {rows_.get(), options.connections_max + kListenerRows}});
   }
 

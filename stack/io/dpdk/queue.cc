@@ -145,6 +145,7 @@ size_t Queue::tx_burst(std::span<PacketBuf* const> in) {
     const size_t count = prepare_burst(in.subspan(taken));
     if (count == 0) break;
     taken += count;
+    taken_ += count;
     flush_pending();
   }
   if (taken < in.size()) ++counters_.tx_full;
@@ -154,6 +155,8 @@ size_t Queue::tx_burst(std::span<PacketBuf* const> in) {
 size_t Queue::drop(std::span<PacketBuf* const> in) {
   for (PacketBuf* packet : in) rte_pktmbuf_free(mbuf_of(packet));
   counters_.tx_dropped += in.size();
+  taken_ += in.size();
+  note_freed();
   return in.size();
 }
 
@@ -191,12 +194,35 @@ void Queue::flush_pending() {
   if (pending_count_ == 0) return;
   uint64_t bytes[kBurstMax];  // read before the burst: a sent packet must not be accessed
   for (size_t i = 0; i < pending_count_; ++i) bytes[i] = pending_[i]->pkt_len;
-  const uint16_t sent = rte_eth_tx_burst(setup_.port_id, setup_.queue_id, pending_.data(),
-                                         static_cast<uint16_t>(pending_count_));
+  const uint16_t sent = burst_pending();
   for (uint16_t i = 0; i < sent; ++i) counters_.tx_bytes += bytes[i];
   counters_.tx_packets += sent;
   std::copy(pending_.begin() + sent, pending_.begin() + pending_count_, pending_.begin());
   pending_count_ -= sent;
+  note_freed();
+}
+
+/// Offers the driver what is pending. The last packet is marked where it was sent: when the driver
+/// has freed it, it has freed all that were taken until now.
+uint16_t Queue::burst_pending() {
+  const auto count = static_cast<uint16_t>(pending_count_);
+  if (setup_.quirks->is_virtual) {
+    return rte_eth_tx_burst(setup_.port_id, setup_.queue_id, pending_.data(), count);
+  }
+  rte_mbuf* last = pending_[count - 1];
+  SentMarks::hold(last);  // before the burst: a sent packet must not be accessed
+  const uint16_t sent = rte_eth_tx_burst(setup_.port_id, setup_.queue_id, pending_.data(), count);
+  if (sent == count) {
+    marks_.add(last, taken_);
+  } else {
+    SentMarks::release(last);
+  }
+  return sent;
+}
+
+void Queue::note_freed() {
+  freed_ = std::max(freed_, marks_.freed());
+  if (marks_.empty() && pending_count_ == 0) freed_ = taken_;
 }
 
 Queue::~Queue() {
@@ -208,6 +234,7 @@ void Queue::drop_pending() {
   for (size_t i = 0; i < pending_count_; ++i) rte_pktmbuf_free(pending_[i]);
   counters_.tx_dropped += pending_count_;
   pending_count_ = 0;
+  note_freed();
 }
 
 Queue::Prepared Queue::prepare(PacketBuf& packet, rte_mbuf*& out) {
@@ -378,6 +405,11 @@ void Queue::reclaim() {
     if (pending_count_ > 0 && !is_link_up()) drop_pending();
   }
   if (setup_.quirks->is_virtual || !is_running_) return;
+  ask_to_free();
+  note_freed();
+}
+
+void Queue::ask_to_free() {
   switch (setup_.quirks->frees) {
     case Frees::kOnRequest:
       if (can_reclaim_) {

@@ -11,6 +11,7 @@
 #include "stack/io/dpdk/driver_quirks.h"
 #include "stack/io/dpdk/memory.h"
 #include "stack/io/dpdk/rx_wait.h"
+#include "stack/io/dpdk/sent_marks.h"
 #include "stack/io/packet_io.h"
 
 namespace lyre::io::dpdk {
@@ -44,6 +45,7 @@ class Queue final : public PacketIo {
   size_t rx_burst(std::span<PacketBuf*> out) override;
   size_t tx_burst(std::span<PacketBuf* const> in) override;
   void reclaim() override;
+  size_t tx_held() const override { return taken_ - freed_; }
 
   const IoCapabilities& capabilities() const override { return setup_.capabilities; }
   IoCounters counters() const override { return counters_; }
@@ -83,6 +85,9 @@ class Queue final : public PacketIo {
   size_t drop(std::span<PacketBuf* const> in);
   size_t prepare_burst(std::span<PacketBuf* const> in);
   void flush_pending();
+  uint16_t burst_pending();
+  void ask_to_free();
+  void note_freed();
   void drop_unsendable();
 
   QueueSetup setup_;
@@ -95,8 +100,11 @@ class Queue final : public PacketIo {
   bool is_armed_ = false;
   bool keeps_its_word_ = false;  ///< the driver announced the last packet that ended a sleep
   uint64_t rx_packets_at_arming_ = 0;
+  SentMarks marks_;
+  uint64_t taken_ = 0;  ///< packets of tx_burst()
+  uint64_t freed_ = 0;  ///< of those, the first ones, that the driver is known to have freed
   bool is_running_ = true;
-  bool can_reclaim_ = true;
+  bool can_reclaim_ = true;  ///< the driver has tx_done_cleanup
   IoCounters counters_;
 };
 

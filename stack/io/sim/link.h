@@ -21,6 +21,14 @@ enum class Checksums : uint8_t {
   kTrusted    ///< not completed; the receiver gets kGood
 };
 
+/// When a port's driver frees the packets that it sent. Until then it holds their pieces.
+enum class TxRelease : uint8_t {
+  kAtOnce,       ///< the CPU copies, as with memif
+  kOnReclaim,    ///< reclaim(), and a burst that finds the ring full
+  kBySending32,  ///< a burst frees what was sent before, 32 packets at a time; reclaim() nothing
+  kOnReclaimWhileUp  ///< as kOnReclaim, but nothing while the link is down
+};
+
 /// Faults of the link. Units: millionths of all frames.
 struct Faults {
   uint32_t loss_ppm = 0;
@@ -43,7 +51,8 @@ struct LinkOptions {
   uint32_t tx_pieces_max = kTxPiecesMax;
   uint32_t tso_segments_max = UINT32_MAX;  ///< a TSO packet with more ends the test
   uint32_t cut_segments_max = UINT32_MAX;  ///< the same for each packet that is cut from them
-  bool holds_until_reclaim = false;        ///< pieces stay held until reclaim(), as with DMA
+  TxRelease tx_release = TxRelease::kAtOnce;
+  uint32_t tx_ring_packets = 1024;  ///< packets that a port holds at most
 };
 
 /// The number of frames of one direction, by outcome.

@@ -27,6 +27,7 @@ class PcapPort final : public PacketIo {
   size_t rx_burst(std::span<PacketBuf*> out) override;
   size_t tx_burst(std::span<PacketBuf* const> in) override;
   void reclaim() override { inner_.reclaim(); }
+  size_t tx_held() const override { return inner_.tx_held(); }
   const IoCapabilities& capabilities() const override { return inner_.capabilities(); }
   IoCounters counters() const override { return inner_.counters(); }
   bool is_link_up() const override { return inner_.is_link_up(); }

@@ -13,6 +13,7 @@ namespace lyre::io::sim {
 namespace {
 
 constexpr uint32_t kSuperPacketBytesMax = 65536 + 64;
+constexpr size_t kFreedAtOnce = 32;
 
 uint32_t total_bytes(const PacketBuf& packet) {
   uint32_t bytes = packet.length;
@@ -38,12 +39,15 @@ Queue::Queue(Link& link, int end, Memory& memory, uint8_t port_index, const MacA
                    .cut_segments_max = options.cut_segments_max,
                    .tx_checksum_in_hardware = is_free,
                    .rx_checksum_in_hardware = is_free};
-  held_regions_.reserve(size_t{options.frames_max} * kTxPiecesMax);
+  held_.resize(options.tx_ring_packets);
   gathered_.reserve(kSuperPacketBytesMax);
 }
 
 size_t Queue::tx_burst(std::span<PacketBuf* const> in) {
   size_t taken = 0;
+  if (link_.options().tx_release == TxRelease::kBySending32 && !in.empty()) {
+    free_oldest(held_count_ / kFreedAtOnce * kFreedAtOnce);
+  }
   while (taken < in.size() && transmit(*in[taken]) == Taken::kYes) ++taken;
   memory_.release(in.first(taken));
   if (taken < in.size()) ++counters_.tx_full;
@@ -58,10 +62,11 @@ Queue::Taken Queue::transmit(PacketBuf& packet) {
   const uint32_t cuts = cut_count(packet);
   LYRE_CHECK(cuts == 1 || !is_refused(packet));
   // As in real drivers, a transmit that finds the ring full of sent packets reclaims them.
-  if (held_regions_.capacity() - held_regions_.size() < kTxPiecesMax) reclaim();
+  if (held_count_ == held_.size()) reclaim();
+  if (held_count_ == held_.size()) return Taken::kNoRoom;
   if (link_.ports_[end_].free.size() < cuts) return Taken::kNoRoom;
   gather(packet);
-  if (link_.options().holds_until_reclaim) hold_pieces(packet);
+  if (link_.options().tx_release != TxRelease::kAtOnce) hold(packet);
   ++counters_.tx_packets;
   counters_.tx_bytes += gathered_.size();
   send_cuts(packet, cuts);
@@ -155,16 +160,27 @@ void Queue::complete_checksums(std::span<uint8_t> frame, const PacketBuf& packet
   if (kind == Checksums::kSoftware) ++counters_.software_checksums;
 }
 
-void Queue::hold_pieces(const PacketBuf& packet) {
+void Queue::hold(const PacketBuf& packet) {
+  Held& held = held_[(held_first_ + held_count_++) % held_.size()];
+  held.piece_count = packet.piece_count;
   for (uint32_t i = 0; i < packet.piece_count; ++i) {
     memory_.hold(packet.pieces[i].region);
-    held_regions_.push_back(packet.pieces[i].region);
+    held.regions[i] = packet.pieces[i].region;
+  }
+}
+
+void Queue::free_oldest(size_t count) {
+  for (; count > 0; --count, --held_count_, ++held_first_) {
+    const Held& freed = held_[held_first_ % held_.size()];
+    for (uint32_t i = 0; i < freed.piece_count; ++i) memory_.let_go(freed.regions[i]);
   }
 }
 
 void Queue::reclaim() {
-  for (const uint32_t region : held_regions_) memory_.let_go(region);
-  held_regions_.clear();
+  const TxRelease release = link_.options().tx_release;
+  if (release == TxRelease::kBySending32) return;
+  if (release == TxRelease::kOnReclaimWhileUp && !link_.is_up()) return;
+  free_oldest(held_count_);
 }
 
 void Queue::append(uint32_t frame) {

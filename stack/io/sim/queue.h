@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -15,6 +16,7 @@ class Queue final : public PacketIo {
   size_t rx_burst(std::span<PacketBuf*> out) override;
   size_t tx_burst(std::span<PacketBuf* const> in) override;
   void reclaim() override;
+  size_t tx_held() const override { return held_count_; }
 
   const IoCapabilities& capabilities() const override { return capabilities_; }
   IoCounters counters() const override { return counters_; }
@@ -33,7 +35,8 @@ class Queue final : public PacketIo {
   void send_cuts(const PacketBuf& packet, uint32_t count);
   void gather(const PacketBuf& packet);
   void complete_checksums(std::span<uint8_t> frame, const PacketBuf& packet);
-  void hold_pieces(const PacketBuf& packet);
+  void hold(const PacketBuf& packet);
+  void free_oldest(size_t count);
   bool receive(uint32_t frame, PacketBuf*& out);
   void judge(PacketBuf& packet) const;
 
@@ -45,7 +48,13 @@ class Queue final : public PacketIo {
   IoCounters counters_;
   uint32_t head_ = Link::kNone;  ///< arrived frames, as a list through the link's frames
   uint32_t tail_ = Link::kNone;
-  std::vector<uint32_t> held_regions_;
+  struct Held {
+    uint32_t piece_count = 0;
+    std::array<uint32_t, kTxPiecesMax> regions{};  ///< of the pieces
+  };
+  std::vector<Held> held_;  ///< a ring of packets that were sent and not freed
+  size_t held_first_ = 0;   ///< the oldest
+  size_t held_count_ = 0;
   std::vector<uint8_t> gathered_;  ///< the packet being sent, whole
 };
 

@@ -51,8 +51,6 @@ class ClientMemory {
   /// The first registered region of the context; kNone when it has none.
   uint32_t first_of(uint32_t context) const { return by_context_[context].front(); }
 
-  uint32_t next_of(uint32_t index) const { return by_context_.front().next(regions_, index); }
-
   /// Nothing more can be sent from the region, which joins those that leave. False: there is no
   /// region of that name. REQUIRES: it does not leave yet.
   bool try_begin_leaving(uint32_t name);

@@ -22,9 +22,8 @@ struct Context {
     kDetaching,  ///< gives up sessions and slots, then waits until no port holds its memory
   };
   State state = State::kFree;
-  bool has_region = false;       ///< the ports know its arena
-  bool is_lent = false;          ///< receive slots may be lent to it
-  bool waits_for_holds = false;  ///< transmits nothing until the ports let go of its memory
+  bool has_region = false;  ///< the ports know its arena
+  bool is_lent = false;     ///< receive slots may be lent to it
   // ---- Detaching ----
   bool resets_sessions = false;  ///< else they are closed
   bool is_leaving_sessions = false;

@@ -31,8 +31,7 @@ struct ReceivedBytes {
 
 /// What the notifier asks of the worker. A conn is the index of a session that a context owns.
 template <typename H>
-concept NotifierHost = requires(H& host, uint32_t conn, Context& context,
-                                session::Session& session) {
+concept NotifierHost = requires(H& host, uint32_t conn, Context& context) {
   { host.tuple(conn) } -> std::convertible_to<const FourTuple&>;
   { host.rtt_min(conn) } -> std::convertible_to<Nanos>;
   { host.rto(conn) } -> std::convertible_to<Nanos>;
@@ -40,8 +39,8 @@ concept NotifierHost = requires(H& host, uint32_t conn, Context& context,
   // Takes the next bytes that the session has to read; their slot is the caller's.
   { host.take_received(conn) } -> std::convertible_to<std::optional<ReceivedBytes>>;
   host.release_slot(conn);
-  // Whether a port may still read memory that the client would get back now.
-  { host.must_wait_for_ports(context, session) } -> std::convertible_to<bool>;
+  // Whether the port may still read memory that the client would get back now.
+  { host.must_wait_for_port(conn) } -> std::convertible_to<bool>;
   // The client was told of the open, or of the end: it knows the session no more then.
   host.on_open_told(conn);
   host.on_end_told(conn);
@@ -84,7 +83,7 @@ class Notifier {
   /// sessions have no news left.
   template <NotifierHost Host>
   size_t announce_all(Host& host, Nanos now);
-  /// After announce_all(): some news waits for room, for slots or for the ports.
+  /// After announce_all(): some news waits for room in a ring, or for slots.
   bool has_untold() const { return has_untold_; }
 
   /// The answer to a kConnect or kListen. REQUIRES: the ring has room.
@@ -106,8 +105,17 @@ class Notifier {
   void announce_sends(Context& context, uint32_t conn, const TcpTimes& times, Nanos now);
   void ring_doorbells();
 
+  /// What announce() leaves.
+  enum class Left : uint8_t {
+    kNothing,
+    kNeedsRoom,  ///< news that waits for room in the ring, or for slots
+    kNeedsPort,  ///< only news that waits until the port freed packets
+  };
+
   template <NotifierHost Host>
-  bool announce(Context& context, uint32_t conn, Host& host, Nanos now);
+  Left announce(Context& context, uint32_t conn, Host& host, Nanos now);
+  template <NotifierHost Host>
+  bool announce_payload(Context& context, uint32_t conn, Host& host);
   template <NotifierHost Host>
   void announce_open(Context& context, uint32_t conn, Host& host);
   template <NotifierHost Host>
@@ -131,22 +139,20 @@ size_t Notifier::announce_all(Host& host, Nanos now) {
   for (const uint32_t index : tables_.contexts.in_use()) {
     Context& context = tables_.contexts[index];
     if (context.state != Context::State::kAttached) continue;
-    const bool did_wait = context.waits_for_holds;
-    context.waits_for_holds = false;
     uint32_t untold_in_a_row = 0;
     // A session that must wait is put back, behind these, for the next turn.
     for (uint32_t left = context.dirty.size(); left > 0 && !context.dirty.empty(); --left) {
-      if (untold_in_a_row == kUntoldInARowMax) {  // the ring is full, or nothing may be lent
-        context.waits_for_holds |= did_wait;
+      if (untold_in_a_row == kUntoldInARowMax) {  // the others are first in the next turn
+        has_untold_ = true;
         break;
       }
       const uint32_t conn = context.dirty.front();
       context.dirty.remove(tables_.sessions, conn);
-      const bool is_told = announce(context, conn, host, now);
-      if (!is_told) mark(conn);
-      has_untold_ |= !is_told;
-      told += is_told;
-      untold_in_a_row = is_told ? 0 : untold_in_a_row + 1;
+      const Left left_untold = announce(context, conn, host, now);
+      if (left_untold != Left::kNothing) mark(conn);
+      has_untold_ |= left_untold == Left::kNeedsRoom;
+      told += left_untold == Left::kNothing;
+      untold_in_a_row = left_untold == Left::kNothing ? 0 : untold_in_a_row + 1;
     }
     if (context.completions.is_broken()) host.expel(context, "completion ring index out of range");
   }
@@ -154,30 +160,40 @@ size_t Notifier::announce_all(Host& host, Nanos now) {
   return told;
 }
 
-/// Tells the session's client all there is. False: not all could be told now.
+/// Tells the session's client as much as can be told now. A port that may still read its memory
+/// delays what gives it back: finished sends, and the end.
 template <NotifierHost Host>
-bool Notifier::announce(Context& context, uint32_t conn, Host& host, Nanos now) {
+Notifier::Left Notifier::announce(Context& context, uint32_t conn, Host& host, Nanos now) {
   session::Session& told = tables_.sessions[conn];
   if (told.must_announce_open) {
-    if (context.completions.room() == 0) return false;
+    if (context.completions.room() == 0) return Left::kNeedsRoom;
     announce_open(context, conn, host);
   }
-  if (host.must_wait_for_ports(context, told)) return false;
-  if (told.must_announce_progress || told.has_unannounced_sends()) {
-    if (context.completions.room() == 0) return false;
+  const bool has_sends = told.must_announce_progress || told.has_unannounced_sends();
+  const bool is_held = (has_sends || told.must_announce_end) && host.must_wait_for_port(conn);
+  if (has_sends && !is_held) {
+    if (context.completions.room() == 0) return Left::kNeedsRoom;
     announce_sends(context, conn, {host.rtt_min(conn), host.rto(conn)}, now);
   }
+  if (!announce_payload(context, conn, host)) return Left::kNeedsRoom;
+  if (is_held) return Left::kNeedsPort;
+  if (!told.must_announce_end) return Left::kNothing;
+  if (context.completions.room() == 0) return Left::kNeedsRoom;
+  announce_end(context, conn, host);
+  return Left::kNothing;
+}
+
+/// Received bytes, and that there are no more. False: not all could be told now.
+template <NotifierHost Host>
+bool Notifier::announce_payload(Context& context, uint32_t conn, Host& host) {
+  session::Session& told = tables_.sessions[conn];
   while (told.has_readable) {
     if (!announce_data(context, conn, host)) return false;
   }
-  if (told.must_announce_finish) {
-    if (context.completions.room() == 0) return false;
-    push(context, {.event = channel::Event::kPeerFinished, .session = name_of(conn)});
-    told.must_announce_finish = false;
-  }
-  if (!told.must_announce_end) return true;
+  if (!told.must_announce_finish) return true;
   if (context.completions.room() == 0) return false;
-  announce_end(context, conn, host);
+  push(context, {.event = channel::Event::kPeerFinished, .session = name_of(conn)});
+  told.must_announce_finish = false;
   return true;
 }
 

@@ -30,6 +30,7 @@ class WorldPort final : public io::PacketIo {
   size_t rx_burst(std::span<io::PacketBuf*> out) override;
   size_t tx_burst(std::span<io::PacketBuf* const> in) override;
   void reclaim() override { inner_.reclaim(); }
+  size_t tx_held() const override { return inner_.tx_held(); }
   const io::IoCapabilities& capabilities() const override { return inner_.capabilities(); }
   io::IoCounters counters() const override { return inner_.counters(); }
   bool is_link_up() const override { return inner_.is_link_up(); }

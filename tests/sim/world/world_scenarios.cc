@@ -58,7 +58,7 @@ WorldPlan draw_world(uint64_t seed, Rng& rng) {
   plan.link.mtu_bytes = kMtus[chance(rng, 60) ? 2 : rng.below(kMtus.size())];
   plan.link.frames_max = draw(rng, 64, 512);
   plan.link.checksums = static_cast<io::sim::Checksums>(rng.below(2));
-  plan.link.holds_until_reclaim = chance(rng, 50);
+  plan.link.tx_release = static_cast<io::sim::TxRelease>(rng.below(4));
   plan.link.tx_pieces_max = draw(rng, 1, io::kTxPiecesMax);
   plan.lag_ppm = draw(rng, 0, 200'000);
   const Nanos delay = draw_micros(rng, 1, 2000);

@@ -12,6 +12,7 @@ class WaitingQueue final : public io::PacketIo {
   size_t rx_burst(std::span<io::PacketBuf*>) override { return 0; }
   size_t tx_burst(std::span<io::PacketBuf* const>) override { return 0; }
   void reclaim() override {}
+  size_t tx_held() const override { return 0; }
   const io::IoCapabilities& capabilities() const override { return capabilities_; }
   io::IoCounters counters() const override { return {}; }
   bool is_link_up() const override { return true; }

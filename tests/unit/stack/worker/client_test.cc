@@ -260,7 +260,7 @@ TEST(Attach, OfMemoryThatThePortsCannotReadEndsThatClientOnly) {
 }
 
 TEST(Detach, WhileBytesAreUnderWayLeavesNothingBehind) {
-  TwoWorkers hosts({.delay = millis(1), .holds_until_reclaim = true});
+  TwoWorkers hosts({.delay = millis(1), .tx_release = io::sim::TxRelease::kOnReclaim});
   ASSERT_TRUE(hosts.connect());
   hosts.app_a->send_pattern(hosts.app_a->only().name, 0, 500'000, 50'000);
   for (int i = 0; i < 3; ++i) hosts.turn();

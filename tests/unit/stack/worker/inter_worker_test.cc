@@ -26,6 +26,7 @@ class ClaimedIo : public io::PacketIo {
   }
   size_t tx_burst(std::span<io::PacketBuf* const> in) override { return io_.tx_burst(in); }
   void reclaim() override { io_.reclaim(); }
+  size_t tx_held() const override { return io_.tx_held(); }
   const io::IoCapabilities& capabilities() const override { return io_.capabilities(); }
   io::IoCounters counters() const override { return io_.counters(); }
   bool is_link_up() const override { return io_.is_link_up(); }

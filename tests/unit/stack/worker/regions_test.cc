@@ -167,17 +167,10 @@ INSTANTIATE_TEST_SUITE_P(Rules, BadName,
 class HeldMemory : public RegisteredMemory {
  protected:
   HeldMemory()
-      : RegisteredMemory(
-            {.delay = micros(20), .faults = {.loss_ppm = 30'000}, .holds_until_reclaim = true}) {}
+      : RegisteredMemory({.delay = micros(20),
+                          .faults = {.loss_ppm = 30'000},
+                          .tx_release = io::sim::TxRelease::kOnReclaim}) {}
 };
-
-TEST_F(HeldMemory, IsGivenBackWhenNoPortHoldsIt) {
-  send_all();
-  ASSERT_TRUE(hosts.run_until([&] { return hosts.app_a->only().sends_done == 10; }));
-  EXPECT_EQ(hosts.a.memory().region_holds(kIndex), 0u);
-  EXPECT_TRUE(hosts.app_b->only().is_equal);
-  EXPECT_GT(hosts.a.stats().tcp_payload_retransmitted.get(), 0u);
-}
 
 TEST_F(HeldMemory, GoesOnlyWhenNoPortHoldsIt) {
   send_all();

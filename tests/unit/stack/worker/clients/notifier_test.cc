@@ -33,7 +33,7 @@ struct PlayedHost {
     return bytes;
   }
   void release_slot(uint32_t slot) { released.push_back(slot); }
-  bool must_wait_for_ports(Context&, session::Session&) { return is_held; }
+  bool must_wait_for_port(uint32_t) const { return is_held; }
   void on_open_told(uint32_t conn) { opens_told.push_back(conn); }
   void on_end_told(uint32_t conn) { ends_told.push_back(conn); }
   void expel(Context& context, const char* reason) {
@@ -163,6 +163,29 @@ TEST_F(NotifierTest, AnOpenThatWasNeverToldFails) {
   EXPECT_EQ(entries[0].event, Event::kConnectFailed);
   EXPECT_EQ(entries[0].status, channel::EndStatus::kRefused);
   EXPECT_EQ(entries[0].body.opened.cookie, 9u);
+}
+
+TEST_F(NotifierTest, APortThatHoldsMemoryDelaysOnlyWhatGivesItBack) {
+  host.is_held = true;
+  sessions[0].must_announce_open = sessions[0].must_announce_finish = true;
+  sessions[0].must_announce_end = true;
+  finish_send(0);
+  receive(0, 5);
+  finish_send(1);
+  EXPECT_EQ(announce(), 0u);
+  EXPECT_FALSE(notifier.has_untold()) << "it waits neither for room nor for slots";
+  const auto first = told();
+  ASSERT_EQ(first.size(), 3u);
+  EXPECT_EQ(first[0].event, Event::kConnected);
+  EXPECT_EQ(first[1].event, Event::kData);
+  EXPECT_EQ(first[2].event, Event::kPeerFinished);
+  host.is_held = false;
+  EXPECT_EQ(announce(), 2u);
+  const auto second = told();
+  ASSERT_EQ(second.size(), 3u);
+  EXPECT_EQ(second[0].event, Event::kSendDone);
+  EXPECT_EQ(second[1].event, Event::kEnded);
+  EXPECT_EQ(second[2].event, Event::kSendDone);
 }
 
 TEST_F(NotifierTest, LendsSlotsAndCopiesWhereThePoolIsLow) {

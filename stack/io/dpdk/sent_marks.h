@@ -1,0 +1,53 @@
+#pragma once
+
+#include <rte_mbuf_core.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace lyre::io::dpdk {
+
+/// Tells when a driver has freed packets that it was given to send. DPDK has no call for that, so
+/// one packet of each burst is marked: this object holds a second reference to its first segment,
+/// and the driver has freed the packet when this reference is the only one. Drivers free packets in
+/// the order in which they took them.
+/// Owner: takes its memory at construction; it shares marked packets with the driver.
+/// Thread: the queue's worker.
+class SentMarks {
+ public:
+  /// Marks that are kept at a time. A mark that finds no room replaces the one before it, which
+  /// then counts as freed with the later packet.
+  static constexpr size_t kMarksMax = 2048;
+
+  SentMarks() : marks_(new Mark[kMarksMax]) {}
+  ~SentMarks();
+  SentMarks(const SentMarks&) = delete;
+  SentMarks& operator=(const SentMarks&) = delete;
+
+  /// Takes the second reference to a packet before it is given to the driver.
+  static void hold(rte_mbuf* packet);
+  /// Gives it back.
+  static void release(rte_mbuf* packet);
+
+  /// The packet, for which hold() was called, was sent as the last of `count` packets so far.
+  void add(rte_mbuf* packet, uint64_t count);
+  /// How many packets, as add() counted them, the driver is known to have freed.
+  uint64_t freed();
+  /// After freed(): true when the driver has freed all marked packets.
+  bool empty() const { return head_ == tail_; }
+
+ private:
+  struct Mark {
+    rte_mbuf* packet = nullptr;
+    uint64_t count = 0;
+  };
+  Mark& at(size_t index) { return marks_[index % kMarksMax]; }
+
+  std::unique_ptr<Mark[]> marks_;  ///< a ring
+  size_t head_ = 0;
+  size_t tail_ = 0;
+  uint64_t freed_ = 0;
+};
+
+}  // namespace lyre::io::dpdk

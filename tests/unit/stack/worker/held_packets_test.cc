@@ -1,0 +1,203 @@
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/support/two_workers.h"
+
+// Drivers that free sent packets late: sessions go on, and a client gets memory back only when no
+// port can read it any more.
+namespace lyre::test {
+namespace {
+
+using io::sim::TxRelease;
+
+constexpr uint32_t kName = (1u << channel::kRegionIndexBits) + worker::kContextsMax + 5;
+constexpr uint32_t kIndex = worker::kContextsMax + 5;
+constexpr uint32_t kBytes = 400'000;
+constexpr uint32_t kBlock = 20'000;
+
+/// One client with registered memory, on two hosts.
+class HeldPackets {
+ public:
+  explicit HeldPackets(const io::sim::LinkOptions& link, const HostOptions& left = {},
+                       const HostOptions& right = {})
+      : hosts(link, left, right), bytes(kBytes) {
+    for (uint32_t i = 0; i < kBytes; ++i) bytes[i] = pattern(1, i);
+    hosts.app_b->receive_seed = 1;
+    LYRE_CHECK(hosts.connect());
+    hosts.client_a->add_region(kName, bytes.data(), kBytes);
+    hosts.run_for(micros(100));
+  }
+
+  PatternApp::Stream& left() { return hosts.app_a->only(); }
+  PatternApp::Stream& right() { return hosts.app_b->only(); }
+  uint32_t holds() { return hosts.a.memory().region_holds(kIndex); }
+  void send(channel::SessionName session, uint32_t length = kBytes) {
+    for (uint32_t at = 0; at < length; at += kBlock) {
+      ASSERT_TRUE(hosts.client_a->send(session, at, kBlock, kName));
+    }
+  }
+  /// The virtual time until all bytes are acknowledged.
+  Nanos transfer() {
+    const Nanos begin = hosts.now;
+    send(left().name);
+    EXPECT_TRUE(hosts.run_until([&] { return left().sends_done == kBytes / kBlock; }));
+    EXPECT_TRUE(right().is_equal);
+    EXPECT_EQ(right().received, kBytes);
+    return hosts.now - begin;
+  }
+  uint64_t frames_sent() { return hosts.a.stats().tx_packets.get(); }
+
+  TwoWorkers hosts;
+  std::vector<uint8_t> bytes;
+};
+
+Nanos time_of_transfer(TxRelease release, uint32_t loss_ppm, uint64_t seed) {
+  HeldPackets world({.seed = seed,
+                     .delay = micros(50),
+                     .rate_bytes_per_s = 1'250'000'000,
+                     .faults = {.loss_ppm = loss_ppm},
+                     .tx_release = release});
+  return world.transfer();
+}
+
+TEST(HeldPackets, RetransmissionsDoNotWaitForTheDriver) {
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    const Nanos at_once = time_of_transfer(TxRelease::kAtOnce, 10'000, seed);
+    const Nanos by_sending = time_of_transfer(TxRelease::kBySending32, 10'000, seed);
+    EXPECT_LE(by_sending, at_once + micros(100)) << "seed " << seed;
+  }
+}
+
+// Without a buffer for a copy, client memory is sent again, and what is told waits for the driver.
+TEST(HeldPackets, WithoutBuffersFinishedSendsWaitForTheDriver) {
+  HeldPackets world({.delay = micros(50), .tx_release = TxRelease::kOnReclaim}, {.rx_slots = 64});
+  std::vector<io::PacketBuf*> taken;
+  while (world.hosts.a.memory().rx_slots_free() > 4) {
+    taken.push_back(world.hosts.a.memory().alloc_rx());
+  }
+  world.hosts.link.set_up(false);
+  world.send(world.left().name, kBlock);
+  world.hosts.run_for(millis(2));
+  world.hosts.link.set_up(true);
+  ASSERT_TRUE(world.hosts.run_until([&] { return world.left().sends_done == 1; }));
+  EXPECT_EQ(world.holds(), 0u);
+  EXPECT_GT(world.hosts.a.stats().tcp_payload_retransmitted.get(), 0u);
+  EXPECT_EQ(world.hosts.a.stats().copied_tx_bytes.get(), 0u);
+  world.hosts.a.memory().release(taken);
+}
+
+TEST(HeldPackets, AResetByThePeerDoesNotGiveBackMemoryThatThePortReads) {
+  HeldPackets world({.delay = micros(50), .tx_release = TxRelease::kBySending32});
+  world.send(world.left().name);
+  ASSERT_TRUE(world.hosts.run_until([&] { return world.right().received > 0; }));
+  ASSERT_TRUE(world.hosts.client_b->tell(channel::Op::kAbort, world.right().name));
+  bool was_held = false;
+  ASSERT_TRUE(world.hosts.run_until([&] {
+    was_held |= world.holds() > 0;
+    return world.left().is_ended || world.left().sends_done == kBytes / kBlock;
+  }));
+  EXPECT_TRUE(was_held);
+  EXPECT_EQ(world.holds(), 0u);
+  EXPECT_TRUE(world.hosts.run_until([&] { return world.left().is_ended; }));
+  EXPECT_EQ(world.left().status, channel::EndStatus::kReset);
+}
+
+/// Two hosts with two wires between them; the first wire's ports hold packets while it is down.
+class StuckPort : public testing::Test {
+ protected:
+  StuckPort()
+      : world({.delay = micros(20),
+               .tx_release = TxRelease::kOnReclaimWhileUp,
+               .tx_ring_packets = 64},
+              with_second(0), with_second(1)) {
+    stuck = world.left().name;
+    world.hosts.client_a->connect({IpAddress::v4(0x0a0a0002), 5000}, 10);
+    LYRE_CHECK(run_until([&] { return world.hosts.app_a->stream_count() == 2; }));
+    for (const auto& [index, stream] : world.hosts.app_a->streams()) {
+      if (index != stuck.index) other = stream.name;
+    }
+    // Bytes of which the port of `stuck` will not let go.
+    world.hosts.link.set_up(false);
+    world.send(stuck, 2 * kBlock);
+    run_for(micros(200));
+    LYRE_CHECK(world.holds() > 0);
+  }
+  HostOptions with_second(int end) {
+    return {.second_link = &second_link,
+            .second_address = 0x0a0a0001u + static_cast<uint32_t>(end)};
+  }
+  template <typename IsDone>
+  bool run_until(IsDone is_done, Nanos limit = seconds(5)) {
+    return world.hosts.run_until(
+        [&] {
+          second_link.advance(world.hosts.now);
+          return is_done();
+        },
+        limit);
+  }
+  void run_for(Nanos span) {
+    const Nanos end = world.hosts.now + span;
+    run_until([&] { return world.hosts.now >= end; }, span);
+  }
+  bool is_ended(channel::SessionName session) {
+    return world.hosts.app_a->stream(session.index)->is_ended;
+  }
+
+  io::sim::Link second_link{{.delay = micros(20)}};
+  HeldPackets world;
+  channel::SessionName stuck;
+  channel::SessionName other;
+};
+
+TEST_F(StuckPort, HoldsUpTheEndOfItsSessionOnly) {
+  ASSERT_TRUE(world.hosts.client_a->tell(channel::Op::kAbort, stuck));
+  run_for(millis(5));
+  world.send(other);
+  EXPECT_TRUE(run_until(
+      [&] { return world.hosts.app_a->stream(other.index)->sends_done == kBytes / kBlock; },
+      millis(500)));
+  EXPECT_FALSE(is_ended(stuck));
+  world.hosts.link.set_up(true);
+  EXPECT_TRUE(run_until([&] { return is_ended(stuck); }));
+  EXPECT_EQ(world.holds(), 0u);
+}
+
+TEST_F(StuckPort, IsAskedSeldomAndGivenFewPackets) {
+  ASSERT_TRUE(world.hosts.client_a->tell(channel::Op::kAbort, stuck));
+  run_for(millis(50));
+  const uint64_t polls_before = world.hosts.a.stats().polls.get();
+  const uint64_t sent_before = world.frames_sent();
+  run_for(seconds(1));
+  EXPECT_FALSE(world.hosts.a.worker().has_waiting_work());
+  EXPECT_LT(world.hosts.a.stats().polls.get() - polls_before, 400u);
+  EXPECT_LT(world.frames_sent() - sent_before, 100u);
+  EXPECT_FALSE(is_ended(stuck));
+}
+
+TEST_F(StuckPort, HoldsUpTheRemovalOfMemoryWithoutSpinning) {
+  world.hosts.client_a->remove_region(kName);
+  run_for(millis(50));
+  const uint64_t polls_before = world.hosts.a.stats().polls.get();
+  run_for(seconds(1));
+  EXPECT_FALSE(world.hosts.a.worker().has_waiting_work());
+  EXPECT_LT(world.hosts.a.stats().polls.get() - polls_before, 400u);
+  EXPECT_GT(world.holds(), 0u);
+  world.hosts.link.set_up(true);
+  EXPECT_TRUE(run_until([&] { return world.holds() == 0; }));
+}
+
+TEST_F(StuckPort, ThatIsFullDoesNotKeepTheWorkerAwake) {
+  // Requests to connect fill the ring of the port, which frees nothing.
+  world.send(stuck);
+  for (uint32_t i = 0; i < 40; ++i) {
+    world.hosts.client_a->connect({IpAddress::v4(0x0a090002), 5000}, 100 + i);
+  }
+  run_for(seconds(20));
+  const uint64_t polls_before = world.hosts.a.stats().polls.get();
+  run_for(seconds(1));
+  EXPECT_LT(world.hosts.a.stats().polls.get() - polls_before, 1000u);
+}
+
+}  // namespace
+}  // namespace lyre::test
