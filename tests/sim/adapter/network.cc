@@ -314,7 +314,7 @@ void Network::take(End& to, const Packet& packet) {
 void Network::on_ack(End& to, const Packet& packet) {
   to.window_end = std::max(to.window_end, packet.window_end);
   if (packet.ack > to.acked && packet.ack <= to.to_send()) {
-    grow_window(to, packet.ack - to.acked);
+    to.window.on_acked(packet.ack - to.acked, settings_.segment_bytes_max);
     to.acked = packet.ack;
     to.sent = std::max(to.sent, to.acked);
     if (to.acked >= to.timed_end) take_sample(to);
@@ -359,9 +359,12 @@ std::vector<uint8_t> Network::read(const End& end, uint64_t from, uint64_t bytes
 void Network::push(End& end) {
   if (end.state != End::State::kOpen || !knows(end)) return;
   const bool had_nothing = end.unanswered_ns == 0;
+  uint64_t window = settings_.in_flight_bytes_max;
+  if (settings_.queue_bytes > 0)
+    window = std::min(window, end.window.bytes(settings_.segment_bytes_max));
   while (end.sent < end.to_send()) {
     const bool has_room = end.sent < end.window_end || end.sent == end.queued;
-    if (!has_room || end.sent - end.acked >= window_bytes(end)) break;
+    if (!has_room || end.sent - end.acked >= window) break;
     send_segment(end);
   }
   if (end.acked == end.to_send()) return;
@@ -412,25 +415,6 @@ void Network::take_sample(End& end) {
   end.rto_ns = end.rtt.rto.value;
 }
 
-// RFC 5681 3.1, and after a timeout 4 as Tahoe did: queues that overflow need no more.
-uint64_t Network::window_bytes(const End& end) const {
-  if (settings_.queue_bytes == 0) return settings_.in_flight_bytes_max;
-  return std::min(settings_.in_flight_bytes_max,
-                  std::max<uint64_t>(end.cwnd, settings_.segment_bytes_max));
-}
-
-void Network::grow_window(End& end, uint64_t acked) {
-  const uint64_t segment = settings_.segment_bytes_max;
-  end.cwnd = std::max(end.cwnd, segment);
-  end.cwnd += end.cwnd < end.ssthresh ? acked : acked * segment / end.cwnd;
-}
-
-void Network::shrink_window(End& end) {
-  const uint64_t segment = settings_.segment_bytes_max;
-  end.ssthresh = std::max((end.sent - end.acked) / 2, 2 * segment);
-  end.cwnd = segment;
-}
-
 void Network::arm(End& end) {
   const int64_t now_ns = events_.now_ns();
   end.timer_ns = now_ns + end.rto_ns;
@@ -461,7 +445,7 @@ void Network::on_timer(End& end) {
   }
   end.rto_ns = std::min(end.rto_ns * 2, kRtoMaxNs);
   end.timed_ns = 0;
-  shrink_window(end);
+  end.window.on_timeout(end.sent - end.acked, settings_.segment_bytes_max);
   if (end.state == End::State::kOpening) return send_syn(end);
   retransmit(end);
 }

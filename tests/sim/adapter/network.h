@@ -12,6 +12,7 @@
 #include "stack/base/rng.h"
 #include "stack/tcp/rtt.h"
 #include "tests/sim/adapter/events.h"
+#include "tests/sim/adapter/send_window.h"
 
 /// Hosts with a daemon each, rails between them, and TCP connections as a client of a daemon sees
 /// them: bytes in order, acknowledgements, a window, retransmission, the ways in which a connection
@@ -59,9 +60,8 @@ struct End {
   int64_t timed_ns = 0;    ///< when the packet was sent that the round trip is measured by; 0: none
   uint64_t timed_end = 0;  ///< it is answered by this acknowledgement
   int64_t rto_ns = 0;      ///< with its back-off
-  int64_t told_rto_ns = 0;  ///< the same, as of the last acknowledgement
-  uint64_t cwnd = 0;        ///< where queues have an end: see grow_window()
-  uint64_t ssthresh = UINT64_MAX;
+  int64_t told_rto_ns = 0;     ///< the same, as of the last acknowledgement
+  SendWindow window;           ///< where queues have an end
   int64_t timer_ns = 0;        ///< when the timer acts; 0: it is off
   int64_t timer_event_ns = 0;  ///< of the event that looks at it next; 0: there is none
   int64_t unanswered_ns = 0;   ///< since when something waits for an acknowledgement; 0: nothing
@@ -220,9 +220,6 @@ class Network {
   void expect_timer(End& end, int64_t at_ns);
   void begin_timing(End& end, uint64_t until);
   void take_sample(End& end);
-  uint64_t window_bytes(const End& end) const;
-  void grow_window(End& end, uint64_t acked);
-  void shrink_window(End& end);
   void on_timer(End& end);
   void probe(End& end);
   void finish_if_over(End& end);

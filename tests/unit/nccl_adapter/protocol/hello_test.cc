@@ -14,7 +14,12 @@ namespace {
 using HelloBuffer = std::array<uint8_t, kHelloBytes>;
 
 HelloBuffer sample_hello() {
-  Hello hello{.stream_index = 3, .stream_count = 4, .incarnation = 5, .listen_port = 4711, .pid = 99, .host = "node7"};
+  Hello hello{.stream_index = 3,
+              .stream_count = 4,
+              .incarnation = 5,
+              .listen_port = 4711,
+              .pid = 99,
+              .host = "node7"};
   hello.nonce.fill(1);
   hello.comm_id.fill(2);
   HelloBuffer buffer;

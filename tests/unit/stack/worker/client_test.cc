@@ -160,11 +160,8 @@ TEST(Detach, ClosesSessionsAndTakesLentSlotsBack) {
   hosts.app_a->send_pattern(hosts.app_a->only().name, 0, 100'000, 10'000);
   ASSERT_TRUE(hosts.run_until([&] { return hosts.app_b->only().received == 100'000; }));
   hosts.client_b->detach();
-  bool is_detached = false;
-  EXPECT_TRUE(hosts.run_until([&] {
-    is_detached |= has_reply(hosts.b.worker(), worker::Reply::Kind::kDetached, 0);
-    return is_detached && hosts.app_a->only().is_finished;
-  }));
+  EXPECT_TRUE(await_detached(hosts, hosts.b));
+  EXPECT_TRUE(hosts.run_until([&] { return hosts.app_a->only().is_finished; }));
   EXPECT_FALSE(hosts.app_a->only().is_ended) << "its own direction is open";
   EXPECT_GE(hosts.b.memory().rx_slots_free(), free_before);
 }
@@ -183,11 +180,8 @@ TEST(Detach, DeliversWhatTheClientSentBeforeTheEnd) {
   ASSERT_TRUE(hosts.connect());
   hosts.app_a->send_pattern(hosts.app_a->only().name, 0, 500'000, 50'000);
   hosts.client_a->detach();  // the worker has not even seen the submissions
-  bool is_detached = false;
-  EXPECT_TRUE(hosts.run_until([&] {
-    is_detached |= has_reply(hosts.a.worker(), worker::Reply::Kind::kDetached, 0);
-    return is_detached && hosts.app_b->only().is_finished;
-  }));
+  EXPECT_TRUE(await_detached(hosts, hosts.a));
+  EXPECT_TRUE(hosts.run_until([&] { return hosts.app_b->only().is_finished; }));
   EXPECT_EQ(hosts.app_b->only().received, 500'000u);
   EXPECT_FALSE(hosts.app_b->only().is_ended);
 }
