@@ -51,7 +51,7 @@ inline constexpr int kSlicesPerTake = 32;
 /// Rounds of taking slices in one call, so that one busy comm does not keep the others waiting.
 inline constexpr int kTakeRoundsMax = 8;
 
-/// Streams of one comm, and how many of them are made where nobody asked for a number.
+/// Streams of one comm, and how many of them are made when LYRE_STREAMS is not set.
 inline constexpr uint16_t kStreamsMax = 64;
 inline constexpr uint16_t kStreamsAutoMax = 8;
 /// What one flow can be relied on to carry in a cloud's network.
@@ -98,7 +98,7 @@ inline constexpr int64_t kDialNsMax = 3'000'000'000;
 /// A host that has our hello and has not answered it is probed this often, and so often in vain.
 inline constexpr uint32_t kProbeMs = 1000;
 inline constexpr uint32_t kProbesMax = 3;
-/// A comm that waits and hears nothing asks every stream for a sign of life this often.
+/// A comm that waits sends a ping on each stream on which nothing arrived for this long.
 inline constexpr int64_t kPingNs = 1'000'000'000;
 /// A stream on which nothing was acknowledged for this long is stalled, but not before TCP had the
 /// time to retransmit twice: kStallTimeouts of its retransmission timeout. On a slow or long path
@@ -107,7 +107,7 @@ inline constexpr int64_t kStallNs = 1'000'000'000;
 inline constexpr int64_t kStallTimeouts = 3;
 /// A stream this many times slower than the fastest is dialled again from another source port.
 inline constexpr uint64_t kSlowFactor = 4;
-/// With less under way it may be the caller who is slow.
+/// With fewer bytes under way the rate may be limited by the caller.
 inline constexpr uint64_t kSlowBacklogBytes = kBlockBytes;
 /// It is judged over this much time of having something to send, not more often than this, and not
 /// by what was longer ago.
@@ -116,7 +116,7 @@ inline constexpr int64_t kSlowPauseNs = 10'000'000'000;
 /// What the peer gets beyond LYRE_RESUME_SECONDS: it notices later than we do.
 inline constexpr int64_t kResumeMarginNs = 2'000'000'000;
 
-/// Closed receiving comms whose last word is kept for a peer that asks again.
+/// Closed receiving comms whose result is kept for a peer that dials again.
 inline constexpr size_t kDepartedMax = 4096;
 
 }  // namespace lyre::nccl_adapter

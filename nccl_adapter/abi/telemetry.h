@@ -6,8 +6,8 @@
 #include <cstring>
 
 /// What a process that uses the NCCL plugin shows of its comms: a file in shared memory, written by
-/// the plugin a few times a second, read by `lyre comms` whenever somebody looks. Reading disturbs
-/// nobody. Values may be anything: readers check them.
+/// the plugin a few times a second, read by `lyre comms` at any time. Reading does not disturb
+/// the writer. Values may be anything: readers check them.
 namespace lyre::nccl_abi {
 
 inline constexpr uint64_t kTelemetryMagic = 0x534d'4d4f'4345'5259ull;  // "YRECOMMS"

@@ -34,8 +34,8 @@ Result Comm::post(void* data, uint64_t bytes, const Registration* registration,
                   const Operation& operation, Request** out) {
   *out = nullptr;
   if (has_failed()) {
-    // Whoever closes with requests in flight may not meet an error while posting them: the peer
-    // that did so a moment earlier is an error for who wants to know, in test().
+    // A rank that is about to close with requests in flight must be able to post them although its
+    // peer closed a moment earlier: test() returns the error.
     if (result_ == Result::kRemoteError) *out = post_request(data, bytes);
     return *out != nullptr ? Result::kSuccess : report();
   }
@@ -150,7 +150,7 @@ void Comm::on_broken(Lane& lane, Io how) {
   trouble_ = how == Io::kFinished ? "the connection ended without a goodbye"
                                   : std::string("the connection ended: ") + lyre_strerror(code);
   if (!lane.path_text.empty()) trouble_ += " (" + lane.path_text + ")";
-  // A reset is an answer: somebody is there.
+  // A reset is an answer of the peer's host.
   if (code != LYRE_E_TIMEDOUT && code != LYRE_E_UNREACHABLE) alive_ns_ = environment_->now_ns();
   drop_lane(lane);
   if (has_peer_ended_ && !is_any_up()) on_peer_ended();
@@ -202,7 +202,7 @@ void Comm::ask_for_life(int64_t now_ns) {
 }
 
 // Without any session the peer has the time that a daemon may take to come back, and at most the
-// time after which a silent peer is given up. Who is silent while nobody waits is not late.
+// time after which a silent peer is given up. Silence counts only while a request waits.
 void Comm::judge_absence(int64_t now_ns) {
   if (is_answer_due() || !is_awaiting()) alive_ns_ = now_ns;
   if (is_any_up() || is_answer_due() || !is_awaiting()) {
@@ -246,8 +246,8 @@ void Comm::fail(Result result, std::string why) {
   }
 }
 
-// Nothing of ours is waited for over there, so this side may end in order too; where that might
-// take long, it need not.
+// The peer waits for nothing from here, so this side ends in order, too, unless the stream is
+// silent and that might take long.
 void Comm::on_bye() {
   for (const auto& lane : lanes_) {
     const bool is_silent = environment_->now_ns() - lane->answered_ns >= kStallNs;

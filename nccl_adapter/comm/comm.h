@@ -16,7 +16,7 @@
 
 namespace lyre::nccl_adapter {
 
-/// Who is at the other end, for messages.
+/// The process at the other end, for messages.
 struct Peer {
   std::string host;
   uint32_t pid = 0;
@@ -32,8 +32,8 @@ struct Registration {
 };
 
 /// One NCCL connection, seen from one end: an ordered stream of messages in one direction, carried
-/// by several lanes. A lane that breaks is an incident; the comm fails when nobody answers any
-/// more. Thread: under the instance's lock. Owner: the instance.
+/// by several lanes. A lane that breaks is replaced; the comm fails when the peer does not answer
+/// any more. Thread: under the instance's lock. Owner: the instance.
 class Comm : public SessionOwner {
  public:
   Comm(Environment* environment, const Nonce& id, Peer peer, size_t lanes);
@@ -52,17 +52,17 @@ class Comm : public SessionOwner {
                         const Operation& operation, Request** out);
   nccl_abi::Result test(Request* request, int* done, int* sizes);
   Registration* add_registration(const void* data, uint64_t bytes);
-  /// After this nobody touches the region; a request that would have is cancelled, and the comm
-  /// with it.
+  /// After this the region is not read or written; a request that would have is cancelled, and the
+  /// comm with it.
   nccl_abi::Result remove_registration(const Registration* registration);
 
   /// Starts the end: says goodbye on every lane.
   void begin_close();
-  /// It was closed with nothing in flight: its last word is worth hearing.
+  /// It was closed with nothing in flight.
   bool has_parted() const { return is_closing_ && !is_aborted_ && !has_failed(); }
   /// The peer's host has the goodbye. REQUIRES: begin_close() before.
   bool is_goodbye_heard();
-  /// Whether the goodbye is acknowledged, or nobody is there to do so.
+  /// Whether the goodbye is acknowledged, or no stream is left that could be.
   bool is_close_done();
   /// Leaves the sessions to the daemon, which finishes in order what is still worth it.
   void finish_close();
@@ -107,9 +107,9 @@ class Comm : public SessionOwner {
   /// The lane has no session any more.
   virtual void on_lane_lost(Lane&) {}
   virtual void watch(int64_t) {}
-  /// Whether somebody here waits for the peer.
+  /// Whether a request or connect() waits for the peer.
   virtual bool is_awaiting() const { return active() > 0; }
-  /// Somebody over there was reached and has not answered yet.
+  /// The peer's host has a hello, and its process has not answered yet.
   virtual bool is_answer_due() const { return false; }
 
   /// Ends the comm with a reason, which the next call that needs the comm reports. The first wins.

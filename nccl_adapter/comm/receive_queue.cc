@@ -6,7 +6,7 @@
 namespace lyre::nccl_adapter {
 namespace {
 
-// Streams leave few holes in a message; whoever makes thousands wants our memory.
+// Streams leave few holes in a message; thousands are an attempt to use up memory.
 constexpr size_t kPiecesMax = 4096;
 
 }  // namespace
@@ -85,7 +85,7 @@ ReceiveQueue::Verdict ReceiveQueue::begin_data(FrameProgress* reader) {
   }
   const uint64_t end = header.offset + header.bytes;
   if (message.placed.overlaps(header.offset, end)) {
-    // Sent again because nobody told the sender; always the whole frame.
+    // Sent again because the grant was lost; always the whole frame.
     reader->is_skipped = message.placed.covers(header.offset, end);
     return reader->is_skipped ? Verdict::kMore : Verdict::kBroken;
   }

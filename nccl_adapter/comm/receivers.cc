@@ -6,7 +6,7 @@
 
 namespace lyre::nccl_adapter {
 
-// Also one that has failed meanwhile: whoever accepts shall meet an error, not wait for ever.
+// A comm that has failed meanwhile, too: its user gets the error and does not wait for ever.
 RecvComm* ListenComm::take() {
   if (arrivals_.empty()) return nullptr;
   RecvComm* arrival = arrivals_.front();

@@ -26,7 +26,7 @@ class ListenComm {
   bool is_full() const { return arrivals_.size() >= kArrivalsMax; }
   /// A comm that waits for accept(). Owner: the instance.
   void add(RecvComm* arrival) { arrivals_.push_back(arrival); }
-  /// nullptr: nobody is there yet.
+  /// nullptr: no comm waits.
   RecvComm* take();
 
  private:
@@ -35,7 +35,7 @@ class ListenComm {
   std::deque<RecvComm*> arrivals_;
 };
 
-/// Whoever owns the comms.
+/// The owner of the comms.
 class CommOwner {
  public:
   virtual void adopt(std::unique_ptr<Comm> comm) = 0;
@@ -55,7 +55,7 @@ class Receivers final : public HelloReceiver {
       : environment_(environment), owner_(owner) {}
 
   ListenComm* listen(const Nonce& nonce);
-  /// What nobody accepted is the caller's to close: take() it before.
+  /// The caller closes the comms that were not accepted: take() them before.
   void close(ListenComm* listen_comm) { listen_comms_.erase(listen_comm->nonce()); }
   size_t listening() const { return listen_comms_.size(); }
 

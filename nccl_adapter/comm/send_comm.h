@@ -12,11 +12,11 @@
 
 namespace lyre::nccl_adapter {
 
-/// The end that sends, and that dials: one lane to begin with, the others behind its back, and
-/// every one again that breaks, stalls or is slow.
+/// The end that sends, and that dials: the first lane for connect(), the others in the background,
+/// and each one again that breaks, stalls or is slow.
 class SendComm final : public Comm {
  public:
-  /// `id` is nobody else's; `device` is the port that NCCL chose.
+  /// `id` is unique; `device` is the port that NCCL chose.
   SendComm(Environment* environment, const Nonce& id, size_t device, const Handle& handle);
 
   /// The first lane is there: NCCL may have the comm.

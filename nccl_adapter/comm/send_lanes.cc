@@ -22,7 +22,7 @@ int64_t pause_ns(int64_t first_ns, uint32_t times, int64_t most_ns) {
 
 void SendComm::on_lane_lost(Lane& lane) { send_again(lane); }
 
-// What nobody knows the fate of goes over other streams, or over this one's successor.
+// Frames that no grant covers are sent again, over other streams or over this one's successor.
 void SendComm::send_again(Lane& lane) {
   for (const SentChunk& sent : lane.sent) queue_.send_again(sent);
   lane.sent.clear();
@@ -101,8 +101,7 @@ void SendComm::redial_all() {
   }
 }
 
-// A path may be bad by bad luck: the fabric chose it by the ports. Another source port is another
-// draw.
+// The fabric chooses a path by the ports: another source port may get a better one.
 void SendComm::find_slow_lane(int64_t now_ns) {
   uint64_t best = 0;
   for (const auto& lane : lanes_) best = std::max(best, lane->busy.bytes_per_s(now_ns));
@@ -240,7 +239,7 @@ void SendComm::on_dial_failed(Lane& lane, int64_t now_ns) {
   if (environment()->note_daemon_error(dial->error())) return;
   const bool is_heard = dial->error() == LYRE_E_REFUSED || dial->error() == LYRE_E_RESET;
   if (is_heard) note_sign_of_life(now_ns);
-  // Who answers resets or refuses; only its daemon closes, see on_peer_ended().
+  // A plugin resets or refuses; only the daemon of a process that ended closes: on_peer_ended().
   if (dial->error() == 0 && !is_any_up()) return on_peer_ended();
   // That the home pair is still bad is no trouble for a stream that took another.
   if (lane.dialled_pair != lane.pair % pairs_.size()) return;

@@ -23,7 +23,7 @@ Chunk SendQueue::make_chunk(uint64_t message, uint64_t offset, uint64_t bytes) c
 }
 
 bool SendQueue::next_chunk(size_t streams, Chunk* out) const {
-  // What is missing over there comes first: nothing behind it can be finished.
+  // Lost frames come first: no later message can be finished without them.
   if (!again_.empty()) {
     const SentChunk& lost = again_.back();
     *out = make_chunk(lost.message, lost.offset, lost.bytes);

@@ -26,7 +26,7 @@ class SendQueue {
   bool next_chunk(size_t streams, Chunk* out) const;
   /// `chunk`, which next_chunk() gave last, was handed over.
   void chunk_sent(const Chunk& chunk);
-  /// A stream broke, and nobody knows whether this came to its place.
+  /// A stream broke, and it is not known whether the receiver got this.
   void send_again(const SentChunk& sent);
   /// The receiver has placed all messages before `placed` and posted receives for those before
   /// `posted`. Older news than the last is ignored.

@@ -173,8 +173,8 @@ Result Instance::accept(ListenComm* listen_comm, Comm** out) {
   return Result::kSuccess;
 }
 
-// The daemon died between our last word and its arrival: the peer asks again when it is back, and
-// would take its last messages for lost if nobody answered.
+// The daemon died before the last grant was acknowledged: the peer dials again when the daemon is
+// back, and would take its last messages for lost without an answer.
 void Instance::await_last_words() {
   // What this process was stopped or starved for is no time that the peer had.
   constexpr int64_t kLookNsMax = kProgressThreadNs;
@@ -239,8 +239,8 @@ void Instance::give_back_memory(Memory* memory) { regions_.give_back(memory); }
 
 void Instance::hear() {
   const int happened = lyre_poll(context(), 0);
-  // Reading the clock is a good part of a look at empty rings, and who finds them empty looks
-  // often.
+  // Reading the clock takes a good part of the time of a poll that finds nothing, and such polls
+  // are frequent.
   if (happened != 0 || ++idle_looks_ % kIdleLooksPerClockRead == 0) {
     clock_.look(monotonic_ns());
   }
@@ -279,7 +279,7 @@ void Instance::show() {
 void Instance::progress_if_idle() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock() || monotonic_ns() - clock_.monotonic_ns() < kProgressThreadNs / 2) return;
-  idle_looks_ = kIdleLooksPerClockRead - 1;  // who looks seldom looks at the clock, too
+  idle_looks_ = kIdleLooksPerClockRead - 1;  // a poll by the progress thread reads the clock
   progress();
 }
 

@@ -18,7 +18,7 @@ class RegionCache {
   /// Blocks while the daemon looks at the memory. `context` may be nullptr: then later.
   /// Owner: the cache; give_back() once for each take().
   Memory* take(lyre_context* context, const void* data, size_t bytes);
-  /// With the last user the daemon lets go of the memory: nobody reads it after this, except a NIC
+  /// With the last user the daemon releases the memory. It is not read after this, except by a NIC
   /// that does not let go within two seconds (its link is down, say), which is logged. What that
   /// one reads goes nowhere: its session was reset.
   void give_back(Memory* memory);

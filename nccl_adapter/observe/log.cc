@@ -50,7 +50,7 @@ void die(const char* format, ...) {
   std::vsnprintf(line, sizeof(line), format, args);
   va_end(args);
   if (g_logger.load(std::memory_order_relaxed) != nullptr) log_warn("%s", line);
-  // NCCL_DEBUG may hide what its logger gets; the last words must be seen.
+  // NCCL_DEBUG may hide what its logger gets; the reason must be seen.
   std::fprintf(stderr, "NET/Lyre : %s\n", line);
   std::fflush(nullptr);
   // No exit handlers: they belong to threads of NCCL and CUDA that still run.

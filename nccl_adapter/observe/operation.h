@@ -19,7 +19,7 @@ struct Operation {
 };
 
 /// The operations of the last while, each under a ticket that NCCL carries around as an event
-/// handle. A ticket is a number and never followed: one that is old, or nobody's, finds nothing.
+/// handle. A ticket is a number, not a pointer: an old or unknown one finds nothing.
 /// Thread: any, without locks.
 class OperationTable {
  public:

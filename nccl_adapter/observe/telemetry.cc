@@ -31,7 +31,7 @@ std::string file_name(const std::string& directory) {
          std::to_string(count.fetch_add(1, std::memory_order_relaxed));
 }
 
-// Whoever writes a file holds its lock: what can be locked is left of a process that is gone.
+// The writer of a file holds its lock: a file that can be locked was left by a process that ended.
 void sweep(const std::string& directory) {
   const std::string prefix = own_prefix();
   std::error_code error;

@@ -10,7 +10,7 @@
 
 namespace lyre::nccl_adapter {
 
-/// The file in which an instance shows its comms, locked as long as there is somebody who writes
+/// The file in which an instance shows its comms, locked as long as a process writes
 /// it; what others of this user left unlocked is removed. Everything goes on where there can be no
 /// file. /dev/shm is small in a container, and writing a page that it has no room for would kill
 /// the process (SIGBUS): pages are allocated before they are written, and only for slots in use.
@@ -27,9 +27,9 @@ class Telemetry {
   /// A place for a comm; nullptr when there is none, or no memory for one.
   nccl_abi::CommSlot* take();
   void give_back(nccl_abi::CommSlot* slot);
-  /// Somebody who is no peer was closed the door on.
+  /// Counts a connection that was rejected because it does not come from a peer.
   void count_stranger(const std::string& address);
-  /// Somebody is alive here.
+  /// Stores the time, which shows that this process is alive.
   void touch(int64_t now_ns);
 
  private:

@@ -26,7 +26,7 @@ namespace {
 
 constexpr int64_t kClosePollNs = 50'000;
 
-// Set in a child by fork(): what was inherited belongs to the parent, who goes on using it.
+// Set in a child by fork(): connections and memory belong to the parent, which still uses them.
 std::atomic<bool> g_is_inherited{false};
 
 struct Registry {
@@ -137,7 +137,7 @@ bool is_idle(Instance& instance) {
   return instance.is_idle();
 }
 
-// A daemon that was restarted is a new one: the old instance stays for who still holds its comms.
+// A daemon that was restarted is a new one: the old instance stays until its comms are closed.
 void retire_dead_process_instance(Registry& all) {
   Instance* instance = all.process_instance;
   if (instance == nullptr) return;

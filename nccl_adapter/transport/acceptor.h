@@ -28,7 +28,7 @@ struct Decision {
   }
 };
 
-/// Decides who may join which comm.
+/// Decides which comm a stream joins.
 class HelloReceiver {
  public:
   /// With kWelcome the stream was taken, and `welcome`, an answer, was the first thing sent on it;
@@ -41,7 +41,7 @@ class HelloReceiver {
 };
 
 /// The one TCP listener of an instance, on all its ports. It reads every hello, welcomes peers and
-/// rejects whoever is none. It keeps its TCP port when the daemon is lost and found again: peers
+/// rejects other connections. It keeps its TCP port when the daemon is lost and found again: peers
 /// know no other.
 /// Thread: under the instance's lock. Owner: the instance.
 class Acceptor {

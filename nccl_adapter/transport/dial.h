@@ -21,7 +21,7 @@ class Dial final : public SessionOwner {
     kFailed,   ///< error() and why()
   };
 
-  /// `waiter`, borrowed, hears when advance() may have something to do.
+  /// `waiter`, borrowed, is notified when advance() may have something to do.
   /// `silence_ms`: see Stream::limit_silence().
   Dial(const lyre_addr& local, const lyre_addr& remote, const Hello& hello, uint32_t silence_ms,
        SessionOwner* waiter);

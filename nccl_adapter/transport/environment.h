@@ -46,13 +46,13 @@ class Environment {
   virtual size_t stream_count(size_t device) const = 0;
   /// True, and the daemon is looked for from then on, when `code` means that it is gone.
   virtual bool note_daemon_error(int code) = 0;
-  /// For whoever has to wait: lets everybody act on what happened, and sleeps for a moment.
+  /// For callers that wait: handles all events that happened, and sleeps for a moment.
   virtual nccl_abi::Result progress_and_pause() = 0;
 
-  /// Makes memory known to the daemon, once for all who name the same. Owner: the instance;
+  /// Registers memory with the daemon, once for all comms that use it. Owner: the instance;
   /// give_back_memory() once for each take_memory().
   virtual Memory* take_memory(const void* data, size_t bytes) = 0;
-  /// When the last user gave it back, nobody reads it any more.
+  /// After the last user gave it back, it is not read any more.
   virtual void give_back_memory(Memory* memory) = 0;
 
  protected:

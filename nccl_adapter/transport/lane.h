@@ -14,7 +14,7 @@ namespace lyre::nccl_adapter {
 /// One of a comm's streams: its place among them, whether there is a session just now or not.
 /// Owner: the comm.
 struct Lane final : SessionOwner {
-  /// `waiter_in`, borrowed, hears when something happened on the stream.
+  /// `waiter_in`, borrowed, is notified when something happened on the stream.
   Lane(SessionOwner* waiter_in, uint16_t number) : waiter(waiter_in), index(number) {}
 
   void on_ready() override { waiter->on_ready(); }

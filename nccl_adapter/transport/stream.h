@@ -12,7 +12,7 @@
 
 namespace lyre::nccl_adapter {
 
-/// Hears that something happened on a session.
+/// Is notified when something happened on a session.
 class SessionOwner {
  public:
   /// May destroy the owner.
@@ -63,7 +63,7 @@ class Stream {
   /// Handed to the session in its life, and what of that the peer's TCP has not acknowledged.
   uint64_t sent_bytes() const { return sent_bytes_; }
   uint64_t unacked_bytes() const { return lyre_unacked_bytes(session_); }
-  /// The least round trip that TCP measured of late; 0: none yet.
+  /// TCP's windowed minimum round trip; 0: not measured yet.
   uint64_t rtt_min_us() const { return lyre_rtt_min_us(session_); }
   /// TCP's retransmission timeout as of the last acknowledgement; 0: not known.
   uint64_t rto_us() const { return lyre_rto_us(session_); }
