@@ -125,12 +125,56 @@ TEST_F(Comms, AMessageThatDoesNotFitFailsBothEndsWithAReason) {
   EXPECT_EQ(in, std::vector<uint8_t>(999));
 }
 
-TEST_F(Comms, APeerThatVanishesIsGivenUp) {
+TEST_F(Comms, APeerThatVanishesIsGivenUpInWordsThatMatchTheTime) {
   connect();
   std::vector<uint8_t> in(10);
   Request* receive = post(*receiver_, in);
   network_.kill_daemon(0);
+  const int64_t from_ns = events_.now_ns();
   EXPECT_EQ(finish(*receiver_, receive), Result::kRemoteError);
+  const size_t at = receiver_->why().find("given up after ");
+  ASSERT_NE(at, std::string::npos) << receiver_->why();
+  const int64_t said_s = std::stoll(receiver_->why().substr(at + sizeof "given up after"));
+  EXPECT_NEAR(static_cast<double>(said_s),
+              static_cast<double>(events_.now_ns() - from_ns) / kSecond, 1.5);
+}
+
+TEST_F(Comms, ADeadSenderIsToldAtOnce) {
+  connect();
+  std::vector<uint8_t> in(10);
+  Request* receive = post(*receiver_, in);
+  const int64_t from_ns = events_.now_ns();
+  network_.kill_client(here().context());
+  EXPECT_EQ(finish(*receiver_, receive), Result::kRemoteError);
+  EXPECT_NE(receiver_->why().find("its process ended"), std::string::npos) << receiver_->why();
+  EXPECT_LT(events_.now_ns() - from_ns, 100 * kMs);  // virtual time
+}
+
+TEST_F(Comms, ADeadReceiverIsToldAtOnceInMidMessage) {
+  connect();
+  std::vector<uint8_t> out = numbered(4'000'000);
+  std::vector<uint8_t> in(out.size());
+  post(*receiver_, in);
+  Request* send = post(*sender_, out);
+  pass(kMs);
+  const int64_t from_ns = events_.now_ns();
+  network_.kill_client(there().context());
+  EXPECT_EQ(finish(*sender_, send), Result::kRemoteError);
+  EXPECT_NE(sender_->why().find("its process ended"), std::string::npos) << sender_->why();
+  EXPECT_LT(events_.now_ns() - from_ns, 100 * kMs);  // virtual time
+}
+
+TEST_F(Comms, TheEndOfOneOfSeveralStreamsIsNoDeath) {
+  connect();
+  ASSERT_TRUE(works_until([&] { return network_.established().size() == 2; }));
+  // A box in between closes it towards the sender.
+  network_.close(network_.established()[0]->ends[1]);
+  std::vector<uint8_t> out = numbered(1000);
+  std::vector<uint8_t> in(out.size());
+  Request* receive = post(*receiver_, in);
+  Request* send = post(*sender_, out);
+  EXPECT_EQ(finish(*receiver_, receive), Result::kSuccess);
+  EXPECT_EQ(finish(*sender_, send), Result::kSuccess);
 }
 
 TEST_F(Comms, AStreamOfAClosedCommHearsHowItEnded) {

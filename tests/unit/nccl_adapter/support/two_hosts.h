@@ -84,7 +84,8 @@ class TestEnvironment final : public Environment {
 
 class TwoHosts : public ::testing::Test, private adapter_sim::System {
  protected:
-  TwoHosts() {
+  explicit TwoHosts(const adapter_sim::NetworkSettings& settings = {.hosts = 2, .rails = 2})
+      : network_(settings, events_, 1) {
     set_system(this);
     set_network(&network_);
     for (uint32_t i = 0; i < 2; ++i) {
@@ -114,7 +115,7 @@ class TwoHosts : public ::testing::Test, private adapter_sim::System {
   }
 
   adapter_sim::Events events_;
-  adapter_sim::Network network_{{.hosts = 2, .rails = 2}, events_, 1};
+  adapter_sim::Network network_;
 
  private:
   int64_t now_ns() override { return events_.now_ns(); }

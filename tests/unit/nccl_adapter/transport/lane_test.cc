@@ -1,0 +1,150 @@
+#include "nccl_adapter/transport/lane.h"
+
+#include <gtest/gtest.h>
+
+#include "nccl_adapter/transport/rails.h"
+#include "tests/unit/nccl_adapter/support/two_hosts.h"
+
+namespace lyre::nccl_adapter {
+namespace {
+
+class LaneWaiter final : public SessionOwner {
+ public:
+  void on_ready() override { ++count; }
+  int count = 0;
+};
+
+/// A lane on one host whose stream ends at a session of the other.
+class Lanes : public TwoHosts {
+ protected:
+  explicit Lanes(const adapter_sim::NetworkSettings& settings = {.hosts = 2, .rails = 2})
+      : TwoHosts(settings) {
+    const lyre_addr any{};
+    EXPECT_EQ(lyre_listen(there().context(), &any, 8, &listener_), 0);
+    there().on_listener = [this] {
+      lyre_session* session = nullptr;
+      while (lyre_accept(listener_, &session) == 0) far_ = Stream(session);
+    };
+  }
+  ~Lanes() override {
+    lane_.drop();
+    far_.abort();
+    lyre_close_listener(listener_);
+  }
+
+  Stream connect() {
+    lyre_addr bound{};
+    lyre_listener_addr(listener_, &bound);
+    lyre_addr local{};
+    lyre_addr remote{};
+    const Address from = address_of(here().ports()[0]);
+    const Address to = address_of(there().ports()[0]);
+    std::copy(from.begin(), from.end(), std::begin(local.address));
+    std::copy(to.begin(), to.end(), std::begin(remote.address));
+    remote.port = bound.port;
+    lyre_session* session = nullptr;
+    while (lyre_connect(here().context(), &local, &remote, &session) == LYRE_E_AGAIN) pass(kMs);
+    Stream stream(session);
+    EXPECT_TRUE(until([&] { return stream.state() == LYRE_OPEN && far_.is_open(); }));
+    return stream;
+  }
+  void attach() {
+    lane_.attach(connect(), 1, events_.now_ns());
+    waiter_.count = 0;
+  }
+  /// A look every tick, as a comm has it.
+  void look_for(int64_t ns) {
+    for (int64_t passed = 0; passed < ns; passed += kTickNs) {
+      pass(kTickNs);
+      lane_.look(events_.now_ns());
+    }
+  }
+  void send(size_t bytes) { lane_.stream.send_small(std::vector<uint8_t>(bytes, 7)); }
+
+  LaneWaiter waiter_;
+  Lane lane_{&waiter_, 3};
+  Stream far_;
+  lyre_listener* listener_ = nullptr;
+};
+
+TEST_F(Lanes, TellsItsWaiterWhatHappensOnItsStream) {
+  attach();
+  EXPECT_TRUE(lane_.is_up());
+  EXPECT_EQ(lane_.attached, 1u);
+  far_.send_small(std::vector<uint8_t>(5));
+  EXPECT_TRUE(until([&] { return waiter_.count > 0; }));
+}
+
+TEST_F(Lanes, IsStalledWhenNothingIsAcknowledgedForLong) {
+  attach();
+  send(100);
+  look_for(kSecond / 2);
+  EXPECT_EQ(lane_.stream.unacked_bytes(), 0u);
+  network_.set_rail(1, 0, false);
+  send(100);
+  look_for(lane_.stall_ns() - 10 * kTickNs);
+  EXPECT_FALSE(lane_.is_stalled(events_.now_ns()));
+  look_for(20 * kTickNs);
+  EXPECT_TRUE(lane_.is_stalled(events_.now_ns()));
+}
+
+TEST_F(Lanes, ThatHasNothingToBeAcknowledgedIsNotStalled) {
+  attach();
+  network_.set_rail(1, 0, false);
+  look_for(10 * kSecond);
+  EXPECT_FALSE(lane_.is_stalled(events_.now_ns()));
+}
+
+TEST_F(Lanes, OnAShortPathTheStallLimitIsASecond) {
+  attach();
+  send(100);
+  look_for(kSecond);
+  EXPECT_GT(lane_.stream.rto_us(), 0u);
+  EXPECT_EQ(lane_.stall_ns(), kStallNs);
+}
+
+class LongLanes : public Lanes {
+ protected:
+  LongLanes() : Lanes({.hosts = 2, .rails = 2, .delay_ns = kSecond / 2}) {}
+};
+
+TEST_F(LongLanes, TheStallLimitIsSeveralOfTcpsTimeouts) {
+  attach();
+  send(100);
+  look_for(10 * kSecond);
+  EXPECT_GE(lane_.stream.rto_us(), 1'000'000u);
+  EXPECT_EQ(lane_.stall_ns(), static_cast<int64_t>(lane_.stream.rto_us()) * 1'000 * kStallTimeouts);
+}
+
+TEST_F(Lanes, DropForgetsWhatWasKnownOfTheStream) {
+  attach();
+  send(100'000);
+  look_for(kSecond);
+  EXPECT_GT(lane_.rate_bytes_per_s, 0u);
+  lane_.drop();
+  EXPECT_FALSE(lane_.is_up());
+  EXPECT_EQ(lane_.rate_bytes_per_s, 0u);
+  EXPECT_TRUE(until([&] { return far_.state() == LYRE_ENDED; }));
+  EXPECT_EQ(far_.error(), LYRE_E_RESET);
+}
+
+TEST_F(Lanes, ASuccessorTakesTheStreamsPlace) {
+  attach();
+  Stream first = std::move(far_);
+  lane_.attach(connect(), 2, events_.now_ns());
+  EXPECT_EQ(lane_.attached, 2u);
+  EXPECT_EQ(lane_.incarnation, 2u);
+  EXPECT_TRUE(until([&] { return first.state() == LYRE_ENDED; }));
+}
+
+TEST_F(Lanes, RoomIsWhatTheStreamDeliversInTwoRoundTripsAndSomeMore) {
+  attach();
+  EXPECT_EQ(lane_.room_bytes(), kStreamUnackedBytesMax) << "nothing is known";
+  send(200'000);
+  look_for(kSecond);
+  EXPECT_GE(lane_.room_bytes(), kStreamUnackedBytesMin);
+  EXPECT_LE(lane_.room_bytes(), kStreamUnackedBytesMax);
+}
+
+}  // namespace
+}  // namespace lyre::nccl_adapter
