@@ -137,7 +137,7 @@ class Failures(AllReduce):
     def test_a_hang_ends_at_the_stall_timeout(self):
         line = self.expect_failure("--no-kernel", "--bytes", "4MiB", "--stall-timeout", "2",
                                    plugin=ARGS.faulty_plugin, env=self.fault("hang", 10))
-        self.assertIn("nothing has moved for 2 s", line)
+        self.assertIn("no progress for 2 s", line)
 
     def test_the_overall_timeout(self):
         line = self.expect_failure("--no-kernel", "--bytes", "4MiB", "--timeout", "2",
@@ -216,24 +216,24 @@ class SeveralMachines(AllReduce):
         self.assertEqual(report["hosts"][1::2], [report["hosts"][1]] * 2)
         self.assertNotEqual(report["hosts"][0], report["hosts"][1])
 
-    def test_strangers_do_not_disturb(self):
+    def test_other_connections_are_ignored(self):
         port = self.free_port()
         address = f"127.0.0.1:{port}"
         hub = self.start("--ranks", "2", "--local-ranks", "1", "--listen", address, *SMALL)
         deadline = time.monotonic() + BOUND_S
-        strangers = []
-        while not strangers and time.monotonic() < deadline:
+        others = []
+        while not others and time.monotonic() < deadline:
             try:
-                strangers.append(socket.create_connection(("127.0.0.1", port)))
+                others.append(socket.create_connection(("127.0.0.1", port)))
             except ConnectionRefusedError:
                 time.sleep(0.05)
-        strangers[0].sendall(b"GET / HTTP/1.1\r\n\r\n")
-        strangers.append(socket.create_connection(("127.0.0.1", port)))
+        others[0].sendall(b"GET / HTTP/1.1\r\n\r\n")
+        others.append(socket.create_connection(("127.0.0.1", port)))
         joined = self.start("--ranks", "2", "--local-ranks", "1", "--join", address)
         _, error = hub.communicate(timeout=BOUND_S)
         joined.communicate(timeout=BOUND_S)
-        for stranger in strangers:
-            stranger.close()
+        for other in others:
+            other.close()
         self.assertEqual(hub.returncode, 0, error)
         self.assertEqual(joined.returncode, 0)
 
@@ -251,7 +251,7 @@ class SeveralMachines(AllReduce):
         joined.communicate()
         _, error = hub.communicate(timeout=BOUND_S)
         self.assertEqual(hub.returncode, 1)
-        self.assertRegex(error, r"is gone|ncclRemoteError|ended early")
+        self.assertRegex(error, r"has closed its connection|is gone|ncclRemoteError|ended early")
 
 
 if __name__ == "__main__":

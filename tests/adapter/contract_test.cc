@@ -1,4 +1,5 @@
-// The calling contract, one test a clause, for each ABI version. Rank 0 sends, rank 1 receives.
+// The calling contract for each ABI version, one test for each clause. Rank 0 sends, rank 1
+// receives.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -20,7 +21,8 @@ using nccl_abi::kPtrHost;
 constexpr size_t kStepsInFlight = nccl_abi::kStepsInFlightMax;
 void* const kHint = reinterpret_cast<void*>(nccl_abi::kOptionalRecvCompletion);
 
-// The file that is mapped at `memory` here, or whether a process maps it: "device inode".
+// The file that is mapped at `memory` in this process, as "device inode", and whether another
+// process maps it.
 std::string file_at(const void* memory) {
   std::ifstream maps("/proc/self/maps");
   const auto wanted = reinterpret_cast<uintptr_t>(memory);
@@ -73,7 +75,7 @@ TEST_P(Contract, PropertiesDescribeEveryPort) {
     EXPECT_FALSE(properties.has_pci_path);
     EXPECT_EQ(properties.ptr_support, kPtrHost);
     EXPECT_GT(properties.speed_mbps, 0);
-    EXPECT_EQ(properties.latency_us, 0);  // NCCL's own figure
+    EXPECT_EQ(properties.latency_us, 0);  // NCCL then uses its own figure
     EXPECT_EQ(properties.recvs_max, 1);
     EXPECT_GT(properties.comms_max, 0);
     EXPECT_GT(properties.p2p_bytes_max, 0u);
@@ -84,7 +86,7 @@ TEST_P(Contract, PropertiesDescribeEveryPort) {
   }});
 }
 
-// NCCL does not exchange it between ranks, so it must come from where all ranks look.
+// Ranks do not exchange it, so it comes from the job's environment, which is the same for all.
 TEST_P(Contract, LatencyIsWhatTheJobSays) {
   expect_ranks({[](Rank& rank) {
     ::setenv("LYRE_LATENCY_US", "35", 1);
@@ -174,8 +176,8 @@ TEST_P(Contract, ThirtyTwoRequestsThenNullUntilOneIsDone) {
                                 : link.plugin().irecv(link.comm(), {&bytes[32], 1}, &one_too_many),
               Result::kSuccess);
     EXPECT_EQ(one_too_many, nullptr);
-    rank.meet();
-    link.finish(requests[5]);  // any slot will do
+    rank.barrier();
+    link.finish(requests[5]);  // any of them
     one_too_many = rank.index() == 0 ? link.isend(&bytes[32], 1) : link.irecv(&bytes[32], 1);
     EXPECT_NE(one_too_many, nullptr);
     for (size_t i = 0; i < requests.size(); ++i) {
@@ -249,12 +251,12 @@ TEST_P(Contract, IsendIsDoneOnlyWhenTheReceiverHasPlacedIt) {
     std::vector<uint8_t> data = pattern(1, 1000);
     if (rank.index() == 0) {
       void* request = link.isend(data.data(), data.size());
-      link.linger(request, 100);  // long enough for every TCP acknowledgement
-      rank.meet();
+      link.keep_testing(request, 100);  // long enough for every TCP acknowledgement
+      rank.barrier();
       EXPECT_EQ(link.finish(request), 1000);
       return;
     }
-    rank.meet();
+    rank.barrier();
     std::vector<uint8_t> got(1000);
     link.finish(link.irecv(got.data(), got.size()));
     EXPECT_TRUE(got == data);
@@ -272,12 +274,12 @@ TEST_P(Contract, DataBeforeItsReceiveWaits) {
         data.push_back(pattern(i, kBytes));
         requests.push_back(link.isend(data[i].data(), kBytes));
       }
-      link.linger(requests.front(), 100);
-      rank.meet();
+      link.keep_testing(requests.front(), 100);
+      rank.barrier();
       for (void* request : requests) link.finish(request);
       return;
     }
-    rank.meet();
+    rank.barrier();
     std::vector<uint8_t> got(kBytes);
     for (size_t i = 0; i < kCount; ++i) {
       EXPECT_EQ(link.finish(link.irecv(got.data(), kBytes)), static_cast<int>(kBytes));
@@ -286,7 +288,7 @@ TEST_P(Contract, DataBeforeItsReceiveWaits) {
   });
 }
 
-TEST_P(Contract, MemoryIsRegisteredAndLetGo) {
+TEST_P(Contract, MemoryIsRegisteredAndDeregistered) {
   on_link([](Rank&, Link& link) {
     std::vector<uint8_t> memory(4096);
     void* mhandle = nullptr;
@@ -297,7 +299,7 @@ TEST_P(Contract, MemoryIsRegisteredAndLetGo) {
   });
 }
 
-// NCCL's staging memory is shared anonymous memory, which the daemon can read where it lies.
+// NCCL's staging memory is shared anonymous memory, which the daemon can read in place.
 TEST_P(Contract, RegisteredMemoryMayChangeOnceItsMessageIsDone) {
   on_link([](Rank& rank, Link& link) {
     constexpr size_t kBytes = 4 << 20;
@@ -325,7 +327,7 @@ TEST_P(Contract, RegisteredMemoryMayChangeOnceItsMessageIsDone) {
     }
     EXPECT_EQ(link.plugin().dereg_mr(link.comm(), mhandle), Result::kSuccess);
     EXPECT_FALSE(is_mapped_by(daemon, file)) << file;
-    rank.meet();
+    rank.barrier();
   });
 }
 
@@ -340,20 +342,20 @@ TEST_P(Contract, DeregOfSharedMemoryInFlightTakesItFromTheDaemon) {
          ASSERT_EQ(link.plugin().reg_mr(link.comm(), memory->data(), kBytes, kPtrHost, &mhandle),
                    Result::kSuccess);
          EXPECT_EQ(is_mapped_by(daemons().pid(0), file), is_direct(daemons().socket(0), *memory));
-         rank.meet();  // the other has posted its receive
+         rank.barrier();  // the receive is posted
          link.isend(memory->data(), kBytes, mhandle);
          EXPECT_EQ(link.plugin().dereg_mr(link.comm(), mhandle), Result::kSuccess);
          EXPECT_FALSE(is_mapped_by(daemons().pid(0), file)) << file;
          memory.reset();
-         rank.meet();
+         rank.barrier();
          link.close();
        },
        [](Rank& rank) {
          Link link(rank, GetParam());
          std::vector<uint8_t> data(4 << 20);
          link.irecv(data.data(), data.size());
-         rank.meet();
-         rank.meet();
+         rank.barrier();
+         rank.barrier();
          link.close();
        }});
 }
@@ -370,7 +372,7 @@ TEST_P(Contract, OnlyHostMemoryIsTaken) {
     void* request = kHint;
     EXPECT_NE(link.plugin().iflush(link.comm(), &byte, &request), Result::kSuccess);
     EXPECT_EQ(request, nullptr);
-    rank.meet();
+    rank.barrier();
     link.close();
   };
   expect_ranks({body, body});
@@ -381,21 +383,21 @@ TEST_P(Contract, AMessageLargerThanItsReceiveIsInvalidUsage) {
                   Link link(rank, GetParam());
                   const std::vector<uint8_t> data(4096);
                   void* request = link.isend(data.data(), data.size());
-                  EXPECT_EQ(link.finish_badly(request), Result::kRemoteError);
+                  EXPECT_EQ(link.finish_with_error(request), Result::kRemoteError);
                   EXPECT_TRUE(has_logged("4096 bytes, the receive posted for it 100"))
                       << logged_text();
-                  rank.meet();
+                  rank.barrier();
                   link.close();
                 },
                 [](Rank& rank) {
                   Link link(rank, GetParam());
                   std::vector<uint8_t> data(4096, 1);
                   void* request = link.irecv(data.data(), 100);
-                  EXPECT_EQ(link.finish_badly(request), Result::kInvalidUsage);
+                  EXPECT_EQ(link.finish_with_error(request), Result::kInvalidUsage);
                   EXPECT_EQ(count_logged("4096 bytes, the receive posted for it 100"), 1u)
                       << logged_text();
                   EXPECT_EQ(data, std::vector<uint8_t>(4096, 1));  // nothing was written
-                  rank.meet();
+                  rank.barrier();
                   link.close();
                 }});
 }

@@ -1,4 +1,4 @@
-// How often a processor copies what NCCL sends and receives.
+// How often a processor copies the payload of NCCL's messages.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -16,10 +16,10 @@ constexpr int kAbi = 11;
 constexpr size_t kBytes = 4 << 20;
 constexpr uint64_t kMessages = 8;
 constexpr uint64_t kTotalBytes = kMessages * kBytes;
-/// The plugin's own words are small, and copied: a ping of 32 bytes a second on a slow machine.
+/// The plugin's own frames are small, and copied: on a slow machine a ping of 32 bytes a second.
 constexpr uint64_t kWordsBytesMax = 1024;
 
-/// What was copied on a host since this was made.
+/// The bytes copied on a host since construction.
 class Copies {
  public:
   explicit Copies(int host) : counters_(daemons().socket(host)), before_(read()) {}
@@ -43,19 +43,19 @@ class Copies {
   Figures before_;
 };
 
-/// All receives are posted before anything is sent: no message has to wait for its place.
+/// All receives are posted before the first send, so no message waits for its receive.
 void move_messages(Rank& rank, Link& link, uint8_t* memory, void* mhandle) {
   std::vector<void*> requests;
-  if (rank.index() == 0) rank.meet();
+  if (rank.index() == 0) rank.barrier();
   for (uint64_t number = 0; number < kMessages; ++number) {
     requests.push_back(rank.index() == 0 ? link.isend(memory, kBytes, mhandle)
                                          : link.irecv(memory, kBytes));
   }
-  if (rank.index() == 1) rank.meet();
+  if (rank.index() == 1) rank.barrier();
   for (void* request : requests) EXPECT_EQ(link.finish(request), static_cast<int>(kBytes));
 }
 
-/// The client tells of its copies with what it gives back, so a little later.
+/// The client reports its copies when it releases slots, so the counters follow a little later.
 void expect_one_copy(const Copies& copies) {
   EXPECT_TRUE(until([&] { return copies.by_client_in() >= kTotalBytes; })) << copies.by_client_in();
   EXPECT_EQ(copies.by_client_in(), kTotalBytes);

@@ -1,15 +1,15 @@
-// One rank of a job whose network is about to break: does what stdin says, a line a step, and
-// answers each with a line. Every byte that arrives is verified.
+// One rank of a job whose network will fail. Each line of stdin is a command, and is answered with
+// a line. Every byte that arrives is verified.
 //
 //   handle [HEX]  rank 1 listens and prints its handle; rank 0 is given it
 //   dial          rank 0 calls connect() once
-//   connect       until the connection stands
-//   say           one small message
-//   stream        messages of a mebibyte until rank 0 reads "stop"
-//   close         the end of the connection, and of the plugin
+//   connect       until the comm is established
+//   say           sends, or receives, one small message
+//   stream        1 MiB messages until rank 0 reads "stop"
+//   close         closes the comm and finalizes the plugin
 //
-// Answers: the word itself, "moved N" now and then while streaming, or "error RESULT LINE", after
-// which it exits with status 3.
+// Answers: the command's name; "moved N" after each 16 messages of a stream; or "error RESULT
+// LINE", after which the process exits with status 3.
 #include <poll.h>
 #include <unistd.h>
 
@@ -37,7 +37,7 @@ void require(Result result) {
   if (result != Result::kSuccess) throw Failed{result};
 }
 
-bool is_told_something() {
+bool has_input() {
   pollfd in{STDIN_FILENO, POLLIN, 0};
   return ::poll(&in, 1, 0) > 0;
 }
@@ -97,7 +97,7 @@ class FaultRank {
     return step;
   }
 
-  // True when it was the last one.
+  // True when this was the last message.
   bool finish(Step step) {
     int done = 0;
     int bytes = 0;
@@ -119,9 +119,9 @@ class FaultRank {
     std::deque<Step> in_flight;
     bool is_last = false;
     for (uint64_t moved = 0; !is_last;) {
-      is_last = index_ == 0 && is_told_something();
+      is_last = index_ == 0 && has_input();
       if (index_ == 0) in_flight.push_back(post(kBytes, is_last));
-      // The receiver cannot know how many will come: it asks for one at a time.
+      // The receiver does not know the number of messages, so it posts one receive at a time.
       if (index_ == 1) in_flight.push_back(post(kBytes, false));
       while (!in_flight.empty() && (is_last || index_ == 1 || in_flight.size() >= kInFlight)) {
         is_last = finish(std::move(in_flight.front())) || is_last;
@@ -152,7 +152,7 @@ int main_of_rank(int index, int abi) {
     for (std::string line; std::getline(std::cin, line) && line != "quit";) {
       const size_t space = std::min(line.find(' '), line.size());
       const std::string rest = space < line.size() ? line.substr(space + 1) : "";
-      // "stop" ends a stream, which reads it only by seeing that there is something.
+      // "stop" ends a stream, which only checks whether there is input.
       if (line != "stop") rank.run(line.substr(0, space), rest);
     }
     return 0;

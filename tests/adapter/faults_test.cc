@@ -1,4 +1,4 @@
-// What breaks while messages are under way.
+// Failures while messages are in flight.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -16,7 +16,7 @@ namespace {
 constexpr int kAbi = 11;
 constexpr size_t kBytes = 1 << 20;
 
-// Sends or receives until something fails; the failure.
+// Sends or receives until a call fails. Returns its result.
 Result work_until_broken(Rank& rank, Link& link) {
   std::vector<uint8_t> data(kBytes);
   Result result = Result::kSuccess;
@@ -26,7 +26,8 @@ Result work_until_broken(Rank& rank, Link& link) {
         result = rank.index() == 0
                      ? link.plugin().isend(link.comm(), {data.data(), kBytes}, &request)
                      : link.plugin().irecv(link.comm(), {data.data(), kBytes}, &request);
-        if (result == Result::kSuccess && request != nullptr) result = link.finish_badly(request);
+        if (result == Result::kSuccess && request != nullptr)
+          result = link.finish_with_error(request);
         return result != Result::kSuccess;
       },
       40);
@@ -55,8 +56,8 @@ TEST_P(PeerKilled, InMidTransferIsARemoteErrorThatNamesIt) {
     Link link(rank, kAbi);
     pid_t peer = 0;
     const pid_t own = ::getpid();
-    rank.tell(&own, sizeof(own));
-    ASSERT_TRUE(rank.hear(&peer, sizeof(peer)));
+    rank.send(&own, sizeof(own));
+    ASSERT_TRUE(rank.receive(&peer, sizeof(peer)));
     work_some(rank, link);
     std::vector<uint8_t> data(kBytes);
     void* request = nullptr;
@@ -64,9 +65,9 @@ TEST_P(PeerKilled, InMidTransferIsARemoteErrorThatNamesIt) {
       request =
           rank.index() == 0 ? link.isend(data.data(), kBytes) : link.irecv(data.data(), kBytes);
     }
-    rank.meet();
+    rank.barrier();
     if (rank.index() == GetParam()) ::raise(SIGKILL);
-    EXPECT_EQ(link.finish_badly(request), Result::kRemoteError);
+    EXPECT_EQ(link.finish_with_error(request), Result::kRemoteError);
     EXPECT_EQ(count_logged("process " + std::to_string(peer)), 1u) << logged_text();
     EXPECT_TRUE(has_logged("1 requests with 1048576 bytes outstanding")) << logged_text();
     link.close();
@@ -77,36 +78,37 @@ TEST_P(PeerKilled, InMidTransferIsARemoteErrorThatNamesIt) {
   EXPECT_EQ(ends[1 - victim].exit_status, 0) << ends[1 - victim].stderr_text;
 }
 
-// The comm failed while nothing was asked of it; what is asked later meets the same line.
+// The comm fails while it has no request. Later calls log the same line.
 TEST(PeerLeft, WhileIdleIsNamedWithWhatIsOutstandingLater) {
   daemons();
-  expect_ranks(
-      {[](Rank& rank) {
-         Link link(rank, kAbi);
-         pid_t peer = 0;
-         ASSERT_TRUE(rank.hear(&peer, sizeof(peer)));
-         rank.meet();  // it has closed
-         HandleBuffer unused;
-         void* listening = nullptr;  // any call makes progress
-         ASSERT_EQ(link.plugin().listen(0, unused.data(), &listening), Result::kSuccess);
-         const std::vector<uint8_t> data(1000);
-         EXPECT_EQ(link.finish_badly(link.isend(data.data(), data.size())), Result::kRemoteError);
-         char host[256] = {};
-         ::gethostname(host, sizeof(host) - 1);
-         const std::string name = std::string("comm that sends to host ") + host + " (";
-         EXPECT_EQ(count_logged(name + daemons().address(1) + ":"), 1u) << logged_text();
-         EXPECT_TRUE(has_logged("process " + std::to_string(peer))) << logged_text();
-         EXPECT_TRUE(has_logged("; 1 requests with 1000 bytes outstanding")) << logged_text();
-         EXPECT_EQ(link.plugin().close_listen(listening), Result::kSuccess);
-         link.close();
-       },
-       [](Rank& rank) {
-         Link link(rank, kAbi);
-         const pid_t own = ::getpid();
-         rank.tell(&own, sizeof(own));
-         link.close();
-         rank.meet();
-       }});
+  expect_ranks({[](Rank& rank) {
+                  Link link(rank, kAbi);
+                  pid_t peer = 0;
+                  ASSERT_TRUE(rank.receive(&peer, sizeof(peer)));
+                  rank.barrier();  // the peer has closed
+                  HandleBuffer unused;
+                  void* listening = nullptr;  // each call of the plugin makes progress
+                  ASSERT_EQ(link.plugin().listen(0, unused.data(), &listening), Result::kSuccess);
+                  const std::vector<uint8_t> data(1000);
+                  EXPECT_EQ(link.finish_with_error(link.isend(data.data(), data.size())),
+                            Result::kRemoteError);
+                  char host[256] = {};
+                  ::gethostname(host, sizeof(host) - 1);
+                  const std::string name = std::string("comm that sends to host ") + host + " (";
+                  EXPECT_EQ(count_logged(name + daemons().address(1) + ":"), 1u) << logged_text();
+                  EXPECT_TRUE(has_logged("process " + std::to_string(peer))) << logged_text();
+                  EXPECT_TRUE(has_logged("; 1 requests with 1000 bytes outstanding"))
+                      << logged_text();
+                  EXPECT_EQ(link.plugin().close_listen(listening), Result::kSuccess);
+                  link.close();
+                },
+                [](Rank& rank) {
+                  Link link(rank, kAbi);
+                  const pid_t own = ::getpid();
+                  rank.send(&own, sizeof(own));
+                  link.close();
+                  rank.barrier();
+                }});
 }
 
 class DaemonKilled : public ::testing::TestWithParam<int> {};
@@ -121,7 +123,7 @@ TEST_P(DaemonKilled, InMidTransferIsASystemErrorHereAndARemoteErrorThere) {
     ::setenv("LYRE_PEER_TIMEOUT_SECONDS", "3", 1);
     Link link(rank, kAbi, *pair);
     work_some(rank, link);
-    rank.meet();  // the last message is acknowledged
+    rank.barrier();  // the last message is acknowledged
     const bool is_victim = rank.index() == GetParam();
     if (is_victim) ::kill(pair->pid(GetParam()), SIGKILL);
     EXPECT_EQ(work_until_broken(rank, link),
@@ -140,15 +142,15 @@ INSTANTIATE_TEST_SUITE_P(Host, HostGone, ::testing::Values(0, 1), [](const auto&
   return instance.param == 0 ? "OfTheSender" : "OfTheReceiver";
 });
 
-// A daemon that stands still is a host that says nothing more.
+// A stopped daemon stands for a host that no longer sends anything.
 TEST_P(HostGone, IsARemoteErrorLongBeforeTheDaemonWouldSaySo) {
   const std::unique_ptr<DaemonPair> pair = own_daemons();
   const RankBody body = [&](Rank& rank) {
     ::setenv("LYRE_PEER_TIMEOUT_SECONDS", "3", 1);
     Link link(rank, kAbi, *pair);
     work_some(rank, link);
-    rank.meet();
-    if (rank.index() == GetParam()) return;  // it has no daemon to say goodbye to
+    rank.barrier();
+    if (rank.index() == GetParam()) return;  // its daemon is stopped
     ::kill(pair->pid(GetParam()), SIGSTOP);
     EXPECT_EQ(work_until_broken(rank, link), Result::kRemoteError);
     EXPECT_TRUE(has_logged("requests with 1048576 bytes outstanding")) << logged_text();
@@ -165,7 +167,7 @@ TEST(DaemonKilledIdle, EveryCallSaysSoAndNothingHangs) {
   const RankBody body = [&](Rank& rank) {
     ::setenv("LYRE_RESUME_SECONDS", "1", 1);
     Link link(rank, kAbi, *pair);
-    rank.meet();
+    rank.barrier();
     if (rank.index() != 0) return;
     ::kill(pair->pid(0), SIGKILL);
     uint8_t byte = 0;
@@ -187,7 +189,7 @@ TEST(DaemonKilledIdle, EveryCallSaysSoAndNothingHangs) {
   EXPECT_EQ(ends[0].exit_status, 0) << ends[0].stderr_text;
 }
 
-// Messages flow, verified, until `is_over` and for a while after. The last one says so.
+// Moves verified messages until `is_over` and for a while after it. The last one carries a mark.
 void stream_until(Rank& rank, Link& link, const std::function<bool()>& is_over) {
   constexpr int kMessagesAfter = 20;
   int left = kMessagesAfter;
@@ -224,7 +226,7 @@ INSTANTIATE_TEST_SUITE_P(Host, DaemonRestarted,
 
 using Work = std::function<void(Rank&, Link&, const std::atomic<bool>& is_back)>;
 
-/// Both ranks do `work` while a daemon is killed and started again; `is_back` says when it was.
+/// Both ranks do `work` while a daemon is killed and started again. Then `is_back` is set.
 void expect_incident(const Restart& restart, const Work& work) {
   const std::unique_ptr<DaemonPair> pair = own_daemons();
   auto* is_back = static_cast<std::atomic<bool>*>(::mmap(nullptr, sizeof(std::atomic<bool>),
@@ -232,7 +234,7 @@ void expect_incident(const Restart& restart, const Work& work) {
                                                          MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   const RankBody body = [&](Rank& rank) {
     ::setenv("LYRE_STREAMS", restart.streams, 1);
-    ::setenv("LYRE_RESUME_SECONDS", "60", 1);  // how fast a daemon starts here is not the question
+    ::setenv("LYRE_RESUME_SECONDS", "60", 1);  // the machine may start a daemon slowly
     Link link(rank, kAbi, *pair);
     work(rank, link, *is_back);
     link.close();
@@ -240,7 +242,7 @@ void expect_incident(const Restart& restart, const Work& work) {
   };
   std::chrono::duration<double> away{};
   const std::vector<RankEnd> ends = run_ranks({body, body}, 120, [&] {
-    ::usleep(300'000);  // in the middle of it, wherever that is
+    ::usleep(300'000);  // at any point of the transfer
     const auto killed = std::chrono::steady_clock::now();
     pair->kill(restart.victim);
     pair->restart(restart.victim);
@@ -255,23 +257,23 @@ void expect_incident(const Restart& restart, const Work& work) {
   ::munmap(is_back, sizeof(*is_back));
 }
 
-TEST_P(DaemonRestarted, InMidTransferIsAnIncident) {
+TEST_P(DaemonRestarted, InMidTransferIsSurvived) {
   expect_incident(GetParam(), [](Rank& rank, Link& link, const std::atomic<bool>& is_back) {
     stream_until(rank, link, [&] { return is_back.load(); });
   });
 }
 
-TEST_P(DaemonRestarted, WhileNobodySendsIsAnIncident) {
+TEST_P(DaemonRestarted, WhileIdleIsSurvived) {
   expect_incident(GetParam(), [](Rank& rank, Link& link, const std::atomic<bool>& is_back) {
     work_some(rank, link);
-    while (!is_back.load()) ::usleep(10'000);  // as NCCL, which calls nobody while it computes
+    while (!is_back.load()) ::usleep(10'000);  // NCCL does not call the plugin while it computes
     work_some(rank, link);
   });
 }
 
 bool has_said(const std::string& text) { return logged_text().find(text) != std::string::npos; }
 
-// Does `work` on a link of several streams; none of them may be found bad.
+// Does `work` on a link of several streams. No stream may be replaced.
 void expect_good_streams(DaemonPair& pair, const std::function<void(Rank&, Link&)>& work) {
   const RankBody body = [&](Rank& rank) {
     ::setenv("LYRE_STREAMS", "4", 1);
@@ -284,13 +286,13 @@ void expect_good_streams(DaemonPair& pair, const std::function<void(Rank&, Link&
   expect_ranks({body, body});
 }
 
-// A process that is stopped is slow, not dead: its daemon answers for it.
+// A stopped process is slow and has not failed: its daemon still answers.
 TEST(PeerStopped, IsNotAnError) {
   ::setenv("LYRE_PEER_TIMEOUT_SECONDS", "3", 1);
   expect_good_streams(daemons(), [](Rank& rank, Link& link) {
     pid_t peer = ::getpid();
-    rank.tell(&peer, sizeof(peer));
-    ASSERT_TRUE(rank.hear(&peer, sizeof(peer)));
+    rank.send(&peer, sizeof(peer));
+    ASSERT_TRUE(rank.receive(&peer, sizeof(peer)));
     work_some(rank, link);
     std::vector<uint8_t> data(kBytes);
     if (rank.index() == 1) {
@@ -299,14 +301,14 @@ TEST(PeerStopped, IsNotAnError) {
     }
     ::kill(peer, SIGSTOP);
     void* request = link.isend(data.data(), kBytes);
-    link.linger(request, 5000);
+    link.keep_testing(request, 5000);
     ::kill(peer, SIGCONT);
     link.finish(request);
   });
   ::unsetenv("LYRE_PEER_TIMEOUT_SECONDS");
 }
 
-// What stops all streams at once is no stream's fault.
+// When all streams stop at once, no stream is replaced.
 TEST(PeersDaemonStopped, CostsNoStream) {
   const std::unique_ptr<DaemonPair> pair = own_daemons();
   expect_good_streams(*pair, [&](Rank& rank, Link& link) {
@@ -318,13 +320,13 @@ TEST(PeersDaemonStopped, CostsNoStream) {
     }
     ::kill(pair->pid(1), SIGSTOP);
     void* request = link.isend(data.data(), kBytes);
-    link.linger(request, 2500);
+    link.keep_testing(request, 2500);
     ::kill(pair->pid(1), SIGCONT);
     link.finish(request);
   });
 }
 
-// Messages of `bytes` for so long; the last one says so.
+// Moves messages of `bytes` for some time. The last one carries a mark.
 void work_for(Rank& rank, Link& link, size_t bytes, int milliseconds) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
   std::vector<uint8_t> data(bytes);
@@ -335,7 +337,7 @@ void work_for(Rank& rank, Link& link, size_t bytes, int milliseconds) {
   }
 }
 
-// Small messages follow one another on one stream, which is not slow for that.
+// Small messages follow each other on one stream, which must not count as slow for that reason.
 TEST(SmallMessages, AfterLargeOnesMakeNoStreamSlow) {
   expect_good_streams(daemons(), [](Rank& rank, Link& link) {
     work_for(rank, link, 4 * kBytes, 2500);

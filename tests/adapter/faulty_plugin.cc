@@ -9,8 +9,8 @@
 
 #include "nccl_adapter/abi/net.h"
 
-/// An NCCL plugin that passes everything to another one ($LYRE_TEST_FAULTY_BASE) and breaks one
-/// thing, in the process that receives from rank $LYRE_TEST_FAULT_FROM, once $LYRE_TEST_FAULT_AFTER
+/// An NCCL plugin that passes all calls to another one ($LYRE_TEST_FAULTY_BASE) and causes one
+/// fault, in the process that receives from rank $LYRE_TEST_FAULT_FROM, once $LYRE_TEST_FAULT_AFTER
 /// receives are done: $LYRE_TEST_FAULT = corrupt (a bit of the payload), error (ncclRemoteError),
 /// hang (never done), kill. Thread: receives of one process are tested by one thread, its proxy.
 namespace {
@@ -50,7 +50,7 @@ Result irecv(void* comm, int n, void** data, size_t* sizes, int* tags, void** mh
   return result;
 }
 
-Result break_something(const Receive& receive, int bytes) {
+Result cause_fault(const Receive& receive, int bytes) {
   const std::string fault = setting("LYRE_TEST_FAULT");
   if (fault == "kill") ::raise(SIGKILL);
   if (fault == "corrupt" && bytes > 0) static_cast<uint8_t*>(receive.data)[bytes / 2] ^= 1;
@@ -72,7 +72,7 @@ Result test(void* request, int* done, int* sizes) {
   const Receive receive = it->second;
   g_receives.erase(it);
   ++g_completed;
-  return is_time(receive) ? break_something(receive, bytes) : Result::kSuccess;
+  return is_time(receive) ? cause_fault(receive, bytes) : Result::kSuccess;
 }
 
 NetV11 make_table() {

@@ -1,5 +1,5 @@
-// Over which streams a goodbye goes. The plugin's core is driven here, not its entry points: a
-// close() waits a second for the last words, a comm for as long as the test does.
+// Over which streams the BYE of a closing comm is sent. These tests call the plugin's core, not its
+// entry points: close() ends after a second, which is too short to watch.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -12,7 +12,7 @@
 #include "nccl_adapter/limits.h"
 #include "nccl_adapter/protocol/frame.h"
 #include "tests/adapter/link.h"
-#include "tests/adapter/stranger.h"
+#include "tests/adapter/raw_peer.h"
 
 namespace lyre::test {
 namespace {
@@ -33,7 +33,7 @@ class Listening {
   const HandleBuffer& handle() const { return handle_; }
   Instance& instance() { return *instance_; }
 
-  /// Works until `condition` holds.
+  /// Makes progress until `condition` holds.
   bool works_until(const std::function<bool()>& condition) {
     return until([&] { return instance_->progress() == Result::kSuccess && condition(); });
   }
@@ -47,7 +47,7 @@ class Listening {
     return comm;
   }
 
-  /// Whether nothing that was said is still waited for, other than by those who have not heard it.
+  /// Whether all bytes that were sent are acknowledged, but for streams that were given up.
   bool can_leave() { return lyre_drain(instance_->context(), 10'000) == 0; }
 
  private:
@@ -57,11 +57,11 @@ class Listening {
   std::unique_lock<std::mutex> lock_;
 };
 
-/// Whether the plugin has said `wanted` to it. What a receiver says after its answer has no
-/// payload.
-bool has_heard(Stranger& peer, const FrameHeader& wanted) {
-  peer.is_shown_out();
-  std::span<const uint8_t> left(peer.heard());
+/// Whether the plugin has sent `wanted` to this peer. The frames that a receiver sends after its
+/// answer have no payload.
+bool has_received(RawPeer& peer, const FrameHeader& wanted) {
+  peer.is_closed();
+  std::span<const uint8_t> left(peer.received());
   left = left.subspan(std::min(left.size(), kAnswerBytes));
   FrameHeader frame;
   while (left.size() >= kFrameHeaderBytes && decode(left.first<kFrameHeaderBytes>(), &frame)) {
@@ -73,28 +73,28 @@ bool has_heard(Stranger& peer, const FrameHeader& wanted) {
 
 constexpr FrameHeader kGoodbye{.type = FrameType::kBye};
 
-/// Somebody at `host` who becomes a stream of the comm that the test is about.
-std::unique_ptr<Stranger> join(const DaemonPair& pair, int host, Listening& here, uint16_t index) {
-  auto peer = std::make_unique<Stranger>(pair.socket(host), here.handle());
-  peer->say(hello_for(here.handle(), index, 2));
-  EXPECT_TRUE(here.works_until([&] { return has_heard(*peer, {.type = FrameType::kGrant}); }));
+/// A peer at `host` that becomes a stream of the comm under test.
+std::unique_ptr<RawPeer> join(const DaemonPair& pair, int host, Listening& here, uint16_t index) {
+  auto peer = std::make_unique<RawPeer>(pair.socket(host), here.handle());
+  peer->send(hello_for(here.handle(), index, 2));
+  EXPECT_TRUE(here.works_until([&] { return has_received(*peer, {.type = FrameType::kGrant}); }));
   return peer;
 }
 
-TEST(Goodbye, IsSaidToAStreamThatJoinsWhenItWasSaidToTheOthers) {
+TEST(Goodbye, IsSentToAStreamThatJoinsAfterItWasSentToTheOthers) {
   const std::unique_ptr<DaemonPair> pair = own_daemons();
   Listening here(*pair);
   const auto first = join(*pair, 0, here, 0);
   Comm* comm = here.accept();
   comm->begin_close();
-  EXPECT_TRUE(here.works_until([&] { return has_heard(*first, kGoodbye); }));
+  EXPECT_TRUE(here.works_until([&] { return has_received(*first, kGoodbye); }));
   const auto second = join(*pair, 0, here, 1);
-  EXPECT_TRUE(here.works_until([&] { return has_heard(*second, kGoodbye); }));
+  EXPECT_TRUE(here.works_until([&] { return has_received(*second, kGoodbye); }));
   here.instance().close(comm);
 }
 
-/// A comm of two streams, one of them from a host that will say nothing any more. The other comes
-/// from this host, so that it is there when the wire's other end stands still.
+/// A comm of two streams. The daemon of one stream's host is stopped. The other stream comes from
+/// this host, so it still works.
 class DeadStream : public ::testing::Test {
  protected:
   DeadStream() : dead_(join(*pair_, 0, here_, 0)), alive_(join(*pair_, 1, here_, 1)) {
@@ -106,12 +106,12 @@ class DeadStream : public ::testing::Test {
 
   std::unique_ptr<DaemonPair> pair_ = own_daemons();
   Listening here_{*pair_};
-  std::unique_ptr<Stranger> dead_;
-  std::unique_ptr<Stranger> alive_;
+  std::unique_ptr<RawPeer> dead_;
+  std::unique_ptr<RawPeer> alive_;
   Comm* comm_ = nullptr;
 };
 
-TEST_F(DeadStream, IsNotOwedAGoodbyeThatAnotherHeard) {
+TEST_F(DeadStream, DoesNotDelayACloseWhoseGoodbyeAnotherStreamAcknowledged) {
   comm_->begin_close();
   EXPECT_TRUE(here_.works_until([&] { return comm_->is_goodbye_heard(); }));
   EXPECT_FALSE(comm_->is_close_done());
@@ -119,16 +119,16 @@ TEST_F(DeadStream, IsNotOwedAGoodbyeThatAnotherHeard) {
   EXPECT_TRUE(here_.can_leave());
 }
 
-TEST_F(DeadStream, IsOwedNothingWhenThePeerHasSaidGoodbye) {
+TEST_F(DeadStream, DoesNotDelayACloseAfterThePeersGoodbye) {
   std::vector<uint8_t> data(kGrantPromptBytes + 1);
   Request* request = nullptr;
   EXPECT_EQ(comm_->post(data.data(), data.size(), nullptr, {}, &request), Result::kSuccess);
-  EXPECT_FALSE(comm_->is_close_done());  // the grant goes to the dead one
+  EXPECT_FALSE(comm_->is_close_done());  // the grant is sent over the dead stream
   const FrameHeader again{.type = FrameType::kGrant, .offset = 1};
-  EXPECT_TRUE(here_.works_until([&] { return has_heard(*alive_, again); }));
+  EXPECT_TRUE(here_.works_until([&] { return has_received(*alive_, again); }));
   uint8_t bye[kFrameHeaderBytes];
   encode(kGoodbye, bye);
-  alive_->say(bye);
+  alive_->send(bye);
   EXPECT_TRUE(here_.works_until([&] { return comm_->has_failed(); }));
   here_.instance().close(comm_);
   EXPECT_TRUE(here_.can_leave());

@@ -1,4 +1,4 @@
-// How comms come to be, and who is kept out. Rank 0 connects, rank 1 listens.
+// How comms are established, and which connections are refused. Rank 0 connects, rank 1 listens.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 #include "nccl_adapter/protocol/frame.h"
 #include "nccl_adapter/protocol/hello.h"
 #include "tests/adapter/link.h"
-#include "tests/adapter/stranger.h"
+#include "tests/adapter/raw_peer.h"
 
 namespace lyre::test {
 namespace {
@@ -30,7 +30,7 @@ class Handshake : public ::testing::Test {
   void SetUp() override { daemons(); }
 };
 
-void say_one_word(Rank& rank, Link& link) {
+void send_one_word(Rank& rank, Link& link) {
   uint32_t word = rank.index() == 0 ? 0xfeedu : 0;
   link.finish(rank.index() == 0 ? link.isend(&word, sizeof(word))
                                 : link.irecv(&word, sizeof(word)));
@@ -39,7 +39,7 @@ void say_one_word(Rank& rank, Link& link) {
 
 using Part = std::function<void(Rank&, Link&)>;
 
-// Rank 1 listens, each rank does its part, and then they meet as if nothing had been.
+// Rank 1 listens, each rank does its part, and then they establish a comm as usual.
 void expect_undisturbed(const Part& caller, const Part& listener) {
   const auto whole = [](const Part& part) {
     return [&part](Rank& rank) {
@@ -47,7 +47,7 @@ void expect_undisturbed(const Part& caller, const Part& listener) {
       link.exchange_handle();
       part(rank, link);
       link.connect();
-      say_one_word(rank, link);
+      send_one_word(rank, link);
       link.close();
     };
   };
@@ -120,12 +120,12 @@ TEST_F(Handshake, HandleNamesHostProcessAndAddress) {
                 }});
 }
 
-TEST_F(Handshake, NobodyAtThePortIsARemoteError) {
+TEST_F(Handshake, AClosedPortIsARemoteError) {
   expect_ranks({[](Rank& rank) {
                   ::setenv("LYRE_RESUME_SECONDS", "1", 1);
                   Link link(rank, kAbi, Link::Unconnected{});
                   link.exchange_handle();
-                  rank.meet();  // the listener is gone
+                  rank.barrier();  // the listener is closed
                   void* comm = nullptr;
                   EXPECT_EQ(connect_until_answered(link, &comm), Result::kRemoteError);
                   EXPECT_EQ(count_logged("cannot connect to host"), 1u) << logged_text();
@@ -135,7 +135,7 @@ TEST_F(Handshake, NobodyAtThePortIsARemoteError) {
                   Link link(rank, kAbi, Link::Unconnected{});
                   link.exchange_handle();
                   link.close();
-                  rank.meet();
+                  rank.barrier();
                 }});
 }
 
@@ -143,11 +143,11 @@ TEST_F(Handshake, ClosedListenCommIsARefusal) {
   expect_ranks({[](Rank& rank) {
                   Link link(rank, kAbi, Link::Unconnected{});
                   link.exchange_handle();
-                  rank.meet();
+                  rank.barrier();
                   void* comm = nullptr;
                   EXPECT_EQ(connect_until_answered(link, &comm), Result::kRemoteError);
                   EXPECT_TRUE(has_logged("nobody listens under that handle")) << logged_text();
-                  rank.meet();
+                  rank.barrier();
                   link.close();
                 },
                 [](Rank& rank) {
@@ -159,15 +159,15 @@ TEST_F(Handshake, ClosedListenCommIsARefusal) {
                   ASSERT_EQ(link.plugin().listen(0, link.handle().data(), &listening),
                             Result::kSuccess);
                   ASSERT_EQ(link.plugin().close_listen(listening), Result::kSuccess);
-                  rank.tell(link.handle().data(), link.handle().size());
-                  rank.meet();
+                  rank.send(link.handle().data(), link.handle().size());
+                  rank.barrier();
                   void* comm = nullptr;
                   until([&] {
                     EXPECT_EQ(link.plugin().accept(other, &comm), Result::kSuccess);
                     return has_logged("nobody listens under that handle");
                   });
                   EXPECT_EQ(comm, nullptr);
-                  rank.meet();
+                  rank.barrier();
                   link.close();
                 }});
 }
@@ -190,14 +190,14 @@ TEST_F(Handshake, ListenCommsShareOnePort) {
 TEST_F(Handshake, OneListenGivesSeveralComms) {
   const RankBody body = [](Rank& rank) {
     Link link(rank, kAbi);
-    say_one_word(rank, link);
+    send_one_word(rank, link);
     void* first = link.comm();
     link.connect();  // the same handle buffer, the same listen comm
     EXPECT_NE(link.comm(), first);
-    say_one_word(rank, link);
+    send_one_word(rank, link);
     EXPECT_EQ(rank.index() == 0 ? link.plugin().close_send(first) : link.plugin().close_recv(first),
               Result::kSuccess);
-    say_one_word(rank, link);
+    send_one_word(rank, link);
     link.close();
   };
   expect_ranks({body, body});
@@ -211,12 +211,12 @@ TEST_F(Handshake, ConnectNeverBlocksOnAPeerThatDoesNotAccept) {
           ASSERT_EQ(link.plugin().connect(0, link.handle().data(), &comm), Result::kSuccess);
           ASSERT_EQ(comm, nullptr);
         }
-        rank.meet();
+        rank.barrier();
       },
-      [](Rank& rank, Link&) { rank.meet(); });
+      [](Rank& rank, Link&) { rank.barrier(); });
 }
 
-// What this process shows to `lyre comms`.
+// The telemetry of this process.
 nccl_abi::TelemetryHeader* map_telemetry() {
   const std::string path = std::string(nccl_abi::kTelemetryDirectory) + "/" +
                            nccl_abi::kTelemetryPrefix + std::to_string(::getuid()) + "-" +
@@ -227,7 +227,7 @@ nccl_abi::TelemetryHeader* map_telemetry() {
   return memory != MAP_FAILED ? static_cast<nccl_abi::TelemetryHeader*>(memory) : nullptr;
 }
 
-void expect_one_stranger_shown() {
+void expect_one_refusal_in_telemetry() {
   const nccl_abi::TelemetryHeader* header = map_telemetry();
   ASSERT_NE(header, nullptr);
   EXPECT_EQ(header->strangers.load(), 1u);
@@ -235,90 +235,90 @@ void expect_one_stranger_shown() {
       << header->last_stranger;
 }
 
-// Rank 1 sees `stranger` out, and says so.
-void expect_shown_out(const std::function<void(Stranger&)>& stranger, const std::string& line) {
+// Rank 1 closes the connection over which `send` sends, and logs `line`.
+void expect_refused(const std::function<void(RawPeer&)>& send, const std::string& line) {
   ::setenv("LYRE_HANDSHAKE_TIMEOUT_MS", "300", 1);
   expect_undisturbed(
       [&](Rank& rank, Link& link) {
-        Stranger visitor(daemons().socket(0), link.handle());
-        stranger(visitor);
-        EXPECT_TRUE(until([&] { return visitor.is_shown_out(); }));
-        rank.meet();
+        RawPeer peer(daemons().socket(0), link.handle());
+        send(peer);
+        EXPECT_TRUE(until([&] { return peer.is_closed(); }));
+        rank.barrier();
       },
       [&](Rank& rank, Link&) {
-        rank.meet();
+        rank.barrier();
         EXPECT_EQ(count_logged(line), 1u) << logged_text();
         EXPECT_TRUE(has_logged("closed a connection from 10.77.0.1:")) << logged_text();
-        expect_one_stranger_shown();
+        expect_one_refusal_in_telemetry();
       });
   ::unsetenv("LYRE_HANDSHAKE_TIMEOUT_MS");
 }
 
-TEST_F(Handshake, GarbageOnThePortIsShownOut) {
-  expect_shown_out([](Stranger& visitor) { visitor.say(pattern(1, 5000)); },
-                   "does not speak this plugin's protocol");
+TEST_F(Handshake, GarbageOnThePortIsRefused) {
+  expect_refused([](RawPeer& peer) { peer.send(pattern(1, 5000)); },
+                 "does not speak this plugin's protocol");
 }
 
 TEST_F(Handshake, OneWrongByteIsEnough) {
-  expect_shown_out(
-      [](Stranger& visitor) {
+  expect_refused(
+      [](RawPeer& peer) {
         const uint8_t get = 'G';
-        visitor.say({&get, 1});
+        peer.send({&get, 1});
       },
       "does not speak this plugin's protocol");
 }
 
-TEST_F(Handshake, SilentScannerIsShownOut) {
-  expect_shown_out([](Stranger&) {}, "did not say in time what it wants");
+TEST_F(Handshake, ConnectionWithoutAHelloIsRefused) {
+  expect_refused([](RawPeer&) {}, "did not say in time what it wants");
 }
 
-TEST_F(Handshake, HalfAHelloIsShownOut) {
-  expect_shown_out(
-      [](Stranger& visitor) {
+TEST_F(Handshake, HalfAHelloIsRefused) {
+  expect_refused(
+      [](RawPeer& peer) {
         uint8_t hello[kHelloBytes];
         encode(nccl_adapter::Hello{}, hello);
-        visitor.say({hello, 50});
+        peer.send({hello, 50});
       },
       "did not say in time what it wants");
 }
 
-Answer answer_of(const Stranger& visitor) {
-  const std::span<const uint8_t> heard(visitor.heard());
+Answer answer_of(const RawPeer& peer) {
+  const std::span<const uint8_t> received(peer.received());
   Answer answer;
-  EXPECT_TRUE(heard.size() >= kAnswerBytes && decode(heard.first<kAnswerBytes>(), &answer));
+  EXPECT_TRUE(received.size() >= kAnswerBytes && decode(received.first<kAnswerBytes>(), &answer));
   return answer;
 }
 
-void expect_answer(Stranger& visitor, AnswerCode code) {
-  EXPECT_TRUE(until([&] { return visitor.is_shown_out(); }));
-  EXPECT_EQ(visitor.heard().size(), kAnswerBytes);
-  const Answer answer = answer_of(visitor);
+void expect_answer(RawPeer& peer, AnswerCode code) {
+  EXPECT_TRUE(until([&] { return peer.is_closed(); }));
+  EXPECT_EQ(peer.received().size(), kAnswerBytes);
+  const Answer answer = answer_of(peer);
   EXPECT_EQ(answer.code, code);
   EXPECT_FALSE(answer.text.empty());
 }
 
-void expect_welcome(Stranger& visitor) {
+void expect_welcome(RawPeer& peer) {
   EXPECT_TRUE(until([&] {
-    visitor.is_shown_out();
-    return visitor.heard().size() >= kAnswerBytes;
+    peer.is_closed();
+    return peer.received().size() >= kAnswerBytes;
   }));
-  EXPECT_EQ(answer_of(visitor).code, AnswerCode::kWelcome);
+  EXPECT_EQ(answer_of(peer).code, AnswerCode::kWelcome);
 }
 
 TEST_F(Handshake, HelloOfAnotherVersionGetsAnAnswer) {
-  expect_shown_out(
-      [](Stranger& visitor) {
-        visitor.say(nccl_adapter::Hello{.version_min = 9, .version_max = 9});
-        expect_answer(visitor, AnswerCode::kVersion);
+  expect_refused(
+      [](RawPeer& peer) {
+        peer.send(nccl_adapter::Hello{.version_min = 9, .version_max = 9});
+        expect_answer(peer, AnswerCode::kVersion);
       },
       "protocol versions 9 to 9 meet");
 }
 
 TEST_F(Handshake, GuessedNonceIsRefused) {
-  expect_shown_out(
-      [](Stranger& visitor) {
-        visitor.say(nccl_adapter::Hello{.host = "nowhere"});
-        expect_answer(visitor, AnswerCode::kUnknown);
+  expect_refused(
+      [](RawPeer& peer) {
+        peer.send(nccl_adapter::Hello{.host = "nowhere"});
+        expect_answer(peer, AnswerCode::kUnknown);
       },
       "nobody listens under that handle");
 }
@@ -332,104 +332,104 @@ void* accept_one(Link& link) {
   return comm;
 }
 
-// Somebody who says what a peer would say that found rank 1's handle.
-std::unique_ptr<Stranger> knock(const Link& link, uint16_t index, uint16_t count,
-                                uint32_t incarnation = 1) {
-  auto visitor = std::make_unique<Stranger>(daemons().socket(0), link.handle());
-  visitor->say(hello_for(link.handle(), index, count, incarnation));
-  return visitor;
+// A peer that has found rank 1's handle, and has sent its hello.
+std::unique_ptr<RawPeer> dial(const Link& link, uint16_t index, uint16_t count,
+                              uint32_t incarnation = 1) {
+  auto peer = std::make_unique<RawPeer>(daemons().socket(0), link.handle());
+  peer->send(hello_for(link.handle(), index, count, incarnation));
+  return peer;
 }
 
 TEST_F(Handshake, AStreamJoinsOnceAndNotTooLate) {
   expect_undisturbed(
       [](Rank& rank, Link& link) {
-        const auto first = knock(link, 0, 2);
+        const auto first = dial(link, 0, 2);
         expect_welcome(*first);
-        expect_answer(*knock(link, 0, 2), AnswerCode::kBadStream);  // replayed
-        expect_answer(*knock(link, 2, 2), AnswerCode::kBadStream);
-        expect_answer(*knock(link, 0, 3, 2), AnswerCode::kBadStream);
-        const auto successor = knock(link, 0, 2, 2);
+        expect_answer(*dial(link, 0, 2), AnswerCode::kBadStream);  // replayed
+        expect_answer(*dial(link, 2, 2), AnswerCode::kBadStream);
+        expect_answer(*dial(link, 0, 3, 2), AnswerCode::kBadStream);
+        const auto successor = dial(link, 0, 2, 2);
         expect_welcome(*successor);
-        EXPECT_TRUE(until([&] { return first->is_shown_out(); }));
-        rank.meet();
-        rank.meet();  // the comm is closed
-        expect_answer(*knock(link, 1, 2), AnswerCode::kDeparted);
+        EXPECT_TRUE(until([&] { return first->is_closed(); }));
+        rank.barrier();
+        rank.barrier();  // the comm is closed
+        expect_answer(*dial(link, 1, 2), AnswerCode::kDeparted);
       },
       [](Rank& rank, Link& link) {
         void* comm = accept_one(link);
-        rank.meet();
+        rank.barrier();
         EXPECT_EQ(link.plugin().close_recv(comm), Result::kSuccess);
-        rank.meet();
+        rank.barrier();
       });
 }
 
-// A sender that comes back with the middle of its messages must not be a new peer.
+// A stream that continues in the middle of a sender's messages must not become a new peer.
 TEST_F(Handshake, AStreamOfACommThatWasGivenUpIsTooLate) {
   expect_undisturbed(
       [](Rank& rank, Link& link) {
-        const auto first = knock(link, 0, 2);
+        const auto first = dial(link, 0, 2);
         expect_welcome(*first);
-        rank.meet();
-        rank.meet();  // the comm is closed, with a request in flight
-        expect_answer(*knock(link, 1, 2), AnswerCode::kUnknown);
+        rank.barrier();
+        rank.barrier();  // the comm is closed, with a request in flight
+        expect_answer(*dial(link, 1, 2), AnswerCode::kUnknown);
       },
       [](Rank& rank, Link& link) {
         void* comm = accept_one(link);
-        rank.meet();
+        rank.barrier();
         uint8_t byte = 0;
         void* request = nullptr;
         ASSERT_EQ(link.plugin().irecv(comm, {&byte, 1}, &request), Result::kSuccess);
         EXPECT_EQ(link.plugin().close_recv(comm), Result::kSuccess);
-        rank.meet();
+        rank.barrier();
       });
 }
 
-// Nobody would read what it brings, and its sender would wait as long as it lives.
+// Its bytes would not be read, and its sender would wait for ever.
 TEST_F(Handshake, AStreamOfACommThatHasFailedIsRefused) {
   expect_undisturbed(
       [](Rank& rank, Link& link) {
-        const auto first = knock(link, 0, 2);
+        const auto first = dial(link, 0, 2);
         expect_welcome(*first);
-        first->say(std::vector<uint8_t>(nccl_adapter::kFrameHeaderBytes, 0xff));
-        EXPECT_TRUE(until([&] { return first->is_shown_out(); }));
-        expect_answer(*knock(link, 1, 2), AnswerCode::kUnknown);
-        rank.meet();
+        first->send(std::vector<uint8_t>(nccl_adapter::kFrameHeaderBytes, 0xff));
+        EXPECT_TRUE(until([&] { return first->is_closed(); }));
+        expect_answer(*dial(link, 1, 2), AnswerCode::kUnknown);
+        rank.barrier();
       },
       [](Rank& rank, Link& link) {
         void* comm = accept_one(link);
-        rank.meet();
+        rank.barrier();
         EXPECT_EQ(link.plugin().close_recv(comm), Result::kSuccess);
       });
 }
 
-TEST_F(Handshake, AStreamThatLiesEndsItsOwnCommOnly) {
+TEST_F(Handshake, AFrameThatIsNotAllowedEndsItsOwnCommOnly) {
   using nccl_adapter::FrameHeader;
   using nccl_adapter::FrameType;
   const FrameHeader lies[] = {
       {FrameType::kData, 4, 0, 2, 1},              // past the message
-      {FrameType::kData, 0xffffffff, 0, 8, 0},     // a length that lies
-      {FrameType::kData, 4, 1000, 4, 0},           // a message of the far future
-      {FrameType::kData, 4, 0, 1 << 20, 1 << 19},  // more than may come unasked
-      {FrameType::kGrant, 0, 0, 0, 0},             // the wrong way round
+      {FrameType::kData, 0xffffffff, 0, 8, 0},     // an impossible length
+      {FrameType::kData, 4, 1000, 4, 0},           // a message far ahead
+      {FrameType::kData, 4, 0, 1 << 20, 1 << 19},  // more than is allowed without a grant
+      {FrameType::kGrant, 0, 0, 0, 0},             // in the wrong direction
   };
   for (const FrameHeader& lie : lies) {
     expect_undisturbed(
         [&](Rank& rank, Link& link) {
-          const auto visitor = knock(link, 0, 1);
-          expect_welcome(*visitor);
+          const auto peer = dial(link, 0, 1);
+          expect_welcome(*peer);
           uint8_t frame[nccl_adapter::kFrameHeaderBytes + 4] = {};
           encode(lie, std::span<uint8_t, nccl_adapter::kFrameHeaderBytes>(
                           frame, nccl_adapter::kFrameHeaderBytes));
-          visitor->say(frame);
-          EXPECT_TRUE(until([&] { return visitor->is_shown_out(); }));
-          rank.meet();
+          peer->send(frame);
+          EXPECT_TRUE(until([&] { return peer->is_closed(); }));
+          rank.barrier();
         },
         [](Rank& rank, Link& link) {
           void* comm = accept_one(link);
-          rank.meet();  // the lie was heard
+          rank.barrier();  // the frame has been processed
           void* request = nullptr;
           ASSERT_EQ(link.plugin().irecv(comm, {nullptr, 0}, &request), Result::kSuccess);
-          EXPECT_EQ(link.finish_badly(request), Result::kRemoteError);
+          EXPECT_EQ(link.finish_with_error(request), Result::kRemoteError);
           EXPECT_EQ(count_logged("the peer broke the protocol"), 1u) << logged_text();
           EXPECT_EQ(link.plugin().close_recv(comm), Result::kSuccess);
         });
@@ -441,7 +441,7 @@ TEST_F(Handshake, TwoAbiVersionsTalkToEachOther) {
     const auto body = [](int abi) {
       return [abi](Rank& rank) {
         Link link(rank, abi);
-        say_one_word(rank, link);
+        send_one_word(rank, link);
         link.close();
       };
     };

@@ -1,4 +1,4 @@
-// Beginnings and ends: init and finalize, what is left open, forks, missing daemons.
+// Init and finalize, comms that are left open, fork, and missing daemons.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -24,14 +24,14 @@ class Lifecycle : public ::testing::TestWithParam<int> {
 INSTANTIATE_TEST_SUITE_P(Abi, Lifecycle, ::testing::Values(8, 9, 10, 11, 12),
                          [](const auto& instance) { return "v" + std::to_string(instance.param); });
 
-void say_one_word(Rank& rank, Link& link) {
+void send_one_word(Rank& rank, Link& link) {
   uint32_t word = rank.index() == 0 ? 0xfeedu : 0;
   link.finish(rank.index() == 0 ? link.isend(&word, sizeof(word))
                                 : link.irecv(&word, sizeof(word)));
   EXPECT_EQ(word, 0xfeedu);
 }
 
-// What a process holds, and its daemon for it.
+// The resources of a process, and those that its daemon keeps for it.
 struct Holdings {
   size_t files = 0;
   size_t threads = 0;
@@ -53,14 +53,14 @@ Holdings holdings(const Rank& rank) {
   return found;
 }
 
-// The daemon may not know yet that an earlier rank has ended.
+// The daemon may not have detected the end of an earlier rank.
 Holdings holdings_without_contexts(const Rank& rank) {
   Holdings found = holdings(rank);
   found.contexts = 0;
   return found;
 }
 
-// Before v11 nothing tells the plugin that its last user is gone.
+// Before v11 the plugin is not told when its last communicator ends.
 bool has_finalize(int abi) { return abi >= 11; }
 
 TEST_P(Lifecycle, InitAndFinalizeManyTimesWithUnloadsBetween) {
@@ -68,10 +68,10 @@ TEST_P(Lifecycle, InitAndFinalizeManyTimesWithUnloadsBetween) {
     const Holdings before = holdings_without_contexts(rank);
     for (int cycle = 0; cycle < 5; ++cycle) {
       Link link(rank, GetParam());
-      say_one_word(rank, link);
+      send_one_word(rank, link);
       link.close();
       link.plugin().unload();
-      rank.meet();
+      rank.barrier();
     }
     if (has_finalize(GetParam())) {
       EXPECT_TRUE(until([&] { return holdings(rank) == before; }, 5));
@@ -80,7 +80,7 @@ TEST_P(Lifecycle, InitAndFinalizeManyTimesWithUnloadsBetween) {
   expect_ranks({body, body});
 }
 
-TEST_P(Lifecycle, TheLastMessageArrivesWhoeverLeavesFirst) {
+TEST_P(Lifecycle, TheLastMessageArrivesWhicheverRankEndsFirst) {
   const RankBody body = [](Rank& rank) {
     Link link(rank, GetParam());
     std::vector<uint8_t> data =
@@ -105,11 +105,11 @@ TEST_P(Lifecycle, CloseWithRequestsInFlightIsSafe) {
     for (size_t i = 0; i < 8; ++i) {
       void* at = data->data() + (i << 20);
       void* request = rank.index() == 0 ? link.isend(at, 1 << 20) : link.irecv(at, 1 << 20);
-      // Rank 1 asks for more than rank 0 sends, so that something is in flight on both.
+      // Rank 1 receives more than rank 0 sends, so that both have requests in flight.
       if (i == 3 && rank.index() == 0) break;
       EXPECT_NE(request, nullptr);
     }
-    rank.meet();
+    rank.barrier();
     // NCCL's order at abort: deregister, free, close.
     EXPECT_EQ(link.plugin().dereg_mr(link.comm(), mhandle), Result::kSuccess);
     data.reset();
@@ -122,19 +122,19 @@ TEST_P(Lifecycle, NothingIsWrittenAfterDereg) {
   expect_ranks(
       {[](Rank& rank) {
          Link link(rank, GetParam());
-         rank.meet();  // both are connected
-         rank.meet();
+         rank.barrier();  // both are connected
+         rank.barrier();
          std::vector<uint8_t> data(1000, 0xaa);
          void* request = nullptr;
          Result result = link.plugin().isend(link.comm(), {data.data(), data.size()}, &request);
-         if (request != nullptr) result = link.finish_badly(request);
+         if (request != nullptr) result = link.finish_with_error(request);
          EXPECT_EQ(result, Result::kRemoteError);
-         rank.meet();
+         rank.barrier();
          link.close();
        },
        [](Rank& rank) {
          Link link(rank, GetParam());
-         rank.meet();
+         rank.barrier();
          std::vector<uint8_t> data(1000, 0x55);
          void* mhandle = nullptr;
          ASSERT_EQ(link.plugin().reg_mr(link.comm(), data.data(), data.size(), nccl_abi::kPtrHost,
@@ -142,10 +142,10 @@ TEST_P(Lifecycle, NothingIsWrittenAfterDereg) {
                    Result::kSuccess);
          void* request = link.irecv(data.data(), data.size());
          EXPECT_EQ(link.plugin().dereg_mr(link.comm(), mhandle), Result::kSuccess);
-         rank.meet();
-         EXPECT_NE(link.finish_badly(request), Result::kSuccess);
+         rank.barrier();
+         EXPECT_NE(link.finish_with_error(request), Result::kSuccess);
          EXPECT_EQ(data, std::vector<uint8_t>(1000, 0x55));
-         rank.meet();
+         rank.barrier();
          link.close();
        }});
 }
@@ -162,10 +162,10 @@ TEST_P(Lifecycle, AbortInMidHandshakeLeaksNothing) {
                                     : link.plugin().accept(link.listen_comm(), &comm),
                   Result::kSuccess);
       }
-      rank.meet();
-      // NCCL never closes what is only half open.
+      rank.barrier();
+      // NCCL does not close a comm that is not established.
       EXPECT_EQ(link.plugin().finalize(), Result::kSuccess);
-      rank.meet();
+      rank.barrier();
     }
     if (has_finalize(GetParam())) {
       EXPECT_TRUE(until([&] { return holdings(rank) == before; }, 5));
@@ -174,7 +174,7 @@ TEST_P(Lifecycle, AbortInMidHandshakeLeaksNothing) {
   expect_ranks({body, body});
 }
 
-// From v11 on each has a context of its own; before, they share one.
+// From v11 on each communicator has its own context. Before, they share one.
 TEST_P(Lifecycle, SeveralCommunicatorsLiveInOneProcess) {
   const RankBody body = [](Rank& rank) {
     std::vector<std::unique_ptr<Link>> links;
@@ -182,7 +182,7 @@ TEST_P(Lifecycle, SeveralCommunicatorsLiveInOneProcess) {
     const size_t contexts = has_finalize(GetParam()) ? links.size() : 1;
     EXPECT_TRUE(until([&] { return holdings(rank).contexts == contexts; }, 5));
     while (!links.empty()) {
-      for (const auto& link : links) say_one_word(rank, *link);
+      for (const auto& link : links) send_one_word(rank, *link);
       links[links.size() / 2]->close();
       links.erase(links.begin() + static_cast<ptrdiff_t>(links.size() / 2));
     }
@@ -194,12 +194,12 @@ TEST_P(Lifecycle, FinalizeTakesWhatWasLeftOpen) {
   const RankBody body = [](Rank& rank) {
     {
       Link link(rank, GetParam());
-      say_one_word(rank, link);
+      send_one_word(rank, link);
       EXPECT_EQ(link.plugin().finalize(), Result::kSuccess);
     }
-    rank.meet();
+    rank.barrier();
     Link link(rank, GetParam());
-    say_one_word(rank, link);
+    send_one_word(rank, link);
     link.close();
   };
   expect_ranks({body, body});
@@ -267,7 +267,7 @@ TEST_P(Lifecycle, CommsOfOneProcessServeSeveralThreads) {
   expect_ranks({body, body});
 }
 
-// What a forked child finds: its parent's connections are refused, the parent's go on.
+// After fork() the child cannot use its parent's comms, and the parent can.
 TEST_P(Lifecycle, ForkAfterInit) {
   const RankBody body = [](Rank& rank) {
     Link link(rank, GetParam());
@@ -286,13 +286,13 @@ TEST_P(Lifecycle, ForkAfterInit) {
     int status = -1;
     ::waitpid(child, &status, 0);
     EXPECT_EQ(status, 0) << "in the child";
-    say_one_word(rank, link);
+    send_one_word(rank, link);
     link.close();
   };
   expect_ranks({body, body});
 }
 
-TEST_P(Lifecycle, WhatDeadProcessesShowedIsSweptByTheLiving) {
+TEST_P(Lifecycle, TelemetryFilesOfEndedProcessesAreRemoved) {
   std::string directory = (std::filesystem::temp_directory_path() / "lyre-shown-XXXXXX").string();
   ASSERT_NE(::mkdtemp(directory.data()), nullptr);
   ::setenv("LYRE_TELEMETRY_DIR", directory.c_str(), 1);
@@ -303,9 +303,9 @@ TEST_P(Lifecycle, WhatDeadProcessesShowedIsSweptByTheLiving) {
   EXPECT_EQ(count_entries(directory.c_str()), 1u);
   const RankBody body = [&](Rank& rank) {
     Link link(rank, GetParam(), Link::Unconnected{});
-    rank.meet();
+    rank.barrier();
     EXPECT_EQ(count_entries(directory.c_str()), 2u);
-    rank.meet();
+    rank.barrier();
     link.close();
   };
   expect_ranks({body, body});

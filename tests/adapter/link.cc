@@ -15,7 +15,7 @@ std::string lyred_path() {
   return path != nullptr ? path : "lyred";
 }
 
-/// Of each daemon.
+/// The number of workers of each daemon.
 int workers() {
   const char* count = std::getenv("LYRE_TEST_WORKERS");
   return count != nullptr ? std::atoi(count) : 1;
@@ -72,9 +72,9 @@ void Link::require(Result result, const char* what) {
 void Link::exchange_handle() {
   if (rank_.index() == 1) {
     require(plugin_->listen(0, handle_.data(), &listen_comm_), "listen");
-    rank_.tell(handle_.data(), handle_.size());
-  } else if (!rank_.hear(handle_.data(), handle_.size())) {
-    throw std::runtime_error("the other rank is gone");
+    rank_.send(handle_.data(), handle_.size());
+  } else if (!rank_.receive(handle_.data(), handle_.size())) {
+    throw std::runtime_error("the other rank has ended");
   }
 }
 
@@ -121,14 +121,14 @@ bool Link::is_done(void* request, int* bytes) {
 
 int Link::finish(void* request) {
   int bytes = -1;
-  // A daemon that comes back may take a while on a busy machine.
+  // On a busy machine a daemon may need some time to start again.
   if (!until([&] { return is_done(request, &bytes); }, 60)) {
     throw std::runtime_error("a request did not finish in time, " + logged_text());
   }
   return bytes;
 }
 
-Result Link::finish_badly(void* request, int seconds) {
+Result Link::finish_with_error(void* request, int seconds) {
   Result result = Result::kSuccess;
   int done = 0;
   until(
@@ -140,7 +140,7 @@ Result Link::finish_badly(void* request, int seconds) {
   return result;
 }
 
-void Link::linger(void* request, int milliseconds) {
+void Link::keep_testing(void* request, int milliseconds) {
   const auto end = Clock::now() + std::chrono::milliseconds(milliseconds);
   while (Clock::now() < end) {
     if (is_done(request)) throw std::runtime_error("a request was done too early");

@@ -26,13 +26,13 @@ inline constexpr uint64_t kCommId = 0x1234;
 /// The plugin of $LYRE_TEST_PLUGIN. Fails: throws std::runtime_error.
 std::unique_ptr<NetPlugin> load_tested_plugin(int abi);
 
-/// The daemons that all tests of this program share; started by the first who asks.
+/// The daemons that all tests of this program share. The first call starts them.
 DaemonPair& daemons();
-/// A pair for one test, which may break it. Of themselves the daemons would wait a minute for a
-/// silent host.
+/// A pair of daemons for one test, which may kill them. Their user timeout is a minute, so it does
+/// not end a connection before the plugin does.
 std::unique_ptr<DaemonPair> own_daemons();
 
-/// Calls `step` until it says true. Fails: false when `seconds` are over.
+/// Calls `step` until it returns true. Fails: returns false after `seconds`.
 bool until(const std::function<bool()>& step, int seconds = 20);
 
 /// One rank's end of a connection from rank 0, which sends, to rank 1, which receives.
@@ -41,7 +41,7 @@ class Link {
  public:
   /// Loads the plugin, attaches to the rank's own daemon, and connects.
   Link(Rank& rank, int abi, DaemonPair& pair = daemons());
-  /// Only attaches: connect() and the rest follow.
+  /// Only attaches. The test calls connect() and the rest.
   struct Unconnected {};
   Link(Rank& rank, int abi, Unconnected, DaemonPair& pair = daemons());
 
@@ -51,7 +51,7 @@ class Link {
   Link& operator=(const Link&) = delete;
 
   void connect();
-  /// Rank 1: listens and tells the other rank the handle. Rank 0: hears it.
+  /// Rank 1 listens and sends the handle to rank 0, which receives it.
   void exchange_handle();
 
   NetPlugin& plugin() { return *plugin_; }
@@ -60,17 +60,18 @@ class Link {
   HandleBuffer& handle() { return handle_; }
   const HandleBuffer& handle() const { return handle_; }
 
-  /// Posts, and retries while the plugin says "later".
+  /// Posts a request, and repeats the call while the plugin returns none.
   void* isend(const void* data, size_t bytes, void* mhandle = nullptr);
   void* irecv(void* data, size_t bytes);
-  /// Tests until done; the size it reported.
+  /// Tests until the request is done. Returns the size that test() reported.
   int finish(void* request);
-  /// One test. Fails: throws when it is an error.
+  /// Tests once. Fails: throws the plugin's error.
   bool is_done(void* request, int* bytes = nullptr);
-  /// Tests until it fails; kSuccess when it is done instead, or never fails.
-  Result finish_badly(void* request, int seconds = 40);
-  /// Keeps the plugin working without expecting anything.
-  void linger(void* request, int milliseconds);
+  /// Tests until the request fails. Returns kSuccess when it is done instead, or does not fail in
+  /// time.
+  Result finish_with_error(void* request, int seconds = 40);
+  /// Tests a request that must not be done for this time.
+  void keep_testing(void* request, int milliseconds);
 
   void close();
 
@@ -84,7 +85,7 @@ class Link {
   void* comm_ = nullptr;
 };
 
-/// Bytes that tell position and message apart.
+/// Bytes that depend on `seed` and on their position.
 std::vector<uint8_t> pattern(uint64_t seed, size_t bytes);
 
 }  // namespace lyre::test

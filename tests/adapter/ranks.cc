@@ -41,19 +41,19 @@ std::string read_all(FILE* file) {
 
 }  // namespace
 
-void Rank::tell(const void* data, size_t bytes) {
+void Rank::send(const void* data, size_t bytes) {
   const ssize_t n = ::send(fd_, data, bytes, MSG_NOSIGNAL);
-  (void)n;  // a rank that is gone is met by hear()
+  (void)n;  // receive() reports a rank that has ended
 }
 
-bool Rank::hear(void* data, size_t bytes) {
+bool Rank::receive(void* data, size_t bytes) {
   return ::recv(fd_, data, bytes, 0) == static_cast<ssize_t>(bytes);
 }
 
-void Rank::meet() {
+void Rank::barrier() {
   char token = 'm';
-  tell(&token, 1);
-  (void)hear(&token, 1);
+  send(&token, 1);
+  (void)receive(&token, 1);
 }
 
 std::vector<RankEnd> run_ranks(const std::vector<RankBody>& bodies, int seconds,
@@ -76,7 +76,7 @@ std::vector<RankEnd> run_ranks(const std::vector<RankBody>& bodies, int seconds,
   std::vector<RankEnd> ends(bodies.size());
   for (size_t i = 0; i < bodies.size(); ++i) {
     int status = 0;
-    // Seconds spent here may be the kernel's, not the rank's: see DaemonPair::is_running().
+    // The kernel may delay this by seconds: see DaemonPair::is_running().
     ::waitpid(children[i].pid, &status, 0);
     if (WIFEXITED(status)) ends[i].exit_status = WEXITSTATUS(status);
     if (WIFSIGNALED(status)) ends[i].signal = WTERMSIG(status);

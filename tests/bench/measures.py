@@ -1,4 +1,4 @@
-"""What tools/bench measures, a group at a time. Contenders of a group take turns in each round."""
+"""The measurements of tools/bench, by group. In each round the contenders of a group take turns."""
 
 import contextlib
 import json
@@ -19,11 +19,11 @@ PATIENCE_S = 120
 SESSIONS_AT_ONCE = 4096
 # Two daemons and two clients.
 SPINNERS = 4
-# MTU-sized packets really cross the wire; checksums are left to it, as to a NIC.
+# Packets of at most the MTU cross the wire. It computes checksums, as a NIC does.
 HONEST = ["tso", "off", "gso", "on", "gro", "on", "tx", "on"]
 COMPUTED = ["tso", "off", "gso", "on", "gro", "on", "tx", "off"]
 TRUSTED = {"port": {"trusted": True}}
-# What was closed a minute ago still counts.
+# Connections in TIME-WAIT count for a minute after they were closed.
 MANY_CLOSE = {**TRUSTED, "tcp": {"connections_max": 65536}}
 SUPER = ["tso", "on", "gso", "on", "gro", "on", "tx", "on"]
 
@@ -57,7 +57,7 @@ def output_of(command, what, **options):
 
 
 class Side:
-    """A pair of places for `lyre perf`: where its server runs, where its client does."""
+    """Where the server and the client of `lyre perf` run."""
 
     def __init__(self, server, client, address, options=()):
         self.server, self.client, self.address = server, client, address
@@ -108,7 +108,7 @@ class Side:
 
 
 def lyre_side(hosts):
-    """Each client on the core of its own daemon: what a host with one core for the network does."""
+    """Each client runs on the core of its daemon, as on a host with one core for the network."""
     (server, server_env), (client, client_env) = hosts.a.lyre(), hosts.b.lyre()
     first, second = cores()
     return Side((on_core(first, server), server_env), (on_core(second, client), client_env),
@@ -187,7 +187,7 @@ def engine(bench):
 
 
 def instructions(program, mss, at_once):
-    """Instructions a segment: of two runs' difference, so that starting up does not count."""
+    """Instructions for each segment: the difference of two runs, without the start."""
     counts = []
     for rounds in (200, 1200):
         with tempfile.NamedTemporaryFile() as sink:
@@ -271,7 +271,7 @@ def bulk(bench, mtu):
 
 
 def bulk_with_checksums(bench, mtu, group, seconds):
-    """Both compute and verify; and the kernel on a wire that carries 64 KiB packets."""
+    """Lyre and the kernel with checksums, and the kernel on a wire that carries 64 KiB packets."""
     command = "lyre perf client " + " ".join(seconds)
     with TwoHosts(bench.programs, mtu) as hosts, kernel_wire(COMPUTED, mtu) as wire:
         lyre, kernel = lyre_side(hosts), kernel_side(bench.programs, wire)
@@ -292,8 +292,8 @@ def bulk_with_checksums(bench, mtu, group, seconds):
 # ---- round trips ----
 
 def latency(bench):
-    """Beside a kernel client that blocks, and one that spins. Lyre spins, too, where each of its
-    two daemons and two clients has a core; elsewhere they share cores, and yield."""
+    """Lyre beside a kernel client that blocks, and one that spins. Lyre also spins when each of its
+    two daemons and two clients has a core; otherwise they share cores, and yield."""
     spin = ["--spin"]
     busy = ("busy", spin) if os.cpu_count() >= SPINNERS else ("adaptive", [])
     for (idle, own), rival in ((("adaptive", []), []), (busy, spin)):
@@ -354,7 +354,7 @@ def scaling(bench):
     arguments = ["--seconds", str(bench.seconds), "--sessions", "8"]
     alone = None
     for workers in (1, 2, 4, 8):
-        # Where there are too few cores for both hosts, they share them.
+        # With too few cores for both hosts, the hosts share them.
         if workers > 1 and 2 * workers > max(len(available), SPINNERS):
             break
         values = []
@@ -380,7 +380,7 @@ def with_workers(bench, host_cores, arguments):
 # ---- many sessions, and none ----
 
 def connections(bench):
-    """A client's whole life: process, attach, connections, a round trip on each, close."""
+    """A whole client: process, attach, connections, a round trip on each, close."""
     with TwoHosts(bench.programs, sections=MANY_CLOSE) as hosts:
         contest = Contest(bench, "connections")
         side = lyre_side(hosts)

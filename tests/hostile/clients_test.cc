@@ -10,7 +10,8 @@
 #include "tests/hostile/raw_client.h"
 #include "tests/support/daemon_pair.h"
 
-// Clients that break the rules on purpose, against a real daemon, beside an honest transfer.
+// Clients that break the rules of the channel on purpose, with a real daemon and a correct transfer
+// beside them.
 namespace lyre::test {
 namespace {
 
@@ -21,7 +22,7 @@ struct CloseContext {
 };
 using Context = std::unique_ptr<lyre_context, CloseContext>;
 
-/// Two daemons, and a session of honest clients from host 0 to host 1.
+/// Two daemons, and a session of correct clients from host 0 to host 1.
 class HostileClients : public testing::Test {
  protected:
   static constexpr uint16_t kPort = 6000;
@@ -67,7 +68,7 @@ class HostileClients : public testing::Test {
     }
     return true;
   }
-  /// Bytes that nobody else could have sent arrive, all and in order.
+  /// Sends bytes of a pattern, and expects that they arrive complete and in order.
   void expect_transfer() {
     std::vector<uint8_t> sent(1 << 20);
     for (size_t i = 0; i < sent.size(); ++i) {
@@ -111,8 +112,8 @@ class HostileClients : public testing::Test {
   uint32_t transfers = 0;
 };
 
-// Pieces queued behind a FIN stayed with sessions in TIME-WAIT when their client left. Three such
-// clients, one after the other, took all that the worker had, and it stopped.
+// Regression: pieces queued behind a FIN stayed with sessions in TIME-WAIT when their client left.
+// Three such clients, one after the other, used up the worker's pieces, and it stopped.
 TEST_F(HostileClients, SendsAfterShutdownLeaveNothingBehind) {
   constexpr uint32_t kSessions = channel::kSendsPerContextMax / channel::kSendsOutstandingMax;
   for (int life = 0; life < 3; ++life) {

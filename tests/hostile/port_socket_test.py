@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What an unprivileged client, and a stranger, can reach of a daemon with a memif port.
+"""Which sockets of a daemon with a memif port an unprivileged client, and another user, can reach.
 
 The daemon runs as a user of its own, as the service does: its control socket belongs to the group
 of the clients, and whatever else it makes is closed to them. DPDK's memif server ends the process
@@ -44,7 +44,7 @@ class PortSocket(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         os.chmod(self.folder, 0o755)
         self.program = shutil.copy(self.lyred, os.path.join(self.folder, "program"))
-        # As config/lyre.tmpfiles makes them.
+        # As config/lyre.tmpfiles creates them.
         self.shared = self.directory("lyre", 0o755)
         self.private = self.directory("lyred", 0o700)
         self.control = os.path.join(self.shared, "lyred.sock")
@@ -87,7 +87,7 @@ class PortSocket(unittest.TestCase):
             return False
 
     def as_client(self, action, groups):
-        """Runs `action` as a user who is in these groups; returns what it returned, a number."""
+        """Runs `action` as a user who is in these groups; returns its result, a number."""
         child = os.fork()
         if child == 0:
             os.setgroups(groups)
@@ -107,7 +107,7 @@ class PortSocket(unittest.TestCase):
         self.assertTrue(os.path.exists(wire))
         self.assertEqual(0o700, os.stat(os.path.dirname(wire)).st_mode & 0o7777)
 
-        # Containers get the whole of it, and those who are root there may enter anything.
+        # A container gets the whole directory, and root in it may enter every directory.
         self.assertEqual(["lyred.sock"], os.listdir(self.shared))
         paths = self.made_paths()
 

@@ -20,7 +20,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kPatience = 10s;
 constexpr auto kPause = 50us;
-/// Of AttachReply's descriptors: the context's memory, and the first worker's bell.
+/// The indices of AttachReply's descriptors: context memory, and the first worker's doorbell.
 constexpr size_t kMemory = 0;
 constexpr size_t kWorkerBell = 3;
 
@@ -37,7 +37,7 @@ bool wait_until(IsDone is_done) {
 }  // namespace
 
 RawClient::RawClient(const std::string& socket) {
-  // A place may still be another's that is about to leave.
+  // The daemon may still hold the context of a client that has just closed.
   const auto try_attach = [&] {
     return client::attach(socket.c_str(), "hostile", 0, attachment_) == 0;
   };
@@ -96,7 +96,7 @@ channel::Completion RawClient::next() {
   return entry;
 }
 
-/// Its last word, if it has one, is read first.
+/// A last message, if there is one, is read first.
 bool RawClient::has_hung_up() {
   char word[sizeof(channel::Goodbye)];
   pollfd waited{.fd = attachment_.control.get(), .events = POLLIN, .revents = 0};

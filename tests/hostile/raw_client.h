@@ -10,22 +10,23 @@
 
 namespace lyre::test {
 
-/// A client of a real daemon that speaks to its first worker by hand: nothing checks what it
-/// submits. Thread: one. Fails: the constructor throws std::runtime_error.
+/// A client of a real daemon that writes submissions for its first worker without liblyre, so
+/// nothing checks them. Thread: one. Fails: the constructor throws std::runtime_error.
 class RawClient {
  public:
   explicit RawClient(const std::string& socket);
 
-  /// Waits for room in the ring. False: the daemon hung up, or the worker looks at it no more.
+  /// Waits for room in the ring. False when the daemon has closed the connection, or the worker no
+  /// longer reads the ring.
   bool submit(const channel::Submission& entry);
   bool listen(uint16_t port);
   bool connect(const Endpoint& remote);
   bool send(channel::SessionName session, uint32_t bytes);
   bool tell(channel::Op op, channel::SessionName session);
 
-  /// Waits for the next completion. kNone: none came.
+  /// Waits for the next completion. kNone when none arrived in time.
   channel::Completion next();
-  /// True when the daemon hangs up, as it does on a client that breaks a rule.
+  /// True when the daemon closes the connection, as it does with a client that breaks a rule.
   bool await_hang_up();
 
  private:

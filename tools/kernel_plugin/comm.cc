@@ -14,7 +14,7 @@ namespace {
 using nccl_abi::Result;
 
 constexpr size_t kHeaderBytes = sizeof(uint64_t);
-constexpr size_t kInlineBytesMax = 4096;      // not worth a second socket
+constexpr size_t kInlineBytesMax = 4096;      // larger messages use the data sockets
 constexpr size_t kPieceBytesMin = 64 * 1024;  // NCCL_SOCKET_MIN_TASKSIZE
 constexpr size_t kSendPartsMax = 2 * nccl_abi::kRequestsMax;
 
@@ -73,7 +73,7 @@ void Comm::quiesce() {
                                 [](const Request& request) { return request.in_use; });
   if (!busy) return;
   failure_.set(ECANCELED);
-  failure_reported_ = true;  // the caller's own doing
+  failure_reported_ = true;  // an error of the caller
   helpers_.clear();
 }
 
@@ -84,7 +84,7 @@ bool Comm::is_complete(const Request& request) const {
   return request.control_done && request.pieces_left.load(std::memory_order_acquire) == 0;
 }
 
-// Both sides derive the same split from the size alone, lane by lane in turn.
+// Both sides compute the same division among the lanes from the size.
 void Comm::dispatch(Request& request) {
   const size_t even = (request.bytes + lanes_.size() - 1) / lanes_.size();
   const size_t piece_bytes = std::max(kPieceBytesMin, even);
@@ -190,7 +190,7 @@ void Comm::pump_receive() {
       finish_control(request);
       continue;
     }
-    // The header that follows comes with the same system call.
+    // One system call also reads the next header.
     iovec parts[2] = {{request.data + body_offset, body_bytes - body_offset},
                       {&header_, kHeaderBytes}};
     msghdr message{};

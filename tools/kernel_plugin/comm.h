@@ -19,7 +19,7 @@ class Comm;
 struct Request {
   Comm* comm = nullptr;
   uint8_t* data = nullptr;
-  size_t bytes = 0;           // to send; for a receive: posted, then what came
+  size_t bytes = 0;           // to send; of a receive: of the buffer, then of the message
   uint64_t header = 0;        // wire form of the message's size
   size_t control_offset = 0;  // bytes of header and inline body that crossed the control socket
   bool control_done = false;
@@ -35,20 +35,21 @@ struct CommSockets {
   int thread_count = 0;
 };
 
-/// One direction of one NCCL connection: a FIFO of messages. Each is a size on the control socket,
-/// followed by its payload there, or split over the data sockets, which helper threads move.
-/// Thread: one at a time.
+/// One direction of one NCCL connection: a FIFO of messages. The control socket carries the size of
+/// each. The payload follows there, or is divided among the data sockets, which helper threads
+/// serve. Thread: one at a time.
 class Comm {
  public:
   Comm(Direction direction, CommSockets sockets);
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
 
-  /// Null request: all are in use, try later.
+  /// A null request means that all are in use, and the call is to be repeated.
   nccl_abi::Result post(Direction direction, void* data, size_t bytes, Request** out);
   nccl_abi::Result test(Request* request, int* done, int* sizes);
 
-  /// After this nobody touches the caller's memory; with requests in flight the comm is dead.
+  /// After this the caller's memory is not accessed. A comm with requests in flight is unusable
+  /// then.
   void quiesce();
 
  private:
@@ -75,12 +76,12 @@ class Comm {
   bool failure_reported_ = false;
   std::array<Request, kRequests> requests_;
   uint32_t posted_ = 0;   // requests ever posted
-  uint32_t current_ = 0;  // first one whose control part is not through
-  uint64_t header_ = 0;   // of the message that comes next
+  uint32_t current_ = 0;  // the first whose control part is incomplete
+  uint64_t header_ = 0;   // of the next message
   size_t header_bytes_ = 0;
   size_t next_lane_ = 0;
   std::vector<std::unique_ptr<Lane>> lanes_;
-  std::vector<std::unique_ptr<Helper>> helpers_;  // after lanes_: joined before lanes go
+  std::vector<std::unique_ptr<Helper>> helpers_;  // after lanes_: joined before lanes_ is destroyed
 };
 
 }  // namespace lyre::kernel_plugin

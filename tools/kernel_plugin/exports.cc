@@ -5,14 +5,14 @@
 #include "tools/kernel_plugin/rendezvous.h"
 #include "tools/kernel_plugin/settings.h"
 
-/// The exported tables: one set of functions with v12's meaning, and the few that differ by
-/// version.
+/// The exported tables: functions with the arguments of v12, and overloads for the versions that
+/// differ.
 namespace lyre::kernel_plugin {
 namespace {
 
 using namespace lyre::nccl_abi;
 
-constexpr int kSpeedMbps = 10'000;  // what NCCL's sockets assume where the speed is unknown
+constexpr int kSpeedMbps = 10'000;  // NCCL's own value for an unknown speed
 constexpr int kCommsMax = 65'536;
 
 struct Registration {
@@ -149,7 +149,7 @@ struct Plugin {
     return irecv_common(comm, n, data, sizes, request);
   }
 
-  // Only asked for where receives go to a GPU's memory, which regMr refuses.
+  // NCCL calls it only for receives into GPU memory, which regMr refuses.
   static Result iflush(void*, int, void**, int*, void**, void**) { return Result::kInternalError; }
 
   static Result test(void* request, int* done, int* sizes) {

@@ -14,7 +14,7 @@
 namespace lyre::kernel_plugin {
 namespace {
 
-// Idle rounds before a helper sleeps: a burst's next piece is usually there within a few.
+// Idle rounds before a helper sleeps. The next piece of a burst usually arrives within a few.
 constexpr int kIdleRoundsMax = 16;
 
 }  // namespace
@@ -22,7 +22,8 @@ constexpr int kIdleRoundsMax = 16;
 void Lane::push(const Piece& piece) {
   const uint32_t tail = tail_.load(std::memory_order_relaxed);
   pieces_[tail % kPiecesMax] = piece;
-  // seq_cst pairs with the helper's asleep_ store and has_work() load: one of both sees the other.
+  // seq_cst pairs with the helper's asleep_ store and has_work() load: one of the two loads sees
+  // the other thread's store.
   tail_.store(tail + 1, std::memory_order_seq_cst);
 }
 
@@ -62,7 +63,7 @@ Helper::Helper(std::vector<Lane*> lanes, Direction direction, Failure* failure)
       direction_(direction),
       failure_(failure),
       wake_fd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
-  // The application's signals are not this thread's business.
+  // Signals go to the application's threads.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -79,7 +80,7 @@ Helper::~Helper() {
 }
 
 void Helper::wake() {
-  // pairs with the seq_cst store in run(): either the helper sees the piece or we see it asleep
+  // pairs with the seq_cst store in run(): the helper sees the piece, or this thread sees asleep_
   if (!asleep_.load(std::memory_order_seq_cst)) return;
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = ::write(wake_fd_.get(), &one, sizeof(one));

@@ -15,7 +15,7 @@ namespace lyre::kernel_plugin {
 
 enum class Direction { kSend, kReceive };
 
-/// Set once, by whichever thread of a comm fails first; errno value, or kPeerClosed.
+/// Set once, by the first thread of a comm that fails: an errno value, or kPeerClosed.
 struct Failure {
   static constexpr int kPeerClosed = -1;
   std::atomic<int> code{0};
@@ -29,7 +29,7 @@ struct Failure {
 struct Piece {
   uint8_t* data;
   size_t bytes;
-  std::atomic<int>* pieces_left;  // decremented, release, when this piece is through
+  std::atomic<int>* pieces_left;  // decremented (release) when this piece is complete
 };
 
 /// One data socket and the pieces that wait for it, in order.
@@ -43,7 +43,7 @@ class Lane {
   bool has_work() const;
   int fd() const { return fd_.get(); }
 
-  /// Moves what the socket takes or gives. Returns bytes moved; never blocks.
+  /// Sends or receives without blocking. Returns the number of bytes.
   size_t progress(Direction direction, Failure* failure);
 
  private:
@@ -54,7 +54,7 @@ class Lane {
   size_t offset_ = 0;              // in the piece at head_
 };
 
-/// A thread that moves the pieces of several lanes, and sleeps when there is nothing to move.
+/// A thread that serves several lanes, and sleeps when they have no pieces.
 /// Owner: borrows the lanes until destruction, which joins the thread.
 class Helper {
  public:

@@ -130,7 +130,7 @@ Result start(Handle* handle) {
   return Result::kSuccess;
 }
 
-// True when the socket is connected and has said hello.
+// True when the socket is connected and its hello is sent.
 bool greet(const Handle& handle, size_t index, ConnectState* state, Result* result) {
   if (state->greeted[index]) return true;
   const int fd = state->fds[index].get();

@@ -11,18 +11,18 @@ namespace lyre::kernel_plugin {
 
 struct ConnectState;
 
-/// What travels in NCCL's handle. The listener decides how many sockets a comm has.
+/// The contents of NCCL's handle. The listener decides how many sockets a comm has.
 struct Handle {
   uint64_t magic;
   uint8_t nonce[16];
   Endpoint endpoint;
   uint16_t data_sockets;  // beside the control socket
   uint16_t threads;
-  ConnectState* state;  // the connecting side's own, between two calls of connect
+  ConnectState* state;  // set by the connecting side between two calls of connect
 };
 static_assert(sizeof(Handle) <= nccl_abi::kHandleBytesMax);
 
-/// First bytes on every socket of a comm: which comm, which of its sockets.
+/// The first bytes on every socket of a comm: the comm, and the index of the socket.
 struct Hello {
   uint64_t magic;
   uint8_t nonce[16];
@@ -37,7 +37,7 @@ class Listener {
   /// Fails: null, with a line in the log.
   static std::unique_ptr<Listener> make(const Settings& settings, Handle* handle);
 
-  /// Null comm and kSuccess: call again.
+  /// A null comm with kSuccess: to be repeated.
   nccl_abi::Result accept(Comm** out);
 
  private:
@@ -62,7 +62,7 @@ class Listener {
   Endpoint peer_{};
 };
 
-/// Null comm and kSuccess: call again with the same handle memory. Never blocks.
+/// A null comm with kSuccess: to be repeated with the same handle memory. Never blocks.
 nccl_abi::Result connect_to(Handle* handle, Comm** out);
 
 }  // namespace lyre::kernel_plugin

@@ -9,7 +9,7 @@ namespace lyre::kernel_plugin {
 inline constexpr int kDataSocketsMax = 64;  // NCCL's own bound of threads x sockets
 inline constexpr int kHelperThreadsMax = 16;
 
-/// What the environment asks for.
+/// The settings in the environment.
 /// LYRE_KERNEL_ADDR: address to listen on (default 127.0.0.1).
 /// LYRE_KERNEL_SOCKS: sockets that carry the payload of one comm (default 1).
 /// LYRE_KERNEL_THREADS: helper threads of one comm; 0 with one socket, else 2 unless given.

@@ -13,7 +13,7 @@
 namespace lyre::kernel_plugin {
 namespace {
 
-// A peer that vanished without a FIN must end in an error, as Lyre's own does.
+// Keep-alive and the user timeout report a peer that has failed without a FIN, as Lyre does.
 constexpr unsigned kUserTimeoutMs = 20'000;
 constexpr int kKeepAliveIdleS = 5;
 constexpr int kKeepAliveIntervalS = 3;
@@ -54,7 +54,7 @@ void set_int(int fd, int level, int name, int value) {
   ::setsockopt(fd, level, name, &value, sizeof(value));
 }
 
-// Buffer sizes stay with the kernel's auto-tuning, which a fixed SO_SNDBUF would switch off.
+// The kernel tunes buffer sizes itself. A fixed SO_SNDBUF would switch that off.
 void set_stream_options(int fd) {
   set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
@@ -62,8 +62,8 @@ void set_stream_options(int fd) {
   set_int(fd, IPPROTO_TCP, TCP_KEEPINTVL, kKeepAliveIntervalS);
   set_int(fd, IPPROTO_TCP, TCP_KEEPCNT, kKeepAliveProbes);
   ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &kUserTimeoutMs, sizeof(kUserTimeoutMs));
-  // A box whose default is BBR would make this opponent slower than it has to be. Where the kernel
-  // has no CUBIC the call fails and the default stays.
+  // With BBR as the default the comparison would be slower. Without CUBIC in the kernel the call
+  // fails and the default stays.
   ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5);
 }
 

@@ -34,14 +34,14 @@ class Fd {
 
 std::string to_string(const Endpoint& endpoint);
 
-/// A non-blocking listener on `address`, any port; `bound` says which one.
+/// Returns a non-blocking listener on `address` and a free port; both are written to `bound`.
 /// Fails: an unusable address gives a closed Fd and errno.
 Fd listen_on(const std::string& address, Endpoint* bound);
 
 /// Starts a non-blocking connect. Fails: closed Fd and errno.
 Fd start_connect(const Endpoint& peer);
 
-/// Non-blocking accept; closed Fd and errno EAGAIN when nobody is there.
+/// Does not block. Returns a closed Fd with errno EAGAIN when no connection waits.
 Fd accept_from(int listener, Endpoint* peer);
 
 enum class ConnectProgress { kPending, kConnected, kFailed };

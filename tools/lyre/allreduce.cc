@@ -20,23 +20,23 @@ void apply_quick(Options* options, bool has_models, bool has_iterations) {
 }
 
 void add_placement_options(CLI::App& command, Options& options) {
-  command.add_option("--ranks", options.ranks, "ranks in all")->check(count_between(2, 8));
+  command.add_option("--ranks", options.ranks, "number of ranks")->check(count_between(2, 8));
   command
-      .add_option("--host", options.hosts,
-                  "NAME=SOCKET: a host and the socket of its daemon (NAME alone: it has none); "
-                  "give two or more")
+      .add_option(
+          "--host", options.hosts,
+          "NAME=SOCKET: a host and the socket of its daemon (NAME alone: without a daemon); "
+          "repeated for each host")
       ->take_all();
   command
       .add_option("--placement", options.placement,
-                  "spread: ranks go to the hosts in turn; block: host after host")
+                  "spread: rank by rank to the next host; block: all ranks of a host in a row")
       ->check(CLI::IsMember({"spread", "block"}));
   command.add_option("--listen", options.listen,
-                     "ADDR:PORT: wait there for the launchers of other machines");
+                     "ADDR:PORT: wait there until other machines have joined");
   command
-      .add_option("--join", options.join,
-                  "ADDR:PORT: run ranks for the launcher that listens there")
+      .add_option("--join", options.join, "ADDR:PORT: run ranks for the command that listens there")
       ->excludes("--listen");
-  command.add_option("--local-ranks", options.local_ranks, "ranks of this machine")
+  command.add_option("--local-ranks", options.local_ranks, "ranks on this machine")
       ->check(count_between(1, 8));
 }
 
@@ -44,10 +44,11 @@ void add_work_options(CLI::App& command, Options& options) {
   command.add_option("--model", options.models, "models whose gradients are reduced")->take_all();
   command
       .add_option("--bytes", options.bytes,
-                  "sizes to reduce instead of models, as 4MiB or 65536; may be given several times")
+                  "size to reduce instead of models, as 4MiB or 65536; may be repeated")
       ->transform(size_between(4, kBucketBytesMax))
       ->take_all();
-  command.add_option("--iterations", options.iterations, "measured passes, after one warm-up")
+  command
+      .add_option("--iterations", options.iterations, "measured passes; one warm-up comes first")
       ->check(count_between(1, 100'000));
   command.add_option("--seed", options.seed, "seed of the input values")
       ->check(count_between(0, UINT64_MAX));
@@ -56,18 +57,18 @@ void add_work_options(CLI::App& command, Options& options) {
 
 void add_network_options(CLI::App& command, Options& options) {
   command.add_option("--plugin", options.plugin, "NCCL net plugin: a path or a library's name");
-  command.add_option("--abi", options.abi, "take ncclNetPlugin_vN instead of the newest")
+  command.add_option("--abi", options.abi, "use ncclNetPlugin_vN instead of the newest version")
       ->check(count_between(8, 12));
-  command.add_option("--channels", options.channels, "rings side by side")
+  command.add_option("--channels", options.channels, "number of rings")
       ->check(count_between(1, 32));
   command
       .add_option("--slice-steps", options.slice_steps,
-                  "512 KiB slots a message: 2 (four in flight) or 1 (eight in flight)")
+                  "512 KiB slots of a message: 2 (four messages in flight) or 1 (eight)")
       ->check(count_between(1, 2));
-  command.add_option("--protocol", options.protocol, "NCCL's wire protocol; auto: by size")
+  command.add_option("--protocol", options.protocol, "NCCL's wire protocol; auto chooses by size")
       ->check(CLI::IsMember({"auto", "simple", "ll"}));
   command.add_flag("--device-thread", options.device_thread,
-                   "reduce on a thread of its own instead of the proxy's");
+                   "reduce on a separate thread, not on the progress thread");
   command.add_flag("--no-kernel", options.no_kernel, "do not measure kernel TCP");
   command.add_option("--kernel-plugin", options.kernel_plugin, "path of libnccl-net-kernel.so");
   command
@@ -82,13 +83,16 @@ void add_network_options(CLI::App& command, Options& options) {
 
 void add_output_options(CLI::App& command, Options& options) {
   command.add_flag("--json", options.json, "print the result as JSON");
-  command.add_flag("--verbose", options.verbose, "show what the plugins log");
-  command.add_option("--timeout", options.timeout_s, "seconds for the whole command")
+  command.add_flag("--verbose", options.verbose, "print the plugins' log");
+  command.add_option("--timeout", options.timeout_s, "end after this many seconds")
       ->check(count_between(1, 86'400));
   command
-      .add_option("--stall-timeout", options.stall_timeout_s, "seconds in which something moves")
+      .add_option("--stall-timeout", options.stall_timeout_s,
+                  "end after this many seconds without progress")
       ->check(count_between(1, 86'400));
-  command.add_option("--connect-timeout", options.connect_timeout_s, "seconds for a connection")
+  command
+      .add_option("--connect-timeout", options.connect_timeout_s,
+                  "end after this many seconds without a connection")
       ->check(count_between(1, 3'600));
   command.add_option("--rank-process", options.rank_process_fd, "")->group("");
 }
@@ -104,7 +108,7 @@ void add_allreduce(CLI::App& app) {
   add_network_options(*command, *options);
   add_output_options(*command, *options);
   command->callback([&app, command, options] {
-    // `lyre --json allreduce` is as good as `lyre allreduce --json`.
+    // `lyre --json allreduce` means the same as `lyre allreduce --json`.
     const CLI::Option* global = app.get_option_no_throw("--json");
     options->json = options->json || (global != nullptr && global->count() > 0);
     apply_quick(options.get(), command->count("--model") > 0, command->count("--iterations") > 0);

@@ -19,7 +19,7 @@ namespace {
 using nccl_abi::CommView;
 using nccl_abi::TelemetryHeader;
 
-// The plugin writes five times a second, whatever else it does.
+// The plugin writes five times a second, also when it is idle.
 constexpr int64_t kOldNs = 5'000'000'000;
 constexpr int64_t kNsPerSecond = 1'000'000'000;
 
@@ -50,7 +50,7 @@ std::string id_text(const CommView& view) {
   return text;
 }
 
-/// Nothing when the file is not the plugin's, or of a process that is gone.
+/// Returns nullopt when the file is not the plugin's, or its process has ended.
 std::optional<CommsOfProcess> read_process(const std::string& path, int64_t now_ns) {
   const TelemetryFile file(path);
   TelemetryHeader header{};
@@ -72,7 +72,7 @@ std::optional<CommsOfProcess> read_process(const std::string& path, int64_t now_
   return process;
 }
 
-const CommView* find_earlier(const CommsLook* earlier, uint32_t pid, const CommView& view) {
+const CommView* find_earlier(const CommsSnapshot* earlier, uint32_t pid, const CommView& view) {
   if (earlier == nullptr) return nullptr;
   for (const CommsOfProcess& process : earlier->processes) {
     if (process.pid != pid) continue;
@@ -85,17 +85,17 @@ const CommView* find_earlier(const CommsLook* earlier, uint32_t pid, const CommV
   return nullptr;
 }
 
-std::optional<double> rate_of(const CommsLook& look, const CommsLook* earlier, uint32_t pid,
-                              const CommView& view) {
+std::optional<double> rate_of(const CommsSnapshot& snapshot, const CommsSnapshot* earlier,
+                              uint32_t pid, const CommView& view) {
   const CommView* before = find_earlier(earlier, pid, view);
-  if (before == nullptr || view.bytes < before->bytes || look.at_ns <= earlier->at_ns) {
+  if (before == nullptr || view.bytes < before->bytes || snapshot.at_ns <= earlier->at_ns) {
     return std::nullopt;
   }
   return 8.0 * static_cast<double>(view.bytes - before->bytes) * kNsPerSecond /
-         static_cast<double>(look.at_ns - earlier->at_ns);
+         static_cast<double>(snapshot.at_ns - earlier->at_ns);
 }
 
-// Collectives are numbered, sends and receives are not.
+// Collectives have numbers, sends and receives do not.
 std::string operation_text(const CommView& view) {
   std::string text = text_of(view.operation);
   if (view.operation_number >= 0) text += " " + std::to_string(view.operation_number);
@@ -108,16 +108,16 @@ std::string ranks_text(const CommView& view) {
          std::to_string(view.peer_rank);
 }
 
-int64_t oldest_age_ns(const CommsLook& look, const CommView& view) {
-  return view.oldest_since_ns > 0 ? std::max<int64_t>(look.at_ns - view.oldest_since_ns, 0) : 0;
+int64_t oldest_age_ns(const CommsSnapshot& snapshot, const CommView& view) {
+  return view.oldest_since_ns > 0 ? std::max<int64_t>(snapshot.at_ns - view.oldest_since_ns, 0) : 0;
 }
 
-std::string text_of(const CommsLook& look, const CommsLook* earlier,
+std::string text_of(const CommsSnapshot& snapshot, const CommsSnapshot* earlier,
                     const CommsOfProcess& process) {
   std::string out = process.program + "/" + std::to_string(process.pid) + " on " + process.host +
                     ", daemon " + process.socket + "\n";
   if (process.strangers > 0) {
-    out += std::to_string(process.strangers) + " strangers refused, the last from " +
+    out += std::to_string(process.strangers) + " foreign connections refused, the last from " +
            process.last_stranger + "\n";
   }
   TextTable table;
@@ -128,22 +128,22 @@ std::string text_of(const CommsLook& look, const CommsLook* earlier,
   }
   for (const char* title : {"waits for", "operation", "path"}) table.add_column(title);
   for (const CommView& view : process.comms) {
-    const std::optional<double> rate = rate_of(look, earlier, process.pid, view);
+    const std::optional<double> rate = rate_of(snapshot, earlier, process.pid, view);
     table.add_row({id_text(view), view.is_sender != 0 ? "to" : "from", ranks_text(view),
                    text_of(view.peer_host) + "/" + std::to_string(view.peer_pid),
                    std::to_string(view.streams_up) + "/" + std::to_string(view.streams),
                    format_bytes(view.bytes), rate ? format_rate(*rate) : "-",
                    std::to_string(view.messages), std::to_string(view.requests),
                    format_bytes(view.outstanding_bytes),
-                   view.oldest_since_ns > 0 ? format_duration(oldest_age_ns(look, view)) : "-",
+                   view.oldest_since_ns > 0 ? format_duration(oldest_age_ns(snapshot, view)) : "-",
                    view.has_failed != 0 ? "failed" : waits_for(view), operation_text(view),
                    text_of(view.path)});
   }
   return out + (table.is_empty() ? "no comms\n" : table.text());
 }
 
-nlohmann::ordered_json comm_json(const CommsLook& look, const CommsLook* earlier, uint32_t pid,
-                                 const CommView& view) {
+nlohmann::ordered_json comm_json(const CommsSnapshot& snapshot, const CommsSnapshot* earlier,
+                                 uint32_t pid, const CommView& view) {
   nlohmann::ordered_json out = {{"id", id_text(view)},
                                 {"communicator", view.communicator},
                                 {"direction", view.is_sender != 0 ? "send" : "receive"},
@@ -160,7 +160,7 @@ nlohmann::ordered_json comm_json(const CommsLook& look, const CommsLook* earlier
                                 {"requests", view.requests},
                                 {"outstanding_bytes", view.outstanding_bytes},
                                 {"unacknowledged_bytes", view.unacked_bytes},
-                                {"oldest_request_ns", oldest_age_ns(look, view)},
+                                {"oldest_request_ns", oldest_age_ns(snapshot, view)},
                                 {"waits_for", waits_for(view)},
                                 {"failed", view.has_failed != 0}};
   if (view.operation[0] != '\0') out["operation"] = text_of(view.operation);
@@ -168,7 +168,7 @@ nlohmann::ordered_json comm_json(const CommsLook& look, const CommsLook* earlier
   if (view.rank >= 0) out["rank"] = view.rank;
   if (view.peer_rank >= 0) out["peer_rank"] = view.peer_rank;
   if (view.channel >= 0) out["channel"] = view.channel;
-  if (const std::optional<double> rate = rate_of(look, earlier, pid, view)) {
+  if (const std::optional<double> rate = rate_of(snapshot, earlier, pid, view)) {
     out["bits_per_second"] = *rate;
   }
   return out;
@@ -180,18 +180,19 @@ int64_t monotonic_ns() {
       .count();
 }
 
-void print(const GlobalOptions& globals, const CommsLook& look, const CommsLook* earlier) {
+void print(const GlobalOptions& globals, const CommsSnapshot& snapshot,
+           const CommsSnapshot* earlier) {
   if (globals.is_json) {
-    std::cout << comms_json(look, earlier).dump(2) << std::endl;
+    std::cout << comms_json(snapshot, earlier).dump(2) << std::endl;
   } else {
-    std::cout << comms_text(look, earlier) << std::flush;
+    std::cout << comms_text(snapshot, earlier) << std::flush;
   }
 }
 
 }  // namespace
 
-CommsLook look_at_comms(const std::string& directory, int64_t now_ns) {
-  CommsLook look{now_ns, {}};
+CommsSnapshot read_comms(const std::string& directory, int64_t now_ns) {
+  CommsSnapshot snapshot{now_ns, {}};
   std::error_code ignored;
   std::vector<std::string> paths;
   for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
@@ -202,23 +203,23 @@ CommsLook look_at_comms(const std::string& directory, int64_t now_ns) {
   std::sort(paths.begin(), paths.end());
   for (const std::string& path : paths) {
     if (std::optional<CommsOfProcess> process = read_process(path, now_ns)) {
-      look.processes.push_back(std::move(*process));
+      snapshot.processes.push_back(std::move(*process));
     }
   }
-  return look;
+  return snapshot;
 }
 
-std::string comms_text(const CommsLook& look, const CommsLook* earlier) {
+std::string comms_text(const CommsSnapshot& snapshot, const CommsSnapshot* earlier) {
   std::string out;
-  for (const CommsOfProcess& process : look.processes) {
-    out += (out.empty() ? "" : "\n") + text_of(look, earlier, process);
+  for (const CommsOfProcess& process : snapshot.processes) {
+    out += (out.empty() ? "" : "\n") + text_of(snapshot, earlier, process);
   }
   return out.empty() ? "no process here uses the NCCL plugin\n" : out;
 }
 
-nlohmann::ordered_json comms_json(const CommsLook& look, const CommsLook* earlier) {
+nlohmann::ordered_json comms_json(const CommsSnapshot& snapshot, const CommsSnapshot* earlier) {
   nlohmann::ordered_json out = {{"processes", nlohmann::ordered_json::array()}};
-  for (const CommsOfProcess& process : look.processes) {
+  for (const CommsOfProcess& process : snapshot.processes) {
     nlohmann::ordered_json entry = {{"pid", process.pid},
                                     {"program", process.program},
                                     {"host", process.host},
@@ -227,7 +228,7 @@ nlohmann::ordered_json comms_json(const CommsLook& look, const CommsLook* earlie
                                     {"comms", nlohmann::ordered_json::array()}};
     if (process.strangers > 0) entry["last_stranger"] = process.last_stranger;
     for (const CommView& view : process.comms) {
-      entry["comms"].push_back(comm_json(look, earlier, process.pid, view));
+      entry["comms"].push_back(comm_json(snapshot, earlier, process.pid, view));
     }
     out["processes"].push_back(std::move(entry));
   }
@@ -236,14 +237,14 @@ nlohmann::ordered_json comms_json(const CommsLook& look, const CommsLook* earlie
 
 void run_comms(const GlobalOptions& globals, const std::string& directory,
                std::optional<double> watch_s) {
-  // A rate needs two looks; the plugin writes a few times a second.
+  // A rate needs two readings; the plugin writes five times a second.
   const auto pause = std::chrono::duration<double>(watch_s.value_or(0.5));
-  CommsLook earlier = look_at_comms(directory, monotonic_ns());
+  CommsSnapshot earlier = read_comms(directory, monotonic_ns());
   do {
     std::this_thread::sleep_for(pause);
-    CommsLook look = look_at_comms(directory, monotonic_ns());
-    print(globals, look, &earlier);
-    earlier = std::move(look);
+    CommsSnapshot snapshot = read_comms(directory, monotonic_ns());
+    print(globals, snapshot, &earlier);
+    earlier = std::move(snapshot);
   } while (watch_s);
 }
 

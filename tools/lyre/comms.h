@@ -11,34 +11,35 @@
 
 namespace lyre::tools {
 
-/// `lyre comms`: what NCCL's connections over Lyre do, and whom they wait for, as the plugin wrote
-/// it into `directory`; with `watch_s` again every so many seconds, for ever.
+/// `lyre comms`: the state of NCCL's connections over Lyre, and what each one waits for. The plugin
+/// writes it into `directory`. With `watch_s` it prints again after each interval, until it is
+/// interrupted.
 void run_comms(const GlobalOptions& globals, const std::string& directory,
                std::optional<double> watch_s);
 
-/// What one file of the plugin says.
+/// The contents of one file of the plugin.
 struct CommsOfProcess {
   uint32_t pid = 0;
   std::string program;
   std::string host;
   std::string socket;
-  uint64_t strangers = 0;     ///< refused
-  std::string last_stranger;  ///< its address
+  uint64_t strangers = 0;     ///< connections refused because they did not come from a peer
+  std::string last_stranger;  ///< address of the last one
   std::vector<nccl_abi::CommView> comms;
 };
 
-/// One look at all processes. Times are CLOCK_MONOTONIC.
-struct CommsLook {
+/// All processes at one time. Times are CLOCK_MONOTONIC.
+struct CommsSnapshot {
   int64_t at_ns = 0;
   std::vector<CommsOfProcess> processes;
 };
 
-/// Files that are older than a few seconds belong to processes that are gone and are left out, as
-/// is what the caller may not read.
-CommsLook look_at_comms(const std::string& directory, int64_t now_ns);
+/// Left out are files that were written more than a few seconds ago, because their processes have
+/// ended, and files that the caller may not read.
+CommsSnapshot read_comms(const std::string& directory, int64_t now_ns);
 
-/// Rates are of the time since `earlier`; without it there are none.
-std::string comms_text(const CommsLook& look, const CommsLook* earlier);
-nlohmann::ordered_json comms_json(const CommsLook& look, const CommsLook* earlier);
+/// Rates are means since `earlier`. Without it there are none.
+std::string comms_text(const CommsSnapshot& snapshot, const CommsSnapshot* earlier);
+nlohmann::ordered_json comms_json(const CommsSnapshot& snapshot, const CommsSnapshot* earlier);
 
 }  // namespace lyre::tools

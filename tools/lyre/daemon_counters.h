@@ -9,11 +9,10 @@ namespace lyre::tools {
 struct TcpPayloadBytes {
   uint64_t sent = 0;            ///< without retransmissions
   uint64_t received = 0;        ///< in order
-  int64_t started_unix_ns = 0;  ///< the daemon's start: counters of two starts do not compare
+  int64_t started_unix_ns = 0;  ///< when the daemon started; each start begins at zero
 };
 
-/// Looks into the stats segment of the daemon behind `socket`.
-/// Fails: throws Failure, one line.
+/// Reads the stats segment of the daemon that listens at `socket`. Fails: throws Failure.
 TcpPayloadBytes daemon_tcp_payload_bytes(const std::string& socket);
 
 }  // namespace lyre::tools

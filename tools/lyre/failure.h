@@ -21,7 +21,7 @@ class Failure : public std::runtime_error {
   int exit_code_;
 };
 
-/// The failure that the client library reported last. `code` is a LYRE_E value.
+/// The last error of the client library, as a Failure. `code` is a LYRE_E value.
 Failure library_failure(int code);
 
 }  // namespace lyre::tools

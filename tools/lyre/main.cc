@@ -54,26 +54,28 @@ class Watch {
 void add_sessions(CLI::App& app, const GlobalOptions& globals) {
   CLI::App* command = app.add_subcommand("sessions", "Connections and listeners, like ss -ti");
   const Watch watch(*command,
-                    "Print again every SECONDS, with the rates since the last time; otherwise "
+                    "Print again after each interval, with the rates in it; without this option "
                     "rates are means since the session was opened");
   command->callback([&globals, watch] { run_sessions(globals, watch.interval_s()); });
 }
 
 void add_comms(CLI::App& app, const GlobalOptions& globals) {
   CLI::App* command =
-      app.add_subcommand("comms", "NCCL's connections over Lyre, and whom they wait for");
-  const Watch watch(*command, "Print again every SECONDS");
+      app.add_subcommand("comms", "NCCL's connections over Lyre, and what each one waits for");
+  const Watch watch(*command, "Print again after each interval");
   auto directory = std::make_shared<std::string>(lyre::nccl_abi::kTelemetryDirectory);
-  command->add_option("--directory", *directory, "Where the plugin writes (LYRE_TELEMETRY_DIR)")
+  command
+      ->add_option("--directory", *directory,
+                   "The directory that the plugin writes into (LYRE_TELEMETRY_DIR)")
       ->envname("LYRE_TELEMETRY_DIR");
   command->callback(
       [&globals, watch, directory] { run_comms(globals, *directory, watch.interval_s()); });
 }
 
 void add_stats(CLI::App& app, const GlobalOptions& globals) {
-  CLI::App* command = app.add_subcommand("stats", "Counters, and why packets were dropped");
+  CLI::App* command = app.add_subcommand("stats", "Counters, and dropped packets by reason");
   auto has_zeros = std::make_shared<bool>(false);
-  command->add_flag("--all", *has_zeros, "Show counters that are zero, too");
+  command->add_flag("--all", *has_zeros, "Also show counters that are zero");
   command->callback([&globals, has_zeros] { run_stats(globals, *has_zeros); });
 }
 
@@ -82,7 +84,7 @@ int fail(int exit_code, const std::string& line) {
   return exit_code;
 }
 
-/// Once a command: not in the rank processes of `lyre allreduce`, which get its environment.
+/// Not in the rank processes of `lyre allreduce`: the command itself has printed the lines.
 void warn_of_unknown_settings(const CLI::App& app) {
   if (is_rank_process(app)) return;
   for (const std::string& line : unknown_settings(environ)) fail(0, line);
@@ -93,7 +95,7 @@ int parse(CLI::App& app, int argc, char** argv) {
     app.parse(argc, argv);
     return 0;
   } catch (const CLI::RuntimeError& error) {
-    return error.get_exit_code();  // the command has said why
+    return error.get_exit_code();  // the command has printed the reason
   } catch (const CLI::Success& success) {
     return app.exit(success);  // --help, --version
   } catch (const CLI::RequiredError& error) {
@@ -112,7 +114,7 @@ int parse(CLI::App& app, int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Looks inside the Lyre network stack, and measures it", "lyre");
+  CLI::App app("Shows the state of the Lyre network stack, and measures it", "lyre");
   GlobalOptions globals;
   app.set_version_flag("--version", std::string("lyre ") + lyre_version());
   app.require_subcommand(1);

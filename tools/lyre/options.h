@@ -4,7 +4,7 @@
 
 namespace lyre::tools {
 
-/// What every sub-command understands.
+/// The options of every sub-command.
 struct GlobalOptions {
   std::string socket_path;  ///< empty: $LYRE_SOCKET, else /run/lyre/lyred.sock
   bool is_json = false;

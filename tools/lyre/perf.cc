@@ -19,7 +19,7 @@ constexpr uint64_t kUnackedBytesMin = 1;
 constexpr uint64_t kUnackedBytesMax = uint64_t{1} << 30;
 constexpr uint64_t kTransferBytesMax = uint64_t{1} << 60;
 
-/// A transport's options as the command line has them.
+/// The options of a transport, as parsed.
 struct TransportFlags {
   bool is_kernel = false;
   NetworkOptions network{.socket_path = {}, .unacked_bytes_max = 4u << 20};
@@ -28,9 +28,9 @@ struct TransportFlags {
 void add_transport_options(CLI::App& command, TransportFlags& flags) {
   command.add_flag("--kernel", flags.is_kernel, "Use the kernel's sockets instead of Lyre");
   command.add_flag("--copy", flags.network.is_copying,
-                   "Lyre: use the calls that copy (lyre_send, lyre_recv), not zero copy");
+                   "Lyre: use the calls that copy (lyre_send, lyre_recv) instead of zero copy");
   command.add_flag("--zerocopy", flags.network.is_zero_copy, "Kernel: send with MSG_ZEROCOPY");
-  command.add_flag("--spin", flags.network.is_spinning, "Never sleep while waiting");
+  command.add_flag("--spin", flags.network.is_spinning, "Poll instead of sleeping");
   command
       .add_option("--unacked", flags.network.unacked_bytes_max,
                   "Lyre: the most unacknowledged bytes of a session")
@@ -58,8 +58,8 @@ void add_server(CLI::App& perf, const GlobalOptions& globals) {
     bool is_once = false;
   };
   auto flags = std::make_shared<Flags>();
-  CLI::App* command = perf.add_subcommand("server", "Serve perf clients until interrupted");
-  command->add_option("--listen", flags->listen, "Where to listen, ADDR:PORT")
+  CLI::App* command = perf.add_subcommand("server", "Serve perf clients until it is interrupted");
+  command->add_option("--listen", flags->listen, "The address to listen on, ADDR:PORT")
       ->default_str(":5201");
   command->add_flag("--once", flags->is_once, "Serve one client, then exit");
   add_transport_options(*command, flags->transport);
@@ -108,12 +108,13 @@ Plan plan_of(const ClientFlags& flags) {
 
 void add_client_options(CLI::App& command, ClientFlags& flags) {
   command.add_option("server", flags.server, "The server's ADDR:PORT")->required();
-  CLI::Option* bytes = command.add_option("--bytes", flags.bytes, "Bytes a session and direction")
-                           ->transform(size_between(1, kTransferBytesMax));
-  command.add_option("--seconds", flags.seconds, "Time instead of bytes (10)")
+  CLI::Option* bytes =
+      command.add_option("--bytes", flags.bytes, "Bytes of each session and direction")
+          ->transform(size_between(1, kTransferBytesMax));
+  command.add_option("--seconds", flags.seconds, "Seconds instead of bytes (default 10)")
       ->check(seconds_between(0.01, 86400))
       ->excludes(bytes);
-  command.add_option("--direction", flags.direction, "tx, rx or both, as seen from the client")
+  command.add_option("--direction", flags.direction, "tx (client to server), rx or both")
       ->check(CLI::IsMember({"tx", "rx", "both"}))
       ->capture_default_str();
   command.add_option("--block", flags.block_bytes, "Bytes of one write")
@@ -126,15 +127,14 @@ void add_client_options(CLI::App& command, ClientFlags& flags) {
   command.add_option("--count", flags.count, "Ping-pong: round trips")
       ->check(count_between(1, 100'000'000))
       ->capture_default_str();
-  command.add_option("--interval", flags.interval_s, "Ping-pong: seconds of rest after each")
+  command.add_option("--interval", flags.interval_s, "Ping-pong: seconds between round trips")
       ->check(seconds_between(0, 60));
   command.add_option("--sessions", flags.sessions, "Sessions at the same time")
       ->check(count_between(1, 4096))
       ->capture_default_str();
-  CLI::Option* verify =
-      command.add_flag("--verify", flags.has_hash,
-                       "SHA-256 on both sides, beside the pattern that is always checked");
-  command.add_flag("--untouched", flags.is_untouched, "Neither write nor read the payload")
+  CLI::Option* verify = command.add_flag(
+      "--verify", flags.has_hash, "Compare SHA-256 of both sides; the pattern is always checked");
+  command.add_flag("--untouched", flags.is_untouched, "Do not write or read the payload")
       ->excludes(verify);
   command.add_option("--seed", flags.seed, "Seed of the payload's pattern")
       ->check(count_between(0, UINT64_MAX))

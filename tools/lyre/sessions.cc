@@ -38,7 +38,7 @@ std::string percent(double part) {
   return text;
 }
 
-/// Payload copied on its way out and in.
+/// Payload that was copied, by direction.
 struct Copies {
   uint64_t tx_bytes = 0;
   uint64_t rx_bytes = 0;
@@ -52,7 +52,7 @@ std::string copies_text(const Copies& by_workers, const Copies& by_clients, cons
   return "copied " + text(by_workers, "worker", plural) + ", " + text(by_clients, "client", plural);
 }
 
-/// Of all sessions, closed ones too.
+/// Of all sessions, open and closed.
 struct AllCopies {
   Copies by_workers;
   Copies by_clients;
@@ -145,7 +145,7 @@ void print(const GlobalOptions& globals, const Snapshot& snapshot, const Snapsho
 }
 
 /// Prints after each interval, until the command is interrupted. The segment is opened each time,
-/// because one that is mapped does not change any more when its daemon has ended.
+/// because a mapped segment no longer changes when its daemon has ended.
 /// Fails: throws Failure when there is no daemon.
 void watch(const GlobalOptions& globals, double interval_s) {
   const auto look = [&] { return StatsSegment(globals.socket_or_default()).look(); };

@@ -25,7 +25,7 @@ SessionRates rates_of(const channel::SessionView& view, const Snapshot* earlier)
 const char* session_state_name(const channel::SessionView& view);
 /// Name of a tcp::CongestionAlgorithm as the configuration has it.
 const char* session_congestion_name(const channel::SessionView& view);
-/// Payload that no processor copied on its way between client and NIC, 0 to 1.
+/// The share of payload that no processor copied between client and NIC, 0 to 1.
 double zero_copy_share(const channel::SessionView& view);
 
 std::string sessions_text(const Snapshot& snapshot, const Snapshot* earlier);

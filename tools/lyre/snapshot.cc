@@ -13,12 +13,13 @@ std::string bounded_text(const char (&text)[kBytes]) {
   return std::string(text, ::strnlen(text, kBytes));
 }
 
-/// The part [offset, offset + count * item_bytes) of the segment, or a failure.
+/// Returns the part [offset, offset + count * item_bytes) of the segment.
+/// Fails: throws Failure when it is not inside.
 const uint8_t* part(const void* segment, size_t bytes, uint64_t offset, uint64_t count,
                     uint64_t item_bytes) {
   const bool is_inside = offset <= bytes && count <= (bytes - offset) / item_bytes;
   if (!is_inside || offset % alignof(channel::StatsHeader) != 0) {
-    throw Failure(kExitFailure, "the daemon's stats segment describes more than it holds");
+    throw Failure(kExitFailure, "the daemon's stats segment is shorter than its header says");
   }
   return static_cast<const uint8_t*>(segment) + offset;
 }
@@ -46,7 +47,7 @@ PortSnapshot copy_port(const channel::StatsPort& from) {
   std::memcpy(to.mac, from.mac, sizeof to.mac);
   to.mtu_bytes = from.mtu_bytes;
   to.speed_mbps = from.speed_mbps;
-  // Relaxed: a lone flag for people.
+  // Relaxed: nothing else depends on this flag.
   to.is_link_up = from.is_link_up.load(std::memory_order_relaxed) != 0;
   to.rx_missed = from.rx_missed.get();
   return to;

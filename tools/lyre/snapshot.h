@@ -10,7 +10,7 @@
 #include "stack/base/drop_reasons.h"
 #include "stack/channel/stats.h"
 
-/// One look at a daemon's stats segment, copied out of it: what the commands print.
+/// A copy of a daemon's stats segment at one time. The commands print it.
 namespace lyre::tools {
 
 struct CounterText {
@@ -25,7 +25,7 @@ inline constexpr CounterText kWorkerCounters[] = {
 };
 inline constexpr size_t kWorkerCounterCount = sizeof kWorkerCounters / sizeof kWorkerCounters[0];
 
-/// Place of a counter in WorkerSnapshot::counters.
+/// Index of a counter in WorkerSnapshot::counters.
 enum class Counter : size_t {
 #define LYRE_X(name, text) name,
   LYRE_WORKER_COUNTERS(LYRE_X)
@@ -51,7 +51,7 @@ struct PortSnapshot {
   uint32_t speed_mbps = 0;
   bool is_link_up = false;
   uint8_t mac[6] = {};
-  uint64_t rx_missed = 0;  ///< lost by the device for want of a buffer
+  uint64_t rx_missed = 0;  ///< lost by the device because it had no free buffer
 };
 
 struct Snapshot {
@@ -66,10 +66,10 @@ struct Snapshot {
   uint64_t clients_total = 0;
   std::vector<PortSnapshot> ports;
   std::vector<WorkerSnapshot> workers;
-  std::vector<channel::SessionView> sessions;  ///< listeners too
+  std::vector<channel::SessionView> sessions;  ///< and listeners
 };
 
-/// Copies a segment of `bytes`. Fails: throws Failure when its head does not describe it.
+/// Copies a segment of `bytes`. Fails: throws Failure when its header does not fit its length.
 Snapshot read_snapshot(const void* segment, size_t bytes, int64_t now_unix_ns);
 
 /// A daemon's stats segment, mapped. Fails: the constructor throws Failure.

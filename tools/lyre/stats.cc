@@ -21,7 +21,7 @@ TextTable make_table(const Snapshot& snapshot, const char* title) {
   return table;
 }
 
-/// One line of the table; `value_of` gives a worker's number.
+/// Adds one counter; `value_of` returns its value at a worker.
 template <typename ValueOf>
 void add_line(TextTable& table, const Snapshot& snapshot, bool has_zeros, const char* key,
               const char* text, ValueOf value_of) {
@@ -37,7 +37,7 @@ void add_line(TextTable& table, const Snapshot& snapshot, bool has_zeros, const 
   table.add_row(std::move(cells));
 }
 
-/// What devices count by themselves, for all workers together.
+/// Counters of the devices, which are not divided by worker.
 TextTable ports_table(const Snapshot& snapshot, bool has_zeros) {
   TextTable ports;
   ports.add_column("port");
@@ -46,7 +46,7 @@ TextTable ports_table(const Snapshot& snapshot, bool has_zeros) {
   for (const PortSnapshot& port : snapshot.ports) {
     if (port.rx_missed == 0 && !has_zeros) continue;
     ports.add_row({port.name, std::to_string(port.rx_missed),
-                   "packets the device lost for want of a buffer"});
+                   "packets that the device lost because it had no free buffer"});
   }
   return ports;
 }

@@ -8,10 +8,10 @@
 
 namespace lyre::tools {
 
-/// `lyre stats`: every counter and drop reason, with its text.
+/// `lyre stats`: the counters and drop reasons, each with its text.
 void run_stats(const GlobalOptions& globals, bool has_zeros);
 
-/// Zeros are left out unless `has_zeros`. A column a worker when there are several, and the sum.
+/// Leaves zeros out unless `has_zeros`. Several workers have a column each, and there is a total.
 std::string stats_text(const Snapshot& snapshot, bool has_zeros);
 nlohmann::ordered_json stats_json(const Snapshot& snapshot);
 

@@ -25,7 +25,7 @@ std::string address_text(const channel::PortAddress& own) {
   return format_address(own.address) + "/" + std::to_string(own.prefix_bits);
 }
 
-/// A row a port; what further addresses it has stand below the first.
+/// One row for each port, and one below it for each further address.
 TextTable ports_table(const Snapshot& snapshot) {
   TextTable table;
   for (const char* title : {"port", "address", "mac"}) table.add_column(title);

@@ -14,7 +14,8 @@ namespace {
 using nccl_abi::CommSlot;
 using nccl_abi::CommView;
 
-/// Files are in everybody's directory: one whose name tells another user than its owner is forged.
+/// Every user may write into the directory. A file whose name has a uid other than its owner's is
+/// forged.
 bool belongs_to(const std::string& path, uid_t owner) {
   const std::string name = path.substr(path.rfind('/') + 1);
   return name.starts_with(nccl_abi::kTelemetryPrefix + std::to_string(owner) + "-");
@@ -35,7 +36,7 @@ uint64_t offset_of(uint32_t slot) {
 
 }  // namespace
 
-// O_NONBLOCK: the open of a FIFO that nobody writes would wait for ever.
+// O_NONBLOCK: otherwise the open of a FIFO without a writer would not return.
 TelemetryFile::TelemetryFile(const std::string& path)
     : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY)) {
   if (fd_ < 0 || is_genuine(fd_, path)) return;
@@ -63,8 +64,8 @@ std::optional<CommView> TelemetryFile::read_slot(uint32_t index) const {
   constexpr int kTriesMax = 10;
   constexpr size_t kViewOffset = offsetof(CommSlot, view);
   for (int i = 0; i < kTriesMax; ++i) {
-    // The same order as nccl_abi::read_slot(): sequence, view, sequence. Each is a system call, and
-    // the writer's stores between its two sequence numbers are not seen as anything else.
+    // The same order as nccl_abi::read_slot(): sequence, view, sequence. Each is a system call,
+    // and so ordered with the others.
     uint32_t before[2];  // sequence, is_used
     uint32_t after = 0;
     CommView view;

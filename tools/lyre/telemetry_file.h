@@ -10,23 +10,24 @@
 
 namespace lyre::tools {
 
-/// A file that shows what a process does with the NCCL plugin. Any user may put a file of such a
-/// name into the directory, of any kind, and change or truncate it at any time: it is opened
-/// without waiting and read, never mapped.
+/// The file in which a process shows the state of its NCCL plugin. Any user may create a file of
+/// such a name, of any type, and change or truncate it at any time. It is therefore opened without
+/// waiting, and read instead of mapped.
 class TelemetryFile {
  public:
-  /// `path` ends with the name that the plugin gives: prefix, uid, process, number.
+  /// `path` ends with the plugin's form of name: prefix, uid, process, number.
   explicit TelemetryFile(const std::string& path);
   ~TelemetryFile();
   TelemetryFile(const TelemetryFile&) = delete;
   TelemetryFile& operator=(const TelemetryFile&) = delete;
 
-  /// False: it is no regular file of the plugin's size and of the user that its name tells, or may
-  /// not be read.
+  /// False when it may not be read, is not a regular file of the plugin's size, or belongs to
+  /// another user than its name says.
   bool is_open() const { return fd_ >= 0; }
-  /// False: too short by now. The values may be anything.
+  /// False when the file has become too short. The values are not checked.
   bool read_header(nccl_abi::TelemetryHeader* out) const;
-  /// Nothing for a slot that is unused, or changed at every try. REQUIRES: index < kTelemetrySlots.
+  /// nullopt when the slot is unused, or changed during each attempt.
+  /// REQUIRES: index < kTelemetrySlots.
   std::optional<nccl_abi::CommView> read_slot(uint32_t index) const;
 
  private:

@@ -5,17 +5,17 @@
 
 namespace lyre::tools {
 
-/// Rows of cells, printed with aligned columns, two spaces between them.
+/// A table of text with aligned columns, separated by two spaces.
 class TextTable {
  public:
   enum class Align { kLeft, kRight };
 
-  /// A column; its title stands in the first line.
+  /// Adds a column. The first line has its title.
   void add_column(const std::string& title, Align align = Align::kLeft);
-  /// REQUIRES: one cell a column.
+  /// REQUIRES: as many cells as columns.
   void add_row(std::vector<std::string> cells);
   bool is_empty() const { return rows_.empty(); }
-  /// Lines with their ends; without trailing spaces.
+  /// All lines, each with its newline and without trailing spaces.
   std::string text() const;
 
  private:

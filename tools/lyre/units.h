@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <string>
 
-/// Numbers as people read them. Bytes are counted in powers of 1024, bits a second in powers of
-/// 1000, as everybody in networking does.
+/// Numbers as text for people. Units of bytes are powers of 1024, units of bits per second are
+/// powers of 1000.
 namespace lyre::tools {
 
 std::string format_bytes(uint64_t bytes);          ///< "1.50 GiB"

@@ -58,7 +58,7 @@ class Comms : public ::testing::Test {
   std::string path_of(const std::string& process) const {
     return directory_ + "/" + name_of(process);
   }
-  size_t shown_count() const { return look_at_comms(directory_, kNowNs).processes.size(); }
+  size_t shown_count() const { return read_comms(directory_, kNowNs).processes.size(); }
 
   static CommView sample() {
     CommView view{};
@@ -91,16 +91,17 @@ TEST_F(Comms, AreATableForPeople) {
       "oldest  waits for       operation  path\n"
       "ab000000  to   -      node8/12  3/4      3.00 MiB     -        10         2   1.00 MiB  "
       "2.00 s  peer's receive  -          rail0 > 10.9.0.2:5000\n",
-      comms_text(look_at_comms(directory_, kNowNs), nullptr));
+      comms_text(read_comms(directory_, kNowNs), nullptr));
 }
 
 TEST_F(Comms, StrangersAreCounted) {
   strangers_ = 3;
   write(name_of("4711-0"), sample());
-  const CommsLook look = look_at_comms(directory_, kNowNs);
-  EXPECT_NE(comms_text(look, nullptr).find("\n3 strangers refused, the last from 192.0.2.7:4711\n"),
+  const CommsSnapshot snapshot = read_comms(directory_, kNowNs);
+  EXPECT_NE(comms_text(snapshot, nullptr)
+                .find("\n3 foreign connections refused, the last from 192.0.2.7:4711\n"),
             std::string::npos);
-  const auto process = comms_json(look, nullptr)["processes"][0];
+  const auto process = comms_json(snapshot, nullptr)["processes"][0];
   EXPECT_EQ(process["strangers_refused"], 3);
   EXPECT_EQ(process["last_stranger"], "192.0.2.7:4711");
 }
@@ -113,11 +114,11 @@ TEST_F(Comms, WhatNcclTellsOfTheOperationIsShown) {
   view.peer_rank = 4;
   view.channel = 1;
   write(name_of("4711-0"), view);
-  const CommsLook look = look_at_comms(directory_, kNowNs);
-  const std::string text = comms_text(look, nullptr);
+  const CommsSnapshot snapshot = read_comms(directory_, kNowNs);
+  const std::string text = comms_text(snapshot, nullptr);
   EXPECT_NE(text.find("  3 > 4  "), std::string::npos) << text;
   EXPECT_NE(text.find("  ReduceScatter 41  "), std::string::npos) << text;
-  const auto comm = comms_json(look, nullptr)["processes"][0]["comms"][0];
+  const auto comm = comms_json(snapshot, nullptr)["processes"][0]["comms"][0];
   EXPECT_EQ(comm["operation"], "ReduceScatter");
   EXPECT_EQ(comm["operation_number"], 41);
   EXPECT_EQ(comm["rank"], 3);
@@ -128,11 +129,11 @@ TEST_F(Comms, WhatNcclTellsOfTheOperationIsShown) {
 TEST_F(Comms, RatesAreOfTheTimeBetweenTwoLooks) {
   CommView view = sample();
   write(name_of("4711-0"), view);
-  const CommsLook earlier = look_at_comms(directory_, kNowNs);
+  const CommsSnapshot earlier = read_comms(directory_, kNowNs);
   view.bytes += 1'000'000;
   write(name_of("4711-0"), view);
-  const CommsLook look = look_at_comms(directory_, kNowNs + 500'000'000);
-  const auto json = comms_json(look, &earlier);
+  const CommsSnapshot snapshot = read_comms(directory_, kNowNs + 500'000'000);
+  const auto json = comms_json(snapshot, &earlier);
   EXPECT_EQ(json["processes"][0]["comms"][0]["bits_per_second"], 16e6);
   EXPECT_EQ(json["processes"][0]["comms"][0]["waits_for"], "peer's receive");
 }
@@ -143,7 +144,7 @@ TEST_F(Comms, WhatIsOldForeignOrDamagedIsLeftOut) {
   std::ofstream(directory_ + "/" + name_of("2-0")) << "short";
   std::ofstream(directory_ + "/" + name_of("3-0")) << std::string(nccl_abi::kTelemetryBytes, 'x');
   EXPECT_EQ("no process here uses the NCCL plugin\n",
-            comms_text(look_at_comms(directory_, kNowNs), nullptr));
+            comms_text(read_comms(directory_, kNowNs), nullptr));
 }
 
 // Any user may put such names into /dev/shm.
@@ -185,7 +186,7 @@ TEST_F(Comms, ASlotThatIsBeingWrittenIsLeftOut) {
       .seekp(nccl_abi::kTelemetrySlotsOffset + sizeof(CommSlot))
       .write(reinterpret_cast<const char*>(&odd), sizeof odd);
   ASSERT_EQ(shown_count(), 1u);
-  EXPECT_TRUE(look_at_comms(directory_, kNowNs).processes[0].comms.empty());
+  EXPECT_TRUE(read_comms(directory_, kNowNs).processes[0].comms.empty());
 }
 
 TEST_F(Comms, NonsenseInASlotIsShownAsSuch) {
@@ -193,7 +194,7 @@ TEST_F(Comms, NonsenseInASlotIsShownAsSuch) {
   view.waits_for = static_cast<nccl_abi::WaitsFor>(77);
   std::memset(view.peer_host, 0x1b, sizeof view.peer_host);
   write(name_of("4711-0"), view);
-  const std::string text = comms_text(look_at_comms(directory_, kNowNs), nullptr);
+  const std::string text = comms_text(read_comms(directory_, kNowNs), nullptr);
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
 }
 

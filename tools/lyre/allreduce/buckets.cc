@@ -78,7 +78,7 @@ std::string find_model_file() {
     if (fs::exists(file, error)) return file.lexically_normal().string();
     looked_at.append(" ").append(file.lexically_normal().string());
   }
-  throw Failure("the model shapes were not found; looked at" + looked_at);
+  throw Failure("the model shapes were not found in" + looked_at);
 }
 
 }  // namespace lyre::allreduce

@@ -14,8 +14,8 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// After the first error the other ranks may still abort in order; then they are killed.
-constexpr std::chrono::seconds kErrorPatience{3};
+// After the first error the other ranks have this time to abort; then they are killed.
+constexpr std::chrono::seconds kAbortTimeout{3};
 
 volatile sig_atomic_t g_interrupted = 0;
 
@@ -64,45 +64,45 @@ Hub::~Hub() {
 
 void Hub::wait_for_machines(const std::string& address) {
   const UniqueFd listener = listen_tcp(address);
-  std::vector<std::unique_ptr<Joined>> visitors;
+  std::vector<std::unique_ptr<Joined>> candidates;
   int placed = machine_.local_ranks;
   while (placed < options_.ranks) {
     check_deadlines();
-    last_frame_ = steady_clock::now();  // waiting for people is no stall
+    last_frame_ = steady_clock::now();  // the wait for other machines has no stall timeout
     std::vector<int> descriptors{listener.get()};
-    for (const auto& visitor : visitors) descriptors.push_back(visitor->fd.get());
+    for (const auto& candidate : candidates) descriptors.push_back(candidate->fd.get());
     const std::vector<int> readable = poll_readable(descriptors);
     if (contains(readable, listener.get())) {
-      visitors.push_back(std::make_unique<Joined>());
-      visitors.back()->fd = accept_tcp(listener.get());
+      candidates.push_back(std::make_unique<Joined>());
+      candidates.back()->fd = accept_tcp(listener.get());
       continue;
     }
-    for (auto& visitor : visitors) {
-      if (!contains(readable, visitor->fd.get())) continue;
-      if (accept_join(visitor.get())) {
-        placed += visitor->local_ranks;
-        joined_.push_back(std::move(visitor));
+    for (auto& candidate : candidates) {
+      if (!contains(readable, candidate->fd.get())) continue;
+      if (accept_join(candidate.get())) {
+        placed += candidate->local_ranks;
+        joined_.push_back(std::move(candidate));
       } else {
-        visitor.reset();
+        candidate.reset();
       }
     }
-    std::erase(visitors, nullptr);
+    std::erase(candidates, nullptr);
   }
   if (placed > options_.ranks) {
-    throw Failure(std::to_string(placed) + " ranks came, --ranks is " +
+    throw Failure(std::to_string(placed) + " ranks have joined, --ranks is " +
                   std::to_string(options_.ranks));
   }
 }
 
-// False: a stranger, or not yet all of its greeting, which fits one segment.
-bool Hub::accept_join(Joined* visitor) {
+// False when the first bytes are not a whole join frame, which fits one segment.
+bool Hub::accept_join(Joined* candidate) {
   try {
-    if (!visitor->reader.read_some(visitor->fd.get())) return false;
-    const std::optional<Frame> frame = visitor->reader.next();
+    if (!candidate->reader.read_some(candidate->fd.get())) return false;
+    const std::optional<Frame> frame = candidate->reader.next();
     if (!frame || frame->type != FrameType::kJoin) return false;
-    visitor->local_ranks = frame->payload.at("local_ranks").get<int>();
-    visitor->hosts = frame->payload.at("hosts").get<std::vector<std::string>>();
-    return visitor->local_ranks > 0 && !visitor->hosts.empty();
+    candidate->local_ranks = frame->payload.at("local_ranks").get<int>();
+    candidate->hosts = frame->payload.at("hosts").get<std::vector<std::string>>();
+    return candidate->local_ranks > 0 && !candidate->hosts.empty();
   } catch (const std::exception&) {
     return false;
   }
@@ -119,28 +119,28 @@ std::string Hub::unique_name(const std::string& host, size_t machine) const {
 }
 
 void Hub::place_ranks() {
-  std::vector<std::vector<Seat>> seats(1 + joined_.size());
+  std::vector<std::vector<Placement>> placements(1 + joined_.size());
   for (int i = 0; i < machine_.local_ranks; ++i) {
     const Host& host = machine_.hosts[static_cast<size_t>(i) % machine_.hosts.size()];
-    seats[0].push_back({nullptr, host.name, host.name});
+    placements[0].push_back({nullptr, host.name, host.name});
   }
   for (size_t m = 0; m < joined_.size(); ++m) {
     Joined& joined = *joined_[m];
     for (int i = 0; i < joined.local_ranks; ++i) {
       const std::string& host = joined.hosts[static_cast<size_t>(i) % joined.hosts.size()];
-      seats[m + 1].push_back({&joined, host, unique_name(host, m)});
+      placements[m + 1].push_back({&joined, host, unique_name(host, m)});
     }
   }
-  for (size_t row = 0; seats_.size() < static_cast<size_t>(options_.ranks); ++row) {
-    for (const auto& machine : seats) {
-      if (row < machine.size()) seats_.push_back(machine[row]);
+  for (size_t row = 0; placements_.size() < static_cast<size_t>(options_.ranks); ++row) {
+    for (const auto& machine : placements) {
+      if (row < machine.size()) placements_.push_back(machine[row]);
     }
   }
   if (options_.placement == "block") {
-    std::stable_sort(seats_.begin(), seats_.end(),
-                     [](const Seat& a, const Seat& b) { return a.name < b.name; });
+    std::stable_sort(placements_.begin(), placements_.end(),
+                     [](const Placement& a, const Placement& b) { return a.name < b.name; });
   }
-  for (const Seat& seat : seats_) hosts_by_rank_.push_back(seat.name);
+  for (const Placement& placement : placements_) hosts_by_rank_.push_back(placement.name);
 }
 
 std::string Hub::name_of(int rank) const {
@@ -150,10 +150,10 @@ std::string Hub::name_of(int rank) const {
 void Hub::start_ranks(Job job) {
   job.hosts = hosts_by_rank_;
   for (int rank = 0; rank < options_.ranks; ++rank) {
-    const Seat& seat = seats_[static_cast<size_t>(rank)];
+    const Placement& placement = placements_[static_cast<size_t>(rank)];
     job.rank = rank;
-    job.host = seat.host;
-    if (seat.machine == nullptr) {
+    job.host = placement.host;
+    if (placement.machine == nullptr) {
       Job local = job;
       complete_job(machine_, &local);
       processes_.start(local);
@@ -164,8 +164,8 @@ void Hub::start_ranks(Job job) {
 }
 
 void Hub::send_to_rank(const Frame& frame) {
-  Joined* machine = seats_[frame.rank].machine;
-  // A rank or machine that is gone is reported by its own end.
+  Joined* machine = placements_[frame.rank].machine;
+  // The end of a rank or machine is reported where it is detected.
   if (machine == nullptr) {
     processes_.send(frame);
   } else {
@@ -202,7 +202,7 @@ void Hub::check_deadlines() const {
     throw Failure("not finished after " + std::to_string(options_.timeout_s) + " s (--timeout)");
   }
   if (now > last_frame_ + std::chrono::seconds(options_.stall_timeout_s)) {
-    throw Failure("nothing has moved for " + std::to_string(options_.stall_timeout_s) +
+    throw Failure("no progress for " + std::to_string(options_.stall_timeout_s) +
                   " s (--stall-timeout)");
   }
 }
@@ -220,10 +220,11 @@ void Hub::receive(const std::vector<int>& readable) {
     const bool open = joined->reader.read_some(joined->fd.get());
     while (std::optional<Frame> frame = joined->reader.next()) {
       const bool is_its_own =
-          frame->rank < seats_.size() && seats_[frame->rank].machine == joined.get();
+          frame->rank < placements_.size() && placements_[frame->rank].machine == joined.get();
       if (is_its_own) on_frame(std::move(*frame));
     }
-    if (!open) throw Failure("the machine of host " + joined->hosts.front() + " is gone");
+    if (!open)
+      throw Failure("the machine of host " + joined->hosts.front() + " has closed its connection");
   }
 }
 
@@ -281,7 +282,7 @@ void Hub::on_error(const Frame& frame) {
 void Hub::fail(const RankError& error) {
   if (error_) return;
   error_ = error;
-  error_deadline_ = steady_clock::now() + kErrorPatience;
+  error_deadline_ = steady_clock::now() + kAbortTimeout;
 }
 
 }  // namespace lyre::allreduce

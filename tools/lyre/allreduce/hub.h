@@ -14,25 +14,25 @@
 
 namespace lyre::allreduce {
 
-/// SIGINT and SIGTERM end the command through the ordinary error path from here on.
+/// From now on SIGINT and SIGTERM end the command as an error does.
 void catch_interrupts();
 bool is_interrupted();
 
 using OnProgress = std::function<void(const nlohmann::json& progress)>;
 
-/// The launcher that leads: it places the ranks, passes their out-of-band messages on, and ends all
-/// of them when one fails. Joined machines relay for it.
+/// The first launcher. It places the ranks, forwards their out-of-band messages, and ends all ranks
+/// when one fails. The launchers of joined machines forward messages for it.
 class Hub {
  public:
-  /// Waits for other machines where the options ask for it. Fails: throws Failure.
+  /// Waits for other machines when the options have --listen. Fails: throws Failure.
   Hub(const Options& options, const Machine& machine);
-  /// Ends all ranks; joined machines end with the exit code given to finish, else 1.
+  /// Ends all ranks. Joined machines end with the exit code of finish(), or 1 without it.
   ~Hub();
   Hub(const Hub&) = delete;
   Hub& operator=(const Hub&) = delete;
 
-  /// One job from start to the end of its last process. Results by rank.
-  /// Fails: throws Failure with the first error; no rank is left.
+  /// Runs one job until its last process has ended. Returns the results by rank.
+  /// Fails: throws Failure with the first error, after all ranks have ended.
   std::vector<RankResult> run(Job job, const OnProgress& on_progress);
 
   const std::vector<std::string>& hosts_by_rank() const { return hosts_by_rank_; }
@@ -45,10 +45,10 @@ class Hub {
     std::vector<std::string> hosts;
     int local_ranks = 0;
   };
-  struct Seat {
-    Joined* machine;   // null: this one
-    std::string host;  // as its machine calls it
-    std::string name;  // as everybody does
+  struct Placement {
+    Joined* machine;   // null: this machine
+    std::string host;  // the name on its machine
+    std::string name;  // the unique name
   };
   struct RankState {
     std::optional<nlohmann::json> gather;
@@ -57,7 +57,7 @@ class Hub {
   };
 
   void wait_for_machines(const std::string& address);
-  bool accept_join(Joined* visitor);
+  bool accept_join(Joined* candidate);
   void place_ranks();
   std::string unique_name(const std::string& host, size_t machine) const;
   void start_ranks(Job job);
@@ -79,7 +79,7 @@ class Hub {
   std::chrono::steady_clock::time_point last_frame_;
   std::vector<std::unique_ptr<Joined>> joined_;
   std::vector<std::string> hosts_by_rank_;
-  std::vector<Seat> seats_;  // by rank
+  std::vector<Placement> placements_;  // by rank
   RankProcesses processes_;
   std::vector<RankState> ranks_;
   std::optional<RankError> error_;
@@ -88,7 +88,8 @@ class Hub {
   int exit_code_ = 1;
 };
 
-/// A launcher that follows: starts the ranks that the hub gives it and passes their messages on.
+/// The launcher of a joined machine: starts the ranks that the hub assigns and forwards their
+/// messages.
 /// Returns the command's exit code. Fails: throws Failure.
 int run_joined(const Options& options, const Machine& machine);
 

@@ -10,12 +10,12 @@
 
 namespace lyre::allreduce {
 
-/// Which network a job runs over.
+/// The network of a job.
 inline constexpr const char* kTransportPlugin = "plugin";
 inline constexpr const char* kTransportKernelOne = "kernel, 1 socket";
 inline constexpr const char* kTransportKernelStriped = "kernel, 2x8 sockets";
 
-/// What a rank process is told. The hub fills the first part, the launcher on the rank's own
+/// The configuration of a rank process. The hub fills the first part, the launcher of the rank's
 /// machine the second.
 struct Job {
   std::string transport;
@@ -32,23 +32,23 @@ struct Job {
   bool device_thread = false;
   bool verbose = false;
   std::vector<std::string> hosts;  // by rank
-  std::string host;                // this rank's, as its own machine calls it
+  std::string host;                // of this rank, by its name on its machine
   std::vector<Bucket> buckets;
 
   std::string plugin_path;
-  std::string daemon_socket;  // of the rank's host; empty: it has no daemon
-  bool needs_daemon = false;  // the plugin does
+  std::string daemon_socket;  // of the rank's host; empty: no daemon
+  bool needs_daemon = false;  // whether the plugin needs it
   std::string netns;          // empty: the launcher's
   std::map<std::string, std::string> environment;
 };
 
-/// What a rank, or its launcher, reports of a failure.
+/// The report of a rank, or of its launcher, about a failure.
 struct RankError {
   int exit_code = 0;  // of the command
   std::string line;
 };
 
-/// What a rank reports of a finished job.
+/// The report of a rank about a finished job.
 struct RankResult {
   std::string plugin_name;
   std::string device_name;

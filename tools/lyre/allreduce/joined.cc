@@ -38,7 +38,7 @@ class JoinedLauncher {
         if (frame->type == FrameType::kFinish) return frame->payload.get<int>();
         on_hub_frame(*frame);
       }
-      if (!open) throw Failure("the launcher at " + options_.join + " is gone");
+      if (!open) throw Failure("the launcher at " + options_.join + " has closed its connection");
     }
   }
 
@@ -70,7 +70,7 @@ class JoinedLauncher {
 
   void tell_hub(const Frame& frame) {
     if (!send_frame(hub_.get(), frame)) {
-      throw Failure("the launcher at " + options_.join + " is gone");
+      throw Failure("the launcher at " + options_.join + " has closed its connection");
     }
   }
 

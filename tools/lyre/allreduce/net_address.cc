@@ -44,7 +44,7 @@ UniqueFd open_socket(const addrinfo& address) {
   return fd;
 }
 
-// A machine that vanished is noticed although this channel is silent for long.
+// Keep-alive detects a machine that has failed while the channel is idle.
 void set_liveness(int fd) {
   const int one = 1;
   const int idle_s = 5;
@@ -83,8 +83,8 @@ UniqueFd listen_tcp(const std::string& address) {
   return fd;
 }
 
-UniqueFd connect_tcp(const std::string& address, std::chrono::seconds patience) {
-  const auto deadline = std::chrono::steady_clock::now() + patience;
+UniqueFd connect_tcp(const std::string& address, std::chrono::seconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
   const AddressList found = resolve(address);
   while (true) {
     UniqueFd fd = open_socket(*found);

@@ -24,9 +24,9 @@ class UniqueFd {
 /// Kernel TCP for the out-of-band channel. `address` is ADDR:PORT, an IPv6 address in brackets.
 /// Fails: throws Failure.
 UniqueFd listen_tcp(const std::string& address);
-/// Repeats until somebody listens there. Fails: throws Failure after `patience`.
-UniqueFd connect_tcp(const std::string& address, std::chrono::seconds patience);
-/// A closed descriptor when nobody is waiting.
+/// Repeats until the other machine listens. Fails: throws Failure after `timeout`.
+UniqueFd connect_tcp(const std::string& address, std::chrono::seconds timeout);
+/// Returns a closed descriptor when no connection waits.
 UniqueFd accept_tcp(int listener);
 
 }  // namespace lyre::allreduce

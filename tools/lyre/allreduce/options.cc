@@ -50,7 +50,7 @@ Host this_host() {
 std::vector<Host> make_hosts(const Options& options) {
   std::vector<Host> hosts;
   for (const std::string& text : options.hosts) {
-    // Without a socket the host has no daemon: enough for a plugin that needs none.
+    // A host without a socket has no daemon. Plugins other than Lyre's do not need one.
     const bool is_bare = !text.empty() && text.find('=') == std::string::npos;
     NamedValue named = is_bare ? NamedValue{text, ""} : split_named("--host", text);
     const bool taken = std::any_of(hosts.begin(), hosts.end(),
@@ -77,7 +77,7 @@ fs::path executable_dir() {
   return fs::read_symlink("/proc/self/exe", error).parent_path();
 }
 
-// A plugin that was just built goes before an installed one, which the loader finds by itself.
+// A plugin in the build folder is preferred to an installed one, which the loader finds.
 std::string find_plugin(const std::string& name, const fs::path& build_dir,
                         const fs::path& installed_dir) {
   if (name.find('/') != std::string::npos) return name;
@@ -185,7 +185,7 @@ void complete_job(const Machine& machine, Job* job) {
     job->daemon_socket = host->daemon_socket;
     job->needs_daemon = needs_daemon(machine.plugin_path);
     job->environment["LYRE_SOCKET"] = host->daemon_socket;
-    job->netns.clear();  // the daemon has the wire
+    job->netns.clear();  // the daemon owns the port
     return;
   }
   const bool striped = job->transport == kTransportKernelStriped;

@@ -8,7 +8,7 @@
 
 namespace lyre::allreduce {
 
-/// One of the hosts that ranks are spread over, as this machine's launcher knows it.
+/// A host of this machine's launcher, to which ranks are assigned.
 struct Host {
   std::string name;
   std::string daemon_socket;
@@ -47,7 +47,7 @@ struct Options {
   int rank_process_fd = -1;
 };
 
-/// What follows from the command line on this machine.
+/// The command line's meaning on this machine.
 struct Machine {
   std::vector<Host> hosts;
   int local_ranks = 0;
@@ -55,16 +55,16 @@ struct Machine {
   std::string kernel_plugin_path;
 };
 
-/// Fails: throws Failure saying which option is wrong and what is allowed.
+/// Fails: throws UsageError with the wrong option and what is allowed.
 Machine make_machine(const Options& options);
 
-/// The all-reduces of one iteration.
+/// Returns the all-reduces of one iteration. Fails: throws UsageError or Failure.
 std::vector<Bucket> make_buckets(const Options& options);
 
-/// The job of every rank, as far as the hub knows it.
+/// Returns the part of the job that is the same for every rank.
 Job make_job(const Options& options, std::vector<Bucket> buckets);
 
-/// Fills in what only the rank's own machine knows.
+/// Fills in the part that the rank's machine decides.
 /// Fails: throws Failure when the job names a host that is not here.
 void complete_job(const Machine& machine, Job* job);
 

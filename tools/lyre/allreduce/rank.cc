@@ -41,12 +41,13 @@ class LauncherLink {
   Frame receive() {
     while (true) {
       if (std::optional<Frame> frame = reader_.next()) return *frame;
-      if (!reader_.read_some(fd_)) throw Failure("the launcher is gone");
+      if (!reader_.read_some(fd_)) throw Failure("the launcher has ended");
     }
   }
 
   void send(FrameType type, json payload) {
-    if (!send_frame(fd_, {type, rank_, std::move(payload)})) throw Failure("the launcher is gone");
+    if (!send_frame(fd_, {type, rank_, std::move(payload)}))
+      throw Failure("the launcher has ended");
   }
 
   std::vector<Bytes> all_gather(const Bytes& mine) {
@@ -73,8 +74,8 @@ void enter_netns(const std::string& name) {
   if (!entered) throw Failure("cannot enter " + path + ": " + std::strerror(error));
 }
 
-/// The gradients of the largest bucket, in ordinary memory: a GPU's would not be on the host at
-/// all.
+/// Memory for the gradients of the largest bucket. It is ordinary memory, because a GPU's memory
+/// would not be on the host.
 class Gradients {
  public:
   explicit Gradients(const std::vector<Bucket>& buckets) {
@@ -97,7 +98,7 @@ class RankRun {
         gradients_(job.buckets),
         sync_values_(static_cast<size_t>(job.ranks) * 4) {}
 
-  /// All iterations; the first is a warm-up, verified but not reported.
+  /// Runs all iterations. The first is a warm-up: it is verified and not reported.
   void run(RankResult* result) {
     for (uint32_t iteration = 0; iteration <= job_.iterations; ++iteration) {
       std::vector<uint64_t> elapsed_ns;
@@ -161,7 +162,7 @@ class RankRun {
   std::vector<float> sync_values_;
 };
 
-// The kernel plugin, whose traffic no daemon carries, is known by its name.
+// The name of the kernel plugin, whose traffic does not pass through a daemon.
 constexpr const char* kKernelPluginName = "Kernel";
 
 nccl_emulator::CommunicatorConfig communicator_config(const Job& job) {
@@ -199,11 +200,11 @@ void run_job(const Job& job, LauncherLink& link, std::unique_ptr<Communicator>* 
     }
     result.daemon_before = tools::daemon_tcp_payload_bytes(job.daemon_socket);
   }
-  link.all_gather({});  // nobody moves a byte before everybody has read the counters
+  link.all_gather({});  // a barrier: all ranks have read the counters
   RankRun(job, link, ring).run(&result);
   const nccl_emulator::MovedBytes crossed = ring.crossed();
   result.crossed = {crossed.sent, crossed.received};
-  link.all_gather({});  // nobody closes while a neighbour still works
+  link.all_gather({});  // a barrier: all ranks are done
   ring.close();
   if (result.has_daemon) {
     result.daemon_after = tools::daemon_tcp_payload_bytes(job.daemon_socket);

@@ -2,7 +2,8 @@
 
 namespace lyre::allreduce {
 
-/// The rank process: takes its Job from `launcher_fd`, runs it, reports, and returns the exit code.
+/// The main function of a rank process: receives its Job from `launcher_fd`, runs it, reports to
+/// the launcher, and returns the exit code.
 int run_rank(int launcher_fd);
 
 }  // namespace lyre::allreduce

@@ -17,10 +17,10 @@
 namespace lyre::allreduce {
 namespace {
 
-constexpr std::chrono::milliseconds kExitPatience{3000};
+constexpr std::chrono::milliseconds kExitTimeout{3000};
 
-std::optional<int> wait_for(pid_t pid, std::chrono::milliseconds patience) {
-  const auto deadline = std::chrono::steady_clock::now() + patience;
+std::optional<int> wait_for(pid_t pid, std::chrono::milliseconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
   while (true) {
     int status = 0;
     if (::waitpid(pid, &status, WNOHANG) == pid) return status;
@@ -78,7 +78,7 @@ std::vector<int> RankProcesses::descriptors() const {
 Frame RankProcesses::reap(int rank, Process* process) {
   ::close(process->fd);
   nlohmann::json how = "it did not end after closing its channel";
-  if (const std::optional<int> status = wait_for(process->pid, kExitPatience)) {
+  if (const std::optional<int> status = wait_for(process->pid, kExitTimeout)) {
     how = describe_status(*status);
   } else {
     kill_and_wait(process->pid);

@@ -13,8 +13,8 @@
 
 namespace lyre::allreduce {
 
-/// The rank processes of this machine: started by executing this program again, ended by their
-/// pids. A rank also ends when its launcher does, whatever killed it.
+/// The rank processes of this machine. Each executes this program again. A rank also ends when its
+/// launcher ends for any reason (PR_SET_PDEATHSIG).
 class RankProcesses {
  public:
   RankProcesses() = default;
@@ -28,10 +28,10 @@ class RankProcesses {
   bool is_empty() const { return processes_.empty(); }
   std::vector<int> descriptors() const;
 
-  /// Frames of the ranks whose descriptors are in `readable`; a rank that ended gives kExited,
-  /// whose payload is how, or null when it ended well.
+  /// Returns the frames of the ranks whose descriptors are in `readable`. A rank that has ended
+  /// yields kExited. Its payload is how it ended, or null for exit code 0.
   std::vector<Frame> receive(const std::vector<int>& readable);
-  /// False when the rank is gone.
+  /// False when the rank has ended.
   bool send(const Frame& frame);
   void kill_all();
 

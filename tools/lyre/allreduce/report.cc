@@ -24,7 +24,7 @@ double alg_gb_per_s(uint64_t bytes, uint64_t ns) {
   return ns == 0 ? 0 : static_cast<double>(bytes) / static_cast<double>(ns);
 }
 
-// What a ring moves over each link, as nccl-tests defines it: independent of the number of ranks.
+// The bus bandwidth of nccl-tests: what a ring moves over each link, whatever the number of ranks.
 double bus_gb_per_s(uint64_t bytes, uint64_t ns, size_t ranks) {
   const auto n = static_cast<double>(ranks);
   return alg_gb_per_s(bytes, ns) * 2.0 * (n - 1.0) / n;
@@ -114,7 +114,7 @@ json measurement_json(const Report& report, const Measurement& measurement) {
           {"buckets", std::move(buckets)},      {"total", std::move(total)}};
 }
 
-/// Counters begin at zero when a daemon starts, so two starts do not compare.
+/// Counters begin at zero at each start of a daemon, so those of two starts are not compared.
 bool is_checked_by_daemon(const RankResult& result) {
   return result.has_daemon &&
          result.daemon_before.started_unix_ns == result.daemon_after.started_unix_ns;

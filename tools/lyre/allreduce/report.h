@@ -10,7 +10,8 @@
 
 namespace lyre::allreduce {
 
-/// The times of one job: an all-reduce is over when its last rank is; the median of the iterations.
+/// The times of one job. The time of an all-reduce is that of its slowest rank; of the iterations
+/// it is the median.
 struct Measurement {
   std::string transport;
   std::vector<RankResult> ranks;

@@ -6,8 +6,8 @@
 
 namespace lyre::allreduce {
 
-/// What a rank's input depends on: another seed, iteration or bucket gives other numbers, so that a
-/// result left over from an earlier all-reduce cannot pass.
+/// The input of a rank depends on these. So the result of an earlier all-reduce is detected as
+/// wrong.
 struct ValueKey {
   uint64_t seed = 0;
   uint32_t iteration = 0;
@@ -20,11 +20,12 @@ struct Mismatch {
   float expected;
 };
 
-/// The input of `rank`: multiples of 1/1024 below 32, so that the sum over eight ranks is exact in
-/// float32 in whatever order it is made.
+/// Fills in the input of `rank`: multiples of 1/1024 below 32. The sum over eight ranks is exact in
+/// float32 in any order.
 void fill_values(const ValueKey& key, int rank, std::span<float> out);
 
-/// Compares every element with the integer sum of all ranks' regenerated inputs.
+/// Compares every element with the integer sum of the inputs of all ranks, which are computed
+/// again.
 std::optional<Mismatch> find_mismatch(const ValueKey& key, int ranks, std::span<const float> got);
 
 }  // namespace lyre::allreduce

@@ -57,7 +57,7 @@ std::optional<Frame> FrameReader::next() {
   if (buffer_.size() < sizeof(header)) return std::nullopt;
   std::memcpy(&header, buffer_.data(), sizeof(header));
   if (header.magic != kFrameMagic || header.bytes > kFrameBytesMax) {
-    throw Failure("the other end does not speak lyre allreduce");
+    throw Failure("the peer does not use the protocol of lyre allreduce");
   }
   if (buffer_.size() - sizeof(header) < header.bytes) return std::nullopt;
   const auto begin = buffer_.begin() + sizeof(header);
@@ -65,7 +65,7 @@ std::optional<Frame> FrameReader::next() {
   try {
     frame.payload = nlohmann::json::from_cbor(begin, begin + header.bytes);
   } catch (const nlohmann::json::exception& error) {
-    throw Failure(std::string("a frame cannot be read: ") + error.what());
+    throw Failure(std::string("a frame is malformed: ") + error.what());
   }
   buffer_.erase(0, sizeof(header) + header.bytes);
   return frame;

@@ -7,23 +7,23 @@
 #include <string>
 #include <vector>
 
-/// The out-of-band channel between ranks and launchers: frames on a stream socket. NCCL has its
-/// bootstrap for this; here every rank talks to its launcher, and launchers of other machines to
-/// the first one, which is the hub.
+/// The out-of-band channel between ranks and launchers: frames on a stream socket. It stands for
+/// NCCL's bootstrap. Each rank is connected with its launcher, and the launchers of other machines
+/// with the first one, the hub.
 namespace lyre::allreduce {
 
-/// A launcher waits no longer than this for frames before it looks at its deadlines.
+/// A launcher checks its deadlines at least this often.
 inline constexpr int kPollMs = 100;
 
 enum class FrameType : uint16_t {
-  kJoin = 1,  // joining launcher -> hub: what it offers
-  kJob,       // hub -> rank: what to run (a joining launcher starts the rank)
-  kGather,    // rank -> hub: its part; answered when all parts are there
+  kJoin = 1,  // joining launcher -> hub: its hosts and number of ranks
+  kJob,       // hub -> rank: Job (a joining launcher starts the rank)
+  kGather,    // rank -> hub: its part; answered when all parts have arrived
   kGathered,  // hub -> rank: all parts in rank order
-  kProgress,  // rank -> hub: still moving
-  kResult,    // rank -> hub: numbers of a finished job
+  kProgress,  // rank -> hub: iteration and bucket
+  kResult,    // rank -> hub: RankResult
   kError,     // rank -> hub: RankError
-  kExited,    // launcher -> hub: a rank's process is gone; payload: how, if not cleanly
+  kExited,    // launcher -> hub: a rank has ended; payload: how, or null for exit code 0
   kFinish,    // hub -> joining launcher: the command's exit code
 };
 
@@ -33,13 +33,13 @@ struct Frame {
   nlohmann::json payload;
 };
 
-/// Fails: returns false when the other end is gone. Blocks while the socket's buffer is full.
+/// Blocks while the socket's buffer is full. Fails: returns false when the connection is closed.
 bool send_frame(int fd, const Frame& frame);
 
 /// Collects frames from a stream that may deliver them in pieces.
 class FrameReader {
  public:
-  /// Reads once what is there; false at the end of the stream or on an error.
+  /// Reads once. False at the end of the stream or after an error.
   bool read_some(int fd);
   /// Fails: throws Failure when the bytes are not frames.
   std::optional<Frame> next();

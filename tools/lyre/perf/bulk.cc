@@ -10,7 +10,7 @@
 namespace lyre::perf {
 namespace {
 
-/// Work of one step in one direction, so that neither direction nor another stream starves.
+/// The limits of one step in one direction. They keep the other direction and other streams going.
 constexpr int kBlocksPerStepMax = 8;
 constexpr uint64_t kBytesPerStepMax = 1u << 20;
 
@@ -82,7 +82,7 @@ class Sender {
   std::optional<Sha256> hash_;
 };
 
-/// Takes frames apart and looks at every byte of payload.
+/// Parses frames and compares every byte of payload with the pattern.
 class Receiver {
  public:
   Receiver(const Plan& plan, Direction direction) : plan_(plan), seed_(seed_of(plan, direction)) {
@@ -98,7 +98,7 @@ class Receiver {
       taken += part;
     }
     if (taken == 0 && !has_trailer_ && stream.is_at_end()) {
-      throw StreamError("the peer finished in the middle of the test");
+      throw StreamError("the peer closed the connection during the test");
     }
     return taken > 0;
   }
@@ -127,7 +127,7 @@ class Receiver {
     if (!header_.collect(stream, kFrameHeaderBytes)) return 0;
     const auto header = decode_frame_header(header_.bytes());
     const bool is_due = header && (header->type == FrameType::kTrailer) == has_end_;
-    if (!is_due) throw StreamError("the peer sent a frame that is not part of the protocol");
+    if (!is_due) throw StreamError("the peer sent a frame that is not expected here");
     if (header->type == FrameType::kData) {
       data_left_ = header->bytes;
     } else if (body_.collect(stream, kTotalsBytes)) {

@@ -16,7 +16,7 @@ namespace {
 
 using Conversations = std::vector<std::unique_ptr<Conversation>>;
 
-/// Steps each once. False when none had anything to do.
+/// Steps each conversation once. False when none of them had work.
 bool step_all(Conversations& conversations) {
   const int64_t now = now_ns();
   bool has_worked = false;
@@ -53,7 +53,7 @@ Progress sum_of(const Conversations& conversations) {
   return sum;
 }
 
-/// Shows once a second how far all sessions together are.
+/// Shows the progress of all sessions together once a second.
 class Monitor {
  public:
   explicit Monitor(Plan plan) : plan_(std::move(plan)) {}
@@ -71,7 +71,7 @@ class Monitor {
  private:
   static constexpr int64_t kIntervalNs = 1'000'000'000;
 
-  Plan plan_;  // of all sessions together
+  Plan plan_;  // `count` is that of all sessions together
   tools::ProgressLine line_;
   int64_t started_ns_ = now_ns();
   int64_t shown_ns_ = started_ns_;

@@ -14,8 +14,8 @@ struct ClientOptions {
   bool is_json = false;
 };
 
-/// Runs the plan on every session at once and prints the result.
-/// Fails: throws tools::Failure; also when a byte was wrong.
+/// Runs the plan on all sessions at the same time and prints the result.
+/// Fails: throws tools::Failure, also after a transfer with a wrong byte.
 void run_client(Network& network, const ClientOptions& options);
 
 }  // namespace lyre::perf

@@ -10,11 +10,11 @@
 
 namespace lyre::perf {
 
-/// Gathers the next bytes of a stream, which may arrive in pieces, into one place.
+/// Collects the next bytes of a stream, which may arrive in pieces, into one buffer.
 template <size_t kBytesMax>
 class Collector {
  public:
-  /// Takes what is there; true once `wanted` bytes are here.
+  /// Takes available bytes. True when `wanted` bytes have been collected.
   bool collect(Stream& stream, size_t wanted) {
     while (size_ < wanted) {
       const std::span<const uint8_t> bytes = stream.peek();

@@ -6,9 +6,9 @@
 namespace lyre::perf {
 namespace {
 
-/// A peer that says nothing for this long before the test is nobody of ours.
+/// A peer that sends nothing for this long before the test does not speak this protocol.
 constexpr int64_t kAgreeTimeoutNs = 10'000'000'000;
-/// How long the end waits for the peer's FIN.
+/// The longest wait for the peer's FIN.
 constexpr int64_t kPartTimeoutNs = 2'000'000'000;
 
 template <size_t kBytes>
@@ -29,7 +29,8 @@ bool Conversation::step(int64_t now) {
   if (begun_ns_ == 0) begun_ns_ = now;
   const Phase before = phase_;
   bool has_worked = false;
-  // What the transport had no room for; who waits for an answer to it writes nothing himself.
+  // Bytes that the transport had no room for. The phases that wait for an answer write nothing, so
+  // nothing else sends these bytes.
   if (phase_ > Phase::kOpen && phase_ < Phase::kPart) stream_->try_flush();
   switch (phase_) {
     case Phase::kOpen:
@@ -55,7 +56,7 @@ bool Conversation::step(int64_t now) {
       return false;
   }
   const bool is_agreeing = phase_ < Phase::kExchange && now - begun_ns_ > kAgreeTimeoutNs;
-  if (is_agreeing) throw StreamError("it said nothing of use for 10 seconds");
+  if (is_agreeing) throw StreamError("no valid answer within 10 seconds");
   return has_worked || phase_ != before;
 }
 
@@ -67,9 +68,9 @@ bool Conversation::take_plan() {
   if (is_whole) {
     plan_ = decode_plan(received_.bytes(), error);
   } else if (!is_start_of_plan(received_.bytes())) {
-    error = "it does not speak the protocol of lyre perf";
+    error = "the client does not use the protocol of lyre perf";
   } else if (stream_->is_at_end()) {
-    error = "it left without a word";
+    error = "the client closed the connection before it sent a plan";
   }
   if (!error.empty()) throw StreamError(error);
   return is_whole;
@@ -77,7 +78,8 @@ bool Conversation::take_plan() {
 
 bool Conversation::take_welcome() {
   if (!received_.collect(*stream_, kWelcomeBytes)) {
-    if (stream_->is_at_end()) throw StreamError("it hung up instead of welcoming us");
+    if (stream_->is_at_end())
+      throw StreamError("the server closed the connection instead of accepting the plan");
     return false;
   }
   const std::string error = check_welcome(received_.bytes());
@@ -94,7 +96,7 @@ bool Conversation::exchange(int64_t now) {
   return true;
 }
 
-/// Nothing that happens now can change the outcome.
+/// The outcome is final here, so errors are ignored.
 bool Conversation::part(int64_t now) {
   if (now - completed_ns_ > kPartTimeoutNs) return true;
   try {

@@ -12,24 +12,24 @@
 
 namespace lyre::perf {
 
-/// One connection from its first byte to its last: agree on a plan, run it, part.
-/// Fails: step() throws StreamError; the conversation is over then.
+/// One connection from its first byte to its last: agreeing on a plan, the exchange, and closing.
+/// Fails: step() throws StreamError, after which the conversation is not used any more.
 class Conversation {
  public:
-  /// A client with its plan; a server has none yet.
+  /// `plan` is that of a client. A server has none: the client sends it.
   Conversation(std::unique_ptr<Stream> stream, const std::optional<Plan>& plan);
 
-  /// Bounded work; false when there was nothing to do.
+  /// Does bounded work. False when there was none.
   bool step(int64_t now_ns);
-  /// Parted: the stream may go.
+  /// Closed: the stream may be destroyed.
   bool is_over() const { return phase_ == Phase::kOver; }
-  /// The exchange is complete and `outcome()` is final, though the parting may not be.
+  /// The exchange is complete and `outcome()` is final. Closing may go on.
   bool is_complete() const { return phase_ == Phase::kPart || phase_ == Phase::kOver; }
   /// REQUIRES: is_complete().
   const Outcome& outcome() const { return exchange_->outcome(); }
   /// Zero until both sides have agreed on the plan.
   Progress progress() const { return exchange_ != nullptr ? exchange_->progress() : Progress{}; }
-  /// Of a server: once it is known.
+  /// A server has it when it has arrived.
   const std::optional<Plan>& plan() const { return plan_; }
   std::string peer() const { return stream_->peer(); }
   int64_t started_ns() const { return started_ns_; }

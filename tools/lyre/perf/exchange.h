@@ -11,7 +11,7 @@ namespace lyre::perf {
 
 enum class Side { kClient, kServer };
 
-/// What one side knows when an exchange is over. Ping-pong fills `round_trips_ns` on the client.
+/// The result of an exchange at one side. The client of a ping-pong has `round_trips_ns`.
 struct Outcome {
   Totals sent;
   Totals received;
@@ -19,7 +19,7 @@ struct Outcome {
   Totals peer_received;
   std::vector<int64_t> round_trips_ns;
 
-  /// The pattern was right and nothing is missing, on both sides.
+  /// The pattern and the number of bytes were right on both sides.
   bool is_intact() const {
     return received.is_intact && peer_received.is_intact && received.bytes == peer_sent.bytes &&
            sent.bytes == peer_received.bytes && are_hashes_equal();
@@ -29,18 +29,18 @@ struct Outcome {
   }
 };
 
-/// What one side has done so far.
+/// The work of one side so far.
 struct Progress {
   uint64_t sent_bytes = 0;
   uint64_t received_bytes = 0;
   uint64_t round_trips = 0;  ///< of a ping-pong client
 };
 
-/// The test itself, once both sides agreed on a plan. Fails: StreamError.
+/// The test after both sides have agreed on a plan. Fails: step() throws StreamError.
 class Exchange {
  public:
   virtual ~Exchange() = default;
-  /// Bounded work; false when there was nothing to do.
+  /// Does bounded work. False when there was none.
   virtual bool step(Stream& stream, int64_t now_ns) = 0;
   virtual bool is_done() const = 0;
   virtual Progress progress() const = 0;

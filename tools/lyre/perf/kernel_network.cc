@@ -20,7 +20,7 @@
 namespace lyre::perf {
 namespace {
 
-/// Pinning pages for less costs more than copying.
+/// For fewer bytes, pinning pages costs more than copying.
 constexpr size_t kZeroCopyBytesMin = 16 * 1024;
 
 std::string error_text(const char* what) { return std::string(what) + ": " + std::strerror(errno); }
@@ -127,7 +127,8 @@ class KernelStream final : public Stream {
   std::span<const uint8_t> peek() override {
     if (in_next_ == in_end_ && may_be_ready(is_readable_)) {
       const ssize_t count = ::recv(fd_, in_.data(), in_.size(), MSG_DONTWAIT);
-      // What a short read leaves behind, the next edge tells of; but after a FIN there is none.
+      // After a short read epoll reports the next bytes by a new edge. After a FIN there is no
+      // edge.
       is_readable_ = count == static_cast<ssize_t>(in_.size()) || has_peer_finished_;
       if (count < 0 && errno == EAGAIN) return {};
       if (count < 0) throw StreamError(error_text("cannot receive"));
@@ -147,7 +148,7 @@ class KernelStream final : public Stream {
   void on_events(uint32_t events) {
     const bool is_over = (events & (EPOLLRDHUP | EPOLLHUP)) != 0;
     has_peer_finished_ |= is_over;
-    // The error queue also tells of blocks that may be written again.
+    // The error queue also reports blocks that the kernel no longer reads.
     is_writable_ |= is_over || (events & (EPOLLOUT | EPOLLERR)) != 0;
     is_readable_ |= is_over || (events & (EPOLLIN | EPOLLERR)) != 0;
   }
@@ -163,7 +164,7 @@ class KernelStream final : public Stream {
     if (is_out_pinned_) {
       const ssize_t sent = ::send(fd_, from, bytes, kFlags | MSG_ZEROCOPY);
       if (sent >= 0) zero_copy_->on_sent();
-      // ENOBUFS: more reports are owed than the socket may hold; this piece does without one.
+      // ENOBUFS: the socket has no room for another report, so this piece is sent with a copy.
       if (sent >= 0 || errno != ENOBUFS) return sent;
     }
     return ::send(fd_, from, bytes, kFlags);
@@ -213,7 +214,7 @@ class KernelNetwork final : public Network {
     return std::make_unique<KernelStream>(*this, fd, remote, code == 0);
   }
   lyre_addr listen(const lyre_addr& local) override {
-    // Any address is any of both families, where the machine has both.
+    // The any address accepts both families where the machine has both.
     KernelAddress address = is_any(local) && has_ipv6() ? to_ipv6(local) : to_kernel(local);
     listener_ = make_socket(address.family());
     const int on = 1;
@@ -238,7 +239,7 @@ class KernelNetwork final : public Network {
     return std::make_unique<KernelStream>(*this, fd, from_kernel(address), true);
   }
   void wait(int timeout_ms) override {
-    if (options_.is_spinning) return;  // a look at every socket comes anyway
+    if (options_.is_spinning) return;  // the caller polls every socket
     epoll_event events[64];
     const int count = ::epoll_wait(epoll_, events, std::size(events), timeout_ms);
     for (int i = 0; i < count; ++i) {
@@ -250,10 +251,10 @@ class KernelNetwork final : public Network {
       }
     }
   }
-  void drain(int) override {}  // the kernel keeps what was written
+  void drain(int) override {}  // the kernel sends what was written
   const char* name() const override { return "kernel"; }
 
-  /// Its descriptor leaves when it is closed.
+  /// Closing the descriptor removes it from the set.
   void add(KernelStream* stream) {
     watch(stream->descriptor(), stream, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
   }

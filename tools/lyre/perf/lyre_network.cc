@@ -17,7 +17,7 @@ std::string peer_of(const lyre_session* session) {
   return tools::format_endpoint(remote.address, remote.port);
 }
 
-/// The daemon's own end is everybody's; anything else is this stream's.
+/// The end of the daemon ends the command. Other errors end this stream.
 [[noreturn]] void throw_error(int64_t code) {
   if (code == LYRE_E_DAEMON || code == LYRE_E_EXPELLED) {
     throw tools::library_failure(static_cast<int>(code));
@@ -28,7 +28,7 @@ std::string peer_of(const lyre_session* session) {
   throw StreamError(lyre_strerror(static_cast<int>(code)));
 }
 
-/// What both ways of using a session share.
+/// The parts that the copying and the zero-copy stream have in common.
 class LyreStream : public Stream {
  public:
   explicit LyreStream(lyre_session* session) : session_(session) {}
@@ -53,7 +53,7 @@ class LyreStream : public Stream {
   bool is_finished_ = false;
 };
 
-/// Blocks of the arena out, lent slices in.
+/// Sends blocks of the arena, and receives lent slices.
 class ZeroCopyStream final : public LyreStream {
  public:
   ZeroCopyStream(lyre_session* session, uint64_t unacked_bytes_max)
@@ -112,15 +112,15 @@ class ZeroCopyStream final : public LyreStream {
 
   uint64_t unacked_bytes_max_;
   lyre_block block_{};
-  size_t block_used_ = 0;  ///< nonzero: committed, not yet taken
-  /// Taken together and given back together: one submission carries ten slots.
+  size_t block_used_ = 0;  ///< nonzero: committed, and not accepted yet
+  /// Released together, because one submission carries ten slots.
   std::array<lyre_slice, 20> slices_;
   size_t next_ = 0;
   size_t count_ = 0;
   size_t used_ = 0;
 };
 
-/// The copying calls, as a program with buffers of its own uses them.
+/// Uses the copying calls, as a program with its own buffers does.
 class CopyingStream final : public LyreStream {
  public:
   CopyingStream(lyre_session* session, uint64_t unacked_bytes_max)

@@ -16,7 +16,7 @@ uint8_t byte_at(uint64_t position, uint64_t seed) {
                               (8 * (position % kWordBytes)));
 }
 
-/// Words that are made side by side, for compilers that turn loops of a known length into vectors.
+/// Words computed in one loop of a known length, which compilers turn into vector instructions.
 constexpr size_t kRowWords = 8;
 using Row = std::array<uint64_t, kRowWords>;
 

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <span>
 
-/// Bytes that depend on a seed and on their place in the stream, cheap enough to be written and
-/// compared at memory speed: 64-bit words in arithmetic progression, little endian.
+/// Bytes that depend on a seed and on their position in the stream: 64-bit words in arithmetic
+/// progression, little endian. They are written and compared at memory speed.
 namespace lyre::perf {
 
 /// Fills `out` with the pattern's bytes from `position` on.

@@ -7,12 +7,12 @@
 namespace lyre::perf {
 namespace {
 
-/// A message that may arrive in pieces. Without pieces it is used where it lies.
+/// Collects a message that may arrive in pieces. One that arrives whole is used in place.
 class Message {
  public:
   explicit Message(size_t bytes) : bytes_(bytes) {}
 
-  /// The whole message, or nothing yet. Valid until consume().
+  /// Returns the whole message, or an empty span while it is incomplete. Valid until consume().
   std::span<const uint8_t> look(Stream& stream) {
     if (parts_.size() == bytes_) return parts_;
     std::span<const uint8_t> next = stream.peek();
@@ -37,7 +37,7 @@ class Message {
 };
 
 void check_not_over(const Stream& stream) {
-  if (stream.is_at_end()) throw StreamError("the peer finished in the middle of the test");
+  if (stream.is_at_end()) throw StreamError("the peer closed the connection during the test");
 }
 
 class PingPongClient final : public Exchange {

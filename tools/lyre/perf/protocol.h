@@ -7,9 +7,10 @@
 #include <span>
 #include <string>
 
-/// What two `lyre perf` say to each other, whatever transport each of them uses. Little endian.
+/// The protocol between `lyre perf client` and `lyre perf server`. It does not depend on the
+/// transport of either side. Little endian.
 ///
-/// The client opens with a Plan, the server answers with a Welcome. Then, in a bulk test, each side
+/// The client sends a Plan, the server answers with a Welcome. Then, in a bulk test, each side
 /// sends data frames (none in a direction that is not tested), an end frame, and, once the peer's
 /// end frame has come, a trailer frame with what it received. In a ping-pong the client sends a
 /// message, the server sends it back, `count` times. Then both finish.
@@ -26,15 +27,15 @@ inline constexpr uint64_t kMessageBytesMax = 1u << 20;
 struct Plan {
   Kind kind = Kind::kBulk;
   Direction direction = Direction::kToServer;
-  bool has_hash = false;      ///< SHA-256 over everything, both ways
-  bool is_untouched = false;  ///< nobody writes or reads the payload
+  bool has_hash = false;      ///< SHA-256 of all payload, in both directions
+  bool is_untouched = false;  ///< neither side writes or reads the payload
   uint64_t bytes = 0;         ///< bulk: in each direction; 0: until duration_ms is over
   uint64_t duration_ms = 0;
   uint32_t block_bytes = 0;    ///< bulk: of one write
   uint32_t message_bytes = 0;  ///< ping-pong
   uint64_t count = 0;          ///< ping-pong
   uint64_t seed = 0;
-  int64_t interval_ns = 0;  ///< ping-pong: of rest after each; the client keeps it to itself
+  int64_t interval_ns = 0;  ///< ping-pong: time between round trips; not sent to the server
 
   bool sends_to(Direction side) const {
     return kind == Kind::kBulk &&
@@ -44,21 +45,21 @@ struct Plan {
 
 inline constexpr size_t kPlanBytes = 64;
 std::array<uint8_t, kPlanBytes> encode(const Plan& plan);
-/// False when the first bytes of a stranger cannot be a plan's. `bytes` may be few.
+/// False when `bytes`, of any number, cannot be the beginning of a plan.
 bool is_start_of_plan(std::span<const uint8_t> bytes);
-/// The plan, or nothing and one line why not in `error`.
+/// Returns the plan. Fails: returns nullopt and one line in `error`.
 std::optional<Plan> decode_plan(std::span<const uint8_t> bytes, std::string& error);
 
 inline constexpr size_t kWelcomeBytes = 16;
 std::array<uint8_t, kWelcomeBytes> encode_welcome();
-/// Empty, or why this is not the welcome of a `lyre perf server` of our version.
+/// Returns an empty string, or why this is not the welcome of a server of the same version.
 std::string check_welcome(std::span<const uint8_t> bytes);
 
 enum class FrameType : uint8_t { kData = 1, kEnd = 2, kTrailer = 3 };
 
 struct FrameHeader {
   FrameType type = FrameType::kData;
-  uint64_t bytes = 0;  ///< that follow
+  uint64_t bytes = 0;  ///< of the body that follows
 };
 /// A multiple of 8, so that payload in a block is aligned.
 inline constexpr size_t kFrameHeaderBytes = 16;

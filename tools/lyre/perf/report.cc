@@ -10,7 +10,7 @@
 namespace lyre::perf {
 namespace {
 
-/// Bytes of one direction, over all sessions, and how they fared.
+/// One direction of all sessions.
 struct Flow {
   uint64_t bytes = 0;
   int64_t duration_ns = 0;
@@ -37,8 +37,8 @@ struct Flows {
   Flow received;
 };
 
-/// Time runs from the first session's start to the last one's end. What we sent has arrived when
-/// the trailer has; what we received is here at the end frame.
+/// Time runs from the first session's start to the last one's end. Sent bytes have arrived when the
+/// trailer arrives; received bytes have arrived at the end frame.
 Flows flows_of(const std::vector<Result>& results) {
   Flows flows;
   int64_t started_ns = INT64_MAX;

@@ -6,7 +6,7 @@
 
 #include "tools/lyre/perf/exchange.h"
 
-/// What `lyre perf` prints.
+/// The output of `lyre perf`.
 namespace lyre::perf {
 
 /// One finished connection.
@@ -25,7 +25,7 @@ struct Latency {
 };
 Latency latency_of(std::vector<int64_t> round_trips_ns);
 
-/// One line a direction, or the latencies; `transport` is this side's.
+/// One line for each direction, or the latencies. `transport` is that of the client.
 std::string client_text(const std::vector<Result>& results, const std::string& transport);
 nlohmann::ordered_json client_json(const std::vector<Result>& results,
                                    const std::string& transport);

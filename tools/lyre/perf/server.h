@@ -10,9 +10,9 @@ struct ServerOptions {
   bool is_json = false;
 };
 
-/// Serves clients side by side until SIGINT or SIGTERM, or until the first is done. A stranger, or
-/// a client that breaks, costs one line on stderr and disturbs nobody.
-/// Fails: throws tools::Failure when it cannot listen, when the daemon is gone, or, with is_once,
+/// Serves clients at the same time until SIGINT or SIGTERM, with is_once until the first is done. A
+/// client that fails, or does not speak the protocol, causes one line on stderr; the others go on.
+/// Fails: throws tools::Failure when it cannot listen, when the daemon has ended, or, with is_once,
 /// when that client's bytes were wrong.
 void run_server(Network& network, const ServerOptions& options);
 

@@ -9,21 +9,21 @@
 
 #include "libclient/include/lyre/lyre.h"
 
-/// The transport of `lyre perf`, behind which Lyre and the kernel's sockets look alike: streams
-/// that never block, and one place to wait.
+/// The transport of `lyre perf`: one interface to Lyre and to the kernel's sockets. Streams never
+/// block; Network::wait() is the only function that sleeps.
 namespace lyre::perf {
 
-/// Most bytes of one write.
+/// The most bytes of one write.
 inline constexpr size_t kBlockBytesMax = size_t{4} << 20;
-/// What a network takes from a stream at a time.
+/// The bytes that a network reads from a stream at a time.
 inline constexpr size_t kReadBytes = 256 * 1024;
 
-/// Client and server look at their streams at least this often, and wait this long at the end for
-/// what they wrote to be acknowledged.
+/// Client and server poll their streams at least this often; at the end they wait this long for
+/// acknowledgements.
 inline constexpr int kWaitMs = 100;
 inline constexpr int kDrainMs = 2000;
 
-/// One connection broke; others go on.
+/// An error of one connection. The others go on.
 class StreamError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -35,17 +35,17 @@ class Stream {
   virtual ~Stream() = default;
   /// The handshake is over.
   virtual bool is_open() = 0;
-  /// Memory for the next `bytes` (1 to kBlockBytesMax), to be filled and given to commit_write();
-  /// empty when the stream can take nothing now. Owner: the stream.
+  /// Returns memory for the next `bytes` (1 to kBlockBytesMax), which the caller fills before
+  /// commit_write(), or an empty span when the stream has no room. Owner: the stream.
   virtual std::span<uint8_t> try_begin_write(size_t bytes) = 0;
-  /// Sends the first `bytes` of what try_begin_write() gave.
+  /// Sends the first `bytes` of the memory from try_begin_write().
   virtual void commit_write(size_t bytes) = 0;
-  /// Pushes on what is still ours; true when nothing is left.
+  /// Passes committed bytes to the transport. True when none are left.
   virtual bool try_flush() = 0;
-  /// Received bytes that follow; empty when there are none now. Valid until consume().
+  /// Returns the next received bytes, or an empty span. Valid until consume().
   virtual std::span<const uint8_t> peek() = 0;
   virtual void consume(size_t bytes) = 0;
-  /// The peer has finished and everything was consumed. Looks only when peek() was empty.
+  /// The peer has closed and everything was consumed. Valid after peek() was empty.
   virtual bool is_at_end() const = 0;
   /// FIN after everything written. REQUIRES: try_flush().
   virtual void finish() = 0;
@@ -57,22 +57,22 @@ struct NetworkOptions {
   bool is_copying = false;         ///< Lyre: send and receive through the copying calls
   bool is_zero_copy = false;       ///< kernel: send with MSG_ZEROCOPY
   bool is_spinning = false;        ///< never sleep
-  uint64_t unacked_bytes_max = 0;  ///< a stream that has more under way takes no more
+  uint64_t unacked_bytes_max = 0;  ///< a stream with more unacknowledged bytes accepts no more
 };
 
-/// Where streams come from. Fails: throws tools::Failure.
+/// Makes streams, and waits for them. Fails: throws tools::Failure.
 class Network {
  public:
   virtual ~Network() = default;
   virtual std::unique_ptr<Stream> connect(const lyre_addr& remote) = 0;
   /// Returns the address with its port.
   virtual lyre_addr listen(const lyre_addr& local) = 0;
-  /// nullptr when nobody has connected.
+  /// nullptr when no connection waits.
   virtual std::unique_ptr<Stream> try_accept() = 0;
-  /// Returns when something may have happened on a stream or the listener, or after timeout_ms; 0
-  /// only takes note of what happened.
+  /// Returns when a stream or the listener may have an event, or after timeout_ms. With 0 it
+  /// processes events and does not wait.
   virtual void wait(int timeout_ms) = 0;
-  /// Waits until what was written on streams that are gone is acknowledged, or timeout_ms is over.
+  /// Waits until the bytes written to destroyed streams are acknowledged, at most timeout_ms.
   virtual void drain(int timeout_ms) = 0;
   virtual const char* name() const = 0;
 };

@@ -40,7 +40,7 @@ void ZeroCopyBlocks::listen() {
     for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
          part = CMSG_NXTHDR(&message, part)) {
       const auto* error = reinterpret_cast<const sock_extended_err*>(CMSG_DATA(part));
-      // Sends number ee_info to ee_data are over.
+      // The sends with numbers ee_info to ee_data are complete.
       if (error->ee_origin == SO_EE_ORIGIN_ZEROCOPY) on_over(error->ee_info, error->ee_data);
     }
   }

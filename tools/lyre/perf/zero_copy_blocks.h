@@ -8,24 +8,24 @@
 
 namespace lyre::perf {
 
-/// Memory for sends with MSG_ZEROCOPY: the kernel reads a block until it says, on the socket's
-/// error queue, that it has done so. Owner: borrows the socket. Thread: one.
+/// Memory for sends with MSG_ZEROCOPY. The kernel reads a block until the socket's error queue
+/// reports the completion of its sends. Owner: borrows the socket. Thread: one.
 class ZeroCopyBlocks {
  public:
-  /// Fails: false when the kernel offers no such sends on this socket.
+  /// Fails: returns false when the kernel does not support such sends on this socket.
   static bool turn_on(int fd);
 
   explicit ZeroCopyBlocks(int fd) : fd_(fd) {}
 
-  /// A block that the kernel has let go of, of at least `bytes`; empty when it holds them all.
+  /// Returns a block of at least `bytes` that the kernel does not read, or an empty span.
   std::span<uint8_t> take(size_t bytes);
-  /// One send with MSG_ZEROCOPY has named the block taken last.
+  /// Records one send with MSG_ZEROCOPY from the block taken last.
   void on_sent();
 
  private:
   struct Block {
     std::vector<uint8_t> bytes;
-    uint32_t reads = 0;  ///< sends of which the kernel has not spoken yet
+    uint32_t reads = 0;  ///< sends that are not complete
   };
   struct Send {
     Block* block = nullptr;
@@ -33,14 +33,14 @@ class ZeroCopyBlocks {
   };
   static constexpr size_t kBlocksMax = 32;
 
-  /// What the kernel has said since the last time.
+  /// Reads the completions that the kernel has reported.
   void listen();
   void on_over(uint32_t first, uint32_t last);
 
   int fd_;
   std::vector<std::unique_ptr<Block>> blocks_;
   Block* taken_ = nullptr;
-  /// Sends not over yet, in order, the first of them being number `first_send_`.
+  /// Incomplete sends in order. The first one has number `first_send_`.
   std::vector<Send> sends_;
   uint32_t first_send_ = 0;
 };

@@ -1,14 +1,14 @@
-#include "tests/adapter/stranger.h"
+#include "tests/adapter/raw_peer.h"
 
 #include <algorithm>
 #include <stdexcept>
 
 namespace lyre::test {
 
-Stranger::Stranger(const std::string& socket, const HandleBuffer& handle) {
+RawPeer::RawPeer(const std::string& socket, const HandleBuffer& handle) {
   const lyre_options options{.struct_bytes = sizeof options,
                              .socket_path = socket.c_str(),
-                             .label = "stranger",
+                             .label = "peer",
                              .arena_bytes = 0};
   if (lyre_context_open(&options, &context_) != 0) throw std::runtime_error(lyre_last_error());
   const nccl_adapter::Handle target = read_handle(handle);
@@ -22,12 +22,12 @@ Stranger::Stranger(const std::string& socket, const HandleBuffer& handle) {
     lyre_poll(context_, 0);
     return lyre_state(session_) != LYRE_CONNECTING;
   });
-  if (lyre_state(session_) != LYRE_OPEN) throw std::runtime_error("the stranger cannot connect");
+  if (lyre_state(session_) != LYRE_OPEN) throw std::runtime_error("the raw peer cannot connect");
 }
 
-Stranger::~Stranger() { lyre_context_close(context_); }
+RawPeer::~RawPeer() { lyre_context_close(context_); }
 
-void Stranger::say(std::span<const uint8_t> bytes) {
+void RawPeer::send(std::span<const uint8_t> bytes) {
   size_t sent = 0;
   until([&] {
     lyre_poll(context_, 0);
@@ -37,24 +37,24 @@ void Stranger::say(std::span<const uint8_t> bytes) {
   });
 }
 
-void Stranger::say(const nccl_adapter::Hello& hello) {
+void RawPeer::send(const nccl_adapter::Hello& hello) {
   uint8_t bytes[nccl_adapter::kHelloBytes];
   encode(hello, bytes);
-  say(bytes);
+  send(bytes);
 }
 
-bool Stranger::is_shown_out() {
+bool RawPeer::is_closed() {
   lyre_poll(context_, 0);
   uint8_t bytes[256];
   const int64_t n = lyre_recv(session_, bytes, sizeof(bytes));
-  if (n > 0) heard_.insert(heard_.end(), bytes, bytes + n);
+  if (n > 0) received_.insert(received_.end(), bytes, bytes + n);
   return n == 0 || (n < 0 && n != LYRE_E_AGAIN);
 }
 
 nccl_adapter::Handle read_handle(const HandleBuffer& handle) {
   nccl_adapter::Handle read;
   if (nccl_adapter::decode(handle, &read) != nccl_adapter::HandleFault::kNone) {
-    throw std::runtime_error("the plugin wrote a handle that it does not understand");
+    throw std::runtime_error("the plugin's handle cannot be decoded");
   }
   return read;
 }
