@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Breaks one piece of the network of two ranks in one phase of their work, and looks what happens.
+"""Causes one fault in the network of two ranks in one phase of their work, and checks the outcome.
 
 What can be survived must be: every byte arrives, verified by the receiver. What cannot must end
 with ncclRemoteError, in bounded time, in one line that names the peer.
@@ -29,17 +29,17 @@ from wired_hosts import NO_OFFLOADS, TwoRails, WiredHosts
 FAULTS = ["stream", "port", "outage", "pause-of-sender", "pause-of-receiver", "daemon-of-sender",
           "daemon-of-receiver", "process-of-sender", "process-of-receiver", "host-of-sender",
           "host-of-receiver"]
-# "hello": TCP stands, and the sender's process has not said a word yet. "await": the receiver has
-# posted what the sender, busy elsewhere, sends much later.
+# "hello": TCP is connected, and the sender has not sent its hello. "await": the receiver has posted
+# a receive, and the sender sends much later.
 PHASES = ["connect", "hello", "idle", "await", "message", "close"]
 SENDER, RECEIVER = 0, 1
-# Who dies of it.
+# The processes that the fault ends.
 DEADLY = {"process-of-sender": SENDER, "process-of-receiver": RECEIVER,
           "host-of-sender": SENDER, "host-of-receiver": RECEIVER}
-# Closing asks for nothing that a dead peer could refuse.
+# Closing needs nothing from a peer that has ended.
 HARMLESS = {(fault, "close") for fault in DEADLY}
-# A connection that is not there, or is silent, cannot be reset by who does not know its numbers;
-# and who waits in accept() has not met the peer that dies.
+# A reset needs the sequence numbers of a connection, which an absent or idle one does not show. A
+# process that waits in accept() is not connected with the peer that ends.
 MEANINGLESS = {(fault, phase) for phase in ("connect", "hello")
                for fault in ("stream", "process-of-sender", "host-of-sender")}
 ANSWER_S = 60
@@ -54,11 +54,11 @@ DAEMON_SECTIONS = {"tcp": {"user_timeout_ms": 5000}}
 
 
 class Wrong(Exception):
-    """A cell did not end as it must."""
+    """A cell had another outcome than the expected one."""
 
 
 class Rank:
-    """A fault_rank process; its answers are read behind our back."""
+    """A fault_rank process. A thread reads its answers."""
 
     def __init__(self, arguments, index, socket):
         environment = dict(os.environ, LYRE_SOCKET=socket, LYRE_TEST_PLUGIN=arguments.plugin,
@@ -87,7 +87,7 @@ class Rank:
             self.process.stdin.flush()
 
     def hear(self, *words):
-        """The first answer that begins with one of the words; it and all before it are gone."""
+        """The first answer that begins with one of the words; it and all before it are removed."""
         deadline = time.monotonic() + ANSWER_S
         with self._changed:
             while True:
@@ -107,7 +107,7 @@ class Rank:
 
 
 class Cell:
-    """One job, its network, and what goes wrong with it."""
+    """One job, its network, and its fault."""
 
     def __init__(self, arguments, fault, phase):
         self.arguments = arguments
@@ -165,7 +165,7 @@ class Cell:
     def strike_stream(self):
         with StreamResetter(self.wire.left, self.wire.device) as resetter:
             if self.phase in ("idle", "await"):
-                self.both("say")  # something to learn the numbers from
+                self.both("say")  # a packet that shows the sequence numbers
             resetter.reset()
             if self.phase in ("idle", "await"):
                 self.all_hear("say")
@@ -215,10 +215,10 @@ class Cell:
         daemon.kill()
         daemon.start()
 
-    # ---- What must come of it ----
+    # ---- Outcomes ----
 
     def begin(self):
-        """Up to the moment at which it happens."""
+        """Runs the job up to the fault."""
         if self.phase == "connect":
             self.ranks[SENDER].tell("connect")
             return
@@ -235,7 +235,7 @@ class Cell:
             for rank in self.ranks:
                 rank.hear("moved")
         if self.phase == "await":
-            time.sleep(SETTLE_S)  # until all streams are there
+            time.sleep(SETTLE_S)  # until all streams are connected
             self.ranks[RECEIVER].tell("say")
 
     def expect_survival(self):
@@ -317,7 +317,7 @@ def main():
             try:
                 Cell(arguments, fault, phase).run()
                 verdict = "ok"
-            except Exception as error:  # the other cells are worth their run
+            except Exception as error:  # the other cells run all the same
                 failures += 1
                 verdict = f"FAILED: {type(error).__name__}: {error}"
             print(f"{round_number + 1:3} {fault + '/' + phase:28} {time.monotonic() - began:5.1f} s"

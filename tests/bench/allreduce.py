@@ -11,7 +11,7 @@ from measures import HONEST, KERNEL, TRUSTED, kernel_wire, output_of
 from record import Row
 from two_hosts import TwoHosts, cores
 
-# A process that does nothing but compute, at nice 0.
+# A process that only computes, at nice 0.
 HOG = [sys.executable, "-c", "while True: pass"]
 SMALL = [8, 64, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 512 << 10]
 LARGE = [1 << 20, 4 << 20, 16 << 20, 64 << 20]
@@ -39,7 +39,7 @@ def beside_others(bench):
 
 @contextlib.contextmanager
 def hogs(pinned_to):
-    """One process for each entry, on that core; None: where the scheduler puts it."""
+    """One process for each entry, on that core; None: the scheduler chooses."""
     with contextlib.ExitStack() as stack:
         for core in pinned_to:
             pin = [] if core is None else ["taskset", "-c", str(core)]

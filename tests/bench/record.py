@@ -1,4 +1,4 @@
-"""What was measured: a table on the terminal, a JSON file, parts of two pages, a plot."""
+"""The results: a table on the terminal, a JSON file, parts of two pages, and a plot."""
 
 import json
 import os
@@ -38,7 +38,7 @@ class Row:
         return statistics.median(self.values)
 
     def ratio(self, of=statistics.median):
-        """How good it is beside the other row: above 1 is better, whatever the unit."""
+        """The ratio to the other row. Above 1 is better, whatever the unit."""
         if self.beside is None or not self.beside.values:
             return None
         pair = (of(self.beside.values), of(self.values))
@@ -46,8 +46,8 @@ class Row:
         return better / other if other else None
 
     def ratio_of_best(self):
-        """The same of each side's best round: where a core's speed is a matter of luck, what others
-        take away from a round only makes it worse."""
+        """The same for the best round of each side. Other load on a core only makes a round
+        slower."""
         return self.ratio(min if self.lower_is_better else max)
 
     def as_json(self):
