@@ -25,12 +25,12 @@ class QueueWaits {
     return finish(all);
   }
   /// The descriptor of this queue was readable.
-  void on_event(uint32_t queue) { queues_[queue]->disarm(true); }
-  /// The worker has work.
-  void disarm() {
+  void on_event(uint32_t queue) { queues_[queue]->disarm(io::Woken::kByPackets); }
+  /// The worker has work. `woken`: what ended its last sleep.
+  void disarm(io::Woken woken) {
     if (!is_armed_) return;
     is_armed_ = false;
-    for (io::PacketIo* queue : queues_) queue->disarm(false);
+    for (io::PacketIo* queue : queues_) queue->disarm(woken);
   }
 
  private:

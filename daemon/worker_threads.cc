@@ -157,7 +157,7 @@ class WorkerThreads::Thread {
     if (gate_.load(std::memory_order_relaxed) != Gate::kOpen) park();
     const Nanos now = monotonic_now();
     const size_t work = seat_.worker->poll_once(now);
-    if (work > 0) queues_.disarm();
+    if (work > 0) queues_.disarm(woken_);
     // Relaxed: a lone number, one writer.
     turns_.store(turns_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     const Nanos deadline = work > 0 ? now : seat_.worker->next_deadline();
@@ -183,6 +183,7 @@ class WorkerThreads::Thread {
     const timespec limit = timespec_of(longest);
     epoll_event events[16];
     const int count = ::epoll_pwait2(epoll_.get(), events, std::size(events), &limit, nullptr);
+    woken_ = count == 0 ? io::Woken::kByTimeout : io::Woken::kByOthers;
     for (int i = 0; i < count; ++i) {
       if (events[i].data.u32 != kNoQueue) queues_.on_event(events[i].data.u32);
     }
@@ -193,6 +194,7 @@ class WorkerThreads::Thread {
   channel::WorkerDoorbell& doorbell_;
   IdlePolicy idle_;
   QueueWaits queues_;
+  io::Woken woken_ = io::Woken::kByOthers;  ///< from the last sleep
   OwnedFd epoll_;
   OwnedFd bell_;  ///< the control thread's; clients ring bells of their own
   std::thread thread_;

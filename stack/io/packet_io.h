@@ -100,6 +100,13 @@ enum class Arming : uint8_t {
   kPackets,  ///< packets have arrived already: do not sleep
 };
 
+/// What ended a sleep with armed queues.
+enum class Woken : uint8_t {
+  kByPackets,  ///< this queue's wait_fd()
+  kByTimeout,  ///< nothing: whatever has arrived was not announced
+  kByOthers,   ///< a bell, or another queue
+};
+
 /// One receive and one transmit queue of one port.
 /// Thread: the worker that owns it.
 /// Fails: no call blocks; a full or empty queue returns a short count.
@@ -128,9 +135,9 @@ class PacketIo {
   /// more. A queue stays armed until disarm(). Calling it again is allowed and finds out more: a
   /// packet that was sent while the queue was being armed may be seen only then.
   virtual Arming arm() { return Arming::kUnsure; }
-  /// After a sleep that wait_fd() ended (`was_told`), or when a turn had work. Without it packets
-  /// continue to be announced, which costs the sender a system call for each burst.
-  virtual void disarm([[maybe_unused]] bool was_told) {}
+  /// After a sleep that wait_fd() ended, or when a turn had work. Until then packets are announced,
+  /// which costs the sender a system call for each burst.
+  virtual void disarm([[maybe_unused]] Woken woken) {}
 };
 
 }  // namespace lyre::io

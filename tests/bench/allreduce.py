@@ -9,13 +9,16 @@ import sys
 import processes
 from measures import HONEST, KERNEL, TRUSTED, kernel_wire, output_of
 from record import Row
+from rest import processor_s
 from two_hosts import TwoHosts, cores
 
 # A process that only computes, at nice 0.
 HOG = [sys.executable, "-c", "while True: pass"]
 SMALL = [8, 64, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 512 << 10]
 LARGE = [1 << 20, 4 << 20, 16 << 20, 64 << 20]
+AFTER_A_GAP = [8, 64 << 10, 1 << 20, 4 << 20, 16 << 20]
 BESIDE = [8, 64 << 10, 1 << 20, 4 << 20, 16 << 20]
+OTHERS = [("alone", []), ("beside one hog", [None]), ("beside a hog on each core", cores())]
 
 
 def large(bench):
@@ -30,11 +33,26 @@ def small(bench):
             job.add("small all-reduce", i, size, "us", lambda bucket: bucket["time_us"])
 
 
+def after_a_gap(bench):
+    """Each after the ranks have rested, as they do while a GPU computes."""
+    with Job(bench, AFTER_A_GAP, iterations=10, options=["--rest-ms", "50"]) as job:
+        for i, size in enumerate(AFTER_A_GAP):
+            job.add("first after a gap", i, size, "us", lambda bucket: bucket["time_us"])
+
+
 def beside_others(bench):
-    for group, pinned_to in (("beside one hog", [None]), ("beside a hog on each core", cores())):
+    for group, pinned_to in OTHERS[1:]:
         with Job(bench, BESIDE, iterations=20, hogs=pinned_to) as job:
             for i, size in enumerate(BESIDE):
                 job.add(group, i, size, "us", lambda bucket: bucket["time_us"])
+
+
+def processor(bench):
+    """What ranks and daemons take of the cores during all-reduces. What the kernel does for TCP
+    counts where it happens: mostly in the ranks."""
+    for others, pinned_to in OTHERS:
+        with Job(bench, [16 << 20], iterations=8, hogs=pinned_to) as job:
+            job.add_processor("processor seconds a GiB", others)
 
 
 @contextlib.contextmanager
@@ -51,9 +69,11 @@ class Job:
     """`lyre allreduce` of some sizes, once a round, each time with the kernel's transports beside
     the plugin. Runs when the `with` block begins; `add()` makes rows of it."""
 
-    def __init__(self, bench, sizes, iterations, hogs=()):
+    def __init__(self, bench, sizes, iterations, hogs=(), options=()):
         self._bench, self._sizes, self._iterations, self._hogs = bench, sizes, iterations, hogs
+        self._options = list(options)
         self._reports = []
+        self._daemons_s = []
         self._text = ""
 
     def __enter__(self):
@@ -63,8 +83,10 @@ class Job:
                 kernel_wire(HONEST, 1500) as wire, hogs(self._hogs):
             command = self._command(hosts, wire)
             for _ in range(bench.rounds):
+                before = daemons_s(hosts)
                 self._reports.append(json.loads(
                     output_of(command, "lyre allreduce", env=environment)))
+                self._daemons_s.append(daemons_s(hosts) - before)
         self._text = " ".join(command)
         return self
 
@@ -81,21 +103,36 @@ class Job:
                         "--kernel-netns", f"{host}={names[host]}"]
         for size in self._sizes:
             command += ["--bytes", str(size)]
-        return command
+        return command + self._options
 
     def add(self, group, index, size, unit, value):
         """Two rows: the better of the kernel's transports in each round, and Lyre beside it."""
         is_time = unit == "us"
         best = min if is_time else max
-        kernel = self._bench.table.add(Row(
-            group, f"kernel's best, {text_of(size)}", unit,
+        self._add_pair(
+            group, text_of(size), unit, is_time,
             [best(value(k["buckets"][index]) for k in report["kernel"])
              for report in self._reports],
-            self._text, lower_is_better=is_time))
-        self._bench.table.add(Row(
-            group, text_of(size), unit,
-            [value(report["plugin"]["buckets"][index]) for report in self._reports],
-            self._text, kernel, lower_is_better=is_time))
+            [value(report["plugin"]["buckets"][index]) for report in self._reports])
+
+    def add_processor(self, group, name):
+        """The daemons work for the plugin alone."""
+        gib = sum(self._sizes) * self._iterations / (1 << 30)
+        self._add_pair(
+            group, name, "s", True,
+            [min(k["processor_s"] for k in report["kernel"]) / gib for report in self._reports],
+            [(report["plugin"]["processor_s"] + daemons) / gib
+             for report, daemons in zip(self._reports, self._daemons_s)])
+
+    def _add_pair(self, group, name, unit, lower_is_better, kernel, lyre):
+        beside = self._bench.table.add(Row(group, f"kernel's best, {name}", unit, kernel,
+                                           self._text, lower_is_better=lower_is_better))
+        self._bench.table.add(Row(group, name, unit, lyre, self._text, beside,
+                                  lower_is_better=lower_is_better))
+
+
+def daemons_s(hosts):
+    return processor_s(hosts.a.pid) + processor_s(hosts.b.pid)
 
 
 def text_of(size):
@@ -108,5 +145,7 @@ def text_of(size):
 GROUPS = {
     "all-reduce": large,
     "small all-reduce": small,
+    "first after a gap": after_a_gap,
     "beside": beside_others,
+    "processor seconds a GiB": processor,
 }

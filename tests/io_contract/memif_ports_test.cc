@@ -123,7 +123,7 @@ class MemifPorts : public ::testing::Test {
     queue(0).arm();
     send(0, 1);
     ASSERT_TRUE(is_told(0));
-    queue(0).disarm(true);
+    queue(0).disarm(Woken::kByPackets);
     receive_and_release(0);
   }
   /// The opinion of a queue that was armed twice and found nothing.
@@ -224,7 +224,8 @@ TEST_F(MemifPorts, EachQueueIsToldOfItsOwnPackets) {
       send(number, 5, 1 - end);
       EXPECT_TRUE(is_told(number, end)) << "end " << end << " queue " << number;
       EXPECT_FALSE(is_told(1 - number, end, 0)) << "end " << end << " queue " << number;
-      for (uint32_t all = 0; all < kQueues; ++all) queue(all, end).disarm(all == number);
+      for (uint32_t all = 0; all < kQueues; ++all)
+        queue(all, end).disarm(all == number ? Woken::kByPackets : Woken::kByTimeout);
       receive_and_release(number, end);
       EXPECT_FALSE(is_told(number, end, 0));
     }
@@ -258,19 +259,30 @@ void write_ring_flags(uint16_t flags) {
   }
 }
 
+// A packet that is received after a bell had ended the sleep may have arrived after it.
+TEST_F(MemifPorts, APacketAfterABellIsNoBrokenWord) {
+  open_both(false);
+  earn_trust();
+  EXPECT_EQ(armed_twice(), Arming::kArmed);
+  send(0, 2);
+  receive_and_release(0);
+  queue(0).disarm(Woken::kByOthers);
+  EXPECT_EQ(armed_twice(), Arming::kArmed);
+}
+
 TEST_F(MemifPorts, APeerThatNeverRingsIsNotTrusted) {
   open_both(false);
   EXPECT_EQ(armed_twice(), Arming::kUnsure) << "before it has rung once";
-  queue(0).disarm(false);
+  queue(0).disarm(Woken::kByTimeout);
   earn_trust();
   EXPECT_EQ(armed_twice(), Arming::kArmed);
   write_ring_flags(1);
   send(0, 2);
   EXPECT_FALSE(is_told(0, 1, 20));
   receive_and_release(0);
-  queue(0).disarm(false);
+  queue(0).disarm(Woken::kByTimeout);
   EXPECT_EQ(armed_twice(), Arming::kUnsure);
-  queue(0).disarm(false);
+  queue(0).disarm(Woken::kByTimeout);
   earn_trust();
   EXPECT_EQ(armed_twice(), Arming::kArmed);
 }
@@ -319,7 +331,7 @@ TEST_F(MemifPorts, ANewConnectionIsToldToo) {
   ends_[0].memories.clear();
   ASSERT_TRUE(open(0, false));
   ASSERT_TRUE(are_linked_after_restarts());
-  queue(0).disarm(false);
+  queue(0).disarm(Woken::kByTimeout);
   earn_trust();
 }
 

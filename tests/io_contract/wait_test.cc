@@ -27,7 +27,7 @@ class IoContractWait : public IoContract {
   /// Polls and arms until no packet waits, as a worker that goes to sleep.
   Arming fall_asleep() {
     drain(1);
-    io(1).disarm(true);
+    io(1).disarm(Woken::kByPackets);
     const Deadline deadline;
     Arming arming = io(1).arm();
     while (arming == Arming::kPackets && !deadline.is_over()) {
@@ -52,7 +52,7 @@ TEST_P(IoContractWait, AnArmedQueueTellsOfPackets) {
     fall_asleep();
     ASSERT_TRUE(send(packet_with(frame(round, 40))));
     ASSERT_TRUE(is_told(kPatienceMs)) << "round " << round;
-    io(1).disarm(true);
+    io(1).disarm(Woken::kByPackets);
     expect_packet();
     if (HasFailure()) return;
   }
@@ -64,7 +64,7 @@ TEST_P(IoContractWait, AQueueThatStaysArmedTellsAgain) {
     ASSERT_TRUE(send(packet_with(frame(round, 40))));
     ASSERT_TRUE(is_told(kPatienceMs)) << "round " << round;
     expect_packet();
-    io(1).disarm(true);
+    io(1).disarm(Woken::kByPackets);
     ASSERT_NE(io(1).arm(), Arming::kPackets);
   }
 }
@@ -74,12 +74,12 @@ TEST_P(IoContractWait, AQueueThatStaysArmedTellsAgain) {
 TEST_P(IoContractWait, APacketBetweenPollAndArmingIsNotLost) {
   for (uint32_t round = 0; round < 100; ++round) {
     drain(1);
-    io(1).disarm(true);
+    io(1).disarm(Woken::kByPackets);
     ASSERT_TRUE(send(packet_with(frame(round, 40))));
     for (uint32_t i = 0; i < round % 4; ++i) wire_->pass_time();
     const Arming arming = io(1).arm();
     ASSERT_TRUE(arming == Arming::kPackets || is_told(kPatienceMs)) << "round " << round;
-    io(1).disarm(true);
+    io(1).disarm(Woken::kByPackets);
     expect_packet();
     if (HasFailure()) return;
   }
@@ -87,7 +87,7 @@ TEST_P(IoContractWait, APacketBetweenPollAndArmingIsNotLost) {
 
 TEST_P(IoContractWait, AnArmedQueueIsQuietWithoutPackets) {
   fall_asleep();
-  io(1).disarm(false);
+  io(1).disarm(Woken::kByTimeout);
   fall_asleep();
   EXPECT_FALSE(is_told(20));
 }
@@ -96,7 +96,7 @@ TEST_P(IoContractWait, AQueueThatHasToldIsTrustedWhenArmedTwice) {
   fall_asleep();
   ASSERT_TRUE(send(packet_with(frame(1, 40))));
   ASSERT_TRUE(is_told(kPatienceMs));
-  io(1).disarm(true);
+  io(1).disarm(Woken::kByPackets);
   expect_packet();
   fall_asleep();
   EXPECT_EQ(io(1).arm(), Arming::kArmed);

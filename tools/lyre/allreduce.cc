@@ -50,6 +50,10 @@ void add_work_options(CLI::App& command, Options& options) {
   command
       .add_option("--iterations", options.iterations, "measured passes; one warm-up comes first")
       ->check(count_between(1, 100'000));
+  command
+      .add_option("--rest-ms", options.rest_ms,
+                  "rest for this time to twice this time before each measured all-reduce")
+      ->check(count_between(0, 10'000));
   command.add_option("--seed", options.seed, "seed of the input values")
       ->check(count_between(0, UINT64_MAX));
   command.add_flag("--quick", options.quick, "ResNet-50 only, one iteration");

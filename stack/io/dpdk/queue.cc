@@ -87,15 +87,17 @@ Arming Queue::arm() {
   return was_armed && is_armed_ && keeps_its_word_ ? Arming::kArmed : Arming::kUnsure;
 }
 
-void Queue::disarm(bool was_told) {
+/// A bell often rings a moment before a packet arrives: only a sleep that nothing ended proves that
+/// packets were not announced.
+void Queue::disarm(Woken woken) {
   if (wait_ == nullptr || wait_->is_level()) return;
-  if (was_told) wait_->clear();
+  if (woken == Woken::kByPackets) wait_->clear();
   if (!is_armed_) return;
   wait_->disarm();
   is_armed_ = false;
-  if (was_told) {
+  if (woken == Woken::kByPackets) {
     keeps_its_word_ = true;
-  } else if (counters_.rx_packets != rx_packets_at_arming_) {
+  } else if (woken == Woken::kByTimeout && counters_.rx_packets != rx_packets_at_arming_) {
     keeps_its_word_ = false;
   }
 }

@@ -52,7 +52,7 @@ class Queue final : public PacketIo {
   bool is_link_up() const override;
   int wait_fd() const override { return wait_ == nullptr ? -1 : wait_->fd(); }
   Arming arm() override;
-  void disarm(bool was_told) override;
+  void disarm(Woken woken) override;
 
   /// nullptr: the driver cannot tell of packets. Thread: the control thread, before wait_fd() is
   /// used.

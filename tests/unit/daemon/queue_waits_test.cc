@@ -21,9 +21,9 @@ class WaitingQueue final : public io::PacketIo {
     is_armed = true;
     return finds;
   }
-  void disarm(bool was_told) override {
+  void disarm(io::Woken woken) override {
     is_armed = false;
-    ++(was_told ? told : untold);
+    ++(woken == io::Woken::kByPackets ? told : untold);
   }
 
   Arming finds = Arming::kArmed;
@@ -55,10 +55,10 @@ TEST_F(QueueWaitsTest, AnEventDisarmsItsQueueAndWorkDisarmsAll) {
   waits_.on_event(1);
   EXPECT_EQ(second_.told, 1);
   EXPECT_TRUE(first_.is_armed);
-  waits_.disarm();
+  waits_.disarm(io::Woken::kByOthers);
   EXPECT_EQ(first_.untold, 1);
   EXPECT_FALSE(first_.is_armed);
-  waits_.disarm();
+  waits_.disarm(io::Woken::kByOthers);
   EXPECT_EQ(first_.untold, 1) << "queues that are not armed are left alone";
 }
 
@@ -66,7 +66,7 @@ TEST_F(QueueWaitsTest, AnEventDisarmsItsQueueAndWorkDisarmsAll) {
 TEST_F(QueueWaitsTest, QueuesArmedInVainAreDisarmed) {
   second_.finds = Arming::kPackets;
   waits_.arm();
-  waits_.disarm();
+  waits_.disarm(io::Woken::kByOthers);
   EXPECT_FALSE(first_.is_armed);
   EXPECT_FALSE(second_.is_armed);
 }

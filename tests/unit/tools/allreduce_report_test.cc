@@ -15,6 +15,7 @@ RankResult rank_with_times(std::vector<std::vector<uint64_t>> elapsed_ns) {
   result.abi = 11;
   result.elapsed_ns = std::move(elapsed_ns);
   result.elements_verified = 1000;
+  result.processor_ns = 250'000'000;
   return result;
 }
 
@@ -54,6 +55,7 @@ TEST(Report, ComparesWithTheBestKernel) {
   EXPECT_EQ(json.at("plugin").at("total").at("bytes"), 3000);
   EXPECT_DOUBLE_EQ(json.at("plugin").at("total").at("algbw_gb_per_s").get<double>(), 60.0);
   EXPECT_EQ(json.at("plugin").at("elements_verified"), 2000);
+  EXPECT_DOUBLE_EQ(json.at("plugin").at("processor_s").get<double>(), 0.5);
   EXPECT_EQ(json.at("kernel").size(), 2U);
 }
 

@@ -22,6 +22,7 @@ struct Job {
   uint64_t seed = 0;
   uint64_t comm_id = 0;
   uint32_t iterations = 1;
+  uint32_t rest_ms = 0;  // before each timed all-reduce
   int ranks = 2;
   int rank = 0;
   int channels = 2;
@@ -56,6 +57,7 @@ struct RankResult {
   int speed_mbps = 0;
   bool has_daemon = false;
   std::vector<std::vector<uint64_t>> elapsed_ns;  // [iteration][bucket]
+  uint64_t processor_ns = 0;                      // of the rank, during its timed all-reduces
   uint64_t elements_verified = 0;
   tools::TcpPayloadBytes crossed;  // the plugin's bytes to and from other hosts
   tools::TcpPayloadBytes daemon_before;

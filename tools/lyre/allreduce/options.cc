@@ -158,6 +158,7 @@ Job make_job(const Options& options, std::vector<Bucket> buckets) {
   job.seed = options.seed;
   job.comm_id = random_id();
   job.iterations = options.iterations;
+  job.rest_ms = options.rest_ms;
   job.ranks = options.ranks;
   job.channels = options.channels;
   job.slice_steps = options.slice_steps;

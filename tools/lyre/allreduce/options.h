@@ -31,6 +31,7 @@ struct Options {
   std::vector<std::string> models{"resnet50", "llama7b-layer"};
   std::vector<uint64_t> bytes;
   uint32_t iterations = 3;
+  uint32_t rest_ms = 0;
   uint64_t seed = 1;
   bool quick = false;
   int channels = 2;

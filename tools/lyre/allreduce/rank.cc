@@ -8,9 +8,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <sstream>
+#include <thread>
 #include <utility>
 
 #include "tools/lyre/allreduce/failure.h"
@@ -107,7 +110,9 @@ class RankRun {
         result->elements_verified += job_.buckets[bucket].elements;
       }
       if (iteration > 0) result->elapsed_ns.push_back(std::move(elapsed_ns));
+      if (iteration == 0) processor_ns_ = 0;
     }
+    result->processor_ns = processor_ns_;
   }
 
  private:
@@ -121,8 +126,14 @@ class RankRun {
     std::array<Operation, 2> operations{
         communicator_.make_operation(sync_values_, Protocol::kLl),
         communicator_.make_operation(values, choose_protocol(bucket))};
-    communicator_.progress().submit(operations);
-    wait_for_operations(iteration, index);
+    const std::span<Operation> all(operations);
+    if (job_.rest_ms == 0) {
+      run_operations(all, iteration, index);
+    } else {
+      run_operations(all.first(1), iteration, index);
+      rest();
+      run_operations(all.last(1), iteration, index);
+    }
     verify(key, bucket, values);
     return static_cast<uint64_t>(operations[1].elapsed.count());
   }
@@ -131,6 +142,28 @@ class RankRun {
     if (job_.protocol == "ll") return Protocol::kLl;
     if (job_.protocol == "simple") return Protocol::kSimple;
     return nccl_emulator::choose_protocol(bucket.bytes());
+  }
+
+  void run_operations(std::span<Operation> operations, uint32_t iteration, size_t index) {
+    const uint64_t used_before = used_processor_ns();
+    communicator_.progress().submit(operations);
+    wait_for_operations(iteration, index);
+    processor_ns_ += used_processor_ns() - used_before;
+  }
+
+  static uint64_t used_processor_ns() {
+    timespec used{};
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return static_cast<uint64_t>(used.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(used.tv_nsec);
+  }
+
+  /// As a job that computes. All ranks of a machine left the tiny all-reduce at nearly the same
+  /// time, and rest until the same moment of its clock.
+  void rest() const {
+    const std::chrono::milliseconds period(job_.rest_ms);
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    std::this_thread::sleep_until(
+        std::chrono::steady_clock::time_point((now / period + 2) * period));
   }
 
   void wait_for_operations(uint32_t iteration, size_t index) {
@@ -160,6 +193,7 @@ class RankRun {
   Communicator& communicator_;
   Gradients gradients_;
   std::vector<float> sync_values_;
+  uint64_t processor_ns_ = 0;  ///< during all-reduces, since the warm-up
 };
 
 // The name of the kernel plugin, whose traffic does not pass through a daemon.

@@ -93,6 +93,12 @@ json time_json(uint64_t bytes, uint64_t ns, size_t ranks) {
           {"busbw_gb_per_s", bus_gb_per_s(bytes, ns, ranks)}};
 }
 
+double processor_s(const Measurement& measurement) {
+  uint64_t ns = 0;
+  for (const RankResult& rank : measurement.ranks) ns += rank.processor_ns;
+  return static_cast<double>(ns) / 1e9;
+}
+
 json measurement_json(const Report& report, const Measurement& measurement) {
   const size_t ranks = report.hosts.size();
   const RankResult& first = measurement.ranks.front();
@@ -108,10 +114,15 @@ json measurement_json(const Report& report, const Measurement& measurement) {
   }
   json total = time_json(total_bytes(report.buckets), measurement.total_ns, ranks);
   total["bytes"] = total_bytes(report.buckets);
-  return {{"transport", measurement.transport}, {"plugin", first.plugin_name},
-          {"device", first.device_name},        {"abi", first.abi},
-          {"speed_mbps", first.speed_mbps},     {"elements_verified", verified(measurement)},
-          {"buckets", std::move(buckets)},      {"total", std::move(total)}};
+  return {{"transport", measurement.transport},
+          {"plugin", first.plugin_name},
+          {"device", first.device_name},
+          {"abi", first.abi},
+          {"speed_mbps", first.speed_mbps},
+          {"elements_verified", verified(measurement)},
+          {"processor_s", processor_s(measurement)},
+          {"buckets", std::move(buckets)},
+          {"total", std::move(total)}};
 }
 
 /// Counters begin at zero at each start of a daemon, so those of two starts are not compared.
