@@ -5,8 +5,17 @@
 #include "stack/wire/tcp_segment.h"
 #include "stack/worker/payload_chain.h"
 #include "stack/worker/tables/listeners.h"
+#include "stack/worker/turn_limits.h"
 
 namespace lyre::worker {
+
+namespace {
+
+/// So many connections that are opened by cookies may wait beyond the backlog: as many packets as
+/// arrive in one turn.
+constexpr uint32_t kCookieBurst = kRxBurstPackets * kRxBurstsPerPollMax;
+
+}  // namespace
 
 /// RFC 9293 3.10.7.1 and 3.10.7.2: a listener takes a SYN, and the ACK that answers its cookie. It
 /// ignores a segment with neither flag. Anything else is answered with RST.
@@ -94,10 +103,13 @@ std::optional<PacketFate> PassiveOpen::on_cookie_ack(uint32_t index, io::PacketB
   const auto route =
       state_.routes.lookup_from(input.tuple.local.address, input.tuple.remote.address);
   if (!route || !state_.engine.has_cookie(input.tuple, segment, state_.now)) return std::nullopt;
-  // The peer's first text repeats what is dropped here.
-  const bool is_backlog_full = state_.listeners[index].is_full();
-  if (is_backlog_full || !state_.router.can_claim(input.tuple)) {
-    state_.drop(is_backlog_full ? Drop::kTcpBacklogFull : Drop::kRedirectFull);
+  // The peer believes the connection to be open. If it waits for our first word, it sends nothing
+  // more: an ACK that was dropped would leave it waiting for ever. So a burst may pass the backlog,
+  // and what is beyond it is reset.
+  const Listener& listener = state_.listeners[index];
+  if (listener.unannounced() >= listener.backlog + kCookieBurst) return std::nullopt;
+  if (!state_.router.can_claim(input.tuple)) {
+    state_.drop(Drop::kRedirectFull);  // the peer sends again
     return PacketFate::kUnused;
   }
   lifecycle_.make_room();

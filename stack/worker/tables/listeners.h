@@ -22,8 +22,9 @@ struct Listener {
   uint32_t next = UINT32_MAX;  ///< with the same port
   IndexLink link;              ///< in the list of its context
 
-  /// As many sessions as the backlog allows wait to be announced.
-  bool is_full() const { return pending - embryonic >= backlog; }
+  /// Sessions whose handshake is complete and that are not announced yet.
+  uint32_t unannounced() const { return pending - embryonic; }
+  bool is_full() const { return unannounced() >= backlog; }
 };
 
 /// All listeners of a worker, by port. Thread: the worker.
