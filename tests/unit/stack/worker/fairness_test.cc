@@ -16,10 +16,14 @@ HostOptions roomy() {
   return out;
 }
 
+/// A port that is full most of the time, so that turns decide who sends.
+io::sim::LinkOptions slow_port() { return {.rate_bytes_per_s = 125'000'000, .frames_max = 128}; }
+
 /// Two clients of the left host that send to the right one without end.
 class TwoSenders {
  public:
-  TwoSenders() : hosts({}, roomy(), roomy()), second(hosts.a.worker(), 1), second_app(second) {
+  TwoSenders()
+      : hosts(slow_port(), roomy(), roomy()), second(hosts.a.worker(), 1), second_app(second) {
     hosts.app_a->checks_bytes = hosts.app_b->checks_bytes = second_app.checks_bytes = false;
     hosts.more_apps.push_back(&second_app);
     hosts.client_b->listen(kPort, 1, /*backlog=*/64);
