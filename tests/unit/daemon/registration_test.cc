@@ -311,7 +311,7 @@ class SlowPorts {
  public:
   RegistryOptions terms() {
     RegistryOptions out = registry_options();
-    out.registered_bytes_max = 2 * kSeveralGiB;
+    out.regions.bytes_per_context_max = 2 * kSeveralGiB;
     out.ports.map = [this](const uint8_t*, uint64_t bytes, uint64_t) {
       if (bytes >= kSeveralGiB) is_open_.wait(false);
       ++mapped;
