@@ -50,8 +50,8 @@ struct Session {
   bool must_announce_open : 1 = false;
   bool must_announce_progress : 1 = false;
   bool must_announce_finish : 1 = false;
-  bool must_announce_end = false;
-  bool has_readable = false;
+  bool must_announce_end : 1 = false;
+  bool has_readable : 1 = false;
   channel::EndStatus end_status = channel::EndStatus::kOk;
   uint8_t port = 0;   ///< the port through which it sends
   IpMarking marking;  ///< the port's, unless the client chose another
