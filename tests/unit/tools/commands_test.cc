@@ -72,8 +72,9 @@ TEST(Stats, ShowsWhatDevicesLost) {
   segment.port().rx_missed.set(12);
   const std::string text = stats_text(look(segment), false);
   EXPECT_NE(std::string::npos, text.find(heading)) << text;
-  EXPECT_NE(std::string::npos,
-            text.find("memif0         12  packets the device lost for want of a buffer\n"))
+  EXPECT_NE(
+      std::string::npos,
+      text.find("memif0         12  packets that the device lost because it had no free buffer\n"))
       << text;
   const auto json = stats_json(look(segment));
   EXPECT_EQ("memif0", json["ports"][0]["name"]);
