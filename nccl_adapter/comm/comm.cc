@@ -153,13 +153,19 @@ void Comm::on_broken(Lane& lane, Io how) {
   // A reset is an answer of the peer's host.
   if (code != LYRE_E_TIMEDOUT && code != LYRE_E_UNREACHABLE) alive_ns_ = environment_->now_ns();
   drop_lane(lane);
-  if (has_peer_ended_ && !is_any_up()) on_peer_ended();
+  judge_end();
+}
+
+void Comm::note_peer_ended() {
+  has_peer_ended_ = true;
+  judge_end();
 }
 
 // Plugins say goodbye before they close, and a daemon that stops or is restarted resets: only a
 // daemon whose client is gone ends a connection in order without a goodbye. What was under way over
 // other lanes still arrives before their end.
-void Comm::on_peer_ended() {
+void Comm::judge_end() {
+  if (!has_peer_ended_ || is_any_up() || is_answer_due()) return;
   fail(Result::kRemoteError, "its process ended, or gave up, without closing the connection");
 }
 
@@ -176,6 +182,7 @@ void Comm::tick(int64_t now_ns) {
   watch(now_ns);
   if (has_failed()) return;
   ask_for_life(now_ns);
+  judge_end();
   if (!has_failed()) judge_absence(now_ns);
 }
 

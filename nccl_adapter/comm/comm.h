@@ -120,8 +120,8 @@ class Comm : public SessionOwner {
   void on_broken(Lane& lane, Io how);
   /// A send on it failed: what arrived before that is taken first.
   void on_send_failed(Lane& lane);
-  /// The peer closed a connection that it had said nothing on: its process is no more.
-  void on_peer_ended();
+  /// The peer closed a connection on which it had said nothing.
+  void note_peer_ended();
   void drop_lane(Lane& lane);
   /// REQUIRES: is_closing().
   void say_goodbye(Lane& lane);
@@ -145,6 +145,7 @@ class Comm : public SessionOwner {
   bool is_goodbye_heard_on(Lane& lane) const;
   int64_t ping_ns() const;
   void ask_for_life(int64_t now_ns);
+  void judge_end();
   void judge_absence(int64_t now_ns);
 
   Environment* environment_;

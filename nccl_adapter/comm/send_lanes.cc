@@ -239,8 +239,11 @@ void SendComm::on_dial_failed(Lane& lane, int64_t now_ns) {
   if (environment()->note_daemon_error(dial->error())) return;
   const bool is_heard = dial->error() == LYRE_E_REFUSED || dial->error() == LYRE_E_RESET;
   if (is_heard) note_sign_of_life(now_ns);
-  // A plugin resets or refuses; only the daemon of a process that ended closes: on_peer_ended().
-  if (dial->error() == 0 && !is_any_up()) return on_peer_ended();
+  // A plugin resets or refuses; only the daemon of a process that ended closes: judge_end().
+  if (dial->error() == 0) {
+    note_peer_ended();
+    if (has_failed()) return;
+  }
   // That the home pair is still bad is no trouble for a stream that took another.
   if (lane.dialled_pair != lane.pair % pairs_.size()) return;
   note_trouble(dial->why() + " (to " + to_string(dial->remote()) + ")");

@@ -173,8 +173,8 @@ TEST_F(Comms, TheEndOfOneOfSeveralStreamsIsNoDeath) {
   std::vector<uint8_t> in(out.size());
   Request* receive = post(*receiver_, in);
   Request* send = post(*sender_, out);
-  EXPECT_EQ(finish(*receiver_, receive), Result::kSuccess);
-  EXPECT_EQ(finish(*sender_, send), Result::kSuccess);
+  EXPECT_EQ(finish(*receiver_, receive), Result::kSuccess) << receiver_->why();
+  EXPECT_EQ(finish(*sender_, send), Result::kSuccess) << sender_->why();
 }
 
 TEST_F(Comms, AStreamOfAClosedCommHearsHowItEnded) {
