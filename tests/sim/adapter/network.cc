@@ -359,12 +359,11 @@ std::vector<uint8_t> Network::read(const End& end, uint64_t from, uint64_t bytes
 void Network::push(End& end) {
   if (end.state != End::State::kOpen || !knows(end)) return;
   const bool had_nothing = end.unanswered_ns == 0;
-  uint64_t window = settings_.in_flight_bytes_max;
-  if (settings_.queue_bytes > 0)
-    window = std::min(window, end.window.bytes(settings_.segment_bytes_max));
-  while (end.sent < end.to_send()) {
-    const bool has_room = end.sent < end.window_end || end.sent == end.queued;
-    if (!has_room || end.sent - end.acked >= window) break;
+  const uint64_t cwnd =
+      settings_.queue_bytes > 0 ? end.window.bytes(settings_.segment_bytes_max) : UINT64_MAX;
+  const uint64_t window = std::min<uint64_t>(settings_.in_flight_bytes_max, cwnd);
+  while (end.sent < end.to_send() && end.sent - end.acked < window) {
+    if (end.sent >= end.window_end && end.sent != end.queued) break;
     send_segment(end);
   }
   if (end.acked == end.to_send()) return;
@@ -382,7 +381,8 @@ void Network::send_segment(End& end) {
   packet.bytes = read(end, end.sent, bytes);
   packet.is_fin = end.is_fin_queued && end.sent + bytes == end.queued;
   end.sent += bytes + (packet.is_fin ? 1 : 0);
-  if (end.timed_ns == 0) begin_timing(end, end.sent);
+  if (end.timed_ns == 0 && end.sent > end.sent_max) begin_timing(end, end.sent);
+  end.sent_max = std::max(end.sent_max, end.sent);
   transmit(end, std::move(packet));
 }
 

@@ -51,8 +51,9 @@ struct End {
 
   // ---- Sending ----
   std::deque<Piece> pieces;
-  uint64_t queued = 0;  ///< bytes of the client's
-  uint64_t sent = 0;    ///< the same, and 1 for the FIN, transmitted
+  uint64_t queued = 0;    ///< bytes of the client's
+  uint64_t sent = 0;      ///< the same, and 1 for the FIN, transmitted
+  uint64_t sent_max = 0;  ///< the most that `sent` was
   uint64_t acked = 0;
   uint64_t window_end = 0;  ///< the peer takes bytes before this one
   bool is_fin_queued = false;
