@@ -327,6 +327,7 @@ void Rank::run() {
 }
 
 void Rank::leave() {
+  world_->note("rank " + std::to_string(index_) + " leaves");
   for (const auto& end : ends_) {
     end->check_slots();
     if (result_ != Result::kSuccess || is_aborting_ || !plan_.leaves_comms_open) end->close();
