@@ -51,31 +51,21 @@ class TransmitQueue {
     if (removed.waits_for_neighbour) return stop_waiting(conn);
     if (removed.transmit_link.is_linked()) leave(conn, removed.transmit_client);
   }
-  /// The session whose turn it is leaves the queue. charge() says when the turn is over. REQUIRES:
-  /// not empty.
+  /// The session whose turn it is leaves the queue. REQUIRES: not empty.
   Turn take() {
-    end_turn();
     uint32_t client = in_turn_.front();
     // Each round adds a quantum, and a turn costs a few of them at most, so this ends soon.
-    while (clients_[client].credit_bytes <= 0 && in_turn_.size() > 1) {
-      clients_[client].credit_bytes += kQuantumBytes;
-      in_turn_.remove(clients_, client);
-      in_turn_.push_back(clients_, client);
-      client = in_turn_.front();
-    }
+    for (; !is_next(client); client = in_turn_.front()) pass_over(client);
     const uint32_t conn = clients_[client].ready.front();
-    // The client keeps its place while it has credit, also if its last session is having a turn.
-    current_ = client;
     leave(conn, client);
     return {.conn = conn, .client = client};
   }
   /// What the turn has sent.
   void charge(uint32_t client, uint64_t bytes) {
-    // A client that is alone goes into no debt.
     int64_t& credit = clients_[client].credit_bytes;
     credit -= static_cast<int64_t>(bytes) + kTurnCostBytes;
+    // A client that is alone goes into no debt.
     if (in_turn_.size() <= 1) credit = std::max<int64_t>(credit, -kQuantumBytes);
-    end_turn();
   }
   bool empty() const { return size_ == 0; }
   uint32_t size() const { return size_; }
@@ -96,32 +86,35 @@ class TransmitQueue {
   }
 
  private:
-  static constexpr uint32_t kNoClient = UINT32_MAX;
   struct Client {
     IndexList<session::Session, &session::Session::transmit_link> ready;
     int64_t credit_bytes = 0;
-    IndexLink link;  ///< in the list of clients with ready sessions
+    IndexLink link;  ///< in the round: clients that had ready sessions
   };
 
   uint32_t client_of(const session::Session& scheduled) const {
     const auto orphans = static_cast<uint32_t>(clients_.size() - 1);
     return std::min(scheduled.context, orphans);  // kNoContext is the largest number
   }
-  void leave(uint32_t conn, uint32_t index) {
-    Client& client = clients_[index];
-    client.ready.remove(sessions_, conn);
+  bool is_next(uint32_t client) const {
+    const Client& first = clients_[client];
+    return !first.ready.empty() && (first.credit_bytes > 0 || in_turn_.size() == 1);
+  }
+  /// The first of the round has no session left that is ready, or no credit.
+  void pass_over(uint32_t client) {
+    Client& first = clients_[client];
+    in_turn_.remove(clients_, client);
+    if (first.ready.empty()) {
+      first.credit_bytes = std::min<int64_t>(first.credit_bytes, 0);  // unused credit is not kept
+      return;
+    }
+    first.credit_bytes += kQuantumBytes;
+    in_turn_.push_back(clients_, client);
+  }
+  /// The client keeps its place in the round until it is passed over: mostly it comes back at once.
+  void leave(uint32_t conn, uint32_t client) {
+    clients_[client].ready.remove(sessions_, conn);
     --size_;
-    if (client.ready.empty() && index != current_) leave_turns(index);
-  }
-  void leave_turns(uint32_t index) {
-    in_turn_.remove(clients_, index);
-    Client& client = clients_[index];
-    client.credit_bytes = std::min<int64_t>(client.credit_bytes, 0);  // unused credit is not kept
-  }
-  void end_turn() {
-    const uint32_t index = current_;
-    current_ = kNoClient;
-    if (index != kNoClient && clients_[index].ready.empty()) leave_turns(index);
   }
   void stop_waiting(uint32_t conn) {
     waiting_.remove(sessions_, conn);
@@ -131,7 +124,6 @@ class TransmitQueue {
   session::Session* sessions_;
   std::vector<Client> clients_;  ///< by context; the last is that of sessions without one
   IndexList<Client, &Client::link> in_turn_;
-  uint32_t current_ = kNoClient;  ///< whose session has its turn
   uint32_t size_ = 0;
   IndexList<session::Session, &session::Session::transmit_link> waiting_;
   uint32_t to_wake_ = 0;
