@@ -37,6 +37,8 @@ struct PortConfig {
   uint32_t mtu_bytes = 0;
   uint32_t neighbours_max = 0;  ///< of each worker; 0: by the size of the port's networks
   IpMarking marking;
+  uint32_t speed_mbps = 0;  ///< 0: as the NIC reports
+  uint32_t flow_mbps = 0;   ///< of one flow; 0: by driver
   bool is_trusted = false;
   bool is_forced = false;
   uint32_t line = 0;  ///< in the file

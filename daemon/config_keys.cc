@@ -113,6 +113,12 @@ constexpr Key kKeys[] = {
    "Hosts and routers of the port's networks whose MAC addresses a worker remembers; 0 chooses by "
    "the size of the networks.",
    [](Config& c, const KeyValue& v) { c.ports.back().neighbours_max = small(v); }},
+  {"port", "speed_mbps", KeyType::kNumber, "0", 0, 1'000'000, "",
+   "Speed of the port in Mb/s for NICs that do not report it (ENA); 0 is what the NIC reports.",
+   [](Config& c, const KeyValue& v) { c.ports.back().speed_mbps = small(v); }},
+  {"port", "flow_mbps", KeyType::kNumber, "0", 0, 1'000'000, "",
+   "Most that the network gives one connection, in Mb/s; 0 chooses by driver: 5000 for ENA.",
+   [](Config& c, const KeyValue& v) { c.ports.back().flow_mbps = small(v); }},
   {"port", "trusted", KeyType::kFlag, "false", 0, 0, "",
    "The wire does not corrupt packets: received checksums are not verified, memif computes none.",
    [](Config& c, const KeyValue& v) { c.ports.back().is_trusted = flag(v); }},

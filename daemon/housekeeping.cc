@@ -48,6 +48,7 @@ void Housekeeping::schedule() {
 
 void Housekeeping::look() {
   const Nanos now = monotonic_now();
+  parts_.ports().look_after_devices(parts_.stats());
   restart_ports();
   look_for_conflicts(now);
   device_counters_.look(now);

@@ -25,6 +25,7 @@ Nanos LinkWatch::look() {
       continue;
     }
     link.shown->store(is_up ? 1 : 0, std::memory_order_relaxed);
+    if (is_up && link.on_up) link.on_up();
     spdlog::info("port {}: link is {}", link.name, is_up ? "up" : "down");
   }
   return are_all_up ? kLinkPeriod : kLinkDownPeriod;

@@ -14,7 +14,8 @@ namespace lyre {
 struct WatchedLink {
   std::string name;
   std::function<bool()> is_up;
-  std::atomic<uint32_t>* shown;  ///< in the stats segment; what was last seen
+  std::atomic<uint32_t>* shown;   ///< in the stats segment; what was last seen
+  std::function<void()> on_up{};  ///< may be empty
 };
 
 /// Polls the links of the ports. Changes go to the stats segment and the log. Workers are told of a

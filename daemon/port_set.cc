@@ -107,7 +107,9 @@ std::vector<channel::PortInfo> PortSet::infos() const {
       address.prefix_bits = own.prefix_bits;
     }
     info.mtu_bytes = config.mtu_bytes;
-    info.speed_mbps = known.capabilities.speed_mbps;
+    const io::PortSpeed speed = speed_of(i);
+    info.speed_mbps = speed.port_mbps;
+    info.flow_mbps = speed.flow_mbps;
     info.is_link_up = ports_[i]->is_link_up() ? 1 : 0;
     const auto& mac = known.capabilities.mac.bytes;
     std::copy(mac.begin(), mac.end(), info.mac);
@@ -126,9 +128,24 @@ void PortSet::show(const StatsSegment& stats) const {
     port.address_count = known[i].address_count;
     std::copy(std::begin(known[i].mac), std::end(known[i].mac), port.mac);
     port.mtu_bytes = known[i].mtu_bytes;
-    port.speed_mbps = known[i].speed_mbps;
+    show_speed(i, port);
     port.is_link_up.store(known[i].is_link_up, std::memory_order_relaxed);
   }
+}
+
+/// As configured, or else as the NIC says.
+io::PortSpeed PortSet::speed_of(uint32_t port) const {
+  const PortConfig& config = config_.ports[port];
+  io::PortSpeed speed = ports_[port]->speed();
+  if (config.speed_mbps > 0) speed.port_mbps = config.speed_mbps;
+  if (config.flow_mbps > 0) speed.flow_mbps = config.flow_mbps;
+  return speed;
+}
+
+void PortSet::show_speed(uint32_t port, channel::StatsPort& shown) const {
+  const io::PortSpeed speed = speed_of(port);
+  shown.speed_mbps.store(speed.port_mbps, std::memory_order_relaxed);
+  shown.flow_mbps.store(speed.flow_mbps, std::memory_order_relaxed);
 }
 
 std::vector<WatchedLink> PortSet::links(const StatsSegment& stats) const {
@@ -136,9 +153,21 @@ std::vector<WatchedLink> PortSet::links(const StatsSegment& stats) const {
   for (uint32_t i = 0; i < count(); ++i) {
     out.push_back({.name = config_.ports[i].name,
                    .is_up = [port = ports_[i].get()] { return port->is_link_up(); },
-                   .shown = &stats.port(i).is_link_up});
+                   .shown = &stats.port(i).is_link_up,
+                   .on_up = [this, i, shown = &stats.port(i)] { show_speed(i, *shown); }});
   }
   return out;
+}
+
+void PortSet::look_after_devices(const StatsSegment& stats) const {
+  static constexpr const char* kNews[] = {"runs again", "asks for a reset", "resets itself",
+                                          "is gone: the daemon must be restarted when it is back"};
+  for (uint32_t i = 0; i < count(); ++i) {
+    ports_[i]->run_timers();
+    const auto state = static_cast<uint32_t>(ports_[i]->state());
+    if (stats.port(i).state.exchange(state, std::memory_order_relaxed) == state) continue;
+    spdlog::warn("port {}: the device {}", config_.ports[i].name, kNews[state]);
+  }
 }
 
 std::vector<CountedDevice> PortSet::devices(const StatsSegment& stats) const {
@@ -158,7 +187,10 @@ bool PortSet::needs_restart() const {
 void PortSet::restart() {
   for (const auto& port : ports_) {
     if (!port->needs_restart()) continue;
-    if (Status status = port->restart(); !status.ok()) spdlog::debug("{}", status.error().text);
+    const bool is_reset = port->state() == io::PortState::kResetting;
+    const Status status = port->restart();
+    if (status.ok()) continue;
+    spdlog::log(is_reset ? spdlog::level::warn : spdlog::level::debug, "{}", status.error().text);
   }
 }
 

@@ -40,6 +40,9 @@ class PortSet {
   void show(const StatsSegment& stats) const;
   /// For LinkWatch, which updates the links in the stats segment.
   std::vector<WatchedLink> links(const StatsSegment& stats) const;
+  /// Shows and logs what drivers say of their devices, and runs their timers. Call about once a
+  /// second.
+  void look_after_devices(const StatsSegment& stats) const;
   /// For DeviceCounters.
   std::vector<CountedDevice> devices(const StatsSegment& stats) const;
 
@@ -55,6 +58,8 @@ class PortSet {
 
  private:
   void join_groups(uint32_t port);
+  io::PortSpeed speed_of(uint32_t port) const;
+  void show_speed(uint32_t port, channel::StatsPort& shown) const;
 
   const Config& config_;
   std::vector<std::unique_ptr<io::Port>> ports_;

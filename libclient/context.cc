@@ -48,6 +48,7 @@ std::vector<lyre_port> ports_of(const AttachReply& reply) {
     std::memcpy(to.mac, from.mac, sizeof to.mac);
     to.mtu_bytes = from.mtu_bytes;
     to.speed_mbps = from.speed_mbps;
+    to.flow_mbps = from.flow_mbps;
     to.is_link_up = from.is_link_up != 0 ? 1 : 0;
     ports.push_back(to);
   }

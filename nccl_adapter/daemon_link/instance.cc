@@ -5,6 +5,7 @@
 
 #include "nccl_adapter/comm/recv_comm.h"
 #include "nccl_adapter/comm/send_comm.h"
+#include "nccl_adapter/daemon_link/flows.h"
 #include "nccl_adapter/daemon_link/system.h"
 #include "nccl_adapter/observe/log.h"
 #include "nccl_adapter/protocol/bytes.h"
@@ -56,7 +57,8 @@ bool Instance::is_idle() const { return comms_.empty() && receivers_.listening()
 // time in the daemon.
 size_t Instance::stream_count(size_t device) const {
   if (settings_.streams > 0) return static_cast<size_t>(settings_.streams);
-  const uint32_t flows = ports()[device].speed_mbps / kFlowSpeedMbps;
+  const lyre_port& port = ports()[device];
+  const uint32_t flows = flows_that_fill(port.speed_mbps, port.flow_mbps);
   const auto workers = static_cast<uint32_t>(std::max(attachment_->workers(), 1));
   const size_t rails = settings_.uses_all_rails ? ports().size() : 1;
   return std::clamp<size_t>(std::max(flows, workers) * rails, 1, kStreamsAutoMax);

@@ -11,7 +11,7 @@
 namespace lyre::channel {
 
 inline constexpr uint32_t kControlMagic = 0x4c59'5243;  // "LYRC"
-inline constexpr uint32_t kControlVersion = 2;
+inline constexpr uint32_t kControlVersion = 3;
 inline constexpr uint32_t kPortsMax = 8;
 inline constexpr uint32_t kLabelBytes = 64;
 inline constexpr uint32_t kTextBytes = 256;
@@ -52,6 +52,7 @@ struct PortInfo {
   uint32_t address_count;  ///< at least 1; the first is the one to advertise
   uint32_t mtu_bytes;
   uint32_t speed_mbps;  ///< 0: unknown
+  uint32_t flow_mbps;   ///< most that the network gives one flow; 0: unknown
   uint32_t is_link_up;
   uint8_t mac[6];
   uint8_t reserved[2];

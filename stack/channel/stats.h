@@ -13,7 +13,7 @@
 namespace lyre::channel {
 
 inline constexpr uint64_t kStatsMagic = 0x3154'4154'5352'594c;  // "LYRSTAT1"
-inline constexpr uint32_t kStatsVersion = 7;
+inline constexpr uint32_t kStatsVersion = 8;
 
 /// A counter with one writer and any number of readers.
 class StatCounter {
@@ -161,8 +161,10 @@ struct StatsPort {
   PortAddress addresses[kPortAddressesMax];
   uint32_t address_count;
   uint32_t mtu_bytes;
-  uint32_t speed_mbps;
+  std::atomic<uint32_t> speed_mbps;  ///< 0: unknown
+  std::atomic<uint32_t> flow_mbps;   ///< 0: unknown
   std::atomic<uint32_t> is_link_up;
+  std::atomic<uint32_t> state;  ///< 0 running, 1 resetting, 2 recovering, 3 gone
   uint8_t mac[6];
   uint8_t reserved[2];
   /// Packets that the device lost for want of a buffer. Written by the control thread.

@@ -35,6 +35,20 @@ struct PortOptions {
   uint32_t tx_descriptors = 0;
 };
 
+/// Speeds of a port. 0: unknown.
+struct PortSpeed {
+  uint32_t port_mbps = 0;
+  uint32_t flow_mbps = 0;  ///< most that the network lets one flow (5-tuple) have
+};
+
+/// What a driver says of its device.
+enum class PortState : uint8_t {
+  kRunning,
+  kResetting,   ///< it asked for a reset: restart() does it
+  kRecovering,  ///< it resets itself
+  kGone,        ///< the device was taken away
+};
+
 /// Facts about an open port besides its capabilities.
 struct PortInfo {
   std::string name;      ///< the backend's name of the device
@@ -58,14 +72,20 @@ class Port {
   /// REQUIRES: worker < info().queue_count.
   virtual PacketIo& queue(uint32_t worker) = 0;
   virtual bool is_link_up() const = 0;
+  virtual PortState state() const = 0;
+  /// Drivers that have timers run them here. Call about once a second.
+  virtual void run_timers() = 0;
+  /// As the device and its driver say now: some know their speed only while the link is up.
+  virtual PortSpeed speed() const = 0;
   /// Packets that the device lost for want of a buffer or of room in a ring, in all queues. Some
   /// drivers sleep until the device has answered.
   virtual uint64_t rx_missed() const = 0;
   /// Sets the multicast groups whose frames the device accepts, in place of those set before.
   /// Fails: the device can neither filter by these groups nor accept all multicast.
   virtual Status join(std::span<const MacAddress> groups) = 0;
-  /// True when the link is down and the driver will not reconnect by itself: a memif client whose
-  /// server has left or not started yet. Makes system calls: not for the packet path.
+  /// True when the device asked for a reset or is gone and still used, or the link is down and the
+  /// driver will not reconnect by itself: a memif client whose server has left or not started yet.
+  /// Makes system calls: not for the packet path.
   virtual bool needs_restart() const = 0;
   /// Stops and starts the port, which releases all buffers that it holds.
   /// Fails: its queues are stopped: they receive nothing and drop what they are given, until a

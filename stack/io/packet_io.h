@@ -76,7 +76,6 @@ struct IoCapabilities {
   uint32_t cut_segments_max = UINT32_MAX;
   bool tx_checksum_in_hardware = false;
   bool rx_checksum_in_hardware = false;
-  uint32_t speed_mbps = 0;  ///< 0: unknown
 };
 
 /// Counters that only the backend can count. Units: packets, or bytes where the name says so.

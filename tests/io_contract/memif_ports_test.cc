@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <rte_ethdev.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -18,6 +19,12 @@
 #include "stack/io/dpdk/kernel_interface.h"
 #include "tests/io_contract/dpdk_wire.h"
 #include "tests/io_contract/frames.h"
+
+// Of DPDK, for drivers: their header is not installed everywhere.
+struct rte_eth_dev;
+extern "C" rte_eth_dev* rte_eth_dev_allocated(const char* name);
+extern "C" int rte_eth_dev_callback_process(rte_eth_dev* device, rte_eth_event_type event,
+                                            void* argument);
 
 namespace lyre::io::contract {
 namespace {
@@ -377,6 +384,36 @@ TEST_F(MemifPorts, WrongOptionsAreRefusedInOneLine) {
 TEST_F(MemifPorts, SecondEnvironmentIsRefused) {
   const auto second = dpdk::start_environment({});
   EXPECT_FALSE(second);
+}
+
+/// As a driver reports an event of its device.
+void report(const Port& port, rte_eth_event_type event) {
+  rte_eth_dev_callback_process(rte_eth_dev_allocated(port.info().name.c_str()), event, nullptr);
+}
+
+/// A driver says that its device must be reset; memif's never does, and has no reset of its own.
+TEST_F(MemifPorts, APortWhoseDeviceAsksForAResetRunsAfterARestart) {
+  open_both(true);
+  Port& port = *ends_[1].port;
+  report(port, RTE_ETH_EVENT_INTR_RESET);
+  EXPECT_EQ(port.state(), PortState::kResetting);
+  EXPECT_FALSE(port.is_link_up());
+  ASSERT_TRUE(port.needs_restart());
+  const Status restarted = port.restart();
+  ASSERT_TRUE(restarted) << restarted.error().text;
+  EXPECT_EQ(port.state(), PortState::kRunning);
+  EXPECT_TRUE(are_linked_after_restarts());
+}
+
+TEST_F(MemifPorts, APortWhoseDeviceIsGoneHasNoLink) {
+  open_both(true);
+  report(*ends_[0].port, RTE_ETH_EVENT_INTR_RMV);
+  EXPECT_EQ(ends_[0].port->state(), PortState::kGone);
+  EXPECT_FALSE(ends_[0].port->is_link_up());
+  EXPECT_TRUE(ends_[0].port->needs_restart()) << "workers still use it";
+  EXPECT_FALSE(ends_[0].port->restart());
+  EXPECT_FALSE(ends_[0].port->needs_restart());
+  EXPECT_EQ(ends_[0].port->queue(0).tx_burst({}), 0u);
 }
 
 }  // namespace

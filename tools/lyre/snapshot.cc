@@ -46,9 +46,11 @@ PortSnapshot copy_port(const channel::StatsPort& from) {
   to.addresses.assign(from.addresses, from.addresses + count);
   std::memcpy(to.mac, from.mac, sizeof to.mac);
   to.mtu_bytes = from.mtu_bytes;
-  to.speed_mbps = from.speed_mbps;
-  // Relaxed: nothing else depends on this flag.
+  // Relaxed: nothing else depends on these values.
+  to.speed_mbps = from.speed_mbps.load(std::memory_order_relaxed);
+  to.flow_mbps = from.flow_mbps.load(std::memory_order_relaxed);
   to.is_link_up = from.is_link_up.load(std::memory_order_relaxed) != 0;
+  to.state = from.state.load(std::memory_order_relaxed);
   to.rx_missed = from.rx_missed.get();
   return to;
 }

@@ -48,8 +48,10 @@ struct PortSnapshot {
   std::string pci_path;
   std::vector<channel::PortAddress> addresses;
   uint32_t mtu_bytes = 0;
-  uint32_t speed_mbps = 0;
+  uint32_t speed_mbps = 0;  ///< 0: unknown
+  uint32_t flow_mbps = 0;   ///< 0: unknown
   bool is_link_up = false;
+  uint32_t state = 0;  ///< as in StatsPort
   uint8_t mac[6] = {};
   uint64_t rx_missed = 0;  ///< lost by the device because it had no free buffer
 };

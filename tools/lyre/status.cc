@@ -25,21 +25,28 @@ std::string address_text(const channel::PortAddress& own) {
   return format_address(own.address) + "/" + std::to_string(own.prefix_bits);
 }
 
+std::string link_text(const PortSnapshot& port) {
+  static constexpr const char* kStates[] = {"", "resetting", "recovering", "gone"};
+  if (port.state > 0 && port.state < std::size(kStates)) return kStates[port.state];
+  return port.is_link_up ? "up" : "down";
+}
+
+std::string speed_text(uint32_t mbps) { return mbps == 0 ? "-" : format_rate(1e6 * mbps); }
+
 /// One row for each port, and one below it for each further address.
 TextTable ports_table(const Snapshot& snapshot) {
   TextTable table;
   for (const char* title : {"port", "address", "mac"}) table.add_column(title);
   table.add_column("mtu", TextTable::Align::kRight);
-  table.add_column("speed", TextTable::Align::kRight);
+  for (const char* title : {"speed", "a flow"}) table.add_column(title, TextTable::Align::kRight);
   for (const char* title : {"link", "device"}) table.add_column(title);
   for (const PortSnapshot& port : snapshot.ports) {
     const std::string first = port.addresses.empty() ? "-" : address_text(port.addresses[0]);
     table.add_row({port.name, first, format_mac(port.mac), std::to_string(port.mtu_bytes),
-                   port.speed_mbps == 0 ? "-" : format_rate(1e6 * port.speed_mbps),
-                   port.is_link_up ? "up" : "down",
+                   speed_text(port.speed_mbps), speed_text(port.flow_mbps), link_text(port),
                    port.pci_path.empty() ? port.device : port.device + " " + port.pci_path});
     for (size_t i = 1; i < port.addresses.size(); ++i) {
-      table.add_row({"", address_text(port.addresses[i]), "", "", "", "", ""});
+      table.add_row({"", address_text(port.addresses[i]), "", "", "", "", "", ""});
     }
   }
   return table;
@@ -98,7 +105,9 @@ nlohmann::ordered_json status_json(const Snapshot& snapshot) {
                             {"mac", format_mac(port.mac)},
                             {"mtu_bytes", port.mtu_bytes},
                             {"speed_mbps", port.speed_mbps},
-                            {"link_up", port.is_link_up}});
+                            {"flow_mbps", port.flow_mbps},
+                            {"link_up", port.is_link_up},
+                            {"link", link_text(port)}});
   }
   out["workers"] = nlohmann::ordered_json::array();
   for (size_t i = 0; i < snapshot.workers.size(); ++i) {

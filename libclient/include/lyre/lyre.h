@@ -121,6 +121,8 @@ typedef struct lyre_port {
   uint8_t mac[6];
   uint8_t reserved[6];
   lyre_port_address addresses[LYRE_PORT_ADDRESSES_MAX]; /* IPv6: the link-local one too */
+  uint32_t flow_mbps; /* most that the network gives one connection; 0: unknown */
+  uint8_t reserved2[4];
 } lyre_port;
 /* The number of the daemon's ports. */
 LYRE_API int lyre_port_count(lyre_context* context);

@@ -16,8 +16,13 @@ constexpr DriverQuirks kNic = {.driver = "", .rx_room_bytes_min = kNicRoomBytes}
 
 constexpr DriverQuirks kKnownDrivers[] = {
     {.driver = "net_virtio", .rx_room_bytes_min = kNicRoomBytes, .is_lazy_to_free = true},
-    // Refuses nb_segs >= the size that it reports (eth_ena_prep_pkts).
-    {.driver = "net_ena", .rx_room_bytes_min = kNicRoomBytes, .segments_spare = 1},
+    // Refuses nb_segs >= the size that it reports (eth_ena_prep_pkts). EC2 gives one flow 5 Gb/s
+    // outside of a placement group, and the driver reports no speed.
+    {.driver = "net_ena",
+     .rx_room_bytes_min = kNicRoomBytes,
+     .segments_spare = 1,
+     .has_timers = true,
+     .flow_mbps = 5000},
     // More than ten descriptors for a packet on the wire stop the queue; one is the headers, and a
     // buffer of more than 16383 bytes takes two.
     {.driver = "net_gve",

@@ -5,6 +5,7 @@
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_log.h>
+#include <rte_timer.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -65,6 +66,7 @@ Result<std::unique_ptr<Port>> EthernetPort::open(const PortOptions& options, Dma
 
 EthernetPort::~EthernetPort() {
   if (!is_attached_) return;
+  events_.ignore();
   let_interrupt_thread_finish();
   rte_eth_dev_stop(port_id_);
   queues_.clear();
@@ -143,6 +145,8 @@ Status EthernetPort::start(std::span<Memory* const> memories) {
     started = start_with(false, memories, setup);
   }
   if (!started) return started;
+  memories_.assign(memories.begin(), memories.end());
+  events_.listen(port_id_);
   sockets_ = new_sockets();
   describe_port(setup, memories.size());
   make_queues(setup, memories);
@@ -158,6 +162,7 @@ Status EthernetPort::start_with(bool has_interrupts, std::span<Memory* const> me
   auto configured = configure_port(port_id_, options_, *quirks_, has_interrupts, memories);
   if (!configured) return configured.error();
   setup = *configured;
+  has_interrupts_ = has_interrupts;
   const int rc = start_device();
   is_started_ = rc == 0;
   // A memif client starts when its server runs; until then the port has no link.
@@ -174,12 +179,17 @@ void EthernetPort::describe_port(const PortSetup& setup, size_t queue_count) {
   info_.capabilities = setup.capabilities;
   info_.pci_path = args_.is_pci() ? pci_path_of_address(args_.name())
                                   : pci_path_of_interface(std::string(args_.value_of("iface")));
+}
+
+PortSpeed EthernetPort::speed() const {
+  PortSpeed speed{.flow_mbps = quirks_->flow_mbps};
   rte_eth_link link = {};
   // Virtual devices report a made-up speed.
   if (!quirks_->is_virtual && rte_eth_link_get_nowait(port_id_, &link) == 0 &&
       link.link_speed != RTE_ETH_SPEED_NUM_UNKNOWN) {
-    info_.capabilities.speed_mbps = link.link_speed;
+    speed.port_mbps = link.link_speed;
   }
+  return speed;
 }
 
 void EthernetPort::make_queues(const PortSetup& setup, std::span<Memory* const> memories) {
@@ -254,6 +264,8 @@ uint64_t EthernetPort::rx_missed() const {
 /// A memif client whose server has not answered yet is not restarted: a server that receives the
 /// remains of several abandoned attempts can abort (DPDK 22.11).
 bool EthernetPort::needs_restart() const {
+  if (events_.state() == PortState::kResetting) return true;
+  if (events_.state() == PortState::kGone) return is_running_;
   if (!is_memif_client_ || is_link_up()) return false;
   const std::vector<uint64_t> open = unix_connections();
   return std::find(open.begin(), open.end(), connection_) == open.end();
@@ -261,14 +273,43 @@ bool EthernetPort::needs_restart() const {
 
 Status EthernetPort::restart() {
   let_interrupt_thread_finish();
-  rte_eth_dev_stop(port_id_);
+  if (events_.state() == PortState::kGone) return leave_device();
+  if (events_.state() != PortState::kResetting) {
+    rte_eth_dev_stop(port_id_);
+  } else if (const int rc = reset_device(); rc != 0) {
+    set_running(false);
+    return dpdk_error(args_.name() + ": cannot be reset", rc);
+  }
   for (const auto& queue : queues_) queue->drop_pending();
   const int rc = start_device();
   for (const auto& queue : queues_) queue->on_restart();
   set_running(rc == 0);
   if (rc != 0) return dpdk_error(args_.name() + ": cannot be started again", rc);
+  events_.on_reset_done();
   // Some drivers lose their multicast filters when they stop.
   return groups_.empty() ? Status(Ok{}) : join(std::vector<MacAddress>(groups_));
+}
+
+/// Nobody uses the queues of a device that is gone.
+Status EthernetPort::leave_device() {
+  rte_eth_dev_stop(port_id_);
+  for (const auto& queue : queues_) queue->drop_pending();
+  set_running(false);
+  return Error{ENODEV, args_.name() + ": is gone"};
+}
+
+/// The device forgets everything: it is configured as at the start, for the queues that workers
+/// have. Its driver frees the packets that it holds.
+int EthernetPort::reset_device() {
+  const int rc = rte_eth_dev_reset(port_id_);
+  if (rc == -ENOTSUP) return rte_eth_dev_stop(port_id_);
+  if (rc != 0) return rc;
+  const auto again = configure_port(port_id_, options_, *quirks_, has_interrupts_, memories_);
+  return again.ok() ? 0 : -again.error().code;
+}
+
+void EthernetPort::run_timers() {
+  if (quirks_->has_timers) rte_timer_manage();
 }
 
 int EthernetPort::start_device() {
@@ -284,6 +325,7 @@ int EthernetPort::start_device() {
 }
 
 void EthernetPort::set_running(bool is_running) {
+  is_running_ = is_running;
   for (const auto& queue : queues_) queue->set_running(is_running);
 }
 

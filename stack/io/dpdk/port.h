@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "stack/io/dpdk/device_args.h"
+#include "stack/io/dpdk/device_events.h"
 #include "stack/io/dpdk/dma_map.h"
 #include "stack/io/dpdk/environment.h"
 #include "stack/io/dpdk/memory.h"
@@ -25,7 +26,12 @@ class EthernetPort final : public Port {
 
   const PortInfo& info() const override { return info_; }
   PacketIo& queue(uint32_t worker) override { return *queues_[worker]; }
-  bool is_link_up() const override { return queues_[0]->is_link_up(); }
+  bool is_link_up() const override {
+    return events_.state() == PortState::kRunning && queues_[0]->is_link_up();
+  }
+  PortState state() const override { return events_.state(); }
+  void run_timers() override;
+  PortSpeed speed() const override;
   uint64_t rx_missed() const override;
   bool needs_restart() const override;
   Status join(std::span<const MacAddress> groups) override;
@@ -47,6 +53,8 @@ class EthernetPort final : public Port {
   int start_device();
   void set_running(bool is_running);
   bool wants_interrupts() const;
+  int reset_device();
+  Status leave_device();
   Status start_with(bool has_interrupts, std::span<Memory* const> memories, PortSetup& setup);
   std::unique_ptr<RxWait> wait_of(uint16_t queue, size_t queue_count) const;
   std::vector<int> new_sockets() const;
@@ -67,7 +75,11 @@ class EthernetPort final : public Port {
   bool is_started_ = false;  ///< false: a memif client without a server
   bool is_dma_attached_ = false;
   bool is_vfio_ = false;
+  bool has_interrupts_ = false;
+  bool is_running_ = true;  ///< workers use the queues
+  DeviceEvents events_;
   PortInfo info_;
+  std::vector<Memory*> memories_;
   std::vector<std::unique_ptr<Queue>> queues_;
   std::vector<MacAddress> groups_;
 };

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "stack/base/ipv6_address.h"
+#include "tests/unit/daemon/fake_workers.h"
 #include "tests/unit/daemon/sim_backend.h"
 
 namespace lyre {
@@ -97,6 +98,52 @@ TEST_F(PortSetTest, ClientsAndReadersOfTheStatsSeeTheSame) {
   EXPECT_STREQ(stats->port(1).device, "sim1");
   EXPECT_EQ(stats->port(1).address_count, infos[1].address_count);
   EXPECT_EQ(stats->port(1).is_link_up.load(), 1u);
+}
+
+TEST_F(PortSetTest, SpeedsAreThoseOfTheNicAndReadAgainWhenItsLinkComesUp) {
+  ASSERT_TRUE(open().ok());
+  auto stats = StatsSegment::create({.daemon_name = "t", .worker_count = 2, .port_count = 2});
+  ASSERT_TRUE(stats.ok());
+  states_[0]->is_up = false;
+  ports_.show(*stats);
+  EXPECT_EQ(stats->port(0).speed_mbps.load(), 0u);
+  FakeWorkers workers(2);
+  LinkWatch watch(workers, ports_.links(*stats));
+  states_[0]->is_up = true;
+  states_[0]->speed = {.port_mbps = 25'000, .flow_mbps = 5'000};
+  watch.look();
+  EXPECT_EQ(stats->port(0).speed_mbps.load(), 25'000u);
+  EXPECT_EQ(stats->port(0).flow_mbps.load(), 5'000u);
+  EXPECT_EQ(ports_.infos()[0].speed_mbps, 25'000u);
+  EXPECT_EQ(ports_.infos()[0].flow_mbps, 5'000u);
+}
+
+TEST_F(PortSetTest, ADeviceThatIsResetOrGoneIsShown) {
+  ASSERT_TRUE(open().ok());
+  auto stats = StatsSegment::create({.daemon_name = "t", .worker_count = 2, .port_count = 2});
+  ASSERT_TRUE(stats.ok());
+  for (const auto state : {io::PortState::kRunning, io::PortState::kResetting,
+                           io::PortState::kRecovering, io::PortState::kGone}) {
+    states_[1]->state = state;
+    ports_.look_after_devices(*stats);
+    EXPECT_EQ(stats->port(1).state.load(), static_cast<uint32_t>(state));
+    EXPECT_EQ(stats->port(0).state.load(), 0u);
+  }
+  EXPECT_EQ(states_[0]->timer_runs, 4);
+}
+
+struct PortSetWithSpeeds : PortSetTest {
+  PortSetWithSpeeds()
+      : PortSetTest(
+            "[[port]]\nname = \"rail0\"\ndevice = \"sim0\"\naddress = \"10.9.0.1/24\"\n"
+            "speed_mbps = 50000\nflow_mbps = 10000\n") {}
+};
+
+TEST_F(PortSetWithSpeeds, TheConfigurationKnowsBetter) {
+  ASSERT_TRUE(open().ok());
+  states_[0]->speed = {.port_mbps = 25'000, .flow_mbps = 5'000};
+  EXPECT_EQ(ports_.infos()[0].speed_mbps, 50'000u);
+  EXPECT_EQ(ports_.infos()[0].flow_mbps, 10'000u);
 }
 
 TEST_F(PortSetTest, OnlyPortsThatNeedItAreRestarted) {

@@ -16,6 +16,10 @@ struct SimPortState {
   std::vector<MacAddress> groups;
   bool needs_restart = false;
   int restarts = 0;
+  bool is_up = true;
+  io::PortState state = io::PortState::kRunning;
+  int timer_runs = 0;
+  io::PortSpeed speed;
 };
 
 /// One end of a simulated wire that has nothing at its other end.
@@ -34,7 +38,10 @@ class SimPort : public io::Port {
 
   const io::PortInfo& info() const override { return info_; }
   io::PacketIo& queue(uint32_t worker) override { return link_.queue(0, worker); }
-  bool is_link_up() const override { return link_.is_up(); }
+  bool is_link_up() const override { return state_.is_up && link_.is_up(); }
+  io::PortSpeed speed() const override { return state_.speed; }
+  io::PortState state() const override { return state_.state; }
+  void run_timers() override { ++state_.timer_runs; }
   uint64_t rx_missed() const override { return 0; }
   Status join(std::span<const MacAddress> groups) override {
     state_.groups.assign(groups.begin(), groups.end());

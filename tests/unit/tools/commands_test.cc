@@ -30,14 +30,22 @@ TEST(Status, IsATableForPeople) {
       "lyred 0.1.0 'host-a', pid 4711, up 3m 12s\n"
       "2 workers (adaptive), ordinary pages, 1 client (5 since start)\n"
       "\n"
-      "port    address       mac                 mtu  speed  link  device\n"
-      "memif0  10.9.0.1/24   02:00:00:00:00:00  1500      -  up    net_memif0\n"
+      "port    address       mac                 mtu  speed  a flow  link  device\n"
+      "memif0  10.9.0.1/24   02:00:00:00:00:00  1500      -       -  up    net_memif0\n"
       "        fd00:9::1/64\n"
       "\n"
       "worker  sessions  free slots  slots  received  sent  retransmitted  busy turns\n"
       "     0         3        8000   8192       0 B   0 B            0 B      12.5 %\n"
       "     1         0           0      0  1.50 GiB   0 B            0 B           -\n",
       status_text(look(segment)));
+}
+
+TEST(Status, ShowsWhatBecameOfADevice) {
+  FakeSegment segment;
+  segment.port().state.store(1);
+  EXPECT_NE(std::string::npos, status_text(look(segment)).find(" resetting "));
+  segment.port().state.store(3);
+  EXPECT_EQ("gone", status_json(look(segment))["ports"][0]["link"]);
 }
 
 TEST(Status, IsJsonForScripts) {

@@ -68,6 +68,12 @@ TEST(DriverQuirks, EveryNicHasRoomForThePowerOfTwoItRoundsTo) {
   }
 }
 
+TEST(DriverQuirks, OnlyEc2LimitsAFlowByARuleThatIsKnown) {
+  EXPECT_EQ(quirks_of("net_ena").flow_mbps, 5000u);
+  EXPECT_EQ(quirks_of("net_gve").flow_mbps, 0u);
+  EXPECT_EQ(quirks_of("net_virtio").flow_mbps, 0u);
+}
+
 TEST(DriverQuirks, FreesAreAskedForInTheWayThatTheDriverHas) {
   EXPECT_EQ(quirks_of("net_ena").frees, Frees::kOnRequest);
   EXPECT_EQ(quirks_of("mlx5_pci").frees, Frees::kOnStatus);

@@ -1,0 +1,55 @@
+#include "stack/io/dpdk/device_events.h"
+
+namespace lyre::io::dpdk {
+namespace {
+
+constexpr rte_eth_event_type kEvents[] = {
+    RTE_ETH_EVENT_INTR_RESET, RTE_ETH_EVENT_INTR_RMV, RTE_ETH_EVENT_ERR_RECOVERING,
+    RTE_ETH_EVENT_RECOVERY_SUCCESS, RTE_ETH_EVENT_RECOVERY_FAILED};
+
+int forward(uint16_t, rte_eth_event_type event, void* events, void*) {
+  static_cast<DeviceEvents*>(events)->on_event(event);
+  return 0;
+}
+
+}  // namespace
+
+void DeviceEvents::listen(uint16_t port_id) {
+  port_id_ = port_id;
+  is_listening_ = true;
+  for (const rte_eth_event_type event : kEvents) {
+    rte_eth_dev_callback_register(port_id, event, forward, this);
+  }
+}
+
+void DeviceEvents::ignore() {
+  if (!is_listening_) return;
+  is_listening_ = false;
+  for (const rte_eth_event_type event : kEvents) {
+    rte_eth_dev_callback_unregister(port_id_, event, forward, this);
+  }
+}
+
+void DeviceEvents::on_event(rte_eth_event_type event) {
+  switch (event) {
+    case RTE_ETH_EVENT_INTR_RESET:
+      return change(PortState::kRunning, PortState::kResetting);
+    case RTE_ETH_EVENT_ERR_RECOVERING:
+      return change(PortState::kRunning, PortState::kRecovering);
+    case RTE_ETH_EVENT_RECOVERY_SUCCESS:
+      return change(PortState::kRecovering, PortState::kRunning);
+    case RTE_ETH_EVENT_RECOVERY_FAILED:
+      return change(PortState::kRecovering, PortState::kResetting);
+    case RTE_ETH_EVENT_INTR_RMV:
+      state_.store(PortState::kGone, std::memory_order_relaxed);
+      return;
+    default:
+      return;
+  }
+}
+
+void DeviceEvents::change(PortState from, PortState to) {
+  state_.compare_exchange_strong(from, to, std::memory_order_relaxed);
+}
+
+}  // namespace lyre::io::dpdk

@@ -1,0 +1,46 @@
+#include "stack/io/dpdk/device_events.h"
+
+#include <gtest/gtest.h>
+
+namespace lyre::io::dpdk {
+namespace {
+
+TEST(DeviceEvents, ADeviceThatAsksForAResetRunsAfterIt) {
+  DeviceEvents events;
+  EXPECT_EQ(events.state(), PortState::kRunning);
+  events.on_event(RTE_ETH_EVENT_INTR_RESET);
+  EXPECT_EQ(events.state(), PortState::kResetting);
+  events.on_reset_done();
+  EXPECT_EQ(events.state(), PortState::kRunning);
+}
+
+TEST(DeviceEvents, ADeviceThatRecoversNeedsNoReset) {
+  DeviceEvents events;
+  events.on_event(RTE_ETH_EVENT_ERR_RECOVERING);
+  EXPECT_EQ(events.state(), PortState::kRecovering);
+  events.on_reset_done();
+  EXPECT_EQ(events.state(), PortState::kRecovering) << "nobody asked for one";
+  events.on_event(RTE_ETH_EVENT_RECOVERY_SUCCESS);
+  EXPECT_EQ(events.state(), PortState::kRunning);
+}
+
+TEST(DeviceEvents, ADeviceThatCannotRecoverIsReset) {
+  DeviceEvents events;
+  events.on_event(RTE_ETH_EVENT_ERR_RECOVERING);
+  events.on_event(RTE_ETH_EVENT_RECOVERY_FAILED);
+  EXPECT_EQ(events.state(), PortState::kResetting);
+}
+
+TEST(DeviceEvents, ADeviceThatIsGoneStaysSo) {
+  DeviceEvents events;
+  events.on_event(RTE_ETH_EVENT_INTR_RMV);
+  for (const auto event : {RTE_ETH_EVENT_INTR_RESET, RTE_ETH_EVENT_ERR_RECOVERING,
+                           RTE_ETH_EVENT_RECOVERY_SUCCESS, RTE_ETH_EVENT_RECOVERY_FAILED}) {
+    events.on_event(event);
+  }
+  events.on_reset_done();
+  EXPECT_EQ(events.state(), PortState::kGone);
+}
+
+}  // namespace
+}  // namespace lyre::io::dpdk
