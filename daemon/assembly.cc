@@ -54,7 +54,7 @@ Assembly::~Assembly() = default;
 
 Result<std::unique_ptr<Assembly>> Assembly::make(const Config& config,
                                                  std::unique_ptr<io::Backend> backend,
-                                                 boost::asio::io_context& io, int reply_fd) {
+                                                 const ControlThread& control, int reply_fd) {
   std::unique_ptr<Assembly> made(new Assembly(config, std::move(backend)));
   if (Status status = made->make_memories(); !status.ok()) return status.error();
   if (Status status = made->open_ports(); !status.ok()) return status.error();
@@ -62,13 +62,8 @@ Result<std::unique_ptr<Assembly>> Assembly::make(const Config& config,
   made->make_workers(reply_fd);
   if (Status status = made->make_threads(); !status.ok()) return status.error();
   made->make_registry();
-  made->make_control(io);
+  made->make_control(control);
   return made;
-}
-
-Status Assembly::start() {
-  if (Status status = control_->open(); !status.ok()) return status;
-  return threads_->start();
 }
 
 Status Assembly::make_memories() {
@@ -189,9 +184,9 @@ PortMapping Assembly::port_mapping() {
               }};
 }
 
-void Assembly::make_control(boost::asio::io_context& io) {
+void Assembly::make_control(const ControlThread& control) {
   control_ = std::make_unique<ControlServer>(
-      io, *registry_, facts(),
+      control.io, control.mappings, *registry_, facts(),
       ControlOptions{.socket_path = config_.socket_path,
                      .socket_group = config_.socket_group,
                      .socket_mode = config_.socket_mode,

@@ -9,6 +9,7 @@
 #include "daemon/context_registry.h"
 #include "daemon/control_server.h"
 #include "daemon/link_watch.h"
+#include "daemon/mapping_opener.h"
 #include "daemon/port_set.h"
 #include "daemon/stats_segment.h"
 #include "daemon/worker_threads.h"
@@ -22,16 +23,23 @@ namespace lyre {
 /// Thread: the control thread, which runs `io`. Owner: borrows the configuration.
 class Assembly {
  public:
+  /// What the control thread has; borrowed.
+  struct ControlThread {
+    boost::asio::io_context& io;
+    MappingOpener& mappings;
+  };
+
   /// `reply_fd`: an eventfd to which workers write when they have replied; borrowed.
   /// Fails: one line that says what is missing.
   static Result<std::unique_ptr<Assembly>> make(const Config& config,
                                                 std::unique_ptr<io::Backend> backend,
-                                                boost::asio::io_context& io, int reply_fd);
+                                                const ControlThread& control, int reply_fd);
   ~Assembly();
 
-  /// Opens the control socket and starts the workers. Fails: as ControlServer::open() and
-  /// WorkerThreads::start().
-  Status start();
+  /// Opens the control socket. Clients are served when `io` runs. Fails: as ControlServer::open().
+  Status open() { return control_->open(); }
+  /// Starts the workers. Fails: as WorkerThreads::start().
+  Status start() { return threads_->start(); }
 
   bool has_hugepages() const { return backend_->has_hugepages(); }
   PortSet& ports() { return *ports_; }
@@ -54,7 +62,7 @@ class Assembly {
   void make_registry();
   PortMapping port_mapping();
   DaemonFacts facts();
-  void make_control(boost::asio::io_context& io);
+  void make_control(const ControlThread& control);
 
   const Config& config_;
   // Members end in reverse: the backend outlives all that it made, and clients' memory outlives the

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/client_memory.h"
+#include "daemon/client_identity.h"
 #include "daemon/config.h"
 #include "daemon/owned_fd.h"
 #include "daemon/region_registry.h"

@@ -172,16 +172,28 @@ void ControlClient::on_register(const channel::RegisterRequest& request, OwnedFd
     close_elsewhere(std::move(descriptor));
     return end_malformed({EPROTO, "a descriptor is missing or not allowed"});
   }
-  if (!context_ || awaited_region_ != 0) {
+  if (!context_ || is_request_pending()) {
     close_elsewhere(std::move(descriptor));
     return end_malformed(
         {EPROTO, "a request about memory without a context, or before the last one was answered"});
   }
-  auto memory = has_descriptor
-                    ? memory_of_descriptor(std::move(descriptor), request.offset, request.bytes)
-                    : memory_of_mapping(identity_, process_.native_handle(),
-                                        {request.mapping_begin, request.mapping_end},
-                                        request.offset, request.bytes);
+  if (!has_descriptor) return open_mapping(request);
+  add_region(memory_of_descriptor(std::move(descriptor), request.offset, request.bytes));
+}
+
+void ControlClient::open_mapping(const channel::RegisterRequest& request) {
+  is_mapping_awaited_ = true;
+  server_.mappings_.open(socket_.native_handle(), {request.mapping_begin, request.mapping_end},
+                         [self = shared_from_this(), offset = request.offset,
+                          bytes = request.bytes](Result<OwnedFd> opened) {
+                           self->is_mapping_awaited_ = false;
+                           if (self->is_over_) return;
+                           if (!opened.ok()) return self->add_region(opened.error());
+                           self->add_region(memory_of_object(std::move(*opened), offset, bytes));
+                         });
+}
+
+void ControlClient::add_region(const Result<ClientMemory>& memory) {
   if (!memory.ok()) return reply_region(channel::Control::kRegistered, 0, memory.error());
   const auto region = server_.registry_.regions().add(*context_, memory.value());
   if (!region.ok()) {
@@ -194,7 +206,7 @@ void ControlClient::on_register(const channel::RegisterRequest& request, OwnedFd
 }
 
 void ControlClient::on_deregister(const channel::DeregisterRequest& request) {
-  if (!context_ || awaited_region_ != 0) {
+  if (!context_ || is_request_pending()) {
     return end_malformed({EPROTO, "a request about memory out of turn"});
   }
   const Status removed = server_.registry_.regions().remove(*context_, request.region);

@@ -4,7 +4,6 @@
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -38,32 +37,7 @@ void make_directory_of(const std::string& path) {
   if (!directory.empty()) ::mkdir(directory.c_str(), 0755);
 }
 
-Result<ClientIdentity> identify(int socket) {
-  ucred peer{};
-  socklen_t bytes = sizeof peer;
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) {
-    return errno_error("no peer credentials");
-  }
-  return ClientIdentity{.pid = peer.pid, .uid = peer.uid, .gid = peer.gid};
-}
-
-/// A pidfd of the peer. From the socket if the kernel can: there the pid cannot belong to another
-/// process meanwhile.
-OwnedFd open_process(int socket, int32_t pid) {
-  constexpr int kPeerPidfd = 77;  // SO_PEERPIDFD, Linux 6.5
-  int process = -1;
-  socklen_t bytes = sizeof process;
-  if (::getsockopt(socket, SOL_SOCKET, kPeerPidfd, &process, &bytes) == 0) return OwnedFd(process);
-  if (pid <= 0) return OwnedFd();
-  return OwnedFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-}
-
 }  // namespace
-
-std::string describe(const ClientIdentity& identity) {
-  return "pid " + std::to_string(identity.pid) + " uid " + std::to_string(identity.uid) + " gid " +
-         std::to_string(identity.gid);
-}
 
 Status check_socket_is_free(const std::string& path) {
   const sockaddr_un address = address_of(path);
@@ -81,9 +55,10 @@ Status check_socket_is_free(const std::string& path) {
   return Ok{};
 }
 
-ControlServer::ControlServer(boost::asio::io_context& io, ContextRegistry& registry,
-                             DaemonFacts facts, ControlOptions options)
+ControlServer::ControlServer(boost::asio::io_context& io, MappingOpener& mappings,
+                             ContextRegistry& registry, DaemonFacts facts, ControlOptions options)
     : io_(io),
+      mappings_(mappings),
       registry_(registry),
       facts_(std::move(facts)),
       options_(std::move(options)),
@@ -159,13 +134,13 @@ void ControlServer::accept_one() {
   }
   ++counters_.accepted;
   wait_for_client();
-  const auto identity = identify(socket.get());
+  const auto identity = identity_of(socket.get());
   if (!identity.ok()) return refuse(std::move(socket), {}, identity.error());
   if (Status room = check_connections(identity.value().uid); !room.ok()) {
     return refuse(std::move(socket), identity.value(), room.error());
   }
   const uint64_t id = next_id_++;
-  OwnedFd process = open_process(socket.get(), identity.value().pid);
+  OwnedFd process = process_of(socket.get(), identity.value().pid);
   auto client = std::make_shared<ControlClient>(*this, id, std::move(socket), identity.value());
   clients_.emplace(id, client);
   client->start(std::move(process));

@@ -14,6 +14,7 @@
 #include "daemon/client_log.h"
 #include "daemon/context_registry.h"
 #include "daemon/daemon_limits.h"
+#include "daemon/mapping_opener.h"
 #include "daemon/owned_fd.h"
 #include "stack/channel/control.h"
 
@@ -52,9 +53,6 @@ struct ControlCounters {
   uint64_t idle = 0;       ///< ended because they did not attach in time
 };
 
-/// Whom a client belongs to, for the log: "pid 17 uid 1000 gid 1000".
-std::string describe(const ClientIdentity& identity);
-
 /// Fails: EADDRINUSE something listens on `path`, or it is a file of another kind.
 Status check_socket_is_free(const std::string& path);
 
@@ -62,8 +60,8 @@ Status check_socket_is_free(const std::string& path);
 /// Thread: the one that runs `io`.
 class ControlServer {
  public:
-  ControlServer(boost::asio::io_context& io, ContextRegistry& registry, DaemonFacts facts,
-                ControlOptions options);
+  ControlServer(boost::asio::io_context& io, MappingOpener& mappings, ContextRegistry& registry,
+                DaemonFacts facts, ControlOptions options);
   ~ControlServer();
   ControlServer(const ControlServer&) = delete;
   ControlServer& operator=(const ControlServer&) = delete;
@@ -96,6 +94,7 @@ class ControlServer {
   void forget(uint64_t id);
 
   boost::asio::io_context& io_;
+  MappingOpener& mappings_;
   ContextRegistry& registry_;
   DaemonFacts facts_;
   ControlOptions options_;

@@ -19,29 +19,34 @@ void raise_descriptor_limit() {
 
 }  // namespace
 
-Launcher::Launcher(const Config& config, boost::asio::io_context& io)
-    : config_(config), io_(io), replies_(io) {}
+Launcher::Launcher(const Config& config, boost::asio::io_context& io, MappingHelperProcess helper)
+    : config_(config), io_(io), mappings_(io, std::move(helper)), replies_(io) {}
 
 Launcher::~Launcher() = default;
 
 Result<std::unique_ptr<Launcher>> Launcher::start(const Config& config, boost::asio::io_context& io,
-                                                  const StartBackend& start_backend) {
+                                                  Process process) {
   raise_descriptor_limit();
-  std::unique_ptr<Launcher> launcher(new Launcher(config, io));
-  if (Status status = launcher->assemble(start_backend); !status.ok()) return status.error();
+  std::unique_ptr<Launcher> launcher(new Launcher(config, io, std::move(process.helper)));
+  if (Status status = launcher->assemble(process); !status.ok()) return status.error();
   launcher->run();
   return launcher;
 }
 
-Status Launcher::assemble(const StartBackend& start_backend) {
+Status Launcher::assemble(const Process& process) {
   // First, before anything of another running daemon can be disturbed.
   if (Status status = check_socket_is_free(config_.socket_path); !status.ok()) return status;
   if (Status status = replies_.open(); !status.ok()) return status;
-  auto backend = start_backend(config_);
+  auto backend = process.start_backend(config_);
   if (!backend.ok()) return backend.error();
-  auto parts = Assembly::make(config_, std::move(*backend), io_, replies_.bell_fd());
+  auto parts = Assembly::make(config_, std::move(*backend), {.io = io_, .mappings = mappings_},
+                              replies_.bell_fd());
   if (!parts.ok()) return parts.error();
   parts_ = std::move(*parts);
+  if (Status status = parts_->open(); !status.ok()) return status;
+  if (process.drop_privileges) {
+    if (Status status = process.drop_privileges(config_); !status.ok()) return status;
+  }
   return parts_->start();
 }
 

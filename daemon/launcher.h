@@ -7,6 +7,7 @@
 #include "daemon/assembly.h"
 #include "daemon/config.h"
 #include "daemon/housekeeping.h"
+#include "daemon/mapping_opener.h"
 #include "daemon/notifier.h"
 #include "daemon/reply_taker.h"
 #include "daemon/shutdown.h"
@@ -18,11 +19,19 @@ namespace lyre {
 class Launcher {
  public:
   using StartBackend = std::function<Result<std::unique_ptr<io::Backend>>(const Config&)>;
+  using DropPrivileges = std::function<Status(const Config&)>;
 
-  /// `start_backend` is called after all checks that need no NIC.
+  /// What belongs to the process, and differs in tests.
+  struct Process {
+    StartBackend start_backend;  ///< called after all checks that need no NIC
+    /// Called when all is open, before the first packet and the first client; may be empty.
+    DropPrivileges drop_privileges = {};
+    MappingHelperProcess helper = {};  ///< none: no shared anonymous memory of clients
+  };
+
   /// Fails: one line that says what is missing.
   static Result<std::unique_ptr<Launcher>> start(const Config& config, boost::asio::io_context& io,
-                                                 const StartBackend& start_backend);
+                                                 Process process);
   ~Launcher();
 
   /// Accepts no more clients and asks every worker to reset its sessions. Stops `io` when they
@@ -30,9 +39,9 @@ class Launcher {
   void begin_stop();
 
  private:
-  Launcher(const Config& config, boost::asio::io_context& io);
+  Launcher(const Config& config, boost::asio::io_context& io, MappingHelperProcess helper);
 
-  Status assemble(const StartBackend& start_backend);
+  Status assemble(const Process& process);
   void run();
   bool look_at_shutdown();
   void finish_stop();
@@ -41,6 +50,7 @@ class Launcher {
   const Config config_;
   boost::asio::io_context& io_;
   Notifier notifier_;
+  MappingOpener mappings_;
   ReplyTaker replies_;  ///< outlives the workers, which write to its eventfd
   std::unique_ptr<Assembly> parts_;
   std::unique_ptr<Housekeeping> housekeeping_;

@@ -71,4 +71,6 @@ void start_logging(LogLevel level) {
   spdlog::set_default_logger(std::move(logger));
 }
 
+void set_log_level(LogLevel level) { spdlog::default_logger()->set_level(spdlog_level(level)); }
+
 }  // namespace lyre

@@ -8,4 +8,7 @@ namespace lyre {
 /// journal, else with the time.
 void start_logging(LogLevel level);
 
+/// Of Lyre's own lines. Those of DPDK keep the level of the start. Thread: any.
+void set_log_level(LogLevel level);
+
 }  // namespace lyre

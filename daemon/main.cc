@@ -7,12 +7,16 @@
 #include <cstdio>
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "daemon/backend.h"
+#include "daemon/capabilities.h"
 #include "daemon/config.h"
 #include "daemon/launcher.h"
 #include "daemon/logging.h"
 #include "daemon/machine_check.h"
+#include "daemon/mapping_opener.h"
+#include "daemon/port_privileges.h"
 #include "daemon/port_sockets.h"
 
 namespace lyre {
@@ -26,27 +30,52 @@ int complain(const std::string& text, int code) {
   return code;
 }
 
-void wait_for_signal(boost::asio::signal_set& signals, Launcher& launcher) {
+/// What can change while the daemon runs: the log level.
+void reload(const std::string& path) {
+  const auto config = load_config(path);
+  if (!config.ok()) return spdlog::error("not reloaded: {}", config.error().text);
+  set_log_level(config.value().log_level);
+  spdlog::info("{} was read again for its log level; other keys need a restart", path);
+}
+
+void wait_for_signal(boost::asio::signal_set& signals, Launcher& launcher,
+                     const std::string& config_path) {
   signals.async_wait([&](const boost::system::error_code& error, int number) {
     if (error) return;
     if (number == SIGHUP) {
-      spdlog::info("SIGHUP ignored: the configuration is read at the start only");
+      reload(config_path);
     } else {
       launcher.begin_stop();
     }
-    wait_for_signal(signals, launcher);
+    wait_for_signal(signals, launcher, config_path);
   });
 }
 
+/// The process that parses packets keeps nothing that it does not need any more.
+Status drop_privileges(const Config& config) {
+  const Status dropped = drop_capabilities(capabilities_to_keep(config));
+  if (!dropped.ok()) return dropped;
+  const std::string kept = names_of(effective_capabilities());
+  spdlog::info("capabilities kept: {}", kept.empty() ? "none" : kept);
+  return Ok{};
+}
+
 int serve(const Config& config) {
+  const Status privileges = check_privileges(config, effective_capabilities());
+  if (!privileges.ok()) return complain(privileges.error().text, kExitBadConfig);
+  auto helper = MappingHelperProcess::start();
+  if (!helper.ok()) return complain(helper.error().text, kExitFailed);
   boost::asio::io_context io;
   // Before any thread or DPDK: from here on these signals reach only the queue that is read below.
   boost::asio::signal_set signals(io, SIGTERM, SIGINT, SIGHUP);
   ::signal(SIGPIPE, SIG_IGN);
   start_logging(config.log_level);
-  auto launcher = Launcher::start(config, io, start_backend);
+  auto launcher = Launcher::start(config, io,
+                                  {.start_backend = start_backend,
+                                   .drop_privileges = drop_privileges,
+                                   .helper = std::move(*helper)});
   if (!launcher.ok()) return complain(launcher.error().text, kExitFailed);
-  wait_for_signal(signals, **launcher);
+  wait_for_signal(signals, **launcher, config.file);
   io.run();
   return 0;
 }

@@ -19,6 +19,11 @@ install_lyre() {
   ldconfig
   systemd-sysusers
   systemd-tmpfiles --create
+  if [ "$DRIVER" = uio_pci_generic ]; then
+    mkdir -p /etc/systemd/system/lyred.service.d
+    ln -s "$(find /usr -path '*/lyred.service.d/no-iommu.conf')" /etc/systemd/system/lyred.service.d
+  fi
+  udevadm control --reload
   systemctl daemon-reload
   useradd --groups lyre-clients $JOB_USER
   systemd-analyze verify --man=no lyred.service

@@ -18,7 +18,8 @@ class AssemblyTest : public DaemonTest {
   AssemblyTest() : reply_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
   Result<std::unique_ptr<Assembly>> make(const Config& config) {
-    return Assembly::make(config, std::make_unique<SimBackend>(states_), io_, reply_.get());
+    return Assembly::make(config, std::make_unique<SimBackend>(states_),
+                          {.io = io_, .mappings = mappings_}, reply_.get());
   }
 
   OwnedFd reply_;
@@ -32,6 +33,8 @@ TEST_F(AssemblyTest, ServesNobodyBeforeItIsStarted) {
   EXPECT_FALSE(std::filesystem::exists(socket()));
   EXPECT_EQ(made.threads().turns(0), 0u);
 
+  ASSERT_TRUE(made.open().ok());
+  EXPECT_EQ(made.threads().turns(0), 0u);
   ASSERT_TRUE(made.start().ok());
   EXPECT_TRUE(std::filesystem::exists(socket()));
   EXPECT_TRUE(run_until([&] { return made.threads().turns(0) > 0; }));
@@ -60,15 +63,14 @@ TEST_F(AssemblyTest, APortThatCannotBeOpenedIsNamed) {
   EXPECT_EQ(parts.error().text, "f.toml:8: port 'rail0': none: is not there");
 }
 
-TEST_F(AssemblyTest, ASocketThatCannotBeMadeStartsNoWorker) {
+TEST_F(AssemblyTest, ASocketThatCannotBeMadeIsNamed) {
   const Config wanted = config();
   auto parts = make(wanted);
   ASSERT_TRUE(parts.ok()) << parts.error().text;
   std::ofstream(socket()) << "an operator's file";
-  const Status started = (*parts)->start();
-  ASSERT_FALSE(started.ok());
-  EXPECT_THAT(started.error().text, ::testing::HasSubstr("is there and not a socket"));
-  EXPECT_EQ((*parts)->threads().turns(0), 0u);
+  const Status opened = (*parts)->open();
+  ASSERT_FALSE(opened.ok());
+  EXPECT_THAT(opened.error().text, ::testing::HasSubstr("is there and not a socket"));
 }
 
 }  // namespace

@@ -18,6 +18,8 @@
 #include <string>
 #include <thread>
 
+#include "daemon/client_mapping.h"
+
 namespace lyre {
 namespace {
 
@@ -106,7 +108,9 @@ struct MappingMemory : testing::Test {
   void TearDown() override { ::munmap(shared, kBytes); }
   Result<ClientMemory> take(const ForeignMapping& of, uint64_t offset = 0,
                             uint64_t bytes = kBytes) {
-    return memory_of_mapping(self, process.get(), of, offset, bytes);
+    auto object = open_mapping_of(self, process.get(), of);
+    if (!object.ok()) return object.error();
+    return memory_of_object(std::move(*object), offset, bytes);
   }
 
   static constexpr uint64_t kBytes = 16 * kPage;

@@ -116,7 +116,7 @@ class ControlServerTest : public ::testing::Test {
     path_ = folder_ + "/lyred.sock";
     memory_ = std::move(*SharedMemory::create("lyre-test", 4096, SharedWith::kReaders));
     reader_ = std::move(*reopen_read_only(memory_.fd()));
-    server_.emplace(io_, registry_, facts(), options());
+    server_.emplace(io_, mappings_, registry_, facts(), options());
     const Status status = server_->open();
     EXPECT_TRUE(status.ok()) << status.error().text;
   }
@@ -198,6 +198,7 @@ class ControlServerTest : public ::testing::Test {
 
   Nanos timeout_ = seconds(60);
   boost::asio::io_context io_;
+  MappingOpener mappings_{io_, {}};
   FakeWorkers workers_{2};
   ContextRegistry registry_;
   SharedMemory memory_;

@@ -248,7 +248,7 @@ TEST_F(ControlServerTest, HangUpAllTellsEveryone) {
 }
 
 TEST_F(ControlServerTest, StaleSocketIsReplacedLiveOneIsNot) {
-  ControlServer second(io_, registry_, facts(), options());
+  ControlServer second(io_, mappings_, registry_, facts(), options());
   const Status taken = second.open();
   ASSERT_FALSE(taken.ok());
   EXPECT_EQ(taken.error().code, EADDRINUSE);
@@ -267,7 +267,7 @@ TEST_F(ControlServerTest, StaleSocketIsReplacedLiveOneIsNot) {
 TEST_F(ControlServerTest, OrdinaryFileIsNotReplaced) {
   server_->stop_accepting();
   std::ofstream(path_) << "precious";
-  ControlServer second(io_, registry_, facts(), options());
+  ControlServer second(io_, mappings_, registry_, facts(), options());
   const Status taken = second.open();
   ASSERT_FALSE(taken.ok());
   EXPECT_EQ(taken.error().text, path_ + ": is there and not a socket");
@@ -307,7 +307,7 @@ class ImpatientServerTest : public ControlServerTest {
   ImpatientServerTest() {
     server_.reset();
     timeout_ = millis(1);
-    server_.emplace(io_, registry_, facts(), options());
+    server_.emplace(io_, mappings_, registry_, facts(), options());
     EXPECT_TRUE(server_->open().ok());
   }
 };
@@ -333,7 +333,7 @@ class SharedServerTest : public ControlServerTest {
     server_.reset();
     ControlOptions shared = options();
     shared.connections_per_uid_max = 3;
-    server_.emplace(io_, registry_, facts(), shared);
+    server_.emplace(io_, mappings_, registry_, facts(), shared);
     EXPECT_TRUE(server_->open().ok());
   }
 };

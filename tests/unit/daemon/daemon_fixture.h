@@ -10,6 +10,7 @@
 #include <string>
 
 #include "daemon/config.h"
+#include "daemon/mapping_opener.h"
 #include "tests/unit/daemon/sim_backend.h"
 
 namespace lyre {
@@ -51,6 +52,7 @@ class DaemonTest : public ::testing::Test {
 
   std::string directory_;
   boost::asio::io_context io_;
+  MappingOpener mappings_{io_, {}};
   SimBackend::Ports states_;
 };
 

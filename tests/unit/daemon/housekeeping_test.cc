@@ -17,9 +17,11 @@ class HousekeepingTest : public DaemonTest {
   HousekeepingTest() : reply_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), config_(config()) {}
 
   void SetUp() override {
-    auto parts = Assembly::make(config_, std::make_unique<SimBackend>(states_), io_, reply_.get());
+    auto parts = Assembly::make(config_, std::make_unique<SimBackend>(states_),
+                                {.io = io_, .mappings = mappings_}, reply_.get());
     ASSERT_TRUE(parts.ok()) << parts.error().text;
     parts_ = std::move(*parts);
+    ASSERT_TRUE(parts_->open().ok());
     ASSERT_TRUE(parts_->start().ok());
     housekeeping_ = std::make_unique<Housekeeping>(io_, *parts_, notifier_);
     housekeeping_->begin();

@@ -19,13 +19,23 @@ using ::testing::HasSubstr;
 class LauncherTest : public DaemonTest {
  protected:
   auto start(const Config& config) {
-    return Launcher::start(config, io_, [this](const Config&) {
-      ++backends_started_;
-      return Result<std::unique_ptr<io::Backend>>(std::make_unique<SimBackend>(states_));
-    });
+    return Launcher::start(
+        config, io_,
+        {.start_backend =
+             [this](const Config&) {
+               ++backends_started_;
+               return Result<std::unique_ptr<io::Backend>>(std::make_unique<SimBackend>(states_));
+             },
+         .drop_privileges =
+             [this](const Config&) {
+               was_open_at_drop_ = std::filesystem::exists(socket());
+               return drop_;
+             }});
   }
 
   int backends_started_ = 0;
+  bool was_open_at_drop_ = false;
+  Status drop_ = Ok{};
 };
 
 TEST_F(LauncherTest, ServesAClientAndEndsInOrder) {
@@ -48,6 +58,15 @@ TEST_F(LauncherTest, ServesAClientAndEndsInOrder) {
   });
   io_.run();
   client.join();
+  EXPECT_FALSE(std::filesystem::exists(socket()));
+}
+
+TEST_F(LauncherTest, ADaemonThatKeepsItsPrivilegesServesNobody) {
+  drop_ = Error{EPERM, "a thread keeps them"};
+  const auto launcher = start(config());
+  ASSERT_FALSE(launcher.ok());
+  EXPECT_EQ(launcher.error().text, "a thread keeps them");
+  EXPECT_TRUE(was_open_at_drop_);
   EXPECT_FALSE(std::filesystem::exists(socket()));
 }
 

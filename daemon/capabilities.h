@@ -1,0 +1,30 @@
+#pragma once
+
+#include <linux/capability.h>
+
+#include <cstdint>
+#include <string>
+
+#include "stack/base/result.h"
+
+namespace lyre {
+
+/// Bit n is capability n of linux/capability.h.
+using Capabilities = uint64_t;
+
+constexpr Capabilities capability(unsigned number) { return Capabilities{1} << number; }
+
+/// The calling thread's effective capabilities.
+Capabilities effective_capabilities();
+
+/// "CAP_NET_RAW CAP_NET_ADMIN"; numbers where there is no name.
+std::string names_of(Capabilities capabilities);
+
+/// Takes from every thread of this process what is not in `kept`, for ever: nobody gains a
+/// capability by executing a program either. Capabilities belong to threads, and some may run
+/// already: each is interrupted once, by SIGUSR2.
+/// REQUIRES: no thread is begun meanwhile by another one that has more.
+/// Fails: the system refuses, or a thread blocks the signal.
+Status drop_capabilities(Capabilities kept);
+
+}  // namespace lyre
