@@ -1,5 +1,6 @@
 #include "daemon/mapping_helper.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
