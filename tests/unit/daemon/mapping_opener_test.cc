@@ -1,7 +1,7 @@
 #include "daemon/mapping_opener.h"
 
-#include <gtest/gtest.h>
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <signal.h>
 #include <spdlog/spdlog.h>
 #include <sys/mman.h>
