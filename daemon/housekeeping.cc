@@ -48,7 +48,7 @@ void Housekeeping::schedule() {
 
 void Housekeeping::look() {
   const Nanos now = monotonic_now();
-  parts_.ports().look_after_devices(parts_.stats());
+  parts_.ports().look_after_devices(parts_.stats(), now);
   restart_ports();
   look_for_conflicts(now);
   device_counters_.look(now);
@@ -59,11 +59,23 @@ void Housekeeping::look() {
   schedule();
 }
 
-/// A driver that finds its link only after a restart is restarted while no worker polls its queues.
-void Housekeeping::restart_ports() {
-  if (!parts_.ports().needs_restart() || !parts_.threads().pause()) return;
-  parts_.ports().restart();
+/// Runs a short step while no worker polls. False: a worker does not end its turn; nothing was
+/// done.
+template <typename Step>
+bool Housekeeping::between_turns(const Step& step) {
+  if (!parts_.threads().pause()) return false;
+  step();
   parts_.threads().resume();
+  return true;
+}
+
+/// Workers go on with the other ports while a device is restarted.
+void Housekeeping::restart_ports() {
+  PortSet& ports = parts_.ports();
+  if (ports.must_suspend()) between_turns([&ports] { ports.suspend(); });
+  ports.restart();
+  if (!ports.must_resume()) return;
+  if (between_turns([&ports] { ports.resume(); })) parts_.threads().watch_queues();
 }
 
 /// Two hosts with one address: an operator has to correct it.

@@ -26,6 +26,8 @@ class Housekeeping {
   void schedule();
   void look();
   void restart_ports();
+  template <typename Step>
+  bool between_turns(const Step& step);
   void look_for_conflicts(Nanos now);
   void keep_alive(Nanos now);
 

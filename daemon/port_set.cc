@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "daemon/control_message.h"
 #include "stack/base/ipv6_address.h"
@@ -39,6 +40,7 @@ Status PortSet::open(io::Backend& backend, std::span<io::PacketMemory* const> me
                                                 "port '" + config.name + "'", port.error().text)};
     }
     ports_.push_back(std::move(*port));
+    upkeeps_.emplace_back();
     join_groups(count() - 1);
   }
   return Ok{};
@@ -159,11 +161,12 @@ std::vector<WatchedLink> PortSet::links(const StatsSegment& stats) const {
   return out;
 }
 
-void PortSet::look_after_devices(const StatsSegment& stats) const {
-  static constexpr const char* kNews[] = {"runs again", "asks for a reset", "resets itself",
-                                          "is gone: the daemon must be restarted when it is back"};
+void PortSet::look_after_devices(const StatsSegment& stats, Nanos now) const {
+  static constexpr const char* kNews[] = {
+      "runs again", "asks for a reset", "resets itself", "is away: it is opened when it is back",
+      "frees nothing of what it was given to send, and is opened again"};
   for (uint32_t i = 0; i < count(); ++i) {
-    ports_[i]->run_timers();
+    ports_[i]->look(now);
     const auto state = static_cast<uint32_t>(ports_[i]->state());
     if (stats.port(i).state.exchange(state, std::memory_order_relaxed) == state) continue;
     spdlog::warn("port {}: the device {}", config_.ports[i].name, kNews[state]);
@@ -179,18 +182,49 @@ std::vector<CountedDevice> PortSet::devices(const StatsSegment& stats) const {
   return out;
 }
 
-bool PortSet::needs_restart() const {
-  return std::any_of(ports_.begin(), ports_.end(),
-                     [](const auto& port) { return port->needs_restart(); });
+bool PortSet::must_suspend() const {
+  for (uint32_t i = 0; i < count(); ++i) {
+    if (upkeeps_[i].restart == Restart::kNone && ports_[i]->needs_restart()) return true;
+  }
+  return false;
+}
+
+void PortSet::suspend() {
+  for (uint32_t i = 0; i < count(); ++i) {
+    if (upkeeps_[i].restart != Restart::kNone || !ports_[i]->needs_restart()) continue;
+    ports_[i]->suspend();
+    upkeeps_[i].restart = Restart::kSuspended;
+  }
 }
 
 void PortSet::restart() {
-  for (const auto& port : ports_) {
-    if (!port->needs_restart()) continue;
-    const bool is_reset = port->state() == io::PortState::kResetting;
-    const Status status = port->restart();
-    if (status.ok()) continue;
-    spdlog::log(is_reset ? spdlog::level::warn : spdlog::level::debug, "{}", status.error().text);
+  for (uint32_t i = 0; i < count(); ++i) {
+    Upkeep& upkeep = upkeeps_[i];
+    if (upkeep.restart != Restart::kSuspended || !ports_[i]->needs_restart()) continue;
+    const bool is_running = ports_[i]->state() == io::PortState::kRunning;
+    const Status status = ports_[i]->restart();
+    if (status.ok()) upkeep.restart = Restart::kDone;
+    const std::string failure = status.ok() ? "" : status.error().text;
+    if (!failure.empty() && failure != upkeep.failure) {
+      // Known already: a memif client without a server, and a device that is away.
+      const bool is_known = is_running || status.error().code == ENODEV;
+      spdlog::log(is_known ? spdlog::level::debug : spdlog::level::warn, "port {}: {}",
+                  config_.ports[i].name, failure);
+    }
+    upkeep.failure = failure;
+  }
+}
+
+bool PortSet::must_resume() const {
+  return std::any_of(upkeeps_.begin(), upkeeps_.end(),
+                     [](const Upkeep& upkeep) { return upkeep.restart == Restart::kDone; });
+}
+
+void PortSet::resume() {
+  for (uint32_t i = 0; i < count(); ++i) {
+    if (upkeeps_[i].restart != Restart::kDone) continue;
+    ports_[i]->resume();
+    upkeeps_[i].restart = Restart::kNone;
   }
 }
 

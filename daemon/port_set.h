@@ -40,16 +40,21 @@ class PortSet {
   void show(const StatsSegment& stats) const;
   /// For LinkWatch, which updates the links in the stats segment.
   std::vector<WatchedLink> links(const StatsSegment& stats) const;
-  /// Shows and logs what drivers say of their devices, and runs their timers. Call about once a
+  /// Lets ports look at their devices, and shows and logs the state of each. Call about once a
   /// second.
-  void look_after_devices(const StatsSegment& stats) const;
+  void look_after_devices(const StatsSegment& stats, Nanos now) const;
   /// For DeviceCounters.
   std::vector<CountedDevice> devices(const StatsSegment& stats) const;
 
-  /// True when a port has no link and its driver finds one only after a restart.
-  bool needs_restart() const;
-  /// Restarts those ports. REQUIRES: no thread uses a queue meanwhile.
+  /// The steps of io::Port for all ports that need a restart; the others go on.
+  bool must_suspend() const;
+  /// REQUIRES: no worker polls.
+  void suspend();
+  /// May take a second for each port; workers may poll. A failure is logged once.
   void restart();
+  bool must_resume() const;
+  /// REQUIRES: no worker polls.
+  void resume();
 
   /// Writes a line about each port to the log.
   void log() const;
@@ -61,8 +66,16 @@ class PortSet {
   io::PortSpeed speed_of(uint32_t port) const;
   void show_speed(uint32_t port, channel::StatsPort& shown) const;
 
+  /// How far the restart of a port has come.
+  enum class Restart : uint8_t { kNone, kSuspended, kDone };
+  struct Upkeep {
+    Restart restart = Restart::kNone;
+    std::string failure;  ///< of the last attempt, as it was logged
+  };
+
   const Config& config_;
   std::vector<std::unique_ptr<io::Port>> ports_;
+  std::vector<Upkeep> upkeeps_;  ///< one for each port
 };
 
 }  // namespace lyre

@@ -55,10 +55,17 @@ class WorkerThreads::Thread {
     if (!epoll_.is_open() || !bell_.is_open()) return failure("no descriptor", errno);
     // Edges only: nobody needs to empty a bell, and one that a client overfills stays silent.
     if (Status status = add(bell_.get(), EPOLLIN | EPOLLET); !status.ok()) return status;
+    return watch_queues();
+  }
+
+  /// A descriptor that was closed is not watched any more.
+  Status watch_queues() {
     for (uint32_t i = 0; i < seat_.queues.size(); ++i) {
       const int fd = seat_.queues[i]->wait_fd();
       if (fd < 0) continue;
-      if (Status status = add(fd, EPOLLIN, i); !status.ok()) return status;
+      if (Status status = add(fd, EPOLLIN, i); !status.ok() && status.error().code != EEXIST) {
+        return status;
+      }
     }
     return Ok{};
   }
@@ -255,6 +262,11 @@ bool WorkerThreads::pause() {
   }
   resume();
   return false;
+}
+
+/// A worker without a queue's descriptor sleeps for short times.
+void WorkerThreads::watch_queues() {
+  for (auto& thread : threads_) static_cast<void>(thread->watch_queues());
 }
 
 void WorkerThreads::resume() {

@@ -51,6 +51,9 @@ class WorkerThreads : public WorkerSet {
   Status watch(uint32_t worker, int ring_fd) override;
   void unwatch(uint32_t worker, int ring_fd) override;
 
+  /// Waits for the descriptors of queues, too, which may have changed.
+  void watch_queues();
+
   /// Stops every thread between two turns until resume(). False when a thread does not end its turn
   /// in time: then all continue.
   bool pause();

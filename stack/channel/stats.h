@@ -164,7 +164,7 @@ struct StatsPort {
   std::atomic<uint32_t> speed_mbps;  ///< 0: unknown
   std::atomic<uint32_t> flow_mbps;   ///< 0: unknown
   std::atomic<uint32_t> is_link_up;
-  std::atomic<uint32_t> state;  ///< 0 running, 1 resetting, 2 recovering, 3 gone
+  std::atomic<uint32_t> state;  ///< 0 running, 1 resetting, 2 recovering, 3 away, 4 draining
   uint8_t mac[6];
   uint8_t reserved[2];
   /// Packets that the device lost for want of a buffer. Written by the control thread.

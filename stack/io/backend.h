@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "stack/base/nanos.h"
 #include "stack/base/result.h"
 #include "stack/io/packet_io.h"
 
@@ -41,12 +42,13 @@ struct PortSpeed {
   uint32_t flow_mbps = 0;  ///< most that the network lets one flow (5-tuple) have
 };
 
-/// What a driver says of its device.
+/// The state of a port's device. All but the first count as a link that is down.
 enum class PortState : uint8_t {
   kRunning,
-  kResetting,   ///< it asked for a reset: restart() does it
+  kResetting,   ///< its driver asked for a reset: restart() does it
   kRecovering,  ///< it resets itself
-  kGone,        ///< the device was taken away
+  kAway,        ///< it was taken away: restart() closes it, and opens it when it is back
+  kDraining,    ///< it frees nothing of what it was given to send: restart() takes that back
 };
 
 /// Facts about an open port besides its capabilities.
@@ -62,8 +64,8 @@ struct PortInfo {
 };
 
 /// An open port with one queue pair for each memory it was opened with.
-/// Thread: each queue belongs to one worker. Everything else belongs to the control thread;
-/// start(), stop() and the destructor require that no worker polls.
+/// Thread: each queue belongs to one worker. Everything else belongs to the control thread; the
+/// destructor requires that no worker polls.
 /// Owner: must be destroyed before the memories and the backend.
 class Port {
  public:
@@ -73,25 +75,41 @@ class Port {
   virtual PacketIo& queue(uint32_t worker) = 0;
   virtual bool is_link_up() const = 0;
   virtual PortState state() const = 0;
-  /// Drivers that have timers run them here. Call about once a second.
-  virtual void run_timers() = 0;
+  /// Runs the timers of drivers that have some, and looks whether the device is there and frees
+  /// what it sent. Call once a second or more often.
+  virtual void look(Nanos now) = 0;
   /// As the device and its driver say now: some know their speed only while the link is up.
   virtual PortSpeed speed() const = 0;
   /// Packets that the device lost for want of a buffer or of room in a ring, in all queues. Some
   /// drivers sleep until the device has answered.
-  virtual uint64_t rx_missed() const = 0;
+  virtual uint64_t rx_missed() = 0;
   /// Sets the multicast groups whose frames the device accepts, in place of those set before.
   /// Fails: the device can neither filter by these groups nor accept all multicast.
   virtual Status join(std::span<const MacAddress> groups) = 0;
-  /// True when the device asked for a reset or is gone and still used, or the link is down and the
-  /// driver will not reconnect by itself: a memif client whose server has left or not started yet.
+  /// True when the device has to be reset, closed or opened, or the link is down and the driver
+  /// will not reconnect by itself: a memif client whose server has left or not started yet.
   /// Makes system calls: not for the packet path.
   virtual bool needs_restart() const = 0;
-  /// Stops and starts the port, which releases all buffers that it holds.
-  /// Fails: its queues are stopped: they receive nothing and drop what they are given, until a
-  /// restart succeeds.
+  /// A restart takes three steps, and workers pause only for the first and the last, which are
+  /// short. The first: queues receive nothing and drop what they are given until resume(). Does
+  /// nothing the second time. REQUIRES: no worker polls.
+  virtual void suspend() = 0;
+  /// The second step: stops and starts the device, or closes and opens it, which releases all
+  /// buffers that it holds. May take a second. REQUIRES: suspend().
+  /// Fails: the queues stay suspended; call again while needs_restart().
   virtual Status restart() = 0;
+  /// The third step: workers use the queues again, whose wait_fd() may have changed.
+  /// REQUIRES: restart() succeeded, and no worker polls.
+  virtual void resume() = 0;
 };
+
+/// The three steps of a restart, for a caller whose workers do not poll. Fails: as restart().
+inline Status restart_at_once(Port& port) {
+  port.suspend();
+  Status done = port.restart();
+  if (done.ok()) port.resume();
+  return done;
+}
 
 /// A NIC API: memory, ports, and the registration of threads.
 /// Thread: the control thread, unless stated otherwise. Owner: destroyed last.

@@ -76,6 +76,7 @@ struct IoCapabilities {
   uint32_t cut_segments_max = UINT32_MAX;
   bool tx_checksum_in_hardware = false;
   bool rx_checksum_in_hardware = false;
+  bool operator==(const IoCapabilities&) const = default;
 };
 
 /// Counters that only the backend can count. Units: packets, or bytes where the name says so.
@@ -128,7 +129,7 @@ class PacketIo {
   virtual IoCounters counters() const = 0;
   virtual bool is_link_up() const = 0;
   /// A descriptor that becomes readable when packets arrive, if the queue is armed. It is the same
-  /// for the life of this object, and nobody but this object reads from it. -1: there is none.
+  /// until Port::resume(), and nobody but this object reads from it. -1: there is none.
   virtual int wait_fd() const = 0;
   /// Arms the queue before a sleep, after rx_burst() returned nothing, and looks for packets once
   /// more. A queue stays armed until disarm(). Calling it again is allowed and finds out more: a

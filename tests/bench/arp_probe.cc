@@ -35,7 +35,8 @@ class Probe {
     for (int i = 0; !port_.is_link_up(); ++i) {
       if (i == kRestartsMax) fail("the link stays down");
       ::usleep(kRestartUs);
-      if (!port_.is_link_up() && port_.needs_restart()) static_cast<void>(port_.restart());
+      if (!port_.is_link_up() && port_.needs_restart())
+        static_cast<void>(io::restart_at_once(port_));
     }
   }
   /// Units: ns; 0 when nobody answered.

@@ -102,7 +102,7 @@ void wait_for_link(Host& host) {
     const int64_t now = now_ns();
     if (now > deadline) fail("the link stays down");
     if (now > restart_at && host.port->needs_restart()) {
-      (void)host.port->restart();
+      (void)io::restart_at_once(*host.port);
       restart_at = now + kRestartIntervalNs;
     }
     ::usleep(1000);

@@ -7,13 +7,28 @@
 #include "tests/io_contract/dpdk_wire.h"
 
 namespace lyre::io::contract {
+namespace {
+
+constexpr const char* kLeftMac = "02:00:00:00:00:01";
+constexpr const char* kRightMac = "02:00:00:00:00:02";
+
+}  // namespace
 
 Status make_veth_pair(uint32_t mtu_bytes) {
   static const Status entered = enter_own_network();
   if (!entered) return entered;
-  run("ip link del left 2>/dev/null");
-  const std::string mtu = std::to_string(mtu_bytes);
-  if (!run("ip link add left mtu " + mtu + " type veth peer name right mtu " + mtu)) {
+  remove_veth_pair();
+  return make_veth_pair_again(mtu_bytes);
+}
+
+void remove_veth_pair() { run("ip link del left 2>/dev/null"); }
+
+Status make_veth_pair_again(uint32_t mtu_bytes) {
+  const auto words = [mtu = std::to_string(mtu_bytes)](const std::string& name, const char* mac) {
+    return name + " mtu " + mtu + " address " + mac;
+  };
+  if (!run("ip link add " + words("left", kLeftMac) + " type veth peer name " +
+           words("right", kRightMac))) {
     return Error{ENOTSUP, "the kernel makes no veth pair"};
   }
   if (!run("ip link set left up && ip link set right up")) {

@@ -26,7 +26,7 @@ std::string address_text(const channel::PortAddress& own) {
 }
 
 std::string link_text(const PortSnapshot& port) {
-  static constexpr const char* kStates[] = {"", "resetting", "recovering", "gone"};
+  static constexpr const char* kStates[] = {"", "resetting", "recovering", "away", "draining"};
   if (port.state > 0 && port.state < std::size(kStates)) return kStates[port.state];
   return port.is_link_up ? "up" : "down";
 }

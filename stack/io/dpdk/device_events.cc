@@ -1,5 +1,7 @@
 #include "stack/io/dpdk/device_events.h"
 
+#include <rte_dev.h>
+
 namespace lyre::io::dpdk {
 namespace {
 
@@ -12,11 +14,19 @@ int forward(uint16_t, rte_eth_event_type event, void* events, void*) {
   return 0;
 }
 
+/// Of the bus: VFIO asks for the device before the kernel removes it.
+void forward_removal(const char*, rte_dev_event_type event, void* events) {
+  if (event == RTE_DEV_EVENT_REMOVE) static_cast<DeviceEvents*>(events)->on_away();
+}
+
 }  // namespace
 
-void DeviceEvents::listen(uint16_t port_id) {
+void DeviceEvents::listen(uint16_t port_id, const std::string& device) {
   port_id_ = port_id;
+  device_ = device;
   is_listening_ = true;
+  state_.store(PortState::kRunning, std::memory_order_relaxed);
+  rte_dev_event_callback_register(device_.c_str(), forward_removal, this);
   for (const rte_eth_event_type event : kEvents) {
     rte_eth_dev_callback_register(port_id, event, forward, this);
   }
@@ -25,6 +35,7 @@ void DeviceEvents::listen(uint16_t port_id) {
 void DeviceEvents::ignore() {
   if (!is_listening_) return;
   is_listening_ = false;
+  rte_dev_event_callback_unregister(device_.c_str(), forward_removal, this);
   for (const rte_eth_event_type event : kEvents) {
     rte_eth_dev_callback_unregister(port_id_, event, forward, this);
   }
@@ -41,8 +52,7 @@ void DeviceEvents::on_event(rte_eth_event_type event) {
     case RTE_ETH_EVENT_RECOVERY_FAILED:
       return change(PortState::kRecovering, PortState::kResetting);
     case RTE_ETH_EVENT_INTR_RMV:
-      state_.store(PortState::kGone, std::memory_order_relaxed);
-      return;
+      return on_away();
     default:
       return;
   }

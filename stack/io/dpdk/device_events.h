@@ -4,13 +4,13 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string>
 
 #include "stack/io/backend.h"
 
 namespace lyre::io::dpdk {
 
-/// Follows what a driver reports of its device: that it must be reset, recovers by itself, or is
-/// gone.
+/// The state of a device: what its driver and its bus report, and what the control thread finds.
 /// Thread: events come on DPDK's interrupt thread; state() may be read on any; the rest belongs to
 /// the control thread.
 class DeviceEvents {
@@ -20,8 +20,9 @@ class DeviceEvents {
   DeviceEvents(const DeviceEvents&) = delete;
   DeviceEvents& operator=(const DeviceEvents&) = delete;
 
-  /// A driver without such events is taken to be running.
-  void listen(uint16_t port_id);
+  /// From now on the device is running, until something else is reported. `device`: DPDK's name of
+  /// it.
+  void listen(uint16_t port_id, const std::string& device);
   void ignore();
 
   // Relaxed: a lone value; what depends on it is done on the control thread.
@@ -29,6 +30,10 @@ class DeviceEvents {
   void on_event(rte_eth_event_type event);
   /// The reset that was asked for is done.
   void on_reset_done() { change(PortState::kResetting, PortState::kRunning); }
+  /// The device was taken away, or cannot be used until it is opened again.
+  void on_away() { state_.store(PortState::kAway, std::memory_order_relaxed); }
+  /// It frees nothing.
+  void on_stuck() { change(PortState::kRunning, PortState::kDraining); }
 
  private:
   void change(PortState from, PortState to);
@@ -36,6 +41,7 @@ class DeviceEvents {
   std::atomic<PortState> state_{PortState::kRunning};
   bool is_listening_ = false;
   uint16_t port_id_ = 0;
+  std::string device_;
 };
 
 }  // namespace lyre::io::dpdk

@@ -90,6 +90,8 @@ uint32_t interface_mtu(const std::string& interface) {
   return ask(interface, SIOCGIFMTU, answer) ? static_cast<uint32_t>(answer.ifr_mtu) : 0;
 }
 
+uint32_t interface_index(const std::string& interface) { return if_nametoindex(interface.c_str()); }
+
 bool is_interface_running(const std::string& interface) {
   constexpr int kRunning = IFF_UP | IFF_RUNNING;
   ifreq answer = {};

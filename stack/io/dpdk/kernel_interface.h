@@ -23,6 +23,9 @@ std::vector<uint64_t> unix_connections();
 /// The MTU of a kernel interface, or 0.
 uint32_t interface_mtu(const std::string& interface);
 
+/// The kernel's number of an interface, or 0. One that is made anew has another number.
+uint32_t interface_index(const std::string& interface);
+
 /// Whether a kernel interface exists, is up, and has a carrier.
 bool is_interface_running(const std::string& interface);
 

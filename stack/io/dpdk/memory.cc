@@ -1,5 +1,6 @@
 #include "stack/io/dpdk/memory.h"
 
+#include <rte_lcore.h>
 #include <rte_mempool.h>
 
 #include <algorithm>
@@ -154,6 +155,13 @@ void Memory::release(std::span<PacketBuf* const> packets) {
     for (size_t i = 0; i < count; ++i) mbufs[i] = mbuf_of(packets[at + i]);
     rte_pktmbuf_free_bulk(mbufs, static_cast<unsigned>(count));
     at += count;
+  }
+}
+
+void Memory::return_cached() {
+  for (const std::unique_ptr<Pool>* pool : {&rx_, &tx_, &pieces_, &copies_}) {
+    rte_mempool* mempool = (*pool)->mempool();
+    rte_mempool_cache_flush(rte_mempool_default_cache(mempool, rte_lcore_id()), mempool);
   }
 }
 

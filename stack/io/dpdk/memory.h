@@ -45,6 +45,9 @@ class Memory final : public PacketMemory {
     return regions_.segment_bytes(region);
   }
 
+  /// Gives back what DPDK keeps of these pools for the calling thread, which is not the worker.
+  void return_cached();
+
   // For the queues of this worker.
   rte_mempool* rx_mempool() const { return rx_->mempool(); }
   rte_mempool* piece_mempool() const { return pieces_->mempool(); }

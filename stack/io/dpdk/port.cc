@@ -4,6 +4,7 @@
 #include <rte_dev.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
+#include <rte_ether.h>
 #include <rte_log.h>
 #include <rte_timer.h>
 #include <sys/socket.h>
@@ -22,8 +23,19 @@
 namespace lyre::io::dpdk {
 namespace {
 
+/// Between two attempts to open a device that is back: each may take as long.
+constexpr Nanos kRetryPeriod = seconds(1);
+
 Error dpdk_error(const std::string& what, int rc) {
   return Error{std::abs(rc), what + ": " + rte_strerror(std::abs(rc))};
+}
+
+std::string mac_text(const MacAddress& mac) {
+  char text[RTE_ETHER_ADDR_FMT_SIZE];
+  rte_ether_addr address = {};
+  std::copy(mac.bytes.begin(), mac.bytes.end(), address.addr_bytes);
+  rte_ether_format_addr(text, sizeof text, &address);
+  return text;
 }
 
 /// Starts a port with DPDK's log silenced: a port without a peer fails to start, which is no error.
@@ -55,32 +67,44 @@ void let_interrupt_thread_finish() {
 
 Result<std::unique_ptr<Port>> EthernetPort::open(const PortOptions& options, DmaMap& dma_map,
                                                  std::span<Memory* const> memories) {
-  std::unique_ptr<EthernetPort> port(new EthernetPort(options, dma_map));
   if (memories.empty()) return Error{EINVAL, options.device + ": no worker to serve"};
-  if (Status done = port->attach(static_cast<uint32_t>(memories.size())); !done) {
-    return done.error();
-  }
-  if (Status done = port->start(memories); !done) return done.error();
+  std::unique_ptr<EthernetPort> port(new EthernetPort(options, dma_map, memories));
+  if (Status done = port->open_device(); !done) return done.error();
+  port->make_queues();
   return std::unique_ptr<Port>(std::move(port));
 }
 
 EthernetPort::~EthernetPort() {
+  for (const auto& queue : queues_) queue->suspend();
+  close_device();
+}
+
+Status EthernetPort::open_device() {
+  if (Status done = attach(); !done) return done;
+  return start();
+}
+
+void EthernetPort::close_device() {
   if (!is_attached_) return;
+  is_attached_ = false;
+  missed_before_ += missed_;
+  missed_ = 0;
   events_.ignore();
   let_interrupt_thread_finish();
   rte_eth_dev_stop(port_id_);
-  queues_.clear();
   // Before the port closes, because some drivers release the device there.
   if (is_dma_attached_) dma_map_.remove_device(device_, is_vfio_);
+  is_dma_attached_ = false;
   rte_eth_dev_close(port_id_);
   rte_dev_remove(device_);
+  for (Memory* memory : memories_) memory->return_cached();
 }
 
-Status EthernetPort::attach(uint32_t queue_count) {
+Status EthernetPort::attach() {
   quirks_ = &quirks_of(args_.driver());
   sockets_before_ = sockets_of(socket_domain());
   if (!args_.is_pci()) {
-    if (Status done = attach_virtual(queue_count); !done) return done;
+    if (Status done = attach_virtual(); !done) return done;
   } else if (rte_eth_dev_get_port_by_name(args_.name().c_str(), &port_id_) != 0) {
     // A NIC that was open before and was given back.
     if (Status fit = prepare_nic(pci_nic_of(args_.name()), dpdk_version(), args_); !fit) return fit;
@@ -100,26 +124,27 @@ Status EthernetPort::attach(uint32_t queue_count) {
   }
   is_attached_ = true;
   device_ = device.device;
+  kernel_driver_ = kernel_driver_of(args_.name());
+  interface_index_ = interface_index(std::string(args_.value_of("iface")));
   info_.driver = device.driver_name;
   quirks_ = &quirks_of(info_.driver);
   return quirks_->is_virtual ? check_interface() : attach_dma();
 }
 
-Status EthernetPort::attach_virtual(uint32_t queue_count) {
+Status EthernetPort::attach_virtual() {
   uint16_t known = 0;
   if (rte_eth_dev_get_port_by_name(args_.name().c_str(), &known) == 0) {
     return Error{EEXIST, args_.name() + ": is already open; give each port its own number"};
   }
-  if (Status done = prepare_virtual_device(args_, options_.mtu_bytes, queue_count); !done) {
-    return done;
-  }
+  const auto queues = static_cast<uint32_t>(memories_.size());
+  if (Status done = prepare_virtual_device(args_, options_.mtu_bytes, queues); !done) return done;
   const int rc = rte_dev_probe(args_.text().c_str());
   if (rc != 0) return dpdk_error(args_.name() + ": cannot be made (" + args_.text() + ")", rc);
   return Ok{};
 }
 
 Status EthernetPort::attach_dma() {
-  is_vfio_ = kernel_driver_of(args_.name()) == "vfio-pci";
+  is_vfio_ = kernel_driver_ == "vfio-pci";
   is_dma_attached_ = true;
   if (!dma_map_.add_device(device_, is_vfio_)) {
     return Error{ENOMEM, args_.name() + ": cannot reach the packet memory"};
@@ -137,19 +162,14 @@ Status EthernetPort::check_interface() {
                            " is more than that of " + interface + ": " + std::to_string(mtu)};
 }
 
-Status EthernetPort::start(std::span<Memory* const> memories) {
-  PortSetup setup;
+Status EthernetPort::start() {
   // Whether a NIC's driver has receive interrupts is known only when it starts with them.
-  Status started = start_with(wants_interrupts(), memories, setup);
-  if (!started && wants_interrupts() && !quirks_->is_virtual) {
-    started = start_with(false, memories, setup);
-  }
+  Status started = start_with(wants_interrupts());
+  if (!started && wants_interrupts() && !quirks_->is_virtual) started = start_with(false);
   if (!started) return started;
-  memories_.assign(memories.begin(), memories.end());
-  events_.listen(port_id_);
+  events_.listen(port_id_, args_.name());
   sockets_ = new_sockets();
-  describe_port(setup, memories.size());
-  make_queues(setup, memories);
+  describe_port();
   return Ok{};
 }
 
@@ -157,11 +177,10 @@ bool EthernetPort::wants_interrupts() const {
   return !quirks_->is_virtual || quirks_->wait == WaitKind::kQueueInterrupt;
 }
 
-Status EthernetPort::start_with(bool has_interrupts, std::span<Memory* const> memories,
-                                PortSetup& setup) {
-  auto configured = configure_port(port_id_, options_, *quirks_, has_interrupts, memories);
+Status EthernetPort::start_with(bool has_interrupts) {
+  auto configured = configure_port(port_id_, options_, *quirks_, has_interrupts, memories_);
   if (!configured) return configured.error();
-  setup = *configured;
+  setup_ = *configured;
   has_interrupts_ = has_interrupts;
   const int rc = start_device();
   is_started_ = rc == 0;
@@ -170,13 +189,13 @@ Status EthernetPort::start_with(bool has_interrupts, std::span<Memory* const> me
   return Ok{};
 }
 
-void EthernetPort::describe_port(const PortSetup& setup, size_t queue_count) {
+void EthernetPort::describe_port() {
   info_.name = args_.name();
   info_.numa_node = rte_eth_dev_socket_id(port_id_);
-  info_.queue_count = static_cast<uint32_t>(queue_count);
+  info_.queue_count = static_cast<uint32_t>(memories_.size());
   info_.does_dma = !quirks_->is_virtual;
-  info_.has_rss = setup.has_rss;
-  info_.capabilities = setup.capabilities;
+  info_.has_rss = setup_.has_rss;
+  info_.capabilities = setup_.capabilities;
   info_.pci_path = args_.is_pci() ? pci_path_of_address(args_.name())
                                   : pci_path_of_interface(std::string(args_.value_of("iface")));
 }
@@ -185,30 +204,35 @@ PortSpeed EthernetPort::speed() const {
   PortSpeed speed{.flow_mbps = quirks_->flow_mbps};
   rte_eth_link link = {};
   // Virtual devices report a made-up speed.
-  if (!quirks_->is_virtual && rte_eth_link_get_nowait(port_id_, &link) == 0 &&
+  if (is_attached_ && !quirks_->is_virtual && rte_eth_link_get_nowait(port_id_, &link) == 0 &&
       link.link_speed != RTE_ETH_SPEED_NUM_UNKNOWN) {
     speed.port_mbps = link.link_speed;
   }
   return speed;
 }
 
-void EthernetPort::make_queues(const PortSetup& setup, std::span<Memory* const> memories) {
-  for (uint16_t i = 0; i < memories.size(); ++i) {
-    QueueSetup queue{.port_id = port_id_,
-                     .queue_id = i,
-                     .index = options_.index,
-                     .capabilities = info_.capabilities,
-                     .quirks = quirks_,
-                     .limits = setup.limits,
-                     .is_rx_trusted = options_.is_trusted,
-                     .is_tx_trusted = options_.is_trusted && args_.driver() == "net_memif",
-                     .has_ip_checksum = setup.has_ip_checksum,
-                     .has_tcp_checksum = setup.has_tcp_checksum,
-                     .interface = std::string(args_.value_of("iface"))};
-    queues_.push_back(std::make_unique<Queue>(queue, *memories[i]));
-    queues_.back()->set_running(is_started_);
-    queues_.back()->set_wait(wait_of(i, memories.size()));
+QueueSetup EthernetPort::queue_setup(uint16_t queue) const {
+  return {.port_id = port_id_,
+          .queue_id = queue,
+          .index = options_.index,
+          .capabilities = info_.capabilities,
+          .quirks = quirks_,
+          .limits = setup_.limits,
+          .is_rx_trusted = options_.is_trusted,
+          .is_tx_trusted = options_.is_trusted && args_.driver() == "net_memif",
+          .has_ip_checksum = setup_.has_ip_checksum,
+          .has_tcp_checksum = setup_.has_tcp_checksum,
+          .interface = std::string(args_.value_of("iface"))};
+}
+
+void EthernetPort::make_queues() {
+  for (uint16_t i = 0; i < memories_.size(); ++i) {
+    queues_.push_back(std::make_unique<Queue>(queue_setup(i), *memories_[i]));
+    queues_.back()->set_wait(wait_of(i));
+    if (is_started_) queues_.back()->start();
   }
+  is_running_ = is_started_;
+  watches_.resize(queues_.size());
 }
 
 int EthernetPort::socket_domain() const {
@@ -223,14 +247,14 @@ std::vector<int> EthernetPort::new_sockets() const {
   return added;
 }
 
-std::unique_ptr<RxWait> EthernetPort::wait_of(uint16_t queue, size_t queue_count) const {
+std::unique_ptr<RxWait> EthernetPort::wait_of(uint16_t queue) const {
   if (!quirks_->is_virtual) return InterruptWait::make(port_id_, queue);
   if (args_.driver() == "net_memif") {
     return std::make_unique<MemifWait>(
         MemifWait::Ring{.port_id = port_id_,
                         .queue_id = queue,
                         .is_server = !is_memif_client_,
-                        .queue_count = static_cast<uint16_t>(queue_count)});
+                        .queue_count = static_cast<uint16_t>(memories_.size())});
   }
   int fd = -1;
   if (quirks_->wait == WaitKind::kQueueInterrupt) {
@@ -243,6 +267,7 @@ std::unique_ptr<RxWait> EthernetPort::wait_of(uint16_t queue, size_t queue_count
 
 Status EthernetPort::join(std::span<const MacAddress> groups) {
   groups_.assign(groups.begin(), groups.end());
+  if (!is_attached_) return Ok{};  // resume() does it
   std::vector<rte_ether_addr> list(groups_.size());
   for (size_t i = 0; i < groups_.size(); ++i) {
     std::copy(groups_[i].bytes.begin(), groups_[i].bytes.end(), list[i].addr_bytes);
@@ -254,62 +279,142 @@ Status EthernetPort::join(std::span<const MacAddress> groups) {
   return dpdk_error(args_.name() + ": cannot receive multicast frames", rc);
 }
 
-uint64_t EthernetPort::rx_missed() const {
+uint64_t EthernetPort::rx_missed() {
   rte_eth_stats stats = {};
-  if (rte_eth_stats_get(port_id_, &stats) != 0) return 0;
-  // Virtual devices count each failed attempt to get a buffer; the frame stays in their ring.
-  return stats.imissed + (quirks_->is_virtual ? 0 : stats.rx_nombuf);
+  if (is_attached_ && rte_eth_stats_get(port_id_, &stats) == 0) {
+    // Virtual devices count each failed attempt to get a buffer; the frame stays in their ring.
+    missed_ = stats.imissed + (quirks_->is_virtual ? 0 : stats.rx_nombuf);
+  }
+  return missed_before_ + missed_;
+}
+
+void EthernetPort::look(Nanos now) {
+  looked_at_ = now;
+  if (quirks_->has_timers && is_running_) rte_timer_manage();
+  if (is_attached_ && is_taken_away()) events_.on_away();
+  if (is_stuck(now)) events_.on_stuck();
+}
+
+/// Drivers do not all tell.
+bool EthernetPort::is_taken_away() const {
+  if (args_.is_pci()) return pci_path_of_address(args_.name()).empty();
+  return interface_index(std::string(args_.value_of("iface"))) != interface_index_;
+}
+
+/// Whether the device can be opened. A NIC that is back belongs to another kernel driver first.
+bool EthernetPort::is_there() const {
+  if (args_.is_pci()) return kernel_driver_of(args_.name()) == kernel_driver_;
+  const std::string interface(args_.value_of("iface"));
+  return interface.empty() || makes_interface() || interface_index(interface) != 0;
+}
+
+/// A virtual device is full as long as its peer takes nothing, which no restart changes.
+bool EthernetPort::is_stuck(Nanos now) {
+  if (quirks_->is_virtual) return false;
+  const bool is_up = is_running_ && is_link_up();
+  bool is_any_stuck = false;
+  for (size_t i = 0; i < queues_.size(); ++i) {
+    if (!is_up) watches_[i].forget();
+    if (is_up && watches_[i].is_stuck(queues_[i]->tx_progress(), now)) is_any_stuck = true;
+  }
+  return is_any_stuck;
 }
 
 /// A memif client whose server has not answered yet is not restarted: a server that receives the
 /// remains of several abandoned attempts can abort (DPDK 22.11).
 bool EthernetPort::needs_restart() const {
-  if (events_.state() == PortState::kResetting) return true;
-  if (events_.state() == PortState::kGone) return is_running_;
-  if (!is_memif_client_ || is_link_up()) return false;
+  switch (events_.state()) {
+    case PortState::kResetting:
+    case PortState::kDraining:
+      return true;
+    case PortState::kAway:
+      return is_running_ || is_attached_ || (is_there() && looked_at_ >= retry_at_);
+    case PortState::kRunning:
+    case PortState::kRecovering:
+      break;
+  }
+  if (is_ready_ || !is_memif_client_ || is_link_up()) return false;
   const std::vector<uint64_t> open = unix_connections();
   return std::find(open.begin(), open.end(), connection_) == open.end();
 }
 
+void EthernetPort::suspend() {
+  is_running_ = is_ready_ = false;
+  for (const auto& queue : queues_) queue->suspend();
+}
+
 Status EthernetPort::restart() {
   let_interrupt_thread_finish();
-  if (events_.state() == PortState::kGone) return leave_device();
-  if (events_.state() != PortState::kResetting) {
-    rte_eth_dev_stop(port_id_);
-  } else if (const int rc = reset_device(); rc != 0) {
-    set_running(false);
+  const PortState state = events_.state();
+  Status done = Ok{};
+  if (state == PortState::kRunning || state == PortState::kRecovering) {
+    done = stop_and_start();
+  } else if (state != PortState::kResetting || !reset()) {
+    done = reopen();
+  }
+  is_ready_ = done.ok();
+  return done;
+}
+
+Status EthernetPort::stop_and_start() {
+  rte_eth_dev_stop(port_id_);
+  const int rc = start_device();
+  is_started_ = rc == 0;
+  return is_started_ ? Status(Ok{}) : dpdk_error(args_.name() + ": cannot be started again", rc);
+}
+
+/// The device forgets everything: it is configured as at the start. Not every driver can do it.
+Status EthernetPort::reset() {
+  if (const int rc = rte_eth_dev_reset(port_id_); rc != 0) {
     return dpdk_error(args_.name() + ": cannot be reset", rc);
   }
-  for (const auto& queue : queues_) queue->drop_pending();
-  const int rc = start_device();
-  for (const auto& queue : queues_) queue->on_restart();
-  set_running(rc == 0);
-  if (rc != 0) return dpdk_error(args_.name() + ": cannot be started again", rc);
+  if (Status started = start_with(has_interrupts_); !started) return started;
+  for (const auto& queue : queues_) queue->on_closed();
   events_.on_reset_done();
-  // Some drivers lose their multicast filters when they stop.
-  return groups_.empty() ? Status(Ok{}) : join(std::vector<MacAddress>(groups_));
+  return Ok{};
 }
 
-/// Nobody uses the queues of a device that is gone.
-Status EthernetPort::leave_device() {
-  rte_eth_dev_stop(port_id_);
-  for (const auto& queue : queues_) queue->drop_pending();
-  set_running(false);
-  return Error{ENODEV, args_.name() + ": is gone"};
+/// Its driver frees the packets that it holds when it closes.
+Status EthernetPort::reopen() {
+  const IoCapabilities before = info_.capabilities;
+  close_device();
+  // These drivers draw an address, unless they are given one.
+  if (args_.driver() == "net_memif" || makes_interface()) {
+    args_.set_default("mac", mac_text(before.mac));
+  }
+  is_reopened_ = true;
+  for (const auto& queue : queues_) queue->on_closed();
+  events_.on_away();
+  if (!is_there()) return Error{ENODEV, args_.name() + ": is not there"};
+  Status opened = open_device();
+  // Workers and peers know the device by these.
+  if (opened.ok() && info_.capabilities != before) {
+    opened =
+        Error{EINVAL,
+              args_.name() + ": is back with another address or other limits: restart the daemon"};
+  }
+  if (opened.ok()) return opened;
+  close_device();
+  events_.on_away();
+  info_.capabilities = before;
+  retry_at_ = looked_at_ + kRetryPeriod;
+  return opened;
 }
 
-/// The device forgets everything: it is configured as at the start, for the queues that workers
-/// have. Its driver frees the packets that it holds.
-int EthernetPort::reset_device() {
-  const int rc = rte_eth_dev_reset(port_id_);
-  if (rc == -ENOTSUP) return rte_eth_dev_stop(port_id_);
-  if (rc != 0) return rc;
-  const auto again = configure_port(port_id_, options_, *quirks_, has_interrupts_, memories_);
-  return again.ok() ? 0 : -again.error().code;
-}
-
-void EthernetPort::run_timers() {
-  if (quirks_->has_timers) rte_timer_manage();
+void EthernetPort::resume() {
+  is_ready_ = false;
+  for (uint16_t i = 0; i < queues_.size(); ++i) {
+    queues_[i]->renew(queue_setup(i));
+    if (is_reopened_) queues_[i]->set_wait(wait_of(i));
+    queues_[i]->on_restart();
+    if (is_started_) queues_[i]->start();
+    watches_[i].forget();
+  }
+  is_reopened_ = false;
+  is_running_ = is_started_;
+  // Some drivers lose their multicast filters when they stop. What fails here was told at the
+  // start.
+  if (!groups_.empty()) static_cast<void>(join(std::vector<MacAddress>(groups_)));
 }
 
 int EthernetPort::start_device() {
@@ -322,11 +427,6 @@ int EthernetPort::start_device() {
     if (std::find(before.begin(), before.end(), open) == before.end()) connection_ = open;
   }
   return rc;
-}
-
-void EthernetPort::set_running(bool is_running) {
-  is_running_ = is_running;
-  for (const auto& queue : queues_) queue->set_running(is_running);
 }
 
 }  // namespace lyre::io::dpdk

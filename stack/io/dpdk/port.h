@@ -12,6 +12,7 @@
 #include "stack/io/dpdk/port_setup.h"
 #include "stack/io/dpdk/queue.h"
 #include "stack/io/dpdk/rx_wait.h"
+#include "stack/io/dpdk/tx_watch.h"
 
 struct rte_device;
 
@@ -30,33 +31,44 @@ class EthernetPort final : public Port {
     return events_.state() == PortState::kRunning && queues_[0]->is_link_up();
   }
   PortState state() const override { return events_.state(); }
-  void run_timers() override;
+  void look(Nanos now) override;
   PortSpeed speed() const override;
-  uint64_t rx_missed() const override;
+  uint64_t rx_missed() override;
   bool needs_restart() const override;
   Status join(std::span<const MacAddress> groups) override;
+  void suspend() override;
   Status restart() override;
+  void resume() override;
 
  private:
-  EthernetPort(const PortOptions& options, DmaMap& dma_map)
+  EthernetPort(const PortOptions& options, DmaMap& dma_map, std::span<Memory* const> memories)
       : options_(options),
         args_(DeviceArgs::parse(options.device)),
         is_memif_client_(args_.driver() == "net_memif" && args_.value_of("role") != "server"),
-        dma_map_(dma_map) {}
-  Status attach(uint32_t queue_count);
-  Status attach_virtual(uint32_t queue_count);
+        dma_map_(dma_map),
+        memories_(memories.begin(), memories.end()) {}
+  Status open_device();
+  void close_device();
+  Status attach();
+  Status attach_virtual();
   Status attach_dma();
   Status check_interface();
-  Status start(std::span<Memory* const> memories);
-  void describe_port(const PortSetup& setup, size_t queue_count);
-  void make_queues(const PortSetup& setup, std::span<Memory* const> memories);
+  Status start();
+  Status start_with(bool has_interrupts);
   int start_device();
-  void set_running(bool is_running);
+  void describe_port();
+  QueueSetup queue_setup(uint16_t queue) const;
+  void make_queues();
   bool wants_interrupts() const;
-  int reset_device();
-  Status leave_device();
-  Status start_with(bool has_interrupts, std::span<Memory* const> memories, PortSetup& setup);
-  std::unique_ptr<RxWait> wait_of(uint16_t queue, size_t queue_count) const;
+  bool is_there() const;
+  /// The driver makes the kernel interface under the port.
+  bool makes_interface() const { return args_.driver() == "net_tap"; }
+  bool is_taken_away() const;
+  bool is_stuck(Nanos now);
+  Status stop_and_start();
+  Status reset();
+  Status reopen();
+  std::unique_ptr<RxWait> wait_of(uint16_t queue) const;
   std::vector<int> new_sockets() const;
   int socket_domain() const;
 
@@ -71,16 +83,26 @@ class EthernetPort final : public Port {
   std::vector<int> sockets_;
   uint16_t port_id_ = 0;
   rte_device* device_ = nullptr;
+  std::string kernel_driver_;     ///< of a NIC, as it was opened
+  uint32_t interface_index_ = 0;  ///< of the kernel interface under the port
   bool is_attached_ = false;
   bool is_started_ = false;  ///< false: a memif client without a server
   bool is_dma_attached_ = false;
   bool is_vfio_ = false;
   bool has_interrupts_ = false;
-  bool is_running_ = true;  ///< workers use the queues
+  bool is_running_ = false;   ///< workers use the queues
+  bool is_ready_ = false;     ///< restarted, and resume() is due
+  bool is_reopened_ = false;  ///< since suspend()
+  uint64_t missed_ = 0;       ///< since the device was opened
+  uint64_t missed_before_ = 0;
+  Nanos looked_at_;
+  Nanos retry_at_;  ///< of a device that is back and could not be opened
+  PortSetup setup_;
   DeviceEvents events_;
   PortInfo info_;
-  std::vector<Memory*> memories_;
+  const std::vector<Memory*> memories_;
   std::vector<std::unique_ptr<Queue>> queues_;
+  std::vector<TxWatch> watches_;  ///< one for each queue
   std::vector<MacAddress> groups_;
 };
 

@@ -150,7 +150,10 @@ size_t Queue::tx_burst(std::span<PacketBuf* const> in) {
     taken_ += count;
     flush_pending();
   }
-  if (taken < in.size()) ++counters_.tx_full;
+  if (taken < in.size()) {
+    ++counters_.tx_full;
+    note_wait();
+  }
   return taken;
 }
 
@@ -223,8 +226,16 @@ uint16_t Queue::burst_pending() {
 }
 
 void Queue::note_freed() {
+  // Acquire: pairs with on_closed(). The driver's last access to the packets comes before.
+  if (!is_running_ && is_closed_.load(std::memory_order_acquire)) marks_.forget();
   freed_ = std::max(freed_, marks_.freed());
   if (marks_.empty() && pending_count_ == 0) freed_ = taken_;
+  freed_shown_.store(freed_, std::memory_order_relaxed);
+}
+
+/// Of TxProgress. One writer: no read-modify-write instruction is needed.
+void Queue::note_wait() {
+  waits_.store(waits_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
 Queue::~Queue() {
@@ -237,6 +248,21 @@ void Queue::drop_pending() {
   counters_.tx_dropped += pending_count_;
   pending_count_ = 0;
   note_freed();
+}
+
+void Queue::suspend() {
+  if (!is_running_) return;
+  drop_pending();
+  if (is_armed_) wait_->disarm();
+  is_armed_ = keeps_its_word_ = false;
+  is_running_ = false;
+}
+
+void Queue::renew(const QueueSetup& setup) {
+  note_freed();
+  is_closed_.store(false, std::memory_order_relaxed);
+  setup_ = setup;
+  can_reclaim_ = true;
 }
 
 Queue::Prepared Queue::prepare(PacketBuf& packet, rte_mbuf*& out) {
@@ -401,14 +427,15 @@ rte_mbuf* Queue::copy_out(const PacketBuf& packet) {
 
 void Queue::reclaim() {
   if (pending_count_ > 0) {
-    flush_pending();
+    flush_pending();  // none is pending in a queue that is not running
     // While the link is down the driver takes nothing, and waiting packets must not hold client
     // memory.
     if (pending_count_ > 0 && !is_link_up()) drop_pending();
   }
-  if (setup_.quirks->is_virtual || !is_running_) return;
-  ask_to_free();
+  if (setup_.quirks->is_virtual) return;
+  if (is_running_) ask_to_free();
   note_freed();
+  if (tx_held() > 0) note_wait();
 }
 
 void Queue::ask_to_free() {

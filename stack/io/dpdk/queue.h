@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -12,6 +13,7 @@
 #include "stack/io/dpdk/memory.h"
 #include "stack/io/dpdk/rx_wait.h"
 #include "stack/io/dpdk/sent_marks.h"
+#include "stack/io/dpdk/tx_watch.h"
 #include "stack/io/packet_io.h"
 
 namespace lyre::io::dpdk {
@@ -54,18 +56,28 @@ class Queue final : public PacketIo {
   Arming arm() override;
   void disarm(Woken woken) override;
 
-  /// nullptr: the driver cannot tell of packets. Thread: the control thread, before wait_fd() is
-  /// used.
+  /// nullptr: the driver cannot tell of packets. Thread: the control thread, while the worker does
+  /// not poll.
   void set_wait(std::unique_ptr<RxWait> wait) { wait_ = std::move(wait); }
-  /// Thread: as drop_pending().
+  /// The device was started again. Thread: as set_wait().
   void on_restart() {
     if (wait_ != nullptr) wait_->on_restart();
   }
-  /// Thread: the control thread, while the worker does not poll.
-  void drop_pending();
+  /// The device was closed and opened again. Thread: as set_wait().
+  void renew(const QueueSetup& setup);
   /// A queue that is not running receives nothing and drops what it is given.
-  /// Thread: as drop_pending().
-  void set_running(bool is_running) { is_running_ = is_running; }
+  /// Thread: as set_wait().
+  void start() { is_running_ = true; }
+  void suspend();
+  /// The driver has given back all packets: it is closed or was reset. REQUIRES: suspend().
+  /// Thread: the control thread.
+  void on_closed() { is_closed_.store(true, std::memory_order_release); }
+  /// Thread: any.
+  TxProgress tx_progress() const {
+    // Relaxed: lone values, and the reader compares each with its own past.
+    return {.freed = freed_shown_.load(std::memory_order_relaxed),
+            .waits = waits_.load(std::memory_order_relaxed)};
+  }
 
  private:
   enum class Prepared : uint8_t { kReady, kDropped, kNoBuffer };
@@ -88,6 +100,8 @@ class Queue final : public PacketIo {
   uint16_t burst_pending();
   void ask_to_free();
   void note_freed();
+  void note_wait();
+  void drop_pending();
   void drop_unsendable();
 
   QueueSetup setup_;
@@ -103,8 +117,11 @@ class Queue final : public PacketIo {
   SentMarks marks_;
   uint64_t taken_ = 0;  ///< packets of tx_burst()
   uint64_t freed_ = 0;  ///< of those, the first ones, that the driver is known to have freed
-  bool is_running_ = true;
-  bool can_reclaim_ = true;  ///< the driver has tx_done_cleanup
+  bool is_running_ = false;
+  std::atomic<bool> is_closed_{false};    ///< what the driver held is free
+  std::atomic<uint64_t> freed_shown_{0};  ///< freed_
+  std::atomic<uint64_t> waits_{0};        ///< see TxProgress
+  bool can_reclaim_ = true;               ///< the driver has tx_done_cleanup
   IoCounters counters_;
 };
 

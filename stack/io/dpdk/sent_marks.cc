@@ -4,7 +4,9 @@
 
 namespace lyre::io::dpdk {
 
-SentMarks::~SentMarks() {
+SentMarks::~SentMarks() { forget(); }
+
+void SentMarks::forget() {
   for (; head_ != tail_; ++head_) release(at(head_).packet);
 }
 

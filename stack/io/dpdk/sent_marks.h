@@ -34,6 +34,8 @@ class SentMarks {
   void add(rte_mbuf* packet, uint64_t count);
   /// How many packets, as add() counted them, the driver is known to have freed.
   uint64_t freed();
+  /// The driver has closed, and reads nothing more: all packets count as freed.
+  void forget();
   /// After freed(): true when the driver has freed all marked packets.
   bool empty() const { return head_ == tail_; }
 

@@ -18,6 +18,12 @@ class CapturedLog {
   CapturedLog& operator=(const CapturedLog&) = delete;
 
   bool has(const std::string& text) const { return out_.str().find(text) != std::string::npos; }
+  size_t count(const std::string& text) const {
+    size_t found = 0;
+    const std::string all = out_.str();
+    for (size_t at = all.find(text); at != std::string::npos; at = all.find(text, at + 1)) ++found;
+    return found;
+  }
   std::string text() const { return out_.str(); }
 
  private:

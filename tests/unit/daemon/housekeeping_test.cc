@@ -50,9 +50,17 @@ TEST_F(HousekeepingTest, ShowsHowManyClientsAreAttached) {
 
 TEST_F(HousekeepingTest, RestartsAPortWhoseDriverAsksForIt) {
   states_[0]->needs_restart = true;
-  EXPECT_TRUE(run_until([&] { return states_[0]->restarts > 0; }));
-  states_[0]->needs_restart = false;
-  // Workers wait meanwhile and go on afterwards.
+  EXPECT_TRUE(run_until([&] { return states_[0]->steps == "src"; }));
+  // Workers wait for the first and the last step, and go on afterwards.
+  const uint64_t turns = parts_->threads().turns(0);
+  EXPECT_TRUE(run_until([&] { return parts_->threads().turns(0) > turns; }));
+}
+
+TEST_F(HousekeepingTest, WorkersGoOnWhileAPortCannotBeRestarted) {
+  states_[0]->can_restart = false;
+  states_[0]->needs_restart = true;
+  EXPECT_TRUE(run_until([&] { return states_[0]->restarts > 2; }));
+  EXPECT_EQ(states_[0]->steps.substr(0, 4), "srrr");
   const uint64_t turns = parts_->threads().turns(0);
   EXPECT_TRUE(run_until([&] { return parts_->threads().turns(0) > turns; }));
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "stack/base/ipv6_address.h"
+#include "tests/unit/daemon/captured_log.h"
 #include "tests/unit/daemon/fake_workers.h"
 #include "tests/unit/daemon/sim_backend.h"
 
@@ -118,18 +119,24 @@ TEST_F(PortSetTest, SpeedsAreThoseOfTheNicAndReadAgainWhenItsLinkComesUp) {
   EXPECT_EQ(ports_.infos()[0].flow_mbps, 5'000u);
 }
 
-TEST_F(PortSetTest, ADeviceThatIsResetOrGoneIsShown) {
+TEST_F(PortSetTest, TheStateOfADeviceIsShown) {
   ASSERT_TRUE(open().ok());
   auto stats = StatsSegment::create({.daemon_name = "t", .worker_count = 2, .port_count = 2});
   ASSERT_TRUE(stats.ok());
-  for (const auto state : {io::PortState::kRunning, io::PortState::kResetting,
-                           io::PortState::kRecovering, io::PortState::kGone}) {
+  CapturedLog log;
+  for (const auto state :
+       {io::PortState::kRunning, io::PortState::kResetting, io::PortState::kRecovering,
+        io::PortState::kAway, io::PortState::kDraining, io::PortState::kRunning}) {
     states_[1]->state = state;
-    ports_.look_after_devices(*stats);
+    ports_.look_after_devices(*stats, seconds(1));
     EXPECT_EQ(stats->port(1).state.load(), static_cast<uint32_t>(state));
     EXPECT_EQ(stats->port(0).state.load(), 0u);
   }
-  EXPECT_EQ(states_[0]->timer_runs, 4);
+  EXPECT_EQ(states_[0]->looks, 6);
+  for (const char* news : {"asks for a reset", "resets itself", "is away", "frees nothing",
+                           "port rail1: the device runs again"}) {
+    EXPECT_TRUE(log.has(news)) << news;
+  }
 }
 
 struct PortSetWithSpeeds : PortSetTest {
@@ -148,12 +155,36 @@ TEST_F(PortSetWithSpeeds, TheConfigurationKnowsBetter) {
 
 TEST_F(PortSetTest, OnlyPortsThatNeedItAreRestarted) {
   ASSERT_TRUE(open().ok());
-  EXPECT_FALSE(ports_.needs_restart());
+  EXPECT_FALSE(ports_.must_suspend());
   states_[1]->needs_restart = true;
-  EXPECT_TRUE(ports_.needs_restart());
+  EXPECT_TRUE(ports_.must_suspend());
+  ports_.suspend();
+  EXPECT_FALSE(ports_.must_suspend());
   ports_.restart();
-  EXPECT_EQ(states_[0]->restarts, 0);
-  EXPECT_EQ(states_[1]->restarts, 1);
+  EXPECT_TRUE(ports_.must_resume());
+  ports_.resume();
+  EXPECT_FALSE(ports_.must_resume());
+  EXPECT_EQ(states_[0]->steps, "");
+  EXPECT_EQ(states_[1]->steps, "src");
+}
+
+TEST_F(PortSetTest, APortThatCannotBeRestartedStaysSuspendedAndTheLogSaysItOnce) {
+  ASSERT_TRUE(open().ok());
+  states_[1]->needs_restart = true;
+  states_[1]->can_restart = false;
+  states_[1]->state = io::PortState::kResetting;
+  CapturedLog log;
+  ports_.suspend();
+  ports_.restart();
+  ports_.suspend();
+  ports_.restart();
+  EXPECT_FALSE(ports_.must_resume());
+  EXPECT_FALSE(ports_.must_suspend());
+  EXPECT_EQ(log.count("port rail1: sim: cannot be opened"), 1u);
+  states_[1]->can_restart = true;
+  ports_.restart();
+  ports_.resume();
+  EXPECT_EQ(states_[1]->steps, "srrrc");
 }
 
 class PortSetWithoutDevice : public PortSetTest {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cerrno>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,10 +16,12 @@ struct SimPortState {
   io::PortOptions options;
   std::vector<MacAddress> groups;
   bool needs_restart = false;
+  bool can_restart = true;
+  std::string steps;  ///< of restarts: s, r, c for suspend, restart and continue
   int restarts = 0;
   bool is_up = true;
   io::PortState state = io::PortState::kRunning;
-  int timer_runs = 0;
+  int looks = 0;
   io::PortSpeed speed;
 };
 
@@ -41,17 +44,22 @@ class SimPort : public io::Port {
   bool is_link_up() const override { return state_.is_up && link_.is_up(); }
   io::PortSpeed speed() const override { return state_.speed; }
   io::PortState state() const override { return state_.state; }
-  void run_timers() override { ++state_.timer_runs; }
-  uint64_t rx_missed() const override { return 0; }
+  void look(Nanos) override { ++state_.looks; }
+  uint64_t rx_missed() override { return 0; }
   Status join(std::span<const MacAddress> groups) override {
     state_.groups.assign(groups.begin(), groups.end());
     return Ok{};
   }
   bool needs_restart() const override { return state_.needs_restart; }
+  void suspend() override { state_.steps += 's'; }
   Status restart() override {
     ++state_.restarts;
+    state_.steps += 'r';
+    if (!state_.can_restart) return Error{EIO, "sim: cannot be opened"};
+    state_.needs_restart = false;
     return Ok{};
   }
+  void resume() override { state_.steps += 'c'; }
 
  private:
   SimPortState& state_;

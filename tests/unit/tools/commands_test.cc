@@ -45,7 +45,7 @@ TEST(Status, ShowsWhatBecameOfADevice) {
   segment.port().state.store(1);
   EXPECT_NE(std::string::npos, status_text(look(segment)).find(" resetting "));
   segment.port().state.store(3);
-  EXPECT_EQ("gone", status_json(look(segment))["ports"][0]["link"]);
+  EXPECT_EQ("away", status_json(look(segment))["ports"][0]["link"]);
 }
 
 TEST(Status, IsJsonForScripts) {

@@ -31,7 +31,7 @@ TEST(DeviceEvents, ADeviceThatCannotRecoverIsReset) {
   EXPECT_EQ(events.state(), PortState::kResetting);
 }
 
-TEST(DeviceEvents, ADeviceThatIsGoneStaysSo) {
+TEST(DeviceEvents, ADeviceThatIsAwayStaysSo) {
   DeviceEvents events;
   events.on_event(RTE_ETH_EVENT_INTR_RMV);
   for (const auto event : {RTE_ETH_EVENT_INTR_RESET, RTE_ETH_EVENT_ERR_RECOVERING,
@@ -39,7 +39,18 @@ TEST(DeviceEvents, ADeviceThatIsGoneStaysSo) {
     events.on_event(event);
   }
   events.on_reset_done();
-  EXPECT_EQ(events.state(), PortState::kGone);
+  events.on_stuck();
+  EXPECT_EQ(events.state(), PortState::kAway);
+}
+
+TEST(DeviceEvents, OnlyARunningDeviceIsStuck) {
+  DeviceEvents events;
+  events.on_stuck();
+  EXPECT_EQ(events.state(), PortState::kDraining);
+  DeviceEvents resetting;
+  resetting.on_event(RTE_ETH_EVENT_INTR_RESET);
+  resetting.on_stuck();
+  EXPECT_EQ(resetting.state(), PortState::kResetting);
 }
 
 }  // namespace

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+
+#include "stack/base/nanos.h"
+
+namespace lyre::io::dpdk {
+
+/// What a transmit queue has done so far, as its worker knows.
+struct TxProgress {
+  uint64_t freed = 0;  ///< packets
+  uint64_t waits = 0;  ///< times that the worker wanted packets freed, and some were not
+};
+
+/// Finds transmit queues that free nothing while their worker waits for it. A queue for which
+/// nobody waits may keep what it has: many drivers free only when they need room.
+/// Thread: the control thread.
+class TxWatch {
+ public:
+  /// More than a device with a watchdog of its own needs to ask for a reset (ENA: 5 s).
+  static constexpr Nanos kStuckAfter = seconds(10);
+
+  /// True when nothing was freed for kStuckAfter, and in each look of that time the worker waited.
+  bool is_stuck(const TxProgress& progress, Nanos now);
+  /// The queue cannot send, and is not expected to.
+  void forget() { is_waiting_ = false; }
+
+ private:
+  TxProgress last_;
+  bool is_waiting_ = false;
+  Nanos since_;
+};
+
+}  // namespace lyre::io::dpdk

@@ -1,0 +1,112 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/io_contract/dpdk_wire.h"
+#include "tests/io_contract/frames.h"
+#include "tests/io_contract/veth_pair.h"
+
+namespace lyre::io::contract {
+namespace {
+
+constexpr uint32_t kMtuBytes = 1500;
+
+/// Two ports on kernel interfaces, which are taken away and come back.
+class InterfacesThatGo : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const Status made = make_veth_pair(kMtuBytes); !made) GTEST_SKIP() << made.error().text;
+    auto started = environment();
+    ASSERT_TRUE(started) << started.error().text;
+    for (int end = 0; end < 2; ++end) {
+      const std::string name =
+          end == 0 ? "net_af_packet0,iface=left" : "net_af_packet1,iface=right";
+      auto memory =
+          (*started)->make_memory(0, {.rx_slots = 1024, .devices = {name}, .tx_packets = 1024});
+      ASSERT_TRUE(memory) << memory.error().text;
+      memories_[end] = std::move(*memory);
+      PacketMemory* const memories[] = {memories_[end].get()};
+      auto port = (*started)->open_port({.device = name}, memories);
+      ASSERT_TRUE(port) << port.error().text;
+      ports_[end] = std::move(*port);
+    }
+  }
+  void TearDown() override {
+    for (auto& port : ports_) port.reset();
+  }
+
+  void look() {
+    for (auto& port : ports_) port->look(now_ = now_ + seconds(1));
+  }
+  std::vector<PortState> states() const { return {ports_[0]->state(), ports_[1]->state()}; }
+  bool moves_a_packet(int from) {
+    PacketBuf* packet = nullptr;
+    if (memories_[from]->alloc_tx({&packet, 1}) != 1) return false;
+    const std::vector<uint8_t> bytes = frame(7, 40);
+    std::copy(bytes.begin(), bytes.end(), packet->data);
+    packet->length = static_cast<uint32_t>(bytes.size());
+    if (ports_[from]->queue(0).tx_burst({&packet, 1}) != 1) return false;
+    for (int i = 0; i < 1000; ++i) {
+      if (ports_[1 - from]->queue(0).rx_burst({&packet, 1}) == 1) {
+        memories_[1 - from]->release({&packet, 1});
+        return true;
+      }
+      run("sleep 0.005");
+    }
+    return false;
+  }
+
+  Nanos now_ = seconds(1);
+  std::unique_ptr<PacketMemory> memories_[2];
+  std::unique_ptr<Port> ports_[2];
+};
+
+TEST_F(InterfacesThatGo, PortsAreAwayUntilTheInterfacesAreBack) {
+  EXPECT_TRUE(moves_a_packet(0));
+  remove_veth_pair();
+  look();
+  EXPECT_EQ(states(), (std::vector{PortState::kAway, PortState::kAway}));
+  for (auto& port : ports_) {
+    ASSERT_TRUE(port->needs_restart()) << "workers use it";
+    EXPECT_FALSE(restart_at_once(*port));
+    EXPECT_FALSE(port->needs_restart()) << "there is nothing to open";
+    EXPECT_FALSE(port->is_link_up());
+    EXPECT_EQ(port->rx_missed(), 0u);
+    EXPECT_EQ(port->speed().port_mbps, 0u);
+  }
+  ASSERT_TRUE(make_veth_pair_again(kMtuBytes));
+  look();
+  for (auto& port : ports_) {
+    ASSERT_TRUE(port->needs_restart());
+    const Status restarted = restart_at_once(*port);
+    EXPECT_TRUE(restarted) << restarted.error().text;
+  }
+  look();
+  EXPECT_EQ(states(), (std::vector{PortState::kRunning, PortState::kRunning}));
+  for (const int from : {0, 1}) EXPECT_TRUE(moves_a_packet(from)) << from;
+  EXPECT_EQ(memories_[0]->rx_slots_free(), memories_[0]->rx_slot_count());
+}
+
+// Workers and peers know a port by its address.
+TEST_F(InterfacesThatGo, AnInterfaceWithAnotherAddressIsNotTheSame) {
+  remove_veth_pair();
+  look();
+  for (auto& port : ports_) EXPECT_FALSE(restart_at_once(*port));
+  ASSERT_TRUE(make_veth_pair_again(kMtuBytes));
+  ASSERT_TRUE(run("ip link set left address 02:00:00:00:00:77"));
+  look();
+  const Status restarted = restart_at_once(*ports_[0]);
+  ASSERT_FALSE(restarted);
+  EXPECT_NE(restarted.error().text.find("another address"), std::string::npos);
+  EXPECT_EQ(ports_[0]->state(), PortState::kAway);
+  EXPECT_FALSE(ports_[0]->needs_restart()) << "it is tried again later";
+  ASSERT_TRUE(run("ip link set left address 02:00:00:00:00:01"));
+  look();
+  EXPECT_TRUE(restart_at_once(*ports_[0]));
+}
+
+}  // namespace
+}  // namespace lyre::io::contract
