@@ -199,6 +199,7 @@ void ContextRegistry::post_attach(const Context& context, const AttachTerms& ter
   command.is_lent = context.is_lent_to;
   command.wake_fd = context.wake_write.get();
   command.pid = terms.identity.pid;
+  command.uid = terms.identity.uid;
   terms.label.copy(command.label.data(), command.label.size() - 1);
   auto* rings =
       reinterpret_cast<channel::RingPair*>(context.memory.data() + context.layout.rings_offset);

@@ -192,6 +192,23 @@ std::optional<PayloadHandle> Engine::take_superseded(ConnId conn) {
   return lyre::tcp::take_superseded(impl_->core, impl_->at(conn));
 }
 
+std::optional<PayloadHandle> Engine::take_out_of_order(ConnId conn) {
+  return lyre::tcp::take_out_of_order(impl_->core, impl_->at(conn));
+}
+
+std::optional<PayloadSlice> Engine::unread_tail(ConnId conn) const {
+  return lyre::tcp::unread_tail(impl_->core, impl_->at(conn));
+}
+
+std::optional<TouchingPayloads> Engine::find_touching(ConnId conn, uint32_t kept_run) const {
+  LYRE_CHECK(impl_->core.connections.is_taken(conn));
+  return lyre::tcp::find_touching(impl_->core, kept_run);
+}
+
+void Engine::join(ConnId conn, uint32_t kept_run) {
+  join_runs(impl_->core, impl_->at(conn), kept_run);
+}
+
 std::optional<PayloadHandle> Engine::take_any_payload(ConnId conn) {
   return take_any(impl_->core, impl_->at(conn));
 }

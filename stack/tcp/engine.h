@@ -48,10 +48,17 @@ struct Effects {
   bool has_readable = false;    ///< take_readable() may have something new
   bool has_superseded = false;  ///< call take_superseded() until it is empty
   bool payload_kept = false;    ///< the engine holds SegmentIn::payload now
+  uint32_t kept_run = 0;        ///< payload_kept: as find_touching() and join() name it
   bool wants_transmit = false;  ///< call poll_transmit() soon
   std::optional<Drop> drop;     ///< why the segment, or its payload, was not used
 
   void clear() { *this = Effects{}; }
+};
+
+/// A payload that the engine keeps, and the one before it, whose last byte is next to its first.
+struct TouchingPayloads {
+  PayloadSlice before;
+  PayloadSlice run;
 };
 
 /// The TCP of one worker: all its connections, sans-I/O. It uses no clock, thread, packet or memory
@@ -143,6 +150,16 @@ class Engine {
   /// A payload whose bytes are contained in a longer one that arrived later. The caller frees its
   /// packet unread; it is no longer charged.
   std::optional<PayloadHandle> take_superseded(ConnId conn);
+  /// The last payload behind a gap: the caller frees its packet, and the peer will send it again
+  /// (RFC 2018 8). Empty: none came out of order.
+  std::optional<PayloadHandle> take_out_of_order(ConnId conn);
+  /// The last unread payload that ends at RCV.NXT. Empty: there is none.
+  std::optional<PayloadSlice> unread_tail(ConnId conn) const;
+  /// Right after a segment was kept: it, and the payload that it continues. Empty: there is none.
+  std::optional<TouchingPayloads> find_touching(ConnId conn, uint32_t kept_run) const;
+  /// The caller copied the bytes of `kept_run` behind those of the payload before it, and frees its
+  /// packet: both are one, charged as the first was. REQUIRES: find_touching() found them.
+  void join(ConnId conn, uint32_t kept_run);
   /// Any payload that the engine still holds for `conn`, to free its packet before release().
   std::optional<PayloadHandle> take_any_payload(ConnId conn);
   /// Frees the connection. REQUIRES: take_any_payload() returned empty.

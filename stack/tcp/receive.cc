@@ -63,12 +63,16 @@ void link_run(Core& core, Connection& c, uint32_t index, uint32_t after) {
   (run.next == kNoNode ? c.rcv.run_tail : core.runs[run.next].prev) = index;
 }
 
+void unlink_run(Core& core, Connection& c, uint32_t index) {
+  const ReceivedRun& run = core.runs[index];
+  (run.prev == kNoNode ? c.rcv.run_head : core.runs[run.prev].next) = run.next;
+  (run.next == kNoNode ? c.rcv.run_tail : core.runs[run.next].prev) = run.prev;
+  if (c.rcv.gap_head == index) c.rcv.gap_head = run.next;
+}
+
 uint32_t unlink_front(Core& core, Connection& c) {
   const uint32_t index = c.rcv.run_head;
-  ReceivedRun& run = core.runs[index];
-  c.rcv.run_head = run.next;
-  (run.next == kNoNode ? c.rcv.run_tail : core.runs[run.next].prev) = kNoNode;
-  if (c.rcv.gap_head == index) c.rcv.gap_head = run.next;
+  unlink_run(core, c, index);
   return index;
 }
 
@@ -120,6 +124,7 @@ void keep(Core& core, Connection& c, const SegmentIn& segment, const NewText& te
   c.rcv.charged_bytes += segment.charge_bytes;
   note_payload_ratio(c, run.length, segment.charge_bytes);
   effects.payload_kept = true;
+  effects.kept_run = index;
   if (text.start != c.rcv.nxt) {
     if (c.rcv.gap_head == kNoNode || core.runs[c.rcv.gap_head].start.after(text.start)) {
       c.rcv.gap_head = index;
@@ -199,6 +204,7 @@ void store_text(Core& core, Connection& c, const SegmentIn& segment, SeqNum star
   const bool is_in_order = text.start == c.rcv.nxt;
   if (const auto refusal = refuse(core, c, segment, is_in_order)) {
     effects.drop = refusal;
+    c.rcv.was_refused = true;
     return ack_at_once(c, effects);
   }
   const bool had_gap = c.rcv.gap_head != kNoNode;
@@ -311,12 +317,56 @@ std::optional<PayloadHandle> take_any(Core& core, Connection& c) {
   return handle;
 }
 
+/// RFC 2018 8: what was discarded is not reported any more.
+std::optional<PayloadHandle> take_out_of_order(Core& core, Connection& c) {
+  if (c.rcv.gap_head == kNoNode) return std::nullopt;
+  const uint32_t index = c.rcv.run_tail;
+  unlink_run(core, c, index);
+  const ReceivedRun& run = core.runs[index];
+  const PayloadHandle handle = run.handle;
+  c.rcv.charged_bytes -= std::min(c.rcv.charged_bytes, run.charge_bytes);
+  c.rcv.sack_count = 0;
+  core.runs.give_back(index);
+  return handle;
+}
+
+std::optional<PayloadSlice> unread_tail(const Core& core, const Connection& c) {
+  const uint32_t index = find_predecessor(core, c, c.rcv.nxt);
+  if (index == kNoNode) return std::nullopt;
+  const ReceivedRun& run = core.runs[index];
+  return PayloadSlice{.handle = run.handle, .offset = run.offset, .length = run.length};
+}
+
+std::optional<TouchingPayloads> find_touching(const Core& core, uint32_t kept_run) {
+  const ReceivedRun& run = core.runs[kept_run];
+  if (run.prev == kNoNode) return std::nullopt;
+  const ReceivedRun& before = core.runs[run.prev];
+  if (before.end() != run.start) return std::nullopt;
+  return TouchingPayloads{
+      .before = {.handle = before.handle, .offset = before.offset, .length = before.length},
+      .run = {.handle = run.handle, .offset = run.offset, .length = run.length}};
+}
+
+void join_runs(Core& core, Connection& c, uint32_t kept_run) {
+  const ReceivedRun& run = core.runs[kept_run];
+  core.runs[run.prev].length += run.length;
+  c.rcv.charged_bytes -= std::min(c.rcv.charged_bytes, run.charge_bytes);
+  c.rcv.charge_sum_bytes -= std::min(c.rcv.charge_sum_bytes, run.charge_bytes);
+  unlink_run(core, c, kept_run);
+  core.runs.give_back(kept_run);
+}
+
 void release_charge(Connection& c, uint32_t charge_bytes, Nanos now, Effects& effects) {
   c.rcv.charged_bytes -= std::min(c.rcv.charged_bytes, charge_bytes);
   tune_receive_buffer(c, charge_bytes, now);
-  if (is_one_of(c.state, kMayReceiveText) && !c.rcv.has_fin && is_window_update_due(c)) {
-    ack_at_once(c, effects);
-  }
+  if (!is_one_of(c.state, kMayReceiveText) || c.rcv.has_fin) return;
+  // RFC 9293 3.8.6: the sender of refused text sees a window that never closed. It must learn that
+  // there is room now.
+  const bool has_room_again =
+      c.rcv.was_refused && c.rcv.charged_bytes < c.config.receive_buffer_bytes;
+  if (!has_room_again && !is_window_update_due(c)) return;
+  c.rcv.was_refused = false;
+  ack_at_once(c, effects);
 }
 
 }  // namespace lyre::tcp

@@ -14,6 +14,10 @@ void note_duplicate(Connection& c, SeqNum start, SeqNum end);
 
 std::optional<PayloadSlice> take_front(Core& core, Connection& c);
 std::optional<PayloadHandle> take_superseded(Core& core, Connection& c);
+std::optional<PayloadHandle> take_out_of_order(Core& core, Connection& c);
+std::optional<PayloadSlice> unread_tail(const Core& core, const Connection& c);
+std::optional<TouchingPayloads> find_touching(const Core& core, uint32_t kept_run);
+void join_runs(Core& core, Connection& c, uint32_t kept_run);
 std::optional<PayloadHandle> take_any(Core& core, Connection& c);
 void release_charge(Connection& c, uint32_t charge_bytes, Nanos now, Effects& effects);
 

@@ -37,7 +37,11 @@ class Announcements {
   const FourTuple& tuple(uint32_t conn) const { return state_.engine.tuple(conn); }
   Nanos rtt_min(uint32_t conn) const { return state_.engine.rtt_min(conn); }
   Nanos rto(uint32_t conn) const { return state_.engine.rto(conn); }
-  bool is_pool_low() const { return state_.loans.is_low(state_.memory.rx_slots_free()); }
+  bool may_lend(uint32_t context) const {
+    const uint32_t slots_free = state_.memory.rx_slots_free();
+    return state_.accounts.is_plentiful(slots_free) ||
+           state_.accounts.may_hold(context, slots_free);
+  }
   std::optional<ReceivedBytes> take_received(uint32_t conn) {
     const std::optional<PayloadSlice> slice = parts_.payload.take_slice(conn);
     if (!slice) return std::nullopt;
@@ -48,7 +52,10 @@ class Announcements {
         .bytes = {bytes, slice->length},
         .pool_offset = static_cast<uint64_t>(bytes - state_.memory.rx_memory().data())};
   }
-  void release_slot(uint32_t slot) { parts_.payload.release_slot(slot); }
+  void release_slot(uint32_t conn, uint32_t slot) { parts_.payload.release_kept_slot(conn, slot); }
+  void return_charge(uint32_t conn, uint32_t charge_bytes) {
+    parts_.payload.return_charge(conn, charge_bytes);
+  }
   bool must_wait_for_port(uint32_t conn);
   void on_open_told(uint32_t conn);
   void on_end_told(uint32_t conn);

@@ -10,6 +10,7 @@ namespace lyre::worker {
 void ContextLifecycle::attach(const Command& command) {
   // The control thread uses an index again only after every worker answered kDetached.
   Context& context = state_.contexts.open(command.context);
+  state_.accounts.open(command.context, command.uid);
   context.attached = command;
   context.is_lent = command.is_lent;
   channel::RingPair& rings = *command.rings;
@@ -129,7 +130,9 @@ size_t ContextLifecycle::give_up_slots(uint32_t index) {
   const uint32_t begin = context.slots_taken_back;
   const uint32_t end = std::min(state_.memory.rx_slot_count(), begin + kSlotsPerDetachStepMax);
   for (uint32_t slot = begin; slot < end; ++slot) {
-    if (state_.loans.take_back(slot, index)) parts_.payload.release_slot(slot);
+    if (!state_.loans.take_back(slot, index)) continue;
+    parts_.payload.release_slot(slot);
+    state_.accounts.remove(index, 1);
   }
   context.slots_taken_back = end;
   return end - begin;
@@ -151,6 +154,7 @@ size_t ContextLifecycle::continue_detaching() {
       continue;
     }
     --detaching_count_;
+    state_.accounts.close(index);
     state_.contexts.close(index);  // another takes its place in in_use()
     parts_.replies.post({.kind = Reply::Kind::kDetached, .context = index});
     ++work;

@@ -17,6 +17,7 @@
 #include "stack/worker/packet_output.h"
 #include "stack/worker/passive_open.h"
 #include "stack/worker/port_holds.h"
+#include "stack/worker/receive_pressure.h"
 #include "stack/worker/received_payload.h"
 #include "stack/worker/region_lifecycle.h"
 #include "stack/worker/segment_input.h"
@@ -66,7 +67,8 @@ struct Worker::Impl {
   Announcements announcements{state, {lifecycle, payload, holds, replies}};
   Neighbourhood neighbourhood{state, output, lifecycle};
   PassiveOpen passive_open{state, lifecycle, output};
-  SegmentInput segment_input{state, {lifecycle, payload, passive_open}};
+  ReceivePressure pressure{state, {lifecycle, payload, replies}};
+  SegmentInput segment_input{state, {lifecycle, payload, passive_open, pressure}};
   IcmpInput icmp_input{state, {output, segment_input, lifecycle}};
   PacketInput input{state, {segment_input, icmp_input, neighbourhood}};
   InterWorker inter_worker{state, {lifecycle, input, neighbourhood, replies}};

@@ -42,6 +42,7 @@ struct Command {
   channel::RingPair* rings = nullptr;  ///< kAttach: the pair of this worker
   int wake_fd = -1;                    ///< kAttach: the pipe's end that wakes the client
   int32_t pid = 0;
+  uint32_t uid = 0;
   std::array<char, 32> label{};
 };
 

@@ -17,6 +17,7 @@ void InvariantChecker::check(uint32_t connections) {
   }
   if (connections < bound) return;
   state_.loans.check_invariants();
+  state_.accounts.check_invariants();
   check_sends();
 }
 

@@ -1,6 +1,7 @@
 #include "stack/worker/received_payload.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "stack/io/packet_io.h"
 
@@ -21,12 +22,10 @@ uint32_t ReceivedPayload::release_chain(uint32_t slot) {
   return count;
 }
 
-/// Packets that carried nothing new (the engine trimmed their text): their charge goes back.
-void ReceivedPayload::return_trimmed(uint32_t conn, uint32_t packet_count) {
-  if (packet_count == 0 || state_.engine.state(conn) == tcp::State::kClosed) return;
+void ReceivedPayload::return_charge(uint32_t conn, uint32_t charge_bytes) {
+  if (state_.engine.state(conn) == tcp::State::kClosed) return;
   tcp::Effects released;
-  state_.engine.on_app_release(conn, packet_count * state_.memory.rx_slot_bytes(), state_.now,
-                               released);
+  state_.engine.on_app_release(conn, charge_bytes, state_.now, released);
   if (released.wants_transmit) state_.transmit_queue.schedule(conn);
 }
 
@@ -41,7 +40,7 @@ std::optional<PayloadSlice> ReceivedPayload::take_slice(uint32_t conn) {
   while (chain.offset >= packet->length) {
     chain.offset -= packet->length;
     chain.slot = packet->next_slot;
-    state_.memory.release({&packet, 1});
+    release_kept_slot(conn, packet->slot);
     return_trimmed(conn, 1);
     packet = state_.memory.rx_packet(chain.slot);
   }
@@ -52,7 +51,7 @@ std::optional<PayloadSlice> ReceivedPayload::take_slice(uint32_t conn) {
   chain.offset = 0;
   chain.slot = packet->next_slot;
   if (chain.bytes == 0) {
-    return_trimmed(conn, release_chain(chain.slot));
+    return_trimmed(conn, release_kept_chain(conn, chain.slot));
     chain.slot = session::kNoIndex;
   }
   return slice;
@@ -60,16 +59,52 @@ std::optional<PayloadSlice> ReceivedPayload::take_slice(uint32_t conn) {
 
 void ReceivedPayload::discard(uint32_t conn) {
   while (const auto slice = take_slice(conn)) {
-    release_slot(slice->handle.slot);
+    release_kept_slot(conn, slice->handle.slot);
     return_trimmed(conn, 1);
   }
   state_.session(conn).has_readable = false;
 }
 
 void ReceivedPayload::release_all(uint32_t conn) {
-  release_chain(state_.session(conn).chain.slot);
+  release_kept_chain(conn, state_.session(conn).chain.slot);
   state_.session(conn).chain = {};
-  while (const auto handle = state_.engine.take_any_payload(conn)) release_chain(handle->slot);
+  while (const auto handle = state_.engine.take_any_payload(conn))
+    release_kept_chain(conn, handle->slot);
+}
+
+void ReceivedPayload::prune(uint32_t conn) {
+  while (const auto handle = state_.engine.take_out_of_order(conn))
+    release_kept_chain(conn, handle->slot);
+}
+
+/// Bytes that fit behind a payload in its packet; none behind a chain.
+uint32_t ReceivedPayload::room_behind(const PayloadSlice& payload) const {
+  const io::PacketBuf& packet = *state_.memory.rx_packet(payload.handle.slot);
+  if (packet.next_slot != io::PacketBuf::kNoSlot) return 0;
+  return packet.length + packet.tailroom - (payload.offset + payload.length);
+}
+
+bool ReceivedPayload::can_join(uint32_t conn, uint32_t bytes) const {
+  const auto tail = state_.engine.unread_tail(conn);
+  return tail && bytes <= room_behind(*tail);
+}
+
+void ReceivedPayload::join_small(uint32_t conn, uint32_t run) {
+  const auto touching = state_.engine.find_touching(conn, run);
+  if (!touching) return;
+  io::PacketBuf& before = *state_.memory.rx_packet(touching->before.handle.slot);
+  const io::PacketBuf& small = *state_.memory.rx_packet(touching->run.handle.slot);
+  const uint32_t bytes = touching->run.length;
+  const uint32_t room = room_behind(touching->before);
+  if (bytes > room || small.next_slot != io::PacketBuf::kNoSlot) return;
+  const uint32_t used = touching->before.offset + touching->before.length;
+  std::memcpy(before.data + used, small.data + touching->run.offset, bytes);
+  before.length = used + bytes;
+  before.tailroom = static_cast<uint16_t>(room - bytes);
+  state_.session(conn).copied_rx_bytes += bytes;
+  state_.stats.worker->copied_rx_bytes.add(bytes);
+  state_.engine.join(conn, run);
+  release_kept_slot(conn, small.slot);
 }
 
 }  // namespace lyre::worker

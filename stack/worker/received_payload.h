@@ -16,19 +16,48 @@ class ReceivedPayload {
  public:
   explicit ReceivedPayload(WorkerState& state) : state_(state) {}
 
+  /// Releases a packet that is in nobody's account any more, or a chain of them; returns how many
+  /// there were.
   void release_slot(uint32_t slot);
-  /// Releases the packets of a chain from `slot` on; returns how many there were.
   uint32_t release_chain(uint32_t slot);
+  /// The same with packets in the account of the session's client.
+  void release_kept_slot(uint32_t conn, uint32_t slot) {
+    release_slot(slot);
+    state_.accounts.remove(state_.session(conn).context, 1);
+  }
+  uint32_t release_kept_chain(uint32_t conn, uint32_t slot) {
+    const uint32_t count = release_chain(slot);
+    state_.accounts.remove(state_.session(conn).context, count);
+    return count;
+  }
+  /// The engine keeps a payload of so many packets.
+  void on_kept(uint32_t conn, uint32_t packet_count) {
+    state_.accounts.add(state_.session(conn).context, packet_count);
+  }
   /// The next in-order bytes, never of more than one packet. Empty: nothing more to read.
-  /// Owner: the packet passes to the caller; its charge stays until on_app_release().
+  /// Owner: the packet passes to the caller; its charge stays until on_app_release(), and it stays
+  /// in the account of the session's client.
   std::optional<PayloadSlice> take_slice(uint32_t conn);
   /// Releases what the session could read.
   void discard(uint32_t conn);
+  /// What the session is charged for becomes less by so much.
+  void return_charge(uint32_t conn, uint32_t charge_bytes);
+  /// Releases what came out of order: the peer sends it again (RFC 2018 8).
+  void prune(uint32_t conn);
+  /// Whether join_small() would find room for so many bytes that are next in order.
+  bool can_join(uint32_t conn, uint32_t bytes) const;
+  /// Copies the small payload that the engine has just kept as `run` behind the one before it, if
+  /// that is unread and has room, so that it does not hold a slot.
+  void join_small(uint32_t conn, uint32_t run);
   /// Releases everything that is held for a connection that is over.
   void release_all(uint32_t conn);
 
  private:
-  void return_trimmed(uint32_t conn, uint32_t packet_count);
+  uint32_t room_behind(const PayloadSlice& payload) const;
+  /// Packets that carried nothing new (the engine trimmed their text): their charge goes back.
+  void return_trimmed(uint32_t conn, uint32_t packet_count) {
+    if (packet_count > 0) return_charge(conn, packet_count * state_.memory.rx_slot_bytes());
+  }
 
   WorkerState& state_;
 };

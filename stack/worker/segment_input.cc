@@ -93,18 +93,37 @@ PacketFate SegmentInput::on_segment(uint32_t conn, const tcp::SegmentIn& segment
   }
   tcp::Effects effects;
   state_.engine.on_segment(conn, segment, state_.now, effects);
+  if (effects.payload_kept) {
+    parts_.payload.on_kept(conn, segment.segment_count);
+    // Only what must wait, for its reader or for what fills a gap, has something before it.
+    const bool waits = state_.sessions[conn].has_readable || !effects.has_readable;
+    if (waits && is_small(conn, segment)) parts_.payload.join_small(conn, effects.kept_run);
+  }
   parts_.lifecycle.apply(conn, effects);
   return effects.payload_kept ? PacketFate::kKept : PacketFate::kUnused;
 }
 
-/// When the pool runs low, sessions that hold much of it get no more, except for the very bytes
-/// that their reader waits for: without these they could never give anything back.
-bool SegmentInput::may_keep_payload(uint32_t conn, const tcp::SegmentIn& segment) const {
-  if (!state_.loans.is_low(state_.memory.rx_slots_free())) return true;
-  if (state_.engine.is_next_expected(conn, segment.seq) && !state_.sessions[conn].has_readable)
-    return true;
-  if (state_.loans.is_reserve(state_.memory.rx_slots_free())) return false;
-  return state_.engine.charged_bytes(conn) < kRxFairSlots * state_.memory.rx_slot_bytes();
+/// Whether the session's client may have more slots. One that has its share gets no more, except
+/// for the very bytes for which a reader waits: without these it could never give anything back.
+bool SegmentInput::has_share(uint32_t conn, const tcp::SegmentIn& segment) {
+  parts_.pressure.watch();
+  const uint32_t context = state_.sessions[conn].context;
+  if (state_.accounts.may_hold(context, state_.memory.rx_slots_free())) return true;
+  parts_.pressure.on_limit(context);
+  if (!state_.engine.is_next_expected(conn, segment.seq)) return false;
+  if (is_small(conn, segment) && parts_.payload.can_join(conn, segment.payload_bytes)) return true;
+  parts_.payload.prune(conn);  // what is in order comes before what waits behind a gap
+  if (!state_.accounts.may_overdraw(context, state_.memory.rx_slots_free())) return false;
+  return !state_.sessions[conn].has_readable || is_small(conn, segment) ||
+         state_.engine.charged_bytes(conn) < kRxFairSlots * state_.memory.rx_slot_bytes();
+}
+
+/// Whether the payload should not hold a slot of its own while the one before it is unread. The
+/// fuller the session's buffer, the larger it may be.
+bool SegmentInput::is_small(uint32_t conn, const tcp::SegmentIn& segment) const {
+  if (segment.payload_bytes <= kSmallPayloadBytes) return true;
+  return segment.payload_bytes <= state_.memory.rx_slot_bytes() / 2 &&
+         state_.engine.charged_bytes(conn) > state_.engine.config(conn).receive_buffer_bytes / 2;
 }
 
 }  // namespace lyre::worker

@@ -9,6 +9,7 @@
 #include "stack/tcp/segment.h"
 #include "stack/worker/packet_fate.h"
 #include "stack/worker/passive_open.h"
+#include "stack/worker/receive_pressure.h"
 #include "stack/worker/received_payload.h"
 #include "stack/worker/segment_merger.h"
 #include "stack/worker/session_lifecycle.h"
@@ -28,6 +29,7 @@ class SegmentInput {
     SessionLifecycle& lifecycle;
     ReceivedPayload& payload;
     PassiveOpen& passive_open;
+    ReceivePressure& pressure;
   };
   SegmentInput(WorkerState& state, const Parts& parts)
       : state_(state), parts_(parts), merger_(state.memory.rx_slot_bytes()) {}
@@ -44,7 +46,11 @@ class SegmentInput {
   PacketFate on_connection_segment(uint32_t conn, io::PacketBuf* packet, const ip::TcpInput& input,
                                    const tcp::SegmentIn& segment);
   PacketFate on_segment(uint32_t conn, const tcp::SegmentIn& segment);
-  bool may_keep_payload(uint32_t conn, const tcp::SegmentIn& segment) const;
+  bool may_keep_payload(uint32_t conn, const tcp::SegmentIn& segment) {
+    return state_.accounts.is_plentiful(state_.memory.rx_slots_free()) || has_share(conn, segment);
+  }
+  bool has_share(uint32_t conn, const tcp::SegmentIn& segment);
+  bool is_small(uint32_t conn, const tcp::SegmentIn& segment) const;
   void deliver(const MergedSegment& merged);
 
   WorkerState& state_;

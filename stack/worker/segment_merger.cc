@@ -6,6 +6,7 @@
 #include "stack/ip/header_match.h"
 #include "stack/wire/tcp_segment.h"
 #include "stack/worker/payload_chain.h"
+#include "stack/worker/turn_limits.h"
 
 namespace lyre::worker {
 
@@ -26,6 +27,11 @@ bool continues(const tcp::SegmentIn& merged, const tcp::SegmentIn& next) {
   const bool has_flags = next.flags.bits == kAckOnly || next.flags.bits == kAckAndPush;
   return has_same_fields && has_flags && has_payload_only(next) &&
          next.seq == merged.seq + merged.payload_bytes;
+}
+
+/// Small payloads are not chained: they are copied together instead (ReceivedPayload).
+bool are_small(uint32_t last_bytes, size_t next_bytes) {
+  return last_bytes <= kSmallPayloadBytes && next_bytes <= kSmallPayloadBytes;
 }
 
 }  // namespace
@@ -53,6 +59,7 @@ SegmentMerger::Append SegmentMerger::try_append(MergedSegment& merged, const tcp
                                                 io::PacketBuf& packet,
                                                 std::span<const uint8_t> payload) {
   if (!continues(merged.segment, next)) return Append::kRefused;
+  if (are_small(merged.last->length, payload.size())) return Append::kRefused;
   append(merged, packet, payload);
   // The window of the latest segment counts. The headers of the first tell another one, so the
   // segments behind are parsed.
@@ -68,6 +75,7 @@ bool SegmentMerger::try_append_unparsed(io::PacketBuf& packet) {
     const SeqNum seq = merged.segment.seq + merged.segment.payload_bytes;
     std::span<const uint8_t> payload;
     if (!ip::header_match(packet, merged.headers, seq, payload)) continue;
+    if (are_small(merged.last->length, payload.size())) return false;
     append(merged, packet, payload);
     return true;
   }

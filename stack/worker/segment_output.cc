@@ -139,8 +139,12 @@ bool SegmentOutput::try_gather(uint32_t conn, const tcp::SegmentOut& segment,
 /// the bytes are acknowledged, whenever the driver frees the packet.
 io::PacketBuf* SegmentOutput::make_packet(uint32_t conn, const tcp::SegmentOut& segment) {
   if (segment.payload_bytes == 0) return output_.alloc();
-  if (state_.session(conn).is_local) return copy_payload(conn, segment);
-  if (segment.is_retransmission && !state_.loans.is_low(state_.memory.rx_slots_free())) {
+  if (state_.session(conn).is_local) {
+    // The reserve is for what comes in.
+    if (state_.accounts.is_reserve(state_.memory.rx_slots_free())) return nullptr;
+    return copy_payload(conn, segment);
+  }
+  if (segment.is_retransmission && !state_.accounts.is_low(state_.memory.rx_slots_free())) {
     if (io::PacketBuf* copy = copy_payload(conn, segment)) return copy;
   }
   io::PacketBuf* packet = output_.alloc();

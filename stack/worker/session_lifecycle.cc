@@ -91,11 +91,12 @@ void SessionLifecycle::forget_context(uint32_t conn) {
   session::Session& orphan = state_.session(conn);
   if (orphan.context == session::kNoContext) return;
   state_.notifier.remove(conn);
-  drop_sends(orphan);  // they count against the client, and name its memory, which may go now
+  drop_sends(orphan);      // they count against the client, and name its memory, which may go now
+  payload_.discard(conn);  // it is in the client's account, and nobody will read it
+  payload_.prune(conn);
   state_.contexts[orphan.context].sessions.remove(state_.sessions, conn);
   orphan.context = session::kNoContext;
   orphan.must_announce_open = orphan.must_announce_finish = orphan.must_announce_end = false;
-  payload_.discard(conn);
   queue_time_wait(conn);
 }
 
@@ -205,7 +206,7 @@ void SessionLifecycle::drop_sends(session::Session& sender) {
 
 void SessionLifecycle::release_superseded(uint32_t conn) {
   while (const auto handle = state_.engine.take_superseded(conn))
-    payload_.release_chain(handle->slot);
+    payload_.release_kept_chain(conn, handle->slot);
 }
 
 /// The RST of a connection that gave up: the last segment before it is forgotten.

@@ -245,6 +245,7 @@ const char* Submissions::on_release(Context& context, const channel::Submission&
   if (entry.count > channel::kReleaseSlotsMax) return "kRelease of too many slots";
   SlotLoan owner;
   uint32_t count = 0;
+  uint32_t released = 0;
   const char* broken_rule = nullptr;
   for (uint32_t i = 0; i < entry.count && broken_rule == nullptr; ++i) {
     const uint32_t slot = entry.body.release.slots[i];
@@ -258,6 +259,7 @@ const char* Submissions::on_release(Context& context, const channel::Submission&
       continue;
     }
     parts_.payload.release_slot(slot);
+    ++released;
     if (count > 0 && !(*loan == owner)) {
       return_slots(owner, count);
       count = 0;
@@ -266,6 +268,7 @@ const char* Submissions::on_release(Context& context, const channel::Submission&
     ++count;
   }
   return_slots(owner, count);
+  state_.accounts.remove(state_.contexts.index_of(context), released);
   if (entry.copied_bytes > 0) count_received_copy(context, entry.session, entry.copied_bytes);
   return broken_rule;
 }

@@ -36,8 +36,10 @@ inline constexpr uint32_t kWokenPerPollMax = 256;
 /// The most payload that TCP gives at once to a worker that cuts it into packets.
 inline constexpr uint32_t kSendBytesAtOnceMax = 1u << 20;
 inline constexpr size_t kGatheredPiecesMax = 256;
-/// Slots that a session may hold where the receive pool is low.
+/// Slots that a session may hold where its client has more than its share of the receive pool.
 inline constexpr uint32_t kRxFairSlots = 16;
+/// Payload of at most so many bytes is copied behind unread payload that has room for it.
+inline constexpr uint32_t kSmallPayloadBytes = 512;
 
 /// What a client that is gone had sent may be acknowledged for so long; its memory is kept
 /// meanwhile.
@@ -55,6 +57,10 @@ inline constexpr Nanos kHoldRetryLongest = millis(100);
 /// Packets that a port is given to send in one wait, so that its driver frees what was sent
 /// before: enough for drivers that free 32 at a time.
 inline constexpr uint32_t kNudgePacketsMax = 64;
+/// While the receive pool has nothing left but its reserve, slots are taken back this often.
+inline constexpr Nanos kPressurePause = millis(10);
+/// A client that keeps most of the lent slots for so long meanwhile is disconnected.
+inline constexpr Nanos kGreedGrace = seconds(1);
 /// Sessions whose ports take nothing are tried again after this time, then after twice the time
 /// each.
 inline constexpr Nanos kTransmitRetryFirst = micros(50);

@@ -37,6 +37,7 @@ size_t Worker::Impl::poll_once(Nanos now) {
   if (state.client_memory.leaving_count() > 0) work += regions.finish_removals();
   if (contexts.are_detaching()) work += contexts.continue_detaching();
   work += continue_shutdown();
+  work += pressure.relieve();
   holds.end_turn();
   state.router.wake_workers();
   stats_writer.after_turn(work);
@@ -46,7 +47,7 @@ size_t Worker::Impl::poll_once(Nanos now) {
 Nanos Worker::Impl::next_deadline() const {
   Nanos deadline = earlier(state.timers.next_deadline(), state.neighbours.next_deadline());
   if (state.notifier.has_untold()) deadline = earlier(deadline, state.now + kUntoldRetry);
-  deadline = earlier(deadline, contexts.next_deadline());
+  deadline = earlier(deadline, earlier(contexts.next_deadline(), pressure.next_deadline()));
   deadline = earlier(deadline, earlier(transmission.next_deadline(), holds.next_deadline()));
   return earlier(deadline, stats_writer.next_deadline());
 }
@@ -149,8 +150,9 @@ bool Worker::Impl::is_at_rest() const {
   const bool has_unsent = std::any_of(state.ports.begin(), state.ports.end(),
                                       [](const Port& port) { return !port.waiting().empty(); });
   return state.engine.connection_count() == 0 && state.contexts.in_use().empty() &&
-         state.loans.empty() && !has_unsent && state.neighbours.cache().holders() == 0 &&
-         !output.has_local() && state.transmit_queue.empty();
+         state.loans.empty() && state.accounts.empty() && !has_unsent &&
+         state.neighbours.cache().holders() == 0 && !output.has_local() &&
+         state.transmit_queue.empty();
 }
 
 void Worker::Impl::replace_engine() {

@@ -49,9 +49,8 @@ struct WorkerConfig {
   tcp::EngineConfig engine;
   tcp::ConnectionConfig connection;  ///< mss_bytes and slot_bytes are set from port and memory
   uint32_t listeners_max = 1024;
-  uint32_t contexts_max = 16;  ///< clients at a time
-  uint32_t lent_slots_per_session_max = 4096;
-  uint32_t lent_slots_per_context_max = 0;  ///< 0: three quarters of the pool
+  uint32_t contexts_max = 16;                  ///< clients at a time
+  uint32_t lent_slots_per_session_max = 4096;  ///< at most a receive buffer full
   uint16_t ephemeral_port_first = 32768;
   uint16_t ephemeral_port_last = 60999;
   /// Segments that arrive together reach TCP as one. Off, for tests and comparisons, each comes

@@ -1,5 +1,6 @@
 #include "stack/worker/worker_state.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "stack/base/check.h"
@@ -14,6 +15,13 @@ session::Session* make_zeroed_sessions(uint32_t count) {
   void* memory = std::calloc(count, sizeof(session::Session));
   LYRE_CHECK(memory != nullptr);
   return static_cast<session::Session*>(memory);
+}
+
+/// A receive buffer full of lent slots leaves another one for what is not read yet: TCP takes text
+/// in order up to twice the buffer. So text that a window allows finds room, small segments too.
+uint32_t lent_slots_max(const WorkerConfig& config, uint32_t slot_bytes) {
+  return std::min(config.lent_slots_per_session_max,
+                  config.connection.receive_buffer_bytes / slot_bytes);
 }
 
 }  // namespace
@@ -48,8 +56,8 @@ WorkerState::WorkerState(const WorkerConfig& worker_config, io::PacketMemory& pa
       region_segment_bytes(kRegionsMax),
       loans(packet_memory.rx_slot_count(),
             {.contexts_max = kContextsMax,
-             .per_context_max = worker_config.lent_slots_per_context_max,
-             .per_session_max = worker_config.lent_slots_per_session_max}),
+             .per_session_max = lent_slots_max(worker_config, packet_memory.rx_slot_bytes())}),
+      accounts(packet_memory.rx_slot_count(), kContextsMax),
       notifier({contexts, sessions.get(), loans, *stats_binding.worker},
                {.index = static_cast<uint8_t>(worker_config.index),
                 .slot_bytes = packet_memory.rx_slot_bytes()}) {

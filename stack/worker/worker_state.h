@@ -21,6 +21,7 @@
 #include "stack/worker/routing/connection_router.h"
 #include "stack/worker/tables/half_open_queue.h"
 #include "stack/worker/tables/listeners.h"
+#include "stack/worker/tables/receive_accounts.h"
 #include "stack/worker/tables/slot_loans.h"
 #include "stack/worker/tables/time_wait_queue.h"
 #include "stack/worker/tables/transmit_queue.h"
@@ -48,7 +49,12 @@ struct WorkerState {
     return flows.find(tuple,
                       [this](uint32_t conn) -> const FourTuple& { return engine.tuple(conn); });
   }
+  /// REQUIRES: no context owns the session.
   void link_to_context(uint32_t conn, uint32_t context) {
+    // Nothing was lent of it yet, so what it is charged for are the slots that it has.
+    const uint32_t slots = engine.charged_bytes(conn) / memory.rx_slot_bytes();
+    accounts.remove(session::kNoContext, slots);
+    accounts.add(context, slots);
     session(conn).context = context;
     contexts[context].sessions.push_front(sessions, conn);
   }
@@ -93,6 +99,7 @@ struct WorkerState {
   ClientMemory client_memory;
   std::vector<uint32_t> region_segment_bytes;  ///< by region index: see io::PacketMemory
   SlotLoans loans;
+  ReceiveAccounts accounts;
   Notifier notifier;
 };
 

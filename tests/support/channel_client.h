@@ -21,7 +21,8 @@ class ChannelClient {
   static constexpr uint64_t kCopyBytes = 1 << 18;
 
   ChannelClient(worker::Worker& worker, uint32_t context, bool is_lent = true,
-                uint64_t arena_bytes = kArenaBytes, uint64_t copy_bytes = kCopyBytes)
+                uint64_t arena_bytes = kArenaBytes, uint64_t copy_bytes = kCopyBytes,
+                uint32_t uid = 0)
       : worker_(worker),
         context_(context),
         layout_(channel::ContextLayout::of(1, arena_bytes, copy_bytes)),
@@ -40,6 +41,7 @@ class ChannelClient {
     command.copy_bytes = copy_bytes;
     command.is_lent = is_lent;
     command.rings = rings_;
+    command.uid = uid;
     LYRE_CHECK(worker_.inbox().try_post(command));
   }
   /// Asks the worker to detach; the memory must live until it answers kDetached.

@@ -35,10 +35,13 @@ concept NotifierHost = requires(H& host, uint32_t conn, Context& context) {
   { host.tuple(conn) } -> std::convertible_to<const FourTuple&>;
   { host.rtt_min(conn) } -> std::convertible_to<Nanos>;
   { host.rto(conn) } -> std::convertible_to<Nanos>;
-  { host.is_pool_low() } -> std::convertible_to<bool>;
+  // Whether the context may have more of the receive pool than it has.
+  { host.may_lend(conn) } -> std::convertible_to<bool>;
   // Takes the next bytes that the session has to read; their slot is the caller's.
   { host.take_received(conn) } -> std::convertible_to<std::optional<ReceivedBytes>>;
-  host.release_slot(conn);
+  host.release_slot(conn, uint32_t{});
+  // The session's window may open by so much of its charge.
+  host.return_charge(conn, uint32_t{});
   // Whether the port may still read memory that the client would get back now.
   { host.must_wait_for_port(conn) } -> std::convertible_to<bool>;
   // The client was told of the open, or of the end: it knows the session no more then.
@@ -226,9 +229,13 @@ template <NotifierHost Host>
 bool Notifier::announce_data(Context& context, uint32_t conn, Host& host) {
   if (context.completions.room() == 0) return false;
   channel::Completion entry{.event = channel::Event::kData, .session = name_of(conn)};
-  bool is_done = context.is_lent && !host.is_pool_low() && lend_some(conn, entry, host);
+  const uint32_t owner = tables_.sessions[conn].context;
+  bool is_done = context.is_lent && host.may_lend(owner) && lend_some(conn, entry, host);
   if (!is_done && entry.count == 0) is_done = copy_some(context, conn, entry, host);
-  if (!is_done && entry.count == 0 && context.is_lent) is_done = lend_some(conn, entry, host);
+  // With all blocks in use, a session of which nothing is lent still gets something to read. More
+  // stays unread: there, small segments are copied together.
+  const bool has_nothing = context.is_lent && tables_.sessions[conn].lent_slots == 0;
+  if (!is_done && entry.count == 0 && has_nothing) is_done = lend_some(conn, entry, host);
   if (entry.count > 0) push(context, entry);
   if (is_done) tables_.sessions[conn].has_readable = false;
   return is_done || entry.count > 0;
@@ -240,7 +247,7 @@ bool Notifier::lend_some(uint32_t conn, channel::Completion& entry, Host& host) 
   session::Session& reader = tables_.sessions[conn];
   entry.pool = pool_.index;
   while (entry.count < channel::kLentSlicesMax) {
-    if (!tables_.loans.may_lend(reader.context, reader.lent_slots)) return false;
+    if (!tables_.loans.may_lend(reader.lent_slots)) return false;
     const std::optional<ReceivedBytes> received = host.take_received(conn);
     if (!received) return true;
     const auto length = static_cast<uint32_t>(received->bytes.size());
@@ -255,7 +262,7 @@ bool Notifier::lend_some(uint32_t conn, channel::Completion& entry, Host& host) 
   return false;
 }
 
-/// Fills `entry` with copies, for clients that may not map the pool and when the pool runs low.
+/// Fills `entry` with copies, for clients that may not map the pool, or have too much of it.
 /// True: the session has nothing more to read.
 template <NotifierHost Host>
 bool Notifier::copy_some(Context& context, uint32_t conn, channel::Completion& entry, Host& host) {
@@ -272,13 +279,16 @@ bool Notifier::copy_some(Context& context, uint32_t conn, channel::Completion& e
     is_done = !received;
     if (is_done) break;
     std::memcpy(target + used, received->bytes.data(), received->bytes.size());
-    host.release_slot(received->slot);
+    host.release_slot(conn, received->slot);
     used += static_cast<uint32_t>(received->bytes.size());
     charge += pool_.slot_bytes;
   }
   if (used == 0) return is_done;
+  // Small segments fill a block with less than their slots had.
+  const uint32_t excess = charge > kCopyBlockBytes ? charge - kCopyBlockBytes : 0;
   context.copy_blocks.give(
-      *block, {.session = conn, .generation = reader.generation, .charge_bytes = charge});
+      *block, {.session = conn, .generation = reader.generation, .charge_bytes = charge - excess});
+  if (excess > 0) host.return_charge(conn, excess);
   entry.pool = channel::kPoolContext;
   entry.body.data[entry.count++] = {.slot = *block | kCopySlotBit, .bytes = used, .offset = offset};
   reader.copied_rx_bytes += used;

@@ -19,38 +19,23 @@ struct SlotLoan {
 };
 
 struct SlotLoanLimits {
-  uint32_t contexts_max = 0;     ///< context indices are below this
-  uint32_t per_context_max = 0;  ///< 0: three quarters of the pool
+  uint32_t contexts_max = 0;  ///< context indices are below this
   uint32_t per_session_max = 0;
 };
 
-/// The receive slots of a worker that clients read from: who has which, how many one may have, and
-/// from where on the pool counts as short. Which slots are free is the packet memory's business.
+/// The receive slots of a worker that clients read from: who has which. How many a client may have
+/// is the business of ReceiveAccounts, which slots are free that of the packet memory.
 /// Owner: takes its memory at construction. Thread: the worker.
 class SlotLoans {
  public:
-  /// Below this share of the pool (1/n) payload is copied out rather than lent, and sessions that
-  /// hold much get no more.
-  static constexpr uint32_t kLowShare = 8;
-  /// The last share of the pool (1/n) takes nothing that must wait: acknowledgments have to come
-  /// in, and the bytes that fill gaps, or those who hold the rest could never give it back.
-  static constexpr uint32_t kReserveShare = 16;
-
   SlotLoans(uint32_t slot_count, const SlotLoanLimits& limits)
       : slot_count_(slot_count),
         limits_(limits),
         loans_(new SlotLoan[slot_count]),
-        counts_(limits.contexts_max) {
-    if (limits_.per_context_max == 0) limits_.per_context_max = slot_count / 4 * 3;
-  }
+        counts_(limits.contexts_max) {}
 
-  bool is_low(uint32_t slots_free) const { return slots_free < slot_count_ / kLowShare; }
-  bool is_reserve(uint32_t slots_free) const { return slots_free < slot_count_ / kReserveShare; }
-
-  /// Whether one more slot may go to the context, for a session that has `of_session` already.
-  bool may_lend(uint32_t context, uint32_t of_session) const {
-    return counts_[context] < limits_.per_context_max && of_session < limits_.per_session_max;
-  }
+  /// Whether one more slot may be lent for a session that has `of_session` already.
+  bool may_lend(uint32_t of_session) const { return of_session < limits_.per_session_max; }
   /// REQUIRES: the slot is not lent, and may_lend().
   void lend(uint32_t slot, const SlotLoan& loan) {
     LYRE_CHECK(loans_[slot].context == UINT32_MAX);

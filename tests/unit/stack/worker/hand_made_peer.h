@@ -134,6 +134,7 @@ class HandMadePeer {
     }
     return out;
   }
+  TwoWorkers& hosts() { return hosts_; }
   void forget_drops() {
     for (size_t i = 0; i < kDropCount; ++i) {
       drops_before_[i] = hosts_.b.drops(static_cast<Drop>(i));

@@ -19,7 +19,7 @@ using wire::TcpFlags;
 
 constexpr uint32_t kSlotBytes = 2048;
 constexpr uint32_t kSeq = 1000;
-constexpr uint32_t kBytes = 100;
+constexpr uint32_t kBytes = 600;
 
 FourTuple tuple_of(uint16_t port) { return {{ip::kOwnIp, 80}, {ip::kPeerIp, port}}; }
 
@@ -140,6 +140,15 @@ TEST_F(SegmentMergerTest, TheMergedSegmentIsTheSumOfItsPackets) {
   EXPECT_EQ(second.packet.data, second.payload().data());
   EXPECT_EQ(second.packet.length, kBytes);
   EXPECT_TRUE(merger.is_empty());
+}
+
+// Each would hold a slot: their payloads are copied together instead, where they are not read.
+TEST_F(SegmentMergerTest, SmallPayloadsAreNotChained) {
+  begin();
+  EXPECT_EQ(append(arrival({.seq = kSeq + kBytes, .bytes = 30})), Append::kAppended);
+  Arrival& next = arrival({.seq = kSeq + kBytes + 30, .bytes = 30});
+  EXPECT_FALSE(merger.try_append_unparsed(next.packet));
+  EXPECT_EQ(append(next), Append::kRefused);
 }
 
 TEST_F(SegmentMergerTest, PushEndsIt) {

@@ -25,14 +25,15 @@ struct PlayedHost {
   const FourTuple& tuple(uint32_t conn) const { return tuples[conn]; }
   Nanos rtt_min(uint32_t) const { return nanos(1500); }
   Nanos rto(uint32_t) const { return micros(210); }
-  bool is_pool_low() const { return is_low; }
+  bool may_lend(uint32_t) const { return !is_low; }
   std::optional<ReceivedBytes> take_received(uint32_t conn) {
     if (received[conn].empty()) return std::nullopt;
     const ReceivedBytes bytes = received[conn].front();
     received[conn].pop_front();
     return bytes;
   }
-  void release_slot(uint32_t slot) { released.push_back(slot); }
+  void release_slot(uint32_t, uint32_t slot) { released.push_back(slot); }
+  void return_charge(uint32_t, uint32_t charge_bytes) { returned_bytes += charge_bytes; }
   bool must_wait_for_port(uint32_t) const { return is_held; }
   void on_open_told(uint32_t conn) { opens_told.push_back(conn); }
   void on_end_told(uint32_t conn) { ends_told.push_back(conn); }
@@ -46,6 +47,7 @@ struct PlayedHost {
   bool is_low = false;
   bool is_held = false;
   std::vector<uint32_t> released;
+  uint32_t returned_bytes = 0;
   std::vector<uint32_t> opens_told;
   std::vector<uint32_t> ends_told;
   std::string expelled_for;
@@ -98,7 +100,7 @@ class NotifierTest : public testing::Test {
   channel::CompletionConsumer ring{&rings->completion_indices, rings->completions};
   std::vector<session::Session> sessions = std::vector<session::Session>(kSessions);
   ContextTable contexts{4};
-  SlotLoans loans{kSlots, {.contexts_max = 4, .per_context_max = 8, .per_session_max = 8}};
+  SlotLoans loans{kSlots, {.contexts_max = 4, .per_session_max = 8}};
   channel::WorkerStats stats{};
   Notifier notifier{{contexts, sessions.data(), loans, stats},
                     {.index = 3, .slot_bytes = kSlotBytes}};
@@ -206,6 +208,15 @@ TEST_F(NotifierTest, LendsSlotsAndCopiesWhereThePoolIsLow) {
   EXPECT_EQ(memory[entries[0].body.data[0].offset], 7u);
   EXPECT_EQ(context().copy_blocks.take_back(0)->charge_bytes, 2 * kSlotBytes);
   EXPECT_EQ(stats.copied_rx_bytes.get(), 100u);
+}
+
+// The window of a session that has more slots than a block has bytes opens for the rest at once.
+TEST_F(NotifierTest, SmallSegmentsInABlockAreChargedAsTheBlock) {
+  host.is_low = true;
+  for (uint32_t slot = 1; slot <= 8; ++slot) receive(0, slot);
+  EXPECT_EQ(announce(), 1u);
+  EXPECT_EQ(context().copy_blocks.take_back(0)->charge_bytes, kCopyBlockBytes);
+  EXPECT_EQ(host.returned_bytes, 8 * kSlotBytes - kCopyBlockBytes);
 }
 
 TEST_F(NotifierTest, WithoutSlotsAndBlocksTheBytesWait) {

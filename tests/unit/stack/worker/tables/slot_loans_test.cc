@@ -5,7 +5,7 @@
 namespace lyre::worker {
 namespace {
 
-constexpr SlotLoanLimits kLimits{.contexts_max = 4, .per_context_max = 3, .per_session_max = 2};
+constexpr SlotLoanLimits kLimits{.contexts_max = 4, .per_session_max = 2};
 
 TEST(SlotLoans, TellsWhoHadASlotOnce) {
   SlotLoans loans(8, kLimits);
@@ -28,33 +28,10 @@ TEST(SlotLoans, IsAskedByLiars) {
   EXPECT_EQ(loans.lent_to(1), 1u);
 }
 
-TEST(SlotLoans, KeepsToBothLimits) {
-  SlotLoans loans(8, kLimits);
-  EXPECT_TRUE(loans.may_lend(1, 1));
-  EXPECT_FALSE(loans.may_lend(1, 2)) << "of the session";
-  for (uint32_t slot = 0; slot < 3; ++slot) loans.lend(slot, {.context = 1, .session = slot});
-  EXPECT_FALSE(loans.may_lend(1, 0)) << "of the context";
-  EXPECT_TRUE(loans.may_lend(2, 0));
-  loans.take_back(1, 1);
-  EXPECT_TRUE(loans.may_lend(1, 0));
-  loans.check_invariants();
-}
-
-TEST(SlotLoans, LendsThreeQuartersOfThePoolByDefault) {
-  SlotLoans loans(8, {.contexts_max = 1, .per_session_max = 100});
-  for (uint32_t slot = 0; slot < 6; ++slot) {
-    ASSERT_TRUE(loans.may_lend(0, slot));
-    loans.lend(slot, {.context = 0});
-  }
-  EXPECT_FALSE(loans.may_lend(0, 6));
-}
-
-TEST(SlotLoans, KnowsWhenThePoolIsShort) {
-  const SlotLoans loans(160, kLimits);
-  EXPECT_FALSE(loans.is_low(20));
-  EXPECT_TRUE(loans.is_low(19));
-  EXPECT_FALSE(loans.is_reserve(10));
-  EXPECT_TRUE(loans.is_reserve(9));
+TEST(SlotLoans, KeepsToTheLimitOfASession) {
+  const SlotLoans loans(8, kLimits);
+  EXPECT_TRUE(loans.may_lend(1));
+  EXPECT_FALSE(loans.may_lend(2));
 }
 
 TEST(SlotLoansDeathTest, ASlotIsLentOnce) {

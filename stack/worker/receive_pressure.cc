@@ -1,0 +1,95 @@
+#include "stack/worker/receive_pressure.h"
+
+#include <algorithm>
+
+#include "stack/session/session.h"
+#include "stack/worker/turn_limits.h"
+
+namespace lyre::worker {
+
+void ReceivePressure::on_limit(uint32_t context) {
+  if (context == session::kNoContext || sessions_to_prune_ > 0) return;
+  if (state_.now < prune_next_at_) return;
+  prune_next_at_ = state_.now + kPressurePause;
+  pruned_context_ = context;
+  sessions_to_prune_ = state_.contexts[context].sessions.size();
+}
+
+size_t ReceivePressure::take_back_some() {
+  const uint32_t slots_free = state_.memory.rx_slots_free();
+  const bool was_short = is_short_;
+  is_short_ = state_.accounts.is_reserve(slots_free);
+  if (is_short_ && !was_short) begin_shortage();
+  if (sessions_to_prune_ > 0) return prune_some();
+  is_watching_ = !state_.accounts.is_plentiful(slots_free);
+  return is_short_ && state_.now >= next_at_ ? relieve_reserve() : 0;
+}
+
+/// First the client with most slots loses what is out of order; the rest waits for the next step.
+void ReceivePressure::begin_shortage() {
+  short_since_ = state_.now;
+  next_at_ = state_.now + kPressurePause;
+  prune_next_at_ = state_.now;
+  on_limit(greediest());
+}
+
+/// The next session of a pass over the context's list: it goes to the end.
+uint32_t ReceivePressure::rotate(Context& context) {
+  const uint32_t conn = context.sessions.front();
+  context.sessions.remove(state_.sessions, conn);
+  context.sessions.push_back(state_.sessions, conn);
+  return conn;
+}
+
+size_t ReceivePressure::prune_some() {
+  Context& context = state_.contexts[pruned_context_];
+  sessions_to_prune_ = std::min(sessions_to_prune_, context.sessions.size());
+  const uint32_t count = std::min(sessions_to_prune_, kSessionsPerDetachStepMax);
+  for (uint32_t i = 0; i < count; ++i) parts_.payload.prune(rotate(context));
+  sessions_to_prune_ -= count;
+  return count;
+}
+
+size_t ReceivePressure::relieve_reserve() {
+  next_at_ = state_.now + kPressurePause;
+  const uint32_t index = greediest();
+  if (index == session::kNoContext) return 0;
+  Context& context = state_.contexts[index];
+  const size_t count = reset_unread(context);
+  if (count == 0 && state_.now - short_since_ >= kGreedGrace) {
+    parts_.replies.expel(context, "keeps receive slots that it was lent while none are left");
+  }
+  return count;
+}
+
+/// The attached client with most slots, if it has more than its floor.
+uint32_t ReceivePressure::greediest() const {
+  uint32_t found = session::kNoContext;
+  uint32_t most = state_.accounts.floor();
+  for (const uint32_t index : state_.contexts.in_use()) {
+    if (state_.contexts[index].state != Context::State::kAttached) continue;
+    const uint32_t held = state_.accounts.held_by(index);
+    if (held <= most) continue;
+    most = held;
+    found = index;
+  }
+  return found;
+}
+
+/// Resets sessions of the client that keep bytes which it has not been told of, until the pool has
+/// more than its reserve. Returns how many.
+size_t ReceivePressure::reset_unread(Context& context) {
+  size_t count = 0;
+  const uint32_t looked_max = std::min(context.sessions.size(), kSessionsPerDetachStepMax);
+  for (uint32_t looked = 0; looked < looked_max; ++looked) {
+    if (!state_.accounts.is_reserve(state_.memory.rx_slots_free())) break;
+    const uint32_t conn = rotate(context);
+    if (!state_.session(conn).has_readable) continue;
+    parts_.lifecycle.abort(conn, channel::EndStatus::kNoResources);
+    parts_.payload.discard(conn);
+    ++count;
+  }
+  return count;
+}
+
+}  // namespace lyre::worker

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "stack/base/nanos.h"
+#include "stack/worker/clients/context.h"
+#include "stack/worker/control_replies.h"
+#include "stack/worker/received_payload.h"
+#include "stack/worker/session_lifecycle.h"
+#include "stack/worker/worker_state.h"
+
+namespace lyre::worker {
+
+/// Takes receive slots back.
+/// A client that reached its limit loses what its sessions hold out of order, which peers send
+/// again (RFC 2018 8).
+/// When only the reserve of the pool is left, the client with most slots loses that first, then its
+/// unread sessions, which are reset. One that keeps what it was lent for longer than kGreedGrace is
+/// disconnected. Nothing is taken from a client below the floor of ReceiveAccounts.
+/// Thread: the worker.
+class ReceivePressure {
+ public:
+  struct Parts {
+    SessionLifecycle& lifecycle;
+    ReceivedPayload& payload;
+    ControlReplies& replies;
+  };
+  ReceivePressure(WorkerState& state, const Parts& parts) : state_(state), parts_(parts) {}
+
+  /// The pool is less than half free: from now on each turn looks whether it is short.
+  void watch() { is_watching_ = true; }
+  /// The client reached its limit. Its sessions are looked at in this turn and the next ones, and
+  /// not again for kPressurePause.
+  void on_limit(uint32_t context);
+  /// Part of each turn; returns the work done.
+  size_t relieve() { return is_watching_ ? take_back_some() : 0; }
+  /// When there is more to take back; kNever where nothing is short.
+  Nanos next_deadline() const { return is_short_ ? next_at_ : kNever; }
+
+ private:
+  size_t take_back_some();
+  void begin_shortage();
+  size_t prune_some();
+  size_t relieve_reserve();
+  size_t reset_unread(Context& context);
+  uint32_t greediest() const;
+  uint32_t rotate(Context& context);
+
+  WorkerState& state_;
+  Parts parts_;
+  uint32_t pruned_context_ = 0;
+  uint32_t sessions_to_prune_ = 0;  ///< of that context, at the front of its list
+  Nanos prune_next_at_;
+  bool is_watching_ = false;
+  bool is_short_ = false;  ///< only the reserve is left
+  Nanos short_since_;
+  Nanos next_at_;
+};
+
+}  // namespace lyre::worker

@@ -1,0 +1,137 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "stack/base/check.h"
+
+namespace lyre::worker {
+
+/// How many receive slots each client of a worker has: those with unread or out-of-order bytes of
+/// its sessions, and those lent to it. A limit is a multiple of the slots that are free (dynamic
+/// thresholds, Choudhury and Hahne 1998): a client alone may have two thirds of the pool, each of
+/// several that take all they can gets an equal part, and some slots are always free. No limit has
+/// to be configured, and none is found by a walk.
+/// Accounts are by context index; sessions that no context owns share one more.
+/// Owner: takes its memory at construction. Thread: the worker.
+class ReceiveAccounts {
+ public:
+  /// What may be held for each free slot.
+  struct Limits {
+    uint32_t client;
+    uint32_t user;  ///< by all clients of a uid
+  };
+  static constexpr Limits kShare = {.client = 2, .user = 5};
+  /// For bytes for which a reader waits.
+  static constexpr Limits kOverdraft = {.client = 3, .user = 8};
+  /// Each client may have this share of the pool (1/n), whatever others of its uid have.
+  static constexpr uint32_t kFloorShare = 64;
+  /// Below this share of the pool (1/n) nothing is copied into slots that could be sent otherwise.
+  static constexpr uint32_t kLowShare = 8;
+  /// The last share of the pool (1/n) is for packets that need a slot only while they are looked
+  /// at (ARP, acknowledgments); half of it takes bytes for which a reader waits.
+  static constexpr uint32_t kReserveShare = 16;
+
+  ReceiveAccounts(uint32_t slot_count, uint32_t contexts_max)
+      : slot_count_(slot_count),
+        floor_(std::max(slot_count / kFloorShare, 1u)),
+        nobody_(contexts_max),
+        accounts_(contexts_max + 1),
+        users_(contexts_max + 1) {
+    accounts_[nobody_].user = nobody_;
+  }
+
+  /// A client of the uid attached. REQUIRES: the context has no account.
+  void open(uint32_t context, uint32_t uid) {
+    uint32_t user = 0;
+    uint32_t unused = nobody_;
+    for (; user < nobody_; ++user) {
+      if (users_[user].clients == 0) {
+        unused = std::min(unused, user);
+      } else if (users_[user].uid == uid) {
+        break;
+      }
+    }
+    if (user == nobody_) user = unused;
+    users_[user].uid = uid;
+    ++users_[user].clients;
+    accounts_[context] = {.held = 0, .user = user};
+  }
+  /// REQUIRES: the context has an account, and no slots.
+  void close(uint32_t context) { --users_[accounts_[context].user].clients; }
+
+  void add(uint32_t context, uint32_t slots) {
+    Account& account = account_of(context);
+    account.held += slots;
+    users_[account.user].held += slots;
+  }
+  /// REQUIRES: the account has so many.
+  void remove(uint32_t context, uint32_t slots) {
+    Account& account = account_of(context);
+    account.held -= slots;
+    users_[account.user].held -= slots;
+  }
+
+  /// With so many free slots nobody is near a limit: the one question of the packet path.
+  bool is_plentiful(uint32_t slots_free) const { return slots_free >= slot_count_ / 2; }
+  bool is_low(uint32_t slots_free) const { return slots_free < slot_count_ / kLowShare; }
+  bool is_reserve(uint32_t slots_free) const { return slots_free < slot_count_ / kReserveShare; }
+  /// Whether the client may have more.
+  bool may_hold(uint32_t context, uint32_t slots_free) const {
+    return !is_reserve(slots_free) && is_within(account_of(context), slots_free, kShare);
+  }
+  /// The same for bytes for which its reader waits.
+  bool may_overdraw(uint32_t context, uint32_t slots_free) const {
+    return !is_reserve(2 * slots_free) && is_within(account_of(context), slots_free, kOverdraft);
+  }
+
+  uint32_t held_by(uint32_t context) const { return account_of(context).held; }
+  /// Slots that the client may have now.
+  uint32_t limit_of(uint32_t slots_free) const {
+    return std::max(floor_, kShare.client * slots_free);
+  }
+  uint32_t floor() const { return floor_; }
+
+  /// Looks at all accounts: for tests.
+  bool empty() const {
+    return std::all_of(accounts_.begin(), accounts_.end(),
+                       [](const Account& account) { return account.held == 0; });
+  }
+  /// Breaks off the process when the sums are wrong (tests).
+  void check_invariants() const {
+    std::vector<uint32_t> held(users_.size());
+    for (const Account& account : accounts_) held[account.user] += account.held;
+    for (uint32_t user = 0; user < users_.size(); ++user) {
+      LYRE_CHECK(held[user] == users_[user].held && held[user] <= slot_count_);
+    }
+  }
+
+ private:
+  struct Account {
+    uint32_t held = 0;
+    uint32_t user = 0;
+  };
+  struct User {
+    uint32_t uid = 0;
+    uint32_t clients = 0;
+    uint32_t held = 0;
+  };
+  Account& account_of(uint32_t context) { return accounts_[std::min(context, nobody_)]; }
+  const Account& account_of(uint32_t context) const {
+    return accounts_[std::min(context, nobody_)];
+  }
+  bool is_within(const Account& account, uint64_t slots_free, const Limits& limits) const {
+    if (account.held < floor_) return true;
+    return account.held <= limits.client * slots_free &&
+           users_[account.user].held <= limits.user * slots_free;
+  }
+
+  uint32_t slot_count_;
+  uint32_t floor_;
+  uint32_t nobody_;
+  std::vector<Account> accounts_;
+  std::vector<User> users_;
+};
+
+}  // namespace lyre::worker

@@ -1,0 +1,165 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "tests/support/two_workers.h"
+#include "tests/unit/stack/worker/hand_made_peer.h"
+
+// A client, or a peer, that takes receive slots and gives none back, beside a transfer that needs
+// some.
+namespace lyre::test {
+namespace {
+
+constexpr uint16_t kPort = 5000;
+constexpr uint16_t kOtherPort = 6000;
+constexpr uint32_t kStreamBytes = 900'000;
+
+/// Two hosts with a correct session from left to right, and a second client of the right host.
+class ReceivePool : public testing::Test {
+ protected:
+  static constexpr uint32_t kSlots = 1024;
+
+  ReceivePool() : hosts({}, many(), many()), greedy(hosts.b.worker(), 1), greedy_app(greedy) {
+    hosts.app_b->receive_seed = 1;
+    LYRE_CHECK(hosts.connect(kPort));
+    greedy_app.checks_bytes = false;
+    greedy_app.keeps_slots = true;
+    hosts.more_apps.push_back(&greedy_app);
+  }
+  static HostOptions many() {
+    HostOptions out;
+    out.rx_slots = kSlots;
+    out.connections_max = 1500;
+    return out;
+  }
+  uint32_t free_slots() { return hosts.b.memory().rx_slots_free(); }
+
+  /// `count` sessions from `dialer` to the greedy client, which reads none of what is sent on them.
+  void fill_unread(ChannelClient& dialer, PatternApp& app, uint32_t count) {
+    greedy.listen(kOtherPort, 1, /*backlog=*/4096);
+    hosts.run_for(millis(1));
+    const size_t before = app.stream_count();
+    for (uint32_t i = 0; i < count; ++i) {
+      ASSERT_TRUE(hosts.run_until([&] { return dialer.submission_room() > 8; }));
+      dialer.connect({IpAddress::v4(0x0a090002), kOtherPort}, 1);
+    }
+    ASSERT_TRUE(hosts.run_until([&] { return app.stream_count() >= before + count; }));
+    for (const auto& [index, stream] : app.streams()) {
+      ASSERT_TRUE(hosts.run_until([&] { return dialer.submission_room() > 8; }));
+      if (stream.name == hosts.app_a->streams().begin()->second.name) continue;
+      dialer.send(stream.name, 0, 200'000);
+    }
+    hosts.run_for(seconds(2));
+  }
+  void expect_transfer() {
+    PatternApp::Stream* stream = hosts.app_b->stream(hosts.app_b->only().name.index);
+    hosts.app_a->send_pattern(hosts.app_a->only().name, 1, kStreamBytes, 60'000);
+    EXPECT_TRUE(hosts.run_until([&] { return stream->received == kStreamBytes; }, seconds(20)))
+        << stream->received;
+    EXPECT_TRUE(stream->is_equal);
+  }
+
+  TwoWorkers hosts;
+  ChannelClient greedy;
+  PatternApp greedy_app;
+};
+
+// Hundreds of sessions of one client with itself, none of which is read. They took every slot, and
+// no packet came in any more, ARP included.
+TEST_F(ReceivePool, UnreadLoopbackSessionsLeaveSlotsToOthers) {
+  fill_unread(greedy, greedy_app, 300);
+  EXPECT_GE(free_slots(), kSlots / 8);
+  expect_transfer();
+  EXPECT_GT(hosts.b.drops(Drop::kRxPoolLow), 0u);
+}
+
+// A server that was stopped, with many sessions of a peer that goes on sending.
+TEST_F(ReceivePool, AServerThatStandsStillLeavesSlotsToOthers) {
+  fill_unread(*hosts.client_a, *hosts.app_a, 64);
+  EXPECT_GE(free_slots(), kSlots / 8);
+  const uint64_t copied_before = hosts.b.stats().copied_rx_bytes.get();
+  expect_transfer();
+  EXPECT_EQ(hosts.b.stats().copied_rx_bytes.get(), copied_before)
+      << "what others receive is lent to them as before";
+}
+
+// So many users take all they can that only the reserve is left. Those with most lose it again.
+TEST_F(ReceivePool, UsersThatTakeTheWholePoolTogetherGiveSomeBack) {
+  std::vector<std::unique_ptr<ChannelClient>> clients;
+  std::vector<std::unique_ptr<PatternApp>> apps;
+  for (uint32_t i = 0; i < 8; ++i) {
+    clients.push_back(std::make_unique<ChannelClient>(hosts.b.worker(), 2 + i, true, 1 << 20,
+                                                      /*copy_bytes=*/0, /*uid=*/100 + i));
+    apps.push_back(std::make_unique<PatternApp>(*clients.back()));
+    apps.back()->checks_bytes = false;
+    apps.back()->keeps_slots = true;
+    hosts.more_apps.push_back(apps.back().get());
+    clients.back()->listen(static_cast<uint16_t>(7000 + i), 1, /*backlog=*/64);
+    hosts.run_for(millis(1));
+    const size_t before = hosts.app_a->stream_count();
+    for (int session = 0; session < 8; ++session) {
+      hosts.client_a->connect({IpAddress::v4(0x0a090002), static_cast<uint16_t>(7000 + i)}, 1);
+    }
+    ASSERT_TRUE(hosts.run_until([&] { return hosts.app_a->stream_count() == before + 8; }));
+  }
+  uint32_t least_free = kSlots;
+  for (const auto& [index, stream] : hosts.app_a->streams()) {
+    if (stream.name == hosts.app_a->only().name) continue;
+    ASSERT_TRUE(hosts.run_until([&] { return hosts.client_a->submission_room() > 8; }));
+    hosts.client_a->send(stream.name, 0, 400'000);
+  }
+  hosts.run_until(
+      [&] {
+        least_free = std::min(least_free, free_slots());
+        return false;
+      },
+      seconds(4));
+  EXPECT_LT(least_free, kSlots / 16) << "the test takes too little";
+  EXPECT_GE(least_free, kSlots / 64);
+  EXPECT_GE(free_slots(), kSlots / 16);
+  EXPECT_GT(hosts.b.stats().clients_expelled.get(), 0u);
+  expect_transfer();
+}
+
+/// One segment of the peer with `bytes` of text, `ahead` of what the connection expects.
+HandMadePeer::Frame text_ahead(const HandMadePeer& peer, uint32_t ahead, uint32_t bytes) {
+  ip::TcpOutput out = peer.text;
+  out.header.seq += ahead;
+  out.payload_bytes = bytes;
+  return ip::tcp_frame(out);
+}
+
+// 10 200 one-byte segments behind gaps left others a small part of the pool, for ever.
+TEST(ReceivePoolOnTheWire, TextBehindAGapTakesNoMoreThanAShareAndGivesWay) {
+  HandMadePeer peer(/*over_ipv6=*/false);
+  const uint32_t free_before = peer.hosts().b.memory().rx_slots_free();
+  for (uint32_t i = 0; i < 1000; ++i) peer.give(text_ahead(peer, 1 + 2 * i, 1));
+  EXPECT_LT(peer.hosts().b.memory().rx_slots_free(), free_before * 2 / 3) << "it is kept at first";
+  EXPECT_GE(peer.hosts().b.memory().rx_slots_free(), free_before / 4);
+  // What is next in order is taken, and what waited behind it is let go.
+  peer.forget_drops();
+  EXPECT_EQ(peer.give(text_ahead(peer, 0, 1)), "ACK ");
+  EXPECT_EQ(peer.drops(), "");
+  EXPECT_GE(peer.hosts().b.memory().rx_slots_free(), free_before - 2);
+}
+
+// RFC 9293 3.8.6: what a window allows is taken, in however small segments it comes.
+TEST(ReceivePoolOnTheWire, SmallSegmentsOfTheWindowAreNotRefused) {
+  HandMadePeer peer(/*over_ipv6=*/false);
+  const uint32_t free_before = peer.hosts().b.memory().rx_slots_free();
+  peer.forget_drops();
+  for (uint32_t i = 0; i < 5000; ++i) peer.give(text_ahead(peer, i, 1));
+  EXPECT_EQ(peer.drops(), "");
+  EXPECT_GE(peer.hosts().b.memory().rx_slots_free(), free_before / 4);
+  PatternApp& reader = *peer.hosts().app_b;
+  reader.checks_bytes = false;
+  TwoWorkers& hosts = peer.hosts();
+  hosts.run_until([&] { return hosts.b.memory().rx_slots_free() == free_before; }, seconds(1));
+  EXPECT_EQ(hosts.b.memory().rx_slots_free(), free_before);
+  EXPECT_EQ(hosts.b.stats().tcp_payload_in.get(), 5000u);
+}
+
+}  // namespace
+}  // namespace lyre::test

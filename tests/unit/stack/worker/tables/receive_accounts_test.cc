@@ -1,0 +1,94 @@
+#include "stack/worker/tables/receive_accounts.h"
+
+#include <gtest/gtest.h>
+
+#include "stack/session/session.h"
+
+namespace lyre::worker {
+namespace {
+
+constexpr uint32_t kSlots = 6400;
+constexpr uint32_t kUid = 1000;
+
+/// Clients that take one slot in turn, until none may have another one.
+class ReceiveAccountsTest : public testing::Test {
+ protected:
+  void attach(uint32_t context, uint32_t uid) { accounts.open(context, uid); }
+  void take_all(std::initializer_list<uint32_t> contexts) {
+    for (bool took = true; took;) {
+      took = false;
+      for (const uint32_t context : contexts) {
+        if (!accounts.may_hold(context, free)) continue;
+        accounts.add(context, 1);
+        --free;
+        took = true;
+      }
+    }
+    accounts.check_invariants();
+  }
+
+  ReceiveAccounts accounts{kSlots, 8};
+  uint32_t free = kSlots;
+};
+
+TEST_F(ReceiveAccountsTest, AClientAloneGetsTwoThirds) {
+  attach(0, kUid);
+  take_all({0});
+  EXPECT_NEAR(accounts.held_by(0), kSlots * 2 / 3, 2);
+}
+
+TEST_F(ReceiveAccountsTest, GreedyClientsGetEqualPartsAndLeaveSome) {
+  attach(0, kUid);
+  attach(1, kUid + 1);
+  take_all({0, 1});
+  EXPECT_NEAR(accounts.held_by(0), kSlots * 2 / 5, 2);
+  EXPECT_NEAR(accounts.held_by(1), kSlots * 2 / 5, 2);
+  EXPECT_TRUE(accounts.is_plentiful(kSlots / 2));
+  EXPECT_FALSE(accounts.is_low(free));
+}
+
+TEST_F(ReceiveAccountsTest, ManyClientsOfAUidGetNoMoreThanFewAndEachItsFloor) {
+  for (uint32_t context = 0; context < 6; ++context) attach(context, kUid);
+  take_all({0, 1, 2});
+  const uint32_t before = free;
+  EXPECT_GE(before, kSlots / 8);
+  take_all({3, 4, 5});
+  for (uint32_t context = 3; context < 6; ++context) {
+    EXPECT_GE(accounts.held_by(context), kSlots / 64);
+  }
+  attach(6, kUid + 1);
+  take_all({6});
+  EXPECT_GE(accounts.held_by(6), kSlots / 20) << "of another uid";
+}
+
+TEST_F(ReceiveAccountsTest, WhatAReaderWaitsForMayPassTheLimitButNotTheReserve) {
+  attach(0, kUid);
+  take_all({0});
+  EXPECT_TRUE(accounts.may_overdraw(0, free));
+  EXPECT_FALSE(accounts.may_overdraw(0, kSlots / 32 - 1));
+  EXPECT_FALSE(accounts.may_hold(0, kSlots / 16 - 1));
+}
+
+TEST_F(ReceiveAccountsTest, TheUidOfTheNextClientIsItsOwn) {
+  attach(0, kUid);
+  accounts.add(0, 10);
+  accounts.remove(0, 10);
+  accounts.close(0);
+  attach(0, kUid + 1);
+  attach(1, kUid);
+  take_all({1});
+  EXPECT_TRUE(accounts.may_hold(0, free));
+  accounts.remove(1, accounts.held_by(1));
+  EXPECT_TRUE(accounts.empty());
+}
+
+TEST_F(ReceiveAccountsTest, SessionsWithoutAClientShareAnAccount) {
+  accounts.add(session::kNoContext, 3);
+  EXPECT_EQ(accounts.held_by(session::kNoContext), 3u);
+  EXPECT_FALSE(accounts.empty());
+  accounts.remove(session::kNoContext, 3);
+  EXPECT_TRUE(accounts.empty());
+}
+
+}  // namespace
+}  // namespace lyre::worker
