@@ -46,7 +46,7 @@
   X(kTcpReassemblyFull, "tcp_reassembly_full", "no room to keep an out-of-order segment")   \
   X(kTcpAfterClose, "tcp_after_close", "payload for a session that its owner has closed")   \
   X(kRxBudget, "rx_budget", "the session or client holds all the receive slots it may")     \
-  X(kRxPoolLow, "rx_pool_low", "the receive pool is nearly empty")                          \
+  X(kRxPoolLow, "rx_pool_low", "its client has its share of the receive pool")              \
   X(kTxNoBuffer, "tx_no_buffer", "reply not sent: no transmit buffer")                      \
   X(kTxNoRoute, "tx_no_route", "packet not sent: no route to the destination")              \
   X(kTxUnresolved, "tx_unresolved", "packet not sent: the next hop's MAC is not known yet")

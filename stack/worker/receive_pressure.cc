@@ -57,6 +57,7 @@ size_t ReceivePressure::relieve_reserve() {
   Context& context = state_.contexts[index];
   const size_t count = reset_unread(context);
   if (count == 0 && state_.now - short_since_ >= kGreedGrace) {
+    short_since_ = state_.now;  // its slots come back when it is detached
     parts_.replies.expel(context, "keeps receive slots that it was lent while none are left");
   }
   return count;

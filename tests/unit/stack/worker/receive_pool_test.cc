@@ -6,6 +6,7 @@
 
 #include "tests/support/two_workers.h"
 #include "tests/unit/stack/worker/hand_made_peer.h"
+#include "tests/unit/stack/worker/replies.h"
 
 // A client, or a peer, that takes receive slots and gives none back, beside a transfer that needs
 // some.
@@ -61,6 +62,13 @@ class ReceivePool : public testing::Test {
     EXPECT_TRUE(stream->is_equal);
   }
 
+  /// As the control thread does it.
+  void detach_expelled(const std::vector<std::unique_ptr<ChannelClient>>& clients) {
+    for (const worker::Reply& reply : take_replies(hosts.b.worker())) {
+      if (reply.kind == worker::Reply::Kind::kExpelled) clients.at(reply.context - 2)->detach();
+    }
+  }
+
   TwoWorkers hosts;
   ChannelClient greedy;
   PatternApp greedy_app;
@@ -113,6 +121,7 @@ TEST_F(ReceivePool, UsersThatTakeTheWholePoolTogetherGiveSomeBack) {
   hosts.run_until(
       [&] {
         least_free = std::min(least_free, free_slots());
+        detach_expelled(clients);
         return false;
       },
       seconds(4));
