@@ -69,6 +69,9 @@ struct lyre_context {
   bool has_unsent() const;
   bool arm();
   void disarm();
+  /// See lyre_rest(). `note_news()` is called when lyre_poll() reported something.
+  void rest(int64_t max_ns);
+  void note_news() { rested_at_ns_ = 0; }
   /// Checks whether the control socket has hung up, at most once a millisecond.
   void look_at_control(int64_t now);
 
@@ -119,7 +122,8 @@ struct lyre_context {
   lyre::client::ReadyList ready_;
   bool is_armed_ = false;
   int64_t control_seen_ns_ = 0;
-  lyre::CoreContention contention_;
+  lyre::CoreContention contention_{lyre::CoreContention::kSharedMemoryMin};
+  int64_t rested_at_ns_ = 0;  ///< the end of the last rest(), if nothing happened since; 0: none
 };
 
 #include "libclient/work_until.h"

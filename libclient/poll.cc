@@ -116,10 +116,29 @@ void lyre_context::disarm() {
   read_control();
 }
 
+/// From the end of one rest to the next: a round of looks that found nothing, and the yield, which
+/// is longer.
+void lyre_context::rest(int64_t max_ns) {
+  int64_t now = lyre::client::now_ns();
+  if (rested_at_ns_ != 0) contention_.on_yield(lyre::nanos(now - rested_at_ns_), lyre::nanos(now));
+  if (contention_.is_contended(lyre::nanos(now)) && failure_ == 0 && !ready_.has_news()) {
+    sleep(has_unsent() ? std::min(max_ns, kRoomIntervalNs) : max_ns);
+    now = lyre::client::now_ns();
+  }
+  rested_at_ns_ = now;
+}
+
+void lyre_rest(lyre_context* context, int max_us) {
+  if (context != nullptr && max_us > 0) context->rest(int64_t{max_us} * 1000);
+}
+
 int lyre_poll(lyre_context* context, int timeout_ms) {
   if (context == nullptr) return lyre::client::fail_static(LYRE_E_INVALID, "no context");
   context->disarm();
-  return context->work_until(timeout_ms, [&] { return context->ready().take_news(); });
+  const int happened =
+      context->work_until(timeout_ms, [&] { return context->ready().take_news(); });
+  if (happened != 0) context->note_news();
+  return happened;
 }
 
 int lyre_eventfd(lyre_context* context) {

@@ -239,8 +239,22 @@ Memory* Instance::take_memory(const void* data, size_t bytes) {
 
 void Instance::give_back_memory(Memory* memory) { regions_.give_back(memory); }
 
+Result Instance::progress_in_round(const Request* request) {
+  const Result result = progress();
+  if (result != Result::kSuccess || !is_attached() || request->state == Request::State::kDone) {
+    return result;
+  }
+  if (round_began_with_ != request) {
+    if (round_began_with_ == nullptr) round_began_with_ = request;
+    return result;
+  }
+  lyre_rest(context(), kRestUsMax);
+  return progress();
+}
+
 void Instance::hear() {
   const int happened = lyre_poll(context(), 0);
+  if (happened != 0) begin_round();
   // Reading the clock takes a good part of the time of a poll that finds nothing, and such polls
   // are frequent.
   if (happened != 0 || ++idle_looks_ % kIdleLooksPerClockRead == 0) {

@@ -60,6 +60,11 @@ class Instance final : public Environment, private CommOwner {
   /// Hears what the daemon has to say and lets everybody concerned act on it. Never blocks, but for
   /// a daemon that is there again and slow to answer.
   nccl_abi::Result progress();
+  /// The same for a test() of `request`. NCCL tests its requests in rounds and yields the core
+  /// after a round that found nothing. Where another thread computes on this core, the call that
+  /// finds the end of such a round waits, at most kRestUsMax.
+  nccl_abi::Result progress_in_round(const Request* request);
+  void begin_round() { round_began_with_ = nullptr; }
 
  private:
   enum class Daemon { kAttached, kLost, kDead };
@@ -85,6 +90,7 @@ class Instance final : public Environment, private CommOwner {
   std::mutex mutex_;
   std::unique_ptr<Attachment> attachment_;
   uint32_t idle_looks_ = 0;
+  const Request* round_began_with_ = nullptr;  ///< its first test() without news
   int64_t ticked_ns_ = 0;
   int64_t shown_ns_ = 0;
   Telemetry telemetry_;

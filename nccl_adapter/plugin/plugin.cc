@@ -164,6 +164,7 @@ Result post(void* comm_pointer, void* data, size_t bytes, const void* mhandle, v
     if (const Result result = instance_of(comm)->progress(); result != Result::kSuccess) {
       return result;
     }
+    instance_of(comm)->begin_round();
     Request* posted = nullptr;
     const Result result =
         comm->post(data, bytes, static_cast<const Registration*>(mhandle), operation, &posted);
@@ -312,7 +313,7 @@ Result test(void* request_pointer, int* done, int* sizes) {
   auto* request = static_cast<Request*>(request_pointer);
   Instance* instance = instance_of(request->comm);
   return with(instance, [&] {
-    const Result alive = instance->progress();
+    const Result alive = instance->progress_in_round(request);
     const bool is_done = request->state == Request::State::kDone;
     if (alive != Result::kSuccess && !is_done) return alive;
     return request->comm->test(request, done, sizes);

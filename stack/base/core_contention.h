@@ -18,11 +18,17 @@ class CoreContention {
   /// The same answer costs another slice and doubles the time; a short yield halves it.
   static constexpr Nanos kMemoryMin = millis(2);
   static constexpr Nanos kMemoryMax = millis(320);
+  /// kMemoryMin of a client. Clients on one core yield to each other, so a short yield tells little
+  /// about a third thread that computes there.
+  static constexpr Nanos kSharedMemoryMin = millis(20);
+
+  explicit CoreContention(Nanos memory_min = kMemoryMin)
+      : memory_min_(memory_min), memory_(memory_min) {}
 
   /// Reports that a yield took `took` and returned at `now`.
   void on_yield(Nanos took, Nanos now) {
     if (took < kSlice) {
-      memory_ = later(memory_ / 2, kMemoryMin);
+      memory_ = later(memory_ / 2, memory_min_);
       return;
     }
     contended_until_ = now + memory_;
@@ -31,7 +37,8 @@ class CoreContention {
   bool is_contended(Nanos now) const { return now < contended_until_; }
 
  private:
-  Nanos memory_ = kMemoryMin;
+  Nanos memory_min_;
+  Nanos memory_;
   Nanos contended_until_{INT64_MIN / 2};
 };
 

@@ -143,6 +143,11 @@ LYRE_API int lyre_poll(lyre_context* context, int timeout_ms);
  * something to do already: then do not wait. lyre_poll() disarms. Owner: the context. */
 LYRE_API int lyre_eventfd(lyre_context* context);
 LYRE_API int lyre_arm(lyre_context* context);
+/* For callers that call lyre_poll(context, 0) in a loop of their own and yield the core between two
+ * calls: call it after each round of that loop that found nothing. While another thread computes
+ * on this core, lyre_rest() sleeps until lyre_poll() has something to do, at most max_us: a yield
+ * would give that thread a time slice of some milliseconds. Otherwise it returns at once. */
+LYRE_API void lyre_rest(lyre_context* context, int max_us);
 
 enum lyre_event_bits {
   LYRE_EVENT_CONNECTED = 1,  /* the session is open */

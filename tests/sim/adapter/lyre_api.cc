@@ -218,6 +218,8 @@ int lyre_poll(lyre_context* context, int) {
   return std::exchange(context->has_news, false) ? 1 : 0;
 }
 
+void lyre_rest(lyre_context*, int) {}
+
 // Which event it was (`happened`) stays 0: the adapter looks at the session or listener itself.
 int lyre_next_event(lyre_context* context, lyre_event* out) {
   *out = {.struct_bytes = sizeof *out};

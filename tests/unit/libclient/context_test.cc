@@ -2,8 +2,11 @@
 #include <poll.h>
 
 #include <cerrno>
+#include <chrono>
+#include <climits>
 #include <cstring>
 #include <future>
+#include <thread>
 
 #include "tests/unit/libclient/fake_daemon.h"
 
@@ -179,6 +182,28 @@ TEST(Context, ItsDescriptorServesOtherLoops) {
   daemon.hang_up();
   EXPECT_EQ(1, ::poll(&entry, 1, 2000));
   EXPECT_EQ(LYRE_E_DAEMON, lyre_poll(context, 0));
+  lyre_context_close(context);
+}
+
+TEST(Context, ARestWithoutAComputingNeighbourIsNone) {
+  FakeDaemon daemon;
+  lyre_context* context = daemon.attach();
+  lyre_rest(nullptr, 1);
+  lyre_rest(context, INT_MAX);  // would last half an hour
+  EXPECT_EQ(0, lyre_poll(context, 0));
+  lyre_context_close(context);
+}
+
+TEST(Context, ARestAfterALongYieldEndsWithACompletion) {
+  FakeDaemon daemon;
+  lyre_context* context = daemon.attach();
+  open_session(daemon, context, {1, 1});
+  lyre_rest(context, 1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(3));  // as if a yield had taken a slice
+  auto worker = std::async(std::launch::async, [&daemon] { daemon.tell(peer_finished({1, 1})); });
+  lyre_rest(context, INT_MAX);
+  EXPECT_EQ(1, lyre_poll(context, 0));
+  worker.get();
   lyre_context_close(context);
 }
 

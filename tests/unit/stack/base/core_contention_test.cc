@@ -43,5 +43,14 @@ TEST(CoreContention, ShortYieldsMakeTheNextLongOneTheFirst) {
   EXPECT_FALSE(core.is_contended(now + seconds(2) + CoreContention::kMemoryMin));
 }
 
+TEST(CoreContention, ItsShortestMemoryCanBeGiven) {
+  CoreContention core(CoreContention::kSharedMemoryMin);
+  const Nanos now = seconds(1);
+  for (int i = 0; i < 10; ++i) core.on_yield(kShort, now);
+  core.on_yield(kLong, now);
+  EXPECT_TRUE(core.is_contended(now + CoreContention::kSharedMemoryMin - nanos(1)));
+  EXPECT_FALSE(core.is_contended(now + CoreContention::kSharedMemoryMin));
+}
+
 }  // namespace
 }  // namespace lyre
