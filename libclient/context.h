@@ -122,7 +122,7 @@ struct lyre_context {
   lyre::client::ReadyList ready_;
   bool is_armed_ = false;
   int64_t control_seen_ns_ = 0;
-  lyre::CoreContention contention_{lyre::CoreContention::kSharedMemoryMin};
+  lyre::CoreContention contention_;
   int64_t rested_at_ns_ = 0;  ///< the end of the last rest(), if nothing happened since; 0: none
 };
 

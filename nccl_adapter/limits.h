@@ -14,8 +14,9 @@ inline constexpr int64_t kNsPerSecond = 1'000'000'000;
 inline constexpr size_t kRequestsPerComm = nccl_abi::kRequestsMax;
 
 /// How long a test() waits at most when it ends a round of tests that found nothing and another
-/// thread computes on this core. NCCL yields after such a round, which gives that thread some 3 ms.
-inline constexpr int kRestUsMax = 1000;
+/// thread computes on this core. NCCL yields after such a round, which gives that thread some 3 ms:
+/// a longer wait would cost more than the yield, a shorter one is followed by the yield.
+inline constexpr int kRestUsMax = 3000;
 
 /// Sent without the receiver having asked for it, at most, on one comm.
 inline constexpr uint64_t kEagerBytes = 64 * 1024;

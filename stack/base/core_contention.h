@@ -15,30 +15,27 @@ class CoreContention {
   /// polls gives the core back within some 10 us.
   static constexpr Nanos kSlice = micros(1200);
   /// How long an answer is valid, at first and at most. After that the next yields measure again.
-  /// The same answer costs another slice and doubles the time; a short yield halves it.
-  static constexpr Nanos kMemoryMin = millis(2);
+  /// The same answer costs another slice and doubles the time.
+  static constexpr Nanos kMemoryMin = millis(4);
   static constexpr Nanos kMemoryMax = millis(320);
-  /// kMemoryMin of a client. Clients on one core yield to each other, so a short yield tells little
-  /// about a third thread that computes there.
-  static constexpr Nanos kSharedMemoryMin = millis(20);
-
-  explicit CoreContention(Nanos memory_min = kMemoryMin)
-      : memory_min_(memory_min), memory_(memory_min) {}
+  /// After this time with short yields only, the next answer is a first one again. Some short yields
+  /// alone do not say that nobody computes there: threads of Lyre on one core yield to each other
+  /// until they used up their share of it, which takes some milliseconds.
+  static constexpr Nanos kForgetAfter = millis(100);
 
   /// Reports that a yield took `took` and returned at `now`.
   void on_yield(Nanos took, Nanos now) {
-    if (took < kSlice) {
-      memory_ = later(memory_ / 2, memory_min_);
-      return;
+    if (took >= kSlice) {
+      contended_until_ = now + memory_;
+      memory_ = earlier(memory_ * 2, kMemoryMax);
+    } else if (now >= contended_until_ + kForgetAfter) {
+      memory_ = kMemoryMin;
     }
-    contended_until_ = now + memory_;
-    memory_ = earlier(memory_ * 2, kMemoryMax);
   }
   bool is_contended(Nanos now) const { return now < contended_until_; }
 
  private:
-  Nanos memory_min_;
-  Nanos memory_;
+  Nanos memory_ = kMemoryMin;
   Nanos contended_until_{INT64_MIN / 2};
 };
 

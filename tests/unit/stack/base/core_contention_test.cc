@@ -34,22 +34,26 @@ TEST(CoreContention, TheSameAnswerStandsTwiceAsLongEachTimeUpToABound) {
   EXPECT_EQ(memory, CoreContention::kMemoryMax);
 }
 
-TEST(CoreContention, ShortYieldsMakeTheNextLongOneTheFirst) {
+TEST(CoreContention, ATimeOfShortYieldsMakesTheNextLongOneTheFirst) {
   CoreContention core;
-  const Nanos now = seconds(1);
-  for (int i = 0; i < 10; ++i) core.on_yield(kLong, now);
-  for (int i = 0; i < 10; ++i) core.on_yield(kShort, now + seconds(1));
-  core.on_yield(kLong, now + seconds(2));
-  EXPECT_FALSE(core.is_contended(now + seconds(2) + CoreContention::kMemoryMin));
+  for (int i = 0; i < 10; ++i) core.on_yield(kLong, seconds(1));
+  const Nanos forgets = seconds(1) + CoreContention::kMemoryMax + CoreContention::kForgetAfter;
+  core.on_yield(kShort, forgets);
+  core.on_yield(kLong, seconds(2));
+  EXPECT_FALSE(core.is_contended(seconds(2) + CoreContention::kMemoryMin));
 }
 
-TEST(CoreContention, ItsShortestMemoryCanBeGiven) {
-  CoreContention core(CoreContention::kSharedMemoryMin);
-  const Nanos now = seconds(1);
-  for (int i = 0; i < 10; ++i) core.on_yield(kShort, now);
-  core.on_yield(kLong, now);
-  EXPECT_TRUE(core.is_contended(now + CoreContention::kSharedMemoryMin - nanos(1)));
-  EXPECT_FALSE(core.is_contended(now + CoreContention::kSharedMemoryMin));
+TEST(CoreContention, SomeShortYieldsBetweenLongOnesTellNothing) {
+  CoreContention core;
+  Nanos now = seconds(1);
+  Nanos memory = CoreContention::kMemoryMin;
+  for (int i = 0; i < 10; ++i) {
+    core.on_yield(kLong, now);
+    EXPECT_TRUE(core.is_contended(now + memory - nanos(1)));
+    now += memory;
+    for (int j = 0; j < 1000; ++j) core.on_yield(kShort, now += micros(5));
+    memory = earlier(memory * 2, CoreContention::kMemoryMax);
+  }
 }
 
 }  // namespace
