@@ -18,9 +18,9 @@ class CoreContention {
   /// The same answer costs another slice and doubles the time.
   static constexpr Nanos kMemoryMin = millis(4);
   static constexpr Nanos kMemoryMax = millis(320);
-  /// After this time with short yields only, the next answer is a first one again. Some short yields
-  /// alone do not say that nobody computes there: threads of Lyre on one core yield to each other
-  /// until they used up their share of it, which takes some milliseconds.
+  /// After this time with short yields only, the next answer is a first one again. Some short
+  /// yields alone do not say that nobody computes there: threads of Lyre on one core yield to each
+  /// other until they used up their share of it, which takes some milliseconds.
   static constexpr Nanos kForgetAfter = millis(100);
 
   /// Reports that a yield took `took` and returned at `now`.
