@@ -249,6 +249,7 @@ Result Instance::progress_in_round(const Request* request) {
     return result;
   }
   lyre_rest(context(), kRestUsMax);
+  idle_looks_ = kIdleLooksPerClockRead;  // it may have slept: the next poll reads the clock
   return progress();
 }
 
@@ -257,7 +258,8 @@ void Instance::hear() {
   if (happened != 0) begin_round();
   // Reading the clock takes a good part of the time of a poll that finds nothing, and such polls
   // are frequent.
-  if (happened != 0 || ++idle_looks_ % kIdleLooksPerClockRead == 0) {
+  if (happened != 0 || ++idle_looks_ >= kIdleLooksPerClockRead) {
+    idle_looks_ = 0;
     clock_.look(monotonic_ns());
   }
   if (happened < 0) {
