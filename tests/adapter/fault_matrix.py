@@ -26,9 +26,9 @@ from daemon import Programs
 from reset import StreamResetter
 from wired_hosts import NO_OFFLOADS, TwoRails, WiredHosts
 
-FAULTS = ["stream", "port", "outage", "pause-of-sender", "pause-of-receiver", "daemon-of-sender",
-          "daemon-of-receiver", "process-of-sender", "process-of-receiver", "host-of-sender",
-          "host-of-receiver"]
+FAULTS = ["stream", "port", "outage", "nic-gone", "pause-of-sender", "pause-of-receiver",
+          "daemon-of-sender", "daemon-of-receiver", "process-of-sender", "process-of-receiver",
+          "host-of-sender", "host-of-receiver"]
 # "hello": TCP is connected, and the sender has not sent its hello. "await": the receiver has posted
 # a receive, and the sender sends much later.
 PHASES = ["connect", "hello", "idle", "await", "message", "close"]
@@ -181,6 +181,14 @@ class Cell:
         self.set_links(self.wire.left, "down")
         time.sleep(OUTAGE_S)
         self.set_links(self.wire.left, "up")
+
+    def strike_nic_gone(self):
+        """A port's device is taken away at both hosts, and comes back."""
+        self.wire.take_away()
+        time.sleep(OUTAGE_S)
+        self.wire.bring_back()
+        for daemon in self.daemons:
+            daemon.wait_link()
 
     def pause(self, rank):
         rank.process.send_signal(signal.SIGSTOP)

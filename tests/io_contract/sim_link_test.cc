@@ -248,5 +248,43 @@ TEST(SimPcap, FileHoldsWhatPassed) {
   std::filesystem::remove(path);
 }
 
+/// A packet with one piece of the region.
+bool send_piece(Pair& pair) {
+  PacketBuf* packet = nullptr;
+  if (pair.memories[0][0]->alloc_tx({&packet, 1}) == 0) return false;
+  packet->data -= 64;
+  const std::vector<uint8_t> bytes = contract::frame(1, 20);
+  std::memcpy(packet->data, bytes.data(), bytes.size());
+  packet->length = static_cast<uint32_t>(bytes.size());
+  packet->piece_count = 1;
+  packet->pieces[0] = {.region = kRegion, .length = 100};
+  return pair.link.queue(0, 0).tx_burst({&packet, 1}) == 1;
+}
+
+TEST(SimLink, ADeviceThatIsTakenAwayKeepsWhatItHasUntilItsDriverIsClosed) {
+  const std::vector<uint8_t> memory(4096);
+  Pair pair({.tx_release = TxRelease::kOnReclaim});
+  ASSERT_TRUE(pair.memories[0][0]->add_region(kRegion, {.base = memory.data(), .bytes = 4096}));
+  PacketIo& queue = pair.link.queue(0, 0);
+  pair.link.take_away(0, 2);
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(send_piece(pair));
+  EXPECT_FALSE(queue.is_link_up());
+  EXPECT_TRUE(pair.link.queue(1, 0).is_link_up());
+  pair.link.advance(micros(1));
+  EXPECT_EQ(pair.receive().size(), 2u);
+  queue.reclaim();
+  EXPECT_EQ(queue.tx_held(), 5u);
+  EXPECT_EQ(pair.memories[0][0]->region_holds(kRegion), 5u);
+  pair.link.close_driver(0);
+  EXPECT_EQ(queue.tx_held(), 0u);
+  EXPECT_EQ(pair.memories[0][0]->region_holds(kRegion), 0u);
+  ASSERT_TRUE(send_piece(pair));
+  EXPECT_EQ(queue.counters().tx_dropped, 1u);
+  pair.link.bring_back(0);
+  ASSERT_TRUE(send_piece(pair));
+  pair.link.advance(micros(2));
+  EXPECT_EQ(pair.receive().size(), 1u);
+}
+
 }  // namespace
 }  // namespace lyre::io::sim

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/sim/scenarios.h"
+#include "tests/sim/world/world_drivers.h"
 #include "tests/sim/world/world_scenarios.h"
 
 namespace lyre::sim {
@@ -17,6 +18,7 @@ namespace {
 
 struct Options {
   std::string scenario = "all";
+  std::string driver;  ///< empty: the scenario's
   uint64_t seed = 1;
   uint64_t count = 1;
   double hours = 0;
@@ -64,7 +66,9 @@ void report(const std::string& name, uint64_t seed, const std::string& wrong, ui
               name.c_str(), seed, wrong.empty() ? "ok" : wrong.c_str(), steps, as_seconds(span),
               trace);
   if (!wrong.empty()) {
-    std::printf("replay: lyre-sim --scenario %s --seed %" PRIu64 "\n", name.c_str(), seed);
+    const std::string driver = options.driver.empty() ? "" : " --driver " + options.driver;
+    std::printf("replay: lyre-sim --scenario %s%s --seed %" PRIu64 "\n", name.c_str(),
+                driver.c_str(), seed);
   }
   std::fflush(stdout);
 }
@@ -90,6 +94,7 @@ void run_engines(const std::string& name, uint64_t seed, const Options& options,
 
 void run_world(const std::string& name, uint64_t seed, const Options& options, Total& total) {
   auto plan = make_world(name, seed);
+  if (!options.driver.empty()) use_driver(*plan, options.driver);
   if (options.checks_all) plan->checked_connections = UINT32_MAX;
   for (WorldHostOptions& host : plan->hosts) host.merge_received = !options.is_unmerged;
   const WorldOutcome outcome = World(std::move(*plan)).run();
@@ -154,6 +159,8 @@ int run(int argc, char** argv) {
   std::string names;
   for (const std::string& name : chosen("all")) names += " " + name;
   app.add_option("--scenario", options.scenario, "A name, hosts, or all:" + names);
+  app.add_option("--driver", options.driver, "Host scenarios: what the ports' driver does")
+      ->check(CLI::IsMember(driver_names()));
   app.add_option("--seed", options.seed, "The first");
   app.add_option("--count", options.count, "Number of seeds");
   app.add_option("--hours", options.hours, "Run until this many virtual hours are covered");

@@ -1,6 +1,7 @@
 """Two network namespaces with one veth wire between them, for as long as a `with` block lasts."""
 
 import ipaddress
+import json
 import os
 import subprocess
 
@@ -51,6 +52,7 @@ class VethPair:
         self._mtu = mtu
         self._made = []
         self._routes = {}
+        self._addresses = []
 
     def __enter__(self):
         if os.geteuid() != 0:
@@ -113,6 +115,24 @@ class VethPair:
         family = "-6" if ":" in self._routes[name][0] else "-4"
         self.run(name, "ip", family, "route", "add", *self._routes[name], "congctl",
                  self.congestion)
+
+    def take_away(self):
+        """The wire vanishes with its devices, as a NIC does that is unplugged."""
+        self._addresses = [self._mac(name) for name in (self.left, self.right)]
+        self.run(self.left, "ip", "link", "del", self.device)
+
+    def bring_back(self):
+        """The wire is there again, with the same addresses."""
+        self._connect_wire(*self._addresses)
+        for name in (self.left, self.right):
+            self._bring_up(name, self.device)
+
+    def _mac(self, name):
+        return json.loads(self.run(name, "ip", "-json", "link", "show", self.device))[0]["address"]
+
+    def _connect_wire(self, left_mac, right_mac):
+        self.run(self.left, "ip", "link", "add", self.device, "address", left_mac, "type", "veth",
+                 "peer", "name", self.device, "address", right_mac, "netns", self.right)
 
     def pull_out(self, name):
         """This end of the wire goes down; the other end gets no notice."""

@@ -58,11 +58,37 @@ uint32_t Link::take_frame(int end) {
   return frame;
 }
 
+void Link::take_away(int end, uint32_t frames) {
+  Port& port = ports_[end];
+  port.frames_left = frames;
+  if (frames == 0) port.device = Device::kAway;
+}
+
+void Link::close_driver(int end) {
+  ports_[end].device = Device::kClosed;
+  for (const auto& queue : ports_[end].queues) queue->close();
+}
+
+void Link::bring_back(int end) {
+  ports_[end].device = Device::kPresent;
+  ports_[end].frames_left = kNone;
+}
+
+/// Counts down to the end of a device that is to be taken away.
+bool Link::can_send(Port& port) {
+  if (port.device != Device::kPresent) return false;
+  if (port.frames_left != kNone && port.frames_left-- == 0) {
+    port.frames_left = kNone;
+    port.device = Device::kAway;
+  }
+  return port.device == Device::kPresent && is_up_;
+}
+
 /// Queues a filled frame for arrival, or counts it as lost.
 void Link::dispatch(int end, uint32_t frame) {
   Port& port = ports_[end];
   Frame& sent = port.frames[frame];
-  const Fate fate = is_up_ ? port.path.on_frame(sent.length, now_) : port.path.lose();
+  const Fate fate = can_send(port) ? port.path.on_frame(sent.length, now_) : port.path.lose();
   if (fate.corrupt_bit != Fate::kNoBit) {
     bytes_of(port, frame)[fate.corrupt_bit / 8] ^= static_cast<uint8_t>(1u << fate.corrupt_bit % 8);
   }
@@ -115,6 +141,7 @@ void Link::advance(Nanos now) {
 void Link::arrive(int end, uint32_t frame) {
   Port& sender = ports_[end];
   Port& receiver = ports_[1 - end];
+  if (receiver.device != Device::kPresent) return give_back(end, frame);
   LYRE_CHECK(!receiver.queues.empty());
   const uint32_t hash = receiver.hash.hash({bytes_of(sender, frame), sender.frames[frame].length});
   const auto count = static_cast<uint32_t>(receiver.queues.size());

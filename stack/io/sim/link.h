@@ -82,6 +82,16 @@ class Link {
 
   /// From now on flows map to other queues, as when a NIC's indirection table is rewritten.
   void redistribute(int end, uint64_t seed) { ports_[end].hash.redistribute(seed); }
+  /// The device of `end` is taken away, or begins a reset, when it has sent `frames` more: in the
+  /// midst of a burst, perhaps. Then it sends, receives and frees nothing, and its link is down.
+  void take_away(int end, uint32_t frames = 0);
+  /// The driver of a device that is away is closed: it frees what it held, and drops what it is
+  /// given.
+  void close_driver(int end);
+  /// The device runs again.
+  void bring_back(int end);
+  bool has_device(int end) const { return ports_[end].device == Device::kPresent; }
+  bool is_closed(int end) const { return ports_[end].device == Device::kClosed; }
   /// While the link is down, frames are accepted and lost.
   void set_up(bool is_up) { is_up_ = is_up; }
   bool is_up() const { return is_up_; }
@@ -96,6 +106,7 @@ class Link {
   friend class Queue;  // queues are the part of a Link that users hold
   static constexpr uint32_t kNone = UINT32_MAX;
 
+  enum class Device : uint8_t { kPresent, kAway, kClosed };
   struct Frame {
     Nanos due;
     uint64_t order = 0;  ///< the older frame arrives first when times are equal
@@ -113,6 +124,8 @@ class Link {
     std::unique_ptr<uint8_t[]> bytes;
     std::vector<uint32_t> free;
     std::vector<uint32_t> under_way;  ///< a heap by due and order
+    Device device = Device::kPresent;
+    uint32_t frames_left = kNone;  ///< that the device sends until it is away; kNone: no end
   };
   uint32_t room_bytes() const { return options_.mtu_bytes + kFrameOverheadBytes; }
   uint8_t* bytes_of(Port& port, uint32_t frame) {
@@ -122,6 +135,7 @@ class Link {
   uint32_t take_frame(int end);
   void give_back(int end, uint32_t frame) { ports_[end].free.push_back(frame); }
   void dispatch(int end, uint32_t frame);
+  bool can_send(Port& port);
   void put_under_way(int end, uint32_t frame, Nanos due);
   void duplicate(int end, uint32_t frame, Nanos due);
   void arrive(int end, uint32_t frame);

@@ -45,13 +45,21 @@ Queue::Queue(Link& link, int end, Memory& memory, uint8_t port_index, const MacA
 
 size_t Queue::tx_burst(std::span<PacketBuf* const> in) {
   size_t taken = 0;
-  if (link_.options().tx_release == TxRelease::kBySending32 && !in.empty()) {
+  if (link_.is_closed(end_)) return drop(in);
+  if (link_.options().tx_release == TxRelease::kBySending32 && !in.empty() &&
+      link_.has_device(end_)) {
     free_oldest(held_count_ / kFreedAtOnce * kFreedAtOnce);
   }
   while (taken < in.size() && transmit(*in[taken]) == Taken::kYes) ++taken;
   memory_.release(in.first(taken));
   if (taken < in.size()) ++counters_.tx_full;
   return taken;
+}
+
+size_t Queue::drop(std::span<PacketBuf* const> in) {
+  counters_.tx_dropped += in.size();
+  memory_.release(in);
+  return in.size();
 }
 
 Queue::Taken Queue::transmit(PacketBuf& packet) {
@@ -179,8 +187,22 @@ void Queue::free_oldest(size_t count) {
 void Queue::reclaim() {
   const TxRelease release = link_.options().tx_release;
   if (release == TxRelease::kBySending32) return;
+  if (!link_.has_device(end_)) return;
   if (release == TxRelease::kOnReclaimWhileUp && !link_.is_up()) return;
   free_oldest(held_count_);
+}
+
+void Queue::close() {
+  free_oldest(held_count_);
+  while (head_ != Link::kNone) link_.give_back(1 - end_, take_arrived());
+}
+
+/// REQUIRES: there is one.
+uint32_t Queue::take_arrived() {
+  const uint32_t frame = head_;
+  head_ = link_.ports_[1 - end_].frames[frame].next;
+  if (head_ == Link::kNone) tail_ = Link::kNone;
+  return frame;
 }
 
 void Queue::append(uint32_t frame) {
@@ -196,10 +218,8 @@ void Queue::append(uint32_t frame) {
 
 size_t Queue::rx_burst(std::span<PacketBuf*> out) {
   size_t filled = 0;
-  while (filled < out.size() && head_ != Link::kNone) {
-    const uint32_t frame = head_;
-    head_ = link_.ports_[1 - end_].frames[frame].next;
-    if (head_ == Link::kNone) tail_ = Link::kNone;
+  while (filled < out.size() && head_ != Link::kNone && link_.has_device(end_)) {
+    const uint32_t frame = take_arrived();
     if (receive(frame, out[filled])) ++filled;
     link_.give_back(1 - end_, frame);
   }

@@ -20,11 +20,13 @@ class Queue final : public PacketIo {
 
   const IoCapabilities& capabilities() const override { return capabilities_; }
   IoCounters counters() const override { return counters_; }
-  bool is_link_up() const override { return link_.is_up(); }
+  bool is_link_up() const override { return link_.is_up() && link_.has_device(end_); }
   int wait_fd() const override { return -1; }
 
   /// A frame has arrived for this queue.
   void append(uint32_t frame);
+  /// The driver frees what it held, and what it received is lost.
+  void close();
 
  private:
   enum class Taken : uint8_t { kYes, kNoRoom };
@@ -37,6 +39,8 @@ class Queue final : public PacketIo {
   void complete_checksums(std::span<uint8_t> frame, const PacketBuf& packet);
   void hold(const PacketBuf& packet);
   void free_oldest(size_t count);
+  size_t drop(std::span<PacketBuf* const> in);
+  uint32_t take_arrived();
   bool receive(uint32_t frame, PacketBuf*& out);
   void judge(PacketBuf& packet) const;
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "tests/sim/world/world_drivers.h"
 #include "tests/sim/world/world_scenarios.h"
 
 namespace lyre::sim {
@@ -70,6 +71,19 @@ TEST_P(EveryWorld, DoesNotNoticeThatItsEnginesAreReplaced) {
   }
 }
 
+/// Whatever the ports' driver does, and whether their devices fail in the midst of a burst.
+TEST_P(EveryWorld, WorksWithEveryDriver) {
+  const uint64_t seeds = std::min<uint64_t>(10, seed_count(GetParam()));
+  for (const std::string& driver : driver_names()) {
+    for (uint64_t seed = 1; seed <= seeds; ++seed) {
+      WorldPlan plan = *make_world(GetParam(), seed);
+      ASSERT_TRUE(use_driver(plan, driver));
+      ASSERT_EQ(World(std::move(plan)).run().failure, "")
+          << "lyre-sim --scenario " << GetParam() << " --driver " << driver << " --seed " << seed;
+    }
+  }
+}
+
 WorldOutcome run_without_merging(const std::string& name, uint64_t seed) {
   WorldPlan plan = *make_world(name, seed);
   for (WorldHostOptions& host : plan.hosts) host.merge_received = false;
@@ -115,6 +129,20 @@ TEST(World, SaysSoWhenAWireThatIsNeverMendedLeavesADialogOpen) {
   plan.events.push_back(
       {seconds(1) + millis(500), [](World& world) { world.link().set_up(false); }});
   EXPECT_NE(World(std::move(plan)).run().failure.find("stuck"), std::string::npos);
+}
+
+/// Devices that fail lose frames that the same world does not lose without them.
+TEST(World, DevicesThatFailLoseFrames) {
+  for (const char* driver : {"resets", "goes"}) {
+    WorldPlan plan = *make_world("hosts_short", 1);
+    ASSERT_TRUE(use_driver(plan, driver));
+    EXPECT_GT(World(std::move(plan)).run().frames_lost, run("hosts_short", 1).frames_lost);
+  }
+}
+
+TEST(Worlds, UnknownDriverIsRefused) {
+  WorldPlan plan = *make_world("hosts_short", 1);
+  EXPECT_FALSE(use_driver(plan, "no_such"));
 }
 
 TEST(Worlds, UnknownNameIsRefused) { EXPECT_FALSE(make_world("no_such", 1).has_value()); }
