@@ -7,13 +7,15 @@
 
 #include "stack/base/nanos.h"
 #include "stack/channel/stats.h"
+#include "stack/io/backend.h"
 
 namespace lyre {
 
 /// A device whose counters are shown.
 struct CountedDevice {
-  std::function<uint64_t()> rx_missed;  ///< may sleep
-  channel::StatCounter* shown;          ///< in the stats segment
+  std::function<uint64_t()> rx_missed;                        ///< may sleep
+  std::function<std::vector<io::DeviceCounter>()> of_driver;  ///< may sleep
+  channel::StatsPort* shown;                                  ///< in the stats segment
 };
 
 /// Copies the counters of devices into the stats segment. Reading them may take long, so workers do

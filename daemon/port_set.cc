@@ -177,7 +177,8 @@ std::vector<CountedDevice> PortSet::devices(const StatsSegment& stats) const {
   std::vector<CountedDevice> out;
   for (uint32_t i = 0; i < count(); ++i) {
     out.push_back({.rx_missed = [port = ports_[i].get()] { return port->rx_missed(); },
-                   .shown = &stats.port(i).rx_missed});
+                   .of_driver = [port = ports_[i].get()] { return port->device_counters(); },
+                   .shown = &stats.port(i)});
   }
   return out;
 }

@@ -13,7 +13,7 @@
 namespace lyre::channel {
 
 inline constexpr uint64_t kStatsMagic = 0x3154'4154'5352'594c;  // "LYRSTAT1"
-inline constexpr uint32_t kStatsVersion = 8;
+inline constexpr uint32_t kStatsVersion = 9;
 
 /// A counter with one writer and any number of readers.
 class StatCounter {
@@ -154,6 +154,13 @@ struct SessionRow {
   }
 };
 
+/// A counter of a port's driver. Slots are taken one after the other and keep their names.
+struct DeviceCounterView {
+  char name[64];
+  StatCounter value;
+};
+inline constexpr uint32_t kDeviceCountersMax = 64;
+
 struct StatsPort {
   char name[32];
   char device[128];
@@ -169,6 +176,10 @@ struct StatsPort {
   uint8_t reserved[2];
   /// Packets that the device lost for want of a buffer. Written by the control thread.
   StatCounter rx_missed;
+  /// What the driver counts and was not zero at some time. Written by the control thread.
+  std::atomic<uint32_t> device_counter_count;  ///< release; readers acquire: the names are written
+  uint32_t reserved_count;
+  DeviceCounterView device_counters[kDeviceCountersMax];
 };
 
 /// The header of the segment. Offsets are from its start.

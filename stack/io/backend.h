@@ -51,6 +51,12 @@ enum class PortState : uint8_t {
   kDraining,    ///< it frees nothing of what it was given to send: restart() takes that back
 };
 
+/// A counter that only some drivers have.
+struct DeviceCounter {
+  std::string name;  ///< as the driver has it
+  uint64_t value = 0;
+};
+
 /// Facts about an open port besides its capabilities.
 struct PortInfo {
   std::string name;      ///< the backend's name of the device
@@ -83,6 +89,9 @@ class Port {
   /// Packets that the device lost for want of a buffer or of room in a ring, in all queues. Some
   /// drivers sleep until the device has answered.
   virtual uint64_t rx_missed() = 0;
+  /// The counters of its driver that are not zero, since the device was opened. As slow as
+  /// rx_missed().
+  virtual std::vector<DeviceCounter> device_counters() const = 0;
   /// Sets the multicast groups whose frames the device accepts, in place of those set before.
   /// Fails: the device can neither filter by these groups nor accept all multicast.
   virtual Status join(std::span<const MacAddress> groups) = 0;

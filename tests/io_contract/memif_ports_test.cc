@@ -9,6 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -166,6 +167,12 @@ TEST_F(MemifPorts, QueueReachesTheQueueOfTheSameNumber) {
   EXPECT_FALSE(ends_[0].port->info().does_dma);
   EXPECT_EQ(ends_[0].port->queue(1).counters().software_checksums, 1u);
   EXPECT_EQ(ends_[1].port->rx_missed(), 0u);
+  const auto counters = ends_[1].port->device_counters();
+  EXPECT_NE(std::find_if(counters.begin(), counters.end(),
+                         [](const DeviceCounter& counter) {
+                           return counter.name == "rx_good_packets" && counter.value == kQueues;
+                         }),
+            counters.end());
 }
 
 TEST_F(MemifPorts, ClientWaitsForItsServer) {

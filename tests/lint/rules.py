@@ -106,7 +106,8 @@ BANNED_IN_CODE = [
     (r'\brte_\w+', PRODUCT, ['stack/io/dpdk'],
      'go through PacketIo: only stack/io/dpdk names DPDK'),
     # Some drivers answer these by an admin command and sleep meanwhile (ENA).
-    (r'\brte_eth_x?stats_get\w*', ['stack/io/dpdk'], ['stack/io/dpdk/port.cc'],
+    (r'\brte_eth_x?stats_get\w*', ['stack/io/dpdk'],
+     ['stack/io/dpdk/port.cc', 'stack/io/dpdk/extended_stats.cc'],
      'a queue reads its own counters: the control thread asks the device through Port'),
     (r'#\s*define\s+private\b|\bfriend\s+class\s+\w*Test\b', PRODUCT + ['tests'], ['tests/lint'],
      'a test that needs this found a second class: take it out'),

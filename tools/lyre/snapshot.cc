@@ -52,6 +52,13 @@ PortSnapshot copy_port(const channel::StatsPort& from) {
   to.is_link_up = from.is_link_up.load(std::memory_order_relaxed) != 0;
   to.state = from.state.load(std::memory_order_relaxed);
   to.rx_missed = from.rx_missed.get();
+  // Acquire: pairs with the release of the daemon, which has written the names before.
+  const uint32_t counters = from.device_counter_count.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < std::min(counters, channel::kDeviceCountersMax); ++i) {
+    const uint64_t value = from.device_counters[i].value.get();
+    if (value > 0)
+      to.device_counters.emplace_back(bounded_text(from.device_counters[i].name), value);
+  }
   return to;
 }
 

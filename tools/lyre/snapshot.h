@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "libclient/stats_segment.h"
@@ -54,6 +55,7 @@ struct PortSnapshot {
   uint32_t state = 0;  ///< as in StatsPort
   uint8_t mac[6] = {};
   uint64_t rx_missed = 0;  ///< lost by the device because it had no free buffer
+  std::vector<std::pair<std::string, uint64_t>> device_counters;  ///< not zero; the driver's names
 };
 
 struct Snapshot {

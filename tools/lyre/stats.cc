@@ -51,6 +51,21 @@ TextTable ports_table(const Snapshot& snapshot, bool has_zeros) {
   return ports;
 }
 
+/// What only the driver counts, in its words. A cloud's limits are here: ENA's "allowance
+/// exceeded".
+TextTable devices_table(const Snapshot& snapshot) {
+  TextTable devices;
+  devices.add_column("port");
+  devices.add_column("counter of its driver");
+  devices.add_column("total", TextTable::Align::kRight);
+  for (const PortSnapshot& port : snapshot.ports) {
+    for (const auto& [name, value] : port.device_counters) {
+      devices.add_row({port.name, name, std::to_string(value)});
+    }
+  }
+  return devices;
+}
+
 }  // namespace
 
 std::string stats_text(const Snapshot& snapshot, bool has_zeros) {
@@ -66,7 +81,9 @@ std::string stats_text(const Snapshot& snapshot, bool has_zeros) {
   }
   const std::string dropped = drops.is_empty() ? "nothing was dropped\n" : drops.text();
   const TextTable ports = ports_table(snapshot, has_zeros);
-  return counters.text() + "\n" + dropped + (ports.is_empty() ? "" : "\n" + ports.text());
+  const TextTable devices = devices_table(snapshot);
+  return counters.text() + "\n" + dropped + (ports.is_empty() ? "" : "\n" + ports.text()) +
+         (devices.is_empty() ? "" : "\n" + devices.text());
 }
 
 nlohmann::ordered_json stats_json(const Snapshot& snapshot) {
@@ -87,7 +104,10 @@ nlohmann::ordered_json stats_json(const Snapshot& snapshot) {
   }
   out["ports"] = nlohmann::ordered_json::array();
   for (const PortSnapshot& port : snapshot.ports) {
-    out["ports"].push_back({{"name", port.name}, {"rx_missed", port.rx_missed}});
+    nlohmann::ordered_json device = nlohmann::ordered_json::object();
+    for (const auto& [name, value] : port.device_counters) device[name] = value;
+    out["ports"].push_back(
+        {{"name", port.name}, {"rx_missed", port.rx_missed}, {"device", std::move(device)}});
   }
   return out;
 }

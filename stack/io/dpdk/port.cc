@@ -87,6 +87,7 @@ Status EthernetPort::open_device() {
 void EthernetPort::close_device() {
   if (!is_attached_) return;
   is_attached_ = false;
+  extended_stats_.close();
   missed_before_ += missed_;
   missed_ = 0;
   events_.ignore();
@@ -170,6 +171,7 @@ Status EthernetPort::start() {
   events_.listen(port_id_, args_.name());
   sockets_ = new_sockets();
   describe_port();
+  extended_stats_.open(port_id_);
   return Ok{};
 }
 

@@ -8,6 +8,7 @@
 #include "stack/io/dpdk/device_events.h"
 #include "stack/io/dpdk/dma_map.h"
 #include "stack/io/dpdk/environment.h"
+#include "stack/io/dpdk/extended_stats.h"
 #include "stack/io/dpdk/memory.h"
 #include "stack/io/dpdk/port_setup.h"
 #include "stack/io/dpdk/queue.h"
@@ -34,6 +35,7 @@ class EthernetPort final : public Port {
   void look(Nanos now) override;
   PortSpeed speed() const override;
   uint64_t rx_missed() override;
+  std::vector<DeviceCounter> device_counters() const override { return extended_stats_.read(); }
   bool needs_restart() const override;
   Status join(std::span<const MacAddress> groups) override;
   void suspend() override;
@@ -99,6 +101,7 @@ class EthernetPort final : public Port {
   Nanos retry_at_;  ///< of a device that is back and could not be opened
   PortSetup setup_;
   DeviceEvents events_;
+  ExtendedStats extended_stats_;
   PortInfo info_;
   const std::vector<Memory*> memories_;
   std::vector<std::unique_ptr<Queue>> queues_;

@@ -23,6 +23,7 @@ struct SimPortState {
   io::PortState state = io::PortState::kRunning;
   int looks = 0;
   io::PortSpeed speed;
+  std::vector<io::DeviceCounter> counters;
 };
 
 /// One end of a simulated wire that has nothing at its other end.
@@ -46,6 +47,7 @@ class SimPort : public io::Port {
   io::PortState state() const override { return state_.state; }
   void look(Nanos) override { ++state_.looks; }
   uint64_t rx_missed() override { return 0; }
+  std::vector<io::DeviceCounter> device_counters() const override { return state_.counters; }
   Status join(std::span<const MacAddress> groups) override {
     state_.groups.assign(groups.begin(), groups.end());
     return Ok{};

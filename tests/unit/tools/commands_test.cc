@@ -89,6 +89,22 @@ TEST(Stats, ShowsWhatDevicesLost) {
   EXPECT_EQ(12, json["ports"][0]["rx_missed"]);
 }
 
+TEST(Stats, ShowsWhatTheDriversOfPortsCount) {
+  FakeSegment segment;
+  EXPECT_TRUE(stats_json(look(segment))["ports"][0]["device"].empty());
+  channel::StatsPort& port = segment.port();
+  std::strcpy(port.device_counters[0].name, "rx_q0_errors");  // zero by now
+  std::strcpy(port.device_counters[1].name, "bw_out_allowance_exceeded");
+  port.device_counters[1].value.set(31);
+  port.device_counter_count.store(2);
+  const std::string text = stats_text(look(segment), false);
+  EXPECT_NE(std::string::npos, text.find("memif0  bw_out_allowance_exceeded     31\n")) << text;
+  EXPECT_EQ(std::string::npos, text.find("rx_q0_errors"));
+  EXPECT_EQ(31, stats_json(look(segment))["ports"][0]["device"]["bw_out_allowance_exceeded"]);
+  port.device_counter_count.store(UINT32_MAX);  // a daemon that lies
+  EXPECT_EQ(1u, look(segment).ports[0].device_counters.size());
+}
+
 TEST(Stats, ShowsEveryCounterWhenAsked) {
   FakeSegment segment;
   EXPECT_NE(std::string::npos, stats_text(look(segment), false).find("nothing was dropped"));
