@@ -164,9 +164,7 @@ bool Network::knows(const End& end) const {
 
 bool Network::is_open(const End& from) const {
   const End& to = other(from);
-  if (from.host->daemon != Host::Daemon::kRunning || to.host->daemon != Host::Daemon::kRunning) {
-    return false;
-  }
+  if (to.host->daemon != Host::Daemon::kRunning) return false;
   if (from.host == to.host) return true;
   if (!from.host->rails[from.rail].is_up || !to.host->rails[to.rail].is_up) return false;
   if (!settings_.is_routed && from.rail != to.rail) return false;
@@ -202,9 +200,11 @@ void Network::transmit(End& from, Packet packet) {
   ++packets_;
   packet.ack = from.received;
   packet.window_end = from.advertised = window_end(from);
-  if (!is_open(from) || rng_.chance_ppm(settings_.loss_ppm) || is_queue_full(from)) return;
+  if (from.host->daemon != Host::Daemon::kRunning || !is_open(from)) return;
+  if (rng_.chance_ppm(settings_.loss_ppm) || is_queue_full(from)) return;
   const int64_t at_ns = arrival_ns(from, packet.bytes.size());
   End* to = &other(from);
+  // What a daemon sent before it ended arrives all the same.
   events_.at(at_ns, [this, to, packet = std::move(packet)]() mutable {
     if (is_open(other(*to))) deliver(*to, std::move(packet));
   });

@@ -324,6 +324,8 @@ void make_stall(Draw& draw, Plan* plan) {
   plan->network.loss_ppm = 0;
   plan->ends_soon = true;
   for (LinkPlan& link : plan->links) {
+    // A rank with nothing under way looks twice a second: a message may cost half a second.
+    link.messages.resize(std::min<size_t>(link.messages.size(), 20));
     for (MessagePlan& message : link.messages) {
       message.send_pause_ns = std::min<int64_t>(message.send_pause_ns, 10 * kMs);
       message.receive_pause_ns = std::min<int64_t>(message.receive_pause_ns, 10 * kMs);
