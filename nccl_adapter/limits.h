@@ -80,6 +80,8 @@ inline constexpr int kListenBacklog = 1024;
 inline constexpr int64_t kCloseWaitNs = 1'000'000'000;
 /// And finalize this long for all of them together: a lost packet may cost seconds.
 inline constexpr int kFinalizeDrainMs = 5000;
+/// And this long for the answers to peers that dialled again meanwhile.
+inline constexpr int kAnswerDrainMs = 1000;
 
 /// How often comms are looked at by the clock: redials, pings, streams that stall.
 inline constexpr int64_t kTickNs = 20'000'000;

@@ -39,15 +39,18 @@ Instance::Instance(const Settings& settings, uint64_t communicator)
       last_note_(get_le<uint64_t>(make_nonce(), 0)),
       receivers_(this, this) {}
 
+// A comm that is still open ends as close() would end it: what its peer has to be told about that
+// end is kept until the peer has asked or the time is over.
 Instance::~Instance() {
   progress_thread_.reset();
   if (attachment_ == nullptr) return;
-  await_last_words();
   for (auto& [number, comm] : comms_) comm->begin_close();
   // Also for comms closed before: a peer that misses our last grant takes its send for lost.
   if (is_attached()) lyre_drain(context(), kFinalizeDrainMs);
-  for (auto& [number, comm] : comms_) comm->finish_close();
-  comms_.clear();
+  while (!comms_.empty()) close(comms_.begin()->second.get());
+  await_last_words();
+  if (is_attached()) lyre_drain(context(), kAnswerDrainMs);
+  comms_.clear();  // those that came meanwhile
   acceptor_.reset();
 }
 

@@ -55,5 +55,9 @@ TEST(AdapterWorldFound, WhoWasStoppedStillWaitsForTheLastWords) {
   EXPECT_EQ(run("daemons", 306).wrong, "");
 }
 
+TEST(AdapterWorldFound, AnOpenCommThatFinalizeClosesIsAnsweredFor) {
+  EXPECT_EQ(run("daemons", 44).wrong, "");
+}
+
 }  // namespace
 }  // namespace lyre::adapter_sim

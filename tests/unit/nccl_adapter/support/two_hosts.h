@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "nccl_adapter/daemon_link/region_cache.h"
@@ -116,10 +117,17 @@ class TwoHosts : public ::testing::Test, private adapter_sim::System {
 
   adapter_sim::Events events_;
   adapter_sim::Network network_;
+  std::function<void()> while_asleep;  ///< what others do while the code under test waits
 
  private:
   int64_t now_ns() override { return events_.now_ns(); }
-  void sleep(int64_t ns) override { events_.run_until(events_.now_ns() + ns); }
+  void sleep(int64_t ns) override {
+    events_.run_until(events_.now_ns() + ns);
+    const std::function<void()> others = std::exchange(while_asleep, nullptr);  // not in itself
+    if (others == nullptr) return;
+    others();
+    while_asleep = others;
+  }
   Nonce nonce() override { return Nonce{++nonces_}; }
   std::string host_name() override { return "host"; }
   uint32_t process_id() override { return 1; }

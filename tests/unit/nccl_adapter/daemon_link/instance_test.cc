@@ -1,0 +1,123 @@
+#include "nccl_adapter/daemon_link/instance.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "tests/unit/nccl_adapter/support/two_hosts.h"
+
+namespace lyre::nccl_adapter {
+namespace {
+
+using nccl_abi::Result;
+
+/// An instance on each host. The second one receives.
+class Instances : public TwoHosts {
+ protected:
+  Instances() {
+    sends_ = Instance::open(Settings{.socket_path = "sim/0"}, 0);
+    receives_ = Instance::open(Settings{.socket_path = "sim/1"}, 0);
+  }
+  ~Instances() override {
+    sends_.reset();
+    receives_.reset();
+  }
+
+  bool works_until(const std::function<bool()>& condition) {
+    return until([&] {
+      for (Instance* instance : {sends_.get(), receives_.get()}) {
+        if (instance != nullptr) instance->progress();
+      }
+      return condition();
+    });
+  }
+  void connect() {
+    ListenComm* listening = nullptr;
+    ASSERT_EQ(receives_->listen(0, handle_, &listening), Result::kSuccess);
+    ASSERT_TRUE(works_until([&] {
+      if (sender_ == nullptr) sends_->connect(0, handle_, &sender_);
+      if (receiver_ == nullptr) receives_->accept(listening, &receiver_);
+      return sender_ != nullptr && receiver_ != nullptr;
+    }));
+    receives_->close_listen(listening);
+  }
+  Request* post(Comm* comm) {
+    Request* request = nullptr;
+    EXPECT_EQ(comm->post(data_.data(), data_.size(), nullptr, Operation{}, &request),
+              Result::kSuccess);
+    return request;
+  }
+  static bool is_done(Request* request) {
+    int done = 0;
+    EXPECT_EQ(request->comm->test(request, &done, nullptr), Result::kSuccess);
+    return done != 0;
+  }
+
+  std::unique_ptr<Instance> sends_;
+  std::unique_ptr<Instance> receives_;
+  Comm* sender_ = nullptr;
+  Comm* receiver_ = nullptr;
+  std::array<uint8_t, 100> data_{};
+  int done_ = 0;
+
+ private:
+  std::array<uint8_t, nccl_abi::kHandleBytesMax> handle_bytes_{};
+  HandleBytes handle_{handle_bytes_};
+};
+
+TEST_F(Instances, IsIdleWhenEveryCommIsClosed) {
+  EXPECT_TRUE(sends_->is_idle());
+  connect();
+  EXPECT_FALSE(sends_->is_idle());
+  EXPECT_FALSE(receives_->is_idle());
+  sender_->begin_close();
+  sends_->close(sender_);
+  EXPECT_TRUE(sends_->is_idle());
+}
+
+TEST_F(Instances, RefusesADeviceThatIsNotThere) {
+  std::array<uint8_t, nccl_abi::kHandleBytesMax> bytes{};
+  ListenComm* listening = nullptr;
+  EXPECT_EQ(receives_->listen(2, HandleBytes(bytes), &listening), Result::kInvalidArgument);
+  EXPECT_EQ(listening, nullptr);
+}
+
+TEST_F(Instances, ResumesItsCommsWithADaemonThatCameBack) {
+  connect();
+  network_.kill_daemon(0);
+  ASSERT_TRUE(works_until([&] { return !sends_->is_attached(); }));
+  network_.start_daemon(0);
+  Request* receive = post(receiver_);
+  Request* send = post(sender_);
+  EXPECT_TRUE(works_until([&] { return is_done(receive); }));
+  EXPECT_TRUE(works_until([&] { return is_done(send); }));
+}
+
+TEST_F(Instances, EveryCallFailsWhenTheDaemonStaysAway) {
+  connect();
+  network_.kill_daemon(0);
+  ASSERT_TRUE(works_until([&] { return sends_->progress() != Result::kSuccess; }));
+  EXPECT_EQ(sends_->progress(), Result::kSystemError);
+}
+
+// The grant for the message is lost with the streams, and finalize closes the receiver while the
+// sender dials again.
+TEST_F(Instances, TheEndAnswersForACommThatWasStillOpen) {
+  connect();
+  Request* receive = post(receiver_);
+  Request* send = post(sender_);
+  ASSERT_TRUE(works_until([&] {
+    return receiver_->test(receive, &done_, nullptr) == Result::kSuccess && done_ != 0;
+  }));
+  network_.stop_daemon(0);
+  ASSERT_TRUE(works_until([&] { return !sends_->is_attached() && !receiver_->is_any_up(); }));
+  network_.start_daemon(0);
+  // Both work while one of them ends, as two processes do.
+  while_asleep = [this] { sends_->progress(); };
+  receives_.reset();
+  while_asleep = nullptr;
+  EXPECT_TRUE(works_until([&] { return is_done(send); }));
+}
+
+}  // namespace
+}  // namespace lyre::nccl_adapter
