@@ -124,7 +124,7 @@ void queue(lyre_session* session, Piece piece) {
   piece.from = end.queued;
   end.queued += piece.bytes;
   end.pieces.push_back(piece);
-  network()->push(end);
+  network()->tcp().push(end);
 }
 
 uint8_t* take_block(lyre_context* context, size_t bytes) {
@@ -164,7 +164,7 @@ void lyre_context_close(lyre_context* context) {
       if (end.context != context) continue;
       // Bytes of the arena and of regions go with them.
       const bool is_whole = end.acked >= end.queued;
-      is_whole ? network()->close(end) : network()->abort(end);
+      is_whole ? network()->tcp().close(end) : network()->tcp().abort(end);
       end.pieces.clear();
       end.context = nullptr;
     }
@@ -181,7 +181,7 @@ int lyre_drain(lyre_context* context, int timeout_ms) {
   const auto is_drained = [context] {
     for (const auto& connection : network()->connections()) {
       for (const End& end : connection->ends) {
-        if (end.context == context && network()->knows(end) && end.acked < end.queued) return false;
+        if (end.context == context && knows(end) && end.acked < end.queued) return false;
       }
     }
     return true;
@@ -197,14 +197,14 @@ int lyre_drain(lyre_context* context, int timeout_ms) {
 int lyre_port_count(lyre_context* context) { return static_cast<int>(context->host->rails.size()); }
 
 int lyre_port_info(lyre_context* context, int index, lyre_port* out) {
-  const auto& rail = context->host->rails[static_cast<size_t>(index)];
+  const auto rail = static_cast<size_t>(index);
   lyre_port& port = *out;
   port = {.struct_bytes = sizeof port};
   std::snprintf(port.name, sizeof(port.name), "rail%d", index);
-  std::memcpy(port.address, rail.address.address, sizeof(port.address));
+  std::memcpy(port.address, context->host->rails[rail].address, sizeof(port.address));
   port.prefix_bits = network()->settings().is_one_network ? 8 : 24;
   port.speed_mbps = 10'000;
-  port.is_link_up = rail.is_up ? 1 : 0;
+  port.is_link_up = network()->wires().is_up({context->host->index, rail}) ? 1 : 0;
   port.address_count = 1;
   std::memcpy(port.addresses[0].address, port.address, sizeof(port.address));
   port.addresses[0].prefix_bits = port.prefix_bits;
@@ -296,7 +296,7 @@ void lyre_close_listener(lyre_listener* listener) {
   if (listener == nullptr) return;
   lyre_context* context = listener->context;
   for (lyre_session* session : listener->backlog) {
-    network()->abort(*session->end);
+    network()->tcp().abort(*session->end);
     free_session(session);
   }
   network()->close_listener(*context->host, listener);
@@ -389,7 +389,7 @@ int lyre_deregister(lyre_region* region) {
                                        [&](const Piece& piece) { return piece.region == region; });
       if (!is_used) continue;
       lyre_session* session = end.session;
-      network()->abort(end);
+      network()->tcp().abort(end);
       end.session = session;
       end.error = LYRE_E_DEREGISTERED;
       if (session != nullptr) lyre::adapter_sim::on_session_ready(session);
@@ -472,7 +472,7 @@ void lyre_release(lyre_session* session, const lyre_slice* slices, int count) {
     session->end->held_bytes -= it->second.size();
     session->held.erase(it);
   }
-  network()->on_released(*session->end);
+  network()->tcp().on_released(*session->end);
 }
 
 void lyre_count_copied(lyre_session*, uint64_t, uint64_t rx_bytes) {
@@ -489,7 +489,7 @@ int lyre_set_option(lyre_session* session, lyre_option option, uint32_t value) {
       break;
     case LYRE_OPTION_KEEPALIVE_IDLE_MS:
       end.keepalive_ns = int64_t{value} * kMs;
-      network()->set_keepalive(end);
+      network()->tcp().set_keepalive(end);
       break;
     case LYRE_OPTION_KEEPALIVE_PROBES:
       end.probes_max = value;
@@ -502,11 +502,11 @@ int lyre_set_option(lyre_session* session, lyre_option option, uint32_t value) {
 
 void lyre_close(lyre_session* session) {
   End& end = *session->end;
-  network()->close(end);
+  network()->tcp().close(end);
   free_session(session);
 }
 
 void lyre_abort(lyre_session* session) {
-  network()->abort(*session->end);
+  network()->tcp().abort(*session->end);
   free_session(session);
 }

@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "stack/base/rng.h"
+
 namespace lyre::adapter_sim {
 namespace {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/sim/adapter/network.h"
+#include "tests/sim/adapter/network_settings.h"
 
 /// What a world is made of and what happens to it: all that a seed decides.
 namespace lyre::adapter_sim {

@@ -102,15 +102,15 @@ void World::begin(const Fault& fault) {
     case Kind::kSlow:
       return begin_on_connection(fault);
     case Kind::kRail:
-      network_.set_rail(fault.host, fault.rail, false);
+      network_.wires().set_rail({fault.host, fault.rail}, false);
       break;
     case Kind::kNeighbours:
       for (size_t i = 0; i < 3; ++i) {
-        network_.set_rail(fault.host, (fault.rail + i) % plan_.network.rails, false);
+        network_.wires().set_rail({fault.host, (fault.rail + i) % plan_.network.rails}, false);
       }
       break;
     case Kind::kCut:
-      return network_.cut(fault.host, fault.rail, fault.peer, fault.peer_rail, end_ns);
+      return network_.wires().cut({fault.host, fault.rail}, {fault.peer, fault.peer_rail}, end_ns);
     case Kind::kDaemonDies:
       network_.kill_daemon(fault.host);
       break;
@@ -141,9 +141,9 @@ void World::begin_on_connection(const Fault& fault) {
   if (open.empty()) return;
   Connection& chosen = *open[rng_.below(open.size())];
   if (fault.kind == Fault::Kind::kReset) {
-    network_.reset(chosen);
+    network_.tcp().reset(chosen);
   } else if (fault.kind == Fault::Kind::kBlackhole) {
-    network_.blackhole(chosen, events_.now_ns() + fault.lasts_ns);
+    chosen.blackholed_until_ns = events_.now_ns() + fault.lasts_ns;
   } else {
     chosen.slowness = 100;
   }
@@ -154,9 +154,10 @@ void World::end(const Fault& fault) {
   using Kind = Fault::Kind;
   switch (fault.kind) {
     case Kind::kRail:
-      return network_.set_rail(fault.host, fault.rail, true);
+      return network_.wires().set_rail({fault.host, fault.rail}, true);
     case Kind::kNeighbours:
-      for (size_t i = 0; i < plan_.network.rails; ++i) network_.set_rail(fault.host, i, true);
+      for (size_t i = 0; i < plan_.network.rails; ++i)
+        network_.wires().set_rail({fault.host, i}, true);
       return;
     case Kind::kDaemonDies:
     case Kind::kDaemonStops:
@@ -208,7 +209,7 @@ Outcome World::run() {
   }
   if (outcome_.wrong.empty()) check_nothing_left();
   outcome_.events = events_.run_count();
-  mix(network_.packets());
+  mix(network_.tcp().packets());
   return outcome_;
 }
 

@@ -108,7 +108,8 @@ TEST_F(Comms, AStreamThatIsResetInMidMessageCostsNothing) {
   Request* receive = post(*receiver_, in);
   post(*sender_, out);
   pass(kMs);
-  for (adapter_sim::Connection* connection : network_.established()) network_.reset(*connection);
+  for (adapter_sim::Connection* connection : network_.established())
+    network_.tcp().reset(*connection);
   EXPECT_EQ(finish(*receiver_, receive), Result::kSuccess);
   EXPECT_EQ(out, in);
 }
@@ -168,7 +169,7 @@ TEST_F(Comms, TheEndOfOneOfSeveralStreamsIsNoDeath) {
   connect();
   ASSERT_TRUE(works_until([&] { return network_.established().size() == 2; }));
   // A box in between closes it towards the sender.
-  network_.close(network_.established()[0]->ends[1]);
+  network_.tcp().close(network_.established()[0]->ends[1]);
   std::vector<uint8_t> out = numbered(1000);
   std::vector<uint8_t> in(out.size());
   Request* receive = post(*receiver_, in);

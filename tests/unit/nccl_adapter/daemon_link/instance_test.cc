@@ -106,9 +106,8 @@ TEST_F(Instances, TheEndAnswersForACommThatWasStillOpen) {
   connect();
   Request* receive = post(receiver_);
   Request* send = post(sender_);
-  ASSERT_TRUE(works_until([&] {
-    return receiver_->test(receive, &done_, nullptr) == Result::kSuccess && done_ != 0;
-  }));
+  ASSERT_TRUE(works_until(
+      [&] { return receiver_->test(receive, &done_, nullptr) == Result::kSuccess && done_ != 0; }));
   network_.stop_daemon(0);
   ASSERT_TRUE(works_until([&] { return !sends_->is_attached() && !receiver_->is_any_up(); }));
   network_.start_daemon(0);

@@ -92,7 +92,7 @@ TEST_F(DialAndAcceptor, WhereNobodyListensADialIsRefusedAtOnce) {
 }
 
 TEST_F(DialAndAcceptor, ADialEndsAtItsDeadlineWhereNothingAnswers) {
-  network_.set_rail(1, 0, false);
+  network_.wires().set_rail({1, 0}, false);
   Dial dial = make_dial();
   const int64_t from_ns = events_.now_ns();
   EXPECT_EQ(run(dial, 3 * kSecond), Dial::State::kFailed);
@@ -105,7 +105,7 @@ TEST_F(DialAndAcceptor, APathThatBreaksBehindTheHandshakeEndsTheDialInTimeToo) {
   Dial dial = make_dial();
   dial.advance(here().context(), events_.now_ns(), INT64_MAX);
   ASSERT_TRUE(until([&] { return waiter_.count > 0; }));
-  network_.set_rail(1, 0, false);
+  network_.wires().set_rail({1, 0}, false);
   const int64_t from_ns = events_.now_ns();
   EXPECT_EQ(run(dial, 3 * kSecond), Dial::State::kFailed);
   // Virtual time: TCP's own patience would be twenty seconds.

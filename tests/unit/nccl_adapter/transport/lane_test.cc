@@ -80,7 +80,7 @@ TEST_F(Lanes, IsStalledWhenNothingIsAcknowledgedForLong) {
   send(100);
   look_for(kSecond / 2);
   EXPECT_EQ(lane_.stream.unacked_bytes(), 0u);
-  network_.set_rail(1, 0, false);
+  network_.wires().set_rail({1, 0}, false);
   send(100);
   look_for(lane_.stall_ns() - 10 * kTickNs);
   EXPECT_FALSE(lane_.is_stalled(events_.now_ns()));
@@ -90,7 +90,7 @@ TEST_F(Lanes, IsStalledWhenNothingIsAcknowledgedForLong) {
 
 TEST_F(Lanes, ThatHasNothingToBeAcknowledgedIsNotStalled) {
   attach();
-  network_.set_rail(1, 0, false);
+  network_.wires().set_rail({1, 0}, false);
   look_for(10 * kSecond);
   EXPECT_FALSE(lane_.is_stalled(events_.now_ns()));
 }

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tests/sim/adapter/events.h"
+
+namespace lyre::adapter_sim {
+
+struct NetworkSettings {
+  size_t hosts = 2;
+  size_t rails = 1;
+  bool is_routed = true;        ///< every rail reaches every other; else only its own network
+  bool is_one_network = false;  ///< of all rails: then no pair needs a router
+  int64_t delay_ns = 20 * kUs;  ///< one way; each path has its own, up to four times this
+  uint64_t bytes_per_s = 1'000'000'000;
+  uint32_t segment_bytes_max = 65'536;
+  uint64_t in_flight_bytes_max = 512 * 1024;  ///< sent and not acknowledged, a connection
+  uint64_t queue_bytes = 0;  ///< what may wait for its turn on a path, the rest is lost; 0: all
+  uint32_t pool_bytes = 1 << 20;  ///< received and not released, a connection
+  uint64_t arena_bytes = 64 << 20;
+  uint32_t loss_ppm = 0;         ///< of packets
+  bool is_memory_direct = true;  ///< registered memory is read in place
+  bool lags_acks = false;        ///< unacknowledged bytes are told late, as lyre.h allows
+  int workers = 1;
+  int64_t user_timeout_ns = 120 * kSecond;  ///< the daemons' own
+};
+
+}  // namespace lyre::adapter_sim

@@ -1,0 +1,76 @@
+#include "tests/sim/adapter/wires.h"
+
+#include <gtest/gtest.h>
+
+namespace lyre::adapter_sim {
+namespace {
+
+constexpr Place kHere{0, 0};
+constexpr Place kThere{1, 0};
+constexpr Place kOtherPort{1, 1};
+
+class WiresTest : public ::testing::Test {
+ protected:
+  Wires make(const NetworkSettings& settings) { return Wires(settings, events_, rng_); }
+  Events events_;
+  Rng rng_{1};
+};
+
+TEST_F(WiresTest, APortThatIsDownNeitherSendsNorReceives) {
+  Wires wires = make({});
+  wires.set_rail(kThere, false);
+  EXPECT_FALSE(wires.is_open(kHere, kThere));
+  EXPECT_FALSE(wires.is_open(kThere, kHere));
+  EXPECT_TRUE(wires.is_open(kHere, kOtherPort));
+  wires.set_rail(kThere, true);
+  EXPECT_TRUE(wires.is_open(kHere, kThere));
+}
+
+TEST_F(WiresTest, WithoutARouterEachRailReachesItself) {
+  Wires wires = make({.is_routed = false});
+  EXPECT_TRUE(wires.is_open(kHere, kThere));
+  EXPECT_FALSE(wires.is_open(kHere, kOtherPort));
+}
+
+TEST_F(WiresTest, AHostReachesItselfWhateverBroke) {
+  Wires wires = make({.is_routed = false});
+  wires.set_rail(kThere, false);
+  EXPECT_TRUE(wires.is_open(kThere, kOtherPort));
+}
+
+TEST_F(WiresTest, ACutEndsByItself) {
+  Wires wires = make({});
+  wires.cut(kHere, kThere, events_.now_ns() + kMs);
+  EXPECT_FALSE(wires.is_open(kHere, kThere));
+  EXPECT_FALSE(wires.is_open(kThere, kHere));
+  events_.run_until(events_.now_ns() + kMs);
+  EXPECT_TRUE(wires.is_open(kHere, kThere));
+}
+
+TEST_F(WiresTest, PacketsOfAPathFollowEachOtherAtItsRate) {
+  Wires wires = make({.bytes_per_s = 1'000'000});
+  const int64_t first_ns = wires.arrival_ns(kHere, kThere, 940);
+  EXPECT_EQ(wires.arrival_ns(kHere, kThere, 940) - first_ns, kMs);
+  EXPECT_EQ(static_cast<int64_t>(wires.wire_ns(940)), kMs);
+}
+
+TEST_F(WiresTest, WhatDoesNotFitTheQueueIsRefused) {
+  Wires wires = make({.bytes_per_s = 1'000'000, .queue_bytes = 1'500});
+  EXPECT_TRUE(wires.takes(kHere, kThere));
+  for (int i = 0; i < 2; ++i) wires.arrival_ns(kHere, kThere, 940);
+  EXPECT_FALSE(wires.takes(kHere, kThere));
+  EXPECT_TRUE(wires.takes(kThere, kHere)) << "the other direction is another path";
+  events_.run_until(events_.now_ns() + kMs);
+  EXPECT_TRUE(wires.takes(kHere, kThere));
+}
+
+TEST_F(WiresTest, ALossyPathTakesTheRest) {
+  Wires wires = make({.loss_ppm = 500'000});
+  int taken = 0;
+  for (int i = 0; i < 1000; ++i) taken += wires.takes(kHere, kThere) ? 1 : 0;
+  EXPECT_GT(taken, 400);
+  EXPECT_LT(taken, 600);
+}
+
+}  // namespace
+}  // namespace lyre::adapter_sim
