@@ -114,14 +114,14 @@ class Adapter {
 
   int packet_out(void* bytes, size_t* count, long long* micros_out) {
     std::unique_lock lock(mutex_);
-    while (!host_.has_emitted()) {
+    while (host_.output().is_empty()) {
       if (host_.next_deadline() == kNever) {
         give_up("a packet is awaited, but none is under way and no timer is running");
       }
       host_.advance_to(host_.next_deadline());
       let_blocked_look(lock);
     }
-    const EmittedPacket packet = *host_.take_emitted();
+    const EmittedPacket packet = *host_.output().take();
     *count = std::min(*count, packet.bytes.size());
     std::memcpy(bytes, packet.bytes.data(), *count);
     *micros_out = packet.at.value / 1000 + kEpochMicros;

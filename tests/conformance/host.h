@@ -1,31 +1,26 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <optional>
-#include <set>
 #include <span>
 #include <vector>
 
-#include "stack/io/packet.h"
-#include "stack/ip/echo_responder.h"
 #include "stack/ip/input.h"
-#include "stack/ip/route_table.h"
 #include "stack/tcp/engine.h"
+#include "tests/conformance/listeners.h"
+#include "tests/conformance/own_addresses.h"
+#include "tests/conformance/packet_output.h"
+#include "tests/conformance/payload_store.h"
 #include "tests/conformance/stack_options.h"
 
 namespace lyre::conformance {
 
-/// One IP packet that the stack sent, and the time.
-struct EmittedPacket {
-  std::vector<uint8_t> bytes;
-  Nanos at;
-};
-
 /// The state of a connection outside the engine: payload in both directions, and its owner.
 struct Stream {
-  static constexpr int kNoOwner = -1;
+  static constexpr int kNoOwner = Listeners::kNone;
 
   int socket = kNoOwner;    ///< kNoOwner: not accepted yet, or an orphan
   int listener = kNoOwner;  ///< passive, until accepted
@@ -55,18 +50,19 @@ class Host {
 
   /// Handles one IP packet from the wire.
   void receive(std::span<const uint8_t> packet);
-  std::optional<EmittedPacket> take_emitted();
-  bool has_emitted() const { return !emitted_.empty(); }
+  /// What the stack sent.
+  PacketOutput& output() { return output_; }
 
   // Operations for the socket calls.
   tcp::ConnId connect(const FourTuple& tuple, const tcp::ConnectionConfig& config, int socket);
-  bool open_listener(int socket, const Endpoint& local, uint32_t backlog,
+  void open_listener(int socket, const Endpoint& local, uint32_t backlog,
                      const tcp::ConnectionConfig& config);
-  void configure_listener(int socket, const tcp::ConnectionConfig& config);
+  /// Half-open and unaccepted connections end with the listener.
   void close_listener(int socket);
+  Listeners& listeners() { return listeners_; }
+  const Listeners& listeners() const { return listeners_; }
   /// The oldest connection that waits to be accepted.
   std::optional<tcp::ConnId> accept(int listener);
-  bool has_acceptable(int listener) const;
   uint32_t send(tcp::ConnId conn, std::span<const uint8_t> bytes, bool has_more);
   void set_unsent_low(tcp::ConnId conn, uint32_t bytes) {
     streams_.at(conn).unsent_low_bytes = bytes;
@@ -84,22 +80,9 @@ class Host {
   const StackOptions& options() const { return options_; }
   /// A port above 32767 that is free towards `remote`.
   uint16_t choose_port(const IpAddress& local, const Endpoint& remote);
-  bool is_port_bound(const Endpoint& local) const;
-  /// `wanted` with the MSS that fits a packet to `peer`.
-  tcp::ConnectionConfig config_for(const tcp::ConnectionConfig& wanted,
-                                   const IpAddress& peer) const;
   uint64_t drops(Drop reason) const { return drops_[static_cast<size_t>(reason)]; }
 
  private:
-  struct Listener {
-    Endpoint local;
-    uint32_t backlog = 0;
-    tcp::ConnectionConfig config;
-    uint32_t embryonic = 0;
-    std::deque<tcp::ConnId> acceptable;
-  };
-
-  void learn_address(std::span<const uint8_t> packet);
   void on_tcp(const ip::TcpInput& input);
   void on_unmatched(const FourTuple& tuple, const tcp::SegmentIn& segment,
                     std::span<const uint8_t> payload, std::optional<SeqNum> iss_after);
@@ -107,9 +90,6 @@ class Host {
               std::optional<SeqNum> iss_after);
   bool try_cookie(int listener, const FourTuple& tuple, const tcp::SegmentIn& ack,
                   std::span<const uint8_t> payload);
-  tcp::SegmentIn segment_of(const ip::TcpInput& input);
-  void on_echo(const ip::EchoInput& echo);
-  void on_refused(const ip::Refused& refused);
   void on_icmp_error(const ip::IcmpError& error);
   void deliver(tcp::ConnId conn, const tcp::SegmentIn& segment, std::span<const uint8_t> payload);
   void apply(tcp::ConnId conn);
@@ -120,31 +100,22 @@ class Host {
   void append(tcp::ConnId conn, uint32_t bytes, bool has_more);
   void pull(tcp::ConnId conn);
   void transmit(tcp::ConnId conn);
-  uint32_t tso_bytes(tcp::ConnId conn) const;
-  void emit_cut(tcp::ConnId conn, const tcp::SegmentOut& large);
-  void emit(const FourTuple& tuple, const tcp::SegmentOut& segment,
-            std::span<const uint8_t> payload);
-  int find_listener(const Endpoint& local) const;
   tcp::ConnId find(const FourTuple& tuple) const;
   void forget(tcp::ConnId conn);
-  uint32_t keep(std::span<const uint8_t> payload);
   void drop(Drop reason) { ++drops_[static_cast<size_t>(reason)]; }
 
   StackOptions options_;
-  ip::RouteTable routes_;
+  OwnAddresses addresses_;
   tcp::Engine engine_;
   Nanos now_ = seconds(1000);
   tcp::Effects effects_;
   std::map<FourTuple, tcp::ConnId> flows_;
   std::map<tcp::ConnId, Stream> streams_;
-  std::map<int, Listener> listeners_;
-  std::map<uint32_t, std::vector<uint8_t>> payloads_;
-  uint32_t next_payload_ = 0;
-  std::deque<EmittedPacket> emitted_;
+  Listeners listeners_;
+  PayloadStore payloads_;
+  PacketOutput output_;
   std::array<uint64_t, kDropCount> drops_{};
-  ip::EchoResponder echo_;
   uint16_t next_port_ = 32768;
-  uint16_t ip_id_ = 0;
 };
 
 }  // namespace lyre::conformance

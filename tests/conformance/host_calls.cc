@@ -9,7 +9,7 @@ namespace lyre::conformance {
 tcp::ConnId Host::connect(const FourTuple& tuple, const tcp::ConnectionConfig& config, int socket) {
   if (find(tuple) != tcp::kNoConn) return tcp::kNoConn;
   const tcp::ConnId conn =
-      engine_.open_active(tuple, config_for(config, tuple.remote.address), now_);
+      engine_.open_active(tuple, fit_mss(config, options_.mtu_bytes, tuple.remote.address), now_);
   if (conn == tcp::kNoConn) return conn;
   flows_[tuple] = conn;
   streams_[conn].socket = socket;
@@ -17,21 +17,11 @@ tcp::ConnId Host::connect(const FourTuple& tuple, const tcp::ConnectionConfig& c
   return conn;
 }
 
-bool Host::open_listener(int socket, const Endpoint& local, uint32_t backlog,
+void Host::open_listener(int socket, const Endpoint& local, uint32_t backlog,
                          const tcp::ConnectionConfig& config) {
-  Listener& listener = listeners_[socket];
-  listener.local = local;
-  listener.backlog = std::min(backlog, options_.backlog_max);
-  listener.config = config;
-  return true;
+  listeners_.open(socket, {local, std::min(backlog, options_.backlog_max), config});
 }
 
-void Host::configure_listener(int socket, const tcp::ConnectionConfig& config) {
-  const auto found = listeners_.find(socket);
-  if (found != listeners_.end()) found->second.config = config;
-}
-
-/// Half-open and unaccepted connections end with the listener.
 void Host::close_listener(int socket) {
   std::vector<tcp::ConnId> waiting;
   for (const auto& [conn, stream] : streams_) {
@@ -46,20 +36,13 @@ void Host::close_listener(int socket) {
       abort(conn);
     }
   }
-  listeners_.erase(socket);
+  listeners_.close(socket);
 }
 
 std::optional<tcp::ConnId> Host::accept(int listener) {
-  auto& waiting = listeners_.at(listener).acceptable;
-  if (waiting.empty()) return std::nullopt;
-  const tcp::ConnId conn = waiting.front();
-  waiting.pop_front();
-  streams_.at(conn).listener = Stream::kNoOwner;
+  const std::optional<tcp::ConnId> conn = listeners_.at(listener).accept();
+  if (conn) streams_.at(*conn).listener = Stream::kNoOwner;
   return conn;
-}
-
-bool Host::has_acceptable(int listener) const {
-  return !listeners_.at(listener).acceptable.empty();
 }
 
 /// As in Linux, a send buffer is a threshold, not a limit: bytes are taken in chunks of half the
@@ -166,7 +149,7 @@ void Host::abort(tcp::ConnId conn) {
   effects_.clear();
   std::optional<tcp::SegmentOut> reset;
   engine_.on_app_abort(conn, now_, effects_, reset);
-  if (reset) emit(engine_.tuple(conn), *reset, {});
+  if (reset) output_.emit(engine_.tuple(conn), *reset, {}, now_);
   end(conn);
 }
 
@@ -175,13 +158,6 @@ void Host::configure(tcp::ConnId conn, const tcp::ConnectionConfig& config) {
   effects_.clear();
   engine_.configure(conn, config, now_, effects_);
   apply(conn);
-}
-
-bool Host::is_port_bound(const Endpoint& local) const {
-  for (const auto& [index, listener] : listeners_) {
-    if (listener.local.port == local.port) return true;
-  }
-  return false;
 }
 
 uint16_t Host::choose_port(const IpAddress& local, const Endpoint& remote) {

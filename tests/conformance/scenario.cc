@@ -272,7 +272,7 @@ Seg Scenario::parse(const EmittedPacket& packet) {
 }
 
 std::optional<Seg> Scenario::next() {
-  const auto packet = host.take_emitted();
+  const auto packet = host.output().take();
   if (!packet) return std::nullopt;
   return parse(*packet);
 }
@@ -299,7 +299,7 @@ void Scenario::expect_silence() {
 }
 
 Seg Scenario::expect_later(uint8_t flags) {
-  for (int i = 0; i < 100 && !host.has_emitted() && host.next_deadline() != kNever; ++i) {
+  for (int i = 0; i < 100 && host.output().is_empty() && host.next_deadline() != kNever; ++i) {
     host.advance_to(host.next_deadline());
   }
   return expect(flags);

@@ -79,7 +79,7 @@ uint32_t to_micros(Nanos span) { return static_cast<uint32_t>(span.value / 1000)
 }  // namespace
 
 void Sockets::apply_config(int fd, Socket& socket) {
-  if (socket.is_listener) host_.configure_listener(fd, socket.config);
+  if (socket.is_listener) host_.listeners().configure(fd, socket.config);
   if (socket.conn != tcp::kNoConn) host_.configure(socket.conn, socket.config);
 }
 

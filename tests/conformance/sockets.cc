@@ -90,7 +90,7 @@ int Sockets::bind(int fd, const sockaddr* address, socklen_t length) {
   const auto local = endpoint_of(address, length);
   if (!local) return -EINVAL;
   if (socket.is_bound) return -EINVAL;
-  if (host_.is_port_bound(*local)) return -EADDRINUSE;
+  if (host_.listeners().is_port_bound(local->port)) return -EADDRINUSE;
   socket.local = *local;
   socket.is_bound = true;
   return 0;
@@ -252,7 +252,7 @@ Readiness Sockets::readiness(int fd) const {
   const Socket& socket = sockets_.at(fd);
   Readiness out;
   if (socket.is_listener) {
-    if (host_.has_acceptable(fd)) out.events |= EPOLLIN;
+    if (host_.listeners().at(fd).has_acceptable()) out.events |= EPOLLIN;
     out.news = out.events;
     return out;
   }

@@ -240,6 +240,17 @@ StackOptions::StackOptions() {
   connection.syn_received_timeout_s = 127;
 }
 
+tcp::ConnectionConfig fit_mss(const tcp::ConnectionConfig& wanted, uint32_t mtu_bytes,
+                              const IpAddress& peer) {
+  constexpr uint32_t kHeaderBytesV4 = 40;  // IP and TCP, without options (RFC 6691)
+  constexpr uint32_t kHeaderBytesV6 = 60;
+  tcp::ConnectionConfig config = wanted;
+  const auto fits =
+      static_cast<uint16_t>(mtu_bytes - (peer.is_v4() ? kHeaderBytesV4 : kHeaderBytesV6));
+  config.mss_bytes = std::min(config.mss_bytes, fits);
+  return config;
+}
+
 std::string apply_flags(std::string_view text, StackOptions& options) {
   for (const Setting& setting : split(text)) {
     if (auto wrong = apply_setting(setting, options); !wrong.empty()) return wrong;

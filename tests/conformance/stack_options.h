@@ -29,6 +29,10 @@ struct StackOptions {
   StackOptions();
 };
 
+/// `wanted` with the MSS that fits a packet of `mtu_bytes` to `peer`.
+tcp::ConnectionConfig fit_mss(const tcp::ConnectionConfig& wanted, uint32_t mtu_bytes,
+                              const IpAddress& peer);
+
 /// Applies `text`: NAME=VALUE pairs separated by commas, semicolons or white space; a value with
 /// blanks is in double quotes. README.md lists the names, among them Linux's `net.ipv4.tcp_*`.
 /// Returns an error text, or an empty string. Unknown Linux names are ignored, because scripts set
