@@ -16,18 +16,15 @@ std::string Peer::describe() const {
 }
 
 Comm::Comm(Environment* environment, const Nonce& id, Peer peer, size_t lanes)
-    : peer_(std::move(peer)), environment_(environment), id_(id), alive_ns_(environment->now_ns()) {
-  for (size_t i = 0; i < lanes; ++i) {
-    lanes_.push_back(std::make_unique<Lane>(this, static_cast<uint16_t>(i)));
-  }
-}
+    : lanes_(this, lanes),
+      peer_(std::move(peer)),
+      goodbye_(environment, &lanes_),
+      peer_watch_(environment->now_ns()),
+      environment_(environment),
+      id_(id) {}
 
 Comm::~Comm() {
   for (const auto& registration : registrations_) let_go(*registration);
-}
-
-bool Comm::is_any_up() const {
-  return std::any_of(lanes_.begin(), lanes_.end(), [](const auto& lane) { return lane->is_up(); });
 }
 
 Result Comm::post(void* data, uint64_t bytes, const Registration* registration,
@@ -36,7 +33,7 @@ Result Comm::post(void* data, uint64_t bytes, const Registration* registration,
   if (has_failed()) {
     // A rank that is about to close with requests in flight must be able to post them although its
     // peer closed a moment earlier: test() returns the error.
-    if (result_ == Result::kRemoteError) *out = post_request(data, bytes);
+    if (failure_.result == Result::kRemoteError) *out = post_request(data, bytes);
     return *out != nullptr ? Result::kSuccess : report();
   }
   Request* request = post_request(data, bytes);
@@ -64,7 +61,7 @@ Result Comm::test(Request* request, int* done, int* sizes) {
   if (request->state == Request::State::kDone) {
     *done = 1;
     if (sizes != nullptr) *sizes = static_cast<int>(request->bytes);
-    release_request(request);
+    requests().release(request);
     return Result::kSuccess;
   }
   return has_failed() ? report() : Result::kSuccess;
@@ -85,8 +82,8 @@ Result Comm::remove_registration(const Registration* registration) {
     return Result::kInvalidUsage;
   }
   // Memory is only touched under the lock: letting go means not to touch it again.
-  if (!has_failed() && touches(registration->base, registration->bytes)) {
-    is_reported_ = true;  // the caller's own doing needs no warning
+  if (!has_failed() && requests().touches(registration->base, registration->bytes)) {
+    failure_.is_reported = true;  // the caller's own doing needs no warning
     begin_close();
     fail(Result::kInternalError, "its memory was deregistered with requests in flight");
   }
@@ -101,9 +98,9 @@ Result Comm::remove_registration(const Registration* registration) {
 void Comm::let_go(const Registration& registration) {
   if (registration.memory == nullptr) return;
   const lyre_region* region = registration.memory->region;
-  if (is_any_up() && region != nullptr && registration.memory->users == 1) {
+  if (lanes_.is_any_up() && region != nullptr && registration.memory->users == 1) {
     const int64_t deadline_ns = environment_->now_ns() + kDeregisterWaitNs;
-    while (!is_close_done() && environment_->now_ns() < deadline_ns) {
+    while (!goodbye_.is_done() && environment_->now_ns() < deadline_ns) {
       if (environment_->progress_and_pause() != Result::kSuccess) break;
     }
     for (const auto& lane : lanes_) {
@@ -146,27 +143,30 @@ void Comm::on_broken(Lane& lane, Io how) {
   const int code = how == Io::kFinished ? 0 : lane.stream.error();
   // With the daemon every session is gone; all of them are made anew when it is back.
   if (environment_->note_daemon_error(code)) return;
-  if (how == Io::kFinished) (is_closing_ ? is_answered_ : has_peer_ended_) = true;
-  trouble_ = how == Io::kFinished ? "the connection ended without a goodbye"
-                                  : std::string("the connection ended: ") + lyre_strerror(code);
-  if (!lane.path_text.empty()) trouble_ += " (" + lane.path_text + ")";
+  if (how == Io::kFinished) {
+    goodbye_.is_begun() ? goodbye_.note_answered() : peer_watch_.note_ended();
+  }
+  std::string trouble = how == Io::kFinished
+                            ? "the connection ended without a goodbye"
+                            : std::string("the connection ended: ") + lyre_strerror(code);
+  if (!lane.path_text.empty()) trouble += " (" + lane.path_text + ")";
+  peer_watch_.note_trouble(std::move(trouble));
   // A reset is an answer of the peer's host.
-  if (code != LYRE_E_TIMEDOUT && code != LYRE_E_UNREACHABLE) alive_ns_ = environment_->now_ns();
+  if (code != LYRE_E_TIMEDOUT && code != LYRE_E_UNREACHABLE) {
+    peer_watch_.note_sign_of_life(environment_->now_ns());
+  }
   drop_lane(lane);
   judge_end();
 }
 
-void Comm::note_peer_ended() {
-  has_peer_ended_ = true;
-  judge_end();
+PeerWatch::Situation Comm::situation() const {
+  return {.is_any_up = lanes_.is_any_up(),
+          .is_answer_due = is_answer_due(),
+          .is_awaiting = is_awaiting()};
 }
 
-// Plugins say goodbye before they close, and a daemon that stops or is restarted resets: only a
-// daemon whose client is gone ends a connection in order without a goodbye. What was under way over
-// other lanes still arrives before their end.
 void Comm::judge_end() {
-  if (!has_peer_ended_ || is_any_up() || is_answer_due()) return;
-  fail(Result::kRemoteError, "its process ended, or gave up, without closing the connection");
+  if (auto why = peer_watch_.judge_end(situation())) fail(Result::kRemoteError, std::move(*why));
 }
 
 void Comm::drop_lane(Lane& lane) {
@@ -177,26 +177,25 @@ void Comm::drop_lane(Lane& lane) {
 void Comm::tick(int64_t now_ns) {
   if (has_failed()) return;
   for (const auto& lane : lanes_) {
-    if (lane->is_up() && lane->look(now_ns)) alive_ns_ = now_ns;
+    if (lane->is_up() && lane->look(now_ns)) peer_watch_.note_sign_of_life(now_ns);
   }
   watch(now_ns);
   if (has_failed()) return;
   ask_for_life(now_ns);
   judge_end();
-  if (!has_failed()) judge_absence(now_ns);
-}
-
-// An idle sender asks more seldom, but it must: a receiver that lost its streams can only wait, and
-// loses patience.
-int64_t Comm::ping_ns() const {
-  if (active() > 0) return kPingNs;
-  return is_sender() && !is_closing_ ? patience_ns(environment_->settings()) / 3 : INT64_MAX;
+  if (has_failed()) return;
+  auto why = peer_watch_.judge_absence(situation(), environment_->settings(), now_ns);
+  if (why) fail(Result::kRemoteError, std::move(*why));
 }
 
 // A host that vanished acknowledges nothing; but one that waits for data sends nothing either. A
-// ping gives TCP something to watch on every stream, and us the news that a stream is dead.
+// ping gives TCP something to watch on every stream, and us the news that a stream is dead. An idle
+// sender pings more seldom, but it must: a receiver that lost its streams can only wait, and its
+// time is limited.
 void Comm::ask_for_life(int64_t now_ns) {
-  const int64_t pause_ns = ping_ns();
+  const bool is_idle = requests().active() == 0;
+  if (is_idle && (!is_sender() || goodbye_.is_begun())) return;
+  const int64_t pause_ns = is_idle ? patience_ns(environment_->settings()) / 3 : kPingNs;
   uint8_t ping[kFrameHeaderBytes];
   encode({.type = FrameType::kPing}, ping);
   for (const auto& lane : lanes_) {
@@ -208,24 +207,6 @@ void Comm::ask_for_life(int64_t now_ns) {
   }
 }
 
-// Without any session the peer has the time that a daemon may take to come back, and at most the
-// time after which a silent peer is given up. Silence counts only while a request waits.
-void Comm::judge_absence(int64_t now_ns) {
-  if (is_answer_due() || !is_awaiting()) alive_ns_ = now_ns;
-  if (is_any_up() || is_answer_due() || !is_awaiting()) {
-    lost_ns_ = 0;
-    return;
-  }
-  if (lost_ns_ == 0) lost_ns_ = now_ns;
-  const Settings& settings = environment_->settings();
-  const bool is_late = now_ns - lost_ns_ > resume_ns(settings);
-  if (!is_late && now_ns - alive_ns_ <= settings.peer_timeout_s * kNsPerSecond) return;
-  std::string why = trouble_.empty() ? "it does not answer" : trouble_;
-  const int64_t since_ns = std::min(lost_ns_, alive_ns_);
-  why += "; given up after " + std::to_string((now_ns - since_ns) / kNsPerSecond) + " s without it";
-  fail(Result::kRemoteError, std::move(why));
-}
-
 void Comm::on_detached() {
   if (has_failed()) return;
   for (const auto& lane : lanes_) {
@@ -235,8 +216,7 @@ void Comm::on_detached() {
 }
 
 void Comm::on_attached(int64_t now_ns) {
-  alive_ns_ = now_ns;
-  lost_ns_ = 0;
+  peer_watch_.note_daemon_back(now_ns);
   for (const auto& lane : lanes_) {
     lane->redial_ns = 0;
     lane->failures = 0;
@@ -245,12 +225,9 @@ void Comm::on_attached(int64_t now_ns) {
 
 void Comm::fail(Result result, std::string why) {
   if (has_failed()) return;
-  result_ = result;
-  why_ = std::move(why);
-  for (const auto& lane : lanes_) {
-    lane->dial.reset();
-    lane->drop();
-  }
+  failure_.result = result;
+  failure_.why = std::move(why);
+  lanes_.drop_all();
 }
 
 // The peer waits for nothing from here, so this side ends in order, too, unless the stream is
@@ -265,77 +242,49 @@ void Comm::on_bye() {
 
 // Once a comm: NCCL stops at the first error, and tests may not.
 Result Comm::report() {
-  if (!is_reported_) {
-    is_reported_ = true;
-    log_warn("comm that %s %s: %s; %zu requests with %llu bytes outstanding", direction_text(),
-             peer_.describe().c_str(), why_.c_str(), active(),
-             static_cast<unsigned long long>(outstanding_bytes()));
+  if (!std::exchange(failure_.is_reported, true)) {
+    log_warn("comm that %s %s: %s; %zu requests with %llu bytes outstanding",
+             is_sender() ? "sends to" : "receives from", peer_.describe().c_str(),
+             failure_.why.c_str(), requests().active(),
+             static_cast<unsigned long long>(requests().outstanding_bytes()));
   }
-  return result_;
+  return failure_.result;
 }
 
 // With requests in flight this is an abort; the peer shall hear of it at once all the same.
 void Comm::begin_close() {
-  if (is_closing_ || has_failed()) return;
+  if (goodbye_.is_begun() || has_failed()) return;
   pump();
-  is_closing_ = true;
-  if (has_failed()) return;
-  is_aborted_ = active() > 0;
+  goodbye_.begin(requests().active() > 0, last_words());
+}
+
+CommFacts Comm::facts() const {
+  CommFacts facts;
+  nccl_abi::CommView& view = facts.view;
+  std::copy(id_.begin(), id_.end(), view.id);
+  view.communicator = environment_->communicator();
+  view.has_failed = has_failed() ? 1 : 0;
+  view.peer_pid = peer_.pid;
+  view.requests = static_cast<uint32_t>(requests().active());
+  view.outstanding_bytes = requests().outstanding_bytes();
+  view.bytes = requests().finished_bytes();
+  const Request* waiting = requests().oldest();
+  if (waiting != nullptr) {
+    view.oldest_since_ns = environment_->clock().to_monotonic_ns(waiting->posted_ns);
+  }
+  describe(&view);
+  facts.peer_host = peer_.host;
+  facts.peer_address = peer_.address;
+  facts.operation = waiting != nullptr ? waiting->operation : last_operation_;
+  facts.is_attached = environment_->is_attached();
   for (const auto& lane : lanes_) {
-    lane->dial.reset();
-    if (lane->is_up()) say_goodbye(*lane);
+    facts.streams.push_back({.is_up = lane->is_up(),
+                             .sessions = lane->attached,
+                             .unacked_bytes = lane->is_up() ? lane->stream.unacked_bytes() : 0,
+                             .path = lane->path_text,
+                             .rail = lane->rail_text});
   }
-}
-
-void Comm::say_goodbye(Lane& lane) {
-  std::vector<uint8_t> words;
-  last_words(&words);
-  words.resize(words.size() + kFrameHeaderBytes);
-  encode({.type = FrameType::kBye},
-         std::span<uint8_t, kFrameHeaderBytes>(words.data() + words.size() - kFrameHeaderBytes,
-                                               kFrameHeaderBytes));
-  if (lane.stream.send_small(words) == Io::kFailed) {
-    lane.stream.abort();
-  } else if (is_aborted_) {
-    lane.stream.close();
-  }
-}
-
-bool Comm::is_close_done() {
-  if (!environment_->is_attached()) return true;
-  return std::all_of(lanes_.begin(), lanes_.end(), [](const auto& lane) {
-    if (!lane->is_up() || lane->stream.state() == LYRE_ENDED) return true;
-    const Io rest = lane->stream.flush();
-    return rest == Io::kFailed || (rest == Io::kOk && lane->stream.unacked_bytes() == 0);
-  });
-}
-
-// It is said on every stream: one is enough.
-bool Comm::is_goodbye_heard() {
-  return is_answered_ || std::any_of(lanes_.begin(), lanes_.end(), [this](const auto& lane) {
-           return is_goodbye_heard_on(*lane);
-         });
-}
-
-bool Comm::is_goodbye_heard_on(Lane& lane) const {
-  if (!environment_->is_attached() || !lane.is_up()) return false;
-  if (lane.stream.state() == LYRE_ENDED) return lane.stream.error() == 0;
-  return lane.stream.flush() == Io::kOk && lane.stream.unacked_bytes() == 0;
-}
-
-// A stream over a path that died would repeat for seconds what was heard over another. One whose
-// goodbye did not find room is reset: the peer dials again and is told, where a FIN alone would
-// mean that this process ended.
-void Comm::finish_close() {
-  const bool is_heard = is_goodbye_heard();
-  for (const auto& lane : lanes_) {
-    const bool is_unsaid = lane->is_up() && lane->stream.is_blocked();
-    if (is_unsaid || (is_heard && !is_goodbye_heard_on(*lane))) {
-      lane->stream.abort();
-    } else {
-      lane->stream.close();
-    }
-  }
+  return facts;
 }
 
 }  // namespace lyre::nccl_adapter

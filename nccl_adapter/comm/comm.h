@@ -8,11 +8,13 @@
 #include <vector>
 
 #include "nccl_adapter/abi/common.h"
-#include "nccl_adapter/abi/telemetry.h"
+#include "nccl_adapter/comm/goodbye.h"
+#include "nccl_adapter/comm/peer_watch.h"
 #include "nccl_adapter/comm/request_table.h"
+#include "nccl_adapter/observe/comm_view.h"
 #include "nccl_adapter/protocol/handle.h"
 #include "nccl_adapter/transport/environment.h"
-#include "nccl_adapter/transport/lane.h"
+#include "nccl_adapter/transport/lanes.h"
 
 namespace lyre::nccl_adapter {
 
@@ -29,6 +31,13 @@ struct Registration {
   const uint8_t* base;
   uint64_t bytes;
   Memory* memory;  ///< nullptr for a receiving comm, which only has to know when to stop
+};
+
+/// Why a comm cannot go on.
+struct Failure {
+  nccl_abi::Result result = nccl_abi::Result::kSuccess;  ///< kSuccess: it can
+  std::string why;
+  bool is_reported = false;  ///< a call returned it
 };
 
 /// One NCCL connection, seen from one end: an ordered stream of messages in one direction, carried
@@ -56,16 +65,11 @@ class Comm : public SessionOwner {
   /// comm with it.
   nccl_abi::Result remove_registration(const Registration* registration);
 
-  /// Starts the end: says goodbye on every lane.
+  /// Starts the end: says bye on every lane. goodbye() tells how far that got, and finishes it.
   void begin_close();
+  Goodbye& goodbye() { return goodbye_; }
   /// It was closed with nothing in flight.
-  bool has_parted() const { return is_closing_ && !is_aborted_ && !has_failed(); }
-  /// The peer's host has the goodbye. REQUIRES: begin_close() before.
-  bool is_goodbye_heard();
-  /// Whether the goodbye is acknowledged, or no stream is left that could be.
-  bool is_close_done();
-  /// Leaves the sessions to the daemon, which finishes in order what is still worth it.
-  void finish_close();
+  bool has_parted() const { return goodbye_.is_begun() && !goodbye_.is_abort() && !has_failed(); }
 
   /// Moves what can be moved.
   void pump();
@@ -76,25 +80,15 @@ class Comm : public SessionOwner {
   virtual void on_detached();
   virtual void on_attached(int64_t now_ns);
 
-  bool has_failed() const { return result_ != nccl_abi::Result::kSuccess; }
-  nccl_abi::Result result() const { return result_; }
-  const std::string& why() const { return why_; }
-  bool is_any_up() const;
-
-  /// Where the comm shows itself; nullptr: nowhere. Owner: the instance's telemetry.
-  nccl_abi::CommSlot* slot() const { return slot_; }
-  void set_slot(nccl_abi::CommSlot* slot) { slot_ = slot; }
-  /// Writes how the comm is to its slot.
-  void show() const;
+  bool has_failed() const { return failure_.result != nccl_abi::Result::kSuccess; }
+  const Failure& failure() const { return failure_; }
+  /// How the comm is, for `lyre comms`. Owner: valid until the comm changes.
+  CommFacts facts() const;
 
  protected:
   virtual Request* post_request(void* data, uint64_t bytes) = 0;
-  virtual void release_request(Request* request) = 0;
-  virtual size_t active() const = 0;
-  virtual uint64_t outstanding_bytes() const = 0;
-  virtual bool touches(const uint8_t* base, uint64_t bytes) const = 0;
-  virtual const char* direction_text() const = 0;
-  virtual const Request* oldest() const = 0;
+  virtual RequestTable& requests() = 0;
+  virtual const RequestTable& requests() const = 0;
   virtual bool is_sender() const = 0;
   /// What only one direction knows of itself, and whom it waits for.
   virtual void describe(nccl_abi::CommView* out) const = 0;
@@ -102,13 +96,13 @@ class Comm : public SessionOwner {
   virtual void pump_out() = 0;
   /// Takes bytes that came over one lane, all of them. False: one of their frames ended the comm.
   virtual bool take(Lane& lane, std::span<const uint8_t> bytes) = 0;
-  /// What the other side must know before a goodbye.
-  virtual void last_words(std::vector<uint8_t>*) const {}
+  /// Frames that the other side must have before a bye.
+  virtual std::vector<uint8_t> last_words() const { return {}; }
   /// The lane has no session any more.
   virtual void on_lane_lost(Lane&) {}
   virtual void watch(int64_t) {}
   /// Whether a request or connect() waits for the peer.
-  virtual bool is_awaiting() const { return active() > 0; }
+  virtual bool is_awaiting() const { return requests().active() > 0; }
   /// The peer's host has a hello, and its process has not answered yet.
   virtual bool is_answer_due() const { return false; }
 
@@ -116,52 +110,30 @@ class Comm : public SessionOwner {
   void fail(nccl_abi::Result result, std::string why);
   /// Takes what has come over one lane.
   void pump_in(Lane& lane);
-  /// The session of a lane failed, or ended without a goodbye.
-  void on_broken(Lane& lane, Io how);
   /// A send on it failed: what arrived before that is taken first.
   void on_send_failed(Lane& lane);
-  /// The peer closed a connection on which it had said nothing.
-  void note_peer_ended();
   void drop_lane(Lane& lane);
-  /// REQUIRES: is_closing().
-  void say_goodbye(Lane& lane);
   void on_bye();
-  /// Waits for the peer are measured from here.
-  void note_sign_of_life(int64_t now_ns) { alive_ns_ = now_ns; }
-  /// A lane has a new session: the peer's process is there.
-  void note_attached(int64_t now_ns) {
-    alive_ns_ = now_ns;
-    has_peer_ended_ = false;
-  }
-  void note_trouble(std::string what) { trouble_ = std::move(what); }
-  bool is_closing() const { return is_closing_; }
+  /// Fails when the peer ended.
+  void judge_end();
 
-  std::vector<std::unique_ptr<Lane>> lanes_;
+  Lanes lanes_;
   Peer peer_;
+  Goodbye goodbye_;
+  PeerWatch peer_watch_;
 
  private:
   nccl_abi::Result report();
   void let_go(const Registration& registration);
-  bool is_goodbye_heard_on(Lane& lane) const;
-  int64_t ping_ns() const;
+  /// The session of a lane failed, or ended without a bye.
+  void on_broken(Lane& lane, Io how);
   void ask_for_life(int64_t now_ns);
-  void judge_end();
-  void judge_absence(int64_t now_ns);
+  PeerWatch::Situation situation() const;
 
   Environment* environment_;
   Nonce id_;
-  nccl_abi::Result result_ = nccl_abi::Result::kSuccess;
-  std::string why_;
-  std::string trouble_;  ///< what went wrong last on a lane
-  bool is_reported_ = false;
-  bool is_closing_ = false;
-  bool is_aborted_ = false;
-  bool is_answered_ = false;     ///< the peer ended its side after our goodbye
-  bool has_peer_ended_ = false;  ///< a lane ended in order and without a goodbye
-  int64_t alive_ns_;
-  int64_t lost_ns_ = 0;  ///< since when there is no session; 0: there is one
+  Failure failure_;
   std::vector<std::unique_ptr<Registration>> registrations_;
-  nccl_abi::CommSlot* slot_ = nullptr;
   Operation last_operation_;
 };
 

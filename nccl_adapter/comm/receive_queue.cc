@@ -168,20 +168,4 @@ FrameHeader ReceiveQueue::make_grant() {
   return {.type = FrameType::kGrant, .message = placed_told_, .offset = requests_.posted()};
 }
 
-uint64_t ReceiveQueue::outstanding_bytes() const {
-  uint64_t bytes = 0;
-  for (uint64_t m = requests_.finished(); m < requests_.posted(); ++m) {
-    bytes += requests_.at(m).bytes;
-  }
-  return bytes;
-}
-
-bool ReceiveQueue::writes(const uint8_t* base, uint64_t bytes) const {
-  for (uint64_t m = requests_.finished(); m < requests_.posted(); ++m) {
-    const Request& request = requests_.at(m);
-    if (request.data < base + bytes && base < request.data + request.bytes) return true;
-  }
-  return false;
-}
-
 }  // namespace lyre::nccl_adapter

@@ -53,16 +53,12 @@ class ReceiveQueue {
   /// Bytes that were copied since this was last asked: to where they belong, or to wait for it.
   uint64_t take_copied_bytes() { return std::exchange(copied_bytes_, 0); }
 
-  void release(Request* request) { requests_.release(request); }
-  size_t active() const { return requests_.active(); }
-  const Request* oldest() const { return requests_.oldest(); }
-  uint64_t finished_bytes() const { return requests_.finished_bytes(); }
+  /// Done is what was wholly placed.
+  RequestTable& requests() { return requests_; }
+  const RequestTable& requests() const { return requests_; }
   /// Messages that were wholly placed.
   uint64_t placed() const { return requests_.finished(); }
   uint64_t posted() const { return requests_.posted(); }
-  uint64_t outstanding_bytes() const;
-  /// Whether a byte in [base, base + bytes) may still be written.
-  bool writes(const uint8_t* base, uint64_t bytes) const;
 
  private:
   /// What is known of a message that is not wholly placed.

@@ -77,7 +77,7 @@ void Receivers::on_close(Comm* comm) {
   RecvComm& receiver = *it->second;
   const bool was_in_order = receiver.has_parted();
   departed_[comm->id()] = {was_in_order, receiver.placed(),
-                           !was_in_order || receiver.is_goodbye_heard()};
+                           !was_in_order || receiver.goodbye().is_heard()};
   comms_.erase(it);
   departed_order_.push_back(comm->id());
   if (departed_order_.size() <= kDepartedMax) return;

@@ -20,7 +20,7 @@ AnswerCode RecvComm::join(const Hello& hello, Stream* stream, std::span<const ui
   if (hello.stream_count != lanes_.size() || hello.stream_index >= lanes_.size()) {
     return AnswerCode::kBadStream;
   }
-  Lane& lane = *lanes_[hello.stream_index];
+  Lane& lane = lanes_[hello.stream_index];
   if (hello.incarnation <= lane.incarnation) return AnswerCode::kBadStream;
   stream->limit_silence(silence_ms(environment()->settings()));
   // What lies unread in a predecessor is sent again.
@@ -30,12 +30,12 @@ AnswerCode RecvComm::join(const Hello& hello, Stream* stream, std::span<const ui
   sender_.port = hello.listen_port;
   own_ = stream->local();
   lane.attach(std::move(*stream), hello.incarnation, environment()->now_ns());
-  note_attached(environment()->now_ns());
+  peer_watch_.note_attached(environment()->now_ns());
   // The sender starts from what we know: that is the first news on every stream.
   if (lane.stream.send_small(answer) == Io::kFailed) return AnswerCode::kWelcome;
   tell(lane);
   pump();
-  if (is_closing() && lane.is_up()) say_goodbye(lane);
+  if (goodbye_.is_begun() && lane.is_up()) goodbye_.say(lane, last_words());
   return AnswerCode::kWelcome;
 }
 
@@ -46,7 +46,7 @@ void RecvComm::on_detached() {
 
 void RecvComm::on_attached(int64_t now_ns) {
   Comm::on_attached(now_ns);
-  if (has_failed() || is_closing() || sender_.port == 0) return;
+  if (has_failed() || goodbye_.is_begun() || sender_.port == 0) return;
   const Hello hello{.stream_index = kRedialRequest,
                     .stream_count = static_cast<uint16_t>(lanes_.size()),
                     .pid = environment()->pid(),
@@ -120,7 +120,7 @@ void RecvComm::refuse_large_message() {
 Lane* RecvComm::choose_lane() {
   Lane* stalled = nullptr;
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    Lane& lane = *lanes_[(heard_lane_ + i) % lanes_.size()];
+    Lane& lane = lanes_[(heard_lane_ + i) % lanes_.size()];
     if (!lane.is_up()) continue;
     if (!lane.is_stalled(environment()->now_ns())) return &lane;
     stalled = &lane;
@@ -147,15 +147,15 @@ void RecvComm::pump_out() {
   if (Lane* lane = choose_lane()) tell(*lane);
 }
 
-void RecvComm::last_words(std::vector<uint8_t>* out) const {
-  out->resize(kFrameHeaderBytes);
+std::vector<uint8_t> RecvComm::last_words() const {
+  std::vector<uint8_t> words(kFrameHeaderBytes);
   encode({.type = FrameType::kGrant, .message = queue_.placed(), .offset = queue_.posted()},
-         std::span<uint8_t, kFrameHeaderBytes>(out->data(), kFrameHeaderBytes));
+         std::span<uint8_t, kFrameHeaderBytes>(words.data(), kFrameHeaderBytes));
+  return words;
 }
 
 void RecvComm::describe(nccl_abi::CommView* out) const {
   out->messages = queue_.placed();
-  out->bytes = queue_.finished_bytes();
   out->waits_for = nccl_abi::WaitsFor::kData;
 }
 

@@ -27,19 +27,13 @@ class RecvComm final : public Comm {
 
  private:
   Request* post_request(void* data, uint64_t bytes) override;
-  void release_request(Request* request) override { queue_.release(request); }
-  size_t active() const override { return queue_.active(); }
-  uint64_t outstanding_bytes() const override { return queue_.outstanding_bytes(); }
-  bool touches(const uint8_t* base, uint64_t bytes) const override {
-    return queue_.writes(base, bytes);
-  }
-  const char* direction_text() const override { return "receives from"; }
-  const Request* oldest() const override { return queue_.oldest(); }
+  RequestTable& requests() override { return queue_.requests(); }
+  const RequestTable& requests() const override { return queue_.requests(); }
   bool is_sender() const override { return false; }
   void describe(nccl_abi::CommView* out) const override;
   void pump_out() override;
   bool take(Lane& lane, std::span<const uint8_t> bytes) override;
-  void last_words(std::vector<uint8_t>* out) const override;
+  std::vector<uint8_t> last_words() const override;
   void on_lane_lost(Lane&) override { must_tell_ = true; }
   void watch(int64_t now_ns) override;
   /// True when more bytes may be offered.

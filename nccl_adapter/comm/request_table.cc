@@ -34,4 +34,18 @@ void RequestTable::release(Request* request) {
   free_[free_count_++] = request->slot;
 }
 
+uint64_t RequestTable::outstanding_bytes() const {
+  uint64_t bytes = 0;
+  for (uint64_t m = finished_; m < posted_; ++m) bytes += at(m).bytes;
+  return bytes;
+}
+
+bool RequestTable::touches(const uint8_t* base, uint64_t bytes) const {
+  for (uint64_t m = finished_; m < posted_; ++m) {
+    const Request& request = at(m);
+    if (request.data < base + bytes && base < request.data + request.bytes) return true;
+  }
+  return false;
+}
+
 }  // namespace lyre::nccl_adapter

@@ -49,6 +49,10 @@ class RequestTable {
   const Request* oldest() const { return active() > 0 ? &at(finished_) : nullptr; }
   /// The oldest message is done. REQUIRES: active() > 0.
   void finish_oldest();
+  /// Of the messages that are not done.
+  uint64_t outstanding_bytes() const;
+  /// Whether a message that is not done has a byte in [base, base + bytes).
+  bool touches(const uint8_t* base, uint64_t bytes) const;
   /// Of all messages that are done.
   uint64_t finished_bytes() const { return finished_bytes_; }
   /// Gives the slot back. REQUIRES: request.state is kDone.

@@ -26,11 +26,6 @@ SendComm::SendComm(Environment* environment, const Nonce& id, size_t device, con
   for (const auto& lane : lanes_) lane->home_pair = lane->pair = spreads ? lane->index : 0;
 }
 
-size_t SendComm::lanes_up() const {
-  return static_cast<size_t>(
-      std::count_if(lanes_.begin(), lanes_.end(), [](const auto& lane) { return lane->is_up(); }));
-}
-
 void SendComm::pump_out() {
   for (const auto& lane : lanes_) {
     if (lane->dial != nullptr) advance_dial(*lane, environment()->now_ns());
@@ -41,7 +36,7 @@ void SendComm::pump_out() {
     if (has_failed()) return;
   }
   Chunk chunk;
-  while (queue_.next_chunk(std::max<size_t>(lanes_up(), 1), &chunk)) {
+  while (queue_.next_chunk(std::max<size_t>(lanes_.up(), 1), &chunk)) {
     Lane* lane = choose_lane(chunk);
     if (lane == nullptr) return;
     const Io io = lane->stream.send_chunk(chunk);
@@ -64,7 +59,7 @@ void SendComm::give(Lane& lane, const Chunk& chunk) {
 // spreading it would only spread the wake-ups.
 Lane* SendComm::choose_lane(const Chunk& chunk) {
   if (lanes_.size() == 1) {
-    Lane& only = *lanes_.front();
+    Lane& only = lanes_[0];
     const bool has_room = only.is_up() && !only.stream.is_blocked() &&
                           only.stream.unacked_bytes() < kStreamUnackedBytesMax;
     return has_room ? &only : nullptr;
@@ -72,7 +67,7 @@ Lane* SendComm::choose_lane(const Chunk& chunk) {
   Lane* best = nullptr;
   uint64_t best_unacked = UINT64_MAX;
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    Lane& lane = *lanes_[(last_lane_ + i) % lanes_.size()];
+    Lane& lane = lanes_[(last_lane_ + i) % lanes_.size()];
     if (!lane.is_up() || lane.stream.is_blocked()) continue;
     const uint64_t unacked = lane.stream.unacked_bytes();
     if (unacked >= lane.room_bytes()) continue;
@@ -137,11 +132,8 @@ void SendComm::describe(nccl_abi::CommView* out) const {
   using nccl_abi::WaitsFor;
   out->is_sender = 1;
   out->messages = queue_.placed();
-  out->bytes = queue_.finished_bytes();
   out->again_bytes = again_bytes_;
-  out->waits_for = out->unacked_bytes > 0      ? WaitsFor::kNetwork
-                   : queue_.waits_for_credit() ? WaitsFor::kCredit
-                                               : WaitsFor::kPlacement;
+  out->waits_for = queue_.waits_for_credit() ? WaitsFor::kCredit : WaitsFor::kPlacement;
 }
 
 }  // namespace lyre::nccl_adapter

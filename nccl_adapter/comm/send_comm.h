@@ -26,26 +26,19 @@ class SendComm final : public Comm {
 
  private:
   Request* post_request(void* data, uint64_t bytes) override { return queue_.post(data, bytes); }
-  void release_request(Request* request) override { queue_.release(request); }
-  size_t active() const override { return queue_.active(); }
-  uint64_t outstanding_bytes() const override { return queue_.outstanding_bytes(); }
-  bool touches(const uint8_t* base, uint64_t bytes) const override {
-    return queue_.reads(base, bytes);
-  }
-  const char* direction_text() const override { return "sends to"; }
-  const Request* oldest() const override { return queue_.oldest(); }
+  RequestTable& requests() override { return queue_.requests(); }
+  const RequestTable& requests() const override { return queue_.requests(); }
   bool is_sender() const override { return true; }
   void describe(nccl_abi::CommView* out) const override;
   void pump_out() override;
   bool take(Lane& lane, std::span<const uint8_t> bytes) override;
   void on_lane_lost(Lane& lane) override;
   void watch(int64_t now_ns) override;
-  bool is_awaiting() const override { return active() > 0 || !is_connected_; }
+  bool is_awaiting() const override { return Comm::is_awaiting() || !is_connected_; }
   bool is_answer_due() const override;
 
   // ---- Frames (send_comm.cc) ----
   Lane* choose_lane(const Chunk& chunk);
-  size_t lanes_up() const;
   void give(Lane& lane, const Chunk& chunk);
   void on_frame(Lane& lane);
   void on_fail_frame(Lane& lane);

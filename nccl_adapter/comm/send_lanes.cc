@@ -45,7 +45,7 @@ void SendComm::watch(int64_t now_ns) {
 }
 
 void SendComm::watch_lane(Lane& lane, int64_t now_ns) {
-  if (is_closing()) return;
+  if (goodbye_.is_begun()) return;
   if (lane.is_stalled(now_ns)) {
     if (!lane.is_unwanted) lane.pair = next_pair(lane);
     lane.is_unwanted = true;
@@ -67,7 +67,7 @@ void SendComm::give_up_stalled(Lane& lane, int64_t now_ns) {
   if (!others_move) return;
   log_info("a stream to %s stalls (%s): its bytes go over others", peer_.host.c_str(),
            lane.path_text.c_str());
-  note_trouble("a stream stalled (" + lane.path_text + ")");
+  peer_watch_.note_trouble("a stream stalled (" + lane.path_text + ")");
   drop_lane(lane);
 }
 
@@ -88,9 +88,9 @@ void SendComm::redial(Lane& lane, int64_t now_ns) {
 // TCP would notice a session that is dead at its next timeout, and repeat a lost SYN later and
 // later. What failed while the peer's daemon was away says nothing about the rail pairs.
 void SendComm::redial_all() {
-  if (has_failed() || is_closing() || !is_connected_) return;
+  if (has_failed() || goodbye_.is_begun() || !is_connected_) return;
   const int64_t now_ns = environment()->now_ns();
-  note_sign_of_life(now_ns);
+  peer_watch_.note_sign_of_life(now_ns);
   for (const auto& lane : lanes_) {
     if (lane->dial != nullptr && lane->dial->is_heard()) continue;
     lane->failures = 0;
@@ -192,7 +192,7 @@ void SendComm::on_welcome(Lane& lane, int64_t now_ns) {
       std::string(environment()->ports()[pair.local].name) + " > " + to_string(dial->remote());
   lane.rail_text = std::string("over ") + environment()->ports()[pair.local].name;
   lane.attach(dial->take_stream(), dial->incarnation(), now_ns);
-  note_attached(now_ns);
+  peer_watch_.note_attached(now_ns);
   pump_in(lane);  // something may have come with the answer
   if (is_connected_) {
     log_info("stream %u to host %s is there (%s)", lane.index, peer_.host.c_str(),
@@ -229,8 +229,8 @@ void SendComm::on_refusal(Lane& lane, int64_t now_ns) {
     case AnswerCode::kRedialing:
       break;
   }
-  note_trouble("it refused: " + answer.text);
-  note_sign_of_life(now_ns);
+  peer_watch_.note_trouble("it refused: " + answer.text);
+  peer_watch_.note_sign_of_life(now_ns);
   lane.redial_ns = now_ns + pause_ns(kRedialNsMin, lane.failures++, kRedialNsMax);
 }
 
@@ -238,15 +238,16 @@ void SendComm::on_dial_failed(Lane& lane, int64_t now_ns) {
   const std::unique_ptr<Dial> dial = std::move(lane.dial);
   if (environment()->note_daemon_error(dial->error())) return;
   const bool is_heard = dial->error() == LYRE_E_REFUSED || dial->error() == LYRE_E_RESET;
-  if (is_heard) note_sign_of_life(now_ns);
+  if (is_heard) peer_watch_.note_sign_of_life(now_ns);
   // A plugin resets or refuses; only the daemon of a process that ended closes: judge_end().
   if (dial->error() == 0) {
-    note_peer_ended();
+    peer_watch_.note_ended();
+    judge_end();
     if (has_failed()) return;
   }
   // That the home pair is still bad is no trouble for a stream that took another.
   if (lane.dialled_pair != lane.pair % pairs_.size()) return;
-  note_trouble(dial->why() + " (to " + to_string(dial->remote()) + ")");
+  peer_watch_.note_trouble(dial->why() + " (to " + to_string(dial->remote()) + ")");
   lane.pair = next_pair(lane);
   lane.redial_ns = now_ns + pause_ns(kRedialNsMin, lane.failures++, kRedialNsMax);
 }

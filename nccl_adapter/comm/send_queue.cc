@@ -80,25 +80,8 @@ bool SendQueue::on_grant(uint64_t placed, uint64_t posted) {
   return true;
 }
 
-uint64_t SendQueue::outstanding_bytes() const {
-  uint64_t bytes = 0;
-  for (uint64_t m = requests_.finished(); m < requests_.posted(); ++m) {
-    bytes += requests_.at(m).bytes;
-  }
-  return bytes;
-}
-
 bool SendQueue::waits_for_credit() const {
   return again_.empty() && cursor_ < requests_.posted() && cursor_ >= granted_;
-}
-
-bool SendQueue::reads(const uint8_t* base, uint64_t bytes) const {
-  // All of a message may have to be sent again until it is placed.
-  for (uint64_t m = requests_.finished(); m < requests_.posted(); ++m) {
-    const Request& request = requests_.at(m);
-    if (request.data < base + bytes && base < request.data + request.bytes) return true;
-  }
-  return false;
 }
 
 }  // namespace lyre::nccl_adapter

@@ -33,18 +33,13 @@ class SendQueue {
   /// Fails: false when that claims something that never was sent.
   bool on_grant(uint64_t placed, uint64_t posted);
 
-  void release(Request* request) { requests_.release(request); }
-  size_t active() const { return requests_.active(); }
-  const Request* oldest() const { return requests_.oldest(); }
-  uint64_t finished_bytes() const { return requests_.finished_bytes(); }
+  /// Done is what is known to be placed: until then, all of a message may have to be sent again.
+  RequestTable& requests() { return requests_; }
+  const RequestTable& requests() const { return requests_; }
   /// Messages before this one are placed.
   uint64_t placed() const { return requests_.finished(); }
-  /// Bytes posted and not known to be placed.
-  uint64_t outstanding_bytes() const;
   /// Something waits for the receiver to post a receive.
   bool waits_for_credit() const;
-  /// Whether a byte in [base, base + bytes) may still be read.
-  bool reads(const uint8_t* base, uint64_t bytes) const;
 
  private:
   uint64_t eager_bytes_left() const;

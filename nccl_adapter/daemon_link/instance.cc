@@ -165,8 +165,9 @@ Result Instance::connect(int dev, HandleBytes bytes, Comm** out) {
     *out = comm;
     return Result::kSuccess;
   }
-  const Result result = comm->result();
-  log_warn("cannot connect to %s: %s", comm->peer().describe().c_str(), comm->why().c_str());
+  const Result result = comm->failure().result;
+  log_warn("cannot connect to %s: %s", comm->peer().describe().c_str(),
+           comm->failure().why.c_str());
   close(comm);
   return result;
 }
@@ -193,8 +194,7 @@ void Instance::await_last_words() {
 }
 
 void Instance::adopt(std::unique_ptr<Comm> comm) {
-  comm->set_slot(telemetry_.take());
-  numbers_.emplace(comm.get(), ++adopted_);
+  places_[comm.get()] = {++adopted_, telemetry_.take()};
   comms_.emplace(adopted_, std::move(comm));
 }
 
@@ -206,12 +206,12 @@ SendComm* Instance::find_sender(const Nonce& id) {
 }
 
 void Instance::close(Comm* comm) {
-  telemetry_.give_back(comm->slot());
   receivers_.on_close(comm);
-  comm->finish_close();
-  const auto number = numbers_.find(comm);
-  comms_.erase(number->second);
-  numbers_.erase(number);
+  comm->goodbye().finish();
+  const auto place = places_.find(comm);
+  telemetry_.give_back(place->second.slot);
+  comms_.erase(place->second.number);
+  places_.erase(place);
 }
 
 Result Instance::progress() {
@@ -293,7 +293,9 @@ void Instance::tick() {
 void Instance::show() {
   shown_ns_ = now_ns();
   telemetry_.touch(clock_.monotonic_ns());
-  for (const auto& [number, comm] : comms_) comm->show();
+  for (const auto& [comm, place] : places_) {
+    if (place.slot != nullptr) nccl_adapter::show(comm->facts(), place.slot);
+  }
 }
 
 // Called by the progress thread, for times when NCCL makes no call.

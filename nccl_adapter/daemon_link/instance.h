@@ -68,6 +68,11 @@ class Instance final : public Environment, private CommOwner {
 
  private:
   enum class Daemon { kAttached, kLost, kDead };
+  /// Where a comm is kept, and where it is shown.
+  struct Place {
+    uint64_t number = 0;                 ///< of comms_
+    nccl_abi::CommSlot* slot = nullptr;  ///< nullptr: nowhere
+  };
 
   Instance(const Settings& settings, uint64_t communicator);
 
@@ -103,7 +108,7 @@ class Instance final : public Environment, private CommOwner {
   std::unordered_map<uint64_t, SendComm*> connecting_;  ///< by note in the handle
   uint64_t adopted_ = 0;
   std::map<uint64_t, std::unique_ptr<Comm>> comms_;  ///< in order of making
-  std::unordered_map<Comm*, uint64_t> numbers_;      ///< of the comms
+  std::unordered_map<Comm*, Place> places_;
   std::unique_ptr<ProgressThread> progress_thread_;  ///< last: it works with all of the above
 };
 

@@ -330,7 +330,7 @@ Result close_comm(void* comm_pointer) {
     const int64_t deadline_ns = monotonic_ns() + kCloseWaitNs;
     std::unique_lock lock(instance->mutex());
     comm->begin_close();
-    while (!comm->is_close_done() && monotonic_ns() < deadline_ns) {
+    while (!comm->goodbye().is_done() && monotonic_ns() < deadline_ns) {
       lock.unlock();
       sleep_ns(kClosePollNs);
       lock.lock();

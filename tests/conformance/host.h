@@ -61,8 +61,8 @@ class Host {
   void close_listener(int socket);
   Listeners& listeners() { return listeners_; }
   const Listeners& listeners() const { return listeners_; }
-  /// The oldest connection that waits to be accepted.
-  std::optional<tcp::ConnId> accept(int listener);
+  /// The oldest connection that waits to be accepted: it belongs to `socket` from now on.
+  std::optional<tcp::ConnId> accept(int listener, int socket);
   uint32_t send(tcp::ConnId conn, std::span<const uint8_t> bytes, bool has_more);
   void set_unsent_low(tcp::ConnId conn, uint32_t bytes) {
     streams_.at(conn).unsent_low_bytes = bytes;
@@ -75,7 +75,6 @@ class Host {
   void configure(tcp::ConnId conn, const tcp::ConnectionConfig& config);
 
   const Stream& stream(tcp::ConnId conn) const { return streams_.at(conn); }
-  void set_owner(tcp::ConnId conn, int socket) { streams_.at(conn).socket = socket; }
   const tcp::Engine& engine() const { return engine_; }
   const StackOptions& options() const { return options_; }
   /// A port above 32767 that is free towards `remote`.

@@ -39,9 +39,11 @@ void Host::close_listener(int socket) {
   listeners_.close(socket);
 }
 
-std::optional<tcp::ConnId> Host::accept(int listener) {
+std::optional<tcp::ConnId> Host::accept(int listener, int socket) {
   const std::optional<tcp::ConnId> conn = listeners_.at(listener).accept();
-  if (conn) streams_.at(*conn).listener = Stream::kNoOwner;
+  if (!conn) return conn;
+  streams_.at(*conn).listener = Stream::kNoOwner;
+  streams_.at(*conn).socket = socket;
   return conn;
 }
 

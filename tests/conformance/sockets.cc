@@ -107,14 +107,13 @@ int Sockets::listen(int fd, int backlog) {
 int Sockets::accept(int listener, int fd, sockaddr* address, socklen_t* length) {
   Socket& from = sockets_.at(listener);
   if (!from.is_listener) return -EINVAL;
-  const auto conn = host_.accept(listener);
+  const auto conn = host_.accept(listener, fd);
   if (!conn) return -EAGAIN;
   Socket socket = from;  // options are inherited, type and mode are not
   socket.is_listener = socket.is_nonblocking = false;
   socket.conn = *conn;
   socket.local = host_.engine().tuple(*conn).local;
   socket.remote = host_.engine().tuple(*conn).remote;
-  host_.set_owner(*conn, fd);
   write_endpoint(socket.remote, socket.is_v6, address, length);
   sockets_[fd] = socket;
   return fd;

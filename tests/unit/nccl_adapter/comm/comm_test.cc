@@ -122,7 +122,7 @@ TEST_F(Comms, AMessageThatDoesNotFitFailsBothEndsWithAReason) {
   Request* send = post(*sender_, out);
   EXPECT_EQ(finish(*receiver_, receive), Result::kInvalidUsage);
   EXPECT_EQ(finish(*sender_, send), Result::kRemoteError);
-  EXPECT_NE(sender_->why().find("message 0 has 1000 bytes"), std::string::npos);
+  EXPECT_NE(sender_->failure().why.find("message 0 has 1000 bytes"), std::string::npos);
   EXPECT_EQ(in, std::vector<uint8_t>(999));
 }
 
@@ -133,9 +133,9 @@ TEST_F(Comms, APeerThatVanishesIsGivenUpInWordsThatMatchTheTime) {
   network_.kill_daemon(0);
   const int64_t from_ns = events_.now_ns();
   EXPECT_EQ(finish(*receiver_, receive), Result::kRemoteError);
-  const size_t at = receiver_->why().find("given up after ");
-  ASSERT_NE(at, std::string::npos) << receiver_->why();
-  const int64_t said_s = std::stoll(receiver_->why().substr(at + sizeof "given up after"));
+  const size_t at = receiver_->failure().why.find("given up after ");
+  ASSERT_NE(at, std::string::npos) << receiver_->failure().why;
+  const int64_t said_s = std::stoll(receiver_->failure().why.substr(at + sizeof "given up after"));
   EXPECT_NEAR(static_cast<double>(said_s),
               static_cast<double>(events_.now_ns() - from_ns) / kSecond, 1.5);
 }
@@ -147,7 +147,8 @@ TEST_F(Comms, ADeadSenderIsToldAtOnce) {
   const int64_t from_ns = events_.now_ns();
   network_.kill_client(here().context());
   EXPECT_EQ(finish(*receiver_, receive), Result::kRemoteError);
-  EXPECT_NE(receiver_->why().find("its process ended"), std::string::npos) << receiver_->why();
+  EXPECT_NE(receiver_->failure().why.find("its process ended"), std::string::npos)
+      << receiver_->failure().why;
   EXPECT_LT(events_.now_ns() - from_ns, 100 * kMs);  // virtual time
 }
 
@@ -161,7 +162,8 @@ TEST_F(Comms, ADeadReceiverIsToldAtOnceInMidMessage) {
   const int64_t from_ns = events_.now_ns();
   network_.kill_client(there().context());
   EXPECT_EQ(finish(*sender_, send), Result::kRemoteError);
-  EXPECT_NE(sender_->why().find("its process ended"), std::string::npos) << sender_->why();
+  EXPECT_NE(sender_->failure().why.find("its process ended"), std::string::npos)
+      << sender_->failure().why;
   EXPECT_LT(events_.now_ns() - from_ns, 100 * kMs);  // virtual time
 }
 
@@ -174,16 +176,16 @@ TEST_F(Comms, TheEndOfOneOfSeveralStreamsIsNoDeath) {
   std::vector<uint8_t> in(out.size());
   Request* receive = post(*receiver_, in);
   Request* send = post(*sender_, out);
-  EXPECT_EQ(finish(*receiver_, receive), Result::kSuccess) << receiver_->why();
-  EXPECT_EQ(finish(*sender_, send), Result::kSuccess) << sender_->why();
+  EXPECT_EQ(finish(*receiver_, receive), Result::kSuccess) << receiver_->failure().why;
+  EXPECT_EQ(finish(*sender_, send), Result::kSuccess) << sender_->failure().why;
 }
 
 TEST_F(Comms, AStreamOfAClosedCommHearsHowItEnded) {
   connect();
   receiver_->begin_close();
-  ASSERT_TRUE(works_until([&] { return receiver_->is_close_done(); }));
+  ASSERT_TRUE(works_until([&] { return receiver_->goodbye().is_done(); }));
   receivers_.on_close(receiver_);
-  receiver_->finish_close();
+  receiver_->goodbye().finish();
   Stream stream;
   const Hello hello{.stream_count = 2, .incarnation = 7, .comm_id = receiver_->id()};
   const Decision decision = receivers_.on_hello(hello, "somewhere", &stream, {});

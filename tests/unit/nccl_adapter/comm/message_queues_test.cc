@@ -162,14 +162,14 @@ TEST(SendQueue, ReadsMemoryUntilItIsPlaced) {
   SendQueue queue(nullptr);
   std::vector<uint8_t> data(100'000);
   queue.post(data.data(), data.size());
-  EXPECT_TRUE(queue.reads(data.data(), data.size()));
-  EXPECT_FALSE(queue.reads(data.data() + data.size(), 10));
+  EXPECT_TRUE(queue.requests().touches(data.data(), data.size()));
+  EXPECT_FALSE(queue.requests().touches(data.data() + data.size(), 10));
   ASSERT_TRUE(queue.on_grant(0, 1));
   std::vector<uint8_t> wire;
   drain(queue, &wire);
-  EXPECT_TRUE(queue.reads(data.data(), 1));  // it may have to be sent again
+  EXPECT_TRUE(queue.requests().touches(data.data(), 1));  // it may have to be sent again
   ASSERT_TRUE(queue.on_grant(1, 1));
-  EXPECT_FALSE(queue.reads(data.data(), data.size()));
+  EXPECT_FALSE(queue.requests().touches(data.data(), data.size()));
 }
 
 TEST(ReceiveQueue, KeepsWhatComesBeforeItsReceive) {
@@ -326,10 +326,10 @@ TEST(ReceiveQueue, KnowsWhichMemoryItStillWrites) {
   ReceiveQueue queue(nullptr);
   std::vector<uint8_t> place(8);
   queue.post(place.data(), 8);
-  EXPECT_TRUE(queue.writes(place.data() + 7, 1));
-  EXPECT_FALSE(queue.writes(place.data() + 8, 1));
+  EXPECT_TRUE(queue.requests().touches(place.data() + 7, 1));
+  EXPECT_FALSE(queue.requests().touches(place.data() + 8, 1));
   take(queue, frame({FrameType::kData, 4, 0, 4, 0}, 4));
-  EXPECT_FALSE(queue.writes(place.data(), 8));
+  EXPECT_FALSE(queue.requests().touches(place.data(), 8));
 }
 
 // Four streams between the halves of a comm, which break as they like.
@@ -422,12 +422,12 @@ class Traffic {
       Message& message = receives_.front();
       message.data.resize(message.request->bytes);
       ASSERT_EQ(message.data, counted(sizes_[verified_], static_cast<uint8_t>(verified_)));
-      receiver_.release(message.request);
+      receiver_.requests().release(message.request);
       receives_.pop_front();
       ++verified_;
     }
     while (!sends_.empty() && sends_.front().request->state == Request::State::kDone) {
-      sender_.release(sends_.front().request);
+      sender_.requests().release(sends_.front().request);
       sends_.pop_front();
     }
   }
@@ -466,7 +466,7 @@ TEST(MessageQueues, AnyTimingDeliversEverything) {
       traffic.verify();
       if (HasFatalFailure()) return;
     }
-    EXPECT_EQ(sender.active(), 0u);
+    EXPECT_EQ(sender.requests().active(), 0u);
   }
 }
 

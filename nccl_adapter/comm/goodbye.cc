@@ -1,0 +1,65 @@
+#include "nccl_adapter/comm/goodbye.h"
+
+#include <algorithm>
+
+#include "nccl_adapter/protocol/frame.h"
+
+namespace lyre::nccl_adapter {
+
+void Goodbye::begin(bool is_abort, std::span<const uint8_t> last_words) {
+  is_begun_ = true;
+  is_abort_ = is_abort;
+  for (const auto& lane : *lanes_) {
+    lane->dial.reset();
+    if (lane->is_up()) say(*lane, last_words);
+  }
+}
+
+void Goodbye::say(Lane& lane, std::span<const uint8_t> last_words) {
+  std::vector<uint8_t> words(last_words.begin(), last_words.end());
+  words.resize(words.size() + kFrameHeaderBytes);
+  encode({.type = FrameType::kBye}, std::span<uint8_t, kFrameHeaderBytes>(
+                                        words.data() + last_words.size(), kFrameHeaderBytes));
+  if (lane.stream.send_small(words) == Io::kFailed) {
+    lane.stream.abort();
+  } else if (is_abort_) {
+    lane.stream.close();
+  }
+}
+
+bool Goodbye::is_done() const {
+  if (!environment_->is_attached()) return true;
+  return std::all_of(lanes_->begin(), lanes_->end(), [](const auto& lane) {
+    if (!lane->is_up() || lane->stream.state() == LYRE_ENDED) return true;
+    const Io rest = lane->stream.flush();
+    return rest == Io::kFailed || (rest == Io::kOk && lane->stream.unacked_bytes() == 0);
+  });
+}
+
+bool Goodbye::is_heard() const {
+  return is_answered_ || std::any_of(lanes_->begin(), lanes_->end(),
+                                     [this](const auto& lane) { return is_heard_on(*lane); });
+}
+
+bool Goodbye::is_heard_on(Lane& lane) const {
+  if (!environment_->is_attached() || !lane.is_up()) return false;
+  if (lane.stream.state() == LYRE_ENDED) return lane.stream.error() == 0;
+  return lane.stream.flush() == Io::kOk && lane.stream.unacked_bytes() == 0;
+}
+
+// A stream over a path that died would repeat for seconds what was heard over another. One whose
+// bye did not find room is reset: the peer dials again and is told, where a FIN alone would mean
+// that this process ended.
+void Goodbye::finish() {
+  const bool is_heard_at_all = is_heard();
+  for (const auto& lane : *lanes_) {
+    const bool is_unsaid = lane->is_up() && lane->stream.is_blocked();
+    if (is_unsaid || (is_heard_at_all && !is_heard_on(*lane))) {
+      lane->stream.abort();
+    } else {
+      lane->stream.close();
+    }
+  }
+}
+
+}  // namespace lyre::nccl_adapter

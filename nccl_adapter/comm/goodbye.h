@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "nccl_adapter/transport/environment.h"
+#include "nccl_adapter/transport/lanes.h"
+
+namespace lyre::nccl_adapter {
+
+/// The end of a comm by this side: a bye on every stream, and whether the peer's host has it.
+/// Both pointers are borrowed for its life.
+/// Thread: under the instance's lock. Owner: the comm.
+class Goodbye {
+ public:
+  Goodbye(const Environment* environment, Lanes* lanes)
+      : environment_(environment), lanes_(lanes) {}
+
+  /// Says bye on every lane that is up, behind `last_words`; dials end.
+  /// `is_abort`: requests are in flight, and nothing waits for what is still to be sent.
+  void begin(bool is_abort, std::span<const uint8_t> last_words);
+  /// The same on a stream that came later. REQUIRES: is_begun().
+  void say(Lane& lane, std::span<const uint8_t> last_words);
+  /// The peer ended its side after it had our bye.
+  void note_answered() { is_answered_ = true; }
+
+  bool is_begun() const { return is_begun_; }
+  bool is_abort() const { return is_abort_; }
+  /// The peer's host has the bye: one stream is enough. REQUIRES: is_begun().
+  bool is_heard() const;
+  /// Every stream's bye is acknowledged, or no stream is left on which it could be.
+  bool is_done() const;
+  /// Leaves the sessions to the daemon, which finishes in order what is still of use.
+  void finish();
+
+ private:
+  bool is_heard_on(Lane& lane) const;
+
+  const Environment* environment_;
+  Lanes* lanes_;
+  bool is_begun_ = false;
+  bool is_abort_ = false;
+  bool is_answered_ = false;
+};
+
+}  // namespace lyre::nccl_adapter

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "nccl_adapter/settings.h"
+
+namespace lyre::nccl_adapter {
+
+/// Decides when the peer of a comm is gone: it ended, or it is away for too long.
+/// Units: times are the environment's clock. Owner: the comm.
+class PeerWatch {
+ public:
+  /// What the comm knows at the moment.
+  struct Situation {
+    bool is_any_up;      ///< there is a session
+    bool is_answer_due;  ///< the peer's host has a hello, and its process has not answered yet
+    bool is_awaiting;    ///< a request or connect() waits for the peer
+  };
+
+  explicit PeerWatch(int64_t now_ns) : alive_ns_(now_ns) {}
+
+  /// The peer, or its host, acknowledged or said something.
+  void note_sign_of_life(int64_t now_ns) { alive_ns_ = now_ns; }
+  /// A lane has a new session: the peer's process is there.
+  void note_attached(int64_t now_ns) {
+    alive_ns_ = now_ns;
+    has_ended_ = false;
+  }
+  /// This host's daemon is back: what was missed meanwhile is not the peer's fault.
+  void note_daemon_back(int64_t now_ns) {
+    alive_ns_ = now_ns;
+    lost_ns_ = 0;
+  }
+  /// The peer closed a connection in order and without a bye.
+  void note_ended() { has_ended_ = true; }
+  /// What went wrong last on a lane: part of the reason.
+  void note_trouble(std::string what) { trouble_ = std::move(what); }
+
+  /// The reason for which the comm has to fail, if there is one.
+  std::optional<std::string> judge_end(const Situation& situation) const;
+  std::optional<std::string> judge_absence(const Situation& situation, const Settings& settings,
+                                           int64_t now_ns);
+
+ private:
+  int64_t alive_ns_;
+  int64_t lost_ns_ = 0;  ///< since when there is no session; 0: there is one
+  bool has_ended_ = false;
+  std::string trouble_;
+};
+
+}  // namespace lyre::nccl_adapter

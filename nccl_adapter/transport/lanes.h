@@ -1,0 +1,48 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "nccl_adapter/transport/lane.h"
+
+namespace lyre::nccl_adapter {
+
+/// The streams of one comm, by their index. Their number does not change.
+/// Owner: the comm.
+class Lanes {
+ public:
+  Lanes(SessionOwner* waiter, size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+      all_.push_back(std::make_unique<Lane>(waiter, static_cast<uint16_t>(i)));
+    }
+  }
+
+  size_t size() const { return all_.size(); }
+  auto begin() const { return all_.begin(); }
+  auto end() const { return all_.end(); }
+  Lane& operator[](size_t index) const { return *all_[index]; }
+
+  /// How many have a session.
+  size_t up() const {
+    return static_cast<size_t>(
+        std::count_if(begin(), end(), [](const auto& lane) { return lane->is_up(); }));
+  }
+  bool is_any_up() const {
+    return std::any_of(begin(), end(), [](const auto& lane) { return lane->is_up(); });
+  }
+  void stop_dials() {
+    for (const auto& lane : all_) lane->dial.reset();
+  }
+  /// Ends every session and dial without another word.
+  void drop_all() {
+    stop_dials();
+    for (const auto& lane : all_) lane->drop();
+  }
+
+ private:
+  std::vector<std::unique_ptr<Lane>> all_;
+};
+
+}  // namespace lyre::nccl_adapter

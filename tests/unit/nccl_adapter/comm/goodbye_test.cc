@@ -1,0 +1,126 @@
+#include "nccl_adapter/comm/goodbye.h"
+
+#include <gtest/gtest.h>
+
+#include "nccl_adapter/protocol/frame.h"
+#include "nccl_adapter/transport/rails.h"
+#include "tests/unit/nccl_adapter/support/two_hosts.h"
+
+namespace lyre::nccl_adapter {
+namespace {
+
+struct NoWaiter final : SessionOwner {
+  void on_ready() override {}
+};
+
+/// Two lanes on one host; their streams end at sessions of the other.
+class Goodbyes : public TwoHosts {
+ protected:
+  Goodbyes() {
+    const lyre_addr any{};
+    EXPECT_EQ(lyre_listen(there().context(), &any, 8, &listener_), 0);
+    there().on_listener = [this] {
+      lyre_session* session = nullptr;
+      while (lyre_accept(listener_, &session) == 0) far_.emplace_back(session);
+    };
+    for (size_t i = 0; i < lanes_.size(); ++i) lanes_[i].attach(connect(i), 1, here().now_ns());
+    EXPECT_TRUE(until([&] { return far_.size() == lanes_.size(); }));
+  }
+  ~Goodbyes() override {
+    lanes_.drop_all();
+    far_.clear();
+    lyre_close_listener(listener_);
+  }
+
+  Stream connect(size_t rail) {
+    lyre_addr remote{};
+    lyre_listener_addr(listener_, &remote);
+    lyre_addr local{};
+    const Address from = address_of(here().ports()[rail]);
+    const Address to = address_of(there().ports()[rail]);
+    std::copy(from.begin(), from.end(), std::begin(local.address));
+    std::copy(to.begin(), to.end(), std::begin(remote.address));
+    lyre_session* session = nullptr;
+    while (lyre_connect(here().context(), &local, &remote, &session) == LYRE_E_AGAIN) pass(kMs);
+    Stream stream(session);
+    EXPECT_TRUE(until([&] { return stream.state() == LYRE_OPEN; }));
+    return stream;
+  }
+  static std::vector<uint8_t> read(Stream& stream) {
+    std::vector<uint8_t> all;
+    std::span<const uint8_t> bytes;
+    while (stream.peek(&bytes) == Io::kOk) {
+      all.insert(all.end(), bytes.begin(), bytes.end());
+      stream.consume(bytes.size());
+    }
+    stream.release();
+    return all;
+  }
+
+  NoWaiter waiter_;
+  Lanes lanes_{&waiter_, 2};
+  Goodbye goodbye_{&here(), &lanes_};
+  lyre_listener* listener_ = nullptr;
+  std::vector<Stream> far_;
+};
+
+TEST_F(Goodbyes, EveryStreamCarriesTheLastWordsAndABye) {
+  const std::vector<uint8_t> words = {1, 2, 3};
+  goodbye_.begin(false, words);
+  EXPECT_TRUE(goodbye_.is_begun());
+  EXPECT_FALSE(goodbye_.is_abort());
+  pass(10 * kMs);
+  for (Stream& stream : far_) {
+    const std::vector<uint8_t> bytes = read(stream);
+    ASSERT_EQ(bytes.size(), words.size() + kFrameHeaderBytes);
+    EXPECT_TRUE(std::equal(words.begin(), words.end(), bytes.begin()));
+  }
+}
+
+TEST_F(Goodbyes, OneStreamIsEnoughToBeHeardAndAllToBeDone) {
+  network_.wires().set_rail({1, 1}, false);
+  goodbye_.begin(false, {});
+  EXPECT_FALSE(goodbye_.is_heard());
+  pass(10 * kMs);
+  EXPECT_TRUE(goodbye_.is_heard());
+  EXPECT_FALSE(goodbye_.is_done());
+  network_.wires().set_rail({1, 1}, true);
+  EXPECT_TRUE(until([&] { return goodbye_.is_done(); }));
+}
+
+TEST_F(Goodbyes, WhatWasHeardOverAnotherStreamIsNotRepeated) {
+  network_.wires().set_rail({1, 1}, false);
+  goodbye_.begin(false, {});
+  pass(10 * kMs);
+  goodbye_.finish();
+  network_.wires().set_rail({1, 1}, true);
+  pass(kMs);
+  EXPECT_EQ(network_.established().size(), 1u) << "the silent one was reset, the other has a FIN";
+}
+
+TEST_F(Goodbyes, AnAbortEndsTheStreamsAtOnce) {
+  goodbye_.begin(true, {});
+  EXPECT_TRUE(goodbye_.is_abort());
+  EXPECT_FALSE(lanes_.is_any_up());
+  EXPECT_TRUE(goodbye_.is_done());
+}
+
+TEST_F(Goodbyes, APeerThatAnsweredHasHeard) {
+  lanes_.drop_all();
+  goodbye_.begin(false, {});
+  EXPECT_FALSE(goodbye_.is_heard());
+  goodbye_.note_answered();
+  EXPECT_TRUE(goodbye_.is_heard());
+}
+
+TEST_F(Goodbyes, AStreamThatComesLaterIsTold) {
+  lanes_[1].drop();
+  far_.clear();
+  goodbye_.begin(false, {});
+  lanes_[1].attach(connect(1), 2, here().now_ns());
+  goodbye_.say(lanes_[1], {});
+  EXPECT_TRUE(until([&] { return !far_.empty() && !read(far_.back()).empty(); }));
+}
+
+}  // namespace
+}  // namespace lyre::nccl_adapter

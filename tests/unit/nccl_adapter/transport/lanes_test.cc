@@ -1,0 +1,37 @@
+#include "nccl_adapter/transport/lanes.h"
+
+#include <gtest/gtest.h>
+
+namespace lyre::nccl_adapter {
+namespace {
+
+struct LanesWaiter final : SessionOwner {
+  void on_ready() override {}
+};
+
+TEST(LanesOfAComm, AreAsManyAsTheyWereMadeByTheirIndex) {
+  LanesWaiter waiter;
+  const Lanes lanes(&waiter, 3);
+  ASSERT_EQ(lanes.size(), 3u);
+  uint16_t index = 0;
+  for (const auto& lane : lanes) EXPECT_EQ(lane->index, index++);
+  EXPECT_EQ(&lanes[2], std::prev(lanes.end())->get());
+}
+
+TEST(LanesOfAComm, WithoutASessionNoneIsUp) {
+  LanesWaiter waiter;
+  Lanes lanes(&waiter, 2);
+  EXPECT_EQ(lanes.up(), 0u);
+  EXPECT_FALSE(lanes.is_any_up());
+}
+
+TEST(LanesOfAComm, DropAllEndsTheDialsToo) {
+  LanesWaiter waiter;
+  Lanes lanes(&waiter, 2);
+  lanes[1].dial = std::make_unique<Dial>(lyre_addr{}, lyre_addr{}, Hello{}, 1000, &waiter);
+  lanes.drop_all();
+  EXPECT_EQ(lanes[1].dial, nullptr);
+}
+
+}  // namespace
+}  // namespace lyre::nccl_adapter
