@@ -199,6 +199,7 @@ Result finalize(void* context) {
     {
       const std::lock_guard lock(all.mutex);
       if (all.instances.erase(instance) == 0) return Result::kSuccess;
+      if (all.process_instance == instance) all.process_instance = nullptr;
     }
     delete instance;
     return Result::kSuccess;

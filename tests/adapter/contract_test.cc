@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -398,6 +399,30 @@ TEST_P(Contract, AMessageLargerThanItsReceiveIsInvalidUsage) {
                       << logged_text();
                   EXPECT_EQ(data, std::vector<uint8_t>(4096, 1));  // nothing was written
                   rank.barrier();
+                  link.close();
+                }});
+}
+
+// NCCL never asks, because recvs_max is 1 (decision 8).
+TEST_P(Contract, AReceiveOfSeveralBuffersIsRefusedAndTheCommGoesOn) {
+  expect_ranks({[](Rank& rank) {
+                  Link link(rank, GetParam());
+                  const std::vector<uint8_t> data(100, 7);
+                  EXPECT_EQ(link.finish(link.isend(data.data(), data.size())), 100);
+                  link.close();
+                },
+                [](Rank& rank) {
+                  Link link(rank, GetParam());
+                  std::vector<uint8_t> data(100, 1);
+                  const nccl_emulator::Message half{.data = data.data(), .bytes = 50};
+                  void* request = &link;
+                  EXPECT_EQ(
+                      link.plugin().irecv_group(link.comm(), std::array{half, half}, &request),
+                      Result::kInvalidArgument);
+                  EXPECT_EQ(request, nullptr);
+                  EXPECT_TRUE(has_logged("irecv() of 2 buffers: maxRecvs is 1")) << logged_text();
+                  EXPECT_EQ(link.finish(link.irecv(data.data(), data.size())), 100);
+                  EXPECT_EQ(data, std::vector<uint8_t>(100, 7));
                   link.close();
                 }});
 }

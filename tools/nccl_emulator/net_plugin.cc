@@ -2,6 +2,7 @@
 
 #include <climits>
 #include <type_traits>
+#include <vector>
 
 #include "nccl_adapter/abi/net.h"
 #include "tools/nccl_emulator/failure.h"
@@ -19,8 +20,11 @@ using nccl_abi::Result;
 template <typename Table>
 class TablePlugin final : public NetPlugin {
  public:
-  TablePlugin(Library library, int abi, const void* table)
-      : library_(std::move(library)), abi_(abi), table_(static_cast<const Table*>(table)) {}
+  TablePlugin(Library library, int abi, const void* table, Logger logger)
+      : library_(std::move(library)),
+        abi_(abi),
+        table_(static_cast<const Table*>(table)),
+        logger_(logger) {}
   ~TablePlugin() override { (void)library_.release(); }
 
   int abi() const override { return abi_; }
@@ -30,14 +34,14 @@ class TablePlugin final : public NetPlugin {
     if constexpr (kHasContext) {
       CommConfig config{kTrafficClassUndefined};
       const Result result =
-          table_->init(&context_, comm_id, &config, plugin_logger(), Profiler::network_callback());
+          table_->init(&context_, comm_id, &config, logger_, Profiler::network_callback());
       if (result != Result::kSuccess || table_->set_net_attr == nullptr) return result;
       NetAttr attr{{-1, -1, -1, -1}, {-1, -1, -1, -1}, UINT_MAX, UINT_MAX, UINT_MAX};
       return table_->set_net_attr(context_, &attr);
     } else if constexpr (kHasProfiler) {
-      return table_->init(plugin_logger(), Profiler::network_callback());
+      return table_->init(logger_, Profiler::network_callback());
     } else {
-      return table_->init(plugin_logger());
+      return table_->init(logger_);
     }
   }
 
@@ -103,11 +107,26 @@ class TablePlugin final : public NetPlugin {
   Result irecv(void* comm, const Message& message, void** request) override {
     auto [data, bytes, tag, mhandle, phandle] = message;
     Size size = static_cast<Size>(bytes);
-    if constexpr (kHasProfiler) {
-      return table_->irecv(comm, 1, &data, &size, &tag, &mhandle, &phandle, request);
-    } else {
-      return table_->irecv(comm, 1, &data, &size, &tag, &mhandle, request);
+    return irecv(comm, 1, {&data, &size, &tag, &mhandle, &phandle}, request);
+  }
+
+  Result irecv_group(void* comm, std::span<const Message> messages, void** request) override {
+    std::vector<void*> data;
+    std::vector<Size> sizes;
+    std::vector<int> tags;
+    std::vector<void*> mhandles;
+    std::vector<void*> phandles;
+    for (const Message& message : messages) {
+      data.push_back(message.data);
+      sizes.push_back(static_cast<Size>(message.bytes));
+      tags.push_back(message.tag);
+      mhandles.push_back(message.mhandle);
+      phandles.push_back(message.phandle);
     }
+    const int count = static_cast<int>(messages.size());
+    return irecv(comm, count,
+                 {data.data(), sizes.data(), tags.data(), mhandles.data(), phandles.data()},
+                 request);
   }
 
   Result iflush(void* comm, void* data, void** request) override {
@@ -137,22 +156,39 @@ class TablePlugin final : public NetPlugin {
       !std::is_same_v<decltype(Table::isend), decltype(NetV8::isend)> &&
       !std::is_same_v<decltype(Table::isend), decltype(NetV9::isend)>;
   using Size = std::conditional_t<std::is_same_v<Table, NetV8>, int, size_t>;
+  struct Buffers {
+    void** data;
+    Size* sizes;
+    int* tags;
+    void** mhandles;
+    void** phandles;
+  };
+
+  Result irecv(void* comm, int count, const Buffers& buffers, void** request) {
+    const auto& [data, sizes, tags, mhandles, phandles] = buffers;
+    if constexpr (kHasProfiler) {
+      return table_->irecv(comm, count, data, sizes, tags, mhandles, phandles, request);
+    } else {
+      return table_->irecv(comm, count, data, sizes, tags, mhandles, request);
+    }
+  }
 
   Library library_;
   int abi_;
   const Table* table_;
+  Logger logger_;
   void* context_ = nullptr;
 };
 
 template <typename Table>
-std::unique_ptr<NetPlugin> make_plugin(Library library, int abi, const void* table) {
-  return std::make_unique<TablePlugin<Table>>(std::move(library), abi, table);
+std::unique_ptr<NetPlugin> make_plugin(Library library, int abi, const void* table, Logger logger) {
+  return std::make_unique<TablePlugin<Table>>(std::move(library), abi, table, logger);
 }
 
 struct Version {
   int abi;
   const char* symbol;
-  std::unique_ptr<NetPlugin> (*make)(Library library, int abi, const void* table);
+  std::unique_ptr<NetPlugin> (*make)(Library library, int abi, const void* table, Logger logger);
 };
 
 constexpr std::array kVersions{
@@ -171,11 +207,18 @@ std::unique_ptr<NetPlugin> load_net_plugin(const std::string& path, int abi) {
   for (const Version& version : kVersions) {
     if (abi != 0 && version.abi != abi) continue;
     if (const void* table = ::dlsym(library.get(), version.symbol)) {
-      return version.make(std::move(library), version.abi, table);
+      return version.make(std::move(library), version.abi, table, plugin_logger());
     }
   }
   throw Failure(path + " exports no " +
                 (abi == 0 ? "ncclNetPlugin_v8 to _v12" : "ncclNetPlugin_v" + std::to_string(abi)));
+}
+
+std::unique_ptr<NetPlugin> use_net_table(int abi, const void* table, Logger logger) {
+  for (const Version& version : kVersions) {
+    if (version.abi == abi) return version.make(nullptr, abi, table, logger);
+  }
+  throw Failure("there is no plugin ABI v" + std::to_string(abi) + " here");
 }
 
 void require_success(Result result, const std::string& what) {

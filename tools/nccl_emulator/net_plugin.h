@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "nccl_adapter/abi/common.h"
@@ -78,6 +79,10 @@ class NetPlugin {
   virtual Result isend(void* send_comm, const Message& message, void** request) = 0;
   /// One buffer. `*request` is passed as it is: see kFirstAbiWithOptionalCompletion.
   virtual Result irecv(void* recv_comm, const Message& message, void** request) = 0;
+  /// Several buffers and one request, for a plugin whose recvs_max allows it. Versions before v10
+  /// do not pass phandles.
+  virtual Result irecv_group(void* recv_comm, std::span<const Message> messages,
+                             void** request) = 0;
   /// One buffer of host memory without registration.
   virtual Result iflush(void* recv_comm, void* data, void** request) = 0;
   /// `bytes` is written when `*done` becomes 1, and may be null.
@@ -96,5 +101,10 @@ class NetPlugin {
 /// v8 to v12, or the one of version `abi`. `path` may be a name that the loader searches.
 /// Fails: throws Failure: the library cannot be loaded, or has no such table.
 std::unique_ptr<NetPlugin> load_net_plugin(const std::string& path, int abi = 0);
+
+/// The same for a table that is linked to this program, of type nccl_abi::NetV<abi>, borrowed. It
+/// logs to `logger`; unload() does nothing.
+/// Fails: throws Failure: no such version.
+std::unique_ptr<NetPlugin> use_net_table(int abi, const void* table, nccl_abi::Logger logger);
 
 }  // namespace lyre::nccl_emulator

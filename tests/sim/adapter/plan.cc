@@ -134,6 +134,16 @@ void draw_links(Draw& draw, Plan* plan, bool computes) {
   }
 }
 
+// Before v11 a process has one attachment for all its communicators, and here all ranks are in one
+// process: one of them at most takes such a version.
+void draw_abis(Draw& draw, Plan* plan) {
+  for (RankPlan& rank : plan->ranks) rank.abi = draw.one_of({11, 12});
+  if (draw.percent(50)) {
+    plan->ranks[draw.index(plan->ranks.size())].abi = draw.one_of({8, 9, 10});
+  }
+  for (LinkPlan& link : plan->links) link.tries_group = draw.percent(25);
+}
+
 bool has_other_rails(const Plan& plan) { return plan.network.rails > 1; }
 
 /// How long something that a single stream has to sit out may last: TCP's timer, doubled since,
@@ -499,6 +509,7 @@ Plan make_plan(const std::string& scenario, uint64_t seed) {
     if (name == scenario) maker(draw, &plan);
   }
   if (scenario != "idle") meet_faults(draw, &plan);
+  draw_abis(draw, &plan);
   set_bound(&plan);
   return plan;
 }

@@ -28,6 +28,7 @@ struct LinkPlan {
   size_t in_flight_max = 8;
   bool is_registered = true;
   bool tests_any_request = false;  ///< not the oldest only
+  bool tries_group = false;        ///< the receiver asks for two buffers in one request first
   std::vector<MessagePlan> messages;
 };
 
@@ -37,6 +38,7 @@ struct RankPlan {
   int64_t turn_ns = 20 * kUs;      ///< between looks while there is something to do
   bool leaves_comms_open = false;  ///< to finalize
   int64_t close_pause_ns = 0;
+  int abi = 12;  ///< of the table through which it calls the plugin
 };
 
 struct Fault {

@@ -1,6 +1,7 @@
 #include "tests/sim/adapter/rank.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "nccl_adapter/plugin/plugin.h"
@@ -8,6 +9,11 @@
 #include "tests/sim/adapter/world.h"
 
 namespace lyre::adapter_sim {
+
+using nccl_emulator::Message;
+using nccl_emulator::NetPlugin;
+using nccl_emulator::NetProperties;
+
 namespace {
 
 constexpr uint8_t kBeforeReceive = 0xa5;
@@ -25,6 +31,14 @@ size_t slot_bytes(const LinkPlan& plan) {
 }
 
 }  // namespace
+
+// NCCL's tag is the sending rank; a comm that serves one pair of ranks may ignore it.
+Message LinkEnd::message_of(void* data, uint32_t bytes) const {
+  return {.data = data,
+          .bytes = bytes,
+          .tag = static_cast<int>(link_->plan.from),
+          .mhandle = registration_};
+}
 
 uint8_t pattern(uint64_t link, uint64_t message, uint64_t offset) {
   const uint64_t x = (link * 0x9e3779b97f4a7c15u) ^ (message * 0xbf58476d1ce4e5b9u) ^ offset;
@@ -67,10 +81,10 @@ Result LinkEnd::turn() {
 }
 
 Result LinkEnd::open() {
-  using namespace nccl_adapter;
+  NetPlugin& plugin = rank_->plugin();
   const LinkPlan& plan = link_->plan;
   if (state_ == State::kStart && !is_sender_) {
-    const Result result = listen(rank_->context(), plan.to_device, link_->handle, &listen_comm_);
+    const Result result = plugin.listen(plan.to_device, link_->handle, &listen_comm_);
     if (result != Result::kSuccess) return result;
     link_->handle_ns = world_->events().now_ns() + plan.handle_ns;
     state_ = State::kOpening;
@@ -79,24 +93,34 @@ Result LinkEnd::open() {
     if (world_->events().now_ns() < link_->handle_ns) return Result::kSuccess;
     state_ = State::kOpening;
   }
-  const Result result = is_sender_
-                            ? connect(rank_->context(), plan.from_device, link_->handle, &comm_)
-                            : accept(listen_comm_, &comm_, nullptr);
+  const Result result = is_sender_ ? plugin.connect(plan.from_device, link_->handle, &comm_)
+                                   : plugin.accept(listen_comm_, &comm_);
   if (result != Result::kSuccess || comm_ == nullptr) return result;
   return on_open();
 }
 
 Result LinkEnd::on_open() {
-  using namespace nccl_adapter;
   if (listen_comm_ != nullptr) {
-    close_listen(listen_comm_);
+    rank_->plugin().close_listen(listen_comm_);
     listen_comm_ = nullptr;
   }
   state_ = State::kRunning;
   await_next();
+  if (link_->plan.tries_group && !is_sender_) try_group();
   if (!link_->plan.is_registered) return Result::kSuccess;
   const size_t bytes = slot_bytes_ * link_->plan.in_flight_max;
-  return reg_mr(comm_, memory_, bytes, nccl_abi::kPtrHost, &registration_);
+  return rank_->plugin().reg_mr(comm_, memory_, bytes, nccl_abi::kPtrHost, &registration_);
+}
+
+// The plugin says that a request has one buffer: it refuses more, and the comm goes on.
+void LinkEnd::try_group() {
+  const Message one{.data = memory_, .bytes = 1, .tag = 1};
+  const Message two{.data = memory_ + 1, .bytes = 1, .tag = 2};
+  void* request = this;
+  const Result result = rank_->plugin().irecv_group(comm_, std::array{one, two}, &request);
+  world_->expect(result == Result::kInvalidArgument && request == nullptr,
+                 "a receive of two buffers was not refused: " + describe());
+  rank_->note_refused_group();
 }
 
 void LinkEnd::await_next() {
@@ -120,10 +144,13 @@ Result LinkEnd::post() {
     Result result;
     if (is_sender_) {
       for (uint32_t i = 0; i < plan.bytes; ++i) data[i] = pattern(link_->index, posted_, i);
-      result = nccl_adapter::isend(comm_, data, plan.bytes, registration_, nullptr, &request);
+      result = rank_->plugin().isend(comm_, message_of(data, plan.bytes), &request);
     } else {
       std::memset(data, kBeforeReceive, slot_bytes_);
-      result = nccl_adapter::irecv(comm_, 1, data, plan.posted_bytes, nullptr, &request);
+      if (rank_->plan().abi >= nccl_emulator::kFirstAbiWithOptionalCompletion) {
+        request = reinterpret_cast<void*>(nccl_abi::kOptionalRecvCompletion);
+      }
+      result = rank_->plugin().irecv(comm_, message_of(data, plan.posted_bytes), &request);
     }
     if (request == nullptr) {
       std::memset(data, kNobodys, slot_bytes_);
@@ -162,7 +189,7 @@ Result LinkEnd::test_one(size_t index, bool must_be_done, bool* is_done) {
   const Posted posted = outstanding_[index];
   int done = 0;
   int size = -1;
-  const Result result = nccl_adapter::test(posted.request, &done, &size);
+  const Result result = rank_->plugin().test(posted.request, &done, &size);
   *is_done = done != 0;
   if (must_be_done) {
     world_->expect(done != 0, "a later request was done before an earlier one: " + describe());
@@ -213,14 +240,14 @@ void LinkEnd::check_slots() {
 
 // In NCCL's order: memory first, then the comm. What is deregistered may be gone.
 void LinkEnd::close() {
-  using namespace nccl_adapter;
+  NetPlugin& plugin = rank_->plugin();
   if (comm_ != nullptr && registration_ != nullptr) {
-    dereg_mr(comm_, registration_);
+    plugin.dereg_mr(comm_, registration_);
     std::memset(memory_, kNobodys, slot_bytes_ * link_->plan.in_flight_max);
     is_slot_free_.assign(is_slot_free_.size(), true);
   }
-  if (comm_ != nullptr) close_comm(comm_);
-  if (listen_comm_ != nullptr) close_listen(listen_comm_);
+  if (comm_ != nullptr) is_sender_ ? plugin.close_send(comm_) : plugin.close_recv(comm_);
+  if (listen_comm_ != nullptr) plugin.close_listen(listen_comm_);
   comm_ = listen_comm_ = registration_ = nullptr;
   state_ = State::kDone;
 }
@@ -279,7 +306,7 @@ void Rank::turn() {
 void Rank::after_turn() {
   const int64_t now_ns = world_->events().now_ns();
   int64_t next_ns = INT64_MAX;
-  bool is_busy = context_ == nullptr;
+  bool is_busy = !is_attached_;
   for (const auto& end : ends_) {
     is_busy = is_busy || end->is_busy();
     next_ns = std::min(next_ns, end->next_ns());
@@ -294,11 +321,25 @@ void Rank::after_turn() {
 bool Rank::start() {
   // An init while the daemon stands still would block all ranks, which share a process here.
   if (world_->network().host(plan_.host).daemon != Host::Daemon::kRunning) return false;
-  return world_->start_rank(this, &context_);
+  plugin_ = world_->load_plugin(*this);
+  is_attached_ = plugin_->init(index_) == Result::kSuccess;
+  if (is_attached_) check_properties();
+  return is_attached_;
+}
+
+void Rank::check_properties() {
+  int count = 0;
+  plugin_->devices(&count);
+  world_->expect(count == static_cast<int>(world_->plan().network.rails), "devices are missing");
+  for (int device = 0; device < count; ++device) {
+    NetProperties properties;
+    const Result result = plugin_->get_properties(device, &properties);
+    world_->expect(result == Result::kSuccess && properties.recvs_max == 1, "wrong properties");
+  }
 }
 
 void Rank::run() {
-  if (context_ == nullptr && !start()) {
+  if (!is_attached_ && !start()) {
     // NCCL would go on without the plugin, or not at all.
     is_aborting_ = is_over_ = world_->is_job_broken() || turn_number_ > kStartsMax;
     return;
@@ -330,10 +371,11 @@ void Rank::leave() {
   world_->note("rank " + std::to_string(index_) + " leaves");
   for (const auto& end : ends_) {
     end->check_slots();
-    if (result_ != Result::kSuccess || is_aborting_ || !plan_.leaves_comms_open) end->close();
+    const bool leaves_open = plan_.leaves_comms_open && has_finalize();
+    if (result_ != Result::kSuccess || is_aborting_ || !leaves_open) end->close();
   }
-  nccl_adapter::finalize(context_);
-  context_ = nullptr;
+  plugin_->finalize();
+  is_attached_ = !has_finalize();  // else the process goes on, and its attachment with it
   is_over_ = true;
   over_ns_ = world_->events().now_ns();
   world_->mix(static_cast<uint64_t>(result_));
@@ -354,13 +396,13 @@ bool Rank::kill() {
 }
 
 void Rank::clean_up() {
-  if (context_ == nullptr) return;
+  if (!is_attached_) return;
   world_->enter(this);
   ++calls_;
-  nccl_adapter::finalize(context_);
+  has_finalize() ? plugin_->finalize() : nccl_adapter::finalize(nccl_adapter::process_context());
   --calls_;
   world_->exit();
-  context_ = nullptr;
+  is_attached_ = false;
 }
 
 void Rank::set_progress(const void* thread, const std::function<void()>* work) {
@@ -370,7 +412,7 @@ void Rank::set_progress(const void* thread, const std::function<void()>* work) {
 }
 
 void Rank::progress_alone() {
-  if (work_ == nullptr || is_dead_ || is_stopped_ || is_over_ || calls_ > 0 || is_paused()) return;
+  if (work_ == nullptr || is_dead_ || is_stopped_ || calls_ > 0 || is_paused()) return;
   world_->enter(this);
   ++calls_;
   (*work_)();

@@ -7,9 +7,10 @@
 
 #include "nccl_adapter/abi/common.h"
 #include "tests/sim/adapter/plan.h"
+#include "tools/nccl_emulator/net_plugin.h"
 
-/// A process that uses the plugin as NCCL's proxy does, through the functions that the exported
-/// tables call, and checks what it gets.
+/// A process that uses the plugin as NCCL's proxy does, through the exported table of one ABI
+/// version, and checks what it gets.
 namespace lyre::adapter_sim {
 
 using nccl_abi::Result;
@@ -66,6 +67,8 @@ class LinkEnd {
 
   Result open();
   Result on_open();
+  void try_group();
+  nccl_emulator::Message message_of(void* data, uint32_t bytes) const;
   Result post();
   void await_next();
   Result test();
@@ -109,7 +112,9 @@ class Rank {
 
   size_t index() const { return index_; }
   const RankPlan& plan() const { return plan_; }
-  void* context() const { return context_; }
+  nccl_emulator::NetPlugin& plugin() { return *plugin_; }
+  uint64_t refused_groups() const { return refused_groups_; }
+  void note_refused_group() { ++refused_groups_; }
   bool is_over() const { return is_over_; }
   bool is_dead() const { return is_dead_; }
   bool is_in_call() const { return calls_ > 0; }
@@ -136,13 +141,18 @@ class Rank {
   void schedule(int64_t ns);
   void run();
   bool start();
+  void check_properties();
+  /// From v11 on the end of a communicator ends its attachment.
+  bool has_finalize() const { return plan_.abi >= 11; }
   void leave();
   void after_turn();
 
   World* world_;
   size_t index_;
   RankPlan plan_;
-  void* context_ = nullptr;
+  std::unique_ptr<nccl_emulator::NetPlugin> plugin_;
+  bool is_attached_ = false;
+  uint64_t refused_groups_ = 0;
   std::vector<std::unique_ptr<LinkEnd>> ends_;
   const void* thread_ = nullptr;
   const std::function<void()>* work_ = nullptr;

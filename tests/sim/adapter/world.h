@@ -9,6 +9,7 @@
 #include "tests/sim/adapter/plan.h"
 #include "tests/sim/adapter/rank.h"
 #include "tests/sim/adapter/system.h"
+#include "tools/nccl_emulator/net_plugin.h"
 
 /// One run of a plan: ranks with the whole adapter, on a virtual network and in virtual time.
 namespace lyre::adapter_sim {
@@ -49,8 +50,8 @@ class World final : public System {
   bool is_job_broken() const;
   /// In the trace: what is equal in runs of one seed.
   void mix(uint64_t value);
-  /// Makes the rank's attachment. False: no daemon answers.
-  bool start_rank(Rank* rank, void** context);
+  /// The rank's table of the plugin, with its settings in the environment.
+  std::unique_ptr<nccl_emulator::NetPlugin> load_plugin(const Rank& rank);
   int64_t begin_ns() const { return begin_ns_; }
   int64_t stays_until_ns() const { return begin_ns_ + plan_.stays_ns; }
   uint32_t process_id_of(const Rank& rank) const;

@@ -30,6 +30,7 @@ class BusyPlugin final : public NetPlugin {
     is_asked.store(true);
     return Result::kSuccess;
   }
+  Result irecv_group(void*, std::span<const Message>, void**) override { return Result::kSuccess; }
   Result iflush(void*, void*, void**) override { return Result::kSuccess; }
   Result test(void*, int*, int*) override { return Result::kSuccess; }
   Result close_send(void*) override { return Result::kSuccess; }
