@@ -13,6 +13,7 @@
 namespace lyre::nccl_adapter {
 namespace {
 
+using adapter_sim::End;
 using nccl_abi::Result;
 
 class Comms : public TwoHosts, private CommOwner {
@@ -178,6 +179,33 @@ TEST_F(Comms, TheEndOfOneOfSeveralStreamsIsNoDeath) {
   Request* send = post(*sender_, out);
   EXPECT_EQ(finish(*receiver_, receive), Result::kSuccess) << receiver_->failure().why;
   EXPECT_EQ(finish(*sender_, send), Result::kSuccess) << sender_->failure().why;
+}
+
+// Of the times that TCP and the plugin need, only virtual ones are compared.
+TEST_F(Comms, AGrantThatIsLostGoesOverAStreamThatIsNotStalled) {
+  connect();
+  ASSERT_TRUE(works_until([&] { return network_.established().size() == 2; }));
+  std::vector<uint8_t> out = numbered(100);
+  std::vector<uint8_t> in(out.size());
+  Request* send = post(*sender_, out);
+  pass(5 * kMs);  // it is there, and no receive is posted
+  for (const auto& connection : network_.connections()) {
+    if (connection->ends[0].queued > 200) connection->blackholed_until_ns = INT64_MAX;
+  }
+  const int64_t from_ns = events_.now_ns();
+  Request* receive = post(*receiver_, in);
+  EXPECT_EQ(finish(*receiver_, receive), Result::kSuccess);
+  EXPECT_EQ(finish(*sender_, send), Result::kSuccess) << sender_->failure().why;
+  EXPECT_LT(events_.now_ns() - from_ns, kStallNs + 100 * kMs);
+}
+
+TEST_F(Comms, TcpGivesASilentPeerUpWhileThereIsTimeForOtherPaths) {
+  connect();
+  const int64_t silence_ns = silence_ms(here().settings()) * kMs;
+  EXPECT_LT(silence_ns, here().settings().peer_timeout_s * kNsPerSecond);
+  for (const End& end : network_.established().front()->ends) {
+    EXPECT_EQ(end.user_timeout_ns, silence_ns);
+  }
 }
 
 TEST_F(Comms, AStreamOfAClosedCommHearsHowItEnded) {
