@@ -16,8 +16,8 @@
 namespace lyre {
 namespace {
 
-/// A pool of pages that only this kernel stands behind. Files of other kinds, which may answer when
-/// they like, are told apart without asking them anything.
+/// Whether only this kernel provides the pages of a file. A file of another kind, whose operations
+/// may block, is recognised without an operation on it.
 bool is_of_memory(int file) { return ::fcntl(file, F_GET_SEALS) >= 0; }
 
 Status check_extent(const ClientMemory& memory) {
@@ -53,9 +53,9 @@ Result<ClientMemory> memory_of_descriptor(OwnedFd file, uint64_t offset, uint64_
   const auto page_bytes = page_bytes_of(file.get(), system_page);
   if (!page_bytes.ok()) return page_bytes.error();
   ClientMemory memory{std::move(file), offset, bytes, page_bytes.value()};
-  // Where it is not allowed, vanishing pages are caught when they are missed.
+  // Without a seal, a page that vanishes is replaced when it is read (region_window.h).
   static_cast<void>(::fcntl(memory.file.get(), F_ADD_SEALS, F_SEAL_SHRINK));
-  // After the seal: what is there now stays.
+  // After the seal, the size can only grow.
   if (Status extent = check_extent(memory); !extent.ok()) return extent.error();
   return memory;
 }
@@ -69,12 +69,12 @@ Result<ClientMemory> memory_of_object(OwnedFd object, uint64_t offset, uint64_t 
 }
 
 void close_elsewhere(OwnedFd file) {
-  if (!file.is_open() || is_of_memory(file.get())) return;  // whose end waits for nobody
+  if (!file.is_open() || is_of_memory(file.get())) return;  // its close does not block
   const int fd = file.release();
   try {
     std::thread([fd] { ::close(fd); }).detach();
   } catch (const std::system_error&) {
-    // One descriptor stays open: better than a daemon that waits for a stranger.
+    // The descriptor stays open: the daemon must not wait for a client.
   }
 }
 

@@ -8,9 +8,9 @@
 
 namespace lyre {
 
-/// Memory of a client that the daemon may map: checked, and not mapped yet. Memory that the kernel
-/// can hand out without asking anybody: a file on a disk or of a user's file system could make a
-/// worker wait for ever.
+/// Memory of a client that the daemon may map: checked, and not mapped yet. The kernel alone
+/// provides its pages: a page of a file on a disk, or of a user's file system, could make a worker
+/// wait for ever.
 struct ClientMemory {
   OwnedFd file;
   uint64_t offset = 0;
@@ -21,7 +21,7 @@ struct ClientMemory {
 /// What a client's descriptor names: a memfd, or a file of tmpfs or hugetlbfs. It is sealed against
 /// shrinking where it can be. Takes `file`.
 /// `system_page`: size of the pages of tmpfs.
-/// Fails: EINVAL it is something else, not whole pages, or shorter than that.
+/// Fails: EINVAL it is something else, or shorter than asked for, or not whole pages.
 Result<ClientMemory> memory_of_descriptor(OwnedFd file, uint64_t offset, uint64_t bytes,
                                           uint64_t system_page = system_page_bytes());
 
@@ -29,8 +29,8 @@ Result<ClientMemory> memory_of_descriptor(OwnedFd file, uint64_t offset, uint64_
 /// Takes it. Fails: as memory_of_descriptor().
 Result<ClientMemory> memory_of_object(OwnedFd object, uint64_t offset, uint64_t bytes);
 
-/// Closes what a stranger gave us (or did not) where nobody waits for it: the file system behind it
-/// may take its time.
+/// Closes a client's descriptor, if it is open, in a thread that nothing waits for: the close of a
+/// file of a user's file system may block.
 void close_elsewhere(OwnedFd file);
 
 }  // namespace lyre

@@ -14,7 +14,7 @@ IdlePolicy::IdlePolicy(IdleMode mode, Nanos spin)
 
 IdlePolicy::Decision IdlePolicy::after_turn(size_t work, Nanos now, Nanos deadline) {
   if (mode_ == IdleMode::kBusy) return {.action = Action::kPoll};
-  // From one turn's start to the next: a turn that found nothing, and the yield, which is longer.
+  // The time between two turns' starts: a turn that found nothing, which is short, and the yield.
   if (has_yielded_) contention_.on_yield(now - turned_at_, now);
   turned_at_ = now;
   Decision decision;

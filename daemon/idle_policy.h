@@ -10,17 +10,17 @@
 namespace lyre {
 
 /// What a worker thread does between two turns. Decides only; the caller sleeps.
-/// An adaptive worker that found nothing yields at once: client and daemon may share a core, and
-/// the work that it waits for is made by whom it lets run. While somebody computes on its core it
-/// sleeps instead: the kernel interrupts a computing thread for one that wakes up, not for one that
-/// yielded.
+/// An adaptive worker that found nothing to do yields at once: client and daemon may share a core,
+/// and the client that runs then makes the next work. While another thread computes on its core it
+/// sleeps instead: the kernel interrupts a computing thread for a thread that wakes up, not for one
+/// that yielded.
 class IdlePolicy {
  public:
   enum class Action : uint8_t { kPoll, kYield, kSleep };
   struct Decision {
     Action action = Action::kPoll;
-    Nanos sleep{0};         ///< kSleep: at most, where every port announces packets
-    Nanos unsure_sleep{0};  ///< kSleep: at most, where one may not
+    Nanos sleep{0};         ///< kSleep: the longest, where every port announces packets
+    Nanos unsure_sleep{0};  ///< kSleep: the longest, where a port may not announce one
   };
 
   IdlePolicy(IdleMode mode, Nanos spin);

@@ -24,7 +24,7 @@ RegionRegistry::RegionRegistry(uint32_t worker_count, const RegionLimits& limits
   for (auto i = static_cast<uint32_t>(regions_.size()); i > 0; --i) free_.push_back(i - 1);
 }
 
-/// Only at the end: it waits for the ports.
+/// Only when the daemon ends: it waits for the ports.
 RegionRegistry::~RegionRegistry() {
   for (uint32_t i = 0; i < regions_.size(); ++i) {
     if (regions_[i] != nullptr && !regions_[i]->is_dropped) drop(i);
@@ -102,7 +102,7 @@ Result<uint32_t> RegionRegistry::add(uint32_t context, const ClientMemory& memor
   return region.name;
 }
 
-/// Workers hear of it when the ports know it.
+/// The workers are told when the ports know the memory.
 void RegionRegistry::map_for_ports(uint32_t index) {
   Region& region = *regions_[index];
   if (!ports_.map) return tell_workers(region, Kind::kAddRegion);
@@ -161,7 +161,7 @@ void RegionRegistry::on_reply(uint32_t worker, const worker::Reply& reply) {
   using Answer = worker::Reply::Kind;
   const uint32_t index = channel::region_index(reply.region) - worker::kContextsMax;
   LYRE_CHECK(index < regions_.size());  // the worker's answer names what tell_workers() named
-  // A context that leaves takes its regions along; what was still said about them is past.
+  // A context that detaches loses its regions; answers about them are then without effect.
   if (regions_[index] == nullptr || regions_[index]->name != reply.region) return;
   Region& region = *regions_[index];
   if (region.is_dropped || region.is_leaving != (reply.kind == Answer::kRegionRemoved)) return;
@@ -175,7 +175,7 @@ void RegionRegistry::on_reply(uint32_t worker, const worker::Reply& reply) {
   answers_.push_back(answer);
 }
 
-/// No worker knows the region, and no client has a share in it from now on.
+/// No worker knows the region any more, and it counts for no client.
 void RegionRegistry::drop(uint32_t index) {
   Region& region = *regions_[index];
   --usage_[region.context].regions;

@@ -21,25 +21,25 @@ struct RegionAnswer {
   const char* error = nullptr;  ///< why it was not registered; static text
 };
 
-/// What the ports are told of client memory besides what each worker tells them: mapping for DMA
-/// takes long, and workers find it done. Either may be empty. Thread: any.
+/// What the ports do with client memory before and after the workers use it: mapping for DMA takes
+/// long, so it is done before a worker needs it. Either function may be empty. Thread: any.
 struct PortMapping {
   std::function<void(const uint8_t* base, uint64_t bytes, uint64_t page_bytes)> map;
   std::function<void(const uint8_t* base, uint64_t bytes)> unmap;
 };
 
-/// What of the daemon's registered memory one client, and all clients of one uid together, may
-/// have.
+/// How much of the daemon's registered memory one client may have, and all clients of one uid
+/// together.
 struct RegionLimits {
   uint64_t bytes_per_context_max = 0;
   uint64_t bytes_per_uid_max = UINT64_MAX;
   uint32_t regions_per_uid_max = UINT32_MAX;
 };
 
-/// All registered memory: mapped here, known to every worker, gone when all have let go of it. What
-/// takes long at the ports is left to a thread of its own, so that nobody waits for another's
-/// memory. Thread: the control thread. Owner: mappings; they outlive the workers and ports that
-/// read them.
+/// All registered memory: mapped here, known to every worker, unmapped when no worker uses it any
+/// more. What takes long at the ports runs in a thread of its own, so that no client waits for the
+/// memory of another. Thread: the control thread. Owner: mappings; they outlive the workers and
+/// ports that read them.
 class RegionRegistry {
  public:
   using Post = std::function<void(uint32_t worker, const worker::Command&)>;
@@ -49,24 +49,25 @@ class RegionRegistry {
   RegionRegistry(const RegionRegistry&) = delete;
   RegionRegistry& operator=(const RegionRegistry&) = delete;
 
-  /// A context that attaches: its memory counts for `uid`.
+  /// A context attaches: its memory counts for `uid`.
   void set_owner(uint32_t context, uint32_t uid) { usage_[context].uid = uid; }
   /// Maps the memory and tells every worker; an answer follows when all know it.
-  /// Fails: EDQUOT the share of the context or of its uid is used up, ENOSPC everybody's, or what
-  /// the system refused.
+  /// Fails: EDQUOT the share of the context or of its uid is used up, ENOSPC that of all clients,
+  /// or the errno of the mapping.
   Result<uint32_t> add(uint32_t context, const ClientMemory& memory);
-  /// Tells every worker to let go; an answer follows when all have.
-  /// Fails: ENOENT the context has no such region, or it is leaving already.
+  /// Tells every worker to stop using it; an answer follows when all have.
+  /// Fails: ENOENT the context has no such region, or its removal has begun.
   Status remove(uint32_t context, uint32_t name);
-  /// Every worker has let go of the context.
+  /// No worker uses the context any more.
   void forget_context(uint32_t context);
 
-  /// Goes on with regions that the other thread has finished with.
+  /// Continues with regions whose mapping or unmapping the other thread has finished.
   void poll();
-  /// What a worker says about a region.
+  /// A worker answered about a region.
   void on_reply(uint32_t worker, const worker::Reply& reply);
   std::vector<RegionAnswer> take_answers() { return std::exchange(answers_, {}); }
-  /// A context whose memory vanished under us, each once for each region; UINT32_MAX: none.
+  /// A context that took pages of its registered memory away: once for each region. UINT32_MAX:
+  /// none.
   uint32_t take_faulted_context();
 
   uint32_t count(uint32_t context) const { return usage_[context].regions; }

@@ -14,12 +14,12 @@
 namespace lyre {
 namespace {
 
-/// Registered memory of all clients: far more than a machine has.
+/// Addresses for the registered memory of all clients: far more than a machine has memory.
 constexpr uint64_t kWindowBytes = uint64_t{1} << 40;
 constexpr uint64_t kWindowBytesMin = uint64_t{1} << 34;
 constexpr uint64_t kWindowAlignment = uint64_t{1} << 30;
 
-/// The window that the signal handler looks into.
+/// The window of the signal handler.
 std::atomic<RegionWindow*> g_window{nullptr};
 
 void* reserve_at(void* where, uint64_t bytes, int flags) {
@@ -126,7 +126,7 @@ void RegionWindow::unmap(uint8_t* base) {
   const auto slot = std::find_if(slots_.begin(), slots_.end(), [begin](const Slot& s) {
     return s.begin.load(std::memory_order_relaxed) == begin;
   });
-  LYRE_CHECK(slot != slots_.end());  // the registry unmaps once what it mapped
+  LYRE_CHECK(slot != slots_.end());  // the registry unmaps each mapping once
   const uint64_t bytes = slot->end.load(std::memory_order_relaxed) - begin;
   slot->begin.store(0, std::memory_order_relaxed);
   take_back(base, bytes);
@@ -179,7 +179,8 @@ void RegionWindow::on_fault(int signal, siginfo_t* info, void*) {
   RegionWindow* window = g_window.load(std::memory_order_acquire);  // pairs with reserve()
   const bool is_mended =
       window != nullptr && window->replace_by_zeros(reinterpret_cast<uint64_t>(info->si_addr));
-  // Somebody else's fault ends the process as it would have: the instruction runs again.
+  // A fault outside of the window: the default action is restored, and the instruction faults
+  // again.
   if (!is_mended) ::signal(signal, SIG_DFL);
   errno = saved_errno;
 }

@@ -15,10 +15,10 @@
 namespace lyre {
 
 /// One range of addresses in which clients' registered memory is mapped side by side, so that an
-/// IOMMU sees few large maps; and the net below it: where a client takes pages of such memory away,
-/// whoever reads them next finds zeros instead of the end of the daemon.
-/// Thread: the control thread; any thread may fault. Owner: all mappings end with this object. One
-/// such object a process: faults are a matter of the process.
+/// IOMMU sees few large maps. Where a client takes pages of such memory away, the next reader gets
+/// zeros; without this class, SIGBUS would end the daemon.
+/// Thread: the control thread; any thread may fault. Owner: all mappings end with this object. A
+/// process has one such object, because it has one handler of SIGBUS.
 class RegionWindow {
  public:
   /// Reserves addresses, which costs no memory, and catches SIGBUS from then on.
@@ -28,15 +28,15 @@ class RegionWindow {
   RegionWindow(const RegionWindow&) = delete;
   RegionWindow& operator=(const RegionWindow&) = delete;
 
-  /// Maps [offset, offset + bytes) of the file; for writing too where it may be written, as IOMMUs
-  /// want that.
+  /// Maps [offset, offset + bytes) of the file; for writing, too, where that is allowed, because
+  /// IOMMU maps need it.
   /// Fails: EINVAL not whole pages of `page_bytes`, or pages that this window cannot map; ENOSPC
-  /// the window is full; or what the system refused.
+  /// the window is full; or the errno of the mapping.
   Result<uint8_t*> map(int fd, uint64_t offset, uint64_t bytes, uint64_t page_bytes);
   /// REQUIRES: `base` came from map(), and nobody reads it any more.
   void unmap(uint8_t* base);
 
-  /// A mapping whose pages vanished and that is all zeros since, each once; nullptr: none.
+  /// A mapping that lost pages and reads as zeros since then, each once; nullptr: none.
   uint8_t* take_faulted();
   uint32_t mapped_count() const { return mapped_count_; }
 

@@ -53,7 +53,8 @@ class WorkerThreads::Thread {
 
   Status open() {
     if (!epoll_.is_open() || !bell_.is_open()) return failure("no descriptor", errno);
-    // Edges only: nobody needs to empty a bell, and one that a client overfills stays silent.
+    // Edge-triggered: a bell need not be read, and one whose counter a client filled reports
+    // nothing.
     if (Status status = add(bell_.get(), EPOLLIN | EPOLLET); !status.ok()) return status;
     return watch_queues();
   }
@@ -99,7 +100,7 @@ class WorkerThreads::Thread {
     thread_.join();
   }
 
-  /// Relaxed: the flag asks for nothing but the answer.
+  /// Relaxed: nothing else is published with the flag.
   void ask_to_park() {
     gate_.store(Gate::kClosing, std::memory_order_relaxed);
     ::eventfd_write(bell_.get(), 1);
@@ -131,12 +132,12 @@ class WorkerThreads::Thread {
     const bool may_run = ready.ok();
     started.set_value(std::move(ready));  // `started` is gone from here on
     if (!may_run) return;
-    // Relaxed: the flag is all that is told, and join() orders the rest.
+    // Relaxed: nothing else is published with the flag; join() orders the rest.
     while (!must_stop_.load(std::memory_order_relaxed)) turn();
     options_.on_end();
   }
 
-  /// Takes the core that was configured and makes short sleeps short.
+  /// Pins the thread to its core and lowers its timer slack, so that short sleeps are short.
   Status settle() {
     const std::string core = std::to_string(seat_.core);
     ::pthread_setname_np(::pthread_self(), ("lyre-core" + core).c_str());
@@ -152,7 +153,7 @@ class WorkerThreads::Thread {
 
   void park() {
     auto closing = Gate::kClosing;
-    // Release: pairs with is_parked(). The control thread may have changed its mind meanwhile.
+    // Release: pairs with is_parked(). The control thread may have opened the gate again meanwhile.
     if (!gate_.compare_exchange_strong(closing, Gate::kParked, std::memory_order_release,
                                        std::memory_order_relaxed)) {
       return;
@@ -165,7 +166,7 @@ class WorkerThreads::Thread {
     const Nanos now = monotonic_now();
     const size_t work = seat_.worker->poll_once(now);
     if (work > 0) queues_.disarm(woken_);
-    // Relaxed: a lone number, one writer.
+    // Relaxed: a counter with one writer.
     turns_.store(turns_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     const Nanos deadline = work > 0 ? now : seat_.worker->next_deadline();
     const IdlePolicy::Decision decision = idle_.after_turn(work, now, deadline);
@@ -182,7 +183,7 @@ class WorkerThreads::Thread {
       seat_.stats->sleeps.add(1);
       wait(arming == io::Arming::kArmed ? decision.sleep : decision.unsure_sleep);
     }
-    // Relaxed: who rings between the wake-up and this store rings for nothing.
+    // Relaxed: a bell between the wake-up and this store is only superfluous.
     sleeps.store(0, std::memory_order_relaxed);
   }
 
@@ -234,8 +235,8 @@ Result<std::unique_ptr<WorkerThreads>> WorkerThreads::create(std::span<const Wor
 WorkerThreads::~WorkerThreads() { stop(); }
 
 Status WorkerThreads::start() {
-  // Signals are the control thread's: threads inherit this mask. But a fault is its thread's own,
-  // and one that is blocked ends the process unheard (see region_window.h).
+  // The control thread handles signals: threads inherit this mask. A fault belongs to the thread
+  // that causes it, and a blocked one ends the process without its handler (see region_window.h).
   sigset_t all, before;
   ::sigfillset(&all);
   for (const int fault : {SIGBUS, SIGSEGV, SIGFPE, SIGILL}) ::sigdelset(&all, fault);

@@ -42,7 +42,7 @@ class WorkerThreads : public WorkerSet {
 
   /// Fails: a thread cannot be made, pinned or registered; none runs then.
   Status start();
-  /// Ends all threads after the turn they are in.
+  /// Ends every thread after its current turn.
   void stop();
 
   uint32_t count() const override { return static_cast<uint32_t>(threads_.size()); }
@@ -55,7 +55,7 @@ class WorkerThreads : public WorkerSet {
   void watch_queues();
 
   /// Stops every thread between two turns until resume(). False when a thread does not end its turn
-  /// in time: then all continue.
+  /// in time; all continue then.
   bool pause();
   void resume();
 

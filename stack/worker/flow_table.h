@@ -11,7 +11,7 @@
 namespace lyre::worker {
 
 /// 4-tuple to connection index: open addressing, linear probing, at most half full.
-/// The hash is keyed, so that a stranger cannot choose tuples that collide.
+/// The hash is keyed, so that a peer cannot choose tuples that collide.
 /// Thread: the worker. Memory is taken at construction.
 class FlowTable {
  public:
@@ -54,7 +54,7 @@ class FlowTable {
     const uint64_t ports = (uint64_t{tuple.local.port} << 16) | tuple.remote.port;
     const uint64_t mixed =
         mix(words[0] ^ words[1] ^ key_.k0, words[2] ^ std::rotl(words[3], 32) ^ key_.k1);
-    // A key of few bits, as tests have, would mix nothing by itself.
+    // A key with few bits set, as tests have, would not mix by itself.
     constexpr uint64_t kManyBits = 0x9e3779b97f4a7c15;
     return static_cast<uint32_t>(mix(mixed ^ ports, key_.k0 ^ kManyBits) >> 16);
   }
@@ -69,7 +69,7 @@ class FlowTable {
     const Wide product = Wide{a} * b;
     return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
   }
-  /// Backward shift: moves later entries of the run up, so that no tombstone is needed.
+  /// Backward shift: later entries of the run move up, so that no tombstone is needed.
   void close_gap(uint32_t gap) {
     for (uint32_t at = (gap + 1) & mask_; entries_[at].conn != kNone; at = (at + 1) & mask_) {
       const uint32_t home = entries_[at].tag & mask_;

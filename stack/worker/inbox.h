@@ -9,7 +9,7 @@
 namespace lyre::worker {
 
 /// Contexts a daemon can serve at a time. A context has the same index on every worker, and its
-/// arena is region number `index` there. Registered memory has the numbers behind.
+/// arena is region number `index` there. Registered memory has the numbers that follow.
 inline constexpr uint32_t kContextsMax = 1024;
 inline constexpr uint32_t kRegionsMax = 1u << channel::kRegionIndexBits;
 
@@ -27,18 +27,18 @@ struct Command {
   };
   Kind kind = Kind::kNone;
   uint8_t port = 0;           ///< kLinkUp: index
-  uint32_t context = 0;       ///< kAttach, kDetach and about regions: index
-  uint64_t generation = 0;    ///< kAttach: the context's, used once
+  uint32_t context = 0;       ///< all but kLinkUp and kShutdown: index
+  uint64_t generation = 0;    ///< kAttach: the context's; each is used once
   uint32_t region = 0;        ///< kAddRegion, kRemoveRegion: name
   uint8_t* memory = nullptr;  ///< kAttach: the context's memory; kAddRegion: the region's
   uint64_t memory_bytes = 0;  ///< kAttach, kAddRegion
   uint64_t page_bytes = 0;    ///< kAttach, kAddRegion: of the pages behind the memory
   uint64_t arena_offset = 0;
   uint64_t arena_bytes = 0;
-  uint64_t copy_offset = 0;            ///< this worker's share of the copy area
-  uint64_t copy_bytes = 0;             ///< 0: nothing can be copied for it
-  bool is_lent = true;                 ///< receive slots may be lent to it; else all is copied
-  bool resets_sessions = false;        ///< kDetach: else they are closed, as if the client had
+  uint64_t copy_offset = 0;      ///< this worker's share of the copy area
+  uint64_t copy_bytes = 0;       ///< 0: nothing can be copied for the client
+  bool is_lent = true;           ///< receive slots may be lent to the client; else all is copied
+  bool resets_sessions = false;  ///< kDetach; else they are closed, as by the client
   channel::RingPair* rings = nullptr;  ///< kAttach: the pair of this worker
   int wake_fd = -1;                    ///< kAttach: the pipe's end that wakes the client
   int32_t pid = 0;
@@ -50,12 +50,12 @@ struct Command {
 struct Reply {
   enum class Kind : uint8_t {
     kNone,
-    kDetached,       ///< nothing of the context is used any more: its memory may go
-    kExpelled,       ///< the client broke a rule; hang up on it, then detach
+    kDetached,       ///< nothing of the context is used any more: its memory may be freed
+    kExpelled,       ///< the client broke a rule: disconnect it, then detach
     kShutDown,       ///< answer to kShutdown: every session was reset and every RST sent
     kRegionAdded,    ///< sends from the region are taken from now on
     kRegionRefused,  ///< answer to kAddRegion: it is not known here
-    kRegionRemoved,  ///< nothing of the region is used any more: its memory may go
+    kRegionRemoved,  ///< nothing of the region is used any more: its memory may be freed
   };
   Kind kind = Kind::kNone;
   uint32_t context = 0;

@@ -31,14 +31,14 @@ class Mailbox {
     head_.store(head + 1, std::memory_order_release);  // pairs with the acquire in try_post()
     return true;
   }
-  /// Thread: the producer. Free places, at least.
+  /// Thread: the producer. A lower bound of the free places.
   uint32_t room() const {
     // Acquire: pairs with the release in try_take().
     const uint32_t head = head_.load(std::memory_order_acquire);
     return kEntries - (tail_.load(std::memory_order_relaxed) - head);
   }
   bool is_empty() const {
-    // Acquire: pairs with the release in try_post(), for the sleeper's last look.
+    // Acquire: pairs with the release in try_post(), for the last look before a sleep.
     return head_.load(std::memory_order_relaxed) == tail_.load(std::memory_order_acquire);
   }
 

@@ -61,8 +61,8 @@ SegmentMerger::Append SegmentMerger::try_append(MergedSegment& merged, const tcp
   if (!continues(merged.segment, next)) return Append::kRefused;
   if (are_small(merged.last->length, payload.size())) return Append::kRefused;
   append(merged, packet, payload);
-  // The window of the latest segment counts. The headers of the first tell another one, so the
-  // segments behind are parsed.
+  // The window of the latest segment counts. After a change of the window the first headers match
+  // no further segment, so those that follow are parsed.
   if (next.window != merged.segment.window) merged.headers = {};
   merged.segment.window = next.window;
   merged.segment.flags = next.flags;

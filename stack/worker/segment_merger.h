@@ -11,14 +11,14 @@
 
 namespace lyre::worker {
 
-/// Connections of which segments may wait to be merged at a time.
+/// Connections that may have a merged segment waiting at one time.
 inline constexpr size_t kMergedSegmentsMax = 8;
 
-/// Consecutive segments of one connection, as one.
+/// Consecutive segments of one connection, which reach the engine as one.
 struct MergedSegment {
   uint32_t conn = UINT32_MAX;  ///< the owner's name for the connection
   FourTuple tuple;
-  tcp::SegmentIn segment;            ///< all of them; its payload is the first packet's slot
+  tcp::SegmentIn segment;  ///< stands for all; its payload is the slot of the first packet
   std::span<const uint8_t> headers;  ///< of the first packet, for header_match(); may be empty
   io::PacketBuf* last = nullptr;     ///< the last packet of the chain
 };
@@ -27,18 +27,17 @@ struct MergedSegment {
 /// processes them once (as GRO does). Only payload that is next in order is merged, and only
 /// segments that differ in nothing but payload, sequence number, window and PSH: never across a
 /// change of flags, CE, timestamps or ACK.
-/// Invariants: at most one merged segment a connection waits; its packets are reduced to their
-/// payload and chained in sequence; payload_bytes, charge_bytes and segment_count of `segment` are
-/// the sums of theirs.
-/// Owner: packets of segments that wait belong to the merger until take().
-/// Thread: the worker.
+/// Invariants: at most one merged segment of each connection waits; its packets are reduced to
+/// their payload and chained in sequence; payload_bytes, charge_bytes and segment_count of
+/// `segment` are the sums of theirs. Owner: packets of segments that wait belong to the merger
+/// until take(). Thread: the worker.
 class SegmentMerger {
  public:
   /// What became of a segment that was offered.
   enum class Append : uint8_t {
     kRefused,   ///< it does not continue the merged segment, which must be delivered before it
     kAppended,  ///< it is part of the merged segment
-    kLast,      ///< so it is, and its PSH ends the merged segment, which must be delivered
+    kLast,      ///< appended, and its PSH ends the merged segment, which must be delivered
   };
 
   explicit SegmentMerger(uint32_t slot_bytes) : slot_bytes_(slot_bytes) {}
@@ -65,9 +64,9 @@ class SegmentMerger {
   /// Appends a packet that continues a merged segment, as its headers show without being parsed.
   bool try_append_unparsed(io::PacketBuf& packet);
 
-  /// Owner: the packets pass to the caller.
+  /// Owner: the caller takes the packets.
   MergedSegment take(MergedSegment& merged);
-  /// The one that waits longest. REQUIRES: !is_empty().
+  /// The merged segment that waits longest. REQUIRES: !is_empty().
   MergedSegment take_oldest() { return take(waiting_[0]); }
 
  private:

@@ -12,10 +12,10 @@
 
 namespace lyre::worker {
 
-/// Hierarchical timer wheel over connection indices: one entry a connection, O(1) to arm and stop.
-/// Units: ticks of 2^16 ns (65.5 us); four levels of 256 slots reach 78 hours, later is clamped.
-/// An entry fires at the first advance() at or after its deadline, never before.
-/// Thread: the worker. Memory is taken at construction and untouched until used.
+/// Hierarchical timer wheel over connection indices: one entry for each connection, O(1) to arm and
+/// to stop. Units: ticks of 2^16 ns (65.5 us); four levels of 256 slots reach 78 hours; a later
+/// deadline is cut to that. An entry fires at the first advance() at or after its deadline, never
+/// before. Thread: the worker. Memory is taken at construction and untouched until used.
 class TimerWheel {
  public:
   explicit TimerWheel(uint32_t entries_max)
@@ -24,9 +24,9 @@ class TimerWheel {
     for (auto& level : heads_) level.fill(kNone);
   }
 
-  /// Arms, or moves to an earlier time, the entry of `index`. A later time is left where it is: it
-  /// fires early, and the owner, who knows the true deadline, arms it again. So most ACKs, which
-  /// only push a timeout out, touch nothing here.
+  /// Arms the entry of `index`, or moves it to an earlier time. An entry is not moved to a later
+  /// time: it fires early, and its owner, which knows the true deadline, arms it again. Most ACKs
+  /// only postpone a timeout, so they change nothing here.
   void arm(uint32_t index, Nanos deadline) {
     const int64_t tick = (deadline.value + kTickNanos - 1) >> kTickShift;
     Link& link = links_[index];
@@ -131,7 +131,7 @@ class TimerWheel {
     link.is_armed = false;
     --armed_count_;
   }
-  /// The next tick, at most `limit`, at which a slot is due or must be spread over the level below.
+  /// The next tick, at most `limit`, at which a slot is due or its entries move to the level below.
   int64_t next_stop(int64_t limit) const {
     int64_t stop = limit;
     for (int level = 0; level < kLevels; ++level) {
@@ -156,7 +156,7 @@ class TimerWheel {
     }
     return -1;
   }
-  /// At the start of a slot of a higher level its entries move down.
+  /// At the start of a slot of a higher level, its entries move to the level below.
   void cascade() {
     for (int level = kLevels - 1; level > 0; --level) {
       if ((now_tick_ & ((int64_t{1} << (kSlotBits * level)) - 1)) != 0) continue;

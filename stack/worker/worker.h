@@ -21,11 +21,11 @@ namespace lyre::worker {
 inline constexpr uint32_t kPortsMax = 8;
 inline constexpr uint32_t kRoutesMax = 32;
 
-/// One port as its configuration has it. Addresses are the worker's own; the queue is its alone.
+/// One port, as configured. No other worker uses its queue pair.
 struct PortBinding {
   io::PacketIo* io = nullptr;
-  /// With one of IPv6 the port has a link-local address too: it is derived where none is given.
-  /// At most kPortAddressesMax together.
+  /// At most kPortAddressesMax. With an IPv6 address among them, the port also has a link-local
+  /// address, which is derived from its MAC where none is given (RFC 4291) and counts, too.
   std::vector<InterfaceAddress> addresses;
   std::vector<IpAddress> gateways;  ///< at most one of each family
   bool takes_routers = false;       ///< learns default routers of IPv6 from their advertisements
@@ -34,7 +34,7 @@ struct PortBinding {
   IpMarking marking;
 };
 
-/// A further route: packets to network/prefix_bits leave through `port` by way of `gateway`.
+/// A further route: packets to network/prefix_bits leave through `port`, towards `gateway`.
 struct RouteBinding {
   IpAddress network;
   uint32_t prefix_bits = 0;  ///< of 32 or 128, by the family
@@ -45,33 +45,34 @@ struct RouteBinding {
 struct WorkerConfig {
   uint32_t index = 0;         ///< this worker's number
   uint32_t worker_count = 1;  ///< active opens take local ports that are `index` modulo this
-  InterWorkerRings* rings = nullptr;  ///< of all workers; none where there is one worker only
+  InterWorkerRings* rings = nullptr;  ///< of all workers; nullptr where there is one worker
   tcp::EngineConfig engine;
   tcp::ConnectionConfig connection;  ///< mss_bytes and slot_bytes are set from port and memory
   uint32_t listeners_max = 1024;
-  uint32_t contexts_max = 16;                  ///< clients at a time
+  uint32_t contexts_max = 16;                  ///< clients at one time
   uint32_t lent_slots_per_session_max = 4096;  ///< at most a receive buffer full
   uint16_t ephemeral_port_first = 32768;
   uint16_t ephemeral_port_last = 60999;
-  /// Segments that arrive together reach TCP as one. Off, for tests and comparisons, each comes
-  /// alone: slower, and nobody may see another difference.
+  /// Segments that arrive together reach TCP as one. Switched off, for tests and comparisons, each
+  /// is delivered alone: that is slower and must make no other difference.
   bool merge_received = true;
   SipKey secret;  ///< each use (sequence numbers, tables, flow labels) has a key derived from it
   uint64_t seed = 1;
-  int reply_fd = -1;           ///< an eventfd that is rung when something lies in the outbox
+  int reply_fd = -1;           ///< an eventfd, written when the outbox gets a message
   int64_t unix_offset_ns = 0;  ///< wall clock minus the monotonic clock that poll_once() is given
 };
 
-/// Where a worker writes what tools read.
+/// The shared memory in which tools read what a worker does.
 struct StatsBinding {
   channel::WorkerStats* worker = nullptr;
-  /// connections_max rows for connections, then one a listener; what has no row is not shown.
+  /// connections_max rows for connections, then one for each listener. What has no row is not
+  /// shown.
   std::span<channel::SessionRow> rows;
 };
 
 /// One core, composed: queues of the ports, TCP, sessions, timers and the rings of its clients.
-/// Thread: whoever calls poll_once(), always the same; inbox() and outbox() are the only doors for
-/// others. It takes its memory at construction, holds no lock and reads no clock.
+/// Thread: one calls poll_once(), always the same; another one may use inbox() and outbox(), and
+/// nothing else. The worker takes its memory at construction, holds no lock and reads no clock.
 class Worker {
  public:
   Worker(const WorkerConfig& config, io::PacketMemory& memory, std::span<const PortBinding> ports,
@@ -81,21 +82,21 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
 
   /// One turn: inbox, receive, submissions, timers, transmit, completions; each is bounded.
-  /// Returns the work done; 0 lets the caller decide to pause.
+  /// Returns the work done; after 0 the caller may pause.
   size_t poll_once(Nanos now);
-  /// When poll_once() must run again though nothing arrives; kNever when no timer is armed.
+  /// When poll_once() must run again even if nothing arrives; kNever when no timer is armed.
   Nanos next_deadline() const;
   /// True when a client or the control thread left something to do: the last look before a sleep.
   bool has_waiting_work();
 
-  /// Connections that are not forgotten yet, those in TIME-WAIT included.
+  /// Connections with state here, those in TIME-WAIT included.
   uint32_t connection_count() const;
-  /// Breaks off the process when something that must hold does not: between the parts, and in
-  /// `connections` of the connections, the next ones at each call (simulator, fuzzers).
+  /// Ends the process when an invariant between the parts is violated, or one of `connections`
+  /// connections; the next call checks the connections that follow (simulator, fuzzers).
   void check_invariants(uint32_t connections);
   /// True when nothing is kept any more: no client, connection, loan or packet.
   bool is_at_rest() const;
-  /// Goes on with a fresh engine that was given the state of the old one: nobody may notice.
+  /// Replaces the engine by one with the same state, which must make no difference (simulator).
   void replace_engine();
 
   Inbox& inbox();    ///< Thread: the control thread posts.

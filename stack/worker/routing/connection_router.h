@@ -38,15 +38,14 @@ concept RouterHost = requires(Host& host, const FourTuple& tuple, const WorkerMe
   host.drop(reason);
 };
 
-/// Finds the worker that has a connection. A NIC spreads packets as it likes; each connection lives
-/// with one worker, its owner. Each 4-tuple has a home, by a hash that is the same at all workers;
-/// the home keeps the owner's claim. A packet whose connection is not here goes to its home, from
-/// there to the owner, and back to this worker when the owner has copied it.
-/// Room in rings is reserved so that answers about packets can always be posted: a worker has at
-/// most kPacketsAwayMax packets away, claims leave that much room, and packets leave room for
-/// claims too.
-/// A claim is made before anything is sent that the peer could answer. A home therefore looks twice
-/// before it answers kNotFound: the claim may be in a ring that it read before it was posted.
+/// Finds the worker that has a connection. A NIC spreads packets by a hash that is not known; each
+/// connection belongs to one worker, its owner. Each 4-tuple has a home, by a hash that is the same
+/// at all workers; the home keeps the owner's claim. A packet whose connection is not here goes to
+/// its home, from there to the owner, and back to this worker when the owner has copied it. Room in
+/// rings is reserved so that answers about packets can always be posted: a worker has at most
+/// kPacketsAwayMax packets away, claims leave that much room, and packets leave room for claims
+/// too. A claim is made before anything is sent that the peer could answer. A home therefore looks
+/// twice before it answers kNotFound: the claim may be in a ring that it read before it was posted.
 /// Thread: the worker.
 class ConnectionRouter {
  public:
@@ -71,7 +70,7 @@ class ConnectionRouter {
 
   /// Whether claim() would have room now.
   bool can_claim(const FourTuple& tuple) const;
-  /// This worker has the connection. False: its home could not be told.
+  /// This worker has the connection. False: the message to its home found no room.
   bool claim(const FourTuple& tuple);
   /// This worker does not have the connection any more. When the message is lost, the home keeps an
   /// owner that answers kNotFound, until the next owner's claim.
@@ -85,7 +84,7 @@ class ConnectionRouter {
   }
   /// The connection of the packet moves to the worker that received it.
   void migrate_to_receiver(const WorkerMessage& message, const WorkerMessage::Migration& moved);
-  /// Tells all other workers what a neighbour said. What is lost, each asks for again by itself.
+  /// Sends what a neighbour said to all other workers. A worker that misses it asks by itself.
   void broadcast_neighbour_update(const WorkerMessage::Body& update);
 
   /// Takes what the rings hold, at most a ring's length of each. Returns the messages taken.
