@@ -113,8 +113,8 @@ class DeadStream : public ::testing::Test {
 
 TEST_F(DeadStream, DoesNotDelayACloseWhoseGoodbyeAnotherStreamAcknowledged) {
   comm_->begin_close();
-  EXPECT_TRUE(here_.works_until([&] { return comm_->is_goodbye_heard(); }));
-  EXPECT_FALSE(comm_->is_close_done());
+  EXPECT_TRUE(here_.works_until([&] { return comm_->goodbye().is_heard(); }));
+  EXPECT_FALSE(comm_->goodbye().is_done());
   here_.instance().close(comm_);
   EXPECT_TRUE(here_.can_leave());
 }
@@ -123,7 +123,7 @@ TEST_F(DeadStream, DoesNotDelayACloseAfterThePeersGoodbye) {
   std::vector<uint8_t> data(kGrantPromptBytes + 1);
   Request* request = nullptr;
   EXPECT_EQ(comm_->post(data.data(), data.size(), nullptr, {}, &request), Result::kSuccess);
-  EXPECT_FALSE(comm_->is_close_done());  // the grant is sent over the dead stream
+  EXPECT_FALSE(comm_->goodbye().is_done());  // the grant is sent over the dead stream
   const FrameHeader again{.type = FrameType::kGrant, .offset = 1};
   EXPECT_TRUE(here_.works_until([&] { return has_received(*alive_, again); }));
   uint8_t bye[kFrameHeaderBytes];

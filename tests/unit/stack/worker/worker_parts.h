@@ -1,0 +1,142 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <new>
+#include <optional>
+#include <vector>
+
+#include "stack/channel/abi.h"
+#include "stack/channel/stats.h"
+#include "stack/io/sim/link.h"
+#include "stack/io/sim/memory.h"
+#include "stack/worker/context_lifecycle.h"
+#include "stack/worker/control_replies.h"
+#include "stack/worker/neighbourhood.h"
+#include "stack/worker/packet_output.h"
+#include "stack/worker/port_holds.h"
+#include "stack/worker/received_payload.h"
+#include "stack/worker/region_lifecycle.h"
+#include "stack/worker/segment_output.h"
+#include "stack/worker/session_lifecycle.h"
+#include "stack/worker/stats_writer.h"
+#include "stack/worker/submissions.h"
+#include "stack/worker/transmission.h"
+#include "stack/worker/worker_state.h"
+
+namespace lyre::worker {
+
+/// The parts of a worker with one port, as Worker joins them, for tests that call one of them. The
+/// other end of the wire only collects frames.
+class WorkerParts : public ::testing::Test {
+ protected:
+  static constexpr uint32_t kConnectionsMax = 4;
+  static constexpr uint32_t kContext = 0;
+  static constexpr uint64_t kArenaBytes = 1 << 16;
+
+  explicit WorkerParts(const io::sim::LinkOptions& options = {})
+      : link(options),
+        memory({.rx_slots = 16, .frame_bytes = options.mtu_bytes + 64, .tx_packets = 256}),
+        far_memory({.rx_slots = 256, .frame_bytes = options.mtu_bytes + 64, .tx_packets = 16}),
+        far(link.add_queue(1, far_memory)),
+        state(config(), memory, 1, {&stats, {}}) {
+    neighbourhood.add_port({.io = &link.add_queue(0, memory),
+                            .addresses = {InterfaceAddress::of(kOwn, 24)},
+                            .mtu_bytes = options.mtu_bytes});
+    neighbourhood.update_routes();
+    state.now = seconds(1);
+  }
+  ~WorkerParts() override {
+    for (const Port& port : state.ports) memory.release(port.waiting());
+  }
+
+  /// The answer to an ARP request for the peer.
+  void learn_peer() {
+    neighbourhood.on_arp(0, {.operation = wire::ArpOperation::kReply,
+                             .sender_mac = kPeerMac,
+                             .sender_ip = kPeer.address,
+                             .target_mac = state.ports[0].mac(),
+                             .target_ip = kOwn});
+  }
+  /// What has left through the port, frame by frame.
+  std::vector<std::vector<uint8_t>> take_frames() {
+    state.ports[0].begin_turn();
+    state.ports[0].flush();
+    link.advance(state.now);
+    std::vector<std::vector<uint8_t>> frames;
+    io::PacketBuf* packets[16];
+    while (const size_t count = far.rx_burst(packets)) {
+      for (size_t i = 0; i < count; ++i) {
+        const auto bytes = packets[i]->bytes();
+        frames.emplace_back(bytes.begin(), bytes.end());
+      }
+      far_memory.release({packets, count});
+    }
+    return frames;
+  }
+
+  void attach() {
+    const auto layout = channel::ContextLayout::of(1, kArenaBytes, 0);
+    shared_.reset(new (std::align_val_t{4096}) uint8_t[layout.total_bytes]());
+    contexts.attach(
+        {.kind = Command::Kind::kAttach,
+         .context = kContext,
+         .memory = shared_.get(),
+         .memory_bytes = layout.total_bytes,
+         .arena_offset = layout.arena_offset,
+         .arena_bytes = kArenaBytes,
+         .rings = reinterpret_cast<channel::RingPair*>(shared_.get() + layout.rings_offset)});
+    arena = shared_.get() + layout.arena_offset;
+  }
+  /// A session of the client that connects to the peer.
+  uint32_t open() {
+    uint32_t conn = UINT32_MAX;
+    EXPECT_EQ(lifecycle.open(kContext, {}, kPeer, 0, conn), channel::EndStatus::kOk);
+    return conn;
+  }
+  std::optional<Reply> next_reply() {
+    Reply reply;
+    return replies.outbox().try_take(reply) ? std::optional(reply) : std::nullopt;
+  }
+  uint64_t drops(Drop reason) const { return stats.drops[static_cast<size_t>(reason)].get(); }
+
+  static inline const IpAddress kOwn = IpAddress::v4(0x0a090001);
+  static inline const Endpoint kPeer{IpAddress::v4(0x0a090002), 80};
+  static constexpr MacAddress kPeerMac{{2, 0, 0, 0, 0, 9}};
+
+  io::sim::Link link;
+  io::sim::Memory memory;
+  io::sim::Memory far_memory;
+  io::PacketIo& far;
+  channel::WorkerStats stats;
+  WorkerState state;
+  ControlReplies replies{state};
+  ReceivedPayload payload{state};
+  PacketOutput output{state};
+  SegmentOutput segment_output{state, output};
+  SessionLifecycle lifecycle{state, payload, output};
+  StatsWriter stats_writer{state};
+  Submissions submissions{state, {lifecycle, payload, stats_writer, replies}};
+  Transmission transmission{state, {output, segment_output, lifecycle}};
+  PortHolds holds{state, output};
+  RegionLifecycle regions{state, {lifecycle, holds, replies}};
+  ContextLifecycle contexts{state, {lifecycle, payload, submissions, regions, replies}};
+  Neighbourhood neighbourhood{state, output, lifecycle};
+  uint8_t* arena = nullptr;
+
+ private:
+  struct AlignedDelete {
+    void operator()(uint8_t* bytes) const { operator delete[](bytes, std::align_val_t{4096}); }
+  };
+  static WorkerConfig config() {
+    WorkerConfig config;
+    config.engine = {
+        .connections_max = kConnectionsMax, .sent_records_max = 64, .received_runs_max = 64};
+    config.secret = {1, 2};
+    return config;
+  }
+  std::unique_ptr<uint8_t[], AlignedDelete> shared_;
+};
+
+}  // namespace lyre::worker
