@@ -15,7 +15,7 @@ BOUND_S = 60
 
 
 def ranks_left(marker):
-    """Processes that carry `marker` in their environment."""
+    """Processes with `marker` in their environment."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:

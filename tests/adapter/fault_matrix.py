@@ -54,7 +54,7 @@ DAEMON_SECTIONS = {"tcp": {"user_timeout_ms": 5000}}
 
 
 class Wrong(Exception):
-    """A cell had another outcome than the expected one."""
+    """A cell of the matrix had another outcome than expected."""
 
 
 class Rank:
@@ -87,7 +87,7 @@ class Rank:
             self.process.stdin.flush()
 
     def hear(self, *words):
-        """The first answer that begins with one of the words; it and all before it are removed."""
+        """Takes the first answer that begins with one of the words, and drops all before it."""
         deadline = time.monotonic() + ANSWER_S
         with self._changed:
             while True:

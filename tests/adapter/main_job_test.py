@@ -122,7 +122,7 @@ class MainJob(unittest.TestCase):
 
 
 class Ipv6(unittest.TestCase):
-    """Hosts that have no other addresses, and hosts of which one prefers the other family."""
+    """Hosts with IPv6 addresses only, and hosts of which one lists the other family first."""
 
     def expect_a_job_done(self, interfaces, remote):
         with TwoHosts(Programs(ARGS.build), interfaces=interfaces) as hosts:
@@ -149,7 +149,7 @@ class Ipv6(unittest.TestCase):
 
 
 class Wires(unittest.TestCase):
-    """The ends of a memif wire may come and go in any order."""
+    """The two daemons of a memif wire may start and stop in any order."""
 
     def setUp(self):
         self.hosts = TwoHosts(Programs(ARGS.build))
@@ -182,7 +182,7 @@ class Wires(unittest.TestCase):
 
 
 class RunningJob(unittest.TestCase):
-    """A job to which something happens."""
+    """A job during which a fault is caused."""
 
     def wired_hosts(self, wire):
         hosts = WiredHosts(Programs(ARGS.build), wire,
@@ -212,7 +212,7 @@ class RunningJob(unittest.TestCase):
 
 
 class Comms(RunningJob):
-    """What `lyre comms` shows of a job, from both of its ranks."""
+    """What `lyre comms` shows of a running job, for both of its ranks."""
 
     def look(self, hosts, *options):
         with tempfile.TemporaryDirectory() as directory:
@@ -243,7 +243,7 @@ class Comms(RunningJob):
 
 
 class UnharmedJob(RunningJob):
-    """What happens to a stream or a port, with others left, costs the job nothing but time."""
+    """The failure of a stream or a port, while others work, costs the job only time."""
 
     ITERATIONS = 80
 
@@ -257,7 +257,7 @@ class UnharmedJob(RunningJob):
 
     @staticmethod
     def senders(host):
-        """Local address and port of the sessions that carry what it sends, the busiest first."""
+        """Local address and port of the sessions over which the job sends, the busiest first."""
         sessions = [session for session in host.look("sessions")["sessions"]
                     if session.get("bytes_sent", 0) > 1 << 20]
         sessions.sort(key=lambda session: session["bytes_sent"], reverse=True)
@@ -290,7 +290,7 @@ class Streams(UnharmedJob):
 
 
 class LostRail(UnharmedJob):
-    """A port goes down while its queue is full; the job goes on over the one that is left."""
+    """A port goes down while its queue is full; the job continues over the other port."""
 
     ITERATIONS = 160
     RAILS = {"10.9.5.1", "10.9.5.11"}
@@ -348,7 +348,7 @@ class Restart(RunningJob):
 
 
 class Disasters(RunningJob):
-    """Each ends the job with one line, in bounded time, with no rank left behind."""
+    """Faults that end the job: each with one line, in bounded time, and no rank stays."""
 
     def expect_error(self, process, *words):
         _out, said = process.communicate(timeout=BOUND_S)

@@ -1,4 +1,4 @@
-"""What rest costs, and what waking up from it takes: the group "idle" of tools/bench."""
+"""Processor time of idle daemons, and the time to wake up: the group "idle" of tools/bench."""
 
 import contextlib
 import ctypes
@@ -36,7 +36,7 @@ REST = {"the port wakes it (memif)": lambda programs: TwoHosts(programs, section
 
 
 def idle(bench):
-    """By memif and by AF_PACKET."""
+    """Runs the group, over memif and over AF_PACKET."""
     shares(bench)
     for how, hosts in REST.items():
         with hosts(bench.programs) as pair:
@@ -47,7 +47,7 @@ def idle(bench):
 
 
 def shares(bench):
-    """Of daemons alone, of clients, and of a process that does nothing but sleep."""
+    """Processor time of daemons, of clients, and of a process that only sleeps."""
     sleeper = "a process that only sleeps, as long as a daemon whose port cannot wake it"
     probe = [bench.program("tests/bench/rest_probe"), "sleep", str(IDLE_S)]
     contest = Contest(bench, "idle")
@@ -70,7 +70,7 @@ def daemon_share(hosts):
 
 
 def client_share(hosts):
-    """Of a server with one session, whose peer lets a minute pass between two requests."""
+    """Processor time of a server with one session; a minute passes between two requests."""
     with hosts as pair, contextlib.ExitStack() as stack:
         side = lyre_side(pair)
         server = stack.enter_context(side.serving())
@@ -141,7 +141,7 @@ def scratch():
 
 @contextlib.contextmanager
 def resting_daemon(programs, device, idle, folder, inside=()):
-    """On the first core."""
+    """A daemon on the first core, with the kernel at the other end of its wire or a probe."""
     daemon = Daemon(programs, Settings("lyre", device, f"{KERNEL['right']}/24", cores()[0],
                                        sections={"workers": {"idle": idle}}), folder, inside)
     try:
@@ -164,7 +164,7 @@ def daemon_beside_kernel(programs, idle):
 
 @contextlib.contextmanager
 def probe_beside_kernel(probe, how):
-    """The same with rest_probe on the right, on the daemon's core."""
+    """The same wire with rest_probe on its right, on the core that the daemon would have."""
     with VethPair(HONEST) as wire:
         wire.give_address(wire.left, KERNEL["left"])
         # It answers no ARP.
@@ -184,7 +184,7 @@ def probe_beside_kernel(probe, how):
 
 
 def ping_us(answerer):
-    """Median; the first one asks for a MAC address as well."""
+    """The median of the answers but the first, which includes the resolution of a MAC address."""
     with answerer as wire:
         said = output_of(on_core(cores()[1], wire.inside(wire.left, *PING)), "ping")
     return statistics.median(float(ms) * 1000 for ms in re.findall(r"time=(\S+) ms", said)[1:])
@@ -201,7 +201,7 @@ def arp_us(programs, probe, idle):
 
 
 def processor_s(pid):
-    """By the clock that rest_probe reads of itself."""
+    """Processor time that the process has used, by the kernel's clock of that process."""
     clock = ctypes.c_int()
     if processes.libc.clock_getcpuclockid(pid, ctypes.byref(clock)) != 0:
         raise Failed(f"process {pid} has no clock")

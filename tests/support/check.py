@@ -32,7 +32,7 @@ SKIPPED = {"SKIP"}
 
 @dataclasses.dataclass(frozen=True)
 class Build:
-    """One way to compile the tree, and the suites that are run on it; no suites: all of them."""
+    """One way to compile the tree, and the suites that run on it. Without suites: all of them."""
 
     name: str
     setup: tuple = ()
@@ -68,7 +68,7 @@ QUICK = (Build("normal", NORMAL, ("lint", "unit", "sim", "conformance")),)
 
 
 class Count:
-    """What the tests of all builds came to."""
+    """The results of the tests of all builds."""
 
     def __init__(self):
         self.passed = 0
@@ -95,14 +95,14 @@ def tail(path):
 
 
 def first_and_last(lines):
-    """What went wrong first, and how it ended."""
+    """The first error of an output, and its last lines."""
     first = next((i for i, line in enumerate(lines) if any(sign in line for sign in SIGNS)), 0)
     end = first + LINES_SHOWN if first else 0
     return lines[first:end] + lines[max(end, len(lines) - LINES_SHOWN):]
 
 
 def errors(path):
-    """What went wrong in a build, without what went well."""
+    """The errors of a build, without the lines about what was built."""
     with open(path, encoding="utf-8", errors="replace") as file:
         lines = [line for line in file if "error: " in line or line.startswith("FAILED: ")]
     return "".join("    " + line for line in lines[:LINES_SHOWN]) or tail(path)
@@ -135,7 +135,7 @@ def in_suites(test, suites):
 
 
 def wanted_targets(folder, suites):
-    """Files that ninja has to make for the tests of the suites; none named: everything."""
+    """Files that ninja has to make for the tests of the suites. An empty list: all files."""
     if not suites:
         return []
     needed = {target for test in introspect(folder, "--tests") if in_suites(test, suites)
@@ -155,7 +155,7 @@ def setup_text(build):
 
 
 def is_configured(build, folder):
-    """Whether the folder was set up in the way that the build wants today."""
+    """Whether the folder was configured with the present options of the build."""
     try:
         with open(os.path.join(folder, SETUP_STAMP), encoding="utf-8") as stamp:
             return stamp.read() == setup_text(build)
@@ -193,7 +193,7 @@ def configure_and_compile(build, folder, environment, count):
 
 
 def first_reason(test):
-    """The last line that a skipped test wrote says why."""
+    """The reason of a skipped test: the last line that it wrote."""
     lines = (test.get("stdout", "") + test.get("stderr", "")).strip().splitlines()
     return lines[-1] if lines else "no reason given"
 

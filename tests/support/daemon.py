@@ -67,7 +67,7 @@ class Settings:
 
 
 class Daemon:
-    """Runs from `start()` to `stop()`; everything it writes lies in `folder`.
+    """A daemon that runs from `start()` to `stop()`. All its files are in `folder`.
 
     `inside` is a command prefix, such as that of a network namespace.
     """
@@ -152,7 +152,7 @@ class Daemon:
         self._process = None
 
     def stop(self):
-        """Fails when the daemon does not stop cleanly. Nothing happens when it never started."""
+        """Fails when the daemon does not stop cleanly. Does nothing when it was never started."""
         while self._killed:
             self._killed.pop().wait()
         if self._process is None:

@@ -31,7 +31,7 @@ def say(text):
 
 
 def kernel_wire(stack):
-    """Arguments that give the kernel's share of the job a wire of its own, if there can be one."""
+    """Arguments by which the job over kernel TCP gets a wire of its own, where that is possible."""
     wire = VethPair(KERNEL_OFFLOADS)
     try:
         stack.enter_context(wire)

@@ -9,7 +9,7 @@ COMMAND_TIMEOUT_S = 20
 
 
 class NetworkError(Exception):
-    """This machine does not support the required namespaces; the text is one line."""
+    """This machine does not support the required namespaces. The text is one line."""
 
 
 def prefix_bits_of(address):
@@ -18,7 +18,7 @@ def prefix_bits_of(address):
 
 
 def kernel_congestions():
-    """Names of what this kernel has for congestion control."""
+    """The names of this kernel's congestion controls."""
     with open("/proc/sys/net/ipv4/tcp_available_congestion_control", encoding="utf-8") as file:
         return file.read().split()
 
@@ -95,7 +95,7 @@ class VethPair:
         self._made.clear()
 
     def give_address(self, name, address, prefix_bits=None):
-        """The kernel of `name` has `address`; its TCP uses `congestion`, which it must have."""
+        """Gives namespace `name` its address and a congestion control that the kernel has."""
         interface = ipaddress.ip_interface(f"{address}/{prefix_bits or prefix_bits_of(address)}")
         options = ["noprefixroute"]
         if interface.version == 6:
@@ -135,7 +135,7 @@ class VethPair:
                  "peer", "name", self.device, "address", right_mac, "netns", self.right)
 
     def pull_out(self, name):
-        """This end of the wire goes down; the other end gets no notice."""
+        """Takes this end of the wire down. The other end is not told."""
         self.run(name, "ip", "link", "set", self.device, "down")
 
     def plug_in(self, name):

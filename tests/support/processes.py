@@ -13,12 +13,12 @@ def _die_with_parent():
 
 
 def start(command, **options):
-    """subprocess.Popen whose process is killed when this one dies without having ended it."""
+    """subprocess.Popen whose process the kernel kills when this process dies first."""
     return subprocess.Popen(command, preexec_fn=_die_with_parent, **options)
 
 
 def run(command, timeout_s, **options):
-    """subprocess.run, as above, always bounded; text unless told otherwise."""
+    """subprocess.run of such a process, always with a time limit; its output is text by default."""
     options.setdefault("text", True)
     return subprocess.run(command, preexec_fn=_die_with_parent, timeout=timeout_s, check=False,
                           **options)

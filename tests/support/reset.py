@@ -29,7 +29,7 @@ def _checksum(data):
 
 
 def _packet_socket(namespace, device):
-    """Made in a thread of its own, which enters the namespace and ends there."""
+    """A socket of a namespace, made in a thread that enters the namespace and ends."""
     made = []
 
     def enter():

@@ -25,7 +25,7 @@ def cores():
 
 
 class TwoHosts:
-    """Runs while a `with` block lasts: `a` and `b` are ready and their link is up inside it."""
+    """Daemons `a` and `b`, which run inside a `with` block: both are ready and their link is up."""
 
     def __init__(self, programs, mtu=MTU, sections=None, interfaces=None, cores_of=None, wire=None):
         """`interfaces` are by name what the port's "address" shall be; default: of IPv4. `cores_of`

@@ -37,7 +37,7 @@ class Switch(BridgedPair):
         self.run(self.middle, "tc", kind, "add", "dev", self.middle_devices[1], *words)
 
     def narrow(self, rate, frames):
-        """Limits what left sends to `rate`, such as "8mbit"; `frames` may wait for that."""
+        """Limits what left sends to `rate`, such as "8mbit", with a queue of `frames`."""
         self._tc("qdisc", "root", "handle", "1:", "htb", "default", "2")
         self._tc("class", "parent", "1:", "classid", "1:2", "htb", "rate", rate)
         self._tc("qdisc", "parent", "1:2", "pfifo", "limit", str(frames))
@@ -51,7 +51,7 @@ class Switch(BridgedPair):
 
 
 class TwoPorts(Settings):
-    """A daemon on both wires of TwoRails; all ports are in one subnet, as clouds have it."""
+    """A daemon on both wires of TwoRails. All ports are in one subnet, as in clouds."""
 
     def toml(self, socket_path):
         network, host = self.address.split("/")[0].rsplit(".", 1)
