@@ -43,6 +43,7 @@ TEST(AdapterWorldFound, TheFirstStreamsPairIsThatOfTheWholeList) {
 }
 
 TEST(AdapterWorldFound, DialsDoNotSpendTheirTurnsWhereThereIsNoRouter) {
+  EXPECT_EQ(run("daemons", 293).wrong, "");
   EXPECT_EQ(run("daemons", 321).wrong, "");
 }
 
