@@ -19,21 +19,22 @@ constexpr std::string_view kKernelInterface = "kernel-interface.conf";
 constexpr std::string_view kBesideKernel = "beside-kernel-driver.conf";
 constexpr std::string_view kNoIommu = "no-iommu.conf";
 
-/// AF_PACKET and TAP: what is open needs nothing more. AF_XDP: without the capability its program
-/// would stay on the interface when the port closes.
+/// What opens a port is kept: a device that was away is opened again. AF_XDP also takes its program
+/// from the interface when the port closes.
 constexpr struct {
   std::string_view prefix;
   PortPrivileges privileges;
 } kVirtual[] = {
-    {"net_af_packet", {kRaw, 0, kKernelInterface}},
-    {"net_af_xdp", {kRaw | kNetwork, kNetwork, kKernelInterface}},
-    {"net_tap", {kNetwork, 0, kKernelInterface}},
+    {"net_af_packet", {kRaw, kRaw, kKernelInterface}},
+    {"net_af_xdp", {kRaw | kNetwork, kRaw | kNetwork | capability(CAP_BPF), kKernelInterface}},
+    {"net_tap", {kNetwork, kNetwork, kKernelInterface}},
 };
 
 /// A NIC without IOMMU gets physical addresses, which DPDK's heap and pinned client memory need
-/// again and again. Such a NIC reads and writes any memory of the machine: a process that drives it
-/// is as powerful with this capability as without it.
-constexpr PortPrivileges kWithoutIommu{kSystem, kSystem, kNoIommu};
+/// again and again; its files are root's. Such a NIC reads and writes any memory of the machine: a
+/// process that drives it is as powerful with these capabilities as without them.
+constexpr PortPrivileges kWithoutIommu{
+    kSystem, kSystem | capability(CAP_SYS_RAWIO) | capability(CAP_DAC_OVERRIDE), kNoIommu};
 /// Queues and flow rules are made by the kernel's driver, which asks for these again.
 constexpr PortPrivileges kBifurcated{kRaw, kRaw | kNetwork, kBesideKernel};
 

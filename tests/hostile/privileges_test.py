@@ -30,7 +30,8 @@ REGION_BYTES = 1 << 20
 EXIT_BAD_CONFIG = 2
 SKIPPED = 77
 # Bits of linux/capability.h.
-DAC_READ_SEARCH, NET_ADMIN, SYS_PTRACE, CHECKPOINT_RESTORE = 1 << 2, 1 << 12, 1 << 19, 1 << 40
+DAC_READ_SEARCH, NET_ADMIN, NET_RAW = 1 << 2, 1 << 12, 1 << 13
+SYS_PTRACE, CHECKPOINT_RESTORE = 1 << 19, 1 << 40
 HELPER = DAC_READ_SEARCH | SYS_PTRACE | CHECKPOINT_RESTORE
 
 
@@ -167,12 +168,25 @@ class Privileges(unittest.TestCase):
 
     def test_interfaces_of_the_kernel(self):
         with VethPair([]) as wire:
-            for device, kept in ((f"net_af_packet0,iface={wire.device}", 0),
-                                 ("net_tap0,iface=lyre0", 0)):
+            for device, kept in ((f"net_af_packet0,iface={wire.device}", NET_RAW),
+                                 ("net_tap0,iface=lyre0", NET_ADMIN)):
                 with self.subTest(device):
                     daemon, _ = self.expect_little(device, kept, "kernel-interface.conf",
                                                    wire.inside(wire.left))
                     self.assertEqual(0, processes.end(daemon), self.said())
+
+    def test_an_interface_that_comes_back_is_opened_again(self):
+        with VethPair([]) as wire:
+            daemon = self.start(f"net_af_packet0,iface={wire.device}", "kernel-interface.conf",
+                                wire.inside(wire.left))
+            self.wait_ready(daemon)
+            wire.run(wire.left, "ip", "link", "del", wire.device)
+            self.wait_for(lambda: "the device is away" in self.said(), "still there")
+            wire.run(wire.left, "ip", "link", "add", wire.device, "type", "veth", "peer", "name",
+                     wire.device, "netns", wire.right)
+            wire.run(wire.left, "ip", "link", "set", wire.device, "up")
+            self.wait_for(lambda: "the device runs again" in self.said(), "not opened again")
+            self.assertEqual(0, processes.end(daemon), self.said())
 
     def test_a_missing_drop_in_is_named(self):
         daemon = self.start("net_af_packet0,iface=lo")
