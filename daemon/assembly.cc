@@ -59,6 +59,8 @@ Result<std::unique_ptr<Assembly>> Assembly::make(const Config& config,
   if (Status status = made->make_memories(); !status.ok()) return status.error();
   if (Status status = made->open_ports(); !status.ok()) return status.error();
   if (Status status = made->make_stats(); !status.ok()) return status.error();
+  made->make_rules();
+  if (Status status = made->make_domain_stats(); !status.ok()) return status.error();
   made->make_workers(reply_fd);
   if (Status status = made->make_threads(); !status.ok()) return status.error();
   made->make_registry();
@@ -89,19 +91,46 @@ Status Assembly::open_ports() {
 }
 
 Status Assembly::make_stats() {
-  const bool is_busy = config_.idle == IdleMode::kBusy;
-  auto stats = StatsSegment::create(
-      {.daemon_name = config_.name,
-       .idle_policy = is_busy ? "busy" : "adaptive",
-       .worker_count = worker_count(),
-       .session_rows = std::min(config_.connections_max + worker::WorkerConfig{}.listeners_max,
-                                kSessionRowsMax),
-       .port_count = ports_->count(),
-       .has_hugepages = backend_->has_hugepages(),
-       .started_unix_ns = unix_now_ns()});
+  auto stats = StatsSegment::create(stats_options());
   if (!stats.ok()) return stats.error();
   stats_ = std::move(*stats);
   ports_->show(stats_);
+  return Ok{};
+}
+
+StatsOptions Assembly::stats_options() const {
+  const bool is_busy = config_.idle == IdleMode::kBusy;
+  return {.daemon_name = config_.name,
+          .idle_policy = is_busy ? "busy" : "adaptive",
+          .worker_count = worker_count(),
+          .session_rows = std::min(config_.connections_max + worker::WorkerConfig{}.listeners_max,
+                                   kSessionRowsMax),
+          .port_count = ports_->count(),
+          .has_hugepages = backend_->has_hugepages(),
+          .started_unix_ns = unix_now_ns()};
+}
+
+void Assembly::make_rules() {
+  for (const DomainConfig& domain : config_.domains) {
+    worker::DomainRules& rules = rules_.emplace_back();
+    rules.index = static_cast<uint32_t>(rules_.size() - 1);
+    rules.ports = domain.ports;
+    rules.may_listen = domain.may_listen;
+    rules.may_use_low_ports = domain.may_use_low_ports;
+    for (const Cidr& peer : domain.peers) rules.peers.push_back(peer.interface());
+  }
+}
+
+/// One domain alone sees what the administrator sees: nobody else is there.
+Status Assembly::make_domain_stats() {
+  if (config_.domains.size() < 2) return Ok{};
+  for (const DomainConfig& domain : config_.domains) {
+    StatsOptions options = stats_options();
+    options.daemon_name += "/" + domain.name;
+    auto stats = DomainStats::make(stats_, options, domain.ports);
+    if (!stats.ok()) return stats.error();
+    domain_stats_.push_back(std::move(*stats));
+  }
   return Ok{};
 }
 
@@ -126,10 +155,22 @@ void Assembly::make_workers(int reply_fd) {
   for (uint32_t i = 0; i < worker_count(); ++i) {
     config.index = i;
     config.seed = random_secret<uint64_t>();
-    workers_.push_back(std::make_unique<worker::Worker>(
-        config, *memories_[i], ports_->bindings(i), routes,
-        worker::StatsBinding{.worker = &stats_.worker(i), .rows = stats_.rows(i)}));
+    workers_.push_back(std::make_unique<worker::Worker>(config, *memories_[i], ports_->bindings(i),
+                                                        routes, stats_binding(i)));
   }
+}
+
+void Assembly::refresh_domain_stats() const {
+  for (size_t i = 0; i < domain_stats_.size(); ++i) {
+    domain_stats_[i].refresh(stats_, registry_->attached_count_of(rules_[i]));
+  }
+}
+
+worker::StatsBinding Assembly::stats_binding(uint32_t worker) const {
+  worker::StatsBinding binding{.worker = &stats_.worker(worker), .rows = stats_.rows(worker)};
+  for (const DomainStats& domain : domain_stats_)
+    binding.domain_rows.push_back(domain.rows(worker));
+  return binding;
 }
 
 Status Assembly::make_threads() {
@@ -165,7 +206,7 @@ void Assembly::make_registry() {
                       .regions = {.bytes_per_context_max = config_.registered_bytes_max,
                                   .bytes_per_uid_max = config_.registered_bytes_per_uid_max,
                                   .regions_per_uid_max = config_.regions_per_uid_max},
-                      .lend = config_.lend,
+                      .lend = config_.domains.size() == 1 ? config_.lend : Lend::kNone,
                       .lend_uid = lend_uid,
                       .ports = port_mapping()});
 }
@@ -185,14 +226,51 @@ PortMapping Assembly::port_mapping() {
 }
 
 void Assembly::make_control(const ControlThread& control) {
-  control_ = std::make_unique<ControlServer>(
-      control.io, control.mappings, *registry_, facts(),
-      ControlOptions{.socket_path = config_.socket_path,
-                     .socket_group = config_.socket_group,
-                     .socket_mode = config_.socket_mode,
-                     .connections_max = config_.contexts_max + kLookersMax,
-                     .connections_per_uid_max = config_.contexts_per_uid_max + kLookersPerUidMax,
-                     .log_lines_per_minute_max = config_.log_lines_per_minute_max});
+  for (size_t i = 0; i < config_.domains.size(); ++i) {
+    const DomainConfig& domain = config_.domains[i];
+    add_control(control, facts_of(i),
+                {.domain = domain.name,
+                 .rules = &rules_[i],
+                 .uids = domain.uids,
+                 .gids = domain.gids,
+                 .contexts_max = domain.contexts_max,
+                 .socket_path = domain.socket_path,
+                 .socket_group = domain.socket_group,
+                 .socket_mode = domain.socket_mode});
+  }
+  if (!config_.has_domains) return;
+  add_control(control, facts(),
+              {.domain = "the administrator's",
+               .serves_clients = false,
+               .socket_path = config_.socket_path,
+               .socket_mode = config_.socket_mode});
+}
+
+void Assembly::add_control(const ControlThread& control, DaemonFacts facts,
+                           ControlOptions options) {
+  options.connections_max = config_.contexts_max + kLookersMax;
+  options.connections_per_uid_max = config_.contexts_per_uid_max + kLookersPerUidMax;
+  options.log_lines_per_minute_max = config_.log_lines_per_minute_max;
+  control_.add(std::make_unique<ControlServer>(control.io, control.mappings, *registry_,
+                                               std::move(facts), std::move(options)));
+}
+
+/// What clients of a domain are told: its ports, and its sessions.
+DaemonFacts Assembly::facts_of(size_t domain) {
+  DaemonFacts known = facts();
+  const uint32_t ports = rules_[domain].ports;
+  known.ports = [this, ports] {
+    std::vector<channel::PortInfo> own;
+    const auto all = ports_->infos();
+    for (size_t i = 0; i < all.size(); ++i) {
+      if ((ports >> i & 1) != 0) own.push_back(all[i]);
+    }
+    return own;
+  };
+  if (domain_stats_.empty()) return known;
+  known.stats_fd = domain_stats_[domain].reader_fd();
+  known.stats_bytes = domain_stats_[domain].bytes();
+  return known;
 }
 
 DaemonFacts Assembly::facts() {

@@ -7,7 +7,8 @@
 
 #include "daemon/config.h"
 #include "daemon/context_registry.h"
-#include "daemon/control_server.h"
+#include "daemon/control_servers.h"
+#include "daemon/domain_stats.h"
 #include "daemon/link_watch.h"
 #include "daemon/mapping_opener.h"
 #include "daemon/port_set.h"
@@ -37,7 +38,7 @@ class Assembly {
   ~Assembly();
 
   /// Opens the control socket. Clients are served when `io` runs. Fails: as ControlServer::open().
-  Status open() { return control_->open(); }
+  Status open() { return control_.open(); }
   /// Starts the workers. Fails: as WorkerThreads::start().
   Status start() { return threads_->start(); }
 
@@ -47,7 +48,9 @@ class Assembly {
   WorkerThreads& threads() { return *threads_; }
   ContextRegistry& registry() { return *registry_; }
   LinkWatch& links() { return *links_; }
-  ControlServer& control() { return *control_; }
+  ControlServers& control() { return control_; }
+  /// What domains are shown of ports and clients.
+  void refresh_domain_stats() const;
 
  private:
   Assembly(const Config& config, std::unique_ptr<io::Backend> backend);
@@ -56,13 +59,19 @@ class Assembly {
   Status make_memories();
   Status open_ports();
   Status make_stats();
+  StatsOptions stats_options() const;
+  worker::StatsBinding stats_binding(uint32_t worker) const;
   worker::WorkerConfig worker_config(int reply_fd);
   void make_workers(int reply_fd);
   Status make_threads();
   void make_registry();
   PortMapping port_mapping();
+  void make_rules();
+  Status make_domain_stats();
   DaemonFacts facts();
+  DaemonFacts facts_of(size_t domain);
   void make_control(const ControlThread& control);
+  void add_control(const ControlThread& control, DaemonFacts facts, ControlOptions options);
 
   const Config& config_;
   // Members end in reverse: the backend outlives all that it made, and clients' memory outlives the
@@ -70,6 +79,8 @@ class Assembly {
   std::unique_ptr<io::Backend> backend_;
   std::unique_ptr<ContextRegistry> registry_;
   StatsSegment stats_;
+  std::vector<worker::DomainRules> rules_;  ///< by domain
+  std::vector<DomainStats> domain_stats_;   ///< by domain; none where there is one
   std::vector<std::unique_ptr<io::PacketMemory>> memories_;
   std::vector<OwnedFd> pool_readers_;
   std::unique_ptr<PortSet> ports_;
@@ -77,7 +88,7 @@ class Assembly {
   std::vector<std::unique_ptr<worker::Worker>> workers_;
   std::unique_ptr<WorkerThreads> threads_;
   std::unique_ptr<LinkWatch> links_;
-  std::unique_ptr<ControlServer> control_;
+  ControlServers control_;
   std::atomic<bool> was_told_of_copies_{false};  ///< the warning is written once
 };
 

@@ -4,6 +4,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
+
 #include "daemon/errno_error.h"
 
 namespace lyre {
@@ -24,6 +26,20 @@ OwnedFd process_of(int socket, int32_t pid) {
   if (::getsockopt(socket, SOL_SOCKET, kPeerPidfd, &process, &bytes) == 0) return OwnedFd(process);
   if (pid <= 0) return OwnedFd();
   return OwnedFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+}
+
+std::vector<uint32_t> groups_of(int socket, const ClientIdentity& identity) {
+  constexpr size_t kGroupsMax = 65536;  // NGROUPS_MAX
+  std::vector<uint32_t> groups(64);
+  auto bytes = static_cast<socklen_t>(groups.size() * sizeof(uint32_t));
+  int rc = ::getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &bytes);
+  if (rc != 0 && errno == ERANGE && bytes <= kGroupsMax * sizeof(uint32_t)) {
+    groups.resize(bytes / sizeof(uint32_t));  // the kernel said how many there are
+    rc = ::getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &bytes);
+  }
+  groups.resize(rc == 0 ? bytes / sizeof(uint32_t) : 0);
+  groups.push_back(identity.gid);
+  return groups;
 }
 
 std::string describe(const ClientIdentity& identity) {

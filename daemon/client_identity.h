@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "daemon/owned_fd.h"
 #include "stack/base/result.h"
@@ -21,6 +22,9 @@ Result<ClientIdentity> identity_of(int socket);
 /// A pidfd of the peer; none where there is no such process any more. From the socket if the kernel
 /// can (Linux 6.5): there the pid cannot belong to another process meanwhile.
 OwnedFd process_of(int socket, int32_t pid);
+
+/// The peer's groups: its own, and the supplementary ones where the kernel tells (Linux 4.13).
+std::vector<uint32_t> groups_of(int socket, const ClientIdentity& identity);
 
 /// For the log: "pid 17 uid 1000 gid 1000".
 std::string describe(const ClientIdentity& identity);

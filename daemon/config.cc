@@ -9,6 +9,7 @@
 #include <optional>
 #include <sstream>
 
+#include "daemon/config_domains.h"
 #include "daemon/config_keys.h"
 #include "stack/base/ipv6_address.h"
 #include "stack/channel/control.h"
@@ -18,6 +19,7 @@
 namespace lyre {
 namespace {
 
+constexpr size_t kListItemsMax = 256;
 constexpr uint32_t kPortCountMax = std::min(worker::kPortsMax, channel::kPortsMax);
 
 uint32_t line_of(const toml::node& node) { return node.source().begin.line; }
@@ -111,7 +113,8 @@ Checked check_text(const Key& key, const std::string& text) {
       std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
   if (!is_printable) return {{}, "is not printable"};
   if (key.type == KeyType::kPath && text.front() != '/') return {{}, "is not an absolute path"};
-  if (key.type == KeyType::kName && !std::all_of(text.begin(), text.end(), is_name_char)) {
+  const bool is_name = key.type == KeyType::kName || key.type == KeyType::kNames;
+  if (is_name && !std::all_of(text.begin(), text.end(), is_name_char)) {
     return {{}, "is not a name"};
   }
   return {text, {}};
@@ -200,7 +203,52 @@ Checked check_cores(const Key& key, const toml::node& node) {
   return {std::move(cores), {}};
 }
 
+/// Calls `add(item)` for each item of a list, which returns what is wrong with it.
+template <typename Add>
+Checked check_list(const toml::node& node, Add add) {
+  const toml::array* list = node.as_array();
+  if (list == nullptr) return {{}, "is not a list"};
+  if (list->size() > kListItemsMax) return {{}, "has too many items"};
+  for (const toml::node& item : *list) {
+    const std::string wrong = add(item);
+    if (!wrong.empty()) return {{}, wrong, &item};
+  }
+  return {true, {}};
+}
+
+Checked check_numbers(const Key& key, const toml::node& node) {
+  std::vector<uint32_t> numbers;
+  Checked all = check_list(node, [&](const toml::node& item) {
+    const Checked one = check_number(key, item);
+    if (one.value) numbers.push_back(static_cast<uint32_t>(std::get<int64_t>(*one.value)));
+    return one.wrong;
+  });
+  if (all.value) all.value = std::move(numbers);
+  return all;
+}
+
+/// A list of what check_text() or check_network() makes of each string.
+template <typename Item, typename Check>
+Checked check_strings(const toml::node& node, Check check) {
+  std::vector<Item> items;
+  Checked all = check_list(node, [&](const toml::node& item) -> std::string {
+    const auto text = item.value_exact<std::string>();
+    if (!text) return "is not a string";
+    const Checked one = check(*text);
+    if (one.value) items.push_back(std::get<Item>(*one.value));
+    return one.wrong;
+  });
+  if (all.value) all.value = std::move(items);
+  return all;
+}
+
 Checked check_value(const Key& key, const toml::node& node) {
+  if (key.type == KeyType::kNumbers) return check_numbers(key, node);
+  if (key.type == KeyType::kNetworks) return check_strings<Cidr>(node, check_network);
+  if (key.type == KeyType::kNames) {
+    return check_strings<std::string>(
+        node, [&](const std::string& text) { return check_text(key, text); });
+  }
   if (key.type == KeyType::kNumber) return check_number(key, node);
   if (key.type == KeyType::kCores) return check_cores(key, node);
   if (key.type == KeyType::kInterface) return check_interfaces(node);
@@ -234,7 +282,8 @@ class Reader {
   Result<Config> read(const toml::table& root) {
     if (check_sections(root) && read_plain(root, "daemon") && read_plain(root, "workers") &&
         read_plain(root, "memory") && read_plain(root, "tcp") && read_plain(root, "clients") &&
-        read_ports(root) && read_routes(root) && check_ports() && check_routes()) {
+        read_ports(root) && read_routes(root) && read_domains(root) && check_ports() &&
+        check_routes()) {
       return std::move(config_);
     }
     return Error{EINVAL, error_};
@@ -251,7 +300,7 @@ class Reader {
     for (const Key& key : config_keys()) {
       const std::string name(key.section);
       if (allowed.find("[" + name + "]") != std::string::npos) continue;
-      const bool is_array = name == "port" || name == "route";
+      const bool is_array = name == "port" || name == "route" || name == "domain";
       allowed += (allowed.empty() ? "" : ", ") + (is_array ? "[[" + name + "]]" : "[" + name + "]");
     }
     for (const auto& [name, node] : root) {
@@ -299,6 +348,10 @@ class Reader {
   }
   bool read_routes(const toml::table& root) {
     return read_array(root, "route", config_.routes, worker::kRoutesMax);
+  }
+
+  bool read_domains(const toml::table& root) {
+    return read_array(root, "domain", config_.domains, kDomainsMax);
   }
 
   bool read_section(const toml::table& table, std::string_view section, uint32_t line) {
@@ -471,7 +524,10 @@ std::string complaint(const std::string& file, uint32_t line, std::string_view k
 
 Result<Config> parse_config(std::string_view text, const std::string& name) {
   try {
-    return Reader(name).read(toml::parse(text));
+    auto config = Reader(name).read(toml::parse(text));
+    if (!config.ok()) return config.error();
+    if (Status domains = complete_domains(*config); !domains.ok()) return domains.error();
+    return config;
   } catch (const toml::parse_error& error) {
     return Error{EINVAL, complaint(name, error.source().begin.line, "not TOML",
                                    std::string(error.description()) + ", allowed: TOML 1.0")};

@@ -20,9 +20,9 @@ enum class HugepagesMode : uint8_t { kAuto, kYes, kNo };
 
 /// Which clients receive pools are lent to. The others get copies in memory of their own.
 enum class Lend : uint8_t {
-  kUid,   ///< clients of one uid
-  kAll,   ///< all clients
-  kNone,  ///< no client
+  kDomain,  ///< all clients, if one domain has all ports; else no client
+  kUid,     ///< of these, the clients of one uid
+  kNone,    ///< no client
 };
 
 /// Addresses of one port; a link-local one may be derived beside them.
@@ -52,15 +52,35 @@ struct RouteConfig {
   uint32_t line = 0;
 };
 
+/// Clients that trust each other: whoever may open one control socket.
+struct DomainConfig {
+  std::string name;
+  std::string socket_path;
+  std::string socket_group;
+  uint32_t socket_mode = 0;
+  std::vector<uint32_t> uids;           ///< members, besides the socket's permissions; with
+  std::vector<uint32_t> gids;           ///< neither: all who can open it
+  std::vector<std::string> port_names;  ///< none: all
+  uint32_t ports = UINT32_MAX;          ///< bit n: Config::ports[n]
+  bool may_listen = true;
+  bool may_use_low_ports = true;
+  std::vector<Cidr> peers;  ///< none: all networks
+  uint32_t contexts_max = UINT32_MAX;
+  uint32_t line = 0;  ///< in the file
+};
+
 /// The configuration, complete and checked. The key table in config_keys.cc has the defaults.
 struct Config {
   std::string file;
 
   std::string name;
-  std::string socket_path;
+  std::string socket_path;  ///< with `has_domains` the administrator's
   std::string socket_group;
   uint32_t socket_mode = 0;
   LogLevel log_level{};
+
+  bool has_domains = false;           ///< the file names them
+  std::vector<DomainConfig> domains;  ///< at least one; without `has_domains` that of `socket_path`
 
   std::vector<uint32_t> cores;  ///< empty: the last core that this process may use
   uint32_t cores_line = 0;      ///< in the file; 0: not given
@@ -78,7 +98,7 @@ struct Config {
   uint32_t connections_max = 0;
 
   Lend lend{};
-  int64_t lend_uid = -1;  ///< -1: that of the first client
+  int64_t lend_uid = -1;  ///< -1: not given
   uint64_t arena_bytes_max = 0;
   uint64_t registered_bytes_max = 0;
   uint64_t registered_bytes_per_uid_max = 0;
@@ -93,6 +113,11 @@ struct Config {
 Result<Config> load_config(const std::string& path);
 /// The same for `text`; messages call it `name`.
 Result<Config> parse_config(std::string_view text, const std::string& name);
+
+/// Every control socket: those of the domains and the administrator's.
+std::vector<std::string> socket_paths(const Config& config);
+/// The groups that may open one.
+std::vector<std::string> socket_groups(const Config& config);
 
 /// "FILE:LINE: KEY: text", the form of every message about a configuration; without a line 0.
 std::string complaint(const std::string& file, uint32_t line, std::string_view key,

@@ -40,7 +40,8 @@ constexpr Key kKeys[] = {
    "Name of this daemon in `lyre status`. It also separates the DPDK files of several daemons.",
    [](Config& c, const KeyValue& v) { c.name = text(v); }},
   {"daemon", "socket", KeyType::kPath, "\"/run/lyre/lyred.sock\"", 2, kSocketPathBytesMax, "",
-   "The control socket. Every process that may open it may use this stack.",
+   "The control socket. Every process that may open it may use this stack. With [[domain]] "
+   "sections it is the administrator's: mode 0600, shows everything, and serves no client.",
    [](Config& c, const KeyValue& v) { c.socket_path = text(v); }},
   {"daemon", "socket_group", KeyType::kText, "\"lyre-clients\"", 0, 32, "",
    "Group of the control socket: its members may use this stack. \"\" keeps the daemon's own "
@@ -138,6 +139,46 @@ constexpr Key kKeys[] = {
    "Name of the port through which the router is reached.",
    [](Config& c, const KeyValue& v) { c.routes.back().port_name = text(v); }},
 
+  {"domain", "name", KeyType::kName, "", 1, 31, "",
+   "Name of this domain for the log. Required.",
+   [](Config& c, const KeyValue& v) { c.domains.back().name = text(v); }},
+  {"domain", "socket", KeyType::kPath, "", 2, kSocketPathBytesMax, "",
+   "Its control socket. Required.",
+   [](Config& c, const KeyValue& v) { c.domains.back().socket_path = text(v); }},
+  {"domain", "group", KeyType::kText, "\"\"", 0, 32, "",
+   "Group of that socket. \"\" keeps the daemon's own group.",
+   [](Config& c, const KeyValue& v) { c.domains.back().socket_group = text(v); }},
+  {"domain", "mode", KeyType::kMode, "\"0660\"", 0, 0777, "",
+   "Permissions of that socket.",
+   [](Config& c, const KeyValue& v) { c.domains.back().socket_mode = small(v); }},
+  {"domain", "uids", KeyType::kNumbers, "[]", 0, UINT32_MAX - 1, "",
+   "Users who are members. With neither uids nor gids, all who can open the socket are.",
+   [](Config& c, const KeyValue& v) {
+     c.domains.back().uids = std::get<std::vector<uint32_t>>(v);
+   }},
+  {"domain", "gids", KeyType::kNumbers, "[]", 0, UINT32_MAX - 1, "",
+   "Groups whose users are members.",
+   [](Config& c, const KeyValue& v) {
+     c.domains.back().gids = std::get<std::vector<uint32_t>>(v);
+   }},
+  {"domain", "ports", KeyType::kNames, "[]", 1, 31, "",
+   "Names of the ports that it may use. [] is all.",
+   [](Config& c, const KeyValue& v) {
+     c.domains.back().port_names = std::get<std::vector<std::string>>(v);
+   }},
+  {"domain", "listen", KeyType::kFlag, "true", 0, 0, "",
+   "It may listen.",
+   [](Config& c, const KeyValue& v) { c.domains.back().may_listen = flag(v); }},
+  {"domain", "low_ports", KeyType::kFlag, "false", 0, 0, "",
+   "It may use local TCP ports below 1024.",
+   [](Config& c, const KeyValue& v) { c.domains.back().may_use_low_ports = flag(v); }},
+  {"domain", "peers", KeyType::kNetworks, "[]", 0, 0, "",
+   "Networks of the hosts to which it may connect, and from which it accepts. [] is all.",
+   [](Config& c, const KeyValue& v) { c.domains.back().peers = std::get<std::vector<Cidr>>(v); }},
+  {"domain", "contexts_max", KeyType::kNumber, "256", 1, worker::kContextsMax, "",
+   "Contexts of its clients that can be attached at the same time.",
+   [](Config& c, const KeyValue& v) { c.domains.back().contexts_max = small(v); }},
+
   {"tcp", "congestion", KeyType::kChoice, "\"cubic\"", 0, 0, "cubic|newreno|dctcp",
    "Congestion control of new connections. \"dctcp\" is for networks whose switches mark early. It "
    "requests ECN, and behaves as \"newreno\" with peers that do not have ECN.",
@@ -208,12 +249,13 @@ constexpr Key kKeys[] = {
    "Connections of each worker. The memory is reserved at the start.",
    [](Config& c, const KeyValue& v) { c.connections_max = small(v); }},
 
-  {"clients", "lend", KeyType::kChoice, "\"uid\"", 0, 0, "uid|all|none",
-   "Which clients read received bytes where the NIC put them: those of one uid, all, or none. A "
-   "client that is lent to can read what other clients receive. The others get copies.",
+  {"clients", "lend", KeyType::kChoice, "\"domain\"", 0, 0, "domain|uid|none",
+   "Which clients read received bytes where the NIC put them: all, if one domain has all ports; "
+   "of these, those of one uid; or none. A client that is lent to can read what other clients "
+   "receive. The others get copies.",
    [](Config& c, const KeyValue& v) { c.lend = choice<Lend>(v); }},
   {"clients", "uid", KeyType::kNumber, "-1", -1, UINT32_MAX - 1, "",
-   "The uid meant by lend = \"uid\". -1 is the uid of the first client since the start.",
+   "The uid meant by lend = \"uid\", which needs it. -1 is none.",
    [](Config& c, const KeyValue& v) { c.lend_uid = number(v); }},
   {"clients", "arena_bytes_max", KeyType::kNumber, "1073741824", kMiB,
    static_cast<int64_t>(channel::kArenaBytesMax), "",
@@ -291,6 +333,12 @@ std::string allowed_text(const Key& key) {
              std::to_string(kConfiguredAddressesMax) + " distinct ones";
     case KeyType::kNetwork:
       return "a network like \"10.20.0.0/16\" or \"fd00:20::/32\"";
+    case KeyType::kNetworks:
+      return "a list of networks like \"10.20.0.0/16\" or \"fd00:20::/32\"";
+    case KeyType::kNumbers:
+      return "a list of integers from " + range;
+    case KeyType::kNames:
+      return "a list of strings of " + range + " letters, digits, '_', '-', '.'";
   }
   return {};
 }

@@ -24,18 +24,22 @@ enum class KeyType : uint8_t {
   kGateways,   ///< one of these, or a list with one of each family, or "" for none
   kInterface,  ///< "10.9.0.1/24", a host's address and its network, or a list of such
   kNetwork,    ///< "10.0.0.0/8": no bit set behind the prefix
+  kNetworks,   ///< a list of these
+  kNumbers,    ///< a list of integers from min to max
+  kNames,      ///< a list of kName
 };
 
-/// A checked value: flag; number, choice (its position) or mode; text; cores; addresses.
-using KeyValue = std::variant<bool, int64_t, std::string, std::vector<uint32_t>, IpAddress,
-                              std::vector<IpAddress>, Cidr, std::vector<Cidr>>;
+/// A checked value: flag; number, choice (its position) or mode; text; numbers; addresses; names.
+using KeyValue =
+    std::variant<bool, int64_t, std::string, std::vector<uint32_t>, IpAddress,
+                 std::vector<IpAddress>, Cidr, std::vector<Cidr>, std::vector<std::string>>;
 
 /// Where a value goes: the last port or route is the one being read.
 using KeyStore = void (*)(Config& config, const KeyValue& value);
 
 /// One key of the file: the table is the truth for reading, checking, defaults and help.
 struct Key {
-  std::string_view section;  ///< "workers"; "port" and "route" are arrays of tables
+  std::string_view section;  ///< "workers"; "port", "route" and "domain" are arrays of tables
   std::string_view name;
   KeyType type;
   std::string_view default_toml;  ///< as it stands in TOML; empty: the key must be given

@@ -26,6 +26,7 @@ struct ContextRegistry::Context {
   uint32_t index = 0;
   uint64_t generation = 0;
   uint32_t uid = UINT32_MAX;
+  const worker::DomainRules* domain = nullptr;
   channel::ContextLayout layout{};
   uint64_t arena_bytes = 0;
   uint64_t copy_bytes = 0;
@@ -68,27 +69,41 @@ uint32_t ContextRegistry::held_count() const {
                                              [](const auto& c) { return c != nullptr; }));
 }
 
+uint32_t ContextRegistry::attached_count_of(const worker::DomainRules& domain) const {
+  return static_cast<uint32_t>(
+      std::count_if(contexts_.begin(), contexts_.end(), [&](const auto& context) {
+        return context != nullptr && context->is_attached && context->domain == &domain;
+      }));
+}
+
 bool ContextRegistry::has_waiting() const {
   return std::any_of(waiting_.begin(), waiting_.end(),
                      [](const auto& waiting) { return !waiting.empty(); });
 }
 
-bool ContextRegistry::is_lent_to(const ClientIdentity& identity) {
-  if (options_.lend == Lend::kAll) return true;
-  // Until the daemon ends: the pool keeps bytes that this user received.
-  if (!options_.lend_uid && options_.lend == Lend::kUid) options_.lend_uid = identity.uid;
-  return options_.lend == Lend::kUid && identity.uid == options_.lend_uid;
+bool ContextRegistry::is_lent_to(const ClientIdentity& identity) const {
+  if (options_.lend == Lend::kUid) return identity.uid == options_.lend_uid;
+  return options_.lend == Lend::kDomain;
 }
 
 /// Contexts whose memory is still held count: it is what they cost.
-Status ContextRegistry::check_contexts(uint32_t uid) const {
+Status ContextRegistry::check_contexts(const AttachTerms& terms) const {
   if (held_count() == contexts_.size()) {
     return Error{EUSERS, "all " + std::to_string(contexts_.size()) +
                              " contexts are in use (clients.contexts_max)"};
   }
-  const auto of_uid = std::count_if(contexts_.begin(), contexts_.end(), [uid](const auto& context) {
-    return context != nullptr && context->uid == uid;
-  });
+  const uint32_t uid = terms.identity.uid;
+  uint32_t of_uid = 0;
+  uint32_t of_domain = 0;
+  for (const auto& context : contexts_) {
+    if (context == nullptr) continue;
+    of_uid += context->uid == uid;
+    of_domain += context->domain == terms.domain;
+  }
+  if (of_domain >= terms.contexts_of_domain_max) {
+    return Error{EUSERS, "the domain has " + std::to_string(of_domain) +
+                             " contexts, as many as it may have (domain.contexts_max)"};
+  }
   if (of_uid < options_.contexts_per_uid_max) return Ok{};
   return Error{EUSERS, "uid " + std::to_string(uid) + " has " + std::to_string(of_uid) +
                            " contexts, as many as one uid may have "
@@ -96,13 +111,14 @@ Status ContextRegistry::check_contexts(uint32_t uid) const {
 }
 
 Result<ContextGrant> ContextRegistry::attach(const AttachTerms& terms) {
-  if (Status room = check_contexts(terms.identity.uid); !room.ok()) return room.error();
+  if (Status room = check_contexts(terms); !room.ok()) return room.error();
   auto made = make_context(terms);
   if (!made.ok()) return made.error();
   const auto free = std::find(contexts_.begin(), contexts_.end(), nullptr);
   Context& context = **made;
   context.index = static_cast<uint32_t>(free - contexts_.begin());
   context.uid = terms.identity.uid;
+  context.domain = terms.domain;
   regions_.set_owner(context.index, context.uid);
   context.generation = next_generation_++;
   fill_header(context);
@@ -200,6 +216,7 @@ void ContextRegistry::post_attach(const Context& context, const AttachTerms& ter
   command.wake_fd = context.wake_write.get();
   command.pid = terms.identity.pid;
   command.uid = terms.identity.uid;
+  command.domain = terms.domain;
   terms.label.copy(command.label.data(), command.label.size() - 1);
   auto* rings =
       reinterpret_cast<channel::RingPair*>(context.memory.data() + context.layout.rings_offset);

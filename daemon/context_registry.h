@@ -23,8 +23,8 @@ struct RegistryOptions {
   uint32_t contexts_per_uid_max = UINT32_MAX;
   uint64_t arena_bytes_max = 0;
   RegionLimits regions;
-  Lend lend = Lend::kUid;
-  std::optional<uint32_t> lend_uid;  ///< none: the first uid that attaches becomes it
+  Lend lend = Lend::kDomain;         ///< kDomain: to every client
+  std::optional<uint32_t> lend_uid;  ///< of kUid
   PortMapping ports;
   uint64_t page_bytes = system_page_bytes();
 };
@@ -33,6 +33,8 @@ struct AttachTerms {
   ClientIdentity identity;
   uint64_t arena_bytes = 0;  ///< 0: the default
   std::string label;
+  const worker::DomainRules* domain = nullptr;  ///< outlives the workers
+  uint32_t contexts_of_domain_max = UINT32_MAX;
 };
 
 /// A client's new context. Owner: the registry; descriptors are borrowed until the next detach().
@@ -81,6 +83,7 @@ class ContextRegistry {
   bool is_shut_down() const { return shut_down_count_ == workers_.count(); }
 
   uint32_t attached_count() const { return attached_count_; }
+  uint32_t attached_count_of(const worker::DomainRules& domain) const;
   uint64_t attached_total() const { return next_generation_ - 1; }
   /// Contexts whose memory exists: attached, or not detached by every worker yet.
   uint32_t held_count() const;
@@ -90,8 +93,8 @@ class ContextRegistry {
  private:
   struct Context;
 
-  Status check_contexts(uint32_t uid) const;
-  bool is_lent_to(const ClientIdentity& identity);
+  Status check_contexts(const AttachTerms& terms) const;
+  bool is_lent_to(const ClientIdentity& identity) const;
   Result<std::unique_ptr<Context>> make_context(const AttachTerms& terms);
   Status make_rings(Context& context);
   void fill_header(Context& context) const;

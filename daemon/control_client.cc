@@ -110,13 +110,19 @@ void ControlClient::end_malformed(const Error& error) {
 void ControlClient::on_attach(const channel::AttachRequest& request) {
   if (context_) return end_malformed({EPROTO, "a second attach on one connection"});
   label_ = request.label;
+  if (!server_.options_.serves_clients) {
+    return refuse({EPERM, "this socket is the administrator's: clients use that of their domain"});
+  }
   if (request.abi_version != channel::kAbiVersion) {
     return refuse({EPROTONOSUPPORT, "channel ABI " + std::to_string(request.abi_version) +
                                         " is not spoken here, only " +
                                         std::to_string(channel::kAbiVersion)});
   }
-  const AttachTerms terms{
-      .identity = identity_, .arena_bytes = request.arena_bytes, .label = label_};
+  const AttachTerms terms{.identity = identity_,
+                          .arena_bytes = request.arena_bytes,
+                          .label = label_,
+                          .domain = server_.options_.rules,
+                          .contexts_of_domain_max = server_.options_.contexts_max};
   const auto granted = server_.registry_.attach(terms);
   if (!granted.ok()) return refuse(granted.error());
   context_ = granted.value().index;
@@ -151,7 +157,8 @@ void ControlClient::grant(const ContextGrant& grant) {
     descriptors.insert(descriptors.end(), facts.pool_fds.begin(), facts.pool_fds.end());
   }
   if (reply(bytes_of(message), descriptors)) {
-    log(spdlog::level::info, "attached as context " + std::to_string(grant.index));
+    log(spdlog::level::info, "attached as context " + std::to_string(grant.index) + " of domain '" +
+                                 server_.options_.domain + "'");
   }
 }
 

@@ -136,14 +136,25 @@ void ControlServer::accept_one() {
   wait_for_client();
   const auto identity = identity_of(socket.get());
   if (!identity.ok()) return refuse(std::move(socket), {}, identity.error());
-  if (Status room = check_connections(identity.value().uid); !room.ok()) {
-    return refuse(std::move(socket), identity.value(), room.error());
-  }
+  Status allowed = check_member(socket.get(), identity.value());
+  if (allowed.ok()) allowed = check_connections(identity.value().uid);
+  if (!allowed.ok()) return refuse(std::move(socket), identity.value(), allowed.error());
   const uint64_t id = next_id_++;
   OwnedFd process = process_of(socket.get(), identity.value().pid);
   auto client = std::make_shared<ControlClient>(*this, id, std::move(socket), identity.value());
   clients_.emplace(id, client);
   client->start(std::move(process));
+}
+
+Status ControlServer::check_member(int socket, const ClientIdentity& identity) const {
+  if (options_.uids.empty() && options_.gids.empty()) return Ok{};
+  const auto has = [](const std::vector<uint32_t>& list, uint32_t id) {
+    return std::find(list.begin(), list.end(), id) != list.end();
+  };
+  bool is_member = has(options_.uids, identity.uid);
+  for (const uint32_t gid : groups_of(socket, identity)) is_member |= has(options_.gids, gid);
+  if (is_member) return Ok{};
+  return Error{EPERM, "no member of the domain '" + options_.domain + "'"};
 }
 
 Status ControlServer::check_connections(uint32_t uid) const {

@@ -55,6 +55,7 @@ void Housekeeping::look() {
   channel::StatsHeader& header = parts_.stats().header();
   header.clients.set(parts_.registry().attached_count());
   header.clients_total.set(parts_.registry().attached_total());
+  parts_.refresh_domain_stats();
   if (progress_.look(now)) keep_alive(now);
   schedule();
 }

@@ -35,7 +35,9 @@ Result<std::unique_ptr<Launcher>> Launcher::start(const Config& config, boost::a
 
 Status Launcher::assemble(const Process& process) {
   // First, before anything of another running daemon can be disturbed.
-  if (Status status = check_socket_is_free(config_.socket_path); !status.ok()) return status;
+  for (const std::string& path : socket_paths(config_)) {
+    if (Status status = check_socket_is_free(path); !status.ok()) return status;
+  }
   if (Status status = replies_.open(); !status.ok()) return status;
   auto backend = process.start_backend(config_);
   if (!backend.ok()) return backend.error();
@@ -54,6 +56,9 @@ void Launcher::run() {
   parts_->ports().log();
   spdlog::info("{} worker(s), {} pages, listening on {}", parts_->threads().count(),
                parts_->has_hugepages() ? "huge" : "ordinary", config_.socket_path);
+  for (const DomainConfig& domain : config_.domains) {
+    if (config_.has_domains) spdlog::info("domain '{}': {}", domain.name, domain.socket_path);
+  }
   shutdown_ = std::make_unique<Shutdown>(parts_->registry());
   housekeeping_ = std::make_unique<Housekeeping>(io_, *parts_, notifier_);
   replies_.begin(parts_->registry(), parts_->control(), [this] { return look_at_shutdown(); });

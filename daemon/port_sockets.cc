@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -24,23 +25,28 @@ std::string octal(mode_t mode) {
   return text;
 }
 
-/// The group that ControlServer gives the control socket to.
-gid_t clients_group(const Config& config) {
-  const group* found =
-      config.socket_group.empty() ? nullptr : ::getgrnam(config.socket_group.c_str());
-  return found != nullptr ? found->gr_gid : ::getegid();
+/// The groups that ControlServer gives the control sockets to.
+std::vector<gid_t> clients_groups(const Config& config) {
+  std::vector<gid_t> groups;
+  for (const std::string& name : socket_groups(config)) {
+    const group* found = name.empty() ? nullptr : ::getgrnam(name.c_str());
+    groups.push_back(found != nullptr ? found->gr_gid : ::getegid());
+  }
+  return groups;
 }
 
 Error refusal(const std::string& directory, const std::string& reason) {
   return Error{EPERM, "the socket's directory " + directory + " " + reason + kAllowed};
 }
 
-Status check_entry(const std::string& directory, const struct stat& file, gid_t clients_group) {
+Status check_entry(const std::string& directory, const struct stat& file,
+                   const std::vector<gid_t>& clients_groups) {
   if (!S_ISDIR(file.st_mode)) return refusal(directory, "is not a directory");
   if ((file.st_mode & S_IRWXO) != 0) {
     return refusal(directory, "has mode " + octal(file.st_mode) + ", open to others");
   }
-  if ((file.st_mode & S_IRWXG) != 0 && file.st_gid == clients_group) {
+  if ((file.st_mode & S_IRWXG) != 0 && std::find(clients_groups.begin(), clients_groups.end(),
+                                                 file.st_gid) != clients_groups.end()) {
     return refusal(directory, "has mode " + octal(file.st_mode) + ", open to group " +
                                   std::to_string(file.st_gid) + ", which may use this daemon");
   }
@@ -89,7 +95,7 @@ Status check_socket_directory(const std::string& directory, const SocketDirector
   if (file.st_uid != rule.owner && file.st_uid != 0) {
     return refusal(directory, "belongs to uid " + std::to_string(file.st_uid));
   }
-  return check_entry(directory, file, rule.clients_group);
+  return check_entry(directory, file, rule.clients_groups);
 }
 
 Status check_port_sockets(const Config& config) {
@@ -99,7 +105,7 @@ Status check_port_sockets(const Config& config) {
       if (errno == ENOENT) return Ok{};
       return no_directory(directory);
     }
-    return check_entry(directory, file, clients_group(config));
+    return check_entry(directory, file, clients_groups(config));
   });
 }
 
@@ -107,7 +113,7 @@ Status prepare_port_sockets(const Config& config) {
   return check_ports(config, [&](const std::string& directory) -> Status {
     ::mkdir(directory.c_str(), S_IRWXU);
     return check_socket_directory(directory,
-                                  {.owner = ::geteuid(), .clients_group = clients_group(config)});
+                                  {.owner = ::geteuid(), .clients_groups = clients_groups(config)});
   });
 }
 

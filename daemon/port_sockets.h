@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <string>
+#include <vector>
 
 #include "daemon/config.h"
 
@@ -12,10 +13,10 @@ namespace lyre {
 // ends the process (rte_panic) when a client connects and closes at once, and each end trusts the
 // other's offsets. The socket therefore lies in a directory that only peers can enter.
 
-/// The owner of such a directory, and the group that must not enter it.
+/// The owner of such a directory, and the groups that must not enter it.
 struct SocketDirectoryRule {
-  uid_t owner = 0;          ///< besides root
-  gid_t clients_group = 0;  ///< those who may open the control socket
+  uid_t owner = 0;                    ///< besides root
+  std::vector<gid_t> clients_groups;  ///< those who may open a control socket
 };
 
 /// Fails: one line that says who can enter `directory` and what is allowed. ENOENT: it is not

@@ -17,7 +17,7 @@ Status ReplyTaker::open() {
   return Ok{};
 }
 
-void ReplyTaker::begin(ContextRegistry& registry, ControlServer& control,
+void ReplyTaker::begin(ContextRegistry& registry, ControlServers& control,
                        std::function<bool()> on_look) {
   registry_ = &registry;
   control_ = &control;

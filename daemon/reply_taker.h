@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "daemon/context_registry.h"
-#include "daemon/control_server.h"
+#include "daemon/control_servers.h"
 #include "stack/base/result.h"
 
 namespace lyre {
@@ -24,7 +24,7 @@ class ReplyTaker {
   int bell_fd() { return bell_.native_handle(); }
   /// Begins. `on_look` is called after each periodic poll; it returns true while replies are due
   /// soon.
-  void begin(ContextRegistry& registry, ControlServer& control, std::function<bool()> on_look);
+  void begin(ContextRegistry& registry, ControlServers& control, std::function<bool()> on_look);
 
  private:
   void wait_for_bell();
@@ -35,7 +35,7 @@ class ReplyTaker {
   boost::asio::posix::stream_descriptor bell_;
   boost::asio::steady_timer timer_;
   ContextRegistry* registry_ = nullptr;
-  ControlServer* control_ = nullptr;
+  ControlServers* control_ = nullptr;
   std::function<bool()> on_look_;
   std::vector<Expulsion> expulsions_;  ///< kept for its memory
 };

@@ -80,6 +80,11 @@ std::optional<RouteResult> RouteTable::lookup_from(const IpAddress& source,
   return RouteResult{from->port, false, next_hop_of(route->gateway, destination), source};
 }
 
+std::optional<uint8_t> RouteTable::port_of(const IpAddress& address) const {
+  const OwnAddress* own = find_own(address);
+  return own == nullptr ? std::nullopt : std::optional(own->port);
+}
+
 bool RouteTable::is_own(const IpAddress& address) const { return find_own(address) != nullptr; }
 
 bool RouteTable::accepts(const IpAddress& address) const {

@@ -68,6 +68,8 @@ class RouteTable {
   std::optional<RouteResult> lookup_from(const IpAddress& source,
                                          const IpAddress& destination) const;
   bool is_own(const IpAddress& address) const;
+  /// The port of an own address.
+  std::optional<uint8_t> port_of(const IpAddress& address) const;
   /// True for an own address at which packets are accepted.
   bool accepts(const IpAddress& address) const;
   /// True for a configured address that another host has.

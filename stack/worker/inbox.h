@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "stack/channel/abi.h"
+#include "stack/worker/clients/domain_rules.h"
 #include "stack/worker/mailbox.h"
 
 namespace lyre::worker {
@@ -39,8 +40,9 @@ struct Command {
   uint64_t copy_bytes = 0;       ///< 0: nothing can be copied for the client
   bool is_lent = true;           ///< receive slots may be lent to the client; else all is copied
   bool resets_sessions = false;  ///< kDetach; else they are closed, as by the client
-  channel::RingPair* rings = nullptr;  ///< kAttach: the pair of this worker
-  int wake_fd = -1;                    ///< kAttach: the pipe's end that wakes the client
+  channel::RingPair* rings = nullptr;   ///< kAttach: the pair of this worker
+  int wake_fd = -1;                     ///< kAttach: the pipe's end that wakes the client
+  const DomainRules* domain = nullptr;  ///< kAttach: the client's; none: it may do everything
   int32_t pid = 0;
   uint32_t uid = 0;
   std::array<char, 32> label{};

@@ -27,7 +27,7 @@ PacketFate PassiveOpen::on_segment(io::PacketBuf* packet, const ip::TcpInput& in
   const auto frame = wire::parse_ethernet(packet->bytes(), ignored);
   const std::optional<MacAddress> mac =
       frame ? std::optional(frame->source) : std::optional<MacAddress>();
-  const uint32_t listener = state_.listeners.find(input.tuple.local);
+  const uint32_t listener = find_listener(input.tuple);
   if (listener != Listeners::kNone && !segment.flags.has(TcpFlags::kRst)) {
     if (!segment.flags.has(TcpFlags::kAck)) {
       if (segment.flags.has(TcpFlags::kSyn)) {
@@ -45,9 +45,20 @@ PacketFate PassiveOpen::on_segment(io::PacketBuf* packet, const ip::TcpInput& in
   return PacketFate::kUnused;
 }
 
+/// A listener at any address has none on ports that are not its domain's, and takes nobody from
+/// networks that are not its domain's.
+uint32_t PassiveOpen::find_listener(const FourTuple& tuple) const {
+  const uint32_t found = state_.listeners.find(tuple.local);
+  if (found == Listeners::kNone) return found;
+  const Context& owner = state_.contexts[state_.listeners[found].context];
+  const auto port = state_.routes.port_of(tuple.local.address);
+  const bool is_allowed = port && owner.may_talk(*port, tuple.local.port, tuple.remote.address);
+  return is_allowed ? found : Listeners::kNone;
+}
+
 bool PassiveOpen::try_reuse(uint32_t conn, const FourTuple& tuple) {
   if (state_.session(conn).context != session::kNoContext) return false;
-  if (state_.listeners.find(tuple.local) == Listeners::kNone) return false;
+  if (find_listener(tuple) == Listeners::kNone) return false;
   lifecycle_.end_silently(conn);
   return state_.find_connection(tuple) == FlowTable::kNone;
 }

@@ -28,6 +28,7 @@ class PassiveOpen {
   bool try_reuse(uint32_t conn, const FourTuple& tuple);
 
  private:
+  uint32_t find_listener(const FourTuple& tuple) const;
   void on_syn(uint32_t listener, const FourTuple& tuple, const tcp::SegmentIn& segment,
               std::optional<SeqNum> iss_after, std::optional<MacAddress> mac);
   void bind(uint32_t conn, uint32_t listener, const FourTuple& tuple, const ip::RouteResult& route);

@@ -108,7 +108,10 @@ channel::EndStatus SessionLifecycle::open(uint32_t context, const Endpoint& loca
   const auto route = local.address.is_unspecified()
                          ? state_.routes.lookup(remote.address)
                          : state_.routes.lookup_from(local.address, remote.address);
-  if (!route || remote.port == 0) return channel::EndStatus::kUnreachable;
+  if (!route || remote.port == 0 ||
+      !state_.contexts[context].may_talk(route->port, local.port, remote.address)) {
+    return channel::EndStatus::kUnreachable;
+  }
   FourTuple tuple{.local = {route->source, local.port}, .remote = remote};
   if (!local.address.is_unspecified()) tuple.local.address = local.address;
   if (tuple.local.port == 0) {
@@ -330,7 +333,7 @@ void SessionLifecycle::release_if_done(uint32_t conn) {
   state_.timers.stop(conn);
   state_.transmit_queue.remove(conn);
   state_.release_neighbour(done);
-  if (conn < state_.stats.rows.size()) state_.stats.rows[conn].write(nullptr);
+  state_.stats.clear_row(conn);
   state_.engine.release(conn);
   done.generation = 0;
 }

@@ -97,7 +97,14 @@ void StatsWriter::write_row(uint32_t conn) {
   view.undone_reductions = info.undone_reductions;
   view.opened_unix_ns = shown.opened_at.value + state_.config.unix_offset_ns;
   view.updated_unix_ns = state_.now.value + state_.config.unix_offset_ns;
-  state_.stats.rows[conn].write(&view);
+  state_.stats.write_row(conn, &view, domain_of(shown.context));
+}
+
+/// UINT32_MAX for a session that its client left: it belongs to the daemon.
+uint32_t StatsWriter::domain_of(uint32_t context) const {
+  if (context == session::kNoContext) return UINT32_MAX;
+  const DomainRules* rules = state_.contexts[context].attached.domain;
+  return rules == nullptr ? UINT32_MAX : rules->index;
 }
 
 void StatsWriter::show_owner(channel::SessionView& view, uint32_t context) const {
@@ -110,7 +117,7 @@ void StatsWriter::show_owner(channel::SessionView& view, uint32_t context) const
 void StatsWriter::write_listener_row(uint32_t index) {
   const uint64_t row = uint64_t{state_.config.engine.connections_max} + index;
   if (row >= state_.stats.rows.size()) return;
-  if (!state_.listeners.is_open(index)) return state_.stats.rows[row].write(nullptr);
+  if (!state_.listeners.is_open(index)) return state_.stats.clear_row(row);
   const Listener& shown = state_.listeners[index];
   channel::SessionView view{};
   std::memcpy(view.local_address, shown.local.address.bytes.data(), 16);
@@ -118,7 +125,7 @@ void StatsWriter::write_listener_row(uint32_t index) {
   view.is_listener = 1;
   view.worker = state_.config.index;
   show_owner(view, shown.context);
-  state_.stats.rows[row].write(&view);
+  state_.stats.write_row(row, &view, domain_of(shown.context));
 }
 
 }  // namespace lyre::worker

@@ -26,6 +26,7 @@ class StatsWriter {
   void write_some();
   void write_port_counters();
   void write_row(uint32_t conn);
+  uint32_t domain_of(uint32_t context) const;
   void show_owner(channel::SessionView& view, uint32_t context) const;
 
   WorkerState& state_;

@@ -142,6 +142,15 @@ const char* Submissions::on_listen(Context& context, const channel::Submission& 
   return nullptr;
 }
 
+/// Whom a listener may accept is asked for each SYN.
+bool Submissions::may_listen(const Context& context, const Endpoint& local) const {
+  const DomainRules* rules = context.attached.domain;
+  if (rules == nullptr) return true;
+  const auto port = state_.routes.port_of(local.address);
+  return rules->may_listen && rules->allows_local(local.port) &&
+         (!port || rules->allows_port(*port));
+}
+
 /// Opens a listener. `local` gets a port where it has none.
 channel::EndStatus Submissions::listen(Context& context, Endpoint& local,
                                        const channel::Submission& entry, uint32_t& index) {
@@ -149,6 +158,7 @@ channel::EndStatus Submissions::listen(Context& context, Endpoint& local,
   if (!local.address.is_unspecified() && !state_.routes.is_own(local.address)) {
     return channel::EndStatus::kAddressUnknown;
   }
+  if (!may_listen(context, local)) return channel::EndStatus::kAddressUnknown;
   if (local.port == 0) {
     const auto port = parts_.lifecycle.choose_port(local.address, Endpoint{});
     if (!port) return channel::EndStatus::kNoResources;

@@ -39,6 +39,7 @@ class Submissions {
   const char* on_session_submission(Context& context, const channel::Submission& entry);
   const char* on_connect(Context& context, const channel::Submission& entry);
   const char* on_listen(Context& context, const channel::Submission& entry);
+  bool may_listen(const Context& context, const Endpoint& local) const;
   channel::EndStatus listen(Context& context, Endpoint& local, const channel::Submission& entry,
                             uint32_t& index);
   const char* on_close_listen(Context& context, const channel::Submission& entry);

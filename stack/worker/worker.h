@@ -68,6 +68,24 @@ struct StatsBinding {
   /// connections_max rows for connections, then one for each listener. What has no row is not
   /// shown.
   std::span<channel::SessionRow> rows;
+  /// As many again for each domain, where there are several: each shows its own sessions only.
+  std::vector<std::span<channel::SessionRow>> domain_rows;
+
+  /// Row `index` shows `view`, which belongs to `domain`, if that is one; nullptr: nothing.
+  void write_row(size_t index, const channel::SessionView* view,
+                 uint32_t domain = UINT32_MAX) const {
+    if (index < rows.size()) rows[index].write(view);
+    for (size_t i = 0; i < domain_rows.size(); ++i) {
+      if (index >= domain_rows[i].size()) continue;
+      channel::SessionRow& row = domain_rows[i][index];
+      if (i == domain) {
+        row.write(view);
+      } else if (row.is_used != 0) {
+        row.write(nullptr);
+      }
+    }
+  }
+  void clear_row(size_t index) const { write_row(index, nullptr); }
 };
 
 /// One core, composed: queues of the ports, TCP, sessions, timers and the rings of its clients.

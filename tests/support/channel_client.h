@@ -22,7 +22,7 @@ class ChannelClient {
 
   ChannelClient(worker::Worker& worker, uint32_t context, bool is_lent = true,
                 uint64_t arena_bytes = kArenaBytes, uint64_t copy_bytes = kCopyBytes,
-                uint32_t uid = 0)
+                uint32_t uid = 0, const worker::DomainRules* domain = nullptr)
       : worker_(worker),
         context_(context),
         layout_(channel::ContextLayout::of(1, arena_bytes, copy_bytes)),
@@ -40,6 +40,7 @@ class ChannelClient {
     command.copy_offset = layout_.copy_offset;
     command.copy_bytes = copy_bytes;
     command.is_lent = is_lent;
+    command.domain = domain;
     command.rings = rings_;
     command.uid = uid;
     LYRE_CHECK(worker_.inbox().try_post(command));
@@ -79,7 +80,10 @@ class ChannelClient {
   }
   uint32_t submission_room() { return submissions_.room(); }
   bool listen(uint16_t port, uint64_t cookie, uint16_t backlog = 16) {
-    channel::Submission entry = open(channel::Op::kListen, {.port = port}, {}, cookie);
+    return listen_at({.port = port}, cookie, backlog);
+  }
+  bool listen_at(const Endpoint& local, uint64_t cookie, uint16_t backlog = 16) {
+    channel::Submission entry = open(channel::Op::kListen, local, {}, cookie);
     entry.backlog = backlog;
     return submit(entry);
   }

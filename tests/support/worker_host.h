@@ -24,6 +24,7 @@ struct HostOptions {
   uint64_t seed = 1;
   tcp::ConnectionConfig connection{};
   IpMarking marking{};
+  uint32_t domains = 0;  ///< with rows of their own
 };
 
 /// A host of the simulated wire: the real worker on simulated packet memory.
@@ -35,7 +36,8 @@ class WorkerHost {
                  .tx_packets = 256,
                  .segment_bytes = options.segment_bytes}),
         stats_(new channel::WorkerStats()),
-        rows_(new channel::SessionRow[options.connections_max + kListenerRows]()) {
+        row_count_(options.connections_max + kListenerRows),
+        rows_(new channel::SessionRow[row_count_ * (1 + options.domains)]()) {
     std::vector<worker::PortBinding> ports;
     ports.push_back({.io = &link.add_queue(options.end, memory_),
                      .addresses = addresses_of(options),
@@ -56,15 +58,30 @@ class WorkerHost {
     config.contexts_max = options.contexts_max;
     config.secret = {options.seed, ~options.seed};
     config.seed = options.seed;
-    worker_ = std::make_unique<worker::Worker>(
-        config, memory_, ports, std::span<const worker::RouteBinding>{},
-        worker::StatsBinding{stats_.get(), {rows_.get(), options.connections_max + kListenerRows}});
+    worker::StatsBinding stats{.worker = stats_.get(), .rows = {rows_.get(), row_count_}};
+    for (uint32_t i = 0; i < options.domains; ++i) {
+      stats.domain_rows.push_back({&domain_row(i, 0), row_count_});
+    }
+    worker_ = std::make_unique<worker::Worker>(config, memory_, ports,
+                                               std::span<const worker::RouteBinding>{}, stats);
   }
 
   worker::Worker& worker() { return *worker_; }
   io::sim::Memory& memory() { return memory_; }
   channel::WorkerStats& stats() { return *stats_; }
   channel::SessionRow& row(uint32_t index) { return rows_[index]; }
+  channel::SessionRow& domain_row(uint32_t domain, uint32_t index) {
+    return rows_[(1 + domain) * row_count_ + index];
+  }
+  /// Used rows, of all of them or of a domain's.
+  uint32_t shown_sessions(int domain = -1) {
+    uint32_t count = 0;
+    channel::SessionView view;
+    for (size_t i = 0; i < row_count_; ++i) {
+      count += rows_[static_cast<size_t>(1 + domain) * row_count_ + i].read(view);
+    }
+    return count;
+  }
   uint64_t drops(Drop reason) const { return stats_->drops[static_cast<size_t>(reason)].get(); }
 
  private:
@@ -77,6 +94,7 @@ class WorkerHost {
 
   io::sim::Memory memory_;
   std::unique_ptr<channel::WorkerStats> stats_;
+  const size_t row_count_;
   std::unique_ptr<channel::SessionRow[]> rows_;
   std::unique_ptr<worker::Worker> worker_;
 };

@@ -44,6 +44,13 @@ struct Context {
 
   CopyBlocks copy_blocks;
 
+  /// True when the client may have a connection between these, through this port.
+  bool may_talk(uint32_t port, uint16_t local_port, const IpAddress& peer) const {
+    const DomainRules* rules = attached.domain;
+    return rules == nullptr || (rules->allows_port(port) && rules->allows_local(local_port) &&
+                                rules->allows_peer(peer));
+  }
+
   channel::ContextHeader& header() const {
     return *reinterpret_cast<channel::ContextHeader*>(attached.memory);
   }

@@ -40,7 +40,7 @@ TEST(Config, TakesDefaultsFromTheTable) {
   EXPECT_EQ(config.value().ports.at(0).mtu_bytes, 1500u);
   EXPECT_FALSE(config.value().ports.at(0).is_trusted);
   EXPECT_TRUE(config.value().ports.at(0).gateways.empty());
-  EXPECT_EQ(config.value().lend, Lend::kUid);
+  EXPECT_EQ(config.value().lend, Lend::kDomain);
   EXPECT_EQ(config.value().lend_uid, -1);
 }
 
@@ -102,6 +102,76 @@ TEST(Config, ReadsEveryKind) {
   EXPECT_EQ(config.value().ports.at(1).addresses.at(0), (Cidr{IpAddress::v4(0x0a080001), 16}));
   EXPECT_EQ(config.value().routes.at(0).port, 1u);
   EXPECT_EQ(config.value().routes.at(0).network.prefix_bits, 16u);
+}
+
+TEST(Config, WithoutDomainsEverybodyIsOfOne) {
+  const auto config = parse_config(kPort, "f.toml");
+  ASSERT_TRUE(config.ok()) << config.error().text;
+  EXPECT_FALSE(config.value().has_domains);
+  ASSERT_EQ(config.value().domains.size(), 1u);
+  const DomainConfig& domain = config.value().domains[0];
+  EXPECT_EQ(domain.socket_path, "/run/lyre/lyred.sock");
+  EXPECT_EQ(domain.socket_group, "lyre-clients");
+  EXPECT_EQ(domain.ports, UINT32_MAX);
+  EXPECT_TRUE(domain.may_listen && domain.may_use_low_ports);
+  EXPECT_EQ(socket_paths(config.value()), std::vector<std::string>{"/run/lyre/lyred.sock"});
+}
+
+TEST(Config, ReadsDomains) {
+  const auto config = parse_config(std::string(kPort) +
+                                       "[[port]]\nname=\"rail1\"\ndevice=\"0000:00:10.0\"\n"
+                                       "address=\"10.8.0.1/16\"\n"
+                                       "[[domain]]\nname=\"a\"\nsocket=\"/run/lyre/a.sock\"\n"
+                                       "group=\"team-a\"\nuids=[1000,1001]\ngids=[7]\n"
+                                       "ports=[\"rail1\"]\nlisten=false\nlow_ports=true\n"
+                                       "peers=[\"10.8.0.0/16\"]\ncontexts_max=3\n"
+                                       "[[domain]]\nname=\"b\"\nsocket=\"/run/lyre/b.sock\"\n",
+                                   "f.toml");
+  ASSERT_TRUE(config.ok()) << config.error().text;
+  EXPECT_TRUE(config.value().has_domains);
+  EXPECT_EQ(config.value().socket_mode, 0600u);
+  EXPECT_EQ(config.value().socket_group, "");
+  const DomainConfig& a = config.value().domains.at(0);
+  EXPECT_EQ(a.socket_mode, 0660u);
+  EXPECT_EQ(a.uids, (std::vector<uint32_t>{1000, 1001}));
+  EXPECT_EQ(a.gids, std::vector<uint32_t>{7});
+  EXPECT_EQ(a.ports, 2u);
+  EXPECT_FALSE(a.may_listen);
+  EXPECT_TRUE(a.may_use_low_ports);
+  EXPECT_EQ(a.peers.at(0).prefix_bits, 16u);
+  EXPECT_EQ(a.contexts_max, 3u);
+  const DomainConfig& b = config.value().domains.at(1);
+  EXPECT_EQ(b.ports, UINT32_MAX);
+  EXPECT_TRUE(b.may_listen);
+  EXPECT_FALSE(b.may_use_low_ports);
+  EXPECT_EQ(socket_groups(config.value()), (std::vector<std::string>{"team-a", ""}));
+}
+
+TEST(Config, WrongDomainsAreNamed) {
+  const std::string a =
+      std::string(kPort) + "[[domain]]\nname=\"a\"\nsocket=\"/run/lyre/a.sock\"\n";
+  EXPECT_EQ(error_of(a + "ports=[\"rail7\"]\n"),
+            "f.toml:5: domain.ports: 'rail7' is not a port, allowed: rail0");
+  EXPECT_EQ(error_of(a + "[[domain]]\nname=\"a\"\nsocket=\"/run/lyre/b.sock\"\n"),
+            "f.toml:8: domain.name: of 'a' is taken by the domain 'a', allowed: another one");
+  EXPECT_EQ(error_of(a + "[[domain]]\nname=\"b\"\nsocket=\"/run/lyre/a.sock\"\n"),
+            "f.toml:8: domain.socket: of 'b' is taken by the domain 'a', allowed: another one");
+  EXPECT_EQ(
+      error_of(std::string(kPort) + "[[domain]]\nname=\"a\"\nsocket=\"/run/lyre/lyred.sock\"\n"),
+      "f.toml:5: domain.socket: of 'a' is taken by daemon.socket, allowed: another one");
+  EXPECT_THAT(error_of(a + "uids=[-1]\n"),
+              HasSubstr("f.toml:8: domain.uids: '-1' is out of range"));
+  EXPECT_THAT(error_of(a + "uids=7\n"), HasSubstr("domain.uids: '7' is not a list, allowed: "));
+  EXPECT_THAT(error_of(a + "peers=[\"10.8.0.1/16\"]\n"),
+              HasSubstr("domain.peers: '10.8.0.1/16' has bits set behind the prefix"));
+  EXPECT_THAT(error_of(a + "ports=[\"a b\"]\n"), HasSubstr("domain.ports: 'a b' is not a name"));
+}
+
+// The first uid to attach became it: after each start, whoever came first was trusted.
+TEST(Config, LendingToAUidNeedsTheUid) {
+  EXPECT_THAT(error_of(std::string("[clients]\nlend=\"uid\"\n") + kPort),
+              StartsWith("f.toml: clients.uid: missing for lend = \"uid\", allowed: "));
+  EXPECT_EQ(error_of(std::string("[clients]\nlend=\"uid\"\nuid=1000\n") + kPort), "");
 }
 
 TEST(Config, LoneAddressMayHaveARouterOutside) {
@@ -333,9 +403,10 @@ TEST(ShippedConfig, HasEveryKeyOnceWithItsDefault) {
 TEST(ShippedConfig, IsRightOnceItsCommentsAreTakenAway) {
   std::string text;
   for (const ShippedKey& key : shipped_keys()) {
-    const std::string header = key.section == "port" || key.section == "route"
-                                   ? "[[" + key.section + "]]\n"
-                                   : "[" + key.section + "]\n";
+    const std::string header =
+        key.section == "port" || key.section == "route" || key.section == "domain"
+            ? "[[" + key.section + "]]\n"
+            : "[" + key.section + "]\n";
     if (text.find(header) == std::string::npos) text += header;
     text += key.name + " = " + key.value + "\n";
   }

@@ -25,6 +25,7 @@ RegistryOptions limited_options() {
   RegistryOptions options;
   options.contexts_max = 3;
   options.arena_bytes_max = 8 << 20;
+  options.lend = Lend::kUid;
   options.lend_uid = 7;
   return options;
 }
@@ -130,12 +131,28 @@ TEST_F(ContextRegistryTest, LendsToItsOwnUidOnly) {
   EXPECT_GT(workers.posted[0][1].copy_bytes, 0u);
 }
 
-TEST_F(ContextRegistryTest, LendsToTheFirstUidWhenNoneIsConfigured) {
+TEST_F(ContextRegistryTest, LendsToNobodyWhoIsNotNamed) {
   RegistryOptions options{.contexts_max = 3, .arena_bytes_max = 8 << 20, .lend = Lend::kUid};
-  ContextRegistry first_come(workers, options);
-  EXPECT_TRUE(first_come.attach(terms_of(1000)).value().is_lent_to);
-  EXPECT_FALSE(first_come.attach(terms_of(0)).value().is_lent_to);
-  EXPECT_TRUE(first_come.attach(terms_of(1000)).value().is_lent_to);
+  ContextRegistry unnamed(workers, options);
+  EXPECT_FALSE(unnamed.attach(terms_of(1000)).value().is_lent_to);
+  EXPECT_FALSE(unnamed.attach(terms_of(0)).value().is_lent_to);
+}
+
+TEST_F(ContextRegistryTest, ADomainHasAShareOfTheContexts) {
+  RegistryOptions options{.contexts_max = 3, .arena_bytes_max = 8 << 20, .lend = Lend::kDomain};
+  ContextRegistry shared(workers, options);
+  const worker::DomainRules one, other;
+  AttachTerms terms = terms_of(7);
+  terms.domain = &one;
+  terms.contexts_of_domain_max = 1;
+  EXPECT_TRUE(shared.attach(terms).value().is_lent_to);
+  EXPECT_EQ(workers.posted[1].back().domain, &one);
+  const auto refused = shared.attach(terms);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().text,
+            "the domain has 1 contexts, as many as it may have (domain.contexts_max)");
+  terms.domain = &other;
+  EXPECT_TRUE(shared.attach(terms).ok());
 }
 
 TEST_F(ContextRegistryTest, MemoryStaysUntilEveryWorkerHasLetGo) {

@@ -29,8 +29,7 @@ inline RegistryOptions registry_options() {
   options.contexts_max = 4;
   options.arena_bytes_max = 8 << 20;
   options.regions.bytes_per_context_max = 1 << 20;
-  options.lend = Lend::kAll;
-  options.lend_uid = 0;
+  options.lend = Lend::kDomain;
   return options;
 }
 

@@ -47,8 +47,8 @@ class PortSockets : public ::testing::Test {
   }
 
   std::string directory_;
-  const SocketDirectoryRule own_{.owner = ::geteuid(), .clients_group = ::getegid()};
-  const SocketDirectoryRule peers_{.owner = ::geteuid(), .clients_group = ::getegid() + 1};
+  const SocketDirectoryRule own_{.owner = ::geteuid(), .clients_groups = {::getegid()}};
+  const SocketDirectoryRule peers_{.owner = ::geteuid(), .clients_groups = {::getegid() + 1}};
 };
 
 TEST_F(PortSockets, ADirectoryKeepsClientsAndOthersOut) {

@@ -15,8 +15,11 @@ using Answer = worker::Reply::Kind;
 class ReplyTakerTest : public ControlServerTest {
  protected:
   ReplyTakerTest() {
+    server_.reset();
     EXPECT_TRUE(taker_.open().ok());
-    taker_.begin(registry_, *server_, [this] {
+    servers_.add(std::make_unique<ControlServer>(io_, mappings_, registry_, facts(), options()));
+    EXPECT_TRUE(servers_.open().ok());
+    taker_.begin(registry_, servers_, [this] {
       ++looks_;
       return is_due_;
     });
@@ -27,6 +30,7 @@ class ReplyTakerTest : public ControlServerTest {
     ASSERT_EQ(expect_message<channel::AttachReply>(client, Control::kAttached).error, 0);
   }
 
+  ControlServers servers_;
   ReplyTaker taker_{io_};
   int looks_ = 0;
   bool is_due_ = false;

@@ -1,0 +1,338 @@
+#!/usr/bin/env python3
+"""Two domains of one daemon: what the clients of one can read and see of the other.
+
+usage: domains_test.py LYRED LYRE LIBLYRE      exit status 77: skipped, with the reason
+"""
+
+import ctypes
+import json
+import mmap
+import os
+import re
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.dont_write_bytecode = True
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "support"))
+
+import processes
+
+OWNER_ID, STRANGER_ID = 54322, 65534
+TIMEOUT_S = 30
+SKIPPED = 77
+ADDRNOTAVAIL, UNREACHABLE = -6, -4
+ENDED = 2
+# Received bytes that are looked for: nothing else on the machine looks like this.
+MARK = b"what one domain receives is read by no other: " * 400
+DESCRIPTORS_MAX = 200
+
+
+def constant(header, name):
+    """Of the channel, as the source has it."""
+    path = os.path.join(HERE, "..", "..", "stack", "channel", header)
+    with open(path, encoding="utf-8") as file:
+        return int(re.search(name + r" = (\d+);", file.read())[1])
+
+
+def abi_version():
+    return constant("abi.h", "kAbiVersion")
+
+
+def control_version():
+    return constant("control.h", "kControlVersion")
+
+
+class Options(ctypes.Structure):
+    """lyre_options."""
+
+    _fields_ = [("struct_bytes", ctypes.c_uint64), ("socket_path", ctypes.c_char_p),
+                ("label", ctypes.c_char_p), ("arena_bytes", ctypes.c_uint64)]
+
+
+class Client:
+    """A client of the library."""
+
+    def __init__(self, library, path):
+        self.library = ctypes.CDLL(library)
+        self.context = ctypes.c_void_p()
+        options = Options(ctypes.sizeof(Options), path.encode(), b"domains", 1 << 20)
+        code = self.library.lyre_context_open(ctypes.byref(options), ctypes.byref(self.context))
+        if code != 0:
+            raise OSError(f"lyre_context_open: {code}")
+
+    def address(self, text):
+        out = ctypes.create_string_buffer(24)
+        if self.library.lyre_addr_parse(text.encode(), out) != 0:
+            raise ValueError(text)
+        return out
+
+    def listen(self, text):
+        """The listener, or the error."""
+        listener = ctypes.c_void_p()
+        code = self.library.lyre_listen(self.context, self.address(text), 4,
+                                        ctypes.byref(listener))
+        return listener if code == 0 else code
+
+    def until(self, is_done):
+        deadline = time.monotonic() + TIMEOUT_S
+        while not is_done():
+            if time.monotonic() > deadline:
+                raise TimeoutError
+            self.library.lyre_poll(self.context, 1)
+
+    def connect(self, text):
+        session = ctypes.c_void_p()
+        if self.library.lyre_connect(self.context, None, self.address(text),
+                                     ctypes.byref(session)) != 0:
+            raise OSError("lyre_connect")
+        return session
+
+    def error_of(self, text):
+        """Why a connection cannot be opened."""
+        session = self.connect(text)
+        self.until(lambda: self.library.lyre_state(session) == ENDED)
+        return self.library.lyre_session_error(session)
+
+    def transfer(self, text):
+        """Sends the mark to itself and receives it."""
+        listener, accepted = self.listen(text), ctypes.c_void_p()
+        session = self.connect(text)
+        self.until(lambda: self.library.lyre_accept(listener, ctypes.byref(accepted)) == 0)
+        self.until(lambda: self.library.lyre_state(session) == 1)
+        self.library.lyre_send.restype = self.library.lyre_recv.restype = ctypes.c_int64
+        if self.library.lyre_send(session, MARK, ctypes.c_size_t(len(MARK))) != len(MARK):
+            raise OSError("lyre_send")
+        got, part = b"", ctypes.create_string_buffer(len(MARK))
+
+        def receive():
+            nonlocal got
+            count = self.library.lyre_recv(accepted, part, ctypes.c_size_t(len(MARK)))
+            got += part.raw[:max(count, 0)]
+            return len(got) == len(MARK)
+
+        self.until(receive)
+        if got != MARK:
+            raise OSError("other bytes came")
+
+
+def attach(path):
+    """Attaches without the library. Every descriptor that the daemon gives."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    connection.connect(path)
+    body = struct.pack("<IIQ64s", abi_version(), 0, 1 << 20, b"stranger")
+    header = struct.pack("<IIII", 0x4C595243, control_version(), 1, 16 + len(body))
+    connection.send(header + body)
+    _, descriptors, _, _ = socket.recv_fds(connection, 1 << 16, DESCRIPTORS_MAX)
+    return connection, descriptors
+
+
+def has_mark(descriptor):
+    size = os.fstat(descriptor).st_size
+    if size == 0:
+        return False
+    try:
+        with mmap.mmap(descriptor, size, prot=mmap.PROT_READ) as memory:
+            return memory.find(MARK[:200]) >= 0
+    except OSError:
+        return False  # a pipe or an eventfd
+
+
+class Domains(unittest.TestCase):
+    lyred = lyre = liblyre = ""
+
+    def setUp(self):
+        # Not below the build folder, which may be closed to other users.
+        self.folder = tempfile.mkdtemp(prefix="lyre-", dir="/tmp")
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        os.chmod(self.folder, 0o755)
+        self.library = shutil.copy(self.liblyre, os.path.join(self.folder, "liblyre.so"))
+        os.mkdir(os.path.join(self.folder, "wire"), 0o700)
+        self.admin, self.own, self.other = (self.path(f"{name}.sock")
+                                            for name in ("admin", "own", "other"))
+        self.log = self.path("log")
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def start(self, domains, mode="0600"):
+        config = self.path("lyred.toml")
+        with open(config, "w", encoding="utf-8") as file:
+            file.write(f'[daemon]\nsocket = "{self.admin}"\nsocket_group = ""\n'
+                       f'socket_mode = "{mode}"\n'
+                       f'[workers]\ncores = [{min(os.sched_getaffinity(0))}]\n'
+                       '[memory]\nhugepages = "no"\n'
+                       '[[port]]\nname = "wire"\naddress = "10.9.0.1/24"\n'
+                       f'device = "net_memif0,role=server,socket={self.folder}/wire/w.sock"\n'
+                       + domains)
+        with open(self.log, "w", encoding="utf-8") as log:
+            daemon = processes.start([self.lyred, "--config", config], stderr=log,
+                                     env=dict(os.environ, RUNTIME_DIRECTORY=self.folder))
+        self.addCleanup(processes.end, daemon)
+        deadline = time.monotonic() + TIMEOUT_S
+        while "listening on" not in self.said():
+            self.assertIsNone(daemon.poll(), self.said())
+            self.assertLess(time.monotonic(), deadline, self.said())
+            time.sleep(0.02)
+
+    def start_two(self, extra=""):
+        self.start(f'[[domain]]\nname = "own"\nsocket = "{self.own}"\nmode = "0666"\n'
+                   f'uids = [{OWNER_ID}]\n'
+                   f'[[domain]]\nname = "other"\nsocket = "{self.other}"\nmode = "0666"\n'
+                   f'uids = [{STRANGER_ID}]\n' + extra)
+
+    def said(self):
+        with open(self.log, encoding="utf-8") as log:
+            return log.read()
+
+    def as_user(self, user, action):
+        """Runs `action` as that user until the test ends. What it returned."""
+        reader, writer = os.pipe()
+        hold, release = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(release)
+            try:
+                os.setgroups([])
+                os.setresgid(user, user, user)
+                os.setresuid(user, user, user)
+                result = action()
+            except BaseException as error:  # whatever it is, the parent has to hear of it
+                result = repr(error)
+            os.write(writer, json.dumps(result).encode())
+            os.close(writer)
+            os.read(hold, 1)  # what it holds stays until then
+            os._exit(0)
+        os.close(writer)
+        os.close(hold)
+
+        def end():
+            os.close(release)
+            os.waitpid(child, 0)
+
+        self.addCleanup(end)
+        with os.fdopen(reader, "rb") as answer:
+            return json.loads(answer.read())
+
+    def receive_mark(self, path):
+        """A client of this user's own receives the mark, and stays."""
+        kept = []
+
+        def action():
+            kept.append(Client(self.library, path))
+            kept[0].transfer("10.9.0.1:7000")
+            return "received"
+
+        self.assertEqual("received", self.as_user(OWNER_ID, action), self.said())
+
+    def marks_read_by_stranger(self, path):
+        kept = []
+
+        def action():
+            connection, descriptors = attach(path)
+            kept.append(connection)
+            return [len(descriptors), sum(has_mark(one) for one in descriptors)]
+
+        found = self.as_user(STRANGER_ID, action)
+        self.assertIsInstance(found, list, f"{found}\n{self.said()}")
+        self.assertGreater(found[0], 3, self.said())
+        return found[1]
+
+    def look(self, path, user, command):
+        """What `lyre COMMAND --json` shows to that user."""
+        program = self.path("tool")
+        if not os.path.exists(program):
+            shutil.copy(self.lyre, program)
+
+        def action():
+            done = subprocess.run([program, "--socket", path, command, "--json"], check=False,
+                                  capture_output=True, text=True, timeout=TIMEOUT_S)
+            return done.stdout if done.returncode == 0 else done.stderr
+
+        said = self.as_user(user, action) if user else action()
+        try:
+            return json.loads(said)
+        except json.JSONDecodeError:
+            self.fail(said)
+
+    def sessions(self, path, user=0):
+        return self.look(path, user, "sessions")["sessions"]
+
+    def status(self, path, user=0):
+        return self.look(path, user, "status")
+
+    def test_one_domain_shares_what_it_receives(self):
+        """So the mark is where it is looked for."""
+        self.start("", mode="0666")
+        self.receive_mark(self.admin)
+        self.assertEqual(1, self.marks_read_by_stranger(self.admin))
+
+    def test_nothing_of_another_domain_is_read_or_seen(self):
+        self.start_two()
+        self.receive_mark(self.own)
+        self.assertEqual(0, self.marks_read_by_stranger(self.other))
+        self.wait_for(lambda: len(self.sessions(self.own, OWNER_ID)) >= 3)
+        self.assertEqual([], self.sessions(self.other, STRANGER_ID))
+        self.assertGreaterEqual(len(self.sessions(self.admin)), 3)
+        self.wait_for(lambda: self.status(self.own, OWNER_ID)["clients"] == 1)
+        self.assertEqual("lyre/own", self.status(self.own, OWNER_ID)["name"])
+        self.assertEqual(2, self.status(self.admin)["clients"])
+        # The copies are counted, at the session that receives.
+        copied = [row.get("copied_rx_bytes") for row in self.sessions(self.own, OWNER_ID)]
+        self.assertIn(len(MARK), copied)
+
+    def wait_for(self, is_done):
+        deadline = time.monotonic() + TIMEOUT_S
+        while not is_done():
+            self.assertLess(time.monotonic(), deadline, self.said())
+            time.sleep(0.1)
+
+    def test_sockets_are_for_their_members(self):
+        self.start_two()
+
+        def attempt():
+            try:
+                Client(self.library, self.own)
+            except OSError as error:
+                return str(error)
+            return "attached"
+
+        self.assertIn("lyre_context_open", self.as_user(STRANGER_ID, attempt))
+        self.assertIn(f"uid {STRANGER_ID} gid {STRANGER_ID}: refused: no member of the domain "
+                      "'own'", self.said())
+        with self.assertRaises(OSError):
+            Client(self.library, self.admin)
+        self.assertIn("this socket is the administrator's", self.said())
+        self.assertEqual(0o600, os.stat(self.admin).st_mode & 0o777)
+
+    def test_what_a_domain_may_do_is_limited(self):
+        self.start_two('peers = ["10.99.0.0/16"]\nlisten = false\n')
+        kept = []
+
+        def own():
+            kept.append(Client(self.library, self.own))
+            low = kept[0].listen("10.9.0.1:1023")
+            return [low, isinstance(kept[0].listen("10.9.0.1:7000"), ctypes.c_void_p)]
+
+        def other():
+            kept.append(Client(self.library, self.other))
+            return [kept[0].listen("10.9.0.1:8000"), kept[0].error_of("10.9.0.1:7000")]
+
+        self.assertEqual([ADDRNOTAVAIL, True], self.as_user(OWNER_ID, own))
+        self.assertEqual([ADDRNOTAVAIL, UNREACHABLE], self.as_user(STRANGER_ID, other))
+
+
+if __name__ == "__main__":
+    if os.geteuid() != 0:
+        print("SKIP: needs root, to be several users")
+        sys.exit(SKIPPED)
+    Domains.liblyre = sys.argv.pop(3)
+    Domains.lyre = sys.argv.pop(2)
+    Domains.lyred = sys.argv.pop(1)
+    unittest.main()
