@@ -230,7 +230,7 @@ void Assembly::make_control(const ControlThread& control) {
     const DomainConfig& domain = config_.domains[i];
     add_control(control, facts_of(i),
                 {.domain = domain.name,
-                 .rules = &rules_[i],
+                 .rules = config_.has_domains ? &rules_[i] : nullptr,
                  .uids = domain.uids,
                  .gids = domain.gids,
                  .contexts_max = domain.contexts_max,

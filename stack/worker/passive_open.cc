@@ -51,6 +51,7 @@ uint32_t PassiveOpen::find_listener(const FourTuple& tuple) const {
   const uint32_t found = state_.listeners.find(tuple.local);
   if (found == Listeners::kNone) return found;
   const Context& owner = state_.contexts[state_.listeners[found].context];
+  if (owner.attached.domain == nullptr) return found;
   const auto port = state_.routes.port_of(tuple.local.address);
   const bool is_allowed = port && owner.may_talk(*port, tuple.local.port, tuple.remote.address);
   return is_allowed ? found : Listeners::kNone;
