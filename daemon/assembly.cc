@@ -91,7 +91,9 @@ Status Assembly::open_ports() {
 }
 
 Status Assembly::make_stats() {
-  auto stats = StatsSegment::create(stats_options());
+  StatsOptions options = stats_options();
+  options.client_rows = config_.contexts_max;  // the administrator's segment shows all clients
+  auto stats = StatsSegment::create(options);
   if (!stats.ok()) return stats.error();
   stats_ = std::move(*stats);
   ports_->show(stats_);
@@ -167,7 +169,9 @@ void Assembly::refresh_domain_stats() const {
 }
 
 worker::StatsBinding Assembly::stats_binding(uint32_t worker) const {
-  worker::StatsBinding binding{.worker = &stats_.worker(worker), .rows = stats_.rows(worker)};
+  worker::StatsBinding binding{.worker = &stats_.worker(worker),
+                               .rows = stats_.rows(worker),
+                               .clients = stats_.clients(worker)};
   for (const DomainStats& domain : domain_stats_)
     binding.domain_rows.push_back(domain.rows(worker));
   return binding;

@@ -27,8 +27,10 @@ Result<StatsSegment> StatsSegment::create(const StatsOptions& options) {
   const uint64_t ports_offset = workers_offset + round_up(workers * channel::kWorkerStride);
   const uint64_t sessions_offset =
       ports_offset + round_up(options.port_count * sizeof(channel::StatsPort));
-  const uint64_t total =
+  const uint64_t clients_offset =
       sessions_offset + round_up(workers * options.session_rows * sizeof(channel::SessionRow));
+  const uint64_t total =
+      clients_offset + round_up(workers * options.client_rows * sizeof(channel::ClientRow));
   auto memory = SharedMemory::create("lyre-stats", total, SharedWith::kReaders);
   if (!memory.ok()) return memory.error();
   auto reader = reopen_read_only(memory->fd());
@@ -41,6 +43,7 @@ Result<StatsSegment> StatsSegment::create(const StatsOptions& options) {
   header->version = channel::kStatsVersion;
   header->worker_count = options.worker_count;
   header->session_rows = options.session_rows;
+  header->client_rows = options.client_rows;
   header->port_count = options.port_count;
   header->pid = ::getpid();
   header->hugepages = options.has_hugepages ? 1 : 0;
@@ -49,6 +52,7 @@ Result<StatsSegment> StatsSegment::create(const StatsOptions& options) {
   header->workers_offset = workers_offset;
   header->sessions_offset = sessions_offset;
   header->ports_offset = ports_offset;
+  header->clients_offset = clients_offset;
   copy_text(header->daemon_name, options.daemon_name);
   copy_text(header->daemon_version, LYRE_VERSION);
   copy_text(header->idle_policy, options.idle_policy);
@@ -68,6 +72,12 @@ channel::WorkerStats& StatsSegment::worker(uint32_t index) const {
 std::span<channel::SessionRow> StatsSegment::rows(uint32_t worker) const {
   auto* all = reinterpret_cast<channel::SessionRow*>(memory_.data() + header().sessions_offset);
   const uint64_t count = header().session_rows;
+  return {all + worker * count, count};
+}
+
+std::span<channel::ClientRow> StatsSegment::clients(uint32_t worker) const {
+  auto* all = reinterpret_cast<channel::ClientRow*>(memory_.data() + header().clients_offset);
+  const uint64_t count = header().client_rows;
   return {all + worker * count, count};
 }
 

@@ -16,6 +16,7 @@ struct StatsOptions {
   std::string idle_policy;
   uint32_t worker_count = 0;
   uint32_t session_rows = 0;  ///< a worker
+  uint32_t client_rows = 0;   ///< a worker
   uint32_t port_count = 0;
   bool has_hugepages = false;
   int64_t started_unix_ns = 0;
@@ -31,6 +32,7 @@ class StatsSegment {
   channel::StatsHeader& header() const;
   channel::WorkerStats& worker(uint32_t index) const;
   std::span<channel::SessionRow> rows(uint32_t worker) const;
+  std::span<channel::ClientRow> clients(uint32_t worker) const;
   channel::StatsPort& port(uint32_t index) const;
 
   /// The descriptor for tools. It cannot be made writable.

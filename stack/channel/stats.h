@@ -123,13 +123,32 @@ struct SessionView {
   int64_t updated_unix_ns;
 };
 
+/// One client as one worker has it, as `lyre clients` shows it.
+struct ClientView {
+  uint32_t context;  ///< the same number at all workers
+  uint32_t worker;
+  int32_t pid;
+  uint32_t uid;
+  char label[32];
+  uint8_t is_lent;  ///< received bytes are lent to it, not copied
+  uint8_t reserved[3];
+  uint32_t sessions;
+  uint32_t listeners;
+  uint32_t sends_under_way;
+  uint32_t sends_max;
+  uint32_t rx_slots_held;  ///< with bytes of its sessions: unread, out of order, or lent
+  uint32_t rx_slots_lent;  ///< a part of them
+  uint32_t rx_slots_max;   ///< at present: it depends on how many are free
+};
+
 /// A row that one worker writes and any process reads. The sequence is odd while it is written.
-struct SessionRow {
+template <typename View>
+struct StatsRow {
   std::atomic<uint32_t> sequence;
   uint32_t is_used;  ///< guarded by the sequence like the view
-  SessionView view;
+  View view;
 
-  void write(const SessionView* next) {
+  void write(const View* next) {
     const uint32_t before = sequence.load(std::memory_order_relaxed);
     sequence.store(before + 1, std::memory_order_relaxed);
     // Release fence: pairs with the acquire fence in read(). A reader that sees new data also sees
@@ -140,7 +159,7 @@ struct SessionRow {
     sequence.store(before + 2, std::memory_order_release);  // pairs with the first load in read()
   }
   /// False when the row is unused or changed too often to be read.
-  bool read(SessionView& out) const {
+  bool read(View& out) const {
     for (int attempt = 0; attempt < 64; ++attempt) {
       // acquire: pairs with the last store of write()
       const uint32_t before = sequence.load(std::memory_order_acquire);
@@ -160,6 +179,9 @@ struct DeviceCounterView {
   StatCounter value;
 };
 inline constexpr uint32_t kDeviceCountersMax = 64;
+
+using SessionRow = StatsRow<SessionView>;
+using ClientRow = StatsRow<ClientView>;
 
 struct StatsPort {
   char name[32];
@@ -189,6 +211,7 @@ struct StatsHeader {
   uint32_t worker_count;
   uint32_t session_rows;  ///< a worker
   uint32_t port_count;
+  uint32_t client_rows;  ///< a worker
   int32_t pid;
   uint32_t hugepages;  ///< 1 when the daemon uses them
   int64_t started_unix_ns;
@@ -196,6 +219,7 @@ struct StatsHeader {
   uint64_t workers_offset;   ///< WorkerStats[worker_count], each padded to kWorkerStride
   uint64_t sessions_offset;  ///< SessionRow[worker_count][session_rows]
   uint64_t ports_offset;     ///< StatsPort[port_count]
+  uint64_t clients_offset;   ///< ClientRow[worker_count][client_rows]
   char daemon_name[64];
   char daemon_version[32];
   char idle_policy[16];

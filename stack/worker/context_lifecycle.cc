@@ -155,6 +155,7 @@ size_t ContextLifecycle::continue_detaching() {
     }
     --detaching_count_;
     state_.accounts.close(index);
+    parts_.stats_writer.clear_client(index);
     state_.contexts.close(index);  // another takes its place in in_use()
     parts_.replies.post({.kind = Reply::Kind::kDetached, .context = index});
     ++work;

@@ -8,6 +8,7 @@
 #include "stack/worker/received_payload.h"
 #include "stack/worker/region_lifecycle.h"
 #include "stack/worker/session_lifecycle.h"
+#include "stack/worker/stats_writer.h"
 #include "stack/worker/submissions.h"
 #include "stack/worker/worker_state.h"
 
@@ -26,6 +27,7 @@ class ContextLifecycle {
     Submissions& submissions;
     RegionLifecycle& regions;
     ControlReplies& replies;
+    StatsWriter& stats_writer;
   };
   ContextLifecycle(WorkerState& state, const Parts& parts) : state_(state), parts_(parts) {}
 

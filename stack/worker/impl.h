@@ -63,7 +63,8 @@ struct Worker::Impl {
   Transmission transmission{state, {output, segment_output, lifecycle}};
   PortHolds holds{state, output};
   RegionLifecycle regions{state, {lifecycle, holds, replies}};
-  ContextLifecycle contexts{state, {lifecycle, payload, submissions, regions, replies}};
+  ContextLifecycle contexts{state,
+                            {lifecycle, payload, submissions, regions, replies, stats_writer}};
   Announcements announcements{state, {lifecycle, payload, holds, replies}};
   Neighbourhood neighbourhood{state, output, lifecycle};
   PassiveOpen passive_open{state, lifecycle, output};

@@ -25,13 +25,42 @@ void StatsWriter::write_some() {
     if (state_.engine.is_open(cursor_)) write_row(cursor_);
   }
   if (cursor_ < bound) return;
-  cursor_ = 0;
+  write_some_clients();
+  if (client_cursor_ < state_.contexts.in_use().size()) return;
+  cursor_ = client_cursor_ = 0;
   due_ = state_.now + kStatsPeriod;
   work_since_ = 0;
   state_.stats.worker->sessions_open.set(state_.engine.connection_count());
   state_.stats.worker->rx_slots_free.set(state_.memory.rx_slots_free());
   state_.stats.worker->rx_slots_total.set(state_.memory.rx_slot_count());
   write_port_counters();
+}
+
+void StatsWriter::write_some_clients() {
+  const auto in_use = state_.contexts.in_use();
+  const auto end =
+      static_cast<uint32_t>(std::min(in_use.size(), client_cursor_ + kSessionRowsPerPollMax));
+  for (; client_cursor_ < end; ++client_cursor_) write_client(in_use[client_cursor_]);
+}
+
+void StatsWriter::write_client(uint32_t index) {
+  if (index >= state_.stats.clients.size()) return;
+  const Context& shown = state_.contexts[index];
+  channel::ClientView view{};
+  view.context = index;
+  view.worker = state_.config.index;
+  view.pid = shown.attached.pid;
+  view.uid = shown.attached.uid;
+  std::memcpy(view.label, shown.attached.label.data(), sizeof view.label);
+  view.is_lent = shown.is_lent ? 1 : 0;
+  view.sessions = shown.sessions.size();
+  view.listeners = shown.listeners.size();
+  view.sends_under_way = shown.sends_under_way;
+  view.sends_max = channel::kSendsPerContextMax;
+  view.rx_slots_held = state_.accounts.held_by(index);
+  view.rx_slots_lent = state_.loans.lent_to(index);
+  view.rx_slots_max = state_.accounts.limit_of(state_.memory.rx_slots_free());
+  state_.stats.clients[index].write(&view);
 }
 
 /// Counters of the queues only. The control thread reads those of devices.

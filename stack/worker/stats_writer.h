@@ -21,17 +21,24 @@ class StatsWriter {
   Nanos next_deadline() const { return work_since_ > 0 ? due_ : kNever; }
   /// Listeners have the rows behind those of the connections; one that was closed clears its row.
   void write_listener_row(uint32_t index);
+  /// The context is free.
+  void clear_client(uint32_t context) {
+    if (context < state_.stats.clients.size()) state_.stats.clients[context].write(nullptr);
+  }
 
  private:
   void write_some();
   void write_port_counters();
   void write_row(uint32_t conn);
   uint32_t domain_of(uint32_t context) const;
+  void write_some_clients();
+  void write_client(uint32_t context);
   void show_owner(channel::SessionView& view, uint32_t context) const;
 
   WorkerState& state_;
-  uint32_t cursor_ = 0;  ///< the next row of the pass
-  Nanos due_{0};         ///< when the next pass begins
+  uint32_t cursor_ = 0;         ///< the next row of the pass
+  uint32_t client_cursor_ = 0;  ///< the next of the contexts in use, after all rows
+  Nanos due_{0};                ///< when the next pass begins
   uint64_t work_since_ = 0;
 };
 

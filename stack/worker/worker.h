@@ -68,6 +68,7 @@ struct StatsBinding {
   /// connections_max rows for connections, then one for each listener. What has no row is not
   /// shown.
   std::span<channel::SessionRow> rows;
+  std::span<channel::ClientRow> clients;  ///< by context index
   /// As many again for each domain, where there are several: each shows its own sessions only.
   std::vector<std::span<channel::SessionRow>> domain_rows;
 

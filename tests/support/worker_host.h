@@ -58,7 +58,8 @@ class WorkerHost {
     config.contexts_max = options.contexts_max;
     config.secret = {options.seed, ~options.seed};
     config.seed = options.seed;
-    worker::StatsBinding stats{.worker = stats_.get(), .rows = {rows_.get(), row_count_}};
+    worker::StatsBinding stats{.worker = stats_.get(), .rows = {rows_.get(), row_count_},
+                               .clients = client_rows_};
     for (uint32_t i = 0; i < options.domains; ++i) {
       stats.domain_rows.push_back({&domain_row(i, 0), row_count_});
     }
@@ -82,6 +83,7 @@ class WorkerHost {
     }
     return count;
   }
+  channel::ClientRow& client_row(uint32_t context) { return client_rows_[context]; }
   uint64_t drops(Drop reason) const { return stats_->drops[static_cast<size_t>(reason)].get(); }
 
  private:
@@ -96,6 +98,7 @@ class WorkerHost {
   std::unique_ptr<channel::WorkerStats> stats_;
   const size_t row_count_;
   std::unique_ptr<channel::SessionRow[]> rows_;
+  std::vector<channel::ClientRow> client_rows_ = std::vector<channel::ClientRow>(16);
   std::unique_ptr<worker::Worker> worker_;
 };
 

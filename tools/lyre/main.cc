@@ -10,6 +10,7 @@
 #include "libclient/include/lyre/lyre.h"
 #include "nccl_adapter/abi/telemetry.h"
 #include "tools/lyre/allreduce.h"
+#include "tools/lyre/clients.h"
 #include "tools/lyre/comms.h"
 #include "tools/lyre/environment.h"
 #include "tools/lyre/failure.h"
@@ -57,6 +58,12 @@ void add_sessions(CLI::App& app, const GlobalOptions& globals) {
                     "Print again after each interval, with the rates in it; without this option "
                     "rates are means since the session was opened");
   command->callback([&globals, watch] { run_sessions(globals, watch.interval_s()); });
+}
+
+void add_clients(CLI::App& app, const GlobalOptions& globals) {
+  CLI::App* command =
+      app.add_subcommand("clients", "What each client holds of the daemon, and how much it may");
+  command->callback([&globals] { run_clients(globals); });
 }
 
 void add_comms(CLI::App& app, const GlobalOptions& globals) {
@@ -124,6 +131,7 @@ int main(int argc, char** argv) {
   app.add_flag("--json", globals.is_json, "Print JSON");
   add_status(app, globals);
   add_sessions(app, globals);
+  add_clients(app, globals);
   add_comms(app, globals);
   add_stats(app, globals);
   add_perf(app, globals);

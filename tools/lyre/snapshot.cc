@@ -95,6 +95,13 @@ Snapshot read_snapshot(const void* segment, size_t bytes, int64_t now_unix_ns) {
     channel::SessionView view;
     if (row[i].read(view)) out.sessions.push_back(view);
   }
+  const uint64_t client_rows = uint64_t{header.worker_count} * header.client_rows;
+  const auto* client = reinterpret_cast<const channel::ClientRow*>(
+      part(segment, bytes, header.clients_offset, client_rows, sizeof(channel::ClientRow)));
+  for (uint64_t i = 0; i < client_rows; ++i) {
+    channel::ClientView view;
+    if (client[i].read(view)) out.client_views.push_back(view);
+  }
   return out;
 }
 

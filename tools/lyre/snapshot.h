@@ -70,7 +70,8 @@ struct Snapshot {
   uint64_t clients_total = 0;
   std::vector<PortSnapshot> ports;
   std::vector<WorkerSnapshot> workers;
-  std::vector<channel::SessionView> sessions;  ///< and listeners
+  std::vector<channel::SessionView> sessions;     ///< and listeners
+  std::vector<channel::ClientView> client_views;  ///< of each client one a worker
 };
 
 /// Copies a segment of `bytes`. Fails: throws Failure when its header does not fit its length.

@@ -5,6 +5,7 @@
 #include "stack/tcp/config.h"
 #include "stack/tcp/state.h"
 #include "tests/unit/tools/stats_segment.h"
+#include "tools/lyre/clients.h"
 #include "tools/lyre/failure.h"
 #include "tools/lyre/sessions.h"
 #include "tools/lyre/snapshot.h"
@@ -38,6 +39,48 @@ TEST(Status, IsATableForPeople) {
       "     0         3        8000   8192       0 B   0 B            0 B      12.5 %\n"
       "     1         0           0      0  1.50 GiB   0 B            0 B           -\n",
       status_text(look(segment)));
+}
+
+/// A client at two workers.
+void put_client(FakeSegment& segment) {
+  channel::ClientView view{};
+  view.context = 1;
+  view.pid = 123;
+  view.uid = 1000;
+  std::strcpy(view.label, "trainer");
+  view.is_lent = 1;
+  view.sessions = 3;
+  view.listeners = 2;
+  view.sends_under_way = 5;
+  view.sends_max = 16384;
+  view.rx_slots_held = 70;
+  view.rx_slots_lent = 40;
+  view.rx_slots_max = 5000;
+  segment.client(0, 1).write(&view);
+  view.worker = 1;
+  view.rx_slots_held = 30;
+  segment.client(1, 1).write(&view);
+}
+
+TEST(Clients, AreATableOfSumsForPeople) {
+  FakeSegment segment;
+  EXPECT_EQ("no clients\n", clients_text(look(segment)));
+  put_client(segment);
+  EXPECT_EQ(
+      "client        uid  sessions  listeners  sends     of  slots  lent     of  received bytes\n"
+      "trainer/123  1000         6          2     10  32768    100    80  10000  lent\n",
+      clients_text(look(segment)));
+}
+
+TEST(Clients, AreJsonWithAnAccountOfEachWorker) {
+  FakeSegment segment;
+  put_client(segment);
+  const auto json = clients_json(look(segment));
+  ASSERT_EQ(1u, json["clients"].size());
+  EXPECT_EQ(1000u, json["clients"][0]["uid"]);
+  EXPECT_EQ(100u, json["clients"][0]["rx_slots_held"]);
+  EXPECT_EQ(30u, json["clients"][0]["workers"][1]["rx_slots_held"]);
+  EXPECT_EQ(5000u, json["clients"][0]["workers"][1]["rx_slots_max"]);
 }
 
 TEST(Status, ShowsWhatBecameOfADevice) {

@@ -13,6 +13,7 @@ class FakeSegment {
  public:
   static constexpr uint32_t kWorkers = 2;
   static constexpr uint32_t kRows = 4;
+  static constexpr uint32_t kClientRows = 2;
   static constexpr int64_t kStartedNs = 1'700'000'000'000'000'000;
   static constexpr int64_t kNowNs = kStartedNs + 192'000'000'000;
 
@@ -28,6 +29,8 @@ class FakeSegment {
     header().workers_offset = kWorkersOffset;
     header().sessions_offset = kSessionsOffset;
     header().ports_offset = kPortsOffset;
+    header().client_rows = kClientRows;
+    header().clients_offset = kClientsOffset;
     std::strcpy(header().daemon_name, "host-a");
     std::strcpy(header().daemon_version, "0.1.0");
     std::strcpy(header().idle_policy, "adaptive");
@@ -53,6 +56,9 @@ class FakeSegment {
   }
   channel::SessionRow& row(uint32_t worker, uint32_t index) {
     return at<channel::SessionRow>(kSessionsOffset)[worker * kRows + index];
+  }
+  channel::ClientRow& client(uint32_t worker, uint32_t context) {
+    return at<channel::ClientRow>(kClientsOffset)[worker * kClientRows + context];
   }
   channel::StatsPort& port() { return *at<channel::StatsPort>(kPortsOffset); }
 
@@ -95,7 +101,9 @@ class FakeSegment {
   static constexpr uint64_t kSessionsOffset = kWorkersOffset + kWorkers * channel::kWorkerStride;
   static constexpr uint64_t kPortsOffset =
       kSessionsOffset + kWorkers * kRows * sizeof(channel::SessionRow);
-  static constexpr uint64_t kBytes = kPortsOffset + sizeof(channel::StatsPort);
+  static constexpr uint64_t kClientsOffset = kPortsOffset + sizeof(channel::StatsPort);
+  static constexpr uint64_t kBytes =
+      kClientsOffset + kWorkers * kClientRows * sizeof(channel::ClientRow);
   static_assert(kBytes % sizeof(uint64_t) == 0);
 
   template <typename T>

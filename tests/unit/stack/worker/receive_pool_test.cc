@@ -81,6 +81,12 @@ TEST_F(ReceivePool, UnreadLoopbackSessionsLeaveSlotsToOthers) {
   EXPECT_GE(free_slots(), kSlots / 8);
   expect_transfer();
   EXPECT_GT(hosts.b.drops(Drop::kRxPoolLow), 0u);
+  channel::ClientView view{};
+  ASSERT_TRUE(hosts.b.client_row(1).read(view));
+  EXPECT_GE(view.rx_slots_held, view.rx_slots_lent);
+  EXPECT_GT(view.rx_slots_lent, 0u);
+  EXPECT_GT(view.rx_slots_max, 0u);
+  EXPECT_EQ(view.sessions, 600u);
 }
 
 // A server that was stopped, with many sessions of a peer that goes on sending.
