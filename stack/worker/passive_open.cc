@@ -41,7 +41,7 @@ PacketFate PassiveOpen::on_segment(io::PacketBuf* packet, const ip::TcpInput& in
   }
   state_.drop(Drop::kTcpNoConnection);
   const auto reset = tcp::reset_for(segment);
-  if (frame && reset) output_.send_alone(input.tuple, *reset, mac);
+  if (frame && reset && resets_.take(state_.now)) output_.send_alone(input.tuple, *reset, mac);
   return PacketFate::kUnused;
 }
 

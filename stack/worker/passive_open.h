@@ -4,11 +4,13 @@
 #include <optional>
 
 #include "stack/base/mac_address.h"
+#include "stack/base/token_bucket.h"
 #include "stack/io/packet.h"
 #include "stack/ip/input.h"
 #include "stack/tcp/segment.h"
 #include "stack/worker/packet_fate.h"
 #include "stack/worker/session_lifecycle.h"
+#include "stack/worker/turn_limits.h"
 #include "stack/worker/worker_state.h"
 
 namespace lyre::worker {
@@ -38,6 +40,7 @@ class PassiveOpen {
   WorkerState& state_;
   SessionLifecycle& lifecycle_;
   PacketOutput& output_;
+  TokenBucket resets_{kResetsPerSecond, kResetBurst};
 };
 
 }  // namespace lyre::worker

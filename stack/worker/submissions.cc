@@ -165,6 +165,7 @@ channel::EndStatus Submissions::listen(Context& context, Endpoint& local,
     local.port = *port;
   }
   if (state_.listeners.is_taken(local)) return channel::EndStatus::kAddressInUse;
+  if (!state_.listeners.may_add(context.listeners.size())) return channel::EndStatus::kNoResources;
   const uint32_t backlog = entry.backlog == 0 ? 1 : entry.backlog;
   index = state_.listeners.add({.local = local,
                                 .context = state_.contexts.index_of(context),

@@ -37,6 +37,9 @@ class Listeners {
     by_port_->fill(kNone);
   }
 
+  /// Whether a client that has so many may have another one: not more than are free, so that others
+  /// find some.
+  bool may_add(uint32_t of_client) const { return of_client < listeners_.room(); }
   /// kNone when the table is full. REQUIRES: !is_taken(local).
   uint32_t add(const Listener& listener) {
     const uint32_t index = listeners_.take();

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/two_workers.h"
+#include "tests/unit/stack/worker/hand_made_peer.h"
 
 // What a client gets beside another one that takes all it can.
 namespace lyre::test {
@@ -72,6 +73,33 @@ TEST(Fairness, ManySessionsOfOneClientLeaveTheOtherItsShare) {
   TwoSenders senders;
   const auto [greedy, modest] = senders.run(400);
   EXPECT_GT(modest * 2, greedy) << "round robin by session leaves it a sixteenth";
+}
+
+TEST(Fairness, AClientThatListensOnAllPortsItCanLeavesSomeToOthers) {
+  TwoWorkers hosts;
+  ChannelClient greedy(hosts.a.worker(), 1);
+  PatternApp greedy_app(greedy);
+  hosts.more_apps.push_back(&greedy_app);
+  for (uint16_t port = 1000; port < 3000; ++port) {
+    ASSERT_TRUE(hosts.run_until([&] { return greedy.listen(port, port); }));
+  }
+  hosts.run_for(millis(10));
+  ASSERT_EQ(greedy_app.others.size(), 2000u);
+  EXPECT_EQ(greedy_app.others.back().event, channel::Event::kListenFailed);
+  EXPECT_EQ(greedy_app.others.back().status, channel::EndStatus::kNoResources);
+  hosts.client_a->listen(5000, 1);
+  ASSERT_TRUE(hosts.run_until([&] { return hosts.app_a->others.size() == 1; }, seconds(1)));
+  EXPECT_EQ(hosts.app_a->others.back().event, channel::Event::kListening);
+}
+
+// One RST for each segment would let strangers send through this host at the rate they like.
+TEST(Fairness, SegmentsOfNoConnectionAreResetAtALimitedRate) {
+  HandMadePeer peer(/*over_ipv6=*/false);
+  const uint64_t before = peer.hosts().b.stats().tcp_resets_out.get();
+  for (int i = 0; i < 3000; ++i) peer.give(peer.foreign(wire::TcpFlags::kAck, 7));
+  const uint64_t sent = peer.hosts().b.stats().tcp_resets_out.get() - before;
+  EXPECT_GE(sent, 1000u);
+  EXPECT_LT(sent, 1100u);
 }
 
 }  // namespace

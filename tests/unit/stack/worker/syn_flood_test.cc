@@ -106,6 +106,35 @@ TEST(SynFlood, HandshakesOfStrangersTakeAShareOfThePlaces) {
   EXPECT_LE(open, 1 + kPlaces / worker::kHalfOpenShare);
 }
 
+// A client that does not take what it accepted. All handshakes are under way at once, so the ACKs of
+// most come when the backlog is full: so many as a turn receives may pass it, the rest is reset.
+TEST(SynFlood, BeyondTheBacklogAndABurstHandshakesAreReset) {
+  constexpr uint32_t kSessions = 1300;
+  constexpr uint32_t kBurst = 128;
+  HostOptions host;
+  host.connections_max = 1500;
+  host.rx_slots = 4096;
+  TwoWorkers hosts({.delay = millis(20)}, host, host);
+  ChannelClient deaf(hosts.b.worker(), 1);
+  deaf.listen(kPort, 1, /*backlog=*/1);
+  hosts.run_for(millis(1));
+  for (uint64_t i = 0; i < kSessions; ++i) {
+    ASSERT_TRUE(hosts.run_until([&] { return hosts.client_a->submission_room() > 0; }));
+    hosts.client_a->connect({IpAddress::v4(0x0a090002), kPort}, i);
+  }
+  hosts.run_for(millis(500));
+  const uint32_t told = channel::kCompletionEntries - 1;  // one entry says that it listens
+  EXPECT_EQ(hosts.b.stats().accepts.get(), told + 1 + kBurst);
+  uint32_t open = 0;
+  uint32_t reset = 0;
+  for (const auto& [index, stream] : hosts.app_a->streams()) {
+    open += !stream.is_ended;
+    reset += stream.is_ended && stream.status == channel::EndStatus::kReset;
+  }
+  EXPECT_EQ(open, told + 1 + kBurst) << "each knows of its session, or heard of its end";
+  EXPECT_EQ(open + reset, kSessions);
+}
+
 TEST(SynFlood, WhoWaitsForTheFirstWordIsNotForgotten) {
   constexpr uint32_t kSessions = 40;
   TwoWorkers hosts;

@@ -9,6 +9,16 @@ const IpAddress kAny{};
 const IpAddress kOne = IpAddress::v4(0x0a090001);
 const IpAddress kTwo = IpAddress::v4(0x0a090002);
 
+TEST(Listeners, AClientMayHaveNoMoreThanAreFree) {
+  Listeners listeners(8);
+  uint32_t of_greedy = 0;
+  for (uint16_t port = 1; listeners.may_add(of_greedy); ++port, ++of_greedy) {
+    listeners.add({.local = {kOne, port}});
+  }
+  EXPECT_EQ(of_greedy, 4u);
+  EXPECT_TRUE(listeners.may_add(0)) << "of another client";
+}
+
 TEST(Listeners, ExactAddressBeatsAny) {
   Listeners listeners(8);
   const uint32_t exact = listeners.add({.local = {kOne, 80}});
