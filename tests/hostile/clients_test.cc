@@ -133,5 +133,19 @@ TEST_F(HostileClients, SendsAfterShutdownLeaveNothingBehind) {
   }
 }
 
+// Sessions with itself that nobody reads. They took every receive slot of the worker: then no
+// packet came in any more, ARP included, until the client ended.
+TEST_F(HostileClients, UnreadSessionsLeaveReceiveSlotsToOthers) {
+  constexpr uint32_t kSessions = 400;
+  constexpr uint32_t kBytes = 200'000;
+  RawClient hostile(pair.socket(0));
+  ASSERT_TRUE(hostile.listen(kPort));
+  std::vector<Ends> sessions;
+  for (uint32_t i = 0; i < kSessions; ++i) sessions.push_back(connect_to_itself(hostile));
+  for (const Ends& session : sessions) hostile.send(session.near, kBytes);
+  for (int i = 0; i < 3; ++i) expect_transfer();
+  ASSERT_TRUE(pair.is_running(0)) << pair.log_tail(0);
+}
+
 }  // namespace
 }  // namespace lyre::test
