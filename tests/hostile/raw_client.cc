@@ -96,6 +96,11 @@ channel::Completion RawClient::next() {
   return entry;
 }
 
+void RawClient::take_all() {
+  while (completions_.available() > 0) static_cast<void>(completions_.pop());
+  completions_.publish();
+}
+
 /// A last message, if there is one, is read first.
 bool RawClient::has_hung_up() {
   char word[sizeof(channel::Goodbye)];

@@ -26,6 +26,8 @@ class RawClient {
 
   /// Waits for the next completion. kNone when none arrived in time.
   channel::Completion next();
+  /// Takes all completions that are there, and gives back nothing that they lend.
+  void take_all();
   /// True when the daemon closes the connection, as it does with a client that breaks a rule.
   bool await_hang_up();
 

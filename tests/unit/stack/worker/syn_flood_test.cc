@@ -106,8 +106,8 @@ TEST(SynFlood, HandshakesOfStrangersTakeAShareOfThePlaces) {
   EXPECT_LE(open, 1 + kPlaces / worker::kHalfOpenShare);
 }
 
-// A client that does not take what it accepted. All handshakes are under way at once, so the ACKs of
-// most come when the backlog is full: so many as a turn receives may pass it, the rest is reset.
+// A client that does not take what it accepted. All handshakes are under way at once, so the ACKs
+// of most come when the backlog is full: so many as a turn receives may pass it, the rest is reset.
 TEST(SynFlood, BeyondTheBacklogAndABurstHandshakesAreReset) {
   constexpr uint32_t kSessions = 1300;
   constexpr uint32_t kBurst = 128;

@@ -1,0 +1,133 @@
+#include "daemon/limits_table.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "daemon/config_keys.h"
+#include "daemon/daemon_limits.h"
+#include "stack/base/check.h"
+#include "stack/channel/abi.h"
+#include "stack/ip/echo_responder.h"
+#include "stack/worker/tables/half_open_queue.h"
+#include "stack/worker/tables/receive_accounts.h"
+#include "stack/worker/turn_limits.h"
+#include "stack/worker/worker.h"
+
+namespace lyre {
+namespace {
+
+using worker::ReceiveAccounts;
+
+/// The default of "section.name".
+std::string default_of(std::string_view key) {
+  const auto keys = config_keys();
+  const auto found = std::find_if(keys.begin(), keys.end(), [key](const Key& candidate) {
+    return std::string(candidate.section) + "." + std::string(candidate.name) == key;
+  });
+  LYRE_CHECK(found != keys.end());
+  return std::string(found->default_toml);
+}
+
+Limit configured(std::string_view what, std::string_view key, std::string_view at_limit) {
+  return {.what = what, .value = default_of(key), .key = key, .at_limit = at_limit};
+}
+
+Limit fixed(std::string_view what, std::string value, std::string_view at_limit) {
+  return {.what = what, .value = std::move(value), .key = "", .at_limit = at_limit};
+}
+
+std::string rate(uint32_t per_second, uint32_t at_once) {
+  return std::to_string(per_second) + " a second, " + std::to_string(at_once) + " at once";
+}
+
+std::string share(uint32_t divisor) { return "1/" + std::to_string(divisor); }
+
+std::string per_free(const ReceiveAccounts::Limits& limits) {
+  return std::to_string(limits.client) + " and " + std::to_string(limits.user) +
+         " for each free slot";
+}
+
+void add_control_plane(std::vector<Limit>& out) {
+  out.push_back(configured("contexts, of all clients", "clients.contexts_max",
+                           "attach is refused with the key's name"));
+  out.push_back(configured("contexts, of a uid", "clients.contexts_per_uid_max", "the same"));
+  out.push_back(fixed("connections of the control socket without a context, of all and of a uid",
+                      std::to_string(kLookersMax) + " and " + std::to_string(kLookersPerUidMax),
+                      "the next connection is refused"));
+  out.push_back(fixed("time of such a connection",
+                      std::to_string(kAttachTimeout.value / 1'000'000'000) + " s", "it is closed"));
+  out.push_back(configured("log lines that clients of a uid cause in a minute",
+                           "clients.log_lines_per_minute_max",
+                           "left out, and counted in one line"));
+}
+
+void add_memory(std::vector<Limit>& out) {
+  out.push_back(configured("bytes of an arena", "clients.arena_bytes_max", "attach is refused"));
+  out.push_back(configured("registered bytes of a context", "clients.registered_bytes_max",
+                           "the memory is not registered; what is sent of it is copied"));
+  out.push_back(
+      configured("registered bytes of a uid", "clients.registered_bytes_per_uid_max", "the same"));
+  out.push_back(
+      fixed("regions of a context", std::to_string(channel::kRegionsPerContextMax), "the same"));
+  out.push_back(configured("regions of a uid", "clients.regions_per_uid_max", "the same"));
+}
+
+void add_receive_pool(std::vector<Limit>& out) {
+  out.push_back(
+      configured("receive slots of a worker", "memory.rx_slots", "the shares below are of these"));
+  out.push_back(fixed("receive slots that a client, and a uid, holds",
+                      per_free(ReceiveAccounts::kShare),
+                      "segments are dropped but for bytes that a reader waits for, and what came "
+                      "out of order is released"));
+  out.push_back(fixed("the same, for bytes that a reader waits for",
+                      per_free(ReceiveAccounts::kOverdraft), "segments are dropped"));
+  out.push_back(fixed("receive slots that a client may hold in any case",
+                      share(ReceiveAccounts::kFloorShare) + " of the pool",
+                      "it has the limits above"));
+  out.push_back(fixed("receive slots that are kept free",
+                      share(ReceiveAccounts::kReserveShare) + " of the pool",
+                      "unread sessions of the client with most slots are reset; after a second "
+                      "it is disconnected"));
+  out.push_back(configured("receive buffer of a session", "tcp.receive_buffer_bytes",
+                           "its window is closed"));
+}
+
+void add_sessions(std::vector<Limit>& out) {
+  out.push_back(configured("connections of a worker", "tcp.connections_max",
+                           "the oldest TIME-WAIT ends, then the oldest handshake; an open fails"));
+  out.push_back(fixed("handshakes that peers began",
+                      share(worker::kHalfOpenShare) + " of the connections",
+                      "SYN cookies, or the oldest one ends"));
+  out.push_back(fixed("listeners of a worker", std::to_string(worker::WorkerConfig{}.listeners_max),
+                      "a client may have as many as are free: the next one fails"));
+  out.push_back(fixed("unfinished sends of a session, and of a client",
+                      std::to_string(channel::kSendsOutstandingMax) + " and " +
+                          std::to_string(channel::kSendsPerContextMax),
+                      "liblyre waits; a client that submits more is disconnected"));
+}
+
+void add_turns(std::vector<Limit>& out) {
+  out.push_back(fixed("submissions that a turn takes of a client",
+                      std::to_string(worker::kSubmissionsPerContextMax), "the next turn"));
+  out.push_back(fixed("RSTs for segments that belong to no connection",
+                      rate(worker::kResetsPerSecond, worker::kResetBurst), "no answer"));
+  out.push_back(
+      fixed("answers to pings", rate(ip::kEchoRepliesPerSecond, ip::kEchoReplyBurst), "no answer"));
+  out.push_back(
+      fixed("ICMP errors", rate(ip::kIcmpErrorsPerSecond, ip::kIcmpErrorBurst), "not sent"));
+}
+
+}  // namespace
+
+std::vector<Limit> limits() {
+  std::vector<Limit> out;
+  add_control_plane(out);
+  add_memory(out);
+  add_receive_pool(out);
+  add_sessions(out);
+  add_turns(out);
+  return out;
+}
+
+}  // namespace lyre
