@@ -1,16 +1,34 @@
 #include "nccl_adapter/daemon_link/progress_thread.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <time.h>
 
-#include <chrono>
 #include <utility>
 
 #include "nccl_adapter/limits.h"
 
 namespace lyre::nccl_adapter {
+namespace {
+
+timespec after(int64_t ns) {
+  timespec when{};
+  ::clock_gettime(CLOCK_MONOTONIC, &when);
+  const int64_t sum_ns = when.tv_nsec + ns;
+  when.tv_sec += sum_ns / kNsPerSecond;
+  when.tv_nsec = sum_ns % kNsPerSecond;
+  return when;
+}
+
+}  // namespace
 
 ProgressThread::ProgressThread(std::function<void()> work) : work_(std::move(work)) {
+  pthread_condattr_t attributes;
+  ::pthread_condattr_init(&attributes);
+  ::pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  ::pthread_cond_init(&changed_, &attributes);
+  ::pthread_condattr_destroy(&attributes);
   // The application's signals are the application's threads' business.
   sigset_t all;
   sigset_t before;
@@ -22,22 +40,26 @@ ProgressThread::ProgressThread(std::function<void()> work) : work_(std::move(wor
 }
 
 ProgressThread::~ProgressThread() {
-  {
-    const std::lock_guard lock(mutex_);
-    is_over_ = true;
-  }
-  changed_.notify_one();
+  ::pthread_mutex_lock(&mutex_);
+  is_over_ = true;
+  ::pthread_mutex_unlock(&mutex_);
+  ::pthread_cond_signal(&changed_);
   thread_.join();
+  ::pthread_cond_destroy(&changed_);
 }
 
 void ProgressThread::run() {
-  std::unique_lock lock(mutex_);
-  while (!changed_.wait_for(lock, std::chrono::nanoseconds(kProgressThreadNs),
-                            [this] { return is_over_; })) {
-    lock.unlock();
+  ::pthread_mutex_lock(&mutex_);
+  while (!is_over_) {
+    const timespec next = after(kProgressThreadNs);
+    int rc = 0;
+    while (!is_over_ && rc != ETIMEDOUT) rc = ::pthread_cond_timedwait(&changed_, &mutex_, &next);
+    if (is_over_) break;
+    ::pthread_mutex_unlock(&mutex_);
     work_();
-    lock.lock();
+    ::pthread_mutex_lock(&mutex_);
   }
+  ::pthread_mutex_unlock(&mutex_);
 }
 
 }  // namespace lyre::nccl_adapter

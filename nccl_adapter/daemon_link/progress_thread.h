@@ -1,8 +1,8 @@
 #pragma once
 
-#include <condition_variable>
+#include <pthread.h>
+
 #include <functional>
-#include <mutex>
 #include <thread>
 
 namespace lyre::nccl_adapter {
@@ -21,8 +21,9 @@ class ProgressThread {
   void run();
 
   std::function<void()> work_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
+  // Not std::condition_variable: its waits by the monotonic clock need glibc 2.30.
+  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
+  pthread_cond_t changed_;
   bool is_over_ = false;
   std::thread thread_;
 };

@@ -1,5 +1,6 @@
 #include "nccl_adapter/observe/telemetry.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/file.h>
@@ -10,8 +11,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <filesystem>
 #include <new>
+#include <string_view>
 
 #include "nccl_adapter/observe/log.h"
 #include "nccl_adapter/protocol/bytes.h"
@@ -34,15 +35,17 @@ std::string file_name(const std::string& directory) {
 // The writer of a file holds its lock: a file that can be locked was left by a process that ended.
 void sweep(const std::string& directory) {
   const std::string prefix = own_prefix();
-  std::error_code error;
-  for (std::filesystem::directory_iterator it(directory, error), end; !error && it != end;
-       it.increment(error)) {
-    if (!it->path().filename().string().starts_with(prefix)) continue;
-    const int fd = ::open(it->path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  DIR* const entries = ::opendir(directory.c_str());
+  if (entries == nullptr) return;
+  while (const dirent* entry = ::readdir(entries)) {
+    if (!std::string_view(entry->d_name).starts_with(prefix)) continue;
+    const int fd =
+        ::openat(::dirfd(entries), entry->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) continue;
-    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) ::unlink(it->path().c_str());
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) ::unlinkat(::dirfd(entries), entry->d_name, 0);
     ::close(fd);
   }
+  ::closedir(entries);
 }
 
 int open_locked(const std::string& path) {

@@ -1,0 +1,70 @@
+// Functions that later releases of glibc export under a newer version, bound to their first one.
+// A job's container is often older than the host that the plugin was built on: with these
+// definitions, and the C++ run-time linked in, glibc 2.28 suffices (tests/packaging/symbols.py).
+#include <pthread.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#if defined(__x86_64__)
+#define LYRE_GLIBC_FIRST "GLIBC_2.2.5"
+#define LYRE_GLIBC_2_3_3 "GLIBC_2.3.3"
+#define LYRE_GLIBC_2_12 "GLIBC_2.12"
+#define LYRE_STAT_VERSION 1  // of struct stat: the first argument of __fxstat64()
+#elif defined(__aarch64__)
+#define LYRE_GLIBC_FIRST "GLIBC_2.17"
+#define LYRE_GLIBC_2_3_3 LYRE_GLIBC_FIRST
+#define LYRE_GLIBC_2_12 LYRE_GLIBC_FIRST
+#define LYRE_STAT_VERSION 0
+#endif
+
+#define LYRE_HIDDEN [[gnu::visibility("hidden")]]
+
+extern "C" {
+
+__asm__(".symver first_fxstat, __fxstat64@" LYRE_GLIBC_FIRST);
+int first_fxstat(int, int, struct stat64*);
+LYRE_HIDDEN int fstat64(int fd, struct stat64* facts) noexcept {
+  return first_fxstat(LYRE_STAT_VERSION, fd, facts);
+}
+
+__asm__(".symver first_create, pthread_create@" LYRE_GLIBC_FIRST);
+int first_create(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+LYRE_HIDDEN int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+                               void* (*start)(void*), void* argument) noexcept {
+  return first_create(thread, attributes, start, argument);
+}
+
+__asm__(".symver first_join, pthread_join@" LYRE_GLIBC_FIRST);
+int first_join(pthread_t, void**);
+LYRE_HIDDEN int pthread_join(pthread_t thread, void** result) { return first_join(thread, result); }
+
+__asm__(".symver first_trylock, pthread_mutex_trylock@" LYRE_GLIBC_FIRST);
+int first_trylock(pthread_mutex_t*);
+LYRE_HIDDEN int pthread_mutex_trylock(pthread_mutex_t* mutex) noexcept {
+  return first_trylock(mutex);
+}
+
+__asm__(".symver first_sigmask, pthread_sigmask@" LYRE_GLIBC_FIRST);
+int first_sigmask(int, const sigset_t*, sigset_t*);
+LYRE_HIDDEN int pthread_sigmask(int how, const sigset_t* set, sigset_t* before) noexcept {
+  return first_sigmask(how, set, before);
+}
+
+__asm__(".symver first_setclock, pthread_condattr_setclock@" LYRE_GLIBC_2_3_3);
+int first_setclock(pthread_condattr_t*, clockid_t);
+LYRE_HIDDEN int pthread_condattr_setclock(pthread_condattr_t* attributes,
+                                          clockid_t clock) noexcept {
+  return first_setclock(attributes, clock);
+}
+
+__asm__(".symver first_setname, pthread_setname_np@" LYRE_GLIBC_2_12);
+int first_setname(pthread_t, const char*);
+LYRE_HIDDEN int pthread_setname_np(pthread_t thread, const char* name) noexcept {
+  return first_setname(thread, name);
+}
+
+// Since 2.32 glibc says here whether a process has one thread, so that libstdc++ may count
+// references without atomic operations. "No" is always right.
+LYRE_HIDDEN extern char __libc_single_threaded;
+char __libc_single_threaded = 0;
+}
