@@ -121,7 +121,7 @@ Result<ContextGrant> ContextRegistry::attach(const AttachTerms& terms) {
   context.domain = terms.domain;
   regions_.set_owner(context.index, context.uid);
   context.generation = next_generation_++;
-  fill_header(context);
+  fill_header(context, terms);
   *free = std::move(*made);
 
   context.is_attached = true;
@@ -187,10 +187,10 @@ Status ContextRegistry::make_rings(Context& context) {
   return Ok{};
 }
 
-void ContextRegistry::fill_header(Context& context) const {
+void ContextRegistry::fill_header(Context& context, const AttachTerms& terms) const {
   auto* header = new (context.memory.data()) channel::ContextHeader{};
   header->magic = channel::kContextMagic;
-  header->abi_version = channel::kAbiVersion;
+  header->abi_version = terms.abi_version;
   header->worker_count = workers_.count();
   header->generation = context.generation;
   header->total_bytes = context.layout.total_bytes;

@@ -31,6 +31,7 @@ struct RegistryOptions {
 
 struct AttachTerms {
   ClientIdentity identity;
+  uint16_t abi_version = channel::kAbiVersions.max;
   uint64_t arena_bytes = 0;  ///< 0: the default
   std::string label;
   const worker::DomainRules* domain = nullptr;  ///< outlives the workers
@@ -97,7 +98,7 @@ class ContextRegistry {
   bool is_lent_to(const ClientIdentity& identity) const;
   Result<std::unique_ptr<Context>> make_context(const AttachTerms& terms);
   Status make_rings(Context& context);
-  void fill_header(Context& context) const;
+  void fill_header(Context& context, const AttachTerms& terms) const;
   void post_attach(const Context& context, const AttachTerms& terms);
   void post(uint32_t worker, const worker::Command& command);
   void post_waiting();

@@ -113,12 +113,15 @@ void ControlClient::on_attach(const channel::AttachRequest& request) {
   if (!server_.options_.serves_clients) {
     return refuse({EPERM, "this socket is the administrator's: clients use that of their domain"});
   }
-  if (request.abi_version != channel::kAbiVersion) {
-    return refuse({EPROTONOSUPPORT, "channel ABI " + std::to_string(request.abi_version) +
-                                        " is not spoken here, only " +
-                                        std::to_string(channel::kAbiVersion)});
+  const auto abi_version = channel::common_version(channel::kAbiVersions, request.abi_versions);
+  if (!abi_version) {
+    return refuse({EPROTONOSUPPORT,
+                   channel::no_common_version("channel", "this daemon", channel::kAbiVersions,
+                                              "the client's Lyre", request.abi_versions)
+                       .text});
   }
   const AttachTerms terms{.identity = identity_,
+                          .abi_version = *abi_version,
                           .arena_bytes = request.arena_bytes,
                           .label = label_,
                           .domain = server_.options_.rules,

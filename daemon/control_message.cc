@@ -30,6 +30,14 @@ Result<Request> take_whole(std::span<const uint8_t> bytes) {
   return Request{message};
 }
 
+/// A newer client's first request may be longer: what this daemon knows of it comes first.
+template <typename Message>
+std::span<const uint8_t> known_part(std::span<const uint8_t> bytes,
+                                    const channel::ControlHeader& header) {
+  const bool is_newer = header.versions.max > channel::kControlVersions.max;
+  return is_newer && bytes.size() > sizeof(Message) ? bytes.first(sizeof(Message)) : bytes;
+}
+
 Result<Request> check_attach(std::span<const uint8_t> bytes) {
   auto taken = take_whole<channel::AttachRequest>(bytes);
   if (!taken.ok()) return taken;
@@ -86,10 +94,11 @@ Result<Request> check_request(std::span<const uint8_t> bytes) {
   }
   std::memcpy(&header, bytes.data(), sizeof header);
   if (header.magic != channel::kControlMagic) return malformed("a request with a wrong magic");
-  if (header.version != channel::kControlVersion) {
-    return Error{EPROTONOSUPPORT, "control version " + std::to_string(header.version) +
-                                      " is not spoken here, only " +
-                                      std::to_string(channel::kControlVersion)};
+  if (!channel::common_version(channel::kControlVersions, header.versions)) {
+    return Error{EPROTONOSUPPORT,
+                 channel::no_common_version("control", "this daemon", channel::kControlVersions,
+                                            "the client's Lyre", header.versions)
+                     .text};
   }
   if (header.bytes != bytes.size()) {
     return malformed("a request of " + std::to_string(bytes.size()) + " bytes that claims " +
@@ -97,9 +106,9 @@ Result<Request> check_request(std::span<const uint8_t> bytes) {
   }
   switch (header.type) {
     case channel::Control::kAttach:
-      return check_attach(bytes);
+      return check_attach(known_part<channel::AttachRequest>(bytes, header));
     case channel::Control::kInfo:
-      return take_whole<channel::InfoRequest>(bytes);
+      return take_whole<channel::InfoRequest>(known_part<channel::InfoRequest>(bytes, header));
     case channel::Control::kRegister:
       return check_register(bytes);
     case channel::Control::kDeregister:

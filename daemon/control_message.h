@@ -43,7 +43,7 @@ Message make_message(channel::Control type) {
   Message message;
   std::memset(static_cast<void*>(&message), 0, sizeof message);
   message.header.magic = channel::kControlMagic;
-  message.header.version = channel::kControlVersion;
+  message.header.versions = channel::kControlVersions;
   message.header.type = type;
   message.header.bytes = sizeof(Message);
   return message;

@@ -109,6 +109,8 @@ int receive(int socket, void* reply, size_t reply_bytes, size_t& received,
   return 0;
 }
 
+constexpr const char* kThisLibrary = "this program's Lyre";
+
 /// Sends `request` and checks that the answer is of `type` and whole. A goodbye is an answer too.
 template <typename Request, typename Reply>
 int ask(int socket, const Request& request, channel::Control type, Reply& reply,
@@ -124,9 +126,11 @@ int ask(int socket, const Request& request, channel::Control type, Reply& reply,
   if (received < sizeof reply.header || reply.header.magic != channel::kControlMagic) {
     return fail(LYRE_E_VERSION, "what listens there is not a Lyre daemon");
   }
-  if (reply.header.version != channel::kControlVersion) {
-    return fail(LYRE_E_VERSION, "the daemon speaks control version %u, this library %u",
-                reply.header.version, channel::kControlVersion);
+  if (!channel::common_version(channel::kControlVersions, reply.header.versions)) {
+    return fail(LYRE_E_VERSION, "%s",
+                channel::no_common_version("control", kThisLibrary, channel::kControlVersions,
+                                           "the daemon", reply.header.versions)
+                    .text);
   }
   if (reply.header.type == channel::Control::kGoodbye && received == sizeof(channel::Goodbye)) {
     channel::Goodbye goodbye;
@@ -182,7 +186,7 @@ int attach(const char* path, const char* label, uint64_t arena_bytes, Attachment
   if (const int code = connect_control(path, out.control); code != 0) return code;
   channel::AttachRequest request{};
   fill_header(request, channel::Control::kAttach);
-  request.abi_version = channel::kAbiVersion;
+  request.abi_versions = channel::kAbiVersions;
   request.arena_bytes = arena_bytes;
   std::strncpy(request.label, label, sizeof request.label - 1);
   return ask(out.control.get(), request, channel::Control::kAttached, out.reply, out.descriptors);

@@ -33,9 +33,9 @@ int ContextMemory::check_layout(const AttachReply& reply) {
   if (!memory_.holds(0, channel::kHeaderBytes)) return bad_attach("context memory");
   header_ = reinterpret_cast<ContextHeader*>(memory_.data());
   if (header_->magic != channel::kContextMagic) return bad_attach("context magic");
-  if (header_->abi_version != channel::kAbiVersion) {
-    return fail(LYRE_E_VERSION, "the daemon's channel has version %u, this library %u",
-                header_->abi_version, channel::kAbiVersion);
+  if (!channel::kAbiVersions.has(header_->abi_version)) {
+    return fail(LYRE_E_VERSION, "the daemon chose channel version %u, this program's Lyre has %s",
+                header_->abi_version, channel::range_text(channel::kAbiVersions).text);
   }
   if (header_->worker_count != reply.worker_count || header_->generation != reply.generation) {
     return bad_attach("context header");

@@ -19,9 +19,14 @@ int map_stats_segment(const char* socket_path, Mapping& out) {
     return fail_errno(LYRE_E_NORESOURCES, "cannot map the stats segment");
   }
   const auto* header = reinterpret_cast<const channel::StatsHeader*>(mapping.data());
-  if (!mapping.holds(0, sizeof *header) || header->magic != channel::kStatsMagic ||
-      header->version != channel::kStatsVersion) {
-    return fail(LYRE_E_VERSION, "the daemon's stats segment has another version");
+  if (!mapping.holds(0, sizeof *header) || header->magic != channel::kStatsMagic) {
+    return fail(LYRE_E_VERSION, "the daemon's stats segment is none");
+  }
+  if (header->version != channel::kStatsVersion) {
+    return fail(LYRE_E_VERSION,
+                "the daemon's stats segment has version %u, this program reads %u: use the `lyre` "
+                "that was installed with the daemon",
+                header->version, channel::kStatsVersion);
   }
   out = std::move(mapping);
   return 0;

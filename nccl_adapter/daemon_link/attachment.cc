@@ -50,7 +50,7 @@ int Attachment::attach(const Settings& settings, lyre_context** out) {
 std::unique_ptr<Attachment> Attachment::open(const Settings& settings) {
   lyre_context* context = nullptr;
   if (attach(settings, &context) != 0) {
-    log_warn("no Lyre daemon at %s: %s", socket_path_text(settings), lyre_last_error());
+    log_warn("cannot use the Lyre daemon at %s: %s", socket_path_text(settings), lyre_last_error());
     return nullptr;
   }
   return std::unique_ptr<Attachment>(new Attachment(settings, context));

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "stack/base/ip_address.h"
+#include "stack/channel/versions.h"
 
 /// The shared memory between the daemon and one client context. It has a version first, and offsets
 /// instead of pointers. Either side must treat the other's writes as untrusted: copy an entry once,
@@ -13,7 +14,7 @@
 namespace lyre::channel {
 
 inline constexpr uint64_t kContextMagic = 0x3158'5443'4552'594c;  // "LYRECTX1", little endian
-inline constexpr uint32_t kAbiVersion = 6;
+inline constexpr VersionRange kAbiVersions{6, 6};
 inline constexpr size_t kCacheLineBytes = 64;
 
 inline constexpr uint32_t kWorkersMax = 64;
@@ -220,7 +221,7 @@ static_assert(offsetof(RingPair, submissions) == 128);
 /// The first kHeaderBytes of a context's memory.
 struct ContextHeader {
   uint64_t magic;
-  uint32_t abi_version;
+  uint32_t abi_version;  ///< the one that this context uses
   uint32_t worker_count;
   uint64_t generation;    ///< different for each context that a daemon ever made
   uint64_t total_bytes;   ///< of the whole memory

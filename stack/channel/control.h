@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "stack/channel/port_address.h"
+#include "stack/channel/versions.h"
 
 /// Messages on the control socket (SOCK_SEQPACKET, one message a packet, native byte order; file
 /// descriptors are passed by SCM_RIGHTS). Either side detects the end of the other by the socket's
@@ -11,7 +12,7 @@
 namespace lyre::channel {
 
 inline constexpr uint32_t kControlMagic = 0x4c59'5243;  // "LYRC"
-inline constexpr uint32_t kControlVersion = 3;
+inline constexpr VersionRange kControlVersions{4, 4};
 inline constexpr uint32_t kPortsMax = 8;
 inline constexpr uint32_t kLabelBytes = 64;
 inline constexpr uint32_t kTextBytes = 256;
@@ -29,9 +30,12 @@ enum class Control : uint32_t {
   kRegionPending  ///< daemon: RegionReply, before kRegistered
 };
 
+/// The same in all versions, as are Goodbye and what AttachRequest and InfoRequest have in version
+/// 4: those are sent before either side knows the other's versions. The two requests grow at their
+/// ends only. All other messages have the format of the highest common version.
 struct ControlHeader {
   uint32_t magic = kControlMagic;
-  uint32_t version = kControlVersion;
+  VersionRange versions = kControlVersions;  ///< those that the sender speaks
   Control type{};
   uint32_t bytes = 0;  ///< of the whole message
 };
@@ -39,7 +43,7 @@ struct ControlHeader {
 /// Creates a context for the sender. One connection of the control socket has one context.
 struct AttachRequest {
   ControlHeader header;
-  uint32_t abi_version;
+  VersionRange abi_versions;  ///< those that the sender speaks; ContextHeader says which is used
   uint32_t reserved;
   uint64_t arena_bytes;     ///< 0: the daemon's default
   char label[kLabelBytes];  ///< for display, zero-terminated: program, rank

@@ -14,7 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   if (const auto* attach = std::get_if<channel::AttachRequest>(&request.value())) {
     if (std::memchr(attach->label, 0, sizeof attach->label) == nullptr) std::abort();
-    if (attach->abi_version == 0 && attach->header.magic != channel::kControlMagic) std::abort();
+    if (attach->abi_versions.max == 0 && attach->header.magic != channel::kControlMagic)
+      std::abort();
   }
   return 0;
 }

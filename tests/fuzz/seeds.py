@@ -121,6 +121,12 @@ def ipv6_packets():
                 ipv6(58, message, hop_limit=255) for message in icmpv6_messages()]
 
 
+def control_requests():
+    attach = struct.pack('<IHHIIHHIQ64s', 0x4c595243, 4, 4, 1, 96, 6, 6, 0, 1 << 20, b'label')
+    newer = struct.pack('<IHHIIHHIQ64sQ', 0x4c595243, 4, 5, 1, 104, 6, 7, 0, 1 << 20, b'', 1)
+    return [attach, newer, struct.pack('<IHHII', 0x4c595243, 4, 4, 3, 16)]
+
+
 def seeds(target):
     """The inputs for one fuzzer, by the name of its source without `_fuzz.cc`."""
     segments = [tcp(0x02, SYN_OPTIONS), tcp(0x10, DATA_OPTIONS, b'payload'),
@@ -149,8 +155,7 @@ def seeds(target):
     if target == 'channel':
         return [random.Random(number).randbytes(50 << number % 5) for number in range(20)]
     if target == 'control':
-        attach = struct.pack('<IIIIIIQ64s', 0x4c595243, 1, 1, 96, 1, 0, 1 << 20, b'label')
-        return [attach, struct.pack('<IIII', 0x4c595243, 1, 3, 16)]
+        return control_requests()
     if target == 'config':
         return [CONFIG.encode(), b'[[port]]\ndevice = "net_memif0"\naddress = "10.0.0.1/24"\n']
     if target == 'handle':

@@ -99,7 +99,7 @@ class RawClient {
 
 inline channel::AttachRequest attach_request() {
   auto request = make_message<channel::AttachRequest>(Control::kAttach);
-  request.abi_version = channel::kAbiVersion;
+  request.abi_versions = channel::kAbiVersions;
   request.arena_bytes = 1 << 20;
   std::strcpy(request.label, "raw");
   return request;

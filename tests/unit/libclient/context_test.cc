@@ -56,7 +56,7 @@ TEST(Context, GivesUpOnASilentDaemon) {
 }
 
 TEST(Context, RefusesAnotherVersion) {
-  EXPECT_EQ(LYRE_E_VERSION, distorted([](auto& reply, auto&) { reply.header.version = 9; }));
+  EXPECT_EQ(LYRE_E_VERSION, distorted([](auto& reply, auto&) { reply.header.versions = {9, 9}; }));
   EXPECT_EQ(LYRE_E_VERSION, distorted([](auto&, auto& header) { header.abi_version = 9; }));
   EXPECT_EQ(LYRE_E_VERSION, distorted([](auto& reply, auto&) { reply.header.magic = 9; }));
 }

@@ -39,7 +39,7 @@ FakeDaemon::FakeDaemon(const FakeDaemonOptions& options) : options_(options) {
   stop_ = UniqueFd(::eventfd(0, EFD_CLOEXEC));
   auto* header = new (memory_.data()) channel::ContextHeader{};
   header->magic = channel::kContextMagic;
-  header->abi_version = channel::kAbiVersion;
+  header->abi_version = channel::kAbiVersions.max;
   header->worker_count = options.worker_count;
   header->generation = kGeneration;
   header->total_bytes = layout_.total_bytes;

@@ -1,0 +1,131 @@
+#include <gtest/gtest.h>
+#include <spdlog/spdlog.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "tests/unit/daemon/captured_log.h"
+#include "tests/unit/daemon/control_fixture.h"
+
+/// Clients that are older and newer than the daemon: their version numbers are varied around what
+/// this daemon speaks.
+namespace lyre {
+namespace {
+
+using channel::VersionRange;
+
+constexpr VersionRange older(VersionRange own) {
+  return {static_cast<uint16_t>(own.min - 2), static_cast<uint16_t>(own.min - 1)};
+}
+constexpr VersionRange newer(VersionRange own) {
+  return {static_cast<uint16_t>(own.max + 1), static_cast<uint16_t>(own.max + 2)};
+}
+/// Ranges that share a version with `own`: as old, as new, and wider than it.
+std::vector<VersionRange> overlapping(VersionRange own) {
+  const auto before = static_cast<uint16_t>(own.min - 1);
+  const auto after = static_cast<uint16_t>(own.max + 1);
+  return {own, {before, own.min}, {own.max, after}, {before, after}};
+}
+
+class VersionSkewTest : public ControlServerTest {
+ protected:
+  /// The version that the context's header names.
+  uint32_t abi_of(RawClient& client) {
+    void* memory = ::mmap(nullptr, channel::kHeaderBytes, PROT_READ, MAP_SHARED,
+                          client.descriptors().at(0).get(), 0);
+    if (memory == MAP_FAILED) return 0;
+    const uint32_t version = static_cast<const channel::ContextHeader*>(memory)->abi_version;
+    ::munmap(memory, channel::kHeaderBytes);
+    return version;
+  }
+};
+
+TEST_F(VersionSkewTest, ACommonVersionOfBothProtocolsIsEnough) {
+  for (const VersionRange control : overlapping(channel::kControlVersions)) {
+    for (const VersionRange abi : overlapping(channel::kAbiVersions)) {
+      RawClient client(path_);
+      channel::AttachRequest request = attach_request();
+      request.header.versions = control;
+      request.abi_versions = abi;
+      client.send(request);
+      run();
+      const auto reply = expect_message<channel::AttachReply>(client, Control::kAttached);
+      EXPECT_EQ(reply.error, 0) << reply.text;
+      ASSERT_FALSE(client.descriptors().empty());
+      EXPECT_EQ(abi_of(client), *channel::common_version(channel::kAbiVersions, abi));
+      client.hang_up();
+      run();
+      workers_.answer_detaches();
+      std::vector<Expulsion> none;
+      registry_.poll(none);
+    }
+  }
+}
+
+TEST_F(VersionSkewTest, WithoutACommonControlVersionBothSidesHaveALine) {
+  const VersionRange own = channel::kControlVersions;
+  for (const VersionRange theirs : {older(own), newer(own), VersionRange{3, 0}}) {
+    const CapturedLog log;
+    RawClient client(path_);
+    channel::AttachRequest request = attach_request();
+    request.header.versions = theirs;
+    client.send(request);
+    run();
+    const std::string line =
+        channel::no_common_version("control", "this daemon", own, "the client's Lyre", theirs).text;
+    expect_goodbye(client, line);
+    EXPECT_NE(log.text().find(line), std::string::npos) << log.text();
+  }
+  expect_still_serving();
+}
+
+TEST_F(VersionSkewTest, WithoutACommonChannelVersionBothSidesHaveALine) {
+  const VersionRange own = channel::kAbiVersions;
+  for (const VersionRange theirs : {older(own), newer(own), VersionRange{6, 0}}) {
+    const CapturedLog log;
+    RawClient client(path_);
+    channel::AttachRequest request = attach_request();
+    request.abi_versions = theirs;
+    client.send(request);
+    run();
+    const auto reply = expect_message<channel::AttachReply>(client, Control::kAttached);
+    EXPECT_EQ(reply.error, EPROTONOSUPPORT);
+    const std::string line =
+        channel::no_common_version("channel", "this daemon", own, "the client's Lyre", theirs).text;
+    EXPECT_EQ(std::string(reply.text), line);
+    EXPECT_NE(log.text().find(line), std::string::npos) << log.text();
+    // It may try again with what it has.
+    client.send(attach_request());
+    run();
+    EXPECT_EQ(expect_message<channel::AttachReply>(client, Control::kAttached).error, 0);
+    client.hang_up();
+    run();
+    workers_.answer_detaches();
+    std::vector<Expulsion> none;
+    registry_.poll(none);
+  }
+}
+
+TEST_F(VersionSkewTest, OnlyANewerClientsFirstRequestMayBeLonger) {
+  channel::AttachRequest request = attach_request();
+  std::vector<uint8_t> longer(sizeof request + 24, 0x5a);
+  request.header.bytes = static_cast<uint32_t>(longer.size());
+  std::memcpy(longer.data(), &request, sizeof request);
+  RawClient same(path_);
+  same.send_bytes(longer);
+  run();
+  expect_goodbye(same, "a request of 120 bytes where 96 are due");
+
+  request.header.versions.max = channel::kControlVersions.max + 1;
+  std::memcpy(longer.data(), &request, sizeof request);
+  RawClient newer_client(path_);
+  newer_client.send_bytes(longer);
+  run();
+  EXPECT_EQ(expect_message<channel::AttachReply>(newer_client, Control::kAttached).error, 0);
+}
+
+}  // namespace
+}  // namespace lyre
