@@ -1,6 +1,6 @@
 #include "daemon/backend.h"
 
-#include "daemon/nic_guard.h"
+#include "machine/nic_guard.h"
 #include "stack/io/dpdk/environment.h"
 
 namespace lyre {
@@ -28,7 +28,7 @@ Result<std::unique_ptr<io::Backend>> start_backend(const Config& config) {
   options.memory_mib = config.memory_mib;
   options.is_debug = config.log_level == LogLevel::kDebug;
   for (const PortConfig& port : config.ports) {
-    if (!pci_address_of(port.device).empty()) options.pci_devices.push_back(port.device);
+    if (!machine::pci_address_of(port.device).empty()) options.pci_devices.push_back(port.device);
   }
   return io::dpdk::start_environment(options);
 }

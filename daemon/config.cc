@@ -274,28 +274,33 @@ Checked check_value(const Key& key, const toml::node& node) {
   }
 }
 
-/// Reads one file. Every check_* and read_* stores the first error in `error_`.
+/// Reads one file. Every check_* and read_* adds what is wrong to `errors_`, and goes on.
 class Reader {
  public:
   explicit Reader(const std::string& file) { config_.file = file; }
 
   Result<Config> read(const toml::table& root) {
-    if (check_sections(root) && read_plain(root, "daemon") && read_plain(root, "workers") &&
-        read_plain(root, "memory") && read_plain(root, "tcp") && read_plain(root, "clients") &&
-        read_ports(root) && read_routes(root) && read_domains(root) && check_ports() &&
-        check_routes()) {
-      return std::move(config_);
+    check_sections(root);
+    for (const char* section : {"daemon", "workers", "memory", "tcp", "clients"}) {
+      read_plain(root, section);
     }
-    return Error{EINVAL, error_};
+    read_ports(root);
+    read_routes(root);
+    read_domains(root);
+    // What these compare has to be there.
+    if (errors_.empty()) check_ports();
+    if (errors_.empty()) check_routes();
+    if (errors_.empty()) return std::move(config_);
+    return Error{EINVAL, errors_};
   }
 
  private:
-  bool complain(uint32_t line, std::string_view key, std::string_view text) {
-    error_ = complaint(config_.file, line, key, text);
-    return false;
+  void complain(uint32_t line, std::string_view key, std::string_view text) {
+    if (!errors_.empty()) errors_ += '\n';
+    errors_ += complaint(config_.file, line, key, text);
   }
 
-  bool check_sections(const toml::table& root) {
+  void check_sections(const toml::table& root) {
     std::string allowed;
     for (const Key& key : config_keys()) {
       const std::string name(key.section);
@@ -305,13 +310,12 @@ class Reader {
     }
     for (const auto& [name, node] : root) {
       if (allowed.find("[" + std::string(name.str()) + "]") == std::string::npos) {
-        return complain(line_of(node), name.str(), "unknown section or key, allowed: " + allowed);
+        complain(line_of(node), name.str(), "unknown section or key, allowed: " + allowed);
       }
     }
-    return true;
   }
 
-  bool read_plain(const toml::table& root, std::string_view section) {
+  void read_plain(const toml::table& root, std::string_view section) {
     static const toml::table kEmpty;
     const toml::node* node = root.get(section);
     if (node == nullptr) return read_section(kEmpty, section, 0);
@@ -319,14 +323,14 @@ class Reader {
       return complain(line_of(*node), section,
                       "is not a section, allowed: [" + std::string(section) + "]");
     }
-    return read_section(*node->as_table(), section, line_of(*node));
+    read_section(*node->as_table(), section, line_of(*node));
   }
 
   template <typename Entry>
-  bool read_array(const toml::table& root, std::string_view section, std::vector<Entry>& entries,
+  void read_array(const toml::table& root, std::string_view section, std::vector<Entry>& entries,
                   size_t count_max) {
     const toml::node* node = root.get(section);
-    if (node == nullptr) return true;
+    if (node == nullptr) return;
     const std::string brackets = "[[" + std::string(section) + "]]";
     const toml::array* list = node->as_array();
     if (list == nullptr || !list->is_array_of_tables()) {
@@ -338,28 +342,27 @@ class Reader {
                         "too many, allowed: " + std::to_string(count_max) + " " + brackets);
       }
       entries.emplace_back().line = line_of(item);
-      if (!read_section(*item.as_table(), section, line_of(item))) return false;
+      read_section(*item.as_table(), section, line_of(item));
     }
-    return true;
   }
 
-  bool read_ports(const toml::table& root) {
-    return read_array(root, "port", config_.ports, kPortCountMax);
+  void read_ports(const toml::table& root) {
+    read_array(root, "port", config_.ports, kPortCountMax);
   }
-  bool read_routes(const toml::table& root) {
-    return read_array(root, "route", config_.routes, worker::kRoutesMax);
-  }
-
-  bool read_domains(const toml::table& root) {
-    return read_array(root, "domain", config_.domains, kDomainsMax);
+  void read_routes(const toml::table& root) {
+    read_array(root, "route", config_.routes, worker::kRoutesMax);
   }
 
-  bool read_section(const toml::table& table, std::string_view section, uint32_t line) {
+  void read_domains(const toml::table& root) {
+    read_array(root, "domain", config_.domains, kDomainsMax);
+  }
+
+  void read_section(const toml::table& table, std::string_view section, uint32_t line) {
     std::string allowed;
     for (const Key& key : config_keys()) {
       if (key.section != section) continue;
       allowed += (allowed.empty() ? "" : ", ") + std::string(key.name);
-      if (!read_key(table, key, line)) return false;
+      read_key(table, key, line);
     }
     for (const auto& [name, node] : table) {
       const auto is_it = [&, wanted = name.str()](const Key& key) {
@@ -367,14 +370,13 @@ class Reader {
       };
       const auto keys = config_keys();
       if (std::none_of(keys.begin(), keys.end(), is_it)) {
-        return complain(line_of(node), std::string(section) + "." + std::string(name.str()),
-                        "unknown key, allowed: " + allowed);
+        complain(line_of(node), std::string(section) + "." + std::string(name.str()),
+                 "unknown key, allowed: " + allowed);
       }
     }
-    return true;
   }
 
-  bool read_key(const toml::table& table, const Key& key, uint32_t section_line) {
+  void read_key(const toml::table& table, const Key& key, uint32_t section_line) {
     const std::string full_name = std::string(key.section) + "." + std::string(key.name);
     const toml::node* node = table.get(key.name);
     if (node == nullptr && key.default_toml.empty()) {
@@ -384,8 +386,8 @@ class Reader {
     if (node == nullptr) {
       by_default = toml::parse("value = " + std::string(key.default_toml));
       node = by_default.get("value");
-    } else if (key.type == KeyType::kCores) {
-      config_.cores_line = line_of(*node);
+    } else {
+      note_line(full_name, line_of(*node));
     }
     Checked checked = check_value(key, *node);
     if (!checked.value) {
@@ -394,25 +396,32 @@ class Reader {
                       shown(culprit) + " " + checked.wrong + ", allowed: " + allowed_text(key));
     }
     key.store(config_, *checked.value);
-    return true;
   }
 
-  bool check_ports() {
+  /// Of keys that are compared with the machine.
+  void note_line(std::string_view key, uint32_t line) {
+    if (key == "workers.cores") config_.cores_line = line;
+    if (key == "memory.hugepages") config_.hugepages_line = line;
+    if (key == "daemon.socket") config_.socket_line = line;
+    if (key == "daemon.socket_group") config_.socket_group_line = line;
+  }
+
+  void check_ports() {
     if (config_.ports.empty()) {
       return complain(0, "port",
                       "no port is configured, allowed: 1 to " + std::to_string(kPortCountMax) +
                           " [[port]] sections");
     }
     for (size_t i = 0; i < config_.ports.size(); ++i) {
-      if (!check_gateways_of(config_.ports[i]) || !check_ipv6(config_.ports[i])) return false;
+      check_gateways_of(config_.ports[i]);
+      check_ipv6(config_.ports[i]);
       for (size_t earlier = 0; earlier < i; ++earlier) {
-        if (!check_distinct(config_.ports[earlier], config_.ports[i])) return false;
+        check_distinct(config_.ports[earlier], config_.ports[i]);
       }
     }
-    return true;
   }
 
-  bool check_gateways_of(const PortConfig& port) {
+  void check_gateways_of(const PortConfig& port) {
     for (const IpAddress& gateway : port.gateways) {
       const bool is_lone = has_lone_address(port, gateway.is_v4()) && !has_address(port, gateway);
       if (is_lone || is_neighbour(gateway, port)) continue;
@@ -420,10 +429,9 @@ class Reader {
                       "of '" + port.name +
                           "' does not lie in its network, allowed: other hosts of that network");
     }
-    return true;
   }
 
-  bool check_ipv6(const PortConfig& port) {
+  void check_ipv6(const PortConfig& port) {
     const bool has_ipv6 = has_family_of(port, IpAddress{});
     if (has_ipv6 && port.mtu_bytes < wire::kIpv6MtuBytesMin) {
       return complain(port.line, "port.mtu",
@@ -436,10 +444,9 @@ class Reader {
           port.line, "port.accept_ra",
           "of '" + port.name + "' is of no use without an address of IPv6, allowed: false");
     }
-    return true;
   }
 
-  bool check_distinct(const PortConfig& first, const PortConfig& second) {
+  void check_distinct(const PortConfig& first, const PortConfig& second) {
     const auto taken = [&](std::string_view key) {
       return complain(second.line, key,
                       "of '" + second.name + "' is taken by the port '" + first.name +
@@ -451,34 +458,34 @@ class Reader {
     }
     const std::string device = first.device.substr(0, first.device.find(','));
     if (device == second.device.substr(0, second.device.find(','))) return taken("port.device");
-    return true;
   }
 
-  bool check_routes() {
-    for (RouteConfig& route : config_.routes) {
-      const auto is_it = [&](const PortConfig& port) { return port.name == route.port_name; };
-      const auto port = std::find_if(config_.ports.begin(), config_.ports.end(), is_it);
-      if (port == config_.ports.end()) {
-        return complain(route.line, "route.port",
-                        "'" + route.port_name + "' is not a port, allowed: " + port_names());
-      }
-      route.port = static_cast<uint32_t>(port - config_.ports.begin());
-      if (route.gateway.is_v4() != route.network.address.is_v4()) {
-        return complain(route.line, "route.via",
-                        "and route.to are of different families, allowed: two of one family");
-      }
-      if (!is_neighbour(route.gateway, *port)) {
-        return complain(route.line, "route.via",
-                        "does not lie in the network of '" + port->name +
-                            "', allowed: addresses of routers there");
-      }
-      if (is_reached_already(route, *port)) {
-        return complain(route.line, "route.to",
-                        "is reached through '" + port->name +
-                            "' in another way already, allowed: further networks");
-      }
+  void check_routes() {
+    for (RouteConfig& route : config_.routes) check_route(route);
+  }
+
+  void check_route(RouteConfig& route) {
+    const auto is_it = [&](const PortConfig& port) { return port.name == route.port_name; };
+    const auto port = std::find_if(config_.ports.begin(), config_.ports.end(), is_it);
+    if (port == config_.ports.end()) {
+      return complain(route.line, "route.port",
+                      "'" + route.port_name + "' is not a port, allowed: " + port_names());
     }
-    return true;
+    route.port = static_cast<uint32_t>(port - config_.ports.begin());
+    if (route.gateway.is_v4() != route.network.address.is_v4()) {
+      return complain(route.line, "route.via",
+                      "and route.to are of different families, allowed: two of one family");
+    }
+    if (!is_neighbour(route.gateway, *port)) {
+      return complain(route.line, "route.via",
+                      "does not lie in the network of '" + port->name +
+                          "', allowed: addresses of routers there");
+    }
+    if (is_reached_already(route, *port)) {
+      complain(route.line, "route.to",
+               "is reached through '" + port->name +
+                   "' in another way already, allowed: further networks");
+    }
   }
 
   /// True when the network is the port's own, a gateway, behind a default gateway, or an earlier
@@ -510,7 +517,7 @@ class Reader {
   }
 
   Config config_;
-  std::string error_;
+  std::string errors_;  ///< one a line
 };
 
 }  // namespace

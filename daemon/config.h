@@ -76,6 +76,8 @@ struct Config {
   std::string name;
   std::string socket_path;  ///< with `has_domains` the administrator's
   std::string socket_group;
+  uint32_t socket_line = 0;  ///< in the file, as all that end so; 0: not given
+  uint32_t socket_group_line = 0;
   uint32_t socket_mode = 0;
   LogLevel log_level{};
 
@@ -83,11 +85,12 @@ struct Config {
   std::vector<DomainConfig> domains;  ///< at least one; without `has_domains` that of `socket_path`
 
   std::vector<uint32_t> cores;  ///< empty: the last core that this process may use
-  uint32_t cores_line = 0;      ///< in the file; 0: not given
+  uint32_t cores_line = 0;
   IdleMode idle{};
   Nanos spin;
 
   HugepagesMode hugepages{};
+  uint32_t hugepages_line = 0;
   uint32_t rx_slots = 0;
   uint32_t memory_mib = 0;
 
@@ -109,7 +112,7 @@ struct Config {
 };
 
 /// Reads and checks a file.
-/// Fails: one line "FILE:LINE: KEY: what is wrong, allowed: ...", without the program's name.
+/// Fails: a line "FILE:LINE: KEY: what is wrong, allowed: ..." for each error, separated by '\n'.
 Result<Config> load_config(const std::string& path);
 /// The same for `text`; messages call it `name`.
 Result<Config> parse_config(std::string_view text, const std::string& name);

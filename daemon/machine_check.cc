@@ -29,39 +29,42 @@ uint32_t last_core(const cpu_set_t& cores) {
   return static_cast<uint32_t>(core);
 }
 
-Status check_cores_exist(Config& config) {
+void check_cores_exist(Config& config, std::vector<Error>& errors) {
   cpu_set_t cores;
   CPU_ZERO(&cores);
-  if (::sched_getaffinity(0, sizeof cores, &cores) != 0) return Error{errno, "no CPU affinity"};
+  if (::sched_getaffinity(0, sizeof cores, &cores) != 0) {
+    return errors.push_back({errno, "no CPU affinity"});
+  }
   if (config.cores.empty()) config.cores.push_back(last_core(cores));
   for (const uint32_t core : config.cores) {
     if (core < CPU_SETSIZE && CPU_ISSET(core, &cores)) continue;
-    return Error{EINVAL, complaint(config.file, config.cores_line, "workers.cores",
-                                   "core " + std::to_string(core) +
-                                       " is not there or not ours, allowed: " + core_list(cores))};
+    errors.push_back(
+        {EINVAL, complaint(config.file, config.cores_line, "workers.cores",
+                           "core " + std::to_string(core) +
+                               " is not there or not ours, allowed: " + core_list(cores))});
   }
-  return Ok{};
 }
 
-Status check_ports(const Config& config, const NicGuard& guard) {
+void check_nics(const Config& config, const machine::NicGuard& guard, std::vector<Error>& errors) {
   for (const PortConfig& port : config.ports) {
     if (port.is_forced) continue;
-    const auto lost = guard.lost_interface(port.device);
-    if (!lost) continue;
-    return Error{EPERM, complaint(config.file, port.line, "port.device",
-                                  "'" + port.device + "' of '" + port.name + "' is " + *lost +
-                                      ", which carries this machine's default route, allowed: "
-                                      "another NIC, or force = true")};
+    const auto loss = guard.loss_with(port.device);
+    if (!loss) continue;
+    errors.push_back({EPERM, complaint(config.file, port.line, "port.device",
+                                       "'" + port.device + "' of '" + port.name + "' is " +
+                                           loss->interface + ", which carries " + loss->carries +
+                                           ", allowed: another NIC, or force = true")});
   }
-  return Ok{};
 }
 
 }  // namespace
 
-Status check_machine(Config& config, const NicGuard& guard) {
-  if (Status status = check_cores_exist(config); !status.ok()) return status;
-  if (Status status = check_ports(config, guard); !status.ok()) return status;
-  return check_port_sockets(config);
+std::vector<Error> check_machine(Config& config, const machine::NicGuard& guard) {
+  std::vector<Error> errors;
+  check_cores_exist(config, errors);
+  check_nics(config, guard, errors);
+  for (Error& error : check_port_sockets(config)) errors.push_back(std::move(error));
+  return errors;
 }
 
 }  // namespace lyre

@@ -1,13 +1,15 @@
 #pragma once
 
+#include <vector>
+
 #include "daemon/config.h"
-#include "daemon/nic_guard.h"
+#include "machine/nic_guard.h"
 
 namespace lyre {
 
-/// Checks a configuration against this machine: the cores exist, no port takes the NIC of the
-/// default route, no client can reach a port's socket. Sets the core of "auto". Fails: one line
-/// like those of load_config().
-Status check_machine(Config& config, const NicGuard& guard);
+/// Checks a configuration against this machine: the cores exist, no port takes a NIC that keeps the
+/// machine reachable, no client can reach a port's socket. Sets the core of "auto". Returns what is
+/// wrong, each with a line like those of load_config().
+std::vector<Error> check_machine(Config& config, const machine::NicGuard& guard);
 
 }  // namespace lyre

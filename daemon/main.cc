@@ -5,9 +5,12 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
+#include <sstream>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "daemon/backend.h"
 #include "daemon/capabilities.h"
@@ -15,6 +18,7 @@
 #include "daemon/launcher.h"
 #include "daemon/logging.h"
 #include "daemon/machine_check.h"
+#include "daemon/machine_probe.h"
 #include "daemon/mapping_opener.h"
 #include "daemon/port_privileges.h"
 #include "daemon/port_sockets.h"
@@ -25,8 +29,12 @@ namespace {
 constexpr int kExitFailed = 1;
 constexpr int kExitBadConfig = 2;
 
+/// Each line of `text` by itself.
 int complain(const std::string& text, int code) {
-  std::fprintf(stderr, "lyred: %s\n", text.c_str());
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::fprintf(stderr, "lyred: %s\n", line.c_str());
+  }
   return code;
 }
 
@@ -36,6 +44,24 @@ void reload(const std::string& path) {
   if (!config.ok()) return spdlog::error("not reloaded: {}", config.error().text);
   set_log_level(config.value().log_level);
   spdlog::info("{} was read again for its log level; other keys need a restart", path);
+}
+
+std::string ssh_connection() {
+  const char* text = std::getenv("SSH_CONNECTION");
+  return text != nullptr ? text : "";
+}
+
+/// All that is wrong with the configuration on this machine, as exit status.
+int check(Config& config, bool looks_ahead) {
+  std::vector<std::string> lines;
+  for (const Error& error : check_machine(config, machine::NicGuard({}, ssh_connection()))) {
+    lines.push_back(error.text);
+  }
+  if (looks_ahead) {
+    for (std::string& line : probe_machine(config, {})) lines.push_back(std::move(line));
+  }
+  for (const std::string& line : lines) complain(line, kExitBadConfig);
+  return lines.empty() ? 0 : kExitBadConfig;
 }
 
 void wait_for_signal(boost::asio::signal_set& signals, Launcher& launcher,
@@ -85,7 +111,7 @@ int run(int argc, char** argv) {
   std::string config_path = "/etc/lyre/lyred.toml";
   bool only_check = false;
   app.add_option("--config", config_path, "Configuration file")->capture_default_str();
-  app.add_flag("--check", only_check, "Check the configuration and exit");
+  app.add_flag("--check", only_check, "Check the configuration and this machine, and exit");
   app.set_version_flag("--version", "lyred " LYRE_VERSION);
   try {
     app.parse(argc, argv);
@@ -96,8 +122,7 @@ int run(int argc, char** argv) {
   }
   auto config = load_config(config_path);
   if (!config.ok()) return complain(config.error().text, kExitBadConfig);
-  const Status machine = check_machine(*config, NicGuard());
-  if (!machine.ok()) return complain(machine.error().text, kExitBadConfig);
+  if (const int code = check(*config, only_check); code != 0) return code;
   if (only_check) {
     std::printf("%s: right\n", config_path.c_str());
     return 0;

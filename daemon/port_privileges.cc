@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "daemon/nic_guard.h"
+#include "machine/nic_guard.h"
 
 namespace lyre {
 namespace {
@@ -55,7 +55,7 @@ PortPrivileges privileges_of(const std::string& device, const std::string& sys_r
   for (const auto& kind : kVirtual) {
     if (device.starts_with(kind.prefix)) return kind.privileges;
   }
-  const std::string address = pci_address_of(device);
+  const std::string address = machine::pci_address_of(device);
   if (address.empty()) return {};
   return privileges_of_nic(sys_root + "/bus/pci/devices/" + address);
 }

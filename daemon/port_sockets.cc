@@ -10,7 +10,7 @@
 #include <cstring>
 #include <functional>
 
-#include "daemon/nic_guard.h"
+#include "machine/nic_guard.h"
 
 namespace lyre {
 namespace {
@@ -63,7 +63,7 @@ Status check_address(const std::string& device, const std::string& socket) {
     return Error{EINVAL, "a memif port needs socket=PATH, allowed: an absolute path"};
   }
   // Any process of the network namespace may connect to an abstract name (unix(7)).
-  if (device_argument(device, "socket-abstract") == "yes") {
+  if (machine::device_argument(device, "socket-abstract") == "yes") {
     return Error{EINVAL,
                  "socket-abstract=yes is refused: any program may connect to such a "
                  "socket, allowed: no"};
@@ -73,18 +73,19 @@ Status check_address(const std::string& device, const std::string& socket) {
 
 using DirectoryCheck = std::function<Status(const std::string& directory)>;
 
-Status check_ports(const Config& config, const DirectoryCheck& check_directory) {
+std::vector<Error> check_ports(const Config& config, const DirectoryCheck& check_directory) {
+  std::vector<Error> errors;
   for (const PortConfig& port : config.ports) {
     if (port.device.rfind("net_memif", 0) != 0) continue;
-    const std::string socket = device_argument(port.device, "socket");
+    const std::string socket = machine::device_argument(port.device, "socket");
     Status status = check_address(port.device, socket);
     if (status.ok()) status = check_directory(socket.substr(0, socket.rfind('/') + 1));
     if (status.ok()) continue;
-    return Error{status.error().code,
-                 complaint(config.file, port.line, "port.device",
-                           "'" + port.device + "' of '" + port.name + "': " + status.error().text)};
+    errors.push_back({status.error().code, complaint(config.file, port.line, "port.device",
+                                                     "'" + port.device + "' of '" + port.name +
+                                                         "': " + status.error().text)});
   }
-  return Ok{};
+  return errors;
 }
 
 }  // namespace
@@ -98,7 +99,7 @@ Status check_socket_directory(const std::string& directory, const SocketDirector
   return check_entry(directory, file, rule.clients_groups);
 }
 
-Status check_port_sockets(const Config& config) {
+std::vector<Error> check_port_sockets(const Config& config) {
   return check_ports(config, [&](const std::string& directory) -> Status {
     struct stat file {};
     if (::stat(directory.c_str(), &file) != 0) {
@@ -110,11 +111,13 @@ Status check_port_sockets(const Config& config) {
 }
 
 Status prepare_port_sockets(const Config& config) {
-  return check_ports(config, [&](const std::string& directory) -> Status {
+  const auto errors = check_ports(config, [&](const std::string& directory) -> Status {
     ::mkdir(directory.c_str(), S_IRWXU);
     return check_socket_directory(directory,
                                   {.owner = ::geteuid(), .clients_groups = clients_groups(config)});
   });
+  if (errors.empty()) return Ok{};
+  return errors.front();
 }
 
 }  // namespace lyre

@@ -26,8 +26,8 @@ Status check_socket_directory(const std::string& directory, const SocketDirector
 /// The sockets of memif ports are files, not abstract names, and the directories of those that
 /// exist keep clients and strangers out. Changes nothing; does not ask who owns a directory, since
 /// `lyred --check` may run as another user than the daemon.
-/// Fails: one line like those of load_config().
-Status check_port_sockets(const Config& config);
+/// Returns a line like those of load_config() for each port that is wrong.
+std::vector<Error> check_port_sockets(const Config& config);
 
 /// The same for the process that will open the ports: makes directories that are missing (mode
 /// 0700, their last component only), and checks their owner as well.

@@ -1,11 +1,13 @@
-#include "daemon/nic_guard.h"
+#include "machine/nic_guard.h"
 
 #include <filesystem>
 #include <fstream>
 #include <regex>
 #include <sstream>
 
-namespace lyre {
+#include "machine/remote_logins.h"
+
+namespace lyre::machine {
 namespace {
 
 namespace fs = std::filesystem;
@@ -14,24 +16,35 @@ constexpr unsigned kRouteUp = 0x1;
 
 }  // namespace
 
-NicGuard::NicGuard(std::string proc_root, std::string sys_root)
-    : proc_root_(std::move(proc_root)), sys_root_(std::move(sys_root)) {}
+NicGuard::NicGuard(Roots roots, std::string ssh_connection)
+    : roots_(std::move(roots)), ssh_connection_(std::move(ssh_connection)) {}
 
-std::optional<std::string> NicGuard::lost_interface(const std::string& device) const {
+std::optional<Loss> NicGuard::loss_with(const std::string& device) const {
   const std::string pci_address = pci_address_of(device);
   const std::string interface = device_argument(device, "iface");
   const std::string remote = device_argument(device, "remote");
-  for (const std::string& name : with_lower_interfaces(default_route_interfaces())) {
-    if (name == interface || name == remote) return name;
-    if (!pci_address.empty() && lies_on_pci(name, pci_address)) return name;
+  for (const Loss& loss : needed_interfaces()) {
+    if (loss.interface == interface || loss.interface == remote) return loss;
+    if (!pci_address.empty() && lies_on_pci(loss.interface, pci_address)) return loss;
   }
   return std::nullopt;
+}
+
+std::vector<Loss> NicGuard::needed_interfaces() const {
+  std::vector<Loss> needed;
+  for (const std::string& name : with_lower_interfaces(default_route_interfaces())) {
+    needed.push_back({name, "this machine's default route"});
+  }
+  for (const auto& name : with_lower_interfaces(login_interfaces(roots_, ssh_connection_))) {
+    needed.push_back({name, "an SSH session"});
+  }
+  return needed;
 }
 
 std::set<std::string> NicGuard::default_route_interfaces() const {
   std::set<std::string> names;
   std::string line;
-  std::ifstream v4(proc_root_ + "/net/route");
+  std::ifstream v4(roots_.proc + "/net/route");
   std::getline(v4, line);  // its heading
   while (std::getline(v4, line)) {
     std::istringstream words(line);
@@ -42,7 +55,7 @@ std::set<std::string> NicGuard::default_route_interfaces() const {
       names.insert(name);
     }
   }
-  std::ifstream v6(proc_root_ + "/net/ipv6_route");
+  std::ifstream v6(roots_.proc + "/net/ipv6_route");
   while (std::getline(v6, line)) {
     std::istringstream words(line);
     std::string destination, prefix, skip, name;
@@ -64,7 +77,7 @@ std::set<std::string> NicGuard::with_lower_interfaces(std::set<std::string> name
     names.erase(names.begin());
     if (!all.insert(name).second) continue;
     std::error_code ignored;
-    for (const auto& entry : fs::directory_iterator(sys_root_ + "/class/net/" + name, ignored)) {
+    for (const auto& entry : fs::directory_iterator(roots_.sys + "/class/net/" + name, ignored)) {
       const std::string file = entry.path().filename();
       if (file.rfind("lower_", 0) == 0) names.insert(file.substr(6));
     }
@@ -74,7 +87,7 @@ std::set<std::string> NicGuard::with_lower_interfaces(std::set<std::string> name
 
 bool NicGuard::lies_on_pci(const std::string& interface, const std::string& pci_address) const {
   std::error_code error;
-  const fs::path path = fs::canonical(sys_root_ + "/class/net/" + interface + "/device", error);
+  const fs::path path = fs::canonical(roots_.sys + "/class/net/" + interface + "/device", error);
   if (error) return false;
   // A virtio NIC is a child of the PCI device, so any part of the path can be the PCI address.
   for (const fs::path& part : path) {
@@ -102,4 +115,4 @@ std::string device_argument(const std::string& device, const std::string& name) 
   return {};
 }
 
-}  // namespace lyre
+}  // namespace lyre::machine

@@ -3,27 +3,36 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
-namespace lyre {
+#include "machine/files.h"
 
-/// Finds the NIC of the default route: the daemon must not take it from the kernel, or logins over
-/// the network end.
+namespace lyre::machine {
+
+/// What a machine loses when the kernel loses a NIC.
+struct Loss {
+  std::string interface;
+  std::string carries;  ///< "this machine's default route" or "an SSH session"
+};
+
+/// Finds the NICs that keep a machine reachable: nothing may take them from the kernel unasked, or
+/// logins over the network end.
 class NicGuard {
  public:
-  /// The roots are "/proc" and "/sys" outside tests.
-  explicit NicGuard(std::string proc_root = "/proc", std::string sys_root = "/sys");
+  /// `ssh_connection` has the form of the variable SSH_CONNECTION, or is empty.
+  explicit NicGuard(Roots roots = {}, std::string ssh_connection = "");
 
-  /// The kernel interface that carries a default route and would be lost with `device` (an EAL
-  /// device string or a PCI address), if there is one.
-  std::optional<std::string> lost_interface(const std::string& device) const;
+  /// What would be lost with `device` (an EAL device string or a PCI address), if anything.
+  std::optional<Loss> loss_with(const std::string& device) const;
 
  private:
+  std::vector<Loss> needed_interfaces() const;
   std::set<std::string> default_route_interfaces() const;
   std::set<std::string> with_lower_interfaces(std::set<std::string> names) const;
   bool lies_on_pci(const std::string& interface, const std::string& pci_address) const;
 
-  std::string proc_root_;
-  std::string sys_root_;
+  Roots roots_;
+  std::string ssh_connection_;
 };
 
 /// "0000:00:10.0" for that, for "00:10.0" and for either with arguments behind a comma; empty when
@@ -33,4 +42,4 @@ std::string pci_address_of(const std::string& device);
 /// The value of `name` in a device string "net_x0,name=value,...", or empty.
 std::string device_argument(const std::string& device, const std::string& name);
 
-}  // namespace lyre
+}  // namespace lyre::machine

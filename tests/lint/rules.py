@@ -21,11 +21,12 @@ INCLUDE_TABLE = {
     'stack/worker/tables': ['stack/base', 'stack/session'],
     'stack/worker/routing': ['stack/base', 'stack/wire', 'stack/channel', 'stack/io/packet.h',
                              'stack/link', 'stack/worker/flow_table.h', 'stack/worker/mailbox.h'],
-    'daemon': ['stack/base', 'stack/wire', 'stack/channel', 'stack/io',
+    'machine': [],
+    'daemon': ['machine', 'stack/base', 'stack/wire', 'stack/channel', 'stack/io',
                'stack/link', 'stack/ip', 'stack/tcp', 'stack/session',
                'stack/worker', 'stack/worker/routing', 'stack/worker/tables',
                'stack/worker/clients'],
-    'daemon/backend.cc': ['daemon', 'stack/io', 'stack/io/dpdk'],
+    'daemon/backend.cc': ['daemon', 'machine', 'stack/io', 'stack/io/dpdk'],
     'libclient': ['stack/base', 'stack/channel', 'libclient/include'],
     'libclient/include': [],
     'nccl_adapter': ['nccl_adapter/abi', 'nccl_adapter/observe'],
@@ -44,7 +45,7 @@ INCLUDE_TABLE = {
                             'nccl_adapter/protocol', 'nccl_adapter/observe',
                             'nccl_adapter/transport', 'nccl_adapter/comm',
                             'nccl_adapter/daemon_link'],
-    'tools': ['stack/base', 'stack/channel/stats.h', 'libclient/include',
+    'tools': ['machine', 'stack/base', 'stack/channel/stats.h', 'libclient/include',
               'libclient/stats_segment.h', 'nccl_adapter/abi', 'tools/nccl_emulator'],
     'tools/nccl_emulator': ['nccl_adapter/abi'],
     'tools/kernel_plugin': ['nccl_adapter/abi'],
@@ -76,7 +77,7 @@ LIBRARIES = {
 
 PACKET_PATH = ['stack/wire', 'stack/io', 'stack/link', 'stack/ip', 'stack/tcp', 'stack/session',
                'stack/channel', 'stack/worker']
-PRODUCT = ['stack', 'daemon', 'libclient', 'nccl_adapter', 'tools']
+PRODUCT = ['stack', 'machine', 'daemon', 'libclient', 'nccl_adapter', 'tools']
 
 # (pattern, folders, folders that are free all the same, what to use instead)
 # Searched in code without its comments and strings.

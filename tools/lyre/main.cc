@@ -12,8 +12,10 @@
 #include "tools/lyre/allreduce.h"
 #include "tools/lyre/clients.h"
 #include "tools/lyre/comms.h"
+#include "tools/lyre/doctor.h"
 #include "tools/lyre/environment.h"
 #include "tools/lyre/failure.h"
+#include "tools/lyre/nic.h"
 #include "tools/lyre/options.h"
 #include "tools/lyre/perf.h"
 #include "tools/lyre/sessions.h"
@@ -134,6 +136,8 @@ int main(int argc, char** argv) {
   add_clients(app, globals);
   add_comms(app, globals);
   add_stats(app, globals);
+  add_doctor(app, globals);
+  add_nic(app, globals);
   add_perf(app, globals);
   add_allreduce(app);
   app.parse_complete_callback([&app] { warn_of_unknown_settings(app); });

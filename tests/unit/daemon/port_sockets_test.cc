@@ -45,6 +45,9 @@ class PortSockets : public ::testing::Test {
   static std::string text_of(const Status& status) {
     return status.ok() ? "" : status.error().text;
   }
+  static std::string text_of(const std::vector<Error>& errors) {
+    return errors.empty() ? "" : errors.front().text;
+  }
 
   std::string directory_;
   const SocketDirectoryRule own_{.owner = ::geteuid(), .clients_groups = {::getegid()}};

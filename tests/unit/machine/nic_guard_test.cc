@@ -1,4 +1,4 @@
-#include "daemon/nic_guard.h"
+#include "machine/nic_guard.h"
 
 #include <gtest/gtest.h>
 
@@ -6,9 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "daemon/machine_check.h"
-
-namespace lyre {
+namespace lyre::machine {
 namespace {
 
 namespace fs = std::filesystem;
@@ -43,7 +41,8 @@ class NicGuardTest : public ::testing::Test {
                                  root_ / "sys/class/net" / name / "device");
   }
   std::optional<std::string> lost(const std::string& device) const {
-    return NicGuard(root_ / "proc", root_ / "sys").lost_interface(device);
+    const auto loss = NicGuard({root_ / "proc", root_ / "sys"}).loss_with(device);
+    return loss ? std::optional(loss->interface) : std::nullopt;
   }
 
   fs::path root_;
@@ -66,32 +65,27 @@ TEST_F(NicGuardTest, LetsOthersGo) {
   EXPECT_EQ(lost("net_memif0,role=server,socket=/tmp/eth0"), std::nullopt);
 }
 
-TEST_F(NicGuardTest, ConfigurationMayForceIt) {
-  const std::string port =
-      "[[port]]\nname=\"a\"\ndevice=\"0000:00:03.0\"\naddress=\"10.9.0.1/24\"\n";
-  const NicGuard guard(root_ / "proc", root_ / "sys");
-  auto config = parse_config(port, "f.toml");
-  ASSERT_TRUE(config.ok());
-  const Status refused = check_machine(*config, guard);
-  ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.error().text,
-            "f.toml:1: port.device: '0000:00:03.0' of 'a' is eth0, which carries this machine's "
-            "default route, allowed: another NIC, or force = true");
-  config = parse_config(port + "force = true\n", "f.toml");
-  ASSERT_TRUE(config.ok());
-  EXPECT_TRUE(check_machine(*config, guard).ok());
-  EXPECT_EQ(config.value().cores.size(), 1u);
+TEST_F(NicGuardTest, KnowsTheInterfaceOfAnSshSession) {
+  // 11.0.0.9 is logged in at port 22 of eth1, which has no default route.
+  std::ofstream(root_ / "proc/net/tcp")
+      << "  sl  local_address rem_address   st tx_queue rx_queue\n"
+         "   0: 0100000B:0016 0900000B:9C40 01 00000000:00000000 00:00000000 00000000 0 0 1\n";
+  const NicGuard guard({root_ / "proc", root_ / "sys"});
+  const auto loss = guard.loss_with("0000:00:04.0");
+  ASSERT_TRUE(loss.has_value());
+  EXPECT_EQ(loss->interface, "eth1");
+  EXPECT_EQ(loss->carries, "an SSH session");
+  EXPECT_EQ(guard.loss_with("0000:00:03.0")->carries, "this machine's default route");
 }
 
-TEST_F(NicGuardTest, CoreThatIsNotThere) {
-  auto config = parse_config(
-      "[workers]\ncores=[1023]\n[[port]]\nname=\"a\"\ndevice=\"d\"\naddress=\"10.9.0.1/24\"\n",
-      "f");
-  ASSERT_TRUE(config.ok());
-  const Status refused = check_machine(*config, NicGuard(root_ / "proc", root_ / "sys"));
-  ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.error().text.rfind("f:2: workers.cores: core 1023 is not there", 0), 0u)
-      << refused.error().text;
+TEST_F(NicGuardTest, KnowsASessionAtAnotherPortByTheVariable) {
+  // The same by an IPv6 socket at port 2222 (0x8ae), which shows IPv4 peers as mapped addresses.
+  std::ofstream(root_ / "proc/net/tcp6")
+      << "  sl  local_address rem_address st\n"
+         "   0: 0000000000000000FFFF00000100000B:08AE 0000000000000000FFFF00000900000B:9C40 01 0\n";
+  EXPECT_EQ(lost("0000:00:04.0"), std::nullopt);
+  const NicGuard guard({root_ / "proc", root_ / "sys"}, "11.0.0.9 40000 11.0.0.1 2222");
+  EXPECT_TRUE(guard.loss_with("0000:00:04.0").has_value());
 }
 
 TEST(PciAddress, HasOneForm) {
@@ -102,4 +96,4 @@ TEST(PciAddress, HasOneForm) {
 }
 
 }  // namespace
-}  // namespace lyre
+}  // namespace lyre::machine

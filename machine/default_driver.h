@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+
+#include "machine/nics.h"
+
+namespace lyre::machine {
+
+/// The driver to bind a NIC to, and why; see docs/user/clouds.md.
+struct DriverChoice {
+  std::string driver;  ///< empty: the NIC stays with its kernel driver
+  std::string reason;
+};
+DriverChoice default_driver(const Nic& nic);
+
+}  // namespace lyre::machine

@@ -1,0 +1,44 @@
+#include "machine/nics.h"
+
+namespace lyre::machine {
+namespace {
+
+constexpr int64_t kClassEthernet = 0x0200;
+
+/// Of the device itself, or of its virtio child.
+std::vector<std::string> interfaces_of(const std::string& folder) {
+  std::vector<std::string> names = entries(folder + "/net");
+  if (!names.empty()) return names;
+  for (const std::string& child : entries(folder)) {
+    if (!child.starts_with("virtio")) continue;
+    for (const std::string& name : entries(folder + "/" + child + "/net")) names.push_back(name);
+  }
+  return names;
+}
+
+}  // namespace
+
+std::vector<Nic> pci_nics(const Roots& roots) {
+  const std::string devices = roots.sys + "/bus/pci/devices";
+  std::vector<Nic> nics;
+  for (const std::string& address : entries(devices)) {
+    const std::string folder = devices + "/" + address;
+    if (number(folder + "/class").value_or(0) >> 8 != kClassEthernet) continue;
+    const std::string told = first_line(folder + "/driver_override");
+    nics.push_back({.address = address,
+                    .vendor = static_cast<uint16_t>(number(folder + "/vendor").value_or(0)),
+                    .device = static_cast<uint16_t>(number(folder + "/device").value_or(0)),
+                    .driver = link_name(folder + "/driver"),
+                    .override_driver = told == "(null)" ? "" : told,
+                    .interfaces = interfaces_of(folder),
+                    .numa_node = number(folder + "/numa_node").value_or(-1),
+                    .has_iommu = exists(folder + "/iommu_group")});
+  }
+  return nics;
+}
+
+bool is_user_space_driver(const std::string& driver) {
+  return driver == "vfio-pci" || driver == "uio_pci_generic" || driver == "igb_uio";
+}
+
+}  // namespace lyre::machine

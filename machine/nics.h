@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "machine/files.h"
+
+namespace lyre::machine {
+
+/// A network interface card as PCI device.
+struct Nic {
+  std::string address;  ///< "0000:00:06.0"
+  uint16_t vendor = 0;
+  uint16_t device = 0;
+  std::string driver;                   ///< the kernel driver it is bound to; empty: none
+  std::string override_driver;          ///< that the kernel was told to bind; empty: none
+  std::vector<std::string> interfaces;  ///< the kernel's, while it has them
+  int64_t numa_node = -1;
+  bool has_iommu = false;  ///< the NIC lies in an IOMMU group
+};
+
+/// All Ethernet NICs of the machine, by address.
+std::vector<Nic> pci_nics(const Roots& roots);
+
+/// True for a kernel driver through which DPDK drives a NIC alone: vfio-pci, uio_pci_generic,
+/// igb_uio.
+bool is_user_space_driver(const std::string& driver);
+
+}  // namespace lyre::machine

@@ -1,0 +1,82 @@
+#include <gtest/gtest.h>
+
+#include "machine/default_driver.h"
+#include "machine/local_addresses.h"
+#include "machine/memory.h"
+#include "machine/nics.h"
+#include "tests/unit/machine/tree.h"
+
+namespace lyre::machine {
+namespace {
+
+TEST(Nics, AreTheEthernetDevicesOfTheBus) {
+  Tree tree;
+  tree.add_nic("0000:00:05.0", "0x1d0f 0xec20", "ena", "eth1");
+  tree.add_nic("0000:00:06.0", "0x1af4 0x1041", "vfio-pci", "");
+  tree.write("sys/bus/pci/devices/0000:00:06.0/driver_override", "vfio-pci\n");
+  tree.link("sys/bus/pci/devices/0000:00:06.0/iommu_group", "sys/kernel/iommu_groups/3");
+  tree.write("sys/bus/pci/devices/0000:00:07.0/class", "0x010000\n");  // a disk
+  const auto nics = pci_nics(tree.roots());
+  ASSERT_EQ(nics.size(), 2u);
+  EXPECT_EQ(nics[0].address, "0000:00:05.0");
+  EXPECT_EQ(nics[0].vendor, 0x1d0f);
+  EXPECT_EQ(nics[0].device, 0xec20);
+  EXPECT_EQ(nics[0].driver, "ena");
+  EXPECT_EQ(nics[0].override_driver, "");
+  EXPECT_EQ(nics[0].interfaces, std::vector<std::string>{"eth1"});
+  EXPECT_EQ(nics[0].numa_node, 1);
+  EXPECT_FALSE(nics[0].has_iommu);
+  EXPECT_EQ(nics[1].driver, "vfio-pci");
+  EXPECT_EQ(nics[1].override_driver, "vfio-pci");
+  EXPECT_TRUE(nics[1].interfaces.empty());
+  EXPECT_TRUE(nics[1].has_iommu);
+}
+
+TEST(Nics, OfVirtioHaveTheirInterfaceBelowTheChild) {
+  Tree tree;
+  tree.add_nic("0000:00:03.0", "0x1af4 0x1000", "virtio-pci", "");
+  tree.write("sys/bus/pci/devices/0000:00:03.0/virtio2/net/eth0/mtu", "1500\n");
+  EXPECT_EQ(pci_nics(tree.roots()).at(0).interfaces, std::vector<std::string>{"eth0"});
+}
+
+TEST(Nics, AreNoneWithoutABus) { EXPECT_TRUE(pci_nics({"/nonexistent", "/nonexistent"}).empty()); }
+
+TEST(DefaultDriver, FollowsTheIommuAndTheVendor) {
+  EXPECT_EQ(default_driver({.vendor = 0x1d0f, .has_iommu = true}).driver, "vfio-pci");
+  EXPECT_EQ(default_driver({.vendor = 0x1d0f}).driver, "uio_pci_generic");
+  EXPECT_EQ(default_driver({.vendor = 0x15b3, .has_iommu = true}).driver, "");
+  EXPECT_EQ(default_driver({.vendor = 0x1414}).driver, "");
+}
+
+TEST(HugepagePools, AreThoseOfTheKernel) {
+  Tree tree;
+  tree.write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "192\n");
+  tree.write("sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "150\n");
+  tree.write("sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages", "0\n");
+  const auto pools = hugepage_pools(tree.roots());
+  ASSERT_EQ(pools.size(), 2u);
+  EXPECT_EQ(pools[0].page_kib, 1048576u);
+  EXPECT_EQ(pools[0].total, 0u);
+  EXPECT_EQ(pools[1].page_kib, 2048u);
+  EXPECT_EQ(pools[1].total, 192u);
+  EXPECT_EQ(pools[1].free_mib(), 300u);
+}
+
+TEST(LocalAddresses, AreThoseOfTheKernelsInterfaces) {
+  Tree tree;
+  tree.write("proc/net/fib_trie",
+             "Main:\n"
+             "  +-- 0.0.0.0/0 3 0 5\n"
+             "     |-- 0.0.0.0\n"
+             "        /0 universe UNICAST\n"
+             "     |-- 10.9.0.1\n"
+             "        /32 host LOCAL\n"
+             "     |-- 10.9.0.255\n"
+             "        /32 link BROADCAST\n");
+  tree.write("proc/net/if_inet6", "fd000009000000000000000000000001 02 40 00 80     eth0\n");
+  const auto found = local_addresses(tree.roots());
+  EXPECT_EQ(found, (std::set<std::string>{"10.9.0.1", "fd00:9::1"}));
+}
+
+}  // namespace
+}  // namespace lyre::machine

@@ -1,0 +1,89 @@
+#include "tools/lyre/nic/nic.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/unit/machine/tree.h"
+#include "tools/lyre/failure.h"
+
+namespace lyre::tools {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// eth0 carries the default route; eth1 is ENA; the third is Lyre's; the fourth is a Mellanox NIC.
+class NicTest : public ::testing::Test {
+ protected:
+  NicTest() {
+    tree_.add_nic("0000:00:03.0", "0x1af4 0x1000", "virtio-pci", "eth0");
+    tree_.add_nic("0000:00:05.0", "0x1d0f 0xec20", "ena", "eth1");
+    tree_.add_nic("0000:00:06.0", "0x8086 0x154c", "vfio-pci", "");
+    tree_.write("sys/bus/pci/devices/0000:00:06.0/driver_override", "vfio-pci\n");
+    tree_.link("sys/bus/pci/devices/0000:00:06.0/iommu_group", "sys/kernel/iommu_groups/3");
+    tree_.add_nic("0000:00:07.0", "0x15b3 0x1019", "mlx5_core", "eth2");
+    tree_.write("proc/net/route",
+                "Iface Destination Gateway Flags RefCnt Use Metric Mask\n"
+                "eth0 00000000 0100000A 0003 0 0 0 00000000\n");
+    states_ = nic_states(tree_.roots(), machine::NicGuard(tree_.roots()));
+  }
+  std::string refusal(const BindRequest& request) {
+    try {
+      bind_command(states_, request);
+    } catch (const Failure& failure) {
+      return failure.what();
+    }
+    return "";
+  }
+
+  machine::Tree tree_;
+  std::vector<NicState> states_;
+};
+
+TEST_F(NicTest, ListShowsWhatEachIsNeededFor) {
+  const std::string text = nics_text(states_);
+  EXPECT_THAT(text,
+              HasSubstr("0000:00:03.0  1af4:1000  eth0       virtio-pci  -           no        1"
+                        "  this machine's default route\n"));
+  EXPECT_THAT(text,
+              HasSubstr("0000:00:06.0  8086:154c  -          vfio-pci    vfio-pci    yes       1"
+                        "  -\n"));
+  const auto json = nlohmann::json::parse(nics_json(states_));
+  EXPECT_EQ(json["schema"], 1);
+  EXPECT_EQ(json["nics"].size(), 4u);
+  EXPECT_EQ(json["nics"][0]["needed_for"], "this machine's default route");
+  EXPECT_EQ(nics_text({}), "no Ethernet NIC on the PCI bus\n");
+}
+
+TEST_F(NicTest, BindChoosesTheDriverByTheIommu) {
+  EXPECT_THAT(bind_command(states_, {.name = "eth1", .driver = ""}),
+              ElementsAre("driverctl", "set-override", "0000:00:05.0", "uio_pci_generic"));
+  EXPECT_THAT(bind_command(states_, {.name = "00:06.0", .driver = ""}),
+              ElementsAre("driverctl", "set-override", "0000:00:06.0", "vfio-pci"));
+  EXPECT_THAT(bind_command(states_, {.name = "0000:00:05.0", .driver = "igb_uio"}),
+              ElementsAre("driverctl", "set-override", "0000:00:05.0", "igb_uio"));
+}
+
+TEST_F(NicTest, BindRefusesWhatTheMachineNeeds) {
+  EXPECT_EQ(refusal({.name = "eth0", .driver = ""}),
+            "0000:00:03.0 (eth0) carries this machine's default route, allowed: another NIC, or "
+            "--force, which may cut you off");
+  EXPECT_THAT(bind_command(states_, {.name = "eth0", .driver = "", .is_forced = true}),
+              ElementsAre("driverctl", "set-override", "0000:00:03.0", "uio_pci_generic"));
+}
+
+TEST_F(NicTest, BindRefusesWhatHasToStayWithItsDriver) {
+  EXPECT_THAT(refusal({.name = "eth2", .driver = ""}), HasSubstr("stays with mlx5_core"));
+  EXPECT_THAT(refusal({.name = "0000:00:0b.0", .driver = ""}),
+              HasSubstr("there is no NIC '0000:00:0b.0' on the PCI bus, allowed: 0000:00:03.0, "));
+}
+
+TEST_F(NicTest, UnbindUndoesIt) {
+  EXPECT_THAT(unbind_command(states_, "00:06.0"),
+              ElementsAre("driverctl", "unset-override", "0000:00:06.0"));
+}
+
+}  // namespace
+}  // namespace lyre::tools

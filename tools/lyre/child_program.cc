@@ -1,0 +1,57 @@
+#include "tools/lyre/child_program.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace lyre::tools {
+namespace {
+
+constexpr int kSignalBase = 128;
+
+std::optional<int> exit_status(pid_t child) {
+  int status = 0;
+  if (::waitpid(child, &status, 0) != child) return std::nullopt;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : kSignalBase + WTERMSIG(status);
+}
+
+std::optional<pid_t> start(const std::vector<std::string>& command,
+                           const posix_spawn_file_actions_t* actions) {
+  std::vector<char*> arguments;
+  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  pid_t child = 0;
+  if (::posix_spawnp(&child, arguments[0], actions, nullptr, arguments.data(), environ) != 0) {
+    return std::nullopt;
+  }
+  return child;
+}
+
+}  // namespace
+
+std::optional<int> run_program(const std::vector<std::string>& command) {
+  const auto child = start(command, nullptr);
+  return child ? exit_status(*child) : std::nullopt;
+}
+
+std::optional<int> run_program(const std::vector<std::string>& command, std::string& output) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return std::nullopt;
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
+  const auto child = start(command, &actions);
+  ::posix_spawn_file_actions_destroy(&actions);
+  ::close(ends[1]);
+  char buffer[4096];
+  ssize_t count = 0;
+  while (child && (count = ::read(ends[0], buffer, sizeof buffer)) > 0) {
+    output.append(buffer, static_cast<size_t>(count));
+  }
+  ::close(ends[0]);
+  return child ? exit_status(*child) : std::nullopt;
+}
+
+}  // namespace lyre::tools

@@ -1,0 +1,122 @@
+#include "tools/lyre/doctor/daemon_checks.h"
+
+#include <grp.h>
+#include <pwd.h>
+#include <sys/stat.h>
+
+#include <cstdio>
+#include <sstream>
+
+#include "libclient/include/lyre/lyre.h"
+#include "tools/lyre/child_program.h"
+#include "tools/lyre/failure.h"
+
+namespace lyre::tools {
+namespace {
+
+constexpr std::string_view kProgram = "lyred: ";
+
+Finding check_port(const PortSnapshot& port) {
+  const std::string saw = port.name + ": " + port.device;
+  if (port.is_link_up) return fine("port", saw + ", link up");
+  return problem("port", saw + ", link down", "no packet leaves or arrives",
+                 "check the cable, the peer of the wire, or `journalctl -u lyred`");
+}
+
+uint64_t dropped(const Snapshot& snapshot, Drop reason) {
+  uint64_t sum = 0;
+  for (const WorkerSnapshot& worker : snapshot.workers) {
+    sum += worker.drops[static_cast<size_t>(reason)];
+  }
+  return sum;
+}
+
+void check_checksums(const Snapshot& snapshot, std::vector<Finding>& findings) {
+  const uint64_t bad = dropped(snapshot, Drop::kTcpBadChecksum);
+  if (bad == 0) return;
+  bool is_on_interface = false;
+  for (const PortSnapshot& port : snapshot.ports) {
+    is_on_interface |= port.device.find("iface=") != std::string::npos;
+  }
+  const std::string saw = std::to_string(bad) + " segments with a wrong checksum were dropped";
+  if (is_on_interface) {
+    findings.push_back(problem("checksums", saw,
+                               "a kernel at the other end of a virtual wire leaves checksums to "
+                               "hardware that is not there",
+                               "at the other end: ethtool -K INTERFACE tx off"));
+  } else {
+    findings.push_back(note("checksums", saw, "the network or a NIC corrupts packets",
+                            "look at the counters of switches and of the NIC"));
+  }
+}
+
+}  // namespace
+
+std::vector<Finding> read_config_check(std::optional<int> status, const std::string& output) {
+  if (!status) {
+    return {note("config", "lyred is not installed here", "its configuration cannot be checked",
+                 "apt install lyre")};
+  }
+  std::vector<Finding> findings;
+  std::istringstream lines(output);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(kProgram)) line.erase(0, kProgram.size());
+    if (*status == 0) {
+      findings.push_back(fine("config", line));
+    } else {
+      findings.push_back(problem("config", line, "lyred does not start, or not as configured",
+                                 "correct that line"));
+    }
+  }
+  return findings;
+}
+
+std::vector<Finding> check_config(const std::string& config_path) {
+  std::string output;
+  const auto status = run_program({"lyred", "--check", "--config", config_path}, output);
+  return read_config_check(status, output);
+}
+
+std::vector<Finding> check_socket(const std::string& path) {
+  struct stat file {};
+  if (::stat(path.c_str(), &file) != 0) return {};
+  const passwd* owner = ::getpwuid(file.st_uid);
+  const std::string owner_name = owner != nullptr ? owner->pw_name : std::to_string(file.st_uid);
+  const group* members = ::getgrgid(file.st_gid);
+  const std::string group_name =
+      members != nullptr ? members->gr_name : std::to_string(file.st_gid);
+  char mode[8];
+  std::snprintf(mode, sizeof mode, "%04o", static_cast<unsigned>(file.st_mode & 07777));
+  const std::string saw = path + ", mode " + mode + ", " + owner_name + ":" + group_name;
+  if ((file.st_mode & S_IWOTH) != 0) {
+    return {note("socket", saw, "every process of this machine may use the stack",
+                 "daemon.socket_mode = \"0660\" in lyred.toml")};
+  }
+  return {fine("socket", saw + ": root and members of " + group_name + " may open it")};
+}
+
+std::vector<Finding> check_running(const Snapshot& snapshot, const std::string& own_version) {
+  std::vector<Finding> findings;
+  const std::string saw = "lyred " + snapshot.daemon_version + ", pid " +
+                          std::to_string(snapshot.pid) + ", this lyre is " + own_version;
+  if (snapshot.daemon_version == own_version) {
+    findings.push_back(fine("daemon", saw));
+  } else {
+    findings.push_back(note("daemon", saw, "the daemon that runs is not the one installed",
+                            "systemctl restart lyred    # NCCL's connections continue"));
+  }
+  for (const PortSnapshot& port : snapshot.ports) findings.push_back(check_port(port));
+  check_checksums(snapshot, findings);
+  return findings;
+}
+
+std::vector<Finding> check_daemon(const char* socket) {
+  try {
+    return check_running(StatsSegment(socket).look(), lyre_version());
+  } catch (const Failure& failure) {
+    return {problem("daemon", failure.what(), "programs cannot use the stack",
+                    "systemctl enable --now lyred, or as root: usermod -aG lyre-clients USER")};
+  }
+}
+
+}  // namespace lyre::tools

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/lyre/doctor/finding.h"
+#include "tools/lyre/snapshot.h"
+
+/// What `lyre doctor` asks lyred.
+namespace lyre::tools {
+
+/// What `lyred --check` said: a finding for each line. No status: it is not installed.
+std::vector<Finding> read_config_check(std::optional<int> status, const std::string& output);
+std::vector<Finding> check_config(const std::string& config_path);
+
+/// Who may open the socket; nothing if it is not there.
+std::vector<Finding> check_socket(const std::string& path);
+
+/// The daemon's version and ports, and packets that it drops for a reason that has a remedy.
+std::vector<Finding> check_running(const Snapshot& snapshot, const std::string& own_version);
+/// The same of the daemon at `socket`, or why it cannot be asked.
+std::vector<Finding> check_daemon(const char* socket);
+
+}  // namespace lyre::tools

@@ -1,0 +1,167 @@
+#include "tools/lyre/doctor/machine_checks.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "machine/default_driver.h"
+#include "machine/memory.h"
+
+namespace lyre::tools {
+namespace {
+
+/// epoll_pwait2(), with which a worker sleeps, came with 5.11.
+constexpr int kKernelMajor = 5;
+constexpr int kKernelMinor = 11;
+/// What one worker with default settings takes.
+constexpr uint64_t kHugepagesMib = 384;
+constexpr const char* kReserveNow =
+    "echo 192 > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+constexpr const char* kReserveAtBoot =
+    "echo 'vm.nr_hugepages = 192' > /etc/sysctl.d/60-lyre.conf && sysctl --system";
+
+bool is_candidate(const NicState& state) {
+  return state.needed_for.empty() && !machine::default_driver(state.nic).driver.empty();
+}
+
+/// A NIC that Lyre could take and that has no IOMMU before it fetches physical addresses.
+bool has_nic_without_iommu(const std::vector<NicState>& nics) {
+  return std::any_of(nics.begin(), nics.end(), [](const NicState& state) {
+    return is_candidate(state) && !state.nic.has_iommu;
+  });
+}
+
+bool has_module(const machine::Roots& roots, const std::string& name, const std::string& driver) {
+  return machine::exists(roots.sys + "/module/" + name) ||
+         machine::exists(roots.sys + "/bus/pci/drivers/" + driver);
+}
+
+uint64_t free_mib(const machine::Roots& roots) {
+  uint64_t sum = 0;
+  for (const machine::HugepagePool& pool : machine::hugepage_pools(roots)) sum += pool.free_mib();
+  return sum;
+}
+
+Finding check_nic(const NicState& state) {
+  const machine::Nic& nic = state.nic;
+  std::string saw = nic.address;
+  for (const std::string& name : nic.interfaces) saw += " " + name;
+  saw += ", driver " + (nic.driver.empty() ? "none" : nic.driver);
+  if (nic.numa_node >= 0) saw += ", NUMA node " + std::to_string(nic.numa_node);
+  if (!state.needed_for.empty()) return fine("nic", saw + ": carries " + state.needed_for);
+  const machine::DriverChoice choice = machine::default_driver(nic);
+  if (choice.driver.empty()) return fine("nic", saw + ": " + choice.reason);
+  if (machine::is_user_space_driver(nic.driver)) {
+    if (nic.override_driver == nic.driver) return fine("nic", saw);
+    return note("nic", saw, "without driver_override another driver may take it at the next boot",
+                "lyre nic bind " + nic.address);
+  }
+  return note("nic", saw, "DPDK drives a NIC only through vfio-pci, uio_pci_generic or igb_uio",
+              "lyre nic bind " + nic.address + "    # if it is for Lyre: " + choice.driver + ", " +
+                  choice.reason);
+}
+
+}  // namespace
+
+Finding check_kernel(const std::string& release) {
+  int major = 0;
+  int minor = 0;
+  std::sscanf(release.c_str(), "%d.%d", &major, &minor);
+  if (major > kKernelMajor || (major == kKernelMajor && minor >= kKernelMinor)) {
+    return fine("kernel", "Linux " + release);
+  }
+  return problem("kernel", "Linux " + release, "workers sleep in epoll_pwait2(), of Linux 5.11",
+                 "apt install linux-image-amd64");
+}
+
+Finding check_iommu(const machine::Roots& roots, const std::vector<NicState>& nics) {
+  const size_t groups = machine::entries(roots.sys + "/kernel/iommu_groups").size();
+  if (groups > 0) return fine("iommu", std::to_string(groups) + " groups");
+  if (!has_nic_without_iommu(nics)) return fine("iommu", "none, and no NIC that needs one");
+  return note("iommu", "none",
+              "without an IOMMU a NIC reads and writes all memory, and lyred needs SYS_ADMIN for "
+              "physical addresses",
+              "on machines that have one: intel_iommu=on or amd_iommu=on on the kernel's command "
+              "line");
+}
+
+Finding check_driver_modules(const machine::Roots& roots, const std::vector<NicState>& nics) {
+  const bool has_vfio = has_module(roots, "vfio_pci", "vfio-pci");
+  const bool has_uio = has_module(roots, "uio_pci_generic", "uio_pci_generic");
+  const bool has_igb = has_module(roots, "igb_uio", "igb_uio");
+  std::string saw;
+  for (const auto& [is_there, name] :
+       {std::pair(has_vfio, "vfio-pci"), std::pair(has_uio, "uio_pci_generic"),
+        std::pair(has_igb, "igb_uio")}) {
+    if (is_there) saw += (saw.empty() ? "" : ", ") + std::string(name);
+  }
+  const bool needs_uio = has_nic_without_iommu(nics);
+  const bool has_candidates = std::any_of(nics.begin(), nics.end(), is_candidate);
+  if (saw.empty()) saw = "none loaded";
+  if (!has_candidates || has_igb || (needs_uio ? has_uio : has_vfio)) return fine("modules", saw);
+  const std::string wanted = needs_uio ? "uio_pci_generic" : "vfio-pci";
+  return note("modules", saw,
+              needs_uio ? "without an IOMMU vfio-pci binds no NIC: the kernels of Debian have no "
+                          "no-IOMMU mode"
+                        : "DPDK drives a NIC through a module of the kernel",
+              "modprobe " + wanted + "    # lyre nic bind does it as well");
+}
+
+Finding check_hugepages(const machine::Roots& roots, const std::vector<NicState>& nics) {
+  const uint64_t mib = free_mib(roots);
+  const std::string saw = std::to_string(mib) + " MiB free";
+  if (mib >= kHugepagesMib) return fine("hugepages", saw);
+  if (has_nic_without_iommu(nics)) {
+    return problem("hugepages", saw,
+                   "a NIC without an IOMMU fetches physical addresses, which ordinary pages do not "
+                   "keep; one worker takes 384 MiB",
+                   kReserveNow);
+  }
+  return note("hugepages", saw, "with ordinary pages a worker misses the TLB more often",
+              kReserveNow);
+}
+
+Finding check_hugepages_at_boot(const machine::Roots& roots, const std::string& sysctl_text) {
+  const bool is_on_command_line =
+      machine::first_line(roots.proc + "/cmdline").find("hugepages=") != std::string::npos;
+  const bool is_in_sysctl = sysctl_text.find("vm.nr_hugepages") != std::string::npos;
+  if (is_on_command_line || is_in_sysctl) {
+    return fine("boot", is_on_command_line ? "hugepages on the kernel's command line"
+                                           : "vm.nr_hugepages in sysctl.d");
+  }
+  if (free_mib(roots) == 0) return fine("boot", "no hugepages are reserved, now or at boot");
+  return note("boot", "hugepages are not reserved at boot",
+              "they are gone after a reboot, and later memory is too fragmented for them",
+              kReserveAtBoot);
+}
+
+Finding check_isolation(const machine::Roots& roots) {
+  const std::string isolated = machine::first_line(roots.sys + "/devices/system/cpu/isolated");
+  const std::string online = machine::first_line(roots.sys + "/devices/system/cpu/online");
+  if (!isolated.empty()) return fine("cores", online + " online, " + isolated + " isolated");
+  return note("cores", online + " online, none isolated",
+              "a worker that shares its core with a computing thread waits for its turns",
+              "isolcpus=CORES on the kernel's command line, and workers.cores = [CORES]");
+}
+
+Finding check_io_uring(const machine::Roots& roots) {
+  const auto disabled = machine::number(roots.proc + "/sys/kernel/io_uring_disabled");
+  if (disabled.value_or(0) == 0) return fine("io_uring", "allowed");
+  return note("io_uring", "kernel.io_uring_disabled = " + std::to_string(*disabled),
+              "lyred pins clients' memory through io_uring; without it what they send is copied",
+              "sysctl kernel.io_uring_disabled=0");
+}
+
+std::vector<Finding> check_nics(const std::vector<NicState>& nics) {
+  std::vector<Finding> findings;
+  for (const NicState& state : nics) findings.push_back(check_nic(state));
+  const bool has_candidate = std::any_of(
+      nics.begin(), nics.end(), [](const NicState& state) { return state.needed_for.empty(); });
+  if (!has_candidate) {
+    findings.push_back(note("nic", "no NIC to spare on the PCI bus",
+                            "Lyre takes a NIC away from the kernel, which needs the first one",
+                            "attach a second NIC, or use a virtual port: docs/user/install.md"));
+  }
+  return findings;
+}
+
+}  // namespace lyre::tools

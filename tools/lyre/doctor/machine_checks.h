@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "machine/files.h"
+#include "tools/lyre/doctor/finding.h"
+#include "tools/lyre/nic/nic.h"
+
+/// What `lyre doctor` asks the machine.
+namespace lyre::tools {
+
+/// What the kernel says of itself: `release` as uname(2) gives it.
+Finding check_kernel(const std::string& release);
+Finding check_iommu(const machine::Roots& roots, const std::vector<NicState>& nics);
+Finding check_driver_modules(const machine::Roots& roots, const std::vector<NicState>& nics);
+Finding check_hugepages(const machine::Roots& roots, const std::vector<NicState>& nics);
+Finding check_hugepages_at_boot(const machine::Roots& roots, const std::string& sysctl_text);
+Finding check_isolation(const machine::Roots& roots);
+Finding check_io_uring(const machine::Roots& roots);
+/// One finding for each NIC, or one if there is none.
+std::vector<Finding> check_nics(const std::vector<NicState>& nics);
+
+}  // namespace lyre::tools

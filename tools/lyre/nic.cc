@@ -1,0 +1,74 @@
+#include "tools/lyre/nic.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "tools/lyre/child_program.h"
+#include "tools/lyre/failure.h"
+#include "tools/lyre/nic/nic.h"
+
+namespace lyre::tools {
+namespace {
+
+std::vector<NicState> states_here() {
+  const char* ssh = std::getenv("SSH_CONNECTION");
+  return nic_states({}, machine::NicGuard({}, ssh != nullptr ? ssh : ""));
+}
+
+void run(const std::vector<std::string>& command, bool is_dry_run) {
+  for (const std::string& word : command) std::cout << (&word == &command[0] ? "" : " ") << word;
+  std::cout << std::endl;
+  if (is_dry_run) return;
+  const auto status = run_program(command);
+  if (!status) throw Failure(kExitFailure, command[0] + " is not installed: apt install driverctl");
+  if (*status != 0) throw Failure(kExitFailure, command[0] + " failed");
+}
+
+void add_list(CLI::App& nic, const GlobalOptions& globals) {
+  nic.add_subcommand("list", "NICs, their drivers, and what the machine needs them for")
+      ->callback([&globals] {
+        const auto states = states_here();
+        std::cout << (globals.is_json ? nics_json(states) : nics_text(states));
+      });
+}
+
+void add_bind(CLI::App& nic) {
+  CLI::App* command = nic.add_subcommand(
+      "bind", "Take a NIC from the kernel for lyred, now and after each boot; needs root");
+  auto request = std::make_shared<BindRequest>();
+  auto is_dry_run = std::make_shared<bool>(false);
+  command->add_option("nic", request->name, "PCI address, or name of a kernel interface")
+      ->required();
+  command->add_option("--driver", request->driver,
+                      "vfio-pci, uio_pci_generic or igb_uio; default: by the NIC");
+  command->add_flag("--force", request->is_forced,
+                    "Also the NIC of the default route or of an SSH session");
+  command->add_flag("--dry-run", *is_dry_run, "Print the command only");
+  command->callback(
+      [request, is_dry_run] { run(bind_command(states_here(), *request), *is_dry_run); });
+}
+
+void add_unbind(CLI::App& nic) {
+  CLI::App* command = nic.add_subcommand(
+      "unbind", "Give a NIC back to its kernel driver, now and after each boot; needs root");
+  auto name = std::make_shared<std::string>();
+  auto is_dry_run = std::make_shared<bool>(false);
+  command->add_option("nic", *name, "PCI address")->required();
+  command->add_flag("--dry-run", *is_dry_run, "Print the command only");
+  command->callback([name, is_dry_run] { run(unbind_command(states_here(), *name), *is_dry_run); });
+}
+
+}  // namespace
+
+void add_nic(CLI::App& app, const GlobalOptions& globals) {
+  CLI::App* nic = app.add_subcommand("nic", "NICs of this machine: list, bind, unbind");
+  nic->require_subcommand(1);
+  add_list(*nic, globals);
+  add_bind(*nic);
+  add_unbind(*nic);
+}
+
+}  // namespace lyre::tools

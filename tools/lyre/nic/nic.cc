@@ -1,0 +1,112 @@
+#include "tools/lyre/nic/nic.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "machine/default_driver.h"
+#include "tools/lyre/failure.h"
+#include "tools/lyre/text_table.h"
+
+namespace lyre::tools {
+namespace {
+
+using machine::Nic;
+
+std::string joined(const std::vector<std::string>& parts) {
+  std::string out;
+  for (const std::string& part : parts) out += (out.empty() ? "" : ", ") + part;
+  return out;
+}
+
+std::string ids(const Nic& nic) {
+  char text[16];
+  std::snprintf(text, sizeof text, "%04x:%04x", unsigned{nic.vendor}, unsigned{nic.device});
+  return text;
+}
+
+std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
+
+const NicState& find(const std::vector<NicState>& states, const std::string& name) {
+  const std::string address = machine::pci_address_of(name);
+  const auto it = std::find_if(states.begin(), states.end(), [&](const NicState& state) {
+    const auto& interfaces = state.nic.interfaces;
+    return state.nic.address == address ||
+           std::find(interfaces.begin(), interfaces.end(), name) != interfaces.end();
+  });
+  if (it != states.end()) return *it;
+  std::vector<std::string> there;
+  for (const NicState& state : states) there.push_back(state.nic.address);
+  throw Failure(kExitUsage, "there is no NIC '" + name + "' on the PCI bus, allowed: " +
+                                (there.empty() ? "none is there" : joined(there)));
+}
+
+}  // namespace
+
+std::vector<NicState> nic_states(const machine::Roots& roots, const machine::NicGuard& guard) {
+  std::vector<NicState> states;
+  for (Nic& nic : machine::pci_nics(roots)) {
+    const auto loss = guard.loss_with(nic.address);
+    states.push_back({std::move(nic), loss ? loss->carries : ""});
+  }
+  return states;
+}
+
+std::string nics_text(const std::vector<NicState>& states) {
+  if (states.empty()) return "no Ethernet NIC on the PCI bus\n";
+  TextTable table;
+  for (const char* title : {"nic", "id", "interface", "driver", "after boot", "iommu"}) {
+    table.add_column(title);
+  }
+  table.add_column("numa", TextTable::Align::kRight);
+  table.add_column("needed for");
+  for (const NicState& state : states) {
+    const Nic& nic = state.nic;
+    table.add_row({nic.address, ids(nic), or_dash(joined(nic.interfaces)), or_dash(nic.driver),
+                   or_dash(nic.override_driver), nic.has_iommu ? "yes" : "no",
+                   nic.numa_node < 0 ? "-" : std::to_string(nic.numa_node),
+                   or_dash(state.needed_for)});
+  }
+  return table.text();
+}
+
+std::string nics_json(const std::vector<NicState>& states) {
+  auto nics = nlohmann::ordered_json::array();
+  for (const NicState& state : states) {
+    const Nic& nic = state.nic;
+    nics.push_back({{"address", nic.address},
+                    {"id", ids(nic)},
+                    {"interfaces", nic.interfaces},
+                    {"driver", nic.driver},
+                    {"driver_override", nic.override_driver},
+                    {"has_iommu", nic.has_iommu},
+                    {"numa_node", nic.numa_node},
+                    {"needed_for", state.needed_for}});
+  }
+  return nlohmann::ordered_json{{"schema", 1}, {"nics", nics}}.dump(2) + "\n";
+}
+
+std::vector<std::string> bind_command(const std::vector<NicState>& states,
+                                      const BindRequest& request) {
+  const NicState& state = find(states, request.name);
+  const Nic& nic = state.nic;
+  if (!state.needed_for.empty() && !request.is_forced) {
+    throw Failure(kExitFailure, nic.address + " (" + joined(nic.interfaces) + ") carries " +
+                                    state.needed_for +
+                                    ", allowed: another NIC, or --force, which may cut you off");
+  }
+  const machine::DriverChoice choice = machine::default_driver(nic);
+  if (choice.driver.empty() && request.driver.empty()) {
+    throw Failure(kExitFailure,
+                  nic.address + " stays with " + or_dash(nic.driver) + ": " + choice.reason);
+  }
+  return {"driverctl", "set-override", nic.address,
+          request.driver.empty() ? choice.driver : request.driver};
+}
+
+std::vector<std::string> unbind_command(const std::vector<NicState>& states,
+                                        const std::string& name) {
+  return {"driverctl", "unset-override", find(states, name).nic.address};
+}
+
+}  // namespace lyre::tools

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "machine/nic_guard.h"
+#include "machine/nics.h"
+
+/// `lyre nic`: which NICs there are, and which kernel driver each is bound to. The binding itself
+/// and its return after a reboot are driverctl's.
+namespace lyre::tools {
+
+/// What `lyre nic list` knows of a NIC.
+struct NicState {
+  machine::Nic nic;
+  std::string needed_for;  ///< what the machine would lose with it; empty: nothing
+};
+std::vector<NicState> nic_states(const machine::Roots& roots, const machine::NicGuard& guard);
+
+std::string nics_text(const std::vector<NicState>& states);
+std::string nics_json(const std::vector<NicState>& states);
+
+struct BindRequest {
+  std::string name;    ///< a PCI address or the name of a kernel interface
+  std::string driver;  ///< empty: by the NIC
+  bool is_forced = false;
+};
+
+/// The command that binds a NIC for lyred now and after each boot, or the one that gives it back to
+/// the kernel. Changes nothing.
+/// Fails: throws Failure: no such NIC, or it must stay with its kernel driver.
+std::vector<std::string> bind_command(const std::vector<NicState>& states,
+                                      const BindRequest& request);
+std::vector<std::string> unbind_command(const std::vector<NicState>& states,
+                                        const std::string& name);
+
+}  // namespace lyre::tools
