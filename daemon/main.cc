@@ -41,7 +41,11 @@ int complain(const std::string& text, int code) {
 /// What can change while the daemon runs: the log level.
 void reload(const std::string& path) {
   const auto config = load_config(path);
-  if (!config.ok()) return spdlog::error("not reloaded: {}", config.error().text);
+  if (!config.ok()) {
+    std::istringstream lines(config.error().text);
+    for (std::string line; std::getline(lines, line);) spdlog::error("not reloaded: {}", line);
+    return;
+  }
   set_log_level(config.value().log_level);
   spdlog::info("{} was read again for its log level; other keys need a restart", path);
 }

@@ -71,7 +71,8 @@ Settings nccl_settings(const char* const* environment, const std::vector<std::st
   for (; *environment != nullptr; ++environment) {
     const std::string entry = *environment;
     const size_t equals = entry.find('=');
-    if (entry.starts_with(kNcclPrefix)) settings[entry.substr(0, equals)] = entry.substr(equals + 1);
+    if (entry.starts_with(kNcclPrefix))
+      settings[entry.substr(0, equals)] = entry.substr(equals + 1);
   }
   for (const std::string& path : files) {
     std::ifstream file(path);
