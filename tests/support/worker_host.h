@@ -58,8 +58,8 @@ class WorkerHost {
     config.contexts_max = options.contexts_max;
     config.secret = {options.seed, ~options.seed};
     config.seed = options.seed;
-    worker::StatsBinding stats{.worker = stats_.get(), .rows = {rows_.get(), row_count_},
-                               .clients = client_rows_};
+    worker::StatsBinding stats{
+        .worker = stats_.get(), .rows = {rows_.get(), row_count_}, .clients = client_rows_};
     for (uint32_t i = 0; i < options.domains; ++i) {
       stats.domain_rows.push_back({&domain_row(i, 0), row_count_});
     }

@@ -121,7 +121,8 @@ class WorkerParts : public ::testing::Test {
   Transmission transmission{state, {output, segment_output, lifecycle}};
   PortHolds holds{state, output};
   RegionLifecycle regions{state, {lifecycle, holds, replies}};
-  ContextLifecycle contexts{state, {lifecycle, payload, submissions, regions, replies}};
+  ContextLifecycle contexts{state,
+                            {lifecycle, payload, submissions, regions, replies, stats_writer}};
   Neighbourhood neighbourhood{state, output, lifecycle};
   uint8_t* arena = nullptr;
 
