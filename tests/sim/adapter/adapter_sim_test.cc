@@ -56,6 +56,9 @@ TEST(AdapterWorldFound, WhoWasStoppedStillWaitsForTheLastWords) {
   EXPECT_EQ(run("daemons", 306).wrong, "");
 }
 
+// Of the simulator itself: a pause must not bring a rank of a dead host back.
+TEST(AdapterWorldFound, APauseEndsNoLongerOne) { EXPECT_EQ(run("everything", 7023).wrong, ""); }
+
 TEST(AdapterWorldFound, AnOpenCommThatFinalizeClosesIsAnsweredFor) {
   EXPECT_EQ(run("daemons", 44).wrong, "");
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -121,7 +122,8 @@ class Rank {
   bool is_paused() const;
   /// Its host is gone.
   bool is_paused_for_good() const { return paused_until_ns_ >= INT64_MAX / 2; }
-  void pause_until(int64_t ns) { paused_until_ns_ = ns; }
+  /// Of several pauses the one that ends last counts: a host that died stays dead.
+  void pause_until(int64_t ns) { paused_until_ns_ = std::max(paused_until_ns_, ns); }
   /// The process is gone. False: it is in a call, later.
   bool kill();
   Result result() const { return result_; }
