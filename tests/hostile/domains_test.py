@@ -34,19 +34,12 @@ MARK = b"what one domain receives is read by no other: " * 400
 DESCRIPTORS_MAX = 200
 
 
-def constant(header, name):
-    """Of the channel, as the source has it."""
+def versions(header, name):
+    """A VersionRange of the channel, as the source has it, packed."""
     path = os.path.join(HERE, "..", "..", "stack", "channel", header)
     with open(path, encoding="utf-8") as file:
-        return int(re.search(name + r" = (\d+);", file.read())[1])
-
-
-def abi_version():
-    return constant("abi.h", "kAbiVersion")
-
-
-def control_version():
-    return constant("control.h", "kControlVersion")
+        found = re.search(name + r"{(\d+), (\d+)};", file.read())
+    return struct.pack("<HH", int(found[1]), int(found[2]))
 
 
 class Options(ctypes.Structure):
@@ -126,8 +119,9 @@ def attach(path):
     """Attaches without the library. Every descriptor that the daemon gives."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     connection.connect(path)
-    body = struct.pack("<IIQ64s", abi_version(), 0, 1 << 20, b"stranger")
-    header = struct.pack("<IIII", 0x4C595243, control_version(), 1, 16 + len(body))
+    body = versions("abi.h", "kAbiVersions") + struct.pack("<IQ64s", 0, 1 << 20, b"stranger")
+    header = (struct.pack("<I", 0x4C595243) + versions("control.h", "kControlVersions")
+              + struct.pack("<II", 1, 16 + len(body)))
     connection.send(header + body)
     _, descriptors, _, _ = socket.recv_fds(connection, 1 << 16, DESCRIPTORS_MAX)
     return connection, descriptors
