@@ -19,13 +19,14 @@ constexpr std::string_view kKernelInterface = "kernel-interface.conf";
 constexpr std::string_view kBesideKernel = "beside-kernel-driver.conf";
 constexpr std::string_view kNoIommu = "no-iommu.conf";
 
-/// What opens a port is kept: a device that was away is opened again. AF_XDP also takes its program
-/// from the interface when the port closes.
+/// What opens a port is kept: a device that was away is opened again. DPDK's AF_PACKET driver sets
+/// the interface's MAC address whenever it starts. AF_XDP's takes its program from the interface
+/// when the port closes.
 constexpr struct {
   std::string_view prefix;
   PortPrivileges privileges;
 } kVirtual[] = {
-    {"net_af_packet", {kRaw, kRaw, kKernelInterface}},
+    {"net_af_packet", {kRaw | kNetwork, kRaw | kNetwork, kKernelInterface}},
     {"net_af_xdp", {kRaw | kNetwork, kRaw | kNetwork | capability(CAP_BPF), kKernelInterface}},
     {"net_tap", {kNetwork, kNetwork, kKernelInterface}},
 };

@@ -168,7 +168,7 @@ class Privileges(unittest.TestCase):
 
     def test_interfaces_of_the_kernel(self):
         with VethPair([]) as wire:
-            for device, kept in ((f"net_af_packet0,iface={wire.device}", NET_RAW),
+            for device, kept in ((f"net_af_packet0,iface={wire.device}", NET_RAW | NET_ADMIN),
                                  ("net_tap0,iface=lyre0", NET_ADMIN)):
                 with self.subTest(device):
                     daemon, _ = self.expect_little(device, kept, "kernel-interface.conf",
@@ -192,7 +192,7 @@ class Privileges(unittest.TestCase):
         daemon = self.start("net_af_packet0,iface=lo")
         self.assertEqual(EXIT_BAD_CONFIG, daemon.wait(READY_TIMEOUT_S))
         self.assertIn("lyred.toml:10: port.device: 'net_af_packet0,iface=lo' of 'wire' needs "
-                      "CAP_NET_RAW, allowed: root, or a service with the drop-in "
+                      "CAP_NET_ADMIN CAP_NET_RAW, allowed: root, or a service with the drop-in "
                       "kernel-interface.conf\n", self.said())
 
     def test_the_helper_s_death_costs_the_copy_only(self):

@@ -47,7 +47,8 @@ class PortPrivilegesTest : public testing::Test {
 
 TEST_F(PortPrivilegesTest, VirtualWiresKeepLittle) {
   EXPECT_EQ(kept("net_memif0,role=server,socket=/run/lyred/wire.sock"), kNone);
-  EXPECT_EQ(kept("net_af_packet0,iface=veth0"), capability(CAP_NET_RAW));
+  EXPECT_EQ(kept("net_af_packet0,iface=veth0"),
+            capability(CAP_NET_RAW) | capability(CAP_NET_ADMIN));
   EXPECT_EQ(kept("net_tap0,iface=lyre0"), capability(CAP_NET_ADMIN));
   EXPECT_EQ(kept("net_af_xdp0,iface=eth1"),
             capability(CAP_NET_RAW) | capability(CAP_NET_ADMIN) | capability(CAP_BPF));
@@ -78,9 +79,10 @@ TEST_F(PortPrivilegesTest, NicsBesideTheKernelsDriverKeepTheNetwork) {
 }
 
 TEST_F(PortPrivilegesTest, WhatIsMissingIsNamedWithItsDropIn) {
+  constexpr Capabilities kBoth = capability(CAP_NET_RAW) | capability(CAP_NET_ADMIN);
   const Config wanted = config("net_af_packet0,iface=veth0");
-  EXPECT_TRUE(check_privileges(wanted, capability(CAP_NET_RAW), root_).ok());
-  const Status refused = check_privileges(wanted, 0, root_);
+  EXPECT_TRUE(check_privileges(wanted, kBoth, root_).ok());
+  const Status refused = check_privileges(wanted, capability(CAP_NET_ADMIN), root_);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().text,
             "f.toml:1: port.device: 'net_af_packet0,iface=veth0' of 'rail0' needs CAP_NET_RAW, "
