@@ -6,6 +6,7 @@ usage: privileges_test.py LYRED LIBLYRE CONFIG_FOLDER      exit status 77: skipp
 """
 
 import ctypes
+import json
 import mmap
 import os
 import re
@@ -180,10 +181,12 @@ class Privileges(unittest.TestCase):
             daemon = self.start(f"net_af_packet0,iface={wire.device}", "kernel-interface.conf",
                                 wire.inside(wire.left))
             self.wait_ready(daemon)
+            link = json.loads(wire.run(wire.left, "ip", "-j", "link", "show", wire.device))
+            mac = link[0]["address"]
             wire.run(wire.left, "ip", "link", "del", wire.device)
             self.wait_for(lambda: "the device is away" in self.said(), "still there")
-            wire.run(wire.left, "ip", "link", "add", wire.device, "type", "veth", "peer", "name",
-                     wire.device, "netns", wire.right)
+            wire.run(wire.left, "ip", "link", "add", wire.device, "address", mac, "type", "veth",
+                     "peer", "name", wire.device, "netns", wire.right)
             wire.run(wire.left, "ip", "link", "set", wire.device, "up")
             self.wait_for(lambda: "the device runs again" in self.said(), "not opened again")
             self.assertEqual(0, processes.end(daemon), self.said())
