@@ -69,7 +69,8 @@ class MappingHelper {
   /// A request's process answers by itself, unless it was ended.
   void reap() {
     signalfd_siginfo ignored;
-    static_cast<void>(::read(children_.get(), &ignored, sizeof ignored));
+    // A cast to void would not do: with _FORTIFY_SOURCE the result has to be used.
+    [[maybe_unused]] const ssize_t taken = ::read(children_.get(), &ignored, sizeof ignored);
     int status = 0;
     for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
       const auto request = requests_.extract(pid);
