@@ -25,18 +25,21 @@ class Copies {
   explicit Copies(int host) : counters_(daemons().socket(host)), before_(read()) {}
 
   uint64_t by_worker_out() const { return read().worker_out - before_.worker_out; }
+  /// What TCP sent again is a copy: the first packet may still be read by its driver.
+  uint64_t sent_again() const { return read().sent_again - before_.sent_again; }
   uint64_t by_worker_in() const { return read().worker_in - before_.worker_in; }
   uint64_t by_client_out() const { return read().client_out - before_.client_out; }
   uint64_t by_client_in() const { return read().client_in - before_.client_in; }
 
  private:
   struct Figures {
-    uint64_t worker_out, worker_in, client_out, client_in;
+    uint64_t worker_out, worker_in, client_out, client_in, sent_again;
   };
   Figures read() const {
     return {counters_[&WorkerStats::copied_tx_bytes], counters_[&WorkerStats::copied_rx_bytes],
             counters_[&WorkerStats::client_copied_tx_bytes],
-            counters_[&WorkerStats::client_copied_rx_bytes]};
+            counters_[&WorkerStats::client_copied_rx_bytes],
+            counters_[&WorkerStats::tcp_payload_retransmitted]};
   }
 
   WorkerCounters counters_;
@@ -75,7 +78,7 @@ TEST(RegisteredMemory, IsSentWithoutACopyAndReceivedWithOne) {
     if (rank.index() == 1) expect_one_copy(copies);
     if (rank.index() == 0) {
       EXPECT_LT(copies.by_client_out(), kWordsBytesMax);
-      EXPECT_EQ(copies.by_worker_out(), 0u);
+      EXPECT_LE(copies.by_worker_out(), copies.sent_again());
     }
     EXPECT_EQ(link.plugin().dereg_mr(link.comm(), mhandle), Result::kSuccess);
     link.close();
@@ -96,7 +99,7 @@ TEST(OtherMemory, IsCopiedOnceEachWay) {
     if (rank.index() == 0) {
       EXPECT_GE(copies.by_client_out(), kTotalBytes);
       EXPECT_LT(copies.by_client_out(), kTotalBytes + kWordsBytesMax);
-      EXPECT_EQ(copies.by_worker_out(), 0u);
+      EXPECT_LE(copies.by_worker_out(), copies.sent_again());
     }
     link.close();
   };
