@@ -15,9 +15,9 @@ class LaneWaiter final : public SessionOwner {
 };
 
 /// A lane on one host whose stream ends at a session of the other.
-class Lanes : public TwoHosts {
+class LaneInAWorld : public TwoHosts {
  protected:
-  explicit Lanes(const adapter_sim::NetworkSettings& settings = {.hosts = 2, .rails = 2})
+  explicit LaneInAWorld(const adapter_sim::NetworkSettings& settings = {.hosts = 2, .rails = 2})
       : TwoHosts(settings) {
     const lyre_addr any{};
     EXPECT_EQ(lyre_listen(there().context(), &any, 8, &listener_), 0);
@@ -26,7 +26,7 @@ class Lanes : public TwoHosts {
       while (lyre_accept(listener_, &session) == 0) far_ = Stream(session);
     };
   }
-  ~Lanes() override {
+  ~LaneInAWorld() override {
     lane_.drop();
     far_.abort();
     lyre_close_listener(listener_);
@@ -67,7 +67,7 @@ class Lanes : public TwoHosts {
   lyre_listener* listener_ = nullptr;
 };
 
-TEST_F(Lanes, TellsItsWaiterWhatHappensOnItsStream) {
+TEST_F(LaneInAWorld, TellsItsWaiterWhatHappensOnItsStream) {
   attach();
   EXPECT_TRUE(lane_.is_up());
   EXPECT_EQ(lane_.attached, 1u);
@@ -75,7 +75,7 @@ TEST_F(Lanes, TellsItsWaiterWhatHappensOnItsStream) {
   EXPECT_TRUE(until([&] { return waiter_.count > 0; }));
 }
 
-TEST_F(Lanes, IsStalledWhenNothingIsAcknowledgedForLong) {
+TEST_F(LaneInAWorld, IsStalledWhenNothingIsAcknowledgedForLong) {
   attach();
   send(100);
   look_for(kSecond / 2);
@@ -88,14 +88,14 @@ TEST_F(Lanes, IsStalledWhenNothingIsAcknowledgedForLong) {
   EXPECT_TRUE(lane_.is_stalled(events_.now_ns()));
 }
 
-TEST_F(Lanes, ThatHasNothingToBeAcknowledgedIsNotStalled) {
+TEST_F(LaneInAWorld, ThatHasNothingToBeAcknowledgedIsNotStalled) {
   attach();
   network_.wires().set_rail({1, 0}, false);
   look_for(10 * kSecond);
   EXPECT_FALSE(lane_.is_stalled(events_.now_ns()));
 }
 
-TEST_F(Lanes, OnAShortPathTheStallLimitIsASecond) {
+TEST_F(LaneInAWorld, OnAShortPathTheStallLimitIsASecond) {
   attach();
   send(100);
   look_for(kSecond);
@@ -103,12 +103,12 @@ TEST_F(Lanes, OnAShortPathTheStallLimitIsASecond) {
   EXPECT_EQ(lane_.stall_ns(), kStallNs);
 }
 
-class LongLanes : public Lanes {
+class LongLaneInAWorld : public LaneInAWorld {
  protected:
-  LongLanes() : Lanes({.hosts = 2, .rails = 2, .delay_ns = kSecond / 2}) {}
+  LongLaneInAWorld() : LaneInAWorld({.hosts = 2, .rails = 2, .delay_ns = kSecond / 2}) {}
 };
 
-TEST_F(LongLanes, TheStallLimitIsSeveralOfTcpsTimeouts) {
+TEST_F(LongLaneInAWorld, TheStallLimitIsSeveralOfTcpsTimeouts) {
   attach();
   send(100);
   look_for(10 * kSecond);
@@ -116,7 +116,7 @@ TEST_F(LongLanes, TheStallLimitIsSeveralOfTcpsTimeouts) {
   EXPECT_EQ(lane_.stall_ns(), static_cast<int64_t>(lane_.stream.rto_us()) * 1'000 * kStallTimeouts);
 }
 
-TEST_F(Lanes, DropForgetsWhatWasKnownOfTheStream) {
+TEST_F(LaneInAWorld, DropForgetsWhatWasKnownOfTheStream) {
   attach();
   send(100'000);
   look_for(kSecond);
@@ -128,7 +128,7 @@ TEST_F(Lanes, DropForgetsWhatWasKnownOfTheStream) {
   EXPECT_EQ(far_.error(), LYRE_E_RESET);
 }
 
-TEST_F(Lanes, ASuccessorTakesTheStreamsPlace) {
+TEST_F(LaneInAWorld, ASuccessorTakesTheStreamsPlace) {
   attach();
   Stream first = std::move(far_);
   lane_.attach(connect(), 2, events_.now_ns());
@@ -137,7 +137,7 @@ TEST_F(Lanes, ASuccessorTakesTheStreamsPlace) {
   EXPECT_TRUE(until([&] { return first.state() == LYRE_ENDED; }));
 }
 
-TEST_F(Lanes, RoomIsWhatTheStreamDeliversInTwoRoundTripsAndSomeMore) {
+TEST_F(LaneInAWorld, RoomIsWhatTheStreamDeliversInTwoRoundTripsAndSomeMore) {
   attach();
   EXPECT_EQ(lane_.room_bytes(), kStreamUnackedBytesMax) << "nothing is known";
   send(200'000);
