@@ -53,23 +53,23 @@ class Client:
     """A client of the library."""
 
     def __init__(self, library, path):
-        self.library = ctypes.CDLL(library)
+        self.lyre = ctypes.CDLL(library)
         self.context = ctypes.c_void_p()
         options = Options(ctypes.sizeof(Options), path.encode(), b"domains", 1 << 20)
-        code = self.library.lyre_context_open(ctypes.byref(options), ctypes.byref(self.context))
+        code = self.lyre.lyre_context_open(ctypes.byref(options), ctypes.byref(self.context))
         if code != 0:
             raise OSError(f"lyre_context_open: {code}")
 
     def address(self, text):
         out = ctypes.create_string_buffer(24)
-        if self.library.lyre_addr_parse(text.encode(), out) != 0:
+        if self.lyre.lyre_addr_parse(text.encode(), out) != 0:
             raise ValueError(text)
         return out
 
     def listen(self, text):
         """The listener, or the error."""
         listener = ctypes.c_void_p()
-        code = self.library.lyre_listen(self.context, self.address(text), 4,
+        code = self.lyre.lyre_listen(self.context, self.address(text), 4,
                                         ctypes.byref(listener))
         return listener if code == 0 else code
 
@@ -78,11 +78,11 @@ class Client:
         while not is_done():
             if time.monotonic() > deadline:
                 raise TimeoutError
-            self.library.lyre_poll(self.context, 1)
+            self.lyre.lyre_poll(self.context, 1)
 
     def connect(self, text):
         session = ctypes.c_void_p()
-        if self.library.lyre_connect(self.context, None, self.address(text),
+        if self.lyre.lyre_connect(self.context, None, self.address(text),
                                      ctypes.byref(session)) != 0:
             raise OSError("lyre_connect")
         return session
@@ -90,23 +90,23 @@ class Client:
     def error_of(self, text):
         """Why a connection cannot be opened."""
         session = self.connect(text)
-        self.until(lambda: self.library.lyre_state(session) == ENDED)
-        return self.library.lyre_session_error(session)
+        self.until(lambda: self.lyre.lyre_state(session) == ENDED)
+        return self.lyre.lyre_session_error(session)
 
     def transfer(self, text):
         """Sends the mark to itself and receives it."""
         listener, accepted = self.listen(text), ctypes.c_void_p()
         session = self.connect(text)
-        self.until(lambda: self.library.lyre_accept(listener, ctypes.byref(accepted)) == 0)
-        self.until(lambda: self.library.lyre_state(session) == 1)
-        self.library.lyre_send.restype = self.library.lyre_recv.restype = ctypes.c_int64
-        if self.library.lyre_send(session, MARK, ctypes.c_size_t(len(MARK))) != len(MARK):
+        self.until(lambda: self.lyre.lyre_accept(listener, ctypes.byref(accepted)) == 0)
+        self.until(lambda: self.lyre.lyre_state(session) == 1)
+        self.lyre.lyre_send.restype = self.lyre.lyre_recv.restype = ctypes.c_int64
+        if self.lyre.lyre_send(session, MARK, ctypes.c_size_t(len(MARK))) != len(MARK):
             raise OSError("lyre_send")
         got, part = b"", ctypes.create_string_buffer(len(MARK))
 
         def receive():
             nonlocal got
-            count = self.library.lyre_recv(accepted, part, ctypes.c_size_t(len(MARK)))
+            count = self.lyre.lyre_recv(accepted, part, ctypes.c_size_t(len(MARK)))
             got += part.raw[:max(count, 0)]
             return len(got) == len(MARK)
 
@@ -146,7 +146,7 @@ class Domains(unittest.TestCase):
         self.folder = tempfile.mkdtemp(prefix="lyre-", dir="/tmp")
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         os.chmod(self.folder, 0o755)
-        self.library = shutil.copy(self.liblyre, os.path.join(self.folder, "liblyre.so"))
+        self.lyre = shutil.copy(self.liblyre, os.path.join(self.folder, "liblyre.so"))
         os.mkdir(os.path.join(self.folder, "wire"), 0o700)
         self.admin, self.own, self.other = (self.path(f"{name}.sock")
                                             for name in ("admin", "own", "other"))
@@ -219,7 +219,7 @@ class Domains(unittest.TestCase):
         kept = []
 
         def action():
-            kept.append(Client(self.library, path))
+            kept.append(Client(self.lyre, path))
             kept[0].transfer("10.9.0.1:7000")
             return "received"
 
@@ -292,7 +292,7 @@ class Domains(unittest.TestCase):
 
         def attempt():
             try:
-                Client(self.library, self.own)
+                Client(self.lyre, self.own)
             except OSError as error:
                 return str(error)
             return "attached"
@@ -301,7 +301,7 @@ class Domains(unittest.TestCase):
         self.assertIn(f"uid {STRANGER_ID} gid {STRANGER_ID}: refused: no member of the domain "
                       "'own'", self.said())
         with self.assertRaises(OSError):
-            Client(self.library, self.admin)
+            Client(self.lyre, self.admin)
         self.assertIn("this socket is the administrator's", self.said())
         self.assertEqual(0o600, os.stat(self.admin).st_mode & 0o777)
 
@@ -310,12 +310,12 @@ class Domains(unittest.TestCase):
         kept = []
 
         def own():
-            kept.append(Client(self.library, self.own))
+            kept.append(Client(self.lyre, self.own))
             low = kept[0].listen("10.9.0.1:1023")
             return [low, isinstance(kept[0].listen("10.9.0.1:7000"), ctypes.c_void_p)]
 
         def other():
-            kept.append(Client(self.library, self.other))
+            kept.append(Client(self.lyre, self.other))
             return [kept[0].listen("10.9.0.1:8000"), kept[0].error_of("10.9.0.1:7000")]
 
         self.assertEqual([ADDRNOTAVAIL, True], self.as_user(OWNER_ID, own))
