@@ -15,6 +15,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -26,9 +27,9 @@ from daemon import Programs
 from reset import StreamResetter
 from wired_hosts import NO_OFFLOADS, TwoRails, WiredHosts
 
-FAULTS = ["stream", "port", "outage", "nic-gone", "pause-of-sender", "pause-of-receiver",
-          "daemon-of-sender", "daemon-of-receiver", "process-of-sender", "process-of-receiver",
-          "host-of-sender", "host-of-receiver"]
+FAULTS = ["stream", "port", "outage", "nic-reset", "nic-gone", "pause-of-sender",
+          "pause-of-receiver", "daemon-of-sender", "daemon-of-receiver", "process-of-sender",
+          "process-of-receiver", "host-of-sender", "host-of-receiver"]
 # "hello": TCP is connected, and the sender has not sent its hello. "await": the receiver has posted
 # a receive, and the sender sends much later.
 PHASES = ["connect", "hello", "idle", "await", "message", "close"]
@@ -116,6 +117,7 @@ class Cell:
         self.victim = DEADLY.get(fault, RECEIVER)
         self.witness = 1 - self.victim
         self.stack = contextlib.ExitStack()
+        self.events = None  # where drivers are told what to report
 
     def run(self):
         with self.stack:
@@ -131,7 +133,8 @@ class Cell:
 
     def build(self):
         hosts = self.stack.enter_context(
-            WiredHosts(Programs(self.arguments.build), TwoRails(NO_OFFLOADS), DAEMON_SECTIONS))
+            WiredHosts(Programs(self.arguments.build), TwoRails(NO_OFFLOADS), DAEMON_SECTIONS,
+                       self.prefix()))
         self.wire = hosts.wire
         self.daemons = [hosts.a, hosts.b]
         self.ranks = [Rank(self.arguments, index, self.daemons[index].socket) for index in (0, 1)]
@@ -141,6 +144,16 @@ class Cell:
         self.ranks[RECEIVER].tell("handle")
         self.ranks[SENDER].tell(self.ranks[RECEIVER].hear("handle"))
         self.ranks[SENDER].hear("handle")
+
+    def prefix(self):
+        """Of the daemons' command lines: some faults need a driver that reports them."""
+        if self.fault != "nic-reset":
+            return []
+        self.events = os.path.join(
+            self.stack.enter_context(tempfile.TemporaryDirectory(prefix="lyre-events-")), "events")
+        library = os.path.join(self.arguments.build, "tests", "support", "libnic_events.so")
+        return ["env", f"LD_PRELOAD={os.path.abspath(library)}",
+                f"LYRE_TEST_NIC_EVENTS={self.events}"]
 
     def both(self, word):
         for rank in self.ranks:
@@ -181,6 +194,19 @@ class Cell:
         self.set_links(self.wire.left, "down")
         time.sleep(OUTAGE_S)
         self.set_links(self.wire.left, "up")
+
+    def strike_nic_reset(self):
+        """The drivers of a port ask for a reset at both hosts."""
+        for daemon in self.daemons:
+            with open(f"{self.events}.{daemon.pid}", "w", encoding="utf-8") as fifo:
+                fifo.write("net_af_packet0\n")
+        deadline = time.monotonic() + ANSWER_S
+        while not all("runs again" in daemon.log_tail() for daemon in self.daemons):
+            if time.monotonic() > deadline:
+                raise Wrong(f"a port was not reset within {ANSWER_S} s")
+            time.sleep(0.05)
+        for daemon in self.daemons:
+            daemon.wait_link()
 
     def strike_nic_gone(self):
         """A port's device is taken away at both hosts, and comes back."""

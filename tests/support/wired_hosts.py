@@ -64,10 +64,11 @@ class TwoPorts(Settings):
 class WiredHosts:
     """Runs while a `with` block lasts: `a`, 10.9.5.1, and `b`, 10.9.5.2, are ready and their links
     on `wire` are up. On TwoRails they are 10.9.5.11 and 10.9.5.12, too. Who is killed meanwhile
-    need not be started again."""
+    need not be started again. `prefix`: words before the daemons' command lines."""
 
-    def __init__(self, programs, wire, sections=None):
+    def __init__(self, programs, wire, sections=None, prefix=()):
         self.wire = wire
+        self._prefix = list(prefix)
         self._programs = programs
         self._sections = sections or {}
 
@@ -86,7 +87,8 @@ class WiredHosts:
         kind = TwoPorts if isinstance(self.wire, TwoRails) else Settings
         settings = kind(name, f"net_af_packet0,iface={self.wire.device}", address, core,
                         sections=self._sections)
-        daemon = Daemon(self._programs, settings, folder, self.wire.inside(end))
+        inside = [*self.wire.inside(end), *self._prefix]
+        daemon = Daemon(self._programs, settings, folder, inside)
         daemon.start()
         stack.callback(daemon.stop)
         daemon.wait_link()
