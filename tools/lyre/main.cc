@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -54,12 +55,39 @@ class Watch {
   CLI::Option* option_;
 };
 
+void add_session_filter(CLI::App& command, SessionFilter& filter) {
+  command.add_option("--state", filter.state, "Only this state, such as ESTABLISHED");
+  command.add_option("--peer", filter.peer, "Only this peer: ADDRESS or ADDRESS:PORT");
+  command.add_option("--port", filter.port, "Only this port, of either side");
+  command.add_option("--pid", filter.pid, "Only clients of this process");
+  command.add_option("--label", filter.label, "Only clients whose label has this in it");
+  command.add_flag("--all", filter.has_time_wait, "Also what is in TIME-WAIT");
+  static const std::map<std::string, SessionFilter::Order> kOrders{
+      {"sent", SessionFilter::Order::kSent},
+      {"received", SessionFilter::Order::kReceived},
+      {"rtt", SessionFilter::Order::kRtt},
+      {"age", SessionFilter::Order::kAge},
+      {"queued", SessionFilter::Order::kQueued}};
+  command
+      .add_option_function<std::string>(
+          "--sort", [&filter](const std::string& key) { filter.order = kOrders.at(key); },
+          "The largest first: sent, received, rtt, age or queued")
+      ->check(CLI::IsMember(kOrders).description(""))
+      ->type_name("KEY");
+}
+
 void add_sessions(CLI::App& app, const GlobalOptions& globals) {
-  CLI::App* command = app.add_subcommand("sessions", "Connections and listeners, like ss -ti");
-  const Watch watch(*command,
-                    "Print again after each interval, with the rates in it; without this option "
-                    "rates are means since the session was opened");
-  command->callback([&globals, watch] { run_sessions(globals, watch.interval_s()); });
+  CLI::App* command = app.add_subcommand(
+      "sessions", "Connections and listeners, one a line, with the rates of the last second");
+  const Watch watch(*command, "Print again after each interval, with the rates in it");
+  auto options = std::make_shared<SessionOptions>();
+  command->add_flag("--wide", options->is_wide, "More columns, nothing cut");
+  command->add_flag("--detail", options->has_details, "Several lines a session, like ss -ti");
+  add_session_filter(*command, options->filter);
+  command->callback([&globals, watch, options] {
+    options->watch_s = watch.interval_s();
+    run_sessions(globals, *options);
+  });
 }
 
 void add_clients(CLI::App& app, const GlobalOptions& globals) {

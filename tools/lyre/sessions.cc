@@ -7,10 +7,13 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "tools/lyre/session_table.h"
 #include "tools/lyre/units.h"
 
 namespace lyre::tools {
 namespace {
+
+constexpr std::chrono::seconds kRateInterval{1};
 
 constexpr std::array<const char*, 10> kStateNames = {
     "CLOSED",     "SYN-SENT",   "SYN-RECEIVED", "ESTABLISHED", "FIN-WAIT-1",
@@ -132,27 +135,43 @@ nlohmann::ordered_json session_json(const channel::SessionView& view, const Snap
               {"client_copied_tx_bytes", view.client_copied_tx_bytes},
               {"client_copied_rx_bytes", view.client_copied_rx_bytes},
               {"zero_copy_share", zero_copy_share(view)},
+              {"limited_by", send_limit_name(send_limit(view))},
               {"opened_unix_ns", view.opened_unix_ns}});
   return out;
 }
 
-void print(const GlobalOptions& globals, const Snapshot& snapshot, const Snapshot* earlier) {
+std::string text_of(const Snapshot& snapshot, const Snapshot* earlier,
+                    const SessionOptions& options, uint32_t time_waits) {
+  if (options.has_details) return sessions_text(snapshot, earlier);
+  std::string out = session_table(snapshot, earlier, options.is_wide);
+  if (out.empty()) out = "no sessions\n";
+  if (time_waits > 0) out += std::to_string(time_waits) + " in TIME-WAIT (--all shows them)\n";
+  return out;
+}
+
+void print(const GlobalOptions& globals, const SessionOptions& options, Snapshot snapshot,
+           const Snapshot* earlier) {
+  const uint32_t time_waits = keep_wanted(snapshot, options.filter, earlier);
   if (globals.is_json) {
-    std::cout << sessions_json(snapshot, earlier).dump(2) << std::endl;
+    // One document a line, for programs that read a watch line by line.
+    std::cout << sessions_json(snapshot, earlier).dump(options.watch_s ? -1 : 2) << std::endl;
   } else {
-    std::cout << sessions_text(snapshot, earlier) << std::flush;
+    std::cout << text_of(snapshot, earlier, options, time_waits) << std::flush;
   }
+}
+
+Snapshot look(const GlobalOptions& globals) {
+  return StatsSegment(globals.socket_or_default()).look();
 }
 
 /// Prints after each interval, until the command is interrupted. The segment is opened each time,
 /// because a mapped segment no longer changes when its daemon has ended.
 /// Fails: throws Failure when there is no daemon.
-void watch(const GlobalOptions& globals, double interval_s) {
-  const auto look = [&] { return StatsSegment(globals.socket_or_default()).look(); };
-  for (Snapshot earlier = look();;) {
-    std::this_thread::sleep_for(std::chrono::duration<double>(interval_s));
-    Snapshot now = look();
-    print(globals, now, &earlier);
+void watch(const GlobalOptions& globals, const SessionOptions& options) {
+  for (Snapshot earlier = look(globals);;) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(*options.watch_s));
+    Snapshot now = look(globals);
+    print(globals, options, now, &earlier);
     if (!globals.is_json) std::cout << std::endl;
     earlier = std::move(now);
   }
@@ -215,7 +234,7 @@ std::string sessions_text(const Snapshot& snapshot, const Snapshot* earlier) {
 }
 
 nlohmann::ordered_json sessions_json(const Snapshot& snapshot, const Snapshot* earlier) {
-  nlohmann::ordered_json out = {{"sessions", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json out = {{"schema", 1}, {"sessions", nlohmann::ordered_json::array()}};
   for (const channel::SessionView& view : snapshot.sessions) {
     out["sessions"].push_back(session_json(view, earlier));
   }
@@ -228,9 +247,19 @@ nlohmann::ordered_json sessions_json(const Snapshot& snapshot, const Snapshot* e
   return out;
 }
 
-void run_sessions(const GlobalOptions& globals, std::optional<double> watch_s) {
-  if (watch_s) return watch(globals, *watch_s);
-  print(globals, StatsSegment(globals.socket_or_default()).look(), nullptr);
+bool is_time_wait(const channel::SessionView& view) {
+  return view.is_listener == 0 && std::strcmp(session_state_name(view), "TIME-WAIT") == 0;
+}
+
+void run_sessions(const GlobalOptions& globals, const SessionOptions& options) {
+  if (options.watch_s) return watch(globals, options);
+  const Snapshot earlier = look(globals);
+  // People want the rates of now; a program that wants those looks twice itself.
+  if (globals.is_json || earlier.sessions.empty()) {
+    return print(globals, options, earlier, nullptr);
+  }
+  std::this_thread::sleep_for(kRateInterval);
+  print(globals, options, look(globals), &earlier);
 }
 
 }  // namespace lyre::tools

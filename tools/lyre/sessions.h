@@ -1,17 +1,29 @@
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
 #include "tools/lyre/options.h"
+#include "tools/lyre/session_filter.h"
 #include "tools/lyre/snapshot.h"
 
 namespace lyre::tools {
 
-/// `lyre sessions`: as `ss -ti` for the kernel. With `watch_s` it prints again after each interval,
-/// until it is interrupted or the daemon has ended. Fails: throws Failure.
-void run_sessions(const GlobalOptions& globals, std::optional<double> watch_s);
+struct SessionOptions {
+  SessionFilter filter;
+  bool is_wide = false;           ///< one line a session with everything that fits
+  bool has_details = false;       ///< several lines a session, as `ss -ti`
+  std::optional<double> watch_s;  ///< prints again after each interval
+};
+
+/// `lyre sessions`: as `ss` for the kernel. With `watch_s` it prints until it is interrupted or the
+/// daemon has ended. Fails: throws Failure.
+void run_sessions(const GlobalOptions& globals, const SessionOptions& options);
+
+/// True for what only waits for stray packets: not a connection that anybody uses.
+bool is_time_wait(const channel::SessionView& view);
 
 /// Mean rates of a session between two snapshots, or since it was opened.
 struct SessionRates {

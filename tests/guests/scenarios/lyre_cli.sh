@@ -32,7 +32,7 @@ TOML
 }
 
 status() { as_job timeout 20 lyre status "$@"; }
-sessions() { as_job timeout 20 lyre sessions "$@"; }
+sessions() { as_job timeout 20 lyre sessions --detail "$@"; }
 stats() { as_job timeout 20 lyre stats "$@"; }
 # What each worker has counted of something.
 counter() { stats --json | python3 -c "

@@ -1,0 +1,67 @@
+#include "tools/lyre/session_filter.h"
+
+#include <strings.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+#include "tools/lyre/sessions.h"
+#include "tools/lyre/units.h"
+
+namespace lyre::tools {
+namespace {
+
+bool is_wanted(const channel::SessionView& view, const SessionFilter& filter) {
+  if (!filter.state.empty() && ::strcasecmp(filter.state.c_str(), session_state_name(view)) != 0) {
+    return false;
+  }
+  if (filter.port && view.local_port != *filter.port && view.remote_port != *filter.port) {
+    return false;
+  }
+  if (filter.pid && view.pid != *filter.pid) return false;
+  const std::string_view label(view.label, ::strnlen(view.label, sizeof view.label));
+  if (label.find(filter.label) == std::string_view::npos) return false;
+  if (filter.peer.empty()) return true;
+  return view.is_listener == 0 &&
+         (format_address(view.remote_address) == filter.peer ||
+          format_endpoint(view.remote_address, view.remote_port) == filter.peer);
+}
+
+double key_of(const channel::SessionView& view, SessionFilter::Order order,
+              const Snapshot* earlier) {
+  switch (order) {
+    case SessionFilter::Order::kSent:
+      return rates_of(view, earlier).sent_bits_per_s;
+    case SessionFilter::Order::kReceived:
+      return rates_of(view, earlier).received_bits_per_s;
+    case SessionFilter::Order::kRtt:
+      return static_cast<double>(view.srtt_ns);
+    case SessionFilter::Order::kAge:
+      return -static_cast<double>(view.opened_unix_ns);
+    case SessionFilter::Order::kQueued:
+      return view.send_queue_bytes;
+    case SessionFilter::Order::kNone:
+      break;
+  }
+  return 0;
+}
+
+}  // namespace
+
+uint32_t keep_wanted(Snapshot& snapshot, const SessionFilter& filter, const Snapshot* earlier) {
+  auto& sessions = snapshot.sessions;
+  std::erase_if(sessions, [&](const auto& view) { return !is_wanted(view, filter); });
+  const size_t wanted = sessions.size();
+  if (!filter.has_time_wait && filter.state.empty()) {
+    std::erase_if(sessions, is_time_wait);
+  }
+  if (filter.order != SessionFilter::Order::kNone) {
+    std::stable_sort(sessions.begin(), sessions.end(), [&](const auto& a, const auto& b) {
+      return key_of(a, filter.order, earlier) > key_of(b, filter.order, earlier);
+    });
+  }
+  return static_cast<uint32_t>(wanted - sessions.size());
+}
+
+}  // namespace lyre::tools

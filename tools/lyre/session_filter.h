@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "tools/lyre/snapshot.h"
+
+namespace lyre::tools {
+
+/// Which sessions `lyre sessions` shows, and in which order. What is not given lets all through.
+struct SessionFilter {
+  std::string state;             ///< as session_state_name() has it; case does not count
+  std::string peer;              ///< an address, or an address and port as they are printed
+  std::optional<uint16_t> port;  ///< of either side
+  std::optional<int32_t> pid;
+  std::string label;           ///< a part of the owner's label
+  bool has_time_wait = false;  ///< also shows sessions that only wait for stray packets
+  enum class Order { kNone, kSent, kReceived, kRtt, kAge, kQueued } order = Order::kNone;
+};
+
+/// Keeps the sessions that `filter` wants, the largest first where it has an order. Rates are those
+/// since `earlier`. Returns how many in TIME-WAIT were left out for no other reason.
+uint32_t keep_wanted(Snapshot& snapshot, const SessionFilter& filter, const Snapshot* earlier);
+
+}  // namespace lyre::tools
