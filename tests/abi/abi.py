@@ -4,8 +4,8 @@
 The ABI is what a C program sees: the types of lyre.h and the exported symbols with their versions.
 abidw (Debian: abigail-tools) describes them, abidiff compares two descriptions.
 
-usage: abi.py check    --header H --map M --library L --description D
-       abi.py describe --header H --map M --library L --description D    writes D anew
+usage: abi.py check    --header H --map M --built L --description D
+       abi.py describe --header H --map M --built L --description D    writes D anew
 
 A description is written once for a release. Later releases may add functions, enumerators, and
 fields at the end of a struct that begins with struct_bytes. Exit status: 0 the same or only more,
@@ -92,14 +92,14 @@ def soname(library):
     return match[1] if match else None
 
 
-def check_library(library, stub):
-    """The built library exports what the header and the version script say, and nothing else."""
-    wanted, found = exported(stub), exported(library)
+def check_exports(built, declared):
+    """The built library exports what the header and the version script declare, and nothing else."""
+    wanted, found = exported(declared), exported(built)
     if wanted != found:
-        raise Breach(f"{os.path.basename(library)} does not export what lyre.h declares: missing "
+        raise Breach(f"{os.path.basename(built)} does not export what lyre.h declares: missing "
                      f"{sorted(wanted - found)}, too many {sorted(found - wanted)}")
-    if soname(library) != soname(stub):
-        raise Breach(f"the SONAME is {soname(library)}, not {soname(stub)}")
+    if soname(built) != soname(declared):
+        raise Breach(f"the SONAME is {soname(built)}, not {soname(declared)}")
 
 
 def members(struct):
@@ -140,11 +140,11 @@ def compare(old_path, new_path):
                      (done.stdout + done.stderr).strip())
 
 
-def check(header, version_script, library, description):
+def check(header, version_script, built, description):
     with tempfile.TemporaryDirectory(prefix="lyre-abi.") as folder:
         new_path = described(header, version_script, folder)
-        if library is not None:
-            check_library(library, os.path.join(folder, "liblyre.so"))
+        if built is not None:
+            check_exports(built, os.path.join(folder, "liblyre.so"))
         compare(description, new_path)
 
 
@@ -162,7 +162,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("check", "describe"))
-    for name in ("header", "map", "library", "description"):
+    for name in ("header", "map", "built", "description"):
         parser.add_argument("--" + name, required=True)
     options = parser.parse_args()
     if (tool := missing_tool()) is not None:
@@ -171,7 +171,7 @@ def main():
     try:
         if options.what == "describe":
             describe(options.header, options.map, options.description)
-        check(options.header, options.map, options.library, options.description)
+        check(options.header, options.map, options.built, options.description)
     except Breach as breach:
         print(f"FAIL: {breach}")
         return 1
