@@ -8,8 +8,8 @@
 #include <ctime>
 #include <utility>
 
-#include "daemon/clock.h"
-#include "daemon/daemon_limits.h"
+#include "daemon/base/clock.h"
+#include "daemon/base/daemon_limits.h"
 #include "stack/base/check.h"
 
 namespace lyre {

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "stack/io/backend.h"
 
 namespace lyre {

@@ -4,8 +4,8 @@
 
 #include <chrono>
 
-#include "daemon/clock.h"
-#include "daemon/daemon_limits.h"
+#include "daemon/base/clock.h"
+#include "daemon/base/daemon_limits.h"
 
 namespace lyre {
 namespace {

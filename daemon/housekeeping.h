@@ -4,9 +4,9 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "daemon/assembly.h"
-#include "daemon/device_counters.h"
 #include "daemon/notifier.h"
-#include "daemon/progress.h"
+#include "daemon/ports/device_counters.h"
+#include "daemon/workers/progress.h"
 
 namespace lyre {
 

@@ -5,11 +5,11 @@
 #include <memory>
 
 #include "daemon/assembly.h"
-#include "daemon/config.h"
+#include "daemon/config/config.h"
+#include "daemon/control/reply_taker.h"
 #include "daemon/housekeeping.h"
-#include "daemon/mapping_opener.h"
+#include "daemon/memory/mapping_opener.h"
 #include "daemon/notifier.h"
-#include "daemon/reply_taker.h"
 #include "daemon/shutdown.h"
 
 namespace lyre {

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <utility>
 
-#include "daemon/config_keys.h"
-#include "daemon/daemon_limits.h"
+#include "daemon/base/daemon_limits.h"
+#include "daemon/config/config_keys.h"
 #include "stack/base/check.h"
 #include "stack/channel/abi.h"
 #include "stack/ip/echo_responder.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 
 namespace lyre {
 

@@ -13,15 +13,15 @@
 #include <vector>
 
 #include "daemon/backend.h"
-#include "daemon/capabilities.h"
-#include "daemon/config.h"
+#include "daemon/config/config.h"
+#include "daemon/host/capabilities.h"
+#include "daemon/host/machine_check.h"
+#include "daemon/host/machine_probe.h"
+#include "daemon/host/port_privileges.h"
+#include "daemon/host/port_sockets.h"
 #include "daemon/launcher.h"
 #include "daemon/logging.h"
-#include "daemon/machine_check.h"
-#include "daemon/machine_probe.h"
-#include "daemon/mapping_opener.h"
-#include "daemon/port_privileges.h"
-#include "daemon/port_sockets.h"
+#include "daemon/memory/mapping_opener.h"
 
 namespace lyre {
 namespace {

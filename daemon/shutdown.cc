@@ -1,6 +1,6 @@
 #include "daemon/shutdown.h"
 
-#include "daemon/daemon_limits.h"
+#include "daemon/base/daemon_limits.h"
 
 namespace lyre {
 

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "daemon/context_registry.h"
+#include "daemon/control/context_registry.h"
 #include "stack/base/nanos.h"
 
 namespace lyre {

@@ -93,7 +93,7 @@ def soname(library):
 
 
 def check_exports(built, declared):
-    """The built library exports what the header and the version script declare, and nothing else."""
+    """The built library exports what the header and the version script say, and no more."""
     wanted, found = exported(declared), exported(built)
     if wanted != found:
         raise Breach(f"{os.path.basename(built)} does not export what lyre.h declares: missing "

@@ -21,7 +21,7 @@
 #include <iterator>
 #include <string_view>
 
-#include "daemon/daemon_limits.h"
+#include "daemon/base/daemon_limits.h"
 #include "stack/wire/bytes.h"
 #include "stack/wire/ethernet.h"
 #include "tests/bench/probe.h"

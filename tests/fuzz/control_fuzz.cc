@@ -1,7 +1,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "daemon/control_message.h"
+#include "daemon/protocol/control_message.h"
 
 // Anything that a client writes to the control socket is refused with a reason, or is a request
 // whose fields are all valid.

@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "daemon/control_message.h"
-#include "daemon/control_server.h"
-#include "daemon/shared_memory.h"
+#include "daemon/base/shared_memory.h"
+#include "daemon/control/control_server.h"
+#include "daemon/protocol/control_message.h"
 #include "stack/channel/abi.h"
 #include "tests/unit/daemon/fake_workers.h"
 

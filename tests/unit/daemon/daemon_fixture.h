@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <string>
 
-#include "daemon/config.h"
-#include "daemon/mapping_opener.h"
+#include "daemon/config/config.h"
+#include "daemon/memory/mapping_opener.h"
 #include "tests/unit/daemon/sim_backend.h"
 
 namespace lyre {

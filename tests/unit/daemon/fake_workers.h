@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/worker_set.h"
+#include "daemon/workers/worker_set.h"
 
 namespace lyre {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string>
 
-#include "daemon/config_keys.h"
+#include "daemon/config/config_keys.h"
 
 namespace lyre {
 namespace {

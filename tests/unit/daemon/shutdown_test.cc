@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "daemon/daemon_limits.h"
+#include "daemon/base/daemon_limits.h"
 #include "tests/unit/daemon/fake_workers.h"
 
 namespace lyre {

@@ -1,0 +1,84 @@
+#include "daemon/base/shared_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "daemon/base/errno_error.h"
+#include "stack/base/huge_map.h"
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8U
+#endif
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+
+namespace lyre {
+namespace {
+
+Error memory_error(const char* what, const char* name) {
+  return errno_error(std::string(what) + " of '" + name + "' failed");
+}
+
+OwnedFd make_memfd(const char* name) {
+  const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  // Newer kernels can require MFD_NOEXEC_SEAL, older ones do not have it.
+  const int fd = ::memfd_create(name, flags | MFD_NOEXEC_SEAL);
+  return OwnedFd(fd >= 0 ? fd : ::memfd_create(name, flags));
+}
+
+}  // namespace
+
+Result<SharedMemory> SharedMemory::create(const char* name, uint64_t bytes, SharedWith with) {
+  SharedMemory memory;
+  memory.fd_ = make_memfd(name);
+  if (!memory.fd_.is_open()) return memory_error("memfd_create", name);
+  const auto size = static_cast<off_t>(bytes);
+  if (::ftruncate(memory.fd(), size) != 0) return memory_error("ftruncate", name);
+  // Allocate now: a page that the system refuses later (vm.overcommit_memory = 2) would be SIGBUS
+  // and end the daemon. The pages of a context are allocated by its client.
+  if (with == SharedWith::kReaders && ::fallocate(memory.fd(), 0, 0, size) != 0) {
+    return memory_error("allocation", name);
+  }
+  void* data = map_huge_aligned(bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd());
+  if (data == MAP_FAILED) return memory_error("mmap", name);
+  memory.data_ = static_cast<uint8_t*>(data);
+  memory.bytes_ = bytes;
+  int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+  // A read-only descriptor can be opened again for writing through /proc; the seal stops that. It
+  // does not affect the existing mapping.
+  if (with == SharedWith::kReaders) seals |= F_SEAL_FUTURE_WRITE;
+  if (::fcntl(memory.fd(), F_ADD_SEALS, seals) != 0) return memory_error("sealing", name);
+  return memory;
+}
+
+SharedMemory::SharedMemory(SharedMemory&& other) noexcept { *this = std::move(other); }
+
+SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
+  if (this == &other) return *this;
+  unmap();
+  fd_ = std::move(other.fd_);
+  data_ = std::exchange(other.data_, nullptr);
+  bytes_ = std::exchange(other.bytes_, 0);
+  return *this;
+}
+
+SharedMemory::~SharedMemory() { unmap(); }
+
+void SharedMemory::unmap() {
+  if (data_ != nullptr) ::munmap(data_, bytes_);
+  data_ = nullptr;
+}
+
+Result<OwnedFd> reopen_read_only(int fd) {
+  const std::string path = "/proc/self/fd/" + std::to_string(fd);
+  OwnedFd out(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!out.is_open()) return memory_error("read-only open", path.c_str());
+  return out;
+}
+
+}  // namespace lyre

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "daemon/base/owned_fd.h"
+#include "stack/base/result.h"
+
+namespace lyre {
+
+/// Which processes may write a shared memory.
+enum class SharedWith : uint8_t {
+  kReaders,  ///< only this mapping: the seal refuses every other one
+  kWriters,  ///< every holder of the descriptor
+};
+
+/// A memfd of fixed size, mapped for writing. Its size is sealed: no process can remove a page.
+/// Owner: mapping and descriptor end with this object.
+class SharedMemory {
+ public:
+  /// Fails: no memory, no descriptor, no memfd on this system.
+  static Result<SharedMemory> create(const char* name, uint64_t bytes, SharedWith with);
+
+  SharedMemory() = default;
+  SharedMemory(SharedMemory&& other) noexcept;
+  SharedMemory& operator=(SharedMemory&& other) noexcept;
+  ~SharedMemory();
+
+  uint8_t* data() const { return data_; }
+  uint64_t bytes() const { return bytes_; }
+  int fd() const { return fd_.get(); }
+
+ private:
+  void unmap();
+
+  OwnedFd fd_;
+  uint8_t* data_ = nullptr;
+  uint64_t bytes_ = 0;
+};
+
+/// A second, read-only open of what `fd` names. Fails: /proc is not there.
+Result<OwnedFd> reopen_read_only(int fd);
+
+}  // namespace lyre

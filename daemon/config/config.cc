@@ -1,0 +1,555 @@
+#include "daemon/config/config.h"
+
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <sstream>
+
+#include "daemon/config/config_domains.h"
+#include "daemon/config/config_keys.h"
+#include "stack/base/ipv6_address.h"
+#include "stack/channel/control.h"
+#include "stack/wire/ipv6.h"
+#include "stack/worker/worker.h"
+
+namespace lyre {
+namespace {
+
+constexpr size_t kListItemsMax = 256;
+constexpr uint32_t kPortCountMax = std::min(worker::kPortsMax, channel::kPortsMax);
+
+uint32_t line_of(const toml::node& node) { return node.source().begin.line; }
+
+std::string shown(const toml::node& node) {
+  std::ostringstream out;
+  if (const auto* text = node.as_string()) {
+    out << text->get();
+  } else {
+    node.visit([&](const auto& value) { out << value; });
+  }
+  std::string text = out.str();
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < ' ') c = ' ';
+  }
+  if (text.size() > 60) text = text.substr(0, 57) + "...";
+  return "'" + text + "'";
+}
+
+bool has_family_of(const PortConfig& port, const IpAddress& address) {
+  const auto is_it = [&](const Cidr& own) { return own.address.is_v4() == address.is_v4(); };
+  return std::any_of(port.addresses.begin(), port.addresses.end(), is_it);
+}
+
+bool has_address(const PortConfig& port, const IpAddress& address) {
+  const auto is_it = [&](const Cidr& own) { return own.address == address; };
+  return std::any_of(port.addresses.begin(), port.addresses.end(), is_it);
+}
+
+/// True for another host of one of the port's networks. A port with IPv6 has a link-local network.
+bool is_neighbour(const IpAddress& address, const PortConfig& port) {
+  if (has_address(port, address)) return false;
+  if (!address.is_v4() && is_ipv6_link_local(address)) return has_family_of(port, address);
+  const auto is_in = [&](const Cidr& own) {
+    return own.interface().has_on_link(address) && is_host_address({address, own.prefix_bits});
+  };
+  return std::any_of(port.addresses.begin(), port.addresses.end(), is_in);
+}
+
+/// A /32 or /128: clouds assign such addresses, with a router outside of them.
+bool has_lone_address(const PortConfig& port, bool is_v4) {
+  const auto is_it = [&](const Cidr& own) {
+    return own.address.is_v4() == is_v4 && own.interface().prefix_bits == 128;
+  };
+  return std::any_of(port.addresses.begin(), port.addresses.end(), is_it);
+}
+
+bool is_name_char(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+         c == '-' || c == '.';
+}
+
+/// The value, or what is wrong with it ("is not ..."); allowed_text() completes the sentence.
+struct Checked {
+  std::optional<KeyValue> value;
+  std::string wrong;
+  const toml::node* culprit = nullptr;  ///< of a list, the item that is wrong
+};
+
+Checked check_number(const Key& key, const toml::node& node) {
+  const auto value = node.value_exact<int64_t>();
+  if (!value) return {{}, "is not an integer"};
+  if (*value < key.min || *value > key.max) return {{}, "is out of range"};
+  return {*value, {}};
+}
+
+Checked check_choice(const Key& key, const std::string& text) {
+  std::string_view rest = key.choices;
+  for (int64_t position = 0; !rest.empty(); ++position) {
+    const size_t bar = rest.find('|');
+    if (rest.substr(0, bar) == text) return {position, {}};
+    rest = bar == std::string_view::npos ? "" : rest.substr(bar + 1);
+  }
+  return {{}, "is not one of the choices"};
+}
+
+Checked check_mode(const Key& key, const std::string& text) {
+  const bool is_octal =
+      !text.empty() && text.size() <= 4 &&
+      std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '7'; });
+  if (!is_octal) return {{}, "is not a file mode"};
+  const auto mode = static_cast<int64_t>(std::stoul(text, nullptr, 8));
+  if (mode > key.max) return {{}, "is not a file mode"};
+  return {mode, {}};
+}
+
+Checked check_text(const Key& key, const std::string& text) {
+  const auto bytes = static_cast<int64_t>(text.size());
+  if (bytes < key.min || bytes > key.max) return {{}, "has the wrong length"};
+  const bool is_printable =
+      std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
+  if (!is_printable) return {{}, "is not printable"};
+  if (key.type == KeyType::kPath && text.front() != '/') return {{}, "is not an absolute path"};
+  const bool is_name = key.type == KeyType::kName || key.type == KeyType::kNames;
+  if (is_name && !std::all_of(text.begin(), text.end(), is_name_char)) {
+    return {{}, "is not a name"};
+  }
+  return {text, {}};
+}
+
+/// Calls `add(text)` for the node, or for each item when it is a list. `add` returns what is wrong
+/// with the item; the first error ends the loop.
+template <typename Add>
+Checked check_each(const toml::node& node, size_t count_max, Add add) {
+  const toml::array* list = node.as_array();
+  if (list != nullptr && list->size() > count_max) return {{}, "has too many addresses"};
+  if (list != nullptr && list->empty()) return {{}, "has no address"};
+  const size_t count = list == nullptr ? 1 : list->size();
+  for (size_t i = 0; i < count; ++i) {
+    const toml::node& item = list == nullptr ? node : *list->get(i);
+    const auto text = item.value_exact<std::string>();
+    const std::string wrong = text ? add(*text) : "is not a string";
+    if (!wrong.empty()) return {{}, wrong, &item};
+  }
+  return {true, {}};
+}
+
+Checked check_address(const std::string& text) {
+  const auto address = parse_address(text);
+  if (!address) return {{}, "is not an address"};
+  if (!is_unicast(*address)) return {{}, "is not the address of a host"};
+  return {*address, {}};
+}
+
+Checked check_gateways(const toml::node& node) {
+  std::vector<IpAddress> gateways;
+  if (node.value_exact<std::string>() == "") return {std::move(gateways), {}};
+  Checked all = check_each(node, 2, [&](const std::string& text) -> std::string {
+    const Checked one = check_address(text);
+    if (!one.value) return one.wrong;
+    const auto& address = std::get<IpAddress>(*one.value);
+    if (!gateways.empty() && gateways[0].is_v4() == address.is_v4()) {
+      return "is a second one of its family";
+    }
+    gateways.push_back(address);
+    return "";
+  });
+  if (all.value) all.value = std::move(gateways);
+  return all;
+}
+
+Checked check_interfaces(const toml::node& node) {
+  std::vector<Cidr> addresses;
+  Checked all = check_each(node, kConfiguredAddressesMax, [&](const std::string& text) {
+    const auto cidr = parse_cidr(text);
+    if (!cidr) return "is not an address with a prefix";
+    if (!is_host_address(*cidr)) return "is not the address of a host";
+    const auto is_it = [&](const Cidr& other) { return other.address == cidr->address; };
+    if (std::any_of(addresses.begin(), addresses.end(), is_it)) return "is there twice";
+    addresses.push_back(*cidr);
+    return "";
+  });
+  if (all.value) all.value = std::move(addresses);
+  return all;
+}
+
+Checked check_network(const std::string& text) {
+  const auto cidr = parse_cidr(text);
+  if (!cidr) return {{}, "is not an address with a prefix"};
+  if (!is_network(*cidr)) return {{}, "has bits set behind the prefix"};
+  return {*cidr, {}};
+}
+
+Checked check_cores(const Key& key, const toml::node& node) {
+  std::vector<uint32_t> cores;
+  if (node.value_exact<std::string>() == "auto") return {std::move(cores), {}};
+  const toml::array* list = node.as_array();
+  if (list == nullptr) return {{}, "is not a list of core numbers"};
+  if (list->size() > channel::kWorkersMax) return {{}, "has too many cores"};
+  for (const toml::node& item : *list) {
+    const auto core = item.value_exact<int64_t>();
+    if (!core || *core < key.min || *core > key.max) {
+      return {{}, "is not a list of core numbers"};
+    }
+    const auto number = static_cast<uint32_t>(*core);
+    if (std::find(cores.begin(), cores.end(), number) != cores.end()) {
+      return {{}, "names core " + std::to_string(number) + " twice"};
+    }
+    cores.push_back(number);
+  }
+  return {std::move(cores), {}};
+}
+
+/// Calls `add(item)` for each item of a list, which returns what is wrong with it.
+template <typename Add>
+Checked check_list(const toml::node& node, Add add) {
+  const toml::array* list = node.as_array();
+  if (list == nullptr) return {{}, "is not a list"};
+  if (list->size() > kListItemsMax) return {{}, "has too many items"};
+  for (const toml::node& item : *list) {
+    const std::string wrong = add(item);
+    if (!wrong.empty()) return {{}, wrong, &item};
+  }
+  return {true, {}};
+}
+
+Checked check_numbers(const Key& key, const toml::node& node) {
+  std::vector<uint32_t> numbers;
+  Checked all = check_list(node, [&](const toml::node& item) {
+    const Checked one = check_number(key, item);
+    if (one.value) numbers.push_back(static_cast<uint32_t>(std::get<int64_t>(*one.value)));
+    return one.wrong;
+  });
+  if (all.value) all.value = std::move(numbers);
+  return all;
+}
+
+/// A list of what check_text() or check_network() makes of each string.
+template <typename Item, typename Check>
+Checked check_strings(const toml::node& node, Check check) {
+  std::vector<Item> items;
+  Checked all = check_list(node, [&](const toml::node& item) -> std::string {
+    const auto text = item.value_exact<std::string>();
+    if (!text) return "is not a string";
+    const Checked one = check(*text);
+    if (one.value) items.push_back(std::get<Item>(*one.value));
+    return one.wrong;
+  });
+  if (all.value) all.value = std::move(items);
+  return all;
+}
+
+Checked check_value(const Key& key, const toml::node& node) {
+  if (key.type == KeyType::kNumbers) return check_numbers(key, node);
+  if (key.type == KeyType::kNetworks) return check_strings<Cidr>(node, check_network);
+  if (key.type == KeyType::kNames) {
+    return check_strings<std::string>(
+        node, [&](const std::string& text) { return check_text(key, text); });
+  }
+  if (key.type == KeyType::kNumber) return check_number(key, node);
+  if (key.type == KeyType::kCores) return check_cores(key, node);
+  if (key.type == KeyType::kInterface) return check_interfaces(node);
+  if (key.type == KeyType::kGateways) return check_gateways(node);
+  if (key.type == KeyType::kFlag) {
+    const auto value = node.value_exact<bool>();
+    if (!value) return {{}, "is neither true nor false"};
+    return {*value, {}};
+  }
+  const auto text = node.value_exact<std::string>();
+  if (!text) return {{}, "is not a string"};
+  switch (key.type) {
+    case KeyType::kChoice:
+      return check_choice(key, *text);
+    case KeyType::kMode:
+      return check_mode(key, *text);
+    case KeyType::kAddress:
+      return check_address(*text);
+    case KeyType::kNetwork:
+      return check_network(*text);
+    default:
+      return check_text(key, *text);
+  }
+}
+
+/// Reads one file. Every check_* and read_* adds what is wrong to `errors_`, and goes on.
+class Reader {
+ public:
+  explicit Reader(const std::string& file) { config_.file = file; }
+
+  Result<Config> read(const toml::table& root) {
+    check_sections(root);
+    for (const char* section : {"daemon", "workers", "memory", "tcp", "clients"}) {
+      read_plain(root, section);
+    }
+    read_ports(root);
+    read_routes(root);
+    read_domains(root);
+    // What these compare has to be there.
+    if (errors_.empty()) check_ports();
+    if (errors_.empty()) check_routes();
+    if (errors_.empty()) return std::move(config_);
+    return Error{EINVAL, errors_};
+  }
+
+ private:
+  void complain(uint32_t line, std::string_view key, std::string_view text) {
+    if (!errors_.empty()) errors_ += '\n';
+    errors_ += complaint(config_.file, line, key, text);
+  }
+
+  void check_sections(const toml::table& root) {
+    std::string allowed;
+    for (const Key& key : config_keys()) {
+      const std::string name(key.section);
+      if (allowed.find("[" + name + "]") != std::string::npos) continue;
+      const bool is_array = name == "port" || name == "route" || name == "domain";
+      allowed += (allowed.empty() ? "" : ", ") + (is_array ? "[[" + name + "]]" : "[" + name + "]");
+    }
+    for (const auto& [name, node] : root) {
+      if (allowed.find("[" + std::string(name.str()) + "]") == std::string::npos) {
+        complain(line_of(node), name.str(), "unknown section or key, allowed: " + allowed);
+      }
+    }
+  }
+
+  void read_plain(const toml::table& root, std::string_view section) {
+    static const toml::table kEmpty;
+    const toml::node* node = root.get(section);
+    if (node == nullptr) return read_section(kEmpty, section, 0);
+    if (!node->is_table()) {
+      return complain(line_of(*node), section,
+                      "is not a section, allowed: [" + std::string(section) + "]");
+    }
+    read_section(*node->as_table(), section, line_of(*node));
+  }
+
+  template <typename Entry>
+  void read_array(const toml::table& root, std::string_view section, std::vector<Entry>& entries,
+                  size_t count_max) {
+    const toml::node* node = root.get(section);
+    if (node == nullptr) return;
+    const std::string brackets = "[[" + std::string(section) + "]]";
+    const toml::array* list = node->as_array();
+    if (list == nullptr || !list->is_array_of_tables()) {
+      return complain(line_of(*node), section, "is not an array of tables, allowed: " + brackets);
+    }
+    for (const toml::node& item : *list) {
+      if (entries.size() == count_max) {
+        return complain(line_of(item), section,
+                        "too many, allowed: " + std::to_string(count_max) + " " + brackets);
+      }
+      entries.emplace_back().line = line_of(item);
+      read_section(*item.as_table(), section, line_of(item));
+    }
+  }
+
+  void read_ports(const toml::table& root) {
+    read_array(root, "port", config_.ports, kPortCountMax);
+  }
+  void read_routes(const toml::table& root) {
+    read_array(root, "route", config_.routes, worker::kRoutesMax);
+  }
+
+  void read_domains(const toml::table& root) {
+    read_array(root, "domain", config_.domains, kDomainsMax);
+  }
+
+  void read_section(const toml::table& table, std::string_view section, uint32_t line) {
+    std::string allowed;
+    for (const Key& key : config_keys()) {
+      if (key.section != section) continue;
+      allowed += (allowed.empty() ? "" : ", ") + std::string(key.name);
+      read_key(table, key, line);
+    }
+    for (const auto& [name, node] : table) {
+      const auto is_it = [&, wanted = name.str()](const Key& key) {
+        return key.section == section && key.name == wanted;
+      };
+      const auto keys = config_keys();
+      if (std::none_of(keys.begin(), keys.end(), is_it)) {
+        complain(line_of(node), std::string(section) + "." + std::string(name.str()),
+                 "unknown key, allowed: " + allowed);
+      }
+    }
+  }
+
+  void read_key(const toml::table& table, const Key& key, uint32_t section_line) {
+    const std::string full_name = std::string(key.section) + "." + std::string(key.name);
+    const toml::node* node = table.get(key.name);
+    if (node == nullptr && key.default_toml.empty()) {
+      return complain(section_line, full_name, "missing, allowed: " + allowed_text(key));
+    }
+    toml::table by_default;
+    if (node == nullptr) {
+      by_default = toml::parse("value = " + std::string(key.default_toml));
+      node = by_default.get("value");
+    } else {
+      note_line(full_name, line_of(*node));
+    }
+    Checked checked = check_value(key, *node);
+    if (!checked.value) {
+      const toml::node& culprit = checked.culprit == nullptr ? *node : *checked.culprit;
+      return complain(line_of(culprit), full_name,
+                      shown(culprit) + " " + checked.wrong + ", allowed: " + allowed_text(key));
+    }
+    key.store(config_, *checked.value);
+  }
+
+  /// Of keys that are compared with the machine.
+  void note_line(std::string_view key, uint32_t line) {
+    if (key == "workers.cores") config_.cores_line = line;
+    if (key == "memory.hugepages") config_.hugepages_line = line;
+    if (key == "daemon.socket") config_.socket_line = line;
+    if (key == "daemon.socket_group") config_.socket_group_line = line;
+  }
+
+  void check_ports() {
+    if (config_.ports.empty()) {
+      return complain(0, "port",
+                      "no port is configured, allowed: 1 to " + std::to_string(kPortCountMax) +
+                          " [[port]] sections");
+    }
+    for (size_t i = 0; i < config_.ports.size(); ++i) {
+      check_gateways_of(config_.ports[i]);
+      check_ipv6(config_.ports[i]);
+      for (size_t earlier = 0; earlier < i; ++earlier) {
+        check_distinct(config_.ports[earlier], config_.ports[i]);
+      }
+    }
+  }
+
+  void check_gateways_of(const PortConfig& port) {
+    for (const IpAddress& gateway : port.gateways) {
+      const bool is_lone = has_lone_address(port, gateway.is_v4()) && !has_address(port, gateway);
+      if (is_lone || is_neighbour(gateway, port)) continue;
+      return complain(port.line, "port.gateway",
+                      "of '" + port.name +
+                          "' does not lie in its network, allowed: other hosts of that network");
+    }
+  }
+
+  void check_ipv6(const PortConfig& port) {
+    const bool has_ipv6 = has_family_of(port, IpAddress{});
+    if (has_ipv6 && port.mtu_bytes < wire::kIpv6MtuBytesMin) {
+      return complain(port.line, "port.mtu",
+                      "of '" + port.name + "' is less than IPv6 needs, allowed: " +
+                          std::to_string(wire::kIpv6MtuBytesMin) +
+                          " and more, or addresses of IPv4");
+    }
+    if (!has_ipv6 && port.accepts_routers) {
+      return complain(
+          port.line, "port.accept_ra",
+          "of '" + port.name + "' is of no use without an address of IPv6, allowed: false");
+    }
+  }
+
+  void check_distinct(const PortConfig& first, const PortConfig& second) {
+    const auto taken = [&](std::string_view key) {
+      return complain(second.line, key,
+                      "of '" + second.name + "' is taken by the port '" + first.name +
+                          "' in line " + std::to_string(first.line) + ", allowed: another one");
+    };
+    if (first.name == second.name) return taken("port.name");
+    for (const Cidr& address : second.addresses) {
+      if (has_address(first, address.address)) return taken("port.address");
+    }
+    const std::string device = first.device.substr(0, first.device.find(','));
+    if (device == second.device.substr(0, second.device.find(','))) return taken("port.device");
+  }
+
+  void check_routes() {
+    for (RouteConfig& route : config_.routes) check_route(route);
+  }
+
+  void check_route(RouteConfig& route) {
+    const auto is_it = [&](const PortConfig& port) { return port.name == route.port_name; };
+    const auto port = std::find_if(config_.ports.begin(), config_.ports.end(), is_it);
+    if (port == config_.ports.end()) {
+      return complain(route.line, "route.port",
+                      "'" + route.port_name + "' is not a port, allowed: " + port_names());
+    }
+    route.port = static_cast<uint32_t>(port - config_.ports.begin());
+    if (route.gateway.is_v4() != route.network.address.is_v4()) {
+      return complain(route.line, "route.via",
+                      "and route.to are of different families, allowed: two of one family");
+    }
+    if (!is_neighbour(route.gateway, *port)) {
+      return complain(route.line, "route.via",
+                      "does not lie in the network of '" + port->name +
+                          "', allowed: addresses of routers there");
+    }
+    if (is_reached_already(route, *port)) {
+      complain(route.line, "route.to",
+               "is reached through '" + port->name +
+                   "' in another way already, allowed: further networks");
+    }
+  }
+
+  /// True when the network is the port's own, a gateway, behind a default gateway, or an earlier
+  /// route.
+  bool is_reached_already(const RouteConfig& route, const PortConfig& port) const {
+    const bool is_v4 = route.network.address.is_v4();
+    for (const IpAddress& gateway : port.gateways) {
+      if (route.network.prefix_bits == 0 && gateway.is_v4() == is_v4) return true;
+      if (route.network.interface() == InterfaceAddress{gateway, 128}) return true;
+    }
+    if (!is_v4 && is_ipv6_link_local(route.network.address)) return true;
+    for (const Cidr& own : port.addresses) {
+      if (route.network.prefix_bits == own.prefix_bits &&
+          own.interface().has_on_link(route.network.address)) {
+        return true;
+      }
+    }
+    for (const RouteConfig& earlier : config_.routes) {
+      if (&earlier == &route) return false;
+      if (earlier.port == route.port && earlier.network == route.network) return true;
+    }
+    return false;
+  }
+
+  std::string port_names() const {
+    std::string out;
+    for (const PortConfig& port : config_.ports) out += (out.empty() ? "" : ", ") + port.name;
+    return out;
+  }
+
+  Config config_;
+  std::string errors_;  ///< one a line
+};
+
+}  // namespace
+
+std::string complaint(const std::string& file, uint32_t line, std::string_view key,
+                      std::string_view text) {
+  std::string out = file + ":";
+  if (line != 0) out += std::to_string(line) + ":";
+  return out + " " + std::string(key) + ": " + std::string(text);
+}
+
+Result<Config> parse_config(std::string_view text, const std::string& name) {
+  try {
+    auto config = Reader(name).read(toml::parse(text));
+    if (!config.ok()) return config.error();
+    if (Status domains = complete_domains(*config); !domains.ok()) return domains.error();
+    return config;
+  } catch (const toml::parse_error& error) {
+    return Error{EINVAL, complaint(name, error.source().begin.line, "not TOML",
+                                   std::string(error.description()) + ", allowed: TOML 1.0")};
+  }
+}
+
+Result<Config> load_config(const std::string& path) {
+  errno = 0;
+  std::ifstream in(path);
+  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  if (!in.is_open() || in.bad() || errno != 0) {
+    const int code = errno;
+    return Error{code, path + ": cannot be read: " + std::strerror(code)};
+  }
+  return parse_config(text, path);
+}
+
+}  // namespace lyre

@@ -1,0 +1,129 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "daemon/config/config_addresses.h"
+#include "stack/base/ip_address.h"
+#include "stack/base/ip_marking.h"
+#include "stack/base/nanos.h"
+#include "stack/base/result.h"
+#include "stack/tcp/config.h"
+
+namespace lyre {
+
+enum class LogLevel : uint8_t { kError, kWarning, kInfo, kDebug };
+enum class IdleMode : uint8_t { kAdaptive, kBusy };
+enum class HugepagesMode : uint8_t { kAuto, kYes, kNo };
+
+/// Which clients receive pools are lent to. The others get copies in memory of their own.
+enum class Lend : uint8_t {
+  kDomain,  ///< all clients, if one domain has all ports; else no client
+  kUid,     ///< of these, the clients of one uid
+  kNone,    ///< no client
+};
+
+/// Addresses of one port; a link-local one may be derived beside them.
+inline constexpr size_t kConfiguredAddressesMax = kPortAddressesMax - 1;
+
+struct PortConfig {
+  std::string name;
+  std::string device;  ///< EAL device string or PCI address
+  std::vector<Cidr> addresses;
+  std::vector<IpAddress> gateways;  ///< at most one of each family
+  bool accepts_routers = false;     ///< learns default routers of IPv6 from the wire
+  uint32_t mtu_bytes = 0;
+  uint32_t neighbours_max = 0;  ///< of each worker; 0: by the size of the port's networks
+  IpMarking marking;
+  uint32_t speed_mbps = 0;  ///< 0: as the NIC reports
+  uint32_t flow_mbps = 0;   ///< of one flow; 0: by driver
+  bool is_trusted = false;
+  bool is_forced = false;
+  uint32_t line = 0;  ///< in the file
+};
+
+struct RouteConfig {
+  Cidr network;
+  IpAddress gateway;
+  std::string port_name;
+  uint32_t port = 0;  ///< index in Config::ports
+  uint32_t line = 0;
+};
+
+/// Clients that trust each other: whoever may open one control socket.
+struct DomainConfig {
+  std::string name;
+  std::string socket_path;
+  std::string socket_group;
+  uint32_t socket_mode = 0;
+  std::vector<uint32_t> uids;           ///< members, besides the socket's permissions; with
+  std::vector<uint32_t> gids;           ///< neither: all who can open it
+  std::vector<std::string> port_names;  ///< none: all
+  uint32_t ports = UINT32_MAX;          ///< bit n: Config::ports[n]
+  bool may_listen = true;
+  bool may_use_low_ports = true;
+  std::vector<Cidr> peers;  ///< none: all networks
+  uint32_t contexts_max = UINT32_MAX;
+  uint32_t line = 0;  ///< in the file
+};
+
+/// The configuration, complete and checked. The key table in config_keys.cc has the defaults.
+struct Config {
+  std::string file;
+
+  std::string name;
+  std::string socket_path;  ///< with `has_domains` the administrator's
+  std::string socket_group;
+  uint32_t socket_line = 0;  ///< in the file, as all that end so; 0: not given
+  uint32_t socket_group_line = 0;
+  uint32_t socket_mode = 0;
+  LogLevel log_level{};
+
+  bool has_domains = false;           ///< the file names them
+  std::vector<DomainConfig> domains;  ///< at least one; without `has_domains` that of `socket_path`
+
+  std::vector<uint32_t> cores;  ///< empty: the last core that this process may use
+  uint32_t cores_line = 0;
+  IdleMode idle{};
+  Nanos spin;
+
+  HugepagesMode hugepages{};
+  uint32_t hugepages_line = 0;
+  uint32_t rx_slots = 0;
+  uint32_t memory_mib = 0;
+
+  std::vector<PortConfig> ports;
+  std::vector<RouteConfig> routes;
+
+  tcp::ConnectionConfig connection;
+  uint32_t connections_max = 0;
+
+  Lend lend{};
+  int64_t lend_uid = -1;  ///< -1: not given
+  uint64_t arena_bytes_max = 0;
+  uint64_t registered_bytes_max = 0;
+  uint64_t registered_bytes_per_uid_max = 0;
+  uint32_t regions_per_uid_max = 0;
+  uint32_t contexts_max = 0;
+  uint32_t contexts_per_uid_max = 0;
+  uint32_t log_lines_per_minute_max = 0;
+};
+
+/// Reads and checks a file.
+/// Fails: a line "FILE:LINE: KEY: what is wrong, allowed: ..." for each error, separated by '\n'.
+Result<Config> load_config(const std::string& path);
+/// The same for `text`; messages call it `name`.
+Result<Config> parse_config(std::string_view text, const std::string& name);
+
+/// Every control socket: those of the domains and the administrator's.
+std::vector<std::string> socket_paths(const Config& config);
+/// The groups that may open one.
+std::vector<std::string> socket_groups(const Config& config);
+
+/// "FILE:LINE: KEY: text", the form of every message about a configuration; without a line 0.
+std::string complaint(const std::string& file, uint32_t line, std::string_view key,
+                      std::string_view text);
+
+}  // namespace lyre

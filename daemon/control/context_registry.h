@@ -1,0 +1,121 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "daemon/base/owned_fd.h"
+#include "daemon/base/shared_memory.h"
+#include "daemon/config/config.h"
+#include "daemon/memory/region_registry.h"
+#include "daemon/protocol/client_identity.h"
+#include "daemon/workers/worker_set.h"
+#include "stack/base/page_size.h"
+
+namespace lyre {
+
+struct RegistryOptions {
+  uint32_t contexts_max = 0;
+  uint32_t contexts_per_uid_max = UINT32_MAX;
+  uint64_t arena_bytes_max = 0;
+  RegionLimits regions;
+  Lend lend = Lend::kDomain;         ///< kDomain: to every client
+  std::optional<uint32_t> lend_uid;  ///< of kUid
+  PortMapping ports;
+  uint64_t page_bytes = system_page_bytes();
+};
+
+struct AttachTerms {
+  ClientIdentity identity;
+  uint16_t abi_version = channel::kAbiVersions.max;
+  uint64_t arena_bytes = 0;  ///< 0: the default
+  std::string label;
+  const worker::DomainRules* domain = nullptr;  ///< outlives the workers
+  uint32_t contexts_of_domain_max = UINT32_MAX;
+};
+
+/// A client's new context. Owner: the registry; descriptors are borrowed until the next detach().
+struct ContextGrant {
+  uint32_t index = 0;
+  uint64_t generation = 0;
+  uint64_t context_bytes = 0;
+  bool is_lent_to = false;
+  int memory_fd = -1;
+  int wake_fd = -1;               ///< readable when a worker wakes the client
+  std::vector<int> worker_rings;  ///< eventfd of each worker
+};
+
+/// A context whose client has to be disconnected.
+struct Expulsion {
+  uint32_t context = 0;
+  const char* reason = "";
+};
+
+/// All contexts of the daemon and their memory. Nothing blocks: commands for a full inbox are kept
+/// here and posted by poll(). Thread: the control thread. Owner: memory lives until every worker
+/// has answered kDetached, or until this object ends, which needs workers and ports that are gone.
+class ContextRegistry {
+ public:
+  ContextRegistry(WorkerSet& workers, const RegistryOptions& options);
+  ~ContextRegistry();
+  ContextRegistry(const ContextRegistry&) = delete;
+  ContextRegistry& operator=(const ContextRegistry&) = delete;
+
+  /// Makes a context and tells every worker.
+  /// Fails: EUSERS too many contexts, of all clients or of the uid, EINVAL arena too large, errno
+  /// of what the system refused.
+  Result<ContextGrant> attach(const AttachTerms& terms);
+  /// Tells every worker to detach; the memory is freed when all have. Sessions are closed in order,
+  /// or reset. REQUIRES: attached.
+  void detach(uint32_t context, bool resets_sessions);
+  /// Registered memory. Take its answers after poll().
+  RegionRegistry& regions() { return regions_; }
+
+  /// Posts waiting commands and takes the workers' replies. Appends contexts that broke a rule to
+  /// `out`: the caller disconnects and detaches them.
+  void poll(std::vector<Expulsion>& out);
+
+  /// Asks every worker to reset its sessions; poll() takes the answers.
+  void shut_down();
+  bool is_shut_down() const { return shut_down_count_ == workers_.count(); }
+
+  uint32_t attached_count() const { return attached_count_; }
+  uint32_t attached_count_of(const worker::DomainRules& domain) const;
+  uint64_t attached_total() const { return next_generation_ - 1; }
+  /// Contexts whose memory exists: attached, or not detached by every worker yet.
+  uint32_t held_count() const;
+  /// True when commands wait for room in an inbox.
+  bool has_waiting() const;
+
+ private:
+  struct Context;
+
+  Status check_contexts(const AttachTerms& terms) const;
+  bool is_lent_to(const ClientIdentity& identity) const;
+  Result<std::unique_ptr<Context>> make_context(const AttachTerms& terms);
+  Status make_rings(Context& context);
+  void fill_header(Context& context, const AttachTerms& terms) const;
+  void post_attach(const Context& context, const AttachTerms& terms);
+  void post(uint32_t worker, const worker::Command& command);
+  void post_waiting();
+  void on_reply(uint32_t worker, const worker::Reply& reply, std::vector<Expulsion>& out);
+  void on_detached(uint32_t worker, uint32_t index);
+  void drop(uint32_t index);
+  void expel(uint32_t index, const char* reason, std::vector<Expulsion>& out);
+
+  WorkerSet& workers_;
+  RegistryOptions options_;
+  std::vector<std::unique_ptr<Context>> contexts_;  ///< by index
+  /// By worker: at most two a context and one a region.
+  std::vector<std::deque<worker::Command>> waiting_;
+  RegionRegistry regions_;
+  uint64_t next_generation_ = 1;
+  uint32_t attached_count_ = 0;
+  uint32_t shut_down_count_ = 0;
+};
+
+}  // namespace lyre

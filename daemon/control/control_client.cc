@@ -1,0 +1,304 @@
+#include "daemon/control/control_client.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+
+#include "daemon/base/clock.h"
+#include "daemon/base/daemon_limits.h"
+#include "daemon/control/control_server.h"
+#include "daemon/memory/client_memory.h"
+#include "stack/channel/abi.h"
+
+namespace lyre {
+
+using Descriptor = boost::asio::posix::stream_descriptor;
+
+ControlClient::ControlClient(ControlServer& server, uint64_t id, OwnedFd socket,
+                             ClientIdentity identity)
+    : server_(server),
+      id_(id),
+      identity_(identity),
+      socket_(server.io_, socket.release()),
+      process_(server.io_),
+      attach_deadline_(server.io_),
+      region_deadline_(server.io_) {}
+
+void ControlClient::log(spdlog::level::level_enum level, std::string_view text) {
+  if (!server_.log_.may_write(identity_.uid, monotonic_now())) return;
+  const std::string who = describe(identity_);
+  if (label_.empty()) return spdlog::log(level, "client {}: {}", who, text);
+  spdlog::log(level, "client '{}' ({}): {}", label_, who, text);
+}
+
+void ControlClient::start(OwnedFd process) {
+  wait_for_request();
+  wait_for_attach();
+  if (process.is_open()) wait_for_process_end(std::move(process));
+}
+
+void ControlClient::wait_for_request() {
+  socket_.async_wait(Descriptor::wait_read,
+                     [self = shared_from_this()](const boost::system::error_code& error) {
+                       if (!error && !self->is_over_) self->read_request();
+                     });
+}
+
+void ControlClient::wait_for_process_end(OwnedFd process) {
+  process_.assign(process.release());
+  process_.async_wait(Descriptor::wait_read,
+                      [self = shared_from_this()](const boost::system::error_code& error) {
+                        if (!error) self->end("");
+                      });
+}
+
+/// A client that only asks for information has the answer by then.
+void ControlClient::wait_for_attach() {
+  attach_deadline_.expires_after(std::chrono::nanoseconds(server_.options_.attach_timeout.value));
+  attach_deadline_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
+    if (error || self->is_over_) return;
+    ++self->server_.counters_.idle;
+    self->end("no attach in time");
+  });
+}
+
+void ControlClient::read_request() {
+  std::array<uint8_t, kRequestBytesMax> buffer;
+  auto packet = receive_packet(socket_.native_handle(), buffer);
+  if (!packet.ok()) {
+    const int code = packet.error().code;
+    if (code == EAGAIN || code == EINTR) return wait_for_request();
+    return end("");
+  }
+  if (packet.value().bytes == 0) return end("");
+  OwnedFd descriptor = std::move(packet.value().descriptor);
+  if (packet.value().is_too_long) return end_malformed({EPROTO, "a request that is too long"});
+  auto request = check_request(std::span(buffer).first(packet.value().bytes));
+  const bool may_carry =
+      !request.ok() || std::holds_alternative<channel::RegisterRequest>(*request);
+  const bool is_unasked =
+      packet.value().has_too_many_descriptors || (descriptor.is_open() && !may_carry);
+  if (is_unasked || !request.ok()) {
+    close_elsewhere(std::move(descriptor));
+    return end_malformed(is_unasked ? Error{EPROTO, "descriptors that are not allowed"}
+                                    : request.error());
+  }
+  on_request(*request, std::move(descriptor));
+  if (!is_over_) wait_for_request();
+}
+
+void ControlClient::on_request(const Request& request, OwnedFd descriptor) {
+  if (const auto* attach = std::get_if<channel::AttachRequest>(&request)) return on_attach(*attach);
+  if (const auto* memory = std::get_if<channel::RegisterRequest>(&request)) {
+    return on_register(*memory, std::move(descriptor));
+  }
+  if (const auto* memory = std::get_if<channel::DeregisterRequest>(&request)) {
+    return on_deregister(*memory);
+  }
+  on_info();
+}
+
+void ControlClient::end_malformed(const Error& error) {
+  ++server_.counters_.malformed;
+  log(spdlog::level::warn, "disconnected: " + error.text);
+  end(error.text);
+}
+
+void ControlClient::on_attach(const channel::AttachRequest& request) {
+  if (context_) return end_malformed({EPROTO, "a second attach on one connection"});
+  label_ = request.label;
+  if (!server_.options_.serves_clients) {
+    return refuse({EPERM, "this socket is the administrator's: clients use that of their domain"});
+  }
+  const auto abi_version = channel::common_version(channel::kAbiVersions, request.abi_versions);
+  if (!abi_version) {
+    return refuse({EPROTONOSUPPORT,
+                   channel::no_common_version("channel", "this daemon", channel::kAbiVersions,
+                                              "the client's Lyre", request.abi_versions)
+                       .text});
+  }
+  const AttachTerms terms{.identity = identity_,
+                          .abi_version = *abi_version,
+                          .arena_bytes = request.arena_bytes,
+                          .label = label_,
+                          .domain = server_.options_.rules,
+                          .contexts_of_domain_max = server_.options_.contexts_max};
+  const auto granted = server_.registry_.attach(terms);
+  if (!granted.ok()) return refuse(granted.error());
+  context_ = granted.value().index;
+  attach_deadline_.cancel();
+  grant(granted.value());
+}
+
+void ControlClient::refuse(const Error& error) {
+  log(spdlog::level::warn, "not attached: " + error.text);
+  auto message = make_message<channel::AttachReply>(channel::Control::kAttached);
+  message.error = error.code != 0 ? error.code : EIO;
+  copy_text(message.text, error.text);
+  reply(bytes_of(message), {});
+}
+
+void ControlClient::grant(const ContextGrant& grant) {
+  const DaemonFacts& facts = server_.facts_;
+  auto message = make_message<channel::AttachReply>(channel::Control::kAttached);
+  message.worker_count = facts.worker_count;
+  message.lends = grant.is_lent_to ? 1 : 0;
+  message.poll_is_busy = facts.is_busy ? 1 : 0;
+  message.generation = grant.generation;
+  message.context_bytes = grant.context_bytes;
+  std::copy(facts.pool_bytes.begin(), facts.pool_bytes.end(), message.pool_bytes);
+  const auto ports = facts.ports();
+  message.port_count = static_cast<uint32_t>(ports.size());
+  std::copy(ports.begin(), ports.end(), message.ports);
+
+  std::vector<int> descriptors{grant.memory_fd, grant.wake_fd, facts.doorbells_fd};
+  descriptors.insert(descriptors.end(), grant.worker_rings.begin(), grant.worker_rings.end());
+  if (grant.is_lent_to) {
+    descriptors.insert(descriptors.end(), facts.pool_fds.begin(), facts.pool_fds.end());
+  }
+  if (reply(bytes_of(message), descriptors)) {
+    log(spdlog::level::info, "attached as context " + std::to_string(grant.index) + " of domain '" +
+                                 server_.options_.domain + "'");
+  }
+}
+
+void ControlClient::on_info() {
+  const DaemonFacts& facts = server_.facts_;
+  auto message = make_message<channel::InfoReply>(channel::Control::kInfoReply);
+  message.stats_bytes = facts.stats_bytes;
+  message.worker_count = facts.worker_count;
+  const auto ports = facts.ports();
+  message.port_count = static_cast<uint32_t>(ports.size());
+  std::copy(ports.begin(), ports.end(), message.ports);
+  reply(bytes_of(message), std::span(&facts.stats_fd, 1));
+}
+
+void ControlClient::on_register(const channel::RegisterRequest& request, OwnedFd descriptor) {
+  const bool has_descriptor = request.source == channel::RegionSource::kDescriptor;
+  if (has_descriptor != descriptor.is_open()) {
+    close_elsewhere(std::move(descriptor));
+    return end_malformed({EPROTO, "a descriptor is missing or not allowed"});
+  }
+  if (!context_ || is_request_pending()) {
+    close_elsewhere(std::move(descriptor));
+    return end_malformed(
+        {EPROTO, "a request about memory without a context, or before the last one was answered"});
+  }
+  if (!has_descriptor) return open_mapping(request);
+  add_region(memory_of_descriptor(std::move(descriptor), request.offset, request.bytes));
+}
+
+void ControlClient::open_mapping(const channel::RegisterRequest& request) {
+  is_mapping_awaited_ = true;
+  server_.mappings_.open(socket_.native_handle(), {request.mapping_begin, request.mapping_end},
+                         [self = shared_from_this(), offset = request.offset,
+                          bytes = request.bytes](Result<OwnedFd> opened) {
+                           self->is_mapping_awaited_ = false;
+                           if (self->is_over_) return;
+                           if (!opened.ok()) return self->add_region(opened.error());
+                           self->add_region(memory_of_object(std::move(*opened), offset, bytes));
+                         });
+}
+
+void ControlClient::add_region(const Result<ClientMemory>& memory) {
+  if (!memory.ok()) return reply_region(channel::Control::kRegistered, 0, memory.error());
+  const auto region = server_.registry_.regions().add(*context_, memory.value());
+  if (!region.ok()) {
+    if (region.error().code == EDQUOT) {
+      log(spdlog::level::warn, "not registered: " + region.error().text);
+    }
+    return reply_region(channel::Control::kRegistered, 0, region.error());
+  }
+  await_region(region.value(), channel::Control::kRegistered);
+}
+
+void ControlClient::on_deregister(const channel::DeregisterRequest& request) {
+  if (!context_ || is_request_pending()) {
+    return end_malformed({EPROTO, "a request about memory out of turn"});
+  }
+  const Status removed = server_.registry_.regions().remove(*context_, request.region);
+  if (!removed.ok()) return end_malformed(removed.error());
+  await_region(request.region, channel::Control::kDeregistered);
+}
+
+void ControlClient::await_region(uint32_t region, channel::Control answer) {
+  awaited_region_ = region;
+  awaited_answer_ = answer;
+  if (answer == channel::Control::kRegistered) return send_region_news();
+  await_removal();
+}
+
+/// Large memory is mapped for seconds. A client that hears nothing would take the daemon for dead.
+void ControlClient::send_region_news() {
+  region_deadline_.expires_after(std::chrono::nanoseconds(kRegionNewsPeriod.value));
+  region_deadline_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
+    if (error || self->is_over_ || self->awaited_region_ == 0) return;
+    self->reply_region(channel::Control::kRegionPending, self->awaited_region_, {});
+    if (!self->is_over_) self->send_region_news();
+  });
+}
+
+/// The workers answer within microseconds; a port that holds on to sent packets, later.
+void ControlClient::await_removal() {
+  region_deadline_.expires_after(std::chrono::nanoseconds(kRegionTimeout.value));
+  region_deadline_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
+    if (error || self->is_over_ || self->awaited_region_ == 0) return;
+    const uint32_t awaited = std::exchange(self->awaited_region_, 0);
+    self->reply_region(self->awaited_answer_, awaited,
+                       {ETIMEDOUT, "a port still holds packets that refer to the memory"});
+  });
+}
+
+void ControlClient::on_region(const RegionAnswer& answer) {
+  if (answer.region != awaited_region_) return;
+  awaited_region_ = 0;
+  region_deadline_.cancel();
+  Error error;
+  if (answer.error != nullptr) error = {EBUSY, answer.error};
+  reply_region(awaited_answer_, answer.region, error);
+}
+
+void ControlClient::reply_region(channel::Control type, uint32_t region, const Error& error) {
+  auto message = make_message<channel::RegionReply>(type);
+  message.error = error.code;
+  message.region = region;
+  copy_text(message.text, error.text);
+  reply(bytes_of(message), {});
+}
+
+bool ControlClient::reply(std::span<const uint8_t> bytes, std::span<const int> descriptors) {
+  const Status sent = send_packet(socket_.native_handle(), bytes, descriptors);
+  if (sent.ok()) return true;
+  // Answers are not queued: a client whose socket is full is disconnected.
+  log(spdlog::level::info, "disconnected: " + sent.error().text);
+  end("");
+  return false;
+}
+
+void ControlClient::end(std::string_view reason) {
+  if (is_over_) return;
+  is_over_ = true;
+  const auto self = shared_from_this();  // forget() drops the table's share
+  if (!reason.empty()) {
+    auto message = make_message<channel::Goodbye>(channel::Control::kGoodbye);
+    copy_text(message.text, reason);
+    // A client whose socket is full sees only that the connection is closed.
+    static_cast<void>(send_packet(socket_.native_handle(), bytes_of(message), {}));
+  }
+  boost::system::error_code ignored;
+  socket_.close(ignored);
+  process_.close(ignored);
+  attach_deadline_.cancel();
+  region_deadline_.cancel();
+  if (context_) {
+    log(spdlog::level::info, "detached from context " + std::to_string(*context_));
+    server_.registry_.detach(*context_, !reason.empty());
+    context_.reset();
+  }
+  server_.forget(id_);
+}
+
+}  // namespace lyre

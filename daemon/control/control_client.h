@@ -1,0 +1,80 @@
+#pragma once
+
+#include <spdlog/common.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "daemon/base/owned_fd.h"
+#include "daemon/control/context_registry.h"
+#include "daemon/protocol/control_message.h"
+
+namespace lyre {
+
+class ControlServer;
+
+/// One connection of the control socket. It ends when the socket is closed, when the client's
+/// process ends (a forked child may keep the socket open), or when the client breaks a rule.
+/// Thread: the server's. Owner: the server's table, and pending asynchronous operations.
+class ControlClient : public std::enable_shared_from_this<ControlClient> {
+ public:
+  ControlClient(ControlServer& server, uint64_t id, OwnedFd socket, ClientIdentity identity);
+
+  /// Begins to take requests. `process` is a pidfd, or none.
+  void start(OwnedFd process);
+  /// Sends `reason` unless it is empty, detaches the context and closes the connection.
+  void end(std::string_view reason);
+
+  /// The answer to the pending request about registered memory.
+  void on_region(const RegionAnswer& answer);
+
+  std::optional<uint32_t> context() const { return context_; }
+  const ClientIdentity& identity() const { return identity_; }
+  /// Writes "client WHO: TEXT", unless clients of its uid have caused too many lines.
+  void log(spdlog::level::level_enum level, std::string_view text);
+
+ private:
+  void wait_for_request();
+  void wait_for_process_end(OwnedFd process);
+  void wait_for_attach();
+  void read_request();
+  void on_request(const Request& request, OwnedFd descriptor);
+  void on_attach(const channel::AttachRequest& request);
+  void on_info();
+  void on_register(const channel::RegisterRequest& request, OwnedFd descriptor);
+  void open_mapping(const channel::RegisterRequest& request);
+  void add_region(const Result<ClientMemory>& memory);
+  void on_deregister(const channel::DeregisterRequest& request);
+  void await_region(uint32_t region, channel::Control answer);
+  void await_removal();
+  bool is_request_pending() const { return is_mapping_awaited_ || awaited_region_ != 0; }
+  void send_region_news();
+  void reply_region(channel::Control type, uint32_t region, const Error& error);
+  void grant(const ContextGrant& grant);
+  void refuse(const Error& error);
+  void end_malformed(const Error& error);
+  bool reply(std::span<const uint8_t> bytes, std::span<const int> descriptors);
+
+  ControlServer& server_;
+  uint64_t id_;
+  ClientIdentity identity_;
+  std::string label_;
+  boost::asio::posix::stream_descriptor socket_;
+  boost::asio::posix::stream_descriptor process_;
+  boost::asio::steady_timer attach_deadline_;
+  std::optional<uint32_t> context_;
+  bool is_mapping_awaited_ = false;
+  uint32_t awaited_region_ = 0;  ///< of the pending request; 0: none
+  channel::Control awaited_answer_{};
+  boost::asio::steady_timer region_deadline_;
+  bool is_over_ = false;
+};
+
+}  // namespace lyre

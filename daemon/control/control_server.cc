@@ -1,0 +1,227 @@
+#include "daemon/control/control_server.h"
+
+#include <grp.h>
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+#include "daemon/base/clock.h"
+#include "daemon/base/errno_error.h"
+#include "daemon/control/control_client.h"
+#include "daemon/protocol/control_message.h"
+
+namespace lyre {
+namespace {
+
+constexpr int kBacklog = 64;
+/// Pause of accepting when the system has no descriptors or memory.
+constexpr auto kRetryPause = std::chrono::milliseconds(100);
+
+sockaddr_un address_of(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  return address;
+}
+
+/// The last component only, so that a mistyped path fails.
+void make_directory_of(const std::string& path) {
+  const std::string directory = path.substr(0, path.rfind('/'));
+  if (!directory.empty()) ::mkdir(directory.c_str(), 0755);
+}
+
+}  // namespace
+
+Status check_socket_is_free(const std::string& path) {
+  const sockaddr_un address = address_of(path);
+  OwnedFd probe(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!probe.is_open()) return errno_error("no socket");
+  const auto* plain = reinterpret_cast<const sockaddr*>(&address);
+  if (::connect(probe.get(), plain, sizeof address) == 0 || errno == EAGAIN) {
+    return Error{EADDRINUSE, path + ": another daemon listens there"};
+  }
+  if (errno == EPROTOTYPE) return Error{EADDRINUSE, path + ": another program listens there"};
+  struct stat file {};
+  if (::lstat(path.c_str(), &file) == 0 && !S_ISSOCK(file.st_mode)) {
+    return Error{EADDRINUSE, path + ": is there and not a socket"};
+  }
+  return Ok{};
+}
+
+ControlServer::ControlServer(boost::asio::io_context& io, MappingOpener& mappings,
+                             ContextRegistry& registry, DaemonFacts facts, ControlOptions options)
+    : io_(io),
+      mappings_(mappings),
+      registry_(registry),
+      facts_(std::move(facts)),
+      options_(std::move(options)),
+      listener_(io),
+      retry_(io),
+      log_(options_.log_lines_per_minute_max) {}
+
+ControlServer::~ControlServer() {
+  stop_accepting();
+  while (!clients_.empty()) clients_.begin()->second->end("");
+}
+
+Status ControlServer::open() {
+  make_directory_of(options_.socket_path);
+  if (Status bound = bind_socket(); !bound.ok()) return bound;
+  wait_for_client();
+  return Ok{};
+}
+
+Status ControlServer::bind_socket() {
+  const std::string& path = options_.socket_path;
+  const sockaddr_un address = address_of(path);
+  const auto* plain = reinterpret_cast<const sockaddr*>(&address);
+  if (Status free = check_socket_is_free(path); !free.ok()) return free;
+  ::unlink(path.c_str());  // the socket of a daemon that died
+  OwnedFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.is_open()) return errno_error("no socket");
+  // No client can connect before the permissions are set.
+  const mode_t umask_before = ::umask(0777);
+  const int bound = ::bind(socket.get(), plain, sizeof address);
+  const int code = errno;
+  ::umask(umask_before);
+  errno = code;
+  if (bound != 0) return errno_error(path + ": cannot be bound");
+  is_bound_ = true;
+  struct stat file {};
+  if (::stat(path.c_str(), &file) == 0) bound_inode_ = file.st_ino;
+  apply_permissions();
+  if (::listen(socket.get(), kBacklog) != 0) return errno_error(path + ": cannot listen");
+  listener_.assign(socket.release());
+  return Ok{};
+}
+
+void ControlServer::apply_permissions() {
+  const char* path = options_.socket_path.c_str();
+  if (!options_.socket_group.empty()) {
+    const group* found = ::getgrnam(options_.socket_group.c_str());
+    if (found == nullptr) {
+      spdlog::warn("no group '{}': {} keeps the daemon's own group", options_.socket_group, path);
+    } else if (::chown(path, static_cast<uid_t>(-1), found->gr_gid) != 0) {
+      spdlog::warn("{} cannot be given to group '{}': {}", path, options_.socket_group,
+                   std::strerror(errno));
+    }
+  }
+  if (::chmod(path, options_.socket_mode) != 0) {
+    spdlog::warn("{} cannot be given its mode: {}", path, std::strerror(errno));
+  }
+}
+
+void ControlServer::wait_for_client() {
+  listener_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                       [this](const boost::system::error_code& error) {
+                         if (!error) accept_one();
+                       });
+}
+
+void ControlServer::accept_one() {
+  OwnedFd socket(
+      ::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!socket.is_open()) {
+    const bool is_short = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
+    return is_short ? pause_accepting() : wait_for_client();
+  }
+  ++counters_.accepted;
+  wait_for_client();
+  const auto identity = identity_of(socket.get());
+  if (!identity.ok()) return refuse(std::move(socket), {}, identity.error());
+  Status allowed = check_member(socket.get(), identity.value());
+  if (allowed.ok()) allowed = check_connections(identity.value().uid);
+  if (!allowed.ok()) return refuse(std::move(socket), identity.value(), allowed.error());
+  const uint64_t id = next_id_++;
+  OwnedFd process = process_of(socket.get(), identity.value().pid);
+  auto client = std::make_shared<ControlClient>(*this, id, std::move(socket), identity.value());
+  clients_.emplace(id, client);
+  client->start(std::move(process));
+}
+
+Status ControlServer::check_member(int socket, const ClientIdentity& identity) const {
+  if (options_.uids.empty() && options_.gids.empty()) return Ok{};
+  const auto has = [](const std::vector<uint32_t>& list, uint32_t id) {
+    return std::find(list.begin(), list.end(), id) != list.end();
+  };
+  bool is_member = has(options_.uids, identity.uid);
+  for (const uint32_t gid : groups_of(socket, identity)) is_member |= has(options_.gids, gid);
+  if (is_member) return Ok{};
+  return Error{EPERM, "no member of the domain '" + options_.domain + "'"};
+}
+
+Status ControlServer::check_connections(uint32_t uid) const {
+  if (clients_.size() >= options_.connections_max) {
+    return Error{EUSERS, "too many connections: all " + std::to_string(options_.connections_max) +
+                             " of the control socket are in use"};
+  }
+  const auto of_uid = std::count_if(clients_.begin(), clients_.end(), [uid](const auto& entry) {
+    return entry.second->identity().uid == uid;
+  });
+  if (of_uid < options_.connections_per_uid_max) return Ok{};
+  return Error{EUSERS, "too many connections: clients of one uid may have " +
+                           std::to_string(options_.connections_per_uid_max) +
+                           " (clients.contexts_per_uid_max + " + std::to_string(kLookersPerUidMax) +
+                           ")"};
+}
+
+void ControlServer::pause_accepting() {
+  spdlog::warn("out of descriptors or memory: new clients wait");
+  retry_.expires_after(kRetryPause);
+  retry_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) wait_for_client();
+  });
+}
+
+void ControlServer::refuse(OwnedFd socket, const ClientIdentity& identity, const Error& error) {
+  ++counters_.refused;
+  if (log_.may_write(identity.uid, monotonic_now())) {
+    spdlog::warn("client {}: refused: {}", describe(identity), error.text);
+  }
+  auto message = make_message<channel::Goodbye>(channel::Control::kGoodbye);
+  copy_text(message.text, error.text);
+  static_cast<void>(send_packet(socket.get(), bytes_of(message), {}));
+}
+
+void ControlServer::stop_accepting() {
+  boost::system::error_code ignored;
+  listener_.close(ignored);
+  retry_.cancel();
+  if (!is_bound_) return;
+  is_bound_ = false;
+  // Another daemon may have replaced the file in the meantime.
+  struct stat file {};
+  const char* path = options_.socket_path.c_str();
+  if (::lstat(path, &file) == 0 && file.st_ino == bound_inode_) ::unlink(path);
+}
+
+void ControlServer::hang_up_all(std::string_view reason) {
+  while (!clients_.empty()) clients_.begin()->second->end(reason);
+}
+
+void ControlServer::expel(const Expulsion& expulsion) {
+  for (const auto& [id, client] : clients_) {
+    if (client->context() != expulsion.context) continue;
+    ++counters_.expelled;
+    client->log(spdlog::level::warn, std::string("disconnected: ") + expulsion.reason);
+    client->end(expulsion.reason);
+    return;
+  }
+}
+
+void ControlServer::answer(const RegionAnswer& answer) {
+  for (const auto& [id, client] : clients_) {
+    if (client->context() == answer.context) return client->on_region(answer);
+  }
+}
+
+void ControlServer::forget(uint64_t id) { clients_.erase(id); }
+
+}  // namespace lyre

@@ -1,0 +1,119 @@
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "daemon/base/daemon_limits.h"
+#include "daemon/base/owned_fd.h"
+#include "daemon/control/client_log.h"
+#include "daemon/control/context_registry.h"
+#include "daemon/memory/mapping_opener.h"
+#include "stack/channel/control.h"
+
+namespace lyre {
+
+class ControlClient;
+
+struct ControlOptions {
+  std::string domain = "default";  ///< for the log
+  /// Of the domain, for the workers' life; none: everything is allowed. Borrowed.
+  const worker::DomainRules* rules = nullptr;
+  std::vector<uint32_t> uids;          ///< members; with
+  std::vector<uint32_t> gids;          ///< neither: all who can open the socket
+  uint32_t contexts_max = UINT32_MAX;  ///< of the domain
+  bool serves_clients = true;          ///< else it shows the stats segment only
+  std::string socket_path;
+  std::string socket_group;  ///< "": left alone
+  uint32_t socket_mode = 0660;
+  uint32_t connections_max = 0;
+  uint32_t connections_per_uid_max = UINT32_MAX;
+  uint32_t log_lines_per_minute_max = UINT32_MAX;  ///< about clients of one uid
+  Nanos attach_timeout = kAttachTimeout;
+};
+
+/// The part of a reply that is the same for all clients. Descriptors are borrowed.
+struct DaemonFacts {
+  uint32_t worker_count = 0;
+  bool is_busy = false;
+  int doorbells_fd = -1;             ///< read-only
+  std::vector<int> pool_fds;         ///< read-only, by worker
+  std::vector<uint64_t> pool_bytes;  ///< by worker
+  int stats_fd = -1;                 ///< read-only
+  uint64_t stats_bytes = 0;
+  std::function<std::vector<channel::PortInfo>()> ports;  ///< as they are now
+};
+
+/// Counted since the start.
+struct ControlCounters {
+  uint64_t accepted = 0;
+  uint64_t refused = 0;    ///< over the limit of connections
+  uint64_t malformed = 0;  ///< ended for a message that is not the protocol
+  uint64_t expelled = 0;   ///< ended because a worker said so
+  uint64_t idle = 0;       ///< ended because they did not attach in time
+};
+
+/// Fails: EADDRINUSE something listens on `path`, or it is a file of another kind.
+Status check_socket_is_free(const std::string& path);
+
+/// The control socket. An error of a client ends its own connection only.
+/// Thread: the one that runs `io`.
+class ControlServer {
+ public:
+  ControlServer(boost::asio::io_context& io, MappingOpener& mappings, ContextRegistry& registry,
+                DaemonFacts facts, ControlOptions options);
+  ~ControlServer();
+  ControlServer(const ControlServer&) = delete;
+  ControlServer& operator=(const ControlServer&) = delete;
+
+  /// Makes the socket file and listens. Replaces the file of a daemon that died.
+  /// Fails: EADDRINUSE another daemon listens there; or the system's error.
+  Status open();
+  /// Accepts no more clients and removes the socket file. Connected clients stay.
+  void stop_accepting();
+  /// Sends `reason` to every client, closes its connection and detaches it.
+  void hang_up_all(std::string_view reason);
+  /// Disconnects the client of a context that broke a rule.
+  void expel(const Expulsion& expulsion);
+  /// Answers a client's request about registered memory.
+  void answer(const RegionAnswer& answer);
+
+  const ControlCounters& counters() const { return counters_; }
+  size_t connection_count() const { return clients_.size(); }
+
+ private:
+  friend class ControlClient;
+
+  Status bind_socket();
+  void apply_permissions();
+  void wait_for_client();
+  void accept_one();
+  void pause_accepting();
+  Status check_connections(uint32_t uid) const;
+  Status check_member(int socket, const ClientIdentity& identity) const;
+  void refuse(OwnedFd socket, const ClientIdentity& identity, const Error& error);
+  void forget(uint64_t id);
+
+  boost::asio::io_context& io_;
+  MappingOpener& mappings_;
+  ContextRegistry& registry_;
+  DaemonFacts facts_;
+  ControlOptions options_;
+  boost::asio::posix::stream_descriptor listener_;
+  boost::asio::steady_timer retry_;
+  bool is_bound_ = false;
+  uint64_t bound_inode_ = 0;
+  uint64_t next_id_ = 1;
+  std::map<uint64_t, std::shared_ptr<ControlClient>> clients_;
+  ControlCounters counters_;
+  ClientLog log_;
+};
+
+}  // namespace lyre

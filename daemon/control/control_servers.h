@@ -1,0 +1,42 @@
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "daemon/control/control_server.h"
+
+namespace lyre {
+
+/// All control sockets of the daemon: one for each domain, and the administrator's.
+/// Thread: the control thread.
+class ControlServers {
+ public:
+  void add(std::unique_ptr<ControlServer> server) { servers_.push_back(std::move(server)); }
+
+  /// Fails: as ControlServer::open(), for the first that cannot be opened.
+  Status open() {
+    for (const auto& server : servers_) {
+      if (Status status = server->open(); !status.ok()) return status;
+    }
+    return Ok{};
+  }
+  void stop_accepting() {
+    for (const auto& server : servers_) server->stop_accepting();
+  }
+  void hang_up_all(std::string_view reason) {
+    for (const auto& server : servers_) server->hang_up_all(reason);
+  }
+  /// Of these, one server at most has the context.
+  void expel(const Expulsion& expulsion) {
+    for (const auto& server : servers_) server->expel(expulsion);
+  }
+  void answer(const RegionAnswer& answer) {
+    for (const auto& server : servers_) server->answer(answer);
+  }
+
+ private:
+  std::vector<std::unique_ptr<ControlServer>> servers_;
+};
+
+}  // namespace lyre

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <vector>
+
+#include "daemon/config/config.h"
+#include "machine/nic_guard.h"
+
+namespace lyre {
+
+/// Checks a configuration against this machine: the cores exist, no port takes a NIC that keeps the
+/// machine reachable, no client can reach a port's socket. Sets the core of "auto". Returns what is
+/// wrong, each with a line like those of load_config().
+std::vector<Error> check_machine(Config& config, const machine::NicGuard& guard);
+
+}  // namespace lyre

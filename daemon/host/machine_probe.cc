@@ -1,0 +1,161 @@
+#include "daemon/host/machine_probe.h"
+
+#include <grp.h>
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+
+#include "daemon/config/config_addresses.h"
+#include "machine/default_driver.h"
+#include "machine/local_addresses.h"
+#include "machine/memory.h"
+#include "machine/nic_guard.h"
+#include "machine/nics.h"
+
+namespace lyre {
+namespace {
+
+std::string joined(const std::vector<std::string>& parts) {
+  std::string out;
+  for (const std::string& part : parts) out += (out.empty() ? "" : ", ") + part;
+  return out.empty() ? "none is there" : out;
+}
+
+std::string parent_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
+
+class Probe {
+ public:
+  Probe(const Config& config, const machine::Roots& roots) : config_(config), roots_(roots) {}
+
+  std::vector<std::string> run() {
+    check_socket();
+    check_hugepages();
+    const auto addresses = machine::local_addresses(roots_);
+    for (const PortConfig& port : config_.ports) {
+      check_device(port);
+      check_addresses(port, addresses);
+    }
+    return std::move(lines_);
+  }
+
+ private:
+  void complain(uint32_t line, std::string_view key, const std::string& text) {
+    lines_.push_back(complaint(config_.file, line, key, text));
+  }
+  void complain(const PortConfig& port, const std::string& text) {
+    complain(port.line, "port.device", "'" + port.device + "' of '" + port.name + "' " + text);
+  }
+
+  void check_socket() {
+    const std::string directory = parent_of(config_.socket_path);
+    if (!machine::exists(directory.empty() ? "/" : directory)) {
+      complain(config_.socket_line, "daemon.socket",
+               "the directory " + directory +
+                   " is missing, allowed: one that is there (systemd-tmpfiles --create)");
+    }
+    if (!config_.socket_group.empty() && ::getgrnam(config_.socket_group.c_str()) == nullptr) {
+      complain(config_.socket_group_line, "daemon.socket_group",
+               "there is no group '" + config_.socket_group +
+                   "', allowed: one that is there (systemd-sysusers), or \"\"");
+    }
+  }
+
+  void check_hugepages() {
+    if (config_.hugepages != HugepagesMode::kYes) return;
+    const auto pools = machine::hugepage_pools(roots_);
+    const auto is_free = [](const machine::HugepagePool& pool) { return pool.free > 0; };
+    if (std::any_of(pools.begin(), pools.end(), is_free)) return;
+    complain(
+        config_.hugepages_line, "memory.hugepages",
+        "hugepages are required and none is free, allowed: \"auto\", or reserve some: echo 192 "
+        "> /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages");
+  }
+
+  void check_device(const PortConfig& port) {
+    const std::string address = machine::pci_address_of(port.device);
+    if (!address.empty()) return check_nic(port, address);
+    if (!port.device.starts_with("net_")) return check_unknown(port);
+    const bool is_on_interface =
+        port.device.starts_with("net_af_packet") || port.device.starts_with("net_af_xdp");
+    if (is_on_interface) check_interface(port, machine::device_argument(port.device, "iface"));
+    const std::string remote = machine::device_argument(port.device, "remote");
+    if (!remote.empty()) check_interface(port, remote);
+    if (port.device.starts_with("net_memif")) check_memif(port);
+  }
+
+  void check_nic(const PortConfig& port, const std::string& address) {
+    const auto nics = machine::pci_nics(roots_);
+    const auto nic = std::find_if(nics.begin(), nics.end(),
+                                  [&](const auto& each) { return each.address == address; });
+    if (nic == nics.end()) {
+      std::vector<std::string> there;
+      for (const machine::Nic& each : nics) there.push_back(each.address);
+      return complain(port, "is no NIC of this machine, allowed: " + joined(there));
+    }
+    const machine::DriverChoice choice = machine::default_driver(*nic);
+    if (choice.driver.empty() || machine::is_user_space_driver(nic->driver)) return;
+    complain(port, "is bound to " + (nic->driver.empty() ? "no driver" : nic->driver) +
+                       ", allowed: vfio-pci, uio_pci_generic or igb_uio (lyre nic bind " + address +
+                       ")");
+  }
+
+  void check_unknown(const PortConfig& port) {
+    std::string text =
+        "is neither a PCI address nor a virtual device, allowed: 0000:00:06.0, or "
+        "net_memif0,... and its like";
+    if (machine::exists(roots_.sys + "/class/net/" + port.device)) {
+      text =
+          "is a kernel interface, allowed: its PCI address (lyre nic list), or net_af_packet0,"
+          "iface=" +
+          port.device;
+    }
+    complain(port, text);
+  }
+
+  void check_interface(const PortConfig& port, const std::string& interface) {
+    const std::string folder = roots_.sys + "/class/net/";
+    if (interface.empty() || !machine::exists(folder + interface)) {
+      const std::string what =
+          interface.empty() ? "names no interface" : "is on " + interface + ", which is missing";
+      return complain(port, what + ", allowed: iface= one of " + joined(machine::entries(folder)));
+    }
+    const auto mtu = machine::number(folder + interface + "/mtu");
+    if (mtu && *mtu < port.mtu_bytes) {
+      complain(port.line, "port.mtu",
+               std::to_string(port.mtu_bytes) + " of '" + port.name + "' is more than " +
+                   interface + " has, allowed: up to " + std::to_string(*mtu));
+    }
+  }
+
+  /// lyred makes the last directory of the path, and no more.
+  void check_memif(const PortConfig& port) {
+    const std::string socket = machine::device_argument(port.device, "socket");
+    const std::string above = parent_of(parent_of(socket));
+    if (socket.empty() || above.empty() || machine::exists(above)) return;
+    complain(port, "has its socket below " + above + ", which is missing, allowed: /run/lyred");
+  }
+
+  void check_addresses(const PortConfig& port, const std::set<std::string>& kernels) {
+    for (const Cidr& own : port.addresses) {
+      const std::string text = address_text(own.address);
+      if (kernels.count(text) == 0) continue;
+      complain(port.line, "port.address",
+               text + " of '" + port.name +
+                   "' is an address of this machine's kernel, which would answer as well, allowed: "
+                   "another one, or remove it there (ip address del)");
+    }
+  }
+
+  const Config& config_;
+  const machine::Roots& roots_;
+  std::vector<std::string> lines_;
+};
+
+}  // namespace
+
+std::vector<std::string> probe_machine(const Config& config, const machine::Roots& roots) {
+  return Probe(config, roots).run();
+}
+
+}  // namespace lyre

@@ -1,0 +1,85 @@
+#include "daemon/host/port_privileges.h"
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+
+#include "machine/nic_guard.h"
+
+namespace lyre {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr Capabilities kRaw = capability(CAP_NET_RAW);
+constexpr Capabilities kNetwork = capability(CAP_NET_ADMIN);
+constexpr Capabilities kSystem = capability(CAP_SYS_ADMIN);
+
+constexpr std::string_view kKernelInterface = "kernel-interface.conf";
+constexpr std::string_view kBesideKernel = "beside-kernel-driver.conf";
+constexpr std::string_view kNoIommu = "no-iommu.conf";
+
+/// What opens a port is kept: a device that was away is opened again. DPDK's AF_PACKET driver sets
+/// the interface's MAC address whenever it starts. AF_XDP's takes its program from the interface
+/// when the port closes.
+constexpr struct {
+  std::string_view prefix;
+  PortPrivileges privileges;
+} kVirtual[] = {
+    {"net_af_packet", {kRaw | kNetwork, kRaw | kNetwork, kKernelInterface}},
+    {"net_af_xdp", {kRaw | kNetwork, kRaw | kNetwork | capability(CAP_BPF), kKernelInterface}},
+    {"net_tap", {kNetwork, kNetwork, kKernelInterface}},
+};
+
+/// A NIC without IOMMU gets physical addresses, which DPDK's heap and pinned client memory need
+/// again and again; its files are root's. Such a NIC reads and writes any memory of the machine: a
+/// process that drives it is as powerful with these capabilities as without them.
+constexpr PortPrivileges kWithoutIommu{
+    kSystem, kSystem | capability(CAP_SYS_RAWIO) | capability(CAP_DAC_OVERRIDE), kNoIommu};
+/// Queues and flow rules are made by the kernel's driver, which asks for these again.
+constexpr PortPrivileges kBifurcated{kRaw, kRaw | kNetwork, kBesideKernel};
+
+PortPrivileges privileges_of_nic(const std::string& folder) {
+  std::error_code ignored;
+  const std::string driver = fs::read_symlink(folder + "/driver", ignored).filename();
+  if (driver.starts_with("mlx") || driver.starts_with("mana")) return kBifurcated;
+  if (driver == "uio_pci_generic" || driver == "igb_uio") return kWithoutIommu;
+  if (driver != "vfio-pci") return {};  // a wrong driver is named when the port is opened
+  std::string group;
+  std::ifstream(folder + "/iommu_group/name") >> group;
+  return group == "vfio-noiommu" ? kWithoutIommu : PortPrivileges{};
+}
+
+}  // namespace
+
+PortPrivileges privileges_of(const std::string& device, const std::string& sys_root) {
+  for (const auto& kind : kVirtual) {
+    if (device.starts_with(kind.prefix)) return kind.privileges;
+  }
+  const std::string address = machine::pci_address_of(device);
+  if (address.empty()) return {};
+  return privileges_of_nic(sys_root + "/bus/pci/devices/" + address);
+}
+
+Status check_privileges(const Config& config, Capabilities held, const std::string& sys_root) {
+  for (const PortConfig& port : config.ports) {
+    const PortPrivileges needed = privileges_of(port.device, sys_root);
+    const Capabilities missing = needed.to_open & ~held;
+    if (missing == 0) continue;
+    return Error{
+        EPERM, complaint(config.file, port.line, "port.device",
+                         "'" + port.device + "' of '" + port.name + "' needs " + names_of(missing) +
+                             ", allowed: root, or a service with the drop-in " +
+                             std::string(needed.drop_in))};
+  }
+  return Ok{};
+}
+
+Capabilities capabilities_to_keep(const Config& config, const std::string& sys_root) {
+  // It locks memory and does nothing else: client memory is pinned as long as the daemon runs.
+  Capabilities kept = capability(CAP_IPC_LOCK);
+  for (const PortConfig& port : config.ports) kept |= privileges_of(port.device, sys_root).to_run;
+  return kept;
+}
+
+}  // namespace lyre

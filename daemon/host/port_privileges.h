@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "daemon/config/config.h"
+#include "daemon/host/capabilities.h"
+
+namespace lyre {
+
+/// What a kind of port needs of the process.
+struct PortPrivileges {
+  Capabilities to_open = 0;       ///< without these it cannot be opened
+  Capabilities to_run = 0;        ///< kept: it may have to be opened again
+  std::string_view drop_in = {};  ///< of the service, which gives them; empty: none is needed
+};
+
+/// By device string and, for a PCI address, by the kernel driver that the NIC is bound to.
+/// `sys_root`: "/sys" outside tests.
+PortPrivileges privileges_of(const std::string& device, const std::string& sys_root = "/sys");
+
+/// Fails: a line for the first port for which `held` is not enough, with what is allowed.
+Status check_privileges(const Config& config, Capabilities held,
+                        const std::string& sys_root = "/sys");
+
+/// What the daemon keeps once its ports are open.
+Capabilities capabilities_to_keep(const Config& config, const std::string& sys_root = "/sys");
+
+}  // namespace lyre

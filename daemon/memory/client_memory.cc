@@ -1,0 +1,81 @@
+#include "daemon/memory/client_memory.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <system_error>
+#include <thread>
+
+#include "daemon/base/errno_error.h"
+
+namespace lyre {
+namespace {
+
+/// Whether only this kernel provides the pages of a file. A file of another kind, whose operations
+/// may block, is recognised without an operation on it.
+bool is_of_memory(int file) { return ::fcntl(file, F_GET_SEALS) >= 0; }
+
+Status check_extent(const ClientMemory& memory) {
+  struct stat facts {};
+  if (::fstat(memory.file.get(), &facts) != 0) return errno_error("cannot look at the memory");
+  const auto file_bytes = static_cast<uint64_t>(facts.st_size);
+  if (memory.bytes == 0 || memory.bytes % memory.page_bytes != 0 ||
+      memory.offset % memory.page_bytes != 0) {
+    return Error{EINVAL, "not whole pages of " + std::to_string(memory.page_bytes) + " bytes"};
+  }
+  if (memory.offset > file_bytes || memory.bytes > file_bytes - memory.offset) {
+    return Error{EINVAL, "the memory is shorter than that"};
+  }
+  return Ok{};
+}
+
+Result<uint64_t> page_bytes_of(int file, uint64_t system_page) {
+  struct statfs facts {};
+  if (::fstatfs(file, &facts) != 0) return errno_error("cannot look at the memory");
+  if (facts.f_type == TMPFS_MAGIC) return system_page;
+  if (facts.f_type == HUGETLBFS_MAGIC) return static_cast<uint64_t>(facts.f_bsize);
+  return Error{EINVAL, "neither tmpfs nor hugetlbfs"};
+}
+
+}  // namespace
+
+Result<ClientMemory> memory_of_descriptor(OwnedFd file, uint64_t offset, uint64_t bytes,
+                                          uint64_t system_page) {
+  if (!is_of_memory(file.get())) {
+    close_elsewhere(std::move(file));
+    return Error{EINVAL, "neither a memfd nor a file of tmpfs or hugetlbfs"};
+  }
+  const auto page_bytes = page_bytes_of(file.get(), system_page);
+  if (!page_bytes.ok()) return page_bytes.error();
+  ClientMemory memory{std::move(file), offset, bytes, page_bytes.value()};
+  // Without a seal, a page that vanishes is replaced when it is read (region_window.h).
+  static_cast<void>(::fcntl(memory.file.get(), F_ADD_SEALS, F_SEAL_SHRINK));
+  // After the seal, the size can only grow.
+  if (Status extent = check_extent(memory); !extent.ok()) return extent.error();
+  return memory;
+}
+
+Result<ClientMemory> memory_of_object(OwnedFd object, uint64_t offset, uint64_t bytes) {
+  const auto page_bytes = page_bytes_of(object.get(), system_page_bytes());
+  if (!page_bytes.ok()) return page_bytes.error();
+  ClientMemory memory{std::move(object), offset, bytes, page_bytes.value()};
+  if (Status extent = check_extent(memory); !extent.ok()) return extent.error();
+  return memory;
+}
+
+void close_elsewhere(OwnedFd file) {
+  if (!file.is_open() || is_of_memory(file.get())) return;  // its close does not block
+  const int fd = file.release();
+  try {
+    std::thread([fd] { ::close(fd); }).detach();
+  } catch (const std::system_error&) {
+    // The descriptor stays open: the daemon must not wait for a client.
+  }
+}
+
+}  // namespace lyre

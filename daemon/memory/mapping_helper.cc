@@ -1,0 +1,159 @@
+#include "daemon/memory/mapping_helper.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <span>
+#include <string>
+
+#include "daemon/host/capabilities.h"
+#include "daemon/memory/client_mapping.h"
+#include "daemon/memory/mapping_protocol.h"
+#include "daemon/protocol/control_message.h"
+
+namespace lyre {
+namespace {
+
+/// Requests that are carried out at a time. Further ones wait in the socket.
+constexpr size_t kRequestsMax = 16;
+constexpr unsigned kRequestSecondsMax = 1;
+constexpr int kExitFailed = 1;
+
+void send_reply(int socket, uint64_t id, const Result<OwnedFd>& opened) {
+  MappingReply reply;
+  std::memset(static_cast<void*>(&reply), 0, sizeof reply);
+  reply.id = id;
+  if (opened.ok()) {
+    const int file = opened.value().get();
+    static_cast<void>(send_packet(socket, bytes_of(reply), std::span(&file, 1)));
+    return;
+  }
+  reply.error = opened.error().code != 0 ? opened.error().code : EIO;
+  copy_text(reply.text, opened.error().text);
+  static_cast<void>(send_packet(socket, bytes_of(reply), {}));
+}
+
+class MappingHelper {
+ public:
+  MappingHelper(OwnedFd socket, OwnedFd children)
+      : socket_(std::move(socket)), children_(std::move(children)) {}
+
+  /// Returns when the daemon is gone.
+  void run() {
+    while (wait()) {
+    }
+  }
+
+ private:
+  bool wait() {
+    // A negative descriptor is not looked at.
+    const int socket = requests_.size() < kRequestsMax ? socket_.get() : -1;
+    pollfd entries[] = {{.fd = children_.get(), .events = POLLIN, .revents = 0},
+                        {.fd = socket, .events = POLLIN, .revents = 0}};
+    if (::poll(entries, 2, -1) < 0) return errno == EINTR;
+    if (entries[0].revents != 0) reap();
+    return entries[1].revents == 0 || take_request();
+  }
+
+  /// A request's process answers by itself, unless it was ended.
+  void reap() {
+    signalfd_siginfo ignored;
+    // A cast to void would not do: with _FORTIFY_SOURCE the result has to be used.
+    [[maybe_unused]] const ssize_t taken = ::read(children_.get(), &ignored, sizeof ignored);
+    int status = 0;
+    for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
+      const auto request = requests_.extract(pid);
+      if (request.empty() || (WIFEXITED(status) && WEXITSTATUS(status) == 0)) continue;
+      send_reply(socket_.get(), request.mapped(),
+                 Error{ETIMEDOUT, "the client's mappings were locked for too long"});
+    }
+  }
+
+  bool take_request() {
+    MappingRequest request;
+    auto packet = receive_packet(socket_.get(),
+                                 std::span(reinterpret_cast<uint8_t*>(&request), sizeof request));
+    if (!packet.ok()) return packet.error().code == EAGAIN || packet.error().code == EINTR;
+    if (packet.value().bytes == 0) return false;
+    if (packet.value().bytes != sizeof request || packet.value().is_too_long ||
+        packet.value().has_too_many_descriptors || !packet.value().descriptor.is_open()) {
+      return false;  // not the daemon's words: nothing it says is believed any more
+    }
+    const pid_t pid = ::fork();
+    if (pid == 0) carry_out(request, packet.value().descriptor.get());
+    if (pid > 0) {
+      requests_.emplace(pid, request.id);
+    } else {
+      send_reply(socket_.get(), request.id, Error{EAGAIN, "no process to open the mapping with"});
+    }
+    return true;
+  }
+
+  [[noreturn]] void carry_out(const MappingRequest& request, int client) const {
+    ::signal(SIGALRM, SIG_DFL);  // fatal, so it also ends a wait for a lock
+    ::alarm(kRequestSecondsMax);
+    send_reply(socket_.get(), request.id,
+               open_client_mapping(client, {request.begin, request.end}));
+    ::_exit(0);
+  }
+
+  OwnedFd socket_;
+  OwnedFd children_;                    ///< readable when one has ended
+  std::map<pid_t, uint64_t> requests_;  ///< process to the request's id
+};
+
+/// Keeps the socket and standard error.
+OwnedFd close_others(OwnedFd socket) {
+  constexpr int kOurs = STDERR_FILENO + 1;
+  if (socket.get() != kOurs) socket.reset(::dup3(socket.get(), kOurs, O_CLOEXEC));
+  ::close_range(kOurs + 1, ~0U, 0);
+  ::close(STDIN_FILENO);
+  ::close(STDOUT_FILENO);
+  return socket;
+}
+
+/// Signals for the daemon's group are the daemon's: this process ends after it. SIGCHLD is read.
+OwnedFd prepare_signals() {
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGPIPE}) ::signal(number, SIG_IGN);
+  sigset_t ended;
+  sigemptyset(&ended);
+  sigaddset(&ended, SIGCHLD);
+  ::sigprocmask(SIG_BLOCK, &ended, nullptr);
+  return OwnedFd(::signalfd(-1, &ended, SFD_CLOEXEC | SFD_NONBLOCK));
+}
+
+}  // namespace
+
+void run_mapping_helper(OwnedFd socket) {
+  ::prctl(PR_SET_NAME, "lyred-memory");
+  // Nobody of the same user reads or traces it, the daemon least of all.
+  ::prctl(PR_SET_DUMPABLE, 0);
+  socket = close_others(std::move(socket));
+  OwnedFd children = prepare_signals();
+  const Status dropped = drop_capabilities(kMappingHelperCapabilities);
+  if (!dropped.ok() || !children.is_open() || ::chdir("/") != 0) {
+    std::fprintf(stderr, "lyred: the memory helper cannot start: %s\n",
+                 dropped.ok() ? std::strerror(errno) : dropped.error().text.c_str());
+    ::_exit(kExitFailed);
+  }
+  try {
+    MappingHelper(std::move(socket), std::move(children)).run();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "lyred: the memory helper ended: %s\n", error.what());
+    ::_exit(kExitFailed);
+  }
+  ::_exit(0);
+}
+
+}  // namespace lyre

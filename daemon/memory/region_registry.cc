@@ -1,0 +1,224 @@
+#include "daemon/memory/region_registry.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "daemon/base/daemon_limits.h"
+#include "stack/base/check.h"
+
+namespace lyre {
+
+using Kind = worker::Command::Kind;
+
+RegionRegistry::RegionRegistry(uint32_t worker_count, const RegionLimits& limits, PortMapping ports,
+                               Post post)
+    : worker_count_(worker_count),
+      limits_(limits),
+      ports_(std::move(ports)),
+      post_(std::move(post)),
+      regions_(worker::kRegionsMax - worker::kContextsMax),
+      usage_(worker::kContextsMax) {
+  for (auto i = static_cast<uint32_t>(regions_.size()); i > 0; --i) free_.push_back(i - 1);
+}
+
+/// Only when the daemon ends: it waits for the ports.
+RegionRegistry::~RegionRegistry() {
+  for (uint32_t i = 0; i < regions_.size(); ++i) {
+    if (regions_[i] != nullptr && !regions_[i]->is_dropped) drop(i);
+  }
+  while (
+      std::any_of(regions_.begin(), regions_.end(), [](const auto& r) { return r != nullptr; })) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    poll();
+  }
+}
+
+Status RegionRegistry::open_window() {
+  if (window_ != nullptr) return Ok{};
+  auto window = RegionWindow::reserve();
+  if (!window.ok()) return window.error();
+  window_ = std::move(*window);
+  return Ok{};
+}
+
+Status RegionRegistry::check_share(uint32_t context, uint64_t bytes) const {
+  const Usage& used = usage_[context];
+  if (used.regions >= channel::kRegionsPerContextMax) {
+    return Error{EDQUOT, "a client has at most " + std::to_string(channel::kRegionsPerContextMax) +
+                             " regions"};
+  }
+  const uint64_t bytes_max = limits_.bytes_per_context_max;
+  if (bytes > bytes_max || used.bytes > bytes_max - bytes) {
+    return Error{EDQUOT, "a client has at most " + std::to_string(bytes_max >> 20) +
+                             " MiB registered (clients.registered_bytes_max)"};
+  }
+  if (Status status = check_share_of_uid(used.uid, bytes); !status.ok()) return status;
+  if (free_.empty()) return Error{ENOSPC, "all regions of the daemon are in use"};
+  return Ok{};
+}
+
+Status RegionRegistry::check_share_of_uid(uint32_t uid, uint64_t bytes) const {
+  Usage all;
+  for (const Usage& used : usage_) {
+    if (used.uid != uid) continue;
+    all.regions += used.regions;
+    all.bytes += used.bytes;
+  }
+  if (all.regions >= limits_.regions_per_uid_max) {
+    return Error{EDQUOT, "clients of one uid have at most " +
+                             std::to_string(limits_.regions_per_uid_max) +
+                             " regions (clients.regions_per_uid_max)"};
+  }
+  const uint64_t bytes_max = limits_.bytes_per_uid_max;
+  if (bytes > bytes_max || all.bytes > bytes_max - bytes) {
+    return Error{EDQUOT, "clients of one uid have at most " + std::to_string(bytes_max >> 20) +
+                             " MiB registered (clients.registered_bytes_per_uid_max)"};
+  }
+  return Ok{};
+}
+
+Result<uint32_t> RegionRegistry::add(uint32_t context, const ClientMemory& memory) {
+  if (Status status = open_window(); !status.ok()) return status.error();
+  if (Status status = check_share(context, memory.bytes); !status.ok()) return status.error();
+  auto base = window_->map(memory.file.get(), memory.offset, memory.bytes, memory.page_bytes);
+  if (!base.ok()) return base.error();
+  const uint32_t index = free_.back();
+  free_.pop_back();
+  constexpr uint32_t kUses = 1u << (32 - channel::kRegionIndexBits);
+  uses_ = (uses_ + 1) % kUses;
+  regions_[index] = std::make_unique<Region>();
+  Region& region = *regions_[index];
+  region.name = uses_ << channel::kRegionIndexBits | (index + worker::kContextsMax);
+  region.context = context;
+  region.base = base.value();
+  region.bytes = memory.bytes;
+  region.page_bytes = memory.page_bytes;
+  ++usage_[context].regions;
+  usage_[context].bytes += memory.bytes;
+  map_for_ports(index);
+  return region.name;
+}
+
+/// The workers are told when the ports know the memory.
+void RegionRegistry::map_for_ports(uint32_t index) {
+  Region& region = *regions_[index];
+  if (!ports_.map) return tell_workers(region, Kind::kAddRegion);
+  const auto map = [this, base = region.base, bytes = region.bytes,
+                    page_bytes = region.page_bytes] { ports_.map(base, bytes, page_bytes); };
+  if (region.bytes > kMapAtOnceBytesMax) {
+    region.is_at_job = true;
+    return jobs_.submit(index, map);
+  }
+  map();
+  tell_workers(region, Kind::kAddRegion);
+}
+
+void RegionRegistry::poll() {
+  for (const uint32_t index : jobs_.take_done()) on_job_done(index);
+}
+
+void RegionRegistry::on_job_done(uint32_t index) {
+  Region& region = *regions_[index];
+  region.is_at_job = false;
+  if (region.is_unmapped) return forget(index);
+  if (region.is_dropped) return unmap(index);  // its client left while it was mapped
+  tell_workers(region, Kind::kAddRegion);
+}
+
+void RegionRegistry::tell_workers(Region& region, Kind kind) {
+  for (uint32_t i = 0; i < worker_count_; ++i) region.pending.set(i);
+  for (uint32_t i = 0; i < worker_count_; ++i) {
+    post_(i, {.kind = kind,
+              .context = region.context,
+              .region = region.name,
+              .memory = region.base,
+              .memory_bytes = region.bytes,
+              .page_bytes = region.page_bytes});
+  }
+}
+
+Status RegionRegistry::remove(uint32_t context, uint32_t name) {
+  const uint32_t index = channel::region_index(name);
+  Region* region =
+      index < worker::kContextsMax ? nullptr : regions_[index - worker::kContextsMax].get();
+  if (region == nullptr || region->name != name || region->context != context ||
+      region->is_leaving || region->is_at_job || region->pending.any()) {
+    return Error{ENOENT, "the client has no such region"};
+  }
+  begin_removal(*region);
+  return Ok{};
+}
+
+void RegionRegistry::begin_removal(Region& region) {
+  region.is_leaving = true;
+  tell_workers(region, Kind::kRemoveRegion);
+}
+
+void RegionRegistry::on_reply(uint32_t worker, const worker::Reply& reply) {
+  using Answer = worker::Reply::Kind;
+  const uint32_t index = channel::region_index(reply.region) - worker::kContextsMax;
+  LYRE_CHECK(index < regions_.size());  // the worker's answer names what tell_workers() named
+  // A context that detaches loses its regions; answers about them are then without effect.
+  if (regions_[index] == nullptr || regions_[index]->name != reply.region) return;
+  Region& region = *regions_[index];
+  if (region.is_dropped || region.is_leaving != (reply.kind == Answer::kRegionRemoved)) return;
+  region.is_refused |= reply.kind == Answer::kRegionRefused;
+  region.pending.reset(worker);
+  if (region.pending.any()) return;
+  if (!region.is_leaving && region.is_refused) return begin_removal(region);
+  RegionAnswer answer{.context = region.context, .region = region.name};
+  if (region.is_refused) answer.error = "a worker still holds earlier memory in its place";
+  if (region.is_leaving) drop(index);
+  answers_.push_back(answer);
+}
+
+/// No worker knows the region any more, and it counts for no client.
+void RegionRegistry::drop(uint32_t index) {
+  Region& region = *regions_[index];
+  --usage_[region.context].regions;
+  usage_[region.context].bytes -= region.bytes;
+  region.is_dropped = true;
+  if (!region.is_at_job) unmap(index);
+}
+
+void RegionRegistry::unmap(uint32_t index) {
+  Region& region = *regions_[index];
+  region.is_unmapped = true;
+  if (!ports_.unmap) return forget(index);
+  const auto unmap_for_ports = [this, base = region.base, bytes = region.bytes] {
+    ports_.unmap(base, bytes);
+  };
+  if (region.bytes > kMapAtOnceBytesMax) {
+    region.is_at_job = true;
+    return jobs_.submit(index, unmap_for_ports);
+  }
+  unmap_for_ports();
+  forget(index);
+}
+
+void RegionRegistry::forget(uint32_t index) {
+  window_->unmap(regions_[index]->base);
+  regions_[index].reset();
+  free_.push_back(index);
+}
+
+void RegionRegistry::forget_context(uint32_t context) {
+  for (uint32_t i = 0; usage_[context].regions > 0 && i < regions_.size(); ++i) {
+    const Region* region = regions_[i].get();
+    if (region != nullptr && region->context == context && !region->is_dropped) drop(i);
+  }
+}
+
+uint32_t RegionRegistry::take_faulted_context() {
+  const uint8_t* base = window_ == nullptr ? nullptr : window_->take_faulted();
+  if (base == nullptr) return UINT32_MAX;
+  const auto found = std::find_if(regions_.begin(), regions_.end(), [base](const auto& region) {
+    return region != nullptr && region->base == base && !region->is_dropped;
+  });
+  return found == regions_.end() ? UINT32_MAX : (*found)->context;
+}
+
+}  // namespace lyre

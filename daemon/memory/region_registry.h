@@ -1,0 +1,120 @@
+#pragma once
+
+#include <bitset>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "daemon/base/background_jobs.h"
+#include "daemon/memory/client_memory.h"
+#include "daemon/memory/region_window.h"
+#include "daemon/workers/worker_set.h"
+#include "stack/channel/abi.h"
+
+namespace lyre {
+
+/// What became of a request about registered memory.
+struct RegionAnswer {
+  uint32_t context = 0;
+  uint32_t region = 0;          ///< name
+  const char* error = nullptr;  ///< why it was not registered; static text
+};
+
+/// What the ports do with client memory before and after the workers use it: mapping for DMA takes
+/// long, so it is done before a worker needs it. Either function may be empty. Thread: any.
+struct PortMapping {
+  std::function<void(const uint8_t* base, uint64_t bytes, uint64_t page_bytes)> map;
+  std::function<void(const uint8_t* base, uint64_t bytes)> unmap;
+};
+
+/// How much of the daemon's registered memory one client may have, and all clients of one uid
+/// together.
+struct RegionLimits {
+  uint64_t bytes_per_context_max = 0;
+  uint64_t bytes_per_uid_max = UINT64_MAX;
+  uint32_t regions_per_uid_max = UINT32_MAX;
+};
+
+/// All registered memory: mapped here, known to every worker, unmapped when no worker uses it any
+/// more. What takes long at the ports runs in a thread of its own, so that no client waits for the
+/// memory of another. Thread: the control thread. Owner: mappings; they outlive the workers and
+/// ports that read them.
+class RegionRegistry {
+ public:
+  using Post = std::function<void(uint32_t worker, const worker::Command&)>;
+
+  RegionRegistry(uint32_t worker_count, const RegionLimits& limits, PortMapping ports, Post post);
+  ~RegionRegistry();
+  RegionRegistry(const RegionRegistry&) = delete;
+  RegionRegistry& operator=(const RegionRegistry&) = delete;
+
+  /// A context attaches: its memory counts for `uid`.
+  void set_owner(uint32_t context, uint32_t uid) { usage_[context].uid = uid; }
+  /// Maps the memory and tells every worker; an answer follows when all know it.
+  /// Fails: EDQUOT the share of the context or of its uid is used up, ENOSPC that of all clients,
+  /// or the errno of the mapping.
+  Result<uint32_t> add(uint32_t context, const ClientMemory& memory);
+  /// Tells every worker to stop using it; an answer follows when all have.
+  /// Fails: ENOENT the context has no such region, or its removal has begun.
+  Status remove(uint32_t context, uint32_t name);
+  /// No worker uses the context any more.
+  void forget_context(uint32_t context);
+
+  /// Continues with regions whose mapping or unmapping the other thread has finished.
+  void poll();
+  /// A worker answered about a region.
+  void on_reply(uint32_t worker, const worker::Reply& reply);
+  std::vector<RegionAnswer> take_answers() { return std::exchange(answers_, {}); }
+  /// A context that took pages of its registered memory away: once for each region. UINT32_MAX:
+  /// none.
+  uint32_t take_faulted_context();
+
+  uint32_t count(uint32_t context) const { return usage_[context].regions; }
+  uint32_t mapped_count() const { return window_ ? window_->mapped_count() : 0; }
+
+ private:
+  struct Region {
+    uint32_t name = 0;
+    uint32_t context = 0;
+    uint8_t* base = nullptr;
+    uint64_t bytes = 0;
+    uint64_t page_bytes = 0;
+    bool is_leaving = false;
+    bool is_refused = false;
+    bool is_at_job = false;  ///< the other thread maps or unmaps it
+    bool is_dropped = false;
+    bool is_unmapped = false;                   ///< for the ports; or the other thread does it
+    std::bitset<channel::kWorkersMax> pending;  ///< workers that have not answered
+  };
+  struct Usage {
+    uint32_t uid = UINT32_MAX;
+    uint32_t regions = 0;
+    uint64_t bytes = 0;
+  };
+
+  Status open_window();
+  Status check_share(uint32_t context, uint64_t bytes) const;
+  Status check_share_of_uid(uint32_t uid, uint64_t bytes) const;
+  void begin_removal(Region& region);
+  void map_for_ports(uint32_t index);
+  void on_job_done(uint32_t index);
+  void drop(uint32_t index);
+  void unmap(uint32_t index);
+  void forget(uint32_t index);
+  void tell_workers(Region& region, worker::Command::Kind kind);
+
+  const uint32_t worker_count_;
+  const RegionLimits limits_;
+  const PortMapping ports_;
+  const Post post_;
+  std::unique_ptr<RegionWindow> window_;          ///< made with the first region
+  std::vector<std::unique_ptr<Region>> regions_;  ///< by index less kContextsMax
+  std::vector<uint32_t> free_;                    ///< indices, the one to be used next at the end
+  std::vector<Usage> usage_;                      ///< by context
+  uint32_t uses_ = 0;
+  std::vector<RegionAnswer> answers_;
+  BackgroundJobs jobs_;  ///< by index
+};
+
+}  // namespace lyre

@@ -1,0 +1,188 @@
+#include "daemon/memory/region_window.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "daemon/base/errno_error.h"
+#include "stack/base/check.h"
+
+namespace lyre {
+namespace {
+
+/// Addresses for the registered memory of all clients: far more than a machine has memory.
+constexpr uint64_t kWindowBytes = uint64_t{1} << 40;
+constexpr uint64_t kWindowBytesMin = uint64_t{1} << 34;
+constexpr uint64_t kWindowAlignment = uint64_t{1} << 30;
+
+/// The window of the signal handler.
+std::atomic<RegionWindow*> g_window{nullptr};
+
+void* reserve_at(void* where, uint64_t bytes, int flags) {
+  return ::mmap(where, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1,
+                0);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RegionWindow>> RegionWindow::reserve(uint64_t page_bytes) {
+  std::unique_ptr<RegionWindow> window(new RegionWindow(page_bytes));
+  uint64_t bytes = kWindowBytes;
+  void* base = MAP_FAILED;
+  for (; base == MAP_FAILED && bytes >= kWindowBytesMin; bytes /= 2) {
+    base = reserve_at(nullptr, bytes, 0);
+    if (base != MAP_FAILED) break;
+  }
+  if (base == MAP_FAILED) return errno_error("no addresses for clients' memory");
+  ::madvise(base, bytes, MADV_DONTDUMP);
+  window->begin_ = reinterpret_cast<uint64_t>(base);
+  window->bytes_ = bytes;
+  const uint64_t first = (window->begin_ + kWindowAlignment - 1) & ~(kWindowAlignment - 1);
+  window->free_.emplace(first, window->begin_ + bytes - first);
+  RegionWindow* none = nullptr;
+  LYRE_CHECK(g_window.compare_exchange_strong(none, window.get()));
+  struct sigaction action {};
+  action.sa_sigaction = on_fault;
+  action.sa_flags = SA_SIGINFO;
+  if (::sigaction(SIGBUS, &action, nullptr) != 0) return errno_error("cannot catch SIGBUS");
+  return window;
+}
+
+RegionWindow::~RegionWindow() {
+  RegionWindow* self = this;
+  if (!g_window.compare_exchange_strong(self, nullptr)) return;
+  ::signal(SIGBUS, SIG_DFL);
+  ::munmap(reinterpret_cast<void*>(begin_), bytes_);
+}
+
+uint64_t RegionWindow::take_range(uint64_t bytes, uint64_t alignment) {
+  for (auto at = free_.begin(); at != free_.end(); ++at) {
+    const auto [begin, free_bytes] = *at;
+    const uint64_t aligned = (begin + alignment - 1) & ~(alignment - 1);
+    const uint64_t skipped = aligned - begin;
+    if (free_bytes < skipped || free_bytes - skipped < bytes) continue;
+    free_.erase(at);
+    if (skipped > 0) free_.emplace(begin, skipped);
+    if (free_bytes - skipped > bytes) free_.emplace(aligned + bytes, free_bytes - skipped - bytes);
+    return aligned;
+  }
+  return 0;
+}
+
+void RegionWindow::give_back(uint64_t begin, uint64_t bytes) {
+  auto next = free_.lower_bound(begin);
+  if (next != free_.end() && next->first == begin + bytes) {
+    bytes += next->second;
+    next = free_.erase(next);
+  }
+  if (next != free_.begin()) {
+    const auto previous = std::prev(next);
+    if (previous->first + previous->second == begin) {
+      previous->second += bytes;
+      return;
+    }
+  }
+  free_.emplace(begin, bytes);
+}
+
+Result<uint8_t*> RegionWindow::map(int fd, uint64_t offset, uint64_t bytes, uint64_t page_bytes) {
+  if (page_bytes < page_bytes_ || page_bytes % page_bytes_ != 0) {
+    return Error{EINVAL, "pages of " + std::to_string(page_bytes) + " bytes, and this system has " +
+                             std::to_string(page_bytes_)};
+  }
+  if (bytes == 0 || bytes % page_bytes != 0 || offset % page_bytes != 0) {
+    return Error{EINVAL, "not whole pages of " + std::to_string(page_bytes) + " bytes"};
+  }
+  const auto free = std::find_if(slots_.begin(), slots_.end(), [](const Slot& slot) {
+    return slot.begin.load(std::memory_order_relaxed) == 0;
+  });
+  const uint64_t begin = free == slots_.end() ? 0 : take_range(bytes, page_bytes);
+  if (begin == 0) return Error{ENOSPC, "no addresses left for clients' memory"};
+  void* const where = reinterpret_cast<void*>(begin);
+  constexpr int kFlags = MAP_SHARED | MAP_FIXED | MAP_NORESERVE;
+  const auto at = static_cast<off_t>(offset);
+  void* base = ::mmap(where, bytes, PROT_READ | PROT_WRITE, kFlags, fd, at);
+  if (base == MAP_FAILED && (errno == EACCES || errno == EPERM)) {
+    base = ::mmap(where, bytes, PROT_READ, kFlags, fd, at);
+  }
+  if (base == MAP_FAILED) {
+    const Error error = errno_error("cannot map the client's memory");
+    take_back(where, bytes);
+    return error;
+  }
+  free->has_faulted.store(false, std::memory_order_relaxed);
+  free->end.store(begin + bytes, std::memory_order_relaxed);
+  free->begin.store(begin, std::memory_order_release);  // pairs with the acquire in the handler
+  ++mapped_count_;
+  return static_cast<uint8_t*>(base);
+}
+
+void RegionWindow::unmap(uint8_t* base) {
+  const auto begin = reinterpret_cast<uint64_t>(base);
+  const auto slot = std::find_if(slots_.begin(), slots_.end(), [begin](const Slot& s) {
+    return s.begin.load(std::memory_order_relaxed) == begin;
+  });
+  LYRE_CHECK(slot != slots_.end());  // the registry unmaps each mapping once
+  const uint64_t bytes = slot->end.load(std::memory_order_relaxed) - begin;
+  slot->begin.store(0, std::memory_order_relaxed);
+  take_back(base, bytes);
+  --mapped_count_;
+}
+
+/// Reserves the range again, in which nothing may be mapped any more. Where the kernel refuses (a
+/// process has vm.max_map_count mappings), the range is not used again.
+void RegionWindow::take_back(void* where, uint64_t bytes) {
+  if (reserve_at(where, bytes, MAP_FIXED) == where) {
+    give_back(reinterpret_cast<uint64_t>(where), bytes);
+  } else {
+    ::munmap(where, bytes);
+  }
+}
+
+uint8_t* RegionWindow::take_faulted() {
+  // Acquire: pairs with the release in replace_by_zeros().
+  if (faults_.load(std::memory_order_acquire) == 0) return nullptr;
+  for (Slot& slot : slots_) {
+    if (slot.begin.load(std::memory_order_relaxed) == 0) continue;
+    if (slot.has_faulted.exchange(false, std::memory_order_relaxed)) {
+      faults_.fetch_sub(1, std::memory_order_relaxed);
+      return reinterpret_cast<uint8_t*>(slot.begin.load(std::memory_order_relaxed));
+    }
+  }
+  return nullptr;
+}
+
+/// Only what a signal handler may do: atomics and one system call.
+bool RegionWindow::replace_by_zeros(uint64_t address) {
+  for (Slot& slot : slots_) {
+    // Acquire: pairs with the release in map(); `end` belongs to this `begin`.
+    const uint64_t begin = slot.begin.load(std::memory_order_acquire);
+    const uint64_t end = slot.end.load(std::memory_order_relaxed);
+    if (begin == 0 || address < begin || address >= end) continue;
+    void* const where = reinterpret_cast<void*>(begin);
+    constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
+    if (::mmap(where, end - begin, PROT_READ | PROT_WRITE, kFlags, -1, 0) != where) return false;
+    if (!slot.has_faulted.exchange(true, std::memory_order_relaxed)) {
+      faults_.fetch_add(1, std::memory_order_release);  // pairs with take_faulted()
+    }
+    return true;
+  }
+  return false;
+}
+
+void RegionWindow::on_fault(int signal, siginfo_t* info, void*) {
+  const int saved_errno = errno;
+  RegionWindow* window = g_window.load(std::memory_order_acquire);  // pairs with reserve()
+  const bool is_mended =
+      window != nullptr && window->replace_by_zeros(reinterpret_cast<uint64_t>(info->si_addr));
+  // A fault outside of the window: the default action is restored, and the instruction faults
+  // again.
+  if (!is_mended) ::signal(signal, SIG_DFL);
+  errno = saved_errno;
+}
+
+}  // namespace lyre

@@ -1,0 +1,254 @@
+#include "daemon/ports/port_set.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "daemon/protocol/control_message.h"
+#include "stack/base/ipv6_address.h"
+
+namespace lyre {
+namespace {
+
+constexpr uint64_t kNeighboursAtLeast = 1024;
+constexpr uint64_t kNeighboursAtMost = 16384;
+
+/// Entries of a worker's neighbour cache for this port: one for each address of its networks,
+/// within limits. A worker allocates 72 bytes for each.
+uint32_t neighbours_of(const PortConfig& config) {
+  if (config.neighbours_max > 0) return config.neighbours_max;
+  uint64_t hosts = kNeighboursAtLeast;
+  for (const Cidr& own : config.addresses) {
+    const uint32_t host_bits = (own.address.is_v4() ? 32 : 128) - own.prefix_bits;
+    hosts += uint64_t{1} << std::min(host_bits, 32u);
+  }
+  return static_cast<uint32_t>(std::min(hosts, kNeighboursAtMost));
+}
+
+}  // namespace
+
+Status PortSet::open(io::Backend& backend, std::span<io::PacketMemory* const> memories) {
+  for (const PortConfig& config : config_.ports) {
+    const io::PortOptions options{.device = config.device,
+                                  .index = static_cast<uint8_t>(ports_.size()),
+                                  .mtu_bytes = config.mtu_bytes,
+                                  .is_trusted = config.is_trusted};
+    auto port = backend.open_port(options, memories);
+    if (!port.ok()) {
+      return Error{port.error().code, complaint(config_.file, config.line,
+                                                "port '" + config.name + "'", port.error().text)};
+    }
+    ports_.push_back(std::move(*port));
+    upkeeps_.emplace_back();
+    join_groups(count() - 1);
+  }
+  return Ok{};
+}
+
+/// RFC 4861 7.2.1: neighbours ask for an address of IPv6 in a group of its own.
+void PortSet::join_groups(uint32_t port) {
+  std::vector<MacAddress> groups;
+  for (const Cidr& own : addresses_of(port)) {
+    if (own.address.is_v4()) continue;
+    groups.push_back(multicast_mac(solicited_node_group(own.address)));
+  }
+  if (groups.empty()) return;
+  groups.push_back(multicast_mac(kAllNodes));
+  if (Status status = ports_[port]->join(groups); !status.ok()) {
+    spdlog::warn("{}: neighbours may not find its IPv6 addresses", status.error().text);
+  }
+}
+
+std::vector<worker::PortBinding> PortSet::bindings(uint32_t worker) const {
+  std::vector<worker::PortBinding> out;
+  for (uint32_t i = 0; i < count(); ++i) {
+    const PortConfig& config = config_.ports[i];
+    std::vector<InterfaceAddress> addresses;
+    for (const Cidr& own : config.addresses) addresses.push_back(own.interface());
+    out.push_back({.io = &ports_[i]->queue(worker),
+                   .addresses = std::move(addresses),
+                   .gateways = config.gateways,
+                   .takes_routers = config.accepts_routers,
+                   .neighbours_max = neighbours_of(config),
+                   .mtu_bytes = config.mtu_bytes,
+                   .marking = config.marking});
+  }
+  return out;
+}
+
+std::vector<io::PacketIo*> PortSet::queues(uint32_t worker) const {
+  std::vector<io::PacketIo*> out;
+  for (const auto& port : ports_) out.push_back(&port->queue(worker));
+  return out;
+}
+
+std::vector<Cidr> PortSet::addresses_of(uint32_t port) const {
+  std::vector<Cidr> out = config_.ports[port].addresses;
+  bool has_ipv6 = false;
+  for (const Cidr& own : out) {
+    if (is_ipv6_link_local(own.address)) return out;
+    has_ipv6 = has_ipv6 || !own.address.is_v4();
+  }
+  const MacAddress mac = ports_[port]->info().capabilities.mac;
+  if (has_ipv6) out.push_back({link_local_address(mac), 64});
+  return out;
+}
+
+std::vector<channel::PortInfo> PortSet::infos() const {
+  std::vector<channel::PortInfo> out;
+  for (uint32_t i = 0; i < count(); ++i) {
+    const PortConfig& config = config_.ports[i];
+    const io::PortInfo& known = ports_[i]->info();
+    channel::PortInfo& info = out.emplace_back();
+    copy_text(info.name, config.name);
+    copy_text(info.pci_path, known.pci_path);
+    for (const Cidr& own : addresses_of(i)) {
+      channel::PortAddress& address = info.addresses[info.address_count++];
+      std::copy(own.address.bytes.begin(), own.address.bytes.end(), address.address);
+      address.prefix_bits = own.prefix_bits;
+    }
+    info.mtu_bytes = config.mtu_bytes;
+    const io::PortSpeed speed = speed_of(i);
+    info.speed_mbps = speed.port_mbps;
+    info.flow_mbps = speed.flow_mbps;
+    info.is_link_up = ports_[i]->is_link_up() ? 1 : 0;
+    const auto& mac = known.capabilities.mac.bytes;
+    std::copy(mac.begin(), mac.end(), info.mac);
+  }
+  return out;
+}
+
+void PortSet::show(const StatsSegment& stats) const {
+  const auto known = infos();
+  for (uint32_t i = 0; i < count(); ++i) {
+    channel::StatsPort& port = stats.port(i);
+    copy_text(port.name, known[i].name);
+    copy_text(port.device, config_.ports[i].device);
+    copy_text(port.pci_path, known[i].pci_path);
+    std::copy(std::begin(known[i].addresses), std::end(known[i].addresses), port.addresses);
+    port.address_count = known[i].address_count;
+    std::copy(std::begin(known[i].mac), std::end(known[i].mac), port.mac);
+    port.mtu_bytes = known[i].mtu_bytes;
+    show_speed(i, port);
+    port.is_link_up.store(known[i].is_link_up, std::memory_order_relaxed);
+  }
+}
+
+/// As configured, or else as the NIC says.
+io::PortSpeed PortSet::speed_of(uint32_t port) const {
+  const PortConfig& config = config_.ports[port];
+  io::PortSpeed speed = ports_[port]->speed();
+  if (config.speed_mbps > 0) speed.port_mbps = config.speed_mbps;
+  if (config.flow_mbps > 0) speed.flow_mbps = config.flow_mbps;
+  return speed;
+}
+
+void PortSet::show_speed(uint32_t port, channel::StatsPort& shown) const {
+  const io::PortSpeed speed = speed_of(port);
+  shown.speed_mbps.store(speed.port_mbps, std::memory_order_relaxed);
+  shown.flow_mbps.store(speed.flow_mbps, std::memory_order_relaxed);
+}
+
+std::vector<WatchedLink> PortSet::links(const StatsSegment& stats) const {
+  std::vector<WatchedLink> out;
+  for (uint32_t i = 0; i < count(); ++i) {
+    out.push_back({.name = config_.ports[i].name,
+                   .is_up = [port = ports_[i].get()] { return port->is_link_up(); },
+                   .shown = &stats.port(i).is_link_up,
+                   .on_up = [this, i, shown = &stats.port(i)] { show_speed(i, *shown); }});
+  }
+  return out;
+}
+
+void PortSet::look_after_devices(const StatsSegment& stats, Nanos now) const {
+  static constexpr const char* kNews[] = {
+      "runs again", "asks for a reset", "resets itself", "is away: it is opened when it is back",
+      "frees nothing of what it was given to send, and is opened again"};
+  for (uint32_t i = 0; i < count(); ++i) {
+    ports_[i]->look(now);
+    const auto state = static_cast<uint32_t>(ports_[i]->state());
+    if (stats.port(i).state.exchange(state, std::memory_order_relaxed) == state) continue;
+    spdlog::warn("port {}: the device {}", config_.ports[i].name, kNews[state]);
+  }
+}
+
+std::vector<CountedDevice> PortSet::devices(const StatsSegment& stats) const {
+  std::vector<CountedDevice> out;
+  for (uint32_t i = 0; i < count(); ++i) {
+    out.push_back({.rx_missed = [port = ports_[i].get()] { return port->rx_missed(); },
+                   .of_driver = [port = ports_[i].get()] { return port->device_counters(); },
+                   .shown = &stats.port(i)});
+  }
+  return out;
+}
+
+bool PortSet::must_suspend() const {
+  for (uint32_t i = 0; i < count(); ++i) {
+    if (upkeeps_[i].restart == Restart::kNone && ports_[i]->needs_restart()) return true;
+  }
+  return false;
+}
+
+void PortSet::suspend() {
+  for (uint32_t i = 0; i < count(); ++i) {
+    if (upkeeps_[i].restart != Restart::kNone || !ports_[i]->needs_restart()) continue;
+    ports_[i]->suspend();
+    upkeeps_[i].restart = Restart::kSuspended;
+  }
+}
+
+void PortSet::restart() {
+  for (uint32_t i = 0; i < count(); ++i) {
+    Upkeep& upkeep = upkeeps_[i];
+    if (upkeep.restart != Restart::kSuspended || !ports_[i]->needs_restart()) continue;
+    const bool is_running = ports_[i]->state() == io::PortState::kRunning;
+    const Status status = ports_[i]->restart();
+    if (status.ok()) upkeep.restart = Restart::kDone;
+    const std::string failure = status.ok() ? "" : status.error().text;
+    if (!failure.empty() && failure != upkeep.failure) {
+      // Known already: a memif client without a server, and a device that is away.
+      const bool is_known = is_running || status.error().code == ENODEV;
+      spdlog::log(is_known ? spdlog::level::debug : spdlog::level::warn, "port {}: {}",
+                  config_.ports[i].name, failure);
+    }
+    upkeep.failure = failure;
+  }
+}
+
+bool PortSet::must_resume() const {
+  return std::any_of(upkeeps_.begin(), upkeeps_.end(),
+                     [](const Upkeep& upkeep) { return upkeep.restart == Restart::kDone; });
+}
+
+void PortSet::resume() {
+  for (uint32_t i = 0; i < count(); ++i) {
+    if (upkeeps_[i].restart != Restart::kDone) continue;
+    ports_[i]->resume();
+    upkeeps_[i].restart = Restart::kNone;
+  }
+}
+
+void PortSet::log() const {
+  for (uint32_t i = 0; i < count(); ++i) {
+    const PortConfig& config = config_.ports[i];
+    const io::PortInfo& known = ports_[i]->info();
+    std::string addresses;
+    for (const Cidr& own : addresses_of(i)) {
+      addresses += " " + address_text(own.address) + "/" + std::to_string(own.prefix_bits);
+    }
+    spdlog::info("port {}: {} ({}), address{}, MTU {}, {} queue(s)", config.name, known.name,
+                 known.driver, addresses, config.mtu_bytes, known.queue_count);
+    if (!ports_[i]->is_link_up()) spdlog::warn("port {}: no link yet", config.name);
+  }
+}
+
+std::string PortSet::summary() const {
+  std::string out;
+  for (const PortConfig& port : config_.ports) {
+    out += (out.empty() ? "" : ", ") + port.name + " " + address_text(port.addresses[0].address);
+  }
+  return out;
+}
+
+}  // namespace lyre

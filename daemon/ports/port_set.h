@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "daemon/config/config.h"
+#include "daemon/ports/device_counters.h"
+#include "daemon/ports/link_watch.h"
+#include "daemon/stats/stats_segment.h"
+#include "stack/channel/control.h"
+#include "stack/io/backend.h"
+#include "stack/worker/worker.h"
+
+namespace lyre {
+
+/// The open ports, with the numbers that they have in the configuration.
+/// Thread: the control thread. Owner: borrows the configuration; ends after the workers and before
+/// the memories.
+class PortSet {
+ public:
+  explicit PortSet(const Config& config) : config_(config) {}
+
+  /// Opens all of them with a queue for each memory.
+  /// Fails: one line that names the configuration's line; those before stay open.
+  Status open(io::Backend& backend, std::span<io::PacketMemory* const> memories);
+
+  uint32_t count() const { return static_cast<uint32_t>(ports_.size()); }
+  /// The ports as a worker's bindings.
+  std::vector<worker::PortBinding> bindings(uint32_t worker) const;
+  /// A worker's queues, one of each port.
+  std::vector<io::PacketIo*> queues(uint32_t worker) const;
+
+  /// The configured addresses and the link-local one, which workers derive in the same way.
+  std::vector<Cidr> addresses_of(uint32_t port) const;
+  std::vector<channel::PortInfo> infos() const;
+  /// Writes the ports into the stats segment, with the present state of their links.
+  void show(const StatsSegment& stats) const;
+  /// For LinkWatch, which updates the links in the stats segment.
+  std::vector<WatchedLink> links(const StatsSegment& stats) const;
+  /// Lets ports look at their devices, and shows and logs the state of each. Call about once a
+  /// second.
+  void look_after_devices(const StatsSegment& stats, Nanos now) const;
+  /// For DeviceCounters.
+  std::vector<CountedDevice> devices(const StatsSegment& stats) const;
+
+  /// The steps of io::Port for all ports that need a restart; the others go on.
+  bool must_suspend() const;
+  /// REQUIRES: no worker polls.
+  void suspend();
+  /// May take a second for each port; workers may poll. A failure is logged once.
+  void restart();
+  bool must_resume() const;
+  /// REQUIRES: no worker polls.
+  void resume();
+
+  /// Writes a line about each port to the log.
+  void log() const;
+  /// Names and first addresses: "rail0 10.9.0.1, rail1 10.9.1.1".
+  std::string summary() const;
+
+ private:
+  void join_groups(uint32_t port);
+  io::PortSpeed speed_of(uint32_t port) const;
+  void show_speed(uint32_t port, channel::StatsPort& shown) const;
+
+  /// How far the restart of a port has come.
+  enum class Restart : uint8_t { kNone, kSuspended, kDone };
+  struct Upkeep {
+    Restart restart = Restart::kNone;
+    std::string failure;  ///< of the last attempt, as it was logged
+  };
+
+  const Config& config_;
+  std::vector<std::unique_ptr<io::Port>> ports_;
+  std::vector<Upkeep> upkeeps_;  ///< one for each port
+};
+
+}  // namespace lyre

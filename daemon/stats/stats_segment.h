@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "daemon/base/owned_fd.h"
+#include "daemon/base/shared_memory.h"
+#include "stack/channel/control.h"
+#include "stack/channel/stats.h"
+
+namespace lyre {
+
+struct StatsOptions {
+  std::string daemon_name;
+  std::string idle_policy;
+  uint32_t worker_count = 0;
+  uint32_t session_rows = 0;  ///< a worker
+  uint32_t client_rows = 0;   ///< a worker
+  uint32_t port_count = 0;
+  bool has_hugepages = false;
+  int64_t started_unix_ns = 0;
+};
+
+/// The memory that tools read. Thread: rows and counters have the writers that channel/stats.h
+/// names; the rest is the control thread's.
+class StatsSegment {
+ public:
+  /// Fails: no memory.
+  static Result<StatsSegment> create(const StatsOptions& options);
+
+  channel::StatsHeader& header() const;
+  channel::WorkerStats& worker(uint32_t index) const;
+  std::span<channel::SessionRow> rows(uint32_t worker) const;
+  std::span<channel::ClientRow> clients(uint32_t worker) const;
+  channel::StatsPort& port(uint32_t index) const;
+
+  /// The descriptor for tools. It cannot be made writable.
+  int reader_fd() const { return reader_.get(); }
+  uint64_t bytes() const { return memory_.bytes(); }
+
+ private:
+  SharedMemory memory_;
+  OwnedFd reader_;
+};
+
+}  // namespace lyre

@@ -1,0 +1,50 @@
+#include "daemon/workers/idle_policy.h"
+
+#include "daemon/base/daemon_limits.h"
+
+namespace lyre {
+
+namespace {
+/// A shorter wait is not worth a system call.
+constexpr Nanos kWorthASleep = micros(10);
+}  // namespace
+
+IdlePolicy::IdlePolicy(IdleMode mode, Nanos spin)
+    : mode_(mode), spin_(spin), unsure_sleep_(kUnsureSleepMin) {}
+
+IdlePolicy::Decision IdlePolicy::after_turn(size_t work, Nanos now, Nanos deadline) {
+  if (mode_ == IdleMode::kBusy) return {.action = Action::kPoll};
+  // The time between two turns' starts: a turn that found nothing, which is short, and the yield.
+  if (has_yielded_) contention_.on_yield(now - turned_at_, now);
+  turned_at_ = now;
+  Decision decision;
+  if (work > 0) {
+    last_work_ = now;
+    unsure_sleep_ = kUnsureSleepMin;
+  } else {
+    decision = after_idle_turn(now, deadline);
+  }
+  has_yielded_ = decision.action == Action::kYield;
+  return decision;
+}
+
+IdlePolicy::Decision IdlePolicy::after_idle_turn(Nanos now, Nanos deadline) {
+  const bool is_contended = contention_.is_contended(now);
+  if (now - last_work_ < spin_ && !is_contended) return {.action = Action::kYield};
+  const Nanos longest = deadline == kNever ? kSleepMax : earlier(kSleepMax, deadline - now);
+  if (longest < kWorthASleep) return {.action = is_contended ? Action::kPoll : Action::kYield};
+  return {.action = Action::kSleep,
+          .sleep = longest,
+          .unsure_sleep = earlier(longest, next_unsure_sleep(now, is_contended))};
+}
+
+Nanos IdlePolicy::next_unsure_sleep(Nanos now, bool is_contended) {
+  const Nanos idle = now - last_work_;
+  if (is_contended && idle < kUnsureContendedFor) return kUnsureSleepContended;
+  const Nanos longest = idle > kUnsureIdleAfter ? kUnsureSleepIdle : kUnsureSleepMax;
+  const Nanos sleep = unsure_sleep_;
+  unsure_sleep_ = earlier(unsure_sleep_ * 2, longest);
+  return sleep;
+}
+
+}  // namespace lyre

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "daemon/config/config.h"
+#include "stack/base/core_contention.h"
+#include "stack/base/nanos.h"
+
+namespace lyre {
+
+/// What a worker thread does between two turns. Decides only; the caller sleeps.
+/// An adaptive worker that found nothing to do yields at once: client and daemon may share a core,
+/// and the client that runs then makes the next work. While another thread computes on its core it
+/// sleeps instead: the kernel interrupts a computing thread for a thread that wakes up, not for one
+/// that yielded.
+class IdlePolicy {
+ public:
+  enum class Action : uint8_t { kPoll, kYield, kSleep };
+  struct Decision {
+    Action action = Action::kPoll;
+    Nanos sleep{0};         ///< kSleep: the longest, where every port announces packets
+    Nanos unsure_sleep{0};  ///< kSleep: the longest, where a port may not announce one
+  };
+
+  IdlePolicy(IdleMode mode, Nanos spin);
+
+  /// After a turn that began at `now`, did `work`, and must be repeated at `deadline`.
+  Decision after_turn(size_t work, Nanos now, Nanos deadline);
+
+ private:
+  Decision after_idle_turn(Nanos now, Nanos deadline);
+  Nanos next_unsure_sleep(Nanos now, bool is_contended);
+
+  IdleMode mode_;
+  Nanos spin_;
+  CoreContention contention_;
+  bool has_yielded_ = false;  ///< after the last turn
+  Nanos turned_at_{0};        ///< when the last turn began
+  Nanos last_work_{INT64_MIN / 2};
+  Nanos unsure_sleep_;
+};
+
+}  // namespace lyre

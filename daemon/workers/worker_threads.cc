@@ -1,0 +1,299 @@
+#include "daemon/workers/worker_threads.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <future>
+#include <new>
+#include <string>
+#include <thread>
+
+#include "daemon/base/clock.h"
+#include "daemon/base/daemon_limits.h"
+#include "daemon/workers/queue_waits.h"
+#include "stack/channel/abi.h"
+#include "stack/channel/ring.h"
+
+namespace lyre {
+namespace {
+
+constexpr int kParkTriesMax = 1000;
+constexpr useconds_t kParkTryUs = 50;
+
+Error failure(const std::string& what, int code) {
+  return Error{code, what + ": " + std::strerror(code)};
+}
+
+timespec timespec_of(Nanos span) {
+  return {.tv_sec = span.value / 1'000'000'000, .tv_nsec = span.value % 1'000'000'000};
+}
+
+}  // namespace
+
+class WorkerThreads::Thread {
+ public:
+  Thread(const WorkerSeat& seat, const ThreadOptions& options, channel::WorkerDoorbell& doorbell)
+      : seat_(seat),
+        options_(options),
+        doorbell_(doorbell),
+        idle_(options.idle, options.spin),
+        queues_(seat.queues),
+        epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+        bell_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+  Status open() {
+    if (!epoll_.is_open() || !bell_.is_open()) return failure("no descriptor", errno);
+    // Edge-triggered: a bell need not be read, and one whose counter a client filled reports
+    // nothing.
+    if (Status status = add(bell_.get(), EPOLLIN | EPOLLET); !status.ok()) return status;
+    return watch_queues();
+  }
+
+  /// A descriptor that was closed is not watched any more.
+  Status watch_queues() {
+    for (uint32_t i = 0; i < seat_.queues.size(); ++i) {
+      const int fd = seat_.queues[i]->wait_fd();
+      if (fd < 0) continue;
+      if (Status status = add(fd, EPOLLIN, i); !status.ok() && status.error().code != EEXIST) {
+        return status;
+      }
+    }
+    return Ok{};
+  }
+
+  Status add(int fd, uint32_t events, uint32_t queue = kNoQueue) {
+    epoll_event event{};
+    event.events = events;
+    event.data.u32 = queue;
+    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+      return failure("a worker cannot wait for a descriptor", errno);
+    }
+    return Ok{};
+  }
+  void remove(int fd) { ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr); }
+
+  Status start() {
+    std::promise<Status> started;
+    auto answer = started.get_future();
+    try {
+      thread_ = std::thread([this, &started] { main(started); });
+    } catch (const std::system_error& error) {
+      return failure("no thread for a worker", error.code().value());
+    }
+    return answer.get();
+  }
+
+  void stop() {
+    must_stop_.store(true, std::memory_order_relaxed);
+    if (!thread_.joinable()) return;
+    ::eventfd_write(bell_.get(), 1);
+    thread_.join();
+  }
+
+  /// Relaxed: nothing else is published with the flag.
+  void ask_to_park() {
+    gate_.store(Gate::kClosing, std::memory_order_relaxed);
+    ::eventfd_write(bell_.get(), 1);
+  }
+  /// Acquire: pairs with the release in park(), so that what the thread did is seen.
+  bool is_parked() const { return gate_.load(std::memory_order_acquire) == Gate::kParked; }
+  void unpark() {
+    gate_.store(Gate::kOpen, std::memory_order_release);  // pairs with the acquire in park()
+    gate_.notify_one();
+  }
+
+  bool try_post(const worker::Command& command) {
+    if (!seat_.worker->inbox().try_post(command)) return false;
+    if (channel::must_ring(doorbell_.worker_sleeps)) ::eventfd_write(bell_.get(), 1);
+    return true;
+  }
+  bool try_take(worker::Reply& out) { return seat_.worker->outbox().try_take(out); }
+
+  worker::Doorbell bell() const { return {&doorbell_.worker_sleeps, bell_.get()}; }
+  uint64_t turns() const { return turns_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr uint32_t kNoQueue = UINT32_MAX;  ///< in an epoll event: it is a bell
+
+  enum class Gate : uint32_t { kOpen, kClosing, kParked };
+
+  void main(std::promise<Status>& started) {
+    Status ready = settle();
+    const bool may_run = ready.ok();
+    started.set_value(std::move(ready));  // `started` is gone from here on
+    if (!may_run) return;
+    // Relaxed: nothing else is published with the flag; join() orders the rest.
+    while (!must_stop_.load(std::memory_order_relaxed)) turn();
+    options_.on_end();
+  }
+
+  /// Pins the thread to its core and lowers its timer slack, so that short sleeps are short.
+  Status settle() {
+    const std::string core = std::to_string(seat_.core);
+    ::pthread_setname_np(::pthread_self(), ("lyre-core" + core).c_str());
+    cpu_set_t cores;
+    CPU_ZERO(&cores);
+    CPU_SET(seat_.core, &cores);
+    if (const int code = ::pthread_setaffinity_np(::pthread_self(), sizeof cores, &cores)) {
+      return failure("core " + core + " cannot be used", code);
+    }
+    ::prctl(PR_SET_TIMERSLACK, kTimerSlack.value, 0, 0, 0);
+    return options_.on_start();
+  }
+
+  void park() {
+    auto closing = Gate::kClosing;
+    // Release: pairs with is_parked(). The control thread may have opened the gate again meanwhile.
+    if (!gate_.compare_exchange_strong(closing, Gate::kParked, std::memory_order_release,
+                                       std::memory_order_relaxed)) {
+      return;
+    }
+    gate_.wait(Gate::kParked, std::memory_order_acquire);  // pairs with the release in unpark()
+  }
+
+  void turn() {
+    if (gate_.load(std::memory_order_relaxed) != Gate::kOpen) park();
+    const Nanos now = monotonic_now();
+    const size_t work = seat_.worker->poll_once(now);
+    if (work > 0) queues_.disarm(woken_);
+    // Relaxed: a counter with one writer.
+    turns_.store(turns_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    const Nanos deadline = work > 0 ? now : seat_.worker->next_deadline();
+    const IdlePolicy::Decision decision = idle_.after_turn(work, now, deadline);
+    if (decision.action == IdlePolicy::Action::kYield) ::sched_yield();
+    if (decision.action == IdlePolicy::Action::kSleep) sleep(decision);
+  }
+
+  void sleep(const IdlePolicy::Decision& decision) {
+    auto& sleeps = doorbell_.worker_sleeps;
+    const auto has_work = [this] { return seat_.worker->has_waiting_work(); };
+    if (!channel::announce_sleep(sleeps, has_work)) return;
+    const io::Arming arming = queues_.arm();
+    if (arming != io::Arming::kPackets) {
+      seat_.stats->sleeps.add(1);
+      wait(arming == io::Arming::kArmed ? decision.sleep : decision.unsure_sleep);
+    }
+    // Relaxed: a bell between the wake-up and this store is only superfluous.
+    sleeps.store(0, std::memory_order_relaxed);
+  }
+
+  void wait(Nanos longest) {
+    const timespec limit = timespec_of(longest);
+    epoll_event events[16];
+    const int count = ::epoll_pwait2(epoll_.get(), events, std::size(events), &limit, nullptr);
+    woken_ = count == 0 ? io::Woken::kByTimeout : io::Woken::kByOthers;
+    for (int i = 0; i < count; ++i) {
+      if (events[i].data.u32 != kNoQueue) queues_.on_event(events[i].data.u32);
+    }
+  }
+
+  const WorkerSeat seat_;
+  const ThreadOptions& options_;
+  channel::WorkerDoorbell& doorbell_;
+  IdlePolicy idle_;
+  QueueWaits queues_;
+  io::Woken woken_ = io::Woken::kByOthers;  ///< from the last sleep
+  OwnedFd epoll_;
+  OwnedFd bell_;  ///< the control thread's; clients ring bells of their own
+  std::thread thread_;
+  std::atomic<bool> must_stop_{false};
+  std::atomic<Gate> gate_{Gate::kOpen};
+  std::atomic<uint64_t> turns_{0};
+};
+
+Result<std::unique_ptr<WorkerThreads>> WorkerThreads::create(std::span<const WorkerSeat> seats,
+                                                             ThreadOptions options) {
+  std::unique_ptr<WorkerThreads> threads(new WorkerThreads);
+  threads->options_ = std::move(options);
+  auto memory = SharedMemory::create(
+      "lyre-doorbells", seats.size() * sizeof(channel::WorkerDoorbell), SharedWith::kReaders);
+  if (!memory.ok()) return memory.error();
+  threads->doorbells_ = std::move(*memory);
+  auto reader = reopen_read_only(threads->doorbells_.fd());
+  if (!reader.ok()) return reader.error();
+  threads->doorbells_reader_ = std::move(*reader);
+  auto* bells = reinterpret_cast<channel::WorkerDoorbell*>(threads->doorbells_.data());
+  for (uint32_t i = 0; i < seats.size(); ++i) {
+    new (bells + i) channel::WorkerDoorbell{};
+    auto thread = std::make_unique<Thread>(seats[i], threads->options_, bells[i]);
+    if (Status status = thread->open(); !status.ok()) return status.error();
+    threads->threads_.push_back(std::move(thread));
+  }
+  return threads;
+}
+
+WorkerThreads::~WorkerThreads() { stop(); }
+
+Status WorkerThreads::start() {
+  // The control thread handles signals: threads inherit this mask. A fault belongs to the thread
+  // that causes it, and a blocked one ends the process without its handler (see region_window.h).
+  sigset_t all, before;
+  ::sigfillset(&all);
+  for (const int fault : {SIGBUS, SIGSEGV, SIGFPE, SIGILL}) ::sigdelset(&all, fault);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  Status status = Ok{};
+  for (auto& thread : threads_) {
+    status = thread->start();
+    if (!status.ok()) break;
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!status.ok()) stop();
+  return status;
+}
+
+bool WorkerThreads::pause() {
+  for (auto& thread : threads_) thread->ask_to_park();
+  const auto all_parked = [this] {
+    return std::all_of(threads_.begin(), threads_.end(),
+                       [](const auto& thread) { return thread->is_parked(); });
+  };
+  for (int i = 0; i < kParkTriesMax; ++i) {
+    if (all_parked()) return true;
+    ::usleep(kParkTryUs);
+  }
+  resume();
+  return false;
+}
+
+/// A worker without a queue's descriptor sleeps for short times.
+void WorkerThreads::watch_queues() {
+  for (auto& thread : threads_) static_cast<void>(thread->watch_queues());
+}
+
+void WorkerThreads::resume() {
+  for (auto& thread : threads_) thread->unpark();
+}
+
+void WorkerThreads::stop() {
+  for (auto& thread : threads_) thread->stop();
+}
+
+bool WorkerThreads::try_post(uint32_t worker, const worker::Command& command) {
+  return threads_[worker]->try_post(command);
+}
+
+bool WorkerThreads::try_take(uint32_t worker, worker::Reply& out) {
+  return threads_[worker]->try_take(out);
+}
+
+Status WorkerThreads::watch(uint32_t worker, int ring_fd) {
+  return threads_[worker]->add(ring_fd, EPOLLIN | EPOLLET);
+}
+
+void WorkerThreads::unwatch(uint32_t worker, int ring_fd) { threads_[worker]->remove(ring_fd); }
+
+worker::Doorbell WorkerThreads::bell(uint32_t worker) const { return threads_[worker]->bell(); }
+
+uint64_t WorkerThreads::turns(uint32_t worker) const { return threads_[worker]->turns(); }
+
+}  // namespace lyre

@@ -1,0 +1,286 @@
+#include "daemon/control/context_registry.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <vector>
+
+#include "stack/channel/abi.h"
+#include "stack/channel/ring.h"
+#include "tests/unit/daemon/fake_workers.h"
+
+namespace lyre {
+namespace {
+
+using ::testing::ElementsAre;
+using Kind = worker::Command::Kind;
+using ReplyKind = worker::Reply::Kind;
+
+RegistryOptions limited_options() {
+  RegistryOptions options;
+  options.contexts_max = 3;
+  options.arena_bytes_max = 8 << 20;
+  options.lend = Lend::kUid;
+  options.lend_uid = 7;
+  return options;
+}
+
+AttachTerms terms_of(uint32_t uid) {
+  return {.identity = {.pid = 42, .uid = uid, .gid = 1}, .arena_bytes = 1 << 20, .label = "test"};
+}
+
+bool is_mapped(const uint8_t* address) {
+  unsigned char resident;
+  return ::mincore(const_cast<uint8_t*>(address), 4096, &resident) == 0 || errno != ENOMEM;
+}
+
+struct ContextRegistryTest : ::testing::Test {
+  FakeWorkers workers{2};
+  ContextRegistry registry{workers, limited_options()};
+  std::vector<Expulsion> expulsions;
+  void poll() { registry.poll(expulsions); }
+};
+
+TEST_F(ContextRegistryTest, AttachTellsEveryWorkerItsOwnRings) {
+  const auto grant = registry.attach(terms_of(7));
+  ASSERT_TRUE(grant.ok()) << grant.error().text;
+  ASSERT_EQ(workers.posted[0].size(), 1u);
+  ASSERT_EQ(workers.posted[1].size(), 1u);
+  const worker::Command& first = workers.posted[0][0];
+  const worker::Command& second = workers.posted[1][0];
+  EXPECT_EQ(first.kind, Kind::kAttach);
+  EXPECT_EQ(first.rings + 1, second.rings);
+  EXPECT_EQ(first.copy_offset + first.copy_bytes, second.copy_offset);
+  EXPECT_LE(second.copy_offset + second.copy_bytes, second.memory_bytes);
+  EXPECT_EQ(first.pid, 42);
+  EXPECT_STREQ(first.label.data(), "test");
+  EXPECT_TRUE(first.is_lent);
+  const auto* header = reinterpret_cast<const channel::ContextHeader*>(first.memory);
+  EXPECT_EQ(header->magic, channel::kContextMagic);
+  EXPECT_EQ(header->worker_count, 2u);
+  EXPECT_EQ(header->generation, grant.value().generation);
+  EXPECT_EQ(header->total_bytes, grant.value().context_bytes);
+  EXPECT_EQ(header->arena_bytes, 1u << 20);
+}
+
+TEST_F(ContextRegistryTest, AnArenaConsistsOfPagesOfTheSystem) {
+  constexpr uint64_t kLarge = 65536;
+  RegistryOptions options = limited_options();
+  options.page_bytes = kLarge;
+  options.ports.map = [&](const uint8_t* base, uint64_t bytes, uint64_t page_bytes) {
+    EXPECT_EQ(page_bytes, kLarge);
+    EXPECT_EQ(bytes, 2 * kLarge);
+    static_cast<void>(base);
+  };
+  ContextRegistry large(workers, options);
+  AttachTerms terms = terms_of(7);
+  terms.arena_bytes = kLarge + 4096;
+  ASSERT_TRUE(large.attach(terms).ok());
+  const worker::Command attach = workers.posted[0].back();
+  EXPECT_EQ(attach.page_bytes, kLarge);
+  EXPECT_EQ(attach.arena_offset % kLarge, 0u);
+  EXPECT_EQ(attach.arena_bytes, 2 * kLarge);
+}
+
+/// Mapping takes long, and workers shall find it done; what they still read must stay mapped.
+TEST_F(ContextRegistryTest, PortsKnowTheArenaBeforeAnyWorkerAndAfterAll) {
+  std::vector<std::string> events;
+  const uint8_t* arena = nullptr;
+  RegistryOptions options = limited_options();
+  options.ports.map = [&](const uint8_t* base, uint64_t bytes, uint64_t page_bytes) {
+    EXPECT_EQ(bytes, 1u << 20);
+    EXPECT_EQ(page_bytes, 4096u);
+    EXPECT_TRUE(workers.posted[0].empty() && workers.posted[1].empty());
+    arena = base;
+    events.emplace_back("map");
+  };
+  options.ports.unmap = [&](const uint8_t* base, uint64_t bytes) {
+    EXPECT_EQ(base, arena);
+    EXPECT_EQ(bytes, 1u << 20);
+    EXPECT_TRUE(is_mapped(base));
+    events.emplace_back("unmap");
+  };
+  {
+    ContextRegistry mapping(workers, options);
+    const uint32_t index = mapping.attach(terms_of(7)).value().index;
+    const worker::Command& told = workers.posted[0][0];
+    EXPECT_EQ(arena, told.memory + told.arena_offset);
+    mapping.detach(index, false);
+    workers.answer(0, ReplyKind::kDetached, index);
+    mapping.poll(expulsions);
+    EXPECT_THAT(events, ElementsAre("map"));
+    workers.answer(1, ReplyKind::kDetached, index);
+    mapping.poll(expulsions);
+    EXPECT_THAT(events, ElementsAre("map", "unmap"));
+    workers.posted[0].clear();
+    workers.posted[1].clear();
+    ASSERT_TRUE(mapping.attach(terms_of(7)).ok());
+  }
+  EXPECT_THAT(events, ElementsAre("map", "unmap", "map", "unmap"));
+}
+
+TEST_F(ContextRegistryTest, LendsToItsOwnUidOnly) {
+  EXPECT_TRUE(registry.attach(terms_of(7)).value().is_lent_to);
+  EXPECT_FALSE(registry.attach(terms_of(8)).value().is_lent_to);
+  EXPECT_FALSE(workers.posted[0][1].is_lent);
+  EXPECT_GT(workers.posted[0][1].copy_bytes, 0u);
+}
+
+TEST_F(ContextRegistryTest, LendsToNobodyWhoIsNotNamed) {
+  RegistryOptions options{.contexts_max = 3, .arena_bytes_max = 8 << 20, .lend = Lend::kUid};
+  ContextRegistry unnamed(workers, options);
+  EXPECT_FALSE(unnamed.attach(terms_of(1000)).value().is_lent_to);
+  EXPECT_FALSE(unnamed.attach(terms_of(0)).value().is_lent_to);
+}
+
+TEST_F(ContextRegistryTest, ADomainHasAShareOfTheContexts) {
+  RegistryOptions options{.contexts_max = 3, .arena_bytes_max = 8 << 20, .lend = Lend::kDomain};
+  ContextRegistry shared(workers, options);
+  const worker::DomainRules one, other;
+  AttachTerms terms = terms_of(7);
+  terms.domain = &one;
+  terms.contexts_of_domain_max = 1;
+  EXPECT_TRUE(shared.attach(terms).value().is_lent_to);
+  EXPECT_EQ(workers.posted[1].back().domain, &one);
+  const auto refused = shared.attach(terms);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().text,
+            "the domain has 1 contexts, as many as it may have (domain.contexts_max)");
+  terms.domain = &other;
+  EXPECT_TRUE(shared.attach(terms).ok());
+}
+
+TEST_F(ContextRegistryTest, MemoryStaysUntilEveryWorkerHasLetGo) {
+  const uint32_t index = registry.attach(terms_of(7)).value().index;
+  uint8_t* memory = workers.posted[0][0].memory;
+  registry.detach(index, false);
+  EXPECT_EQ(workers.posted[0].back().kind, Kind::kDetach);
+  EXPECT_EQ(registry.attached_count(), 0u);
+  poll();
+  EXPECT_TRUE(is_mapped(memory));
+  workers.answer(1, ReplyKind::kDetached, index);
+  poll();
+  EXPECT_TRUE(is_mapped(memory));
+  EXPECT_EQ(registry.held_count(), 1u);
+  workers.answer(0, ReplyKind::kDetached, index);
+  poll();
+  EXPECT_FALSE(is_mapped(memory));
+  EXPECT_EQ(registry.held_count(), 0u);
+}
+
+TEST_F(ContextRegistryTest, IndexIsNotUsedAgainWhileAWorkerHoldsIt) {
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(registry.attach(terms_of(7)).ok());
+  const auto refused = registry.attach(terms_of(7));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, EUSERS);
+  registry.detach(1, false);
+  EXPECT_FALSE(registry.attach(terms_of(7)).ok());
+  workers.answer_detaches();
+  poll();
+  const auto again = registry.attach(terms_of(7));
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again.value().index, 1u);
+  EXPECT_EQ(again.value().generation, 4u);
+}
+
+TEST_F(ContextRegistryTest, AUidHasAShareOfTheContexts) {
+  RegistryOptions options = limited_options();
+  options.contexts_per_uid_max = 2;
+  ContextRegistry shared(workers, options);
+  ASSERT_TRUE(shared.attach(terms_of(7)).ok());
+  ASSERT_TRUE(shared.attach(terms_of(7)).ok());
+  const auto refused = shared.attach(terms_of(7));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, EUSERS);
+  EXPECT_EQ(refused.error().text,
+            "uid 7 has 2 contexts, as many as one uid may have (clients.contexts_per_uid_max)");
+  // Memory that workers still hold counts: a client that comes and goes gets no more of it.
+  shared.detach(0, false);
+  EXPECT_FALSE(shared.attach(terms_of(7)).ok());
+  EXPECT_TRUE(shared.attach(terms_of(8)).ok());
+}
+
+TEST_F(ContextRegistryTest, ArenaHasALimit) {
+  AttachTerms terms = terms_of(7);
+  terms.arena_bytes = UINT64_MAX;
+  const auto refused = registry.attach(terms);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, EINVAL);
+  EXPECT_TRUE(workers.posted[0].empty());
+  terms.arena_bytes = 0;
+  EXPECT_TRUE(registry.attach(terms).ok());
+}
+
+TEST_F(ContextRegistryTest, FullInboxKeepsTheOrder) {
+  workers.inbox_room = 0;
+  const uint32_t index = registry.attach(terms_of(7)).value().index;
+  registry.detach(index, false);
+  workers.inbox_room = 256;
+  poll();
+  ASSERT_EQ(workers.posted[1].size(), 2u);
+  EXPECT_EQ(workers.posted[1][0].kind, Kind::kAttach);
+  EXPECT_EQ(workers.posted[1][1].kind, Kind::kDetach);
+}
+
+TEST_F(ContextRegistryTest, ExpulsionIsReportedWhileAttachedOnly) {
+  const uint32_t index = registry.attach(terms_of(7)).value().index;
+  workers.answer(0, ReplyKind::kExpelled, index, "bad offset");
+  poll();
+  ASSERT_EQ(expulsions.size(), 1u);
+  EXPECT_EQ(expulsions[0].context, index);
+  EXPECT_STREQ(expulsions[0].reason, "bad offset");
+  registry.detach(index, false);
+  workers.answer(1, ReplyKind::kExpelled, index, "late");
+  expulsions.clear();
+  poll();
+  EXPECT_TRUE(expulsions.empty());
+}
+
+TEST_F(ContextRegistryTest, ClientCannotResizeItsMemory) {
+  const auto grant = registry.attach(terms_of(7));
+  ASSERT_TRUE(grant.ok());
+  EXPECT_NE(::ftruncate(grant.value().memory_fd, 4096), 0);
+  EXPECT_NE(::ftruncate(grant.value().memory_fd, 1 << 30), 0);
+  EXPECT_NE(::fcntl(grant.value().memory_fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), 0);
+}
+
+TEST_F(ContextRegistryTest, BellsAreUnwatchedAtOnce) {
+  const auto grant = registry.attach(terms_of(7));
+  ASSERT_TRUE(grant.ok());
+  ASSERT_EQ(grant.value().worker_rings.size(), 2u);
+  EXPECT_EQ(workers.watched[1].count(grant.value().worker_rings[1]), 1u);
+  registry.detach(grant.value().index, false);
+  EXPECT_TRUE(workers.watched[1].empty());
+}
+
+/// A client may do to its descriptors what it likes: the worker's write returns.
+TEST_F(ContextRegistryTest, ClientCannotMakeTheWorkersBellBlock) {
+  const auto grant = registry.attach(terms_of(7));
+  ASSERT_TRUE(grant.ok());
+  ASSERT_EQ(::fcntl(grant.value().wake_fd, F_SETFL, 0), 0);
+  const int bell = workers.posted[0][0].wake_fd;
+  const uint64_t one = 1;
+  size_t written = 0;
+  while (::write(bell, &one, sizeof one) > 0) ++written;
+  EXPECT_EQ(errno, EAGAIN);
+  EXPECT_GT(written, 100u);
+}
+
+TEST_F(ContextRegistryTest, ShutDownWaitsForAllWorkers) {
+  registry.shut_down();
+  EXPECT_EQ(workers.posted[1].back().kind, Kind::kShutdown);
+  workers.answer(0, ReplyKind::kShutDown, 0);
+  poll();
+  EXPECT_FALSE(registry.is_shut_down());
+  workers.answer(1, ReplyKind::kShutDown, 0);
+  poll();
+  EXPECT_TRUE(registry.is_shut_down());
+}
+
+}  // namespace
+}  // namespace lyre

@@ -1,0 +1,353 @@
+#include "daemon/control/control_server.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <optional>
+
+#include "tests/unit/daemon/captured_log.h"
+#include "tests/unit/daemon/control_fixture.h"
+
+namespace lyre {
+namespace {
+
+TEST_F(ControlServerTest, AttachGivesAllDescriptorsInOrder) {
+  RawClient client(path_);
+  client.send(attach_request());
+  run();
+  const auto reply = expect_message<channel::AttachReply>(client, Control::kAttached);
+  EXPECT_EQ(reply.error, 0);
+  EXPECT_EQ(reply.worker_count, 2u);
+  EXPECT_EQ(reply.lends, 1u);
+  EXPECT_EQ(reply.port_count, 1u);
+  EXPECT_STREQ(reply.ports[0].name, "wire");
+  EXPECT_EQ(reply.pool_bytes[1], 4096u);
+  ASSERT_EQ(client.descriptors().size(), 3u + 2u + 2u);
+  struct stat memory {};
+  ASSERT_EQ(::fstat(client.descriptors()[0].get(), &memory), 0);
+  EXPECT_EQ(static_cast<uint64_t>(memory.st_size), reply.context_bytes);
+  const uint64_t one = 1;
+  EXPECT_LT(::write(client.descriptors()[2].get(), &one, sizeof one), 0);  // doorbells: read-only
+  EXPECT_EQ(::write(client.descriptors()[3].get(), &one, sizeof one), 8);  // a worker's bell
+  EXPECT_EQ(registry_.attached_count(), 1u);
+}
+
+TEST_F(ControlServerTest, InfoMayBeAskedAgain) {
+  RawClient client(path_);
+  for (int i = 0; i < 3; ++i) {
+    client.send(make_message<channel::InfoRequest>(Control::kInfo));
+    run();
+    const auto reply = expect_message<channel::InfoReply>(client, Control::kInfoReply);
+    EXPECT_EQ(reply.stats_bytes, 4096u);
+  }
+  EXPECT_EQ(client.descriptors().size(), 3u);
+  EXPECT_EQ(registry_.attached_count(), 0u);
+}
+
+TEST_F(ControlServerTest, HangUpDetaches) {
+  RawClient client(path_);
+  client.send(attach_request());
+  run();
+  client.hang_up();
+  run();
+  EXPECT_EQ(registry_.attached_count(), 0u);
+  EXPECT_EQ(registry_.held_count(), 1u);
+  EXPECT_EQ(workers_.posted[0].back().kind, worker::Command::Kind::kDetach);
+  EXPECT_EQ(server_->connection_count(), 0u);
+}
+
+TEST_F(ControlServerTest, HangUpBeforeTheAnswerIsRead) {
+  RawClient client(path_);
+  client.send(attach_request());
+  client.hang_up();
+  run();
+  EXPECT_EQ(registry_.attached_count(), 0u);
+  EXPECT_EQ(server_->connection_count(), 0u);
+  expect_still_serving();
+}
+
+TEST_F(ControlServerTest, MalformedRequestsEndTheirClientOnly) {
+  auto with = [](auto change) {
+    channel::AttachRequest request = attach_request();
+    change(request);
+    return request;
+  };
+  const std::pair<channel::AttachRequest, std::string> cases[] = {
+      {with([](auto& r) { r.header.magic = 1; }), "a request with a wrong magic"},
+      {with([](auto& r) { r.header.bytes = 1u << 31; }),
+       "a request of 96 bytes that claims 2147483648"},
+      {with([](auto& r) { r.header.type = static_cast<Control>(77); }),
+       "a request of unknown type 77"},
+      {with([](auto& r) { r.header.type = Control::kAttached; }), "a request of unknown type 2"},
+      {with([](auto& r) { r.header.type = Control::kInfo; }),
+       "a request of 96 bytes where 16 are due"},
+      {with([](auto& r) { r.reserved = 1; }), "a reserved field that is not zero"},
+  };
+  static_assert(sizeof(channel::AttachRequest) == 96);
+  uint64_t count = 0;
+  for (const auto& [request, text] : cases) {
+    RawClient client(path_);
+    client.send(request);
+    run();
+    expect_goodbye(client, text);
+    EXPECT_EQ(server_->counters().malformed, ++count);
+  }
+  EXPECT_EQ(registry_.held_count(), 0u);
+  expect_still_serving();
+}
+
+TEST_F(ControlServerTest, EveryTruncationIsRefused) {
+  const channel::AttachRequest request = attach_request();
+  for (size_t bytes = 1; bytes < sizeof request; ++bytes) {
+    RawClient client(path_);
+    client.send_bytes(bytes_of(request).first(bytes));
+    run();
+    const auto goodbye = expect_message<channel::Goodbye>(client, Control::kGoodbye);
+    EXPECT_NE(goodbye.text[0], '\0');
+  }
+  EXPECT_EQ(registry_.held_count(), 0u);
+  expect_still_serving();
+}
+
+TEST_F(ControlServerTest, HugeRequestIsRefused) {
+  RawClient client(path_);
+  client.send_bytes(std::vector<uint8_t>(100'000, 0x5a));
+  run();
+  expect_goodbye(client, "a request that is too long");
+}
+
+TEST_F(ControlServerTest, HugeArenaIsAnswered) {
+  RawClient client(path_);
+  channel::AttachRequest request = attach_request();
+  for (const uint64_t bytes : {UINT64_MAX, UINT64_MAX - 4095, uint64_t{1} << 63}) {
+    request.arena_bytes = bytes;
+    client.send(request);
+    run();
+    EXPECT_EQ(expect_message<channel::AttachReply>(client, Control::kAttached).error, EINVAL);
+  }
+  EXPECT_EQ(registry_.held_count(), 0u);
+}
+
+TEST_F(ControlServerTest, TooManyContextsAreAnswered) {
+  std::vector<RawClient> clients;
+  for (int i = 0; i < 5; ++i) {
+    clients.emplace_back(path_);
+    clients.back().send(attach_request());
+    run();
+    const auto reply = expect_message<channel::AttachReply>(clients.back(), Control::kAttached);
+    EXPECT_EQ(reply.error, i < 4 ? 0 : EUSERS);
+  }
+}
+
+TEST_F(ControlServerTest, SecondAttachOnOneConnectionIsRefused) {
+  RawClient client(path_);
+  client.send(attach_request());
+  client.send(attach_request());
+  run();
+  EXPECT_EQ(expect_message<channel::AttachReply>(client, Control::kAttached).error, 0);
+  expect_goodbye(client, "a second attach on one connection");
+  EXPECT_EQ(registry_.attached_count(), 0u);
+}
+
+size_t open_descriptors() {
+  size_t count = 0;
+  for (int fd = 0; fd < 4096; ++fd) count += ::fcntl(fd, F_GETFD) >= 0 ? 1 : 0;
+  return count;
+}
+
+TEST_F(ControlServerTest, FloodOfDescriptorsLeavesNone) {
+  const size_t before = open_descriptors();
+  for (int i = 0; i < 20; ++i) {
+    RawClient client(path_);
+    const std::vector<int> flood(253, reader_.get());
+    ASSERT_TRUE(send_packet(client.fd(), bytes_of(attach_request()), flood).ok());
+    run();
+    expect_goodbye(client, "descriptors that are not allowed");
+  }
+  EXPECT_EQ(open_descriptors(), before);
+  expect_still_serving();
+}
+
+TEST_F(ControlServerTest, ClientThatNeverReadsIsDropped) {
+  RawClient client(path_);
+  for (int i = 0; i < 10'000 && server_->connection_count() + i > 0; ++i) {
+    const auto request = make_message<channel::InfoRequest>(Control::kInfo);
+    if (::send(client.fd(), &request, sizeof request, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) break;
+    run();
+  }
+  EXPECT_EQ(server_->connection_count(), 0u);
+  expect_still_serving();
+}
+
+TEST_F(ControlServerTest, TooManyConnectionsAreToldSo) {
+  std::vector<RawClient> clients;
+  for (int i = 0; i < 8; ++i) clients.emplace_back(path_);
+  run();
+  RawClient late(path_);
+  run();
+  expect_goodbye(late, "too many connections: all 8 of the control socket are in use");
+  EXPECT_EQ(server_->counters().refused, 1u);
+  clients.pop_back();
+  run();
+  expect_still_serving();
+}
+
+TEST_F(ControlServerTest, ExpelledClientLearnsWhy) {
+  RawClient client(path_);
+  client.send(attach_request());
+  run();
+  expect_message<channel::AttachReply>(client, Control::kAttached);
+  workers_.answer(1, worker::Reply::Kind::kExpelled, 0, "send outside of its region");
+  std::vector<Expulsion> expulsions;
+  registry_.poll(expulsions);
+  ASSERT_EQ(expulsions.size(), 1u);
+  server_->expel(expulsions[0]);
+  expect_goodbye(client, "send outside of its region");
+  EXPECT_EQ(registry_.attached_count(), 0u);
+  EXPECT_EQ(registry_.held_count(), 1u);
+}
+
+TEST_F(ControlServerTest, HangUpAllTellsEveryone) {
+  RawClient attached(path_), looking(path_);
+  attached.send(attach_request());
+  run();
+  expect_message<channel::AttachReply>(attached, Control::kAttached);
+  server_->hang_up_all("the daemon is stopping");
+  expect_goodbye(attached, "the daemon is stopping");
+  expect_goodbye(looking, "the daemon is stopping");
+  EXPECT_EQ(registry_.attached_count(), 0u);
+}
+
+TEST_F(ControlServerTest, StaleSocketIsReplacedLiveOneIsNot) {
+  ControlServer second(io_, mappings_, registry_, facts(), options());
+  const Status taken = second.open();
+  ASSERT_FALSE(taken.ok());
+  EXPECT_EQ(taken.error().code, EADDRINUSE);
+  EXPECT_EQ(taken.error().text, path_ + ": another daemon listens there");
+  expect_still_serving();
+
+  server_->stop_accepting();
+  const OwnedFd stale(::socket(AF_UNIX, SOCK_SEQPACKET, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path_.copy(address.sun_path, sizeof address.sun_path - 1);
+  ASSERT_EQ(::bind(stale.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  EXPECT_TRUE(second.open().ok());
+}
+
+TEST_F(ControlServerTest, OrdinaryFileIsNotReplaced) {
+  server_->stop_accepting();
+  std::ofstream(path_) << "precious";
+  ControlServer second(io_, mappings_, registry_, facts(), options());
+  const Status taken = second.open();
+  ASSERT_FALSE(taken.ok());
+  EXPECT_EQ(taken.error().text, path_ + ": is there and not a socket");
+}
+
+TEST_F(ControlServerTest, StopRemovesTheSocketFileAndItsMode) {
+  struct stat file {};
+  ASSERT_EQ(::stat(path_.c_str(), &file), 0);
+  EXPECT_EQ(file.st_mode & 0777, 0600u);
+  server_->stop_accepting();
+  EXPECT_NE(::stat(path_.c_str(), &file), 0);
+}
+
+/// A child that inherited the socket must not keep the context of its dead parent alive.
+TEST_F(ControlServerTest, EndOfTheProcessIsTheEndOfTheClient) {
+  const pid_t parent = ::fork();
+  if (parent == 0) {
+    RawClient client(path_);
+    const channel::AttachRequest request = attach_request();
+    ::send(client.fd(), &request, sizeof request, 0);
+    pollfd answer{client.fd(), POLLIN, 0};
+    ::poll(&answer, 1, 10'000);
+    if (::fork() == 0) {
+      pollfd hang_up{client.fd(), 0, 0};
+      ::poll(&hang_up, 1, 10'000);
+      ::_exit(0);
+    }
+    ::_exit(0);
+  }
+  EXPECT_TRUE(run_until([&] { return registry_.attached_total() == 1; }));
+  EXPECT_TRUE(run_until([&] { return registry_.attached_count() == 0; }));
+  ::waitpid(parent, nullptr, 0);
+}
+
+class ImpatientServerTest : public ControlServerTest {
+ protected:
+  ImpatientServerTest() {
+    server_.reset();
+    timeout_ = millis(1);
+    server_.emplace(io_, mappings_, registry_, facts(), options());
+    EXPECT_TRUE(server_->open().ok());
+  }
+};
+
+TEST_F(ImpatientServerTest, SilentClientIsDropped) {
+  RawClient client(path_);
+  EXPECT_TRUE(run_until([&] { return server_->counters().idle == 1; }));
+  expect_goodbye(client, "no attach in time");
+}
+
+// Whoever had asked once kept its place for ever.
+TEST_F(ImpatientServerTest, AnAnswerDoesNotKeepThePlaceOfAConnection) {
+  RawClient client(path_);
+  client.send(make_message<channel::InfoRequest>(Control::kInfo));
+  EXPECT_TRUE(run_until([&] { return server_->counters().idle == 1; }));
+  expect_message<channel::InfoReply>(client, Control::kInfoReply);
+  expect_goodbye(client, "no attach in time");
+}
+
+class SharedServerTest : public ControlServerTest {
+ protected:
+  SharedServerTest() {
+    server_.reset();
+    ControlOptions shared = options();
+    shared.connections_per_uid_max = 3;
+    server_.emplace(io_, mappings_, registry_, facts(), shared);
+    EXPECT_TRUE(server_->open().ok());
+  }
+};
+
+TEST_F(SharedServerTest, AUidHasAShareOfTheConnections) {
+  std::vector<RawClient> clients;
+  for (int i = 0; i < 3; ++i) clients.emplace_back(path_);
+  run();
+  RawClient late(path_);
+  run();
+  expect_goodbye(late,
+                 "too many connections: clients of one uid may have 3 "
+                 "(clients.contexts_per_uid_max + 64)");
+  EXPECT_EQ(server_->counters().refused, 1u);
+  clients.pop_back();
+  run();
+  expect_still_serving();
+}
+
+TEST_F(ControlServerTest, TheLogNamesWhoAttachesAndDetaches) {
+  CapturedLog log;
+  const std::string who = "(pid " + std::to_string(::getpid()) + " uid " +
+                          std::to_string(::getuid()) + " gid " + std::to_string(::getgid()) + ")";
+  {
+    RawClient client(path_);
+    client.send(attach_request());
+    run();
+  }
+  run();
+  EXPECT_TRUE(log.has(who + ": attached as context 0")) << log.text();
+  EXPECT_TRUE(log.has(who + ": detached from context 0")) << log.text();
+}
+
+}  // namespace
+}  // namespace lyre

@@ -1,0 +1,139 @@
+#include "daemon/host/machine_probe.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "daemon/host/machine_check.h"
+#include "tests/unit/machine/tree.h"
+
+namespace lyre {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class MachineProbeTest : public ::testing::Test {
+ protected:
+  MachineProbeTest() {
+    tree_.add_nic("0000:00:05.0", "0x1d0f 0xec20", "ena", "eth1");
+    tree_.add_nic("0000:00:06.0", "0x1af4 0x1041", "vfio-pci", "");
+    tree_.add_nic("0000:00:07.0", "0x15b3 0x1019", "mlx5_core", "eth2");
+  }
+  std::vector<std::string> probe(const std::string& port, const std::string& rest = "") {
+    const std::string text =
+        "[daemon]\nsocket = \"" + tree_.path("l.sock").string() + "\"\nsocket_group = \"\"\n" +
+        rest + "[[port]]\nname = \"a\"\naddress = \"10.9.0.1/24\"\ndevice = \"" + port + "\"\n";
+    auto config = parse_config(text, "f");
+    EXPECT_TRUE(config.ok()) << config.error().text;
+    return config.ok() ? probe_machine(*config, tree_.roots()) : std::vector<std::string>{};
+  }
+
+  machine::Tree tree_;
+};
+
+TEST_F(MachineProbeTest, WhatIsThereIsRight) {
+  EXPECT_THAT(probe("0000:00:06.0"), ElementsAre());
+  EXPECT_THAT(probe("00:06.0,queues=2"), ElementsAre());
+  EXPECT_THAT(probe("0000:00:07.0"), ElementsAre());  // beside its kernel driver
+  EXPECT_THAT(probe("net_af_packet0,iface=eth1"), ElementsAre());
+  EXPECT_THAT(probe("net_tap0,iface=new0"), ElementsAre());
+  EXPECT_THAT(probe("net_memif0,socket=" + tree_.path("new/wire.sock").string()), ElementsAre());
+}
+
+TEST_F(MachineProbeTest, AnAbsentNicNamesThoseThatAreThere) {
+  EXPECT_THAT(probe("0000:00:0b.0"),
+              ElementsAre("f:4: port.device: '0000:00:0b.0' of 'a' is no NIC of this machine, "
+                          "allowed: 0000:00:05.0, 0000:00:06.0, 0000:00:07.0"));
+}
+
+TEST_F(MachineProbeTest, ANicOfTheKernelNamesTheCommandThatBindsIt) {
+  EXPECT_THAT(
+      probe("0000:00:05.0"),
+      ElementsAre(HasSubstr("is bound to ena, allowed: vfio-pci, uio_pci_generic or igb_uio "
+                            "(lyre nic bind 0000:00:05.0)")));
+}
+
+TEST_F(MachineProbeTest, AnInterfacesNameIsNoDevice) {
+  EXPECT_THAT(probe("eth1"), ElementsAre(HasSubstr("is a kernel interface, allowed: its PCI")));
+  EXPECT_THAT(probe("f8615163-0000-1000-2000-6045bd7a8d7c"),
+              ElementsAre(HasSubstr("is neither a PCI address nor a virtual device")));
+}
+
+TEST_F(MachineProbeTest, AnAbsentInterface) {
+  EXPECT_THAT(probe("net_af_packet0,iface=eth9"),
+              ElementsAre(HasSubstr("is on eth9, which is missing, allowed: iface= one of eth1, "
+                                    "eth2")));
+  EXPECT_THAT(probe("net_af_xdp0"), ElementsAre(HasSubstr("names no interface")));
+  EXPECT_THAT(probe("net_tap0,iface=new0,remote=eth9"), ElementsAre(HasSubstr("eth9")));
+}
+
+TEST_F(MachineProbeTest, AnMtuThatTheInterfaceDoesNotHave) {
+  EXPECT_THAT(
+      probe("net_af_packet0,iface=eth1\"\nmtu = 9000 #"),
+      ElementsAre(StartsWith("f:4: port.mtu: 9000 of 'a' is more than eth1 has, allowed: up "
+                             "to 1500")));
+}
+
+TEST_F(MachineProbeTest, AnAddressThatTheKernelHasToo) {
+  tree_.write("proc/net/fib_trie", "     |-- 10.9.0.1\n        /32 host LOCAL\n");
+  EXPECT_THAT(probe("0000:00:06.0"),
+              ElementsAre(HasSubstr("10.9.0.1 of 'a' is an address of this machine's kernel")));
+}
+
+TEST_F(MachineProbeTest, MissingDirectories) {
+  EXPECT_THAT(probe("net_memif0,socket=" + tree_.path("a/b/wire.sock").string()),
+              ElementsAre(HasSubstr("has its socket below")));
+  auto config = parse_config(
+      "[daemon]\nsocket = \"/nonexistent/l.sock\"\nsocket_group = \"lyre-no-such\"\n[[port]]\n"
+      "name = \"a\"\ndevice = \"net_tap0\"\naddress = \"10.9.0.1/24\"\n",
+      "f");
+  ASSERT_TRUE(config.ok());
+  EXPECT_THAT(probe_machine(*config, tree_.roots()),
+              ElementsAre(StartsWith("f:2: daemon.socket: the directory /nonexistent is missing"),
+                          StartsWith("f:3: daemon.socket_group: there is no group")));
+}
+
+TEST_F(MachineProbeTest, RequiredHugepages) {
+  const std::string required = "[memory]\nhugepages = \"yes\"\n";
+  EXPECT_THAT(probe("0000:00:06.0", required),
+              ElementsAre(StartsWith("f:5: memory.hugepages: hugepages are required and none is "
+                                     "free, allowed: ")));
+  tree_.write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "4\n");
+  tree_.write("sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "1\n");
+  EXPECT_THAT(probe("0000:00:06.0", required), ElementsAre());
+}
+
+TEST_F(MachineProbeTest, TheNicOfTheDefaultRouteHasToBeForced) {
+  tree_.write("proc/net/route",
+              "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\n"
+              "eth1\t00000000\t0100000A\t0003\t0\t0\t0\t00000000\n");
+  const machine::NicGuard guard(tree_.roots());
+  const std::string port =
+      "[[port]]\nname=\"a\"\ndevice=\"net_af_packet0,iface=eth1\"\naddress=\"10.9.0.1/24\"\n";
+  auto config = parse_config(port, "f.toml");
+  ASSERT_TRUE(config.ok());
+  const auto errors = check_machine(*config, guard);
+  ASSERT_EQ(errors.size(), 1u);
+  EXPECT_EQ(errors[0].text,
+            "f.toml:1: port.device: 'net_af_packet0,iface=eth1' of 'a' is eth1, which carries this "
+            "machine's default route, allowed: another NIC, or force = true");
+  config = parse_config(port + "force = true\n", "f.toml");
+  ASSERT_TRUE(config.ok());
+  EXPECT_TRUE(check_machine(*config, guard).empty());
+  EXPECT_EQ(config.value().cores.size(), 1u);
+}
+
+TEST_F(MachineProbeTest, EveryCoreThatIsNotThere) {
+  auto config = parse_config(
+      "[workers]\ncores=[1022, 1023]\n[[port]]\nname=\"a\"\ndevice=\"net_tap0\"\n"
+      "address=\"10.9.0.1/24\"\n",
+      "f");
+  ASSERT_TRUE(config.ok());
+  const auto errors = check_machine(*config, machine::NicGuard(tree_.roots()));
+  ASSERT_EQ(errors.size(), 2u);
+  EXPECT_THAT(errors[1].text, StartsWith("f:2: workers.cores: core 1023 is not there"));
+}
+
+}  // namespace
+}  // namespace lyre

@@ -1,0 +1,104 @@
+#include "daemon/host/port_privileges.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace lyre {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kNic[] = "0000:00:06.0";
+constexpr Capabilities kNone = 0;
+
+/// A /sys in which one NIC is bound to a kernel driver.
+class PortPrivilegesTest : public testing::Test {
+ protected:
+  PortPrivilegesTest() {
+    char name[] = "/tmp/lyre-sys-XXXXXX";
+    root_ = ::mkdtemp(name);
+  }
+  ~PortPrivilegesTest() override { std::filesystem::remove_all(root_); }
+
+  void bind(const std::string& driver, const std::string& group = "") const {
+    const std::string nic = root_ + "/bus/pci/devices/" + kNic;
+    std::filesystem::remove_all(nic);
+    std::filesystem::create_directories(nic + "/iommu_group");
+    std::filesystem::create_symlink("../../drivers/" + driver, nic + "/driver");
+    if (!group.empty()) std::ofstream(nic + "/iommu_group/name") << group << "\n";
+  }
+  static Config config(const std::string& device) {
+    auto config = parse_config(
+        "[[port]]\nname = \"rail0\"\ndevice = \"" + device + "\"\naddress = \"10.9.0.1/24\"\n",
+        "f.toml");
+    EXPECT_TRUE(config.ok()) << config.error().text;
+    return *config;
+  }
+  Capabilities kept(const std::string& device) const {
+    return capabilities_to_keep(config(device), root_) & ~capability(CAP_IPC_LOCK);
+  }
+
+  std::string root_;
+};
+
+TEST_F(PortPrivilegesTest, VirtualWiresKeepLittle) {
+  EXPECT_EQ(kept("net_memif0,role=server,socket=/run/lyred/wire.sock"), kNone);
+  EXPECT_EQ(kept("net_af_packet0,iface=veth0"),
+            capability(CAP_NET_RAW) | capability(CAP_NET_ADMIN));
+  EXPECT_EQ(kept("net_tap0,iface=lyre0"), capability(CAP_NET_ADMIN));
+  EXPECT_EQ(kept("net_af_xdp0,iface=eth1"),
+            capability(CAP_NET_RAW) | capability(CAP_NET_ADMIN) | capability(CAP_BPF));
+}
+
+TEST_F(PortPrivilegesTest, ANicBehindAnIommuKeepsNothing) {
+  bind("vfio-pci", "");
+  EXPECT_EQ(kept(kNic), kNone);
+  EXPECT_EQ(kept(std::string(kNic) + ",some_argument=1"), kNone);
+}
+
+TEST_F(PortPrivilegesTest, PhysicalAddressesAreSeenWithSysAdmin) {
+  constexpr Capabilities kKept =
+      capability(CAP_SYS_ADMIN) | capability(CAP_SYS_RAWIO) | capability(CAP_DAC_OVERRIDE);
+  for (const char* driver : {"uio_pci_generic", "igb_uio"}) {
+    bind(driver);
+    EXPECT_EQ(kept(kNic), kKept) << driver;
+  }
+  bind("vfio-pci", "vfio-noiommu");
+  EXPECT_EQ(kept(kNic), kKept);
+}
+
+TEST_F(PortPrivilegesTest, NicsBesideTheKernelsDriverKeepTheNetwork) {
+  for (const char* driver : {"mlx5_core", "mana"}) {
+    bind(driver);
+    EXPECT_EQ(kept(kNic), capability(CAP_NET_RAW) | capability(CAP_NET_ADMIN)) << driver;
+  }
+}
+
+TEST_F(PortPrivilegesTest, WhatIsMissingIsNamedWithItsDropIn) {
+  constexpr Capabilities kBoth = capability(CAP_NET_RAW) | capability(CAP_NET_ADMIN);
+  const Config wanted = config("net_af_packet0,iface=veth0");
+  EXPECT_TRUE(check_privileges(wanted, kBoth, root_).ok());
+  const Status refused = check_privileges(wanted, capability(CAP_NET_ADMIN), root_);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().text,
+            "f.toml:1: port.device: 'net_af_packet0,iface=veth0' of 'rail0' needs CAP_NET_RAW, "
+            "allowed: root, or a service with the drop-in kernel-interface.conf");
+
+  bind("uio_pci_generic");
+  EXPECT_THAT(check_privileges(config(kNic), 0, root_).error().text,
+              HasSubstr("needs CAP_SYS_ADMIN, allowed: root, or a service with the drop-in "
+                        "no-iommu.conf"));
+  bind("mlx5_core");
+  EXPECT_THAT(check_privileges(config(kNic), 0, root_).error().text,
+              HasSubstr("needs CAP_NET_RAW, allowed: root, or a service with the drop-in "
+                        "beside-kernel-driver.conf"));
+  bind("vfio-pci");
+  EXPECT_TRUE(check_privileges(config(kNic), 0, root_).ok());
+}
+
+}  // namespace
+}  // namespace lyre

@@ -1,0 +1,154 @@
+#include "daemon/memory/mapping_opener.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "daemon/memory/mapping_helper.h"
+
+namespace lyre {
+namespace {
+
+constexpr size_t kSharedBytes = 65536;
+
+/// A daemon's listener, a client of it in this process, and a real helper process.
+class MappingOpenerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    spdlog::set_level(spdlog::level::off);
+    auto helper = MappingHelperProcess::start();
+    ASSERT_TRUE(helper.ok()) << helper.error().text;
+    helper_pid_ = helper->pid();
+    opener_.emplace(io_, std::move(*helper));
+    shared_ =
+        ::mmap(nullptr, kSharedBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(shared_, MAP_FAILED);
+    connect();
+  }
+  void TearDown() override { ::munmap(shared_, kSharedBytes); }
+
+  void connect() {
+    listener_.reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    const std::string name = "lyre-mapping-" + std::to_string(::getpid());
+    name.copy(address.sun_path + 1, sizeof address.sun_path - 2);
+    const auto* plain = reinterpret_cast<const sockaddr*>(&address);
+    ASSERT_EQ(::bind(listener_.get(), plain, sizeof address), 0);
+    ASSERT_EQ(::listen(listener_.get(), 1), 0);
+    client_.reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(::connect(client_.get(), plain, sizeof address), 0);
+    accepted_.reset(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    ASSERT_TRUE(accepted_.is_open());
+  }
+  ForeignMapping mapping() const {
+    const auto begin = reinterpret_cast<uint64_t>(shared_);
+    return {begin, begin + kSharedBytes};
+  }
+  Result<OwnedFd> open(int socket, const ForeignMapping& mapping) {
+    std::optional<Result<OwnedFd>> answer;
+    opener_->open(socket, mapping,
+                  [&](Result<OwnedFd> opened) { answer.emplace(std::move(opened)); });
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (!answer && std::chrono::steady_clock::now() < end) {
+      io_.restart();
+      io_.run_for(std::chrono::milliseconds(5));
+    }
+    if (!answer) return Error{ETIMEDOUT, "no answer"};
+    return std::move(*answer);
+  }
+
+  boost::asio::io_context io_;
+  std::optional<MappingOpener> opener_;
+  pid_t helper_pid_ = -1;
+  void* shared_ = MAP_FAILED;
+  OwnedFd listener_, client_, accepted_;
+};
+
+TEST_F(MappingOpenerTest, OpensSharedAnonymousMemoryOfAClient) {
+  auto opened = open(accepted_.get(), mapping());
+  if (!opened.ok() && (opened.error().code == EPERM || opened.error().code == EACCES)) {
+    GTEST_SKIP() << "needs CAP_CHECKPOINT_RESTORE: " << opened.error().text;
+  }
+  ASSERT_TRUE(opened.ok()) << opened.error().text;
+  static_cast<uint8_t*>(shared_)[5] = 77;
+  uint8_t byte = 0;
+  EXPECT_EQ(::pread(opened->get(), &byte, 1, 5), 1);
+  EXPECT_EQ(byte, 77);
+}
+
+// The credentials of such a socket are those of the listener, who asked for nothing: a daemon in
+// the hands of an attacker could have the memory of any service opened to which it can connect.
+TEST_F(MappingOpenerTest, RefusesAConnectionThatTheDaemonOpened) {
+  const auto opened = open(client_.get(), mapping());
+  ASSERT_FALSE(opened.ok());
+  EXPECT_EQ(opened.error().text, "not a connection of a client");
+}
+
+TEST_F(MappingOpenerTest, RefusesWhatIsNoConnection) {
+  for (const OwnedFd& other : {OwnedFd(::memfd_create("lyre-test", MFD_CLOEXEC)),
+                               OwnedFd(::fcntl(listener_.get(), F_DUPFD_CLOEXEC, 0))}) {
+    const auto opened = open(other.get(), mapping());
+    ASSERT_FALSE(opened.ok());
+    EXPECT_EQ(opened.error().text, "not a connection of a client");
+  }
+}
+
+// The number of a process that has ended may mean another one.
+TEST_F(MappingOpenerTest, RefusesAClientThatHungUp) {
+  client_.reset();
+  const auto opened = open(accepted_.get(), mapping());
+  ASSERT_FALSE(opened.ok());
+  EXPECT_EQ(opened.error().code, ENOTCONN);
+}
+
+TEST_F(MappingOpenerTest, RefusesOtherMemory) {
+  const OwnedFd file(::memfd_create("lyre-test", MFD_CLOEXEC));
+  ASSERT_EQ(::ftruncate(file.get(), kSharedBytes), 0);
+  ASSERT_EQ(::mmap(shared_, kSharedBytes, PROT_READ, MAP_SHARED | MAP_FIXED, file.get(), 0),
+            shared_);
+  EXPECT_FALSE(open(accepted_.get(), mapping()).ok());
+  EXPECT_FALSE(open(accepted_.get(), {0, 0}).ok());
+}
+
+TEST_F(MappingOpenerTest, TheHelperKeepsWhatItNeedsOnly) {
+  EXPECT_FALSE(open(accepted_.get(), {0, 0}).ok());  // it has started
+  std::ifstream status("/proc/" + std::to_string(helper_pid_) + "/status");
+  Capabilities permitted = ~Capabilities{0};
+  for (std::string word; status >> word;) {
+    if (word != "CapPrm:") continue;
+    status >> word;
+    permitted = std::stoull(word, nullptr, 16);
+  }
+  EXPECT_EQ(permitted & ~kMappingHelperCapabilities, 0u);
+}
+
+TEST_F(MappingOpenerTest, ItsDeathIsAnAnswer) {
+  // Stopped first, so that a request is under way when it ends.
+  ASSERT_EQ(::kill(helper_pid_, SIGSTOP), 0);
+  std::optional<Result<OwnedFd>> pending;
+  opener_->open(accepted_.get(), mapping(),
+                [&](Result<OwnedFd> opened) { pending.emplace(std::move(opened)); });
+  ASSERT_EQ(::kill(helper_pid_, SIGKILL), 0);
+  const auto later = [&] { return open(accepted_.get(), mapping()); };
+  EXPECT_EQ(later().error().code, EPIPE);
+  ASSERT_TRUE(pending.has_value());
+  EXPECT_EQ(pending->error().code, EPIPE);
+  EXPECT_EQ(later().error().text, "the daemon's memory helper is not there");
+}
+
+}  // namespace
+}  // namespace lyre

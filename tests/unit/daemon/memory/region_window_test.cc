@@ -1,0 +1,129 @@
+#include "daemon/memory/region_window.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "daemon/base/owned_fd.h"
+
+namespace lyre {
+namespace {
+
+constexpr uint64_t kWindowPage = 4096;
+
+OwnedFd memory_of(uint64_t bytes, uint8_t fill) {
+  OwnedFd file(::memfd_create("lyre-test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  EXPECT_EQ(::ftruncate(file.get(), static_cast<off_t>(bytes)), 0);
+  const std::vector<uint8_t> content(bytes, fill);
+  EXPECT_EQ(::pwrite(file.get(), content.data(), bytes, 0), static_cast<ssize_t>(bytes));
+  return file;
+}
+
+struct RegionWindowTest : testing::Test {
+  void SetUp() override {
+    auto made = RegionWindow::reserve();
+    ASSERT_TRUE(made.ok()) << made.error().text;
+    window = std::move(*made);
+  }
+  uint8_t* map(const OwnedFd& file, uint64_t bytes, uint64_t offset = 0) {
+    auto mapped = window->map(file.get(), offset, bytes, kWindowPage);
+    EXPECT_TRUE(mapped.ok());
+    return mapped.ok() ? mapped.value() : nullptr;
+  }
+  std::unique_ptr<RegionWindow> window;
+};
+
+TEST_F(RegionWindowTest, NeighboursLieSideBySideAndAddressesAreUsedAgain) {
+  const OwnedFd file = memory_of(4 * kWindowPage, 1);
+  uint8_t* first = map(file, 3 * kWindowPage);
+  uint8_t* second = map(file, kWindowPage, 3 * kWindowPage);
+  uint8_t* third = map(file, 2 * kWindowPage);
+  EXPECT_EQ(second, first + 3 * kWindowPage);
+  EXPECT_EQ(third, second + kWindowPage);
+  window->unmap(second);
+  window->unmap(first);
+  EXPECT_EQ(map(file, 4 * kWindowPage), first);  // both holes became one
+  EXPECT_EQ(third[2 * kWindowPage - 1], 1);
+  EXPECT_EQ(window->mapped_count(), 2u);
+}
+
+/// As a system with pages of 64 KiB: what is no whole page there is an error, not the daemon's end.
+TEST(RegionWindowPages, AreThoseOfTheSystem) {
+  constexpr uint64_t kLarge = 65536;
+  auto window = RegionWindow::reserve(kLarge);
+  ASSERT_TRUE(window.ok()) << window.error().text;
+  const OwnedFd file = memory_of(2 * kLarge, 1);
+  const auto expect_refused = [&](uint64_t offset, uint64_t bytes, uint64_t page_bytes) {
+    const auto mapped = (*window)->map(file.get(), offset, bytes, page_bytes);
+    ASSERT_FALSE(mapped.ok()) << offset << " " << bytes << " " << page_bytes;
+    EXPECT_EQ(mapped.error().code, EINVAL);
+  };
+  expect_refused(0, 12288, 4096);
+  expect_refused(0, kLarge + 4096, kLarge);
+  expect_refused(4096, kLarge, kLarge);
+  expect_refused(0, 0, kLarge);
+  for (int i = 0; i < 2; ++i) {
+    const auto mapped = (*window)->map(file.get(), kLarge, kLarge, kLarge);
+    ASSERT_TRUE(mapped.ok()) << mapped.error().text;
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(mapped.value()) % kLarge, 0u);
+  }
+}
+
+TEST_F(RegionWindowTest, ReadsWhatTheOwnerWrites) {
+  const OwnedFd file = memory_of(kWindowPage, 1);
+  const uint8_t* base = map(file, kWindowPage);
+  const uint8_t byte = 9;
+  ASSERT_EQ(::pwrite(file.get(), &byte, 1, 100), 1);
+  EXPECT_EQ(base[100], 9);
+}
+
+TEST_F(RegionWindowTest, AReadOnlyDescriptorWillDo) {
+  const OwnedFd file = memory_of(kWindowPage, 3);
+  const std::string path = "/proc/self/fd/" + std::to_string(file.get());
+  const OwnedFd reader(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  EXPECT_EQ(map(reader, kWindowPage)[7], 3);
+}
+
+TEST_F(RegionWindowTest, PagesThatVanishBecomeZerosAndAreReportedOnce) {
+  const OwnedFd file = memory_of(8 * kWindowPage, 5);
+  const OwnedFd other = memory_of(kWindowPage, 6);
+  const volatile uint8_t* robbed = map(file, 8 * kWindowPage);
+  const volatile uint8_t* neighbour = map(other, kWindowPage);
+  EXPECT_EQ(window->take_faulted(), nullptr);
+  ASSERT_EQ(::ftruncate(file.get(), static_cast<off_t>(kWindowPage)), 0);
+  EXPECT_EQ(robbed[5 * kWindowPage], 0);  // without the window's handler the process ends here
+  EXPECT_EQ(robbed[7 * kWindowPage], 0);
+  EXPECT_EQ(neighbour[0], 6);
+  EXPECT_EQ(window->take_faulted(), robbed);
+  EXPECT_EQ(window->take_faulted(), nullptr);
+  window->unmap(const_cast<uint8_t*>(robbed));
+}
+
+TEST_F(RegionWindowTest, AFaultElsewhereStillEndsTheProcess) {
+  const OwnedFd file = memory_of(kWindowPage, 5);
+  void* base = ::mmap(nullptr, kWindowPage, PROT_READ, MAP_SHARED, file.get(), 0);
+  ASSERT_NE(base, MAP_FAILED);
+  ASSERT_EQ(::ftruncate(file.get(), 0), 0);
+  EXPECT_DEATH(std::fprintf(stderr, "%d", *static_cast<volatile uint8_t*>(base)), "");
+  ::munmap(base, kWindowPage);
+}
+
+TEST_F(RegionWindowTest, WhatCannotBeMappedLeavesNoHole) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const OwnedFd reader(ends[0]), writer(ends[1]);
+  EXPECT_FALSE(window->map(reader.get(), 0, kWindowPage, kWindowPage).ok());
+  const OwnedFd file = memory_of(kWindowPage, 1);
+  uint8_t* first = map(file, kWindowPage);
+  EXPECT_EQ(map(file, kWindowPage), first + kWindowPage);
+  EXPECT_EQ(window->mapped_count(), 2u);
+}
+
+}  // namespace
+}  // namespace lyre

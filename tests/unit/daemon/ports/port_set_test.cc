@@ -1,0 +1,204 @@
+#include "daemon/ports/port_set.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "stack/base/ipv6_address.h"
+#include "tests/unit/daemon/captured_log.h"
+#include "tests/unit/daemon/fake_workers.h"
+#include "tests/unit/daemon/sim_backend.h"
+
+namespace lyre {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kTwoPorts[] =
+    "[[port]]\nname = \"rail0\"\ndevice = \"sim0\"\naddress = \"10.9.0.1/24\"\n"
+    "[[port]]\nname = \"rail1\"\ndevice = \"sim1\"\nmtu = 9000\n"
+    "address = [\"10.9.1.1/24\", \"fd00:9::1/64\"]\n";
+
+Config config_of(const std::string& text) {
+  auto config = parse_config(text, "f.toml");
+  EXPECT_TRUE(config.ok()) << config.error().text;
+  return *config;
+}
+
+class PortSetTest : public ::testing::Test {
+ protected:
+  explicit PortSetTest(const std::string& text = kTwoPorts) : config_(config_of(text)) {}
+
+  Status open() { return ports_.open(backend_, memories_); }
+
+  const Config config_;
+  SimBackend::Ports states_;
+  SimBackend backend_{states_};
+  io::sim::Memory memory_a_{{.rx_slots = 16, .frame_bytes = 9018}};
+  io::sim::Memory memory_b_{{.rx_slots = 16, .frame_bytes = 9018}};
+  std::vector<io::PacketMemory*> memories_{&memory_a_, &memory_b_};
+  PortSet ports_{config_};
+};
+
+TEST_F(PortSetTest, OpensEachPortAsTheConfigurationHasIt) {
+  ASSERT_TRUE(open().ok());
+  ASSERT_EQ(ports_.count(), 2u);
+  EXPECT_EQ(states_[1]->options.device, "sim1");
+  EXPECT_EQ(states_[1]->options.index, 1);
+  EXPECT_EQ(states_[1]->options.mtu_bytes, 9000u);
+  EXPECT_EQ(ports_.summary(), "rail0 10.9.0.1, rail1 10.9.1.1");
+}
+
+TEST(PortSetNeighboursTest, FollowTheSizeOfTheNetworksOrTheConfiguration) {
+  const std::string port = "[[port]]\nname = \"p\"\ndevice = \"sim0\"\n";
+  const auto neighbours_of = [&](const std::string& keys) {
+    const Config config = config_of(port + keys);
+    SimBackend::Ports states;
+    SimBackend backend(states);
+    io::sim::Memory memory({.rx_slots = 16, .frame_bytes = 1518});
+    std::vector<io::PacketMemory*> memories{&memory};
+    PortSet ports(config);
+    EXPECT_TRUE(ports.open(backend, memories).ok());
+    return ports.bindings(0).at(0).neighbours_max;
+  };
+  EXPECT_EQ(neighbours_of("address = \"10.9.0.1/24\"\n"), 1024u + 256u);
+  EXPECT_EQ(neighbours_of("address = [\"10.9.0.1/24\", \"10.16.0.1/20\"]\n"), 1024u + 256u + 4096u);
+  EXPECT_EQ(neighbours_of("address = \"10.9.0.1/8\"\n"), 16384u);
+  EXPECT_EQ(neighbours_of("address = \"fd00::1/64\"\n"), 16384u);
+  EXPECT_EQ(neighbours_of("address = \"10.9.0.1/8\"\nneighbours = 200\n"), 200u);
+}
+
+TEST_F(PortSetTest, EachWorkerHasAQueueOfEachPort) {
+  ASSERT_TRUE(open().ok());
+  const auto first = ports_.bindings(0);
+  const auto second = ports_.bindings(1);
+  ASSERT_EQ(first.size(), 2u);
+  EXPECT_NE(first[0].io, second[0].io);
+  EXPECT_EQ(first[1].addresses.size(), 2u) << "the worker derives the link-local one itself";
+  EXPECT_EQ(first[1].mtu_bytes, 9000u);
+  EXPECT_EQ(ports_.queues(1), (std::vector<io::PacketIo*>{second[0].io, second[1].io}));
+}
+
+TEST_F(PortSetTest, APortWithIpv6HasALinkLocalAddressAndItsGroups) {
+  ASSERT_TRUE(open().ok());
+  EXPECT_EQ(ports_.addresses_of(0).size(), 1u);
+  EXPECT_TRUE(states_[0]->groups.empty());
+  const auto addresses = ports_.addresses_of(1);
+  ASSERT_EQ(addresses.size(), 3u);
+  EXPECT_TRUE(is_ipv6_link_local(addresses[2].address));
+  EXPECT_EQ(states_[1]->groups.size(), 3u) << "two solicited-node groups and all nodes";
+}
+
+TEST_F(PortSetTest, ClientsAndReadersOfTheStatsSeeTheSame) {
+  ASSERT_TRUE(open().ok());
+  const auto infos = ports_.infos();
+  auto stats = StatsSegment::create({.daemon_name = "t", .worker_count = 2, .port_count = 2});
+  ASSERT_TRUE(stats.ok());
+  ports_.show(*stats);
+  EXPECT_STREQ(infos[1].name, "rail1");
+  EXPECT_STREQ(stats->port(1).name, "rail1");
+  EXPECT_STREQ(stats->port(1).device, "sim1");
+  EXPECT_EQ(stats->port(1).address_count, infos[1].address_count);
+  EXPECT_EQ(stats->port(1).is_link_up.load(), 1u);
+}
+
+TEST_F(PortSetTest, SpeedsAreThoseOfTheNicAndReadAgainWhenItsLinkComesUp) {
+  ASSERT_TRUE(open().ok());
+  auto stats = StatsSegment::create({.daemon_name = "t", .worker_count = 2, .port_count = 2});
+  ASSERT_TRUE(stats.ok());
+  states_[0]->is_up = false;
+  ports_.show(*stats);
+  EXPECT_EQ(stats->port(0).speed_mbps.load(), 0u);
+  FakeWorkers workers(2);
+  LinkWatch watch(workers, ports_.links(*stats));
+  states_[0]->is_up = true;
+  states_[0]->speed = {.port_mbps = 25'000, .flow_mbps = 5'000};
+  watch.look();
+  EXPECT_EQ(stats->port(0).speed_mbps.load(), 25'000u);
+  EXPECT_EQ(stats->port(0).flow_mbps.load(), 5'000u);
+  EXPECT_EQ(ports_.infos()[0].speed_mbps, 25'000u);
+  EXPECT_EQ(ports_.infos()[0].flow_mbps, 5'000u);
+}
+
+TEST_F(PortSetTest, TheStateOfADeviceIsShown) {
+  ASSERT_TRUE(open().ok());
+  auto stats = StatsSegment::create({.daemon_name = "t", .worker_count = 2, .port_count = 2});
+  ASSERT_TRUE(stats.ok());
+  CapturedLog log;
+  for (const auto state :
+       {io::PortState::kRunning, io::PortState::kResetting, io::PortState::kRecovering,
+        io::PortState::kAway, io::PortState::kDraining, io::PortState::kRunning}) {
+    states_[1]->state = state;
+    ports_.look_after_devices(*stats, seconds(1));
+    EXPECT_EQ(stats->port(1).state.load(), static_cast<uint32_t>(state));
+    EXPECT_EQ(stats->port(0).state.load(), 0u);
+  }
+  EXPECT_EQ(states_[0]->looks, 6);
+  for (const char* news : {"asks for a reset", "resets itself", "is away", "frees nothing",
+                           "port rail1: the device runs again"}) {
+    EXPECT_TRUE(log.has(news)) << news;
+  }
+}
+
+struct PortSetWithSpeeds : PortSetTest {
+  PortSetWithSpeeds()
+      : PortSetTest(
+            "[[port]]\nname = \"rail0\"\ndevice = \"sim0\"\naddress = \"10.9.0.1/24\"\n"
+            "speed_mbps = 50000\nflow_mbps = 10000\n") {}
+};
+
+TEST_F(PortSetWithSpeeds, TheConfigurationKnowsBetter) {
+  ASSERT_TRUE(open().ok());
+  states_[0]->speed = {.port_mbps = 25'000, .flow_mbps = 5'000};
+  EXPECT_EQ(ports_.infos()[0].speed_mbps, 50'000u);
+  EXPECT_EQ(ports_.infos()[0].flow_mbps, 10'000u);
+}
+
+TEST_F(PortSetTest, OnlyPortsThatNeedItAreRestarted) {
+  ASSERT_TRUE(open().ok());
+  EXPECT_FALSE(ports_.must_suspend());
+  states_[1]->needs_restart = true;
+  EXPECT_TRUE(ports_.must_suspend());
+  ports_.suspend();
+  EXPECT_FALSE(ports_.must_suspend());
+  ports_.restart();
+  EXPECT_TRUE(ports_.must_resume());
+  ports_.resume();
+  EXPECT_FALSE(ports_.must_resume());
+  EXPECT_EQ(states_[0]->steps, "");
+  EXPECT_EQ(states_[1]->steps, "src");
+}
+
+TEST_F(PortSetTest, APortThatCannotBeRestartedStaysSuspendedAndTheLogSaysItOnce) {
+  ASSERT_TRUE(open().ok());
+  states_[1]->needs_restart = true;
+  states_[1]->can_restart = false;
+  states_[1]->state = io::PortState::kResetting;
+  CapturedLog log;
+  ports_.suspend();
+  ports_.restart();
+  ports_.suspend();
+  ports_.restart();
+  EXPECT_FALSE(ports_.must_resume());
+  EXPECT_FALSE(ports_.must_suspend());
+  EXPECT_EQ(log.count("port rail1: sim: cannot be opened"), 1u);
+  states_[1]->can_restart = true;
+  ports_.restart();
+  ports_.resume();
+  EXPECT_EQ(states_[1]->steps, "srrrc");
+}
+
+class PortSetWithoutDevice : public PortSetTest {
+ protected:
+  PortSetWithoutDevice()
+      : PortSetTest("[[port]]\nname = \"a\"\ndevice = \"none\"\naddress = \"10.9.0.1/24\"\n") {}
+};
+
+TEST_F(PortSetWithoutDevice, TheComplaintNamesLineAndPort) {
+  const Status status = open();
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, ENODEV);
+  EXPECT_THAT(status.error().text, HasSubstr("f.toml:1: port 'a': none: is not there"));
+}
+
+}  // namespace
+}  // namespace lyre

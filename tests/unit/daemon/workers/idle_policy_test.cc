@@ -1,0 +1,90 @@
+#include "daemon/workers/idle_policy.h"
+
+#include <gtest/gtest.h>
+
+#include "daemon/base/daemon_limits.h"
+
+namespace lyre {
+namespace {
+
+using Action = IdlePolicy::Action;
+
+TEST(IdlePolicy, BusyNeverPauses) {
+  IdlePolicy policy(IdleMode::kBusy, micros(50));
+  EXPECT_EQ(policy.after_turn(0, seconds(1), kNever).action, Action::kPoll);
+  EXPECT_EQ(policy.after_turn(0, seconds(99), kNever).action, Action::kPoll);
+}
+
+TEST(IdlePolicy, AdaptiveYieldsAtOnceAndSleepsAfterItsSpin) {
+  IdlePolicy policy(IdleMode::kAdaptive, micros(50));
+  EXPECT_EQ(policy.after_turn(3, seconds(1), kNever).action, Action::kPoll);
+  EXPECT_EQ(policy.after_turn(0, seconds(1) + micros(1), kNever).action, Action::kYield);
+  EXPECT_EQ(policy.after_turn(0, seconds(1) + micros(49), kNever).action, Action::kYield);
+  const auto decision = policy.after_turn(0, seconds(1) + micros(50), kNever);
+  EXPECT_EQ(decision.action, Action::kSleep);
+  EXPECT_EQ(decision.sleep, kSleepMax);
+}
+
+TEST(IdlePolicy, UnsureSleepsGrowToTheirBoundAndStartAgainAfterWork) {
+  IdlePolicy policy(IdleMode::kAdaptive, nanos(0));
+  Nanos now = seconds(1);
+  policy.after_turn(1, now, kNever);
+  EXPECT_EQ(policy.after_turn(0, now, kNever).unsure_sleep, kUnsureSleepMin);
+  EXPECT_EQ(policy.after_turn(0, now, kNever).unsure_sleep, kUnsureSleepMin * 2);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_LE(policy.after_turn(0, now, kNever).unsure_sleep, kUnsureSleepMax);
+  }
+  now += seconds(1);
+  for (int i = 0; i < 20; ++i) policy.after_turn(0, now, kNever);
+  EXPECT_EQ(policy.after_turn(0, now, kNever).unsure_sleep, kUnsureSleepIdle);
+  policy.after_turn(1, now, kNever);
+  EXPECT_EQ(policy.after_turn(0, now, kNever).unsure_sleep, kUnsureSleepMin);
+}
+
+TEST(IdlePolicy, AdaptiveSleepsInsteadOfYieldingWhileSomebodyComputesOnItsCore) {
+  IdlePolicy policy(IdleMode::kAdaptive, micros(50));
+  Nanos now = seconds(1);
+  policy.after_turn(1, now, kNever);
+  now += micros(1);
+  EXPECT_EQ(policy.after_turn(0, now, kNever).action, Action::kYield);
+  now += millis(3);  // the yield took a slice
+  EXPECT_EQ(policy.after_turn(1, now, kNever).action, Action::kPoll);
+  now += micros(1);
+  EXPECT_EQ(policy.after_turn(0, now, kNever).action, Action::kSleep);
+  // What is due at once is waited for by polling: a yield would give a slice away.
+  EXPECT_EQ(policy.after_turn(0, now, now + micros(2)).action, Action::kPoll);
+  now += CoreContention::kMemoryMax;
+  policy.after_turn(1, now, kNever);
+  now += micros(1);
+  EXPECT_EQ(policy.after_turn(0, now, kNever).action, Action::kYield);
+}
+
+TEST(IdlePolicy, TimeInASleepIsNoYield) {
+  IdlePolicy policy(IdleMode::kAdaptive, nanos(0));
+  EXPECT_EQ(policy.after_turn(0, seconds(1), kNever).action, Action::kSleep);
+  policy.after_turn(1, seconds(2), kNever);
+  EXPECT_EQ(policy.after_turn(0, seconds(2), seconds(2) + micros(1)).action, Action::kYield);
+}
+
+TEST(IdlePolicy, UnsureSleepsStayShortAfterWorkWhileSomebodyComputes) {
+  IdlePolicy policy(IdleMode::kAdaptive, micros(50));
+  Nanos now = seconds(1);
+  policy.after_turn(1, now, kNever);
+  policy.after_turn(0, now + micros(1), kNever);
+  now += millis(3);
+  policy.after_turn(1, now, kNever);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(policy.after_turn(0, now + micros(i), kNever).unsure_sleep, kUnsureSleepContended);
+  }
+  EXPECT_EQ(policy.after_turn(0, now + kUnsureContendedFor, kNever).unsure_sleep, kUnsureSleepMin);
+}
+
+TEST(IdlePolicy, NeverSleepsPastADeadline) {
+  IdlePolicy policy(IdleMode::kAdaptive, nanos(0));
+  EXPECT_EQ(policy.after_turn(0, seconds(1), seconds(1) + millis(3)).sleep, millis(3));
+  EXPECT_EQ(policy.after_turn(0, seconds(1), seconds(1) + micros(2)).action, Action::kYield);
+  EXPECT_EQ(policy.after_turn(0, seconds(1), millis(1)).action, Action::kYield);
+}
+
+}  // namespace
+}  // namespace lyre

@@ -1,0 +1,80 @@
+#include "daemon/workers/queue_waits.h"
+
+#include <gtest/gtest.h>
+
+namespace lyre {
+namespace {
+
+using io::Arming;
+
+class WaitingQueue final : public io::PacketIo {
+ public:
+  size_t rx_burst(std::span<io::PacketBuf*>) override { return 0; }
+  size_t tx_burst(std::span<io::PacketBuf* const>) override { return 0; }
+  void reclaim() override {}
+  size_t tx_held() const override { return 0; }
+  const io::IoCapabilities& capabilities() const override { return capabilities_; }
+  io::IoCounters counters() const override { return {}; }
+  bool is_link_up() const override { return true; }
+  int wait_fd() const override { return -1; }
+  Arming arm() override {
+    is_armed = true;
+    return finds;
+  }
+  void disarm(io::Woken woken) override {
+    is_armed = false;
+    ++(woken == io::Woken::kByPackets ? told : untold);
+  }
+
+  Arming finds = Arming::kArmed;
+  bool is_armed = false;
+  int told = 0;
+  int untold = 0;
+
+ private:
+  io::IoCapabilities capabilities_;
+};
+
+class QueueWaitsTest : public ::testing::Test {
+ protected:
+  WaitingQueue first_, second_;
+  QueueWaits waits_{{&first_, &second_}};
+};
+
+TEST_F(QueueWaitsTest, TheLeastSureQueueDecides) {
+  EXPECT_EQ(waits_.arm(), Arming::kArmed);
+  first_.finds = Arming::kUnsure;
+  EXPECT_EQ(waits_.arm(), Arming::kUnsure);
+  EXPECT_TRUE(second_.is_armed);
+  second_.finds = Arming::kPackets;
+  EXPECT_EQ(waits_.arm(), Arming::kPackets);
+}
+
+TEST_F(QueueWaitsTest, AnEventDisarmsItsQueueAndWorkDisarmsAll) {
+  waits_.arm();
+  waits_.on_event(1);
+  EXPECT_EQ(second_.told, 1);
+  EXPECT_TRUE(first_.is_armed);
+  waits_.disarm(io::Woken::kByOthers);
+  EXPECT_EQ(first_.untold, 1);
+  EXPECT_FALSE(first_.is_armed);
+  waits_.disarm(io::Woken::kByOthers);
+  EXPECT_EQ(first_.untold, 1) << "queues that are not armed are left alone";
+}
+
+// A queue that was armed before another one had packets must not stay armed.
+TEST_F(QueueWaitsTest, QueuesArmedInVainAreDisarmed) {
+  second_.finds = Arming::kPackets;
+  waits_.arm();
+  waits_.disarm(io::Woken::kByOthers);
+  EXPECT_FALSE(first_.is_armed);
+  EXPECT_FALSE(second_.is_armed);
+}
+
+TEST_F(QueueWaitsTest, AWorkerWithoutPortsSleepsLong) {
+  QueueWaits none{{}};
+  EXPECT_EQ(none.arm(), Arming::kArmed);
+}
+
+}  // namespace
+}  // namespace lyre
