@@ -146,7 +146,7 @@ class Domains(unittest.TestCase):
         self.folder = tempfile.mkdtemp(prefix="lyre-", dir="/tmp")
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         os.chmod(self.folder, 0o755)
-        self.lyre = shutil.copy(self.liblyre, os.path.join(self.folder, "liblyre.so"))
+        self.client_library = shutil.copy(self.liblyre, os.path.join(self.folder, "liblyre.so"))
         os.mkdir(os.path.join(self.folder, "wire"), 0o700)
         self.admin, self.own, self.other = (self.path(f"{name}.sock")
                                             for name in ("admin", "own", "other"))
@@ -219,7 +219,7 @@ class Domains(unittest.TestCase):
         kept = []
 
         def action():
-            kept.append(Client(self.lyre, path))
+            kept.append(Client(self.client_library, path))
             kept[0].transfer("10.9.0.1:7000")
             return "received"
 
@@ -292,7 +292,7 @@ class Domains(unittest.TestCase):
 
         def attempt():
             try:
-                Client(self.lyre, self.own)
+                Client(self.client_library, self.own)
             except OSError as error:
                 return str(error)
             return "attached"
@@ -301,7 +301,7 @@ class Domains(unittest.TestCase):
         self.assertIn(f"uid {STRANGER_ID} gid {STRANGER_ID}: refused: no member of the domain "
                       "'own'", self.said())
         with self.assertRaises(OSError):
-            Client(self.lyre, self.admin)
+            Client(self.client_library, self.admin)
         self.assertIn("this socket is the administrator's", self.said())
         self.assertEqual(0o600, os.stat(self.admin).st_mode & 0o777)
 
@@ -310,12 +310,12 @@ class Domains(unittest.TestCase):
         kept = []
 
         def own():
-            kept.append(Client(self.lyre, self.own))
+            kept.append(Client(self.client_library, self.own))
             low = kept[0].listen("10.9.0.1:1023")
             return [low, isinstance(kept[0].listen("10.9.0.1:7000"), ctypes.c_void_p)]
 
         def other():
-            kept.append(Client(self.lyre, self.other))
+            kept.append(Client(self.client_library, self.other))
             return [kept[0].listen("10.9.0.1:8000"), kept[0].error_of("10.9.0.1:7000")]
 
         self.assertEqual([ADDRNOTAVAIL, True], self.as_user(OWNER_ID, own))
