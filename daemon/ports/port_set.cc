@@ -26,6 +26,12 @@ uint32_t neighbours_of(const PortConfig& config) {
   return static_cast<uint32_t>(std::min(hosts, kNeighboursAtMost));
 }
 
+std::vector<IpAddress> own_addresses(const PortConfig& config) {
+  std::vector<IpAddress> out;
+  for (const Cidr& own : config.addresses) out.push_back(own.address);
+  return out;
+}
+
 }  // namespace
 
 Status PortSet::open(io::Backend& backend, std::span<io::PacketMemory* const> memories) {
@@ -33,6 +39,7 @@ Status PortSet::open(io::Backend& backend, std::span<io::PacketMemory* const> me
     const io::PortOptions options{.device = config.device,
                                   .index = static_cast<uint8_t>(ports_.size()),
                                   .mtu_bytes = config.mtu_bytes,
+                                  .addresses = own_addresses(config),
                                   .is_trusted = config.is_trusted};
     auto port = backend.open_port(options, memories);
     if (!port.ok()) {

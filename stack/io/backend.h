@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "stack/base/ip_address.h"
 #include "stack/base/nanos.h"
 #include "stack/base/result.h"
 #include "stack/io/packet_io.h"
@@ -28,6 +29,9 @@ struct PortOptions {
   std::string device;  ///< the backend's name for it: examples are in stack/io/dpdk/environment.h
   uint8_t index = 0;   ///< goes into PacketBuf::port
   uint32_t mtu_bytes = 1500;
+  /// The port's own: a port that shares an interface with the kernel takes the packets of these and
+  /// leaves it the others. Empty: it takes all.
+  std::vector<IpAddress> addresses;
   /// The link cannot corrupt packets and the peer is trusted: received checksums count as correct.
   /// A port whose peer is another such daemon does not compute them either.
   bool is_trusted = false;

@@ -44,7 +44,8 @@ class Bed:
     the caller then runs a Bridge.
     """
 
-    def __init__(self, wire=None, sections=None, mtu=1500, addresses=None, kernel_addresses=()):
+    def __init__(self, wire=None, sections=None, mtu=1500, addresses=None, kernel_addresses=(),
+                 driver="net_af_packet"):
         self.folder = scratch_folder()
         self._kernel_addresses = kernel_addresses
         self.wire = wire or VethPair(OFFLOADS, mtu)
@@ -52,7 +53,7 @@ class Bed:
         self._peer = os.path.join(os.path.abspath(options.build), "tests", "interop", "lyre_peer")
         self.daemon = Daemon(
             self.programs,
-            Settings("lyre", f"net_af_packet0,iface={VethPair.device}",
+            Settings("lyre", f"{driver}0,iface={VethPair.device}",
                      addresses or lyre_addresses(), cores()[1], mtu,
                      sections or {"tcp": TIMEOUTS}),
             self.folder, self.wire.inside(self.wire.left))

@@ -137,10 +137,24 @@ Status EthernetPort::attach_virtual() {
   if (rte_eth_dev_get_port_by_name(args_.name().c_str(), &known) == 0) {
     return Error{EEXIST, args_.name() + ": is already open; give each port its own number"};
   }
+  if (Status done = leave_others_to_kernel(); !done) return done;
   const auto queues = static_cast<uint32_t>(memories_.size());
   if (Status done = prepare_virtual_device(args_, options_.mtu_bytes, queues); !done) return done;
   const int rc = rte_dev_probe(args_.text().c_str());
   if (rc != 0) return dpdk_error(args_.name() + ": cannot be made (" + args_.text() + ")", rc);
+  return Ok{};
+}
+
+/// The driver's own program takes every packet of the interface from the kernel.
+Status EthernetPort::leave_others_to_kernel() {
+  constexpr std::string_view kProgram = "xdp_prog";
+  if (args_.driver() != "net_af_xdp" || options_.addresses.empty() || args_.has(kProgram)) {
+    return Ok{};
+  }
+  auto program = XdpProgram::make(options_.addresses);
+  if (!program) return Error{program.error().code, args_.name() + ": " + program.error().text};
+  xdp_program_ = std::move(*program);
+  args_.set_default(kProgram, xdp_program_.path());
   return Ok{};
 }
 

@@ -14,6 +14,7 @@
 #include "stack/io/dpdk/queue.h"
 #include "stack/io/dpdk/rx_wait.h"
 #include "stack/io/dpdk/tx_watch.h"
+#include "stack/io/dpdk/xdp_program.h"
 
 struct rte_device;
 
@@ -53,6 +54,7 @@ class EthernetPort final : public Port {
   void close_device();
   Status attach();
   Status attach_virtual();
+  Status leave_others_to_kernel();
   Status attach_dma();
   Status check_interface();
   Status start();
@@ -76,6 +78,7 @@ class EthernetPort final : public Port {
 
   const PortOptions options_;
   DeviceArgs args_;
+  XdpProgram xdp_program_;  ///< of a port on a kernel interface, by AF_XDP
   const bool is_memif_client_;
   DmaMap& dma_map_;
   const DriverQuirks* quirks_ = nullptr;

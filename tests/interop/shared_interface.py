@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""Lyre and the kernel on one interface, by AF_XDP: each gets the packets of its own addresses."""
+
+import concurrent.futures
+import subprocess
+import unittest
+
+import bed
+import processes
+import transfer
+
+# The kernel's own, on Lyre's side of the wire.
+HOST, HOST6 = "10.9.2.3", "fd00:9:2::3"
+LYRE_PORT, HOST_PORT = 5201, 5202
+PINGS = 40
+PING_INTERVAL_S = 0.05
+TIMEOUT_S = 60
+
+
+def host():
+    return HOST if bed.options.family == 4 else HOST6
+
+
+class SharedInterfaceTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.bed = bed.Bed(driver="net_af_xdp")
+        cls.enterClassContext(cls.bed)
+        cls.bed.wire.give_address(cls.bed.wire.left, host())
+
+    def perf(self, server, client, address, port, direction):
+        count = bed.options.mib << 20
+        asked, served = transfer.run(
+            server("perf", "server", "--listen", f":{port}", "--once", "--json"),
+            client("perf", "client", bed.endpoint(address, port), "--bytes", str(count),
+                   "--direction", direction, "--verify", "--json"), TIMEOUT_S)
+        transfer.check_sides(asked, served, count)
+
+    def by_host(self, *arguments):
+        """A command of the lyre tool over the kernel's TCP, on Lyre's side of the wire."""
+        command = [self.bed.programs.lyre, *arguments, "--kernel"]
+        return self.bed.wire.inside(self.bed.wire.left, *command), None
+
+    def pings_lost(self):
+        ping = self.bed.in_kernel("ping", "-q", "-c", str(PINGS), "-i", str(PING_INTERVAL_S),
+                                  "-W", "5", host())
+        done = processes.run(ping, TIMEOUT_S, capture_output=True)
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        return PINGS - int(done.stdout.split(" packets transmitted, ")[1].split()[0])
+
+    def test_both_transfer_and_the_kernel_answers_pings(self):
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            running = [
+                pool.submit(self.perf, self.bed.by_kernel, self.bed.by_lyre, bed.kernel(),
+                            LYRE_PORT, "both"),
+                pool.submit(self.perf, self.by_host, self.bed.by_kernel, host(), HOST_PORT,
+                            "both")]
+            self.assertEqual(0, self.pings_lost())
+            for job in running:
+                job.result(TIMEOUT_S)
+
+    def test_the_kernel_resolves_by_itself(self):
+        """A neighbour that the kernel has forgotten is found again, in both directions."""
+        for name, peer in ((self.bed.wire.left, bed.kernel()), (self.bed.wire.right, host())):
+            self.bed.wire.run(name, "ip", "neigh", "flush", "all")
+            ping = self.bed.wire.inside(name, "ping", "-q", "-c", "1", "-W", "5", peer)
+            self.assertEqual(0, subprocess.run(ping, stdout=subprocess.DEVNULL, timeout=TIMEOUT_S,
+                                               check=False).returncode)
+
+    def test_lyre_answers_where_the_kernel_has_no_address(self):
+        ping = self.bed.in_kernel("ping", "-q", "-c", "1", "-W", "5", bed.lyre())
+        self.assertEqual(0, subprocess.run(ping, stdout=subprocess.DEVNULL, timeout=TIMEOUT_S,
+                                           check=False).returncode)
+
+
+if __name__ == "__main__":
+    bed.main()
