@@ -1,6 +1,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
 #include "tools/lyre/options.h"
@@ -10,9 +11,10 @@ namespace lyre::tools {
 
 /// `lyre clients`: what each client has of what the daemon has for all of them, and its limits.
 /// Fails: throws Failure.
-void run_clients(const GlobalOptions& globals);
+void run_clients(const GlobalOptions& globals, std::optional<double> watch_s);
 
-std::string clients_text(const Snapshot& snapshot);
-nlohmann::ordered_json clients_json(const Snapshot& snapshot);
+/// With the rates of its open sessions since `earlier` where that is given.
+std::string clients_text(const Snapshot& snapshot, const Snapshot* earlier);
+nlohmann::ordered_json clients_json(const Snapshot& snapshot, const Snapshot* earlier);
 
 }  // namespace lyre::tools

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "tools/lyre/json_document.h"
 #include "tools/lyre/telemetry_file.h"
 #include "tools/lyre/text_table.h"
 #include "tools/lyre/units.h"
@@ -169,7 +170,7 @@ nlohmann::ordered_json comm_json(const CommsSnapshot& snapshot, const CommsSnaps
   if (view.peer_rank >= 0) out["peer_rank"] = view.peer_rank;
   if (view.channel >= 0) out["channel"] = view.channel;
   if (const std::optional<double> rate = rate_of(snapshot, earlier, pid, view)) {
-    out["bits_per_second"] = *rate;
+    out["bits_per_s"] = *rate;
   }
   return out;
 }
@@ -180,12 +181,12 @@ int64_t monotonic_ns() {
       .count();
 }
 
-void print(const GlobalOptions& globals, const CommsSnapshot& snapshot,
+void print(const GlobalOptions& globals, bool is_watch, const CommsSnapshot& snapshot,
            const CommsSnapshot* earlier) {
   if (globals.is_json) {
-    std::cout << comms_json(snapshot, earlier).dump(2) << std::endl;
+    std::cout << json_text(document_of(comms_json(snapshot, earlier)), is_watch) << std::flush;
   } else {
-    std::cout << comms_text(snapshot, earlier) << std::flush;
+    std::cout << comms_text(snapshot, earlier) << (is_watch ? "\n" : "") << std::flush;
   }
 }
 
@@ -243,9 +244,9 @@ void run_comms(const GlobalOptions& globals, const std::string& directory,
   do {
     std::this_thread::sleep_for(pause);
     CommsSnapshot snapshot = read_comms(directory, monotonic_ns());
-    print(globals, snapshot, &earlier);
+    print(globals, watch_s.has_value(), snapshot, &earlier);
     earlier = std::move(snapshot);
-  } while (watch_s);
+  } while (watch_s && std::cout);
 }
 
 }  // namespace lyre::tools

@@ -1,19 +1,16 @@
 #include "tools/lyre/sessions.h"
 
 #include <array>
-#include <chrono>
 #include <cstring>
-#include <iostream>
 #include <nlohmann/json.hpp>
-#include <thread>
+#include <utility>
 
+#include "tools/lyre/look.h"
 #include "tools/lyre/session_table.h"
 #include "tools/lyre/units.h"
 
 namespace lyre::tools {
 namespace {
-
-constexpr std::chrono::seconds kRateInterval{1};
 
 constexpr std::array<const char*, 10> kStateNames = {
     "CLOSED",     "SYN-SENT",   "SYN-RECEIVED", "ESTABLISHED", "FIN-WAIT-1",
@@ -28,11 +25,6 @@ bool is_same_connection(const channel::SessionView& a, const channel::SessionVie
   return a.opened_unix_ns == b.opened_unix_ns && a.local_port == b.local_port &&
          a.remote_port == b.remote_port && a.worker == b.worker &&
          std::memcmp(a.remote_address, b.remote_address, sizeof a.remote_address) == 0;
-}
-
-double bits_per_second(uint64_t before, uint64_t after, int64_t interval_ns) {
-  if (interval_ns <= 0 || after < before) return 0;
-  return 8e9 * static_cast<double>(after - before) / static_cast<double>(interval_ns);
 }
 
 std::string percent(double part) {
@@ -149,34 +141,6 @@ std::string text_of(const Snapshot& snapshot, const Snapshot* earlier,
   return out;
 }
 
-void print(const GlobalOptions& globals, const SessionOptions& options, Snapshot snapshot,
-           const Snapshot* earlier) {
-  const uint32_t time_waits = keep_wanted(snapshot, options.filter, earlier);
-  if (globals.is_json) {
-    // One document a line, for programs that read a watch line by line.
-    std::cout << sessions_json(snapshot, earlier).dump(options.watch_s ? -1 : 2) << std::endl;
-  } else {
-    std::cout << text_of(snapshot, earlier, options, time_waits) << std::flush;
-  }
-}
-
-Snapshot look(const GlobalOptions& globals) {
-  return StatsSegment(globals.socket_or_default()).look();
-}
-
-/// Prints after each interval, until the command is interrupted. The segment is opened each time,
-/// because a mapped segment no longer changes when its daemon has ended.
-/// Fails: throws Failure when there is no daemon.
-void watch(const GlobalOptions& globals, const SessionOptions& options) {
-  for (Snapshot earlier = look(globals);;) {
-    std::this_thread::sleep_for(std::chrono::duration<double>(*options.watch_s));
-    Snapshot now = look(globals);
-    print(globals, options, now, &earlier);
-    if (!globals.is_json) std::cout << std::endl;
-    earlier = std::move(now);
-  }
-}
-
 }  // namespace
 
 const char* session_state_name(const channel::SessionView& view) {
@@ -209,8 +173,8 @@ SessionRates rates_of(const channel::SessionView& view, const Snapshot* earlier)
     }
   }
   const int64_t interval_ns = view.updated_unix_ns - since_ns;
-  return {bits_per_second(sent, view.bytes_sent, interval_ns),
-          bits_per_second(received, view.bytes_received, interval_ns)};
+  return {8 * per_second(sent, view.bytes_sent, interval_ns),
+          8 * per_second(received, view.bytes_received, interval_ns)};
 }
 
 std::string sessions_text(const Snapshot& snapshot, const Snapshot* earlier) {
@@ -234,7 +198,7 @@ std::string sessions_text(const Snapshot& snapshot, const Snapshot* earlier) {
 }
 
 nlohmann::ordered_json sessions_json(const Snapshot& snapshot, const Snapshot* earlier) {
-  nlohmann::ordered_json out = {{"schema", 1}, {"sessions", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json out = {{"sessions", nlohmann::ordered_json::array()}};
   for (const channel::SessionView& view : snapshot.sessions) {
     out["sessions"].push_back(session_json(view, earlier));
   }
@@ -252,14 +216,21 @@ bool is_time_wait(const channel::SessionView& view) {
 }
 
 void run_sessions(const GlobalOptions& globals, const SessionOptions& options) {
-  if (options.watch_s) return watch(globals, options);
-  const Snapshot earlier = look(globals);
-  // People want the rates of now; a program that wants those looks twice itself.
-  if (globals.is_json || earlier.sessions.empty()) {
-    return print(globals, options, earlier, nullptr);
-  }
-  std::this_thread::sleep_for(kRateInterval);
-  print(globals, options, look(globals), &earlier);
+  const auto wanted = [&options](Snapshot now, const Snapshot* earlier) {
+    const uint32_t time_waits = keep_wanted(now, options.filter, earlier);
+    return std::pair(std::move(now), time_waits);
+  };
+  show(globals, options.watch_s,
+       {.text =
+            [&](const Snapshot& now, const Snapshot* earlier) {
+              const auto [kept, time_waits] = wanted(now, earlier);
+              return text_of(kept, earlier, options, time_waits);
+            },
+        .json =
+            [&](const Snapshot& now, const Snapshot* earlier) {
+              return sessions_json(wanted(now, earlier).first, earlier);
+            },
+        .measures_rates = true});
 }
 
 }  // namespace lyre::tools

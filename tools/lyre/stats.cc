@@ -1,41 +1,67 @@
 #include "tools/lyre/stats.h"
 
-#include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "tools/lyre/look.h"
 #include "tools/lyre/text_table.h"
 
 namespace lyre::tools {
 namespace {
 
-TextTable make_table(const Snapshot& snapshot, const char* title) {
-  TextTable table;
-  table.add_column(title);
-  if (snapshot.workers.size() > 1) {
-    for (size_t i = 0; i < snapshot.workers.size(); ++i) {
-      table.add_column("worker " + std::to_string(i), TextTable::Align::kRight);
-    }
-  }
-  table.add_column("total", TextTable::Align::kRight);
-  table.add_column("");
-  return table;
+std::string growth_text(double per_second) {
+  char text[32];
+  std::snprintf(text, sizeof text, per_second > 0 && per_second < 10 ? "%.1f" : "%.0f", per_second);
+  return text;
 }
 
-/// Adds one counter; `value_of` returns its value at a worker.
-template <typename ValueOf>
-void add_line(TextTable& table, const Snapshot& snapshot, bool has_zeros, const char* key,
-              const char* text, ValueOf value_of) {
-  std::vector<std::string> cells = {key};
-  uint64_t total = 0;
-  for (const WorkerSnapshot& worker : snapshot.workers) {
-    total += value_of(worker);
-    if (snapshot.workers.size() > 1) cells.push_back(std::to_string(value_of(worker)));
+/// Counters of workers, a line each.
+class CounterTable {
+ public:
+  CounterTable(const Snapshot& now, const Snapshot* earlier, const char* title)
+      : now_(now), earlier_(earlier) {
+    table_.add_column(title);
+    for (size_t i = 0; has_workers() && i < now.workers.size(); ++i) {
+      table_.add_column("worker " + std::to_string(i), TextTable::Align::kRight);
+    }
+    table_.add_column("total", TextTable::Align::kRight);
+    if (earlier != nullptr) table_.add_column("a second", TextTable::Align::kRight);
+    table_.add_column("");
   }
-  if (total == 0 && !has_zeros) return;
-  cells.push_back(std::to_string(total));
-  cells.emplace_back(text);
-  table.add_row(std::move(cells));
-}
+
+  /// `value_of` returns the counter's value at a worker.
+  template <typename ValueOf>
+  void add(const char* key, const char* text, bool has_zeros, ValueOf value_of) {
+    std::vector<std::string> cells = {key};
+    for (size_t i = 0; has_workers() && i < now_.workers.size(); ++i) {
+      cells.push_back(std::to_string(value_of(now_.workers[i])));
+    }
+    const uint64_t total = sum_of(now_, value_of);
+    if (total == 0 && !has_zeros) return;
+    cells.push_back(std::to_string(total));
+    if (earlier_ != nullptr) {
+      const int64_t interval_ns = now_.taken_unix_ns - earlier_->taken_unix_ns;
+      cells.push_back(growth_text(per_second(sum_of(*earlier_, value_of), total, interval_ns)));
+    }
+    cells.emplace_back(text);
+    table_.add_row(std::move(cells));
+  }
+
+  const TextTable& table() const { return table_; }
+
+ private:
+  bool has_workers() const { return now_.workers.size() > 1; }
+
+  template <typename ValueOf>
+  static uint64_t sum_of(const Snapshot& snapshot, ValueOf value_of) {
+    uint64_t total = 0;
+    for (const WorkerSnapshot& worker : snapshot.workers) total += value_of(worker);
+    return total;
+  }
+
+  const Snapshot& now_;
+  const Snapshot* earlier_;
+  TextTable table_;
+};
 
 /// Counters of the devices, which are not divided by worker.
 TextTable ports_table(const Snapshot& snapshot, bool has_zeros) {
@@ -66,41 +92,63 @@ TextTable devices_table(const Snapshot& snapshot) {
   return devices;
 }
 
+/// "per_second" has the growth of the same counters since `before`.
+nlohmann::ordered_json worker_json(const WorkerSnapshot& worker, const WorkerSnapshot* before,
+                                   int64_t interval_ns) {
+  nlohmann::ordered_json counters = nlohmann::ordered_json::object();
+  nlohmann::ordered_json drops = nlohmann::ordered_json::object();
+  nlohmann::ordered_json growth = nlohmann::ordered_json::object();
+  for (size_t i = 0; i < kWorkerCounterCount; ++i) {
+    const char* key = kWorkerCounters[i].key;
+    counters[key] = worker.counters[i];
+    if (before == nullptr) continue;
+    growth["counters"][key] = per_second(before->counters[i], worker.counters[i], interval_ns);
+  }
+  for (size_t i = 0; i < kDropCount; ++i) {
+    const char* key = kDropTexts[i].key;
+    drops[key] = worker.drops[i];
+    if (before == nullptr) continue;
+    growth["drops"][key] = per_second(before->drops[i], worker.drops[i], interval_ns);
+  }
+  nlohmann::ordered_json out = {{"counters", counters},
+                                {"drops", drops},
+                                {"sessions_open", worker.sessions_open},
+                                {"rx_slots_free", worker.rx_slots_free},
+                                {"rx_slots_total", worker.rx_slots_total}};
+  if (before != nullptr) out["per_second"] = std::move(growth);
+  return out;
+}
+
 }  // namespace
 
-std::string stats_text(const Snapshot& snapshot, bool has_zeros) {
-  TextTable counters = make_table(snapshot, "counter");
+std::string stats_text(const Snapshot& snapshot, const Snapshot* earlier, bool has_zeros) {
+  CounterTable counters(snapshot, earlier, "counter");
   for (size_t i = 0; i < kWorkerCounterCount; ++i) {
-    add_line(counters, snapshot, has_zeros, kWorkerCounters[i].key, kWorkerCounters[i].text,
-             [i](const WorkerSnapshot& worker) { return worker.counters[i]; });
+    counters.add(kWorkerCounters[i].key, kWorkerCounters[i].text, has_zeros,
+                 [i](const WorkerSnapshot& worker) { return worker.counters[i]; });
   }
-  TextTable drops = make_table(snapshot, "dropped");
+  CounterTable drops(snapshot, earlier, "dropped");
   for (size_t i = 0; i < kDropCount; ++i) {
-    add_line(drops, snapshot, has_zeros, kDropTexts[i].key, kDropTexts[i].text,
-             [i](const WorkerSnapshot& worker) { return worker.drops[i]; });
+    drops.add(kDropTexts[i].key, kDropTexts[i].text, has_zeros,
+              [i](const WorkerSnapshot& worker) { return worker.drops[i]; });
   }
-  const std::string dropped = drops.is_empty() ? "nothing was dropped\n" : drops.text();
+  const bool has_drops = !drops.table().is_empty();
   const TextTable ports = ports_table(snapshot, has_zeros);
   const TextTable devices = devices_table(snapshot);
-  return counters.text() + "\n" + dropped + (ports.is_empty() ? "" : "\n" + ports.text()) +
+  return counters.table().text() + "\n" +
+         (has_drops ? drops.table().text() : "nothing was dropped\n") +
+         (ports.is_empty() ? "" : "\n" + ports.text()) +
          (devices.is_empty() ? "" : "\n" + devices.text());
 }
 
-nlohmann::ordered_json stats_json(const Snapshot& snapshot) {
+nlohmann::ordered_json stats_json(const Snapshot& snapshot, const Snapshot* earlier) {
   nlohmann::ordered_json out;
   out["workers"] = nlohmann::ordered_json::array();
-  for (const WorkerSnapshot& worker : snapshot.workers) {
-    nlohmann::ordered_json counters = nlohmann::ordered_json::object();
-    nlohmann::ordered_json drops = nlohmann::ordered_json::object();
-    for (size_t i = 0; i < kWorkerCounterCount; ++i) {
-      counters[kWorkerCounters[i].key] = worker.counters[i];
-    }
-    for (size_t i = 0; i < kDropCount; ++i) drops[kDropTexts[i].key] = worker.drops[i];
-    out["workers"].push_back({{"counters", counters},
-                              {"drops", drops},
-                              {"sessions_open", worker.sessions_open},
-                              {"rx_slots_free", worker.rx_slots_free},
-                              {"rx_slots_total", worker.rx_slots_total}});
+  for (size_t i = 0; i < snapshot.workers.size(); ++i) {
+    const WorkerSnapshot* before = earlier != nullptr ? &earlier->workers[i] : nullptr;
+    out["workers"].push_back(
+        worker_json(snapshot.workers[i], before,
+                    earlier != nullptr ? snapshot.taken_unix_ns - earlier->taken_unix_ns : 0));
   }
   out["ports"] = nlohmann::ordered_json::array();
   for (const PortSnapshot& port : snapshot.ports) {
@@ -112,13 +160,12 @@ nlohmann::ordered_json stats_json(const Snapshot& snapshot) {
   return out;
 }
 
-void run_stats(const GlobalOptions& globals, bool has_zeros) {
-  const Snapshot snapshot = StatsSegment(globals.socket_or_default()).look();
-  if (globals.is_json) {
-    std::cout << stats_json(snapshot).dump(2) << "\n";
-  } else {
-    std::cout << stats_text(snapshot, has_zeros);
-  }
+void run_stats(const GlobalOptions& globals, bool has_zeros, std::optional<double> watch_s) {
+  show(
+      globals, watch_s,
+      {.text = [has_zeros](const Snapshot& now,
+                           const Snapshot* earlier) { return stats_text(now, earlier, has_zeros); },
+       .json = stats_json});
 }
 
 }  // namespace lyre::tools

@@ -1,8 +1,10 @@
 #include "tools/lyre/status.h"
 
-#include <iostream>
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "tools/lyre/look.h"
+#include "tools/lyre/sessions.h"
 #include "tools/lyre/text_table.h"
 #include "tools/lyre/units.h"
 
@@ -52,27 +54,93 @@ TextTable ports_table(const Snapshot& snapshot) {
   return table;
 }
 
-TextTable workers_table(const Snapshot& snapshot) {
+/// Sessions of a worker that only wait for stray packets.
+uint64_t time_waits_of(const Snapshot& snapshot, uint32_t worker) {
+  const auto is_counted = [worker](const channel::SessionView& view) {
+    return view.worker == worker && is_time_wait(view);
+  };
+  return static_cast<uint64_t>(
+      std::count_if(snapshot.sessions.begin(), snapshot.sessions.end(), is_counted));
+}
+
+/// Connections that somebody uses.
+uint64_t sessions_of(const Snapshot& snapshot, uint32_t worker) {
+  const uint64_t open = snapshot.workers[worker].sessions_open;
+  return open - std::min(open, time_waits_of(snapshot, worker));
+}
+
+/// What a counter of payload bytes says: its total, or its rate since an earlier look.
+std::string traffic_text(uint64_t bytes, uint64_t before_bytes, int64_t interval_ns) {
+  if (interval_ns <= 0) return format_bytes(bytes);
+  return format_rate(8 * per_second(before_bytes, bytes, interval_ns));
+}
+
+TextTable workers_table(const Snapshot& snapshot, const Snapshot* earlier) {
   TextTable table;
-  for (const char* title : {"worker", "sessions", "free slots", "slots", "received", "sent",
-                            "retransmitted", "busy turns"}) {
+  for (const char* title : {"worker", "sessions", "time-wait", "free slots", "slots", "received",
+                            "sent", "retransmitted", "busy turns"}) {
     table.add_column(title, TextTable::Align::kRight);
   }
-  for (size_t i = 0; i < snapshot.workers.size(); ++i) {
+  const int64_t interval_ns =
+      earlier != nullptr ? snapshot.taken_unix_ns - earlier->taken_unix_ns : 0;
+  for (uint32_t i = 0; i < snapshot.workers.size(); ++i) {
     const WorkerSnapshot& worker = snapshot.workers[i];
-    table.add_row({std::to_string(i), std::to_string(worker.sessions_open),
-                   std::to_string(worker.rx_slots_free), std::to_string(worker.rx_slots_total),
-                   format_bytes(worker[Counter::tcp_payload_in]),
-                   format_bytes(worker[Counter::tcp_payload_out]),
-                   format_bytes(worker[Counter::tcp_payload_retransmitted]),
-                   share(worker[Counter::busy_polls], worker[Counter::polls])});
+    const WorkerSnapshot before = earlier != nullptr ? earlier->workers[i] : WorkerSnapshot{};
+    const auto traffic = [&](Counter counter) {
+      return traffic_text(worker[counter], before[counter], interval_ns);
+    };
+    table.add_row({std::to_string(i), std::to_string(sessions_of(snapshot, i)),
+                   std::to_string(time_waits_of(snapshot, i)), std::to_string(worker.rx_slots_free),
+                   std::to_string(worker.rx_slots_total), traffic(Counter::tcp_payload_in),
+                   traffic(Counter::tcp_payload_out), traffic(Counter::tcp_payload_retransmitted),
+                   share(worker[Counter::busy_polls] - before[Counter::busy_polls],
+                         worker[Counter::polls] - before[Counter::polls])});
   }
   return table;
 }
 
+nlohmann::ordered_json port_json(const PortSnapshot& port) {
+  auto addresses = nlohmann::ordered_json::array();
+  for (const channel::PortAddress& own : port.addresses) addresses.push_back(address_text(own));
+  return {{"name", port.name},
+          {"device", port.device},
+          {"pci_path", port.pci_path},
+          {"addresses", std::move(addresses)},
+          {"mac", format_mac(port.mac)},
+          {"mtu_bytes", port.mtu_bytes},
+          {"speed_bits_per_s", uint64_t{port.speed_mbps} * 1'000'000},
+          {"flow_bits_per_s", uint64_t{port.flow_mbps} * 1'000'000},
+          {"link_up", port.is_link_up},
+          {"link", link_text(port)}};
+}
+
+nlohmann::ordered_json worker_json(const Snapshot& snapshot, const Snapshot* earlier,
+                                   uint32_t index) {
+  const WorkerSnapshot& worker = snapshot.workers[index];
+  nlohmann::ordered_json out = {
+      {"index", index},
+      {"sessions_open", sessions_of(snapshot, index)},
+      {"time_waits", time_waits_of(snapshot, index)},
+      {"rx_slots_free", worker.rx_slots_free},
+      {"rx_slots_total", worker.rx_slots_total},
+      {"tcp_payload_in_bytes", worker[Counter::tcp_payload_in]},
+      {"tcp_payload_out_bytes", worker[Counter::tcp_payload_out]},
+      {"tcp_payload_retransmitted_bytes", worker[Counter::tcp_payload_retransmitted]}};
+  if (earlier == nullptr) return out;
+  const WorkerSnapshot& before = earlier->workers[index];
+  const int64_t interval_ns = snapshot.taken_unix_ns - earlier->taken_unix_ns;
+  const auto rate = [&](Counter counter) {
+    return 8 * per_second(before[counter], worker[counter], interval_ns);
+  };
+  out["received_bits_per_s"] = rate(Counter::tcp_payload_in);
+  out["sent_bits_per_s"] = rate(Counter::tcp_payload_out);
+  out["retransmitted_bits_per_s"] = rate(Counter::tcp_payload_retransmitted);
+  return out;
+}
+
 }  // namespace
 
-std::string status_text(const Snapshot& snapshot) {
+std::string status_text(const Snapshot& snapshot, const Snapshot* earlier) {
   std::string out = "lyred " + snapshot.daemon_version + " '" + snapshot.daemon_name + "', pid " +
                     std::to_string(snapshot.pid) + ", up " +
                     format_duration(snapshot.taken_unix_ns - snapshot.started_unix_ns) + "\n";
@@ -80,57 +148,30 @@ std::string status_text(const Snapshot& snapshot) {
          (snapshot.has_hugepages ? "hugepages" : "ordinary pages") + ", " +
          plural(snapshot.clients, "client") + " (" + std::to_string(snapshot.clients_total) +
          " since start)\n\n";
-  return out + ports_table(snapshot).text() + "\n" + workers_table(snapshot).text();
+  return out + ports_table(snapshot).text() + "\n" + workers_table(snapshot, earlier).text();
 }
 
-nlohmann::ordered_json status_json(const Snapshot& snapshot) {
-  nlohmann::ordered_json out = {
-      {"name", snapshot.daemon_name},
-      {"version", snapshot.daemon_version},
-      {"pid", snapshot.pid},
-      {"uptime_seconds",
-       static_cast<double>(snapshot.taken_unix_ns - snapshot.started_unix_ns) / 1e9},
-      {"idle_policy", snapshot.idle_policy},
-      {"hugepages", snapshot.has_hugepages},
-      {"clients", snapshot.clients},
-      {"clients_total", snapshot.clients_total}};
+nlohmann::ordered_json status_json(const Snapshot& snapshot, const Snapshot* earlier) {
+  nlohmann::ordered_json out = {{"name", snapshot.daemon_name},
+                                {"version", snapshot.daemon_version},
+                                {"pid", snapshot.pid},
+                                {"started_unix_ns", snapshot.started_unix_ns},
+                                {"uptime_ns", snapshot.taken_unix_ns - snapshot.started_unix_ns},
+                                {"idle_policy", snapshot.idle_policy},
+                                {"hugepages", snapshot.has_hugepages},
+                                {"clients", snapshot.clients},
+                                {"clients_total", snapshot.clients_total}};
   out["ports"] = nlohmann::ordered_json::array();
-  for (const PortSnapshot& port : snapshot.ports) {
-    auto addresses = nlohmann::ordered_json::array();
-    for (const channel::PortAddress& own : port.addresses) addresses.push_back(address_text(own));
-    out["ports"].push_back({{"name", port.name},
-                            {"device", port.device},
-                            {"pci_path", port.pci_path},
-                            {"addresses", std::move(addresses)},
-                            {"mac", format_mac(port.mac)},
-                            {"mtu_bytes", port.mtu_bytes},
-                            {"speed_mbps", port.speed_mbps},
-                            {"flow_mbps", port.flow_mbps},
-                            {"link_up", port.is_link_up},
-                            {"link", link_text(port)}});
-  }
+  for (const PortSnapshot& port : snapshot.ports) out["ports"].push_back(port_json(port));
   out["workers"] = nlohmann::ordered_json::array();
-  for (size_t i = 0; i < snapshot.workers.size(); ++i) {
-    const WorkerSnapshot& worker = snapshot.workers[i];
-    out["workers"].push_back(
-        {{"index", i},
-         {"sessions_open", worker.sessions_open},
-         {"rx_slots_free", worker.rx_slots_free},
-         {"rx_slots_total", worker.rx_slots_total},
-         {"tcp_payload_in_bytes", worker[Counter::tcp_payload_in]},
-         {"tcp_payload_out_bytes", worker[Counter::tcp_payload_out]},
-         {"tcp_payload_retransmitted_bytes", worker[Counter::tcp_payload_retransmitted]}});
+  for (uint32_t i = 0; i < snapshot.workers.size(); ++i) {
+    out["workers"].push_back(worker_json(snapshot, earlier, i));
   }
   return out;
 }
 
-void run_status(const GlobalOptions& globals) {
-  const Snapshot snapshot = StatsSegment(globals.socket_or_default()).look();
-  if (globals.is_json) {
-    std::cout << status_json(snapshot).dump(2) << "\n";
-  } else {
-    std::cout << status_text(snapshot);
-  }
+void run_status(const GlobalOptions& globals, std::optional<double> watch_s) {
+  show(globals, watch_s, {.text = status_text, .json = status_json});
 }
 
 }  // namespace lyre::tools

@@ -12,6 +12,7 @@ import unittest
 ARGS = None
 BOUND_S = 60
 EXIT_USAGE = 2
+EXIT_NO_DAEMON = 3
 LINE_BYTES_MAX = 160
 
 
@@ -45,8 +46,18 @@ class Values(unittest.TestCase):
             self.assertEqual(run(*arguments).returncode, EXIT_USAGE, arguments)
 
     def test_help_and_version_succeed(self):
-        for arguments in (["--help"], ["--version"], ["allreduce", "--help"]):
+        for arguments in (["--help"], ["--version"], ["-V"], ["allreduce", "--help"]):
             self.assertEqual(run(*arguments).returncode, 0, arguments)
+
+    def test_a_missing_daemon_has_a_status_of_its_own(self):
+        for arguments in (["status"], ["status", "--watch"], ["sessions"], ["clients"], ["stats"],
+                          ["stats", "--json"], ["perf", "server"], ["perf", "client", "10.9.0.2:1"],
+                          ["allreduce", "--no-kernel", "--plugin", ARGS.plugin, "--bytes", "4",
+                           "--host", "a=/nonexistent/a", "--host", "b=/nonexistent/b"]):
+            done = run("--socket", "/nonexistent/lyred.sock", *arguments,
+                       LYRE_SOCKET="/nonexistent/lyred.sock")
+            self.assertEqual(done.returncode, EXIT_NO_DAEMON, (arguments, done.stderr))
+            self.assertEqual(done.stdout, "", arguments)
 
 
 class Settings(unittest.TestCase):
@@ -98,6 +109,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lyre", required=True)
     parser.add_argument("--kernel-plugin", required=True)
+    parser.add_argument("--plugin", required=True)
     ARGS, rest = parser.parse_known_args()
     unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
 

@@ -35,10 +35,10 @@ TEST(Status, IsATableForPeople) {
       "memif0  10.9.0.1/24   02:00:00:00:00:00  1500      -       -  up    net_memif0\n"
       "        fd00:9::1/64\n"
       "\n"
-      "worker  sessions  free slots  slots  received  sent  retransmitted  busy turns\n"
-      "     0         3        8000   8192       0 B   0 B            0 B      12.5 %\n"
-      "     1         0           0      0  1.50 GiB   0 B            0 B           -\n",
-      status_text(look(segment)));
+      "worker  sessions  time-wait  free slots  slots  received  sent  retransmitted  busy turns\n"
+      "     0         3          0        8000   8192       0 B   0 B            0 B      12.5 %\n"
+      "     1         0          0           0      0  1.50 GiB   0 B            0 B           -\n",
+      status_text(look(segment), nullptr));
 }
 
 /// A client at two workers.
@@ -64,18 +64,18 @@ void put_client(FakeSegment& segment) {
 
 TEST(Clients, AreATableOfSumsForPeople) {
   FakeSegment segment;
-  EXPECT_EQ("no clients\n", clients_text(look(segment)));
+  EXPECT_EQ("no clients\n", clients_text(look(segment), nullptr));
   put_client(segment);
   EXPECT_EQ(
       "client        uid  sessions  listeners  sends     of  slots  lent     of  received bytes\n"
       "trainer/123  1000         6          2     10  32768    100    80  10000  lent\n",
-      clients_text(look(segment)));
+      clients_text(look(segment), nullptr));
 }
 
 TEST(Clients, AreJsonWithAnAccountOfEachWorker) {
   FakeSegment segment;
   put_client(segment);
-  const auto json = clients_json(look(segment));
+  const auto json = clients_json(look(segment), nullptr);
   ASSERT_EQ(1u, json["clients"].size());
   EXPECT_EQ(1000u, json["clients"][0]["uid"]);
   EXPECT_EQ(100u, json["clients"][0]["rx_slots_held"]);
@@ -86,16 +86,16 @@ TEST(Clients, AreJsonWithAnAccountOfEachWorker) {
 TEST(Status, ShowsWhatBecameOfADevice) {
   FakeSegment segment;
   segment.port().state.store(1);
-  EXPECT_NE(std::string::npos, status_text(look(segment)).find(" resetting "));
+  EXPECT_NE(std::string::npos, status_text(look(segment), nullptr).find(" resetting "));
   segment.port().state.store(3);
-  EXPECT_EQ("away", status_json(look(segment))["ports"][0]["link"]);
+  EXPECT_EQ("away", status_json(look(segment), nullptr)["ports"][0]["link"]);
 }
 
 TEST(Status, IsJsonForScripts) {
   FakeSegment segment;
-  const auto json = status_json(look(segment));
+  const auto json = status_json(look(segment), nullptr);
   EXPECT_EQ("host-a", json["name"]);
-  EXPECT_EQ(192.0, json["uptime_seconds"]);
+  EXPECT_EQ(192'000'000'000, json["uptime_ns"]);
   EXPECT_EQ("10.9.0.1/24", json["ports"][0]["addresses"][0]);
   EXPECT_EQ("fd00:9::1/64", json["ports"][0]["addresses"][1]);
   EXPECT_EQ(true, json["ports"][0]["link_up"]);
@@ -113,50 +113,52 @@ TEST(Stats, LeavesZerosOut) {
       "\n"
       "dropped   worker 0  worker 1  total\n"
       "tcp_paws         0         2      2  timestamp is older than the newest seen (PAWS)\n",
-      stats_text(look(segment), false));
+      stats_text(look(segment), nullptr, false));
 }
 
 TEST(Stats, ShowsWhatDevicesLost) {
   FakeSegment segment;
   const char* heading = "port    rx_missed\n";
-  EXPECT_EQ(std::string::npos, stats_text(look(segment), false).find(heading));
+  EXPECT_EQ(std::string::npos, stats_text(look(segment), nullptr, false).find(heading));
   segment.port().rx_missed.set(12);
-  const std::string text = stats_text(look(segment), false);
+  const std::string text = stats_text(look(segment), nullptr, false);
   EXPECT_NE(std::string::npos, text.find(heading)) << text;
   EXPECT_NE(
       std::string::npos,
       text.find("memif0         12  packets that the device lost because it had no free buffer\n"))
       << text;
-  const auto json = stats_json(look(segment));
+  const auto json = stats_json(look(segment), nullptr);
   EXPECT_EQ("memif0", json["ports"][0]["name"]);
   EXPECT_EQ(12, json["ports"][0]["rx_missed"]);
 }
 
 TEST(Stats, ShowsWhatTheDriversOfPortsCount) {
   FakeSegment segment;
-  EXPECT_TRUE(stats_json(look(segment))["ports"][0]["device"].empty());
+  EXPECT_TRUE(stats_json(look(segment), nullptr)["ports"][0]["device"].empty());
   channel::StatsPort& port = segment.port();
   std::strcpy(port.device_counters[0].name, "rx_q0_errors");  // zero by now
   std::strcpy(port.device_counters[1].name, "bw_out_allowance_exceeded");
   port.device_counters[1].value.set(31);
   port.device_counter_count.store(2);
-  const std::string text = stats_text(look(segment), false);
+  const std::string text = stats_text(look(segment), nullptr, false);
   EXPECT_NE(std::string::npos, text.find("memif0  bw_out_allowance_exceeded     31\n")) << text;
   EXPECT_EQ(std::string::npos, text.find("rx_q0_errors"));
-  EXPECT_EQ(31, stats_json(look(segment))["ports"][0]["device"]["bw_out_allowance_exceeded"]);
+  EXPECT_EQ(31,
+            stats_json(look(segment), nullptr)["ports"][0]["device"]["bw_out_allowance_exceeded"]);
   port.device_counter_count.store(UINT32_MAX);  // a daemon that lies
   EXPECT_EQ(1u, look(segment).ports[0].device_counters.size());
 }
 
 TEST(Stats, ShowsEveryCounterWhenAsked) {
   FakeSegment segment;
-  EXPECT_NE(std::string::npos, stats_text(look(segment), false).find("nothing was dropped"));
-  const std::string all = stats_text(look(segment), true);
+  EXPECT_NE(std::string::npos,
+            stats_text(look(segment), nullptr, false).find("nothing was dropped"));
+  const std::string all = stats_text(look(segment), nullptr, true);
   for (const CounterText& counter : kWorkerCounters) {
     EXPECT_NE(std::string::npos, all.find(counter.text)) << counter.key;
   }
   for (const DropText& drop : kDropTexts) EXPECT_NE(std::string::npos, all.find(drop.key));
-  const auto json = stats_json(look(segment));
+  const auto json = stats_json(look(segment), nullptr);
   EXPECT_EQ(kWorkerCounterCount, json["workers"][1]["counters"].size());
   EXPECT_EQ(kDropCount, json["workers"][1]["drops"].size());
 }

@@ -134,7 +134,7 @@ TEST_F(Comms, RatesAreOfTheTimeBetweenTwoLooks) {
   write(name_of("4711-0"), view);
   const CommsSnapshot snapshot = read_comms(directory_, kNowNs + 500'000'000);
   const auto json = comms_json(snapshot, &earlier);
-  EXPECT_EQ(json["processes"][0]["comms"][0]["bits_per_second"], 16e6);
+  EXPECT_EQ(json["processes"][0]["comms"][0]["bits_per_s"], 16e6);
   EXPECT_EQ(json["processes"][0]["comms"][0]["waits_for"], "peer's receive");
 }
 

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "tools/lyre/allreduce/failure.h"
+#include "tools/lyre/json_document.h"
 
 namespace lyre::allreduce {
 namespace {
@@ -241,7 +242,7 @@ void print_table(const Report& report, std::ostream& out) {
 }
 
 json to_json(const Report& report) {
-  json out;
+  json out = {{"schema", tools::kJsonSchema}};
   const Measurement* kernel = report.best_kernel();
   out["ratio"] =
       kernel != nullptr ? json(ratio_of(kernel->total_ns, report.plugin.total_ns)) : json(nullptr);

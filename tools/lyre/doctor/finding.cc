@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "tools/lyre/json_document.h"
+
 namespace lyre::tools {
 namespace {
 
@@ -54,7 +56,7 @@ std::string findings_json(const std::vector<Finding>& findings) {
                       {"why", finding.why},
                       {"mend", finding.mend}});
   }
-  return nlohmann::ordered_json{{"schema", 1},
+  return nlohmann::ordered_json{{"schema", kJsonSchema},
                                 {"problems", count(findings, Verdict::kProblem)},
                                 {"notes", count(findings, Verdict::kNote)},
                                 {"checks", std::move(checks)}}

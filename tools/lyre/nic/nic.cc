@@ -6,6 +6,7 @@
 
 #include "machine/default_driver.h"
 #include "tools/lyre/failure.h"
+#include "tools/lyre/json_document.h"
 #include "tools/lyre/text_table.h"
 
 namespace lyre::tools {
@@ -83,7 +84,7 @@ std::string nics_json(const std::vector<NicState>& states) {
                     {"numa_node", nic.numa_node},
                     {"needed_for", state.needed_for}});
   }
-  return nlohmann::ordered_json{{"schema", 1}, {"nics", nics}}.dump(2) + "\n";
+  return nlohmann::ordered_json{{"schema", kJsonSchema}, {"nics", nics}}.dump(2) + "\n";
 }
 
 std::vector<std::string> bind_command(const std::vector<NicState>& states,

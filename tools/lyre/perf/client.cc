@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tools/lyre/failure.h"
+#include "tools/lyre/json_document.h"
 #include "tools/lyre/perf/conversation.h"
 #include "tools/lyre/perf/report.h"
 #include "tools/lyre/progress_line.h"
@@ -108,7 +109,7 @@ void run_client(Network& network, const ClientOptions& options) {
   conversations.clear();
   network.drain(kDrainMs);
   if (options.is_json) {
-    std::cout << client_json(results, network.name()).dump(2) << "\n";
+    std::cout << tools::json_text(tools::document_of(client_json(results, network.name())), false);
   } else {
     std::cout << client_text(results, network.name());
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tools/lyre/failure.h"
+#include "tools/lyre/json_document.h"
 #include "tools/lyre/perf/conversation.h"
 #include "tools/lyre/perf/report.h"
 #include "tools/lyre/units.h"
@@ -87,7 +88,8 @@ class Server {
                         .started_ns = conversation.started_ns(),
                         .completed_ns = conversation.completed_ns()};
     if (options_.is_json) {
-      std::cout << server_json(result, network_.name()).dump() << std::endl;
+      const auto document = tools::document_of(server_json(result, network_.name()));
+      std::cout << tools::json_text(document, true) << std::flush;
     } else {
       std::cout << server_text(result) << std::flush;
     }

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""The commands of lyre that look at a daemon, with a daemon: once, in a watch, and when it ends.
+
+usage: look_test.py BUILD
+"""
+
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+
+from daemon import Programs
+from two_hosts import TwoHosts
+
+COMMANDS = ("status", "sessions", "stats", "clients")
+BOUND_S = 60
+NO_DAEMON = 3
+
+
+class Look(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.hosts = cls.enterClassContext(TwoHosts(Programs(BUILD)))
+
+    def look(self, *arguments):
+        command, environment = self.hosts.a.lyre(*arguments)
+        return subprocess.run(command, env=environment, capture_output=True, text=True,
+                              timeout=BOUND_S, check=False)
+
+    def watch(self, *arguments):
+        """A running `lyre ARGUMENTS --watch`, of which the first output was read."""
+        command, environment = self.hosts.a.lyre(*arguments, "--watch", "0.2")
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process, process.stdout.readline()
+
+    def test_each_command_shows_text(self):
+        for name in COMMANDS:
+            done = self.look(name)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), name)
+            self.assertNotEqual(done.stdout, "", name)
+
+    def test_each_command_prints_one_document(self):
+        for name in COMMANDS:
+            document = json.loads(self.look(name, "--json").stdout)
+            self.assertEqual(document["schema"], 1, name)
+            self.assertGreater(document["taken_unix_ns"], 0, name)
+            self.assertNotIn("interval_ns", document, name)
+
+    def test_each_watch_prints_a_document_a_line(self):
+        for name in COMMANDS:
+            process, first = self.watch(name, "--json")
+            for line in (first, process.stdout.readline()):
+                document = json.loads(line)
+                self.assertEqual(document["schema"], 1, name)
+                self.assertGreater(document["interval_ns"], 0, name)
+
+    def test_a_reader_that_leaves_ends_a_watch(self):
+        process, _ = self.watch("status", "--json")
+        process.stdout.close()
+        self.assertNotEqual(process.wait(BOUND_S), 0)
+
+
+class Ended(unittest.TestCase):
+    def test_every_watch_notices_that_the_daemon_ended(self):
+        with TwoHosts(Programs(BUILD)) as hosts:
+            watches = []
+            for name in COMMANDS:
+                command, environment = hosts.b.lyre(name, "--watch", "0.1")
+                watches.append((name, subprocess.Popen(
+                    command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                    text=True)))
+            for _, process in watches:
+                process.stdout.readline()
+            hosts.b.stop()
+            for name, process in watches:
+                _, said = process.communicate(timeout=BOUND_S)
+                self.assertEqual(process.returncode, NO_DAEMON, name)
+                self.assertEqual(len(said.splitlines()), 1, said)
+                self.assertIn("no daemon", said)
+
+
+if __name__ == "__main__":
+    BUILD = sys.argv.pop(1)
+    unittest.main(verbosity=2)

@@ -1,0 +1,117 @@
+#include "tools/lyre/look.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/unit/tools/stats_segment.h"
+#include "tools/lyre/clients.h"
+#include "tools/lyre/json_document.h"
+#include "tools/lyre/stats.h"
+#include "tools/lyre/status.h"
+
+namespace lyre::tools {
+namespace {
+
+constexpr int64_t kSecondNs = 1'000'000'000;
+
+/// A look that many seconds after FakeSegment::kNowNs.
+Snapshot look_after(FakeSegment& segment, int64_t seconds) {
+  return read_snapshot(segment.data(), segment.bytes(), FakeSegment::kNowNs + seconds * kSecondNs);
+}
+
+TEST(Look, RatesAreOfTheInterval) {
+  EXPECT_DOUBLE_EQ(per_second(100, 300, 2 * kSecondNs), 100);
+  EXPECT_DOUBLE_EQ(per_second(100, 300, 0), 0);
+  EXPECT_DOUBLE_EQ(per_second(300, 100, kSecondNs), 0);
+}
+
+TEST(Look, TwoRunsOfADaemonAreNotCompared) {
+  FakeSegment segment;
+  const Snapshot earlier = look_after(segment, 0);
+  EXPECT_EQ(of_same_run(look_after(segment, 1), &earlier), &earlier);
+  EXPECT_EQ(of_same_run(look_after(segment, 1), nullptr), nullptr);
+  segment.header().started_unix_ns += 1;
+  EXPECT_EQ(of_same_run(look_after(segment, 1), &earlier), nullptr);
+}
+
+TEST(Look, StatusHasTheRatesOfTheInterval) {
+  FakeSegment segment;
+  segment.worker(0).tcp_payload_in.set(uint64_t{5} << 30);
+  segment.worker(0).polls.set(1000);
+  segment.worker(0).busy_polls.set(1000);
+  const Snapshot earlier = look_after(segment, 0);
+  segment.worker(0).tcp_payload_in.add(500'000'000);
+  segment.worker(0).polls.add(400);
+  segment.worker(0).busy_polls.add(100);
+  const Snapshot now = look_after(segment, 2);
+  const std::string text = status_text(now, &earlier);
+  EXPECT_NE(text.find("2.00 Gb/s  0 b/s          0 b/s      25.0 %\n"), std::string::npos) << text;
+  EXPECT_EQ(status_json(now, &earlier)["workers"][0]["received_bits_per_s"], 2e9);
+  EXPECT_FALSE(status_json(now, nullptr)["workers"][0].contains("received_bits_per_s"));
+}
+
+TEST(Look, StatusCountsTimeWaitApart) {
+  FakeSegment segment;
+  segment.worker(1).sessions_open.set(3);
+  channel::SessionView view = FakeSegment::connection();
+  view.state = 9;
+  segment.row(1, 2).write(&view);
+  const auto json = status_json(look_after(segment, 0), nullptr);
+  EXPECT_EQ(json["workers"][1]["sessions_open"], 2);
+  EXPECT_EQ(json["workers"][1]["time_waits"], 1);
+  segment.worker(1).sessions_open.set(0);  // written at another time than the row
+  EXPECT_EQ(status_json(look_after(segment, 0), nullptr)["workers"][1]["sessions_open"], 0);
+}
+
+TEST(Look, StatsHaveTheGrowthOfAllWorkers) {
+  FakeSegment segment;
+  segment.worker(0).rx_packets.set(1000);
+  const Snapshot earlier = look_after(segment, 0);
+  segment.worker(0).rx_packets.add(30);
+  segment.worker(1).rx_packets.add(11);
+  const Snapshot now = look_after(segment, 2);
+  EXPECT_TRUE(
+      stats_text(now, &earlier, false)
+          .starts_with("counter     worker 0  worker 1  total  a second\n"
+                       "rx_packets      1030        11   1041        20  packets received"));
+  const auto worker = stats_json(now, &earlier)["workers"][0];
+  EXPECT_EQ(worker["per_second"]["counters"]["rx_packets"], 15.0);
+  EXPECT_EQ(worker["per_second"]["drops"]["tcp_paws"], 0.0);
+}
+
+TEST(Look, ClientsHaveTheRatesOfTheirSessions) {
+  FakeSegment segment;
+  channel::ClientView client{};
+  client.pid = 123;
+  std::strcpy(client.label, "trainer");
+  segment.client(0, 1).write(&client);
+  channel::SessionView view = FakeSegment::connection();
+  segment.row(1, 2).write(&view);
+  view.remote_port += 1;
+  segment.row(1, 3).write(&view);
+  view.pid = 7;  // of another client
+  segment.row(0, 0).write(&view);
+  const Snapshot earlier = look_after(segment, 0);
+  for (auto* row : {&segment.row(1, 2), &segment.row(1, 3), &segment.row(0, 0)}) {
+    ASSERT_TRUE(row->read(view));
+    view.bytes_sent += 1'000'000;
+    view.updated_unix_ns += kSecondNs;
+    row->write(&view);
+  }
+  const Snapshot now = look_after(segment, 1);
+  EXPECT_EQ(clients_json(now, &earlier)["clients"][0]["sent_bits_per_s"], 16e6);
+  EXPECT_NE(clients_text(now, &earlier).find("16.0 Mb/s     0 b/s  copied\n"), std::string::npos);
+}
+
+TEST(JsonDocument, BeginsWithItsSchema) {
+  EXPECT_EQ(json_text(document_of({{"a", 1}}), true), "{\"schema\":1,\"a\":1}\n");
+  EXPECT_EQ(json_text(document_of({{"a", 1}}), false), "{\n  \"schema\": 1,\n  \"a\": 1\n}\n");
+}
+
+TEST(JsonDocument, ALabelOfAnyBytesIsPrinted) {
+  EXPECT_NE(json_text({{"label", "\xff"}}, true).find("\"label\""), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lyre::tools

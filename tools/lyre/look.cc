@@ -1,0 +1,80 @@
+#include "tools/lyre/look.h"
+
+#include <chrono>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <utility>
+
+#include "tools/lyre/json_document.h"
+
+namespace lyre::tools {
+namespace {
+
+constexpr std::chrono::seconds kRateInterval{1};
+
+Snapshot look(const GlobalOptions& globals) {
+  return StatsSegment(globals.socket_or_default()).look();
+}
+
+nlohmann::ordered_json envelope(const Snapshot& now, const Snapshot* earlier,
+                                const nlohmann::ordered_json& content) {
+  nlohmann::ordered_json out = {{"taken_unix_ns", now.taken_unix_ns}};
+  if (earlier != nullptr) out["interval_ns"] = now.taken_unix_ns - earlier->taken_unix_ns;
+  out.update(content);
+  return document_of(out);
+}
+
+void print(const GlobalOptions& globals, bool is_watch, const Display& display, const Snapshot& now,
+           const Snapshot* earlier) {
+  const Snapshot* same_run = of_same_run(now, earlier);
+  if (earlier != nullptr && same_run == nullptr) {
+    std::cerr << "lyre: the daemon was started again: its counters began at zero" << std::endl;
+  }
+  if (globals.is_json) {
+    const auto content = display.json(now, same_run);
+    std::cout << json_text(envelope(now, same_run, content), is_watch);
+  } else {
+    std::cout << display.text(now, same_run) << (is_watch ? "\n" : "");
+  }
+  std::cout << std::flush;
+}
+
+/// The segment is opened for each look: a mapped segment no longer changes when its daemon has
+/// ended, and an open one is how an ended daemon is noticed.
+void watch(const GlobalOptions& globals, double interval_s, const Display& display) {
+  for (Snapshot earlier = look(globals);;) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(interval_s));
+    Snapshot now = look(globals);
+    print(globals, true, display, now, &earlier);
+    if (!std::cout) return;  // nobody reads any more
+    earlier = std::move(now);
+  }
+}
+
+}  // namespace
+
+void show(const GlobalOptions& globals, std::optional<double> watch_s, const Display& display) {
+  if (watch_s) return watch(globals, *watch_s, display);
+  const Snapshot first = look(globals);
+  // People want the rates of now; a program that wants those looks twice itself.
+  if (globals.is_json || !display.measures_rates || first.sessions.empty()) {
+    return print(globals, false, display, first, nullptr);
+  }
+  std::this_thread::sleep_for(kRateInterval);
+  print(globals, false, display, look(globals), &first);
+}
+
+const Snapshot* of_same_run(const Snapshot& now, const Snapshot* earlier) {
+  const bool is_same = earlier != nullptr && earlier->started_unix_ns == now.started_unix_ns &&
+                       earlier->pid == now.pid && earlier->workers.size() == now.workers.size() &&
+                       earlier->ports.size() == now.ports.size();
+  return is_same ? earlier : nullptr;
+}
+
+double per_second(uint64_t before, uint64_t after, int64_t interval_ns) {
+  if (interval_ns <= 0 || after < before) return 0;
+  return 1e9 * static_cast<double>(after - before) / static_cast<double>(interval_ns);
+}
+
+}  // namespace lyre::tools

@@ -1,0 +1,100 @@
+#include "tools/lyre/look_commands.h"
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "nccl_adapter/abi/telemetry.h"
+#include "tools/lyre/clients.h"
+#include "tools/lyre/comms.h"
+#include "tools/lyre/sessions.h"
+#include "tools/lyre/stats.h"
+#include "tools/lyre/status.h"
+#include "tools/lyre/watch_option.h"
+
+namespace lyre::tools {
+namespace {
+
+constexpr const char* kWatchText = "Print again after each interval, with the rates in it";
+
+void add_status(CLI::App& app, const GlobalOptions& globals) {
+  CLI::App* command = app.add_subcommand("status", "The daemon, its ports and its workers");
+  const WatchOption watch(*command, kWatchText);
+  command->callback([&globals, watch] { run_status(globals, watch.interval_s()); });
+}
+
+void add_session_filter(CLI::App& command, SessionFilter& filter) {
+  command.add_option("--state", filter.state, "Only this state, such as ESTABLISHED");
+  command.add_option("--peer", filter.peer, "Only this peer: ADDRESS or ADDRESS:PORT");
+  command.add_option("--port", filter.port, "Only this port, of either side");
+  command.add_option("--pid", filter.pid, "Only clients of this process");
+  command.add_option("--label", filter.label, "Only clients whose label has this in it");
+  command.add_flag("--all", filter.has_time_wait, "Also what is in TIME-WAIT");
+  static const std::map<std::string, SessionFilter::Order> kOrders{
+      {"sent", SessionFilter::Order::kSent},
+      {"received", SessionFilter::Order::kReceived},
+      {"rtt", SessionFilter::Order::kRtt},
+      {"age", SessionFilter::Order::kAge},
+      {"queued", SessionFilter::Order::kQueued}};
+  command
+      .add_option_function<std::string>(
+          "--sort", [&filter](const std::string& key) { filter.order = kOrders.at(key); },
+          "The largest first: sent, received, rtt, age or queued")
+      ->check(CLI::IsMember(kOrders).description(""))
+      ->type_name("KEY");
+}
+
+void add_sessions(CLI::App& app, const GlobalOptions& globals) {
+  CLI::App* command = app.add_subcommand(
+      "sessions", "Connections and listeners, one a line, with the rates of the last second");
+  const WatchOption watch(*command, kWatchText);
+  auto options = std::make_shared<SessionOptions>();
+  command->add_flag("--wide", options->is_wide, "More columns, nothing cut");
+  command->add_flag("--detail", options->has_details, "Several lines a session, like ss -ti");
+  add_session_filter(*command, options->filter);
+  command->callback([&globals, watch, options] {
+    options->watch_s = watch.interval_s();
+    run_sessions(globals, *options);
+  });
+}
+
+void add_clients(CLI::App& app, const GlobalOptions& globals) {
+  CLI::App* command =
+      app.add_subcommand("clients", "What each client holds of the daemon, and how much it may");
+  const WatchOption watch(*command, kWatchText);
+  command->callback([&globals, watch] { run_clients(globals, watch.interval_s()); });
+}
+
+void add_comms(CLI::App& app, const GlobalOptions& globals) {
+  CLI::App* command =
+      app.add_subcommand("comms", "NCCL's connections over Lyre, and what each one waits for");
+  const WatchOption watch(*command, "Print again after each interval");
+  auto directory = std::make_shared<std::string>(nccl_abi::kTelemetryDirectory);
+  command
+      ->add_option("--directory", *directory,
+                   "The directory that the plugin writes into (LYRE_TELEMETRY_DIR)")
+      ->envname("LYRE_TELEMETRY_DIR");
+  command->callback(
+      [&globals, watch, directory] { run_comms(globals, *directory, watch.interval_s()); });
+}
+
+void add_stats(CLI::App& app, const GlobalOptions& globals) {
+  CLI::App* command = app.add_subcommand("stats", "Counters, and dropped packets by reason");
+  auto has_zeros = std::make_shared<bool>(false);
+  command->add_flag("--all", *has_zeros, "Also show counters that are zero");
+  const WatchOption watch(*command, kWatchText);
+  command->callback(
+      [&globals, has_zeros, watch] { run_stats(globals, *has_zeros, watch.interval_s()); });
+}
+
+}  // namespace
+
+void add_look_commands(CLI::App& app, const GlobalOptions& globals) {
+  add_status(app, globals);
+  add_sessions(app, globals);
+  add_clients(app, globals);
+  add_comms(app, globals);
+  add_stats(app, globals);
+}
+
+}  // namespace lyre::tools
