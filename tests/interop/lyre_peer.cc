@@ -119,11 +119,11 @@ bool step_all(std::vector<std::unique_ptr<Echo>>& echoes) {
   return has_worked;
 }
 
-void run_echo_server(const std::string& address) {
+void run_echo_server(const std::string& address, int backlog) {
   const Context context;
   const lyre_addr at = parse(address);
   lyre_listener* listener = nullptr;
-  check(lyre_listen(context.get(), &at, 256, &listener));
+  check(lyre_listen(context.get(), &at, backlog, &listener));
   std::cout << "listening" << std::endl;
   std::vector<std::unique_ptr<Echo>> echoes;
   while (g_is_asked_to_stop == 0) {
@@ -229,8 +229,10 @@ int main(int argc, char** argv) {
   CLI::App app("The Lyre side of tests against kernels");
   app.require_subcommand(1);
   ClientOptions options;
+  int backlog = 256;
   CLI::App* server = app.add_subcommand("echo", "Echo what every client sends");
   server->add_option("address", options.address)->required();
+  server->add_option("--backlog", backlog, "Connections that wait to be accepted");
   CLI::App* client = app.add_subcommand("connect", "Standard input out, what comes back to output");
   client->add_option("address", options.address)->required();
   client->add_option("--abort-after", options.abort_after_bytes, "Reset after so many bytes");
@@ -238,7 +240,7 @@ int main(int argc, char** argv) {
   client->add_option("--times", options.times, "Connections, one after the other");
   CLI11_PARSE(app, argc, argv);
   try {
-    server->parsed() ? run_echo_server(options.address) : run_client(options);
+    server->parsed() ? run_echo_server(options.address, backlog) : run_client(options);
     return 0;
   } catch (const Ended& ended) {
     std::cerr << "lyre_peer: " << lyre_strerror(ended.code) << ": " << lyre_last_error()
