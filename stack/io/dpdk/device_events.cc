@@ -1,6 +1,9 @@
 #include "stack/io/dpdk/device_events.h"
 
 #include <rte_dev.h>
+#include <unistd.h>
+
+#include <cerrno>
 
 namespace lyre::io::dpdk {
 namespace {
@@ -19,6 +22,15 @@ void forward_removal(const char*, rte_dev_event_type event, void* events) {
   if (event == RTE_DEV_EVENT_REMOVE) static_cast<DeviceEvents*>(events)->on_away();
 }
 
+/// DPDK refuses to forget a callback that runs at this moment on its interrupt thread. Ours return
+/// at once.
+template <typename Forget>
+void repeat_while_busy(Forget forget) {
+  constexpr int kTriesMax = 1000;
+  constexpr useconds_t kTryUs = 100;
+  for (int i = 0; i < kTriesMax && forget() == -EAGAIN; ++i) usleep(kTryUs);
+}
+
 }  // namespace
 
 void DeviceEvents::listen(uint16_t port_id, const std::string& device) {
@@ -35,9 +47,11 @@ void DeviceEvents::listen(uint16_t port_id, const std::string& device) {
 void DeviceEvents::ignore() {
   if (!is_listening_) return;
   is_listening_ = false;
-  rte_dev_event_callback_unregister(device_.c_str(), forward_removal, this);
+  repeat_while_busy(
+      [&] { return rte_dev_event_callback_unregister(device_.c_str(), forward_removal, this); });
   for (const rte_eth_event_type event : kEvents) {
-    rte_eth_dev_callback_unregister(port_id_, event, forward, this);
+    repeat_while_busy(
+        [&] { return rte_eth_dev_callback_unregister(port_id_, event, forward, this); });
   }
 }
 

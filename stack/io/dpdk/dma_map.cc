@@ -11,6 +11,8 @@
 namespace lyre::io::dpdk {
 namespace {
 
+constexpr const char* kRefused = "the IOMMU or the driver does not take the memory";
+
 uint64_t address(const uint8_t* base) { return reinterpret_cast<uint64_t>(base); }
 
 }  // namespace
@@ -64,26 +66,31 @@ void DmaMap::unmap(Range& range) {
     rte_dev_dma_unmap(device, base, address(range.base), range.bytes);
   }
   rte_extmem_unregister(base, range.bytes);
+  range.is_registered = false;
+}
+
+bool DmaMap::map_for(Range& range, rte_device* device, bool is_vfio) {
+  return is_vfio ? map(range) : map_for_driver(range, device);
 }
 
 bool DmaMap::add_device(rte_device* device, bool is_vfio) {
   if (is_physical_) return true;
-  const std::lock_guard lock(mutex_);
   if (is_vfio) {
     ++vfio_devices_;
   } else {
     driver_devices_.push_back(device);
   }
-  bool is_complete = true;
   for (Range& range : ranges_) {
-    is_complete &= is_vfio ? map(range) : map_for_driver(range, device);
+    if (!range.status.ok() || map_for(range, device, is_vfio)) continue;
+    if (range.need == Need::kRequired) return false;
+    const std::lock_guard lock(mutex_);
+    range.status = Error{ENOMEM, kRefused};
   }
-  return is_complete;
+  return true;
 }
 
 void DmaMap::remove_device(rte_device* device, bool is_vfio) {
   if (is_physical_) return;
-  const std::lock_guard lock(mutex_);
   if (is_vfio) {
     // The container drops its mappings with its last device, so they are removed before that.
     if (--vfio_devices_ > 0) return;
@@ -107,10 +114,10 @@ Status DmaMap::make_reachable(Range& range) {
   }
   if (map(range)) return Ok{};
   unmap(range);
-  return Error{ENOMEM, "the IOMMU or the driver does not take the memory"};
+  return Error{ENOMEM, kRefused};
 }
 
-Status DmaMap::add(const uint8_t* base, size_t bytes, size_t page_bytes) {
+Status DmaMap::add(const uint8_t* base, size_t bytes, size_t page_bytes, Need need) {
   {
     const std::lock_guard lock(mutex_);
     if (Range* known = find(base); known != nullptr) {
@@ -119,12 +126,19 @@ Status DmaMap::add(const uint8_t* base, size_t bytes, size_t page_bytes) {
       return known->status;
     }
   }
-  Range range{.base = base, .bytes = bytes, .page_bytes = page_bytes};
+  const std::shared_lock devices(devices_mutex_);
+  Range range{.base = base, .bytes = bytes, .page_bytes = page_bytes, .need = need};
   range.status = make_reachable(range);
   const Status status = range.status;
   const std::lock_guard lock(mutex_);
   ranges_.push_back(std::move(range));
   return status;
+}
+
+bool DmaMap::is_readable(const uint8_t* base) {
+  const std::lock_guard lock(mutex_);
+  const Range* range = find(base);
+  return range != nullptr && range->status.ok();
 }
 
 std::span<const uint64_t> DmaMap::page_addresses(const uint8_t* base) {
@@ -134,11 +148,20 @@ std::span<const uint64_t> DmaMap::page_addresses(const uint8_t* base) {
 }
 
 void DmaMap::remove(const uint8_t* base, size_t bytes) {
+  {
+    const std::lock_guard lock(mutex_);
+    Range* range = find(base);
+    if (range == nullptr || range->bytes != bytes) return;
+    if (range->users > 1) {
+      --range->users;
+      return;
+    }
+  }
+  const std::shared_lock devices(devices_mutex_);
   Range last;
   {
     const std::lock_guard lock(mutex_);
     Range* range = find(base);
-    if (range == nullptr || range->bytes != bytes || --range->users > 0) return;
     last = std::move(*range);
     *range = std::move(ranges_.back());
     ranges_.pop_back();

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <optional>
+#include <shared_mutex>
 #include <span>
 #include <vector>
 
@@ -16,25 +18,45 @@ namespace lyre::io::dpdk {
 /// The memory that the DMA devices of this process can access. With virtual addresses it is mapped
 /// in the IOMMU or announced to the driver; with physical addresses its pages are pinned. Without
 /// such devices every call does nothing.
-/// Thread: the control thread. Workers too, but only for memory that the control thread has added
-/// before and removes after them.
+/// Thread: any for memory, the control thread for devices. Workers add and remove only memory that
+/// another thread has added before them and removes after them.
 /// It is the only object here that workers share: the IOMMU's mappings belong to the process, and
-/// several workers may use the same client memory. Its lock is taken only when memory is added or
-/// removed, never for a packet, and is not held during slow system calls.
+/// several workers may use the same client memory. The lock that they take is never held during a
+/// system call, and is taken when memory is added or removed, never for a packet.
 class DmaMap {
  public:
-  /// Maps all known memory for `device`, and all memory that is added later.
-  /// False: the device cannot access memory that is already in use.
+  /// Held by who adds or removes devices: nobody maps or unmaps memory meanwhile.
+  using DeviceLock = std::unique_lock<std::shared_mutex>;
+  /// Waits until memory that is being mapped is mapped, which may take seconds.
+  [[nodiscard]] DeviceLock lock_devices() {
+    return is_physical_ ? DeviceLock() : DeviceLock(devices_mutex_);
+  }
+  /// As above, but empty instead of waiting.
+  [[nodiscard]] std::optional<DeviceLock> try_lock_devices() {
+    if (is_physical_) return DeviceLock();
+    DeviceLock lock(devices_mutex_, std::try_to_lock);
+    if (!lock.owns_lock()) return std::nullopt;
+    return lock;
+  }
+
+  /// Maps all known memory for `device`, and all memory that is added later. Optional memory that
+  /// cannot be mapped is no longer readable by any device: see is_readable().
+  /// False: the device cannot access memory that ports need. REQUIRES: the lock of devices.
   bool add_device(rte_device* device, bool is_vfio);
+  /// REQUIRES: the lock of devices.
   void remove_device(rte_device* device, bool is_vfio);
   /// Thread: the control thread, before any worker runs.
   void set_physical_addresses(bool is_physical) { is_physical_ = is_physical; }
 
-  /// Every add() is followed by a remove(), also when it failed. Only the first add() for a `base`
-  /// is slow.
+  /// Memory that ports need, or whose data can be copied instead.
+  enum class Need : uint8_t { kRequired, kOptional };
+  /// Every add() is followed by a remove(), also when it failed. Only the first add() and the last
+  /// remove() for a `base` are slow.
   /// Fails: no device can read the memory, and the caller copies instead.
-  Status add(const uint8_t* base, size_t bytes, size_t page_bytes);
+  Status add(const uint8_t* base, size_t bytes, size_t page_bytes, Need need = Need::kOptional);
   void remove(const uint8_t* base, size_t bytes);
+  /// What add() said, or what add_device() found since.
+  bool is_readable(const uint8_t* base);
   /// The physical addresses of the pages of added memory, one a page; empty where devices use
   /// virtual addresses. Valid until its last remove().
   std::span<const uint64_t> page_addresses(const uint8_t* base);
@@ -44,6 +66,7 @@ class DmaMap {
     const uint8_t* base = nullptr;
     size_t bytes = 0;
     size_t page_bytes = 0;
+    Need need = Need::kOptional;
     uint32_t users = 1;
     bool is_in_vfio = false;     ///< in the container that all VFIO devices of the process share
     bool is_registered = false;  ///< as external memory with DPDK, as other drivers require
@@ -55,9 +78,14 @@ class DmaMap {
   void unmap(Range& range);
   static void unmap_vfio(Range& range);
   bool map_for_driver(Range& range, rte_device* device);
-  /// REQUIRES: the lock is held.
+  bool map_for(Range& range, rte_device* device, bool is_vfio);
+  /// REQUIRES: the lock of ranges.
   Range* find(const uint8_t* base);
 
+  /// Who maps or unmaps memory shares it, who adds or removes a device has it alone. The list of
+  /// ranges changes only under a share of it. Taken before mutex_.
+  std::shared_mutex devices_mutex_;
+  /// Of ranges_: its list, users and status.
   std::mutex mutex_;
   bool is_physical_ = false;
   uint32_t vfio_devices_ = 0;

@@ -73,7 +73,8 @@ Status Memory::make_pools(const MemoryContext& context, uint32_t worker,
     *plan.pool = std::move(*pool);
     if (context.is_physical) continue;  // on hugepages the pool has looked up the addresses itself
     const PageMemory& memory = (*plan.pool)->memory();
-    if (Status status = dma_map_.add(memory.base(), memory.bytes(), memory.page_bytes());
+    if (Status status = dma_map_.add(memory.base(), memory.bytes(), memory.page_bytes(),
+                                     DmaMap::Need::kRequired);
         !status.ok()) {
       return Error{status.error().code, shape.name + ": " + status.error().text};
     }

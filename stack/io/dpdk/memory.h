@@ -53,6 +53,9 @@ class Memory final : public PacketMemory {
   rte_mempool* piece_mempool() const { return pieces_->mempool(); }
   rte_mempool* copy_mempool() const { return copies_->mempool(); }
   RegionTable& regions() { return regions_; }
+  /// After a device was opened again, which may not reach all that it did. REQUIRES: the worker
+  /// does not poll.
+  void look_at_regions_again() { regions_.look_again(); }
 
  private:
   explicit Memory(const MemoryContext& context)

@@ -23,8 +23,10 @@
 namespace lyre::io::dpdk {
 namespace {
 
-/// Between two attempts to open a device that is back: each may take as long.
-constexpr Nanos kRetryPeriod = seconds(1);
+/// Between two attempts to open a device that is back. Each may take a second of the control
+/// thread, and some devices never open again.
+constexpr Nanos kRetryPeriodMin = seconds(1);
+constexpr Nanos kRetryPeriodMax = seconds(60);
 
 Error dpdk_error(const std::string& what, int rc) {
   return Error{std::abs(rc), what + ": " + rte_strerror(std::abs(rc))};
@@ -94,7 +96,10 @@ void EthernetPort::close_device() {
   let_interrupt_thread_finish();
   rte_eth_dev_stop(port_id_);
   // Before the port closes, because some drivers release the device there.
-  if (is_dma_attached_) dma_map_.remove_device(device_, is_vfio_);
+  if (is_dma_attached_) {
+    const auto lock = hold_devices();
+    dma_map_.remove_device(device_, is_vfio_);
+  }
   is_dma_attached_ = false;
   rte_eth_dev_close(port_id_);
   rte_dev_remove(device_);
@@ -161,10 +166,16 @@ Status EthernetPort::leave_others_to_kernel() {
 Status EthernetPort::attach_dma() {
   is_vfio_ = kernel_driver_ == "vfio-pci";
   is_dma_attached_ = true;
+  const auto lock = hold_devices();
   if (!dma_map_.add_device(device_, is_vfio_)) {
     return Error{ENOMEM, args_.name() + ": cannot reach the packet memory"};
   }
   return Ok{};
+}
+
+/// The lock under which devices are added and removed, unless reopen() has it already.
+DmaMap::DeviceLock EthernetPort::hold_devices() {
+  return device_lock_.owns_lock() ? DmaMap::DeviceLock() : dma_map_.lock_devices();
 }
 
 /// Checks that the kernel interface under the port carries frames of the MTU.
@@ -306,6 +317,8 @@ uint64_t EthernetPort::rx_missed() {
 
 void EthernetPort::look(Nanos now) {
   looked_at_ = now;
+  if (has_failed_) retry_at_ = now + retry_period_;
+  has_failed_ = false;
   if (quirks_->has_timers && is_running_) rte_timer_manage();
   if (is_attached_ && is_taken_away()) events_.on_away();
   if (is_stuck(now)) events_.on_stuck();
@@ -390,8 +403,19 @@ Status EthernetPort::reset() {
   return Ok{};
 }
 
-/// Its driver frees the packets that it holds when it closes.
+/// Memory of a client may be mapped by another thread at this moment, for seconds. The control
+/// thread does not wait for that.
 Status EthernetPort::reopen() {
+  auto lock = dma_map_.try_lock_devices();
+  if (!lock) return Error{EAGAIN, args_.name() + ": memory is being mapped"};
+  device_lock_ = std::move(*lock);
+  Status opened = close_and_open();
+  device_lock_ = {};
+  return opened;
+}
+
+/// Its driver frees the packets that it holds when it closes.
+Status EthernetPort::close_and_open() {
   const IoCapabilities before = info_.capabilities;
   close_device();
   // These drivers draw an address, unless they are given one.
@@ -409,16 +433,24 @@ Status EthernetPort::reopen() {
         Error{EINVAL,
               args_.name() + ": is back with another address or other limits: restart the daemon"};
   }
-  if (opened.ok()) return opened;
+  if (opened.ok()) {
+    retry_period_ = {};
+    return opened;
+  }
   close_device();
   events_.on_away();
   info_.capabilities = before;
-  retry_at_ = looked_at_ + kRetryPeriod;
+  retry_period_ = std::clamp(retry_period_ * 2, kRetryPeriodMin, kRetryPeriodMax);
+  retry_at_ = kNever;  // the next look() begins the period
+  has_failed_ = true;
   return opened;
 }
 
 void EthernetPort::resume() {
   is_ready_ = false;
+  if (is_reopened_) {
+    for (Memory* memory : memories_) memory->look_at_regions_again();
+  }
   for (uint16_t i = 0; i < queues_.size(); ++i) {
     queues_[i]->renew(queue_setup(i));
     if (is_reopened_) queues_[i]->set_wait(wait_of(i));

@@ -72,6 +72,8 @@ class EthernetPort final : public Port {
   Status stop_and_start();
   Status reset();
   Status reopen();
+  Status close_and_open();
+  DmaMap::DeviceLock hold_devices();
   std::unique_ptr<RxWait> wait_of(uint16_t queue) const;
   std::vector<int> new_sockets() const;
   int socket_domain() const;
@@ -81,6 +83,7 @@ class EthernetPort final : public Port {
   XdpProgram xdp_program_;  ///< of a port on a kernel interface, by AF_XDP
   const bool is_memif_client_;
   DmaMap& dma_map_;
+  DmaMap::DeviceLock device_lock_;  ///< while the device is closed and opened
   const DriverQuirks* quirks_ = nullptr;
   static constexpr uint64_t kNoConnection = 0;  ///< inodes begin at 1
   uint64_t connection_ = kNoConnection;         ///< a memif client's: see needs_restart()
@@ -101,7 +104,9 @@ class EthernetPort final : public Port {
   uint64_t missed_ = 0;       ///< since the device was opened
   uint64_t missed_before_ = 0;
   Nanos looked_at_;
-  Nanos retry_at_;  ///< of a device that is back and could not be opened
+  Nanos retry_at_;           ///< of a device that is back and could not be opened
+  Nanos retry_period_;       ///< 0: the last attempt succeeded
+  bool has_failed_ = false;  ///< an attempt since the last look
   PortSetup setup_;
   DeviceEvents events_;
   ExtendedStats extended_stats_;

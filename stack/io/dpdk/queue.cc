@@ -78,7 +78,8 @@ bool Queue::look_ahead() {
 }
 
 Arming Queue::arm() {
-  if (wait_ == nullptr || !is_running_) return Arming::kUnsure;
+  if (!is_running_) return Arming::kArmed;  // it receives nothing until resume()
+  if (wait_ == nullptr) return Arming::kUnsure;
   if (wait_->is_level()) return Arming::kArmed;
   const bool was_armed = is_armed_;
   is_armed_ = wait_->arm();

@@ -66,6 +66,13 @@ uint32_t RegionTable::holds(uint32_t region) {
   return held;
 }
 
+void RegionTable::look_again() {
+  for (uint32_t i = 0; i < kRegionsMax; ++i) {
+    Region& region = regions_[i];
+    if (region.state != State::kFree) region.is_dma_ready = dma_map_.is_readable(region.base);
+  }
+}
+
 std::span<const uint8_t> RegionTable::bytes_of(const BufRef& piece) const {
   // The worker checked the piece against its region when the client submitted it. A region is not
   // changed while a piece refers to it.

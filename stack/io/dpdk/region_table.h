@@ -27,6 +27,8 @@ class RegionTable {
   bool add(uint32_t region, const RegionMemory& memory);
   void remove(uint32_t region);
   uint32_t holds(uint32_t region);
+  /// Asks anew which regions devices can read. REQUIRES: the worker does not poll.
+  void look_again();
 
   /// The bytes of `piece`; empty when its region was removed.
   /// REQUIRES: a piece inside its region; the layers above have checked it.

@@ -50,6 +50,17 @@ TEST_F(RegionTableTest, WhatCannotBePinnedIsKnownAndCopied) {
   EXPECT_TRUE(add(7, SharedPages(4))) << "its place is free again";
 }
 
+TEST_F(RegionTableTest, WhatANewDeviceCannotReachIsCopied) {
+  const SharedPages memory(4);
+  ASSERT_TRUE(add(7, memory));
+  {
+    const auto lock = dma_map.lock_devices();
+    ASSERT_TRUE(dma_map.add_device(nullptr, true)) << "without a VFIO container";
+  }
+  table.look_again();
+  EXPECT_FALSE(table.is_readable_by_ports(7));
+}
+
 /// The control thread maps before the workers and unmaps after them.
 TEST_F(RegionTableTest, TheFirstUserOfMemoryDecidesForTheOthers) {
   dma_map.set_physical_addresses(true);
