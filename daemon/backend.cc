@@ -1,5 +1,9 @@
 #include "daemon/backend.h"
 
+#include <spdlog/spdlog.h>
+
+#include <string_view>
+
 #include "machine/nic_guard.h"
 #include "stack/io/dpdk/environment.h"
 
@@ -18,6 +22,18 @@ io::dpdk::Hugepages hugepages_of(HugepagesMode mode) {
   return io::dpdk::Hugepages::kAuto;
 }
 
+void log_dpdk(io::dpdk::LogPriority priority, std::string_view line) {
+  switch (priority) {
+    case io::dpdk::LogPriority::kError:
+      return spdlog::error("DPDK: {}", line);
+    case io::dpdk::LogPriority::kWarning:
+      return spdlog::warn("DPDK: {}", line);
+    case io::dpdk::LogPriority::kInfo:
+    case io::dpdk::LogPriority::kDebug:
+      return spdlog::debug("DPDK: {}", line);
+  }
+}
+
 }  // namespace
 
 Result<std::unique_ptr<io::Backend>> start_backend(const Config& config) {
@@ -26,7 +42,8 @@ Result<std::unique_ptr<io::Backend>> start_backend(const Config& config) {
   options.file_prefix = config.name;
   options.worker_count = static_cast<uint32_t>(config.cores.size());
   options.memory_mib = config.memory_mib;
-  options.is_debug = config.log_level == LogLevel::kDebug;
+  options.is_verbose = config.log_level == LogLevel::kDebug;
+  options.log = log_dpdk;
   for (const PortConfig& port : config.ports) {
     if (!machine::pci_address_of(port.device).empty()) options.pci_devices.push_back(port.device);
   }

@@ -83,7 +83,7 @@ Result<io::Backend*> environment(const std::vector<std::string>& pci_devices) {
   dpdk::EnvironmentOptions options;
   options.file_prefix = "lyre-io-contract-" + std::to_string(getpid());
   options.pci_devices = pci_devices;
-  options.is_debug = std::getenv("LYRE_TEST_DPDK_DEBUG") != nullptr;
+  options.is_verbose = std::getenv("LYRE_TEST_DPDK_DEBUG") != nullptr;
   auto made = dpdk::start_environment(options);
   if (!made) return made.error();
   started = std::move(*made);

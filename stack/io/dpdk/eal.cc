@@ -3,7 +3,6 @@
 #include <pthread.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
-#include <rte_log.h>
 #include <sched.h>
 
 #include <cerrno>
@@ -78,7 +77,7 @@ std::vector<std::string> eal_arguments(const EnvironmentOptions& options,
   for (const std::string& nic : nics) args.insert(args.end(), {"-a", nic});
   // Root without an IOMMU would get physical addresses, which virtual devices do not need.
   if (options.pci_devices.empty()) args.insert(args.end(), {"--no-pci", "--iova-mode=va"});
-  args.emplace_back(options.is_debug ? "--log-level=*:debug" : "--log-level=*:error");
+  args.emplace_back(options.is_verbose ? "--log-level=*:info" : "--log-level=*:error");
   return args;
 }
 
@@ -107,14 +106,14 @@ Result<EalFacts> start_eal(const EnvironmentOptions& options) {
   std::signal(SIGPIPE, SIG_IGN);
   std::vector<std::string> args =
       eal_arguments(options, nics.value(), facts.has_hugepages, allowed);
+  redirect_log(options.log);
+  LogQuote said;
   const int rc = init(args);
   const int reason = rte_errno;
   pthread_setaffinity_np(pthread_self(), sizeof(allowed), &allowed);
   if (rc < 0) {
-    return Error{reason, std::string("DPDK does not start: ") + rte_strerror(reason) +
-                             " (its debug log has details)"};
+    return Error{reason, "DPDK does not start: " + said.cause(rte_strerror(reason))};
   }
-  rte_openlog_stream(stderr);
   facts.uses_physical_addresses = rte_eal_iova_mode() == RTE_IOVA_PA;
   return facts;
 }

@@ -7,6 +7,7 @@
 
 #include "stack/base/result.h"
 #include "stack/io/backend.h"
+#include "stack/io/dpdk/log.h"
 
 /// DPDK as a NIC API. PortOptions::device is what DPDK calls a device:
 /// "net_memif0,role=server,socket=/run/a.sock", "net_af_packet0,iface=veth0",
@@ -24,7 +25,8 @@ struct EnvironmentOptions {
   std::vector<std::string> pci_devices;
   uint32_t worker_count = 1;
   uint32_t memory_mib = 0;  ///< DPDK's own heap without hugepages; 0: derived from worker_count
-  bool is_debug = false;    ///< DPDK's log goes to stderr from debug level on, else errors only
+  bool is_verbose = false;  ///< DPDK's log from level info on, else errors only
+  LogSink log;              ///< of DPDK's lines; empty: standard error
 };
 
 /// Starts the one DPDK environment of this process; a second start fails.

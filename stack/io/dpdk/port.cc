@@ -17,6 +17,7 @@
 #include <iterator>
 
 #include "stack/io/dpdk/kernel_interface.h"
+#include "stack/io/dpdk/log.h"
 #include "stack/io/dpdk/memif_wait.h"
 #include "stack/io/dpdk/nic_check.h"
 
@@ -65,6 +66,22 @@ void let_interrupt_thread_finish() {
   rte_eal_alarm_cancel(note, &is_done);
 }
 
+/// A NIC that the start of DPDK opened stays as it is.
+Status probe_nic(DeviceArgs& args) {
+  uint16_t port_id = 0;
+  if (rte_eth_dev_get_port_by_name(args.name().c_str(), &port_id) == 0) return Ok{};
+  if (pci_path_of_address(args.name()).empty()) {
+    return Error{ENODEV, args.name() + ": there is no PCI device at this address"};
+  }
+  if (Status fit = prepare_nic(pci_nic_of(args.name()), dpdk_version(), args); !fit) return fit;
+  LogQuote said;
+  if (rte_dev_probe(args.text().c_str()) == 0) return Ok{};
+  const std::string driver = kernel_driver_of(args.name());
+  return Error{ENODEV, args.name() + ": cannot be opened while its driver is " +
+                           (driver.empty() ? "none" : driver) + ": " +
+                           said.cause("it must be bound to vfio-pci or uio_pci_generic")};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Port>> EthernetPort::open(const PortOptions& options, DmaMap& dma_map,
@@ -109,20 +126,9 @@ void EthernetPort::close_device() {
 Status EthernetPort::attach() {
   quirks_ = &quirks_of(args_.driver());
   sockets_before_ = sockets_of(socket_domain());
-  if (!args_.is_pci()) {
-    if (Status done = attach_virtual(); !done) return done;
-  } else if (rte_eth_dev_get_port_by_name(args_.name().c_str(), &port_id_) != 0) {
-    // A NIC that was open before and was given back.
-    if (Status fit = prepare_nic(pci_nic_of(args_.name()), dpdk_version(), args_); !fit) return fit;
-    rte_dev_probe(args_.text().c_str());
-  }
+  if (Status done = args_.is_pci() ? probe_nic(args_) : attach_virtual(); !done) return done;
   if (rte_eth_dev_get_port_by_name(args_.name().c_str(), &port_id_) != 0) {
-    const std::string driver = kernel_driver_of(args_.name());
-    return Error{ENODEV, args_.name() + ": DPDK has no such port" +
-                             (args_.is_pci() ? "; it must be bound to vfio-pci or "
-                                               "uio_pci_generic and is bound to " +
-                                                   (driver.empty() ? "nothing" : driver)
-                                             : std::string())};
+    return Error{ENODEV, args_.name() + ": DPDK has no such port"};
   }
   rte_eth_dev_info device = {};
   if (const int rc = rte_eth_dev_info_get(port_id_, &device); rc != 0) {
@@ -145,9 +151,15 @@ Status EthernetPort::attach_virtual() {
   if (Status done = leave_others_to_kernel(); !done) return done;
   const auto queues = static_cast<uint32_t>(memories_.size());
   if (Status done = prepare_virtual_device(args_, options_.mtu_bytes, queues); !done) return done;
+  if (!is_there()) {
+    return Error{ENODEV,
+                 args_.name() + ": there is no interface " + std::string(args_.value_of("iface"))};
+  }
+  LogQuote said;
   const int rc = rte_dev_probe(args_.text().c_str());
-  if (rc != 0) return dpdk_error(args_.name() + ": cannot be made (" + args_.text() + ")", rc);
-  return Ok{};
+  if (rc == 0) return Ok{};
+  return Error{std::abs(rc),
+               args_.name() + ": cannot be made: " + said.cause(rte_strerror(std::abs(rc)))};
 }
 
 /// The driver's own program takes every packet of the interface from the kernel.
