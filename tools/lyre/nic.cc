@@ -9,6 +9,7 @@
 #include "tools/lyre/child_program.h"
 #include "tools/lyre/failure.h"
 #include "tools/lyre/nic/nic.h"
+#include "tools/lyre/nic/port_section.h"
 
 namespace lyre::tools {
 namespace {
@@ -18,13 +19,20 @@ std::vector<NicState> states_here() {
   return nic_states({}, machine::NicGuard({}, ssh != nullptr ? ssh : ""));
 }
 
+/// Prints the command: on standard output where it is the answer.
 void run(const std::vector<std::string>& command, bool is_dry_run) {
-  for (const std::string& word : command) std::cout << (&word == &command[0] ? "" : " ") << word;
-  std::cout << std::endl;
+  std::ostream& out = is_dry_run ? std::cout : std::cerr;
+  for (const std::string& word : command) out << (&word == &command[0] ? "" : " ") << word;
+  out << std::endl;
   if (is_dry_run) return;
   const auto status = run_program(command);
   if (!status) throw Failure(kExitFailure, command[0] + " is not installed: apt install driverctl");
   if (*status != 0) throw Failure(kExitFailure, command[0] + " failed");
+}
+
+std::string section_of(const std::vector<NicState>& states, const std::string& name) {
+  const machine::Nic& nic = nic_named(states, name).nic;
+  return port_section(nic, interface_use(nic.interfaces));
 }
 
 void add_list(CLI::App& nic, const GlobalOptions& globals) {
@@ -37,7 +45,9 @@ void add_list(CLI::App& nic, const GlobalOptions& globals) {
 
 void add_bind(CLI::App& nic) {
   CLI::App* command = nic.add_subcommand(
-      "bind", "Take a NIC from the kernel for lyred, now and after each boot; needs root");
+      "bind",
+      "Take a NIC from the kernel for lyred, now and after each boot, and print the section of "
+      "lyred.toml with its address; needs root");
   auto request = std::make_shared<BindRequest>();
   auto is_dry_run = std::make_shared<bool>(false);
   command->add_option("nic", request->name, "PCI address, or name of a kernel interface")
@@ -47,8 +57,22 @@ void add_bind(CLI::App& nic) {
   command->add_flag("--force", request->is_forced,
                     "Also the NIC of the default route or of an SSH session");
   command->add_flag("--dry-run", *is_dry_run, "Print the command only");
-  command->callback(
-      [request, is_dry_run] { run(bind_command(states_here(), *request), *is_dry_run); });
+  command->callback([request, is_dry_run] {
+    const auto states = states_here();
+    const auto bind = bind_command(states, *request);
+    // The kernel forgets the addresses with the interface.
+    const std::string section = section_of(states, request->name);
+    run(bind, *is_dry_run);
+    if (!*is_dry_run) std::cout << section;
+  });
+}
+
+void add_port(CLI::App& nic) {
+  CLI::App* command = nic.add_subcommand(
+      "port", "The section of lyred.toml with which lyred uses a NIC as the kernel does now");
+  auto name = std::make_shared<std::string>();
+  command->add_option("nic", *name, "PCI address, or name of a kernel interface")->required();
+  command->callback([name] { std::cout << section_of(states_here(), *name); });
 }
 
 void add_unbind(CLI::App& nic) {
@@ -64,10 +88,11 @@ void add_unbind(CLI::App& nic) {
 }  // namespace
 
 void add_nic(CLI::App& app, const GlobalOptions& globals) {
-  CLI::App* nic = app.add_subcommand("nic", "NICs of this machine: list, bind, unbind");
+  CLI::App* nic = app.add_subcommand("nic", "NICs of this machine: list, bind, port, unbind");
   nic->require_subcommand(1);
   add_list(*nic, globals);
   add_bind(*nic);
+  add_port(*nic);
   add_unbind(*nic);
 }
 

@@ -7,12 +7,15 @@
 
 #include "tests/unit/machine/tree.h"
 #include "tools/lyre/failure.h"
+#include "tools/lyre/nic/port_section.h"
 
 namespace lyre::tools {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 /// eth0 carries the default route; eth1 is ENA; the third is Lyre's; the fourth is a Mellanox NIC.
 class NicTest : public ::testing::Test {
@@ -64,6 +67,21 @@ TEST_F(NicTest, BindChoosesTheDriverByTheIommu) {
               ElementsAre("driverctl", "set-override", "0000:00:06.0", "vfio-pci"));
   EXPECT_THAT(bind_command(states_, {.name = "0000:00:05.0", .driver = "igb_uio"}),
               ElementsAre("driverctl", "set-override", "0000:00:05.0", "igb_uio"));
+}
+
+TEST_F(NicTest, ThePortSectionUsesTheNicAsTheKernelDid) {
+  const machine::Nic& nic = nic_named(states_, "eth1").nic;
+  EXPECT_EQ(port_section(nic, {.addresses = {"10.0.1.5/24"}, .mtu_bytes = 9001}),
+            "\n[[port]]\nname = \"eth1\"\ndevice = \"0000:00:05.0\"\n"
+            "address = \"10.0.1.5/24\"\nmtu = 9001\n");
+  EXPECT_THAT(port_section(nic, {.addresses = {"10.0.1.5/24", "fd00::5/64"}}),
+              HasSubstr("address = [\"10.0.1.5/24\", \"fd00::5/64\"]\n"));
+  EXPECT_THAT(port_section(nic, {}), HasSubstr("#address = "));
+}
+
+TEST_F(NicTest, AnInterfaceHasTheAddressesOfTheKernel) {
+  EXPECT_THAT(interface_use({"lo"}).addresses, Contains("127.0.0.1/8"));
+  EXPECT_THAT(interface_use({"nothing0"}).addresses, IsEmpty());
 }
 
 TEST_F(NicTest, BindRefusesWhatTheMachineNeeds) {

@@ -28,7 +28,9 @@ std::string ids(const Nic& nic) {
 
 std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
 
-const NicState& find(const std::vector<NicState>& states, const std::string& name) {
+}  // namespace
+
+const NicState& nic_named(const std::vector<NicState>& states, const std::string& name) {
   const std::string address = machine::pci_address_of(name);
   const auto it = std::find_if(states.begin(), states.end(), [&](const NicState& state) {
     const auto& interfaces = state.nic.interfaces;
@@ -41,8 +43,6 @@ const NicState& find(const std::vector<NicState>& states, const std::string& nam
   throw Failure(kExitUsage, "there is no NIC '" + name + "' on the PCI bus, allowed: " +
                                 (there.empty() ? "none is there" : joined(there)));
 }
-
-}  // namespace
 
 std::vector<NicState> nic_states(const machine::Roots& roots, const machine::NicGuard& guard) {
   std::vector<NicState> states;
@@ -89,7 +89,7 @@ std::string nics_json(const std::vector<NicState>& states) {
 
 std::vector<std::string> bind_command(const std::vector<NicState>& states,
                                       const BindRequest& request) {
-  const NicState& state = find(states, request.name);
+  const NicState& state = nic_named(states, request.name);
   const Nic& nic = state.nic;
   if (!state.needed_for.empty() && !request.is_forced) {
     throw Failure(kExitFailure, nic.address + " (" + joined(nic.interfaces) + ") carries " +
@@ -107,7 +107,7 @@ std::vector<std::string> bind_command(const std::vector<NicState>& states,
 
 std::vector<std::string> unbind_command(const std::vector<NicState>& states,
                                         const std::string& name) {
-  return {"driverctl", "unset-override", find(states, name).nic.address};
+  return {"driverctl", "unset-override", nic_named(states, name).nic.address};
 }
 
 }  // namespace lyre::tools

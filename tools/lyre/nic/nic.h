@@ -26,6 +26,9 @@ struct BindRequest {
   bool is_forced = false;
 };
 
+/// The NIC with this PCI address or interface. Fails: throws Failure with those that are there.
+const NicState& nic_named(const std::vector<NicState>& states, const std::string& name);
+
 /// The command that binds a NIC for lyred now and after each boot, or the one that gives it back to
 /// the kernel. Changes nothing.
 /// Fails: throws Failure: no such NIC, or it must stay with its kernel driver.

@@ -1,0 +1,84 @@
+#include "tools/lyre/nic/port_section.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <fstream>
+#include <memory>
+
+namespace lyre::tools {
+namespace {
+
+constexpr size_t kAddressesMax = 7;  // of a port: docs of port.address in lyred.toml
+
+template <typename Address>
+std::string with_prefix(int family, const Address& address, const Address& mask) {
+  char text[INET6_ADDRSTRLEN] = {};
+  if (inet_ntop(family, &address, text, sizeof text) == nullptr) return "";
+  uint8_t bytes[sizeof(Address)];
+  std::memcpy(bytes, &mask, sizeof mask);
+  int bits = 0;
+  for (const uint8_t byte : bytes) bits += std::popcount(byte);
+  return std::string(text) + "/" + std::to_string(bits);
+}
+
+/// Empty for what is no address of a port.
+std::string address_of(const ifaddrs& entry) {
+  if (entry.ifa_addr == nullptr || entry.ifa_netmask == nullptr) return "";
+  if (entry.ifa_addr->sa_family == AF_INET) {
+    return with_prefix(AF_INET, reinterpret_cast<const sockaddr_in*>(entry.ifa_addr)->sin_addr,
+                       reinterpret_cast<const sockaddr_in*>(entry.ifa_netmask)->sin_addr);
+  }
+  if (entry.ifa_addr->sa_family != AF_INET6) return "";
+  const auto& address = reinterpret_cast<const sockaddr_in6*>(entry.ifa_addr)->sin6_addr;
+  if (IN6_IS_ADDR_LINKLOCAL(&address)) return "";
+  return with_prefix(AF_INET6, address,
+                     reinterpret_cast<const sockaddr_in6*>(entry.ifa_netmask)->sin6_addr);
+}
+
+/// A TOML value: one string, or a list.
+std::string value_of(const std::vector<std::string>& addresses) {
+  std::string out;
+  for (const std::string& address : addresses) {
+    out += (out.empty() ? "\"" : ", \"") + address + "\"";
+  }
+  return addresses.size() == 1 ? out : "[" + out + "]";
+}
+
+}  // namespace
+
+InterfaceUse interface_use(const std::vector<std::string>& names) {
+  InterfaceUse use;
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return use;
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, freeifaddrs);
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    if (std::find(names.begin(), names.end(), entry->ifa_name) == names.end()) continue;
+    const std::string address = address_of(*entry);
+    if (!address.empty() && use.addresses.size() < kAddressesMax) use.addresses.push_back(address);
+  }
+  for (const std::string& name : names) {
+    std::ifstream("/sys/class/net/" + name + "/mtu") >> use.mtu_bytes;
+  }
+  return use;
+}
+
+std::string port_section(const machine::Nic& nic, const InterfaceUse& use) {
+  std::string out = "\n[[port]]\n";
+  out += "name = \"" + (nic.interfaces.empty() ? "rail0" : nic.interfaces.front()) + "\"\n";
+  out += "device = \"" + nic.address + "\"\n";
+  if (use.addresses.empty()) {
+    out += "# The kernel had no address on it: write this host's address and its network here.\n";
+    out += "#address = \"10.9.0.1/24\"\n";
+  } else {
+    out += "address = " + value_of(use.addresses) + "\n";
+  }
+  if (use.mtu_bytes > 0) out += "mtu = " + std::to_string(use.mtu_bytes) + "\n";
+  return out;
+}
+
+}  // namespace lyre::tools

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "machine/nics.h"
+
+namespace lyre::tools {
+
+/// How the kernel uses an interface.
+struct InterfaceUse {
+  std::vector<std::string> addresses;  ///< "10.0.1.5/24"; no link-local ones
+  uint32_t mtu_bytes = 0;              ///< 0: unknown
+};
+/// Of the interfaces `names`. Unknown ones have no addresses.
+InterfaceUse interface_use(const std::vector<std::string>& names);
+
+/// The [[port]] section of lyred.toml with which lyred uses `nic` as the kernel does now.
+std::string port_section(const machine::Nic& nic, const InterfaceUse& use);
+
+}  // namespace lyre::tools
