@@ -192,15 +192,16 @@ void ControlClient::on_register(const channel::RegisterRequest& request, OwnedFd
 }
 
 void ControlClient::open_mapping(const channel::RegisterRequest& request) {
-  is_mapping_awaited_ = true;
-  server_.mappings_.open(socket_.native_handle(), {request.mapping_begin, request.mapping_end},
-                         [self = shared_from_this(), offset = request.offset,
-                          bytes = request.bytes](Result<OwnedFd> opened) {
-                           self->is_mapping_awaited_ = false;
-                           if (self->is_over_) return;
-                           if (!opened.ok()) return self->add_region(opened.error());
-                           self->add_region(memory_of_object(std::move(*opened), offset, bytes));
-                         });
+  awaited_mapping_ = server_.mappings_.open(
+      socket_.native_handle(), identity_.uid, {request.mapping_begin, request.mapping_end},
+      [self = shared_from_this(), offset = request.offset,
+       bytes = request.bytes](Result<OwnedFd> opened) {
+        self->awaited_mapping_ = 0;
+        if (self->is_over_) return;
+        if (!opened.ok()) return self->add_region(opened.error());
+        self->add_region(memory_of_object(std::move(*opened), offset, bytes));
+      });
+  send_region_news();
 }
 
 void ControlClient::add_region(const Result<ClientMemory>& memory) {
@@ -231,11 +232,12 @@ void ControlClient::await_region(uint32_t region, channel::Control answer) {
   await_removal();
 }
 
-/// Large memory is mapped for seconds. A client that hears nothing would take the daemon for dead.
+/// Memory is opened after that of others, and large memory is mapped for seconds. A client that
+/// hears nothing would take the daemon for dead.
 void ControlClient::send_region_news() {
   region_deadline_.expires_after(std::chrono::nanoseconds(kRegionNewsPeriod.value));
   region_deadline_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
-    if (error || self->is_over_ || self->awaited_region_ == 0) return;
+    if (error || self->is_over_ || !self->is_request_pending()) return;
     self->reply_region(channel::Control::kRegionPending, self->awaited_region_, {});
     if (!self->is_over_) self->send_region_news();
   });
@@ -293,6 +295,7 @@ void ControlClient::end(std::string_view reason) {
   process_.close(ignored);
   attach_deadline_.cancel();
   region_deadline_.cancel();
+  if (awaited_mapping_ != 0) server_.mappings_.forget(awaited_mapping_);
   if (context_) {
     log(spdlog::level::info, "detached from context " + std::to_string(*context_));
     server_.registry_.detach(*context_, !reason.empty());

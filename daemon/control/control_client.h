@@ -54,7 +54,7 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   void on_deregister(const channel::DeregisterRequest& request);
   void await_region(uint32_t region, channel::Control answer);
   void await_removal();
-  bool is_request_pending() const { return is_mapping_awaited_ || awaited_region_ != 0; }
+  bool is_request_pending() const { return awaited_mapping_ != 0 || awaited_region_ != 0; }
   void send_region_news();
   void reply_region(channel::Control type, uint32_t region, const Error& error);
   void grant(const ContextGrant& grant);
@@ -70,8 +70,8 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   boost::asio::posix::stream_descriptor process_;
   boost::asio::steady_timer attach_deadline_;
   std::optional<uint32_t> context_;
-  bool is_mapping_awaited_ = false;
-  uint32_t awaited_region_ = 0;  ///< of the pending request; 0: none
+  uint64_t awaited_mapping_ = 0;  ///< of the pending request, at the opener; 0: none
+  uint32_t awaited_region_ = 0;   ///< of the pending request; 0: none
   channel::Control awaited_answer_{};
   boost::asio::steady_timer region_deadline_;
   bool is_over_ = false;

@@ -60,13 +60,17 @@ bool is_alive(int process) {
 }
 
 /// The process is the one that connected, and nobody more powerful has taken its place by exec.
+/// /proc/PID itself has the effective uid. What is below it becomes root's where the process may
+/// not be inspected: set-uid, set-gid, or with capabilities of its file (proc_pid_status(5)).
 Status check_owner(int directory, const ClientIdentity& client, int process) {
   struct stat facts {};
-  if (::fstat(directory, &facts) != 0 || !is_alive(process)) {
+  if (::fstatat(directory, "map_files", &facts, 0) != 0 || !is_alive(process)) {
     return Error{ESRCH, "the process is gone"};
   }
-  if (facts.st_uid != client.uid) return Error{EPERM, "the process is another user's by now"};
-  return Ok{};
+  if (facts.st_uid == client.uid) return Ok{};
+  return Error{EPERM,
+               "the process has another user id than the client that connected, or may not be "
+               "inspected"};
 }
 
 /// True for the daemon's end of a connection that somebody else opened. A socket that connected to
@@ -103,11 +107,12 @@ Result<OwnedFd> open_mapping_of(const ClientIdentity& client, int process,
   std::snprintf(entry, sizeof entry, "map_files/%llx-%llx",
                 static_cast<unsigned long long>(mapping.begin),
                 static_cast<unsigned long long>(mapping.end));
+  // Twice: the process may exec a program at any moment.
+  Status owner = check_owner(directory.get(), client, process);
+  if (!owner.ok()) return owner.error();
   auto file = open_shared_anonymous(directory.get(), entry);
-  if (!file.ok()) return file.error();
-  if (Status owner = check_owner(directory.get(), client, process); !owner.ok()) {
-    return owner.error();
-  }
+  owner = check_owner(directory.get(), client, process);
+  if (!owner.ok()) return owner.error();
   return file;
 }
 

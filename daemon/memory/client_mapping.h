@@ -19,10 +19,13 @@ struct ForeignMapping {
 /// memory may be opened: the caller cannot name a process that did not connect to the daemon.
 /// Needs CAP_CHECKPOINT_RESTORE and, for clients of other users, CAP_SYS_PTRACE and
 /// CAP_DAC_READ_SEARCH. May wait for the client: its mappings are locked while it changes them.
-/// Thread: any. Fails: EPERM not a client's connection, or we may not look, or the process is
-/// another user's by now; ENOTCONN the client hung up; EINVAL not shared anonymous memory; ESRCH
-/// the process is gone.
+/// Thread: any. Fails: EPERM not a client's connection, or we may not look, or the process has
+/// another user id by now, or may not be inspected (PR_SET_DUMPABLE in prctl(2)); ENOTCONN the
+/// client hung up; EINVAL not shared anonymous memory; ESRCH the process is gone.
 Result<OwnedFd> open_client_mapping(int socket, const ForeignMapping& mapping);
+
+/// open_client_mapping(), or what a test has in its place.
+using MappingOpen = Result<OwnedFd> (*)(int socket, const ForeignMapping& mapping);
 
 /// The part of open_client_mapping() that knows the client. `process` is a pidfd of it: still alive
 /// afterwards means that the number meant this process throughout.

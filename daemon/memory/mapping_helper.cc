@@ -25,31 +25,36 @@
 namespace lyre {
 namespace {
 
-/// Requests that are carried out at a time. Further ones wait in the socket.
-constexpr size_t kRequestsMax = 16;
 constexpr unsigned kRequestSecondsMax = 1;
 constexpr int kExitFailed = 1;
 
-void send_reply(int socket, uint64_t id, const Result<OwnedFd>& opened) {
+Status send_reply(int socket, uint64_t id, const Result<OwnedFd>& opened) {
   MappingReply reply;
   std::memset(static_cast<void*>(&reply), 0, sizeof reply);
   reply.id = id;
   if (opened.ok()) {
     const int file = opened.value().get();
-    static_cast<void>(send_packet(socket, bytes_of(reply), std::span(&file, 1)));
-    return;
+    return send_packet(socket, bytes_of(reply), std::span(&file, 1));
   }
   reply.error = opened.error().code != 0 ? opened.error().code : EIO;
   copy_text(reply.text, opened.error().text);
-  static_cast<void>(send_packet(socket, bytes_of(reply), {}));
+  return send_packet(socket, bytes_of(reply), {});
+}
+
+/// Why the process of a request ended without an answer.
+Error error_of(int wait_status) {
+  if (WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGALRM) {
+    return {ETIMEDOUT, "the client's mappings were locked for too long"};
+  }
+  return {EIO, "the memory helper could not pass the opened memory on"};
 }
 
 class MappingHelper {
  public:
-  MappingHelper(OwnedFd socket, OwnedFd children)
-      : socket_(std::move(socket)), children_(std::move(children)) {}
+  MappingHelper(OwnedFd socket, OwnedFd children, MappingOpen open)
+      : socket_(std::move(socket)), children_(std::move(children)), open_(open) {}
 
-  /// Returns when the daemon is gone.
+  /// Returns when the daemon is gone, or a request cannot be answered: none may wait for ever.
   void run() {
     while (wait()) {
     }
@@ -58,16 +63,16 @@ class MappingHelper {
  private:
   bool wait() {
     // A negative descriptor is not looked at.
-    const int socket = requests_.size() < kRequestsMax ? socket_.get() : -1;
+    const int socket = requests_.size() < kMappingRequestsMax ? socket_.get() : -1;
     pollfd entries[] = {{.fd = children_.get(), .events = POLLIN, .revents = 0},
                         {.fd = socket, .events = POLLIN, .revents = 0}};
     if (::poll(entries, 2, -1) < 0) return errno == EINTR;
-    if (entries[0].revents != 0) reap();
+    if (entries[0].revents != 0 && !reap()) return false;
     return entries[1].revents == 0 || take_request();
   }
 
-  /// A request's process answers by itself, unless it was ended.
-  void reap() {
+  /// A request's process answers by itself if it can.
+  bool reap() {
     signalfd_siginfo ignored;
     // A cast to void would not do: with _FORTIFY_SOURCE the result has to be used.
     [[maybe_unused]] const ssize_t taken = ::read(children_.get(), &ignored, sizeof ignored);
@@ -75,9 +80,9 @@ class MappingHelper {
     for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
       const auto request = requests_.extract(pid);
       if (request.empty() || (WIFEXITED(status) && WEXITSTATUS(status) == 0)) continue;
-      send_reply(socket_.get(), request.mapped(),
-                 Error{ETIMEDOUT, "the client's mappings were locked for too long"});
+      if (!send_reply(socket_.get(), request.mapped(), error_of(status)).ok()) return false;
     }
+    return true;
   }
 
   bool take_request() {
@@ -92,24 +97,25 @@ class MappingHelper {
     }
     const pid_t pid = ::fork();
     if (pid == 0) carry_out(request, packet.value().descriptor.get());
-    if (pid > 0) {
-      requests_.emplace(pid, request.id);
-    } else {
-      send_reply(socket_.get(), request.id, Error{EAGAIN, "no process to open the mapping with"});
+    if (pid < 0) {
+      const Error error{EAGAIN, "no process to open the mapping with"};
+      return send_reply(socket_.get(), request.id, error).ok();
     }
+    requests_.emplace(pid, request.id);
     return true;
   }
 
   [[noreturn]] void carry_out(const MappingRequest& request, int client) const {
     ::signal(SIGALRM, SIG_DFL);  // fatal, so it also ends a wait for a lock
     ::alarm(kRequestSecondsMax);
-    send_reply(socket_.get(), request.id,
-               open_client_mapping(client, {request.begin, request.end}));
-    ::_exit(0);
+    const Status sent =
+        send_reply(socket_.get(), request.id, open_(client, {request.begin, request.end}));
+    ::_exit(sent.ok() ? 0 : kExitFailed);
   }
 
   OwnedFd socket_;
-  OwnedFd children_;                    ///< readable when one has ended
+  OwnedFd children_;  ///< readable when one has ended
+  const MappingOpen open_;
   std::map<pid_t, uint64_t> requests_;  ///< process to the request's id
 };
 
@@ -135,7 +141,7 @@ OwnedFd prepare_signals() {
 
 }  // namespace
 
-void run_mapping_helper(OwnedFd socket) {
+void run_mapping_helper(OwnedFd socket, MappingOpen open) {
   ::prctl(PR_SET_NAME, "lyred-memory");
   // Nobody of the same user reads or traces it, the daemon least of all.
   ::prctl(PR_SET_DUMPABLE, 0);
@@ -148,7 +154,7 @@ void run_mapping_helper(OwnedFd socket) {
     ::_exit(kExitFailed);
   }
   try {
-    MappingHelper(std::move(socket), std::move(children)).run();
+    MappingHelper(std::move(socket), std::move(children), open).run();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "lyred: the memory helper ended: %s\n", error.what());
     ::_exit(kExitFailed);

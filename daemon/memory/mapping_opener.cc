@@ -5,8 +5,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <boost/asio/post.hpp>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <utility>
 
@@ -17,7 +20,7 @@
 
 namespace lyre {
 
-Result<MappingHelperProcess> MappingHelperProcess::start() {
+Result<MappingHelperProcess> MappingHelperProcess::start(MappingOpen open) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
     return errno_error("no socket for the memory helper");
@@ -26,11 +29,8 @@ Result<MappingHelperProcess> MappingHelperProcess::start() {
   OwnedFd others(ends[1]);
   const pid_t pid = ::fork();
   if (pid < 0) return errno_error("no process for the memory helper");
-  if (pid == 0) run_mapping_helper(std::move(others));  // which closes `own`
-  MappingHelperProcess process;
-  process.socket_ = std::move(own);
-  process.pid_ = pid;
-  return process;
+  if (pid == 0) run_mapping_helper(std::move(others), open);  // which closes `own`
+  return MappingHelperProcess(std::move(own), pid);
 }
 
 MappingHelperProcess& MappingHelperProcess::operator=(MappingHelperProcess&& other) noexcept {
@@ -57,15 +57,47 @@ MappingOpener::~MappingOpener() {
   if (socket_.is_open()) socket_.release();  // it belongs to `helper_`
 }
 
-void MappingOpener::open(int client_socket, const ForeignMapping& mapping, Done done) {
+uint64_t MappingOpener::open(int client_socket, uint32_t uid, const ForeignMapping& mapping,
+                             Done done) {
+  const uint64_t id = next_id_++;
+  waiting_.emplace(id, Request{client_socket, uid, mapping, std::move(done)});
+  send_waiting();
+  return id;
+}
+
+void MappingOpener::send_waiting() {
   if (!helper_.is_running()) {
-    return done(Error{EPIPE, "the daemon's memory helper is not there"});
+    return answer_all(std::exchange(waiting_, {}),
+                      {EPIPE, "the daemon's memory helper is not there"});
   }
-  const MappingRequest request{.id = next_id_++, .begin = mapping.begin, .end = mapping.end};
-  const Status sent =
-      send_packet(helper_.socket(), bytes_of(request), std::span(&client_socket, 1));
-  if (!sent.ok()) return done(sent.error());
-  pending_.emplace(request.id, std::move(done));
+  for (auto next = next_waiting(); next != waiting_.end(); next = next_waiting()) {
+    const auto& [id, request] = *next;
+    const MappingRequest message{
+        .id = id, .begin = request.mapping.begin, .end = request.mapping.end};
+    const Status sent =
+        send_packet(helper_.socket(), bytes_of(message), std::span(&request.client_socket, 1));
+    auto node = waiting_.extract(next);
+    if (sent.ok()) {
+      sent_.insert(std::move(node));
+    } else {
+      Requests failed;
+      failed.insert(std::move(node));
+      answer_all(std::move(failed), sent.error());
+    }
+  }
+}
+
+/// Of those whose uid may have one more at the helper, the oldest of the uid with fewest there.
+MappingOpener::Requests::iterator MappingOpener::next_waiting() {
+  if (sent_.size() >= kMappingRequestsMax || waiting_.empty()) return waiting_.end();
+  const auto next = std::ranges::min_element(
+      waiting_, {}, [this](const auto& entry) { return sent_count_of(entry.second.uid); });
+  return sent_count_of(next->second.uid) < kRequestsOfUidMax ? next : waiting_.end();
+}
+
+size_t MappingOpener::sent_count_of(uint32_t uid) const {
+  return static_cast<size_t>(
+      std::ranges::count_if(sent_, [uid](const auto& entry) { return entry.second.uid == uid; }));
 }
 
 void MappingOpener::wait_for_reply() {
@@ -84,13 +116,15 @@ bool MappingOpener::take_reply() {
       receive_packet(helper_.socket(), std::span(reinterpret_cast<uint8_t*>(&reply), sizeof reply));
   if (!packet.ok()) return packet.error().code == EAGAIN || packet.error().code == EINTR;
   if (packet.value().bytes != sizeof reply) return false;
-  auto pending = pending_.extract(reply.id);
-  if (pending.empty()) return true;
+  auto answered = sent_.extract(reply.id);
+  if (answered.empty()) return true;
+  send_waiting();
+  const Done& done = answered.mapped().done;
   if (reply.error == 0 && packet.value().descriptor.is_open()) {
-    pending.mapped()(std::move(packet.value().descriptor));
+    done(std::move(packet.value().descriptor));
   } else {
     reply.text[sizeof reply.text - 1] = '\0';
-    pending.mapped()(Error{reply.error != 0 ? reply.error : EIO, reply.text});
+    done(Error{reply.error != 0 ? reply.error : EIO, reply.text});
   }
   return true;
 }
@@ -99,13 +133,20 @@ bool MappingOpener::take_reply() {
 void MappingOpener::give_up() {
   spdlog::error(
       "the memory helper has ended: shared anonymous memory of clients is copied from now on, "
-      "until "
-      "the daemon is restarted");
+      "until the daemon is restarted");
   socket_.release();
   helper_.end();
-  for (auto& [id, done] : std::exchange(pending_, {})) {
-    done(Error{EPIPE, "the daemon's memory helper has ended"});
-  }
+  Requests all = std::exchange(sent_, {});
+  all.merge(waiting_);
+  answer_all(std::move(all), {EPIPE, "the daemon's memory helper has ended"});
+}
+
+/// Not now: whoever asked has to have the request's name first.
+void MappingOpener::answer_all(Requests requests, const Error& error) {
+  if (requests.empty()) return;
+  boost::asio::post(socket_.get_executor(), [all = std::move(requests), error] {
+    for (const auto& [id, request] : all) request.done(error);
+  });
 }
 
 }  // namespace lyre

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
+#include <utility>
 
 #include "daemon/base/owned_fd.h"
 #include "daemon/memory/client_mapping.h"
@@ -19,11 +19,14 @@ namespace lyre {
 /// destructor closes the socket and waits until the process has ended.
 class MappingHelperProcess {
  public:
-  /// Forks. REQUIRES: no thread has been started yet, and all capabilities that this process will
-  /// ever have are there. Fails: what the system says.
-  static Result<MappingHelperProcess> start();
+  /// Forks a helper that opens mappings by `open`. REQUIRES: no thread has been started yet, and
+  /// the process still has its initial capabilities. Fails: what the system says.
+  static Result<MappingHelperProcess> start(MappingOpen open = open_client_mapping);
 
   MappingHelperProcess() = default;
+  /// Whoever answers at the other end of `socket`; -1: no process to wait for.
+  explicit MappingHelperProcess(OwnedFd socket, pid_t pid = -1)
+      : socket_(std::move(socket)), pid_(pid) {}
   MappingHelperProcess(MappingHelperProcess&& other) noexcept { *this = std::move(other); }
   MappingHelperProcess& operator=(MappingHelperProcess&& other) noexcept;
   ~MappingHelperProcess() { end(); }
@@ -38,8 +41,9 @@ class MappingHelperProcess {
   pid_t pid_ = -1;
 };
 
-/// Opens shared anonymous memory of clients by means of the memory helper. Nothing waits.
-/// Thread: the control thread, which runs `io`.
+/// Opens shared anonymous memory of clients by means of the memory helper. Nothing waits. Clients
+/// of one uid have few requests at the helper at a time, because each may take a second; the free
+/// places go to the uids that have fewest there. Thread: the control thread, which runs `io`.
 class MappingOpener {
  public:
   using Done = std::function<void(Result<OwnedFd>)>;
@@ -50,20 +54,38 @@ class MappingOpener {
   MappingOpener(const MappingOpener&) = delete;
   MappingOpener& operator=(const MappingOpener&) = delete;
 
-  /// Opens the mapping of the client at the other end of `client_socket` (borrowed), and calls
-  /// `done` once, perhaps before it returns. Fails: as open_client_mapping(); ETIMEDOUT the
-  /// client kept its mappings locked; EPIPE the helper has ended; EAGAIN too many requests.
-  void open(int client_socket, const ForeignMapping& mapping, Done done);
+  /// Opens the mapping of the client at the other end of `client_socket` (borrowed until `done` or
+  /// forget()), whose uid is `uid`. Calls `done` later, from `io`. Returns a name for forget().
+  /// Fails: as open_client_mapping(); ETIMEDOUT the client kept its mappings locked; EIO, EAGAIN
+  /// the helper could not; EPIPE the helper has ended.
+  uint64_t open(int client_socket, uint32_t uid, const ForeignMapping& mapping, Done done);
+  /// The client is gone: a request that waits is dropped. `done` of another one is still called.
+  void forget(uint64_t id) { waiting_.erase(id); }
+
+  static constexpr size_t kRequestsOfUidMax = 2;  ///< at the helper at a time
 
  private:
+  struct Request {
+    int client_socket;
+    uint32_t uid;
+    ForeignMapping mapping;
+    Done done;
+  };
+  using Requests = std::map<uint64_t, Request>;  ///< by id
+
   void wait_for_reply();
   bool take_reply();
+  void send_waiting();
+  Requests::iterator next_waiting();
+  size_t sent_count_of(uint32_t uid) const;
   void give_up();
+  void answer_all(Requests requests, const Error& error);
 
   boost::asio::posix::stream_descriptor socket_;
   MappingHelperProcess helper_;
   uint64_t next_id_ = 1;
-  std::map<uint64_t, Done> pending_;  ///< by id
+  Requests waiting_;
+  Requests sent_;  ///< at most kMappingRequestsMax
 };
 
 }  // namespace lyre

@@ -1,10 +1,14 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 /// What the daemon and its memory helper say to each other over a SOCK_SEQPACKET pair: one struct a
 /// packet, native byte order, descriptors by SCM_RIGHTS.
 namespace lyre {
+
+/// Requests that the helper carries out at a time.
+inline constexpr size_t kMappingRequestsMax = 16;
 
 /// With one descriptor: the daemon's end of the client's connection.
 struct MappingRequest {

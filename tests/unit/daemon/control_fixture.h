@@ -17,6 +17,7 @@
 #include "daemon/control/control_server.h"
 #include "daemon/protocol/control_message.h"
 #include "stack/channel/abi.h"
+#include "tests/unit/daemon/fake_mapping_helper.h"
 #include "tests/unit/daemon/fake_workers.h"
 
 /// A control server with workers that only listen, and clients that speak bytes to it.
@@ -197,7 +198,8 @@ class ControlServerTest : public ::testing::Test {
 
   Nanos timeout_ = seconds(60);
   boost::asio::io_context io_;
-  MappingOpener mappings_{io_, {}};
+  FakeMappingHelper helper_;
+  MappingOpener mappings_{io_, helper_.process()};
   FakeWorkers workers_{2};
   ContextRegistry registry_;
   SharedMemory memory_;

@@ -296,6 +296,70 @@ INSTANTIATE_TEST_SUITE_P(
                  client.send_with(RegistrationBreach::request(0, kRegionPage), {memory});
                }}));
 
+class MappingRegistrationTest : public RegistrationTest {
+ protected:
+  static constexpr uint64_t kBegin = 0x7f0000000000;
+
+  static channel::RegisterRequest mapping_request() {
+    auto out = request(0, kRegionPage);
+    out.source = channel::RegionSource::kSharedAnonymous;
+    out.mapping_begin = kBegin;
+    out.mapping_end = kBegin + kRegionPage;
+    return out;
+  }
+};
+
+// The library takes a daemon for dead that says nothing for two seconds, and its context ends. The
+// helper opens mappings of other clients first.
+TEST_F(MappingRegistrationTest, AClientHearsThatItsMappingIsBeingOpened) {
+  RawClient client(path_);
+  attach(client);
+  client.send(mapping_request());
+  run();
+  ASSERT_EQ(helper_.take(), std::vector{kBegin});
+  std::optional<std::vector<uint8_t>> heard;
+  ASSERT_TRUE(run_until([&] {
+    if (!heard) heard = client.receive();
+    return heard.has_value();
+  }));
+  channel::RegionReply news;
+  ASSERT_EQ(heard->size(), sizeof news);
+  std::memcpy(static_cast<void*>(&news), heard->data(), sizeof news);
+  EXPECT_EQ(news.header.type, Control::kRegionPending);
+  helper_.answer(kBegin, file_.get());
+  run();
+  answer(ReplyKind::kRegionAdded);
+  EXPECT_EQ(expect_message<channel::RegionReply>(client, Control::kRegistered).error, 0);
+}
+
+TEST_F(MappingRegistrationTest, AMappingThatCannotBeOpenedIsAnAnswer) {
+  RawClient client(path_);
+  attach(client);
+  client.send(mapping_request());
+  run();
+  ASSERT_EQ(helper_.take(), std::vector{kBegin});
+  helper_.answer(kBegin);
+  run();
+  EXPECT_EQ(expect_message<channel::RegionReply>(client, Control::kRegistered).error, EINVAL);
+  EXPECT_NE(register_pages(client, 0, kRegionPage), 0u);  // its next request is none too many
+}
+
+// The number of its socket may be another client's by the time the request is sent.
+TEST_F(MappingRegistrationTest, AClientThatLeavesIsNotAskedAbout) {
+  std::vector<RawClient> clients;
+  for (size_t i = 0; i <= MappingOpener::kRequestsOfUidMax; ++i) {
+    attach(clients.emplace_back(path_));
+    clients.back().send(mapping_request());
+    run();
+  }
+  ASSERT_EQ(helper_.take().size(), MappingOpener::kRequestsOfUidMax);
+  clients.back().hang_up();
+  run();
+  helper_.answer(kBegin);
+  run();
+  EXPECT_TRUE(helper_.take().empty());
+}
+
 TEST_F(RegistrationTest, NeedsAContext) {
   RawClient client(path_);
   client.send_with(request(0, kRegionPage), {file_.get()});

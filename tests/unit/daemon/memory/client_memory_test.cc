@@ -2,8 +2,12 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -149,6 +153,27 @@ TEST_F(MappingMemory, IsRefusedForAnythingElse) {
   ::munmap(named, kBytes);
 }
 
+// Another mount namespace may have a tmpfs whose files have any name.
+TEST_F(MappingMemory, OfAFileWithTheNameOfSuchMemoryIsRefused) {
+  const OwnedFd made(::fsopen("tmpfs", FSOPEN_CLOEXEC));
+  if (!made.is_open() || ::fsconfig(made.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) != 0) {
+    GTEST_SKIP() << "needs CAP_SYS_ADMIN, for a tmpfs";
+  }
+  const OwnedFd root(::fsmount(made.get(), FSMOUNT_CLOEXEC, 0));
+  ASSERT_EQ(::mkdirat(root.get(), "dev", 0700), 0);
+  const OwnedFd file(::openat(root.get(), "dev/zero", O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_EQ(::ftruncate(file.get(), kBytes), 0);
+  ASSERT_EQ(::unlinkat(root.get(), "dev/zero", 0), 0);
+  char name[64] = "";
+  ASSERT_GT(::readlink(("/proc/self/fd/" + std::to_string(file.get())).c_str(), name, 63), 0);
+  ASSERT_STREQ(name, "/dev/zero (deleted)");
+  void* named = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  const auto refused = take(mapping_at(named));
+  ::munmap(named, kBytes);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().text, "not shared anonymous memory");
+}
+
 // The name was read before the open: a client that changed the mapping in between made the daemon
 // open any file or device of its choice.
 TEST_F(MappingMemory, NoOtherFileIsOpenedWhileTheMappingChanges) {
@@ -194,6 +219,61 @@ TEST_F(MappingMemory, OfAProcessThatIsAnotherUsersByNowIsRefused) {
   const auto memory = take(mapping);
   ASSERT_FALSE(memory.ok());
   EXPECT_EQ(memory.error().code, EPERM);
+}
+
+/// A process of another user with the memory of `MappingMemory`.
+class OtherUsersProcess {
+ public:
+  OtherUsersProcess(uint32_t uid, int dumpable) {
+    int ends[2];
+    EXPECT_EQ(::pipe(ends), 0);
+    const OwnedFd reader(ends[0]);
+    OwnedFd writer(ends[1]);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      const bool is_ready = ::setresuid(uid, uid, uid) == 0 &&
+                            ::prctl(PR_SET_DUMPABLE, dumpable) == 0 &&
+                            ::write(writer.get(), "r", 1) == 1;
+      if (is_ready) ::pause();
+      ::_exit(1);
+    }
+    writer.reset();
+    char byte;
+    is_ready_ = ::read(reader.get(), &byte, 1) == 1;
+  }
+  ~OtherUsersProcess() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  OtherUsersProcess(const OtherUsersProcess&) = delete;
+  OtherUsersProcess& operator=(const OtherUsersProcess&) = delete;
+  bool is_ready() const { return is_ready_; }
+  pid_t pid() const { return pid_; }
+  OwnedFd descriptor() const {
+    return OwnedFd(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
+  }
+
+ private:
+  pid_t pid_ = -1;
+  bool is_ready_ = false;
+};
+
+// A program that is set-gid or has capabilities runs with the uid of who started it: the uid alone
+// does not tell it from the process that connected.
+TEST_F(MappingMemory, OfAProcessThatMayNotBeInspectedIsRefused) {
+  constexpr uint32_t kOtherUid = 54322;
+  if (::getuid() != 0) GTEST_SKIP() << "needs root, to be another user";
+  for (const int dumpable : {1, 0}) {
+    const OtherUsersProcess other(kOtherUid, dumpable);
+    ASSERT_TRUE(other.is_ready());
+    self = {.pid = other.pid(), .uid = kOtherUid, .gid = 0};
+    process = other.descriptor();
+    const auto memory = take(mapping);
+    ASSERT_EQ(memory.ok(), dumpable == 1);
+    if (!memory.ok()) {
+      EXPECT_EQ(memory.error().code, EPERM);
+    }
+  }
 }
 
 TEST_F(MappingMemory, NeedsAProcessThatCanBeSeen) {

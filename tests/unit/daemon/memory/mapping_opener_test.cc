@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "daemon/memory/mapping_helper.h"
+#include "tests/unit/daemon/fake_mapping_helper.h"
 
 namespace lyre {
 namespace {
@@ -29,10 +30,7 @@ class MappingOpenerTest : public testing::Test {
  protected:
   void SetUp() override {
     spdlog::set_level(spdlog::level::off);
-    auto helper = MappingHelperProcess::start();
-    ASSERT_TRUE(helper.ok()) << helper.error().text;
-    helper_pid_ = helper->pid();
-    opener_.emplace(io_, std::move(*helper));
+    start(open_client_mapping);
     shared_ =
         ::mmap(nullptr, kSharedBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ASSERT_NE(shared_, MAP_FAILED);
@@ -40,6 +38,12 @@ class MappingOpenerTest : public testing::Test {
   }
   void TearDown() override { ::munmap(shared_, kSharedBytes); }
 
+  void start(MappingOpen open_mapping) {
+    auto helper = MappingHelperProcess::start(open_mapping);
+    ASSERT_TRUE(helper.ok()) << helper.error().text;
+    helper_pid_ = helper->pid();
+    opener_.emplace(io_, std::move(*helper));
+  }
   void connect() {
     listener_.reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     sockaddr_un address{};
@@ -60,7 +64,7 @@ class MappingOpenerTest : public testing::Test {
   }
   Result<OwnedFd> open(int socket, const ForeignMapping& mapping) {
     std::optional<Result<OwnedFd>> answer;
-    opener_->open(socket, mapping,
+    opener_->open(socket, ::getuid(), mapping,
                   [&](Result<OwnedFd> opened) { answer.emplace(std::move(opened)); });
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     while (!answer && std::chrono::steady_clock::now() < end) {
@@ -120,8 +124,14 @@ TEST_F(MappingOpenerTest, RefusesOtherMemory) {
   ASSERT_EQ(::ftruncate(file.get(), kSharedBytes), 0);
   ASSERT_EQ(::mmap(shared_, kSharedBytes, PROT_READ, MAP_SHARED | MAP_FIXED, file.get(), 0),
             shared_);
-  EXPECT_FALSE(open(accepted_.get(), mapping()).ok());
-  EXPECT_FALSE(open(accepted_.get(), {0, 0}).ok());
+  const auto opened = open(accepted_.get(), mapping());
+  ASSERT_FALSE(opened.ok());
+  if (opened.error().code == EPERM || opened.error().code == EACCES) {
+    GTEST_SKIP() << "needs CAP_CHECKPOINT_RESTORE: " << opened.error().text;
+  }
+  EXPECT_EQ(opened.error().code, EINVAL);
+  EXPECT_EQ(opened.error().text, "not shared anonymous memory");
+  EXPECT_EQ(open(accepted_.get(), {0, 0}).error().code, ENOENT);
 }
 
 TEST_F(MappingOpenerTest, TheHelperKeepsWhatItNeedsOnly) {
@@ -140,7 +150,7 @@ TEST_F(MappingOpenerTest, ItsDeathIsAnAnswer) {
   // Stopped first, so that a request is under way when it ends.
   ASSERT_EQ(::kill(helper_pid_, SIGSTOP), 0);
   std::optional<Result<OwnedFd>> pending;
-  opener_->open(accepted_.get(), mapping(),
+  opener_->open(accepted_.get(), ::getuid(), mapping(),
                 [&](Result<OwnedFd> opened) { pending.emplace(std::move(opened)); });
   ASSERT_EQ(::kill(helper_pid_, SIGKILL), 0);
   const auto later = [&] { return open(accepted_.get(), mapping()); };
@@ -148,6 +158,86 @@ TEST_F(MappingOpenerTest, ItsDeathIsAnAnswer) {
   ASSERT_TRUE(pending.has_value());
   EXPECT_EQ(pending->error().code, EPIPE);
   EXPECT_EQ(later().error().text, "the daemon's memory helper is not there");
+}
+
+/// Which mapping a helper never opens, and with which it opens what cannot be passed on.
+constexpr uint64_t kLocked = 0x1000;
+constexpr uint64_t kNotPassed = 0x2000;
+constexpr int kNotOpen = 1000;
+
+Result<OwnedFd> open_by_address(int, const ForeignMapping& mapping) {
+  while (mapping.begin == kLocked) ::pause();
+  if (mapping.begin == kNotPassed) return OwnedFd(kNotOpen);
+  return OwnedFd(::memfd_create("lyre-test", MFD_CLOEXEC));
+}
+
+TEST_F(MappingOpenerTest, AClientThatKeepsItsMappingsLockedDelaysItselfOnly) {
+  start(open_by_address);
+  std::optional<Result<OwnedFd>> locked;
+  opener_->open(accepted_.get(), ::getuid(), {kLocked, 0},
+                [&](Result<OwnedFd> opened) { locked.emplace(std::move(opened)); });
+  EXPECT_TRUE(open(accepted_.get(), {0, 0}).ok());
+  EXPECT_FALSE(locked.has_value());
+  while (!locked) io_.run_one();
+  EXPECT_EQ(locked->error().code, ETIMEDOUT);
+}
+
+TEST_F(MappingOpenerTest, AReplyThatCannotBeSentIsAnAnswer) {
+  start(open_by_address);
+  const auto opened = open(accepted_.get(), {kNotPassed, 0});
+  ASSERT_FALSE(opened.ok());
+  EXPECT_EQ(opened.error().code, EIO);
+  EXPECT_TRUE(open(accepted_.get(), {0, 0}).ok());
+}
+
+/// Which of many requests go to the helper, and when.
+class MappingOrder : public testing::Test {
+ protected:
+  /// One for the mapping that begins at `begin`.
+  uint64_t ask(uint32_t uid, uint64_t begin) {
+    return opener_.open(socket_.get(), uid, {begin, 0}, [](const Result<OwnedFd>&) {});
+  }
+  void answer(uint64_t begin) {
+    helper_.answer(begin);
+    io_.restart();
+    io_.poll();
+  }
+
+  boost::asio::io_context io_;
+  OwnedFd socket_{::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)};
+  FakeMappingHelper helper_;
+  MappingOpener opener_{io_, helper_.process()};
+};
+
+TEST_F(MappingOrder, AUidHasTwoRequestsAtTheHelper) {
+  for (const uint64_t begin : {1, 2, 3, 4}) ask(100, begin);
+  ask(200, 5);
+  EXPECT_EQ(helper_.take(), (std::vector<uint64_t>{1, 2, 5}));
+  answer(1);
+  EXPECT_EQ(helper_.take(), std::vector<uint64_t>{3});
+}
+
+TEST_F(MappingOrder, AFreePlaceGoesToTheUidThatHasFewest) {
+  for (uint32_t uid = 0; uid < kMappingRequestsMax / 2; ++uid) {
+    for (uint64_t i = 1; i <= 4; ++i) ask(uid, 10 * uid + i);
+  }
+  EXPECT_EQ(helper_.take().size(), kMappingRequestsMax);
+  ask(1000, 1000);
+  EXPECT_TRUE(helper_.take().empty());
+  answer(1);
+  EXPECT_EQ(helper_.take(), std::vector<uint64_t>{1000});
+  answer(1000);
+  EXPECT_EQ(helper_.take(), std::vector<uint64_t>{3});
+}
+
+TEST_F(MappingOrder, WhatIsForgottenIsNotSent) {
+  ask(100, 1);
+  ask(100, 2);
+  opener_.forget(ask(100, 3));
+  ask(100, 4);
+  EXPECT_EQ(helper_.take(), (std::vector<uint64_t>{1, 2}));
+  answer(1);
+  EXPECT_EQ(helper_.take(), std::vector<uint64_t>{4});
 }
 
 }  // namespace
