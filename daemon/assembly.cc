@@ -10,6 +10,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/daemon_limits.h"
+#include "daemon/config/config_domains.h"
 #include "stack/base/check.h"
 
 namespace lyre {
@@ -210,7 +211,7 @@ void Assembly::make_registry() {
                       .regions = {.bytes_per_context_max = config_.registered_bytes_max,
                                   .bytes_per_uid_max = config_.registered_bytes_per_uid_max,
                                   .regions_per_uid_max = config_.regions_per_uid_max},
-                      .lend = config_.domains.size() == 1 ? config_.lend : Lend::kNone,
+                      .lend = lending_of(config_),
                       .lend_uid = lend_uid,
                       .ports = port_mapping()});
 }

@@ -72,6 +72,13 @@ Status complete_domains(Config& config) {
   return check_lending(config);
 }
 
+Lend lending_of(const Config& config) {
+  const uint32_t all_ports = (uint32_t{1} << config.ports.size()) - 1;
+  const bool has_all =
+      config.domains.size() == 1 && (config.domains[0].ports & all_ports) == all_ports;
+  return has_all ? config.lend : Lend::kNone;
+}
+
 std::vector<std::string> socket_paths(const Config& config) {
   std::vector<std::string> paths{config.socket_path};
   if (!config.has_domains) return paths;

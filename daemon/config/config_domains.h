@@ -14,4 +14,8 @@ inline constexpr size_t kDomainsMax = 16;
 /// line like those of parse_config().
 Status complete_domains(Config& config);
 
+/// `clients.lend` where one domain has all ports, else kNone: a receive pool has the frames of all
+/// ports.
+Lend lending_of(const Config& config);
+
 }  // namespace lyre

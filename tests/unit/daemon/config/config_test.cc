@@ -8,6 +8,7 @@
 #include <sstream>
 #include <string>
 
+#include "daemon/config/config_domains.h"
 #include "daemon/config/config_keys.h"
 
 namespace lyre {
@@ -115,6 +116,25 @@ TEST(Config, WithoutDomainsEverybodyIsOfOne) {
   EXPECT_EQ(domain.ports, UINT32_MAX);
   EXPECT_TRUE(domain.may_listen && domain.may_use_low_ports);
   EXPECT_EQ(socket_paths(config.value()), std::vector<std::string>{"/run/lyre/lyred.sock"});
+}
+
+// Every worker's pool has what arrived at any port.
+TEST(Config, PoolsAreLentToTheOneDomainThatHasAllPorts) {
+  const std::string two_ports = std::string(kPort) +
+                                "[[port]]\nname=\"rail1\"\ndevice=\"0000:00:10.0\"\n"
+                                "address=\"10.8.0.1/16\"\n";
+  const std::string domain = "[[domain]]\nname=\"a\"\nsocket=\"/run/lyre/a.sock\"\n";
+  const std::string second = "[[domain]]\nname=\"b\"\nsocket=\"/run/lyre/b.sock\"\n";
+  const auto lending = [](const std::string& text) {
+    const auto config = parse_config(text, "f.toml");
+    EXPECT_TRUE(config.ok()) << config.error().text;
+    return lending_of(config.value());
+  };
+  EXPECT_EQ(lending(two_ports), Lend::kDomain);
+  EXPECT_EQ(lending(two_ports + domain), Lend::kDomain);
+  EXPECT_EQ(lending(two_ports + domain + "ports=[\"rail0\",\"rail1\"]\n"), Lend::kDomain);
+  EXPECT_EQ(lending(two_ports + domain + "ports=[\"rail1\"]\n"), Lend::kNone);
+  EXPECT_EQ(lending(two_ports + domain + second), Lend::kNone);
 }
 
 TEST(Config, ReadsDomains) {
