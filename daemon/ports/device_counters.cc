@@ -1,5 +1,9 @@
 #include "daemon/ports/device_counters.h"
 
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
 #include "daemon/base/daemon_limits.h"
 #include "daemon/protocol/control_message.h"
 
@@ -19,18 +23,24 @@ channel::DeviceCounterView* slot_of(channel::StatsPort& port, const std::string&
   return &port.device_counters[count];
 }
 
+}  // namespace
+
 /// A counter that is not reported any more is zero: its device was opened again.
-void show(const std::vector<io::DeviceCounter>& counters, channel::StatsPort& port) {
+void DeviceCounters::show(const std::vector<io::DeviceCounter>& counters,
+                          channel::StatsPort& port) {
   std::vector<uint64_t> values(channel::kDeviceCountersMax);
   for (const io::DeviceCounter& counter : counters) {
     const channel::DeviceCounterView* slot = slot_of(port, counter.name);
-    if (slot != nullptr) values[static_cast<size_t>(slot - port.device_counters)] = counter.value;
+    if (slot != nullptr) {
+      values[static_cast<size_t>(slot - port.device_counters)] = counter.value;
+    } else if (!std::exchange(was_told_of_places_, true)) {
+      spdlog::warn("port {}: its driver has more than {} counters: {} and others are not shown",
+                   port.name, channel::kDeviceCountersMax, counter.name);
+    }
   }
   const uint32_t count = port.device_counter_count.load(std::memory_order_relaxed);
   for (uint32_t i = 0; i < count; ++i) port.device_counters[i].value.set(values[i]);
 }
-
-}  // namespace
 
 void DeviceCounters::look(Nanos now) {
   if (now < due_) return;

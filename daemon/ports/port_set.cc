@@ -207,20 +207,27 @@ void PortSet::suspend() {
 
 void PortSet::restart() {
   for (uint32_t i = 0; i < count(); ++i) {
-    Upkeep& upkeep = upkeeps_[i];
-    if (upkeep.restart != Restart::kSuspended || !ports_[i]->needs_restart()) continue;
-    const bool is_running = ports_[i]->state() == io::PortState::kRunning;
-    const Status status = ports_[i]->restart();
-    if (status.ok()) upkeep.restart = Restart::kDone;
-    const std::string failure = status.ok() ? "" : status.error().text;
-    if (!failure.empty() && failure != upkeep.failure) {
-      // Known already: a memif client without a server, and a device that is away.
-      const bool is_known = is_running || status.error().code == ENODEV;
-      spdlog::log(is_known ? spdlog::level::debug : spdlog::level::warn, "port {}: {}",
-                  config_.ports[i].name, failure);
-    }
-    upkeep.failure = failure;
+    const uint32_t port = (restarts_next_ + i) % count();
+    const bool is_due = upkeeps_[port].restart == Restart::kSuspended;
+    if (!is_due || !ports_[port]->needs_restart()) continue;
+    restarts_next_ = port + 1;
+    return restart(port);
   }
+}
+
+void PortSet::restart(uint32_t port) {
+  Upkeep& upkeep = upkeeps_[port];
+  const bool is_running = ports_[port]->state() == io::PortState::kRunning;
+  const Status status = ports_[port]->restart();
+  if (status.ok()) upkeep.restart = Restart::kDone;
+  const std::string failure = status.ok() ? "" : status.error().text;
+  if (!failure.empty() && failure != upkeep.failure) {
+    // Known already: a memif client without a server, and a device that is away.
+    const bool is_known = is_running || status.error().code == ENODEV;
+    spdlog::log(is_known ? spdlog::level::debug : spdlog::level::warn, "port {}: {}",
+                config_.ports[port].name, failure);
+  }
+  upkeep.failure = failure;
 }
 
 bool PortSet::must_resume() const {

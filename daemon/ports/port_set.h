@@ -50,7 +50,8 @@ class PortSet {
   bool must_suspend() const;
   /// REQUIRES: no worker polls.
   void suspend();
-  /// May take a second for each port; workers may poll. A failure is logged once.
+  /// Restarts one port, another one each time: it may take a second of the control thread. Workers
+  /// may poll. A failure is logged once.
   void restart();
   bool must_resume() const;
   /// REQUIRES: no worker polls.
@@ -63,6 +64,7 @@ class PortSet {
 
  private:
   void join_groups(uint32_t port);
+  void restart(uint32_t port);
   io::PortSpeed speed_of(uint32_t port) const;
   void show_speed(uint32_t port, channel::StatsPort& shown) const;
 
@@ -76,6 +78,7 @@ class PortSet {
   const Config& config_;
   std::vector<std::unique_ptr<io::Port>> ports_;
   std::vector<Upkeep> upkeeps_;  ///< one for each port
+  uint32_t restarts_next_ = 0;   ///< the port that restart() looks at first
 };
 
 }  // namespace lyre

@@ -5,6 +5,35 @@
 #include <algorithm>
 
 namespace lyre::io::dpdk {
+namespace {
+
+void add(std::vector<DeviceCounter>& counters, const std::string& name, uint64_t value) {
+  const auto known = std::find_if(counters.begin(), counters.end(),
+                                  [&](const DeviceCounter& each) { return each.name == name; });
+  if (known == counters.end()) {
+    counters.push_back({.name = name, .value = value});
+  } else {
+    known->value += value;
+  }
+}
+
+}  // namespace
+
+std::string shown_name(std::string_view name) {
+  const bool is_of_port = name == "rx_good_packets" || name == "tx_good_packets" ||
+                          name == "rx_good_bytes" || name == "tx_good_bytes" ||
+                          name == "rx_missed_errors";
+  if (is_of_port) return {};
+  constexpr size_t kPrefixLength = 4;
+  const std::string_view prefix = name.substr(0, kPrefixLength);
+  const size_t end = name.find_first_not_of("0123456789", kPrefixLength);
+  const bool is_of_queue = (prefix == "rx_q" || prefix == "tx_q") &&
+                           end != std::string_view::npos && end > kPrefixLength && name[end] == '_';
+  if (!is_of_queue) return std::string(name);
+  const std::string_view rest = name.substr(end);
+  if (rest == "_packets" || rest == "_bytes") return {};
+  return std::string(prefix) + std::string(rest);
+}
 
 void ExtendedStats::open(uint16_t port_id) {
   port_id_ = port_id;
@@ -13,7 +42,7 @@ void ExtendedStats::open(uint16_t port_id) {
   if (count <= 0) return;
   std::vector<rte_eth_xstat_name> names(static_cast<size_t>(count));
   const int got = rte_eth_xstats_get_names(port_id, names.data(), static_cast<unsigned>(count));
-  for (int i = 0; i < std::min(got, count); ++i) names_.emplace_back(names[i].name);
+  for (int i = 0; i < std::min(got, count); ++i) names_.push_back(shown_name(names[i].name));
 }
 
 std::vector<DeviceCounter> ExtendedStats::read() const {
@@ -25,8 +54,8 @@ std::vector<DeviceCounter> ExtendedStats::read() const {
   if (got < 0) return out;
   values.resize(std::min(static_cast<size_t>(got), values.size()));
   for (const rte_eth_xstat& counter : values) {
-    if (counter.value == 0 || counter.id >= names_.size()) continue;
-    out.push_back({.name = names_[counter.id], .value = counter.value});
+    if (counter.value == 0 || counter.id >= names_.size() || names_[counter.id].empty()) continue;
+    add(out, names_[counter.id], counter.value);
   }
   return out;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "daemon/base/daemon_limits.h"
+#include "tests/unit/daemon/captured_log.h"
 
 namespace lyre {
 namespace {
@@ -54,7 +55,8 @@ TEST_F(DeviceCountersTest, ShowsTheCountersOfEachDriverUnderTheirNames) {
   EXPECT_EQ(shown_[1].device_counters[0].value.get(), 0u);
 }
 
-TEST_F(DeviceCountersTest, WhatHasNoSlotIsNotShown) {
+TEST_F(DeviceCountersTest, WhatHasNoPlaceIsLoggedOnce) {
+  CapturedLog log;
   for (uint32_t i = 0; i < channel::kDeviceCountersMax + 3; ++i) {
     counted_[0].push_back({.name = "counter" + std::to_string(i), .value = i + 1});
   }
@@ -62,6 +64,9 @@ TEST_F(DeviceCountersTest, WhatHasNoSlotIsNotShown) {
   EXPECT_EQ(shown_[0].device_counter_count.load(), channel::kDeviceCountersMax);
   EXPECT_EQ(shown_[0].device_counters[channel::kDeviceCountersMax - 1].value.get(),
             channel::kDeviceCountersMax);
+  counters_.look(seconds(7));
+  EXPECT_EQ(log.count("are not shown"), 1u);
+  EXPECT_TRUE(log.has("more than 64 counters: counter64 and others are not shown"));
 }
 
 TEST_F(DeviceCountersTest, AsksOnceAPeriodHoweverOftenItIsCalled) {

@@ -187,6 +187,21 @@ TEST_F(PortSetTest, APortThatCannotBeRestartedStaysSuspendedAndTheLogSaysItOnce)
   EXPECT_EQ(states_[1]->steps, "srrrc");
 }
 
+// Clients wait for the control thread meanwhile, and it tells the service manager that it runs.
+TEST_F(PortSetTest, OnePortIsRestartedAtATime) {
+  ASSERT_TRUE(open().ok());
+  for (auto& state : states_) {
+    state->needs_restart = true;
+    state->can_restart = false;
+  }
+  ports_.suspend();
+  for (int looks = 1; looks <= 4; ++looks) {
+    ports_.restart();
+    EXPECT_EQ(states_[0]->restarts + states_[1]->restarts, looks);
+  }
+  EXPECT_EQ(states_[0]->restarts, 2);
+}
+
 class PortSetWithoutDevice : public PortSetTest {
  protected:
   PortSetWithoutDevice()
