@@ -13,6 +13,7 @@ struct HugepagePool {
   uint64_t total = 0;
   uint64_t free = 0;
 
+  uint64_t total_mib() const { return total * page_kib / 1024; }
   uint64_t free_mib() const { return free * page_kib / 1024; }
 };
 /// The pools of all sizes, those without pages too.

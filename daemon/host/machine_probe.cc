@@ -64,11 +64,12 @@ class Probe {
   void check_hugepages() {
     if (config_.hugepages != HugepagesMode::kYes) return;
     const auto pools = machine::hugepage_pools(roots_);
-    const auto is_free = [](const machine::HugepagePool& pool) { return pool.free > 0; };
-    if (std::any_of(pools.begin(), pools.end(), is_free)) return;
+    // Not free ones: a daemon that runs may have taken them all, with this configuration.
+    const auto has_pages = [](const machine::HugepagePool& pool) { return pool.total > 0; };
+    if (std::any_of(pools.begin(), pools.end(), has_pages)) return;
     complain(
         config_.hugepages_line, "memory.hugepages",
-        "hugepages are required and none is free, allowed: \"auto\", or reserve some: echo 192 "
+        "hugepages are required and none is reserved, allowed: \"auto\", or reserve some: echo 192 "
         "> /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages");
   }
 

@@ -75,11 +75,21 @@ TEST_F(DoctorMachineTest, ModulesThatTheNicsNeed) {
 
 TEST_F(DoctorMachineTest, Hugepages) {
   set_hugepages(0, 0);
-  expect(check_hugepages(tree_.roots(), nics()), Verdict::kNote, "0 MiB free");
+  expect(check_hugepages(tree_.roots(), nics()), Verdict::kNote, "0 MiB reserved");
   add_nic_without_iommu();
-  expect(check_hugepages(tree_.roots(), nics()), Verdict::kProblem, "0 MiB free");
+  expect(check_hugepages(tree_.roots(), nics()), Verdict::kProblem, "0 MiB reserved");
+  set_hugepages(191, 191);
+  expect(check_hugepages(tree_.roots(), nics()), Verdict::kNote, "382 MiB reserved");
   set_hugepages(192, 192);
-  expect(check_hugepages(tree_.roots(), nics()), Verdict::kFine, "384 MiB free");
+  expect(check_hugepages(tree_.roots(), nics()), Verdict::kFine, "384 MiB of them free");
+}
+
+// It has taken them.
+TEST_F(DoctorMachineTest, HugepagesOfTheDaemonThatRuns) {
+  add_nic_without_iommu();
+  set_hugepages(192, 0);
+  expect(check_hugepages(tree_.roots(), nics()), Verdict::kFine, "384 MiB reserved, 0 MiB of");
+  expect(check_hugepages_at_boot(tree_.roots(), ""), Verdict::kNote, "not reserved at boot");
 }
 
 TEST_F(DoctorMachineTest, HugepagesAtBoot) {

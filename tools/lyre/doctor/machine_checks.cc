@@ -12,7 +12,7 @@ namespace {
 /// epoll_pwait2(), with which a worker sleeps, came with 5.11.
 constexpr int kKernelMajor = 5;
 constexpr int kKernelMinor = 11;
-/// What one worker with default settings takes.
+/// Enough for one worker with default settings: what kReserveNow reserves.
 constexpr uint64_t kHugepagesMib = 384;
 constexpr const char* kReserveNow =
     "echo 192 > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
@@ -35,9 +35,17 @@ bool has_module(const machine::Roots& roots, const std::string& name, const std:
          machine::exists(roots.sys + "/bus/pci/drivers/" + driver);
 }
 
-uint64_t free_mib(const machine::Roots& roots) {
-  uint64_t sum = 0;
-  for (const machine::HugepagePool& pool : machine::hugepage_pools(roots)) sum += pool.free_mib();
+struct HugepageSum {
+  uint64_t reserved_mib = 0;
+  uint64_t free_mib = 0;
+};
+
+HugepageSum hugepages(const machine::Roots& roots) {
+  HugepageSum sum;
+  for (const machine::HugepagePool& pool : machine::hugepage_pools(roots)) {
+    sum.reserved_mib += pool.total_mib();
+    sum.free_mib += pool.free_mib();
+  }
   return sum;
 }
 
@@ -107,13 +115,19 @@ Finding check_driver_modules(const machine::Roots& roots, const std::vector<NicS
 }
 
 Finding check_hugepages(const machine::Roots& roots, const std::vector<NicState>& nics) {
-  const uint64_t mib = free_mib(roots);
-  const std::string saw = std::to_string(mib) + " MiB free";
-  if (mib >= kHugepagesMib) return fine("hugepages", saw);
+  // A daemon that runs has taken its own: free ones tell nothing of it.
+  const HugepageSum sum = hugepages(roots);
+  const std::string saw = std::to_string(sum.reserved_mib) + " MiB reserved, " +
+                          std::to_string(sum.free_mib) + " MiB of them free";
+  if (sum.reserved_mib >= kHugepagesMib) return fine("hugepages", saw);
+  if (sum.reserved_mib > 0) {
+    return note("hugepages", saw, "384 MiB are enough for one worker with default settings",
+                kReserveNow);
+  }
   if (has_nic_without_iommu(nics)) {
     return problem("hugepages", saw,
                    "a NIC without an IOMMU fetches physical addresses, which ordinary pages do not "
-                   "keep; one worker takes 384 MiB",
+                   "keep",
                    kReserveNow);
   }
   return note("hugepages", saw, "with ordinary pages a worker misses the TLB more often",
@@ -128,7 +142,9 @@ Finding check_hugepages_at_boot(const machine::Roots& roots, const std::string& 
     return fine("boot", is_on_command_line ? "hugepages on the kernel's command line"
                                            : "vm.nr_hugepages in sysctl.d");
   }
-  if (free_mib(roots) == 0) return fine("boot", "no hugepages are reserved, now or at boot");
+  if (hugepages(roots).reserved_mib == 0) {
+    return fine("boot", "no hugepages are reserved, now or at boot");
+  }
   return note("boot", "hugepages are not reserved at boot",
               "they are gone after a reboot, and later memory is too fragmented for them",
               kReserveAtBoot);

@@ -98,9 +98,9 @@ TEST_F(MachineProbeTest, RequiredHugepages) {
   const std::string required = "[memory]\nhugepages = \"yes\"\n";
   EXPECT_THAT(probe("0000:00:06.0", required),
               ElementsAre(StartsWith("f:5: memory.hugepages: hugepages are required and none is "
-                                     "free, allowed: ")));
+                                     "reserved, allowed: ")));
   tree_.write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "4\n");
-  tree_.write("sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "1\n");
+  tree_.write("sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "0\n");
   EXPECT_THAT(probe("0000:00:06.0", required), ElementsAre());
 }
 
