@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -25,6 +26,7 @@ namespace {
 
 constexpr int kSignal = SIGUSR2;
 constexpr auto kPatience = std::chrono::seconds(2);
+constexpr const char* kTasks = "/proc/self/task";
 
 std::atomic<Capabilities> g_kept{0};
 
@@ -48,22 +50,31 @@ void on_signal(int) {
   errno = saved_errno;
 }
 
+/// The permitted capabilities of a thread of this process; none for one that has ended.
+Result<Capabilities> permitted_of(const std::string& task) {
+  const std::string path = kTasks + ("/" + task) + "/status";
+  const std::unique_ptr<FILE, int (*)(FILE*)> status(::fopen(path.c_str(), "re"), ::fclose);
+  char line[256];
+  Capabilities permitted = 0;
+  errno = status == nullptr ? errno : 0;
+  while (status != nullptr && std::fgets(line, sizeof line, status.get()) != nullptr) {
+    if (std::sscanf(line, "CapPrm: %" SCNx64, &permitted) == 1) return permitted;
+  }
+  if (errno == ENOENT || errno == ESRCH) return Capabilities{0};
+  if (errno == 0) errno = EPROTO;
+  return errno_error(path);
+}
+
 /// Threads of this process with a permitted capability that is not in `kept`.
-std::vector<pid_t> threads_with_more_than(Capabilities kept) {
+Result<std::vector<pid_t>> threads_with_more_than(Capabilities kept) {
   std::vector<pid_t> found;
-  const std::unique_ptr<DIR, int (*)(DIR*)> tasks(::opendir("/proc/self/task"), ::closedir);
-  if (tasks == nullptr) return {0};
+  const std::unique_ptr<DIR, int (*)(DIR*)> tasks(::opendir(kTasks), ::closedir);
+  if (tasks == nullptr) return errno_error(kTasks);
   while (const dirent* task = ::readdir(tasks.get())) {
     if (task->d_name[0] == '.') continue;
-    const std::string path = std::string("/proc/self/task/") + task->d_name + "/status";
-    const std::unique_ptr<FILE, int (*)(FILE*)> status(::fopen(path.c_str(), "re"), ::fclose);
-    if (status == nullptr) continue;  // it has ended
-    char line[256];
-    Capabilities permitted = 0;
-    while (std::fgets(line, sizeof line, status.get()) != nullptr) {
-      if (std::sscanf(line, "CapPrm: %" SCNx64, &permitted) == 1) break;
-    }
-    if ((permitted & ~kept) != 0) found.push_back(std::atoi(task->d_name));
+    const auto permitted = permitted_of(task->d_name);
+    if (!permitted.ok()) return permitted.error();
+    if ((permitted.value() & ~kept) != 0) found.push_back(std::atoi(task->d_name));
   }
   return found;
 }
@@ -71,12 +82,14 @@ std::vector<pid_t> threads_with_more_than(Capabilities kept) {
 Status drop_in_all_threads(Capabilities kept) {
   const auto end = std::chrono::steady_clock::now() + kPatience;
   for (;;) {
-    const std::vector<pid_t> threads = threads_with_more_than(kept);
-    if (threads.empty()) return Ok{};
+    auto threads = threads_with_more_than(kept);
+    if (!threads.ok()) return threads.error();
+    if (threads->empty()) return Ok{};
     if (std::chrono::steady_clock::now() > end) {
-      return Error{ETIMEDOUT, "thread " + std::to_string(threads[0]) + " keeps its capabilities"};
+      return Error{ETIMEDOUT,
+                   "thread " + std::to_string(threads->front()) + " keeps its capabilities"};
     }
-    for (const pid_t thread : threads) ::syscall(SYS_tgkill, ::getpid(), thread, kSignal);
+    for (const pid_t thread : *threads) ::syscall(SYS_tgkill, ::getpid(), thread, kSignal);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }

@@ -26,18 +26,19 @@ constexpr struct {
   std::string_view prefix;
   PortPrivileges privileges;
 } kVirtual[] = {
-    {"net_af_packet", {kRaw | kNetwork, kRaw | kNetwork, kKernelInterface}},
-    {"net_af_xdp", {kRaw | kNetwork, kRaw | kNetwork | capability(CAP_BPF), kKernelInterface}},
-    {"net_tap", {kNetwork, kNetwork, kKernelInterface}},
+    {"net_af_packet", {kRaw | kNetwork, kKernelInterface}},
+    {"net_af_xdp", {kRaw | kNetwork | capability(CAP_BPF), kKernelInterface}},
+    {"net_tap", {kNetwork, kKernelInterface}},
 };
 
 /// A NIC without IOMMU gets physical addresses, which DPDK's heap and pinned client memory need
-/// again and again; its files are root's. Such a NIC reads and writes any memory of the machine: a
-/// process that drives it is as powerful with these capabilities as without them.
+/// again and again; its files are root's, and VFIO wants CAP_SYS_RAWIO for its group. Such a NIC
+/// reads and writes any memory of the machine: a process that drives it is as powerful with these
+/// capabilities as without them.
 constexpr PortPrivileges kWithoutIommu{
-    kSystem, kSystem | capability(CAP_SYS_RAWIO) | capability(CAP_DAC_OVERRIDE), kNoIommu};
+    kSystem | capability(CAP_SYS_RAWIO) | capability(CAP_DAC_OVERRIDE), kNoIommu};
 /// Queues and flow rules are made by the kernel's driver, which asks for these again.
-constexpr PortPrivileges kBifurcated{kRaw, kRaw | kNetwork, kBesideKernel};
+constexpr PortPrivileges kBifurcated{kRaw | kNetwork, kBesideKernel};
 
 PortPrivileges privileges_of_nic(const std::string& folder) {
   std::error_code ignored;
@@ -63,14 +64,14 @@ PortPrivileges privileges_of(const std::string& device, const std::string& sys_r
 
 Status check_privileges(const Config& config, Capabilities held, const std::string& sys_root) {
   for (const PortConfig& port : config.ports) {
-    const PortPrivileges needed = privileges_of(port.device, sys_root);
-    const Capabilities missing = needed.to_open & ~held;
+    const PortPrivileges privileges = privileges_of(port.device, sys_root);
+    const Capabilities missing = privileges.needed & ~held;
     if (missing == 0) continue;
     return Error{
         EPERM, complaint(config.file, port.line, "port.device",
                          "'" + port.device + "' of '" + port.name + "' needs " + names_of(missing) +
                              ", allowed: root, or a service with the drop-in " +
-                             std::string(needed.drop_in))};
+                             std::string(privileges.drop_in))};
   }
   return Ok{};
 }
@@ -78,7 +79,7 @@ Status check_privileges(const Config& config, Capabilities held, const std::stri
 Capabilities capabilities_to_keep(const Config& config, const std::string& sys_root) {
   // It locks memory and does nothing else: client memory is pinned as long as the daemon runs.
   Capabilities kept = capability(CAP_IPC_LOCK);
-  for (const PortConfig& port : config.ports) kept |= privileges_of(port.device, sys_root).to_run;
+  for (const PortConfig& port : config.ports) kept |= privileges_of(port.device, sys_root).needed;
   return kept;
 }
 

@@ -10,8 +10,7 @@ namespace lyre {
 
 /// What a kind of port needs of the process.
 struct PortPrivileges {
-  Capabilities to_open = 0;       ///< without these it cannot be opened
-  Capabilities to_run = 0;        ///< kept: it may have to be opened again
+  Capabilities needed = 0;        ///< to open it, and kept: it may have to be opened again
   std::string_view drop_in = {};  ///< of the service, which gives them; empty: none is needed
 };
 

@@ -1,12 +1,15 @@
 #include "daemon/host/capabilities.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <fstream>
 #include <string>
@@ -88,6 +91,34 @@ TEST_F(CapabilitiesTest, AThreadThatBlocksTheSignalIsNamed) {
                          : 2;
             }),
             0);
+}
+
+/// Drops all of them while `more` further files can be opened; what went wrong, or "".
+std::string failure_with_files(unsigned more) {
+  int ends[2];
+  EXPECT_EQ(::pipe(ends), 0);
+  const int status = in_a_child([&] {
+    const int next = ::dup(0);
+    ::close(next);
+    const rlimit files{next + more, next + more};
+    if (next < 0 || ::setrlimit(RLIMIT_NOFILE, &files) != 0) return 1;
+    const Status dropped = drop_capabilities(0);
+    const std::string said = dropped.ok() ? "" : dropped.error().text;
+    return ::write(ends[1], said.data(), said.size()) == static_cast<ssize_t>(said.size()) ? 0 : 2;
+  });
+  EXPECT_EQ(status, 0);
+  ::close(ends[1]);
+  char said[256];
+  const ssize_t bytes = ::read(ends[0], said, sizeof said);
+  ::close(ends[0]);
+  return std::string(said, static_cast<size_t>(std::max<ssize_t>(bytes, 0)));
+}
+
+// A thread that cannot be looked at may have all capabilities.
+TEST_F(CapabilitiesTest, WhatCannotBeLookedAtIsAFailure) {
+  EXPECT_THAT(failure_with_files(0), testing::HasSubstr("/proc/self/task: "));
+  EXPECT_THAT(failure_with_files(1), testing::HasSubstr("/status: "));
+  EXPECT_EQ(failure_with_files(8), "");
 }
 
 TEST(CapabilityNames, AreThoseOfTheManual) {

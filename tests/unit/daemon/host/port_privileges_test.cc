@@ -90,12 +90,16 @@ TEST_F(PortPrivilegesTest, WhatIsMissingIsNamedWithItsDropIn) {
 
   bind("uio_pci_generic");
   EXPECT_THAT(check_privileges(config(kNic), 0, root_).error().text,
-              HasSubstr("needs CAP_SYS_ADMIN, allowed: root, or a service with the drop-in "
-                        "no-iommu.conf"));
+              HasSubstr("needs CAP_DAC_OVERRIDE CAP_SYS_RAWIO CAP_SYS_ADMIN, allowed: root, or a "
+                        "service with the drop-in no-iommu.conf"));
+  EXPECT_THAT(check_privileges(config(kNic), capability(CAP_SYS_ADMIN), root_).error().text,
+              HasSubstr("needs CAP_DAC_OVERRIDE CAP_SYS_RAWIO, allowed"));
+  EXPECT_THAT(check_privileges(config("net_af_xdp0,iface=eth1"), kBoth, root_).error().text,
+              HasSubstr("needs CAP_BPF, allowed"));
   bind("mlx5_core");
   EXPECT_THAT(check_privileges(config(kNic), 0, root_).error().text,
-              HasSubstr("needs CAP_NET_RAW, allowed: root, or a service with the drop-in "
-                        "beside-kernel-driver.conf"));
+              HasSubstr("needs CAP_NET_ADMIN CAP_NET_RAW, allowed: root, or a service with the "
+                        "drop-in beside-kernel-driver.conf"));
   bind("vfio-pci");
   EXPECT_TRUE(check_privileges(config(kNic), 0, root_).ok());
 }
