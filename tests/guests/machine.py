@@ -5,12 +5,18 @@ import dataclasses
 import os
 import signal
 import subprocess
+import time
 
+import monitor
 import taps
 
-# The PCI addresses of the NICs in the guest; the scenarios use the same ones.
+# Where the NICs are in the guest. A NIC that is unplugged is behind a port of its own.
 DPDK_NIC_SLOT = "0x10"
+DPDK_NIC = "0000:00:10.0"
+DPDK_NIC_BEHIND_PORT = "0000:01:00.0"
 KERNEL_NIC_SLOT = "0x11"
+VIRTIO = "virtio-net-pci"
+QMP_TIMEOUT_S = 20
 STOP_TIMEOUT_S = 5
 PR_SET_PDEATHSIG = 1
 
@@ -21,6 +27,18 @@ class Hardware:
     cpus: int = 2
     iommu: bool = False
     queues: int = 1    # of the NIC for DPDK; several need taps
+    nic: str = VIRTIO  # the NIC for DPDK, by QEMU's name
+    is_pluggable: bool = False
+
+    @property
+    def nic_address(self):
+        return DPDK_NIC_BEHIND_PORT if self.is_pluggable else DPDK_NIC
+
+
+def _words(device):
+    """A device as QEMU's command line has it."""
+    rest = [f"{key}={value}" for key, value in device.items() if key != "driver"]
+    return ",".join([device["driver"], *rest])
 
 
 def _die_with_parent():
@@ -45,6 +63,14 @@ class Machine:
             self._process = subprocess.Popen(self._command(kernel_words), stdin=subprocess.DEVNULL,
                                              stdout=log, stderr=subprocess.STDOUT,
                                              cwd=self._folder, preexec_fn=_die_with_parent)
+
+    def monitor(self):
+        """The guest's QMP connection, once QEMU listens."""
+        path = os.path.join(self._folder, f"qmp.{self.name}")
+        deadline = time.monotonic() + QMP_TIMEOUT_S
+        while not os.path.exists(path) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return monitor.Monitor(os.path.relpath(path), self._dpdk_nic())
 
     def is_running(self):
         return self._process is not None and self._process.poll() is None
@@ -76,9 +102,12 @@ class Machine:
         if hardware.iommu:
             command += ["-device", "intel-iommu,intremap=on,aw-bits=48"]
         netdev = self._taps() if hardware.queues > 1 else self._datagrams("wire")
-        command += ["-netdev", netdev, "-device", self._dpdk_nic()]
+        if hardware.is_pluggable:
+            command += ["-device", f"pcie-root-port,id=nic-slot,chassis=1,addr={DPDK_NIC_SLOT}",
+                        "-qmp", f"unix:qmp.{self.name},server=on,wait=off"]
+        command += ["-netdev", netdev, "-device", _words(self._dpdk_nic())]
         command += ["-netdev", self._datagrams("admin"),
-                    "-device", self._nic("admin", KERNEL_NIC_SLOT, 2)]
+                    "-device", _words(self._nic(VIRTIO, "admin", 2) | {"addr": KERNEL_NIC_SLOT})]
         return command
 
     def _kernel_command_line(self, words):
@@ -89,17 +118,20 @@ class Machine:
         return " ".join(line + [f"guest.name={self.name}"] + words)
 
     def _dpdk_nic(self):
-        device = self._nic("wire", DPDK_NIC_SLOT, 1)
-        if self._hardware.iommu:
-            device += ",disable-legacy=on,iommu_platform=on"
-        if self._hardware.queues > 1:
+        hardware = self._hardware
+        device = self._nic(hardware.nic, "wire", 1)
+        device |= {"bus": "nic-slot"} if hardware.is_pluggable else {"addr": DPDK_NIC_SLOT}
+        if hardware.iommu and hardware.nic == VIRTIO:
+            device |= {"disable-legacy": "on", "iommu_platform": "on"}
+        if hardware.queues > 1:
             # One vector for each receive and transmit queue, and two for configuration and control.
-            device += f",mq=on,rss=on,hash=on,vectors={2 * self._hardware.queues + 2}"
+            device |= {"mq": "on", "rss": "on", "hash": "on",
+                       "vectors": str(2 * hardware.queues + 2)}
         return device
 
-    def _nic(self, wire, slot, number):
+    def _nic(self, driver, wire, number):
         mac = f"52:54:00:00:{number:02x}:{ord(self.name[0]) - ord('a') + 1:02x}"
-        return f"virtio-net-pci,netdev={wire},mac={mac},addr={slot}"
+        return {"driver": driver, "id": f"{wire}-nic", "netdev": wire, "mac": mac}
 
     def _datagrams(self, wire):
         """A pair of UNIX datagram sockets shared with the peer: one queue.

@@ -6,6 +6,7 @@ import shutil
 import time
 
 import machine
+import monitor
 import rootfs
 import taps
 
@@ -22,6 +23,8 @@ class Scenario:
     needs_lyre: bool
     limit_s: int       # for the script in the guest
     queues: int = 1    # of the NIC
+    nic: str = machine.VIRTIO
+    is_pluggable: bool = False
 
 
 ALL = (
@@ -30,6 +33,13 @@ ALL = (
     Scenario("lyre-uio", "lyre.sh", "uio", needs_lyre=True, limit_s=280),
     Scenario("lyre-vfio", "lyre.sh", "vfio", needs_lyre=True, limit_s=280),
     Scenario("lyre-queues", "lyre_queues.sh", "uio", needs_lyre=True, limit_s=280, queues=2),
+    Scenario("lyre-virtio", "lyre_nic.sh", "uio", needs_lyre=True, limit_s=400, is_pluggable=True),
+    Scenario("lyre-virtio-vfio", "lyre_nic.sh", "vfio", needs_lyre=True, limit_s=400,
+             is_pluggable=True),
+    Scenario("lyre-vmxnet3", "lyre_nic.sh", "uio", needs_lyre=True, limit_s=400, nic="vmxnet3",
+             is_pluggable=True),
+    Scenario("lyre-e1000e", "lyre_nic.sh", "vfio", needs_lyre=True, limit_s=400, nic="e1000e",
+             is_pluggable=True),
 )
 
 
@@ -61,10 +71,12 @@ def _exit_code(folder, name):
         return None
 
 
-def _watch(machines, folder, deadline):
+def _watch(machines, monitors, folder, deadline):
     """Until both have gone, time is up, or one failed (its peer would only wait for it)."""
     while any(m.is_running() for m in machines) and time.monotonic() < deadline:
         time.sleep(0.2)
+        for name, connection in monitors.items():
+            monitor.serve(folder, name, connection)
         codes = [_exit_code(folder, m.name) for m in machines]
         gone = [not m.is_running() for m in machines]
         if any(code not in (None, 0) or (code is None and dead) for code, dead in zip(codes, gone)):
@@ -76,9 +88,10 @@ def run(scenario, image, folder, payload=None, hardware=machine.Hardware()):
     """Returns the Outcome; everything that the guests wrote stays in `folder`."""
     _prepare(folder, payload)
     hardware = dataclasses.replace(hardware, iommu=scenario.mode == "vfio",
-                                   queues=scenario.queues)
+                                   queues=scenario.queues, nic=scenario.nic,
+                                   is_pluggable=scenario.is_pluggable)
     words = ["guest.scenario=" + scenario.script, "guest.mode=" + scenario.mode,
-             f"guest.limit_s={scenario.limit_s}"]
+             "guest.nic=" + hardware.nic_address, f"guest.limit_s={scenario.limit_s}"]
     if scenario.queues > 1:
         taps.make(NAMES)
     started = time.monotonic()
@@ -87,7 +100,8 @@ def run(scenario, image, folder, payload=None, hardware=machine.Hardware()):
     try:
         for m in machines:
             m.boot(words)
-        _watch(machines, folder, started + BOOT_ALLOWANCE_S + scenario.limit_s)
+        monitors = {m.name: m.monitor() for m in machines if scenario.is_pluggable}
+        _watch(machines, monitors, folder, started + BOOT_ALLOWANCE_S + scenario.limit_s)
     finally:
         for m in machines:
             m.stop()

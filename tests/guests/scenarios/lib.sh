@@ -1,7 +1,7 @@
-# Sourced by every scenario. GUEST is "a" or "b"; $1 of the scenario is "uio" or "vfio".
+# Sourced by every scenario. GUEST is "a" or "b", NIC the address of the NIC for DPDK; $1 of the
+# scenario is "uio" or "vfio".
 # Both guests run the same script; they meet at named points through the host's folder.
 
-NIC=0000:00:10.0
 ADMIN_NIC=0000:00:11.0
 HUGEPAGES=/sys/kernel/mm/hugepages/hugepages-2048kB
 case $GUEST in
@@ -32,6 +32,16 @@ wait_for() {
 meet() {
   touch "/host/at.$1.$GUEST"
   wait_for "${2:-60}" "the peer's arrival at '$1'" test -e "/host/at.$1.$PEER"
+}
+
+# What the host shall do to this guest's NIC: ask cable on|off, ask unplug, ask plug
+ask() {
+  local answer=/host/answer.$GUEST
+  rm -f "$answer"
+  echo "$*" > "/host/part.$GUEST"
+  mv "/host/part.$GUEST" "/host/ask.$GUEST"
+  wait_for 90 "the host's answer to '$*'" test -e "$answer"
+  [ "$(cat "$answer")" = "done" ] || fail "the host could not '$*': $(cat "$answer")"
 }
 
 driver_of() { basename "$(readlink "/sys/bus/pci/devices/$1/driver")"; }
@@ -71,9 +81,8 @@ bind() {
 }
 
 give_nic_to_kernel() {
-  bind $NIC ""
-  [ "$(driver_of $NIC)" = virtio-pci ] || fail "the NIC is with $(driver_of $NIC)"
-  wait_for 10 "the NIC's network interface" has_netdev $NIC
+  bind "$NIC" ""
+  wait_for 10 "the NIC's network interface" has_netdev "$NIC"
 }
 has_netdev() { [ -n "$(netdev_of "$1")" ]; }
 

@@ -4,6 +4,8 @@
 JOB_USER=job
 PERF_PORT=5201
 PERF_WINDOW=4MiB
+PERF_LIMIT_S=90
+MORE_CONFIG=
 RENDEZVOUS_PORT=6201
 
 as_job() { runuser -u $JOB_USER -- "$@"; }
@@ -28,6 +30,7 @@ name = "wire"
 device = "$NIC"
 address = "$ME_WIRE/24"
 mtu = 1500
+$MORE_CONFIG
 TOML
 }
 
@@ -39,12 +42,18 @@ counter() { stats --json | python3 -c "
 import json, sys
 print(*(worker['counters']['$1'] for worker in json.load(sys.stdin)['workers']))"; }
 
+# Of the daemon's only port: up, down, or the state of its device.
+link() { status --json | python3 -c "
+import json, sys
+port = json.load(sys.stdin)['ports'][0]
+print(port['link'])"; }
+
 # Ends after one client. PERF_WINDOW: most bytes that either side has under way a session.
 perf_server() {
-  as_job timeout 90 lyre perf server --listen 0.0.0.0:$PERF_PORT --once --unacked $PERF_WINDOW
+  as_job timeout $PERF_LIMIT_S lyre perf server --listen 0.0.0.0:$PERF_PORT --once --unacked $PERF_WINDOW
 }
 perf_client() {
-  as_job timeout 90 lyre perf client $PEER_WIRE:$PERF_PORT --unacked $PERF_WINDOW "$@"
+  as_job timeout $PERF_LIMIT_S lyre perf client $PEER_WIRE:$PERF_PORT --unacked $PERF_WINDOW "$@"
 }
 
 # One rank of two here, the other on the peer. They find each other over the kernel's network; the

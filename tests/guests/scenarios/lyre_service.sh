@@ -48,7 +48,7 @@ bring_up_lyre() {
 
   step "$DRIVER and hugepages"
   reserve_hugepages 192
-  bind $NIC $DRIVER
+  bind "$NIC" "$DRIVER"
   write_config "$1"
 
   step "start"
