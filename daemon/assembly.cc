@@ -10,6 +10,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/daemon_limits.h"
+#include "daemon/base/preferred_node.h"
 #include "daemon/config/config_domains.h"
 #include "stack/base/check.h"
 
@@ -62,6 +63,7 @@ Result<std::unique_ptr<Assembly>> Assembly::make(const Config& config,
   if (Status status = made->make_stats(); !status.ok()) return status.error();
   made->make_rules();
   if (Status status = made->make_domain_stats(); !status.ok()) return status.error();
+  made->make_rings();
   made->make_workers(reply_fd);
   if (Status status = made->make_threads(); !status.ok()) return status.error();
   made->make_registry();
@@ -75,6 +77,8 @@ Status Assembly::make_memories() {
   options.mtu_bytes = mtu_max(config_.ports);
   for (const PortConfig& port : config_.ports) options.devices.push_back(port.device);
   for (uint32_t i = 0; i < worker_count(); ++i) {
+    options.numa_node = memory_node_of(i);
+    const PreferredNode node(options.numa_node);
     auto memory = backend_->make_memory(i, options);
     if (!memory.ok()) return memory.error();
     auto reader = reopen_read_only((*memory)->rx_memory_fd());
@@ -83,6 +87,10 @@ Status Assembly::make_memories() {
     pool_readers_.push_back(std::move(*reader));
   }
   return Ok{};
+}
+
+int Assembly::memory_node_of(uint32_t worker) const {
+  return worker < config_.memory_nodes.size() ? config_.memory_nodes[worker] : -1;
 }
 
 Status Assembly::open_ports() {
@@ -151,11 +159,16 @@ worker::WorkerConfig Assembly::worker_config(int reply_fd) {
   return config;
 }
 
-void Assembly::make_workers(int reply_fd) {
+void Assembly::make_rings() {
+  const PreferredNode node(memory_node_of(0));
   if (worker_count() > 1) rings_ = std::make_unique<worker::InterWorkerRings>(worker_count());
+}
+
+void Assembly::make_workers(int reply_fd) {
   worker::WorkerConfig config = worker_config(reply_fd);
   const std::vector<worker::RouteBinding> routes = routes_of(config_);
   for (uint32_t i = 0; i < worker_count(); ++i) {
+    const PreferredNode node(memory_node_of(i));
     config.index = i;
     config.seed = random_secret<uint64_t>();
     workers_.push_back(std::make_unique<worker::Worker>(config, *memories_[i], ports_->bindings(i),

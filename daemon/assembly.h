@@ -57,11 +57,13 @@ class Assembly {
 
   uint32_t worker_count() const { return static_cast<uint32_t>(config_.cores.size()); }
   Status make_memories();
+  int memory_node_of(uint32_t worker) const;
   Status open_ports();
   Status make_stats();
   StatsOptions stats_options() const;
   worker::StatsBinding stats_binding(uint32_t worker) const;
   worker::WorkerConfig worker_config(int reply_fd);
+  void make_rings();
   void make_workers(int reply_fd);
   Status make_threads();
   void make_registry();

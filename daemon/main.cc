@@ -19,6 +19,7 @@
 #include "daemon/host/machine_probe.h"
 #include "daemon/host/port_privileges.h"
 #include "daemon/host/port_sockets.h"
+#include "daemon/host/worker_placement.h"
 #include "daemon/launcher.h"
 #include "daemon/logging.h"
 #include "daemon/memory/mapping_opener.h"
@@ -58,7 +59,7 @@ std::string ssh_connection() {
 /// All that is wrong with the configuration on this machine, as exit status.
 int check(Config& config, bool looks_ahead) {
   std::vector<std::string> lines;
-  for (const Error& error : check_machine(config, machine::NicGuard({}, ssh_connection()))) {
+  for (const Error& error : check_machine(config, machine::NicGuard({}, ssh_connection()), {})) {
     lines.push_back(error.text);
   }
   if (looks_ahead) {
@@ -128,7 +129,7 @@ int run(int argc, char** argv) {
   if (!config.ok()) return complain(config.error().text, kExitBadConfig);
   if (const int code = check(*config, only_check); code != 0) return code;
   if (only_check) {
-    std::printf("%s: right\n", config_path.c_str());
+    std::printf("%s: right\n%s\n", config_path.c_str(), placement_text(*config).c_str());
     return 0;
   }
   const Status sockets = prepare_port_sockets(*config);

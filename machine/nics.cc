@@ -5,7 +5,8 @@ namespace {
 
 constexpr int64_t kClassEthernet = 0x0200;
 
-/// Of the device itself, or of its virtio child.
+}  // namespace
+
 std::vector<std::string> interfaces_of(const std::string& folder) {
   std::vector<std::string> names = entries(folder + "/net");
   if (!names.empty()) return names;
@@ -15,8 +16,6 @@ std::vector<std::string> interfaces_of(const std::string& folder) {
   }
   return names;
 }
-
-}  // namespace
 
 std::vector<Nic> pci_nics(const Roots& roots) {
   const std::string devices = roots.sys + "/bus/pci/devices";

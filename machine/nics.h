@@ -23,6 +23,10 @@ struct Nic {
 /// All Ethernet NICs of the machine, by address.
 std::vector<Nic> pci_nics(const Roots& roots);
 
+/// The kernel's interfaces of the PCI device with this folder in /sys: its own, or those of its
+/// virtio child.
+std::vector<std::string> interfaces_of(const std::string& folder);
+
 /// True for a kernel driver through which DPDK drives a NIC alone: vfio-pci, uio_pci_generic,
 /// igb_uio.
 bool is_user_space_driver(const std::string& driver);

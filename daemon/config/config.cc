@@ -188,7 +188,7 @@ Checked check_cores(const Key& key, const toml::node& node) {
   if (node.value_exact<std::string>() == "auto") return {std::move(cores), {}};
   const toml::array* list = node.as_array();
   if (list == nullptr) return {{}, "is not a list of core numbers"};
-  if (list->size() > channel::kWorkersMax) return {{}, "has too many cores"};
+  if (list->size() > kCoresMax) return {{}, "has too many cores"};
   for (const toml::node& item : *list) {
     const auto core = item.value_exact<int64_t>();
     if (!core || *core < key.min || *core > key.max) {

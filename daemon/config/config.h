@@ -10,6 +10,7 @@
 #include "stack/base/ip_marking.h"
 #include "stack/base/nanos.h"
 #include "stack/base/result.h"
+#include "stack/channel/abi.h"
 #include "stack/tcp/config.h"
 
 namespace lyre {
@@ -69,6 +70,9 @@ struct DomainConfig {
   uint32_t line = 0;  ///< in the file
 };
 
+/// Most workers.
+inline constexpr uint32_t kCoresMax = channel::kWorkersMax;
+
 /// The configuration, complete and checked. The key table in config_keys.cc has the defaults.
 struct Config {
   std::string file;
@@ -84,8 +88,9 @@ struct Config {
   bool has_domains = false;           ///< the file names them
   std::vector<DomainConfig> domains;  ///< at least one; without `has_domains` that of `socket_path`
 
-  std::vector<uint32_t> cores;  ///< empty: the last core that this process may use
+  std::vector<uint32_t> cores;  ///< empty: place_workers() chooses
   uint32_t cores_line = 0;
+  std::vector<int> memory_nodes;  ///< of each worker's packet memory; set by place_workers()
   IdleMode idle{};
   Nanos spin;
 

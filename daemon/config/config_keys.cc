@@ -55,8 +55,9 @@ constexpr Key kKeys[] = {
    [](Config& c, const KeyValue& v) { c.log_level = choice<LogLevel>(v); }},
 
   {"workers", "cores", KeyType::kCores, "\"auto\"", 0, 1023, "",
-   "One worker thread runs on each core of the list. \"auto\" is one worker on the last core. "
-   "Every worker has a queue of its own at each port.",
+   "One worker thread runs on each core of the list. \"auto\" takes cores of the NICs' NUMA node, "
+   "one for each 15 Gb/s of the ports' speed and at least one, and core 0 only where there is no "
+   "other. lyred --check says which. Every worker has a queue of its own at each port.",
    [](Config& c, const KeyValue& v) { c.cores = std::get<std::vector<uint32_t>>(v); }},
   {"workers", "idle", KeyType::kChoice, "\"adaptive\"", 0, 0, "adaptive|busy",
    "\"adaptive\": a worker without work gives its core away and sleeps. \"busy\": it polls "

@@ -274,21 +274,21 @@ void ContextRegistry::poll(std::vector<Expulsion>& out) {
 
 void ContextRegistry::on_reply(uint32_t worker, const worker::Reply& reply,
                                std::vector<Expulsion>& out) {
-  using Kind = worker::Reply::Kind;
+  using ReplyKind = worker::Reply::Kind;
   switch (reply.kind) {
-    case Kind::kNone:
+    case ReplyKind::kNone:
       return;
-    case Kind::kShutDown:
+    case ReplyKind::kShutDown:
       ++shut_down_count_;
       return;
-    case Kind::kDetached:
+    case ReplyKind::kDetached:
       on_detached(worker, reply.context);
       return;
-    case Kind::kExpelled:
+    case ReplyKind::kExpelled:
       return expel(reply.context, reply.reason, out);
-    case Kind::kRegionAdded:
-    case Kind::kRegionRefused:
-    case Kind::kRegionRemoved:
+    case ReplyKind::kRegionAdded:
+    case ReplyKind::kRegionRefused:
+    case ReplyKind::kRegionRemoved:
       return regions_.on_reply(worker, reply);
   }
 }

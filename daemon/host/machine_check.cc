@@ -2,46 +2,37 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <span>
 #include <string>
 
 #include "daemon/host/port_sockets.h"
+#include "daemon/host/worker_placement.h"
+#include "machine/processors.h"
 
 namespace lyre {
 namespace {
 
-std::string core_list(const cpu_set_t& cores) {
-  std::string out;
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (!CPU_ISSET(core, &cores)) continue;
-    int last = core;
-    while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, &cores)) ++last;
-    out += (out.empty() ? "" : ", ") + std::to_string(core);
-    if (last > core) out += "-" + std::to_string(last);
-    core = last;
+std::vector<uint32_t> allowed_processors() {
+  std::vector<uint32_t> out;
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  if (::sched_getaffinity(0, sizeof cores, &cores) != 0) return out;
+  for (uint32_t core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &cores)) out.push_back(core);
   }
   return out;
 }
 
-uint32_t last_core(const cpu_set_t& cores) {
-  int core = CPU_SETSIZE - 1;
-  while (core > 0 && !CPU_ISSET(core, &cores)) --core;
-  return static_cast<uint32_t>(core);
-}
-
-void check_cores_exist(Config& config, std::vector<Error>& errors) {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  if (::sched_getaffinity(0, sizeof cores, &cores) != 0) {
-    return errors.push_back({errno, "no CPU affinity"});
-  }
-  if (config.cores.empty()) config.cores.push_back(last_core(cores));
+void check_cores_exist(const Config& config, std::span<const uint32_t> allowed,
+                       std::vector<Error>& errors) {
   for (const uint32_t core : config.cores) {
-    if (core < CPU_SETSIZE && CPU_ISSET(core, &cores)) continue;
+    if (std::binary_search(allowed.begin(), allowed.end(), core)) continue;
     errors.push_back(
         {EINVAL, complaint(config.file, config.cores_line, "workers.cores",
-                           "core " + std::to_string(core) +
-                               " is not there or not ours, allowed: " + core_list(cores))});
+                           "core " + std::to_string(core) + " is not there or not ours, allowed: " +
+                               machine::list_of_numbers(allowed))});
   }
 }
 
@@ -59,9 +50,13 @@ void check_nics(const Config& config, const machine::NicGuard& guard, std::vecto
 
 }  // namespace
 
-std::vector<Error> check_machine(Config& config, const machine::NicGuard& guard) {
+std::vector<Error> check_machine(Config& config, const machine::NicGuard& guard,
+                                 const machine::Roots& roots) {
   std::vector<Error> errors;
-  check_cores_exist(config, errors);
+  const std::vector<uint32_t> allowed = allowed_processors();
+  if (allowed.empty()) return {{errno, "no CPU affinity"}};
+  check_cores_exist(config, allowed, errors);
+  place_workers(config, roots, allowed);
   check_nics(config, guard, errors);
   for (Error& error : check_port_sockets(config)) errors.push_back(std::move(error));
   return errors;

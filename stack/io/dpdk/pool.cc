@@ -70,9 +70,13 @@ Result<std::unique_ptr<Pool>> Pool::make(const PoolOptions& options) {
   rte_pktmbuf_pool_private layout = {};
   layout.mbuf_data_room_size = options.room_bytes;
   layout.mbuf_priv_size = options.private_bytes;
-  pool->mempool_ =
-      rte_mempool_create_empty(options.name.c_str(), options.count, element_bytes(options),
-                               cache_size(options.count), sizeof(layout), options.numa_node, flags);
+  // A node without hugepages has no room for DPDK's own part of the pool: then any node has it.
+  for (const int node : {options.numa_node, SOCKET_ID_ANY}) {
+    if (pool->mempool_ != nullptr) break;
+    pool->mempool_ =
+        rte_mempool_create_empty(options.name.c_str(), options.count, element_bytes(options),
+                                 cache_size(options.count), sizeof(layout), node, flags);
+  }
   if (pool->mempool_ == nullptr) return pool_error(options, "cannot be made");
   // "stack" reuses the most recently freed mbuf, which is still in the CPU cache; "ring" would
   // cycle through the whole pool.

@@ -113,14 +113,14 @@ TEST_F(MachineProbeTest, TheNicOfTheDefaultRouteHasToBeForced) {
       "[[port]]\nname=\"a\"\ndevice=\"net_af_packet0,iface=eth1\"\naddress=\"10.9.0.1/24\"\n";
   auto config = parse_config(port, "f.toml");
   ASSERT_TRUE(config.ok());
-  const auto errors = check_machine(*config, guard);
+  const auto errors = check_machine(*config, guard, tree_.roots());
   ASSERT_EQ(errors.size(), 1u);
   EXPECT_EQ(errors[0].text,
             "f.toml:1: port.device: 'net_af_packet0,iface=eth1' of 'a' is eth1, which carries this "
             "machine's default route, allowed: another NIC, or force = true");
   config = parse_config(port + "force = true\n", "f.toml");
   ASSERT_TRUE(config.ok());
-  EXPECT_TRUE(check_machine(*config, guard).empty());
+  EXPECT_TRUE(check_machine(*config, guard, tree_.roots()).empty());
   EXPECT_EQ(config.value().cores.size(), 1u);
 }
 
@@ -130,7 +130,7 @@ TEST_F(MachineProbeTest, EveryCoreThatIsNotThere) {
       "address=\"10.9.0.1/24\"\n",
       "f");
   ASSERT_TRUE(config.ok());
-  const auto errors = check_machine(*config, machine::NicGuard(tree_.roots()));
+  const auto errors = check_machine(*config, machine::NicGuard(tree_.roots()), tree_.roots());
   ASSERT_EQ(errors.size(), 2u);
   EXPECT_THAT(errors[1].text, StartsWith("f:2: workers.cores: core 1023 is not there"));
 }

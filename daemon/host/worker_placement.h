@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "daemon/config/config.h"
+#include "machine/files.h"
+
+namespace lyre {
+
+/// Chooses the cores of "auto" among the processors `allowed` (ascending), and the NUMA node of
+/// each worker's packet memory (machine/core_choice.h).
+void place_workers(Config& config, const machine::Roots& roots, std::span<const uint32_t> allowed);
+
+/// Where the workers run, for people: "workers: 2, on cores 14-15; memory of NUMA node 1".
+/// REQUIRES: place_workers().
+std::string placement_text(const Config& config);
+
+}  // namespace lyre

@@ -1,0 +1,111 @@
+#include "machine/core_choice.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "machine/nic_guard.h"
+#include "machine/nics.h"
+
+namespace lyre::machine {
+namespace {
+
+constexpr int kAnyNode = -1;
+
+uint32_t speed_of_interface(const Roots& roots, const std::string& interface) {
+  const auto mbps = number(roots.sys + "/class/net/" + interface + "/speed");
+  return static_cast<uint32_t>(std::max<int64_t>(mbps.value_or(0), 0));  // -1: unknown
+}
+
+/// Workers that each node's ports ask for. A port without a node is served where the others are.
+std::map<int, uint32_t> workers_by_node(std::span<const PortDemand> ports) {
+  std::map<int, uint64_t> speeds;
+  for (const PortDemand& port : ports) {
+    if (port.node != kAnyNode) speeds[port.node] += port.speed_mbps;
+  }
+  if (speeds.empty()) speeds[kAnyNode] = 0;
+  for (const PortDemand& port : ports) {
+    if (port.node == kAnyNode) speeds.begin()->second += port.speed_mbps;
+  }
+  std::map<int, uint32_t> workers;
+  for (const auto& [node, mbps] : speeds) {
+    const uint64_t wanted = (mbps + kWorkerMbps - 1) / kWorkerMbps;
+    workers[node] = static_cast<uint32_t>(std::max<uint64_t>(wanted, 1));
+  }
+  return workers;
+}
+
+class Choice {
+ public:
+  explicit Choice(std::span<const Processor> processors) : processors_(processors) {}
+
+  /// Takes the best processor that is left for a worker of `node`. False: none is left there, or
+  /// only processor 0.
+  bool take_one(int node) {
+    const Processor* best = nullptr;
+    for (const Processor& each : processors_) {
+      const bool is_near = node == kAnyNode || each.node == node;
+      if (!is_near || each.number == 0 || taken_.count(each.number) > 0) continue;
+      if (best == nullptr || rank(each) > rank(*best)) best = &each;
+    }
+    if (best == nullptr) return false;
+    taken_.insert(best->number);
+    cores_.insert(best->core);
+    return true;
+  }
+
+  std::vector<uint32_t> numbers() const { return {taken_.begin(), taken_.end()}; }
+
+ private:
+  std::tuple<bool, bool, uint32_t> rank(const Processor& each) const {
+    return {cores_.count(each.core) == 0, each.core != 0, each.number};
+  }
+
+  std::span<const Processor> processors_;
+  std::set<uint32_t> taken_;
+  std::set<uint32_t> cores_;
+};
+
+}  // namespace
+
+PortDemand demand_of(const Roots& roots, const std::string& device, uint32_t known_mbps) {
+  PortDemand demand{.speed_mbps = known_mbps};
+  const std::string address = pci_address_of(device);
+  std::vector<std::string> interfaces = {device_argument(device, "iface")};
+  std::string folder = roots.sys + "/class/net/" + interfaces.front() + "/device";
+  if (!address.empty()) {
+    folder = roots.sys + "/bus/pci/devices/" + address;
+    interfaces = interfaces_of(folder);
+  }
+  demand.node = static_cast<int>(number(folder + "/numa_node").value_or(kAnyNode));
+  for (const std::string& interface : interfaces) {
+    if (known_mbps == 0) {
+      demand.speed_mbps = std::max(demand.speed_mbps, speed_of_interface(roots, interface));
+    }
+  }
+  return demand;
+}
+
+std::vector<uint32_t> choose_cores(std::span<const Processor> processors,
+                                   std::span<const PortDemand> ports, uint32_t most) {
+  Choice choice(processors);
+  uint32_t count = 0;
+  for (const auto& [node, wanted] : workers_by_node(ports)) {
+    for (uint32_t i = 0; i < wanted && count < most && choice.take_one(node); ++i) ++count;
+  }
+  const bool has_one = count > 0 || choice.take_one(kAnyNode);
+  return has_one ? choice.numbers() : std::vector<uint32_t>{processors.front().number};
+}
+
+int memory_node(std::span<const PortDemand> ports, int worker_node) {
+  int common = kAnyNode;
+  for (const PortDemand& port : ports) {
+    if (port.node == kAnyNode) continue;
+    if (common != kAnyNode && common != port.node) return worker_node;
+    common = port.node;
+  }
+  return common == kAnyNode ? worker_node : common;
+}
+
+}  // namespace lyre::machine

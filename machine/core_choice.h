@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "machine/processors.h"
+
+namespace lyre::machine {
+
+/// Mb/s that one worker is reckoned to carry, both ways together with its clients on other cores:
+/// in the benchmarks a worker that shares its core with its client carries 16.9 Gb/s at MTU 1500
+/// (docs/user/benchmarks.md, "bulk, MTU 1500: 8 sessions").
+constexpr uint32_t kWorkerMbps = 15000;
+
+/// What a port asks for.
+struct PortDemand {
+  int node = -1;            ///< its NIC's NUMA node; -1: none or unknown
+  uint32_t speed_mbps = 0;  ///< 0: unknown
+};
+
+/// What a port on `device` (a PCI address or a virtual device with an interface) asks for: the
+/// speed is `known_mbps`, or else what the kernel says while it has the NIC.
+PortDemand demand_of(const Roots& roots, const std::string& device, uint32_t known_mbps);
+
+/// The processors for workers, ascending: of each NIC's node as many as the speeds of its ports ask
+/// for and the node has, one at least, and not more than `most` in all. Takes one processor of each
+/// physical core before the second, higher numbers before lower ones, processors of another node
+/// only where no NIC's node has any, and processor 0 only where there is no other.
+/// REQUIRES: `processors` is not empty, most > 0.
+std::vector<uint32_t> choose_cores(std::span<const Processor> processors,
+                                   std::span<const PortDemand> ports, uint32_t most);
+
+/// The node whose memory a worker at `worker_node` uses: that of the NICs where they have one in
+/// common, else its own.
+int memory_node(std::span<const PortDemand> ports, int worker_node);
+
+}  // namespace lyre::machine

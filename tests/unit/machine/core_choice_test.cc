@@ -1,0 +1,139 @@
+#include "machine/core_choice.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/machine/tree.h"
+
+namespace lyre::machine {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+constexpr uint32_t kMost = 64;
+
+/// `nodes` nodes of `cores` physical cores each, numbered as Linux does: all first hardware threads
+/// node by node, then all second ones.
+std::vector<Processor> machine_of(uint32_t nodes, uint32_t cores, uint32_t threads) {
+  std::vector<Processor> out;
+  for (uint32_t number = 0; number < nodes * cores * threads; ++number) {
+    const uint32_t core = number % (nodes * cores);
+    out.push_back({.number = number, .node = static_cast<int>(core / cores), .core = core});
+  }
+  return out;
+}
+
+std::vector<uint32_t> chosen(const std::vector<Processor>& processors,
+                             const std::vector<PortDemand>& ports, uint32_t most = kMost) {
+  return choose_cores(processors, ports, most);
+}
+
+TEST(CoreChoice, OneWorkerOnTheLastCoreWhereNoSpeedIsKnown) {
+  EXPECT_THAT(chosen(machine_of(1, 2, 1), {{}}), ElementsAre(1));
+  EXPECT_THAT(chosen(machine_of(1, 8, 1), {{}, {}}), ElementsAre(7));
+}
+
+TEST(CoreChoice, AsManyAsTheSpeedAsksFor) {
+  const auto cores = machine_of(1, 16, 1);
+  EXPECT_THAT(chosen(cores, {{0, kWorkerMbps}}), ElementsAre(15));
+  EXPECT_THAT(chosen(cores, {{0, kWorkerMbps + 1}}), ElementsAre(14, 15));
+  EXPECT_THAT(chosen(cores, {{0, 100000}}), ElementsAre(9, 10, 11, 12, 13, 14, 15));
+  EXPECT_THAT(chosen(cores, {{0, 10000}, {0, 10000}}), ElementsAre(14, 15)) << "two ports";
+}
+
+TEST(CoreChoice, OfTheNodeOfTheNic) {
+  const auto cores = machine_of(2, 4, 1);
+  EXPECT_THAT(chosen(cores, {{0, 25000}}), ElementsAre(2, 3));
+  EXPECT_THAT(chosen(cores, {{1, 25000}}), ElementsAre(6, 7));
+  EXPECT_THAT(chosen(cores, {{0, 25000}, {1, 10000}}), ElementsAre(2, 3, 7));
+  EXPECT_THAT(chosen(cores, {{1, 10000}, {-1, 10000}}), ElementsAre(6, 7))
+      << "a virtual port is served beside the NIC";
+}
+
+TEST(CoreChoice, NotMoreThanTheNodeHas) {
+  EXPECT_THAT(chosen(machine_of(2, 4, 1), {{1, 400000}}), ElementsAre(4, 5, 6, 7));
+  EXPECT_THAT(chosen(machine_of(1, 8, 1), {{0, 400000}}, 3), ElementsAre(5, 6, 7)) << "limit";
+}
+
+TEST(CoreChoice, NeverProcessorZeroWhereThereIsAnother) {
+  EXPECT_THAT(chosen(machine_of(1, 4, 1), {{0, 400000}}), ElementsAre(1, 2, 3));
+  EXPECT_THAT(chosen(machine_of(2, 1, 1), {{0, 10000}}), ElementsAre(1)) << "on another node";
+  EXPECT_THAT(chosen(machine_of(1, 1, 1), {{0, 10000}}), ElementsAre(0)) << "there is no other";
+}
+
+TEST(CoreChoice, PhysicalCoresBeforeSecondThreads) {
+  // Cores 0 to 3, their second threads 4 to 7.
+  const auto cores = machine_of(1, 4, 2);
+  EXPECT_THAT(chosen(cores, {{0, 45000}}), ElementsAre(5, 6, 7));
+  EXPECT_THAT(chosen(cores, {{0, 60000}}), ElementsAre(4, 5, 6, 7)) << "beside processor 0";
+  EXPECT_THAT(chosen(cores, {{0, 75000}}), ElementsAre(3, 4, 5, 6, 7));
+}
+
+TEST(CoreChoice, OnlyOfThoseThatAreAllowed) {
+  const auto all = machine_of(2, 4, 1);
+  const std::vector<Processor> allowed = {all[1], all[2], all[5]};
+  EXPECT_THAT(chosen(allowed, {{1, 100000}}), ElementsAre(5));
+  EXPECT_THAT(chosen({all[1], all[2]}, {{1, 100000}}), ElementsAre(2)) << "none at its node";
+}
+
+TEST(MemoryNode, IsTheNicsWhereThatIsOne) {
+  const auto node = [](const std::vector<PortDemand>& ports, int worker) {
+    return memory_node(ports, worker);
+  };
+  EXPECT_EQ(node({{1, 0}, {1, 0}, {-1, 0}}, 0), 1);
+  EXPECT_EQ(node({{0, 0}, {1, 0}}, 1), 1);
+  EXPECT_EQ(node({{0, 0}, {1, 0}}, 0), 0);
+  EXPECT_EQ(node({{-1, 0}}, 1), 1) << "no NIC";
+}
+
+TEST(PortDemand, IsWhatTheKernelSaysOfTheNic) {
+  Tree tree;
+  tree.add_nic("0000:00:05.0", "0x15b3 0x101e", "mlx5_core", "eth1");
+  tree.add_nic("0000:00:06.0", "0x1d0f 0xec20", "vfio-pci", "");
+  tree.write("sys/class/net/eth1/speed", "25000\n");
+  const auto demand = [&](const std::string& device, uint32_t known) {
+    return demand_of(tree.roots(), device, known);
+  };
+  EXPECT_EQ(demand("0000:00:05.0", 0).node, 1);
+  EXPECT_EQ(demand("0000:00:05.0", 0).speed_mbps, 25000u);
+  EXPECT_EQ(demand("0000:00:05.0", 100000).speed_mbps, 100000u) << "the configuration knows better";
+  EXPECT_EQ(demand("0000:00:06.0,x=1", 0).speed_mbps, 0u) << "the kernel does not have it";
+  EXPECT_EQ(demand("0000:00:06.0,x=1", 0).node, 1);
+  EXPECT_EQ(demand("net_af_packet0,iface=eth1", 0).node, 1);
+  EXPECT_EQ(demand("net_af_packet0,iface=eth1", 0).speed_mbps, 25000u);
+  EXPECT_EQ(demand("net_memif0,socket=/run/x", 0).node, -1);
+  tree.write("sys/class/net/eth1/speed", "-1\n");
+  EXPECT_EQ(demand("0000:00:05.0", 0).speed_mbps, 0u) << "unknown";
+}
+
+TEST(Processors, AreAsTheKernelShowsThem) {
+  Tree tree;
+  for (const char* number : {"2", "3", "10"}) {
+    const std::string folder = std::string("sys/devices/system/cpu/cpu") + number;
+    tree.write(folder + "/topology/thread_siblings_list",
+               std::string(number) == "3" ? "3\n" : "2,10\n");
+  }
+  tree.link("sys/devices/system/cpu/cpu2/node1", "sys/devices/system/node/node1");
+  tree.link("sys/devices/system/cpu/cpu10/node1", "sys/devices/system/node/node1");
+  const std::vector<uint32_t> allowed = {2, 3, 10, 11};
+  const auto seen = processors(tree.roots(), allowed);
+  ASSERT_EQ(seen.size(), 4u);
+  EXPECT_EQ(seen[0].node, 1);
+  EXPECT_EQ(seen[1].node, 0) << "the kernel names none";
+  EXPECT_EQ(seen[1].core, 3u);
+  EXPECT_EQ(seen[2].core, 2u);
+  EXPECT_EQ(seen[3].core, 11u) << "the kernel names no siblings";
+}
+
+TEST(Processors, ListsAreTheKernels) {
+  EXPECT_THAT(numbers_of_list("0-2,8,10-11"), ElementsAre(0, 1, 2, 8, 10, 11));
+  EXPECT_THAT(numbers_of_list(""), IsEmpty());
+  for (const char* wrong : {"x", "1-", "3-1", "1,,2", "0-99999999", "1;2"}) {
+    EXPECT_THAT(numbers_of_list(wrong), IsEmpty()) << wrong;
+  }
+  EXPECT_EQ(list_of_numbers(std::vector<uint32_t>{0, 1, 2, 8, 10, 11}), "0-2, 8, 10-11");
+}
+
+}  // namespace
+}  // namespace lyre::machine
