@@ -48,12 +48,13 @@ def _die_with_parent():
 class Machine:
     """Owner: the scenario that boots it. Ends only the process that it started."""
 
-    def __init__(self, name, peer, folder, image, hardware):
+    def __init__(self, name, peer, folder, image, emulator, hardware):
         self.name = name
         self.console = os.path.join(folder, f"{name}.console")
         self._peer = peer
         self._folder = folder
         self._image = image
+        self._emulator = emulator
         self._hardware = hardware
         self._process = None
 
@@ -88,8 +89,8 @@ class Machine:
     def _command(self, kernel_words):
         hardware = self._hardware
         # Nehalem: the oldest model that DPDK's build supports, and the cheapest to emulate.
-        command = ["qemu-system-x86_64", "-nodefaults", "-display", "none", "-no-reboot",
-                   "-accel", "tcg,thread=multi,tb-size=256", "-cpu", "Nehalem", "-machine", "q35",
+        command = [*self._emulator, "-nodefaults", "-display", "none", "-no-reboot", "-accel",
+                   "tcg,thread=multi,tb-size=256", "-cpu", "Nehalem", "-machine", "q35",
                    "-m", str(hardware.memory_mib), "-smp", str(hardware.cpus),
                    "-kernel", self._image.kernel, "-initrd", self._image.initramfs,
                    "-append", self._kernel_command_line(kernel_words),

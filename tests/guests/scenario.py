@@ -25,6 +25,7 @@ class Scenario:
     queues: int = 1    # of the NIC
     nic: str = machine.VIRTIO
     is_pluggable: bool = False
+    qemu_version: int = 7    # the oldest that has the NIC
 
 
 ALL = (
@@ -40,6 +41,10 @@ ALL = (
              is_pluggable=True),
     Scenario("lyre-e1000e", "lyre_nic.sh", "vfio", needs_lyre=True, limit_s=400, nic="e1000e",
              is_pluggable=True),
+    Scenario("lyre-igb", "lyre_nic.sh", "vfio", needs_lyre=True, limit_s=400, nic="igb",
+             is_pluggable=True, qemu_version=8),
+    Scenario("lyre-igbvf", "lyre_vf.sh", "vfio", needs_lyre=True, limit_s=280, nic="igb",
+             is_pluggable=True, qemu_version=8),
 )
 
 
@@ -84,8 +89,11 @@ def _watch(machines, monitors, folder, deadline):
             return
 
 
-def run(scenario, image, folder, payload=None, hardware=machine.Hardware()):
-    """Returns the Outcome; everything that the guests wrote stays in `folder`."""
+def run(scenario, image, folder, emulator, payload=None, hardware=machine.Hardware()):
+    """Returns the Outcome; everything that the guests wrote stays in `folder`.
+
+    `emulator`: the words that start QEMU.
+    """
     _prepare(folder, payload)
     hardware = dataclasses.replace(hardware, iommu=scenario.mode == "vfio",
                                    queues=scenario.queues, nic=scenario.nic,
@@ -95,7 +103,7 @@ def run(scenario, image, folder, payload=None, hardware=machine.Hardware()):
     if scenario.queues > 1:
         taps.make(NAMES)
     started = time.monotonic()
-    machines = [machine.Machine(name, peer, folder, image, hardware)
+    machines = [machine.Machine(name, peer, folder, image, emulator, hardware)
                 for name, peer in zip(NAMES, reversed(NAMES))]
     try:
         for m in machines:
