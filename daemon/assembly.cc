@@ -100,9 +100,7 @@ Status Assembly::open_ports() {
 }
 
 Status Assembly::make_stats() {
-  StatsOptions options = stats_options();
-  options.client_rows = config_.contexts_max;  // the administrator's segment shows all clients
-  auto stats = StatsSegment::create(options);
+  auto stats = StatsSegment::create(stats_options());
   if (!stats.ok()) return stats.error();
   stats_ = std::move(*stats);
   ports_->show(stats_);
@@ -116,6 +114,7 @@ StatsOptions Assembly::stats_options() const {
           .worker_count = worker_count(),
           .session_rows = std::min(config_.connections_max + worker::WorkerConfig{}.listeners_max,
                                    kSessionRowsMax),
+          .client_rows = config_.contexts_max,
           .port_count = ports_->count(),
           .has_hugepages = backend_->has_hugepages(),
           .started_unix_ns = unix_now_ns()};
@@ -128,6 +127,10 @@ void Assembly::make_rules() {
     rules.ports = domain.ports;
     rules.may_listen = domain.may_listen;
     rules.may_use_low_ports = domain.may_use_low_ports;
+    rules.has_account = config_.domains.size() > 1;
+    rules.weight = domain.weight;
+    if (domain.connections_max > 0) rules.sessions_max = domain.connections_max;
+    if (domain.listeners_max > 0) rules.listeners_max = domain.listeners_max;
     for (const Cidr& peer : domain.peers) rules.peers.push_back(peer.interface());
   }
 }
@@ -145,6 +148,18 @@ Status Assembly::make_domain_stats() {
   return Ok{};
 }
 
+/// Places that others find however many one client, or one user, wants.
+worker::PlaceLimits Assembly::place_limits() const {
+  const uint32_t all = config_.connections_max;
+  const auto or_share = [](uint32_t configured, uint32_t share) {
+    return configured > 0 ? configured : share;
+  };
+  return {.sessions_per_client = or_share(config_.client_connections_max, all - all / 4),
+          .sessions_per_user = or_share(config_.connections_per_uid_max, all - all / 8),
+          .listeners_per_client = config_.listeners_max,
+          .listeners_per_user = config_.listeners_per_uid_max};
+}
+
 /// The configuration that all workers share.
 worker::WorkerConfig Assembly::worker_config(int reply_fd) {
   worker::WorkerConfig config;
@@ -153,6 +168,7 @@ worker::WorkerConfig Assembly::worker_config(int reply_fd) {
   config.worker_count = worker_count();
   config.engine.connections_max = config_.connections_max;
   config.contexts_max = config_.contexts_max;
+  config.places = place_limits();
   config.connection = config_.connection;
   config.secret = random_secret<SipKey>();
   config.unix_offset_ns = unix_now_ns() - monotonic_now().value;
@@ -186,8 +202,10 @@ worker::StatsBinding Assembly::stats_binding(uint32_t worker) const {
   worker::StatsBinding binding{.worker = &stats_.worker(worker),
                                .rows = stats_.rows(worker),
                                .clients = stats_.clients(worker)};
-  for (const DomainStats& domain : domain_stats_)
+  for (const DomainStats& domain : domain_stats_) {
     binding.domain_rows.push_back(domain.rows(worker));
+    binding.domain_clients.push_back(domain.clients(worker));
+  }
   return binding;
 }
 
@@ -252,6 +270,7 @@ void Assembly::make_control(const ControlThread& control) {
                  .uids = domain.uids,
                  .gids = domain.gids,
                  .contexts_max = domain.contexts_max,
+                 .registered_bytes_max = domain.registered_bytes_max,
                  .socket_path = domain.socket_path,
                  .socket_group = domain.socket_group,
                  .socket_mode = domain.socket_mode});

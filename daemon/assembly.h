@@ -62,6 +62,7 @@ class Assembly {
   Status make_stats();
   StatsOptions stats_options() const;
   worker::StatsBinding stats_binding(uint32_t worker) const;
+  worker::PlaceLimits place_limits() const;
   worker::WorkerConfig worker_config(int reply_fd);
   void make_rings();
   void make_workers(int reply_fd);

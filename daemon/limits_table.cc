@@ -10,6 +10,7 @@
 #include "stack/channel/abi.h"
 #include "stack/ip/echo_responder.h"
 #include "stack/worker/tables/half_open_queue.h"
+#include "stack/worker/tables/place_accounts.h"
 #include "stack/worker/tables/receive_accounts.h"
 #include "stack/worker/turn_limits.h"
 #include "stack/worker/worker.h"
@@ -99,8 +100,14 @@ void add_sessions(std::vector<Limit>& out) {
   out.push_back(fixed("handshakes that peers began",
                       share(worker::kHalfOpenShare) + " of the connections",
                       "SYN cookies, or the oldest one ends"));
-  out.push_back(fixed("listeners of a worker", std::to_string(worker::WorkerConfig{}.listeners_max),
+  out.push_back(configured("connections of a client, on a worker", "clients.connections_max",
+                           "an open fails, a SYN is dropped. 0: 3/4 of tcp.connections_max"));
+  out.push_back(configured("the same, of a uid", "clients.connections_per_uid_max",
+                           "the same. 0: 7/8 of tcp.connections_max"));
+  out.push_back(fixed("listeners", std::to_string(worker::WorkerConfig{}.listeners_max),
                       "a client may have as many as are free: the next one fails"));
+  out.push_back(configured("listeners of a client", "clients.listeners_max", "the next one fails"));
+  out.push_back(configured("listeners of a uid", "clients.listeners_per_uid_max", "the same"));
   out.push_back(fixed("unfinished sends of a session, and of a client",
                       std::to_string(channel::kSendsOutstandingMax) + " and " +
                           std::to_string(channel::kSendsPerContextMax),
@@ -110,7 +117,7 @@ void add_sessions(std::vector<Limit>& out) {
 void add_turns(std::vector<Limit>& out) {
   out.push_back(fixed("submissions that a turn takes of a client",
                       std::to_string(worker::kSubmissionsPerContextMax), "the next turn"));
-  out.push_back(fixed("RSTs for segments that belong to no connection",
+  out.push_back(fixed("RSTs for segments that belong to no connection, to a uid, and to strangers",
                       rate(worker::kResetsPerSecond, worker::kResetBurst), "no answer"));
   out.push_back(
       fixed("answers to pings", rate(ip::kEchoRepliesPerSecond, ip::kEchoReplyBurst), "no answer"));

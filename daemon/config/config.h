@@ -67,6 +67,10 @@ struct DomainConfig {
   bool may_use_low_ports = true;
   std::vector<Cidr> peers;  ///< none: all networks
   uint32_t contexts_max = UINT32_MAX;
+  uint32_t connections_max = 0;  ///< of a worker; 0: as for the clients of a uid
+  uint32_t listeners_max = 0;    ///< the same
+  uint64_t registered_bytes_max = UINT64_MAX;
+  uint32_t weight = 1;
   uint32_t line = 0;  ///< in the file
 };
 
@@ -113,6 +117,10 @@ struct Config {
   uint32_t regions_per_uid_max = 0;
   uint32_t contexts_max = 0;
   uint32_t contexts_per_uid_max = 0;
+  uint32_t client_connections_max = 0;  ///< of a worker, as the next three
+  uint32_t connections_per_uid_max = 0;
+  uint32_t listeners_max = 0;
+  uint32_t listeners_per_uid_max = 0;
   uint32_t log_lines_per_minute_max = 0;
 };
 

@@ -25,7 +25,7 @@ std::string mib(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 struct ContextRegistry::Context {
   uint32_t index = 0;
   uint64_t generation = 0;
-  uint32_t uid = UINT32_MAX;
+  uint64_t user = UINT64_MAX;  ///< DomainRules::user_of()
   const worker::DomainRules* domain = nullptr;
   channel::ContextLayout layout{};
   uint64_t arena_bytes = 0;
@@ -92,20 +92,21 @@ Status ContextRegistry::check_contexts(const AttachTerms& terms) const {
     return Error{EUSERS, "all " + std::to_string(contexts_.size()) +
                              " contexts are in use (clients.contexts_max)"};
   }
-  const uint32_t uid = terms.identity.uid;
-  uint32_t of_uid = 0;
+  const uint64_t user = worker::DomainRules::user_of(terms.domain, terms.identity.uid);
+  uint32_t of_user = 0;
   uint32_t of_domain = 0;
   for (const auto& context : contexts_) {
     if (context == nullptr) continue;
-    of_uid += context->uid == uid;
+    of_user += context->user == user;
     of_domain += context->domain == terms.domain;
   }
   if (of_domain >= terms.contexts_of_domain_max) {
     return Error{EUSERS, "the domain has " + std::to_string(of_domain) +
                              " contexts, as many as it may have (domain.contexts_max)"};
   }
-  if (of_uid < options_.contexts_per_uid_max) return Ok{};
-  return Error{EUSERS, "uid " + std::to_string(uid) + " has " + std::to_string(of_uid) +
+  if (of_user < options_.contexts_per_uid_max) return Ok{};
+  const std::string who = user == terms.identity.uid ? "uid " + std::to_string(user) : "the domain";
+  return Error{EUSERS, who + " has " + std::to_string(of_user) +
                            " contexts, as many as one uid may have "
                            "(clients.contexts_per_uid_max)"};
 }
@@ -117,9 +118,9 @@ Result<ContextGrant> ContextRegistry::attach(const AttachTerms& terms) {
   const auto free = std::find(contexts_.begin(), contexts_.end(), nullptr);
   Context& context = **made;
   context.index = static_cast<uint32_t>(free - contexts_.begin());
-  context.uid = terms.identity.uid;
+  context.user = worker::DomainRules::user_of(terms.domain, terms.identity.uid);
   context.domain = terms.domain;
-  regions_.set_owner(context.index, context.uid);
+  regions_.set_owner(context.index, context.user, terms.registered_bytes_of_domain_max);
   context.generation = next_generation_++;
   fill_header(context, terms);
   *free = std::move(*made);

@@ -36,6 +36,7 @@ struct AttachTerms {
   std::string label;
   const worker::DomainRules* domain = nullptr;  ///< outlives the workers
   uint32_t contexts_of_domain_max = UINT32_MAX;
+  uint64_t registered_bytes_of_domain_max = UINT64_MAX;
 };
 
 /// A client's new context. Owner: the registry; descriptors are borrowed until the next detach().

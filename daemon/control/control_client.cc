@@ -125,7 +125,8 @@ void ControlClient::on_attach(const channel::AttachRequest& request) {
                           .arena_bytes = request.arena_bytes,
                           .label = label_,
                           .domain = server_.options_.rules,
-                          .contexts_of_domain_max = server_.options_.contexts_max};
+                          .contexts_of_domain_max = server_.options_.contexts_max,
+                          .registered_bytes_of_domain_max = server_.options_.registered_bytes_max};
   const auto granted = server_.registry_.attach(terms);
   if (!granted.ok()) return refuse(granted.error());
   context_ = granted.value().index;

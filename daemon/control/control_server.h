@@ -26,10 +26,11 @@ struct ControlOptions {
   std::string domain = "default";  ///< for the log
   /// Of the domain, for the workers' life; none: everything is allowed. Borrowed.
   const worker::DomainRules* rules = nullptr;
-  std::vector<uint32_t> uids;          ///< members; with
-  std::vector<uint32_t> gids;          ///< neither: all who can open the socket
-  uint32_t contexts_max = UINT32_MAX;  ///< of the domain
-  bool serves_clients = true;          ///< else it shows the stats segment only
+  std::vector<uint32_t> uids;                  ///< members; with
+  std::vector<uint32_t> gids;                  ///< neither: all who can open the socket
+  uint32_t contexts_max = UINT32_MAX;          ///< of the domain
+  uint64_t registered_bytes_max = UINT64_MAX;  ///< the same
+  bool serves_clients = true;                  ///< else it shows the stats segment only
   std::string socket_path;
   std::string socket_group;  ///< "": left alone
   uint32_t socket_mode = 0660;

@@ -55,15 +55,15 @@ Status RegionRegistry::check_share(uint32_t context, uint64_t bytes) const {
     return Error{EDQUOT, "a client has at most " + std::to_string(bytes_max >> 20) +
                              " MiB registered (clients.registered_bytes_max)"};
   }
-  if (Status status = check_share_of_uid(used.uid, bytes); !status.ok()) return status;
+  if (Status status = check_share_of_user(used, bytes); !status.ok()) return status;
   if (free_.empty()) return Error{ENOSPC, "all regions of the daemon are in use"};
   return Ok{};
 }
 
-Status RegionRegistry::check_share_of_uid(uint32_t uid, uint64_t bytes) const {
+Status RegionRegistry::check_share_of_user(const Usage& owner, uint64_t bytes) const {
   Usage all;
   for (const Usage& used : usage_) {
-    if (used.uid != uid) continue;
+    if (used.user != owner.user) continue;
     all.regions += used.regions;
     all.bytes += used.bytes;
   }
@@ -72,10 +72,13 @@ Status RegionRegistry::check_share_of_uid(uint32_t uid, uint64_t bytes) const {
                              std::to_string(limits_.regions_per_uid_max) +
                              " regions (clients.regions_per_uid_max)"};
   }
-  const uint64_t bytes_max = limits_.bytes_per_uid_max;
+  const uint64_t bytes_max = std::min(limits_.bytes_per_uid_max, owner.bytes_of_user_max);
   if (bytes > bytes_max || all.bytes > bytes_max - bytes) {
-    return Error{EDQUOT, "clients of one uid have at most " + std::to_string(bytes_max >> 20) +
-                             " MiB registered (clients.registered_bytes_per_uid_max)"};
+    const bool is_domains = bytes_max == owner.bytes_of_user_max;
+    return Error{EDQUOT,
+                 "clients of one uid have at most " + std::to_string(bytes_max >> 20) +
+                     (is_domains ? " MiB registered (domain.registered_bytes_max)"
+                                 : " MiB registered (clients.registered_bytes_per_uid_max)")};
   }
   return Ok{};
 }

@@ -49,8 +49,12 @@ class RegionRegistry {
   RegionRegistry(const RegionRegistry&) = delete;
   RegionRegistry& operator=(const RegionRegistry&) = delete;
 
-  /// A context attaches: its memory counts for `uid`.
-  void set_owner(uint32_t context, uint32_t uid) { usage_[context].uid = uid; }
+  /// A context attaches: its memory counts for `user` (DomainRules::user_of()), whose clients may
+  /// have `bytes_of_user_max` where that is less than what a uid may.
+  void set_owner(uint32_t context, uint64_t user, uint64_t bytes_of_user_max = UINT64_MAX) {
+    usage_[context].user = user;
+    usage_[context].bytes_of_user_max = bytes_of_user_max;
+  }
   /// Maps the memory and tells every worker; an answer follows when all know it.
   /// Fails: EDQUOT the share of the context or of its uid is used up, ENOSPC that of all clients,
   /// or the errno of the mapping.
@@ -88,14 +92,15 @@ class RegionRegistry {
     std::bitset<channel::kWorkersMax> pending;  ///< workers that have not answered
   };
   struct Usage {
-    uint32_t uid = UINT32_MAX;
+    uint64_t user = UINT64_MAX;
+    uint64_t bytes_of_user_max = UINT64_MAX;
     uint32_t regions = 0;
     uint64_t bytes = 0;
   };
 
   Status open_window();
   Status check_share(uint32_t context, uint64_t bytes) const;
-  Status check_share_of_uid(uint32_t uid, uint64_t bytes) const;
+  Status check_share_of_user(const Usage& owner, uint64_t bytes) const;
   void begin_removal(Region& region);
   void map_for_ports(uint32_t index);
   void on_job_done(uint32_t index);

@@ -8,8 +8,8 @@
 
 namespace lyre {
 
-/// The stats segment of one of several domains: its sessions and its ports. Counters of workers are
-/// those of all domains together and are not shown. Workers write the rows.
+/// The stats segment of one of several domains: its sessions, its clients and its ports. Counters
+/// of workers are those of all domains together and are not shown. Workers write the rows.
 /// Thread: the control thread.
 class DomainStats {
  public:
@@ -18,6 +18,7 @@ class DomainStats {
   static Result<DomainStats> make(const StatsSegment& all, StatsOptions options, uint32_t ports);
 
   std::span<channel::SessionRow> rows(uint32_t worker) const { return segment_.rows(worker); }
+  std::span<channel::ClientRow> clients(uint32_t worker) const { return segment_.clients(worker); }
   /// Takes over what changed of the ports, and shows so many clients.
   void refresh(const StatsSegment& all, uint32_t clients) const;
   int reader_fd() const { return segment_.reader_fd(); }

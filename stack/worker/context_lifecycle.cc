@@ -10,7 +10,9 @@ namespace lyre::worker {
 void ContextLifecycle::attach(const Command& command) {
   // The control thread uses an index again only after every worker answered kDetached.
   Context& context = state_.contexts.open(command.context);
-  state_.accounts.open(command.context, command.uid);
+  const uint32_t weight = command.domain == nullptr ? 1 : command.domain->weight;
+  state_.accounts.open(command.context, DomainRules::user_of(command.domain, command.uid), weight);
+  state_.transmit_queue.set_weight(command.context, weight);
   context.attached = command;
   context.is_lent = command.is_lent;
   channel::RingPair& rings = *command.rings;

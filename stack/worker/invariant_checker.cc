@@ -18,6 +18,7 @@ void InvariantChecker::check(uint32_t connections) {
   if (connections < bound) return;
   state_.loans.check_invariants();
   state_.accounts.check_invariants();
+  check_places();
   check_sends();
 }
 
@@ -36,6 +37,19 @@ void InvariantChecker::check_session(uint32_t conn) const {
                               state_.engine.charged_bytes(conn));
   const Nanos deadline = state_.engine.next_deadline(conn);
   LYRE_CHECK(is_closed || deadline == kNever || state_.timers.covers(conn, deadline));
+}
+
+void InvariantChecker::check_places() const {
+  std::vector<uint32_t> sessions(state_.accounts.user_count());
+  std::vector<uint32_t> listeners(state_.accounts.user_count());
+  for (const uint32_t index : state_.contexts.in_use()) {
+    sessions[state_.accounts.user_of(index)] += state_.contexts[index].sessions.size();
+    listeners[state_.accounts.user_of(index)] += state_.contexts[index].listeners.size();
+  }
+  for (uint32_t user = 0; user < state_.accounts.user_count(); ++user) {
+    LYRE_CHECK(sessions[user] == state_.places.sessions_of(user));
+    LYRE_CHECK(listeners[user] == state_.places.listeners_of(user));
+  }
 }
 
 /// Every piece that is to be sent is counted once, with the client whose memory it is; orphans have

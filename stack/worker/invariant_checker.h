@@ -17,6 +17,7 @@ class InvariantChecker {
 
  private:
   void check_session(uint32_t conn) const;
+  void check_places() const;
   void check_sends() const;
 
   WorkerState& state_;

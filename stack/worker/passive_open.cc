@@ -9,13 +9,7 @@
 
 namespace lyre::worker {
 
-namespace {
-
-/// So many connections that are opened by cookies may wait beyond the backlog: as many packets as
-/// arrive in one turn.
-constexpr uint32_t kCookieBurst = kRxBurstPackets * kRxBurstsPerPollMax;
-
-}  // namespace
+static_assert(kCookieBurst == kRxBurstPackets * kRxBurstsPerPollMax);
 
 /// RFC 9293 3.10.7.1 and 3.10.7.2: a listener takes a SYN, and the ACK that answers its cookie. It
 /// ignores a segment with neither flag. Anything else is answered with RST.
@@ -41,8 +35,19 @@ PacketFate PassiveOpen::on_segment(io::PacketBuf* packet, const ip::TcpInput& in
   }
   state_.drop(Drop::kTcpNoConnection);
   const auto reset = tcp::reset_for(segment);
-  if (frame && reset && resets_.take(state_.now)) output_.send_alone(input.tuple, *reset, mac);
+  if (frame && reset && state_.places.take_reset(sender_of(input.tuple), state_.now)) {
+    output_.send_alone(input.tuple, *reset, mac);
+  }
   return PacketFate::kUnused;
+}
+
+/// The user whose client sent it. Of what came from the network, or from another worker's client,
+/// it is nobody.
+uint32_t PassiveOpen::sender_of(const FourTuple& tuple) const {
+  const uint32_t conn = state_.find_connection({.local = tuple.remote, .remote = tuple.local});
+  const uint32_t context =
+      conn == FlowTable::kNone ? session::kNoContext : state_.sessions[conn].context;
+  return state_.accounts.user_of(context);
 }
 
 /// A listener at any address has none on ports that are not its domain's, and takes nobody from
@@ -66,21 +71,25 @@ bool PassiveOpen::try_reuse(uint32_t conn, const FourTuple& tuple) {
 
 void PassiveOpen::on_syn(uint32_t index, const FourTuple& tuple, const tcp::SegmentIn& segment,
                          std::optional<SeqNum> iss_after, std::optional<MacAddress> mac) {
-  Listener& listener = state_.listeners[index];
-  if (listener.is_full()) return state_.drop(Drop::kTcpBacklogFull);
+  const Listener& listener = state_.listeners[index];
+  if (!state_.may_add_session(listener.context)) return state_.drop(Drop::kTcpNoSessions);
   const auto route = state_.routes.lookup_from(tuple.local.address, tuple.remote.address);
   if (!route) return state_.drop(Drop::kTxNoRoute);
   const tcp::ConnectionConfig connection = lifecycle_.connection_config(*route);
-  const bool is_backlog_used = listener.pending >= listener.backlog;
   const bool is_share_used = state_.half_opens.is_share_used();
-  // A SYN proves nothing about its sender, so nothing gives way for it: a cookie answers instead.
-  // The ACK that brings the cookie back finds a place, if there is one at all.
-  if (!lifecycle_.can_make_room()) return state_.drop(Drop::kTcpNoSessions);
-  if (connection.syn_cookies && (is_backlog_used || is_share_used || lifecycle_.is_full())) {
-    return output_.send_alone(
-        tuple, state_.engine.answer_with_cookie(tuple, connection, segment, state_.now), mac);
+  switch (listener.answer_to_syn({.has_cookies = connection.syn_cookies,
+                                  .is_scarce = is_share_used || lifecycle_.is_full(),
+                                  .has_room = lifecycle_.can_make_room()})) {
+    case SynAnswer::kBacklogFull:
+      return state_.drop(Drop::kTcpBacklogFull);
+    case SynAnswer::kNoPlace:
+      return state_.drop(Drop::kTcpNoSessions);
+    case SynAnswer::kCookie:
+      return output_.send_alone(
+          tuple, state_.engine.answer_with_cookie(tuple, connection, segment, state_.now), mac);
+    case SynAnswer::kOpen:
+      break;
   }
-  if (is_backlog_used) return state_.drop(Drop::kTcpBacklogFull);
   // Before the connection exists: without a claim its packets could not be routed here.
   if (!state_.router.can_claim(tuple)) return state_.drop(Drop::kRedirectFull);
   if (is_share_used) lifecycle_.cut_half_open();
@@ -102,8 +111,7 @@ void PassiveOpen::bind(uint32_t conn, uint32_t index, const FourTuple& tuple,
   opened.listener = index;
   opened.listener_generation = listener.generation;
   opened.cookie = listener.cookie;
-  ++listener.pending;
-  ++listener.embryonic;
+  listener.begin_handshake();
   state_.half_opens.add(conn);
 }
 
@@ -115,14 +123,13 @@ std::optional<PacketFate> PassiveOpen::on_cookie_ack(uint32_t index, io::PacketB
   const auto route =
       state_.routes.lookup_from(input.tuple.local.address, input.tuple.remote.address);
   if (!route || !state_.engine.has_cookie(input.tuple, segment, state_.now)) return std::nullopt;
-  // The peer believes the connection to be open. If it waits for our first word, it sends nothing
-  // more: an ACK that was dropped would leave it waiting for ever. So a burst may pass the backlog,
-  // and what is beyond it is reset.
   const Listener& listener = state_.listeners[index];
-  if (listener.unannounced() >= listener.backlog + kCookieBurst) return std::nullopt;
+  if (!listener.takes_cookie()) return std::nullopt;
+  if (!state_.may_add_session(listener.context)) return std::nullopt;
+  // The ring to the connection's home is full. A peer that waits would send no more here either.
   if (!state_.router.can_claim(input.tuple)) {
-    state_.drop(Drop::kRedirectFull);  // the peer sends again
-    return PacketFate::kUnused;
+    state_.drop(Drop::kRedirectFull);
+    return std::nullopt;
   }
   lifecycle_.make_room();
   tcp::Effects effects;

@@ -4,13 +4,11 @@
 #include <optional>
 
 #include "stack/base/mac_address.h"
-#include "stack/base/token_bucket.h"
 #include "stack/io/packet.h"
 #include "stack/ip/input.h"
 #include "stack/tcp/segment.h"
 #include "stack/worker/packet_fate.h"
 #include "stack/worker/session_lifecycle.h"
-#include "stack/worker/turn_limits.h"
 #include "stack/worker/worker_state.h"
 
 namespace lyre::worker {
@@ -31,6 +29,7 @@ class PassiveOpen {
 
  private:
   uint32_t find_listener(const FourTuple& tuple) const;
+  uint32_t sender_of(const FourTuple& tuple) const;
   void on_syn(uint32_t listener, const FourTuple& tuple, const tcp::SegmentIn& segment,
               std::optional<SeqNum> iss_after, std::optional<MacAddress> mac);
   void bind(uint32_t conn, uint32_t listener, const FourTuple& tuple, const ip::RouteResult& route);
@@ -40,7 +39,6 @@ class PassiveOpen {
   WorkerState& state_;
   SessionLifecycle& lifecycle_;
   PacketOutput& output_;
-  TokenBucket resets_{kResetsPerSecond, kResetBurst};
 };
 
 }  // namespace lyre::worker

@@ -95,6 +95,7 @@ void SessionLifecycle::forget_context(uint32_t conn) {
   payload_.discard(conn);  // it is in the client's account, and nobody will read it
   payload_.prune(conn);
   state_.contexts[orphan.context].sessions.remove(state_.sessions, conn);
+  state_.places.remove_session(state_.accounts.user_of(orphan.context));
   orphan.context = session::kNoContext;
   orphan.must_announce_open = orphan.must_announce_finish = orphan.must_announce_end = false;
   queue_time_wait(conn);
@@ -121,7 +122,9 @@ channel::EndStatus SessionLifecycle::open(uint32_t context, const Endpoint& loca
   } else if (state_.find_connection(tuple) != FlowTable::kNone) {
     return channel::EndStatus::kAddressInUse;
   }
-  if (!state_.router.can_claim(tuple)) return channel::EndStatus::kNoResources;
+  if (!state_.may_add_session(context) || !state_.router.can_claim(tuple)) {
+    return channel::EndStatus::kNoResources;
+  }
   make_room();
   conn = state_.engine.open_active(tuple, connection_config(*route), state_.now);
   if (conn == tcp::kNoConn) return channel::EndStatus::kNoResources;
@@ -233,7 +236,13 @@ void SessionLifecycle::on_established(uint32_t conn) {
     abort(conn, channel::EndStatus::kAborted);  // its listener was closed meanwhile
     return;
   }
-  state_.link_to_context(conn, state_.listeners[opened.listener].context);
+  const uint32_t context = state_.listeners[opened.listener].context;
+  if (!state_.may_add_session(context)) {
+    state_.drop(Drop::kTcpNoSessions);  // others were completed since its SYN came
+    abort(conn, channel::EndStatus::kAborted);
+    return;
+  }
+  state_.link_to_context(conn, context);
   opened.must_announce_open = true;
   state_.notifier.mark(conn);
 }
@@ -273,7 +282,7 @@ void SessionLifecycle::leave_handshake(uint32_t conn) {
   state_.half_opens.remove(conn);
   passive.is_embryonic = false;
   if (state_.listeners.is_valid(passive.listener, passive.listener_generation)) {
-    --state_.listeners[passive.listener].embryonic;
+    state_.listeners[passive.listener].end_handshake();
   }
 }
 
@@ -283,7 +292,7 @@ void SessionLifecycle::leave_listener(uint32_t conn) {
   const uint32_t index = passive.listener;
   passive.listener = session::kNoIndex;
   if (state_.listeners.is_valid(index, passive.listener_generation))
-    --state_.listeners[index].pending;
+    state_.listeners[index].leave();
 }
 
 void SessionLifecycle::close_by_client(uint32_t conn) {

@@ -44,7 +44,6 @@ void StatsWriter::write_some_clients() {
 }
 
 void StatsWriter::write_client(uint32_t index) {
-  if (index >= state_.stats.clients.size()) return;
   const Context& shown = state_.contexts[index];
   channel::ClientView view{};
   view.context = index;
@@ -59,8 +58,8 @@ void StatsWriter::write_client(uint32_t index) {
   view.sends_max = channel::kSendsPerContextMax;
   view.rx_slots_held = state_.accounts.held_by(index);
   view.rx_slots_lent = state_.loans.lent_to(index);
-  view.rx_slots_max = state_.accounts.limit_of(state_.memory.rx_slots_free());
-  state_.stats.clients[index].write(&view);
+  view.rx_slots_max = state_.accounts.limit_of(index, state_.memory.rx_slots_free());
+  state_.stats.write_client(index, &view, domain_of(index));
 }
 
 /// Counters of the queues only. The control thread reads those of devices.

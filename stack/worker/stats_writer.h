@@ -23,7 +23,7 @@ class StatsWriter {
   void write_listener_row(uint32_t index);
   /// The context is free.
   void clear_client(uint32_t context) {
-    if (context < state_.stats.clients.size()) state_.stats.clients[context].write(nullptr);
+    state_.stats.write_client(context, nullptr, domain_of(context));
   }
 
  private:

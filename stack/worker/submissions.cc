@@ -165,14 +165,14 @@ channel::EndStatus Submissions::listen(Context& context, Endpoint& local,
     local.port = *port;
   }
   if (state_.listeners.is_taken(local)) return channel::EndStatus::kAddressInUse;
-  if (!state_.listeners.may_add(context.listeners.size())) return channel::EndStatus::kNoResources;
+  const uint32_t owner = state_.contexts.index_of(context);
+  if (!state_.may_add_listener(owner)) return channel::EndStatus::kNoResources;
   const uint32_t backlog = entry.backlog == 0 ? 1 : entry.backlog;
-  index = state_.listeners.add({.local = local,
-                                .context = state_.contexts.index_of(context),
-                                .cookie = entry.body.open.cookie,
-                                .backlog = backlog});
+  index = state_.listeners.add(
+      {.local = local, .context = owner, .cookie = entry.body.open.cookie, .backlog = backlog});
   if (index == Listeners::kNone) return channel::EndStatus::kNoResources;
   context.listeners.push_back(state_.listeners, index);
+  state_.places.add_listener(state_.accounts.user_of(owner));
   parts_.stats_writer.write_listener_row(index);
   return channel::EndStatus::kOk;
 }
@@ -190,6 +190,7 @@ const char* Submissions::on_close_listen(Context& context, const channel::Submis
 
 void Submissions::close_listener(Context& context, uint32_t index) {
   context.listeners.remove(state_.listeners, index);
+  state_.places.remove_listener(state_.accounts.user_of(state_.contexts.index_of(context)));
   state_.listeners.remove(index);
   parts_.stats_writer.write_listener_row(index);
 }

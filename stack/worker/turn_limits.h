@@ -33,10 +33,6 @@ inline constexpr uint32_t kLeavingRegionsPerPollMax = 16;
 /// Sessions that are scheduled in one turn because the MAC address of a neighbour was learned.
 inline constexpr uint32_t kWokenPerPollMax = 256;
 
-/// RSTs for segments that belong to no connection: so many a second, and at once.
-inline constexpr uint32_t kResetsPerSecond = 1000;
-inline constexpr uint32_t kResetBurst = 1000;
-
 /// The most payload that TCP gives at once to a worker that cuts it into packets.
 inline constexpr uint32_t kSendBytesAtOnceMax = 1u << 20;
 inline constexpr size_t kGatheredPiecesMax = 256;

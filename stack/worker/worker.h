@@ -15,6 +15,7 @@
 #include "stack/tcp/config.h"
 #include "stack/worker/inbox.h"
 #include "stack/worker/routing/inter_worker_rings.h"
+#include "stack/worker/tables/place_accounts.h"
 
 namespace lyre::worker {
 
@@ -49,6 +50,7 @@ struct WorkerConfig {
   tcp::EngineConfig engine;
   tcp::ConnectionConfig connection;  ///< mss_bytes and slot_bytes are set from port and memory
   uint32_t listeners_max = 1024;
+  PlaceLimits places;                          ///< of those for connections and listeners
   uint32_t contexts_max = 16;                  ///< clients at one time
   uint32_t lent_slots_per_session_max = 4096;  ///< at most a receive buffer full
   uint16_t ephemeral_port_first = 32768;
@@ -71,6 +73,7 @@ struct StatsBinding {
   std::span<channel::ClientRow> clients;  ///< by context index
   /// As many again for each domain, where there are several: each shows its own sessions only.
   std::vector<std::span<channel::SessionRow>> domain_rows;
+  std::vector<std::span<channel::ClientRow>> domain_clients;
 
   /// Row `index` shows `view`, which belongs to `domain`, if that is one; nullptr: nothing.
   void write_row(size_t index, const channel::SessionView* view,
@@ -87,6 +90,14 @@ struct StatsBinding {
     }
   }
   void clear_row(size_t index) const { write_row(index, nullptr); }
+  /// The same for the row of a client.
+  void write_client(size_t index, const channel::ClientView* view,
+                    uint32_t domain = UINT32_MAX) const {
+    if (index < clients.size()) clients[index].write(view);
+    if (domain < domain_clients.size() && index < domain_clients[domain].size()) {
+      domain_clients[domain][index].write(view);
+    }
+  }
 };
 
 /// One core, composed: queues of the ports, TCP, sessions, timers and the rings of its clients.

@@ -21,6 +21,7 @@
 #include "stack/worker/routing/connection_router.h"
 #include "stack/worker/tables/half_open_queue.h"
 #include "stack/worker/tables/listeners.h"
+#include "stack/worker/tables/place_accounts.h"
 #include "stack/worker/tables/receive_accounts.h"
 #include "stack/worker/tables/slot_loans.h"
 #include "stack/worker/tables/time_wait_queue.h"
@@ -57,6 +58,21 @@ struct WorkerState {
     accounts.add(context, slots);
     session(conn).context = context;
     contexts[context].sessions.push_front(sessions, conn);
+    places.add_session(accounts.user_of(context));
+  }
+  /// Whether the client may have another connection.
+  bool may_add_session(uint32_t context) const {
+    const uint32_t user = accounts.user_of(context);
+    const DomainRules* rules = contexts[context].attached.domain;
+    return places.may_add_session(user, contexts[context].sessions.size()) &&
+           (rules == nullptr || places.sessions_of(user) < rules->sessions_max);
+  }
+  bool may_add_listener(uint32_t context) const {
+    const uint32_t user = accounts.user_of(context);
+    const uint32_t count = contexts[context].listeners.size();
+    const DomainRules* rules = contexts[context].attached.domain;
+    return listeners.may_add(count) && places.may_add_listener(user, count) &&
+           (rules == nullptr || places.listeners_of(user) < rules->listeners_max);
   }
   /// Sets the connection's timer to the engine's deadline.
   void arm(uint32_t conn) {
@@ -100,6 +116,7 @@ struct WorkerState {
   std::vector<uint32_t> region_segment_bytes;  ///< by region index: see io::PacketMemory
   SlotLoans loans;
   ReceiveAccounts accounts;
+  PlaceAccounts places;
   Notifier notifier;
 };
 

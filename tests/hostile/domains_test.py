@@ -8,10 +8,7 @@ import ctypes
 import json
 import mmap
 import os
-import re
 import shutil
-import socket
-import struct
 import subprocess
 import sys
 import tempfile
@@ -23,23 +20,15 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "support"))
 
 import processes
+from raw_attach import attach
 
 OWNER_ID, STRANGER_ID = 54322, 65534
 TIMEOUT_S = 30
 SKIPPED = 77
-ADDRNOTAVAIL, UNREACHABLE = -6, -4
+ADDRNOTAVAIL, UNREACHABLE, NORESOURCES = -6, -4, -7
 ENDED = 2
 # Received bytes that are looked for: nothing else on the machine looks like this.
 MARK = b"what one domain receives is read by no other: " * 400
-DESCRIPTORS_MAX = 200
-
-
-def versions(header, name):
-    """A VersionRange of the channel, as the source has it, packed."""
-    path = os.path.join(HERE, "..", "..", "stack", "channel", header)
-    with open(path, encoding="utf-8") as file:
-        found = re.search(name + r"{(\d+), (\d+)};", file.read())
-    return struct.pack("<HH", int(found[1]), int(found[2]))
 
 
 class Options(ctypes.Structure):
@@ -87,6 +76,26 @@ class Client:
             raise OSError("lyre_connect")
         return session
 
+    def open(self, text, server, listener):
+        """A connection to the listener of `server`, another client. Both ends."""
+        session, accepted = self.connect(text), ctypes.c_void_p()
+
+        def is_accepted():
+            self.lyre.lyre_poll(server.context, 0)
+            return self.lyre.lyre_accept(listener, ctypes.byref(accepted)) == 0
+
+        self.until(is_accepted)
+        return session, accepted
+
+    def is_direct(self, memory):
+        """Whether memory that is registered is sent without a copy."""
+        at = (ctypes.c_char * len(memory)).from_buffer(memory)
+        region, why = ctypes.c_void_p(), ctypes.c_char_p()
+        if self.lyre.lyre_register(self.context, at, ctypes.c_size_t(len(memory)),
+                                   ctypes.byref(region)) != 0:
+            raise OSError("lyre_register")
+        return self.lyre.lyre_region_is_direct(region, ctypes.byref(why))
+
     def error_of(self, text):
         """Why a connection cannot be opened."""
         session = self.connect(text)
@@ -113,18 +122,6 @@ class Client:
         self.until(receive)
         if got != MARK:
             raise OSError("other bytes came")
-
-
-def attach(path):
-    """Attaches without the library. Every descriptor that the daemon gives."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    connection.connect(path)
-    body = versions("abi.h", "kAbiVersions") + struct.pack("<IQ64s", 0, 1 << 20, b"stranger")
-    header = (struct.pack("<I", 0x4C595243) + versions("control.h", "kControlVersions")
-              + struct.pack("<II", 1, 16 + len(body)))
-    connection.send(header + body)
-    _, descriptors, _, _ = socket.recv_fds(connection, 1 << 16, DESCRIPTORS_MAX)
-    return connection, descriptors
 
 
 def has_mark(descriptor):
@@ -258,6 +255,10 @@ class Domains(unittest.TestCase):
     def sessions(self, path, user=0):
         return self.look(path, user, "sessions")["sessions"]
 
+    def clients(self, path, user=0):
+        """The uid of each client that is shown."""
+        return [row["uid"] for row in self.look(path, user, "clients")["clients"]]
+
     def status(self, path, user=0):
         return self.look(path, user, "status")
 
@@ -277,6 +278,10 @@ class Domains(unittest.TestCase):
         self.wait_for(lambda: self.status(self.own, OWNER_ID)["clients"] == 1)
         self.assertEqual("lyre/own", self.status(self.own, OWNER_ID)["name"])
         self.assertEqual(2, self.status(self.admin)["clients"])
+        # Its clients are hidden from others, too.
+        self.wait_for(lambda: self.clients(self.own, OWNER_ID) == [OWNER_ID])
+        self.assertEqual([STRANGER_ID], self.clients(self.other, STRANGER_ID))
+        self.assertEqual({OWNER_ID, STRANGER_ID}, set(self.clients(self.admin)))
         # The copies are counted, at the session that receives.
         copied = [row.get("copied_rx_bytes") for row in self.sessions(self.own, OWNER_ID)]
         self.assertIn(len(MARK), copied)
@@ -320,6 +325,39 @@ class Domains(unittest.TestCase):
 
         self.assertEqual([ADDRNOTAVAIL, True], self.as_user(OWNER_ID, own))
         self.assertEqual([ADDRNOTAVAIL, UNREACHABLE], self.as_user(STRANGER_ID, other))
+
+    def test_quotas_are_of_all_clients_of_a_domain(self):
+        self.start_two("contexts_max = 2\nlisteners_max = 2\nconnections_max = 5\n"
+                       "registered_bytes_max = 0\n")
+        kept = []
+
+        def other():
+            kept.extend(Client(self.client_library, self.other) for _ in range(2))
+            first, second = kept
+            listened = [first.listen("10.9.0.1:8000"), second.listen("10.9.0.1:8001")]
+            refused = first.listen("10.9.0.1:8002")
+            # Each has two ends here: the fifth end is that of a connection that gets no answer.
+            for _ in range(2):
+                kept.append(second.open("10.9.0.1:8000", first, listened[0]))
+            kept.append(first.connect("10.9.0.99:1"))
+            fails = second.error_of("10.9.0.1:8000")
+            memory = mmap.mmap(-1, 1 << 20)
+            try:
+                Client(self.client_library, self.other)
+                third = "attached"
+            except OSError as error:
+                third = str(error)
+            return [refused, fails, first.is_direct(memory), third.split(":")[0]]
+
+        def own():
+            kept.append(Client(self.client_library, self.own))
+            return [isinstance(kept[0].listen(f"10.9.0.1:{port}"), ctypes.c_void_p)
+                    for port in range(7000, 7004)]
+
+        self.assertEqual([NORESOURCES, NORESOURCES, 0, "lyre_context_open"],
+                         self.as_user(STRANGER_ID, other))
+        self.assertEqual([True] * 4, self.as_user(OWNER_ID, own))
+        self.assertIn("as many as it may have (domain.contexts_max)", self.said())
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ struct HostOptions {
   tcp::ConnectionConfig connection{};
   IpMarking marking{};
   uint32_t domains = 0;  ///< with rows of their own
+  worker::PlaceLimits places{};
 };
 
 /// A host of the simulated wire: the real worker on simulated packet memory.
@@ -37,7 +38,8 @@ class WorkerHost {
                  .segment_bytes = options.segment_bytes}),
         stats_(new channel::WorkerStats()),
         row_count_(options.connections_max + kListenerRows),
-        rows_(new channel::SessionRow[row_count_ * (1 + options.domains)]()) {
+        rows_(new channel::SessionRow[row_count_ * (1 + options.domains)]()),
+        domain_client_rows_(16 * options.domains) {
     std::vector<worker::PortBinding> ports;
     ports.push_back({.io = &link.add_queue(options.end, memory_),
                      .addresses = addresses_of(options),
@@ -56,12 +58,14 @@ class WorkerHost {
                      .received_runs_max = 1024};
     config.connection = options.connection;
     config.contexts_max = options.contexts_max;
+    config.places = options.places;
     config.secret = {options.seed, ~options.seed};
     config.seed = options.seed;
     worker::StatsBinding stats{
         .worker = stats_.get(), .rows = {rows_.get(), row_count_}, .clients = client_rows_};
     for (uint32_t i = 0; i < options.domains; ++i) {
       stats.domain_rows.push_back({&domain_row(i, 0), row_count_});
+      stats.domain_clients.push_back(std::span(domain_client_rows_).subspan(16 * i, 16));
     }
     worker_ = std::make_unique<worker::Worker>(config, memory_, ports,
                                                std::span<const worker::RouteBinding>{}, stats);
@@ -84,6 +88,9 @@ class WorkerHost {
     return count;
   }
   channel::ClientRow& client_row(uint32_t context) { return client_rows_[context]; }
+  channel::ClientRow& domain_client_row(uint32_t domain, uint32_t context) {
+    return domain_client_rows_[16 * domain + context];
+  }
   uint64_t drops(Drop reason) const { return stats_->drops[static_cast<size_t>(reason)].get(); }
 
  private:
@@ -99,6 +106,7 @@ class WorkerHost {
   const size_t row_count_;
   std::unique_ptr<channel::SessionRow[]> rows_;
   std::vector<channel::ClientRow> client_rows_ = std::vector<channel::ClientRow>(16);
+  std::vector<channel::ClientRow> domain_client_rows_;
   std::unique_ptr<worker::Worker> worker_;
 };
 

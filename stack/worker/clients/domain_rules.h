@@ -14,11 +14,23 @@ namespace lyre::worker {
 struct DomainRules {
   static constexpr uint16_t kLowPorts = 1024;
 
-  uint32_t index = 0;           ///< of its rows in StatsBinding
+  uint32_t index = 0;  ///< of its rows in StatsBinding
+  /// One of several: its clients together have the account that those of a uid have elsewhere. Uids
+  /// do not tell the domains of containers apart.
+  bool has_account = false;
+  uint32_t weight = 1;  ///< of each of its clients, in sending and in the receive pool
+  uint32_t sessions_max = UINT32_MAX;  ///< of a worker, of all its clients
+  uint32_t listeners_max = UINT32_MAX;
   uint32_t ports = UINT32_MAX;  ///< bit n: addresses of port n may be used
   bool may_listen = true;
   bool may_use_low_ports = true;        ///< local TCP ports below kLowPorts
   std::vector<InterfaceAddress> peers;  ///< networks of the peers; none: all
+
+  /// The user whom a client's uses count for.
+  static uint64_t user_of(const DomainRules* rules, uint32_t uid) {
+    const bool is_domain = rules != nullptr && rules->has_account;
+    return is_domain ? (uint64_t{1} << 32) + rules->index : uid;
+  }
 
   bool allows_port(uint32_t port) const { return (ports >> port & 1) != 0; }
   bool allows_local(uint16_t tcp_port) const {

@@ -10,6 +10,20 @@
 
 namespace lyre::worker {
 
+/// So many connections that are opened by cookies may wait beyond the backlog: as many packets as
+/// arrive in one turn.
+inline constexpr uint32_t kCookieBurst = 128;
+
+/// What is left for connections when a SYN arrives.
+struct PlacesForSyn {
+  bool has_cookies = false;  ///< SYN cookies may answer
+  bool is_scarce = false;    ///< handshakes have their share, or all places are in use
+  bool has_room = true;      ///< there is a place, or one that gives way
+};
+
+/// What a listener does with a SYN.
+enum class SynAnswer : uint8_t { kOpen, kCookie, kBacklogFull, kNoPlace };
+
 /// One listening endpoint of one client, on this worker.
 struct Listener {
   Endpoint local;  ///< address unspecified: any of ours
@@ -25,6 +39,26 @@ struct Listener {
   /// Sessions whose handshake is complete and that are not announced yet.
   uint32_t unannounced() const { return pending - embryonic; }
   bool is_full() const { return unannounced() >= backlog; }
+
+  /// A SYN proves nothing about its sender, so nothing gives way for it where a cookie can answer
+  /// instead (RFC 4987 3.6). The ACK that brings the cookie back finds a place, if there is one at
+  /// all.
+  SynAnswer answer_to_syn(const PlacesForSyn& places) const {
+    if (is_full()) return SynAnswer::kBacklogFull;
+    if (!places.has_room) return SynAnswer::kNoPlace;
+    const bool is_backlog_used = pending >= backlog;
+    if (places.has_cookies && (is_backlog_used || places.is_scarce)) return SynAnswer::kCookie;
+    return is_backlog_used ? SynAnswer::kBacklogFull : SynAnswer::kOpen;
+  }
+  /// The peer that brings a cookie back believes the connection to be open. If it waits for our
+  /// first word, it sends nothing more: an ACK that was dropped would leave it waiting for ever. So
+  /// a burst may pass the backlog, and what is beyond it is reset.
+  bool takes_cookie() const { return unannounced() < backlog + kCookieBurst; }
+
+  /// A handshake begins, is complete, or has ended; a complete one is announced, or has ended.
+  void begin_handshake() { ++pending, ++embryonic; }
+  void end_handshake() { --embryonic; }
+  void leave() { --pending; }
 };
 
 /// All listeners of a worker, by port. Thread: the worker.

@@ -42,21 +42,22 @@ class ReceiveAccounts {
     accounts_[nobody_].user = nobody_;
   }
 
-  /// A client of the uid attached. REQUIRES: the context has no account.
-  void open(uint32_t context, uint32_t uid) {
+  /// A client of the user attached, whose limits are `weight` times those of others.
+  /// REQUIRES: the context has no account.
+  void open(uint32_t context, uint64_t user_id, uint32_t weight = 1) {
     uint32_t user = 0;
     uint32_t unused = nobody_;
     for (; user < nobody_; ++user) {
       if (users_[user].clients == 0) {
         unused = std::min(unused, user);
-      } else if (users_[user].uid == uid) {
+      } else if (users_[user].id == user_id) {
         break;
       }
     }
     if (user == nobody_) user = unused;
-    users_[user].uid = uid;
+    users_[user].id = user_id;
     ++users_[user].clients;
-    accounts_[context] = {.held = 0, .user = user};
+    accounts_[context] = {.held = 0, .user = user, .weight = weight};
   }
   /// REQUIRES: the context has an account, and no slots.
   void close(uint32_t context) { --users_[accounts_[context].user].clients; }
@@ -86,10 +87,15 @@ class ReceiveAccounts {
     return !is_reserve(2 * slots_free) && is_within(account_of(context), slots_free, kOverdraft);
   }
 
+  /// The number of the client's user: below user_count(), and no other user's meanwhile.
+  uint32_t user_of(uint32_t context) const { return account_of(context).user; }
+  uint32_t user_count() const { return static_cast<uint32_t>(users_.size()); }
+
   uint32_t held_by(uint32_t context) const { return account_of(context).held; }
   /// Slots that the client may have now.
-  uint32_t limit_of(uint32_t slots_free) const {
-    return std::max(floor_, kShare.client * slots_free);
+  uint32_t limit_of(uint32_t context, uint32_t slots_free) const {
+    const uint64_t share = uint64_t{kShare.client} * account_of(context).weight * slots_free;
+    return static_cast<uint32_t>(std::clamp<uint64_t>(share, floor_, slot_count_));
   }
   uint32_t floor() const { return floor_; }
 
@@ -111,9 +117,10 @@ class ReceiveAccounts {
   struct Account {
     uint32_t held = 0;
     uint32_t user = 0;
+    uint32_t weight = 1;
   };
   struct User {
-    uint32_t uid = 0;
+    uint64_t id = 0;  ///< a uid, or DomainRules::user_of()
     uint32_t clients = 0;
     uint32_t held = 0;
   };
@@ -123,8 +130,9 @@ class ReceiveAccounts {
   }
   bool is_within(const Account& account, uint64_t slots_free, const Limits& limits) const {
     if (account.held < floor_) return true;
-    return account.held <= limits.client * slots_free &&
-           users_[account.user].held <= limits.user * slots_free;
+    const uint64_t share = slots_free * account.weight;
+    return account.held <= limits.client * share &&
+           users_[account.user].held <= limits.user * share;
   }
 
   uint32_t slot_count_;

@@ -14,7 +14,8 @@ namespace lyre::worker {
 ///
 /// Turns go round by client, then by session (deficit round robin). A client has credit in bytes;
 /// its sessions have turns, one after the other, until it is used up. Then the other clients have
-/// theirs, and it gets kQuantumBytes more. So the number of a client's sessions does not change its
+/// theirs, and it gets kQuantumBytes more, times its
+/// weight. So the number of a client's sessions does not change its
 /// share. Sessions without a client (half-open, orphans) count as one client.
 /// Owner: borrows the table of sessions for its lifetime. Thread: the worker.
 class TransmitQueue {
@@ -33,6 +34,8 @@ class TransmitQueue {
   TransmitQueue(session::Session* sessions, uint32_t contexts_max)
       : sessions_(sessions), clients_(contexts_max + 1) {}
 
+  /// The client's credit grows by so many quanta a round. REQUIRES: weight > 0.
+  void set_weight(uint32_t client, uint32_t weight) { clients_[client].weight = weight; }
   /// Puts the session at the end of its client's queue; one that waits for its neighbour stops
   /// waiting. No effect on one that is in the queue already.
   void schedule(uint32_t conn) {
@@ -89,6 +92,7 @@ class TransmitQueue {
   struct Client {
     IndexList<session::Session, &session::Session::transmit_link> ready;
     int64_t credit_bytes = 0;
+    uint32_t weight = 1;
     IndexLink link;  ///< in the round: clients that had ready sessions
   };
 
@@ -108,7 +112,7 @@ class TransmitQueue {
       first.credit_bytes = std::min<int64_t>(first.credit_bytes, 0);  // unused credit is not kept
       return;
     }
-    first.credit_bytes += kQuantumBytes;
+    first.credit_bytes += kQuantumBytes * first.weight;
     in_turn_.push_back(clients_, client);
   }
   /// The client keeps its place in the round until it is passed over: mostly it comes back at once.

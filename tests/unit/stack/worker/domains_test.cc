@@ -25,7 +25,7 @@ class DomainsTest : public testing::Test {
   void attach() {
     for (uint32_t i = 0; i < 2; ++i) {
       clients_[i].emplace(host_->worker(), i, false, ChannelClient::kArenaBytes,
-                          ChannelClient::kCopyBytes, i, &rules_[i]);
+                          ChannelClient::kCopyBytes, uid_of_both_.value_or(i), &rules_[i]);
     }
     run();
   }
@@ -64,6 +64,7 @@ class DomainsTest : public testing::Test {
 
   io::sim::Link link_, second_link_;
   worker::DomainRules rules_[2];
+  std::optional<uint32_t> uid_of_both_;
   std::optional<WorkerHost> host_;
   std::optional<ChannelClient> clients_[2];
   Nanos now_ = seconds(1);
@@ -130,6 +131,38 @@ TEST_F(DomainsTest, EachIsShownItsOwnSessionsOnly) {
   EXPECT_EQ(host_->shown_sessions(1), 0u);
   clients_[1].reset();
   EXPECT_GE(host_->shown_sessions(0), 1u);
+}
+
+TEST_F(DomainsTest, EachIsShownItsOwnClientsOnly) {
+  attach();
+  EXPECT_EQ(listen(0, at(kFirst, 5000)), EndStatus::kOk);
+  channel::ClientView view;
+  for (uint32_t domain = 0; domain < 2; ++domain) {
+    EXPECT_TRUE(host_->domain_client_row(domain, domain).read(view));
+    EXPECT_EQ(view.uid, domain);
+    EXPECT_FALSE(host_->domain_client_row(domain, 1 - domain).read(view));
+    EXPECT_TRUE(host_->client_row(domain).read(view));
+  }
+  clients_[1]->detach(true);
+  run();
+  clients_[1].reset();
+  EXPECT_FALSE(host_->domain_client_row(1, 1).read(view));
+}
+
+// Root in every container has the same uid.
+TEST_F(DomainsTest, ClientsOfOneUidInTwoDomainsHaveAccountsOfTheirOwn) {
+  rules_[0].has_account = rules_[1].has_account = true;
+  rules_[0].sessions_max = 4;
+  rules_[0].listeners_max = 1;
+  uid_of_both_ = 0;
+  attach();
+  EXPECT_EQ(listen(0, at(kFirst, 5000)), EndStatus::kOk);
+  EXPECT_EQ(listen(0, at(kFirst, 5001)), EndStatus::kNoResources);
+  EXPECT_EQ(listen(1, at(kFirst, 6000)), EndStatus::kOk);
+  EXPECT_EQ(connect(0, at(kFirst, 5000)), EndStatus::kOk);
+  EXPECT_EQ(connect(0, at(kFirst, 5000)), EndStatus::kOk);
+  EXPECT_EQ(connect(0, at(kFirst, 5000)), EndStatus::kNoResources);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(connect(1, at(kFirst, 6000)), EndStatus::kOk);
 }
 
 }  // namespace

@@ -32,6 +32,21 @@ TEST(TransmitQueue, AClientsShareDoesNotDependOnTheNumberOfItsSessions) {
   EXPECT_NEAR(static_cast<double>(bytes[0]) / static_cast<double>(bytes[1]), 1, 0.1);
 }
 
+TEST(TransmitQueue, AClientWithWeightHasSoManySharesMore) {
+  std::vector<session::Session> sessions = sessions_of_two(2);
+  TransmitQueue queue(sessions.data(), kClients);
+  queue.set_weight(1, 3);
+  for (uint32_t conn = 0; conn < 2; ++conn) queue.schedule(conn);
+  std::array<uint64_t, 2> bytes{};
+  for (int turn = 0; turn < 2000; ++turn) {
+    const auto [conn, client] = queue.take();
+    queue.schedule(conn);
+    queue.charge(client, 60'000);
+    bytes.at(client) += 60'000;
+  }
+  EXPECT_NEAR(static_cast<double>(bytes[1]) / static_cast<double>(bytes[0]), 3, 0.2);
+}
+
 TEST(TransmitQueue, SharesAreOfBytesNotOfTurns) {
   std::vector<session::Session> sessions = sessions_of_two(2);
   TransmitQueue queue(sessions.data(), kClients);

@@ -37,6 +37,19 @@ TEST_F(ReceiveAccountsTest, AClientAloneGetsTwoThirds) {
   EXPECT_NEAR(accounts.held_by(0), kSlots * 2 / 3, 2);
 }
 
+TEST_F(ReceiveAccountsTest, AClientWithWeightGetsSoManyTimesTheSlots) {
+  accounts.open(0, kUid, 1);
+  accounts.open(1, kUid + 1, 3);
+  constexpr uint32_t kFree = 600;
+  EXPECT_EQ(accounts.limit_of(1, kFree), 3 * accounts.limit_of(0, kFree));
+  for (const uint32_t client : {0u, 1u}) {
+    accounts.add(client, accounts.limit_of(client, kFree));
+    EXPECT_TRUE(accounts.may_hold(client, kFree));
+    accounts.add(client, 1);
+    EXPECT_FALSE(accounts.may_hold(client, kFree));
+  }
+}
+
 TEST_F(ReceiveAccountsTest, GreedyClientsGetEqualPartsAndLeaveSome) {
   attach(0, kUid);
   attach(1, kUid + 1);

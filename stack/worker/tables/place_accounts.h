@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "stack/base/nanos.h"
+#include "stack/base/token_bucket.h"
+
+namespace lyre::worker {
+
+/// RSTs for segments that belong to no connection, of one user: so many a second, and at once.
+inline constexpr uint32_t kResetsPerSecond = 1000;
+inline constexpr uint32_t kResetBurst = 1000;
+
+/// Connections and listeners that one client of a worker, and all clients of one user together, may
+/// have.
+struct PlaceLimits {
+  uint32_t sessions_per_client = UINT32_MAX;
+  uint32_t sessions_per_user = UINT32_MAX;
+  uint32_t listeners_per_client = UINT32_MAX;
+  uint32_t listeners_per_user = UINT32_MAX;
+};
+
+/// What the clients of each user have of a worker's places, and the RSTs that the worker answers
+/// them with. Users have the numbers of ReceiveAccounts::user_of(). What a client has itself is the
+/// length of its lists.
+/// Owner: takes its memory at construction. Thread: the worker.
+class PlaceAccounts {
+ public:
+  PlaceAccounts(const PlaceLimits& limits, uint32_t users_max)
+      : limits_(limits), users_(users_max) {}
+
+  /// Whether a client that has so many connections may have another one.
+  bool may_add_session(uint32_t user, uint32_t of_client) const {
+    return of_client < limits_.sessions_per_client &&
+           users_[user].sessions < limits_.sessions_per_user;
+  }
+  bool may_add_listener(uint32_t user, uint32_t of_client) const {
+    return of_client < limits_.listeners_per_client &&
+           users_[user].listeners < limits_.listeners_per_user;
+  }
+  void add_session(uint32_t user) { ++users_[user].sessions; }
+  void remove_session(uint32_t user) { --users_[user].sessions; }
+  void add_listener(uint32_t user) { ++users_[user].listeners; }
+  void remove_listener(uint32_t user) { --users_[user].listeners; }
+
+  /// Whether a segment of this user that belongs to no connection is answered. Strangers on the
+  /// network are a user of their own, so clients of this host leave them their answers.
+  bool take_reset(uint32_t user, Nanos now) { return users_[user].resets.take(now); }
+
+  uint32_t sessions_of(uint32_t user) const { return users_[user].sessions; }
+  uint32_t listeners_of(uint32_t user) const { return users_[user].listeners; }
+
+ private:
+  struct User {
+    uint32_t sessions = 0;
+    uint32_t listeners = 0;
+    TokenBucket resets{kResetsPerSecond, kResetBurst};
+  };
+
+  PlaceLimits limits_;
+  std::vector<User> users_;
+};
+
+}  // namespace lyre::worker
