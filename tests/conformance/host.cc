@@ -139,44 +139,51 @@ void Host::on_unmatched(const FourTuple& tuple, const tcp::SegmentIn& segment,
   if (const auto reset = tcp::reset_for(segment)) output_.emit(tuple, *reset, {}, now_);
 }
 
+/// A worker's answer; what a worker shares among all listeners, tcp_max_syn_backlog limits here.
 void Host::on_syn(int index, const FourTuple& tuple, const tcp::SegmentIn& segment,
                   std::optional<SeqNum> iss_after) {
-  Listener& listener = listeners_.at(index);
-  if (listener.is_full()) return drop(Drop::kTcpBacklogFull);
-  const uint32_t embryonic_max = std::min(listener.embryonic_max(), options_.embryonic_max);
-  const bool is_full = listener.embryonic() >= embryonic_max;
+  worker::Listener& listener = listeners_.at(index);
+  const bool is_always = options_.syn_cookies == SynCookies::kAlways;
+  const bool is_scarce = is_always || listener.embryonic >= options_.embryonic_max;
+  const bool has_cookies = options_.syn_cookies != SynCookies::kNever;
   const tcp::ConnectionConfig config =
-      fit_mss(listener.config, options_.mtu_bytes, tuple.remote.address);
-  if (options_.syn_cookies == SynCookies::kAlways ||
-      (is_full && options_.syn_cookies == SynCookies::kUnderPressure)) {
-    return output_.emit(tuple, engine_.answer_with_cookie(tuple, config, segment, now_), {}, now_);
+      fit_mss(listeners_.config(index), options_.mtu_bytes, tuple.remote.address);
+  switch (listener.answer_to_syn({.has_cookies = has_cookies,
+                                  .is_scarce = is_scarce,
+                                  .has_room = has_cookies || !is_scarce})) {
+    case worker::SynAnswer::kBacklogFull:
+    case worker::SynAnswer::kNoPlace:
+      return drop(Drop::kTcpBacklogFull);
+    case worker::SynAnswer::kCookie:
+      return output_.emit(tuple, engine_.answer_with_cookie(tuple, config, segment, now_), {},
+                          now_);
+    case worker::SynAnswer::kOpen:
+      break;
   }
-  if (is_full) return drop(Drop::kTcpBacklogFull);
   const tcp::ConnId conn = engine_.open_passive(tuple, config, segment, now_, iss_after);
   if (conn == tcp::kNoConn) return drop(Drop::kTcpNoSessions);
   flows_[tuple] = conn;
   streams_[conn].listener = index;
-  listener.on_half_open();
+  listener.begin_handshake();
   transmit(conn);
 }
 
-/// True when `ack` was consumed: it completed a handshake, or was ignored because the backlog is
-/// full.
+/// True when `ack` was consumed: it completed a handshake.
 bool Host::try_cookie(int index, const FourTuple& tuple, const tcp::SegmentIn& ack,
                       std::span<const uint8_t> payload) {
-  Listener& listener = listeners_.at(index);
-  if (options_.syn_cookies == SynCookies::kNever) return false;
+  worker::Listener& listener = listeners_.at(index);
+  if (options_.syn_cookies == SynCookies::kNever || !listener.takes_cookie()) return false;
   tcp::SegmentIn kept = ack;
   if (!payload.empty()) kept.payload.slot = payloads_.keep(payload);
   effects_.clear();
   const tcp::ConnectionConfig config =
-      fit_mss(listener.config, options_.mtu_bytes, tuple.remote.address);
+      fit_mss(listeners_.config(index), options_.mtu_bytes, tuple.remote.address);
   const tcp::ConnId conn = engine_.open_by_cookie(tuple, config, kept, now_, effects_);
   if (!payload.empty() && !effects_.payload_kept) payloads_.erase(kept.payload.slot);
   if (conn == tcp::kNoConn) return false;
   flows_[tuple] = conn;
   streams_[conn].listener = index;
-  listener.on_half_open();  // on_established() decrements it again
+  listener.begin_handshake();  // on_established() ends it again
   apply(conn);
   return true;
 }
@@ -203,13 +210,13 @@ void Host::on_established(tcp::ConnId conn) {
   Stream& stream = streams_.at(conn);
   stream.is_established = true;
   if (stream.listener == Stream::kNoOwner) return;
-  listeners_.at(stream.listener).on_established(conn);
+  listeners_.on_established(stream.listener, conn);
 }
 
 void Host::leave_listener(tcp::ConnId conn) {
   Stream& stream = streams_.at(conn);
   if (stream.listener == Stream::kNoOwner) return;
-  if (!stream.is_established) listeners_.at(stream.listener).on_abandoned();
+  if (!stream.is_established) listeners_.on_abandoned(stream.listener);
   stream.listener = Stream::kNoOwner;
 }
 

@@ -19,7 +19,7 @@ tcp::ConnId Host::connect(const FourTuple& tuple, const tcp::ConnectionConfig& c
 
 void Host::open_listener(int socket, const Endpoint& local, uint32_t backlog,
                          const tcp::ConnectionConfig& config) {
-  listeners_.open(socket, {local, std::min(backlog, options_.backlog_max), config});
+  listeners_.open(socket, local, std::min(backlog, options_.backlog_max), config);
 }
 
 void Host::close_listener(int socket) {
@@ -40,7 +40,7 @@ void Host::close_listener(int socket) {
 }
 
 std::optional<tcp::ConnId> Host::accept(int listener, int socket) {
-  const std::optional<tcp::ConnId> conn = listeners_.at(listener).accept();
+  const std::optional<tcp::ConnId> conn = listeners_.accept(listener);
   if (!conn) return conn;
   streams_.at(*conn).listener = Stream::kNoOwner;
   streams_.at(*conn).socket = socket;

@@ -16,8 +16,8 @@ const IpAddress kPeer = IpAddress::v4(0xc0000201);
 
 TEST(Listeners, AnExactAddressGoesBeforeAnyAddress) {
   Listeners listeners;
-  listeners.open(3, {{IpAddress{}, 80}, 1, {}});
-  listeners.open(4, {{kOwn, 80}, 1, {}});
+  listeners.open(3, {IpAddress{}, 80}, 1, {});
+  listeners.open(4, {kOwn, 80}, 1, {});
   EXPECT_EQ(listeners.find({kOwn, 80}), 4);
   EXPECT_EQ(listeners.find({kPeer, 80}), 3);
   EXPECT_EQ(listeners.find({kOwn, 81}), Listeners::kNone);
@@ -28,19 +28,18 @@ TEST(Listeners, AnExactAddressGoesBeforeAnyAddress) {
 }
 
 TEST(Listeners, ABacklogOfNTakesNAndOneMore) {
-  Listener listener({kOwn, 80}, 1, {});
-  EXPECT_EQ(listener.embryonic_max(), 2u);
+  Listeners listeners;
+  listeners.open(3, {kOwn, 80}, 1, {});
   for (tcp::ConnId conn = 1; conn <= 2; ++conn) {
-    EXPECT_FALSE(listener.is_full());
-    listener.on_half_open();
-    listener.on_established(conn);
+    EXPECT_EQ(listeners.at(3).answer_to_syn({}), worker::SynAnswer::kOpen);
+    listeners.at(3).begin_handshake();
+    listeners.on_established(3, conn);
   }
-  EXPECT_TRUE(listener.is_full());
-  EXPECT_EQ(listener.embryonic(), 0u);
-  EXPECT_EQ(listener.accept(), tcp::ConnId{1});
-  EXPECT_FALSE(listener.is_full());
-  EXPECT_EQ(listener.accept(), tcp::ConnId{2});
-  EXPECT_EQ(listener.accept(), std::nullopt);
+  EXPECT_EQ(listeners.at(3).answer_to_syn({}), worker::SynAnswer::kBacklogFull);
+  EXPECT_EQ(listeners.accept(3), tcp::ConnId{1});
+  EXPECT_EQ(listeners.at(3).answer_to_syn({}), worker::SynAnswer::kOpen);
+  EXPECT_EQ(listeners.accept(3), tcp::ConnId{2});
+  EXPECT_EQ(listeners.accept(3), std::nullopt);
 }
 
 TEST(PayloadStore, KeepsEachPayloadUntilItIsErased) {

@@ -251,7 +251,7 @@ Readiness Sockets::readiness(int fd) const {
   const Socket& socket = sockets_.at(fd);
   Readiness out;
   if (socket.is_listener) {
-    if (host_.listeners().at(fd).has_acceptable()) out.events |= EPOLLIN;
+    if (host_.listeners().has_acceptable(fd)) out.events |= EPOLLIN;
     out.news = out.events;
     return out;
   }
