@@ -5,8 +5,11 @@
 #include <signal.h>
 #include <spdlog/spdlog.h>
 #include <sys/mman.h>
+#include <sys/ptrace.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,6 +18,7 @@
 #include <fstream>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "daemon/memory/mapping_helper.h"
@@ -144,6 +148,97 @@ TEST_F(MappingOpenerTest, TheHelperKeepsWhatItNeedsOnly) {
     permitted = std::stoull(word, nullptr, 16);
   }
   EXPECT_EQ(permitted & ~kMappingHelperCapabilities, 0u);
+}
+
+/// A request's process, as soon as there is one, stops behind its call of alarm().
+class StoppedRequest {
+ public:
+  explicit StoppedRequest(pid_t helper) : helper_(helper) {
+    constexpr long kOptions = PTRACE_O_TRACEFORK | PTRACE_O_TRACESYSGOOD;
+    is_allowed_ = ::ptrace(PTRACE_SEIZE, helper, nullptr, kOptions) == 0;
+  }
+  bool is_allowed() const { return is_allowed_; }
+
+  /// Returns when SIGALRM waits for it. REQUIRES: a request was sent.
+  bool await_alarm() {
+    int status = 0;
+    if (::waitpid(helper_, &status, __WALL) != helper_) return false;
+    unsigned long child = 0;
+    ::ptrace(PTRACE_GETEVENTMSG, helper_, nullptr, &child);
+    ::ptrace(PTRACE_CONT, helper_, nullptr, nullptr);
+    child_ = static_cast<pid_t>(child);
+    do {
+      if (::waitpid(child_, &status, __WALL) != child_ || !WIFSTOPPED(status)) return false;
+      if (has_called_alarm()) return await_pending_alarm();
+    } while (::ptrace(PTRACE_SYSCALL, child_, nullptr, nullptr) == 0);
+    return false;
+  }
+  /// The signal that ended it; 0: it ended otherwise.
+  int go_on() {
+    int status = 0;
+    ::ptrace(PTRACE_CONT, child_, nullptr, nullptr);
+    while (::waitpid(child_, &status, __WALL) == child_ && WIFSTOPPED(status)) {
+      ::ptrace(PTRACE_CONT, child_, nullptr, static_cast<long>(WSTOPSIG(status)));
+    }
+    ::ptrace(PTRACE_INTERRUPT, helper_, nullptr, nullptr);
+    int stopped = 0;
+    ::waitpid(helper_, &stopped, __WALL);
+    ::ptrace(PTRACE_DETACH, helper_, nullptr, nullptr);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  }
+
+ private:
+  bool has_called_alarm() {
+    __ptrace_syscall_info info{};
+    ::ptrace(static_cast<__ptrace_request>(PTRACE_GET_SYSCALL_INFO), child_, sizeof info, &info);
+    if (info.op == PTRACE_SYSCALL_INFO_ENTRY) last_call_ = info.entry.nr;
+    bool is_alarm = last_call_ == SYS_setitimer;
+#ifdef SYS_alarm
+    is_alarm |= last_call_ == SYS_alarm;
+#endif
+    return is_alarm && info.op == PTRACE_SYSCALL_INFO_EXIT;
+  }
+  bool await_pending_alarm() const {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (std::chrono::steady_clock::now() < end) {
+      std::ifstream status("/proc/" + std::to_string(child_) + "/status");
+      for (std::string word; status >> word;) {
+        if (word != "ShdPnd:") continue;
+        status >> word;
+        if ((std::stoull(word, nullptr, 16) >> (SIGALRM - 1) & 1) != 0) return true;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return false;
+  }
+
+  pid_t helper_;
+  pid_t child_ = -1;
+  bool is_allowed_ = false;
+  uint64_t last_call_ = 0;
+};
+
+// A client can make its mappings wait for it. The process that looks at them has a second.
+TEST_F(MappingOpenerTest, ARequestThatTakesTooLongIsEnded) {
+  StoppedRequest request(helper_pid_);
+  if (!request.is_allowed()) GTEST_SKIP() << "needs CAP_SYS_PTRACE";
+  std::optional<Result<OwnedFd>> pending;
+  opener_->open(accepted_.get(), mapping(),
+                [&](Result<OwnedFd> opened) { pending.emplace(std::move(opened)); });
+  ASSERT_TRUE(request.await_alarm());
+  EXPECT_EQ(request.go_on(), SIGALRM);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!pending && std::chrono::steady_clock::now() < end) {
+    io_.restart();
+    io_.run_for(std::chrono::milliseconds(5));
+  }
+  ASSERT_TRUE(pending.has_value());
+  ASSERT_FALSE(pending->ok());
+  EXPECT_EQ(pending->error().code, ETIMEDOUT);
+  EXPECT_EQ(pending->error().text, "the client's mappings were locked for too long");
+  // The next client is served.
+  const auto next = open(accepted_.get(), mapping());
+  EXPECT_TRUE(next.ok() || next.error().code != ETIMEDOUT);
 }
 
 TEST_F(MappingOpenerTest, ItsDeathIsAnAnswer) {
