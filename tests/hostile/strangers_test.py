@@ -9,13 +9,10 @@ usage: strangers_test.py --build FOLDER [--seconds S] [TEST...]   exit status 77
 """
 
 import argparse
-import itertools
-import multiprocessing
 import os
 import random
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import threading
@@ -26,229 +23,16 @@ sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "interop"), os.path.join(HERE, "..", "support")]
 
+import attacks
 import bed
 import processes
-import raw_host
+from attacks import ECHO_PORT, OTHER_PORT, STEP_TIMEOUT_S, Attack
 from network import NetworkError, VethPair
 from peers import Namespace, receive_all
-from raw_host import RawConnection, RawHost
 
-ECHO_PORT, OTHER_PORT = 7007, 7008
-HONEST_PORT = 40000
 STRANGERS = [f"10.9.2.{number}" for number in range(100, 110)]
 TRANSFER_BYTES = 1 << 20
-STEP_TIMEOUT_S = 60
 SKIPPED = 77
-# Of stack/channel/abi.h and stack/worker/passive_open.cc.
-COMPLETION_ENTRIES, COOKIE_BURST = 1024, 128
-# A little of each attack before the honest transfers are looked at.
-BEGUN_AFTER = 2
-
-
-class Run:
-    """An attack as its process sees it."""
-
-    def __init__(self):
-        self._over = multiprocessing.Event()
-        self.begun = multiprocessing.Event()
-        self.rounds = multiprocessing.Value("L", 0)
-
-    def goes_on(self):
-        """Asked once a round."""
-        with self.rounds.get_lock():
-            self.rounds.value += 1
-        if self.rounds.value > BEGUN_AFTER:
-            self.begun.set()
-        return not self._over.is_set()
-
-    def end(self):
-        self._over.set()
-
-
-class Attack:
-    """A process in the kernel's namespace that attacks inside a `with` block."""
-
-    def __init__(self, wire, mac, action):
-        self.run = Run()
-        self._process = multiprocessing.get_context("fork").Process(
-            target=self._main, args=(wire, mac, action), daemon=True)
-
-    def _main(self, wire, mac, action):
-        with Namespace(wire.right):
-            host = RawHost(wire.device, STRANGERS, bed.LYRE, mac)
-        host.announce()
-        action(host, self.run)
-        host.close()
-
-    def __enter__(self):
-        self._process.start()
-        end = time.monotonic() + STEP_TIMEOUT_S
-        while not self.run.begun.wait(0.1):
-            if not self._process.is_alive() or time.monotonic() > end:
-                self._process.kill()
-                raise RuntimeError("the attack did not begin")
-        return self
-
-    def __exit__(self, *_exception):
-        self.run.end()
-        self._process.join(STEP_TIMEOUT_S)
-        if self._process.exitcode != 0:
-            self._process.kill()
-            raise RuntimeError(f"the attack ended with {self._process.exitcode}")
-
-
-def open_connections(host, count, port):
-    """By their own port."""
-    return {number: RawConnection(host, (number, port)).connect()
-            for number in range(20000, 20000 + count)}
-
-
-def take_answers(host, connections):
-    """Reads what came. The connections that were reset are opened again."""
-    while segment := host.receive():
-        own = connections.get(segment.target_port)
-        if own is None:
-            continue
-        if segment.flags & raw_host.RST:
-            connections[own.ports[0]] = RawConnection(host, own.ports).connect()
-        else:
-            own.take(segment)
-
-
-def reset_all(connections):
-    for connection in connections.values():
-        connection.reset()
-
-
-def bytes_behind_a_gap(host, run):
-    """10 200 segments of a byte, each behind a gap, over and over."""
-    connections = open_connections(host, 5, ECHO_PORT)
-    while run.goes_on():
-        for at in range(1, 4081, 2):
-            for connection in connections.values():
-                host.send(connection.packet(at, b"x"))
-        take_answers(host, connections)
-    reset_all(connections)
-
-
-def fill_a_stopped_server(host, run):
-    """64 connections send as much as their windows take, and more."""
-    connections = open_connections(host, 64, OTHER_PORT)
-    text = b"x" * 1000
-    while run.goes_on():
-        for connection in list(connections.values()):
-            for at in range(connection.acked, connection.acked + 8000, 1000):
-                host.send(connection.packet(at, text))
-            take_answers(host, connections)
-    reset_all(connections)
-
-
-def open_at_a_stopped_server(host, run):
-    """As many handshakes as find a place, and some more."""
-    ports = range(20000, 20000 + COMPLETION_ENTRIES + COOKIE_BURST + 100)
-    for number in ports:
-        try:
-            RawConnection(host, (number, OTHER_PORT)).connect(patience_s=0.03)
-        except TimeoutError:
-            pass
-    while run.goes_on():
-        time.sleep(0.05)
-    for number in ports:
-        host.send_tcp((number, OTHER_PORT), RawConnection.start, 0, raw_host.RST)
-
-
-def flood_with_syns(host, run):
-    """5 000 SYNs a second."""
-    ports = itertools.cycle(range(1024, 65536))
-    options = raw_host.syn_options()
-    next_at = time.monotonic()
-    while run.goes_on():
-        for _ in range(50):
-            host.send_tcp((next(ports), ECHO_PORT), random.getrandbits(32), 0, raw_host.SYN,
-                          source=random.choice(host.addresses), options=options)
-        while host.receive():
-            pass
-        next_at += 0.01
-        time.sleep(max(0, next_at - time.monotonic()))
-
-
-def split_sack_blocks(host, run):
-    """A receiver of small segments that acknowledges other bytes of them 3 000 times a second."""
-    connection = RawConnection.accept(host, OTHER_PORT, mss=536)
-    choose = random.Random(6)
-    next_at = time.monotonic()
-    while run.goes_on():
-        while segment := host.receive():
-            connection.take(segment)
-        # In slow start first; then a byte in a while keeps the connection alive.
-        behind = connection.peer_next // 2
-        for _ in range(30):
-            edges = sorted(choose.randrange(behind, connection.peer_next + 2) for _ in range(8))
-            blocks = [(left, left + 1 + choose.randrange(3)) for left in edges[::2]]
-            connection.acknowledge(min(behind, connection.peer_next), blocks[:4])
-        next_at += 0.01
-        time.sleep(max(0, next_at - time.monotonic()))
-    connection.reset()
-
-
-def forged_templates(host):
-    """A correct frame of each kind."""
-    link = host.target_mac + host.mac
-    own = host.addresses[0]
-    ports = (5555, ECHO_PORT)
-    packets = [
-        raw_host.tcp(own, host.target, ports, 1, 0, raw_host.SYN, options=raw_host.syn_options()),
-        raw_host.tcp(own, host.target, ports, 1, 1, raw_host.ACK, text=b"text" * 20),
-        raw_host.tcp(own, host.target, ports, 1, 1, raw_host.ACK,
-                     options=raw_host.sack_option([(1, 2), (3, 4), (5, 6)])),
-        raw_host.ipv4(own, host.target, raw_host.ICMP, b"\x08\0\xf7\xff\0\0\0\0"),
-        raw_host.icmp(own, host.target, 3, 4, 68, b"\x45" + b"\0" * 27)]
-    frames = [link + b"\x08\0" + packet for packet in packets]
-    frames.append(link + b"\x08\x06" + struct.pack("!HHBBH", 1, 0x0800, 6, 4, 1) + host.mac + own +
-                  b"\0" * 6 + host.target)
-    frames.append(link + b"\x86\xdd\x60\0\0\0\0\x08\x3a\xff" + b"\xfe\x80" + b"\0" * 13 + b"\x01" +
-                  b"\xff\x02" + b"\0" * 13 + b"\x01" + b"\x80\0\0\0\0\0\0\0")
-    return frames
-
-
-def send_garbage(host, run):
-    """Frames of noise, and correct ones that are cut, changed, or longer than they say."""
-    choose = random.Random(8)
-    templates = forged_templates(host)
-    while run.goes_on():
-        for _ in range(200):
-            frame = bytearray(choose.choice(templates))
-            kind = choose.randrange(4)
-            if kind == 0:
-                del frame[choose.randrange(14, len(frame)):]
-            elif kind == 1:
-                for _ in range(1 + choose.randrange(4)):
-                    frame[choose.randrange(12, len(frame))] = choose.getrandbits(8)
-            elif kind == 2:
-                frame += choose.randbytes(choose.randrange(1, 1400 - len(frame)))
-            else:
-                frame[14:] = choose.randbytes(choose.randrange(1, 1400))
-            host.send_frame(bytes(frame))
-        while host.receive():
-            pass
-
-
-def break_an_honest_connection(host, run):
-    """Resets, SYNs, ACKs and ICMP errors in the kernel's name, by one who sees none of its
-    packets; and segments to closed ports."""
-    choose = random.Random(9)
-    kernel, ports = raw_host.packed(bed.KERNEL), (HONEST_PORT, ECHO_PORT)
-    while run.goes_on():
-        for _ in range(50):
-            seq, ack = choose.getrandbits(32), choose.getrandbits(32)
-            for flags in (raw_host.RST, raw_host.RST | raw_host.ACK, raw_host.SYN, raw_host.ACK):
-                host.send_tcp(ports, seq, ack, flags, source=kernel)
-            sent = raw_host.tcp(host.target, kernel, ports[::-1], seq, ack, raw_host.ACK)
-            for code, rest in ((0, 0), (1, 0), (3, 0), (4, 68)):
-                host.send(raw_host.icmp(host.addresses[0], host.target, 3, code, rest, sent))
-            host.send_tcp((5555, choose.randrange(1024, 65536)), seq, ack, raw_host.ACK)
-        while host.receive():
-            pass
 
 
 class Strangers(unittest.TestCase):
@@ -325,7 +109,7 @@ class Strangers(unittest.TestCase):
     def transfer_beside(self, action):
         """Transfers on one connection, which is open before the attack, until the time is over, at
         least once."""
-        with self.honest_socket(HONEST_PORT) as connection:
+        with self.honest_socket(attacks.HONEST_PORT) as connection:
             with self.attack(action) as attack:
                 begin, count = time.monotonic(), 0
                 while count == 0 or time.monotonic() < begin + self.seconds:
@@ -338,18 +122,19 @@ class Strangers(unittest.TestCase):
               "rounds", flush=True)
 
     def attack(self, action):
-        return Attack(self.bed.wire, self.mac, action)
+        place = (self.bed.wire.right, self.bed.wire.device)
+        return Attack(place, STRANGERS, bed.LYRE, self.mac, action)
 
     def test_bytes_behind_a_gap(self):
-        self.transfer_beside(bytes_behind_a_gap)
+        self.transfer_beside(attacks.bytes_behind_a_gap)
 
     def test_a_stopped_server(self):
         stopped = self.start_echo(OTHER_PORT)
         self.stop_process(stopped)
-        self.transfer_beside(fill_a_stopped_server)
+        self.transfer_beside(attacks.fill_a_stopped_server)
 
     def test_a_flood_of_syns(self):
-        with self.attack(flood_with_syns) as attack:
+        with self.attack(attacks.flood_with_syns) as attack:
             end, count = time.monotonic() + self.seconds, 0
             while count == 0 or time.monotonic() < end:
                 with self.honest_socket() as connection:
@@ -362,12 +147,12 @@ class Strangers(unittest.TestCase):
         """With a backlog of 1 cookies answer. What the server was not told of stays bounded."""
         server = self.start_echo(OTHER_PORT, "--backlog", "1")
         self.stop_process(server)
-        with self.attack(open_at_a_stopped_server):
+        with self.attack(attacks.open_at_a_stopped_server):
             with self.honest_socket() as connection:
                 self.exchange(connection, b"opened beside it" * 100)
             opened = sum(state == "ESTABLISHED" for state, _, _ in self.own_sessions())
-            self.assertGreater(opened, COMPLETION_ENTRIES // 2)
-            self.assertLess(opened, COMPLETION_ENTRIES + COOKIE_BURST + 2)
+            self.assertGreater(opened, attacks.COMPLETION_ENTRIES // 2)
+            self.assertLess(opened, attacks.COMPLETION_ENTRIES + attacks.COOKIE_BURST + 2)
 
     def test_split_sack_blocks(self):
         text = os.path.join(self.bed.folder, "text")
@@ -378,14 +163,14 @@ class Strangers(unittest.TestCase):
             sender = processes.start(command, env=environment, stdin=file,
                                      stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.addCleanup(processes.end, sender)
-        self.transfer_beside(split_sack_blocks)
+        self.transfer_beside(attacks.split_sack_blocks)
         sender.wait(STEP_TIMEOUT_S)
 
     def test_garbage(self):
-        self.transfer_beside(send_garbage)
+        self.transfer_beside(attacks.send_garbage)
 
     def test_resets_and_icmp_errors(self):
-        self.transfer_beside(break_an_honest_connection)
+        self.transfer_beside(attacks.break_an_honest_connection)
 
 
 def main():
