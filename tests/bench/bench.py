@@ -16,6 +16,7 @@ ROOT = os.path.dirname(os.path.dirname(FOLDER))
 sys.path.insert(0, os.path.join(ROOT, "tests", "support"))
 
 import allreduce
+import domains
 import measures
 import needs
 import processes
@@ -24,7 +25,7 @@ import rest
 from daemon import DaemonError, Programs
 from network import NetworkError
 
-GROUPS = {**measures.GROUPS, **allreduce.GROUPS, "idle": rest.idle}
+GROUPS = {**measures.GROUPS, "domains": domains.sharing, **allreduce.GROUPS, "idle": rest.idle}
 
 
 def arguments():

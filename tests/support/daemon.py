@@ -41,7 +41,7 @@ class Programs:
 @dataclass
 class Settings:
     """A configuration. `sections` are further keys: {"tcp": {"user_timeout_ms": 2000}}; those of
-    "port" are the port's. `address` is one or a list of them."""
+    "port" are the port's, and "domains" is a list of names. `address` is one or a list of them."""
 
     name: str
     device: str
@@ -56,11 +56,14 @@ class Settings:
             "workers": {"cores": [self.core]},
         }
         port = {"name": "wire", "device": self.device, "address": self.address, "mtu": self.mtu}
+        domains = [{"name": name, "socket": f"{socket_path}.{name}"}
+                   for name in self.sections.get("domains", [])]
         for section, keys in self.sections.items():
-            (port if section == "port" else tables.setdefault(section, {})).update(keys)
+            if section != "domains":
+                (port if section == "port" else tables.setdefault(section, {})).update(keys)
         lines = []
         for title, keys in [(f"[{name}]", keys) for name, keys in tables.items()] + [
-                ("[[port]]", port)]:
+                ("[[port]]", port)] + [("[[domain]]", domain) for domain in domains]:
             # What JSON writes for these types, TOML reads.
             lines += [title, *(f"{key} = {json.dumps(value)}" for key, value in keys.items()), ""]
         return "\n".join(lines)
@@ -125,6 +128,10 @@ class Daemon:
     def lyre(self, *arguments):
         """A command line of the lyre tool, and the environment that points it at this daemon."""
         return [self._programs.lyre, *arguments], dict(os.environ, LYRE_SOCKET=self.socket)
+
+    def in_domain(self, name):
+        """The environment that points lyre and liblyre at the socket of that domain."""
+        return {"LYRE_SOCKET": f"{self.socket}.{name}"}
 
     def look(self, *arguments):
         """The output of `lyre ARGUMENTS --json`."""
