@@ -193,7 +193,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lyre::test;
   FuzzedDataProvider input(data, size);
   // Small hosts: an input is cheap, and every limited resource runs out.
-  constexpr HostOptions kSmall{.rx_slots = 128, .connections_max = 16, .contexts_max = kLiars + 1};
+  constexpr HostOptions kSmall{.rx_slots = 128,
+                               .connections_max = 16,
+                               .contexts_max = kLiars + 1,
+                               .places = {.sessions_per_client = 8,
+                                          .sessions_per_user = 12,
+                                          .listeners_per_client = 2,
+                                          .listeners_per_user = 4}};
   const auto tx_release =
       input.ConsumeBool() ? io::sim::TxRelease::kOnReclaim : io::sim::TxRelease::kAtOnce;
   TwoWorkers hosts({.delay = micros(5), .frames_max = 64, .tx_release = tx_release}, kSmall,
