@@ -180,6 +180,7 @@ void lyre_context::Reports::on_send_done(lyre_session& session,
   session.front_acked_bytes = news.acked_bytes;
   session.rtt_min_us = news.rtt_min_us;
   session.rto_us = news.rto_us;
+  session.is_window_closed = news.is_window_closed != 0;
   if (count == 0) return;
   // An event also for closed sessions: lyre_block_alloc() may wait for their blocks.
   context_.ready_.note_news();

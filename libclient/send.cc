@@ -154,3 +154,7 @@ uint64_t lyre_rtt_min_us(const lyre_session* session) {
 uint64_t lyre_rto_us(const lyre_session* session) {
   return session != nullptr ? session->rto_us : 0;
 }
+
+int lyre_is_window_closed(const lyre_session* session) {
+  return session != nullptr && session->is_window_closed ? 1 : 0;
+}

@@ -70,6 +70,7 @@ struct lyre_session : lyre::client::Waitable {
   uint32_t front_acked_bytes = 0;     ///< of the oldest send that is not done
   uint32_t rtt_min_us = 0;            ///< 0: not known
   uint32_t rto_us = 0;                ///< the same
+  bool is_window_closed = false;      ///< the peer's
   lyre::client::Fifo<uint64_t> tags;  ///< of sends that are done, for lyre_next_sent()
 
   lyre::client::Fifo<lyre::client::UnreadSlice> received;

@@ -44,12 +44,14 @@ bool Lane::look(int64_t now_ns) {
   const int64_t passed_ns = now_ns - looked_ns;
   const bool moved = acked > 0 || is_heard;
   if (moved) answered_ns = now_ns;
-  if (moved || (unacked_bytes == 0 && unacked > 0)) moved_ns = now_ns;
+  const bool is_closed = stream.is_window_closed();
+  if (moved || is_closed || (unacked_bytes == 0 && unacked > 0)) moved_ns = now_ns;
   if (acked > 0) {
     const uint64_t faded = rate_bytes_per_s - rate_bytes_per_s / 16;
     rate_bytes_per_s = std::max(per_second(acked, passed_ns), faded);
   }
-  const uint64_t least = std::min(unacked, unacked_bytes);
+  // A reader that is slow says nothing about the path.
+  const uint64_t least = is_closed ? 0 : std::min(unacked, unacked_bytes);
   if (least > 0) busy.add(acked, passed_ns, now_ns);
   if (least >= kSlowBacklogBytes) backlogged.add(acked, passed_ns, now_ns);
   acked_bytes += acked;

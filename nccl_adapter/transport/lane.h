@@ -58,6 +58,7 @@ struct Lane final : SessionOwner {
   std::string path_text;  ///< "rail0 > 10.9.0.2:4711", or "from 10.9.0.1:4711"
   std::string rail_text;  ///< what of it others have in common: "over rail0", "from 10.9.0.1"
   bool is_heard = false;
+  /// Since when bytes wait for an acknowledgment that the peer could give.
   int64_t moved_ns = 0;
   int64_t answered_ns = 0;     ///< when the peer last acknowledged or said something
   uint64_t acked_bytes = 0;    ///< at the last look

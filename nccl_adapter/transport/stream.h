@@ -67,6 +67,8 @@ class Stream {
   uint64_t rtt_min_us() const { return lyre_rtt_min_us(session_); }
   /// TCP's retransmission timeout as of the last acknowledgement; 0: not known.
   uint64_t rto_us() const { return lyre_rto_us(session_); }
+  /// The peer's TCP answers and has no room: its process does not read.
+  bool is_window_closed() const { return lyre_is_window_closed(session_) != 0; }
   /// Something waits for the session to have room.
   bool is_blocked() const {
     return parked_bytes_ > 0 || parked_region_ != nullptr || !unsent_.empty();

@@ -14,7 +14,7 @@
 namespace lyre::channel {
 
 inline constexpr uint64_t kContextMagic = 0x3158'5443'4552'594c;  // "LYRECTX1", little endian
-inline constexpr VersionRange kAbiVersions{6, 6};
+inline constexpr VersionRange kAbiVersions{6, 7};
 inline constexpr size_t kCacheLineBytes = 64;
 
 inline constexpr uint32_t kWorkersMax = 64;
@@ -195,6 +195,8 @@ struct alignas(kCacheLineBytes) Completion {
       uint32_t acked_bytes;  ///< of the next descriptor
       uint32_t rtt_min_us;   ///< windowed minimum RTT; 0: no sample yet
       uint32_t rto_us;       ///< retransmission timeout (RFC 6298), as TCP uses it next
+      /// Version 7: not 0 while the peer has no room and answers window probes.
+      uint32_t is_window_closed;
     } send_done;
     LentSlice data[kLentSlicesMax];
     uint8_t raw[48];

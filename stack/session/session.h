@@ -49,6 +49,7 @@ struct Session {
   bool is_over : 1 = false;            ///< the engine is done with it (or it is in TIME-WAIT)
   bool must_announce_open : 1 = false;
   bool must_announce_progress : 1 = false;
+  bool is_told_closed : 1 = false;  ///< the client knows that the peer's window is closed
   bool must_announce_finish : 1 = false;
   bool must_announce_end : 1 = false;
   bool has_readable : 1 = false;

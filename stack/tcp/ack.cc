@@ -127,7 +127,11 @@ void update_window(Connection& c, const SegmentIn& segment, Effects& effects) {
   if (c.deadline(Timer::kPersist) == kNever) return;
   // RFC 9293 3.8.6.1: as long as the peer answers probes, the connection stays open.
   c.deadline(Timer::kGiveUp) = kNever;
-  if (snd.edge.after(snd.nxt)) effects.wants_transmit = true;
+  const bool is_open = snd.edge.after(snd.nxt);
+  if (is_open) effects.wants_transmit = true;
+  // In its turn to transmit, the worker notices the change and tells the client.
+  if (is_open || snd.is_window_closed || c.recovery.persist_backoff == 0) return;
+  snd.is_window_closed = effects.wants_transmit = true;
 }
 
 void note_wants_transmit(const Connection& c, Effects& effects) {

@@ -157,8 +157,9 @@ struct SendState {
   bool is_cwnd_limited = false;
   Nanos mss_reduced_at = kNever;
   bool suspects_black_hole = false;
-  bool must_retransmit = false;  ///< the next retransmission ignores cwnd
-  bool probe_pending = false;    ///< window probe or keep-alive
+  bool must_retransmit = false;   ///< the next retransmission ignores cwnd
+  bool probe_pending = false;     ///< window probe or keep-alive
+  bool is_window_closed = false;  ///< the peer's, as its answer to the last window probe says
   bool tail_probe_pending = false;
   bool more_follows = false;     ///< SendMark::kMore was given, and no ACK came since
   bool ends_unpushed = false;    ///< no PSH at the end of the queue

@@ -242,9 +242,11 @@ bool Engine::is_next_expected(ConnId conn, SeqNum seq) const {
 
 uint32_t Engine::charged_bytes(ConnId conn) const { return impl_->at(conn).rcv.charged_bytes; }
 
-Nanos Engine::rtt_min(ConnId conn) const { return impl_->at(conn).rtt.rtt_min; }
-
-Nanos Engine::rto(ConnId conn) const { return current_rto(impl_->at(conn)); }
+SendSide Engine::send_side(ConnId conn) const {
+  const Connection& c = impl_->at(conn);
+  return {
+      .rtt_min = c.rtt.rtt_min, .rto = current_rto(c), .is_window_closed = c.snd.is_window_closed};
+}
 
 ConnectionInfo Engine::info(ConnId conn) const {
   const Connection& c = impl_->at(conn);

@@ -55,6 +55,15 @@ struct Effects {
   void clear() { *this = Effects{}; }
 };
 
+/// What an application that waits for acknowledgments wants to know.
+struct SendSide {
+  Nanos rtt_min;  ///< windowed (RFC 8985 6.2); zero: no sample yet
+  Nanos rto;      ///< with its back-off (RFC 6298 2 and 5.5)
+  /// The peer answers window probes and has no room (RFC 9293 3.8.6.1). False again when something
+  /// is sent, and when a probe gets no answer before the next one.
+  bool is_window_closed = false;
+};
+
 /// A payload that the engine keeps, and the one before it, whose last byte is next to its first.
 struct TouchingPayloads {
   PayloadSlice before;
@@ -171,10 +180,7 @@ class Engine {
   uint32_t send_room_bytes(ConnId conn) const;
   /// The current values of the options that configure() can change.
   const ConnectionConfig& config(ConnId conn) const;
-  /// The windowed minimum RTT (RFC 8985 6.2); zero: no sample yet.
-  Nanos rtt_min(ConnId conn) const;
-  /// The retransmission timeout, with its back-off (RFC 6298 2 and 5.5).
-  Nanos rto(ConnId conn) const;
+  SendSide send_side(ConnId conn) const;
   /// Bytes of the send queue that have never been sent.
   uint32_t unsent_bytes(ConnId conn) const;
   /// True when `seq` is the next sequence number expected (RCV.NXT).

@@ -59,6 +59,8 @@ void on_persist(Connection& c, Nanos now) {
   // Counted from the first unanswered probe: probes may be further apart than the timeout.
   if (c.deadline(Timer::kGiveUp) == kNever) {
     c.deadline(Timer::kGiveUp) = now + millis(c.config.user_timeout_ms);
+  } else {
+    c.snd.is_window_closed = false;  // the last probe got no answer: the path may be at fault
   }
   arm_persist(c, now);
 }
@@ -113,6 +115,7 @@ void recheck_tail_probe(Connection& c, Nanos now) {
 void arm_after_send(Connection& c, Nanos now) {
   c.deadline(Timer::kPersist) = kNever;
   c.recovery.persist_backoff = 0;
+  c.snd.is_window_closed = false;
   const bool is_running =
       c.deadline(Timer::kTimeout) != kNever || c.deadline(Timer::kTailProbe) != kNever;
   if (is_running) {

@@ -35,8 +35,7 @@ class Announcements {
 
   // As NotifierHost has them.
   const FourTuple& tuple(uint32_t conn) const { return state_.engine.tuple(conn); }
-  Nanos rtt_min(uint32_t conn) const { return state_.engine.rtt_min(conn); }
-  Nanos rto(uint32_t conn) const { return state_.engine.rto(conn); }
+  tcp::SendSide send_side(uint32_t conn) const { return state_.engine.send_side(conn); }
   bool may_lend(uint32_t context) const {
     const uint32_t slots_free = state_.memory.rx_slots_free();
     return state_.accounts.is_plentiful(slots_free) ||

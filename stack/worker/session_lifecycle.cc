@@ -188,7 +188,7 @@ void SessionLifecycle::on_acked(uint32_t conn, uint32_t bytes) {
   state_.stats.worker->tcp_payload_acked.add(bytes);
   const uint32_t finished = state_.sends.on_acked(acked.sends, bytes);
   count_finished(acked, finished);
-  acked.must_announce_progress = state_.now - acked.sends_announced_at >= kProgressNewsPause;
+  acked.must_announce_progress |= state_.now - acked.sends_announced_at >= kProgressNewsPause;
   if (finished > 0 || acked.must_announce_progress) state_.notifier.mark(conn);
   if (acked.is_closed_by_client && acked.sends.piece_count == 0) {
     acked.must_announce_end = true;

@@ -83,7 +83,16 @@ Transmission::Sent Transmission::transmit_session(uint32_t conn, size_t packets_
   }
   if (has_more) state_.transmit_queue.schedule(conn);
   state_.arm(conn);
+  note_window(conn);
   return sent;
+}
+
+/// The client is told when the peer's window closed for long, and when that is over.
+void Transmission::note_window(uint32_t conn) {
+  session::Session& sender = state_.session(conn);
+  if (state_.engine.send_side(conn).is_window_closed == sender.is_told_closed) return;
+  sender.must_announce_progress = true;
+  state_.notifier.mark(conn);
 }
 
 /// Payload that the engine may hand over at once: what fits `room` packets. A port that cuts by

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "nccl_adapter/limits.h"
 #include "tests/adapter/direct_memory.h"
 #include "tests/adapter/link.h"
 #include "tests/support/worker_counters.h"
@@ -18,6 +19,13 @@ constexpr uint64_t kMessages = 8;
 constexpr uint64_t kTotalBytes = kMessages * kBytes;
 /// The plugin's own frames are small, and copied: on a slow machine a ping of 32 bytes a second.
 constexpr uint64_t kWordsBytesMax = 1024;
+/// What the worker copies on the way in: a segment of at most half a slot whose predecessor is
+/// unread (segment_input.cc, is_small()), once. A full-sized one is larger. A frame ends in a short
+/// segment when the sender has no more yet, and its header may leave before its payload.
+constexpr uint64_t kFrames = kMessages * (kBytes / nccl_adapter::kChunkBytesMax + 1);
+constexpr uint64_t kShortSegmentBytesMax = 1024;
+constexpr uint64_t kShortBytesMax = 2 * kFrames * kShortSegmentBytesMax;
+static_assert(kShortBytesMax < kTotalBytes / 100);
 
 /// The bytes copied on a host since construction.
 class Copies {
@@ -62,7 +70,7 @@ void move_messages(Rank& rank, Link& link, uint8_t* memory, void* mhandle) {
 void expect_one_copy(const Copies& copies) {
   EXPECT_TRUE(until([&] { return copies.by_client_in() >= kTotalBytes; })) << copies.by_client_in();
   EXPECT_EQ(copies.by_client_in(), kTotalBytes);
-  EXPECT_EQ(copies.by_worker_in(), 0u);
+  EXPECT_LE(copies.by_worker_in(), kShortBytesMax);
 }
 
 TEST(RegisteredMemory, IsSentWithoutACopyAndReceivedWithOne) {

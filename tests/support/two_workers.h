@@ -33,6 +33,7 @@ class PatternApp {
     uint32_t acked_bytes = 0;  ///< of the next send
     uint32_t rtt_min_us = 0;
     uint32_t rto_us = 0;
+    bool is_window_closed = false;
   };
 
   /// Reads all available data. `keeps_slots`: releases nothing.
@@ -88,6 +89,7 @@ class PatternApp {
         stream.acked_bytes = entry.body.send_done.acked_bytes;
         stream.rtt_min_us = entry.body.send_done.rtt_min_us;
         stream.rto_us = entry.body.send_done.rto_us;
+        stream.is_window_closed = entry.body.send_done.is_window_closed != 0;
         return;
       case channel::Event::kPeerFinished:
         stream.is_finished = true;

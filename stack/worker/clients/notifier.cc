@@ -6,18 +6,21 @@
 
 namespace lyre::worker {
 
-void Notifier::announce_sends(Context& context, uint32_t conn, const TcpTimes& times, Nanos now) {
+void Notifier::announce_sends(Context& context, uint32_t conn, const tcp::SendSide& side,
+                              Nanos now) {
   session::Session& told = tables_.sessions[conn];
   channel::Completion entry{.event = channel::Event::kSendDone, .session = name_of(conn)};
-  const int64_t rtt_min_us = (times.rtt_min.value + 999) / 1000;
+  const int64_t rtt_min_us = (side.rtt_min.value + 999) / 1000;
   entry.body.send_done = {.descriptors = told.sends.finished_count,
                           .acked_bytes = told.sends.head_acked_bytes,
                           .rtt_min_us = static_cast<uint32_t>(rtt_min_us),
-                          .rto_us = static_cast<uint32_t>(times.rto.value / 1000)};
+                          .rto_us = static_cast<uint32_t>(side.rto.value / 1000),
+                          .is_window_closed = side.is_window_closed ? 1u : 0u};
   push(context, entry);
   told.announced_sends = static_cast<uint32_t>(told.sends.finished_count);
   told.sends_announced_at = now;
   told.must_announce_progress = false;
+  told.is_told_closed = side.is_window_closed;
 }
 
 void Notifier::answer_open(Context& context, channel::Event event, channel::EndStatus status,

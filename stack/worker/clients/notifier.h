@@ -33,8 +33,7 @@ struct ReceivedBytes {
 template <typename H>
 concept NotifierHost = requires(H& host, uint32_t conn, Context& context) {
   { host.tuple(conn) } -> std::convertible_to<const FourTuple&>;
-  { host.rtt_min(conn) } -> std::convertible_to<Nanos>;
-  { host.rto(conn) } -> std::convertible_to<Nanos>;
+  { host.send_side(conn) } -> std::convertible_to<tcp::SendSide>;
   // Whether the context may have more of the receive pool than it has.
   { host.may_lend(conn) } -> std::convertible_to<bool>;
   // Takes the next bytes that the session has to read; their slot is the caller's.
@@ -101,11 +100,7 @@ class Notifier {
     context.completions.push(entry);
     tables_.stats.completions.add(1);
   }
-  struct TcpTimes {
-    Nanos rtt_min;
-    Nanos rto;
-  };
-  void announce_sends(Context& context, uint32_t conn, const TcpTimes& times, Nanos now);
+  void announce_sends(Context& context, uint32_t conn, const tcp::SendSide& side, Nanos now);
   void ring_doorbells();
 
   /// What announce() leaves.
@@ -176,7 +171,7 @@ Notifier::Left Notifier::announce(Context& context, uint32_t conn, Host& host, N
   const bool is_held = (has_sends || told.must_announce_end) && host.must_wait_for_port(conn);
   if (has_sends && !is_held) {
     if (context.completions.room() == 0) return Left::kNeedsRoom;
-    announce_sends(context, conn, {host.rtt_min(conn), host.rto(conn)}, now);
+    announce_sends(context, conn, host.send_side(conn), now);
   }
   if (!announce_payload(context, conn, host)) return Left::kNeedsRoom;
   if (is_held) return Left::kNeedsPort;

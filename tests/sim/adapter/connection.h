@@ -63,6 +63,8 @@ struct End {
   int64_t timer_event_ns = 0;  ///< of the event that looks at it next; 0: there is none
   int64_t unanswered_ns = 0;   ///< since when something waits for an acknowledgement; 0: nothing
   int64_t user_timeout_ns = 0;
+  bool awaits_probe_answer = false;
+  bool is_window_closed = false;  ///< the peer's, as its answer to the last window probe says
   uint32_t syn_count = 0;
 
   // ---- Receiving ----

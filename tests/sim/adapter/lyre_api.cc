@@ -442,6 +442,10 @@ uint64_t lyre_rto_us(const lyre_session* session) {
   return session != nullptr ? static_cast<uint64_t>(session->end->told_rto_ns / 1'000) : 0;
 }
 
+int lyre_is_window_closed(const lyre_session* session) {
+  return session != nullptr && session->end->is_window_closed ? 1 : 0;
+}
+
 // ---- Receiving ----
 
 int lyre_recv_slices(lyre_session* session, lyre_slice* out, int count) {

@@ -383,6 +383,32 @@ void make_short_paths(Plan* plan) {
   network.loss_ppm = 0;
 }
 
+/// A rank stands still amid large messages for longer than a stream may stall. Some of its windows
+/// close and others do not; its host answers on all streams, so none is replaced.
+void make_stopped(Draw& draw, Plan* plan) {
+  make_short_paths(plan);
+  plan->checks_dials = true;
+  plan->streams = draw.one_of({2, 4, 8});
+  plan->network.rails = 1;
+  plan->network.pool_bytes = draw.one_of<uint32_t>({1 << 14, 1 << 16, 1 << 17});
+  plan->ranks.resize(2);
+  plan->links.resize(1);
+  LinkPlan& link = plan->links.front();
+  link.from = 0;
+  link.to = 1;
+  link.from_device = link.to_device = 0;
+  link.messages.resize(static_cast<size_t>(draw.between(1, 8)));
+  for (MessagePlan& message : link.messages) {
+    message = {.bytes = static_cast<uint32_t>(draw.between(100'000, 1'200'000))};
+    message.posted_bytes = message.bytes;
+    message.send_at_ns = message.receive_at_ns = kSecond;
+  }
+  plan->faults.push_back({.kind = Fault::Kind::kRankPauses,
+                          .at_ns = kSecond + draw.of_any_size(10 * kUs, 20 * kMs),
+                          .lasts_ns = draw.between(2, 60) * kSecond,
+                          .host = 1});
+}
+
 /// A rank dies, and its host is well.
 void make_deaths(Draw& draw, Plan* plan) {
   make_short_paths(plan);
@@ -455,6 +481,7 @@ const std::vector<std::pair<std::string, Maker>>& makers() {
       {"idle", make_idle},
       {"stall", make_stall},
       {"slow", make_slow},
+      {"stopped", make_stopped},
       {"deaths", make_deaths},
       {"resume", make_resume},
       {"mismatch", make_mismatch},
@@ -508,7 +535,7 @@ Plan make_plan(const std::string& scenario, uint64_t seed) {
   for (const auto& [name, maker] : makers()) {
     if (name == scenario) maker(draw, &plan);
   }
-  if (scenario != "idle") meet_faults(draw, &plan);
+  if (scenario != "idle" && scenario != "stopped") meet_faults(draw, &plan);
   draw_abis(draw, &plan);
   set_bound(&plan);
   return plan;

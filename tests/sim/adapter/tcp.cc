@@ -171,6 +171,8 @@ void Tcp::take(End& to, const Packet& packet) {
 
 void Tcp::on_ack(End& to, const Packet& packet) {
   to.window_end = std::max(to.window_end, packet.window_end);
+  const bool is_answer = std::exchange(to.awaits_probe_answer, false);
+  to.is_window_closed = to.window_end <= to.acked && (is_answer || to.is_window_closed);
   if (packet.ack > to.acked && packet.ack <= to.to_send()) {
     to.window.on_acked(packet.ack - to.acked, settings_.segment_bytes_max);
     to.acked = packet.ack;
@@ -311,6 +313,7 @@ void Tcp::on_timer(End& end) {
 void Tcp::retransmit(End& end) {
   end.sent = end.acked;
   if (end.window_end <= end.acked && end.acked < end.queued) {
+    if (std::exchange(end.awaits_probe_answer, true)) end.is_window_closed = false;
     transmit(end, {.kind = Packet::Kind::kProbe});
   } else {
     push(end);

@@ -186,8 +186,15 @@ TEST_F(SessionTest, ALongSendIsAcknowledgedBitByBit) {
   EXPECT_EQ(8000u, lyre_unacked_bytes(session));
   EXPECT_EQ(kRttMinUs, lyre_rtt_min_us(session));
   EXPECT_EQ(kRtoUs, lyre_rto_us(session));
+  EXPECT_EQ(0, lyre_is_window_closed(session));
+  channel::Completion closed = send_done(kName, 0, 2000);
+  closed.body.send_done.is_window_closed = 1;
+  daemon_.tell(closed);
+  EXPECT_EQ(0, lyre_poll(context_, 0)) << "no send is finished";
+  EXPECT_EQ(1, lyre_is_window_closed(session));
   daemon_.tell(send_done(kName, 1, 4999));
   EXPECT_EQ(1, lyre_poll(context_, 0));
+  EXPECT_EQ(0, lyre_is_window_closed(session));
   EXPECT_EQ(1u, lyre_unacked_bytes(session));
   daemon_.tell(send_done(kName, 2));
   lyre_poll(context_, 0);

@@ -103,6 +103,30 @@ TEST_F(LaneInAWorld, OnAShortPathTheStallLimitIsASecond) {
   EXPECT_EQ(lane_.stall_ns(), kStallNs);
 }
 
+// The peer's process is stopped: its daemon answers window probes.
+TEST_F(LaneInAWorld, WhoseReaderHasNoRoomIsNeitherStalledNorSlow) {
+  attach();
+  send((1 << 20) + kSlowBacklogBytes);  // what the network keeps for a reader, and more
+  for (int64_t passed = 0; passed < 20 * kSecond; passed += kTickNs) {
+    look_for(kTickNs);
+    ASSERT_FALSE(lane_.is_stalled(events_.now_ns())) << passed;
+  }
+  EXPECT_GE(lane_.stream.unacked_bytes(), kSlowBacklogBytes);
+  EXPECT_TRUE(lane_.stream.is_window_closed());
+  EXPECT_EQ(lane_.backlogged.bytes_per_s(events_.now_ns()), 0u) << "not judged by that";
+}
+
+TEST_F(LaneInAWorld, WhoseReaderHasNoRoomIsStalledWhenNoProbeIsAnswered) {
+  attach();
+  send((1 << 20) + 100);
+  look_for(2 * kSecond);
+  ASSERT_TRUE(lane_.stream.is_window_closed());
+  network_.wires().set_rail({1, 0}, false);
+  look_for(20 * kSecond);
+  EXPECT_FALSE(lane_.stream.is_window_closed());
+  EXPECT_TRUE(lane_.is_stalled(events_.now_ns()));
+}
+
 class LongLaneInAWorld : public LaneInAWorld {
  protected:
   LongLaneInAWorld() : LaneInAWorld({.hosts = 2, .rails = 2, .delay_ns = kSecond / 2}) {}

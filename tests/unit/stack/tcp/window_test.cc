@@ -97,6 +97,36 @@ TEST(SendWindow, ZeroWindowIsProbedWithBackoffForAsLongAsThePeerAnswers) {  // R
   EXPECT_EQ(text->payload_bytes, 1000u);
 }
 
+TEST(SendWindow, IsKnownAsClosedAsLongAsProbesAreAnswered) {  // RFC 9293 3.8.6.1
+  Peer peer;
+  const auto is_closed = [&] { return peer.engine.send_side(peer.conn).is_window_closed; };
+  const auto answer_probe = [&] {
+    peer.run_deadline();
+    EXPECT_TRUE(peer.next().has_value());
+    peer.ack(0);
+  };
+  peer.dial();
+  peer.window = 0;
+  peer.ack(0);
+  peer.app_send(1000);
+  EXPECT_TRUE(peer.all().empty());
+  EXPECT_FALSE(is_closed()) << "no probe was answered: it may open in a moment";
+  answer_probe();
+  EXPECT_TRUE(is_closed());
+  EXPECT_TRUE(peer.effects.wants_transmit) << "the worker looks after a turn to transmit";
+  for (int i = 0; i < 2; ++i) {
+    peer.run_deadline();
+    EXPECT_TRUE(peer.next().has_value());
+    EXPECT_EQ(is_closed(), i == 0) << "the first of these probes was not answered";
+  }
+  answer_probe();
+  EXPECT_TRUE(is_closed());
+  peer.window = 5000;
+  peer.ack(0);
+  EXPECT_TRUE(peer.next().has_value());
+  EXPECT_FALSE(is_closed());
+}
+
 TEST(SendWindow, UnansweredProbesEndInUserTimeout) {
   Peer peer;
   peer.dial();

@@ -47,6 +47,20 @@ TEST(Transfer, ALongSendIsAcknowledgedBitByBitOnASlowWire) {
   EXPECT_GT(sender.rto_us, sender.rtt_min_us);
 }
 
+TEST(Transfer, TheClientIsToldThatThePeerHasNoRoomAndWhenThatIsOver) {
+  TwoWorkers hosts({}, {}, {.rx_slots = 256});
+  ASSERT_TRUE(hosts.connect());
+  const PatternApp::Stream& sender = hosts.app_a->only();
+  hosts.app_b->keeps_slots = true;
+  hosts.app_a->send_pattern(sender.name, 0, kBytes, 60'000);
+  ASSERT_TRUE(hosts.run_until([&] { return sender.is_window_closed; }));
+  EXPECT_LT(hosts.app_b->only().received, kBytes);
+  hosts.app_b->keeps_slots = false;
+  ASSERT_TRUE(hosts.run_until([&] { return hosts.app_b->only().received == kBytes; }));
+  EXPECT_FALSE(sender.is_window_closed);
+  EXPECT_TRUE(hosts.app_b->only().is_equal);
+}
+
 TEST(Transfer, EndsInOrderOnBothSidesAndReturnsEverySlot) {
   TwoWorkers hosts;
   const uint32_t free_before = hosts.b.memory().rx_slots_free();

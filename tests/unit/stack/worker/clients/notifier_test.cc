@@ -23,8 +23,7 @@ constexpr uint32_t kSessions = 4;
 
 struct PlayedHost {
   const FourTuple& tuple(uint32_t conn) const { return tuples[conn]; }
-  Nanos rtt_min(uint32_t) const { return nanos(1500); }
-  Nanos rto(uint32_t) const { return micros(210); }
+  tcp::SendSide send_side(uint32_t) const { return {nanos(1500), micros(210), is_window_closed}; }
   bool may_lend(uint32_t) const { return !is_low; }
   std::optional<ReceivedBytes> take_received(uint32_t conn) {
     if (received[conn].empty()) return std::nullopt;
@@ -46,6 +45,7 @@ struct PlayedHost {
   std::deque<ReceivedBytes> received[kSessions];
   bool is_low = false;
   bool is_held = false;
+  bool is_window_closed = false;
   std::vector<uint32_t> released;
   uint32_t returned_bytes = 0;
   std::vector<uint32_t> opens_told;
@@ -112,6 +112,20 @@ TEST_F(NotifierTest, ASessionThatNobodyOwnsHasNoNews) {
   notifier.remove(0);
   EXPECT_EQ(announce(), 0u);
   EXPECT_TRUE(told().empty());
+}
+
+TEST_F(NotifierTest, TellsThatThePeersWindowIsClosedAndThatItIsNot) {
+  for (const bool is_closed : {true, false}) {
+    host.is_window_closed = is_closed;
+    sessions[0].must_announce_progress = true;
+    notifier.mark(0);
+    EXPECT_EQ(announce(), 1u);
+    const auto entries = told();
+    ASSERT_EQ(entries.size(), 1u);
+    EXPECT_EQ(entries[0].event, Event::kSendDone);
+    EXPECT_EQ(entries[0].body.send_done.is_window_closed, is_closed ? 1u : 0u);
+    EXPECT_EQ(sessions[0].is_told_closed, is_closed);
+  }
 }
 
 TEST_F(NotifierTest, TellsAllNewsOfASessionInOrder) {
