@@ -5,6 +5,7 @@ namespace {
 
 constexpr uint16_t kMellanox = 0x15b3;
 constexpr uint16_t kMicrosoft = 0x1414;
+constexpr uint16_t kAmazon = 0x1d0f;
 
 }  // namespace
 
@@ -13,6 +14,13 @@ DriverChoice default_driver(const Nic& nic) {
     return {"", "DPDK drives it beside its kernel driver: give lyred its address as it is"};
   }
   if (nic.has_iommu) return {"vfio-pci", "it is behind an IOMMU"};
+  // On uio_pci_generic DPDK before 24.03 waits for an interrupt that does not come; igb_uio suits
+  // every version.
+  if (nic.vendor == kAmazon) {
+    return {"igb_uio",
+            "it is an ENA behind no IOMMU; apt install dpdk-kmods-dkms && modprobe "
+            "igb_uio wc_activate=1 provides the driver"};
+  }
   return {"uio_pci_generic", "it is behind no IOMMU"};
 }
 

@@ -6,7 +6,8 @@
 
 namespace lyre::machine {
 
-/// The driver to bind a NIC to, and why; see docs/user/clouds.md.
+/// The driver to bind a NIC to, and why; see docs/user/clouds.md. It suits every version of DPDK
+/// that Lyre is built with.
 struct DriverChoice {
   std::string driver;  ///< empty: the NIC stays with its kernel driver
   std::string reason;

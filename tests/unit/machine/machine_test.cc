@@ -43,7 +43,8 @@ TEST(Nics, AreNoneWithoutABus) { EXPECT_TRUE(pci_nics({"/nonexistent", "/nonexis
 
 TEST(DefaultDriver, FollowsTheIommuAndTheVendor) {
   EXPECT_EQ(default_driver({.vendor = 0x1d0f, .has_iommu = true}).driver, "vfio-pci");
-  EXPECT_EQ(default_driver({.vendor = 0x1d0f}).driver, "uio_pci_generic");
+  EXPECT_EQ(default_driver({.vendor = 0x8086}).driver, "uio_pci_generic");
+  EXPECT_EQ(default_driver({.vendor = 0x1d0f}).driver, "igb_uio");
   EXPECT_EQ(default_driver({.vendor = 0x15b3, .has_iommu = true}).driver, "");
   EXPECT_EQ(default_driver({.vendor = 0x1414}).driver, "");
 }

@@ -31,7 +31,9 @@ class DoctorMachineTest : public ::testing::Test {
   std::vector<NicState> nics() {
     return nic_states(tree_.roots(), machine::NicGuard(tree_.roots()));
   }
-  void add_nic_without_iommu() { tree_.add_nic("0000:00:05.0", "0x1d0f 0xec20", "ena", "eth1"); }
+  void add_nic_without_iommu() {
+    tree_.add_nic("0000:00:05.0", "0x1af4 0x1000", "virtio-pci", "eth1");
+  }
   void add_nic_with_iommu() {
     tree_.add_nic("0000:00:06.0", "0x8086 0x154c", "i40e", "eth2");
     tree_.link("sys/bus/pci/devices/0000:00:06.0/iommu_group", "sys/kernel/iommu_groups/3");
@@ -71,6 +73,16 @@ TEST_F(DoctorMachineTest, ModulesThatTheNicsNeed) {
   EXPECT_THAT(finding.mend, StartsWith("modprobe uio_pci_generic"));
   tree_.write("sys/bus/pci/drivers/uio_pci_generic/new_id", "");
   expect(check_driver_modules(tree_.roots(), nics()), Verdict::kFine, "uio_pci_generic");
+}
+
+TEST_F(DoctorMachineTest, AnEnaNeedsTheModuleThatSuitsEveryDpdk) {
+  tree_.write("sys/bus/pci/drivers/uio_pci_generic/new_id", "");
+  tree_.add_nic("0000:00:06.0", "0x1d0f 0xec20", "ena", "eth1");
+  const Finding finding = check_driver_modules(tree_.roots(), nics());
+  expect(finding, Verdict::kNote, "uio_pci_generic");
+  EXPECT_THAT(finding.mend, HasSubstr("modprobe igb_uio wc_activate=1"));
+  tree_.write("sys/bus/pci/drivers/igb_uio/new_id", "");
+  expect(check_driver_modules(tree_.roots(), nics()), Verdict::kFine, "igb_uio");
 }
 
 TEST_F(DoctorMachineTest, Hugepages) {

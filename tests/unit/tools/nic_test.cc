@@ -60,13 +60,13 @@ TEST_F(NicTest, ListShowsWhatEachIsNeededFor) {
   EXPECT_EQ(nics_text({}), "no Ethernet NIC on the PCI bus\n");
 }
 
-TEST_F(NicTest, BindChoosesTheDriverByTheIommu) {
+TEST_F(NicTest, BindChoosesTheDriverByTheIommuAndTheNic) {
   EXPECT_THAT(bind_command(states_, {.name = "eth1", .driver = ""}),
-              ElementsAre("driverctl", "set-override", "0000:00:05.0", "uio_pci_generic"));
+              ElementsAre("driverctl", "set-override", "0000:00:05.0", "igb_uio"));
   EXPECT_THAT(bind_command(states_, {.name = "00:06.0", .driver = ""}),
               ElementsAre("driverctl", "set-override", "0000:00:06.0", "vfio-pci"));
-  EXPECT_THAT(bind_command(states_, {.name = "0000:00:05.0", .driver = "igb_uio"}),
-              ElementsAre("driverctl", "set-override", "0000:00:05.0", "igb_uio"));
+  EXPECT_THAT(bind_command(states_, {.name = "0000:00:05.0", .driver = "uio_pci_generic"}),
+              ElementsAre("driverctl", "set-override", "0000:00:05.0", "uio_pci_generic"));
 }
 
 TEST_F(NicTest, ThePortSectionUsesTheNicAsTheKernelDid) {

@@ -49,6 +49,19 @@ HugepageSum hugepages(const machine::Roots& roots) {
   return sum;
 }
 
+/// The module that a NIC needs and that is not loaded; a NIC without an IOMMU goes before the
+/// others.
+std::string missing_module(const std::vector<NicState>& nics, bool has_vfio, bool has_uio) {
+  std::string missing;
+  for (const NicState& state : nics) {
+    if (!is_candidate(state)) continue;
+    const std::string driver = machine::default_driver(state.nic).driver;
+    if ((driver == "vfio-pci" && has_vfio) || (driver == "uio_pci_generic" && has_uio)) continue;
+    if (missing.empty() || driver != "vfio-pci") missing = driver;
+  }
+  return missing;
+}
+
 Finding check_nic(const NicState& state) {
   const machine::Nic& nic = state.nic;
   std::string saw = nic.address;
@@ -102,16 +115,20 @@ Finding check_driver_modules(const machine::Roots& roots, const std::vector<NicS
         std::pair(has_igb, "igb_uio")}) {
     if (is_there) saw += (saw.empty() ? "" : ", ") + std::string(name);
   }
-  const bool needs_uio = has_nic_without_iommu(nics);
-  const bool has_candidates = std::any_of(nics.begin(), nics.end(), is_candidate);
   if (saw.empty()) saw = "none loaded";
-  if (!has_candidates || has_igb || (needs_uio ? has_uio : has_vfio)) return fine("modules", saw);
-  const std::string wanted = needs_uio ? "uio_pci_generic" : "vfio-pci";
-  return note("modules", saw,
-              needs_uio ? "without an IOMMU vfio-pci binds no NIC: the kernels of Debian have no "
-                          "no-IOMMU mode"
-                        : "DPDK drives a NIC through a module of the kernel",
-              "modprobe " + wanted + "    # lyre nic bind does it as well");
+  const std::string wanted = has_igb ? "" : missing_module(nics, has_vfio, has_uio);
+  if (wanted.empty()) return fine("modules", saw);
+  if (wanted == "igb_uio") {
+    return note("modules", saw, "an ENA without an IOMMU is driven through igb_uio",
+                "apt install dpdk-kmods-dkms && modprobe igb_uio wc_activate=1");
+  }
+  return note(
+      "modules", saw,
+      wanted == "uio_pci_generic"
+          ? "without an IOMMU vfio-pci binds no NIC: the kernels of Debian have no no-IOMMU "
+            "mode"
+          : "DPDK drives a NIC through a module of the kernel",
+      "modprobe " + wanted + "    # lyre nic bind does it as well");
 }
 
 Finding check_hugepages(const machine::Roots& roots, const std::vector<NicState>& nics) {
