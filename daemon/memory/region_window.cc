@@ -21,6 +21,19 @@ constexpr uint64_t kWindowAlignment = uint64_t{1} << 30;
 
 /// The window of the signal handler.
 std::atomic<RegionWindow*> g_window{nullptr};
+/// Of faults outside the window. Written before the handler is installed.
+struct sigaction g_previous {};
+
+/// Handles a fault as it would be without the window.
+void pass_on(int signal, siginfo_t* info, void* context) {
+  if ((g_previous.sa_flags & SA_SIGINFO) != 0) {
+    g_previous.sa_sigaction(signal, info, context);
+  } else if (g_previous.sa_handler != SIG_DFL && g_previous.sa_handler != SIG_IGN) {
+    g_previous.sa_handler(signal);
+  } else {
+    ::signal(signal, SIG_DFL);  // the instruction faults again, and the process ends
+  }
+}
 
 void* reserve_at(void* where, uint64_t bytes, int flags) {
   return ::mmap(where, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1,
@@ -45,17 +58,23 @@ Result<std::unique_ptr<RegionWindow>> RegionWindow::reserve(uint64_t page_bytes)
   window->free_.emplace(first, window->begin_ + bytes - first);
   RegionWindow* none = nullptr;
   LYRE_CHECK(g_window.compare_exchange_strong(none, window.get()));
+  if (Status status = window->catch_faults(); !status.ok()) return status.error();
+  return window;
+}
+
+Status RegionWindow::catch_faults() {
   struct sigaction action {};
+  if (::sigaction(SIGBUS, nullptr, &g_previous) != 0) return errno_error("cannot read SIGBUS");
   action.sa_sigaction = on_fault;
   action.sa_flags = SA_SIGINFO;
   if (::sigaction(SIGBUS, &action, nullptr) != 0) return errno_error("cannot catch SIGBUS");
-  return window;
+  return Ok{};
 }
 
 RegionWindow::~RegionWindow() {
   RegionWindow* self = this;
   if (!g_window.compare_exchange_strong(self, nullptr)) return;
-  ::signal(SIGBUS, SIG_DFL);
+  ::sigaction(SIGBUS, &g_previous, nullptr);
   ::munmap(reinterpret_cast<void*>(begin_), bytes_);
 }
 
@@ -174,14 +193,12 @@ bool RegionWindow::replace_by_zeros(uint64_t address) {
   return false;
 }
 
-void RegionWindow::on_fault(int signal, siginfo_t* info, void*) {
+void RegionWindow::on_fault(int signal, siginfo_t* info, void* context) {
   const int saved_errno = errno;
   RegionWindow* window = g_window.load(std::memory_order_acquire);  // pairs with reserve()
   const bool is_mended =
       window != nullptr && window->replace_by_zeros(reinterpret_cast<uint64_t>(info->si_addr));
-  // A fault outside of the window: the default action is restored, and the instruction faults
-  // again.
-  if (!is_mended) ::signal(signal, SIG_DFL);
+  if (!is_mended) pass_on(signal, info, context);
   errno = saved_errno;
 }
 

@@ -16,9 +16,12 @@ namespace lyre {
 
 /// One range of addresses in which clients' registered memory is mapped side by side, so that an
 /// IOMMU sees few large maps. Where a client takes pages of such memory away, the next reader gets
-/// zeros; without this class, SIGBUS would end the daemon.
+/// zeros; without this class, SIGBUS would end the daemon. A fault elsewhere goes to the handler
+/// that was there before: DPDK's, for registers of a device that was removed. That one is therefore
+/// installed first; it does not recognize a handler that was there before it (eal_dev.c compares
+/// sa_flags with SA_SIGINFO, and glibc adds SA_RESTORER on x86-64).
 /// Thread: the control thread; any thread may fault. Owner: all mappings end with this object. A
-/// process has one such object, because it has one handler of SIGBUS.
+/// process has one such object.
 class RegionWindow {
  public:
   /// Reserves addresses, which costs no memory, and catches SIGBUS from then on.
@@ -49,6 +52,7 @@ class RegionWindow {
   };
   explicit RegionWindow(uint64_t page_bytes) : page_bytes_(page_bytes) {}
   static void on_fault(int signal, siginfo_t* info, void* context);
+  Status catch_faults();
   bool replace_by_zeros(uint64_t address);
   uint64_t take_range(uint64_t bytes, uint64_t alignment);
   void give_back(uint64_t begin, uint64_t bytes);

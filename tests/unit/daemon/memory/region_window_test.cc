@@ -2,11 +2,13 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -112,6 +114,46 @@ TEST_F(RegionWindowTest, AFaultElsewhereStillEndsTheProcess) {
   ASSERT_EQ(::ftruncate(file.get(), 0), 0);
   EXPECT_DEATH(std::fprintf(stderr, "%d", *static_cast<volatile uint8_t*>(base)), "");
   ::munmap(base, kWindowPage);
+}
+
+/// As DPDK's handler does for the registers of a device that was removed.
+void* g_device_registers = nullptr;
+int g_device_faults = 0;
+
+void map_registers_anew(int, siginfo_t* info, void*) {
+  if (info->si_addr != g_device_registers) std::abort();
+  ++g_device_faults;
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+  ::mmap(g_device_registers, kWindowPage, PROT_READ | PROT_WRITE, kFlags, -1, 0);
+}
+
+TEST(RegionWindowBesideAnotherHandler, EachGetsItsOwnFaults) {
+  struct sigaction action {};
+  struct sigaction before {};
+  action.sa_sigaction = map_registers_anew;
+  action.sa_flags = SA_SIGINFO;
+  ASSERT_EQ(::sigaction(SIGBUS, &action, &before), 0);
+  const OwnedFd device = memory_of(kWindowPage, 7);
+  g_device_registers =
+      ::mmap(nullptr, kWindowPage, PROT_READ | PROT_WRITE, MAP_SHARED, device.get(), 0);
+  ASSERT_NE(g_device_registers, MAP_FAILED);
+  {
+    auto window = RegionWindow::reserve();
+    ASSERT_TRUE(window.ok()) << window.error().text;
+    const OwnedFd file = memory_of(kWindowPage, 5);
+    const auto mapped = (*window)->map(file.get(), 0, kWindowPage, kWindowPage);
+    ASSERT_TRUE(mapped.ok());
+    ASSERT_EQ(::ftruncate(device.get(), 0), 0);
+    ASSERT_EQ(::ftruncate(file.get(), 0), 0);
+    EXPECT_EQ(*static_cast<volatile uint8_t*>(g_device_registers), 0);
+    EXPECT_EQ(*static_cast<volatile uint8_t*>(mapped.value()), 0);
+    EXPECT_EQ(g_device_faults, 1);
+    EXPECT_EQ((*window)->take_faulted(), mapped.value());
+  }
+  struct sigaction after {};
+  ASSERT_EQ(::sigaction(SIGBUS, &before, &after), 0);
+  EXPECT_EQ(after.sa_sigaction, map_registers_anew) << "the handler is there again";
+  ::munmap(g_device_registers, kWindowPage);
 }
 
 TEST_F(RegionWindowTest, WhatCannotBeMappedLeavesNoHole) {
