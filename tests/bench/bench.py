@@ -16,6 +16,7 @@ ROOT = os.path.dirname(os.path.dirname(FOLDER))
 sys.path.insert(0, os.path.join(ROOT, "tests", "support"))
 
 import allreduce
+import capped
 import domains
 import measures
 import needs
@@ -25,7 +26,8 @@ import rest
 from daemon import DaemonError, Programs
 from network import NetworkError
 
-GROUPS = {**measures.GROUPS, "domains": domains.sharing, **allreduce.GROUPS, "idle": rest.idle}
+GROUPS = {**measures.GROUPS, "domains": domains.sharing, **allreduce.GROUPS, **capped.GROUPS,
+          "idle": rest.idle}
 
 
 def arguments():

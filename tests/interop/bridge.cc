@@ -108,11 +108,29 @@ struct IsLater {
   }
 };
 
+/// Of a direction: its path, and the one that each flow has for itself behind it.
+struct WireOptions {
+  PathOptions path;
+  PathOptions flow;  ///< rate and queue; a rate of 0: no limit
+};
+
+/// What networks spread and limit by: addresses and ports of a TCP frame, which has no IP options.
+std::string flow_of(std::span<const uint8_t> frame) {
+  const bool is_v4 = io::sim::is_ipv4(frame);
+  const auto key = is_v4 ? frame.subspan(io::sim::kIpAt + 12) : frame.subspan(io::sim::kIpAt + 8);
+  const size_t bytes = std::min<size_t>(key.size(), is_v4 ? 12 : 36);
+  return {key.begin(), key.begin() + static_cast<ptrdiff_t>(bytes)};
+}
+
 /// One direction.
 class Direction {
  public:
-  Direction(const Device& from, const Device& to, const PathOptions& options, uint64_t seed)
-      : from_(from), to_(to), path_(options, seed), received_(kBurstFrames) {
+  Direction(const Device& from, const Device& to, const WireOptions& options, uint64_t seed)
+      : from_(from),
+        to_(to),
+        path_(options.path, seed),
+        flow_options_(options.flow),
+        received_(kBurstFrames) {
     for (size_t i = 0; i < kBurstFrames; ++i) {
       received_[i].resize(kFrameBytesMax);
       receive_parts_[i] = {.iov_base = received_[i].data(), .iov_len = kFrameBytesMax};
@@ -151,7 +169,8 @@ class Direction {
             {"overflowed", path.overflowed}, {"duplicated", path.duplicated},
             {"reordered", path.reordered},   {"corrupted", path.corrupted},
             {"marked", path.marked},         {"sent", sent_count_},
-            {"refused", refused_count_},     {"missed", from_.missed()}};
+            {"refused", refused_count_},     {"missed", from_.missed()},
+            {"flows", flows_.size()},        {"flows_overflowed", flows_overflowed()}};
   }
 
  private:
@@ -163,7 +182,18 @@ class Direction {
       bytes[fate.corrupt_bit / 8] ^= static_cast<uint8_t>(1u << (fate.corrupt_bit % 8));
     }
     if (fate.is_marked) mark_congestion(bytes);
-    for (uint32_t i = 0; i < fate.copies; ++i) put_under_way(bytes, fate.due[i]);
+    for (uint32_t i = 0; i < fate.copies; ++i) limit_flow(bytes, fate.due[i]);
+  }
+  void limit_flow(std::span<const uint8_t> bytes, Nanos now) {
+    if (flow_options_.rate_bytes_per_s == 0 || !is_tcp(bytes)) return put_under_way(bytes, now);
+    Path& flow = flows_.try_emplace(flow_of(bytes), flow_options_, 0).first->second;
+    const Fate fate = flow.on_frame(static_cast<uint32_t>(bytes.size()), now);
+    if (fate.copies > 0) put_under_way(bytes, fate.due[0]);
+  }
+  uint64_t flows_overflowed() const {
+    uint64_t count = 0;
+    for (const auto& [key, flow] : flows_) count += flow.counters().overflowed;
+    return count;
   }
   void put_under_way(std::span<const uint8_t> bytes, Nanos due) {
     if (under_way_.size() == kFramesMax) {
@@ -214,6 +244,8 @@ class Direction {
   const Device& from_;
   const Device& to_;
   Path path_;
+  PathOptions flow_options_;
+  std::map<std::string, Path> flows_;
   uint64_t order_ = 0;
   uint64_t sent_count_ = 0;
   uint64_t refused_count_ = 0;
@@ -227,12 +259,15 @@ class Direction {
 };
 
 /// Parses "loss_ppm=1000,delay_us=500". Fails: throws std::runtime_error.
-PathOptions parse_path(const std::string& text) {
-  PathOptions out;
+WireOptions parse_wire(const std::string& text) {
+  WireOptions wire;
+  PathOptions& out = wire.path;
   const std::map<std::string, std::function<void(uint64_t)>> keys = {
       {"delay_us", [&](uint64_t n) { out.delay = micros(static_cast<int64_t>(n)); }},
       {"rate_mbps", [&](uint64_t n) { out.rate_bytes_per_s = n * 125'000; }},
       {"queue_kib", [&](uint64_t n) { out.queue_bytes = n << 10; }},
+      {"flow_mbps", [&](uint64_t n) { wire.flow.rate_bytes_per_s = n * 125'000; }},
+      {"flow_queue_kib", [&](uint64_t n) { wire.flow.queue_bytes = n << 10; }},
       {"mark_kib", [&](uint64_t n) { out.mark_bytes = n << 10; }},
       {"loss_ppm", [&](uint64_t n) { out.loss_ppm = static_cast<uint32_t>(n); }},
       {"bad_enter_ppm", [&](uint64_t n) { out.bad_enter_ppm = static_cast<uint32_t>(n); }},
@@ -251,7 +286,7 @@ PathOptions parse_path(const std::string& text) {
     }
     key->second(std::stoull(part.substr(equals + 1)));
   }
-  return out;
+  return wire;
 }
 
 void bridge(Direction& there, Direction& back, const Device& left, const Device& right,
@@ -294,8 +329,8 @@ int run(int argc, char** argv) {
   ::prctl(PR_SET_TIMERSLACK, 1);
   const Device left(left_name);
   const Device right(right_name);
-  Direction there(left, right, parse_path(there_text), seed * 2);
-  Direction back(right, left, parse_path(back_text), seed * 2 + 1);
+  Direction there(left, right, parse_wire(there_text), seed * 2);
+  Direction back(right, left, parse_wire(back_text), seed * 2 + 1);
   std::cout << "bridging" << std::endl;
   bridge(there, back, left, right, monotonic_now() + seconds(limit_s));
   std::cout << nlohmann::json{{"seed", seed},

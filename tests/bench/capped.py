@@ -1,0 +1,79 @@
+"""The main job on a network that limits each flow (5-tuple), as clouds do, and each host."""
+
+import contextlib
+import json
+import os
+import sys
+
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(FOLDER), "interop"))
+
+from bridge import Bridge
+from measures import KERNEL, output_of
+from network import BridgedPair
+from record import Row
+from two_hosts import TwoHosts
+
+GROUP = "flow-capped"
+MTU = 9000
+# A cloud's 1 and 8 Gb/s, both a quarter of that: the bridge shares two cores with both hosts.
+FLOW_MBPS = 250
+HOST_MBPS = 2000
+LIMITS = {"rate_mbps": HOST_MBPS, "queue_kib": 1024, "flow_mbps": FLOW_MBPS,
+          "flow_queue_kib": 512, "delay_us": 50}
+# Checksums are computed, and frames of the MTU cross the wire.
+OFFLOADS = ["tso", "off", "gso", "off", "gro", "off", "tx", "off", "rx", "off"]
+# What the host's limit lets pass in about a second: the unreported first all-reduce.
+SIZE = HOST_MBPS * 125_000
+
+
+def flow_capped(bench):
+    cap = bench.table.add(Row(GROUP, "the host's limit", "Gb/s", [HOST_MBPS / 1000], ""))
+    with contextlib.ExitStack() as stack:
+        wire = stack.enter_context(BridgedPair(OFFLOADS, MTU))
+        wire.give_address(wire.left, KERNEL["left"])
+        wire.give_address(wire.right, KERNEL["right"])
+        stack.enter_context(Bridge(bench.build, wire, LIMITS, LIMITS))
+        hosts = stack.enter_context(TwoHosts(bench.programs, MTU, wire=wire))
+        job = Job(bench, hosts, wire)
+        one, lyre, kernels = [], [], {}
+        for _ in range(bench.rounds):
+            report = job.run()
+            lyre.append(gbps(report["plugin"]))
+            for kernel in report["kernel"]:
+                kernels.setdefault(kernel["transport"], []).append(gbps(kernel))
+            one.append(gbps(job.run("--no-kernel", LYRE_STREAMS="1")["plugin"]))
+    for name, values in kernels.items():
+        bench.table.add(Row(GROUP, name, "Gb/s", values, job.text))
+    best = bench.table.add(Row(GROUP, "kernel's best", "Gb/s",
+                               [max(values) for values in zip(*kernels.values())], job.text))
+    bench.table.add(Row(GROUP, "one stream", "Gb/s", one, f"LYRE_STREAMS=1 {job.text} --no-kernel"))
+    bench.table.add(Row(GROUP, "after the first second", "Gb/s", lyre, job.text, best))
+    bench.table.add(Row(GROUP, "the same beside the limit", "Gb/s", lyre, job.text, cap))
+
+
+def gbps(measurement):
+    """Each way, of all but the first all-reduce."""
+    return measurement["buckets"][0]["busbw_gb_per_s"] * 8
+
+
+class Job:
+    """`lyre allreduce` of two ranks, one on each host."""
+
+    def __init__(self, bench, hosts, wire):
+        self._environment = dict(os.environ, LYRE_DATA_DIR=os.path.join(bench.build, "tools/lyre"))
+        self._command = [bench.programs.lyre, "allreduce", "--json", "--iterations", "1",
+                         "--bytes", str(SIZE),
+                         "--host", f"A={hosts.a.socket}", "--host", f"B={hosts.b.socket}"]
+        for host, end, address in (("A", wire.left, KERNEL["left"]),
+                                   ("B", wire.right, KERNEL["right"])):
+            self._command += ["--kernel-addr", f"{host}={address}", "--kernel-netns",
+                              f"{host}={end}"]
+        self.text = " ".join(self._command)
+
+    def run(self, *options, **variables):
+        return json.loads(output_of([*self._command, *options], "lyre allreduce",
+                                    env=self._environment | variables))
+
+
+GROUPS = {GROUP: flow_capped}
