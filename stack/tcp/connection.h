@@ -11,13 +11,12 @@
 #include "stack/tcp/config.h"
 #include "stack/tcp/congestion.h"
 #include "stack/tcp/engine.h"
+#include "stack/tcp/receive_state.h"
 #include "stack/tcp/rtt.h"
 #include "stack/tcp/state.h"
 #include "stack/wire/tcp_segment.h"
 
 namespace lyre::tcp {
-
-inline constexpr uint32_t kNoNode = UINT32_MAX;
 
 /// A range of sequence space that was sent at once and has one state (SYN and FIN count as one). It
 /// is in the list by sequence, and in at most one other list: by time of sending (in flight), or of
@@ -47,19 +46,6 @@ struct SentRecord {
   uint32_t bytes() const { return end.since(start); }
 };
 
-/// A received payload, or the part of it that trimming left, in the list sorted by sequence.
-struct ReceivedRun {
-  SeqNum start;
-  uint32_t length = 0;
-  uint32_t offset = 0;  ///< offset of `start` in the payload
-  uint32_t charge_bytes = 0;
-  PayloadHandle handle;
-  uint32_t next = kNoNode;
-  uint32_t prev = kNoNode;
-
-  SeqNum end() const { return start + length; }
-};
-
 /// The deadlines of a connection.
 enum class Timer : uint8_t {
   kAck,        ///< a delayed ACK
@@ -87,42 +73,6 @@ struct EcnState {
   bool last_was_marked = false;  ///< DCTCP.CE of RFC 8257 3.2
   uint8_t run_ack_count = 0;
   std::array<SeqNum, kRunAcksMax> run_acks{};  ///< pending, one for each change of the mark
-};
-
-/// RFC 9293 3.3.1, receive sequence space, and the receive queue.
-struct ReceiveState {
-  SeqNum nxt;
-  SeqNum edge;   ///< nxt + window as the peer knows it; never moves left
-  SeqNum acked;  ///< Last.ACK.sent of RFC 7323 4.3
-  uint32_t run_head = kNoNode;
-  uint32_t run_tail = kNoNode;
-  uint32_t gap_head = kNoNode;         ///< the first run that is not in order: after the first gap
-  uint32_t superseded_head = kNoNode;  ///< runs inside a later segment, for take_superseded()
-  uint32_t charged_bytes = 0;          ///< of all payload that is kept or lent out
-  uint32_t buffer_bytes = 0;           ///< current limit of charge: auto-tuned, never shrinks
-  uint32_t round_read_bytes = 0;       ///< charge that the application released since round_at
-  Nanos round_at;
-  Nanos rtt;  ///< as the receiver estimates it; zero: no sample yet
-  Nanos window_round_at;
-  SeqNum window_round_end;     ///< when this number arrives, at least a round trip has passed
-  uint32_t unacked_bytes = 0;  ///< arrived in order since the last ACK
-  uint32_t ts_recent = 0;
-  uint32_t payload_sum_bytes = 0;  ///< recent payload and its charge: their ratio converts
-  uint32_t charge_sum_bytes = 0;   ///< free charge into window
-  uint16_t segment_bytes_max = 0;  ///< the peer's full-sized segment, as observed
-  uint8_t scale = 0;
-  uint8_t quick_acks = 0;     ///< so many segments are still acknowledged at once
-  uint8_t dup_acks_owed = 0;  ///< RFC 5681 4.2: one for each segment out of order
-  uint8_t sack_count = 0;
-  bool ack_now = false;
-  bool has_fin = false;      ///< a FIN arrived, maybe out of order, at fin_seq
-  bool has_dsack = false;    ///< RFC 2883: report `dsack` once
-  bool was_refused = false;  ///< text in the window found no room, and no ACK told of room since
-  bool saw_short_round = false;  ///< a timestamp echo returned within one clock tick
-  SeqNum fin_seq;
-  SeqNum irs;
-  wire::SackBlock dsack;
-  std::array<wire::SackBlock, wire::kSackBlocksMax> sacks{};  ///< RFC 2018 4: latest first
 };
 
 /// The records of data that was sent and not cumulatively acknowledged.

@@ -184,34 +184,7 @@ uint32_t Engine::segment_payload_bytes(ConnId conn) const {
   return full_payload_bytes(impl_->at(conn));
 }
 
-std::optional<PayloadSlice> Engine::take_readable(ConnId conn) {
-  return take_front(impl_->core, impl_->at(conn));
-}
-
-std::optional<PayloadHandle> Engine::take_superseded(ConnId conn) {
-  return lyre::tcp::take_superseded(impl_->core, impl_->at(conn));
-}
-
-std::optional<PayloadHandle> Engine::take_out_of_order(ConnId conn) {
-  return lyre::tcp::take_out_of_order(impl_->core, impl_->at(conn));
-}
-
-std::optional<PayloadSlice> Engine::unread_tail(ConnId conn) const {
-  return lyre::tcp::unread_tail(impl_->core, impl_->at(conn));
-}
-
-std::optional<TouchingPayloads> Engine::find_touching(ConnId conn, uint32_t kept_run) const {
-  LYRE_CHECK(impl_->core.connections.is_taken(conn));
-  return lyre::tcp::find_touching(impl_->core, kept_run);
-}
-
-void Engine::join(ConnId conn, uint32_t kept_run) {
-  join_runs(impl_->core, impl_->at(conn), kept_run);
-}
-
-std::optional<PayloadHandle> Engine::take_any_payload(ConnId conn) {
-  return take_any(impl_->core, impl_->at(conn));
-}
+ReceiveQueue Engine::receive_queue(ConnId conn) { return {impl_->core.runs, impl_->at(conn).rcv}; }
 
 void Engine::release(ConnId conn) {
   Connection& c = impl_->at(conn);
@@ -289,7 +262,12 @@ uint32_t Engine::index_bound() const { return impl_->core.connections.touched();
 
 bool Engine::is_open(ConnId conn) const { return impl_->core.connections.is_taken(conn); }
 
-void Engine::check_invariants(ConnId conn) const { check_connection(impl_->core, impl_->at(conn)); }
+void Engine::check_invariants(ConnId conn) const {
+  Connection& c = impl_->at(conn);
+  check_connection(impl_->core, c);
+  const bool is_fin_taken = c.rcv.has_fin && c.rcv.nxt == c.rcv.fin_seq + 1;
+  ReceiveQueue(impl_->core.runs, c.rcv).check_invariants(is_fin_taken ? c.rcv.fin_seq : c.rcv.nxt);
+}
 
 void Engine::copy_from(const Engine& other) {
   const Core& from = other.impl_->core;

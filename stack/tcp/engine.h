@@ -9,6 +9,7 @@
 #include "stack/base/siphash.h"
 #include "stack/tcp/config.h"
 #include "stack/tcp/info.h"
+#include "stack/tcp/receive_queue.h"
 #include "stack/tcp/segment.h"
 #include "stack/tcp/state.h"
 #include "stack/wire/icmp.h"
@@ -39,16 +40,16 @@ struct Effects {
   bool became_established = false;
   bool peer_finished = false;  ///< FIN arrived in order: the stream ends after the readable bytes
   /// The connection is CLOSED, for `reason`: release() it. If wants_transmit, a RST is queued: call
-  /// poll_transmit() once before release(). After kClosed, take_readable() still returns received
-  /// data.
+  /// poll_transmit() once before release(). After kClosed, its receive_queue() still has what was
+  /// received.
   bool is_over = false;
   bool entered_time_wait = false;  ///< no later event is of interest to the application
   EndReason reason = EndReason::kNone;
   uint32_t acked_bytes = 0;     ///< so many bytes were acknowledged and leave the send queue
-  bool has_readable = false;    ///< take_readable() may have something new
-  bool has_superseded = false;  ///< call take_superseded() until it is empty
+  bool has_readable = false;    ///< ReceiveQueue::take_readable() may have something new
+  bool has_superseded = false;  ///< call ReceiveQueue::take_superseded() until empty
   bool payload_kept = false;    ///< the engine holds SegmentIn::payload now
-  uint32_t kept_run = 0;        ///< payload_kept: as find_touching() and join() name it
+  uint32_t kept_run = 0;        ///< payload_kept: for ReceiveQueue::find_touching()
   bool wants_transmit = false;  ///< call poll_transmit() soon
   std::optional<Drop> drop;     ///< why the segment, or its payload, was not used
 
@@ -64,17 +65,10 @@ struct SendSide {
   bool is_window_closed = false;
 };
 
-/// A payload that the engine keeps, and the one before it, whose last byte is next to its first.
-struct TouchingPayloads {
-  PayloadSlice before;
-  PayloadSlice run;
-};
-
 /// The TCP of one worker: all its connections, sans-I/O. It uses no clock, thread, packet or memory
 /// of others, only sequence numbers, times that are passed to it and a seeded generator, so a
 /// simulator can replay it. It contains no pointers: copy_from() snapshots and restores it.
-/// Thread: one. Owner: payload handles that it stores are returned by take_readable(), or by
-/// take_any_payload() when a connection ends early.
+/// Thread: one. Owner: payload handles that it stores are returned by receive_queue().
 class Engine {
  public:
   Engine(const EngineConfig& config, SipKey isn_key, uint64_t seed);
@@ -152,26 +146,9 @@ class Engine {
   /// Payload of one full-sized segment that poll_transmit() would return now.
   uint32_t segment_payload_bytes(ConnId conn) const;
 
-  /// The next range of in-order bytes from the front of the receive queue; empty when there is
-  /// none.
-  /// Owner: the handle passes to the caller; its charge stays until on_app_release().
-  std::optional<PayloadSlice> take_readable(ConnId conn);
-  /// A payload whose bytes are contained in a longer one that arrived later. The caller frees its
-  /// packet unread; it is no longer charged.
-  std::optional<PayloadHandle> take_superseded(ConnId conn);
-  /// The last payload behind a gap: the caller frees its packet, and the peer will send it again
-  /// (RFC 2018 8). Empty: none came out of order.
-  std::optional<PayloadHandle> take_out_of_order(ConnId conn);
-  /// The last unread payload that ends at RCV.NXT. Empty: there is none.
-  std::optional<PayloadSlice> unread_tail(ConnId conn) const;
-  /// Right after a segment was kept: it, and the payload that it continues. Empty: there is none.
-  std::optional<TouchingPayloads> find_touching(ConnId conn, uint32_t kept_run) const;
-  /// The caller copied the bytes of `kept_run` behind those of the payload before it, and frees its
-  /// packet: both are one, charged as the first was. REQUIRES: find_touching() found them.
-  void join(ConnId conn, uint32_t kept_run);
-  /// Any payload that the engine still holds for `conn`, to free its packet before release().
-  std::optional<PayloadHandle> take_any_payload(ConnId conn);
-  /// Frees the connection. REQUIRES: take_any_payload() returned empty.
+  /// The payloads that the engine keeps for `conn`.
+  ReceiveQueue receive_queue(ConnId conn);
+  /// Frees the connection. REQUIRES: its receive_queue() is empty: take_any() found nothing.
   void release(ConnId conn);
 
   State state(ConnId conn) const;

@@ -63,19 +63,6 @@ void link_run(Core& core, Connection& c, uint32_t index, uint32_t after) {
   (run.next == kNoNode ? c.rcv.run_tail : core.runs[run.next].prev) = index;
 }
 
-void unlink_run(Core& core, Connection& c, uint32_t index) {
-  const ReceivedRun& run = core.runs[index];
-  (run.prev == kNoNode ? c.rcv.run_head : core.runs[run.prev].next) = run.next;
-  (run.next == kNoNode ? c.rcv.run_tail : core.runs[run.next].prev) = run.prev;
-  if (c.rcv.gap_head == index) c.rcv.gap_head = run.next;
-}
-
-uint32_t unlink_front(Core& core, Connection& c) {
-  const uint32_t index = c.rcv.run_head;
-  unlink_run(core, c, index);
-  return index;
-}
-
 /// Removes the runs between `text.after` and `text.before`: `text` contains their bytes.
 void supersede(Core& core, Connection& c, const NewText& text, Effects& effects) {
   ReceiveState& rcv = c.rcv;
@@ -286,74 +273,6 @@ void process_fin(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
   effects.peer_finished = true;
   ack_at_once(c, effects);
   on_peer_fin(c, now, effects);
-}
-
-std::optional<PayloadSlice> take_front(Core& core, Connection& c) {
-  const uint32_t index = c.rcv.run_head;
-  if (index == kNoNode || index == c.rcv.gap_head) return std::nullopt;
-  unlink_front(core, c);
-  const ReceivedRun& run = core.runs[index];
-  const PayloadSlice slice{.handle = run.handle, .offset = run.offset, .length = run.length};
-  core.runs.give_back(index);
-  return slice;
-}
-
-std::optional<PayloadHandle> take_superseded(Core& core, Connection& c) {
-  const uint32_t index = c.rcv.superseded_head;
-  if (index == kNoNode) return std::nullopt;
-  const PayloadHandle handle = core.runs[index].handle;
-  c.rcv.superseded_head = core.runs[index].next;
-  core.runs.give_back(index);
-  return handle;
-}
-
-std::optional<PayloadHandle> take_any(Core& core, Connection& c) {
-  if (const auto superseded = take_superseded(core, c)) return superseded;
-  if (c.rcv.run_head == kNoNode) return std::nullopt;
-  const uint32_t index = unlink_front(core, c);
-  const PayloadHandle handle = core.runs[index].handle;
-  c.rcv.charged_bytes -= std::min(c.rcv.charged_bytes, core.runs[index].charge_bytes);
-  core.runs.give_back(index);
-  return handle;
-}
-
-/// RFC 2018 8: what was discarded is not reported any more.
-std::optional<PayloadHandle> take_out_of_order(Core& core, Connection& c) {
-  if (c.rcv.gap_head == kNoNode) return std::nullopt;
-  const uint32_t index = c.rcv.run_tail;
-  unlink_run(core, c, index);
-  const ReceivedRun& run = core.runs[index];
-  const PayloadHandle handle = run.handle;
-  c.rcv.charged_bytes -= std::min(c.rcv.charged_bytes, run.charge_bytes);
-  c.rcv.sack_count = 0;
-  core.runs.give_back(index);
-  return handle;
-}
-
-std::optional<PayloadSlice> unread_tail(const Core& core, const Connection& c) {
-  const uint32_t index = find_predecessor(core, c, c.rcv.nxt);
-  if (index == kNoNode) return std::nullopt;
-  const ReceivedRun& run = core.runs[index];
-  return PayloadSlice{.handle = run.handle, .offset = run.offset, .length = run.length};
-}
-
-std::optional<TouchingPayloads> find_touching(const Core& core, uint32_t kept_run) {
-  const ReceivedRun& run = core.runs[kept_run];
-  if (run.prev == kNoNode) return std::nullopt;
-  const ReceivedRun& before = core.runs[run.prev];
-  if (before.end() != run.start) return std::nullopt;
-  return TouchingPayloads{
-      .before = {.handle = before.handle, .offset = before.offset, .length = before.length},
-      .run = {.handle = run.handle, .offset = run.offset, .length = run.length}};
-}
-
-void join_runs(Core& core, Connection& c, uint32_t kept_run) {
-  const ReceivedRun& run = core.runs[kept_run];
-  core.runs[run.prev].length += run.length;
-  c.rcv.charged_bytes -= std::min(c.rcv.charged_bytes, run.charge_bytes);
-  c.rcv.charge_sum_bytes -= std::min(c.rcv.charge_sum_bytes, run.charge_bytes);
-  unlink_run(core, c, kept_run);
-  core.runs.give_back(kept_run);
 }
 
 void release_charge(Connection& c, uint32_t charge_bytes, Nanos now, Effects& effects) {

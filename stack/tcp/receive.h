@@ -12,13 +12,7 @@ void process_fin(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
 /// RFC 2883 4: [start, end) arrived twice; the next ACK reports it.
 void note_duplicate(Connection& c, SeqNum start, SeqNum end);
 
-std::optional<PayloadSlice> take_front(Core& core, Connection& c);
-std::optional<PayloadHandle> take_superseded(Core& core, Connection& c);
-std::optional<PayloadHandle> take_out_of_order(Core& core, Connection& c);
-std::optional<PayloadSlice> unread_tail(const Core& core, const Connection& c);
-std::optional<TouchingPayloads> find_touching(const Core& core, uint32_t kept_run);
-void join_runs(Core& core, Connection& c, uint32_t kept_run);
-std::optional<PayloadHandle> take_any(Core& core, Connection& c);
+/// The application released packets that were charged `charge_bytes`.
 void release_charge(Connection& c, uint32_t charge_bytes, Nanos now, Effects& effects);
 
 }  // namespace lyre::tcp

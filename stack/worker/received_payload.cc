@@ -32,7 +32,7 @@ void ReceivedPayload::return_charge(uint32_t conn, uint32_t charge_bytes) {
 std::optional<PayloadSlice> ReceivedPayload::take_slice(uint32_t conn) {
   session::Chain& chain = state_.session(conn).chain;
   if (chain.slot == session::kNoIndex) {
-    const auto run = state_.engine.take_readable(conn);
+    const auto run = state_.engine.receive_queue(conn).take_readable();
     if (!run) return std::nullopt;
     chain = {.slot = run->handle.slot, .offset = run->offset, .bytes = run->length};
   }
@@ -68,13 +68,13 @@ void ReceivedPayload::discard(uint32_t conn) {
 void ReceivedPayload::release_all(uint32_t conn) {
   release_kept_chain(conn, state_.session(conn).chain.slot);
   state_.session(conn).chain = {};
-  while (const auto handle = state_.engine.take_any_payload(conn))
-    release_kept_chain(conn, handle->slot);
+  tcp::ReceiveQueue queue = state_.engine.receive_queue(conn);
+  while (const auto handle = queue.take_any()) release_kept_chain(conn, handle->slot);
 }
 
 void ReceivedPayload::prune(uint32_t conn) {
-  while (const auto handle = state_.engine.take_out_of_order(conn))
-    release_kept_chain(conn, handle->slot);
+  tcp::ReceiveQueue queue = state_.engine.receive_queue(conn);
+  while (const auto handle = queue.take_out_of_order()) release_kept_chain(conn, handle->slot);
 }
 
 /// Bytes that fit behind a payload in its packet; none behind a chain.
@@ -85,12 +85,13 @@ uint32_t ReceivedPayload::room_behind(const PayloadSlice& payload) const {
 }
 
 bool ReceivedPayload::can_join(uint32_t conn, uint32_t bytes) const {
-  const auto tail = state_.engine.unread_tail(conn);
+  const auto tail = state_.engine.receive_queue(conn).unread_tail();
   return tail && bytes <= room_behind(*tail);
 }
 
 void ReceivedPayload::join_small(uint32_t conn, uint32_t run) {
-  const auto touching = state_.engine.find_touching(conn, run);
+  tcp::ReceiveQueue queue = state_.engine.receive_queue(conn);
+  const auto touching = queue.find_touching(run);
   if (!touching) return;
   io::PacketBuf& before = *state_.memory.rx_packet(touching->before.handle.slot);
   const io::PacketBuf& small = *state_.memory.rx_packet(touching->run.handle.slot);
@@ -103,7 +104,7 @@ void ReceivedPayload::join_small(uint32_t conn, uint32_t run) {
   before.tailroom = static_cast<uint16_t>(room - bytes);
   state_.session(conn).copied_rx_bytes += bytes;
   state_.stats.worker->copied_rx_bytes.add(bytes);
-  state_.engine.join(conn, run);
+  queue.join(run);
   release_kept_slot(conn, small.slot);
 }
 

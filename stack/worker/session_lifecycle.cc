@@ -211,7 +211,8 @@ void SessionLifecycle::drop_sends(session::Session& sender) {
 }
 
 void SessionLifecycle::release_superseded(uint32_t conn) {
-  while (const auto handle = state_.engine.take_superseded(conn))
+  tcp::ReceiveQueue queue = state_.engine.receive_queue(conn);
+  while (const auto handle = queue.take_superseded())
     payload_.release_kept_chain(conn, handle->slot);
 }
 

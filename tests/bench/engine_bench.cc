@@ -74,7 +74,7 @@ class Pair {
     Effects effects;
     const SegmentIn in = carry(segment);
     receiver_.on_segment(to_, in, now_, effects);
-    while (receiver_.take_readable(to_)) {
+    while (receiver_.receive_queue(to_).take_readable()) {
     }
     if (effects.payload_kept) receiver_.on_app_release(to_, in.charge_bytes, now_, effects);
   }

@@ -192,7 +192,8 @@ void Host::apply(tcp::ConnId conn) {
   const tcp::Effects effects = effects_;
   Stream& stream = streams_.at(conn);
   if (effects.drop) drop(*effects.drop);
-  while (const auto handle = engine_.take_superseded(conn)) payloads_.erase(handle->slot);
+  while (const auto handle = engine_.receive_queue(conn).take_superseded())
+    payloads_.erase(handle->slot);
   if (effects.acked_bytes > 0) {
     stream.unacked.erase(stream.unacked.begin(), stream.unacked.begin() + effects.acked_bytes);
   }
@@ -233,7 +234,7 @@ void Host::end(tcp::ConnId conn) {
 }
 
 void Host::forget(tcp::ConnId conn) {
-  while (const auto handle = engine_.take_any_payload(conn)) payloads_.erase(handle->slot);
+  while (const auto handle = engine_.receive_queue(conn).take_any()) payloads_.erase(handle->slot);
   const auto flow = flows_.find(engine_.tuple(conn));
   if (flow != flows_.end() && flow->second == conn) flows_.erase(flow);
   engine_.release(conn);

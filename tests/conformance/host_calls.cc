@@ -92,7 +92,7 @@ void Host::append(tcp::ConnId conn, uint32_t bytes, bool has_more) {
 /// Takes all payload that the engine can return, so that `readable` holds all of it.
 void Host::pull(tcp::ConnId conn) {
   Stream& stream = streams_.at(conn);
-  while (const auto slice = engine_.take_readable(conn)) {
+  while (const auto slice = engine_.receive_queue(conn).take_readable()) {
     const std::vector<uint8_t>& payload = payloads_.at(slice->handle.slot);
     const auto begin = payload.begin() + slice->offset;
     stream.readable.insert(stream.readable.end(), begin, begin + slice->length);

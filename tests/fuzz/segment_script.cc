@@ -203,7 +203,8 @@ class SegmentRun {
     acked_ += effects_.acked_bytes;
     LYRE_CHECK(acked_ <= queued_);
     our_una_ = our_una_ + effects_.acked_bytes;
-    while (const auto handle = engine_.take_superseded(conn_)) ledger_.refuse(handle->slot);
+    while (const auto handle = engine_.receive_queue(conn_).take_superseded())
+      ledger_.refuse(handle->slot);
     if (effects_.is_over) return bury();
     if (effects_.wants_transmit) transmit(0);
   }
@@ -240,7 +241,7 @@ class SegmentRun {
   }
 
   void read() {
-    while (const auto slice = engine_.take_readable(conn_)) {
+    while (const auto slice = engine_.receive_queue(conn_).take_readable()) {
       const SeqNum start = ledger_.read(*slice);
       LYRE_CHECK(!read_next_ || start == *read_next_);
       read_next_ = start + slice->length;
@@ -292,7 +293,8 @@ class SegmentRun {
   void bury() {
     transmit(0);
     read();
-    while (const auto handle = engine_.take_any_payload(conn_)) ledger_.refuse(handle->slot);
+    while (const auto handle = engine_.receive_queue(conn_).take_any())
+      ledger_.refuse(handle->slot);
     LYRE_CHECK(ledger_.kept_count() == 0);
     engine_.release(conn_);
     conn_ = tcp::kNoConn;

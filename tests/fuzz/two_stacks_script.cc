@@ -207,7 +207,7 @@ class TwoStacksRun {
     Host& host = at(which);
     host.acked_bytes += host.effects.acked_bytes;
     LYRE_CHECK(host.acked_bytes <= host.queued_bytes);
-    while (const auto handle = host.engine.take_superseded(host.conn)) {
+    while (const auto handle = host.engine.receive_queue(host.conn).take_superseded()) {
       host.ledger.refuse(handle->slot);
     }
     if (host.effects.is_over) {
@@ -282,7 +282,7 @@ class TwoStacksRun {
     }
   }
   void take(Host& host) {
-    while (const auto slice = host.engine.take_readable(host.conn)) {
+    while (const auto slice = host.engine.receive_queue(host.conn).take_readable()) {
       const uint64_t place = host.ledger.read(*slice);
       LYRE_CHECK(!is_true_ || place == host.read_bytes);  // every byte once, in order
       host.read_bytes += slice->length;
@@ -312,7 +312,7 @@ class TwoStacksRun {
   void bury(Host& host) {
     if (host.conn == tcp::kNoConn) return;
     take(host);
-    while (const auto handle = host.engine.take_any_payload(host.conn)) {
+    while (const auto handle = host.engine.receive_queue(host.conn).take_any()) {
       host.ledger.refuse(handle->slot);
     }
     LYRE_CHECK(host.ledger.kept_count() == 0);

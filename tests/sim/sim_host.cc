@@ -114,7 +114,8 @@ void SimHost::refuse(const Packet& packet, Nanos now, SimLink& out) {
 }
 
 void SimHost::apply(ConnId conn, const Effects& effects, Nanos now) {
-  while (const auto handle = engine_->take_superseded(conn)) store_free_.push_back(handle->slot);
+  while (const auto handle = engine_->receive_queue(conn).take_superseded())
+    store_free_.push_back(handle->slot);
   App& app = apps_[app_of_.at(conn)];
   app.acked_bytes += effects.acked_bytes;
   if (effects.acked_bytes > 0 && app.acked_bytes == app.plan.send_bytes) app.all_acked_at = now;
@@ -139,7 +140,7 @@ void SimHost::read(ConnId conn, App& app, Nanos now) {
   if (now < app.read_at) return;
   uint32_t budget = app.plan.read_bytes_a_step;
   while (budget > 0) {
-    const auto slice = engine_->take_readable(conn);
+    const auto slice = engine_->receive_queue(conn).take_readable();
     if (!slice) break;
     const std::vector<uint8_t>& bytes = store_[slice->handle.slot];
     LYRE_CHECK(slice->offset + slice->length <= bytes.size() && slice->length > 0);
@@ -283,7 +284,8 @@ Nanos SimHost::next_deadline() const {
 void SimHost::bury(ConnId conn) {
   App& app = apps_[app_of_.at(conn)];
   app.last_info = engine_->info(conn);
-  while (const auto handle = engine_->take_any_payload(conn)) store_free_.push_back(handle->slot);
+  while (const auto handle = engine_->receive_queue(conn).take_any())
+    store_free_.push_back(handle->slot);
   table_.erase(engine_->tuple(conn));
   app_of_.erase(conn);
   engine_->release(conn);

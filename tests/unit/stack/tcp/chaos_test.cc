@@ -132,14 +132,14 @@ class Chaos {
 
   void read_some() {
     for (uint64_t i = rng_.below(8); i > 0; --i) {
-      if (!peer_.engine.take_readable(peer_.conn)) return;
+      if (!peer_.queue().take_readable()) return;
       --held_;
       peer_.release(peer_.config.slot_bytes);
     }
   }
 
   void drain_payload() {
-    while (peer_.engine.take_any_payload(peer_.conn)) --held_;
+    while (peer_.queue().take_any()) --held_;
     EXPECT_EQ(held_, 0) << "every payload that was kept comes back once";
     std::optional<SegmentOut> reset;
     peer_.engine.on_app_abort(peer_.conn, peer_.now, peer_.effects, reset);

@@ -50,6 +50,7 @@ class Peer {
   SeqNum them(uint32_t at) const { return their_iss + 1 + at; }
   uint32_t at(SeqNum ours) const { return ours.since(our_iss + 1); }
   uint32_t ack_at(SeqNum theirs) const { return theirs.since(their_iss + 1); }
+  ReceiveQueue queue() { return engine.receive_queue(conn); }
   State state() const { return engine.state(conn); }
   ConnectionInfo info() const { return engine.info(conn); }
 

@@ -7,7 +7,7 @@ namespace {
 
 uint32_t read_all(Peer& peer) {
   uint32_t bytes = 0;
-  while (const auto slice = peer.engine.take_readable(peer.conn)) bytes += slice->length;
+  while (const auto slice = peer.queue().take_readable()) bytes += slice->length;
   return bytes;
 }
 
@@ -35,7 +35,7 @@ TEST(Receive, OldBytesAreTrimmedOffTheFront) {
   peer.text(0, 100);
   read_all(peer);
   peer.text(50, 100);
-  const auto slice = peer.engine.take_readable(peer.conn);
+  const auto slice = peer.queue().take_readable();
   ASSERT_TRUE(slice.has_value());
   EXPECT_EQ(slice->offset, 50u);
   EXPECT_EQ(slice->length, 50u);
@@ -50,8 +50,8 @@ TEST(Receive, StoredBytesWinOverLaterOnesThatOnlyOverlapThem) {
   SegmentIn later = peer.make(kA, 0, 0, 200);
   later.payload.slot = 12;
   peer.send(later);
-  const auto first = peer.engine.take_readable(peer.conn);
-  const auto second = peer.engine.take_readable(peer.conn);
+  const auto first = peer.queue().take_readable();
+  const auto second = peer.queue().take_readable();
   ASSERT_TRUE(first && second);
   EXPECT_EQ(first->handle.slot, 12u);
   EXPECT_EQ(first->length, 100u);
@@ -70,14 +70,14 @@ TEST(Receive, SegmentThatFillsSeveralGapsIsKeptAsOne) {
   SegmentIn wider = peer.make(kA, 0, 0, 500);
   wider.payload.slot = 12;
   EXPECT_TRUE(peer.send(wider).has_superseded);
-  const auto all = peer.engine.take_readable(peer.conn);
+  const auto all = peer.queue().take_readable();
   ASSERT_TRUE(all.has_value());
   EXPECT_EQ(all->handle.slot, 12u);
   EXPECT_EQ(all->length, 500u);
-  EXPECT_FALSE(peer.engine.take_readable(peer.conn).has_value());
-  EXPECT_TRUE(peer.engine.take_superseded(peer.conn).has_value());
-  EXPECT_TRUE(peer.engine.take_superseded(peer.conn).has_value());
-  EXPECT_FALSE(peer.engine.take_superseded(peer.conn).has_value());
+  EXPECT_FALSE(peer.queue().take_readable().has_value());
+  EXPECT_TRUE(peer.queue().take_superseded().has_value());
+  EXPECT_TRUE(peer.queue().take_superseded().has_value());
+  EXPECT_FALSE(peer.queue().take_superseded().has_value());
   EXPECT_EQ(peer.engine.charged_bytes(peer.conn), peer.config.slot_bytes);
 }
 
@@ -243,9 +243,9 @@ TEST(Receive, TakeAnyPayloadEmptiesWhatWaitsBehindGaps) {
   peer.text(100, 10);
   std::optional<SegmentOut> reset;
   peer.engine.on_app_abort(peer.conn, peer.now, peer.effects, reset);
-  EXPECT_TRUE(peer.engine.take_any_payload(peer.conn).has_value());
-  EXPECT_TRUE(peer.engine.take_any_payload(peer.conn).has_value());
-  EXPECT_FALSE(peer.engine.take_any_payload(peer.conn).has_value());
+  EXPECT_TRUE(peer.queue().take_any().has_value());
+  EXPECT_TRUE(peer.queue().take_any().has_value());
+  EXPECT_FALSE(peer.queue().take_any().has_value());
   peer.engine.release(peer.conn);
   EXPECT_EQ(peer.engine.connection_count(), 0u);
 }

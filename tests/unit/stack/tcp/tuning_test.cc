@@ -36,7 +36,7 @@ class Stream {
       text.options.ts_value = 5;
       text.options.ts_echo = echoed;
       peer.send(text);
-      while (peer.engine.take_readable(peer.conn)) {
+      while (peer.queue().take_readable()) {
       }
       peer.release(1000);
       at += 1000;

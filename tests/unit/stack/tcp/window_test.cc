@@ -23,8 +23,8 @@ TEST(ReceiveWindow, ReopensWithAnUpdateOfItsOwn) {
   peer.dial();
   for (uint32_t at = 0; at < 10000; at += 1000) peer.text(at, 1000);
   peer.all();
-  peer.engine.take_readable(peer.conn);
-  peer.engine.take_readable(peer.conn);
+  peer.queue().take_readable();
+  peer.queue().take_readable();
   EXPECT_FALSE(peer.release(1000).wants_transmit);  // one segment: silly (RFC 9293 3.8.6.2.2)
   EXPECT_TRUE(peer.release(1000).wants_transmit);
   const auto update = peer.next();
