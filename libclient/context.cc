@@ -1,8 +1,5 @@
 #include "libclient/context.h"
 
-#include <fcntl.h>
-#include <sys/epoll.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -73,25 +70,10 @@ int lyre_context::adopt(lyre::client::Attachment&& attachment) {
     workers_.emplace_back(&memory_.rings()[i], &memory_.doorbells()[i].worker_sleeps,
                           std::move(fds[kWorkerDescriptor + i]));
   }
-  wake_ = std::move(fds[kWakeDescriptor]);
   control_ = std::move(attachment.control);
   ports_ = ports_of(reply);
-  return adopt_poll_fd();
-}
-
-int lyre_context::adopt_poll_fd() {
-  const int flags = ::fcntl(wake_.get(), F_GETFL);
-  ::fcntl(wake_.get(), F_SETFL, flags | O_NONBLOCK);
-  // One descriptor for other event loops: the workers' wake-up and the control socket.
-  poll_fd_ = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
-  for (const int fd : {wake_.get(), control_.get()}) {
-    epoll_event event{};
-    event.events = EPOLLIN;
-    if (::epoll_ctl(poll_fd_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
-      return lyre::client::fail_errno(LYRE_E_NORESOURCES, "cannot make an epoll descriptor");
-    }
-  }
-  return 0;
+  return waiter_.adopt(std::move(fds[kWakeDescriptor]), control_.get(),
+                       memory_.header().client_sleeps);
 }
 
 lyre_context::~lyre_context() {

@@ -14,8 +14,8 @@
 #include "libclient/region.h"
 #include "libclient/resources.h"
 #include "libclient/session.h"
+#include "libclient/waiter.h"
 #include "libclient/worker_link.h"
-#include "stack/base/core_contention.h"
 
 /// One attachment to a daemon. Its methods are in a file for each subject: context.cc (beginning
 /// and end), session.cc (names and ends of sessions), listen.cc (listeners), dispatch.cc (what the
@@ -69,9 +69,8 @@ struct lyre_context {
   bool has_unsent() const;
   bool arm();
   void disarm();
-  /// See lyre_rest(). `note_news()` is called when lyre_poll() reported something.
+  /// See lyre_rest().
   void rest(int64_t max_ns);
-  void note_news() { rested_at_ns_ = 0; }
   /// Checks whether the control socket has hung up, at most once a millisecond.
   void look_at_control(int64_t now);
 
@@ -84,7 +83,7 @@ struct lyre_context {
   lyre::client::ReadyList& ready() { return ready_; }
   /// The control socket.
   int control() const { return control_.get(); }
-  int poll_fd() const { return poll_fd_.get(); }
+  lyre::client::Waiter& waiter() { return waiter_; }
   uint64_t sends_under_way() const { return sends_under_way_; }
   void count_send() { ++sends_under_way_; }
   const std::vector<lyre_session*>& sessions() const { return sessions_; }
@@ -94,7 +93,6 @@ struct lyre_context {
   class Reports;
 
   int report_failure() const;
-  int adopt_poll_fd();
   size_t drain(uint32_t worker);
   void on_listening(uint32_t worker, const lyre::channel::Completion& entry);
 
@@ -105,8 +103,7 @@ struct lyre_context {
   int failure_ = 0;
   std::string failure_text_;
   lyre::client::UniqueFd control_;
-  lyre::client::UniqueFd wake_;
-  lyre::client::UniqueFd poll_fd_;
+  lyre::client::Waiter waiter_;
   lyre::client::ContextMemory memory_;
   lyre::client::Arena arena_;
   std::vector<lyre::client::WorkerLink> workers_;
@@ -120,10 +117,7 @@ struct lyre_context {
   uint32_t next_worker_ = 0;
   uint64_t sends_under_way_ = 0;
   lyre::client::ReadyList ready_;
-  bool is_armed_ = false;
   int64_t control_seen_ns_ = 0;
-  lyre::CoreContention contention_;
-  int64_t rested_at_ns_ = 0;  ///< the end of the last rest(), if nothing happened since; 0: none
 };
 
 #include "libclient/work_until.h"

@@ -1,12 +1,7 @@
-#include <poll.h>
-#include <sched.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
-#include <cstring>
 
 #include "libclient/clock.h"
 #include "libclient/context.h"
@@ -17,9 +12,6 @@ namespace {
 
 /// A client that polls detects the end of the daemon within this time.
 constexpr int64_t kControlIntervalNs = 1'000'000;
-/// How long a waiting caller yields before it sleeps. Longer than a round trip on a local wire, so
-/// that such an answer needs no wake-up.
-constexpr int64_t kYieldNs = 50'000;
 /// Longest sleep while a submission ring is full: no completion reports that it has room again.
 constexpr int64_t kRoomIntervalNs = 200'000;
 
@@ -71,61 +63,30 @@ void lyre_context::read_control() {
 }
 
 void lyre_context::idle_once(int64_t now, int64_t idle_since, int64_t deadline) {
-  if (now - idle_since < kYieldNs && !contention_.is_contended(lyre::nanos(now))) {
-    ::sched_yield();
-    const int64_t after = lyre::client::now_ns();
-    contention_.on_yield(lyre::nanos(after - now), lyre::nanos(after));
-    return;
-  }
-  int64_t wait_ns = deadline - now;
-  if (has_unsent()) wait_ns = std::min(wait_ns, kRoomIntervalNs);
-  sleep(wait_ns);
+  if (!waiter_.yield(now, now - idle_since)) sleep(deadline - now);
 }
 
 void lyre_context::sleep(int64_t wait_ns) {
-  if (!lyre::channel::announce_sleep(memory_.header().client_sleeps,
-                                     [&] { return has_completions(); })) {
-    return;
-  }
-  pollfd entries[] = {{wake_.get(), POLLIN, 0}, {control_.get(), POLLIN, 0}};
-  const timespec limit{wait_ns / 1'000'000'000, wait_ns % 1'000'000'000};
-  const bool is_bounded = wait_ns < int64_t{INT_MAX} * 1'000'000'000;
-  ::ppoll(entries, 2, is_bounded ? &limit : nullptr, nullptr);
-  // Relaxed: a superfluous wake-up does no harm.
-  memory_.header().client_sleeps.store(0, std::memory_order_relaxed);
-  if (entries[0].revents != 0) {
-    eventfd_t rings = 0;
-    ::eventfd_read(wake_.get(), &rings);
-  }
-  if (entries[1].revents != 0) read_control();
+  if (has_unsent()) wait_ns = std::min(wait_ns, kRoomIntervalNs);
+  if (waiter_.sleep(wait_ns, [this] { return has_completions(); })) read_control();
 }
 
 bool lyre_context::arm() {
   if (failure_ != 0 || ready_.has_news() || has_unsent()) return false;
-  is_armed_ = true;
-  return lyre::channel::announce_sleep(memory_.header().client_sleeps,
-                                       [&] { return has_completions(); });
+  return waiter_.arm([this] { return has_completions(); });
 }
 
 void lyre_context::disarm() {
-  if (!is_armed_) return;
-  is_armed_ = false;
-  memory_.header().client_sleeps.store(0, std::memory_order_relaxed);
-  eventfd_t rings = 0;
-  ::eventfd_read(wake_.get(), &rings);
-  read_control();
+  if (waiter_.disarm()) read_control();
 }
 
-/// From the end of one rest to the next: a round of looks that found nothing, and the yield, which
-/// is longer.
 void lyre_context::rest(int64_t max_ns) {
   int64_t now = lyre::client::now_ns();
-  if (rested_at_ns_ != 0) contention_.on_yield(lyre::nanos(now - rested_at_ns_), lyre::nanos(now));
-  if (contention_.is_contended(lyre::nanos(now)) && failure_ == 0 && !ready_.has_news()) {
-    sleep(has_unsent() ? std::min(max_ns, kRoomIntervalNs) : max_ns);
+  if (waiter_.begin_rest(now) && failure_ == 0 && !ready_.has_news()) {
+    sleep(max_ns);
     now = lyre::client::now_ns();
   }
-  rested_at_ns_ = now;
+  waiter_.end_rest(now);
 }
 
 void lyre_rest(lyre_context* context, int max_us) {
@@ -137,13 +98,13 @@ int lyre_poll(lyre_context* context, int timeout_ms) {
   context->disarm();
   const int happened =
       context->work_until(timeout_ms, [&] { return context->ready().take_news(); });
-  if (happened != 0) context->note_news();
+  if (happened != 0) context->waiter().forget_rest();
   return happened;
 }
 
 int lyre_eventfd(lyre_context* context) {
   if (context == nullptr) return lyre::client::fail_static(LYRE_E_INVALID, "no context");
-  return context->poll_fd();
+  return context->waiter().poll_fd();
 }
 
 int lyre_arm(lyre_context* context) {

@@ -140,9 +140,6 @@ BANNED_ANYWHERE = [
 FUNCTION_LINES_MAX = 45
 FILE_LINES_MAX = 600
 CLASS_METHODS_MAX = 40
-# Classes that have more, with how many: the numbers may only become smaller.
-CLASS_METHODS_STILL = {('stack/tcp/engine.h', 'Engine'): 44,
-                       ('libclient/context.h', 'lyre_context'): 41}
 LINE_COLUMNS_MAX = 100
 
 CODE_FOLDERS = ['stack', 'machine', 'daemon', 'libclient', 'nccl_adapter', 'tools', 'tests']

@@ -140,8 +140,7 @@ def check_types(path, text):
     return [Finding(path, first, f'{name} has {len(methods)} methods, at most '
                     f'{rules.CLASS_METHODS_MAX}: give its second subject a class')
             for first, name, methods in types(text)
-            if len(methods) > rules.CLASS_METHODS_STILL.get((path, name),
-                                                            rules.CLASS_METHODS_MAX)]
+            if len(methods) > rules.CLASS_METHODS_MAX]
 
 
 def check(root):

@@ -1,0 +1,79 @@
+#include "libclient/waiter.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include <climits>
+#include <ctime>
+#include <utility>
+
+#include "libclient/clock.h"
+#include "libclient/errors.h"
+#include "libclient/include/lyre/lyre.h"
+
+namespace lyre::client {
+
+namespace {
+
+/// How long a waiting caller yields before it sleeps. Longer than a round trip on a local wire, so
+/// that such an answer needs no wake-up.
+constexpr int64_t kYieldNs = 50'000;
+
+}  // namespace
+
+int Waiter::adopt(UniqueFd wake, int control, std::atomic<uint32_t>& sleeps) {
+  wake_ = std::move(wake);
+  control_ = control;
+  sleeps_ = &sleeps;
+  const int flags = ::fcntl(wake_.get(), F_GETFL);
+  ::fcntl(wake_.get(), F_SETFL, flags | O_NONBLOCK);
+  poll_fd_ = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
+  for (const int fd : {wake_.get(), control_}) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    if (::epoll_ctl(poll_fd_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+      return fail_errno(LYRE_E_NORESOURCES, "cannot make an epoll descriptor");
+    }
+  }
+  return 0;
+}
+
+bool Waiter::disarm() {
+  if (!std::exchange(is_armed_, false)) return false;
+  sleeps_->store(0, std::memory_order_relaxed);
+  eventfd_t rings = 0;
+  ::eventfd_read(wake_.get(), &rings);
+  return true;
+}
+
+bool Waiter::yield(int64_t now, int64_t idle_ns) {
+  if (idle_ns >= kYieldNs || contention_.is_contended(nanos(now))) return false;
+  ::sched_yield();
+  const int64_t after = now_ns();
+  contention_.on_yield(nanos(after - now), nanos(after));
+  return true;
+}
+
+bool Waiter::sleep_armed(int64_t wait_ns) {
+  pollfd entries[] = {{wake_.get(), POLLIN, 0}, {control_, POLLIN, 0}};
+  const timespec limit{wait_ns / 1'000'000'000, wait_ns % 1'000'000'000};
+  const bool is_bounded = wait_ns < int64_t{INT_MAX} * 1'000'000'000;
+  ::ppoll(entries, 2, is_bounded ? &limit : nullptr, nullptr);
+  // Relaxed: a superfluous wake-up does no harm.
+  sleeps_->store(0, std::memory_order_relaxed);
+  if (entries[0].revents != 0) {
+    eventfd_t rings = 0;
+    ::eventfd_read(wake_.get(), &rings);
+  }
+  return entries[1].revents != 0;
+}
+
+bool Waiter::begin_rest(int64_t now) {
+  if (rested_at_ns_ != 0) contention_.on_yield(nanos(now - rested_at_ns_), nanos(now));
+  return contention_.is_contended(nanos(now));
+}
+
+}  // namespace lyre::client

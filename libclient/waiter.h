@@ -1,0 +1,61 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "libclient/resources.h"
+#include "stack/base/core_contention.h"
+#include "stack/channel/ring.h"
+
+namespace lyre::client {
+
+/// How a context waits: it yields while an answer may be near and the core is otherwise idle, and
+/// sleeps until its workers ring or the control socket has something. `has_work` says whether
+/// completions wait; it is called once the workers know that they have to ring.
+/// Thread: the context's.
+class Waiter {
+ public:
+  /// `wake`: the eventfd of the workers. *Takes* it; *borrows* `control`, the control socket, and
+  /// `sleeps`, the flag that makes the workers ring. 0 or a LYRE_E code.
+  int adopt(UniqueFd wake, int control, std::atomic<uint32_t>& sleeps);
+
+  /// Readable when the workers rang or the control socket has something: for other event loops.
+  int poll_fd() const { return poll_fd_.get(); }
+  /// The workers ring from now on. False: there is work, do not wait.
+  template <typename HasWork>
+  bool arm(HasWork has_work) {
+    is_armed_ = true;
+    return channel::announce_sleep(*sleeps_, has_work);
+  }
+  /// Ends what arm() began. False: it was not armed.
+  bool disarm();
+
+  /// Yields once, if that makes sense after `idle_ns` without work. False: sleep().
+  bool yield(int64_t now, int64_t idle_ns);
+  /// Sleeps at most `wait_ns`. True: the control socket has something.
+  template <typename HasWork>
+  bool sleep(int64_t wait_ns, HasWork has_work) {
+    return channel::announce_sleep(*sleeps_, has_work) && sleep_armed(wait_ns);
+  }
+
+  /// For a caller that yields by itself between two rests, see lyre_rest(): whether another thread
+  /// computes on this core. The time since the last rest, if nothing happened since, counts as a
+  /// yield.
+  bool begin_rest(int64_t now);
+  void end_rest(int64_t now) { rested_at_ns_ = now; }
+  /// Something happened: the time since the last rest is no yield.
+  void forget_rest() { rested_at_ns_ = 0; }
+
+ private:
+  bool sleep_armed(int64_t wait_ns);
+
+  UniqueFd wake_;
+  UniqueFd poll_fd_;
+  int control_ = -1;
+  std::atomic<uint32_t>* sleeps_ = nullptr;
+  bool is_armed_ = false;
+  CoreContention contention_;
+  int64_t rested_at_ns_ = 0;  ///< the end of the last rest, if nothing happened since; 0: none
+};
+
+}  // namespace lyre::client

@@ -1,0 +1,120 @@
+#include "libclient/waiter.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cstdint>
+#include <future>
+
+#include "libclient/clock.h"
+#include "stack/base/core_contention.h"
+
+namespace lyre::client {
+namespace {
+
+constexpr int64_t kLongTimeNs = 60'000'000'000;
+
+bool nothing_waits() { return false; }
+bool something_waits() { return true; }
+
+class WaiterTest : public ::testing::Test {
+ protected:
+  WaiterTest() {
+    std::array<int, 2> pair{};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair.data()), 0);
+    control = UniqueFd(pair[0]);
+    daemon = UniqueFd(pair[1]);
+    bell = ::eventfd(0, 0);  // blocking: adopt() must change that
+    EXPECT_EQ(waiter.adopt(UniqueFd(bell), control.get(), sleeps), 0);
+  }
+  void ring() { ASSERT_EQ(::eventfd_write(bell, 1), 0); }
+  bool is_readable() {
+    pollfd entry{waiter.poll_fd(), POLLIN, 0};
+    return ::poll(&entry, 1, 0) == 1;
+  }
+
+  std::atomic<uint32_t> sleeps{0};
+  UniqueFd control, daemon;
+  int bell = -1;
+  Waiter waiter;
+};
+
+TEST_F(WaiterTest, ArmedItLetsTheWorkersRing) {
+  EXPECT_FALSE(waiter.disarm());  // before the first arm(), and without a ring: must not block
+  EXPECT_TRUE(waiter.arm(nothing_waits));
+  EXPECT_EQ(sleeps.load(), 1u);
+  EXPECT_FALSE(is_readable());
+  ring();
+  EXPECT_TRUE(is_readable());
+  EXPECT_TRUE(waiter.disarm());
+  EXPECT_EQ(sleeps.load(), 0u);
+  EXPECT_FALSE(is_readable());  // the ring was taken
+  EXPECT_FALSE(waiter.disarm());
+}
+
+TEST_F(WaiterTest, IsNotArmedBesideWork) {
+  EXPECT_FALSE(waiter.arm(something_waits));
+  EXPECT_EQ(sleeps.load(), 0u);
+}
+
+TEST_F(WaiterTest, AskedForWorkOnlyAfterTheFlagIsSet) {
+  uint32_t seen = 0;
+  waiter.arm([&] {
+    seen = sleeps.load();
+    return false;
+  });
+  EXPECT_EQ(seen, 1u);
+}
+
+TEST_F(WaiterTest, ASleepEndsWithARing) {
+  auto worker = std::async(std::launch::async, [this] {
+    while (sleeps.load() == 0) continue;
+    ring();
+  });
+  EXPECT_FALSE(waiter.sleep(kLongTimeNs, nothing_waits));
+  worker.get();
+  EXPECT_EQ(sleeps.load(), 0u);
+  EXPECT_FALSE(is_readable());
+}
+
+TEST_F(WaiterTest, ASleepEndsWithTheControlSocket) {
+  daemon = UniqueFd();
+  EXPECT_TRUE(waiter.sleep(kLongTimeNs, nothing_waits));
+  EXPECT_TRUE(is_readable());
+}
+
+TEST_F(WaiterTest, ASleepBesideWorkIsNone) {
+  EXPECT_FALSE(waiter.sleep(kLongTimeNs, something_waits));
+  EXPECT_EQ(sleeps.load(), 0u);
+}
+
+TEST_F(WaiterTest, YieldsOnlyUntilItIsIdleForLong) {
+  EXPECT_FALSE(waiter.yield(now_ns(), 1'000'000));
+  EXPECT_TRUE(waiter.yield(now_ns(), 0));
+}
+
+TEST_F(WaiterTest, ALongTimeBetweenTwoRestsMeansAnotherThreadComputes) {
+  constexpr int64_t kStart = 1'000'000'000;
+  EXPECT_FALSE(waiter.begin_rest(kStart));
+  waiter.end_rest(kStart);
+  EXPECT_FALSE(waiter.begin_rest(kStart + 1000));
+  waiter.end_rest(kStart + 1000);
+  const int64_t later = kStart + 1000 + CoreContention::kSlice.value;
+  EXPECT_TRUE(waiter.begin_rest(later));
+  EXPECT_FALSE(waiter.yield(later, 0));
+}
+
+TEST_F(WaiterTest, TimeWithNewsIsNoYield) {
+  constexpr int64_t kStart = 1'000'000'000;
+  waiter.begin_rest(kStart);
+  waiter.end_rest(kStart);
+  waiter.forget_rest();
+  EXPECT_FALSE(waiter.begin_rest(kStart + 10 * CoreContention::kSlice.value));
+}
+
+}  // namespace
+}  // namespace lyre::client
