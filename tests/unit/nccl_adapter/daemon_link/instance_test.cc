@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "nccl_adapter/limits.h"
 #include "tests/unit/nccl_adapter/support/two_hosts.h"
 
 namespace lyre::nccl_adapter {
@@ -100,23 +101,48 @@ TEST_F(Instances, EveryCallFailsWhenTheDaemonStaysAway) {
   EXPECT_EQ(sends_->progress(), Result::kSystemError);
 }
 
-// The grant for the message is lost with the streams, and finalize closes the receiver while the
-// sender dials again.
-TEST_F(Instances, TheEndAnswersForACommThatWasStillOpen) {
-  connect();
-  Request* receive = post(receiver_);
-  Request* send = post(sender_);
-  ASSERT_TRUE(works_until(
-      [&] { return receiver_->test(receive, &done_, nullptr) == Result::kSuccess && done_ != 0; }));
-  network_.stop_daemon(0);
-  ASSERT_TRUE(
-      works_until([&] { return !sends_->is_attached() && network_.established().empty(); }));
-  network_.start_daemon(0);
+/// The grant for the message is lost with the streams, and finalize closes the receiver before the
+/// sender dials again.
+class InstancesAtTheEnd : public Instances {
+ protected:
+  void lose_the_last_grant() {
+    connect();
+    Request* receive = post(receiver_);
+    send_ = post(sender_);
+    ASSERT_TRUE(works_until([&] {
+      return receiver_->test(receive, &done_, nullptr) == Result::kSuccess && done_ != 0;
+    }));
+    network_.stop_daemon(0);
+    ASSERT_TRUE(
+        works_until([&] { return !sends_->is_attached() && network_.established().empty(); }));
+    network_.start_daemon(0);
+  }
+  void finalize_the_receiver() {
+    receives_.reset();
+    while_asleep = nullptr;
+  }
+
+  Request* send_ = nullptr;
+};
+
+TEST_F(InstancesAtTheEnd, AnswersForACommThatWasStillOpen) {
+  lose_the_last_grant();
   // Both work while one of them ends, as two processes do.
   while_asleep = [this] { sends_->progress(); };
-  receives_.reset();
-  while_asleep = nullptr;
-  EXPECT_TRUE(works_until([&] { return is_done(send); }));
+  finalize_the_receiver();
+  EXPECT_TRUE(works_until([&] { return is_done(send_); }));
+}
+
+// Both hosts are stopped during the first pause of finalize, for longer than it waits. The sender
+// dials only after that.
+TEST_F(InstancesAtTheEnd, TimeForWhichTheProcessWasStoppedIsNoTimeOfThePeer) {
+  lose_the_last_grant();
+  while_asleep = [this] {
+    events_.run_until(events_.now_ns() + 2 * int64_t{kFinalizeDrainMs} * 1'000'000);
+    while_asleep = [this] { sends_->progress(); };
+  };
+  finalize_the_receiver();
+  EXPECT_TRUE(works_until([&] { return is_done(send_); }));
 }
 
 }  // namespace
