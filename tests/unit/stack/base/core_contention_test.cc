@@ -20,7 +20,9 @@ TEST(CoreContention, AYieldThatGaveASliceAwayCountsForAWhile) {
   EXPECT_FALSE(core.is_contended(now + CoreContention::kMemoryMin));
 }
 
-TEST(CoreContention, TheSameAnswerStandsTwiceAsLongEachTimeUpToABound) {
+/// Ten long yields, with so many short ones after each answer: it stands twice as long each time,
+/// up to a bound.
+void expect_doubled_memory(int short_yields) {
   CoreContention core;
   Nanos now = seconds(1);
   Nanos memory = CoreContention::kMemoryMin;
@@ -29,10 +31,13 @@ TEST(CoreContention, TheSameAnswerStandsTwiceAsLongEachTimeUpToABound) {
     EXPECT_TRUE(core.is_contended(now + memory - nanos(1)));
     now += memory;
     EXPECT_FALSE(core.is_contended(now));
+    for (int j = 0; j < short_yields; ++j) core.on_yield(kShort, now += micros(5));
     memory = earlier(memory * 2, CoreContention::kMemoryMax);
   }
   EXPECT_EQ(memory, CoreContention::kMemoryMax);
 }
+
+TEST(CoreContention, TheSameAnswerStandsTwiceAsLongEachTimeUpToABound) { expect_doubled_memory(0); }
 
 TEST(CoreContention, ATimeOfShortYieldsMakesTheNextLongOneTheFirst) {
   CoreContention core;
@@ -43,18 +48,7 @@ TEST(CoreContention, ATimeOfShortYieldsMakesTheNextLongOneTheFirst) {
   EXPECT_FALSE(core.is_contended(seconds(2) + CoreContention::kMemoryMin));
 }
 
-TEST(CoreContention, SomeShortYieldsBetweenLongOnesTellNothing) {
-  CoreContention core;
-  Nanos now = seconds(1);
-  Nanos memory = CoreContention::kMemoryMin;
-  for (int i = 0; i < 10; ++i) {
-    core.on_yield(kLong, now);
-    EXPECT_TRUE(core.is_contended(now + memory - nanos(1)));
-    now += memory;
-    for (int j = 0; j < 1000; ++j) core.on_yield(kShort, now += micros(5));
-    memory = earlier(memory * 2, CoreContention::kMemoryMax);
-  }
-}
+TEST(CoreContention, SomeShortYieldsBetweenLongOnesTellNothing) { expect_doubled_memory(1000); }
 
 }  // namespace
 }  // namespace lyre
