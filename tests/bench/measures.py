@@ -387,10 +387,10 @@ def connections(bench):
         one, many = (["--sessions", str(sessions), "--ping-pong", "--count", "1"]
                      for sessions in (1, SESSIONS_AT_ONCE))
         for name, arguments in (("1 session", one), (f"{SESSIONS_AT_ONCE} sessions", many)):
-            contest.add(f"a client's life with {name}", "ms",
+            contest.add(f"process, attach, round trips and close: {name}", "ms",
                         lambda arguments=arguments: life_s(side, arguments) * 1000,
                         "lyre perf client " + " ".join(arguments), lower_is_better=True)
-        contest.add("the connections of such a client", "/s",
+        contest.add(f"the same, connections: {SESSIONS_AT_ONCE} sessions", "/s",
                     lambda: SESSIONS_AT_ONCE / life_s(side, many),
                     "lyre perf client " + " ".join(many))
         contest.run()
