@@ -226,7 +226,7 @@ TEST_F(MappingOpenerTest, ARequestThatTakesTooLongIsEnded) {
   StoppedRequest request(helper_pid_);
   if (!request.is_allowed()) GTEST_SKIP() << "needs CAP_SYS_PTRACE";
   std::optional<Result<OwnedFd>> pending;
-  opener_->open(accepted_.get(), mapping(),
+  opener_->open(accepted_.get(), ::getuid(), mapping(),
                 [&](Result<OwnedFd> opened) { pending.emplace(std::move(opened)); });
   ASSERT_TRUE(request.await_alarm());
   EXPECT_EQ(request.go_on(), SIGALRM);
