@@ -100,11 +100,12 @@ inline constexpr int64_t kRedialNsMax = 500'000'000;
 /// up to the limit.
 inline constexpr int64_t kReturnNsMin = 5'000'000'000;
 inline constexpr int64_t kReturnNsMax = 80'000'000'000;
-/// TCP's handshake and the way of our hello may take this long; less where many pairs are to be
-/// tried in the time that a peer has.
+/// Limits of the time until a dial has sent its hello: the second one, or less where many pairs
+/// must be tried before the peer gives up.
 inline constexpr int64_t kDialNsMin = 500'000'000;
 inline constexpr int64_t kDialNsMax = 3'000'000'000;
-/// A host that has our hello and has not answered it is probed this often, and so often in vain.
+/// A host that acknowledged our hello and did not answer it is probed at this interval. It is given
+/// up after so many probes without an answer.
 inline constexpr uint32_t kProbeMs = 1000;
 inline constexpr uint32_t kProbesMax = 3;
 /// A comm that waits sends a ping on each stream on which nothing arrived for this long.

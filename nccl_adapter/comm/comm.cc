@@ -253,7 +253,7 @@ Result Comm::report() {
   return failure_.result;
 }
 
-// With requests in flight this is an abort; the peer shall hear of it at once all the same.
+// With requests in flight this is an abort; the peer is told of it at once all the same.
 void Comm::begin_close() {
   if (goodbye_.is_begun() || has_failed()) return;
   pump();

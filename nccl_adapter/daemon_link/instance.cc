@@ -219,7 +219,7 @@ Result Instance::progress() {
   if (daemon_ == Daemon::kLost) {
     clock_.look(monotonic_ns());
   } else {
-    hear();
+    poll_daemon();
   }
   if (daemon_ == Daemon::kLost) {
     detach();
@@ -256,7 +256,7 @@ Result Instance::progress_in_round(const Request* request) {
   return progress();
 }
 
-void Instance::hear() {
+void Instance::poll_daemon() {
   const int happened = lyre_poll(context(), 0);
   if (happened != 0) begin_round();
   // Reading the clock takes a good part of the time of a poll that finds nothing, and such polls

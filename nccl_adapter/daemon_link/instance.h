@@ -81,7 +81,7 @@ class Instance final : public Environment, private CommOwner {
   SendComm* find_connecting(int dev, HandleBytes bytes, const Handle& handle);
   nccl_abi::Result await_attached();
   bool open_acceptor();
-  void hear();
+  void poll_daemon();
   void detach();
   void look_for_daemon();
   void tick();

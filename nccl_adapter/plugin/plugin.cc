@@ -33,7 +33,7 @@ struct Registry {
   std::mutex mutex;
   std::set<Instance*> instances;
   Instance* process_instance = nullptr;
-  std::vector<std::unique_ptr<Instance>> retired;  // dead daemon, comms not closed yet
+  std::vector<std::unique_ptr<Instance>> replaced;  // daemon dead, comms open
   bool has_fork_handler = false;
 };
 
@@ -138,7 +138,7 @@ bool is_idle(Instance& instance) {
 }
 
 // A daemon that was restarted is a new one: the old instance stays until its comms are closed.
-void retire_dead_process_instance(Registry& all) {
+void replace_dead_process_instance(Registry& all) {
   Instance* instance = all.process_instance;
   if (instance == nullptr) return;
   {
@@ -146,9 +146,9 @@ void retire_dead_process_instance(Registry& all) {
     if (instance->progress() == Result::kSuccess) return;
   }
   all.instances.erase(instance);
-  all.retired.emplace_back(instance);
+  all.replaced.emplace_back(instance);
   all.process_instance = nullptr;
-  std::erase_if(all.retired, [](const auto& retired) { return is_idle(*retired); });
+  std::erase_if(all.replaced, [](const auto& replaced) { return is_idle(*replaced); });
 }
 
 Result post(void* comm_pointer, void* data, size_t bytes, const void* mhandle, void* phandle,
@@ -212,7 +212,7 @@ Result init_process(nccl_abi::Logger logger, nccl_abi::ProfilerCallback profiler
   return guarded([&] {
     Registry& all = registry();
     const std::lock_guard lock(all.mutex);
-    retire_dead_process_instance(all);
+    replace_dead_process_instance(all);
     if (all.process_instance == nullptr) all.process_instance = open_instance(all, 0);
     return all.process_instance != nullptr ? Result::kSuccess : Result::kSystemError;
   });

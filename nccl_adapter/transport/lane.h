@@ -66,7 +66,7 @@ struct Lane final : SessionOwner {
   uint64_t backlog_bytes = 0;  ///< that were unacknowledged at both of them
   uint64_t unacked_bytes = 0;  ///< the same
   int64_t looked_ns = 0;
-  uint64_t rate_bytes_per_s = 0;  ///< the best of late
+  uint64_t rate_bytes_per_s = 0;  ///< the recent maximum
   int64_t replaced_ns = 0;        ///< when it was last found slow
   uint32_t replaced = 0;          ///< how often it was
 };

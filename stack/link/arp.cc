@@ -64,7 +64,7 @@ NeighbourHandled Arp::handle(uint8_t port, const wire::ArpPacket& packet, Neighb
       is_news = cache.advertise(port, packet.sender_ip, {packet.sender_mac, true, true}, now);
     }
     const bool may_add = asked != nullptr && asked->address.has_on_link(packet.sender_ip);
-    if (!is_news) is_news = cache.hear(port, packet.sender_ip, packet.sender_mac, may_add, now);
+    if (!is_news) is_news = cache.learn(port, packet.sender_ip, packet.sender_mac, may_add, now);
   }
   if (!is_news && !out.reply) out.drop = Drop::kArpNotForUs;
   return out;

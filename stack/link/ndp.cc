@@ -75,7 +75,7 @@ NeighbourHandled Ndp::on_solicitation(uint8_t port, const NdpArrival& arrival,
   }
   if (find_own(port, asker) != nullptr) return dropped(Drop::kNdpConflict);
   if (message.source_mac) {
-    cache.hear(port, asker, *message.source_mac, is_on_link(port, asker), now);
+    cache.learn(port, asker, *message.source_mac, is_on_link(port, asker), now);
   }
   out.reply = advertisement_of(*own);
   out.reply->destination = message.source_mac.value_or(arrival.sender_mac);
@@ -107,7 +107,7 @@ NeighbourHandled Ndp::on_router(uint8_t port, const NdpArrival& arrival, Neighbo
     return dropped(Drop::kNdpNotForUs);
   }
   ports_[port].solicit_at = kNever;
-  if (message.source_mac) cache.hear(port, router, *message.source_mac, true, now);
+  if (message.source_mac) cache.learn(port, router, *message.source_mac, true, now);
   if (message.router_lifetime_s == 0) {
     remove_router(port, router);
   } else {

@@ -64,8 +64,8 @@ void NeighbourCache::release(uint8_t port, const IpAddress& ip) {
   if (at(*entry).holders == 0 && at(*entry).state == State::kUnasked) table.remove(entry->index);
 }
 
-bool NeighbourCache::hear(uint8_t port, const IpAddress& ip, MacAddress mac, bool may_add,
-                          Nanos now) {
+bool NeighbourCache::learn(uint8_t port, const IpAddress& ip, MacAddress mac, bool may_add,
+                           Nanos now) {
   if (!is_usable(mac)) return false;
   const auto entry = may_add ? find_or_add(port, ip, false) : find(port, ip);
   if (!entry) return false;

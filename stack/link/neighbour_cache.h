@@ -83,7 +83,7 @@ class NeighbourCache {
 
   /// RFC 4861 7.2.3: a packet contained its sender's MAC. An entry is made only if `may_add`.
   /// Returns false when the packet changed no entry.
-  bool hear(uint8_t port, const IpAddress& ip, MacAddress mac, bool may_add, Nanos now);
+  bool learn(uint8_t port, const IpAddress& ip, MacAddress mac, bool may_add, Nanos now);
   /// Handles an advertisement (RFC 4861 7.2.5). Returns false when no entry asked for it.
   bool advertise(uint8_t port, const IpAddress& ip, const Advertised& said, Nanos now);
 

@@ -61,7 +61,7 @@ void InterWorker::migrate(uint32_t conn, const WorkerMessage& message) {
                 .cookie = moving.cookie,
                 .opened_at = moving.opened_at});
   state_.stats.worker->handed_over.add(1);
-  // Before the abort: the client must not hear of an end here.
+  // Before the abort: the client must not be told of an end here.
   parts_.lifecycle.forget_context(conn);
   tcp::Effects effects;
   std::optional<tcp::SegmentOut> no_reset;  // SYN-SENT ends without one (RFC 9293 3.10.5)

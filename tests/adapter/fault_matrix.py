@@ -82,12 +82,12 @@ class Rank:
             self.lines.append("gone")
             self._changed.notify_all()
 
-    def tell(self, line):
+    def send_line(self, line):
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(line + "\n")
             self.process.stdin.flush()
 
-    def hear(self, *words):
+    def await_answer(self, *words):
         """Takes the first answer that begins with one of the words, and drops all before it."""
         deadline = time.monotonic() + ANSWER_S
         with self._changed:
@@ -140,10 +140,10 @@ class Cell:
         self.ranks = [Rank(self.arguments, index, self.daemons[index].socket) for index in (0, 1)]
         for rank in self.ranks:
             self.stack.callback(rank.end)
-            rank.hear("ready")
-        self.ranks[RECEIVER].tell("handle")
-        self.ranks[SENDER].tell(self.ranks[RECEIVER].hear("handle"))
-        self.ranks[SENDER].hear("handle")
+            rank.await_answer("ready")
+        self.ranks[RECEIVER].send_line("handle")
+        self.ranks[SENDER].send_line(self.ranks[RECEIVER].await_answer("handle"))
+        self.ranks[SENDER].await_answer("handle")
 
     def prefix(self):
         """Of the daemons' command lines: some faults need a driver that reports them."""
@@ -157,15 +157,15 @@ class Cell:
 
     def both(self, word):
         for rank in self.ranks:
-            rank.tell(word)
+            rank.send_line(word)
 
-    def all_hear(self, word):
+    def all_answer(self, word):
         for rank in self.ranks:
-            rank.hear(word)
+            rank.await_answer(word)
 
     def together(self, word):
         self.both(word)
-        self.all_hear(word)
+        self.all_answer(word)
 
     # ---- Faults ----
 
@@ -173,7 +173,7 @@ class Cell:
         getattr(self, "strike_" + self.fault.replace("-", "_"))()
         if self.phase == "hello":
             self.ranks[SENDER].process.send_signal(signal.SIGCONT)
-            self.ranks[SENDER].tell("connect")
+            self.ranks[SENDER].send_line("connect")
 
     def strike_stream(self):
         with StreamResetter(self.wire.left, self.wire.device) as resetter:
@@ -181,7 +181,7 @@ class Cell:
                 self.both("say")  # a packet that shows the sequence numbers
             resetter.reset()
             if self.phase in ("idle", "await"):
-                self.all_hear("say")
+                self.all_answer("say")
 
     def strike_port(self):
         self.wire.pull_out(self.wire.left)
@@ -254,11 +254,11 @@ class Cell:
     def begin(self):
         """Runs the job up to the fault."""
         if self.phase == "connect":
-            self.ranks[SENDER].tell("connect")
+            self.ranks[SENDER].send_line("connect")
             return
         if self.phase == "hello":
-            self.ranks[SENDER].tell("dial")
-            self.ranks[SENDER].hear("dial")
+            self.ranks[SENDER].send_line("dial")
+            self.ranks[SENDER].await_answer("dial")
             self.ranks[SENDER].process.send_signal(signal.SIGSTOP)
             time.sleep(SETTLE_S)
             return
@@ -267,49 +267,49 @@ class Cell:
         if self.phase == "message":
             self.both("stream")
             for rank in self.ranks:
-                rank.hear("moved")
+                rank.await_answer("moved")
         if self.phase == "await":
             time.sleep(SETTLE_S)  # until all streams are connected
-            self.ranks[RECEIVER].tell("say")
+            self.ranks[RECEIVER].send_line("say")
 
     def expect_survival(self):
         self.begin()
         if self.phase == "close":
             self.both("close")
             self.strike()
-            self.ranks[self.witness].hear("close")
+            self.ranks[self.witness].await_answer("close")
             if self.fault not in DEADLY:
-                self.ranks[self.victim].hear("close")
+                self.ranks[self.victim].await_answer("close")
             return
         self.strike()
         if self.phase in ("connect", "hello"):
-            self.ranks[RECEIVER].tell("connect")
-            self.all_hear("connect")
+            self.ranks[RECEIVER].send_line("connect")
+            self.all_answer("connect")
         if self.phase == "message":
             for rank in self.ranks:
-                rank.hear("moved")
+                rank.await_answer("moved")
             time.sleep(SETTLE_S)
-            self.ranks[SENDER].tell("stop")
-            self.all_hear("stream")
+            self.ranks[SENDER].send_line("stop")
+            self.all_answer("stream")
         if self.phase == "await":
             time.sleep(AWAIT_S)
-            self.ranks[SENDER].tell("say")
-            self.all_hear("say")
+            self.ranks[SENDER].send_line("say")
+            self.all_answer("say")
         self.together("say")
         self.together("close")
 
     def expect_error(self):
         if self.phase == "connect":
             self.strike()
-            self.ranks[SENDER].tell("connect")
+            self.ranks[SENDER].send_line("connect")
         else:
             self.begin()
             self.strike()
         witness = self.ranks[self.witness]
         if self.phase in ("idle", "await"):
-            witness.tell("stream")
+            witness.send_line("stream")
         began = time.monotonic()
-        line = witness.hear("error")
+        line = witness.await_answer("error")
         took = time.monotonic() - began
         if "ncclRemoteError" not in line or str(self.ranks[self.victim].process.pid) not in line:
             raise Wrong(f"an error that does not say what and who: {line}")

@@ -13,7 +13,7 @@ namespace {
 using nccl_abi::Result;
 
 constexpr uint64_t kMagic = 0x6c6572656b747243;  // kernel plugin, first layout of handle and hello
-constexpr size_t kVisitorsMax = 256;
+constexpr size_t kPendingConnectionsMax = 256;
 
 CommSockets to_comm_sockets(std::vector<Fd> fds, const Handle& handle, const Endpoint& peer) {
   CommSockets sockets;
@@ -28,7 +28,7 @@ CommSockets to_comm_sockets(std::vector<Fd> fds, const Handle& handle, const End
 
 struct ConnectState {
   std::vector<Fd> fds;
-  std::vector<bool> greeted;
+  std::vector<bool> is_hello_sent;
 };
 
 std::unique_ptr<Listener> Listener::make(const Settings& settings, Handle* handle) {
@@ -44,67 +44,68 @@ std::unique_ptr<Listener> Listener::make(const Settings& settings, Handle* handl
   const bool striped = settings.socket_count > 1;
   mine.data_sockets = static_cast<uint16_t>(striped ? settings.socket_count : 0);
   mine.threads = static_cast<uint16_t>(settings.thread_count);
-  listener->seats_.resize(1u + mine.data_sockets);
+  listener->sockets_.resize(1u + mine.data_sockets);
   std::memset(handle, 0, nccl_abi::kHandleBytesMax);
   std::memcpy(handle, &mine, sizeof(mine));
   return listener;
 }
 
-void Listener::take_visitors() {
-  while (visitors_.size() < kVisitorsMax) {
-    Visitor visitor;
-    visitor.fd = accept_from(fd_.get(), &visitor.peer);
-    if (!visitor.fd.is_open()) return;
-    visitors_.push_back(std::move(visitor));
+void Listener::accept_pending() {
+  while (pending_.size() < kPendingConnectionsMax) {
+    PendingConnection pending;
+    pending.fd = accept_from(fd_.get(), &pending.peer);
+    if (!pending.fd.is_open()) return;
+    pending_.push_back(std::move(pending));
   }
 }
 
-Listener::HelloProgress Listener::read_hello(Visitor* visitor) {
+Listener::HelloProgress Listener::read_hello(PendingConnection* pending) {
   const ssize_t n =
-      ::recv(visitor->fd.get(), reinterpret_cast<uint8_t*>(&visitor->hello) + visitor->hello_bytes,
-             sizeof(Hello) - visitor->hello_bytes, MSG_DONTWAIT);
+      ::recv(pending->fd.get(), reinterpret_cast<uint8_t*>(&pending->hello) + pending->hello_bytes,
+             sizeof(Hello) - pending->hello_bytes, MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return HelloProgress::kMore;
   if (n <= 0) return HelloProgress::kRefused;
-  visitor->hello_bytes += static_cast<size_t>(n);
-  if (visitor->hello_bytes < sizeof(Hello)) return HelloProgress::kMore;
-  return is_welcome(visitor->hello) ? HelloProgress::kComplete : HelloProgress::kRefused;
+  pending->hello_bytes += static_cast<size_t>(n);
+  if (pending->hello_bytes < sizeof(Hello)) return HelloProgress::kMore;
+  return is_of_this_comm(pending->hello) ? HelloProgress::kComplete : HelloProgress::kRefused;
 }
 
-bool Listener::is_welcome(const Hello& hello) const {
+bool Listener::is_of_this_comm(const Hello& hello) const {
   return hello.magic == kMagic &&
          std::memcmp(hello.nonce, handle_.nonce, sizeof(hello.nonce)) == 0 &&
-         hello.index < seats_.size() && !seats_[hello.index].is_open();
+         hello.index < sockets_.size() && !sockets_[hello.index].is_open();
 }
 
-void Listener::seat(Visitor* visitor) {
-  if (visitor->hello.index == 0) peer_ = visitor->peer;
-  seats_[visitor->hello.index] = std::move(visitor->fd);
+void Listener::adopt(PendingConnection* pending) {
+  if (pending->hello.index == 0) peer_ = pending->peer;
+  sockets_[pending->hello.index] = std::move(pending->fd);
 }
 
 bool Listener::is_complete() const {
-  return std::all_of(seats_.begin(), seats_.end(), [](const Fd& fd) { return fd.is_open(); });
+  return std::all_of(sockets_.begin(), sockets_.end(), [](const Fd& fd) { return fd.is_open(); });
 }
 
 Result Listener::accept(Comm** out) {
   *out = nullptr;
-  take_visitors();
-  for (size_t i = 0; i < visitors_.size();) {
-    const HelloProgress progress = read_hello(&visitors_[i]);
+  accept_pending();
+  for (size_t i = 0; i < pending_.size();) {
+    const HelloProgress progress = read_hello(&pending_[i]);
     if (progress == HelloProgress::kMore) {
       ++i;
       continue;
     }
     if (progress == HelloProgress::kComplete) {
-      seat(&visitors_[i]);
+      adopt(&pending_[i]);
     } else {
       warn("refused a connection from %s: not a peer of this comm",
-           to_string(visitors_[i].peer).c_str());
+           to_string(pending_[i].peer).c_str());
     }
-    visitors_.erase(visitors_.begin() + static_cast<std::ptrdiff_t>(i));
+    pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
   }
   if (!is_complete()) return Result::kSuccess;
-  *out = new Comm(Direction::kReceive, to_comm_sockets(std::exchange(seats_, {}), handle_, peer_));
-  seats_.resize(1u + handle_.data_sockets);
+  *out =
+      new Comm(Direction::kReceive, to_comm_sockets(std::exchange(sockets_, {}), handle_, peer_));
+  sockets_.resize(1u + handle_.data_sockets);
   return Result::kSuccess;
 }
 
@@ -125,14 +126,14 @@ Result start(Handle* handle) {
     }
     state->fds.push_back(std::move(fd));
   }
-  state->greeted.resize(state->fds.size());
+  state->is_hello_sent.resize(state->fds.size());
   handle->state = state.release();
   return Result::kSuccess;
 }
 
 // True when the socket is connected and its hello is sent.
 bool greet(const Handle& handle, size_t index, ConnectState* state, Result* result) {
-  if (state->greeted[index]) return true;
+  if (state->is_hello_sent[index]) return true;
   const int fd = state->fds[index].get();
   const ConnectProgress progress = check_connected(fd);
   if (progress == ConnectProgress::kPending) return false;
@@ -145,7 +146,7 @@ bool greet(const Handle& handle, size_t index, ConnectState* state, Result* resu
     *result = Result::kRemoteError;
     return false;
   }
-  state->greeted[index] = true;
+  state->is_hello_sent[index] = true;
   return true;
 }
 

@@ -41,7 +41,7 @@ class Listener {
   nccl_abi::Result accept(Comm** out);
 
  private:
-  struct Visitor {
+  struct PendingConnection {
     Fd fd;
     Endpoint peer{};
     Hello hello{};
@@ -49,16 +49,16 @@ class Listener {
   };
   enum class HelloProgress { kMore, kComplete, kRefused };
 
-  void take_visitors();
-  HelloProgress read_hello(Visitor* visitor);
-  bool is_welcome(const Hello& hello) const;
-  void seat(Visitor* visitor);
+  void accept_pending();
+  HelloProgress read_hello(PendingConnection* pending);
+  bool is_of_this_comm(const Hello& hello) const;
+  void adopt(PendingConnection* pending);
   bool is_complete() const;
 
   Fd fd_;
   Handle handle_{};
-  std::vector<Visitor> visitors_;
-  std::vector<Fd> seats_;
+  std::vector<PendingConnection> pending_;
+  std::vector<Fd> sockets_;
   Endpoint peer_{};
 };
 

@@ -36,7 +36,7 @@ class Network {
   // ---- What breaks ----
 
   void kill_daemon(size_t host);
-  /// In order: peers hear of it.
+  /// In order: peers get a FIN.
   void stop_daemon(size_t host);
   void start_daemon(size_t host);
   void pause_daemon(size_t host);

@@ -17,7 +17,7 @@ using nccl_emulator::NetProperties;
 namespace {
 
 constexpr uint8_t kBeforeReceive = 0xa5;
-constexpr uint8_t kNobodys = 0xc3;
+constexpr uint8_t kUnwritten = 0xc3;
 constexpr int64_t kIdleTurnNsMax = 5 * kMs;
 /// A rank whose daemon is not there gives up after so many looks.
 constexpr uint64_t kStartsMax = 10'000;
@@ -56,7 +56,7 @@ LinkEnd::LinkEnd(World* world, Rank* rank, Link* link, bool is_sender)
       owned_(new uint8_t[slot_bytes_ * link->plan.in_flight_max]),
       memory_(owned_.get()),
       is_slot_free_(link->plan.in_flight_max, true) {
-  std::memset(memory_, kNobodys, slot_bytes_ * link->plan.in_flight_max);
+  std::memset(memory_, kUnwritten, slot_bytes_ * link->plan.in_flight_max);
 }
 
 std::string LinkEnd::describe() const {
@@ -138,7 +138,7 @@ Result LinkEnd::post() {
     const auto index = static_cast<size_t>(free - is_slot_free_.begin());
     const MessagePlan& plan = message(posted_);
     uint8_t* data = slot(index);
-    world_->expect(std::all_of(data, data + slot_bytes_, [](uint8_t b) { return b == kNobodys; }),
+    world_->expect(std::all_of(data, data + slot_bytes_, [](uint8_t b) { return b == kUnwritten; }),
                    "memory was written after its request was done: " + describe());
     void* request = nullptr;
     Result result;
@@ -153,7 +153,7 @@ Result LinkEnd::post() {
       result = rank_->plugin().irecv(comm_, message_of(data, plan.posted_bytes), &request);
     }
     if (request == nullptr) {
-      std::memset(data, kNobodys, slot_bytes_);
+      std::memset(data, kUnwritten, slot_bytes_);
       return result;
     }
     if (result != Result::kSuccess) return result;
@@ -199,7 +199,7 @@ Result LinkEnd::test_one(size_t index, bool must_be_done, bool* is_done) {
   ++finished_;
   world_->mix(posted.message);
   is_sender_ ? on_sent(posted, size) : on_received(posted, size);
-  std::memset(slot(posted.slot), kNobodys, slot_bytes_);
+  std::memset(slot(posted.slot), kUnwritten, slot_bytes_);
   is_slot_free_[posted.slot] = true;
   return Result::kSuccess;
 }
@@ -233,7 +233,7 @@ void LinkEnd::check_slots() {
   for (size_t i = 0; i < is_slot_free_.size(); ++i) {
     if (!is_slot_free_[i]) continue;
     const uint8_t* data = slot(i);
-    world_->expect(std::all_of(data, data + slot_bytes_, [](uint8_t b) { return b == kNobodys; }),
+    world_->expect(std::all_of(data, data + slot_bytes_, [](uint8_t b) { return b == kUnwritten; }),
                    "memory was written after its request was done: " + describe());
   }
 }
@@ -243,7 +243,7 @@ void LinkEnd::close() {
   NetPlugin& plugin = rank_->plugin();
   if (comm_ != nullptr && registration_ != nullptr) {
     plugin.dereg_mr(comm_, registration_);
-    std::memset(memory_, kNobodys, slot_bytes_ * link_->plan.in_flight_max);
+    std::memset(memory_, kUnwritten, slot_bytes_ * link_->plan.in_flight_max);
     is_slot_free_.assign(is_slot_free_.size(), true);
   }
   if (comm_ != nullptr) is_sender_ ? plugin.close_send(comm_) : plugin.close_recv(comm_);

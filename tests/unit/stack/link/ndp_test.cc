@@ -336,7 +336,8 @@ TEST_F(NdpTest, RedirectsAndQuestionsForRoutersAreNotForUs) {
 TEST_F(NdpTest, JoinsTheGroupsBeforeItProbesAndAgainFromItsAddress) {
   // RFC 4862 5.4.2, RFC 3590 4, RFC 3810 9.1.
   EXPECT_TRUE(run().empty());
-  ASSERT_EQ(reports_.size(), 1u) << "both addresses end alike, so they share a group";
+  ASSERT_EQ(reports_.size(), 1u)
+      << "both addresses end with the same 24 bits, so they share a group";
   for (const NeighbourOut& report : reports_) {
     EXPECT_TRUE(report.mld.addresses.source.is_unspecified());
     EXPECT_EQ(report.mld.addresses.destination, wire::kMldRouters);

@@ -156,17 +156,17 @@ TEST_F(NeighbourCacheTest, AMacIsReplacedOnlyWithTheOverrideFlag) {
 
 TEST_F(NeighbourCacheTest, WhatIsHeardInPassingIsDoubted) {
   // RFC 4861 7.2.3.
-  EXPECT_FALSE(cache_.hear(0, kPeer, kPeerMac, false, now_));
-  EXPECT_TRUE(cache_.hear(0, kPeer, kPeerMac, true, now_));
+  EXPECT_FALSE(cache_.learn(0, kPeer, kPeerMac, false, now_));
+  EXPECT_TRUE(cache_.learn(0, kPeer, kPeerMac, true, now_));
   EXPECT_EQ(resolve().mac, kPeerMac);
   EXPECT_EQ(pass(kFirstProbeDelay).size(), 1u);
-  EXPECT_TRUE(cache_.hear(0, kPeer, kOtherMac, false, now_));
+  EXPECT_TRUE(cache_.learn(0, kPeer, kOtherMac, false, now_));
   EXPECT_EQ(resolve().mac, kOtherMac);
 }
 
 TEST_F(NeighbourCacheTest, ImpossibleMacsAreNotLearned) {
-  EXPECT_FALSE(cache_.hear(0, kPeer, kMacBroadcast, true, now_));
-  EXPECT_FALSE(cache_.hear(0, kPeer, MacAddress{}, true, now_));
+  EXPECT_FALSE(cache_.learn(0, kPeer, kMacBroadcast, true, now_));
+  EXPECT_FALSE(cache_.learn(0, kPeer, MacAddress{}, true, now_));
   resolve();
   EXPECT_FALSE(advertise(kMacBroadcast));
   EXPECT_EQ(resolve().answer, Answer::kPending);
@@ -181,7 +181,7 @@ TEST_F(NeighbourCacheTest, AFloodDoesNotEvictWhatIsInUse) {
     ip.bytes[13] = static_cast<uint8_t>(i >> 16);
     ip.bytes[14] = static_cast<uint8_t>(i >> 8);
     ip.bytes[15] = static_cast<uint8_t>(i);
-    cache_.hear(0, ip, kOtherMac, true, now_);
+    cache_.learn(0, ip, kOtherMac, true, now_);
   }
   EXPECT_EQ(cache_.used(), kCapacity);
   EXPECT_EQ(resolve().mac, kPeerMac);
@@ -290,7 +290,7 @@ TEST_F(NeighbourCacheTest, AFullCacheRefusesOthersUntilOneIsReleased) {
   }
   EXPECT_EQ(resolve().answer, Answer::kUnreachable);
   EXPECT_FALSE(cache_.hold(0, kPeer));
-  EXPECT_FALSE(cache_.hear(0, kPeer, kPeerMac, true, now_));
+  EXPECT_FALSE(cache_.learn(0, kPeer, kPeerMac, true, now_));
   cache_.release(0, host(2));
   EXPECT_EQ(resolve().answer, Answer::kPending);
 }
@@ -321,7 +321,7 @@ TEST_F(NeighbourCacheTest, MoreQuestionsThanFitLeaveWithTheNextCalls) {
 
 TEST_F(NeighbourCacheTest, OnlyThePortIsForgotten) {
   make_known();
-  cache_.hear(1, kPeer, kOtherMac, true, now_);
+  cache_.learn(1, kPeer, kOtherMac, true, now_);
   cache_.forget(1);
   EXPECT_EQ(resolve().answer, Answer::kKnown);
   EXPECT_EQ(cache_.resolve(1, kPeer, now_).answer, Answer::kPending);

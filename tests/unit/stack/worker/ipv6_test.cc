@@ -40,7 +40,7 @@ TEST(Ipv6, BytesArriveAndTheWaitForTheAddressIsTheWorkers) {
   EXPECT_TRUE(hosts.app_b->only().is_equal);
   EXPECT_EQ(hosts.a.stats().copied_tx_bytes.get(), 0u);
   for (size_t i = 0; i < kDropCount; ++i) {
-    // What the other host asks and says for all to hear, when nobody here needs it.
+    // Multicasts of the other host that no application here needs.
     const auto reason = static_cast<Drop>(i);
     if (reason == Drop::kIpNotForUs || reason == Drop::kNdpNotForUs) continue;
     EXPECT_EQ(hosts.a.drops(reason), 0u) << kDropTexts[i].key;
