@@ -11,7 +11,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
@@ -20,6 +19,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "support"))
 
 import processes
+from folders import public_folder
 from raw_attach import attach
 
 OWNER_ID, STRANGER_ID = 54322, 65534
@@ -139,10 +139,7 @@ class Domains(unittest.TestCase):
     lyred = lyre = liblyre = ""
 
     def setUp(self):
-        # Not below the build folder, which may be closed to other users.
-        self.folder = tempfile.mkdtemp(prefix="lyre-", dir="/tmp")
-        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
-        os.chmod(self.folder, 0o755)
+        self.folder = public_folder(self)
         self.client_library = shutil.copy(self.liblyre, os.path.join(self.folder, "liblyre.so"))
         os.mkdir(os.path.join(self.folder, "wire"), 0o700)
         self.admin, self.own, self.other = (self.path(f"{name}.sock")

@@ -14,13 +14,13 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 
 import processes
+from folders import public_folder
 
 DAEMON_ID = 54321  # uid and gid; neither needs an entry in /etc/passwd
 CLIENT_ID = 54322
@@ -39,10 +39,7 @@ class PortSocket(unittest.TestCase):
     lyred = ""
 
     def setUp(self):
-        # Not below the build folder, which may be closed to other users.
-        self.folder = tempfile.mkdtemp(prefix="lyre-", dir="/tmp")
-        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
-        os.chmod(self.folder, 0o755)
+        self.folder = public_folder(self)
         self.program = shutil.copy(self.lyred, os.path.join(self.folder, "program"))
         # As config/lyre.tmpfiles creates them.
         self.shared = self.directory("lyre", 0o755)
@@ -121,7 +118,7 @@ class PortSocket(unittest.TestCase):
                     count += os.access(path, os.R_OK) or os.access(path, os.W_OK)
             return count
 
-        def knock():
+        def connect_often():
             count = 0
             for _ in range(CONNECTIONS):
                 with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
@@ -129,7 +126,7 @@ class PortSocket(unittest.TestCase):
             return count
 
         for groups, expected in (([self.group.gr_gid], 1), ([], 0)):
-            self.assertEqual(0, self.as_client(knock, groups))
+            self.assertEqual(0, self.as_client(connect_often, groups))
             self.assertEqual(expected, self.as_client(reached, groups), paths)
         self.assertEqual([], self.other_listeners(daemon.pid))
         self.assertIsNone(daemon.poll())

@@ -14,7 +14,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
@@ -22,6 +21,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 
 import processes
+from folders import public_folder
 from network import NetworkError, VethPair
 
 DAEMON_ID = 54321  # uid and gid; neither needs an entry in /etc/passwd
@@ -64,10 +64,7 @@ class Privileges(unittest.TestCase):
     lyred = liblyre = config = ""
 
     def setUp(self):
-        # Not below the build folder, which may be closed to other users.
-        self.folder = tempfile.mkdtemp(prefix="lyre-", dir="/tmp")
-        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
-        os.chmod(self.folder, 0o755)
+        self.folder = public_folder(self)
         self.program = shutil.copy(self.lyred, os.path.join(self.folder, "program"))
         self.library = shutil.copy(self.liblyre, os.path.join(self.folder, "liblyre.so"))
         self.private = os.path.join(self.folder, "lyred")

@@ -32,6 +32,21 @@ std::vector<VersionRange> overlapping(VersionRange own) {
 
 class VersionSkewTest : public ControlServerTest {
  protected:
+  void ask(RawClient& client, const channel::AttachRequest& request) {
+    client.send(request);
+    run();
+  }
+  void hang_up(RawClient& client) {
+    client.hang_up();
+    run();
+    workers_.answer_detaches();
+    std::vector<Expulsion> none;
+    registry_.poll(none);
+  }
+  static std::string refusal(const char* protocol, VersionRange own, VersionRange theirs) {
+    return channel::no_common_version(protocol, "this daemon", own, "the client's Lyre", theirs)
+        .text;
+  }
   /// The version that the context's header names.
   uint32_t abi_of(RawClient& client) {
     void* memory = ::mmap(nullptr, channel::kHeaderBytes, PROT_READ, MAP_SHARED,
@@ -50,17 +65,12 @@ TEST_F(VersionSkewTest, ACommonVersionOfBothProtocolsIsEnough) {
       channel::AttachRequest request = attach_request();
       request.header.versions = control;
       request.abi_versions = abi;
-      client.send(request);
-      run();
+      ask(client, request);
       const auto reply = expect_message<channel::AttachReply>(client, Control::kAttached);
       EXPECT_EQ(reply.error, 0) << reply.text;
       ASSERT_FALSE(client.descriptors().empty());
       EXPECT_EQ(abi_of(client), *channel::common_version(channel::kAbiVersions, abi));
-      client.hang_up();
-      run();
-      workers_.answer_detaches();
-      std::vector<Expulsion> none;
-      registry_.poll(none);
+      hang_up(client);
     }
   }
 }
@@ -72,10 +82,8 @@ TEST_F(VersionSkewTest, WithoutACommonControlVersionBothSidesHaveALine) {
     RawClient client(path_);
     channel::AttachRequest request = attach_request();
     request.header.versions = theirs;
-    client.send(request);
-    run();
-    const std::string line =
-        channel::no_common_version("control", "this daemon", own, "the client's Lyre", theirs).text;
+    ask(client, request);
+    const std::string line = refusal("control", own, theirs);
     expect_goodbye(client, line);
     EXPECT_NE(log.text().find(line), std::string::npos) << log.text();
   }
@@ -89,23 +97,16 @@ TEST_F(VersionSkewTest, WithoutACommonChannelVersionBothSidesHaveALine) {
     RawClient client(path_);
     channel::AttachRequest request = attach_request();
     request.abi_versions = theirs;
-    client.send(request);
-    run();
+    ask(client, request);
     const auto reply = expect_message<channel::AttachReply>(client, Control::kAttached);
     EXPECT_EQ(reply.error, EPROTONOSUPPORT);
-    const std::string line =
-        channel::no_common_version("channel", "this daemon", own, "the client's Lyre", theirs).text;
+    const std::string line = refusal("channel", own, theirs);
     EXPECT_EQ(std::string(reply.text), line);
     EXPECT_NE(log.text().find(line), std::string::npos) << log.text();
     // It may try again with what it has.
-    client.send(attach_request());
-    run();
+    ask(client, attach_request());
     EXPECT_EQ(expect_message<channel::AttachReply>(client, Control::kAttached).error, 0);
-    client.hang_up();
-    run();
-    workers_.answer_detaches();
-    std::vector<Expulsion> none;
-    registry_.poll(none);
+    hang_up(client);
   }
 }
 
