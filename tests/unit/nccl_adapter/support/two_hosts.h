@@ -132,7 +132,7 @@ class TwoHosts : public ::testing::Test, private adapter_sim::System {
     const std::function<void()> others = std::exchange(while_asleep, nullptr);  // not in itself
     if (others == nullptr) return;
     others();
-    if (while_asleep == nullptr) while_asleep = others;  // unless they say what comes next
+    while_asleep = others;
   }
   Nonce nonce() override { return Nonce{++nonces_}; }
   std::string host_name() override { return "host"; }
