@@ -177,7 +177,8 @@ constexpr Key kKeys[] = {
    "Networks of the hosts to which it may connect, and from which it accepts. [] is all.",
    [](Config& c, const KeyValue& v) { c.domains.back().peers = std::get<std::vector<Cidr>>(v); }},
   {"domain", "contexts_max", KeyType::kNumber, "256", 1, worker::kContextsMax, "",
-   "Contexts of its clients that can be attached at the same time.",
+   "Contexts of its clients that can be attached at the same time. Where those of all domains "
+   "together are more than clients.contexts_max, one can take what another is allowed.",
    [](Config& c, const KeyValue& v) { c.domains.back().contexts_max = small(v); }},
   {"domain", "connections_max", KeyType::kNumber, "0", 0, 1 << 20, "",
    "Connections of all its clients, on each worker. 0: clients.connections_per_uid_max.",

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The table of limits in SECURITY.md is the code's: daemon/limits_table.cc.
+"""The table of limits in SECURITY.md is the code's: tests/lint/limits_table.cc.
 
 usage: limits.py TABLE_PROGRAM [--root FOLDER] [--write]
 
@@ -48,7 +48,7 @@ def main():
     if wanted == text:
         return 0
     line = text[:text.find(BEGIN)].count('\n') + 1
-    print(f'{DOCUMENT}:{line}: the table of limits is not that of daemon/limits_table.cc: '
+    print(f'{DOCUMENT}:{line}: the table of limits is not that of tests/lint/limits_table.cc: '
           f'tests/lint/limits.py {os.path.relpath(options.program)} --write')
     return 1
 

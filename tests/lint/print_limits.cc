@@ -1,7 +1,7 @@
 #include <cstdio>
 #include <string>
 
-#include "daemon/limits_table.h"
+#include "tests/lint/limits_table.h"
 
 // Prints the table of limits as Markdown, for limits.py.
 int main() {

@@ -1,4 +1,4 @@
-#include "daemon/limits_table.h"
+#include "tests/lint/limits_table.h"
 
 #include <gtest/gtest.h>
 
@@ -13,8 +13,9 @@ namespace {
 TEST(LimitsTable, HaveAllKeysThatLimitClients) {
   const std::vector<Limit> all = limits();
   for (const Key& key : config_keys()) {
-    if (key.section != "clients" || !key.name.ends_with("_max")) continue;
-    const std::string name = "clients." + std::string(key.name);
+    const bool limits_clients = key.section == "clients" || key.section == "domain";
+    if (!limits_clients || !key.name.ends_with("_max")) continue;
+    const std::string name = std::string(key.section) + "." + std::string(key.name);
     EXPECT_EQ(1, std::count_if(all.begin(), all.end(),
                                [&](const Limit& limit) { return limit.key == name; }))
         << name;

@@ -1,4 +1,4 @@
-#include "daemon/limits_table.h"
+#include "tests/lint/limits_table.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -53,12 +53,13 @@ void add_control_plane(std::vector<Limit>& out) {
   out.push_back(configured("contexts, of all clients", "clients.contexts_max",
                            "attach is refused with the key's name"));
   out.push_back(configured("contexts, of a uid", "clients.contexts_per_uid_max", "the same"));
-  out.push_back(fixed("connections of the control socket without a context, of all and of a uid",
+  out.push_back(configured("contexts, of a domain", "domain.contexts_max", "the same"));
+  out.push_back(fixed("connections of a control socket without a context, of all and of a uid",
                       std::to_string(kLookersMax) + " and " + std::to_string(kLookersPerUidMax),
                       "the next connection is refused"));
   out.push_back(fixed("time of such a connection",
                       std::to_string(kAttachTimeout.value / 1'000'000'000) + " s", "it is closed"));
-  out.push_back(configured("log lines that clients of a uid cause in a minute",
+  out.push_back(configured("log lines that clients of a uid cause in a minute at a control socket",
                            "clients.log_lines_per_minute_max",
                            "left out, and counted in one line"));
 }
@@ -72,6 +73,8 @@ void add_memory(std::vector<Limit>& out) {
   out.push_back(
       fixed("regions of a context", std::to_string(channel::kRegionsPerContextMax), "the same"));
   out.push_back(configured("regions of a uid", "clients.regions_per_uid_max", "the same"));
+  out.push_back(
+      configured("registered bytes of a domain", "domain.registered_bytes_max", "the same"));
 }
 
 void add_receive_pool(std::vector<Limit>& out) {
@@ -79,7 +82,7 @@ void add_receive_pool(std::vector<Limit>& out) {
       configured("receive slots of a worker", "memory.rx_slots", "the shares below are of these"));
   out.push_back(fixed("receive slots that a client, and a uid, holds",
                       per_free(ReceiveAccounts::kShare),
-                      "segments are dropped but for bytes that a reader waits for, and what came "
+                      "segments are dropped, except the bytes that a reader waits for. What came "
                       "out of order is released"));
   out.push_back(fixed("the same, for bytes that a reader waits for",
                       per_free(ReceiveAccounts::kOverdraft), "segments are dropped"));
@@ -104,10 +107,14 @@ void add_sessions(std::vector<Limit>& out) {
                            "an open fails, a SYN is dropped. 0: 3/4 of tcp.connections_max"));
   out.push_back(configured("the same, of a uid", "clients.connections_per_uid_max",
                            "the same. 0: 7/8 of tcp.connections_max"));
+  out.push_back(
+      configured("the same, of a domain", "domain.connections_max", "the same. 0: that of a uid"));
   out.push_back(fixed("listeners", std::to_string(worker::WorkerConfig{}.listeners_max),
                       "a client may have as many as are free: the next one fails"));
   out.push_back(configured("listeners of a client", "clients.listeners_max", "the next one fails"));
   out.push_back(configured("listeners of a uid", "clients.listeners_per_uid_max", "the same"));
+  out.push_back(
+      configured("listeners of a domain", "domain.listeners_max", "the same. 0: those of a uid"));
   out.push_back(fixed("unfinished sends of a session, and of a client",
                       std::to_string(channel::kSendsOutstandingMax) + " and " +
                           std::to_string(channel::kSendsPerContextMax),
