@@ -290,6 +290,7 @@ class Reader {
     // What these compare has to be there.
     if (errors_.empty()) check_ports();
     if (errors_.empty()) check_routes();
+    if (errors_.empty()) check_domains();
     if (errors_.empty()) return std::move(config_);
     return Error{EINVAL, errors_};
   }
@@ -398,12 +399,15 @@ class Reader {
     key.store(config_, *checked.value);
   }
 
-  /// Of keys that are compared with the machine.
+  /// Of keys that are compared with the machine or with other keys.
   void note_line(std::string_view key, uint32_t line) {
     if (key == "workers.cores") config_.cores_line = line;
     if (key == "memory.hugepages") config_.hugepages_line = line;
     if (key == "daemon.socket") config_.socket_line = line;
     if (key == "daemon.socket_group") config_.socket_group_line = line;
+    if (key == "daemon.socket_mode") config_.socket_mode_line = line;
+    if (key == "clients.lend") config_.lend_line = line;
+    if (key == "clients.uid") config_.lend_uid_line = line;
   }
 
   void check_ports() {
@@ -460,6 +464,12 @@ class Reader {
     if (device == second.device.substr(0, second.device.find(','))) return taken("port.device");
   }
 
+  void check_domains() {
+    complete_domains(config_, [this](uint32_t line, std::string_view key, const std::string& text) {
+      complain(line, key, text);
+    });
+  }
+
   void check_routes() {
     for (RouteConfig& route : config_.routes) check_route(route);
   }
@@ -469,7 +479,7 @@ class Reader {
     const auto port = std::find_if(config_.ports.begin(), config_.ports.end(), is_it);
     if (port == config_.ports.end()) {
       return complain(route.line, "route.port",
-                      "'" + route.port_name + "' is not a port, allowed: " + port_names());
+                      "'" + route.port_name + "' is not a port, allowed: " + port_names(config_));
     }
     route.port = static_cast<uint32_t>(port - config_.ports.begin());
     if (route.gateway.is_v4() != route.network.address.is_v4()) {
@@ -510,12 +520,6 @@ class Reader {
     return false;
   }
 
-  std::string port_names() const {
-    std::string out;
-    for (const PortConfig& port : config_.ports) out += (out.empty() ? "" : ", ") + port.name;
-    return out;
-  }
-
   Config config_;
   std::string errors_;  ///< one a line
 };
@@ -531,10 +535,7 @@ std::string complaint(const std::string& file, uint32_t line, std::string_view k
 
 Result<Config> parse_config(std::string_view text, const std::string& name) {
   try {
-    auto config = Reader(name).read(toml::parse(text));
-    if (!config.ok()) return config.error();
-    if (Status domains = complete_domains(*config); !domains.ok()) return domains.error();
-    return config;
+    return Reader(name).read(toml::parse(text));
   } catch (const toml::parse_error& error) {
     return Error{EINVAL, complaint(name, error.source().begin.line, "not TOML",
                                    std::string(error.description()) + ", allowed: TOML 1.0")};

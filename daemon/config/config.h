@@ -29,6 +29,10 @@ enum class Lend : uint8_t {
 /// Addresses of one port; a link-local one may be derived beside them.
 inline constexpr size_t kConfiguredAddressesMax = kPortAddressesMax - 1;
 
+/// Defaults of daemon.socket_group and daemon.socket_mode, which [[domain]] sections replace.
+inline constexpr std::string_view kDefaultSocketGroup = "lyre-clients";
+inline constexpr uint32_t kDefaultSocketMode = 0660;
+
 struct PortConfig {
   std::string name;
   std::string device;  ///< EAL device string or PCI address
@@ -84,22 +88,23 @@ struct Config {
   std::string name;
   std::string socket_path;  ///< with `has_domains` the administrator's
   std::string socket_group;
-  uint32_t socket_line = 0;  ///< in the file, as all that end so; 0: not given
-  uint32_t socket_group_line = 0;
+  uint32_t socket_line = 0;        ///< line in the file; 0: not given
+  uint32_t socket_group_line = 0;  ///< line in the file; 0: not given
   uint32_t socket_mode = 0;
+  uint32_t socket_mode_line = 0;  ///< line in the file; 0: not given
   LogLevel log_level{};
 
   bool has_domains = false;           ///< the file names them
   std::vector<DomainConfig> domains;  ///< at least one; without `has_domains` that of `socket_path`
 
-  std::vector<uint32_t> cores;  ///< empty: place_workers() chooses
-  uint32_t cores_line = 0;
+  std::vector<uint32_t> cores;    ///< empty: place_workers() chooses
+  uint32_t cores_line = 0;        ///< line in the file; 0: not given
   std::vector<int> memory_nodes;  ///< of each worker's packet memory; set by place_workers()
   IdleMode idle{};
   Nanos spin;
 
   HugepagesMode hugepages{};
-  uint32_t hugepages_line = 0;
+  uint32_t hugepages_line = 0;  ///< line in the file; 0: not given
   uint32_t rx_slots = 0;
   uint32_t memory_mib = 0;
 
@@ -110,7 +115,9 @@ struct Config {
   uint32_t connections_max = 0;
 
   Lend lend{};
-  int64_t lend_uid = -1;  ///< -1: not given
+  uint32_t lend_line = 0;      ///< line in the file; 0: not given
+  int64_t lend_uid = -1;       ///< -1: not given
+  uint32_t lend_uid_line = 0;  ///< line in the file; 0: not given
   uint64_t arena_bytes_max = 0;
   uint64_t registered_bytes_max = 0;
   uint64_t registered_bytes_per_uid_max = 0;

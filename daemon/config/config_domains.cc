@@ -1,75 +1,114 @@
 #include "daemon/config/config_domains.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <string>
 
 namespace lyre {
 namespace {
 
-Error refusal(const Config& config, uint32_t line, std::string_view key, const std::string& text) {
-  return Error{EINVAL, complaint(config.file, line, key, text)};
-}
+constexpr uint32_t kAdministratorMode = 0600;
 
-Status find_ports(const Config& config, DomainConfig& domain) {
-  if (domain.port_names.empty()) return Ok{};
-  domain.ports = 0;
-  for (const std::string& name : domain.port_names) {
-    const auto is_it = [&](const PortConfig& port) { return port.name == name; };
-    const auto port = std::find_if(config.ports.begin(), config.ports.end(), is_it);
-    if (port == config.ports.end()) {
-      std::string names;
-      for (const PortConfig& known : config.ports)
-        names += (names.empty() ? "" : ", ") + known.name;
-      return refusal(config, domain.line, "domain.ports",
-                     "'" + name + "' is not a port, allowed: " + names);
+class DomainCheck {
+ public:
+  DomainCheck(Config& config, const Complain& complain) : config_(config), complain_(complain) {}
+
+  void run() {
+    for (size_t i = 0; i < config_.domains.size(); ++i) {
+      check_distinct(i);
+      find_ports(config_.domains[i]);
     }
-    domain.ports |= 1u << (port - config.ports.begin());
+    check_socket();
+    check_lending();
   }
-  return Ok{};
-}
 
-Status check_distinct(const Config& config, size_t index) {
-  const DomainConfig& domain = config.domains[index];
-  const auto taken = [&](std::string_view key, const std::string& by) {
-    return refusal(config, domain.line, key,
-                   "of '" + domain.name + "' is taken by " + by + ", allowed: another one");
-  };
-  if (domain.socket_path == config.socket_path) return taken("domain.socket", "daemon.socket");
-  for (size_t i = 0; i < index; ++i) {
-    const DomainConfig& earlier = config.domains[i];
-    const std::string by = "the domain '" + earlier.name + "'";
-    if (earlier.name == domain.name) return taken("domain.name", by);
-    if (earlier.socket_path == domain.socket_path) return taken("domain.socket", by);
+ private:
+  void find_ports(DomainConfig& domain) {
+    if (domain.port_names.empty()) return;
+    domain.ports = 0;
+    for (const std::string& name : domain.port_names) {
+      const auto is_it = [&](const PortConfig& port) { return port.name == name; };
+      const auto port = std::find_if(config_.ports.begin(), config_.ports.end(), is_it);
+      if (port == config_.ports.end()) {
+        complain_(domain.line, "domain.ports",
+                  "'" + name + "' is not a port, allowed: " + port_names(config_));
+      } else {
+        domain.ports |= 1u << (port - config_.ports.begin());
+      }
+    }
   }
-  return Ok{};
-}
 
-Status check_lending(const Config& config) {
-  if (config.lend != Lend::kUid || config.lend_uid >= 0) return Ok{};
-  return refusal(config, 0, "clients.uid",
-                 "missing for lend = \"uid\", allowed: the uid that may read what all clients "
-                 "receive, or another lend");
-}
+  void check_distinct(size_t index) {
+    const DomainConfig& domain = config_.domains[index];
+    const auto taken = [&](std::string_view key, const std::string& by) {
+      complain_(domain.line, key,
+                "of '" + domain.name + "' is taken by " + by + ", allowed: another one");
+    };
+    if (domain.socket_path == config_.socket_path) taken("domain.socket", "daemon.socket");
+    for (size_t i = 0; i < index; ++i) {
+      const DomainConfig& earlier = config_.domains[i];
+      const std::string by = "the domain '" + earlier.name + "'";
+      if (earlier.name == domain.name) taken("domain.name", by);
+      if (earlier.socket_path == domain.socket_path) taken("domain.socket", by);
+    }
+  }
+
+  /// The shipped file has both keys with their defaults: only other values are somebody's wish.
+  void check_socket() {
+    if (config_.domains.empty()) return;
+    if (!config_.socket_group.empty() && config_.socket_group != kDefaultSocketGroup) {
+      complain_(config_.socket_group_line, "daemon.socket_group",
+                "'" + config_.socket_group +
+                    "' is not used with [[domain]], whose administrator's socket is the daemon's "
+                    "user's, allowed: without this key");
+    }
+    if (config_.socket_mode != kDefaultSocketMode && config_.socket_mode != kAdministratorMode) {
+      complain_(config_.socket_mode_line, "daemon.socket_mode",
+                "is not used with [[domain]], whose administrator's socket has mode 0600, "
+                "allowed: without this key");
+    }
+  }
+
+  void check_lending() {
+    const bool is_given = config_.lend_uid >= 0;
+    if (config_.lend != Lend::kUid) {
+      if (!is_given) return;
+      return complain_(config_.lend_uid_line, "clients.uid",
+                       "is used with lend = \"uid\" only, allowed: that, or -1");
+    }
+    if (!is_given) {
+      return complain_(config_.lend_line, "clients.uid",
+                       "missing for lend = \"uid\", allowed: the uid that may read what all "
+                       "clients receive, or another lend");
+    }
+    if (config_.domains.empty() || lending_of(config_) == Lend::kUid) return;
+    complain_(config_.lend_line, "clients.lend",
+              "\"uid\" needs one domain with all ports, allowed: that, or \"none\"");
+  }
+
+  Config& config_;
+  const Complain& complain_;
+};
 
 }  // namespace
 
-Status complete_domains(Config& config) {
+std::string port_names(const Config& config) {
+  std::string out;
+  for (const PortConfig& port : config.ports) out += (out.empty() ? "" : ", ") + port.name;
+  return out;
+}
+
+void complete_domains(Config& config, const Complain& complain) {
+  DomainCheck(config, complain).run();
   config.has_domains = !config.domains.empty();
-  if (!config.has_domains) {
+  if (config.has_domains) {
+    config.socket_group.clear();
+    config.socket_mode = kAdministratorMode;
+  } else {
     config.domains.push_back({.name = "default",
                               .socket_path = config.socket_path,
                               .socket_group = config.socket_group,
                               .socket_mode = config.socket_mode});
-  } else {
-    config.socket_group.clear();
-    config.socket_mode = 0600;
-    for (size_t i = 0; i < config.domains.size(); ++i) {
-      if (Status distinct = check_distinct(config, i); !distinct.ok()) return distinct;
-      if (Status found = find_ports(config, config.domains[i]); !found.ok()) return found;
-    }
   }
-  return check_lending(config);
 }
 
 Lend lending_of(const Config& config) {

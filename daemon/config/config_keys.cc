@@ -45,10 +45,10 @@ constexpr Key kKeys[] = {
    [](Config& c, const KeyValue& v) { c.socket_path = text(v); }},
   {"daemon", "socket_group", KeyType::kText, "\"lyre-clients\"", 0, 32, "",
    "Group of the control socket: its members may use this stack. \"\" keeps the daemon's own "
-   "group.",
+   "group. Not used with [[domain]].",
    [](Config& c, const KeyValue& v) { c.socket_group = text(v); }},
   {"daemon", "socket_mode", KeyType::kMode, "\"0660\"", 0, 0777, "",
-   "Permissions of the control socket.",
+   "Permissions of the control socket. Not used with [[domain]].",
    [](Config& c, const KeyValue& v) { c.socket_mode = small(v); }},
   {"daemon", "log_level", KeyType::kChoice, "\"info\"", 0, 0, "error|warning|info|debug",
    "Least severe messages that are logged. \"debug\" includes DPDK's own log.",

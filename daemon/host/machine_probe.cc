@@ -29,7 +29,7 @@ class Probe {
   Probe(const Config& config, const machine::Roots& roots) : config_(config), roots_(roots) {}
 
   std::vector<std::string> run() {
-    check_socket();
+    check_sockets();
     check_hugepages();
     const auto addresses = machine::local_addresses(roots_);
     for (const PortConfig& port : config_.ports) {
@@ -47,18 +47,30 @@ class Probe {
     complain(port.line, "port.device", "'" + port.device + "' of '" + port.name + "' " + text);
   }
 
-  void check_socket() {
-    const std::string directory = parent_of(config_.socket_path);
-    if (!machine::exists(directory.empty() ? "/" : directory)) {
-      complain(config_.socket_line, "daemon.socket",
-               "the directory " + directory +
-                   " is missing, allowed: one that is there (systemd-tmpfiles --create)");
+  void check_sockets() {
+    check_socket(config_.socket_line, "daemon.socket", config_.socket_path);
+    check_group(config_.socket_group_line, "daemon.socket_group", config_.socket_group);
+    if (!config_.has_domains) return;
+    for (const DomainConfig& domain : config_.domains) {
+      check_socket(domain.line, "domain.socket", domain.socket_path);
+      check_group(domain.line, "domain.group", domain.socket_group);
     }
-    if (!config_.socket_group.empty() && ::getgrnam(config_.socket_group.c_str()) == nullptr) {
-      complain(config_.socket_group_line, "daemon.socket_group",
-               "there is no group '" + config_.socket_group +
-                   "', allowed: one that is there (systemd-sysusers), or \"\"");
-    }
+  }
+
+  /// lyred makes the last directory of the path, and no more.
+  void check_socket(uint32_t line, std::string_view key, const std::string& path) {
+    const std::string above = parent_of(parent_of(path));
+    if (above.empty() || machine::exists(above)) return;
+    complain(line, key,
+             "the directory " + above +
+                 " is missing, allowed: one that is there (systemd-tmpfiles --create)");
+  }
+
+  void check_group(uint32_t line, std::string_view key, const std::string& group) {
+    if (group.empty() || ::getgrnam(group.c_str()) != nullptr) return;
+    complain(line, key,
+             "there is no group '" + group +
+                 "', allowed: one that is there (systemd-sysusers), or \"\"");
   }
 
   void check_hugepages() {

@@ -167,6 +167,32 @@ TEST(Config, ReadsDomains) {
   EXPECT_EQ(socket_groups(config.value()), (std::vector<std::string>{"team-a", ""}));
 }
 
+// An operator who added a second domain did not learn why a group could not look any more.
+TEST(Config, WhatDomainsDoNotUseIsNamed) {
+  const std::string port(kPort);
+  const std::string a = "[[domain]]\nname=\"a\"\nsocket=\"/run/lyre/a.sock\"\n";
+  const std::string b = "[[domain]]\nname=\"b\"\nsocket=\"/run/lyre/b.sock\"\n";
+  EXPECT_THAT(error_of("[daemon]\nsocket_group=\"ops\"\nsocket_mode=\"0666\"\n" + port + a),
+              AllOf(HasSubstr("f.toml:2: daemon.socket_group: 'ops' is not used with [[domain]]"),
+                    HasSubstr("\nf.toml:3: daemon.socket_mode: is not used with [[domain]]")));
+  const std::string shipped = "[daemon]\nsocket_group=\"lyre-clients\"\nsocket_mode=\"0660\"\n";
+  EXPECT_TRUE(parse_config(shipped + port + a + b, "f.toml").ok());
+  EXPECT_THAT(error_of("[clients]\nlend=\"uid\"\nuid=7\n" + port + a + b),
+              HasSubstr("f.toml:2: clients.lend: \"uid\" needs one domain with all ports"));
+  EXPECT_TRUE(parse_config("[clients]\nlend=\"uid\"\nuid=7\n" + port + a, "f.toml").ok());
+  EXPECT_THAT(error_of("[clients]\nuid=7\n" + port),
+              HasSubstr("f.toml:2: clients.uid: is used with lend = \"uid\" only"));
+  EXPECT_THAT(error_of("[clients]\nlend=\"uid\"\n" + port),
+              HasSubstr("f.toml:2: clients.uid: missing for lend"));
+}
+
+TEST(Config, AllErrorsOfDomainsAreNamed) {
+  const std::string a = "[[domain]]\nname=\"a\"\nsocket=\"/run/lyre/a.sock\"\nports=[\"x\"]\n";
+  EXPECT_THAT(error_of(std::string(kPort) + a + a),
+              AllOf(HasSubstr("f.toml:5: domain.ports"), HasSubstr("f.toml:9: domain.name"),
+                    HasSubstr("f.toml:9: domain.socket"), HasSubstr("f.toml:9: domain.ports")));
+}
+
 TEST(Config, WrongDomainsAreNamed) {
   const std::string a =
       std::string(kPort) + "[[domain]]\nname=\"a\"\nsocket=\"/run/lyre/a.sock\"\n";
@@ -190,7 +216,7 @@ TEST(Config, WrongDomainsAreNamed) {
 // The first uid to attach became it: after each start, whoever came first was trusted.
 TEST(Config, LendingToAUidNeedsTheUid) {
   EXPECT_THAT(error_of(std::string("[clients]\nlend=\"uid\"\n") + kPort),
-              StartsWith("f.toml: clients.uid: missing for lend = \"uid\", allowed: "));
+              StartsWith("f.toml:2: clients.uid: missing for lend = \"uid\", allowed: "));
   EXPECT_EQ(error_of(std::string("[clients]\nlend=\"uid\"\nuid=1000\n") + kPort), "");
 }
 

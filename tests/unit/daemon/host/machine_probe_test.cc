@@ -85,13 +85,38 @@ TEST_F(MachineProbeTest, MissingDirectories) {
   EXPECT_THAT(probe("net_memif0,socket=" + tree_.path("a/b/wire.sock").string()),
               ElementsAre(HasSubstr("has its socket below")));
   auto config = parse_config(
-      "[daemon]\nsocket = \"/nonexistent/l.sock\"\nsocket_group = \"lyre-no-such\"\n[[port]]\n"
+      "[daemon]\nsocket = \"/nonexistent/a/l.sock\"\nsocket_group = \"lyre-no-such\"\n[[port]]\n"
       "name = \"a\"\ndevice = \"net_tap0\"\naddress = \"10.9.0.1/24\"\n",
       "f");
   ASSERT_TRUE(config.ok());
   EXPECT_THAT(probe_machine(*config, tree_.roots()),
               ElementsAre(StartsWith("f:2: daemon.socket: the directory /nonexistent is missing"),
                           StartsWith("f:3: daemon.socket_group: there is no group")));
+}
+
+// The start makes it: what starts is right.
+TEST_F(MachineProbeTest, TheLastDirectoryOfASocketMayBeMissing) {
+  auto config =
+      parse_config("[daemon]\nsocket = \"" + tree_.path("new/l.sock").string() +
+                       "\"\nsocket_group = \"\"\n[[port]]\nname = \"a\"\ndevice = \"net_tap0\"\n"
+                       "address = \"10.9.0.1/24\"\n",
+                   "f");
+  ASSERT_TRUE(config.ok());
+  EXPECT_THAT(probe_machine(*config, tree_.roots()), ElementsAre());
+}
+
+// The start only warns, and nobody of the team gets in.
+TEST_F(MachineProbeTest, SocketsAndGroupsOfDomains) {
+  auto config = parse_config(
+      "[daemon]\nsocket = \"" + tree_.path("l.sock").string() +
+          "\"\n[[port]]\nname = \"a\"\ndevice = \"net_tap0\"\naddress = \"10.9.0.1/24\"\n"
+          "[[domain]]\nname = \"a\"\nsocket = \"/nonexistent/a/a.sock\"\n"
+          "group = \"lyre-no-such\"\n",
+      "f");
+  ASSERT_TRUE(config.ok()) << config.error().text;
+  EXPECT_THAT(probe_machine(*config, tree_.roots()),
+              ElementsAre(StartsWith("f:7: domain.socket: the directory /nonexistent is missing"),
+                          StartsWith("f:7: domain.group: there is no group 'lyre-no-such'")));
 }
 
 TEST_F(MachineProbeTest, RequiredHugepages) {
