@@ -23,6 +23,7 @@
 #include "daemon/launcher.h"
 #include "daemon/logging.h"
 #include "daemon/memory/mapping_opener.h"
+#include "machine/remote_logins.h"
 
 namespace lyre {
 namespace {
@@ -51,15 +52,11 @@ void reload(const std::string& path) {
   spdlog::info("{} was read again for its log level; other keys need a restart", path);
 }
 
-std::string ssh_connection() {
-  const char* text = std::getenv("SSH_CONNECTION");
-  return text != nullptr ? text : "";
-}
-
 /// All that is wrong with the configuration on this machine, as exit status.
 int check(Config& config, bool looks_ahead) {
   std::vector<std::string> lines;
-  for (const Error& error : check_machine(config, machine::NicGuard({}, ssh_connection()), {})) {
+  for (const Error& error :
+       check_machine(config, machine::NicGuard({}, machine::ssh_connection()), {})) {
     lines.push_back(error.text);
   }
   if (looks_ahead) {

@@ -1,18 +1,19 @@
 #include "machine/nic_guard.h"
 
 #include <filesystem>
-#include <fstream>
 #include <regex>
 #include <sstream>
+#include <string_view>
 
 #include "machine/remote_logins.h"
+#include "machine/routes.h"
 
 namespace lyre::machine {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr unsigned kRouteUp = 0x1;
+constexpr std::string_view kLower = "lower_";
 
 }  // namespace
 
@@ -43,28 +44,8 @@ std::vector<Loss> NicGuard::needed_interfaces() const {
 
 std::set<std::string> NicGuard::default_route_interfaces() const {
   std::set<std::string> names;
-  std::string line;
-  std::ifstream v4(roots_.proc + "/net/route");
-  std::getline(v4, line);  // its heading
-  while (std::getline(v4, line)) {
-    std::istringstream words(line);
-    std::string name, destination, gateway, skip, mask;
-    unsigned flags = 0;
-    words >> name >> destination >> gateway >> std::hex >> flags >> skip >> skip >> skip >> mask;
-    if (words && destination == "00000000" && mask == "00000000" && (flags & kRouteUp) != 0) {
-      names.insert(name);
-    }
-  }
-  std::ifstream v6(roots_.proc + "/net/ipv6_route");
-  while (std::getline(v6, line)) {
-    std::istringstream words(line);
-    std::string destination, prefix, skip, name;
-    unsigned flags = 0;
-    words >> destination >> prefix >> skip >> skip >> skip >> skip >> skip >> skip >> std::hex >>
-        flags >> name;
-    const bool is_default =
-        prefix == "00" && destination.find_first_not_of('0') == std::string::npos;
-    if (words && is_default && (flags & kRouteUp) != 0 && name != "lo") names.insert(name);
+  for (const Route& route : routes(roots_)) {
+    if (is_default(route)) names.insert(route.interface);
   }
   return names;
 }
@@ -76,10 +57,8 @@ std::set<std::string> NicGuard::with_lower_interfaces(std::set<std::string> name
     const std::string name = *names.begin();
     names.erase(names.begin());
     if (!all.insert(name).second) continue;
-    std::error_code ignored;
-    for (const auto& entry : fs::directory_iterator(roots_.sys + "/class/net/" + name, ignored)) {
-      const std::string file = entry.path().filename();
-      if (file.rfind("lower_", 0) == 0) names.insert(file.substr(6));
+    for (const std::string& file : entries(roots_.sys + "/class/net/" + name)) {
+      if (file.starts_with(kLower)) names.insert(file.substr(kLower.size()));
     }
   }
   return all;

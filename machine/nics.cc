@@ -31,9 +31,14 @@ std::vector<Nic> pci_nics(const Roots& roots) {
                     .override_driver = told == "(null)" ? "" : told,
                     .interfaces = interfaces_of(folder),
                     .numa_node = number(folder + "/numa_node").value_or(-1),
-                    .has_iommu = exists(folder + "/iommu_group")});
+                    .has_iommu = is_behind_iommu(folder)});
   }
   return nics;
+}
+
+bool is_behind_iommu(const std::string& folder) {
+  const std::string group = folder + "/iommu_group";
+  return exists(group) && first_line(group + "/name") != "vfio-noiommu";
 }
 
 bool is_user_space_driver(const std::string& driver) {

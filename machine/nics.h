@@ -17,7 +17,7 @@ struct Nic {
   std::string override_driver;          ///< that the kernel was told to bind; empty: none
   std::vector<std::string> interfaces;  ///< the kernel's, while it has them
   int64_t numa_node = -1;
-  bool has_iommu = false;  ///< the NIC lies in an IOMMU group
+  bool has_iommu = false;  ///< as is_behind_iommu()
 };
 
 /// All Ethernet NICs of the machine, by address.
@@ -26,6 +26,10 @@ std::vector<Nic> pci_nics(const Roots& roots);
 /// The kernel's interfaces of the PCI device with this folder in /sys: its own, or those of its
 /// virtio child.
 std::vector<std::string> interfaces_of(const std::string& folder);
+
+/// True for a NIC, by its folder in /sys, that lies in an IOMMU group. VFIO makes a group for a NIC
+/// in no-IOMMU mode, too, which does not count.
+bool is_behind_iommu(const std::string& folder);
 
 /// True for a kernel driver through which DPDK drives a NIC alone: vfio-pci, uio_pci_generic,
 /// igb_uio.

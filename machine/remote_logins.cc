@@ -1,40 +1,20 @@
 #include "machine/remote_logins.h"
 
-#include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstdlib>
+#include <fstream>
+#include <string_view>
 #include <vector>
+
+#include "machine/routes.h"
 
 namespace lyre::machine {
 namespace {
 
 constexpr uint16_t kSshPort = 22;
 constexpr std::string_view kEstablished = "01";
-constexpr uint32_t kRtfUp = 0x1;
 constexpr size_t kIpv4Hex = 8;
 constexpr size_t kIpv6Hex = 32;
-
-/// In network byte order; IPv4 as ::ffff:a.b.c.d.
-using Address = std::array<uint8_t, 16>;
-
-struct Route {
-  Address network{};
-  uint32_t bits = 0;
-  std::string interface;
-};
-
-uint32_t hex(std::string_view text) {
-  return static_cast<uint32_t>(std::strtoul(std::string(text).c_str(), nullptr, 16));
-}
-
-Address mapped(uint32_t ipv4_as_printed) {
-  Address out{};
-  out[10] = out[11] = 0xff;
-  // The kernel prints the four bytes as a number of this machine's byte order.
-  for (size_t i = 0; i < 4; ++i) out[12 + i] = static_cast<uint8_t>(ipv4_as_printed >> (8 * i));
-  return out;
-}
 
 /// Of /proc/net/tcp and tcp6: 32-bit words as numbers of this machine.
 Address address_of_socket(std::string_view text) {
@@ -43,39 +23,6 @@ Address address_of_socket(std::string_view text) {
   for (size_t word = 0; word < 4 && text.size() == kIpv6Hex; ++word) {
     const uint32_t value = hex(text.substr(8 * word, 8));
     for (size_t i = 0; i < 4; ++i) out[4 * word + i] = static_cast<uint8_t>(value >> (8 * i));
-  }
-  return out;
-}
-
-/// Of /proc/net/ipv6_route: bytes in order.
-Address address_of_route(std::string_view text) {
-  Address out{};
-  for (size_t i = 0; i < out.size() && text.size() == kIpv6Hex; ++i) {
-    out[i] = static_cast<uint8_t>(hex(text.substr(2 * i, 2)));
-  }
-  return out;
-}
-
-bool is_in(const Address& address, const Route& route) {
-  for (uint32_t bit = 0; bit < route.bits; ++bit) {
-    const auto mask = static_cast<uint8_t>(0x80 >> (bit % 8));
-    if (((address[bit / 8] ^ route.network[bit / 8]) & mask) != 0) return false;
-  }
-  return true;
-}
-
-std::vector<Route> routes(const Roots& roots) {
-  std::vector<Route> out;
-  for (const std::string& line : lines(roots.proc + "/net/route")) {
-    const auto parts = words(line);  // name, destination, gateway, flags, ..., mask at 7
-    if (parts.size() < 8 || (hex(parts[3]) & kRtfUp) == 0) continue;
-    const auto bits = static_cast<uint32_t>(__builtin_popcount(hex(parts[7])));
-    out.push_back({mapped(hex(parts[1])), 96 + bits, parts[0]});
-  }
-  for (const std::string& line : lines(roots.proc + "/net/ipv6_route")) {
-    const auto parts = words(line);  // destination, its bits, ..., flags at 8, name
-    if (parts.size() < 10 || (hex(parts[8]) & kRtfUp) == 0 || parts[9] == "lo") continue;
-    out.push_back({address_of_route(parts[0]), hex(parts[1]), parts[9]});
   }
   return out;
 }
@@ -94,7 +41,40 @@ std::vector<Address> peers(const Roots& roots, uint16_t own_port) {
   return out;
 }
 
+/// Between this process and the one that the SSH server started: shell, sudo, and their like.
+constexpr int kAncestorsMax = 64;
+
+/// The variable of a process; empty without it, or where its environment may not be read.
+std::string variable_of(const std::string& process, std::string_view name) {
+  std::ifstream file(process + "/environ", std::ios::binary);
+  const std::string wanted = std::string(name) + "=";
+  for (std::string variable; std::getline(file, variable, '\0');) {
+    if (variable.starts_with(wanted)) return variable.substr(wanted.size());
+  }
+  return {};
+}
+
+/// The number of the parent process; empty: none.
+std::string parent_of(const std::string& process) {
+  for (const std::string& line : lines(process + "/status")) {
+    const auto parts = words(line);
+    if (parts.size() == 2 && parts[0] == "PPid:") return parts[1] == "0" ? "" : parts[1];
+  }
+  return {};
+}
+
 }  // namespace
+
+std::string ssh_connection(const Roots& roots) {
+  std::string process = "self";
+  for (int i = 0; i < kAncestorsMax && !process.empty(); ++i) {
+    const std::string folder = roots.proc + "/" + process;
+    const std::string found = variable_of(folder, "SSH_CONNECTION");
+    if (!found.empty()) return found;
+    process = parent_of(folder);
+  }
+  return {};
+}
 
 std::set<std::string> login_interfaces(const Roots& roots, const std::string& ssh_connection) {
   std::vector<Address> remote = peers(roots, kSshPort);

@@ -1,15 +1,12 @@
 #include "daemon/host/port_privileges.h"
 
 #include <cerrno>
-#include <filesystem>
-#include <fstream>
 
 #include "machine/nic_guard.h"
+#include "machine/nics.h"
 
 namespace lyre {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr Capabilities kRaw = capability(CAP_NET_RAW);
 constexpr Capabilities kNetwork = capability(CAP_NET_ADMIN);
@@ -41,30 +38,27 @@ constexpr PortPrivileges kWithoutIommu{
 constexpr PortPrivileges kBifurcated{kRaw | kNetwork, kBesideKernel};
 
 PortPrivileges privileges_of_nic(const std::string& folder) {
-  std::error_code ignored;
-  const std::string driver = fs::read_symlink(folder + "/driver", ignored).filename();
+  const std::string driver = machine::link_name(folder + "/driver");
   if (driver.starts_with("mlx") || driver.starts_with("mana")) return kBifurcated;
-  if (driver == "uio_pci_generic" || driver == "igb_uio") return kWithoutIommu;
-  if (driver != "vfio-pci") return {};  // a wrong driver is named when the port is opened
-  std::string group;
-  std::ifstream(folder + "/iommu_group/name") >> group;
-  return group == "vfio-noiommu" ? kWithoutIommu : PortPrivileges{};
+  if (!machine::is_user_space_driver(driver)) return {};  // named when the port is opened
+  const bool has_iommu = driver == "vfio-pci" && machine::is_behind_iommu(folder);
+  return has_iommu ? PortPrivileges{} : kWithoutIommu;
 }
 
 }  // namespace
 
-PortPrivileges privileges_of(const std::string& device, const std::string& sys_root) {
+PortPrivileges privileges_of(const std::string& device, const machine::Roots& roots) {
   for (const auto& kind : kVirtual) {
     if (device.starts_with(kind.prefix)) return kind.privileges;
   }
   const std::string address = machine::pci_address_of(device);
   if (address.empty()) return {};
-  return privileges_of_nic(sys_root + "/bus/pci/devices/" + address);
+  return privileges_of_nic(roots.sys + "/bus/pci/devices/" + address);
 }
 
-Status check_privileges(const Config& config, Capabilities held, const std::string& sys_root) {
+Status check_privileges(const Config& config, Capabilities held, const machine::Roots& roots) {
   for (const PortConfig& port : config.ports) {
-    const PortPrivileges privileges = privileges_of(port.device, sys_root);
+    const PortPrivileges privileges = privileges_of(port.device, roots);
     const Capabilities missing = privileges.needed & ~held;
     if (missing == 0) continue;
     return Error{
@@ -76,10 +70,10 @@ Status check_privileges(const Config& config, Capabilities held, const std::stri
   return Ok{};
 }
 
-Capabilities capabilities_to_keep(const Config& config, const std::string& sys_root) {
+Capabilities capabilities_to_keep(const Config& config, const machine::Roots& roots) {
   // It locks memory and does nothing else: client memory is pinned as long as the daemon runs.
   Capabilities kept = capability(CAP_IPC_LOCK);
-  for (const PortConfig& port : config.ports) kept |= privileges_of(port.device, sys_root).needed;
+  for (const PortConfig& port : config.ports) kept |= privileges_of(port.device, roots).needed;
   return kept;
 }
 

@@ -5,6 +5,7 @@
 
 #include "daemon/config/config.h"
 #include "daemon/host/capabilities.h"
+#include "machine/files.h"
 
 namespace lyre {
 
@@ -15,14 +16,12 @@ struct PortPrivileges {
 };
 
 /// By device string and, for a PCI address, by the kernel driver that the NIC is bound to.
-/// `sys_root`: "/sys" outside tests.
-PortPrivileges privileges_of(const std::string& device, const std::string& sys_root = "/sys");
+PortPrivileges privileges_of(const std::string& device, const machine::Roots& roots = {});
 
 /// Fails: a line for the first port for which `held` is not enough, with what is allowed.
-Status check_privileges(const Config& config, Capabilities held,
-                        const std::string& sys_root = "/sys");
+Status check_privileges(const Config& config, Capabilities held, const machine::Roots& roots = {});
 
 /// What the daemon keeps once its ports are open.
-Capabilities capabilities_to_keep(const Config& config, const std::string& sys_root = "/sys");
+Capabilities capabilities_to_keep(const Config& config, const machine::Roots& roots = {});
 
 }  // namespace lyre

@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 
+#include "machine/remote_logins.h"
 #include "tools/lyre/doctor/daemon_checks.h"
 #include "tools/lyre/doctor/machine_checks.h"
 #include "tools/lyre/doctor/nccl_checks.h"
@@ -42,7 +43,7 @@ void append(std::vector<Finding>& findings, std::vector<Finding> more) {
 
 std::vector<Finding> check_this_machine() {
   const machine::Roots roots;
-  const auto nics = nic_states(roots, machine::NicGuard(roots, variable("SSH_CONNECTION")));
+  const auto nics = nic_states(roots, machine::NicGuard(roots, machine::ssh_connection(roots)));
   utsname system{};
   ::uname(&system);
   std::vector<Finding> findings{check_kernel(system.release)};

@@ -1,11 +1,11 @@
 #include "tools/lyre/nic.h"
 
 #include <CLI/CLI.hpp>
-#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <string>
 
+#include "machine/remote_logins.h"
 #include "tools/lyre/child_program.h"
 #include "tools/lyre/failure.h"
 #include "tools/lyre/nic/nic.h"
@@ -15,8 +15,7 @@ namespace lyre::tools {
 namespace {
 
 std::vector<NicState> states_here() {
-  const char* ssh = std::getenv("SSH_CONNECTION");
-  return nic_states({}, machine::NicGuard({}, ssh != nullptr ? ssh : ""));
+  return nic_states({}, machine::NicGuard({}, machine::ssh_connection()));
 }
 
 /// Prints the command: on standard output where it is the answer.
@@ -52,10 +51,13 @@ void add_bind(CLI::App& nic) {
   auto is_dry_run = std::make_shared<bool>(false);
   command->add_option("nic", request->name, "PCI address, or name of a kernel interface")
       ->required();
-  command->add_option("--driver", request->driver,
-                      "vfio-pci, uio_pci_generic or igb_uio; default: by the NIC");
+  command
+      ->add_option("--driver", request->driver,
+                   "vfio-pci, uio_pci_generic or igb_uio; default: by the NIC")
+      ->check(CLI::IsMember({"vfio-pci", "uio_pci_generic", "igb_uio"}).description(""));
   command->add_flag("--force", request->is_forced,
-                    "Also the NIC of the default route or of an SSH session");
+                    "Also the NIC of the default route or of an SSH session, and vfio-pci without "
+                    "an IOMMU");
   command->add_flag("--dry-run", *is_dry_run, "Print the command only");
   command->callback([request, is_dry_run] {
     const auto states = states_here();

@@ -4,6 +4,7 @@
 #include "machine/local_addresses.h"
 #include "machine/memory.h"
 #include "machine/nics.h"
+#include "machine/remote_logins.h"
 #include "tests/unit/machine/tree.h"
 
 namespace lyre::machine {
@@ -37,6 +38,28 @@ TEST(Nics, OfVirtioHaveTheirInterfaceBelowTheChild) {
   tree.add_nic("0000:00:03.0", "0x1af4 0x1000", "virtio-pci", "");
   tree.write("sys/bus/pci/devices/0000:00:03.0/virtio2/net/eth0/mtu", "1500\n");
   EXPECT_EQ(pci_nics(tree.roots()).at(0).interfaces, std::vector<std::string>{"eth0"});
+}
+
+// VFIO makes the group when the NIC is bound to it.
+TEST(Nics, InNoIommuModeAreBehindNone) {
+  Tree tree;
+  tree.add_nic("0000:00:05.0", "0x1d0f 0xec20", "vfio-pci", "");
+  tree.write("sys/bus/pci/devices/0000:00:05.0/iommu_group/name", "vfio-noiommu\n");
+  EXPECT_FALSE(pci_nics(tree.roots()).at(0).has_iommu);
+}
+
+// sudo takes SSH_CONNECTION away.
+TEST(SshConnection, IsThatOfTheNearestAncestorThatHasIt) {
+  Tree tree;
+  tree.write("proc/self/environ", std::string("SUDO_USER=u\0PATH=/bin\0", 22));
+  tree.write("proc/self/status", "Name:\tlyre\nPPid:\t20\n");
+  tree.write("proc/20/status", "Name:\tsudo\nPPid:\t10\n");
+  tree.write("proc/10/status", "Name:\tbash\nPPid:\t1\n");
+  tree.write("proc/1/status", "Name:\tsystemd\nPPid:\t0\n");
+  EXPECT_EQ(ssh_connection(tree.roots()), "");
+  tree.write("proc/10/environ",
+             std::string("A=b\0SSH_CONNECTION=10.0.0.9 4000 10.0.0.1 2222\0", 47));
+  EXPECT_EQ(ssh_connection(tree.roots()), "10.0.0.9 4000 10.0.0.1 2222");
 }
 
 TEST(Nics, AreNoneWithoutABus) { EXPECT_TRUE(pci_nics({"/nonexistent", "/nonexistent"}).empty()); }

@@ -98,6 +98,14 @@ TEST_F(NicTest, BindRefusesWhatHasToStayWithItsDriver) {
               HasSubstr("there is no NIC '0000:00:0b.0' on the PCI bus, allowed: 0000:00:03.0, "));
 }
 
+// It would stay without a driver, at every boot.
+TEST_F(NicTest, BindRefusesVfioWithoutIommu) {
+  EXPECT_THAT(refusal({.name = "eth1", .driver = "vfio-pci"}),
+              HasSubstr("0000:00:05.0 is behind no IOMMU"));
+  EXPECT_THAT(bind_command(states_, {.name = "eth1", .driver = "vfio-pci", .is_forced = true}),
+              ElementsAre("driverctl", "set-override", "0000:00:05.0", "vfio-pci"));
+}
+
 TEST_F(NicTest, UnbindUndoesIt) {
   EXPECT_THAT(unbind_command(states_, "00:06.0"),
               ElementsAre("driverctl", "unset-override", "0000:00:06.0"));

@@ -101,8 +101,14 @@ std::vector<std::string> bind_command(const std::vector<NicState>& states,
     throw Failure(kExitFailure,
                   nic.address + " stays with " + or_dash(nic.driver) + ": " + choice.reason);
   }
-  return {"driverctl", "set-override", nic.address,
-          request.driver.empty() ? choice.driver : request.driver};
+  const std::string driver = request.driver.empty() ? choice.driver : request.driver;
+  if (driver == "vfio-pci" && !nic.has_iommu && !request.is_forced) {
+    throw Failure(kExitFailure, nic.address +
+                                    " is behind no IOMMU, without which vfio-pci binds no NIC, "
+                                    "allowed: uio_pci_generic, or --force with a kernel that has "
+                                    "a no-IOMMU mode");
+  }
+  return {"driverctl", "set-override", nic.address, driver};
 }
 
 std::vector<std::string> unbind_command(const std::vector<NicState>& states,

@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
+
+#include "tests/unit/machine/tree.h"
 
 namespace lyre {
 namespace {
@@ -15,21 +15,14 @@ using ::testing::HasSubstr;
 constexpr char kNic[] = "0000:00:06.0";
 constexpr Capabilities kNone = 0;
 
-/// A /sys in which one NIC is bound to a kernel driver.
+/// A machine in which one NIC is bound to a kernel driver.
 class PortPrivilegesTest : public testing::Test {
  protected:
-  PortPrivilegesTest() {
-    char name[] = "/tmp/lyre-sys-XXXXXX";
-    root_ = ::mkdtemp(name);
-  }
-  ~PortPrivilegesTest() override { std::filesystem::remove_all(root_); }
-
-  void bind(const std::string& driver, const std::string& group = "") const {
-    const std::string nic = root_ + "/bus/pci/devices/" + kNic;
-    std::filesystem::remove_all(nic);
-    std::filesystem::create_directories(nic + "/iommu_group");
-    std::filesystem::create_symlink("../../drivers/" + driver, nic + "/driver");
-    if (!group.empty()) std::ofstream(nic + "/iommu_group/name") << group << "\n";
+  void bind(const std::string& driver, const std::string& group = "") {
+    const std::string nic = std::string("sys/bus/pci/devices/") + kNic;
+    std::filesystem::remove_all(tree_.path(nic));
+    tree_.link(nic + "/driver", "sys/bus/pci/drivers/" + driver);
+    tree_.write(nic + "/iommu_group/name", group + "\n");
   }
   static Config config(const std::string& device) {
     auto config = parse_config(
@@ -39,10 +32,10 @@ class PortPrivilegesTest : public testing::Test {
     return *config;
   }
   Capabilities kept(const std::string& device) const {
-    return capabilities_to_keep(config(device), root_) & ~capability(CAP_IPC_LOCK);
+    return capabilities_to_keep(config(device), tree_.roots()) & ~capability(CAP_IPC_LOCK);
   }
 
-  std::string root_;
+  machine::Tree tree_;
 };
 
 TEST_F(PortPrivilegesTest, VirtualWiresKeepLittle) {
@@ -81,27 +74,27 @@ TEST_F(PortPrivilegesTest, NicsBesideTheKernelsDriverKeepTheNetwork) {
 TEST_F(PortPrivilegesTest, WhatIsMissingIsNamedWithItsDropIn) {
   constexpr Capabilities kBoth = capability(CAP_NET_RAW) | capability(CAP_NET_ADMIN);
   const Config wanted = config("net_af_packet0,iface=veth0");
-  EXPECT_TRUE(check_privileges(wanted, kBoth, root_).ok());
-  const Status refused = check_privileges(wanted, capability(CAP_NET_ADMIN), root_);
+  EXPECT_TRUE(check_privileges(wanted, kBoth, tree_.roots()).ok());
+  const Status refused = check_privileges(wanted, capability(CAP_NET_ADMIN), tree_.roots());
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().text,
             "f.toml:1: port.device: 'net_af_packet0,iface=veth0' of 'rail0' needs CAP_NET_RAW, "
             "allowed: root, or a service with the drop-in kernel-interface.conf");
 
   bind("uio_pci_generic");
-  EXPECT_THAT(check_privileges(config(kNic), 0, root_).error().text,
+  EXPECT_THAT(check_privileges(config(kNic), 0, tree_.roots()).error().text,
               HasSubstr("needs CAP_DAC_OVERRIDE CAP_SYS_RAWIO CAP_SYS_ADMIN, allowed: root, or a "
                         "service with the drop-in no-iommu.conf"));
-  EXPECT_THAT(check_privileges(config(kNic), capability(CAP_SYS_ADMIN), root_).error().text,
+  EXPECT_THAT(check_privileges(config(kNic), capability(CAP_SYS_ADMIN), tree_.roots()).error().text,
               HasSubstr("needs CAP_DAC_OVERRIDE CAP_SYS_RAWIO, allowed"));
-  EXPECT_THAT(check_privileges(config("net_af_xdp0,iface=eth1"), kBoth, root_).error().text,
+  EXPECT_THAT(check_privileges(config("net_af_xdp0,iface=eth1"), kBoth, tree_.roots()).error().text,
               HasSubstr("needs CAP_BPF, allowed"));
   bind("mlx5_core");
-  EXPECT_THAT(check_privileges(config(kNic), 0, root_).error().text,
+  EXPECT_THAT(check_privileges(config(kNic), 0, tree_.roots()).error().text,
               HasSubstr("needs CAP_NET_ADMIN CAP_NET_RAW, allowed: root, or a service with the "
                         "drop-in beside-kernel-driver.conf"));
   bind("vfio-pci");
-  EXPECT_TRUE(check_privileges(config(kNic), 0, root_).ok());
+  EXPECT_TRUE(check_privileges(config(kNic), 0, tree_.roots()).ok());
 }
 
 }  // namespace

@@ -1,0 +1,63 @@
+#include "machine/routes.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace lyre::machine {
+namespace {
+
+constexpr uint32_t kRouteUp = 0x1;  // RTF_UP
+constexpr size_t kIpv6Hex = 32;
+constexpr uint32_t kMappedBits = 96;
+
+/// Of /proc/net/ipv6_route: bytes in order.
+Address address_of_route(std::string_view text) {
+  Address out{};
+  for (size_t i = 0; i < out.size() && text.size() == kIpv6Hex; ++i) {
+    out[i] = static_cast<uint8_t>(hex(text.substr(2 * i, 2)));
+  }
+  return out;
+}
+
+}  // namespace
+
+uint32_t hex(std::string_view text) {
+  return static_cast<uint32_t>(std::strtoul(std::string(text).c_str(), nullptr, 16));
+}
+
+Address mapped(uint32_t ipv4_as_printed) {
+  Address out{};
+  out[10] = out[11] = 0xff;
+  for (size_t i = 0; i < 4; ++i) out[12 + i] = static_cast<uint8_t>(ipv4_as_printed >> (8 * i));
+  return out;
+}
+
+bool is_default(const Route& route) {
+  return route.bits == 0 || (route.bits == kMappedBits && route.network == mapped(0));
+}
+
+bool is_in(const Address& address, const Route& route) {
+  for (uint32_t bit = 0; bit < route.bits; ++bit) {
+    const auto mask = static_cast<uint8_t>(0x80 >> (bit % 8));
+    if (((address[bit / 8] ^ route.network[bit / 8]) & mask) != 0) return false;
+  }
+  return true;
+}
+
+std::vector<Route> routes(const Roots& roots) {
+  std::vector<Route> out;
+  for (const std::string& line : lines(roots.proc + "/net/route")) {
+    const auto parts = words(line);  // name, destination, gateway, flags, ..., mask at 7
+    if (parts.size() < 8 || (hex(parts[3]) & kRouteUp) == 0) continue;
+    const auto bits = static_cast<uint32_t>(__builtin_popcount(hex(parts[7])));
+    out.push_back({mapped(hex(parts[1])), kMappedBits + bits, parts[0]});
+  }
+  for (const std::string& line : lines(roots.proc + "/net/ipv6_route")) {
+    const auto parts = words(line);  // destination, its bits, ..., flags at 8, name
+    if (parts.size() < 10 || (hex(parts[8]) & kRouteUp) == 0 || parts[9] == "lo") continue;
+    out.push_back({address_of_route(parts[0]), hex(parts[1]), parts[9]});
+  }
+  return out;
+}
+
+}  // namespace lyre::machine

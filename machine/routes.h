@@ -1,0 +1,34 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "machine/files.h"
+
+namespace lyre::machine {
+
+/// In network byte order; IPv4 as ::ffff:a.b.c.d.
+using Address = std::array<uint8_t, 16>;
+
+/// A route of the kernel that is up.
+struct Route {
+  Address network{};
+  uint32_t bits = 0;  ///< of 128
+  std::string interface;
+};
+
+/// All routes of both families, without IPv6 ones to the loopback interface.
+std::vector<Route> routes(const Roots& roots);
+/// True for a route to everything, of either family.
+bool is_default(const Route& route);
+bool is_in(const Address& address, const Route& route);
+
+/// The number that a text of hexadecimal digits begins with.
+uint32_t hex(std::string_view text);
+/// Four bytes as the kernel prints them: a number of this machine's byte order.
+Address mapped(uint32_t ipv4_as_printed);
+
+}  // namespace lyre::machine
