@@ -7,7 +7,7 @@ namespace lyre::tools {
 Failure library_failure(int code) {
   const bool is_daemon_missing = code == LYRE_E_DAEMON || code == LYRE_E_PERMISSION ||
                                  code == LYRE_E_VERSION || code == LYRE_E_EXPELLED;
-  return Failure(is_daemon_missing ? kExitNoDaemon : kExitFailure, lyre_last_error());
+  return Failure(is_daemon_missing ? kExitNoDaemon : kExitFailure, lyre_last_error(), code);
 }
 
 }  // namespace lyre::tools

@@ -24,7 +24,9 @@ void add_status(CLI::App& app, const GlobalOptions& globals) {
 }
 
 void add_session_filter(CLI::App& command, SessionFilter& filter) {
-  command.add_option("--state", filter.state, "Only this state, such as ESTABLISHED");
+  command.add_option("--state", filter.state, "Only this state, such as ESTABLISHED")
+      ->check(CLI::IsMember(session_state_names(), CLI::ignore_case).description(""))
+      ->type_name("STATE");
   command.add_option("--peer", filter.peer, "Only this peer: ADDRESS or ADDRESS:PORT");
   command.add_option("--port", filter.port, "Only this port, of either side");
   command.add_option("--pid", filter.pid, "Only clients of this process");

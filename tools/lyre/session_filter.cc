@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "tools/lyre/sessions.h"
 #include "tools/lyre/units.h"
@@ -28,8 +31,8 @@ bool is_wanted(const channel::SessionView& view, const SessionFilter& filter) {
           format_endpoint(view.remote_address, view.remote_port) == filter.peer);
 }
 
-double key_of(const channel::SessionView& view, SessionFilter::Order order,
-              const Snapshot* earlier) {
+double order_key(const channel::SessionView& view, SessionFilter::Order order,
+                 const Snapshot* earlier) {
   switch (order) {
     case SessionFilter::Order::kSent:
       return rates_of(view, earlier).sent_bits_per_s;
@@ -47,6 +50,17 @@ double key_of(const channel::SessionView& view, SessionFilter::Order order,
   return 0;
 }
 
+/// The largest first. Each key is made once: there may be 64 workers with 16384 sessions.
+void sort(std::vector<channel::SessionView>& sessions, SessionFilter::Order order,
+          const Snapshot* earlier) {
+  std::vector<std::pair<double, size_t>> keys;
+  for (const auto& view : sessions) keys.emplace_back(order_key(view, order, earlier), keys.size());
+  std::ranges::stable_sort(keys, std::greater{}, &std::pair<double, size_t>::first);
+  std::vector<channel::SessionView> sorted;
+  for (const auto& [key, index] : keys) sorted.push_back(sessions[index]);
+  sessions = std::move(sorted);
+}
+
 }  // namespace
 
 uint32_t keep_wanted(Snapshot& snapshot, const SessionFilter& filter, const Snapshot* earlier) {
@@ -57,9 +71,7 @@ uint32_t keep_wanted(Snapshot& snapshot, const SessionFilter& filter, const Snap
     std::erase_if(sessions, is_time_wait);
   }
   if (filter.order != SessionFilter::Order::kNone) {
-    std::stable_sort(sessions.begin(), sessions.end(), [&](const auto& a, const auto& b) {
-      return key_of(a, filter.order, earlier) > key_of(b, filter.order, earlier);
-    });
+    sort(sessions, filter.order, earlier);
   }
   return static_cast<uint32_t>(wanted - sessions.size());
 }

@@ -8,7 +8,8 @@
 
 namespace lyre::tools {
 
-/// Which sessions `lyre sessions` shows, and in which order. What is not given lets all through.
+/// Which sessions `lyre sessions` shows, and in which order. An empty member matches
+/// every session.
 struct SessionFilter {
   std::string state;             ///< as session_state_name() has it; case does not count
   std::string peer;              ///< an address, or an address and port as they are printed

@@ -21,12 +21,6 @@ std::string owner_of(const channel::SessionView& view) {
   return label + "/" + std::to_string(view.pid);
 }
 
-bool is_same_connection(const channel::SessionView& a, const channel::SessionView& b) {
-  return a.opened_unix_ns == b.opened_unix_ns && a.local_port == b.local_port &&
-         a.remote_port == b.remote_port && a.worker == b.worker &&
-         std::memcmp(a.remote_address, b.remote_address, sizeof a.remote_address) == 0;
-}
-
 std::string percent(double part) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1f %%", 100 * part);
@@ -148,6 +142,12 @@ const char* session_state_name(const channel::SessionView& view) {
   return view.state < kStateNames.size() ? kStateNames[view.state] : "?";
 }
 
+std::vector<std::string> session_state_names() {
+  std::vector<std::string> names(kStateNames.begin(), kStateNames.end());
+  names.emplace_back("LISTEN");
+  return names;
+}
+
 const char* session_congestion_name(const channel::SessionView& view) {
   static constexpr const char* kNames[] = {"newreno", "cubic", "dctcp"};
   return view.congestion < std::size(kNames) ? kNames[view.congestion] : "?";
@@ -165,11 +165,11 @@ SessionRates rates_of(const channel::SessionView& view, const Snapshot* earlier)
   uint64_t received = 0;
   int64_t since_ns = view.opened_unix_ns;
   if (earlier != nullptr) {
-    for (const channel::SessionView& before : earlier->sessions) {
-      if (!is_same_connection(before, view)) continue;
-      sent = before.bytes_sent;
-      received = before.bytes_received;
-      since_ns = before.updated_unix_ns;
+    const auto before = earlier->totals.find(key_of(view));
+    if (before != earlier->totals.end()) {
+      sent = before->second.bytes_sent;
+      received = before->second.bytes_received;
+      since_ns = before->second.updated_unix_ns;
     }
   }
   const int64_t interval_ns = view.updated_unix_ns - since_ns;

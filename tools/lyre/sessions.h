@@ -4,6 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tools/lyre/options.h"
 #include "tools/lyre/session_filter.h"
@@ -33,8 +34,10 @@ struct SessionRates {
 /// Since the session was opened where `earlier` is nullptr or does not have it.
 SessionRates rates_of(const channel::SessionView& view, const Snapshot* earlier);
 
-/// Name of a tcp::State as the RFC has it.
+/// Name of a tcp::State as the RFC has it; LISTEN for a listener.
 const char* session_state_name(const channel::SessionView& view);
+/// All of these names.
+std::vector<std::string> session_state_names();
 /// Name of a tcp::CongestionAlgorithm as the configuration has it.
 const char* session_congestion_name(const channel::SessionView& view);
 /// The share of payload that no processor copied between client and NIC, 0 to 1.

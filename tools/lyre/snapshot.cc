@@ -1,7 +1,9 @@
 #include "tools/lyre/snapshot.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <iterator>
 
 #include "tools/lyre/failure.h"
 
@@ -62,7 +64,28 @@ PortSnapshot copy_port(const channel::StatsPort& from) {
   return to;
 }
 
+void add_session(const channel::SessionView& view, Snapshot& to) {
+  to.sessions.push_back(view);
+  to.totals[key_of(view)] = {view.bytes_sent, view.bytes_received, view.updated_unix_ns};
+}
+
 }  // namespace
+
+std::string link_text(const PortSnapshot& port) {
+  static constexpr const char* kStates[] = {"", "resetting", "recovering", "away", "draining"};
+  if (port.state > 0 && port.state < std::size(kStates)) return kStates[port.state];
+  return port.is_link_up ? "up" : "down";
+}
+
+ConnectionKey key_of(const channel::SessionView& view) {
+  ConnectionKey key{.worker = view.worker,
+                    .local_port = view.local_port,
+                    .remote_port = view.remote_port,
+                    .opened_unix_ns = view.opened_unix_ns};
+  std::copy(std::begin(view.remote_address), std::end(view.remote_address),
+            key.remote_address.begin());
+  return key;
+}
 
 Snapshot read_snapshot(const void* segment, size_t bytes, int64_t now_unix_ns) {
   const auto& header = *reinterpret_cast<const channel::StatsHeader*>(
@@ -93,7 +116,7 @@ Snapshot read_snapshot(const void* segment, size_t bytes, int64_t now_unix_ns) {
       part(segment, bytes, header.sessions_offset, rows, sizeof(channel::SessionRow)));
   for (uint64_t i = 0; i < rows; ++i) {
     channel::SessionView view;
-    if (row[i].read(view)) out.sessions.push_back(view);
+    if (row[i].read(view)) add_session(view, out);
   }
   const uint64_t client_rows = uint64_t{header.worker_count} * header.client_rows;
   const auto* client = reinterpret_cast<const channel::ClientRow*>(

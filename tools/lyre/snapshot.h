@@ -1,8 +1,10 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,6 +60,28 @@ struct PortSnapshot {
   std::vector<std::pair<std::string, uint64_t>> device_counters;  ///< not zero; the driver's names
 };
 
+/// "up", "down", or what the device does while it does not run.
+std::string link_text(const PortSnapshot& port);
+
+/// What tells a connection from all others, at any time.
+struct ConnectionKey {
+  uint32_t worker = 0;
+  uint16_t local_port = 0;
+  uint16_t remote_port = 0;
+  int64_t opened_unix_ns = 0;
+  std::array<uint8_t, 16> remote_address{};
+
+  friend auto operator<=>(const ConnectionKey&, const ConnectionKey&) = default;
+};
+ConnectionKey key_of(const channel::SessionView& view);
+
+/// What rates are made of.
+struct ConnectionTotals {
+  uint64_t bytes_sent = 0;
+  uint64_t bytes_received = 0;
+  int64_t updated_unix_ns = 0;
+};
+
 struct Snapshot {
   std::string daemon_name;
   std::string daemon_version;
@@ -70,8 +94,9 @@ struct Snapshot {
   uint64_t clients_total = 0;
   std::vector<PortSnapshot> ports;
   std::vector<WorkerSnapshot> workers;
-  std::vector<channel::SessionView> sessions;     ///< and listeners
-  std::vector<channel::ClientView> client_views;  ///< of each client one a worker
+  std::vector<channel::SessionView> sessions;        ///< and listeners
+  std::map<ConnectionKey, ConnectionTotals> totals;  ///< of all sessions, for rates
+  std::vector<channel::ClientView> client_views;     ///< of each client one a worker
 };
 
 /// Copies a segment of `bytes`. Fails: throws Failure when its header does not fit its length.

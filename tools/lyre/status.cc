@@ -27,12 +27,6 @@ std::string address_text(const channel::PortAddress& own) {
   return format_address(own.address) + "/" + std::to_string(own.prefix_bits);
 }
 
-std::string link_text(const PortSnapshot& port) {
-  static constexpr const char* kStates[] = {"", "resetting", "recovering", "away", "draining"};
-  if (port.state > 0 && port.state < std::size(kStates)) return kStates[port.state];
-  return port.is_link_up ? "up" : "down";
-}
-
 std::string speed_text(uint32_t mbps) { return mbps == 0 ? "-" : format_rate(1e6 * mbps); }
 
 /// One row for each port, and one below it for each further address.

@@ -15,7 +15,9 @@
 namespace lyre::tools {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 /// Every finding that is not fine says why, and what mends it.
@@ -174,6 +176,9 @@ TEST(DoctorDaemon, VersionPortsAndChecksums) {
   expect(findings[1], Verdict::kFine, "memif0: net_memif0, link up");
   expect(check_running(look(), "0.2.0").at(0), Verdict::kNote, "this lyre is 0.2.0");
 
+  segment.port().state.store(3);
+  expect(check_running(look(), "0.1.0").at(1), Verdict::kProblem, "link away");
+  segment.port().state.store(0);
   segment.port().is_link_up.store(0);
   segment.worker(1).drops[static_cast<size_t>(Drop::kTcpBadChecksum)].add(3);
   findings = check_running(look(), "0.1.0");
@@ -192,7 +197,10 @@ TEST(DoctorSocket, WhoMayOpenIt) {
   tree.write("socket", "");
   namespace fs = std::filesystem;
   fs::permissions(tree.path("socket"), fs::perms(0660));
-  expect(check_socket(tree.path("socket")).at(0), Verdict::kFine, "mode 0660");
+  expect(check_socket(tree.path("socket")).at(0), Verdict::kFine, "and members of ");
+  fs::permissions(tree.path("socket"), fs::perms(0600));
+  const Finding closed = check_socket(tree.path("socket")).at(0);
+  EXPECT_THAT(closed.saw, AllOf(HasSubstr("mode 0600"), Not(HasSubstr("members of"))));
   fs::permissions(tree.path("socket"), fs::perms(0666));
   expect(check_socket(tree.path("socket")).at(0), Verdict::kNote, "mode 0666");
 }

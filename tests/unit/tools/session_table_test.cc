@@ -61,6 +61,27 @@ TEST_F(SessionTableTest, TheWidestSessionFitsOneHundredColumns) {
   EXPECT_THAT(wide, HasSubstr("[fdfd:fdfd:fdfd:fdfd:fdfd:fdfd:fdfd:fdfd]:65535"));
 }
 
+TEST_F(SessionTableTest, TheOrderIsThatOfTheRatesSinceTheEarlierLook) {
+  channel::SessionView slow = FakeSegment::connection();
+  slow.remote_port = 1;
+  channel::SessionView fast = slow;
+  fast.remote_port = 2;
+  put(0, 0, slow);
+  put(0, 1, fast);
+  const Snapshot earlier = look();
+  for (auto* view : {&slow, &fast}) view->updated_unix_ns += 1'000'000'000;
+  slow.bytes_sent += 1000;
+  fast.bytes_sent += 9000;
+  put(0, 0, slow);
+  put(0, 1, fast);
+  Snapshot now = look();
+  keep_wanted(now, {.order = SessionFilter::Order::kSent}, &earlier);
+  ASSERT_EQ(now.sessions.size(), 2u);
+  EXPECT_EQ(now.sessions[0].remote_port, 2);
+  EXPECT_DOUBLE_EQ(rates_of(now.sessions[0], &earlier).sent_bits_per_s, 72'000);
+  EXPECT_DOUBLE_EQ(rates_of(now.sessions[1], &earlier).sent_bits_per_s, 8'000);
+}
+
 TEST_F(SessionTableTest, SaysWhatLimitsASession) {
   channel::SessionView view{};
   view.mss_bytes = 1000;

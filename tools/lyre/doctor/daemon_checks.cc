@@ -18,8 +18,13 @@ constexpr std::string_view kProgram = "lyred: ";
 
 Finding check_port(const PortSnapshot& port) {
   const std::string saw = port.name + ": " + port.device;
-  if (port.is_link_up) return fine("port", saw + ", link up");
-  return problem("port", saw + ", link down", "no packet leaves or arrives",
+  const std::string link = saw + ", link " + link_text(port);
+  if (port.state != 0) {
+    return problem("port", link, "the device does not run: no packet leaves or arrives",
+                   "lyred opens it when it is back: `journalctl -u lyred` says what it waits for");
+  }
+  if (port.is_link_up) return fine("port", link);
+  return problem("port", link, "no packet leaves or arrives",
                  "check the cable, the peer of the wire, or `journalctl -u lyred`");
 }
 
@@ -88,11 +93,14 @@ std::vector<Finding> check_socket(const std::string& path) {
   char mode[8];
   std::snprintf(mode, sizeof mode, "%04o", static_cast<unsigned>(file.st_mode & 07777));
   const std::string saw = path + ", mode " + mode + ", " + owner_name + ":" + group_name;
+  // A client connects: it needs to write.
   if ((file.st_mode & S_IWOTH) != 0) {
     return {note("socket", saw, "every process of this machine may use the stack",
                  "daemon.socket_mode = \"0660\" in lyred.toml")};
   }
-  return {fine("socket", saw + ": root and members of " + group_name + " may open it")};
+  std::string members_of = owner_name == "root" ? "root" : "root and " + owner_name;
+  if ((file.st_mode & S_IWGRP) != 0) members_of += " and members of " + group_name;
+  return {fine("socket", saw + ": " + members_of + " may open it")};
 }
 
 std::vector<Finding> check_running(const Snapshot& snapshot, const std::string& own_version) {
@@ -114,8 +122,13 @@ std::vector<Finding> check_daemon(const char* socket) {
   try {
     return check_running(StatsSegment(socket).look(), lyre_version());
   } catch (const Failure& failure) {
+    if (failure.library_code() == LYRE_E_PERMISSION) {
+      return {problem("daemon", failure.what(), "a daemon runs, and this user may not look",
+                      "as root: usermod -aG GROUP USER, with the socket's group; or --socket with "
+                      "that of your domain")};
+    }
     return {problem("daemon", failure.what(), "programs cannot use the stack",
-                    "systemctl enable --now lyred, or as root: usermod -aG lyre-clients USER")};
+                    "systemctl enable --now lyred")};
   }
 }
 
