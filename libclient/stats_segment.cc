@@ -20,7 +20,7 @@ int map_stats_segment(const char* socket_path, Mapping& out) {
   }
   const auto* header = reinterpret_cast<const channel::StatsHeader*>(mapping.data());
   if (!mapping.holds(0, sizeof *header) || header->magic != channel::kStatsMagic) {
-    return fail(LYRE_E_VERSION, "the daemon's stats segment is none");
+    return fail(LYRE_E_VERSION, "the daemon's stats segment is not valid");
   }
   if (header->version != channel::kStatsVersion) {
     return fail(LYRE_E_VERSION,

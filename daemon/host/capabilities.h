@@ -23,7 +23,7 @@ std::string names_of(Capabilities capabilities);
 /// Takes from every thread of this process what is not in `kept`, for ever: nobody gains a
 /// capability by executing a program either. Capabilities belong to threads, and some may run
 /// already: each is interrupted once, by SIGUSR2.
-/// REQUIRES: no thread is begun meanwhile by another one that has more.
+/// REQUIRES: no other thread starts a thread during the call.
 /// Fails: the system refuses, or a thread blocks the signal.
 Status drop_capabilities(Capabilities kept);
 

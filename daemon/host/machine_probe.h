@@ -8,9 +8,10 @@
 
 namespace lyre {
 
-/// Looks for what a configuration needs of this machine and what may still come before the start:
-/// devices and their drivers, interfaces, addresses, directories, hugepages, the socket's group.
-/// Returns a line like those of load_config() for each that is missing. Opens no device.
+/// Looks for what the configuration needs of this machine: devices and their drivers, interfaces,
+/// addresses, directories, hugepages, the groups of sockets. Returns a line like those of
+/// load_config() for each that is missing now; it may appear before the daemon starts. Opens no
+/// device.
 std::vector<std::string> probe_machine(const Config& config, const machine::Roots& roots);
 
 }  // namespace lyre

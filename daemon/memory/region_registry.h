@@ -88,7 +88,7 @@ class RegionRegistry {
     bool is_refused = false;
     bool is_at_job = false;  ///< the other thread maps or unmaps it
     bool is_dropped = false;
-    bool is_unmapped = false;                   ///< for the ports; or the other thread does it
+    bool is_unmapped = false;  ///< the unmapping for the ports is done, or under way in a thread
     std::bitset<channel::kWorkersMax> pending;  ///< workers that have not answered
   };
   struct Usage {

@@ -11,7 +11,7 @@ namespace lyre {
 
 /// Who connected to a socket of the daemon, as the kernel says (SO_PEERCRED).
 struct ClientIdentity {
-  int32_t pid = 0;  ///< 0: of a namespace that we cannot see into
+  int32_t pid = 0;  ///< 0: the process is not visible in our PID namespace
   uint32_t uid = UINT32_MAX;
   uint32_t gid = UINT32_MAX;
 };

@@ -9,7 +9,7 @@
 
 namespace lyre::tools {
 
-/// `lyre clients`: what each client has of what the daemon has for all of them, and its limits.
+/// `lyre clients`: what each client holds of shared resources, and its limits.
 /// Fails: throws Failure.
 void run_clients(const GlobalOptions& globals, std::optional<double> watch_s);
 

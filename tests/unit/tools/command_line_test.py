@@ -30,7 +30,8 @@ class Values(unittest.TestCase):
                           [*client, "--count", "-1"], [*client, "--seed", "-5"],
                           [*client, "--sessions", "0"], [*client, "--seconds", "nan"],
                           ["sessions", "--watch", "abc"], ["sessions", "--watch", "0"],
-                          ["sessions", "--state", "OPEN"], ["nic", "bind", "eth1", "--driver", "vfio_pci"],
+                          ["sessions", "--state", "OPEN"],
+                          ["nic", "bind", "eth1", "--driver", "vfio_pci"],
                           ["comms", "--watch", "1e300"], ["comms", "--watch", "inf"],
                           ["allreduce", "--bytes", "-8"], ["allreduce", "--seed", "-1"],
                           ["allreduce", "--ranks", "99"]):

@@ -10,7 +10,7 @@ namespace lyre::tools {
 enum class Verdict : uint8_t {
   kFine,
   kNote,     ///< works; it could be better
-  kProblem,  ///< Lyre does not run so, or not as configured
+  kProblem,  ///< Lyre does not start, or ignores a setting
 };
 
 /// One check: what was seen, why it matters, the command that mends it.
