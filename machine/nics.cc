@@ -5,6 +5,10 @@ namespace {
 
 constexpr int64_t kClassEthernet = 0x0200;
 
+bool is_iommu_group(const std::string& group) {
+  return exists(group) && first_line(group + "/name") != "vfio-noiommu";
+}
+
 }  // namespace
 
 std::vector<std::string> interfaces_of(const std::string& folder) {
@@ -36,9 +40,15 @@ std::vector<Nic> pci_nics(const Roots& roots) {
   return nics;
 }
 
-bool is_behind_iommu(const std::string& folder) {
-  const std::string group = folder + "/iommu_group";
-  return exists(group) && first_line(group + "/name") != "vfio-noiommu";
+bool is_behind_iommu(const std::string& folder) { return is_iommu_group(folder + "/iommu_group"); }
+
+size_t iommu_group_count(const Roots& roots) {
+  const std::string groups = roots.sys + "/kernel/iommu_groups";
+  size_t count = 0;
+  for (const std::string& name : entries(groups)) {
+    if (is_iommu_group(groups + "/" + name)) ++count;
+  }
+  return count;
 }
 
 bool is_user_space_driver(const std::string& driver) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -30,6 +31,9 @@ std::vector<std::string> interfaces_of(const std::string& folder);
 /// True for a NIC, by its folder in /sys, that lies in an IOMMU group. VFIO makes a group for a NIC
 /// in no-IOMMU mode, too, which does not count.
 bool is_behind_iommu(const std::string& folder);
+
+/// IOMMU groups of the machine, by the same rule.
+size_t iommu_group_count(const Roots& roots);
 
 /// True for a kernel driver through which DPDK drives a NIC alone: vfio-pci, uio_pci_generic,
 /// igb_uio.

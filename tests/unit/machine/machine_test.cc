@@ -45,7 +45,11 @@ TEST(Nics, InNoIommuModeAreBehindNone) {
   Tree tree;
   tree.add_nic("0000:00:05.0", "0x1d0f 0xec20", "vfio-pci", "");
   tree.write("sys/bus/pci/devices/0000:00:05.0/iommu_group/name", "vfio-noiommu\n");
+  tree.write("sys/kernel/iommu_groups/0/name", "vfio-noiommu\n");
   EXPECT_FALSE(pci_nics(tree.roots()).at(0).has_iommu);
+  EXPECT_EQ(iommu_group_count(tree.roots()), 0u);
+  tree.write("sys/kernel/iommu_groups/1/type", "DMA\n");
+  EXPECT_EQ(iommu_group_count(tree.roots()), 1u);
 }
 
 // sudo takes SSH_CONNECTION away.

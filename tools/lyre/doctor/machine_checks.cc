@@ -95,7 +95,7 @@ Finding check_kernel(const std::string& release) {
 }
 
 Finding check_iommu(const machine::Roots& roots, const std::vector<NicState>& nics) {
-  const size_t groups = machine::entries(roots.sys + "/kernel/iommu_groups").size();
+  const size_t groups = machine::iommu_group_count(roots);
   if (groups > 0) return fine("iommu", std::to_string(groups) + " groups");
   if (!has_nic_without_iommu(nics)) return fine("iommu", "none, and no NIC that needs one");
   return note("iommu", "none",
