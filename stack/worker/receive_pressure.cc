@@ -9,6 +9,7 @@ namespace lyre::worker {
 
 void ReceivePressure::on_limit(uint32_t context) {
   if (context == session::kNoContext || sessions_to_prune_ > 0) return;
+  if (state_.contexts[context].state != Context::State::kAttached) return;
   if (state_.now < prune_next_at_) return;
   prune_next_at_ = state_.now + kPressurePause;
   pruned_context_ = context;
@@ -27,10 +28,18 @@ size_t ReceivePressure::take_back_some() {
 
 /// First the client with most slots loses what is out of order; the rest waits for the next step.
 void ReceivePressure::begin_shortage() {
-  short_since_ = state_.now;
   next_at_ = state_.now + kPressurePause;
   prune_next_at_ = state_.now;
+  begin_grace();
   on_limit(greediest());
+}
+
+void ReceivePressure::begin_grace() {
+  short_since_ = state_.now;
+  victim_ = session::kNoContext;
+  for (const uint32_t index : state_.contexts.in_use()) {
+    state_.contexts[index].kept_slots = state_.accounts.held_by(index);
+  }
 }
 
 /// The next session of a pass over the context's list: it goes to the end.
@@ -41,8 +50,13 @@ uint32_t ReceivePressure::rotate(Context& context) {
   return conn;
 }
 
+/// A context that is being detached counts its sessions off the front of the same list.
 size_t ReceivePressure::prune_some() {
   Context& context = state_.contexts[pruned_context_];
+  if (context.state != Context::State::kAttached) {
+    sessions_to_prune_ = 0;
+    return 0;
+  }
   sessions_to_prune_ = std::min(sessions_to_prune_, context.sessions.size());
   const uint32_t count = std::min(sessions_to_prune_, kSessionsPerDetachStepMax);
   for (uint32_t i = 0; i < count; ++i) parts_.payload.prune(rotate(context));
@@ -52,26 +66,46 @@ size_t ReceivePressure::prune_some() {
 
 size_t ReceivePressure::relieve_reserve() {
   next_at_ = state_.now + kPressurePause;
-  const uint32_t index = greediest();
+  note_kept();
+  uint32_t index = session::kNoContext;
+  if (state_.now - short_since_ >= kGreedGrace) {
+    index = attached_with_most([this](uint32_t c) { return state_.contexts[c].kept_slots; });
+  }
+  const bool may_expel = index != session::kNoContext;
+  if (!may_expel) index = greediest();
+  if (index != victim_) read_count_ = 0;
+  victim_ = index;
   if (index == session::kNoContext) return 0;
   Context& context = state_.contexts[index];
   const size_t count = reset_unread(context);
-  if (count == 0 && state_.now - short_since_ >= kGreedGrace) {
-    short_since_ = state_.now;  // its slots come back when it is detached
+  if (may_expel && read_count_ >= context.sessions.size()) {
+    begin_grace();  // its slots come back when it is detached
     parts_.replies.expel(context, "keeps receive slots that it was lent while none are left");
   }
   return count;
 }
 
-/// The attached client with most slots, if it has more than its floor.
+void ReceivePressure::note_kept() {
+  for (const uint32_t index : state_.contexts.in_use()) {
+    uint32_t& kept = state_.contexts[index].kept_slots;
+    kept = std::min(kept, state_.accounts.held_by(index));
+  }
+}
+
 uint32_t ReceivePressure::greediest() const {
+  return attached_with_most([this](uint32_t c) { return state_.accounts.held_by(c); });
+}
+
+/// The attached client with most of what `slots` says of it, if that is more than the floor.
+template <typename Slots>
+uint32_t ReceivePressure::attached_with_most(Slots slots) const {
   uint32_t found = session::kNoContext;
   uint32_t most = state_.accounts.floor();
   for (const uint32_t index : state_.contexts.in_use()) {
     if (state_.contexts[index].state != Context::State::kAttached) continue;
-    const uint32_t held = state_.accounts.held_by(index);
-    if (held <= most) continue;
-    most = held;
+    const uint32_t count = slots(index);
+    if (count <= most) continue;
+    most = count;
     found = index;
   }
   return found;
@@ -85,9 +119,13 @@ size_t ReceivePressure::reset_unread(Context& context) {
   for (uint32_t looked = 0; looked < looked_max; ++looked) {
     if (!state_.accounts.is_reserve(state_.memory.rx_slots_free())) break;
     const uint32_t conn = rotate(context);
-    if (!state_.session(conn).has_readable) continue;
+    if (!state_.session(conn).has_readable) {
+      ++read_count_;
+      continue;
+    }
+    read_count_ = 0;
     parts_.lifecycle.abort(conn, channel::EndStatus::kNoResources);
-    parts_.payload.discard(conn);
+    parts_.lifecycle.lose_unread(conn);
     ++count;
   }
   return count;

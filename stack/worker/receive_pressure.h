@@ -16,8 +16,9 @@ namespace lyre::worker {
 /// A client that reached its limit loses what its sessions hold out of order, which peers send
 /// again (RFC 2018 8).
 /// When only the reserve of the pool is left, the client with most slots loses that first, then its
-/// unread sessions, which are reset. One that keeps what it was lent for longer than kGreedGrace is
-/// disconnected. Nothing is taken from a client below the floor of ReceiveAccounts.
+/// unread sessions, which are reset. After kGreedGrace it is the turn of the client that has kept
+/// most slots all the time since: it is disconnected when it has no unread session left. Nothing is
+/// taken from a client below the floor of ReceiveAccounts.
 /// Thread: the worker.
 class ReceivePressure {
  public:
@@ -42,9 +43,13 @@ class ReceivePressure {
   size_t take_back_some();
   void begin_shortage();
   size_t prune_some();
+  void begin_grace();
   size_t relieve_reserve();
   size_t reset_unread(Context& context);
+  void note_kept();
   uint32_t greediest() const;
+  template <typename Slots>
+  uint32_t attached_with_most(Slots slots) const;
   uint32_t rotate(Context& context);
 
   WorkerState& state_;
@@ -56,6 +61,8 @@ class ReceivePressure {
   bool is_short_ = false;  ///< only the reserve is left
   Nanos short_since_;
   Nanos next_at_;
+  uint32_t victim_ = 0;      ///< the context that loses unread sessions
+  uint32_t read_count_ = 0;  ///< its sessions in a row that had nothing unread
 };
 
 }  // namespace lyre::worker

@@ -84,9 +84,10 @@ uint32_t ReceivedPayload::room_behind(const PayloadSlice& payload) const {
   return packet.length + packet.tailroom - (payload.offset + payload.length);
 }
 
-bool ReceivedPayload::can_join(uint32_t conn, uint32_t bytes) const {
+bool ReceivedPayload::can_join(uint32_t conn, const tcp::SegmentIn& segment) const {
+  if (segment.segment_count > 1) return false;  // a chain is not copied
   const auto tail = state_.engine.receive_queue(conn).unread_tail();
-  return tail && bytes <= room_behind(*tail);
+  return tail && segment.payload_bytes <= room_behind(*tail);
 }
 
 void ReceivedPayload::join_small(uint32_t conn, uint32_t run) {

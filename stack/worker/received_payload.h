@@ -44,8 +44,8 @@ class ReceivedPayload {
   void return_charge(uint32_t conn, uint32_t charge_bytes);
   /// Releases what came out of order: the peer sends it again (RFC 2018 8).
   void prune(uint32_t conn);
-  /// Whether join_small() would find room for so many bytes that are next in order.
-  bool can_join(uint32_t conn, uint32_t bytes) const;
+  /// Whether join_small() would find room for a segment that is next in order.
+  bool can_join(uint32_t conn, const tcp::SegmentIn& segment) const;
   /// Copies the small payload that the engine has just kept as `run` behind the one before it, if
   /// that is unread and has room, so that it does not hold a slot.
   void join_small(uint32_t conn, uint32_t run);

@@ -111,7 +111,7 @@ bool SegmentInput::has_share(uint32_t conn, const tcp::SegmentIn& segment) {
   if (state_.accounts.may_hold(context, state_.memory.rx_slots_free())) return true;
   parts_.pressure.on_limit(context);
   if (!state_.engine.is_next_expected(conn, segment.seq)) return false;
-  if (is_small(conn, segment) && parts_.payload.can_join(conn, segment.payload_bytes)) return true;
+  if (is_small(conn, segment) && parts_.payload.can_join(conn, segment)) return true;
   parts_.payload.prune(conn);  // what is in order comes before what waits behind a gap
   if (!state_.accounts.may_overdraw(context, state_.memory.rx_slots_free())) return false;
   return !state_.sessions[conn].has_readable || is_small(conn, segment) ||

@@ -319,7 +319,7 @@ void SessionLifecycle::abort(uint32_t conn, channel::EndStatus status) {
   if (status == channel::EndStatus::kAborted) aborted.is_closed_by_client = true;
   if (aborted.is_over) {
     drop_sends(aborted);
-    payload_.discard(conn);
+    lose_unread(conn);
     release_if_done(conn);
     return;
   }
@@ -331,10 +331,16 @@ void SessionLifecycle::abort(uint32_t conn, channel::EndStatus status) {
   end(conn, tcp::EndReason::kAborted);
 }
 
+void SessionLifecycle::lose_unread(uint32_t conn) {
+  session::Session& aborted = state_.session(conn);
+  if (aborted.has_readable) aborted.must_announce_finish = false;
+  payload_.discard(conn);
+}
+
 void SessionLifecycle::release_if_done(uint32_t conn) {
   session::Session& done = state_.session(conn);
   if (!state_.engine.is_open(conn) || state_.engine.state(conn) != tcp::State::kClosed) return;
-  if (done.context != session::kNoContext) return;  // completions.cc comes back here
+  if (done.context != session::kNoContext) return;  // Announcements::on_end_told() comes back here
   payload_.release_all(conn);
   drop_sends(done);
   state_.time_waits.remove(conn);

@@ -53,6 +53,9 @@ class SessionLifecycle {
 
   void close_by_client(uint32_t conn);
   void abort(uint32_t conn, channel::EndStatus status);
+  /// The client loses what it has not been told of the stream, and the end of the stream with it: a
+  /// part of the bytes must not look like all of them. REQUIRES: abort().
+  void lose_unread(uint32_t conn);
   /// The client of the session is gone. Bytes of its memory that are not acknowledged keep the
   /// session with the context: see leave_if_finished().
   void leave(uint32_t conn, bool resets);

@@ -59,7 +59,7 @@ inline constexpr Nanos kHoldRetryLongest = millis(100);
 inline constexpr uint32_t kNudgePacketsMax = 64;
 /// While the receive pool has nothing left but its reserve, slots are taken back this often.
 inline constexpr Nanos kPressurePause = millis(10);
-/// A client that keeps most of the lent slots for so long meanwhile is disconnected.
+/// After this time without receive slots, the client that has kept most of them is disconnected.
 inline constexpr Nanos kGreedGrace = seconds(1);
 /// Sessions whose ports take nothing are tried again after this time, then after twice the time
 /// each.

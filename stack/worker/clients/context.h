@@ -34,6 +34,7 @@ struct Context {
   // ----
 
   uint32_t sends_under_way = 0;  ///< of all its sessions
+  uint32_t kept_slots = 0;       ///< receive slots that it has had all the time: ReceivePressure
   uint32_t dense_index = 0;      ///< the ContextTable's
   Command attached;              ///< as the control thread described it
   channel::SubmissionConsumer submissions;

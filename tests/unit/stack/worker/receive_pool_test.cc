@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "stack/worker/turn_limits.h"
 #include "tests/support/two_workers.h"
 #include "tests/unit/stack/worker/hand_made_peer.h"
 #include "tests/unit/stack/worker/replies.h"
@@ -53,6 +54,17 @@ class ReceivePool : public testing::Test {
       dialer.send(stream.name, 0, 200'000);
     }
     hosts.run_for(seconds(2));
+  }
+  /// The left end of a new session.
+  channel::SessionName connect_to(uint16_t port) {
+    std::vector<uint32_t> known;
+    for (const auto& [index, stream] : hosts.app_a->streams()) known.push_back(index);
+    hosts.client_a->connect({IpAddress::v4(0x0a090002), port}, 1);
+    hosts.run_until([&] { return hosts.app_a->stream_count() > known.size(); });
+    for (const auto& [index, stream] : hosts.app_a->streams()) {
+      if (std::find(known.begin(), known.end(), index) == known.end()) return stream.name;
+    }
+    return {};
   }
   void expect_transfer() {
     PatternApp::Stream* stream = hosts.app_b->stream(hosts.app_b->only().name.index);
@@ -136,6 +148,122 @@ TEST_F(ReceivePool, UsersThatTakeTheWholePoolTogetherGiveSomeBack) {
   EXPECT_GE(free_slots(), kSlots / 16);
   EXPECT_GT(hosts.b.stats().clients_expelled.get(), 0u);
   expect_transfer();
+}
+
+/// A client of the right host that has received more than it gives back blocks for, from a peer
+/// that has finished.
+class UnreadToTheEnd : public ReceivePool {
+ protected:
+  static constexpr uint32_t kBytes = 100'000;
+
+  UnreadToTheEnd()
+      : slow(hosts.b.worker(), 2, /*is_lent=*/false, 1 << 20, /*copy_bytes=*/1 << 16),
+        slow_app(slow) {
+    slow_app.keeps_slots = true;
+    hosts.more_apps.push_back(&slow_app);
+    slow.listen(kOtherPort, 1);
+    hosts.run_for(millis(1));
+    hosts.client_a->connect({IpAddress::v4(0x0a090002), kOtherPort}, 1);
+    LYRE_CHECK(hosts.run_until([&] { return slow_app.stream_count() == 1; }));
+    for (const auto& [index, stream] : hosts.app_a->streams()) {
+      if (stream.name.index != main.index) sender = stream.name;
+    }
+    for (uint32_t at = 0; at < kBytes; at += 20'000) hosts.client_a->send(sender, at, 20'000);
+    hosts.client_a->tell(channel::Op::kShutdown, sender);
+    hosts.run_for(millis(200));
+    LYRE_CHECK(reader().received < kBytes && !reader().is_finished);
+  }
+  PatternApp::Stream& reader() { return slow_app.only(); }
+  bool is_ended() {
+    return hosts.run_until([&] { return reader().is_ended; }, seconds(5));
+  }
+
+  channel::SessionName main = hosts.app_a->only().name;
+  ChannelClient slow;
+  PatternApp slow_app;
+  channel::SessionName sender;
+};
+
+// Bytes that are taken back are not followed by the end of the stream: their reader would take a
+// part for the whole.
+TEST_F(UnreadToTheEnd, AReaderOfASessionThatIsResetForItsSlotsGetsAnError) {
+  std::vector<io::PacketBuf*> taken;
+  while (free_slots() > kSlots / 20) taken.push_back(hosts.b.memory().alloc_rx());
+  hosts.app_a->send_pattern(main, 1, 1000, 1000);  // the worker looks at the pool
+  EXPECT_TRUE(is_ended());
+  EXPECT_EQ(reader().status, channel::EndStatus::kNoResources);
+  EXPECT_LT(reader().received, kBytes);
+  EXPECT_FALSE(reader().is_finished);
+  hosts.b.memory().release(taken);
+}
+
+TEST_F(UnreadToTheEnd, AReaderOfASessionThatEndsWithTheDaemonGetsAnError) {
+  slow.tell(channel::Op::kShutdown, reader().name);  // TCP is done with it
+  hosts.run_for(millis(50));
+  ASSERT_TRUE(hosts.b.worker().inbox().try_post({.kind = worker::Command::Kind::kShutdown}));
+  EXPECT_TRUE(is_ended());
+  EXPECT_EQ(reader().status, channel::EndStatus::kShutdown);
+  EXPECT_LT(reader().received, kBytes);
+  EXPECT_FALSE(reader().is_finished);
+}
+
+// Slots are taken back from sessions in the order of their client's list, and so does a detach.
+TEST_F(ReceivePool, AClientThatLeavesInAShortageClosesAllItsSessions) {
+  constexpr uint32_t kSessions = 300;
+  while (hosts.b.worker().connection_count() < 1 + kSessions) {
+    if (hosts.client_b->submission_room() > 0) {
+      hosts.client_b->connect({IpAddress::v4(0x0a090063), 5000}, 1);
+    }
+    hosts.turn();
+  }
+  std::vector<io::PacketBuf*> taken;
+  while (free_slots() > kSlots / 20) taken.push_back(hosts.b.memory().alloc_rx());
+  hosts.client_a->send(hosts.app_a->only().name, 0, 100);  // over the limit of its reader
+  hosts.client_b->detach();
+  const Nanos begin = hosts.now;
+  EXPECT_TRUE(hosts.run_until(
+      [&] { return has_reply(hosts.b.worker(), worker::Reply::Kind::kDetached, 0); }));
+  EXPECT_LT(hosts.now - begin, worker::kLingerMax) << "no session was left until the last moment";
+  hosts.b.memory().release(taken);
+}
+
+// Who has taken most in the last moment has not kept it.
+TEST_F(ReceivePool, TheClientThatIsDisconnectedHasKeptSlotsAllTheTime) {
+  constexpr uint32_t kKeeper = 2;
+  ChannelClient keeper(hosts.b.worker(), kKeeper);
+  PatternApp keeper_app(keeper);
+  keeper_app.keeps_slots = true;
+  keeper_app.checks_bytes = false;
+  hosts.more_apps.push_back(&keeper_app);
+  keeper.listen(7000, 1);
+  greedy.listen(kOtherPort, 1);
+  hosts.run_for(millis(1));
+  const auto main = hosts.app_a->only().name;
+  const auto to_keeper = connect_to(7000);
+  const auto to_greedy = connect_to(kOtherPort);
+  for (int i = 0; i < 20; ++i) {
+    hosts.client_a->send(to_keeper, 0, 1400);
+    hosts.run_for(millis(1));
+  }
+  std::vector<io::PacketBuf*> taken;
+  while (free_slots() > kSlots / 16 - 2) taken.push_back(hosts.b.memory().alloc_rx());
+  hosts.client_a->send(main, 0, 100);  // the worker looks at the pool
+  hosts.run_for(worker::kGreedGrace - millis(100));
+  for (int i = 0; i < 26; ++i) {
+    hosts.client_a->send(to_greedy, 0, 1400);
+    hosts.run_for(millis(1));
+  }
+  channel::ClientView view{};
+  hosts.run_for(millis(60));
+  ASSERT_TRUE(hosts.b.client_row(1).read(view));
+  ASSERT_GT(view.rx_slots_held, 20u) << "the other one has most";
+  hosts.run_for(millis(200));
+  std::vector<uint32_t> expelled;
+  for (const worker::Reply& reply : take_replies(hosts.b.worker())) {
+    if (reply.kind == worker::Reply::Kind::kExpelled) expelled.push_back(reply.context);
+  }
+  EXPECT_EQ(expelled, std::vector<uint32_t>{kKeeper});
+  hosts.b.memory().release(taken);
 }
 
 /// One segment of the peer with `bytes` of text, `ahead` of what the connection expects.
