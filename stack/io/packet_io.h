@@ -121,6 +121,9 @@ class PacketIo {
   virtual size_t tx_burst(std::span<PacketBuf* const> in) = 0;
   /// Frees the packets that the port has finished sending, as far as the driver can be asked to.
   virtual void reclaim() = 0;
+  /// The worker waits until the port frees packets that it holds. A port that goes on to free none
+  /// is stuck; one for which nobody waits may keep what it has.
+  virtual void note_wait() {}
   /// Packets that tx_burst() took and the port has not freed, as far as it knows by now. It frees
   /// them in the order in which it took them.
   virtual size_t tx_held() const = 0;

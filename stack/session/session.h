@@ -13,7 +13,7 @@ namespace lyre::session {
 inline constexpr uint32_t kNoContext = UINT32_MAX;
 inline constexpr uint32_t kNoIndex = UINT32_MAX;
 
-/// The rest of a chain of received packets that was taken from the engine: see payload.cc.
+/// The rest of a chain of received packets that was taken from the engine: ReceivedPayload.
 struct Chain {
   uint32_t slot = kNoIndex;
   uint32_t offset = 0;  ///< of the next byte, in that packet
@@ -53,7 +53,8 @@ struct Session {
   bool must_announce_finish : 1 = false;
   bool must_announce_end : 1 = false;
   bool has_readable : 1 = false;
-  channel::EndStatus end_status = channel::EndStatus::kOk;
+  bool waits_for_port : 1 = false;  ///< its news waits until `port` has freed `fence` packets
+  channel::EndStatus end_status : 7 = channel::EndStatus::kOk;
   uint8_t port = 0;   ///< the port through which it sends
   IpMarking marking;  ///< the port's, unless the client chose another
   uint16_t transmit_client = 0;
@@ -73,7 +74,8 @@ struct Session {
 
   /// In its context's list; without a context, in the queue of half-open sessions or of TIME-WAITs.
   IndexLink owner_link;
-  IndexLink dirty_link;     ///< in its context's list of sessions with unreported events
+  IndexLink dirty_link;     ///< in its context's list of sessions with unreported events, or,
+                            ///< while these wait for its port, in the port's queue
   IndexLink transmit_link;  ///< in the transmit queue, at the client `transmit_client`
 
   bool has_unannounced_sends() const {

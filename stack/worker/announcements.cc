@@ -3,9 +3,7 @@
 namespace lyre::worker {
 
 bool Announcements::must_wait_for_port(uint32_t conn) {
-  if (!parts_.holds.holds_memory_of(state_.session(conn))) return false;
-  parts_.holds.wait();
-  return true;
+  return parts_.holds.holds_memory_of(state_.session(conn));
 }
 
 void Announcements::on_open_told(uint32_t conn) {

@@ -113,7 +113,8 @@ bool ContextLifecycle::has_work() const {
   const auto in_use = state_.contexts.in_use();
   return std::any_of(in_use.begin(), in_use.end(), [this](uint32_t index) {
     const Context& context = state_.contexts[index];
-    return context.state == Context::State::kDetaching && !is_lingering(context);
+    return context.state == Context::State::kDetaching && !is_lingering(context) &&
+           !parts_.regions.waits_for_port(context);
   });
 }
 

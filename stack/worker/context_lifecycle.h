@@ -36,7 +36,7 @@ class ContextLifecycle {
   /// Goes on with all contexts that are being detached; returns the work done.
   size_t continue_detaching();
   bool are_detaching() const { return detaching_count_ > 0; }
-  /// A context is being detached that waits for more than acknowledgements.
+  /// A context is being detached that waits neither for acknowledgements nor for a port.
   bool has_work() const;
   /// When a context stops waiting for acknowledgements.
   Nanos next_deadline() const;

@@ -5,13 +5,17 @@
 #include "stack/wire/tcp_segment.h"
 #include "stack/worker/flow_label.h"
 #include "stack/worker/port.h"
+#include "stack/worker/turn_limits.h"
 
 namespace lyre::worker {
 
 void PacketOutput::restock() {
   if (stock_.try_refill()) return;
   for (Port& port : state_.ports) port.reclaim();
-  stock_.try_refill();
+  if (stock_.try_refill()) return;
+  for (Port& port : state_.ports) {
+    if (port.held() >= kNudgePacketsMax) port.note_wait();  // any driver frees some of so many
+  }
 }
 
 io::PacketBuf* PacketOutput::alloc() {

@@ -38,6 +38,8 @@ class Port {
   size_t receive(std::span<io::PacketBuf*> out) { return io_->rx_burst(out); }
   /// Lets the port return what it has finished sending.
   void reclaim() { io_->reclaim(); }
+  /// Something waits until the port frees packets that it holds.
+  void note_wait() { io_->note_wait(); }
 
   /// A full port is offered packets again.
   void begin_turn() { is_full_ = false; }

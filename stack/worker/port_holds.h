@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "stack/base/nanos.h"
@@ -7,47 +8,65 @@
 #include "stack/worker/backoff.h"
 #include "stack/worker/packet_output.h"
 #include "stack/worker/turn_limits.h"
+#include "stack/worker/worker.h"
 #include "stack/worker/worker_state.h"
 
 namespace lyre::worker {
 
 /// What ports hold of the memory of clients, and the waits until they let go of it. A wait delays
 /// what a client is told, never transmission: drivers may free a packet only when others are sent.
+/// Each port has a wait of its own. It ends when the port has freed the packet that was waited for,
+/// and only then the next one begins anew: with short pauses, and packets to send.
 /// Thread: the worker.
 class PortHolds {
  public:
   PortHolds(WorkerState& state, PacketOutput& output) : state_(state), output_(output) {}
 
-  /// Lets all ports return what they have finished sending; once in a turn.
-  void reclaim();
-  /// True while a port holds a piece of the region, or is still to be given one.
-  bool is_held(uint32_t region) const;
-  /// True while the session's port may read memory that the client would get back. The end of the
-  /// wait clears the session's fence.
+  /// True while the session's port may read memory that the client would get back: from now on the
+  /// port is waited for, and the notifier holds the session. The end of the wait clears the fence.
   bool holds_memory_of(session::Session& waiting);
+  /// True while a port holds a piece of the region, or is still to be given one.
+  bool is_held(uint32_t region);
+  /// Puts a region that is held aside, and waits for all ports that were given packets by now.
+  void hold_back(uint32_t region);
+  /// Of the looks at regions that are held back: another one is worthwhile when this changes.
+  uint32_t look() const { return look_; }
 
-  /// Something waits for the ports in this turn. A wait that lasts gives them packets to send.
-  void wait();
-  /// Something that was waited for is held no more.
-  void on_released() { backoff_.reset(); }
-  void end_turn() {
-    if (!is_waited_for_) backoff_.reset();
-    is_waited_for_ = has_reclaimed_ = false;
-  }
-  bool is_waiting() const { return backoff_.is_stalled(); }
-  Nanos next_deadline() const { return backoff_.next_deadline(); }
+  /// Part of each turn: asks the ports that are waited for, and marks the sessions whose wait
+  /// ended.
+  void advance();
+  void end_turn() { reclaimed_ports_ = 0; }
+  bool is_waiting() const { return is_waiting_; }
+  /// Waits have ended, and advance() has not come to all of them.
+  bool has_work() const { return has_more_; }
+  Nanos next_deadline() const;
 
  private:
+  /// For one port.
+  struct Wait {
+    uint64_t awaited = 0;         ///< packets, as Port::completed() counts them; 0: nobody waits
+    uint64_t completed = 0;       ///< as it was seen last
+    uint64_t region_fence = 0;    ///< packets that it was given when a region was held back last
+    uint32_t nudge_packets = 1;   ///< of the next nudge
+    uint32_t nudged_packets = 0;  ///< in this wait
+    Backoff backoff{kHoldRetryFirst, kHoldRetryLongest};
+  };
   bool has_unsent_pieces(uint32_t region) const;
-  void nudge();
+  void reclaim(uint8_t port);
+  uint64_t first_fence(uint8_t port) const;
+  void begin(uint8_t port, uint64_t awaited);
+  void advance(uint8_t port);
+  void release_sessions(uint8_t port);
+  void nudge(uint8_t port);
 
   WorkerState& state_;
   PacketOutput& output_;
-  Backoff backoff_{kHoldRetryFirst, kHoldRetryLongest};
-  bool has_reclaimed_ = false;   ///< in this turn
-  bool is_waited_for_ = false;   ///< in this turn
-  uint32_t nudge_packets_ = 1;   ///< of the next nudge
-  uint32_t nudged_packets_ = 0;  ///< in this wait
+  std::array<Wait, kPortsMax> waits_;
+  Backoff region_retry_{kHoldRetryFirst, kHoldRetryLongest};
+  uint32_t look_ = 0;
+  uint32_t reclaimed_ports_ = 0;  ///< in this turn, a bit each
+  bool is_waiting_ = false;       ///< for any port, or with a region held back
+  bool has_more_ = false;
 };
 
 }  // namespace lyre::worker

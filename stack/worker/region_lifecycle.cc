@@ -35,19 +35,17 @@ void RegionLifecycle::begin_removal(const Command& command) {
 
 /// Registered memory goes when no session sends from it and no port holds a piece of it.
 size_t RegionLifecycle::finish_removals() {
+  size_t work = look_at_held_back();
   const uint32_t count = std::min(state_.client_memory.leaving_count(), kLeavingRegionsPerPollMax);
-  size_t work = 0;
-  parts_.holds.reclaim();
   for (uint32_t i = 0; i < count; ++i) {
     ClientMemory::Region& region = state_.client_memory.next_leaving();
     const uint32_t index = channel::region_index(region.name);
     work += end_senders(region);
     if (state_.sends.pieces_of(index) > 0) continue;
     if (parts_.holds.is_held(index)) {
-      parts_.holds.wait();
+      parts_.holds.hold_back(index);
       continue;
     }
-    parts_.holds.on_released();
     const Reply reply{
         .kind = Reply::Kind::kRegionRemoved, .context = region.context, .region = region.name};
     forget_region(index);
@@ -55,6 +53,20 @@ size_t RegionLifecycle::finish_removals() {
     ++work;
   }
   return work;
+}
+
+/// Regions that ports held, after these have freed something. Returns how many are held no more.
+size_t RegionLifecycle::look_at_held_back() {
+  const uint32_t look = parts_.holds.look();
+  size_t let_go = 0;
+  for (uint32_t i = 0; i < kLeavingRegionsPerPollMax; ++i) {
+    if (!state_.client_memory.has_unlooked(look)) break;
+    const uint32_t index = state_.client_memory.next_unlooked(look);
+    if (parts_.holds.is_held(index)) continue;
+    state_.client_memory.let_go(index);
+    ++let_go;
+  }
+  return let_go;
 }
 
 /// Ends some of the sessions that would have to send from the region: bytes that cannot be sent
@@ -88,26 +100,27 @@ void RegionLifecycle::remove_from_ports(uint32_t index) {
 }
 
 bool RegionLifecycle::try_forget_memory(uint32_t context) {
-  parts_.holds.reclaim();
+  if (waits_for_port(state_.contexts[context])) return false;
   for (uint32_t i = 0; i < kRegionsPerDetachStepMax; ++i) {
     const uint32_t index = state_.client_memory.first_of(context);
     if (index == ClientMemory::kNone) break;
-    if (parts_.holds.is_held(index)) {
-      parts_.holds.wait();
-      return false;
-    }
+    if (is_held_back(context, index)) return false;
     forget_region(index);
   }
   if (state_.client_memory.first_of(context) != ClientMemory::kNone) return false;
   if (!state_.contexts[context].has_region) return true;
-  if (parts_.holds.is_held(context)) {
-    parts_.holds.wait();
-    return false;
-  }
-  parts_.holds.on_released();
+  if (is_held_back(context, context)) return false;
   state_.client_memory.remove_arena(context);
   remove_from_ports(context);
   state_.contexts[context].has_region = false;
+  return true;
+}
+
+/// A region of a context that is being detached: true, and the context waits, when a port holds it.
+bool RegionLifecycle::is_held_back(uint32_t context, uint32_t region) {
+  if (!parts_.holds.is_held(region)) return false;
+  parts_.holds.hold_back(region);
+  state_.contexts[context].held_region = region;
   return true;
 }
 

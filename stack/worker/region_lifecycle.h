@@ -28,13 +28,25 @@ class RegionLifecycle {
   void begin_removal(const Command& command);
   /// Goes on with removals; returns the work done.
   size_t finish_removals();
+  /// Some region can be looked at now. Those that ports held wait for these.
+  bool has_work() const {
+    return state_.client_memory.leaving_count() > 0 ||
+           state_.client_memory.has_unlooked(parts_.holds.look());
+  }
   /// Gives up some of the memory of a context that has no session any more. True: nothing of it is
   /// left.
   bool try_forget_memory(uint32_t context);
+  /// Memory of the context was held by a port, and may still be.
+  bool waits_for_port(const Context& context) const {
+    return context.held_region != ClientMemory::kNone &&
+           state_.client_memory.is_held_back(context.held_region);
+  }
 
  private:
+  size_t look_at_held_back();
   uint32_t end_senders(ClientMemory::Region& region);
   void forget_region(uint32_t index);
+  bool is_held_back(uint32_t context, uint32_t region);
   void remove_from_ports(uint32_t index);
 
   WorkerState& state_;

@@ -30,6 +30,8 @@ inline constexpr uint32_t kListenersPerDetachStepMax = 256;
 inline constexpr uint32_t kRegionsPerDetachStepMax = 256;
 inline constexpr uint32_t kSlotsPerDetachStepMax = 4096;
 inline constexpr uint32_t kLeavingRegionsPerPollMax = 16;
+/// Sessions whose news a port does not hold up any more.
+inline constexpr uint32_t kReleasedPerPollMax = 256;
 /// Sessions that are scheduled in one turn because the MAC address of a neighbour was learned.
 inline constexpr uint32_t kWokenPerPollMax = 256;
 

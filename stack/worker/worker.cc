@@ -32,9 +32,10 @@ size_t Worker::Impl::poll_once(Nanos now) {
   work += submissions.take();
   work += lifecycle.run_timers() + neighbourhood.run_timers();
   work += transmission.transmit();
+  holds.advance();
   work += announcements.announce_all();
   if (neighbourhood.is_leaving_addresses()) work += neighbourhood.leave_lost_addresses();
-  if (state.client_memory.leaving_count() > 0) work += regions.finish_removals();
+  if (regions.has_work()) work += regions.finish_removals();
   if (contexts.are_detaching()) work += contexts.continue_detaching();
   work += continue_shutdown();
   work += pressure.relieve();
@@ -57,7 +58,7 @@ bool Worker::Impl::has_waiting_work() {
   if (transmission.has_work() || submissions.are_waiting()) return true;
   if (shutdown_walk.is_under_way() || neighbourhood.is_leaving_addresses()) return true;
   // What only waits for the ports has a deadline.
-  return !holds.is_waiting() && (state.client_memory.leaving_count() > 0 || contexts.has_work());
+  return holds.has_work() || regions.has_work() || contexts.has_work();
 }
 
 size_t Worker::Impl::drain_inbox() {

@@ -436,7 +436,6 @@ void Queue::reclaim() {
   if (setup_.quirks->is_virtual) return;
   if (is_running_) ask_to_free();
   note_freed();
-  if (tx_held() > 0) note_wait();
 }
 
 void Queue::ask_to_free() {

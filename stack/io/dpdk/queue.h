@@ -47,6 +47,7 @@ class Queue final : public PacketIo {
   size_t rx_burst(std::span<PacketBuf*> out) override;
   size_t tx_burst(std::span<PacketBuf* const> in) override;
   void reclaim() override;
+  void note_wait() override;
   size_t tx_held() const override { return taken_ - freed_; }
 
   const IoCapabilities& capabilities() const override { return setup_.capabilities; }
@@ -100,7 +101,6 @@ class Queue final : public PacketIo {
   uint16_t burst_pending();
   void ask_to_free();
   void note_freed();
-  void note_wait();
   void drop_pending();
   void drop_unsendable();
 
@@ -115,8 +115,8 @@ class Queue final : public PacketIo {
   bool keeps_its_word_ = false;  ///< the driver announced the last packet that ended a sleep
   uint64_t rx_packets_at_arming_ = 0;
   SentMarks marks_;
-  uint64_t taken_ = 0;  ///< packets of tx_burst()
-  uint64_t freed_ = 0;  ///< of those, the first ones, that the driver is known to have freed
+  uint64_t taken_ = 0;        ///< packets of tx_burst()
+  uint64_t freed_ = 0;        ///< of those, the first ones, that the driver is known to have freed
   bool is_running_ = false;
   std::atomic<bool> is_closed_{false};    ///< what the driver held is free
   std::atomic<uint64_t> freed_shown_{0};  ///< freed_

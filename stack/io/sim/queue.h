@@ -17,6 +17,9 @@ class Queue final : public PacketIo {
   size_t tx_burst(std::span<PacketBuf* const> in) override;
   void reclaim() override;
   size_t tx_held() const override { return held_count_; }
+  void note_wait() override { ++waits_; }
+  /// How often the worker said that it waits for this queue.
+  uint64_t waits() const { return waits_; }
 
   const IoCapabilities& capabilities() const override { return capabilities_; }
   IoCounters counters() const override { return counters_; }
@@ -59,6 +62,7 @@ class Queue final : public PacketIo {
   std::vector<Held> held_;  ///< a ring of packets that were sent and not freed
   size_t held_first_ = 0;   ///< the oldest
   size_t held_count_ = 0;
+  uint64_t waits_ = 0;
   std::vector<uint8_t> gathered_;  ///< the packet being sent, whole
 };
 

@@ -21,7 +21,11 @@ void ClientMemory::remove(uint32_t index) {
   Region& region = regions_[index];
   LYRE_CHECK(region.name != 0);
   by_context_[region.context].remove(regions_, index);
-  if (region.is_leaving) leaving_.remove(regions_, index);
+  if (region.is_held_back) {
+    held_back_.remove(regions_, index);
+  } else if (region.is_leaving) {
+    leaving_.remove(regions_, index);
+  }
   region = Region{};
 }
 
@@ -31,8 +35,32 @@ bool ClientMemory::try_begin_leaving(uint32_t name) {
   if (name == 0 || region.name != name) return false;
   LYRE_CHECK(!region.is_leaving);
   region.is_leaving = true;
-  leaving_.push_back(regions_, index);
+  if (!region.is_held_back) leaving_.push_back(regions_, index);
   return true;
+}
+
+void ClientMemory::hold_back(uint32_t index, uint32_t look) {
+  Region& region = regions_[index];
+  region.look = look;
+  if (region.is_held_back) return;
+  if (region.is_leaving) leaving_.remove(regions_, index);
+  held_back_.push_back(regions_, index);
+  region.is_held_back = true;
+}
+
+void ClientMemory::let_go(uint32_t index) {
+  Region& region = regions_[index];
+  held_back_.remove(regions_, index);
+  region.is_held_back = false;
+  if (region.is_leaving) leaving_.push_back(regions_, index);
+}
+
+uint32_t ClientMemory::next_unlooked(uint32_t look) {
+  const uint32_t index = held_back_.front();
+  held_back_.remove(regions_, index);
+  held_back_.push_back(regions_, index);
+  regions_[index].look = look;
+  return index;
 }
 
 ClientMemory::Region& ClientMemory::next_leaving() {

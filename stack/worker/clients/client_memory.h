@@ -16,7 +16,8 @@ namespace lyre::worker {
 /// The memory that clients of one worker send from, by index in the ports' table of regions: the
 /// arena of context n is region n, registered memory has the indices from kContextsMax on.
 /// Invariants: a registered region is in the list of its context; a leaving one is also in the
-/// queue of those that leave. What ports and send queues hold of a region is the caller's business.
+/// queue of those that leave, or in that of those that are held back. What ports and send queues
+/// hold of a region is the caller's business.
 /// Owner: takes its memory at construction; that of unused indices stays untouched. *Borrows* the
 /// memory of clients. Thread: the worker.
 class ClientMemory {
@@ -29,9 +30,11 @@ class ClientMemory {
     const uint8_t* base = nullptr;
     uint64_t bytes = 0;
     bool is_leaving = false;     ///< nothing more is sent from it
+    bool is_held_back = false;   ///< a port held a piece of it at the last look
+    uint32_t look = 0;           ///< held back: the number of that look
     uint32_t searched_from = 0;  ///< leaving: connections below this do not send from it
     IndexLink link;              ///< in the list of its context
-    IndexLink leaving_link;
+    IndexLink leaving_link;      ///< in one of the two queues
   };
 
   ClientMemory();
@@ -42,6 +45,7 @@ class ClientMemory {
   void add_arena(uint32_t context, const uint8_t* base, uint64_t bytes) {
     regions_[context] = {.context = context, .base = base, .bytes = bytes};
   }
+  /// REQUIRES: it is not held back.
   void remove_arena(uint32_t context) { regions_[context] = {}; }
 
   /// REQUIRES: the index in `name` is free, and not of an arena.
@@ -54,9 +58,24 @@ class ClientMemory {
   /// Nothing more can be sent from the region, which joins those that leave. False: there is no
   /// region of that name. REQUIRES: it does not leave yet.
   bool try_begin_leaving(uint32_t name);
+  /// Regions that leave and are not held back.
   uint32_t leaving_count() const { return leaving_.size(); }
-  /// The region that leaves and was given longest ago. REQUIRES: there is one.
+  /// The one of them that was given longest ago. REQUIRES: there is one.
   Region& next_leaving();
+
+  /// The region waits for a port: one that leaves, or memory of a context that is being detached.
+  /// `look` is the number of the look at the ports that found it held.
+  void hold_back(uint32_t index, uint32_t look);
+  /// It waits no more.
+  void let_go(uint32_t index);
+  bool is_held_back(uint32_t index) const { return regions_[index].is_held_back; }
+  uint32_t held_back_count() const { return held_back_.size(); }
+  /// Whether some region was not looked at in the look of this number.
+  bool has_unlooked(uint32_t look) const {
+    return !held_back_.empty() && regions_[held_back_.front()].look != look;
+  }
+  /// The next such region, which counts as looked at. REQUIRES: has_unlooked().
+  uint32_t next_unlooked(uint32_t look);
 
   /// Where a kSend of the context points. Returns nullptr, or the rule that the entry breaks.
   /// `out` is left empty where the region was deregistered while the entry was under way.
@@ -71,6 +90,7 @@ class ClientMemory {
   std::unique_ptr<Region[], void (*)(void*)> regions_;
   std::vector<IndexList<Region, &Region::link>> by_context_;
   IndexList<Region, &Region::leaving_link> leaving_;
+  IndexList<Region, &Region::leaving_link> held_back_;
 };
 
 }  // namespace lyre::worker

@@ -31,6 +31,7 @@ struct Context {
   uint32_t sessions_to_leave = 0;     ///< at the front of `sessions`: not given up yet
   uint32_t slots_taken_back = 0;      ///< the receive slots below this were looked at
   Nanos linger_until;                 ///< what it sent is acknowledged by then, or dropped
+  uint32_t held_region = UINT32_MAX;  ///< a port held a piece of it: see ClientMemory
   // ----
 
   uint32_t sends_under_way = 0;  ///< of all its sessions

@@ -10,16 +10,18 @@
 #include "stack/base/ip_address.h"
 #include "stack/base/nanos.h"
 #include "stack/channel/abi.h"
+#include "stack/channel/control.h"
 #include "stack/channel/stats.h"
 #include "stack/session/session.h"
 #include "stack/worker/clients/context.h"
 #include "stack/worker/clients/context_table.h"
 #include "stack/worker/clients/copy_blocks.h"
+#include "stack/worker/tables/held_sessions.h"
 #include "stack/worker/tables/slot_loans.h"
 
 namespace lyre::worker {
 
-/// So many sessions of a client in a row whose news waits end its part of a turn.
+/// After so many sessions in a row without room for their news, a client's part of a turn ends.
 inline constexpr uint32_t kUntoldInARowMax = 32;
 
 /// Received bytes of one packet, next in order.
@@ -41,7 +43,8 @@ concept NotifierHost = requires(H& host, uint32_t conn, Context& context) {
   host.release_slot(conn, uint32_t{});
   // The session's window may open by so much of its charge.
   host.return_charge(conn, uint32_t{});
-  // Whether the port may still read memory that the client would get back now.
+  // Whether the port may still read memory that the client would get back now. Then
+  // mark() has to be called when that is over.
   { host.must_wait_for_port(conn) } -> std::convertible_to<bool>;
   // The client was told of the open, or of the end: it knows the session no more then.
   host.on_open_told(conn);
@@ -51,7 +54,7 @@ concept NotifierHost = requires(H& host, uint32_t conn, Context& context) {
 
 /// Tells clients what happened to their sessions. A session remembers what its client must still
 /// be told and stands in its context's list until all of it was written to the completion ring, so
-/// a full ring loses nothing.
+/// a full ring loses nothing. What only waits for a port leaves that list meanwhile.
 /// Owner: *borrows* the tables. Thread: the worker.
 class Notifier {
  public:
@@ -66,20 +69,29 @@ class Notifier {
     uint32_t slot_bytes = 0;
   };
 
-  Notifier(const Tables& tables, const Pool& pool) : tables_(tables), pool_(pool) {}
+  Notifier(const Tables& tables, const Pool& pool)
+      : tables_(tables), pool_(pool), held_(tables.sessions, channel::kPortsMax) {}
 
   /// The session has news for its client. No effect on one that no context owns.
   void mark(uint32_t conn) {
     const session::Session& marked = tables_.sessions[conn];
-    if (marked.dirty_link.is_linked() || marked.context == session::kNoContext) return;
+    if (marked.context == session::kNoContext) return;
+    if (marked.dirty_link.is_linked()) {
+      if (!marked.waits_for_port) return;
+      held_.remove(conn);
+    }
     tables_.contexts[marked.context].dirty.push_back(tables_.sessions, conn);
   }
   /// Nothing more is told of the session.
   void remove(uint32_t conn) {
     const session::Session& removed = tables_.sessions[conn];
     if (!removed.dirty_link.is_linked()) return;
+    if (removed.waits_for_port) return held_.remove(conn);
     tables_.contexts[removed.context].dirty.remove(tables_.sessions, conn);
   }
+  /// The session that is the next whose news the port does not hold up any more; kNone: it holds up
+  /// none. mark() ends its wait.
+  uint32_t first_held_by(uint8_t port) const { return held_.first_of(port); }
 
   /// Writes what the rings have room for and wakes the clients that sleep. Returns how many
   /// sessions have no news left.
@@ -127,6 +139,7 @@ class Notifier {
 
   Tables tables_;
   Pool pool_;
+  HeldSessions held_;
   bool has_untold_ = false;
 };
 
@@ -138,19 +151,23 @@ size_t Notifier::announce_all(Host& host, Nanos now) {
     Context& context = tables_.contexts[index];
     if (context.state != Context::State::kAttached) continue;
     uint32_t untold_in_a_row = 0;
-    // A session that must wait is put back, behind these, for the next turn.
-    for (uint32_t left = context.dirty.size(); left > 0 && !context.dirty.empty(); --left) {
+    // A session that must wait for room is put back, behind these, for the next turn.
+    for (uint32_t count = context.dirty.size(); count > 0 && !context.dirty.empty(); --count) {
       if (untold_in_a_row == kUntoldInARowMax) {  // the others are first in the next turn
         has_untold_ = true;
         break;
       }
       const uint32_t conn = context.dirty.front();
       context.dirty.remove(tables_.sessions, conn);
-      const Left left_untold = announce(context, conn, host, now);
-      if (left_untold != Left::kNothing) mark(conn);
-      has_untold_ |= left_untold == Left::kNeedsRoom;
-      told += left_untold == Left::kNothing;
-      untold_in_a_row = left_untold == Left::kNothing ? 0 : untold_in_a_row + 1;
+      const Left left = announce(context, conn, host, now);
+      if (left == Left::kNeedsRoom) {
+        mark(conn);
+      } else if (left == Left::kNeedsPort) {
+        held_.add(conn);
+      }
+      has_untold_ |= left == Left::kNeedsRoom;
+      told += left == Left::kNothing;
+      untold_in_a_row = left == Left::kNeedsRoom ? untold_in_a_row + 1 : 0;
     }
     if (context.completions.is_broken()) host.expel(context, "completion ring index out of range");
   }

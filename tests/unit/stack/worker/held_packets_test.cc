@@ -1,8 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
+#include "stack/io/sim/queue.h"
 #include "tests/support/two_workers.h"
+#include "tests/unit/stack/worker/replies.h"
 
 // Drivers that free sent packets late: sessions go on, and a client gets memory back only when no
 // port can read it any more.
@@ -106,8 +109,9 @@ TEST(HeldPackets, AResetByThePeerDoesNotGiveBackMemoryThatThePortReads) {
 /// Two hosts with two wires between them; the first wire's ports hold packets while it is down.
 class StuckPort : public testing::Test {
  protected:
-  StuckPort()
-      : world({.delay = micros(20),
+  explicit StuckPort(TxRelease of_second = TxRelease::kAtOnce)
+      : second_link({.delay = micros(20), .tx_release = of_second}),
+        world({.delay = micros(20),
                .tx_release = TxRelease::kOnReclaimWhileUp,
                .tx_ring_packets = 64},
               with_second(0), with_second(1)) {
@@ -140,11 +144,12 @@ class StuckPort : public testing::Test {
     const Nanos end = world.hosts.now + span;
     run_until([&] { return world.hosts.now >= end; }, span);
   }
+  static uint32_t name_of(uint32_t region) { return kName + 1 + region; }
   bool is_ended(channel::SessionName session) {
     return world.hosts.app_a->stream(session.index)->is_ended;
   }
 
-  io::sim::Link second_link{{.delay = micros(20)}};
+  io::sim::Link second_link;
   HeldPackets world;
   channel::SessionName stuck;
   channel::SessionName other;
@@ -185,6 +190,151 @@ TEST_F(StuckPort, HoldsUpTheRemovalOfMemoryWithoutSpinning) {
   EXPECT_GT(world.holds(), 0u);
   world.hosts.link.set_up(true);
   EXPECT_TRUE(run_until([&] { return world.holds() == 0; }));
+}
+
+TEST_F(StuckPort, WithManyWaitingSessionsIsAskedSeldom) {
+  constexpr uint32_t kSessions = 40;
+  world.hosts.link.set_up(true);
+  for (uint32_t i = 0; i < kSessions; ++i) {
+    world.hosts.client_a->connect({IpAddress::v4(0x0a090002), 5000}, 100 + i);
+    run_for(micros(500));
+  }
+  ASSERT_TRUE(run_until([&] { return world.hosts.app_a->stream_count() == 2 + kSessions; }));
+  run_for(millis(10));
+  world.hosts.link.set_up(false);
+  std::vector<channel::SessionName> names;
+  for (const auto& [index, stream] : world.hosts.app_a->streams()) {
+    if (stream.is_ended || index == other.index) continue;
+    world.hosts.client_a->send(stream.name, 0, 100, kName);
+    names.push_back(stream.name);
+    run_for(micros(50));
+  }
+  for (const channel::SessionName& name : names) {
+    ASSERT_TRUE(world.hosts.client_a->tell(channel::Op::kAbort, name));
+  }
+  run_for(millis(300));
+  const uint64_t polls_before = world.hosts.a.stats().polls.get();
+  run_for(seconds(1));
+  EXPECT_LT(world.hosts.a.stats().polls.get() - polls_before, 400u);
+  EXPECT_GT(std::count_if(names.begin(), names.end(), [&](const auto& n) { return !is_ended(n); }),
+            33);
+  world.hosts.link.set_up(true);
+  EXPECT_TRUE(run_until([&] {
+    return std::all_of(names.begin(), names.end(), [&](auto n) { return is_ended(n); });
+  }));
+}
+
+// One client's regions that a port does not let go, and another's that nothing holds.
+TEST_F(StuckPort, DelaysTheRemovalOfNoMemoryThatItDoesNotHold) {
+  constexpr uint32_t kRegions = 100;
+  world.hosts.link.set_up(true);
+  run_for(millis(50));
+  for (uint32_t i = 0; i < kRegions; ++i) {
+    world.hosts.client_a->add_region(name_of(i), world.bytes.data(), kBytes);
+    run_for(micros(100));
+  }
+  ChannelClient client_of_other(world.hosts.a.worker(), 1);
+  client_of_other.add_region(name_of(kRegions), world.bytes.data(), kBytes);
+  run_for(millis(1));
+  world.hosts.link.set_up(false);
+  for (uint32_t i = 0; i < kRegions; ++i) {
+    if (i % 32 == 0) run_for(micros(100));
+    ASSERT_TRUE(world.hosts.client_a->send(stuck, 0, 10, name_of(i)));
+  }
+  run_for(millis(1));
+  for (uint32_t i = 0; i < kRegions; ++i) {
+    world.hosts.client_a->remove_region(name_of(i));
+    run_for(micros(100));
+  }
+  run_for(seconds(1));
+  ASSERT_GT(world.hosts.a.memory().region_holds(kIndex + 1), 0u);
+  take_replies(world.hosts.a.worker());
+  EXPECT_FALSE(world.hosts.a.worker().has_waiting_work());
+  const uint64_t polls_before = world.hosts.a.stats().polls.get();
+  client_of_other.remove_region(name_of(kRegions));
+  world.hosts.turn();
+  world.hosts.turn();
+  EXPECT_TRUE(has_reply(world.hosts.a.worker(), worker::Reply::Kind::kRegionRemoved, 1));
+  EXPECT_LT(world.hosts.a.stats().polls.get() - polls_before, 4u);
+  world.hosts.link.set_up(true);
+  uint32_t removed = 0;
+  EXPECT_TRUE(run_until([&] {
+    for (const auto& reply : take_replies(world.hosts.a.worker())) {
+      removed += reply.kind == worker::Reply::Kind::kRegionRemoved;
+    }
+    return removed == kRegions;
+  }));
+}
+
+TEST_F(StuckPort, DelaysTheDetachOfNobodyWhoseMemoryItDoesNotHold) {
+  world.hosts.client_a->remove_region(kName);
+  ChannelClient client_of_other(world.hosts.a.worker(), 1);
+  run_for(seconds(1));
+  client_of_other.detach();
+  run_for(micros(100));
+  EXPECT_TRUE(has_reply(world.hosts.a.worker(), worker::Reply::Kind::kDetached, 1));
+  EXPECT_FALSE(world.hosts.a.worker().has_waiting_work());
+}
+
+TEST_F(StuckPort, KeepsAContextWhoseMemoryItHoldsWithoutSpinning) {
+  world.hosts.client_a->detach(true);
+  run_for(millis(300));
+  const uint64_t polls_before = world.hosts.a.stats().polls.get();
+  run_for(seconds(1));
+  EXPECT_FALSE(world.hosts.a.worker().has_waiting_work());
+  EXPECT_LT(world.hosts.a.stats().polls.get() - polls_before, 400u);
+  EXPECT_FALSE(has_reply(world.hosts.a.worker(), worker::Reply::Kind::kDetached, 0));
+  world.hosts.link.set_up(true);
+  EXPECT_TRUE(run_until(
+      [&] { return has_reply(world.hosts.a.worker(), worker::Reply::Kind::kDetached, 0); }));
+}
+
+/// The second port's driver frees 32 packets at a time, when it sends.
+class StuckPortBesideALazyOne : public StuckPort {
+ protected:
+  StuckPortBesideALazyOne() : StuckPort(TxRelease::kBySending32) {}
+  uint64_t waits_for_second() {
+    return static_cast<io::sim::Queue&>(second_link.queue(0, 0)).waits();
+  }
+  uint64_t sent_by_second() { return second_link.queue(0, 0).counters().tx_packets; }
+};
+
+// Whoever waits for one port does not wait for another, which may keep what it has: it is healthy.
+TEST_F(StuckPortBesideALazyOne, IsTheOnlyOneThatIsWaitedFor) {
+  world.send(other, kBlock);
+  run_for(millis(10));
+  ASSERT_GT(second_link.queue(0, 0).tx_held(), 0u);
+  ASSERT_TRUE(world.hosts.client_a->tell(channel::Op::kAbort, stuck));
+  world.hosts.client_a->remove_region(kName);
+  run_for(seconds(1));
+  const uint64_t waits_before = waits_for_second();
+  const uint64_t sent_before = sent_by_second();
+  run_for(seconds(20));
+  EXPECT_EQ(waits_for_second(), waits_before);
+  EXPECT_LT(sent_by_second() - sent_before, 10u);
+  EXPECT_FALSE(is_ended(stuck));
+}
+
+// Memory that comes and goes at one port takes nothing from the waits for another.
+TEST_F(StuckPortBesideALazyOne, ReleasesElsewhereDoNotDelayAWait) {
+  world.hosts.link.set_up(true);
+  run_for(millis(50));
+  world.send(other, kBlock);
+  run_until([&] { return second_link.queue(0, 0).tx_held() > 0; });
+  ASSERT_TRUE(world.hosts.client_a->tell(channel::Op::kAbort, other));
+  const Nanos begin = world.hosts.now;
+  const uint64_t sent_before = sent_by_second();
+  uint32_t regions = 0;
+  EXPECT_TRUE(run_until([&] {
+    take_replies(world.hosts.a.worker());
+    if (world.hosts.now - begin >= micros(300) * regions) {  // sooner than the first retry
+      world.hosts.client_a->add_region(name_of(regions), world.bytes.data(), kBytes);
+      world.hosts.client_a->remove_region(name_of(regions++));
+    }
+    return is_ended(other);
+  }));
+  EXPECT_GT(regions, 2u);
+  EXPECT_LE(sent_by_second() - sent_before, 110u) << "64, and what was under way";
 }
 
 TEST_F(StuckPort, ThatIsFullDoesNotKeepTheWorkerAwake) {

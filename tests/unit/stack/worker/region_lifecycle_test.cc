@@ -25,6 +25,8 @@ class RegionLifecycleTest : public WorkerParts {
         {.kind = Command::Kind::kRemoveRegion, .context = kContext, .region = kName});
   }
   size_t finish() {
+    state.now += kHoldRetryLongest;
+    holds.advance();
     const size_t work = regions.finish_removals();
     holds.end_turn();
     return work;
