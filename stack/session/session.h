@@ -82,7 +82,7 @@ struct Session {
     return announced_sends != static_cast<uint32_t>(sends.finished_count);
   }
 };
-/// The budget of an idle session is 1 KiB: this, tcp::Connection, and 29 bytes of tables (wheel,
+/// The budget of an idle session is 1 KiB: this, tcp::Connection, and 31 bytes of tables (wheel,
 /// slabs).
 static_assert(sizeof(Session) <= 184);
 

@@ -232,7 +232,7 @@ struct Connection {
   bool has_outstanding() const { return snd.nxt != snd.una; }
   uint32_t receive_window_bytes() const { return rcv.edge.since(rcv.nxt); }
 };
-/// The budget of an idle session is 1 KiB: this, session::Session, and 29 bytes of tables (wheel,
+/// The budget of an idle session is 1 KiB: this, session::Session, and 31 bytes of tables (wheel,
 /// slabs).
 static_assert(sizeof(Connection) <= 808);
 

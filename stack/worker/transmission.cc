@@ -37,21 +37,20 @@ size_t Transmission::transmit() {
     if (idle_turns == kIdleTurnsMax) break;  // the others are first in the next poll
   }
   for (Port& port : state_.ports) port.flush();
-  note_progress(sent, idle_turns);
+  note_progress(sent);
   return sent;
 }
 
-/// When every scheduled session had a turn in vain, their ports take nothing: they are tried again
-/// by deadline. A poll may give turns to some of them only, so a round may take several polls.
-void Transmission::note_progress(size_t sent, uint32_t idle_turns) {
-  if (sent > 0 || state_.transmit_queue.empty()) {
-    idle_turns_ = 0;
+/// When every scheduled session had a turn in vain, their ports take nothing: a round begins when
+/// the retry interval is over. A poll may give turns to some of them only, so a round may take
+/// several polls.
+void Transmission::note_progress(size_t sent) {
+  TransmitQueue& queue = state_.transmit_queue;
+  if (sent > 0 || queue.empty()) {
+    queue.begin_round();
     return backoff_.reset();
   }
-  idle_turns_ += idle_turns;
-  if (idle_turns_ < state_.transmit_queue.size()) return;
-  idle_turns_ = 0;
-  backoff_.stall(state_.now);
+  if (queue.is_round_in_vain() && backoff_.stall(state_.now)) queue.begin_round();
 }
 
 /// Packets that the session may build now: room where they go, and buffers in stock.
@@ -81,7 +80,11 @@ Transmission::Sent Transmission::transmit_session(uint32_t conn, size_t packets_
     sent.packets += built;
     sent.bytes += segment->payload_bytes;
   }
-  if (has_more) state_.transmit_queue.schedule(conn);
+  if (has_more && sent.packets == 0) {
+    state_.transmit_queue.schedule_after_vain_turn(conn);
+  } else if (has_more) {
+    state_.transmit_queue.schedule(conn);
+  }
   state_.arm(conn);
   note_window(conn);
   return sent;

@@ -32,14 +32,14 @@ class Transmission {
   /// True when sessions have something to send now, or will have in the next turn.
   bool has_work() const {
     const TransmitQueue& queue = state_.transmit_queue;
-    return queue.is_waking() || (!queue.empty() && (!backoff_.is_stalled() || idle_turns_ > 0));
+    return queue.is_waking() || !queue.is_round_in_vain();
   }
   /// When sessions are tried again whose ports take nothing.
   Nanos next_deadline() const { return backoff_.next_deadline(); }
 
  private:
   void wake_for_neighbours();
-  void note_progress(size_t sent, uint32_t idle_turns);
+  void note_progress(size_t sent);
   struct Sent {
     size_t packets = 0;
     uint64_t bytes = 0;
@@ -54,7 +54,6 @@ class Transmission {
   WorkerState& state_;
   Parts parts_;
   Backoff backoff_{kTransmitRetryFirst, kTransmitRetryLongest};
-  uint32_t idle_turns_ = 0;       ///< of the round under way, in which no session sent anything
   uint32_t neighbours_seen_ = 0;  ///< generation for which sessions were woken
 };
 

@@ -48,7 +48,7 @@ WorkerState::WorkerState(const WorkerConfig& worker_config, io::PacketMemory& pa
       listeners(worker_config.listeners_max),
       timers(worker_config.engine.connections_max),
       sessions(make_zeroed_sessions(worker_config.engine.connections_max), std::free),
-      transmit_queue(sessions.get(), kContextsMax),
+      transmit_queue(sessions.get(), worker_config.engine.connections_max, kContextsMax),
       time_waits(sessions.get()),
       half_opens(sessions.get(), worker_config.engine.connections_max / kHalfOpenShare),
       sends(worker_config.contexts_max * channel::kSendsPerContextMax),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "stack/base/index_list.h"
@@ -17,6 +18,8 @@ namespace lyre::worker {
 /// theirs, and it gets kQuantumBytes more, times its
 /// weight. So the number of a client's sessions does not change its
 /// share. Sessions without a client (half-open, orphans) count as one client.
+///
+/// A round is in vain when every session in the queue has had a turn in it and could send nothing.
 /// Owner: borrows the table of sessions for its lifetime. Thread: the worker.
 class TransmitQueue {
  public:
@@ -30,9 +33,9 @@ class TransmitQueue {
     uint32_t client = 0;  ///< for charge()
   };
 
-  /// Contexts have indices below `contexts_max`.
-  TransmitQueue(session::Session* sessions, uint32_t contexts_max)
-      : sessions_(sessions), clients_(contexts_max + 1) {}
+  /// Sessions have indices below `sessions_max`, contexts below `contexts_max`.
+  TransmitQueue(session::Session* sessions, uint32_t sessions_max, uint32_t contexts_max)
+      : sessions_(sessions), clients_(contexts_max + 1), vain_in_(sessions_max) {}
 
   /// The client's credit grows by so many quanta a round. REQUIRES: weight > 0.
   void set_weight(uint32_t client, uint32_t weight) { clients_[client].weight = weight; }
@@ -48,6 +51,24 @@ class TransmitQueue {
     clients_[client].ready.push_back(sessions_, conn);
     ++size_;
   }
+  /// The same for the session that had its turn, and could send nothing of what it has.
+  void schedule_after_vain_turn(uint32_t conn) {
+    schedule(conn);
+    if (vain_in_[conn] == round_) return;
+    vain_in_[conn] = round_;
+    ++vain_count_;
+  }
+  /// From now on turns are counted anew.
+  void begin_round() {
+    if (vain_count_ == 0) return;
+    vain_count_ = 0;
+    if (round_ == std::numeric_limits<uint16_t>::max()) {
+      std::fill(vain_in_.begin(), vain_in_.end(), uint16_t{0});
+      round_ = 0;
+    }
+    ++round_;
+  }
+  bool is_round_in_vain() const { return vain_count_ == size_; }
   /// Takes the session out of either list. No effect on one that is in none.
   void remove(uint32_t conn) {
     const session::Session& removed = sessions_[conn];
@@ -119,6 +140,9 @@ class TransmitQueue {
   void leave(uint32_t conn, uint32_t client) {
     clients_[client].ready.remove(sessions_, conn);
     --size_;
+    if (vain_count_ == 0 || vain_in_[conn] != round_) return;
+    vain_in_[conn] = 0;
+    --vain_count_;
   }
   void stop_waiting(uint32_t conn) {
     waiting_.remove(sessions_, conn);
@@ -129,6 +153,9 @@ class TransmitQueue {
   std::vector<Client> clients_;  ///< by context; the last is that of sessions without one
   IndexList<Client, &Client::link> in_turn_;
   uint32_t size_ = 0;
+  std::vector<uint16_t> vain_in_;  ///< by session: the round in which its last turn was in vain
+  uint16_t round_ = 1;
+  uint32_t vain_count_ = 0;  ///< sessions in the queue of which that is the present one
   IndexList<session::Session, &session::Session::transmit_link> waiting_;
   uint32_t to_wake_ = 0;
 };

@@ -45,17 +45,52 @@ TEST_F(TransmissionTest, EachSessionHasItsTurn) {
 
 class FullPort : public WorkerParts {
  protected:
-  FullPort() : WorkerParts({.frames_max = 1}) { attach(); }
+  FullPort() : WorkerParts({.frames_max = 1}) {
+    attach();
+    learn_peer();
+    while (state.ports[0].session_room() > 0) {  // the wire, and what may wait for it
+      io::PacketBuf* packet = output.alloc();
+      LYRE_CHECK(packet != nullptr);
+      packet->length = 60;
+      state.ports[0].queue(packet);
+    }
+  }
 };
 
-TEST_F(FullPort, SessionsWhosePortTakesNothingAreTriedAgainByDeadline) {
-  learn_peer();
-  while (state.ports[0].session_room() > 0) {  // the wire, and what may wait for it
-    io::PacketBuf* packet = output.alloc();
-    ASSERT_NE(packet, nullptr);
-    packet->length = 60;
-    state.ports[0].queue(packet);
+/// Another port has room, and another client a session there.
+class FullPortBesideAnother : public FullPort {
+ protected:
+  static constexpr uint32_t kOther = 1;
+
+  FullPortBesideAnother() {
+    neighbourhood.add_port({.io = &second_link.add_queue(0, memory, 1),
+                            .addresses = {InterfaceAddress::of(kSecondOwn, 24)},
+                            .mtu_bytes = 1500});
+    neighbourhood.update_routes();
+    learn(1, kSecondPeer.address, kSecondOwn);
+    attach(kOther);
   }
+  static inline const IpAddress kSecondOwn = IpAddress::v4(0x0a0a0001);
+  static inline const Endpoint kSecondPeer{IpAddress::v4(0x0a0a0002), 80};
+
+  io::sim::Link second_link{{}};
+};
+
+// A client's turns come in a row: a round of all sessions is more than that many turns.
+TEST_F(FullPortBesideAnother, DelaysOnlyItsOwnSessions) {
+  for (int i = 0; i < 3; ++i) open();
+  uint32_t conn = UINT32_MAX;
+  ASSERT_EQ(lifecycle.open(kOther, {}, kSecondPeer, 0, conn), channel::EndStatus::kOk);
+  size_t sent = 0;
+  for (int polls = 0; polls < 100 && transmission.has_work(); ++polls) {
+    sent += transmission.transmit();
+  }
+  EXPECT_EQ(sent, 1u) << "without waiting for the deadline";
+  EXPECT_FALSE(transmission.has_work());
+  EXPECT_NE(transmission.next_deadline(), kNever);
+}
+
+TEST_F(FullPort, SessionsWhosePortTakesNothingAreTriedAgainByDeadline) {
   open();
   EXPECT_EQ(transmission.transmit(), 0u);
   EXPECT_FALSE(transmission.has_work()) << "not before the deadline";

@@ -40,7 +40,7 @@ class WorkerParts : public ::testing::Test {
         memory({.rx_slots = 16, .frame_bytes = options.mtu_bytes + 64, .tx_packets = 256}),
         far_memory({.rx_slots = 256, .frame_bytes = options.mtu_bytes + 64, .tx_packets = 16}),
         far(link.add_queue(1, far_memory)),
-        state(config(), memory, 1, {&stats, {}}) {
+        state(config(), memory, 2, {&stats, {}}) {
     neighbourhood.add_port({.io = &link.add_queue(0, memory),
                             .addresses = {InterfaceAddress::of(kOwn, 24)},
                             .mtu_bytes = options.mtu_bytes});
@@ -52,12 +52,13 @@ class WorkerParts : public ::testing::Test {
   }
 
   /// The answer to an ARP request for the peer.
-  void learn_peer() {
-    neighbourhood.on_arp(0, {.operation = wire::ArpOperation::kReply,
-                             .sender_mac = kPeerMac,
-                             .sender_ip = kPeer.address,
-                             .target_mac = state.ports[0].mac(),
-                             .target_ip = kOwn});
+  void learn_peer() { learn(0, kPeer.address, kOwn); }
+  void learn(uint8_t port, const IpAddress& peer, const IpAddress& own) {
+    neighbourhood.on_arp(port, {.operation = wire::ArpOperation::kReply,
+                                .sender_mac = kPeerMac,
+                                .sender_ip = peer,
+                                .target_mac = state.ports[port].mac(),
+                                .target_ip = own});
   }
   /// What has left through the port, frame by frame.
   std::vector<std::vector<uint8_t>> take_frames() {
@@ -76,18 +77,18 @@ class WorkerParts : public ::testing::Test {
     return frames;
   }
 
-  void attach() {
+  void attach(uint32_t context = kContext) {
     const auto layout = channel::ContextLayout::of(1, kArenaBytes, 0);
-    shared_.reset(new (std::align_val_t{4096}) uint8_t[layout.total_bytes]());
-    contexts.attach(
-        {.kind = Command::Kind::kAttach,
-         .context = kContext,
-         .memory = shared_.get(),
-         .memory_bytes = layout.total_bytes,
-         .arena_offset = layout.arena_offset,
-         .arena_bytes = kArenaBytes,
-         .rings = reinterpret_cast<channel::RingPair*>(shared_.get() + layout.rings_offset)});
-    arena = shared_.get() + layout.arena_offset;
+    shared_.emplace_back(new (std::align_val_t{4096}) uint8_t[layout.total_bytes]());
+    uint8_t* bytes = shared_.back().get();
+    contexts.attach({.kind = Command::Kind::kAttach,
+                     .context = context,
+                     .memory = bytes,
+                     .memory_bytes = layout.total_bytes,
+                     .arena_offset = layout.arena_offset,
+                     .arena_bytes = kArenaBytes,
+                     .rings = reinterpret_cast<channel::RingPair*>(bytes + layout.rings_offset)});
+    arena = bytes + layout.arena_offset;
   }
   /// A session of the client that connects to the peer.
   uint32_t open() {
@@ -137,7 +138,7 @@ class WorkerParts : public ::testing::Test {
     config.secret = {1, 2};
     return config;
   }
-  std::unique_ptr<uint8_t[], AlignedDelete> shared_;
+  std::vector<std::unique_ptr<uint8_t[], AlignedDelete>> shared_;  ///< of each client
 };
 
 }  // namespace lyre::worker

@@ -10,6 +10,7 @@ namespace lyre::worker {
 namespace {
 
 constexpr uint32_t kClients = 4;
+constexpr uint32_t kSessions = 100;
 
 /// Sessions of two clients, the first of which has all but the last one.
 std::vector<session::Session> sessions_of_two(uint32_t count) {
@@ -20,7 +21,7 @@ std::vector<session::Session> sessions_of_two(uint32_t count) {
 
 TEST(TransmitQueue, AClientsShareDoesNotDependOnTheNumberOfItsSessions) {
   std::vector<session::Session> sessions = sessions_of_two(65);
-  TransmitQueue queue(sessions.data(), kClients);
+  TransmitQueue queue(sessions.data(), kSessions, kClients);
   for (uint32_t conn = 0; conn < 65; ++conn) queue.schedule(conn);
   std::array<uint64_t, 2> bytes{};
   for (int turn = 0; turn < 1000; ++turn) {  // all have always more to send
@@ -34,7 +35,7 @@ TEST(TransmitQueue, AClientsShareDoesNotDependOnTheNumberOfItsSessions) {
 
 TEST(TransmitQueue, AClientWithWeightHasSoManySharesMore) {
   std::vector<session::Session> sessions = sessions_of_two(2);
-  TransmitQueue queue(sessions.data(), kClients);
+  TransmitQueue queue(sessions.data(), kSessions, kClients);
   queue.set_weight(1, 3);
   for (uint32_t conn = 0; conn < 2; ++conn) queue.schedule(conn);
   std::array<uint64_t, 2> bytes{};
@@ -49,7 +50,7 @@ TEST(TransmitQueue, AClientWithWeightHasSoManySharesMore) {
 
 TEST(TransmitQueue, SharesAreOfBytesNotOfTurns) {
   std::vector<session::Session> sessions = sessions_of_two(2);
-  TransmitQueue queue(sessions.data(), kClients);
+  TransmitQueue queue(sessions.data(), kSessions, kClients);
   queue.schedule(0);
   queue.schedule(1);
   std::array<uint64_t, 2> bytes{};
@@ -65,7 +66,7 @@ TEST(TransmitQueue, SharesAreOfBytesNotOfTurns) {
 
 TEST(TransmitQueue, ALoneClientHasEveryTurnAndLittleDebtAfterwards) {
   std::vector<session::Session> sessions = sessions_of_two(2);
-  TransmitQueue queue(sessions.data(), kClients);
+  TransmitQueue queue(sessions.data(), kSessions, kClients);
   for (int turn = 0; turn < 100; ++turn) {
     queue.schedule(0);
     queue.charge(queue.take().client, 250'000);
@@ -84,7 +85,7 @@ TEST(TransmitQueue, ALoneClientHasEveryTurnAndLittleDebtAfterwards) {
 
 TEST(TransmitQueue, ASessionThatChangesItsClientIsForgottenWhereItWas) {
   std::vector<session::Session> sessions = sessions_of_two(3);
-  TransmitQueue queue(sessions.data(), kClients);
+  TransmitQueue queue(sessions.data(), kSessions, kClients);
   queue.schedule(0);
   sessions[0].context = session::kNoContext;
   queue.remove(0);
@@ -95,7 +96,7 @@ TEST(TransmitQueue, ASessionThatChangesItsClientIsForgottenWhereItWas) {
 
 TEST(TransmitQueue, GivesEachScheduledSessionOneTurnInOrder) {
   std::vector<session::Session> sessions(4);
-  TransmitQueue queue(sessions.data(), kClients);
+  TransmitQueue queue(sessions.data(), kSessions, kClients);
   for (const uint32_t conn : {2u, 0u, 2u, 3u}) queue.schedule(conn);
   EXPECT_EQ(queue.size(), 3u);
   EXPECT_EQ(queue.take().conn, 2u);
@@ -108,7 +109,7 @@ TEST(TransmitQueue, GivesEachScheduledSessionOneTurnInOrder) {
 
 TEST(TransmitQueue, ForgetsASessionWhereverItStands) {
   std::vector<session::Session> sessions(3);
-  TransmitQueue queue(sessions.data(), kClients);
+  TransmitQueue queue(sessions.data(), kSessions, kClients);
   for (uint32_t conn = 0; conn < 3; ++conn) queue.schedule(conn);
   queue.remove(1);
   queue.remove(1);
@@ -119,7 +120,7 @@ TEST(TransmitQueue, ForgetsASessionWhereverItStands) {
 
 TEST(TransmitQueue, WakesAFewOfThoseThatWaitedWhenTheWakingBegan) {
   std::vector<session::Session> sessions(6);
-  TransmitQueue queue(sessions.data(), kClients);
+  TransmitQueue queue(sessions.data(), kSessions, kClients);
   for (uint32_t conn = 0; conn < 5; ++conn) queue.wait_for_neighbour(conn);
   queue.wake_some(9);
   EXPECT_TRUE(queue.empty()) << "nothing was learned";
@@ -137,7 +138,7 @@ TEST(TransmitQueue, WakesAFewOfThoseThatWaitedWhenTheWakingBegan) {
 
 TEST(TransmitQueue, WhoIsScheduledWaitsNoMore) {
   std::vector<session::Session> sessions(2);
-  TransmitQueue queue(sessions.data(), kClients);
+  TransmitQueue queue(sessions.data(), kSessions, kClients);
   queue.wait_for_neighbour(1);
   queue.schedule(1);
   EXPECT_EQ(queue.size(), 1u);
@@ -149,6 +150,44 @@ TEST(TransmitQueue, WhoIsScheduledWaitsNoMore) {
   queue.begin_waking();
   queue.wake_some(9);
   EXPECT_TRUE(queue.empty());
+}
+
+TEST(TransmitQueue, ARoundIsInVainWhenEachSessionHadItsTurn) {
+  std::vector<session::Session> sessions = sessions_of_two(4);
+  TransmitQueue queue(sessions.data(), kSessions, kClients);
+  for (uint32_t conn = 0; conn < 4; ++conn) queue.schedule(conn);
+  std::array<int, 4> turns{};
+  const auto give_vain_turn = [&] {
+    const auto [conn, client] = queue.take();
+    ++turns.at(conn);
+    queue.schedule_after_vain_turn(conn);
+    queue.charge(client, 0);
+  };
+  while (!queue.is_round_in_vain()) give_vain_turn();
+  for (const int count : turns) EXPECT_GT(count, 0) << "a session of either client";
+  EXPECT_GT(turns[0], 1) << "turns of one client come in a row";
+  queue.remove(0);
+  EXPECT_TRUE(queue.is_round_in_vain()) << "all that are left";
+  queue.schedule(0);
+  EXPECT_FALSE(queue.is_round_in_vain()) << "it was not tried since";
+  while (!queue.is_round_in_vain()) give_vain_turn();
+  queue.begin_round();
+  EXPECT_FALSE(queue.is_round_in_vain());
+}
+
+TEST(TransmitQueue, NumbersOfRoundsComeAgain) {
+  std::vector<session::Session> sessions = sessions_of_two(3);
+  TransmitQueue queue(sessions.data(), kSessions, kClients);
+  for (uint32_t conn = 0; conn < 2; ++conn) queue.schedule(conn);
+  queue.schedule_after_vain_turn(queue.take().conn);
+  for (int round = 0; round < 2 * 65'536; ++round) {
+    queue.begin_round();  // of which only the second session has turns
+    queue.remove(1);
+    queue.schedule_after_vain_turn(1);
+    ASSERT_FALSE(queue.is_round_in_vain()) << round;
+  }
+  while (!queue.empty()) queue.take();
+  EXPECT_TRUE(queue.is_round_in_vain());
 }
 
 TEST(TimeWaitQueue, TheOldestGivesWayFirst) {
