@@ -220,17 +220,22 @@ uint16_t Queue::burst_pending() {
   const uint16_t sent = rte_eth_tx_burst(setup_.port_id, setup_.queue_id, pending_.data(), count);
   if (sent == count) {
     marks_.add(last, taken_);
+    is_unmarked_ = false;
   } else {
     SentMarks::release(last);
+    is_unmarked_ |= sent > 0;
   }
   return sent;
 }
 
 void Queue::note_freed() {
   // Acquire: pairs with on_closed(). The driver's last access to the packets comes before.
-  if (!is_running_ && is_closed_.load(std::memory_order_acquire)) marks_.forget();
+  if (!is_running_ && is_closed_.load(std::memory_order_acquire)) {
+    marks_.forget();
+    is_unmarked_ = false;
+  }
   freed_ = std::max(freed_, marks_.freed());
-  if (marks_.empty() && pending_count_ == 0) freed_ = taken_;
+  if (marks_.empty() && !is_unmarked_ && pending_count_ == 0) freed_ = taken_;
   freed_shown_.store(freed_, std::memory_order_relaxed);
 }
 

@@ -115,6 +115,7 @@ class Queue final : public PacketIo {
   bool keeps_its_word_ = false;  ///< the driver announced the last packet that ended a sleep
   uint64_t rx_packets_at_arming_ = 0;
   SentMarks marks_;
+  bool is_unmarked_ = false;  ///< the driver took part of a burst, and nothing after it is marked
   uint64_t taken_ = 0;        ///< packets of tx_burst()
   uint64_t freed_ = 0;        ///< of those, the first ones, that the driver is known to have freed
   bool is_running_ = false;
