@@ -31,12 +31,26 @@ PacketFate PassiveOpen::on_segment(io::PacketBuf* packet, const ip::TcpInput& in
       }
       return PacketFate::kUnused;
     }
-    if (const auto fate = on_cookie_ack(listener, packet, input, segment)) return *fate;
+    if (state_.engine.has_cookie(input.tuple, segment, state_.now)) {
+      if (const auto fate = on_cookie_ack(listener, packet, input, segment)) return *fate;
+      // The peer believes that the connection is open, and may wait for the server's first data: a
+      // RST that is withheld would leave it waiting. Its handshake has paid for it.
+      state_.drop(Drop::kTcpNoConnection);
+      const auto reset = tcp::reset_for(segment);
+      if (reset) output_.send_alone(input.tuple, *reset, mac);
+      return PacketFate::kUnused;
+    }
   }
+  return refuse(input.tuple, segment, mac);
+}
+
+/// Segments of no connection are answered within a rate.
+PacketFate PassiveOpen::refuse(const FourTuple& tuple, const tcp::SegmentIn& segment,
+                               std::optional<MacAddress> mac) {
   state_.drop(Drop::kTcpNoConnection);
   const auto reset = tcp::reset_for(segment);
-  if (frame && reset && state_.places.take_reset(sender_of(input.tuple), state_.now)) {
-    output_.send_alone(input.tuple, *reset, mac);
+  if (mac && reset && state_.places.take_reset(sender_of(tuple), state_.now)) {
+    output_.send_alone(tuple, *reset, mac);
   }
   return PacketFate::kUnused;
 }
@@ -115,14 +129,14 @@ void PassiveOpen::bind(uint32_t conn, uint32_t index, const FourTuple& tuple,
   state_.half_opens.add(conn);
 }
 
-/// RFC 4987 3.6: the third segment of a handshake of which no state was kept. Empty: the segment
-/// answers no cookie of this listener.
+/// RFC 4987 3.6: the third segment of a handshake of which no state was kept. Empty: there is no
+/// place for the connection. REQUIRES: it answers a cookie.
 std::optional<PacketFate> PassiveOpen::on_cookie_ack(uint32_t index, io::PacketBuf* packet,
                                                      const ip::TcpInput& input,
                                                      const tcp::SegmentIn& segment) {
   const auto route =
       state_.routes.lookup_from(input.tuple.local.address, input.tuple.remote.address);
-  if (!route || !state_.engine.has_cookie(input.tuple, segment, state_.now)) return std::nullopt;
+  if (!route) return std::nullopt;
   const Listener& listener = state_.listeners[index];
   if (!listener.takes_cookie()) return std::nullopt;
   if (!state_.may_add_session(listener.context)) return std::nullopt;

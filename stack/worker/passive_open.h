@@ -33,6 +33,8 @@ class PassiveOpen {
   void on_syn(uint32_t listener, const FourTuple& tuple, const tcp::SegmentIn& segment,
               std::optional<SeqNum> iss_after, std::optional<MacAddress> mac);
   void bind(uint32_t conn, uint32_t listener, const FourTuple& tuple, const ip::RouteResult& route);
+  PacketFate refuse(const FourTuple& tuple, const tcp::SegmentIn& segment,
+                    std::optional<MacAddress> mac);
   std::optional<PacketFate> on_cookie_ack(uint32_t listener, io::PacketBuf* packet,
                                           const ip::TcpInput& input, const tcp::SegmentIn& segment);
 
