@@ -65,7 +65,8 @@ class Comm : public SessionOwner {
   /// comm with it.
   nccl_abi::Result remove_registration(const Registration* registration);
 
-  /// Starts the end: says bye on every lane. goodbye() tells how far that got, and finishes it.
+  /// Starts the end: sends a bye frame on every lane. goodbye() tells how far that got, and
+  /// finishes it.
   void begin_close();
   Goodbye& goodbye() { return goodbye_; }
   /// It was closed with nothing in flight.

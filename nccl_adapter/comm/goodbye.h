@@ -9,7 +9,7 @@
 
 namespace lyre::nccl_adapter {
 
-/// The end of a comm by this side: a bye on every stream, and whether the peer's host has it.
+/// The end of a comm by this side: a bye frame on every stream, and whether the peer's host has it.
 /// Both pointers are borrowed for its life.
 /// Thread: under the instance's lock. Owner: the comm.
 class Goodbye {
@@ -17,7 +17,7 @@ class Goodbye {
   Goodbye(const Environment* environment, Lanes* lanes)
       : environment_(environment), lanes_(lanes) {}
 
-  /// Says bye on every lane that is up, behind `last_words`; dials end.
+  /// Sends a bye frame on every lane that is up, behind `last_words`; dials end.
   /// `is_abort`: requests are in flight, and nothing waits for what is still to be sent.
   void begin(bool is_abort, std::span<const uint8_t> last_words);
   /// The same on a stream that came later. REQUIRES: is_begun().

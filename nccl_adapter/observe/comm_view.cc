@@ -38,7 +38,7 @@ nccl_abi::WaitsFor waits_for(const nccl_abi::CommView& view, bool is_attached) {
   using nccl_abi::WaitsFor;
   if (view.requests == 0) return WaitsFor::kNothing;
   if (view.streams_up == 0) return is_attached ? WaitsFor::kStream : WaitsFor::kDaemon;
-  // Bytes that are under way wait for nobody but the network.
+  // Bytes that the peer has not acknowledged wait for the network.
   if (view.is_sender != 0 && view.unacked_bytes > 0) return WaitsFor::kNetwork;
   return view.waits_for;
 }

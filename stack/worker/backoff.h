@@ -4,14 +4,14 @@
 
 namespace lyre::worker {
 
-/// When to try again what does not go on: soon at first, then after twice the time each, up to a
-/// limit, until it goes on. Thread: the worker.
+/// The retry interval of a stalled operation: short at first, then twice as long each time, up to a
+/// limit, until the operation makes progress. Thread: the worker.
 class Backoff {
  public:
   Backoff(Nanos first, Nanos longest) : first_(first), longest_(longest) {}
 
-  /// It does not go on. True: it does not since the last time that this was so, and that time is
-  /// over.
+  /// The operation is stalled. True: it was stalled before, and the retry interval is over; the
+  /// next one, twice as long, begins.
   bool stall(Nanos now) {
     const bool is_due = is_stalled_ && now >= due_;
     if (is_stalled_ && !is_due) return false;
@@ -20,7 +20,7 @@ class Backoff {
     is_stalled_ = true;
     return is_due;
   }
-  /// It goes on.
+  /// The operation makes progress.
   void reset() { is_stalled_ = false; }
 
   bool is_stalled() const { return is_stalled_; }

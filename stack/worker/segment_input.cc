@@ -95,7 +95,7 @@ PacketFate SegmentInput::on_segment(uint32_t conn, const tcp::SegmentIn& segment
   state_.engine.on_segment(conn, segment, state_.now, effects);
   if (effects.payload_kept) {
     parts_.payload.on_kept(conn, segment.segment_count);
-    // Only what must wait, for its reader or for what fills a gap, has something before it.
+    // A payload that its reader takes at once, in order, has no unread one before it to join.
     const bool waits = state_.sessions[conn].has_readable || !effects.has_readable;
     if (waits && is_small(conn, segment)) parts_.payload.join_small(conn, effects.kept_run);
   }

@@ -44,6 +44,7 @@ TEST_F(SessionLifecycleTest, GenerationsDiffer) {
   do {
     second = open();
   } while (second != first && !lifecycle.is_full());
+  ASSERT_EQ(second, first);
   EXPECT_FALSE(state.is_same_session(name.index, name.generation));
 }
 
