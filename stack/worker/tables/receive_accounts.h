@@ -33,6 +33,7 @@ class ReceiveAccounts {
   /// at (ARP, acknowledgments); half of it takes bytes for which a reader waits.
   static constexpr uint32_t kReserveShare = 16;
 
+  /// `slot_count`: those that are not in the receive rings of ports, which take theirs first.
   ReceiveAccounts(uint32_t slot_count, uint32_t contexts_max)
       : slot_count_(slot_count),
         floor_(std::max(slot_count / kFloorShare, 1u)),
@@ -92,10 +93,15 @@ class ReceiveAccounts {
   uint32_t user_count() const { return static_cast<uint32_t>(users_.size()); }
 
   uint32_t held_by(uint32_t context) const { return account_of(context).held; }
-  /// Slots that the client may have now.
+  /// Slots that the client may have now, beside what others of its user have. 0: it gets none more.
   uint32_t limit_of(uint32_t context, uint32_t slots_free) const {
-    const uint64_t share = uint64_t{kShare.client} * account_of(context).weight * slots_free;
-    return static_cast<uint32_t>(std::clamp<uint64_t>(share, floor_, slot_count_));
+    if (is_reserve(slots_free)) return 0;
+    const Account& account = account_of(context);
+    const uint64_t share = uint64_t{slots_free} * account.weight;
+    const uint64_t others = users_[account.user].held - account.held;
+    const uint64_t left = kShare.user * share - std::min(others, kShare.user * share);
+    const uint64_t limit = std::min(kShare.client * share, left);
+    return static_cast<uint32_t>(std::clamp<uint64_t>(limit, floor_, slot_count_));
   }
   uint32_t floor() const { return floor_; }
 

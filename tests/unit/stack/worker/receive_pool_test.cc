@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "stack/worker/turn_limits.h"
+#include "stack/worker/worker_state.h"
 #include "tests/support/two_workers.h"
 #include "tests/unit/stack/worker/hand_made_peer.h"
 #include "tests/unit/stack/worker/replies.h"
@@ -148,6 +149,19 @@ TEST_F(ReceivePool, UsersThatTakeTheWholePoolTogetherGiveSomeBack) {
   EXPECT_GE(free_slots(), kSlots / 16);
   EXPECT_GT(hosts.b.stats().clients_expelled.get(), 0u);
   expect_transfer();
+}
+
+// Receive rings of ports take slots of the pool before a worker begins: shares are of the others.
+TEST(ReceivePoolShares, AreOfTheSlotsThatNoRingHas) {
+  io::sim::Memory memory({.rx_slots = 64});
+  std::vector<io::PacketBuf*> in_rings;
+  for (int i = 0; i < 40; ++i) in_rings.push_back(memory.alloc_rx());
+  channel::WorkerStats stats{};
+  worker::WorkerConfig config;
+  config.engine = {.connections_max = 4, .sent_records_max = 64, .received_runs_max = 64};
+  const worker::WorkerState state(config, memory, 1, {.worker = &stats});
+  EXPECT_TRUE(state.accounts.is_plentiful(memory.rx_slots_free()));
+  memory.release(in_rings);
 }
 
 /// A client of the right host that has received more than it gives back blocks for, from a peer

@@ -95,6 +95,21 @@ TEST_F(ReceiveAccountsTest, TheUidOfTheNextClientIsItsOwn) {
   EXPECT_TRUE(accounts.empty());
 }
 
+TEST_F(ReceiveAccountsTest, TheLimitThatIsShownIsTheOneThatHolds) {
+  for (uint32_t context = 0; context < 4; ++context) attach(context, kUid);
+  EXPECT_EQ(accounts.limit_of(0, 1000), 2000u);
+  for (const uint32_t context : {1u, 2u, 3u}) {
+    accounts.add(context, 1500);
+    free -= 1500;
+  }
+  EXPECT_EQ(accounts.limit_of(0, 1000), 500u) << "others of its user have the rest";
+  accounts.add(0, 500);
+  EXPECT_TRUE(accounts.may_hold(0, 1000));
+  accounts.add(0, 1);
+  EXPECT_FALSE(accounts.may_hold(0, 1000));
+  EXPECT_EQ(accounts.limit_of(0, kSlots / 16 - 1), 0u) << "only the reserve is left";
+}
+
 TEST_F(ReceiveAccountsTest, SessionsWithoutAClientShareAnAccount) {
   accounts.add(session::kNoContext, 3);
   EXPECT_EQ(accounts.held_by(session::kNoContext), 3u);
