@@ -55,10 +55,6 @@ inline constexpr Nanos kUnsureIdleAfter = millis(100);
 /// the core does not halt, and a sleep costs two switches of threads.
 inline constexpr Nanos kUnsureSleepContended = micros(20);
 inline constexpr Nanos kUnsureContendedFor = millis(1);
-/// There a worker polls for this long after its last work, and for `workers.spin_us` at most,
-/// before it sleeps: what follows in a transfer is some microseconds away, and a wake-up costs
-/// more.
-inline constexpr Nanos kSpinContended = micros(20);
 /// By how much any sleep may be longer than asked for, for the kernel's convenience.
 inline constexpr Nanos kTimerSlack = micros(1);
 /// Longest sleep of a worker whose ports announce packets: its progress is watched.

@@ -30,9 +30,7 @@ IdlePolicy::Decision IdlePolicy::after_turn(size_t work, Nanos now, Nanos deadli
 
 IdlePolicy::Decision IdlePolicy::after_idle_turn(Nanos now, Nanos deadline) {
   const bool is_contended = contention_.is_contended(now);
-  const Nanos idle = now - last_work_;
-  if (!is_contended && idle < spin_) return {.action = Action::kYield};
-  if (is_contended && idle < earlier(spin_, kSpinContended)) return {.action = Action::kPoll};
+  if (now - last_work_ < spin_ && !is_contended) return {.action = Action::kYield};
   const Nanos longest = deadline == kNever ? kSleepMax : earlier(kSleepMax, deadline - now);
   if (longest < kWorthASleep) return {.action = is_contended ? Action::kPoll : Action::kYield};
   return {.action = Action::kSleep,

@@ -12,8 +12,8 @@ namespace lyre {
 /// What a worker thread does between two turns. Decides only; the caller sleeps.
 /// An adaptive worker that found nothing to do yields at once: client and daemon may share a core,
 /// and the client that runs then makes the next work. While another thread computes on its core it
-/// polls for a moment and then sleeps: the kernel interrupts a computing thread for a thread that
-/// wakes up, not for one that yielded.
+/// sleeps instead: the kernel interrupts a computing thread for a thread that wakes up, not for one
+/// that yielded.
 class IdlePolicy {
  public:
   enum class Action : uint8_t { kPoll, kYield, kSleep };

@@ -50,8 +50,6 @@ TEST(IdlePolicy, AdaptiveSleepsInsteadOfYieldingWhileSomebodyComputesOnItsCore) 
   now += millis(3);  // the yield took a slice
   EXPECT_EQ(policy.after_turn(1, now, kNever).action, Action::kPoll);
   now += micros(1);
-  EXPECT_EQ(policy.after_turn(0, now, kNever).action, Action::kPoll) << "more may be on its way";
-  now += kSpinContended;
   EXPECT_EQ(policy.after_turn(0, now, kNever).action, Action::kSleep);
   // What is due at once is waited for by polling: a yield would give a slice away.
   EXPECT_EQ(policy.after_turn(0, now, now + micros(2)).action, Action::kPoll);
@@ -59,17 +57,6 @@ TEST(IdlePolicy, AdaptiveSleepsInsteadOfYieldingWhileSomebodyComputesOnItsCore) 
   policy.after_turn(1, now, kNever);
   now += micros(1);
   EXPECT_EQ(policy.after_turn(0, now, kNever).action, Action::kYield);
-}
-
-TEST(IdlePolicy, ASpinThatIsConfiguredShorterIsKept) {
-  IdlePolicy policy(IdleMode::kAdaptive, micros(5));
-  Nanos now = seconds(1);
-  policy.after_turn(1, now, kNever);
-  policy.after_turn(0, now + micros(1), kNever);
-  now += millis(3);
-  policy.after_turn(1, now, kNever);
-  EXPECT_EQ(policy.after_turn(0, now + micros(4), kNever).action, Action::kPoll);
-  EXPECT_EQ(policy.after_turn(0, now + micros(5), kNever).action, Action::kSleep);
 }
 
 TEST(IdlePolicy, TimeInASleepIsNoYield) {
@@ -86,7 +73,7 @@ TEST(IdlePolicy, UnsureSleepsStayShortAfterWorkWhileSomebodyComputes) {
   policy.after_turn(0, now + micros(1), kNever);
   now += millis(3);
   policy.after_turn(1, now, kNever);
-  for (int i = 20; i < 40; ++i) {
+  for (int i = 0; i < 20; ++i) {
     EXPECT_EQ(policy.after_turn(0, now + micros(i), kNever).unsure_sleep, kUnsureSleepContended);
   }
   EXPECT_EQ(policy.after_turn(0, now + kUnsureContendedFor, kNever).unsure_sleep, kUnsureSleepMin);
