@@ -13,6 +13,7 @@
 #include "daemon/base/preferred_node.h"
 #include "daemon/config/config_domains.h"
 #include "stack/base/check.h"
+#include "stack/ip/route_table.h"
 
 namespace lyre {
 namespace {
@@ -100,7 +101,11 @@ Status Assembly::open_ports() {
 }
 
 Status Assembly::make_stats() {
-  auto stats = StatsSegment::create(stats_options());
+  StatsOptions options = stats_options();
+  // The administrator's segment shows who is on the networks, too.
+  options.neighbour_rows = ports_->neighbour_rows();
+  options.route_rows = ip::kRoutesMax;
+  auto stats = StatsSegment::create(options);
   if (!stats.ok()) return stats.error();
   stats_ = std::move(*stats);
   ports_->show(stats_);
@@ -201,7 +206,10 @@ void Assembly::refresh_domain_stats() const {
 worker::StatsBinding Assembly::stats_binding(uint32_t worker) const {
   worker::StatsBinding binding{.worker = &stats_.worker(worker),
                                .rows = stats_.rows(worker),
-                               .clients = stats_.clients(worker)};
+                               .clients = stats_.clients(worker),
+                               .queues = stats_.queues(worker),
+                               .neighbours = stats_.neighbours(worker)};
+  if (worker == 0) binding.routes = stats_.routes();
   for (const DomainStats& domain : domain_stats_) {
     binding.domain_rows.push_back(domain.rows(worker));
     binding.domain_clients.push_back(domain.clients(worker));

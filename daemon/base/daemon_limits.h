@@ -11,6 +11,8 @@ namespace lyre {
 /// that only ask for the stats segment. They close the connection when they have the answer.
 inline constexpr uint32_t kLookersMax = 128;
 inline constexpr uint32_t kLookersPerUidMax = 64;
+/// Neighbours of a worker that the stats segment shows.
+inline constexpr uint32_t kNeighbourRowsMax = 4096;
 /// A connection that has not attached by then is closed.
 inline constexpr Nanos kAttachTimeout = seconds(10);
 /// Period of taking the workers' replies: while some are due, and otherwise.

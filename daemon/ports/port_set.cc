@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "daemon/base/daemon_limits.h"
 #include "daemon/protocol/control_message.h"
 #include "stack/base/ipv6_address.h"
 
@@ -140,6 +141,12 @@ void PortSet::show(const StatsSegment& stats) const {
     show_speed(i, port);
     port.is_link_up.store(known[i].is_link_up, std::memory_order_relaxed);
   }
+}
+
+uint32_t PortSet::neighbour_rows() const {
+  uint32_t rows = 0;
+  for (const PortConfig& port : config_.ports) rows += neighbours_of(port);
+  return std::min(rows, kNeighbourRowsMax);
 }
 
 /// As configured, or else as the NIC says.

@@ -38,6 +38,8 @@ class PortSet {
   std::vector<channel::PortInfo> infos() const;
   /// Writes the ports into the stats segment, with the present state of their links.
   void show(const StatsSegment& stats) const;
+  /// Rows that show the neighbours of all ports that one worker can know, within a limit.
+  uint32_t neighbour_rows() const;
   /// For LinkWatch, which updates the links in the stats segment.
   std::vector<WatchedLink> links(const StatsSegment& stats) const;
   /// Lets ports look at their devices, and shows and logs the state of each. Call about once a

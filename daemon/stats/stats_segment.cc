@@ -15,22 +15,56 @@ namespace {
 
 constexpr uint64_t kSegmentPageBytes = 4096;
 
-constexpr uint64_t round_up(uint64_t bytes) {
-  return (bytes + kSegmentPageBytes - 1) & ~(kSegmentPageBytes - 1);
+/// Parts one after the other, each in pages of its own.
+class Layout {
+ public:
+  /// Returns where the part begins.
+  uint64_t add(uint64_t bytes) {
+    const uint64_t begin = bytes_;
+    bytes_ += (bytes + kSegmentPageBytes - 1) & ~(kSegmentPageBytes - 1);
+    return begin;
+  }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  uint64_t bytes_ = 0;
+};
+
+/// Everything but where the parts are.
+void show_options(channel::StatsHeader& header, const StatsOptions& options) {
+  header.version = channel::kStatsVersion;
+  header.worker_count = options.worker_count;
+  header.session_rows = options.session_rows;
+  header.client_rows = options.client_rows;
+  header.port_count = options.port_count;
+  header.neighbour_rows = options.neighbour_rows;
+  header.route_rows = options.route_rows;
+  header.pid = ::getpid();
+  header.hugepages = options.has_hugepages ? 1 : 0;
+  header.started_unix_ns = options.started_unix_ns;
+  copy_text(header.daemon_name, options.daemon_name);
+  copy_text(header.daemon_version, LYRE_VERSION);
+  copy_text(header.idle_policy, options.idle_policy);
 }
 
 }  // namespace
 
 Result<StatsSegment> StatsSegment::create(const StatsOptions& options) {
   const uint64_t workers = options.worker_count;
-  const uint64_t workers_offset = round_up(sizeof(channel::StatsHeader));
-  const uint64_t ports_offset = workers_offset + round_up(workers * channel::kWorkerStride);
+  Layout layout;
+  layout.add(sizeof(channel::StatsHeader));
+  const uint64_t workers_offset = layout.add(workers * channel::kWorkerStride);
+  const uint64_t ports_offset = layout.add(options.port_count * sizeof(channel::StatsPort));
+  const uint64_t queues_offset =
+      layout.add(workers * options.port_count * sizeof(channel::QueueStats));
   const uint64_t sessions_offset =
-      ports_offset + round_up(options.port_count * sizeof(channel::StatsPort));
+      layout.add(workers * options.session_rows * sizeof(channel::SessionRow));
   const uint64_t clients_offset =
-      sessions_offset + round_up(workers * options.session_rows * sizeof(channel::SessionRow));
-  const uint64_t total =
-      clients_offset + round_up(workers * options.client_rows * sizeof(channel::ClientRow));
+      layout.add(workers * options.client_rows * sizeof(channel::ClientRow));
+  const uint64_t neighbours_offset =
+      layout.add(workers * options.neighbour_rows * sizeof(channel::NeighbourRow));
+  const uint64_t routes_offset = layout.add(options.route_rows * sizeof(channel::RouteRow));
+  const uint64_t total = layout.bytes();
   auto memory = SharedMemory::create("lyre-stats", total, SharedWith::kReaders);
   if (!memory.ok()) return memory.error();
   auto reader = reopen_read_only(memory->fd());
@@ -40,22 +74,15 @@ Result<StatsSegment> StatsSegment::create(const StatsOptions& options) {
   segment.memory_ = std::move(*memory);
   segment.reader_ = std::move(*reader);
   auto* header = new (segment.memory_.data()) channel::StatsHeader{};
-  header->version = channel::kStatsVersion;
-  header->worker_count = options.worker_count;
-  header->session_rows = options.session_rows;
-  header->client_rows = options.client_rows;
-  header->port_count = options.port_count;
-  header->pid = ::getpid();
-  header->hugepages = options.has_hugepages ? 1 : 0;
-  header->started_unix_ns = options.started_unix_ns;
+  show_options(*header, options);
   header->total_bytes = total;
   header->workers_offset = workers_offset;
   header->sessions_offset = sessions_offset;
   header->ports_offset = ports_offset;
   header->clients_offset = clients_offset;
-  copy_text(header->daemon_name, options.daemon_name);
-  copy_text(header->daemon_version, LYRE_VERSION);
-  copy_text(header->idle_policy, options.idle_policy);
+  header->queues_offset = queues_offset;
+  header->neighbours_offset = neighbours_offset;
+  header->routes_offset = routes_offset;
   header->magic = channel::kStatsMagic;
   return segment;
 }
@@ -69,16 +96,29 @@ channel::WorkerStats& StatsSegment::worker(uint32_t index) const {
                                                   index * channel::kWorkerStride);
 }
 
+template <typename Item>
+std::span<Item> StatsSegment::part(uint64_t offset, uint64_t worker, uint64_t count) const {
+  return {reinterpret_cast<Item*>(memory_.data() + offset) + worker * count, count};
+}
+
 std::span<channel::SessionRow> StatsSegment::rows(uint32_t worker) const {
-  auto* all = reinterpret_cast<channel::SessionRow*>(memory_.data() + header().sessions_offset);
-  const uint64_t count = header().session_rows;
-  return {all + worker * count, count};
+  return part<channel::SessionRow>(header().sessions_offset, worker, header().session_rows);
 }
 
 std::span<channel::ClientRow> StatsSegment::clients(uint32_t worker) const {
-  auto* all = reinterpret_cast<channel::ClientRow*>(memory_.data() + header().clients_offset);
-  const uint64_t count = header().client_rows;
-  return {all + worker * count, count};
+  return part<channel::ClientRow>(header().clients_offset, worker, header().client_rows);
+}
+
+std::span<channel::QueueStats> StatsSegment::queues(uint32_t worker) const {
+  return part<channel::QueueStats>(header().queues_offset, worker, header().port_count);
+}
+
+std::span<channel::NeighbourRow> StatsSegment::neighbours(uint32_t worker) const {
+  return part<channel::NeighbourRow>(header().neighbours_offset, worker, header().neighbour_rows);
+}
+
+std::span<channel::RouteRow> StatsSegment::routes() const {
+  return part<channel::RouteRow>(header().routes_offset, 0, header().route_rows);
 }
 
 channel::StatsPort& StatsSegment::port(uint32_t index) const {

@@ -13,7 +13,7 @@
 namespace lyre::channel {
 
 inline constexpr uint64_t kStatsMagic = 0x3154'4154'5352'594c;  // "LYRSTAT1"
-inline constexpr uint32_t kStatsVersion = 9;
+inline constexpr uint32_t kStatsVersion = 10;
 
 /// A counter with one writer and any number of readers.
 class StatCounter {
@@ -141,6 +141,28 @@ struct ClientView {
   uint32_t rx_slots_max;   ///< at present: it depends on how many are free
 };
 
+/// A neighbour of one port as one worker knows it, as `lyre neighbours` shows it.
+struct NeighbourView {
+  uint8_t address[16];
+  uint8_t mac[6];  ///< zero: not known
+  uint8_t port;
+  uint8_t state;  ///< link::Neighbour::State
+  uint32_t worker;
+  uint32_t sessions;                ///< that send to it
+  int64_t reachable_until_unix_ns;  ///< in the state kReachable only
+};
+
+/// A route, as `lyre routes` shows it.
+struct RouteView {
+  uint8_t prefix[16];
+  uint8_t gateway[16];  ///< unspecified: directly connected
+  uint8_t source[16];   ///< unspecified: chosen by destination
+  uint8_t prefix_bits;  ///< of 128; an IPv4 /24 is 120
+  uint8_t port;
+  uint8_t is_learned;  ///< from a router's advertisement
+  uint8_t reserved;
+};
+
 /// A row that one worker writes and any process reads. The sequence is odd while it is written.
 template <typename View>
 struct StatsRow {
@@ -182,6 +204,26 @@ inline constexpr uint32_t kDeviceCountersMax = 64;
 
 using SessionRow = StatsRow<SessionView>;
 using ClientRow = StatsRow<ClientView>;
+using NeighbourRow = StatsRow<NeighbourView>;
+using RouteRow = StatsRow<RouteView>;
+
+/// What one queue pair of a port counted: one worker has one queue pair of each port.
+#define LYRE_QUEUE_COUNTERS(X)                                          \
+  X(rx_packets, "packets received")                                     \
+  X(rx_bytes, "bytes received, with all headers")                       \
+  X(tx_packets, "packets sent")                                         \
+  X(tx_bytes, "bytes sent, with all headers")                           \
+  X(rx_missed, "packets received and lost for want of a buffer")        \
+  X(tx_full, "times the port took fewer packets than offered")          \
+  X(tx_dropped, "packets taken and never sent")                         \
+  X(tx_linearised_bytes, "bytes copied because the port cannot gather") \
+  X(software_checksums, "checksums computed on the processor")
+
+struct QueueStats {
+#define LYRE_X(name, text) StatCounter name;
+  LYRE_QUEUE_COUNTERS(LYRE_X)
+#undef LYRE_X
+};
 
 struct StatsPort {
   char name[32];
@@ -211,15 +253,20 @@ struct StatsHeader {
   uint32_t worker_count;
   uint32_t session_rows;  ///< a worker
   uint32_t port_count;
-  uint32_t client_rows;  ///< a worker
+  uint32_t client_rows;     ///< a worker
+  uint32_t neighbour_rows;  ///< a worker; 0: this segment shows no neighbours and routes
+  uint32_t route_rows;
   int32_t pid;
   uint32_t hugepages;  ///< 1 when the daemon uses them
   int64_t started_unix_ns;
   uint64_t total_bytes;
-  uint64_t workers_offset;   ///< WorkerStats[worker_count], each padded to kWorkerStride
-  uint64_t sessions_offset;  ///< SessionRow[worker_count][session_rows]
-  uint64_t ports_offset;     ///< StatsPort[port_count]
-  uint64_t clients_offset;   ///< ClientRow[worker_count][client_rows]
+  uint64_t workers_offset;     ///< WorkerStats[worker_count], each padded to kWorkerStride
+  uint64_t sessions_offset;    ///< SessionRow[worker_count][session_rows]
+  uint64_t ports_offset;       ///< StatsPort[port_count]
+  uint64_t clients_offset;     ///< ClientRow[worker_count][client_rows]
+  uint64_t queues_offset;      ///< QueueStats[worker_count][port_count]; zero for a domain
+  uint64_t neighbours_offset;  ///< NeighbourRow[worker_count][neighbour_rows]
+  uint64_t routes_offset;      ///< RouteRow[route_rows], which worker 0 writes
   char daemon_name[64];
   char daemon_version[32];
   char idle_policy[16];

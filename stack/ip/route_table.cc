@@ -122,6 +122,7 @@ void RouteTable::set_default_router(uint8_t port, const std::optional<IpAddress>
     if (routes_[i].gateway == router) return;
     for (size_t at = i + 1; at < routes_.size(); ++at) routes_[at - 1] = routes_[at];
     routes_.pop_back();
+    ++generation_;
     break;
   }
   if (!router) return;
@@ -156,6 +157,7 @@ bool RouteTable::is_unicast_target(const IpAddress& address) const {
 /// Keeps routes_ sorted by prefix length; equal lengths keep the order of insertion.
 bool RouteTable::insert(const Route& route) {
   if (routes_.full()) return false;
+  ++generation_;
   size_t at = 0;
   while (at < routes_.size() && routes_[at].prefix.bits >= route.prefix.bits) {
     const Route& other = routes_[at++];

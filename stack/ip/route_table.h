@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "stack/base/bounded_vector.h"
 #include "stack/base/interface_address.h"
@@ -45,6 +46,14 @@ struct RouteResult {
 /// Plain data: copying it hands it to another worker. Thread: one.
 class RouteTable {
  public:
+  struct Route {
+    Prefix prefix;
+    IpAddress gateway;  ///< unspecified: directly connected
+    IpAddress source;
+    uint8_t port = 0;
+    bool is_learned = false;  ///< from a router's advertisement
+  };
+
   /// Adds an own address on `port`; its prefix is directly connected. False: full, or already
   /// added.
   bool add_address(uint8_t port, const IpAddress& address, uint8_t prefix_bits);
@@ -74,6 +83,10 @@ class RouteTable {
   bool accepts(const IpAddress& address) const;
   /// True for a configured address that another host has.
   bool is_lost(const IpAddress& address) const;
+  /// The longest prefix first.
+  std::span<const Route> routes() const { return {routes_.begin(), routes_.size()}; }
+  /// Changes whenever routes() changes.
+  uint32_t generation() const { return generation_; }
   /// True for an IPv6 multicast group that this host has joined.
   bool is_joined(const IpAddress& group) const;
   /// True for the limited broadcast, and for the directed one (or the old all-zeros one) of a
@@ -89,13 +102,6 @@ class RouteTable {
     uint8_t port = 0;
     link::AddressState state = link::AddressState::kUsable;
   };
-  struct Route {
-    Prefix prefix;
-    IpAddress gateway;  ///< unspecified: directly connected
-    IpAddress source;
-    uint8_t port = 0;
-    bool is_learned = false;  ///< from a router's advertisement
-  };
   bool insert(const Route& route);
   bool is_unicast_target(const IpAddress& address) const;
   const Route* best_route(const IpAddress& destination) const;
@@ -106,6 +112,7 @@ class RouteTable {
 
   BoundedVector<OwnAddress, kOwnAddressesMax> own_;
   BoundedVector<Route, kRoutesMax> routes_;  ///< longest prefix first
+  uint32_t generation_ = 0;
 };
 
 }  // namespace lyre::ip

@@ -95,6 +95,9 @@ class NeighbourCache {
   void on_timer(Nanos now, SolicitList& out);
   Nanos next_deadline() const { return next_deadline_; }
 
+  /// For tools. REQUIRES: port < kPortsMax.
+  const NeighbourTable& table(uint8_t port) const { return ports_[port].table; }
+
   /// Changes whenever an answer of resolve() may have changed from kPending or kUnreachable.
   uint32_t generation() const { return generation_; }
   uint32_t used() const;

@@ -73,6 +73,11 @@ class NeighbourTable {
   uint32_t first_due() const { return heap_.front(); }
 
   Neighbour& operator[](uint32_t index) { return neighbours_[index]; }
+  /// nullptr: no neighbour has this index. All indices are below bound().
+  const Neighbour* at(uint32_t index) const {
+    return neighbours_.is_taken(index) ? &neighbours_[index] : nullptr;
+  }
+  uint32_t bound() const { return neighbours_.touched(); }
   uint32_t used() const { return neighbours_.used(); }
   /// The sum of all neighbours' holders.
   uint32_t holders() const { return holders_; }

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "stack/io/packet_io.h"
 #include "stack/session/session.h"
-#include "stack/worker/port.h"
 #include "stack/worker/turn_limits.h"
 
 namespace lyre::worker {
@@ -27,6 +25,7 @@ void StatsWriter::write_some() {
   if (cursor_ < bound) return;
   write_some_clients();
   if (client_cursor_ < state_.contexts.in_use().size()) return;
+  if (!network_.write_some_neighbours()) return;
   cursor_ = client_cursor_ = 0;
   due_ = state_.now + kStatsPeriod;
   work_since_ = 0;
@@ -34,6 +33,7 @@ void StatsWriter::write_some() {
   state_.stats.worker->rx_slots_free.set(state_.memory.rx_slots_free());
   state_.stats.worker->rx_slots_total.set(state_.memory.rx_slot_count());
   write_port_counters();
+  network_.write_routes();
 }
 
 void StatsWriter::write_some_clients() {
@@ -62,20 +62,8 @@ void StatsWriter::write_client(uint32_t index) {
   state_.stats.write_client(index, &view, domain_of(index));
 }
 
-/// Counters of the queues only. The control thread reads those of devices.
 void StatsWriter::write_port_counters() {
-  io::IoCounters sum;
-  for (const Port& port : state_.ports) {
-    const io::IoCounters counters = port.counters();
-    sum.rx_packets += counters.rx_packets;
-    sum.rx_bytes += counters.rx_bytes;
-    sum.tx_packets += counters.tx_packets;
-    sum.tx_bytes += counters.tx_bytes;
-    sum.rx_missed += counters.rx_missed;
-    sum.tx_full += counters.tx_full;
-    sum.tx_linearised_bytes += counters.tx_linearised_bytes;
-    sum.software_checksums += counters.software_checksums;
-  }
+  const io::IoCounters sum = network_.write_queues();
   state_.stats.worker->rx_packets.set(sum.rx_packets);
   state_.stats.worker->rx_bytes.set(sum.rx_bytes);
   state_.stats.worker->tx_packets.set(sum.tx_packets);

@@ -5,6 +5,7 @@
 
 #include "stack/base/nanos.h"
 #include "stack/channel/stats.h"
+#include "stack/worker/network_stats.h"
 #include "stack/worker/worker_state.h"
 
 namespace lyre::worker {
@@ -13,7 +14,7 @@ namespace lyre::worker {
 /// Thread: the worker.
 class StatsWriter {
  public:
-  explicit StatsWriter(WorkerState& state) : state_(state) {}
+  explicit StatsWriter(WorkerState& state) : state_(state), network_(state) {}
 
   /// After a turn that did so much work: writes some rows when a pass is due.
   void after_turn(size_t work);
@@ -36,6 +37,7 @@ class StatsWriter {
   void show_owner(channel::SessionView& view, uint32_t context) const;
 
   WorkerState& state_;
+  NetworkStats network_;
   uint32_t cursor_ = 0;         ///< the next row of the pass
   uint32_t client_cursor_ = 0;  ///< the next of the contexts in use, after all rows
   Nanos due_{0};                ///< when the next pass begins

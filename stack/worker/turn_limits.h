@@ -22,6 +22,8 @@ inline constexpr uint64_t kBytesPerTurnMax = 256 << 10;
 /// So many sessions in a row that send nothing end the step: their port is full.
 inline constexpr uint32_t kIdleTurnsMax = 64;
 inline constexpr size_t kSessionRowsPerPollMax = 16;
+/// Places of the neighbour tables that one turn looks at for the stats segment.
+inline constexpr size_t kNeighboursShownPerPollMax = 16;
 
 // What one turn does of work that takes several turns.
 inline constexpr uint32_t kConnectionsPerWalkStepMax = 256;

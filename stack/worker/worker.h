@@ -70,7 +70,10 @@ struct StatsBinding {
   /// connections_max rows for connections, then one for each listener. What has no row is not
   /// shown.
   std::span<channel::SessionRow> rows;
-  std::span<channel::ClientRow> clients;  ///< by context index
+  std::span<channel::ClientRow> clients;        ///< by context index
+  std::span<channel::QueueStats> queues;        ///< by port
+  std::span<channel::NeighbourRow> neighbours;  ///< what has no row is not shown
+  std::span<channel::RouteRow> routes;          ///< of worker 0: all workers have the same
   /// As many again for each domain, where there are several: each shows its own sessions only.
   std::vector<std::span<channel::SessionRow>> domain_rows;
   std::vector<std::span<channel::ClientRow>> domain_clients;

@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from daemon import Programs
 from two_hosts import TwoHosts
 
-COMMANDS = ("status", "sessions", "stats", "clients")
+COMMANDS = ("status", "sessions", "stats", "clients", "ports", "neighbours", "routes")
 BOUND_S = 60
 NO_DAEMON = 3
 

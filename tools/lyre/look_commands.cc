@@ -7,6 +7,7 @@
 #include "nccl_adapter/abi/telemetry.h"
 #include "tools/lyre/clients.h"
 #include "tools/lyre/comms.h"
+#include "tools/lyre/network.h"
 #include "tools/lyre/sessions.h"
 #include "tools/lyre/stats.h"
 #include "tools/lyre/status.h"
@@ -42,8 +43,7 @@ void add_session_filter(CLI::App& command, SessionFilter& filter) {
       .add_option_function<std::string>(
           "--sort", [&filter](const std::string& key) { filter.order = kOrders.at(key); },
           "The largest first: sent, received, rtt, age or queued")
-      ->check(CLI::IsMember(kOrders).description(""))
-      ->type_name("KEY");
+      ->check(CLI::IsMember({"sent", "received", "rtt", "age", "queued"}));
 }
 
 void add_sessions(CLI::App& app, const GlobalOptions& globals) {
@@ -89,6 +89,25 @@ void add_stats(CLI::App& app, const GlobalOptions& globals) {
       [&globals, has_zeros, watch] { run_stats(globals, *has_zeros, watch.interval_s()); });
 }
 
+void add_ports(CLI::App& app, const GlobalOptions& globals) {
+  CLI::App* command = app.add_subcommand("ports", "Traffic and losses of each port");
+  const WatchOption watch(*command, kWatchText);
+  command->callback([&globals, watch] { run_ports(globals, watch.interval_s()); });
+}
+
+void add_neighbours(CLI::App& app, const GlobalOptions& globals) {
+  CLI::App* command =
+      app.add_subcommand("neighbours", "MAC addresses of neighbours, by ARP and NDP");
+  const WatchOption watch(*command, "Print again after each interval");
+  command->callback([&globals, watch] { run_neighbours(globals, watch.interval_s()); });
+}
+
+void add_routes(CLI::App& app, const GlobalOptions& globals) {
+  CLI::App* command = app.add_subcommand("routes", "Routes, in the order in which they are tried");
+  const WatchOption watch(*command, "Print again after each interval");
+  command->callback([&globals, watch] { run_routes(globals, watch.interval_s()); });
+}
+
 }  // namespace
 
 void add_look_commands(CLI::App& app, const GlobalOptions& globals) {
@@ -97,6 +116,9 @@ void add_look_commands(CLI::App& app, const GlobalOptions& globals) {
   add_clients(app, globals);
   add_comms(app, globals);
   add_stats(app, globals);
+  add_ports(app, globals);
+  add_neighbours(app, globals);
+  add_routes(app, globals);
 }
 
 }  // namespace lyre::tools

@@ -64,18 +64,28 @@ PortSnapshot copy_port(const channel::StatsPort& from) {
   return to;
 }
 
-void add_session(const channel::SessionView& view, Snapshot& to) {
-  to.sessions.push_back(view);
-  to.totals[key_of(view)] = {view.bytes_sent, view.bytes_received, view.updated_unix_ns};
+QueueSnapshot copy_queue(const channel::QueueStats& from) {
+  QueueSnapshot to;
+  size_t at = 0;
+#define LYRE_X(name, text) to.counters[at++] = from.name.get();
+  LYRE_QUEUE_COUNTERS(LYRE_X)
+#undef LYRE_X
+  return to;
+}
+
+/// Appends the rows that are used.
+template <typename View>
+void copy_rows(const void* segment, size_t bytes, uint64_t offset, uint64_t count,
+               std::vector<View>& out) {
+  using Row = channel::StatsRow<View>;
+  const auto* rows = reinterpret_cast<const Row*>(part(segment, bytes, offset, count, sizeof(Row)));
+  View view;
+  for (uint64_t i = 0; i < count; ++i) {
+    if (rows[i].read(view)) out.push_back(view);
+  }
 }
 
 }  // namespace
-
-std::string link_text(const PortSnapshot& port) {
-  static constexpr const char* kStates[] = {"", "resetting", "recovering", "away", "draining"};
-  if (port.state > 0 && port.state < std::size(kStates)) return kStates[port.state];
-  return port.is_link_up ? "up" : "down";
-}
 
 ConnectionKey key_of(const channel::SessionView& view) {
   ConnectionKey key{.worker = view.worker,
@@ -85,6 +95,14 @@ ConnectionKey key_of(const channel::SessionView& view) {
   std::copy(std::begin(view.remote_address), std::end(view.remote_address),
             key.remote_address.begin());
   return key;
+}
+
+QueueSnapshot sum_of_queues(const PortSnapshot& port) {
+  QueueSnapshot sum;
+  for (const QueueSnapshot& queue : port.queues) {
+    for (size_t i = 0; i < kQueueCounterCount; ++i) sum.counters[i] += queue.counters[i];
+  }
+  return sum;
 }
 
 Snapshot read_snapshot(const void* segment, size_t bytes, int64_t now_unix_ns) {
@@ -111,20 +129,24 @@ Snapshot read_snapshot(const void* segment, size_t bytes, int64_t now_unix_ns) {
     out.workers.push_back(copy_worker(*reinterpret_cast<const channel::WorkerStats*>(
         workers + size_t{i} * channel::kWorkerStride)));
   }
-  const uint64_t rows = uint64_t{header.worker_count} * header.session_rows;
-  const auto* row = reinterpret_cast<const channel::SessionRow*>(
-      part(segment, bytes, header.sessions_offset, rows, sizeof(channel::SessionRow)));
-  for (uint64_t i = 0; i < rows; ++i) {
-    channel::SessionView view;
-    if (row[i].read(view)) add_session(view, out);
+  const auto* queues = reinterpret_cast<const channel::QueueStats*>(
+      part(segment, bytes, header.queues_offset, uint64_t{header.worker_count} * header.port_count,
+           sizeof(channel::QueueStats)));
+  for (uint32_t i = 0; i < header.worker_count * header.port_count; ++i) {
+    out.ports[i % header.port_count].queues.push_back(copy_queue(queues[i]));
   }
-  const uint64_t client_rows = uint64_t{header.worker_count} * header.client_rows;
-  const auto* client = reinterpret_cast<const channel::ClientRow*>(
-      part(segment, bytes, header.clients_offset, client_rows, sizeof(channel::ClientRow)));
-  for (uint64_t i = 0; i < client_rows; ++i) {
-    channel::ClientView view;
-    if (client[i].read(view)) out.client_views.push_back(view);
+  const uint64_t worker_count = header.worker_count;
+  copy_rows(segment, bytes, header.sessions_offset, worker_count * header.session_rows,
+            out.sessions);
+  for (const channel::SessionView& view : out.sessions) {
+    out.totals[key_of(view)] = {view.bytes_sent, view.bytes_received, view.updated_unix_ns};
   }
+  copy_rows(segment, bytes, header.clients_offset, worker_count * header.client_rows,
+            out.client_views);
+  copy_rows(segment, bytes, header.neighbours_offset, worker_count * header.neighbour_rows,
+            out.neighbours);
+  copy_rows(segment, bytes, header.routes_offset, header.route_rows, out.routes);
+  out.has_neighbours = header.neighbour_rows > 0;
   return out;
 }
 

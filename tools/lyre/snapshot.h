@@ -45,6 +45,26 @@ struct WorkerSnapshot {
   uint64_t operator[](Counter counter) const { return counters[static_cast<size_t>(counter)]; }
 };
 
+inline constexpr CounterText kQueueCounters[] = {
+#define LYRE_X(name, text) {#name, text},
+    LYRE_QUEUE_COUNTERS(LYRE_X)
+#undef LYRE_X
+};
+inline constexpr size_t kQueueCounterCount = sizeof kQueueCounters / sizeof kQueueCounters[0];
+
+/// Index of a counter in QueueSnapshot::counters.
+enum class QueueCounter : size_t {
+#define LYRE_X(name, text) name,
+  LYRE_QUEUE_COUNTERS(LYRE_X)
+#undef LYRE_X
+};
+
+struct QueueSnapshot {
+  std::array<uint64_t, kQueueCounterCount> counters{};
+
+  uint64_t operator[](QueueCounter counter) const { return counters[static_cast<size_t>(counter)]; }
+};
+
 struct PortSnapshot {
   std::string name;
   std::string device;
@@ -56,12 +76,10 @@ struct PortSnapshot {
   bool is_link_up = false;
   uint32_t state = 0;  ///< as in StatsPort
   uint8_t mac[6] = {};
-  uint64_t rx_missed = 0;  ///< lost by the device because it had no free buffer
+  uint64_t rx_missed = 0;             ///< lost by the device because it had no free buffer
+  std::vector<QueueSnapshot> queues;  ///< by worker
   std::vector<std::pair<std::string, uint64_t>> device_counters;  ///< not zero; the driver's names
 };
-
-/// "up", "down", or what the device does while it does not run.
-std::string link_text(const PortSnapshot& port);
 
 /// What tells a connection from all others, at any time.
 struct ConnectionKey {
@@ -82,6 +100,9 @@ struct ConnectionTotals {
   int64_t updated_unix_ns = 0;
 };
 
+/// What all queues of a port counted.
+QueueSnapshot sum_of_queues(const PortSnapshot& port);
+
 struct Snapshot {
   std::string daemon_name;
   std::string daemon_version;
@@ -97,6 +118,9 @@ struct Snapshot {
   std::vector<channel::SessionView> sessions;        ///< and listeners
   std::map<ConnectionKey, ConnectionTotals> totals;  ///< of all sessions, for rates
   std::vector<channel::ClientView> client_views;     ///< of each client one a worker
+  bool has_neighbours = false;  ///< a domain's socket shows none, and no routes
+  std::vector<channel::NeighbourView> neighbours;
+  std::vector<channel::RouteView> routes;
 };
 
 /// Copies a segment of `bytes`. Fails: throws Failure when its header does not fit its length.

@@ -93,8 +93,8 @@ TextTable devices_table(const Snapshot& snapshot) {
 }
 
 /// "per_second" has the growth of the same counters since `before`.
-nlohmann::ordered_json worker_json(const WorkerSnapshot& worker, const WorkerSnapshot* before,
-                                   int64_t interval_ns) {
+nlohmann::ordered_json worker_stats_json(const WorkerSnapshot& worker, const WorkerSnapshot* before,
+                                         int64_t interval_ns) {
   nlohmann::ordered_json counters = nlohmann::ordered_json::object();
   nlohmann::ordered_json drops = nlohmann::ordered_json::object();
   nlohmann::ordered_json growth = nlohmann::ordered_json::object();
@@ -146,9 +146,9 @@ nlohmann::ordered_json stats_json(const Snapshot& snapshot, const Snapshot* earl
   out["workers"] = nlohmann::ordered_json::array();
   for (size_t i = 0; i < snapshot.workers.size(); ++i) {
     const WorkerSnapshot* before = earlier != nullptr ? &earlier->workers[i] : nullptr;
-    out["workers"].push_back(
-        worker_json(snapshot.workers[i], before,
-                    earlier != nullptr ? snapshot.taken_unix_ns - earlier->taken_unix_ns : 0));
+    out["workers"].push_back(worker_stats_json(
+        snapshot.workers[i], before,
+        earlier != nullptr ? snapshot.taken_unix_ns - earlier->taken_unix_ns : 0));
   }
   out["ports"] = nlohmann::ordered_json::array();
   for (const PortSnapshot& port : snapshot.ports) {

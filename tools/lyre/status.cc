@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/lyre/look.h"
+#include "tools/lyre/network.h"
 #include "tools/lyre/sessions.h"
 #include "tools/lyre/text_table.h"
 #include "tools/lyre/units.h"
@@ -26,8 +27,6 @@ std::string share(uint64_t part, uint64_t whole) {
 std::string address_text(const channel::PortAddress& own) {
   return format_address(own.address) + "/" + std::to_string(own.prefix_bits);
 }
-
-std::string speed_text(uint32_t mbps) { return mbps == 0 ? "-" : format_rate(1e6 * mbps); }
 
 /// One row for each port, and one below it for each further address.
 TextTable ports_table(const Snapshot& snapshot) {
@@ -93,7 +92,7 @@ TextTable workers_table(const Snapshot& snapshot, const Snapshot* earlier) {
   return table;
 }
 
-nlohmann::ordered_json port_json(const PortSnapshot& port) {
+nlohmann::ordered_json port_status_json(const PortSnapshot& port) {
   auto addresses = nlohmann::ordered_json::array();
   for (const channel::PortAddress& own : port.addresses) addresses.push_back(address_text(own));
   return {{"name", port.name},
@@ -108,8 +107,8 @@ nlohmann::ordered_json port_json(const PortSnapshot& port) {
           {"link", link_text(port)}};
 }
 
-nlohmann::ordered_json worker_json(const Snapshot& snapshot, const Snapshot* earlier,
-                                   uint32_t index) {
+nlohmann::ordered_json worker_status_json(const Snapshot& snapshot, const Snapshot* earlier,
+                                          uint32_t index) {
   const WorkerSnapshot& worker = snapshot.workers[index];
   nlohmann::ordered_json out = {
       {"index", index},
@@ -156,10 +155,10 @@ nlohmann::ordered_json status_json(const Snapshot& snapshot, const Snapshot* ear
                                 {"clients", snapshot.clients},
                                 {"clients_total", snapshot.clients_total}};
   out["ports"] = nlohmann::ordered_json::array();
-  for (const PortSnapshot& port : snapshot.ports) out["ports"].push_back(port_json(port));
+  for (const PortSnapshot& port : snapshot.ports) out["ports"].push_back(port_status_json(port));
   out["workers"] = nlohmann::ordered_json::array();
   for (uint32_t i = 0; i < snapshot.workers.size(); ++i) {
-    out["workers"].push_back(worker_json(snapshot, earlier, i));
+    out["workers"].push_back(worker_status_json(snapshot, earlier, i));
   }
   return out;
 }

@@ -14,6 +14,8 @@ class FakeSegment {
   static constexpr uint32_t kWorkers = 2;
   static constexpr uint32_t kRows = 4;
   static constexpr uint32_t kClientRows = 2;
+  static constexpr uint32_t kNeighbourRows = 2;
+  static constexpr uint32_t kRouteRows = 4;
   static constexpr int64_t kStartedNs = 1'700'000'000'000'000'000;
   static constexpr int64_t kNowNs = kStartedNs + 192'000'000'000;
 
@@ -31,6 +33,11 @@ class FakeSegment {
     header().ports_offset = kPortsOffset;
     header().client_rows = kClientRows;
     header().clients_offset = kClientsOffset;
+    header().queues_offset = kQueuesOffset;
+    header().neighbour_rows = kNeighbourRows;
+    header().neighbours_offset = kNeighboursOffset;
+    header().route_rows = kRouteRows;
+    header().routes_offset = kRoutesOffset;
     std::strcpy(header().daemon_name, "host-a");
     std::strcpy(header().daemon_version, "0.1.0");
     std::strcpy(header().idle_policy, "adaptive");
@@ -60,6 +67,13 @@ class FakeSegment {
   channel::ClientRow& client(uint32_t worker, uint32_t context) {
     return at<channel::ClientRow>(kClientsOffset)[worker * kClientRows + context];
   }
+  channel::QueueStats& queue(uint32_t worker) {
+    return at<channel::QueueStats>(kQueuesOffset)[worker];
+  }
+  channel::NeighbourRow& neighbour(uint32_t worker, uint32_t index) {
+    return at<channel::NeighbourRow>(kNeighboursOffset)[worker * kNeighbourRows + index];
+  }
+  channel::RouteRow& route(uint32_t index) { return at<channel::RouteRow>(kRoutesOffset)[index]; }
   channel::StatsPort& port() { return *at<channel::StatsPort>(kPortsOffset); }
 
   static void put_address(const char* text, uint8_t (&out)[16]) {
@@ -102,8 +116,13 @@ class FakeSegment {
   static constexpr uint64_t kPortsOffset =
       kSessionsOffset + kWorkers * kRows * sizeof(channel::SessionRow);
   static constexpr uint64_t kClientsOffset = kPortsOffset + sizeof(channel::StatsPort);
-  static constexpr uint64_t kBytes =
+  static constexpr uint64_t kQueuesOffset =
       kClientsOffset + kWorkers * kClientRows * sizeof(channel::ClientRow);
+  static constexpr uint64_t kNeighboursOffset =
+      kQueuesOffset + kWorkers * sizeof(channel::QueueStats);
+  static constexpr uint64_t kRoutesOffset =
+      kNeighboursOffset + kWorkers * kNeighbourRows * sizeof(channel::NeighbourRow);
+  static constexpr uint64_t kBytes = kRoutesOffset + kRouteRows * sizeof(channel::RouteRow);
   static_assert(kBytes % sizeof(uint64_t) == 0);
 
   template <typename T>
