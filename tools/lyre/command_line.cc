@@ -5,6 +5,7 @@
 #include "libclient/include/lyre/lyre.h"
 #include "tools/lyre/allreduce.h"
 #include "tools/lyre/doctor.h"
+#include "tools/lyre/help.h"
 #include "tools/lyre/look_commands.h"
 #include "tools/lyre/nic.h"
 #include "tools/lyre/perf.h"
@@ -26,6 +27,7 @@ void define_command_line(CLI::App& app, GlobalOptions& globals) {
   add_nic(app, globals);
   add_perf(app, globals);
   add_allreduce(app);
+  add_help(app);
 }
 
 }  // namespace lyre::tools

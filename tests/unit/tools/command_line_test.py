@@ -51,6 +51,15 @@ class Values(unittest.TestCase):
         for arguments in (["--help"], ["--version"], ["-V"], ["allreduce", "--help"]):
             self.assertEqual(run(*arguments).returncode, 0, arguments)
 
+    def test_help_takes_commands(self):
+        self.assertEqual(run("help").stdout, run("--help").stdout)
+        for words in (["sessions"], ["perf", "client"]):
+            done = run("help", *words)
+            self.assertEqual((done.returncode, done.stdout), (0, run(*words, "--help").stdout))
+        done = run("help", "session")
+        self.assertEqual(done.returncode, EXIT_USAGE)
+        self.assertIn("no command 'session'", done.stderr)
+
     def test_a_missing_daemon_has_a_status_of_its_own(self):
         for arguments in (["status"], ["status", "--watch"], ["sessions"], ["clients"], ["stats"],
                           ["ports"], ["neighbours"], ["routes"],
