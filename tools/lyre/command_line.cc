@@ -7,6 +7,7 @@
 #include "tools/lyre/doctor.h"
 #include "tools/lyre/help.h"
 #include "tools/lyre/look_commands.h"
+#include "tools/lyre/metrics.h"
 #include "tools/lyre/nic.h"
 #include "tools/lyre/perf.h"
 
@@ -27,6 +28,9 @@ void define_command_line(CLI::App& app, GlobalOptions& globals) {
   add_nic(app, globals);
   add_perf(app, globals);
   add_allreduce(app);
+#ifdef LYRE_HAS_METRICS
+  add_metrics(app, globals);
+#endif
   add_help(app);
 }
 

@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""`lyre metrics` with a daemon, and the alert rules and the dashboard that use what it serves.
+
+usage: metrics_test.py BUILD
+"""
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import unittest
+import urllib.request
+
+sys.dont_write_bytecode = True
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.join(HERE, "..", "..")
+sys.path.insert(0, os.path.join(HERE, "..", "support"))
+
+from daemon import Programs
+from two_hosts import TwoHosts
+
+BOUND_S = 60
+NO_DAEMON = 3
+RULES = os.path.join(ROOT, "deploy", "prometheus", "lyre.rules.yml")
+DASHBOARD = os.path.join(ROOT, "deploy", "grafana", "lyre.json")
+# Of NCCL's connections: no job runs here.
+NOT_HERE = "lyre_comm_"
+
+needs_promtool = unittest.skipUnless(shutil.which("promtool"),
+                                     "no promtool on this machine: package prometheus")
+
+
+def free_address():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+def metrics_in(text):
+    """The names of Lyre's metrics in expressions."""
+    return {name for name in re.findall(r"\blyre_[a-z_]+", text) if not name.startswith(NOT_HERE)}
+
+
+class Metrics(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.hosts = cls.enterClassContext(TwoHosts(Programs(BUILD)))
+        # A client that stays.
+        command, environment = cls.hosts.a.lyre("perf", "server")
+        server = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+        cls.addClassCleanup(server.stderr.close)
+        cls.addClassCleanup(server.wait)
+        cls.addClassCleanup(server.kill)
+        server.stderr.readline()  # it listens
+
+    def once(self):
+        command, environment = self.hosts.a.lyre("metrics", "--once")
+        done = subprocess.run(command, env=environment, capture_output=True, text=True,
+                              timeout=BOUND_S, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout
+
+    def serve(self, host):
+        address = free_address()
+        command, environment = host.lyre("metrics", "--listen", address)
+        server = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(server.stderr.close)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.kill)
+        self.assertIn(address, server.stderr.readline())
+        return server, f"http://{address}/metrics"
+
+    @staticmethod
+    def scrape(url):
+        with urllib.request.urlopen(url, timeout=BOUND_S) as answer:
+            return answer.read().decode()
+
+    def test_a_scrape_reads_the_daemon(self):
+        server, url = self.serve(self.hosts.a)
+        text = self.scrape(url)
+        self.assertRegex(text, r"(?m)^lyre_up 1$")
+        self.assertRegex(text, r'(?m)^lyre_port_up\{port="wire"\} 1$')
+        self.assertRegex(text, r"(?m)^lyre_worker_dropped_packets_total\{.*reason=\"tcp_paws\"\} ")
+        server.terminate()
+        self.assertEqual(server.wait(BOUND_S), 0)
+
+    def test_counters_grow(self):
+        def received():
+            return float(re.search(
+                r'(?m)^lyre_worker_tcp_payload_in_bytes_total\{worker="0"\} (.*)$', self.once())[1])
+        before = received()
+        command, environment = self.hosts.b.lyre("perf", "client", "10.9.0.1:5201", "--bytes",
+                                                 "1MiB")
+        subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, timeout=BOUND_S,
+                       check=True)
+        self.assertGreaterEqual(received(), before + (1 << 20))
+
+    def test_a_missing_daemon_is_a_value(self):
+        with TwoHosts(Programs(BUILD)) as hosts:
+            server, url = self.serve(hosts.b)
+            hosts.b.stop()
+            self.assertRegex(self.scrape(url), r"(?m)^lyre_up 0$")
+            command, environment = hosts.b.lyre("metrics", "--once")
+            self.assertEqual(subprocess.run(command, env=environment, stderr=subprocess.DEVNULL,
+                                            timeout=BOUND_S, check=False).returncode, NO_DAEMON)
+
+    def test_a_used_address_is_a_failure_of_one_line(self):
+        _, url = self.serve(self.hosts.a)
+        command, environment = self.hosts.a.lyre("metrics", "--listen", url.split("/")[2])
+        done = subprocess.run(command, env=environment, capture_output=True, text=True,
+                              timeout=BOUND_S, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+
+    @needs_promtool
+    def test_promtool_finds_nothing_wrong_with_the_metrics(self):
+        done = subprocess.run(["promtool", "check", "metrics"], input=self.once(), text=True,
+                              capture_output=True, timeout=BOUND_S, check=False)
+        self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ""))
+
+    def test_rules_and_dashboard_use_what_is_served(self):
+        served = metrics_in(self.once())
+        with open(RULES, encoding="utf-8") as rules:
+            self.assertLessEqual(metrics_in(rules.read()), served)
+        with open(DASHBOARD, encoding="utf-8") as file:
+            dashboard = json.load(file)
+        for panel in dashboard["panels"]:
+            for target in panel["targets"]:
+                self.assertLessEqual(metrics_in(target["expr"]), served, panel["title"])
+
+
+class Rules(unittest.TestCase):
+    @needs_promtool
+    def test_promtool_takes_the_rules(self):
+        done = subprocess.run(["promtool", "check", "rules", RULES], capture_output=True, text=True,
+                              timeout=BOUND_S, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    @needs_promtool
+    def test_each_alert_fires_on_what_it_is_for(self):
+        done = subprocess.run(["promtool", "test", "rules",
+                               os.path.join(HERE, "prometheus_rules.yml")],
+                              capture_output=True, text=True, timeout=BOUND_S, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+
+if __name__ == "__main__":
+    BUILD = sys.argv.pop(1)
+    unittest.main(verbosity=2)

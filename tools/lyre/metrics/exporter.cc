@@ -1,0 +1,89 @@
+#include "tools/lyre/metrics/exporter.h"
+
+#include <prometheus/collectable.h>
+#include <prometheus/exposer.h>
+#include <prometheus/text_serializer.h>
+
+#include <chrono>
+#include <csignal>
+#include <iostream>
+#include <memory>
+#include <utility>
+
+#include "tools/lyre/failure.h"
+#include "tools/lyre/metrics/families.h"
+
+namespace lyre::tools {
+namespace {
+
+using prometheus::MetricFamily;
+
+CommsSnapshot comms_now(const std::string& directory) {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return read_comms(directory, std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+}
+
+std::vector<MetricFamily> joined(std::vector<MetricFamily> a, std::vector<MetricFamily> b) {
+  a.insert(a.end(), std::make_move_iterator(b.begin()), std::make_move_iterator(b.end()));
+  return a;
+}
+
+/// Reads the daemon's segment at each scrape.
+class Daemon : public prometheus::Collectable {
+ public:
+  Daemon(const GlobalOptions& globals, const MetricsOptions& options)
+      : globals_(globals), options_(options) {}
+
+  std::vector<MetricFamily> Collect() const override {
+    return joined(of_daemon(), metrics_of(comms_now(options_.telemetry_directory)));
+  }
+
+ private:
+  std::vector<MetricFamily> of_daemon() const {
+    try {
+      const Snapshot snapshot = StatsSegment(globals_.socket_or_default()).look();
+      return metrics_of(&snapshot);
+    } catch (const Failure&) {
+      return metrics_of(nullptr);
+    }
+  }
+
+  const GlobalOptions& globals_;
+  const MetricsOptions& options_;
+};
+
+void print_once(const GlobalOptions& globals, const MetricsOptions& options) {
+  const Snapshot snapshot = StatsSegment(globals.socket_or_default()).look();
+  std::cout << prometheus::TextSerializer().Serialize(joined(
+                   metrics_of(&snapshot), metrics_of(comms_now(options.telemetry_directory))))
+            << std::flush;
+}
+
+/// The library's server; it has threads of its own.
+std::unique_ptr<prometheus::Exposer> listen_at(const std::string& address) {
+  try {
+    return std::make_unique<prometheus::Exposer>(address, 2);
+  } catch (const std::exception& error) {
+    throw Failure(kExitFailure, "cannot listen on " + address + ": " + error.what());
+  }
+}
+
+}  // namespace
+
+void run_metrics(const GlobalOptions& globals, const MetricsOptions& options) {
+  if (options.is_once) return print_once(globals, options);
+  sigset_t ends;
+  ::sigemptyset(&ends);
+  ::sigaddset(&ends, SIGINT);
+  ::sigaddset(&ends, SIGTERM);
+  // Before there are threads, so that each of them has it.
+  ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+  const auto server = listen_at(options.listen);
+  const auto daemon = std::make_shared<Daemon>(globals, options);
+  server->RegisterCollectable(daemon);
+  std::cerr << "serving http://" << options.listen << "/metrics" << std::endl;
+  int signal = 0;
+  ::sigwait(&ends, &signal);
+}
+
+}  // namespace lyre::tools

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+
+#include "tools/lyre/options.h"
+
+namespace lyre::tools {
+
+struct MetricsOptions {
+  std::string listen = "127.0.0.1:9417";  ///< ADDR:PORT
+  std::string telemetry_directory;        ///< what NCCL's plugin writes
+  bool is_once = false;                   ///< print what a scrape gets, and end
+};
+
+/// `lyre metrics`: serves /metrics until SIGINT or SIGTERM. Each scrape reads the stats segment, so
+/// the daemon does nothing for it.
+/// Fails: throws Failure. A missing daemon is no failure of the server: `lyre_up` is 0 then.
+void run_metrics(const GlobalOptions& globals, const MetricsOptions& options);
+
+}  // namespace lyre::tools

@@ -1,0 +1,222 @@
+#include "tools/lyre/metrics/families.h"
+
+#include <cctype>
+#include <cstring>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "tools/lyre/network.h"
+#include "tools/lyre/sessions.h"
+#include "tools/lyre/units.h"
+
+namespace lyre::tools {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using Labels = std::vector<ClientMetric::Label>;
+
+/// Names come from clients and peers and may be any bytes; Prometheus takes UTF-8 only.
+std::string label_text(const std::string& text) {
+  std::string out = text;
+  for (char& c : out) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return out;
+}
+
+template <size_t kBytes>
+std::string label_text(const char (&text)[kBytes]) {
+  return label_text(std::string(text, ::strnlen(text, kBytes)));
+}
+
+/// Families in the order in which they were first named.
+class Families {
+ public:
+  void counter(const std::string& name, const std::string& help, Labels labels, double value) {
+    metric(name, help, MetricType::Counter, std::move(labels)).counter.value = value;
+  }
+  void gauge(const std::string& name, const std::string& help, Labels labels, double value) {
+    metric(name, help, MetricType::Gauge, std::move(labels)).gauge.value = value;
+  }
+  std::vector<MetricFamily> take() { return std::move(families_); }
+
+ private:
+  ClientMetric& metric(const std::string& name, const std::string& help, MetricType type,
+                       Labels labels) {
+    const auto [at, is_new] = places_.emplace(name, families_.size());
+    if (is_new) families_.push_back({name, help, type, {}});
+    auto& metrics = families_[at->second].metric;
+    metrics.emplace_back();
+    metrics.back().label = std::move(labels);
+    return metrics.back();
+  }
+
+  std::vector<MetricFamily> families_;
+  std::map<std::string, size_t> places_;
+};
+
+/// "tcp_payload_in" counts bytes, which its name must say here.
+std::string worker_metric(const std::string& key) {
+  const bool lacks_unit = key.starts_with("tcp_payload_");
+  return "lyre_worker_" + key + (lacks_unit ? "_bytes" : "") + "_total";
+}
+
+void add_daemon(Families& out, const Snapshot& daemon) {
+  out.gauge("lyre_daemon_info", "The daemon; the value is 1",
+            {{"name", label_text(daemon.daemon_name)},
+             {"version", label_text(daemon.daemon_version)},
+             {"idle_policy", label_text(daemon.idle_policy)}},
+            1);
+  out.gauge("lyre_daemon_start_time_seconds", "When the daemon started, since 1970", {},
+            static_cast<double>(daemon.started_unix_ns) / 1e9);
+  out.gauge("lyre_clients", "Clients that are attached", {}, static_cast<double>(daemon.clients));
+  out.counter("lyre_clients_attached_total", "Clients that attached since the daemon started", {},
+              static_cast<double>(daemon.clients_total));
+}
+
+void add_workers(Families& out, const Snapshot& daemon) {
+  std::map<uint32_t, uint64_t> time_waits;
+  for (const channel::SessionView& view : daemon.sessions) {
+    if (is_time_wait(view)) ++time_waits[view.worker];
+  }
+  for (uint32_t i = 0; i < daemon.workers.size(); ++i) {
+    const WorkerSnapshot& worker = daemon.workers[i];
+    const Labels labels = {{"worker", std::to_string(i)}};
+    for (size_t at = 0; at < kWorkerCounterCount; ++at) {
+      out.counter(worker_metric(kWorkerCounters[at].key), kWorkerCounters[at].text, labels,
+                  static_cast<double>(worker.counters[at]));
+    }
+    for (size_t at = 0; at < kDropCount; ++at) {
+      Labels reason = labels;
+      reason.push_back({"reason", kDropTexts[at].key});
+      out.counter("lyre_worker_dropped_packets_total", "Packets refused, by reason",
+                  std::move(reason), static_cast<double>(worker.drops[at]));
+    }
+    out.gauge("lyre_worker_connections", "Connections, with those in TIME-WAIT", labels,
+              static_cast<double>(worker.sessions_open));
+    out.gauge("lyre_worker_time_waits", "Connections that only wait for stray packets", labels,
+              static_cast<double>(time_waits[i]));
+    out.gauge("lyre_worker_rx_slots", "Packet buffers for reception", labels,
+              static_cast<double>(worker.rx_slots_total));
+    out.gauge("lyre_worker_rx_slots_free", "Those that nobody holds", labels,
+              static_cast<double>(worker.rx_slots_free));
+  }
+}
+
+void add_port(Families& out, const PortSnapshot& port) {
+  const Labels labels = {{"port", label_text(port.name)}};
+  out.gauge("lyre_port_info", "A port; the value is 1",
+            {{"port", label_text(port.name)},
+             {"device", label_text(port.device)},
+             {"mac", format_mac(port.mac)}},
+            1);
+  out.gauge("lyre_port_up", "1 while the link is up and the device runs", labels,
+            link_text(port) == "up" ? 1 : 0);
+  out.gauge("lyre_port_speed_bytes", "Speed of the link in bytes a second; 0: unknown", labels,
+            125e3 * port.speed_mbps);
+  out.gauge("lyre_port_mtu_bytes", "MTU", labels, port.mtu_bytes);
+  out.counter("lyre_port_device_rx_missed_total",
+              "Packets that the device lost because it had no free buffer", labels,
+              static_cast<double>(port.rx_missed));
+  for (size_t worker = 0; worker < port.queues.size(); ++worker) {
+    Labels queue = labels;
+    queue.push_back({"worker", std::to_string(worker)});
+    for (size_t at = 0; at < kQueueCounterCount; ++at) {
+      out.counter("lyre_port_" + std::string(kQueueCounters[at].key) + "_total",
+                  kQueueCounters[at].text, queue,
+                  static_cast<double>(port.queues[worker].counters[at]));
+    }
+  }
+  for (const auto& [name, value] : port.device_counters) {
+    Labels event = labels;
+    event.push_back({"event", label_text(name)});
+    out.counter("lyre_port_driver_events_total", "What the driver counts, by its names",
+                std::move(event), static_cast<double>(value));
+  }
+}
+
+/// The clients of one label added up: a label stays when a process ends, and a pid does not.
+void add_clients(Families& out, const Snapshot& daemon) {
+  struct Sum {
+    uint64_t sessions = 0, sends = 0, slots_held = 0, slots_lent = 0;
+  };
+  std::map<std::string, Sum> sums;
+  for (const channel::ClientView& view : daemon.client_views) {
+    Sum& sum = sums[label_text(view.label)];
+    sum.sessions += view.sessions;
+    sum.sends += view.sends_under_way;
+    sum.slots_held += view.rx_slots_held;
+    sum.slots_lent += view.rx_slots_lent;
+  }
+  for (const auto& [label, sum] : sums) {
+    const Labels labels = {{"client", label}};
+    out.gauge("lyre_client_sessions", "Sessions of clients with this label", labels,
+              static_cast<double>(sum.sessions));
+    out.gauge("lyre_client_unfinished_sends", "Their sends that are not acknowledged", labels,
+              static_cast<double>(sum.sends));
+    out.gauge("lyre_client_rx_slots_held", "Packet buffers with bytes of theirs", labels,
+              static_cast<double>(sum.slots_held));
+    out.gauge("lyre_client_rx_slots_lent", "Those of them that are lent", labels,
+              static_cast<double>(sum.slots_lent));
+  }
+}
+
+std::string hex(const uint8_t (&id)[16]) {
+  std::string out;
+  for (size_t i = 0; i < 4; ++i) {
+    char text[3];
+    std::snprintf(text, sizeof text, "%02x", id[i]);
+    out += text;
+  }
+  return out;
+}
+
+void add_comm(Families& out, const CommsSnapshot& comms, const CommsOfProcess& process,
+              const nccl_abi::CommView& view) {
+  const Labels labels = {{"program", label_text(process.program)},
+                         {"pid", std::to_string(process.pid)},
+                         {"comm", hex(view.id)},
+                         {"direction", view.is_sender != 0 ? "send" : "receive"},
+                         {"peer_host", label_text(view.peer_host)}};
+  const auto age_ns = view.oldest_since_ns > 0 ? comms.at_ns - view.oldest_since_ns : 0;
+  out.counter("lyre_comm_moved_bytes_total", "Bytes of messages that are done", labels,
+              static_cast<double>(view.bytes));
+  out.counter("lyre_comm_messages_total", "Messages that are done", labels,
+              static_cast<double>(view.messages));
+  out.counter("lyre_comm_sent_again_bytes_total", "Bytes sent again over another stream", labels,
+              static_cast<double>(view.again_bytes));
+  out.counter("lyre_comm_streams_remade_total", "Streams that were replaced", labels, view.redials);
+  out.gauge("lyre_comm_streams", "Streams that it wants", labels, view.streams);
+  out.gauge("lyre_comm_streams_up", "Streams that it has", labels, view.streams_up);
+  out.gauge("lyre_comm_outstanding_bytes", "Bytes of requests that are not done", labels,
+            static_cast<double>(view.outstanding_bytes));
+  out.gauge("lyre_comm_oldest_request_seconds", "Age of the oldest request that is not done",
+            labels, static_cast<double>(age_ns > 0 ? age_ns : 0) / 1e9);
+  out.gauge("lyre_comm_failed", "1 after it gave up", labels, view.has_failed != 0 ? 1 : 0);
+}
+
+}  // namespace
+
+std::vector<MetricFamily> metrics_of(const Snapshot* daemon) {
+  Families out;
+  out.gauge("lyre_up", "1 while the daemon answers", {}, daemon != nullptr ? 1 : 0);
+  if (daemon == nullptr) return out.take();
+  add_daemon(out, *daemon);
+  add_workers(out, *daemon);
+  for (const PortSnapshot& port : daemon->ports) add_port(out, port);
+  add_clients(out, *daemon);
+  return out.take();
+}
+
+std::vector<MetricFamily> metrics_of(const CommsSnapshot& comms) {
+  Families out;
+  for (const CommsOfProcess& process : comms.processes) {
+    for (const nccl_abi::CommView& view : process.comms) add_comm(out, comms, process, view);
+  }
+  return out.take();
+}
+
+}  // namespace lyre::tools
