@@ -1,6 +1,8 @@
 #include "machine/core_choice.h"
 
 #include <algorithm>
+#include <bit>
+#include <iterator>
 #include <map>
 #include <set>
 #include <tuple>
@@ -12,6 +14,19 @@ namespace lyre::machine {
 namespace {
 
 constexpr int kAnyNode = -1;
+
+/// MANA, and the virtual functions of Intel's 82599, X540 and X550: their drivers refuse other
+/// numbers of queues (stack/io/dpdk/driver_quirks.cc).
+bool needs_power_of_two(uint16_t vendor, uint16_t device) {
+  constexpr uint16_t kMicrosoft = 0x1414;
+  constexpr uint16_t kMana = 0x00ba;
+  constexpr uint16_t kIntel = 0x8086;
+  constexpr uint16_t kIxgbeVfs[] = {0x10ed, 0x152e, 0x1515, 0x1530, 0x1564,
+                                    0x1565, 0x15c5, 0x15b4, 0x15a8, 0x15a9};
+  if (vendor == kMicrosoft) return device == kMana;
+  return vendor == kIntel &&
+         std::find(std::begin(kIxgbeVfs), std::end(kIxgbeVfs), device) != std::end(kIxgbeVfs);
+}
 
 uint32_t speed_of_interface(const Roots& roots, const std::string& interface) {
   const auto mbps = number(roots.sys + "/class/net/" + interface + "/speed");
@@ -77,6 +92,9 @@ PortDemand demand_of(const Roots& roots, const std::string& device, uint32_t kno
   if (!address.empty()) {
     folder = roots.sys + "/bus/pci/devices/" + address;
     interfaces = interfaces_of(folder);
+    demand.needs_power_of_two =
+        needs_power_of_two(static_cast<uint16_t>(number(folder + "/vendor").value_or(0)),
+                           static_cast<uint16_t>(number(folder + "/device").value_or(0)));
   }
   demand.node = static_cast<int>(number(folder + "/numa_node").value_or(kAnyNode));
   for (const std::string& interface : interfaces) {
@@ -93,6 +111,11 @@ std::vector<uint32_t> choose_cores(std::span<const Processor> processors,
   uint32_t count = 0;
   for (const auto& [node, wanted] : workers_by_node(ports)) {
     for (uint32_t i = 0; i < wanted && count < most && choice.take_one(node); ++i) ++count;
+  }
+  const bool is_power_needed = std::any_of(
+      ports.begin(), ports.end(), [](const PortDemand& port) { return port.needs_power_of_two; });
+  if (is_power_needed && count > 0 && !std::has_single_bit(count)) {
+    return choose_cores(processors, ports, std::bit_floor(count));
   }
   const bool has_one = count > 0 || choice.take_one(kAnyNode);
   return has_one ? choice.numbers() : std::vector<uint32_t>{processors.front().number};

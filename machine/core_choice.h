@@ -15,8 +15,9 @@ constexpr uint32_t kWorkerMbps = 15000;
 
 /// What a port asks for.
 struct PortDemand {
-  int node = -1;            ///< its NIC's NUMA node; -1: none or unknown
-  uint32_t speed_mbps = 0;  ///< 0: unknown
+  int node = -1;                    ///< its NIC's NUMA node; -1: none or unknown
+  uint32_t speed_mbps = 0;          ///< 0: unknown
+  bool needs_power_of_two = false;  ///< its driver takes such numbers of queues only
 };
 
 /// What a port on `device` (a PCI address or a virtual device with an interface) asks for: the
@@ -24,7 +25,8 @@ struct PortDemand {
 PortDemand demand_of(const Roots& roots, const std::string& device, uint32_t known_mbps);
 
 /// The processors for workers, ascending: of each NIC's node as many as the speeds of its ports ask
-/// for and the node has, one at least, and not more than `most` in all. Takes one processor of each
+/// for and the node has, one at least, and not more than `most` in all; a power of two where a port
+/// needs that. Takes one processor of each
 /// physical core before the second, higher numbers before lower ones, processors of another node
 /// only where no NIC's node has any, and processor 0 only where there is no other.
 /// REQUIRES: `processors` is not empty, most > 0.

@@ -29,7 +29,8 @@ constexpr DriverQuirks kKnownDrivers[] = {
      .rx_room_bytes_min = kNicRoomBytes,
      .frees = Frees::kWhenSending,
      .segments_max = 9},
-    {.driver = "net_mana", .rx_room_bytes_min = kNicRoomBytes},
+    // mana_dev_configure() refuses other numbers of queues.
+    {.driver = "net_mana", .rx_room_bytes_min = kNicRoomBytes, .needs_power_of_two_queues = true},
     {.driver = "net_netvsc", .rx_room_bytes_min = kNicRoomBytes},
     {.driver = "mlx5_pci", .rx_room_bytes_min = kNicRoomBytes, .frees = Frees::kOnStatus},
     // It reports no limit: a work request has 528 bytes (MLX4_MAX_WQE_SIZE), in units of 64, for 16
@@ -50,7 +51,10 @@ constexpr DriverQuirks kKnownDrivers[] = {
      .tso_segments_max = UINT8_MAX},
     {.driver = "net_i40e", .rx_room_bytes_min = kNicRoomBytes, .segments_max = 8},
     {.driver = "net_ixgbe", .rx_room_bytes_min = kNicRoomBytes},
-    {.driver = "net_ixgbe_vf", .rx_room_bytes_min = kNicRoomBytes},
+    // ixgbevf_dev_rx_init() refuses other numbers of queues.
+    {.driver = "net_ixgbe_vf",
+     .rx_room_bytes_min = kNicRoomBytes,
+     .needs_power_of_two_queues = true},
     {.driver = "net_e1000_igb", .rx_room_bytes_min = kNicRoomBytes},
     {.driver = "net_e1000_igb_vf", .rx_room_bytes_min = kNicRoomBytes},
     {.driver = "net_e1000_em", .rx_room_bytes_min = kNicRoomBytes},
@@ -94,6 +98,15 @@ TransmitLimits transmit_limits(const DriverQuirks& quirks, const TransmitLimits&
   out.segments_max =
       std::min(limit(reported.segments_max, quirks.segments_max), out.tso_segments_max);
   return out;
+}
+
+/// Some drivers count the CRC to a frame and some, such as gve and mana, do not: as ethdev does, a
+/// stated MTU is believed, and only without one it follows from the frame.
+uint32_t mtu_limit(uint32_t reported_mtu, uint32_t frame_bytes) {
+  constexpr uint32_t kHeaderAndCrcBytes = 14 + 4;
+  if (reported_mtu != UINT16_MAX && frame_bytes > reported_mtu) return reported_mtu;
+  const uint32_t of_frame = frame_bytes > kHeaderAndCrcBytes ? frame_bytes - kHeaderAndCrcBytes : 0;
+  return std::min(reported_mtu, of_frame);
 }
 
 const DriverQuirks& quirks_of(std::string_view driver) {

@@ -27,6 +27,7 @@ struct DriverQuirks {
   uint32_t rx_room_bytes_min = 0;  ///< receive buffer without headroom
   uint32_t rx_extra_bytes = 0;     ///< part of a receive buffer that the driver reserves
   uint32_t descriptors = 1024;
+  bool needs_power_of_two_queues = false;
   Frees frees = Frees::kOnRequest;
   /// Segments of a packet that it takes, headers included, where it takes fewer than it reports, or
   /// reports nothing: of a packet, and of each packet that it cuts from a TSO packet. 0: as
@@ -49,6 +50,10 @@ struct TransmitLimits {
 /// What may be given to a driver that reports `reported` (rte_eth_desc_lim: nb_mtu_seg_max and
 /// nb_seg_max; 0: it reports nothing).
 TransmitLimits transmit_limits(const DriverQuirks& quirks, const TransmitLimits& reported);
+
+/// Largest MTU of a driver that reports `reported_mtu` (rte_eth_dev_info: max_mtu, UINT16_MAX where
+/// it says nothing) and `frame_bytes` (max_rx_pktlen).
+uint32_t mtu_limit(uint32_t reported_mtu, uint32_t frame_bytes);
 
 /// The row of `driver` ("net_memif"); NICs without a row of their own share a default.
 const DriverQuirks& quirks_of(std::string_view driver);

@@ -6,6 +6,7 @@
 #include <rte_mbuf.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -57,6 +58,11 @@ class Configuration {
                                " queue pairs, and one for each of " +
                                std::to_string(memories_.size()) + " workers is needed"};
     }
+    if (quirks_.needs_power_of_two_queues && !std::has_single_bit(memories_.size())) {
+      return Error{EINVAL, options_.device + ": " + std::string(quirks_.driver) +
+                               " takes 1, 2, 4, 8 or so many workers, and there are " +
+                               std::to_string(memories_.size())};
+    }
     if (quirks_.checks_mtu && options_.mtu_bytes > mtu_max()) {
       return Error{EINVAL, options_.device + ": MTU " + std::to_string(options_.mtu_bytes) +
                                " is more than the device allows: " + std::to_string(mtu_max())};
@@ -64,10 +70,7 @@ class Configuration {
     return Ok{};
   }
 
-  uint32_t mtu_max() const {
-    constexpr uint32_t kHeaderAndCrcBytes = 14 + 4;
-    return std::min<uint32_t>(device_.max_mtu, device_.max_rx_pktlen - kHeaderAndCrcBytes);
-  }
+  uint32_t mtu_max() const { return mtu_limit(device_.max_mtu, device_.max_rx_pktlen); }
 
   void choose_transmit() {
     uint64_t& offloads = config_.txmode.offloads;

@@ -70,6 +70,14 @@ TEST(CoreChoice, PhysicalCoresBeforeSecondThreads) {
   EXPECT_THAT(chosen(cores, {{0, 75000}}), ElementsAre(3, 4, 5, 6, 7));
 }
 
+TEST(CoreChoice, APowerOfTwoWhereADriverNeedsThat) {
+  const auto cores = machine_of(1, 16, 1);
+  EXPECT_THAT(chosen(cores, {{0, 100000, true}}), ElementsAre(12, 13, 14, 15)) << "not seven";
+  EXPECT_THAT(chosen(cores, {{0, 60000, true}}), ElementsAre(12, 13, 14, 15));
+  EXPECT_THAT(chosen(machine_of(1, 4, 1), {{0, 100000, true}}), ElementsAre(2, 3)) << "not three";
+  EXPECT_THAT(chosen(machine_of(2, 4, 1), {{0, 30000, true}, {1, 10000}}), ElementsAre(2, 3));
+}
+
 TEST(CoreChoice, OnlyOfThoseThatAreAllowed) {
   const auto all = machine_of(2, 4, 1);
   const std::vector<Processor> allowed = {all[1], all[2], all[5]};
@@ -103,6 +111,11 @@ TEST(PortDemand, IsWhatTheKernelSaysOfTheNic) {
   EXPECT_EQ(demand("net_af_packet0,iface=eth1", 0).node, 1);
   EXPECT_EQ(demand("net_af_packet0,iface=eth1", 0).speed_mbps, 25000u);
   EXPECT_EQ(demand("net_memif0,socket=/run/x", 0).node, -1);
+  tree.add_nic("0000:00:07.0", "0x1414 0x00ba", "mana", "");
+  tree.add_nic("0000:00:08.0", "0x8086 0x10ed", "vfio-pci", "");
+  EXPECT_FALSE(demand("0000:00:05.0", 0).needs_power_of_two);
+  EXPECT_TRUE(demand("0000:00:07.0", 0).needs_power_of_two) << "MANA";
+  EXPECT_TRUE(demand("0000:00:08.0", 0).needs_power_of_two) << "a VF of the 82599";
   tree.write("sys/class/net/eth1/speed", "-1\n");
   EXPECT_EQ(demand("0000:00:05.0", 0).speed_mbps, 0u) << "unknown";
 }

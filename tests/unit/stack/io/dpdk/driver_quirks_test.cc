@@ -80,5 +80,30 @@ TEST(DriverQuirks, FreesAreAskedForInTheWayThatTheDriverHas) {
   EXPECT_EQ(quirks_of("net_gve").frees, Frees::kWhenSending);
 }
 
+TEST(DriverQuirks, OnlyTheseRefuseOtherQueueNumbersThanPowersOfTwo) {
+  EXPECT_TRUE(quirks_of("net_mana").needs_power_of_two_queues);
+  EXPECT_TRUE(quirks_of("net_ixgbe_vf").needs_power_of_two_queues);
+  for (const char* other : {"net_ena", "net_gve", "mlx5_pci", "net_mlx4", "net_ixgbe", "net_netvsc",
+                            "net_virtio", "net_vmxnet3", "net_memif"}) {
+    EXPECT_FALSE(quirks_of(other).needs_power_of_two_queues) << other;
+  }
+}
+
+/// max_mtu and max_rx_pktlen of the drivers, and the MTU that may be configured.
+TEST(MtuLimit, IsWhatTheDriverStates) {
+  EXPECT_EQ(mtu_limit(1460, 1460 + 14), 1460u) << "gve, 24.11: a frame without CRC";
+  EXPECT_EQ(mtu_limit(9000, 9000 + 14), 9000u) << "mana, 24.11: a frame without CRC";
+  EXPECT_EQ(mtu_limit(1500, 1518), 1500u) << "mana, 22.11";
+  EXPECT_EQ(mtu_limit(9216, 9216 + 18), 9216u) << "ena";
+  EXPECT_EQ(mtu_limit(9000, 16384), 9000u) << "vmxnet3, 22.11";
+  EXPECT_EQ(mtu_limit(9702, 9728), 9702u) << "i40e, ice, iavf: room for two VLAN tags";
+}
+
+TEST(MtuLimit, FollowsFromTheFrameWhereTheDriverStatesNone) {
+  EXPECT_EQ(mtu_limit(UINT16_MAX, 2048), 2030u) << "netvsc";
+  EXPECT_EQ(mtu_limit(UINT16_MAX, 65536), 65518u) << "mlx5, 22.11";
+  EXPECT_EQ(mtu_limit(UINT16_MAX, 10), 0u);
+}
+
 }  // namespace
 }  // namespace lyre::io::dpdk
