@@ -10,6 +10,7 @@
 #include "libclient/include/lyre/lyre.h"
 #include "tools/lyre/child_program.h"
 #include "tools/lyre/failure.h"
+#include "tools/lyre/network.h"
 
 namespace lyre::tools {
 namespace {
