@@ -7,13 +7,13 @@ namespace lyre::machine {
 namespace {
 
 constexpr uint32_t kRouteUp = 0x1;  // RTF_UP
-constexpr size_t kIpv6Hex = 32;
+constexpr size_t kRouteIpv6Hex = 32;
 constexpr uint32_t kMappedBits = 96;
 
 /// Of /proc/net/ipv6_route: bytes in order.
 Address address_of_route(std::string_view text) {
   Address out{};
-  for (size_t i = 0; i < out.size() && text.size() == kIpv6Hex; ++i) {
+  for (size_t i = 0; i < out.size() && text.size() == kRouteIpv6Hex; ++i) {
     out[i] = static_cast<uint8_t>(hex(text.substr(2 * i, 2)));
   }
   return out;
