@@ -30,8 +30,6 @@ class Values(unittest.TestCase):
                           [*client, "--count", "-1"], [*client, "--seed", "-5"],
                           [*client, "--sessions", "0"], [*client, "--seconds", "nan"],
                           ["sessions", "--watch", "abc"], ["sessions", "--watch", "0"],
-                          ["sessions", "--state", "OPEN"],
-                          ["nic", "bind", "eth1", "--driver", "vfio_pci"],
                           ["comms", "--watch", "1e300"], ["comms", "--watch", "inf"],
                           ["allreduce", "--bytes", "-8"], ["allreduce", "--seed", "-1"],
                           ["allreduce", "--ranks", "99"]):
@@ -42,6 +40,16 @@ class Values(unittest.TestCase):
                 self.assertLess(len(done.stderr), LINE_BYTES_MAX)
                 self.assertIn(arguments[-1], done.stderr)
                 self.assertIn(" to ", done.stderr)
+
+    def test_a_word_that_is_none_of_the_allowed_is_refused_with_these(self):
+        for arguments, allowed in ((["sessions", "--state", "OPEN"], "ESTABLISHED"),
+                                   (["nic", "bind", "eth1", "--driver", "vfio_pci"], "vfio-pci")):
+            with self.subTest(arguments=arguments):
+                done = run(*arguments)
+                self.assertEqual(done.returncode, EXIT_USAGE, done.stderr)
+                self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+                self.assertIn(arguments[-1], done.stderr)
+                self.assertIn(allowed, done.stderr)
 
     def test_a_missing_command_is_wrong_use(self):
         for arguments in ([], ["perf"], ["perf", "client"], ["status", "extra"]):

@@ -146,7 +146,7 @@ TEST_F(DoctorMachineTest, Nics) {
   add_nic_without_iommu();
   findings = check_nics(nics());
   ASSERT_EQ(findings.size(), 2u);
-  expect(findings[1], Verdict::kNote, "0000:00:05.0 eth1, driver ena");
+  expect(findings[1], Verdict::kNote, "0000:00:05.0 eth1, driver virtio-pci");
   EXPECT_THAT(findings[1].mend, StartsWith("lyre nic bind 0000:00:05.0"));
   tree_.add_nic("0000:00:06.0", "0x8086 0x154c", "vfio-pci", "");
   expect(check_nics(nics()).at(2), Verdict::kNote, "driver vfio-pci");  // until the next boot

@@ -16,6 +16,9 @@ class ContextLifecycleTest : public WorkerParts {
   /// Turns until the context is given up. False: it is not after so many.
   bool give_up(int turns_max = 20) {
     for (int i = 0; i < turns_max && contexts.are_detaching(); ++i) {
+      state.now += kHoldRetryLongest;
+      holds.advance();
+      regions.finish_removals();
       contexts.continue_detaching();
       holds.end_turn();
     }

@@ -27,6 +27,7 @@ class ReceivePool : public testing::Test {
   ReceivePool() : hosts({}, many(), many()), greedy(hosts.b.worker(), 1), greedy_app(greedy) {
     hosts.app_b->receive_seed = 1;
     LYRE_CHECK(hosts.connect(kPort));
+    main = hosts.app_a->only().name;
     greedy_app.checks_bytes = false;
     greedy_app.keeps_slots = true;
     hosts.more_apps.push_back(&greedy_app);
@@ -85,6 +86,7 @@ class ReceivePool : public testing::Test {
   TwoWorkers hosts;
   ChannelClient greedy;
   PatternApp greedy_app;
+  channel::SessionName main;  ///< the left end of the correct session
 };
 
 // Hundreds of sessions of one client with itself, none of which is read. They took every slot, and
@@ -192,7 +194,6 @@ class UnreadToTheEnd : public ReceivePool {
     return hosts.run_until([&] { return reader().is_ended; }, seconds(5));
   }
 
-  channel::SessionName main = hosts.app_a->only().name;
   ChannelClient slow;
   PatternApp slow_app;
   channel::SessionName sender;
@@ -221,40 +222,62 @@ TEST_F(UnreadToTheEnd, AReaderOfASessionThatEndsWithTheDaemonGetsAnError) {
   EXPECT_FALSE(reader().is_finished);
 }
 
-// Slots are taken back from sessions in the order of their client's list, and so does a detach.
+// Slots are taken back from sessions in the order of their client's list, and so does a detach: it
+// closes each of them, those whose bytes are not acknowledged too.
 TEST_F(ReceivePool, AClientThatLeavesInAShortageClosesAllItsSessions) {
   constexpr uint32_t kSessions = 300;
-  while (hosts.b.worker().connection_count() < 1 + kSessions) {
-    if (hosts.client_b->submission_room() > 0) {
-      hosts.client_b->connect({IpAddress::v4(0x0a090063), 5000}, 1);
+  hosts.client_a->listen(kOtherPort, 1, /*backlog=*/512);
+  hosts.run_for(millis(1));
+  while (hosts.app_b->stream_count() < 1 + kSessions) {
+    if (hosts.b.worker().connection_count() < 1 + kSessions) {
+      hosts.client_b->connect({IpAddress::v4(0x0a090001), kOtherPort}, 1);
     }
     hosts.turn();
   }
+  hosts.link.set_path(1, {.loss_ppm = 1'000'000});
+  for (const auto& [index, stream] : hosts.app_b->streams()) {
+    ASSERT_TRUE(hosts.run_until([&] { return hosts.client_b->submission_room() > 8; }));
+    hosts.client_b->send(stream.name, 0, 100);
+  }
+  hosts.run_for(millis(1));
   std::vector<io::PacketBuf*> taken;
   while (free_slots() > kSlots / 20) taken.push_back(hosts.b.memory().alloc_rx());
-  hosts.client_a->send(hosts.app_a->only().name, 0, 100);  // over the limit of its reader
+  hosts.client_a->send(main, 0, 100);  // over the limit of its reader
   hosts.client_b->detach();
-  const Nanos begin = hosts.now;
+  hosts.run_for(millis(10));
+  hosts.b.memory().release(taken);
+  hosts.link.set_path(1, {});
   EXPECT_TRUE(hosts.run_until(
       [&] { return has_reply(hosts.b.worker(), worker::Reply::Kind::kDetached, 0); }));
-  EXPECT_LT(hosts.now - begin, worker::kLingerMax) << "no session was left until the last moment";
-  hosts.b.memory().release(taken);
+  hosts.run_for(seconds(2));
+  uint32_t finished = 0;
+  for (const auto& [index, stream] : hosts.app_a->streams()) {
+    EXPECT_NE(stream.status, channel::EndStatus::kReset);
+    finished += stream.is_finished;
+  }
+  EXPECT_EQ(finished, 1 + kSessions);
 }
 
 // Who has taken most in the last moment has not kept it.
 TEST_F(ReceivePool, TheClientThatIsDisconnectedHasKeptSlotsAllTheTime) {
   constexpr uint32_t kKeeper = 2;
+  constexpr uint32_t kLate = 3;
+  constexpr uint32_t kLateSessions = 26;
   ChannelClient keeper(hosts.b.worker(), kKeeper);
+  ChannelClient late(hosts.b.worker(), kLate, /*is_lent=*/true, 1 << 20, /*copy_bytes=*/0);
   PatternApp keeper_app(keeper);
-  keeper_app.keeps_slots = true;
-  keeper_app.checks_bytes = false;
-  hosts.more_apps.push_back(&keeper_app);
+  PatternApp late_app(late);
+  for (PatternApp* app : {&keeper_app, &late_app}) {
+    app->keeps_slots = true;
+    app->checks_bytes = false;
+    hosts.more_apps.push_back(app);
+  }
   keeper.listen(7000, 1);
-  greedy.listen(kOtherPort, 1);
+  late.listen(7001, 1, /*backlog=*/64);
   hosts.run_for(millis(1));
-  const auto main = hosts.app_a->only().name;
   const auto to_keeper = connect_to(7000);
-  const auto to_greedy = connect_to(kOtherPort);
+  std::vector<channel::SessionName> to_late;
+  for (uint32_t i = 0; i < kLateSessions; ++i) to_late.push_back(connect_to(7001));
   for (int i = 0; i < 20; ++i) {
     hosts.client_a->send(to_keeper, 0, 1400);
     hosts.run_for(millis(1));
@@ -262,15 +285,12 @@ TEST_F(ReceivePool, TheClientThatIsDisconnectedHasKeptSlotsAllTheTime) {
   std::vector<io::PacketBuf*> taken;
   while (free_slots() > kSlots / 16 - 2) taken.push_back(hosts.b.memory().alloc_rx());
   hosts.client_a->send(main, 0, 100);  // the worker looks at the pool
-  hosts.run_for(worker::kGreedGrace - millis(100));
-  for (int i = 0; i < 26; ++i) {
-    hosts.client_a->send(to_greedy, 0, 1400);
-    hosts.run_for(millis(1));
-  }
+  hosts.run_for(worker::kGreedGrace - millis(200));
+  for (const auto& name : to_late) hosts.client_a->send(name, 0, 1400);
+  hosts.run_for(millis(100));
   channel::ClientView view{};
-  hosts.run_for(millis(60));
-  ASSERT_TRUE(hosts.b.client_row(1).read(view));
-  ASSERT_GT(view.rx_slots_held, 20u) << "the other one has most";
+  ASSERT_TRUE(hosts.b.client_row(kLate).read(view));
+  ASSERT_EQ(view.rx_slots_lent, kLateSessions) << "it has most";
   hosts.run_for(millis(200));
   std::vector<uint32_t> expelled;
   for (const worker::Reply& reply : take_replies(hosts.b.worker())) {

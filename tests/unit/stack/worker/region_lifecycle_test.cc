@@ -78,6 +78,7 @@ TEST_F(RegionLifecycleTest, WaitsForThePortThatHoldsIt) {
   memory.let_go(kIndex);
   finish();
   EXPECT_EQ(reply(), Reply::Kind::kRegionRemoved);
+  holds.advance();
   EXPECT_FALSE(holds.is_waiting());
 }
 

@@ -195,7 +195,15 @@ TEST_F(NotifierTest, APortThatHoldsMemoryDelaysOnlyWhatGivesItBack) {
   EXPECT_EQ(first[0].event, Event::kConnected);
   EXPECT_EQ(first[1].event, Event::kData);
   EXPECT_EQ(first[2].event, Event::kPeerFinished);
+  EXPECT_TRUE(context().dirty.empty()) << "they are not looked at in each turn";
+  EXPECT_EQ(announce(), 0u);
+  receive(1, 6);
+  EXPECT_EQ(announce(), 0u);
+  ASSERT_EQ(told().size(), 1u) << "other news is told meanwhile";
   host.is_held = false;
+  while (notifier.first_held_by(0) != HeldSessions::kNone) {
+    notifier.mark(notifier.first_held_by(0));
+  }
   EXPECT_EQ(announce(), 2u);
   const auto second = told();
   ASSERT_EQ(second.size(), 3u);
