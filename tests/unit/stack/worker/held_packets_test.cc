@@ -225,6 +225,46 @@ TEST_F(StuckPort, WithManyWaitingSessionsIsAskedSeldom) {
   }));
 }
 
+// One client's regions that a port does not let go, and another's that nothing holds.
+TEST_F(StuckPort, DelaysTheRemovalOfNoMemoryThatItDoesNotHold) {
+  constexpr uint32_t kRegions = 100;
+  constexpr size_t kAnswersToAdding = kRegions + 2;
+  world.hosts.link.set_up(true);
+  run_for(millis(50));
+  for (uint32_t i = 0; i < kRegions; ++i) {
+    world.hosts.client_a->add_region(name_of(i), world.bytes.data(), kBytes);
+    run_for(micros(100));
+  }
+  ChannelClient client_of_other(world.hosts.a.worker(), 1);
+  client_of_other.add_region(name_of(kRegions), world.bytes.data(), kBytes);
+  run_for(millis(1));
+  world.hosts.link.set_up(false);
+  for (uint32_t i = 0; i < kRegions; ++i) {  // several of them in a segment
+    ASSERT_TRUE(world.hosts.client_a->send(stuck, 0, 300, name_of(i)));
+  }
+  run_for(millis(1));
+  for (uint32_t i = 0; i < kRegions; ++i) {
+    world.hosts.client_a->remove_region(name_of(i));
+    run_for(micros(100));
+  }
+  run_for(millis(300));
+  const uint64_t polls_before = world.hosts.a.stats().polls.get();
+  run_for(seconds(1));
+  EXPECT_LT(world.hosts.a.stats().polls.get() - polls_before, 400u);
+  constexpr uint32_t kMoreThanALook = 2 * worker::kLeavingRegionsPerPollMax;
+  ASSERT_GT(world.hosts.a.memory().region_holds(kIndex + kMoreThanALook), 0u);
+  size_t removed = take_replies(world.hosts.a.worker()).size() - kAnswersToAdding;
+  client_of_other.remove_region(name_of(kRegions));
+  world.hosts.turn();
+  world.hosts.turn();
+  EXPECT_TRUE(has_reply(world.hosts.a.worker(), worker::Reply::Kind::kRegionRemoved, 1));
+  world.hosts.link.set_up(true);
+  EXPECT_TRUE(run_until([&] {
+    removed += take_replies(world.hosts.a.worker()).size();
+    return removed == kRegions;
+  }));
+}
+
 TEST_F(StuckPort, DelaysTheDetachOfNobodyWhoseMemoryItDoesNotHold) {
   world.hosts.client_a->remove_region(kName);
   ChannelClient client_of_other(world.hosts.a.worker(), 1);
