@@ -168,11 +168,11 @@ TEST_F(MemifPorts, QueueReachesTheQueueOfTheSameNumber) {
   EXPECT_EQ(ends_[0].port->queue(1).counters().software_checksums, 1u);
   EXPECT_EQ(ends_[1].port->rx_missed(), 0u);
   const auto counters = ends_[1].port->device_counters();
-  EXPECT_NE(std::find_if(counters.begin(), counters.end(),
-                         [](const DeviceCounter& counter) {
-                           return counter.name == "rx_good_packets" && counter.value == kQueues;
-                         }),
-            counters.end());
+  EXPECT_EQ(
+      std::find_if(counters.begin(), counters.end(),
+                   [](const DeviceCounter& counter) { return counter.name == "rx_good_packets"; }),
+      counters.end())
+      << "what every driver counts is counted by the port itself";
 }
 
 TEST_F(MemifPorts, ClientWaitsForItsServer) {
