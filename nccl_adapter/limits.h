@@ -120,9 +120,10 @@ inline constexpr int64_t kStallTimeouts = 3;
 inline constexpr uint64_t kSlowPercent = 60;
 /// With fewer bytes under way the rate may be limited by the caller.
 inline constexpr uint64_t kSlowBacklogBytes = kBlockBytes;
-/// It is judged over windows of this length, so many in a row: 200 ms.
-inline constexpr int64_t kSlowWindowNs = 100'000'000;
-inline constexpr uint32_t kSlowWindows = 2;
+/// It is judged over this much time of having something to send, and not by what was longer ago
+/// than this.
+inline constexpr int64_t kSlowBusyNs = 200'000'000;
+inline constexpr int64_t kSlowFreshNs = 2'000'000'000;
 /// It is replaced again after this long, then twice that, up to the limit.
 inline constexpr int64_t kSlowPauseNsMin = 1'000'000'000;
 inline constexpr int64_t kSlowPauseNsMax = 60'000'000'000;

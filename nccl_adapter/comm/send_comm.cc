@@ -27,7 +27,7 @@ SendComm::SendComm(Environment* environment, const Nonce& id, size_t device, con
       device_(device),
       streams_max_(streams_max(*environment, lanes_.size())),
       count_(lanes_.size(), streams_max_),
-      watched_ns_(environment->now_ns()),
+      counted_ns_(environment->now_ns()),
       began_ns_(environment->now_ns()) {
   std::vector<Address> remotes = {handle.address};
   for (const Address& other : handle.others) {

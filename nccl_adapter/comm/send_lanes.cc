@@ -39,9 +39,8 @@ void SendComm::watch(int64_t now_ns) {
     watch_lane(*lane, now_ns);
     if (has_failed()) return;
   }
-  const int64_t passed_ns = now_ns - std::exchange(watched_ns_, now_ns);
-  adapt_count(passed_ns);
-  if (lanes_.size() > 1) replace_slow_lane(passed_ns, now_ns);
+  adapt_count(now_ns);
+  if (lanes_.size() > 1) replace_slow_lane(now_ns);
   if (!is_connected_) mention_slow_peer(now_ns);
   pump_out();
 }
@@ -111,8 +110,9 @@ size_t SendComm::wanted_up() const {
 }
 
 // Busy is who has much under way at both ends of the time: with less, the caller may be the limit.
-void SendComm::adapt_count(int64_t passed_ns) {
-  StreamCount::Look look{.passed_ns = passed_ns, .up = wanted_up()};
+void SendComm::adapt_count(int64_t now_ns) {
+  StreamCount::Look look{.passed_ns = now_ns - std::exchange(counted_ns_, now_ns),
+                         .up = wanted_up()};
   uint64_t unacked_bytes = 0;
   for (const auto& lane : lanes_) {
     if (!lane->is_up()) continue;
@@ -141,29 +141,49 @@ void SendComm::retire(Lane& lane, int64_t now_ns) {
   if (lane.sent.empty() || lane.is_stalled(now_ns)) drop_lane(lane);
 }
 
-// The fabric chooses a path by the ports: another source port may get a better one. One at a time:
-// where two streams share a path, one of them shall stay.
-void SendComm::replace_slow_lane(int64_t passed_ns, int64_t now_ns) {
-  std::vector<SlowStreams::Look> looks;
+// Of the streams that are slow beside the others, the slowest.
+Lane* SendComm::slowest_lane(int64_t now_ns) const {
+  Lane* slowest = nullptr;
+  uint64_t slowest_bytes_per_s = UINT64_MAX;
   for (const auto& lane : lanes_) {
-    if (!lane->is_up() || !is_wanted(*lane)) continue;
-    looks.push_back({.stream = lane->index,
-                     .session = lane->attached,
-                     .acked_bytes = lane->gained_bytes,
-                     .is_backlogged = lane->backlog_bytes >= kSlowBacklogBytes});
+    const uint64_t own = lane->is_up() ? lane->backlogged.bytes_per_s(now_ns) : 0;
+    if (own == 0 || own >= slowest_bytes_per_s) continue;
+    if (own >= rate_beside(*lane, now_ns) / 100 * kSlowPercent) continue;
+    slowest = lane.get();
+    slowest_bytes_per_s = own;
   }
-  const std::optional<size_t> slowest = slow_streams_.look(looks, passed_ns);
-  if (!slowest || *slowest >= lanes_.size()) return;
-  Lane& lane = lanes_[*slowest];
-  const int64_t pause = pause_ns(kSlowPauseNsMin, lane.replaced, kSlowPauseNsMax);
-  const bool is_paused = lane.replaced > 0 && now_ns - lane.replaced_ns < pause;
-  if (!lane.is_up() || !is_wanted(lane) || lane.dial != nullptr || is_paused) return;
-  log_info("a stream to %s is slow (%s) beside its neighbours: another takes its place",
-           peer_.host.c_str(), lane.path_text.c_str());
-  lane.replaced_ns = now_ns;
-  ++lane.replaced;
-  lane.is_unwanted = true;
-  dial(lane, lane.pair, now_ns);
+  return slowest;
+}
+
+// The median, which is no exception: 0 where nothing is known.
+uint64_t SendComm::rate_beside(const Lane& lane, int64_t now_ns) const {
+  std::vector<uint64_t> rates;
+  for (const auto& other : lanes_) {
+    const uint64_t rate = other->is_up() ? other->busy.bytes_per_s(now_ns) : 0;
+    if (other.get() != &lane && rate > 0) rates.push_back(rate);
+  }
+  if (rates.empty()) return 0;
+  const auto middle = rates.begin() + static_cast<ptrdiff_t>(rates.size() / 2);
+  std::nth_element(rates.begin(), middle, rates.end());
+  return *middle;
+}
+
+// The fabric chooses a path by the ports: another source port may get a better one. One at a time,
+// until the rates are new: where two streams share a path, one of them shall stay.
+void SendComm::replace_slow_lane(int64_t now_ns) {
+  if (now_ns - replaced_ns_ < 2 * kSlowBusyNs) return;
+  Lane* lane = slowest_lane(now_ns);
+  if (lane == nullptr || lane->dial != nullptr || !is_wanted(*lane)) return;
+  const int64_t pause = pause_ns(kSlowPauseNsMin, lane->replaced, kSlowPauseNsMax);
+  if (lane->replaced > 0 && now_ns - lane->replaced_ns < pause) return;
+  log_info("a stream to %s is slow (%s, %llu MB/s, its neighbours %llu): another takes its place",
+           peer_.host.c_str(), lane->path_text.c_str(),
+           static_cast<unsigned long long>(lane->backlogged.bytes_per_s(now_ns) / 1'000'000),
+           static_cast<unsigned long long>(rate_beside(*lane, now_ns) / 1'000'000));
+  lane->replaced_ns = replaced_ns_ = now_ns;
+  ++lane->replaced;
+  lane->is_unwanted = true;
+  dial(*lane, lane->pair, now_ns);
 }
 
 void SendComm::dial(Lane& lane, size_t number, int64_t now_ns) {

@@ -34,8 +34,9 @@ void Lane::drop() {
   reader = {};
   fail_text.clear();
   is_heard = false;
-  acked_bytes = unacked_bytes = gained_bytes = backlog_bytes = 0;
+  acked_bytes = unacked_bytes = gained_bytes = 0;
   rate_bytes_per_s = 0;
+  busy = backlogged = {};
 }
 
 bool Lane::look(int64_t now_ns) {
@@ -51,7 +52,9 @@ bool Lane::look(int64_t now_ns) {
     rate_bytes_per_s = std::max(per_second(acked, passed_ns), faded);
   }
   // A reader that is slow says nothing about the path.
-  backlog_bytes = is_closed ? 0 : std::min(unacked, unacked_bytes);
+  const uint64_t least = is_closed ? 0 : std::min(unacked, unacked_bytes);
+  if (least > 0) busy.add(acked, passed_ns, now_ns);
+  if (least >= kSlowBacklogBytes) backlogged.add(acked, passed_ns, now_ns);
   acked_bytes += acked;
   gained_bytes = acked;
   unacked_bytes = unacked;

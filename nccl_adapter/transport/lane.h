@@ -6,6 +6,7 @@
 #include <string>
 
 #include "nccl_adapter/transport/dial.h"
+#include "nccl_adapter/transport/pace.h"
 #include "nccl_adapter/transport/stream.h"
 
 namespace lyre::nccl_adapter {
@@ -63,10 +64,11 @@ struct Lane final : SessionOwner {
   int64_t answered_ns = 0;     ///< when the peer last acknowledged or said something
   uint64_t acked_bytes = 0;    ///< at the last look
   uint64_t gained_bytes = 0;   ///< acknowledged between the last two looks
-  uint64_t backlog_bytes = 0;  ///< that were unacknowledged at both of them
   uint64_t unacked_bytes = 0;  ///< the same
   int64_t looked_ns = 0;
   uint64_t rate_bytes_per_s = 0;  ///< the recent maximum
+  Pace busy;                      ///< while bytes are unacknowledged: at least the rate of the path
+  Pace backlogged;                ///< while kSlowBacklogBytes are: not limited by this side
   int64_t replaced_ns = 0;        ///< when it was last found slow
   uint32_t replaced = 0;          ///< how often it was
 };
