@@ -56,11 +56,9 @@ inline constexpr int kSlicesPerTake = 32;
 /// Rounds of taking slices in one call, so that one busy comm does not keep the others waiting.
 inline constexpr int kTakeRoundsMax = 8;
 
-/// Streams of one comm; where LYRE_STREAMS is not set, how many it begins with at most, and to how
-/// many they may grow.
+/// Streams of one comm, and how many of them are made when LYRE_STREAMS is not set.
 inline constexpr uint16_t kStreamsMax = 64;
 inline constexpr uint16_t kStreamsAutoMax = 8;
-inline constexpr uint16_t kStreamsLearnedMax = 32;
 /// What one flow can be relied on to carry in a cloud's network.
 inline constexpr uint32_t kFlowSpeedMbps = 10'000;
 
@@ -115,26 +113,14 @@ inline constexpr int64_t kPingNs = 1'000'000'000;
 /// that timeout alone is more than a second.
 inline constexpr int64_t kStallNs = 1'000'000'000;
 inline constexpr int64_t kStallTimeouts = 3;
-/// A stream with less than this much of its neighbours' rate shares a path that they do not (two
-/// streams of one path have half each), and is dialled again from another source port.
-inline constexpr uint64_t kSlowPercent = 60;
+/// A stream this many times slower than the fastest is dialled again from another source port.
+inline constexpr uint64_t kSlowFactor = 4;
 /// With fewer bytes under way the rate may be limited by the caller.
 inline constexpr uint64_t kSlowBacklogBytes = kBlockBytes;
-/// It is judged over this much time of having something to send, and not by what was longer ago
-/// than this.
-inline constexpr int64_t kSlowBusyNs = 200'000'000;
-inline constexpr int64_t kSlowFreshNs = 2'000'000'000;
-/// It is replaced again after this long, then twice that, up to the limit.
-inline constexpr int64_t kSlowPauseNsMin = 1'000'000'000;
-inline constexpr int64_t kSlowPauseNsMax = 60'000'000'000;
-/// How many streams a connection needs is measured over this much time of being busy, after this
-/// much for congestion windows to open.
-inline constexpr int64_t kStreamMeasureNs = 80'000'000;
-inline constexpr int64_t kStreamSettleNs = 40'000'000;
-/// Streams on trial that are not there by then count as no help.
-inline constexpr int64_t kStreamTrialWaitNs = 1'000'000'000;
-/// It is forgotten after a pause of this length.
-inline constexpr int64_t kForgetStreamsNs = 10'000'000'000;
+/// It is judged over this much time of having something to send, not more often than this, and not
+/// by what was longer ago.
+inline constexpr int64_t kSlowBusyNs = 1'000'000'000;
+inline constexpr int64_t kSlowPauseNs = 10'000'000'000;
 /// What the peer gets beyond LYRE_RESUME_SECONDS: it notices later than we do.
 inline constexpr int64_t kResumeMarginNs = 2'000'000'000;
 

@@ -9,7 +9,6 @@
 #include "nccl_adapter/comm/send_queue.h"
 #include "nccl_adapter/protocol/handle.h"
 #include "nccl_adapter/transport/rails.h"
-#include "nccl_adapter/transport/stream_count.h"
 
 namespace lyre::nccl_adapter {
 
@@ -45,7 +44,6 @@ class SendComm final : public Comm {
   void on_fail_frame(Lane& lane);
 
   // ---- Lanes (send_lanes.cc) ----
-  void set_home(Lane& lane) const;
   void dial(Lane& lane, size_t number, int64_t now_ns);
   int64_t dial_ns() const;
   void set_pairs(std::vector<RailPair> pairs);
@@ -57,13 +55,7 @@ class SendComm final : public Comm {
   void watch_lane(Lane& lane, int64_t now_ns);
   void give_up_stalled(Lane& lane, int64_t now_ns);
   void redial(Lane& lane, int64_t now_ns);
-  Lane* slowest_lane(int64_t now_ns) const;
-  uint64_t rate_beside(const Lane& lane, int64_t now_ns) const;
-  void replace_slow_lane(int64_t now_ns);
-  bool is_wanted(const Lane& lane) const { return lane.index < count_.wanted(); }
-  size_t wanted_up() const;
-  void adapt_count(int64_t now_ns);
-  void retire(Lane& lane, int64_t now_ns);
+  void find_slow_lane(int64_t now_ns);
   void mention_slow_peer(int64_t now_ns);
   void send_again(Lane& lane);
 
@@ -73,11 +65,6 @@ class SendComm final : public Comm {
   std::vector<RailPair> pairs_;
   size_t near_pairs_ = 0;  ///< of the front of pairs_: they need no router
   size_t last_lane_ = 0;
-  uint16_t streams_max_;  ///< that the peer is told of
-  StreamCount count_;
-  int64_t replaced_ns_ = 0;      ///< when a slow stream was replaced last
-  int64_t counted_ns_;           ///< when count_ looked last
-  bool was_backlogged_ = false;  ///< at that time
   bool is_connected_ = false;
   bool is_slow_mentioned_ = false;
   uint64_t again_bytes_ = 0;

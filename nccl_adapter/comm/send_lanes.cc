@@ -39,15 +39,13 @@ void SendComm::watch(int64_t now_ns) {
     watch_lane(*lane, now_ns);
     if (has_failed()) return;
   }
-  adapt_count(now_ns);
-  if (lanes_.size() > 1) replace_slow_lane(now_ns);
+  if (lanes_.size() > 1) find_slow_lane(now_ns);
   if (!is_connected_) mention_slow_peer(now_ns);
   pump_out();
 }
 
 void SendComm::watch_lane(Lane& lane, int64_t now_ns) {
   if (goodbye_.is_begun()) return;
-  if (!is_wanted(lane)) return retire(lane, now_ns);
   if (lane.is_stalled(now_ns)) {
     if (!lane.is_unwanted) lane.pair = next_pair(lane);
     lane.is_unwanted = true;
@@ -94,7 +92,7 @@ void SendComm::redial_all() {
   const int64_t now_ns = environment()->now_ns();
   peer_watch_.note_sign_of_life(now_ns);
   for (const auto& lane : lanes_) {
-    if (!is_wanted(*lane) || (lane->dial != nullptr && lane->dial->is_heard())) continue;
+    if (lane->dial != nullptr && lane->dial->is_heard()) continue;
     lane->failures = 0;
     lane->is_unwanted = true;
     lane->pair = lane->home_pair;
@@ -103,87 +101,23 @@ void SendComm::redial_all() {
   }
 }
 
-size_t SendComm::wanted_up() const {
-  return static_cast<size_t>(std::count_if(lanes_.begin(), lanes_.end(), [&](const auto& lane) {
-    return is_wanted(*lane) && lane->is_up();
-  }));
-}
-
-// Busy is who has much under way at both ends of the time: with less, the caller may be the limit.
-void SendComm::adapt_count(int64_t now_ns) {
-  StreamCount::Look look{.passed_ns = now_ns - std::exchange(counted_ns_, now_ns),
-                         .up = wanted_up()};
-  uint64_t unacked_bytes = 0;
+// The fabric chooses a path by the ports: another source port may get a better one.
+void SendComm::find_slow_lane(int64_t now_ns) {
+  uint64_t best = 0;
+  for (const auto& lane : lanes_) best = std::max(best, lane->busy.bytes_per_s(now_ns));
   for (const auto& lane : lanes_) {
-    if (!lane->is_up()) continue;
-    look.acked_bytes += lane->gained_bytes;
-    unacked_bytes += lane->unacked_bytes;
+    const uint64_t own = lane->backlogged.bytes_per_s(now_ns);
+    const bool is_slow =
+        lane->is_up() && own > 0 && lane->dial == nullptr && own < best / kSlowFactor;
+    if (!is_slow || now_ns - lane->replaced_ns < kSlowPauseNs) continue;
+    log_info("a stream to %s is slow (%s, %llu MB/s, the best %llu): another takes its place",
+             peer_.host.c_str(), lane->path_text.c_str(),
+             static_cast<unsigned long long>(own / 1'000'000),
+             static_cast<unsigned long long>(best / 1'000'000));
+    lane->replaced_ns = now_ns;
+    lane->is_unwanted = true;
+    dial(*lane, lane->pair, now_ns);
   }
-  const bool is_backlogged = unacked_bytes >= kSlowBacklogBytes;
-  look.is_busy = std::exchange(was_backlogged_, is_backlogged) && is_backlogged;
-  const size_t before = count_.wanted();
-  count_.look(look);
-  if (count_.wanted() == before) return;
-  log_info("streams to %s: %zu, were %zu", peer_.host.c_str(), count_.wanted(), before);
-  for (size_t i = lanes_.size(); i < count_.wanted(); ++i) {
-    lanes_.grow(i + 1);
-    set_home(lanes_[i]);
-  }
-}
-
-// The peer takes a reset for a stream that broke, and need not be told that it is over. Nothing of
-// what it carried is lost: the peer has placed all of it, and sends its last grant again.
-void SendComm::retire(Lane& lane, int64_t now_ns) {
-  lane.dial.reset();
-  lane.is_missed = false;
-  if (!lane.is_up()) return;
-  while (!lane.sent.empty() && lane.sent.front().message < queue_.placed()) lane.sent.pop_front();
-  if (lane.sent.empty() || lane.is_stalled(now_ns)) drop_lane(lane);
-}
-
-// Of the streams that are slow beside the others, the slowest.
-Lane* SendComm::slowest_lane(int64_t now_ns) const {
-  Lane* slowest = nullptr;
-  uint64_t slowest_bytes_per_s = UINT64_MAX;
-  for (const auto& lane : lanes_) {
-    const uint64_t own = lane->is_up() ? lane->backlogged.bytes_per_s(now_ns) : 0;
-    if (own == 0 || own >= slowest_bytes_per_s) continue;
-    if (own >= rate_beside(*lane, now_ns) / 100 * kSlowPercent) continue;
-    slowest = lane.get();
-    slowest_bytes_per_s = own;
-  }
-  return slowest;
-}
-
-// The median, which is no exception: 0 where nothing is known.
-uint64_t SendComm::rate_beside(const Lane& lane, int64_t now_ns) const {
-  std::vector<uint64_t> rates;
-  for (const auto& other : lanes_) {
-    const uint64_t rate = other->is_up() ? other->busy.bytes_per_s(now_ns) : 0;
-    if (other.get() != &lane && rate > 0) rates.push_back(rate);
-  }
-  if (rates.empty()) return 0;
-  const auto middle = rates.begin() + static_cast<ptrdiff_t>(rates.size() / 2);
-  std::nth_element(rates.begin(), middle, rates.end());
-  return *middle;
-}
-
-// The fabric chooses a path by the ports: another source port may get a better one. One at a time,
-// until the rates are new: where two streams share a path, one of them shall stay.
-void SendComm::replace_slow_lane(int64_t now_ns) {
-  if (now_ns - replaced_ns_ < 2 * kSlowBusyNs) return;
-  Lane* lane = slowest_lane(now_ns);
-  if (lane == nullptr || lane->dial != nullptr || !is_wanted(*lane)) return;
-  const int64_t pause = pause_ns(kSlowPauseNsMin, lane->replaced, kSlowPauseNsMax);
-  if (lane->replaced > 0 && now_ns - lane->replaced_ns < pause) return;
-  log_info("a stream to %s is slow (%s, %llu MB/s, its neighbours %llu): another takes its place",
-           peer_.host.c_str(), lane->path_text.c_str(),
-           static_cast<unsigned long long>(lane->backlogged.bytes_per_s(now_ns) / 1'000'000),
-           static_cast<unsigned long long>(rate_beside(*lane, now_ns) / 1'000'000));
-  lane->replaced_ns = replaced_ns_ = now_ns;
-  ++lane->replaced;
-  lane->is_unwanted = true;
-  dial(*lane, lane->pair, now_ns);
 }
 
 void SendComm::dial(Lane& lane, size_t number, int64_t now_ns) {
@@ -192,7 +126,7 @@ void SendComm::dial(Lane& lane, size_t number, int64_t now_ns) {
   const lyre_addr local =
       make_addr(address_towards(environment()->ports()[pair.local], pair.remote), 0);
   const Hello hello{.stream_index = lane.index,
-                    .stream_count = streams_max_,
+                    .stream_count = static_cast<uint16_t>(lanes_.size()),
                     .incarnation = ++lane.dialled,
                     .listen_port = environment()->listen_port(),
                     .pid = environment()->pid(),

@@ -25,7 +25,6 @@ void Lane::attach(Stream next, uint32_t number, int64_t now_ns) {
   ++attached;
   failures = 0;
   is_unwanted = false;
-  is_missed = true;
   moved_ns = answered_ns = looked_ns = now_ns;
 }
 
@@ -34,7 +33,7 @@ void Lane::drop() {
   reader = {};
   fail_text.clear();
   is_heard = false;
-  acked_bytes = unacked_bytes = gained_bytes = 0;
+  acked_bytes = unacked_bytes = 0;
   rate_bytes_per_s = 0;
   busy = backlogged = {};
 }
@@ -56,7 +55,6 @@ bool Lane::look(int64_t now_ns) {
   if (least > 0) busy.add(acked, passed_ns, now_ns);
   if (least >= kSlowBacklogBytes) backlogged.add(acked, passed_ns, now_ns);
   acked_bytes += acked;
-  gained_bytes = acked;
   unacked_bytes = unacked;
   looked_ns = now_ns;
   is_heard = false;

@@ -58,19 +58,16 @@ struct Lane final : SessionOwner {
   std::string path_text;  ///< "rail0 > 10.9.0.2:4711", or "from 10.9.0.1:4711"
   std::string rail_text;  ///< what of it others have in common: "over rail0", "from 10.9.0.1"
   bool is_heard = false;
-  bool is_missed = true;  ///< without a session it should have one, as far as this side knows
   /// Since when bytes wait for an acknowledgment that the peer could give.
   int64_t moved_ns = 0;
   int64_t answered_ns = 0;     ///< when the peer last acknowledged or said something
   uint64_t acked_bytes = 0;    ///< at the last look
-  uint64_t gained_bytes = 0;   ///< acknowledged between the last two looks
   uint64_t unacked_bytes = 0;  ///< the same
   int64_t looked_ns = 0;
   uint64_t rate_bytes_per_s = 0;  ///< the recent maximum
   Pace busy;                      ///< while bytes are unacknowledged: at least the rate of the path
   Pace backlogged;                ///< while kSlowBacklogBytes are: not limited by this side
   int64_t replaced_ns = 0;        ///< when it was last found slow
-  uint32_t replaced = 0;          ///< how often it was
 };
 
 }  // namespace lyre::nccl_adapter

@@ -16,7 +16,7 @@ void Pace::add(uint64_t bytes, int64_t passed_ns, int64_t now_ns) {
 }
 
 uint64_t Pace::bytes_per_s(int64_t now_ns) const {
-  return now_ns - known_ns_ < kSlowFreshNs ? bytes_per_s_ : 0;
+  return now_ns - known_ns_ < kSlowPauseNs ? bytes_per_s_ : 0;
 }
 
 }  // namespace lyre::nccl_adapter
