@@ -113,7 +113,7 @@ TEST_F(LaneInAWorld, WhoseReaderHasNoRoomIsNeitherStalledNorSlow) {
   }
   EXPECT_GE(lane_.stream.unacked_bytes(), kSlowBacklogBytes);
   EXPECT_TRUE(lane_.stream.is_window_closed());
-  EXPECT_EQ(lane_.backlog_bytes, 0u) << "not judged by that";
+  EXPECT_EQ(lane_.backlogged.bytes_per_s(events_.now_ns()), 0u) << "not judged by that";
 }
 
 TEST_F(LaneInAWorld, WhoseReaderHasNoRoomIsStalledWhenNoProbeIsAnswered) {
