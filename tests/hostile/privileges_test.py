@@ -66,7 +66,7 @@ class Privileges(unittest.TestCase):
     def setUp(self):
         self.folder = public_folder(self)
         self.program = shutil.copy(self.lyred, os.path.join(self.folder, "program"))
-        self.library = shutil.copy(self.liblyre, os.path.join(self.folder, "liblyre.so"))
+        self.client_library = shutil.copy(self.liblyre, os.path.join(self.folder, "liblyre.so"))
         self.private = os.path.join(self.folder, "lyred")
         os.mkdir(self.private, 0o700)
         os.chown(self.private, DAEMON_ID, DAEMON_ID)
@@ -125,7 +125,7 @@ class Privileges(unittest.TestCase):
 
     def client(self):
         """Registers shared anonymous memory as another user. Whether it is sent without a copy."""
-        library = ctypes.CDLL(self.library)
+        library = ctypes.CDLL(self.client_library)
         context, region = ctypes.c_void_p(), ctypes.c_void_p()
         options = Options(ctypes.sizeof(Options), self.control.encode(), b"privileges", 0)
         if library.lyre_context_open(ctypes.byref(options), ctypes.byref(context)) != 0:

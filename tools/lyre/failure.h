@@ -13,15 +13,15 @@ inline constexpr int kExitNoDaemon = 3;
 /// Ends the command with one line and an exit code.
 class Failure : public std::runtime_error {
  public:
-  /// `library_code`: the LYRE_E value behind it, or 0.
-  Failure(int exit_code, const std::string& line, int library_code = 0)
-      : std::runtime_error(line), exit_code_(exit_code), library_code_(library_code) {}
+  /// `lyre_code`: the LYRE_E value behind it, or 0.
+  Failure(int exit_code, const std::string& line, int lyre_code = 0)
+      : std::runtime_error(line), exit_code_(exit_code), lyre_code_(lyre_code) {}
   int exit_code() const { return exit_code_; }
-  int library_code() const { return library_code_; }
+  int lyre_code() const { return lyre_code_; }
 
  private:
   int exit_code_;
-  int library_code_;
+  int lyre_code_;
 };
 
 /// The last error of the client library, as a Failure. `code` is a LYRE_E value.

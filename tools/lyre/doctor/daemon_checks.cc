@@ -123,7 +123,7 @@ std::vector<Finding> check_daemon(const char* socket) {
   try {
     return check_running(StatsSegment(socket).look(), lyre_version());
   } catch (const Failure& failure) {
-    if (failure.library_code() == LYRE_E_PERMISSION) {
+    if (failure.lyre_code() == LYRE_E_PERMISSION) {
       return {problem("daemon", failure.what(), "a daemon runs, and this user may not look",
                       "as root: usermod -aG GROUP USER, with the socket's group; or --socket with "
                       "that of your domain")};
