@@ -8,6 +8,8 @@ import struct
 import time
 from dataclasses import dataclass
 
+from internet_checksum import checksum
+
 FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
 ETH_IPV4, ETH_ARP = 0x0800, 0x0806
 ETH_P_ALL = 3
@@ -18,15 +20,6 @@ SO_ATTACH_FILTER = 26
 MSS_DEFAULT = 1460
 # MSS, SACK permitted, window scale 14; no timestamps, so that each segment is a few bytes.
 WINDOW_SCALE = 14
-
-
-def checksum(data):
-    if len(data) % 2:
-        data += b"\0"
-    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
-    while total > 0xFFFF:
-        total = (total & 0xFFFF) + (total >> 16)
-    return total ^ 0xFFFF
 
 
 def packed(address):

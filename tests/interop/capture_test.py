@@ -11,18 +11,12 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 
 from capture import LYRE, Recording
+from internet_checksum import checksum
 
 LINUX = "10.9.5.2"
 PCAP_HEADER = struct.pack("=IHHiIII", 0xa1b2c3d4, 2, 4, 0, 0, 65535, 1)
 IPV4_ETHERNET = bytes(12) + struct.pack("!H", 0x0800)
 CHECKSUM, URGENT = 16, 18
-
-
-def checksum(data):
-    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
-    while total >> 16:
-        total = (total & 0xffff) + (total >> 16)
-    return total ^ 0xffff
 
 
 def segment(source, to, field=None):

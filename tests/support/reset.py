@@ -8,6 +8,8 @@ import struct
 import threading
 import time
 
+from internet_checksum import checksum
+
 ETH_P_ALL = 3
 ETHERNET_BYTES = 14
 IPV4 = 0x0800
@@ -17,15 +19,6 @@ FLAG_ACK = 0x10
 CLONE_NEWNET = 0x40000000
 RESETS_MAX = 200
 RESET_S = 10
-
-
-def _checksum(data):
-    if len(data) % 2:
-        data += b"\0"
-    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
-    while total >> 16:
-        total = (total & 0xffff) + (total >> 16)
-    return ~total & 0xffff
 
 
 def _packet_socket(namespace, device):
@@ -72,10 +65,10 @@ def _reset_for(frame):
     tcp = struct.pack("!HHIIBBHHH", destination_port, source_port, ack, 0, 5 << 4, FLAG_RST, 0, 0,
                       0)
     pseudo = destination + source + struct.pack("!BBH", 0, TCP, len(tcp))
-    tcp = tcp[:16] + struct.pack("!H", _checksum(pseudo + tcp)) + tcp[18:]
+    tcp = tcp[:16] + struct.pack("!H", checksum(pseudo + tcp)) + tcp[18:]
     head = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(tcp), 0, 0x4000, 64, TCP, 0, destination,
                        source)
-    head = head[:10] + struct.pack("!H", _checksum(head)) + head[12:]
+    head = head[:10] + struct.pack("!H", checksum(head)) + head[12:]
     return frame[6:12] + frame[0:6] + frame[12:14] + head + tcp
 
 

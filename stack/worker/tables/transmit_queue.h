@@ -15,9 +15,8 @@ namespace lyre::worker {
 ///
 /// Turns go round by client, then by session (deficit round robin). A client has credit in bytes;
 /// its sessions have turns, one after the other, until it is used up. Then the other clients have
-/// theirs, and it gets kQuantumBytes more, times its
-/// weight. So the number of a client's sessions does not change its
-/// share. Sessions without a client (half-open, orphans) count as one client.
+/// theirs, and it gets kQuantumBytes times its weight more. So the number of a client's sessions
+/// does not change its share. Sessions without a client (half-open, orphans) count as one client.
 ///
 /// A round is in vain when every session in the queue has had a turn in it and could send nothing.
 /// Owner: borrows the table of sessions for its lifetime. Thread: the worker.
