@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "daemon/backend.h"
+#include "daemon/command_line.h"
 #include "daemon/config/config.h"
 #include "daemon/host/capabilities.h"
 #include "daemon/host/machine_check.h"
@@ -109,12 +110,9 @@ int serve(const Config& config) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"The Lyre daemon: a user-space TCP stack for the programs of this machine", "lyred"};
-  std::string config_path = "/etc/lyre/lyred.toml";
-  bool only_check = false;
-  app.add_option("--config", config_path, "Configuration file")->capture_default_str();
-  app.add_flag("--check", only_check, "Check the configuration and this machine, and exit");
-  app.set_version_flag("--version", "lyred " LYRE_VERSION);
+  CLI::App app;
+  DaemonOptions options;
+  define_daemon_command_line(app, options);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {
@@ -122,11 +120,11 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return complain(error.what(), kExitBadConfig);
   }
-  auto config = load_config(config_path);
+  auto config = load_config(options.config_path);
   if (!config.ok()) return complain(config.error().text, kExitBadConfig);
-  if (const int code = check(*config, only_check); code != 0) return code;
-  if (only_check) {
-    std::printf("%s: right\n%s\n", config_path.c_str(), placement_text(*config).c_str());
+  if (const int code = check(*config, options.only_check); code != 0) return code;
+  if (options.only_check) {
+    std::printf("%s: right\n%s\n", options.config_path.c_str(), placement_text(*config).c_str());
     return 0;
   }
   const Status sockets = prepare_port_sockets(*config);

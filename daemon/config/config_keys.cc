@@ -141,10 +141,10 @@ constexpr Key kKeys[] = {
    [](Config& c, const KeyValue& v) { c.routes.back().port_name = text(v); }},
 
   {"domain", "name", KeyType::kName, "", 1, 31, "",
-   "Name of this domain for the log. Required.",
+   "Name of this domain for the log.",
    [](Config& c, const KeyValue& v) { c.domains.back().name = text(v); }},
   {"domain", "socket", KeyType::kPath, "", 2, kSocketPathBytesMax, "",
-   "Its control socket. Required.",
+   "Its control socket.",
    [](Config& c, const KeyValue& v) { c.domains.back().socket_path = text(v); }},
   {"domain", "group", KeyType::kText, "\"\"", 0, 32, "",
    "Group of that socket. \"\" keeps the daemon's own group.",

@@ -63,6 +63,7 @@ INCLUDE_TABLE = {
     'tools': ['machine', 'stack/base', 'stack/channel/stats.h', 'libclient/include',
               'libclient/stats_segment.h', 'nccl_adapter/abi', 'tools/nccl_emulator'],
     'tools/nccl_emulator': ['nccl_adapter/abi'],
+    'tools/lyre/documents': ['tools', 'daemon/command_line.h', 'daemon/config/config_keys.h'],
     'tools/kernel_plugin': ['nccl_adapter/abi'],
 }
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """The manual pages and completions that are made from the command line's tables.
 
-usage: documents_test.py FOLDER LYRE
+usage: documents_test.py FOLDER LYRE LYRED CONFIG
 """
 
 import glob
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -31,12 +32,16 @@ def commands():
 
 class ManualPages(unittest.TestCase):
     def pages(self):
-        found = sorted(glob.glob(os.path.join(FOLDER, "*.1")))
-        self.assertGreater(len(found), 5)
+        found = sorted(glob.glob(os.path.join(FOLDER, "*.[158]")))
+        self.assertGreater(len(found), 7)
         return found
 
+    def text_of(self, page):
+        shown = run("mandoc", "-T", "ascii", os.path.join(FOLDER, page)).stdout
+        return " ".join("".join(undo_overstrikes(shown)).split())
+
     def test_each_command_has_a_page(self):
-        names = [os.path.basename(page) for page in self.pages()]
+        names = [os.path.basename(page) for page in self.pages() if page.endswith(".1")]
         self.assertEqual(names, sorted(["lyre.1", *(f"lyre-{name}.1" for name in commands())]))
 
     @needs("mandoc")
@@ -53,10 +58,30 @@ class ManualPages(unittest.TestCase):
 
     @needs("mandoc")
     def test_a_page_says_what_help_says(self):
-        shown = run("mandoc", "-T", "ascii", os.path.join(FOLDER, "lyre-sessions.1")).stdout
-        shown = " ".join("".join(undo_overstrikes(shown)).split())
+        shown = self.text_of("lyre-sessions.1")
         for words in ("--watch [SECONDS]", "--sort WORD", "One of sent, received, rtt",
                       "--socket PATH", "No daemon at the socket"):
+            self.assertIn(words, shown)
+
+    @needs("mandoc")
+    def test_the_daemons_page_has_its_options(self):
+        shown = self.text_of("lyred.8")
+        options = re.findall(r"--[a-z]+", run(LYRED, "--help").stdout)
+        self.assertGreater(len(options), 2)
+        for option in options:
+            self.assertIn(option, shown)
+        for words in ("--check Check the configuration", "Default: /etc/lyre/lyred.toml", "SIGHUP"):
+            self.assertIn(words, shown)
+
+    @needs("mandoc")
+    def test_the_configurations_page_has_every_key(self):
+        shown = self.text_of("lyred.toml.5")
+        with open(CONFIG, encoding="utf-8") as file:
+            lines = re.findall(r"^#?(?:\[(.*)\]|([a-z_]+) = (.*))$", file.read(), re.MULTILINE)
+        self.assertGreater(len(lines), 70)
+        for section, key, value in lines:
+            self.assertIn(f"[{section}]" if section else f" {key} ", shown)
+        for words in ('Allowed: "auto", "yes", "no". Default: "auto".', "Required."):
             self.assertIn(words, shown)
 
 
@@ -118,6 +143,8 @@ class Completion(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    CONFIG = sys.argv.pop()
+    LYRED = sys.argv.pop()
     LYRE = sys.argv.pop()
     FOLDER = os.path.abspath(sys.argv.pop())
     unittest.main(verbosity=2)

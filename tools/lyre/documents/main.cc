@@ -7,9 +7,11 @@
 
 #include "tools/lyre/command_line.h"
 #include "tools/lyre/documents/completion.h"
+#include "tools/lyre/documents/lyred_pages.h"
 #include "tools/lyre/documents/man_page.h"
 
-/// Writes the manual pages and completions of `lyre` into a directory, while Lyre is built.
+/// Writes the manual pages of `lyre` and `lyred`, and the completions of `lyre`, into a directory,
+/// while Lyre is built.
 namespace {
 
 using namespace lyre::tools;
@@ -33,6 +35,8 @@ void write_documents(const std::filesystem::path& folder, std::set<std::string> 
   write_page(root);
   for (const CommandText& command : root.commands) write_page(command);
   if (!expected.empty()) throw std::runtime_error("no command has the page " + *expected.begin());
+  write(folder / "lyred.8", lyred_page());
+  write(folder / "lyred.toml.5", config_page());
   write(folder / "lyre", bash_completion(root));
   write(folder / "_lyre", zsh_completion(root));
   write(folder / "lyre.fish", fish_completion(root));

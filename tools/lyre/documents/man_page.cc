@@ -1,11 +1,8 @@
 #include "tools/lyre/documents/man_page.h"
 
 #include <algorithm>
-#include <cctype>
 
-#ifndef LYRE_VERSION
-#error "the build names version and date"
-#endif
+#include "tools/lyre/documents/roff.h"
 
 namespace lyre::tools {
 namespace {
@@ -33,56 +30,6 @@ The daemon's socket, where
 .B \-\-socket
 is not given.
 )";
-
-/// Text of a line of roff: no character of it is a command.
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '\\') {
-      out += "\\e";
-    } else if (c == '-') {
-      out += "\\-";
-    } else if ((c == '.' || c == '\'') && out.empty()) {
-      out += std::string("\\&") + c;
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
-
-/// A sentence that ends.
-std::string sentence(const std::string& text) {
-  std::string out = escaped(text);
-  if (!out.empty()) out[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(out[0])));
-  return out.empty() || out.back() == '.' ? out : out + ".";
-}
-
-std::string words(const std::vector<std::string>& choices) {
-  std::string out;
-  for (const std::string& choice : choices) {
-    out += (out.empty() ? "" : ", ") + ("\\fB" + escaped(choice) + "\\fR");
-  }
-  return out;
-}
-
-std::string option_item(const OptionText& option) {
-  std::string out = ".TP\n";
-  std::string names;
-  for (const std::string& name : option.names) {
-    names += (names.empty() ? "" : ", ") + ("\\fB" + escaped(name) + "\\fR");
-  }
-  if (!option.value.empty()) {
-    const std::string value = "\\fI" + escaped(option.value) + "\\fR";
-    names += option.is_value_optional ? " [" + value + "]" : " " + value;
-  }
-  out += names + "\n" + sentence(option.text) + "\n";
-  if (!option.choices.empty()) out += "One of " + words(option.choices) + ".\n";
-  if (!option.default_value.empty()) {
-    out += "Default: " + escaped(option.default_value) + ".\n";
-  }
-  return out;
-}
 
 std::string arguments_of(const CommandText& command) {
   std::string out;
@@ -130,7 +77,8 @@ std::string list_of_pages(const CommandText& root) {
 std::string see_also(const CommandText& root, const CommandText& command) {
   const bool is_root = command.path.size() == 1;
   const CommandText& first = root.commands.front();
-  return ".SH SEE ALSO\n.BR " + (is_root ? escaped(man_page_name(first)) : "lyre") + " (1)\n";
+  return ".SH SEE ALSO\n.BR " + (is_root ? escaped(man_page_name(first)) : "lyre") +
+         " (1),\n.BR lyred (8)\n";
 }
 
 }  // namespace
@@ -139,12 +87,7 @@ std::string man_page_name(const CommandText& command) { return command.joined("-
 
 std::string man_page(const CommandText& root, const CommandText& command) {
   const bool is_root = command.path.size() == 1;
-  std::string title = man_page_name(command);
-  std::transform(title.begin(), title.end(), title.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-  std::string out = ".\\\" Made from the command line's tables.\n";
-  out += ".TH " + escaped(title) + " 1 \"" LYRE_DATE "\" \"Lyre " LYRE_VERSION "\"\n";
-  out += ".SH NAME\n" + escaped(man_page_name(command)) + " \\- " + escaped(command.text) + "\n";
+  std::string out = page_head(man_page_name(command), 1, command.text);
   out += ".SH SYNOPSIS\n" + synopsis(command);
   out += ".SH DESCRIPTION\n" + sentence(command.text) + "\n";
   out += ".SH OPTIONS\n" + items_of(command);

@@ -1,0 +1,15 @@
+#include "daemon/command_line.h"
+
+namespace lyre {
+
+void define_daemon_command_line(CLI::App& app, DaemonOptions& options) {
+  app.name("lyred");
+  app.description("The Lyre daemon: a user-space TCP stack for the programs of this machine");
+  app.add_option("--config", options.config_path, "Configuration file")
+      ->type_name("PATH")
+      ->capture_default_str();
+  app.add_flag("--check", options.only_check, "Check the configuration and this machine, and exit");
+  app.set_version_flag("--version", "lyred " LYRE_VERSION);
+}
+
+}  // namespace lyre

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace lyre {
+
+struct DaemonOptions {
+  std::string config_path = "/etc/lyre/lyred.toml";
+  bool only_check = false;
+};
+
+/// The options of `lyred`: what is parsed, and from which its manual page is made.
+/// Owner: `app` *shares* `options`, which outlives it.
+void define_daemon_command_line(CLI::App& app, DaemonOptions& options);
+
+}  // namespace lyre
