@@ -102,9 +102,11 @@ Status Assembly::open_ports() {
 
 Status Assembly::make_stats() {
   StatsOptions options = stats_options();
-  // The administrator's segment shows who is on the networks, too.
+  // The administrator's segment shows who is on the networks, and what happened to sessions, too.
   options.neighbour_rows = ports_->neighbour_rows();
   options.route_rows = ip::kRoutesMax;
+  options.trace_rings = std::min(config_.connections_max, kTraceRingsMax);
+  options.ended_rows = kEndedRows;
   auto stats = StatsSegment::create(options);
   if (!stats.ok()) return stats.error();
   stats_ = std::move(*stats);
@@ -206,6 +208,8 @@ void Assembly::refresh_domain_stats() const {
 worker::StatsBinding Assembly::stats_binding(uint32_t worker) const {
   worker::StatsBinding binding{.worker = &stats_.worker(worker),
                                .rows = stats_.rows(worker),
+                               .traces = stats_.traces(worker),
+                               .ended = stats_.ended(worker),
                                .clients = stats_.clients(worker),
                                .queues = stats_.queues(worker),
                                .neighbours = stats_.neighbours(worker)};

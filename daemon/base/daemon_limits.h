@@ -44,6 +44,9 @@ inline constexpr Nanos kShutdownTimeout = seconds(2);
 inline constexpr uint64_t kCopyBytesPerWorker = uint64_t{4} << 20;
 /// Rows of the stats segment a worker; 0.3 KiB each, when touched.
 inline constexpr uint32_t kSessionRowsMax = 16384;
+/// Sessions of a worker that have a trace, 2 KiB each, and those that ended badly, 3 KiB each.
+inline constexpr uint32_t kTraceRingsMax = 4096;
+inline constexpr uint32_t kEndedRows = 64;
 /// Sleep of an adaptive worker one of whose ports may not announce a packet: it has no means to, or
 /// its driver has not proved yet that it does. Grows from min to max, and further once the worker
 /// has been idle for long. In a virtual machine a sleep costs 16 to 42 us of a core, whatever its

@@ -39,6 +39,8 @@ void show_options(channel::StatsHeader& header, const StatsOptions& options) {
   header.port_count = options.port_count;
   header.neighbour_rows = options.neighbour_rows;
   header.route_rows = options.route_rows;
+  header.trace_rings = options.trace_rings;
+  header.ended_rows = options.ended_rows;
   header.pid = ::getpid();
   header.hugepages = options.has_hugepages ? 1 : 0;
   header.started_unix_ns = options.started_unix_ns;
@@ -64,6 +66,10 @@ Result<StatsSegment> StatsSegment::create(const StatsOptions& options) {
   const uint64_t neighbours_offset =
       layout.add(workers * options.neighbour_rows * sizeof(channel::NeighbourRow));
   const uint64_t routes_offset = layout.add(options.route_rows * sizeof(channel::RouteRow));
+  const uint64_t traces_offset =
+      layout.add(workers * options.trace_rings * sizeof(channel::TraceRing));
+  const uint64_t ended_offset =
+      layout.add(workers * options.ended_rows * sizeof(channel::EndedRow));
   const uint64_t total = layout.bytes();
   auto memory = SharedMemory::create("lyre-stats", total, SharedWith::kReaders);
   if (!memory.ok()) return memory.error();
@@ -83,6 +89,8 @@ Result<StatsSegment> StatsSegment::create(const StatsOptions& options) {
   header->queues_offset = queues_offset;
   header->neighbours_offset = neighbours_offset;
   header->routes_offset = routes_offset;
+  header->traces_offset = traces_offset;
+  header->ended_offset = ended_offset;
   header->magic = channel::kStatsMagic;
   return segment;
 }
@@ -119,6 +127,14 @@ std::span<channel::NeighbourRow> StatsSegment::neighbours(uint32_t worker) const
 
 std::span<channel::RouteRow> StatsSegment::routes() const {
   return part<channel::RouteRow>(header().routes_offset, 0, header().route_rows);
+}
+
+std::span<channel::TraceRing> StatsSegment::traces(uint32_t worker) const {
+  return part<channel::TraceRing>(header().traces_offset, worker, header().trace_rings);
+}
+
+std::span<channel::EndedRow> StatsSegment::ended(uint32_t worker) const {
+  return part<channel::EndedRow>(header().ended_offset, worker, header().ended_rows);
 }
 
 channel::StatsPort& StatsSegment::port(uint32_t index) const {

@@ -19,6 +19,8 @@ struct StatsOptions {
   uint32_t client_rows = 0;     ///< a worker
   uint32_t neighbour_rows = 0;  ///< a worker
   uint32_t route_rows = 0;
+  uint32_t trace_rings = 0;  ///< a worker
+  uint32_t ended_rows = 0;   ///< a worker
   uint32_t port_count = 0;
   bool has_hugepages = false;
   int64_t started_unix_ns = 0;
@@ -40,6 +42,8 @@ class StatsSegment {
   std::span<channel::QueueStats> queues(uint32_t worker) const;
   std::span<channel::NeighbourRow> neighbours(uint32_t worker) const;
   std::span<channel::RouteRow> routes() const;
+  std::span<channel::TraceRing> traces(uint32_t worker) const;
+  std::span<channel::EndedRow> ended(uint32_t worker) const;
 
   /// The descriptor for tools. It cannot be made writable.
   int reader_fd() const { return reader_.get(); }

@@ -7,13 +7,14 @@
 
 #include "stack/base/drop_reasons.h"
 #include "stack/channel/port_address.h"
+#include "stack/channel/trace.h"
 
 /// The stats segment of a daemon. Workers write it; tools map it read-only, and reading costs the
 /// workers nothing. Plain counters have one writer; a session row is guarded by a seqlock.
 namespace lyre::channel {
 
 inline constexpr uint64_t kStatsMagic = 0x3154'4154'5352'594c;  // "LYRSTAT1"
-inline constexpr uint32_t kStatsVersion = 10;
+inline constexpr uint32_t kStatsVersion = 11;
 
 /// A counter with one writer and any number of readers.
 class StatCounter {
@@ -123,6 +124,16 @@ struct SessionView {
   int64_t updated_unix_ns;
 };
 
+/// A session that ended badly, and its last events. Of strangers' handshakes there are none.
+struct EndedView {
+  SessionView session;  ///< as it was at the end
+  int64_t ended_unix_ns;
+  uint8_t status;  ///< EndStatus
+  uint8_t reserved[3];
+  uint32_t event_count;
+  TraceEvent events[TraceRing::kEvents];
+};
+
 /// One client as one worker has it, as `lyre clients` shows it.
 struct ClientView {
   uint32_t context;  ///< the same number at all workers
@@ -203,6 +214,7 @@ struct DeviceCounterView {
 inline constexpr uint32_t kDeviceCountersMax = 64;
 
 using SessionRow = StatsRow<SessionView>;
+using EndedRow = StatsRow<EndedView>;
 using ClientRow = StatsRow<ClientView>;
 using NeighbourRow = StatsRow<NeighbourView>;
 using RouteRow = StatsRow<RouteView>;
@@ -256,6 +268,8 @@ struct StatsHeader {
   uint32_t client_rows;     ///< a worker
   uint32_t neighbour_rows;  ///< a worker; 0: this segment shows no neighbours and routes
   uint32_t route_rows;
+  uint32_t trace_rings;  ///< a worker: of its first session rows; 0: this segment shows none
+  uint32_t ended_rows;   ///< a worker; 0: this segment shows none
   int32_t pid;
   uint32_t hugepages;  ///< 1 when the daemon uses them
   int64_t started_unix_ns;
@@ -267,6 +281,8 @@ struct StatsHeader {
   uint64_t queues_offset;      ///< QueueStats[worker_count][port_count]; zero for a domain
   uint64_t neighbours_offset;  ///< NeighbourRow[worker_count][neighbour_rows]
   uint64_t routes_offset;      ///< RouteRow[route_rows], which worker 0 writes
+  uint64_t traces_offset;      ///< TraceRing[worker_count][trace_rings]
+  uint64_t ended_offset;       ///< EndedRow[worker_count][ended_rows]
   char daemon_name[64];
   char daemon_version[32];
   char idle_policy[16];

@@ -128,7 +128,10 @@ void update_window(Connection& c, const SegmentIn& segment, Effects& effects) {
   // RFC 9293 3.8.6.1: as long as the peer answers probes, the connection stays open.
   c.deadline(Timer::kGiveUp) = kNever;
   const bool is_open = snd.edge.after(snd.nxt);
-  if (is_open) effects.wants_transmit = true;
+  if (is_open) {
+    effects.wants_transmit = true;
+    c.changes.add(Change::kSendWindowOpen);
+  }
   // In its turn to transmit, the worker notices the change and tells the client.
   if (is_open || snd.is_window_closed || c.recovery.persist_backoff == 0) return;
   snd.is_window_closed = effects.wants_transmit = true;

@@ -106,6 +106,7 @@ SegmentOut take_reset(Connection& c, Nanos now) {
   if (c.reset_has_ack) put_timestamps(c, now, out.options);
   out.mss_bytes = c.snd.mss_bytes;
   c.reset_pending = false;
+  c.changes.add(Change::kResetSent);
   ++c.segments_sent;
   return out;
 }

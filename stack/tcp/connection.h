@@ -8,6 +8,7 @@
 #include "stack/base/nanos.h"
 #include "stack/base/seq_num.h"
 #include "stack/base/slab.h"
+#include "stack/tcp/change.h"
 #include "stack/tcp/config.h"
 #include "stack/tcp/congestion.h"
 #include "stack/tcp/engine.h"
@@ -165,13 +166,14 @@ struct Connection {
   bool has_sack = false;
   bool has_scaling = false;
   bool reader_gone = false;
-  bool is_active = false;  ///< opened by this side
-  bool reset_pending = false;
-  bool reset_has_ack = false;
+  bool is_active : 1 = false;  ///< opened by this side
+  bool reset_pending : 1 = false;
+  bool reset_has_ack : 1 = false;
   bool heard_unreachable = false;  ///< an ICMP error came after the last valid segment
   EndReason end_reason = EndReason::kNone;
   uint8_t keepalives_unanswered = 0;
   uint8_t challenge_acks_left = 0;
+  Changes changes;  ///< that Engine::take_changes() has not reported
   SeqNum reset_seq;
   ReceiveState rcv;
   SendState snd;

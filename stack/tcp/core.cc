@@ -19,6 +19,7 @@ void set_state(Connection& c, State to) {
   // Callers have checked c.state: segments and calls that do not fit it were refused before.
   LYRE_CHECK(is_legal_move(c.state, to));
   c.state = to;
+  c.changes.add(Change::kState);
 }
 
 void finish(Connection& c, EndReason reason, Effects& effects) {

@@ -1,6 +1,7 @@
 #include "stack/tcp/engine.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "stack/base/check.h"
 #include "stack/tcp/closing.h"
@@ -217,8 +218,10 @@ uint32_t Engine::charged_bytes(ConnId conn) const { return impl_->at(conn).rcv.c
 
 SendSide Engine::send_side(ConnId conn) const {
   const Connection& c = impl_->at(conn);
-  return {
-      .rtt_min = c.rtt.rtt_min, .rto = current_rto(c), .is_window_closed = c.snd.is_window_closed};
+  return {.rtt_min = c.rtt.rtt_min,
+          .rto = current_rto(c),
+          .is_window_closed = c.snd.is_window_closed,
+          .has_changes = c.changes.any()};
 }
 
 ConnectionInfo Engine::info(ConnId conn) const {
@@ -254,6 +257,10 @@ ConnectionInfo Engine::info(ConnId conn) const {
   info.undone_reductions = c.undone_reductions;
   info.ecn_reductions = c.ecn_reductions;
   return info;
+}
+
+Changes Engine::take_changes(ConnId conn) {
+  return std::exchange(impl_->at(conn).changes, Changes{});
 }
 
 uint32_t Engine::connection_count() const { return impl_->core.connections.used(); }

@@ -7,6 +7,7 @@
 #include "stack/base/drop_reasons.h"
 #include "stack/base/ip_address.h"
 #include "stack/base/siphash.h"
+#include "stack/tcp/change.h"
 #include "stack/tcp/config.h"
 #include "stack/tcp/info.h"
 #include "stack/tcp/receive_queue.h"
@@ -52,6 +53,7 @@ struct Effects {
   uint32_t kept_run = 0;        ///< payload_kept: for ReceiveQueue::find_touching()
   bool wants_transmit = false;  ///< call poll_transmit() soon
   std::optional<Drop> drop;     ///< why the segment, or its payload, was not used
+  Changes changes;              ///< if any, call take_changes() now
 
   void clear() { *this = Effects{}; }
 };
@@ -63,6 +65,7 @@ struct SendSide {
   /// The peer answers window probes and has no room (RFC 9293 3.8.6.1). False again when something
   /// is sent, and when a probe gets no answer before the next one.
   bool is_window_closed = false;
+  bool has_changes = false;  ///< call Engine::take_changes()
 };
 
 /// The TCP of one worker: all its connections, sans-I/O. It uses no clock, thread, packet or memory
@@ -165,6 +168,10 @@ class Engine {
   /// Charge of all payload that the connection keeps or has lent out.
   uint32_t charged_bytes(ConnId conn) const;
   ConnectionInfo info(ConnId conn) const;
+  /// What happened since the last call. Effects::changes says whether there is anything; what other
+  /// calls change is there when the segments that they want sent were taken from poll_transmit():
+  /// send_side() says whether; or, without such a segment, when the connection is over.
+  Changes take_changes(ConnId conn);
   uint32_t connection_count() const;
   /// Bound of the connections' indices; is_open() says whether an index is in use.
   uint32_t index_bound() const;

@@ -137,6 +137,7 @@ void enter_fast_recovery(Core& core, Connection& c, const AckOutcome& outcome) {
   recovery.tail_probe_open = false;
   c.snd.must_retransmit = true;
   ++c.fast_recoveries;
+  c.changes.add(Change::kFastRecovery);
 }
 
 void enter_ecn_reduction(Core& core, Connection& c, const AckOutcome& outcome) {
@@ -146,6 +147,7 @@ void enter_ecn_reduction(Core& core, Connection& c, const AckOutcome& outcome) {
   c.recovery.phase = RecoveryPhase::kEcnReduction;
   c.recovery.recover = c.snd.nxt;
   ++c.ecn_reductions;
+  c.changes.add(Change::kEcnReduction);
 }
 
 /// The window in which congestion was detected has been acknowledged. A phase that a mark started
@@ -164,6 +166,7 @@ void leave_recovery(Connection& c) {
   recovery.phase = RecoveryPhase::kOpen;
   c.snd.dup_bytes = 0;
   c.snd.dup_acks = 0;
+  c.changes.add(Change::kRecovered);
   if (!was_repairing) return;
   // RFC 8985 6.2 step 4: a widened window is kept for 16 recoveries.
   if (recovery.reorder_persist > 0 && --recovery.reorder_persist == 0) recovery.reorder_mult = 1;
@@ -291,6 +294,7 @@ void on_timeout(Core& core, Connection& c, Nanos now) {
   RecoveryState& recovery = c.recovery;
   Scoreboard board(core, c);
   ++c.timeouts;
+  c.changes.add(Change::kTimeout);
   const uint32_t front = c.snd.sent.seq_head;
   // RFC 2018 8: a SACKed front that was not acknowledged means that the receiver discarded it.
   if (front != kNoNode && board[front].place == SentRecord::Place::kSacked) board.forget_sacks();

@@ -32,6 +32,7 @@ void keep_segments(Congestion& cc, uint16_t mss_bytes) {
 }
 
 void set_mss(Connection& c, uint16_t mss_bytes) {
+  c.changes.add(Change::kPathMtu);
   c.snd.mss_bytes = mss_bytes;
   c.cc.mss_bytes = mss_bytes;
 }
@@ -69,6 +70,7 @@ void suspect_black_hole(Connection& c, Nanos now) {
   if (snd.suspects_black_hole) {  // the small segment was lost as well
     snd.suspects_black_hole = false;
     snd.mss_reduced_at = kNever;
+    c.changes.add(Change::kPathMtu);
     snd.mss_bytes = snd.mss_full_bytes;  // cwnd counts small segments until one is acknowledged
     return;
   }

@@ -57,6 +57,7 @@ struct ReceiveState {
   bool has_dsack = false;    ///< RFC 2883: report `dsack` once
   bool was_refused = false;  ///< text in the window found no room, and no ACK told of room since
   bool saw_short_round = false;  ///< a timestamp echo returned within one clock tick
+  bool is_told_closed = false;   ///< the last window field was zero
   SeqNum fin_seq;
   SeqNum irs;
   wire::SackBlock dsack;

@@ -58,6 +58,11 @@ uint16_t field_for_edge(ReceiveState& rcv, SeqNum ack, uint8_t scale) {
   return static_cast<uint16_t>(field);
 }
 
+void note_turn_of_window(Connection& c) {
+  c.rcv.is_told_closed = !c.rcv.is_told_closed;
+  c.changes.add(c.rcv.is_told_closed ? Change::kReceiveWindowClosed : Change::kReceiveWindowOpen);
+}
+
 }  // namespace
 
 uint32_t workable_buffer_bytes(const ConnectionConfig& config, uint32_t wanted_bytes) {
@@ -83,7 +88,9 @@ uint16_t advertise_window(Connection& c, bool is_syn) {
     const SeqNum right = rcv.nxt + offer;
     if (right.after(rcv.edge) && right.since(rcv.edge) >= least_step_bytes(c)) rcv.edge = right;
   }
-  return field_for_edge(rcv, rcv.nxt, scale);
+  const uint16_t field = field_for_edge(rcv, rcv.nxt, scale);
+  if ((field == 0) != rcv.is_told_closed) note_turn_of_window(c);
+  return field;
 }
 
 uint16_t window_from(Connection& c, SeqNum ack) { return field_for_edge(c.rcv, ack, c.rcv.scale); }

@@ -153,6 +153,7 @@ void run_steps(Core& core, Connection& c, const SegmentIn& segment, Nanos now, E
   if (check_reset(core, c, segment, now, effects) == Verdict::kDone) return;
   if (check_syn(core, c, segment, now, effects) == Verdict::kDone) return;
   if (process_ack(core, c, segment, now, effects) == Verdict::kDone) return;
+  effects.changes = c.changes;
   note_sign_of_life(c, now);
   take_timestamp(c, segment, now);
   if (c.state == State::kTimeWait) return process_in_time_wait(core, c, segment, now, effects);

@@ -185,6 +185,7 @@ SegmentOut resend(Core& core, Connection& c, uint32_t index, const SeqRange& ran
   if (is_pushed) out.flags.set(TcpFlags::kPsh);
   out.is_retransmission = true;
   c.bytes_retransmitted += range.data_bytes;
+  c.changes.add(Change::kRetransmitted);
   c.snd.last_sent_at = now;
   count_recovery_send(c, range.sequence_bytes());
   note_resent(core, c, range.sequence_bytes(), now);
@@ -195,6 +196,7 @@ SegmentOut resend(Core& core, Connection& c, uint32_t index, const SeqRange& ran
 
 std::optional<SegmentOut> try_resend_syn(Core& core, Connection& c, uint32_t index, Nanos now) {
   Scoreboard(core, c).mark_resent(index, 1, 1, now);
+  c.changes.add(Change::kRetransmitted);
   c.snd.must_retransmit = false;
   SegmentOut out = make_syn(c, now);
   out.is_retransmission = true;
@@ -319,7 +321,9 @@ std::optional<SegmentOut> try_send_new(Core& core, Connection& c, uint32_t paylo
   // The persist timer limits how long Nagle, cork and silly window avoidance hold data back.
   const bool needs_persist = (plan.is_window_blocked || plan.is_held) && !c.has_outstanding() &&
                              c.deadline(Timer::kPersist) == kNever;
-  if (needs_persist) arm_persist(c, now);
+  if (!needs_persist) return std::nullopt;
+  arm_persist(c, now);
+  if (plan.is_window_blocked) c.changes.add(Change::kSendWindowClosed);
   return std::nullopt;
 }
 

@@ -50,11 +50,13 @@ void give_up(Connection& c, Effects& effects) {
 
 void on_tail_probe(Connection& c, Nanos now) {
   c.snd.tail_probe_pending = true;
+  c.changes.add(Change::kTailProbe);
   c.deadline(Timer::kTimeout) = now + current_rto(c);  // RFC 8985 7.3
 }
 
 void on_persist(Connection& c, Nanos now) {
   c.snd.probe_pending = true;
+  c.changes.add(Change::kWindowProbe);
   if (c.recovery.persist_backoff < kBackoffMax) ++c.recovery.persist_backoff;
   // Counted from the first unanswered probe: probes may be further apart than the timeout.
   if (c.deadline(Timer::kGiveUp) == kNever) {
@@ -74,6 +76,7 @@ void on_keepalive(Connection& c, Nanos now, Effects& effects) {
   }
   if (c.keepalives_unanswered >= c.config.keepalive_count) return give_up(c, effects);
   ++c.keepalives_unanswered;
+  c.changes.add(Change::kKeepaliveProbe);
   c.snd.probe_pending = true;
   effects.wants_transmit = true;
   c.deadline(Timer::kIdle) = now + millis(c.config.keepalive_interval_ms);

@@ -50,6 +50,7 @@ void undo_reduction(Core& core, Connection& c, const UndoState& undo) {
   c.snd.dup_acks = 0;
   c.ecn.owes_cwr = false;
   ++c.undone_reductions;
+  c.changes.add(Change::kUndone);
 }
 
 }  // namespace

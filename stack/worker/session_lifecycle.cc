@@ -51,6 +51,7 @@ void SessionLifecycle::bind(uint32_t conn, const FourTuple& tuple, const ip::Rou
   if (!state_.router.claim(tuple)) state_.drop(Drop::kRedirectFull);
   const auto path = state_.path_mtus.find(tuple.remote.address, state_.now);
   if (path) state_.engine.assume_path_mtu(conn, path->mtu_bytes, path->noted_at);
+  trace_.open(conn);
 }
 
 /// A session in TIME-WAIT that no client owns joins the queue of those.
@@ -156,7 +157,11 @@ std::optional<uint16_t> SessionLifecycle::choose_port(const IpAddress& local,
 
 void SessionLifecycle::apply(uint32_t conn, const tcp::Effects& effects) {
   session::Session& changed = state_.session(conn);
-  if (effects.drop) state_.drop(*effects.drop);
+  if (effects.drop) {
+    state_.drop(*effects.drop);
+    trace_.note_drop(conn, *effects.drop);
+  }
+  if (effects.changes.any()) trace_.note_changes(conn);
   if (effects.acked_bytes > 0) on_acked(conn, effects.acked_bytes);
   if (effects.has_superseded) release_superseded(conn);
   if (effects.became_established) on_established(conn);
@@ -261,6 +266,7 @@ void SessionLifecycle::end(uint32_t conn, tcp::EndReason reason) {
   session::Session& ended = state_.session(conn);
   ended.is_over = true;
   if (ended.end_status == channel::EndStatus::kOk) ended.end_status = status_of(reason);
+  trace_.end(conn);
   if (reason == tcp::EndReason::kReset) state_.stats.worker->tcp_resets_in.add(1);
   if (ended.listener != session::kNoIndex) leave_listener(conn);
   if (reason != tcp::EndReason::kClosed) {

@@ -11,6 +11,7 @@
 #include "stack/tcp/engine.h"
 #include "stack/worker/packet_output.h"
 #include "stack/worker/received_payload.h"
+#include "stack/worker/session_trace.h"
 #include "stack/worker/worker_state.h"
 
 namespace lyre::worker {
@@ -22,7 +23,7 @@ namespace lyre::worker {
 class SessionLifecycle {
  public:
   SessionLifecycle(WorkerState& state, ReceivedPayload& payload, PacketOutput& output)
-      : state_(state), payload_(payload), output_(output) {}
+      : state_(state), payload_(payload), output_(output), trace_(state) {}
 
   tcp::ConnectionConfig connection_config(const ip::RouteResult& route) const;
   /// Opens a session for a client. On kOk `conn` is its index.
@@ -49,6 +50,8 @@ class SessionLifecycle {
   /// Carries out what one call of the engine changed. It calls the engine again itself, with
   /// effects of their own.
   void apply(uint32_t conn, const tcp::Effects& effects);
+  /// Records what poll_transmit() changed.
+  void note_changes(uint32_t conn) { trace_.note_changes(conn); }
   size_t run_timers();
 
   void close_by_client(uint32_t conn);
@@ -83,6 +86,7 @@ class SessionLifecycle {
   WorkerState& state_;
   ReceivedPayload& payload_;
   PacketOutput& output_;
+  SessionTrace trace_;
   uint32_t generations_ = 0;
 };
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "stack/session/session.h"
+#include "stack/worker/session_view.h"
 #include "stack/worker/turn_limits.h"
 
 namespace lyre::worker {
@@ -75,45 +76,8 @@ void StatsWriter::write_port_counters() {
 }
 
 void StatsWriter::write_row(uint32_t conn) {
-  const session::Session& shown = state_.sessions[conn];
-  const tcp::ConnectionInfo info = state_.engine.info(conn);
-  const FourTuple& tuple = state_.engine.tuple(conn);
-  channel::SessionView view{};
-  std::memcpy(view.local_address, tuple.local.address.bytes.data(), 16);
-  std::memcpy(view.remote_address, tuple.remote.address.bytes.data(), 16);
-  view.local_port = tuple.local.port;
-  view.remote_port = tuple.remote.port;
-  view.state = static_cast<uint8_t>(info.state);
-  view.worker = state_.config.index;
-  if (shown.context != session::kNoContext) show_owner(view, shown.context);
-  view.mss_bytes = info.mss_bytes;
-  view.cwnd_bytes = info.cwnd_bytes;
-  view.in_flight_bytes = info.in_flight_bytes;
-  view.send_queue_bytes = info.send_queue_bytes;
-  view.send_window_bytes = info.send_window_bytes;
-  view.receive_window_bytes = info.receive_window_bytes;
-  view.receive_charged_bytes = info.receive_charged_bytes;
-  view.lent_slots = shown.lent_slots;
-  view.srtt_ns = info.srtt.value;
-  view.rtt_min_ns = info.rtt_min.value;
-  view.rto_ns = info.rto.value;
-  view.bytes_sent = info.bytes_sent;
-  view.bytes_acked = info.bytes_acked;
-  view.bytes_retransmitted = info.bytes_retransmitted;
-  view.bytes_received = info.bytes_received;
-  view.copied_tx_bytes = shown.copied_tx_bytes;
-  view.copied_rx_bytes = shown.copied_rx_bytes;
-  view.client_copied_tx_bytes = shown.client_copied_tx_bytes;
-  view.client_copied_rx_bytes = shown.client_copied_rx_bytes;
-  view.timeouts = info.timeouts;
-  view.fast_recoveries = info.fast_recoveries;
-  view.congestion = static_cast<uint8_t>(info.congestion);
-  view.has_ecn = info.has_ecn ? 1 : 0;
-  view.ecn_reductions = info.ecn_reductions;
-  view.undone_reductions = info.undone_reductions;
-  view.opened_unix_ns = shown.opened_at.value + state_.config.unix_offset_ns;
-  view.updated_unix_ns = state_.now.value + state_.config.unix_offset_ns;
-  state_.stats.write_row(conn, &view, domain_of(shown.context));
+  const channel::SessionView view = view_of(state_, conn);
+  state_.stats.write_row(conn, &view, domain_of(state_.sessions[conn].context));
 }
 
 /// UINT32_MAX for a session that its client left: it belongs to the daemon.
@@ -121,13 +85,6 @@ uint32_t StatsWriter::domain_of(uint32_t context) const {
   if (context == session::kNoContext) return UINT32_MAX;
   const DomainRules* rules = state_.contexts[context].attached.domain;
   return rules == nullptr ? UINT32_MAX : rules->index;
-}
-
-void StatsWriter::show_owner(channel::SessionView& view, uint32_t context) const {
-  const Context& owner = state_.contexts[context];
-  view.is_lent = owner.is_lent;
-  view.pid = owner.attached.pid;
-  std::memcpy(view.label, owner.attached.label.data(), sizeof view.label);
 }
 
 void StatsWriter::write_listener_row(uint32_t index) {
@@ -140,7 +97,7 @@ void StatsWriter::write_listener_row(uint32_t index) {
   view.local_port = shown.local.port;
   view.is_listener = 1;
   view.worker = state_.config.index;
-  show_owner(view, shown.context);
+  show_owner(state_, view, shown.context);
   state_.stats.write_row(row, &view, domain_of(shown.context));
 }
 

@@ -34,7 +34,6 @@ class StatsWriter {
   uint32_t domain_of(uint32_t context) const;
   void write_some_clients();
   void write_client(uint32_t context);
-  void show_owner(channel::SessionView& view, uint32_t context) const;
 
   WorkerState& state_;
   NetworkStats network_;

@@ -86,14 +86,17 @@ Transmission::Sent Transmission::transmit_session(uint32_t conn, size_t packets_
     state_.transmit_queue.schedule(conn);
   }
   state_.arm(conn);
-  note_window(conn);
+  note_turn(conn);
   return sent;
 }
 
-/// The client is told when the peer's window closed for long, and when that is over.
-void Transmission::note_window(uint32_t conn) {
+/// Records what changed. The client is told when the peer's window closed for long, and when that
+/// is over.
+void Transmission::note_turn(uint32_t conn) {
   session::Session& sender = state_.session(conn);
-  if (state_.engine.send_side(conn).is_window_closed == sender.is_told_closed) return;
+  const tcp::SendSide side = state_.engine.send_side(conn);
+  if (side.has_changes) parts_.lifecycle.note_changes(conn);
+  if (side.is_window_closed == sender.is_told_closed) return;
   sender.must_announce_progress = true;
   state_.notifier.mark(conn);
 }

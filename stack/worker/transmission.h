@@ -47,7 +47,7 @@ class Transmission {
   Sent transmit_session(uint32_t conn, size_t packets_max);
   size_t packet_room(const session::Session& sender);
   uint32_t payload_limit(uint32_t conn, size_t room) const;
-  void note_window(uint32_t conn);
+  void note_turn(uint32_t conn);
   std::optional<MacAddress> neighbour_of(uint32_t conn);
   bool reroute(uint32_t conn);
 

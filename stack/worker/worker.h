@@ -70,6 +70,8 @@ struct StatsBinding {
   /// connections_max rows for connections, then one for each listener. What has no row is not
   /// shown.
   std::span<channel::SessionRow> rows;
+  std::span<channel::TraceRing> traces;         ///< by connection; what has no ring has no trace
+  std::span<channel::EndedRow> ended;           ///< sessions that ended badly
   std::span<channel::ClientRow> clients;        ///< by context index
   std::span<channel::QueueStats> queues;        ///< by port
   std::span<channel::NeighbourRow> neighbours;  ///< what has no row is not shown

@@ -69,6 +69,70 @@ class Look(unittest.TestCase):
         self.assertNotEqual(process.wait(BOUND_S), 0)
 
 
+def trace(host, *arguments):
+    command, environment = host.lyre("trace", "--json", *arguments)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True,
+                          timeout=BOUND_S, check=True)
+    return json.loads(done.stdout)["sessions"]
+
+
+def events(session):
+    return [event["event"] for event in session["events"]]
+
+
+class Trace(unittest.TestCase):
+    """What happened to a session whose peer dies."""
+
+    def start(self, host, *arguments):
+        command, environment = host.lyre(*arguments)
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def test_a_session_has_a_trace_while_it_is_open_and_after_it_ended_badly(self):
+        with TwoHosts(Programs(BUILD), sections={"tcp": {"user_timeout_ms": 1000}}) as hosts:
+            self.start(hosts.b, "perf", "server").stderr.readline()  # it listens
+            client = self.start(hosts.a, "perf", "client", "10.9.0.2:5201", "--seconds", "600")
+            peer = "10.9.0.2:5201"
+            while not (found := open_sessions(hosts.a, peer)):
+                self.assertIsNone(client.poll())
+            self.assertEqual(trace(hosts.a), [])
+            self.assertEqual(events(found[0])[:2], ["opened", "state"])
+            hosts.b.kill()
+            client.wait(BOUND_S)
+            ended = [one for one in trace(hosts.a, peer) if "status" in one]
+            self.assertTrue(ended)
+            for session in ended:
+                self.assertIn(session["status"], ("timed_out", "unreachable"))
+                self.assertIn("timeout", events(session))
+                self.assertEqual(events(session)[-1], "ended")
+            command, environment = hosts.a.lyre("trace")
+            lines = subprocess.run(command, env=environment, capture_output=True, text=True,
+                                   timeout=BOUND_S, check=True).stdout.splitlines()
+            self.assertEqual(len(lines), 1 + len(ended))
+
+    def test_an_unknown_session_is_an_error_of_one_line(self):
+        with TwoHosts(Programs(BUILD)) as hosts:
+            command, environment = hosts.a.lyre("trace", "10.9.0.2:1")
+            done = subprocess.run(command, env=environment, capture_output=True, text=True,
+                                  timeout=BOUND_S, check=False)
+            self.assertEqual((done.returncode, len(done.stderr.splitlines())), (1, 1))
+            self.assertIn("no session", done.stderr)
+
+
+def open_sessions(host, peer):
+    """Those that are established; none before there is one."""
+    command, environment = host.lyre("trace", "--json", peer)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True,
+                          timeout=BOUND_S, check=False)
+    if done.returncode != 0:
+        return []
+    return [one for one in json.loads(done.stdout)["sessions"] if one["state"] == "ESTABLISHED"]
+
+
 class Ended(unittest.TestCase):
     def test_every_watch_notices_that_the_daemon_ended(self):
         with TwoHosts(Programs(BUILD)) as hosts:

@@ -11,6 +11,7 @@
 #include "tools/lyre/sessions.h"
 #include "tools/lyre/stats.h"
 #include "tools/lyre/status.h"
+#include "tools/lyre/trace.h"
 #include "tools/lyre/watch_option.h"
 
 namespace lyre::tools {
@@ -58,6 +59,16 @@ void add_sessions(CLI::App& app, const GlobalOptions& globals) {
     options->watch_s = watch.interval_s();
     run_sessions(globals, *options);
   });
+}
+
+void add_trace(CLI::App& app, const GlobalOptions& globals) {
+  CLI::App* command = app.add_subcommand(
+      "trace",
+      "What happened to a session: its last events; without one, sessions that ended badly");
+  auto session = std::make_shared<std::string>();
+  command->add_option("SESSION", *session,
+                      "Its peer (ADDRESS or ADDRESS:PORT), or its own port (:PORT)");
+  command->callback([&globals, session] { run_trace(globals, *session); });
 }
 
 void add_clients(CLI::App& app, const GlobalOptions& globals) {
@@ -113,6 +124,7 @@ void add_routes(CLI::App& app, const GlobalOptions& globals) {
 void add_look_commands(CLI::App& app, const GlobalOptions& globals) {
   add_status(app, globals);
   add_sessions(app, globals);
+  add_trace(app, globals);
   add_clients(app, globals);
   add_comms(app, globals);
   add_stats(app, globals);

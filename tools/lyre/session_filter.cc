@@ -15,22 +15,6 @@
 namespace lyre::tools {
 namespace {
 
-bool is_wanted(const channel::SessionView& view, const SessionFilter& filter) {
-  if (!filter.state.empty() && ::strcasecmp(filter.state.c_str(), session_state_name(view)) != 0) {
-    return false;
-  }
-  if (filter.port && view.local_port != *filter.port && view.remote_port != *filter.port) {
-    return false;
-  }
-  if (filter.pid && view.pid != *filter.pid) return false;
-  const std::string_view label(view.label, ::strnlen(view.label, sizeof view.label));
-  if (label.find(filter.label) == std::string_view::npos) return false;
-  if (filter.peer.empty()) return true;
-  return view.is_listener == 0 &&
-         (format_address(view.remote_address) == filter.peer ||
-          format_endpoint(view.remote_address, view.remote_port) == filter.peer);
-}
-
 double order_key(const channel::SessionView& view, SessionFilter::Order order,
                  const Snapshot* earlier) {
   switch (order) {
@@ -62,6 +46,22 @@ void sort(std::vector<channel::SessionView>& sessions, SessionFilter::Order orde
 }
 
 }  // namespace
+
+bool is_wanted(const channel::SessionView& view, const SessionFilter& filter) {
+  if (!filter.state.empty() && ::strcasecmp(filter.state.c_str(), session_state_name(view)) != 0) {
+    return false;
+  }
+  if (filter.port && view.local_port != *filter.port && view.remote_port != *filter.port) {
+    return false;
+  }
+  if (filter.pid && view.pid != *filter.pid) return false;
+  const std::string_view label(view.label, ::strnlen(view.label, sizeof view.label));
+  if (label.find(filter.label) == std::string_view::npos) return false;
+  if (filter.peer.empty()) return true;
+  return view.is_listener == 0 &&
+         (format_address(view.remote_address) == filter.peer ||
+          format_endpoint(view.remote_address, view.remote_port) == filter.peer);
+}
 
 uint32_t keep_wanted(Snapshot& snapshot, const SessionFilter& filter, const Snapshot* earlier) {
   auto& sessions = snapshot.sessions;

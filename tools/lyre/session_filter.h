@@ -20,6 +20,9 @@ struct SessionFilter {
   enum class Order { kNone, kSent, kReceived, kRtt, kAge, kQueued } order = Order::kNone;
 };
 
+/// By all members but has_time_wait and order.
+bool is_wanted(const channel::SessionView& view, const SessionFilter& filter);
+
 /// Keeps the sessions that `filter` wants, the largest first where it has an order. Rates are those
 /// since `earlier`. Returns how many in TIME-WAIT were left out for no other reason.
 uint32_t keep_wanted(Snapshot& snapshot, const SessionFilter& filter, const Snapshot* earlier);

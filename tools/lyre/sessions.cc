@@ -138,8 +138,11 @@ std::string text_of(const Snapshot& snapshot, const Snapshot* earlier,
 }  // namespace
 
 const char* session_state_name(const channel::SessionView& view) {
-  if (view.is_listener != 0) return "LISTEN";
-  return view.state < kStateNames.size() ? kStateNames[view.state] : "?";
+  return view.is_listener != 0 ? "LISTEN" : tcp_state_name(view.state);
+}
+
+const char* tcp_state_name(uint32_t state) {
+  return state < kStateNames.size() ? kStateNames[state] : "?";
 }
 
 std::vector<std::string> session_state_names() {

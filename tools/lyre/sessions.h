@@ -36,6 +36,8 @@ SessionRates rates_of(const channel::SessionView& view, const Snapshot* earlier)
 
 /// Name of a tcp::State as the RFC has it; LISTEN for a listener.
 const char* session_state_name(const channel::SessionView& view);
+/// The same of the number of a tcp::State; "?" for none.
+const char* tcp_state_name(uint32_t state);
 /// All of these names.
 std::vector<std::string> session_state_names();
 /// Name of a tcp::CongestionAlgorithm as the configuration has it.

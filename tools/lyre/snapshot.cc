@@ -150,9 +150,49 @@ Snapshot read_snapshot(const void* segment, size_t bytes, int64_t now_unix_ns) {
   return out;
 }
 
+std::vector<SessionTrace> read_traces(const void* segment, size_t bytes) {
+  const auto& header = *reinterpret_cast<const channel::StatsHeader*>(
+      part(segment, bytes, 0, 1, sizeof(channel::StatsHeader)));
+  if (header.trace_rings == 0) {
+    throw Failure(kExitFailure, "traces are shown at the administrator's socket only");
+  }
+  const uint64_t workers = header.worker_count;
+  const auto* rings = reinterpret_cast<const channel::TraceRing*>(
+      part(segment, bytes, header.traces_offset, workers * header.trace_rings,
+           sizeof(channel::TraceRing)));
+  const auto* rows = reinterpret_cast<const channel::SessionRow*>(
+      part(segment, bytes, header.sessions_offset, workers * header.session_rows,
+           sizeof(channel::SessionRow)));
+  std::vector<SessionTrace> out;
+  channel::TraceEvent events[channel::TraceRing::kEvents];
+  for (uint64_t i = 0; i < workers * header.trace_rings; ++i) {
+    const uint64_t worker = i / header.trace_rings;
+    const uint64_t index = i % header.trace_rings;
+    SessionTrace found;
+    if (index >= header.session_rows) continue;
+    if (!rows[worker * header.session_rows + index].read(found.session)) continue;
+    if (found.session.is_listener != 0) continue;
+    const uint32_t count = rings[i].read(found.session.opened_unix_ns, events);
+    found.events.assign(events, events + count);
+    out.push_back(std::move(found));
+  }
+  std::vector<channel::EndedView> ended;
+  copy_rows(segment, bytes, header.ended_offset, workers * header.ended_rows, ended);
+  for (const channel::EndedView& view : ended) {
+    const uint32_t count = std::min(view.event_count, channel::TraceRing::kEvents);
+    out.push_back(
+        {view.session, true, view.ended_unix_ns, view.status, {view.events, view.events + count}});
+  }
+  return out;
+}
+
 StatsSegment::StatsSegment(const char* socket_path) {
   const int code = client::map_stats_segment(socket_path, segment_);
   if (code != 0) throw library_failure(code);
+}
+
+std::vector<SessionTrace> StatsSegment::traces() const {
+  return read_traces(segment_.data(), segment_.bytes());
 }
 
 Snapshot StatsSegment::look() const {

@@ -123,6 +123,19 @@ struct Snapshot {
   std::vector<channel::RouteView> routes;
 };
 
+/// A session with its last events, the oldest first.
+struct SessionTrace {
+  channel::SessionView session{};
+  bool is_ended = false;      ///< badly; a session that ended in order has no trace any more
+  int64_t ended_unix_ns = 0;  ///< of one that ended
+  uint8_t status = 0;         ///< why: a channel::EndStatus
+  std::vector<channel::TraceEvent> events;
+};
+
+/// Fails: throws Failure as read_snapshot() does, and where the segment shows no traces: that of a
+/// domain.
+std::vector<SessionTrace> read_traces(const void* segment, size_t bytes);
+
 /// Copies a segment of `bytes`. Fails: throws Failure when its header does not fit its length.
 Snapshot read_snapshot(const void* segment, size_t bytes, int64_t now_unix_ns);
 
@@ -132,6 +145,7 @@ class StatsSegment {
   explicit StatsSegment(const char* socket_path);
 
   Snapshot look() const;
+  std::vector<SessionTrace> traces() const;
 
  private:
   client::Mapping segment_;

@@ -70,7 +70,7 @@ class Values(unittest.TestCase):
 
     def test_a_missing_daemon_has_a_status_of_its_own(self):
         for arguments in (["status"], ["status", "--watch"], ["sessions"], ["clients"], ["stats"],
-                          ["ports"], ["neighbours"], ["routes"],
+                          ["ports"], ["neighbours"], ["routes"], ["trace"],
                           ["stats", "--json"], ["perf", "server"], ["perf", "client", "10.9.0.2:1"],
                           ["allreduce", "--no-kernel", "--plugin", ARGS.plugin, "--bytes", "4",
                            "--host", "a=/nonexistent/a", "--host", "b=/nonexistent/b"]):

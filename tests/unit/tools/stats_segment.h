@@ -16,6 +16,7 @@ class FakeSegment {
   static constexpr uint32_t kClientRows = 2;
   static constexpr uint32_t kNeighbourRows = 2;
   static constexpr uint32_t kRouteRows = 4;
+  static constexpr uint32_t kEndedRows = 2;
   static constexpr int64_t kStartedNs = 1'700'000'000'000'000'000;
   static constexpr int64_t kNowNs = kStartedNs + 192'000'000'000;
 
@@ -38,6 +39,10 @@ class FakeSegment {
     header().neighbours_offset = kNeighboursOffset;
     header().route_rows = kRouteRows;
     header().routes_offset = kRoutesOffset;
+    header().trace_rings = kRows;
+    header().traces_offset = kTracesOffset;
+    header().ended_rows = kEndedRows;
+    header().ended_offset = kEndedOffset;
     std::strcpy(header().daemon_name, "host-a");
     std::strcpy(header().daemon_version, "0.1.0");
     std::strcpy(header().idle_policy, "adaptive");
@@ -74,6 +79,12 @@ class FakeSegment {
     return at<channel::NeighbourRow>(kNeighboursOffset)[worker * kNeighbourRows + index];
   }
   channel::RouteRow& route(uint32_t index) { return at<channel::RouteRow>(kRoutesOffset)[index]; }
+  channel::TraceRing& trace(uint32_t worker, uint32_t index) {
+    return at<channel::TraceRing>(kTracesOffset)[worker * kRows + index];
+  }
+  channel::EndedRow& ended(uint32_t worker, uint32_t index) {
+    return at<channel::EndedRow>(kEndedOffset)[worker * kEndedRows + index];
+  }
   channel::StatsPort& port() { return *at<channel::StatsPort>(kPortsOffset); }
 
   static void put_address(const char* text, uint8_t (&out)[16]) {
@@ -122,7 +133,11 @@ class FakeSegment {
       kQueuesOffset + kWorkers * sizeof(channel::QueueStats);
   static constexpr uint64_t kRoutesOffset =
       kNeighboursOffset + kWorkers * kNeighbourRows * sizeof(channel::NeighbourRow);
-  static constexpr uint64_t kBytes = kRoutesOffset + kRouteRows * sizeof(channel::RouteRow);
+  static constexpr uint64_t kTracesOffset = kRoutesOffset + kRouteRows * sizeof(channel::RouteRow);
+  static constexpr uint64_t kEndedOffset =
+      kTracesOffset + kWorkers * kRows * sizeof(channel::TraceRing);
+  static constexpr uint64_t kBytes =
+      kEndedOffset + kWorkers * kEndedRows * sizeof(channel::EndedRow);
   static_assert(kBytes % sizeof(uint64_t) == 0);
 
   template <typename T>

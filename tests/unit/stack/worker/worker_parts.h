@@ -40,7 +40,7 @@ class WorkerParts : public ::testing::Test {
         memory({.rx_slots = 16, .frame_bytes = options.mtu_bytes + 64, .tx_packets = 256}),
         far_memory({.rx_slots = 256, .frame_bytes = options.mtu_bytes + 64, .tx_packets = 16}),
         far(link.add_queue(1, far_memory)),
-        state(config(), memory, 2, {&stats, {}}) {
+        state(config(), memory, 2, {.worker = &stats, .traces = traces, .ended = ended}) {
     neighbourhood.add_port({.io = &link.add_queue(0, memory),
                             .addresses = {InterfaceAddress::of(kOwn, 24)},
                             .mtu_bytes = options.mtu_bytes});
@@ -111,6 +111,8 @@ class WorkerParts : public ::testing::Test {
   io::sim::Memory far_memory;
   io::PacketIo& far;
   channel::WorkerStats stats;
+  std::vector<channel::TraceRing> traces{kConnectionsMax};
+  std::vector<channel::EndedRow> ended{8};
   WorkerState state;
   ControlReplies replies{state};
   ReceivedPayload payload{state};

@@ -1,0 +1,153 @@
+#include "stack/worker/session_trace.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "stack/worker/session_view.h"
+
+namespace lyre::worker {
+
+namespace {
+
+using channel::TraceKind;
+using tcp::Change;
+using tcp::ConnectionInfo;
+
+/// What an event says about the connection.
+struct Numbers {
+  uint32_t first = 0;
+  uint32_t second = 0;
+};
+
+uint32_t micros_of(Nanos time) {
+  return static_cast<uint32_t>(std::clamp<int64_t>(time.value / 1000, 0, UINT32_MAX));
+}
+
+Numbers windows_of(const ConnectionInfo& info) { return {info.cwnd_bytes, info.ssthresh_bytes}; }
+Numbers send_side_of(const ConnectionInfo& info) {
+  return {info.send_queue_bytes, info.send_window_bytes};
+}
+
+/// In the order of tcp::Change.
+struct Recorded {
+  Change change;
+  TraceKind kind;
+  Numbers (*numbers)(const ConnectionInfo&);
+};
+constexpr Recorded kRecorded[] = {
+    {Change::kTimeout, TraceKind::kTimeout,
+     [](const ConnectionInfo& info) {
+       return Numbers{micros_of(info.rto), info.timeouts};
+     }},
+    {Change::kFastRecovery, TraceKind::kFastRecovery, windows_of},
+    {Change::kEcnReduction, TraceKind::kEcnReduction, windows_of},
+    {Change::kUndone, TraceKind::kUndone, windows_of},
+    {Change::kRecovered, TraceKind::kRecovered, windows_of},
+    {Change::kTailProbe, TraceKind::kTailProbe,
+     [](const ConnectionInfo& info) {
+       return Numbers{info.in_flight_bytes, micros_of(info.srtt)};
+     }},
+    {Change::kRetransmitted, TraceKind::kRetransmitted,
+     [](const ConnectionInfo& info) {
+       return Numbers{static_cast<uint32_t>(info.bytes_retransmitted), info.in_flight_bytes};
+     }},
+    {Change::kPathMtu, TraceKind::kPathMtu,
+     [](const ConnectionInfo& info) {
+       return Numbers{info.mss_bytes, info.cwnd_bytes};
+     }},
+    {Change::kSendWindowClosed, TraceKind::kSendWindowClosed, send_side_of},
+    {Change::kWindowProbe, TraceKind::kWindowProbe, send_side_of},
+    {Change::kSendWindowOpen, TraceKind::kSendWindowOpen, send_side_of},
+    {Change::kReceiveWindowClosed, TraceKind::kReceiveWindowClosed,
+     [](const ConnectionInfo& info) {
+       return Numbers{info.receive_charged_bytes, 0};
+     }},
+    {Change::kReceiveWindowOpen, TraceKind::kReceiveWindowOpen,
+     [](const ConnectionInfo& info) {
+       return Numbers{info.receive_charged_bytes, info.receive_window_bytes};
+     }},
+    {Change::kKeepaliveProbe, TraceKind::kKeepaliveProbe,
+     [](const ConnectionInfo&) { return Numbers{}; }},
+    {Change::kResetSent, TraceKind::kResetSent, [](const ConnectionInfo&) { return Numbers{}; }},
+    {Change::kState, TraceKind::kState,
+     [](const ConnectionInfo& info) {
+       return Numbers{static_cast<uint32_t>(info.state), 0};
+     }},
+};
+static_assert(std::size(kRecorded) == tcp::kChangeCount);
+
+/// The client did not end it, nor did the daemon's stop.
+bool is_bad(channel::EndStatus status) {
+  using channel::EndStatus;
+  return status != EndStatus::kOk && status != EndStatus::kAborted &&
+         status != EndStatus::kShutdown;
+}
+
+}  // namespace
+
+int64_t SessionTrace::opened_unix_ns(uint32_t conn) const {
+  return state_.sessions[conn].opened_at.value + state_.config.unix_offset_ns;
+}
+
+void SessionTrace::push(uint32_t conn, TraceKind kind, uint32_t first, uint32_t second) {
+  const int64_t unix_ns = state_.now.value + state_.config.unix_offset_ns;
+  state_.stats.traces[conn].push({unix_ns / 1000, kind, first, second});
+}
+
+void SessionTrace::open(uint32_t conn) {
+  if (conn >= state_.stats.traces.size()) return;
+  state_.stats.traces[conn].begin(opened_unix_ns(conn));
+  const bool is_passive = state_.engine.state(conn) != tcp::State::kSynSent;
+  push(conn, TraceKind::kOpened, is_passive ? 1 : 0, state_.engine.info(conn).mss_bytes);
+}
+
+void SessionTrace::note_changes(uint32_t conn) {
+  const tcp::Changes changes = state_.engine.take_changes(conn);
+  if (!changes.any() || conn >= state_.stats.traces.size()) return;
+  const ConnectionInfo info = state_.engine.info(conn);
+  for (const Recorded& recorded : kRecorded) {
+    if (!changes.has(recorded.change)) continue;
+    const Numbers numbers = recorded.numbers(info);
+    push(conn, recorded.kind, numbers.first, numbers.second);
+  }
+}
+
+void SessionTrace::note_drop(uint32_t conn, Drop reason) {
+  if (conn >= state_.stats.traces.size()) return;
+  const int64_t unix_ns = state_.now.value + state_.config.unix_offset_ns;
+  state_.stats.traces[conn].push_or_add(
+      {unix_ns / 1000, TraceKind::kDropped, static_cast<uint32_t>(reason), 1});
+}
+
+void SessionTrace::end(uint32_t conn) {
+  note_changes(conn);
+  if (conn >= state_.stats.traces.size()) return;
+  const session::Session& ended = state_.sessions[conn];
+  push(conn, TraceKind::kEnded, static_cast<uint32_t>(ended.end_status), 0);
+  // A stranger can begin any number of handshakes.
+  if (is_bad(ended.end_status) && ended.context != session::kNoContext) keep(conn);
+}
+
+void SessionTrace::keep(uint32_t conn) {
+  if (state_.stats.ended.empty()) return;
+  const session::Session& ended = state_.sessions[conn];
+  channel::EndedView view{};
+  view.session = view_of(state_, conn);
+  view.ended_unix_ns = state_.now.value + state_.config.unix_offset_ns;
+  view.status = static_cast<uint8_t>(ended.end_status);
+  view.event_count = state_.stats.traces[conn].read(opened_unix_ns(conn), view.events);
+  const bool was_open = ended.is_passive || ended.was_announced || ended.must_announce_open;
+  next_row(was_open ? Ended::kConnection : Ended::kAttempt).write(&view);
+}
+
+/// The oldest row of its kind: attempts have the last quarter.
+channel::EndedRow& SessionTrace::next_row(Ended ended) {
+  const auto rows = state_.stats.ended;
+  const auto for_attempts = static_cast<uint32_t>(rows.size() / 4);
+  const auto for_connections = static_cast<uint32_t>(rows.size()) - for_attempts;
+  const uint32_t turn = kept_[static_cast<size_t>(ended)]++;
+  if (ended == Ended::kConnection || for_attempts == 0) return rows[turn % for_connections];
+  return rows[for_connections + turn % for_attempts];
+}
+
+}  // namespace lyre::worker

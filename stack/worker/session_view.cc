@@ -1,0 +1,58 @@
+#include "stack/worker/session_view.h"
+
+#include <cstring>
+
+#include "stack/session/session.h"
+
+namespace lyre::worker {
+
+channel::SessionView view_of(const WorkerState& state, uint32_t conn) {
+  const session::Session& shown = state.sessions[conn];
+  const tcp::ConnectionInfo info = state.engine.info(conn);
+  const FourTuple& tuple = state.engine.tuple(conn);
+  channel::SessionView view{};
+  std::memcpy(view.local_address, tuple.local.address.bytes.data(), 16);
+  std::memcpy(view.remote_address, tuple.remote.address.bytes.data(), 16);
+  view.local_port = tuple.local.port;
+  view.remote_port = tuple.remote.port;
+  view.state = static_cast<uint8_t>(info.state);
+  view.worker = state.config.index;
+  if (shown.context != session::kNoContext) show_owner(state, view, shown.context);
+  view.mss_bytes = info.mss_bytes;
+  view.cwnd_bytes = info.cwnd_bytes;
+  view.in_flight_bytes = info.in_flight_bytes;
+  view.send_queue_bytes = info.send_queue_bytes;
+  view.send_window_bytes = info.send_window_bytes;
+  view.receive_window_bytes = info.receive_window_bytes;
+  view.receive_charged_bytes = info.receive_charged_bytes;
+  view.lent_slots = shown.lent_slots;
+  view.srtt_ns = info.srtt.value;
+  view.rtt_min_ns = info.rtt_min.value;
+  view.rto_ns = info.rto.value;
+  view.bytes_sent = info.bytes_sent;
+  view.bytes_acked = info.bytes_acked;
+  view.bytes_retransmitted = info.bytes_retransmitted;
+  view.bytes_received = info.bytes_received;
+  view.copied_tx_bytes = shown.copied_tx_bytes;
+  view.copied_rx_bytes = shown.copied_rx_bytes;
+  view.client_copied_tx_bytes = shown.client_copied_tx_bytes;
+  view.client_copied_rx_bytes = shown.client_copied_rx_bytes;
+  view.timeouts = info.timeouts;
+  view.fast_recoveries = info.fast_recoveries;
+  view.congestion = static_cast<uint8_t>(info.congestion);
+  view.has_ecn = info.has_ecn ? 1 : 0;
+  view.ecn_reductions = info.ecn_reductions;
+  view.undone_reductions = info.undone_reductions;
+  view.opened_unix_ns = shown.opened_at.value + state.config.unix_offset_ns;
+  view.updated_unix_ns = state.now.value + state.config.unix_offset_ns;
+  return view;
+}
+
+void show_owner(const WorkerState& state, channel::SessionView& view, uint32_t context) {
+  const Context& owner = state.contexts[context];
+  view.is_lent = owner.is_lent;
+  view.pid = owner.attached.pid;
+  std::memcpy(view.label, owner.attached.label.data(), sizeof view.label);
+}
+
+}  // namespace lyre::worker

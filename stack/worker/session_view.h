@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cstdint>
+
+#include "stack/channel/stats.h"
+#include "stack/worker/worker_state.h"
+
+namespace lyre::worker {
+
+/// The connection as tools see it. REQUIRES: it is open in the engine.
+channel::SessionView view_of(const WorkerState& state, uint32_t conn);
+/// Shows the context as the owner.
+void show_owner(const WorkerState& state, channel::SessionView& view, uint32_t context);
+
+}  // namespace lyre::worker

@@ -1,0 +1,227 @@
+#include "tools/lyre/trace.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <ctime>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "tools/lyre/failure.h"
+#include "tools/lyre/json_document.h"
+#include "tools/lyre/sessions.h"
+#include "tools/lyre/text_table.h"
+#include "tools/lyre/units.h"
+
+namespace lyre::tools {
+namespace {
+
+struct KindText {
+  const char* key;
+  const char* first;
+  const char* second;
+  const char* text;
+};
+constexpr KindText kKinds[] = {
+#define LYRE_X(name, key, first, second, text) {key, first, second, text},
+    LYRE_TRACE_KINDS(LYRE_X)
+#undef LYRE_X
+};
+
+/// By channel::EndStatus.
+struct StatusText {
+  const char* key;
+  const char* text;
+};
+constexpr StatusText kStatuses[] = {
+    {"ok", "in order"},
+    {"reset", "reset by the peer"},
+    {"refused", "refused by the peer"},
+    {"timed_out", "the peer did not answer"},
+    {"unreachable", "the peer cannot be reached"},
+    {"address_in_use", "the address is in use"},
+    {"address_unknown", "not an address of this host"},
+    {"no_resources", "taken from a client that kept too many receive slots"},
+    {"aborted", "aborted on this side"},
+    {"shutdown", "the daemon stopped"},
+    {"deregistered", "its memory was deregistered before the peer had it"},
+};
+
+StatusText status_text(uint32_t status) {
+  return status < std::size(kStatuses) ? kStatuses[status] : StatusText{"?", "?"};
+}
+
+const KindText* kind_of(const channel::TraceEvent& event) {
+  const auto index = static_cast<size_t>(event.kind);
+  return index < std::size(kKinds) ? &kKinds[index] : nullptr;
+}
+
+/// The number as its key says: a name, a size, a time, or what it is.
+nlohmann::ordered_json value_of(std::string_view key, uint32_t number) {
+  if (key == "state") return tcp_state_name(number);
+  if (key == "status") return status_text(number).key;
+  if (key == "reason") return number < kDropCount ? kDropTexts[number].key : "?";
+  if (key == "is_passive") return number != 0;
+  return number;
+}
+
+/// "cwnd 14.3 KiB" of the key cwnd_bytes.
+std::string number_text(std::string_view key, uint32_t number) {
+  if (key == "is_passive") return number != 0 ? "by the peer" : "by this side";
+  if (key == "state") return tcp_state_name(number);
+  if (key == "status") return status_text(number).text;
+  if (key == "reason") return number < kDropCount ? kDropTexts[number].text : "?";
+  std::string name(key);
+  std::string value = std::to_string(number);
+  const auto cut = [&name](std::string_view unit) {
+    if (!name.ends_with(unit)) return false;
+    name.resize(name.size() - unit.size());
+    return true;
+  };
+  if (cut("_bytes")) value = number == UINT32_MAX ? "none" : format_bytes(number);
+  if (cut("_us")) value = format_duration(int64_t{number} * 1000);
+  std::ranges::replace(name, '_', ' ');
+  return name + " " + value;
+}
+
+std::string numbers_text(const channel::TraceEvent& event, const KindText& kind) {
+  std::string out;
+  if (*kind.first != '\0') out = number_text(kind.first, event.first);
+  if (*kind.second != '\0') out += ", " + number_text(kind.second, event.second);
+  return out;
+}
+
+std::string time_text(int64_t unix_us, const char* format) {
+  const std::time_t seconds = unix_us / 1'000'000;
+  std::tm local{};
+  ::localtime_r(&seconds, &local);
+  std::array<char, 32> text{};
+  const size_t length = std::strftime(text.data(), text.size(), format, &local);
+  char fraction[16];
+  std::snprintf(fraction, sizeof fraction, ".%06d", static_cast<int>(unix_us % 1'000'000));
+  return std::string(text.data(), length) + fraction;
+}
+
+std::string label_of(const channel::SessionView& view) {
+  return std::string(view.label, ::strnlen(view.label, sizeof view.label));
+}
+
+std::string headline(const SessionTrace& trace) {
+  const channel::SessionView& view = trace.session;
+  std::string out = format_endpoint(view.local_address, view.local_port) + " -> " +
+                    format_endpoint(view.remote_address, view.remote_port) + "  worker " +
+                    std::to_string(view.worker) + "  " + label_of(view) + "/" +
+                    std::to_string(view.pid) + "  ";
+  return out + (trace.is_ended ? std::string("ended: ") + status_text(trace.status).text
+                               : session_state_name(view));
+}
+
+std::string events_text(const std::vector<channel::TraceEvent>& events) {
+  TextTable table;
+  table.add_column("time");
+  table.add_column("after", TextTable::Align::kRight);
+  table.add_column("event");
+  table.add_column("");
+  int64_t before_us = events.empty() ? 0 : events.front().unix_us;
+  for (const channel::TraceEvent& event : events) {
+    const KindText* kind = kind_of(event);
+    if (kind == nullptr) continue;
+    table.add_row({time_text(event.unix_us, "%T"),
+                   "+" + format_duration((event.unix_us - before_us) * 1000), kind->text,
+                   numbers_text(event, *kind)});
+    before_us = event.unix_us;
+  }
+  return table.text();
+}
+
+bool is_named(const channel::SessionView& view, const std::string& name) {
+  return name == ":" + std::to_string(view.local_port) ||
+         name == format_address(view.remote_address) ||
+         name == format_endpoint(view.remote_address, view.remote_port) ||
+         name == format_endpoint(view.local_address, view.local_port);
+}
+
+}  // namespace
+
+std::vector<SessionTrace> traces_of(std::vector<SessionTrace> all, const std::string& session) {
+  std::erase_if(all, [&session](const SessionTrace& trace) {
+    return session.empty() ? !trace.is_ended : !is_named(trace.session, session);
+  });
+  std::ranges::stable_sort(all, {}, [](const SessionTrace& trace) {
+    return trace.is_ended ? trace.ended_unix_ns : INT64_MAX;
+  });
+  return all;
+}
+
+std::string trace_text(const std::vector<SessionTrace>& traces) {
+  std::string out;
+  for (const SessionTrace& trace : traces) {
+    if (!out.empty()) out += "\n";
+    out += headline(trace) + "\n" + events_text(trace.events);
+    if (trace.events.empty()) out += "no events\n";
+  }
+  return out;
+}
+
+std::string ended_text(const std::vector<SessionTrace>& traces) {
+  if (traces.empty()) return "no session ended badly\n";
+  TextTable table;
+  for (const char* title : {"ended", "local", "peer", "owner", "why"}) table.add_column(title);
+  for (const SessionTrace& trace : traces) {
+    const channel::SessionView& view = trace.session;
+    table.add_row({time_text(trace.ended_unix_ns / 1000, "%F %T"),
+                   format_endpoint(view.local_address, view.local_port),
+                   format_endpoint(view.remote_address, view.remote_port),
+                   label_of(view) + "/" + std::to_string(view.pid),
+                   status_text(trace.status).text});
+  }
+  return table.text();
+}
+
+nlohmann::ordered_json trace_json(const std::vector<SessionTrace>& traces) {
+  auto sessions = nlohmann::ordered_json::array();
+  for (const SessionTrace& trace : traces) {
+    const channel::SessionView& view = trace.session;
+    nlohmann::ordered_json shown = {
+        {"local", format_endpoint(view.local_address, view.local_port)},
+        {"remote", format_endpoint(view.remote_address, view.remote_port)},
+        {"worker", view.worker},
+        {"pid", view.pid},
+        {"label", label_of(view)},
+        {"state", session_state_name(view)},
+        {"opened_unix_ns", view.opened_unix_ns}};
+    if (trace.is_ended) {
+      shown["ended_unix_ns"] = trace.ended_unix_ns;
+      shown["status"] = status_text(trace.status).key;
+    }
+    auto events = nlohmann::ordered_json::array();
+    for (const channel::TraceEvent& event : trace.events) {
+      const KindText* kind = kind_of(event);
+      if (kind == nullptr) continue;
+      nlohmann::ordered_json one = {{"unix_ns", event.unix_us * 1000}, {"event", kind->key}};
+      if (*kind->first != '\0') one[kind->first] = value_of(kind->first, event.first);
+      if (*kind->second != '\0') one[kind->second] = value_of(kind->second, event.second);
+      events.push_back(std::move(one));
+    }
+    shown["events"] = std::move(events);
+    sessions.push_back(std::move(shown));
+  }
+  return {{"sessions", std::move(sessions)}};
+}
+
+void run_trace(const GlobalOptions& globals, const std::string& session) {
+  const auto traces = traces_of(StatsSegment(globals.socket_or_default()).traces(), session);
+  if (traces.empty() && !session.empty()) {
+    throw Failure(kExitFailure, "no session '" + session +
+                                    "': `lyre sessions` lists those that are open, `lyre trace` "
+                                    "those that ended badly");
+  }
+  if (globals.is_json) {
+    std::cout << json_text(document_of(trace_json(traces)), false);
+  } else {
+    std::cout << (session.empty() ? ended_text(traces) : trace_text(traces));
+  }
+}
+
+}  // namespace lyre::tools

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "tools/lyre/options.h"
+#include "tools/lyre/snapshot.h"
+
+namespace lyre::tools {
+
+/// `lyre trace`: the events of the sessions that `session` names, or, where it is empty, the
+/// sessions that ended badly. Fails: throws Failure, also when no session has that name.
+void run_trace(const GlobalOptions& globals, const std::string& session);
+
+/// Those that `session` names: by peer, by peer and port, or by ":" and the own port. An empty name
+/// is that of all that ended badly. By the time of their end, those that are open last.
+std::vector<SessionTrace> traces_of(std::vector<SessionTrace> all, const std::string& session);
+
+/// Every event in a line.
+std::string trace_text(const std::vector<SessionTrace>& traces);
+/// Every session in a line.
+std::string ended_text(const std::vector<SessionTrace>& traces);
+nlohmann::ordered_json trace_json(const std::vector<SessionTrace>& traces);
+
+}  // namespace lyre::tools
