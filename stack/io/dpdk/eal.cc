@@ -10,11 +10,13 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "stack/io/dpdk/device_args.h"
 #include "stack/io/dpdk/nic_check.h"
+#include "stack/io/dpdk/short_sleeps.h"
 
 namespace lyre::io::dpdk {
 namespace {
@@ -117,8 +119,11 @@ Result<EalFacts> start_eal(const EnvironmentOptions& options) {
       eal_arguments(options, nics.value(), facts.has_hugepages, allowed);
   redirect_log(options.log);
   LogQuote said;
+  std::optional<ShortSleeps> short_sleeps;
+  if (nics.value().empty()) short_sleeps.emplace();
   const int rc = init(args);
   const int reason = rte_errno;
+  short_sleeps.reset();
   pthread_setaffinity_np(pthread_self(), sizeof(allowed), &allowed);
   if (rc < 0) {
     return Error{reason, "DPDK does not start: " + said.cause(rte_strerror(reason))};
