@@ -4,19 +4,24 @@
 
 namespace lyre {
 
-/// Whether another thread is running on this thread's core, estimated from the duration of this
+/// Whether another thread computes on this thread's core, estimated from the duration of this
 /// thread's yields. sched_yield() gives a running thread a whole time slice, but Linux preempts a
 /// running thread for one that wakes up. So a polling thread may yield while its core is otherwise
-/// idle, and has to sleep while another thread runs there.
+/// idle, and has to sleep while another thread computes there.
 /// Thread: its owner's.
 class CoreContention {
  public:
   /// A yield this long gave a time slice away: Linux slices last 1.4 to 4 ms. A thread that only
   /// polls gives the core back within some 10 us.
   static constexpr Nanos kSlice = micros(1200);
+  /// A thread that computes takes the core again this soon after its slice. Clients and workers
+  /// of Lyre use a slice now and then, too, when they have much to do, and yield in between.
+  static constexpr Nanos kBetweenSlices = millis(1);
+  /// So many slices, each soon after the one before, tell that a thread computes.
+  static constexpr int kSlicesInARow = 3;
   /// How long an answer is valid, at first and at most. After that the next yields measure again.
-  /// The same answer costs another slice and doubles the time.
-  static constexpr Nanos kMemoryMin = millis(4);
+  /// The same answer costs these slices again and doubles the time.
+  static constexpr Nanos kMemoryMin = millis(16);
   static constexpr Nanos kMemoryMax = millis(320);
   /// After this time with short yields only, the next answer is a first one again. Some short
   /// yields alone do not say that nobody computes there: threads of Lyre on one core yield to each
@@ -26,8 +31,7 @@ class CoreContention {
   /// Reports that a yield took `took` and returned at `now`.
   void on_yield(Nanos took, Nanos now) {
     if (took >= kSlice) {
-      contended_until_ = now + memory_;
-      memory_ = earlier(memory_ * 2, kMemoryMax);
+      on_lost_slice(took, now);
     } else if (now >= contended_until_ + kForgetAfter) {
       memory_ = kMemoryMin;
     }
@@ -35,8 +39,19 @@ class CoreContention {
   bool is_contended(Nanos now) const { return now < contended_until_; }
 
  private:
+  void on_lost_slice(Nanos took, Nanos now) {
+    const bool is_soon = now - took - lost_slice_at_ < kBetweenSlices;
+    slices_in_a_row_ = is_soon ? slices_in_a_row_ + 1 : 1;
+    lost_slice_at_ = now;
+    if (slices_in_a_row_ < kSlicesInARow) return;
+    contended_until_ = now + memory_;
+    memory_ = earlier(memory_ * 2, kMemoryMax);
+  }
+
   Nanos memory_ = kMemoryMin;
   Nanos contended_until_{INT64_MIN / 2};
+  Nanos lost_slice_at_{INT64_MIN / 2};  ///< when the last one ended
+  int slices_in_a_row_ = 0;
 };
 
 }  // namespace lyre

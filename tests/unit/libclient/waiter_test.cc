@@ -97,14 +97,18 @@ TEST_F(WaiterTest, YieldsOnlyUntilItIsIdleForLong) {
   EXPECT_TRUE(waiter.yield(now_ns(), 0));
 }
 
-TEST_F(WaiterTest, ALongTimeBetweenTwoRestsMeansAnotherThreadComputes) {
+TEST_F(WaiterTest, LongTimesBetweenRestsMeanAnotherThreadComputes) {
   constexpr int64_t kStart = 1'000'000'000;
   EXPECT_FALSE(waiter.begin_rest(kStart));
   waiter.end_rest(kStart);
   EXPECT_FALSE(waiter.begin_rest(kStart + 1000));
   waiter.end_rest(kStart + 1000);
-  const int64_t later = kStart + 1000 + CoreContention::kSlice.value;
-  EXPECT_TRUE(waiter.begin_rest(later));
+  int64_t later = kStart + 1000;
+  for (int i = 1; i <= CoreContention::kSlicesInARow; ++i) {
+    later += CoreContention::kSlice.value;
+    EXPECT_EQ(waiter.begin_rest(later), i == CoreContention::kSlicesInARow);
+    waiter.end_rest(later);
+  }
   EXPECT_FALSE(waiter.yield(later, 0));
 }
 
@@ -113,7 +117,13 @@ TEST_F(WaiterTest, TimeWithNewsIsNoYield) {
   waiter.begin_rest(kStart);
   waiter.end_rest(kStart);
   waiter.forget_rest();
-  EXPECT_FALSE(waiter.begin_rest(kStart + 10 * CoreContention::kSlice.value));
+  int64_t later = kStart;
+  for (int i = 0; i < 10; ++i) {
+    later += CoreContention::kSlice.value;
+    EXPECT_FALSE(waiter.begin_rest(later));
+    waiter.end_rest(later);
+    waiter.forget_rest();
+  }
 }
 
 }  // namespace

@@ -41,15 +41,23 @@ TEST(IdlePolicy, UnsureSleepsGrowToTheirBoundAndStartAgainAfterWork) {
   EXPECT_EQ(policy.after_turn(0, now, kNever).unsure_sleep, kUnsureSleepMin);
 }
 
+/// Turns that find nothing, each followed by a yield that gives a slice away, until the policy
+/// knows that a thread computes. Returns when the last yield ended.
+Nanos lose_slices(IdlePolicy& policy, Nanos now) {
+  for (int i = 0; i < CoreContention::kSlicesInARow; ++i) {
+    now += micros(1);
+    EXPECT_EQ(policy.after_turn(0, now, kNever).action, Action::kYield);
+    now += millis(3);
+    EXPECT_EQ(policy.after_turn(1, now, kNever).action, Action::kPoll);
+  }
+  return now;
+}
+
 TEST(IdlePolicy, AdaptiveSleepsInsteadOfYieldingWhileSomebodyComputesOnItsCore) {
   IdlePolicy policy(IdleMode::kAdaptive, micros(50));
   Nanos now = seconds(1);
   policy.after_turn(1, now, kNever);
-  now += micros(1);
-  EXPECT_EQ(policy.after_turn(0, now, kNever).action, Action::kYield);
-  now += millis(3);  // the yield took a slice
-  EXPECT_EQ(policy.after_turn(1, now, kNever).action, Action::kPoll);
-  now += micros(1);
+  now = lose_slices(policy, now) + micros(1);
   EXPECT_EQ(policy.after_turn(0, now, kNever).action, Action::kSleep);
   // What is due at once is waited for by polling: a yield would give a slice away.
   EXPECT_EQ(policy.after_turn(0, now, now + micros(2)).action, Action::kPoll);
@@ -70,9 +78,7 @@ TEST(IdlePolicy, UnsureSleepsStayShortAfterWorkWhileSomebodyComputes) {
   IdlePolicy policy(IdleMode::kAdaptive, micros(50));
   Nanos now = seconds(1);
   policy.after_turn(1, now, kNever);
-  policy.after_turn(0, now + micros(1), kNever);
-  now += millis(3);
-  policy.after_turn(1, now, kNever);
+  now = lose_slices(policy, now);
   for (int i = 0; i < 20; ++i) {
     EXPECT_EQ(policy.after_turn(0, now + micros(i), kNever).unsure_sleep, kUnsureSleepContended);
   }

@@ -8,26 +8,41 @@ namespace {
 constexpr Nanos kShort = micros(10);
 constexpr Nanos kLong = millis(3);
 
-TEST(CoreContention, AYieldThatGaveASliceAwayCountsForAWhile) {
+/// `slices` yields that gave a slice away each, with `between` between two of them. Returns when
+/// the last one ended; the first begins at `now`.
+Nanos lose_slices(CoreContention& core, Nanos now, int slices, Nanos between = kShort) {
+  for (int i = 0; i < slices; ++i) {
+    if (i > 0) core.on_yield(kShort, now += between);
+    core.on_yield(kLong, now += kLong);
+  }
+  return now;
+}
+
+TEST(CoreContention, SlicesLostInARowCountForAWhile) {
   CoreContention core;
-  const Nanos now = seconds(1);
+  Nanos now = lose_slices(core, seconds(1), CoreContention::kSlicesInARow - 1);
   EXPECT_FALSE(core.is_contended(now));
-  core.on_yield(kShort, now);
-  EXPECT_FALSE(core.is_contended(now));
-  core.on_yield(kLong, now);
+  core.on_yield(kLong, now += kLong);
   EXPECT_TRUE(core.is_contended(now));
   EXPECT_TRUE(core.is_contended(now + CoreContention::kMemoryMin - nanos(1)));
   EXPECT_FALSE(core.is_contended(now + CoreContention::kMemoryMin));
 }
 
-/// Ten long yields, with so many short ones after each answer: it stands twice as long each time,
-/// up to a bound.
+/// A rank that reduces uses a slice and yields again.
+TEST(CoreContention, SlicesWithTimeBetweenThemTellNothing) {
+  CoreContention core;
+  const Nanos now = lose_slices(core, seconds(1), 100, CoreContention::kBetweenSlices);
+  EXPECT_FALSE(core.is_contended(now));
+}
+
+/// Ten answers, with so many short yields after each: it stands twice as long each time, up to a
+/// bound.
 void expect_doubled_memory(int short_yields) {
   CoreContention core;
   Nanos now = seconds(1);
   Nanos memory = CoreContention::kMemoryMin;
   for (int i = 0; i < 10; ++i) {
-    core.on_yield(kLong, now);
+    now = lose_slices(core, now, CoreContention::kSlicesInARow);
     EXPECT_TRUE(core.is_contended(now + memory - nanos(1)));
     now += memory;
     EXPECT_FALSE(core.is_contended(now));
@@ -39,16 +54,17 @@ void expect_doubled_memory(int short_yields) {
 
 TEST(CoreContention, TheSameAnswerStandsTwiceAsLongEachTimeUpToABound) { expect_doubled_memory(0); }
 
-TEST(CoreContention, ATimeOfShortYieldsMakesTheNextLongOneTheFirst) {
-  CoreContention core;
-  for (int i = 0; i < 10; ++i) core.on_yield(kLong, seconds(1));
-  const Nanos forgets = seconds(1) + CoreContention::kMemoryMax + CoreContention::kForgetAfter;
-  core.on_yield(kShort, forgets);
-  core.on_yield(kLong, seconds(2));
-  EXPECT_FALSE(core.is_contended(seconds(2) + CoreContention::kMemoryMin));
-}
+TEST(CoreContention, SomeShortYieldsBetweenAnswersTellNothing) { expect_doubled_memory(1000); }
 
-TEST(CoreContention, SomeShortYieldsBetweenLongOnesTellNothing) { expect_doubled_memory(1000); }
+TEST(CoreContention, ATimeOfShortYieldsMakesTheNextAnswerTheFirst) {
+  CoreContention core;
+  Nanos now = lose_slices(core, seconds(1), 10 * CoreContention::kSlicesInARow);
+  now += CoreContention::kMemoryMax + CoreContention::kForgetAfter;
+  core.on_yield(kShort, now);
+  now = lose_slices(core, now, CoreContention::kSlicesInARow);
+  EXPECT_TRUE(core.is_contended(now));
+  EXPECT_FALSE(core.is_contended(now + CoreContention::kMemoryMin));
+}
 
 }  // namespace
 }  // namespace lyre
