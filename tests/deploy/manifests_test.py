@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+"""deploy/kubernetes and the CDI file: fields as the APIs name them, and what they refer to.
+
+usage: manifests_test.py SOURCE_ROOT CDI_FILE
+"""
+
+import copy
+import importlib.util
+import json
+import os
+import re
+import sys
+import unittest
+import warnings
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import fields
+
+SKIP = 77
+# Of the Debian package golang-github-container-orchestrated-devices-container-device-interface-dev.
+CDI_SCHEMA = ("/usr/share/gocode/src/github.com/container-orchestrated-devices/"
+              "container-device-interface/schema/schema.json")
+
+
+def documents(name):
+    import yaml
+    with open(os.path.join(ROOT, "deploy/kubernetes", name), encoding="utf-8") as file:
+        return [document for document in yaml.safe_load_all(file) if document]
+
+
+def read(*path):
+    with open(os.path.join(ROOT, *path), encoding="utf-8") as file:
+        return file.read()
+
+
+def api_breaches(document):
+    kind = (document.get("apiVersion"), document.get("kind"))
+    shape = fields.KINDS.get(kind)
+    if shape is None:
+        return [f"{kind}: unknown kind"]
+    rest = {name: value for name, value in document.items() if name not in ("apiVersion", "kind")}
+    return list(fields.breaches(rest, shape, kind[1]))
+
+
+def pod_breaches(pod):
+    """References inside a pod, and what the API asks of fields together."""
+    volumes = {volume["name"] for volume in pod.get("volumes", [])}
+    for volume in pod.get("volumes", []):
+        if len(volume) != 2:
+            yield f"volume {volume['name']}: not one source"
+    used = set()
+    for container in pod.get("initContainers", []) + pod["containers"]:
+        for mount in container.get("volumeMounts", []):
+            used.add(mount["name"])
+            if mount["name"] not in volumes:
+                yield f"{container['name']}: no volume {mount['name']}"
+        resources = container.get("resources", {})
+        for resource, amount in resources.get("limits", {}).items():
+            asked = resources.get("requests", {}).get(resource, amount)
+            if ("/" in resource or resource.startswith("hugepages")) and asked != amount:
+                yield f"{container['name']}: {resource} cannot be overcommitted"
+    for name in sorted(volumes - used):
+        yield f"volume {name} is not mounted"
+
+
+class Kubernetes(unittest.TestCase):
+    def setUp(self):
+        self.daemon = documents("lyred.yaml")
+        self.job = documents("job.yaml")[0]
+        self.pod = next(one for one in self.daemon
+                        if one["kind"] == "DaemonSet")["spec"]["template"]["spec"]
+
+    def container(self, name):
+        return next(one for one in self.pod["containers"] if one["name"] == name)
+
+    def test_fields_are_those_of_the_api(self):
+        for document in [*self.daemon, self.job]:
+            self.assertEqual(api_breaches(document), [])
+
+    def test_a_wrong_file_is_found(self):
+        for change, said in (
+                (lambda d: d["spec"].update(hostPid=True), "no such field"),
+                (lambda d: d["spec"]["containers"][0].pop("image"), "is missing"),
+                (lambda d: d["spec"]["containers"][0].update(command="lyred"), "is no list"),
+                (lambda d: d["spec"]["containers"][0]["securityContext"]["capabilities"].update(
+                    add=["CAP_NET_RAW"]), "without CAP_"),
+                (lambda d: d["spec"]["containers"][0].update(
+                    resources={"limits": {"cpu": 1}}), "is no quantity"),
+                (lambda d: d["spec"].update(runtime="x"), "no such field")):
+            document = copy.deepcopy(self.job)
+            change(document)
+            found = api_breaches(document)
+            self.assertEqual(len(found), 1, found)
+            self.assertIn(said, found[0])
+
+    def test_references_are_there(self):
+        self.assertEqual(list(pod_breaches(self.pod)), [])
+        self.assertEqual(list(pod_breaches(self.job["spec"])), [])
+        named = {(one["kind"], one["metadata"]["name"]) for one in self.daemon}
+        for volume in self.pod["volumes"]:
+            if "configMap" in volume:
+                self.assertIn(("ConfigMap", volume["configMap"]["name"]), named)
+        self.assertIn(("ServiceAccount", self.pod["serviceAccountName"]), named)
+        binding = next(one for one in self.daemon if one["kind"] == "ClusterRoleBinding")
+        self.assertIn(("ClusterRole", binding["roleRef"]["name"]), named)
+        self.assertIn(("ServiceAccount", binding["subjects"][0]["name"]), named)
+        daemon_set = next(one for one in self.daemon if one["kind"] == "DaemonSet")
+        labels = daemon_set["spec"]["template"]["metadata"]["labels"]
+        self.assertLessEqual(daemon_set["spec"]["selector"]["matchLabels"].items(), labels.items())
+
+    def test_the_daemon_has_the_capabilities_of_its_service(self):
+        unit = read("config/lyred.service.in")
+        service = re.search(r"^AmbientCapabilities=(.*)$", unit, re.MULTILINE)[1].split()
+        # With these lyred-container changes user, limits, and the owner of /run/lyre.
+        entry = {"CHOWN", "SETGID", "SETPCAP", "SETUID", "SYS_RESOURCE"}
+        given = self.container("lyred")["securityContext"]["capabilities"]
+        self.assertEqual(set(given["add"]), entry | {name.removeprefix("CAP_") for name in service})
+        self.assertEqual(given["drop"], ["ALL"])
+        self.assertTrue(self.pod["hostNetwork"] and self.pod["hostPID"])
+
+    def test_the_job_has_nothing_privileged(self):
+        spec = self.job["spec"]
+        self.assertFalse({"hostNetwork", "hostPID"} & set(spec))
+        self.assertTrue(spec["securityContext"]["runAsNonRoot"])
+        security = spec["containers"][0]["securityContext"]
+        self.assertEqual((security["privileged"], security["allowPrivilegeEscalation"],
+                          security["capabilities"]), (False, False, {"drop": ["ALL"]}))
+        self.assertNotIn("tolerations", spec)
+
+    def test_the_group_is_that_of_the_image(self):
+        gid = int(re.search(r"gid=(\d+)", read("deploy/container/build"))[1])
+        self.assertEqual(self.job["spec"]["securityContext"]["supplementalGroups"], [gid])
+        self.assertEqual(self.container("node-taint")["securityContext"]["runAsGroup"], gid)
+
+    def test_image_and_taint_have_one_name(self):
+        version = re.search(r"version : '(.*)'", read("meson.build"))[1]
+        images = {one["image"] for one in self.pod["initContainers"] + self.pod["containers"]}
+        self.assertEqual(images, {f"localhost/lyre:{version}"})
+        taint = re.search(r'"key": "([^"]+)"', read("deploy/kubernetes/node_taint"))[1]
+        self.assertEqual(self.pod["tolerations"][0]["key"], taint)
+
+    def test_the_configuration_is_toml_with_known_sections(self):
+        config = next(one for one in self.daemon
+                      if one["metadata"]["name"] == "lyred" and one["kind"] == "ConfigMap")
+        self.assertIn("[[port]]", config["data"]["lyred.toml"])
+        nics = next(one for one in self.daemon if one["metadata"]["name"] == "lyre-nics")
+        resource = json.loads(nics["data"]["config.json"])["resourceList"][0]
+        self.assertIn(f"{resource['resourcePrefix']}/{resource['resourceName']}",
+                      self.container("lyred")["resources"]["limits"])
+
+
+class Cdi(unittest.TestCase):
+    def setUp(self):
+        with open(CDI_FILE, encoding="utf-8") as file:
+            self.spec = json.load(file)
+
+    def test_fields_are_those_of_cdi(self):
+        self.assertEqual(list(fields.breaches(self.spec, fields.CDI, "CDI")), [])
+        self.spec["devices"][0]["containerEdits"]["mount"] = []
+        self.assertEqual(len(list(fields.breaches(self.spec, fields.CDI, "CDI"))), 1)
+
+    @unittest.skipUnless(os.path.exists(CDI_SCHEMA) and importlib.util.find_spec("jsonschema"),
+                         "no schema of CDI on this machine")
+    def test_the_schema_takes_it(self):
+        import jsonschema
+        warnings.simplefilter("ignore", DeprecationWarning)
+        with open(CDI_SCHEMA, encoding="utf-8") as file:
+            schema = json.load(file)
+        resolver = jsonschema.RefResolver("file://" + CDI_SCHEMA, schema)
+        jsonschema.validate(self.spec, schema, resolver=resolver)
+
+    def test_a_job_gets_neither_devices_nor_the_daemons_directory(self):
+        edits = self.spec["devices"][0]["containerEdits"]
+        self.assertEqual(set(edits), {"env", "mounts"})
+        self.assertNotIn("/run/lyred", [mount["hostPath"] for mount in edits["mounts"]])
+        targets = [mount["containerPath"] for mount in edits["mounts"]]
+        settings = dict(one.split("=", 1) for one in edits["env"])
+        self.assertIn(settings["NCCL_NET_PLUGIN"], targets)
+        self.assertIn(settings["LYRE_TELEMETRY_DIR"], targets)
+
+
+if __name__ == "__main__":
+    CDI_FILE = sys.argv.pop()
+    ROOT = sys.argv.pop()
+    if importlib.util.find_spec("yaml") is None:
+        print("SKIP: no python3-yaml on this machine")
+        sys.exit(SKIP)
+    unittest.main(verbosity=2)
