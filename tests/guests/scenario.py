@@ -26,6 +26,7 @@ class Scenario:
     nic: str = machine.VIRTIO
     is_pluggable: bool = False
     qemu_version: int = 7    # the oldest that has the NIC
+    needs_packages: bool = False
 
 
 ALL = (
@@ -45,6 +46,8 @@ ALL = (
              is_pluggable=True, qemu_version=8),
     Scenario("lyre-igbvf", "lyre_vf.sh", "vfio", needs_lyre=True, limit_s=280, nic="igb",
              is_pluggable=True, qemu_version=8),
+    Scenario("walk-uio", "walk.sh", "uio", needs_lyre=False, needs_packages=True, limit_s=540),
+    Scenario("walk-vfio", "walk.sh", "vfio", needs_lyre=False, needs_packages=True, limit_s=540),
 )
 
 
@@ -62,7 +65,9 @@ def _prepare(folder, payload):
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
     shutil.copytree(os.path.join(rootfs.HERE, "scenarios"), os.path.join(folder, "scenarios"))
-    if payload:
+    if payload and os.path.isdir(payload):
+        shutil.copytree(payload, os.path.join(folder, "packages"))
+    elif payload:
         shutil.copy(payload, os.path.join(folder, "lyre.tar"))
     with open(os.path.join(folder, "now"), "w", encoding="utf-8") as f:
         f.write(str(int(time.time())))
@@ -92,7 +97,8 @@ def _watch(machines, monitors, folder, deadline):
 def run(scenario, image, folder, emulator, payload=None, hardware=machine.Hardware()):
     """Returns the Outcome; everything that the guests wrote stays in `folder`.
 
-    `emulator`: the words that start QEMU.
+    `emulator`: the words that start QEMU. `payload`: an archive of Lyre's tree, or a folder of
+    packages.
     """
     _prepare(folder, payload)
     hardware = dataclasses.replace(hardware, iommu=scenario.mode == "vfio",
