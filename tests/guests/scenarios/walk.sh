@@ -66,7 +66,7 @@ show lyre nic list
 reserve_hugepages 192
 lyre nic bind "$INTERFACE" >> /etc/lyre/lyred.toml || fail "lyre nic bind"
 [ "$(driver_of "$NIC")" = "$DRIVER" ] || fail "the NIC is at $(driver_of "$NIC"), not $DRIVER"
-[ -e "/etc/driverctl.d/$NIC" ] || fail "the binding would be lost at the next boot"
+[ -e "/etc/driverctl.d/pci-$NIC" ] || fail "the binding would be lost at the next boot"
 tail -n 6 /etc/lyre/lyred.toml
 if [ "$MODE" = uio ]; then
   mkdir -p /etc/systemd/system/lyred.service.d
