@@ -46,11 +46,10 @@ def is_current(root, stamp_path, recipe, wanted):
         return False
 
 
-def ensure(cache, runtime_packages):
+def ensure(cache, suite, runtime_packages):
     """Returns (root folder, its identity), building the root when the cache has no fitting one."""
     root = os.path.join(cache, "rootfs")
     stamp_path = os.path.join(cache, "rootfs.json")
-    suite = host.suite()
     recipe = digest(suite, *BASE, *DPDK_DRIVERS, read("fetch_kernel"))
     wanted = set(BASE) | set(DPDK_DRIVERS) | set(runtime_packages)
     if not is_current(root, stamp_path, recipe, wanted):
