@@ -88,7 +88,7 @@ grep -q verified /tmp/pair || fail "lyre allreduce"
 meet pair 120
 
 step "upgrade under a running job"
-allreduce 60 > /tmp/job 2>&1 &
+allreduce 120 > /tmp/job 2>&1 &
 job=$!
 wait_for 60 "sessions of the job" has_sessions
 show as_job lyre sessions
