@@ -71,6 +71,8 @@ struct lyre_context {
   void disarm();
   /// See lyre_rest().
   void rest(int64_t max_ns);
+  /// See lyre_arm_rest(). Returns nanoseconds.
+  int64_t arm_rest(int64_t max_ns);
   /// Checks whether the control socket has hung up, at most once a millisecond.
   void look_at_control(int64_t now);
 

@@ -77,7 +77,9 @@ bool lyre_context::arm() {
 }
 
 void lyre_context::disarm() {
-  if (waiter_.disarm()) read_control();
+  if (!waiter_.disarm()) return;
+  waiter_.end_rest(lyre::client::now_ns());
+  read_control();
 }
 
 void lyre_context::rest(int64_t max_ns) {
@@ -89,8 +91,23 @@ void lyre_context::rest(int64_t max_ns) {
   waiter_.end_rest(now);
 }
 
+int64_t lyre_context::arm_rest(int64_t max_ns) {
+  const int64_t now = lyre::client::now_ns();
+  waiter_.disarm();
+  const bool must_rest = waiter_.begin_rest(now);
+  waiter_.end_rest(now);
+  if (!must_rest || failure_ != 0 || ready_.has_news()) return 0;
+  if (!waiter_.arm([this] { return has_completions(); })) return 0;
+  return has_unsent() ? std::min(max_ns, kRoomIntervalNs) : max_ns;
+}
+
 void lyre_rest(lyre_context* context, int max_us) {
   if (context != nullptr && max_us > 0) context->rest(int64_t{max_us} * 1000);
+}
+
+int lyre_arm_rest(lyre_context* context, int max_us) {
+  if (context == nullptr || max_us <= 0) return 0;
+  return static_cast<int>(context->arm_rest(int64_t{max_us} * 1000) / 1000);
 }
 
 int lyre_poll(lyre_context* context, int timeout_ms) {

@@ -242,7 +242,7 @@ Memory* Instance::take_memory(const void* data, size_t bytes) {
 
 void Instance::give_back_memory(Memory* memory) { regions_.give_back(memory); }
 
-Result Instance::progress_in_round(const Request* request) {
+Result Instance::progress_in_round(const Request* request, std::unique_lock<std::mutex>& lock) {
   const Result result = progress();
   if (result != Result::kSuccess || !is_attached() || request->state == Request::State::kDone) {
     return result;
@@ -251,14 +251,19 @@ Result Instance::progress_in_round(const Request* request) {
     if (round_began_with_ == nullptr) round_began_with_ = request;
     return result;
   }
-  lyre_rest(context(), kRestUsMax);
-  idle_looks_ = kIdleLooksPerClockRead;  // it may have slept: the next poll reads the clock
+  if (!rest_.begin(context(), kRestUsMax)) return result;
+  lock.unlock();
+  rest_.wait();
+  lock.lock();
+  rest_.end();
+  idle_looks_ = kIdleLooksPerClockRead;  // the next poll reads the clock
   return progress();
 }
 
 void Instance::poll_daemon() {
   const int happened = lyre_poll(context(), 0);
   if (happened != 0) begin_round();
+  if (rest_.is_under_way()) rest_.after_poll(context(), happened != 0);
   // Reading the clock takes a good part of the time of a poll that finds nothing, and such polls
   // are frequent.
   if (happened != 0 || ++idle_looks_ >= kIdleLooksPerClockRead) {

@@ -15,6 +15,7 @@
 #include "nccl_adapter/daemon_link/attachment.h"
 #include "nccl_adapter/daemon_link/progress_thread.h"
 #include "nccl_adapter/daemon_link/region_cache.h"
+#include "nccl_adapter/daemon_link/rest.h"
 #include "nccl_adapter/observe/telemetry.h"
 #include "nccl_adapter/protocol/handle.h"
 #include "nccl_adapter/settings.h"
@@ -62,8 +63,9 @@ class Instance final : public Environment, private CommOwner {
   nccl_abi::Result progress();
   /// The same for a test() of `request`. NCCL tests its requests in rounds and yields the core
   /// after a round that found nothing. Where another thread computes on this core, the call that
-  /// finds the end of such a round waits, at most kRestUsMax.
-  nccl_abi::Result progress_in_round(const Request* request);
+  /// finds the end of such a round waits, at most kRestUsMax, and without `lock`, which holds
+  /// mutex().
+  nccl_abi::Result progress_in_round(const Request* request, std::unique_lock<std::mutex>& lock);
   void begin_round() { round_began_with_ = nullptr; }
 
  private:
@@ -96,6 +98,7 @@ class Instance final : public Environment, private CommOwner {
   std::unique_ptr<Attachment> attachment_;
   uint32_t idle_looks_ = 0;
   const Request* round_began_with_ = nullptr;  ///< its first test() without news
+  Rest rest_;
   int64_t ticked_ns_ = 0;
   int64_t shown_ns_ = 0;
   Telemetry telemetry_;

@@ -1,5 +1,6 @@
 #include "nccl_adapter/daemon_link/system.h"
 
+#include <poll.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -19,6 +20,12 @@ int64_t monotonic_ns() {
 void sleep_ns(int64_t ns) {
   const timespec pause{.tv_sec = ns / kNsPerSecond, .tv_nsec = ns % kNsPerSecond};
   ::nanosleep(&pause, nullptr);
+}
+
+void wait_readable(int one, int other, int64_t ns) {
+  pollfd entries[] = {{one, POLLIN, 0}, {other, POLLIN, 0}};
+  const timespec limit{.tv_sec = ns / kNsPerSecond, .tv_nsec = ns % kNsPerSecond};
+  ::ppoll(entries, 2, &limit, nullptr);
 }
 
 Nonce make_nonce() {

@@ -313,8 +313,9 @@ Result test(void* request_pointer, int* done, int* sizes) {
   *done = 0;
   auto* request = static_cast<Request*>(request_pointer);
   Instance* instance = instance_of(request->comm);
-  return with(instance, [&] {
-    const Result alive = instance->progress_in_round(request);
+  return guarded([&] {
+    std::unique_lock lock(instance->mutex());
+    const Result alive = instance->progress_in_round(request, lock);
     const bool is_done = request->state == Request::State::kDone;
     if (alive != Result::kSuccess && !is_done) return alive;
     return request->comm->test(request, done, sizes);

@@ -148,6 +148,11 @@ LYRE_API int lyre_arm(lyre_context* context);
  * on this core, lyre_rest() sleeps until lyre_poll() has something to do, at most max_us: a yield
  * would give that thread a time slice of some milliseconds. Otherwise it returns at once. */
 LYRE_API void lyre_rest(lyre_context* context, int max_us);
+/* The same for a caller that holds a lock. Where lyre_rest() would return at once, it returns 0.
+ * Otherwise the context is armed: release the lock, wait for lyre_eventfd() at most for as many
+ * microseconds as were returned (1 to max_us), and call lyre_poll(). A lyre_poll() of another
+ * thread disarms: it has to call lyre_arm(), or to end the wait. */
+LYRE_API int lyre_arm_rest(lyre_context* context, int max_us);
 
 enum lyre_event_bits {
   LYRE_EVENT_CONNECTED = 1,  /* the session is open */

@@ -218,7 +218,11 @@ int lyre_poll(lyre_context* context, int) {
   return std::exchange(context->has_news, false) ? 1 : 0;
 }
 
-void lyre_rest(lyre_context*, int) {}
+int lyre_arm(lyre_context* context) { return context->has_news ? 1 : 0; }
+int lyre_eventfd(lyre_context*) { return -1; }
+int lyre_arm_rest(lyre_context* context, int max_us) {
+  return network()->settings().are_cores_busy && lyre_arm(context) == 0 ? max_us : 0;
+}
 
 // Which event it was (`happened`) stays 0: the adapter looks at the session or listener itself.
 int lyre_next_event(lyre_context* context, lyre_event* out) {

@@ -23,6 +23,7 @@ struct NetworkSettings {
   bool is_memory_direct = true;  ///< registered memory is read in place
   bool lags_acks = false;        ///< unacknowledged bytes are told late, as lyre.h allows
   int workers = 1;
+  bool are_cores_busy = false;  ///< another thread computes on every core: waits are sleeps
   int64_t user_timeout_ns = 120 * kSecond;  ///< the daemons' own
 };
 

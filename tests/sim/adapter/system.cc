@@ -22,6 +22,7 @@ using adapter_sim::g_system;
 
 int64_t monotonic_ns() { return g_system->now_ns(); }
 void sleep_ns(int64_t ns) { g_system->sleep(ns); }
+void wait_readable(int, int, int64_t ns) { g_system->sleep(ns); }
 Nonce make_nonce() { return g_system->nonce(); }
 std::string host_name() { return g_system->host_name(); }
 uint32_t process_id() { return g_system->process_id(); }

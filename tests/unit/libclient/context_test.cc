@@ -207,6 +207,22 @@ TEST(Context, ARestAfterALongYieldEndsWithACompletion) {
   lyre_context_close(context);
 }
 
+TEST(Context, ACallerWithALockRestsOnTheDescriptor) {
+  FakeDaemon daemon;
+  lyre_context* context = daemon.attach();
+  open_session(daemon, context, {1, 1});
+  EXPECT_EQ(0, lyre_arm_rest(nullptr, 1));
+  EXPECT_EQ(0, lyre_arm_rest(context, 1000));                 // nobody computes
+  std::this_thread::sleep_for(std::chrono::milliseconds(3));  // as if a yield had taken a slice
+  ASSERT_EQ(1000, lyre_arm_rest(context, 1000));
+  pollfd entry{lyre_eventfd(context), POLLIN, 0};
+  EXPECT_EQ(0, ::poll(&entry, 1, 0));
+  daemon.tell(peer_finished({1, 1}));
+  EXPECT_EQ(1, ::poll(&entry, 1, 2000));
+  EXPECT_EQ(1, lyre_poll(context, 0));
+  lyre_context_close(context);
+}
+
 TEST(Context, RefusesWhatIsNotThere) {
   EXPECT_EQ(LYRE_E_INVALID, lyre_context_open(nullptr, nullptr));
   EXPECT_EQ(LYRE_E_INVALID, lyre_poll(nullptr, 0));

@@ -15,7 +15,8 @@ using nccl_abi::Result;
 /// An instance on each host. The second one receives.
 class Instances : public TwoHosts {
  protected:
-  Instances() {
+  explicit Instances(const adapter_sim::NetworkSettings& settings = {.hosts = 2, .rails = 2})
+      : TwoHosts(settings) {
     sends_ = Instance::open(Settings{.socket_path = "sim/0"}, 0);
     receives_ = Instance::open(Settings{.socket_path = "sim/1"}, 0);
   }
@@ -99,6 +100,35 @@ TEST_F(Instances, EveryCallFailsWhenTheDaemonStaysAway) {
   network_.kill_daemon(0);
   ASSERT_TRUE(works_until([&] { return sends_->progress() != Result::kSuccess; }));
   EXPECT_EQ(sends_->progress(), Result::kSystemError);
+}
+
+/// Every core computes, so a round of tests that found nothing ends with a wait.
+class InstancesOnBusyCores : public Instances {
+ protected:
+  InstancesOnBusyCores() : Instances({.hosts = 2, .rails = 2, .are_cores_busy = true}) {}
+
+  /// Two tests in a row are a round, as one request is outstanding.
+  void test_in_rounds(Request* request) {
+    std::unique_lock lock(receives_->mutex());
+    for (int i = 0; i < 2; ++i) receives_->progress_in_round(request, lock);
+    EXPECT_TRUE(lock.owns_lock());
+  }
+};
+
+TEST_F(InstancesOnBusyCores, OtherThreadsUseTheInstanceWhileOneWaits) {
+  connect();
+  Request* receive = post(receiver_);
+  int waits = 0;
+  while_asleep = [&] {
+    ++waits;
+    std::unique_lock other(receives_->mutex(), std::try_to_lock);
+    ASSERT_TRUE(other.owns_lock());
+    // A second thread whose round is over does not wait as well.
+    for (int i = 0; i < 3; ++i) receives_->progress_in_round(receive, other);
+  };
+  test_in_rounds(receive);
+  while_asleep = nullptr;
+  EXPECT_EQ(waits, 1);
 }
 
 /// The grant for the message is lost with the streams, and finalize closes the receiver before the

@@ -1,0 +1,36 @@
+#pragma once
+
+#include "lyre/lyre.h"
+
+namespace lyre::nccl_adapter {
+
+/// The wait of a thread whose round of tests found nothing. Other threads use the context
+/// meanwhile, and one of them may take the news for which the resting thread waits. Thread: any.
+/// begin(), end() and after_poll() under the instance's lock, wait() without it.
+class Rest {
+ public:
+  Rest();
+  ~Rest();
+  Rest(const Rest&) = delete;
+  Rest& operator=(const Rest&) = delete;
+
+  /// Arms the context. False: do not wait, because there is news, no other thread computes on this
+  /// core, or another thread rests already.
+  bool begin(lyre_context* context, int longest_us);
+  /// Waits for the daemon or for a thread that took news.
+  void wait();
+  void end();
+
+  bool is_under_way() const { return is_under_way_; }
+  /// A thread polled the context, which disarmed it. `has_news`: what it found.
+  void after_poll(lyre_context* context, bool has_news);
+
+ private:
+  const int news_fd_;   ///< an eventfd; -1: none was left, nobody rests
+  int daemon_fd_ = -1;  ///< *borrowed* from the context
+  int longest_us_ = 0;
+  bool is_under_way_ = false;
+  bool has_ended_early_ = false;  ///< news_fd_ is readable
+};
+
+}  // namespace lyre::nccl_adapter
