@@ -13,12 +13,13 @@ from rest import processor_s
 from two_hosts import TwoHosts, cores
 
 # A process that only computes, at nice 0.
-HOG = [sys.executable, "-c", "while True: pass"]
+COMPUTES = [sys.executable, "-c", "while True: pass"]
 SMALL = [8, 64, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 512 << 10]
 LARGE = [1 << 20, 4 << 20, 16 << 20, 64 << 20]
 AFTER_A_GAP = [8, 64 << 10, 1 << 20, 4 << 20, 16 << 20]
 BESIDE = [8, 64 << 10, 1 << 20, 4 << 20, 16 << 20]
-OTHERS = [("alone", []), ("beside one hog", [None]), ("beside a hog on each core", cores())]
+OTHERS = [("alone", []), ("beside one computing process", [None]),
+          ("beside a computing process on each core", cores())]
 
 
 def large(bench):
@@ -42,7 +43,7 @@ def after_a_gap(bench):
 
 def beside_others(bench):
     for group, pinned_to in OTHERS[1:]:
-        with Job(bench, BESIDE, iterations=20, hogs=pinned_to) as job:
+        with Job(bench, BESIDE, iterations=20, computing=pinned_to) as job:
             for i, size in enumerate(BESIDE):
                 job.add(group, i, size, "us", lambda bucket: bucket["time_us"])
 
@@ -51,17 +52,17 @@ def processor(bench):
     """What ranks and daemons take of the cores during all-reduces. What the kernel does for TCP
     counts where it happens: mostly in the ranks."""
     for others, pinned_to in OTHERS:
-        with Job(bench, [16 << 20], iterations=8, hogs=pinned_to) as job:
+        with Job(bench, [16 << 20], iterations=8, computing=pinned_to) as job:
             job.add_processor("processor seconds a GiB", others)
 
 
 @contextlib.contextmanager
-def hogs(pinned_to):
+def computing_processes(pinned_to):
     """One process for each entry, on that core; None: the scheduler chooses."""
     with contextlib.ExitStack() as stack:
         for core in pinned_to:
             pin = [] if core is None else ["taskset", "-c", str(core)]
-            stack.callback(processes.end, processes.start([*pin, *HOG]))
+            stack.callback(processes.end, processes.start([*pin, *COMPUTES]))
         yield
 
 
@@ -69,8 +70,9 @@ class Job:
     """`lyre allreduce` of some sizes, once a round, each time with the kernel's transports beside
     the plugin. Runs when the `with` block begins; `add()` makes rows of it."""
 
-    def __init__(self, bench, sizes, iterations, hogs=(), options=()):
-        self._bench, self._sizes, self._iterations, self._hogs = bench, sizes, iterations, hogs
+    def __init__(self, bench, sizes, iterations, computing=(), options=()):
+        self._bench, self._sizes, self._iterations = bench, sizes, iterations
+        self._computing = computing
         self._options = list(options)
         self._reports = []
         self._daemons_s = []
@@ -80,7 +82,7 @@ class Job:
         bench = self._bench
         environment = dict(os.environ, LYRE_DATA_DIR=os.path.join(bench.build, "tools/lyre"))
         with TwoHosts(bench.programs, sections=TRUSTED) as hosts, \
-                kernel_wire(HONEST, 1500) as wire, hogs(self._hogs):
+                kernel_wire(HONEST, 1500) as wire, computing_processes(self._computing):
             command = self._command(hosts, wire)
             for _ in range(bench.rounds):
                 before = daemons_s(hosts)

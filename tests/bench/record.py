@@ -20,6 +20,11 @@ HEADLINES = [
     ("all-reduce", "64 MiB"),
     ("idle", "daemon, the port wakes it (AF_PACKET)"),
 ]
+# Groups and rows of older reports, and what they are called now.
+RENAMED = {
+    "beside one hog": "beside one computing process",
+    "beside a hog on each core": "beside a computing process on each core",
+}
 
 
 class Row:
@@ -59,6 +64,15 @@ class Row:
             out |= {"beside": self.beside.name, "ratio": self.ratio(),
                     "ratio_of_best": self.ratio_of_best()}
         return out
+
+
+def with_current_names(entry):
+    """The entry of a report; "kernel's best, NAME" is beside the row NAME."""
+    def current(name):
+        for old, new in RENAMED.items():
+            name = new if name == old else name.replace(f", {old}", f", {new}")
+        return name
+    return entry | {key: current(entry[key]) for key in ("group", "name", "beside") if key in entry}
 
 
 def utc_now():
@@ -103,7 +117,7 @@ class Table:
             earlier = json.load(file)["rows"]
         measured = {row.group for row in self.rows}
         known = {}
-        for entry in earlier:
+        for entry in map(with_current_names, earlier):
             if entry["group"] in measured:
                 continue
             row = Row(*(entry[key] for key in ("group", "name", "unit", "values", "command")),
