@@ -19,15 +19,21 @@ void raise_descriptor_limit() {
 
 }  // namespace
 
-Launcher::Launcher(const Config& config, boost::asio::io_context& io, MappingHelperProcess helper)
-    : config_(config), io_(io), mappings_(io, std::move(helper)), replies_(io) {}
+Launcher::Launcher(const Config& config, boost::asio::io_context& io, MappingHelperProcess helper,
+                   StatsKeeper keeper)
+    : config_(config),
+      io_(io),
+      keeper_(std::move(keeper)),
+      mappings_(io, std::move(helper)),
+      replies_(io) {}
 
 Launcher::~Launcher() = default;
 
 Result<std::unique_ptr<Launcher>> Launcher::start(const Config& config, boost::asio::io_context& io,
                                                   Process process) {
   raise_descriptor_limit();
-  std::unique_ptr<Launcher> launcher(new Launcher(config, io, std::move(process.helper)));
+  std::unique_ptr<Launcher> launcher(
+      new Launcher(config, io, std::move(process.helper), std::move(process.keeper)));
   if (Status status = launcher->assemble(process); !status.ok()) return status.error();
   launcher->run();
   return launcher;
@@ -49,7 +55,10 @@ Status Launcher::assemble(const Process& process) {
   if (process.drop_privileges) {
     if (Status status = process.drop_privileges(config_); !status.ok()) return status;
   }
-  return parts_->start();
+  if (Status status = parts_->start(); !status.ok()) return status;
+  const Status kept = keeper_.keep(parts_->stats().reader_fd(), config_.socket_path);
+  if (!kept.ok()) spdlog::warn("nothing for `lyre stats --last`: {}", kept.error().text);
+  return Ok{};
 }
 
 void Launcher::run() {
@@ -93,6 +102,7 @@ bool Launcher::look_at_shutdown() {
 void Launcher::finish_stop() {
   parts_->threads().stop();
   parts_->control().hang_up_all("the daemon is stopping");
+  parts_->stats().header().has_stopped.set(1);
   spdlog::info("stopped");
   io_.stop();
 }

@@ -11,6 +11,7 @@
 #include "daemon/memory/mapping_opener.h"
 #include "daemon/notifier.h"
 #include "daemon/shutdown.h"
+#include "daemon/stats_keeper.h"
 
 namespace lyre {
 
@@ -27,6 +28,7 @@ class Launcher {
     /// Called when all is open, before the first packet and the first client; may be empty.
     DropPrivileges drop_privileges = {};
     MappingHelperProcess helper = {};  ///< none: no shared anonymous memory of clients
+    StatsKeeper keeper = {};           ///< none: nothing is left of the stats segment
   };
 
   /// Fails: one line that says what is missing.
@@ -39,7 +41,8 @@ class Launcher {
   void begin_stop();
 
  private:
-  Launcher(const Config& config, boost::asio::io_context& io, MappingHelperProcess helper);
+  Launcher(const Config& config, boost::asio::io_context& io, MappingHelperProcess helper,
+           StatsKeeper keeper);
 
   Status assemble(const Process& process);
   void run();
@@ -50,6 +53,7 @@ class Launcher {
   const Config config_;
   boost::asio::io_context& io_;
   Notifier notifier_;
+  StatsKeeper keeper_;  ///< writes when all else has ended
   MappingOpener mappings_;
   ReplyTaker replies_;  ///< outlives the workers, which write to its eventfd
   std::unique_ptr<Assembly> parts_;

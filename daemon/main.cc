@@ -24,6 +24,7 @@
 #include "daemon/launcher.h"
 #include "daemon/logging.h"
 #include "daemon/memory/mapping_opener.h"
+#include "daemon/stats_keeper.h"
 #include "machine/remote_logins.h"
 
 namespace lyre {
@@ -94,6 +95,8 @@ int serve(const Config& config) {
   if (!privileges.ok()) return complain(privileges.error().text, kExitBadConfig);
   auto helper = MappingHelperProcess::start();
   if (!helper.ok()) return complain(helper.error().text, kExitFailed);
+  auto keeper = StatsKeeper::start(config.socket_path + channel::kLastStatsSuffix);
+  if (!keeper.ok()) return complain(keeper.error().text, kExitFailed);
   boost::asio::io_context io;
   // Before any thread or DPDK: from here on these signals reach only the queue that is read below.
   boost::asio::signal_set signals(io, SIGTERM, SIGINT, SIGHUP);
@@ -102,7 +105,8 @@ int serve(const Config& config) {
   auto launcher = Launcher::start(config, io,
                                   {.start_backend = start_backend,
                                    .drop_privileges = drop_privileges,
-                                   .helper = std::move(*helper)});
+                                   .helper = std::move(*helper),
+                                   .keeper = std::move(*keeper)});
   if (!launcher.ok()) return complain(launcher.error().text, kExitFailed);
   wait_for_signal(signals, **launcher, config.file);
   io.run();

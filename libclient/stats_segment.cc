@@ -1,5 +1,11 @@
 #include "libclient/stats_segment.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
 #include <utility>
 
 #include "libclient/attach.h"
@@ -9,13 +15,11 @@
 
 namespace lyre::client {
 
-int map_stats_segment(const char* socket_path, Mapping& out) {
-  UniqueFd descriptor;
-  uint64_t stats_bytes = 0;
-  const char* path = socket_path_or_default(socket_path);
-  if (const int code = ask_info(path, descriptor, stats_bytes); code != 0) return code;
+namespace {
+
+int map_segment(int descriptor, uint64_t stats_bytes, Mapping& out) {
   Mapping mapping;
-  if (!mapping.map(descriptor.get(), stats_bytes, PROT_READ)) {
+  if (!mapping.map(descriptor, stats_bytes, PROT_READ)) {
     return fail_errno(LYRE_E_NORESOURCES, "cannot map the stats segment");
   }
   const auto* header = reinterpret_cast<const channel::StatsHeader*>(mapping.data());
@@ -30,6 +34,28 @@ int map_stats_segment(const char* socket_path, Mapping& out) {
   }
   out = std::move(mapping);
   return 0;
+}
+
+}  // namespace
+
+int map_stats_segment(const char* socket_path, Mapping& out) {
+  UniqueFd descriptor;
+  uint64_t stats_bytes = 0;
+  const char* path = socket_path_or_default(socket_path);
+  if (const int code = ask_info(path, descriptor, stats_bytes); code != 0) return code;
+  return map_segment(descriptor.get(), stats_bytes, out);
+}
+
+int map_last_stats_segment(const char* socket_path, Mapping& out) {
+  const std::string path =
+      std::string(socket_path_or_default(socket_path)) + channel::kLastStatsSuffix;
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat found {};
+  if (!file.is_open() || ::fstat(file.get(), &found) != 0) {
+    const int code = errno == EACCES ? LYRE_E_PERMISSION : LYRE_E_DAEMON;
+    return fail(code, "%s: %s (what the last daemon left)", path.c_str(), std::strerror(errno));
+  }
+  return map_segment(file.get(), static_cast<uint64_t>(found.st_size), out);
 }
 
 }  // namespace lyre::client

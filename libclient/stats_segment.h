@@ -11,4 +11,8 @@ namespace lyre::client {
 /// Fails: a LYRE_E code as lyre_context_open(), with lyre_last_error().
 int map_stats_segment(const char* socket_path, Mapping& out);
 
+/// Maps what the last daemon behind `socket_path` left when it ended.
+/// Fails: LYRE_E_DAEMON when there is nothing; else as map_stats_segment().
+int map_last_stats_segment(const char* socket_path, Mapping& out);
+
 }  // namespace lyre::client

@@ -288,7 +288,11 @@ struct StatsHeader {
   char idle_policy[16];
   StatCounter clients;  ///< gauge, written by the control thread
   StatCounter clients_total;
+  StatCounter has_stopped;    ///< 1: in order. Written by the control thread
+  StatCounter ended_unix_ns;  ///< not 0 in what a daemon left only
 };
+/// What a daemon left is a file: the path of its socket, and this.
+inline constexpr const char* kLastStatsSuffix = ".last";
 inline constexpr size_t kWorkerStride = 2048;
 static_assert(sizeof(WorkerStats) <= kWorkerStride);
 

@@ -123,6 +123,61 @@ class Trace(unittest.TestCase):
             self.assertIn("no session", done.stderr)
 
 
+class Last(unittest.TestCase):
+    """What a daemon leaves behind."""
+
+    def look(self, host, *arguments):
+        command, environment = host.lyre(*arguments)
+        return subprocess.run(command, env=environment, capture_output=True, text=True,
+                              timeout=BOUND_S, check=False)
+
+    def wait_for_last(self, host, pid):
+        """A process beside the daemon writes the file when that has died."""
+        while True:
+            done = self.look(host, "status", "--last", "--json")
+            if done.returncode == 0 and json.loads(done.stdout)["last_daemon"]["pid"] == pid:
+                return json.loads(done.stdout)["last_daemon"]
+            self.assertIn(done.returncode, (0, NO_DAEMON), done.stderr)
+
+    def test_what_a_daemon_left_says_whose_it_was_and_when_it_ended(self):
+        with TwoHosts(Programs(BUILD)) as hosts:
+            a = hosts.a
+            nothing = self.look(a, "stats", "--last")
+            self.assertEqual((nothing.returncode, len(nothing.stderr.splitlines())), (NO_DAEMON, 1))
+            self.assertEqual(self.look(a, "stats", "--last", "--watch").returncode, 2)
+            command, environment = hosts.b.lyre("perf", "server")
+            server = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+            self.addCleanup(server.stderr.close)
+            self.addCleanup(server.wait)
+            self.addCleanup(server.kill)
+            server.stderr.readline()  # it listens
+            command, environment = a.lyre("perf", "client", "10.9.0.2:5201", "--seconds", "600")
+            client = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL,
+                                      stderr=subprocess.DEVNULL)
+            self.addCleanup(client.wait)
+            self.addCleanup(client.kill)
+            while not open_sessions(a, "10.9.0.2:5201"):
+                self.assertIsNone(client.poll())
+            died = a.pid
+            a.kill()
+            self.assertFalse(self.wait_for_last(a, died)["has_stopped"])
+            for name in (*COMMANDS, "trace"):
+                text = self.look(a, name, "--last").stdout
+                self.assertRegex(text, rf"^left by lyred .* 'host-a', process {died}, .* died ")
+            peers = [session.get("remote") for session in
+                     json.loads(self.look(a, "sessions", "--last", "--json").stdout)["sessions"]]
+            self.assertIn("10.9.0.2:5201", peers)
+            left = trace(a, "--last", "10.9.0.2:5201")
+            self.assertEqual(events(left[0])[:2], ["opened", "state"])
+
+            a.start()
+            stopped = a.pid
+            self.assertEqual(self.wait_for_last(a, died)["pid"], died)
+            a.stop()
+            self.assertTrue(self.wait_for_last(a, stopped)["has_stopped"])
+            self.assertIn("stopped", self.look(a, "stats", "--last").stdout.splitlines()[0])
+
+
 def open_sessions(host, peer):
     """Those that are established; none before there is one."""
     command, environment = host.lyre("trace", "--json", peer)

@@ -55,6 +55,11 @@ def capabilities_of(pid):
     return found
 
 
+def name_of(pid):
+    with open(f"/proc/{pid}/comm", encoding="ascii") as file:
+        return file.read().strip()
+
+
 def children_of(pid):
     with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
         return [int(child) for child in file.read().split()]
@@ -156,7 +161,7 @@ class Privileges(unittest.TestCase):
         daemon = self.start(device, drop_in, inside)
         self.wait_ready(daemon)
         self.assertEqual(0, capabilities_of(daemon.pid) & ~kept, self.said())
-        helpers = children_of(daemon.pid)
+        helpers = [child for child in children_of(daemon.pid) if name_of(child) == "lyred-memory"]
         self.assertEqual(1, len(helpers))
         self.assertEqual(HELPER, capabilities_of(helpers[0]))
         self.assertEqual(0, self.as_client(), "its memory is copied\n" + self.said())

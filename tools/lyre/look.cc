@@ -7,20 +7,20 @@
 #include <utility>
 
 #include "tools/lyre/json_document.h"
+#include "tools/lyre/units.h"
 
 namespace lyre::tools {
 namespace {
 
 constexpr std::chrono::seconds kRateInterval{1};
 
-Snapshot look(const GlobalOptions& globals) {
-  return StatsSegment(globals.socket_or_default()).look();
-}
+Snapshot look(const GlobalOptions& globals) { return segment_of(globals).look(); }
 
 nlohmann::ordered_json envelope(const Snapshot& now, const Snapshot* earlier,
                                 const nlohmann::ordered_json& content) {
   nlohmann::ordered_json out = {{"taken_unix_ns", now.taken_unix_ns}};
   if (earlier != nullptr) out["interval_ns"] = now.taken_unix_ns - earlier->taken_unix_ns;
+  out.update(past_json(now));
   out.update(content);
   return document_of(out);
 }
@@ -35,7 +35,7 @@ void print(const GlobalOptions& globals, bool is_watch, const Display& display, 
     const auto content = display.json(now, same_run);
     std::cout << json_text(envelope(now, same_run, content), is_watch);
   } else {
-    std::cout << display.text(now, same_run) << (is_watch ? "\n" : "");
+    std::cout << past_text(now) << display.text(now, same_run) << (is_watch ? "\n" : "");
   }
   std::cout << std::flush;
 }
@@ -58,7 +58,7 @@ void show(const GlobalOptions& globals, std::optional<double> watch_s, const Dis
   if (watch_s) return watch(globals, *watch_s, display);
   const Snapshot first = look(globals);
   // People want the rates of now; a program that wants those looks twice itself.
-  if (globals.is_json || !display.measures_rates || first.sessions.empty()) {
+  if (globals.is_json || globals.is_last || !display.measures_rates || first.sessions.empty()) {
     return print(globals, false, display, first, nullptr);
   }
   std::this_thread::sleep_for(kRateInterval);
@@ -70,6 +70,32 @@ const Snapshot* of_same_run(const Snapshot& now, const Snapshot* earlier) {
                        earlier->pid == now.pid && earlier->workers.size() == now.workers.size() &&
                        earlier->ports.size() == now.ports.size();
   return is_same ? earlier : nullptr;
+}
+
+StatsSegment segment_of(const GlobalOptions& globals) {
+  return StatsSegment(globals.socket_or_default(),
+                      globals.is_last ? StatsSegment::Whose::kLast : StatsSegment::Whose::kRunning);
+}
+
+std::string past_text(const Snapshot& snapshot) {
+  if (!snapshot.is_past) return "";
+  std::string out = "left by lyred " + snapshot.daemon_version + " '" + snapshot.daemon_name +
+                    "', process " + std::to_string(snapshot.pid) + ", started " +
+                    format_time(snapshot.started_unix_ns) + ", ";
+  out += snapshot.has_stopped ? "stopped " : "died ";
+  out += format_time(snapshot.taken_unix_ns);
+  return out + "\n";
+}
+
+nlohmann::ordered_json past_json(const Snapshot& snapshot) {
+  if (!snapshot.is_past) return nlohmann::ordered_json::object();
+  nlohmann::ordered_json daemon = {{"name", snapshot.daemon_name},
+                                   {"version", snapshot.daemon_version},
+                                   {"pid", snapshot.pid},
+                                   {"started_unix_ns", snapshot.started_unix_ns},
+                                   {"ended_unix_ns", snapshot.taken_unix_ns},
+                                   {"has_stopped", snapshot.has_stopped}};
+  return {{"last_daemon", std::move(daemon)}};
 }
 
 double per_second(uint64_t before, uint64_t after, int64_t interval_ns) {

@@ -30,6 +30,13 @@ void show(const GlobalOptions& globals, std::optional<double> watch_s, const Dis
 /// are not compared.
 const Snapshot* of_same_run(const Snapshot& now, const Snapshot* earlier);
 
+/// Of the daemon that the options name, or of the one before.
+StatsSegment segment_of(const GlobalOptions& globals);
+
+/// Whose the snapshot is and when it ended, where that is a daemon that runs no more; else nothing.
+std::string past_text(const Snapshot& snapshot);
+nlohmann::ordered_json past_json(const Snapshot& snapshot);
+
 /// Growth of a counter a second; 0 for one that shrank.
 double per_second(uint64_t before, uint64_t after, int64_t interval_ns);
 

@@ -19,9 +19,17 @@ namespace {
 
 constexpr const char* kWatchText = "Print again after each interval, with the rates in it";
 
-void add_status(CLI::App& app, const GlobalOptions& globals) {
+/// `--last`, for commands that also show a daemon that has ended.
+void add_last(CLI::App& command, GlobalOptions& globals, const WatchOption* watch) {
+  CLI::Option* last = command.add_flag("--last", globals.is_last,
+                                       "What the last daemon left when it stopped or died");
+  if (watch != nullptr) watch->exclude(*last);
+}
+
+void add_status(CLI::App& app, GlobalOptions& globals) {
   CLI::App* command = app.add_subcommand("status", "The daemon, its ports and its workers");
   const WatchOption watch(*command, kWatchText);
+  add_last(*command, globals, &watch);
   command->callback([&globals, watch] { run_status(globals, watch.interval_s()); });
 }
 
@@ -47,7 +55,7 @@ void add_session_filter(CLI::App& command, SessionFilter& filter) {
       ->check(CLI::IsMember({"sent", "received", "rtt", "age", "queued"}));
 }
 
-void add_sessions(CLI::App& app, const GlobalOptions& globals) {
+void add_sessions(CLI::App& app, GlobalOptions& globals) {
   CLI::App* command = app.add_subcommand(
       "sessions", "Connections and listeners, one a line, with the rates of the last second");
   const WatchOption watch(*command, kWatchText);
@@ -55,30 +63,33 @@ void add_sessions(CLI::App& app, const GlobalOptions& globals) {
   command->add_flag("--wide", options->is_wide, "More columns, nothing cut");
   command->add_flag("--detail", options->has_details, "Several lines a session, like ss -ti");
   add_session_filter(*command, options->filter);
+  add_last(*command, globals, &watch);
   command->callback([&globals, watch, options] {
     options->watch_s = watch.interval_s();
     run_sessions(globals, *options);
   });
 }
 
-void add_trace(CLI::App& app, const GlobalOptions& globals) {
+void add_trace(CLI::App& app, GlobalOptions& globals) {
   CLI::App* command = app.add_subcommand(
       "trace",
       "What happened to a session: its last events; without one, sessions that ended badly");
   auto session = std::make_shared<std::string>();
   command->add_option("SESSION", *session,
                       "Its peer (ADDRESS or ADDRESS:PORT), or its own port (:PORT)");
+  add_last(*command, globals, nullptr);
   command->callback([&globals, session] { run_trace(globals, *session); });
 }
 
-void add_clients(CLI::App& app, const GlobalOptions& globals) {
+void add_clients(CLI::App& app, GlobalOptions& globals) {
   CLI::App* command =
       app.add_subcommand("clients", "What each client holds of the daemon, and how much it may");
   const WatchOption watch(*command, kWatchText);
+  add_last(*command, globals, &watch);
   command->callback([&globals, watch] { run_clients(globals, watch.interval_s()); });
 }
 
-void add_comms(CLI::App& app, const GlobalOptions& globals) {
+void add_comms(CLI::App& app, GlobalOptions& globals) {
   CLI::App* command =
       app.add_subcommand("comms", "NCCL's connections over Lyre, and what each one waits for");
   const WatchOption watch(*command, "Print again after each interval");
@@ -91,37 +102,41 @@ void add_comms(CLI::App& app, const GlobalOptions& globals) {
       [&globals, watch, directory] { run_comms(globals, *directory, watch.interval_s()); });
 }
 
-void add_stats(CLI::App& app, const GlobalOptions& globals) {
+void add_stats(CLI::App& app, GlobalOptions& globals) {
   CLI::App* command = app.add_subcommand("stats", "Counters, and dropped packets by reason");
   auto has_zeros = std::make_shared<bool>(false);
   command->add_flag("--all", *has_zeros, "Also show counters that are zero");
   const WatchOption watch(*command, kWatchText);
+  add_last(*command, globals, &watch);
   command->callback(
       [&globals, has_zeros, watch] { run_stats(globals, *has_zeros, watch.interval_s()); });
 }
 
-void add_ports(CLI::App& app, const GlobalOptions& globals) {
+void add_ports(CLI::App& app, GlobalOptions& globals) {
   CLI::App* command = app.add_subcommand("ports", "Traffic and losses of each port");
   const WatchOption watch(*command, kWatchText);
+  add_last(*command, globals, &watch);
   command->callback([&globals, watch] { run_ports(globals, watch.interval_s()); });
 }
 
-void add_neighbours(CLI::App& app, const GlobalOptions& globals) {
+void add_neighbours(CLI::App& app, GlobalOptions& globals) {
   CLI::App* command =
       app.add_subcommand("neighbours", "MAC addresses of neighbours, by ARP and NDP");
   const WatchOption watch(*command, "Print again after each interval");
+  add_last(*command, globals, &watch);
   command->callback([&globals, watch] { run_neighbours(globals, watch.interval_s()); });
 }
 
-void add_routes(CLI::App& app, const GlobalOptions& globals) {
+void add_routes(CLI::App& app, GlobalOptions& globals) {
   CLI::App* command = app.add_subcommand("routes", "Routes, in the order in which they are tried");
   const WatchOption watch(*command, "Print again after each interval");
+  add_last(*command, globals, &watch);
   command->callback([&globals, watch] { run_routes(globals, watch.interval_s()); });
 }
 
 }  // namespace
 
-void add_look_commands(CLI::App& app, const GlobalOptions& globals) {
+void add_look_commands(CLI::App& app, GlobalOptions& globals) {
   add_status(app, globals);
   add_sessions(app, globals);
   add_trace(app, globals);

@@ -186,8 +186,9 @@ std::vector<SessionTrace> read_traces(const void* segment, size_t bytes) {
   return out;
 }
 
-StatsSegment::StatsSegment(const char* socket_path) {
-  const int code = client::map_stats_segment(socket_path, segment_);
+StatsSegment::StatsSegment(const char* socket_path, Whose whose) : is_past_(whose == Whose::kLast) {
+  const int code = is_past_ ? client::map_last_stats_segment(socket_path, segment_)
+                            : client::map_stats_segment(socket_path, segment_);
   if (code != 0) throw library_failure(code);
 }
 
@@ -197,8 +198,15 @@ std::vector<SessionTrace> StatsSegment::traces() const {
 
 Snapshot StatsSegment::look() const {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return read_snapshot(segment_.data(), segment_.bytes(),
-                       std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+  Snapshot out = read_snapshot(segment_.data(), segment_.bytes(),
+                               std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+  if (is_past_) {
+    const auto* header = reinterpret_cast<const channel::StatsHeader*>(segment_.data());
+    out.is_past = true;
+    out.taken_unix_ns = static_cast<int64_t>(header->ended_unix_ns.get());
+    out.has_stopped = header->has_stopped.get() != 0;
+  }
+  return out;
 }
 
 }  // namespace lyre::tools

@@ -111,6 +111,8 @@ struct Snapshot {
   bool has_hugepages = false;
   int64_t started_unix_ns = 0;
   int64_t taken_unix_ns = 0;
+  bool is_past = false;      ///< of a daemon that has ended, at that time
+  bool has_stopped = false;  ///< in order
   uint64_t clients = 0;
   uint64_t clients_total = 0;
   std::vector<PortSnapshot> ports;
@@ -142,13 +144,15 @@ Snapshot read_snapshot(const void* segment, size_t bytes, int64_t now_unix_ns);
 /// A daemon's stats segment, mapped. Fails: the constructor throws Failure.
 class StatsSegment {
  public:
-  explicit StatsSegment(const char* socket_path);
+  enum class Whose { kRunning, kLast };
+  explicit StatsSegment(const char* socket_path, Whose whose = Whose::kRunning);
 
   Snapshot look() const;
   std::vector<SessionTrace> traces() const;
 
  private:
   client::Mapping segment_;
+  bool is_past_ = false;
 };
 
 }  // namespace lyre::tools

@@ -10,6 +10,7 @@
 
 #include "tools/lyre/failure.h"
 #include "tools/lyre/json_document.h"
+#include "tools/lyre/look.h"
 #include "tools/lyre/sessions.h"
 #include "tools/lyre/text_table.h"
 #include "tools/lyre/units.h"
@@ -211,16 +212,20 @@ nlohmann::ordered_json trace_json(const std::vector<SessionTrace>& traces) {
 }
 
 void run_trace(const GlobalOptions& globals, const std::string& session) {
-  const auto traces = traces_of(StatsSegment(globals.socket_or_default()).traces(), session);
+  const StatsSegment segment = segment_of(globals);
+  const auto traces = traces_of(segment.traces(), session);
   if (traces.empty() && !session.empty()) {
     throw Failure(kExitFailure, "no session '" + session +
                                     "': `lyre sessions` lists those that are open, `lyre trace` "
                                     "those that ended badly");
   }
   if (globals.is_json) {
-    std::cout << json_text(document_of(trace_json(traces)), false);
+    nlohmann::ordered_json content = past_json(segment.look());
+    content.update(trace_json(traces));
+    std::cout << json_text(document_of(content), false);
   } else {
-    std::cout << (session.empty() ? ended_text(traces) : trace_text(traces));
+    std::cout << past_text(segment.look())
+              << (session.empty() ? ended_text(traces) : trace_text(traces));
   }
 }
 

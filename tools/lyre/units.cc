@@ -4,6 +4,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 
 #include "libclient/include/lyre/lyre.h"
 
@@ -73,6 +74,14 @@ std::string format_endpoint(const uint8_t (&address)[16], uint16_t port) {
   char text[64] = "";
   lyre_addr_format(&addr, text, sizeof text);
   return text;
+}
+
+std::string format_time(int64_t unix_ns) {
+  const std::time_t seconds = unix_ns / 1'000'000'000;
+  std::tm local{};
+  ::localtime_r(&seconds, &local);
+  char text[32];
+  return std::string(text, std::strftime(text, sizeof text, "%F %T", &local));
 }
 
 std::string format_address(const uint8_t (&address)[16]) {

@@ -10,6 +10,8 @@ namespace lyre::tools {
 class WatchOption {
  public:
   WatchOption(CLI::App& command, const char* text);
+  /// Refuses it beside the other.
+  void exclude(CLI::Option& other) const { option_->excludes(&other); }
   std::optional<double> interval_s() const {
     return option_->count() > 0 ? std::optional(*interval_s_) : std::nullopt;
   }

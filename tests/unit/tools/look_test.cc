@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "tests/unit/tools/stats_segment.h"
@@ -33,6 +34,21 @@ TEST(Look, TwoRunsOfADaemonAreNotCompared) {
   EXPECT_EQ(of_same_run(look_after(segment, 1), nullptr), nullptr);
   segment.header().started_unix_ns += 1;
   EXPECT_EQ(of_same_run(look_after(segment, 1), &earlier), nullptr);
+}
+
+TEST(Look, WhatADaemonLeftSaysWhoseItWasAndWhenItEnded) {
+  ::setenv("TZ", "UTC", 1);
+  FakeSegment segment;
+  Snapshot left = look_after(segment, 0);
+  EXPECT_EQ(past_text(left), "");
+  EXPECT_TRUE(past_json(left).empty());
+  left.is_past = true;
+  const std::string whose =
+      "left by lyred 0.1.0 'host-a', process 4711, started 2023-11-14 22:13:20, ";
+  EXPECT_EQ(past_text(left), whose + "died 2023-11-14 22:16:32\n");
+  left.has_stopped = true;
+  EXPECT_EQ(past_text(left), whose + "stopped 2023-11-14 22:16:32\n");
+  EXPECT_EQ(past_json(left)["last_daemon"]["ended_unix_ns"], FakeSegment::kNowNs);
 }
 
 TEST(Look, StatusHasTheRatesOfTheInterval) {
