@@ -10,6 +10,7 @@
 #include "tools/lyre/metrics.h"
 #include "tools/lyre/nic.h"
 #include "tools/lyre/perf.h"
+#include "tools/lyre/top.h"
 
 namespace lyre::tools {
 
@@ -24,6 +25,7 @@ void define_command_line(CLI::App& app, GlobalOptions& globals) {
       ->type_name("PATH");
   app.add_flag("--json", globals.is_json, "Print JSON");
   add_look_commands(app, globals);
+  add_top(app, globals);
   add_doctor(app, globals);
   add_nic(app, globals);
   add_perf(app, globals);

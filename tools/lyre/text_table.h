@@ -15,6 +15,7 @@ class TextTable {
   /// REQUIRES: as many cells as columns.
   void add_row(std::vector<std::string> cells);
   bool is_empty() const { return rows_.empty(); }
+  size_t row_count() const { return rows_.size(); }
   /// All lines, each with its newline and without trailing spaces.
   std::string text() const;
 
