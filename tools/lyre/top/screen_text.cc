@@ -22,8 +22,8 @@ using Align = TextTable::Align;
 using Order = SessionFilter::Order;
 
 /// Those of a session's line beside its numbers.
-constexpr size_t kPeerColumns = 21;
-constexpr size_t kOwnerColumns = 14;
+constexpr size_t kTopPeerColumns = 21;
+constexpr size_t kTopOwnerColumns = 14;
 
 constexpr std::pair<Order, const char*> kOrders[] = {{Order::kSent, "sent"},
                                                      {Order::kReceived, "received"},
@@ -65,7 +65,7 @@ std::string cut(std::string text, size_t columns) {
 std::string owner_text(const char (&label)[32], int32_t pid) {
   const std::string process = "/" + std::to_string(pid);
   return cut(std::string(label, ::strnlen(label, sizeof label)),
-             kOwnerColumns - std::min(process.size(), kOwnerColumns)) +
+             kTopOwnerColumns - std::min(process.size(), kTopOwnerColumns)) +
          process;
 }
 
@@ -209,7 +209,7 @@ TextTable sessions_table(Snapshot now, const Snapshot* earlier, const TopView& v
   const size_t more = std::max(view.columns, kTopColumnsMin) - kTopColumnsMin;
   for (const channel::SessionView& shown : now.sessions) {
     const std::string peer = format_endpoint(shown.remote_address, shown.remote_port);
-    const size_t columns = kPeerColumns + more;
+    const size_t columns = kTopPeerColumns + more;
     const SessionRates rates = rates_of(shown, earlier);
     const bool has_rates = earlier != nullptr;
     table.add_row({peer.size() <= columns ? peer : ".." + peer.substr(peer.size() - columns + 2),
