@@ -46,6 +46,19 @@ class Slab {
     items_[index] = T{};
     return index;
   }
+  /// Takes the item `index`, as new. Those below it that were never taken become free. REQUIRES:
+  /// touched() <= index < capacity().
+  void take_at(uint32_t index) {
+    LYRE_CHECK(index >= touched_ && index < capacity_);
+    while (touched_ < index) {
+      next_free_[touched_] = free_head_;
+      free_head_ = touched_++;
+    }
+    ++touched_;
+    ++used_;
+    next_free_[index] = kTaken;
+    items_[index] = T{};
+  }
   /// REQUIRES: taken.
   void give_back(uint32_t index) {
     LYRE_CHECK(is_taken(index));

@@ -18,6 +18,14 @@ class RingProducer {
  public:
   RingProducer() = default;
   RingProducer(RingIndices* indices, Entry* entries) : indices_(indices), entries_(entries) {}
+  /// Continues where another process stopped at position(), which had published everything.
+  RingProducer(RingIndices* indices, Entry* entries, uint32_t position)
+      : indices_(indices),
+        entries_(entries),
+        tail_(position),
+        published_(position),
+        head_seen_(position - kEntries) {}
+  uint32_t position() const { return tail_; }
 
   /// Free entries, a lower bound: the consumer's index is read only when fewer than `wanted` are
   /// known to be free. A consumer whose index is ahead of the producer's marks the ring broken:
@@ -63,6 +71,10 @@ class RingConsumer {
  public:
   RingConsumer() = default;
   RingConsumer(RingIndices* indices, Entry* entries) : indices_(indices), entries_(entries) {}
+  /// Continues where another process stopped at position().
+  RingConsumer(RingIndices* indices, Entry* entries, uint32_t position)
+      : indices_(indices), entries_(entries), head_(position), tail_seen_(position) {}
+  uint32_t position() const { return head_; }
 
   /// Entries that can be popped now. A producer whose index is more than the ring's size ahead
   /// marks the ring broken.

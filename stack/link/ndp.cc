@@ -23,7 +23,12 @@ void Ndp::set_port(uint8_t port, const NdpPort& description, Nanos now) {
   ports_[port] = Port{.takes_routers = description.takes_routers, .mac = description.mac};
   for (const InterfaceAddress& address : description.addresses) {
     if (address.address.is_v4()) continue;
-    own_.push(Own{.address = address, .port = port, .sends_left = kDadProbes, .deadline = now});
+    const bool is_verified = description.is_verified;
+    own_.push(Own{.address = address,
+                  .port = port,
+                  .sends_left = is_verified ? uint8_t{0} : kDadProbes,
+                  .was_delayed = is_verified,
+                  .deadline = now});
   }
   look_at_states();
 }

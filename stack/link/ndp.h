@@ -34,6 +34,8 @@ struct NdpPort {
   std::span<const InterfaceAddress> addresses;  ///< IPv4 addresses are ignored
   bool takes_routers = false;                   ///< default routers are learned from advertisements
   uint32_t neighbours_max = kNeighboursDefault;
+  bool is_verified =
+      false;  ///< this host has used the addresses until now: they are not probed for
 };
 
 /// An NDP message as it arrived.

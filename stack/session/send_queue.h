@@ -46,6 +46,11 @@ class SendPieces {
   uint32_t gather_some(SendQueue& queue, uint32_t offset, uint32_t& bytes, std::span<BufRef> out);
   /// Removes all pieces and returns their number.
   uint32_t clear(SendQueue& queue);
+  /// Calls visit(BufRef) for all pieces, the oldest first.
+  template <typename Visit>
+  void for_each(const SendQueue& queue, Visit visit) const {
+    for (uint32_t i = queue.head; i != UINT32_MAX; i = pieces_[i].next) visit(pieces_[i].ref);
+  }
   uint32_t room() const { return pieces_.room(); }
   uint32_t used() const { return pieces_.used(); }
 

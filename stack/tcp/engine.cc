@@ -6,6 +6,7 @@
 #include "stack/base/check.h"
 #include "stack/tcp/closing.h"
 #include "stack/tcp/connect.h"
+#include "stack/tcp/connection_record.h"
 #include "stack/tcp/core.h"
 #include "stack/tcp/invariants.h"
 #include "stack/tcp/loss.h"
@@ -269,11 +270,13 @@ uint32_t Engine::index_bound() const { return impl_->core.connections.touched();
 
 bool Engine::is_open(ConnId conn) const { return impl_->core.connections.is_taken(conn); }
 
+ConnectionRecords Engine::records() { return ConnectionRecords(impl_->core); }
+
 void Engine::check_invariants(ConnId conn) const {
   Connection& c = impl_->at(conn);
   check_connection(impl_->core, c);
-  const bool is_fin_taken = c.rcv.has_fin && c.rcv.nxt == c.rcv.fin_seq + 1;
-  ReceiveQueue(impl_->core.runs, c.rcv).check_invariants(is_fin_taken ? c.rcv.fin_seq : c.rcv.nxt);
+  const ReceiveQueue queue(impl_->core.runs, c.rcv);
+  queue.check_invariants(queue.text_end());
 }
 
 void Engine::copy_from(const Engine& other) {

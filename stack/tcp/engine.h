@@ -17,6 +17,8 @@
 
 namespace lyre::tcp {
 
+class ConnectionRecords;
+
 /// Identifies a connection of one engine. The worker uses the same index for its session.
 using ConnId = uint32_t;
 inline constexpr ConnId kNoConn = UINT32_MAX;
@@ -176,6 +178,9 @@ class Engine {
   /// Bound of the connections' indices; is_open() says whether an index is in use.
   uint32_t index_bound() const;
   bool is_open(ConnId conn) const;
+
+  /// Writes connections as records, and opens them from records (connection_record.h).
+  ConnectionRecords records();
 
   /// Aborts the process when an invariant of `conn` does not hold (simulator, fuzzers).
   void check_invariants(ConnId conn) const;

@@ -14,6 +14,13 @@ struct TouchingPayloads {
   PayloadSlice run;
 };
 
+/// A payload that the engine keeps, and its place in sequence space.
+struct ReceivedText {
+  SeqNum start;
+  PayloadSlice payload;
+  uint32_t charge_bytes = 0;
+};
+
 /// The payloads that one connection keeps, as their owner takes them out: in order and unread, out
 /// of order, or contained in a later one (superseded). receive.cc puts them in. The runs are sorted
 /// and disjoint, and their charges are part of the connection's.
@@ -51,6 +58,35 @@ class ReceiveQueue {
   /// The caller copied the bytes of `kept_run` behind those of the payload before it, and frees its
   /// packet: both are one, charged as the first was. REQUIRES: find_touching() found them.
   void join(uint32_t kept_run);
+
+  /// Calls visit(ReceivedText) for all payloads, in order of sequence.
+  template <typename Visit>
+  void for_each(Visit visit) const {
+    for (uint32_t i = rcv_.run_head; i != kNoNode; i = runs_[i].next) {
+      visit(ReceivedText{.start = runs_[i].start,
+                         .payload = slice_of(runs_[i]),
+                         .charge_bytes = runs_[i].charge_bytes});
+    }
+  }
+  /// Where the first payload in order begins. Empty: there is none.
+  std::optional<SeqNum> first_in_order() const {
+    const uint32_t index = rcv_.run_head;
+    if (index == kNoNode || index == rcv_.gap_head) return std::nullopt;
+    return runs_[index].start;
+  }
+  /// The text in order follows without a gap, up to its end.
+  bool is_gapless() const {
+    std::optional<SeqNum> end;
+    for (uint32_t i = rcv_.run_head; i != rcv_.gap_head; i = runs_[i].next) {
+      if (end && *end != runs_[i].start) return false;
+      end = runs_[i].end();
+    }
+    return !end || *end == text_end();
+  }
+  /// The end of the text in order: RCV.NXT, less the FIN.
+  SeqNum text_end() const {
+    return rcv_.has_fin && rcv_.nxt == rcv_.fin_seq + 1 ? rcv_.fin_seq : rcv_.nxt;
+  }
 
   /// Aborts the process when an invariant does not hold. `text_end`: after the last byte of text in
   /// order.

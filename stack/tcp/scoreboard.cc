@@ -320,6 +320,23 @@ void Scoreboard::release_all() {
   list_ = SentList{};
 }
 
+void Scoreboard::restore(std::span<const uint32_t> by_queue,
+                         std::span<const uint32_t> by_sequence) {
+  list_ = SentList{};
+  for (const uint32_t index : by_sequence) {
+    const SentRecord& record = core_.records[index];
+    link_seq_after(index, list_.seq_tail);
+    ++list_.record_count;
+    if (record.place == Place::kSacked) list_.sacked_bytes += record.bytes();
+    if (record.place == Place::kLost) list_.lost_bytes += record.bytes();
+  }
+  for (const uint32_t index : by_queue) {
+    const Place place = core_.records[index].place;
+    if (place == Place::kInFlight) link_in_flight_after(index, list_.time_tail);
+    if (place == Place::kLost) link_lost_after(index, list_.lost_tail);
+  }
+}
+
 void Scoreboard::leave_queue(uint32_t index) {
   SentRecord& record = core_.records[index];
   if (record.place == Place::kSacked) return;

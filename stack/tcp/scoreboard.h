@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+
 #include "stack/tcp/core.h"
 #include "stack/tcp/record_index.h"
 
@@ -64,6 +66,9 @@ class Scoreboard {
   /// record.
   uint32_t split_tail(uint32_t bytes);
   void release_all();
+  /// Links records that were taken for a connection without any. `by_queue`: those in flight in the
+  /// order of time, and the lost ones in theirs; `by_sequence`: all of them.
+  void restore(std::span<const uint32_t> by_queue, std::span<const uint32_t> by_sequence);
 
   SentRecord& operator[](uint32_t index) { return core_.records[index]; }
   uint32_t first_in_time() const { return list_.time_head; }

@@ -158,6 +158,7 @@ size_t ContextLifecycle::continue_detaching() {
     }
     --detaching_count_;
     state_.accounts.close(index);
+    state_.inherited_loans.forget(index);
     parts_.stats_writer.clear_client(index);
     state_.contexts.close(index);  // another takes its place in in_use()
     parts_.replies.post({.kind = Reply::Kind::kDetached, .context = index});

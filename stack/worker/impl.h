@@ -75,6 +75,7 @@ struct Worker::Impl {
   InterWorker inter_worker{state, {lifecycle, input, neighbourhood, replies}};
   InvariantChecker invariants{state};
   ConnectionWalk shutdown_walk;
+  uint32_t next_to_claim = 0;  ///< after take_over(): connections below this are claimed
 };
 
 }  // namespace lyre::worker

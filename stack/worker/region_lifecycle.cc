@@ -10,6 +10,13 @@
 namespace lyre::worker {
 
 void RegionLifecycle::add(const Command& command) {
+  const bool is_added = try_add(command);
+  parts_.replies.post({.kind = is_added ? Reply::Kind::kRegionAdded : Reply::Kind::kRegionRefused,
+                       .context = command.context,
+                       .region = command.region});
+}
+
+bool RegionLifecycle::try_add(const Command& command) {
   const uint32_t index = channel::region_index(command.region);
   // The control thread names an index anew only when every worker gave it up.
   LYRE_CHECK(index >= kContextsMax && state_.client_memory.is_free(index));
@@ -21,9 +28,7 @@ void RegionLifecycle::add(const Command& command) {
     state_.client_memory.add(command.region, command.context, command.memory, command.memory_bytes);
     state_.region_segment_bytes[index] = state_.memory.region_segment_bytes(index);
   }
-  parts_.replies.post({.kind = is_added ? Reply::Kind::kRegionAdded : Reply::Kind::kRegionRefused,
-                       .context = command.context,
-                       .region = command.region});
+  return is_added;
 }
 
 void RegionLifecycle::begin_removal(const Command& command) {

@@ -25,6 +25,9 @@ class RegionLifecycle {
   RegionLifecycle(WorkerState& state, const Parts& parts) : state_(state), parts_(parts) {}
 
   void add(const Command& command);
+  /// The same without an answer. False: the ports cannot be given the memory, or the context is
+  /// none that may have any.
+  bool try_add(const Command& command);
   void begin_removal(const Command& command);
   /// Goes on with removals; returns the work done.
   size_t finish_removals();

@@ -50,6 +50,8 @@ class SessionLifecycle {
   /// Carries out what one call of the engine changed. It calls the engine again itself, with
   /// effects of their own.
   void apply(uint32_t conn, const tcp::Effects& effects);
+  /// The session was taken over: its trace begins anew.
+  void begin_trace(uint32_t conn) { trace_.open(conn); }
   /// Records what poll_transmit() changed.
   void note_changes(uint32_t conn) { trace_.note_changes(conn); }
   size_t run_timers();
@@ -68,6 +70,9 @@ class SessionLifecycle {
   /// The session has no client any more, and ends by itself.
   void forget_context(uint32_t conn);
   void leave_listener(uint32_t conn);
+  /// Generations are used once: those of another process were used, too.
+  uint32_t generations() const { return generations_; }
+  void restore_generations(uint32_t used) { generations_ = used; }
   /// Gives the connection's place back once TCP is done with it and the client knows everything.
   void release_if_done(uint32_t conn);
 

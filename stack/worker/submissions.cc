@@ -265,6 +265,7 @@ const char* Submissions::on_release(Context& context, const channel::Submission&
       broken_rule = release_copy_block(context, slot & ~kCopySlotBit);
       continue;
     }
+    if (context.is_inherited && release_inherited(context, slot)) continue;
     const auto loan = state_.loans.take_back(slot, state_.contexts.index_of(context));
     if (!loan) {
       broken_rule = "kRelease of a slot that was not lent to this client";
@@ -296,6 +297,13 @@ void Submissions::return_slots(const SlotLoan& owner, uint32_t count) {
   if (state_.is_same_session(owner.session, owner.generation))
     state_.session(owner.session).lent_slots -= count;
   return_charge(owner.session, owner.generation, count * state_.memory.rx_slot_bytes());
+}
+
+/// False: the slot is none that an earlier daemon lent.
+bool Submissions::release_inherited(const Context& context, uint32_t slot) {
+  const auto loan = state_.inherited_loans.take_back(state_.contexts.index_of(context), slot);
+  if (loan) return_charge(loan->session, loan->generation, loan->charge_bytes);
+  return loan.has_value();
 }
 
 const char* Submissions::release_copy_block(Context& context, uint32_t block) {

@@ -48,6 +48,7 @@ class Submissions {
   const char* on_set_option(uint32_t conn, const channel::Submission& entry);
   const char* on_release(Context& context, const channel::Submission& entry);
   void return_slots(const SlotLoan& owner, uint32_t count);
+  bool release_inherited(const Context& context, uint32_t slot);
   const char* release_copy_block(Context& context, uint32_t block);
   void count_received_copy(const Context& context, channel::SessionName reader, uint32_t bytes);
   void return_charge(uint32_t conn, uint32_t generation, uint32_t charge_bytes);

@@ -4,6 +4,8 @@
 #include <memory>
 
 #include "stack/tcp/engine.h"
+#include "stack/worker/handover_reader.h"
+#include "stack/worker/handover_writer.h"
 #include "stack/worker/impl.h"
 #include "stack/worker/turn_limits.h"
 
@@ -151,8 +153,8 @@ bool Worker::Impl::is_at_rest() const {
   const bool has_unsent = std::any_of(state.ports.begin(), state.ports.end(),
                                       [](const Port& port) { return !port.waiting().empty(); });
   return state.engine.connection_count() == 0 && state.contexts.in_use().empty() &&
-         state.loans.empty() && state.accounts.empty() && !has_unsent &&
-         state.neighbours.cache().holders() == 0 && !output.has_local() &&
+         state.loans.empty() && state.inherited_loans.empty() && state.accounts.empty() &&
+         !has_unsent && state.neighbours.cache().holders() == 0 && !output.has_local() &&
          state.transmit_queue.empty();
 }
 
@@ -178,6 +180,26 @@ uint32_t Worker::connection_count() const { return impl_->state.engine.connectio
 void Worker::check_invariants(uint32_t connections) { impl_->invariants.check(connections); }
 bool Worker::is_at_rest() const { return impl_->is_at_rest(); }
 void Worker::replace_engine() { impl_->replace_engine(); }
+void Worker::write_handover(record::Writer& out) {
+  HandoverWriter(impl_->state, impl_->state.engine, impl_->state.memory)
+      .write(impl_->lifecycle.generations(), out);
+}
+bool Worker::take_over(std::span<const Command> memory, record::Reader& in, Nanos now) {
+  impl_->state.now = now;
+  impl_->state.timers.advance(now, 0, [](uint32_t) {});
+  return HandoverReader(impl_->state, {impl_->lifecycle, impl_->contexts, impl_->regions})
+      .take_over(memory, in);
+}
+bool Worker::try_claim_all() {
+  WorkerState& state = impl_->state;
+  state.router.take_messages(impl_->inter_worker);
+  for (uint32_t& conn = impl_->next_to_claim; conn < state.engine.index_bound(); ++conn) {
+    if (!state.engine.is_open(conn)) continue;
+    if (!state.router.can_claim(state.engine.tuple(conn))) return false;
+    static_cast<void>(state.router.claim(state.engine.tuple(conn)));
+  }
+  return true;
+}
 Inbox& Worker::inbox() { return impl_->inbox; }
 Outbox& Worker::outbox() { return impl_->replies.outbox(); }
 

@@ -12,6 +12,7 @@
 #include "stack/base/siphash.h"
 #include "stack/channel/stats.h"
 #include "stack/io/packet_io.h"
+#include "stack/record/stream.h"
 #include "stack/tcp/config.h"
 #include "stack/worker/inbox.h"
 #include "stack/worker/routing/inter_worker_rings.h"
@@ -29,8 +30,11 @@ struct PortBinding {
   /// address, which is derived from its MAC where none is given (RFC 4291) and counts, too.
   std::vector<InterfaceAddress> addresses;
   std::vector<IpAddress> gateways;  ///< at most one of each family
-  bool takes_routers = false;       ///< learns default routers of IPv6 from their advertisements
-  uint32_t neighbours_max = 1024;   ///< entries of the neighbour cache
+  /// An earlier daemon of this host has used the addresses until now: those of IPv6 are not probed
+  /// for before they are used.
+  bool has_verified_addresses = false;
+  bool takes_routers = false;      ///< learns default routers of IPv6 from their advertisements
+  uint32_t neighbours_max = 1024;  ///< entries of the neighbour cache
   uint32_t mtu_bytes = 1500;
   IpMarking marking;
 };
@@ -133,6 +137,18 @@ class Worker {
   bool is_at_rest() const;
   /// Replaces the engine by one with the same state, which must make no difference (simulator).
   void replace_engine();
+
+  /// Appends all that the worker of another process needs to go on in the place of this one
+  /// (handover_writer.h). Call between two turns; this worker is not changed. The daemon has asked
+  /// nothing of it that is not answered.
+  void write_handover(record::Writer& out);
+  /// Goes on in the place of a worker that wrote `in`: before the first turn. `memory`: a kAttach
+  /// for each of its clients and a kAddRegion for each of their regions, mapped in this process.
+  /// False: it cannot, and must not make a turn.
+  bool take_over(std::span<const Command> memory, record::Reader& in, Nanos now);
+  /// Claims the connections that were taken over, as far as the rings between workers have room.
+  /// Call it for all workers in turns, before a port receives, until it returns true for each.
+  bool try_claim_all();
 
   Inbox& inbox();    ///< Thread: the control thread posts.
   Outbox& outbox();  ///< Thread: the control thread takes.

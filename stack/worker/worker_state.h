@@ -20,6 +20,7 @@
 #include "stack/worker/port.h"
 #include "stack/worker/routing/connection_router.h"
 #include "stack/worker/tables/half_open_queue.h"
+#include "stack/worker/tables/inherited_loans.h"
 #include "stack/worker/tables/listeners.h"
 #include "stack/worker/tables/place_accounts.h"
 #include "stack/worker/tables/receive_accounts.h"
@@ -115,6 +116,7 @@ struct WorkerState {
   ClientMemory client_memory;
   std::vector<uint32_t> region_segment_bytes;  ///< by region index: see io::PacketMemory
   SlotLoans loans;
+  InheritedLoans inherited_loans;
   ReceiveAccounts accounts;
   PlaceAccounts places;
   Notifier notifier;

@@ -4,6 +4,7 @@
 # single headers) named here.
 INCLUDE_TABLE = {
     'stack/base': [],
+    'stack/record': ['stack/base'],
     'stack/wire': ['stack/base'],
     'stack/channel': ['stack/base'],
     'stack/io': ['stack/base'],
@@ -11,10 +12,10 @@ INCLUDE_TABLE = {
     'stack/io/sim': ['stack/base', 'stack/io'],
     'stack/link': ['stack/base', 'stack/wire', 'stack/io/packet.h'],
     'stack/ip': ['stack/base', 'stack/wire', 'stack/link', 'stack/io/packet.h'],
-    'stack/tcp': ['stack/base', 'stack/wire'],
+    'stack/tcp': ['stack/base', 'stack/wire', 'stack/record'],
     'stack/session': ['stack/base', 'stack/tcp', 'stack/channel'],
-    'stack/worker': ['stack/base', 'stack/wire', 'stack/channel', 'stack/io', 'stack/link',
-                     'stack/ip', 'stack/tcp', 'stack/session', 'stack/worker/routing',
+    'stack/worker': ['stack/base', 'stack/record', 'stack/wire', 'stack/channel', 'stack/io',
+                     'stack/link', 'stack/ip', 'stack/tcp', 'stack/session', 'stack/worker/routing',
                      'stack/worker/tables', 'stack/worker/clients'],
     'stack/worker/clients': ['stack/base', 'stack/channel', 'stack/session', 'stack/worker/tables',
                              'stack/worker/inbox.h'],

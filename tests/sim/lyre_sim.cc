@@ -101,9 +101,9 @@ void run_world(const std::string& name, uint64_t seed, const Options& options, T
   report(name, seed, outcome.failure, outcome.turns, outcome.span, outcome.trace_hash, options);
   if (options.prints_summary) {
     std::printf("  %" PRIu64 " connections, %" PRIu64 " bytes, %" PRIu64 " frames, %" PRIu64
-                " lost, streams %016" PRIx64 "\n",
+                " lost, %" PRIu64 " upgrades, streams %016" PRIx64 "\n",
                 outcome.connections, outcome.bytes, outcome.frames, outcome.frames_lost,
-                outcome.stream_hash);
+                outcome.upgrades, outcome.stream_hash);
   }
   total.failed += outcome.failure.empty() ? 0 : 1;
   total.connections += outcome.connections;

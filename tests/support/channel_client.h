@@ -23,14 +23,14 @@ class ChannelClient {
   ChannelClient(worker::Worker& worker, uint32_t context, bool is_lent = true,
                 uint64_t arena_bytes = kArenaBytes, uint64_t copy_bytes = kCopyBytes,
                 uint32_t uid = 0, const worker::DomainRules* domain = nullptr)
-      : worker_(worker),
+      : worker_(&worker),
         context_(context),
         layout_(channel::ContextLayout::of(1, arena_bytes, copy_bytes)),
         memory_(new (std::align_val_t{4096}) uint8_t[layout_.total_bytes]()) {
     rings_ = reinterpret_cast<channel::RingPair*>(memory_.get() + layout_.rings_offset);
     submissions_ = {&rings_->submission_indices, rings_->submissions};
     completions_ = {&rings_->completion_indices, rings_->completions};
-    worker::Command command;
+    worker::Command& command = attach_;
     command.kind = worker::Command::Kind::kAttach;
     command.context = context;
     command.memory = memory_.get();
@@ -43,26 +43,35 @@ class ChannelClient {
     command.domain = domain;
     command.rings = rings_;
     command.uid = uid;
-    LYRE_CHECK(worker_.inbox().try_post(command));
+    LYRE_CHECK(worker_->inbox().try_post(command));
   }
   /// Asks the worker to detach; the memory must live until it answers kDetached.
   void detach(bool resets_sessions = false) {
-    LYRE_CHECK(worker_.inbox().try_post({.kind = worker::Command::Kind::kDetach,
-                                         .context = context_,
-                                         .resets_sessions = resets_sessions}));
+    LYRE_CHECK(worker_->inbox().try_post({.kind = worker::Command::Kind::kDetach,
+                                          .context = context_,
+                                          .resets_sessions = resets_sessions}));
   }
 
   /// Registers memory, as the control thread does for a client; the worker answers with a reply.
   void add_region(uint32_t name, uint8_t* memory, uint64_t bytes) {
-    LYRE_CHECK(worker_.inbox().try_post({.kind = worker::Command::Kind::kAddRegion,
-                                         .context = context_,
-                                         .region = name,
-                                         .memory = memory,
-                                         .memory_bytes = bytes}));
+    regions_.push_back({.kind = worker::Command::Kind::kAddRegion,
+                        .context = context_,
+                        .region = name,
+                        .memory = memory,
+                        .memory_bytes = bytes});
+    LYRE_CHECK(worker_->inbox().try_post(regions_.back()));
   }
   void remove_region(uint32_t name) {
-    LYRE_CHECK(worker_.inbox().try_post(
+    LYRE_CHECK(worker_->inbox().try_post(
         {.kind = worker::Command::Kind::kRemoveRegion, .context = context_, .region = name}));
+  }
+
+  /// Another worker goes on in the place of this client's.
+  void move_to(worker::Worker& worker) { worker_ = &worker; }
+  /// Appends what that worker is told of the client's memory (Worker::take_over()).
+  void describe_memory(std::vector<worker::Command>& out) const {
+    out.push_back(attach_);
+    out.insert(out.end(), regions_.begin(), regions_.end());
   }
 
   uint8_t* arena() { return memory_.get() + layout_.arena_offset; }
@@ -128,7 +137,9 @@ class ChannelClient {
     void operator()(uint8_t* memory) const { operator delete[](memory, std::align_val_t{4096}); }
   };
 
-  worker::Worker& worker_;
+  worker::Worker* worker_;
+  worker::Command attach_;
+  std::vector<worker::Command> regions_;
   uint32_t context_;
   channel::ContextLayout layout_;
   std::unique_ptr<uint8_t[], AlignedDelete> memory_;

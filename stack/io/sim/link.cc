@@ -74,6 +74,11 @@ void Link::bring_back(int end) {
   ports_[end].frames_left = kNone;
 }
 
+void Link::bring_back(int end, std::span<Memory* const> memories) {
+  for (size_t i = 0; i < memories.size(); ++i) ports_[end].queues[i]->move_to(*memories[i]);
+  bring_back(end);
+}
+
 /// Counts down to the end of a device that is to be taken away.
 bool Link::can_send(Port& port) {
   if (port.device != Device::kPresent) return false;

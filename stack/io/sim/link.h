@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "stack/base/nanos.h"
@@ -90,6 +91,9 @@ class Link {
   void close_driver(int end);
   /// The device runs again.
   void bring_back(int end);
+  /// Another process has the device of `end`, whose driver is closed: queue i receives into
+  /// memories[i].
+  void bring_back(int end, std::span<Memory* const> memories);
   bool has_device(int end) const { return ports_[end].device == Device::kPresent; }
   bool is_closed(int end) const { return ports_[end].device == Device::kClosed; }
   /// While the link is down, frames are accepted and lost.

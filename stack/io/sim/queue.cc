@@ -28,7 +28,7 @@ uint32_t header_bytes(const PacketBuf& packet) {
 }  // namespace
 
 Queue::Queue(Link& link, int end, Memory& memory, uint8_t port_index, const MacAddress& mac)
-    : link_(link), end_(end), memory_(memory), port_index_(port_index) {
+    : link_(link), end_(end), memory_(&memory), port_index_(port_index) {
   const LinkOptions& options = link.options();
   const bool is_free = options.checksums != Checksums::kSoftware;
   capabilities_ = {.mac = mac,
@@ -51,14 +51,14 @@ size_t Queue::tx_burst(std::span<PacketBuf* const> in) {
     free_oldest(held_count_ / kFreedAtOnce * kFreedAtOnce);
   }
   while (taken < in.size() && transmit(*in[taken]) == Taken::kYes) ++taken;
-  memory_.release(in.first(taken));
+  memory_->release(in.first(taken));
   if (taken < in.size()) ++counters_.tx_full;
   return taken;
 }
 
 size_t Queue::drop(std::span<PacketBuf* const> in) {
   counters_.tx_dropped += in.size();
-  memory_.release(in);
+  memory_->release(in);
   return in.size();
 }
 
@@ -84,7 +84,7 @@ Queue::Taken Queue::transmit(PacketBuf& packet) {
 bool Queue::names_known_regions(const PacketBuf& packet) const {
   LYRE_CHECK(packet.piece_count <= capabilities_.tx_pieces_max);
   return std::all_of(packet.pieces, packet.pieces + packet.piece_count, [this](const BufRef& p) {
-    return p.length == 0 || !memory_.bytes_of(p).empty();
+    return p.length == 0 || !memory_->bytes_of(p).empty();
   });
 }
 
@@ -94,7 +94,7 @@ bool Queue::is_refused(const PacketBuf& packet) const {
   std::vector<uint32_t> ends;  // of the segments, counted from the first byte of payload
   uint32_t at = 0;
   for (const BufRef& piece : std::span(packet.pieces, packet.piece_count)) {
-    const uint32_t part = memory_.region_segment_bytes(piece.region);
+    const uint32_t part = memory_->region_segment_bytes(piece.region);
     if (part == 0) return true;
     for (uint64_t offset = piece.offset; offset < piece.offset + piece.length;) {
       const uint64_t end = std::min(piece.offset + piece.length, (offset / part + 1) * part);
@@ -129,7 +129,7 @@ uint32_t Queue::cut_count(const PacketBuf& packet) const {
 void Queue::gather(const PacketBuf& packet) {
   gathered_.assign(packet.data, packet.data + packet.length);
   for (uint32_t i = 0; i < packet.piece_count; ++i) {
-    const std::span<const uint8_t> bytes = memory_.bytes_of(packet.pieces[i]);
+    const std::span<const uint8_t> bytes = memory_->bytes_of(packet.pieces[i]);
     gathered_.insert(gathered_.end(), bytes.begin(), bytes.end());
   }
 }
@@ -172,7 +172,7 @@ void Queue::hold(const PacketBuf& packet) {
   Held& held = held_[(held_first_ + held_count_++) % held_.size()];
   held.piece_count = packet.piece_count;
   for (uint32_t i = 0; i < packet.piece_count; ++i) {
-    memory_.hold(packet.pieces[i].region);
+    memory_->hold(packet.pieces[i].region);
     held.regions[i] = packet.pieces[i].region;
   }
 }
@@ -180,7 +180,7 @@ void Queue::hold(const PacketBuf& packet) {
 void Queue::free_oldest(size_t count) {
   for (; count > 0; --count, --held_count_, ++held_first_) {
     const Held& freed = held_[held_first_ % held_.size()];
-    for (uint32_t i = 0; i < freed.piece_count; ++i) memory_.let_go(freed.regions[i]);
+    for (uint32_t i = 0; i < freed.piece_count; ++i) memory_->let_go(freed.regions[i]);
   }
 }
 
@@ -229,9 +229,9 @@ size_t Queue::rx_burst(std::span<PacketBuf*> out) {
 bool Queue::receive(uint32_t frame, PacketBuf*& out) {
   Link::Port& sender = link_.ports_[1 - end_];
   const uint32_t length = sender.frames[frame].length;
-  PacketBuf* packet = memory_.alloc_rx();
+  PacketBuf* packet = memory_->alloc_rx();
   if (packet == nullptr || length > packet->tailroom) {
-    if (packet != nullptr) memory_.release({&packet, 1});
+    if (packet != nullptr) memory_->release({&packet, 1});
     ++counters_.rx_missed;
     return false;
   }

@@ -30,6 +30,8 @@ class Queue final : public PacketIo {
   void append(uint32_t frame);
   /// The driver frees what it held, and what it received is lost.
   void close();
+  /// From now on frames are received into `memory`, which also has what is sent. REQUIRES: closed.
+  void move_to(Memory& memory) { memory_ = &memory; }
 
  private:
   enum class Taken : uint8_t { kYes, kNoRoom };
@@ -49,7 +51,7 @@ class Queue final : public PacketIo {
 
   Link& link_;
   const int end_;
-  Memory& memory_;
+  Memory* memory_;
   const uint8_t port_index_;
   IoCapabilities capabilities_;
   IoCounters counters_;

@@ -54,6 +54,14 @@ class ClientMemory {
   void remove(uint32_t index);
   /// The first registered region of the context; kNone when it has none.
   uint32_t first_of(uint32_t context) const { return by_context_[context].front(); }
+  /// Calls visit(Region) for the registered memory of the context.
+  template <typename Visit>
+  void for_each_of(uint32_t context, Visit visit) const {
+    for (uint32_t i = by_context_[context].front(); i != kNone;
+         i = by_context_[context].next(regions_, i)) {
+      visit(regions_[i]);
+    }
+  }
 
   /// Nothing more can be sent from the region, which joins those that leave. False: there is no
   /// region of that name. REQUIRES: it does not leave yet.

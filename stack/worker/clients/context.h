@@ -24,6 +24,8 @@ struct Context {
   State state = State::kFree;
   bool has_region = false;  ///< the ports know its arena
   bool is_lent = false;     ///< receive slots may be lent to it
+  /// An earlier daemon attached it: it has the receive pools of that one, so nothing is lent to it.
+  bool is_inherited = false;
   // ---- Detaching ----
   bool resets_sessions = false;  ///< else they are closed
   bool is_leaving_sessions = false;

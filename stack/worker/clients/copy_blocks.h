@@ -52,6 +52,19 @@ class CopyBlocks {
     blocks_[block].is_given = false;
     return blocks_[block].held;
   }
+  /// Calls visit(block, Held) for all that the client has.
+  template <typename Visit>
+  void for_each_given(Visit visit) const {
+    for (uint32_t block = 0; block < count_; ++block) {
+      if (blocks_[block].is_given) visit(block, blocks_[block].held);
+    }
+  }
+  /// False: there is no such block, or it is given already.
+  bool restore(uint32_t block, const Held& held) {
+    if (block >= count_ || blocks_[block].is_given) return false;
+    give(block, held);
+    return true;
+  }
 
  private:
   struct Block {

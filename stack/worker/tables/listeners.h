@@ -85,6 +85,22 @@ class Listeners {
     head = index;
     return index;
   }
+  /// The listener `index` of another process, with its generation. False: the index or the address
+  /// is taken. REQUIRES: listeners are restored in the order of their indices, before any is added.
+  bool restore(uint32_t index, const Listener& listener) {
+    if (index < listeners_.touched() || index >= listeners_.capacity() || is_taken(listener.local))
+      return false;
+    listeners_.take_at(index);
+    listeners_[index] = listener;
+    uint32_t& head = (*by_port_)[listener.local.port];
+    listeners_[index].next = head;
+    head = index;
+    return true;
+  }
+  /// Generations are used once: those of another process were used, too.
+  uint32_t generations() const { return generations_; }
+  void restore_generations(uint32_t used) { generations_ = used; }
+  uint32_t index_bound() const { return listeners_.touched(); }
   void remove(uint32_t index) {
     uint32_t* link = &(*by_port_)[listeners_[index].local.port];
     while (*link != index) {
@@ -118,6 +134,7 @@ class Listeners {
     return listeners_.is_taken(index) && listeners_[index].generation == generation;
   }
   Listener& operator[](uint32_t index) { return listeners_[index]; }
+  const Listener& operator[](uint32_t index) const { return listeners_[index]; }
   bool is_open(uint32_t index) const { return listeners_.is_taken(index); }
 
  private:

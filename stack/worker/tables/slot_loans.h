@@ -52,6 +52,14 @@ class SlotLoans {
     return loan;
   }
 
+  /// Calls visit(slot, SlotLoan) for all that the client has. Looks at all slots.
+  template <typename Visit>
+  void for_each_of(uint32_t context, Visit visit) const {
+    for (uint32_t slot = 0; slot < slot_count_; ++slot) {
+      if (loans_[slot].context == context) visit(slot, loans_[slot]);
+    }
+  }
+
   uint32_t slot_count() const { return slot_count_; }
   /// Looks at all counts: for tests.
   bool empty() const {

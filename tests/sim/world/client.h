@@ -37,6 +37,9 @@ class Client {
   void detach();
   /// The worker confirmed the registration: the region can be used for sends.
   void on_region_added();
+  /// Another worker goes on in the place of its own. It notices nothing.
+  void move_to(worker::Worker& worker) { channel_.move_to(worker); }
+  void describe_memory(std::vector<worker::Command>& out) const { channel_.describe_memory(out); }
   /// The first violation that it saw; empty if there was none.
   const std::string& failure() const { return failure_; }
   std::string describe() const {

@@ -55,6 +55,7 @@ WorldOutcome World::run() {
   out.failure = failure();
   if (out.failure.empty()) out.failure = judge();
   out.turns = turns_;
+  out.upgrades = upgrades_;
   out.span = now_ - seconds(1);
   out.trace_hash = hosts_[0]->port().trace_hash() * 31 + hosts_[1]->port().trace_hash();
   for (const auto& host : hosts_) out.frames_too_big += host->port().too_big_count();
@@ -86,6 +87,11 @@ bool World::turn() {
   run_events();
   const size_t work = poll_hosts();
   if (rng_.chance_ppm(plan_.replace_engine_ppm)) hosts_[rng_.below(2)]->worker().replace_engine();
+  // Plans without upgrades draw what they always drew.
+  if (plan_.upgrade_ppm > 0 && rng_.chance_ppm(plan_.upgrade_ppm)) {
+    upgrades_ += hosts_[rng_.below(2)]->try_upgrade(now_);
+  }
+  if (!failure().empty()) return false;
   for (auto& host : hosts_) host->worker().check_invariants(plan_.checked_connections);
   if (work > 0) {
     now_ += nanos(1 + static_cast<int64_t>(rng_.below(plan_.turn_ns_max)));

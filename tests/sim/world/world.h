@@ -33,6 +33,7 @@ struct WorldPlan {
   uint32_t lag_ppm = 100'000;        ///< a worker or client skips its turn
   uint32_t turn_ns_max = 5'000;      ///< duration of a turn with work
   uint32_t replace_engine_ppm = 0;   ///< a turn in which an engine is replaced by its copy
+  uint32_t upgrade_ppm = 0;          ///< a turn in which another worker goes on in place of one
   uint32_t checked_connections = 4;  ///< after each turn, on each host
   bool may_be_unreachable = false;   ///< a dialog may fail to open because ARP got no answer
   /// With small writes and without SACK and timestamps on a lossy wire, Karn's rule leaves a minute
@@ -49,6 +50,7 @@ struct WorldOutcome {
   uint64_t bytes = 0;        ///< that arrived
   uint64_t frames = 0;
   uint64_t frames_lost = 0;
+  uint64_t upgrades = 0;        ///< workers that another one took the place of
   uint64_t frames_too_big = 0;  ///< for a path whose MTU had shrunk
   Nanos span;                   ///< virtual time
   /// Received bytes and end status of each clean dialog and end. It excludes timing, which
@@ -87,6 +89,7 @@ class World {
   std::array<std::unique_ptr<WorldHost>, 2> hosts_;
   size_t next_event_ = 0;
   uint64_t turns_ = 0;
+  uint64_t upgrades_ = 0;
   bool is_stuck_ = false;
   bool is_finishing_ = false;
 };

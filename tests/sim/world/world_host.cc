@@ -13,40 +13,84 @@ std::vector<InterfaceAddress> addresses_of(uint32_t host, uint32_t mtu_bytes) {
   return out;
 }
 
+std::vector<std::unique_ptr<io::sim::Memory>> first_of(std::unique_ptr<io::sim::Memory> memory) {
+  std::vector<std::unique_ptr<io::sim::Memory>> memories;
+  memories.push_back(std::move(memory));
+  return memories;
+}
+
 }  // namespace
 
 WorldHost::WorldHost(io::sim::Link& link, int end, const WorldHostOptions& options, uint64_t seed,
                      Dialogs& dialogs)
-    : end_(end),
+    : link_(link),
+      end_(end),
+      options_(options),
+      seed_(seed),
       dialogs_(dialogs),
-      memory_({.rx_slots = options.rx_slots,
-               .frame_bytes = link.options().mtu_bytes + kFrameOverheadBytes,
-               .tx_packets = options.tx_packets,
-               .segment_bytes = options.segment_bytes}),
-      tx_packets_(options.tx_packets),
-      port_(link.add_queue(end, memory_), memory_),
-      stats_(new channel::WorkerStats()) {
-  const worker::PortBinding binding{
-      .io = &port_,
-      .addresses = addresses_of(static_cast<uint32_t>(end), link.options().mtu_bytes),
-      .mtu_bytes = link.options().mtu_bytes};
-  worker::WorkerConfig config;
-  config.engine = {.connections_max = options.connections_max,
-                   .sent_records_max = options.records_max,
-                   .received_runs_max = options.records_max};
-  config.connection = options.connection;
-  config.listeners_max = 16;
-  config.merge_received = options.merge_received;
-  config.secret = {seed, ~seed};
-  config.seed = seed;
-  worker_ = std::make_unique<worker::Worker>(config, memory_, std::span(&binding, 1),
-                                             std::span<const worker::RouteBinding>{},
-                                             worker::StatsBinding{stats_.get(), {}});
+      memories_(first_of(make_memory())),
+      port_(link.add_queue(end, *memories_.back()), *memories_.back()),
+      stats_(new channel::WorkerStats()),
+      worker_(make_worker(false)) {
   for (uint32_t i = 0; i < options.clients.size(); ++i) {
     seats_.push_back({.options = options.clients[i]});
-    seats_[i].client = std::make_unique<Client>(*worker_, static_cast<uint32_t>(end), i,
-                                                options.clients[i], memory_.rx_memory(), dialogs);
+    seats_[i].client =
+        std::make_unique<Client>(*worker_, static_cast<uint32_t>(end), i, options.clients[i],
+                                 memories_.back()->rx_memory(), dialogs);
   }
+}
+
+std::unique_ptr<io::sim::Memory> WorldHost::make_memory() const {
+  return std::make_unique<io::sim::Memory>(
+      io::sim::MemoryOptions{.rx_slots = options_.rx_slots,
+                             .frame_bytes = link_.options().mtu_bytes + kFrameOverheadBytes,
+                             .tx_packets = options_.tx_packets,
+                             .segment_bytes = options_.segment_bytes});
+}
+
+std::unique_ptr<worker::Worker> WorldHost::make_worker(bool is_successor) {
+  const worker::PortBinding binding{
+      .io = &port_,
+      .addresses = addresses_of(static_cast<uint32_t>(end_), link_.options().mtu_bytes),
+      .has_verified_addresses = is_successor,
+      .mtu_bytes = link_.options().mtu_bytes};
+  worker::WorkerConfig config;
+  config.engine = {.connections_max = options_.connections_max,
+                   .sent_records_max = options_.records_max,
+                   .received_runs_max = options_.records_max};
+  config.connection = options_.connection;
+  config.listeners_max = 16;
+  config.merge_received = options_.merge_received;
+  config.secret = {seed_, ~seed_};
+  config.seed = seed_;
+  return std::make_unique<worker::Worker>(config, *memories_.back(), std::span(&binding, 1),
+                                          std::span<const worker::RouteBinding>{},
+                                          worker::StatsBinding{stats_.get(), {}});
+}
+
+bool WorldHost::try_upgrade(Nanos now) {
+  if (!worker_->inbox().is_empty()) return false;
+  record::Writer records;
+  worker_->write_handover(records);
+  worker_.reset();
+  link_.close_driver(end_);
+  memories_.push_back(make_memory());
+  io::sim::Memory* const memories[] = {memories_.back().get()};
+  link_.bring_back(end_, memories);
+  port_.move_to(*memories_.back());
+  stats_ = std::make_unique<channel::WorkerStats>();
+  worker_ = make_worker(true);
+  std::vector<worker::Command> clients;
+  for (Seat& seat : seats_) {
+    if (!seat.client) continue;
+    seat.client->describe_memory(clients);
+    seat.client->move_to(*worker_);
+  }
+  record::Reader in(records.bytes());
+  const bool is_good =
+      worker_->take_over(clients, in, now) && worker_->try_claim_all() && in.is_at_end();
+  if (!is_good && failure_.empty()) failure_ = "the records of a worker were not taken";
+  return true;
 }
 
 size_t WorldHost::turn(Nanos now, Rng& rng, uint32_t lag_ppm) {
@@ -127,7 +171,7 @@ void WorldHost::on_detached(uint32_t index) {
   if (!seat.comes_back) return;
   seat.is_leaving = false;
   seat.client = std::make_unique<Client>(*worker_, static_cast<uint32_t>(end_), index, seat.options,
-                                         memory_.rx_memory(), dialogs_);
+                                         memories_.back()->rx_memory(), dialogs_);
 }
 
 std::string WorldHost::describe() {
@@ -139,8 +183,8 @@ std::string WorldHost::describe() {
     const uint64_t count = stats_->drops[i].get();
     if (count > 0) text += "; drop reason " + std::to_string(i) + ": " + std::to_string(count);
   }
-  text += "; free packets " + std::to_string(memory_.tx_slots_free()) + " to send, " +
-          std::to_string(memory_.rx_slots_free()) + " to receive";
+  text += "; free packets " + std::to_string(memories_.back()->tx_slots_free()) + " to send, " +
+          std::to_string(memories_.back()->rx_slots_free()) + " to receive";
   return text + "}";
 }
 
@@ -157,9 +201,11 @@ std::string WorldHost::leftovers() {
   expect("at rest", worker_->is_at_rest(), true);
   // The worker may hold empty packets that it allocated in advance; its destructor releases them.
   worker_.reset();
-  expect("free receive slots", memory_.rx_slots_free(), memory_.rx_slot_count());
-  expect("free transmit packets", memory_.tx_slots_free(), tx_packets_);
-  for (uint32_t i = 0; i < seats_.size(); ++i) expect("holds", memory_.region_holds(i), 0);
+  expect("free receive slots", memories_.back()->rx_slots_free(),
+         memories_.back()->rx_slot_count());
+  expect("free transmit packets", memories_.back()->tx_slots_free(), options_.tx_packets);
+  for (uint32_t i = 0; i < seats_.size(); ++i)
+    expect("holds", memories_.back()->region_holds(i), 0);
   return text;
 }
 

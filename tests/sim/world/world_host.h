@@ -35,6 +35,9 @@ class WorldHost {
   Nanos next_deadline(Nanos now) const;
   bool has_waiting_work() { return worker_->has_waiting_work() || port_.has_messages(); }
   void crash(uint32_t client);
+  /// Another worker with packet memory of its own goes on in the place of this one, which is gone,
+  /// from the records that this one wrote. False: a command is under way.
+  bool try_upgrade(Nanos now);
   /// Detaches all clients. Call turn() until is_detached().
   void detach_all();
   bool is_detached() const;
@@ -55,13 +58,18 @@ class WorldHost {
     bool is_leaving = false;
     bool comes_back = false;
   };
+  std::unique_ptr<io::sim::Memory> make_memory() const;
+  std::unique_ptr<worker::Worker> make_worker(bool is_successor);
   void take_replies();
   void on_detached(uint32_t index);
 
+  io::sim::Link& link_;
   const int end_;
+  const WorldHostOptions options_;
+  const uint64_t seed_;
   Dialogs& dialogs_;
-  io::sim::Memory memory_;
-  uint32_t tx_packets_;
+  /// The worker's is the last. Clients read from the others, too.
+  std::vector<std::unique_ptr<io::sim::Memory>> memories_;
   WorldPort port_;
   std::unique_ptr<channel::WorkerStats> stats_;
   std::unique_ptr<worker::Worker> worker_;

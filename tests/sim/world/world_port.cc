@@ -36,7 +36,7 @@ uint32_t ip_bytes_on_wire(const io::PacketBuf& packet) {
 size_t WorldPort::rx_burst(std::span<io::PacketBuf*> out) {
   size_t filled = 0;
   while (filled < out.size() && !messages_.empty()) {
-    io::PacketBuf* packet = memory_.alloc_rx();
+    io::PacketBuf* packet = memory_->alloc_rx();
     if (packet != nullptr) {
       std::memcpy(packet->data, messages_.back().data(), messages_.back().size());
       packet->length = static_cast<uint32_t>(messages_.back().size());
@@ -53,7 +53,7 @@ size_t WorldPort::tx_burst(std::span<io::PacketBuf* const> in) {
     if (!fits(*packet)) {
       ++too_big_count_;
       if (!is_silent_) complain(*packet);
-      memory_.release({&packet, 1});
+      memory_->release({&packet, 1});
     } else {
       // Only packets that the wire takes are part of the trace. They are hashed before, because a
       // taken packet must not be accessed.

@@ -16,7 +16,9 @@ namespace lyre::sim {
 /// Owner: borrows queue and memory. Thread: the world's.
 class WorldPort final : public io::PacketIo {
  public:
-  WorldPort(io::PacketIo& inner, io::sim::Memory& memory) : inner_(inner), memory_(memory) {}
+  WorldPort(io::PacketIo& inner, io::sim::Memory& memory) : inner_(inner), memory_(&memory) {}
+
+  void move_to(io::sim::Memory& memory) { memory_ = &memory; }
 
   void set_now(Nanos now) { now_ = now; }
   /// 0: the port's own MTU. `is_silent`: a black hole, which sends no ICMP.
@@ -51,7 +53,7 @@ class WorldPort final : public io::PacketIo {
   void trace(const io::PacketBuf& packet);
 
   io::PacketIo& inner_;
-  io::sim::Memory& memory_;
+  io::sim::Memory* memory_;
   Nanos now_;
   uint32_t path_mtu_bytes_ = 0;
   bool is_silent_ = false;

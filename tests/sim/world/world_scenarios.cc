@@ -320,6 +320,15 @@ constexpr auto kWorlds = std::to_array<NamedWorld>({
        add_dialogs(plan, rng, {.count = 20, .bytes_max = 10'000});
        plan.replace_engine_ppm = draw(rng, 1'000, 300'000);
      }},
+    {"hosts_upgrade",
+     [](WorldPlan& plan, Rng& rng) {
+       if (chance(rng, 50)) make_rough_weather(plan, rng);
+       add_dialogs(plan, rng, {.count = draw(rng, 5, 40), .bytes_max = draw(rng, 1'000, 60'000)});
+       if (chance(rng, 30)) make_rude(plan, rng);
+       if (chance(rng, 20)) add_crashes(plan, rng);
+       plan.may_be_unreachable = true;
+       plan.upgrade_ppm = draw(rng, 100, 20'000);
+     }},
     {"hosts_everything", make_everything},
     {"hosts_tso",
      [](WorldPlan& plan, Rng& rng) {

@@ -33,6 +33,17 @@ TEST(Slab, AnItemIsFreshEachTimeItIsTaken) {
   EXPECT_EQ(slab[slab.take()].value, 41);
 }
 
+TEST(Slab, TakesItemsAtTheirPlaces) {
+  Slab<Item> slab(5);
+  slab.take_at(1);
+  slab.take_at(3);
+  EXPECT_EQ(slab.used(), 2u);
+  std::set<uint32_t> others;
+  for (int i = 0; i < 3; ++i) others.insert(slab.take());
+  EXPECT_EQ(others, (std::set<uint32_t>{0, 2, 4}));
+  EXPECT_EQ(slab.take(), Slab<Item>::kNone);
+}
+
 TEST(Slab, RandomUseNeverGivesAnItemTwice) {
   Slab<Item> slab(50);
   Rng rng(4);

@@ -157,6 +157,27 @@ TEST_P(Workers, FindConnectionsWhosePacketsMoved) {
   EXPECT_TRUE(run_until([&] { return has_all_slots(a) && has_all_slots(b); }));
 }
 
+/// Packets arrive at other workers than before: the new ones know whose they are.
+TEST_P(Workers, LoseNothingWhenOthersTakeTheirPlace) {
+  listen();
+  connect_all();
+  send_all(0, kBytes / 2);
+  ASSERT_TRUE(run_until([&] { return b.sum(&Stats::tcp_payload_in) > kBytes; }));
+  link.redistribute(0, 99);
+  link.redistribute(1, 77);
+  ASSERT_TRUE(b.hand_over(now));
+  ASSERT_TRUE(a.hand_over(now));
+  send_all(kBytes / 2, kBytes / 2);
+  EXPECT_TRUE(run_until([&] { return all_received(kBytes); }));
+  expect_equal();
+  EXPECT_EQ(a.sum(&Stats::tcp_resets_in) + b.sum(&Stats::tcp_resets_in), 0u);
+  EXPECT_EQ(b.sum(&Stats::redirected_in) > 0, b.seats.size() > 1);
+  for (const auto& seat : b.seats) seat->worker->check_invariants(UINT32_MAX);
+
+  close_all();
+  EXPECT_TRUE(run_until([&] { return has_all_slots(a) && has_all_slots(b); }));
+}
+
 TEST_P(Workers, NewConnectionsAfterAMoveAreNotMistakenForOldOnes) {
   listen();
   connect_all();

@@ -35,6 +35,20 @@ TEST(Listeners, AnyAndExactOnOnePortExcludeEachOther) {
   EXPECT_FALSE(listeners.is_taken({kOne, 81}));
 }
 
+TEST(Listeners, AreRestoredWithTheirNames) {
+  Listeners listeners(8);
+  EXPECT_TRUE(listeners.restore(3, {.local = {kOne, 80}, .generation = 7}));
+  EXPECT_FALSE(listeners.restore(3, {.local = {kOne, 81}, .generation = 8})) << "the index";
+  EXPECT_FALSE(listeners.restore(4, {.local = {kAny, 80}, .generation = 8})) << "the address";
+  EXPECT_FALSE(listeners.restore(8, {.local = {kOne, 82}, .generation = 8})) << "beyond the table";
+  listeners.restore_generations(9);
+  EXPECT_TRUE(listeners.is_valid(3, 7));
+  EXPECT_EQ(listeners.find({kOne, 80}), 3u);
+  const uint32_t added = listeners.add({.local = {kTwo, 80}});
+  EXPECT_NE(added, 3u);
+  EXPECT_EQ(listeners[added].generation, 10u);
+}
+
 TEST(Listeners, TwoAddressesMayShareAPort) {
   Listeners listeners(8);
   listeners.add({.local = {kOne, 80}});

@@ -1,0 +1,347 @@
+#include "stack/worker/handover_reader.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "stack/tcp/connection_record.h"
+
+namespace lyre::worker {
+
+namespace {
+
+using record::FieldReader;
+using record::Kind;
+
+// A field that is new in a session belongs into SessionRecord as well.
+static_assert(sizeof(session::Session) == 184);
+
+/// All but lists, lists' links, and what belongs to the earlier process.
+session::Session session_of(const SessionRecord& record) {
+  session::Session session;
+  session.generation = record.generation;
+  session.listener = record.listener;
+  session.listener_generation = record.listener_generation;
+  session.cookie = record.cookie;
+  session.opened_at = record.opened_at;
+  session.sends_announced_at = record.sends_announced_at;
+  session.announced_sends = record.announced_sends;
+  session.flow_label = record.flow_label;
+  session.is_passive = record.is_passive;
+  session.is_embryonic = record.is_embryonic;
+  session.was_announced = record.was_announced;
+  session.is_shut_down = record.is_shut_down;
+  session.is_closed_by_client = record.is_closed_by_client;
+  session.was_retransmitted = record.was_retransmitted;
+  session.is_over = record.is_over;
+  session.must_announce_open = record.must_announce_open;
+  session.must_announce_progress = record.must_announce_progress;
+  session.is_told_closed = record.is_told_closed;
+  session.must_announce_finish = record.must_announce_finish;
+  session.must_announce_end = record.must_announce_end;
+  session.end_status = record.end_status;
+  session.marking = record.marking;
+  session.copied_tx_bytes = record.copied_tx_bytes;
+  session.copied_rx_bytes = record.copied_rx_bytes;
+  session.client_copied_tx_bytes = record.client_copied_tx_bytes;
+  session.client_copied_rx_bytes = record.client_copied_rx_bytes;
+  return session;
+}
+
+}  // namespace
+
+bool HandoverReader::take_over(std::span<const Command> memory, record::Reader& in) {
+  for (const Command& command : memory) {
+    if (command.kind == Command::Kind::kAttach) {
+      parts_.contexts.attach(command);
+      if (!state_.contexts[command.context].has_region) return false;
+    } else if (!parts_.regions.try_add(command)) {
+      return false;
+    }
+  }
+  WorkerRecord worker;
+  const auto list = [&](FieldReader& fields) { list_worker(fields, worker); };
+  if (!in.take(Kind::kWorker, kHandoverVersion, list)) return false;
+  if (worker.context_count != state_.contexts.in_use().size()) return false;
+  if (!read_contexts(worker.context_count, in)) return false;
+  if (!read_listeners(worker.listener_count, in)) return false;
+  for (uint32_t i = 0; i < worker.session_count; ++i) {
+    if (!read_session(in)) return false;
+  }
+  if (!in.take(Kind::kEnd, kHandoverVersion, [](FieldReader&) {})) return false;
+  state_.listeners.restore_generations(worker.listener_generations);
+  parts_.lifecycle.restore_generations(worker.session_generations);
+  state_.engine.records().restore_last_cookie_at(worker.last_cookie_at);
+  restore_charges();
+  queue_by_age();
+  for (const uint32_t conn : sessions_) begin(conn);
+  for (const ContextRecord& record : detaching_) {
+    parts_.contexts.detach({.kind = Command::Kind::kDetach,
+                            .context = record.index,
+                            .resets_sessions = record.resets_sessions});
+    state_.contexts[record.index].linger_until = record.linger_until;
+  }
+  return true;
+}
+
+bool HandoverReader::read_contexts(uint32_t count, record::Reader& in) {
+  for (uint32_t i = 0; i < count; ++i) {
+    if (!read_context(in)) return false;
+  }
+  return true;
+}
+
+bool HandoverReader::read_context(record::Reader& in) {
+  ContextRecord record;
+  const auto list = [&](FieldReader& fields) { list_context(fields, record); };
+  if (!in.take(Kind::kContext, kHandoverVersion, list)) return false;
+  const auto in_use = state_.contexts.in_use();
+  if (std::find(in_use.begin(), in_use.end(), record.index) == in_use.end()) return false;
+  Context& context = state_.contexts[record.index];
+  if (context.is_inherited) return false;  // a second record of it
+  channel::RingPair& rings = *context.attached.rings;
+  context.submissions = {&rings.submission_indices, rings.submissions, record.submissions_position};
+  context.completions = {&rings.completion_indices, rings.completions, record.completions_position};
+  context.is_lent = false;
+  context.is_inherited = true;
+  if (record.is_expelled) context.state = Context::State::kExpelled;
+  if (record.is_detaching) detaching_.push_back(record);
+  return read_loans(record, in) && read_leaving(record, in);
+}
+
+bool HandoverReader::read_loans(const ContextRecord& record, record::Reader& in) {
+  LoanRecord loan;
+  const auto list = [&](FieldReader& fields) { list_loan(fields, loan); };
+  for (uint32_t i = 0; i < record.loan_count; ++i) {
+    if (!in.take(Kind::kLoan, kHandoverVersion, list)) return false;
+    const InheritedLoan inherited{.context = record.index,
+                                  .slot = loan.slot,
+                                  .session = loan.session,
+                                  .generation = loan.generation,
+                                  .charge_bytes = loan.charge_bytes};
+    if ((loan.slot & kCopySlotBit) != 0 || !state_.inherited_loans.add(inherited)) return false;
+    charges_.push_back({loan.session, loan.generation, loan.charge_bytes});
+  }
+  CopyBlocks& blocks = state_.contexts[record.index].copy_blocks;
+  for (uint32_t i = 0; i < record.copy_block_count; ++i) {
+    if (!in.take(Kind::kCopyBlock, kHandoverVersion, list)) return false;
+    const CopyBlocks::Held held{loan.session, loan.generation, loan.charge_bytes};
+    if (!blocks.restore(loan.slot, held)) return false;
+    charges_.push_back({loan.session, loan.generation, loan.charge_bytes});
+  }
+  return true;
+}
+
+bool HandoverReader::read_leaving(const ContextRecord& record, record::Reader& in) {
+  for (uint32_t i = 0; i < record.leaving_count; ++i) {
+    uint32_t name = 0;
+    const auto list = [&](FieldReader& fields) { fields.number(name); };
+    if (!in.take(Kind::kLeaving, kHandoverVersion, list)) return false;
+    const ClientMemory::Region& region = state_.client_memory[channel::region_index(name)];
+    const bool is_there = region.name == name && region.context == record.index;
+    if (name == 0 || !is_there || region.is_leaving) return false;
+    if (!state_.client_memory.try_begin_leaving(name)) return false;
+  }
+  return true;
+}
+
+bool HandoverReader::read_listeners(uint32_t count, record::Reader& in) {
+  for (uint32_t i = 0; i < count; ++i) {
+    ListenerRecord record;
+    const auto list = [&](FieldReader& fields) { list_listener(fields, record); };
+    if (!in.take(Kind::kListener, kHandoverVersion, list)) return false;
+    if (record.context >= kContextsMax || !state_.contexts[record.context].is_inherited) {
+      return false;
+    }
+    const Listener listener{.local = record.local,
+                            .context = record.context,
+                            .generation = record.generation,
+                            .cookie = record.cookie,
+                            .backlog = record.backlog};
+    if (!state_.listeners.restore(record.index, listener)) return false;
+    state_.contexts[record.context].listeners.push_back(state_.listeners, record.index);
+    state_.places.add_listener(state_.accounts.user_of(record.context));
+  }
+  return true;
+}
+
+bool HandoverReader::read_session(record::Reader& in) {
+  SessionRecord record;
+  const auto list = [&](FieldReader& fields) { list_session(fields, record); };
+  if (!in.take(Kind::kSession, kHandoverVersion, list)) return false;
+  const bool fits = record.conn >= state_.engine.index_bound() &&
+                    record.conn < state_.config.engine.connections_max;
+  return fits && restore_session(record, in);
+}
+
+bool HandoverReader::restore_session(const SessionRecord& record, record::Reader& in) {
+  const uint32_t conn = record.conn;
+  state_.session(conn) = session_of(record);
+  if (!restore_pieces(record, in)) return false;
+  if (!state_.engine.records().read(conn, state_.memory.rx_slot_bytes(), in)) return false;
+  sessions_.push_back(conn);
+  return is_sound(record) && restore_place(record) && restore_owner(record) &&
+         restore_texts(record, in);
+}
+
+/// What the session says agrees with what TCP says.
+bool HandoverReader::is_sound(const SessionRecord& record) const {
+  const tcp::State tcp_state = state_.engine.state(record.conn);
+  const bool is_closed = tcp_state == tcp::State::kClosed;
+  const bool has_context = record.context != session::kNoContext;
+  if (record.is_over != (is_closed || tcp_state == tcp::State::kTimeWait)) return false;
+  if (is_closed && !has_context) return false;  // nothing would ever release it
+  if (record.is_embryonic != (record.is_passive && tcp_state == tcp::State::kSynReceived)) {
+    return false;
+  }
+  if (record.is_embryonic && has_context) return false;
+  if (record.piece_count > 0 && !has_context) return false;
+  if (is_closed) return record.piece_count == 0;
+  uint64_t bytes = 0;
+  state_.sends.for_each(state_.sessions[record.conn].sends,
+                        [&](const BufRef& piece) { bytes += piece.length; });
+  return bytes ==
+         uint64_t{state_.engine.info(record.conn).send_queue_bytes} + record.head_acked_bytes;
+}
+
+/// The connection's place in the tables, and its way to the peer.
+bool HandoverReader::restore_place(const SessionRecord& record) {
+  const FourTuple& tuple = state_.engine.tuple(record.conn);
+  if (state_.find_connection(tuple) != FlowTable::kNone) return false;
+  if (!state_.routes.is_own(tuple.local.address)) return false;
+  const auto route = state_.routes.lookup_from(tuple.local.address, tuple.remote.address);
+  if (!route) return false;
+  session::Session& session = state_.session(record.conn);
+  session.port = route->port;
+  session.next_hop = route->next_hop;
+  session.is_local = route->is_local;
+  state_.flows.insert(tuple, record.conn);
+  return true;
+}
+
+bool HandoverReader::restore_owner(const SessionRecord& record) {
+  const uint32_t conn = record.conn;
+  if (record.context != session::kNoContext) {
+    const uint32_t context = record.context;
+    if (context >= kContextsMax || !state_.contexts[context].is_inherited) return false;
+    state_.session(conn).context = context;
+    state_.contexts[context].sessions.push_back(state_.sessions, conn);
+    state_.places.add_session(state_.accounts.user_of(context));
+  }
+  if (!state_.listeners.is_valid(record.listener, record.listener_generation)) return true;
+  Listener& listener = state_.listeners[record.listener];
+  if (!record.is_passive) return false;
+  listener.begin_handshake();
+  if (!record.is_embryonic) listener.end_handshake();
+  return true;
+}
+
+/// Whether the piece lies in memory that the context has.
+bool HandoverReader::is_of(uint32_t context, const BufRef& piece) const {
+  if (piece.region >= kRegionsMax) return false;
+  const ClientMemory::Region& region = state_.client_memory[piece.region];
+  return region.base != nullptr && region.context == context && piece.length <= region.bytes &&
+         piece.offset <= region.bytes - piece.length;
+}
+
+bool HandoverReader::restore_pieces(const SessionRecord& record, record::Reader& in) {
+  session::SendQueue& sends = state_.session(record.conn).sends;
+  if (record.piece_count == 0 && record.head_acked_bytes > 0) return false;
+  for (uint32_t i = 0; i < record.piece_count; ++i) {
+    BufRef piece;
+    const auto list = [&](FieldReader& fields) { list_piece(fields, piece); };
+    if (!in.take(Kind::kPiece, kHandoverVersion, list)) return false;
+    if (i == 0 && record.head_acked_bytes >= piece.length) return false;
+    if (record.context >= kContextsMax || !is_of(record.context, piece)) return false;
+    Context& context = state_.contexts[record.context];
+    if (context.sends_under_way >= channel::kSendsPerContextMax) return false;
+    if (!state_.sends.try_append(sends, piece)) return false;
+    ++context.sends_under_way;
+  }
+  sends.head_acked_bytes = record.head_acked_bytes;
+  sends.finished_count = record.finished_count;
+  return true;
+}
+
+bool HandoverReader::restore_texts(const SessionRecord& record, record::Reader& in) {
+  for (uint32_t i = 0; i < record.text_count; ++i) {
+    SeqNum start;
+    std::span<const uint8_t> bytes;
+    const auto list = [&](FieldReader& fields) {
+      fields.seq(start);
+      bytes = fields.rest();
+      fields.require(!bytes.empty() && bytes.size() <= kTextBytesMax);
+    };
+    if (!in.take(Kind::kReceived, kHandoverVersion, list)) return false;
+    if (!restore_text(record.conn, start, bytes)) return false;
+  }
+  const tcp::ReceiveQueue queue = state_.engine.receive_queue(record.conn);
+  state_.session(record.conn).has_readable = queue.first_in_order().has_value();
+  return queue.is_gapless();
+}
+
+/// Into as many packets as it takes. Text behind a gap may be dropped: the peer sends it again (RFC
+/// 2018 8).
+bool HandoverReader::restore_text(uint32_t conn, SeqNum start, std::span<const uint8_t> bytes) {
+  session::Session& reader = state_.session(conn);
+  while (!bytes.empty()) {
+    const bool is_needed = !start.after(state_.engine.receive_queue(conn).text_end());
+    io::PacketBuf* packet = state_.memory.alloc_rx();
+    if (packet == nullptr) return !is_needed;
+    const auto count = static_cast<uint32_t>(std::min<size_t>(bytes.size(), packet->tailroom));
+    std::memcpy(packet->data, bytes.data(), count);
+    packet->length = count;
+    packet->tailroom = static_cast<uint16_t>(packet->tailroom - count);
+    const tcp::ReceivedText text{
+        .start = start,
+        .payload = {.handle = {packet->slot}, .offset = 0, .length = count},
+        .charge_bytes = state_.memory.rx_slot_bytes()};
+    if (!state_.engine.records().restore_text(conn, text)) {
+      state_.memory.release({&packet, 1});
+      return false;
+    }
+    state_.accounts.add(reader.context, 1);
+    reader.copied_rx_bytes += count;
+    state_.stats.worker->copied_rx_bytes.add(count);
+    bytes = bytes.subspan(count);
+    start += count;
+  }
+  return true;
+}
+
+void HandoverReader::restore_charges() {
+  for (const Charge& charge : charges_) {
+    const bool is_open = charge.session < state_.config.engine.connections_max &&
+                         state_.is_same_session(charge.session, charge.generation);
+    if (is_open) state_.engine.records().restore_charge(charge.session, charge.bytes);
+  }
+}
+
+/// Those that may have to give way stand in queues, the oldest first.
+void HandoverReader::queue_by_age() {
+  std::vector<uint32_t> by_age = sessions_;
+  std::stable_sort(by_age.begin(), by_age.end(), [this](uint32_t a, uint32_t b) {
+    return state_.sessions[a].opened_at < state_.sessions[b].opened_at;
+  });
+  for (const uint32_t conn : by_age) {
+    if (state_.sessions[conn].is_embryonic) {
+      state_.half_opens.add(conn);
+    } else if (state_.sessions[conn].context == session::kNoContext &&
+               state_.engine.state(conn) == tcp::State::kTimeWait) {
+      state_.time_waits.add(conn);
+    }
+  }
+}
+
+/// Timers run, the client hears its news, and the peer hears from us: packets that were under way
+/// are lost, and switches may have to learn where this host is.
+void HandoverReader::begin(uint32_t conn) {
+  parts_.lifecycle.begin_trace(conn);
+  if (state_.engine.state(conn) != tcp::State::kClosed) {
+    state_.engine.records().speak_up(conn);
+    state_.transmit_queue.schedule(conn);
+    state_.arm(conn);
+  }
+  state_.notifier.mark(conn);
+}
+
+}  // namespace lyre::worker

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "stack/record/stream.h"
+#include "stack/worker/context_lifecycle.h"
+#include "stack/worker/handover_records.h"
+#include "stack/worker/inbox.h"
+#include "stack/worker/received_payload.h"
+#include "stack/worker/region_lifecycle.h"
+#include "stack/worker/session_lifecycle.h"
+#include "stack/worker/worker_state.h"
+
+namespace lyre::worker {
+
+/// Makes a new worker what HandoverWriter wrote. The records come from another process, maybe of
+/// another version: each value is checked, and so is what several of them say together.
+/// Received text is copied into this worker's receive pool. What clients were lent of the earlier
+/// pool stays with them, and is charged to their sessions until they give it back.
+/// Thread: the worker, before its first turn.
+class HandoverReader {
+ public:
+  struct Parts {
+    SessionLifecycle& lifecycle;
+    ContextLifecycle& contexts;
+    RegionLifecycle& regions;
+  };
+  HandoverReader(WorkerState& state, const Parts& parts) : state_(state), parts_(parts) {}
+
+  /// `memory`: a kAttach for each context, and a kAddRegion for each of its regions, as the control
+  /// thread of this process mapped them.
+  /// Fails: false when the records are not right, or do not fit into this worker. It must not make
+  /// a turn then.
+  bool take_over(std::span<const Command> memory, record::Reader& in);
+
+ private:
+  bool read_contexts(uint32_t count, record::Reader& in);
+  bool read_context(record::Reader& in);
+  bool read_loans(const ContextRecord& record, record::Reader& in);
+  bool read_leaving(const ContextRecord& record, record::Reader& in);
+  bool read_listeners(uint32_t count, record::Reader& in);
+  bool read_session(record::Reader& in);
+  bool restore_session(const SessionRecord& record, record::Reader& in);
+  bool is_sound(const SessionRecord& record) const;
+  bool restore_place(const SessionRecord& record);
+  bool restore_owner(const SessionRecord& record);
+  bool restore_pieces(const SessionRecord& record, record::Reader& in);
+  bool restore_texts(const SessionRecord& record, record::Reader& in);
+  bool restore_text(uint32_t conn, SeqNum start, std::span<const uint8_t> bytes);
+  void restore_charges();
+  void queue_by_age();
+  void begin(uint32_t conn);
+  bool is_of(uint32_t context, const BufRef& piece) const;
+
+  struct Charge {
+    uint32_t session = 0;
+    uint32_t generation = 0;
+    uint32_t bytes = 0;
+  };
+
+  WorkerState& state_;
+  Parts parts_;
+  std::vector<uint32_t> sessions_;  ///< that were restored
+  std::vector<Charge> charges_;     ///< of what clients have
+  std::vector<ContextRecord> detaching_;
+};
+
+}  // namespace lyre::worker

@@ -1,0 +1,113 @@
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "stack/worker/handover_records.h"
+#include "tests/support/handover_bed.h"
+
+namespace lyre::test {
+namespace {
+
+std::string file_of(uint32_t version, uint32_t host) {
+  return std::string(LYRE_HANDOVER_RECORDS) + "/v" + std::to_string(version) +
+         (host == 0 ? "_sender" : "_receiver");
+}
+
+TEST(Handover, ASuccessorHasAllSessions) {
+  HandoverBed bed;
+  for (const uint32_t host : {0u, 1u}) {
+    const auto successor = bed.successor(host, bed.records_of(host));
+    ASSERT_NE(successor, nullptr) << host;
+    EXPECT_EQ(successor->worker().connection_count(), HandoverBed::kSessions);
+    bed.run(*successor, 20);
+  }
+}
+
+TEST(Handover, LeavesTheWorkerAsItIs) {
+  HandoverBed bed;
+  const std::vector<uint8_t> first = bed.records_of(1);
+  EXPECT_EQ(bed.records_of(1), first);
+  bed.hosts().app_b->keeps_slots = false;
+  EXPECT_TRUE(bed.hosts().run_until([&] {
+    uint64_t received = 0;
+    for (const auto& [index, stream] : bed.hosts().app_b->streams()) received += stream.received;
+    return received == HandoverBed::kSessions * HandoverBed::kBytes + 1000;
+  }));
+}
+
+/// What a client was lent stays with it: its slots come back to the successor.
+TEST(Handover, TakesBackWhatTheEarlierWorkerLent) {
+  HandoverBed bed;
+  const auto successor = bed.successor(1, bed.records_of(1));
+  ASSERT_NE(successor, nullptr);
+  EXPECT_FALSE(successor->worker().is_at_rest());
+  bed.hosts().app_b->keeps_slots = false;
+  for (int i = 0; i < 100; ++i) {
+    bed.hosts().app_b->step();
+    bed.run(*successor, 1);
+  }
+  worker::Reply reply;
+  EXPECT_FALSE(successor->worker().outbox().try_take(reply)) << reply.reason;
+}
+
+TEST(Handover, RefusesRecordsThatAreCutShort) {
+  HandoverBed bed;
+  const std::vector<uint8_t> records = bed.records_of(1);
+  for (size_t bytes = 0; bytes < records.size(); bytes += 1 + bytes / 8) {
+    EXPECT_EQ(bed.successor(1, std::span(records).first(bytes)), nullptr) << bytes;
+  }
+}
+
+TEST(Handover, RefusesALaterVersion) {
+  HandoverBed bed;
+  std::vector<uint8_t> records = bed.records_of(0);
+  records[2] = 99;  // the version of the first record
+  EXPECT_EQ(bed.successor(0, records), nullptr);
+}
+
+/// Damaged records are refused, or are those of another possible state.
+TEST(Handover, SurvivesDamagedRecords) {
+  HandoverBed bed;
+  uint32_t taken = 0;
+  for (uint64_t seed = 1; seed <= 1500; ++seed) {
+    Rng rng(seed);
+    const auto host = static_cast<uint32_t>(rng.below(2));
+    std::vector<uint8_t> records = bed.records_of(host);
+    for (uint64_t i = rng.below(4) + 1; i > 0; --i) {
+      records[rng.below(records.size())] = static_cast<uint8_t>(rng.below(256));
+    }
+    const auto successor = bed.successor(host, records);
+    if (successor == nullptr) continue;
+    ++taken;
+    bed.run(*successor, 12);
+  }
+  EXPECT_GT(taken, 0u);
+}
+
+/// The records of every version that was released are taken for ever. LYRE_WRITE_RECORDS=1 writes
+/// those of the present one.
+TEST(Handover, TakesTheRecordsOfEveryVersion) {
+  for (uint32_t version = 1; version <= worker::kHandoverVersion; ++version) {
+    for (const uint32_t host : {0u, 1u}) {
+      HandoverBed bed;
+      if (std::getenv("LYRE_WRITE_RECORDS") != nullptr && version == worker::kHandoverVersion) {
+        const std::vector<uint8_t> records = bed.records_of(host);
+        std::ofstream(file_of(version, host), std::ios::binary)
+            .write(reinterpret_cast<const char*>(records.data()),
+                   static_cast<std::streamsize>(records.size()));
+      }
+      std::ifstream file(file_of(version, host), std::ios::binary);
+      const std::vector<uint8_t> records((std::istreambuf_iterator<char>(file)), {});
+      const auto successor = bed.successor(host, records);
+      ASSERT_NE(successor, nullptr) << file_of(version, host);
+      EXPECT_EQ(successor->worker().connection_count(), HandoverBed::kSessions);
+      bed.run(*successor, 20);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lyre::test
