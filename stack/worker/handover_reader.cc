@@ -194,6 +194,9 @@ bool HandoverReader::is_sound(const SessionRecord& record) const {
     return false;
   }
   if (record.is_embryonic && has_context) return false;
+  // After the news of the end the send queue is dropped: TCP must need it no more.
+  const bool may_end = record.is_over || (record.is_closed_by_client && record.piece_count == 0);
+  if (record.must_announce_end && !may_end) return false;
   if (record.piece_count > 0 && !has_context) return false;
   if (is_closed) return record.piece_count == 0;
   uint64_t bytes = 0;

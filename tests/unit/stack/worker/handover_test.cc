@@ -68,6 +68,29 @@ TEST(Handover, RefusesALaterVersion) {
   EXPECT_EQ(bed.successor(0, records), nullptr);
 }
 
+/// Where the first session's record begins.
+size_t first_session(const std::vector<uint8_t>& records) {
+  size_t at = 0;
+  while (records[at] != static_cast<uint8_t>(record::Kind::kSession)) {
+    const size_t bytes = records[at + 4] | records[at + 5] << 8 | records[at + 6] << 16;
+    at += record::kHeaderBytes + bytes;
+  }
+  return at;
+}
+
+/// The client would be told of the end, and the bytes be dropped that TCP still sends.
+TEST(Handover, RefusesTheEndOfASessionThatSends) {
+  constexpr size_t kMustAnnounceEnd = 83;  // from the start of the record
+  HandoverBed bed;
+  std::vector<uint8_t> records = bed.records_of(0);
+  uint8_t& flag = records[first_session(records) + kMustAnnounceEnd];
+  ASSERT_EQ(flag, 0);
+  flag = 1;
+  EXPECT_EQ(bed.successor(0, records), nullptr);
+  flag = 0;
+  EXPECT_NE(bed.successor(0, records), nullptr);
+}
+
 /// Damaged records are refused, or are those of another possible state.
 TEST(Handover, SurvivesDamagedRecords) {
   HandoverBed bed;
