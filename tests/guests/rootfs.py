@@ -29,11 +29,13 @@ def read(name):
 
 
 def installed(root):
+    """Packages of the root, with the virtual ones that they provide."""
     names = set()
     with open(os.path.join(root, "var/lib/dpkg/status"), encoding="utf-8") as f:
         for line in f:
-            if line.startswith("Package: "):
-                names.add(line.split()[1])
+            field, _, value = line.partition(": ")
+            if field in ("Package", "Provides"):
+                names |= {one.split()[0] for one in value.split(",")}
     return names
 
 
