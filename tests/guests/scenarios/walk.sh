@@ -5,7 +5,7 @@ MODE=$1
 . /host/scenarios/lyre_cli.sh
 
 METRICS=http://127.0.0.1:9417/metrics
-JOB_S=240
+JOB_S=400
 
 finish() {
   local code=$?
@@ -90,7 +90,7 @@ cat /tmp/pair
 meet pair 120
 
 step "upgrade under a running job"
-allreduce 120 > /tmp/job 2>&1 &
+allreduce 250 > /tmp/job 2>&1 &
 job=$!
 wait_for 60 "sessions of the job" has_sessions
 show as_job lyre sessions
@@ -107,7 +107,7 @@ fi
 wait $job || { cat /tmp/job; fail "the job did not survive the upgrade"; }
 tail -n 3 /tmp/job
 [ $GUEST = b ] || grep -q verified /tmp/job || fail "the job verified nothing"
-meet job-over 240
+meet job-over 400
 
 step "metrics"
 python3 -c "
