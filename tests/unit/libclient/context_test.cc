@@ -8,6 +8,7 @@
 #include <future>
 #include <thread>
 
+#include "stack/base/core_contention.h"
 #include "tests/unit/libclient/fake_daemon.h"
 
 namespace lyre::client {
@@ -194,12 +195,16 @@ TEST(Context, ARestWithoutAComputingNeighbourIsNone) {
   lyre_context_close(context);
 }
 
-TEST(Context, ARestAfterALongYieldEndsWithACompletion) {
+constexpr auto kSliceOfAnother = std::chrono::milliseconds(3);
+
+TEST(Context, ARestAfterLongYieldsEndsWithACompletion) {
   FakeDaemon daemon;
   lyre_context* context = daemon.attach();
   open_session(daemon, context, {1, 1});
-  lyre_rest(context, 1);
-  std::this_thread::sleep_for(std::chrono::milliseconds(3));  // as if a yield had taken a slice
+  for (int i = 0; i < CoreContention::kSlicesInARow; ++i) {
+    lyre_rest(context, 1);
+    std::this_thread::sleep_for(kSliceOfAnother);  // as if a yield had taken it
+  }
   auto worker = std::async(std::launch::async, [&daemon] { daemon.tell(peer_finished({1, 1})); });
   lyre_rest(context, INT_MAX);
   EXPECT_EQ(1, lyre_poll(context, 0));
@@ -212,8 +217,10 @@ TEST(Context, ACallerWithALockRestsOnTheDescriptor) {
   lyre_context* context = daemon.attach();
   open_session(daemon, context, {1, 1});
   EXPECT_EQ(0, lyre_arm_rest(nullptr, 1));
-  EXPECT_EQ(0, lyre_arm_rest(context, 1000));                 // nobody computes
-  std::this_thread::sleep_for(std::chrono::milliseconds(3));  // as if a yield had taken a slice
+  for (int i = 0; i < CoreContention::kSlicesInARow; ++i) {
+    EXPECT_EQ(0, lyre_arm_rest(context, 1000));    // nobody computes
+    std::this_thread::sleep_for(kSliceOfAnother);  // as if a yield had taken it
+  }
   ASSERT_EQ(1000, lyre_arm_rest(context, 1000));
   pollfd entry{lyre_eventfd(context), POLLIN, 0};
   EXPECT_EQ(0, ::poll(&entry, 1, 0));
