@@ -2,8 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
+#include "stack/base/ip_address.h"
 #include "stack/base/mac_address.h"
 #include "stack/base/page_size.h"
 #include "stack/io/packet.h"
@@ -131,6 +133,11 @@ class PacketIo {
   virtual const IoCapabilities& capabilities() const = 0;
   virtual IoCounters counters() const = 0;
   virtual bool is_link_up() const = 0;
+  /// The number of the port's queue that receives the packets of this connection; nothing where
+  /// the driver does not tell how it spreads them. Where it is wrong, packets are redirected.
+  virtual std::optional<uint32_t> receive_queue_of([[maybe_unused]] const FourTuple& tuple) const {
+    return std::nullopt;
+  }
   /// A descriptor that becomes readable when packets arrive, if the queue is armed. It is the same
   /// until Port::resume(), and nobody but this object reads from it. -1: there is none.
   virtual int wait_fd() const = 0;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "stack/base/bounded_vector.h"
@@ -31,6 +32,10 @@ class Port {
   uint32_t mtu_bytes() const { return mtu_bytes_; }
   /// Of connections through this port, unless their session has another one.
   IpMarking marking() const { return marking_; }
+  /// See io::PacketIo.
+  std::optional<uint32_t> receive_queue_of(const FourTuple& tuple) const {
+    return io_->receive_queue_of(tuple);
+  }
   /// What this queue counted.
   io::IoCounters counters() const { return io_->counters(); }
 

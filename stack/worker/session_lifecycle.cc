@@ -117,7 +117,7 @@ channel::EndStatus SessionLifecycle::open(uint32_t context, const Endpoint& loca
   FourTuple tuple{.local = {route->source, local.port}, .remote = remote};
   if (!local.address.is_unspecified()) tuple.local.address = local.address;
   if (tuple.local.port == 0) {
-    const auto port = choose_port(tuple.local.address, remote);
+    const auto port = choose_port(tuple.local.address, remote, &state_.ports[route->port]);
     if (!port) return channel::EndStatus::kNoResources;
     tuple.local.port = *port;
   } else if (state_.find_connection(tuple) != FlowTable::kNone) {
@@ -138,21 +138,26 @@ channel::EndStatus SessionLifecycle::open(uint32_t context, const Endpoint& loca
 }
 
 std::optional<uint16_t> SessionLifecycle::choose_port(const IpAddress& local,
-                                                      const Endpoint& remote) {
+                                                      const Endpoint& remote, const Port* through) {
   const uint32_t count =
       state_.config.ephemeral_port_last - state_.config.ephemeral_port_first + 1u;
   const uint32_t mine = count / state_.config.worker_count;
   if (mine == 0) return std::nullopt;
   const auto start = static_cast<uint32_t>(state_.rng.below(mine));
-  for (uint32_t i = 0; i < mine; ++i) {
+  std::optional<uint16_t> any;
+  for (uint32_t i = 0; i < mine && (!any || i < kPortsToHashMax); ++i) {
     const uint32_t step = (start + i) % mine;
     const auto port =
         static_cast<uint16_t>(state_.config.ephemeral_port_first +
                               step * state_.config.worker_count + state_.config.index);
     if (state_.listeners.is_port_used(port)) continue;
-    if (state_.find_connection({{local, port}, remote}) == FlowTable::kNone) return port;
+    const FourTuple tuple = {{local, port}, remote};
+    if (state_.find_connection(tuple) != FlowTable::kNone) continue;
+    const auto queue = through == nullptr ? std::nullopt : through->receive_queue_of(tuple);
+    if (!queue || *queue == state_.config.index) return port;
+    if (!any) any = port;
   }
-  return std::nullopt;
+  return any;
 }
 
 void SessionLifecycle::apply(uint32_t conn, const tcp::Effects& effects) {

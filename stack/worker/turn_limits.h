@@ -65,6 +65,9 @@ inline constexpr uint32_t kNudgePacketsMax = 64;
 inline constexpr Nanos kPressurePause = millis(10);
 /// After this time without receive slots, the client that has kept most of them is disconnected.
 inline constexpr Nanos kGreedGrace = seconds(1);
+/// A port for an open is looked for among so many free ones, so that its packets come back to this
+/// worker: with 16 queues all but one in 60 find one.
+inline constexpr uint32_t kPortsToHashMax = 64;
 /// Sessions whose ports take nothing are tried again after this time, then after twice the time
 /// each.
 inline constexpr Nanos kTransmitRetryFirst = micros(50);

@@ -20,6 +20,7 @@
 #include "stack/io/dpdk/log.h"
 #include "stack/io/dpdk/memif_wait.h"
 #include "stack/io/dpdk/nic_check.h"
+#include "stack/io/dpdk/rss_query.h"
 
 namespace lyre::io::dpdk {
 namespace {
@@ -234,6 +235,7 @@ void EthernetPort::describe_port() {
   info_.queue_count = static_cast<uint32_t>(memories_.size());
   info_.does_dma = !quirks_->is_virtual;
   info_.has_rss = setup_.has_rss;
+  spread_ = setup_.has_rss ? query_rss(port_id_) : RssSpread{};
   info_.capabilities = setup_.capabilities;
   info_.pci_path = args_.is_pci() ? pci_path_of_address(args_.name())
                                   : pci_path_of_interface(std::string(args_.value_of("iface")));
@@ -261,7 +263,8 @@ QueueSetup EthernetPort::queue_setup(uint16_t queue) const {
           .is_tx_trusted = options_.is_trusted && args_.driver() == "net_memif",
           .has_ip_checksum = setup_.has_ip_checksum,
           .has_tcp_checksum = setup_.has_tcp_checksum,
-          .interface = std::string(args_.value_of("iface"))};
+          .interface = std::string(args_.value_of("iface")),
+          .spread = spread_};
 }
 
 void EthernetPort::make_queues() {

@@ -111,6 +111,7 @@ class EthernetPort final : public Port {
   DeviceEvents events_;
   ExtendedStats extended_stats_;
   PortInfo info_;
+  RssSpread spread_;
   const std::vector<Memory*> memories_;
   std::vector<std::unique_ptr<Queue>> queues_;
   std::vector<TxWatch> watches_;  ///< one for each queue

@@ -15,6 +15,7 @@
 #include "stack/io/dpdk/sent_marks.h"
 #include "stack/io/dpdk/tx_watch.h"
 #include "stack/io/packet_io.h"
+#include "stack/io/rss_spread.h"
 
 namespace lyre::io::dpdk {
 
@@ -31,6 +32,7 @@ struct QueueSetup {
   bool has_ip_checksum = false;   ///< the device completes IPv4 headers
   bool has_tcp_checksum = false;  ///< the device completes TCP
   std::string interface;          ///< the kernel interface under the port; empty: none
+  RssSpread spread;               ///< of received packets over the port's queues
 };
 
 /// One queue pair of a port.
@@ -53,6 +55,9 @@ class Queue final : public PacketIo {
   const IoCapabilities& capabilities() const override { return setup_.capabilities; }
   IoCounters counters() const override { return counters_; }
   bool is_link_up() const override;
+  std::optional<uint32_t> receive_queue_of(const FourTuple& tuple) const override {
+    return setup_.spread.queue_of(tuple);
+  }
   int wait_fd() const override { return wait_ == nullptr ? -1 : wait_->fd(); }
   Arming arm() override;
   void disarm(Woken woken) override;

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
+#include "stack/io/rss_spread.h"
 #include "tests/unit/stack/worker/worker_parts.h"
 
 namespace lyre::worker {
@@ -53,6 +56,58 @@ TEST_F(SessionLifecycleTest, PortsOfOpensAreInTheConfiguredRangeAndFree) {
   ASSERT_TRUE(port.has_value());
   EXPECT_GE(*port, state.config.ephemeral_port_first);
   EXPECT_LE(*port, state.config.ephemeral_port_last);
+}
+
+/// A queue of a port that only tells how it spreads what it receives.
+class SpreadingQueue final : public io::PacketIo {
+ public:
+  explicit SpreadingQueue(io::RssSpread spread) : spread_(std::move(spread)) {}
+  size_t rx_burst(std::span<io::PacketBuf*>) override { return 0; }
+  size_t tx_burst(std::span<io::PacketBuf* const>) override { return 0; }
+  void reclaim() override {}
+  size_t tx_held() const override { return 0; }
+  const io::IoCapabilities& capabilities() const override { return capabilities_; }
+  io::IoCounters counters() const override { return {}; }
+  bool is_link_up() const override { return true; }
+  int wait_fd() const override { return -1; }
+  std::optional<uint32_t> receive_queue_of(const FourTuple& tuple) const override {
+    return spread_.queue_of(tuple);
+  }
+
+ private:
+  io::RssSpread spread_;
+  io::IoCapabilities capabilities_;
+};
+
+io::RssSpread spread_over(std::vector<uint16_t> queues) {
+  io::RssSpread spread{.key = {}, .queues = std::move(queues), .hashes_ipv4 = true};
+  for (uint8_t i = 0; i < 40; ++i) spread.key.push_back(static_cast<uint8_t>(i * 37 + 11));
+  return spread;
+}
+
+TEST_F(SessionLifecycleTest, PacketsOfAnOpenedSessionComeBackToItsWorker) {
+  state.config.worker_count = 4;
+  const io::RssSpread spread = spread_over({0, 1, 2, 3, 0, 1, 2, 3});
+  SpreadingQueue queue(spread);
+  const Port through(queue, 1500);
+  for (uint32_t worker = 0; worker < 4; ++worker) {
+    state.config.index = worker;
+    std::set<uint16_t> ports;
+    for (int i = 0; i < 50; ++i) {
+      const auto port = lifecycle.choose_port(kOwn, kPeer, &through);
+      ASSERT_TRUE(port.has_value());
+      EXPECT_EQ(spread.queue_of({{kOwn, *port}, kPeer}), worker);
+      ports.insert(*port);
+    }
+    EXPECT_GT(ports.size(), 10u) << "RFC 6056: they cannot be guessed, and the fabric spreads them";
+  }
+}
+
+TEST_F(SessionLifecycleTest, AnOpenNeedsNoPortWhosePacketsComeBackHere) {
+  state.config.worker_count = 2;
+  SpreadingQueue queue(spread_over({1, 1, 1, 1}));
+  const Port through(queue, 1500);
+  EXPECT_TRUE(lifecycle.choose_port(kOwn, kPeer, &through).has_value());
 }
 
 TEST_F(SessionLifecycleTest, WithoutAPlaceThatMayGiveWayAnOpenFails) {
