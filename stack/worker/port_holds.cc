@@ -78,18 +78,17 @@ uint64_t PortHolds::first_fence(uint8_t port) const {
   return fence == 0 ? region_fence : std::min(fence, region_fence);
 }
 
-void PortHolds::advance() {
-  if (!is_waiting_) return;
+void PortHolds::advance_waits() {
   is_waiting_ = has_more_ = false;
   for (uint8_t port = 0; port < state_.ports.size(); ++port) {
-    if (waits_[port].awaited != 0) advance(port);
+    if (waits_[port].awaited != 0) advance_wait(port);
   }
   if (state_.client_memory.held_back_count() == 0) return region_retry_.reset();
   is_waiting_ = true;
   if (region_retry_.stall(state_.now)) ++look_;
 }
 
-void PortHolds::advance(uint8_t index) {
+void PortHolds::advance_wait(uint8_t index) {
   Wait& wait = waits_[index];
   Port& port = state_.ports[index];
   reclaim(index);

@@ -34,7 +34,9 @@ class PortHolds {
 
   /// Part of each turn: asks the ports that are waited for, and marks the sessions whose wait
   /// ended.
-  void advance();
+  void advance() {
+    if (is_waiting_) advance_waits();
+  }
   void end_turn() { reclaimed_ports_ = 0; }
   bool is_waiting() const { return is_waiting_; }
   /// Waits have ended, and advance() has not come to all of them.
@@ -55,7 +57,8 @@ class PortHolds {
   void reclaim(uint8_t port);
   uint64_t first_fence(uint8_t port) const;
   void begin(uint8_t port, uint64_t awaited);
-  void advance(uint8_t port);
+  void advance_waits();
+  void advance_wait(uint8_t port);
   void release_sessions(uint8_t port);
   void nudge(uint8_t port);
 

@@ -37,19 +37,20 @@ size_t Transmission::transmit() {
     if (idle_turns == kIdleTurnsMax) break;  // the others are first in the next poll
   }
   for (Port& port : state_.ports) port.flush();
-  note_progress(sent);
+  if (sent == 0 && !queue.empty()) {
+    note_no_progress();
+  } else {
+    if (queue.has_vain_turns()) queue.begin_round();
+    backoff_.reset();
+  }
   return sent;
 }
 
 /// When every scheduled session had a turn in vain, their ports take nothing: a round begins when
 /// the retry interval is over. A poll may give turns to some of them only, so a round may take
 /// several polls.
-void Transmission::note_progress(size_t sent) {
+void Transmission::note_no_progress() {
   TransmitQueue& queue = state_.transmit_queue;
-  if (sent > 0 || queue.empty()) {
-    queue.begin_round();
-    return backoff_.reset();
-  }
   if (queue.is_round_in_vain() && backoff_.stall(state_.now)) queue.begin_round();
 }
 

@@ -39,7 +39,7 @@ class Transmission {
 
  private:
   void wake_for_neighbours();
-  void note_progress(size_t sent);
+  void note_no_progress();
   struct Sent {
     size_t packets = 0;
     uint64_t bytes = 0;

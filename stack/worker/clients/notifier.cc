@@ -35,6 +35,9 @@ void Notifier::answer_open(Context& context, channel::Event event, channel::EndS
   push(context, entry);
 }
 
+/// Rare, and kept out of mark().
+void Notifier::end_wait(uint32_t conn) { held_.remove(conn); }
+
 void Notifier::ring_doorbells() {
   for (const uint32_t index : tables_.contexts.in_use()) {
     Context& context = tables_.contexts[index];

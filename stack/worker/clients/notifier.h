@@ -78,7 +78,7 @@ class Notifier {
     if (marked.context == session::kNoContext) return;
     if (marked.dirty_link.is_linked()) {
       if (!marked.waits_for_port) return;
-      held_.remove(conn);
+      end_wait(conn);
     }
     tables_.contexts[marked.context].dirty.push_back(tables_.sessions, conn);
   }
@@ -86,7 +86,7 @@ class Notifier {
   void remove(uint32_t conn) {
     const session::Session& removed = tables_.sessions[conn];
     if (!removed.dirty_link.is_linked()) return;
-    if (removed.waits_for_port) return held_.remove(conn);
+    if (removed.waits_for_port) return end_wait(conn);
     tables_.contexts[removed.context].dirty.remove(tables_.sessions, conn);
   }
   /// The session that is the next whose news the port does not hold up any more; kNone: it holds up
@@ -114,6 +114,7 @@ class Notifier {
   }
   void announce_sends(Context& context, uint32_t conn, const tcp::SendSide& side, Nanos now);
   void ring_doorbells();
+  void end_wait(uint32_t conn);
 
   /// What announce() leaves.
   enum class Left : uint8_t {

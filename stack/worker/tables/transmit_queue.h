@@ -57,9 +57,9 @@ class TransmitQueue {
     vain_in_[conn] = round_;
     ++vain_count_;
   }
+  bool has_vain_turns() const { return vain_count_ > 0; }
   /// From now on turns are counted anew.
   void begin_round() {
-    if (vain_count_ == 0) return;
     vain_count_ = 0;
     if (round_ == std::numeric_limits<uint16_t>::max()) {
       std::fill(vain_in_.begin(), vain_in_.end(), uint16_t{0});
