@@ -48,7 +48,8 @@ struct TraceEvent {
 /// The last events of one session. One thread writes, any process reads.
 class TraceRing {
  public:
-  static constexpr uint32_t kEvents = 126;
+  /// One fewer than slots: the writer may be at work in the slot of the oldest event.
+  static constexpr uint32_t kEvents = 125;
 
   /// Forgets the session before. `opened_unix_ns` is as in its SessionView, and not 0.
   void begin(int64_t opened_unix_ns) {
@@ -61,7 +62,7 @@ class TraceRing {
     // Release fence: pairs with the acquire fence in read(). A reader that sees a new event in a
     // slot also sees the count and the session before it.
     std::atomic_thread_fence(std::memory_order_release);
-    write(slots_[count % kEvents], event);
+    write(slots_[count % kSlots], event);
     count_.store(count + 1, std::memory_order_release);  // pairs with the first load in read()
   }
   /// Like push(); but when the last event is of the same kind with the same first number, that one
@@ -69,7 +70,7 @@ class TraceRing {
   void push_or_add(TraceEvent event) {
     const uint64_t count = count_.load(std::memory_order_relaxed);
     if (count == 0) return push(event);
-    Slot& last = slots_[(count - 1) % kEvents];
+    Slot& last = slots_[(count - 1) % kSlots];
     const TraceEvent before = value_of(last);
     if (before.kind != event.kind || before.first != event.first) return push(event);
     event.second += before.second;
@@ -84,7 +85,7 @@ class TraceRing {
       const uint64_t end =
           count_.load(std::memory_order_acquire);  // pairs with push()'s last store
       const uint64_t begin = end > kEvents ? end - kEvents : 0;
-      for (uint64_t i = begin; i < end; ++i) out[i - begin] = value_of(slots_[i % kEvents]);
+      for (uint64_t i = begin; i < end; ++i) out[i - begin] = value_of(slots_[i % kSlots]);
       std::atomic_thread_fence(std::memory_order_acquire);  // pairs with push()'s fence
       const bool is_same = count_.load(std::memory_order_relaxed) == end &&
                            opened_unix_ns_.load(std::memory_order_relaxed) == opened_unix_ns;
@@ -94,6 +95,7 @@ class TraceRing {
   }
 
  private:
+  static constexpr uint32_t kSlots = kEvents + 1;
   struct Slot {
     std::atomic<uint64_t> when_and_kind;
     std::atomic<uint64_t> numbers;
@@ -118,7 +120,7 @@ class TraceRing {
   std::atomic<int64_t> opened_unix_ns_;
   std::atomic<uint64_t> count_;
   uint64_t reserved_[2];
-  Slot slots_[kEvents];
+  Slot slots_[kSlots];
 };
 static_assert(sizeof(TraceRing) == 2048);
 
