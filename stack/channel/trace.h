@@ -119,7 +119,7 @@ class TraceRing {
 
   std::atomic<int64_t> opened_unix_ns_;
   std::atomic<uint64_t> count_;
-  uint64_t reserved_[2];
+  [[maybe_unused]] uint64_t reserved_[2];
   Slot slots_[kSlots];
 };
 static_assert(sizeof(TraceRing) == 2048);
