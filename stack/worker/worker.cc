@@ -6,25 +6,46 @@
 #include "stack/tcp/engine.h"
 #include "stack/worker/handover_reader.h"
 #include "stack/worker/handover_writer.h"
-#include "stack/worker/impl.h"
+#include "stack/worker/inbox.h"
+#include "stack/worker/parts.h"
+#include "stack/worker/tables/connection_walk.h"
 #include "stack/worker/turn_limits.h"
 
 namespace lyre::worker {
 
+/// The turn.
+struct Worker::Impl : Parts {
+  Impl(const WorkerConfig& config, io::PacketMemory& memory, std::span<const PortBinding> bindings,
+       std::span<const RouteBinding> routes, StatsBinding stats);
+
+  size_t poll_once(Nanos now);
+  Nanos next_deadline() const;
+  bool has_waiting_work();
+
+  size_t drain_inbox();
+  size_t receive();
+  size_t receive_local();
+  void shut_down();
+  size_t continue_shutdown();
+
+  bool is_at_rest() const;
+  void replace_engine();
+
+  Inbox inbox;
+  ConnectionWalk shutdown_walk;
+  uint32_t next_to_claim = 0;  ///< after take_over(): connections below this are claimed
+};
+
 Worker::Impl::Impl(const WorkerConfig& config, io::PacketMemory& memory,
                    std::span<const PortBinding> bindings, std::span<const RouteBinding> routes,
                    StatsBinding stats)
-    : state(config, memory, bindings.size(), stats) {
+    : Parts(config, memory, bindings.size(), stats) {
   for (const PortBinding& binding : bindings) neighbourhood.add_port(binding);
   for (const RouteBinding& route : routes) {
     neighbourhood.add_route(static_cast<uint8_t>(route.port),
                             ip::Prefix::of(route.network, route.prefix_bits), route.gateway);
   }
   neighbourhood.update_routes();
-}
-
-Worker::Impl::~Impl() {
-  for (const Port& port : state.ports) state.memory.release(port.waiting());
 }
 
 size_t Worker::Impl::poll_once(Nanos now) {

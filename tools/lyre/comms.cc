@@ -41,16 +41,6 @@ std::string text_of(const char (&field)[kBytes]) {
   return text;
 }
 
-std::string id_text(const CommView& view) {
-  std::string text;
-  for (size_t i = 0; i < 4; ++i) {
-    char byte[3];
-    std::snprintf(byte, sizeof byte, "%02x", view.id[i]);
-    text += byte;
-  }
-  return text;
-}
-
 /// Returns nullopt when the file is not the plugin's, or its process has ended.
 std::optional<CommsOfProcess> read_process(const std::string& path, int64_t now_ns) {
   const TelemetryFile file(path);
@@ -130,7 +120,7 @@ std::string text_of(const CommsSnapshot& snapshot, const CommsSnapshot* earlier,
   for (const char* title : {"waits for", "operation", "path"}) table.add_column(title);
   for (const CommView& view : process.comms) {
     const std::optional<double> rate = rate_of(snapshot, earlier, process.pid, view);
-    table.add_row({id_text(view), view.is_sender != 0 ? "to" : "from", ranks_text(view),
+    table.add_row({comm_id_text(view), view.is_sender != 0 ? "to" : "from", ranks_text(view),
                    text_of(view.peer_host) + "/" + std::to_string(view.peer_pid),
                    std::to_string(view.streams_up) + "/" + std::to_string(view.streams),
                    format_bytes(view.bytes), rate ? format_rate(*rate) : "-",
@@ -145,7 +135,7 @@ std::string text_of(const CommsSnapshot& snapshot, const CommsSnapshot* earlier,
 
 nlohmann::ordered_json comm_json(const CommsSnapshot& snapshot, const CommsSnapshot* earlier,
                                  uint32_t pid, const CommView& view) {
-  nlohmann::ordered_json out = {{"id", id_text(view)},
+  nlohmann::ordered_json out = {{"id", comm_id_text(view)},
                                 {"communicator", view.communicator},
                                 {"direction", view.is_sender != 0 ? "send" : "receive"},
                                 {"peer_host", text_of(view.peer_host)},
@@ -191,6 +181,16 @@ void print(const GlobalOptions& globals, bool is_watch, const CommsSnapshot& sna
 }
 
 }  // namespace
+
+std::string comm_id_text(const CommView& view) {
+  std::string text;
+  for (size_t i = 0; i < 4; ++i) {
+    char byte[3];
+    std::snprintf(byte, sizeof byte, "%02x", view.id[i]);
+    text += byte;
+  }
+  return text;
+}
 
 CommsSnapshot read_comms(const std::string& directory, int64_t now_ns) {
   CommsSnapshot snapshot{now_ns, {}};

@@ -38,6 +38,9 @@ struct CommsSnapshot {
 /// ended, and files that the caller may not read.
 CommsSnapshot read_comms(const std::string& directory, int64_t now_ns);
 
+/// A short name of the comm, the same in all outputs: the first bytes of its id in hexadecimal.
+std::string comm_id_text(const nccl_abi::CommView& view);
+
 /// Rates are means since `earlier`. Without it there are none.
 std::string comms_text(const CommsSnapshot& snapshot, const CommsSnapshot* earlier);
 nlohmann::ordered_json comms_json(const CommsSnapshot& snapshot, const CommsSnapshot* earlier);

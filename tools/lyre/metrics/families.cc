@@ -164,21 +164,11 @@ void add_clients(Families& out, const Snapshot& daemon) {
   }
 }
 
-std::string hex(const uint8_t (&id)[16]) {
-  std::string out;
-  for (size_t i = 0; i < 4; ++i) {
-    char text[3];
-    std::snprintf(text, sizeof text, "%02x", id[i]);
-    out += text;
-  }
-  return out;
-}
-
 void add_comm(Families& out, const CommsSnapshot& comms, const CommsOfProcess& process,
               const nccl_abi::CommView& view) {
   const Labels labels = {{"program", label_text(process.program)},
                          {"pid", std::to_string(process.pid)},
-                         {"comm", hex(view.id)},
+                         {"comm", comm_id_text(view)},
                          {"direction", view.is_sender != 0 ? "send" : "receive"},
                          {"peer_host", label_text(view.peer_host)}};
   const auto age_ns = view.oldest_since_ns > 0 ? comms.at_ns - view.oldest_since_ns : 0;

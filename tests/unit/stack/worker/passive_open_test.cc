@@ -34,13 +34,12 @@ class PassiveOpenTest : public WorkerParts {
     sent.tuple = {tuple.remote, tuple.local};
     std::vector<uint8_t> frame = ip::tcp_frame(sent);
     io::PacketBuf packet = ip::received(frame);
-    ip::TcpInput input;
-    input.tuple = tuple;
-    return passive_open.on_segment(&packet, input, segment, std::nullopt);
+    ip::TcpInput received;
+    received.tuple = tuple;
+    return passive_open.on_segment(&packet, received, segment, std::nullopt);
   }
 
   InterWorkerRings rings{2};
-  PassiveOpen passive_open{state, lifecycle, output};
 };
 
 // The ACK was dropped, so a peer that waited for the first word of its server waited for ever.

@@ -11,44 +11,44 @@
 #include "stack/channel/stats.h"
 #include "stack/io/sim/link.h"
 #include "stack/io/sim/memory.h"
-#include "stack/worker/context_lifecycle.h"
-#include "stack/worker/control_replies.h"
-#include "stack/worker/neighbourhood.h"
-#include "stack/worker/packet_output.h"
-#include "stack/worker/port_holds.h"
-#include "stack/worker/received_payload.h"
-#include "stack/worker/region_lifecycle.h"
-#include "stack/worker/segment_output.h"
-#include "stack/worker/session_lifecycle.h"
-#include "stack/worker/stats_writer.h"
-#include "stack/worker/submissions.h"
-#include "stack/worker/transmission.h"
-#include "stack/worker/worker_state.h"
+#include "stack/worker/parts.h"
 
 namespace lyre::worker {
 
-/// The parts of a worker with one port, as Worker joins them, for tests that call one of them. The
-/// other end of the wire only collects frames.
-class WorkerParts : public ::testing::Test {
- protected:
+/// A wire whose other end only collects frames, and what a worker at it is given.
+struct WorkerBed {
   static constexpr uint32_t kConnectionsMax = 4;
+
+  explicit WorkerBed(const io::sim::LinkOptions& options)
+      : link(options),
+        memory({.rx_slots = 16, .frame_bytes = options.mtu_bytes + 64, .tx_packets = 256}),
+        far_memory({.rx_slots = 256, .frame_bytes = options.mtu_bytes + 64, .tx_packets = 16}),
+        far(link.add_queue(1, far_memory)) {}
+
+  StatsBinding binding() { return {.worker = &stats, .traces = traces, .ended = ended}; }
+
+  io::sim::Link link;
+  io::sim::Memory memory;
+  io::sim::Memory far_memory;
+  io::PacketIo& far;
+  channel::WorkerStats stats;
+  std::vector<channel::TraceRing> traces{kConnectionsMax};
+  std::vector<channel::EndedRow> ended{8};
+};
+
+/// The parts of a worker with one port, for tests that call one of them.
+class WorkerParts : public ::testing::Test, protected WorkerBed, protected Parts {
+ protected:
   static constexpr uint32_t kContext = 0;
   static constexpr uint64_t kArenaBytes = 1 << 16;
 
   explicit WorkerParts(const io::sim::LinkOptions& options = {})
-      : link(options),
-        memory({.rx_slots = 16, .frame_bytes = options.mtu_bytes + 64, .tx_packets = 256}),
-        far_memory({.rx_slots = 256, .frame_bytes = options.mtu_bytes + 64, .tx_packets = 16}),
-        far(link.add_queue(1, far_memory)),
-        state(config(), memory, 2, {.worker = &stats, .traces = traces, .ended = ended}) {
+      : WorkerBed(options), Parts(config(), memory, 2, binding()) {
     neighbourhood.add_port({.io = &link.add_queue(0, memory),
                             .addresses = {InterfaceAddress::of(kOwn, 24)},
                             .mtu_bytes = options.mtu_bytes});
     neighbourhood.update_routes();
     state.now = seconds(1);
-  }
-  ~WorkerParts() override {
-    for (const Port& port : state.ports) memory.release(port.waiting());
   }
 
   /// The answer to an ARP request for the peer.
@@ -106,27 +106,6 @@ class WorkerParts : public ::testing::Test {
   static inline const Endpoint kPeer{IpAddress::v4(0x0a090002), 80};
   static constexpr MacAddress kPeerMac{{2, 0, 0, 0, 0, 9}};
 
-  io::sim::Link link;
-  io::sim::Memory memory;
-  io::sim::Memory far_memory;
-  io::PacketIo& far;
-  channel::WorkerStats stats;
-  std::vector<channel::TraceRing> traces{kConnectionsMax};
-  std::vector<channel::EndedRow> ended{8};
-  WorkerState state;
-  ControlReplies replies{state};
-  ReceivedPayload payload{state};
-  PacketOutput output{state};
-  SegmentOutput segment_output{state, output};
-  SessionLifecycle lifecycle{state, payload, output};
-  StatsWriter stats_writer{state};
-  Submissions submissions{state, {lifecycle, payload, stats_writer, replies}};
-  Transmission transmission{state, {output, segment_output, lifecycle}};
-  PortHolds holds{state, output};
-  RegionLifecycle regions{state, {lifecycle, holds, replies}};
-  ContextLifecycle contexts{state,
-                            {lifecycle, payload, submissions, regions, replies, stats_writer}};
-  Neighbourhood neighbourhood{state, output, lifecycle};
   uint8_t* arena = nullptr;
 
  private:

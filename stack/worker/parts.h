@@ -1,15 +1,12 @@
 #pragma once
 
 #include <cstddef>
-#include <span>
 
-#include "stack/base/nanos.h"
 #include "stack/io/packet_io.h"
 #include "stack/worker/announcements.h"
 #include "stack/worker/context_lifecycle.h"
 #include "stack/worker/control_replies.h"
 #include "stack/worker/icmp_input.h"
-#include "stack/worker/inbox.h"
 #include "stack/worker/inter_worker.h"
 #include "stack/worker/invariant_checker.h"
 #include "stack/worker/neighbourhood.h"
@@ -25,34 +22,23 @@
 #include "stack/worker/session_lifecycle.h"
 #include "stack/worker/stats_writer.h"
 #include "stack/worker/submissions.h"
-#include "stack/worker/tables/connection_walk.h"
 #include "stack/worker/transmission.h"
-#include "stack/worker/worker.h"
 #include "stack/worker/worker_state.h"
 
 namespace lyre::worker {
 
-/// The turn, and the parts that it joins. A part knows the tables and the parts above it here.
-struct Worker::Impl {
-  Impl(const WorkerConfig& config, io::PacketMemory& memory, std::span<const PortBinding> bindings,
-       std::span<const RouteBinding> routes, StatsBinding stats);
-  ~Impl();
-
-  size_t poll_once(Nanos now);
-  Nanos next_deadline() const;
-  bool has_waiting_work();
-
-  size_t drain_inbox();
-  size_t receive();
-  size_t receive_local();
-  void shut_down();
-  size_t continue_shutdown();
-
-  bool is_at_rest() const;
-  void replace_engine();
+/// What a turn of a worker is made of. A part knows the tables and the parts above it here.
+/// Thread: the worker's.
+struct Parts {
+  Parts(const WorkerConfig& config, io::PacketMemory& memory, size_t port_count, StatsBinding stats)
+      : state(config, memory, port_count, stats) {}
+  ~Parts() {
+    for (const Port& port : state.ports) state.memory.release(port.waiting());
+  }
+  Parts(const Parts&) = delete;
+  Parts& operator=(const Parts&) = delete;
 
   WorkerState state;
-  Inbox inbox;
   ControlReplies replies{state};
   ReceivedPayload payload{state};
   PacketOutput output{state};
@@ -74,8 +60,6 @@ struct Worker::Impl {
   PacketInput input{state, {segment_input, icmp_input, neighbourhood}};
   InterWorker inter_worker{state, {lifecycle, input, neighbourhood, replies}};
   InvariantChecker invariants{state};
-  ConnectionWalk shutdown_walk;
-  uint32_t next_to_claim = 0;  ///< after take_over(): connections below this are claimed
 };
 
 }  // namespace lyre::worker
