@@ -83,15 +83,16 @@ void app_close(Connection& c, Nanos now, Effects& effects) {
   limit_orphan(c, now);
 }
 
-void app_abort(Connection& c, Nanos now, Effects& effects, std::optional<SegmentOut>& reset_out) {
-  if (c.state == State::kClosed) return;
-  const bool tells_peer = is_one_of(c.state, kAbortSendsReset);
-  if (tells_peer) {
+std::optional<SegmentOut> app_abort(Connection& c, Nanos now) {
+  std::optional<SegmentOut> reset;
+  if (c.state == State::kClosed) return reset;
+  Effects effects;  // the caller knows what an abort does
+  if (is_one_of(c.state, kAbortSendsReset)) {
     queue_reset(c, c.snd.nxt, true, effects);
-    reset_out = take_reset(c, now);
-    effects.wants_transmit = false;
+    reset = take_reset(c, now);
   }
   finish(c, EndReason::kAborted, effects);
+  return reset;
 }
 
 SegmentOut take_reset(Connection& c, Nanos now) {

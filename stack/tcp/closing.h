@@ -16,7 +16,7 @@ void restart_time_wait(Connection& c, Nanos now);
 
 void app_shutdown(Connection& c, Effects& effects);
 void app_close(Connection& c, Nanos now, Effects& effects);
-void app_abort(Connection& c, Nanos now, Effects& effects, std::optional<SegmentOut>& reset_out);
+std::optional<SegmentOut> app_abort(Connection& c, Nanos now);
 
 /// The RST that queue_reset() asked for.
 SegmentOut take_reset(Connection& c, Nanos now);

@@ -80,75 +80,90 @@ bool Engine::has_cookie(const FourTuple& tuple, const SegmentIn& ack, Nanos now)
   return answered_syn(impl_->core, tuple, ack, now).has_value();
 }
 
-ConnId Engine::open_by_cookie(const FourTuple& tuple, const ConnectionConfig& config,
-                              const SegmentIn& ack, Nanos now, Effects& effects) {
-  return start_by_cookie(impl_->core, tuple, config, ack, now, effects);
+OpenedByCookie Engine::open_by_cookie(const FourTuple& tuple, const ConnectionConfig& config,
+                                      const SegmentIn& ack, Nanos now) {
+  OpenedByCookie opened;
+  opened.conn = start_by_cookie(impl_->core, tuple, config, ack, now, opened.effects);
+  return opened;
 }
 
 std::optional<SeqNum> Engine::may_reuse(ConnId conn, const SegmentIn& syn) const {
   return number_behind(impl_->at(conn), syn);
 }
 
-void Engine::on_segment(ConnId conn, const SegmentIn& segment, Nanos now, Effects& effects) {
+Effects Engine::on_segment(ConnId conn, const SegmentIn& segment, Nanos now) {
+  Effects effects;
   segment_arrives(impl_->core, impl_->at(conn), segment, now, effects);
+  return effects;
 }
 
-void Engine::on_app_send(ConnId conn, uint32_t bytes, Nanos, Effects& effects, SendMark mark) {
+Effects Engine::on_app_send(ConnId conn, uint32_t bytes, Nanos, SendMark mark) {
+  Effects effects;
   Connection& c = impl_->at(conn);
-  if (c.state == State::kClosed || c.snd.fin_queued) return;  // RFC 9293 3.10.2: "closing"
+  if (c.state == State::kClosed || c.snd.fin_queued) return effects;  // RFC 9293 3.10.2: "closing"
   c.snd.queue_end += bytes;
   c.snd.more_follows = mark == SendMark::kMore;
   c.snd.ends_unpushed = mark == SendMark::kMore;
   effects.wants_transmit = !is_one_of(c.state, kOpening);
+  return effects;
 }
 
-void Engine::on_app_release(ConnId conn, uint32_t charge_bytes, Nanos now, Effects& effects) {
+Effects Engine::on_app_release(ConnId conn, uint32_t charge_bytes, Nanos now) {
+  Effects effects;
   release_charge(impl_->at(conn), charge_bytes, now, effects);
+  return effects;
 }
 
-void Engine::on_app_shutdown(ConnId conn, Nanos, Effects& effects) {
+Effects Engine::on_app_shutdown(ConnId conn, Nanos) {
+  Effects effects;
   app_shutdown(impl_->at(conn), effects);
+  return effects;
 }
 
-void Engine::on_app_close(ConnId conn, Nanos now, Effects& effects) {
+Effects Engine::on_app_close(ConnId conn, Nanos now) {
+  Effects effects;
   app_close(impl_->at(conn), now, effects);
+  return effects;
 }
 
-void Engine::on_app_abort(ConnId conn, Nanos now, Effects& effects,
-                          std::optional<SegmentOut>& reset_out) {
-  app_abort(impl_->at(conn), now, effects, reset_out);
+std::optional<SegmentOut> Engine::on_app_abort(ConnId conn, Nanos now) {
+  return app_abort(impl_->at(conn), now);
 }
 
-void Engine::configure(ConnId conn, const ConnectionConfig& config, Nanos now, Effects& effects) {
+Effects Engine::configure(ConnId conn, const ConnectionConfig& config, Nanos now) {
+  Effects effects;
   reconfigure(impl_->at(conn), config, now, effects);
+  return effects;
 }
 
-void Engine::on_icmp_error(ConnId conn, SeqNum quoted_seq, wire::IcmpVerdict verdict,
-                           uint32_t mtu_bytes, Nanos now, Effects& effects) {
+Effects Engine::on_icmp_error(ConnId conn, SeqNum quoted_seq, wire::IcmpVerdict verdict,
+                              uint32_t mtu_bytes, Nanos now) {
+  Effects effects;
   Connection& c = impl_->at(conn);
   // RFC 5927 4.1: the quoted sequence number must be in flight.
   if (c.state == State::kClosed || !quoted_seq.in_window(c.snd.una, c.snd.nxt.since(c.snd.una))) {
     effects.drop = Drop::kIcmpBadQuote;
-    return;
+    return effects;
   }
   const bool is_opening = is_one_of(c.state, kOpening);
   if (mtu_bytes > 0) {
     const uint32_t mss = mss_of(c, mtu_bytes);
     if (mss < kMssLeast || mss >= c.snd.mss_bytes || is_opening) {
       effects.drop = Drop::kIcmpIgnored;
-      return;
+      return effects;
     }
     on_path_mtu(impl_->core, c, static_cast<uint16_t>(mss), now);
     effects.wants_transmit = true;
-    return;
+    return effects;
   }
   if (verdict == wire::IcmpVerdict::kSoft || !is_opening) {
     c.heard_unreachable = true;
     effects.drop = Drop::kIcmpIgnored;
-    return;
+    return effects;
   }
   const bool is_refused = verdict == wire::IcmpVerdict::kRefused;
   finish(c, is_refused ? EndReason::kRefused : EndReason::kUnreachable, effects);
+  return effects;
 }
 
 void Engine::assume_path_mtu(ConnId conn, uint32_t mtu_bytes, Nanos since) {
@@ -159,14 +174,18 @@ void Engine::assume_path_mtu(ConnId conn, uint32_t mtu_bytes, Nanos since) {
   }
 }
 
-void Engine::on_host_unreachable(ConnId conn, Nanos, Effects& effects) {
+Effects Engine::on_host_unreachable(ConnId conn, Nanos) {
+  Effects effects;
   Connection& c = impl_->at(conn);
   if (is_one_of(c.state, kOpening)) finish(c, EndReason::kUnreachable, effects);
+  return effects;
 }
 
-void Engine::on_timer(ConnId conn, Nanos now, Effects& effects) {
+Effects Engine::on_timer(ConnId conn, Nanos now) {
+  Effects effects;
   Connection& c = impl_->at(conn);
   if (c.state != State::kClosed) run_timers(impl_->core, c, now, effects);
+  return effects;
 }
 
 Nanos Engine::next_deadline(ConnId conn) const { return earliest_deadline(impl_->at(conn)); }

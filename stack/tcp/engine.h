@@ -38,8 +38,8 @@ enum class EndReason : uint8_t {
 /// may wait for it.
 enum class SendMark : uint8_t { kPush, kMore };
 
-/// The results of one call. The caller clears it before each call and reads it after.
-struct Effects {
+/// The results of one call, which the caller acts on.
+struct [[nodiscard]] Effects {
   bool became_established = false;
   bool peer_finished = false;  ///< FIN arrived in order: the stream ends after the readable bytes
   /// The connection is CLOSED, for `reason`: release() it. If wants_transmit, a RST is queued: call
@@ -56,8 +56,12 @@ struct Effects {
   bool wants_transmit = false;  ///< call poll_transmit() soon
   std::optional<Drop> drop;     ///< why the segment, or its payload, was not used
   Changes changes;              ///< if any, call take_changes() now
+};
 
-  void clear() { *this = Effects{}; }
+/// The results of open_by_cookie(); no connection: `effects` has none either.
+struct OpenedByCookie {
+  ConnId conn = kNoConn;
+  Effects effects;
 };
 
 /// What an application that waits for acknowledgments wants to know.
@@ -94,41 +98,41 @@ class Engine {
   /// cookie: its sender has received our SYN,ACK.
   bool has_cookie(const FourTuple& tuple, const SegmentIn& ack, Nanos now) const;
   /// A listener received `ack`, which belongs to no connection. If it is an ACK with a valid
-  /// cookie, returns the connection, ESTABLISHED, and the segment's results in `effects`; else, or
-  /// when full, kNoConn.
-  ConnId open_by_cookie(const FourTuple& tuple, const ConnectionConfig& config,
-                        const SegmentIn& ack, Nanos now, Effects& effects);
+  /// cookie, returns the connection, ESTABLISHED, and the segment's results; else, or when full,
+  /// kNoConn.
+  OpenedByCookie open_by_cookie(const FourTuple& tuple, const ConnectionConfig& config,
+                                const SegmentIn& ack, Nanos now);
   /// RFC 6191, RFC 1122 4.2.2.13: whether `syn` may replace `conn`, which must be in TIME-WAIT. If
   /// so, abort and release `conn`, and pass the returned number to open_passive().
   std::optional<SeqNum> may_reuse(ConnId conn, const SegmentIn& syn) const;
 
   /// RFC 9293 3.10.7: segment arrives, for an existing connection.
-  void on_segment(ConnId conn, const SegmentIn& segment, Nanos now, Effects& effects);
+  Effects on_segment(ConnId conn, const SegmentIn& segment, Nanos now);
   /// Whether consecutive segments from `seq` on, which differ in payload only, may be passed to
   /// on_segment() as one: in order, into a queue without gaps.
   bool takes_merged(ConnId conn, SeqNum seq) const;
   /// The application appended `bytes` to the send queue.
-  void on_app_send(ConnId conn, uint32_t bytes, Nanos now, Effects& effects,
-                   SendMark mark = SendMark::kPush);
+  Effects on_app_send(ConnId conn, uint32_t bytes, Nanos now, SendMark mark = SendMark::kPush);
   /// The application released packets that were charged `charge_bytes`; this may open the window.
-  void on_app_release(ConnId conn, uint32_t charge_bytes, Nanos now, Effects& effects);
+  Effects on_app_release(ConnId conn, uint32_t charge_bytes, Nanos now);
   /// The application sends no more: FIN after the queued data. Receiving continues.
-  void on_app_shutdown(ConnId conn, Nanos now, Effects& effects);
+  Effects on_app_shutdown(ConnId conn, Nanos now);
   /// The application closed the connection and reads no more. FIN after the queued data; payload
   /// that still arrives is answered with RST (RFC 9293 3.6.1, RFC 1122 4.2.2.13).
-  void on_app_close(ConnId conn, Nanos now, Effects& effects);
-  /// Ends the connection with a RST (through poll_transmit() or at once in `reset_out`).
-  void on_app_abort(ConnId conn, Nanos now, Effects& effects, std::optional<SegmentOut>& reset_out);
+  Effects on_app_close(ConnId conn, Nanos now);
+  /// Ends the connection at once: it is CLOSED, for kAborted. Returns the RST that the peer must
+  /// get; empty where none is due (RFC 9293 3.10.5).
+  std::optional<SegmentOut> on_app_abort(ConnId conn, Nanos now);
   /// Changes the options that an open connection may change: nagle, cork, quick_ack, keep-alive,
   /// user and orphan timeouts, buffer sizes. The rest of `config` is ignored. Data that Nagle or
   /// cork held back is sent when the option is turned off.
-  void configure(ConnId conn, const ConnectionConfig& config, Nanos now, Effects& effects);
+  Effects configure(ConnId conn, const ConnectionConfig& config, Nanos now);
   /// A validated ICMP error quoted this connection at `quoted_seq`. A hard error ends a connection
   /// that is not established yet (RFC 5927 5.2: never an established one). Any other error is
   /// remembered: if no valid segment follows it, a timeout ends the connection with kUnreachable.
   /// `mtu_bytes` > 0: packet too big.
-  void on_icmp_error(ConnId conn, SeqNum quoted_seq, wire::IcmpVerdict verdict, uint32_t mtu_bytes,
-                     Nanos now, Effects& effects);
+  Effects on_icmp_error(ConnId conn, SeqNum quoted_seq, wire::IcmpVerdict verdict,
+                        uint32_t mtu_bytes, Nanos now);
 
   /// RFC 1191 6.3: an earlier connection learned at `since` that the path to this peer carries only
   /// `mtu_bytes`. Call it right after the connection was opened. After ten minutes since then the
@@ -137,11 +141,11 @@ class Engine {
 
   /// The next hop cannot be resolved. Ends a connection that is not established yet; an established
   /// one continues until its user timeout.
-  void on_host_unreachable(ConnId conn, Nanos now, Effects& effects);
+  Effects on_host_unreachable(ConnId conn, Nanos now);
 
   /// Runs the timers that are due. Call when next_deadline() has passed; an early call does
   /// nothing.
-  void on_timer(ConnId conn, Nanos now, Effects& effects);
+  Effects on_timer(ConnId conn, Nanos now);
   Nanos next_deadline(ConnId conn) const;
 
   /// The next segment to send now, with at most `payload_bytes_max` of payload (less than one MSS

@@ -52,8 +52,8 @@ PacketFate IcmpInput::on_error(io::PacketBuf* packet, const ip::IcmpError& error
     state_.drop(Drop::kIcmpBadQuote);
     return PacketFate::kUnused;
   }
-  tcp::Effects effects;
-  state_.engine.on_icmp_error(conn, error.seq, error.verdict, error.mtu_bytes, state_.now, effects);
+  const tcp::Effects effects =
+      state_.engine.on_icmp_error(conn, error.seq, error.verdict, error.mtu_bytes, state_.now);
   // The engine believed it: the quoted segment is in flight.
   if (error.mtu_bytes > 0 && !effects.drop) {
     state_.path_mtus.note(error.tuple.remote.address, error.mtu_bytes, state_.now);

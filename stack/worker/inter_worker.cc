@@ -63,9 +63,8 @@ void InterWorker::migrate(uint32_t conn, const WorkerMessage& message) {
   state_.stats.worker->handed_over.add(1);
   // Before the abort: the client must not be told of an end here.
   parts_.lifecycle.forget_context(conn);
-  tcp::Effects effects;
-  std::optional<tcp::SegmentOut> no_reset;  // SYN-SENT ends without one (RFC 9293 3.10.5)
-  state_.engine.on_app_abort(conn, state_.now, effects, no_reset);
+  (void)state_.engine.on_app_abort(conn,
+                                   state_.now);  // SYN-SENT ends without a RST (RFC 9293 3.10.5)
   state_.session(conn).is_over = true;
   parts_.lifecycle.release_if_done(conn);
 }

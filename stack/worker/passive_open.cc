@@ -146,9 +146,8 @@ std::optional<PacketFate> PassiveOpen::on_cookie_ack(uint32_t index, io::PacketB
     return std::nullopt;
   }
   lifecycle_.make_room();
-  tcp::Effects effects;
-  const uint32_t conn = state_.engine.open_by_cookie(
-      input.tuple, lifecycle_.connection_config(*route), segment, state_.now, effects);
+  const auto [conn, effects] = state_.engine.open_by_cookie(
+      input.tuple, lifecycle_.connection_config(*route), segment, state_.now);
   if (conn == tcp::kNoConn) return std::nullopt;
   reduce_to_payload(*packet, input.payload);
   // The session must exist before apply(), which tells its listener.

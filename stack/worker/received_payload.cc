@@ -24,8 +24,7 @@ uint32_t ReceivedPayload::release_chain(uint32_t slot) {
 
 void ReceivedPayload::return_charge(uint32_t conn, uint32_t charge_bytes) {
   if (state_.engine.state(conn) == tcp::State::kClosed) return;
-  tcp::Effects released;
-  state_.engine.on_app_release(conn, charge_bytes, state_.now, released);
+  const tcp::Effects released = state_.engine.on_app_release(conn, charge_bytes, state_.now);
   if (released.wants_transmit) state_.transmit_queue.schedule(conn);
 }
 

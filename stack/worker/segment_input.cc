@@ -91,8 +91,7 @@ PacketFate SegmentInput::on_segment(uint32_t conn, const tcp::SegmentIn& segment
     state_.drop(Drop::kRxPoolLow);
     return PacketFate::kUnused;
   }
-  tcp::Effects effects;
-  state_.engine.on_segment(conn, segment, state_.now, effects);
+  const tcp::Effects effects = state_.engine.on_segment(conn, segment, state_.now);
   if (effects.payload_kept) {
     parts_.payload.on_kept(conn, segment.segment_count);
     // A payload that its reader takes at once, in order, has no unread one before it to join.

@@ -82,9 +82,7 @@ void SessionLifecycle::cut_half_open() {
 }
 
 void SessionLifecycle::end_silently(uint32_t conn) {
-  tcp::Effects effects;
-  std::optional<tcp::SegmentOut> none;
-  state_.engine.on_app_abort(conn, state_.now, effects, none);
+  (void)state_.engine.on_app_abort(conn, state_.now);
   end(conn, tcp::EndReason::kClosed);
 }
 
@@ -312,8 +310,7 @@ void SessionLifecycle::close_by_client(uint32_t conn) {
   closed.is_closed_by_client = true;
   payload_.discard(conn);
   if (!closed.is_over) {
-    tcp::Effects effects;
-    state_.engine.on_app_close(conn, state_.now, effects);
+    const tcp::Effects effects = state_.engine.on_app_close(conn, state_.now);
     apply(conn, effects);
     if (!state_.engine.is_open(conn)) return;
   }
@@ -335,9 +332,7 @@ void SessionLifecycle::abort(uint32_t conn, channel::EndStatus status) {
     return;
   }
   const FourTuple tuple = state_.engine.tuple(conn);
-  std::optional<tcp::SegmentOut> reset;
-  tcp::Effects effects;
-  state_.engine.on_app_abort(conn, state_.now, effects, reset);
+  const auto reset = state_.engine.on_app_abort(conn, state_.now);
   if (reset) output_.send_alone(tuple, *reset);
   end(conn, tcp::EndReason::kAborted);
 }
@@ -370,8 +365,7 @@ size_t SessionLifecycle::run_timers() {
     if (!state_.engine.is_open(conn)) return;
     // The wheel fires early where a deadline was moved back: look at the true one.
     if (state_.engine.next_deadline(conn) > state_.now) return state_.arm(conn);
-    tcp::Effects effects;
-    state_.engine.on_timer(conn, state_.now, effects);
+    const tcp::Effects effects = state_.engine.on_timer(conn, state_.now);
     apply(conn, effects);
   });
 }

@@ -25,13 +25,14 @@ constexpr uint32_t kListenerBit = 0x8000'0000;
 
 size_t Submissions::take() {
   size_t taken = 0;
-  for (const uint32_t index : state_.contexts.in_use()) {
+  walk_.over(state_.contexts.in_use(), [&](uint32_t index) {
     Context& context = state_.contexts[index];
-    if (context.state != Context::State::kAttached) continue;
+    if (context.state != Context::State::kAttached) return true;
     const char* broken_rule = nullptr;
     taken += take_of(context, broken_rule);
     if (broken_rule != nullptr) parts_.replies.expel(context, broken_rule);
-  }
+    return taken < kSubmissionsPerPollMax;
+  });
   state_.stats.worker->submissions.add(taken);
   return taken;
 }
@@ -224,8 +225,7 @@ const char* Submissions::on_send(Context& context, uint32_t conn,
   ++context.sends_under_way;
   sender.client_copied_tx_bytes += entry.copied_bytes;
   state_.stats.worker->client_copied_tx_bytes.add(entry.copied_bytes);
-  tcp::Effects effects;
-  state_.engine.on_app_send(conn, send.bytes, state_.now, effects);
+  const tcp::Effects effects = state_.engine.on_app_send(conn, send.bytes, state_.now);
   parts_.lifecycle.apply(conn, effects);
   return nullptr;
 }
@@ -233,8 +233,7 @@ const char* Submissions::on_send(Context& context, uint32_t conn,
 void Submissions::shut_down_session(uint32_t conn) {
   state_.session(conn).is_shut_down = true;
   if (state_.session(conn).is_over) return;
-  tcp::Effects effects;
-  state_.engine.on_app_shutdown(conn, state_.now, effects);
+  const tcp::Effects effects = state_.engine.on_app_shutdown(conn, state_.now);
   parts_.lifecycle.apply(conn, effects);
 }
 
@@ -246,8 +245,7 @@ const char* Submissions::on_set_option(uint32_t conn, const channel::Submission&
   if (!session::apply_option(option, value, wanted, marking))
     return "kSetOption of what is not allowed";
   if (state_.session(conn).is_over) return nullptr;
-  tcp::Effects effects;
-  state_.engine.configure(conn, wanted, state_.now, effects);
+  const tcp::Effects effects = state_.engine.configure(conn, wanted, state_.now);
   parts_.lifecycle.apply(conn, effects);
   return nullptr;
 }
@@ -315,8 +313,7 @@ const char* Submissions::release_copy_block(Context& context, uint32_t block) {
 
 void Submissions::return_charge(uint32_t conn, uint32_t generation, uint32_t charge_bytes) {
   if (!state_.is_same_session(conn, generation)) return;
-  tcp::Effects effects;
-  state_.engine.on_app_release(conn, charge_bytes, state_.now, effects);
+  const tcp::Effects effects = state_.engine.on_app_release(conn, charge_bytes, state_.now);
   parts_.lifecycle.apply(conn, effects);
   // A free slot or block may be what the next bytes waited for.
   if (state_.engine.is_open(conn) && state_.session(conn).has_readable) state_.notifier.mark(conn);

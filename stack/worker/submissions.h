@@ -5,6 +5,7 @@
 
 #include "stack/channel/abi.h"
 #include "stack/worker/clients/context.h"
+#include "stack/worker/clients/context_walk.h"
 #include "stack/worker/control_replies.h"
 #include "stack/worker/received_payload.h"
 #include "stack/worker/session_lifecycle.h"
@@ -27,7 +28,8 @@ class Submissions {
   };
   Submissions(WorkerState& state, const Parts& parts) : state_(state), parts_(parts) {}
 
-  /// Returns how many entries it took.
+  /// Takes up to kSubmissionsPerContextMax entries of each context, until kSubmissionsPerPollMax
+  /// are taken. Returns how many it took.
   size_t take();
   /// Some of one context's. `broken_rule`: nullptr, or the rule that the last one broke.
   size_t take_of(Context& context, const char*& broken_rule);
@@ -56,6 +58,7 @@ class Submissions {
 
   WorkerState& state_;
   Parts parts_;
+  ContextWalk walk_;
 };
 
 }  // namespace lyre::worker

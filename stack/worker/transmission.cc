@@ -127,8 +127,7 @@ std::optional<MacAddress> Transmission::neighbour_of(uint32_t conn) {
   if (resolved.answer == link::Answer::kKnown) return resolved.mac;
   state_.transmit_queue.wait_for_neighbour(conn);
   if (resolved.answer == link::Answer::kUnreachable) {
-    tcp::Effects effects;
-    state_.engine.on_host_unreachable(conn, state_.now, effects);
+    const tcp::Effects effects = state_.engine.on_host_unreachable(conn, state_.now);
     parts_.lifecycle.apply(conn, effects);
   }
   return std::nullopt;

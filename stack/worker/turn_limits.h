@@ -13,6 +13,7 @@ inline constexpr size_t kCommandsPerPollMax = 16;
 inline constexpr size_t kRxBurstPackets = 32;
 inline constexpr size_t kRxBurstsPerPollMax = 4;
 inline constexpr size_t kSubmissionsPerContextMax = 64;
+inline constexpr size_t kSubmissionsPerPollMax = 1024;
 inline constexpr size_t kTimersPerPollMax = 512;
 inline constexpr size_t kTxPacketsPerPollMax = 256;
 /// Segments of one session before the next session has its turn: about 64 KiB at MTU 1500.
@@ -21,6 +22,10 @@ inline constexpr size_t kSegmentsPerTurnMax = 44;
 inline constexpr uint64_t kBytesPerTurnMax = 256 << 10;
 /// So many sessions in a row that send nothing end the step: their port is full.
 inline constexpr uint32_t kIdleTurnsMax = 64;
+/// Sessions whose clients are told what happened.
+inline constexpr uint32_t kAnnouncedPerPollMax = 1024;
+/// After so many sessions in a row without room for their news, a client's part of a turn ends.
+inline constexpr uint32_t kUntoldInARowMax = 32;
 inline constexpr size_t kSessionRowsPerPollMax = 16;
 /// Places of the neighbour tables that one turn looks at for the stats segment.
 inline constexpr size_t kNeighboursShownPerPollMax = 16;

@@ -43,8 +43,7 @@ void Host::advance_to(Nanos at) {
     }
     for (const tcp::ConnId conn : due) {
       if (!streams_.contains(conn)) continue;
-      effects_.clear();
-      engine_.on_timer(conn, now_, effects_);
+      effects_ = engine_.on_timer(conn, now_);
       apply(conn);
     }
   }
@@ -92,8 +91,7 @@ void Host::receive(std::span<const uint8_t> packet) {
 void Host::on_icmp_error(const ip::IcmpError& error) {
   const tcp::ConnId conn = find(error.tuple);
   if (conn == tcp::kNoConn) return drop(Drop::kIcmpBadQuote);
-  effects_.clear();
-  engine_.on_icmp_error(conn, error.seq, error.verdict, error.mtu_bytes, now_, effects_);
+  effects_ = engine_.on_icmp_error(conn, error.seq, error.verdict, error.mtu_bytes, now_);
   apply(conn);
 }
 
@@ -103,9 +101,7 @@ void Host::on_tcp(const ip::TcpInput& input) {
   if (conn == tcp::kNoConn) return on_unmatched(input.tuple, segment, input.payload, std::nullopt);
   const auto iss_after = engine_.may_reuse(conn, segment);
   if (iss_after && listeners_.find(input.tuple.local) != Stream::kNoOwner) {
-    effects_.clear();
-    std::optional<tcp::SegmentOut> none;
-    engine_.on_app_abort(conn, now_, effects_, none);
+    (void)engine_.on_app_abort(conn, now_);  // TIME-WAIT ends without a RST
     end(conn);
     return on_unmatched(input.tuple, segment, input.payload, iss_after);
   }
@@ -116,8 +112,7 @@ void Host::deliver(tcp::ConnId conn, const tcp::SegmentIn& segment,
                    std::span<const uint8_t> payload) {
   tcp::SegmentIn kept = segment;
   if (!payload.empty()) kept.payload.slot = payloads_.keep(payload);
-  effects_.clear();
-  engine_.on_segment(conn, kept, now_, effects_);
+  effects_ = engine_.on_segment(conn, kept, now_);
   if (!payload.empty() && !effects_.payload_kept) payloads_.erase(kept.payload.slot);
   apply(conn);
 }
@@ -175,10 +170,10 @@ bool Host::try_cookie(int index, const FourTuple& tuple, const tcp::SegmentIn& a
   if (options_.syn_cookies == SynCookies::kNever || !listener.takes_cookie()) return false;
   tcp::SegmentIn kept = ack;
   if (!payload.empty()) kept.payload.slot = payloads_.keep(payload);
-  effects_.clear();
   const tcp::ConnectionConfig config =
       fit_mss(listeners_.config(index), options_.mtu_bytes, tuple.remote.address);
-  const tcp::ConnId conn = engine_.open_by_cookie(tuple, config, kept, now_, effects_);
+  const auto [conn, opened] = engine_.open_by_cookie(tuple, config, kept, now_);
+  effects_ = opened;
   if (!payload.empty() && !effects_.payload_kept) payloads_.erase(kept.payload.slot);
   if (conn == tcp::kNoConn) return false;
   flows_[tuple] = conn;

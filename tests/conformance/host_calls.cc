@@ -83,9 +83,8 @@ uint32_t Host::send(tcp::ConnId conn, std::span<const uint8_t> bytes, bool has_m
 
 void Host::append(tcp::ConnId conn, uint32_t bytes, bool has_more) {
   if (streams_.at(conn).is_over) return;
-  effects_.clear();
-  engine_.on_app_send(conn, bytes, now_, effects_,
-                      has_more ? tcp::SendMark::kMore : tcp::SendMark::kPush);
+  effects_ = engine_.on_app_send(conn, bytes, now_,
+                                 has_more ? tcp::SendMark::kMore : tcp::SendMark::kPush);
   apply(conn);
 }
 
@@ -120,16 +119,14 @@ uint32_t Host::receive_into(tcp::ConnId conn, std::span<uint8_t> out, bool is_pe
   const auto charge = static_cast<uint32_t>(uint64_t{stream.readable_charge_bytes} * count / held);
   stream.readable_charge_bytes -= charge;
   if (stream.is_over) return count;
-  effects_.clear();
-  engine_.on_app_release(conn, charge, now_, effects_);
+  effects_ = engine_.on_app_release(conn, charge, now_);
   apply(conn);
   return count;
 }
 
 void Host::shutdown(tcp::ConnId conn) {
   if (streams_.at(conn).is_over) return;
-  effects_.clear();
-  engine_.on_app_shutdown(conn, now_, effects_);
+  effects_ = engine_.on_app_shutdown(conn, now_);
   apply(conn);
 }
 
@@ -139,8 +136,7 @@ void Host::close(tcp::ConnId conn) {
   if (stream.is_over) return forget(conn);
   // RFC 9293 3.6.1, RFC 2525 2.17: a close with unread bytes sends RST.
   if (readable_bytes(conn) > 0) return abort(conn);
-  effects_.clear();
-  engine_.on_app_close(conn, now_, effects_);
+  effects_ = engine_.on_app_close(conn, now_);
   apply(conn);
 }
 
@@ -148,17 +144,14 @@ void Host::abort(tcp::ConnId conn) {
   Stream& stream = streams_.at(conn);
   stream.socket = Stream::kNoOwner;
   if (stream.is_over) return forget(conn);
-  effects_.clear();
-  std::optional<tcp::SegmentOut> reset;
-  engine_.on_app_abort(conn, now_, effects_, reset);
+  const auto reset = engine_.on_app_abort(conn, now_);
   if (reset) output_.emit(engine_.tuple(conn), *reset, {}, now_);
   end(conn);
 }
 
 void Host::configure(tcp::ConnId conn, const tcp::ConnectionConfig& config) {
   if (streams_.at(conn).is_over) return;
-  effects_.clear();
-  engine_.configure(conn, config, now_, effects_);
+  effects_ = engine_.configure(conn, config, now_);
   apply(conn);
 }
 

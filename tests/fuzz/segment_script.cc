@@ -88,8 +88,9 @@ class SegmentRun {
     SegmentIn ack = read_segment();
     ack.flags.bits |= TcpFlags::kAck;
     offer(ack);
-    effects_.clear();
-    conn_ = engine_.open_by_cookie(tuple_, config_, ack, now_, effects_);
+    const auto opened = engine_.open_by_cookie(tuple_, config_, ack, now_);
+    conn_ = opened.conn;
+    effects_ = opened.effects;
     if (ack.payload_bytes > 0 && !effects_.payload_kept) ledger_.refuse(ack.payload.slot);
     if (conn_ != tcp::kNoConn) apply();
   }
@@ -112,7 +113,7 @@ class SegmentRun {
         return icmp();
       case 15:
         return (script_.u8() & 1) == 0 ? configure()
-                                       : call([&] { engine_.on_timer(conn_, now_, effects_); });
+                                       : call([&] { return engine_.on_timer(conn_, now_); });
       default:
         return arrive(read_segment());
     }
@@ -167,8 +168,7 @@ class SegmentRun {
       return take_place_of_old(segment, *iss_after);
     }
     offer(segment);
-    effects_.clear();
-    engine_.on_segment(conn_, segment, now_, effects_);
+    effects_ = engine_.on_segment(conn_, segment, now_);
     if (segment.payload_bytes > 0 && !effects_.payload_kept) ledger_.refuse(segment.payload.slot);
     LYRE_CHECK(!effects_.payload_kept || segment.payload_bytes > 0);
     apply();
@@ -177,9 +177,7 @@ class SegmentRun {
   /// RFC 6191: a new connection replaces one in TIME-WAIT.
   void take_place_of_old(SegmentIn syn, SeqNum iss_after) {
     LYRE_CHECK(engine_.state(conn_) == tcp::State::kTimeWait);
-    std::optional<SegmentOut> reset;
-    effects_.clear();
-    engine_.on_app_abort(conn_, now_, effects_, reset);
+    (void)engine_.on_app_abort(conn_, now_);
     bury();
     ledger_ = {};
     has_shut_ = false;
@@ -193,8 +191,7 @@ class SegmentRun {
 
   template <typename Call>
   void call(Call what) {
-    effects_.clear();
-    what();
+    effects_ = what();
     LYRE_CHECK(!effects_.payload_kept);
     apply();
   }
@@ -229,7 +226,7 @@ class SegmentRun {
     now_ += span;
     for (int i = 0; conn_ != tcp::kNoConn && engine_.next_deadline(conn_) <= now_; ++i) {
       LYRE_CHECK(i < kTimersAtOnceMax);  // a timer that is always due would block a worker
-      call([&] { engine_.on_timer(conn_, now_, effects_); });
+      call([&] { return engine_.on_timer(conn_, now_); });
     }
   }
 
@@ -237,7 +234,7 @@ class SegmentRun {
     if (has_shut_ || queued_ + bytes > kQueuedBytesMax) return;
     queued_ += bytes;
     const auto mark = script_.u8() & 1 ? tcp::SendMark::kMore : tcp::SendMark::kPush;
-    call([&] { engine_.on_app_send(conn_, bytes, now_, effects_, mark); });
+    call([&] { return engine_.on_app_send(conn_, bytes, now_, mark); });
   }
 
   void read() {
@@ -251,20 +248,17 @@ class SegmentRun {
   void release() {
     if (ledger_.lent_count == 0) return;
     --ledger_.lent_count;
-    call([&] { engine_.on_app_release(conn_, kChargeBytes, now_, effects_); });
+    call([&] { return engine_.on_app_release(conn_, kChargeBytes, now_); });
   }
 
   void shut(uint8_t how) {
     has_shut_ = true;
     if (how % 8 == 0) {
-      std::optional<SegmentOut> reset;
-      effects_.clear();
-      engine_.on_app_abort(conn_, now_, effects_, reset);
+      (void)engine_.on_app_abort(conn_, now_);
       return bury();
     }
     call([&] {
-      how & 1 ? engine_.on_app_shutdown(conn_, now_, effects_)
-              : engine_.on_app_close(conn_, now_, effects_);
+      return how & 1 ? engine_.on_app_shutdown(conn_, now_) : engine_.on_app_close(conn_, now_);
     });
   }
 
@@ -274,7 +268,7 @@ class SegmentRun {
     wanted.cork = more & 1;
     wanted.quick_ack = more & 2;
     wanted.user_timeout_ms = 1000 * (1u + more);
-    call([&] { engine_.configure(conn_, wanted, now_, effects_); });
+    call([&] { return engine_.configure(conn_, wanted, now_); });
   }
 
   void icmp() {
@@ -283,8 +277,8 @@ class SegmentRun {
     const uint32_t mtu_bytes = what & 2 ? script_.u16() : 0;
     const auto verdict = what & 8 ? wire::IcmpVerdict::kRefused : wire::IcmpVerdict(what & 1);
     call([&] {
-      what & 4 ? engine_.on_host_unreachable(conn_, now_, effects_)
-               : engine_.on_icmp_error(conn_, quoted, verdict, mtu_bytes, now_, effects_);
+      return what & 4 ? engine_.on_host_unreachable(conn_, now_)
+                      : engine_.on_icmp_error(conn_, quoted, verdict, mtu_bytes, now_);
     });
   }
 
@@ -309,7 +303,7 @@ class SegmentRun {
 
   /// The application closes and the peer is silent: the connection must end by itself.
   void end() {
-    call([&] { engine_.on_app_close(conn_, now_, effects_); });
+    call([&] { return engine_.on_app_close(conn_, now_); });
     for (int i = 0; conn_ != tcp::kNoConn; ++i) {
       LYRE_CHECK(i < kTimersToTheEndMax);
       read();

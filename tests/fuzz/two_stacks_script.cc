@@ -178,8 +178,7 @@ class TwoStacksRun {
       segment.payload.slot = host.ledger.offer(packet.place, segment.payload_bytes);
       segment.charge_bytes = kChargeBytes;
     }
-    host.effects.clear();
-    host.engine.on_segment(host.conn, segment, now_, host.effects);
+    host.effects = host.engine.on_segment(host.conn, segment, now_);
     if (segment.payload_bytes > 0 && !host.effects.payload_kept) {
       host.ledger.refuse(segment.payload.slot);
     }
@@ -251,15 +250,14 @@ class TwoStacksRun {
       for (int i = 0; host.conn != tcp::kNoConn && host.engine.next_deadline(host.conn) <= now_;
            ++i) {
         LYRE_CHECK(i < kTimersAtOnceMax);
-        call(which, [&] { host.engine.on_timer(host.conn, now_, host.effects); });
+        call(which, [&] { return host.engine.on_timer(host.conn, now_); });
       }
     }
   }
 
   template <typename Call>
   void call(int which, Call what) {
-    at(which).effects.clear();
-    what();
+    at(which).effects = what();
     apply(which);
   }
 
@@ -268,7 +266,7 @@ class TwoStacksRun {
     const bool may = host.conn != tcp::kNoConn && !host.has_shut;
     if (!may || host.queued_bytes + bytes > kQueuedBytesOfHostMax) return;
     host.queued_bytes += bytes;
-    call(which, [&] { host.engine.on_app_send(host.conn, bytes, now_, host.effects); });
+    call(which, [&] { return host.engine.on_app_send(host.conn, bytes, now_); });
   }
 
   /// Reads all available payload and releases `releases` payloads.
@@ -278,7 +276,7 @@ class TwoStacksRun {
     take(host);
     for (; releases > 0 && host.ledger.lent_count > 0 && host.conn != tcp::kNoConn; --releases) {
       --host.ledger.lent_count;
-      call(which, [&] { host.engine.on_app_release(host.conn, kChargeBytes, now_, host.effects); });
+      call(which, [&] { return host.engine.on_app_release(host.conn, kChargeBytes, now_); });
     }
   }
   void take(Host& host) {
@@ -295,17 +293,15 @@ class TwoStacksRun {
     host.has_shut = true;
     if (how % 16 == 0) {
       host.is_gone = true;
-      std::optional<SegmentOut> reset;
-      host.effects.clear();
-      host.engine.on_app_abort(host.conn, now_, host.effects, reset);
+      const auto reset = host.engine.on_app_abort(host.conn, now_);
       if (reset) put(which, *reset);
       host.reason = tcp::EndReason::kAborted;
       return bury(host);
     }
     if (how % 16 == 1) host.is_gone = true;
     call(which, [&] {
-      host.is_gone ? host.engine.on_app_close(host.conn, now_, host.effects)
-                   : host.engine.on_app_shutdown(host.conn, now_, host.effects);
+      return host.is_gone ? host.engine.on_app_close(host.conn, now_)
+                          : host.engine.on_app_shutdown(host.conn, now_);
     });
   }
 
@@ -371,9 +367,7 @@ class TwoStacksRun {
 
   void bury_at_last(Host& host) {
     if (host.conn == tcp::kNoConn) return;
-    std::optional<SegmentOut> reset;
-    host.effects.clear();
-    host.engine.on_app_abort(host.conn, now_, host.effects, reset);
+    (void)host.engine.on_app_abort(host.conn, now_);
     bury(host);
     LYRE_CHECK(host.engine.connection_count() == 0);
   }

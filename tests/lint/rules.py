@@ -18,7 +18,7 @@ INCLUDE_TABLE = {
                      'stack/link', 'stack/ip', 'stack/tcp', 'stack/session', 'stack/worker/routing',
                      'stack/worker/tables', 'stack/worker/clients'],
     'stack/worker/clients': ['stack/base', 'stack/channel', 'stack/session', 'stack/worker/tables',
-                             'stack/worker/inbox.h'],
+                             'stack/worker/inbox.h', 'stack/worker/turn_limits.h'],
     'stack/worker/tables': ['stack/base', 'stack/session'],
     'stack/worker/routing': ['stack/base', 'stack/wire', 'stack/channel', 'stack/io/packet.h',
                              'stack/link', 'stack/worker/flow_table.h', 'stack/worker/mailbox.h'],

@@ -97,8 +97,7 @@ void SimHost::on_packet(Packet packet, Nanos now, SimLink& out) {
     segment.charge_bytes = config_.charge_bytes;
     segment.payload.slot = hold_bytes(std::move(packet.bytes));
   }
-  Effects effects;
-  engine_->on_segment(conn, segment, now, effects);
+  const Effects effects = engine_->on_segment(conn, segment, now);
   if (!effects.payload_kept && !segment.payload.is_none())
     store_free_.push_back(segment.payload.slot);
   apply(conn, effects, now);
@@ -152,8 +151,7 @@ void SimHost::read(ConnId conn, App& app, Nanos now) {
     app.read_bytes += slice->length;
     budget -= std::min(budget, slice->length);
     store_free_.push_back(slice->handle.slot);
-    Effects effects;
-    engine_->on_app_release(conn, config_.charge_bytes, now, effects);
+    const Effects effects = engine_->on_app_release(conn, config_.charge_bytes, now);
     apply(conn, effects, now);
   }
   app.read_at = app.plan.read_pause.value > 0 ? now + app.plan.read_pause : nanos(0);
@@ -166,8 +164,7 @@ void SimHost::write(ConnId conn, App& app, Nanos now) {
     const auto bytes =
         static_cast<uint32_t>(std::min<uint64_t>({left, app.plan.chunk_bytes, room}));
     if (bytes == 0) return;
-    Effects effects;
-    engine_->on_app_send(conn, bytes, now, effects);
+    const Effects effects = engine_->on_app_send(conn, bytes, now);
     apply(conn, effects, now);
     app.appended_bytes += bytes;
     if (app.plan.chunk_pause.value > 0) app.append_at = now + app.plan.chunk_pause;
@@ -183,13 +180,14 @@ void SimHost::end(ConnId conn, App& app, Nanos now) {
   app.has_ended = true;
   Effects effects;
   if (app.plan.ending == Ending::kAbortWhenSent) {
-    std::optional<SegmentOut> reset;
-    engine_->on_app_abort(conn, now, effects, reset);
+    const auto reset = engine_->on_app_abort(conn, now);
+    effects.is_over = true;
+    effects.reason = tcp::EndReason::kAborted;
     if (reset) trace(reset->seq.raw());
   } else if (app.plan.ending == Ending::kCloseWhenHeard) {
-    engine_->on_app_close(conn, now, effects);
+    effects = engine_->on_app_close(conn, now);
   } else {
-    engine_->on_app_shutdown(conn, now, effects);
+    effects = engine_->on_app_shutdown(conn, now);
   }
   apply(conn, effects, now);
 }
@@ -258,7 +256,7 @@ void SimHost::run(Nanos now, SimLink& out) {
   for (const auto& [conn, index] : app_of_) conns.push_back(conn);
   for (const ConnId conn : conns) {
     Effects effects;
-    if (engine_->next_deadline(conn) <= now) engine_->on_timer(conn, now, effects);
+    if (engine_->next_deadline(conn) <= now) effects = engine_->on_timer(conn, now);
     apply(conn, effects, now);
     step_app(conn, now);
     transmit(conn, now, out);

@@ -15,14 +15,13 @@
 #include "stack/session/session.h"
 #include "stack/worker/clients/context.h"
 #include "stack/worker/clients/context_table.h"
+#include "stack/worker/clients/context_walk.h"
 #include "stack/worker/clients/copy_blocks.h"
 #include "stack/worker/tables/held_sessions.h"
 #include "stack/worker/tables/slot_loans.h"
+#include "stack/worker/turn_limits.h"
 
 namespace lyre::worker {
-
-/// After so many sessions in a row without room for their news, a client's part of a turn ends.
-inline constexpr uint32_t kUntoldInARowMax = 32;
 
 /// Received bytes of one packet, next in order.
 struct ReceivedBytes {
@@ -93,11 +92,11 @@ class Notifier {
   /// none. mark() ends its wait.
   uint32_t first_held_by(uint8_t port) const { return held_.first_of(port); }
 
-  /// Writes what the rings have room for and wakes the clients that sleep. Returns how many
-  /// sessions have no news left.
+  /// Writes what the rings have room for, for kAnnouncedPerPollMax sessions at most, and wakes the
+  /// clients that sleep. Returns how many sessions have no news left.
   template <NotifierHost Host>
   size_t announce_all(Host& host, Nanos now);
-  /// After announce_all(): some news waits for room in a ring, or for slots.
+  /// After announce_all(): some news waits for room in a ring, for slots, or for the next turn.
   bool has_untold() const { return has_untold_; }
 
   /// The answer to a kConnect or kListen. REQUIRES: the ring has room.
@@ -124,6 +123,8 @@ class Notifier {
   };
 
   template <NotifierHost Host>
+  size_t announce_to(Context& context, Host& host, Nanos now, uint32_t& sessions_left);
+  template <NotifierHost Host>
   Left announce(Context& context, uint32_t conn, Host& host, Nanos now);
   template <NotifierHost Host>
   bool announce_payload(Context& context, uint32_t conn, Host& host);
@@ -141,38 +142,52 @@ class Notifier {
   Tables tables_;
   Pool pool_;
   HeldSessions held_;
+  ContextWalk walk_;
   bool has_untold_ = false;
 };
 
 template <NotifierHost Host>
 size_t Notifier::announce_all(Host& host, Nanos now) {
   size_t told = 0;
+  uint32_t sessions_left = kAnnouncedPerPollMax;
   has_untold_ = false;
-  for (const uint32_t index : tables_.contexts.in_use()) {
+  walk_.over(tables_.contexts.in_use(), [&](uint32_t index) {
     Context& context = tables_.contexts[index];
-    if (context.state != Context::State::kAttached) continue;
-    uint32_t untold_in_a_row = 0;
-    // A session that must wait for room is put back, behind these, for the next turn.
-    for (uint32_t count = context.dirty.size(); count > 0 && !context.dirty.empty(); --count) {
-      if (untold_in_a_row == kUntoldInARowMax) {  // the others are first in the next turn
-        has_untold_ = true;
-        break;
-      }
-      const uint32_t conn = context.dirty.front();
-      context.dirty.remove(tables_.sessions, conn);
-      const Left left = announce(context, conn, host, now);
-      if (left == Left::kNeedsRoom) {
-        mark(conn);
-      } else if (left == Left::kNeedsPort) {
-        held_.add(conn);
-      }
-      has_untold_ |= left == Left::kNeedsRoom;
-      told += left == Left::kNothing;
-      untold_in_a_row = left == Left::kNeedsRoom ? untold_in_a_row + 1 : 0;
+    if (context.state == Context::State::kAttached) {
+      told += announce_to(context, host, now, sessions_left);
     }
-    if (context.completions.is_broken()) host.expel(context, "completion ring index out of range");
-  }
+    return sessions_left > 0;
+  });
+  has_untold_ |= sessions_left == 0;
   ring_doorbells();
+  return told;
+}
+
+/// Takes the sessions that it visits from `sessions_left`.
+template <NotifierHost Host>
+size_t Notifier::announce_to(Context& context, Host& host, Nanos now, uint32_t& sessions_left) {
+  size_t told = 0;
+  uint32_t untold_in_a_row = 0;
+  // A session that must wait for room is put back, behind these, for the next turn.
+  uint32_t count = context.dirty.size();
+  for (; count > 0 && sessions_left > 0 && !context.dirty.empty(); --count, --sessions_left) {
+    if (untold_in_a_row == kUntoldInARowMax) {  // the others are first in the next turn
+      has_untold_ = true;
+      break;
+    }
+    const uint32_t conn = context.dirty.front();
+    context.dirty.remove(tables_.sessions, conn);
+    const Left left = announce(context, conn, host, now);
+    if (left == Left::kNeedsRoom) {
+      mark(conn);
+    } else if (left == Left::kNeedsPort) {
+      held_.add(conn);
+    }
+    has_untold_ |= left == Left::kNeedsRoom;
+    told += left == Left::kNothing;
+    untold_in_a_row = left == Left::kNeedsRoom ? untold_in_a_row + 1 : 0;
+  }
+  if (context.completions.is_broken()) host.expel(context, "completion ring index out of range");
   return told;
 }
 

@@ -118,9 +118,8 @@ TEST(Changes, OfAPathThatCarriesLess) {
   peer.engine.take_changes(peer.conn);
   peer.app_send(5000);
   peer.all();
-  peer.effects.clear();
-  peer.engine.on_icmp_error(peer.conn, peer.us(0), wire::IcmpVerdict::kSoft, 700, peer.now,
-                            peer.effects);
+  peer.effects =
+      peer.engine.on_icmp_error(peer.conn, peer.us(0), wire::IcmpVerdict::kSoft, 700, peer.now);
   EXPECT_TRUE(peer.effects.wants_transmit);
   expect_changes(peer, {Change::kPathMtu});
 }
@@ -146,8 +145,7 @@ TEST(Changes, OfAReset) {
   Peer aborted;
   aborted.dial();
   aborted.engine.take_changes(aborted.conn);
-  std::optional<SegmentOut> reset;
-  aborted.engine.on_app_abort(aborted.conn, aborted.now, aborted.effects, reset);
+  (void)aborted.engine.on_app_abort(aborted.conn, aborted.now);
   expect_changes(aborted, {Change::kState, Change::kResetSent});
 }
 

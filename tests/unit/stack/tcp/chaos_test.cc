@@ -113,10 +113,9 @@ class Chaos {
         if (rng_.chance_ppm(20'000)) peer_.close();
         break;
       case 5:
-        peer_.effects.clear();
-        peer_.engine.on_icmp_error(
+        peer_.effects = peer_.engine.on_icmp_error(
             peer_.conn, peer_.us(near(acked_at())), static_cast<wire::IcmpVerdict>(rng_.below(3)),
-            static_cast<uint32_t>(rng_.below(1200)), peer_.now, peer_.effects);
+            static_cast<uint32_t>(rng_.below(1200)), peer_.now);
         peer_.engine.check_invariants(peer_.conn);
         break;
       case 6:
@@ -141,8 +140,7 @@ class Chaos {
   void drain_payload() {
     while (peer_.queue().take_any()) --held_;
     EXPECT_EQ(held_, 0) << "every payload that was kept comes back once";
-    std::optional<SegmentOut> reset;
-    peer_.engine.on_app_abort(peer_.conn, peer_.now, peer_.effects, reset);
+    (void)peer_.engine.on_app_abort(peer_.conn, peer_.now);
   }
 
   Rng rng_;

@@ -243,20 +243,17 @@ TEST(Abort, SendsResetOnceEstablished) {  // RFC 9293 3.10.5
   peer.dial();
   peer.app_send(100);
   peer.all();
-  std::optional<SegmentOut> reset;
-  peer.effects.clear();
-  peer.engine.on_app_abort(peer.conn, peer.now, peer.effects, reset);
+  const auto reset = peer.engine.on_app_abort(peer.conn, peer.now);
   ASSERT_TRUE(reset.has_value());
   EXPECT_EQ(reset->flags.bits, kRA);
   EXPECT_EQ(reset->seq, peer.us(100));
-  EXPECT_EQ(peer.effects.reason, EndReason::kAborted);
+  EXPECT_EQ(peer.state(), State::kClosed);
 }
 
 TEST(Abort, IsSilentInSynSent) {
   Peer peer;
   peer.dial_only();
-  std::optional<SegmentOut> reset;
-  peer.engine.on_app_abort(peer.conn, peer.now, peer.effects, reset);
+  const auto reset = peer.engine.on_app_abort(peer.conn, peer.now);
   EXPECT_FALSE(reset.has_value());
 }
 

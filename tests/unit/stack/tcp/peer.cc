@@ -109,8 +109,7 @@ const Effects& Peer::send(const SegmentIn& segment) {
   SegmentIn stamped = segment;
   stamped.rx_time = now;
   if (stamped.payload_bytes > 0 && stamped.payload.is_none()) stamped.payload.slot = next_slot_++;
-  effects.clear();
-  engine.on_segment(conn, stamped, now, effects);
+  effects = engine.on_segment(conn, stamped, now);
   return checked();
 }
 
@@ -129,26 +128,22 @@ const Effects& Peer::text(uint32_t seq_at, uint32_t payload_bytes) {
 }
 
 const Effects& Peer::app_send(uint32_t bytes) {
-  effects.clear();
-  engine.on_app_send(conn, bytes, now, effects);
+  effects = engine.on_app_send(conn, bytes, now);
   return checked();
 }
 
 const Effects& Peer::release(uint32_t charge_bytes) {
-  effects.clear();
-  engine.on_app_release(conn, charge_bytes, now, effects);
+  effects = engine.on_app_release(conn, charge_bytes, now);
   return checked();
 }
 
 const Effects& Peer::shutdown() {
-  effects.clear();
-  engine.on_app_shutdown(conn, now, effects);
+  effects = engine.on_app_shutdown(conn, now);
   return checked();
 }
 
 const Effects& Peer::close() {
-  effects.clear();
-  engine.on_app_close(conn, now, effects);
+  effects = engine.on_app_close(conn, now);
   return checked();
 }
 
@@ -171,17 +166,16 @@ const Effects& Peer::run_deadline() {
   const Nanos due = engine.next_deadline(conn);
   LYRE_CHECK(due != kNever);
   now = later(now, due);
-  effects.clear();
-  engine.on_timer(conn, now, effects);
+  effects = engine.on_timer(conn, now);
   return checked();
 }
 
 void Peer::wait(Nanos span) {
   const Nanos until = now + span;
-  effects.clear();
+  effects = {};
   while (engine.next_deadline(conn) <= until && state() != State::kClosed) {
     now = later(now, engine.next_deadline(conn));
-    engine.on_timer(conn, now, effects);
+    effects = engine.on_timer(conn, now);
     engine.check_invariants(conn);
   }
   now = until;

@@ -291,9 +291,8 @@ TEST(Icmp, TooBigCutsSegmentsAndSendsAgain) {  // RFC 1191 6.4
   peer.app_send(2000);
   peer.all();
   const uint32_t segments = peer.info().cwnd_bytes / peer.info().mss_bytes;
-  peer.effects.clear();
-  peer.engine.on_icmp_error(peer.conn, peer.us(0), wire::IcmpVerdict::kSoft, 640, peer.now,
-                            peer.effects);
+  peer.effects =
+      peer.engine.on_icmp_error(peer.conn, peer.us(0), wire::IcmpVerdict::kSoft, 640, peer.now);
   EXPECT_TRUE(peer.effects.wants_transmit);
   uint32_t bytes = 0;
   for (const SegmentOut& segment : peer.all()) {
@@ -331,9 +330,8 @@ TEST(Icmp, WhatChangesNothingIsCounted) {
   peer.all();
   for (const uint32_t mtu_bytes :
        {0u, 60u, 1500u}) {  // soft, absurd, no smaller than what is known
-    peer.effects.clear();
-    peer.engine.on_icmp_error(peer.conn, peer.us(0), wire::IcmpVerdict::kSoft, mtu_bytes, peer.now,
-                              peer.effects);
+    peer.effects = peer.engine.on_icmp_error(peer.conn, peer.us(0), wire::IcmpVerdict::kSoft,
+                                             mtu_bytes, peer.now);
     EXPECT_EQ(peer.effects.drop, Drop::kIcmpIgnored) << mtu_bytes;
   }
 }
@@ -343,16 +341,15 @@ TEST(Icmp, WrongQuoteIsIgnored) {  // RFC 5927 4.1
   peer.dial();
   peer.app_send(1000);
   peer.all();
-  peer.effects.clear();
-  peer.engine.on_icmp_error(peer.conn, peer.us(5000), wire::IcmpVerdict::kRefused, 0, peer.now,
-                            peer.effects);
+  peer.effects =
+      peer.engine.on_icmp_error(peer.conn, peer.us(5000), wire::IcmpVerdict::kRefused, 0, peer.now);
   EXPECT_EQ(peer.effects.drop, Drop::kIcmpBadQuote);
 }
 
 /// A soft error about the first byte that `peer` has under way, its SYN or text.
 void hear_soft_error(Peer& peer, SeqNum quoted) {
-  peer.effects.clear();
-  peer.engine.on_icmp_error(peer.conn, quoted, wire::IcmpVerdict::kSoft, 0, peer.now, peer.effects);
+  peer.effects =
+      peer.engine.on_icmp_error(peer.conn, quoted, wire::IcmpVerdict::kSoft, 0, peer.now);
   EXPECT_FALSE(peer.effects.is_over);
 }
 
@@ -402,28 +399,25 @@ TEST(Icmp, TheAnswerToASynEndsWhatWasHeard) {
 TEST(Icmp, HardErrorEndsOnlyWhatIsNotEstablished) {  // RFC 5927 5.2
   Peer peer;
   peer.dial_only();
-  peer.effects.clear();
-  peer.engine.on_icmp_error(peer.conn, peer.our_iss, wire::IcmpVerdict::kSoft, 0, peer.now,
-                            peer.effects);
+  peer.effects =
+      peer.engine.on_icmp_error(peer.conn, peer.our_iss, wire::IcmpVerdict::kSoft, 0, peer.now);
   EXPECT_FALSE(peer.effects.is_over);
-  peer.engine.on_icmp_error(peer.conn, peer.our_iss, wire::IcmpVerdict::kUnreachable, 0, peer.now,
-                            peer.effects);
+  peer.effects = peer.engine.on_icmp_error(peer.conn, peer.our_iss, wire::IcmpVerdict::kUnreachable,
+                                           0, peer.now);
   EXPECT_EQ(peer.effects.reason, EndReason::kUnreachable);
 
   Peer refused;
   refused.dial_only();
-  refused.effects.clear();
-  refused.engine.on_icmp_error(refused.conn, refused.our_iss, wire::IcmpVerdict::kRefused, 0,
-                               refused.now, refused.effects);
+  refused.effects = refused.engine.on_icmp_error(refused.conn, refused.our_iss,
+                                                 wire::IcmpVerdict::kRefused, 0, refused.now);
   EXPECT_EQ(refused.effects.reason, EndReason::kRefused);
 
   Peer established;
   established.dial();
   established.app_send(1000);
   established.all();
-  established.effects.clear();
-  established.engine.on_icmp_error(established.conn, established.us(0), wire::IcmpVerdict::kRefused,
-                                   0, established.now, established.effects);
+  established.effects = established.engine.on_icmp_error(
+      established.conn, established.us(0), wire::IcmpVerdict::kRefused, 0, established.now);
   EXPECT_FALSE(established.effects.is_over);
 }
 

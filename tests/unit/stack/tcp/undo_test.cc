@@ -196,8 +196,7 @@ TEST(SpuriousRecovery, RoomForOneIsEnoughForOneConnectionAfterAnother) {
     peer.ack_with_sack(0, {{1000, 4000}});
     EXPECT_EQ(peer.info().fast_recoveries, 1u);
     time_out(peer);  // a second reduction replaces the first
-    std::optional<SegmentOut> reset;
-    peer.engine.on_app_abort(peer.conn, peer.now, peer.effects, reset);
+    (void)peer.engine.on_app_abort(peer.conn, peer.now);
     peer.engine.release(peer.conn);
   }
 }
