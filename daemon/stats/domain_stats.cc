@@ -33,6 +33,7 @@ Result<DomainStats> DomainStats::make(const StatsSegment& all, StatsOptions opti
     if ((ports >> i & 1) != 0) made.ports_.push_back(i);
   }
   options.port_count = static_cast<uint32_t>(made.ports_.size());
+  options.is_domain = true;
   auto segment = StatsSegment::create(options);
   if (!segment.ok()) return segment.error();
   made.segment_ = std::move(*segment);

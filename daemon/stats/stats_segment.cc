@@ -41,6 +41,7 @@ void show_options(channel::StatsHeader& header, const StatsOptions& options) {
   header.route_rows = options.route_rows;
   header.trace_rings = options.trace_rings;
   header.ended_rows = options.ended_rows;
+  header.is_domain = options.is_domain ? 1 : 0;
   header.pid = ::getpid();
   header.hugepages = options.has_hugepages ? 1 : 0;
   header.started_unix_ns = options.started_unix_ns;

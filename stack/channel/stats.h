@@ -270,6 +270,7 @@ struct StatsHeader {
   uint32_t route_rows;
   uint32_t trace_rings;  ///< a worker: of its first session rows; 0: this segment shows none
   uint32_t ended_rows;   ///< a worker; 0: this segment shows none
+  uint32_t is_domain;    ///< 1: one of several domains; counters of workers and ports are not shown
   int32_t pid;
   uint32_t hugepages;  ///< 1 when the daemon uses them
   int64_t started_unix_ns;

@@ -11,6 +11,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import unittest
 import urllib.request
 
@@ -106,6 +107,43 @@ class Metrics(unittest.TestCase):
             command, environment = hosts.b.lyre("metrics", "--once")
             self.assertEqual(subprocess.run(command, env=environment, stderr=subprocess.DEVNULL,
                                             timeout=BOUND_S, check=False).returncode, NO_DAEMON)
+
+    def serve_at_path(self, path):
+        command, environment = self.hosts.a.lyre("metrics", "--listen", path)
+        server = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(server.stderr.close)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.kill)
+        return server, server.stderr.readline()
+
+    @staticmethod
+    def scrape_at_path(path, target="/metrics"):
+        with socket.socket(socket.AF_UNIX) as scraper:
+            scraper.settimeout(BOUND_S)
+            scraper.connect(path)
+            scraper.sendall(f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+                            .encode())
+            return b"".join(iter(lambda: scraper.recv(1 << 16), b"")).decode()
+
+    def test_a_unix_socket_is_scraped_too(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "metrics.sock")
+            server, said = self.serve_at_path(path)
+            self.assertIn(path, said)
+            text = self.scrape_at_path(path)
+            self.assertTrue(text.startswith("HTTP/1.1 200 "), text[:80])
+            self.assertRegex(text, r"(?m)^lyre_up 1$")
+            self.assertTrue(self.scrape_at_path(path, "/").startswith("HTTP/1.1 404 "))
+            other, said = self.serve_at_path(path)
+            self.assertEqual(other.wait(BOUND_S), 1)
+            self.assertIn("cannot listen", said)
+            server.kill()  # its socket stays, and is no hindrance
+            server.wait(BOUND_S)
+            server, _ = self.serve_at_path(path)
+            self.assertRegex(self.scrape_at_path(path), r"(?m)^lyre_up 1$")
+            server.terminate()
+            self.assertEqual(server.wait(BOUND_S), 0)
+            self.assertFalse(os.path.exists(path))
 
     def test_a_used_address_is_a_failure_of_one_line(self):
         _, url = self.serve(self.hosts.a)

@@ -275,6 +275,11 @@ class Domains(unittest.TestCase):
         self.wait_for(lambda: self.status(self.own, OWNER_ID)["clients"] == 1)
         self.assertEqual("lyre/own", self.status(self.own, OWNER_ID)["name"])
         self.assertEqual(2, self.status(self.admin)["clients"])
+        # What all domains did together is nobody's but the administrator's.
+        shown = self.status(self.own, OWNER_ID)
+        self.assertEqual((True, []), (shown["is_domain"], shown["workers"]))
+        self.assertEqual([], self.look(self.own, OWNER_ID, "stats")["workers"])
+        self.assertEqual(1, len(self.status(self.admin)["workers"]))
         # Its clients are hidden from others, too.
         self.wait_for(lambda: self.clients(self.own, OWNER_ID) == [OWNER_ID])
         self.assertEqual([STRANGER_ID], self.clients(self.other, STRANGER_ID))

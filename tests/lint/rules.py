@@ -84,7 +84,7 @@ SYSTEM_HEADERS = {
 # Libraries: prefix of the header -> folders that may name it. Tests may name all.
 LIBRARIES = {
     'rte_': ['stack/io/dpdk'],
-    'boost/': ['daemon'],
+    'boost/': ['daemon', 'tools/lyre/metrics'],
     'toml++/': ['daemon'],
     'spdlog/': ['daemon', 'tools'],
     'systemd/': ['daemon'],

@@ -20,6 +20,7 @@ nlohmann::ordered_json envelope(const Snapshot& now, const Snapshot* earlier,
                                 const nlohmann::ordered_json& content) {
   nlohmann::ordered_json out = {{"taken_unix_ns", now.taken_unix_ns}};
   if (earlier != nullptr) out["interval_ns"] = now.taken_unix_ns - earlier->taken_unix_ns;
+  if (now.is_domain) out["is_domain"] = true;
   out.update(past_json(now));
   out.update(content);
   return document_of(out);

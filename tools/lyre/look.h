@@ -12,6 +12,9 @@
 /// How every command shows a daemon: once or in a watch, as text or as JSON.
 namespace lyre::tools {
 
+/// In place of what a domain's segment does not show.
+inline constexpr const char* kNotShown = "not shown here: ask at the administrator's socket\n";
+
 /// What a command makes of a snapshot. `earlier` is a snapshot of the same run of the daemon from
 /// which rates are computed, or nullptr.
 struct Display {

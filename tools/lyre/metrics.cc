@@ -11,7 +11,9 @@ void add_metrics(CLI::App& app, const GlobalOptions& globals) {
   CLI::App* command = app.add_subcommand("metrics", "Serve the counters to Prometheus");
   auto options = std::make_shared<MetricsOptions>();
   options->telemetry_directory = nccl_abi::kTelemetryDirectory;
-  command->add_option("--listen", options->listen, "Where to serve /metrics, ADDR:PORT")
+  command
+      ->add_option("--listen", options->listen,
+                   "Where to serve /metrics: ADDR:PORT, or the path of a UNIX socket")
       ->type_name("ADDRESS")
       ->capture_default_str();
   command

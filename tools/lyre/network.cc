@@ -14,7 +14,6 @@
 namespace lyre::tools {
 namespace {
 
-constexpr const char* kNotShown = "not shown here: ask at the administrator's socket\n";
 constexpr uint8_t kReachable = 2;
 constexpr uint8_t kStale = 3;
 constexpr std::array<const char*, 7> kNeighbourStates = {
@@ -139,6 +138,7 @@ std::string link_text(const PortSnapshot& port) {
 std::string speed_text(uint32_t mbps) { return mbps == 0 ? "-" : format_rate(1e6 * mbps); }
 
 std::string ports_text(const Snapshot& snapshot, const Snapshot* earlier) {
+  if (snapshot.is_domain) return kNotShown;
   using Align = TextTable::Align;
   const int64_t interval_ns = interval_of(snapshot, earlier);
   TextTable table;
@@ -170,6 +170,7 @@ std::string ports_text(const Snapshot& snapshot, const Snapshot* earlier) {
 
 nlohmann::ordered_json ports_json(const Snapshot& snapshot, const Snapshot* earlier) {
   nlohmann::ordered_json out = {{"ports", nlohmann::ordered_json::array()}};
+  if (snapshot.is_domain) return out;
   for (size_t i = 0; i < snapshot.ports.size(); ++i) {
     out["ports"].push_back(port_traffic_json(snapshot.ports[i],
                                              earlier != nullptr ? &earlier->ports[i] : nullptr,
@@ -179,7 +180,7 @@ nlohmann::ordered_json ports_json(const Snapshot& snapshot, const Snapshot* earl
 }
 
 std::string neighbours_text(const Snapshot& snapshot) {
-  if (!snapshot.has_neighbours) return kNotShown;
+  if (snapshot.is_domain) return kNotShown;
   TextTable table;
   for (const char* title : {"address", "port", "mac", "state"}) table.add_column(title);
   for (const char* title : {"worker", "sessions"}) {
@@ -209,7 +210,7 @@ nlohmann::ordered_json neighbours_json(const Snapshot& snapshot) {
 }
 
 std::string routes_text(const Snapshot& snapshot) {
-  if (!snapshot.has_neighbours) return kNotShown;
+  if (snapshot.is_domain) return kNotShown;
   TextTable table;
   for (const char* title : {"destination", "gateway", "port", "source", "origin"}) {
     table.add_column(title);

@@ -146,7 +146,7 @@ Snapshot read_snapshot(const void* segment, size_t bytes, int64_t now_unix_ns) {
   copy_rows(segment, bytes, header.neighbours_offset, worker_count * header.neighbour_rows,
             out.neighbours);
   copy_rows(segment, bytes, header.routes_offset, header.route_rows, out.routes);
-  out.has_neighbours = header.neighbour_rows > 0;
+  out.is_domain = header.is_domain != 0;
   return out;
 }
 

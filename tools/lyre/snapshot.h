@@ -120,7 +120,9 @@ struct Snapshot {
   std::vector<channel::SessionView> sessions;        ///< and listeners
   std::map<ConnectionKey, ConnectionTotals> totals;  ///< of all sessions, for rates
   std::vector<channel::ClientView> client_views;     ///< of each client one a worker
-  bool has_neighbours = false;  ///< a domain's socket shows none, and no routes
+  /// The segment of one of several domains: no counters of workers and ports, no neighbours, no
+  /// routes.
+  bool is_domain = false;
   std::vector<channel::NeighbourView> neighbours;
   std::vector<channel::RouteView> routes;
 };

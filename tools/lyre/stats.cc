@@ -122,6 +122,7 @@ nlohmann::ordered_json worker_stats_json(const WorkerSnapshot& worker, const Wor
 }  // namespace
 
 std::string stats_text(const Snapshot& snapshot, const Snapshot* earlier, bool has_zeros) {
+  if (snapshot.is_domain) return kNotShown;
   CounterTable counters(snapshot, earlier, "counter");
   for (size_t i = 0; i < kWorkerCounterCount; ++i) {
     counters.add(kWorkerCounters[i].key, kWorkerCounters[i].text, has_zeros,
@@ -144,13 +145,14 @@ std::string stats_text(const Snapshot& snapshot, const Snapshot* earlier, bool h
 nlohmann::ordered_json stats_json(const Snapshot& snapshot, const Snapshot* earlier) {
   nlohmann::ordered_json out;
   out["workers"] = nlohmann::ordered_json::array();
+  out["ports"] = nlohmann::ordered_json::array();
+  if (snapshot.is_domain) return out;
   for (size_t i = 0; i < snapshot.workers.size(); ++i) {
     const WorkerSnapshot* before = earlier != nullptr ? &earlier->workers[i] : nullptr;
     out["workers"].push_back(worker_stats_json(
         snapshot.workers[i], before,
         earlier != nullptr ? snapshot.taken_unix_ns - earlier->taken_unix_ns : 0));
   }
-  out["ports"] = nlohmann::ordered_json::array();
   for (const PortSnapshot& port : snapshot.ports) {
     nlohmann::ordered_json device = nlohmann::ordered_json::object();
     for (const auto& [name, value] : port.device_counters) device[name] = value;

@@ -141,7 +141,9 @@ std::string status_text(const Snapshot& snapshot, const Snapshot* earlier) {
          (snapshot.has_hugepages ? "hugepages" : "ordinary pages") + ", " +
          plural(snapshot.clients, "client") + " (" + std::to_string(snapshot.clients_total) +
          " since start)\n\n";
-  return out + ports_table(snapshot).text() + "\n" + workers_table(snapshot, earlier).text();
+  return out + ports_table(snapshot).text() + "\n" +
+         (snapshot.is_domain ? std::string("workers: ") + kNotShown
+                             : workers_table(snapshot, earlier).text());
 }
 
 nlohmann::ordered_json status_json(const Snapshot& snapshot, const Snapshot* earlier) {
@@ -157,7 +159,7 @@ nlohmann::ordered_json status_json(const Snapshot& snapshot, const Snapshot* ear
   out["ports"] = nlohmann::ordered_json::array();
   for (const PortSnapshot& port : snapshot.ports) out["ports"].push_back(port_status_json(port));
   out["workers"] = nlohmann::ordered_json::array();
-  for (uint32_t i = 0; i < snapshot.workers.size(); ++i) {
+  for (uint32_t i = 0; !snapshot.is_domain && i < snapshot.workers.size(); ++i) {
     out["workers"].push_back(worker_status_json(snapshot, earlier, i));
   }
   return out;

@@ -96,6 +96,17 @@ TEST(Look, StatsHaveTheGrowthOfAllWorkers) {
   EXPECT_EQ(worker["per_second"]["drops"]["tcp_paws"], 0.0);
 }
 
+TEST(Look, OfADomainNoCountersAreShown) {
+  FakeSegment segment;
+  segment.header().is_domain = 1;
+  const Snapshot domain = look_after(segment, 0);
+  EXPECT_EQ(stats_text(domain, nullptr, true), kNotShown);
+  EXPECT_TRUE(stats_json(domain, nullptr)["workers"].empty());
+  EXPECT_TRUE(status_text(domain, nullptr).ends_with(std::string("\nworkers: ") + kNotShown));
+  EXPECT_TRUE(status_json(domain, nullptr)["workers"].empty());
+  EXPECT_EQ(status_json(domain, nullptr)["ports"].size(), 1u);
+}
+
 TEST(Look, ClientsHaveTheRatesOfTheirSessions) {
   FakeSegment segment;
   channel::ClientView client{};

@@ -80,9 +80,11 @@ TEST(Neighbours, AreSortedAndOnlyOnce) {
 TEST(Neighbours, OfADomainAreNotShown) {
   FakeSegment segment;
   EXPECT_EQ(neighbours_text(networks_of(segment)), "no neighbours\n");
-  segment.header().neighbour_rows = 0;
+  segment.header().is_domain = 1;
   EXPECT_TRUE(neighbours_text(networks_of(segment)).starts_with("not shown here"));
   EXPECT_TRUE(routes_text(networks_of(segment)).starts_with("not shown here"));
+  EXPECT_TRUE(ports_text(networks_of(segment), nullptr).starts_with("not shown here"));
+  EXPECT_TRUE(ports_json(networks_of(segment), nullptr)["ports"].empty());
 }
 
 TEST(Routes, AreWrittenAsUsual) {

@@ -125,6 +125,14 @@ TEST_F(TopTest, SessionsAreSorted) {
   EXPECT_EQ(first_of(SessionFilter::Order::kRtt), 40000);
 }
 
+TEST_F(TopTest, ADomainsScreenHasClientsAndSessions) {
+  segment_.header().is_domain = 1;
+  const std::string text = text_of(top_screen(look_after(0), nullptr, {}));
+  EXPECT_NE(text.find("\nworkers and ports: not shown here: "), std::string::npos) << text;
+  EXPECT_EQ(text.find("memif0"), std::string::npos) << text;
+  EXPECT_NE(text.find("trainer/123"), std::string::npos) << text;
+}
+
 TEST_F(TopTest, KeySGoesRoundAllOrders) {
   auto order = SessionFilter::Order::kSent;
   std::string names;

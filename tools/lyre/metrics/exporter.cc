@@ -8,10 +8,12 @@
 #include <csignal>
 #include <iostream>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "tools/lyre/failure.h"
 #include "tools/lyre/metrics/families.h"
+#include "tools/lyre/metrics/unix_server.h"
 
 namespace lyre::tools {
 namespace {
@@ -52,10 +54,14 @@ class Daemon : public prometheus::Collectable {
   const MetricsOptions& options_;
 };
 
+std::string text_of(const std::vector<MetricFamily>& families) {
+  return prometheus::TextSerializer().Serialize(families);
+}
+
 void print_once(const GlobalOptions& globals, const MetricsOptions& options) {
   const Snapshot snapshot = StatsSegment(globals.socket_or_default()).look();
-  std::cout << prometheus::TextSerializer().Serialize(joined(
-                   metrics_of(&snapshot), metrics_of(comms_now(options.telemetry_directory))))
+  std::cout << text_of(joined(metrics_of(&snapshot),
+                              metrics_of(comms_now(options.telemetry_directory))))
             << std::flush;
 }
 
@@ -72,6 +78,10 @@ std::unique_ptr<prometheus::Exposer> listen_at(const std::string& address) {
 
 void run_metrics(const GlobalOptions& globals, const MetricsOptions& options) {
   if (options.is_once) return print_once(globals, options);
+  if (options.listen.starts_with('/')) {
+    const Daemon daemon(globals, options);
+    return serve_on_unix_socket(options.listen, [&daemon] { return text_of(daemon.Collect()); });
+  }
   sigset_t ends;
   ::sigemptyset(&ends);
   ::sigaddset(&ends, SIGINT);

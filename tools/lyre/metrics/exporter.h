@@ -7,7 +7,7 @@
 namespace lyre::tools {
 
 struct MetricsOptions {
-  std::string listen = "127.0.0.1:9417";  ///< ADDR:PORT
+  std::string listen = "127.0.0.1:9417";  ///< ADDR:PORT, or a path
   std::string telemetry_directory;        ///< what NCCL's plugin writes
   bool is_once = false;                   ///< print what a scrape gets, and end
 };

@@ -195,8 +195,11 @@ std::vector<MetricFamily> metrics_of(const Snapshot* daemon) {
   out.gauge("lyre_up", "1 while the daemon answers", {}, daemon != nullptr ? 1 : 0);
   if (daemon == nullptr) return out.take();
   add_daemon(out, *daemon);
-  add_workers(out, *daemon);
-  for (const PortSnapshot& port : daemon->ports) add_port(out, port);
+  // A domain's segment has no counters, and zeros would be wrong.
+  if (!daemon->is_domain) {
+    add_workers(out, *daemon);
+    for (const PortSnapshot& port : daemon->ports) add_port(out, port);
+  }
   add_clients(out, *daemon);
   return out.take();
 }

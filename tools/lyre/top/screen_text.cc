@@ -267,10 +267,15 @@ std::vector<TopLine> top_screen(const Snapshot& now, const Snapshot* earlier, co
   const Rates rates(now, earlier);
   Lines lines(view);
   lines.add(headline(now));
-  lines.add(drops_text(now, earlier, rates));
   const size_t part = std::max<size_t>(view.lines / 6, 2);
-  lines.add_table(workers_table(now, earlier, rates), now.workers.size(), part, "workers");
-  lines.add_table(ports_table(now, earlier, rates), now.ports.size(), part, "ports");
+  if (now.is_domain) {
+    const std::string text = kNotShown;
+    lines.add("workers and ports: " + text.substr(0, text.find('\n')));
+  } else {
+    lines.add(drops_text(now, earlier, rates));
+    lines.add_table(workers_table(now, earlier, rates), now.workers.size(), part, "workers");
+    lines.add_table(ports_table(now, earlier, rates), now.ports.size(), part, "ports");
+  }
   const TextTable clients = clients_table(now, earlier);
   lines.add_table(clients, clients.row_count(), part, "clients");
   if (lines.left() < 4) return lines.take();
