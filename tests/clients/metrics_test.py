@@ -145,6 +145,13 @@ class Metrics(unittest.TestCase):
             self.assertEqual(server.wait(BOUND_S), 0)
             self.assertFalse(os.path.exists(path))
 
+    def test_a_file_that_is_no_socket_stays(self):
+        with tempfile.NamedTemporaryFile() as file:
+            server, said = self.serve_at_path(file.name)
+            self.assertEqual(server.wait(BOUND_S), 1)
+            self.assertIn("cannot listen", said)
+            self.assertTrue(os.path.exists(file.name))
+
     def test_a_used_address_is_a_failure_of_one_line(self):
         _, url = self.serve(self.hosts.a)
         command, environment = self.hosts.a.lyre("metrics", "--listen", url.split("/")[2])

@@ -1,5 +1,6 @@
 #include "tools/lyre/metrics/unix_server.h"
 
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -91,8 +92,11 @@ class Server {
   ~Server() { ::unlink(path_.c_str()); }
 
  private:
-  /// The socket of a server that died: nobody listens there any more.
+  /// The socket of a server that died: nobody listens there any more. A file of another kind
+  /// refuses connections, too, and stays.
   void remove_stale(asio::io_context& io) const {
+    struct stat file {};
+    if (::lstat(path_.c_str(), &file) != 0 || !S_ISSOCK(file.st_mode)) return;
     error_code error;
     Local::socket probe(io);
     probe.connect(Local::endpoint(path_), error);
