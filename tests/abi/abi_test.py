@@ -36,6 +36,14 @@ class AbiTest(unittest.TestCase):
             file.write(text)
         return to
 
+    def test_the_description_has_every_function_of_its_version(self):
+        with open(MAP, encoding="utf-8") as file:
+            node = re.search(r"^LYRE_0\.1 \{\s+global:(.*?)local:", file.read(), re.S | re.M)
+        promised = set(re.findall(r"(\w+);", node.group(1)))
+        with open(DESCRIPTION, encoding="utf-8") as file:
+            described = set(re.findall(r"elf-symbol name='(\w+)'", file.read()))
+        self.assertEqual(promised - described, set())
+
     def assert_break(self, *changes, map_changes=(), says):
         with self.assertRaisesRegex(abi.Breach, says):
             self.check(*changes, map_changes=map_changes)
@@ -91,7 +99,7 @@ class AbiTest(unittest.TestCase):
                           says="Removed.*\n(.*\n)*.*lyre_user")
 
     def test_a_symbol_of_another_version(self):
-        self.assert_break(map_changes=[(r"^LYRE_0\.1", "LYRE_0.2")], says="46 Removed")
+        self.assert_break(map_changes=[(r"^LYRE_0\.1", "LYRE_0.2")], says=r"\d+ Removed")
 
     def test_a_function_of_another_type(self):
         self.assert_break((r"^LYRE_API int lyre_workers", "LYRE_API int64_t lyre_workers"),
