@@ -10,6 +10,9 @@ namespace lyre::nccl_adapter {
 
 inline constexpr int64_t kNsPerSecond = 1'000'000'000;
 
+/// How often comms are looked at by the clock: redials, pings, streams that stall.
+inline constexpr int64_t kTickNs = 20'000'000;
+
 /// Requests of one comm that NCCL may have outstanding.
 inline constexpr size_t kRequestsPerComm = nccl_abi::kRequestsMax;
 
@@ -44,8 +47,14 @@ inline constexpr size_t kStripeBytesMin = 64 * 1024;
 /// A stream is given no more than this much unacknowledged data: deeper queues only push the bytes
 /// out of the cache and starve the other comms of the arena.
 inline constexpr uint64_t kStreamUnackedBytesMax = 4 * 1024 * 1024;
-/// Beside other streams, a slow one is given twice what it delivers in a round trip, and this.
-inline constexpr uint64_t kStreamUnackedBytesMin = 2 * kBlockBytes;
+/// Less where that is enough: twice what the stream delivers in a round trip, and a queue of what
+/// it delivers in this time, of two pieces at least. Together the queues of all streams then hold
+/// what the network carries in that time, however many streams there are: more is lost where the
+/// network limits flows and hosts by short queues.
+inline constexpr int64_t kStreamQueueNs = 10'000'000;
+inline constexpr uint64_t kStreamQueueBytesMax = 2 * kBlockBytes;
+/// A stream that is alone gets more: nobody else sends while the caller pauses.
+inline constexpr int64_t kStreamQueueAloneNs = kTickNs;
 
 /// What NCCL is told it may put into one message: sizes in test() are an int.
 inline constexpr size_t kMessageBytesMax = nccl_abi::kNetBytesMaxV8;
@@ -56,9 +65,11 @@ inline constexpr int kSlicesPerTake = 32;
 /// Rounds of taking slices in one call, so that one busy comm does not keep the others waiting.
 inline constexpr int kTakeRoundsMax = 8;
 
-/// Streams of one comm, and how many of them are made when LYRE_STREAMS is not set.
+/// Streams of one comm; where LYRE_STREAMS is not set, how many it begins with at most, and to how
+/// many they may grow.
 inline constexpr uint16_t kStreamsMax = 64;
 inline constexpr uint16_t kStreamsAutoMax = 8;
+inline constexpr uint16_t kStreamsLearnedMax = 32;
 /// What one flow can be relied on to carry in a cloud's network.
 inline constexpr uint32_t kFlowSpeedMbps = 10'000;
 
@@ -83,8 +94,6 @@ inline constexpr int kFinalizeDrainMs = 5000;
 /// And this long for the answers to peers that dialled again meanwhile.
 inline constexpr int kAnswerDrainMs = 1000;
 
-/// How often comms are looked at by the clock: redials, pings, streams that stall.
-inline constexpr int64_t kTickNs = 20'000'000;
 /// What `lyre comms` shows is renewed this often.
 inline constexpr int64_t kShowNs = 200'000'000;
 /// The progress thread makes progress when NCCL made no call for this long.
@@ -113,14 +122,31 @@ inline constexpr int64_t kPingNs = 1'000'000'000;
 /// that timeout alone is more than a second.
 inline constexpr int64_t kStallNs = 1'000'000'000;
 inline constexpr int64_t kStallTimeouts = 3;
-/// A stream this many times slower than the fastest is dialled again from another source port.
-inline constexpr uint64_t kSlowFactor = 4;
+/// A stream with less than this much of its neighbours' rate shares a path that they do not (two
+/// streams of one path have half each), and is dialled again from another source port.
+inline constexpr double kSlowPercent = 60;
 /// With fewer bytes under way the rate may be limited by the caller.
-inline constexpr uint64_t kSlowBacklogBytes = kBlockBytes;
-/// It is judged over this much time of having something to send, not more often than this, and not
-/// by what was longer ago.
-inline constexpr int64_t kSlowBusyNs = 1'000'000'000;
-inline constexpr int64_t kSlowPauseNs = 10'000'000'000;
+inline constexpr uint64_t kSlowBacklogBytes = kStripeBytesMin;
+/// A window of evidence has so many looks, one each tick, and its neighbours delivered that much:
+/// a multiple of the pieces into which messages are cut. Two windows in a row must agree: 200 ms.
+inline constexpr uint32_t kSlowWindowLooks = 5;
+inline constexpr uint64_t kSlowWindowBytesMin = 4 * kBlockBytes;
+inline constexpr uint32_t kSlowWindows = 2;
+/// It is replaced again after this long, then twice that, up to the limit.
+inline constexpr int64_t kSlowPauseNsMin = 1'000'000'000;
+inline constexpr int64_t kSlowPauseNsMax = 60'000'000'000;
+/// A connection is busy that has this much under way: with less, the caller may be the limit.
+inline constexpr uint64_t kBusyBytes = kBlockBytes;
+/// How many streams a connection needs is measured over this much time of being busy, after this
+/// much for congestion windows to open; and until that many bytes were acknowledged, which are
+/// counted in whole pieces.
+inline constexpr int64_t kStreamMeasureNs = 80'000'000;
+inline constexpr int64_t kStreamSettleNs = 40'000'000;
+inline constexpr uint64_t kStreamMeasureBytes = 8 * kBlockBytes;
+/// Streams on trial that are not there by then count as no help.
+inline constexpr int64_t kStreamTrialWaitNs = 1'000'000'000;
+/// It is forgotten after a pause of this length.
+inline constexpr int64_t kForgetStreamsNs = 10'000'000'000;
 /// What the peer gets beyond LYRE_RESUME_SECONDS: it notices later than we do.
 inline constexpr int64_t kResumeMarginNs = 2'000'000'000;
 

@@ -156,6 +156,8 @@ void Comm::on_broken(Lane& lane, Io how) {
     peer_watch_.note_sign_of_life(environment_->now_ns());
   }
   drop_lane(lane);
+  // A sender resets a stream that it needs no longer, and dials one that broke at once.
+  lane.is_missed = is_sender() || code != LYRE_E_RESET || lane.index == 0;
   judge_end();
 }
 
@@ -278,6 +280,7 @@ CommFacts Comm::facts() const {
   facts.operation = waiting != nullptr ? waiting->operation : last_operation_;
   facts.is_attached = environment_->is_attached();
   for (const auto& lane : lanes_) {
+    if (!lane->is_up() && !lane->is_missed) continue;
     facts.streams.push_back({.is_up = lane->is_up(),
                              .sessions = lane->attached,
                              .unacked_bytes = lane->is_up() ? lane->stream.unacked_bytes() : 0,

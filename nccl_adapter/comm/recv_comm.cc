@@ -13,13 +13,15 @@ using nccl_abi::Result;
 
 RecvComm::RecvComm(Environment* environment, const Hello& hello, std::string address)
     : Comm(environment, hello.comm_id, Peer{hello.host, hello.pid, std::move(address)},
-           hello.stream_count),
-      queue_(this) {}
+           size_t{hello.stream_index} + 1),
+      queue_(this),
+      streams_max_(hello.stream_count) {}
 
 AnswerCode RecvComm::join(const Hello& hello, Stream* stream, std::span<const uint8_t> answer) {
-  if (hello.stream_count != lanes_.size() || hello.stream_index >= lanes_.size()) {
+  if (hello.stream_count != streams_max_ || hello.stream_index >= streams_max_) {
     return AnswerCode::kBadStream;
   }
+  lanes_.grow(size_t{hello.stream_index} + 1);
   Lane& lane = lanes_[hello.stream_index];
   if (hello.incarnation <= lane.incarnation) return AnswerCode::kBadStream;
   stream->limit_silence(silence_ms(environment()->settings()));
@@ -48,7 +50,7 @@ void RecvComm::on_attached(int64_t now_ns) {
   Comm::on_attached(now_ns);
   if (has_failed() || goodbye_.is_begun() || sender_.port == 0) return;
   const Hello hello{.stream_index = kRedialRequest,
-                    .stream_count = static_cast<uint16_t>(lanes_.size()),
+                    .stream_count = streams_max_,
                     .pid = environment()->pid(),
                     .comm_id = id(),
                     .host = environment()->host()};

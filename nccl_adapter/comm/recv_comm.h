@@ -44,6 +44,7 @@ class RecvComm final : public Comm {
   void tell(Lane& lane);
 
   ReceiveQueue queue_;
+  uint16_t streams_max_;    ///< as the sender's first hello said
   size_t heard_lane_ = 0;   ///< over which data came last: what goes back takes it, too
   bool must_tell_ = false;  ///< the last grant may be lost
   int64_t told_again_ns_ = 0;

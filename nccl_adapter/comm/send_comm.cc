@@ -8,6 +8,16 @@ namespace lyre::nccl_adapter {
 
 using nccl_abi::Result;
 
+namespace {
+
+// LYRE_STREAMS says how many there are; without it they may become more.
+uint16_t streams_max(const Environment& environment, size_t start) {
+  const bool is_given = environment.settings().streams > 0;
+  return static_cast<uint16_t>(is_given ? start : std::max<size_t>(start, kStreamsLearnedMax));
+}
+
+}  // namespace
+
 SendComm::SendComm(Environment* environment, const Nonce& id, size_t device, const Handle& handle)
     : Comm(environment, id,
            Peer{handle.host, handle.pid, to_string(make_addr(handle.address, handle.port))},
@@ -15,15 +25,21 @@ SendComm::SendComm(Environment* environment, const Nonce& id, size_t device, con
       queue_(this),
       handle_(handle),
       device_(device),
+      streams_max_(streams_max(*environment, lanes_.size())),
+      count_(lanes_.size(), streams_max_),
+      watched_ns_(environment->now_ns()),
       began_ns_(environment->now_ns()) {
   std::vector<Address> remotes = {handle.address};
   for (const Address& other : handle.others) {
     if (!is_none(other)) remotes.push_back(other);
   }
   set_pairs(rail_pairs(environment->ports(), device, remotes));
-  // Where every rail is to be used, lanes begin on different ones.
-  const bool spreads = environment->settings().uses_all_rails;
-  for (const auto& lane : lanes_) lane->home_pair = lane->pair = spreads ? lane->index : 0;
+  for (const auto& lane : lanes_) set_home(*lane);
+}
+
+// Where every rail is to be used, lanes begin on different ones.
+void SendComm::set_home(Lane& lane) const {
+  lane.home_pair = lane.pair = environment()->settings().uses_all_rails ? lane.index : 0;
 }
 
 void SendComm::pump_out() {
@@ -36,7 +52,7 @@ void SendComm::pump_out() {
     if (has_failed()) return;
   }
   Chunk chunk;
-  while (queue_.next_chunk(std::max<size_t>(lanes_.up(), 1), &chunk)) {
+  while (queue_.next_chunk(std::max<size_t>(wanted_up(), 1), &chunk)) {
     Lane* lane = choose_lane(chunk);
     if (lane == nullptr) return;
     const Io io = lane->stream.send_chunk(chunk);
@@ -61,16 +77,17 @@ Lane* SendComm::choose_lane(const Chunk& chunk) {
   if (lanes_.size() == 1) {
     Lane& only = lanes_[0];
     const bool has_room = only.is_up() && !only.stream.is_blocked() &&
-                          only.stream.unacked_bytes() < kStreamUnackedBytesMax;
+                          only.stream.unacked_bytes() < only.room_bytes(chunk.header.bytes, true);
     return has_room ? &only : nullptr;
   }
+  const bool is_alone = count_.wanted() == 1;
   Lane* best = nullptr;
   uint64_t best_unacked = UINT64_MAX;
   for (size_t i = 0; i < lanes_.size(); ++i) {
     Lane& lane = lanes_[(last_lane_ + i) % lanes_.size()];
-    if (!lane.is_up() || lane.stream.is_blocked()) continue;
+    if (!lane.is_up() || !is_wanted(lane) || lane.stream.is_blocked()) continue;
     const uint64_t unacked = lane.stream.unacked_bytes();
-    if (unacked >= lane.room_bytes()) continue;
+    if (unacked >= lane.room_bytes(chunk.header.bytes, is_alone)) continue;
     if (i == 0 && chunk.header.message_bytes <= kStripeBytesMin && unacked < kStripeBytesMin) {
       return &lane;
     }

@@ -9,6 +9,8 @@
 #include "nccl_adapter/comm/send_queue.h"
 #include "nccl_adapter/protocol/handle.h"
 #include "nccl_adapter/transport/rails.h"
+#include "nccl_adapter/transport/slow_streams.h"
+#include "nccl_adapter/transport/stream_count.h"
 
 namespace lyre::nccl_adapter {
 
@@ -44,6 +46,7 @@ class SendComm final : public Comm {
   void on_fail_frame(Lane& lane);
 
   // ---- Lanes (send_lanes.cc) ----
+  void set_home(Lane& lane) const;
   void dial(Lane& lane, size_t number, int64_t now_ns);
   int64_t dial_ns() const;
   void set_pairs(std::vector<RailPair> pairs);
@@ -55,7 +58,11 @@ class SendComm final : public Comm {
   void watch_lane(Lane& lane, int64_t now_ns);
   void give_up_stalled(Lane& lane, int64_t now_ns);
   void redial(Lane& lane, int64_t now_ns);
-  void find_slow_lane(int64_t now_ns);
+  void replace_slow_lane(int64_t now_ns);
+  bool is_wanted(const Lane& lane) const { return lane.index < count_.wanted(); }
+  size_t wanted_up() const;
+  void adapt_count(int64_t passed_ns);
+  void retire(Lane& lane, int64_t now_ns);
   void mention_slow_peer(int64_t now_ns);
   void send_again(Lane& lane);
 
@@ -65,6 +72,11 @@ class SendComm final : public Comm {
   std::vector<RailPair> pairs_;
   size_t near_pairs_ = 0;  ///< of the front of pairs_: they need no router
   size_t last_lane_ = 0;
+  uint16_t streams_max_;  ///< that the peer is told of
+  StreamCount count_;
+  SlowStreams slow_streams_;
+  int64_t watched_ns_;           ///< when watch() looked last
+  bool was_backlogged_ = false;  ///< at that time
   bool is_connected_ = false;
   bool is_slow_mentioned_ = false;
   uint64_t again_bytes_ = 0;

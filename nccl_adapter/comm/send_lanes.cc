@@ -39,13 +39,15 @@ void SendComm::watch(int64_t now_ns) {
     watch_lane(*lane, now_ns);
     if (has_failed()) return;
   }
-  if (lanes_.size() > 1) find_slow_lane(now_ns);
+  adapt_count(now_ns - std::exchange(watched_ns_, now_ns));
+  if (lanes_.size() > 1) replace_slow_lane(now_ns);
   if (!is_connected_) mention_slow_peer(now_ns);
   pump_out();
 }
 
 void SendComm::watch_lane(Lane& lane, int64_t now_ns) {
   if (goodbye_.is_begun()) return;
+  if (!is_wanted(lane)) return retire(lane, now_ns);
   if (lane.is_stalled(now_ns)) {
     if (!lane.is_unwanted) lane.pair = next_pair(lane);
     lane.is_unwanted = true;
@@ -92,7 +94,7 @@ void SendComm::redial_all() {
   const int64_t now_ns = environment()->now_ns();
   peer_watch_.note_sign_of_life(now_ns);
   for (const auto& lane : lanes_) {
-    if (lane->dial != nullptr && lane->dial->is_heard()) continue;
+    if (!is_wanted(*lane) || (lane->dial != nullptr && lane->dial->is_heard())) continue;
     lane->failures = 0;
     lane->is_unwanted = true;
     lane->pair = lane->home_pair;
@@ -101,23 +103,65 @@ void SendComm::redial_all() {
   }
 }
 
-// The fabric chooses a path by the ports: another source port may get a better one.
-void SendComm::find_slow_lane(int64_t now_ns) {
-  uint64_t best = 0;
-  for (const auto& lane : lanes_) best = std::max(best, lane->busy.bytes_per_s(now_ns));
+size_t SendComm::wanted_up() const {
+  return static_cast<size_t>(std::count_if(lanes_.begin(), lanes_.end(), [&](const auto& lane) {
+    return is_wanted(*lane) && lane->is_up();
+  }));
+}
+
+// Busy is who has much under way at both ends of the time: with less, the caller may be the limit.
+void SendComm::adapt_count(int64_t passed_ns) {
+  StreamCount::Look look{.passed_ns = passed_ns, .up = wanted_up()};
+  uint64_t unacked_bytes = 0;
   for (const auto& lane : lanes_) {
-    const uint64_t own = lane->backlogged.bytes_per_s(now_ns);
-    const bool is_slow =
-        lane->is_up() && own > 0 && lane->dial == nullptr && own < best / kSlowFactor;
-    if (!is_slow || now_ns - lane->replaced_ns < kSlowPauseNs) continue;
-    log_info("a stream to %s is slow (%s, %llu MB/s, the best %llu): another takes its place",
-             peer_.host.c_str(), lane->path_text.c_str(),
-             static_cast<unsigned long long>(own / 1'000'000),
-             static_cast<unsigned long long>(best / 1'000'000));
-    lane->replaced_ns = now_ns;
-    lane->is_unwanted = true;
-    dial(*lane, lane->pair, now_ns);
+    if (!lane->is_up()) continue;
+    look.acked_bytes += lane->gained_bytes;
+    unacked_bytes += lane->unacked_bytes;
   }
+  const bool is_backlogged = unacked_bytes >= kBusyBytes;
+  look.is_busy = std::exchange(was_backlogged_, is_backlogged) && is_backlogged;
+  const size_t before = count_.wanted();
+  count_.look(look);
+  if (count_.wanted() == before) return;
+  log_info("streams to %s: %zu, were %zu", peer_.host.c_str(), count_.wanted(), before);
+  for (size_t i = lanes_.size(); i < count_.wanted(); ++i) {
+    lanes_.grow(i + 1);
+    set_home(lanes_[i]);
+  }
+}
+
+// The peer takes a reset for a stream that broke, and need not be told that it is over. Nothing of
+// what it carried is lost: the peer has placed all of it, and sends its last grant again.
+void SendComm::retire(Lane& lane, int64_t now_ns) {
+  lane.dial.reset();
+  lane.is_missed = false;
+  if (!lane.is_up()) return;
+  while (!lane.sent.empty() && lane.sent.front().message < queue_.placed()) lane.sent.pop_front();
+  if (lane.sent.empty() || lane.is_stalled(now_ns)) drop_lane(lane);
+}
+
+// The fabric chooses a path by the ports: another source port may get a better one.
+void SendComm::replace_slow_lane(int64_t now_ns) {
+  std::vector<SlowStreams::Look> looks;
+  for (const auto& lane : lanes_) {
+    // A reader that is slow says nothing about paths, whichever stream it lets wait.
+    if (lane->is_window_closed) return;
+    if (!lane->is_up() || !is_wanted(*lane)) continue;
+    const bool is_replaceable = lane->dial == nullptr && now_ns >= lane->replace_ns;
+    looks.push_back({.stream = lane->index,
+                     .session = lane->attached,
+                     .acked_bytes = lane->gained_bytes,
+                     .is_active = lane->backlog_bytes > 0 || lane->gained_bytes > 0,
+                     .is_judged = lane->backlog_bytes >= kSlowBacklogBytes && is_replaceable});
+  }
+  const std::optional<SlowStreams::Slow> slow = slow_streams_.look(looks);
+  if (!slow) return;
+  Lane& lane = lanes_[slow->stream];
+  log_info("a stream to %s is slow (%s, %.0f %% of its neighbours' rate): another takes its place",
+           peer_.host.c_str(), lane.path_text.c_str(), slow->percent);
+  lane.replace_ns = now_ns + pause_ns(kSlowPauseNsMin, lane.replaced++, kSlowPauseNsMax);
+  lane.is_unwanted = true;
+  dial(lane, lane.pair, now_ns);
 }
 
 void SendComm::dial(Lane& lane, size_t number, int64_t now_ns) {
@@ -126,7 +170,7 @@ void SendComm::dial(Lane& lane, size_t number, int64_t now_ns) {
   const lyre_addr local =
       make_addr(address_towards(environment()->ports()[pair.local], pair.remote), 0);
   const Hello hello{.stream_index = lane.index,
-                    .stream_count = static_cast<uint16_t>(lanes_.size()),
+                    .stream_count = streams_max_,
                     .incarnation = ++lane.dialled,
                     .listen_port = environment()->listen_port(),
                     .pid = environment()->pid(),

@@ -25,6 +25,7 @@ void Lane::attach(Stream next, uint32_t number, int64_t now_ns) {
   ++attached;
   failures = 0;
   is_unwanted = false;
+  is_missed = true;
   moved_ns = answered_ns = looked_ns = now_ns;
 }
 
@@ -32,10 +33,9 @@ void Lane::drop() {
   stream.abort();
   reader = {};
   fail_text.clear();
-  is_heard = false;
-  acked_bytes = unacked_bytes = 0;
+  is_heard = is_window_closed = false;
+  acked_bytes = unacked_bytes = gained_bytes = backlog_bytes = 0;
   rate_bytes_per_s = 0;
-  busy = backlogged = {};
 }
 
 bool Lane::look(int64_t now_ns) {
@@ -44,17 +44,15 @@ bool Lane::look(int64_t now_ns) {
   const int64_t passed_ns = now_ns - looked_ns;
   const bool moved = acked > 0 || is_heard;
   if (moved) answered_ns = now_ns;
-  const bool is_closed = stream.is_window_closed();
-  if (moved || is_closed || (unacked_bytes == 0 && unacked > 0)) moved_ns = now_ns;
+  is_window_closed = stream.is_window_closed();
+  if (moved || is_window_closed || (unacked_bytes == 0 && unacked > 0)) moved_ns = now_ns;
   if (acked > 0) {
     const uint64_t faded = rate_bytes_per_s - rate_bytes_per_s / 16;
     rate_bytes_per_s = std::max(per_second(acked, passed_ns), faded);
   }
-  // A reader that is slow says nothing about the path.
-  const uint64_t least = is_closed ? 0 : std::min(unacked, unacked_bytes);
-  if (least > 0) busy.add(acked, passed_ns, now_ns);
-  if (least >= kSlowBacklogBytes) backlogged.add(acked, passed_ns, now_ns);
+  backlog_bytes = unacked_bytes;
   acked_bytes += acked;
+  gained_bytes = acked;
   unacked_bytes = unacked;
   looked_ns = now_ns;
   is_heard = false;
@@ -70,13 +68,16 @@ bool Lane::is_stalled(int64_t now_ns) const {
   return is_up() && stream.unacked_bytes() > 0 && now_ns - moved_ns >= stall_ns();
 }
 
-uint64_t Lane::room_bytes() const {
-  const uint64_t rtt_us = stream.rtt_min_us();
-  if (rate_bytes_per_s == 0 || rtt_us == 0) return kStreamUnackedBytesMax;
-  const double in_flight =
-      static_cast<double>(rate_bytes_per_s) * static_cast<double>(rtt_us) / kUsPerSecond;
-  const double bytes = 2 * in_flight + static_cast<double>(kStreamUnackedBytesMin);
-  return static_cast<uint64_t>(std::min(bytes, static_cast<double>(kStreamUnackedBytesMax)));
+uint64_t Lane::room_bytes(uint64_t piece_bytes, bool is_alone) const {
+  const auto rate = static_cast<double>(rate_bytes_per_s);
+  const int64_t queue_ns = is_alone ? kStreamQueueAloneNs : kStreamQueueNs;
+  const uint64_t queue_most = is_alone ? kStreamUnackedBytesMax : kStreamQueueBytesMax;
+  const double in_flight = 2 * rate * static_cast<double>(stream.rtt_min_us()) / kUsPerSecond;
+  const double queued = std::clamp(rate * static_cast<double>(queue_ns) / kNsPerSecond,
+                                   static_cast<double>(2 * piece_bytes),
+                                   static_cast<double>(std::max(queue_most, 2 * piece_bytes)));
+  return static_cast<uint64_t>(
+      std::min(in_flight + queued, static_cast<double>(kStreamUnackedBytesMax)));
 }
 
 }  // namespace lyre::nccl_adapter

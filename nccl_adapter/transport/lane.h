@@ -6,7 +6,6 @@
 #include <string>
 
 #include "nccl_adapter/transport/dial.h"
-#include "nccl_adapter/transport/pace.h"
 #include "nccl_adapter/transport/stream.h"
 
 namespace lyre::nccl_adapter {
@@ -29,8 +28,9 @@ struct Lane final : SessionOwner {
   int64_t stall_ns() const;
   /// Nothing was acknowledged for that long although something should have been.
   bool is_stalled(int64_t now_ns) const;
-  /// How much may be unacknowledged here, beside other streams.
-  uint64_t room_bytes() const;
+  /// How much may be unacknowledged here, given in pieces of that size. Beside other streams it is
+  /// less: the sooner what waits for a slow one can go over another.
+  uint64_t room_bytes(uint64_t piece_bytes, bool is_alone) const;
 
   SessionOwner* waiter;
   uint16_t index;
@@ -58,16 +58,19 @@ struct Lane final : SessionOwner {
   std::string path_text;  ///< "rail0 > 10.9.0.2:4711", or "from 10.9.0.1:4711"
   std::string rail_text;  ///< what of it others have in common: "over rail0", "from 10.9.0.1"
   bool is_heard = false;
+  bool is_missed = true;  ///< without a session it should have one, as far as this side knows
   /// Since when bytes wait for an acknowledgment that the peer could give.
   int64_t moved_ns = 0;
-  int64_t answered_ns = 0;     ///< when the peer last acknowledged or said something
-  uint64_t acked_bytes = 0;    ///< at the last look
-  uint64_t unacked_bytes = 0;  ///< the same
+  int64_t answered_ns = 0;        ///< when the peer last acknowledged or said something
+  uint64_t acked_bytes = 0;       ///< at the last look
+  uint64_t unacked_bytes = 0;     ///< the same
+  uint64_t backlog_bytes = 0;     ///< that were unacknowledged at the look before
+  uint64_t gained_bytes = 0;      ///< acknowledged since that
+  bool is_window_closed = false;  ///< at the last look
   int64_t looked_ns = 0;
   uint64_t rate_bytes_per_s = 0;  ///< the recent maximum
-  Pace busy;                      ///< while bytes are unacknowledged: at least the rate of the path
-  Pace backlogged;                ///< while kSlowBacklogBytes are: not limited by this side
-  int64_t replaced_ns = 0;        ///< when it was last found slow
+  int64_t replace_ns = 0;         ///< a slow path is not left before
+  uint32_t replaced = 0;          ///< how often it was, for that reason
 };
 
 }  // namespace lyre::nccl_adapter

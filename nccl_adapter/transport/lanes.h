@@ -9,13 +9,16 @@
 
 namespace lyre::nccl_adapter {
 
-/// The streams of one comm, by their index. Their number does not change.
+/// The streams of one comm, by their index. There may be more of them later, never fewer.
 /// Owner: the comm.
 class Lanes {
  public:
-  Lanes(SessionOwner* waiter, size_t count) {
-    for (size_t i = 0; i < count; ++i) {
-      all_.push_back(std::make_unique<Lane>(waiter, static_cast<uint16_t>(i)));
+  Lanes(SessionOwner* waiter, size_t count) : waiter_(waiter) { grow(count); }
+
+  /// So many, if there are fewer. Not while they are walked through.
+  void grow(size_t count) {
+    while (all_.size() < count) {
+      all_.push_back(std::make_unique<Lane>(waiter_, static_cast<uint16_t>(all_.size())));
     }
   }
 
@@ -42,6 +45,7 @@ class Lanes {
   }
 
  private:
+  SessionOwner* waiter_;
   std::vector<std::unique_ptr<Lane>> all_;
 };
 

@@ -89,6 +89,8 @@ struct Connection {
   uint64_t number = 0;
   End ends[2];
   double slowness = 1;  ///< of the path that the fabric chose for its ports
+  size_t fabric_path = 0;
+  Meter meters[2];  ///< what the network gives one flow, each way
   int64_t blackholed_until_ns = 0;
   int64_t arrival_ns[2] = {};  ///< of the last packet of each side: none overtakes
 };

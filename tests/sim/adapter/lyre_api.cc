@@ -203,7 +203,7 @@ int lyre_port_info(lyre_context* context, int index, lyre_port* out) {
   std::snprintf(port.name, sizeof(port.name), "rail%d", index);
   std::memcpy(port.address, context->host->rails[rail].address, sizeof(port.address));
   port.prefix_bits = network()->settings().is_one_network ? 8 : 24;
-  port.speed_mbps = 10'000;
+  port.speed_mbps = network()->settings().port_mbps;
   port.is_link_up = network()->wires().is_up({context->host->index, rail}) ? 1 : 0;
   port.address_count = 1;
   std::memcpy(port.addresses[0].address, port.address, sizeof(port.address));

@@ -148,6 +148,7 @@ End* Network::connect(lyre_context* context, const lyre_addr* local, const lyre_
   connections_.push_back(std::make_unique<Connection>());
   Connection& connection = *connections_.back();
   connection.number = connections_.size();
+  if (settings_.fabric_paths > 0) connection.fabric_path = choose_fabric_path();
   for (int side = 0; side < 2; ++side) {
     const Place place = side == 0 ? from : to;
     End& end = connection.ends[side];
@@ -166,6 +167,13 @@ End* Network::connect(lyre_context* context, const lyre_addr* local, const lyre_
   peer.remote = own.local;
   tcp_.open(own);
   return &own;
+}
+
+// Streams that share paths evenly do not show it, so the first ones share unevenly.
+size_t Network::choose_fabric_path() {
+  const size_t earlier = connections_.size() - 1;
+  if (earlier < settings_.fabric_paths) return earlier == 0 ? 0 : earlier - 1;
+  return rng_.below(settings_.fabric_paths);
 }
 
 uint16_t Network::listen(lyre_context* context, lyre_listener* handle, uint16_t port) {

@@ -62,6 +62,7 @@ class Network {
  private:
   void leave(End& end);
   void forget_all(Host& host, bool tells);
+  size_t choose_fabric_path();
   bool find_port(const lyre_addr& address, Place* out) const;
 
   NetworkSettings settings_;

@@ -14,6 +14,12 @@ struct NetworkSettings {
   bool is_one_network = false;  ///< of all rails: then no pair needs a router
   int64_t delay_ns = 20 * kUs;  ///< one way; each path has its own, up to four times this
   uint64_t bytes_per_s = 1'000'000'000;
+  uint64_t host_bytes_per_s = 0;  ///< of all that a host sends; 0: no limit, as for the next two
+  uint64_t flow_bytes_per_s = 0;  ///< of one connection
+  /// Between two hosts. Connections 1 and 2 share one, the next have others, the rest any of them.
+  size_t fabric_paths = 0;
+  uint64_t fabric_path_bytes_per_s = 0;
+  uint32_t port_mbps = 10'000;  ///< as clients are told; 0: unknown
   uint32_t segment_bytes_max = 65'536;
   uint64_t in_flight_bytes_max = 512 * 1024;  ///< sent and not acknowledged, a connection
   uint64_t queue_bytes = 0;  ///< what may wait for its turn on a path, the rest is lost; 0: all

@@ -380,6 +380,56 @@ void make_slow(Draw& draw, Plan* plan) {
   }
 }
 
+/// One link with more to send than the network takes before its rate was measured.
+void make_busy(Plan* plan, uint64_t bytes_per_s, uint32_t message_bytes) {
+  NetworkSettings& network = plan->network;
+  network.rails = 1;
+  network.delay_ns = std::min<int64_t>(network.delay_ns, 200 * kUs);
+  network.bytes_per_s = 1'000'000'000;
+  network.segment_bytes_max = 8'960;
+  network.in_flight_bytes_max = 64 * 1024;
+  network.pool_bytes = 4 << 20;
+  network.arena_bytes = 64 << 20;
+  network.loss_ppm = 0;
+  plan->ranks.resize(2);
+  plan->links.resize(1);
+  for (RankPlan& rank : plan->ranks) rank.turn_ns = std::min(rank.turn_ns, 200 * kUs);
+  LinkPlan& link = plan->links.front();
+  link.from = 0;
+  link.to = 1;
+  link.from_device = link.to_device = 0;
+  link.in_flight_max = 8;
+  const auto seconds = static_cast<double>(plan->rate_from_ns + kSecond) / kSecond;
+  const double bytes = static_cast<double>(bytes_per_s) * seconds;
+  const MessagePlan message{.bytes = message_bytes, .posted_bytes = message_bytes};
+  link.messages.assign(static_cast<size_t>(bytes / message_bytes) + 1, message);
+  plan->bytes_per_s_min = bytes_per_s * 9 / 10;
+}
+
+/// The network gives each flow so much, and the host some times as much: the plugin finds out how
+/// many streams that takes.
+void make_capped(Draw& draw, Plan* plan) {
+  NetworkSettings& network = plan->network;
+  const auto flows = static_cast<uint64_t>(draw.between(1, 8));
+  network.flow_bytes_per_s = 8'000'000;
+  network.host_bytes_per_s = flows * network.flow_bytes_per_s;
+  network.port_mbps = draw.one_of<uint32_t>({0, 0, 10'000, 40'000});
+  plan->streams = 0;
+  plan->rate_from_ns = 1500 * kMs;
+  make_busy(plan, network.host_bytes_per_s, 128 * 1024);
+}
+
+/// The fabric has several paths, and two streams begin on one of them.
+void make_paths(Draw& draw, Plan* plan) {
+  NetworkSettings& network = plan->network;
+  plan->streams = draw.one_of({3, 4});
+  network.fabric_paths = 8;
+  network.fabric_path_bytes_per_s = 4'000'000;
+  plan->rate_from_ns = 6 * kSecond;
+  make_busy(plan, static_cast<uint64_t>(plan->streams) * network.fabric_path_bytes_per_s,
+            512 * 1024);
+}
+
 /// A network on which nothing is lost and no path is long: what takes long is the plugin's doing.
 void make_short_paths(Plan* plan) {
   NetworkSettings& network = plan->network;
@@ -492,6 +542,8 @@ const std::vector<std::pair<std::string, Maker>>& makers() {
       {"mismatch", make_mismatch},
       {"return", make_return},
       {"neighbours", make_neighbours},
+      {"capped", make_capped},
+      {"paths", make_paths},
       {"everything", make_everything},
   };
   return all;

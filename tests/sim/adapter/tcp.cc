@@ -64,10 +64,13 @@ bool Tcp::is_open(const End& from) const {
 }
 
 int64_t Tcp::arrival_ns(End& from, size_t bytes) {
-  const int64_t at_ns = wires_.arrival_ns(place_of(from), place_of(other(from)), bytes);
-  int64_t& last_ns = from.connection->arrival_ns[from.side];
+  Connection& connection = *from.connection;
+  const Place to = place_of(other(from));
+  int64_t at_ns = wires_.arrival_ns(place_of(from), to, bytes, connection.fabric_path);
+  at_ns = connection.meters[from.side].pass(at_ns, bytes, settings_.flow_bytes_per_s);
+  int64_t& last_ns = connection.arrival_ns[from.side];
   last_ns = std::max(at_ns, last_ns) +
-            static_cast<int64_t>(wires_.wire_ns(bytes) * (from.connection->slowness - 1));
+            static_cast<int64_t>(wires_.wire_ns(bytes) * (connection.slowness - 1));
   return last_ns;
 }
 

@@ -31,13 +31,18 @@ bool Wires::takes(Place from, Place to) {
   return queued <= static_cast<double>(settings_.queue_bytes);
 }
 
-int64_t Wires::arrival_ns(Place from, Place to, size_t bytes) {
+int64_t Wires::arrival_ns(Place from, Place to, size_t bytes, size_t fabric_path) {
   const Path path{from, to};
   auto [delay, is_new] = delay_ns_.try_emplace(path, settings_.delay_ns);
   if (is_new) delay->second *= static_cast<int64_t>(1 + rng_.below(4));
   int64_t& free_ns = free_ns_[path];
   free_ns = std::max(free_ns, events_.now_ns()) + static_cast<int64_t>(wire_ns(bytes));
-  return free_ns + delay->second;
+  if (from.host == to.host) return free_ns + delay->second;
+  const size_t all = bytes + kHeaderBytes;
+  const int64_t sent_ns = hosts_[from.host].pass(free_ns, all, settings_.host_bytes_per_s);
+  return fabric_[{from.host, to.host, fabric_path}].pass(sent_ns, all,
+                                                         settings_.fabric_path_bytes_per_s) +
+         delay->second;
 }
 
 double Wires::wire_ns(size_t bytes) const {

@@ -64,6 +64,22 @@ TEST_F(WiresTest, WhatDoesNotFitTheQueueIsRefused) {
   EXPECT_TRUE(wires.takes(kHere, kThere));
 }
 
+TEST_F(WiresTest, AHostSendsNoMoreThanItsLimitWhereverTo) {
+  Wires wires = make({.hosts = 3, .delay_ns = 0, .host_bytes_per_s = 1'000'000});
+  int64_t last_ns = 0;
+  for (int i = 0; i < 1000; ++i) last_ns = wires.arrival_ns(kHere, {1u + i % 2, 0}, 940);
+  EXPECT_NEAR(static_cast<double>(last_ns - events_.now_ns()), 1e9, 1e6);
+}
+
+TEST_F(WiresTest, ConnectionsOnDifferentPathsOfTheFabricDoNotSlowEachOther) {
+  Wires wires = make({.delay_ns = 0, .fabric_path_bytes_per_s = 1'000'000});
+  int64_t last_ns[2] = {};
+  for (size_t i = 0; i < 1000; ++i) last_ns[i % 2] = wires.arrival_ns(kHere, kThere, 940, i % 2);
+  for (const int64_t ns : last_ns) {
+    EXPECT_NEAR(static_cast<double>(ns - events_.now_ns()), 5e8, 2e6);
+  }
+}
+
 TEST_F(WiresTest, ALossyPathTakesTheRest) {
   Wires wires = make({.loss_ppm = 500'000});
   int taken = 0;

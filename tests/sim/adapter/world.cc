@@ -52,7 +52,8 @@ World::World(const Plan& plan, bool prints)
       rng_(plan.seed * 2 + 1),
       network_(plan.network, events_, plan.seed * 2 + 2),
       begin_ns_(events_.now_ns()),
-      warnings_(plan.ranks.size(), 0) {
+      warnings_(plan.ranks.size(), 0),
+      rate_check_(this) {
   g_world = this;
   set_system(this);
   set_network(&network_);
@@ -97,6 +98,7 @@ void World::schedule() {
   if (plan_.checks_rails || plan_.checks_return) {
     events_.at(begin_ns_ + plan_.stays_ns - 1, [this] { check_rails(); });
   }
+  rate_check_.schedule();
   events_.after(kProgressNs, [this] { tick(); });
 }
 

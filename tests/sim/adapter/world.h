@@ -8,6 +8,7 @@
 #include "tests/sim/adapter/network.h"
 #include "tests/sim/adapter/plan.h"
 #include "tests/sim/adapter/rank.h"
+#include "tests/sim/adapter/rate_check.h"
 #include "tests/sim/adapter/system.h"
 #include "tools/nccl_emulator/net_plugin.h"
 
@@ -102,6 +103,7 @@ class World final : public System {
   std::vector<std::string>
       pairs_before_;     ///< the rail pairs that streams took before anything broke
   int64_t died_ns_ = 0;  ///< when a rank was killed
+  RateCheck rate_check_;
 };
 
 }  // namespace lyre::adapter_sim

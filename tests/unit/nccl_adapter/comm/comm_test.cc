@@ -18,8 +18,10 @@ using nccl_abi::Result;
 
 class Comms : public TwoHosts, private CommOwner {
  protected:
-  Comms()
-      : receivers_(&there(), this),
+  explicit Comms(const adapter_sim::NetworkSettings& settings = {.hosts = 2, .rails = 2},
+                 int64_t streams = 2)
+      : TwoHosts(settings, streams),
+        receivers_(&there(), this),
         acceptor_(Acceptor::open(&there(), &receivers_, &telemetry_)),
         listen_comm_(receivers_.listen(Nonce{9})) {
     there().on_listener = [this] { acceptor_->on_ready(); };
@@ -206,6 +208,62 @@ TEST_F(Comms, TcpGivesASilentPeerUpWhileThereIsTimeForOtherPaths) {
   for (const End& end : network_.established().front()->ends) {
     EXPECT_EQ(end.user_timeout_ns, silence_ns);
   }
+}
+
+constexpr uint64_t kFlowBytesPerS = 8'000'000;
+
+/// Four flows fill the host's share of the network.
+class CappedComms : public Comms {
+ protected:
+  CappedComms()
+      : Comms({.hosts = 2,
+               .host_bytes_per_s = 4 * kFlowBytesPerS,
+               .flow_bytes_per_s = kFlowBytesPerS,
+               .segment_bytes_max = 8'960,
+               .in_flight_bytes_max = 64 * 1024},
+              0) {}
+
+  /// Keeps messages under way for so long, and then waits for them.
+  void be_busy(int64_t ns) {
+    std::vector<std::vector<uint8_t>> out(kMessages, std::vector<uint8_t>(128 * 1024, 1));
+    std::vector<std::vector<uint8_t>> in = out;
+    std::vector<Request*> sends(kMessages);
+    std::vector<Request*> receives(kMessages);
+    const int64_t end_ns = events_.now_ns() + ns;
+    const auto is_over = [&](Comm& comm, Request*& request, std::vector<uint8_t>& data) {
+      if (request == nullptr && events_.now_ns() < end_ns) request = post(comm, data);
+      int done = 0;
+      if (request == nullptr) return true;
+      EXPECT_EQ(comm.test(request, &done, nullptr), Result::kSuccess);
+      if (done != 0) request = nullptr;
+      return false;
+    };
+    // In the order of their posting: each place is used in turn.
+    EXPECT_TRUE(works_until([&] {
+      size_t over = 0;
+      for (size_t i = 0; i < kMessages; ++i) {
+        over += is_over(*receiver_, receives[i], in[i]) ? 1 : 0;
+        over += is_over(*sender_, sends[i], out[i]) ? 1 : 0;
+      }
+      return over == 2 * kMessages;
+    }));
+  }
+
+  static constexpr size_t kMessages = 8;
+};
+
+TEST_F(CappedComms, GetTheStreamsThatTheyNeedAndForgetThemInAPause) {
+  connect();
+  EXPECT_EQ(sender_->facts().streams.size(), 1u);
+  be_busy(2 * kSecond);
+  EXPECT_EQ(sender_->facts().streams.size(), 4u);
+  EXPECT_EQ(receiver_->facts().streams.size(), 4u);
+  EXPECT_EQ(network_.established().size(), 4u);
+  works_until([] { return false; }, kForgetStreamsNs + kSecond);
+  EXPECT_EQ(sender_->facts().streams.size(), 1u);
+  EXPECT_EQ(receiver_->facts().streams.size(), 1u) << "nobody misses the others";
+  be_busy(100 * kMs);
+  EXPECT_FALSE(sender_->has_failed() || receiver_->has_failed());
 }
 
 TEST_F(Comms, AStreamOfAClosedCommHearsHowItEnded) {

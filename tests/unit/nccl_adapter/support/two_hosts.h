@@ -25,8 +25,10 @@ using adapter_sim::kSecond;
 /// What an instance would be to the class under test.
 class TestEnvironment final : public Environment {
  public:
-  TestEnvironment(adapter_sim::Events* events, const std::string& host, uint32_t pid)
-      : Environment(Settings{.streams = 2}, host, pid, 0, events->now_ns()), events_(events) {
+  /// `streams`: LYRE_STREAMS; 0: it begins with one.
+  TestEnvironment(adapter_sim::Events* events, const std::string& host, uint32_t pid,
+                  int64_t streams)
+      : Environment(Settings{.streams = streams}, host, pid, 0, events->now_ns()), events_(events) {
     const std::string path = "sim/" + std::to_string(pid);
     const lyre_options options{.struct_bytes = sizeof options,
                                .socket_path = path.c_str(),
@@ -44,7 +46,9 @@ class TestEnvironment final : public Environment {
   const std::vector<lyre_port>& ports() const override { return ports_; }
   uint16_t listen_port() const override { return listen_port_; }
   void set_listen_port(uint16_t port) { listen_port_ = port; }
-  size_t stream_count(size_t) const override { return static_cast<size_t>(settings_.streams); }
+  size_t stream_count(size_t) const override {
+    return static_cast<size_t>(std::max<int64_t>(settings_.streams, 1));
+  }
   bool note_daemon_error(int code) override {
     if (code == LYRE_E_DAEMON) is_attached_ = false;
     return code == LYRE_E_DAEMON;
@@ -85,12 +89,14 @@ class TestEnvironment final : public Environment {
 
 class TwoHosts : public ::testing::Test, private adapter_sim::System {
  protected:
-  explicit TwoHosts(const adapter_sim::NetworkSettings& settings = {.hosts = 2, .rails = 2})
+  explicit TwoHosts(const adapter_sim::NetworkSettings& settings = {.hosts = 2, .rails = 2},
+                    int64_t streams = 2)
       : network_(settings, events_, 1) {
     set_system(this);
     set_network(&network_);
     for (uint32_t i = 0; i < 2; ++i) {
-      hosts_.push_back(std::make_unique<TestEnvironment>(&events_, "host" + std::to_string(i), i));
+      const std::string name = "host" + std::to_string(i);
+      hosts_.push_back(std::make_unique<TestEnvironment>(&events_, name, i, streams));
     }
   }
   ~TwoHosts() override {

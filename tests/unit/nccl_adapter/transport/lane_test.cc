@@ -113,7 +113,7 @@ TEST_F(LaneInAWorld, WhoseReaderHasNoRoomIsNeitherStalledNorSlow) {
   }
   EXPECT_GE(lane_.stream.unacked_bytes(), kSlowBacklogBytes);
   EXPECT_TRUE(lane_.stream.is_window_closed());
-  EXPECT_EQ(lane_.backlogged.bytes_per_s(events_.now_ns()), 0u) << "not judged by that";
+  EXPECT_TRUE(lane_.is_window_closed) << "not judged by that";
 }
 
 TEST_F(LaneInAWorld, WhoseReaderHasNoRoomIsStalledWhenNoProbeIsAnswered) {
@@ -161,13 +161,19 @@ TEST_F(LaneInAWorld, ASuccessorTakesTheStreamsPlace) {
   EXPECT_TRUE(until([&] { return first.state() == LYRE_ENDED; }));
 }
 
-TEST_F(LaneInAWorld, RoomIsWhatTheStreamDeliversInTwoRoundTripsAndSomeMore) {
+TEST_F(LaneInAWorld, RoomIsWhatTheStreamDeliversInTwoRoundTripsAndAShortQueue) {
+  constexpr uint64_t kPiece = kStripeBytesMin;
   attach();
-  EXPECT_EQ(lane_.room_bytes(), kStreamUnackedBytesMax) << "nothing is known";
-  send(200'000);
-  look_for(kSecond);
-  EXPECT_GE(lane_.room_bytes(), kStreamUnackedBytesMin);
-  EXPECT_LE(lane_.room_bytes(), kStreamUnackedBytesMax);
+  EXPECT_EQ(lane_.room_bytes(kPiece, false), 2 * kPiece) << "nothing is known";
+  for (int i = 0; i < 100; ++i) {
+    send(100'000);
+    look_for(kTickNs);
+  }
+  const uint64_t beside = lane_.room_bytes(kPiece, false);
+  EXPECT_GT(beside, 2 * kPiece);
+  EXPECT_GE(lane_.room_bytes(kBlockBytes, false), 2 * kBlockBytes);
+  EXPECT_GE(lane_.room_bytes(kPiece, true), beside);
+  EXPECT_LE(lane_.room_bytes(kPiece, true), kStreamUnackedBytesMax);
 }
 
 }  // namespace

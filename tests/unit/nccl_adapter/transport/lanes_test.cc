@@ -18,6 +18,18 @@ TEST(LanesOfAComm, AreAsManyAsTheyWereMadeByTheirIndex) {
   EXPECT_EQ(&lanes[2], std::prev(lanes.end())->get());
 }
 
+TEST(LanesOfAComm, GrowAndKeepTheirPlaces) {
+  LanesWaiter waiter;
+  Lanes lanes(&waiter, 1);
+  const Lane* first = &lanes[0];
+  lanes.grow(4);
+  ASSERT_EQ(lanes.size(), 4u);
+  EXPECT_EQ(&lanes[0], first);
+  EXPECT_EQ(lanes[3].index, 3u);
+  lanes.grow(2);
+  EXPECT_EQ(lanes.size(), 4u);
+}
+
 TEST(LanesOfAComm, WithoutASessionNoneIsUp) {
   LanesWaiter waiter;
   Lanes lanes(&waiter, 2);
