@@ -214,6 +214,17 @@ constexpr uint64_t kFlowBytesPerS = 8'000'000;
 
 /// Four flows fill the host's share of the network.
 class CappedComms : public Comms {
+  static constexpr size_t kMessages = 8;
+
+  /// What one side has under way: as many messages at a time as there are places, used in turn.
+  struct Messages {
+    Comm* comm;
+    std::vector<std::vector<uint8_t>> data{kMessages, std::vector<uint8_t>(128 * 1024, 1)};
+    std::vector<Request*> requests = std::vector<Request*>(kMessages);
+    uint64_t posted = 0;
+    uint64_t done = 0;
+  };
+
  protected:
   CappedComms()
       : Comms({.hosts = 2,
@@ -225,31 +236,32 @@ class CappedComms : public Comms {
 
   /// Keeps messages under way for so long, and then waits for them.
   void be_busy(int64_t ns) {
-    std::vector<std::vector<uint8_t>> out(kMessages, std::vector<uint8_t>(128 * 1024, 1));
-    std::vector<std::vector<uint8_t>> in = out;
-    std::vector<Request*> sends(kMessages);
-    std::vector<Request*> receives(kMessages);
     const int64_t end_ns = events_.now_ns() + ns;
-    const auto is_over = [&](Comm& comm, Request*& request, std::vector<uint8_t>& data) {
-      if (request == nullptr && events_.now_ns() < end_ns) request = post(comm, data);
-      int done = 0;
-      if (request == nullptr) return true;
-      EXPECT_EQ(comm.test(request, &done, nullptr), Result::kSuccess);
-      if (done != 0) request = nullptr;
-      return false;
-    };
-    // In the order of their posting: each place is used in turn.
-    EXPECT_TRUE(works_until([&] {
-      size_t over = 0;
+    Messages receives{receiver_};
+    Messages sends{sender_.get()};
+    // A send is done later than its receive: the sides would not end after the same message if each
+    // went by the clock.
+    const auto work = [&](Messages& own, const Messages& other) {
       for (size_t i = 0; i < kMessages; ++i) {
-        over += is_over(*receiver_, receives[i], in[i]) ? 1 : 0;
-        over += is_over(*sender_, sends[i], out[i]) ? 1 : 0;
+        const bool is_next = events_.now_ns() < end_ns || own.posted < other.posted;
+        if (own.requests[i] == nullptr && is_next && own.posted % kMessages == i) {
+          own.requests[i] = post(*own.comm, own.data[i]);
+          ++own.posted;
+        }
+        if (own.requests[i] == nullptr) continue;
+        int done = 0;
+        EXPECT_EQ(own.comm->test(own.requests[i], &done, nullptr), Result::kSuccess);
+        if (done == 0) continue;
+        own.requests[i] = nullptr;
+        ++own.done;
       }
-      return over == 2 * kMessages;
+      return events_.now_ns() >= end_ns && own.done == own.posted && own.posted >= other.posted;
+    };
+    EXPECT_TRUE(works_until([&] {
+      const bool is_received = work(receives, sends);
+      return work(sends, receives) && is_received;
     }));
   }
-
-  static constexpr size_t kMessages = 8;
 };
 
 TEST_F(CappedComms, GetTheStreamsThatTheyNeedAndForgetThemInAPause) {
