@@ -353,6 +353,17 @@ void make_stall(Draw& draw, Plan* plan) {
                           .lasts_ns = 1000 * kSecond});
 }
 
+/// Between two ranks, from one first port to the other.
+LinkPlan& keep_one_link(Plan* plan) {
+  plan->ranks.resize(2);
+  plan->links.resize(1);
+  LinkPlan& link = plan->links.front();
+  link.from = 0;
+  link.to = 1;
+  link.from_device = link.to_device = 0;
+  return link;
+}
+
 /// TCP fills the queue of a slow path, loses what does not fit and waits for its timer, which is
 /// long because the queue is: no reason to dial another stream.
 void make_slow(Draw& draw, Plan* plan) {
@@ -368,12 +379,7 @@ void make_slow(Draw& draw, Plan* plan) {
   network.queue_bytes = static_cast<uint64_t>(draw.between(8, 64)) * 1024;
   network.in_flight_bytes_max = static_cast<uint64_t>(draw.between(16, 256)) * 1024;
   network.loss_ppm = 0;
-  plan->ranks.resize(2);
-  plan->links.resize(1);
-  LinkPlan& link = plan->links.front();
-  link.from = 0;
-  link.to = 1;
-  link.from_device = link.to_device = 0;
+  LinkPlan& link = keep_one_link(plan);
   link.messages.resize(std::min<size_t>(link.messages.size(), 5));
   for (MessagePlan& message : link.messages) {
     message.bytes = std::min<uint32_t>(message.bytes, 300'000);
@@ -391,13 +397,8 @@ void make_busy(Plan* plan, uint64_t bytes_per_s, uint32_t message_bytes) {
   network.pool_bytes = 4 << 20;
   network.arena_bytes = 64 << 20;
   network.loss_ppm = 0;
-  plan->ranks.resize(2);
-  plan->links.resize(1);
+  LinkPlan& link = keep_one_link(plan);
   for (RankPlan& rank : plan->ranks) rank.turn_ns = std::min(rank.turn_ns, 200 * kUs);
-  LinkPlan& link = plan->links.front();
-  link.from = 0;
-  link.to = 1;
-  link.from_device = link.to_device = 0;
   link.in_flight_max = 8;
   const auto seconds = static_cast<double>(plan->rate_from_ns + kSecond) / kSecond;
   const double bytes = static_cast<double>(bytes_per_s) * seconds;
@@ -446,12 +447,7 @@ void make_stopped(Draw& draw, Plan* plan) {
   plan->streams = draw.one_of({2, 4, 8});
   plan->network.rails = 1;
   plan->network.pool_bytes = draw.one_of<uint32_t>({1 << 14, 1 << 16, 1 << 17});
-  plan->ranks.resize(2);
-  plan->links.resize(1);
-  LinkPlan& link = plan->links.front();
-  link.from = 0;
-  link.to = 1;
-  link.from_device = link.to_device = 0;
+  LinkPlan& link = keep_one_link(plan);
   link.messages.resize(static_cast<size_t>(draw.between(1, 8)));
   for (MessagePlan& message : link.messages) {
     message = {.bytes = static_cast<uint32_t>(draw.between(100'000, 1'200'000))};
