@@ -17,14 +17,14 @@ class CoreContention {
   /// A thread that computes takes the core again this soon after its slice. Clients and workers
   /// of Lyre use a slice now and then, too, when they have much to do, and yield in between.
   static constexpr Nanos kBetweenSlices = millis(1);
-  /// So many slices, each soon after the one before, tell that a thread computes.
+  /// This many slices in quick succession show that a thread computes.
   static constexpr int kSlicesInARow = 3;
   /// How long an answer is valid, at first and at most. After that the next yields measure again.
   /// The same answer costs these slices again and doubles the time.
   static constexpr Nanos kMemoryMin = millis(16);
   static constexpr Nanos kMemoryMax = millis(320);
   /// After this time with short yields only, the next answer is a first one again. Some short
-  /// yields alone do not say that nobody computes there: threads of Lyre on one core yield to each
+  /// yields alone do not show that no thread computes: threads of Lyre on one core yield to each
   /// other until they used up their share of it, which takes some milliseconds.
   static constexpr Nanos kForgetAfter = millis(100);
 

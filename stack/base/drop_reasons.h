@@ -4,14 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 
-/// Every reason for which a received packet, or a part of it, is not used. The enum, the counters,
-/// the CLI's text and the manual are made from this table. A dropped packet counts exactly once.
+/// Every reason for which a received packet, or a part of it, is not used. The enum, the counters
+/// and the text of the CLI are made from this table. A dropped packet counts exactly once.
 #define LYRE_DROP_REASONS(X)                                                                \
   X(kEthTooShort, "eth_too_short", "frame is shorter than an Ethernet header")              \
   X(kEthNotForUs, "eth_not_for_us", "destination MAC is neither ours nor broadcast")        \
   X(kEthUnknownType, "eth_unknown_type", "EtherType is neither IP nor ARP")                 \
   X(kArpMalformed, "arp_malformed", "ARP packet is short or not Ethernet/IPv4")             \
-  X(kArpNotForUs, "arp_not_for_us", "ARP between others, and nothing new in it")            \
+  X(kArpNotForUs, "arp_not_for_us", "ARP between other hosts with no new information")      \
   X(kArpConflict, "arp_conflict", "another machine claims an address of ours by ARP")       \
   X(kIpTooShort, "ip_too_short", "packet is shorter than its IP header or total length")    \
   X(kIpBadVersion, "ip_bad_version", "IP version is not that of the EtherType")             \
@@ -64,7 +64,7 @@ inline constexpr size_t kDropCount = static_cast<size_t>(Drop::kCount);
 
 struct DropText {
   const char* key;   ///< for --json and counters
-  const char* text;  ///< for the CLI and the manual
+  const char* text;  ///< for the CLI
 };
 
 inline constexpr std::array<DropText, kDropCount> kDropTexts = {{

@@ -144,7 +144,7 @@ enum class Event : uint8_t {
   kAccepted,       ///< body.opened: a new session; cookie is that of the listener
   kSendDone,       ///< body.send_done: the data that the peer's TCP has acknowledged
   kData,           ///< body.data: lent payload, in order
-  kPeerFinished,   ///< after all kData: the peer sends no more
+  kPeerFinished,   ///< after all kData: the peer sent its FIN
   kEnded,  ///< the session is over; status is the reason. Its lent slots stay valid until released
 };
 
@@ -233,7 +233,7 @@ struct ContextHeader {
   uint64_t copy_offset;  ///< CopyArea: payload for clients without lent memory
   uint64_t copy_bytes;   ///< 0 when payload is lent
 
-  /// Written by the client: nonzero from before it sleeps on its bell until after it woke up.
+  /// Written by the client: nonzero from before it sleeps on its doorbell until after it woke up.
   alignas(kCacheLineBytes) std::atomic<uint32_t> client_sleeps;
 };
 static_assert(sizeof(ContextHeader) <= 4096);
@@ -241,7 +241,7 @@ inline constexpr uint64_t kHeaderBytes = 4096;
 
 /// One cache line a worker, in a memory that every client maps read-only.
 struct alignas(kCacheLineBytes) WorkerDoorbell {
-  /// Written by the worker: nonzero from before it sleeps on its bells until after it woke up.
+  /// Written by the worker: nonzero from before it sleeps on its doorbells until after it woke up.
   std::atomic<uint32_t> worker_sleeps;
 };
 static_assert(sizeof(WorkerDoorbell) == 64);

@@ -62,10 +62,10 @@ struct PortInfo {
   uint8_t reserved[2];
 };
 
-/// The descriptors are, in this order: context memory (read-write), the client's bell (the reading
-/// end of a pipe), doorbells (read-only), for each worker its bell (an eventfd for this client),
-/// for each worker its receive pool memory (read-only). With `lends` 0 there are no pools, and
-/// payload is copied into the context's copy area.
+/// The descriptors are, in this order: context memory (read-write), the client's doorbell (the
+/// reading end of a pipe), doorbells (read-only), for each worker its doorbell (an eventfd for this
+/// client), for each worker its receive pool memory (read-only). With `lends` 0 there are no pools,
+/// and payload is copied into the context's copy area.
 struct AttachReply {
   ControlHeader header;
   int32_t error;  ///< 0, or an errno value; then text is the reason and nothing follows

@@ -131,7 +131,7 @@ bool announce_sleep(std::atomic<uint32_t>& sleeps, HasWork has_work) {
   return false;
 }
 
-/// The waker's half, called after publish(): whether the other side's bell must be rung.
+/// The waker's half, called after publish(): whether the other side's doorbell must be rung.
 inline bool must_ring(const std::atomic<uint32_t>& sleeps) {
   // Full fence: pairs with the one in announce_sleep(). It orders the published index before the
   // flag's load.

@@ -32,7 +32,7 @@ class StatCounter {
 };
 static_assert(sizeof(StatCounter) == 8);
 
-/// Every counter of a worker: one table for the segment, the CLI and the manual.
+/// Every counter of a worker: one table for the segment and the CLI.
 #define LYRE_WORKER_COUNTERS(X)                                                 \
   X(polls, "turns of the worker's loop")                                        \
   X(busy_polls, "turns that found work")                                        \
@@ -124,7 +124,7 @@ struct SessionView {
   int64_t updated_unix_ns;
 };
 
-/// A session that ended badly, and its last events. Of strangers' handshakes there are none.
+/// A session that ended badly, and its last events. Handshakes that failed are not recorded.
 struct EndedView {
   SessionView session;  ///< as it was at the end
   int64_t ended_unix_ns;

@@ -106,7 +106,7 @@ enum class Arming : uint8_t {
 enum class Woken : uint8_t {
   kByPackets,  ///< this queue's wait_fd()
   kByTimeout,  ///< nothing: whatever has arrived was not announced
-  kByOthers,   ///< a bell, or another queue
+  kByOthers,   ///< a doorbell, or another queue
 };
 
 /// One receive and one transmit queue of one port.
@@ -124,7 +124,7 @@ class PacketIo {
   /// Frees the packets that the port has finished sending, as far as the driver can be asked to.
   virtual void reclaim() = 0;
   /// The worker waits until the port frees packets that it holds. A port that goes on to free none
-  /// is stuck; one for which nobody waits may keep what it has.
+  /// is stuck; one for which no worker waits may keep what it has.
   virtual void note_wait() {}
   /// Packets that tx_burst() took and the port has not freed, as far as it knows by now. It frees
   /// them in the order in which it took them.
@@ -139,7 +139,7 @@ class PacketIo {
     return std::nullopt;
   }
   /// A descriptor that becomes readable when packets arrive, if the queue is armed. It is the same
-  /// until Port::resume(), and nobody but this object reads from it. -1: there is none.
+  /// until Port::resume(), and only this object reads from it. -1: there is none.
   virtual int wait_fd() const = 0;
   /// Arms the queue before a sleep, after rx_burst() returned nothing, and looks for packets once
   /// more. A queue stays armed until disarm(). Calling it again is allowed and finds out more: a

@@ -10,7 +10,7 @@
 
 namespace lyre::ip {
 
-/// RFC 1191 6.3, RFC 8201 5.3: how long it is believed that a path carries no more.
+/// RFC 1191 6.3, RFC 8201 5.3: the lifetime of an entry.
 inline constexpr Nanos kPathMtuLife = seconds(600);
 
 /// What routers told about the MTU on the way to a destination.
@@ -21,8 +21,8 @@ struct PathMtu {
 
 /// RFC 1191 6.3, RFC 8201 5.2: the path MTU by destination, so that a new connection does not have
 /// to learn it again. Only paths that carry less than their port are in it.
-/// It has a fixed number of places, each for the destinations with one hash value: the last one
-/// noted stays. What is forgotten is learned again.
+/// It has a fixed number of places, each for the destinations with one hash value: a new entry
+/// replaces the old one. What is forgotten is learned again.
 /// Owner: itself. Thread: the worker.
 class PathMtuCache {
  public:

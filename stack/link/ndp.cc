@@ -67,8 +67,8 @@ NeighbourHandled Ndp::on_solicitation(uint8_t port, const NdpArrival& arrival,
   Own* own = find_own(port, message.target);
   if (own == nullptr) return dropped(Drop::kNdpNotForUs);
   if (own->state != AddressState::kUsable) {
-    // RFC 4862 5.4.3: a solicitation from the unspecified address is a probe by a host that wants
-    // this address too. Any other solicitation does not conflict with a tentative address.
+    // RFC 4862 5.4.3: a solicitation from the unspecified address is a probe by a host for this
+    // address. Any other solicitation does not conflict with a tentative address.
     if (!asker.is_unspecified()) return dropped(Drop::kNdpNotForUs);
     mark_duplicate(*own);
     return dropped(Drop::kNdpConflict);

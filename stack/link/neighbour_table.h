@@ -14,7 +14,7 @@ namespace lyre::link {
 /// One neighbour. Plain data; links are indices.
 struct Neighbour {
   enum class State : uint8_t {
-    kUnasked,      ///< `mac` is not known, and nobody asks
+    kUnasked,      ///< `mac` is not known, and was not asked for
     kIncomplete,   ///< solicited; `mac` is not known
     kReachable,    ///< recently confirmed
     kStale,        ///< not recently confirmed, and not used since
@@ -41,7 +41,7 @@ struct Neighbour {
 static_assert(sizeof(Neighbour) <= 64);
 
 /// The neighbours of one port, by address and by deadline. When it is full, add() replaces the
-/// neighbour without holders that was wanted least recently; those that nobody ever wanted are
+/// neighbour without holders that was wanted least recently; those that were never wanted are
 /// replaced first.
 /// Owner: all memory is allocated at construction. Thread: one.
 class NeighbourTable {

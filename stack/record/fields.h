@@ -52,8 +52,8 @@ class FieldWriter {
   std::vector<uint8_t>& out_;
 };
 
-/// Takes fields from bytes that nobody has checked. A value that is not allowed, and a record that
-/// is too short, are remembered: what is read after that is worthless.
+/// Takes fields from unvalidated bytes. A value that is not allowed, and a record that is too
+/// short, are remembered: fields that are read after that must not be used.
 /// Owner: *borrows* the bytes. Thread: one.
 class FieldReader {
  public:

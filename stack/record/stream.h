@@ -56,7 +56,7 @@ class Writer {
   std::vector<uint8_t> bytes_;
 };
 
-/// Takes records that nobody has checked, one after the other. Owner: *borrows* the bytes. Thread:
+/// Takes unvalidated records, one after the other. Owner: *borrows* the bytes. Thread:
 /// one.
 class Reader {
  public:

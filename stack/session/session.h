@@ -53,7 +53,7 @@ struct Session {
   bool must_announce_finish : 1 = false;
   bool must_announce_end : 1 = false;
   bool has_readable : 1 = false;
-  bool waits_for_port : 1 = false;  ///< its news waits until `port` has freed `fence` packets
+  bool waits_for_port : 1 = false;  ///< its events wait until `port` has freed `fence` packets
   channel::EndStatus end_status : 7 = channel::EndStatus::kOk;
   uint8_t port = 0;   ///< the port through which it sends
   IpMarking marking;  ///< the port's, unless the client chose another

@@ -132,7 +132,7 @@ void update_window(Connection& c, const SegmentIn& segment, Effects& effects) {
     effects.wants_transmit = true;
     c.changes.add(Change::kSendWindowOpen);
   }
-  // In its turn to transmit, the worker notices the change and tells the client.
+  // When it transmits for the connection, the worker sees the change and tells the client.
   if (is_open || snd.is_window_closed || c.recovery.persist_backoff == 0) return;
   snd.is_window_closed = effects.wants_transmit = true;
 }

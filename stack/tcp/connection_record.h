@@ -9,7 +9,7 @@
 namespace lyre::tcp {
 
 /// The connections of an engine as records: TCP's state, what was sent and is not acknowledged, and
-/// the memory of the last reduction. The records of another process are not believed.
+/// the memory of the last reduction. The records of another process are validated.
 /// Received text is not among them, because its bytes are not TCP's: receive_queue() has it before,
 /// restore_text() takes it afterwards.
 /// Thread: the engine's. Owner: *borrows* the engine's state until any other call on the engine.

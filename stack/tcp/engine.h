@@ -64,7 +64,7 @@ struct OpenedByCookie {
   Effects effects;
 };
 
-/// What an application that waits for acknowledgments wants to know.
+/// State of the send side for an application that waits for acknowledgments.
 struct SendSide {
   Nanos rtt_min;  ///< windowed (RFC 8985 6.2); zero: no sample yet
   Nanos rto;      ///< with its back-off (RFC 6298 2 and 5.5)
@@ -115,9 +115,9 @@ class Engine {
   Effects on_app_send(ConnId conn, uint32_t bytes, Nanos now, SendMark mark = SendMark::kPush);
   /// The application released packets that were charged `charge_bytes`; this may open the window.
   Effects on_app_release(ConnId conn, uint32_t charge_bytes, Nanos now);
-  /// The application sends no more: FIN after the queued data. Receiving continues.
+  /// The application ends its data: FIN after the queued data. Receiving continues.
   Effects on_app_shutdown(ConnId conn, Nanos now);
-  /// The application closed the connection and reads no more. FIN after the queued data; payload
+  /// The application closed the connection, also for reading. FIN after the queued data; payload
   /// that still arrives is answered with RST (RFC 9293 3.6.1, RFC 1122 4.2.2.13).
   Effects on_app_close(ConnId conn, Nanos now);
   /// Ends the connection at once: it is CLOSED, for kAborted. Returns the RST that the peer must

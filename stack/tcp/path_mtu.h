@@ -14,7 +14,7 @@ uint16_t mss_everywhere(const IpAddress& peer);
 
 /// A router reported the path's MTU.
 void on_path_mtu(Core& core, Connection& c, uint16_t mss_bytes, Nanos now);
-/// Before the first text: an earlier connection learned at `since` that the path carries no more.
+/// Before the first text: an earlier connection learned this limit of the path at `since`.
 void assume_path_mtu(Connection& c, uint16_t mss_bytes, Nanos since);
 /// Called when the retransmission timer expires, before the segment is sent again.
 void suspect_black_hole(Connection& c, Nanos now);

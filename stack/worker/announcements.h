@@ -30,7 +30,7 @@ class Announcements {
   };
   Announcements(WorkerState& state, const Parts& parts) : state_(state), parts_(parts) {}
 
-  /// Tells clients their news; returns how many sessions have none left.
+  /// Writes pending events to completion rings. Returns how many sessions have none left.
   size_t announce_all() { return state_.notifier.announce_all(*this, state_.now); }
 
   // As NotifierHost has them.

@@ -59,7 +59,7 @@ size_t ContextLifecycle::give_up_some(uint32_t index) {
   return count > 0 ? count : finish_lingering(context);
 }
 
-/// What the client asked for before it left, the end of its sessions perhaps.
+/// Processes submissions that the client made before the detach; they may close sessions.
 size_t ContextLifecycle::take_last_submissions(Context& context) {
   if (context.last_submissions_max == 0) return 0;
   const char* broken_rule = nullptr;
@@ -70,7 +70,7 @@ size_t ContextLifecycle::take_last_submissions(Context& context) {
   return taken;
 }
 
-/// Each session once. Those that wait for acknowledgements stay, behind the others.
+/// Visits each session once, and moves those that wait for acknowledgements to the end.
 size_t ContextLifecycle::give_up_sessions(Context& context) {
   if (!context.is_leaving_sessions) {
     context.is_leaving_sessions = true;
@@ -89,7 +89,7 @@ size_t ContextLifecycle::give_up_sessions(Context& context) {
 
 size_t ContextLifecycle::finish_lingering(Context& context) {
   size_t count = 0;
-  // Those of which a send was acknowledged, and those that ended.
+  // Visits the sessions of which a send was acknowledged, and those that ended.
   for (; !context.dirty.empty() && count < kSessionsPerDetachStepMax; ++count) {
     const uint32_t conn = context.dirty.front();
     context.dirty.remove(state_.sessions, conn);

@@ -17,7 +17,7 @@ namespace lyre::worker {
 /// Contexts of clients: attached by the control thread, and given up over several turns when it
 /// detaches them. As with a kernel's sockets, the end of a process closes its sessions: peers get
 /// what it sent, then FIN. Sessions are reset instead when the client broke a rule or the daemon
-/// stops, so a FIN means that a process closed the session, or is no more.
+/// stops, so a FIN means that a process closed the session, or ended.
 /// Thread: the worker.
 class ContextLifecycle {
  public:

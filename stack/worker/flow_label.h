@@ -9,7 +9,7 @@
 
 namespace lyre::worker {
 
-/// RFC 6437 3: one label for a connection, which nobody can predict without the key. 0 for IPv4,
+/// RFC 6437 3: one label for a connection, which is unpredictable without the key. 0 for IPv4,
 /// which has none.
 inline uint32_t flow_label_of(const FourTuple& tuple, SipKey key) {
   if (tuple.local.address.is_v4()) return 0;

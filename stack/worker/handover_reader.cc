@@ -194,7 +194,7 @@ bool HandoverReader::is_sound(const SessionRecord& record) const {
     return false;
   }
   if (record.is_embryonic && has_context) return false;
-  // After the news of the end the send queue is dropped: TCP must need it no more.
+  // After the event of the end the send queue is dropped: TCP must not need it any longer.
   const bool may_end = record.is_over || (record.is_closed_by_client && record.piece_count == 0);
   if (record.must_announce_end && !may_end) return false;
   if (record.piece_count > 0 && !has_context) return false;
@@ -282,8 +282,8 @@ bool HandoverReader::restore_texts(const SessionRecord& record, record::Reader& 
   return queue.is_gapless();
 }
 
-/// Into as many packets as it takes. Text behind a gap may be dropped: the peer sends it again (RFC
-/// 2018 8).
+/// Copies the text into as many packets as it needs. Text behind a gap may be dropped: the peer
+/// sends it again (RFC 2018 8).
 bool HandoverReader::restore_text(uint32_t conn, SeqNum start, std::span<const uint8_t> bytes) {
   session::Session& reader = state_.session(conn);
   while (!bytes.empty()) {
@@ -335,8 +335,8 @@ void HandoverReader::queue_by_age() {
   }
 }
 
-/// Timers run, the client hears its news, and the peer hears from us: packets that were under way
-/// are lost, and switches may have to learn where this host is.
+/// Starts the timers, and schedules pending events and one segment to the peer: queued packets are
+/// lost, and switches may have to learn the port of this host.
 void HandoverReader::begin(uint32_t conn) {
   parts_.lifecycle.begin_trace(conn);
   if (state_.engine.state(conn) != tcp::State::kClosed) {

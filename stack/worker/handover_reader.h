@@ -15,10 +15,10 @@
 
 namespace lyre::worker {
 
-/// Makes a new worker what HandoverWriter wrote. The records come from another process, maybe of
-/// another version: each value is checked, and so is what several of them say together.
-/// Received text is copied into this worker's receive pool. What clients were lent of the earlier
-/// pool stays with them, and is charged to their sessions until they give it back.
+/// Restores a worker from the records of HandoverWriter. They come from another process, maybe of
+/// another version: each value is checked, and so is its agreement with the others.
+/// Received text is copied into this worker's receive pool. Slots of the earlier pool stay lent to
+/// their clients, and are charged to the sessions until the clients release them.
 /// Thread: the worker, before its first turn.
 class HandoverReader {
  public:

@@ -10,9 +10,9 @@
 
 namespace lyre::worker {
 
-/// A worker as records, for the worker of another process that goes on in its place. What can be
-/// found out again is left out: neighbours, paths, and packets that wait for a port, which TCP
-/// sends again. The worker is not changed: it may go on itself. Thread: the worker, between two
+/// A worker as records, for the worker of another process that replaces it. State that is learned
+/// again is not written: neighbours and paths. Nor are packets that wait for a port, which TCP
+/// sends again. The worker is not changed and may continue itself. Thread: the worker, between two
 /// turns.
 class HandoverWriter {
  public:

@@ -54,7 +54,7 @@ PacketFate IcmpInput::on_error(io::PacketBuf* packet, const ip::IcmpError& error
   }
   const tcp::Effects effects =
       state_.engine.on_icmp_error(conn, error.seq, error.verdict, error.mtu_bytes, state_.now);
-  // The engine believed it: the quoted segment is in flight.
+  // The engine accepted the error: the quoted segment is in flight.
   if (error.mtu_bytes > 0 && !effects.drop) {
     state_.path_mtus.note(error.tuple.remote.address, error.mtu_bytes, state_.now);
   }

@@ -27,7 +27,7 @@
 
 namespace lyre::worker {
 
-/// What a turn of a worker is made of. A part knows the tables and the parts above it here.
+/// The objects that a worker's turn calls. A part refers to the tables and to the parts above it.
 /// Thread: the worker's.
 struct Parts {
   Parts(const WorkerConfig& config, io::PacketMemory& memory, size_t port_count, StatsBinding stats)

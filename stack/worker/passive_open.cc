@@ -33,8 +33,8 @@ PacketFate PassiveOpen::on_segment(io::PacketBuf* packet, const ip::TcpInput& in
     }
     if (state_.engine.has_cookie(input.tuple, segment, state_.now)) {
       if (const auto fate = on_cookie_ack(listener, packet, input, segment)) return *fate;
-      // The peer believes that the connection is open, and may wait for the server's first data: a
-      // RST that is withheld would leave it waiting. Its handshake has paid for it.
+      // For the peer the connection is open, and it may wait for the server's first data: without a
+      // RST it would wait for ever. The limit of resets does not apply here.
       state_.drop(Drop::kTcpNoConnection);
       const auto reset = tcp::reset_for(segment);
       if (reset) output_.send_alone(input.tuple, *reset, mac);
@@ -55,8 +55,8 @@ PacketFate PassiveOpen::refuse(const FourTuple& tuple, const tcp::SegmentIn& seg
   return PacketFate::kUnused;
 }
 
-/// The user whose client sent it. Of what came from the network, or from another worker's client,
-/// it is nobody.
+/// The user whose client sent it. Segments from the network, or from another worker's client, have
+/// the number that no client has.
 uint32_t PassiveOpen::sender_of(const FourTuple& tuple) const {
   const uint32_t conn = state_.find_connection({.local = tuple.remote, .remote = tuple.local});
   const uint32_t context =
@@ -64,8 +64,8 @@ uint32_t PassiveOpen::sender_of(const FourTuple& tuple) const {
   return state_.accounts.user_of(context);
 }
 
-/// A listener at any address has none on ports that are not its domain's, and takes nobody from
-/// networks that are not its domain's.
+/// A listener at any address has no address on ports outside its domain, and accepts no peer
+/// outside its domain's networks.
 uint32_t PassiveOpen::find_listener(const FourTuple& tuple) const {
   const uint32_t found = state_.listeners.find(tuple.local);
   if (found == Listeners::kNone) return found;

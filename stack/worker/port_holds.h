@@ -13,7 +13,7 @@
 
 namespace lyre::worker {
 
-/// What ports hold of the memory of clients, and the waits until they let go of it. A wait delays
+/// What ports hold of the memory of clients, and the waits until they release it. A wait delays
 /// what a client is told, never transmission: drivers may free a packet only when others are sent.
 /// Each port has a wait of its own. It ends when the port has freed the packet that was waited for,
 /// and only then the next one begins anew: with short pauses, and packets to send.
@@ -29,7 +29,7 @@ class PortHolds {
   bool is_held(uint32_t region);
   /// Puts a region that is held aside, and waits for all ports that were given packets by now.
   void hold_back(uint32_t region);
-  /// Of the looks at regions that are held back: another one is worthwhile when this changes.
+  /// Changes when regions that are held back should be checked again.
   uint32_t look() const { return look_; }
 
   /// Part of each turn: asks the ports that are waited for, and marks the sessions whose wait
@@ -39,14 +39,14 @@ class PortHolds {
   }
   void end_turn() { reclaimed_ports_ = 0; }
   bool is_waiting() const { return is_waiting_; }
-  /// Waits have ended, and advance() has not come to all of them.
+  /// Some waits ended that advance() has not processed.
   bool has_work() const { return has_more_; }
   Nanos next_deadline() const;
 
  private:
   /// For one port.
   struct Wait {
-    uint64_t awaited = 0;         ///< packets, as Port::completed() counts them; 0: nobody waits
+    uint64_t awaited = 0;         ///< packets, as Port::completed() counts them; 0: no wait
     uint64_t completed = 0;       ///< as it was seen last
     uint64_t region_fence = 0;    ///< packets that it was given when a region was held back last
     uint32_t nudge_packets = 1;   ///< of the next nudge

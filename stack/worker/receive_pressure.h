@@ -16,9 +16,9 @@ namespace lyre::worker {
 /// A client that reached its limit loses what its sessions hold out of order, which peers send
 /// again (RFC 2018 8).
 /// When only the reserve of the pool is left, the client with most slots loses that first, then its
-/// unread sessions, which are reset. After kGreedGrace it is the turn of the client that has kept
-/// most slots all the time since: it is disconnected when it has no unread session left. Nothing is
-/// taken from a client below the floor of ReceiveAccounts.
+/// unread sessions, which are reset. After kGreedGrace the client that held most slots throughout
+/// is disconnected when it has no unread session left. Nothing is taken from a client below the
+/// floor of ReceiveAccounts.
 /// Thread: the worker.
 class ReceivePressure {
  public:
@@ -29,7 +29,7 @@ class ReceivePressure {
   };
   ReceivePressure(WorkerState& state, const Parts& parts) : state_(state), parts_(parts) {}
 
-  /// The pool is less than half free: from now on each turn looks whether it is short.
+  /// The pool is less than half free. Each turn then checks whether it is short.
   void watch() { is_watching_ = true; }
   /// The client reached its limit. Its sessions are looked at in this turn and the next ones, and
   /// not again for kPressurePause.

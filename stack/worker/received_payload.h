@@ -16,8 +16,8 @@ class ReceivedPayload {
  public:
   explicit ReceivedPayload(WorkerState& state) : state_(state) {}
 
-  /// Releases a packet that is in nobody's account any more, or a chain of them; returns how many
-  /// there were.
+  /// Releases a packet that is charged to no account, or a chain of them; returns how many there
+  /// were.
   void release_slot(uint32_t slot);
   uint32_t release_chain(uint32_t slot);
   /// The same with packets in the account of the session's client.

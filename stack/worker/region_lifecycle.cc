@@ -60,7 +60,7 @@ size_t RegionLifecycle::finish_removals() {
   return work;
 }
 
-/// Regions that ports held, after these have freed something. Returns how many are held no more.
+/// Checks regions that ports held, after these freed packets. Returns how many are held no longer.
 size_t RegionLifecycle::look_at_held_back() {
   const uint32_t look = parts_.holds.look();
   size_t let_go = 0;
@@ -74,8 +74,8 @@ size_t RegionLifecycle::look_at_held_back() {
   return let_go;
 }
 
-/// Ends some of the sessions that would have to send from the region: bytes that cannot be sent
-/// again cannot be promised. Returns how many connections it looked at.
+/// Ends some of the sessions that would have to send from the region: their bytes could not be
+/// retransmitted. Returns how many connections it looked at.
 uint32_t RegionLifecycle::end_senders(ClientMemory::Region& region) {
   const uint32_t index = channel::region_index(region.name);
   const uint32_t bound = state_.engine.index_bound();

@@ -38,7 +38,7 @@ PacketFate SegmentInput::on_tcp(io::PacketBuf* packet, const ip::TcpInput& input
       .rx_time = state_.now,
       .ecn = input.ecn,
   };
-  // First of all: whatever else this segment does, the ones before it must have reached the engine.
+  // Earlier segments reach the engine before this one.
   if (MergedSegment* merged = merger_.find(input.tuple)) {
     const auto append = merger_.try_append(*merged, segment, *packet, input.payload);
     if (append != SegmentMerger::Append::kAppended) deliver(merger_.take(*merged));
@@ -94,7 +94,7 @@ PacketFate SegmentInput::on_segment(uint32_t conn, const tcp::SegmentIn& segment
   const tcp::Effects effects = state_.engine.on_segment(conn, segment, state_.now);
   if (effects.payload_kept) {
     parts_.payload.on_kept(conn, segment.segment_count);
-    // A payload that its reader takes at once, in order, has no unread one before it to join.
+    // If no payload is unread, there is none to append this one to.
     const bool waits = state_.sessions[conn].has_readable || !effects.has_readable;
     if (waits && is_small(conn, segment)) parts_.payload.join_small(conn, effects.kept_run);
   }
@@ -102,8 +102,8 @@ PacketFate SegmentInput::on_segment(uint32_t conn, const tcp::SegmentIn& segment
   return effects.payload_kept ? PacketFate::kKept : PacketFate::kUnused;
 }
 
-/// Whether the session's client may have more slots. One that has its share gets no more, except
-/// for the very bytes for which a reader waits: without these it could never give anything back.
+/// Whether the session's client may have more slots. Beyond its share it gets a slot only
+/// for the bytes that a reader waits for next: without these it could never release any slot.
 bool SegmentInput::has_share(uint32_t conn, const tcp::SegmentIn& segment) {
   parts_.pressure.watch();
   const uint32_t context = state_.sessions[conn].context;

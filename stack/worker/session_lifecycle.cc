@@ -91,7 +91,7 @@ void SessionLifecycle::forget_context(uint32_t conn) {
   if (orphan.context == session::kNoContext) return;
   state_.notifier.remove(conn);
   drop_sends(orphan);      // they count against the client, and name its memory, which may go now
-  payload_.discard(conn);  // it is in the client's account, and nobody will read it
+  payload_.discard(conn);  // it is charged to the client, and will not be read
   payload_.prune(conn);
   state_.contexts[orphan.context].sessions.remove(state_.sessions, conn);
   state_.places.remove_session(state_.accounts.user_of(orphan.context));
@@ -209,7 +209,7 @@ void SessionLifecycle::count_finished(const session::Session& sender, uint32_t c
     state_.contexts[sender.context].sends_under_way -= count;
 }
 
-/// The pieces were not acknowledged, so the port may still read them: it is given no more of them,
+/// The pieces were not acknowledged, so the port may still read them. It is given no further ones,
 /// and the client is told of their end when the port has freed all packets that it was given.
 void SessionLifecycle::drop_sends(session::Session& sender) {
   if (sender.sends.piece_count > 0 && !sender.is_local) {
@@ -363,7 +363,7 @@ void SessionLifecycle::release_if_done(uint32_t conn) {
 size_t SessionLifecycle::run_timers() {
   return state_.timers.advance(state_.now, kTimersPerPollMax, [this](uint32_t conn) {
     if (!state_.engine.is_open(conn)) return;
-    // The wheel fires early where a deadline was moved back: look at the true one.
+    // The wheel fires early where a deadline was moved back: check the engine's deadline.
     if (state_.engine.next_deadline(conn) > state_.now) return state_.arm(conn);
     const tcp::Effects effects = state_.engine.on_timer(conn, state_.now);
     apply(conn, effects);

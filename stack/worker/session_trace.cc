@@ -124,7 +124,7 @@ void SessionTrace::end(uint32_t conn) {
   if (conn >= state_.stats.traces.size()) return;
   const session::Session& ended = state_.sessions[conn];
   push(conn, TraceKind::kEnded, static_cast<uint32_t>(ended.end_status), 0);
-  // A stranger can begin any number of handshakes.
+  // An unauthenticated peer can start any number of handshakes.
   if (is_bad(ended.end_status) && ended.context != session::kNoContext) keep(conn);
 }
 

@@ -133,7 +133,7 @@ std::optional<MacAddress> Transmission::neighbour_of(uint32_t conn) {
   return std::nullopt;
 }
 
-/// The neighbour does not answer: true when another one leads there by now.
+/// The neighbour does not answer. Returns true if the route has another next hop now.
 bool Transmission::reroute(uint32_t conn) {
   const FourTuple& tuple = state_.engine.tuple(conn);
   const auto route = state_.routes.lookup_from(tuple.local.address, tuple.remote.address);

@@ -16,7 +16,7 @@ inline constexpr size_t kSubmissionsPerContextMax = 64;
 inline constexpr size_t kSubmissionsPerPollMax = 1024;
 inline constexpr size_t kTimersPerPollMax = 512;
 inline constexpr size_t kTxPacketsPerPollMax = 256;
-/// Segments of one session before the next session has its turn: about 64 KiB at MTU 1500.
+/// Segments of one session before the next session is served: about 64 KiB at MTU 1500.
 inline constexpr size_t kSegmentsPerTurnMax = 44;
 /// The same in bytes, where the port cuts large sends.
 inline constexpr uint64_t kBytesPerTurnMax = 256 << 10;
@@ -37,7 +37,7 @@ inline constexpr uint32_t kListenersPerDetachStepMax = 256;
 inline constexpr uint32_t kRegionsPerDetachStepMax = 256;
 inline constexpr uint32_t kSlotsPerDetachStepMax = 4096;
 inline constexpr uint32_t kLeavingRegionsPerPollMax = 16;
-/// Sessions whose news a port does not hold up any more.
+/// Sessions that are released from a port's queue of held sessions in one turn.
 inline constexpr uint32_t kReleasedPerPollMax = 256;
 /// Sessions that are scheduled in one turn because the MAC address of a neighbour was learned.
 inline constexpr uint32_t kWokenPerPollMax = 256;
@@ -70,8 +70,8 @@ inline constexpr uint32_t kNudgePacketsMax = 64;
 inline constexpr Nanos kPressurePause = millis(10);
 /// After this time without receive slots, the client that has kept most of them is disconnected.
 inline constexpr Nanos kGreedGrace = seconds(1);
-/// A port for an open is looked for among so many free ones, so that its packets come back to this
-/// worker: with 16 queues all but one in 60 find one.
+/// Free ports that an open hashes at most, to find one whose packets come back to this worker: with
+/// 16 queues all but one in 60 opens find one.
 inline constexpr uint32_t kPortsToHashMax = 64;
 /// Sessions whose ports take nothing are tried again after this time, then after twice the time
 /// each.

@@ -13,7 +13,7 @@
 
 namespace lyre::worker {
 
-/// The turn.
+/// Runs the turns of the worker.
 struct Worker::Impl : Parts {
   Impl(const WorkerConfig& config, io::PacketMemory& memory, std::span<const PortBinding> bindings,
        std::span<const RouteBinding> routes, StatsBinding stats);

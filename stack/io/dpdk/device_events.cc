@@ -17,7 +17,7 @@ int forward(uint16_t, rte_eth_event_type event, void* events, void*) {
   return 0;
 }
 
-/// Of the bus: VFIO asks for the device before the kernel removes it.
+/// An event of the bus: VFIO requests the device before the kernel removes it.
 void forward_removal(const char*, rte_dev_event_type event, void* events) {
   if (event == RTE_DEV_EVENT_REMOVE) static_cast<DeviceEvents*>(events)->on_away();
 }

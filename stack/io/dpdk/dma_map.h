@@ -25,7 +25,7 @@ namespace lyre::io::dpdk {
 /// system call, and is taken when memory is added or removed, never for a packet.
 class DmaMap {
  public:
-  /// Held by who adds or removes devices: nobody maps or unmaps memory meanwhile.
+  /// Held while devices are added or removed: no thread maps or unmaps memory meanwhile.
   using DeviceLock = std::unique_lock<std::shared_mutex>;
   /// Waits until memory that is being mapped is mapped, which may take seconds.
   [[nodiscard]] DeviceLock lock_devices() {

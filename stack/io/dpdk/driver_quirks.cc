@@ -16,7 +16,7 @@ constexpr DriverQuirks kNic = {.driver = "", .rx_room_bytes_min = kNicRoomBytes}
 
 constexpr DriverQuirks kKnownDrivers[] = {
     {.driver = "net_virtio", .rx_room_bytes_min = kNicRoomBytes, .is_lazy_to_free = true},
-    // Refuses nb_segs >= the size that it reports (eth_ena_prep_pkts). EC2 gives one flow 5 Gb/s
+    // It refuses nb_segs >= the size that it reports (eth_ena_prep_pkts). EC2 gives one flow 5 Gb/s
     // outside of a placement group, and the driver reports no speed.
     {.driver = "net_ena",
      .rx_room_bytes_min = kNicRoomBytes,
@@ -101,7 +101,7 @@ TransmitLimits transmit_limits(const DriverQuirks& quirks, const TransmitLimits&
 }
 
 /// Some drivers count the CRC to a frame and some, such as gve and mana, do not: as ethdev does, a
-/// stated MTU is believed, and only without one it follows from the frame.
+/// reported MTU is used, and only without one it is computed from the frame.
 uint32_t mtu_limit(uint32_t reported_mtu, uint32_t frame_bytes) {
   constexpr uint32_t kHeaderAndCrcBytes = 14 + 4;
   if (reported_mtu != UINT16_MAX && frame_bytes > reported_mtu) return reported_mtu;

@@ -90,9 +90,9 @@ int init(std::vector<std::string>& args) {
   return rte_eal_init(static_cast<int>(argv.size()), argv.data());
 }
 
-/// With its device the kernel takes away the registers that a driver on uio reads: DPDK maps zeros
-/// in their place at SIGBUS, and hears of the removal by a uevent. On VFIO the kernel asks before.
-/// What fails here is said by DPDK; a device that stays needs none of it.
+/// When a device on uio is removed, its registers are unmapped: DPDK maps zeros in their place at
+/// SIGBUS, and learns of the removal by a uevent. On VFIO the kernel asks before it removes.
+/// Errors are logged by DPDK and are not fatal: they matter only when a device is removed.
 void await_removals() {
   rte_dev_hotplug_handle_enable();
   rte_dev_event_monitor_start();

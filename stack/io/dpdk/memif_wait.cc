@@ -68,7 +68,7 @@ bool MemifWait::arm() {
   return true;
 }
 
-/// Relaxed: a peer that rings once too often wakes nobody.
+/// Relaxed: a peer that rings once too often wakes no thread.
 void MemifWait::disarm() {
   if (found_ring_ != nullptr) flags().store(kNoInterrupts, std::memory_order_relaxed);
 }
@@ -97,7 +97,7 @@ bool MemifWait::find() {
   }
   const std::vector<int> eventfds = descriptors_named("anon_inode:[eventfd]");
   const std::vector<int> regions = descriptors_named("/memfd:memif");
-  // First the eventfds where they are expected: one port's search must not try all bells on the
+  // The expected eventfds are tried first: one port's search must not try all eventfds on the
   // memory of another port.
   for (const size_t trials_max : {size_t{1}, kTrialsMax}) {
     for (const int region : regions) {
@@ -146,7 +146,7 @@ bool MemifWait::take(int eventfd) {
   return false;
 }
 
-/// A bell that is not the ring's is rung once for nothing, which wakes a sleeper for one look.
+/// An eventfd that is not the ring's is written once, which wakes its reader for one poll.
 bool MemifWait::is_confirmed(int eventfd) {
   constexpr int kTriesMax = 3;  // the peer may ring at any time
   for (int i = 0; i < kTriesMax; ++i) {

@@ -339,7 +339,7 @@ void EthernetPort::look(Nanos now) {
   if (is_stuck(now)) events_.on_stuck();
 }
 
-/// Drivers do not all tell.
+/// Not every driver reports the removal, so the device is looked up.
 bool EthernetPort::is_taken_away() const {
   if (args_.is_pci()) return pci_path_of_address(args_.name()).empty();
   return interface_index(std::string(args_.value_of("iface"))) != interface_index_;
@@ -433,7 +433,7 @@ Status EthernetPort::reopen() {
 Status EthernetPort::close_and_open() {
   const IoCapabilities before = info_.capabilities;
   close_device();
-  // These drivers draw an address, unless they are given one.
+  // These drivers generate a random MAC address unless one is given.
   if (args_.driver() == "net_memif" || makes_interface()) {
     args_.set_default("mac", mac_text(before.mac));
   }

@@ -34,7 +34,7 @@ ChecksumVerdict l4_verdict(uint64_t flags) {
   return ChecksumVerdict::kUnknown;
 }
 
-/// The port must cut the packet. What fits into one packet on the wire is none, though it may ask.
+/// The port must segment the packet. One that fits one wire packet is not TSO, even with tso_bytes.
 bool is_tso(const PacketBuf& packet) {
   if (packet.tso_bytes == 0) return false;
   uint32_t bytes = packet.length;
@@ -88,8 +88,8 @@ Arming Queue::arm() {
   return was_armed && is_armed_ && keeps_its_word_ ? Arming::kArmed : Arming::kUnsure;
 }
 
-/// A bell often rings a moment before a packet arrives: only a sleep that nothing ended proves that
-/// packets were not announced.
+/// A doorbell often rings a moment before a packet arrives: only a sleep that nothing ended proves
+/// that packets were not announced.
 void Queue::disarm(Woken woken) {
   if (wait_ == nullptr || wait_->is_level()) return;
   if (woken == Woken::kByPackets) wait_->clear();

@@ -14,7 +14,7 @@ class RxWait {
   virtual int fd() const = 0;
   /// True: fd() is readable as long as packets wait, and needs no arming.
   virtual bool is_level() const { return false; }
-  /// From now on a packet makes fd() readable, if the driver keeps its word. False: it will not.
+  /// From now on a packet makes fd() readable, if the driver works correctly. False: it will not.
   virtual bool arm() = 0;
   virtual void disarm() = 0;
   /// Takes the event that fd() announces.

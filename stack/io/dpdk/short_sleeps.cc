@@ -6,7 +6,7 @@ namespace lyre::io::dpdk {
 namespace {
 
 constexpr long kSleepNsMax = 10'000'000;
-/// Ignored by default, and by everybody here.
+/// Its default action is to ignore it; no code here handles it.
 constexpr int kSignal = SIGURG;
 
 }  // namespace

@@ -13,7 +13,7 @@ struct TxProgress {
 };
 
 /// Finds transmit queues that free nothing while their worker waits for it. A queue for which
-/// nobody waits may keep what it has: many drivers free only when they need room.
+/// no worker waits may keep what it has: many drivers free only when they need room.
 /// Thread: the control thread.
 class TxWatch {
  public:

@@ -68,13 +68,13 @@ class ClientMemory {
   bool try_begin_leaving(uint32_t name);
   /// Regions that leave and are not held back.
   uint32_t leaving_count() const { return leaving_.size(); }
-  /// The one of them that was given longest ago. REQUIRES: there is one.
+  /// The region among them that was given first. REQUIRES: leaving_count() is not 0.
   Region& next_leaving();
 
   /// The region waits for a port: one that leaves, or memory of a context that is being detached.
   /// `look` is the number of the look at the ports that found it held.
   void hold_back(uint32_t index, uint32_t look);
-  /// It waits no more.
+  /// Ends the region's wait for a port.
   void let_go(uint32_t index);
   bool is_held_back(uint32_t index) const { return regions_[index].is_held_back; }
   uint32_t held_back_count() const { return held_back_.size(); }

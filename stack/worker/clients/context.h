@@ -18,7 +18,7 @@ struct Context {
   enum class State : uint8_t {
     kFree,
     kAttached,
-    kExpelled,   ///< broke a rule: its rings are not looked at any more, kDetach will come
+    kExpelled,   ///< the client broke a rule; its rings are no longer read until kDetach
     kDetaching,  ///< gives up sessions and slots, then waits until no port holds its memory
   };
   State state = State::kFree;
@@ -43,7 +43,7 @@ struct Context {
   channel::SubmissionConsumer submissions;
   channel::CompletionProducer completions;
   IndexList<session::Session, &session::Session::owner_link> sessions;
-  IndexList<session::Session, &session::Session::dirty_link> dirty;  ///< those with news for it
+  IndexList<session::Session, &session::Session::dirty_link> dirty;  ///< those with pending events
   IndexList<Listener, &Listener::link> listeners;
 
   CopyBlocks copy_blocks;

@@ -45,7 +45,7 @@ concept NotifierHost = requires(H& host, uint32_t conn, Context& context) {
   // Whether the port may still read memory that the client would get back now. Then
   // mark() has to be called when that is over.
   { host.must_wait_for_port(conn) } -> std::convertible_to<bool>;
-  // The client was told of the open, or of the end: it knows the session no more then.
+  // The client was told of the open, or of the end. After the end it does not name the session.
   host.on_open_told(conn);
   host.on_end_told(conn);
   host.expel(context, "reason");
@@ -71,7 +71,7 @@ class Notifier {
   Notifier(const Tables& tables, const Pool& pool)
       : tables_(tables), pool_(pool), held_(tables.sessions, channel::kPortsMax) {}
 
-  /// The session has news for its client. No effect on one that no context owns.
+  /// The session has pending events. No effect on a session that no context owns.
   void mark(uint32_t conn) {
     const session::Session& marked = tables_.sessions[conn];
     if (marked.context == session::kNoContext) return;
@@ -88,15 +88,15 @@ class Notifier {
     if (removed.waits_for_port) return end_wait(conn);
     tables_.contexts[removed.context].dirty.remove(tables_.sessions, conn);
   }
-  /// The session that is the next whose news the port does not hold up any more; kNone: it holds up
-  /// none. mark() ends its wait.
+  /// The head of the port's queue of held sessions; kNone if the queue is empty. mark() ends the
+  /// wait of a session.
   uint32_t first_held_by(uint8_t port) const { return held_.first_of(port); }
 
   /// Writes what the rings have room for, for kAnnouncedPerPollMax sessions at most, and wakes the
-  /// clients that sleep. Returns how many sessions have no news left.
+  /// clients that sleep. Returns how many sessions have no pending events left.
   template <NotifierHost Host>
   size_t announce_all(Host& host, Nanos now);
-  /// After announce_all(): some news waits for room in a ring, for slots, or for the next turn.
+  /// After announce_all(): some events wait for room in a ring, for slots, or for the next turn.
   bool has_untold() const { return has_untold_; }
 
   /// The answer to a kConnect or kListen. REQUIRES: the ring has room.
@@ -118,8 +118,8 @@ class Notifier {
   /// What announce() leaves.
   enum class Left : uint8_t {
     kNothing,
-    kNeedsRoom,  ///< news that waits for room in the ring, or for slots
-    kNeedsPort,  ///< only news that waits until the port freed packets
+    kNeedsRoom,  ///< events wait for room in the ring, or for slots
+    kNeedsPort,  ///< the only events left wait until the port freed packets
   };
 
   template <NotifierHost Host>

@@ -15,7 +15,7 @@ static_assert(kRoomAfterPacket < kWorkerMessagesMax);
 
 }  // namespace
 
-/// False: the ring has no more than `room_left` free places.
+/// False: the ring has at most `room_left` free places.
 bool ConnectionRouter::try_post(uint32_t to, const WorkerMessage& message, uint32_t room_left) {
   InterWorkerRings::Ring& ring = ring_to(to);
   if (ring.room() <= room_left) return false;
@@ -32,7 +32,7 @@ bool ConnectionRouter::try_forward(uint32_t owner, const WorkerMessage& message)
 }
 
 /// REQUIRES: the message's packet is away from its receiver. Its ring has room, because all other
-/// messages leave kPacketsAwayMax places free, and no more packets are away from one receiver.
+/// messages leave kPacketsAwayMax places free, which is the most packets away from one receiver.
 void ConnectionRouter::answer(const WorkerMessage& message, Kind kind) {
   WorkerMessage back = message;
   back.kind = kind;

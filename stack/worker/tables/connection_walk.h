@@ -16,8 +16,8 @@ class ConnectionWalk {
   }
   bool is_under_way() const { return is_under_way_; }
 
-  /// Calls visit(index) for at most `count_max` indices below `bound`; the pass is over when there
-  /// are no more. Returns how many it called for. REQUIRES: a pass is under way.
+  /// Calls visit(index) for at most `count_max` indices below `bound`; the pass is over when it
+  /// reaches `bound`. Returns how many it called for. REQUIRES: a pass is under way.
   template <typename Visit>
   uint32_t step(uint32_t bound, uint32_t count_max, Visit visit) {
     const uint32_t begin = std::min(next_, bound);

@@ -7,11 +7,11 @@
 
 namespace lyre::worker {
 
-/// Handshakes that strangers began may use one in so many of the places for connections.
+/// Handshakes that peers began may use one in so many of the places for connections.
 inline constexpr uint32_t kHalfOpenShare = 2;
 
-/// Passive opens whose handshake is under way, the oldest first. They are strangers' SYNs, so they
-/// have a share of the places for connections, and give way to whatever has proved more.
+/// Passive opens whose handshake is under way, the oldest first. Any host can send SYNs, so they
+/// have a share of the places, and the oldest is dropped when another connection needs its place.
 /// Owner: borrows the table of sessions for its lifetime. Thread: the worker.
 class HalfOpenQueue {
  public:

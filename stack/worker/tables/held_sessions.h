@@ -8,10 +8,10 @@
 
 namespace lyre::worker {
 
-/// Sessions whose news waits until their port has freed the packets up to their fence: a queue for
-/// each port. A session stands there with its dirty_link, in place of its context's list.
-/// Fences of a port grow, so the first of a queue is the next whose wait ends. One that was told
-/// other news meanwhile and comes back later may wait for those before it.
+/// Sessions whose events wait until their port has freed the packets up to their fence: a queue for
+/// each port. A session is linked there by its dirty_link, in place of its context's list.
+/// Fences of a port grow, so the first of a queue is the next whose wait ends. A session that is
+/// queued again after another event may wait for the sessions before it.
 /// Owner: borrows the table of sessions for its lifetime. Thread: the worker.
 class HeldSessions {
  public:

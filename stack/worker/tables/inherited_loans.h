@@ -7,8 +7,8 @@
 
 namespace lyre::worker {
 
-/// A receive slot of an earlier daemon that a client has not given back. The memory is the
-/// client's now: it keeps its mapping of that pool. What comes back is the session's window.
+/// A receive slot of an earlier daemon that a client has not released. The client keeps its
+/// mapping of that pool. The release opens the session's window; no slot becomes free.
 struct InheritedLoan {
   uint32_t context = 0;
   uint32_t slot = 0;  ///< in the pool that the client had then

@@ -50,9 +50,9 @@ struct Listener {
     if (places.has_cookies && (is_backlog_used || places.is_scarce)) return SynAnswer::kCookie;
     return is_backlog_used ? SynAnswer::kBacklogFull : SynAnswer::kOpen;
   }
-  /// The peer that brings a cookie back believes the connection to be open. If it waits for our
-  /// first word, it sends nothing more: an ACK that was dropped would leave it waiting for ever. So
-  /// a burst may pass the backlog, and what is beyond it is reset.
+  /// For the peer that returns a cookie the connection is open. If the server sends first, the peer
+  /// sends nothing after its ACK: if that were dropped, it would wait for ever. So a burst may pass
+  /// the backlog, and what is beyond it is reset.
   bool takes_cookie() const { return unannounced() < backlog + kCookieBurst; }
 
   /// A handshake begins, is complete, or has ended; a complete one is announced, or has ended.

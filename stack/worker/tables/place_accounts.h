@@ -44,8 +44,8 @@ class PlaceAccounts {
   void add_listener(uint32_t user) { ++users_[user].listeners; }
   void remove_listener(uint32_t user) { --users_[user].listeners; }
 
-  /// Whether a segment of this user that belongs to no connection is answered. Strangers on the
-  /// network are a user of their own, so clients of this host leave them their answers.
+  /// Whether a segment of this user that belongs to no connection is answered. The network
+  /// is a user of its own, so clients of this host cannot use up its answers.
   bool take_reset(uint32_t user, Nanos now) { return users_[user].resets.take(now); }
 
   uint32_t sessions_of(uint32_t user) const { return users_[user].sessions; }

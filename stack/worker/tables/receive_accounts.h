@@ -75,7 +75,7 @@ class ReceiveAccounts {
     users_[account.user].held -= slots;
   }
 
-  /// With so many free slots nobody is near a limit: the one question of the packet path.
+  /// True if no account can be at its limit. The packet path checks only this.
   bool is_plentiful(uint32_t slots_free) const { return slots_free >= slot_count_ / 2; }
   bool is_low(uint32_t slots_free) const { return slots_free < slot_count_ / kLowShare; }
   bool is_reserve(uint32_t slots_free) const { return slots_free < slot_count_ / kReserveShare; }

@@ -50,7 +50,7 @@ class TransmitQueue {
     clients_[client].ready.push_back(sessions_, conn);
     ++size_;
   }
-  /// The same for the session that had its turn, and could send nothing of what it has.
+  /// The same for a session that was served, and could send nothing of what it has.
   void schedule_after_vain_turn(uint32_t conn) {
     schedule(conn);
     if (vain_in_[conn] == round_) return;
@@ -87,7 +87,7 @@ class TransmitQueue {
   void charge(uint32_t client, uint64_t bytes) {
     int64_t& credit = clients_[client].credit_bytes;
     credit -= static_cast<int64_t>(bytes) + kTurnCostBytes;
-    // A client that is alone goes into no debt.
+    // The credit of an only client does not fall below one negative quantum.
     if (in_turn_.size() <= 1) credit = std::max<int64_t>(credit, -kQuantumBytes);
   }
   bool empty() const { return size_ == 0; }
