@@ -44,8 +44,8 @@ inline constexpr int64_t kDeregisterWaitNs = 200'000'000;
 /// A message of at most this goes over one stream, and no larger one is cut into less.
 inline constexpr size_t kStripeBytesMin = 64 * 1024;
 
-/// A stream is given no more than this much unacknowledged data: deeper queues only push the bytes
-/// out of the cache and starve the other comms of the arena.
+/// The most unacknowledged data that a stream is given: deeper queues only push the bytes out of
+/// the cache and leave the other comms no room in the arena.
 inline constexpr uint64_t kStreamUnackedBytesMax = 4 * 1024 * 1024;
 /// Less where that is enough: twice what the stream delivers in a round trip, and a queue of what
 /// it delivers in this time, of two pieces at least. Together the queues of all streams then hold
@@ -82,7 +82,7 @@ inline constexpr size_t kPendingConnectionsMax = 1024;
 /// Peers that said hello and wait for accept(), a listen comm.
 inline constexpr size_t kArrivalsMax = 256;
 
-/// Lines about strangers that one process logs; the rest is only counted.
+/// Lines about foreign connections that one process logs; the rest is only counted.
 inline constexpr uint64_t kStrangerLinesMax = 32;
 
 inline constexpr int kListenBacklog = 1024;

@@ -74,11 +74,11 @@ struct TelemetryHeader {
   uint32_t slots;
   uint32_t pid;
   uint32_t slot_bytes;
-  std::atomic<int64_t> written_ns;  ///< CLOCK_MONOTONIC: an old file belongs to nobody
+  std::atomic<int64_t> written_ns;  ///< CLOCK_MONOTONIC: an old file has no process
   char host[64];
   char program[32];
   char socket[108];
-  std::atomic<uint64_t> strangers;  ///< connections to the plugin's port that were no peers'
+  std::atomic<uint64_t> strangers;  ///< connections to the plugin's port from no peer
   char last_stranger[64];           ///< may be read while it changes
 };
 
@@ -88,7 +88,7 @@ inline constexpr size_t kTelemetryBytes =
     kTelemetrySlotsOffset + size_t{kTelemetrySlots} * sizeof(CommSlot);
 
 /// Thread: one writer a slot. Readers take sequence, view and sequence again with pread(), and
-/// believe the view if the number was even and is the same afterwards; the fence and the last store
+/// use the view if the number was even and is the same afterwards; the fence and the last store
 /// keep the writer's three steps in order for them.
 inline void write_slot(CommSlot* slot, const CommView& view) {
   const uint32_t before = slot->sequence.load(std::memory_order_relaxed);

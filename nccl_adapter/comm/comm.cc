@@ -46,7 +46,7 @@ Result Comm::post(void* data, uint64_t bytes, const Registration* registration,
     if (is_inside) request->memory = registration->memory;
   }
   pump();
-  // A failure that this pump met belongs to the request: test() will tell.
+  // A failure in this pump belongs to the request: test() returns it.
   *out = request;
   return Result::kSuccess;
 }
@@ -81,9 +81,9 @@ Result Comm::remove_registration(const Registration* registration) {
     log_warn("deregMr() of a handle that this comm does not know");
     return Result::kInvalidUsage;
   }
-  // Memory is only touched under the lock: letting go means not to touch it again.
+  // Memory is accessed under the lock only, and after its release not at all.
   if (!has_failed() && requests().touches(registration->base, registration->bytes)) {
-    failure_.is_reported = true;  // the caller's own doing needs no warning
+    failure_.is_reported = true;  // no warning: the caller caused this
     begin_close();
     fail(Result::kInternalError, "its memory was deregistered with requests in flight");
   }
@@ -93,8 +93,8 @@ Result Comm::remove_registration(const Registration* registration) {
   return Result::kSuccess;
 }
 
-// What the peer's process has placed, its TCP has acknowledged or will in a moment: worth a wait,
-// because letting go of unacknowledged memory ends the stream.
+// Waits briefly for TCP to acknowledge what the peer's process has placed, because the release of
+// unacknowledged memory ends the stream.
 void Comm::let_go(const Registration& registration) {
   if (registration.memory == nullptr) return;
   const lyre_region* region = registration.memory->region;
@@ -191,9 +191,9 @@ void Comm::tick(int64_t now_ns) {
 }
 
 // A host that vanished acknowledges nothing; but one that waits for data sends nothing either. A
-// ping gives TCP something to watch on every stream, and us the news that a stream is dead. An idle
-// sender pings more seldom, but it must: a receiver that lost its streams can only wait, and its
-// time is limited.
+// ping is data that TCP must see acknowledged on every stream, so a dead stream is detected. An
+// idle sender pings more seldom, but it must: a receiver that lost its streams can only wait, and
+// its time is limited.
 void Comm::ask_for_life(int64_t now_ns) {
   const bool is_idle = requests().active() == 0;
   if (is_idle && (!is_sender() || goodbye_.is_begun())) return;
@@ -232,8 +232,8 @@ void Comm::fail(Result result, std::string why) {
   lanes_.drop_all();
 }
 
-// The peer waits for nothing from here, so this side ends in order, too, unless the stream is
-// silent and that might take long.
+// The peer needs no more data, so this side closes in order, too, unless the stream is silent and
+// that might take long.
 void Comm::on_bye() {
   for (const auto& lane : lanes_) {
     const bool is_silent = environment_->now_ns() - lane->answered_ns >= kStallNs;

@@ -47,9 +47,9 @@ bool Goodbye::is_heard_on(Lane& lane) const {
   return lane.stream.flush() == Io::kOk && lane.stream.unacked_bytes() == 0;
 }
 
-// A stream over a path that died would repeat for seconds what was heard over another. One whose
-// bye did not find room is reset: the peer dials again and is told, where a FIN alone would mean
-// that this process ended.
+// A stream over a dead path would retransmit for seconds a bye that another stream delivered. One
+// whose bye did not find room is reset: the peer dials again and gets an answer, whereas a FIN
+// alone would mean that this process ended.
 void Goodbye::finish() {
   const bool is_heard_at_all = is_heard();
   for (const auto& lane : *lanes_) {

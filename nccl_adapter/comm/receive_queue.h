@@ -47,7 +47,7 @@ class ReceiveQueue {
 
   /// Whether the sender should be told now what is placed and posted.
   bool has_news() const;
-  /// That news. The caller hands it over.
+  /// The grant that says so. The caller sends it.
   FrameHeader make_grant();
 
   /// Bytes that were copied since this was last asked: to where they belong, or to wait for it.

@@ -29,10 +29,10 @@ Decision Receivers::on_hello(const Hello& hello, const std::string& address, Str
     const Decision decision = admit(hello, address, &comm);
     if (comm == nullptr) return decision;
   }
-  // No stranger: a peer that does not know yet that its comm is over here.
+  // A peer whose comm was closed here; not counted as a foreign connection.
   if (comm->has_failed()) return Decision::late(AnswerCode::kUnknown, "that comm has failed there");
   if (comm->join(hello, stream, welcome) != AnswerCode::kWelcome) {
-    return Decision::stranger(AnswerCode::kBadStream, "that stream is there already, or never was");
+    return Decision::stranger(AnswerCode::kBadStream, "that stream exists already, or is invalid");
   }
   return Decision{};
 }
@@ -55,11 +55,11 @@ Decision Receivers::admit(const Hello& hello, const std::string& address, RecvCo
   }
   const auto it = listen_comms_.find(hello.nonce);
   if (it == listen_comms_.end()) {
-    return Decision::stranger(AnswerCode::kUnknown, "nobody listens under that handle (any more)");
+    return Decision::stranger(AnswerCode::kUnknown, "no listen comm has that handle");
   }
   if (hello.stream_count == 0 || hello.stream_count > kStreamsMax ||
       hello.stream_index >= hello.stream_count) {
-    return Decision::stranger(AnswerCode::kBadStream, "stream index or count are nonsense");
+    return Decision::stranger(AnswerCode::kBadStream, "stream index or count are invalid");
   }
   if (it->second->is_full()) {
     return Decision::stranger(AnswerCode::kBusy, "too many connections wait for accept");

@@ -25,7 +25,7 @@ AnswerCode RecvComm::join(const Hello& hello, Stream* stream, std::span<const ui
   Lane& lane = lanes_[hello.stream_index];
   if (hello.incarnation <= lane.incarnation) return AnswerCode::kBadStream;
   stream->limit_silence(silence_ms(environment()->settings()));
-  // What lies unread in a predecessor is sent again.
+  // Unread bytes of the replaced stream are sent again.
   lane.path_text = "from " + to_string(stream->remote());
   lane.rail_text = lane.path_text.substr(0, lane.path_text.rfind(':'));
   sender_ = stream->remote();
@@ -33,7 +33,7 @@ AnswerCode RecvComm::join(const Hello& hello, Stream* stream, std::span<const ui
   own_ = stream->local();
   lane.attach(std::move(*stream), hello.incarnation, environment()->now_ns());
   peer_watch_.note_attached(environment()->now_ns());
-  // The sender starts from what we know: that is the first news on every stream.
+  // A grant is the first frame on every stream: the sender starts from this state.
   if (lane.stream.send_small(answer) == Io::kFailed) return AnswerCode::kWelcome;
   tell(lane);
   pump();

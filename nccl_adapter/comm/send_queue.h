@@ -29,7 +29,7 @@ class SendQueue {
   /// A stream broke, and it is not known whether the receiver got this.
   void send_again(const SentChunk& sent);
   /// The receiver has placed all messages before `placed` and posted receives for those before
-  /// `posted`. Older news than the last is ignored.
+  /// `posted`. A grant that is older than the last is ignored.
   /// Fails: false when that claims something that never was sent.
   bool on_grant(uint64_t placed, uint64_t posted);
 

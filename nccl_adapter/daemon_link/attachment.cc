@@ -65,7 +65,7 @@ Attachment::Attachment(const Settings& settings, lyre_context* context)
 Attachment::~Attachment() { lyre_context_close(context_); }
 
 void Attachment::lose(int64_t now_ns) {
-  lose_again("nobody has looked for it yet");
+  lose_again("no attempt was made yet");
   lost_ns_ = now_ns;
   looked_ns_ = 0;
 }

@@ -10,8 +10,8 @@
 
 namespace lyre::nccl_adapter {
 
-/// The tie to a daemon, which may be lost and found again. What belongs to the context is gone when
-/// it is lost; who made it has to let go of it before.
+/// The attachment to a daemon, which may be lost and found again. The objects of a context must be
+/// released before the context is closed.
 /// Thread: under the instance's lock.
 class Attachment {
  public:

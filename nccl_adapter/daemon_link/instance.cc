@@ -56,8 +56,8 @@ Instance::~Instance() {
 
 bool Instance::is_idle() const { return comms_.empty() && receivers_.listening() == 0; }
 
-// One flow gets no more than a share of a fast port in most clouds, and no more than one worker's
-// time in the daemon.
+// One flow gets at most a share of a fast port in most clouds, and at most one worker's time in the
+// daemon.
 size_t Instance::stream_count(size_t device) const {
   if (settings_.streams > 0) return static_cast<size_t>(settings_.streams);
   const lyre_port& port = ports()[device];
@@ -73,7 +73,7 @@ Result Instance::check_device(int dev) const {
   return Result::kInvalidArgument;
 }
 
-// listen() has no "later": NCCL calls it once.
+// listen() cannot be retried: NCCL calls it once.
 Result Instance::await_attached() {
   while (progress() == Result::kSuccess && !is_attached()) sleep_ns(kShortPauseNs);
   return daemon_ == Daemon::kDead ? Result::kSystemError : Result::kSuccess;
@@ -92,7 +92,7 @@ Result Instance::listen(int dev, HandleBytes bytes, ListenComm** out) {
   Handle handle{.port = acceptor_->port(), .pid = pid_, .nonce = make_nonce(), .host = host_};
   const size_t own = static_cast<size_t>(dev);
   handle.address = address_of(ports()[own]);
-  // From the other half first: neighbours may share their fate.
+  // From the other half first: adjacent ports may fail together.
   const size_t half = std::max<size_t>(ports().size() / 2, 1);
   for (size_t i = 0; i < std::min(kHandleOthersMax, ports().size() - 1); ++i) {
     handle.others[i] = address_of(ports()[(own + half + i) % ports().size()]);
@@ -182,7 +182,7 @@ Result Instance::accept(ListenComm* listen_comm, Comm** out) {
 // The daemon died before the last grant was acknowledged: the peer dials again when the daemon is
 // back, and would take its last messages for lost without an answer.
 void Instance::await_last_words() {
-  // What this process was stopped or starved for is no time that the peer had.
+  // Time in which this process did not run does not count.
   constexpr int64_t kLookNsMax = kProgressThreadNs;
   int64_t waited_ns = 0;
   while (receivers_.is_any_untold() && waited_ns < int64_t{kFinalizeDrainMs} * 1'000'000 &&
@@ -354,7 +354,7 @@ bool Instance::note_daemon_error(int code) {
   if (code != LYRE_E_DAEMON && code != LYRE_E_EXPELLED && code != LYRE_E_SHUTDOWN) return false;
   if (!is_attached()) return true;
   if (code == LYRE_E_EXPELLED) {
-    // Whatever we did would happen again.
+    // A new attachment would be expelled for the same reason.
     set_daemon(Daemon::kDead);
     log_warn("the Lyre daemon at %s disconnected this process: %s", socket_path_text(settings_),
              lyre_last_error());

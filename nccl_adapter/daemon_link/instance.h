@@ -58,8 +58,8 @@ class Instance final : public Environment, private CommOwner {
   /// The end of a comm, after Comm::begin_close() and as long a wait as the caller likes.
   void close(Comm* comm);
 
-  /// Hears what the daemon has to say and lets everybody concerned act on it. Never blocks, but for
-  /// a daemon that is there again and slow to answer.
+  /// Processes events of the daemon and dispatches them to comms. Never blocks, except for a daemon
+  /// that is there again and slow to answer.
   nccl_abi::Result progress();
   /// The same for a test() of `request`. NCCL tests its requests in rounds and yields the core
   /// after a round that found nothing. Where another thread computes on this core, the call that
@@ -97,7 +97,7 @@ class Instance final : public Environment, private CommOwner {
   std::mutex mutex_;
   std::unique_ptr<Attachment> attachment_;
   uint32_t idle_looks_ = 0;
-  const Request* round_began_with_ = nullptr;  ///< its first test() without news
+  const Request* round_began_with_ = nullptr;  ///< its first test() without events
   Rest rest_;
   int64_t ticked_ns_ = 0;
   int64_t shown_ns_ = 0;

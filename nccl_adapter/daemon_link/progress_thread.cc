@@ -29,7 +29,7 @@ ProgressThread::ProgressThread(std::function<void()> work) : work_(std::move(wor
   ::pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
   ::pthread_cond_init(&changed_, &attributes);
   ::pthread_condattr_destroy(&attributes);
-  // The application's signals are the application's threads' business.
+  // Signals are for the application's threads: this one blocks them all.
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);

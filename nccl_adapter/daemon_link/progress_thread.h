@@ -7,8 +7,8 @@
 
 namespace lyre::nccl_adapter {
 
-/// A thread that calls `work` every kProgressThreadNs. NCCL calls nobody while it computes; a peer
-/// that wants a stream back must not wait for that, nor a daemon that was restarted. Owner: the
+/// A thread that calls `work` every kProgressThreadNs. NCCL does not call the plugin while it
+/// computes; a peer that redials and a daemon that was restarted must not wait for that. Owner: the
 /// instance; the destructor waits for a call under way. No signal is handled on it.
 class ProgressThread {
  public:

@@ -23,7 +23,7 @@ void RegionCache::make_known(lyre_context* context, const Key& key, Memory* entr
   lyre_deregister(region);
 }
 
-// Once: what is true of one buffer of NCCL's is true of hundreds.
+// Logged once: the reason is the same for all buffers of NCCL.
 void RegionCache::mention_copies(size_t bytes, const char* why) {
   if (!is_mentioned_) log_info("%zu bytes of NCCL's memory are copied: %s", bytes, why);
   is_mentioned_ = true;
@@ -40,7 +40,7 @@ Memory* RegionCache::take(lyre_context* context, const void* data, size_t bytes)
 void RegionCache::give_back(Memory* entry) {
   if (--entry->users > 0) return;
   if (entry->region != nullptr && lyre_deregister(entry->region) != 0) {
-    log_warn("a port does not let go of NCCL's memory: %s", lyre_last_error());
+    log_warn("a port does not release NCCL's memory: %s", lyre_last_error());
   }
   std::erase_if(entries_, [&](const auto& own) { return &own.second == entry; });
 }

@@ -19,8 +19,8 @@ class RegionCache {
   /// Owner: the cache; give_back() once for each take().
   Memory* take(lyre_context* context, const void* data, size_t bytes);
   /// With the last user the daemon releases the memory. It is not read after this, except by a NIC
-  /// that does not let go within two seconds (its link is down, say), which is logged. What that
-  /// one reads goes nowhere: its session was reset.
+  /// that does not free it within two seconds (its link is down, say), which is logged. What such a
+  /// NIC reads is in packets of a session that was reset.
   void give_back(Memory* memory);
 
   /// The context is gone, and every region with it; there is a new one.

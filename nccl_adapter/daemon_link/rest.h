@@ -5,7 +5,7 @@
 namespace lyre::nccl_adapter {
 
 /// The wait of a thread whose round of tests found nothing. Other threads use the context
-/// meanwhile, and one of them may take the news for which the resting thread waits. Thread: any.
+/// meanwhile, and one may take the event for which the resting thread waits. Thread: any.
 /// begin(), end() and after_poll() under the instance's lock, wait() without it.
 class Rest {
  public:
@@ -14,10 +14,10 @@ class Rest {
   Rest(const Rest&) = delete;
   Rest& operator=(const Rest&) = delete;
 
-  /// Arms the context. False: do not wait, because there is news, no other thread computes on this
+  /// Arms the context. False: do not wait, because events wait, no other thread computes on this
   /// core, or another thread rests already.
   bool begin(lyre_context* context, int longest_us);
-  /// Waits for the daemon or for a thread that took news.
+  /// Waits for the daemon or for a thread that took events.
   void wait();
   void end();
 
@@ -26,7 +26,7 @@ class Rest {
   void after_poll(lyre_context* context, bool has_news);
 
  private:
-  const int news_fd_;   ///< an eventfd; -1: none was left, nobody rests
+  const int news_fd_;   ///< an eventfd; -1: none was left, resting is disabled
   int daemon_fd_ = -1;  ///< *borrowed* from the context
   int longest_us_ = 0;
   bool is_under_way_ = false;

@@ -17,7 +17,7 @@ int64_t monotonic_ns();
 void sleep_ns(int64_t ns);
 /// Sleeps until one of the two descriptors is readable, at most for so long.
 void wait_readable(int one, int other, int64_t ns);
-/// 128 bits that nobody can guess, from the kernel.
+/// 128 unpredictable bits from the kernel.
 Nonce make_nonce();
 /// This machine's name, for messages on the other side.
 std::string host_name();

@@ -158,8 +158,8 @@ bool Telemetry::has_room_for(uint32_t slots) {
   const size_t offset = nccl_abi::kTelemetrySlotsOffset + allocated_ * sizeof(CommSlot);
   if (!allocate(fd_, offset, more * sizeof(CommSlot))) {
     is_full_ = true;
-    log_info("`lyre comms` will show %u connections of this process and no more: %s: %s",
-             allocated_, path_.c_str(), ::strerror(errno));
+    log_info("`lyre comms` will show only %u connections of this process: %s: %s", allocated_,
+             path_.c_str(), ::strerror(errno));
     return false;
   }
   allocated_ += more;

@@ -8,7 +8,7 @@
 namespace lyre::nccl_adapter {
 namespace {
 
-// What NCCL's own sockets assume where nobody knows the speed.
+// What NCCL's own sockets assume where the speed is unknown.
 constexpr int32_t kSpeedMbpsUnknown = 10'000;
 
 struct KnownPorts {

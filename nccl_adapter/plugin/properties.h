@@ -33,7 +33,7 @@ void fill_properties(int dev, const Properties& in, AbiProperties* out) {
   out->pci_path = in.pci_path;
   out->guid = in.guid;
   out->ptr_support = nccl_abi::kPtrHost;
-  out->reg_is_global = 0;  // a registration belongs to the comm that must let go of it
+  out->reg_is_global = 0;  // a registration belongs to one comm, which releases it
   out->speed_mbps = in.speed_mbps;
   out->port = 0;
   out->latency_us = in.latency_us;

@@ -14,7 +14,7 @@ enum class FrameType : uint8_t {
   kGrant,     ///< receiver: messages before `message` are placed, those before `offset` are posted
   kPing,      ///< either: means nothing; a dead host does not acknowledge it
   kBye,       ///< either: nothing follows, and that is intended
-  kFail,      ///< receiver: cannot go on; `bytes` of text say why, `message` names the culprit
+  kFail,      ///< receiver: cannot go on; `bytes` of text say why, for `message`
 };
 
 inline constexpr size_t kFrameHeaderBytes = 32;
@@ -32,7 +32,7 @@ struct FrameHeader {
 
 void encode(const FrameHeader& header, std::span<uint8_t, kFrameHeaderBytes> out);
 
-/// Fails: false when no sane peer sends that (type unknown, lengths that lie).
+/// Fails: false when the type is unknown or a length is invalid.
 bool decode(std::span<const uint8_t, kFrameHeaderBytes> in, FrameHeader* out);
 
 /// Cuts a byte stream into frame headers and runs of payload. Holds no payload.

@@ -39,9 +39,9 @@ struct Hello {
 enum class AnswerCode : uint16_t {
   kWelcome = 0,
   kVersion = 1,    ///< no common protocol version
-  kUnknown = 2,    ///< nobody listens under that nonce (any more)
+  kUnknown = 2,    ///< no listen comm has that nonce
   kBusy = 3,       ///< too many wait there already
-  kBadStream = 4,  ///< index or count are nonsense, or that stream is there already
+  kBadStream = 4,  ///< index or count are invalid, or that stream exists already
   kDeparted = 5,   ///< the comm was closed over there, in order; see `placed`
   kRedialing = 6,  ///< to a redial request: the streams are dialled
 };

@@ -11,14 +11,14 @@
 namespace lyre::nccl_adapter {
 namespace {
 
-// A scanner must not fill the log either.
+// Limits the log lines that a port scanner can cause.
 void log_stranger(const std::string& address, const std::string& why) {
   static std::atomic<uint64_t> count{0};
   const uint64_t index = count.fetch_add(1, std::memory_order_relaxed);
   if (index < kStrangerLinesMax) {
     log_warn("closed a connection from %s: %s", address.c_str(), why.c_str());
   } else if (index == kStrangerLinesMax) {
-    log_warn("more strangers came; they are closed without a line from here on");
+    log_warn("further foreign connections are closed without a log line");
   }
 }
 
@@ -90,12 +90,12 @@ void Acceptor::on_ready() {
 void Acceptor::expire() {
   if (pending_.empty()) return;
   const int64_t now_ns = environment_->now_ns();
-  // In order of arrival, so the first one is the first to go. What it said meanwhile counts.
+  // In order of arrival, so the first expires first. Bytes received meanwhile are processed.
   while (!pending_.empty() && pending_.front()->deadline_ns <= now_ns) {
     PendingConnection* pending = pending_.front().get();
     const size_t count = pending_.size();
     on_readable(pending);
-    if (pending_.size() == count) reject(pending, "it did not say in time what it wants");
+    if (pending_.size() == count) reject(pending, "it sent no hello in time");
   }
 }
 

@@ -20,7 +20,7 @@ struct Decision {
   AnswerCode code = AnswerCode::kWelcome;
   std::string why;
   uint64_t placed = 0;       ///< messages, of a comm that was closed in order
-  bool is_stranger = false;  ///< counted and logged as one; else a peer that comes late
+  bool is_stranger = false;  ///< counted and logged as foreign; else a late peer
 
   static Decision stranger(AnswerCode code, const char* why) { return {code, why, 0, true}; }
   static Decision late(AnswerCode code, const char* why, uint64_t placed = 0) {

@@ -5,9 +5,9 @@
 
 namespace lyre::nccl_adapter {
 
-/// Time as far as this process was there to watch it: what peers and the daemon are given to answer
-/// is measured on it. A process that was stopped, or did not get a processor, could not take the
-/// answers that came meanwhile, so of the time between two looks no more than kLookNsMax counts.
+/// Time during which this process ran: the timeouts of peers and of the daemon are measured on it.
+/// A process that was stopped, or did not get a processor, could not take the answers that came
+/// meanwhile, so of the time between two looks at most kLookNsMax counts.
 /// Thread: under the instance's lock.
 class AttentiveClock {
  public:

@@ -26,7 +26,7 @@ class Environment {
   Environment(const Environment&) = delete;
   Environment& operator=(const Environment&) = delete;
 
-  /// The time by which others are judged, as of one of the last few looks at the clock.
+  /// The time that peer timeouts use, as of one of the last few looks at the clock.
   int64_t now_ns() const { return clock_.now_ns(); }
   const AttentiveClock& clock() const { return clock_; }
   const Settings& settings() const { return settings_; }

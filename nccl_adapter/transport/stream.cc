@@ -31,7 +31,7 @@ Stream& Stream::operator=(Stream&& other) noexcept {
 }
 
 int Stream::error() const {
-  // Why the session ended says more than which call met it.
+  // The error of the session is more specific than that of the call that met it.
   const int ended_with = session_ == nullptr ? 0 : lyre_session_error(session_);
   return ended_with != 0 ? ended_with : error_;
 }
@@ -131,7 +131,7 @@ Io Stream::send_copied(const Chunk& chunk) {
 }
 
 void Stream::probe_silence(bool is_wanted) {
-  // What fails here the next use of the session tells.
+  // A failure here is returned by the next call on the session.
   lyre_set_option(session_, LYRE_OPTION_KEEPALIVE_INTERVAL_MS, kProbeMs);
   lyre_set_option(session_, LYRE_OPTION_KEEPALIVE_PROBES, kProbesMax);
   lyre_set_option(session_, LYRE_OPTION_KEEPALIVE_IDLE_MS, is_wanted ? kProbeMs : 0);

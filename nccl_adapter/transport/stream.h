@@ -57,8 +57,8 @@ class Stream {
   /// Whether a silent peer's TCP is asked for a sign of life; one that leaves kProbesMax in a
   /// row unanswered ends the session.
   void probe_silence(bool is_wanted);
-  /// What the peer's TCP leaves unacknowledged for so long ends the session, whatever the daemon's
-  /// own patience. REQUIRES: the session is established.
+  /// Data that the peer's TCP leaves unacknowledged for so long ends the session, whatever the
+  /// daemon's user timeout is. REQUIRES: the session is established.
   void limit_silence(uint32_t silence_ms);
   /// Handed to the session in its life, and what of that the peer's TCP has not acknowledged.
   uint64_t sent_bytes() const { return sent_bytes_; }

@@ -146,7 +146,7 @@ TEST_F(Handshake, ClosedListenCommIsARefusal) {
                   rank.barrier();
                   void* comm = nullptr;
                   EXPECT_EQ(connect_until_answered(link, &comm), Result::kRemoteError);
-                  EXPECT_TRUE(has_logged("nobody listens under that handle")) << logged_text();
+                  EXPECT_TRUE(has_logged("no listen comm has that handle")) << logged_text();
                   rank.barrier();
                   link.close();
                 },
@@ -164,7 +164,7 @@ TEST_F(Handshake, ClosedListenCommIsARefusal) {
                   void* comm = nullptr;
                   until([&] {
                     EXPECT_EQ(link.plugin().accept(other, &comm), Result::kSuccess);
-                    return has_logged("nobody listens under that handle");
+                    return has_logged("no listen comm has that handle");
                   });
                   EXPECT_EQ(comm, nullptr);
                   rank.barrier();
@@ -269,7 +269,7 @@ TEST_F(Handshake, OneWrongByteIsEnough) {
 }
 
 TEST_F(Handshake, ConnectionWithoutAHelloIsRefused) {
-  expect_refused([](RawPeer&) {}, "did not say in time what it wants");
+  expect_refused([](RawPeer&) {}, "sent no hello in time");
 }
 
 TEST_F(Handshake, HalfAHelloIsRefused) {
@@ -279,7 +279,7 @@ TEST_F(Handshake, HalfAHelloIsRefused) {
         encode(nccl_adapter::Hello{}, hello);
         peer.send({hello, 50});
       },
-      "did not say in time what it wants");
+      "sent no hello in time");
 }
 
 Answer answer_of(const RawPeer& peer) {
@@ -320,7 +320,7 @@ TEST_F(Handshake, GuessedNonceIsRefused) {
         peer.send(nccl_adapter::Hello{.host = "nowhere"});
         expect_answer(peer, AnswerCode::kUnknown);
       },
-      "nobody listens under that handle");
+      "no listen comm has that handle");
 }
 
 void* accept_one(Link& link) {
