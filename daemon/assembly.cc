@@ -142,7 +142,7 @@ void Assembly::make_rules() {
   }
 }
 
-/// One domain alone sees what the administrator sees: nobody else is there.
+/// A single domain has no segment of its own: its clients read the administrator's.
 Status Assembly::make_domain_stats() {
   if (config_.domains.size() < 2) return Ok{};
   for (const DomainConfig& domain : config_.domains) {
@@ -155,7 +155,7 @@ Status Assembly::make_domain_stats() {
   return Ok{};
 }
 
-/// Places that others find however many one client, or one user, wants.
+/// The places that one client, or one user, may take, so that the others find some.
 worker::PlaceLimits Assembly::place_limits() const {
   const uint32_t all = config_.connections_max;
   const auto or_share = [](uint32_t configured, uint32_t share) {

@@ -57,7 +57,7 @@ Status Launcher::assemble(const Process& process) {
   }
   if (Status status = parts_->start(); !status.ok()) return status;
   const Status kept = keeper_.keep(parts_->stats().reader_fd(), config_.socket_path);
-  if (!kept.ok()) spdlog::warn("nothing for `lyre stats --last`: {}", kept.error().text);
+  if (!kept.ok()) spdlog::warn("no stats for `lyre stats --last`: {}", kept.error().text);
   return Ok{};
 }
 

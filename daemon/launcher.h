@@ -36,7 +36,7 @@ class Launcher {
                                                  Process process);
   ~Launcher();
 
-  /// Accepts no more clients and asks every worker to reset its sessions. Stops `io` when they
+  /// Stops accepting clients and asks every worker to reset its sessions. Stops `io` when they
   /// have, or after kShutdownTimeout.
   void begin_stop();
 

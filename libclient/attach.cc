@@ -211,7 +211,7 @@ int ask_region(int control, std::span<const uint8_t> request, int descriptor,
   const bool is_answer = reply.header.type == channel::Control::kRegistered ||
                          reply.header.type == channel::Control::kDeregistered;
   if (received != sizeof reply || reply.header.magic != channel::kControlMagic || !is_answer) {
-    return fail(LYRE_E_VERSION, "the daemon's answer about registered memory is none");
+    return fail(LYRE_E_VERSION, "the daemon's reply to a memory request is invalid");
   }
   reply.text[sizeof reply.text - 1] = '\0';
   return 0;

@@ -14,7 +14,7 @@ using lyre::channel::Submission;
 
 namespace {
 
-/// Completions taken from one worker before the next one has its turn.
+/// Completions taken from one worker before those of the next one.
 constexpr uint32_t kCompletionsPerTurnMax = 256;
 
 int code_of(EndStatus status) {

@@ -32,8 +32,8 @@ int ask(lyre_context& context, Request& request, Control type, int descriptor, R
   return code;
 }
 
-/// Tells the daemon of the region. 0 also when the daemon will not have it: then the region says
-/// why.
+/// Tells the daemon of the region. Returns 0 also when the daemon refuses it: then the region has
+/// the reason.
 int ask_to_register(lyre_region& region, const MemorySource& source) {
   RegisterRequest request{};
   const bool is_file = source.kind == MemorySource::Kind::kFile;
@@ -56,7 +56,7 @@ int ask_to_register(lyre_region& region, const MemorySource& source) {
   return 0;
 }
 
-/// 0 when nobody can read the region any more.
+/// 0 when neither a worker nor a port can read the region any more.
 int ask_to_deregister(const lyre_region& region) {
   if (const int code = region.context->check(); code != 0) return code;
   DeregisterRequest request{};

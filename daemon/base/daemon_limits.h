@@ -50,13 +50,13 @@ inline constexpr uint32_t kEndedRows = 64;
 /// Sleep of an adaptive worker one of whose ports may not announce a packet: it has no means to, or
 /// its driver has not proved yet that it does. Grows from min to max, and further once the worker
 /// has been idle for long. In a virtual machine a sleep costs 16 to 42 us of a core, whatever its
-/// length and whoever sleeps (measured 2026-11): 200 us are 8 to 12 % of it, 400 us 4 to 8 %.
-/// Packets wait for half a sleep on the average; so longer ones would be cheaper, and too late.
+/// length and in any program (measured 2026-11): 200 us are 8 to 12 % of it, 400 us 4 to 8 %.
+/// Packets wait for half a sleep on the average; longer ones cost less and delay packets more.
 inline constexpr Nanos kUnsureSleepMin = micros(50);
 inline constexpr Nanos kUnsureSleepMax = micros(200);
 inline constexpr Nanos kUnsureSleepIdle = micros(400);
 inline constexpr Nanos kUnsureIdleAfter = millis(100);
-/// The same while somebody computes on the worker's core, for this long after its last work. Then
+/// The same while another thread computes on the core, for this long after its last work. Then
 /// the core does not halt, and a sleep costs two switches of threads.
 inline constexpr Nanos kUnsureSleepContended = micros(20);
 inline constexpr Nanos kUnsureContendedFor = millis(1);

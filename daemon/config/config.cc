@@ -494,7 +494,7 @@ class Reader {
     if (is_reached_already(route, *port)) {
       complain(route.line, "route.to",
                "is reached through '" + port->name +
-                   "' in another way already, allowed: further networks");
+                   "' without this route already, allowed: further networks");
     }
   }
 

@@ -57,7 +57,7 @@ struct RouteConfig {
   uint32_t line = 0;
 };
 
-/// Clients that trust each other: whoever may open one control socket.
+/// Clients that trust each other: those that may open one control socket.
 struct DomainConfig {
   std::string name;
   std::string socket_path;

@@ -52,7 +52,7 @@ class DomainCheck {
     }
   }
 
-  /// The shipped file has both keys with their defaults: only other values are somebody's wish.
+  /// The shipped file has both keys with their defaults: only other values are an error.
   void check_socket() {
     if (config_.domains.empty()) return;
     if (!config_.socket_group.empty() && config_.socket_group != kDefaultSocketGroup) {

@@ -16,8 +16,8 @@ inline constexpr size_t kDomainsMax = 16;
 /// Takes what is wrong with a key in a line of the file.
 using Complain = std::function<void(uint32_t line, std::string_view key, const std::string& text)>;
 
-/// Checks the domains that the file names, or makes the one that it does not name: everybody who
-/// can open `daemon.socket`, with all ports. Looks up their ports. Checks clients.lend, and that no
+/// Checks the domains that the file names, or makes the default one: all clients that can open
+/// `daemon.socket`, with all ports. Looks up their ports. Checks clients.lend, and that no
 /// key is given that would not be used.
 void complete_domains(Config& config, const Complain& complain);
 

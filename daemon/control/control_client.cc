@@ -234,7 +234,7 @@ void ControlClient::await_region(uint32_t region, channel::Control answer) {
 }
 
 /// Memory is opened after that of others, and large memory is mapped for seconds. A client that
-/// hears nothing would take the daemon for dead.
+/// gets no reply in time closes its context.
 void ControlClient::send_region_news() {
   region_deadline_.expires_after(std::chrono::nanoseconds(kRegionNewsPeriod.value));
   region_deadline_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {

@@ -50,7 +50,7 @@ Status check_socket_is_free(const std::string& path) {
   if (errno == EPROTOTYPE) return Error{EADDRINUSE, path + ": another program listens there"};
   struct stat file {};
   if (::lstat(path.c_str(), &file) == 0 && !S_ISSOCK(file.st_mode)) {
-    return Error{EADDRINUSE, path + ": is there and not a socket"};
+    return Error{EADDRINUSE, path + ": exists and is not a socket"};
   }
   return Ok{};
 }

@@ -77,7 +77,7 @@ class ControlServer {
   /// Makes the socket file and listens. Replaces the file of a daemon that died.
   /// Fails: EADDRINUSE another daemon listens there; or the system's error.
   Status open();
-  /// Accepts no more clients and removes the socket file. Connected clients stay.
+  /// Stops accepting clients and removes the socket file. Connected clients stay.
   void stop_accepting();
   /// Sends `reason` to every client, closes its connection and detaches it.
   void hang_up_all(std::string_view reason);

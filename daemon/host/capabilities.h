@@ -20,8 +20,8 @@ Capabilities effective_capabilities();
 /// "CAP_NET_RAW CAP_NET_ADMIN"; numbers where there is no name.
 std::string names_of(Capabilities capabilities);
 
-/// Takes from every thread of this process what is not in `kept`, for ever: nobody gains a
-/// capability by executing a program either. Capabilities belong to threads, and some may run
+/// Takes from every thread of this process what is not in `kept`, for ever: none gains
+/// a capability by executing a program either. Capabilities belong to threads, and some may run
 /// already: each is interrupted once, by SIGUSR2.
 /// REQUIRES: no other thread starts a thread during the call.
 /// Fails: the system refuses, or a thread blocks the signal.

@@ -29,10 +29,10 @@ void check_cores_exist(const Config& config, std::span<const uint32_t> allowed,
                        std::vector<Error>& errors) {
   for (const uint32_t core : config.cores) {
     if (std::binary_search(allowed.begin(), allowed.end(), core)) continue;
-    errors.push_back(
-        {EINVAL, complaint(config.file, config.cores_line, "workers.cores",
-                           "core " + std::to_string(core) + " is not there or not ours, allowed: " +
-                               machine::list_of_numbers(allowed))});
+    errors.push_back({EINVAL, complaint(config.file, config.cores_line, "workers.cores",
+                                        "core " + std::to_string(core) +
+                                            " does not exist or cannot be used, allowed: " +
+                                            machine::list_of_numbers(allowed))});
   }
 }
 

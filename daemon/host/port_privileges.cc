@@ -29,7 +29,7 @@ constexpr struct {
 };
 
 /// A NIC without IOMMU gets physical addresses, which DPDK's heap and pinned client memory need
-/// again and again; its files are root's, and VFIO wants CAP_SYS_RAWIO for its group. Such a NIC
+/// again and again; its files are root's, and VFIO requires CAP_SYS_RAWIO for its group. Such a NIC
 /// reads and writes any memory of the machine: a process that drives it is as powerful with these
 /// capabilities as without them.
 constexpr PortPrivileges kWithoutIommu{
@@ -71,7 +71,7 @@ Status check_privileges(const Config& config, Capabilities held, const machine::
 }
 
 Capabilities capabilities_to_keep(const Config& config, const machine::Roots& roots) {
-  // It locks memory and does nothing else: client memory is pinned as long as the daemon runs.
+  // CAP_IPC_LOCK only permits locking memory: client memory is pinned as long as the daemon runs.
   Capabilities kept = capability(CAP_IPC_LOCK);
   for (const PortConfig& port : config.ports) kept |= privileges_of(port.device, roots).needed;
   return kept;

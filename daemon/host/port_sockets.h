@@ -24,8 +24,8 @@ struct SocketDirectoryRule {
 Status check_socket_directory(const std::string& directory, const SocketDirectoryRule& rule);
 
 /// The sockets of memif ports are files, not abstract names, and the directories of those that
-/// exist keep clients and strangers out. Changes nothing; does not ask who owns a directory, since
-/// `lyred --check` may run as another user than the daemon.
+/// exist deny access to clients and other users. Changes nothing, and does not check the owner of
+/// a directory, since `lyred --check` may run as another user than the daemon.
 /// Returns a line like those of load_config() for each port that is wrong.
 std::vector<Error> check_port_sockets(const Config& config);
 

@@ -59,7 +59,7 @@ bool is_alive(int process) {
   return ::poll(&entry, 1, 0) == 0;  // a pidfd becomes readable when its process ends
 }
 
-/// The process is the one that connected, and nobody more powerful has taken its place by exec.
+/// The process is the one that connected, and has not executed a program with more privileges.
 /// /proc/PID itself has the effective uid. What is below it becomes root's where the process may
 /// not be inspected: set-uid, set-gid, or with capabilities of its file (proc_pid_status(5)).
 Status check_owner(int directory, const ClientIdentity& client, int process) {
@@ -73,9 +73,9 @@ Status check_owner(int directory, const ClientIdentity& client, int process) {
                "inspected"};
 }
 
-/// True for the daemon's end of a connection that somebody else opened. A socket that connected to
-/// a listener has a peer with a name, the listener's: the credentials are then those of whoever
-/// listens, who asked for nothing. A client's own socket has no name.
+/// True for the daemon's end of a connection that another process opened. A socket that connected
+/// to a listener has a peer with a name, the listener's: the credentials are then those of the
+/// listening process, which made no request. A client's own socket has no name.
 bool has_connected_to_us(int socket) {
   int domain = 0;
   socklen_t bytes = sizeof domain;

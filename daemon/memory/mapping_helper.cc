@@ -93,7 +93,7 @@ class MappingHelper {
     if (packet.value().bytes == 0) return false;
     if (packet.value().bytes != sizeof request || packet.value().is_too_long ||
         packet.value().has_too_many_descriptors || !packet.value().descriptor.is_open()) {
-      return false;  // not the daemon's words: nothing it says is believed any more
+      return false;  // a malformed request: the helper ends
     }
     const pid_t pid = ::fork();
     if (pid == 0) carry_out(request, packet.value().descriptor.get());
@@ -143,7 +143,7 @@ OwnedFd prepare_signals() {
 
 void run_mapping_helper(OwnedFd socket, MappingOpen open) {
   ::prctl(PR_SET_NAME, "lyred-memory");
-  // Nobody of the same user reads or traces it, the daemon least of all.
+  // No process of the same user may read or trace it, including the daemon.
   ::prctl(PR_SET_DUMPABLE, 0);
   socket = close_others(std::move(socket));
   OwnedFd children = prepare_signals();

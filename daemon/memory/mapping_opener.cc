@@ -141,7 +141,7 @@ void MappingOpener::give_up() {
   answer_all(std::move(all), {EPIPE, "the daemon's memory helper has ended"});
 }
 
-/// Not now: whoever asked has to have the request's name first.
+/// Posted, not called here: the caller has to get the request's name first.
 void MappingOpener::answer_all(Requests requests, const Error& error) {
   if (requests.empty()) return;
   boost::asio::post(socket_.get_executor(), [all = std::move(requests), error] {

@@ -24,7 +24,7 @@ class MappingHelperProcess {
   static Result<MappingHelperProcess> start(MappingOpen open = open_client_mapping);
 
   MappingHelperProcess() = default;
-  /// Whoever answers at the other end of `socket`; -1: no process to wait for.
+  /// The process at the other end of `socket`; -1: no process to wait for.
   explicit MappingHelperProcess(OwnedFd socket, pid_t pid = -1)
       : socket_(std::move(socket)), pid_(pid) {}
   MappingHelperProcess(MappingHelperProcess&& other) noexcept { *this = std::move(other); }

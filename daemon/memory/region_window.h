@@ -36,7 +36,7 @@ class RegionWindow {
   /// Fails: EINVAL not whole pages of `page_bytes`, or pages that this window cannot map; ENOSPC
   /// the window is full; or the errno of the mapping.
   Result<uint8_t*> map(int fd, uint64_t offset, uint64_t bytes, uint64_t page_bytes);
-  /// REQUIRES: `base` came from map(), and nobody reads it any more.
+  /// REQUIRES: `base` came from map(), and no thread reads it any more.
   void unmap(uint8_t* base);
 
   /// A mapping that lost pages and reads as zeros since then, each once; nullptr: none.

@@ -10,7 +10,7 @@
 #include "stack/base/result.h"
 #include "stack/channel/control.h"
 
-/// Messages of the control socket, in and out. What comes in is checked before anybody uses it.
+/// Messages of the control socket, in and out. What comes in is checked before it is used.
 namespace lyre {
 
 /// Larger than every request, so that a longer message is recognised.

@@ -53,7 +53,7 @@ class WorkerThreads::Thread {
 
   Status open() {
     if (!epoll_.is_open() || !bell_.is_open()) return failure("no descriptor", errno);
-    // Edge-triggered: a bell need not be read, and one whose counter a client filled reports
+    // Edge-triggered: a doorbell need not be read, and one whose counter a client filled reports
     // nothing.
     if (Status status = add(bell_.get(), EPOLLIN | EPOLLET); !status.ok()) return status;
     return watch_queues();
@@ -123,7 +123,7 @@ class WorkerThreads::Thread {
   uint64_t turns() const { return turns_.load(std::memory_order_relaxed); }
 
  private:
-  static constexpr uint32_t kNoQueue = UINT32_MAX;  ///< in an epoll event: it is a bell
+  static constexpr uint32_t kNoQueue = UINT32_MAX;  ///< in an epoll event: it is a doorbell
 
   enum class Gate : uint32_t { kOpen, kClosing, kParked };
 
@@ -183,7 +183,7 @@ class WorkerThreads::Thread {
       seat_.stats->sleeps.add(1);
       wait(arming == io::Arming::kArmed ? decision.sleep : decision.unsure_sleep);
     }
-    // Relaxed: a bell between the wake-up and this store is only superfluous.
+    // Relaxed: a doorbell between the wake-up and this store is only superfluous.
     sleeps.store(0, std::memory_order_relaxed);
   }
 
@@ -204,7 +204,7 @@ class WorkerThreads::Thread {
   QueueWaits queues_;
   io::Woken woken_ = io::Woken::kByOthers;  ///< from the last sleep
   OwnedFd epoll_;
-  OwnedFd bell_;  ///< the control thread's; clients ring bells of their own
+  OwnedFd bell_;  ///< the control thread's; clients have doorbells of their own
   std::thread thread_;
   std::atomic<bool> must_stop_{false};
   std::atomic<Gate> gate_{Gate::kOpen};

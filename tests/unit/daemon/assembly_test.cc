@@ -70,7 +70,7 @@ TEST_F(AssemblyTest, ASocketThatCannotBeMadeIsNamed) {
   std::ofstream(socket()) << "an operator's file";
   const Status opened = (*parts)->open();
   ASSERT_FALSE(opened.ok());
-  EXPECT_THAT(opened.error().text, ::testing::HasSubstr("is there and not a socket"));
+  EXPECT_THAT(opened.error().text, ::testing::HasSubstr("exists and is not a socket"));
 }
 
 }  // namespace

@@ -252,7 +252,7 @@ TEST_F(ControlServerTest, OrdinaryFileIsNotReplaced) {
   ControlServer second(io_, mappings_, registry_, facts(), options());
   const Status taken = second.open();
   ASSERT_FALSE(taken.ok());
-  EXPECT_EQ(taken.error().text, path_ + ": is there and not a socket");
+  EXPECT_EQ(taken.error().text, path_ + ": exists and is not a socket");
 }
 
 TEST_F(ControlServerTest, StopRemovesTheSocketFileAndItsMode) {

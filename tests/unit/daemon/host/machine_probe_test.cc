@@ -105,7 +105,7 @@ TEST_F(MachineProbeTest, TheLastDirectoryOfASocketMayBeMissing) {
   EXPECT_THAT(probe_machine(*config, tree_.roots()), ElementsAre());
 }
 
-// The start only warns, and nobody of the team gets in.
+// The start only warns, and the members of the team cannot connect.
 TEST_F(MachineProbeTest, SocketsAndGroupsOfDomains) {
   auto config = parse_config(
       "[daemon]\nsocket = \"" + tree_.path("l.sock").string() +
@@ -157,7 +157,7 @@ TEST_F(MachineProbeTest, EveryCoreThatIsNotThere) {
   ASSERT_TRUE(config.ok());
   const auto errors = check_machine(*config, machine::NicGuard(tree_.roots()), tree_.roots());
   ASSERT_EQ(errors.size(), 2u);
-  EXPECT_THAT(errors[1].text, StartsWith("f:2: workers.cores: core 1023 is not there"));
+  EXPECT_THAT(errors[1].text, StartsWith("f:2: workers.cores: core 1023 does not exist"));
 }
 
 }  // namespace
