@@ -217,7 +217,7 @@ def send_garbage(host, run):
 
 
 def is_false_claim(frame, host):
-    """ARP in the name of another host: whoever hears it believes it (RFC 826), so it is no
+    """ARP in the name of another host: receivers accept it (RFC 826), so it is no
     garbage."""
     return frame[12:14] == b"\x08\x06" and bytes(frame[28:32]) not in host.addresses
 

@@ -157,7 +157,7 @@ TEST_F(HostileLimits, AUidThatTakesEveryConnectionItCanLeavesThoseOfOthers) {
   }
   EXPECT_EQ(taken.size(), 4u + 64u);
   EXPECT_NE(attach(), nullptr) << lyre_last_error();
-  // Nobody who has asked once keeps a connection.
+  // The daemon closes a connection after its answer.
   for (const client::UniqueFd& socket : taken) EXPECT_TRUE(await_hang_up(socket));
 }
 

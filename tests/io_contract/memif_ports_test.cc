@@ -325,7 +325,7 @@ TEST_F(MemifPorts, TheSearchForTheRingWithstandsLies) {
       fake_region(1 << 20, F_SEAL_SHRINK | F_SEAL_WRITE, {0, kStride}),  // cannot be mapped
       fake_region(1 << 20, F_SEAL_SHRINK,                                // looks perfect
                   {0, kStride, 2 * kStride, 3 * kStride}),
-      eventfd(0, EFD_CLOEXEC),  // whoever reads it hangs
+      eventfd(0, EFD_CLOEXEC),  // a read blocks
       eventfd(7, EFD_CLOEXEC | EFD_NONBLOCK)};
   open_both(false);
   lies.push_back(eventfd(0, EFD_CLOEXEC));

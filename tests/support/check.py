@@ -60,7 +60,7 @@ FULL = (
     Build("asan", (*SANITIZED, "-Dfuzz=true", "-Db_sanitize=address,undefined"),
           ("unit", "sim", "conformance", "fuzz-smoke"),
           (("CC", cached("clang")), ("CXX", cached("clang++"))), needs="clang", timeout_factor=4),
-    # TSan wants to know where the kernel puts things.
+    # TSan needs a known address layout: no randomization.
     Build("tsan", (*SANITIZED, "-Db_sanitize=thread"), ("tsan",),
           (("TSAN_OPTIONS", "halt_on_error=1"),), ("setarch", "-R"), timeout_factor=8),
 )
@@ -235,7 +235,7 @@ def run_tests(build, folder, environment, count):
     wrapper = build.wrapper
     if wrapper and processes.run([*wrapper, "true"], 10, capture_output=True).returncode != 0:
         wrapper = ()
-    # meson's exit status says no more than its log does.
+    # meson's exit status is in its log, too.
     logged([*wrapper, *command], log, TEST_TIMEOUT_S, environment)
     count_results(build, folder, count)
 

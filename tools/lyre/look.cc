@@ -48,7 +48,7 @@ void watch(const GlobalOptions& globals, double interval_s, const Display& displ
     std::this_thread::sleep_for(std::chrono::duration<double>(interval_s));
     Snapshot now = look(globals);
     print(globals, true, display, now, &earlier);
-    if (!std::cout) return;  // nobody reads any more
+    if (!std::cout) return;  // the reader closed the pipe
     earlier = std::move(now);
   }
 }
@@ -58,7 +58,7 @@ void watch(const GlobalOptions& globals, double interval_s, const Display& displ
 void show(const GlobalOptions& globals, std::optional<double> watch_s, const Display& display) {
   if (watch_s) return watch(globals, *watch_s, display);
   const Snapshot first = look(globals);
-  // People want the rates of now; a program that wants those looks twice itself.
+  // For people: current rates. A program that needs rates takes two snapshots itself.
   if (globals.is_json || globals.is_last || !display.measures_rates || first.sessions.empty()) {
     return print(globals, false, display, first, nullptr);
   }

@@ -36,7 +36,7 @@ const Snapshot* of_same_run(const Snapshot& now, const Snapshot* earlier);
 /// Of the daemon that the options name, or of the one before.
 StatsSegment segment_of(const GlobalOptions& globals);
 
-/// Whose the snapshot is and when it ended, where that is a daemon that runs no more; else nothing.
+/// The daemon of the snapshot and when it ended, if it does not run any longer; else nothing.
 std::string past_text(const Snapshot& snapshot);
 nlohmann::ordered_json past_json(const Snapshot& snapshot);
 

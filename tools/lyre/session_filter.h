@@ -23,8 +23,8 @@ struct SessionFilter {
 /// By all members but has_time_wait and order.
 bool is_wanted(const channel::SessionView& view, const SessionFilter& filter);
 
-/// Keeps the sessions that `filter` wants, the largest first where it has an order. Rates are those
-/// since `earlier`. Returns how many in TIME-WAIT were left out for no other reason.
+/// Keeps the sessions that `filter` selects, the largest first where it has an order. Rates are
+/// those since `earlier`. Returns how many in TIME-WAIT were left out for no other reason.
 uint32_t keep_wanted(Snapshot& snapshot, const SessionFilter& filter, const Snapshot* earlier);
 
 }  // namespace lyre::tools

@@ -13,7 +13,7 @@ enum class SendLimit : uint8_t {
   kApplication,  ///< all that was given was sent
   kReceiver,     ///< the peer's window is full
   kCongestion,   ///< the congestion window is full
-  kPort,         ///< windows have room: it waits for its turn or for room in the port
+  kPort,         ///< windows have room: it waits for the worker or for room in the port
 };
 SendLimit send_limit(const channel::SessionView& view);
 const char* send_limit_name(SendLimit limit);

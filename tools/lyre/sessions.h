@@ -23,7 +23,7 @@ struct SessionOptions {
 /// daemon has ended. Fails: throws Failure.
 void run_sessions(const GlobalOptions& globals, const SessionOptions& options);
 
-/// True for what only waits for stray packets: not a connection that anybody uses.
+/// True for a connection that only waits for stray packets and is not in use.
 bool is_time_wait(const channel::SessionView& view);
 
 /// Mean rates of a session between two snapshots, or since it was opened.

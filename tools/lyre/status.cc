@@ -56,7 +56,7 @@ uint64_t time_waits_of(const Snapshot& snapshot, uint32_t worker) {
       std::count_if(snapshot.sessions.begin(), snapshot.sessions.end(), is_counted));
 }
 
-/// Connections that somebody uses.
+/// Connections in use: those in TIME-WAIT are not counted.
 uint64_t sessions_of(const Snapshot& snapshot, uint32_t worker) {
   const uint64_t open = snapshot.workers[worker].sessions_open;
   return open - std::min(open, time_waits_of(snapshot, worker));

@@ -42,7 +42,7 @@ struct End {
   int error = 0;
   lyre_addr local{};
   lyre_addr remote{};
-  lyre_context* context = nullptr;  ///< nullptr: the client is gone, or has let go of it
+  lyre_context* context = nullptr;  ///< nullptr: the client ended or released it
   lyre_session* session = nullptr;
 
   // ---- Sending ----

@@ -56,7 +56,7 @@ class Network {
   End* connect(lyre_context* context, const lyre_addr* local, const lyre_addr& remote);
   uint16_t listen(lyre_context* context, lyre_listener* handle, uint16_t port);
   void close_listener(Host& host, lyre_listener* handle);
-  /// Called when something happened that a client hears of.
+  /// Called when there is an event for a client.
   std::function<void(lyre_context*)> on_news = [](lyre_context*) {};
 
  private:

@@ -22,7 +22,7 @@ struct NetworkSettings {
   uint32_t port_mbps = 10'000;  ///< as clients are told; 0: unknown
   uint32_t segment_bytes_max = 65'536;
   uint64_t in_flight_bytes_max = 512 * 1024;  ///< sent and not acknowledged, a connection
-  uint64_t queue_bytes = 0;  ///< what may wait for its turn on a path, the rest is lost; 0: all
+  uint64_t queue_bytes = 0;       ///< what may be queued on a path, the rest is lost; 0: all
   uint32_t pool_bytes = 1 << 20;  ///< received and not released, a connection
   uint64_t arena_bytes = 64 << 20;
   uint32_t loss_ppm = 0;         ///< of packets

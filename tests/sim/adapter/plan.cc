@@ -150,8 +150,8 @@ void draw_abis(Draw& draw, Plan* plan) {
 
 bool has_other_rails(const Plan& plan) { return plan.network.rails > 1; }
 
-/// How long something that a single stream has to sit out may last: TCP's timer, doubled since,
-/// must come round again before the peer's patience ends.
+/// The longest outage that a single stream must survive: TCP's timer, doubled since, must expire
+/// once more before the peer timeout.
 int64_t short_outage(Draw& draw, const Plan& plan) {
   return draw.of_any_size(kMs, std::min(plan.peer_timeout_s, 2 * plan.resume_s) * kSecond / 4);
 }
@@ -276,7 +276,7 @@ void make_return(Draw& draw, Plan* plan) {
   plan->stays_ns = fault.at_ns + fault.lasts_ns + kReturnTimeNs;
 }
 
-/// Ports that lie beside each other share their fate, before anybody connects.
+/// Adjacent ports fail together, before any rank connects.
 void make_neighbours(Draw& draw, Plan* plan) {
   plan->network.rails = 4;
   plan->network.is_routed = true;
@@ -298,7 +298,7 @@ void make_clean(Draw&, Plan* plan) {
   for (LinkPlan& link : plan->links) link.to_device = link.from_device;
 }
 
-/// Nobody waits for anybody while all streams are lost, for as long as it takes: no comm may fail.
+/// No rank waits for another while all streams are lost, for as long as it takes: no comm may fail.
 void make_idle(Draw& draw, Plan* plan) {
   const int64_t from_ns = 60 * kSecond;
   const int64_t lasts_ns = draw.between(1, 120) * kSecond;
@@ -465,7 +465,7 @@ void make_deaths(Draw& draw, Plan* plan) {
   make_short_paths(plan);
   plan->must_complete = false;
   plan->checks_death = true;
-  // Comms that nobody has waited for yet have other limits.
+  // Comms for which no rank has waited yet have other limits.
   for (RankPlan& rank : plan->ranks) rank.turn_ns = std::min(rank.turn_ns, kMs);
   plan->faults.push_back({.kind = Fault::Kind::kRankDies,
                           .at_ns = kSecond + draw.of_any_size(kMs, 5 * kSecond),
@@ -473,7 +473,7 @@ void make_deaths(Draw& draw, Plan* plan) {
                           .host = draw.index(plan->ranks.size())});
 }
 
-/// A daemon dies or stops and comes back, while everybody waits.
+/// A daemon dies or stops and comes back, while all ranks wait.
 void make_resume(Draw& draw, Plan* plan) {
   make_short_paths(plan);
   plan->checks_resume = true;

@@ -83,12 +83,12 @@ struct Plan {
   bool checks_rails = false;     ///< every stream takes the rails that NCCL chose
   bool checks_return = false;    ///< at last every stream is back on its own pair
   bool checks_dials = false;     ///< every stream is dialled once
-  bool checks_death = false;     ///< who waits for a rank that died hears it at once
+  bool checks_death = false;     ///< waiting ranks learn of a death at once
   bool checks_resume = false;    ///< all streams are there again soon after a daemon is
   bool ends_soon = false;        ///< within seconds, whatever broke
   uint64_t bytes_per_s_min = 0;  ///< of all links, for half a second from rate_from_ns on
   int64_t rate_from_ns = 0;      ///< 0: the rate is not checked
-  int64_t stays_ns = 0;          ///< nobody closes before
+  int64_t stays_ns = 0;          ///< no rank closes before
   int64_t bound_ns = 0;          ///< everything is over then
 };
 

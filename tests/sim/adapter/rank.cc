@@ -19,7 +19,7 @@ namespace {
 constexpr uint8_t kBeforeReceive = 0xa5;
 constexpr uint8_t kUnwritten = 0xc3;
 constexpr int64_t kIdleTurnNsMax = 5 * kMs;
-/// A rank whose daemon is not there gives up after so many looks.
+/// A rank without a daemon gives up after so many polls.
 constexpr uint64_t kStartsMax = 10'000;
 
 size_t slot_bytes(const LinkPlan& plan) {
@@ -311,7 +311,7 @@ void Rank::after_turn() {
     is_busy = is_busy || end->is_busy();
     next_ns = std::min(next_ns, end->next_ns());
   }
-  // Who finds nothing to do looks less and less often: it is woken when something happens.
+  // An idle rank polls less and less often: it is woken when something happens.
   idle_ns_ = std::min(std::max(plan_.turn_ns, idle_ns_ * 2), kIdleTurnNsMax);
   const int64_t look_ns = now_ns + (is_busy ? idle_ns_ : kSecond / 2);
   if (next_ns == INT64_MAX || next_ns <= now_ns) next_ns = look_ns;

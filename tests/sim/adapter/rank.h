@@ -45,9 +45,9 @@ class LinkEnd {
   bool is_sender() const { return is_sender_; }
   /// Connected, and a request of its is not done.
   bool is_waiting() const { return state_ == State::kRunning && !outstanding_.empty(); }
-  /// As NCCL lets go of a comm, whatever is under way.
+  /// As NCCL closes a comm, whatever is under way.
   void close();
-  /// Waits for somebody who may never come: accept, and the handle of another rank, have no end.
+  /// Waits for a rank that may never come: accept, and the handle of another rank, have no timeout.
   bool waits_for_rendezvous() const {
     return state_ == State::kStart || (state_ == State::kOpening && !is_sender_);
   }
@@ -135,7 +135,7 @@ class Rank {
   /// What the progress thread does; nullptr: there is none.
   void set_progress(const void* thread, const std::function<void()>* work);
   void progress_alone();
-  /// No more turns.
+  /// Ends its turns.
   void stop() { is_stopped_ = true; }
   void clean_up();
 

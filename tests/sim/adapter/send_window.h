@@ -6,7 +6,7 @@
 namespace lyre::adapter_sim {
 
 /// How much of a connection may be unacknowledged: RFC 5681 3.1, and after a timeout 4 as Tahoe
-/// did. Queues that overflow need no more.
+/// did. That is enough for queues that overflow.
 class SendWindow {
  public:
   uint64_t bytes(uint64_t segment_bytes) const { return std::max(cwnd_, segment_bytes); }

@@ -82,7 +82,7 @@ void Tcp::deliver(End& to, Packet packet) {
     return;
   }
   if (to.state == End::State::kEnded) {
-    // TIME-WAIT answers; who was reset or aborted resets.
+    // TIME-WAIT answers with an ACK; an end that was reset or aborted answers RST.
     if (packet.kind == Kind::kReset || packet.kind == Kind::kAck) return;
     return to.error == 0 ? send_ack(to) : send_reset(to);
   }
@@ -139,7 +139,7 @@ void Tcp::establish(End& to) {
 void Tcp::on_data(End& to, Packet packet) {
   const uint64_t end = packet.from + packet.bytes.size();
   if (to.is_client_gone() && end > to.received) {
-    // Nobody is there to read it (RFC 9293 3.6.1).
+    // No client is left to read it (RFC 9293 3.6.1).
     send_reset(to);
     return end_side(to, LYRE_E_RESET);
   }

@@ -32,7 +32,7 @@ class Tcp {
   void end_side(End& end, int error);
   /// The daemon of the end ends; in order: the peer is told.
   void forget(End& end, bool tells);
-  /// Somebody between the hosts resets both ends.
+  /// A device between the hosts resets both ends.
   void reset(Connection& connection);
   uint64_t packets() const { return packets_; }
 

@@ -314,7 +314,7 @@ void World::check_death() {
 
 void World::check_resume() {
   const std::vector<std::string> now = rail_pairs();
-  // Who neither waits nor calls looks ten times a second, and a handshake takes several looks.
+  // An idle rank polls ten times a second, and a handshake takes several polls.
   const bool are_all_waiting = std::all_of(ranks_.begin(), ranks_.end(), [](const auto& rank) {
     return std::any_of(rank->ends().begin(), rank->ends().end(),
                        [](const auto& end) { return end->is_waiting(); });

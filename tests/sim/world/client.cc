@@ -146,7 +146,7 @@ void Client::on_completion(const channel::Completion& entry, Nanos now) {
       break;
   }
   const Seat* seat = seat_of(entry.session);
-  if (seat == nullptr) return fail("news of a session that is not there");
+  if (seat == nullptr) return fail("a completion of a session that does not exist");
   EndState& end = dialogs_[seat->dialog].ends[seat->end];
   if (entry.event == channel::Event::kSendDone) {
     on_send_done(end, entry.body.send_done.descriptors);
@@ -161,7 +161,7 @@ void Client::on_completion(const channel::Completion& entry, Nanos now) {
 
 void Client::on_accepted(const channel::Completion& entry) {
   const uint32_t dialog = uint32_t{entry.body.opened.remote_port} - kFirstDialPort;
-  if (dialog >= dialogs_.size()) return fail("accepted a connection that nobody dialed");
+  if (dialog >= dialogs_.size()) return fail("accepted a connection that was not dialed");
   sit(entry.session, dialog, 1);
 }
 
@@ -176,7 +176,7 @@ void Client::on_connected(const channel::Completion& entry) {
 
 void Client::on_data(const channel::Completion& entry, Nanos now) {
   const Seat* seat = seat_of(entry.session);
-  if (seat == nullptr) return fail("data of a session that is not there");
+  if (seat == nullptr) return fail("data of a session that does not exist");
   Dialog& dialog = dialogs_[seat->dialog];
   EndState& end = dialog.ends[seat->end];
   const uint64_t seed = dialog.stream_seed(1 - seat->end);

@@ -30,7 +30,7 @@ struct WorldPlan {
   std::array<WorldHostOptions, 2> hosts;
   Dialogs dialogs;
   std::vector<WorldEvent> events;
-  uint32_t lag_ppm = 100'000;        ///< a worker or client skips its turn
+  uint32_t lag_ppm = 100'000;        ///< a worker or client skips a turn
   uint32_t turn_ns_max = 5'000;      ///< duration of a turn with work
   uint32_t replace_engine_ppm = 0;   ///< a turn in which an engine is replaced by its copy
   uint32_t upgrade_ppm = 0;          ///< a turn in which another worker goes on in place of one

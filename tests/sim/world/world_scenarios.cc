@@ -197,8 +197,8 @@ void watch_peers(WorldPlan& plan) {
   }
 }
 
-/// Clients crash during transfers: their peers receive a correct prefix of the stream, no more is
-/// required.
+/// Clients crash during transfers: their peers receive a correct prefix of the stream, which is all
+/// that is required.
 void add_crashes(WorldPlan& plan, Rng& rng) {
   for (Dialog& dialog : plan.dialogs) dialog.is_clean = false;
   watch_peers(plan);

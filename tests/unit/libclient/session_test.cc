@@ -454,7 +454,7 @@ TEST_F(SessionTest, AClosedSessionsBlocksComeBackAtItsEnd) {
   EXPECT_EQ(LYRE_E_AGAIN, lyre_drain(context_, 0));
   EXPECT_EQ(Op::kSend, daemon_.take().op);
   EXPECT_EQ(Op::kClose, daemon_.take().op);
-  // Bytes that still arrive for it are nobody's.
+  // Bytes that still arrive for it are released.
   daemon_.tell(data(kName, {{.slot = 3, .bytes = 4, .offset = 0}}));
   daemon_.tell(ended(kName));
   EXPECT_EQ(1, lyre_poll(context_, 0));

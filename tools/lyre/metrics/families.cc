@@ -101,7 +101,7 @@ void add_workers(Families& out, const Snapshot& daemon) {
               static_cast<double>(time_waits[i]));
     out.gauge("lyre_worker_rx_slots", "Packet buffers for reception", labels,
               static_cast<double>(worker.rx_slots_total));
-    out.gauge("lyre_worker_rx_slots_free", "Those that nobody holds", labels,
+    out.gauge("lyre_worker_rx_slots_free", "Free packet buffers for reception", labels,
               static_cast<double>(worker.rx_slots_free));
   }
 }
@@ -179,8 +179,8 @@ void add_comm(Families& out, const CommsSnapshot& comms, const CommsOfProcess& p
   out.counter("lyre_comm_sent_again_bytes_total", "Bytes sent again over another stream", labels,
               static_cast<double>(view.again_bytes));
   out.counter("lyre_comm_streams_remade_total", "Streams that were replaced", labels, view.redials);
-  out.gauge("lyre_comm_streams", "Streams that it wants", labels, view.streams);
-  out.gauge("lyre_comm_streams_up", "Streams that it has", labels, view.streams_up);
+  out.gauge("lyre_comm_streams", "Streams that the comm is to have", labels, view.streams);
+  out.gauge("lyre_comm_streams_up", "Streams that the comm has", labels, view.streams_up);
   out.gauge("lyre_comm_outstanding_bytes", "Bytes of requests that are not done", labels,
             static_cast<double>(view.outstanding_bytes));
   out.gauge("lyre_comm_oldest_request_seconds", "Age of the oldest request that is not done",

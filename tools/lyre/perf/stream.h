@@ -57,7 +57,7 @@ struct NetworkOptions {
   bool is_copying = false;         ///< Lyre: send and receive through the copying calls
   bool is_zero_copy = false;       ///< kernel: send with MSG_ZEROCOPY
   bool is_spinning = false;        ///< never sleep
-  uint64_t unacked_bytes_max = 0;  ///< a stream with more unacknowledged bytes accepts no more
+  uint64_t unacked_bytes_max = 0;  ///< a stream with more unacknowledged bytes accepts none
 };
 
 /// Makes streams, and waits for them. Fails: throws tools::Failure.

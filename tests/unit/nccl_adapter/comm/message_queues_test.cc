@@ -155,7 +155,7 @@ TEST(SendQueue, GrantsThatLieAreRefused) {
   drain(queue, &wire);                 // only the eager part went
   EXPECT_FALSE(queue.on_grant(1, 1));  // so it cannot be placed
   EXPECT_FALSE(queue.on_grant(5, 99));
-  EXPECT_TRUE(queue.on_grant(0, UINT64_MAX));  // posting much is nobody's harm
+  EXPECT_TRUE(queue.on_grant(0, UINT64_MAX));  // a large `posted` is harmless
 }
 
 TEST(SendQueue, ReadsMemoryUntilItIsPlaced) {
@@ -245,7 +245,7 @@ TEST(ReceiveQueue, PiecesComeInAnyOrderAndTwice) {
   EXPECT_EQ(piece(4), Verdict::kMore);
   EXPECT_EQ(request->state, Request::State::kDone);
   place.assign(12, 0);
-  EXPECT_EQ(piece(4), Verdict::kMore);  // placed before: nobody's memory any more
+  EXPECT_EQ(piece(4), Verdict::kMore);  // placed before: the memory is not written
   EXPECT_EQ(place, std::vector<uint8_t>(12, 0));
 }
 

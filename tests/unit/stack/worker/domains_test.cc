@@ -112,7 +112,7 @@ TEST_F(DomainsTest, PeersAreThoseOfItsNetworks) {
   EXPECT_EQ(listen(0, {.port = 5000}), EndStatus::kOk);
   EXPECT_EQ(listen(1, at(kFirst, 6000)), EndStatus::kOk);
   EXPECT_EQ(connect(0, at(kFirst, 6000)), EndStatus::kUnreachable);
-  // From the first address nobody is let in, from the second everybody.
+  // Connections from the first address are refused, those from the second are accepted.
   EXPECT_EQ(connect(1, at(kFirst, 5000)), EndStatus::kRefused);
   EXPECT_EQ(connect(1, at(kFirst, 5000), at(kSecond, 0)), EndStatus::kOk);
 }

@@ -9,9 +9,9 @@
 
 namespace lyre::test {
 
-/// A peer whose frames are made by hand, on a connection that two workers opened: the left one has
-/// lost its voice, and whoever has this speaks in its place to the right one, which stands still
-/// but for the frames it is given.
+/// A peer whose frames are made by hand, on a connection that two workers opened: the frames of the
+/// left one are dropped, and this object sends in its place to the right one, which runs only for
+/// the frames that it is given.
 class HandMadePeer {
  public:
   using Frame = std::vector<uint8_t>;
