@@ -125,7 +125,7 @@ constexpr Key kKeys[] = {
    "The wire does not corrupt packets: received checksums are not verified, memif computes none.",
    [](Config& c, const KeyValue& v) { c.ports.back().is_trusted = flag(v); }},
   {"port", "force", KeyType::kFlag, "false", 0, 0, "",
-   "Use the NIC even if it carries the machine's default route.",
+   "Use the NIC even if it carries the machine's default route or an SSH session.",
    [](Config& c, const KeyValue& v) { c.ports.back().is_forced = flag(v); }},
 
   {"route", "to", KeyType::kNetwork, "", 0, 0, "",
@@ -267,8 +267,8 @@ constexpr Key kKeys[] = {
 
   {"clients", "lend", KeyType::kChoice, "\"domain\"", 0, 0, "domain|uid|none",
    "Which clients read received bytes where the NIC put them: all, if one domain has all ports; "
-   "of these, those of one uid; or none. A client that is lent to can read what other clients "
-   "receive. The others get copies.",
+   "of these, those of one uid; or none. Such a client can read what other clients receive. "
+   "The others get copies.",
    [](Config& c, const KeyValue& v) { c.lend = choice<Lend>(v); }},
   {"clients", "uid", KeyType::kNumber, "-1", -1, UINT32_MAX - 1, "",
    "The uid meant by lend = \"uid\", which needs it. -1 is none.",
