@@ -124,7 +124,7 @@ void add_sessions(std::vector<Limit>& out) {
 void add_turns(std::vector<Limit>& out) {
   out.push_back(fixed("submissions that a turn takes of a client",
                       std::to_string(worker::kSubmissionsPerContextMax), "the next turn"));
-  out.push_back(fixed("RSTs for segments that belong to no connection, to a uid, and to strangers",
+  out.push_back(fixed("RSTs for segments of no connection, to a uid, and to the network",
                       rate(worker::kResetsPerSecond, worker::kResetBurst), "no answer"));
   out.push_back(
       fixed("answers to pings", rate(ip::kEchoRepliesPerSecond, ip::kEchoReplyBurst), "no answer"));
