@@ -57,7 +57,7 @@ class Probe {
     }
   }
 
-  /// lyred makes the last directory of the path, and no more.
+  /// lyred makes the last directory of the path only.
   void check_socket(uint32_t line, std::string_view key, const std::string& path) {
     const std::string above = parent_of(parent_of(path));
     if (above.empty() || machine::exists(above)) return;
@@ -141,7 +141,7 @@ class Probe {
     }
   }
 
-  /// lyred makes the last directory of the path, and no more.
+  /// lyred makes the last directory of the path only.
   void check_memif(const PortConfig& port) {
     const std::string socket = machine::device_argument(port.device, "socket");
     const std::string above = parent_of(parent_of(socket));

@@ -78,7 +78,7 @@ struct TelemetryHeader {
   char host[64];
   char program[32];
   char socket[108];
-  std::atomic<uint64_t> strangers;  ///< connections to the plugin's port from no peer
+  std::atomic<uint64_t> strangers;  ///< foreign connections to the plugin's port
   char last_stranger[64];           ///< may be read while it changes
 };
 

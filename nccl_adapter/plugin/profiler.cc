@@ -91,7 +91,7 @@ Result init(void** context, int32_t* mask, Logger logger) {
     *mask = 0;
     return Result::kSuccess;
   }
-  *context = &g_users;  // NCCL finalizes only who has one
+  *context = &g_users;  // NCCL finalizes only a profiler with a context
   *mask = static_cast<int32_t>(kProfileNetPlugin);
   g_users.fetch_add(1, std::memory_order_relaxed);
   return Result::kSuccess;

@@ -55,8 +55,8 @@ static_assert(sizeof(StatCounter) == 8);
   X(connects, "active opens that were established")                             \
   X(connect_failures, "active opens that failed")                               \
   X(accepts, "passive opens that were established")                             \
-  X(time_waits_cut, "TIME-WAITs that gave way to a new connection")             \
-  X(half_opens_cut, "handshakes of peers that gave way to another")             \
+  X(time_waits_cut, "TIME-WAITs that ended early for a new connection")         \
+  X(half_opens_cut, "handshakes of peers dropped for another connection")       \
   X(loopback_packets, "packets delivered locally")                              \
   X(copied_tx_bytes, "payload bytes the worker copied on the way out")          \
   X(copied_rx_bytes, "payload bytes the worker copied on the way in")           \

@@ -319,7 +319,7 @@ void HandoverReader::restore_charges() {
   }
 }
 
-/// Those that may have to give way stand in queues, the oldest first.
+/// Puts sessions that may be dropped for others into their queues, the oldest first.
 void HandoverReader::queue_by_age() {
   std::vector<uint32_t> by_age = sessions_;
   std::stable_sort(by_age.begin(), by_age.end(), [this](uint32_t a, uint32_t b) {

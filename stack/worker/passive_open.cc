@@ -140,7 +140,7 @@ std::optional<PacketFate> PassiveOpen::on_cookie_ack(uint32_t index, io::PacketB
   const Listener& listener = state_.listeners[index];
   if (!listener.takes_cookie()) return std::nullopt;
   if (!state_.may_add_session(listener.context)) return std::nullopt;
-  // The ring to the connection's home is full. A peer that waits would send no more here either.
+  // The ring to the connection's home is full. A peer that waits would send nothing here either.
   if (!state_.router.can_claim(input.tuple)) {
     state_.drop(Drop::kRedirectFull);
     return std::nullopt;

@@ -24,7 +24,7 @@ class PassiveOpen {
   /// `iss_after`: the sequence numbers of a connection that is opened must lie behind it.
   PacketFate on_segment(io::PacketBuf* packet, const ip::TcpInput& input,
                         const tcp::SegmentIn& segment, std::optional<SeqNum> iss_after);
-  /// RFC 6191: a connection in TIME-WAIT without a client gives way to a new one. True: it did.
+  /// RFC 6191: a connection in TIME-WAIT without a client ends for a new one. True: it ended.
   bool try_reuse(uint32_t conn, const FourTuple& tuple);
 
  private:

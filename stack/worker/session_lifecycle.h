@@ -43,7 +43,7 @@ class SessionLifecycle {
   bool can_make_room() const;
   /// When every place is taken, the oldest TIME-WAIT ends early: what it guards against is rare,
   /// and timestamps and random sequence numbers guard the next connection as well. Without one, the
-  /// oldest handshake that a peer began gives way.
+  /// oldest handshake that a peer began is dropped.
   void make_room();
   /// RFC 4987 3.4: forgets the oldest handshake that a peer began, if there is one.
   void cut_half_open();

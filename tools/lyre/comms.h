@@ -23,7 +23,7 @@ struct CommsOfProcess {
   std::string program;
   std::string host;
   std::string socket;
-  uint64_t strangers = 0;     ///< connections refused because they did not come from a peer
+  uint64_t strangers = 0;     ///< foreign connections that were refused
   std::string last_stranger;  ///< address of the last one
   std::vector<nccl_abi::CommView> comms;
 };

@@ -18,7 +18,7 @@ inline constexpr uint32_t kCookieBurst = 128;
 struct PlacesForSyn {
   bool has_cookies = false;  ///< SYN cookies may answer
   bool is_scarce = false;    ///< handshakes have their share, or all places are in use
-  bool has_room = true;      ///< there is a place, or one that gives way
+  bool has_room = true;      ///< there is a place, or a session that can be dropped
 };
 
 /// What a listener does with a SYN.
@@ -40,9 +40,9 @@ struct Listener {
   uint32_t unannounced() const { return pending - embryonic; }
   bool is_full() const { return unannounced() >= backlog; }
 
-  /// A SYN proves nothing about its sender, so nothing gives way for it where a cookie can answer
-  /// instead (RFC 4987 3.6). The ACK that brings the cookie back finds a place, if there is one at
-  /// all.
+  /// A SYN proves nothing about its sender, so no session is dropped for it where a cookie can
+  /// answer instead (RFC 4987 3.6). The ACK that returns the cookie gets a place, if there is one
+  /// at all.
   SynAnswer answer_to_syn(const PlacesForSyn& places) const {
     if (is_full()) return SynAnswer::kBacklogFull;
     if (!places.has_room) return SynAnswer::kNoPlace;

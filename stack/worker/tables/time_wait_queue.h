@@ -7,8 +7,8 @@
 
 namespace lyre::worker {
 
-/// Sessions in TIME-WAIT that no client owns any more, the oldest first: they give way when places
-/// for connections are short.
+/// Sessions in TIME-WAIT that no client owns any more, the oldest first: they end early when
+/// places for connections are short.
 /// Owner: borrows the table of sessions for its lifetime. Thread: the worker.
 class TimeWaitQueue {
  public:
