@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Runs jobs through the NCCL plugin beside more runnable processes than the machine has cores. No
-job may die: load is slow, and not a failure of anybody."""
+job may fail: load makes it slow and is no fault of a peer."""
 
 import argparse
 import json

@@ -72,7 +72,7 @@ class MainJob(unittest.TestCase):
 
     def test_a_user_without_permission_is_told_so(self):
         if os.geteuid() != 0:
-            self.skipTest("only root can become somebody else")
+            self.skipTest("only root can become another user")
         command, environment = self.hosts.a.lyre("status")
         folder = os.path.dirname(self.hosts.a.socket)
         os.chmod(folder, 0o755)
@@ -276,7 +276,7 @@ class Streams(UnharmedJob):
         deadline = time.monotonic() + BOUND_S
         while slow in self.senders(hosts.a):
             self.assertIsNone(process.poll(), "the job ended on the slow stream")
-            self.assertLess(time.monotonic(), deadline, "nobody minds the slow stream")
+            self.assertLess(time.monotonic(), deadline, "no peer redials the slow stream")
             time.sleep(0.1)
         self.assertIn(" is slow (", self.expect_a_job_done(process))
 

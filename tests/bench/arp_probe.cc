@@ -39,7 +39,7 @@ class Probe {
         static_cast<void>(io::restart_at_once(port_));
     }
   }
-  /// Units: ns; 0 when nobody answered.
+  /// Units: ns; 0 when no host answered.
   int64_t answer_ns() {
     while (take_answer()) {
     }
@@ -94,7 +94,7 @@ void run(const std::string& socket, IpAddress target, int core, int count) {
   take_core(core);
   Probe probe(**memory, **port, target);
   probe.wait_for_link();
-  if (probe.answer_ns() == 0) fail("nobody answers");
+  if (probe.answer_ns() == 0) fail("no host answers");
   for (int i = 0; i < count; ++i) {
     ::usleep(kRestUs);
     const int64_t ns = probe.answer_ns();

@@ -17,7 +17,7 @@ from two_hosts import TwoHosts
 GROUP = "flow-capped"
 MTU = 9000
 # A cloud's 1 and 8 Gb/s, both a tenth of that. The bridge and both hosts share the cores of this
-# machine: with two, nobody brings more than 1 Gb/s each way over this wire.
+# machine: with two, no stack brings more than 1 Gb/s each way over this wire.
 FLOW_MBPS = 100
 HOST_MBPS = 800
 LIMITS = {"rate_mbps": HOST_MBPS, "queue_kib": 1024, "flow_mbps": FLOW_MBPS,

@@ -106,7 +106,7 @@ def round_trips_after_rest(bench, how, side):
 def wake_ups(bench):
     """What one wake-up of one daemon takes: the answer after a rest, beside that of a daemon that
     never sleeps, and of the least that can answer. A kernel's pings are timed where packets come
-    in, and arp_probe spins, so that nobody else wakes up meanwhile."""
+    in, and arp_probe spins, so that no other thread wakes up meanwhile."""
     contest = Contest(bench, "idle")
 
     def add_ping(who, answerer, beside=None):

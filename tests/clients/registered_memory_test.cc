@@ -242,7 +242,7 @@ TEST_F(RegisteredMemory, ThatIsDeregisteredInFlightResetsItsSessionOnly) {
   lyre_session* bystander = nullptr;
   lyre_session* bystander_to = nullptr;
   connect(bystander, bystander_to);
-  // Nobody reads: the window closes with most of it unacknowledged.
+  // The peer does not read: the window closes with most of it unacknowledged.
   for (size_t at = 0; at < memory.bytes(); at += kChunkBytes) {
     ASSERT_EQ(lyre_send_region(from, region, memory.data() + at, kChunkBytes, 0), 0);
   }

@@ -47,7 +47,7 @@ bool connect(const DaemonPair& pair, lyre_context* from, lyre_context* to) {
   return lyre_state(session) == LYRE_OPEN;
 }
 
-// Its MAC is another one, and the link comes long after it told everybody.
+// Its MAC is another one, and the link comes long after it was announced.
 TEST(Restart, OnAWireThatIsDownIsHeardOfWhenItComesUp) {
   DaemonPair pair(std::getenv("LYRE_TEST_LYRED"));
   const Context from = open(pair, 0);

@@ -251,7 +251,7 @@ INSTANTIATE_OVER_BOTH(Icmp);
 
 TEST_P(Icmp, WrongQuoteIsNotBelieved) {  // RFC 5927 4.1
   StackOptions options = Scenario::plain();
-  options.mtu_bytes = 2040;  // above what IPv6 believes of any path
+  options.mtu_bytes = 2040;  // above IPv6's minimum of 1280
   Scenario s(options, GetParam());
   s.establish_passive(Scenario::offered(2000));
   s.write(1000);

@@ -134,7 +134,7 @@ TEST_F(HostileClients, SendsAfterShutdownLeaveNothingBehind) {
   }
 }
 
-// Sessions with itself that nobody reads. They took every receive slot of the worker: then no
+// Sessions with itself that it does not read. They took every receive slot of the worker: then no
 // packet came in any more, ARP included, until the client ended.
 TEST_F(HostileClients, UnreadSessionsLeaveReceiveSlotsToOthers) {
   constexpr uint32_t kSessions = 1200;

@@ -34,7 +34,7 @@ struct CloseContext {
 };
 using Context = std::unique_ptr<lyre_context, CloseContext>;
 
-/// The sockets that are connected while it exists belong to the stranger.
+/// The sockets that are connected while it exists belong to another user.
 class AsStranger {
  public:
   AsStranger() { EXPECT_EQ(::seteuid(kStranger), 0); }

@@ -3,7 +3,7 @@
 
 The daemon runs as a user of its own, as the service does: its control socket belongs to the group
 of the clients, and whatever else it makes is closed to them. DPDK's memif server ends the process
-when clients connect and close at once, so a client that reaches the port's socket stops everybody.
+when clients connect and close at once, so a client that reaches the port's socket stops all others.
 
 usage: port_socket_test.py LYRED        exit status 77: skipped, with the reason
 """

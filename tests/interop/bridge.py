@@ -18,7 +18,7 @@ class Bridge:
 
     `there` (left to right) and `back` are dicts of what interop_bridge takes, such as
     {"delay_us": 500, "loss_ppm": 20000}. After the block, `counters` has what became of frames:
-    counters["there"]["lost"]. `limit_s` ends a bridge that nobody ends.
+    counters["there"]["lost"]. `limit_s` ends a bridge that is not stopped.
     """
 
     def __init__(self, build, wire, there=None, back=None, seed=1, limit_s=600):

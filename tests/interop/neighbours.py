@@ -109,7 +109,7 @@ class ContestTest(Looks):
             kernel_addresses=[f"{CONTESTED}/64"]))
 
     def test_an_address_that_the_kernel_has_is_given_up(self):
-        self.until(lambda: self.drops("ndp_conflict") > 0, "nobody objected")
+        self.until(lambda: self.drops("ndp_conflict") > 0, "no host objected")
         self.until(lambda: self.ping(bed.LYRE6), "the other address does not answer")
         self.assertEqual(self.drops("ndp_conflict"), 1)
 

@@ -273,7 +273,7 @@ void write_ring_flags(uint16_t flags) {
   }
 }
 
-// A packet that is received after a bell had ended the sleep may have arrived after it.
+// A packet that is received after a doorbell had ended the sleep may have arrived after it.
 TEST_F(MemifPorts, APacketAfterABellIsNoBrokenWord) {
   open_both(false);
   earn_trust();

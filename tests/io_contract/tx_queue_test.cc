@@ -110,7 +110,7 @@ TEST_F(TxQueue, HoldsThePartOfABurstUntilTheDriverIsClosed) {
   EXPECT_EQ(queue->tx_held(), 0u);
 }
 
-// A queue for which nobody waits may keep what it has: the worker says when somebody does.
+// A queue for which no worker waits may keep what it has: the worker calls note_wait() otherwise.
 TEST_F(TxQueue, CountsTheWaitsThatTheWorkerTells) {
   driver.room = 100;
   send(1);

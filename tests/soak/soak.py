@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Mixed traffic between two daemons for hours, with faults, hostile clients and strangers.
+"""Mixed traffic between two daemons for hours, with faults, hostile clients and hosts.
 
 A cycle starts verified transfers of several kinds, does one harm beside them, and waits for all.
 Then nothing may be left: no session, no client, no receive slot, no descriptor. Transfers may fail

@@ -299,7 +299,7 @@ void World::check_dials() {
                               std::to_string(planned) + " streams");
 }
 
-// Who was connected and waits cannot do so any longer.
+// A rank that was connected and waits cannot do so any longer.
 void World::check_death() {
   for (const auto& rank : ranks_) {
     if (rank->is_dead() || rank->is_over()) continue;

@@ -218,7 +218,7 @@ TEST(Context, ACallerWithALockRestsOnTheDescriptor) {
   open_session(daemon, context, {1, 1});
   EXPECT_EQ(0, lyre_arm_rest(nullptr, 1));
   for (int i = 0; i < CoreContention::kSlicesInARow; ++i) {
-    EXPECT_EQ(0, lyre_arm_rest(context, 1000));    // nobody computes
+    EXPECT_EQ(0, lyre_arm_rest(context, 1000));    // no thread computes
     std::this_thread::sleep_for(kSliceOfAnother);  // as if a yield had taken it
   }
   ASSERT_EQ(1000, lyre_arm_rest(context, 1000));

@@ -213,7 +213,7 @@ TEST(Config, WrongDomainsAreNamed) {
   EXPECT_THAT(error_of(a + "ports=[\"a b\"]\n"), HasSubstr("domain.ports: 'a b' is not a name"));
 }
 
-// The first uid to attach became it: after each start, whoever came first was trusted.
+// The first uid to attach became it: after each start, the first client was trusted.
 TEST(Config, LendingToAUidNeedsTheUid) {
   EXPECT_THAT(error_of(std::string("[clients]\nlend=\"uid\"\n") + kPort),
               StartsWith("f.toml:2: clients.uid: missing for lend = \"uid\", allowed: "));

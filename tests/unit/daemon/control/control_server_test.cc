@@ -39,7 +39,7 @@ TEST_F(ControlServerTest, AttachGivesAllDescriptorsInOrder) {
   EXPECT_EQ(static_cast<uint64_t>(memory.st_size), reply.context_bytes);
   const uint64_t one = 1;
   EXPECT_LT(::write(client.descriptors()[2].get(), &one, sizeof one), 0);  // doorbells: read-only
-  EXPECT_EQ(::write(client.descriptors()[3].get(), &one, sizeof one), 8);  // a worker's bell
+  EXPECT_EQ(::write(client.descriptors()[3].get(), &one, sizeof one), 8);  // a worker's doorbell
   EXPECT_EQ(registry_.attached_count(), 1u);
 }
 
@@ -300,7 +300,7 @@ TEST_F(ImpatientServerTest, SilentClientIsDropped) {
   expect_goodbye(client, "no attach in time");
 }
 
-// Whoever had asked once kept its place for ever.
+// A client that had asked once kept its place for ever.
 TEST_F(ImpatientServerTest, AnAnswerDoesNotKeepThePlaceOfAConnection) {
   RawClient client(path_);
   client.send(make_message<channel::InfoRequest>(Control::kInfo));

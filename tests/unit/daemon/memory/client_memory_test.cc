@@ -209,7 +209,7 @@ TEST_F(MappingMemory, OfAProcessThatEndedIsRefused) {
   int status = 0;
   ::waitpid(child, &status, 0);
   process.reset(::fcntl(ended.get(), F_DUPFD_CLOEXEC, 0));
-  const auto memory = take(mapping);  // the number still means somebody, the pidfd does not
+  const auto memory = take(mapping);  // the pid is of a live process, the pidfd of an ended one
   ASSERT_FALSE(memory.ok());
   EXPECT_EQ(memory.error().code, ESRCH);
 }

@@ -31,7 +31,7 @@ class LinkWatchTest : public testing::Test {
 };
 
 TEST_F(LinkWatchTest, TellsEveryWorkerOfALinkThatComesUp) {
-  EXPECT_EQ(watch_.look(), kLinkDownPeriod) << "somebody may wait for it";
+  EXPECT_EQ(watch_.look(), kLinkDownPeriod) << "a client may wait for it";
   EXPECT_TRUE(news(0).empty());
   is_up_[1] = true;
   EXPECT_EQ(watch_.look(), kLinkPeriod);

@@ -142,7 +142,7 @@ TEST(SendQueue, MessagesAreDoneWhenPlacedNotWhenSent) {
   ASSERT_TRUE(queue.on_grant(1, 1));
   EXPECT_EQ(first->state, Request::State::kDone);
   EXPECT_EQ(second->state, Request::State::kActive);
-  ASSERT_TRUE(queue.on_grant(0, 1));  // old news
+  ASSERT_TRUE(queue.on_grant(0, 1));  // an older grant
   ASSERT_TRUE(queue.on_grant(2, 2));
   EXPECT_EQ(second->state, Request::State::kDone);
 }

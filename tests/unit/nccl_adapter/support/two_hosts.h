@@ -64,7 +64,7 @@ class TestEnvironment final : public Environment {
   }
   void give_back_memory(Memory* memory) override { regions_.give_back(memory); }
 
-  /// Lets everybody concerned act on what happened, as Instance::progress() does.
+  /// Dispatches events to the comms, as Instance::progress() does.
   void look() {
     clock_.look(events_->now_ns());
     lyre_poll(context_, 0);

@@ -249,7 +249,7 @@ TEST(LargeSubnetTest, AFullCacheServesAsManyPeersAsItHolds) {
 }
 
 TEST_F(NeighbourCacheTest, QuestionsHaveARate) {
-  // Nobody answers: each host is asked for three times, a second apart.
+  // No host answers: each is asked for three times, a second apart.
   cache_ = make_cache(1, 4 * kSolicitsAtOnceMax);
   for (uint32_t i = 0; i < 4 * kSolicitsAtOnceMax; ++i) cache_.resolve(0, host(i), now_);
   uint32_t asked = 0;

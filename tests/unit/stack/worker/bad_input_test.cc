@@ -339,7 +339,7 @@ INSTANTIATE_TEST_SUITE_P(
            return text_but(p, [](auto& out) { out.header.options.ts_value -= 1000; });
          },
          Drop::kTcpPaws, "ACK "},
-        // Only the block is not believed (RFC 2018 8 has SACK as advice).
+        // Only the block is ignored (RFC 2018 8 has SACK as advice).
         {"SackOfTheFuture", kBoth,
          [](Peer& p) {
            p.text.header.options.sack_count = 1;

@@ -257,7 +257,7 @@ TEST(Open, SynsBeyondTheBacklogAreDroppedAndSucceedLater) {
   EXPECT_GT(hosts.b.drops(Drop::kTcpBacklogFull), 0u);
 }
 
-/// All that client a may send on so many sessions, and nobody acknowledges.
+/// All that client a may send on so many sessions, and no peer acknowledges.
 void fill_sessions(TwoWorkers& hosts, uint32_t count) {
   ASSERT_TRUE(hosts.connect());
   for (uint32_t i = 1; i < count; ++i) {
@@ -422,7 +422,7 @@ TEST(Shutdown, TellsEveryClientAndResetsEveryPeer) {
 TEST(Links, OneThatComesUpIsGreeted) {
   TwoWorkers hosts;
   ASSERT_TRUE(hosts.connect());
-  hosts.run_for(seconds(200));  // nobody announces itself, or asks, any more
+  hosts.run_for(seconds(200));  // no host announces itself, or asks, any more
   const uint64_t before = hosts.b.stats().rx_packets.get();
   hosts.run_for(seconds(5));
   ASSERT_EQ(hosts.b.stats().rx_packets.get(), before);

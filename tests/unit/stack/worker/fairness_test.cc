@@ -92,7 +92,7 @@ TEST(Fairness, AClientThatListensOnAllPortsItCanLeavesSomeToOthers) {
   EXPECT_EQ(hosts.app_a->others.back().event, channel::Event::kListening);
 }
 
-// One RST for each segment would let strangers send through this host at the rate they like.
+// One RST for each segment would let other hosts send through this one at the rate they like.
 TEST(Fairness, SegmentsOfNoConnectionAreResetAtALimitedRate) {
   HandMadePeer peer(/*over_ipv6=*/false);
   const uint64_t before = peer.hosts().b.stats().tcp_resets_out.get();

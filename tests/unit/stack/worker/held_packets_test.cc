@@ -225,7 +225,7 @@ TEST_F(StuckPort, WithManyWaitingSessionsIsAskedSeldom) {
   }));
 }
 
-// One client's regions that a port does not let go, and another's that nothing holds.
+// One client's regions that a port does not release, and another's that nothing holds.
 TEST_F(StuckPort, DelaysTheRemovalOfNoMemoryThatItDoesNotHold) {
   constexpr uint32_t kRegions = 100;
   constexpr size_t kAnswersToAdding = kRegions + 2;
@@ -298,7 +298,7 @@ class StuckPortBesideALazyOne : public StuckPort {
   uint64_t sent_by_second() { return second_link.queue(0, 0).counters().tx_packets; }
 };
 
-// Whoever waits for one port does not wait for another, which may keep what it has: it is healthy.
+// A wait for one port is no wait for another, which may keep what it has: it is healthy.
 TEST_F(StuckPortBesideALazyOne, IsTheOnlyOneThatIsWaitedFor) {
   world.send(other, kBlock);
   run_for(millis(10));

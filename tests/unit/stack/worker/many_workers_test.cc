@@ -4,7 +4,7 @@
 
 #include <functional>
 
-// Several workers on one port: connections are spread by a hash that nobody knows, are found when
+// Several workers on one port: connections are spread by an unknown hash, are found when
 // that hash changes, and lose nothing.
 namespace lyre::test {
 namespace {

@@ -65,7 +65,7 @@ class PlacesTest : public testing::Test {
     }
     return opened;
   }
-  /// What a connect to a port ends with on which nobody listens. kOk: it has not ended.
+  /// The status of a connect to a port without a listener. kOk: it has not ended.
   EndStatus connect_to_nobody(ChannelClient& client) {
     client.connect({IpAddress::v4(kAddress), kPort + 999}, 1);
     run(10);
@@ -82,7 +82,7 @@ class PlacesTest : public testing::Test {
   Nanos now_ = seconds(1);
 };
 
-// One client opened connections until the worker had none left for anybody.
+// One client opened connections until the worker had none left for other clients.
 TEST_F(PlacesTest, AClientAndAUserLeaveConnectionsToOthers) {
   EXPECT_EQ(connect_to_itself(attach(1), kPort, 40), kPerClient / 2);
   EXPECT_EQ(connect_to_itself(attach(1), kPort + 1, 40), (kPerUser - kPerClient) / 2);

@@ -22,7 +22,7 @@ inline bool has_reply(worker::Worker& worker, worker::Reply::Kind kind, uint32_t
   return is_there;
 }
 
-/// A client of `a` with so many sessions whose handshakes nobody answers.
+/// A client of `a` with so many sessions whose handshakes are not answered.
 inline void open_many(TwoWorkers& hosts, uint32_t count) {
   while (hosts.a.worker().connection_count() < count) {
     if (hosts.client_a->submission_room() > 0) {

@@ -109,7 +109,7 @@ TEST(SynFlood, HandshakesOfStrangersTakeAShareOfThePlaces) {
 // A client that does not take what it accepted. All handshakes are under way at once, so the ACKs
 // of most come when the backlog is full: so many as a turn receives may pass it, the rest is reset.
 TEST(SynFlood, BeyondTheBacklogAndABurstHandshakesAreReset) {
-  constexpr uint32_t kSessions = 2400;  // more than the RSTs that strangers get in a second
+  constexpr uint32_t kSessions = 2400;  // more than the RSTs that the network gets in a second
   constexpr uint32_t kBurst = 128;
   HostOptions host;
   host.connections_max = 2600;

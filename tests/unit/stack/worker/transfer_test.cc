@@ -154,7 +154,7 @@ TEST(Transfer, AFullCompletionRingDelaysAndLosesNothing) {
   TwoWorkers hosts({}, {}, {.rx_slots = 4096});
   hosts.app_b->receive_seed = 6;
   ASSERT_TRUE(hosts.connect());
-  // Nobody reads b's completions while each little segment wants one.
+  // b's completions are not read while each small segment needs one.
   hosts.app_a->send_pattern(hosts.app_a->only().name, 6, 2'000, 10);
   for (int i = 0; i < 20'000; ++i) {
     hosts.link.advance(hosts.now);

@@ -95,7 +95,7 @@ TEST(Communicator, FailsWithWhatIsWrong) {
             "a handle is missing");
   const auto is_gone = [](const Bytes&) -> std::vector<Bytes> { throw Failure("bootstrap"); };
   EXPECT_EQ(failure_of(config, is_gone), "bootstrap");
-  // The right neighbour is another listener, so nobody connects from the left.
+  // The right neighbour is another listener, so no rank connects from the left.
   const auto other = load_net_plugin(kernel_plugin());
   HandleBuffer handle{};
   void* listen_comm = nullptr;

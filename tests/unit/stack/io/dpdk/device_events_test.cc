@@ -19,7 +19,7 @@ TEST(DeviceEvents, ADeviceThatRecoversNeedsNoReset) {
   events.on_event(RTE_ETH_EVENT_ERR_RECOVERING);
   EXPECT_EQ(events.state(), PortState::kRecovering);
   events.on_reset_done();
-  EXPECT_EQ(events.state(), PortState::kRecovering) << "nobody asked for one";
+  EXPECT_EQ(events.state(), PortState::kRecovering) << "none was requested";
   events.on_event(RTE_ETH_EVENT_RECOVERY_SUCCESS);
   EXPECT_EQ(events.state(), PortState::kRunning);
 }

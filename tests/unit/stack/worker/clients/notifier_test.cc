@@ -199,7 +199,7 @@ TEST_F(NotifierTest, APortThatHoldsMemoryDelaysOnlyWhatGivesItBack) {
   EXPECT_EQ(announce(), 0u);
   receive(1, 6);
   EXPECT_EQ(announce(), 0u);
-  ASSERT_EQ(told().size(), 1u) << "other news is told meanwhile";
+  ASSERT_EQ(told().size(), 1u) << "other events are told meanwhile";
   host.is_held = false;
   while (notifier.first_held_by(0) != HeldSessions::kNone) {
     notifier.mark(notifier.first_held_by(0));
