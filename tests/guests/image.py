@@ -14,7 +14,8 @@ MKE2FS_TIMEOUT_S = 300
 # Services without use in a guest that runs for a minute.
 MASKED = ["apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer",
           "e2scrub_reap.service", "fstrim.timer", "getty@tty1.service", "systemd-pstore.service",
-          "systemd-timesyncd.service", "dpdk.service", "systemd-update-utmp.service"]
+          "systemd-timesyncd.service", "dpdk.service", "systemd-update-utmp.service",
+          "prometheus.service"]
 RECIPE = ["image.py", "kernel.py", "initramfs.py", "init", "root/guest-main", "root/guest.service"]
 
 

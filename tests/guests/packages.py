@@ -11,6 +11,8 @@ import host
 NAMES = ("lyre", "lyre-nccl")
 # What the packages recommend and `lyre nic bind` calls.
 RECOMMENDED = {"driverctl", "pciutils"}
+# What the operator of the walk has besides: a scraper, and a screen that can be read.
+TOOLS = {"prometheus", "tmux"}
 LATER = "+next"
 PACK_TIMEOUT_S = 120
 
@@ -32,7 +34,7 @@ def prepare(folder, destination):
     shutil.rmtree(destination, ignore_errors=True)
     for part in ("now", "next", "tree"):
         os.makedirs(os.path.join(destination, part))
-    needed = set(RECOMMENDED)
+    needed = RECOMMENDED | TOOLS
     for name in NAMES:
         path = sorted(glob.glob(os.path.join(folder, f"{name}_*.deb")))[-1]
         shutil.copy(path, os.path.join(destination, "now"))

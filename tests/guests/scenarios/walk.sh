@@ -4,13 +4,15 @@ MODE=$1
 . /host/scenarios/lib.sh
 . /host/scenarios/lyre_cli.sh
 
-METRICS=http://127.0.0.1:9417/metrics
-JOB_S=400
+TRANSCRIPT=/host/transcript.$GUEST
+PROMETHEUS=http://127.0.0.1:9090
+JOB_S=600
+export DEBIAN_FRONTEND=noninteractive
 
 finish() {
   local code=$?
   if [ $code -ne 0 ]; then
-    cat /tmp/job /tmp/apt 2> /dev/null | tail -n 40
+    tail -n 40 /tmp/job /tmp/prometheus.log 2> /dev/null
     systemctl status lyred --no-pager -l | head -n 20
     journalctl -u lyred --no-pager -o short-monotonic | tail -n 40
   fi
@@ -18,13 +20,27 @@ finish() {
 }
 trap finish EXIT
 
-# Shows a command as an operator types it, and runs it.
-show() { echo "# $*"; "$@"; }
+# transcribe PROMPT COMMAND OUTPUT [PATTERN]: all of it goes to the log, and the lines of the output
+# that match to the transcript for docs/user/operations.md.
+transcribe() {
+  printf '%s %s\n%s\n' "$1" "$2" "$3"
+  { echo "$1 $2"; grep -E -- "${4:-.}" <<< "$3"; } >> "$TRANSCRIPT"
+}
+
+# typed root|job COMMAND [PATTERN]: runs a command line as an administrator or as a user types it.
+typed() {
+  local output status prompt='#' user=()
+  [ "$1" = root ] || { prompt='$'; user=(as_job); }
+  output=$("${user[@]}" bash -c "$2" 2>&1)
+  status=$?
+  transcribe "$prompt" "$2" "$output" "${3:-}"
+  return $status
+}
 
 install_packages() {
-  apt-get -q -y --no-install-recommends -o Dpkg::Options::=--force-confold install "$1"/*.deb \
-    > /tmp/apt 2>&1 < /dev/null || { tail -n 20 /tmp/apt; fail "apt-get install $1"; }
-  grep -E '^(Setting up|Unpacking) lyre' /tmp/apt
+  cd "$1" || fail "no $1"
+  typed root "apt-get install -y ./*.deb" '^Setting up lyre' || fail "apt-get install in $1"
+  cd /
 }
 
 # Files of the system, without what a running system writes by itself.
@@ -34,98 +50,140 @@ files() {
     grep -vE '^/etc/ld.so.cache|__pycache__' | sort
 }
 
-allreduce() {  # allreduce ITERATIONS: with the peer, over the kernel's network for the rendezvous
+# allreduce ITERATIONS: the command line with the peer, over the kernel's network for the rendezvous
+allreduce() {
   local meeting=(--listen "$ME_ADMIN:$RENDEZVOUS_PORT")
   [ "$GUEST" = a ] || meeting=(--join "$PEER_ADMIN:$RENDEZVOUS_PORT")
-  as_job env LYRE_RESUME_SECONDS=120 LYRE_PEER_TIMEOUT_SECONDS=120 timeout $JOB_S \
-    lyre allreduce --ranks 2 --local-ranks 1 "${meeting[@]}" --bytes 1048576 --iterations "$1" \
-    --no-kernel --timeout $((JOB_S - 10))
+  echo "lyre allreduce --ranks 2 --local-ranks 1 ${meeting[*]} --no-kernel" \
+    "--bytes 1048576 --iterations $1 --timeout $((JOB_S - 10))"
 }
 
 has_sessions() { as_job lyre sessions | grep -q "$PEER_WIRE"; }
+
+start_prometheus() {
+  cat > /tmp/prometheus.yml << 'YAML'
+global: {scrape_interval: 5s, evaluation_interval: 5s}
+rule_files: [/usr/share/lyre/prometheus/lyre.rules.yml]
+scrape_configs:
+  - {job_name: lyre, static_configs: [{targets: ["127.0.0.1:9417"]}]}
+YAML
+  prometheus --config.file=/tmp/prometheus.yml --storage.tsdb.path=/tmp/prometheus \
+    --web.listen-address="${PROMETHEUS#http://}" > /tmp/prometheus.log 2>&1 &
+  PROMETHEUS_PID=$!
+}
+query() { promtool query instant $PROMETHEUS "$1"; }
+has_scraped() { query lyre_up 2> /dev/null | grep -q '=> 1 '; }
+
+screen_of_top() { tmux capture-pane -p -t top; }
+is_peer_in_top() { screen_of_top | grep -q "$PEER_WIRE"; }
+has_top_ended() { ! tmux has-session -t top 2> /dev/null; }
+look_at_top() {
+  tmux new-session -d -s top -x 80 -y 24 "runuser -u $JOB_USER -- lyre top"
+  wait_for 60 "the sessions of the job in lyre top" is_peer_in_top
+  transcribe '$' "lyre top" "$(screen_of_top)"
+  tmux send-keys -t top q
+  wait_for 20 "the end of lyre top" has_top_ended
+}
 
 step "before"
 bring_up_admin_network
 useradd $JOB_USER
 INTERFACE=$(netdev_of "$NIC")
 DRIVER_BEFORE=$(driver_of "$NIC")
-show ip addr add "$ME_WIRE/24" dev "$INTERFACE"
+ip addr add "$ME_WIRE/24" dev "$INTERFACE"
 ip link set "$INTERFACE" up
 files > /tmp/files.before
 
 step "install"
-show install_packages /host/packages/now
+install_packages /host/packages/now
 systemctl is-active lyred && fail "the installation started a daemon without a port"
-usermod -aG lyre-clients $JOB_USER
+typed root "usermod -aG lyre-clients $JOB_USER"
 
 step "lyre doctor, before"
-show lyre doctor || echo "(exit status $?)"
+typed root "lyre doctor" '^PROBLEM|problem' || echo "(exit status $?)"
 
 step "bind the NIC"
-show lyre nic list
-reserve_hugepages 192
-lyre nic bind "$INTERFACE" >> /etc/lyre/lyred.toml || fail "lyre nic bind"
+typed root "lyre nic list"
+typed root "echo 192 > $HUGEPAGES/nr_hugepages"
+[ "$(hugepages_total)" -eq 192 ] || fail "asked for 192 hugepages, got $(hugepages_total)"
+typed root "lyre nic bind $INTERFACE >> /etc/lyre/lyred.toml" || fail "lyre nic bind"
 [ "$(driver_of "$NIC")" = "$DRIVER" ] || fail "the NIC is at $(driver_of "$NIC"), not $DRIVER"
 [ -e "/etc/driverctl.d/pci-$NIC" ] || fail "the binding would be lost at the next boot"
-tail -n 6 /etc/lyre/lyred.toml
+typed root "tail -n 5 /etc/lyre/lyred.toml"
 if [ "$MODE" = uio ]; then
-  mkdir -p /etc/systemd/system/lyred.service.d
-  show ln -s /usr/share/lyre/lyred.service.d/no-iommu.conf /etc/systemd/system/lyred.service.d/
-  systemctl daemon-reload
+  typed root "mkdir -p /etc/systemd/system/lyred.service.d"
+  typed root "ln -s /usr/share/lyre/lyred.service.d/no-iommu.conf /etc/systemd/system/lyred.service.d/"
+  typed root "systemctl daemon-reload"
 fi
 
 step "start"
-show lyred --check || fail "lyred --check"
-show systemctl enable --now lyred || fail "systemctl enable --now lyred"
-show systemctl start lyre-metrics || fail "lyre-metrics"
+typed root "lyred --check" || fail "lyred --check"
+typed root "systemctl enable --now lyred lyre-metrics" || fail "systemctl enable --now"
+start_prometheus
 meet started 120
-show as_job lyre status
-show lyre doctor || fail "lyre doctor finds problems"
+typed job "lyre status"
+typed root "lyre doctor" 'problem' || fail "lyre doctor finds problems"
 
 step "a pair of hosts"
-allreduce 1 > /tmp/pair 2>&1 || { cat /tmp/pair; fail "lyre allreduce"; }
-cat /tmp/pair
+typed job "$(allreduce 1)" || fail "lyre allreduce"
 # The table is printed by the rank that listens.
-[ $GUEST = b ] || grep -q verified /tmp/pair || fail "lyre allreduce verified nothing"
+[ $GUEST = b ] || grep -q '^total.* 1048576$' "$TRANSCRIPT" || fail "lyre allreduce verified nothing"
 meet pair 120
 
-step "upgrade under a running job"
-allreduce 250 > /tmp/job 2>&1 &
+# It rests between the all-reduces, as a job that computes.
+step "a job"
+line="LYRE_RESUME_SECONDS=120 LYRE_PEER_TIMEOUT_SECONDS=120 $(allreduce 90) --rest-ms 1000"
+transcribe '$' "$line > /tmp/job &" ""
+as_job timeout $JOB_S bash -c "$line" > /tmp/job 2>&1 &
 job=$!
 wait_for 60 "sessions of the job" has_sessions
-show as_job lyre sessions
-show as_job lyre comms
+typed job "lyre sessions"
+typed job "lyre comms"
+typed job "lyre trace $PEER_WIRE | head -n 8"
+grep -q ESTABLISHED "$TRANSCRIPT" || fail "lyre sessions or trace shows no open session"
+look_at_top
 meet job-runs 120
+
+step "upgrade under the job"
 if [ $GUEST = a ]; then
   before=$(systemctl show -p MainPID --value lyred)
-  show install_packages /host/packages/next
+  install_packages /host/packages/next
   after=$(systemctl show -p MainPID --value lyred)
   [ "$after" != "$before" ] || fail "the upgrade left the old daemon running"
   tail -n 6 /etc/lyre/lyred.toml | grep -q "$ME_WIRE" || fail "the upgrade changed lyred.toml"
   kill -0 $job 2> /dev/null || fail "the job was over before the upgrade"
 fi
-wait $job || { cat /tmp/job; fail "the job did not survive the upgrade"; }
-tail -n 3 /tmp/job
+wait $job || fail "the job did not survive the upgrade"
+[ $GUEST = b ] || typed job "tail -n 4 /tmp/job"
 [ $GUEST = b ] || grep -q verified /tmp/job || fail "the job verified nothing"
-meet job-over 400
+meet job-over 500
 
 step "metrics"
-python3 -c "
-import urllib.request
-print(urllib.request.urlopen('$METRICS', timeout=20).read().decode(), end='')" > "/host/metrics.$GUEST" ||
-  fail "no metrics"
-grep -q '^lyre_up 1' "/host/metrics.$GUEST" || fail "lyre_up is not 1"
-grep -E '^lyre_(up|port_received_bytes_total|worker_sessions)' "/host/metrics.$GUEST"
+wait_for 60 "a scrape of the daemon's metrics" has_scraped
+typed job "promtool query instant $PROMETHEUS lyre_up"
+typed job "promtool query instant $PROMETHEUS 'changes(lyre_daemon_start_time_seconds[1h])'"
+# Prometheus saw the restart of the daemon that was upgraded, and no other.
+restarts=0
+[ $GUEST = b ] || restarts=1
+query 'changes(lyre_daemon_start_time_seconds[1h])' | grep -q "=> $restarts " ||
+  fail "Prometheus did not see $restarts restart(s)"
+alarms=$(query 'ALERTS{alertstate="firing", severity="critical"}')
+[ -z "$alarms" ] || fail "alerts: $alarms"
+kill $PROMETHEUS_PID
+wait $PROMETHEUS_PID
 
 step "purge"
-rm -f /etc/systemd/system/lyred.service.d/no-iommu.conf
-rmdir /etc/systemd/system/lyred.service.d 2> /dev/null
-show systemctl disable --now lyred lyre-metrics
-show lyre nic unbind "$NIC" || fail "lyre nic unbind"
-show apt-get -q -y purge lyre lyre-nccl > /tmp/apt 2>&1 < /dev/null || fail "apt-get purge"
+typed root "systemctl disable --now lyred lyre-metrics"
+typed root "lyre nic unbind $NIC" || fail "lyre nic unbind"
+if [ "$MODE" = uio ]; then
+  typed root "rm /etc/systemd/system/lyred.service.d/no-iommu.conf"
+  rmdir /etc/systemd/system/lyred.service.d
+fi
+typed root "apt-get purge -y lyre lyre-nccl" '^(Removing|Purging)' || fail "apt-get purge"
 wait_for 20 "the NIC's network interface" has_netdev "$NIC"
 [ "$(driver_of "$NIC")" = "$DRIVER_BEFORE" ] || fail "the NIC is at $(driver_of "$NIC")"
-return_hugepages
+[ "$(hugepages_free)" -eq "$(hugepages_total)" ] || fail "hugepages are still in use"
+typed root "echo 0 > $HUGEPAGES/nr_hugepages"
 files > /tmp/files.after
 diff /tmp/files.before /tmp/files.after || fail "files are not as before"
 systemctl list-units --all 'lyre*' --no-legend | grep . && fail "units are left"
