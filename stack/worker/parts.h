@@ -43,11 +43,11 @@ struct Parts {
   ReceivedPayload payload{state};
   PacketOutput output{state};
   SegmentOutput segment_output{state, output};
-  SessionLifecycle lifecycle{state, payload, output};
+  PortHolds holds{state, output};
+  SessionLifecycle lifecycle{state, {payload, output, holds}};
   StatsWriter stats_writer{state};
   Submissions submissions{state, {lifecycle, payload, stats_writer, replies}};
   Transmission transmission{state, {output, segment_output, lifecycle}};
-  PortHolds holds{state, output};
   RegionLifecycle regions{state, {lifecycle, holds, replies}};
   ContextLifecycle contexts{state,
                             {lifecycle, payload, submissions, regions, replies, stats_writer}};

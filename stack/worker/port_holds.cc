@@ -55,6 +55,15 @@ void PortHolds::hold_back(uint32_t region) {
   }
 }
 
+void PortHolds::wait_for_port(uint8_t index) {
+  reclaim(index);
+  const Port& port = state_.ports[index];
+  if (port.held() == 0) return;
+  Wait& wait = waits_[index];
+  wait.port_fence = port.completed() + port.held();
+  if (wait.awaited == 0) begin(index, wait.port_fence);
+}
+
 void PortHolds::begin(uint8_t port, uint64_t awaited) {
   Wait& wait = waits_[port];
   wait.awaited = awaited;
@@ -68,14 +77,16 @@ void PortHolds::begin(uint8_t port, uint64_t awaited) {
 
 /// The first packet that is waited for and not freed; 0: there is none.
 uint64_t PortHolds::first_fence(uint8_t port) const {
-  uint64_t fence = 0;
+  const uint64_t completed = state_.ports[port].completed();
+  uint64_t fence = UINT64_MAX;
   const uint32_t first = state_.notifier.first_held_by(port);
   if (first != HeldSessions::kNone) fence = state_.sessions[first].fence;
-  const uint64_t region_fence = waits_[port].region_fence;
-  const bool has_region =
-      state_.client_memory.held_back_count() > 0 && state_.ports[port].completed() < region_fence;
-  if (!has_region) return fence;
-  return fence == 0 ? region_fence : std::min(fence, region_fence);
+  const auto include = [&](uint64_t other) {
+    if (completed < other) fence = std::min(fence, other);
+  };
+  if (state_.client_memory.held_back_count() > 0) include(waits_[port].region_fence);
+  include(waits_[port].port_fence);
+  return fence == UINT64_MAX ? 0 : fence;
 }
 
 void PortHolds::advance_waits() {

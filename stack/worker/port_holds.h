@@ -29,6 +29,9 @@ class PortHolds {
   bool is_held(uint32_t region);
   /// Puts a region that is held aside, and waits for all ports that were given packets by now.
   void hold_back(uint32_t region);
+  /// Waits until the port has freed what it holds now. The wait has no limit: note_wait() shows a
+  /// port that never frees.
+  void wait_for_port(uint8_t port);
   /// Changes when regions that are held back should be checked again.
   uint32_t look() const { return look_; }
 
@@ -49,6 +52,7 @@ class PortHolds {
     uint64_t awaited = 0;         ///< packets, as Port::completed() counts them; 0: no wait
     uint64_t completed = 0;       ///< as it was seen last
     uint64_t region_fence = 0;    ///< packets that it was given when a region was held back last
+    uint64_t port_fence = 0;      ///< packets that it had taken at the last wait_for_port()
     uint32_t nudge_packets = 1;   ///< of the next nudge
     uint32_t nudged_packets = 0;  ///< in this wait
     Backoff backoff{kHoldRetryFirst, kHoldRetryLongest};

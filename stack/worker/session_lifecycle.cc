@@ -158,13 +158,18 @@ std::optional<uint16_t> SessionLifecycle::choose_port(const IpAddress& local,
   return any;
 }
 
+void SessionLifecycle::note_changes(uint32_t conn) {
+  const tcp::Changes changes = trace_.note_changes(conn);
+  if (changes.has(tcp::Change::kTimeout)) holds_.wait_for_port(state_.sessions[conn].port);
+}
+
 void SessionLifecycle::apply(uint32_t conn, const tcp::Effects& effects) {
   session::Session& changed = state_.session(conn);
   if (effects.drop) {
     state_.drop(*effects.drop);
     trace_.note_drop(conn, *effects.drop);
   }
-  if (effects.changes.any()) trace_.note_changes(conn);
+  if (effects.changes.any()) note_changes(conn);
   if (effects.acked_bytes > 0) on_acked(conn, effects.acked_bytes);
   if (effects.has_superseded) release_superseded(conn);
   if (effects.became_established) on_established(conn);

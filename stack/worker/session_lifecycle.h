@@ -10,6 +10,7 @@
 #include "stack/session/session.h"
 #include "stack/tcp/engine.h"
 #include "stack/worker/packet_output.h"
+#include "stack/worker/port_holds.h"
 #include "stack/worker/received_payload.h"
 #include "stack/worker/session_trace.h"
 #include "stack/worker/worker_state.h"
@@ -22,8 +23,17 @@ namespace lyre::worker {
 /// Thread: the worker.
 class SessionLifecycle {
  public:
-  SessionLifecycle(WorkerState& state, ReceivedPayload& payload, PacketOutput& output)
-      : state_(state), payload_(payload), output_(output), trace_(state) {}
+  struct Parts {
+    ReceivedPayload& payload;
+    PacketOutput& output;
+    PortHolds& holds;
+  };
+  SessionLifecycle(WorkerState& state, const Parts& parts)
+      : state_(state),
+        payload_(parts.payload),
+        output_(parts.output),
+        holds_(parts.holds),
+        trace_(state) {}
 
   tcp::ConnectionConfig connection_config(const ip::RouteResult& route) const;
   /// Opens a session for a client. On kOk `conn` is its index.
@@ -55,8 +65,9 @@ class SessionLifecycle {
   void apply(uint32_t conn, const tcp::Effects& effects);
   /// The session was taken over: its trace begins anew.
   void begin_trace(uint32_t conn) { trace_.open(conn); }
-  /// Records what poll_transmit() changed.
-  void note_changes(uint32_t conn) { trace_.note_changes(conn); }
+  /// Records what the engine reports. After a timeout the session's port is waited for: if it frees
+  /// nothing, it does not send.
+  void note_changes(uint32_t conn);
   size_t run_timers();
 
   void close_by_client(uint32_t conn);
@@ -94,6 +105,7 @@ class SessionLifecycle {
   WorkerState& state_;
   ReceivedPayload& payload_;
   PacketOutput& output_;
+  PortHolds& holds_;
   SessionTrace trace_;
   uint32_t generations_ = 0;
 };

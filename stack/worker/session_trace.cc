@@ -101,15 +101,16 @@ void SessionTrace::open(uint32_t conn) {
   push(conn, TraceKind::kOpened, is_passive ? 1 : 0, state_.engine.info(conn).mss_bytes);
 }
 
-void SessionTrace::note_changes(uint32_t conn) {
+tcp::Changes SessionTrace::note_changes(uint32_t conn) {
   const tcp::Changes changes = state_.engine.take_changes(conn);
-  if (!changes.any() || conn >= state_.stats.traces.size()) return;
+  if (!changes.any() || conn >= state_.stats.traces.size()) return changes;
   const ConnectionInfo info = state_.engine.info(conn);
   for (const Recorded& recorded : kRecorded) {
     if (!changes.has(recorded.change)) continue;
     const Numbers numbers = recorded.numbers(info);
     push(conn, recorded.kind, numbers.first, numbers.second);
   }
+  return changes;
 }
 
 void SessionTrace::note_drop(uint32_t conn, Drop reason) {

@@ -17,8 +17,9 @@ class SessionTrace {
 
   /// A new connection. Forgets the one that had its place before.
   void open(uint32_t conn);
-  /// Records what the engine reports. REQUIRES: the connection is open in the engine.
-  void note_changes(uint32_t conn);
+  /// Records what the engine reports, and returns it. REQUIRES: the connection is open in the
+  /// engine.
+  tcp::Changes note_changes(uint32_t conn);
   void note_drop(uint32_t conn, Drop reason);
   /// The session is over for its end_status.
   void end(uint32_t conn);

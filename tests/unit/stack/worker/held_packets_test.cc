@@ -145,6 +145,7 @@ class StuckPort : public testing::Test {
     const Nanos end = world.hosts.now + span;
     run_until([&] { return world.hosts.now >= end; }, span);
   }
+  uint64_t waits() { return static_cast<io::sim::Queue&>(world.hosts.link.queue(0, 0)).waits(); }
   static uint32_t name_of(uint32_t region) { return kName + 1 + region; }
   bool is_ended(channel::SessionName session) {
     return world.hosts.app_a->stream(session.index)->is_ended;
@@ -286,6 +287,22 @@ TEST_F(StuckPort, KeepsAContextWhoseMemoryItHoldsWithoutSpinning) {
   world.hosts.link.set_up(true);
   EXPECT_TRUE(run_until(
       [&] { return has_reply(world.hosts.a.worker(), worker::Reply::Kind::kDetached, 0); }));
+}
+
+// A NIC whose driver was not told of a reset, say. Nothing is acknowledged, so that no send waits
+// for the driver, and the few packets of timeouts do not fill the port.
+TEST_F(StuckPort, IsWaitedForAfterATimeout) {
+  run_for(seconds(3));
+  for (int second = 0; second < 12; ++second) {
+    const uint64_t waits_before = waits();
+    run_for(seconds(1));
+    EXPECT_GT(waits(), waits_before) << "second " << second;
+  }
+  world.hosts.link.set_up(true);
+  run_for(seconds(20));
+  const uint64_t waits_before = waits();
+  run_for(seconds(1));
+  EXPECT_EQ(waits(), waits_before);
 }
 
 /// The second port's driver frees 32 packets at a time, when it sends.
