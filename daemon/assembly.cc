@@ -283,6 +283,7 @@ void Assembly::make_control(const ControlThread& control) {
                  .gids = domain.gids,
                  .contexts_max = domain.contexts_max,
                  .registered_bytes_max = domain.registered_bytes_max,
+                 .shows_packets = !config_.has_domains,
                  .socket_path = domain.socket_path,
                  .socket_group = domain.socket_group,
                  .socket_mode = domain.socket_mode});
@@ -291,6 +292,7 @@ void Assembly::make_control(const ControlThread& control) {
   add_control(control, facts(),
               {.domain = "the administrator's",
                .serves_clients = false,
+               .shows_packets = true,
                .socket_path = config_.socket_path,
                .socket_mode = config_.socket_mode});
 }

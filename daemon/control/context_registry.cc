@@ -47,7 +47,10 @@ ContextRegistry::ContextRegistry(WorkerSet& workers, const RegistryOptions& opti
       contexts_(options.contexts_max),
       waiting_(workers.count()),
       regions_(workers.count(), options.regions, options.ports,
-               [this](uint32_t worker, const worker::Command& command) { post(worker, command); }) {
+               [this](uint32_t worker, const worker::Command& command) { post(worker, command); }),
+      captures_(workers.count(), [this](uint32_t worker, const worker::Command& command) {
+        post(worker, command);
+      }) {
   LYRE_CHECK(options.contexts_max <= worker::kContextsMax);
   LYRE_CHECK(workers.count() >= 1 && workers.count() <= channel::kWorkersMax);
 }
@@ -291,6 +294,8 @@ void ContextRegistry::on_reply(uint32_t worker, const worker::Reply& reply,
     case ReplyKind::kRegionRefused:
     case ReplyKind::kRegionRemoved:
       return regions_.on_reply(worker, reply);
+    case ReplyKind::kCaptureEnded:
+      return captures_.on_reply(worker, reply);
   }
 }
 

@@ -11,6 +11,7 @@
 #include "daemon/base/owned_fd.h"
 #include "daemon/base/shared_memory.h"
 #include "daemon/config/config.h"
+#include "daemon/control/capture_registry.h"
 #include "daemon/memory/region_registry.h"
 #include "daemon/protocol/client_identity.h"
 #include "daemon/workers/worker_set.h"
@@ -75,6 +76,8 @@ class ContextRegistry {
   void detach(uint32_t context, bool resets_sessions);
   /// Registered memory. Take its answers after poll().
   RegionRegistry& regions() { return regions_; }
+  /// Captures of ports.
+  CaptureRegistry& captures() { return captures_; }
 
   /// Posts waiting commands and takes the workers' replies. Appends contexts that broke a rule to
   /// `out`: the caller disconnects and detaches them.
@@ -111,9 +114,10 @@ class ContextRegistry {
   WorkerSet& workers_;
   RegistryOptions options_;
   std::vector<std::unique_ptr<Context>> contexts_;  ///< by index
-  /// By worker: at most two a context and one a region.
+  /// By worker: at most two a context, one a region, and two a capture.
   std::vector<std::deque<worker::Command>> waiting_;
   RegionRegistry regions_;
+  CaptureRegistry captures_;
   uint64_t next_generation_ = 1;
   uint32_t attached_count_ = 0;
   uint32_t shut_down_count_ = 0;

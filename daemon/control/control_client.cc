@@ -1,6 +1,7 @@
 #include "daemon/control/control_client.h"
 
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -98,6 +99,9 @@ void ControlClient::on_request(const Request& request, OwnedFd descriptor) {
   if (const auto* memory = std::get_if<channel::DeregisterRequest>(&request)) {
     return on_deregister(*memory);
   }
+  if (const auto* capture = std::get_if<channel::CaptureRequest>(&request)) {
+    return on_capture(*capture);
+  }
   on_info();
 }
 
@@ -108,7 +112,7 @@ void ControlClient::end_malformed(const Error& error) {
 }
 
 void ControlClient::on_attach(const channel::AttachRequest& request) {
-  if (context_) return end_malformed({EPROTO, "a second attach on one connection"});
+  if (context_ || capture_) return end_malformed({EPROTO, "a second attach on one connection"});
   label_ = request.label;
   if (!server_.options_.serves_clients) {
     return refuse({EPERM, "this socket is the administrator's: clients use that of their domain"});
@@ -175,6 +179,45 @@ void ControlClient::on_info() {
   message.port_count = static_cast<uint32_t>(ports.size());
   std::copy(ports.begin(), ports.end(), message.ports);
   reply(bytes_of(message), std::span(&facts.stats_fd, 1));
+}
+
+/// Fails: EPERM, ENOENT; text for the client.
+Result<uint32_t> ControlClient::port_to_capture(const channel::CaptureRequest& request) const {
+  if (!server_.options_.shows_packets) {
+    return Error{EPERM, "packets are those of all clients: ask at the administrator's socket"};
+  }
+  if (identity_.uid != 0 && identity_.uid != ::geteuid()) {
+    return Error{EPERM,
+                 "packets are those of all clients: only root and the daemon's user may see them"};
+  }
+  std::string names;
+  const auto ports = server_.facts_.ports();
+  for (uint32_t i = 0; i < ports.size(); ++i) {
+    if (std::string_view(ports[i].name) == request.port) return i;
+    names += (i == 0 ? "" : ", ") + std::string(ports[i].name);
+  }
+  return Error{ENOENT, "there is no port '" + std::string(request.port) + "', but " + names};
+}
+
+void ControlClient::on_capture(const channel::CaptureRequest& request) {
+  if (context_ || capture_) return end_malformed({EPROTO, "a capture beside something else"});
+  auto message = make_message<channel::CaptureReply>(channel::Control::kCaptured);
+  const auto refuse_capture = [&](const Error& error) {
+    log(spdlog::level::warn, "no capture: " + error.text);
+    message.error = error.code != 0 ? error.code : EIO;
+    copy_text(message.text, error.text);
+    reply(bytes_of(message), {});
+  };
+  const auto port = port_to_capture(request);
+  if (!port.ok()) return refuse_capture(port.error());
+  const auto begun = server_.registry_.captures().begin(port.value(), request.snap_bytes);
+  if (!begun.ok()) return refuse_capture(begun.error());
+  capture_ = begun.value().id;
+  attach_deadline_.cancel();
+  message.ring_count = server_.facts_.worker_count;
+  if (reply(bytes_of(message), std::span(&begun.value().memory_fd, 1))) {
+    log(spdlog::level::info, "captures port " + std::string(request.port));
+  }
 }
 
 void ControlClient::on_register(const channel::RegisterRequest& request, OwnedFd descriptor) {
@@ -301,6 +344,11 @@ void ControlClient::end(std::string_view reason) {
     log(spdlog::level::info, "detached from context " + std::to_string(*context_));
     server_.registry_.detach(*context_, !reason.empty());
     context_.reset();
+  }
+  if (capture_) {
+    log(spdlog::level::info, "captures no more");
+    server_.registry_.captures().end(*capture_);
+    capture_.reset();
   }
   server_.forget(id_);
 }

@@ -20,8 +20,9 @@ namespace lyre {
 
 class ControlServer;
 
-/// One connection of the control socket. It ends when the socket is closed, when the client's
-/// process ends (a forked child may keep the socket open), or when the client breaks a rule.
+/// One connection of the control socket, with a context, a capture or neither. It ends when the
+/// socket is closed, when the client's process ends (a forked child may keep the socket open), or
+/// when the client breaks a rule.
 /// Thread: the server's. Owner: the server's table, and pending asynchronous operations.
 class ControlClient : public std::enable_shared_from_this<ControlClient> {
  public:
@@ -48,6 +49,8 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   void on_request(const Request& request, OwnedFd descriptor);
   void on_attach(const channel::AttachRequest& request);
   void on_info();
+  void on_capture(const channel::CaptureRequest& request);
+  Result<uint32_t> port_to_capture(const channel::CaptureRequest& request) const;
   void on_register(const channel::RegisterRequest& request, OwnedFd descriptor);
   void open_mapping(const channel::RegisterRequest& request);
   void add_region(const Result<ClientMemory>& memory);
@@ -70,6 +73,7 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   boost::asio::posix::stream_descriptor process_;
   boost::asio::steady_timer attach_deadline_;
   std::optional<uint32_t> context_;
+  std::optional<CaptureRegistry::Id> capture_;
   uint64_t awaited_mapping_ = 0;  ///< of the pending request, at the opener; 0: none
   uint32_t awaited_region_ = 0;   ///< of the pending request; 0: none
   channel::Control awaited_answer_{};

@@ -30,7 +30,8 @@ struct ControlOptions {
   std::vector<uint32_t> gids;                  ///< neither: all who can open the socket
   uint32_t contexts_max = UINT32_MAX;          ///< of the domain
   uint64_t registered_bytes_max = UINT64_MAX;  ///< the same
-  bool serves_clients = true;                  ///< else it shows the stats segment only
+  bool serves_clients = true;                  ///< else it shows the daemon's state only
+  bool shows_packets = false;                  ///< to the administrator, who captures them
   std::string socket_path;
   std::string socket_group;  ///< "": left alone
   uint32_t socket_mode = 0660;

@@ -73,6 +73,25 @@ Result<Request> check_deregister(std::span<const uint8_t> bytes) {
   return taken;
 }
 
+Result<Request> check_capture(std::span<const uint8_t> bytes) {
+  auto taken = take_whole<channel::CaptureRequest>(bytes);
+  if (!taken.ok()) return taken;
+  auto& request = std::get<channel::CaptureRequest>(*taken);
+  if (request.version != channel::kCaptureVersion) {
+    return Error{EPROTONOSUPPORT, "captures have version " +
+                                      std::to_string(channel::kCaptureVersion) + " here, not " +
+                                      std::to_string(request.version) +
+                                      ": use the `lyre` that was installed with the daemon"};
+  }
+  if (request.snap_bytes == 0 || request.snap_bytes > channel::kSnapBytesMax) {
+    return malformed("a capture of " + std::to_string(request.snap_bytes) +
+                     " bytes of each packet, where 1 to " + std::to_string(channel::kSnapBytesMax) +
+                     " are allowed");
+  }
+  request.port[sizeof request.port - 1] = '\0';
+  return taken;
+}
+
 /// The descriptor that came along, if any.
 OwnedFd descriptor_of(msghdr& message) {
   const cmsghdr* part = CMSG_FIRSTHDR(&message);
@@ -113,6 +132,8 @@ Result<Request> check_request(std::span<const uint8_t> bytes) {
       return check_register(bytes);
     case channel::Control::kDeregister:
       return check_deregister(bytes);
+    case channel::Control::kCapture:
+      return check_capture(bytes);
     default:
       return malformed("a request of unknown type " +
                        std::to_string(static_cast<uint32_t>(header.type)));

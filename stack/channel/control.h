@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "stack/channel/capture.h"
 #include "stack/channel/port_address.h"
 #include "stack/channel/versions.h"
 
@@ -18,16 +19,18 @@ inline constexpr uint32_t kLabelBytes = 64;
 inline constexpr uint32_t kTextBytes = 256;
 
 enum class Control : uint32_t {
-  kAttach = 1,    ///< client: AttachRequest
-  kAttached,      ///< daemon: AttachReply, with descriptors (see there)
-  kInfo,          ///< client: InfoRequest
-  kInfoReply,     ///< daemon: InfoReply, with one descriptor: the stats segment
-  kGoodbye,       ///< daemon: Goodbye, then it closes the connection
-  kRegister,      ///< client: RegisterRequest, with one descriptor or none (see RegionSource)
-  kRegistered,    ///< daemon: RegionReply
-  kDeregister,    ///< client: DeregisterRequest
-  kDeregistered,  ///< daemon: RegionReply
-  kRegionPending  ///< daemon: RegionReply, before kRegistered
+  kAttach = 1,     ///< client: AttachRequest
+  kAttached,       ///< daemon: AttachReply, with descriptors (see there)
+  kInfo,           ///< client: InfoRequest
+  kInfoReply,      ///< daemon: InfoReply, with one descriptor: the stats segment
+  kGoodbye,        ///< daemon: Goodbye, then it closes the connection
+  kRegister,       ///< client: RegisterRequest, with one descriptor or none (see RegionSource)
+  kRegistered,     ///< daemon: RegionReply
+  kDeregister,     ///< client: DeregisterRequest
+  kDeregistered,   ///< daemon: RegionReply
+  kRegionPending,  ///< daemon: RegionReply, before kRegistered
+  kCapture,        ///< `lyre`: CaptureRequest
+  kCaptured        ///< daemon: CaptureReply, with one descriptor: the rings
 };
 
 /// The same in all versions, as are Goodbye and what AttachRequest and InfoRequest have in version
@@ -126,6 +129,23 @@ struct RegionReply {
   int32_t error;  ///< 0, or an errno value; then text is the reason
   char text[kTextBytes];
   uint32_t region;  ///< name
+};
+
+/// Copies the packets of a port, until the connection ends. Only the administrator may ask, and not
+/// at the socket of a domain: packets are those of all clients. A connection has one capture, and
+/// no context.
+struct CaptureRequest {
+  ControlHeader header;
+  uint32_t version;     ///< kCaptureVersion
+  uint32_t snap_bytes;  ///< of each packet are copied at most; 1 to kSnapBytesMax
+  char port[32];        ///< name, zero-terminated
+};
+
+struct CaptureReply {
+  ControlHeader header;
+  int32_t error;  ///< 0, or an errno value; then text is the reason and nothing follows
+  char text[kTextBytes];
+  uint32_t ring_count;  ///< the descriptor is of CaptureRing[ring_count], one for each worker
 };
 
 /// Why the daemon disconnects a client.

@@ -10,7 +10,8 @@ void ControlReplies::post(Reply reply) {
   // The outbox has room for four replies of every context. Until the control thread has taken
   // kDetached it does not use the index again, and until then there are three at most: kExpelled,
   // kDetached, and one about memory, for a client is served one request about memory at a time.
-  static_assert(Outbox::kCapacity >= 3 * kContextsMax + 1);
+  // Each capture has one.
+  static_assert(Outbox::kCapacity >= 3 * kContextsMax + kCapturesMax + 1);
   LYRE_CHECK(outbox_.try_post(reply));
   if (state_.config.reply_fd >= 0) (void)!eventfd_write(state_.config.reply_fd, 1);
 }

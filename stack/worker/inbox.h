@@ -13,9 +13,13 @@ namespace lyre::worker {
 /// arena is region number `index` there. Registered memory has the numbers that follow.
 inline constexpr uint32_t kContextsMax = 1024;
 inline constexpr uint32_t kRegionsMax = 1u << channel::kRegionIndexBits;
+/// Captures of ports at a time, those included that workers have not answered kCaptureEnded for.
+inline constexpr uint32_t kCapturesMax = 16;
+
+class PortCapture;
 
 /// What the control thread tells a worker. Owner: memory named here stays mapped until the worker
-/// has answered kDetached, or kRegionRemoved.
+/// has answered kDetached, kRegionRemoved, or kCaptureEnded.
 struct Command {
   enum class Kind : uint8_t {
     kNone,
@@ -24,11 +28,13 @@ struct Command {
     kShutdown,
     kAddRegion,
     kRemoveRegion,
-    kLinkUp,  ///< the link of a port came up; not answered
+    kLinkUp,        ///< the link of a port came up; not answered
+    kBeginCapture,  ///< not answered
+    kEndCapture,
   };
   Kind kind = Kind::kNone;
-  uint8_t port = 0;           ///< kLinkUp: index
-  uint32_t context = 0;       ///< all but kLinkUp and kShutdown: index
+  uint8_t port = 0;           ///< kLinkUp, kBeginCapture, kEndCapture: index
+  uint32_t context = 0;       ///< of a client's: index
   uint64_t generation = 0;    ///< kAttach: the context's; each is used once
   uint32_t region = 0;        ///< kAddRegion, kRemoveRegion: name
   uint8_t* memory = nullptr;  ///< kAttach: the context's memory; kAddRegion: the region's
@@ -43,6 +49,7 @@ struct Command {
   channel::RingPair* rings = nullptr;   ///< kAttach: the pair of this worker
   int wake_fd = -1;                     ///< kAttach: the pipe's end that wakes the client
   const DomainRules* domain = nullptr;  ///< kAttach: the client's; none: it may do everything
+  PortCapture* capture = nullptr;       ///< kBeginCapture, kEndCapture: the worker's part of it
   int32_t pid = 0;
   uint32_t uid = 0;
   std::array<char, 32> label{};
@@ -58,11 +65,13 @@ struct Reply {
     kRegionAdded,    ///< sends from the region are taken from now on
     kRegionRefused,  ///< answer to kAddRegion: it is not known here
     kRegionRemoved,  ///< nothing of the region is used any more: its memory may be freed
+    kCaptureEnded,   ///< nothing of the capture is used any more: it may be freed
   };
   Kind kind = Kind::kNone;
   uint32_t context = 0;
-  uint32_t region = 0;      ///< of the last three: name
-  const char* reason = "";  ///< kExpelled: static text
+  uint32_t region = 0;                   ///< of those about regions: name
+  const char* reason = "";               ///< kExpelled: static text
+  const PortCapture* capture = nullptr;  ///< kCaptureEnded
 };
 
 using Inbox = Mailbox<Command, 256>;

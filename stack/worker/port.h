@@ -8,6 +8,7 @@
 #include "stack/base/bounded_vector.h"
 #include "stack/base/ip_marking.h"
 #include "stack/io/packet_io.h"
+#include "stack/worker/port_capture.h"
 
 namespace lyre::worker {
 
@@ -40,7 +41,12 @@ class Port {
   io::IoCounters counters() const { return io_->counters(); }
 
   /// Fills `out` with received packets, which are the caller's, and returns how many.
-  size_t receive(std::span<io::PacketBuf*> out) { return io_->rx_burst(out); }
+  size_t receive(std::span<io::PacketBuf*> out) {
+    const size_t count = io_->rx_burst(out);
+    if (capture_ != nullptr) [[unlikely]]
+      capture_->on_received(out.first(count));
+    return count;
+  }
   /// Lets the port return what it has finished sending.
   void reclaim() { io_->reclaim(); }
   /// Something waits until the port frees packets that it holds.
@@ -74,6 +80,9 @@ class Port {
 
   std::span<io::PacketBuf* const> waiting() const { return {waiting_.begin(), waiting_.size()}; }
 
+  /// From now on what is received and sent is copied to `capture`; nullptr: nowhere. *Borrows* it.
+  void set_capture(PortCapture* capture) { capture_ = capture; }
+
  private:
   io::PacketIo* io_;
   io::IoCapabilities capabilities_;
@@ -81,7 +90,9 @@ class Port {
   IpMarking marking_;
   bool is_full_ = false;
   uint64_t taken_ = 0;  ///< packets that the port took
+  PortCapture* capture_ = nullptr;
   BoundedVector<io::PacketBuf*, kTxBurstPackets + kTxReservePackets> waiting_;
 };
+static_assert(kTxBurstPackets + kTxReservePackets <= kCapturedBurstMax);
 
 }  // namespace lyre::worker

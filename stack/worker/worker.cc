@@ -23,6 +23,7 @@ struct Worker::Impl : Parts {
   bool has_waiting_work();
 
   size_t drain_inbox();
+  void begin_capture(const Command& command);
   size_t receive();
   size_t receive_local();
   void shut_down();
@@ -109,11 +110,25 @@ size_t Worker::Impl::drain_inbox() {
       case Command::Kind::kLinkUp:
         state.neighbours.on_link_up(command.port, state.now);
         break;
+      case Command::Kind::kBeginCapture:
+        begin_capture(command);
+        break;
+      case Command::Kind::kEndCapture:
+        state.ports[command.port].set_capture(nullptr);
+        replies.post({.kind = Reply::Kind::kCaptureEnded, .capture = command.capture});
+        break;
       case Command::Kind::kNone:
         break;
     }
   }
   return taken;
+}
+
+void Worker::Impl::begin_capture(const Command& command) {
+  command.capture->begin({.now = &state.now,
+                          .unix_offset_ns = state.config.unix_offset_ns,
+                          .clients = &state.client_memory});
+  state.ports[command.port].set_capture(command.capture);
 }
 
 size_t Worker::Impl::receive() {

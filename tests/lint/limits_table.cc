@@ -8,6 +8,7 @@
 #include "daemon/config/config_keys.h"
 #include "stack/base/check.h"
 #include "stack/channel/abi.h"
+#include "stack/channel/capture.h"
 #include "stack/ip/echo_responder.h"
 #include "stack/worker/tables/half_open_queue.h"
 #include "stack/worker/tables/place_accounts.h"
@@ -57,8 +58,13 @@ void add_control_plane(std::vector<Limit>& out) {
   out.push_back(fixed("connections of a control socket without a context, of all and of a uid",
                       std::to_string(kLookersMax) + " and " + std::to_string(kLookersPerUidMax),
                       "the next connection is refused"));
-  out.push_back(fixed("time of such a connection",
+  out.push_back(fixed("time of such a connection that does not capture",
                       std::to_string(kAttachTimeout.value / 1'000'000'000) + " s", "it is closed"));
+  out.push_back(fixed("captures of a port, and captures that workers have not let go of",
+                      "1 and " + std::to_string(worker::kCapturesMax), "lyre pcap is refused"));
+  out.push_back(fixed("bytes of a capture on each worker",
+                      std::to_string(channel::kCaptureRingBytes),
+                      "packets are not captured, and counted"));
   out.push_back(configured("log lines that clients of a uid cause in a minute at a control socket",
                            "clients.log_lines_per_minute_max",
                            "left out, and counted in one line"));
