@@ -217,6 +217,27 @@ int ask_region(int control, std::span<const uint8_t> request, int descriptor,
   return 0;
 }
 
+int ask_capture(const char* path, const char* port, uint32_t snap_bytes, UniqueFd& control,
+                UniqueFd& descriptor, channel::CaptureReply& reply) {
+  channel::CaptureRequest request{};
+  if (std::strlen(port) >= sizeof request.port) {
+    return fail(LYRE_E_INVALID, "a port's name has at most %zu bytes", sizeof request.port - 1);
+  }
+  if (const int code = connect_control(path, control); code != 0) return code;
+  fill_header(request, channel::Control::kCapture);
+  request.version = channel::kCaptureVersion;
+  request.snap_bytes = snap_bytes;
+  std::strncpy(request.port, port, sizeof request.port - 1);
+  std::vector<UniqueFd> descriptors;
+  if (const int code = ask(control.get(), request, channel::Control::kCaptured, reply, descriptors);
+      code != 0) {
+    return code;
+  }
+  if (descriptors.size() != 1) return fail(LYRE_E_VERSION, "the daemon sent no packets");
+  descriptor = std::move(descriptors[0]);
+  return 0;
+}
+
 int ask_info(const char* path, UniqueFd& descriptor, uint64_t& stats_bytes) {
   UniqueFd control;
   if (const int code = connect_control(path, control); code != 0) return code;

@@ -29,6 +29,11 @@ int attach(const char* path, const char* label, uint64_t arena_bytes, Attachment
 int ask_region(int control, std::span<const uint8_t> request, int descriptor,
                channel::RegionReply& reply);
 
+/// Asks for the packets of a port (CaptureRequest). `descriptor` is the memory of the rings, and
+/// the capture ends with `control`. `reply` is set where the daemon answered, whatever it answered.
+int ask_capture(const char* path, const char* port, uint32_t snap_bytes, UniqueFd& control,
+                UniqueFd& descriptor, channel::CaptureReply& reply);
+
 /// Asks for the stats segment. `descriptor` is its memory of `stats_bytes`.
 int ask_info(const char* path, UniqueFd& descriptor, uint64_t& stats_bytes);
 

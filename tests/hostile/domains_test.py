@@ -288,6 +288,33 @@ class Domains(unittest.TestCase):
         copied = [row.get("copied_rx_bytes") for row in self.sessions(self.own, OWNER_ID)]
         self.assertIn(len(MARK), copied)
 
+    def capture(self, path, user=0):
+        """Status of a capture that this user tries, and what it said."""
+        program = self.path("tool")
+        if not os.path.exists(program):
+            shutil.copy(self.lyre, program)
+
+        def action():
+            done = subprocess.run([program, "--socket", path, "pcap", "wire", "--duration", "0.1"],
+                                  check=False, capture_output=True, timeout=TIMEOUT_S)
+            return [done.returncode, done.stderr.decode()]
+
+        return self.as_user(user, action) if user else action()
+
+    def test_packets_are_the_administrators(self):
+        self.start_two()
+        self.assertEqual(0, self.capture(self.admin)[0])
+        status, said = self.capture(self.own, OWNER_ID)
+        self.assertEqual(1, status, said)
+        self.assertIn("ask at the administrator's socket", said)
+
+    def test_packets_of_one_domain_are_the_administrators_too(self):
+        self.start("", mode="0666")
+        self.assertEqual(0, self.capture(self.admin)[0])
+        status, said = self.capture(self.admin, STRANGER_ID)
+        self.assertEqual(1, status, said)
+        self.assertIn("only root and the daemon's user", said)
+
     def wait_for(self, is_done):
         deadline = time.monotonic() + TIMEOUT_S
         while not is_done():

@@ -9,6 +9,7 @@
 #include "tools/lyre/look_commands.h"
 #include "tools/lyre/metrics.h"
 #include "tools/lyre/nic.h"
+#include "tools/lyre/pcap.h"
 #include "tools/lyre/perf.h"
 #include "tools/lyre/top.h"
 
@@ -26,6 +27,7 @@ void define_command_line(CLI::App& app, GlobalOptions& globals) {
   app.add_flag("--json", globals.is_json, "Print JSON");
   add_look_commands(app, globals);
   add_top(app, globals);
+  add_pcap(app, globals);
   add_doctor(app, globals);
   add_nic(app, globals);
   add_perf(app, globals);

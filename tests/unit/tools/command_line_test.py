@@ -32,7 +32,8 @@ class Values(unittest.TestCase):
                           ["sessions", "--watch", "abc"], ["sessions", "--watch", "0"],
                           ["comms", "--watch", "1e300"], ["comms", "--watch", "inf"],
                           ["allreduce", "--bytes", "-8"], ["allreduce", "--seed", "-1"],
-                          ["allreduce", "--ranks", "99"]):
+                          ["allreduce", "--ranks", "99"], ["pcap", "wire", "-s", "0"],
+                          ["pcap", "wire", "-c", "0"], ["pcap", "wire", "--duration", "0"]):
             with self.subTest(arguments=arguments):
                 done = run(*arguments)
                 self.assertEqual(done.returncode, EXIT_USAGE, done.stderr)
@@ -71,6 +72,7 @@ class Values(unittest.TestCase):
     def test_a_missing_daemon_has_a_status_of_its_own(self):
         for arguments in (["status"], ["status", "--watch"], ["sessions"], ["clients"], ["stats"],
                           ["ports"], ["neighbours"], ["routes"], ["trace"],
+                          ["pcap"], ["pcap", "wire", "tcp"],
                           ["stats", "--json"], ["perf", "server"], ["perf", "client", "10.9.0.2:1"],
                           ["allreduce", "--no-kernel", "--plugin", ARGS.plugin, "--bytes", "4",
                            "--host", "a=/nonexistent/a", "--host", "b=/nonexistent/b"]):

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdio>
+#include <string>
+
+namespace lyre::tools {
+
+/// The file, or the standard output, to which packets are written.
+/// Fails: each function throws Failure with the name of the file and the reason.
+class PacketFile {
+ public:
+  /// "-": standard output. Replaces a file, which only its owner can read: packets are those of all
+  /// clients.
+  explicit PacketFile(const std::string& path);
+  ~PacketFile();
+  PacketFile(const PacketFile&) = delete;
+  PacketFile& operator=(const PacketFile&) = delete;
+
+  void write(const std::string& bytes);
+  /// What was written is out.
+  void flush();
+
+ private:
+  [[noreturn]] void fail(const char* what) const;
+
+  std::string name_;
+  std::FILE* file_;
+};
+
+/// Fails: throws Failure where `path` is "-" and standard output is a terminal.
+void check_is_no_terminal(const std::string& path);
+
+}  // namespace lyre::tools
