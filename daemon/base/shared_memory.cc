@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <cstring>
@@ -53,6 +54,22 @@ Result<SharedMemory> SharedMemory::create(const char* name, uint64_t bytes, Shar
   // does not affect the existing mapping.
   if (with == SharedWith::kReaders) seals |= F_SEAL_FUTURE_WRITE;
   if (::fcntl(memory.fd(), F_ADD_SEALS, seals) != 0) return memory_error("sealing", name);
+  return memory;
+}
+
+Result<SharedMemory> SharedMemory::adopt(OwnedFd fd, uint64_t bytes) {
+  struct stat file {};
+  const int seals = ::fcntl(fd.get(), F_GET_SEALS);
+  const bool is_sealed = seals >= 0 && (seals & F_SEAL_SHRINK) != 0;
+  if (!is_sealed || ::fstat(fd.get(), &file) != 0 || static_cast<uint64_t>(file.st_size) != bytes) {
+    return Error{EINVAL, "not a shared memory of " + std::to_string(bytes) + " bytes"};
+  }
+  void* data = map_huge_aligned(bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get());
+  if (data == MAP_FAILED) return errno_error("mmap of a shared memory");
+  SharedMemory memory;
+  memory.fd_ = std::move(fd);
+  memory.data_ = static_cast<uint8_t*>(data);
+  memory.bytes_ = bytes;
   return memory;
 }
 

@@ -20,6 +20,9 @@ class SharedMemory {
  public:
   /// Fails: no memory, no descriptor, no memfd on this system.
   static Result<SharedMemory> create(const char* name, uint64_t bytes, SharedWith with);
+  /// Maps a memory that another process made with SharedWith::kWriters.
+  /// Fails: EINVAL it is not such a memory of that size; or the errno of the mapping.
+  static Result<SharedMemory> adopt(OwnedFd memory, uint64_t bytes);
 
   SharedMemory() = default;
   SharedMemory(SharedMemory&& other) noexcept;

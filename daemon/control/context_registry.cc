@@ -26,7 +26,7 @@ struct ContextRegistry::Context {
   uint32_t index = 0;
   uint64_t generation = 0;
   uint64_t user = UINT64_MAX;  ///< DomainRules::user_of()
-  const worker::DomainRules* domain = nullptr;
+  AttachTerms terms;           ///< as they were granted
   channel::ContextLayout layout{};
   uint64_t arena_bytes = 0;
   uint64_t copy_bytes = 0;
@@ -75,7 +75,7 @@ uint32_t ContextRegistry::held_count() const {
 uint32_t ContextRegistry::attached_count_of(const worker::DomainRules& domain) const {
   return static_cast<uint32_t>(
       std::count_if(contexts_.begin(), contexts_.end(), [&](const auto& context) {
-        return context != nullptr && context->is_attached && context->domain == &domain;
+        return context != nullptr && context->is_attached && context->terms.domain == &domain;
       }));
 }
 
@@ -101,7 +101,7 @@ Status ContextRegistry::check_contexts(const AttachTerms& terms) const {
   for (const auto& context : contexts_) {
     if (context == nullptr) continue;
     of_user += context->user == user;
-    of_domain += context->domain == terms.domain;
+    of_domain += context->terms.domain == terms.domain;
   }
   if (of_domain >= terms.contexts_of_domain_max) {
     return Error{EUSERS, "the domain has " + std::to_string(of_domain) +
@@ -122,10 +122,10 @@ Result<ContextGrant> ContextRegistry::attach(const AttachTerms& terms) {
   Context& context = **made;
   context.index = static_cast<uint32_t>(free - contexts_.begin());
   context.user = worker::DomainRules::user_of(terms.domain, terms.identity.uid);
-  context.domain = terms.domain;
+  context.terms = terms;
   regions_.set_owner(context.index, context.user, terms.registered_bytes_of_domain_max);
   context.generation = next_generation_++;
-  fill_header(context, terms);
+  fill_header(context);
   *free = std::move(*made);
 
   context.is_attached = true;
@@ -133,7 +133,7 @@ Result<ContextGrant> ContextRegistry::attach(const AttachTerms& terms) {
   if (options_.ports.map) {
     options_.ports.map(context.arena(), context.arena_bytes, options_.page_bytes);
   }
-  post_attach(context, terms);
+  for (uint32_t i = 0; i < workers_.count(); ++i) post(i, attach_command(context, i));
 
   ContextGrant grant{.index = context.index,
                      .generation = context.generation,
@@ -182,6 +182,10 @@ Status ContextRegistry::make_rings(Context& context) {
     if (!ring.is_open()) return errno_error("no eventfd");
     context.worker_rings.push_back(std::move(ring));
   }
+  return watch_rings(context);
+}
+
+Status ContextRegistry::watch_rings(const Context& context) {
   for (uint32_t i = 0; i < workers_.count(); ++i) {
     Status status = workers_.watch(i, context.worker_rings[i].get());
     if (status.ok()) continue;
@@ -191,10 +195,10 @@ Status ContextRegistry::make_rings(Context& context) {
   return Ok{};
 }
 
-void ContextRegistry::fill_header(Context& context, const AttachTerms& terms) const {
+void ContextRegistry::fill_header(Context& context) const {
   auto* header = new (context.memory.data()) channel::ContextHeader{};
   header->magic = channel::kContextMagic;
-  header->abi_version = terms.abi_version;
+  header->abi_version = context.terms.abi_version;
   header->worker_count = workers_.count();
   header->generation = context.generation;
   header->total_bytes = context.layout.total_bytes;
@@ -205,7 +209,7 @@ void ContextRegistry::fill_header(Context& context, const AttachTerms& terms) co
   header->copy_bytes = context.copy_bytes;
 }
 
-void ContextRegistry::post_attach(const Context& context, const AttachTerms& terms) {
+worker::Command ContextRegistry::attach_command(const Context& context, uint32_t worker) const {
   worker::Command command;
   command.kind = worker::Command::Kind::kAttach;
   command.context = context.index;
@@ -216,19 +220,17 @@ void ContextRegistry::post_attach(const Context& context, const AttachTerms& ter
   command.arena_offset = context.layout.arena_offset;
   command.arena_bytes = context.arena_bytes;
   command.copy_bytes = context.copy_bytes / workers_.count();
+  command.copy_offset = context.layout.copy_offset + worker * command.copy_bytes;
   command.is_lent = context.is_lent_to;
   command.wake_fd = context.wake_write.get();
-  command.pid = terms.identity.pid;
-  command.uid = terms.identity.uid;
-  command.domain = terms.domain;
-  terms.label.copy(command.label.data(), command.label.size() - 1);
-  auto* rings =
-      reinterpret_cast<channel::RingPair*>(context.memory.data() + context.layout.rings_offset);
-  for (uint32_t i = 0; i < workers_.count(); ++i) {
-    command.rings = rings + i;
-    command.copy_offset = context.layout.copy_offset + i * command.copy_bytes;
-    post(i, command);
-  }
+  command.pid = context.terms.identity.pid;
+  command.uid = context.terms.identity.uid;
+  command.domain = context.terms.domain;
+  context.terms.label.copy(command.label.data(), command.label.size() - 1);
+  command.rings =
+      reinterpret_cast<channel::RingPair*>(context.memory.data() + context.layout.rings_offset) +
+      worker;
+  return command;
 }
 
 /// Called by the client's connection, once, when it ends.
@@ -316,10 +318,149 @@ void ContextRegistry::on_detached(uint32_t worker, uint32_t index) {
   drop(index);
 }
 
+bool ContextRegistry::is_attached(uint32_t context) const {
+  return context < contexts_.size() && contexts_[context] != nullptr &&
+         contexts_[context]->is_attached;
+}
+
 void ContextRegistry::shut_down() {
   worker::Command command;
   command.kind = worker::Command::Kind::kShutdown;
   for (uint32_t i = 0; i < workers_.count(); ++i) post(i, command);
+}
+
+void ContextRegistry::write_handover(RegistryRecord record, record::Writer& out,
+                                     std::vector<int>& descriptors) const {
+  record::Writer records;
+  std::vector<int> regions;
+  record.next_generation = next_generation_;
+  record.region_uses = regions_.uses();
+  record.client_count = held_count();
+  record.region_count = regions_.write_handover(records, regions);
+  out.add(record::Kind::kRegistry, kDaemonHandoverVersion,
+          [&](record::FieldWriter& fields) { list_registry(fields, std::as_const(record)); });
+  for (const auto& context : contexts_) {
+    if (context != nullptr) write_client(*context, out, descriptors);
+  }
+  out.append(records);
+  descriptors.insert(descriptors.end(), regions.begin(), regions.end());
+}
+
+void ContextRegistry::write_client(const Context& context, record::Writer& out,
+                                   std::vector<int>& descriptors) const {
+  const AttachTerms& terms = context.terms;
+  const ClientRecord client{.context = context.index,
+                            .generation = context.generation,
+                            .pid = terms.identity.pid,
+                            .uid = terms.identity.uid,
+                            .gid = terms.identity.gid,
+                            .label = terms.label,
+                            .abi_version = terms.abi_version,
+                            .domain = terms.domain == nullptr ? kNoDomain : terms.domain->index,
+                            .registered_bytes_max = terms.registered_bytes_of_domain_max,
+                            .arena_bytes = context.arena_bytes,
+                            .copy_bytes = context.copy_bytes,
+                            .page_bytes = options_.page_bytes,
+                            .is_attached = context.is_attached,
+                            .held_by = context.held_by.to_ullong()};
+  out.add(record::Kind::kClient, kDaemonHandoverVersion,
+          [&](record::FieldWriter& fields) { list_client(fields, client); });
+  for (const int fd : {context.memory.fd(), context.wake_read.get(), context.wake_write.get()}) {
+    descriptors.push_back(fd);
+  }
+  for (const OwnedFd& ring : context.worker_rings) descriptors.push_back(ring.get());
+}
+
+Status ContextRegistry::take_over(const RegistryRecord& record,
+                                  std::span<const worker::DomainRules> domains, record::Reader& in,
+                                  DescriptorQueue& descriptors) {
+  next_generation_ = record.next_generation;
+  for (uint32_t i = 0; i < record.client_count; ++i) {
+    if (Status status = take_over_client(domains, in, descriptors); !status.ok()) return status;
+  }
+  return regions_.take_over(record.region_count, record.region_uses, in, descriptors);
+}
+
+Status ContextRegistry::check_client(const ClientRecord& record,
+                                     std::span<const worker::DomainRules> domains) const {
+  if (record.context >= contexts_.size()) {
+    return Error{EUSERS, "context " + std::to_string(record.context) +
+                             " is in use, which is more than clients.contexts_max allows"};
+  }
+  if (!channel::kAbiVersions.has(record.abi_version)) {
+    return Error{EPROTONOSUPPORT, "a client speaks version " + std::to_string(record.abi_version) +
+                                      " of the channel, which this daemon does not"};
+  }
+  const uint32_t count = workers_.count();
+  const uint64_t known = count == 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1;
+  const bool has_domain = record.domain == kNoDomain || record.domain < domains.size();
+  const bool is_held = record.is_attached ? record.held_by == 0 : record.held_by != 0;
+  if (contexts_[record.context] == nullptr && has_domain && is_held &&
+      (record.held_by & ~known) == 0 && record.page_bytes == options_.page_bytes &&
+      record.generation < next_generation_) {
+    return Ok{};
+  }
+  return Error{EPROTO, "the record of a client is not right"};
+}
+
+Status ContextRegistry::take_over_client(std::span<const worker::DomainRules> domains,
+                                         record::Reader& in, DescriptorQueue& descriptors) {
+  ClientRecord record;
+  const auto list = [&](record::FieldReader& fields) { list_client(fields, record); };
+  if (!in.take(record::Kind::kClient, kDaemonHandoverVersion, list)) {
+    return Error{EPROTO, "the record of a client is not right"};
+  }
+  if (Status status = check_client(record, domains); !status.ok()) return status;
+  auto made = std::make_unique<Context>();
+  Context& context = *made;
+  context.index = record.context;
+  context.generation = record.generation;
+  context.terms = {.identity = {.pid = record.pid, .uid = record.uid, .gid = record.gid},
+                   .abi_version = record.abi_version,
+                   .arena_bytes = record.arena_bytes,
+                   .label = record.label,
+                   .domain = record.domain == kNoDomain ? nullptr : &domains[record.domain],
+                   .registered_bytes_of_domain_max = record.registered_bytes_max};
+  context.user = worker::DomainRules::user_of(context.terms.domain, record.uid);
+  context.is_attached = record.is_attached;
+  context.held_by = record.held_by;
+  if (Status status = take_over_memory(record, context, descriptors); !status.ok()) return status;
+  regions_.set_owner(context.index, context.user, record.registered_bytes_max);
+  if (record.is_attached) ++attached_count_;
+  if (options_.ports.map) {
+    options_.ports.map(context.arena(), context.arena_bytes, options_.page_bytes);
+  }
+  contexts_[record.context] = std::move(made);
+  return Ok{};
+}
+
+/// Its rings are where they were: the client knows nothing of another daemon.
+Status ContextRegistry::take_over_memory(const ClientRecord& record, Context& context,
+                                         DescriptorQueue& descriptors) {
+  context.arena_bytes = record.arena_bytes;
+  context.copy_bytes = record.copy_bytes;
+  context.layout = channel::ContextLayout::of(workers_.count(), record.arena_bytes,
+                                              record.copy_bytes, options_.page_bytes);
+  auto memory = SharedMemory::adopt(descriptors.take(), context.layout.total_bytes);
+  if (!memory.ok()) return memory.error();
+  context.memory = std::move(*memory);
+  context.wake_read = descriptors.take();
+  context.wake_write = descriptors.take();
+  for (uint32_t i = 0; i < workers_.count(); ++i) {
+    context.worker_rings.push_back(descriptors.take());
+    if (!context.worker_rings.back().is_open()) return Error{EPROTO, "a client's bell is missing"};
+  }
+  return record.is_attached ? watch_rings(context) : Status(Ok{});
+}
+
+std::vector<worker::Command> ContextRegistry::handover_commands(uint32_t worker) const {
+  std::vector<worker::Command> commands;
+  for (const auto& context : contexts_) {
+    if (context == nullptr || (!context->is_attached && !context->held_by.test(worker))) continue;
+    commands.push_back(attach_command(*context, worker));
+  }
+  regions_.append_commands(worker, commands);
+  return commands;
 }
 
 }  // namespace lyre

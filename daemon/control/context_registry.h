@@ -8,14 +8,17 @@
 #include <string>
 #include <vector>
 
+#include "daemon/base/descriptor_queue.h"
 #include "daemon/base/owned_fd.h"
 #include "daemon/base/shared_memory.h"
 #include "daemon/config/config.h"
 #include "daemon/control/capture_registry.h"
 #include "daemon/memory/region_registry.h"
 #include "daemon/protocol/client_identity.h"
+#include "daemon/protocol/handover_records.h"
 #include "daemon/workers/worker_set.h"
 #include "stack/base/page_size.h"
+#include "stack/record/stream.h"
 
 namespace lyre {
 
@@ -87,6 +90,21 @@ class ContextRegistry {
   void shut_down();
   bool is_shut_down() const { return shut_down_count_ == workers_.count(); }
 
+  /// Appends what another process needs to go on with all contexts and their memory, and the
+  /// descriptors of it, which stay open as long as this object. A kRegistry comes first: `record`,
+  /// completed (protocol/handover_records.h). REQUIRES: no command waits, and no memory is being
+  /// registered.
+  void write_handover(RegistryRecord record, record::Writer& out,
+                      std::vector<int>& descriptors) const;
+  /// Goes on with such contexts; `record` is what was read of kRegistry. `domains`: what
+  /// DomainRules name. REQUIRES: nothing was attached yet. Fails: the records are not right, the
+  /// channel's version of a client is not spoken here, or the system refused something.
+  Status take_over(const RegistryRecord& record, std::span<const worker::DomainRules> domains,
+                   record::Reader& in, DescriptorQueue& descriptors);
+  /// For Worker::take_over(): the worker's clients and their memory.
+  std::vector<worker::Command> handover_commands(uint32_t worker) const;
+  bool is_attached(uint32_t context) const;
+
   uint32_t attached_count() const { return attached_count_; }
   uint32_t attached_count_of(const worker::DomainRules& domain) const;
   uint64_t attached_total() const { return next_generation_ - 1; }
@@ -102,8 +120,17 @@ class ContextRegistry {
   bool is_lent_to(const ClientIdentity& identity) const;
   Result<std::unique_ptr<Context>> make_context(const AttachTerms& terms);
   Status make_rings(Context& context);
-  void fill_header(Context& context, const AttachTerms& terms) const;
-  void post_attach(const Context& context, const AttachTerms& terms);
+  void fill_header(Context& context) const;
+  worker::Command attach_command(const Context& context, uint32_t worker) const;
+  void write_client(const Context& context, record::Writer& out,
+                    std::vector<int>& descriptors) const;
+  Status take_over_client(std::span<const worker::DomainRules> domains, record::Reader& in,
+                          DescriptorQueue& descriptors);
+  Status check_client(const ClientRecord& record,
+                      std::span<const worker::DomainRules> domains) const;
+  Status take_over_memory(const ClientRecord& record, Context& context,
+                          DescriptorQueue& descriptors);
+  Status watch_rings(const Context& context);
   void post(uint32_t worker, const worker::Command& command);
   void post_waiting();
   void on_reply(uint32_t worker, const worker::Reply& reply, std::vector<Expulsion>& out);

@@ -41,6 +41,23 @@ void ControlClient::start(OwnedFd process) {
   if (process.is_open()) wait_for_process_end(std::move(process));
 }
 
+void ControlClient::go_on(OwnedFd process, uint32_t context, const std::string& label) {
+  context_ = context;
+  label_ = label;
+  wait_for_request();
+  if (process.is_open()) wait_for_process_end(std::move(process));
+}
+
+void ControlClient::write_handover(uint32_t socket, record::Writer& out,
+                                   std::vector<int>& descriptors) {
+  const AttachedRecord record{
+      .socket = socket, .context = *context_, .label = label_, .has_process = process_.is_open()};
+  out.add(record::Kind::kAttached, kDaemonHandoverVersion,
+          [&](record::FieldWriter& fields) { list_attached(fields, record); });
+  descriptors.push_back(socket_.native_handle());
+  if (record.has_process) descriptors.push_back(process_.native_handle());
+}
+
 void ControlClient::wait_for_request() {
   socket_.async_wait(Descriptor::wait_read,
                      [self = shared_from_this()](const boost::system::error_code& error) {
@@ -102,6 +119,7 @@ void ControlClient::on_request(const Request& request, OwnedFd descriptor) {
   if (const auto* capture = std::get_if<channel::CaptureRequest>(&request)) {
     return on_capture(*capture);
   }
+  if (std::holds_alternative<channel::UpgradeRequest>(request)) return on_upgrade();
   on_info();
 }
 
@@ -220,6 +238,31 @@ void ControlClient::on_capture(const channel::CaptureRequest& request) {
   }
 }
 
+/// The daemon's own user and root: they could as well replace the process by a signal.
+void ControlClient::on_upgrade() {
+  const auto answer = [self = shared_from_this()](const UpgradeResult& result) {
+    if (self->is_over_) return;
+    auto message = make_message<channel::UpgradeReply>(channel::Control::kUpgradeReply);
+    message.error = result.status.ok() ? 0 : result.status.error().code;
+    if (!result.status.ok()) copy_text(message.text, result.status.error().text);
+    if (message.error == 0 && !result.status.ok()) message.error = EIO;
+    message.pid = result.pid;
+    message.pause_us = result.pause_us;
+    copy_text(message.release, result.release);
+    self->reply(bytes_of(message), {});
+  };
+  if (identity_.uid != 0 && identity_.uid != ::geteuid()) {
+    return answer({.status = Error{EPERM, "an upgrade is for root and the daemon's own user"}});
+  }
+  if (!server_.upgrade_) {
+    return answer(
+        {.status = Error{EPERM, "an upgrade is asked for at the administrator's socket"}});
+  }
+  attach_deadline_.cancel();  // the answer takes longer
+  log(spdlog::level::info, "asks for an upgrade");
+  server_.upgrade_(answer);
+}
+
 void ControlClient::on_register(const channel::RegisterRequest& request, OwnedFd descriptor) {
   const bool has_descriptor = request.source == channel::RegionSource::kDescriptor;
   if (has_descriptor != descriptor.is_open()) {
@@ -248,9 +291,9 @@ void ControlClient::open_mapping(const channel::RegisterRequest& request) {
   send_region_news();
 }
 
-void ControlClient::add_region(const Result<ClientMemory>& memory) {
+void ControlClient::add_region(Result<ClientMemory> memory) {
   if (!memory.ok()) return reply_region(channel::Control::kRegistered, 0, memory.error());
-  const auto region = server_.registry_.regions().add(*context_, memory.value());
+  const auto region = server_.registry_.regions().add(*context_, std::move(*memory));
   if (!region.ok()) {
     if (region.error().code == EDQUOT) {
       log(spdlog::level::warn, "not registered: " + region.error().text);

@@ -15,6 +15,7 @@
 #include "daemon/base/owned_fd.h"
 #include "daemon/control/context_registry.h"
 #include "daemon/protocol/control_message.h"
+#include "stack/record/stream.h"
 
 namespace lyre {
 
@@ -33,10 +34,16 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   /// Sends `reason` unless it is empty, detaches the context and closes the connection.
   void end(std::string_view reason);
 
+  /// Goes on with a client whose context was taken over.
+  void go_on(OwnedFd process, uint32_t context, const std::string& label);
+  /// Appends a kAttached and its descriptors. REQUIRES: it has a context.
+  void write_handover(uint32_t socket, record::Writer& out, std::vector<int>& descriptors);
+
   /// The answer to the pending request about registered memory.
   void on_region(const RegionAnswer& answer);
 
   std::optional<uint32_t> context() const { return context_; }
+  bool is_request_pending() const { return awaited_mapping_ != 0 || awaited_region_ != 0; }
   const ClientIdentity& identity() const { return identity_; }
   /// Writes "client WHO: TEXT", unless clients of its uid have caused too many lines.
   void log(spdlog::level::level_enum level, std::string_view text);
@@ -53,11 +60,11 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   Result<uint32_t> port_to_capture(const channel::CaptureRequest& request) const;
   void on_register(const channel::RegisterRequest& request, OwnedFd descriptor);
   void open_mapping(const channel::RegisterRequest& request);
-  void add_region(const Result<ClientMemory>& memory);
+  void add_region(Result<ClientMemory> memory);
   void on_deregister(const channel::DeregisterRequest& request);
   void await_region(uint32_t region, channel::Control answer);
   void await_removal();
-  bool is_request_pending() const { return awaited_mapping_ != 0 || awaited_region_ != 0; }
+  void on_upgrade();
   void send_region_news();
   void reply_region(channel::Control type, uint32_t region, const Error& error);
   void grant(const ContextGrant& grant);

@@ -78,6 +78,39 @@ Status ControlServer::open() {
   return Ok{};
 }
 
+void ControlServer::go_on(OwnedFd listener) {
+  is_bound_ = true;
+  struct stat file {};
+  if (::stat(options_.socket_path.c_str(), &file) == 0) bound_inode_ = file.st_ino;
+  listener_.assign(listener.release());
+  wait_for_client();
+}
+
+void ControlServer::go_on(HandedConnection connection) {
+  const auto identity = identity_of(connection.socket.get());
+  const uint64_t id = next_id_++;
+  auto client = std::make_shared<ControlClient>(
+      *this, id, std::move(connection.socket), identity.ok() ? identity.value() : ClientIdentity{});
+  clients_.emplace(id, client);
+  client->go_on(std::move(connection.process), connection.context, connection.label);
+}
+
+uint32_t ControlServer::write_handover(uint32_t number, record::Writer& out,
+                                       std::vector<int>& descriptors) const {
+  uint32_t count = 0;
+  for (const auto& [id, client] : clients_) {
+    if (!client->context()) continue;
+    client->write_handover(number, out, descriptors);
+    ++count;
+  }
+  return count;
+}
+
+bool ControlServer::has_pending_requests() const {
+  return std::any_of(clients_.begin(), clients_.end(),
+                     [](const auto& entry) { return entry.second->is_request_pending(); });
+}
+
 Status ControlServer::bind_socket() {
   const std::string& path = options_.socket_path;
   const sockaddr_un address = address_of(path);

@@ -17,10 +17,21 @@
 #include "daemon/control/context_registry.h"
 #include "daemon/memory/mapping_opener.h"
 #include "stack/channel/control.h"
+#include "stack/record/stream.h"
 
 namespace lyre {
 
 class ControlClient;
+
+/// What became of an upgrade.
+struct UpgradeResult {
+  Status status = Ok{};
+  int32_t pid = 0;        ///< of the new process
+  uint32_t pause_us = 0;  ///< no worker made a turn for so long
+  std::string release;    ///< of the new process
+};
+/// Begins an upgrade; `answer` is called once, then or later.
+using Upgrade = std::function<void(std::function<void(const UpgradeResult&)> answer)>;
 
 struct ControlOptions {
   std::string domain = "default";  ///< for the log
@@ -39,6 +50,14 @@ struct ControlOptions {
   uint32_t connections_per_uid_max = UINT32_MAX;
   uint32_t log_lines_per_minute_max = UINT32_MAX;  ///< about clients of one uid
   Nanos attach_timeout = kAttachTimeout;
+};
+
+/// A client's connection of another process, which it handed over.
+struct HandedConnection {
+  OwnedFd socket;
+  OwnedFd process;  ///< a pidfd, or none
+  uint32_t context = 0;
+  std::string label;
 };
 
 /// The part of a reply that is the same for all clients. Descriptors are borrowed.
@@ -78,6 +97,17 @@ class ControlServer {
   /// Makes the socket file and listens. Replaces the file of a daemon that died.
   /// Fails: EADDRINUSE another daemon listens there; or the system's error.
   Status open();
+  /// Goes on with the listening socket of another process, which has left its file in place.
+  void go_on(OwnedFd listener);
+  /// Goes on with a client of that process. REQUIRES: its context was taken over.
+  void go_on(HandedConnection connection);
+  void serve_upgrades(Upgrade upgrade) { upgrade_ = std::move(upgrade); }
+  int listener() { return listener_.native_handle(); }
+  /// Appends a kAttached for each client that has a context. Returns how many.
+  uint32_t write_handover(uint32_t number, record::Writer& out,
+                          std::vector<int>& descriptors) const;
+  /// True while a client waits for an answer about registered memory.
+  bool has_pending_requests() const;
   /// Stops accepting clients and removes the socket file. Connected clients stay.
   void stop_accepting();
   /// Sends `reason` to every client, closes its connection and detaches it.
@@ -108,6 +138,7 @@ class ControlServer {
   ContextRegistry& registry_;
   DaemonFacts facts_;
   ControlOptions options_;
+  Upgrade upgrade_;  ///< none: this daemon cannot be upgraded
   boost::asio::posix::stream_descriptor listener_;
   boost::asio::steady_timer retry_;
   bool is_bound_ = false;

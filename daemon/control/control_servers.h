@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,15 @@ class ControlServers {
  public:
   void add(std::unique_ptr<ControlServer> server) { servers_.push_back(std::move(server)); }
 
+  size_t count() const { return servers_.size(); }
+  ControlServer& operator[](size_t index) { return *servers_[index]; }
+  /// From now on, the requests for it are served: at the administrator's socket, which is the last,
+  /// or the only one.
+  void serve_upgrades(Upgrade upgrade) { servers_.back()->serve_upgrades(std::move(upgrade)); }
+  bool has_pending_requests() const {
+    return std::any_of(servers_.begin(), servers_.end(),
+                       [](const auto& server) { return server->has_pending_requests(); });
+  }
   /// Fails: as ControlServer::open(), for the first that cannot be opened.
   Status open() {
     for (const auto& server : servers_) {

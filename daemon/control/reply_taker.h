@@ -25,11 +25,12 @@ class ReplyTaker {
   /// Begins. `on_look` is called after each periodic poll; it returns true while replies are due
   /// soon.
   void begin(ContextRegistry& registry, ControlServers& control, std::function<bool()> on_look);
+  /// Takes what is there now.
+  void look();
 
  private:
   void wait_for_bell();
   void schedule(bool is_due);
-  void look();
   void look_by_timer();
 
   boost::asio::posix::stream_descriptor bell_;

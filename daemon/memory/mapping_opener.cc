@@ -47,7 +47,12 @@ void MappingHelperProcess::end() {
 }
 
 MappingOpener::MappingOpener(boost::asio::io_context& io, MappingHelperProcess helper)
-    : socket_(io), helper_(std::move(helper)) {
+    : socket_(io) {
+  use(std::move(helper));
+}
+
+void MappingOpener::use(MappingHelperProcess helper) {
+  helper_ = std::move(helper);
   if (!helper_.is_running()) return;
   socket_.assign(helper_.socket());
   wait_for_reply();

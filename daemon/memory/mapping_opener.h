@@ -54,6 +54,11 @@ class MappingOpener {
   MappingOpener(const MappingOpener&) = delete;
   MappingOpener& operator=(const MappingOpener&) = delete;
 
+  /// Goes on with a helper that another process started. REQUIRES: there is none.
+  void use(MappingHelperProcess helper);
+  /// Our end of the helper's socket; -1: there is no helper.
+  int helper_socket() const { return helper_.socket(); }
+
   /// Opens the mapping of the client at the other end of `client_socket` (borrowed until `done` or
   /// forget()), whose uid is `uid`. Calls `done` later, from `io`. Returns a name for forget().
   /// Fails: as open_client_mapping(); ETIMEDOUT the client kept its mappings locked; EIO, EAGAIN

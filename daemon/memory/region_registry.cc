@@ -7,9 +7,17 @@
 #include <thread>
 
 #include "daemon/base/daemon_limits.h"
+#include "daemon/protocol/handover_records.h"
 #include "stack/base/check.h"
 
 namespace lyre {
+
+namespace {
+
+/// Times that an index is used before a name comes again.
+constexpr uint32_t kUses = 1u << (32 - channel::kRegionIndexBits);
+
+}  // namespace
 
 using Kind = worker::Command::Kind;
 
@@ -83,26 +91,33 @@ Status RegionRegistry::check_share_of_user(const Usage& owner, uint64_t bytes) c
   return Ok{};
 }
 
-Result<uint32_t> RegionRegistry::add(uint32_t context, const ClientMemory& memory) {
+Result<uint32_t> RegionRegistry::add(uint32_t context, ClientMemory memory) {
   if (Status status = open_window(); !status.ok()) return status.error();
   if (Status status = check_share(context, memory.bytes); !status.ok()) return status.error();
   auto base = window_->map(memory.file.get(), memory.offset, memory.bytes, memory.page_bytes);
   if (!base.ok()) return base.error();
   const uint32_t index = free_.back();
   free_.pop_back();
-  constexpr uint32_t kUses = 1u << (32 - channel::kRegionIndexBits);
   uses_ = (uses_ + 1) % kUses;
+  keep(index, uses_ << channel::kRegionIndexBits | (index + worker::kContextsMax), context,
+       base.value(), std::move(memory));
+  map_for_ports(index);
+  return regions_[index]->name;
+}
+
+void RegionRegistry::keep(uint32_t index, uint32_t name, uint32_t context, uint8_t* base,
+                          ClientMemory memory) {
   regions_[index] = std::make_unique<Region>();
   Region& region = *regions_[index];
-  region.name = uses_ << channel::kRegionIndexBits | (index + worker::kContextsMax);
+  region.name = name;
   region.context = context;
-  region.base = base.value();
+  region.base = base;
+  region.file = std::move(memory.file);
+  region.offset = memory.offset;
   region.bytes = memory.bytes;
   region.page_bytes = memory.page_bytes;
   ++usage_[context].regions;
   usage_[context].bytes += memory.bytes;
-  map_for_ports(index);
-  return region.name;
 }
 
 /// The workers are told when the ports know the memory.
@@ -133,14 +148,16 @@ void RegionRegistry::on_job_done(uint32_t index) {
 
 void RegionRegistry::tell_workers(Region& region, Kind kind) {
   for (uint32_t i = 0; i < worker_count_; ++i) region.pending.set(i);
-  for (uint32_t i = 0; i < worker_count_; ++i) {
-    post_(i, {.kind = kind,
-              .context = region.context,
-              .region = region.name,
-              .memory = region.base,
-              .memory_bytes = region.bytes,
-              .page_bytes = region.page_bytes});
-  }
+  for (uint32_t i = 0; i < worker_count_; ++i) post_(i, command_of(region, kind));
+}
+
+worker::Command RegionRegistry::command_of(const Region& region, Kind kind) const {
+  return {.kind = kind,
+          .context = region.context,
+          .region = region.name,
+          .memory = region.base,
+          .memory_bytes = region.bytes,
+          .page_bytes = region.page_bytes};
 }
 
 Status RegionRegistry::remove(uint32_t context, uint32_t name) {
@@ -222,6 +239,73 @@ uint32_t RegionRegistry::take_faulted_context() {
     return region != nullptr && region->base == base && !region->is_dropped;
   });
   return found == regions_.end() ? UINT32_MAX : (*found)->context;
+}
+
+bool RegionRegistry::is_registering() const {
+  return std::any_of(regions_.begin(), regions_.end(), [](const auto& region) {
+    if (region == nullptr || region->is_dropped) return false;
+    return region->is_at_job || region->is_refused ||
+           (region->pending.any() && !region->is_leaving);
+  });
+}
+
+uint32_t RegionRegistry::write_handover(record::Writer& out, std::vector<int>& descriptors) const {
+  uint32_t count = 0;
+  for (const auto& region : regions_) {
+    if (region == nullptr || region->is_dropped) continue;
+    const RegionRecord record{.name = region->name,
+                              .context = region->context,
+                              .offset = region->offset,
+                              .bytes = region->bytes,
+                              .page_bytes = region->page_bytes,
+                              .is_leaving = region->is_leaving,
+                              .pending = region->pending.to_ullong()};
+    out.add(record::Kind::kRegion, kDaemonHandoverVersion,
+            [&](record::FieldWriter& fields) { list_region(fields, record); });
+    descriptors.push_back(region->file.get());
+    ++count;
+  }
+  return count;
+}
+
+Status RegionRegistry::take_over(uint32_t count, uint32_t uses, record::Reader& in,
+                                 DescriptorQueue& descriptors) {
+  uses_ = uses % kUses;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (Status status = take_over_one(in, descriptors); !status.ok()) return status;
+  }
+  return Ok{};
+}
+
+Status RegionRegistry::take_over_one(record::Reader& in, DescriptorQueue& descriptors) {
+  RegionRecord record;
+  const auto list = [&](record::FieldReader& fields) { list_region(fields, record); };
+  const bool is_read = in.take(record::Kind::kRegion, kDaemonHandoverVersion, list);
+  const uint32_t index = channel::region_index(record.name) - worker::kContextsMax;
+  const uint64_t known = worker_count_ == 64 ? ~uint64_t{0} : (uint64_t{1} << worker_count_) - 1;
+  if (!is_read || index >= regions_.size() || regions_[index] != nullptr ||
+      record.context >= usage_.size() || usage_[record.context].user == UINT64_MAX ||
+      (record.pending & ~known) != 0 || (record.pending != 0) != record.is_leaving) {
+    return Error{EPROTO, "the record of a client's registered memory is not right"};
+  }
+  if (Status status = open_window(); !status.ok()) return status;
+  ClientMemory memory{descriptors.take(), record.offset, record.bytes, record.page_bytes};
+  auto base = window_->map(memory.file.get(), memory.offset, memory.bytes, memory.page_bytes);
+  if (!base.ok()) return base.error();
+  std::erase(free_, index);
+  keep(index, record.name, record.context, base.value(), std::move(memory));
+  regions_[index]->is_leaving = record.is_leaving;
+  regions_[index]->pending = record.pending;
+  if (ports_.map) ports_.map(base.value(), record.bytes, record.page_bytes);
+  return Ok{};
+}
+
+void RegionRegistry::append_commands(uint32_t worker, std::vector<worker::Command>& out) const {
+  for (const auto& region : regions_) {
+    if (region == nullptr || region->is_dropped) continue;
+    if (region->is_leaving && !region->pending.test(worker)) continue;
+    out.push_back(command_of(*region, Kind::kAddRegion));
+  }
 }
 
 }  // namespace lyre

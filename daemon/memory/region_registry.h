@@ -7,10 +7,12 @@
 #include <vector>
 
 #include "daemon/base/background_jobs.h"
+#include "daemon/base/descriptor_queue.h"
 #include "daemon/memory/client_memory.h"
 #include "daemon/memory/region_window.h"
 #include "daemon/workers/worker_set.h"
 #include "stack/channel/abi.h"
+#include "stack/record/stream.h"
 
 namespace lyre {
 
@@ -58,7 +60,7 @@ class RegionRegistry {
   /// Maps the memory and tells every worker; an answer follows when all know it.
   /// Fails: EDQUOT the share of the context or of its uid is used up, ENOSPC that of all clients,
   /// or the errno of the mapping.
-  Result<uint32_t> add(uint32_t context, const ClientMemory& memory);
+  Result<uint32_t> add(uint32_t context, ClientMemory memory);
   /// Tells every worker to stop using it; an answer follows when all have.
   /// Fails: ENOENT the context has no such region, or its removal has begun.
   Status remove(uint32_t context, uint32_t name);
@@ -74,6 +76,19 @@ class RegionRegistry {
   /// none.
   uint32_t take_faulted_context();
 
+  /// True while memory is being registered, or a registration is being taken back.
+  bool is_registering() const;
+  /// Appends a kRegion for each region that a worker may use, and its file's descriptor, which
+  /// stays open as long as this object. Returns how many. REQUIRES: !is_registering().
+  uint32_t write_handover(record::Writer& out, std::vector<int>& descriptors) const;
+  /// Goes on with `count` regions of such a registry. `uses`: uses(). REQUIRES: nothing was added,
+  /// and set_owner() was called for each context.
+  /// Fails: the records are not right, or the memory cannot be mapped.
+  Status take_over(uint32_t count, uint32_t uses, record::Reader& in, DescriptorQueue& descriptors);
+  /// kAddRegion for each region that the worker may use.
+  void append_commands(uint32_t worker, std::vector<worker::Command>& out) const;
+  uint32_t uses() const { return uses_; }
+
   uint32_t count(uint32_t context) const { return usage_[context].regions; }
   uint32_t mapped_count() const { return window_ ? window_->mapped_count() : 0; }
 
@@ -82,6 +97,8 @@ class RegionRegistry {
     uint32_t name = 0;
     uint32_t context = 0;
     uint8_t* base = nullptr;
+    OwnedFd file;
+    uint64_t offset = 0;
     uint64_t bytes = 0;
     uint64_t page_bytes = 0;
     bool is_leaving = false;
@@ -102,6 +119,9 @@ class RegionRegistry {
   Status check_share(uint32_t context, uint64_t bytes) const;
   Status check_share_of_user(const Usage& owner, uint64_t bytes) const;
   void begin_removal(Region& region);
+  void keep(uint32_t index, uint32_t name, uint32_t context, uint8_t* base, ClientMemory memory);
+  Status take_over_one(record::Reader& in, DescriptorQueue& descriptors);
+  worker::Command command_of(const Region& region, worker::Command::Kind kind) const;
   void map_for_ports(uint32_t index);
   void on_job_done(uint32_t index);
   void drop(uint32_t index);

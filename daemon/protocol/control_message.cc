@@ -134,6 +134,8 @@ Result<Request> check_request(std::span<const uint8_t> bytes) {
       return check_deregister(bytes);
     case channel::Control::kCapture:
       return check_capture(bytes);
+    case channel::Control::kUpgrade:
+      return take_whole<channel::UpgradeRequest>(bytes);
     default:
       return malformed("a request of unknown type " +
                        std::to_string(static_cast<uint32_t>(header.type)));

@@ -30,7 +30,9 @@ enum class Control : uint32_t {
   kDeregistered,   ///< daemon: RegionReply
   kRegionPending,  ///< daemon: RegionReply, before kRegistered
   kCapture,        ///< `lyre`: CaptureRequest
-  kCaptured        ///< daemon: CaptureReply, with one descriptor: the rings
+  kCaptured,       ///< daemon: CaptureReply, with one descriptor: the rings
+  kUpgrade,        ///< administrator: UpgradeRequest
+  kUpgradeReply    ///< daemon: UpgradeReply
 };
 
 /// The same in all versions, as are Goodbye and what AttachRequest and InfoRequest have in version
@@ -146,6 +148,22 @@ struct CaptureReply {
   int32_t error;  ///< 0, or an errno value; then text is the reason and nothing follows
   char text[kTextBytes];
   uint32_t ring_count;  ///< the descriptor is of CaptureRing[ring_count], one for each worker
+};
+
+/// Starts the daemon's program again, and lets the new process go on in the place of this one. For
+/// the daemon's own user and root. The new process has the same control sockets.
+struct UpgradeRequest {
+  ControlHeader header;
+};
+
+/// When the new process serves, or this one goes on.
+struct UpgradeReply {
+  ControlHeader header;
+  int32_t error;  ///< 0, or an errno value; then text is the reason
+  char text[kTextBytes];
+  int32_t pid;        ///< of the new process
+  uint32_t pause_us;  ///< for so long no worker of either process made a turn
+  char release[32];   ///< of the new process
 };
 
 /// Why the daemon disconnects a client.

@@ -25,6 +25,13 @@ enum class Kind : uint16_t {
   kUndo = 11,       ///< what would undo the last reduction of its window
   kReceived = 12,   ///< received text that its client has not got
   kEnd = 13,        ///< the last of a worker
+  kDaemon = 14,     ///< what both daemons must have alike; kPort and kSocket follow
+  kPort = 15,       ///< a port
+  kSocket = 16,     ///< a control socket
+  kRegistry = 17,  ///< the control thread's state: the records of clients follow, then the workers'
+  kClient = 18,    ///< a client's context: its memory and bells
+  kRegion = 19,    ///< registered memory of a client
+  kAttached = 20,  ///< a client's connection to a control socket
 };
 
 struct Header {
@@ -46,6 +53,10 @@ class Writer {
     FieldWriter fields(bytes_);
     list(fields);
     end(header);
+  }
+  /// Appends all records of another writer.
+  void append(const Writer& other) {
+    bytes_.insert(bytes_.end(), other.bytes_.begin(), other.bytes_.end());
   }
   const std::vector<uint8_t>& bytes() const { return bytes_; }
 

@@ -1,0 +1,168 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include "stack/base/mac_address.h"
+#include "stack/base/siphash.h"
+#include "stack/channel/abi.h"
+
+/// The daemon's own records for the daemon that goes on in its place, beside those of its workers
+/// (stack/worker/handover_records.h): fields in the order of the format, and descriptors in the
+/// order in which the comments name them. A field that a later version adds comes last in its list,
+/// behind has_since().
+namespace lyre {
+
+inline constexpr uint16_t kDaemonHandoverVersion = 1;  ///< of all records below
+inline constexpr uint32_t kNoDomain = UINT32_MAX;
+
+/// A string of at most 4 KiB.
+template <typename Fields, typename T>
+void list_text(Fields& fields, T& text) {
+  using Byte = std::conditional_t<std::is_const_v<T>, const uint8_t, uint8_t>;
+  auto bytes = static_cast<uint16_t>(text.size());
+  fields.number(bytes, uint16_t{0}, uint16_t{4096});
+  if constexpr (!std::is_const_v<T>) text.resize(bytes);
+  fields.bytes({reinterpret_cast<Byte*>(text.data()), bytes});
+}
+
+/// What both daemons must have alike.
+struct DaemonRecord {
+  std::string release;
+  uint32_t worker_count = 0;
+  uint32_t port_count = 0;
+  uint32_t socket_count = 0;
+};
+
+template <typename Fields, typename T>
+void list_daemon(Fields& fields, T& record) {
+  list_text(fields, record.release);
+  fields.number(record.worker_count, 1u, channel::kWorkersMax);
+  fields.number(record.port_count);
+  fields.number(record.socket_count);
+}
+
+struct PortRecord {
+  std::string device;
+  MacAddress mac;  ///< peers know the port by it
+};
+
+template <typename Fields, typename T>
+void list_port(Fields& fields, T& record) {
+  list_text(fields, record.device);
+  fields.bytes(record.mac.bytes);
+}
+
+struct SocketRecord {
+  std::string path;
+  std::string domain;
+};
+
+template <typename Fields, typename T>
+void list_socket(Fields& fields, T& record) {
+  list_text(fields, record.path);
+  list_text(fields, record.domain);
+}
+
+/// With descriptors: the socket of the memory helper, if there is one; each control socket, which
+/// listens.
+struct RegistryRecord {
+  uint64_t next_generation = 1;
+  uint32_t region_uses = 0;
+  SipKey secret;  ///< WorkerConfig::secret
+  uint32_t client_count = 0;
+  uint32_t region_count = 0;
+  uint32_t attached_count = 0;
+  bool has_helper = false;
+};
+
+template <typename Fields, typename T>
+void list_registry(Fields& fields, T& record) {
+  fields.number(record.next_generation, uint64_t{1}, UINT64_MAX);
+  fields.number(record.region_uses);
+  fields.number(record.secret.k0);
+  fields.number(record.secret.k1);
+  fields.number(record.client_count);
+  fields.number(record.region_count);
+  fields.number(record.attached_count);
+  fields.flag(record.has_helper);
+}
+
+/// With descriptors: memory, both ends of the pipe that wakes the client (reading, writing), the
+/// bell of each worker.
+struct ClientRecord {
+  uint32_t context = 0;
+  uint64_t generation = 0;
+  int32_t pid = 0;
+  uint32_t uid = 0;
+  uint32_t gid = 0;
+  std::string label;
+  uint16_t abi_version = 0;
+  uint32_t domain = kNoDomain;  ///< DomainRules::index
+  uint64_t registered_bytes_max = 0;
+  uint64_t arena_bytes = 0;
+  uint64_t copy_bytes = 0;
+  uint64_t page_bytes = 0;
+  bool is_attached = false;
+  uint64_t held_by = 0;  ///< detaching: bit n: worker n has not let go of it
+};
+
+template <typename Fields, typename T>
+void list_client(Fields& fields, T& record) {
+  constexpr uint64_t kBytesMax = uint64_t{1} << 40;
+  fields.number(record.context);
+  fields.number(record.generation);
+  fields.number(record.pid);
+  fields.number(record.uid);
+  fields.number(record.gid);
+  list_text(fields, record.label);
+  fields.number(record.abi_version);
+  fields.number(record.domain);
+  fields.number(record.registered_bytes_max);
+  fields.number(record.arena_bytes, uint64_t{1}, kBytesMax);
+  fields.number(record.copy_bytes, uint64_t{0}, kBytesMax);
+  fields.number(record.page_bytes, uint64_t{4096}, kBytesMax);
+  fields.flag(record.is_attached);
+  fields.number(record.held_by);
+}
+
+/// With a descriptor: the file.
+struct RegionRecord {
+  uint32_t name = 0;
+  uint32_t context = 0;
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+  uint64_t page_bytes = 0;
+  bool is_leaving = false;
+  uint64_t pending = 0;  ///< leaving: bit n: worker n has not let go of it
+};
+
+template <typename Fields, typename T>
+void list_region(Fields& fields, T& record) {
+  fields.number(record.name);
+  fields.number(record.context);
+  fields.number(record.offset);
+  fields.number(record.bytes);
+  fields.number(record.page_bytes, uint64_t{4096}, UINT64_MAX);
+  fields.flag(record.is_leaving);
+  fields.number(record.pending);
+}
+
+/// With descriptors: the connection, then a pidfd of the client if there is one.
+struct AttachedRecord {
+  uint32_t socket = 0;  ///< which control socket
+  uint32_t context = 0;
+  std::string label;
+  bool has_process = false;
+};
+
+template <typename Fields, typename T>
+void list_attached(Fields& fields, T& record) {
+  fields.number(record.socket);
+  fields.number(record.context);
+  list_text(fields, record.label);
+  fields.flag(record.has_process);
+}
+
+}  // namespace lyre

@@ -1,0 +1,254 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "daemon/control/context_registry.h"
+#include "stack/channel/abi.h"
+#include "stack/record/stream.h"
+#include "tests/unit/daemon/fake_workers.h"
+
+namespace lyre {
+namespace {
+
+using Kind = worker::Command::Kind;
+
+constexpr uint64_t kHandoverPage = 4096;
+
+RegistryOptions handover_options() {
+  RegistryOptions options;
+  options.contexts_max = 4;
+  options.arena_bytes_max = 8 << 20;
+  options.regions.bytes_per_context_max = 1 << 20;
+  options.page_bytes = kHandoverPage;
+  return options;
+}
+
+/// What one process leaves for another: a registry's records, and copies of its descriptors.
+struct Left {
+  record::Writer records;
+  std::vector<OwnedFd> descriptors;
+
+  DescriptorQueue queue() const {
+    DescriptorQueue out;
+    for (const OwnedFd& fd : descriptors) out.add(OwnedFd(::dup(fd.get())));
+    return out;
+  }
+};
+
+/// A registry with its workers: that of the daemon that goes, or of the one that comes.
+struct Side {
+  FakeWorkers workers{2};
+  std::unique_ptr<ContextRegistry> registry =
+      std::make_unique<ContextRegistry>(workers, handover_options());
+
+  uint32_t attach(uint32_t uid, const worker::DomainRules* domain = nullptr) {
+    const auto grant = registry->attach({.identity = {.pid = 42, .uid = uid, .gid = 1},
+                                         .abi_version = channel::kAbiVersions.min,
+                                         .arena_bytes = 1 << 20,
+                                         .label = "rank",
+                                         .domain = domain});
+    EXPECT_TRUE(grant.ok());
+    return grant.value().index;
+  }
+  uint32_t add_region(uint32_t context, const OwnedFd& file, uint64_t offset) {
+    const auto name = registry->regions().add(
+        context, {OwnedFd(::dup(file.get())), offset, kHandoverPage, kHandoverPage});
+    EXPECT_TRUE(name.ok());
+    for (uint32_t i = 0; i < 2; ++i) {
+      workers.answers[i].push_back(
+          {.kind = worker::Reply::Kind::kRegionAdded, .context = context, .region = name.value()});
+    }
+    poll();
+    return name.value();
+  }
+  void poll() {
+    std::vector<Expulsion> expelled;
+    registry->poll(expelled);
+    registry->regions().take_answers();
+  }
+  Left leave() {
+    Left left;
+    std::vector<int> borrowed;
+    registry->write_handover({.secret = {1, 2}}, left.records, borrowed);
+    for (const int fd : borrowed) left.descriptors.emplace_back(::dup(fd));
+    return left;
+  }
+  Status take(const Left& left, std::span<const worker::DomainRules> domains = {}) {
+    record::Reader in(left.records.bytes());
+    RegistryRecord facts;
+    EXPECT_TRUE(in.take(record::Kind::kRegistry, kDaemonHandoverVersion,
+                        [&](record::FieldReader& fields) { list_registry(fields, facts); }));
+    EXPECT_EQ(facts.secret.k1, 2u);
+    DescriptorQueue descriptors = left.queue();
+    Status taken = registry->take_over(facts, domains, in, descriptors);
+    if (taken.ok()) {
+      EXPECT_TRUE(in.is_at_end());
+      EXPECT_TRUE(descriptors.empty());
+    }
+    return taken;
+  }
+};
+
+OwnedFd memory_file() {
+  OwnedFd file(::memfd_create("region", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  EXPECT_EQ(::ftruncate(file.get(), 4 * kHandoverPage), 0);
+  const char text[] = "of the client";
+  EXPECT_EQ(::pwrite(file.get(), text, sizeof text, kHandoverPage),
+            static_cast<ssize_t>(sizeof text));
+  return file;
+}
+
+TEST(ContextHandover, AContextKeepsItsPlaceItsMemoryAndItsBells) {
+  Side old;
+  old.attach(7);
+  const uint32_t index = old.attach(8);
+  const worker::Command was = old.workers.posted[1].back();
+  was.memory[was.arena_offset] = 0x5a;
+  const Left left = old.leave();
+  old.registry.reset();  // the process that goes unmaps it all
+
+  Side fresh;
+  ASSERT_TRUE(fresh.take(left).ok());
+  EXPECT_EQ(fresh.registry->attached_count(), 2u);
+  EXPECT_TRUE(fresh.registry->is_attached(index));
+  const auto commands = fresh.registry->handover_commands(1);
+  ASSERT_EQ(commands.size(), 2u);
+  const worker::Command& is = commands[1];
+  EXPECT_EQ(is.kind, Kind::kAttach);
+  EXPECT_EQ(is.context, index);
+  EXPECT_EQ(is.generation, was.generation);
+  EXPECT_EQ(is.memory[is.arena_offset], 0x5a);
+  EXPECT_EQ(is.copy_offset, was.copy_offset);
+  EXPECT_EQ(reinterpret_cast<uint8_t*>(is.rings) - is.memory,
+            reinterpret_cast<uint8_t*>(was.rings) - was.memory);
+  EXPECT_EQ(is.uid, 8u);
+  EXPECT_STREQ(is.label.data(), "rank");
+  EXPECT_FALSE(is.is_lent);
+  EXPECT_EQ(fresh.workers.watched[1].size(), 2u);
+  EXPECT_TRUE(fresh.workers.posted[0].empty());
+  // A name of a context is not used again.
+  const auto next = fresh.registry->attach({.identity = {.pid = 1, .uid = 9, .gid = 1}});
+  ASSERT_TRUE(next.ok());
+  EXPECT_GT(next.value().generation, was.generation);
+  EXPECT_NE(next.value().index, index);
+}
+
+TEST(ContextHandover, RegisteredMemoryKeepsItsName) {
+  const OwnedFd file = memory_file();
+  Side old;
+  const uint32_t index = old.attach(7);
+  old.add_region(index, file, 0);
+  const uint32_t name = old.add_region(index, file, kHandoverPage);
+  const Left left = old.leave();
+  old.registry.reset();
+
+  Side fresh;
+  ASSERT_TRUE(fresh.take(left).ok());
+  EXPECT_EQ(fresh.registry->regions().count(index), 2u);
+  const auto commands = fresh.registry->handover_commands(0);
+  ASSERT_EQ(commands.size(), 3u);
+  size_t found = 0;
+  for (const worker::Command& command : commands) {
+    if (command.kind != Kind::kAddRegion || command.region != name) continue;
+    ++found;
+    EXPECT_STREQ(reinterpret_cast<const char*>(command.memory), "of the client");
+  }
+  EXPECT_EQ(found, 1u);
+  EXPECT_NE(fresh.add_region(index, file, 2 * kHandoverPage), name);
+  EXPECT_TRUE(fresh.registry->regions().remove(index, name).ok());
+}
+
+TEST(ContextHandover, WhatAWorkerHasLetGoOfIsNotGivenToItsSuccessor) {
+  const OwnedFd file = memory_file();
+  Side old;
+  const uint32_t staying = old.attach(7);
+  const uint32_t leaving = old.attach(7);
+  const uint32_t name = old.add_region(staying, file, 0);
+  ASSERT_TRUE(old.registry->regions().remove(staying, name).ok());
+  old.workers.answers[0].push_back(
+      {.kind = worker::Reply::Kind::kRegionRemoved, .context = staying, .region = name});
+  old.registry->detach(leaving, false);
+  old.workers.answer(1, worker::Reply::Kind::kDetached, leaving);
+  old.poll();
+  const Left left = old.leave();
+  old.registry.reset();
+
+  Side fresh;
+  ASSERT_TRUE(fresh.take(left).ok());
+  EXPECT_EQ(fresh.registry->attached_count(), 1u);
+  EXPECT_EQ(fresh.registry->held_count(), 2u);
+  EXPECT_EQ(fresh.registry->handover_commands(0).size(), 2u);  // both contexts
+  EXPECT_EQ(fresh.registry->handover_commands(1).size(), 2u);  // one, and the region
+  fresh.workers.answer(0, worker::Reply::Kind::kDetached, leaving);
+  fresh.workers.answers[1].push_back(
+      {.kind = worker::Reply::Kind::kRegionRemoved, .context = staying, .region = name});
+  fresh.poll();
+  EXPECT_EQ(fresh.registry->held_count(), 1u);
+  EXPECT_EQ(fresh.registry->regions().count(staying), 0u);
+}
+
+TEST(ContextHandover, AClientStaysInItsDomain) {
+  std::vector<worker::DomainRules> domains(2);
+  domains[1].index = 1;
+  Side old;
+  old.attach(7, &domains[1]);
+  const Left left = old.leave();
+  old.registry.reset();
+  Side fresh;
+  ASSERT_TRUE(fresh.take(left, domains).ok());
+  EXPECT_EQ(fresh.registry->attached_count_of(domains[1]), 1u);
+  Side without;
+  EXPECT_FALSE(without.take(left).ok());
+}
+
+TEST(ContextHandover, MemoryThatIsBeingRegisteredIsSeen) {
+  const OwnedFd file = memory_file();
+  Side old;
+  const uint32_t index = old.attach(7);
+  EXPECT_FALSE(old.registry->regions().is_registering());
+  ASSERT_TRUE(old.registry->regions()
+                  .add(index, {OwnedFd(::dup(file.get())), 0, kHandoverPage, kHandoverPage})
+                  .ok());
+  EXPECT_TRUE(old.registry->regions().is_registering());
+}
+
+TEST(ContextHandover, RecordsThatAreCutOrChangedAreRefused) {
+  const OwnedFd file = memory_file();
+  Side old;
+  old.add_region(old.attach(7), file, 0);
+  const Left left = old.leave();
+  old.registry.reset();
+  const std::vector<uint8_t> whole = left.records.bytes();
+  size_t refused = 0;
+  for (size_t at = 0; at < whole.size(); ++at) {
+    std::vector<uint8_t> bytes = whole;
+    bytes[at] ^= 0x81;
+    record::Reader in(bytes);
+    RegistryRecord facts;
+    const bool is_read =
+        in.take(record::Kind::kRegistry, kDaemonHandoverVersion,
+                [&](record::FieldReader& fields) { list_registry(fields, facts); });
+    Side fresh;
+    DescriptorQueue descriptors = left.queue();
+    facts.client_count = std::min(facts.client_count, 8u);
+    facts.region_count = std::min(facts.region_count, 8u);
+    if (!is_read || !fresh.registry->take_over(facts, {}, in, descriptors).ok()) ++refused;
+  }
+  EXPECT_GT(refused, whole.size() / 4);
+  Side missing;
+  record::Reader in(whole);
+  RegistryRecord facts;
+  ASSERT_TRUE(in.take(record::Kind::kRegistry, kDaemonHandoverVersion,
+                      [&](record::FieldReader& fields) { list_registry(fields, facts); }));
+  DescriptorQueue none;
+  EXPECT_FALSE(missing.registry->take_over(facts, {}, in, none).ok());
+}
+
+}  // namespace
+}  // namespace lyre
