@@ -58,18 +58,34 @@ Assembly::~Assembly() = default;
 Result<std::unique_ptr<Assembly>> Assembly::make(const Config& config,
                                                  std::unique_ptr<io::Backend> backend,
                                                  const ControlThread& control, int reply_fd) {
+  auto made = prepare(config, std::move(backend));
+  if (!made.ok()) return made;
+  if (Status status = (*made)->complete(control, reply_fd); !status.ok()) return status.error();
+  return made;
+}
+
+Result<std::unique_ptr<Assembly>> Assembly::prepare(const Config& config,
+                                                    std::unique_ptr<io::Backend> backend) {
   std::unique_ptr<Assembly> made(new Assembly(config, std::move(backend)));
   if (Status status = made->make_memories(); !status.ok()) return status.error();
-  if (Status status = made->open_ports(); !status.ok()) return status.error();
   if (Status status = made->make_stats(); !status.ok()) return status.error();
   made->make_rules();
-  if (Status status = made->make_domain_stats(); !status.ok()) return status.error();
   made->make_rings();
-  made->make_workers(reply_fd);
-  if (Status status = made->make_threads(); !status.ok()) return status.error();
-  made->make_registry();
-  made->make_control(control);
   return made;
+}
+
+Status Assembly::complete(const ControlThread& control, int reply_fd, const Heritage* heritage) {
+  secret_ = heritage != nullptr ? heritage->secret : random_secret<SipKey>();
+  const Status opened =
+      open_ports(heritage != nullptr ? std::span(heritage->macs) : std::span<const MacAddress>());
+  if (!opened.ok()) return opened;
+  ports_->show(stats_);
+  if (Status status = make_domain_stats(); !status.ok()) return status;
+  make_workers(reply_fd);
+  if (Status status = make_threads(); !status.ok()) return status;
+  make_registry();
+  make_control(control);
+  return Ok{};
 }
 
 Status Assembly::make_memories() {
@@ -94,10 +110,10 @@ int Assembly::memory_node_of(uint32_t worker) const {
   return worker < config_.memory_nodes.size() ? config_.memory_nodes[worker] : -1;
 }
 
-Status Assembly::open_ports() {
+Status Assembly::open_ports(std::span<const MacAddress> macs) {
   std::vector<io::PacketMemory*> memories;
   for (const auto& memory : memories_) memories.push_back(memory.get());
-  return ports_->open(*backend_, memories);
+  return ports_->open(*backend_, memories, macs);
 }
 
 Status Assembly::make_stats() {
@@ -110,7 +126,6 @@ Status Assembly::make_stats() {
   auto stats = StatsSegment::create(options);
   if (!stats.ok()) return stats.error();
   stats_ = std::move(*stats);
-  ports_->show(stats_);
   return Ok{};
 }
 
@@ -122,7 +137,7 @@ StatsOptions Assembly::stats_options() const {
           .session_rows = std::min(config_.connections_max + worker::WorkerConfig{}.listeners_max,
                                    kSessionRowsMax),
           .client_rows = config_.contexts_max,
-          .port_count = ports_->count(),
+          .port_count = static_cast<uint32_t>(config_.ports.size()),
           .has_hugepages = backend_->has_hugepages(),
           .started_unix_ns = unix_now_ns()};
 }
@@ -177,7 +192,7 @@ worker::WorkerConfig Assembly::worker_config(int reply_fd) {
   config.contexts_max = config_.contexts_max;
   config.places = place_limits();
   config.connection = config_.connection;
-  config.secret = random_secret<SipKey>();
+  config.secret = secret_;
   config.unix_offset_ns = unix_now_ns() - monotonic_now().value;
   return config;
 }

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "daemon/config/config.h"
@@ -35,6 +36,17 @@ class Assembly {
   static Result<std::unique_ptr<Assembly>> make(const Config& config,
                                                 std::unique_ptr<io::Backend> backend,
                                                 const ControlThread& control, int reply_fd);
+  /// The same in two steps. The first makes what needs no port; another process may still have
+  /// those.
+  static Result<std::unique_ptr<Assembly>> prepare(const Config& config,
+                                                   std::unique_ptr<io::Backend> backend);
+  /// What an earlier process leaves to this one.
+  struct Heritage {
+    std::vector<MacAddress> macs;  ///< of its ports
+    SipKey secret;                 ///< WorkerConfig::secret
+  };
+  /// The second step. `heritage`: null: there is none.
+  Status complete(const ControlThread& control, int reply_fd, const Heritage* heritage = nullptr);
   ~Assembly();
 
   /// Opens the control socket. Clients are served when `io` runs. Fails: as ControlServer::open().
@@ -49,6 +61,9 @@ class Assembly {
   ContextRegistry& registry() { return *registry_; }
   LinkWatch& links() { return *links_; }
   ControlServers& control() { return control_; }
+  worker::Worker& worker(uint32_t index) { return *workers_[index]; }
+  std::span<const worker::DomainRules> rules() const { return rules_; }
+  const SipKey& secret() const { return secret_; }
   /// What domains are shown of ports and clients.
   void refresh_domain_stats() const;
 
@@ -58,7 +73,7 @@ class Assembly {
   uint32_t worker_count() const { return static_cast<uint32_t>(config_.cores.size()); }
   Status make_memories();
   int memory_node_of(uint32_t worker) const;
-  Status open_ports();
+  Status open_ports(std::span<const MacAddress> macs);
   Status make_stats();
   StatsOptions stats_options() const;
   worker::StatsBinding stats_binding(uint32_t worker) const;
@@ -77,6 +92,7 @@ class Assembly {
   void add_control(const ControlThread& control, DaemonFacts facts, ControlOptions options);
 
   const Config& config_;
+  SipKey secret_;
   // Members end in reverse: the backend outlives all that it made, and clients' memory outlives the
   // ports that may read it.
   std::unique_ptr<io::Backend> backend_;

@@ -35,13 +35,16 @@ std::vector<IpAddress> own_addresses(const PortConfig& config) {
 
 }  // namespace
 
-Status PortSet::open(io::Backend& backend, std::span<io::PacketMemory* const> memories) {
+Status PortSet::open(io::Backend& backend, std::span<io::PacketMemory* const> memories,
+                     std::span<const MacAddress> macs) {
+  has_predecessor_ = !macs.empty();
   for (const PortConfig& config : config_.ports) {
-    const io::PortOptions options{.device = config.device,
-                                  .index = static_cast<uint8_t>(ports_.size()),
-                                  .mtu_bytes = config.mtu_bytes,
-                                  .addresses = own_addresses(config),
-                                  .is_trusted = config.is_trusted};
+    io::PortOptions options{.device = config.device,
+                            .index = static_cast<uint8_t>(ports_.size()),
+                            .mtu_bytes = config.mtu_bytes,
+                            .addresses = own_addresses(config),
+                            .is_trusted = config.is_trusted};
+    if (ports_.size() < macs.size()) options.mac = macs[ports_.size()];
     auto port = backend.open_port(options, memories);
     if (!port.ok()) {
       return Error{port.error().code, complaint(config_.file, config.line,
@@ -77,6 +80,7 @@ std::vector<worker::PortBinding> PortSet::bindings(uint32_t worker) const {
     out.push_back({.io = &ports_[i]->queue(worker),
                    .addresses = std::move(addresses),
                    .gateways = config.gateways,
+                   .has_verified_addresses = has_predecessor_,
                    .takes_routers = config.accepts_routers,
                    .neighbours_max = neighbours_of(config),
                    .mtu_bytes = config.mtu_bytes,
@@ -248,6 +252,25 @@ void PortSet::resume() {
     ports_[i]->resume();
     upkeeps_[i].restart = Restart::kNone;
   }
+}
+
+void PortSet::close() {
+  for (uint32_t i = 0; i < count(); ++i) {
+    ports_[i]->suspend();
+    ports_[i]->close();
+    upkeeps_[i].restart = Restart::kSuspended;
+  }
+}
+
+void PortSet::reopen() {
+  for (uint32_t i = 0; i < count(); ++i) restart(i);
+  resume();
+}
+
+std::vector<MacAddress> PortSet::macs() const {
+  std::vector<MacAddress> out;
+  for (const auto& port : ports_) out.push_back(port->info().capabilities.mac);
+  return out;
 }
 
 void PortSet::log() const {

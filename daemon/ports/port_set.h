@@ -25,7 +25,9 @@ class PortSet {
 
   /// Opens all of them with a queue for each memory.
   /// Fails: one line that names the configuration's line; those before stay open.
-  Status open(io::Backend& backend, std::span<io::PacketMemory* const> memories);
+  /// `macs`: what the ports had in an earlier process; none: there was none.
+  Status open(io::Backend& backend, std::span<io::PacketMemory* const> memories,
+              std::span<const MacAddress> macs = {});
 
   uint32_t count() const { return static_cast<uint32_t>(ports_.size()); }
   /// The ports as a worker's bindings.
@@ -59,6 +61,13 @@ class PortSet {
   /// REQUIRES: no worker polls.
   void resume();
 
+  /// Closes all ports for another process. REQUIRES: no worker polls.
+  void close();
+  /// Opens them again. What cannot be opened now is opened later, as after any failure. REQUIRES:
+  /// no worker polls.
+  void reopen();
+  std::vector<MacAddress> macs() const;
+
   /// Writes a line about each port to the log.
   void log() const;
   /// Names and first addresses: "rail0 10.9.0.1, rail1 10.9.1.1".
@@ -80,7 +89,8 @@ class PortSet {
   const Config& config_;
   std::vector<std::unique_ptr<io::Port>> ports_;
   std::vector<Upkeep> upkeeps_;  ///< one for each port
-  uint32_t restarts_next_ = 0;   ///< the port that restart() looks at first
+  bool has_predecessor_ = false;
+  uint32_t restarts_next_ = 0;  ///< the port that restart() looks at first
 };
 
 }  // namespace lyre

@@ -274,6 +274,20 @@ void WorkerThreads::resume() {
   for (auto& thread : threads_) thread->unpark();
 }
 
+void WorkerThreads::hold() {
+  for (auto& thread : threads_) thread->ask_to_park();
+}
+
+void WorkerThreads::call_clients(bool are_called) {
+  auto* bells = reinterpret_cast<channel::WorkerDoorbell*>(doorbells_.data());
+  for (size_t i = 0; i < threads_.size(); ++i) {
+    bells[i].worker_sleeps.store(are_called ? 1 : 0, std::memory_order_relaxed);
+  }
+  // Full fence: pairs with the one in must_ring(), as in announce_sleep(). The next look at a ring
+  // sees an entry whose client read the flag before.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
 void WorkerThreads::stop() {
   for (auto& thread : threads_) thread->stop();
 }

@@ -58,6 +58,12 @@ class WorkerThreads : public WorkerSet {
   /// in time; all continue then.
   bool pause();
   void resume();
+  /// Threads that start() makes from now on stop before their first turn, until resume().
+  void hold();
+  /// While paused, for a process that goes on with the clients: from now on each client rings for
+  /// what it submits, because only this process can tell it not to. `are_called` false: it has its
+  /// worker here again.
+  void call_clients(bool are_called);
 
   /// WorkerDoorbell of each worker, for clients: read-only.
   int doorbells_fd() const { return doorbells_reader_.get(); }

@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "stack/base/ip_address.h"
+#include "stack/base/mac_address.h"
 #include "stack/base/nanos.h"
 #include "stack/base/result.h"
 #include "stack/io/packet_io.h"
@@ -35,7 +37,9 @@ struct PortOptions {
   /// The link cannot corrupt packets and the peer is trusted: received checksums count as correct.
   /// A port whose peer is another such daemon does not compute them either.
   bool is_trusted = false;
-  bool use_tso = true;          ///< if the NIC supports it
+  bool use_tso = true;  ///< if the NIC supports it
+  /// The address that an earlier process had, for drivers that draw one.
+  std::optional<MacAddress> mac;
   uint32_t rx_descriptors = 0;  ///< 0: a default that suits the driver
   uint32_t tx_descriptors = 0;
 };
@@ -114,6 +118,9 @@ class Port {
   /// The third step: workers use the queues again, whose wait_fd() may have changed.
   /// REQUIRES: restart() succeeded, and no worker polls.
   virtual void resume() = 0;
+  /// Closes the device, so that another process can open it. restart() and resume() open it again.
+  /// REQUIRES: suspend().
+  virtual void close() = 0;
 };
 
 /// The three steps of a restart, for a caller whose workers do not poll. Fails: as restart().

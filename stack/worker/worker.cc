@@ -216,6 +216,7 @@ uint32_t Worker::connection_count() const { return impl_->state.engine.connectio
 void Worker::check_invariants(uint32_t connections) { impl_->invariants.check(connections); }
 bool Worker::is_at_rest() const { return impl_->is_at_rest(); }
 void Worker::replace_engine() { impl_->replace_engine(); }
+size_t Worker::take_messages() { return impl_->state.router.take_messages(impl_->inter_worker); }
 void Worker::write_handover(record::Writer& out) {
   HandoverWriter(impl_->state, impl_->state.engine, impl_->state.memory)
       .write(impl_->lifecycle.generations(), out);

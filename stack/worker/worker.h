@@ -138,6 +138,9 @@ class Worker {
   /// Replaces the engine by one with the same state, which must make no difference (simulator).
   void replace_engine();
 
+  /// Takes the messages of other workers between two turns. No worker makes a turn then. Returns
+  /// how many: when all workers return 0, no connection is on its way from one to another.
+  size_t take_messages();
   /// Appends all that the worker of another process needs to go on in the place of this one
   /// (handover_writer.h). Call between two turns; this worker is not changed. The daemon has asked
   /// nothing of it that is not answered.

@@ -42,6 +42,14 @@ std::string mac_text(const MacAddress& mac) {
   return text;
 }
 
+/// The driver makes the kernel interface under the port.
+bool makes_interface(const DeviceArgs& args) { return args.driver() == "net_tap"; }
+
+/// These drivers generate a random MAC address unless one is given.
+void keep_mac(DeviceArgs& args, const MacAddress& mac) {
+  if (args.driver() == "net_memif" || makes_interface(args)) args.set_default("mac", mac_text(mac));
+}
+
 /// Starts a port with DPDK's log silenced: a port without a peer fails to start, which is no error.
 int start_quietly(uint16_t port_id) {
   constexpr const char* kMemifLog = "pmd.net.memif";
@@ -89,6 +97,7 @@ Result<std::unique_ptr<Port>> EthernetPort::open(const PortOptions& options, Dma
                                                  std::span<Memory* const> memories) {
   if (memories.empty()) return Error{EINVAL, options.device + ": no worker to serve"};
   std::unique_ptr<EthernetPort> port(new EthernetPort(options, dma_map, memories));
+  if (options.mac) keep_mac(port->args_, *options.mac);
   if (Status done = port->open_device(); !done) return done.error();
   port->make_queues();
   return std::unique_ptr<Port>(std::move(port));
@@ -349,7 +358,7 @@ bool EthernetPort::is_taken_away() const {
 bool EthernetPort::is_there() const {
   if (args_.is_pci()) return kernel_driver_of(args_.name()) == kernel_driver_;
   const std::string interface(args_.value_of("iface"));
-  return interface.empty() || makes_interface() || interface_index(interface) != 0;
+  return interface.empty() || makes_interface(args_) || interface_index(interface) != 0;
 }
 
 /// A virtual device is full as long as its peer takes nothing, which no restart changes.
@@ -432,14 +441,7 @@ Status EthernetPort::reopen() {
 /// Its driver frees the packets that it holds when it closes.
 Status EthernetPort::close_and_open() {
   const IoCapabilities before = info_.capabilities;
-  close_device();
-  // These drivers generate a random MAC address unless one is given.
-  if (args_.driver() == "net_memif" || makes_interface()) {
-    args_.set_default("mac", mac_text(before.mac));
-  }
-  is_reopened_ = true;
-  for (const auto& queue : queues_) queue->on_closed();
-  events_.on_away();
+  close();
   if (!is_there()) return Error{ENODEV, args_.name() + ": is not there"};
   Status opened = open_device();
   // Workers and peers know the device by these.
@@ -459,6 +461,14 @@ Status EthernetPort::close_and_open() {
   retry_at_ = kNever;  // the next look() begins the period
   has_failed_ = true;
   return opened;
+}
+
+void EthernetPort::close() {
+  close_device();
+  keep_mac(args_, info_.capabilities.mac);
+  is_reopened_ = true;
+  for (const auto& queue : queues_) queue->on_closed();
+  events_.on_away();
 }
 
 void EthernetPort::resume() {

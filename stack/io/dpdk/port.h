@@ -42,6 +42,7 @@ class EthernetPort final : public Port {
   void suspend() override;
   Status restart() override;
   void resume() override;
+  void close() override;
 
  private:
   EthernetPort(const PortOptions& options, DmaMap& dma_map, std::span<Memory* const> memories)
@@ -65,8 +66,6 @@ class EthernetPort final : public Port {
   void make_queues();
   bool wants_interrupts() const;
   bool is_there() const;
-  /// The driver makes the kernel interface under the port.
-  bool makes_interface() const { return args_.driver() == "net_tap"; }
   bool is_taken_away() const;
   bool is_stuck(Nanos now);
   Status stop_and_start();

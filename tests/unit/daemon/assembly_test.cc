@@ -42,6 +42,19 @@ TEST_F(AssemblyTest, ServesNobodyBeforeItIsStarted) {
   EXPECT_FALSE(std::filesystem::exists(socket()));
 }
 
+TEST_F(AssemblyTest, WorkersOfADaemonThatTakesOverMakeNoTurnBeforeTheyMay) {
+  const Config wanted = config();
+  auto parts = make(wanted);
+  ASSERT_TRUE(parts.ok()) << parts.error().text;
+  WorkerThreads& threads = (*parts)->threads();
+  threads.hold();
+  ASSERT_TRUE((*parts)->start().ok());
+  ASSERT_TRUE(threads.pause());  // it has come to its first turn
+  EXPECT_EQ(threads.turns(0), 0u);
+  threads.resume();
+  EXPECT_TRUE(run_until([&] { return threads.turns(0) > 0; }));
+}
+
 TEST_F(AssemblyTest, TheStatsSegmentShowsTheConfigurationAndThePorts) {
   const Config wanted = config();
   auto parts = make(wanted);

@@ -17,7 +17,7 @@ struct SimPortState {
   std::vector<MacAddress> groups;
   bool needs_restart = false;
   bool can_restart = true;
-  std::string steps;  ///< of restarts: s, r, c for suspend, restart and continue
+  std::string steps;  ///< s, r, c for suspend, restart and continue; x: closed
   int restarts = 0;
   bool is_up = true;
   io::PortState state = io::PortState::kRunning;
@@ -62,6 +62,10 @@ class SimPort : public io::Port {
     return Ok{};
   }
   void resume() override { state_.steps += 'c'; }
+  void close() override {
+    state_.steps += 'x';
+    state_.needs_restart = true;
+  }
 
  private:
   SimPortState& state_;

@@ -202,6 +202,30 @@ TEST_F(PortSetTest, OnePortIsRestartedAtATime) {
   EXPECT_EQ(states_[0]->restarts, 2);
 }
 
+TEST_F(PortSetTest, PortsAreClosedForAnotherProcessAndOpenedAgain) {
+  ASSERT_TRUE(open().ok());
+  ports_.close();
+  EXPECT_EQ(states_[0]->steps, "sx");
+  EXPECT_FALSE(ports_.must_suspend());
+  ports_.reopen();
+  EXPECT_EQ(states_[0]->steps, "sxrc");
+  EXPECT_EQ(states_[1]->steps, "sxrc");
+  EXPECT_FALSE(ports_.must_resume());
+}
+
+TEST_F(PortSetTest, APortThatCannotBeOpenedAgainAtOnceIsOpenedLater) {
+  ASSERT_TRUE(open().ok());
+  states_[1]->can_restart = false;
+  ports_.close();
+  ports_.reopen();
+  EXPECT_EQ(states_[0]->steps, "sxrc");
+  EXPECT_EQ(states_[1]->steps, "sxr");
+  states_[1]->can_restart = true;
+  ports_.restart();
+  ports_.resume();
+  EXPECT_EQ(states_[1]->steps, "sxrrc");
+}
+
 class PortSetWithoutDevice : public PortSetTest {
  protected:
   PortSetWithoutDevice()
