@@ -34,12 +34,21 @@ Result<std::unique_ptr<Launcher>> Launcher::start(const Config& config, boost::a
   raise_descriptor_limit();
   std::unique_ptr<Launcher> launcher(
       new Launcher(config, io, std::move(process.helper), std::move(process.keeper)));
+  launcher->program_ = process.program;
   if (Status status = launcher->assemble(process); !status.ok()) return status.error();
   launcher->run();
   return launcher;
 }
 
 Status Launcher::assemble(const Process& process) {
+  if (!process.predecessor.is_open()) return make_all(process);
+  Successor successor(OwnedFd(::dup(process.predecessor.get())));
+  Status taken = succeed(process, successor);
+  if (!taken.ok()) successor.give_up(taken.error());
+  return taken;
+}
+
+Status Launcher::make_all(const Process& process) {
   // First, before anything of another running daemon can be disturbed.
   for (const std::string& path : socket_paths(config_)) {
     if (Status status = check_socket_is_free(path); !status.ok()) return status;
@@ -52,13 +61,45 @@ Status Launcher::assemble(const Process& process) {
   if (!parts.ok()) return parts.error();
   parts_ = std::move(*parts);
   if (Status status = parts_->open(); !status.ok()) return status;
+  if (Status status = make_ready(process); !status.ok()) return status;
+  keep_stats();
+  return Ok{};
+}
+
+/// In the place of a daemon that runs: the ports last, and workers that make no turn until that one
+/// must not make any more.
+Status Launcher::succeed(const Process& process, Successor& successor) {
+  if (Status status = successor.meet(config_); !status.ok()) return status;
+  if (Status status = replies_.open(); !status.ok()) return status;
+  auto backend = process.start_backend(config_);
+  if (!backend.ok()) return backend.error();
+  auto parts = Assembly::prepare(config_, std::move(*backend));
+  if (!parts.ok()) return parts.error();
+  parts_ = std::move(*parts);
+  if (Status status = successor.await_ports(); !status.ok()) return status;
+  Status status = parts_->complete({.io = io_, .mappings = mappings_}, replies_.bell_fd(),
+                                   &successor.heritage());
+  if (status.ok()) status = successor.take_over(*parts_);
+  if (!status.ok()) return status;
+  parts_->threads().hold();
+  if (status = make_ready(process); !status.ok()) return status;
+  if (status = successor.commit(); !status.ok()) return status;
+  parts_->threads().resume();
+  successor.go_on(*parts_, mappings_);
+  keep_stats();
+  return Ok{};
+}
+
+Status Launcher::make_ready(const Process& process) {
   if (process.drop_privileges) {
     if (Status status = process.drop_privileges(config_); !status.ok()) return status;
   }
-  if (Status status = parts_->start(); !status.ok()) return status;
+  return parts_->start();
+}
+
+void Launcher::keep_stats() {
   const Status kept = keeper_.keep(parts_->stats().reader_fd(), config_.socket_path);
   if (!kept.ok()) spdlog::warn("no stats for `lyre stats --last`: {}", kept.error().text);
-  return Ok{};
 }
 
 void Launcher::run() {
@@ -72,11 +113,36 @@ void Launcher::run() {
   housekeeping_ = std::make_unique<Housekeeping>(io_, *parts_, notifier_);
   replies_.begin(parts_->registry(), parts_->control(), [this] { return look_at_shutdown(); });
   housekeeping_->begin();
+  serve_upgrades();
   notifier_.ready("Serving " + parts_->ports().summary());
+}
+
+void Launcher::serve_upgrades() {
+  predecessor_ = std::make_unique<Predecessor>(
+      io_, Predecessor::Parts{.config = config_,
+                              .assembly = *parts_,
+                              .replies = replies_,
+                              .mappings = mappings_,
+                              .program = program_,
+                              .on_replaced = [this](pid_t pid) { end_replaced(pid); }});
+  parts_->control().serve_upgrades([this](auto answer) {
+    if (shutdown_->has_begun())
+      return answer({.status = Error{ESHUTDOWN, "the daemon is stopping"}});
+    predecessor_->begin(std::move(answer));
+  });
+}
+
+/// Nothing is closed in order: what it would close belongs to the other process now.
+void Launcher::end_replaced(pid_t successor) {
+  notifier_.replaced(successor);
+  parts_->stats().header().has_stopped.set(1);
+  spdlog::shutdown();
+  ::_exit(0);
 }
 
 void Launcher::begin_stop() {
   if (shutdown_->has_begun()) return;
+  predecessor_->cancel();
   spdlog::info("stopping");
   notifier_.stopping();
   parts_->control().stop_accepting();

@@ -10,8 +10,10 @@
 #include "daemon/housekeeping.h"
 #include "daemon/memory/mapping_opener.h"
 #include "daemon/notifier.h"
+#include "daemon/predecessor.h"
 #include "daemon/shutdown.h"
 #include "daemon/stats_keeper.h"
+#include "daemon/successor.h"
 
 namespace lyre {
 
@@ -29,6 +31,8 @@ class Launcher {
     DropPrivileges drop_privileges = {};
     MappingHelperProcess helper = {};  ///< none: no shared anonymous memory of clients
     StatsKeeper keeper = {};           ///< none: nothing is left of the stats segment
+    std::string program = {};          ///< what an upgrade starts; empty: there is none
+    OwnedFd predecessor = {};          ///< the socket of a daemon that this one takes over from
   };
 
   /// Fails: one line that says what is missing.
@@ -45,6 +49,12 @@ class Launcher {
            StatsKeeper keeper);
 
   Status assemble(const Process& process);
+  Status make_all(const Process& process);
+  Status succeed(const Process& process, Successor& successor);
+  Status make_ready(const Process& process);
+  void keep_stats();
+  void serve_upgrades();
+  [[noreturn]] void end_replaced(pid_t successor);
   void run();
   bool look_at_shutdown();
   void finish_stop();
@@ -53,12 +63,14 @@ class Launcher {
   const Config config_;
   boost::asio::io_context& io_;
   Notifier notifier_;
+  std::string program_;
   StatsKeeper keeper_;  ///< writes when all else has ended
   MappingOpener mappings_;
   ReplyTaker replies_;  ///< outlives the workers, which write to its eventfd
   std::unique_ptr<Assembly> parts_;
   std::unique_ptr<Housekeeping> housekeeping_;
   std::unique_ptr<Shutdown> shutdown_;
+  std::unique_ptr<Predecessor> predecessor_;
 };
 
 }  // namespace lyre

@@ -25,6 +25,7 @@
 #include "daemon/logging.h"
 #include "daemon/memory/mapping_opener.h"
 #include "daemon/stats_keeper.h"
+#include "daemon/upgrade/new_process.h"
 #include "machine/remote_logins.h"
 
 namespace lyre {
@@ -90,10 +91,22 @@ Status drop_privileges(const Config& config) {
   return Ok{};
 }
 
-int serve(const Config& config) {
+struct Origin {
+  std::string program;      ///< of this process
+  bool takes_over = false;  ///< from the process that started this one
+};
+
+/// The helpers of a daemon that takes over: it has the memory helper of the other one.
+Result<MappingHelperProcess> start_helper(const Origin& origin) {
+  if (origin.takes_over) return MappingHelperProcess();
+  return MappingHelperProcess::start();
+}
+
+int serve(const Config& config, const Origin& origin) {
   const Status privileges = check_privileges(config, effective_capabilities());
   if (!privileges.ok()) return complain(privileges.error().text, kExitBadConfig);
-  auto helper = MappingHelperProcess::start();
+  OwnedFd predecessor(origin.takes_over ? kUpgradeDescriptor : -1);
+  auto helper = start_helper(origin);
   if (!helper.ok()) return complain(helper.error().text, kExitFailed);
   auto keeper = StatsKeeper::start(config.socket_path + channel::kLastStatsSuffix);
   if (!keeper.ok()) return complain(keeper.error().text, kExitFailed);
@@ -106,7 +119,9 @@ int serve(const Config& config) {
                                   {.start_backend = start_backend,
                                    .drop_privileges = drop_privileges,
                                    .helper = std::move(*helper),
-                                   .keeper = std::move(*keeper)});
+                                   .keeper = std::move(*keeper),
+                                   .program = origin.program,
+                                   .predecessor = std::move(predecessor)});
   if (!launcher.ok()) return complain(launcher.error().text, kExitFailed);
   wait_for_signal(signals, **launcher, config.file);
   io.run();
@@ -114,6 +129,7 @@ int serve(const Config& config) {
 }
 
 int run(int argc, char** argv) {
+  const std::string program = program_path();
   CLI::App app;
   DaemonOptions options;
   define_daemon_command_line(app, options);
@@ -133,7 +149,7 @@ int run(int argc, char** argv) {
   }
   const Status sockets = prepare_port_sockets(*config);
   if (!sockets.ok()) return complain(sockets.error().text, kExitBadConfig);
-  return serve(*config);
+  return serve(*config, {.program = program, .takes_over = options.takes_over});
 }
 
 }  // namespace

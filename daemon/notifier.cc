@@ -17,6 +17,8 @@ void Notifier::ready(const std::string& status) {
 
 void Notifier::stopping() { ::sd_notify(0, "STOPPING=1\nSTATUS=Resetting sessions"); }
 
+void Notifier::replaced(pid_t by) { ::sd_notify(0, ("MAINPID=" + std::to_string(by)).c_str()); }
+
 void Notifier::keep_alive() { ::sd_notify(0, "WATCHDOG=1"); }
 
 }  // namespace lyre

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <string>
 
@@ -13,6 +15,8 @@ class Notifier {
   Notifier();
   void ready(const std::string& status);
   void stopping();
+  /// Another process is the service's from now on.
+  void replaced(pid_t by);
   void keep_alive();
   /// How often keep_alive() is due; 0: there is no watchdog.
   Nanos watchdog_period() const { return watchdog_period_; }

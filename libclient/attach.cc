@@ -18,6 +18,8 @@ namespace lyre::client {
 namespace {
 
 constexpr int kAnswerTimeoutMs = 2000;
+/// The daemon gives a new process a minute to start.
+constexpr int kUpgradeTimeoutMs = 90'000;
 /// At least what an attach carries: 3 + 2 for each of 64 workers.
 constexpr size_t kDescriptorsMax = 253;
 
@@ -83,11 +85,13 @@ void collect_descriptors(msghdr& message, std::vector<UniqueFd>& out) {
 }
 
 int receive(int socket, void* reply, size_t reply_bytes, size_t& received,
-            std::vector<UniqueFd>& descriptors) {
-  const int64_t deadline_ns = now_ns() + int64_t{kAnswerTimeoutMs} * 1'000'000;
+            std::vector<UniqueFd>& descriptors, int timeout_ms = kAnswerTimeoutMs) {
+  const int64_t deadline_ns = now_ns() + int64_t{timeout_ms} * 1'000'000;
   for (;;) {
     const int64_t left_ms = (deadline_ns - now_ns()) / 1'000'000;
-    if (left_ms <= 0) return fail(LYRE_E_DAEMON, "the daemon did not answer within two seconds");
+    if (left_ms <= 0) {
+      return fail(LYRE_E_DAEMON, "the daemon did not answer within %d seconds", timeout_ms / 1000);
+    }
     pollfd entry{socket, POLLIN, 0};
     if (::poll(&entry, 1, static_cast<int>(left_ms)) > 0) break;
   }
@@ -114,13 +118,14 @@ constexpr const char* kThisLibrary = "this program's Lyre";
 /// Sends `request` and checks that the answer is of `type` and whole. A goodbye is an answer too.
 template <typename Request, typename Reply>
 int ask(int socket, const Request& request, channel::Control type, Reply& reply,
-        std::vector<UniqueFd>& descriptors) {
+        std::vector<UniqueFd>& descriptors, int timeout_ms = kAnswerTimeoutMs) {
   if (::send(socket, &request, sizeof request, MSG_NOSIGNAL) < 0) {
     return fail_errno(LYRE_E_DAEMON, "cannot speak to the daemon");
   }
   static_assert(sizeof(Reply) >= sizeof(channel::Goodbye));
   size_t received = 0;
-  if (const int code = receive(socket, &reply, sizeof reply, received, descriptors); code != 0) {
+  if (const int code = receive(socket, &reply, sizeof reply, received, descriptors, timeout_ms);
+      code != 0) {
     return code;
   }
   if (received < sizeof reply.header || reply.header.magic != channel::kControlMagic) {
@@ -254,6 +259,18 @@ int ask_info(const char* path, UniqueFd& descriptor, uint64_t& stats_bytes) {
   descriptor = std::move(descriptors[0]);
   stats_bytes = reply.stats_bytes;
   return 0;
+}
+
+int ask_upgrade(const char* path, channel::UpgradeReply& reply) {
+  UniqueFd control;
+  if (const int code = connect_control(path, control); code != 0) return code;
+  channel::UpgradeRequest request{};
+  fill_header(request, channel::Control::kUpgrade);
+  std::vector<UniqueFd> descriptors;
+  const int code = ask(control.get(), request, channel::Control::kUpgradeReply, reply, descriptors,
+                       kUpgradeTimeoutMs);
+  reply.release[sizeof reply.release - 1] = '\0';
+  return code;
 }
 
 }  // namespace lyre::client

@@ -37,4 +37,8 @@ int ask_capture(const char* path, const char* port, uint32_t snap_bytes, UniqueF
 /// Asks for the stats segment. `descriptor` is its memory of `stats_bytes`.
 int ask_info(const char* path, UniqueFd& descriptor, uint64_t& stats_bytes);
 
+/// Asks the daemon for an upgrade. Returns when the new process serves, or the old one goes on:
+/// within 90 seconds.
+int ask_upgrade(const char* path, channel::UpgradeReply& reply);
+
 }  // namespace lyre::client

@@ -65,4 +65,17 @@ inline constexpr Nanos kTimerSlack = micros(1);
 /// Longest sleep of a worker whose ports announce packets: its progress is watched.
 inline constexpr Nanos kSleepMax = millis(100);
 
+/// How long a new process may take to prepare what needs no port: DPDK clears all its memory.
+inline constexpr Nanos kUpgradePreparation = seconds(60);
+/// How long each of the two processes waits for the next word of the other.
+inline constexpr Nanos kUpgradePatience = seconds(5);
+/// How long a new process that has failed may take to end.
+inline constexpr Nanos kUpgradeEnd = seconds(5);
+/// How long the workers may take to stop while they and the control thread owe each other no
+/// answer, and the pause between two attempts. On a busy machine a worker may not run for a second.
+inline constexpr Nanos kUpgradeRest = seconds(2);
+inline constexpr unsigned kUpgradeTryUs = 1000;
+/// Looks, kRepliesPeriod apart, for a time at which no client registers memory.
+inline constexpr int kUpgradeTries = 1000;
+
 }  // namespace lyre

@@ -94,6 +94,16 @@ Status drop_in_all_threads(Capabilities kept) {
   }
 }
 
+/// The thread's own capabilities stay. What is not inheritable is not ambient either.
+void set_inheritable(Capabilities inheritable) {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  std::array<__user_cap_data_struct, 2> halves{};
+  if (::syscall(SYS_capget, &header, halves.data()) != 0) return;
+  halves[0].inheritable = static_cast<uint32_t>(inheritable);
+  halves[1].inheritable = static_cast<uint32_t>(inheritable >> 32);
+  ::syscall(SYS_capset, &header, halves.data());
+}
+
 }  // namespace
 
 Capabilities effective_capabilities() {
@@ -142,5 +152,17 @@ Status drop_capabilities(Capabilities kept) {
   if (::sigaction(kSignal, &action, nullptr) != 0) return errno_error("capabilities: no signal");
   return drop_in_all_threads(kept);
 }
+
+/// What the system refuses, the new program misses, and says so.
+InheritedCapabilities::InheritedCapabilities() {
+  const Capabilities own = effective_capabilities();
+  set_inheritable(own);
+  for (unsigned number = 0; number < 64; ++number) {
+    if ((own & capability(number)) != 0)
+      ::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, number, 0, 0);
+  }
+}
+
+InheritedCapabilities::~InheritedCapabilities() { set_inheritable(0); }
 
 }  // namespace lyre

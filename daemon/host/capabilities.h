@@ -27,4 +27,14 @@ std::string names_of(Capabilities capabilities);
 /// Fails: the system refuses, or a thread blocks the signal.
 Status drop_capabilities(Capabilities kept);
 
+/// While it lives, a program that this thread executes starts with the thread's capabilities.
+/// Thread: one.
+class InheritedCapabilities {
+ public:
+  InheritedCapabilities();
+  ~InheritedCapabilities();
+  InheritedCapabilities(const InheritedCapabilities&) = delete;
+  InheritedCapabilities& operator=(const InheritedCapabilities&) = delete;
+};
+
 }  // namespace lyre

@@ -13,6 +13,7 @@ import unittest
 
 import bed
 import processes
+from network import Namespace
 
 PORT = 7000
 ECHO_PORT = 7007
@@ -36,28 +37,6 @@ def receive_all(connection):
     while part := connection.recv(1 << 16):
         parts.append(part)
     return b"".join(parts)
-
-
-class Namespace:
-    """This thread's sockets are made in the namespace inside a `with` block."""
-
-    _CLONE_NEWNET = 0x40000000
-
-    def __init__(self, name):
-        self._name = name
-
-    def __enter__(self):
-        self._before = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
-        with open(f"/run/netns/{self._name}", "rb") as there:
-            self._enter(there.fileno())
-
-    def __exit__(self, *_exception):
-        self._enter(self._before)
-        os.close(self._before)
-
-    def _enter(self, descriptor):
-        if processes.libc.setns(descriptor, self._CLONE_NEWNET) != 0:
-            raise OSError("setns failed")
 
 
 class PeersTest(unittest.TestCase):

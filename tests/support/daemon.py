@@ -13,7 +13,7 @@ import processes
 READY_TIMEOUT_S = 30
 LINK_TIMEOUT_S = 30
 STOP_TIMEOUT_S = 15
-LOOK_TIMEOUT_S = 20
+LOOK_TIMEOUT_S = 100
 LOG_LINES = 15
 
 
@@ -148,6 +148,16 @@ class Daemon:
                 raise DaemonError(f"the link of {self.name} stayed down for {LINK_TIMEOUT_S} s\n"
                                   f"{self.log_tail()}")
             time.sleep(0.05)
+
+    def upgrade(self):
+        """Runs `lyre upgrade`: another process goes on, and the first one has ended. Returns the
+        report. The caller has called processes.adopt_orphans()."""
+        report = self.look("upgrade")
+        before, self._process = self._process, processes.Adopted(report["pid"])
+        if before.wait(STOP_TIMEOUT_S) != 0:
+            raise DaemonError(f"{self.name}: the process that was replaced ended with status "
+                              f"{before.returncode}\n{self.log_tail()}")
+        return report
 
     def kill(self):
         """Sends SIGKILL, as the kernel's out-of-memory killer does."""

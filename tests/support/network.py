@@ -5,6 +5,8 @@ import json
 import os
 import subprocess
 
+import processes
+
 COMMAND_TIMEOUT_S = 20
 
 
@@ -170,3 +172,25 @@ class BridgedPair(VethPair):
         for name, device in zip((self.left, self.right), self.middle_devices):
             self._add_veth(name, self.device, self.middle, device)
             self._bring_up(self.middle, device)
+
+
+class Namespace:
+    """This thread's sockets are made in the namespace inside a `with` block."""
+
+    _CLONE_NEWNET = 0x40000000
+
+    def __init__(self, name):
+        self._name = name
+
+    def __enter__(self):
+        self._before = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+        with open(f"/run/netns/{self._name}", "rb") as there:
+            self._enter(there.fileno())
+
+    def __exit__(self, *_exception):
+        self._enter(self._before)
+        os.close(self._before)
+
+    def _enter(self, descriptor):
+        if processes.libc.setns(descriptor, self._CLONE_NEWNET) != 0:
+            raise OSError("setns failed")

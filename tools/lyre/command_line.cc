@@ -12,6 +12,7 @@
 #include "tools/lyre/pcap.h"
 #include "tools/lyre/perf.h"
 #include "tools/lyre/top.h"
+#include "tools/lyre/upgrade.h"
 
 namespace lyre::tools {
 
@@ -35,6 +36,7 @@ void define_command_line(CLI::App& app, GlobalOptions& globals) {
 #ifdef LYRE_HAS_METRICS
   add_metrics(app, globals);
 #endif
+  add_upgrade(app, globals);
   add_help(app);
 }
 

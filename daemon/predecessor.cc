@@ -1,0 +1,211 @@
+#include "daemon/predecessor.h"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <utility>
+
+#include "daemon/base/clock.h"
+#include "daemon/base/daemon_limits.h"
+#include "daemon/protocol/handover_records.h"
+#include "daemon/upgrade/offer.h"
+
+namespace lyre {
+
+Predecessor::Predecessor(boost::asio::io_context& io, Parts parts)
+    : parts_(std::move(parts)), watch_(io), timer_(io) {}
+
+void Predecessor::begin(Answer answer) {
+  if (is_under_way()) return answer({.status = Error{EALREADY, "an upgrade is under way"}});
+  if (Status allowed = check(); !allowed.ok()) return answer({.status = allowed});
+  answer_ = std::move(answer);
+  spdlog::info("upgrade: starting {}", parts_.program);
+  if (Status started = start_process(); !started.ok()) return fail(started.error());
+  wait_until_prepared();
+}
+
+void Predecessor::cancel() {
+  if (is_under_way()) fail({ECANCELED, "the daemon is stopping"});
+}
+
+Status Predecessor::check() const {
+  if (parts_.program.empty()) return Error{ENOTSUP, "this daemon cannot be upgraded"};
+  // The kernel ends all processes of a container with its first.
+  if (::getpid() == 1) {
+    return Error{ENOTSUP, "the daemon is the first process of its container, which ends with it"};
+  }
+  return check_ports_can_be_handed_over(parts_.config);
+}
+
+Status Predecessor::start_process() {
+  auto process = NewProcess::start(parts_.program, {"--config", parts_.config.file, "--take-over"});
+  if (!process.ok()) return process.error();
+  process_ = std::move(*process);
+  link_.emplace(process_->take_socket());
+  record::Writer offer;
+  write_offer(parts_.config, parts_.assembly.ports().macs(), offer);
+  return link_->send(UpgradeStep::kOffer, offer.bytes());
+}
+
+void Predecessor::wait_until_prepared() {
+  watch_.assign(::dup(link_->fd()));
+  watch_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                    [this](const boost::system::error_code& error) {
+                      if (!error) on_prepared();
+                    });
+  timer_.expires_after(std::chrono::nanoseconds(kUpgradePreparation.value));
+  timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error && is_under_way()) fail({ETIMEDOUT, "the new process is not ready in time"});
+  });
+}
+
+void Predecessor::on_prepared() {
+  if (!is_under_way()) return;
+  auto prepared = link_->expect(UpgradeStep::kPrepared, {});
+  if (!prepared.ok()) return fail(prepared.error());
+  release_.assign(prepared->payload.begin(), prepared->payload.end());
+  hand_over_when_quiet(kUpgradeTries);
+}
+
+/// A registration is answered by the process that was asked.
+void Predecessor::hand_over_when_quiet(int tries_left) {
+  if (is_registering()) {
+    if (tries_left == 0) return fail({EBUSY, "clients register memory all the time: try again"});
+    timer_.expires_after(std::chrono::nanoseconds(kRepliesPeriod.value));
+    timer_.async_wait([this, tries_left](const boost::system::error_code& error) {
+      if (!error && is_under_way()) hand_over_when_quiet(tries_left - 1);
+    });
+    return;
+  }
+  const Status done = hand_over();
+  if (!done.ok()) return fail(done.error());
+  const pid_t pid = process_->pid();
+  process_->let_go();
+  spdlog::info("upgrade: process {} ({}) goes on, after a pause of {} ms", pid, release_,
+               pause_.value / 1'000'000);
+  std::exchange(answer_, nullptr)({.status = Ok{},
+                                   .pid = pid,
+                                   .pause_us = static_cast<uint32_t>(pause_.value / 1000),
+                                   .release = release_});
+  parts_.on_replaced(pid);
+}
+
+Status Predecessor::hand_over() {
+  if (!pause_when_quiet()) return Error{EBUSY, "the workers do not come to rest: try again"};
+  const Nanos begin = monotonic_now();
+  parts_.assembly.threads().call_clients(true);
+  Status left = leave();
+  pause_ = monotonic_now() - begin;
+  if (left.ok()) return left;
+  const Error reason = explain(left.error());  // the ports are free only when it has ended
+  go_on();
+  return reason;
+}
+
+/// Stops the workers at a time at which they and the control thread owe each other no answer.
+bool Predecessor::pause_when_quiet() {
+  WorkerThreads& threads = parts_.assembly.threads();
+  const Nanos deadline = monotonic_now() + kUpgradeRest;
+  while (monotonic_now() < deadline) {
+    parts_.replies.look();
+    if (is_quiet() && threads.pause()) {
+      parts_.replies.look();
+      if (is_quiet()) return settle_workers();
+      threads.resume();
+    }
+    ::usleep(kUpgradeTryUs);
+  }
+  return false;
+}
+
+/// A connection that moves from one worker to another belongs to neither until it has arrived.
+bool Predecessor::settle_workers() {
+  Assembly& assembly = parts_.assembly;
+  for (int i = 0; i < kUpgradeTries; ++i) {
+    size_t taken = 0;
+    for (uint32_t w = 0; w < assembly.threads().count(); ++w) {
+      taken += assembly.worker(w).take_messages();
+    }
+    if (taken == 0) return true;
+  }
+  assembly.threads().resume();
+  return false;
+}
+
+bool Predecessor::is_quiet() {
+  if (parts_.assembly.registry().has_waiting() || is_registering()) return false;
+  for (uint32_t i = 0; i < parts_.assembly.threads().count(); ++i) {
+    if (!parts_.assembly.worker(i).inbox().is_empty()) return false;
+  }
+  return true;
+}
+
+bool Predecessor::is_registering() {
+  return parts_.assembly.control().has_pending_requests() ||
+         parts_.assembly.registry().regions().is_registering();
+}
+
+Status Predecessor::leave() {
+  record::Writer records;
+  std::vector<int> descriptors;
+  write_state(records, descriptors);
+  if (Status sent = link_->send_state(records, descriptors); !sent.ok()) return sent;
+  parts_.assembly.ports().close();
+  if (Status sent = link_->send(UpgradeStep::kPortsClosed); !sent.ok()) return sent;
+  const auto taken = link_->expect(UpgradeStep::kTakenOver, kUpgradePatience);
+  return taken.ok() ? Status(Ok{}) : taken.error();
+}
+
+void Predecessor::write_state(record::Writer& records, std::vector<int>& descriptors) {
+  Assembly& assembly = parts_.assembly;
+  ControlServers& control = assembly.control();
+  RegistryRecord registry{.secret = assembly.secret()};
+  registry.has_helper = parts_.mappings.helper_socket() >= 0;
+  if (registry.has_helper) descriptors.push_back(parts_.mappings.helper_socket());
+  record::Writer attached;
+  std::vector<int> connections;
+  for (uint32_t i = 0; i < control.count(); ++i) {
+    descriptors.push_back(control[i].listener());
+    registry.attached_count += control[i].write_handover(i, attached, connections);
+  }
+  assembly.registry().write_handover(registry, records, descriptors);
+  records.append(attached);
+  descriptors.insert(descriptors.end(), connections.begin(), connections.end());
+  for (uint32_t i = 0; i < assembly.threads().count(); ++i) {
+    assembly.worker(i).write_handover(records);
+  }
+}
+
+/// As if nothing had happened.
+void Predecessor::go_on() {
+  parts_.assembly.ports().reopen();
+  parts_.assembly.threads().call_clients(false);
+  parts_.assembly.threads().resume();
+  parts_.assembly.threads().watch_queues();
+}
+
+/// Afterwards the new process has ended: its ports are free. How it did may be the only reason that
+/// there is.
+Error Predecessor::explain(const Error& error) {
+  if (!process_ || process_->pid() < 0) return error;
+  if (error.code != EPIPE && error.code != EIO) process_->kill();  // it does not end by itself
+  if (process_->pid() < 0) return error;
+  const std::string end = process_->await_end(kUpgradeEnd);
+  if (error.code != EPIPE) return error;
+  return {EIO, "the new process " + end + ", and has written why to the log"};
+}
+
+void Predecessor::fail(const Error& error) {
+  const Error reason = explain(error);
+  spdlog::error("upgrade: not done, this process goes on: {}", reason.text);
+  boost::system::error_code ignored;
+  watch_.close(ignored);
+  timer_.cancel();
+  process_.reset();
+  link_.reset();
+  std::exchange(answer_, nullptr)({.status = reason});
+}
+
+}  // namespace lyre

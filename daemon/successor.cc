@@ -1,0 +1,120 @@
+#include "daemon/successor.h"
+
+#include <spdlog/spdlog.h>
+
+#include <cerrno>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "daemon/base/clock.h"
+#include "daemon/base/daemon_limits.h"
+#include "daemon/protocol/handover_records.h"
+#include "daemon/upgrade/offer.h"
+
+namespace lyre {
+namespace {
+
+Error not_right(const std::string& what) {
+  return {EPROTO, "what the running daemon left is not right: " + what};
+}
+
+}  // namespace
+
+Status Successor::meet(const Config& config) {
+  const auto message = link_.expect(UpgradeStep::kOffer, kUpgradePatience);
+  if (!message.ok()) return message.error();
+  auto offer = read_offer(config, message.value().payload);
+  if (!offer.ok()) return offer.error();
+  heritage_.macs = std::move(offer->macs);
+  spdlog::info("taking over from release {}", offer->release);
+  return Ok{};
+}
+
+Status Successor::await_ports() {
+  constexpr std::string_view kRelease = LYRE_VERSION;
+  const std::span release(reinterpret_cast<const uint8_t*>(kRelease.data()), kRelease.size());
+  if (Status said = link_.send(UpgradeStep::kPrepared, release); !said.ok()) return said;
+  auto state = link_.receive_state(kUpgradePreparation);  // it waits for its clients
+  if (!state.ok()) return state.error();
+  state_ = std::move(*state);
+  record::Reader in(state_.records());
+  const auto list = [this](record::FieldReader& fields) { list_registry(fields, registry_); };
+  if (!in.take(record::Kind::kRegistry, kDaemonHandoverVersion, list)) {
+    return not_right("its clients");
+  }
+  heritage_.secret = registry_.secret;
+  const auto free = link_.expect(UpgradeStep::kPortsClosed, kUpgradePatience);
+  return free.ok() ? Status(Ok{}) : free.error();
+}
+
+Status Successor::take_over(Assembly& parts) {
+  record::Reader in(state_.records());
+  const auto list = [this](record::FieldReader& fields) { list_registry(fields, registry_); };
+  if (!in.take(record::Kind::kRegistry, kDaemonHandoverVersion, list)) {
+    return not_right("its clients");
+  }
+  if (registry_.has_helper) helper_ = state_.descriptors.take();
+  for (size_t i = 0; i < parts.control().count(); ++i) {
+    listeners_.push_back(state_.descriptors.take());
+  }
+  Status taken = parts.registry().take_over(registry_, parts.rules(), in, state_.descriptors);
+  for (uint32_t i = 0; taken.ok() && i < registry_.attached_count; ++i) {
+    taken = take_connection(parts, in);
+  }
+  if (taken.ok() && registry_.attached_count != parts.registry().attached_count()) {
+    return not_right("a client has no connection");
+  }
+  return taken.ok() ? take_workers(parts, in) : taken;
+}
+
+Status Successor::take_connection(Assembly& parts, record::Reader& in) {
+  AttachedRecord record;
+  const auto list = [&](record::FieldReader& fields) { list_attached(fields, record); };
+  if (!in.take(record::Kind::kAttached, kDaemonHandoverVersion, list) ||
+      record.socket >= parts.control().count() || !parts.registry().is_attached(record.context)) {
+    return not_right("a client's connection");
+  }
+  Connection& taken = connections_.emplace_back();
+  taken.socket = record.socket;
+  taken.connection.socket = state_.descriptors.take();
+  if (record.has_process) taken.connection.process = state_.descriptors.take();
+  taken.connection.context = record.context;
+  taken.connection.label = record.label;
+  if (!taken.connection.socket.is_open()) return not_right("a client's connection");
+  return Ok{};
+}
+
+Status Successor::take_workers(Assembly& parts, record::Reader& in) {
+  const uint32_t count = parts.threads().count();
+  for (uint32_t i = 0; i < count; ++i) {
+    if (!parts.worker(i).take_over(parts.registry().handover_commands(i), in, monotonic_now())) {
+      return Error{EPROTO, "the sessions of worker " + std::to_string(i) +
+                               " do not fit into this daemon: its configuration has other "
+                               "addresses or smaller limits, or the records are not right"};
+    }
+  }
+  if (!in.is_at_end()) return not_right("there is more than was told");
+  // In turns: the rings between workers have room for some claims at a time.
+  for (uint32_t done = 0; done < count;) {
+    done = 0;
+    for (uint32_t i = 0; i < count; ++i) done += parts.worker(i).try_claim_all() ? 1 : 0;
+  }
+  return Ok{};
+}
+
+Status Successor::commit() { return link_.send(UpgradeStep::kTakenOver); }
+
+void Successor::go_on(Assembly& parts, MappingOpener& mappings) {
+  if (helper_.is_open()) mappings.use(MappingHelperProcess(std::move(helper_)));
+  for (size_t i = 0; i < listeners_.size(); ++i) {
+    parts.control()[i].go_on(std::move(listeners_[i]));
+  }
+  for (Connection& each : connections_) {
+    parts.control()[each.socket].go_on(std::move(each.connection));
+  }
+  state_ = {};
+  spdlog::info("took over {} client(s)", connections_.size());
+}
+
+}  // namespace lyre

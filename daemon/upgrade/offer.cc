@@ -1,0 +1,109 @@
+#include "daemon/upgrade/offer.h"
+
+#include <cerrno>
+#include <string_view>
+
+#include "daemon/protocol/handover_records.h"
+
+namespace lyre {
+namespace {
+
+/// Drivers whose device two processes can have one after the other, without a reset in between.
+constexpr std::string_view kDrivers[] = {"net_memif", "net_af_packet"};
+
+Error not_right() { return {EPROTO, "the records of the running daemon are not right"}; }
+
+Error differs(const std::string& what) {
+  return {EINVAL, what + ": this needs a restart of the daemon"};
+}
+
+/// One domain without a [domain] section has the daemon's own socket.
+std::vector<SocketRecord> sockets_of(const Config& config) {
+  std::vector<SocketRecord> out;
+  for (const DomainConfig& domain : config.domains) {
+    out.push_back({.path = domain.socket_path, .domain = domain.name});
+  }
+  if (config.has_domains) out.push_back({.path = config.socket_path, .domain = {}});
+  return out;
+}
+
+Status check_port(const PortConfig& config, const PortRecord& record) {
+  if (config.device == record.device) return Ok{};
+  return differs("port '" + config.name + "' is " + config.device +
+                 " in the configuration, and was " + record.device);
+}
+
+Status check_counts(const Config& config, const DaemonRecord& daemon, size_t sockets) {
+  if (daemon.worker_count != config.cores.size()) {
+    return differs("the configuration has " + std::to_string(config.cores.size()) +
+                   " workers, the running daemon " + std::to_string(daemon.worker_count));
+  }
+  if (daemon.port_count != config.ports.size()) {
+    return differs("the configuration has " + std::to_string(config.ports.size()) +
+                   " ports, the running daemon " + std::to_string(daemon.port_count));
+  }
+  if (daemon.socket_count != sockets) return differs("the configuration has other domains");
+  return Ok{};
+}
+
+}  // namespace
+
+Status check_ports_can_be_handed_over(const Config& config) {
+  for (const PortConfig& port : config.ports) {
+    bool is_known = false;
+    for (const std::string_view driver : kDrivers) is_known |= port.device.starts_with(driver);
+    if (is_known) continue;
+    return Error{ENOTSUP, "port '" + port.name + "' (" + port.device +
+                              ") cannot be handed over, allowed: ports on net_memif and "
+                              "net_af_packet; restart the daemon instead"};
+  }
+  return Ok{};
+}
+
+void write_offer(const Config& config, std::span<const MacAddress> macs, record::Writer& out) {
+  const std::vector<SocketRecord> sockets = sockets_of(config);
+  const DaemonRecord daemon{.release = LYRE_VERSION,
+                            .worker_count = static_cast<uint32_t>(config.cores.size()),
+                            .port_count = static_cast<uint32_t>(config.ports.size()),
+                            .socket_count = static_cast<uint32_t>(sockets.size())};
+  out.add(record::Kind::kDaemon, kDaemonHandoverVersion,
+          [&](record::FieldWriter& fields) { list_daemon(fields, daemon); });
+  for (size_t i = 0; i < config.ports.size(); ++i) {
+    const PortRecord port{.device = config.ports[i].device, .mac = macs[i]};
+    out.add(record::Kind::kPort, kDaemonHandoverVersion,
+            [&](record::FieldWriter& fields) { list_port(fields, port); });
+  }
+  for (const SocketRecord& socket : sockets) {
+    out.add(record::Kind::kSocket, kDaemonHandoverVersion,
+            [&](record::FieldWriter& fields) { list_socket(fields, socket); });
+  }
+}
+
+Result<Offer> read_offer(const Config& config, std::span<const uint8_t> bytes) {
+  record::Reader in(bytes);
+  DaemonRecord daemon;
+  const auto list = [&](record::FieldReader& fields) { list_daemon(fields, daemon); };
+  if (!in.take(record::Kind::kDaemon, kDaemonHandoverVersion, list)) return not_right();
+  const std::vector<SocketRecord> sockets = sockets_of(config);
+  if (Status same = check_counts(config, daemon, sockets.size()); !same.ok()) return same.error();
+  Offer offer{.release = daemon.release, .macs = {}};
+  for (const PortConfig& own : config.ports) {
+    PortRecord port;
+    const auto list_it = [&](record::FieldReader& fields) { list_port(fields, port); };
+    if (!in.take(record::Kind::kPort, kDaemonHandoverVersion, list_it)) return not_right();
+    if (Status same = check_port(own, port); !same.ok()) return same.error();
+    offer.macs.push_back(port.mac);
+  }
+  for (const SocketRecord& own : sockets) {
+    SocketRecord socket;
+    const auto list_it = [&](record::FieldReader& fields) { list_socket(fields, socket); };
+    if (!in.take(record::Kind::kSocket, kDaemonHandoverVersion, list_it)) return not_right();
+    if (socket.path != own.path || socket.domain != own.domain) {
+      return differs("the control socket " + socket.path + " of the running daemon is " + own.path +
+                     " in the configuration, or belongs to another domain");
+    }
+  }
+  return offer;
+}
+
+}  // namespace lyre

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "daemon/config/config.h"
+#include "stack/base/mac_address.h"
+#include "stack/base/result.h"
+#include "stack/record/stream.h"
+
+namespace lyre {
+
+/// Whether another process can open the ports while this one has just closed them.
+/// Fails: one line that names the port that cannot be handed over.
+Status check_ports_can_be_handed_over(const Config& config);
+
+/// What a daemon with this configuration says of itself to the one that comes. `macs`: by port.
+void write_offer(const Config& config, std::span<const MacAddress> macs, record::Writer& out);
+
+struct Offer {
+  std::string release;
+  std::vector<MacAddress> macs;  ///< by port
+};
+/// Fails: the records are not right, or one line that says how `config` differs.
+Result<Offer> read_offer(const Config& config, std::span<const uint8_t> bytes);
+
+}  // namespace lyre

@@ -1,0 +1,328 @@
+#!/usr/bin/env python3
+"""`lyre upgrade`: another process goes on in the place of a running daemon, and no connection is
+lost, whatever runs: over memif and AF_PACKET, and with the kernel as the peer.
+
+usage: upgrade_test.py BUILD [TEST...]
+       UPGRADES=N, SESSIONS=N in the environment: how many; the longer forms of these tests
+"""
+
+import json
+import os
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import unittest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+
+import processes
+from daemon import Daemon, Programs, Settings
+from network import Namespace, NetworkError, VethPair
+from two_hosts import ADDRESSES, TwoHosts, cores, scratch_folder
+
+BOUND_S = 90
+PORT = 5300
+ECHO_PORT = 7007
+BULK_SESSIONS = 16
+UPGRADES = int(os.environ.get("UPGRADES", "5"))
+SESSIONS = int(os.environ.get("SESSIONS", "1000"))
+MOVING_S = 4 + UPGRADES
+KERNEL, LYRE = "10.9.7.1", "10.9.7.2"
+REFUSED = 1
+
+
+def documents_in(text):
+    """The JSON documents that follow each other in `text`."""
+    out, at = [], 0
+    while (at := at + len(text[at:]) - len(text[at:].lstrip())) < len(text):
+        document, at = json.JSONDecoder().raw_decode(text, at)
+        out.append(document)
+    return out
+
+
+class Transfer:
+    """`lyre perf` between two sides, each a function from arguments to (command, environment)."""
+
+    def __init__(self, server, client, address, *options):
+        command, environment = server("perf", "server", "--listen", f":{PORT}", "--once", "--json")
+        self._server = processes.start(command, env=environment, text=True,
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        line = self._server.stderr.readline()
+        if "listening" not in line:
+            raise AssertionError(f"the server said {line!r}")
+        command, environment = client("perf", "client", f"{address}:{PORT}", "--json", *options)
+        self._client = processes.start(command, env=environment, text=True,
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_exception):
+        for process in (self._client, self._server):
+            processes.end(process)
+            process.stdout.close()
+            process.stderr.close()
+
+    def is_running(self):
+        return self._client.poll() is None and self._server.poll() is None
+
+    def reports(self):
+        """What client and server have printed, when both have ended well: the server a document for
+        each session."""
+        out = []
+        for name, process in (("client", self._client), ("server", self._server)):
+            report, said = process.communicate(timeout=BOUND_S)
+            if process.returncode != 0 or said:
+                raise AssertionError(f"the {name}, status {process.returncode}: {said.strip()}")
+            out.append(documents_in(report))
+        return out
+
+
+def receive(session, count):
+    """So many bytes, or as many as come before its end."""
+    out = b""
+    while len(out) < count and (part := session.recv(count - len(out))):
+        out += part
+    return out
+
+
+def log_pauses(subject, pauses):
+    """For a person who reads the log: nothing is asserted of times."""
+    milliseconds = sorted(pause / 1000 for pause in pauses)
+    print(f"{subject}: {len(pauses)} upgrades, without a turn for "
+          f"{milliseconds[0]:.1f} to {milliseconds[-1]:.1f} ms, half of them "
+          f"{milliseconds[len(milliseconds) // 2]:.1f} ms or less", file=sys.stderr)
+
+
+class Upgrades(unittest.TestCase):
+    programs = None
+
+    def check(self, reports):
+        for flow, mirror in (("sent", "received"), ("received", "sent")):
+            here, there = ([one[way] for one in side] for side, way in zip(reports, (flow, mirror)))
+            self.assertTrue(all(one["intact"] for one in here + there))
+            count = sum(one["bytes"] for one in here)
+            self.assertEqual(count, sum(one["bytes"] for one in there))
+            self.assertGreater(count, 0)
+
+    def upgrade_while(self, transfer, hosts, count=UPGRADES):
+        pauses = []
+        for i in range(count):
+            time.sleep(0.2)
+            self.assertTrue(transfer.is_running())
+            pauses.append(hosts[i % len(hosts)].upgrade()["pause_us"])
+        self.assertTrue(transfer.is_running())
+        return pauses
+
+
+class MemifTest(Upgrades):
+    """Two daemons, each of which is upgraded."""
+
+    def test_a_transfer_over_memif(self):
+        with TwoHosts(self.programs) as hosts:
+            first = [hosts.a.pid, hosts.b.pid]
+            with Transfer(hosts.a.lyre, hosts.b.lyre, ADDRESSES["host-a"], "--direction", "both",
+                          "--verify", "--seconds", str(MOVING_S * 2)) as transfer:
+                pauses = self.upgrade_while(transfer, [hosts.a, hosts.b])
+                self.check(transfer.reports())
+            self.assertNotIn(hosts.a.pid, first)
+            self.assertNotIn(hosts.b.pid, first)
+        log_pauses("memif", pauses)
+
+    def test_two_workers_each(self):
+        """Connections belong to a worker, and are claimed again."""
+        both = cores() if cores()[0] != cores()[1] else cores()[:1]
+        with TwoHosts(self.programs, cores_of=dict.fromkeys(ADDRESSES, both)) as hosts:
+            with Transfer(hosts.a.lyre, hosts.b.lyre, ADDRESSES["host-a"], "--direction", "both",
+                          "--sessions", "8", "--seconds", "8") as transfer:
+                time.sleep(1)
+                self.upgrade_while(transfer, [hosts.a, hosts.b], 2)
+                self.check(transfer.reports())
+
+    def test_a_listener_stays_and_new_clients_come(self):
+        with TwoHosts(self.programs) as hosts:
+            command, environment = hosts.a.lyre("perf", "server", "--listen", f":{PORT}")
+            server = processes.start(command, env=environment, text=True, stdout=subprocess.DEVNULL,
+                                     stderr=subprocess.PIPE)
+            self.addCleanup(server.stderr.close)
+            self.addCleanup(processes.end, server)
+            self.assertIn("listening", server.stderr.readline())
+            for _ in range(2):
+                hosts.a.upgrade()
+                hosts.a.wait_link()
+                hosts.b.wait_link()
+                command, environment = hosts.b.lyre("perf", "client",
+                                                    f"{ADDRESSES['host-a']}:{PORT}", "--json",
+                                                    "--bytes", "8MiB", "--direction", "both")
+                done = processes.run(command, BOUND_S, capture_output=True, env=environment)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertTrue(json.loads(done.stdout)["received"]["intact"])
+            self.assertEqual(len(hosts.a.look("clients")["clients"]), 1)
+
+    def test_several_sessions_over_memif(self):
+        with TwoHosts(self.programs) as hosts:
+            with Transfer(hosts.a.lyre, hosts.b.lyre, ADDRESSES["host-a"], "--direction", "both",
+                          "--sessions", str(BULK_SESSIONS), "--seconds", "10") as transfer:
+                time.sleep(2)
+                pauses = self.upgrade_while(transfer, [hosts.a, hosts.b], 2)
+                self.check(transfer.reports())
+        log_pauses(f"memif, {BULK_SESSIONS} sessions", pauses)
+
+
+class KernelPeerTest(Upgrades):
+    """A daemon on one end of a veth wire, by AF_PACKET, and the kernel at the other."""
+
+    def setUp(self):
+        try:
+            self.wire = self.enterContext(VethPair(["tx", "off"]))
+        except NetworkError as error:
+            self.skipTest(str(error))
+        self.wire.give_address(self.wire.right, KERNEL)
+        self.folder = scratch_folder()
+        self.addCleanup(shutil.rmtree, self.folder, True)
+        self.daemon = Daemon(
+            self.programs,
+            Settings("host-a", f"net_af_packet0,iface={self.wire.device}", f"{LYRE}/24",
+                     cores()[0]), self.folder, self.wire.inside(self.wire.left))
+        self.daemon.start()
+        self.addCleanup(self.daemon.stop)
+        self.daemon.wait_link()
+
+    def by_kernel(self, *arguments):
+        command = (self.programs.lyre, *arguments, "--kernel")
+        return self.wire.inside(self.wire.right, *command), dict(os.environ)
+
+    def transfer(self, *options, is_lyre_server=True):
+        sides = (self.daemon.lyre, self.by_kernel, LYRE)
+        if not is_lyre_server:
+            sides = (self.by_kernel, self.daemon.lyre, KERNEL)
+        return Transfer(*sides, "--direction", "both", *options)
+
+    def test_a_transfer_that_lyre_serves(self):
+        with self.transfer("--verify", "--seconds", str(MOVING_S * 2)) as transfer:
+            pauses = self.upgrade_while(transfer, [self.daemon])
+            self.check(transfer.reports())
+        log_pauses("AF_PACKET, from the kernel", pauses)
+
+    def test_many_sessions_of_the_kernel(self):
+        """Each has sent when the upgrade begins, and gets all of it back, once."""
+        peer = os.path.join(self.programs.build, "tests/interop/lyre_peer")
+        environment = dict(os.environ, LYRE_SOCKET=self.daemon.socket)
+        echo = processes.start([peer, "echo", f":{ECHO_PORT}"], env=environment,
+                               stdout=subprocess.PIPE, text=True)
+        self.addCleanup(echo.stdout.close)
+        self.addCleanup(processes.end, echo)
+        self.assertEqual(echo.stdout.readline(), "listening\n")
+        with Namespace(self.wire.right):
+            sessions = [socket.create_connection((LYRE, ECHO_PORT), BOUND_S)
+                        for _ in range(SESSIONS)]
+        for session in sessions:
+            self.addCleanup(session.close)
+        pauses = []
+        for turn in range(UPGRADES):
+            texts = [f"{turn} of {number};".encode() * 40 for number in range(SESSIONS)]
+            for session, text in zip(sessions, texts):
+                session.sendall(text)
+            pauses.append(self.daemon.upgrade()["pause_us"])
+            for session, text in zip(sessions, texts):
+                self.assertEqual(receive(session, len(text)), text)
+        log_pauses(f"AF_PACKET, {SESSIONS} sessions of the kernel", pauses)
+
+    def test_a_session_that_is_silent_is_there_afterwards(self):
+        """Its client sleeps on its bell, and is woken by the process that came."""
+        with self.transfer("--ping-pong", "--count", "20", "--interval", "0.3") as transfer:
+            self.upgrade_while(transfer, [self.daemon], 2)
+            transfer.reports()
+
+
+class FailureTest(Upgrades):
+    """A new process that cannot serve leaves the old one as it was."""
+
+    def run_refused(self, change, *words):
+        """`change` is called with the daemon's folder and its copy of the program."""
+        folder = scratch_folder()
+        self.addCleanup(shutil.rmtree, folder, True)
+        programs = Programs(self.programs.build)
+        programs.lyred = os.path.join(folder, "lyred")
+        shutil.copy(self.programs.lyred, programs.lyred)
+        with TwoHosts(programs) as hosts:
+            with Transfer(hosts.a.lyre, hosts.b.lyre, ADDRESSES["host-a"], "--ping-pong",
+                          "--count", "150", "--interval", "0.02") as transfer:
+                time.sleep(0.5)
+                pid = hosts.a.pid
+                change(hosts.a, programs.lyred)
+                command, environment = hosts.a.lyre("upgrade")
+                done = processes.run(command, BOUND_S, capture_output=True, env=environment)
+                self.assertEqual(done.returncode, REFUSED, done.stderr)
+                self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
+                for word in words:
+                    self.assertIn(word, done.stderr)
+                self.assertTrue(hosts.a.is_running())
+                self.assertEqual(hosts.a.pid, pid)
+                self.assertTrue(transfer.is_running())
+                transfer.reports()
+
+    @staticmethod
+    def replace(path, text):
+        """Another file in its place, as a package manager does it."""
+        with open(path + ".new", "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(path + ".new", 0o755)
+        os.rename(path + ".new", path)
+
+    def test_a_program_that_is_not_there(self):
+        self.run_refused(lambda host, program: os.unlink(program), "No such file")
+
+    def test_a_program_that_crashes(self):
+        self.run_refused(lambda host, program: self.replace(program, "#!/bin/sh\nkill -SEGV $$\n"),
+                         "signal 11")
+
+    def test_a_program_that_is_another(self):
+        self.run_refused(
+            lambda host, program: self.replace(program, "#!/bin/sh\nexit 7\n"), "status 7")
+
+    def change_config(self, host, old, new):
+        path = host.socket.replace(".sock", ".toml")
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        self.assertIn(old, text)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text.replace(old, new))
+
+    def test_a_configuration_that_is_wrong(self):
+        self.run_refused(lambda host, program: self.change_config(host, "mtu =", "mtus ="),
+                         "status 2")
+
+    def test_a_configuration_with_another_port(self):
+        self.run_refused(
+            lambda host, program: self.change_config(host, "role=server", "role=client"),
+            "restart")
+
+    def test_a_configuration_without_the_address_of_a_session(self):
+        """Found only when the ports are closed already, which are opened again."""
+        self.run_refused(
+            lambda host, program: self.change_config(host, ADDRESSES["host-a"], "10.9.0.9"),
+            "do not fit")
+
+    def test_another_user_may_not_ask(self):
+        with TwoHosts(self.programs) as hosts:
+            os.chmod(hosts.a.socket, 0o777)
+            os.chmod(os.path.dirname(hosts.a.socket), 0o755)
+            command, environment = hosts.a.lyre("upgrade")
+            done = processes.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
+                                  *command], BOUND_S, capture_output=True, env=environment)
+            self.assertEqual(done.returncode, REFUSED, done.stderr)
+            self.assertIn("for root and the daemon's own user", done.stderr)
+
+
+if __name__ == "__main__":
+    processes.exit_on_signals()
+    processes.adopt_orphans()
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    Upgrades.programs = Programs(sys.argv.pop(1))
+    unittest.main(verbosity=2)

@@ -1,0 +1,69 @@
+#include "daemon/upgrade/new_process.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <string>
+
+namespace lyre {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// What a shell started in this way writes to its end of the socket pair.
+std::string said_by(const std::string& script) {
+  auto process = NewProcess::start("/bin/sh", {"-c", script + " >&3"});
+  EXPECT_TRUE(process.ok());
+  const OwnedFd socket = process->take_socket();
+  std::string out;
+  char part[4096];
+  for (ssize_t count; (count = ::recv(socket.get(), part, sizeof part, 0)) > 0;) {
+    out.append(part, static_cast<size_t>(count));
+  }
+  EXPECT_EQ(process->await_end(seconds(5)), "ended with status 0");
+  return out;
+}
+
+TEST(NewProcess, HasItsSocketAndNoOtherDescriptor) {
+  // Without FD_CLOEXEC, as some libraries open theirs; above those that a shell has of its own.
+  const OwnedFd leaked(::fcntl(STDIN_FILENO, F_DUPFD, 100));
+  const std::string descriptors = said_by("ls /proc/$$/fd | tr '\\n' ' '");
+  EXPECT_THAT(descriptors, HasSubstr("3 "));
+  EXPECT_THAT(descriptors, Not(HasSubstr(" " + std::to_string(leaked.get()) + " ")));
+}
+
+TEST(NewProcess, IsWatchedInPlaceOfThisOne) {
+  ASSERT_EQ(::setenv("WATCHDOG_PID", "17", 1), 0);
+  ASSERT_EQ(::setenv("WATCHDOG_USEC", "1000", 1), 0);
+  EXPECT_EQ(said_by("echo ${WATCHDOG_PID-none} $WATCHDOG_USEC"), "none 1000\n");
+  ::unsetenv("WATCHDOG_PID");
+  ::unsetenv("WATCHDOG_USEC");
+}
+
+TEST(NewProcess, TellsHowItEnded) {
+  auto status = NewProcess::start("/bin/sh", {"-c", "exit 7"});
+  ASSERT_TRUE(status.ok());
+  EXPECT_EQ(status->await_end(seconds(5)), "ended with status 7");
+  auto signal = NewProcess::start("/bin/sh", {"-c", "kill -SEGV $$"});
+  ASSERT_TRUE(signal.ok());
+  EXPECT_EQ(signal->await_end(seconds(5)), "was ended by signal 11");
+  auto hanging = NewProcess::start("/bin/sleep", {"60"});
+  ASSERT_TRUE(hanging.ok());
+  EXPECT_EQ(hanging->await_end(millis(20)), "did not end and was killed");
+}
+
+TEST(NewProcess, AProgramThatIsNotThereIsNamed) {
+  const auto process = NewProcess::start("/nonexistent/lyred", {});
+  ASSERT_FALSE(process.ok());
+  EXPECT_EQ(process.error().code, ENOENT);
+  EXPECT_THAT(process.error().text, HasSubstr("/nonexistent/lyred"));
+}
+
+}  // namespace
+}  // namespace lyre

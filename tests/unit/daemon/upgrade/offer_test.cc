@@ -1,0 +1,76 @@
+#include "daemon/upgrade/offer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace lyre {
+namespace {
+
+using ::testing::HasSubstr;
+
+Config offered() {
+  Config config;
+  config.socket_path = "/run/lyre/lyred.sock";
+  config.cores = {0, 1};
+  config.ports.resize(2);
+  config.ports[0] = {.name = "rail0", .device = "net_memif0,role=server"};
+  config.ports[1] = {.name = "rail1", .device = "net_af_packet0,iface=veth0"};
+  config.domains = {{.name = "default", .socket_path = "/run/lyre/lyred.sock"}};
+  return config;
+}
+
+std::vector<uint8_t> offer_of(const Config& config) {
+  const std::vector<MacAddress> macs{{{2, 0, 0, 0, 0, 1}}, {{2, 0, 0, 0, 0, 2}}};
+  record::Writer out;
+  write_offer(config, macs, out);
+  return out.bytes();
+}
+
+TEST(Offer, IsAcceptedByTheSameConfiguration) {
+  const auto offer = read_offer(offered(), offer_of(offered()));
+  ASSERT_TRUE(offer.ok()) << offer.error().text;
+  ASSERT_EQ(offer.value().macs.size(), 2u);
+  EXPECT_EQ(offer.value().macs[1].bytes[5], 2);
+  EXPECT_FALSE(offer.value().release.empty());
+}
+
+TEST(Offer, WhatDiffersIsNamed) {
+  const std::vector<uint8_t> bytes = offer_of(offered());
+  const auto complaint_of = [&](const std::function<void(Config&)>& change) {
+    Config other = offered();
+    change(other);
+    const auto offer = read_offer(other, bytes);
+    return offer.ok() ? std::string() : offer.error().text;
+  };
+  EXPECT_THAT(complaint_of([](Config& c) { c.cores.pop_back(); }), HasSubstr("1 workers"));
+  EXPECT_THAT(complaint_of([](Config& c) { c.ports.pop_back(); }), HasSubstr("1 ports"));
+  EXPECT_THAT(complaint_of([](Config& c) { c.ports[1].device = "net_tap0"; }),
+              HasSubstr("port 'rail1' is net_tap0"));
+  EXPECT_THAT(complaint_of([](Config& c) { c.domains[0].socket_path = "/run/x"; }),
+              HasSubstr("/run/x"));
+  EXPECT_THAT(complaint_of([](Config& c) { c.domains[0].name = "x"; }), HasSubstr("domain"));
+  EXPECT_THAT(complaint_of([](Config& c) { c.has_domains = true; }), HasSubstr("domains"));
+}
+
+TEST(Offer, OneThatIsCutIsRefused) {
+  const std::vector<uint8_t> bytes = offer_of(offered());
+  for (size_t length = 0; length < bytes.size(); ++length) {
+    EXPECT_FALSE(read_offer(offered(), std::span(bytes).first(length)).ok()) << length;
+  }
+}
+
+TEST(Offer, APortThatCannotBeHandedOverIsNamed) {
+  Config config = offered();
+  EXPECT_TRUE(check_ports_can_be_handed_over(config).ok());
+  config.ports[1].device = "0000:00:06.0";
+  const Status refused = check_ports_can_be_handed_over(config);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.error().text, HasSubstr("'rail1' (0000:00:06.0)"));
+}
+
+}  // namespace
+}  // namespace lyre

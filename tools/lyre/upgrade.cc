@@ -1,0 +1,48 @@
+#include "tools/lyre/upgrade.h"
+
+#include <cstdio>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "libclient/include/lyre/lyre.h"
+#include "libclient/upgrade.h"
+#include "tools/lyre/failure.h"
+
+namespace lyre::tools {
+namespace {
+
+std::string upgraded_text(const client::Upgraded& done) {
+  char pause[32];
+  std::snprintf(pause, sizeof pause, "%.1f", done.pause_us / 1000.0);
+  return "process " + std::to_string(done.pid) + ", release " + done.release + ", serves after " +
+         pause + " ms without a turn\n";
+}
+
+nlohmann::ordered_json upgraded_json(const client::Upgraded& done) {
+  return {{"pid", done.pid}, {"release", done.release}, {"pause_us", done.pause_us}};
+}
+
+void run_upgrade(const GlobalOptions& globals) {
+  client::Upgraded done;
+  const int code = client::upgrade_daemon(globals.socket_or_default(), done);
+  if (done.was_refused) throw Failure(kExitFailure, lyre_last_error(), code);
+  if (code != 0) throw library_failure(code);
+  if (globals.is_json) {
+    std::cout << upgraded_json(done).dump(2) << std::endl;
+  } else {
+    std::cout << upgraded_text(done) << std::flush;
+  }
+}
+
+}  // namespace
+
+void add_upgrade(CLI::App& app, const GlobalOptions& globals) {
+  app.add_subcommand("upgrade",
+                     "Start the daemon's program again and go on in the new process; no connection "
+                     "is lost. For root and the daemon's user. If it fails, the daemon goes on as "
+                     "it was")
+      ->callback([&globals] { run_upgrade(globals); });
+}
+
+}  // namespace lyre::tools
