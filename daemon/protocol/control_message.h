@@ -16,9 +16,9 @@ namespace lyre {
 /// Larger than every request, so that a longer message is recognised.
 inline constexpr size_t kRequestBytesMax = 512;
 
-using Request = std::variant<channel::AttachRequest, channel::InfoRequest, channel::RegisterRequest,
-                             channel::DeregisterRequest, channel::CaptureRequest,
-                             channel::UpgradeRequest>;
+using Request =
+    std::variant<channel::AttachRequest, channel::InfoRequest, channel::RegisterRequest,
+                 channel::DeregisterRequest, channel::CaptureRequest, channel::UpgradeRequest>;
 
 /// A request that is whole and made of known values. The label of an attach is printable and ends.
 /// Fails: EPROTO is not the protocol, EPROTONOSUPPORT another version of it; text for the client.
