@@ -22,13 +22,15 @@ namespace lyre::adapter_sim {
 namespace {
 
 std::set<lyre_context*> g_contexts;
+uint64_t g_copied_tx_bytes = 0;
 uint64_t g_copied_rx_bytes = 0;
 
 }  // namespace
 
 const std::set<lyre_context*>& contexts() { return g_contexts; }
+uint64_t copied_tx_bytes() { return g_copied_tx_bytes; }
 uint64_t copied_rx_bytes() { return g_copied_rx_bytes; }
-void reset_copied() { g_copied_rx_bytes = 0; }
+void reset_copied() { g_copied_tx_bytes = g_copied_rx_bytes = 0; }
 
 void on_session_ready(lyre_session* session) {
   session->context->has_news = true;
@@ -483,7 +485,8 @@ void lyre_release(lyre_session* session, const lyre_slice* slices, int count) {
   network()->tcp().on_released(*session->end);
 }
 
-void lyre_count_copied(lyre_session*, uint64_t, uint64_t rx_bytes) {
+void lyre_count_copied(lyre_session*, uint64_t tx_bytes, uint64_t rx_bytes) {
+  lyre::adapter_sim::g_copied_tx_bytes += tx_bytes;
   lyre::adapter_sim::g_copied_rx_bytes += rx_bytes;
 }
 

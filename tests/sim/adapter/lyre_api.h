@@ -56,7 +56,8 @@ namespace lyre::adapter_sim {
 
 /// Every context that is open.
 const std::set<lyre_context*>& contexts();
-/// Payload that the adapter said it copied into and out of sessions.
+/// Payload that the adapter said it copied into sessions, and out of them.
+uint64_t copied_tx_bytes();
 uint64_t copied_rx_bytes();
 void reset_copied();
 

@@ -2,8 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "nccl_adapter/transport/rails.h"
-#include "tests/unit/nccl_adapter/support/two_hosts.h"
+#include "tests/unit/nccl_adapter/support/connected_hosts.h"
 
 namespace lyre::nccl_adapter {
 namespace {
@@ -15,39 +14,12 @@ class LaneWaiter final : public SessionOwner {
 };
 
 /// A lane on one host whose stream ends at a session of the other.
-class LaneInAWorld : public TwoHosts {
+class LaneInAWorld : public ConnectedHosts {
  protected:
   explicit LaneInAWorld(const adapter_sim::NetworkSettings& settings = {.hosts = 2, .rails = 2})
-      : TwoHosts(settings) {
-    const lyre_addr any{};
-    EXPECT_EQ(lyre_listen(there().context(), &any, 8, &listener_), 0);
-    there().on_listener = [this] {
-      lyre_session* session = nullptr;
-      while (lyre_accept(listener_, &session) == 0) far_ = Stream(session);
-    };
-  }
-  ~LaneInAWorld() override {
-    lane_.drop();
-    far_.abort();
-    lyre_close_listener(listener_);
-  }
+      : ConnectedHosts(settings) {}
+  ~LaneInAWorld() override { lane_.drop(); }
 
-  Stream connect() {
-    lyre_addr bound{};
-    lyre_listener_addr(listener_, &bound);
-    lyre_addr local{};
-    lyre_addr remote{};
-    const Address from = address_of(here().ports()[0]);
-    const Address to = address_of(there().ports()[0]);
-    std::copy(from.begin(), from.end(), std::begin(local.address));
-    std::copy(to.begin(), to.end(), std::begin(remote.address));
-    remote.port = bound.port;
-    lyre_session* session = nullptr;
-    while (lyre_connect(here().context(), &local, &remote, &session) == LYRE_E_AGAIN) pass(kMs);
-    Stream stream(session);
-    EXPECT_TRUE(until([&] { return stream.state() == LYRE_OPEN && far_.is_open(); }));
-    return stream;
-  }
   void attach() {
     lane_.attach(connect(), 1, events_.now_ns());
     waiter_.count = 0;
@@ -63,8 +35,6 @@ class LaneInAWorld : public TwoHosts {
 
   LaneWaiter waiter_;
   Lane lane_{&waiter_, 3};
-  Stream far_;
-  lyre_listener* listener_ = nullptr;
 };
 
 TEST_F(LaneInAWorld, TellsItsWaiterWhatHappensOnItsStream) {
