@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "stack/channel/abi.h"
+#include "stack/channel/ring.h"
 #include "stack/channel/stats.h"
 #include "stack/io/sim/link.h"
 #include "stack/io/sim/memory.h"
@@ -95,6 +96,25 @@ class WorkerParts : public ::testing::Test, protected WorkerBed, protected Parts
     uint32_t conn = UINT32_MAX;
     EXPECT_EQ(lifecycle.open(kContext, {}, kPeer, 0, conn), channel::EndStatus::kOk);
     return conn;
+  }
+  /// The client asks for something.
+  void submit(const channel::Submission& entry) {
+    channel::RingPair& rings = *state.contexts[kContext].attached.rings;
+    channel::SubmissionProducer producer(&rings.submission_indices, rings.submissions,
+                                         rings.submission_indices.tail);
+    ASSERT_GT(producer.room(), 0u);
+    producer.push(entry);
+    producer.publish();
+  }
+  /// What the client was told, and has not read yet.
+  std::optional<channel::Completion> next_completion() {
+    channel::RingPair& rings = *state.contexts[kContext].attached.rings;
+    channel::CompletionConsumer consumer(&rings.completion_indices, rings.completions,
+                                         rings.completion_indices.head);
+    if (consumer.available() == 0) return std::nullopt;
+    const channel::Completion entry = consumer.pop();
+    consumer.publish();
+    return entry;
   }
   std::optional<Reply> next_reply() {
     Reply reply;

@@ -1,0 +1,124 @@
+#include <gtest/gtest.h>
+
+#include "stack/worker/inter_worker.h"
+#include "tests/unit/stack/worker/connected_parts.h"
+
+// InterWorker by itself; inter_worker_test.cc has a whole worker between others.
+namespace lyre::worker {
+namespace {
+
+/// The first of two workers; packets come from the second one, whose memory is not this one's.
+class InterWorkerPartTest : public ConnectedParts {
+ protected:
+  using Kind = WorkerMessage::Kind;
+
+  InterWorkerPartTest() {
+    state.router = ConnectionRouter(
+        {.index = 0, .worker_count = 2, .rings = &rings, .claims_max = 8, .key = {1, 2}});
+  }
+  /// The packet that the second worker received.
+  WorkerMessage redirected(const Frame& frame) {
+    foreign_ = frame;
+    foreign_packet_ = ip::received(foreign_);
+    return {.kind = Kind::kDeliver, .receiver = 1, .packet = &foreign_packet_};
+  }
+  /// The next message to the second worker, claims of connections apart.
+  Kind next_message() {
+    WorkerMessage message;
+    while (rings.ring(0, 1).try_take(message)) {
+      if (message.kind != Kind::kClaim && message.kind != Kind::kUnclaim) return message.kind;
+    }
+    return Kind::kNone;
+  }
+  WorkerMessage migration_of(const FourTuple& tuple, uint64_t generation = 0) {
+    ip::TcpOutput answer = segment(conn, 0, 0);
+    answer.tuple = {.local = tuple.remote, .remote = tuple.local};
+    answer.header.flags.bits = wire::TcpFlags::kSyn | wire::TcpFlags::kAck;
+    return {.kind = Kind::kMigrate,
+            .receiver = 0,
+            .packet = packet_of(ip::tcp_frame(answer)),
+            .tuple = tuple,
+            .body = WorkerMessage::Migration{.context = kContext,
+                                             .context_generation = generation,
+                                             .cookie = 77,
+                                             .opened_at = state.now}};
+  }
+  static FourTuple moving_tuple() { return {{kOwn, 40'000}, {kPeer.address, 90}}; }
+
+  InterWorkerRings rings{2};
+
+ private:
+  Frame foreign_;
+  io::PacketBuf foreign_packet_;
+};
+
+TEST_F(InterWorkerPartTest, ARedirectedPacketIsCopiedAndGivenBack) {
+  const uint32_t slots_free = memory.rx_slots_free();
+  inter_worker.on_redirected_packet(conn, redirected(ip::tcp_frame(segment(conn, 0, 600))));
+  segment_input.deliver_merged();
+  EXPECT_EQ(stats.redirected_in.get(), 1u);
+  EXPECT_EQ(stats.copied_rx_bytes.get(), 14u + 20 + 20 + 600);
+  EXPECT_EQ(memory.rx_slots_free(), slots_free - 1);
+  EXPECT_TRUE(state.session(conn).has_readable);
+  EXPECT_EQ(next_message(), Kind::kRelease);
+}
+
+TEST_F(InterWorkerPartTest, WithoutASlotForTheCopyThePacketIsDroppedAndGivenBack) {
+  std::vector<io::PacketBuf*> taken;
+  while (io::PacketBuf* packet = memory.alloc_rx()) taken.push_back(packet);
+  inter_worker.on_redirected_packet(conn, redirected(ip::tcp_frame(segment(conn, 0, 600))));
+  EXPECT_EQ(drops(Drop::kRxPoolLow), 1u);
+  EXPECT_FALSE(state.session(conn).has_readable);
+  EXPECT_EQ(next_message(), Kind::kRelease);
+  memory.release(taken);
+}
+
+TEST_F(InterWorkerPartTest, AnOpenMovesToTheWorkerThatReceivedTheAnswer) {
+  const uint32_t opening = open();
+  inter_worker.on_redirected_packet(opening, redirected({}));
+  EXPECT_EQ(next_message(), Kind::kMigrate);
+  EXPECT_EQ(stats.handed_over.get(), 1u);
+  EXPECT_FALSE(state.engine.is_open(opening));
+  EXPECT_EQ(state.contexts[kContext].sessions.size(), 1u) << "the connection of the fixture";
+}
+
+TEST_F(InterWorkerPartTest, AnOpenThatWasShutDownStays) {
+  const uint32_t opening = open();
+  state.session(opening).is_shut_down = true;
+  inter_worker.on_redirected_packet(opening, redirected(ip::tcp_frame(segment(opening, 0, 0))));
+  EXPECT_EQ(stats.handed_over.get(), 0u);
+  EXPECT_EQ(next_message(), Kind::kRelease);
+}
+
+TEST_F(InterWorkerPartTest, AConnectionThatMovedHereBelongsToItsClient) {
+  const FourTuple tuple = moving_tuple();
+  inter_worker.on_migrated_connection(migration_of(tuple));
+  const uint32_t moved = state.find_connection(tuple);
+  ASSERT_NE(moved, FlowTable::kNone);
+  EXPECT_EQ(state.session(moved).context, kContext);
+  EXPECT_EQ(state.session(moved).cookie, 77u);
+}
+
+TEST_F(InterWorkerPartTest, AConnectionOfAClientThatLeftIsNotOpened) {
+  const FourTuple tuple = moving_tuple();
+  const uint32_t slots_free = memory.rx_slots_free();
+  inter_worker.on_migrated_connection(migration_of(tuple, 99));
+  EXPECT_EQ(state.find_connection(tuple), FlowTable::kNone);
+  EXPECT_EQ(memory.rx_slots_free(), slots_free);
+}
+
+TEST_F(InterWorkerPartTest, AConnectionWithoutAPlaceFailsForItsClient) {
+  while (!lifecycle.is_full()) open();
+  inter_worker.on_migrated_connection(migration_of(moving_tuple()));
+  announcements.announce_all();
+  std::optional<channel::Completion> told;
+  while (const auto next = next_completion()) {
+    if (next->event == channel::Event::kConnectFailed) told = next;
+  }
+  ASSERT_TRUE(told.has_value());
+  EXPECT_EQ(told->status, channel::EndStatus::kNoResources);
+  EXPECT_EQ(told->body.opened.cookie, 77u);
+}
+
+}  // namespace
+}  // namespace lyre::worker

@@ -1,0 +1,128 @@
+#include "stack/worker/receive_pressure.h"
+
+#include <gtest/gtest.h>
+
+#include "stack/worker/turn_limits.h"
+#include "tests/unit/stack/worker/connected_parts.h"
+
+namespace lyre::worker {
+namespace {
+
+constexpr uint32_t kPayload = 600;  ///< of a segment that keeps a slot of its own
+
+class ReceivePressureTest : public ConnectedParts {
+ protected:
+  ~ReceivePressureTest() override { memory.release(taken_); }
+
+  /// Other users of the pool take all that is left.
+  void exhaust_pool() {
+    while (io::PacketBuf* packet = memory.alloc_rx()) taken_.push_back(packet);
+  }
+  void announce() {
+    announcements.announce_all();
+    while (next_completion()) {
+    }
+  }
+  uint32_t held() const { return state.accounts.held_by(kContext); }
+  bool is_expelled() const { return state.contexts[kContext].state == Context::State::kExpelled; }
+  /// Turns as they are due, for so long or until the client is expelled.
+  void relieve_for(Nanos span) {
+    const Nanos end = state.now + span;
+    pressure.watch();
+    pressure.relieve();
+    while (!is_expelled() && pressure.next_deadline() <= end) {
+      state.now = pressure.next_deadline();
+      pressure.relieve();
+    }
+  }
+
+ private:
+  std::vector<io::PacketBuf*> taken_;
+};
+
+TEST_F(ReceivePressureTest, WhileThePoolIsPlentifulNothingIsTaken) {
+  receive_text(3 * kPayload, kPayload);
+  pressure.watch();
+  EXPECT_EQ(pressure.relieve(), 0u);
+  EXPECT_EQ(pressure.next_deadline(), kNever);
+  EXPECT_EQ(held(), 1u);
+}
+
+TEST_F(ReceivePressureTest, AClientAtItsLimitLosesWhatIsOutOfOrderNotMoreOftenThanThePause) {
+  pressure.watch();
+  receive_text(3 * kPayload, kPayload);
+  pressure.on_limit(kContext);
+  pressure.relieve();
+  EXPECT_EQ(held(), 0u);
+  receive_text(3 * kPayload, kPayload);
+  pressure.watch();
+  pressure.on_limit(kContext);
+  pressure.relieve();
+  EXPECT_EQ(held(), 1u) << "not before the pause is over";
+  state.now += kPressurePause;
+  pressure.watch();
+  pressure.on_limit(kContext);
+  pressure.relieve();
+  EXPECT_EQ(held(), 0u);
+}
+
+TEST_F(ReceivePressureTest, WhatIsOutOfOrderGoesBeforeUnreadSessions) {
+  receive_text(0, kPayload);
+  receive_text(3 * kPayload, kPayload);
+  exhaust_pool();
+  relieve_for(kPressurePause);
+  EXPECT_EQ(state.engine.state(conn), tcp::State::kEstablished);
+  EXPECT_EQ(held(), 1u);
+}
+
+TEST_F(ReceivePressureTest, WithNothingButTheReserveLeftUnreadSessionsAreReset) {
+  receive_text(0, kPayload);
+  receive_text(kPayload, kPayload);
+  announcements.announce_all();  // lends them
+  receive_text(2 * kPayload, kPayload);
+  receive_text(3 * kPayload, kPayload);
+  exhaust_pool();
+  relieve_for(nanos(0));
+  EXPECT_EQ(state.engine.state(conn), tcp::State::kEstablished) << "at first only what is pruned";
+  relieve_for(kPressurePause);
+  EXPECT_EQ(state.session(conn).end_status, channel::EndStatus::kNoResources);
+  EXPECT_EQ(held(), 2u) << "those that the client reads";
+  EXPECT_EQ(memory.rx_slots_free(), 2u);
+}
+
+TEST_F(ReceivePressureTest, AClientThatKeepsWhatItWasLentIsExpelledAfterTheGrace) {
+  for (uint32_t i = 0; i < 3; ++i) receive_text(i * kPayload, kPayload);
+  announce();
+  exhaust_pool();
+  relieve_for(kGreedGrace - kPressurePause);
+  EXPECT_FALSE(is_expelled());
+  relieve_for(kPressurePause * 2);
+  EXPECT_TRUE(is_expelled());
+  const auto reply = next_reply();
+  ASSERT_TRUE(reply.has_value());
+  EXPECT_EQ(reply->kind, Reply::Kind::kExpelled);
+}
+
+TEST_F(ReceivePressureTest, AClientThatReturnsSlotsHasNotKeptThem) {
+  for (uint32_t i = 0; i < 3; ++i) receive_text(i * kPayload, kPayload);
+  announce();
+  exhaust_pool();
+  relieve_for(kGreedGrace / 2);
+  state.accounts.remove(kContext, 2);  // returned, and used again by others
+  relieve_for(kPressurePause);
+  state.accounts.add(kContext, 2);
+  relieve_for(kGreedGrace);
+  EXPECT_FALSE(is_expelled());
+}
+
+TEST_F(ReceivePressureTest, NothingIsTakenFromAClientBelowTheFloor) {
+  receive_text(0, kPayload);
+  ASSERT_LE(held(), state.accounts.floor());
+  exhaust_pool();
+  relieve_for(kGreedGrace * 2);
+  EXPECT_EQ(state.engine.state(conn), tcp::State::kEstablished);
+  EXPECT_FALSE(is_expelled());
+}
+
+}  // namespace
+}  // namespace lyre::worker

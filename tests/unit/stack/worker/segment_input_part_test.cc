@@ -1,0 +1,121 @@
+#include <gtest/gtest.h>
+
+#include "stack/worker/segment_input.h"
+#include "tests/unit/stack/worker/connected_parts.h"
+
+// SegmentInput by itself; segment_input_test.cc has whole transfers.
+namespace lyre::worker {
+namespace {
+
+constexpr uint32_t kText = 600;
+
+class SegmentInputPartTest : public ConnectedParts {
+ protected:
+  ~SegmentInputPartTest() override { memory.release(taken_); }
+
+  /// Receives it, and leaves it where it waits for what may continue it.
+  void arrive(uint32_t offset, uint32_t bytes, uint8_t flags = 0) {
+    ip::TcpOutput out = segment(conn, offset, bytes);
+    out.header.flags.set(flags);
+    input.on_packet(packet_of(ip::tcp_frame(out)), ip::Origin::kWire, Redirect::kNo);
+  }
+  void take_slots_until(uint32_t slots_free) {
+    while (memory.rx_slots_free() > slots_free) taken_.push_back(memory.alloc_rx());
+  }
+  uint32_t held() const { return state.accounts.held_by(kContext); }
+
+  const uint64_t segments_before = stats.tcp_segments_in.get();
+
+ private:
+  std::vector<io::PacketBuf*> taken_;
+};
+
+TEST_F(SegmentInputPartTest, SegmentsThatFollowEachOtherReachTheConnectionTogether) {
+  arrive(0, kText);
+  arrive(kText, kText);
+  EXPECT_EQ(stats.tcp_segments_in.get(), segments_before);
+  segment_input.deliver_merged();
+  EXPECT_EQ(stats.tcp_segments_in.get(), segments_before + 2);
+  EXPECT_EQ(held(), 2u);
+}
+
+TEST_F(SegmentInputPartTest, WhatDoesNotContinueAMergedSegmentComesAfterIt) {
+  arrive(0, kText);
+  arrive(kText, 0, wire::TcpFlags::kFin);
+  EXPECT_EQ(stats.tcp_segments_in.get(), segments_before + 2);
+  EXPECT_EQ(state.engine.state(conn), tcp::State::kCloseWait);
+  EXPECT_EQ(held(), 1u);
+}
+
+TEST_F(SegmentInputPartTest, ASegmentThatItsPeerPushesEndsTheMergedOne) {
+  arrive(0, kText);
+  arrive(kText, kText, wire::TcpFlags::kPsh);
+  EXPECT_EQ(stats.tcp_segments_in.get(), segments_before + 2);
+}
+
+TEST_F(SegmentInputPartTest, AClientBeyondItsShareGetsNothingThatCannotBeReadYet) {
+  state.accounts.add(kContext, 10);
+  take_slots_until(3);
+  arrive(3 * kText, kText);
+  segment_input.deliver_merged();
+  EXPECT_EQ(drops(Drop::kRxPoolLow), 1u);
+  EXPECT_EQ(held(), 10u);
+  state.accounts.remove(kContext, 10);
+}
+
+TEST_F(SegmentInputPartTest, AClientBeyondItsShareGetsTheBytesForWhichItsReaderWaits) {
+  state.accounts.add(kContext,
+                     7);  // more than its share of two for each free slot, less than three
+  take_slots_until(4);
+  arrive(0, kText);
+  segment_input.deliver_merged();
+  EXPECT_EQ(drops(Drop::kRxPoolLow), 0u);
+  EXPECT_TRUE(state.session(conn).has_readable);
+  state.accounts.remove(kContext, 7);
+}
+
+/// Another worker, to which packets may be sent.
+class SegmentInputBesideAnother : public SegmentInputPartTest {
+ protected:
+  SegmentInputBesideAnother() {
+    state.router = ConnectionRouter(
+        {.index = 0, .worker_count = 2, .rings = &rings, .claims_max = 8, .key = {1, 2}});
+  }
+  /// Of a connection that is not here, and whose home is the other worker.
+  FourTuple elsewhere() {
+    FourTuple tuple{{kOwn, 5000}, {kPeer.address, 1024}};
+    while (state.router.redirect(nullptr, tuple) != ConnectionRouter::Redirected::kAway) {
+      ++tuple.remote.port;
+    }
+    WorkerMessage message;
+    EXPECT_TRUE(rings.ring(0, 1).try_take(message));
+    return tuple;
+  }
+
+  InterWorkerRings rings{2};
+};
+
+TEST_F(SegmentInputBesideAnother, ASegmentOfNoConnectionHereIsSentToItsHome) {
+  const FourTuple tuple = elsewhere();
+  io::PacketBuf* packet = memory.alloc_rx();
+  EXPECT_EQ(segment_input.redirect(packet, tuple), PacketFate::kKept);
+  EXPECT_EQ(stats.redirected_out.get(), 1u);
+  WorkerMessage message;
+  ASSERT_TRUE(rings.ring(0, 1).try_take(message));
+  EXPECT_EQ(message.kind, WorkerMessage::Kind::kFindOwner);
+  EXPECT_EQ(message.packet, packet);
+  memory.release({&packet, 1});
+}
+
+TEST_F(SegmentInputBesideAnother, WithoutRoomInTheRingItIsDroppedAndCounted) {
+  const FourTuple tuple = elsewhere();
+  while (rings.ring(0, 1).try_post({})) {
+  }
+  const uint32_t slots_free = memory.rx_slots_free();
+  EXPECT_EQ(segment_input.redirect(memory.alloc_rx(), tuple), PacketFate::kKept);
+  EXPECT_EQ(drops(Drop::kRedirectFull), 1u);
+  EXPECT_EQ(memory.rx_slots_free(), slots_free);
+}
+
+}  // namespace
+}  // namespace lyre::worker

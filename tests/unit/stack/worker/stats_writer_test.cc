@@ -1,0 +1,117 @@
+#include "stack/worker/stats_writer.h"
+
+#include <gtest/gtest.h>
+
+#include "stack/worker/turn_limits.h"
+#include "tests/unit/stack/worker/worker_parts.h"
+
+namespace lyre::worker {
+namespace {
+
+class StatsWriterTest : public WorkerParts {
+ protected:
+  static constexpr uint32_t kRows = kConnectionsMax + 2;
+
+  StatsWriterTest() {
+    state.stats.rows = rows;
+    state.stats.clients = clients;
+    attach();
+  }
+  /// A pass over all rows takes several turns.
+  void write_all() {
+    stats_writer.after_turn(1);
+    for (int i = 0; i < 100 && stats_writer.next_deadline() <= state.now; ++i) {
+      stats_writer.after_turn(0);
+    }
+  }
+  bool is_shown(uint32_t row) {
+    channel::SessionView view{};
+    return rows[row].read(view);
+  }
+  /// A listener, and the number of its row.
+  uint32_t add_listener(uint16_t port) {
+    const uint32_t index = state.listeners.add({.local = {kOwn, port}, .context = kContext});
+    stats_writer.write_listener_row(index);
+    return index;
+  }
+
+  std::vector<channel::SessionRow> rows{kRows};
+  std::vector<channel::ClientRow> clients{4};
+};
+
+TEST_F(StatsWriterTest, TurnsAreCountedAndThoseWithWorkAlsoAsBusy) {
+  stats_writer.after_turn(0);
+  stats_writer.after_turn(3);
+  EXPECT_EQ(stats.polls.get(), 2u);
+  EXPECT_EQ(stats.busy_polls.get(), 1u);
+}
+
+TEST_F(StatsWriterTest, APassShowsTheSessionsAndTheClients) {
+  const uint32_t conn = open();
+  write_all();
+  channel::SessionView session{};
+  ASSERT_TRUE(rows[conn].read(session));
+  EXPECT_EQ(session.remote_port, kPeer.port);
+  channel::ClientView client{};
+  ASSERT_TRUE(clients[kContext].read(client));
+  EXPECT_EQ(client.sessions, 1u);
+  EXPECT_EQ(stats.sessions_open.get(), 1u);
+}
+
+TEST_F(StatsWriterTest, TheNextPassIsDueAfterThePeriodWhenSomethingChanged) {
+  EXPECT_EQ(stats_writer.next_deadline(), kNever);
+  write_all();
+  EXPECT_EQ(stats_writer.next_deadline(), kNever) << "nothing changed since";
+  const uint32_t conn = open();
+  stats_writer.after_turn(1);
+  EXPECT_EQ(stats_writer.next_deadline(), state.now + kStatsPeriod);
+  EXPECT_FALSE(is_shown(conn));
+  state.now += kStatsPeriod;
+  write_all();
+  EXPECT_TRUE(is_shown(conn));
+}
+
+TEST_F(StatsWriterTest, ListenersHaveTheRowsBehindThoseOfTheConnections) {
+  const uint32_t index = add_listener(5000);
+  channel::SessionView view{};
+  ASSERT_TRUE(rows[kConnectionsMax + index].read(view));
+  EXPECT_EQ(view.is_listener, 1u);
+  EXPECT_EQ(view.local_port, 5000u);
+  state.listeners.remove(index);
+  stats_writer.write_listener_row(index);
+  EXPECT_FALSE(is_shown(kConnectionsMax + index));
+}
+
+TEST_F(StatsWriterTest, AClientThatIsGoneIsNotShown) {
+  write_all();
+  channel::ClientView view{};
+  ASSERT_TRUE(clients[kContext].read(view));
+  stats_writer.clear_client(kContext);
+  EXPECT_FALSE(clients[kContext].read(view));
+}
+
+/// Two domains, each of which sees its own sessions only.
+class StatsOfDomains : public StatsWriterTest {
+ protected:
+  StatsOfDomains() {
+    state.stats.domain_rows = {of_first, of_second};
+    rules.index = 1;
+    state.contexts[kContext].attached.domain = &rules;
+  }
+
+  DomainRules rules;
+  std::vector<channel::SessionRow> of_first{kRows};
+  std::vector<channel::SessionRow> of_second{kRows};
+};
+
+TEST_F(StatsOfDomains, ASessionIsShownToItsOwnDomainOnly) {
+  const uint32_t conn = open();
+  write_all();
+  channel::SessionView view{};
+  EXPECT_TRUE(rows[conn].read(view));
+  EXPECT_FALSE(of_first[conn].read(view));
+  EXPECT_TRUE(of_second[conn].read(view));
+}
+
+}  // namespace
+}  // namespace lyre::worker
