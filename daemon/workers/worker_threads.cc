@@ -100,9 +100,10 @@ class WorkerThreads::Thread {
     thread_.join();
   }
 
-  /// Relaxed: nothing else is published with the flag.
+  /// A thread that is parked stays so. Relaxed: nothing else is published with the flag.
   void ask_to_park() {
-    gate_.store(Gate::kClosing, std::memory_order_relaxed);
+    auto open = Gate::kOpen;
+    gate_.compare_exchange_strong(open, Gate::kClosing, std::memory_order_relaxed);
     ::eventfd_write(bell_.get(), 1);
   }
   /// Acquire: pairs with the release in park(), so that what the thread did is seen.

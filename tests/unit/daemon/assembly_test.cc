@@ -50,6 +50,7 @@ TEST_F(AssemblyTest, WorkersOfADaemonThatTakesOverMakeNoTurnBeforeTheyMay) {
   threads.hold();
   ASSERT_TRUE((*parts)->start().ok());
   ASSERT_TRUE(threads.pause());  // it has come to its first turn
+  ASSERT_TRUE(threads.pause());  // and stays there
   EXPECT_EQ(threads.turns(0), 0u);
   threads.resume();
   EXPECT_TRUE(run_until([&] { return threads.turns(0) > 0; }));
