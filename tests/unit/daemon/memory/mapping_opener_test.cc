@@ -52,13 +52,14 @@ class MappingOpenerTest : public testing::Test {
     listener_.reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
-    const std::string name = "lyre-mapping-" + std::to_string(::getpid());
-    name.copy(address.sun_path + 1, sizeof address.sun_path - 2);
-    const auto* plain = reinterpret_cast<const sockaddr*>(&address);
-    ASSERT_EQ(::bind(listener_.get(), plain, sizeof address), 0);
+    auto* plain = reinterpret_cast<sockaddr*>(&address);
+    // The kernel chooses a name: a helper of the test before may still have that one's listener.
+    ASSERT_EQ(::bind(listener_.get(), plain, sizeof address.sun_family), 0);
+    socklen_t bytes = sizeof address;
+    ASSERT_EQ(::getsockname(listener_.get(), plain, &bytes), 0);
     ASSERT_EQ(::listen(listener_.get(), 1), 0);
     client_.reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-    ASSERT_EQ(::connect(client_.get(), plain, sizeof address), 0);
+    ASSERT_EQ(::connect(client_.get(), plain, bytes), 0);
     accepted_.reset(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     ASSERT_TRUE(accepted_.is_open());
   }
