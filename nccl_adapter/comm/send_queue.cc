@@ -13,13 +13,16 @@ uint64_t SendQueue::eager_bytes_left() const { return kEagerBytes - eager_sent_b
 
 Chunk SendQueue::make_chunk(uint64_t message, uint64_t offset, uint64_t bytes) const {
   const Request& request = requests_.at(message);
+  // Without payload the region is not looked at: memory of a message without bytes may be
+  // deregistered while the message waits.
+  const bool has_region = bytes > 0 && request.memory != nullptr;
   return {.header = {.type = FrameType::kData,
                      .bytes = static_cast<uint32_t>(bytes),
                      .message = message,
                      .message_bytes = request.bytes,
                      .offset = offset},
           .data = request.data + offset,
-          .region = request.memory != nullptr ? request.memory->region : nullptr};
+          .region = has_region ? request.memory->region : nullptr};
 }
 
 bool SendQueue::next_chunk(size_t streams, Chunk* out) const {

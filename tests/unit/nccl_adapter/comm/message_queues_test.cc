@@ -3,12 +3,14 @@
 
 #include <cstring>
 #include <deque>
+#include <memory>
 #include <numeric>
 #include <random>
 #include <vector>
 
 #include "nccl_adapter/comm/receive_queue.h"
 #include "nccl_adapter/comm/send_queue.h"
+#include "nccl_adapter/transport/environment.h"
 
 namespace lyre::nccl_adapter {
 namespace {
@@ -47,6 +49,19 @@ uint64_t drain(SendQueue& from, std::vector<uint8_t>* wire) {
     from.chunk_sent(chunk);
   }
   return payload_bytes;
+}
+
+// NCCL may deregister memory while a message without bytes, which needs none of it, waits.
+TEST(SendQueue, AMessageWithoutBytesNamesNoRegion) {
+  SendQueue queue(nullptr);
+  const std::vector<uint8_t> data(8);
+  auto memory = std::make_unique<Memory>();
+  Request* request = queue.post(data.data(), 0);
+  request->memory = memory.get();
+  memory.reset();
+  Chunk chunk;
+  ASSERT_TRUE(queue.next_chunk(1, &chunk));
+  EXPECT_EQ(chunk.region, nullptr);
 }
 
 TEST(SendQueue, EagerBytesAreBounded) {
