@@ -67,8 +67,12 @@ class Transfer:
             process.stdout.close()
             process.stderr.close()
 
-    def is_running(self):
-        return self._client.poll() is None and self._server.poll() is None
+    def check_running(self):
+        """Fails with what a side that has ended said."""
+        for name, process in (("client", self._client), ("server", self._server)):
+            if process.poll() is not None:
+                said = process.stderr.read().strip()
+                raise AssertionError(f"the {name} has ended, status {process.returncode}: {said}")
 
     def reports(self):
         """What client and server have printed, when both have ended well: the server a document for
@@ -113,9 +117,9 @@ class Upgrades(unittest.TestCase):
         pauses = []
         for i in range(count):
             time.sleep(0.2)
-            self.assertTrue(transfer.is_running())
+            transfer.check_running()
             pauses.append(hosts[i % len(hosts)].upgrade()["pause_us"])
-        self.assertTrue(transfer.is_running())
+        transfer.check_running()
         return pauses
 
 
@@ -263,7 +267,7 @@ class FailureTest(Upgrades):
                     self.assertIn(word, done.stderr)
                 self.assertTrue(hosts.a.is_running())
                 self.assertEqual(hosts.a.pid, pid)
-                self.assertTrue(transfer.is_running())
+                transfer.check_running()
                 transfer.reports()
 
     @staticmethod

@@ -12,10 +12,10 @@
 namespace lyre::nccl_adapter {
 namespace {
 
-using Bytes = std::vector<uint8_t>;
+using StreamBytes = std::vector<uint8_t>;
 
-Bytes numbered(size_t count) {
-  Bytes bytes(count);
+StreamBytes counted_bytes(size_t count) {
+  StreamBytes bytes(count);
   std::iota(bytes.begin(), bytes.end(), uint8_t{1});
   return bytes;
 }
@@ -26,8 +26,8 @@ class StreamTest : public ConnectedHosts {
       : ConnectedHosts(settings), near_(connect()) {}
 
   /// Takes all that the other end has received; what the last peek() said goes to `end`.
-  Bytes take_all(Io* end = nullptr) {
-    Bytes taken;
+  StreamBytes take_all(Io* end = nullptr) {
+    StreamBytes taken;
     std::span<const uint8_t> bytes;
     Io io = far_.peek(&bytes);
     for (; io == Io::kOk; io = far_.peek(&bytes)) {
@@ -38,17 +38,17 @@ class StreamTest : public ConnectedHosts {
     if (end != nullptr) *end = io;
     return taken;
   }
-  Bytes receive(size_t count) {
-    Bytes received;
+  StreamBytes receive(size_t count) {
+    StreamBytes received;
     until([&] {
       (void)near_.flush();
-      const Bytes more = take_all();
+      const StreamBytes more = take_all();
       received.insert(received.end(), more.begin(), more.end());
       return received.size() >= count;
     });
     return received;
   }
-  static Chunk frame(const Bytes& payload, lyre_region* region = nullptr) {
+  static Chunk frame(const StreamBytes& payload, lyre_region* region = nullptr) {
     return {.header = {.type = FrameType::kData,
                        .bytes = static_cast<uint32_t>(payload.size()),
                        .message_bytes = payload.size()},
@@ -60,62 +60,62 @@ class StreamTest : public ConnectedHosts {
 };
 
 TEST_F(StreamTest, SmallSendsArriveInOrderAndAreCounted) {
-  EXPECT_EQ(near_.send_small(Bytes{1, 2}), Io::kOk);
-  EXPECT_EQ(near_.send_small(Bytes{3}), Io::kOk);
-  EXPECT_EQ(receive(3), (Bytes{1, 2, 3}));
+  EXPECT_EQ(near_.send_small(StreamBytes{1, 2}), Io::kOk);
+  EXPECT_EQ(near_.send_small(StreamBytes{3}), Io::kOk);
+  EXPECT_EQ(receive(3), (StreamBytes{1, 2, 3}));
   EXPECT_EQ(near_.sent_bytes(), 3u);
   EXPECT_TRUE(until([&] { return near_.unacked_bytes() == 0; }));
 }
 
 TEST_F(StreamTest, AFrameIsItsHeaderAndThePayloadBehindIt) {
-  const Bytes payload = numbered(100);
+  const StreamBytes payload = counted_bytes(100);
   const uint64_t copied_before = adapter_sim::copied_tx_bytes();
   ASSERT_EQ(near_.send_chunk(frame(payload)), Io::kOk);
-  const Bytes received = receive(kFrameHeaderBytes + payload.size());
+  const StreamBytes received = receive(kFrameHeaderBytes + payload.size());
   FrameHeader header;
   ASSERT_TRUE(decode(
       std::span<const uint8_t, kFrameHeaderBytes>(received.data(), kFrameHeaderBytes), &header));
   EXPECT_EQ(header, frame(payload).header);
-  EXPECT_EQ(Bytes(received.begin() + kFrameHeaderBytes, received.end()), payload);
+  EXPECT_EQ(StreamBytes(received.begin() + kFrameHeaderBytes, received.end()), payload);
   EXPECT_EQ(adapter_sim::copied_tx_bytes() - copied_before, payload.size());
 }
 
 TEST_F(StreamTest, PayloadInARegionIsNotCopied) {
-  const Bytes payload = numbered(kZeroCopyBytesMin);
+  const StreamBytes payload = counted_bytes(kZeroCopyBytesMin);
   lyre_region* region = nullptr;
   ASSERT_EQ(lyre_register(here().context(), payload.data(), payload.size(), &region), 0);
   const uint64_t copied_before = adapter_sim::copied_tx_bytes();
   ASSERT_EQ(near_.send_chunk(frame(payload, region)), Io::kOk);
-  const Bytes received = receive(kFrameHeaderBytes + payload.size());
-  EXPECT_EQ(Bytes(received.begin() + kFrameHeaderBytes, received.end()), payload);
+  const StreamBytes received = receive(kFrameHeaderBytes + payload.size());
+  EXPECT_EQ(StreamBytes(received.begin() + kFrameHeaderBytes, received.end()), payload);
   EXPECT_EQ(adapter_sim::copied_tx_bytes(), copied_before);
   near_.abort();
   lyre_deregister(region);
 }
 
 TEST_F(StreamTest, WhatTheSessionHasNoRoomForGoesWhenThereIsRoom) {
-  const Bytes payload = numbered(64 << 10);
+  const StreamBytes payload = counted_bytes(64 << 10);
   size_t frames = 0;
   while (near_.send_chunk(frame(payload)) == Io::kOk) ++frames;
   ASSERT_GT(frames, 0u);
-  const Bytes received = receive(frames * (kFrameHeaderBytes + payload.size()));
+  const StreamBytes received = receive(frames * (kFrameHeaderBytes + payload.size()));
   EXPECT_EQ(received.size(), frames * (kFrameHeaderBytes + payload.size()));
   EXPECT_FALSE(near_.is_blocked());
   EXPECT_EQ(near_.send_chunk(frame(payload)), Io::kOk);
 }
 
 TEST_F(StreamTest, ACloseLetsThePeerTakeEverythingBeforeTheEnd) {
-  near_.send_small(Bytes{1, 2, 3});
+  near_.send_small(StreamBytes{1, 2, 3});
   near_.close();
   EXPECT_FALSE(near_.is_open());
-  Bytes received;
+  StreamBytes received;
   Io end = Io::kAgain;
   ASSERT_TRUE(until([&] {
-    const Bytes more = take_all(&end);
+    const StreamBytes more = take_all(&end);
     received.insert(received.end(), more.begin(), more.end());
     return end == Io::kFinished;
   }));
-  EXPECT_EQ(received, (Bytes{1, 2, 3}));
+  EXPECT_EQ(received, (StreamBytes{1, 2, 3}));
   EXPECT_EQ(far_.error(), 0);
 }
 
@@ -131,8 +131,8 @@ TEST_F(StreamTest, AMovedStreamTakesTheSessionAlong) {
   Stream moved(std::move(near_));
   EXPECT_FALSE(near_.is_open());
   ASSERT_TRUE(moved.is_open());
-  EXPECT_EQ(moved.send_small(Bytes{9}), Io::kOk);
-  ASSERT_TRUE(until([&] { return take_all() == Bytes{9}; }));
+  EXPECT_EQ(moved.send_small(StreamBytes{9}), Io::kOk);
+  ASSERT_TRUE(until([&] { return take_all() == StreamBytes{9}; }));
 }
 
 }  // namespace
