@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`lyre upgrade`: another process goes on in the place of a running daemon, and no connection is
-lost, whatever runs: over memif and AF_PACKET, and with the kernel as the peer.
+"""`lyre upgrade`: another process goes on in the place of a running daemon with its sessions, over
+memif and AF_PACKET, and with the kernel as the peer. The suite runs the refused upgrades only.
 
 usage: upgrade_test.py BUILD [TEST...]
        UPGRADES=N, SESSIONS=N in the environment: how many; the longer forms of these tests
