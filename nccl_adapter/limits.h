@@ -83,7 +83,7 @@ inline constexpr size_t kPendingConnectionsMax = 1024;
 inline constexpr size_t kArrivalsMax = 256;
 
 /// Lines about foreign connections that one process logs; the rest is only counted.
-inline constexpr uint64_t kStrangerLinesMax = 32;
+inline constexpr uint64_t kForeignLinesMax = 32;
 
 inline constexpr int kListenBacklog = 1024;
 

@@ -6,7 +6,7 @@ namespace lyre {
 
 namespace {
 /// A shorter wait is not worth a system call.
-constexpr Nanos kWorthASleep = micros(10);
+constexpr Nanos kSleepMin = micros(10);
 }  // namespace
 
 IdlePolicy::IdlePolicy(IdleMode mode, Nanos spin)
@@ -32,7 +32,7 @@ IdlePolicy::Decision IdlePolicy::after_idle_turn(Nanos now, Nanos deadline) {
   const bool is_contended = contention_.is_contended(now);
   if (now - last_work_ < spin_ && !is_contended) return {.action = Action::kYield};
   const Nanos longest = deadline == kNever ? kSleepMax : earlier(kSleepMax, deadline - now);
-  if (longest < kWorthASleep) return {.action = is_contended ? Action::kPoll : Action::kYield};
+  if (longest < kSleepMin) return {.action = is_contended ? Action::kPoll : Action::kYield};
   return {.action = Action::kSleep,
           .sleep = longest,
           .unsure_sleep = earlier(longest, next_unsure_sleep(now, is_contended))};

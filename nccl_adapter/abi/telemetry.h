@@ -78,8 +78,8 @@ struct TelemetryHeader {
   char host[64];
   char program[32];
   char socket[108];
-  std::atomic<uint64_t> strangers;  ///< foreign connections to the plugin's port
-  char last_stranger[64];           ///< may be read while it changes
+  std::atomic<uint64_t> foreign;  ///< foreign connections to the plugin's port
+  char last_foreign[64];          ///< may be read while it changes
 };
 
 inline constexpr size_t kTelemetrySlotsOffset = 512;

@@ -126,7 +126,7 @@ void Comm::pump_in(Lane& lane) {
     const Io io = lane.stream.peek(&bytes);
     if (io == Io::kFailed || io == Io::kFinished) return on_broken(lane, io);
     if (io != Io::kOk) return;
-    lane.is_heard = true;
+    lane.has_received = true;
     if (!take(lane, bytes)) return;
     lane.stream.consume(bytes.size());
   }

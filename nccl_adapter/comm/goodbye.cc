@@ -36,12 +36,13 @@ bool Goodbye::is_done() const {
   });
 }
 
-bool Goodbye::is_heard() const {
-  return is_answered_ || std::any_of(lanes_->begin(), lanes_->end(),
-                                     [this](const auto& lane) { return is_heard_on(*lane); });
+bool Goodbye::is_acknowledged() const {
+  return is_answered_ || std::any_of(lanes_->begin(), lanes_->end(), [this](const auto& lane) {
+           return is_acknowledged_on(*lane);
+         });
 }
 
-bool Goodbye::is_heard_on(Lane& lane) const {
+bool Goodbye::is_acknowledged_on(Lane& lane) const {
   if (!environment_->is_attached() || !lane.is_up()) return false;
   if (lane.stream.state() == LYRE_ENDED) return lane.stream.error() == 0;
   return lane.stream.flush() == Io::kOk && lane.stream.unacked_bytes() == 0;
@@ -51,10 +52,10 @@ bool Goodbye::is_heard_on(Lane& lane) const {
 // whose bye did not find room is reset: the peer dials again and gets an answer, whereas a FIN
 // alone would mean that this process ended.
 void Goodbye::finish() {
-  const bool is_heard_at_all = is_heard();
+  const bool is_any_acknowledged = is_acknowledged();
   for (const auto& lane : *lanes_) {
-    const bool is_unsaid = lane->is_up() && lane->stream.is_blocked();
-    if (is_unsaid || (is_heard_at_all && !is_heard_on(*lane))) {
+    const bool is_unsent = lane->is_up() && lane->stream.is_blocked();
+    if (is_unsent || (is_any_acknowledged && !is_acknowledged_on(*lane))) {
       lane->stream.abort();
     } else {
       lane->stream.close();

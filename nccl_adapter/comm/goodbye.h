@@ -28,14 +28,14 @@ class Goodbye {
   bool is_begun() const { return is_begun_; }
   bool is_abort() const { return is_abort_; }
   /// The peer's host has the bye: one stream is enough. REQUIRES: is_begun().
-  bool is_heard() const;
+  bool is_acknowledged() const;
   /// Every stream's bye is acknowledged, or no stream is left on which it could be.
   bool is_done() const;
   /// Leaves the sessions to the daemon, which finishes in order what is still of use.
   void finish();
 
  private:
-  bool is_heard_on(Lane& lane) const;
+  bool is_acknowledged_on(Lane& lane) const;
 
   const Environment* environment_;
   Lanes* lanes_;

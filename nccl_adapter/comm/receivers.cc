@@ -32,7 +32,7 @@ Decision Receivers::on_hello(const Hello& hello, const std::string& address, Str
   // A peer whose comm was closed here; not counted as a foreign connection.
   if (comm->has_failed()) return Decision::late(AnswerCode::kUnknown, "that comm has failed there");
   if (comm->join(hello, stream, welcome) != AnswerCode::kWelcome) {
-    return Decision::stranger(AnswerCode::kBadStream, "that stream exists already, or is invalid");
+    return Decision::foreign(AnswerCode::kBadStream, "that stream exists already, or is invalid");
   }
   return Decision{};
 }
@@ -55,14 +55,14 @@ Decision Receivers::admit(const Hello& hello, const std::string& address, RecvCo
   }
   const auto it = listen_comms_.find(hello.nonce);
   if (it == listen_comms_.end()) {
-    return Decision::stranger(AnswerCode::kUnknown, "no listen comm has that handle");
+    return Decision::foreign(AnswerCode::kUnknown, "no listen comm has that handle");
   }
   if (hello.stream_count == 0 || hello.stream_count > kStreamsMax ||
       hello.stream_index >= hello.stream_count) {
-    return Decision::stranger(AnswerCode::kBadStream, "stream index or count are invalid");
+    return Decision::foreign(AnswerCode::kBadStream, "stream index or count are invalid");
   }
   if (it->second->is_full()) {
-    return Decision::stranger(AnswerCode::kBusy, "too many connections wait for accept");
+    return Decision::foreign(AnswerCode::kBusy, "too many connections wait for accept");
   }
   auto comm = std::make_unique<RecvComm>(environment_, hello, address);
   *out = comms_[hello.comm_id] = comm.get();
@@ -77,7 +77,7 @@ void Receivers::on_close(Comm* comm) {
   RecvComm& receiver = *it->second;
   const bool was_in_order = receiver.has_parted();
   departed_[comm->id()] = {was_in_order, receiver.placed(),
-                           !was_in_order || receiver.goodbye().is_heard()};
+                           !was_in_order || receiver.goodbye().is_acknowledged()};
   comms_.erase(it);
   departed_order_.push_back(comm->id());
   if (departed_order_.size() <= kDepartedMax) return;

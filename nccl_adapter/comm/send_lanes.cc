@@ -30,7 +30,7 @@ void SendComm::send_again(Lane& lane) {
 
 bool SendComm::is_answer_due() const {
   return std::any_of(lanes_.begin(), lanes_.end(), [](const auto& lane) {
-    return lane->dial != nullptr && lane->dial->is_heard();
+    return lane->dial != nullptr && lane->dial->is_hello_acknowledged();
   });
 }
 
@@ -94,7 +94,8 @@ void SendComm::redial_all() {
   const int64_t now_ns = environment()->now_ns();
   peer_watch_.note_sign_of_life(now_ns);
   for (const auto& lane : lanes_) {
-    if (!is_wanted(*lane) || (lane->dial != nullptr && lane->dial->is_heard())) continue;
+    if (!is_wanted(*lane) || (lane->dial != nullptr && lane->dial->is_hello_acknowledged()))
+      continue;
     lane->failures = 0;
     lane->is_unwanted = true;
     lane->pair = lane->home_pair;
@@ -281,8 +282,8 @@ void SendComm::on_refusal(Lane& lane, int64_t now_ns) {
 void SendComm::on_dial_failed(Lane& lane, int64_t now_ns) {
   const std::unique_ptr<Dial> dial = std::move(lane.dial);
   if (environment()->note_daemon_error(dial->error())) return;
-  const bool is_heard = dial->error() == LYRE_E_REFUSED || dial->error() == LYRE_E_RESET;
-  if (is_heard) peer_watch_.note_sign_of_life(now_ns);
+  const bool is_answered = dial->error() == LYRE_E_REFUSED || dial->error() == LYRE_E_RESET;
+  if (is_answered) peer_watch_.note_sign_of_life(now_ns);
   // A plugin resets or refuses; only the daemon of a process that ended closes: judge_end().
   if (dial->error() == 0) {
     peer_watch_.note_ended();

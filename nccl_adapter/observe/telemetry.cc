@@ -173,11 +173,11 @@ void Telemetry::give_back(CommSlot* slot) {
   free_.push_back(static_cast<uint32_t>(slot - slots));
 }
 
-void Telemetry::count_stranger(const std::string& address) {
+void Telemetry::count_foreign(const std::string& address) {
   if (memory_ == nullptr) return;
   auto* header = reinterpret_cast<TelemetryHeader*>(memory_);
-  copy_text(header->last_stranger, address);
-  header->strangers.fetch_add(1, std::memory_order_relaxed);
+  copy_text(header->last_foreign, address);
+  header->foreign.fetch_add(1, std::memory_order_relaxed);
 }
 
 void Telemetry::touch(int64_t now_ns) {

@@ -28,7 +28,7 @@ class Telemetry {
   nccl_abi::CommSlot* take();
   void give_back(nccl_abi::CommSlot* slot);
   /// Counts a connection that was rejected because it does not come from a peer.
-  void count_stranger(const std::string& address);
+  void count_foreign(const std::string& address);
   /// Stores the time, which shows that this process is alive.
   void touch(int64_t now_ns);
 

@@ -15,9 +15,9 @@ namespace {
 void log_stranger(const std::string& address, const std::string& why) {
   static std::atomic<uint64_t> count{0};
   const uint64_t index = count.fetch_add(1, std::memory_order_relaxed);
-  if (index < kStrangerLinesMax) {
+  if (index < kForeignLinesMax) {
     log_warn("closed a connection from %s: %s", address.c_str(), why.c_str());
-  } else if (index == kStrangerLinesMax) {
+  } else if (index == kForeignLinesMax) {
     log_warn("further foreign connections are closed without a log line");
   }
 }
@@ -27,7 +27,7 @@ Decision version_mismatch(const Hello& hello) {
       "protocol versions " + std::to_string(hello.version_min) + " to " +
       std::to_string(hello.version_max) + " meet " + std::to_string(kProtocolVersionMin) + " to " +
       std::to_string(kProtocolVersionMax) + ": install the same Lyre on both hosts";
-  return Decision::stranger(AnswerCode::kVersion, why.c_str());
+  return Decision::foreign(AnswerCode::kVersion, why.c_str());
 }
 
 }  // namespace
@@ -129,8 +129,8 @@ void Acceptor::on_hello(PendingConnection* pending, const Hello& hello) {
 }
 
 void Acceptor::refuse(PendingConnection* pending, const Decision& decision) {
-  if (decision.is_stranger) {
-    note_stranger(*pending, decision.why);
+  if (decision.is_foreign) {
+    reject_foreign(*pending, decision.why);
   } else {
     log_info("answered %s: %s", pending->address.c_str(), decision.why.c_str());
   }
@@ -140,13 +140,13 @@ void Acceptor::refuse(PendingConnection* pending, const Decision& decision) {
   forget(pending);
 }
 
-void Acceptor::note_stranger(const PendingConnection& pending, const std::string& why) {
-  telemetry_->count_stranger(pending.address);
+void Acceptor::reject_foreign(const PendingConnection& pending, const std::string& why) {
+  telemetry_->count_foreign(pending.address);
   log_stranger(pending.address, why);
 }
 
 void Acceptor::reject(PendingConnection* pending, const char* why) {
-  note_stranger(*pending, why);
+  reject_foreign(*pending, why);
   forget(pending);
 }
 

@@ -19,10 +19,10 @@ namespace lyre::nccl_adapter {
 struct Decision {
   AnswerCode code = AnswerCode::kWelcome;
   std::string why;
-  uint64_t placed = 0;       ///< messages, of a comm that was closed in order
-  bool is_stranger = false;  ///< counted and logged as foreign; else a late peer
+  uint64_t placed = 0;      ///< messages, of a comm that was closed in order
+  bool is_foreign = false;  ///< counted and logged as foreign; else a late peer
 
-  static Decision stranger(AnswerCode code, const char* why) { return {code, why, 0, true}; }
+  static Decision foreign(AnswerCode code, const char* why) { return {code, why, 0, true}; }
   static Decision late(AnswerCode code, const char* why, uint64_t placed = 0) {
     return {code, why, placed, false};
   }
@@ -88,7 +88,7 @@ class Acceptor {
   void on_readable(PendingConnection* pending);
   void on_hello(PendingConnection* pending, const Hello& hello);
   void refuse(PendingConnection* pending, const Decision& decision);
-  void note_stranger(const PendingConnection& pending, const std::string& why);
+  void reject_foreign(const PendingConnection& pending, const std::string& why);
   void reject(PendingConnection* pending, const char* why);
   void forget(PendingConnection* pending);
   std::vector<uint8_t> answer(const Decision& decision) const;

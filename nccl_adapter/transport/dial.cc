@@ -19,7 +19,7 @@ Dial::State Dial::advance(lyre_context* context, int64_t now_ns, int64_t deadlin
       if (now_ns < deadline_ns) return State::kPending;
       return fail(LYRE_E_TIMEDOUT, "no answer to the connection request");
     case Phase::kAwaitAnswer:
-      if (now_ns < deadline_ns || is_heard()) return read_answer();
+      if (now_ns < deadline_ns || is_hello_acknowledged()) return read_answer();
       // The path may have broken after the handshake.
       return fail(LYRE_E_TIMEDOUT, "the connection was made, and nothing came over it");
     case Phase::kOver:
@@ -51,25 +51,27 @@ Dial::State Dial::greet() {
   return State::kPending;
 }
 
-bool Dial::is_heard() const {
+bool Dial::is_hello_acknowledged() const {
   return phase_ == Phase::kAwaitAnswer && stream_.state() == LYRE_OPEN && !stream_.is_blocked() &&
          stream_.unacked_bytes() == 0;
 }
 
 Dial::State Dial::read_answer() {
   if (stream_.flush() == Io::kFailed) return ended();
-  while (heard_.size() < kAnswerBytes) {
+  while (answer_bytes_.size() < kAnswerBytes) {
     std::span<const uint8_t> bytes;
     const Io io = stream_.peek(&bytes);
     if (io == Io::kAgain) return State::kPending;
     if (io != Io::kOk) return ended();
-    const size_t taken = std::min(bytes.size(), kAnswerBytes - heard_.size());
-    heard_.insert(heard_.end(), bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(taken));
+    const size_t taken = std::min(bytes.size(), kAnswerBytes - answer_bytes_.size());
+    answer_bytes_.insert(answer_bytes_.end(), bytes.begin(),
+                         bytes.begin() + static_cast<ptrdiff_t>(taken));
     stream_.consume(taken);
   }
   stream_.release();
   stream_.probe_silence(false);
-  if (!decode(std::span<const uint8_t, kAnswerBytes>(heard_.data(), kAnswerBytes), &answer_)) {
+  if (!decode(std::span<const uint8_t, kAnswerBytes>(answer_bytes_.data(), kAnswerBytes),
+              &answer_)) {
     return fail(LYRE_E_INVALID, "what answers there is no Lyre plugin");
   }
   phase_ = Phase::kOver;

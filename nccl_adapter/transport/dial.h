@@ -30,7 +30,7 @@ class Dial final : public SessionOwner {
   /// by `deadline_ns`.
   State advance(lyre_context* context, int64_t now_ns, int64_t deadline_ns);
   /// TCP is through and the peer's daemon has our hello: only the peer's process is waited for.
-  bool is_heard() const;
+  bool is_hello_acknowledged() const;
   const Answer& answer() const { return answer_; }
   const lyre_addr& remote() const { return remote_; }
   uint32_t incarnation() const { return hello_.incarnation; }
@@ -58,7 +58,7 @@ class Dial final : public SessionOwner {
   Phase phase_ = Phase::kStart;
   State result_ = State::kPending;
   Stream stream_;
-  std::vector<uint8_t> heard_;
+  std::vector<uint8_t> answer_bytes_;
   Answer answer_;
   int error_ = 0;
   std::string why_;

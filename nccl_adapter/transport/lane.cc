@@ -33,7 +33,7 @@ void Lane::drop() {
   stream.abort();
   reader = {};
   fail_text.clear();
-  is_heard = is_window_closed = false;
+  has_received = is_window_closed = false;
   acked_bytes = unacked_bytes = gained_bytes = backlog_bytes = 0;
   rate_bytes_per_s = 0;
 }
@@ -42,7 +42,7 @@ bool Lane::look(int64_t now_ns) {
   const uint64_t unacked = stream.unacked_bytes();
   const uint64_t acked = stream.sent_bytes() - unacked - acked_bytes;
   const int64_t passed_ns = now_ns - looked_ns;
-  const bool moved = acked > 0 || is_heard;
+  const bool moved = acked > 0 || has_received;
   if (moved) answered_ns = now_ns;
   is_window_closed = stream.is_window_closed();
   if (moved || is_window_closed || (unacked_bytes == 0 && unacked > 0)) moved_ns = now_ns;
@@ -55,7 +55,7 @@ bool Lane::look(int64_t now_ns) {
   gained_bytes = acked;
   unacked_bytes = unacked;
   looked_ns = now_ns;
-  is_heard = false;
+  has_received = false;
   return moved;
 }
 

@@ -57,7 +57,7 @@ struct Lane final : SessionOwner {
   // ---- What is known of its path ----
   std::string path_text;  ///< "rail0 > 10.9.0.2:4711", or "from 10.9.0.1:4711"
   std::string rail_text;  ///< what of it others have in common: "over rail0", "from 10.9.0.1"
-  bool is_heard = false;
+  bool has_received = false;
   bool is_missed = true;  ///< without a session it should have one, as far as this side knows
   /// Since when bytes wait for an acknowledgment that the peer could give.
   int64_t moved_ns = 0;

@@ -113,7 +113,7 @@ class DeadStream : public ::testing::Test {
 
 TEST_F(DeadStream, DoesNotDelayACloseWhoseGoodbyeAnotherStreamAcknowledged) {
   comm_->begin_close();
-  EXPECT_TRUE(here_.works_until([&] { return comm_->goodbye().is_heard(); }));
+  EXPECT_TRUE(here_.works_until([&] { return comm_->goodbye().is_acknowledged(); }));
   EXPECT_FALSE(comm_->goodbye().is_done());
   here_.instance().close(comm_);
   EXPECT_TRUE(here_.can_leave());

@@ -230,9 +230,8 @@ nccl_abi::TelemetryHeader* map_telemetry() {
 void expect_one_refusal_in_telemetry() {
   const nccl_abi::TelemetryHeader* header = map_telemetry();
   ASSERT_NE(header, nullptr);
-  EXPECT_EQ(header->strangers.load(), 1u);
-  EXPECT_TRUE(std::string(header->last_stranger).starts_with("10.77.0.1:"))
-      << header->last_stranger;
+  EXPECT_EQ(header->foreign.load(), 1u);
+  EXPECT_TRUE(std::string(header->last_foreign).starts_with("10.77.0.1:")) << header->last_foreign;
 }
 
 // Rank 1 closes the connection over which `send` sends, and logs `line`.

@@ -54,8 +54,8 @@ std::optional<CommsOfProcess> read_process(const std::string& path, int64_t now_
                          .program = text_of(header.program),
                          .host = text_of(header.host),
                          .socket = text_of(header.socket),
-                         .strangers = header.strangers.load(std::memory_order_relaxed),
-                         .last_stranger = text_of(header.last_stranger),
+                         .foreign = header.foreign.load(std::memory_order_relaxed),
+                         .last_foreign = text_of(header.last_foreign),
                          .comms = {}};
   for (uint32_t i = 0; i < nccl_abi::kTelemetrySlots; ++i) {
     if (const std::optional<CommView> view = file.read_slot(i)) process.comms.push_back(*view);
@@ -107,9 +107,9 @@ std::string text_of(const CommsSnapshot& snapshot, const CommsSnapshot* earlier,
                     const CommsOfProcess& process) {
   std::string out = process.program + "/" + std::to_string(process.pid) + " on " + process.host +
                     ", daemon " + process.socket + "\n";
-  if (process.strangers > 0) {
-    out += std::to_string(process.strangers) + " foreign connections refused, the last from " +
-           process.last_stranger + "\n";
+  if (process.foreign > 0) {
+    out += std::to_string(process.foreign) + " foreign connections refused, the last from " +
+           process.last_foreign + "\n";
   }
   TextTable table;
   using Align = TextTable::Align;
@@ -225,9 +225,9 @@ nlohmann::ordered_json comms_json(const CommsSnapshot& snapshot, const CommsSnap
                                     {"program", process.program},
                                     {"host", process.host},
                                     {"daemon_socket", process.socket},
-                                    {"strangers_refused", process.strangers},
+                                    {"foreign_refused", process.foreign},
                                     {"comms", nlohmann::ordered_json::array()}};
-    if (process.strangers > 0) entry["last_stranger"] = process.last_stranger;
+    if (process.foreign > 0) entry["last_foreign"] = process.last_foreign;
     for (const CommView& view : process.comms) {
       entry["comms"].push_back(comm_json(snapshot, earlier, process.pid, view));
     }

@@ -23,8 +23,8 @@ struct CommsOfProcess {
   std::string program;
   std::string host;
   std::string socket;
-  uint64_t strangers = 0;     ///< foreign connections that were refused
-  std::string last_stranger;  ///< address of the last one
+  uint64_t foreign = 0;      ///< foreign connections that were refused
+  std::string last_foreign;  ///< address of the last one
   std::vector<nccl_abi::CommView> comms;
 };
 

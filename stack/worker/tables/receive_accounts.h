@@ -37,25 +37,25 @@ class ReceiveAccounts {
   ReceiveAccounts(uint32_t slot_count, uint32_t contexts_max)
       : slot_count_(slot_count),
         floor_(std::max(slot_count / kFloorShare, 1u)),
-        nobody_(contexts_max),
+        unowned_(contexts_max),
         accounts_(contexts_max + 1),
         users_(contexts_max + 1) {
-    accounts_[nobody_].user = nobody_;
+    accounts_[unowned_].user = unowned_;
   }
 
   /// A client of the user attached, whose limits are `weight` times those of others.
   /// REQUIRES: the context has no account.
   void open(uint32_t context, uint64_t user_id, uint32_t weight = 1) {
     uint32_t user = 0;
-    uint32_t unused = nobody_;
-    for (; user < nobody_; ++user) {
+    uint32_t unused = unowned_;
+    for (; user < unowned_; ++user) {
       if (users_[user].clients == 0) {
         unused = std::min(unused, user);
       } else if (users_[user].id == user_id) {
         break;
       }
     }
-    if (user == nobody_) user = unused;
+    if (user == unowned_) user = unused;
     users_[user].id = user_id;
     ++users_[user].clients;
     accounts_[context] = {.held = 0, .user = user, .weight = weight};
@@ -130,9 +130,9 @@ class ReceiveAccounts {
     uint32_t clients = 0;
     uint32_t held = 0;
   };
-  Account& account_of(uint32_t context) { return accounts_[std::min(context, nobody_)]; }
+  Account& account_of(uint32_t context) { return accounts_[std::min(context, unowned_)]; }
   const Account& account_of(uint32_t context) const {
-    return accounts_[std::min(context, nobody_)];
+    return accounts_[std::min(context, unowned_)];
   }
   bool is_within(const Account& account, uint64_t slots_free, const Limits& limits) const {
     if (account.held < floor_) return true;
@@ -143,7 +143,7 @@ class ReceiveAccounts {
 
   uint32_t slot_count_;
   uint32_t floor_;
-  uint32_t nobody_;
+  uint32_t unowned_;
   std::vector<Account> accounts_;
   std::vector<User> users_;
 };

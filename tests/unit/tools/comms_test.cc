@@ -38,8 +38,8 @@ class Comms : public ::testing::Test {
     header->version = nccl_abi::kTelemetryVersion;
     header->pid = 4711;
     header->written_ns.store(written_ns);
-    header->strangers.store(strangers_);
-    std::strcpy(header->last_stranger, "192.0.2.7:4711");
+    header->foreign.store(foreign_);
+    std::strcpy(header->last_foreign, "192.0.2.7:4711");
     std::strcpy(header->program, "python3");
     std::strcpy(header->host, "node7");
     std::strcpy(header->socket, "/run/lyre/lyred.sock");
@@ -80,7 +80,7 @@ class Comms : public ::testing::Test {
   }
 
   std::string directory_;
-  uint64_t strangers_ = 0;
+  uint64_t foreign_ = 0;
 };
 
 TEST_F(Comms, AreATableForPeople) {
@@ -95,15 +95,15 @@ TEST_F(Comms, AreATableForPeople) {
 }
 
 TEST_F(Comms, StrangersAreCounted) {
-  strangers_ = 3;
+  foreign_ = 3;
   write(name_of("4711-0"), sample());
   const CommsSnapshot snapshot = read_comms(directory_, kNowNs);
   EXPECT_NE(comms_text(snapshot, nullptr)
                 .find("\n3 foreign connections refused, the last from 192.0.2.7:4711\n"),
             std::string::npos);
   const auto process = comms_json(snapshot, nullptr)["processes"][0];
-  EXPECT_EQ(process["strangers_refused"], 3);
-  EXPECT_EQ(process["last_stranger"], "192.0.2.7:4711");
+  EXPECT_EQ(process["foreign_refused"], 3);
+  EXPECT_EQ(process["last_foreign"], "192.0.2.7:4711");
 }
 
 TEST_F(Comms, WhatNcclTellsOfTheOperationIsShown) {

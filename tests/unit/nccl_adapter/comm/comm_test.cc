@@ -288,7 +288,7 @@ TEST_F(Comms, AStreamOfAClosedCommHearsHowItEnded) {
   const Hello hello{.stream_count = 2, .incarnation = 7, .comm_id = receiver_->id()};
   const Decision decision = receivers_.on_hello(hello, "somewhere", &stream, {});
   EXPECT_EQ(decision.code, AnswerCode::kDeparted);
-  EXPECT_FALSE(decision.is_stranger);
+  EXPECT_FALSE(decision.is_foreign);
 }
 
 TEST_F(Comms, WhoKnowsNoNonceIsAStranger) {
@@ -296,7 +296,7 @@ TEST_F(Comms, WhoKnowsNoNonceIsAStranger) {
   const Hello hello{.nonce = Nonce{1, 2, 3}, .comm_id = Nonce{4}};
   const Decision decision = receivers_.on_hello(hello, "somewhere", &stream, {});
   EXPECT_EQ(decision.code, AnswerCode::kUnknown);
-  EXPECT_TRUE(decision.is_stranger);
+  EXPECT_TRUE(decision.is_foreign);
 }
 
 }  // namespace

@@ -80,9 +80,9 @@ TEST_F(Goodbyes, EveryStreamCarriesTheLastWordsAndABye) {
 TEST_F(Goodbyes, OneStreamIsEnoughToBeHeardAndAllToBeDone) {
   network_.wires().set_rail({1, 1}, false);
   goodbye_.begin(false, {});
-  EXPECT_FALSE(goodbye_.is_heard());
+  EXPECT_FALSE(goodbye_.is_acknowledged());
   pass(10 * kMs);
-  EXPECT_TRUE(goodbye_.is_heard());
+  EXPECT_TRUE(goodbye_.is_acknowledged());
   EXPECT_FALSE(goodbye_.is_done());
   network_.wires().set_rail({1, 1}, true);
   EXPECT_TRUE(until([&] { return goodbye_.is_done(); }));
@@ -108,9 +108,9 @@ TEST_F(Goodbyes, AnAbortEndsTheStreamsAtOnce) {
 TEST_F(Goodbyes, APeerThatAnsweredHasHeard) {
   lanes_.drop_all();
   goodbye_.begin(false, {});
-  EXPECT_FALSE(goodbye_.is_heard());
+  EXPECT_FALSE(goodbye_.is_acknowledged());
   goodbye_.note_answered();
-  EXPECT_TRUE(goodbye_.is_heard());
+  EXPECT_TRUE(goodbye_.is_acknowledged());
 }
 
 TEST_F(Goodbyes, AStreamThatComesLaterIsTold) {

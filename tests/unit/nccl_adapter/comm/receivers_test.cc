@@ -67,7 +67,7 @@ TEST_F(ReceiversTest, FurtherStreamsJoinTheSameCommOnceEach) {
 TEST_F(ReceiversTest, AHandleThatNoListenCommHasIsForeign) {
   const Decision decision = offer(hello());
   EXPECT_EQ(decision.code, AnswerCode::kUnknown);
-  EXPECT_TRUE(decision.is_stranger);
+  EXPECT_TRUE(decision.is_foreign);
   EXPECT_TRUE(comms_.empty());
 }
 
@@ -97,14 +97,14 @@ TEST_F(ReceiversTest, APeerWhoseCommWasGivenUpIsToldAndIsNotForeign) {
   const Decision decision = offer(hello(0, 2));
   EXPECT_EQ(decision.code, AnswerCode::kUnknown);
   EXPECT_EQ(decision.why, "it gave that comm up");
-  EXPECT_FALSE(decision.is_stranger);
+  EXPECT_FALSE(decision.is_foreign);
 }
 
 TEST_F(ReceiversTest, ARequestToDialAgainNeedsACommThatSendsFromHere) {
   Hello request = hello(kRedialRequest);
   const Decision decision = offer(request);
   EXPECT_EQ(decision.code, AnswerCode::kUnknown);
-  EXPECT_FALSE(decision.is_stranger);
+  EXPECT_FALSE(decision.is_foreign);
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ TEST_F(TelemetryTest, AFullFileSystemCostsTheProcessNothingButTelemetry) {
     Telemetry telemetry(directory, "host", "socket");
     EXPECT_EQ(telemetry.take(), nullptr);
     telemetry.touch(1);
-    telemetry.count_stranger("10.0.0.1:1");
+    telemetry.count_foreign("10.0.0.1:1");
     EXPECT_EQ(g_lines, 1);
     EXPECT_TRUE(has_said("will not show this process")) << g_line;
     EXPECT_TRUE(has_said("No space left on device")) << g_line;
