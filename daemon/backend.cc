@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "machine/nic_guard.h"
+#include "machine/vmbus.h"
 #include "stack/io/dpdk/environment.h"
 
 namespace lyre {
@@ -45,7 +46,9 @@ Result<std::unique_ptr<io::Backend>> start_backend(const Config& config) {
   options.is_verbose = config.log_level == LogLevel::kDebug;
   options.log = log_dpdk;
   for (const PortConfig& port : config.ports) {
-    if (!machine::pci_address_of(port.device).empty()) options.pci_devices.push_back(port.device);
+    const bool is_nic =
+        !machine::pci_address_of(port.device).empty() || !machine::vmbus_id_of(port.device).empty();
+    if (is_nic) options.nics.push_back(port.device);
   }
   return io::dpdk::start_environment(options);
 }

@@ -9,6 +9,7 @@
 
 #include "machine/nic_guard.h"
 #include "machine/nics.h"
+#include "machine/vmbus.h"
 
 namespace lyre::machine {
 namespace {
@@ -26,6 +27,14 @@ bool needs_power_of_two(uint16_t vendor, uint16_t device) {
   if (vendor == kMicrosoft) return device == kMana;
   return vendor == kIntel &&
          std::find(std::begin(kIxgbeVfs), std::end(kIxgbeVfs), device) != std::end(kIxgbeVfs);
+}
+
+/// The PCI function of a NIC: its own, or the virtual function of a NIC on the VMbus, whose driver
+/// takes as many queues as that function does.
+std::string function_below(const Roots& roots, const std::string& device) {
+  if (vmbus_id_of(device).empty()) return pci_address_of(device);
+  const std::string mac = device_argument(device, "mac");
+  return mac.empty() ? mac : function_with(roots, mac).address;
 }
 
 uint32_t speed_of_interface(const Roots& roots, const std::string& interface) {
@@ -86,15 +95,16 @@ class Choice {
 
 PortDemand demand_of(const Roots& roots, const std::string& device, uint32_t known_mbps) {
   PortDemand demand{.speed_mbps = known_mbps};
-  const std::string address = pci_address_of(device);
   std::vector<std::string> interfaces = {device_argument(device, "iface")};
   std::string folder = roots.sys + "/class/net/" + interfaces.front() + "/device";
-  if (!address.empty()) {
+  if (const std::string address = function_below(roots, device); !address.empty()) {
     folder = roots.sys + "/bus/pci/devices/" + address;
     interfaces = interfaces_of(folder);
     demand.needs_power_of_two =
         needs_power_of_two(static_cast<uint16_t>(number(folder + "/vendor").value_or(0)),
                            static_cast<uint16_t>(number(folder + "/device").value_or(0)));
+  } else if (const std::string id = vmbus_id_of(device); !id.empty()) {
+    folder = roots.sys + "/bus/vmbus/devices/" + id;
   }
   demand.node = static_cast<int>(number(folder + "/numa_node").value_or(kAnyNode));
   for (const std::string& interface : interfaces) {

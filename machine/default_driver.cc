@@ -5,12 +5,20 @@ namespace {
 
 constexpr uint16_t kMellanox = 0x15b3;
 constexpr uint16_t kMicrosoft = 0x1414;
+constexpr uint16_t kMana = 0x00ba;
 constexpr uint16_t kAmazon = 0x1d0f;
 
 }  // namespace
 
+bool is_mana(const Nic& nic) { return nic.vendor == kMicrosoft && nic.device == kMana; }
+
 DriverChoice default_driver(const Nic& nic) {
-  if (nic.vendor == kMellanox || nic.vendor == kMicrosoft) {
+  if (is_mana(nic)) {
+    return {"",
+            "DPDK drives it beside its kernel driver: name the NIC of the VMbus above it, and it "
+            "by mac="};
+  }
+  if (nic.vendor == kMellanox) {
     return {"", "DPDK drives it beside its kernel driver: give lyred its address as it is"};
   }
   if (nic.has_iommu) return {"vfio-pci", "it is behind an IOMMU"};

@@ -14,4 +14,7 @@ struct DriverChoice {
 };
 DriverChoice default_driver(const Nic& nic);
 
+/// Azure's NIC. One PCI function of it has a port for each NIC of the machine.
+bool is_mana(const Nic& nic);
+
 }  // namespace lyre::machine

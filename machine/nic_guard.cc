@@ -7,6 +7,7 @@
 
 #include "machine/remote_logins.h"
 #include "machine/routes.h"
+#include "machine/vmbus.h"
 
 namespace lyre::machine {
 namespace {
@@ -21,12 +22,17 @@ NicGuard::NicGuard(Roots roots, std::string ssh_connection)
     : roots_(std::move(roots)), ssh_connection_(std::move(ssh_connection)) {}
 
 std::optional<Loss> NicGuard::loss_with(const std::string& device) const {
-  const std::string pci_address = pci_address_of(device);
+  const std::string vmbus_id = vmbus_id_of(device);
+  const std::string device_name = vmbus_id.empty() ? pci_address_of(device) : vmbus_id;
+  const std::string mac = vmbus_id.empty() ? "" : device_argument(device, "mac");
   const std::string interface = device_argument(device, "iface");
   const std::string remote = device_argument(device, "remote");
   for (const Loss& loss : needed_interfaces()) {
     if (loss.interface == interface || loss.interface == remote) return loss;
-    if (!pci_address.empty() && lies_on_pci(loss.interface, pci_address)) return loss;
+    if (!device_name.empty() && lies_on(loss.interface, device_name)) return loss;
+    // The virtual function of a NIC on the VMbus is named by its MAC address.
+    if (!mac.empty() && mac == first_line(roots_.sys + "/class/net/" + loss.interface + "/address"))
+      return loss;
   }
   return std::nullopt;
 }
@@ -64,13 +70,13 @@ std::set<std::string> NicGuard::with_lower_interfaces(std::set<std::string> name
   return all;
 }
 
-bool NicGuard::lies_on_pci(const std::string& interface, const std::string& pci_address) const {
+bool NicGuard::lies_on(const std::string& interface, const std::string& device_name) const {
   std::error_code error;
   const fs::path path = fs::canonical(roots_.sys + "/class/net/" + interface + "/device", error);
   if (error) return false;
-  // A virtio NIC is a child of the PCI device, so any part of the path can be the PCI address.
+  // A virtio NIC is a child of the PCI device, so any part of the path can be the device.
   for (const fs::path& part : path) {
-    if (part == pci_address) return true;
+    if (part == device_name) return true;
   }
   return false;
 }

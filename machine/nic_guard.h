@@ -29,7 +29,7 @@ class NicGuard {
   std::vector<Loss> needed_interfaces() const;
   std::set<std::string> default_route_interfaces() const;
   std::set<std::string> with_lower_interfaces(std::set<std::string> names) const;
-  bool lies_on_pci(const std::string& interface, const std::string& pci_address) const;
+  bool lies_on(const std::string& interface, const std::string& device_name) const;
 
   Roots roots_;
   std::string ssh_connection_;

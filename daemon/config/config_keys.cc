@@ -81,7 +81,8 @@ constexpr Key kKeys[] = {
    "Name of this port for tools and routes.",
    [](Config& c, const KeyValue& v) { c.ports.back().name = text(v); }},
   {"port", "device", KeyType::kText, "", 1, 127, "",
-   "The NIC's PCI address, or a DPDK device string for a virtual port.",
+   "The NIC's PCI address, a NIC on Hyper-V's VMbus (vmbus:UUID,mac=ADDRESS), or a DPDK device "
+   "string for a virtual port.",
    [](Config& c, const KeyValue& v) { c.ports.back().device = text(v); }},
   {"port", "address", KeyType::kInterface, "", 0, 0, "",
    "This host's address on the wire, with its network, or a list of addresses, IPv4 and IPv6. The "

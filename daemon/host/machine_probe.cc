@@ -12,6 +12,7 @@
 #include "machine/memory.h"
 #include "machine/nic_guard.h"
 #include "machine/nics.h"
+#include "machine/vmbus.h"
 
 namespace lyre {
 namespace {
@@ -88,6 +89,7 @@ class Probe {
   void check_device(const PortConfig& port) {
     const std::string address = machine::pci_address_of(port.device);
     if (!address.empty()) return check_nic(port, address);
+    if (port.device.starts_with("vmbus:")) return check_netvsc(port);
     if (!port.device.starts_with("net_")) return check_unknown(port);
     const bool is_on_interface =
         port.device.starts_with("net_af_packet") || port.device.starts_with("net_af_xdp");
@@ -106,6 +108,8 @@ class Probe {
       for (const machine::Nic& each : nics) there.push_back(each.address);
       return complain(port, "is no NIC of this machine, allowed: " + joined(there));
     }
+    if (machine::is_mana(*nic))
+      return check_mana(port, machine::device_argument(port.device, "mac"));
     const machine::DriverChoice choice = machine::default_driver(*nic);
     if (choice.driver.empty() || machine::is_user_space_driver(nic->driver)) return;
     complain(port, "is bound to " + (nic->driver.empty() ? "no driver" : nic->driver) +
@@ -113,9 +117,55 @@ class Probe {
                        ")");
   }
 
+  /// Packets of a NIC whose kernel interface is up go to the kernel.
+  void check_mana(const PortConfig& port, const std::string& mac) {
+    if (mac.empty()) {
+      return complain(port, "has a port for each NIC of the machine, allowed: mac= of one of them");
+    }
+    const machine::FunctionInterface function = machine::function_with(roots_, mac);
+    if (function.name.empty()) {
+      return complain(port, "has no interface with the MAC address " + mac + ", allowed: another");
+    }
+    if (!function.is_up) return;
+    complain(port, "is used by the kernel as " + function.name + ", allowed: ip link set " +
+                       function.name + " down");
+  }
+
+  void check_netvsc(const PortConfig& port) {
+    const auto nics = machine::vmbus_nics(roots_);
+    const std::string id = machine::vmbus_id_of(port.device);
+    const auto nic =
+        std::find_if(nics.begin(), nics.end(), [&](const auto& each) { return each.id == id; });
+    if (nic == nics.end()) {
+      std::vector<std::string> there;
+      for (const machine::VmbusNic& each : nics) there.push_back("vmbus:" + each.id);
+      return complain(port, "is no NIC on the VMbus of this machine, allowed: " + joined(there));
+    }
+    if (nic->driver != machine::kVmbusUserSpaceDriver) {
+      complain(port, "is bound to " + (nic->driver.empty() ? "no driver" : nic->driver) +
+                         ", allowed: " + machine::kVmbusUserSpaceDriver + " (" +
+                         machine::vmbus_bind_command(id) + ")");
+    }
+    const std::string mac = machine::device_argument(port.device, "mac");
+    if (!mac.empty()) check_function(port, mac);
+  }
+
+  void check_function(const PortConfig& port, const std::string& mac) {
+    const machine::FunctionInterface function = machine::function_with(roots_, mac);
+    if (function.name.empty()) {
+      return complain(port, "names a virtual function with the MAC address " + mac +
+                                ", which is not there, allowed: its address, or no mac=");
+    }
+    const auto nics = machine::pci_nics(roots_);
+    const bool is_mana = std::any_of(nics.begin(), nics.end(), [&](const machine::Nic& nic) {
+      return nic.address == function.address && machine::is_mana(nic);
+    });
+    if (is_mana) check_mana(port, mac);
+  }
+
   void check_unknown(const PortConfig& port) {
     std::string text =
-        "is neither a PCI address nor a virtual device, allowed: 0000:00:06.0, or "
+        "is neither a NIC nor a virtual device, allowed: 0000:00:06.0, vmbus:UUID, or "
         "net_memif0,... and its like";
     if (machine::exists(roots_.sys + "/class/net/" + port.device)) {
       text =

@@ -4,6 +4,7 @@
 
 #include "machine/nic_guard.h"
 #include "machine/nics.h"
+#include "machine/vmbus.h"
 
 namespace lyre {
 namespace {
@@ -15,6 +16,7 @@ constexpr Capabilities kSystem = capability(CAP_SYS_ADMIN);
 constexpr std::string_view kKernelInterface = "kernel-interface.conf";
 constexpr std::string_view kBesideKernel = "beside-kernel-driver.conf";
 constexpr std::string_view kNoIommu = "no-iommu.conf";
+constexpr std::string_view kVmbusDropIns = "no-iommu.conf and beside-kernel-driver.conf";
 
 /// What opens a port is kept: a device that was away is opened again. DPDK's AF_PACKET driver sets
 /// the interface's MAC address whenever it starts. AF_XDP's takes its program from the interface
@@ -36,6 +38,8 @@ constexpr PortPrivileges kWithoutIommu{
     kSystem | capability(CAP_SYS_RAWIO) | capability(CAP_DAC_OVERRIDE), kNoIommu};
 /// Queues and flow rules are made by the kernel's driver, which asks for these again.
 constexpr PortPrivileges kBifurcated{kRaw | kNetwork, kBesideKernel};
+/// A NIC on the VMbus is without IOMMU, and its virtual function beside the kernel's driver.
+constexpr PortPrivileges kVmbus{kWithoutIommu.needed | kBifurcated.needed, kVmbusDropIns};
 
 PortPrivileges privileges_of_nic(const std::string& folder) {
   const std::string driver = machine::link_name(folder + "/driver");
@@ -51,6 +55,7 @@ PortPrivileges privileges_of(const std::string& device, const machine::Roots& ro
   for (const auto& kind : kVirtual) {
     if (device.starts_with(kind.prefix)) return kind.privileges;
   }
+  if (!machine::vmbus_id_of(device).empty()) return kVmbus;
   const std::string address = machine::pci_address_of(device);
   if (address.empty()) return {};
   return privileges_of_nic(roots.sys + "/bus/pci/devices/" + address);
@@ -64,7 +69,8 @@ Status check_privileges(const Config& config, Capabilities held, const machine::
     return Error{
         EPERM, complaint(config.file, port.line, "port.device",
                          "'" + port.device + "' of '" + port.name + "' needs " + names_of(missing) +
-                             ", allowed: root, or a service with the drop-in " +
+                             ", allowed: root, or a service with the drop-in" +
+                             (privileges.drop_in == kVmbusDropIns ? "s " : " ") +
                              std::string(privileges.drop_in))};
   }
   return Ok{};

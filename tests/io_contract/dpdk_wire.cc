@@ -77,12 +77,12 @@ const std::string& scratch_folder() {
   return folder.path;
 }
 
-Result<io::Backend*> environment(const std::vector<std::string>& pci_devices) {
+Result<io::Backend*> environment(const std::vector<std::string>& nics) {
   static std::unique_ptr<io::Backend> started;
   if (started) return started.get();
   dpdk::EnvironmentOptions options;
   options.file_prefix = "lyre-io-contract-" + std::to_string(getpid());
-  options.pci_devices = pci_devices;
+  options.nics = nics;
   options.is_verbose = std::getenv("LYRE_TEST_DPDK_DEBUG") != nullptr;
   auto made = dpdk::start_environment(options);
   if (!made) return made.error();

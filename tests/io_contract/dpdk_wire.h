@@ -11,7 +11,7 @@ namespace lyre::io::contract {
 
 /// DPDK, started on first use and stopped at the process's end; the calling thread is registered.
 /// Fails: as dpdk::start_environment().
-Result<io::Backend*> environment(const std::vector<std::string>& pci_devices = {});
+Result<io::Backend*> environment(const std::vector<std::string>& nics = {});
 
 /// A temporary folder of this process, removed when the process ends.
 const std::string& scratch_folder();

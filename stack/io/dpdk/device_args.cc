@@ -14,6 +14,8 @@
 namespace lyre::io::dpdk {
 namespace {
 
+constexpr std::string_view kVmbus = "vmbus:";
+
 uint32_t round_frame_up(uint32_t value, uint32_t unit) { return (value + unit - 1) / unit * unit; }
 
 /// Removes a socket file that has no listener: it remains after a crash and would keep the next
@@ -97,8 +99,24 @@ bool DeviceArgs::is_pci() const {
          name_.find(':') != std::string::npos;
 }
 
+bool DeviceArgs::is_vmbus() const { return name_.starts_with(kVmbus); }
+
+std::string DeviceArgs::device_name() const {
+  if (!is_vmbus()) return name_;
+  // The kernel writes its identifiers in lower case, and DPDK takes the kernel's name.
+  std::string name = name_.substr(kVmbus.size());
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return name;
+}
+
+std::string DeviceArgs::kernel_folder(const std::string& sys) const {
+  return sys + "/bus/" + (is_vmbus() ? "vmbus" : "pci") + "/devices/" + device_name();
+}
+
 std::string_view DeviceArgs::driver() const {
   if (is_pci()) return "pci";
+  if (is_vmbus()) return "vmbus";
   std::string_view name = name_;
   while (!name.empty() && std::isdigit(static_cast<unsigned char>(name.back())) != 0) {
     name.remove_suffix(1);
@@ -120,6 +138,14 @@ bool DeviceArgs::has(std::string_view key) const {
 
 void DeviceArgs::set_default(std::string_view key, std::string value) {
   if (!has(key)) values_.emplace_back(key, std::move(value));
+}
+
+void DeviceArgs::append(const DeviceArgs& other) {
+  values_.insert(values_.end(), other.values_.begin(), other.values_.end());
+}
+
+void DeviceArgs::remove(std::string_view key) {
+  std::erase_if(values_, [key](const auto& entry) { return entry.first == key; });
 }
 
 std::string DeviceArgs::text() const {

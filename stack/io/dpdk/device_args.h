@@ -13,20 +13,31 @@ namespace lyre::io::dpdk {
 /// Bytes of a frame beyond its MTU: the Ethernet header and one VLAN tag.
 inline constexpr uint32_t kFrameOverheadBytes = 14 + 4;
 
-/// A parsed device string: "net_memif0,role=server,socket=/run/a.sock".
+/// A parsed device string: "net_memif0,role=server,socket=/run/a.sock", "0000:00:06.0",
+/// "vmbus:UUID,mac=00:0d:3a:00:00:01".
 class DeviceArgs {
  public:
   static DeviceArgs parse(std::string_view device);
 
   const std::string& name() const { return name_; }
-  /// The name without its number ("net_memif"), or "pci" for a PCI address.
+  /// The name without its number ("net_memif"), or the bus of a NIC: "pci", "vmbus".
   std::string_view driver() const;
   bool is_pci() const;
+  bool is_vmbus() const;
+  /// A NIC of this machine. Other devices are virtual: DPDK makes them.
+  bool is_nic() const { return is_pci() || is_vmbus(); }
+  /// What DPDK and the kernel call the device: the name without "vmbus:".
+  std::string device_name() const;
+  /// Where the kernel shows a NIC: "/sys/bus/pci/devices/0000:00:06.0".
+  std::string kernel_folder(const std::string& sys = "/sys") const;
   /// Empty when absent.
   std::string_view value_of(std::string_view key) const;
   bool has(std::string_view key) const;
   /// Adds key=value unless the key is present.
   void set_default(std::string_view key, std::string value);
+  /// Adds all values of `other`, also those whose key is present: some drivers take a key twice.
+  void append(const DeviceArgs& other);
+  void remove(std::string_view key);
   std::string text() const;
 
  private:

@@ -11,6 +11,7 @@
 namespace lyre::io::dpdk {
 namespace {
 
+constexpr const char* kPoolsOnlyReason = "the driver of a port reads packet memory only";
 constexpr const char* kRefused = "the IOMMU or the driver does not take the memory";
 
 uint64_t address(const uint8_t* base) { return reinterpret_cast<uint64_t>(base); }
@@ -69,19 +70,32 @@ void DmaMap::unmap(Range& range) {
   range.is_registered = false;
 }
 
-bool DmaMap::map_for(Range& range, rte_device* device, bool is_vfio) {
-  return is_vfio ? map(range) : map_for_driver(range, device);
+bool DmaMap::map_for(Range& range, rte_device* device, Reach reach) {
+  return reach == Reach::kVfio ? map(range) : map_for_driver(range, device);
 }
 
-bool DmaMap::add_device(rte_device* device, bool is_vfio) {
+/// What is mapped or pinned stays so until it is removed.
+void DmaMap::refuse_optional() {
+  const std::lock_guard lock(mutex_);
+  ++pools_only_devices_;
+  for (Range& range : ranges_) {
+    if (range.need == Need::kOptional) range.status = Error{ENOTSUP, kPoolsOnlyReason};
+  }
+}
+
+bool DmaMap::add_device(rte_device* device, Reach reach) {
+  if (reach == Reach::kPoolsOnly) {
+    refuse_optional();
+    return true;
+  }
   if (is_physical_) return true;
-  if (is_vfio) {
+  if (reach == Reach::kVfio) {
     ++vfio_devices_;
   } else {
     driver_devices_.push_back(device);
   }
   for (Range& range : ranges_) {
-    if (!range.status.ok() || map_for(range, device, is_vfio)) continue;
+    if (!range.status.ok() || map_for(range, device, reach)) continue;
     if (range.need == Need::kRequired) return false;
     const std::lock_guard lock(mutex_);
     range.status = Error{ENOMEM, kRefused};
@@ -89,9 +103,14 @@ bool DmaMap::add_device(rte_device* device, bool is_vfio) {
   return true;
 }
 
-void DmaMap::remove_device(rte_device* device, bool is_vfio) {
+void DmaMap::remove_device(rte_device* device, Reach reach) {
+  if (reach == Reach::kPoolsOnly) {
+    const std::lock_guard lock(mutex_);
+    --pools_only_devices_;
+    return;
+  }
   if (is_physical_) return;
-  if (is_vfio) {
+  if (reach == Reach::kVfio) {
     // The container drops its mappings with its last device, so they are removed before that.
     if (--vfio_devices_ > 0) return;
     for (Range& range : ranges_) unmap_vfio(range);
@@ -129,8 +148,11 @@ Status DmaMap::add(const uint8_t* base, size_t bytes, size_t page_bytes, Need ne
   const std::shared_lock devices(devices_mutex_);
   Range range{.base = base, .bytes = bytes, .page_bytes = page_bytes, .need = need};
   range.status = make_reachable(range);
-  const Status status = range.status;
   const std::lock_guard lock(mutex_);
+  if (need == Need::kOptional && pools_only_devices_ > 0) {
+    range.status = Error{ENOTSUP, kPoolsOnlyReason};
+  }
+  const Status status = range.status;
   ranges_.push_back(std::move(range));
   return status;
 }

@@ -39,12 +39,18 @@ class DmaMap {
     return lock;
   }
 
+  /// How a device gets to memory.
+  enum class Reach : uint8_t {
+    kVfio,       ///< by the IOMMU mappings of the process
+    kDriver,     ///< its driver is told of each piece of memory
+    kPoolsOnly,  ///< its driver finds packet memory by itself, and cannot read other memory
+  };
   /// Maps all known memory for `device`, and all memory that is added later. Optional memory that
   /// cannot be mapped is no longer readable by any device: see is_readable().
   /// False: the device cannot access memory that ports need. REQUIRES: the lock of devices.
-  bool add_device(rte_device* device, bool is_vfio);
+  bool add_device(rte_device* device, Reach reach);
   /// REQUIRES: the lock of devices.
-  void remove_device(rte_device* device, bool is_vfio);
+  void remove_device(rte_device* device, Reach reach);
   /// Thread: the control thread, before any worker runs.
   void set_physical_addresses(bool is_physical) { is_physical_ = is_physical; }
 
@@ -78,17 +84,19 @@ class DmaMap {
   void unmap(Range& range);
   static void unmap_vfio(Range& range);
   bool map_for_driver(Range& range, rte_device* device);
-  bool map_for(Range& range, rte_device* device, bool is_vfio);
+  bool map_for(Range& range, rte_device* device, Reach reach);
+  void refuse_optional();
   /// REQUIRES: the lock of ranges.
   Range* find(const uint8_t* base);
 
   /// Who maps or unmaps memory shares it, who adds or removes a device has it alone. The list of
   /// ranges changes only under a share of it. Taken before mutex_.
   std::shared_mutex devices_mutex_;
-  /// Of ranges_: its list, users and status.
+  /// Of ranges_, its list, users and status, and of pools_only_devices_.
   std::mutex mutex_;
   bool is_physical_ = false;
   uint32_t vfio_devices_ = 0;
+  uint32_t pools_only_devices_ = 0;
   std::vector<rte_device*> driver_devices_;
   std::vector<Range> ranges_;
 };

@@ -29,14 +29,21 @@ constexpr DriverQuirks kKnownDrivers[] = {
      .rx_room_bytes_min = kNicRoomBytes,
      .frees = Frees::kWhenSending,
      .segments_max = 9},
-    // mana_dev_configure() refuses other numbers of queues.
-    {.driver = "net_mana", .rx_room_bytes_min = kNicRoomBytes, .needs_power_of_two_queues = true},
-    {.driver = "net_netvsc", .rx_room_bytes_min = kNicRoomBytes},
+    // mana_dev_configure() refuses other numbers of queues. mana_alloc_pmd_mr() looks for a buffer
+    // in the pool of its mbuf only.
+    {.driver = "net_mana",
+     .rx_room_bytes_min = kNicRoomBytes,
+     .needs_power_of_two_queues = true,
+     .reads_pools_only = true},
+    // Packets leave by the virtual function while it is there, which DPDK cannot be told of.
+    {.driver = "net_netvsc", .rx_room_bytes_min = kNicRoomBytes, .reads_pools_only = true},
     {.driver = "mlx5_pci", .rx_room_bytes_min = kNicRoomBytes, .frees = Frees::kOnStatus},
+    // It has no dma_map: mlx4_tx_update_ext_mp() registers the pool of an mbuf.
     // It reports no limit: a work request has 528 bytes (MLX4_MAX_WQE_SIZE), in units of 64, for 16
     // of control, a copy of the headers, and 16 for each segment.
     {.driver = "net_mlx4",
      .rx_room_bytes_min = kNicRoomBytes,
+     .reads_pools_only = true,
      .segments_max = 22,
      .tso_segments_max = 22},
     // 22.11 reports no limit for ice and iavf. More than eight descriptors for a packet on the wire

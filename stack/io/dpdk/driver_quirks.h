@@ -28,6 +28,9 @@ struct DriverQuirks {
   uint32_t rx_extra_bytes = 0;     ///< part of a receive buffer that the driver reserves
   uint32_t descriptors = 1024;
   bool needs_power_of_two_queues = false;
+  /// The driver registers packet memory with its device by itself, and no other memory: what
+  /// clients send is copied.
+  bool reads_pools_only = false;
   Frees frees = Frees::kOnRequest;
   /// Segments of a packet that it takes, headers included, where it takes fewer than it reports, or
   /// reports nothing: of a packet, and of each packet that it cuts from a TSO packet. 0: as

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "stack/io/dpdk/device_args.h"
+#include "stack/io/dpdk/eal_arguments.h"
 #include "stack/io/dpdk/nic_check.h"
 #include "stack/io/dpdk/short_sleeps.h"
 
@@ -39,14 +39,14 @@ bool machine_has_hugepages() {
 }
 
 /// One lcore that may run on every CPU of this thread: DPDK neither pins nor reserves a core.
-std::string lcores_argument(const cpu_set_t& allowed) {
+std::string lcores_of(const cpu_set_t& allowed) {
   std::string cpus;
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
     if (!CPU_ISSET(cpu, &allowed)) continue;
     if (!cpus.empty()) cpus += ',';
     cpus += std::to_string(cpu);
   }
-  return "--lcores=0@(" + cpus + ")";
+  return "0@(" + cpus + ")";
 }
 
 uint32_t heap_mib(const EnvironmentOptions& options) {
@@ -54,34 +54,17 @@ uint32_t heap_mib(const EnvironmentOptions& options) {
   return kHeapMiBBase + kHeapMiBWorker * options.worker_count;
 }
 
-/// The NICs with the device arguments that their drivers need.
-Result<std::vector<std::string>> prepared_nics(const EnvironmentOptions& options) {
-  std::vector<std::string> nics;
-  for (const std::string& device : options.pci_devices) {
-    DeviceArgs args = DeviceArgs::parse(device);
-    const Status status = prepare_nic(pci_nic_of(args.name()), dpdk_version(), args);
-    if (!status.ok()) return status.error();
-    nics.push_back(args.text());
+Result<AllowedNics> allowed_nics(const EnvironmentOptions& options, bool has_hugepages) {
+  AllowedNics nics(dpdk_version());
+  for (const std::string& device : options.nics) {
+    if (const Status added = nics.add(device); !added.ok()) return added.error();
+  }
+  if (nics.has_vmbus() && !has_hugepages) {
+    return Error{ENOMEM,
+                 "a NIC on the VMbus needs hugepages, and none is free: its host reads "
+                 "memory by physical addresses"};
   }
   return nics;
-}
-
-std::vector<std::string> eal_arguments(const EnvironmentOptions& options,
-                                       const std::vector<std::string>& nics, bool has_hugepages,
-                                       const cpu_set_t& allowed) {
-  std::vector<std::string> args = {"lyre", lcores_argument(allowed), "--no-telemetry",
-                                   "--file-prefix=" + options.file_prefix};
-  if (has_hugepages) {
-    args.emplace_back("--in-memory");
-  } else {
-    // DPDK refuses --in-memory together with --no-huge.
-    args.insert(args.end(), {"--no-huge", "--no-shconf", "-m", std::to_string(heap_mib(options))});
-  }
-  for (const std::string& nic : nics) args.insert(args.end(), {"-a", nic});
-  // Root without an IOMMU would get physical addresses, which virtual devices do not need.
-  if (options.pci_devices.empty()) args.insert(args.end(), {"--no-pci", "--iova-mode=va"});
-  args.emplace_back(options.is_verbose ? "--log-level=*:info" : "--log-level=*:error");
-  return args;
 }
 
 int init(std::vector<std::string>& args) {
@@ -106,7 +89,7 @@ Result<EalFacts> start_eal(const EnvironmentOptions& options) {
   if (options.hugepages == Hugepages::kYes && !facts.has_hugepages) {
     return Error{ENOMEM, "hugepages are required and none is free: see /proc/meminfo"};
   }
-  const auto nics = prepared_nics(options);
+  const auto nics = allowed_nics(options, facts.has_hugepages);
   if (!nics.ok()) return nics.error();
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
@@ -115,8 +98,8 @@ Result<EalFacts> start_eal(const EnvironmentOptions& options) {
   }
   // Some drivers write to sockets whose peer may have closed: EPIPE is handled, SIGPIPE would kill.
   std::signal(SIGPIPE, SIG_IGN);
-  std::vector<std::string> args =
-      eal_arguments(options, nics.value(), facts.has_hugepages, allowed);
+  std::vector<std::string> args = eal_arguments(options, nics.value(), facts.has_hugepages,
+                                                lcores_of(allowed), heap_mib(options));
   redirect_log(options.log);
   LogQuote said;
   std::optional<ShortSleeps> short_sleeps;

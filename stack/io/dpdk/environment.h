@@ -11,7 +11,9 @@
 
 /// DPDK as a NIC API. PortOptions::device is what DPDK calls a device:
 /// "net_memif0,role=server,socket=/run/a.sock", "net_af_packet0,iface=veth0",
-/// "net_af_xdp0,iface=veth0", "net_tap0,iface=lyre0", or the PCI address of a NIC: "0000:00:10.0".
+/// "net_af_xdp0,iface=veth0", "net_tap0,iface=lyre0", or a NIC: its PCI address, "0000:00:10.0", or
+/// on the VMbus of Hyper-V "vmbus:UUID,mac=00:0d:3a:00:00:01", where `mac` is the MAC address of
+/// its virtual function, if it has one.
 namespace lyre::io::dpdk {
 
 /// kAuto uses hugepages when the machine has free ones, and ordinary pages otherwise.
@@ -21,8 +23,9 @@ enum class Hugepages : uint8_t { kAuto, kYes, kNo };
 struct EnvironmentOptions {
   Hugepages hugepages = Hugepages::kAuto;
   std::string file_prefix = "lyre";  ///< distinct for each daemon on one machine
-  /// NICs for ports: PCI addresses, with device arguments after a comma. No other one is opened.
-  std::vector<std::string> pci_devices;
+  /// NICs for ports: PCI addresses and devices of the VMbus, with device arguments after a comma.
+  /// No other one is opened.
+  std::vector<std::string> nics;
   uint32_t worker_count = 1;
   uint32_t memory_mib = 0;  ///< DPDK's own heap without hugepages; 0: derived from worker_count
   bool is_verbose = false;  ///< DPDK's log from level info on, else errors only

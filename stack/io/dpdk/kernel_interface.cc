@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <net/if.h>
+#include <strings.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -13,6 +14,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 
 namespace lyre::io::dpdk {
 namespace {
@@ -21,6 +23,8 @@ std::string real_path(const std::string& path) {
   char resolved[PATH_MAX];
   return realpath(path.c_str(), resolved) == nullptr ? std::string() : std::string(resolved);
 }
+
+std::string last_part(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 /// Makes an ioctl for an interface. Returns false when no interface has that name.
 bool ask(const std::string& interface, unsigned long request, ifreq& answer) {
@@ -98,18 +102,34 @@ bool is_interface_running(const std::string& interface) {
   return ask(interface, SIOCGIFFLAGS, answer) && (answer.ifr_flags & kRunning) == kRunning;
 }
 
-std::string pci_path_of_interface(const std::string& interface) {
-  const std::string path = real_path("/sys/class/net/" + interface + "/device");
+std::string pci_path_of_interface(const std::string& interface, const std::string& sys) {
+  const std::string path = real_path(sys + "/class/net/" + interface + "/device");
   return path.find("/pci") == std::string::npos ? std::string() : path;
 }
 
-std::string pci_path_of_address(const std::string& address) {
-  return real_path("/sys/bus/pci/devices/" + address);
+std::string device_path(const std::string& folder) { return real_path(folder); }
+
+std::string kernel_driver_of(const std::string& folder) {
+  return last_part(real_path(folder + "/driver"));
 }
 
-std::string kernel_driver_of(const std::string& address) {
-  const std::string path = real_path("/sys/bus/pci/devices/" + address + "/driver");
-  return path.substr(path.rfind('/') + 1);
+std::string pci_function_with(const std::string& mac, const std::string& sys) {
+  const std::string interfaces = sys + "/class/net";
+  std::string function;
+  DIR* directory = opendir(interfaces.c_str());
+  if (directory == nullptr) return function;
+  while (const dirent* entry = readdir(directory)) {
+    const std::string name = entry->d_name;
+    std::string address;
+    std::ifstream(interfaces + "/" + name + "/address") >> address;
+    if (strcasecmp(address.c_str(), mac.c_str()) != 0) continue;
+    // Of the interfaces with this address, only the virtual function's is on the PCI bus.
+    if (const std::string path = pci_path_of_interface(name, sys); !path.empty()) {
+      function = last_part(path);
+    }
+  }
+  closedir(directory);
+  return function;
 }
 
 }  // namespace lyre::io::dpdk

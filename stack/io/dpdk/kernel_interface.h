@@ -29,10 +29,14 @@ uint32_t interface_index(const std::string& interface);
 /// Whether a kernel interface exists, is up, and has a carrier.
 bool is_interface_running(const std::string& interface);
 
-/// The real sysfs path of the PCI device of an interface, or of a PCI address; empty if none.
-std::string pci_path_of_interface(const std::string& interface);
-std::string pci_path_of_address(const std::string& address);
-/// The name of the kernel driver to which the PCI device is bound; empty if none.
-std::string kernel_driver_of(const std::string& address);
+/// The real sysfs path of the PCI device of an interface, or of a device by its folder
+/// (DeviceArgs::kernel_folder); empty if none.
+std::string pci_path_of_interface(const std::string& interface, const std::string& sys = "/sys");
+std::string device_path(const std::string& folder);
+/// The name of the kernel driver to which the device of a folder is bound; empty if none.
+std::string kernel_driver_of(const std::string& folder);
+/// The address of the PCI function that has a kernel interface with this MAC address
+/// ("00:0d:3a:00:00:01"); empty if none. `sys`: where the kernel's files are.
+std::string pci_function_with(const std::string& mac, const std::string& sys = "/sys");
 
 }  // namespace lyre::io::dpdk

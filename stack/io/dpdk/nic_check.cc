@@ -68,14 +68,24 @@ Status check_bifurcated(const PciNic& nic, const char* wanted, const DeviceArgs&
                            "), which DPDK's needs, and is bound to " + bound);
 }
 
+/// Without a MAC address the driver takes all NICs of the machine, the first one included.
+Status check_mana(const PciNic& nic, const DeviceArgs& args) {
+  if (!args.has("mac")) {
+    return refused(args, "a MANA function has a port for each NIC of the machine: add mac= of one");
+  }
+  return check_bifurcated(nic, "mana", args);
+}
+
 }  // namespace
 
-PciNic pci_nic_of(const std::string& address) {
-  const std::string folder = "/sys/bus/pci/devices/" + address;
+PciNic pci_nic_of(const std::string& address, const std::string& sys) {
+  const std::string folder = sys + "/bus/pci/devices/" + address;
   return {.vendor = read_hex(folder + "/vendor"),
           .device = read_hex(folder + "/device"),
-          .kernel_driver = kernel_driver_of(address)};
+          .kernel_driver = kernel_driver_of(folder)};
 }
+
+bool is_mana(const PciNic& nic) { return nic.vendor == kMicrosoft && nic.device == kMana; }
 
 std::string DpdkVersion::text() const {
   const std::string digits = month < 10 ? "0" + std::to_string(month) : std::to_string(month);
@@ -91,7 +101,7 @@ Status prepare_nic(const PciNic& nic, const DpdkVersion& version, DeviceArgs& ar
     return prepare_ena(nic, version, args);
   }
   if (nic.vendor == kGoogle && nic.device == kGvnic) return check_gvnic(version, args);
-  if (nic.vendor == kMicrosoft && nic.device == kMana) return check_bifurcated(nic, "mana", args);
+  if (is_mana(nic)) return check_mana(nic, args);
   if (nic.vendor == kMellanox) return check_bifurcated(nic, "mlx", args);
   return Ok{};
 }

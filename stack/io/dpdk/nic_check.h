@@ -15,8 +15,10 @@ struct PciNic {
   uint16_t device = 0;
   std::string kernel_driver;  ///< empty: bound to none
 };
-/// Reads /sys.
-PciNic pci_nic_of(const std::string& address);
+/// `sys`: where the kernel's files are.
+PciNic pci_nic_of(const std::string& address, const std::string& sys = "/sys");
+/// Azure's NIC. One PCI function of it has a port for each of the machine's NICs.
+bool is_mana(const PciNic& nic);
 
 struct DpdkVersion {
   uint32_t year = 0;

@@ -20,6 +20,7 @@
 #include "stack/io/dpdk/log.h"
 #include "stack/io/dpdk/memif_wait.h"
 #include "stack/io/dpdk/nic_check.h"
+#include "stack/io/dpdk/port_search.h"
 #include "stack/io/dpdk/rss_query.h"
 
 namespace lyre::io::dpdk {
@@ -77,18 +78,40 @@ void let_interrupt_thread_finish() {
 
 /// A NIC that the start of DPDK opened stays as it is.
 Status probe_nic(DeviceArgs& args) {
-  uint16_t port_id = 0;
-  if (rte_eth_dev_get_port_by_name(args.name().c_str(), &port_id) == 0) return Ok{};
-  if (pci_path_of_address(args.name()).empty()) {
+  if (find_port(args)) return Ok{};
+  if (device_path(args.kernel_folder()).empty()) {
     return Error{ENODEV, args.name() + ": there is no PCI device at this address"};
   }
   if (Status fit = prepare_nic(pci_nic_of(args.name()), dpdk_version(), args); !fit) return fit;
   LogQuote said;
   if (rte_dev_probe(args.text().c_str()) == 0) return Ok{};
-  const std::string driver = kernel_driver_of(args.name());
+  const std::string driver = kernel_driver_of(args.kernel_folder());
   return Error{ENODEV, args.name() + ": cannot be opened while its driver is " +
                            (driver.empty() ? "none" : driver) + ": " +
                            said.cause("it must be bound to vfio-pci or uio_pci_generic")};
+}
+
+/// DPDK opens NICs of the VMbus at its start only.
+Status find_netvsc(const DeviceArgs& args) {
+  if (find_port(args)) return Ok{};
+  return Error{ENODEV, args.name() +
+                           ": DPDK opens a NIC of the VMbus only when it starts, and has not "
+                           "opened this one: restart the daemon"};
+}
+
+Status open_nic(DeviceArgs& args) { return args.is_vmbus() ? find_netvsc(args) : probe_nic(args); }
+
+DmaMap::Reach reach_of(const DriverQuirks& quirks, const std::string& kernel_driver) {
+  if (quirks.reads_pools_only) return DmaMap::Reach::kPoolsOnly;
+  return kernel_driver == "vfio-pci" ? DmaMap::Reach::kVfio : DmaMap::Reach::kDriver;
+}
+
+/// Of a NIC on the VMbus: that of its virtual function.
+std::string pci_path_of(const DeviceArgs& args) {
+  if (!args.is_nic()) return pci_path_of_interface(std::string(args.value_of("iface")));
+  if (args.is_pci()) return device_path(args.kernel_folder());
+  const std::string function = pci_function_with(std::string(args.value_of("mac")));
+  return function.empty() ? function : device_path(DeviceArgs::parse(function).kernel_folder());
 }
 
 }  // namespace
@@ -125,28 +148,28 @@ void EthernetPort::close_device() {
   // Before the port closes, because some drivers release the device there.
   if (is_dma_attached_) {
     const auto lock = hold_devices();
-    dma_map_.remove_device(device_, is_vfio_);
+    dma_map_.remove_device(device_, reach_of(*quirks_, kernel_driver_));
   }
   is_dma_attached_ = false;
   rte_eth_dev_close(port_id_);
-  rte_dev_remove(device_);
+  if (!args_.is_vmbus()) rte_dev_remove(device_);  // that bus knows no removal
   for (Memory* memory : memories_) memory->return_cached();
 }
 
 Status EthernetPort::attach() {
   quirks_ = &quirks_of(args_.driver());
   sockets_before_ = sockets_of(socket_domain());
-  if (Status done = args_.is_pci() ? probe_nic(args_) : attach_virtual(); !done) return done;
-  if (rte_eth_dev_get_port_by_name(args_.name().c_str(), &port_id_) != 0) {
-    return Error{ENODEV, args_.name() + ": DPDK has no such port"};
-  }
+  if (Status done = args_.is_nic() ? open_nic(args_) : attach_virtual(); !done) return done;
+  const auto found = find_port(args_);
+  if (!found) return Error{ENODEV, args_.name() + ": DPDK has no such port"};
+  port_id_ = *found;
   rte_eth_dev_info device = {};
   if (const int rc = rte_eth_dev_info_get(port_id_, &device); rc != 0) {
     return dpdk_error(args_.name() + ": its properties cannot be read", rc);
   }
   is_attached_ = true;
   device_ = device.device;
-  kernel_driver_ = kernel_driver_of(args_.name());
+  kernel_driver_ = kernel_driver_of(args_.kernel_folder());
   interface_index_ = interface_index(std::string(args_.value_of("iface")));
   info_.driver = device.driver_name;
   quirks_ = &quirks_of(info_.driver);
@@ -186,10 +209,9 @@ Status EthernetPort::leave_others_to_kernel() {
 }
 
 Status EthernetPort::attach_dma() {
-  is_vfio_ = kernel_driver_ == "vfio-pci";
   is_dma_attached_ = true;
   const auto lock = hold_devices();
-  if (!dma_map_.add_device(device_, is_vfio_)) {
+  if (!dma_map_.add_device(device_, reach_of(*quirks_, kernel_driver_))) {
     return Error{ENOMEM, args_.name() + ": cannot reach the packet memory"};
   }
   return Ok{};
@@ -215,7 +237,7 @@ Status EthernetPort::start() {
   Status started = start_with(wants_interrupts());
   if (!started && wants_interrupts() && !quirks_->is_virtual) started = start_with(false);
   if (!started) return started;
-  events_.listen(port_id_, args_.name());
+  events_.listen(port_id_, args_.device_name());
   sockets_ = new_sockets();
   describe_port();
   extended_stats_.open(port_id_);
@@ -246,8 +268,7 @@ void EthernetPort::describe_port() {
   info_.has_rss = setup_.has_rss;
   spread_ = setup_.has_rss ? query_rss(port_id_) : RssSpread{};
   info_.capabilities = setup_.capabilities;
-  info_.pci_path = args_.is_pci() ? pci_path_of_address(args_.name())
-                                  : pci_path_of_interface(std::string(args_.value_of("iface")));
+  info_.pci_path = pci_path_of(args_);
 }
 
 PortSpeed EthernetPort::speed() const {
@@ -350,13 +371,13 @@ void EthernetPort::look(Nanos now) {
 
 /// Not every driver reports the removal, so the device is looked up.
 bool EthernetPort::is_taken_away() const {
-  if (args_.is_pci()) return pci_path_of_address(args_.name()).empty();
+  if (args_.is_nic()) return device_path(args_.kernel_folder()).empty();
   return interface_index(std::string(args_.value_of("iface"))) != interface_index_;
 }
 
 /// Whether the device can be opened. A NIC that is back belongs to another kernel driver first.
 bool EthernetPort::is_there() const {
-  if (args_.is_pci()) return kernel_driver_of(args_.name()) == kernel_driver_;
+  if (args_.is_nic()) return kernel_driver_of(args_.kernel_folder()) == kernel_driver_;
   const std::string interface(args_.value_of("iface"));
   return interface.empty() || makes_interface(args_) || interface_index(interface) != 0;
 }

@@ -95,7 +95,6 @@ class EthernetPort final : public Port {
   bool is_attached_ = false;
   bool is_started_ = false;  ///< false: a memif client without a server
   bool is_dma_attached_ = false;
-  bool is_vfio_ = false;
   bool has_interrupts_ = false;
   bool is_running_ = false;   ///< workers use the queues
   bool is_ready_ = false;     ///< restarted, and resume() is due

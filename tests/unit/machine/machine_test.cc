@@ -73,7 +73,7 @@ TEST(DefaultDriver, FollowsTheIommuAndTheVendor) {
   EXPECT_EQ(default_driver({.vendor = 0x8086}).driver, "uio_pci_generic");
   EXPECT_EQ(default_driver({.vendor = 0x1d0f}).driver, "igb_uio");
   EXPECT_EQ(default_driver({.vendor = 0x15b3, .has_iommu = true}).driver, "");
-  EXPECT_EQ(default_driver({.vendor = 0x1414}).driver, "");
+  EXPECT_EQ(default_driver({.vendor = 0x1414, .device = 0x00ba}).driver, "");
 }
 
 TEST(HugepagePools, AreThoseOfTheKernel) {

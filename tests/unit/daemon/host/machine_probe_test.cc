@@ -57,7 +57,36 @@ TEST_F(MachineProbeTest, ANicOfTheKernelNamesTheCommandThatBindsIt) {
 TEST_F(MachineProbeTest, AnInterfacesNameIsNoDevice) {
   EXPECT_THAT(probe("eth1"), ElementsAre(HasSubstr("is a kernel interface, allowed: its PCI")));
   EXPECT_THAT(probe("f8615163-0000-1000-2000-6045bd7a8d7c"),
-              ElementsAre(HasSubstr("is neither a PCI address nor a virtual device")));
+              ElementsAre(HasSubstr("is neither a NIC nor a virtual device")));
+}
+
+TEST_F(MachineProbeTest, ANicOnTheVmbusAndItsFunction) {
+  const std::string id = "6045bd7a-8d7c-6045-bd7a-8d7c6045bd7a";
+  const std::string folder = "sys/bus/vmbus/devices/" + id;
+  tree_.write(folder + "/class_id", "{f8615163-df3e-46c5-913f-f2d2f965ed0e}\n");
+  EXPECT_THAT(
+      probe("vmbus:6045bd7a-0000-6045-bd7a-00006045bd7a"),
+      ElementsAre(HasSubstr("is no NIC on the VMbus of this machine, allowed: vmbus:" + id)));
+  tree_.link(folder + "/driver", "sys/bus/vmbus/drivers/hv_netvsc");
+  EXPECT_THAT(probe("vmbus:" + id),
+              ElementsAre(HasSubstr("is bound to hv_netvsc, allowed: uio_hv_generic (driverctl -b "
+                                    "vmbus set-override " +
+                                    id + " uio_hv_generic)")));
+  std::filesystem::remove(tree_.path(folder + "/driver"));
+  tree_.link(folder + "/driver", "sys/bus/vmbus/drivers/uio_hv_generic");
+  EXPECT_THAT(probe("vmbus:" + id), ElementsAre());
+  EXPECT_THAT(probe("vmbus:" + id + ",mac=00:0d:3a:00:00:01"),
+              ElementsAre(HasSubstr("names a virtual function with the MAC address")));
+  tree_.add_nic("7870:00:00.0", "0x1414 0x00ba", "mana", "eth3");
+  tree_.write("sys/class/net/eth3/address", "00:0d:3a:00:00:01\n");
+  tree_.write("sys/class/net/eth3/flags", "0x1003\n");
+  EXPECT_THAT(
+      probe("vmbus:" + id + ",mac=00:0d:3a:00:00:01"),
+      ElementsAre(HasSubstr("is used by the kernel as eth3, allowed: ip link set eth3 down")));
+  EXPECT_THAT(probe("7870:00:00.0"), ElementsAre(HasSubstr("allowed: mac= of one of them")));
+  tree_.write("sys/class/net/eth3/flags", "0x1002\n");
+  EXPECT_THAT(probe("vmbus:" + id + ",mac=00:0d:3a:00:00:01"), ElementsAre());
+  EXPECT_THAT(probe("7870:00:00.0,mac=00:0d:3a:00:00:01"), ElementsAre());
 }
 
 TEST_F(MachineProbeTest, AnAbsentInterface) {

@@ -71,6 +71,15 @@ TEST_F(PortPrivilegesTest, NicsBesideTheKernelsDriverKeepTheNetwork) {
   }
 }
 
+TEST_F(PortPrivilegesTest, ANicOnTheVmbusIsBothWithoutIommuAndBesideTheKernel) {
+  const std::string netvsc = "vmbus:6045bd7a-8d7c-6045-bd7a-8d7c6045bd7a";
+  EXPECT_EQ(kept(netvsc), capability(CAP_SYS_ADMIN) | capability(CAP_SYS_RAWIO) |
+                              capability(CAP_DAC_OVERRIDE) | capability(CAP_NET_RAW) |
+                              capability(CAP_NET_ADMIN));
+  EXPECT_THAT(check_privileges(config(netvsc), 0, tree_.roots()).error().text,
+              HasSubstr("with the drop-ins no-iommu.conf and beside-kernel-driver.conf"));
+}
+
 TEST_F(PortPrivilegesTest, WhatIsMissingIsNamedWithItsDropIn) {
   constexpr Capabilities kBoth = capability(CAP_NET_RAW) | capability(CAP_NET_ADMIN);
   const Config wanted = config("net_af_packet0,iface=veth0");

@@ -15,9 +15,13 @@ struct DmaMapTest : ::testing::Test {
   Status add(DmaMap::Need need) {
     return map.add(memory.data(), memory.bytes(), kTestPageBytes, need);
   }
-  bool add_device() {
+  bool add_device(DmaMap::Reach reach = DmaMap::Reach::kVfio) {
     const auto lock = map.lock_devices();
-    return map.add_device(nullptr, true);
+    return map.add_device(nullptr, reach);
+  }
+  void remove_device(DmaMap::Reach reach) {
+    const auto lock = map.lock_devices();
+    map.remove_device(nullptr, reach);
   }
 };
 
@@ -32,10 +36,7 @@ TEST_F(DmaMapTest, ADeviceIsAddedThoughMemoryOfAClientIsRefused) {
 TEST_F(DmaMapTest, ADeviceIsAddedAgainThoughMemoryWasRefusedBefore) {
   EXPECT_TRUE(add_device());
   EXPECT_FALSE(add(DmaMap::Need::kOptional).ok());
-  {
-    const auto lock = map.lock_devices();
-    map.remove_device(nullptr, true);
-  }
+  remove_device(DmaMap::Reach::kVfio);
   EXPECT_TRUE(add_device());
   EXPECT_FALSE(map.is_readable(memory.data()));
 }
@@ -43,6 +44,28 @@ TEST_F(DmaMapTest, ADeviceIsAddedAgainThoughMemoryWasRefusedBefore) {
 TEST_F(DmaMapTest, ADeviceThatCannotReachPacketMemoryIsRefused) {
   ASSERT_TRUE(add(DmaMap::Need::kRequired).ok());
   EXPECT_FALSE(add_device());
+}
+
+TEST_F(DmaMapTest, ADriverThatReadsPoolsOnlyGetsCopies) {
+  ASSERT_TRUE(add(DmaMap::Need::kOptional).ok());
+  EXPECT_TRUE(add_device(DmaMap::Reach::kPoolsOnly));
+  EXPECT_FALSE(map.is_readable(memory.data())) << "what was added before";
+  const SharedPages later(4);
+  EXPECT_FALSE(map.add(later.data(), later.bytes(), kTestPageBytes).ok()) << "what is added later";
+  EXPECT_FALSE(map.is_readable(later.data()));
+  map.remove(later.data(), later.bytes());
+  remove_device(DmaMap::Reach::kPoolsOnly);
+  EXPECT_TRUE(map.add(later.data(), later.bytes(), kTestPageBytes).ok()) << "it is gone";
+}
+
+/// Also where other devices take physical addresses.
+TEST_F(DmaMapTest, PacketMemoryIsReachedByADriverThatReadsPoolsOnly) {
+  map.set_physical_addresses(true);
+  EXPECT_TRUE(add_device(DmaMap::Reach::kPoolsOnly));
+  EXPECT_FALSE(add(DmaMap::Need::kOptional).ok());
+  map.set_physical_addresses(false);
+  const SharedPages pool(4);
+  EXPECT_TRUE(map.add(pool.data(), pool.bytes(), kTestPageBytes, DmaMap::Need::kRequired).ok());
 }
 
 /// Devices are added for seconds, and workers must not wait.

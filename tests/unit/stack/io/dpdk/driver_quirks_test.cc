@@ -89,6 +89,15 @@ TEST(DriverQuirks, OnlyTheseRefuseOtherQueueNumbersThanPowersOfTwo) {
   }
 }
 
+TEST(DriverQuirks, OnlyTheseReadPacketMemoryAlone) {
+  for (const char* driver : {"net_mana", "net_mlx4", "net_netvsc"}) {
+    EXPECT_TRUE(quirks_of(driver).reads_pools_only) << driver;
+  }
+  for (const char* other : {"mlx5_pci", "net_ena", "net_gve", "net_virtio", "net_memif"}) {
+    EXPECT_FALSE(quirks_of(other).reads_pools_only) << other;
+  }
+}
+
 /// max_mtu and max_rx_pktlen of the drivers, and the MTU that may be configured.
 TEST(MtuLimit, IsWhatTheDriverStates) {
   EXPECT_EQ(mtu_limit(1460, 1460 + 14), 1460u) << "gve, 24.11: a frame without CRC";

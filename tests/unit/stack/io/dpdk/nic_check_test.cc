@@ -57,8 +57,15 @@ TEST(NicCheck, BifurcatedNicsStayWithTheirKernelDriver) {
   EXPECT_EQ(prepared({0x15b3, 0x101e, "vfio-pci"}, kDebian12),
             "0000:00:06.0: stays with its kernel driver (mlx), which DPDK's needs, and is bound to "
             "vfio-pci");
-  EXPECT_EQ(prepared({0x1414, 0x00ba, "mana"}, kDebian12), "0000:00:06.0");
-  EXPECT_THAT(prepared({0x1414, 0x00ba, ""}, kDebian12), HasSubstr("bound to nothing"));
+  const std::string mana = "7870:00:00.0,mac=00:0d:3a:00:00:01";
+  EXPECT_EQ(prepared({0x1414, 0x00ba, "mana"}, kDebian13, mana), mana);
+  EXPECT_THAT(prepared({0x1414, 0x00ba, ""}, kDebian13, mana), HasSubstr("bound to nothing"));
+}
+
+TEST(NicCheck, ANicOfAManaFunctionIsNamedByItsAddress) {
+  EXPECT_EQ(
+      prepared({0x1414, 0x00ba, "mana"}, kDebian13),
+      "0000:00:06.0: a MANA function has a port for each NIC of the machine: add mac= of one");
 }
 
 TEST(NicCheck, OtherNicsAreLeftAlone) {

@@ -20,9 +20,10 @@ TEST_F(RegionTableTest, ByItsOwnAddressWhereDevicesKnowThat) {
   const SharedPages memory(4);
   ASSERT_TRUE(add(7, memory));
   EXPECT_TRUE(table.is_readable_by_ports(7));
-  const RegionTable::Run run = table.run_at(7, 5000);
-  EXPECT_EQ(run.iova, reinterpret_cast<uint64_t>(memory.data()) + 5000);
-  EXPECT_EQ(run.bytes, memory.bytes() - 5000);
+  const size_t at = kTestPageBytes + 904;  // in the second page
+  const RegionTable::Run run = table.run_at(7, at);
+  EXPECT_EQ(run.iova, reinterpret_cast<uint64_t>(memory.data()) + at);
+  EXPECT_EQ(run.bytes, memory.bytes() - at);
 }
 
 TEST_F(RegionTableTest, PageByPageWhereDevicesKnowPhysicalAddresses) {
@@ -32,12 +33,12 @@ TEST_F(RegionTableTest, PageByPageWhereDevicesKnowPhysicalAddresses) {
   ASSERT_TRUE(add(7, memory));
   EXPECT_TRUE(table.is_readable_by_ports(7));
   const std::vector<uint64_t> addresses = memory.addresses();
-  const RegionTable::Run run = table.run_at(7, 5000);
-  EXPECT_EQ(run.iova, addresses[1] + 5000 - kTestPageBytes);
-  EXPECT_EQ(run.bytes, 2 * kTestPageBytes - 5000);
+  const size_t at = kTestPageBytes + 904;  // in the second page
+  const RegionTable::Run run = table.run_at(7, at);
+  EXPECT_EQ(run.iova, addresses[1] + 904);
+  EXPECT_EQ(run.bytes, 2 * kTestPageBytes - at);
   EXPECT_EQ(table.run_at(7, 3 * kTestPageBytes).iova, addresses[3]);
-  EXPECT_EQ(table.bytes_of({.region = 7, .length = 9, .offset = 5000}).data(),
-            memory.data() + 5000);
+  EXPECT_EQ(table.bytes_of({.region = 7, .length = 9, .offset = at}).data(), memory.data() + at);
 }
 
 TEST_F(RegionTableTest, WhatCannotBePinnedIsKnownAndCopied) {
@@ -55,7 +56,7 @@ TEST_F(RegionTableTest, WhatANewDeviceCannotReachIsCopied) {
   ASSERT_TRUE(add(7, memory));
   {
     const auto lock = dma_map.lock_devices();
-    ASSERT_TRUE(dma_map.add_device(nullptr, true)) << "without a VFIO container";
+    ASSERT_TRUE(dma_map.add_device(nullptr, DmaMap::Reach::kVfio)) << "without a VFIO container";
   }
   table.look_again();
   EXPECT_FALSE(table.is_readable_by_ports(7));

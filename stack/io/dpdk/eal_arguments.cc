@@ -1,0 +1,92 @@
+#include "stack/io/dpdk/eal_arguments.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "stack/io/dpdk/kernel_interface.h"
+
+namespace lyre::io::dpdk {
+namespace {
+
+constexpr const char* kNetvscDriver = "uio_hv_generic";
+
+}  // namespace
+
+Status AllowedNics::add(const std::string& device) {
+  DeviceArgs args = DeviceArgs::parse(device);
+  return args.is_vmbus() ? add_netvsc(std::move(args)) : add_function(std::move(args));
+}
+
+Status AllowedNics::add_function(DeviceArgs args) {
+  const Status fit = prepare_nic(pci_nic_of(args.name(), sys_), version_, args);
+  if (!fit.ok()) return fit;
+  // Two NICs of Azure can have one function: DPDK uses the first of two options for a device.
+  const auto known = std::find_if(pci_.begin(), pci_.end(),
+                                  [&](const auto& each) { return each.name() == args.name(); });
+  if (known == pci_.end()) {
+    pci_.push_back(std::move(args));
+  } else {
+    known->append(args);
+  }
+  return Ok{};
+}
+
+Status AllowedNics::add_netvsc(DeviceArgs args) {
+  const std::string folder = args.kernel_folder(sys_);
+  if (device_path(folder).empty()) {
+    return Error{ENODEV, args.name() + ": there is no such device on the VMbus"};
+  }
+  if (const std::string driver = kernel_driver_of(folder); driver != kNetvscDriver) {
+    return Error{ENODEV, args.name() + ": is bound to " + (driver.empty() ? "nothing" : driver) +
+                             " and must be bound to " + kNetvscDriver +
+                             ": driverctl -b vmbus set-override " + args.device_name() + " " +
+                             kNetvscDriver};
+  }
+  const std::string mac(args.value_of("mac"));
+  args.remove("mac");  // its driver refuses arguments that it does not know
+  if (mac.empty()) {
+    vmbus_.push_back(std::move(args));
+    return Ok{};
+  }
+  const std::string address = pci_function_with(mac, sys_);
+  if (address.empty()) {
+    return Error{ENODEV, args.name() + ": no PCI function has the MAC address " + mac +
+                             ", allowed: that of the virtual function of this NIC, or no mac="};
+  }
+  DeviceArgs function = DeviceArgs::parse(address);
+  if (is_mana(pci_nic_of(address, sys_))) function.set_default("mac", mac);
+  vmbus_.push_back(std::move(args));
+  return add_function(std::move(function));
+}
+
+std::vector<std::string> AllowedNics::words() const {
+  std::vector<std::string> words;
+  for (const std::vector<DeviceArgs>* list : {&pci_, &vmbus_}) {
+    for (const DeviceArgs& args : *list) words.push_back(args.text());
+  }
+  return words;
+}
+
+std::vector<std::string> eal_arguments(const EnvironmentOptions& options, const AllowedNics& nics,
+                                       bool has_hugepages, const std::string& lcores,
+                                       uint32_t heap_mib) {
+  std::vector<std::string> args = {"lyre", "--lcores=" + lcores, "--no-telemetry",
+                                   "--file-prefix=" + options.file_prefix};
+  if (has_hugepages) {
+    args.emplace_back("--in-memory");
+  } else {
+    // DPDK refuses --in-memory together with --no-huge.
+    args.insert(args.end(), {"--no-huge", "--no-shconf", "-m", std::to_string(heap_mib)});
+  }
+  for (const std::string& word : nics.words()) args.insert(args.end(), {"-a", word});
+  // A bus of which no NIC is allowed would be searched for all NICs.
+  if (!nics.has_pci()) args.emplace_back("--no-pci");
+  // Root without an IOMMU would get physical addresses, which virtual devices do not need.
+  if (nics.empty()) args.emplace_back("--iova-mode=va");
+  // The host of a NIC on the VMbus reads memory by physical addresses.
+  if (nics.has_vmbus()) args.emplace_back("--iova-mode=pa");
+  args.emplace_back(options.is_verbose ? "--log-level=*:info" : "--log-level=*:error");
+  return args;
+}
+
+}  // namespace lyre::io::dpdk

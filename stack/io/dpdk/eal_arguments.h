@@ -1,0 +1,48 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "stack/base/result.h"
+#include "stack/io/dpdk/device_args.h"
+#include "stack/io/dpdk/environment.h"
+#include "stack/io/dpdk/nic_check.h"
+
+namespace lyre::io::dpdk {
+
+/// The NICs that DPDK may open, with the device arguments that their drivers need. DPDK opens no
+/// other one.
+class AllowedNics {
+ public:
+  /// `sys`: where the kernel's files are.
+  explicit AllowedNics(const DpdkVersion& version, std::string sys = "/sys")
+      : version_(version), sys_(std::move(sys)) {}
+
+  /// Adds the NIC of a port: "0000:00:06.0,..." or "vmbus:UUID,mac=...". A NIC of the VMbus is
+  /// added with the virtual function that has the MAC address `mac`; without `mac` it has none.
+  /// Fails: the NIC or its function is not there or cannot be driven; one line that says why.
+  Status add(const std::string& device);
+
+  bool empty() const { return pci_.empty() && vmbus_.empty(); }
+  bool has_pci() const { return !pci_.empty(); }
+  bool has_vmbus() const { return !vmbus_.empty(); }
+  /// The values of EAL's option -a.
+  std::vector<std::string> words() const;
+
+ private:
+  Status add_function(DeviceArgs args);
+  Status add_netvsc(DeviceArgs args);
+
+  const DpdkVersion version_;
+  const std::string sys_;
+  std::vector<DeviceArgs> pci_;
+  std::vector<DeviceArgs> vmbus_;
+};
+
+/// The command line of EAL. `lcores`: the value of its option --lcores. `heap_mib`: without
+/// hugepages.
+std::vector<std::string> eal_arguments(const EnvironmentOptions& options, const AllowedNics& nics,
+                                       bool has_hugepages, const std::string& lcores,
+                                       uint32_t heap_mib);
+
+}  // namespace lyre::io::dpdk

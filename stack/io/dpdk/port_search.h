@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "stack/io/dpdk/device_args.h"
+
+namespace lyre::io::dpdk {
+
+/// Whether a port of DPDK belongs to the device of `args`: its device has that name, and its MAC
+/// address is the argument `mac`, where there is one.
+bool belongs_to(const DeviceArgs& args, std::string_view device_name, std::string_view mac);
+
+/// The port that DPDK has made for a device. The drivers mana and mlx4 make several ports of a
+/// device, whose names are not that of the device.
+std::optional<uint16_t> find_port(const DeviceArgs& args);
+
+}  // namespace lyre::io::dpdk

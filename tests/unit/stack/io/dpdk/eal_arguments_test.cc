@@ -1,0 +1,137 @@
+#include "stack/io/dpdk/eal_arguments.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tests/unit/machine/tree.h"
+
+namespace lyre::io::dpdk {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr DpdkVersion kVersion{24, 11, 4};
+constexpr char kNetvsc[] = "6045bd7a-8d7c-6045-bd7a-8d7c6045bd7a";
+constexpr char kOtherNetvsc[] = "6045bd7a-0000-6045-bd7a-00006045bd7a";
+constexpr char kMana[] = "7870:00:00.0";
+constexpr char kMlx5[] = "b0a1:00:02.0";
+
+/// A machine of Azure: its NICs are on the VMbus. Two of them share a MANA function, one has an
+/// mlx5 function.
+class EalArguments : public ::testing::Test {
+ protected:
+  EalArguments() {
+    add_netvsc(kNetvsc, "uio_hv_generic");
+    add_netvsc(kOtherNetvsc, "uio_hv_generic");
+    add_function(kMana, "0x1414 0x00ba", "mana",
+                 {{"eth1", "00:0d:3a:00:00:01"}, {"eth2", "00:0d:3a:00:00:02"}});
+    add_function(kMlx5, "0x15b3 0x101a", "mlx5_core", {{"eth3", "00:0d:3a:00:00:03"}});
+    // The NIC of the VMbus that the kernel keeps has its function's address.
+    tree_.write("sys/class/net/eth0/address", "00:0d:3a:00:00:03\n");
+    tree_.link("sys/class/net/eth0/device", "sys/bus/vmbus/devices/kept");
+  }
+  void add_netvsc(const std::string& id, const std::string& driver) {
+    tree_.link("sys/bus/vmbus/devices/" + id + "/driver", "sys/bus/vmbus/drivers/" + driver);
+  }
+  void add_function(const std::string& address, const std::string& ids, const std::string& driver,
+                    const std::vector<std::pair<std::string, std::string>>& interfaces) {
+    tree_.add_nic(address, ids, driver, "");
+    const std::string real = "sys/devices/pci" + address.substr(0, 7) + "/" + address;
+    for (const auto& [name, mac] : interfaces) {
+      tree_.write("sys/class/net/" + name + "/address", mac + "\n");
+      tree_.link("sys/class/net/" + name + "/device", real);
+    }
+  }
+  AllowedNics nics() const { return AllowedNics(kVersion, tree_.roots().sys); }
+  /// The words for EAL, or the refusal.
+  std::vector<std::string> allowed(const std::vector<std::string>& devices) const {
+    AllowedNics nics = this->nics();
+    for (const std::string& device : devices) {
+      if (const Status added = nics.add(device); !added.ok()) return {added.error().text};
+    }
+    return nics.words();
+  }
+  std::vector<std::string> line(const std::vector<std::string>& devices, bool has_hugepages) const {
+    AllowedNics nics = this->nics();
+    for (const std::string& device : devices) EXPECT_TRUE(nics.add(device).ok()) << device;
+    return eal_arguments({.file_prefix = "a"}, nics, has_hugepages, "0@(0)", 128);
+  }
+  static std::string vmbus(const std::string& rest, const char* id = kNetvsc) {
+    return "vmbus:" + std::string(id) + rest;
+  }
+
+  machine::Tree tree_;
+};
+
+TEST_F(EalArguments, VirtualDevicesNeedNoBus) {
+  EXPECT_THAT(line({}, true),
+              ElementsAre("lyre", "--lcores=0@(0)", "--no-telemetry", "--file-prefix=a",
+                          "--in-memory", "--no-pci", "--iova-mode=va", "--log-level=*:error"));
+  EXPECT_THAT(line({}, false),
+              AllOf(Contains("--no-huge"), Contains("128"), Not(Contains("--in-memory"))));
+}
+
+TEST_F(EalArguments, OnlyNamedNicsAreOpened) {
+  EXPECT_THAT(line({"0000:00:06.0,a=1"}, true),
+              ElementsAre("lyre", "--lcores=0@(0)", "--no-telemetry", "--file-prefix=a",
+                          "--in-memory", "-a", "0000:00:06.0,a=1", "--log-level=*:error"));
+}
+
+TEST_F(EalArguments, ANicOfTheVmbusIsOpenedWithItsFunction) {
+  EXPECT_THAT(allowed({vmbus(",mac=00:0D:3A:00:00:03,latency=20")}),
+              ElementsAre(kMlx5, vmbus(",latency=20")));
+  EXPECT_THAT(allowed({vmbus(",mac=00:0d:3a:00:00:01")}),
+              ElementsAre("7870:00:00.0,mac=00:0d:3a:00:00:01", vmbus("")));
+}
+
+/// Otherwise the PCI bus would be searched, and the function of the first NIC taken.
+TEST_F(EalArguments, WithoutAFunctionThePciBusIsLeftAlone) {
+  EXPECT_THAT(line({vmbus("")}, true),
+              AllOf(Contains("--no-pci"), Contains(vmbus("")), Contains("--iova-mode=pa")));
+  EXPECT_THAT(line({vmbus(",mac=00:0d:3a:00:00:03")}, true),
+              AllOf(Not(Contains("--no-pci")), Contains(kMlx5), Contains("--iova-mode=pa")));
+}
+
+TEST_F(EalArguments, NicsThatShareAFunctionAreOneOptionOfIt) {
+  EXPECT_THAT(
+      allowed({vmbus(",mac=00:0d:3a:00:00:01"), vmbus(",mac=00:0d:3a:00:00:02", kOtherNetvsc)}),
+      ElementsAre("7870:00:00.0,mac=00:0d:3a:00:00:01,mac=00:0d:3a:00:00:02", vmbus(""),
+                  vmbus("", kOtherNetvsc)));
+}
+
+TEST_F(EalArguments, WhatIsWrongWithANicOfTheVmbus) {
+  EXPECT_THAT(allowed({"vmbus:6045bd7a-1111-6045-bd7a-11116045bd7a"}),
+              ElementsAre("vmbus:6045bd7a-1111-6045-bd7a-11116045bd7a: there is no such device on "
+                          "the VMbus"));
+  EXPECT_THAT(allowed({vmbus(",mac=00:0d:3a:00:00:09")}),
+              ElementsAre(HasSubstr("no PCI function has the MAC address 00:0d:3a:00:00:09")));
+  std::filesystem::remove(tree_.path(std::string("sys/bus/vmbus/devices/") + kNetvsc + "/driver"));
+  add_netvsc(kNetvsc, "hv_netvsc");
+  EXPECT_THAT(allowed({vmbus("")}),
+              ElementsAre(HasSubstr("is bound to hv_netvsc and must be bound to uio_hv_generic: "
+                                    "driverctl -b vmbus set-override 6045bd7a-8d7c")));
+}
+
+TEST(DeviceString, ANicHasABus) {
+  const DeviceArgs netvsc = DeviceArgs::parse("vmbus:6045BD7A-8d7c-6045-bd7a-8d7c6045bd7a,mac=a");
+  EXPECT_TRUE(netvsc.is_vmbus() && netvsc.is_nic());
+  EXPECT_FALSE(netvsc.is_pci());
+  EXPECT_EQ(netvsc.driver(), "vmbus");
+  EXPECT_EQ(netvsc.device_name(), kNetvsc);
+  EXPECT_EQ(netvsc.kernel_folder(), std::string("/sys/bus/vmbus/devices/") + kNetvsc);
+  const DeviceArgs pci = DeviceArgs::parse("0000:00:06.0,a=b");
+  EXPECT_TRUE(pci.is_pci() && pci.is_nic());
+  EXPECT_EQ(pci.kernel_folder(), "/sys/bus/pci/devices/0000:00:06.0");
+  const DeviceArgs memif = DeviceArgs::parse("net_memif0,role=server");
+  EXPECT_FALSE(memif.is_nic());
+  EXPECT_EQ(memif.driver(), "net_memif");
+}
+
+}  // namespace
+}  // namespace lyre::io::dpdk
