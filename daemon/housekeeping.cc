@@ -2,15 +2,33 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <iterator>
+#include <string>
 
 #include "daemon/base/clock.h"
 #include "daemon/base/daemon_limits.h"
+#include "daemon/config/config_addresses.h"
 
 namespace lyre {
 namespace {
 
 std::chrono::nanoseconds chrono_of(Nanos span) { return std::chrono::nanoseconds(span.value); }
+
+std::string mac_text(const uint8_t (&mac)[6]) {
+  char text[18];
+  std::snprintf(text, sizeof text, "%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2], mac[3],
+                mac[4], mac[5]);
+  return text;
+}
+
+std::string claimed_text(const channel::ClaimView& claim) {
+  IpAddress address;
+  std::copy(std::begin(claim.address), std::end(claim.address), address.bytes.begin());
+  return address_text(address);
+}
 
 }  // namespace
 
@@ -88,9 +106,26 @@ void Housekeeping::look_for_conflicts(Nanos now) {
     }
   }
   if (!conflicts_.is_due(conflicts, now)) return;
-  spdlog::warn(
-      "another machine claims an address of a port of ours: see arp_conflict and ndp_conflict in "
-      "`lyre stats`");
+  int64_t told_unix_ns = claims_told_unix_ns_;
+  for (uint32_t port = 0; port < parts_.ports().count(); ++port) {
+    const auto claim = last_claim(port);
+    if (!claim || claim->seen_unix_ns <= claims_told_unix_ns_) continue;
+    told_unix_ns = std::max(told_unix_ns, claim->seen_unix_ns);
+    spdlog::warn("port {}: another machine, {}, claims {}: one of the two needs another address",
+                 parts_.stats().port(port).name, mac_text(claim->mac), claimed_text(*claim));
+  }
+  claims_told_unix_ns_ = told_unix_ns;
+}
+
+/// The newest one that a worker saw.
+std::optional<channel::ClaimView> Housekeeping::last_claim(uint32_t port) const {
+  std::optional<channel::ClaimView> last;
+  for (uint32_t worker = 0; worker < parts_.threads().count(); ++worker) {
+    channel::ClaimView view;
+    if (!parts_.stats().queues(worker)[port].claim.read(view)) continue;
+    if (!last || view.seen_unix_ns > last->seen_unix_ns) last = view;
+  }
+  return last;
 }
 
 /// Not called while a worker makes no turns: the service manager then restarts the daemon.

@@ -2,11 +2,14 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <cstdint>
+#include <optional>
 
 #include "daemon/assembly.h"
 #include "daemon/notifier.h"
 #include "daemon/ports/device_counters.h"
 #include "daemon/workers/progress.h"
+#include "stack/channel/stats.h"
 
 namespace lyre {
 
@@ -29,6 +32,7 @@ class Housekeeping {
   template <typename Step>
   bool between_turns(const Step& step);
   void look_for_conflicts(Nanos now);
+  std::optional<channel::ClaimView> last_claim(uint32_t port) const;
   void keep_alive(Nanos now);
 
   Assembly& parts_;
@@ -38,6 +42,7 @@ class Housekeeping {
   Progress progress_;
   DeviceCounters device_counters_;
   RareWarning conflicts_;
+  int64_t claims_told_unix_ns_ = 0;  ///< claims up to then were logged
   Nanos keep_alive_due_{0};
 };
 

@@ -12,6 +12,8 @@ constexpr uint16_t kAmazon = 0x1d0f;
 
 bool is_mana(const Nic& nic) { return nic.vendor == kMicrosoft && nic.device == kMana; }
 
+bool is_ena(const Nic& nic) { return nic.vendor == kAmazon; }
+
 DriverChoice default_driver(const Nic& nic) {
   if (is_mana(nic)) {
     return {"",
@@ -24,7 +26,7 @@ DriverChoice default_driver(const Nic& nic) {
   if (nic.has_iommu) return {"vfio-pci", "it is behind an IOMMU"};
   // On uio_pci_generic DPDK before 24.03 waits for an interrupt that does not come; igb_uio suits
   // every version.
-  if (nic.vendor == kAmazon) {
+  if (is_ena(nic)) {
     return {"igb_uio",
             "it is an ENA behind no IOMMU; apt install dpdk-kmods-dkms && modprobe "
             "igb_uio wc_activate=1 provides the driver"};

@@ -17,4 +17,7 @@ DriverChoice default_driver(const Nic& nic);
 /// Azure's NIC. One PCI function of it has a port for each NIC of the machine.
 bool is_mana(const Nic& nic);
 
+/// True for an Elastic Network Adapter of Amazon.
+bool is_ena(const Nic& nic);
+
 }  // namespace lyre::machine

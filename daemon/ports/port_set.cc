@@ -27,6 +27,16 @@ uint32_t neighbours_of(const PortConfig& config) {
   return static_cast<uint32_t>(std::min(hosts, kNeighboursAtMost));
 }
 
+void show_offloads(const io::PortInfo& info, channel::PortOffloads& shown) {
+  copy_text(shown.driver, info.driver);
+  shown.queue_count = info.queue_count;
+  shown.tso_bytes_max = info.capabilities.tso_bytes_max;
+  shown.is_nic = info.does_dma ? 1 : 0;
+  shown.has_rss = info.has_rss ? 1 : 0;
+  shown.has_tx_checksums = info.capabilities.tx_checksum_in_hardware ? 1 : 0;
+  shown.has_rx_checksums = info.capabilities.rx_checksum_in_hardware ? 1 : 0;
+}
+
 std::vector<IpAddress> own_addresses(const PortConfig& config) {
   std::vector<IpAddress> out;
   for (const Cidr& own : config.addresses) out.push_back(own.address);
@@ -142,6 +152,7 @@ void PortSet::show(const StatsSegment& stats) const {
     port.address_count = known[i].address_count;
     std::copy(std::begin(known[i].mac), std::end(known[i].mac), port.mac);
     port.mtu_bytes = known[i].mtu_bytes;
+    show_offloads(ports_[i]->info(), port.offloads);
     show_speed(i, port);
     port.is_link_up.store(known[i].is_link_up, std::memory_order_relaxed);
   }

@@ -14,7 +14,7 @@
 namespace lyre::channel {
 
 inline constexpr uint64_t kStatsMagic = 0x3154'4154'5352'594c;  // "LYRSTAT1"
-inline constexpr uint32_t kStatsVersion = 11;
+inline constexpr uint32_t kStatsVersion = 12;
 
 /// A counter with one writer and any number of readers.
 class StatCounter {
@@ -96,8 +96,11 @@ struct SessionView {
   int32_t pid;         ///< of the owner
   char label[32];      ///< the owner's context label
   uint8_t congestion;  ///< tcp::CongestionAlgorithm
-  uint8_t reserved[3];
+  uint8_t waiting;     ///< tcp::Waiting
+  uint8_t backoffs;    ///< doublings of that time
+  uint8_t options;     ///< that both sides use: 1 timestamps, 2 SACK, 4 window scaling
   uint32_t mss_bytes;
+  uint32_t mss_full_bytes;  ///< that both ends can receive; mss_bytes is less where the path is
   uint32_t cwnd_bytes;
   uint32_t in_flight_bytes;
   uint32_t send_queue_bytes;
@@ -105,7 +108,18 @@ struct SessionView {
   uint32_t receive_window_bytes;
   uint32_t receive_charged_bytes;
   uint32_t lent_slots;
+  uint32_t ssthresh_bytes;  ///< UINT32_MAX: none yet
+  uint32_t uid;             ///< of the owner
+  uint32_t out_of_order_segments;
+  uint32_t duplicate_segments;
+  uint32_t reserved;
+  uint64_t segments_sent;
+  uint64_t segments_received;
+  int64_t waiting_until_unix_ns;  ///< 0: it waits for no timer
+  int64_t last_sent_unix_ns;      ///< payload; 0: none yet
+  int64_t last_heard_unix_ns;
   int64_t srtt_ns;
+  int64_t rtt_var_ns;
   int64_t rtt_min_ns;
   int64_t rto_ns;
   uint64_t bytes_sent;
@@ -174,6 +188,15 @@ struct RouteView {
   uint8_t reserved;
 };
 
+/// Another host that uses an address of a port (RFC 5227 2.4, RFC 4862 5.4): the last of its
+/// packets that one worker saw.
+struct ClaimView {
+  uint8_t address[16];
+  uint8_t mac[6];  ///< of the other host
+  uint8_t reserved[2];
+  int64_t seen_unix_ns;
+};
+
 /// A row that one worker writes and any process reads. The sequence is odd while it is written.
 template <typename View>
 struct StatsRow {
@@ -218,6 +241,7 @@ using EndedRow = StatsRow<EndedView>;
 using ClientRow = StatsRow<ClientView>;
 using NeighbourRow = StatsRow<NeighbourView>;
 using RouteRow = StatsRow<RouteView>;
+using ClaimRow = StatsRow<ClaimView>;
 
 /// What one queue pair of a port counted: one worker has one queue pair of each port.
 #define LYRE_QUEUE_COUNTERS(X)                                          \
@@ -235,6 +259,19 @@ struct QueueStats {
 #define LYRE_X(name, text) StatCounter name;
   LYRE_QUEUE_COUNTERS(LYRE_X)
 #undef LYRE_X
+  ClaimRow claim;
+};
+
+/// What a port's device does in place of the processor.
+struct PortOffloads {
+  char driver[32];
+  uint32_t queue_count;
+  uint32_t tso_bytes_max;  ///< 0: no TSO
+  uint8_t is_nic;          ///< 0: a virtual wire
+  uint8_t has_rss;
+  uint8_t has_tx_checksums;
+  uint8_t has_rx_checksums;
+  uint8_t reserved[4];
 };
 
 struct StatsPort {
@@ -250,6 +287,7 @@ struct StatsPort {
   std::atomic<uint32_t> state;  ///< 0 running, 1 resetting, 2 recovering, 3 away, 4 draining
   uint8_t mac[6];
   uint8_t reserved[2];
+  PortOffloads offloads;
   /// Packets that the device lost for want of a buffer. Written by the control thread.
   StatCounter rx_missed;
   /// What the driver counts and was not zero at some time. Written by the control thread.

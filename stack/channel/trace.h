@@ -9,7 +9,8 @@
 namespace lyre::channel {
 
 /// Every kind of event: its key in JSON, the keys of its two numbers ("" for none; the last word is
-/// the unit), and its text.
+/// the unit), and its text. An mss_bytes of 0 is not known: the peer has not answered, or it is
+/// said with another state.
 #define LYRE_TRACE_KINDS(X)                                                                        \
   X(kOpened, "opened", "is_passive", "mss_bytes", "opened")                                        \
   X(kTimeout, "timeout", "rto_us", "timeouts", "retransmission timeout")                           \
@@ -27,7 +28,7 @@ namespace lyre::channel {
   X(kReceiveWindowOpen, "receive_window_open", "held_bytes", "window_bytes", "room for the peer")  \
   X(kKeepaliveProbe, "keepalive_probe", "", "", "keep-alive probe")                                \
   X(kResetSent, "reset_sent", "", "", "RST sent")                                                  \
-  X(kState, "state", "state", "", "state")                                                         \
+  X(kState, "state", "state", "mss_bytes", "state")                                                \
   X(kDropped, "dropped", "reason", "count", "segment not used")                                    \
   X(kEnded, "ended", "status", "", "ended")
 

@@ -28,13 +28,14 @@ void Arp::set_port(uint8_t port, MacAddress mac, std::span<const InterfaceAddres
   ports_[port].mac = mac;
   for (const InterfaceAddress& address : addresses) {
     if (!address.address.is_v4()) continue;
-    ports_[port].addresses.push({address, kArpAnnounceCount, now, now});
+    ports_[port].addresses.push({address, kArpAnnounceCount, kArpProbeCount, now, now});
   }
 }
 
 void Arp::on_link_up(uint8_t port, Nanos now) {
   for (Own& own : ports_[port].addresses) {
     own.announcements_left = kArpAnnounceCount;
+    own.probes_left = kArpProbeCount;
     own.announce_at = now;
   }
 }
@@ -101,14 +102,35 @@ NeighbourOut Arp::announcement_of(uint8_t port, const Own& own) const {
                 {wire::ArpOperation::kRequest, ports_[port].mac, address, MacAddress{}, address});
 }
 
+/// RFC 5227 2.1.1: a probe names no sender address, so that no neighbour learns from it.
+NeighbourOut Arp::probe_of(uint8_t port, const Own& own) const {
+  return out_of(port, kMacBroadcast,
+                {wire::ArpOperation::kRequest, ports_[port].mac, IpAddress::v4(0), MacAddress{},
+                 own.address.address});
+}
+
 void Arp::on_timer(Nanos now, NeighbourOutList& out) {
   for (uint8_t port = 0; port < kPortsMax; ++port) {
     for (Own& own : ports_[port].addresses) {
-      if (own.announce_at > now || !out.try_push(announcement_of(port, own))) continue;
-      --own.announcements_left;
-      own.announce_at = own.announcements_left > 0 ? now + kArpAnnounceInterval : kNever;
+      if (own.announce_at > now || !step(port, own, out)) continue;
+      const bool is_done = own.announcements_left == 0 && own.probes_left == 0;
+      own.announce_at = is_done ? kNever : now + kArpAnnounceInterval;
     }
   }
+}
+
+/// Sends the next announcement and the next probe. False: there is no room for both.
+bool Arp::step(uint8_t port, Own& own, NeighbourOutList& out) const {
+  if (out.room() < 2) return false;
+  if (own.announcements_left > 0) {
+    out.push(announcement_of(port, own));
+    --own.announcements_left;
+  }
+  if (own.probes_left > 0) {
+    out.push(probe_of(port, own));
+    --own.probes_left;
+  }
+  return true;
 }
 
 Nanos Arp::next_deadline() const {

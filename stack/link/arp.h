@@ -15,18 +15,22 @@
 
 namespace lyre::link {
 
-/// RFC 5227 1.1: ANNOUNCE_NUM, ANNOUNCE_INTERVAL, DEFEND_INTERVAL.
+/// RFC 5227 1.1: PROBE_NUM, ANNOUNCE_NUM, ANNOUNCE_INTERVAL, DEFEND_INTERVAL. A probe leaves beside
+/// each announcement, and PROBE_MAX is as long as ANNOUNCE_INTERVAL.
+inline constexpr uint8_t kArpProbeCount = 3;
 inline constexpr uint8_t kArpAnnounceCount = 2;
 inline constexpr Nanos kArpAnnounceInterval = seconds(2);
 inline constexpr Nanos kArpDefendInterval = seconds(10);
 
-/// ARP for this host's IPv4 addresses: RFC 826, with the announcements and the defence of RFC 5227.
+/// ARP for this host's IPv4 addresses: RFC 826, with the probes, announcements and defence of RFC
+/// 5227. An address is used while it is probed for: an administrator chose it, and a wait of 7 s
+/// would fall into every start. Another host that has it answers the probe, which is a conflict.
 /// Neighbours are stored in the NeighbourCache. Plain data. Thread: one.
 class Arp {
  public:
-  /// Sets the addresses for which requests on `port` are answered, and announces them (RFC 5227
-  /// 2.3). IPv6 addresses are ignored. Neighbours outside the prefixes are learned only from
-  /// replies to our requests.
+  /// Sets the addresses for which requests on `port` are answered, announces them (RFC 5227 2.3)
+  /// and probes for them (2.1.1). IPv6 addresses are ignored. Neighbours outside the prefixes are
+  /// learned only from replies to our requests.
   void set_port(uint8_t port, MacAddress mac, std::span<const InterfaceAddress> addresses,
                 Nanos now);
   bool has_address(uint8_t port) const { return !ports_[port].addresses.empty(); }
@@ -37,7 +41,7 @@ class Arp {
 
   /// The ARP request for `asked`. REQUIRES: has_address(asked.port).
   NeighbourOut request(const Solicit& asked) const;
-  /// Announces the addresses of `port` again.
+  /// Announces the addresses of `port` again, and probes for them.
   void on_link_up(uint8_t port, Nanos now);
 
   /// An announcement of an address of `port`. REQUIRES: has_address(port).
@@ -50,7 +54,8 @@ class Arp {
   struct Own {
     InterfaceAddress address;
     uint8_t announcements_left = 0;
-    Nanos announce_at = kNever;
+    uint8_t probes_left = 0;
+    Nanos announce_at = kNever;  ///< or probe
     Nanos defended_at;
   };
   struct Port {
@@ -59,7 +64,9 @@ class Arp {
   };
   Own* find_own(Port& port, const IpAddress& address);
   void defend(Own& own, Nanos now);
+  bool step(uint8_t port, Own& own, NeighbourOutList& out) const;
   NeighbourOut announcement_of(uint8_t port, const Own& own) const;
+  NeighbourOut probe_of(uint8_t port, const Own& own) const;
 
   std::array<Port, kPortsMax> ports_{};
 };

@@ -33,6 +33,24 @@ uint32_t mss_of(const Connection& c, uint32_t mtu_bytes) {
   return mtu_bytes > headers ? mtu_bytes - headers : 0;
 }
 
+void show_waiting(const Connection& c, ConnectionInfo& info) {
+  struct Shown {
+    Timer timer;
+    Waiting waiting;
+  };
+  static constexpr Shown kShown[] = {{Timer::kTimeout, Waiting::kAcknowledgement},
+                                     {Timer::kTailProbe, Waiting::kTailProbe},
+                                     {Timer::kPersist, Waiting::kWindow},
+                                     {Timer::kIdle, Waiting::kEnd}};
+  for (const Shown& shown : kShown) {
+    if (c.deadline(shown.timer) >= info.waiting_until) continue;
+    info.waiting = shown.waiting;
+    info.waiting_until = c.deadline(shown.timer);
+  }
+  const bool is_probing = info.waiting == Waiting::kWindow;
+  info.backoffs = is_probing ? c.recovery.persist_backoff : c.recovery.backoff;
+}
+
 }  // namespace
 
 struct Engine::Impl {
@@ -247,10 +265,17 @@ SendSide Engine::send_side(ConnId conn) const {
 ConnectionInfo Engine::info(ConnId conn) const {
   const Connection& c = impl_->at(conn);
   ConnectionInfo info;
+  show_waiting(c, info);
+  info.has_timestamps = c.has_timestamps;
+  info.has_sack = c.has_sack;
+  info.has_scaling = c.has_scaling;
+  info.last_sent_at = c.snd.last_sent_at;
+  info.last_heard_at = c.last_heard_at;
   info.state = c.state;
   info.congestion = c.cc.algorithm;
   info.has_ecn = c.ecn.is_on;
   info.mss_bytes = c.snd.mss_bytes;
+  info.mss_full_bytes = c.snd.mss_full_bytes;
   info.cwnd_bytes = c.cc.cwnd_bytes;
   info.ssthresh_bytes = c.cc.ssthresh_bytes;
   info.in_flight_bytes = c.in_flight_bytes();

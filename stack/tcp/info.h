@@ -8,12 +8,27 @@
 
 namespace lyre::tcp {
 
+/// What a connection waits for with a timer.
+enum class Waiting : uint8_t {
+  kNothing,
+  kAcknowledgement,  ///< retransmission timeout (RFC 6298)
+  kTailProbe,        ///< RFC 8985 7.2
+  kWindow,           ///< the next window probe (RFC 9293 3.8.6.1)
+  kEnd,              ///< TIME-WAIT, FIN-WAIT-2 without a reader; or the next keep-alive
+};
+
 /// The observable state of a connection: a copy, like Linux's tcp_info.
 struct ConnectionInfo {
   State state = State::kClosed;
   CongestionAlgorithm congestion = CongestionAlgorithm::kCubic;
-  bool has_ecn = false;  ///< both sides agreed
-  uint32_t mss_bytes = 0;
+  bool has_ecn = false;         ///< both sides agreed
+  bool has_timestamps = false;  ///< as has_sack and has_scaling
+  bool has_sack = false;
+  bool has_scaling = false;
+  Waiting waiting = Waiting::kNothing;
+  uint8_t backoffs = 0;         ///< doublings of the timeout or of the time between window probes
+  uint32_t mss_bytes = 0;       ///< before options; less if the path carries less
+  uint32_t mss_full_bytes = 0;  ///< that both ends can receive; 0: the peer has not answered
   uint32_t cwnd_bytes = 0;
   uint32_t ssthresh_bytes = 0;
   uint32_t in_flight_bytes = 0;
@@ -39,6 +54,9 @@ struct ConnectionInfo {
   uint32_t ce_segments = 0;        ///< arrived with a congestion mark
   uint32_t undone_reductions = 0;  ///< spurious reductions that were reverted
   uint32_t ecn_reductions = 0;     ///< window reductions because of ECN echoes
+  Nanos waiting_until = kNever;
+  Nanos last_sent_at;   ///< a segment with payload
+  Nanos last_heard_at;  ///< a valid segment
 };
 
 }  // namespace lyre::tcp

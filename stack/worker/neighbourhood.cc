@@ -1,5 +1,6 @@
 #include "stack/worker/neighbourhood.h"
 
+#include <cstring>
 #include <variant>
 
 #include "stack/base/bounded_vector.h"
@@ -10,6 +11,17 @@
 #include "stack/worker/turn_limits.h"
 
 namespace lyre::worker {
+namespace {
+
+/// The address of ours that this message uses: a solicitation that is sent from it, or what it is
+/// about.
+const IpAddress& claimed_by(const link::NdpPacket& packet) {
+  const bool is_from_it = packet.message.type == wire::NdpType::kNeighbourSolicitation &&
+                          !packet.addresses.source.is_unspecified();
+  return is_from_it ? packet.addresses.source : packet.message.target;
+}
+
+}  // namespace
 
 void Neighbourhood::add_port(const PortBinding& binding) {
   const auto index = static_cast<uint8_t>(state_.ports.size());
@@ -50,12 +62,18 @@ void Neighbourhood::add_route(uint8_t index, const ip::Prefix& to, const IpAddre
 }
 
 void Neighbourhood::on_arp(uint8_t port, const wire::ArpPacket& packet) {
-  carry_out(state_.neighbours.handle_arp(port, packet, state_.now));
+  const link::NeighbourHandled handled = state_.neighbours.handle_arp(port, packet, state_.now);
+  carry_out(handled);
+  if (handled.drop == Drop::kArpConflict) show_claim(port, packet.sender_ip, packet.sender_mac);
   state_.router.broadcast_neighbour_update(WorkerMessage::ArpUpdate{port, packet});
 }
 
 void Neighbourhood::on_ndp(uint8_t port, const link::NdpArrival& arrival) {
-  carry_out(state_.neighbours.handle_ndp(port, arrival, state_.now));
+  const link::NeighbourHandled handled = state_.neighbours.handle_ndp(port, arrival, state_.now);
+  carry_out(handled);
+  if (handled.drop == Drop::kNdpConflict) {
+    show_claim(port, claimed_by(arrival.packet), arrival.sender_mac);
+  }
   state_.router.broadcast_neighbour_update(WorkerMessage::NdpUpdate{port, arrival});
   update_routes();
 }
@@ -67,6 +85,15 @@ void Neighbourhood::on_mld(uint8_t port, const wire::MldQuery& query) {
 void Neighbourhood::carry_out(const link::NeighbourHandled& handled) {
   if (handled.drop) state_.drop(*handled.drop);
   if (handled.reply) output_.send_neighbour(*handled.reply);
+}
+
+void Neighbourhood::show_claim(uint8_t port, const IpAddress& claimed, MacAddress claimant) {
+  if (port >= state_.stats.queues.size()) return;
+  channel::ClaimView view{};
+  std::memcpy(view.address, claimed.bytes.data(), sizeof view.address);
+  std::memcpy(view.mac, claimant.bytes.data(), sizeof view.mac);
+  view.seen_unix_ns = state_.now.value + state_.config.unix_offset_ns;
+  state_.stats.queues[port].claim.write(&view);
 }
 
 void Neighbourhood::update_routes() {

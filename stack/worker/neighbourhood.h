@@ -43,6 +43,7 @@ class Neighbourhood {
 
  private:
   void carry_out(const link::NeighbourHandled& handled);
+  void show_claim(uint8_t port, const IpAddress& claimed, MacAddress claimant);
 
   WorkerState& state_;
   PacketOutput& output_;

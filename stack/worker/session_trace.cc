@@ -71,7 +71,8 @@ constexpr Recorded kRecorded[] = {
     {Change::kResetSent, TraceKind::kResetSent, [](const ConnectionInfo&) { return Numbers{}; }},
     {Change::kState, TraceKind::kState,
      [](const ConnectionInfo& info) {
-       return Numbers{static_cast<uint32_t>(info.state), 0};
+       const bool is_news = info.state == tcp::State::kEstablished;
+       return Numbers{static_cast<uint32_t>(info.state), is_news ? info.mss_bytes : 0};
      }},
 };
 static_assert(std::size(kRecorded) == tcp::kChangeCount);
@@ -98,7 +99,7 @@ void SessionTrace::open(uint32_t conn) {
   if (conn >= state_.stats.traces.size()) return;
   state_.stats.traces[conn].begin(opened_unix_ns(conn));
   const bool is_passive = state_.engine.state(conn) != tcp::State::kSynSent;
-  push(conn, TraceKind::kOpened, is_passive ? 1 : 0, state_.engine.info(conn).mss_bytes);
+  push(conn, TraceKind::kOpened, is_passive ? 1 : 0, state_.engine.info(conn).mss_full_bytes);
 }
 
 tcp::Changes SessionTrace::note_changes(uint32_t conn) {

@@ -5,6 +5,34 @@
 #include "stack/session/session.h"
 
 namespace lyre::worker {
+namespace {
+
+void show_times(const WorkerState& state, const tcp::ConnectionInfo& info,
+                channel::SessionView& view) {
+  const int64_t offset_ns = state.config.unix_offset_ns;
+  view.options = static_cast<uint8_t>((info.has_timestamps ? 1 : 0) | (info.has_sack ? 2 : 0) |
+                                      (info.has_scaling ? 4 : 0));
+  view.waiting = static_cast<uint8_t>(info.waiting);
+  view.backoffs = info.backoffs;
+  if (info.waiting != tcp::Waiting::kNothing) {
+    view.waiting_until_unix_ns = info.waiting_until.value + offset_ns;
+  }
+  if (info.bytes_sent > 0) view.last_sent_unix_ns = info.last_sent_at.value + offset_ns;
+  view.last_heard_unix_ns = info.last_heard_at.value + offset_ns;
+}
+
+void show_repairs(const tcp::ConnectionInfo& info, channel::SessionView& view) {
+  view.segments_sent = info.segments_sent;
+  view.segments_received = info.segments_received;
+  view.out_of_order_segments = info.out_of_order_segments;
+  view.duplicate_segments = info.duplicate_segments;
+  view.timeouts = info.timeouts;
+  view.fast_recoveries = info.fast_recoveries;
+  view.ecn_reductions = info.ecn_reductions;
+  view.undone_reductions = info.undone_reductions;
+}
+
+}  // namespace
 
 channel::SessionView view_of(const WorkerState& state, uint32_t conn) {
   const session::Session& shown = state.sessions[conn];
@@ -19,6 +47,7 @@ channel::SessionView view_of(const WorkerState& state, uint32_t conn) {
   view.worker = state.config.index;
   if (shown.context != session::kNoContext) show_owner(state, view, shown.context);
   view.mss_bytes = info.mss_bytes;
+  view.mss_full_bytes = info.mss_full_bytes;
   view.cwnd_bytes = info.cwnd_bytes;
   view.in_flight_bytes = info.in_flight_bytes;
   view.send_queue_bytes = info.send_queue_bytes;
@@ -26,7 +55,9 @@ channel::SessionView view_of(const WorkerState& state, uint32_t conn) {
   view.receive_window_bytes = info.receive_window_bytes;
   view.receive_charged_bytes = info.receive_charged_bytes;
   view.lent_slots = shown.lent_slots;
+  view.ssthresh_bytes = info.ssthresh_bytes;
   view.srtt_ns = info.srtt.value;
+  view.rtt_var_ns = info.rtt_var.value;
   view.rtt_min_ns = info.rtt_min.value;
   view.rto_ns = info.rto.value;
   view.bytes_sent = info.bytes_sent;
@@ -37,12 +68,10 @@ channel::SessionView view_of(const WorkerState& state, uint32_t conn) {
   view.copied_rx_bytes = shown.copied_rx_bytes;
   view.client_copied_tx_bytes = shown.client_copied_tx_bytes;
   view.client_copied_rx_bytes = shown.client_copied_rx_bytes;
-  view.timeouts = info.timeouts;
-  view.fast_recoveries = info.fast_recoveries;
+  show_repairs(info, view);
   view.congestion = static_cast<uint8_t>(info.congestion);
   view.has_ecn = info.has_ecn ? 1 : 0;
-  view.ecn_reductions = info.ecn_reductions;
-  view.undone_reductions = info.undone_reductions;
+  show_times(state, info, view);
   view.opened_unix_ns = shown.opened_at.value + state.config.unix_offset_ns;
   view.updated_unix_ns = state.now.value + state.config.unix_offset_ns;
   return view;
@@ -52,6 +81,7 @@ void show_owner(const WorkerState& state, channel::SessionView& view, uint32_t c
   const Context& owner = state.contexts[context];
   view.is_lent = owner.is_lent;
   view.pid = owner.attached.pid;
+  view.uid = owner.attached.uid;
   std::memcpy(view.label, owner.attached.label.data(), sizeof view.label);
 }
 

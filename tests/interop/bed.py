@@ -1,6 +1,7 @@
 """The test bed: a lyred on one end of a veth wire, a kernel on the other."""
 
 import argparse
+import json
 import os
 import shutil
 import sys
@@ -20,6 +21,7 @@ KERNEL, KERNEL6 = "10.9.2.2", "fd00:9:2::2"
 OFFLOADS = ["tso", "off", "gso", "off", "gro", "off", "tx", "off", "rx", "off"]
 TIMEOUTS = {"user_timeout_ms": 4000, "connect_timeout_ms": 4000}
 EXIT_SKIPPED = 77
+DOCTOR_TIMEOUT_S = 30
 
 options = argparse.Namespace(family=4)
 
@@ -93,6 +95,12 @@ class Bed:
     def by_kernel(self, *arguments):
         """The same of the lyre tool on the kernel's side."""
         return self.in_kernel(self.programs.lyre, *arguments, "--kernel"), dict(os.environ)
+
+    def doctor(self, check):
+        """What `lyre doctor` found in that check."""
+        command, environment = self.by_lyre("doctor", "--json")
+        done = processes.run(command, DOCTOR_TIMEOUT_S, env=environment, capture_output=True)
+        return [found for found in json.loads(done.stdout)["checks"] if found["check"] == check]
 
     def in_kernel(self, *command):
         return self.wire.inside(self.wire.right, *command)

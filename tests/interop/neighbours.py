@@ -13,6 +13,7 @@ from peers import Namespace
 
 PORT = 7100
 CONTESTED = "fd00:9:2::c"
+CONTESTED4 = "10.9.2.12"
 STEP_TIMEOUT_S = 30
 FAULTS = ("malformed packets", "bad TCP checksums", "bad ICMPv6 checksums")
 
@@ -105,13 +106,23 @@ class ContestTest(Looks):
     @classmethod
     def setUpClass(cls):
         cls.bed = cls.enterClassContext(bed.Bed(
-            addresses=[f"{bed.LYRE6}/64", f"{CONTESTED}/64"],
-            kernel_addresses=[f"{CONTESTED}/64"]))
+            addresses=[f"{bed.LYRE}/24", f"{CONTESTED4}/24", f"{bed.LYRE6}/64", f"{CONTESTED}/64"],
+            kernel_addresses=[f"{CONTESTED}/64", f"{CONTESTED4}/24"]))
 
     def test_an_address_that_the_kernel_has_is_given_up(self):
         self.until(lambda: self.drops("ndp_conflict") > 0, "no host objected")
         self.until(lambda: self.ping(bed.LYRE6), "the other address does not answer")
         self.assertEqual(self.drops("ndp_conflict"), 1)
+
+    def test_doctor_names_who_has_an_address_of_ipv4(self):
+        """A kernel answers probes only: it takes announcements of its address for a mistake."""
+        self.until(lambda: self.drops("arp_conflict") > 0, "no host objected")
+        link = json.loads(self.in_kernel("ip", "-j", "link", "show", self.bed.wire.device))[0]
+        self.until(lambda: CONTESTED4 in self.bed.doctor("address")[0]["saw"], "not told")
+        found, = self.bed.doctor("address")
+        self.assertEqual(found["verdict"], "PROBLEM")
+        self.assertIn(link["address"], found["saw"])
+        self.until(lambda: CONTESTED4 in self.bed.daemon.log_tail(), "not logged")
 
 
 if __name__ == "__main__":

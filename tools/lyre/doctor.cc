@@ -6,7 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>
-#include <filesystem>
+#include <initializer_list>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -26,15 +26,25 @@ std::string variable(const char* name) {
   return value != nullptr ? value : "";
 }
 
-std::string sysctl_text() {
+/// All lines of the files in these folders.
+std::string text_in(std::initializer_list<const char*> folders) {
   std::string text;
-  for (const char* folder : {"/etc/sysctl.d", "/run/sysctl.d", "/usr/lib/sysctl.d"}) {
+  for (const char* folder : folders) {
     for (const std::string& name : machine::entries(folder)) {
       for (const auto& line : machine::lines(std::string(folder) + "/" + name)) text += line + "\n";
     }
   }
+  return text;
+}
+
+std::string sysctl_text() {
+  std::string text = text_in({"/etc/sysctl.d", "/run/sysctl.d", "/usr/lib/sysctl.d"});
   for (const std::string& line : machine::lines("/etc/sysctl.conf")) text += line + "\n";
   return text;
+}
+
+std::string modprobe_text() {
+  return text_in({"/etc/modprobe.d", "/run/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d"});
 }
 
 void append(std::vector<Finding>& findings, std::vector<Finding> more) {
@@ -48,8 +58,9 @@ std::vector<Finding> check_this_machine() {
   ::uname(&system);
   std::vector<Finding> findings{check_kernel(system.release)};
   append(findings, check_nics(nics));
-  append(findings, {check_iommu(roots, nics), check_driver_modules(roots, nics),
-                    check_hugepages(roots, nics), check_hugepages_at_boot(roots, sysctl_text()),
+  append(findings, {check_iommu(roots, nics), check_driver_modules(roots, nics)});
+  append(findings, check_write_combining(roots, nics, modprobe_text()));
+  append(findings, {check_hugepages(roots, nics), check_hugepages_at_boot(roots, sysctl_text()),
                     check_isolation(roots), check_io_uring(roots)});
   return findings;
 }

@@ -21,13 +21,12 @@ std::string cut_front(const std::string& text, size_t columns) {
   return text.size() <= columns ? text : ".." + text.substr(text.size() - columns + 2);
 }
 
+/// The process is not cut.
 std::string owner_text(const channel::SessionView& view, bool is_wide) {
-  std::string label(view.label, ::strnlen(view.label, sizeof view.label));
+  const std::string owner = owner_of(view);
+  if (is_wide || owner.size() <= kOwnerColumns) return owner;
   const std::string pid = "/" + std::to_string(view.pid);
-  if (!is_wide && label.size() + pid.size() > kOwnerColumns) {
-    label.resize(kOwnerColumns - std::min(pid.size(), kOwnerColumns - 1));
-  }
-  return label + pid;
+  return owner.substr(0, kOwnerColumns - std::min(pid.size(), kOwnerColumns - 1)) + pid;
 }
 
 std::vector<std::string> narrow_row(const channel::SessionView& view, const Snapshot* earlier) {

@@ -16,11 +16,6 @@ constexpr std::array<const char*, 10> kStateNames = {
     "CLOSED",     "SYN-SENT",   "SYN-RECEIVED", "ESTABLISHED", "FIN-WAIT-1",
     "FIN-WAIT-2", "CLOSE-WAIT", "CLOSING",      "LAST-ACK",    "TIME-WAIT"};
 
-std::string owner_of(const channel::SessionView& view) {
-  const std::string label(view.label, ::strnlen(view.label, sizeof view.label));
-  return label + "/" + std::to_string(view.pid);
-}
-
 std::string percent(double part) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1f %%", 100 * part);
@@ -60,6 +55,48 @@ AllCopies all_copies(const Snapshot& snapshot) {
   return all;
 }
 
+constexpr const char* kWaitingNames[] = {"nothing", "acknowledgement", "tail probe", "window probe",
+                                         "end"};
+
+const char* waiting_name(const channel::SessionView& view) {
+  return view.waiting < std::size(kWaitingNames) ? kWaitingNames[view.waiting] : "?";
+}
+
+std::string options_text(uint8_t options) {
+  std::string out;
+  for (const auto& [bit, name] : {std::pair(1, "timestamps"), {2, "sack"}, {4, "scaling"}}) {
+    if ((options & bit) != 0) out += (out.empty() ? "" : " ") + std::string(name);
+  }
+  return out.empty() ? "no options" : out;
+}
+
+std::string ago_text(int64_t now_unix_ns, int64_t then_unix_ns) {
+  return then_unix_ns == 0 ? "never" : format_duration(now_unix_ns - then_unix_ns) + " ago";
+}
+
+/// What `ss -tie` has besides: timers, segments, options, owner.
+std::string timing_text(const channel::SessionView& view) {
+  const int64_t now_unix_ns = view.updated_unix_ns;
+  std::string out = "    waits for " + std::string(waiting_name(view));
+  if (view.waiting_until_unix_ns != 0) {
+    out += " " + format_duration(view.waiting_until_unix_ns - now_unix_ns) + " (" +
+           std::to_string(view.backoffs) + " backoffs)";
+  }
+  out += "  ssthresh " +
+         (view.ssthresh_bytes == UINT32_MAX ? "none" : format_bytes(view.ssthresh_bytes)) +
+         "  rtt var " + format_duration(view.rtt_var_ns) + "  age " +
+         format_duration(now_unix_ns - view.opened_unix_ns) + "  sent " +
+         ago_text(now_unix_ns, view.last_sent_unix_ns) + "  heard " +
+         ago_text(now_unix_ns, view.last_heard_unix_ns) + "\n";
+  out += "    segments " + std::to_string(view.segments_sent) + " out, " +
+         std::to_string(view.segments_received) + " in, " +
+         std::to_string(view.out_of_order_segments) + " out of order, " +
+         std::to_string(view.duplicate_segments) + " duplicate  " + options_text(view.options) +
+         "  received and kept " + format_bytes(view.receive_charged_bytes) + "  uid " +
+         std::to_string(view.uid) + "\n";
+  return out;
+}
+
 std::string details_text(const channel::SessionView& view, const SessionRates& rates) {
   std::string out =
       std::string("    ") + session_congestion_name(view) + (view.has_ecn != 0 ? " ecn" : "") +
@@ -75,6 +112,7 @@ std::string details_text(const channel::SessionView& view, const SessionRates& r
          " timeouts, " + std::to_string(view.fast_recoveries) + " recoveries, " +
          std::to_string(view.undone_reductions) + " undone, " +
          std::to_string(view.ecn_reductions) + " marks)\n";
+  out += timing_text(view);
   out += "    lent " + std::to_string(view.lent_slots) + " slots  window " +
          format_bytes(view.receive_window_bytes) + "  zero copy " + percent(zero_copy_share(view)) +
          (view.is_lent != 0 ? "" : " (received bytes are copied)") + "\n    " +
@@ -82,6 +120,26 @@ std::string details_text(const channel::SessionView& view, const SessionRates& r
                      {view.client_copied_tx_bytes, view.client_copied_rx_bytes}, "") +
          "\n";
   return out;
+}
+
+nlohmann::ordered_json timing_json(const channel::SessionView& view) {
+  return {{"uid", view.uid},
+          {"mss_full_bytes", view.mss_full_bytes},
+          {"ssthresh_bytes", view.ssthresh_bytes},
+          {"rtt_var_ns", view.rtt_var_ns},
+          {"waits_for", waiting_name(view)},
+          {"waiting_until_unix_ns", view.waiting_until_unix_ns},
+          {"backoffs", view.backoffs},
+          {"has_timestamps", (view.options & 1) != 0},
+          {"has_sack", (view.options & 2) != 0},
+          {"has_scaling", (view.options & 4) != 0},
+          {"segments_sent", view.segments_sent},
+          {"segments_received", view.segments_received},
+          {"out_of_order_segments", view.out_of_order_segments},
+          {"duplicate_segments", view.duplicate_segments},
+          {"receive_charged_bytes", view.receive_charged_bytes},
+          {"last_sent_unix_ns", view.last_sent_unix_ns},
+          {"last_heard_unix_ns", view.last_heard_unix_ns}};
 }
 
 nlohmann::ordered_json session_json(const channel::SessionView& view, const Snapshot* earlier) {
@@ -92,6 +150,7 @@ nlohmann::ordered_json session_json(const channel::SessionView& view, const Snap
       {"pid", view.pid},
       {"label", std::string(view.label, ::strnlen(view.label, sizeof view.label))}};
   if (view.is_listener != 0) return out;
+  out.update(timing_json(view));
   const SessionRates rates = rates_of(view, earlier);
   out.update({{"remote", format_endpoint(view.remote_address, view.remote_port)},
               {"mss_bytes", view.mss_bytes},
@@ -136,6 +195,11 @@ std::string text_of(const Snapshot& snapshot, const Snapshot* earlier,
 }
 
 }  // namespace
+
+std::string owner_of(const channel::SessionView& view) {
+  const std::string label(view.label, ::strnlen(view.label, sizeof view.label));
+  return label.empty() && view.pid == 0 ? "-" : label + "/" + std::to_string(view.pid);
+}
 
 const char* session_state_name(const channel::SessionView& view) {
   return view.is_listener != 0 ? "LISTEN" : tcp_state_name(view.state);

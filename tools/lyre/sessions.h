@@ -26,6 +26,10 @@ void run_sessions(const GlobalOptions& globals, const SessionOptions& options);
 /// True for a connection that only waits for stray packets and is not in use.
 bool is_time_wait(const channel::SessionView& view);
 
+/// "label/pid"; "-" for a handshake that is not complete, and for a TIME-WAIT whose client was told
+/// the end.
+std::string owner_of(const channel::SessionView& view);
+
 /// Mean rates of a session between two snapshots, or since it was opened.
 struct SessionRates {
   double sent_bits_per_s = 0;

@@ -53,6 +53,7 @@ PortSnapshot copy_port(const channel::StatsPort& from) {
   to.flow_mbps = from.flow_mbps.load(std::memory_order_relaxed);
   to.is_link_up = from.is_link_up.load(std::memory_order_relaxed) != 0;
   to.state = from.state.load(std::memory_order_relaxed);
+  to.offloads = from.offloads;
   to.rx_missed = from.rx_missed.get();
   // Acquire: pairs with the release of the daemon, which has written the names before.
   const uint32_t counters = from.device_counter_count.load(std::memory_order_acquire);
@@ -71,6 +72,13 @@ QueueSnapshot copy_queue(const channel::QueueStats& from) {
   LYRE_QUEUE_COUNTERS(LYRE_X)
 #undef LYRE_X
   return to;
+}
+
+void add_queue(const channel::QueueStats& queue, PortSnapshot& port) {
+  port.queues.push_back(copy_queue(queue));
+  channel::ClaimView claim;
+  if (!queue.claim.read(claim)) return;
+  if (!port.claim || claim.seen_unix_ns > port.claim->seen_unix_ns) port.claim = claim;
 }
 
 /// Appends the rows that are used.
@@ -133,7 +141,7 @@ Snapshot read_snapshot(const void* segment, size_t bytes, int64_t now_unix_ns) {
       part(segment, bytes, header.queues_offset, uint64_t{header.worker_count} * header.port_count,
            sizeof(channel::QueueStats)));
   for (uint32_t i = 0; i < header.worker_count * header.port_count; ++i) {
-    out.ports[i % header.port_count].queues.push_back(copy_queue(queues[i]));
+    add_queue(queues[i], out.ports[i % header.port_count]);
   }
   const uint64_t worker_count = header.worker_count;
   copy_rows(segment, bytes, header.sessions_offset, worker_count * header.session_rows,

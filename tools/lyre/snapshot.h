@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -76,8 +77,10 @@ struct PortSnapshot {
   bool is_link_up = false;
   uint32_t state = 0;  ///< as in StatsPort
   uint8_t mac[6] = {};
-  uint64_t rx_missed = 0;             ///< lost by the device because it had no free buffer
-  std::vector<QueueSnapshot> queues;  ///< by worker
+  channel::PortOffloads offloads{};
+  std::optional<channel::ClaimView> claim;  ///< the last one; none: no host claims an address
+  uint64_t rx_missed = 0;                   ///< lost by the device because it had no free buffer
+  std::vector<QueueSnapshot> queues;        ///< by worker
   std::vector<std::pair<std::string, uint64_t>> device_counters;  ///< not zero; the driver's names
 };
 

@@ -7,6 +7,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 
 #include "tools/lyre/failure.h"
 #include "tools/lyre/json_document.h"
@@ -86,10 +87,14 @@ std::string number_text(std::string_view key, uint32_t number) {
   return name + " " + value;
 }
 
+bool is_known(std::string_view key, uint32_t number) {
+  return !key.empty() && (key != "mss_bytes" || number > 0);
+}
+
 std::string numbers_text(const channel::TraceEvent& event, const KindText& kind) {
   std::string out;
-  if (*kind.first != '\0') out = number_text(kind.first, event.first);
-  if (*kind.second != '\0') out += ", " + number_text(kind.second, event.second);
+  if (is_known(kind.first, event.first)) out = number_text(kind.first, event.first);
+  if (is_known(kind.second, event.second)) out += ", " + number_text(kind.second, event.second);
   return out;
 }
 
@@ -112,8 +117,7 @@ std::string headline(const SessionTrace& trace) {
   const channel::SessionView& view = trace.session;
   std::string out = format_endpoint(view.local_address, view.local_port) + " -> " +
                     format_endpoint(view.remote_address, view.remote_port) + "  worker " +
-                    std::to_string(view.worker) + "  " + label_of(view) + "/" +
-                    std::to_string(view.pid) + "  ";
+                    std::to_string(view.worker) + "  " + owner_of(view) + "  ";
   return out + (trace.is_ended ? std::string("ended: ") + status_text(trace.status).text
                                : session_state_name(view));
 }
@@ -173,8 +177,7 @@ std::string ended_text(const std::vector<SessionTrace>& traces) {
     const channel::SessionView& view = trace.session;
     table.add_row({time_text(trace.ended_unix_ns / 1000, "%F %T"),
                    format_endpoint(view.local_address, view.local_port),
-                   format_endpoint(view.remote_address, view.remote_port),
-                   label_of(view) + "/" + std::to_string(view.pid),
+                   format_endpoint(view.remote_address, view.remote_port), owner_of(view),
                    status_text(trace.status).text});
   }
   return table.text();
@@ -201,8 +204,10 @@ nlohmann::ordered_json trace_json(const std::vector<SessionTrace>& traces) {
       const KindText* kind = kind_of(event);
       if (kind == nullptr) continue;
       nlohmann::ordered_json one = {{"unix_ns", event.unix_us * 1000}, {"event", kind->key}};
-      if (*kind->first != '\0') one[kind->first] = value_of(kind->first, event.first);
-      if (*kind->second != '\0') one[kind->second] = value_of(kind->second, event.second);
+      for (const auto& [key, number] :
+           {std::pair(kind->first, event.first), std::pair(kind->second, event.second)}) {
+        if (is_known(key, number)) one[key] = value_of(key, number);
+      }
       events.push_back(std::move(one));
     }
     shown["events"] = std::move(events);

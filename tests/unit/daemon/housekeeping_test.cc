@@ -68,8 +68,14 @@ TEST_F(HousekeepingTest, WorkersGoOnWhileAPortCannotBeRestarted) {
 TEST_F(HousekeepingTest, WarnsOfAnAddressThatAnotherMachineClaims) {
   CapturedLog log;
   auto& conflicts = parts_->stats().worker(0).drops[static_cast<size_t>(Drop::kArpConflict)];
+  const channel::ClaimView claim{.address = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 9, 0, 1},
+                                 .mac = {2, 0, 0, 0, 0, 9},
+                                 .reserved = {},
+                                 .seen_unix_ns = 1};
+  parts_->stats().queues(0)[0].claim.write(&claim);
   conflicts.set(1);
-  EXPECT_TRUE(run_until([&] { return log.has("another machine claims an address"); }));
+  EXPECT_TRUE(
+      run_until([&] { return log.has("another machine, 02:00:00:00:00:09, claims 10.9.0.1"); }));
 }
 
 TEST_F(HousekeepingTest, SeesAWorkerThatMakesNoTurns) {

@@ -11,6 +11,7 @@
 #include "tools/lyre/doctor/daemon_checks.h"
 #include "tools/lyre/doctor/machine_checks.h"
 #include "tools/lyre/doctor/nccl_checks.h"
+#include "tools/lyre/doctor/port_checks.h"
 
 namespace lyre::tools {
 namespace {
@@ -85,6 +86,26 @@ TEST_F(DoctorMachineTest, AnEnaNeedsTheModuleThatSuitsEveryDpdk) {
   EXPECT_THAT(finding.mend, HasSubstr("modprobe igb_uio wc_activate=1"));
   tree_.write("sys/bus/pci/drivers/igb_uio/new_id", "");
   expect(check_driver_modules(tree_.roots(), nics()), Verdict::kFine, "igb_uio");
+}
+
+TEST_F(DoctorMachineTest, WriteCombiningOfAnEna) {
+  const auto look = [this](const std::string& options) {
+    return check_write_combining(tree_.roots(), nics(), options);
+  };
+  add_nic_without_iommu();
+  EXPECT_TRUE(look("").empty()) << "no ENA";
+  tree_.add_nic("0000:00:06.0", "0x1d0f 0xec20", "igb_uio", "");
+  ASSERT_EQ(look("").size(), 1u);
+  expect(look("").at(0), Verdict::kNote, "0000:00:06.0: modprobe.d does not set");
+  expect(look("options igb_uio intr_mode=msix\n").at(0), Verdict::kNote, "modprobe.d");
+  expect(look("options other wc_activate=1\n").at(0), Verdict::kNote, "modprobe.d");
+  expect(look("options igb_uio intr_mode=msix wc_activate=1\n").at(0), Verdict::kFine,
+         "wc_activate=1");
+  // What the module says counts, where it says so.
+  tree_.write("sys/module/igb_uio/parameters/wc_activate", "0\n");
+  expect(look("options igb_uio wc_activate=1\n").at(0), Verdict::kNote, "wc_activate=0");
+  tree_.write("sys/module/igb_uio/parameters/wc_activate", "1\n");
+  expect(look("").at(0), Verdict::kFine, "wc_activate=1");
 }
 
 TEST_F(DoctorMachineTest, Hugepages) {
@@ -171,9 +192,11 @@ TEST(DoctorDaemon, VersionPortsAndChecksums) {
     return read_snapshot(segment.data(), segment.bytes(), FakeSegment::kNowNs);
   };
   auto findings = check_running(look(), "0.1.0");
-  ASSERT_EQ(findings.size(), 2u);
+  ASSERT_EQ(findings.size(), 4u);
   expect(findings[0], Verdict::kFine, "lyred 0.1.0, pid 4711, this lyre is 0.1.0");
   expect(findings[1], Verdict::kFine, "memif0: net_memif0, link up");
+  expect(findings[2], Verdict::kFine, "memif0: no other host claims");
+  expect(findings[3], Verdict::kFine, "no session with another host is open");
   expect(check_running(look(), "0.2.0").at(0), Verdict::kNote, "this lyre is 0.2.0");
 
   segment.port().state.store(3);
@@ -182,13 +205,93 @@ TEST(DoctorDaemon, VersionPortsAndChecksums) {
   segment.port().is_link_up.store(0);
   segment.worker(1).drops[static_cast<size_t>(Drop::kTcpBadChecksum)].add(3);
   findings = check_running(look(), "0.1.0");
-  ASSERT_EQ(findings.size(), 3u);
+  ASSERT_EQ(findings.size(), 5u);
   expect(findings[1], Verdict::kProblem, "link down");
-  expect(findings[2], Verdict::kNote, "3 segments with a wrong checksum");
+  expect(findings[4], Verdict::kNote, "3 segments with a wrong checksum");
   std::strcpy(segment.port().device, "net_af_packet0,iface=veth0");
   findings = check_running(look(), "0.1.0");
-  expect(findings[2], Verdict::kProblem, "3 segments with a wrong checksum");
-  EXPECT_THAT(findings[2].mend, HasSubstr("ethtool -K INTERFACE tx off"));
+  expect(findings[4], Verdict::kProblem, "3 segments with a wrong checksum");
+  EXPECT_THAT(findings[4].mend, HasSubstr("ethtool -K INTERFACE tx off"));
+}
+
+class DoctorPortTest : public ::testing::Test {
+ protected:
+  Snapshot look() const {
+    return read_snapshot(segment_.data(), FakeSegment::bytes(), FakeSegment::kNowNs);
+  }
+  void claim(uint32_t worker, uint8_t last_byte_of_mac, int64_t seconds_ago) {
+    channel::ClaimView view{};
+    FakeSegment::put_address("10.9.0.1", view.address);
+    view.mac[5] = last_byte_of_mac;
+    view.seen_unix_ns = FakeSegment::kNowNs - seconds_ago * 1'000'000'000;
+    segment_.queue(worker).claim.write(&view);
+  }
+  void open_session(uint32_t row, const char* peer, uint32_t mss, uint32_t mss_full) {
+    channel::SessionView view = FakeSegment::connection();
+    FakeSegment::put_address(peer, view.remote_address);
+    view.mss_bytes = mss;
+    view.mss_full_bytes = mss_full;
+    segment_.row(0, row).write(&view);
+  }
+  channel::PortOffloads& as_nic() {
+    channel::PortOffloads& offloads = segment_.port().offloads;
+    offloads = {.driver = "net_ena",
+                .queue_count = 2,
+                .tso_bytes_max = 64 * 1024,
+                .is_nic = 1,
+                .has_rss = 1,
+                .has_tx_checksums = 1,
+                .has_rx_checksums = 1,
+                .reserved = {}};
+    return offloads;
+  }
+
+  FakeSegment segment_;
+};
+
+TEST_F(DoctorPortTest, AnAddressThatAnotherHostHas) {
+  expect(check_addresses(look()).at(0), Verdict::kFine, "no other host claims");
+  claim(0, 7, 3600);
+  expect(check_addresses(look()).at(0), Verdict::kNote, "00:00:00:00:00:07 claimed 10.9.0.1");
+  claim(1, 9, 60);  // the newest of all workers
+  expect(check_addresses(look()).at(0), Verdict::kProblem, "00:00:00:00:00:09 claimed 10.9.0.1");
+  segment_.header().is_domain = 1;
+  EXPECT_TRUE(check_addresses(look()).empty()) << "its segment does not show claims";
+}
+
+TEST_F(DoctorPortTest, OffloadsOfANic) {
+  EXPECT_TRUE(check_offloads(look()).empty()) << "a virtual wire has none";
+  channel::PortOffloads& offloads = as_nic();
+  expect(check_offloads(look()).at(0), Verdict::kFine,
+         "net_ena, 2 queues, RSS, TSO of 64.0 KiB, sent checksums, received checksums");
+  offloads.tso_bytes_max = 0;
+  expect(check_offloads(look()).at(0), Verdict::kNote, "no TSO");
+  offloads.has_rx_checksums = 0;
+  expect(check_offloads(look()).at(0), Verdict::kNote, "no received checksums");
+  EXPECT_THAT(check_offloads(look()).at(0).why, HasSubstr("every byte"));
+  offloads.has_rss = 0;
+  EXPECT_THAT(check_offloads(look()).at(0).why, HasSubstr("without RSS"));
+  segment_.header().worker_count = 1;  // who needs none
+  EXPECT_THAT(check_offloads(look()).at(0).why, HasSubstr("every byte"));
+}
+
+TEST_F(DoctorPortTest, PathsThatCarryLessThanThePort) {
+  open_session(0, "10.9.0.2", 1460, 1460);
+  expect(check_paths(look()).at(0), Verdict::kFine, "1 peer: packets as large as the port's MTU");
+  open_session(1, "10.9.0.3", 1160, 1460);
+  auto findings = check_paths(look());
+  ASSERT_EQ(findings.size(), 2u);
+  expect(findings[0], Verdict::kNote, "10.9.0.3: packets of 1200 bytes, the MTU of memif0 is 1500");
+  EXPECT_THAT(findings[0].mend, StartsWith("mtu = 1200"));
+  open_session(0, "10.9.0.2", 1260, 1260);
+  findings = check_paths(look());
+  ASSERT_EQ(findings.size(), 2u);
+  expect(findings[0], Verdict::kNote, "10.9.0.2: packets of 1300 bytes");
+  EXPECT_THAT(findings[0].why, HasSubstr("the peer takes no larger ones"));
+  // A session within the host takes no path.
+  open_session(0, "10.9.0.1", 1160, 1460);
+  open_session(1, "fd00:9::1", 1160, 1460);
+  EXPECT_THAT(check_paths(look()).at(0).saw, HasSubstr("no session with another host"));
 }
 
 TEST(DoctorSocket, WhoMayOpenIt) {

@@ -24,7 +24,7 @@ class TraceTest : public ::testing::Test {
     channel::TraceRing& ring = segment_.trace(1, 2);
     ring.begin(open.opened_unix_ns);
     ring.push({kOpenedUs, TraceKind::kOpened, 1, 1448});
-    ring.push({kOpenedUs + 25, TraceKind::kState, 3, 0});
+    ring.push({kOpenedUs + 25, TraceKind::kState, 3, 1448});
     ring.push({kOpenedUs + 1025, TraceKind::kFastRecovery, 14'600, UINT32_MAX});
 
     channel::EndedView ended{};
@@ -68,7 +68,7 @@ TEST_F(TraceTest, EachEventHasALine) {
             "10.9.0.1:5000 -> 10.9.0.2:43210  worker 1  trainer/123  ESTABLISHED\n"
             "time                after  event\n"
             "22:16:22.000000     +0 ns  opened                     by the peer, mss 1.41 KiB\n"
-            "22:16:22.000025  +25.0 us  state                      ESTABLISHED\n"
+            "22:16:22.000025  +25.0 us  state                      ESTABLISHED, mss 1.41 KiB\n"
             "22:16:22.001025  +1.00 ms  loss found: fast recovery  "
             "cwnd 14.3 KiB, ssthresh none\n");
   EXPECT_EQ(trace_text(named("10.9.0.2:9")),
@@ -77,6 +77,25 @@ TEST_F(TraceTest, EachEventHasALine) {
             "22:16:22.000000     +0 ns  segment not used  "
             "timestamp is older than the newest seen (PAWS), count 12\n"
             "22:16:22.000001  +1.00 us  ended             the peer did not answer\n");
+}
+
+// A handshake that is not complete, and a TIME-WAIT.
+TEST_F(TraceTest, WhatIsNotKnownIsNotShown) {
+  channel::SessionView view = FakeSegment::connection();
+  view.pid = 0;
+  view.label[0] = '\0';
+  segment_.row(1, 2).write(&view);
+  segment_.trace(1, 2).begin(view.opened_unix_ns);
+  segment_.trace(1, 2).push({kOpenedUs, TraceKind::kOpened, 0, 0});
+  segment_.trace(1, 2).push({kOpenedUs, TraceKind::kState, 1, 0});
+  EXPECT_EQ(trace_text(named("10.9.0.2:43210")),
+            "10.9.0.1:5000 -> 10.9.0.2:43210  worker 1  -  ESTABLISHED\n"
+            "time              after  event\n"
+            "22:16:22.000000  +0 ns  opened  by this side\n"
+            "22:16:22.000000  +0 ns  state   SYN-SENT\n");
+  const auto events = trace_json(named("10.9.0.2:43210"))["sessions"][0]["events"];
+  EXPECT_FALSE(events[0].contains("mss_bytes"));
+  EXPECT_FALSE(events[1].contains("mss_bytes"));
 }
 
 TEST_F(TraceTest, JsonHasTheNumbers) {

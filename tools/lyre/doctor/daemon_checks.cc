@@ -6,55 +6,17 @@
 
 #include <cstdio>
 #include <sstream>
+#include <utility>
 
 #include "libclient/include/lyre/lyre.h"
 #include "tools/lyre/child_program.h"
+#include "tools/lyre/doctor/port_checks.h"
 #include "tools/lyre/failure.h"
-#include "tools/lyre/network.h"
 
 namespace lyre::tools {
 namespace {
 
 constexpr std::string_view kProgram = "lyred: ";
-
-Finding check_port(const PortSnapshot& port) {
-  const std::string saw = port.name + ": " + port.device;
-  const std::string link = saw + ", link " + link_text(port);
-  if (port.state != 0) {
-    return problem("port", link, "the device does not run: no packet leaves or arrives",
-                   "lyred opens it when it is back: `journalctl -u lyred` says what it waits for");
-  }
-  if (port.is_link_up) return fine("port", link);
-  return problem("port", link, "no packet leaves or arrives",
-                 "check the cable, the peer of the wire, or `journalctl -u lyred`");
-}
-
-uint64_t dropped(const Snapshot& snapshot, Drop reason) {
-  uint64_t sum = 0;
-  for (const WorkerSnapshot& worker : snapshot.workers) {
-    sum += worker.drops[static_cast<size_t>(reason)];
-  }
-  return sum;
-}
-
-void check_checksums(const Snapshot& snapshot, std::vector<Finding>& findings) {
-  const uint64_t bad = dropped(snapshot, Drop::kTcpBadChecksum);
-  if (bad == 0) return;
-  bool is_on_interface = false;
-  for (const PortSnapshot& port : snapshot.ports) {
-    is_on_interface |= port.device.find("iface=") != std::string::npos;
-  }
-  const std::string saw = std::to_string(bad) + " segments with a wrong checksum were dropped";
-  if (is_on_interface) {
-    findings.push_back(problem("checksums", saw,
-                               "a kernel at the other end of a virtual wire leaves checksums to "
-                               "hardware that is not there",
-                               "at the other end: ethtool -K INTERFACE tx off"));
-  } else {
-    findings.push_back(note("checksums", saw, "the network or a NIC corrupts packets",
-                            "look at the counters of switches and of the NIC"));
-  }
-}
 
 }  // namespace
 
@@ -114,8 +76,10 @@ std::vector<Finding> check_running(const Snapshot& snapshot, const std::string& 
     findings.push_back(note("daemon", saw, "the daemon that runs is not the one installed",
                             "systemctl restart lyred    # NCCL's connections continue"));
   }
-  for (const PortSnapshot& port : snapshot.ports) findings.push_back(check_port(port));
-  check_checksums(snapshot, findings);
+  for (const auto check :
+       {check_links, check_addresses, check_offloads, check_paths, check_checksums}) {
+    for (Finding& finding : check(snapshot)) findings.push_back(std::move(finding));
+  }
   return findings;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <sstream>
 
 #include "machine/default_driver.h"
 #include "machine/memory.h"
@@ -33,6 +34,17 @@ bool has_nic_without_iommu(const std::vector<NicState>& nics) {
 bool has_module(const machine::Roots& roots, const std::string& name, const std::string& driver) {
   return machine::exists(roots.sys + "/module/" + name) ||
          machine::exists(roots.sys + "/bus/pci/drivers/" + driver);
+}
+
+/// True when a line `options MODULE ...` has the option.
+bool has_option(const std::string& text, const std::string& module, const std::string& option) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const auto words = machine::words(line);
+    const bool is_of_module = words.size() > 2 && words[0] == "options" && words[1] == module;
+    if (is_of_module && std::ranges::find(words, option) != words.end()) return true;
+  }
+  return false;
 }
 
 struct HugepageSum {
@@ -129,6 +141,30 @@ Finding check_driver_modules(const machine::Roots& roots, const std::vector<NicS
             "mode"
           : "DPDK drives a NIC through a module of the kernel",
       "modprobe " + wanted + "    # lyre nic bind does it as well");
+}
+
+/// DPDK's guide of the ENA driver asks for it: the module maps the NIC's registers itself, and
+/// uncached, unless it is told to leave that to DPDK.
+std::vector<Finding> check_write_combining(const machine::Roots& roots,
+                                           const std::vector<NicState>& nics,
+                                           const std::string& options) {
+  const auto ena = std::ranges::find_if(nics, [](const NicState& state) {
+    return machine::is_ena(state.nic) && state.nic.driver == "igb_uio";
+  });
+  if (ena == nics.end()) return {};
+  // Not every version of the module shows its parameter.
+  const auto shown = machine::number(roots.sys + "/module/igb_uio/parameters/wc_activate");
+  const bool is_configured = has_option(options, "igb_uio", "wc_activate=1");
+  if (shown ? *shown == 1 : is_configured) {
+    return {fine("combining", ena->nic.address + ": igb_uio with wc_activate=1")};
+  }
+  return {note("combining",
+               ena->nic.address + (shown ? ": igb_uio has wc_activate=" + std::to_string(*shown)
+                                         : ": modprobe.d does not set wc_activate=1 for igb_uio"),
+               "without write combining each packet that is sent costs the ENA's driver more time",
+               "systemctl stop lyred && echo 'options igb_uio wc_activate=1' > "
+               "/etc/modprobe.d/igb_uio.conf && modprobe -r igb_uio && modprobe igb_uio && "
+               "systemctl start lyred")};
 }
 
 Finding check_hugepages(const machine::Roots& roots, const std::vector<NicState>& nics) {

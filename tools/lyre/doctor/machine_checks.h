@@ -14,6 +14,11 @@ namespace lyre::tools {
 Finding check_kernel(const std::string& release);
 Finding check_iommu(const machine::Roots& roots, const std::vector<NicState>& nics);
 Finding check_driver_modules(const machine::Roots& roots, const std::vector<NicState>& nics);
+/// ENAs on igb_uio: whether their registers are written in combined writes. `options` are the lines
+/// of modprobe's configuration. Nothing where there is no such NIC.
+std::vector<Finding> check_write_combining(const machine::Roots& roots,
+                                           const std::vector<NicState>& nics,
+                                           const std::string& options);
 Finding check_hugepages(const machine::Roots& roots, const std::vector<NicState>& nics);
 Finding check_hugepages_at_boot(const machine::Roots& roots, const std::string& sysctl_text);
 Finding check_isolation(const machine::Roots& roots);

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "stack/link/framing.h"
@@ -22,8 +23,7 @@ class ArpTest : public testing::Test {
  protected:
   ArpTest() {
     table_.set_port(0, {kOwnMac, kIpv4Addresses}, now_);
-    run();
-    pass(kArpAnnounceInterval);
+    for (int i = 0; i < kArpProbeCount; ++i) pass(kArpAnnounceInterval);
   }
 
   /// The packets that are due now.
@@ -36,6 +36,7 @@ class ArpTest : public testing::Test {
     now_ += span;
     return run();
   }
+  static bool is_probe(const NeighbourOut& sent) { return sent.arp.sender_ip == IpAddress::v4(0); }
   NeighbourHandled receive(ArpOperation operation, MacAddress mac, IpAddress ip, IpAddress target) {
     return table_.handle_arp(0, {operation, mac, ip, MacAddress{}, target}, now_);
   }
@@ -55,6 +56,7 @@ TEST_F(ArpTest, AnnouncesEveryAddressTwice) {
     table.on_timer(now_, out);
     for (const NeighbourOut& sent : out) {
       EXPECT_EQ(sent.destination, kMacBroadcast);
+      if (is_probe(sent)) continue;
       EXPECT_EQ(sent.arp.sender_ip, sent.arp.target_ip) << "RFC 5227 3";
       ++announcements;
     }
@@ -64,16 +66,44 @@ TEST_F(ArpTest, AnnouncesEveryAddressTwice) {
   EXPECT_EQ(table.next_deadline(), kNever);
 }
 
+TEST_F(ArpTest, ProbesForEveryAddressThreeTimes) {
+  // RFC 5227 1.1 and 2.1.1: PROBE_NUM requests without a sender address, at most PROBE_MAX apart.
+  Neighbours table(1);
+  table.set_port(0, {kOwnMac, kIpv4Addresses}, now_);
+  std::vector<IpAddress> probed;
+  for (int i = 0; i < 10; ++i) {
+    NeighbourOutList out;
+    table.on_timer(now_, out);
+    for (const NeighbourOut& sent : out) {
+      if (!is_probe(sent)) continue;
+      EXPECT_EQ(sent.arp.operation, ArpOperation::kRequest);
+      EXPECT_EQ(sent.arp.sender_mac, kOwnMac);
+      EXPECT_EQ(sent.arp.target_mac, MacAddress{});
+      probed.push_back(sent.arp.target_ip);
+    }
+    now_ += seconds(1);
+  }
+  EXPECT_EQ(std::ranges::count(probed, kOwnIp), kArpProbeCount);
+  EXPECT_EQ(std::ranges::count(probed, kSecondIp), kArpProbeCount);
+}
+
+// A kernel that has the address answers a probe, and no announcement.
+TEST_F(ArpTest, AnAnswerToAProbeIsAConflict) {
+  EXPECT_EQ(receive(ArpOperation::kReply, kOtherMac, kOwnIp, IpAddress::v4(0)).drop,
+            Drop::kArpConflict);
+}
+
 TEST_F(ArpTest, ALinkThatComesUpIsANewStart) {
   receive(ArpOperation::kRequest, kPeerMac, kPeerIp, kOwnIp);
   ASSERT_EQ(resolve().answer, Answer::kKnown);
   const uint32_t before = table_.generation();
   table_.on_link_up(0, now_);
   EXPECT_NE(table_.generation(), before);
-  size_t announcements = run().size();
-  EXPECT_EQ(announcements, 2u) << "of each address at once";
-  announcements += pass(kArpAnnounceInterval).size();
-  EXPECT_EQ(announcements, 2u * kArpAnnounceCount);
+  const auto first = run();
+  EXPECT_EQ(first.size(), 4u) << "of each address an announcement and a probe at once";
+  EXPECT_EQ(std::ranges::count_if(first, is_probe), 2);
+  EXPECT_EQ(pass(kArpAnnounceInterval).size(), 4u);
+  EXPECT_EQ(pass(kArpAnnounceInterval).size(), 2u) << "the last probes";
   EXPECT_EQ(resolve().answer, Answer::kPending) << "the peer may be another one now";
 }
 

@@ -41,6 +41,19 @@ TEST_F(NeighbourhoodTest, AClaimOfAnOwnAddressIsCountedByTheWorkerThatReceivedIt
   EXPECT_EQ(drops(Drop::kArpConflict), 1u);
 }
 
+TEST_F(NeighbourhoodTest, TheStatsSegmentSaysWhoClaimsAnAddress) {
+  channel::ClaimView view;
+  neighbourhood.on_arp(0, request_of_peer());
+  EXPECT_FALSE(queues[0].claim.read(view));
+  wire::ArpPacket claim = request_of_peer();
+  claim.sender_ip = kOwn;
+  neighbourhood.on_arp(0, claim);
+  ASSERT_TRUE(queues[0].claim.read(view));
+  EXPECT_EQ(std::to_array(view.address), kOwn.bytes);
+  EXPECT_EQ(std::to_array(view.mac), kPeerMac.bytes);
+  EXPECT_EQ(view.seen_unix_ns, state.now.value + state.config.unix_offset_ns);
+}
+
 TEST_F(NeighbourhoodTest, AGatewayOutsideThePrefixIsReachedDirectly) {
   const IpAddress gateway = IpAddress::v4(0x0b000001);
   const IpAddress far_away = IpAddress::v4(0xc0000201);

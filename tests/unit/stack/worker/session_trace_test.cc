@@ -45,6 +45,16 @@ TEST_F(SessionTraceTest, BeginsWithTheOpenAndHasEachState) {
   EXPECT_EQ(kinds_of(conn), (std::vector{TraceKind::kOpened, TraceKind::kState}));
 }
 
+// RFC 9293 3.7.1: 536 is assumed before the peer has answered, which says nothing of the peer.
+TEST_F(SessionTraceTest, TheSegmentSizeIsToldWhenThePeerHasAnswered) {
+  learn_peer();
+  const uint32_t conn = open();
+  std::array<channel::TraceEvent, channel::TraceRing::kEvents> events;
+  ASSERT_GE(traces[conn].read(state.sessions[conn].opened_at.value, events), 1u);
+  EXPECT_EQ(events[0].kind, TraceKind::kOpened);
+  EXPECT_EQ(events[0].second, 0u);
+}
+
 TEST_F(SessionTraceTest, ASessionThatEndsBadlyIsKept) {
   const uint32_t conn = open();
   lifecycle.abort(conn, EndStatus::kTimedOut);

@@ -26,7 +26,9 @@ struct WorkerBed {
         far_memory({.rx_slots = 256, .frame_bytes = options.mtu_bytes + 64, .tx_packets = 16}),
         far(link.add_queue(1, far_memory)) {}
 
-  StatsBinding binding() { return {.worker = &stats, .traces = traces, .ended = ended}; }
+  StatsBinding binding() {
+    return {.worker = &stats, .traces = traces, .ended = ended, .queues = queues};
+  }
 
   io::sim::Link link;
   io::sim::Memory memory;
@@ -35,6 +37,7 @@ struct WorkerBed {
   channel::WorkerStats stats;
   std::vector<channel::TraceRing> traces{kConnectionsMax};
   std::vector<channel::EndedRow> ended{8};
+  std::vector<channel::QueueStats> queues{2};
 };
 
 /// The parts of a worker with one port, for tests that call one of them.
