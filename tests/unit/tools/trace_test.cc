@@ -90,7 +90,7 @@ TEST_F(TraceTest, WhatIsNotKnownIsNotShown) {
   segment_.trace(1, 2).push({kOpenedUs, TraceKind::kState, 1, 0});
   EXPECT_EQ(trace_text(named("10.9.0.2:43210")),
             "10.9.0.1:5000 -> 10.9.0.2:43210  worker 1  -  ESTABLISHED\n"
-            "time              after  event\n"
+            "time             after  event\n"
             "22:16:22.000000  +0 ns  opened  by this side\n"
             "22:16:22.000000  +0 ns  state   SYN-SENT\n");
   const auto events = trace_json(named("10.9.0.2:43210"))["sessions"][0]["events"];
