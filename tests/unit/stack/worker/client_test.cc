@@ -428,7 +428,7 @@ TEST(Links, OneThatComesUpIsGreeted) {
   ASSERT_EQ(hosts.b.stats().rx_packets.get(), before);
   LYRE_CHECK(hosts.a.worker().inbox().try_post({.kind = worker::Command::Kind::kLinkUp}));
   hosts.run_for(millis(1));
-  EXPECT_EQ(hosts.b.stats().rx_packets.get(), before + 1);
+  EXPECT_EQ(hosts.b.stats().rx_packets.get(), before + 2) << "an announcement and a probe";
   hosts.app_a->send_pattern(hosts.app_a->only().name, 0, 1'000, 1'000);
   EXPECT_TRUE(hosts.run_until([&] { return hosts.app_a->only().sends_done == 1; }));
 }
