@@ -93,29 +93,24 @@ class Routed(unittest.TestCase):
         made.settimeout(STEP_TIMEOUT_S)
         return made
 
-    def connect_afar(self):
-        """A session of Lyre's client: its process, and the connection at the far end."""
+    def send_afar(self, text):
+        """Lyre's client sends `text`; returns what arrived."""
         listener = self.listen_afar()
         command, environment = self.bed.lyre_peer(
             "connect", bed.endpoint(FAR[bed.options.family], PORT))
         client = processes.start(command, env=environment, stdin=subprocess.PIPE,
                                  stdout=subprocess.DEVNULL)
         self.addCleanup(processes.end, client)
-        connection, _ = listener.accept()
-        connection.settimeout(STEP_TIMEOUT_S)
-        return client, connection
-
-    def send_afar(self, text):
-        """Lyre's client sends `text`; returns what arrived."""
-        client, connection = self.connect_afar()
 
         def feed():
             with client.stdin:
                 client.stdin.write(text)
         feeder = threading.Thread(target=feed)
         feeder.start()
+        connection, _ = listener.accept()
         got = b""
         with connection:
+            connection.settimeout(STEP_TIMEOUT_S)
             while part := connection.recv(1 << 16):
                 got += part
         feeder.join(STEP_TIMEOUT_S)
@@ -141,24 +136,6 @@ class GatewayTest(Routed):
 
     def test_the_routers_word_on_the_mtu_is_taken(self):
         self.expect_narrow_path_used("gateway")
-
-    def test_doctor_knows_the_path_of_an_open_session(self):
-        client, connection = self.connect_afar()
-        text = random.Random(6).randbytes(256 << 10)
-        with connection, client.stdin:
-            client.stdin.write(text)
-            client.stdin.flush()
-            rest = len(text)
-            while rest > 0:
-                rest -= len(connection.recv(1 << 16))
-            far = FAR[bed.options.family]
-            deadline = time.monotonic() + STEP_TIMEOUT_S
-            while True:
-                found = [each for each in self.bed.doctor("path mtu") if each["verdict"] == "note"]
-                if found and f"{far}: packets of {ROUTER_MTU} bytes" in found[0]["saw"]:
-                    break
-                self.assertLess(time.monotonic(), deadline, found)
-        self.assertIn(f"mtu = {ROUTER_MTU}", found[0]["mend"])
 
 
 class AdvertisementTest(Routed):
