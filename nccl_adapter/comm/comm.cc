@@ -104,7 +104,7 @@ void Comm::let_go(const Registration& registration) {
       if (environment_->progress_and_pause() != Result::kSuccess) break;
     }
     for (const auto& lane : lanes_) {
-      if (lane->is_up() && lane->stream.is_blocked_in(region)) drop_lane(*lane);
+      if (lane->is_up() && lane->transport->is_blocked_in(region)) drop_lane(*lane);
     }
   }
   environment_->give_back_memory(registration.memory);
@@ -123,14 +123,14 @@ void Comm::pump() {
 void Comm::pump_in(Lane& lane) {
   for (int round = 0; round < kTakeRoundsMax * kSlicesPerTake; ++round) {
     std::span<const uint8_t> bytes;
-    const Io io = lane.stream.peek(&bytes);
+    const Io io = lane.transport->peek(&bytes);
     if (io == Io::kFailed || io == Io::kFinished) return on_broken(lane, io);
     if (io != Io::kOk) return;
     lane.has_received = true;
     if (!take(lane, bytes)) return;
-    lane.stream.consume(bytes.size());
+    lane.transport->consume(bytes.size());
   }
-  lane.stream.release();
+  lane.transport->release();
 }
 
 // The last grant may be there, or the FIN that says why the peer resets.
@@ -140,7 +140,7 @@ void Comm::on_send_failed(Lane& lane) {
 }
 
 void Comm::on_broken(Lane& lane, Io how) {
-  const int code = how == Io::kFinished ? 0 : lane.stream.error();
+  const int code = how == Io::kFinished ? 0 : lane.transport->error();
   // With the daemon every session is gone; all of them are made anew when it is back.
   if (environment_->note_daemon_error(code)) return;
   if (how == Io::kFinished) {
@@ -202,9 +202,9 @@ void Comm::ask_for_life(int64_t now_ns) {
   encode({.type = FrameType::kPing}, ping);
   for (const auto& lane : lanes_) {
     if (!lane->is_up() || now_ns - lane->moved_ns < pause_ns) continue;
-    if (lane->stream.unacked_bytes() > 0 || lane->stream.is_blocked()) continue;
+    if (lane->transport->unacked_bytes() > 0 || lane->transport->is_blocked()) continue;
     lane->moved_ns = now_ns;
-    if (lane->stream.send_small(ping) == Io::kFailed) on_send_failed(*lane);
+    if (lane->transport->send_small(ping) == Io::kFailed) on_send_failed(*lane);
     if (has_failed()) return;
   }
 }
@@ -236,8 +236,9 @@ void Comm::fail(Result result, std::string why) {
 // that might take long.
 void Comm::on_bye() {
   for (const auto& lane : lanes_) {
+    if (!lane->is_up()) continue;
     const bool is_silent = environment_->now_ns() - lane->answered_ns >= kStallNs;
-    if (lane->stream.unacked_bytes() == 0 || !is_silent) lane->stream.close();
+    if (lane->transport->unacked_bytes() == 0 || !is_silent) lane->close();
   }
   fail(Result::kRemoteError, "the peer closed its end");
 }
@@ -283,7 +284,7 @@ CommFacts Comm::facts() const {
     if (!lane->is_up() && !lane->is_missed) continue;
     facts.streams.push_back({.is_up = lane->is_up(),
                              .sessions = lane->attached,
-                             .unacked_bytes = lane->is_up() ? lane->stream.unacked_bytes() : 0,
+                             .unacked_bytes = lane->is_up() ? lane->transport->unacked_bytes() : 0,
                              .path = lane->path_text,
                              .rail = lane->rail_text});
   }

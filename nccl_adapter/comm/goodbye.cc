@@ -20,19 +20,19 @@ void Goodbye::say(Lane& lane, std::span<const uint8_t> last_words) {
   words.resize(words.size() + kFrameHeaderBytes);
   encode({.type = FrameType::kBye}, std::span<uint8_t, kFrameHeaderBytes>(
                                         words.data() + last_words.size(), kFrameHeaderBytes));
-  if (lane.stream.send_small(words) == Io::kFailed) {
-    lane.stream.abort();
+  if (lane.transport->send_small(words) == Io::kFailed) {
+    lane.drop();
   } else if (is_abort_) {
-    lane.stream.close();
+    lane.close();
   }
 }
 
 bool Goodbye::is_done() const {
   if (!environment_->is_attached()) return true;
   return std::all_of(lanes_->begin(), lanes_->end(), [](const auto& lane) {
-    if (!lane->is_up() || lane->stream.state() == LYRE_ENDED) return true;
-    const Io rest = lane->stream.flush();
-    return rest == Io::kFailed || (rest == Io::kOk && lane->stream.unacked_bytes() == 0);
+    if (!lane->is_up() || lane->transport->has_ended()) return true;
+    const Io rest = lane->transport->flush();
+    return rest == Io::kFailed || (rest == Io::kOk && lane->transport->unacked_bytes() == 0);
   });
 }
 
@@ -44,8 +44,8 @@ bool Goodbye::is_acknowledged() const {
 
 bool Goodbye::is_acknowledged_on(Lane& lane) const {
   if (!environment_->is_attached() || !lane.is_up()) return false;
-  if (lane.stream.state() == LYRE_ENDED) return lane.stream.error() == 0;
-  return lane.stream.flush() == Io::kOk && lane.stream.unacked_bytes() == 0;
+  if (lane.transport->has_ended()) return lane.transport->error() == 0;
+  return lane.transport->flush() == Io::kOk && lane.transport->unacked_bytes() == 0;
 }
 
 // A stream over a dead path would retransmit for seconds a bye that another stream delivered. One
@@ -54,11 +54,12 @@ bool Goodbye::is_acknowledged_on(Lane& lane) const {
 void Goodbye::finish() {
   const bool is_any_acknowledged = is_acknowledged();
   for (const auto& lane : *lanes_) {
-    const bool is_unsent = lane->is_up() && lane->stream.is_blocked();
+    if (!lane->is_up()) continue;
+    const bool is_unsent = lane->transport->is_blocked();
     if (is_unsent || (is_any_acknowledged && !is_acknowledged_on(*lane))) {
-      lane->stream.abort();
+      lane->drop();
     } else {
-      lane->stream.close();
+      lane->close();
     }
   }
 }

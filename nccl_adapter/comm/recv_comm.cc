@@ -31,10 +31,11 @@ AnswerCode RecvComm::join(const Hello& hello, Stream* stream, std::span<const ui
   sender_ = stream->remote();
   sender_.port = hello.listen_port;
   own_ = stream->local();
-  lane.attach(std::move(*stream), hello.incarnation, environment()->now_ns());
+  lane.attach(std::make_unique<Stream>(std::move(*stream)), hello.incarnation,
+              environment()->now_ns());
   peer_watch_.note_attached(environment()->now_ns());
   // A grant is the first frame on every stream: the sender starts from this state.
-  if (lane.stream.send_small(answer) == Io::kFailed) return AnswerCode::kWelcome;
+  if (lane.transport->send_small(answer) == Io::kFailed) return AnswerCode::kWelcome;
   tell(lane);
   pump();
   if (goodbye_.is_begun() && lane.is_up()) goodbye_.say(lane, last_words());
@@ -78,7 +79,7 @@ Request* RecvComm::post_request(void* data, uint64_t bytes) {
 bool RecvComm::take(Lane& lane, std::span<const uint8_t> bytes) {
   heard_lane_ = lane.index;
   if (!on_verdict(queue_.take(&lane.reader, &bytes))) return false;
-  lane.stream.count_copied(queue_.take_copied_bytes());
+  lane.transport->count_copied(queue_.take_copied_bytes());
   return true;
 }
 
@@ -113,8 +114,8 @@ void RecvComm::refuse_large_message() {
   std::copy(what.begin(), what.end(), frame.begin() + kFrameHeaderBytes);
   // The sessions end in order so that the peer reads why.
   for (const auto& lane : lanes_) {
-    if (!lane->is_up() || lane->stream.send_small(frame) != Io::kOk) continue;
-    if (!lane->stream.is_blocked()) lane->stream.close();
+    if (!lane->is_up() || lane->transport->send_small(frame) != Io::kOk) continue;
+    if (!lane->transport->is_blocked()) lane->close();
   }
   fail(Result::kInvalidUsage, what);
 }
@@ -134,13 +135,13 @@ void RecvComm::tell(Lane& lane) {
   uint8_t grant[kFrameHeaderBytes];
   encode(queue_.make_grant(), grant);
   must_tell_ = false;
-  if (lane.stream.send_small(grant) == Io::kFailed) on_send_failed(lane);
+  if (lane.transport->send_small(grant) == Io::kFailed) on_send_failed(lane);
 }
 
 void RecvComm::pump_out() {
   advance_request(environment()->now_ns());
   for (const auto& lane : lanes_) {
-    if (lane->is_up() && lane->stream.is_blocked() && lane->stream.flush() == Io::kFailed) {
+    if (lane->is_up() && lane->transport->is_blocked() && lane->transport->flush() == Io::kFailed) {
       on_send_failed(*lane);
     }
     if (has_failed()) return;

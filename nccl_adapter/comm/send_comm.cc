@@ -46,7 +46,7 @@ void SendComm::pump_out() {
   for (const auto& lane : lanes_) {
     if (lane->dial != nullptr) advance_dial(*lane, environment()->now_ns());
     if (has_failed()) return;
-    if (lane->is_up() && lane->stream.is_blocked() && lane->stream.flush() == Io::kFailed) {
+    if (lane->is_up() && lane->transport->is_blocked() && lane->transport->flush() == Io::kFailed) {
       on_send_failed(*lane);
     }
     if (has_failed()) return;
@@ -55,7 +55,7 @@ void SendComm::pump_out() {
   while (queue_.next_chunk(std::max<size_t>(wanted_up(), 1), &chunk)) {
     Lane* lane = choose_lane(chunk);
     if (lane == nullptr) return;
-    const Io io = lane->stream.send_chunk(chunk);
+    const Io io = lane->transport->send_chunk(chunk);
     if (io == Io::kFailed) on_send_failed(*lane);
     if (io == Io::kFailed && environment()->is_attached() && !has_failed()) continue;
     if (io != Io::kOk) return;
@@ -76,8 +76,9 @@ void SendComm::give(Lane& lane, const Chunk& chunk) {
 Lane* SendComm::choose_lane(const Chunk& chunk) {
   if (lanes_.size() == 1) {
     Lane& only = lanes_[0];
-    const bool has_room = only.is_up() && !only.stream.is_blocked() &&
-                          only.stream.unacked_bytes() < only.room_bytes(chunk.header.bytes, true);
+    const bool has_room =
+        only.is_up() && !only.transport->is_blocked() &&
+        only.transport->unacked_bytes() < only.room_bytes(chunk.header.bytes, true);
     return has_room ? &only : nullptr;
   }
   const bool is_alone = count_.wanted() == 1;
@@ -85,8 +86,8 @@ Lane* SendComm::choose_lane(const Chunk& chunk) {
   uint64_t best_unacked = UINT64_MAX;
   for (size_t i = 0; i < lanes_.size(); ++i) {
     Lane& lane = lanes_[(last_lane_ + i) % lanes_.size()];
-    if (!lane.is_up() || !is_wanted(lane) || lane.stream.is_blocked()) continue;
-    const uint64_t unacked = lane.stream.unacked_bytes();
+    if (!lane.is_up() || !is_wanted(lane) || lane.transport->is_blocked()) continue;
+    const uint64_t unacked = lane.transport->unacked_bytes();
     if (unacked >= lane.room_bytes(chunk.header.bytes, is_alone)) continue;
     if (i == 0 && chunk.header.message_bytes <= kStripeBytesMin && unacked < kStripeBytesMin) {
       return &lane;

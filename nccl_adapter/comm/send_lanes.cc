@@ -236,7 +236,7 @@ void SendComm::on_welcome(Lane& lane, int64_t now_ns) {
   lane.path_text =
       std::string(environment()->ports()[pair.local].name) + " > " + to_string(dial->remote());
   lane.rail_text = std::string("over ") + environment()->ports()[pair.local].name;
-  lane.attach(dial->take_stream(), dial->incarnation(), now_ns);
+  lane.attach(std::make_unique<Stream>(dial->take_stream()), dial->incarnation(), now_ns);
   peer_watch_.note_attached(now_ns);
   pump_in(lane);  // something may have come with the answer
   if (is_connected_) {

@@ -17,10 +17,10 @@ uint64_t per_second(uint64_t bytes, int64_t ns) {
 
 }  // namespace
 
-void Lane::attach(Stream next, uint32_t number, int64_t now_ns) {
+void Lane::attach(std::unique_ptr<Transport> next, uint32_t number, int64_t now_ns) {
   drop();
-  stream = std::move(next);
-  stream.set_owner(this);
+  transport = std::move(next);
+  transport->set_owner(this);
   incarnation = number;
   ++attached;
   failures = 0;
@@ -30,7 +30,7 @@ void Lane::attach(Stream next, uint32_t number, int64_t now_ns) {
 }
 
 void Lane::drop() {
-  stream.abort();
+  transport.reset();
   reader = {};
   fail_text.clear();
   has_received = is_window_closed = false;
@@ -38,13 +38,18 @@ void Lane::drop() {
   rate_bytes_per_s = 0;
 }
 
+void Lane::close() {
+  transport->close();
+  transport.reset();
+}
+
 bool Lane::look(int64_t now_ns) {
-  const uint64_t unacked = stream.unacked_bytes();
-  const uint64_t acked = stream.sent_bytes() - unacked - acked_bytes;
+  const uint64_t unacked = transport->unacked_bytes();
+  const uint64_t acked = transport->sent_bytes() - unacked - acked_bytes;
   const int64_t passed_ns = now_ns - looked_ns;
   const bool moved = acked > 0 || has_received;
   if (moved) answered_ns = now_ns;
-  is_window_closed = stream.is_window_closed();
+  is_window_closed = transport->is_window_closed();
   if (moved || is_window_closed || (unacked_bytes == 0 && unacked > 0)) moved_ns = now_ns;
   if (acked > 0) {
     const uint64_t faded = rate_bytes_per_s - rate_bytes_per_s / 16;
@@ -61,18 +66,18 @@ bool Lane::look(int64_t now_ns) {
 
 // TCP sends again after one timeout, and after two more if that was lost, too (RFC 6298 5.5).
 int64_t Lane::stall_ns() const {
-  return std::max(kStallNs, static_cast<int64_t>(stream.rto_us()) * 1'000 * kStallTimeouts);
+  return std::max(kStallNs, static_cast<int64_t>(transport->rto_us()) * 1'000 * kStallTimeouts);
 }
 
 bool Lane::is_stalled(int64_t now_ns) const {
-  return is_up() && stream.unacked_bytes() > 0 && now_ns - moved_ns >= stall_ns();
+  return is_up() && transport->unacked_bytes() > 0 && now_ns - moved_ns >= stall_ns();
 }
 
 uint64_t Lane::room_bytes(uint64_t piece_bytes, bool is_alone) const {
   const auto rate = static_cast<double>(rate_bytes_per_s);
   const int64_t queue_ns = is_alone ? kStreamQueueAloneNs : kStreamQueueNs;
   const uint64_t queue_most = is_alone ? kStreamUnackedBytesMax : kStreamQueueBytesMax;
-  const double in_flight = 2 * rate * static_cast<double>(stream.rtt_min_us()) / kUsPerSecond;
+  const double in_flight = 2 * rate * static_cast<double>(transport->rtt_min_us()) / kUsPerSecond;
   const double queued = std::clamp(rate * static_cast<double>(queue_ns) / kNsPerSecond,
                                    static_cast<double>(2 * piece_bytes),
                                    static_cast<double>(std::max(queue_most, 2 * piece_bytes)));

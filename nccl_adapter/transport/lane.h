@@ -6,7 +6,7 @@
 #include <string>
 
 #include "nccl_adapter/transport/dial.h"
-#include "nccl_adapter/transport/stream.h"
+#include "nccl_adapter/transport/transport.h"
 
 namespace lyre::nccl_adapter {
 
@@ -17,11 +17,13 @@ struct Lane final : SessionOwner {
   Lane(SessionOwner* waiter_in, uint16_t number) : waiter(waiter_in), index(number) {}
 
   void on_ready() override { waiter->on_ready(); }
-  bool is_up() const { return stream.is_open(); }
+  bool is_up() const { return transport != nullptr; }
   /// Takes the place of what was there.
-  void attach(Stream next, uint32_t number, int64_t now_ns);
+  void attach(std::unique_ptr<Transport> next, uint32_t number, int64_t now_ns);
   /// Ends the session, if any, without another word. What was sent is the caller's business.
   void drop();
+  /// Ends it in order. REQUIRES: is_up(), as all below.
+  void close();
   /// Looks whether something moved since the last look. True if so.
   bool look(int64_t now_ns);
   /// How long nothing may be acknowledged before the stream counts as stalled.
@@ -34,9 +36,9 @@ struct Lane final : SessionOwner {
 
   SessionOwner* waiter;
   uint16_t index;
-  uint32_t incarnation = 0;  ///< of the session
-  uint32_t attached = 0;     ///< how often there was one
-  Stream stream;
+  uint32_t incarnation = 0;              ///< of the session
+  uint32_t attached = 0;                 ///< how often there was one
+  std::unique_ptr<Transport> transport;  ///< nullptr: no session
   FrameProgress reader;
   std::string fail_text;  ///< of a fail frame that is being read
 

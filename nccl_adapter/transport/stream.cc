@@ -13,20 +13,15 @@ Stream::Stream(Stream&& other) noexcept { *this = std::move(other); }
 Stream& Stream::operator=(Stream&& other) noexcept {
   if (this == &other) return *this;
   abort();
+  Transport::operator=(std::move(other));
   session_ = std::exchange(other.session_, nullptr);
   error_ = other.error_;
-  sent_bytes_ = std::exchange(other.sent_bytes_, 0);
   unsent_ = std::move(other.unsent_);
   parked_ = std::exchange(other.parked_, lyre_block{});
   parked_bytes_ = std::exchange(other.parked_bytes_, 0);
   parked_region_ = std::exchange(other.parked_region_, nullptr);
   parked_data_ = other.parked_data_;
   parked_data_bytes_ = other.parked_data_bytes_;
-  slices_ = other.slices_;
-  slice_count_ = std::exchange(other.slice_count_, 0);
-  slice_index_ = std::exchange(other.slice_index_, 0);
-  released_count_ = std::exchange(other.released_count_, 0);
-  slice_offset_ = std::exchange(other.slice_offset_, 0);
   return *this;
 }
 
@@ -141,35 +136,17 @@ void Stream::limit_silence(uint32_t silence_ms) {
   lyre_set_option(session_, LYRE_OPTION_USER_TIMEOUT_MS, silence_ms);  // a failure: as above
 }
 
-Io Stream::peek(std::span<const uint8_t>* out) {
-  if (slice_index_ == slice_count_) {
-    release();
-    const int n = lyre_recv_slices(session_, slices_.data(), kSlicesPerTake);
-    if (n == LYRE_E_AGAIN) return Io::kAgain;
-    if (n == 0) return Io::kFinished;
-    if (n < 0) return fail(n);
-    slice_count_ = n;
-    slice_index_ = 0;
-    released_count_ = 0;
-    slice_offset_ = 0;
-  }
-  const lyre_slice& slice = slices_[static_cast<size_t>(slice_index_)];
-  *out = {static_cast<const uint8_t*>(slice.data) + slice_offset_, slice.bytes - slice_offset_};
+Io Stream::take_slices(std::span<lyre_slice> out, size_t* count) {
+  const int n = lyre_recv_slices(session_, out.data(), static_cast<int>(out.size()));
+  if (n == LYRE_E_AGAIN) return Io::kAgain;
+  if (n == 0) return Io::kFinished;
+  if (n < 0) return fail(n);
+  *count = static_cast<size_t>(n);
   return Io::kOk;
 }
 
-void Stream::consume(size_t bytes) {
-  slice_offset_ += bytes;
-  if (slice_offset_ < slices_[static_cast<size_t>(slice_index_)].bytes) return;
-  ++slice_index_;
-  slice_offset_ = 0;
-}
-
-void Stream::release() {
-  if (released_count_ == slice_index_) return;
-  lyre_release(session_, &slices_[static_cast<size_t>(released_count_)],
-               slice_index_ - released_count_);
-  released_count_ = slice_index_;
+void Stream::give_back(std::span<const lyre_slice> slices) {
+  lyre_release(session_, slices.data(), static_cast<int>(slices.size()));
 }
 
 void Stream::drop_parked() {
@@ -181,16 +158,14 @@ void Stream::drop_parked() {
 
 void Stream::close() {
   if (session_ == nullptr) return;
-  slice_index_ = slice_count_;
-  release();
+  release_all();
   drop_parked();
   lyre_close(std::exchange(session_, nullptr));
 }
 
 void Stream::abort() {
   if (session_ == nullptr) return;
-  slice_index_ = slice_count_;
-  release();
+  release_all();
   drop_parked();
   lyre_abort(std::exchange(session_, nullptr));
 }

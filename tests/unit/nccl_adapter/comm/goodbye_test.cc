@@ -23,7 +23,8 @@ class Goodbyes : public TwoHosts {
       lyre_session* session = nullptr;
       while (lyre_accept(listener_, &session) == 0) far_.emplace_back(session);
     };
-    for (size_t i = 0; i < lanes_.size(); ++i) lanes_[i].attach(connect(i), 1, here().now_ns());
+    for (size_t i = 0; i < lanes_.size(); ++i)
+      lanes_[i].attach(std::make_unique<Stream>(connect(i)), 1, here().now_ns());
     EXPECT_TRUE(until([&] { return far_.size() == lanes_.size(); }));
   }
   ~Goodbyes() override {
@@ -117,7 +118,7 @@ TEST_F(Goodbyes, AStreamThatComesLaterIsTold) {
   lanes_[1].drop();
   far_.clear();
   goodbye_.begin(false, {});
-  lanes_[1].attach(connect(1), 2, here().now_ns());
+  lanes_[1].attach(std::make_unique<Stream>(connect(1)), 2, here().now_ns());
   goodbye_.say(lanes_[1], {});
   EXPECT_TRUE(until([&] { return !far_.empty() && !read(far_.back()).empty(); }));
 }

@@ -21,7 +21,7 @@ class LaneInAWorld : public ConnectedHosts {
   ~LaneInAWorld() override { lane_.drop(); }
 
   void attach() {
-    lane_.attach(connect(), 1, events_.now_ns());
+    lane_.attach(std::make_unique<Stream>(connect()), 1, events_.now_ns());
     waiter_.count = 0;
   }
   /// A look every tick, as a comm has it.
@@ -31,7 +31,7 @@ class LaneInAWorld : public ConnectedHosts {
       lane_.look(events_.now_ns());
     }
   }
-  void send(size_t bytes) { lane_.stream.send_small(std::vector<uint8_t>(bytes, 7)); }
+  void send(size_t bytes) { lane_.transport->send_small(std::vector<uint8_t>(bytes, 7)); }
 
   LaneWaiter waiter_;
   Lane lane_{&waiter_, 3};
@@ -49,7 +49,7 @@ TEST_F(LaneInAWorld, IsStalledWhenNothingIsAcknowledgedForLong) {
   attach();
   send(100);
   look_for(kSecond / 2);
-  EXPECT_EQ(lane_.stream.unacked_bytes(), 0u);
+  EXPECT_EQ(lane_.transport->unacked_bytes(), 0u);
   network_.wires().set_rail({1, 0}, false);
   send(100);
   look_for(lane_.stall_ns() - 10 * kTickNs);
@@ -69,7 +69,7 @@ TEST_F(LaneInAWorld, OnAShortPathTheStallLimitIsASecond) {
   attach();
   send(100);
   look_for(kSecond);
-  EXPECT_GT(lane_.stream.rto_us(), 0u);
+  EXPECT_GT(lane_.transport->rto_us(), 0u);
   EXPECT_EQ(lane_.stall_ns(), kStallNs);
 }
 
@@ -81,8 +81,8 @@ TEST_F(LaneInAWorld, WhoseReaderHasNoRoomIsNeitherStalledNorSlow) {
     look_for(kTickNs);
     ASSERT_FALSE(lane_.is_stalled(events_.now_ns())) << passed;
   }
-  EXPECT_GE(lane_.stream.unacked_bytes(), kSlowBacklogBytes);
-  EXPECT_TRUE(lane_.stream.is_window_closed());
+  EXPECT_GE(lane_.transport->unacked_bytes(), kSlowBacklogBytes);
+  EXPECT_TRUE(lane_.transport->is_window_closed());
   EXPECT_TRUE(lane_.is_window_closed) << "not judged by that";
 }
 
@@ -90,10 +90,10 @@ TEST_F(LaneInAWorld, WhoseReaderHasNoRoomIsStalledWhenNoProbeIsAnswered) {
   attach();
   send((1 << 20) + 100);
   look_for(2 * kSecond);
-  ASSERT_TRUE(lane_.stream.is_window_closed());
+  ASSERT_TRUE(lane_.transport->is_window_closed());
   network_.wires().set_rail({1, 0}, false);
   look_for(20 * kSecond);
-  EXPECT_FALSE(lane_.stream.is_window_closed());
+  EXPECT_FALSE(lane_.transport->is_window_closed());
   EXPECT_TRUE(lane_.is_stalled(events_.now_ns()));
 }
 
@@ -106,8 +106,9 @@ TEST_F(LongLaneInAWorld, TheStallLimitIsSeveralOfTcpsTimeouts) {
   attach();
   send(100);
   look_for(10 * kSecond);
-  EXPECT_GE(lane_.stream.rto_us(), 1'000'000u);
-  EXPECT_EQ(lane_.stall_ns(), static_cast<int64_t>(lane_.stream.rto_us()) * 1'000 * kStallTimeouts);
+  EXPECT_GE(lane_.transport->rto_us(), 1'000'000u);
+  EXPECT_EQ(lane_.stall_ns(),
+            static_cast<int64_t>(lane_.transport->rto_us()) * 1'000 * kStallTimeouts);
 }
 
 TEST_F(LaneInAWorld, DropForgetsWhatWasKnownOfTheStream) {
@@ -125,7 +126,7 @@ TEST_F(LaneInAWorld, DropForgetsWhatWasKnownOfTheStream) {
 TEST_F(LaneInAWorld, ASuccessorTakesTheStreamsPlace) {
   attach();
   Stream first = std::move(far_);
-  lane_.attach(connect(), 2, events_.now_ns());
+  lane_.attach(std::make_unique<Stream>(connect()), 2, events_.now_ns());
   EXPECT_EQ(lane_.attached, 2u);
   EXPECT_EQ(lane_.incarnation, 2u);
   EXPECT_TRUE(until([&] { return first.state() == LYRE_ENDED; }));
