@@ -10,11 +10,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "stack/io/dpdk/kernel_interface.h"
@@ -120,6 +123,31 @@ class MemifPorts : public ::testing::Test {
     PacketBuf* packet = receive(queue, at);
     ASSERT_NE(packet, nullptr);
     ends_[at].memories[queue]->release({&packet, 1});
+  }
+  /// One turn of a worker: sends as many packets as the port takes at once, and receives.
+  void exchange_bursts(uint32_t number, int end) {
+    PacketMemory& memory = *ends_[end].memories[number];
+    PacketBuf* packets[32];
+    const size_t count = memory.alloc_tx(packets);
+    for (PacketBuf* packet : std::span(packets).first(count)) {
+      const std::vector<uint8_t> bytes = frame(1, 1000);
+      std::memcpy(packet->data, bytes.data(), bytes.size());
+      packet->length = static_cast<uint32_t>(bytes.size());
+    }
+    const size_t sent = queue(number, end).tx_burst(std::span(packets).first(count));
+    memory.release(std::span(packets).first(count).subspan(sent));
+    const size_t got = queue(number, end).rx_burst(packets);
+    memory.release(std::span(packets).first(got));
+  }
+  /// Receives until nothing comes any more.
+  void drain(int end) {
+    for (uint32_t number = 0; number < kQueues; ++number) {
+      PacketBuf* packets[32];
+      for (size_t got = 1; got > 0;) {
+        got = queue(number, end).rx_burst(packets);
+        ends_[end].memories[number]->release(std::span(packets).first(got));
+      }
+    }
   }
   PacketIo& queue(uint32_t number, int end = 1) { return ends_[end].port->queue(number); }
   bool is_told(uint32_t number, int end = 1, int timeout_ms = 4000) {
@@ -227,6 +255,37 @@ TEST_F(MemifPorts, ClientFindsItsServerAgain) {
   ASSERT_NE(packet, nullptr);
   EXPECT_EQ(id_of(packet->bytes()), 78u);
   ends_[1].memories[1]->release({&packet, 1});
+}
+
+/// The driver frees the rings in DPDK's interrupt thread when the peer leaves.
+TEST_F(MemifPorts, APeerMayLeaveWhileItsPortIsPolled) {
+  constexpr int kDepartures = 200;
+  open_both(true);
+  std::atomic<bool> is_over{false};
+  std::thread worker([&] {
+    while (!is_over.load()) {
+      for (uint32_t queue = 0; queue < kQueues; ++queue) exchange_bursts(queue, 0);
+    }
+  });
+  int links = 0;
+  for (int i = 0; i < kDepartures; ++i) {
+    if (!restart_at_once(*ends_[1].port)) break;
+    if (!eventually([&] {
+          exchange_bursts(1, 1);
+          return are_linked();
+        })) {
+      break;
+    }
+    for (int round = 0; round < 20; ++round) exchange_bursts(1, 1);
+    ++links;
+  }
+  is_over = true;
+  worker.join();
+  EXPECT_EQ(links, kDepartures);
+  drain(0);
+  drain(1);
+  send(1, 77);
+  receive_and_release(1);
 }
 
 TEST_F(MemifPorts, EachQueueIsToldOfItsOwnPackets) {

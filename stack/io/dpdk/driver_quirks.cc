@@ -68,7 +68,11 @@ constexpr DriverQuirks kKnownDrivers[] = {
     // It reports 255 for TSO, and refuses more than 24 (VMXNET3_MAX_TSO_TXD_PER_PKT, from 24.11
     // on).
     {.driver = "net_vmxnet3", .rx_room_bytes_min = kNicRoomBytes, .tso_segments_max = 24},
-    {.driver = "net_memif", .is_virtual = true, .uses_checksums = false, .checks_mtu = false},
+    {.driver = "net_memif",
+     .is_virtual = true,
+     .uses_checksums = false,
+     .checks_mtu = false,
+     .frees_while_polled = true},
     {.driver = "net_af_packet",
      .is_virtual = true,
      .uses_checksums = false,

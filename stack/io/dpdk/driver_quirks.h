@@ -36,10 +36,11 @@ struct DriverQuirks {
   /// reports nothing: of a packet, and of each packet that it cuts from a TSO packet. 0: as
   /// reported.
   uint32_t segments_max = 0;
-  uint32_t tso_segments_max = 0;  ///< of a TSO packet. 0: as reported
-  uint32_t segments_spare = 0;    ///< so many fewer than it reports
-  bool has_timers = false;        ///< rte_timer: its health checks
-  uint32_t flow_mbps = 0;         ///< most that its network gives one flow; 0: unknown
+  uint32_t tso_segments_max = 0;    ///< of a TSO packet. 0: as reported
+  uint32_t segments_spare = 0;      ///< so many fewer than it reports
+  bool frees_while_polled = false;  ///< see DriverCalls
+  bool has_timers = false;          ///< rte_timer: its health checks
+  uint32_t flow_mbps = 0;           ///< most that its network gives one flow; 0: unknown
   /// The driver frees sent packets only when it sends and few descriptors are left. It is set up
   /// with a threshold near the ring's size, so that it does so early.
   bool is_lazy_to_free = false;

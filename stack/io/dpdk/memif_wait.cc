@@ -163,7 +163,7 @@ bool MemifWait::is_confirmed(int eventfd) {
 /// Whether a receive call, for no packet, empties `eventfd`.
 bool MemifWait::driver_reads(int eventfd) {
   rte_mbuf* none[1];
-  rte_eth_rx_burst(ring_.port_id, ring_.queue_id, none, 0);
+  driver_call(calls_, [&] { return rte_eth_rx_burst(ring_.port_id, ring_.queue_id, none, 0); });
   return !is_readable(eventfd);
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "stack/io/dpdk/driver_calls.h"
 #include "stack/io/dpdk/rx_wait.h"
 
 namespace lyre::io::dpdk {
@@ -54,6 +55,7 @@ class MemifWait final : public RxWait {
   std::atomic_ref<uint16_t> flags() const;
 
   const Ring ring_;
+  DriverCalls calls_;
   EventEdges edges_;
   Mapping mapping_;                ///< of the connection's shared memory, from its first ring on
   uint8_t* found_ring_ = nullptr;  ///< in mapping_; nullptr: not found

@@ -57,22 +57,26 @@ size_t Queue::rx_burst(std::span<PacketBuf*> out) {
 }
 
 uint16_t Queue::receive(std::span<rte_mbuf*> out) {
-  const auto wanted = static_cast<uint16_t>(out.size());
-  if (seen_count_ == 0) {
-    return rte_eth_rx_burst(setup_.port_id, setup_.queue_id, out.data(), wanted);
-  }
-  const uint16_t got = std::min(wanted, seen_count_);
+  if (seen_count_ == 0) return receive_from_driver(out);
+  const uint16_t got = std::min(static_cast<uint16_t>(out.size()), seen_count_);
   std::copy_n(seen_.begin(), got, out.begin());
   std::copy(seen_.begin() + got, seen_.begin() + seen_count_, seen_.begin());
   seen_count_ -= got;
   return got;
 }
 
+uint16_t Queue::receive_from_driver(std::span<rte_mbuf*> out) {
+  const auto receive = [&] {
+    return rte_eth_rx_burst(setup_.port_id, setup_.queue_id, out.data(),
+                            static_cast<uint16_t>(out.size()));
+  };
+  return setup_.quirks->frees_while_polled ? driver_call(calls_, receive) : receive();
+}
+
 /// Whether packets have arrived. Not every driver can count them without receiving them.
 bool Queue::look_ahead() {
   if (seen_count_ == 0) {
-    seen_count_ = rte_eth_rx_burst(setup_.port_id, setup_.queue_id, seen_.data(),
-                                   static_cast<uint16_t>(seen_.size()));
+    seen_count_ = receive_from_driver(seen_);
   }
   return seen_count_ > 0;
 }
@@ -212,9 +216,7 @@ void Queue::flush_pending() {
 /// has freed it, it has freed all that were taken until now.
 uint16_t Queue::burst_pending() {
   const auto count = static_cast<uint16_t>(pending_count_);
-  if (setup_.quirks->is_virtual) {
-    return rte_eth_tx_burst(setup_.port_id, setup_.queue_id, pending_.data(), count);
-  }
+  if (setup_.quirks->is_virtual) return send_by_virtual_driver();
   rte_mbuf* last = pending_[count - 1];
   SentMarks::hold(last);  // before the burst: a sent packet must not be accessed
   const uint16_t sent = rte_eth_tx_burst(setup_.port_id, setup_.queue_id, pending_.data(), count);
@@ -226,6 +228,14 @@ uint16_t Queue::burst_pending() {
     is_unmarked_ |= sent > 0;
   }
   return sent;
+}
+
+uint16_t Queue::send_by_virtual_driver() {
+  const auto send = [&] {
+    return rte_eth_tx_burst(setup_.port_id, setup_.queue_id, pending_.data(),
+                            static_cast<uint16_t>(pending_count_));
+  };
+  return setup_.quirks->frees_while_polled ? driver_call(calls_, send) : send();
 }
 
 void Queue::note_freed() {

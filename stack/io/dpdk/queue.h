@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "stack/io/dpdk/driver_calls.h"
 #include "stack/io/dpdk/driver_quirks.h"
 #include "stack/io/dpdk/memory.h"
 #include "stack/io/dpdk/rx_wait.h"
@@ -90,6 +91,7 @@ class Queue final : public PacketIo {
   static constexpr size_t kBurstMax = 64;
 
   uint16_t receive(std::span<rte_mbuf*> out);
+  uint16_t receive_from_driver(std::span<rte_mbuf*> out);
   bool look_ahead();
   bool receive_one(rte_mbuf* mbuf);
   bool linearise_received(rte_mbuf* mbuf);
@@ -104,6 +106,7 @@ class Queue final : public PacketIo {
   size_t prepare_burst(std::span<PacketBuf* const> in);
   void flush_pending();
   uint16_t burst_pending();
+  uint16_t send_by_virtual_driver();
   void ask_to_free();
   void note_freed();
   void drop_pending();
@@ -128,6 +131,7 @@ class Queue final : public PacketIo {
   std::atomic<uint64_t> freed_shown_{0};  ///< freed_
   std::atomic<uint64_t> waits_{0};        ///< see TxProgress
   bool can_reclaim_ = true;               ///< the driver has tx_done_cleanup
+  DriverCalls calls_;
   IoCounters counters_;
 };
 
