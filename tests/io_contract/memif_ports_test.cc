@@ -130,7 +130,7 @@ class MemifPorts : public ::testing::Test {
     PacketBuf* packets[32];
     const size_t count = memory.alloc_tx(packets);
     for (PacketBuf* packet : std::span(packets).first(count)) {
-      const std::vector<uint8_t> bytes = frame(1, 1000);
+      const std::vector<uint8_t> bytes = frame(1, 40);
       std::memcpy(packet->data, bytes.data(), bytes.size());
       packet->length = static_cast<uint32_t>(bytes.size());
     }
