@@ -222,7 +222,8 @@ def count_results(build, folder, count):
           f"{count.failed - failed_before} failed", flush=True)
 
 
-def run_tests(build, folder, environment, count):
+def run_tests(build, folder, environment, count, names=()):
+    """`names`: of those tests that are wanted; without any, all of the suites."""
     log = folder + ".test.log"
     json_log = os.path.join(folder, "meson-logs", "testlog.json")
     for stale in (log, json_log):
@@ -232,6 +233,7 @@ def run_tests(build, folder, environment, count):
                "--timeout-multiplier", str(build.timeout_factor)]
     for suite in build.suites:
         command += ["--suite", suite]
+    command += names
     wrapper = build.wrapper
     if wrapper and processes.run([*wrapper, "true"], 10, capture_output=True).returncode != 0:
         wrapper = ()

@@ -18,7 +18,7 @@ namespace {
 
 using Kind = worker::Command::Kind;
 
-constexpr uint64_t kHandoverPage = 4096;
+const uint64_t kHandoverPage = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
 
 RegistryOptions handover_options() {
   RegistryOptions options;

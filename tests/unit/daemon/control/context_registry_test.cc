@@ -94,7 +94,7 @@ TEST_F(ContextRegistryTest, PortsKnowTheArenaBeforeAnyWorkerAndAfterAll) {
   RegistryOptions options = limited_options();
   options.ports.map = [&](const uint8_t* base, uint64_t bytes, uint64_t page_bytes) {
     EXPECT_EQ(bytes, 1u << 20);
-    EXPECT_EQ(page_bytes, 4096u);
+    EXPECT_EQ(page_bytes, static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)));
     EXPECT_TRUE(workers.posted[0].empty() && workers.posted[1].empty());
     arena = base;
     events.emplace_back("map");

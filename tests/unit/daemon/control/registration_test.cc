@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -14,7 +15,7 @@ namespace {
 using Kind = worker::Command::Kind;
 using ReplyKind = worker::Reply::Kind;
 
-constexpr uint64_t kRegionPage = 4096;
+const uint64_t kRegionPage = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
 
 class RegistrationTest : public ControlServerTest {
  protected:

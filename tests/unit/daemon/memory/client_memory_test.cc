@@ -27,7 +27,7 @@
 namespace lyre {
 namespace {
 
-constexpr uint64_t kPage = 4096;
+const uint64_t kPage = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
 
 OwnedFd memfd(uint64_t bytes, unsigned flags = MFD_ALLOW_SEALING) {
   OwnedFd file(::memfd_create("lyre-test", MFD_CLOEXEC | flags));
@@ -117,7 +117,7 @@ struct MappingMemory : testing::Test {
     return memory_of_object(std::move(*object), offset, bytes);
   }
 
-  static constexpr uint64_t kBytes = 16 * kPage;
+  static inline const uint64_t kBytes = 16 * kPage;
   ClientIdentity self{.pid = ::getpid(), .uid = ::getuid(), .gid = ::getgid()};
   OwnedFd process{static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0))};
   void* shared = MAP_FAILED;

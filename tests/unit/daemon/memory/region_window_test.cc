@@ -17,7 +17,7 @@
 namespace lyre {
 namespace {
 
-constexpr uint64_t kWindowPage = 4096;
+const uint64_t kWindowPage = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
 
 OwnedFd memory_of(uint64_t bytes, uint8_t fill) {
   OwnedFd file(::memfd_create("lyre-test", MFD_CLOEXEC | MFD_ALLOW_SEALING));

@@ -9,7 +9,7 @@
 
 namespace lyre::io::dpdk {
 
-inline constexpr size_t kTestPageBytes = 4096;
+inline const size_t kTestPageBytes = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
 
 /// A memfd, mapped; a second mapping of it reveals its current pages.
 class SharedPages {
