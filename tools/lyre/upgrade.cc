@@ -38,10 +38,10 @@ void run_upgrade(const GlobalOptions& globals) {
 }  // namespace
 
 void add_upgrade(CLI::App& app, const GlobalOptions& globals) {
-  app.add_subcommand("upgrade",
-                     "Start the daemon's program again and go on in the new process with the same "
-                     "sessions (experimental). For root and the daemon's user. If it fails, the "
-                     "daemon goes on as it was")
+  app.add_subcommand(
+         "upgrade",
+         "Start the daemon's program again and go on in the new process with the same "
+         "sessions. For root and the daemon's user. If it fails, the daemon goes on as it was")
       ->callback([&globals] { run_upgrade(globals); });
 }
 
