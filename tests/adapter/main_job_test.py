@@ -286,7 +286,9 @@ class Streams(UnharmedJob):
         done = run(job(hosts.a, hosts.b, "--verbose", "--bytes", "512KiB"), LYRE_STREAMS="1")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stderr, "streams: 1 ")
-        self.assertNotRegex(done.stderr, r"stream \d+ to .* is there|stalls")
+        # The other direction's acknowledgements share the narrow queue, and may all be lost for so
+        # long that its stream counts as stalled.
+        self.assertNotRegex(done.stderr, r"(is there|stalls) \(wire > 10\.9\.5\.2:")
 
 
 class LostRail(UnharmedJob):
