@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "nccl_adapter/limits.h"
@@ -62,6 +63,21 @@ void read_rails(Settings* out) {
   }
 }
 
+bool read_verbs(VerbsUse* out) {
+  const std::string_view text = get("LYRE_VERBS") != nullptr ? get("LYRE_VERBS") : "auto";
+  if (text == "auto") {
+    *out = VerbsUse::kAuto;
+  } else if (text == "only") {
+    *out = VerbsUse::kOnly;
+  } else if (text == "off") {
+    *out = VerbsUse::kOff;
+  } else {
+    log_warn("LYRE_VERBS is \"%s\": allowed are auto, only and off", std::string(text).c_str());
+    return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 bool read_settings(Settings* out) {
@@ -72,7 +88,8 @@ bool read_settings(Settings* out) {
   out->is_required = required != nullptr && std::strcmp(required, "0") != 0;
   if (const char* path = get("LYRE_TELEMETRY_DIR")) out->telemetry_directory = path;
   read_rails(out);
-  return read_integer("LYRE_PEER_TIMEOUT_SECONDS", {3, 3600}, &out->peer_timeout_s) &&
+  return read_verbs(&out->verbs) &&
+         read_integer("LYRE_PEER_TIMEOUT_SECONDS", {3, 3600}, &out->peer_timeout_s) &&
          read_integer("LYRE_RESUME_SECONDS", {1, 3600}, &out->resume_s) &&
          read_integer("LYRE_LATENCY_US", {0, 100'000}, &out->latency_us) &&
          read_integer("LYRE_STREAMS", {1, kStreamsMax}, &out->streams) &&

@@ -10,6 +10,13 @@
 
 namespace lyre::nccl_adapter {
 
+/// LYRE_VERBS: whether data goes over queue pairs of RDMA devices.
+enum class VerbsUse : uint8_t {
+  kAuto,  ///< where both hosts have a device
+  kOnly,  ///< nowhere else: without one a process has no network
+  kOff,   ///< devices are not looked for
+};
+
 /// What the environment asks for. docs/user/nccl.md has the table for users.
 struct Settings {
   std::string socket_path;      ///< LYRE_SOCKET; empty: the library's default
@@ -22,6 +29,7 @@ struct Settings {
   std::string telemetry_directory = nccl_abi::kTelemetryDirectory;  ///< LYRE_TELEMETRY_DIR
   bool uses_all_rails = false;     ///< LYRE_RAILS=all: a comm's streams over every port
   std::vector<std::string> rails;  ///< LYRE_RAILS=NAME,...: these ports only; empty: all
+  VerbsUse verbs = VerbsUse::kAuto;
 };
 
 /// How long TCP may wait for an acknowledgement: less than the peer may be silent, so that there is

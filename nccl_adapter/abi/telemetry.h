@@ -80,6 +80,7 @@ struct TelemetryHeader {
   char socket[108];
   std::atomic<uint64_t> foreign;  ///< foreign connections to the plugin's port
   char last_foreign[64];          ///< may be read while it changes
+  char verbs[200];                ///< RDMA ports and why they are not used; empty: none
 };
 
 inline constexpr size_t kTelemetrySlotsOffset = 512;

@@ -45,7 +45,11 @@ ReceiveQueue::Verdict ReceiveQueue::take(FrameProgress* reader, std::span<const 
     }
     if (frames.payload_left() > 0) {
       if (in->empty()) return Verdict::kMore;
-      place(reader, in);
+      if (frames.header().type == FrameType::kData) {
+        place(reader, in);
+      } else {
+        reader->take_small_payload(in);
+      }
     }
     if (frames.payload_left() > 0) continue;
     const Verdict verdict = finish_frame(reader);
@@ -63,8 +67,14 @@ ReceiveQueue::Verdict ReceiveQueue::begin_frame(FrameProgress* reader) {
       return Verdict::kMore;
     case FrameType::kBye:
       return Verdict::kBye;
+    case FrameType::kOffer:
+    case FrameType::kAccept:
+    case FrameType::kDecline:
+      reader->small_payload.clear();
+      return Verdict::kMore;
     case FrameType::kGrant:
     case FrameType::kFail:
+    case FrameType::kCredit:
       break;
   }
   return Verdict::kBroken;
@@ -127,6 +137,7 @@ ReceiveQueue::Verdict ReceiveQueue::finish_frame(FrameProgress* reader) {
   reader->is_begun = false;
   reader->is_skipped = false;
   reader->frames.finish();
+  if (names_queue_pair(header.type)) return Verdict::kOther;
   if (!counts) return Verdict::kMore;
   Ranges& placed = incoming(header.message).placed;
   const uint64_t end = header.offset + header.bytes;

@@ -1,10 +1,13 @@
 #include "nccl_adapter/comm/recv_comm.h"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 #include <utility>
 
 #include "nccl_adapter/observe/log.h"
 #include "nccl_adapter/protocol/frame.h"
+#include "nccl_adapter/protocol/queue_pair_terms.h"
 #include "nccl_adapter/transport/address.h"
 
 namespace lyre::nccl_adapter {
@@ -31,6 +34,7 @@ AnswerCode RecvComm::join(const Hello& hello, Stream* stream, std::span<const ui
   sender_ = stream->remote();
   sender_.port = hello.listen_port;
   own_ = stream->local();
+  lane.version = common_version(hello);
   lane.attach(std::make_unique<Stream>(std::move(*stream)), hello.incarnation,
               environment()->now_ns());
   peer_watch_.note_attached(environment()->now_ns());
@@ -78,7 +82,12 @@ Request* RecvComm::post_request(void* data, uint64_t bytes) {
 
 bool RecvComm::take(Lane& lane, std::span<const uint8_t> bytes) {
   heard_lane_ = lane.index;
-  if (!on_verdict(queue_.take(&lane.reader, &bytes))) return false;
+  ReceiveQueue::Verdict verdict = queue_.take(&lane.reader, &bytes);
+  while (verdict == ReceiveQueue::Verdict::kOther) {
+    if (!on_queue_pair_frame(lane)) return false;
+    verdict = queue_.take(&lane.reader, &bytes);
+  }
+  if (!on_verdict(verdict)) return false;
   lane.transport->count_copied(queue_.take_copied_bytes());
   return true;
 }
@@ -90,6 +99,7 @@ bool RecvComm::on_verdict(ReceiveQueue::Verdict verdict) {
     case ReceiveQueue::Verdict::kTooLarge:
       refuse_large_message();
       return false;
+    case ReceiveQueue::Verdict::kOther:  // the caller's
     case ReceiveQueue::Verdict::kBroken:
       fail(Result::kRemoteError, "the peer broke the protocol");
       return false;
@@ -98,6 +108,34 @@ bool RecvComm::on_verdict(ReceiveQueue::Verdict verdict) {
       return false;
   }
   return false;
+}
+
+bool RecvComm::on_queue_pair_frame(Lane& lane) {
+  const FrameHeader& header = lane.reader.frames.header();
+  QueuePairTerms terms;
+  const bool is_valid =
+      header.type == FrameType::kDecline ||
+      (header.type == FrameType::kOffer && decode(lane.reader.small_payload, &terms));
+  if (!is_valid || lane.version < kQueuePairVersion) {
+    fail(Result::kRemoteError, "the peer broke the protocol");
+    return false;
+  }
+  if (header.type == FrameType::kOffer) decline(lane, header);
+  return true;
+}
+
+// An offer may stay unanswered: where the peer does not read them, answers would use up memory.
+void RecvComm::decline(Lane& lane, const FrameHeader& offer) {
+  constexpr std::string_view kWhy = "this version carries data over TCP only";
+  if (lane.transport->is_blocked()) return;
+  std::array<uint8_t, kFrameHeaderBytes + kWhy.size()> frame;
+  encode({.type = FrameType::kDecline,
+          .bytes = static_cast<uint32_t>(kWhy.size()),
+          .message = offer.message,
+          .offset = offer.offset},
+         std::span(frame).first<kFrameHeaderBytes>());
+  std::copy(kWhy.begin(), kWhy.end(), frame.begin() + kFrameHeaderBytes);
+  lane.transport->send_small(frame);  // a failure shows when the lane is read on
 }
 
 void RecvComm::refuse_large_message() {

@@ -39,6 +39,9 @@ class RecvComm final : public Comm {
   /// True when more bytes may be offered.
   bool on_verdict(ReceiveQueue::Verdict verdict);
   void refuse_large_message();
+  /// The same for a frame about queue pairs.
+  bool on_queue_pair_frame(Lane& lane);
+  void decline(Lane& lane, const FrameHeader& offer);
   void advance_request(int64_t now_ns);
   Lane* choose_lane();
   void tell(Lane& lane);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "nccl_adapter/protocol/bytes.h"
+#include "nccl_adapter/protocol/queue_pair_terms.h"
 #include "nccl_adapter/transport/address.h"
 
 namespace lyre::nccl_adapter {
@@ -103,20 +105,17 @@ Lane* SendComm::choose_lane(const Chunk& chunk) {
 bool SendComm::take(Lane& lane, std::span<const uint8_t> bytes) {
   FrameReader& reader = lane.reader.frames;
   while (!bytes.empty() && !has_failed()) {
-    if (reader.state() == FrameReader::State::kHeader && !reader.take_header(&bytes)) {
-      if (reader.state() == FrameReader::State::kBroken) {
-        fail(Result::kRemoteError, "the peer sent something that is no frame");
+    if (reader.state() == FrameReader::State::kHeader) {
+      if (!reader.take_header(&bytes)) {
+        if (reader.state() == FrameReader::State::kBroken) {
+          fail(Result::kRemoteError, "the peer sent something that is no frame");
+        }
+        return !has_failed();
       }
-      return !has_failed();
+      lane.reader.small_payload.clear();
     }
-    // Only a failure has text behind it.
-    const size_t text_bytes = std::min<size_t>(bytes.size(), reader.payload_left());
-    if (text_bytes > 0 && reader.header().type == FrameType::kFail) {
-      lane.fail_text.append(reinterpret_cast<const char*>(bytes.data()), text_bytes);
-      reader.payload_taken(static_cast<uint32_t>(text_bytes));
-      bytes = bytes.subspan(text_bytes);
-    }
-    if (reader.payload_left() > 0 && reader.header().type == FrameType::kFail) return true;
+    const bool has_payload = has_small_payload(reader.header().type);
+    if (has_payload && !lane.reader.take_small_payload(&bytes)) return true;
     on_frame(lane);
     reader.finish();
   }
@@ -135,15 +134,22 @@ void SendComm::on_frame(Lane& lane) {
       return on_bye();
     case FrameType::kFail:
       return on_fail_frame(lane);
+    case FrameType::kDecline:
+      // No queue pair is offered from here, so there is none to give up.
+      if (lane.version >= kQueuePairVersion) return;
+      break;
     case FrameType::kData:
+    case FrameType::kOffer:
+    case FrameType::kAccept:
+    case FrameType::kCredit:
       break;
   }
   fail(Result::kRemoteError, "the peer broke the protocol");
 }
 
-void SendComm::on_fail_frame(Lane& lane) {
-  for (char& c : lane.fail_text) c = c >= 0x20 && c < 0x7f ? c : '?';
-  fail(Result::kRemoteError, "the peer gave up: " + lane.fail_text);
+void SendComm::on_fail_frame(const Lane& lane) {
+  const std::span<const uint8_t> text(lane.reader.small_payload);
+  fail(Result::kRemoteError, "the peer gave up: " + get_text(text, 0, text.size()));
 }
 
 void SendComm::describe(nccl_abi::CommView* out) const {

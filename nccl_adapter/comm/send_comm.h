@@ -43,7 +43,7 @@ class SendComm final : public Comm {
   Lane* choose_lane(const Chunk& chunk);
   void give(Lane& lane, const Chunk& chunk);
   void on_frame(Lane& lane);
-  void on_fail_frame(Lane& lane);
+  void on_fail_frame(const Lane& lane);
 
   // ---- Lanes (send_lanes.cc) ----
   void set_home(Lane& lane) const;

@@ -231,6 +231,7 @@ void SendComm::on_welcome(Lane& lane, int64_t now_ns) {
                                            ", which this library does not speak");
   }
   if (lane.is_up()) drop_lane(lane);
+  lane.version = answer.version;
   lane.pair = lane.dialled_pair;
   const RailPair pair = pairs_[lane.pair];
   lane.path_text =

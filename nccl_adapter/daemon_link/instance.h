@@ -47,6 +47,8 @@ class Instance final : public Environment, private CommOwner {
   nccl_abi::Result progress_and_pause() override;
   Memory* take_memory(const void* data, size_t bytes) override;
   void give_back_memory(Memory* memory) override;
+  /// Shows in `lyre comms` what is known of RDMA ports.
+  void show_verbs(const std::string& summary) { telemetry_.show_verbs(summary); }
   /// No comm or listen comm is left.
   bool is_idle() const;
 

@@ -180,6 +180,11 @@ void Telemetry::count_foreign(const std::string& address) {
   header->foreign.fetch_add(1, std::memory_order_relaxed);
 }
 
+void Telemetry::show_verbs(const std::string& summary) {
+  if (memory_ == nullptr) return;
+  copy_text(reinterpret_cast<TelemetryHeader*>(memory_)->verbs, summary);
+}
+
 void Telemetry::touch(int64_t now_ns) {
   if (memory_ == nullptr) return;
   reinterpret_cast<TelemetryHeader*>(memory_)->written_ns.store(now_ns, std::memory_order_relaxed);

@@ -1,6 +1,7 @@
 // Functions that later releases of glibc export under a newer version, bound to their first one.
 // A job's container is often older than the host that the plugin was built on: with these
 // definitions, and the C++ run-time linked in, glibc 2.28 suffices (tests/packaging/symbols.py).
+#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -26,6 +27,20 @@ int first_fxstat(int, int, struct stat64*);
 LYRE_HIDDEN int fstat64(int fd, struct stat64* facts) noexcept {
   return first_fxstat(LYRE_STAT_VERSION, fd, facts);
 }
+
+__asm__(".symver first_dlopen, dlopen@" LYRE_GLIBC_FIRST);
+void* first_dlopen(const char*, int);
+LYRE_HIDDEN void* dlopen(const char* name, int mode) noexcept { return first_dlopen(name, mode); }
+
+__asm__(".symver first_dlsym, dlsym@" LYRE_GLIBC_FIRST);
+void* first_dlsym(void*, const char*);
+LYRE_HIDDEN void* dlsym(void* library, const char* name) noexcept {
+  return first_dlsym(library, name);
+}
+
+__asm__(".symver first_dlerror, dlerror@" LYRE_GLIBC_FIRST);
+char* first_dlerror();
+LYRE_HIDDEN char* dlerror() noexcept { return first_dlerror(); }
 
 __asm__(".symver first_create, pthread_create@" LYRE_GLIBC_FIRST);
 int first_create(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);

@@ -20,6 +20,7 @@
 #include "nccl_adapter/plugin/profiler.h"
 #include "nccl_adapter/plugin/properties.h"
 #include "nccl_adapter/transport/address.h"
+#include "nccl_adapter/transport/verbs/report.h"
 
 namespace lyre::nccl_adapter {
 namespace {
@@ -106,10 +107,28 @@ void log_attached(const Instance& instance) {
            socket_path_text(instance.settings()), ports.c_str());
 }
 
+// Once a process: opening devices takes a while, and init is called for each communicator.
+const VerbsReport& find_verbs(VerbsUse use) {
+  static const VerbsReport& found = *new VerbsReport([&] {
+    std::string why = "LYRE_VERBS=off";
+    const VerbsApi* api = use == VerbsUse::kOff ? nullptr : load_verbs(&why);
+    VerbsReport report = report_verbs(api, why);
+    for (const std::string& line : report.lines) log_info("%s", line.c_str());
+    return report;
+  }());
+  return found;
+}
+
+bool is_possible(VerbsUse use) {
+  if (use != VerbsUse::kOnly) return true;
+  log_warn("LYRE_VERBS=only, and no data can go over RDMA: %s", find_verbs(use).why_none.c_str());
+  return false;
+}
+
 Instance* open_instance(Registry& all, uint64_t communicator) {
   watch_forks(all);
   Settings settings;
-  if (!read_settings(&settings)) {
+  if (!read_settings(&settings) || !is_possible(settings.verbs)) {
     if (settings.is_required)
       die("LYRE_REQUIRED is set and a setting is wrong: ending this process");
     return nullptr;
@@ -127,6 +146,7 @@ Instance* open_instance(Registry& all, uint64_t communicator) {
     return nullptr;
   }
   log_attached(*instance);
+  instance->show_verbs(find_verbs(settings.verbs).summary);
   set_known_ports(instance->ports(), settings.latency_us);
   all.instances.insert(instance.get());
   return instance.release();

@@ -3,9 +3,14 @@
 #include <algorithm>
 
 #include "nccl_adapter/protocol/bytes.h"
+#include "nccl_adapter/protocol/queue_pair_terms.h"
 
 namespace lyre::nccl_adapter {
 namespace {
+
+bool names_lane(const FrameHeader& header) {
+  return header.message <= UINT16_MAX && header.offset >= 1 && header.offset <= UINT32_MAX;
+}
 
 bool is_sane(const FrameHeader& header) {
   switch (header.type) {
@@ -19,7 +24,15 @@ bool is_sane(const FrameHeader& header) {
     case FrameType::kBye:
       return header.bytes == 0;
     case FrameType::kFail:
-      return header.bytes <= kFailTextBytesMax;
+      return header.bytes <= kSmallPayloadBytesMax;
+    case FrameType::kOffer:
+    case FrameType::kAccept:
+      return header.bytes >= kQueuePairTermsBytes && header.bytes <= kSmallPayloadBytesMax &&
+             names_lane(header);
+    case FrameType::kDecline:
+      return header.bytes <= kSmallPayloadBytesMax && names_lane(header);
+    case FrameType::kCredit:
+      return header.bytes == 0;
   }
   return false;
 }

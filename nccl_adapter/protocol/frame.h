@@ -15,11 +15,17 @@ enum class FrameType : uint8_t {
   kPing,      ///< either: means nothing; a dead host does not acknowledge it
   kBye,       ///< either: nothing follows, and that is intended
   kFail,      ///< receiver: cannot go on; `bytes` of text say why, for `message`
+  // From version 3 on: queue pair lane `message`, of incarnation `offset`.
+  kOffer,    ///< sender: has a queue pair; the payload describes it (queue_pair_terms.h)
+  kAccept,   ///< receiver: has its counterpart; as above
+  kDecline,  ///< either: there is none, or not any more; `bytes` of text say why
+  kCredit,   ///< either, over a queue pair: `message` receives were posted again since it was made
 };
 
 inline constexpr size_t kFrameHeaderBytes = 32;
 inline constexpr uint32_t kFrameBytesMax = 4u << 20;
-inline constexpr uint32_t kFailTextBytesMax = 512;
+/// Payload of any frame but data.
+inline constexpr uint32_t kSmallPayloadBytesMax = 512;
 
 struct FrameHeader {
   FrameType type{};
@@ -29,6 +35,16 @@ struct FrameHeader {
   uint64_t offset = 0;
   friend bool operator==(const FrameHeader&, const FrameHeader&) = default;
 };
+
+/// Offer, accept and decline.
+inline bool names_queue_pair(FrameType type) {
+  return type == FrameType::kOffer || type == FrameType::kAccept || type == FrameType::kDecline;
+}
+
+/// Its payload is no message's, and at most kSmallPayloadBytesMax.
+inline bool has_small_payload(FrameType type) {
+  return type == FrameType::kFail || names_queue_pair(type);
+}
 
 void encode(const FrameHeader& header, std::span<uint8_t, kFrameHeaderBytes> out);
 

@@ -83,6 +83,10 @@ HelloState read_hello(std::span<const uint8_t> in, Hello* out) {
   return HelloState::kComplete;
 }
 
+uint16_t common_version(const Hello& hello) {
+  return std::min(hello.version_max, kProtocolVersionMax);
+}
+
 void encode(const Answer& answer, std::span<uint8_t, kAnswerBytes> out) {
   std::fill(out.begin(), out.end(), uint8_t{0});
   std::copy(kAnswerMagic.begin(), kAnswerMagic.end(), out.begin());

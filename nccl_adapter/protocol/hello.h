@@ -70,6 +70,9 @@ enum class HelloState {
 /// does not send.
 HelloState read_hello(std::span<const uint8_t> in, Hello* out);
 
+/// The highest version that both sides know. REQUIRES: read_hello() took it as complete.
+uint16_t common_version(const Hello& hello);
+
 /// Fails: false when this is no answer.
 bool decode(std::span<const uint8_t, kAnswerBytes> in, Answer* out);
 

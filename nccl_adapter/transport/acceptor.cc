@@ -122,20 +122,21 @@ void Acceptor::on_readable(PendingConnection* pending) {
 }
 
 void Acceptor::on_hello(PendingConnection* pending, const Hello& hello) {
+  const uint16_t version = common_version(hello);
   const Decision decision =
-      receiver_->on_hello(hello, pending->address, &pending->stream, answer(Decision{}));
-  if (decision.code != AnswerCode::kWelcome) return refuse(pending, decision);
+      receiver_->on_hello(hello, pending->address, &pending->stream, answer(Decision{}, version));
+  if (decision.code != AnswerCode::kWelcome) return refuse(pending, decision, version);
   forget(pending);
 }
 
-void Acceptor::refuse(PendingConnection* pending, const Decision& decision) {
+void Acceptor::refuse(PendingConnection* pending, const Decision& decision, uint16_t version) {
   if (decision.is_foreign) {
     reject_foreign(*pending, decision.why);
   } else {
     log_info("answered %s: %s", pending->address.c_str(), decision.why.c_str());
   }
   // A failure here is the session's, which ends anyway.
-  pending->stream.send_small(answer(decision));
+  pending->stream.send_small(answer(decision, version));
   pending->stream.close();
   forget(pending);
 }
@@ -154,8 +155,9 @@ void Acceptor::forget(PendingConnection* pending) {
   std::erase_if(pending_, [&](const auto& own) { return own.get() == pending; });
 }
 
-std::vector<uint8_t> Acceptor::answer(const Decision& decision) const {
-  Answer words{.code = decision.code,
+std::vector<uint8_t> Acceptor::answer(const Decision& decision, uint16_t version) const {
+  Answer words{.version = version,
+               .code = decision.code,
                .pid = environment_->pid(),
                .host = environment_->host(),
                .text = decision.why,

@@ -87,11 +87,12 @@ class Acceptor {
   /// May destroy the connection, as all below.
   void on_readable(PendingConnection* pending);
   void on_hello(PendingConnection* pending, const Hello& hello);
-  void refuse(PendingConnection* pending, const Decision& decision);
+  void refuse(PendingConnection* pending, const Decision& decision,
+              uint16_t version = kProtocolVersionMax);
   void reject_foreign(const PendingConnection& pending, const std::string& why);
   void reject(PendingConnection* pending, const char* why);
   void forget(PendingConnection* pending);
-  std::vector<uint8_t> answer(const Decision& decision) const;
+  std::vector<uint8_t> answer(const Decision& decision, uint16_t version) const;
 
   Environment* environment_;
   HelloReceiver* receiver_;

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "lyre/lyre.h"
 #include "nccl_adapter/protocol/frame.h"
@@ -25,9 +27,13 @@ struct SentChunk {
 
 /// How far the frames of one stream were read.
 struct FrameProgress {
+  /// Takes payload of a frame that is not data from the front of `in`. True once it is complete.
+  bool take_small_payload(std::span<const uint8_t>* in);
+
   FrameReader frames;
-  bool is_begun = false;    ///< the frame's header was judged
-  bool is_skipped = false;  ///< its payload goes nowhere
+  bool is_begun = false;               ///< the frame's header was judged
+  bool is_skipped = false;             ///< its payload goes nowhere
+  std::vector<uint8_t> small_payload;  ///< of a frame that is not data, as far as it was read
 };
 
 }  // namespace lyre::nccl_adapter

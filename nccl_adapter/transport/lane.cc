@@ -32,7 +32,6 @@ void Lane::attach(std::unique_ptr<Transport> next, uint32_t number, int64_t now_
 void Lane::drop() {
   transport.reset();
   reader = {};
-  fail_text.clear();
   has_received = is_window_closed = false;
   acked_bytes = unacked_bytes = gained_bytes = backlog_bytes = 0;
   rate_bytes_per_s = 0;

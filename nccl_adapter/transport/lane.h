@@ -40,7 +40,7 @@ struct Lane final : SessionOwner {
   uint32_t attached = 0;                 ///< how often there was one
   std::unique_ptr<Transport> transport;  ///< nullptr: no session
   FrameProgress reader;
-  std::string fail_text;  ///< of a fail frame that is being read
+  uint16_t version = kProtocolVersionMin;  ///< of the protocol that the session speaks
 
   // ---- Sending comms: what the stream carries, and its making ----
   std::deque<SentChunk> sent;  ///< not known to be placed

@@ -168,8 +168,9 @@ TEST(DaemonKilledIdle, EveryCallSaysSoAndNothingHangs) {
     ::setenv("LYRE_RESUME_SECONDS", "1", 1);
     Link link(rank, kAbi, *pair);
     rank.barrier();
+    if (rank.index() == 0) ::kill(pair->pid(0), SIGKILL);
+    rank.barrier();  // a goodbye of the other rank before that would be the first error
     if (rank.index() != 0) return;
-    ::kill(pair->pid(0), SIGKILL);
     uint8_t byte = 0;
     void* request = &byte;
     Result result = Result::kSuccess;

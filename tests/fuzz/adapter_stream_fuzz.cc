@@ -11,6 +11,7 @@
 #include "nccl_adapter/comm/receive_queue.h"
 #include "nccl_adapter/comm/send_queue.h"
 #include "nccl_adapter/protocol/hello.h"
+#include "nccl_adapter/protocol/queue_pair_terms.h"
 
 namespace {
 
@@ -20,6 +21,17 @@ constexpr size_t kPlaceBytes = 4096;
 
 void check(bool holds) {
   if (!holds) std::abort();
+}
+
+// What was taken is what is sent back.
+void judge_terms(std::span<const uint8_t> in) {
+  QueuePairTerms terms;
+  QueuePairTerms same;
+  if (!decode(in, &terms)) return;
+  std::array<uint8_t, kQueuePairTermsBytes> bytes;
+  encode(terms, bytes);
+  check(decode(bytes, &same) && same == terms);
+  check(terms.slots >= kSlotsMin && terms.slots <= kSlotsMax);
 }
 
 // Receive buffers of exact size on the heap, so that ASan detects one byte too many; some are
@@ -39,7 +51,12 @@ void receive(std::span<const uint8_t> in, size_t piece_bytes) {
     }
     std::span<const uint8_t> piece = in.first(std::min(in.size(), piece_bytes));
     in = in.subspan(piece.size());
-    const ReceiveQueue::Verdict verdict = queue.take(&readers[pieces++ / 3 % 2], &piece);
+    FrameProgress& reader = readers[pieces++ / 3 % 2];
+    ReceiveQueue::Verdict verdict = queue.take(&reader, &piece);
+    for (; verdict == ReceiveQueue::Verdict::kOther; verdict = queue.take(&reader, &piece)) {
+      check(reader.small_payload.size() == reader.frames.header().bytes);
+      judge_terms(reader.small_payload);
+    }
     is_over = verdict != ReceiveQueue::Verdict::kMore;
     check(is_over || piece.empty());
     if (queue.has_news()) (void)queue.make_grant();

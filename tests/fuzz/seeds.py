@@ -127,6 +127,24 @@ def control_requests():
     return [attach, newer, struct.pack('<IHHII', 0x4c595243, 4, 4, 3, 16)]
 
 
+def adapter_frame(kind, size, message, total, offset):
+    return struct.pack('<IIQQQ', kind, size, message, total, offset)
+
+
+def adapter_streams():
+    hello = b'LYRENCCL' + struct.pack('<HHHHHHI', 2, 3, 128, 0, 0, 1, 7) + bytes(104)
+    data = (adapter_frame(1, 4, 0, 6, 0) + b'head' + adapter_frame(1, 2, 0, 6, 4) + b'en' +
+            adapter_frame(1, 0, 1, 0, 0))
+    grants = adapter_frame(2, 0, 0, 0, 2) + adapter_frame(2, 0, 1, 0, 3)
+    gid = b'\xfd' + bytes(14) + b'\1'
+    terms = struct.pack('<II16sIIII8x', 0x123456, 7, gid, 1024, 16, 65536, 3)
+    pairs = (adapter_frame(6, 48, 64, 0, 1) + terms + adapter_frame(6, 56, 64, 0, 2) + terms +
+             bytes(8) + adapter_frame(8, 4, 64, 0, 2) + b'gone' +
+             adapter_frame(7, 48, 64, 0, 3) + terms)
+    return [b'\0\0' + hello, b'\1\x20' + data + adapter_frame(4, 0, 0, 0, 0),
+            b'\1\x20' + pairs, b'\1\x07' + pairs, b'\2\0' + grants]
+
+
 def seeds(target):
     """The inputs for one fuzzer, by the name of its source without `_fuzz.cc`."""
     segments = [tcp(0x02, SYN_OPTIONS), tcp(0x10, DATA_OPTIONS, b'payload'),
@@ -164,10 +182,5 @@ def seeds(target):
     if target in ('segment', 'two_stacks'):
         return [random.Random(number).randbytes(20 << number % 5) for number in range(40)]
     if target == 'adapter_stream':
-        def frame(kind, size, message, total, offset):
-            return struct.pack('<IIQQQ', kind, size, message, total, offset)
-        hello = b'LYRENCCL' + struct.pack('<HHHHHHI', 1, 1, 128, 0, 0, 1, 7) + bytes(104)
-        data = frame(1, 4, 0, 6, 0) + b'head' + frame(1, 2, 0, 6, 4) + b'en' + frame(1, 0, 1, 0, 0)
-        grants = frame(2, 0, 0, 0, 2) + frame(2, 0, 1, 0, 3)
-        return [b'\0\0' + hello, b'\1\x20' + data + frame(4, 0, 0, 0, 0), b'\2\0' + grants]
+        return adapter_streams()
     return []

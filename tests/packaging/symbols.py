@@ -12,7 +12,7 @@ import sys
 
 SKIP = 77
 NEWEST = {"GLIBC": (2, 28), "GCC": (4, 2, 0)}
-LIBRARIES = re.compile(r"lib(c|pthread|gcc_s)\.so\.\d|ld-linux.*\.so\.\d")
+LIBRARIES = re.compile(r"lib(c|dl|pthread|gcc_s)\.so\.\d|ld-linux.*\.so\.\d")
 
 
 def readelf(option, path):

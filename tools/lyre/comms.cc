@@ -56,6 +56,7 @@ std::optional<CommsOfProcess> read_process(const std::string& path, int64_t now_
                          .socket = text_of(header.socket),
                          .foreign = header.foreign.load(std::memory_order_relaxed),
                          .last_foreign = text_of(header.last_foreign),
+                         .verbs = text_of(header.verbs),
                          .comms = {}};
   for (uint32_t i = 0; i < nccl_abi::kTelemetrySlots; ++i) {
     if (const std::optional<CommView> view = file.read_slot(i)) process.comms.push_back(*view);
@@ -111,6 +112,7 @@ std::string text_of(const CommsSnapshot& snapshot, const CommsSnapshot* earlier,
     out += std::to_string(process.foreign) + " foreign connections refused, the last from " +
            process.last_foreign + "\n";
   }
+  if (!process.verbs.empty()) out += "RDMA not used: " + process.verbs + "\n";
   TextTable table;
   using Align = TextTable::Align;
   for (const char* title : {"comm", "way", "ranks", "peer", "streams"}) table.add_column(title);
@@ -228,6 +230,7 @@ nlohmann::ordered_json comms_json(const CommsSnapshot& snapshot, const CommsSnap
                                     {"foreign_refused", process.foreign},
                                     {"comms", nlohmann::ordered_json::array()}};
     if (process.foreign > 0) entry["last_foreign"] = process.last_foreign;
+    if (!process.verbs.empty()) entry["rdma_not_used"] = process.verbs;
     for (const CommView& view : process.comms) {
       entry["comms"].push_back(comm_json(snapshot, earlier, process.pid, view));
     }

@@ -25,6 +25,7 @@ struct CommsOfProcess {
   std::string socket;
   uint64_t foreign = 0;      ///< foreign connections that were refused
   std::string last_foreign;  ///< address of the last one
+  std::string verbs;         ///< RDMA ports and why they are not used; empty: none
   std::vector<nccl_abi::CommView> comms;
 };
 

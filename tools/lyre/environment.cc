@@ -20,7 +20,8 @@ constexpr std::string_view kKnown[] = {"LYRE_DATA_DIR",
                                        "LYRE_RESUME_SECONDS",
                                        "LYRE_SOCKET",
                                        "LYRE_STREAMS",
-                                       "LYRE_TELEMETRY_DIR"};
+                                       "LYRE_TELEMETRY_DIR",
+                                       "LYRE_VERBS"};
 constexpr std::string_view kPrefix = "LYRE_";
 constexpr std::string_view kTestPrefix = "LYRE_TEST_";
 /// A name with more differences is no misspelling.

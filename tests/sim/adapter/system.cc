@@ -4,6 +4,7 @@
 
 #include "nccl_adapter/daemon_link/progress_thread.h"
 #include "nccl_adapter/daemon_link/system.h"
+#include "nccl_adapter/transport/verbs/library.h"
 
 namespace lyre::adapter_sim {
 namespace {
@@ -25,6 +26,10 @@ void sleep_ns(int64_t ns) { g_system->sleep(ns); }
 void wait_readable(int, int, int64_t ns) { g_system->sleep(ns); }
 Nonce make_nonce() { return g_system->nonce(); }
 std::string host_name() { return g_system->host_name(); }
+const VerbsApi* load_verbs(std::string* why) {
+  *why = "the simulated hosts have none";
+  return nullptr;
+}
 uint32_t process_id() { return g_system->process_id(); }
 
 // An event of virtual time takes the thread's place.

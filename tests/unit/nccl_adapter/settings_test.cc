@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <utility>
 
 namespace lyre::nccl_adapter {
 namespace {
@@ -38,6 +39,29 @@ TEST_F(RequiredDaemon, IsKnownAlsoWhenAnotherSettingIsWrong) {
   Settings settings;
   EXPECT_FALSE(read_settings(&settings));
   EXPECT_TRUE(settings.is_required);
+}
+
+class VerbsSetting : public ::testing::Test {
+ protected:
+  ~VerbsSetting() override { ::unsetenv("LYRE_VERBS"); }
+};
+
+TEST_F(VerbsSetting, IsOneOfThreeWordsAndAutoByDefault) {
+  Settings settings;
+  EXPECT_TRUE(read_settings(&settings));
+  EXPECT_EQ(settings.verbs, VerbsUse::kAuto);
+  for (const auto& [text, use] : {std::pair("only", VerbsUse::kOnly),
+                                  {"off", VerbsUse::kOff},
+                                  {"auto", VerbsUse::kAuto},
+                                  {"", VerbsUse::kAuto}}) {
+    ::setenv("LYRE_VERBS", text, 1);
+    EXPECT_TRUE(read_settings(&settings)) << text;
+    EXPECT_EQ(settings.verbs, use) << text;
+  }
+  for (const char* text : {"on", "0", "Only", "only "}) {
+    ::setenv("LYRE_VERBS", text, 1);
+    EXPECT_FALSE(read_settings(&settings)) << text;
+  }
 }
 
 }  // namespace

@@ -40,6 +40,7 @@ class Comms : public ::testing::Test {
     header->written_ns.store(written_ns);
     header->foreign.store(foreign_);
     std::strcpy(header->last_foreign, "192.0.2.7:4711");
+    std::strcpy(header->verbs, verbs_.c_str());
     std::strcpy(header->program, "python3");
     std::strcpy(header->host, "node7");
     std::strcpy(header->socket, "/run/lyre/lyred.sock");
@@ -81,6 +82,7 @@ class Comms : public ::testing::Test {
 
   std::string directory_;
   uint64_t foreign_ = 0;
+  std::string verbs_;
 };
 
 TEST_F(Comms, AreATableForPeople) {
@@ -104,6 +106,18 @@ TEST_F(Comms, StrangersAreCounted) {
   const auto process = comms_json(snapshot, nullptr)["processes"][0];
   EXPECT_EQ(process["foreign_refused"], 3);
   EXPECT_EQ(process["last_foreign"], "192.0.2.7:4711");
+}
+
+TEST_F(Comms, RdmaPortsThatAreNotUsedAreNamedWithTheReason) {
+  write(name_of("4711-0"), sample());
+  EXPECT_FALSE(comms_json(read_comms(directory_, kNowNs), nullptr)["processes"][0].contains(
+      "rdma_not_used"));
+  verbs_ = "rxe0: the port is not active";
+  write(name_of("4711-0"), sample());
+  const CommsSnapshot snapshot = read_comms(directory_, kNowNs);
+  EXPECT_NE(comms_text(snapshot, nullptr).find("\nRDMA not used: rxe0: the port is not active\n"),
+            std::string::npos);
+  EXPECT_EQ(comms_json(snapshot, nullptr)["processes"][0]["rdma_not_used"], verbs_);
 }
 
 TEST_F(Comms, WhatNcclTellsOfTheOperationIsShown) {

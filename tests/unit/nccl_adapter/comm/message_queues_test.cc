@@ -187,6 +187,41 @@ TEST(SendQueue, ReadsMemoryUntilItIsPlaced) {
   EXPECT_FALSE(queue.requests().touches(data.data(), data.size()));
 }
 
+TEST(ReceiveQueue, FramesAboutQueuePairsAreTheCallersInWhateverPartsTheyCome) {
+  const uint8_t payload = 0x77;
+  std::vector<uint8_t> bytes =
+      frame({.type = FrameType::kOffer, .bytes = 60, .message = 5, .offset = 2}, 60);
+  const std::vector<uint8_t> second =
+      frame({.type = FrameType::kDecline, .message = 6, .offset = 1});
+  bytes.insert(bytes.end(), second.begin(), second.end());
+  const std::vector<uint8_t> last = frame({.type = FrameType::kPing});
+  bytes.insert(bytes.end(), last.begin(), last.end());
+  for (size_t part = 1; part <= bytes.size(); ++part) {
+    ReceiveQueue queue(nullptr);
+    FrameProgress reader;
+    std::vector<FrameHeader> headers;
+    for (std::span<const uint8_t> in(bytes); !in.empty();) {
+      std::span<const uint8_t> piece = in.first(std::min(part, in.size()));
+      in = in.subspan(piece.size());
+      Verdict verdict = queue.take(&reader, &piece);
+      for (; verdict == Verdict::kOther; verdict = queue.take(&reader, &piece)) {
+        headers.push_back(reader.frames.header());
+        EXPECT_EQ(reader.small_payload,
+                  std::vector<uint8_t>(reader.frames.header().bytes, payload));
+      }
+      ASSERT_EQ(verdict, Verdict::kMore);
+    }
+    ASSERT_EQ(headers.size(), 2u);
+    EXPECT_EQ(headers[0].message, 5u);
+    EXPECT_EQ(headers[1].message, 6u);
+  }
+}
+
+TEST(ReceiveQueue, CreditIsForQueuePairsOnly) {
+  ReceiveQueue queue(nullptr);
+  EXPECT_EQ(take(queue, frame({.type = FrameType::kCredit, .message = 1})), Verdict::kBroken);
+}
+
 TEST(ReceiveQueue, KeepsWhatComesBeforeItsReceive) {
   ReceiveQueue queue(nullptr);
   EXPECT_EQ(take(queue, frame({FrameType::kData, 4, 1, 4, 0}, 4)), Verdict::kMore);

@@ -3,9 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "nccl_adapter/comm/send_comm.h"
+#include "nccl_adapter/protocol/frame.h"
+#include "nccl_adapter/protocol/queue_pair_terms.h"
 #include "tests/unit/nccl_adapter/support/connected_hosts.h"
 
 namespace lyre::nccl_adapter {
@@ -98,6 +102,91 @@ TEST_F(ReceiversTest, APeerWhoseCommWasGivenUpIsToldAndIsNotForeign) {
   EXPECT_EQ(decision.code, AnswerCode::kUnknown);
   EXPECT_EQ(decision.why, "it gave that comm up");
   EXPECT_FALSE(decision.is_foreign);
+}
+
+/// Bytes of a frame about queue pairs; the payload of an offer or accept are terms.
+std::vector<uint8_t> queue_pair_frame(FrameType type, const QueuePairTerms& terms) {
+  std::vector<uint8_t> bytes(kFrameHeaderBytes + kQueuePairTermsBytes);
+  encode({.type = type, .bytes = kQueuePairTermsBytes, .message = 3, .offset = 7},
+         std::span(bytes).first<kFrameHeaderBytes>());
+  encode(terms, std::span(bytes).last<kQueuePairTermsBytes>());
+  return bytes;
+}
+
+const QueuePairTerms kTerms{
+    .number = 5, .gid = Address{0xfd, 1}, .mtu_bytes = 1024, .slots = 16, .slot_bytes = 65536};
+
+class QueuePairOffers : public ReceiversTest {
+ protected:
+  /// The only comm, whose peer speaks versions up to that one.
+  Comm& join(uint16_t version_max) {
+    receivers_.listen(kHandle);
+    Hello first = hello();
+    first.version_max = version_max;
+    EXPECT_EQ(offer(first).code, AnswerCode::kWelcome);
+    return *comms_.front();
+  }
+  /// What the comm has sent behind its welcome and its first grant, after the peer sent `bytes`.
+  std::vector<uint8_t> answer_to(std::span<const uint8_t> bytes) {
+    nears_[0].send_small(bytes);
+    std::vector<uint8_t> heard;
+    until(
+        [&] {
+          std::span<const uint8_t> more;
+          while (nears_[0].peek(&more) == Io::kOk) {
+            heard.insert(heard.end(), more.begin(), more.end());
+            nears_[0].consume(more.size());
+          }
+          nears_[0].release();
+          return false;
+        },
+        50 * kMs);
+    const size_t before = 1 + kFrameHeaderBytes;
+    EXPECT_GE(heard.size(), before);
+    heard.erase(heard.begin(), heard.begin() + static_cast<ptrdiff_t>(before));
+    return heard;
+  }
+};
+
+TEST_F(QueuePairOffers, AreDeclinedWithTheirLaneIncarnationAndAReason) {
+  Comm& comm = join(3);
+  const std::vector<uint8_t> heard = answer_to(queue_pair_frame(FrameType::kOffer, kTerms));
+  ASSERT_GT(heard.size(), kFrameHeaderBytes);
+  FrameHeader header;
+  ASSERT_TRUE(decode(std::span(heard).first<kFrameHeaderBytes>(), &header));
+  EXPECT_EQ(header.type, FrameType::kDecline);
+  EXPECT_EQ(header.message, 3u);
+  EXPECT_EQ(header.offset, 7u);
+  ASSERT_EQ(heard.size(), kFrameHeaderBytes + header.bytes);
+  EXPECT_EQ(std::string(heard.begin() + kFrameHeaderBytes, heard.end()),
+            "this version carries data over TCP only");
+  EXPECT_FALSE(comm.has_failed());
+}
+
+TEST_F(QueuePairOffers, ThatAreGivenUpLeaveTheCommAsItIs) {
+  Comm& comm = join(3);
+  EXPECT_TRUE(answer_to(queue_pair_frame(FrameType::kDecline, kTerms)).empty());
+  EXPECT_FALSE(comm.has_failed());
+}
+
+TEST_F(QueuePairOffers, AreNoFramesOfVersionTwo) {
+  Comm& comm = join(2);
+  answer_to(queue_pair_frame(FrameType::kOffer, kTerms));
+  EXPECT_TRUE(comm.has_failed());
+}
+
+TEST_F(QueuePairOffers, WithTermsThatCannotBeEndTheComm) {
+  Comm& comm = join(3);
+  QueuePairTerms wrong = kTerms;
+  wrong.slots = 0;
+  answer_to(queue_pair_frame(FrameType::kOffer, wrong));
+  EXPECT_TRUE(comm.has_failed());
+}
+
+TEST_F(QueuePairOffers, AreNotAcceptedByTheirSender) {
+  Comm& comm = join(3);
+  answer_to(queue_pair_frame(FrameType::kAccept, kTerms));
+  EXPECT_TRUE(comm.has_failed());
 }
 
 TEST_F(ReceiversTest, ARequestToDialAgainNeedsACommThatSendsFromHere) {

@@ -128,6 +128,23 @@ TEST_F(TelemetryTest, EverySlotIsGivenWhereThereIsRoom) {
   EXPECT_EQ(fill(telemetry), nccl_abi::kTelemetrySlots);
 }
 
+std::string shown_verbs(const std::string& directory) {
+  nccl_abi::TelemetryHeader header{};
+  std::ifstream(fs::directory_iterator(directory)->path(), std::ios::binary)
+      .read(reinterpret_cast<char*>(&header), sizeof header);
+  return header.verbs;
+}
+
+TEST_F(TelemetryTest, ShowsWhatIsKnownOfRdmaPortsAndCutsIt) {
+  Telemetry telemetry(directory_, "host", "socket");
+  EXPECT_EQ(shown_verbs(directory_), "");
+  telemetry.show_verbs("rxe0: the port is not active");
+  EXPECT_EQ(shown_verbs(directory_), "rxe0: the port is not active");
+  telemetry.show_verbs(std::string(1000, 'x'));
+  EXPECT_EQ(shown_verbs(directory_),
+            std::string(sizeof(nccl_abi::TelemetryHeader::verbs) - 1, 'x'));
+}
+
 // Making the file would be SIGXFSZ.
 TEST_F(TelemetryTest, ALimitOnFilesCostsTheProcessNothingButTelemetry) {
   const pid_t child = ::fork();

@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "nccl_adapter/protocol/queue_pair_terms.h"
+
 namespace lyre::nccl_adapter {
 namespace {
 
@@ -26,7 +28,14 @@ TEST(Frame, EveryTypeSurvivesTheWire) {
   EXPECT_TRUE(is_taken({FrameType::kGrant, 0, 3, 0, 9}));
   EXPECT_TRUE(is_taken({FrameType::kPing, 0, 0, 0, 0}));
   EXPECT_TRUE(is_taken({FrameType::kBye, 0, 0, 0, 0}));
-  EXPECT_TRUE(is_taken({FrameType::kFail, kFailTextBytesMax, 1, 0, 0}));
+  EXPECT_TRUE(is_taken({FrameType::kFail, kSmallPayloadBytesMax, 1, 0, 0}));
+  for (const FrameType type : {FrameType::kOffer, FrameType::kAccept}) {
+    EXPECT_TRUE(is_taken({type, kQueuePairTermsBytes, 0, 0, 1}));
+    EXPECT_TRUE(is_taken({type, kSmallPayloadBytesMax, UINT16_MAX, 0, UINT32_MAX}));
+  }
+  EXPECT_TRUE(is_taken({FrameType::kDecline, 0, 3, 0, 9}));
+  EXPECT_TRUE(is_taken({FrameType::kDecline, kSmallPayloadBytesMax, 3, 0, 9}));
+  EXPECT_TRUE(is_taken({FrameType::kCredit, 0, UINT64_MAX, 0, 0}));
 }
 
 TEST(Frame, LengthsThatLieAreRefused) {
@@ -38,7 +47,21 @@ TEST(Frame, LengthsThatLieAreRefused) {
   EXPECT_FALSE(is_taken({FrameType::kGrant, 1, 3, 0, 9}));
   EXPECT_FALSE(is_taken({FrameType::kGrant, 0, 9, 0, 3}));  // placed more than posted
   EXPECT_FALSE(is_taken({FrameType::kPing, 1, 0, 0, 0}));
-  EXPECT_FALSE(is_taken({FrameType::kFail, kFailTextBytesMax + 1, 0, 0, 0}));
+  EXPECT_FALSE(is_taken({FrameType::kFail, kSmallPayloadBytesMax + 1, 0, 0, 0}));
+  for (const FrameType type : {FrameType::kOffer, FrameType::kAccept}) {
+    EXPECT_FALSE(is_taken({type, kQueuePairTermsBytes - 1, 0, 0, 1}));
+    EXPECT_FALSE(is_taken({type, kSmallPayloadBytesMax + 1, 0, 0, 1}));
+  }
+  EXPECT_FALSE(is_taken({FrameType::kDecline, kSmallPayloadBytesMax + 1, 3, 0, 9}));
+  EXPECT_FALSE(is_taken({FrameType::kCredit, 1, 3, 0, 9}));
+}
+
+TEST(Frame, AQueuePairHasALaneAndAnIncarnation) {
+  for (const FrameType type : {FrameType::kOffer, FrameType::kAccept, FrameType::kDecline}) {
+    EXPECT_FALSE(is_taken({type, kQueuePairTermsBytes, UINT16_MAX + 1, 0, 1}));
+    EXPECT_FALSE(is_taken({type, kQueuePairTermsBytes, 0, 0, 0}));
+    EXPECT_FALSE(is_taken({type, kQueuePairTermsBytes, 0, 0, uint64_t{UINT32_MAX} + 1}));
+  }
 }
 
 TEST(Frame, UnknownTypesAreRefused) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "nccl_adapter/transport/address.h"
 #include "nccl_adapter/transport/dial.h"
 #include "nccl_adapter/transport/rails.h"
@@ -73,6 +75,20 @@ TEST_F(DialAndAcceptor, AWelcomeBringsAStreamAndThePeersAddresses) {
   EXPECT_EQ(dial.answer().rails.size(), 2u);
   EXPECT_TRUE(dial.take_stream().is_open());
   EXPECT_EQ(acceptor_->pending(), 0u);
+}
+
+TEST_F(DialAndAcceptor, TheHighestVersionThatBothKnowIsChosen) {
+  for (const auto& [peer_max, chosen] : {std::pair<uint16_t, uint16_t>{2, 2}, {3, 3}, {9, 3}}) {
+    hello_.version_max = peer_max;
+    Dial dial = make_dial();
+    ASSERT_EQ(run(dial), Dial::State::kWelcome);
+    EXPECT_EQ(dial.answer().version, chosen) << peer_max;
+  }
+  decision_ = Decision::late(AnswerCode::kUnknown, "that comm has failed there");
+  hello_.version_max = 2;
+  Dial dial = make_dial();
+  ASSERT_EQ(run(dial), Dial::State::kRefused);
+  EXPECT_EQ(dial.answer().version, 2);
 }
 
 TEST_F(DialAndAcceptor, ARefusalSaysWhy) {

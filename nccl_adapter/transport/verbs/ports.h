@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "nccl_adapter/protocol/handle.h"
+#include "nccl_adapter/transport/verbs/library.h"
+
+/// Ports of this host's RDMA devices, and the addresses that they have.
+namespace lyre::nccl_adapter {
+
+/// An entry of a port's GID table. Its bytes are an address, IPv4 mapped.
+struct Gid {
+  uint32_t index;
+  Address address;
+  bool is_roce_v2;
+};
+
+/// What the device can take, as it said itself.
+struct VerbsLimits {
+  uint32_t work_requests = 0;  ///< of one queue pair
+  uint32_t sges = 0;           ///< of one work request
+  uint32_t completions = 0;    ///< of one completion queue
+};
+
+struct VerbsPort {
+  std::string device;    ///< "erdma_0"
+  uint8_t port = 0;      ///< from 1; 0: the device could not be asked for its ports
+  std::string sys_path;  ///< of the device in /sys/class/infiniband
+  uint32_t speed_mbps = 0;
+  uint32_t mtu_bytes = 0;
+  VerbsLimits limits;
+  std::vector<Gid> gids;  ///< those that could be read and are not empty
+  std::string why_not;    ///< empty: a queue pair can be made on it
+
+  /// "erdma_0", "mlx5_0 port 2".
+  std::string name() const;
+  /// "erdma_0, 100000 Mb/s, MTU 1024, GID 1 10.9.0.1", or why it cannot be used.
+  std::string describe() const;
+};
+
+/// All ports of all devices, those that cannot be used with the reason. Opens each device for the
+/// time of the call.
+std::vector<VerbsPort> find_verbs_ports(const VerbsApi& api);
+
+/// The GID from which to speak to `remote`: RoCE v2, of its family, not link-local; of several the
+/// one that has most leading bits in common, and of those the first.
+std::optional<Gid> choose_gid(std::span<const Gid> gids, const Address& remote);
+
+}  // namespace lyre::nccl_adapter

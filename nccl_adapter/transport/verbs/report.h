@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "nccl_adapter/transport/verbs/library.h"
+
+namespace lyre::nccl_adapter {
+
+/// What a process knows of this host's RDMA devices, for people.
+struct VerbsReport {
+  std::vector<std::string> lines;  ///< for NCCL's log
+  std::string summary;   ///< for `lyre comms`: ports and why they are not used; empty: none
+  std::string why_none;  ///< why no data goes over RDMA
+};
+
+/// `api` may be nullptr: `why_no_api` says why then. Opens each device for the time of the call.
+VerbsReport report_verbs(const VerbsApi* api, const std::string& why_no_api);
+
+}  // namespace lyre::nccl_adapter

@@ -1,0 +1,49 @@
+#include "nccl_adapter/transport/verbs/report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/unit/nccl_adapter/support/verbs_devices.h"
+
+namespace lyre::nccl_adapter {
+namespace {
+
+using ::testing::ElementsAre;
+
+class VerbsReports : public VerbsDevices {};
+
+TEST_F(VerbsReports, SayWhyNothingIsLookedFor) {
+  const VerbsReport report = report_verbs(nullptr, "libibverbs.so.1: no such file");
+  EXPECT_THAT(report.lines,
+              ElementsAre("RDMA devices are not looked for: libibverbs.so.1: no such file"));
+  EXPECT_EQ(report.summary, "");
+  EXPECT_EQ(report.why_none, report.lines[0]);
+}
+
+TEST_F(VerbsReports, OfAHostWithoutDevicesAreOneLine) {
+  const VerbsReport report = report_verbs(&kFakeApi, "");
+  EXPECT_THAT(report.lines, ElementsAre("this host has no RDMA device"));
+  EXPECT_EQ(report.summary, "");
+  EXPECT_EQ(report.why_none, "this host has no RDMA device");
+}
+
+TEST_F(VerbsReports, NameEachPortAndWhyItIsNotUsed) {
+  add("mlx5_0", {FakeGid{v4(10, 9, 0, 1)}}).port.state = IBV_PORT_DOWN;
+  add("mlx5_1", {FakeGid{v4(10, 9, 0, 1)}}).port.state = IBV_PORT_DOWN;
+  add("rxe0", {FakeGid{v4(10, 9, 1, 1)}});
+  const VerbsReport report = report_verbs(&kFakeApi, "");
+  EXPECT_THAT(report.lines,
+              ElementsAre("RDMA device mlx5_0, cannot be used: the port is not active",
+                          "RDMA device mlx5_1, cannot be used: the port is not active",
+                          "RDMA device rxe0, 100000 Mb/s, MTU 1024, GID 0 10.9.1.1; this version "
+                          "carries data over TCP only"));
+  EXPECT_EQ(
+      report.summary,
+      "mlx5_0, mlx5_1: the port is not active; rxe0: this version carries data over TCP only");
+  EXPECT_EQ(report.why_none, report.summary);
+}
+
+}  // namespace
+}  // namespace lyre::nccl_adapter
