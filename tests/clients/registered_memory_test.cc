@@ -174,12 +174,15 @@ TEST_P(EachKind, ArrivesAndItsCopiesAreCounted) {
   const WorkerCounters here(daemons_->socket(1));
   const uint64_t before = there[&WorkerStats::client_copied_tx_bytes];
   const uint64_t worker_before = there[&WorkerStats::copied_tx_bytes];
+  const uint64_t again_before = there[&WorkerStats::tcp_payload_retransmitted];
   const uint64_t received_before = here[&WorkerStats::client_copied_rx_bytes];
   // An odd start, so that nothing rests on pages.
   ASSERT_TRUE(transfer(from, to, region, memory, 4'097, kBytes - 5'000, 5));
   EXPECT_EQ(there[&WorkerStats::client_copied_tx_bytes] - before,
             GetParam().is_direct ? 0 : kBytes - 5'000);
-  EXPECT_EQ(there[&WorkerStats::copied_tx_bytes], worker_before);
+  // What TCP sends again is a copy: the first packet may still be read by its driver.
+  EXPECT_LE(there[&WorkerStats::copied_tx_bytes] - worker_before,
+            there[&WorkerStats::tcp_payload_retransmitted] - again_before);
   const auto received = [&] {
     return here[&WorkerStats::client_copied_rx_bytes] - received_before;
   };
