@@ -110,10 +110,22 @@ int Assembly::memory_node_of(uint32_t worker) const {
   return worker < config_.memory_nodes.size() ? config_.memory_nodes[worker] : -1;
 }
 
-Status Assembly::open_ports(std::span<const MacAddress> macs) {
-  std::vector<io::PacketMemory*> memories;
-  for (const auto& memory : memories_) memories.push_back(memory.get());
-  return ports_->open(*backend_, memories, macs);
+/// Opening takes a while. What arrives from here on is kept: the other process may not see it any
+/// more, and what it does see arrives twice, which TCP takes for a retransmission.
+Status Assembly::open_ports_early(const Heritage& heritage, uint32_t which) {
+  Status opened = open_ports(heritage.macs, which);
+  ports_->discard_received(memories());
+  return opened;
+}
+
+Status Assembly::open_ports(std::span<const MacAddress> macs, uint32_t which) {
+  return ports_->open(*backend_, memories(), macs, which);
+}
+
+std::vector<io::PacketMemory*> Assembly::memories() const {
+  std::vector<io::PacketMemory*> out;
+  for (const auto& memory : memories_) out.push_back(memory.get());
+  return out;
 }
 
 Status Assembly::make_stats() {

@@ -45,6 +45,8 @@ class Assembly {
     std::vector<MacAddress> macs;  ///< of its ports
     SipKey secret;                 ///< WorkerConfig::secret
   };
+  /// Between the two steps: opens some ports (bit n: port n) before the other process stops.
+  Status open_ports_early(const Heritage& heritage, uint32_t which);
   /// The second step. `heritage`: null: there is none.
   Status complete(const ControlThread& control, int reply_fd, const Heritage* heritage = nullptr);
   ~Assembly();
@@ -73,7 +75,8 @@ class Assembly {
   uint32_t worker_count() const { return static_cast<uint32_t>(config_.cores.size()); }
   Status make_memories();
   int memory_node_of(uint32_t worker) const;
-  Status open_ports(std::span<const MacAddress> macs);
+  Status open_ports(std::span<const MacAddress> macs, uint32_t which = PortSet::kAll);
+  std::vector<io::PacketMemory*> memories() const;
   Status make_stats();
   StatsOptions stats_options() const;
   worker::StatsBinding stats_binding(uint32_t worker) const;

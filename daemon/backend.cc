@@ -7,6 +7,7 @@
 #include "machine/nic_guard.h"
 #include "machine/vmbus.h"
 #include "stack/io/dpdk/environment.h"
+#include "stack/io/dpdk/nic_check.h"
 
 namespace lyre {
 namespace {
@@ -52,5 +53,7 @@ Result<std::unique_ptr<io::Backend>> start_backend(const Config& config) {
   }
   return io::dpdk::start_environment(options);
 }
+
+std::string backend_text() { return "DPDK " + io::dpdk::dpdk_version().text(); }
 
 }  // namespace lyre

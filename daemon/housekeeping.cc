@@ -4,25 +4,18 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <iterator>
 #include <string>
 
 #include "daemon/base/clock.h"
 #include "daemon/base/daemon_limits.h"
 #include "daemon/config/config_addresses.h"
+#include "stack/base/mac_address.h"
 
 namespace lyre {
 namespace {
 
 std::chrono::nanoseconds chrono_of(Nanos span) { return std::chrono::nanoseconds(span.value); }
-
-std::string mac_text(const uint8_t (&mac)[6]) {
-  char text[18];
-  std::snprintf(text, sizeof text, "%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2], mac[3],
-                mac[4], mac[5]);
-  return text;
-}
 
 std::string claimed_text(const channel::ClaimView& claim) {
   IpAddress address;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "daemon/base/clock.h"
+#include "daemon/upgrade/port_handover.h"
 
 namespace lyre {
 namespace {
@@ -44,8 +45,17 @@ Status Launcher::assemble(const Process& process) {
   if (!process.predecessor.is_open()) return make_all(process);
   Successor successor(OwnedFd(::dup(process.predecessor.get())));
   Status taken = succeed(process, successor);
-  if (!taken.ok()) successor.give_up(taken.error());
+  if (!taken.ok()) fail_to_succeed(successor, taken.error());
   return taken;
+}
+
+/// As in end_replaced(), but for devices that only one process can have: they come to rest.
+void Launcher::fail_to_succeed(const Successor& successor, const Error& error) {
+  if (parts_) parts_->ports().close(ports_with(PortHandover::kClosed, config_));
+  spdlog::error("{}", error.text);
+  successor.give_up(error);
+  spdlog::shutdown();
+  ::_exit(1);
 }
 
 Status Launcher::make_all(const Process& process) {
@@ -76,9 +86,12 @@ Status Launcher::succeed(const Process& process, Successor& successor) {
   auto parts = Assembly::prepare(config_, std::move(*backend));
   if (!parts.ok()) return parts.error();
   parts_ = std::move(*parts);
-  if (Status status = successor.await_ports(); !status.ok()) return status;
-  Status status = parts_->complete({.io = io_, .mappings = mappings_}, replies_.bell_fd(),
-                                   &successor.heritage());
+  Status status =
+      parts_->open_ports_early(successor.heritage(), ports_with(PortHandover::kBefore, config_));
+  if (status.ok()) status = successor.await_ports();
+  if (!status.ok()) return status;
+  status = parts_->complete({.io = io_, .mappings = mappings_}, replies_.bell_fd(),
+                            &successor.heritage());
   if (status.ok()) status = successor.take_over(*parts_);
   if (!status.ok()) return status;
   parts_->threads().hold();

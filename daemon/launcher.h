@@ -51,6 +51,7 @@ class Launcher {
   Status assemble(const Process& process);
   Status make_all(const Process& process);
   Status succeed(const Process& process, Successor& successor);
+  [[noreturn]] void fail_to_succeed(const Successor& successor, const Error& error);
   Status make_ready(const Process& process);
   void keep_stats();
   void serve_upgrades();

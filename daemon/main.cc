@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "daemon/backend.h"
+#include "daemon/base/journal.h"
 #include "daemon/command_line.h"
 #include "daemon/config/config.h"
 #include "daemon/host/capabilities.h"
@@ -38,7 +39,7 @@ constexpr int kExitBadConfig = 2;
 int complain(const std::string& text, int code) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    std::fprintf(stderr, "lyred: %s\n", line.c_str());
+    std::fprintf(stderr, "%slyred: %s\n", error_priority(), line.c_str());
   }
   return code;
 }
@@ -115,6 +116,8 @@ int serve(const Config& config, const Origin& origin) {
   boost::asio::signal_set signals(io, SIGTERM, SIGINT, SIGHUP);
   ::signal(SIGPIPE, SIG_IGN);
   start_logging(config.log_level);
+  spdlog::info("lyred {} on {}, {}; {}", LYRE_VERSION, backend_text(), config.file,
+               placement_text(config));
   auto launcher = Launcher::start(config, io,
                                   {.start_backend = start_backend,
                                    .drop_privileges = drop_privileges,

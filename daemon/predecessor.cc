@@ -11,6 +11,7 @@
 #include "daemon/base/daemon_limits.h"
 #include "daemon/protocol/handover_records.h"
 #include "daemon/upgrade/offer.h"
+#include "daemon/upgrade/port_handover.h"
 
 namespace lyre {
 
@@ -152,7 +153,7 @@ Status Predecessor::leave() {
   std::vector<int> descriptors;
   write_state(records, descriptors);
   if (Status sent = link_->send_state(records, descriptors); !sent.ok()) return sent;
-  parts_.assembly.ports().close();
+  parts_.assembly.ports().close(ports_with(PortHandover::kClosed, parts_.config));
   if (Status sent = link_->send(UpgradeStep::kPortsClosed); !sent.ok()) return sent;
   const auto taken = link_->expect(UpgradeStep::kTakenOver, kUpgradePatience);
   return taken.ok() ? Status(Ok{}) : taken.error();

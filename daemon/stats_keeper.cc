@@ -19,14 +19,14 @@
 #include <span>
 
 #include "daemon/base/errno_error.h"
+#include "daemon/base/journal.h"
 #include "daemon/host/capabilities.h"
 #include "daemon/protocol/control_message.h"
+#include "stack/base/page_size.h"
 #include "stack/channel/stats.h"
 
 namespace lyre {
 namespace {
-
-constexpr size_t kPageBytes = 4096;
 
 /// The only message, with the segment's descriptor.
 struct KeepRequest {
@@ -47,8 +47,9 @@ Status write_at(int file, std::span<const uint8_t> bytes, uint64_t offset) {
 
 /// Pages of zeros stay holes: most rows are never used.
 Status write_pages(int file, std::span<const uint8_t> segment) {
-  for (size_t at = 0; at < segment.size(); at += kPageBytes) {
-    const auto page = segment.subspan(at, std::min(kPageBytes, segment.size() - at));
+  const size_t page_bytes = system_page_bytes();
+  for (size_t at = 0; at < segment.size(); at += page_bytes) {
+    const auto page = segment.subspan(at, std::min(page_bytes, segment.size() - at));
     if (std::ranges::all_of(page, [](uint8_t byte) { return byte == 0; })) continue;
     if (Status written = write_at(file, page, at); !written.ok()) return written;
   }
@@ -120,7 +121,7 @@ OwnedFd wait_for(int socket, Message& message) {
   wait_for(socket.get(), none);
   const Status written = write_file(path, segment.get(), request);
   if (!written.ok()) {
-    std::fprintf(stderr, "lyred: %s cannot be written: %s\n", path.c_str(),
+    std::fprintf(stderr, "%slyred: %s cannot be written: %s\n", error_priority(), path.c_str(),
                  written.error().text.c_str());
   }
   ::_exit(written.ok() ? 0 : 1);

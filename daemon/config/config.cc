@@ -545,12 +545,14 @@ Result<Config> parse_config(std::string_view text, const std::string& name) {
 Result<Config> load_config(const std::string& path) {
   errno = 0;
   std::ifstream in(path);
-  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  std::ostringstream text;
+  // Not by iterators: a folder is opened, and they throw when they read it.
+  text << in.rdbuf();
   if (!in.is_open() || in.bad() || errno != 0) {
     const int code = errno;
     return Error{code, path + ": cannot be read: " + std::strerror(code)};
   }
-  return parse_config(text, path);
+  return parse_config(text.str(), path);
 }
 
 }  // namespace lyre

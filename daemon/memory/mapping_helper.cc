@@ -17,6 +17,7 @@
 #include <span>
 #include <string>
 
+#include "daemon/base/journal.h"
 #include "daemon/host/capabilities.h"
 #include "daemon/memory/client_mapping.h"
 #include "daemon/memory/mapping_protocol.h"
@@ -149,14 +150,14 @@ void run_mapping_helper(OwnedFd socket, MappingOpen open) {
   OwnedFd children = prepare_signals();
   const Status dropped = drop_capabilities(kMappingHelperCapabilities);
   if (!dropped.ok() || !children.is_open() || ::chdir("/") != 0) {
-    std::fprintf(stderr, "lyred: the memory helper cannot start: %s\n",
+    std::fprintf(stderr, "%slyred: the memory helper cannot start: %s\n", error_priority(),
                  dropped.ok() ? std::strerror(errno) : dropped.error().text.c_str());
     ::_exit(kExitFailed);
   }
   try {
     MappingHelper(std::move(socket), std::move(children), open).run();
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "lyred: the memory helper ended: %s\n", error.what());
+    std::fprintf(stderr, "%slyred: the memory helper ended: %s\n", error_priority(), error.what());
     ::_exit(kExitFailed);
   }
   ::_exit(0);

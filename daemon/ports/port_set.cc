@@ -46,25 +46,50 @@ std::vector<IpAddress> own_addresses(const PortConfig& config) {
 }  // namespace
 
 Status PortSet::open(io::Backend& backend, std::span<io::PacketMemory* const> memories,
-                     std::span<const MacAddress> macs) {
+                     std::span<const MacAddress> macs, uint32_t which) {
   has_predecessor_ = !macs.empty();
-  for (const PortConfig& config : config_.ports) {
-    io::PortOptions options{.device = config.device,
-                            .index = static_cast<uint8_t>(ports_.size()),
-                            .mtu_bytes = config.mtu_bytes,
-                            .addresses = own_addresses(config),
-                            .is_trusted = config.is_trusted};
-    if (ports_.size() < macs.size()) options.mac = macs[ports_.size()];
-    auto port = backend.open_port(options, memories);
-    if (!port.ok()) {
-      return Error{port.error().code, complaint(config_.file, config.line,
-                                                "port '" + config.name + "'", port.error().text)};
-    }
-    ports_.push_back(std::move(*port));
-    upkeeps_.emplace_back();
-    join_groups(count() - 1);
+  ports_.resize(count());
+  upkeeps_.resize(count());
+  for (uint32_t i = 0; i < count(); ++i) {
+    if (ports_[i] != nullptr || (which >> i & 1) == 0) continue;
+    if (Status opened = open_one(i, backend, memories, macs); !opened.ok()) return opened;
   }
   return Ok{};
+}
+
+Status PortSet::open_one(uint32_t port, io::Backend& backend,
+                         std::span<io::PacketMemory* const> memories,
+                         std::span<const MacAddress> macs) {
+  const PortConfig& config = config_.ports[port];
+  io::PortOptions options{.device = config.device,
+                          .index = static_cast<uint8_t>(port),
+                          .mtu_bytes = config.mtu_bytes,
+                          .addresses = own_addresses(config),
+                          .is_trusted = config.is_trusted};
+  if (port < macs.size()) options.mac = macs[port];
+  auto opened = backend.open_port(options, memories);
+  if (!opened.ok()) {
+    return Error{opened.error().code, complaint(config_.file, config.line,
+                                                "port '" + config.name + "'", opened.error().text)};
+  }
+  ports_[port] = std::move(*opened);
+  join_groups(port);
+  return Ok{};
+}
+
+void PortSet::discard_received(std::span<io::PacketMemory* const> memories) {
+  // More than a ring of any driver has. On a busy network, packets arrive meanwhile.
+  constexpr int kBurstsMax = 256;
+  io::PacketBuf* burst[64];
+  for (const auto& port : ports_) {
+    for (uint32_t i = 0; port != nullptr && i < memories.size(); ++i) {
+      for (int left = kBurstsMax; left > 0; --left) {
+        const size_t count = port->queue(i).rx_burst(burst);
+        if (count == 0) break;
+        memories[i]->release({burst, count});
+      }
+    }
+  }
 }
 
 /// RFC 4861 7.2.1: neighbours ask for an address of IPv6 in a group of its own.
@@ -265,8 +290,9 @@ void PortSet::resume() {
   }
 }
 
-void PortSet::close() {
+void PortSet::close(uint32_t which) {
   for (uint32_t i = 0; i < count(); ++i) {
+    if (i >= ports_.size() || ports_[i] == nullptr || (which >> i & 1) == 0) continue;
     ports_[i]->suspend();
     ports_[i]->close();
     upkeeps_[i].restart = Restart::kSuspended;
@@ -274,7 +300,9 @@ void PortSet::close() {
 }
 
 void PortSet::reopen() {
-  for (uint32_t i = 0; i < count(); ++i) restart(i);
+  for (uint32_t i = 0; i < count(); ++i) {
+    if (upkeeps_[i].restart == Restart::kSuspended) restart(i);
+  }
   resume();
 }
 

@@ -23,13 +23,18 @@ class PortSet {
  public:
   explicit PortSet(const Config& config) : config_(config) {}
 
-  /// Opens all of them with a queue for each memory.
+  static constexpr uint32_t kAll = UINT32_MAX;
+
+  /// Opens those of the ports `which` (bit n: port n) that are not open, with a queue for each
+  /// memory. All must be open before anything else is called.
   /// Fails: one line that names the configuration's line; those before stay open.
   /// `macs`: what the ports had in an earlier process; none: there was none.
   Status open(io::Backend& backend, std::span<io::PacketMemory* const> memories,
-              std::span<const MacAddress> macs = {});
+              std::span<const MacAddress> macs = {}, uint32_t which = kAll);
+  /// Drops what open ports have received so far. REQUIRES: no worker polls.
+  void discard_received(std::span<io::PacketMemory* const> memories);
 
-  uint32_t count() const { return static_cast<uint32_t>(ports_.size()); }
+  uint32_t count() const { return static_cast<uint32_t>(config_.ports.size()); }
   /// The ports as a worker's bindings.
   std::vector<worker::PortBinding> bindings(uint32_t worker) const;
   /// A worker's queues, one of each port.
@@ -61,10 +66,11 @@ class PortSet {
   /// REQUIRES: no worker polls.
   void resume();
 
-  /// Closes all ports for another process. REQUIRES: no worker polls.
-  void close();
-  /// Opens them again. What cannot be opened now is opened later, as after any failure. REQUIRES:
-  /// no worker polls.
+  /// Closes those of the ports `which` that are open, for another process. REQUIRES: no worker
+  /// polls.
+  void close(uint32_t which = kAll);
+  /// Opens again what was closed. What cannot be opened now is opened later, as after any failure.
+  /// REQUIRES: no worker polls.
   void reopen();
   std::vector<MacAddress> macs() const;
 
@@ -74,6 +80,8 @@ class PortSet {
   std::string summary() const;
 
  private:
+  Status open_one(uint32_t port, io::Backend& backend, std::span<io::PacketMemory* const> memories,
+                  std::span<const MacAddress> macs);
   void join_groups(uint32_t port);
   void restart(uint32_t port);
   io::PortSpeed speed_of(uint32_t port) const;
@@ -87,8 +95,8 @@ class PortSet {
   };
 
   const Config& config_;
-  std::vector<std::unique_ptr<io::Port>> ports_;
-  std::vector<Upkeep> upkeeps_;  ///< one for each port
+  std::vector<std::unique_ptr<io::Port>> ports_;  ///< null: not open yet
+  std::vector<Upkeep> upkeeps_;                   ///< one for each port
   bool has_predecessor_ = false;
   uint32_t restarts_next_ = 0;  ///< the port that restart() looks at first
 };

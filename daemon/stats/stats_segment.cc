@@ -5,6 +5,7 @@
 #include <new>
 
 #include "daemon/protocol/control_message.h"
+#include "stack/base/page_size.h"
 
 #ifndef LYRE_VERSION
 #error "the build names the version"
@@ -13,15 +14,13 @@
 namespace lyre {
 namespace {
 
-constexpr uint64_t kSegmentPageBytes = 4096;
-
 /// Parts one after the other, each in pages of its own.
 class Layout {
  public:
   /// Returns where the part begins.
   uint64_t add(uint64_t bytes) {
     const uint64_t begin = bytes_;
-    bytes_ += (bytes + kSegmentPageBytes - 1) & ~(kSegmentPageBytes - 1);
+    bytes_ += whole_pages(bytes, system_page_bytes());
     return begin;
   }
   uint64_t bytes() const { return bytes_; }

@@ -1,15 +1,11 @@
 #include "daemon/upgrade/offer.h"
 
 #include <cerrno>
-#include <string_view>
 
 #include "daemon/protocol/handover_records.h"
 
 namespace lyre {
 namespace {
-
-/// Drivers whose device two processes can have one after the other, without a reset in between.
-constexpr std::string_view kDrivers[] = {"net_memif", "net_af_packet"};
 
 Error not_right() { return {EPROTO, "the records of the running daemon are not right"}; }
 
@@ -47,18 +43,6 @@ Status check_counts(const Config& config, const DaemonRecord& daemon, size_t soc
 }
 
 }  // namespace
-
-Status check_ports_can_be_handed_over(const Config& config) {
-  for (const PortConfig& port : config.ports) {
-    bool is_known = false;
-    for (const std::string_view driver : kDrivers) is_known |= port.device.starts_with(driver);
-    if (is_known) continue;
-    return Error{ENOTSUP, "port '" + port.name + "' (" + port.device +
-                              ") cannot be handed over, allowed: ports on net_memif and "
-                              "net_af_packet; restart the daemon instead"};
-  }
-  return Ok{};
-}
 
 void write_offer(const Config& config, std::span<const MacAddress> macs, record::Writer& out) {
   const std::vector<SocketRecord> sockets = sockets_of(config);

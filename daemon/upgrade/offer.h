@@ -11,10 +11,6 @@
 
 namespace lyre {
 
-/// Whether another process can open the ports while this one has just closed them.
-/// Fails: one line that names the port that cannot be handed over.
-Status check_ports_can_be_handed_over(const Config& config);
-
 /// What a daemon with this configuration says of itself to the one that comes. `macs`: by port.
 void write_offer(const Config& config, std::span<const MacAddress> macs, record::Writer& out);
 

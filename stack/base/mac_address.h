@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
+#include <string>
 
 namespace lyre {
 
@@ -14,5 +16,8 @@ struct MacAddress {
 };
 
 inline constexpr MacAddress kMacBroadcast{{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}};
+
+/// As `02:00:00:00:00:01`.
+std::string mac_text(std::span<const uint8_t, 6> mac);
 
 }  // namespace lyre

@@ -14,7 +14,7 @@
 namespace lyre::channel {
 
 inline constexpr uint64_t kStatsMagic = 0x3154'4154'5352'594c;  // "LYRSTAT1"
-inline constexpr uint32_t kStatsVersion = 12;
+inline constexpr uint32_t kStatsVersion = 13;
 
 /// A counter with one writer and any number of readers.
 class StatCounter {
@@ -56,6 +56,7 @@ static_assert(sizeof(StatCounter) == 8);
   X(connect_failures, "active opens that failed")                               \
   X(accepts, "passive opens that were established")                             \
   X(time_waits_cut, "TIME-WAITs that ended early for a new connection")         \
+  X(orphans_cut, "closing connections without a client, reset for another one") \
   X(half_opens_cut, "handshakes of peers dropped for another connection")       \
   X(loopback_packets, "packets delivered locally")                              \
   X(copied_tx_bytes, "payload bytes the worker copied on the way out")          \

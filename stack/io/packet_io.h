@@ -35,6 +35,9 @@ class PacketMemory {
   virtual PacketBuf* alloc_rx() = 0;
   /// Frees packets of either kind.
   virtual void release(std::span<PacketBuf* const> packets) = 0;
+  /// Gives back what is kept of these pools for the calling thread. For a thread that took or freed
+  /// packets and will not do so again: the worker's thread cannot use them.
+  virtual void return_cached() = 0;
 
   /// The received packet that lies in `slot`. REQUIRES: slot < rx_slot_count().
   virtual PacketBuf* rx_packet(uint32_t slot) = 0;
@@ -94,6 +97,10 @@ struct IoCounters {
   uint64_t software_checksums = 0;
   uint64_t tx_dropped = 0;  ///< taken and never sent: link down, or the region was removed
 };
+
+/// A port that runs frees a packet, without being asked, when it has sent so many more at the
+/// latest.
+inline constexpr uint32_t kFreedWithinPackets = 128;
 
 /// What PacketIo::arm() found.
 enum class Arming : uint8_t {

@@ -54,7 +54,8 @@ struct Session {
   bool must_announce_end : 1 = false;
   bool has_readable : 1 = false;
   bool waits_for_port : 1 = false;  ///< its events wait until `port` has freed `fence` packets
-  channel::EndStatus end_status : 7 = channel::EndStatus::kOk;
+  bool is_orphan_in_time_wait : 1 = false;  ///< without a context: which part of its queue it is in
+  channel::EndStatus end_status : 6 = channel::EndStatus::kOk;
   uint8_t port = 0;   ///< the port through which it sends
   IpMarking marking;  ///< the port's, unless the client chose another
   uint16_t transmit_client = 0;
@@ -72,7 +73,7 @@ struct Session {
 
   IpAddress next_hop;
 
-  /// In its context's list; without a context, in the queue of half-open sessions or of TIME-WAITs.
+  /// In its context's list; without a context, in the queue of half-open sessions or of orphans.
   IndexLink owner_link;
   IndexLink dirty_link;     ///< in its context's list of sessions with unreported events, or,
                             ///< while these wait for its port, in the port's queue

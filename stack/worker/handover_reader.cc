@@ -328,9 +328,8 @@ void HandoverReader::queue_by_age() {
   for (const uint32_t conn : by_age) {
     if (state_.sessions[conn].is_embryonic) {
       state_.half_opens.add(conn);
-    } else if (state_.sessions[conn].context == session::kNoContext &&
-               state_.engine.state(conn) == tcp::State::kTimeWait) {
-      state_.time_waits.add(conn);
+    } else if (state_.sessions[conn].context == session::kNoContext) {
+      state_.orphans.add(conn, state_.engine.state(conn) == tcp::State::kTimeWait);
     }
   }
 }

@@ -29,10 +29,13 @@ void InvariantChecker::check_session(uint32_t conn) const {
   LYRE_CHECK(state_.find_connection(state_.engine.tuple(conn)) == conn);
   LYRE_CHECK(checked.context == session::kNoContext ||
              state_.contexts[checked.context].state != Context::State::kFree);
-  LYRE_CHECK(state_.time_waits.holds(conn) == (checked.context == session::kNoContext &&
-                                               state_.engine.state(conn) == tcp::State::kTimeWait));
+  const tcp::State state = state_.engine.state(conn);
+  LYRE_CHECK(state_.orphans.holds(conn) ==
+             (checked.context == session::kNoContext && !checked.is_embryonic));
+  LYRE_CHECK(!state_.orphans.holds(conn) ||
+             checked.is_orphan_in_time_wait == (state == tcp::State::kTimeWait));
   LYRE_CHECK(!checked.is_embryonic || checked.owner_link.is_linked());
-  const bool is_closed = state_.engine.state(conn) == tcp::State::kClosed;
+  const bool is_closed = state == tcp::State::kClosed;
   LYRE_CHECK(is_closed || uint64_t{checked.lent_slots} * state_.memory.rx_slot_bytes() <=
                               state_.engine.charged_bytes(conn));
   const Nanos deadline = state_.engine.next_deadline(conn);

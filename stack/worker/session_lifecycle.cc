@@ -54,10 +54,10 @@ void SessionLifecycle::bind(uint32_t conn, const FourTuple& tuple, const ip::Rou
   trace_.open(conn);
 }
 
-/// A session in TIME-WAIT that no client owns joins the queue of those.
-void SessionLifecycle::queue_time_wait(uint32_t conn) {
+/// A session that no client owns joins the queue of those.
+void SessionLifecycle::queue_orphan(uint32_t conn) {
   if (state_.session(conn).context != session::kNoContext) return;
-  if (state_.engine.state(conn) == tcp::State::kTimeWait) state_.time_waits.add(conn);
+  state_.orphans.add(conn, state_.engine.state(conn) == tcp::State::kTimeWait);
 }
 
 bool SessionLifecycle::is_full() const {
@@ -65,14 +65,22 @@ bool SessionLifecycle::is_full() const {
 }
 
 bool SessionLifecycle::can_make_room() const {
-  return !is_full() || !state_.time_waits.empty() || !state_.half_opens.empty();
+  return !is_full() || !state_.orphans.empty() || !state_.half_opens.empty();
 }
 
 void SessionLifecycle::make_room() {
   if (!is_full()) return;
-  if (state_.time_waits.empty()) return cut_half_open();
-  state_.stats.worker->time_waits_cut.add(1);
-  end_silently(state_.time_waits.oldest());
+  const uint32_t time_wait = state_.orphans.oldest_time_wait();
+  const uint32_t closing = state_.orphans.oldest_closing();
+  if (time_wait != OrphanQueue::kNone) {
+    state_.stats.worker->time_waits_cut.add(1);
+    end_silently(time_wait);
+  } else if (closing != OrphanQueue::kNone) {
+    state_.stats.worker->orphans_cut.add(1);
+    abort(closing, channel::EndStatus::kAborted);
+  } else {
+    cut_half_open();
+  }
 }
 
 void SessionLifecycle::cut_half_open() {
@@ -97,7 +105,7 @@ void SessionLifecycle::forget_context(uint32_t conn) {
   state_.places.remove_session(state_.accounts.user_of(orphan.context));
   orphan.context = session::kNoContext;
   orphan.must_announce_open = orphan.must_announce_finish = orphan.must_announce_end = false;
-  queue_time_wait(conn);
+  queue_orphan(conn);
 }
 
 channel::EndStatus SessionLifecycle::open(uint32_t context, const Endpoint& local,
@@ -267,7 +275,7 @@ void SessionLifecycle::end_in_time_wait(uint32_t conn) {
   ended.is_over = true;
   ended.must_announce_end = true;
   if (ended.context != session::kNoContext) state_.notifier.mark(conn);
-  queue_time_wait(conn);
+  queue_orphan(conn);
 }
 
 void SessionLifecycle::end(uint32_t conn, tcp::EndReason reason) {
@@ -354,7 +362,7 @@ void SessionLifecycle::release_if_done(uint32_t conn) {
   if (done.context != session::kNoContext) return;  // Announcements::on_end_told() comes back here
   payload_.release_all(conn);
   drop_sends(done);
-  state_.time_waits.remove(conn);
+  state_.orphans.remove(conn);
   state_.flows.erase(state_.engine.tuple(conn), conn);
   state_.router.unclaim(state_.engine.tuple(conn));
   state_.timers.stop(conn);

@@ -53,7 +53,9 @@ class SessionLifecycle {
   bool can_make_room() const;
   /// When every place is taken, the oldest TIME-WAIT ends early: what it guards against is rare,
   /// and timestamps and random sequence numbers guard the next connection as well. Without one, the
-  /// oldest handshake that a peer began is dropped.
+  /// oldest session that closes without a client is reset: the peer has acknowledged all of its
+  /// bytes, and a client could take every place by such sessions otherwise. Without one of these,
+  /// the oldest handshake that a peer began is dropped.
   void make_room();
   /// RFC 4987 3.4: forgets the oldest handshake that a peer began, if there is one.
   void cut_half_open();
@@ -91,7 +93,7 @@ class SessionLifecycle {
   void release_if_done(uint32_t conn);
 
  private:
-  void queue_time_wait(uint32_t conn);
+  void queue_orphan(uint32_t conn);
   void on_acked(uint32_t conn, uint32_t bytes);
   void count_finished(const session::Session& sender, uint32_t count);
   void drop_sends(session::Session& sender);

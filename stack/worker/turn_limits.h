@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "stack/base/nanos.h"
+#include "stack/io/packet_io.h"
 
 namespace lyre::worker {
 
@@ -64,8 +65,8 @@ inline constexpr Nanos kProgressNewsPause = millis(100);
 inline constexpr Nanos kHoldRetryFirst = micros(500);
 inline constexpr Nanos kHoldRetryLongest = millis(100);
 /// Packets that a port is given to send in one wait, so that its driver frees what was sent
-/// before: enough for drivers that free 32 at a time.
-inline constexpr uint32_t kNudgePacketsMax = 64;
+/// before: enough for any driver.
+inline constexpr uint32_t kNudgePacketsMax = io::kFreedWithinPackets;
 /// While the receive pool has nothing left but its reserve, slots are taken back this often.
 inline constexpr Nanos kPressurePause = millis(10);
 /// After this time without receive slots, the client that has kept most of them is disconnected.

@@ -224,8 +224,12 @@ void Worker::write_handover(record::Writer& out) {
 bool Worker::take_over(std::span<const Command> memory, record::Reader& in, Nanos now) {
   impl_->state.now = now;
   impl_->state.timers.advance(now, 0, [](uint32_t) {});
-  return HandoverReader(impl_->state, {impl_->lifecycle, impl_->contexts, impl_->regions})
-      .take_over(memory, in);
+  const bool is_taken =
+      HandoverReader(impl_->state, {impl_->lifecycle, impl_->contexts, impl_->regions})
+          .take_over(memory, in);
+  // Received bytes were copied by this thread, which is not the worker's.
+  impl_->state.memory.return_cached();
+  return is_taken;
 }
 bool Worker::try_claim_all() {
   WorkerState& state = impl_->state;

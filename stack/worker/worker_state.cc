@@ -49,7 +49,7 @@ WorkerState::WorkerState(const WorkerConfig& worker_config, io::PacketMemory& pa
       timers(worker_config.engine.connections_max),
       sessions(make_zeroed_sessions(worker_config.engine.connections_max), std::free),
       transmit_queue(sessions.get(), worker_config.engine.connections_max, kContextsMax),
-      time_waits(sessions.get()),
+      orphans(sessions.get()),
       half_opens(sessions.get(), worker_config.engine.connections_max / kHalfOpenShare),
       sends(worker_config.contexts_max * channel::kSendsPerContextMax),
       contexts(kContextsMax),

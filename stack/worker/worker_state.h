@@ -22,10 +22,10 @@
 #include "stack/worker/tables/half_open_queue.h"
 #include "stack/worker/tables/inherited_loans.h"
 #include "stack/worker/tables/listeners.h"
+#include "stack/worker/tables/orphan_queue.h"
 #include "stack/worker/tables/place_accounts.h"
 #include "stack/worker/tables/receive_accounts.h"
 #include "stack/worker/tables/slot_loans.h"
-#include "stack/worker/tables/time_wait_queue.h"
 #include "stack/worker/tables/transmit_queue.h"
 #include "stack/worker/timer_wheel.h"
 #include "stack/worker/worker.h"
@@ -108,7 +108,7 @@ struct WorkerState {
   TimerWheel timers;
   std::unique_ptr<session::Session[], void (*)(void*)> sessions;  ///< by connection index
   TransmitQueue transmit_queue;
-  TimeWaitQueue time_waits;
+  OrphanQueue orphans;
   HalfOpenQueue half_opens;
   session::SendPieces sends;
 

@@ -113,6 +113,35 @@ class MainJob(unittest.TestCase):
             self.assertEqual(watch.returncode, EXIT_NO_DAEMON, said)
             self.assertEqual(len(said.strip().splitlines()), 1, said)
 
+    def test_rdma_devices_are_looked_for_unless_the_user_forbids_it(self):
+        for setting, said in (("auto", r"this host has no RDMA device|RDMA device \w+"),
+                              ("off", "RDMA devices are not looked for: LYRE_VERBS=off")):
+            with self.subTest(setting=setting):
+                done = run(job(self.hosts.a, self.hosts.b, "--verbose", *SIZES),
+                           LYRE_VERBS=setting)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertRegex(done.stderr, said)
+
+    def test_a_job_without_libibverbs_is_a_job_over_tcp(self):
+        found = [line.split(" => ")[1] for line in processes.run(
+            ["/sbin/ldconfig", "-p"], BOUND_S, capture_output=True).stdout.splitlines()
+            if line.strip().startswith("libibverbs.so.1 ")]
+        hide = "".join(f"mount --bind /dev/null {path} && " for path in found)
+        done = run(["unshare", "--mount", "sh", "-c", hide + 'exec "$@"', "sh",
+                    *job(self.hosts.a, self.hosts.b, "--verbose", *SIZES)])
+        if "Operation not permitted" in done.stderr:
+            self.skipTest("may not hide a file")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, r"RDMA devices are not looked for: .*libibverbs\.so\.1")
+
+    def test_a_job_that_wants_rdma_only_is_refused(self):
+        for setting, said in (("only", "LYRE_VERBS=only, and no data can go over RDMA: "),
+                              ("yes", 'LYRE_VERBS is "yes": allowed are auto, only and off')):
+            with self.subTest(setting=setting):
+                done = run(job(self.hosts.a, self.hosts.b, *SIZES), LYRE_VERBS=setting)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn(said, done.stderr)
+
     def test_a_command_that_does_not_exist_is_named(self):
         command, environment = self.hosts.a.lyre("sesions")
         done = processes.run(command, BOUND_S, capture_output=True, env=environment)
@@ -210,6 +239,14 @@ class RunningJob(unittest.TestCase):
             time.sleep(0.1)
         return process
 
+    def expect_all_verified(self, process, iterations):
+        out, said = process.communicate(timeout=BOUND_S)
+        self.assertEqual(process.returncode, 0, said)
+        # A warm-up, too, on both ranks.
+        elements = (4 << 20) // 4 * 2 * (iterations + 1)
+        self.assertEqual(json.loads(out)["plugin"]["elements_verified"], elements)
+        return said
+
 
 class Comms(RunningJob):
     """What `lyre comms` shows of a running job, for both of its ranks."""
@@ -242,18 +279,37 @@ class Comms(RunningJob):
                 self.assertFalse({"operation", "operation_number", "rank", "channel"} & set(comm))
 
 
+class UpgradedJob(RunningJob):
+    """`lyre upgrade` of both daemons under a job, which keeps all of its sessions."""
+
+    ITERATIONS = 400
+
+    @staticmethod
+    def ends_of_sessions(host):
+        return {(one["local"], one["remote"]) for one in host.look("sessions")["sessions"]
+                if one.get("remote")}
+
+    def test_the_job_does_not_notice(self):
+        with TwoHosts(Programs(ARGS.build)) as hosts:
+            process = self.start(hosts.a, hosts.b, "--json", iterations=self.ITERATIONS)
+            before = [self.ends_of_sessions(host) for host in (hosts.a, hosts.b)]
+            self.assertTrue(all(before))
+            for host in (hosts.a, hosts.b, hosts.a):
+                host.upgrade()
+                time.sleep(0.2)
+            self.assertIsNone(process.poll(), "the job ended before the daemons were upgraded")
+            for host, ends in zip((hosts.a, hosts.b), before):  # a job opens more as it goes on
+                self.assertLessEqual(ends, self.ends_of_sessions(host))
+            self.expect_all_verified(process, self.ITERATIONS)
+
+
 class UnharmedJob(RunningJob):
     """The failure of a stream or a port, while others work, costs the job only time."""
 
     ITERATIONS = 80
 
     def expect_a_job_done(self, process):
-        out, said = process.communicate(timeout=BOUND_S)
-        self.assertEqual(process.returncode, 0, said)
-        # A warm-up, too, on both ranks.
-        elements = (4 << 20) // 4 * 2 * (self.ITERATIONS + 1)
-        self.assertEqual(json.loads(out)["plugin"]["elements_verified"], elements)
-        return said
+        return self.expect_all_verified(process, self.ITERATIONS)
 
     @staticmethod
     def senders(host):
@@ -381,6 +437,7 @@ def main():
     ARGS, rest = parser.parse_known_args()
     ARGS.liblyre = ARGS.liblyre or os.path.join(ARGS.build, "libclient", "liblyre.so.0")
     processes.exit_on_signals()
+    processes.adopt_orphans()  # an upgraded daemon
     unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
 
 

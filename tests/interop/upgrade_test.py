@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """`lyre upgrade`: another process goes on in the place of a running daemon with its sessions, over
-memif and AF_PACKET, and with the kernel as the peer.
+memif, AF_PACKET and TAP, and with the kernel as the peer.
 
 usage: upgrade_test.py BUILD [TEST...]
-       UPGRADES=N, SESSIONS=N in the environment: how many; the longer forms of these tests
+       upgrade_test.py BUILD --thorough [TEST...]   1,000 sessions and 100 upgrades of each kind
 """
 
 import json
@@ -28,9 +28,12 @@ BOUND_S = 90
 PORT = 5300
 ECHO_PORT = 7007
 BULK_SESSIONS = 16
-UPGRADES = int(os.environ.get("UPGRADES", "3"))
-SESSIONS = int(os.environ.get("SESSIONS", "1000"))
+IS_THOROUGH = "--thorough" in sys.argv
+UPGRADES = 100 if IS_THOROUGH else 3
+SESSIONS = 1000 if IS_THOROUGH else 300
 MOVING_S = 4 + UPGRADES
+THOROUGH = ["MemifTest.test_many_sessions", "AfPacketTest.test_many_sessions",
+            "TapTest.test_many_sessions"]
 KERNEL, LYRE = "10.9.7.1", "10.9.7.2"
 REFUSED = 1
 
@@ -79,7 +82,7 @@ class Transfer:
         each session."""
         out = []
         for name, process in (("client", self._client), ("server", self._server)):
-            report, said = process.communicate(timeout=BOUND_S)
+            report, said = process.communicate(timeout=BOUND_S + 2 * MOVING_S)
             if process.returncode != 0 or said:
                 raise AssertionError(f"the {name}, status {process.returncode}: {said.strip()}")
             out.append(documents_in(report))
@@ -92,6 +95,15 @@ def receive(session, count):
     while len(out) < count and (part := session.recv(count - len(out))):
         out += part
     return out
+
+
+def change_config(test, host, old, new):
+    path = host.socket.replace(".sock", ".toml")
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    test.assertIn(old, text)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text.replace(old, new))
 
 
 def log_pauses(subject, pauses):
@@ -167,38 +179,53 @@ class MemifTest(Upgrades):
                 self.assertTrue(json.loads(done.stdout)["received"]["intact"])
             self.assertEqual(len(hosts.a.look("clients")["clients"]), 1)
 
-    def test_several_sessions_over_memif(self):
+    def test_many_sessions(self):
+        count = SESSIONS if IS_THOROUGH else BULK_SESSIONS
         with TwoHosts(self.programs) as hosts:
             with Transfer(hosts.a.lyre, hosts.b.lyre, ADDRESSES["host-a"], "--direction", "both",
-                          "--sessions", str(BULK_SESSIONS), "--seconds", "10") as transfer:
+                          "--sessions", str(count), "--seconds", str(MOVING_S * 2)) as transfer:
                 time.sleep(2)
-                pauses = self.upgrade_while(transfer, [hosts.a, hosts.b], 2)
-                self.check(transfer.reports())
-        log_pauses(f"memif, {BULK_SESSIONS} sessions", pauses)
+                pauses = self.upgrade_while(transfer, [hosts.a, hosts.b])
+                reports = transfer.reports()
+                self.check(reports)
+        self.assertEqual([one["sessions"] for one in reports[0]], [count])
+        self.assertEqual(len(reports[1]), count)
+        log_pauses(f"memif, {count} sessions", pauses)
 
 
-class KernelPeerTest(Upgrades):
-    """A daemon on one end of a veth wire, by AF_PACKET, and the kernel at the other."""
+class KernelPeer(Upgrades):
+    """A daemon whose peer is the kernel."""
+
+    name = None
 
     def setUp(self):
         try:
             self.wire = self.enterContext(VethPair(["tx", "off"]))
         except NetworkError as error:
             self.skipTest(str(error))
-        self.wire.give_address(self.wire.right, KERNEL)
         self.folder = scratch_folder()
         self.addCleanup(shutil.rmtree, self.folder, True)
-        self.daemon = Daemon(
-            self.programs,
-            Settings("host-a", f"net_af_packet0,iface={self.wire.device}", f"{LYRE}/24",
-                     cores()[0]), self.folder, self.wire.inside(self.wire.left))
+        self.daemon = Daemon(self.programs,
+                             Settings("host-a", self.device(), f"{LYRE}/24", cores()[0]),
+                             self.folder, self.wire.inside(self.wire.left))
         self.daemon.start()
         self.addCleanup(self.daemon.stop)
+        self.give_kernel_its_address()
         self.daemon.wait_link()
+
+    def device(self):
+        raise NotImplementedError
+
+    def give_kernel_its_address(self):
+        raise NotImplementedError
+
+    def kernel_side(self):
+        """The namespace in which the peer is."""
+        raise NotImplementedError
 
     def by_kernel(self, *arguments):
         command = (self.programs.lyre, *arguments, "--kernel")
-        return self.wire.inside(self.wire.right, *command), dict(os.environ)
+        return self.wire.inside(self.kernel_side(), *command), dict(os.environ)
 
     def transfer(self, *options, is_lyre_server=True):
         sides = (self.daemon.lyre, self.by_kernel, LYRE)
@@ -206,13 +233,13 @@ class KernelPeerTest(Upgrades):
             sides = (self.by_kernel, self.daemon.lyre, KERNEL)
         return Transfer(*sides, "--direction", "both", *options)
 
-    def test_a_transfer_that_lyre_serves(self):
+    def upgrade_under_a_transfer(self):
         with self.transfer("--verify", "--seconds", str(MOVING_S * 2)) as transfer:
             pauses = self.upgrade_while(transfer, [self.daemon])
             self.check(transfer.reports())
-        log_pauses("AF_PACKET, from the kernel", pauses)
+        log_pauses(f"{self.name}, from the kernel", pauses)
 
-    def test_many_sessions_of_the_kernel(self):
+    def upgrade_with_many_sessions(self):
         """Each has sent when the upgrade begins, and gets all of it back, once."""
         peer = os.path.join(self.programs.build, "tests/interop/lyre_peer")
         environment = dict(os.environ, LYRE_SOCKET=self.daemon.socket)
@@ -221,7 +248,7 @@ class KernelPeerTest(Upgrades):
         self.addCleanup(echo.stdout.close)
         self.addCleanup(processes.end, echo)
         self.assertEqual(echo.stdout.readline(), "listening\n")
-        with Namespace(self.wire.right):
+        with Namespace(self.kernel_side()):
             sessions = [socket.create_connection((LYRE, ECHO_PORT), BOUND_S)
                         for _ in range(SESSIONS)]
         for session in sessions:
@@ -234,13 +261,100 @@ class KernelPeerTest(Upgrades):
             pauses.append(self.daemon.upgrade()["pause_us"])
             for session, text in zip(sessions, texts):
                 self.assertEqual(receive(session, len(text)), text)
-        log_pauses(f"AF_PACKET, {SESSIONS} sessions of the kernel", pauses)
+        log_pauses(f"{self.name}, {SESSIONS} sessions of the kernel", pauses)
+
+
+class AfPacketTest(KernelPeer):
+    """On one end of a veth wire by AF_PACKET; the kernel has the other."""
+
+    name = "AF_PACKET"
+
+    def device(self):
+        return f"net_af_packet0,iface={self.wire.device}"
+
+    def give_kernel_its_address(self):
+        self.wire.give_address(self.wire.right, KERNEL)
+
+    def kernel_side(self):
+        return self.wire.right
+
+    def test_a_transfer_that_lyre_serves(self):
+        self.upgrade_under_a_transfer()
+
+    def test_many_sessions(self):
+        self.upgrade_with_many_sessions()
 
     def test_a_session_that_is_silent_is_there_afterwards(self):
         """Its client sleeps on its bell, and is woken by the process that came."""
         with self.transfer("--ping-pong", "--count", "20", "--interval", "0.3") as transfer:
             self.upgrade_while(transfer, [self.daemon], 2)
             transfer.reports()
+
+
+class TapTest(KernelPeer):
+    """A TAP device, of which the kernel has the other side. It keeps what it was given there."""
+
+    name = "TAP"
+    INTERFACE = "lyre0"
+    KERNEL_MAC = "02:00:00:00:00:07"
+
+    def device(self):
+        return f"net_tap0,iface={self.INTERFACE}"
+
+    def give_kernel_its_address(self):
+        # The driver gives the kernel's side its own MAC address.
+        for words in (["link", "set", "dev", self.INTERFACE, "address", self.KERNEL_MAC],
+                      ["addr", "add", f"{KERNEL}/24", "dev", self.INTERFACE]):
+            self.wire.run(self.wire.left, "ip", *words)
+
+    def kernel_side(self):
+        return self.wire.left
+
+    def check_interface(self):
+        shown = json.loads(self.wire.run(self.wire.left, "ip", "-json", "addr", "show", "dev",
+                                         self.INTERFACE))[0]
+        self.assertEqual(shown["address"], self.KERNEL_MAC)
+        self.assertIn(KERNEL, [each.get("local") for each in shown["addr_info"]])
+        self.assertIn("UP", shown["flags"])
+
+    def test_a_transfer_that_lyre_serves(self):
+        self.upgrade_under_a_transfer()
+        self.check_interface()
+
+    def test_many_sessions(self):
+        self.upgrade_with_many_sessions()
+        self.check_interface()
+
+    def test_a_process_that_fails_leaves_the_interface(self):
+        """It has opened the device, and finds that the session's address is not its own."""
+        with self.transfer("--ping-pong", "--count", "100", "--interval", "0.02") as transfer:
+            time.sleep(0.5)
+            change_config(self, self.daemon, LYRE, "10.9.7.9")
+            command, environment = self.daemon.lyre("upgrade")
+            done = processes.run(command, BOUND_S, capture_output=True, env=environment)
+            self.assertEqual(done.returncode, REFUSED, done.stderr)
+            self.assertIn("do not fit", done.stderr)
+            self.check_interface()
+            transfer.reports()
+
+
+class XdpTest(KernelPeer):
+    """On one end of a veth wire by AF_XDP."""
+
+    def device(self):
+        return f"net_af_xdp0,iface={self.wire.device}"
+
+    def give_kernel_its_address(self):
+        self.wire.give_address(self.wire.right, KERNEL)
+
+    def test_it_refuses_and_goes_on(self):
+        pid = self.daemon.pid
+        command, environment = self.daemon.lyre("upgrade")
+        done = processes.run(command, BOUND_S, capture_output=True, env=environment)
+        self.assertEqual(done.returncode, REFUSED, done.stderr)
+        self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
+        self.assertIn("cannot be handed over", done.stderr)
+        self.assertEqual(self.daemon.look("status")["pid"], pid)
 
 
 class FailureTest(Upgrades):
@@ -289,27 +403,19 @@ class FailureTest(Upgrades):
         self.run_refused(
             lambda host, program: self.replace(program, "#!/bin/sh\nexit 7\n"), "status 7")
 
-    def change_config(self, host, old, new):
-        path = host.socket.replace(".sock", ".toml")
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-        self.assertIn(old, text)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text.replace(old, new))
-
     def test_a_configuration_that_is_wrong(self):
-        self.run_refused(lambda host, program: self.change_config(host, "mtu =", "mtus ="),
+        self.run_refused(lambda host, program: change_config(self, host, "mtu =", "mtus ="),
                          "status 2")
 
     def test_a_configuration_with_another_port(self):
         self.run_refused(
-            lambda host, program: self.change_config(host, "role=server", "role=client"),
+            lambda host, program: change_config(self, host, "role=server", "role=client"),
             "restart")
 
     def test_a_configuration_without_the_address_of_a_session(self):
         """Found only when the ports are closed already, which are opened again."""
         self.run_refused(
-            lambda host, program: self.change_config(host, ADDRESSES["host-a"], "10.9.0.9"),
+            lambda host, program: change_config(self, host, ADDRESSES["host-a"], "10.9.0.9"),
             "do not fit")
 
     def test_another_user_may_not_ask(self):
@@ -329,4 +435,7 @@ if __name__ == "__main__":
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     Upgrades.programs = Programs(sys.argv.pop(1))
+    if IS_THOROUGH:
+        sys.argv.remove("--thorough")
+        sys.argv[1:] = sys.argv[1:] or THOROUGH
     unittest.main(verbosity=2)

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/io_contract/io_contract.h"
@@ -272,6 +273,23 @@ TEST_P(IoContract, LocalPacketComesFromTheReceivePool) {
   EXPECT_EQ(memory(0).rx_slots_free() + 1, free_before);
   memory(0).release({&packet, 1});
   EXPECT_EQ(memory(0).rx_slots_free(), free_before);
+}
+
+/// What a thread counts that has taken no packet.
+uint32_t slots_free_elsewhere(const PacketMemory& memory) {
+  uint32_t count = 0;
+  std::thread([&] { count = memory.rx_slots_free(); }).join();
+  return count;
+}
+
+TEST_P(IoContract, SlotsThatAThreadKeptAreFreeForOthers) {
+  memory(0).return_cached();
+  const uint32_t free_before = slots_free_elsewhere(memory(0));
+  PacketBuf* packet = memory(0).alloc_rx();
+  ASSERT_NE(packet, nullptr);
+  memory(0).release({&packet, 1});
+  memory(0).return_cached();
+  EXPECT_EQ(slots_free_elsewhere(memory(0)), free_before);
 }
 
 /// The accesses of a client. Returns 0 when the bytes at `offset` are `want` and the memory cannot

@@ -2,6 +2,7 @@
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
 
+#include <atomic>
 #include <deque>
 #include <memory>
 #include <vector>
@@ -49,7 +50,8 @@ class TxQueue : public ::testing::Test {
     calls.txq.clbk = no_data;
     quirks.frees = dpdk::Frees::kWhenSending;
     queue = std::make_unique<dpdk::Queue>(
-        dpdk::QueueSetup{.port_id = kPortId, .quirks = &quirks, .limits = {8, 8}},
+        dpdk::QueueSetup{
+            .port_id = kPortId, .quirks = &quirks, .is_nic_up = &is_nic_up, .limits = {8, 8}},
         static_cast<dpdk::Memory&>(*memory));
     queue->start();
   }
@@ -67,6 +69,7 @@ class TxQueue : public ::testing::Test {
 
   std::unique_ptr<PacketMemory> memory;
   dpdk::DriverQuirks quirks;
+  std::atomic<bool> is_nic_up{false};
   std::unique_ptr<dpdk::Queue> queue;
 };
 
@@ -108,6 +111,22 @@ TEST_F(TxQueue, HoldsThePartOfABurstUntilTheDriverIsClosed) {
   queue->on_closed();
   queue->reclaim();
   EXPECT_EQ(queue->tx_held(), 0u);
+}
+
+// The worker does not ask a NIC's driver, which the control thread asks.
+TEST_F(TxQueue, KeepsWaitingPacketsWhileTheControlThreadSawTheLinkUp) {
+  is_nic_up = true;
+  EXPECT_TRUE(queue->is_link_up());
+  driver.room = 10;
+  send(20);
+  queue->reclaim();
+  EXPECT_EQ(queue->counters().tx_dropped, 0u);
+  is_nic_up = false;
+  queue->reclaim();
+  EXPECT_EQ(queue->counters().tx_dropped, 10u);
+  queue->suspend();
+  is_nic_up = true;
+  EXPECT_FALSE(queue->is_link_up()) << "it does not run";
 }
 
 // A queue for which no worker waits may keep what it has: the worker calls note_wait() otherwise.

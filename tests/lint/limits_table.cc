@@ -104,8 +104,10 @@ void add_receive_pool(std::vector<Limit>& out) {
 }
 
 void add_sessions(std::vector<Limit>& out) {
-  out.push_back(configured("connections of a worker", "tcp.connections_max",
-                           "the oldest TIME-WAIT ends, then the oldest handshake; an open fails"));
+  out.push_back(
+      configured("connections of a worker", "tcp.connections_max",
+                 "the oldest TIME-WAIT ends, then the oldest session that closes without a "
+                 "client, then the oldest handshake; an open fails"));
   out.push_back(fixed("handshakes that peers began",
                       share(worker::kHalfOpenShare) + " of the connections",
                       "SYN cookies, or the oldest one ends"));

@@ -46,15 +46,19 @@ class Life:
 
     def __init__(self, host):
         self.host = host
-        self.cycles = self.descriptors = self.resident_kib = 0
         self.slots_free = min(worker["rx_slots_free"] for worker in self.workers())
+        self.begin_anew()
+
+    def begin_anew(self):
+        """Another process has the daemon's place, with the same slots."""
+        self.cycles = self.descriptors = self.resident_kib = 0
 
     def workers(self):
         return self.host.look("status")["workers"]
 
     def left_over(self):
         """What no client has and is in use all the same. Empty: nothing."""
-        out = [f"{row['state']} {row['local']} {row['remote']}"
+        out = [f"{row['state']} {row['local']} {row.get('remote', '')}"
                for row in self.host.look("sessions")["sessions"] if row["state"] != "TIME-WAIT"]
         out += [f"client {row['label']}/{row['pid']}"
                 for row in self.host.look("clients")["clients"]]
@@ -171,6 +175,12 @@ class Soak:
         self.again(lambda host: host.stop())
         return True
 
+    def harm_daemon_upgraded(self):
+        life = self.choose.choice(self.lives)
+        life.host.upgrade()
+        life.begin_anew()
+        return False
+
     def again(self, end):
         at = self.choose.randrange(2)
         host = self.lives[at].host
@@ -233,6 +243,7 @@ def main():
     parser.add_argument("--seed", type=int, default=int(time.time()))
     options = parser.parse_args()
     processes.exit_on_signals()
+    processes.adopt_orphans()
     print(f"soak: seed {options.seed}", flush=True)
     try:
         with Soak(options.build, options.seed) as soak:

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "stack/base/mac_address.h"
 #include "tools/lyre/look.h"
 #include "tools/lyre/text_table.h"
 #include "tools/lyre/units.h"
@@ -71,10 +72,10 @@ const char* state_of(const Snapshot& snapshot, const channel::NeighbourView& vie
   return state < kNeighbourStates.size() ? kNeighbourStates[state] : "?";
 }
 
-std::string mac_text(const channel::NeighbourView& view) {
+std::string known_mac(const channel::NeighbourView& view) {
   const bool is_known =
       std::any_of(std::begin(view.mac), std::end(view.mac), [](uint8_t byte) { return byte != 0; });
-  return is_known ? format_mac(view.mac) : "-";
+  return is_known ? mac_text(view.mac) : "-";
 }
 
 const char* origin_of(const channel::RouteView& route) {
@@ -187,7 +188,7 @@ std::string neighbours_text(const Snapshot& snapshot) {
     table.add_column(title, TextTable::Align::kRight);
   }
   for (const channel::NeighbourView& view : sorted_neighbours(snapshot)) {
-    table.add_row({format_address(view.address), port_name(snapshot, view.port), mac_text(view),
+    table.add_row({format_address(view.address), port_name(snapshot, view.port), known_mac(view),
                    state_of(snapshot, view), std::to_string(view.worker),
                    std::to_string(view.sessions)});
   }
@@ -197,7 +198,7 @@ std::string neighbours_text(const Snapshot& snapshot) {
 nlohmann::ordered_json neighbours_json(const Snapshot& snapshot) {
   nlohmann::ordered_json out = {{"neighbours", nlohmann::ordered_json::array()}};
   for (const channel::NeighbourView& view : sorted_neighbours(snapshot)) {
-    const std::string mac = mac_text(view);
+    const std::string mac = known_mac(view);
     out["neighbours"].push_back(
         {{"address", format_address(view.address)},
          {"port", port_name(snapshot, view.port)},

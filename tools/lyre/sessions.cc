@@ -279,7 +279,11 @@ nlohmann::ordered_json sessions_json(const Snapshot& snapshot, const Snapshot* e
 }
 
 bool is_time_wait(const channel::SessionView& view) {
-  return view.is_listener == 0 && std::strcmp(session_state_name(view), "TIME-WAIT") == 0;
+  return std::strcmp(session_state_name(view), "TIME-WAIT") == 0;
+}
+
+bool is_established(const channel::SessionView& view) {
+  return std::strcmp(session_state_name(view), "ESTABLISHED") == 0;
 }
 
 void run_sessions(const GlobalOptions& globals, const SessionOptions& options) {

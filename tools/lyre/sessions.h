@@ -25,6 +25,7 @@ void run_sessions(const GlobalOptions& globals, const SessionOptions& options);
 
 /// True for a connection that only waits for stray packets and is not in use.
 bool is_time_wait(const channel::SessionView& view);
+bool is_established(const channel::SessionView& view);
 
 /// "label/pid"; "-" for a handshake that is not complete, and for a TIME-WAIT whose client was told
 /// the end.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "stack/base/mac_address.h"
 #include "tools/lyre/look.h"
 #include "tools/lyre/network.h"
 #include "tools/lyre/sessions.h"
@@ -37,7 +38,7 @@ TextTable ports_table(const Snapshot& snapshot) {
   for (const char* title : {"link", "device"}) table.add_column(title);
   for (const PortSnapshot& port : snapshot.ports) {
     const std::string first = port.addresses.empty() ? "-" : address_text(port.addresses[0]);
-    table.add_row({port.name, first, format_mac(port.mac), std::to_string(port.mtu_bytes),
+    table.add_row({port.name, first, mac_text(port.mac), std::to_string(port.mtu_bytes),
                    speed_text(port.speed_mbps), speed_text(port.flow_mbps), link_text(port),
                    port.pci_path.empty() ? port.device : port.device + " " + port.pci_path});
     for (size_t i = 1; i < port.addresses.size(); ++i) {
@@ -99,7 +100,7 @@ nlohmann::ordered_json port_status_json(const PortSnapshot& port) {
           {"device", port.device},
           {"pci_path", port.pci_path},
           {"addresses", std::move(addresses)},
-          {"mac", format_mac(port.mac)},
+          {"mac", mac_text(port.mac)},
           {"mtu_bytes", port.mtu_bytes},
           {"speed_bits_per_s", uint64_t{port.speed_mbps} * 1'000'000},
           {"flow_bits_per_s", uint64_t{port.flow_mbps} * 1'000'000},

@@ -90,11 +90,4 @@ std::string format_address(const uint8_t (&address)[16]) {
   return host.front() == '[' ? host.substr(1, host.size() - 2) : host;
 }
 
-std::string format_mac(const uint8_t (&mac)[6]) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2], mac[3],
-                mac[4], mac[5]);
-  return text;
-}
-
 }  // namespace lyre::tools

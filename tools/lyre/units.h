@@ -13,6 +13,5 @@ std::string format_duration(int64_t duration_ns);  ///< "23.4 us", "3m 12s"
 std::string format_time(int64_t unix_ns);          ///< "2026-11-23 04:05:06", local
 std::string format_address(const uint8_t (&address)[16]);
 std::string format_endpoint(const uint8_t (&address)[16], uint16_t port);
-std::string format_mac(const uint8_t (&mac)[6]);
 
 }  // namespace lyre::tools

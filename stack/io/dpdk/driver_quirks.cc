@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "stack/io/packet_io.h"
+
 namespace lyre::io::dpdk {
 namespace {
 
@@ -62,9 +64,22 @@ constexpr DriverQuirks kKnownDrivers[] = {
     {.driver = "net_ixgbe_vf",
      .rx_room_bytes_min = kNicRoomBytes,
      .needs_power_of_two_queues = true},
-    {.driver = "net_e1000_igb", .rx_room_bytes_min = kNicRoomBytes},
-    {.driver = "net_e1000_igb_vf", .rx_room_bytes_min = kNicRoomBytes},
-    {.driver = "net_e1000_em", .rx_room_bytes_min = kNicRoomBytes},
+    // Its tx_done_cleanup stops the queue: igb_tx_done_cleanup() takes each segment of a packet for
+    // a packet of its own, and eth_igb_xmit_pkts() then waits for a status that the NIC writes to
+    // the last one only. Without it a packet is freed when its descriptors are used again.
+    {.driver = "net_e1000_igb",
+     .rx_room_bytes_min = kNicRoomBytes,
+     .tx_descriptors = kFreedWithinPackets,
+     .frees = Frees::kWhenSending},
+    {.driver = "net_e1000_igb_vf",
+     .rx_room_bytes_min = kNicRoomBytes,
+     .tx_descriptors = kFreedWithinPackets,
+     .frees = Frees::kWhenSending},
+    // It has no tx_done_cleanup, and frees a packet when its descriptors are used again.
+    {.driver = "net_e1000_em",
+     .rx_room_bytes_min = kNicRoomBytes,
+     .tx_descriptors = kFreedWithinPackets,
+     .frees = Frees::kWhenSending},
     // It reports 255 for TSO, and refuses more than 24 (VMXNET3_MAX_TSO_TXD_PER_PKT, from 24.11
     // on).
     {.driver = "net_vmxnet3", .rx_room_bytes_min = kNicRoomBytes, .tso_segments_max = 24},

@@ -12,7 +12,7 @@ enum class WaitKind : uint8_t { kNone, kQueueInterrupt, kPacketSocket, kXdpSocke
 enum class Frees : uint8_t {
   kOnRequest,    ///< in rte_eth_tx_done_cleanup(), or in an empty rte_eth_tx_burst()
   kOnStatus,     ///< in rte_eth_tx_descriptor_status()
-  kWhenSending,  ///< only while it sends a packet
+  kWhenSending,  ///< only while it sends a packet, after kFreedWithinPackets at the latest
 };
 
 /// Properties of a driver that its capabilities do not report. Virtual devices and virtio: seen
@@ -26,7 +26,9 @@ struct DriverQuirks {
   WaitKind wait = WaitKind::kNone;
   uint32_t rx_room_bytes_min = 0;  ///< receive buffer without headroom
   uint32_t rx_extra_bytes = 0;     ///< part of a receive buffer that the driver reserves
-  uint32_t descriptors = 1024;
+  uint32_t descriptors = 1024;     ///< of a ring
+  /// Of a transmit ring. 0: as of the others.
+  uint32_t tx_descriptors = 0;
   bool needs_power_of_two_queues = false;
   /// The driver registers packet memory with its device by itself, and no other memory: what
   /// clients send is copied.

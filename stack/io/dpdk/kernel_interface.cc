@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <net/if.h>
+#include <net/if_arp.h>
 #include <strings.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -92,6 +93,21 @@ std::vector<uint64_t> unix_connections() {
 uint32_t interface_mtu(const std::string& interface) {
   ifreq answer = {};
   return ask(interface, SIOCGIFMTU, answer) ? static_cast<uint32_t>(answer.ifr_mtu) : 0;
+}
+
+std::optional<MacAddress> interface_mac(const std::string& interface) {
+  ifreq answer = {};
+  if (!ask(interface, SIOCGIFHWADDR, answer)) return std::nullopt;
+  MacAddress mac;
+  std::memcpy(mac.bytes.data(), answer.ifr_hwaddr.sa_data, mac.bytes.size());
+  return mac;
+}
+
+bool set_interface_mac(const std::string& interface, const MacAddress& mac) {
+  ifreq request = {};
+  request.ifr_hwaddr.sa_family = ARPHRD_ETHER;
+  std::memcpy(request.ifr_hwaddr.sa_data, mac.bytes.data(), mac.bytes.size());
+  return ask(interface, SIOCSIFHWADDR, request);
 }
 
 uint32_t interface_index(const std::string& interface) { return if_nametoindex(interface.c_str()); }

@@ -1,9 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "stack/base/mac_address.h"
 
 namespace lyre::io::dpdk {
 
@@ -22,6 +25,11 @@ std::vector<uint64_t> unix_connections();
 
 /// The MTU of a kernel interface, or 0.
 uint32_t interface_mtu(const std::string& interface);
+
+/// The MAC address of a kernel interface; none if there is no such interface.
+std::optional<MacAddress> interface_mac(const std::string& interface);
+/// Returns whether it has this address now.
+bool set_interface_mac(const std::string& interface, const MacAddress& mac);
 
 /// The kernel's number of an interface, or 0. One that is made anew has another number.
 uint32_t interface_index(const std::string& interface);

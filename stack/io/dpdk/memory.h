@@ -27,6 +27,7 @@ class Memory final : public PacketMemory {
   size_t alloc_tx(std::span<PacketBuf*> out) override;
   PacketBuf* alloc_rx() override;
   void release(std::span<PacketBuf* const> packets) override;
+  void return_cached() override;
   PacketBuf* rx_packet(uint32_t slot) override { return rx_by_slot_[slot]; }
   uint32_t rx_slot_count() const override { return static_cast<uint32_t>(rx_by_slot_.size()); }
   uint32_t rx_slots_free() const override { return rx_->free_count(); }
@@ -44,9 +45,6 @@ class Memory final : public PacketMemory {
   uint32_t region_segment_bytes(uint32_t region) const override {
     return regions_.segment_bytes(region);
   }
-
-  /// Gives back what DPDK keeps of these pools for the calling thread, which is not the worker.
-  void return_cached();
 
   // For the queues of this worker.
   rte_mempool* rx_mempool() const { return rx_->mempool(); }

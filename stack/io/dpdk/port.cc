@@ -35,20 +35,13 @@ Error dpdk_error(const std::string& what, int rc) {
   return Error{std::abs(rc), what + ": " + rte_strerror(std::abs(rc))};
 }
 
-std::string mac_text(const MacAddress& mac) {
-  char text[RTE_ETHER_ADDR_FMT_SIZE];
-  rte_ether_addr address = {};
-  std::copy(mac.bytes.begin(), mac.bytes.end(), address.addr_bytes);
-  rte_ether_format_addr(text, sizeof text, &address);
-  return text;
-}
-
 /// The driver makes the kernel interface under the port.
 bool makes_interface(const DeviceArgs& args) { return args.driver() == "net_tap"; }
 
 /// These drivers generate a random MAC address unless one is given.
 void keep_mac(DeviceArgs& args, const MacAddress& mac) {
-  if (args.driver() == "net_memif" || makes_interface(args)) args.set_default("mac", mac_text(mac));
+  const bool has_random_mac = args.driver() == "net_memif" || makes_interface(args);
+  if (has_random_mac) args.set_default("mac", mac_text(mac.bytes));
 }
 
 /// Starts a port with DPDK's log silenced: a port without a peer fails to start, which is no error.
@@ -58,6 +51,16 @@ int start_quietly(uint16_t port_id) {
   rte_log_set_level_pattern(kMemifLog, RTE_LOG_CRIT);
   const int rc = rte_eth_dev_start(port_id);
   rte_log_set_level_pattern(kMemifLog, static_cast<uint32_t>(level));
+  return rc;
+}
+
+/// The driver does not return its socket: `connection` becomes the one that appears meanwhile.
+int start_memif_client(uint16_t port_id, uint64_t& connection) {
+  const std::vector<uint64_t> before = unix_connections();
+  const int rc = start_quietly(port_id);
+  for (const uint64_t open : unix_connections()) {
+    if (std::find(before.begin(), before.end(), open) == before.end()) connection = open;
+  }
   return rc;
 }
 
@@ -132,8 +135,16 @@ EthernetPort::~EthernetPort() {
 }
 
 Status EthernetPort::open_device() {
+  const std::string interface(args_.value_of("iface"));
+  const auto mac_before = makes_interface(args_) ? interface_mac(interface) : std::nullopt;
   if (Status done = attach(); !done) return done;
-  return start();
+  Status done = start();
+  // An interface that another process made keeps what the kernel's side was given since then: the
+  // driver gives it the port's own.
+  if (done.ok() && mac_before && !set_interface_mac(interface, *mac_before)) {
+    return Error{EPERM, args_.name() + ": the MAC address of " + interface + " cannot be kept"};
+  }
+  return done;
 }
 
 void EthernetPort::close_device() {
@@ -271,6 +282,16 @@ void EthernetPort::describe_port() {
   info_.pci_path = pci_path_of(args_);
 }
 
+bool EthernetPort::is_link_up() const {
+  if (events_.state() != PortState::kRunning) return false;
+  if (is_attached_ && !quirks_->is_virtual) {
+    rte_eth_link link = {};
+    const int rc = rte_eth_link_get_nowait(port_id_, &link);
+    is_nic_up_.store(rc == 0 && link.link_status == RTE_ETH_LINK_UP, std::memory_order_relaxed);
+  }
+  return queues_[0]->is_link_up();
+}
+
 PortSpeed EthernetPort::speed() const {
   PortSpeed speed{.flow_mbps = quirks_->flow_mbps};
   rte_eth_link link = {};
@@ -288,6 +309,7 @@ QueueSetup EthernetPort::queue_setup(uint16_t queue) const {
           .index = options_.index,
           .capabilities = info_.capabilities,
           .quirks = quirks_,
+          .is_nic_up = quirks_->is_virtual ? nullptr : &is_nic_up_,
           .limits = setup_.limits,
           .is_rx_trusted = options_.is_trusted,
           .is_tx_trusted = options_.is_trusted && args_.driver() == "net_memif",
@@ -512,14 +534,11 @@ void EthernetPort::resume() {
 }
 
 int EthernetPort::start_device() {
-  if (!is_memif_client_) return rte_eth_dev_start(port_id_);
-  // The driver does not return its socket: it is the one that appears during the start.
-  const std::vector<uint64_t> before = unix_connections();
-  const int rc = start_quietly(port_id_);
   connection_ = kNoConnection;
-  for (const uint64_t open : unix_connections()) {
-    if (std::find(before.begin(), before.end(), open) == before.end()) connection_ = open;
-  }
+  const int rc =
+      is_memif_client_ ? start_memif_client(port_id_, connection_) : rte_eth_dev_start(port_id_);
+  // Of the packets that the driver put into its rings.
+  for (Memory* memory : memories_) memory->return_cached();
   return rc;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,9 +30,7 @@ class EthernetPort final : public Port {
 
   const PortInfo& info() const override { return info_; }
   PacketIo& queue(uint32_t worker) override { return *queues_[worker]; }
-  bool is_link_up() const override {
-    return events_.state() == PortState::kRunning && queues_[0]->is_link_up();
-  }
+  bool is_link_up() const override;
   PortState state() const override { return events_.state(); }
   void look(Nanos now) override;
   PortSpeed speed() const override;
@@ -96,10 +95,11 @@ class EthernetPort final : public Port {
   bool is_started_ = false;  ///< false: a memif client without a server
   bool is_dma_attached_ = false;
   bool has_interrupts_ = false;
-  bool is_running_ = false;   ///< workers use the queues
-  bool is_ready_ = false;     ///< restarted, and resume() is due
-  bool is_reopened_ = false;  ///< since suspend()
-  uint64_t missed_ = 0;       ///< since the device was opened
+  mutable std::atomic<bool> is_nic_up_{false};  ///< what is_link_up() has read
+  bool is_running_ = false;                     ///< workers use the queues
+  bool is_ready_ = false;                       ///< restarted, and resume() is due
+  bool is_reopened_ = false;                    ///< since suspend()
+  uint64_t missed_ = 0;                         ///< since the device was opened
   uint64_t missed_before_ = 0;
   Nanos looked_at_;
   Nanos retry_at_;           ///< of a device that is back and could not be opened

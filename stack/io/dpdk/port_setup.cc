@@ -121,11 +121,12 @@ class Configuration {
     const auto queues = static_cast<uint16_t>(memories_.size());
     int rc = rte_eth_dev_configure(port_id_, queues, queues, &config_);
     if (rc != 0) return step_failed(options_, "cannot be configured", rc);
-    const uint32_t wanted = quirks_.descriptors;
-    rx_descriptors_ =
-        static_cast<uint16_t>(options_.rx_descriptors ? options_.rx_descriptors : wanted);
+    const auto first_given = [](uint32_t option, uint32_t known, uint32_t usual) {
+      return static_cast<uint16_t>(option != 0 ? option : known != 0 ? known : usual);
+    };
+    rx_descriptors_ = first_given(options_.rx_descriptors, 0, quirks_.descriptors);
     tx_descriptors_ =
-        static_cast<uint16_t>(options_.tx_descriptors ? options_.tx_descriptors : wanted);
+        first_given(options_.tx_descriptors, quirks_.tx_descriptors, quirks_.descriptors);
     rc = rte_eth_dev_adjust_nb_rx_tx_desc(port_id_, &rx_descriptors_, &tx_descriptors_);
     if (rc != 0) return step_failed(options_, "refuses every number of descriptors", rc);
     return Ok{};

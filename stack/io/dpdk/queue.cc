@@ -470,8 +470,10 @@ void Queue::ask_to_free() {
   }
 }
 
+/// Relaxed: a lone flag.
 bool Queue::is_link_up() const {
   if (!is_running_) return false;
+  if (setup_.is_nic_up != nullptr) return setup_.is_nic_up->load(std::memory_order_relaxed);
   // Drivers over a kernel interface always report that the link is up.
   if (!setup_.interface.empty()) return is_interface_running(setup_.interface);
   rte_eth_link link = {};

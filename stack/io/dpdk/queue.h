@@ -27,6 +27,9 @@ struct QueueSetup {
   uint8_t index = 0;
   IoCapabilities capabilities;
   const DriverQuirks* quirks = nullptr;
+  /// The link of a NIC, as the control thread reads it: a driver may not be asked by two threads at
+  /// a time (igb: eth_igb_link_update()). nullptr: the queue asks.
+  const std::atomic<bool>* is_nic_up = nullptr;
   TransmitLimits limits{1, 1};
   bool is_rx_trusted = false;     ///< received checksums count as correct
   bool is_tx_trusted = false;     ///< checksums are not completed at all

@@ -27,7 +27,8 @@ enum class TxRelease : uint8_t {
   kAtOnce,       ///< the CPU copies, as with memif
   kOnReclaim,    ///< reclaim(), and a burst that finds the ring full
   kBySending32,  ///< a burst frees what was sent before, 32 packets at a time; reclaim() nothing
-  kOnReclaimWhileUp  ///< as kOnReclaim, but nothing while the link is down
+  kOnReclaimWhileUp,  ///< as kOnReclaim, but nothing while the link is down
+  kByReuse            ///< a burst that needs the place of the oldest in the ring; reclaim() nothing
 };
 
 /// Faults of the link. Units: millionths of all frames.

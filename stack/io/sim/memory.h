@@ -28,6 +28,7 @@ class Memory final : public PacketMemory {
   size_t alloc_tx(std::span<PacketBuf*> out) override;
   PacketBuf* alloc_rx() override;
   void release(std::span<PacketBuf* const> packets) override;
+  void return_cached() override {}
   PacketBuf* rx_packet(uint32_t slot) override { return &rx_.packets[slot]; }
   uint32_t rx_slot_count() const override { return static_cast<uint32_t>(rx_.packets.size()); }
   uint32_t rx_slots_free() const override { return static_cast<uint32_t>(rx_.free.size()); }

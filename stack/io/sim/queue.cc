@@ -69,8 +69,7 @@ Queue::Taken Queue::transmit(PacketBuf& packet) {
   }
   const uint32_t cuts = cut_count(packet);
   LYRE_CHECK(cuts == 1 || !is_refused(packet));
-  // As in real drivers, a transmit that finds the ring full of sent packets reclaims them.
-  if (held_count_ == held_.size()) reclaim();
+  if (held_count_ == held_.size()) make_room();
   if (held_count_ == held_.size()) return Taken::kNoRoom;
   if (link_.ports_[end_].free.size() < cuts) return Taken::kNoRoom;
   gather(packet);
@@ -177,6 +176,12 @@ void Queue::hold(const PacketBuf& packet) {
   }
 }
 
+/// As in real drivers, a transmit that finds the ring full of sent packets reclaims them.
+void Queue::make_room() {
+  if (link_.options().tx_release != TxRelease::kByReuse) return reclaim();
+  if (link_.has_device(end_)) free_oldest(1);
+}
+
 void Queue::free_oldest(size_t count) {
   for (; count > 0; --count, --held_count_, ++held_first_) {
     const Held& freed = held_[held_first_ % held_.size()];
@@ -186,7 +191,7 @@ void Queue::free_oldest(size_t count) {
 
 void Queue::reclaim() {
   const TxRelease release = link_.options().tx_release;
-  if (release == TxRelease::kBySending32) return;
+  if (release == TxRelease::kBySending32 || release == TxRelease::kByReuse) return;
   if (!link_.has_device(end_)) return;
   if (release == TxRelease::kOnReclaimWhileUp && !link_.is_up()) return;
   free_oldest(held_count_);

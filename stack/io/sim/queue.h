@@ -43,6 +43,7 @@ class Queue final : public PacketIo {
   void gather(const PacketBuf& packet);
   void complete_checksums(std::span<uint8_t> frame, const PacketBuf& packet);
   void hold(const PacketBuf& packet);
+  void make_room();
   void free_oldest(size_t count);
   size_t drop(std::span<PacketBuf* const> in);
   uint32_t take_arrived();

@@ -60,6 +60,11 @@ constexpr auto kDrivers = std::to_array<NamedDriver>({
     {"copies", [](WorldPlan& plan, Rng&) { plan.link.tx_release = TxRelease::kAtOnce; }},
     {"asked", [](WorldPlan& plan, Rng&) { plan.link.tx_release = TxRelease::kOnReclaim; }},
     {"by-32", [](WorldPlan& plan, Rng&) { plan.link.tx_release = TxRelease::kBySending32; }},
+    {"by-reuse",
+     [](WorldPlan& plan, Rng&) {
+       plan.link.tx_release = TxRelease::kByReuse;
+       plan.link.tx_ring_packets = io::kFreedWithinPackets;
+     }},
     {"keeps-while-down",
      [](WorldPlan& plan, Rng&) { plan.link.tx_release = TxRelease::kOnReclaimWhileUp; }},
     {"capped", cap_segments},

@@ -24,6 +24,7 @@ struct SimPortState {
   int looks = 0;
   io::PortSpeed speed;
   std::vector<io::DeviceCounter> counters;
+  io::sim::Link* link = nullptr;  ///< the port is its end 0
 };
 
 /// One end of a simulated wire that has nothing at its other end.
@@ -34,6 +35,7 @@ class SimPort : public io::Port {
     for (io::PacketMemory* memory : memories) {
       link_.add_queue(0, static_cast<io::sim::Memory&>(*memory), state.options.index);
     }
+    state.link = &link_;
     info_.name = state.options.device;
     info_.driver = "sim";
     info_.queue_count = static_cast<uint32_t>(memories.size());

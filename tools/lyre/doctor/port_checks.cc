@@ -7,7 +7,9 @@
 #include <map>
 #include <string>
 
+#include "stack/base/mac_address.h"
 #include "tools/lyre/network.h"
+#include "tools/lyre/sessions.h"
 #include "tools/lyre/units.h"
 
 namespace lyre::tools {
@@ -16,7 +18,6 @@ namespace {
 /// A claim is past when it is older. A host with a duplicate address asks for its neighbours every
 /// few minutes at most, and each question is a claim.
 constexpr int64_t kClaimIsPastNs = 600'000'000'000;
-constexpr uint8_t kEstablished = 3;  ///< tcp::State
 /// Headers of IP and TCP, without options: what RFC 9293 3.7.1 subtracts from the MTU.
 constexpr uint32_t kIpv4HeadersBytes = 40;
 constexpr uint32_t kIpv6HeadersBytes = 60;
@@ -38,7 +39,7 @@ Finding check_address(const PortSnapshot& port, int64_t now_unix_ns) {
   }
   const channel::ClaimView& claim = *port.claim;
   const int64_t age_ns = now_unix_ns - claim.seen_unix_ns;
-  const std::string saw = port.name + ": the host with MAC " + format_mac(claim.mac) + " claimed " +
+  const std::string saw = port.name + ": the host with MAC " + mac_text(claim.mac) + " claimed " +
                           format_address(claim.address) + " " +
                           format_duration(std::max<int64_t>(age_ns, 0)) + " ago";
   const char* why = "two hosts have one address: packets for one of them reach the other";
@@ -111,7 +112,7 @@ bool is_ipv4_address(const std::string& text) { return text.find(':') == std::st
 std::map<std::string, Path> paths_of(const Snapshot& snapshot) {
   std::map<std::string, Path> out;
   for (const channel::SessionView& view : snapshot.sessions) {
-    if (view.is_listener != 0 || view.state != kEstablished || view.mss_full_bytes == 0) continue;
+    if (!is_established(view) || view.mss_full_bytes == 0) continue;
     const PortSnapshot* port = port_with(snapshot, view.local_address);
     if (port == nullptr || port_with(snapshot, view.remote_address) != nullptr) continue;
     const std::string peer = format_address(view.remote_address);

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "stack/base/mac_address.h"
 #include "tools/lyre/network.h"
 #include "tools/lyre/sessions.h"
 #include "tools/lyre/units.h"
@@ -111,7 +112,7 @@ void add_port(Families& out, const PortSnapshot& port) {
   out.gauge("lyre_port_info", "A port; the value is 1",
             {{"port", label_text(port.name)},
              {"device", label_text(port.device)},
-             {"mac", format_mac(port.mac)}},
+             {"mac", mac_text(port.mac)}},
             1);
   out.gauge("lyre_port_up", "1 while the link is up and the device runs", labels,
             link_text(port) == "up" ? 1 : 0);

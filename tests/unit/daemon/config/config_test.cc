@@ -407,6 +407,12 @@ TEST(Config, FileThatIsNotThere) {
             "/nonexistent/lyred.toml: cannot be read: No such file or directory");
 }
 
+TEST(Config, AFolderIsNoFile) {
+  const auto config = load_config("/");
+  ASSERT_FALSE(config.ok());
+  EXPECT_EQ(config.error().text, "/: cannot be read: Is a directory");
+}
+
 /// One `name = value` line of the shipped file, or its commented-out twin.
 struct ShippedKey {
   std::string section, name, value;

@@ -213,6 +213,43 @@ TEST_F(PortSetTest, PortsAreClosedForAnotherProcessAndOpenedAgain) {
   EXPECT_FALSE(ports_.must_resume());
 }
 
+TEST_F(PortSetTest, SomePortsAreOpenedBeforeTheOthers) {
+  const std::vector<MacAddress> macs{{{2, 0, 0, 0, 0, 1}}, {{2, 0, 0, 0, 0, 2}}};
+  ASSERT_TRUE(ports_.open(backend_, memories_, macs, 0b10).ok());
+  ASSERT_EQ(states_.size(), 1u);
+  EXPECT_EQ(states_[0]->options.index, 1);
+  EXPECT_EQ(states_[0]->options.mac, macs[1]);
+  ASSERT_TRUE(ports_.open(backend_, memories_, macs).ok());
+  ASSERT_EQ(states_.size(), 2u);
+  EXPECT_EQ(states_[1]->options.index, 0);
+  EXPECT_EQ(ports_.summary(), "rail0 10.9.0.1, rail1 10.9.1.1");
+}
+
+TEST_F(PortSetTest, PortsThatAnotherProcessMayHaveMeanwhileStayOpen) {
+  ASSERT_TRUE(open().ok());
+  ports_.close(0b01);
+  ports_.reopen();
+  EXPECT_EQ(states_[0]->steps, "sxrc");
+  EXPECT_EQ(states_[1]->steps, "");
+}
+
+TEST_F(PortSetTest, WhatWasReceivedIsDropped) {
+  ASSERT_TRUE(open().ok());
+  io::PacketBuf* packet = nullptr;
+  io::sim::Link& wire = *states_[1]->link;
+  io::sim::Memory peer({.rx_slots = 16, .frame_bytes = 9018});
+  io::PacketIo& other_end = wire.add_queue(1, peer);
+  ASSERT_EQ(peer.alloc_tx({&packet, 1}), 1u);
+  packet->length = 60;
+  ASSERT_EQ(other_end.tx_burst({&packet, 1}), 1u);
+  wire.advance(seconds(1));
+  ports_.discard_received(memories_);
+  EXPECT_EQ(ports_.queues(0)[1]->counters().rx_packets + ports_.queues(1)[1]->counters().rx_packets,
+            1u);
+  EXPECT_EQ(memory_a_.rx_slots_free(), 16u);
+  EXPECT_EQ(memory_b_.rx_slots_free(), 16u);
+}
+
 TEST_F(PortSetTest, APortThatCannotBeOpenedAgainAtOnceIsOpenedLater) {
   ASSERT_TRUE(open().ok());
   states_[1]->can_restart = false;

@@ -63,14 +63,5 @@ TEST(Offer, OneThatIsCutIsRefused) {
   }
 }
 
-TEST(Offer, APortThatCannotBeHandedOverIsNamed) {
-  Config config = offered();
-  EXPECT_TRUE(check_ports_can_be_handed_over(config).ok());
-  config.ports[1].device = "0000:00:06.0";
-  const Status refused = check_ports_can_be_handed_over(config);
-  ASSERT_FALSE(refused.ok());
-  EXPECT_THAT(refused.error().text, HasSubstr("'rail1' (0000:00:06.0)"));
-}
-
 }  // namespace
 }  // namespace lyre

@@ -114,5 +114,31 @@ TEST_F(Orphans, NameNoMemoryOfTheNextClient) {
   EXPECT_TRUE(await(Kind::kRegionRemoved, millis(100)));
 }
 
+/// The peer never closes its end, so each of a's sessions stays in FIN-WAIT-2 after its client.
+TEST(OrphansThatClose, GiveTheirPlacesToOthers) {
+  constexpr uint32_t kPlaces = 4;
+  constexpr uint32_t kDialogs = 10;
+  TwoWorkers hosts({}, {.connections_max = kPlaces});
+  hosts.client_b->listen(5000, 7, kDialogs);
+  hosts.run_for(millis(1));
+  for (uint32_t i = 0; i < kDialogs; ++i) {
+    SCOPED_TRACE(i);
+    hosts.client_a->connect({IpAddress::v4(0x0a090002), 5000}, i);
+    channel::SessionName name;
+    ASSERT_TRUE(hosts.run_until([&] {
+      for (const auto& [index, stream] : hosts.app_a->streams()) {
+        if (!stream.is_ended) name = stream.name;
+      }
+      return !(name == channel::SessionName{});
+    }));
+    hosts.client_a->tell(channel::Op::kClose, name);
+    ASSERT_TRUE(hosts.run_until([&] { return hosts.app_a->stream(name.index)->is_ended; }));
+    hosts.a.worker().check_invariants(UINT32_MAX);
+  }
+  EXPECT_TRUE(hosts.app_a->others.empty()) << "a connect failed";
+  EXPECT_EQ(hosts.a.stats().orphans_cut.get(), kDialogs - kPlaces);
+  EXPECT_EQ(hosts.b.stats().tcp_resets_in.get(), kDialogs - kPlaces);
+}
+
 }  // namespace
 }  // namespace lyre::test

@@ -116,13 +116,18 @@ TEST_F(DeadPort, IsGivenFewPacketsToMakeItFreeOthers) {
   EXPECT_FALSE(has_news(conn));
 }
 
-/// A driver that frees packets when it sends others, 32 at a time.
-class LazyPort : public PortHoldsTest {
+/// Drivers that free packets when they send others: 32 at a time (gve), or one for one (igb).
+class LazyPort : public PortHoldsTest, public testing::WithParamInterface<io::sim::TxRelease> {
  protected:
-  LazyPort() : PortHoldsTest({.tx_release = io::sim::TxRelease::kBySending32}) {}
+  LazyPort()
+      : PortHoldsTest({.tx_release = GetParam(), .tx_ring_packets = io::kFreedWithinPackets}) {}
 };
 
-TEST_F(LazyPort, IsGivenPacketsUntilItFreesTheOneThatIsWaitedFor) {
+INSTANTIATE_TEST_SUITE_P(Drivers, LazyPort,
+                         testing::Values(io::sim::TxRelease::kBySending32,
+                                         io::sim::TxRelease::kByReuse));
+
+TEST_P(LazyPort, IsGivenPacketsUntilItFreesTheOneThatIsWaitedFor) {
   const uint32_t conn = open();
   queue_piece();
   hold_news(conn);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "stack/io/packet_io.h"
+
 namespace lyre::io::dpdk {
 namespace {
 
@@ -78,6 +80,14 @@ TEST(DriverQuirks, FreesAreAskedForInTheWayThatTheDriverHas) {
   EXPECT_EQ(quirks_of("net_ena").frees, Frees::kOnRequest);
   EXPECT_EQ(quirks_of("mlx5_pci").frees, Frees::kOnStatus);
   EXPECT_EQ(quirks_of("net_gve").frees, Frees::kWhenSending);
+}
+
+// em has no tx_done_cleanup. That of igb ends with a queue that sends nothing more.
+TEST(DriverQuirks, DriversThatFreeByReuseHaveARingThatAWorkerCanFill) {
+  for (const char* driver : {"net_e1000_igb", "net_e1000_igb_vf", "net_e1000_em"}) {
+    EXPECT_EQ(quirks_of(driver).frees, Frees::kWhenSending) << driver;
+    EXPECT_EQ(quirks_of(driver).tx_descriptors, kFreedWithinPackets) << driver;
+  }
 }
 
 TEST(DriverQuirks, OnlyTheseRefuseOtherQueueNumbersThanPowersOfTwo) {

@@ -3,7 +3,7 @@
 #include <array>
 #include <vector>
 
-#include "stack/worker/tables/time_wait_queue.h"
+#include "stack/worker/tables/orphan_queue.h"
 #include "stack/worker/tables/transmit_queue.h"
 
 namespace lyre::worker {
@@ -190,24 +190,37 @@ TEST(TransmitQueue, NumbersOfRoundsComeAgain) {
   EXPECT_TRUE(queue.is_round_in_vain());
 }
 
-TEST(TimeWaitQueue, TheOldestGivesWayFirst) {
-  std::vector<session::Session> sessions(4);
-  TimeWaitQueue queue(sessions.data());
-  EXPECT_EQ(queue.oldest(), TimeWaitQueue::kNone);
-  for (const uint32_t conn : {3u, 1u, 2u, 1u}) queue.add(conn);
-  EXPECT_EQ(queue.oldest(), 3u);
+TEST(OrphanQueue, TheOldestOfEachKindGivesWayFirst) {
+  std::vector<session::Session> sessions(5);
+  OrphanQueue queue(sessions.data());
+  EXPECT_EQ(queue.oldest_time_wait(), OrphanQueue::kNone);
+  for (const uint32_t conn : {3u, 1u, 2u, 1u}) queue.add(conn, true);
+  queue.add(4, false);
+  EXPECT_EQ(queue.oldest_time_wait(), 3u);
+  EXPECT_EQ(queue.oldest_closing(), 4u);
   queue.remove(3);
   EXPECT_FALSE(queue.holds(3));
-  EXPECT_EQ(queue.oldest(), 1u);
+  EXPECT_EQ(queue.oldest_time_wait(), 1u);
   queue.remove(0);
   queue.remove(1);
   queue.remove(2);
+  EXPECT_FALSE(queue.empty());
+  queue.remove(4);
   EXPECT_TRUE(queue.empty());
 }
 
-TEST(TimeWaitQueue, DoesNotHoldWhatAClientOwns) {
+TEST(OrphanQueue, OneThatClosesMayComeToTimeWait) {
   std::vector<session::Session> sessions(2);
-  TimeWaitQueue queue(sessions.data());
+  OrphanQueue queue(sessions.data());
+  queue.add(0, false);
+  queue.add(0, true);
+  EXPECT_EQ(queue.oldest_closing(), OrphanQueue::kNone);
+  EXPECT_EQ(queue.oldest_time_wait(), 0u);
+}
+
+TEST(OrphanQueue, DoesNotHoldWhatAClientOwns) {
+  std::vector<session::Session> sessions(2);
+  OrphanQueue queue(sessions.data());
   IndexList<session::Session, &session::Session::owner_link> owned;
   sessions[0].context = 5;
   owned.push_back(sessions, 0);

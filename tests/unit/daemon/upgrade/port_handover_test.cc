@@ -1,0 +1,41 @@
+#include "daemon/upgrade/port_handover.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace lyre {
+namespace {
+
+using ::testing::HasSubstr;
+
+Config config_with(const std::vector<std::string>& devices) {
+  Config config;
+  for (const std::string& device : devices) {
+    config.ports.push_back({.name = "rail" + std::to_string(config.ports.size())});
+    config.ports.back().device = device;
+  }
+  return config;
+}
+
+TEST(PortHandover, PortsAreOpenedBeforeTheOldProcessStopsOrWhenItHasClosedThem) {
+  const Config config = config_with({"net_memif0,role=server", "net_af_packet0,iface=veth0",
+                                     "net_memif1,role=client", "net_af_packet1,iface=veth1"});
+  EXPECT_TRUE(check_ports_can_be_handed_over(config).ok());
+  EXPECT_EQ(ports_with(PortHandover::kBefore, config), 0b1010u);
+  EXPECT_EQ(ports_with(PortHandover::kClosed, config), 0b0101u);
+  EXPECT_EQ(ports_with(PortHandover::kStopped, config_with({"net_tap0,iface=lyre0"})), 1u);
+}
+
+TEST(PortHandover, APortThatCannotBeHandedOverIsNamed) {
+  const Status refused =
+      check_ports_can_be_handed_over(config_with({"net_memif0,role=server", "0000:00:06.0"}));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.error().text, HasSubstr("'rail1' (0000:00:06.0)"));
+  EXPECT_FALSE(check_ports_can_be_handed_over(config_with({"net_af_xdp0,iface=eth0"})).ok());
+}
+
+}  // namespace
+}  // namespace lyre
