@@ -13,6 +13,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -48,18 +49,21 @@ def documents_in(text):
 
 
 class Transfer:
-    """`lyre perf` between two sides, each a function from arguments to (command, environment)."""
+    """`lyre perf` between two sides, each a function from arguments to (command, environment).
+
+    Reports go to files: a server that waits until its pipe is read does not serve."""
 
     def __init__(self, server, client, address, *options):
         command, environment = server("perf", "server", "--listen", f":{PORT}", "--once", "--json")
+        self._files = [tempfile.TemporaryFile("w+", encoding="utf-8") for _ in range(2)]
         self._server = processes.start(command, env=environment, text=True,
-                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                                       stdout=self._files[1], stderr=subprocess.PIPE)
         line = self._server.stderr.readline()
         if "listening" not in line:
             raise AssertionError(f"the server said {line!r}")
         command, environment = client("perf", "client", f"{address}:{PORT}", "--json", *options)
         self._client = processes.start(command, env=environment, text=True,
-                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                                       stdout=self._files[0], stderr=subprocess.PIPE)
 
     def __enter__(self):
         return self
@@ -67,8 +71,9 @@ class Transfer:
     def __exit__(self, *_exception):
         for process in (self._client, self._server):
             processes.end(process)
-            process.stdout.close()
             process.stderr.close()
+        for file in self._files:
+            file.close()
 
     def check_running(self):
         """Fails with what a side that has ended said."""
@@ -81,11 +86,13 @@ class Transfer:
         """What client and server have printed, when both have ended well: the server a document for
         each session."""
         out = []
-        for name, process in (("client", self._client), ("server", self._server)):
-            report, said = process.communicate(timeout=BOUND_S + 2 * MOVING_S)
+        for name, process, file in (("client", self._client, self._files[0]),
+                                    ("server", self._server, self._files[1])):
+            _, said = process.communicate(timeout=BOUND_S + 2 * MOVING_S)
             if process.returncode != 0 or said:
                 raise AssertionError(f"the {name}, status {process.returncode}: {said.strip()}")
-            out.append(documents_in(report))
+            file.seek(0)
+            out.append(documents_in(file.read()))
         return out
 
 

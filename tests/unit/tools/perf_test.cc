@@ -10,6 +10,7 @@
 #include "tools/lyre/perf/protocol.h"
 #include "tools/lyre/perf/report.h"
 #include "tools/lyre/perf/sha256.h"
+#include "tools/lyre/perf/turns.h"
 
 namespace lyre::perf {
 namespace {
@@ -312,6 +313,23 @@ TEST(PerfReport, AddsSessionsUp) {
   EXPECT_EQ(true, json["sent"]["intact"]);
   result.outcome.peer_received.is_intact = false;
   EXPECT_NE(std::string::npos, client_text({result}, "lyre").find("BYTES DIFFER"));
+}
+
+/// As many blocks as the arena has are freed in each round; there are more conversations.
+TEST(Turns, WhoComesFirstChanges) {
+  constexpr size_t kConversations = 10;
+  constexpr size_t kFreedBlocks = 3;
+  std::vector<int> blocks(kConversations);
+  Turns turns;
+  for (size_t round = 0; round < kConversations; ++round) {
+    size_t left = kFreedBlocks;
+    turns.next_round(kConversations, [&](size_t index) {
+      if (left == 0) return;
+      --left;
+      ++blocks[index];
+    });
+  }
+  EXPECT_EQ(blocks, std::vector<int>(kConversations, kFreedBlocks));
 }
 
 }  // namespace

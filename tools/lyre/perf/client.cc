@@ -10,6 +10,7 @@
 #include "tools/lyre/json_document.h"
 #include "tools/lyre/perf/conversation.h"
 #include "tools/lyre/perf/report.h"
+#include "tools/lyre/perf/turns.h"
 #include "tools/lyre/progress_line.h"
 
 namespace lyre::perf {
@@ -18,16 +19,17 @@ namespace {
 using Conversations = std::vector<std::unique_ptr<Conversation>>;
 
 /// Steps each conversation once. False when none of them had work.
-bool step_all(Conversations& conversations) {
+bool step_all(Conversations& conversations, Turns& turns) {
   const int64_t now = now_ns();
   bool has_worked = false;
-  for (const auto& conversation : conversations) {
+  turns.next_round(conversations.size(), [&](size_t index) {
+    Conversation& conversation = *conversations[index];
     try {
-      has_worked |= conversation->step(now);
+      has_worked |= conversation.step(now);
     } catch (const StreamError& error) {
-      throw tools::Failure(tools::kExitFailure, conversation->peer() + ": " + error.what());
+      throw tools::Failure(tools::kExitFailure, conversation.peer() + ": " + error.what());
     }
-  }
+  });
   return has_worked;
 }
 
@@ -88,9 +90,10 @@ Plan plan_of_all(const ClientOptions& options) {
 /// Runs the conversations to their ends.
 void run(Network& network, Conversations& conversations, const ClientOptions& options) {
   Monitor monitor(plan_of_all(options));
+  Turns turns;
   const auto is_over = [](const auto& conversation) { return conversation->is_over(); };
   while (!std::all_of(conversations.begin(), conversations.end(), is_over)) {
-    const bool has_worked = step_all(conversations);
+    const bool has_worked = step_all(conversations, turns);
     monitor.look(conversations);
     network.wait(has_worked ? 0 : kWaitMs);
   }

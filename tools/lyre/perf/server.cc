@@ -10,6 +10,7 @@
 #include "tools/lyre/json_document.h"
 #include "tools/lyre/perf/conversation.h"
 #include "tools/lyre/perf/report.h"
+#include "tools/lyre/perf/turns.h"
 #include "tools/lyre/units.h"
 
 namespace lyre::perf {
@@ -34,14 +35,11 @@ class Server {
     while (g_is_interrupted == 0 && !(options_.is_once && served_ > 0 && clients_.empty())) {
       bool has_worked = accept_all();
       const int64_t now = now_ns();
-      for (size_t i = 0; i < clients_.size();) {
-        has_worked |= step(*clients_[i], now);
-        if (clients_[i]->conversation->is_over() || clients_[i]->is_broken) {
-          clients_.erase(clients_.begin() + static_cast<ptrdiff_t>(i));
-        } else {
-          ++i;
-        }
-      }
+      turns_.next_round(clients_.size(),
+                        [&](size_t index) { has_worked |= step(*clients_[index], now); });
+      std::erase_if(clients_, [](const auto& client) {
+        return client->conversation->is_over() || client->is_broken;
+      });
       network_.wait(has_worked ? 0 : kWaitMs);
     }
     clients_.clear();
@@ -101,6 +99,7 @@ class Server {
   Network& network_;
   ServerOptions options_;
   std::vector<std::unique_ptr<Client>> clients_;
+  Turns turns_;
   uint64_t served_ = 0;
   bool has_bad_bytes_ = false;
 };
