@@ -10,6 +10,7 @@
 #include "tools/lyre/failure.h"
 #include "tools/lyre/nic/nic.h"
 #include "tools/lyre/nic/port_section.h"
+#include "tools/lyre/nic/preparation.h"
 
 namespace lyre::tools {
 namespace {
@@ -18,15 +19,26 @@ std::vector<NicState> states_here() {
   return nic_states({}, machine::NicGuard({}, machine::ssh_connection()));
 }
 
+PreparedFiles files_here() { return {.drop_ins = LYRE_DATA_DIR "/lyred.service.d"}; }
+
+std::string quoted(const std::string& word) {
+  return word.find(' ') == std::string::npos ? word : "'" + word + "'";
+}
+
 /// Prints the command: on standard output where it is the answer.
 void run(const std::vector<std::string>& command, bool is_dry_run) {
   std::ostream& out = is_dry_run ? std::cout : std::cerr;
-  for (const std::string& word : command) out << (&word == &command[0] ? "" : " ") << word;
+  for (const std::string& word : command) out << (&word == &command[0] ? "" : " ") << quoted(word);
   out << std::endl;
   if (is_dry_run) return;
   const auto status = run_program(command);
-  if (!status) throw Failure(kExitFailure, command[0] + " is not installed: apt install driverctl");
+  if (!status)
+    throw Failure(kExitFailure, command[0] + " is not installed: apt install " + command[0]);
   if (*status != 0) throw Failure(kExitFailure, command[0] + " failed");
+}
+
+void run_all(const Commands& commands, bool is_dry_run) {
+  for (const auto& command : commands) run(command, is_dry_run);
 }
 
 std::string section_of(const std::vector<NicState>& states, const std::string& name) {
@@ -45,8 +57,9 @@ void add_list(CLI::App& nic, const GlobalOptions& globals) {
 void add_bind(CLI::App& nic) {
   CLI::App* command = nic.add_subcommand(
       "bind",
-      "Take a NIC from the kernel for lyred, now and after each boot, and print the section of "
-      "lyred.toml with its address; needs root");
+      "Take a NIC from the kernel for lyred, now and after each boot, with the hugepages and the "
+      "drop-in of the service that it needs, and print the section of lyred.toml with its address; "
+      "needs root");
   auto request = std::make_shared<BindRequest>();
   auto is_dry_run = std::make_shared<bool>(false);
   command->add_option("nic", request->name, "PCI address, or name of a kernel interface")
@@ -58,14 +71,17 @@ void add_bind(CLI::App& nic) {
   command->add_flag("--force", request->is_forced,
                     "Also the NIC of the default route or of an SSH session, and vfio-pci without "
                     "an IOMMU");
-  command->add_flag("--dry-run", *is_dry_run, "Print the command only");
+  command->add_flag("--dry-run", *is_dry_run, "Print the commands only");
   command->callback([request, is_dry_run] {
     const auto states = states_here();
     const auto bind = bind_command(states, *request);
     // The kernel forgets the addresses with the interface.
     const std::string section = section_of(states, request->name);
-    run(bind, *is_dry_run);
-    if (!*is_dry_run) std::cout << section;
+    if (!bind.empty()) run(bind, *is_dry_run);
+    if (!*is_dry_run) std::cout << section << std::flush;
+    const std::string driver = bind.empty() ? "" : bind.back();
+    run_all(prepare_commands(nic_named(states, request->name), driver, {}, files_here()),
+            *is_dry_run);
   });
 }
 
@@ -79,12 +95,18 @@ void add_port(CLI::App& nic) {
 
 void add_unbind(CLI::App& nic) {
   CLI::App* command = nic.add_subcommand(
-      "unbind", "Give a NIC back to its kernel driver, now and after each boot; needs root");
+      "unbind",
+      "Give a NIC back to its kernel driver, now and after each boot, and take back what bind "
+      "prepared when no other NIC needs it; needs root");
   auto name = std::make_shared<std::string>();
   auto is_dry_run = std::make_shared<bool>(false);
   command->add_option("nic", *name, "PCI address")->required();
-  command->add_flag("--dry-run", *is_dry_run, "Print the command only");
-  command->callback([name, is_dry_run] { run(unbind_command(states_here(), *name), *is_dry_run); });
+  command->add_flag("--dry-run", *is_dry_run, "Print the commands only");
+  command->callback([name, is_dry_run] {
+    const auto states = states_here();
+    run(unbind_command(states, *name), *is_dry_run);
+    run_all(unprepare_commands(states, *name, files_here()), *is_dry_run);
+  });
 }
 
 }  // namespace

@@ -104,17 +104,13 @@ typed root "lyre doctor" '^PROBLEM|problem' || echo "(exit status $?)"
 
 step "bind the NIC"
 typed root "lyre nic list"
-typed root "echo 192 > $HUGEPAGES/nr_hugepages"
-[ "$(hugepages_total)" -eq 192 ] || fail "asked for 192 hugepages, got $(hugepages_total)"
+# Behind an IOMMU they are optional, and nobody reserves them for the operator.
+[ "$MODE" = uio ] || typed root "echo 192 > $HUGEPAGES/nr_hugepages"
 typed root "lyre nic bind $INTERFACE >> /etc/lyre/lyred.toml" || fail "lyre nic bind"
+[ "$(hugepages_total)" -eq 192 ] || fail "192 hugepages are wanted, $(hugepages_total) are there"
 [ "$(driver_of "$NIC")" = "$DRIVER" ] || fail "the NIC is at $(driver_of "$NIC"), not $DRIVER"
 [ -e "/etc/driverctl.d/pci-$NIC" ] || fail "the binding would be lost at the next boot"
 typed root "tail -n 5 /etc/lyre/lyred.toml"
-if [ "$MODE" = uio ]; then
-  typed root "mkdir -p /etc/systemd/system/lyred.service.d"
-  typed root "ln -s /usr/share/lyre/lyred.service.d/no-iommu.conf /etc/systemd/system/lyred.service.d/"
-  typed root "systemctl daemon-reload"
-fi
 
 step "start"
 typed root "lyred --check" || fail "lyred --check"
@@ -175,15 +171,12 @@ wait $PROMETHEUS_PID
 step "purge"
 typed root "systemctl disable --now lyred lyre-metrics"
 typed root "lyre nic unbind $NIC" || fail "lyre nic unbind"
-if [ "$MODE" = uio ]; then
-  typed root "rm /etc/systemd/system/lyred.service.d/no-iommu.conf"
-  rmdir /etc/systemd/system/lyred.service.d
-fi
 typed root "apt-get purge -y lyre lyre-nccl" '^(Removing|Purging)' || fail "apt-get purge"
 wait_for 20 "the NIC's network interface" has_netdev "$NIC"
 [ "$(driver_of "$NIC")" = "$DRIVER_BEFORE" ] || fail "the NIC is at $(driver_of "$NIC")"
 [ "$(hugepages_free)" -eq "$(hugepages_total)" ] || fail "hugepages are still in use"
-typed root "echo 0 > $HUGEPAGES/nr_hugepages"
+[ "$MODE" = uio ] || typed root "echo 0 > $HUGEPAGES/nr_hugepages"
+[ "$(hugepages_total)" -eq 0 ] || fail "$(hugepages_total) hugepages are left"
 files > /tmp/files.after
 diff /tmp/files.before /tmp/files.after || fail "files are not as before"
 systemctl list-units --all 'lyre*' --no-legend | grep . && fail "units are left"

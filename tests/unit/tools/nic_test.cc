@@ -8,6 +8,7 @@
 #include "tests/unit/machine/tree.h"
 #include "tools/lyre/failure.h"
 #include "tools/lyre/nic/port_section.h"
+#include "tools/lyre/nic/preparation.h"
 
 namespace lyre::tools {
 namespace {
@@ -16,6 +17,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 /// eth0 carries the default route; eth1 is ENA; the third is Lyre's; the fourth is a Mellanox NIC.
 class NicTest : public ::testing::Test {
@@ -40,6 +42,11 @@ class NicTest : public ::testing::Test {
     }
     return "";
   }
+
+  Commands prepare(const std::string& nic, const std::string& driver) {
+    return prepare_commands(nic_named(states_, nic), driver, tree_.roots(), files());
+  }
+  PreparedFiles files() const { return {tree_.path("etc"), "/shipped"}; }
 
   machine::Tree tree_;
   std::vector<NicState> states_;
@@ -93,7 +100,7 @@ TEST_F(NicTest, BindRefusesWhatTheMachineNeeds) {
 }
 
 TEST_F(NicTest, BindRefusesWhatHasToStayWithItsDriver) {
-  EXPECT_THAT(refusal({.name = "eth2", .driver = ""}), HasSubstr("stays with mlx5_core"));
+  EXPECT_THAT(bind_command(states_, {.name = "eth2", .driver = ""}), IsEmpty());
   EXPECT_THAT(refusal({.name = "0000:00:0b.0", .driver = ""}),
               HasSubstr("there is no NIC '0000:00:0b.0' on the PCI bus, allowed: 0000:00:03.0, "));
 }
@@ -109,6 +116,53 @@ TEST_F(NicTest, BindRefusesVfioWithoutIommu) {
 TEST_F(NicTest, UnbindUndoesIt) {
   EXPECT_THAT(unbind_command(states_, "00:06.0"),
               ElementsAre("driverctl", "unset-override", "0000:00:06.0"));
+}
+
+TEST_F(NicTest, ANicWithoutIommuNeedsADropInAndHugepages) {
+  tree_.write("proc/meminfo", "MemTotal: 1000 kB\nHugepagesize:       2048 kB\n");
+  tree_.write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "0\n");
+  const std::string etc = tree_.path("etc");
+  const std::string folder = etc + "/systemd/system/lyred.service.d";
+  const std::string sysctl = etc + "/sysctl.d/60-lyre-nic.conf";
+  EXPECT_THAT(prepare("eth1", "igb_uio"),
+              ElementsAre(ElementsAre("mkdir", "-p", folder),
+                          ElementsAre("ln", "-s", "/shipped/no-iommu.conf", folder),
+                          ElementsAre("systemctl", "daemon-reload"),
+                          ElementsAre("sh", "-c", "echo vm.nr_hugepages=192 > " + sysctl),
+                          ElementsAre("sysctl", "--quiet", "--load", sysctl)));
+  EXPECT_EQ(prepare("eth1", "vfio-pci"), prepare("eth1", "igb_uio"));  // it is behind no IOMMU
+}
+
+TEST_F(NicTest, WhatIsThereIsNotPreparedAgain) {
+  tree_.write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "64\n");
+  tree_.write("etc/systemd/system/lyred.service.d/no-iommu.conf", "");
+  EXPECT_THAT(prepare("eth1", "igb_uio"), IsEmpty());
+}
+
+TEST_F(NicTest, HugepagesOfAnotherSizeAreCountedInIt) {
+  tree_.write("proc/meminfo", "Hugepagesize:     524288 kB\n");
+  EXPECT_THAT(prepare("eth1", "igb_uio"),
+              Contains(Contains(HasSubstr("echo vm.nr_hugepages=1 > "))));
+}
+
+TEST_F(NicTest, ANicBehindAnIommuNeedsNothing) {
+  EXPECT_THAT(prepare("0000:00:06.0", "vfio-pci"), IsEmpty());
+}
+
+TEST_F(NicTest, ANicOfTheKernelNeedsItsDropIn) {
+  EXPECT_THAT(prepare("eth2", ""), Contains(Contains("/shipped/beside-kernel-driver.conf")));
+  EXPECT_THAT(prepare("eth2", ""), Not(Contains(Contains("sysctl"))));
+}
+
+TEST_F(NicTest, UnbindTakesBackWhatNoOtherNicNeeds) {
+  EXPECT_THAT(unprepare_commands(states_, "eth1", files()), IsEmpty());  // nothing is there
+  tree_.write("etc/systemd/system/lyred.service.d/no-iommu.conf", "");
+  tree_.write("etc/sysctl.d/60-lyre-nic.conf", "");
+  const Commands undone = unprepare_commands(states_, "eth1", files());
+  EXPECT_THAT(undone, Contains(Contains("systemctl")));
+  EXPECT_THAT(undone, Contains(Contains("vm.nr_hugepages=0")));
+  states_[0].nic.override_driver = "uio_pci_generic";
+  EXPECT_THAT(unprepare_commands(states_, "eth1", files()), IsEmpty());
 }
 
 }  // namespace

@@ -97,10 +97,11 @@ std::vector<std::string> bind_command(const std::vector<NicState>& states,
                                     ", allowed: another NIC, or --force, which may cut you off");
   }
   const machine::DriverChoice choice = machine::default_driver(nic);
-  if (choice.driver.empty() && request.driver.empty()) {
+  if (machine::is_mana(nic) && request.driver.empty()) {
     throw Failure(kExitFailure,
                   nic.address + " stays with " + or_dash(nic.driver) + ": " + choice.reason);
   }
+  if (choice.driver.empty() && request.driver.empty()) return {};
   const std::string driver = request.driver.empty() ? choice.driver : request.driver;
   if (driver == "vfio-pci" && !nic.has_iommu && !request.is_forced) {
     throw Failure(kExitFailure, nic.address +

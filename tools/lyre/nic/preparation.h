@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "machine/files.h"
+#include "tools/lyre/nic/nic.h"
+
+namespace lyre::tools {
+
+/// Where the files are that a preparation writes. Tests have folders of their own.
+struct PreparedFiles {
+  std::string etc = "/etc";
+  std::string drop_ins;  ///< the folder of those that Lyre ships
+};
+
+using Commands = std::vector<std::vector<std::string>>;
+
+/// What a NIC needs beside its driver before the service can use it: a drop-in of lyred.service,
+/// and hugepages for a NIC that is behind no IOMMU. What is there already is left out.
+/// `driver`: the NIC's, as bind_command() has it; empty: the kernel's.
+Commands prepare_commands(const NicState& state, const std::string& driver,
+                          const machine::Roots& roots, const PreparedFiles& files);
+
+/// Takes back what prepare_commands() did, when no NIC but this one needs it.
+Commands unprepare_commands(const std::vector<NicState>& states, const std::string& name,
+                            const PreparedFiles& files);
+
+}  // namespace lyre::tools
