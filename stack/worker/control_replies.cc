@@ -7,11 +7,14 @@
 namespace lyre::worker {
 
 void ControlReplies::post(Reply reply) {
-  // The outbox has room for four replies of every context. Until the control thread has taken
-  // kDetached it does not use the index again, and until then there are three at most: kExpelled,
-  // kDetached, and one about memory, for a client is served one request about memory at a time.
-  // Each capture has one.
-  static_assert(Outbox::kCapacity >= 3 * kContextsMax + kCapturesMax + 1);
+  // Until the control thread has taken kDetached it does not use the index of a context again, and
+  // until then there are two replies: kExpelled and kDetached. Each region has one: the control
+  // thread says nothing more about it, nor uses its index again, before it has taken that. A client
+  // may have as many removals under way as regions, while a port holds on to their memory. Each
+  // capture has one, and the end of the daemon one.
+  constexpr uint32_t kOfContexts = 2 * kContextsMax;
+  constexpr uint32_t kOfRegions = kRegionsMax - kContextsMax;
+  static_assert(Outbox::kCapacity >= kOfContexts + kOfRegions + kCapturesMax + 1);
   LYRE_CHECK(outbox_.try_post(reply));
   if (state_.config.reply_fd >= 0) (void)!eventfd_write(state_.config.reply_fd, 1);
 }

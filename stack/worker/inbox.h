@@ -75,6 +75,7 @@ struct Reply {
 };
 
 using Inbox = Mailbox<Command, 256>;
-using Outbox = Mailbox<Reply, 4096>;
+/// Holds all that a worker can owe: control_replies.cc counts it.
+using Outbox = Mailbox<Reply, 2 * kRegionsMax>;
 
 }  // namespace lyre::worker

@@ -59,11 +59,12 @@ TEST_F(ControlRepliesTest, NothingThatAnExpelledClientWroteIsRead) {
   EXPECT_EQ(submissions.take(), 0u);
 }
 
-TEST_F(ControlRepliesTest, ThreeRepliesOfEveryContextFindRoom) {
-  for (uint32_t i = 0; i < 3 * kContextsMax; ++i) {
-    replies.post({.kind = Reply::Kind::kRegionAdded, .context = i % kContextsMax});
+TEST_F(ControlRepliesTest, TwoRepliesOfEveryContextAndOneOfEveryRegionFindRoom) {
+  constexpr uint32_t kReplies = kContextsMax + kRegionsMax;
+  for (uint32_t i = 0; i < kReplies; ++i) {
+    replies.post({.kind = Reply::Kind::kRegionRemoved, .context = i % kContextsMax});
   }
-  for (uint32_t i = 0; i < 3 * kContextsMax; ++i) ASSERT_TRUE(next_reply().has_value());
+  for (uint32_t i = 0; i < kReplies; ++i) ASSERT_TRUE(next_reply().has_value());
   EXPECT_FALSE(next_reply().has_value());
 }
 

@@ -13,16 +13,16 @@ constexpr uint32_t kName = (1u << channel::kRegionIndexBits) + kIndex;
 class RegionLifecycleTest : public WorkerParts {
  protected:
   RegionLifecycleTest() : bytes_(4096) { attach(); }
-  void add() {
+  void add(uint32_t name = kName) {
     regions.add({.kind = Command::Kind::kAddRegion,
                  .context = kContext,
-                 .region = kName,
+                 .region = name,
                  .memory = bytes_.data(),
                  .memory_bytes = bytes_.size()});
   }
-  void remove() {
+  void remove(uint32_t name = kName) {
     regions.begin_removal(
-        {.kind = Command::Kind::kRemoveRegion, .context = kContext, .region = kName});
+        {.kind = Command::Kind::kRemoveRegion, .context = kContext, .region = name});
   }
   size_t finish() {
     state.now += kHoldRetryLongest;
@@ -80,6 +80,24 @@ TEST_F(RegionLifecycleTest, WaitsForThePortThatHoldsIt) {
   EXPECT_EQ(reply(), Reply::Kind::kRegionRemoved);
   holds.advance();
   EXPECT_FALSE(holds.is_waiting());
+}
+
+// A client is told after a second that a port holds its memory, and goes on to the next region.
+TEST_F(RegionLifecycleTest, AllThatAPortHeldIsAnsweredThoughNoAnswerIsTakenMeanwhile) {
+  for (uint32_t index = kContextsMax; index < kRegionsMax; ++index) {
+    add(index);
+    ASSERT_EQ(reply(), Reply::Kind::kRegionAdded);
+    memory.hold(index);
+    remove(index);
+  }
+  for (int turn = 0; turn < 1024; ++turn) finish();
+  EXPECT_FALSE(next_reply().has_value());
+  for (uint32_t index = kContextsMax; index < kRegionsMax; ++index) memory.let_go(index);
+  for (int turn = 0; turn < 1024; ++turn) finish();
+  for (uint32_t index = kContextsMax; index < kRegionsMax; ++index) {
+    ASSERT_EQ(reply(), Reply::Kind::kRegionRemoved) << index;
+  }
+  EXPECT_FALSE(next_reply().has_value());
 }
 
 TEST_F(RegionLifecycleTest, SessionsThatWouldHaveToSendFromItEnd) {
