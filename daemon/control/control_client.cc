@@ -280,7 +280,8 @@ void ControlClient::on_register(const channel::RegisterRequest& request, OwnedFd
 
 void ControlClient::open_mapping(const channel::RegisterRequest& request) {
   awaited_mapping_ = server_.mappings_.open(
-      socket_.native_handle(), identity_.uid, {request.mapping_begin, request.mapping_end},
+      socket_.native_handle(), worker::DomainRules::user_of(server_.options_.rules, identity_.uid),
+      {request.mapping_begin, request.mapping_end},
       [self = shared_from_this(), offset = request.offset,
        bytes = request.bytes](Result<OwnedFd> opened) {
         self->awaited_mapping_ = 0;

@@ -62,10 +62,10 @@ MappingOpener::~MappingOpener() {
   if (socket_.is_open()) socket_.release();  // it belongs to `helper_`
 }
 
-uint64_t MappingOpener::open(int client_socket, uint32_t uid, const ForeignMapping& mapping,
+uint64_t MappingOpener::open(int client_socket, uint64_t user, const ForeignMapping& mapping,
                              Done done) {
   const uint64_t id = next_id_++;
-  waiting_.emplace(id, Request{client_socket, uid, mapping, std::move(done)});
+  waiting_.emplace(id, Request{client_socket, user, mapping, std::move(done)});
   send_waiting();
   return id;
 }
@@ -92,17 +92,17 @@ void MappingOpener::send_waiting() {
   }
 }
 
-/// Of those whose uid may have one more at the helper, the oldest of the uid with fewest there.
+/// Of those whose user may have one more at the helper, the oldest of the user with fewest there.
 MappingOpener::Requests::iterator MappingOpener::next_waiting() {
   if (sent_.size() >= kMappingRequestsMax || waiting_.empty()) return waiting_.end();
   const auto next = std::ranges::min_element(
-      waiting_, {}, [this](const auto& entry) { return sent_count_of(entry.second.uid); });
-  return sent_count_of(next->second.uid) < kRequestsOfUidMax ? next : waiting_.end();
+      waiting_, {}, [this](const auto& entry) { return sent_count_of(entry.second.user); });
+  return sent_count_of(next->second.user) < kRequestsOfUserMax ? next : waiting_.end();
 }
 
-size_t MappingOpener::sent_count_of(uint32_t uid) const {
-  return static_cast<size_t>(
-      std::ranges::count_if(sent_, [uid](const auto& entry) { return entry.second.uid == uid; }));
+size_t MappingOpener::sent_count_of(uint64_t user) const {
+  return static_cast<size_t>(std::ranges::count_if(
+      sent_, [user](const auto& entry) { return entry.second.user == user; }));
 }
 
 void MappingOpener::wait_for_reply() {

@@ -42,8 +42,9 @@ class MappingHelperProcess {
 };
 
 /// Opens shared anonymous memory of clients by means of the memory helper. Nothing waits. Clients
-/// of one uid have few requests at the helper at a time, because each may take a second; the free
-/// places go to the uids that have fewest there. Thread: the control thread, which runs `io`.
+/// of one user (DomainRules::user_of()) have few requests at the helper at a time, because each may
+/// take a second; the free places go to the users that have fewest there. Thread: the control
+/// thread, which runs `io`.
 class MappingOpener {
  public:
   using Done = std::function<void(Result<OwnedFd>)>;
@@ -60,19 +61,19 @@ class MappingOpener {
   int helper_socket() const { return helper_.socket(); }
 
   /// Opens the mapping of the client at the other end of `client_socket` (borrowed until `done` or
-  /// forget()), whose uid is `uid`. Calls `done` later, from `io`. Returns a name for forget().
+  /// forget()), a client of `user`. Calls `done` later, from `io`. Returns a name for forget().
   /// Fails: as open_client_mapping(); ETIMEDOUT the client kept its mappings locked; EIO, EAGAIN
   /// the helper could not; EPIPE the helper has ended.
-  uint64_t open(int client_socket, uint32_t uid, const ForeignMapping& mapping, Done done);
+  uint64_t open(int client_socket, uint64_t user, const ForeignMapping& mapping, Done done);
   /// The client is gone: a request that waits is dropped. `done` of another one is still called.
   void forget(uint64_t id) { waiting_.erase(id); }
 
-  static constexpr size_t kRequestsOfUidMax = 2;  ///< at the helper at a time
+  static constexpr size_t kRequestsOfUserMax = 2;  ///< at the helper at a time
 
  private:
   struct Request {
     int client_socket;
-    uint32_t uid;
+    uint64_t user;
     ForeignMapping mapping;
     Done done;
   };
@@ -82,7 +83,7 @@ class MappingOpener {
   bool take_reply();
   void send_waiting();
   Requests::iterator next_waiting();
-  size_t sent_count_of(uint32_t uid) const;
+  size_t sent_count_of(uint64_t user) const;
   void give_up();
   void answer_all(Requests requests, const Error& error);
 

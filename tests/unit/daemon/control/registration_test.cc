@@ -348,17 +348,55 @@ TEST_F(MappingRegistrationTest, AMappingThatCannotBeOpenedIsAnAnswer) {
 // The number of its socket may be another client's by the time the request is sent.
 TEST_F(MappingRegistrationTest, AClientThatLeavesIsNotAskedAbout) {
   std::vector<RawClient> clients;
-  for (size_t i = 0; i <= MappingOpener::kRequestsOfUidMax; ++i) {
+  for (size_t i = 0; i <= MappingOpener::kRequestsOfUserMax; ++i) {
     attach(clients.emplace_back(path_));
     clients.back().send(mapping_request());
     run();
   }
-  ASSERT_EQ(helper_.take().size(), MappingOpener::kRequestsOfUidMax);
+  ASSERT_EQ(helper_.take().size(), MappingOpener::kRequestsOfUserMax);
   clients.back().hang_up();
   run();
   helper_.answer(kBegin);
   run();
   EXPECT_TRUE(helper_.take().empty());
+}
+
+/// Two domains, whose clients all have this process's uid, as those of containers often have.
+class DomainMappingTest : public MappingRegistrationTest {
+ protected:
+  DomainMappingTest() {
+    rules_[0] = {.index = 0, .has_account = true};
+    rules_[1] = {.index = 1, .has_account = true};
+    server_.reset();
+    open(server_, 0, path_);
+    open(other_, 1, other_path_);
+  }
+  void open(std::optional<ControlServer>& server, size_t domain, const std::string& path) {
+    ControlOptions terms = options();
+    terms.rules = &rules_[domain];
+    terms.socket_path = path;
+    server.emplace(io_, mappings_, registry_, facts(), std::move(terms));
+    EXPECT_TRUE(server->open().ok());
+  }
+
+  worker::DomainRules rules_[2];
+  std::string other_path_ = path_ + ".other";
+  std::optional<ControlServer> other_;
+};
+
+TEST_F(DomainMappingTest, ADomainHasItsOwnPlacesAtTheHelper) {
+  std::vector<RawClient> clients;
+  for (size_t i = 0; i <= MappingOpener::kRequestsOfUserMax; ++i) {
+    attach(clients.emplace_back(path_));
+    clients.back().send(mapping_request());
+    run();
+  }
+  EXPECT_EQ(helper_.take().size(), MappingOpener::kRequestsOfUserMax);
+  RawClient other(other_path_);
+  attach(other);
+  other.send(mapping_request());
+  run();
+  EXPECT_EQ(helper_.take().size(), 1u);
 }
 
 TEST_F(RegistrationTest, NeedsAContext) {

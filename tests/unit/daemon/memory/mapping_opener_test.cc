@@ -297,8 +297,8 @@ TEST_F(MappingOpenerTest, AReplyThatCannotBeSentIsAnAnswer) {
 class MappingOrder : public testing::Test {
  protected:
   /// One for the mapping that begins at `begin`.
-  uint64_t ask(uint32_t uid, uint64_t begin) {
-    return opener_.open(socket_.get(), uid, {begin, 0}, [](const Result<OwnedFd>&) {});
+  uint64_t ask(uint64_t user, uint64_t begin) {
+    return opener_.open(socket_.get(), user, {begin, 0}, [](const Result<OwnedFd>&) {});
   }
   void answer(uint64_t begin) {
     helper_.answer(begin);
@@ -312,7 +312,7 @@ class MappingOrder : public testing::Test {
   MappingOpener opener_{io_, helper_.process()};
 };
 
-TEST_F(MappingOrder, AUidHasTwoRequestsAtTheHelper) {
+TEST_F(MappingOrder, AUserHasTwoRequestsAtTheHelper) {
   for (const uint64_t begin : {1, 2, 3, 4}) ask(100, begin);
   ask(200, 5);
   EXPECT_EQ(helper_.take(), (std::vector<uint64_t>{1, 2, 5}));
@@ -320,9 +320,9 @@ TEST_F(MappingOrder, AUidHasTwoRequestsAtTheHelper) {
   EXPECT_EQ(helper_.take(), std::vector<uint64_t>{3});
 }
 
-TEST_F(MappingOrder, AFreePlaceGoesToTheUidThatHasFewest) {
-  for (uint32_t uid = 0; uid < kMappingRequestsMax / 2; ++uid) {
-    for (uint64_t i = 1; i <= 4; ++i) ask(uid, 10 * uid + i);
+TEST_F(MappingOrder, AFreePlaceGoesToTheUserThatHasFewest) {
+  for (uint64_t user = 0; user < kMappingRequestsMax / 2; ++user) {
+    for (uint64_t i = 1; i <= 4; ++i) ask(user, 10 * user + i);
   }
   EXPECT_EQ(helper_.take().size(), kMappingRequestsMax);
   ask(1000, 1000);
