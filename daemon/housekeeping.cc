@@ -86,6 +86,7 @@ void Housekeeping::restart_ports() {
   PortSet& ports = parts_.ports();
   if (ports.must_suspend()) between_turns([&ports] { ports.suspend(); });
   ports.restart();
+  parts_.registry().regions().let_ports_go_first(ports.waits_for_memory());
   if (!ports.must_resume()) return;
   if (between_turns([&ports] { ports.resume(); })) parts_.threads().watch_queues();
 }

@@ -4,6 +4,16 @@
 #include <utility>
 
 namespace lyre {
+namespace {
+
+/// The entry behind `last`, or the first one.
+template <typename Map>
+typename Map::iterator next_of(Map& map, typename Map::key_type last) {
+  const auto next = map.upper_bound(last);
+  return next == map.end() ? map.begin() : next;
+}
+
+}  // namespace
 
 BackgroundJobs::~BackgroundJobs() {
   if (!thread_.joinable()) return;
@@ -15,7 +25,7 @@ BackgroundJobs::~BackgroundJobs() {
   thread_.join();
 }
 
-void BackgroundJobs::submit(uint32_t id, std::function<void()> job) {
+void BackgroundJobs::submit(uint32_t id, const Owner& owner, std::function<void()> job) {
   if (!begin()) {
     job();
     const std::lock_guard lock(mutex_);
@@ -24,7 +34,7 @@ void BackgroundJobs::submit(uint32_t id, std::function<void()> job) {
   }
   {
     const std::lock_guard lock(mutex_);
-    jobs_.push_back({id, std::move(job)});
+    users_[owner.user].clients[owner.client].push_back({id, std::move(job)});
   }
   has_work_.notify_one();
 }
@@ -40,6 +50,14 @@ bool BackgroundJobs::begin() {
   return true;
 }
 
+void BackgroundJobs::set_paused(bool is_paused) {
+  {
+    const std::lock_guard lock(mutex_);
+    is_paused_ = is_paused;
+  }
+  has_work_.notify_one();
+}
+
 std::vector<uint32_t> BackgroundJobs::take_done() {
   const std::lock_guard lock(mutex_);
   return std::exchange(done_, {});
@@ -48,15 +66,27 @@ std::vector<uint32_t> BackgroundJobs::take_done() {
 void BackgroundJobs::run_jobs() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    has_work_.wait(lock, [this] { return !jobs_.empty() || is_ending_; });
-    if (jobs_.empty()) return;
-    const Job job = std::move(jobs_.front());
-    jobs_.pop_front();
+    has_work_.wait(lock, [this] { return may_run() || is_ending_; });
+    if (users_.empty()) return;
+    const Job job = take_next();
     lock.unlock();
     job.run();
     lock.lock();
     done_.push_back(job.id);
   }
+}
+
+BackgroundJobs::Job BackgroundJobs::take_next() {
+  const auto user = next_of(users_, last_user_);
+  last_user_ = user->first;
+  auto& [clients, last] = user->second;
+  const auto client = next_of(clients, last);
+  last = client->first;
+  Job job = std::move(client->second.front());
+  client->second.pop_front();
+  if (client->second.empty()) clients.erase(client);
+  if (clients.empty()) users_.erase(user);
+  return job;
 }
 
 }  // namespace lyre

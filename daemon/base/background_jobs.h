@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -11,17 +12,26 @@
 namespace lyre {
 
 /// Carries out jobs that take long, one after the other, on a thread of its own. The thread begins
-/// with the first job.
+/// with the first job. Turns go by user, then by client, so that no one's jobs delay those of
+/// others for longer than a job of each takes.
 /// Thread: the control thread. Owner: the destructor waits until all jobs are done.
 class BackgroundJobs {
  public:
+  /// Whose job it is.
+  struct Owner {
+    uint64_t user = 0;
+    uint32_t client = 0;
+  };
+
   BackgroundJobs() = default;
   ~BackgroundJobs();
   BackgroundJobs(const BackgroundJobs&) = delete;
   BackgroundJobs& operator=(const BackgroundJobs&) = delete;
 
-  /// Without a thread the caller carries the job out.
-  void submit(uint32_t id, std::function<void()> job);
+  /// Without a thread the caller carries the job out. Jobs of one client keep their order.
+  void submit(uint32_t id, const Owner& owner, std::function<void()> job);
+  /// While true, no other job begins. The one that is under way goes on.
+  void set_paused(bool is_paused);
   /// Jobs that have been done since the last call, in their order.
   std::vector<uint32_t> take_done();
 
@@ -30,13 +40,21 @@ class BackgroundJobs {
     uint32_t id = 0;
     std::function<void()> run;
   };
+  struct User {
+    std::map<uint32_t, std::deque<Job>> clients;  ///< those with jobs
+    uint32_t last = 0;                            ///< who had the last turn
+  };
   bool begin();
   void run_jobs();
+  bool may_run() const { return !users_.empty() && (!is_paused_ || is_ending_); }
+  Job take_next();
 
   std::mutex mutex_;  ///< guards what follows, but for the thread itself
   std::condition_variable has_work_;
-  std::deque<Job> jobs_;
+  std::map<uint64_t, User> users_;  ///< those with jobs
+  uint64_t last_user_ = 0;
   std::vector<uint32_t> done_;
+  bool is_paused_ = false;
   bool is_ending_ = false;
   std::thread thread_;
 };

@@ -128,7 +128,7 @@ void RegionRegistry::map_for_ports(uint32_t index) {
                     page_bytes = region.page_bytes] { ports_.map(base, bytes, page_bytes); };
   if (region.bytes > kMapAtOnceBytesMax) {
     region.is_at_job = true;
-    return jobs_.submit(index, map);
+    return jobs_.submit(index, owner_of(region), map);
   }
   map();
   tell_workers(region, Kind::kAddRegion);
@@ -213,10 +213,14 @@ void RegionRegistry::unmap(uint32_t index) {
   };
   if (region.bytes > kMapAtOnceBytesMax) {
     region.is_at_job = true;
-    return jobs_.submit(index, unmap_for_ports);
+    return jobs_.submit(index, owner_of(region), unmap_for_ports);
   }
   unmap_for_ports();
   forget(index);
+}
+
+BackgroundJobs::Owner RegionRegistry::owner_of(const Region& region) const {
+  return {.user = usage_[region.context].user, .client = region.context};
 }
 
 void RegionRegistry::forget(uint32_t index) {

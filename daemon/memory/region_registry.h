@@ -40,8 +40,8 @@ struct RegionLimits {
 
 /// All registered memory: mapped here, known to every worker, unmapped when no worker uses it any
 /// more. What takes long at the ports runs in a thread of its own, so that no client waits for the
-/// memory of another. Thread: the control thread. Owner: mappings; they outlive the workers and
-/// ports that read them.
+/// memory of another for longer than its turn. Thread: the control thread. Owner: mappings; they
+/// outlive the workers and ports that read them.
 class RegionRegistry {
  public:
   using Post = std::function<void(uint32_t worker, const worker::Command&)>;
@@ -67,6 +67,9 @@ class RegionRegistry {
   /// No worker uses the context any more.
   void forget_context(uint32_t context);
 
+  /// While true, mapping and unmapping that take long wait for a port that is opened again, which
+  /// needs that none is under way.
+  void let_ports_go_first(bool do_ports_wait) { jobs_.set_paused(do_ports_wait); }
   /// Continues with regions whose mapping or unmapping the other thread has finished.
   void poll();
   /// A worker answered about a region.
@@ -124,6 +127,7 @@ class RegionRegistry {
   worker::Command command_of(const Region& region, worker::Command::Kind kind) const;
   void map_for_ports(uint32_t index);
   void on_job_done(uint32_t index);
+  BackgroundJobs::Owner owner_of(const Region& region) const;
   void drop(uint32_t index);
   void unmap(uint32_t index);
   void forget(uint32_t index);

@@ -277,6 +277,14 @@ void PortSet::restart(uint32_t port) {
   upkeep.failure = failure;
 }
 
+bool PortSet::waits_for_memory() const {
+  for (uint32_t i = 0; i < count(); ++i) {
+    const bool is_due = upkeeps_[i].restart == Restart::kSuspended && ports_[i]->needs_restart();
+    if (is_due && ports_[i]->waits_for_memory()) return true;
+  }
+  return false;
+}
+
 bool PortSet::must_resume() const {
   return std::any_of(upkeeps_.begin(), upkeeps_.end(),
                      [](const Upkeep& upkeep) { return upkeep.restart == Restart::kDone; });

@@ -62,6 +62,8 @@ class PortSet {
   /// Restarts one port, another one each time: it may take a second of the control thread. Workers
   /// may poll. A failure is logged once.
   void restart();
+  /// A port whose turn was taken by memory that is being mapped: see io::Port::waits_for_memory().
+  bool waits_for_memory() const;
   bool must_resume() const;
   /// REQUIRES: no worker polls.
   void resume();

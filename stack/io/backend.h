@@ -115,6 +115,9 @@ class Port {
   /// buffers that it holds. May take a second. REQUIRES: suspend().
   /// Fails: the queues stay suspended; call again while needs_restart().
   virtual Status restart() = 0;
+  /// The last restart() failed because another thread was in map_for_ports() or unmap_for_ports():
+  /// these have to stop for a while, so that a restart finds its turn.
+  virtual bool waits_for_memory() const { return false; }
   /// The third step: workers use the queues again, whose wait_fd() may have changed.
   /// REQUIRES: restart() succeeded, and no worker polls.
   virtual void resume() = 0;

@@ -109,6 +109,11 @@ DmaMap::Reach reach_of(const DriverQuirks& quirks, const std::string& kernel_dri
   return kernel_driver == "vfio-pci" ? DmaMap::Reach::kVfio : DmaMap::Reach::kDriver;
 }
 
+/// The lock under which devices are added and removed, unless reopen() has it already: `held`.
+DmaMap::DeviceLock hold_devices(DmaMap& dma_map, const DmaMap::DeviceLock& held) {
+  return held.owns_lock() ? DmaMap::DeviceLock() : dma_map.lock_devices();
+}
+
 /// Of a NIC on the VMbus: that of its virtual function.
 std::string pci_path_of(const DeviceArgs& args) {
   if (!args.is_nic()) return pci_path_of_interface(std::string(args.value_of("iface")));
@@ -158,7 +163,7 @@ void EthernetPort::close_device() {
   rte_eth_dev_stop(port_id_);
   // Before the port closes, because some drivers release the device there.
   if (is_dma_attached_) {
-    const auto lock = hold_devices();
+    const auto lock = hold_devices(dma_map_, device_lock_);
     dma_map_.remove_device(device_, reach_of(*quirks_, kernel_driver_));
   }
   is_dma_attached_ = false;
@@ -221,16 +226,11 @@ Status EthernetPort::leave_others_to_kernel() {
 
 Status EthernetPort::attach_dma() {
   is_dma_attached_ = true;
-  const auto lock = hold_devices();
+  const auto lock = hold_devices(dma_map_, device_lock_);
   if (!dma_map_.add_device(device_, reach_of(*quirks_, kernel_driver_))) {
     return Error{ENOMEM, args_.name() + ": cannot reach the packet memory"};
   }
   return Ok{};
-}
-
-/// The lock under which devices are added and removed, unless reopen() has it already.
-DmaMap::DeviceLock EthernetPort::hold_devices() {
-  return device_lock_.owns_lock() ? DmaMap::DeviceLock() : dma_map_.lock_devices();
 }
 
 /// Checks that the kernel interface under the port carries frames of the MTU.
@@ -441,6 +441,7 @@ void EthernetPort::suspend() {
 
 Status EthernetPort::restart() {
   let_interrupt_thread_finish();
+  waits_for_memory_ = false;
   const PortState state = events_.state();
   Status done = Ok{};
   if (state == PortState::kRunning || state == PortState::kRecovering) {
@@ -474,7 +475,10 @@ Status EthernetPort::reset() {
 /// thread does not wait for that.
 Status EthernetPort::reopen() {
   auto lock = dma_map_.try_lock_devices();
-  if (!lock) return Error{EAGAIN, args_.name() + ": memory is being mapped"};
+  if (!lock) {
+    waits_for_memory_ = true;
+    return Error{EAGAIN, args_.name() + ": memory is being mapped"};
+  }
   device_lock_ = std::move(*lock);
   Status opened = close_and_open();
   device_lock_ = {};

@@ -40,6 +40,7 @@ class EthernetPort final : public Port {
   Status join(std::span<const MacAddress> groups) override;
   void suspend() override;
   Status restart() override;
+  bool waits_for_memory() const override { return waits_for_memory_; }
   void resume() override;
   void close() override;
 
@@ -71,7 +72,6 @@ class EthernetPort final : public Port {
   Status reset();
   Status reopen();
   Status close_and_open();
-  DmaMap::DeviceLock hold_devices();
   std::unique_ptr<RxWait> wait_of(uint16_t queue) const;
   std::vector<int> new_sockets() const;
   int socket_domain() const;
@@ -99,7 +99,8 @@ class EthernetPort final : public Port {
   bool is_running_ = false;                     ///< workers use the queues
   bool is_ready_ = false;                       ///< restarted, and resume() is due
   bool is_reopened_ = false;                    ///< since suspend()
-  uint64_t missed_ = 0;                         ///< since the device was opened
+  bool waits_for_memory_ = false;
+  uint64_t missed_ = 0;  ///< since the device was opened
   uint64_t missed_before_ = 0;
   Nanos looked_at_;
   Nanos retry_at_;           ///< of a device that is back and could not be opened

@@ -2,9 +2,14 @@
 
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <memory>
+#include <utility>
+#include <vector>
 
+#include "daemon/base/daemon_limits.h"
 #include "tests/unit/daemon/captured_log.h"
 #include "tests/unit/daemon/daemon_fixture.h"
 
@@ -63,6 +68,33 @@ TEST_F(HousekeepingTest, WorkersGoOnWhileAPortCannotBeRestarted) {
   EXPECT_EQ(states_[0]->steps.substr(0, 4), "srrr");
   const uint64_t turns = parts_->threads().turns(0);
   EXPECT_TRUE(run_until([&] { return parts_->threads().turns(0) > turns; }));
+}
+
+// A client that registers and deregisters without a pause would otherwise keep the port closed.
+TEST_F(HousekeepingTest, APortThatWaitsForMemoryHasItsTurnBeforeClients) {
+  states_[0]->waits_for_memory = true;
+  states_[0]->can_restart = false;
+  states_[0]->needs_restart = true;
+  ASSERT_TRUE(run_until([&] { return states_[0]->restarts > 0; }));
+  RegionRegistry& regions = parts_->registry().regions();
+  const auto grant = parts_->registry().attach({.identity = {.pid = 1, .uid = 7, .gid = 7}});
+  ASSERT_TRUE(grant.ok()) << grant.error().text;
+  OwnedFd file(::memfd_create("lyre-test", MFD_CLOEXEC));
+  constexpr uint64_t kBytes = 2 * kMapAtOnceBytesMax;
+  ASSERT_EQ(::ftruncate(file.get(), kBytes), 0);
+  ASSERT_TRUE(
+      regions.add(grant.value().index, {std::move(file), 0, kBytes, system_page_bytes()}).ok());
+  std::vector<Expulsion> none;
+  const auto is_registered = [&] {
+    parts_->registry().poll(none);
+    return !regions.is_registering();
+  };
+  const int restarts = states_[0]->restarts;
+  ASSERT_TRUE(run_until([&] { return states_[0]->restarts > restarts + 1; }));
+  EXPECT_FALSE(is_registered());
+  states_[0]->can_restart = true;
+  EXPECT_TRUE(run_until(is_registered));
+  EXPECT_EQ(states_[0]->steps.back(), 'c');
 }
 
 TEST_F(HousekeepingTest, WarnsOfAnAddressThatAnotherMachineClaims) {

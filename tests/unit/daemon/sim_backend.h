@@ -17,6 +17,7 @@ struct SimPortState {
   std::vector<MacAddress> groups;
   bool needs_restart = false;
   bool can_restart = true;
+  bool waits_for_memory = false;
   std::string steps;  ///< s, r, c for suspend, restart and continue; x: closed
   int restarts = 0;
   bool is_up = true;
@@ -63,6 +64,7 @@ class SimPort : public io::Port {
     state_.needs_restart = false;
     return Ok{};
   }
+  bool waits_for_memory() const override { return state_.waits_for_memory; }
   void resume() override { state_.steps += 'c'; }
   void close() override {
     state_.steps += 'x';

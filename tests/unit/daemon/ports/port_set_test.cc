@@ -187,6 +187,19 @@ TEST_F(PortSetTest, APortThatCannotBeRestartedStaysSuspendedAndTheLogSaysItOnce)
   EXPECT_EQ(states_[1]->steps, "srrrc");
 }
 
+TEST_F(PortSetTest, APortWaitsForMemoryOnlyAsLongAsItNeedsARestart) {
+  ASSERT_TRUE(open().ok());
+  states_[1]->waits_for_memory = true;
+  EXPECT_FALSE(ports_.waits_for_memory());
+  states_[1]->needs_restart = true;
+  states_[1]->can_restart = false;
+  ports_.suspend();
+  ports_.restart();
+  EXPECT_TRUE(ports_.waits_for_memory());
+  states_[1]->needs_restart = false;
+  EXPECT_FALSE(ports_.waits_for_memory());
+}
+
 // Clients wait for the control thread meanwhile, and it tells the service manager that it runs.
 TEST_F(PortSetTest, OnePortIsRestartedAtATime) {
   ASSERT_TRUE(open().ok());
