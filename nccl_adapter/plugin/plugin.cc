@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "nccl_adapter/abi/setting_names.h"
 #include "nccl_adapter/comm/comm.h"
 #include "nccl_adapter/daemon_link/instance.h"
 #include "nccl_adapter/daemon_link/system.h"
@@ -127,6 +128,7 @@ bool is_possible(VerbsUse use) {
 
 Instance* open_instance(Registry& all, uint64_t communicator) {
   watch_forks(all);
+  for (const std::string& line : nccl_abi::unknown_settings(environ)) log_warn("%s", line.c_str());
   Settings settings;
   if (!read_settings(&settings) || !is_possible(settings.verbs)) {
     if (settings.is_required)

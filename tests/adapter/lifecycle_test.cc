@@ -347,6 +347,18 @@ TEST_P(Lifecycle, WrongSettingIsNamed) {
   }});
 }
 
+TEST_P(Lifecycle, AMisspeltSettingIsNamed) {
+  expect_ranks({[](Rank&) {
+    ::setenv("LYRE_STREAM", "4", 1);
+    const auto plugin = load_tested_plugin(GetParam());
+    (void)plugin->init(kCommId);
+    EXPECT_TRUE(
+        has_logged("LYRE_STREAM is not a setting of Lyre, and is ignored; is LYRE_STREAMS "
+                   "meant?"))
+        << logged_text();
+  }});
+}
+
 TEST_P(Lifecycle, WrongSettingEndsTheProcessThatRequiresADaemon) {
   const std::vector<RankEnd> ends = run_ranks({[](Rank&) {
     ::setenv("LYRE_REQUIRED", "yes", 1);

@@ -12,10 +12,10 @@
 #include <string>
 
 #include "machine/remote_logins.h"
+#include "nccl_adapter/abi/setting_names.h"
 #include "tools/lyre/doctor/daemon_checks.h"
 #include "tools/lyre/doctor/machine_checks.h"
 #include "tools/lyre/doctor/nccl_checks.h"
-#include "tools/lyre/environment.h"
 #include "tools/lyre/failure.h"
 
 namespace lyre::tools {
@@ -69,7 +69,7 @@ std::vector<Finding> check_job() {
   const Settings settings =
       nccl_settings(environ, {variable("HOME") + "/.nccl.conf", "/etc/nccl.conf"});
   std::vector<Finding> findings = check_nccl(settings, load_plugin, gnu_get_libc_version());
-  for (const std::string& line : unknown_settings(environ)) {
+  for (const std::string& line : nccl_abi::unknown_settings(environ)) {
     findings.push_back(problem("settings", line, "what it was meant to set keeps its default",
                                "correct the name"));
   }

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "nccl_adapter/abi/setting_names.h"
 #include "tools/lyre/allreduce.h"
 #include "tools/lyre/command_line.h"
-#include "tools/lyre/environment.h"
 #include "tools/lyre/failure.h"
 #include "tools/lyre/options.h"
 
@@ -23,7 +23,7 @@ int fail(int exit_code, const std::string& line) {
 /// Not in the rank processes of `lyre allreduce`: the command itself has printed the lines.
 void warn_of_unknown_settings(const CLI::App& app) {
   if (is_rank_process(app)) return;
-  for (const std::string& line : unknown_settings(environ)) fail(0, line);
+  for (const std::string& line : lyre::nccl_abi::unknown_settings(environ)) fail(0, line);
 }
 
 int parse(CLI::App& app, int argc, char** argv) {

@@ -1,4 +1,4 @@
-#include "tools/lyre/environment.h"
+#include "nccl_adapter/abi/setting_names.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <regex>
 #include <set>
 
-namespace lyre::tools {
+namespace lyre::nccl_abi {
 namespace {
 
 using Lines = std::vector<std::string>;
@@ -18,13 +18,13 @@ Lines lines_for(std::vector<const char*> environment) {
   return unknown_settings(environment.data());
 }
 
-TEST(Environment, KnownSettingsAndOthersAreQuiet) {
+TEST(SettingNames, KnownSettingsAndOthersAreQuiet) {
   EXPECT_EQ(lines_for({}), Lines{});
   EXPECT_EQ(lines_for({"LYRE_SOCKET=/run/x", "PATH=/bin", "MY_LYRE_SOCKET=1", "LYRE_TEST_X=1"}),
             Lines{});
 }
 
-TEST(Environment, AMisspeltSettingIsNamedWithTheKnownOne) {
+TEST(SettingNames, AMisspeltSettingIsNamedWithTheKnownOne) {
   EXPECT_EQ(lines_for({"LYRE_STREAM=4", "HOME=/"}),
             Lines{"LYRE_STREAM is not a setting of Lyre, and is ignored; is LYRE_STREAMS meant?"});
   EXPECT_EQ(lines_for({"LYRE_SOKET=/x"}),
@@ -50,15 +50,16 @@ std::set<std::string> settings_in_sources(const std::filesystem::path& root) {
   return found;
 }
 
-TEST(Environment, EverySettingInTheSourcesIsKnown) {
+TEST(SettingNames, EverySettingInTheSourcesIsKnown) {
   const char* root = std::getenv("LYRE_TEST_SOURCE_ROOT");
   ASSERT_NE(root, nullptr);
   const std::set<std::string> found = settings_in_sources(root);
   EXPECT_TRUE(found.contains("LYRE_SOCKET"));
   for (const std::string& name : found) {
-    EXPECT_EQ(lines_for({(name + "=1").c_str()}), Lines{}) << "add it to tools/lyre/environment.cc";
+    EXPECT_EQ(lines_for({(name + "=1").c_str()}), Lines{})
+        << "add it to nccl_adapter/abi/setting_names.h";
   }
 }
 
 }  // namespace
-}  // namespace lyre::tools
+}  // namespace lyre::nccl_abi
