@@ -11,15 +11,17 @@
 
 #include "daemon/config/config_domains.h"
 #include "daemon/config/config_keys.h"
-#include "stack/base/ipv6_address.h"
+#include "daemon/config/config_routes.h"
 #include "stack/channel/control.h"
-#include "stack/wire/ipv6.h"
 #include "stack/worker/worker.h"
 
 namespace lyre {
 namespace {
 
 constexpr size_t kListItemsMax = 256;
+/// Receive slots that the smallest rings of a NIC hold, and those of a port beside the kernel.
+constexpr uint32_t kRingSlotsMin = 128;
+constexpr uint32_t kXdpRingSlots = 2048;
 constexpr uint32_t kPortCountMax = std::min(worker::kPortsMax, channel::kPortsMax);
 
 uint32_t line_of(const toml::node& node) { return node.source().begin.line; }
@@ -37,34 +39,6 @@ std::string shown(const toml::node& node) {
   }
   if (text.size() > 60) text = text.substr(0, 57) + "...";
   return "'" + text + "'";
-}
-
-bool has_family_of(const PortConfig& port, const IpAddress& address) {
-  const auto is_it = [&](const Cidr& own) { return own.address.is_v4() == address.is_v4(); };
-  return std::any_of(port.addresses.begin(), port.addresses.end(), is_it);
-}
-
-bool has_address(const PortConfig& port, const IpAddress& address) {
-  const auto is_it = [&](const Cidr& own) { return own.address == address; };
-  return std::any_of(port.addresses.begin(), port.addresses.end(), is_it);
-}
-
-/// True for another host of one of the port's networks. A port with IPv6 has a link-local network.
-bool is_neighbour(const IpAddress& address, const PortConfig& port) {
-  if (has_address(port, address)) return false;
-  if (!address.is_v4() && is_ipv6_link_local(address)) return has_family_of(port, address);
-  const auto is_in = [&](const Cidr& own) {
-    return own.interface().has_on_link(address) && is_host_address({address, own.prefix_bits});
-  };
-  return std::any_of(port.addresses.begin(), port.addresses.end(), is_in);
-}
-
-/// A /32 or /128: clouds assign such addresses, with a router outside of them.
-bool has_lone_address(const PortConfig& port, bool is_v4) {
-  const auto is_it = [&](const Cidr& own) {
-    return own.address.is_v4() == is_v4 && own.interface().prefix_bits == 128;
-  };
-  return std::any_of(port.addresses.begin(), port.addresses.end(), is_it);
 }
 
 bool is_name_char(char c) {
@@ -289,8 +263,10 @@ class Reader {
     read_domains(root);
     // What these compare has to be there.
     if (errors_.empty()) check_ports();
-    if (errors_.empty()) check_routes();
-    if (errors_.empty()) check_domains();
+    if (errors_.empty()) check_slots();
+    if (errors_.empty()) check_networks(config_, complaining());
+    if (errors_.empty()) complete_routes(config_, complaining());
+    if (errors_.empty()) complete_domains(config_, complaining());
     if (errors_.empty()) return std::move(config_);
     return Error{EINVAL, errors_};
   }
@@ -402,6 +378,7 @@ class Reader {
   /// Of keys that are compared with the machine or with other keys.
   void note_line(std::string_view key, uint32_t line) {
     if (key == "workers.cores") config_.cores_line = line;
+    if (key == "memory.rx_slots") config_.rx_slots_line = line;
     if (key == "memory.hugepages") config_.hugepages_line = line;
     if (key == "daemon.socket") config_.socket_line = line;
     if (key == "daemon.socket_group") config_.socket_group_line = line;
@@ -417,37 +394,20 @@ class Reader {
                           " [[port]] sections");
     }
     for (size_t i = 0; i < config_.ports.size(); ++i) {
-      check_gateways_of(config_.ports[i]);
-      check_ipv6(config_.ports[i]);
       for (size_t earlier = 0; earlier < i; ++earlier) {
         check_distinct(config_.ports[earlier], config_.ports[i]);
       }
     }
   }
 
-  void check_gateways_of(const PortConfig& port) {
-    for (const IpAddress& gateway : port.gateways) {
-      const bool is_lone = has_lone_address(port, gateway.is_v4()) && !has_address(port, gateway);
-      if (is_lone || is_neighbour(gateway, port)) continue;
-      return complain(port.line, "port.gateway",
-                      "of '" + port.name +
-                          "' does not lie in its network, allowed: other hosts of that network");
+  /// What is known without the devices; PortSet looks at what the rings hold.
+  void check_slots() {
+    uint32_t ring_slots = 0;
+    for (const PortConfig& port : config_.ports) {
+      ring_slots += port.device.starts_with("net_af_xdp") ? kXdpRingSlots : kRingSlotsMin;
     }
-  }
-
-  void check_ipv6(const PortConfig& port) {
-    const bool has_ipv6 = has_family_of(port, IpAddress{});
-    if (has_ipv6 && port.mtu_bytes < wire::kIpv6MtuBytesMin) {
-      return complain(port.line, "port.mtu",
-                      "of '" + port.name + "' is less than IPv6 needs, allowed: " +
-                          std::to_string(wire::kIpv6MtuBytesMin) +
-                          " and more, or addresses of IPv4");
-    }
-    if (!has_ipv6 && port.accepts_routers) {
-      return complain(
-          port.line, "port.accept_ra",
-          "of '" + port.name + "' is of no use without an address of IPv6, allowed: false");
-    }
+    if (ring_slots <= ring_slots_max(config_.rx_slots)) return;
+    complain(config_.rx_slots_line, "memory.rx_slots", too_few_slots(config_, ring_slots));
   }
 
   void check_distinct(const PortConfig& first, const PortConfig& second) {
@@ -464,60 +424,10 @@ class Reader {
     if (device == second.device.substr(0, second.device.find(','))) return taken("port.device");
   }
 
-  void check_domains() {
-    complete_domains(config_, [this](uint32_t line, std::string_view key, const std::string& text) {
+  Complain complaining() {
+    return [this](uint32_t line, std::string_view key, const std::string& text) {
       complain(line, key, text);
-    });
-  }
-
-  void check_routes() {
-    for (RouteConfig& route : config_.routes) check_route(route);
-  }
-
-  void check_route(RouteConfig& route) {
-    const auto is_it = [&](const PortConfig& port) { return port.name == route.port_name; };
-    const auto port = std::find_if(config_.ports.begin(), config_.ports.end(), is_it);
-    if (port == config_.ports.end()) {
-      return complain(route.line, "route.port",
-                      "'" + route.port_name + "' is not a port, allowed: " + port_names(config_));
-    }
-    route.port = static_cast<uint32_t>(port - config_.ports.begin());
-    if (route.gateway.is_v4() != route.network.address.is_v4()) {
-      return complain(route.line, "route.via",
-                      "and route.to are of different families, allowed: two of one family");
-    }
-    if (!is_neighbour(route.gateway, *port)) {
-      return complain(route.line, "route.via",
-                      "does not lie in the network of '" + port->name +
-                          "', allowed: addresses of routers there");
-    }
-    if (is_reached_already(route, *port)) {
-      complain(route.line, "route.to",
-               "is reached through '" + port->name +
-                   "' without this route already, allowed: further networks");
-    }
-  }
-
-  /// True when the network is the port's own, a gateway, behind a default gateway, or an earlier
-  /// route.
-  bool is_reached_already(const RouteConfig& route, const PortConfig& port) const {
-    const bool is_v4 = route.network.address.is_v4();
-    for (const IpAddress& gateway : port.gateways) {
-      if (route.network.prefix_bits == 0 && gateway.is_v4() == is_v4) return true;
-      if (route.network.interface() == InterfaceAddress{gateway, 128}) return true;
-    }
-    if (!is_v4 && is_ipv6_link_local(route.network.address)) return true;
-    for (const Cidr& own : port.addresses) {
-      if (route.network.prefix_bits == own.prefix_bits &&
-          own.interface().has_on_link(route.network.address)) {
-        return true;
-      }
-    }
-    for (const RouteConfig& earlier : config_.routes) {
-      if (&earlier == &route) return false;
-      if (earlier.port == route.port && earlier.network == route.network) return true;
-    }
-    return false;
+    };
   }
 
   Config config_;
@@ -531,6 +441,13 @@ std::string complaint(const std::string& file, uint32_t line, std::string_view k
   std::string out = file + ":";
   if (line != 0) out += std::to_string(line) + ":";
   return out + " " + std::string(key) + ": " + std::string(text);
+}
+
+std::string too_few_slots(const Config& config, uint32_t ring_slots) {
+  uint32_t needed = ring_slots;
+  while (ring_slots_max(needed) < ring_slots) ++needed;
+  return std::to_string(config.rx_slots) + " are too few: the receive rings of the ports hold " +
+         std::to_string(ring_slots) + ", allowed: " + std::to_string(needed) + " and more";
 }
 
 Result<Config> parse_config(std::string_view text, const std::string& name) {

@@ -106,6 +106,7 @@ struct Config {
   HugepagesMode hugepages{};
   uint32_t hugepages_line = 0;  ///< line in the file; 0: not given
   uint32_t rx_slots = 0;
+  uint32_t rx_slots_line = 0;  ///< line in the file; 0: not given
   uint32_t memory_mib = 0;
 
   std::vector<PortConfig> ports;
@@ -136,6 +137,12 @@ struct Config {
 Result<Config> load_config(const std::string& path);
 /// The same for `text`; messages call it `name`.
 Result<Config> parse_config(std::string_view text, const std::string& name);
+
+/// The receive rings of all ports may hold so many of a worker's `rx_slots`: the rest is for what
+/// sessions have not read.
+constexpr uint32_t ring_slots_max(uint32_t rx_slots) { return rx_slots - rx_slots / 4; }
+/// What is wrong with memory.rx_slots where the rings hold so many, with what is allowed.
+std::string too_few_slots(const Config& config, uint32_t ring_slots);
 
 /// Every control socket: those of the domains and the administrator's.
 std::vector<std::string> socket_paths(const Config& config);

@@ -54,6 +54,18 @@ Status PortSet::open(io::Backend& backend, std::span<io::PacketMemory* const> me
     if (ports_[i] != nullptr || (which >> i & 1) == 0) continue;
     if (Status opened = open_one(i, backend, memories, macs); !opened.ok()) return opened;
   }
+  return check_slots(memories);
+}
+
+/// Some drivers take more than they are told to: then little would be left for sessions, or
+/// nothing.
+Status PortSet::check_slots(std::span<io::PacketMemory* const> memories) const {
+  for (const io::PacketMemory* memory : memories) {
+    const uint32_t held = memory->rx_slot_count() - memory->rx_slots_free();
+    if (held <= ring_slots_max(memory->rx_slot_count())) continue;
+    return Error{EINVAL, complaint(config_.file, config_.rx_slots_line, "memory.rx_slots",
+                                   too_few_slots(config_, held))};
+  }
   return Ok{};
 }
 
@@ -65,7 +77,8 @@ Status PortSet::open_one(uint32_t port, io::Backend& backend,
                           .index = static_cast<uint8_t>(port),
                           .mtu_bytes = config.mtu_bytes,
                           .addresses = own_addresses(config),
-                          .is_trusted = config.is_trusted};
+                          .is_trusted = config.is_trusted,
+                          .rx_slots_max = config_.rx_slots / 2 / count()};
   if (port < macs.size()) options.mac = macs[port];
   auto opened = backend.open_port(options, memories);
   if (!opened.ok()) {
@@ -73,7 +86,39 @@ Status PortSet::open_one(uint32_t port, io::Backend& backend,
                                                 "port '" + config.name + "'", opened.error().text)};
   }
   ports_[port] = std::move(*opened);
+  if (Status distinct = check_link_local(port); !distinct.ok()) return distinct;
   join_groups(port);
+  return Ok{};
+}
+
+/// What could not be checked before the port's MAC address was known: its link-local address, which
+/// workers derive, must not be that of another port or of a router.
+Status PortSet::check_link_local(uint32_t port) const {
+  const auto refuse = [&](const std::string& user) {
+    const PortConfig& config = config_.ports[port];
+    return Error{EINVAL, complaint(config_.file, config.line, "port '" + config.name + "'",
+                                   "its link-local address " +
+                                       address_text(addresses_of(port).back().address) +
+                                       ", of its MAC address, is " + user +
+                                       ", allowed: another MAC address, or a link-local address "
+                                       "in port.address")};
+  };
+  if (addresses_of(port).size() == config_.ports[port].addresses.size()) return Ok{};
+  const IpAddress derived = addresses_of(port).back().address;
+  for (uint32_t i = 0; i < count(); ++i) {
+    const PortConfig& other = config_.ports[i];
+    for (const IpAddress& gateway : other.gateways) {
+      if (gateway == derived) return refuse("the gateway of '" + other.name + "'");
+    }
+    if (i == port) continue;
+    const std::vector<Cidr> theirs = ports_[i] != nullptr ? addresses_of(i) : other.addresses;
+    for (const Cidr& own : theirs) {
+      if (own.address == derived) return refuse("that of '" + other.name + "'");
+    }
+  }
+  for (const RouteConfig& route : config_.routes) {
+    if (route.gateway == derived) return refuse("the router of a route");
+  }
   return Ok{};
 }
 

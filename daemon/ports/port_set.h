@@ -84,6 +84,8 @@ class PortSet {
  private:
   Status open_one(uint32_t port, io::Backend& backend, std::span<io::PacketMemory* const> memories,
                   std::span<const MacAddress> macs);
+  Status check_link_local(uint32_t port) const;
+  Status check_slots(std::span<io::PacketMemory* const> memories) const;
   void join_groups(uint32_t port);
   void restart(uint32_t port);
   io::PortSpeed speed_of(uint32_t port) const;

@@ -40,6 +40,7 @@ struct PortOptions {
   bool use_tso = true;  ///< if the NIC supports it
   /// The address that an earlier process had, for drivers that draw one.
   std::optional<MacAddress> mac;
+  uint32_t rx_slots_max = 0;    ///< of each memory, for the receive ring; 0: as many as it likes
   uint32_t rx_descriptors = 0;  ///< 0: a default that suits the driver
   uint32_t tx_descriptors = 0;
 };

@@ -12,7 +12,9 @@
 namespace lyre::ip {
 
 inline constexpr size_t kOwnAddressesMax = link::kPortsMax * kPortAddressesMax;
-inline constexpr size_t kRoutesMax = 128;
+/// Room for all that a configuration may name: the networks of own addresses, gateways, routes, and
+/// learned routers.
+inline constexpr size_t kRoutesMax = 168;
 
 /// A prefix. Units: `bits` of 128, so an IPv4 /24 is 120.
 struct Prefix {

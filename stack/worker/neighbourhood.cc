@@ -9,9 +9,14 @@
 #include "stack/base/ipv6_address.h"
 #include "stack/link/ndp.h"
 #include "stack/worker/turn_limits.h"
+#include "stack/worker/worker.h"
 
 namespace lyre::worker {
 namespace {
+
+// A gateway of each family, and a route, may need a second place for a router outside the network.
+static_assert(ip::kRoutesMax >=
+              ip::kOwnAddressesMax + size_t{4} * kPortsMax + size_t{2} * kRoutesMax + kPortsMax);
 
 /// The address of ours that this message uses: a solicitation that is sent from it, or what it is
 /// about.
@@ -38,7 +43,8 @@ void Neighbourhood::add_port(const PortBinding& binding) {
   // RFC 4291 2.1: every interface of IPv6 has a link-local address.
   if (has_ipv6 && !has_link_local) addresses.push({link_local_address(mac), 64});
   for (const InterfaceAddress& address : addresses) {
-    // At start only, and the configuration was checked for number and sense.
+    // At start only: the configuration was checked for number and sense, and PortSet::open()
+    // compared the link-local addresses.
     LYRE_CHECK(state_.routes.add_address(index, address.address, address.prefix_bits));
   }
   state_.neighbours.set_port(index,
@@ -56,7 +62,8 @@ void Neighbourhood::add_port(const PortBinding& binding) {
 void Neighbourhood::add_route(uint8_t index, const ip::Prefix& to, const IpAddress& gateway) {
   if (state_.routes.add_route(to, gateway, index)) return;
   // A gateway outside the port's prefix is reached directly all the same (clouds do that).
-  // At start only, and the configuration was checked for number and sense.
+  // At start only: daemon/config/config_routes.cc refuses what would not fit, and its test tries
+  // what it lets pass.
   LYRE_CHECK(state_.routes.add_on_link({gateway, 128}, index));
   LYRE_CHECK(state_.routes.add_route(to, gateway, index));
 }

@@ -125,6 +125,9 @@ class Configuration {
       return static_cast<uint16_t>(option != 0 ? option : known != 0 ? known : usual);
     };
     rx_descriptors_ = first_given(options_.rx_descriptors, 0, quirks_.descriptors);
+    // Drivers want powers of two, or multiples of some.
+    const uint32_t rx_max = std::bit_floor(options_.rx_slots_max);
+    if (rx_max > 0 && rx_max < rx_descriptors_) rx_descriptors_ = static_cast<uint16_t>(rx_max);
     tx_descriptors_ =
         first_given(options_.tx_descriptors, quirks_.tx_descriptors, quirks_.descriptors);
     rc = rte_eth_dev_adjust_nb_rx_tx_desc(port_id_, &rx_descriptors_, &tx_descriptors_);

@@ -28,6 +28,11 @@ struct SimPortState {
   io::sim::Link* link = nullptr;  ///< the port is its end 0
 };
 
+/// A device "ring:N" takes N receive slots of each memory, like the ring of a NIC.
+inline uint32_t ring_slots_of(const std::string& device) {
+  return device.starts_with("ring:") ? static_cast<uint32_t>(std::stoul(device.substr(5))) : 0;
+}
+
 /// One end of a simulated wire that has nothing at its other end.
 class SimPort : public io::Port {
  public:
@@ -35,6 +40,7 @@ class SimPort : public io::Port {
       : state_(state), link_(io::sim::LinkOptions{.mtu_bytes = state.options.mtu_bytes}) {
     for (io::PacketMemory* memory : memories) {
       link_.add_queue(0, static_cast<io::sim::Memory&>(*memory), state.options.index);
+      for (uint32_t i = ring_slots_of(state.options.device); i > 0; --i) memory->alloc_rx();
     }
     state.link = &link_;
     info_.name = state.options.device;

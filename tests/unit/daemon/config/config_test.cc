@@ -389,6 +389,28 @@ INSTANTIATE_TEST_SUITE_P(
         WrongCase{port_with("[[route]]\nto=\"10.8.0.1/16\"\nvia=\"10.9.0.9\"\nport=\"rail0\"\n"),
                   "f.toml:6: route.to: '10.8.0.1/16' has bits set behind the prefix"}));
 
+// Nothing was left for sessions.
+TEST(Config, TooFewSlotsForTheRingsOfThePorts) {
+  const std::string few = "[memory]\nrx_slots = 1024\n";
+  std::string text;
+  for (int i = 0; i < 8; ++i) {
+    const std::string n = std::to_string(i);
+    text +=
+        "[[port]]\nname=\"p" + n + "\"\ndevice=\"d" + n + "\"\naddress=\"10." + n + ".0.1/24\"\n";
+    EXPECT_EQ(error_of(few + text).empty(), i < 6) << i;
+  }
+  EXPECT_THAT(error_of(few + text),
+              StartsWith("f.toml:2: memory.rx_slots: 1024 are too few: the receive rings of the "
+                         "ports hold 1024, allowed: 1365 and more"));
+  EXPECT_EQ(error_of(text), "");
+  const std::string beside_kernel =
+      "[[port]]\nname=\"x\"\ndevice=\"net_af_xdp0,iface=e\"\n"
+      "address=\"10.9.0.1/24\"\n";
+  EXPECT_THAT(error_of("[memory]\nrx_slots = 2048\n" + beside_kernel),
+              HasSubstr("hold 2048, allowed: 2730 and more"));
+  EXPECT_EQ(error_of(beside_kernel), "");
+}
+
 TEST(Config, TooManyPorts) {
   std::string text;
   for (int i = 0; i < 9; ++i) {

@@ -67,6 +67,54 @@ TEST(PortSetNeighboursTest, FollowTheSizeOfTheNetworksOrTheConfiguration) {
   EXPECT_EQ(neighbours_of("address = \"10.9.0.1/8\"\nneighbours = 200\n"), 200u);
 }
 
+// Workers derive it, and ended the daemon. Simulated ports have one MAC address.
+TEST(PortSetLinkLocalTest, ThatOfAnotherPortOrOfARouterIsRefused) {
+  const auto error_of = [&](const std::string& text) {
+    const Config config = config_of(text);
+    SimBackend::Ports states;
+    SimBackend backend(states);
+    io::sim::Memory memory({.rx_slots = 16, .frame_bytes = 1518});
+    std::vector<io::PacketMemory*> memories{&memory};
+    PortSet ports(config);
+    const Status opened = ports.open(backend, memories);
+    return opened.ok() ? std::string() : opened.error().text;
+  };
+  const std::string first = "[[port]]\nname=\"a\"\ndevice=\"sim0\"\naddress=\"fd00:9::1/64\"\n";
+  const std::string second = "[[port]]\nname=\"b\"\ndevice=\"sim1\"\naddress=";
+  EXPECT_EQ(error_of(first), "");
+  EXPECT_THAT(error_of(first + second + "\"fd00:8::1/64\"\n"),
+              AllOf(HasSubstr("f.toml:5: port 'b': its link-local address fe80::ff:fe00:5101"),
+                    HasSubstr("is that of 'a', allowed: another MAC address")));
+  EXPECT_EQ(error_of(first + second + "[\"fd00:8::1/64\", \"fe80::8/64\"]\n"), "");
+  EXPECT_EQ(error_of(first + second + "\"10.9.0.1/24\"\n"), "");
+  EXPECT_THAT(error_of(first + "gateway = \"" +
+                       address_text(link_local_address({{2, 0, 0, 0, 0x51, 1}})) + "\"\n"),
+              HasSubstr("is the gateway of 'a'"));
+}
+
+/// Opens a port whose ring takes so many slots of 16. The pool of the configuration has 1024.
+std::string error_with_ring(uint32_t slots) {
+  const Config config = config_of(
+      "[memory]\nrx_slots = 1024\n[[port]]\nname=\"a\"\ndevice=\"ring:" + std::to_string(slots) +
+      "\"\naddress=\"10.9.0.1/24\"\n");
+  SimBackend::Ports states;
+  SimBackend backend(states);
+  io::sim::Memory memory({.rx_slots = 1024, .frame_bytes = 1518});
+  std::vector<io::PacketMemory*> memories{&memory};
+  PortSet ports(config);
+  const Status opened = ports.open(backend, memories);
+  EXPECT_EQ(states[0]->options.rx_slots_max, 512u) << "half of the pool, of each of the ports";
+  return opened.ok() ? "" : opened.error().text;
+}
+
+// The daemon ran without a slot for any session.
+TEST(PortSetSlotsTest, RingsThatLeaveSessionsTooLittleAreRefused) {
+  EXPECT_EQ(error_with_ring(768), "");
+  EXPECT_EQ(error_with_ring(769),
+            "f.toml:2: memory.rx_slots: 1024 are too few: the receive rings of the ports hold 769, "
+            "allowed: 1025 and more");
+}
+
 TEST_F(PortSetTest, EachWorkerHasAQueueOfEachPort) {
   ASSERT_TRUE(open().ok());
   const auto first = ports_.bindings(0);
