@@ -34,7 +34,8 @@
   X(kTcpBadChecksum, "tcp_bad_checksum", "TCP checksum is wrong")                           \
   X(kTcpBadFlags, "tcp_bad_flags", "TCP flags that no state accepts")                       \
   X(kTcpNoConnection, "tcp_no_connection", "no connection or listener for the 4-tuple")     \
-  X(kTcpBacklogFull, "tcp_backlog_full", "SYN dropped: the listener's backlog is full")     \
+  X(kTcpResetLimited, "tcp_reset_limited", "no connection; RST withheld by the rate limit") \
+  X(kTcpBacklogFull, "tcp_backlog_full", "the listener's backlog is full")                  \
   X(kTcpNoSessions, "tcp_no_sessions", "SYN dropped: the worker has no free session")       \
   X(kRedirectFull, "redirect_full", "no room in the ring to the worker it belongs to")      \
   X(kTcpOutOfWindow, "tcp_out_of_window", "segment lies outside the receive window")        \

@@ -42,6 +42,11 @@ class RingProducer {
     head_seen_ = head;
     return kEntries - (tail_ - head_seen_);
   }
+  /// Whether the consumer has read every entry before `position`, an earlier position().
+  bool is_read(uint32_t position) {
+    (void)room(kEntries);
+    return tail_ - position >= tail_ - head_seen_;
+  }
   /// Writes one entry, which publish() makes visible. REQUIRES: room() > 0.
   void push(const Entry& entry) { entries_[tail_++ & (kEntries - 1)] = entry; }
   /// True when something was pushed since the last publish().

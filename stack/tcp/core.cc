@@ -5,16 +5,6 @@
 
 namespace lyre::tcp {
 
-namespace {
-
-/// RFC 5961 7: about this many in kChallengePeriod. The exact limit is random, so that an attacker
-/// cannot infer it by counting.
-constexpr uint8_t kChallengeAcksMin = 8;
-constexpr uint8_t kChallengeAcksSpread = 5;
-constexpr Nanos kChallengePeriod = seconds(1);
-
-}  // namespace
-
 void set_state(Connection& c, State to) {
   // Callers have checked c.state: segments and calls that do not fit it were refused before.
   LYRE_CHECK(is_legal_move(c.state, to));

@@ -9,6 +9,12 @@ namespace lyre::tcp {
 /// Earlier than every time that occurs.
 inline constexpr Nanos kLongAgo = nanos(INT64_MIN / 2);
 
+/// RFC 5961 7: a connection sends about this many challenge ACKs in kChallengePeriod. The exact
+/// limit is random, so that an attacker cannot infer it by counting.
+inline constexpr uint8_t kChallengeAcksMin = 8;
+inline constexpr uint8_t kChallengeAcksSpread = 5;
+inline constexpr Nanos kChallengePeriod = seconds(1);
+
 /// All state of an engine. The functions of the other files work on it and keep no state elsewhere.
 struct Core {
   EngineConfig config;

@@ -7,7 +7,13 @@ bool Announcements::must_wait_for_port(uint32_t conn) {
 }
 
 void Announcements::on_open_told(uint32_t conn) {
-  if (state_.session(conn).is_passive) parts_.lifecycle.leave_listener(conn);
+  const session::Session& opened = state_.session(conn);
+  if (!opened.is_passive) return;
+  if (state_.listeners.is_valid(opened.listener, opened.listener_generation)) {
+    const channel::CompletionProducer& ring = state_.contexts[opened.context].completions;
+    state_.listeners[opened.listener].tell(ring.position());
+  }
+  parts_.lifecycle.leave_listener(conn);
 }
 
 void Announcements::on_end_told(uint32_t conn) {

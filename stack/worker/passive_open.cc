@@ -5,52 +5,53 @@
 #include "stack/wire/tcp_segment.h"
 #include "stack/worker/payload_chain.h"
 #include "stack/worker/tables/listeners.h"
-#include "stack/worker/turn_limits.h"
+#include "stack/worker/unmatched_segment.h"
 
 namespace lyre::worker {
 
-static_assert(kCookieBurst == kRxBurstPackets * kRxBurstsPerPollMax);
-
-/// RFC 9293 3.10.7.1 and 3.10.7.2: a listener takes a SYN, and the ACK that answers its cookie. It
-/// ignores a segment with neither flag. Anything else is answered with RST.
+/// A listener takes a SYN, and the ACK that answers its cookie.
 PacketFate PassiveOpen::on_segment(io::PacketBuf* packet, const ip::TcpInput& input,
                                    const tcp::SegmentIn& segment, std::optional<SeqNum> iss_after) {
-  using wire::TcpFlags;
   // The answer goes back to where the frame came from, without neighbour resolution.
   Drop ignored;
   const auto frame = wire::parse_ethernet(packet->bytes(), ignored);
   const std::optional<MacAddress> mac =
       frame ? std::optional(frame->source) : std::optional<MacAddress>();
   const uint32_t listener = find_listener(input.tuple);
-  if (listener != Listeners::kNone && !segment.flags.has(TcpFlags::kRst)) {
-    if (!segment.flags.has(TcpFlags::kAck)) {
-      if (segment.flags.has(TcpFlags::kSyn)) {
-        on_syn(listener, input.tuple, segment, iss_after, mac);
-      } else {
-        state_.drop(Drop::kTcpBadFlags);
-      }
+  switch (unmatched(segment.flags, listener != Listeners::kNone)) {
+    case Unmatched::kSyn:
+      on_syn(listener, input.tuple, segment, iss_after, mac);
       return PacketFate::kUnused;
-    }
-    if (state_.engine.has_cookie(input.tuple, segment, state_.now)) {
+    case Unmatched::kBadFlags:
+      state_.drop(Drop::kTcpBadFlags);
+      return PacketFate::kUnused;
+    case Unmatched::kAck:
+      if (!state_.engine.has_cookie(input.tuple, segment, state_.now)) break;
       if (const auto fate = on_cookie_ack(listener, packet, input, segment)) return *fate;
       // For the peer the connection is open, and it may wait for the server's first data: without a
-      // RST it would wait for ever. The limit of resets does not apply here.
-      state_.drop(Drop::kTcpNoConnection);
-      const auto reset = tcp::reset_for(segment);
-      if (reset) output_.send_alone(input.tuple, *reset, mac);
-      return PacketFate::kUnused;
-    }
+      // RST it would wait for ever.
+      return refuse(input.tuple, segment, mac, /*has_cookie=*/true);
+    case Unmatched::kRefused:
+      break;
   }
-  return refuse(input.tuple, segment, mac);
+  return refuse(input.tuple, segment, mac, /*has_cookie=*/false);
 }
 
 /// Segments of no connection are answered within a rate.
 PacketFate PassiveOpen::refuse(const FourTuple& tuple, const tcp::SegmentIn& segment,
-                               std::optional<MacAddress> mac) {
-  state_.drop(Drop::kTcpNoConnection);
+                               std::optional<MacAddress> mac, bool has_cookie) {
   const auto reset = tcp::reset_for(segment);
-  if (mac && reset && state_.places.take_reset(sender_of(tuple), state_.now)) {
+  const auto may_answer = [&] {
+    return has_cookie ? state_.places.take_cookie_reset(state_.now)
+                      : state_.places.take_reset(sender_of(tuple), state_.now);
+  };
+  if (!mac || !reset) {
+    state_.drop(Drop::kTcpNoConnection);
+  } else if (may_answer()) {
+    state_.drop(Drop::kTcpNoConnection);
     output_.send_alone(tuple, *reset, mac);
+  } else {
+    state_.drop(Drop::kTcpResetLimited);
   }
   return PacketFate::kUnused;
 }
@@ -76,6 +77,13 @@ uint32_t PassiveOpen::find_listener(const FourTuple& tuple) const {
   return is_allowed ? found : Listeners::kNone;
 }
 
+/// The listener, without the sessions that its client has read of since.
+Listener& PassiveOpen::up_to_date(uint32_t index) {
+  Listener& listener = state_.listeners[index];
+  listener.forget_read(state_.contexts[listener.context].completions);
+  return listener;
+}
+
 bool PassiveOpen::try_reuse(uint32_t conn, const FourTuple& tuple) {
   if (state_.session(conn).context != session::kNoContext) return false;
   if (find_listener(tuple) == Listeners::kNone) return false;
@@ -85,7 +93,7 @@ bool PassiveOpen::try_reuse(uint32_t conn, const FourTuple& tuple) {
 
 void PassiveOpen::on_syn(uint32_t index, const FourTuple& tuple, const tcp::SegmentIn& segment,
                          std::optional<SeqNum> iss_after, std::optional<MacAddress> mac) {
-  const Listener& listener = state_.listeners[index];
+  const Listener& listener = up_to_date(index);
   if (!state_.may_add_session(listener.context)) return state_.drop(Drop::kTcpNoSessions);
   const auto route = state_.routes.lookup_from(tuple.local.address, tuple.remote.address);
   if (!route) return state_.drop(Drop::kTxNoRoute);
@@ -137,7 +145,7 @@ std::optional<PacketFate> PassiveOpen::on_cookie_ack(uint32_t index, io::PacketB
   const auto route =
       state_.routes.lookup_from(input.tuple.local.address, input.tuple.remote.address);
   if (!route) return std::nullopt;
-  const Listener& listener = state_.listeners[index];
+  const Listener& listener = up_to_date(index);
   if (!listener.takes_cookie()) return std::nullopt;
   if (!state_.may_add_session(listener.context)) return std::nullopt;
   // The ring to the connection's home is full. A peer that waits would send nothing here either.

@@ -29,12 +29,13 @@ class PassiveOpen {
 
  private:
   uint32_t find_listener(const FourTuple& tuple) const;
+  Listener& up_to_date(uint32_t index);
   uint32_t sender_of(const FourTuple& tuple) const;
   void on_syn(uint32_t listener, const FourTuple& tuple, const tcp::SegmentIn& segment,
               std::optional<SeqNum> iss_after, std::optional<MacAddress> mac);
   void bind(uint32_t conn, uint32_t listener, const FourTuple& tuple, const ip::RouteResult& route);
   PacketFate refuse(const FourTuple& tuple, const tcp::SegmentIn& segment,
-                    std::optional<MacAddress> mac);
+                    std::optional<MacAddress> mac, bool has_cookie);
   std::optional<PacketFate> on_cookie_ack(uint32_t listener, io::PacketBuf* packet,
                                           const ip::TcpInput& input, const tcp::SegmentIn& segment);
 

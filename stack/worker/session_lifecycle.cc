@@ -259,6 +259,13 @@ void SessionLifecycle::on_established(uint32_t conn) {
     return;
   }
   const uint32_t context = state_.listeners[opened.listener].context;
+  // Cookies may have filled the backlog since its SYN came.
+  state_.listeners[opened.listener].forget_read(state_.contexts[context].completions);
+  if (state_.listeners[opened.listener].is_overfull()) {
+    state_.drop(Drop::kTcpBacklogFull);
+    abort(conn, channel::EndStatus::kAborted);
+    return;
+  }
   if (!state_.may_add_session(context)) {
     state_.drop(Drop::kTcpNoSessions);  // others were completed since its SYN came
     abort(conn, channel::EndStatus::kAborted);

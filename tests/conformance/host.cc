@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "stack/base/check.h"
+#include "stack/worker/unmatched_segment.h"
 
 namespace lyre::conformance {
 
@@ -117,18 +118,19 @@ void Host::deliver(tcp::ConnId conn, const tcp::SegmentIn& segment,
   apply(conn);
 }
 
-/// RFC 9293 3.10.7.1 and 3.10.7.2.
 void Host::on_unmatched(const FourTuple& tuple, const tcp::SegmentIn& segment,
                         std::span<const uint8_t> payload, std::optional<SeqNum> iss_after) {
-  using wire::TcpFlags;
   const int listener = listeners_.find(tuple.local);
-  const TcpFlags flags = segment.flags;
-  if (listener != Stream::kNoOwner && !flags.has(TcpFlags::kRst)) {
-    if (!flags.has(TcpFlags::kAck)) {
-      if (flags.has(TcpFlags::kSyn)) return on_syn(listener, tuple, segment, iss_after);
+  switch (worker::unmatched(segment.flags, listener != Stream::kNoOwner)) {
+    case worker::Unmatched::kSyn:
+      return on_syn(listener, tuple, segment, iss_after);
+    case worker::Unmatched::kBadFlags:
       return drop(Drop::kTcpBadFlags);
-    }
-    if (try_cookie(listener, tuple, segment, payload)) return;
+    case worker::Unmatched::kAck:
+      if (try_cookie(listener, tuple, segment, payload)) return;
+      break;
+    case worker::Unmatched::kRefused:
+      break;
   }
   drop(Drop::kTcpNoConnection);
   if (const auto reset = tcp::reset_for(segment)) output_.emit(tuple, *reset, {}, now_);

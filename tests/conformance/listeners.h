@@ -18,11 +18,11 @@ class Listeners {
  public:
   static constexpr int kNone = -1;
 
-  /// Takes the place of an earlier one of that socket. As in Linux, a backlog of n takes n + 1.
+  /// Takes the place of an earlier one of that socket.
   void open(int socket, const Endpoint& local, uint32_t backlog,
             const tcp::ConnectionConfig& config) {
     if (sockets_.contains(socket)) close(socket);
-    const uint32_t index = table_.add({.local = local, .backlog = backlog + 1});
+    const uint32_t index = table_.add({.local = local, .backlog = backlog});
     LYRE_CHECK(index != worker::Listeners::kNone);
     sockets_[socket] = {.index = index, .config = config, .acceptable = {}};
   }

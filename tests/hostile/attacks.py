@@ -18,11 +18,13 @@ from raw_host import RawConnection, RawHost
 ECHO_PORT, OTHER_PORT = 7007, 7008
 HONEST_PORT = 40000
 HONEST = "10.9.2.2"
+# The addresses of those who attack.
+STRANGERS = [f"10.9.2.{number}" for number in range(100, 110)]
 STEP_TIMEOUT_S = 60
 # A little of each attack before the honest transfers are looked at.
 BEGUN_AFTER = 2
-# Of stack/channel/abi.h and stack/worker/tables/listeners.h.
-COMPLETION_ENTRIES, COOKIE_BURST = 1024, 128
+# Handshakes at once at a server with a backlog of 1.
+HANDSHAKES = 200
 
 
 class Run:
@@ -126,15 +128,20 @@ def fill_a_stopped_server(host, run):
 
 
 def open_at_a_stopped_server(host, run):
-    """As many handshakes as find a place, and some more."""
-    ports = range(20000, 20000 + COMPLETION_ENTRIES + COOKIE_BURST + 100)
-    for number in ports:
-        try:
-            RawConnection(host, (number, OTHER_PORT)).connect(patience_s=0.03)
-        except TimeoutError:
-            pass
+    """All SYNs first, so that most are answered with cookies; then the ACK of each answer, all of
+    them again and again."""
+    ports = range(20000, 20000 + HANDSHAKES)
+    answers = {}
     while run.goes_on():
-        time.sleep(0.05)
+        for number in ports:
+            if number not in answers:
+                host.send_tcp((number, OTHER_PORT), RawConnection.start - 1, 0, raw_host.SYN,
+                              options=raw_host.syn_options())
+        while segment := host.receive(timeout_s=0.05):
+            if segment.flags & raw_host.SYN:
+                answers[segment.target_port] = segment.seq + 1
+        for number, ack in answers.items():
+            host.send_tcp((number, OTHER_PORT), RawConnection.start, ack, raw_host.ACK)
     for number in ports:
         host.send_tcp((number, OTHER_PORT), RawConnection.start, 0, raw_host.RST)
 

@@ -180,7 +180,9 @@ LYRE_API int lyre_next_event(lyre_context* context, lyre_event* out);
 LYRE_API int lyre_connect(lyre_context* context, const lyre_addr* local, const lyre_addr* remote,
                           lyre_session** out);
 /* Listens on `local` (address unspecified: all of the daemon's; port 0: the daemon chooses, see
- * lyre_listener_addr). Blocks until the daemon answered, at most two seconds.
+ * lyre_listener_addr). Each worker of the daemon accepts up to `backlog` + 1 connections that
+ * lyre_poll() has not seen yet; it drops or resets further ones. Blocks until the daemon answered,
+ * at most two seconds.
  * Fails: LYRE_E_ADDRINUSE, LYRE_E_ADDRNOTAVAIL, LYRE_E_NORESOURCES, LYRE_E_DAEMON. */
 LYRE_API int lyre_listen(lyre_context* context, const lyre_addr* local, int backlog,
                          lyre_listener** out);

@@ -10,9 +10,8 @@
 
 namespace lyre::worker {
 
-/// So many connections that are opened by cookies may wait beyond the backlog: as many packets as
-/// arrive in one turn.
-inline constexpr uint32_t kCookieBurst = 128;
+/// As in Linux, a backlog of n takes n + 1.
+inline constexpr uint32_t kBeyondBacklog = 1;
 
 /// What is left for connections when a SYN arrives.
 struct PlacesForSyn {
@@ -34,11 +33,20 @@ struct Listener {
   uint32_t embryonic = 0;      ///< handshakes under way, a part of `pending`
   uint32_t pending = 0;        ///< handshakes under way and sessions not yet announced
   uint32_t next = UINT32_MAX;  ///< with the same port
-  IndexLink link;              ///< in the list of its context
+  /// Sessions that the client was told of, by entries of its ring before `position`.
+  struct Told {
+    uint32_t count = 0;
+    uint32_t position = 0;
+  };
+  Told told_first;  ///< some of these the client has not read
+  Told told_later;
+  IndexLink link;  ///< in the list of its context
 
-  /// Sessions whose handshake is complete and that are not announced yet.
-  uint32_t unannounced() const { return pending - embryonic; }
-  bool is_full() const { return unannounced() >= backlog; }
+  /// Sessions whose handshake is complete and that the client may not know yet.
+  uint32_t waiting() const { return pending - embryonic + told_first.count + told_later.count; }
+  uint32_t waiting_max() const { return backlog + kBeyondBacklog; }
+  bool is_full() const { return waiting() >= waiting_max(); }
+  bool is_overfull() const { return waiting() > waiting_max(); }
 
   /// A SYN proves nothing about its sender, so no session is dropped for it where a cookie can
   /// answer instead (RFC 4987 3.6). The ACK that returns the cookie gets a place, if there is one
@@ -46,19 +54,31 @@ struct Listener {
   SynAnswer answer_to_syn(const PlacesForSyn& places) const {
     if (is_full()) return SynAnswer::kBacklogFull;
     if (!places.has_room) return SynAnswer::kNoPlace;
-    const bool is_backlog_used = pending >= backlog;
+    const bool is_backlog_used = waiting() + embryonic >= waiting_max();
     if (places.has_cookies && (is_backlog_used || places.is_scarce)) return SynAnswer::kCookie;
     return is_backlog_used ? SynAnswer::kBacklogFull : SynAnswer::kOpen;
   }
   /// For the peer that returns a cookie the connection is open. If the server sends first, the peer
-  /// sends nothing after its ACK: if that were dropped, it would wait for ever. So a burst may pass
-  /// the backlog, and what is beyond it is reset.
-  bool takes_cookie() const { return unannounced() < backlog + kCookieBurst; }
+  /// sends nothing after its ACK: if that were dropped, it would wait for ever. So what is beyond
+  /// the backlog is reset.
+  bool takes_cookie() const { return !is_full(); }
 
   /// A handshake begins, is complete, or has ended; a complete one is announced, or has ended.
   void begin_handshake() { ++pending, ++embryonic; }
   void end_handshake() { --embryonic; }
   void leave() { --pending; }
+  /// The last entry of the ring, whose position is given, tells of one that was pending.
+  void tell(uint32_t position) { told_later = {told_later.count + 1, position}; }
+  /// Sessions of which the client has read no longer wait. They are counted in two parts, so that
+  /// a client that always leaves some entries unread makes room as well.
+  template <typename Ring>
+  void forget_read(Ring& ring) {
+    for (int parts = 2; parts > 0; --parts) {
+      if (told_first.count > 0 && !ring.is_read(told_first.position)) return;
+      told_first = told_later;
+      told_later = {};
+    }
+  }
 };
 
 /// All listeners of a worker, by port. Thread: the worker.

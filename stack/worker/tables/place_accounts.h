@@ -8,7 +8,8 @@
 
 namespace lyre::worker {
 
-/// RSTs for segments that belong to no connection, of one user: so many a second, and at once.
+/// RSTs for segments that belong to no connection, of one user: so many a second, and at once. The
+/// same for the peers that return a cookie and find no place, together.
 inline constexpr uint32_t kResetsPerSecond = 1000;
 inline constexpr uint32_t kResetBurst = 1000;
 
@@ -47,6 +48,9 @@ class PlaceAccounts {
   /// Whether a segment of this user that belongs to no connection is answered. The network
   /// is a user of its own, so clients of this host cannot use up its answers.
   bool take_reset(uint32_t user, Nanos now) { return users_[user].resets.take(now); }
+  /// The same for a peer that returned a cookie. Its address is its own, so those who send what
+  /// they like in the name of others cannot use up its answer.
+  bool take_cookie_reset(Nanos now) { return cookie_resets_.take(now); }
 
   uint32_t sessions_of(uint32_t user) const { return users_[user].sessions; }
   uint32_t listeners_of(uint32_t user) const { return users_[user].listeners; }
@@ -60,6 +64,7 @@ class PlaceAccounts {
 
   PlaceLimits limits_;
   std::vector<User> users_;
+  TokenBucket cookie_resets_{kResetsPerSecond, kResetBurst};
 };
 
 }  // namespace lyre::worker

@@ -247,13 +247,17 @@ void make_cutting_ports(WorldPlan& plan, Rng& rng) {
   impair(plan, {.loss_ppm = draw(rng, 0, 10'000), .reorder_ppm = draw(rng, 0, 20'000)});
 }
 
+/// All dialogs begin at once. Handshakes beyond a backlog may be reset.
 void make_storm(WorldPlan& plan, Rng& rng) {
+  constexpr uint32_t kDialogs = 100;
+  const bool is_beyond_backlogs = chance(rng, 50);
   for (WorldHostOptions& host : plan.hosts) {
     for (ClientOptions& client : host.clients) {
-      client.backlog = static_cast<uint16_t>(draw(rng, 1, 16));
+      client.backlog = static_cast<uint16_t>(is_beyond_backlogs ? draw(rng, 1, 16) : kDialogs);
     }
   }
-  add_dialogs(plan, rng, {.count = 100, .bytes_max = 300, .span = micros(100)});
+  add_dialogs(plan, rng, {.count = kDialogs, .bytes_max = 300, .span = micros(100)});
+  for (Dialog& dialog : plan.dialogs) dialog.is_clean = !is_beyond_backlogs;
 }
 
 struct NamedWorld {

@@ -72,6 +72,11 @@ TEST_F(AnnouncementsTest, AnAcceptedSessionLeavesItsListenerWhenTheClientWasTold
   announce();
   EXPECT_EQ(listener.pending, 0u);
   EXPECT_EQ(accepted.listener, session::kNoIndex);
+  EXPECT_EQ(listener.waiting(), 1u) << "the client may not have read it";
+  while (next_completion()) {
+  }
+  listener.forget_read(state.contexts[kContext].completions);
+  EXPECT_EQ(listener.waiting(), 0u);
 }
 
 TEST_F(AnnouncementsTest, ASessionIsForgottenWhenTheClientWasToldOfItsEnd) {

@@ -39,23 +39,59 @@ class PassiveOpenTest : public WorkerParts {
     return passive_open.on_segment(&packet, received, segment, std::nullopt);
   }
 
+  /// The ACK of a peer that was answered with a cookie.
+  tcp::SegmentIn cookie_ack(const FourTuple& tuple) {
+    const tcp::SegmentIn syn{.seq = SeqNum(1000), .flags = {wire::TcpFlags::kSyn}};
+    const auto route = state.routes.lookup_from(kOwn, kPeer.address);
+    const tcp::SegmentOut answer =
+        state.engine.answer_with_cookie(tuple, lifecycle.connection_config(*route), syn, state.now);
+    return {.seq = SeqNum(1001),
+            .ack = answer.seq + 1,
+            .flags = {wire::TcpFlags::kAck},
+            .window = 1000};
+  }
+  void use_up_resets_of_the_network() {
+    while (state.places.take_reset(state.accounts.user_of(session::kNoContext), state.now)) {
+    }
+  }
+
   InterWorkerRings rings{2};
 };
 
 // The ACK was dropped, so a peer that waited for the first word of its server waited for ever.
 TEST_F(PassiveOpenTest, ACookieForWhichNoClaimFindsRoomIsReset) {
   const FourTuple tuple = elsewhere();
-  const tcp::SegmentIn syn{.seq = SeqNum(1000), .flags = {wire::TcpFlags::kSyn}};
-  const auto route = state.routes.lookup_from(kOwn, kPeer.address);
-  const tcp::SegmentOut answer =
-      state.engine.answer_with_cookie(tuple, lifecycle.connection_config(*route), syn, state.now);
-  const tcp::SegmentIn ack{
-      .seq = SeqNum(1001), .ack = answer.seq + 1, .flags = {wire::TcpFlags::kAck}, .window = 1000};
-  EXPECT_EQ(receive(tuple, ack), PacketFate::kUnused);
+  EXPECT_EQ(receive(tuple, cookie_ack(tuple)), PacketFate::kUnused);
   EXPECT_EQ(drops(Drop::kRedirectFull), 1u);
   const auto frames = take_frames();
   ASSERT_EQ(frames.size(), 1u);
   EXPECT_TRUE(frames[0][kFlagsAt] & wire::TcpFlags::kRst);
+}
+
+TEST_F(PassiveOpenTest, ARstThatIsWithheldIsCounted) {
+  const FourTuple nobody{{kOwn, kPort + 1}, {kPeer.address, 1024}};
+  const tcp::SegmentIn ack{.seq = SeqNum(1), .ack = SeqNum(1), .flags = {wire::TcpFlags::kAck}};
+  EXPECT_EQ(receive(nobody, ack), PacketFate::kUnused);
+  EXPECT_EQ(drops(Drop::kTcpNoConnection), 1u);
+  EXPECT_EQ(take_frames().size(), 1u);
+  use_up_resets_of_the_network();
+  EXPECT_EQ(receive(nobody, ack), PacketFate::kUnused);
+  EXPECT_EQ(drops(Drop::kTcpNoConnection), 1u);
+  EXPECT_EQ(drops(Drop::kTcpResetLimited), 1u);
+  EXPECT_TRUE(take_frames().empty());
+}
+
+// They had no limit.
+TEST_F(PassiveOpenTest, RstsForCookiesAreLimitedApartFromOthers) {
+  const FourTuple tuple = elsewhere();
+  use_up_resets_of_the_network();
+  EXPECT_EQ(receive(tuple, cookie_ack(tuple)), PacketFate::kUnused);
+  EXPECT_EQ(take_frames().size(), 1u);
+  while (state.places.take_cookie_reset(state.now)) {
+  }
+  EXPECT_EQ(receive(tuple, cookie_ack(tuple)), PacketFate::kUnused);
+  EXPECT_EQ(drops(Drop::kTcpResetLimited), 1u);
+  EXPECT_TRUE(take_frames().empty());
 }
 
 // An open that finds no room for its claim was never answered, so its peer repeats it.

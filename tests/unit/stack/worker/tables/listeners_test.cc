@@ -57,6 +57,44 @@ TEST(Listeners, TwoAddressesMayShareAPort) {
   EXPECT_EQ(listeners.find({kTwo, 80}), second);
 }
 
+struct FakeRing {
+  uint32_t read = 0;
+  bool is_read(uint32_t position) const { return position <= read; }
+};
+
+TEST(Listeners, SessionsWaitUntilTheirClientHasReadOfThem) {
+  Listener listener{.backlog = 2};
+  FakeRing ring;
+  for (uint32_t position = 1; position <= 3; ++position) {
+    listener.begin_handshake();
+    listener.end_handshake();
+    listener.tell(position);
+    listener.leave();
+  }
+  listener.forget_read(ring);
+  EXPECT_TRUE(listener.is_full());
+  ring.read = 2;
+  listener.forget_read(ring);
+  EXPECT_TRUE(listener.is_full());
+  ring.read = 3;
+  listener.forget_read(ring);
+  EXPECT_EQ(listener.waiting(), 0u);
+}
+
+TEST(Listeners, AClientThatLeavesTheLastEntryUnreadStillMakesRoom) {
+  Listener listener{.backlog = 2};
+  FakeRing ring;
+  for (uint32_t position = 1; position <= 100; ++position) {
+    ring.read = position - 1;
+    listener.forget_read(ring);
+    ASSERT_FALSE(listener.is_full()) << position;
+    listener.begin_handshake();
+    listener.end_handshake();
+    listener.tell(position);
+    listener.leave();
+  }
+}
+
 TEST(Listeners, AnOldNameDoesNotReachANewListener) {
   Listeners listeners(1);
   const uint32_t index = listeners.add({.local = {kOne, 80}});

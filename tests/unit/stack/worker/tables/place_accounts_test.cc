@@ -57,5 +57,14 @@ TEST(PlaceAccounts, EachUserHasItsOwnRateOfResets) {
   EXPECT_FALSE(places.take_reset(kUser, later));
 }
 
+TEST(PlaceAccounts, ResetsForCookiesHaveARateOfTheirOwn) {
+  PlaceAccounts places({}, 2);
+  const Nanos now = seconds(10);
+  while (places.take_reset(kUser, now)) {
+  }
+  for (uint32_t i = 0; i < kResetBurst; ++i) ASSERT_TRUE(places.take_cookie_reset(now));
+  EXPECT_FALSE(places.take_cookie_reset(now));
+}
+
 }  // namespace
 }  // namespace lyre::worker
