@@ -10,7 +10,10 @@
 #include "stack/channel/abi.h"
 #include "stack/channel/capture.h"
 #include "stack/ip/echo_responder.h"
+#include "stack/link/neighbour_cache.h"
+#include "stack/tcp/core.h"
 #include "stack/worker/tables/half_open_queue.h"
+#include "stack/worker/tables/listeners.h"
 #include "stack/worker/tables/place_accounts.h"
 #include "stack/worker/tables/receive_accounts.h"
 #include "stack/worker/turn_limits.h"
@@ -111,6 +114,14 @@ void add_sessions(std::vector<Limit>& out) {
   out.push_back(fixed("handshakes that peers began",
                       share(worker::kHalfOpenShare) + " of the connections",
                       "SYN cookies, or the oldest one ends"));
+  out.push_back(
+      fixed("handshakes under way at a listener, with those that its client has not read "
+            "of, on a worker",
+            "backlog + " + std::to_string(worker::kBeyondBacklog),
+            "SYN cookies; without them a SYN is dropped"));
+  out.push_back(fixed("complete handshakes that a listener's client has not read of, on a worker",
+                      "backlog + " + std::to_string(worker::kBeyondBacklog),
+                      "SYNs are dropped; a peer that completes one, by a cookie or not, is reset"));
   out.push_back(configured("connections of a client, on a worker", "clients.connections_max",
                            "an open fails, a SYN is dropped. 0: 3/4 of tcp.connections_max"));
   out.push_back(configured("the same, of a uid", "clients.connections_per_uid_max",
@@ -132,8 +143,23 @@ void add_sessions(std::vector<Limit>& out) {
 void add_turns(std::vector<Limit>& out) {
   out.push_back(fixed("submissions that a turn takes of a client",
                       std::to_string(worker::kSubmissionsPerContextMax), "the next turn"));
-  out.push_back(fixed("RSTs for segments of no connection, to a uid, and to the network",
-                      rate(worker::kResetsPerSecond, worker::kResetBurst), "no answer"));
+  out.push_back(
+      fixed("RSTs of a worker for segments of no connection, to a uid, and to the network",
+            rate(worker::kResetsPerSecond, worker::kResetBurst), "no answer, and counted"));
+  out.push_back(fixed("RSTs of a worker for SYN cookies that find no place",
+                      rate(worker::kResetsPerSecond, worker::kResetBurst),
+                      "no answer, and counted"));
+  out.push_back(fixed("challenge ACKs of a connection",
+                      std::to_string(tcp::kChallengeAcksMin) + " to " +
+                          std::to_string(tcp::kChallengeAcksMin + tcp::kChallengeAcksSpread - 1) +
+                          " a second",
+                      "no answer"));
+  out.push_back(fixed("questions of a worker for neighbours, by ARP or NDP, through a port",
+                      rate(link::kSolicitsPerSecondMax, link::kSolicitsAtOnceMax),
+                      "they are asked later"));
+  out.push_back(configured("neighbours of a port that a worker knows", "port.neighbours",
+                           "the one wanted least recently that no session uses is forgotten. 0: by "
+                           "the size of the port's networks"));
   out.push_back(
       fixed("answers to pings", rate(ip::kEchoRepliesPerSecond, ip::kEchoReplyBurst), "no answer"));
   out.push_back(
