@@ -16,6 +16,7 @@ ROOT = os.path.dirname(os.path.dirname(FOLDER))
 sys.path.insert(0, os.path.join(ROOT, "tests", "support"))
 
 import allreduce
+import attacked
 import capped
 import domains
 import measures
@@ -27,7 +28,7 @@ from daemon import DaemonError, Programs
 from network import NetworkError
 
 GROUPS = {**measures.GROUPS, "domains": domains.sharing, **allreduce.GROUPS, **capped.GROUPS,
-          "idle": rest.idle}
+          **attacked.GROUPS, "idle": rest.idle}
 
 
 def arguments():

@@ -18,6 +18,12 @@ HEADLINES = [
     ("requests", "1000 sessions"),
     ("all-reduce", "4 MiB"),
     ("all-reduce", "64 MiB"),
+    ("domains", "MTU 1500, one of two"),
+    ("under attack", "in, 5 000 SYNs a second"),
+    ("under attack", "in, segments of a byte behind gaps"),
+    ("under attack", "in, 3 000 ACKs a second with SACK blocks of a few bytes"),
+    ("under attack", "in, 64 unread sessions of a client that is stopped"),
+    ("under attack", "out, a client with 64 sessions"),
     ("idle", "daemon, the port wakes it (AF_PACKET)"),
 ]
 # Groups and rows of older reports, and what they are called now.
