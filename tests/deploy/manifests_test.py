@@ -69,6 +69,7 @@ class Kubernetes(unittest.TestCase):
     def setUp(self):
         self.daemon = documents("lyred.yaml")
         self.job = documents("job.yaml")[0]
+        self.domains = documents("domains.yaml")
         self.pod = next(one for one in self.daemon
                         if one["kind"] == "DaemonSet")["spec"]["template"]["spec"]
 
@@ -76,7 +77,7 @@ class Kubernetes(unittest.TestCase):
         return next(one for one in self.pod["containers"] if one["name"] == name)
 
     def test_fields_are_those_of_the_api(self):
-        for document in [*self.daemon, self.job]:
+        for document in [*self.daemon, self.job, *self.domains]:
             self.assertEqual(api_breaches(document), [])
 
     def test_a_wrong_file_is_found(self):
@@ -98,6 +99,7 @@ class Kubernetes(unittest.TestCase):
     def test_references_are_there(self):
         self.assertEqual(list(pod_breaches(self.pod)), [])
         self.assertEqual(list(pod_breaches(self.job["spec"])), [])
+        self.assertEqual(list(pod_breaches(self.domains[1]["spec"])), [])
         named = {(one["kind"], one["metadata"]["name"]) for one in self.daemon}
         for volume in self.pod["volumes"]:
             if "configMap" in volume:
@@ -121,13 +123,33 @@ class Kubernetes(unittest.TestCase):
         self.assertTrue(self.pod["hostNetwork"] and self.pod["hostPID"])
 
     def test_the_job_has_nothing_privileged(self):
-        spec = self.job["spec"]
-        self.assertFalse({"hostNetwork", "hostPID"} & set(spec))
-        self.assertTrue(spec["securityContext"]["runAsNonRoot"])
-        security = spec["containers"][0]["securityContext"]
-        self.assertEqual((security["privileged"], security["allowPrivilegeEscalation"],
-                          security["capabilities"]), (False, False, {"drop": ["ALL"]}))
-        self.assertNotIn("tolerations", spec)
+        for spec in (self.job["spec"], self.domains[1]["spec"]):
+            self.assertFalse({"hostNetwork", "hostPID"} & set(spec))
+            self.assertTrue(spec["securityContext"]["runAsNonRoot"])
+            security = spec["containers"][0]["securityContext"]
+            self.assertEqual((security["privileged"], security["allowPrivilegeEscalation"],
+                              security["capabilities"]), (False, False, {"drop": ["ALL"]}))
+            self.assertNotIn("tolerations", spec)
+            self.assertEqual(spec["securityContext"]["supplementalGroups"],
+                             self.job["spec"]["securityContext"]["supplementalGroups"])
+
+    def test_a_pod_of_a_domain_gets_its_socket_only(self):
+        config, pod = self.domains
+        self.assertIn(config["metadata"], [one["metadata"] for one in self.daemon])
+        text = config["data"]["lyred.toml"]
+        sockets = re.findall(r'^socket = "(.*)/[^/]*"$', text, re.MULTILINE)
+        host_paths = {one["name"]: one["hostPath"]["path"] for one in pod["spec"]["volumes"]}
+        self.assertEqual(host_paths["socket"], "/run/lyre/team-a")
+        self.assertIn("/run/lyre/team-a", sockets)
+        # No directory that it gets has the socket of another domain in it, or below.
+        others = [one for one in sockets if one != "/run/lyre/team-a"]
+        self.assertEqual(len(others), 3)
+        for other in others:
+            for path in host_paths.values():
+                self.assertFalse((other + "/").startswith(path + "/"), f"{path} has {other}")
+        mounts = {one["name"]: one["mountPath"]
+                  for one in pod["spec"]["containers"][0]["volumeMounts"]}
+        self.assertEqual(mounts["socket"], "/run/lyre")
 
     def test_the_group_is_that_of_the_image(self):
         gid = int(re.search(r"gid=(\d+)", read("deploy/container/build"))[1])

@@ -22,7 +22,7 @@ import processes
 from folders import public_folder
 from raw_attach import attach
 
-OWNER_ID, STRANGER_ID = 54322, 65534
+OWNER_ID, STRANGER_ID, MEMBERS_ID = 54322, 65534, 54333
 TIMEOUT_S = 30
 SKIPPED = 77
 ADDRNOTAVAIL, UNREACHABLE, NORESOURCES = -6, -4, -7
@@ -179,7 +179,7 @@ class Domains(unittest.TestCase):
         with open(self.log, encoding="utf-8") as log:
             return log.read()
 
-    def as_user(self, user, action):
+    def as_user(self, user, action, group=None, groups=()):
         """Runs `action` as that user until the test ends. What it returned."""
         reader, writer = os.pipe()
         hold, release = os.pipe()
@@ -187,8 +187,8 @@ class Domains(unittest.TestCase):
         if child == 0:
             os.close(release)
             try:
-                os.setgroups([])
-                os.setresgid(user, user, user)
+                os.setgroups(groups)
+                os.setresgid(*[group or user] * 3)
                 os.setresuid(user, user, user)
                 result = action()
             except BaseException as error:  # whatever it is, the parent has to hear of it
@@ -338,6 +338,26 @@ class Domains(unittest.TestCase):
             Client(self.client_library, self.admin)
         self.assertIn("this socket is the administrator's", self.said())
         self.assertEqual(0o600, os.stat(self.admin).st_mode & 0o777)
+
+    def test_users_of_a_group_are_members(self):
+        self.start(f'[[domain]]\nname = "own"\nsocket = "{self.own}"\nmode = "0666"\n'
+                   f'gids = [{MEMBERS_ID}]\n')
+        kept = []
+
+        def attempt():
+            try:
+                kept.append(Client(self.client_library, self.own))
+            except OSError as error:
+                return str(error)
+            return "attached"
+
+        self.assertEqual("attached", self.as_user(OWNER_ID, attempt, group=MEMBERS_ID))
+        # More groups than are asked for at once.
+        many = [*range(70000, 70100), MEMBERS_ID]
+        self.assertEqual("attached", self.as_user(OWNER_ID, attempt, groups=many))
+        self.assertIn("lyre_context_open", self.as_user(MEMBERS_ID, attempt, group=OWNER_ID))
+        self.assertIn(f"uid {MEMBERS_ID} gid {OWNER_ID}: refused: no member of the domain 'own'",
+                      self.said())
 
     def test_what_a_domain_may_do_is_limited(self):
         self.start_two('peers = ["10.99.0.0/16"]\nlisten = false\n')
