@@ -278,6 +278,7 @@ void Assembly::make_registry() {
       RegistryOptions{.contexts_max = config_.contexts_max,
                       .contexts_per_uid_max = config_.contexts_per_uid_max,
                       .arena_bytes_max = config_.arena_bytes_max,
+                      .arena_bytes_per_uid_max = config_.arena_bytes_per_uid_max,
                       .regions = {.bytes_per_context_max = config_.registered_bytes_max,
                                   .bytes_per_uid_max = config_.registered_bytes_per_uid_max,
                                   .regions_per_uid_max = config_.regions_per_uid_max},

@@ -120,6 +120,7 @@ struct Config {
   int64_t lend_uid = -1;       ///< -1: not given
   uint32_t lend_uid_line = 0;  ///< line in the file; 0: not given
   uint64_t arena_bytes_max = 0;
+  uint64_t arena_bytes_per_uid_max = 0;
   uint64_t registered_bytes_max = 0;
   uint64_t registered_bytes_per_uid_max = 0;
   uint32_t regions_per_uid_max = 0;

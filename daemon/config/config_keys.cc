@@ -278,6 +278,11 @@ constexpr Key kKeys[] = {
    static_cast<int64_t>(channel::kArenaBytesMax), "",
    "Largest arena (memory for sending) that one context may ask for.",
    [](Config& c, const KeyValue& v) { c.arena_bytes_max = static_cast<uint64_t>(number(v)); }},
+  {"clients", "arena_bytes_per_uid_max", KeyType::kNumber, "17179869184", kMiB, int64_t{1} << 40,
+   "", "Arenas of all clients of one uid together.",
+   [](Config& c, const KeyValue& v) {
+     c.arena_bytes_per_uid_max = static_cast<uint64_t>(number(v));
+   }},
   {"clients", "registered_bytes_max", KeyType::kNumber, "68719476736", 0, int64_t{1} << 40, "",
    "Memory of its own that one context may register for sending without a copy. 0 allows none.",
    [](Config& c, const KeyValue& v) {

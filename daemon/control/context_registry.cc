@@ -116,7 +116,9 @@ Status ContextRegistry::check_contexts(const AttachTerms& terms) const {
 
 Result<ContextGrant> ContextRegistry::attach(const AttachTerms& terms) {
   if (Status room = check_contexts(terms); !room.ok()) return room.error();
-  auto made = make_context(terms);
+  const auto arena_bytes = arena_bytes_for(terms);
+  if (!arena_bytes.ok()) return arena_bytes.error();
+  auto made = make_context(terms, arena_bytes.value());
   if (!made.ok()) return made.error();
   const auto free = std::find(contexts_.begin(), contexts_.end(), nullptr);
   Context& context = **made;
@@ -146,17 +148,30 @@ Result<ContextGrant> ContextRegistry::attach(const AttachTerms& terms) {
   return grant;
 }
 
-Result<std::unique_ptr<ContextRegistry::Context>> ContextRegistry::make_context(
-    const AttachTerms& terms) {
+/// Arenas whose memory is still held count, as their contexts do.
+Result<uint64_t> ContextRegistry::arena_bytes_for(const AttachTerms& terms) const {
   const uint64_t by_default = std::min(channel::kArenaBytesDefault, options_.arena_bytes_max);
-  const uint64_t arena_bytes = terms.arena_bytes == 0 ? by_default : terms.arena_bytes;
-  if (arena_bytes > options_.arena_bytes_max) {
+  const uint64_t asked = terms.arena_bytes == 0 ? by_default : terms.arena_bytes;
+  if (asked > options_.arena_bytes_max) {
     return Error{EINVAL, "an arena has at most " + mib(options_.arena_bytes_max) +
                              " (clients.arena_bytes_max)"};
   }
+  const uint64_t bytes = whole_pages(std::max(asked, options_.page_bytes), options_.page_bytes);
+  const uint64_t user = worker::DomainRules::user_of(terms.domain, terms.identity.uid);
+  uint64_t of_user = bytes;
+  for (const auto& context : contexts_) {
+    if (context != nullptr && context->user == user) of_user += context->arena_bytes;
+  }
+  if (of_user <= options_.arena_bytes_per_uid_max) return bytes;
+  return Error{EDQUOT, "the arenas of clients of one uid have at most " +
+                           mib(options_.arena_bytes_per_uid_max) +
+                           " together (clients.arena_bytes_per_uid_max)"};
+}
+
+Result<std::unique_ptr<ContextRegistry::Context>> ContextRegistry::make_context(
+    const AttachTerms& terms, uint64_t arena_bytes) {
   auto context = std::make_unique<Context>();
-  context->arena_bytes =
-      whole_pages(std::max(arena_bytes, options_.page_bytes), options_.page_bytes);
+  context->arena_bytes = arena_bytes;
   context->is_lent_to = is_lent_to(terms.identity);
   context->copy_bytes = uint64_t{workers_.count()} * kCopyBytesPerWorker;
   context->layout = channel::ContextLayout::of(workers_.count(), context->arena_bytes,
@@ -209,6 +224,19 @@ void ContextRegistry::fill_header(Context& context) const {
   header->copy_bytes = context.copy_bytes;
 }
 
+/// What the worker shows of them. The tests of check_contexts(), arena_bytes_for() and of the
+/// regions count.
+worker::ClientLimits ContextRegistry::limits_of(const AttachTerms& terms) const {
+  const RegionLimits& regions = options_.regions;
+  return {.contexts_of_user = std::min(options_.contexts_per_uid_max, terms.contexts_of_domain_max),
+          .arena_bytes_of_user = options_.arena_bytes_per_uid_max,
+          .registered_bytes = regions.bytes_per_context_max,
+          .registered_bytes_of_user =
+              std::min(regions.bytes_per_uid_max, terms.registered_bytes_of_domain_max),
+          .regions = channel::kRegionsPerContextMax,
+          .regions_of_user = regions.regions_per_uid_max};
+}
+
 worker::Command ContextRegistry::attach_command(const Context& context, uint32_t worker) const {
   worker::Command command;
   command.kind = worker::Command::Kind::kAttach;
@@ -226,6 +254,7 @@ worker::Command ContextRegistry::attach_command(const Context& context, uint32_t
   command.pid = context.terms.identity.pid;
   command.uid = context.terms.identity.uid;
   command.domain = context.terms.domain;
+  command.limits = limits_of(context.terms);
   context.terms.label.copy(command.label.data(), command.label.size() - 1);
   command.rings =
       reinterpret_cast<channel::RingPair*>(context.memory.data() + context.layout.rings_offset) +

@@ -26,6 +26,7 @@ struct RegistryOptions {
   uint32_t contexts_max = 0;
   uint32_t contexts_per_uid_max = UINT32_MAX;
   uint64_t arena_bytes_max = 0;
+  uint64_t arena_bytes_per_uid_max = UINT64_MAX;
   RegionLimits regions;
   Lend lend = Lend::kDomain;         ///< kDomain: to every client
   std::optional<uint32_t> lend_uid;  ///< of kUid
@@ -71,8 +72,8 @@ class ContextRegistry {
   ContextRegistry& operator=(const ContextRegistry&) = delete;
 
   /// Makes a context and tells every worker.
-  /// Fails: EUSERS too many contexts, of all clients or of the uid, EINVAL arena too large, errno
-  /// of what the system refused.
+  /// Fails: EUSERS too many contexts, of all clients or of the uid, EINVAL arena too large, EDQUOT
+  /// too large beside the other arenas of the uid, errno of what the system refused.
   Result<ContextGrant> attach(const AttachTerms& terms);
   /// Tells every worker to detach; the memory is freed when all have. Sessions are closed in order,
   /// or reset. REQUIRES: attached.
@@ -117,10 +118,12 @@ class ContextRegistry {
   struct Context;
 
   Status check_contexts(const AttachTerms& terms) const;
+  Result<uint64_t> arena_bytes_for(const AttachTerms& terms) const;
   bool is_lent_to(const ClientIdentity& identity) const;
-  Result<std::unique_ptr<Context>> make_context(const AttachTerms& terms);
+  Result<std::unique_ptr<Context>> make_context(const AttachTerms& terms, uint64_t arena_bytes);
   Status make_rings(Context& context);
   void fill_header(Context& context) const;
+  worker::ClientLimits limits_of(const AttachTerms& terms) const;
   worker::Command attach_command(const Context& context, uint32_t worker) const;
   void write_client(const Context& context, record::Writer& out,
                     std::vector<int>& descriptors) const;

@@ -165,6 +165,21 @@ struct ClientView {
   uint32_t rx_slots_held;  ///< with bytes of its sessions: unread, out of order, or lent
   uint32_t rx_slots_lent;  ///< a part of them
   uint32_t rx_slots_max;   ///< at present: it depends on how many are free
+  uint32_t sessions_max;
+  uint32_t listeners_max;
+  uint32_t regions;  ///< of registered memory, those included that are being removed
+  uint32_t regions_max;
+  uint64_t arena_bytes;
+  uint64_t registered_bytes;
+  uint64_t registered_bytes_max;
+  /// Whose clients share what follows: a uid, or 2^32 and the number of a domain.
+  uint64_t user;
+  uint64_t user_arena_bytes_max;
+  uint64_t user_registered_bytes_max;
+  uint32_t user_contexts_max;
+  uint32_t user_sessions_max;
+  uint32_t user_listeners_max;
+  uint32_t user_regions_max;
 };
 
 /// A neighbour of one port as one worker knows it, as `lyre neighbours` shows it.

@@ -18,6 +18,17 @@ inline constexpr uint32_t kCapturesMax = 16;
 
 class PortCapture;
 
+/// What the control thread lets a client have, and all clients of its user together: workers show
+/// it (`lyre clients`), and enforce none of it.
+struct ClientLimits {
+  uint32_t contexts_of_user = UINT32_MAX;
+  uint64_t arena_bytes_of_user = UINT64_MAX;
+  uint64_t registered_bytes = UINT64_MAX;
+  uint64_t registered_bytes_of_user = UINT64_MAX;
+  uint32_t regions = UINT32_MAX;
+  uint32_t regions_of_user = UINT32_MAX;
+};
+
 /// What the control thread tells a worker. Owner: memory named here stays mapped until the worker
 /// has answered kDetached, kRegionRemoved, or kCaptureEnded.
 struct Command {
@@ -50,6 +61,7 @@ struct Command {
   int wake_fd = -1;                     ///< kAttach: the pipe's end that wakes the client
   const DomainRules* domain = nullptr;  ///< kAttach: the client's; none: it may do everything
   PortCapture* capture = nullptr;       ///< kBeginCapture, kEndCapture: the worker's part of it
+  ClientLimits limits;                  ///< kAttach
   int32_t pid = 0;
   uint32_t uid = 0;
   std::array<char, 32> label{};

@@ -60,7 +60,34 @@ void StatsWriter::write_client(uint32_t index) {
   view.rx_slots_held = state_.accounts.held_by(index);
   view.rx_slots_lent = state_.loans.lent_to(index);
   view.rx_slots_max = state_.accounts.limit_of(index, state_.memory.rx_slots_free());
+  add_memory(view, shown.attached);
+  add_places(view, shown.attached);
   state_.stats.write_client(index, &view, domain_of(index));
+}
+
+void StatsWriter::add_memory(channel::ClientView& view, const Command& attached) const {
+  const ClientLimits& limits = attached.limits;
+  view.regions = state_.client_memory.registered_count_of(view.context);
+  view.regions_max = limits.regions;
+  view.arena_bytes = attached.arena_bytes;
+  view.registered_bytes = state_.client_memory.registered_bytes_of(view.context);
+  view.registered_bytes_max = limits.registered_bytes;
+  view.user = DomainRules::user_of(attached.domain, attached.uid);
+  view.user_contexts_max = limits.contexts_of_user;
+  view.user_arena_bytes_max = limits.arena_bytes_of_user;
+  view.user_registered_bytes_max = limits.registered_bytes_of_user;
+  view.user_regions_max = limits.regions_of_user;
+}
+
+/// Those of its user are those of its client, too.
+void StatsWriter::add_places(channel::ClientView& view, const Command& attached) const {
+  const PlaceLimits& limits = state_.places.limits();
+  const DomainRules none;
+  const DomainRules& rules = attached.domain == nullptr ? none : *attached.domain;
+  view.user_sessions_max = std::min(limits.sessions_per_user, rules.sessions_max);
+  view.user_listeners_max = std::min(limits.listeners_per_user, rules.listeners_max);
+  view.sessions_max = std::min(limits.sessions_per_client, view.user_sessions_max);
+  view.listeners_max = std::min(limits.listeners_per_client, view.user_listeners_max);
 }
 
 void StatsWriter::write_port_counters() {

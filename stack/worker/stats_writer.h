@@ -34,6 +34,8 @@ class StatsWriter {
   uint32_t domain_of(uint32_t context) const;
   void write_some_clients();
   void write_client(uint32_t context);
+  void add_memory(channel::ClientView& view, const Command& attached) const;
+  void add_places(channel::ClientView& view, const Command& attached) const;
 
   WorkerState& state_;
   NetworkStats network_;

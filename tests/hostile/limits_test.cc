@@ -73,6 +73,7 @@ class HostileLimits : public testing::Test {
     if (::geteuid() != 0) GTEST_SKIP() << "needs root, to be two users";
     pair_ = std::make_unique<DaemonPair>(std::getenv("LYRE_TEST_LYRED"),
                                          "[clients]\ncontexts_max = 12\ncontexts_per_uid_max = 4\n"
+                                         "arena_bytes_per_uid_max = 134217728\n"
                                          "registered_bytes_max = 4194304\n"
                                          "registered_bytes_per_uid_max = 6291456\n"
                                          "log_lines_per_minute_max = 50\n");
@@ -82,11 +83,11 @@ class HostileLimits : public testing::Test {
   }
 
   /// nullptr: refused; lyre_last_error() says why.
-  Context attach() {
+  Context attach(size_t arena_bytes = kMiB) {
     const lyre_options options{.struct_bytes = sizeof options,
                                .socket_path = pair_->socket(0).c_str(),
                                .label = "limits",
-                               .arena_bytes = kMiB};
+                               .arena_bytes = arena_bytes};
     lyre_context* context = nullptr;
     lyre_context_open(&options, &context);
     return Context(context);
@@ -144,6 +145,18 @@ TEST_F(HostileLimits, AUidThatTakesEveryContextItCanLeavesThoseOfOthers) {
   EXPECT_EQ(taken.size(), 4u);
   EXPECT_THAT(lyre_last_error(), HasSubstr("clients.contexts_per_uid_max"));
   EXPECT_NE(attach(), nullptr) << lyre_last_error();
+}
+
+TEST_F(HostileLimits, AUidThatTakesAllArenasItCanLeavesMemoryToOthers) {
+  Context taken;
+  {
+    const AsStranger stranger;
+    taken = attach(96 * kMiB);
+    ASSERT_NE(taken, nullptr) << lyre_last_error();
+    EXPECT_EQ(attach(64 * kMiB), nullptr);
+  }
+  EXPECT_THAT(lyre_last_error(), HasSubstr("clients.arena_bytes_per_uid_max"));
+  EXPECT_NE(attach(64 * kMiB), nullptr) << lyre_last_error();
 }
 
 TEST_F(HostileLimits, AUidThatTakesEveryConnectionItCanLeavesThoseOfOthers) {

@@ -6,12 +6,15 @@
 
 #include "daemon/base/daemon_limits.h"
 #include "daemon/config/config_keys.h"
+#include "daemon/memory/mapping_opener.h"
+#include "daemon/memory/mapping_protocol.h"
 #include "stack/base/check.h"
 #include "stack/channel/abi.h"
 #include "stack/channel/capture.h"
 #include "stack/ip/echo_responder.h"
 #include "stack/link/neighbour_cache.h"
 #include "stack/tcp/core.h"
+#include "stack/tcp/scoreboard.h"
 #include "stack/worker/tables/half_open_queue.h"
 #include "stack/worker/tables/listeners.h"
 #include "stack/worker/tables/place_accounts.h"
@@ -75,13 +78,19 @@ void add_control_plane(std::vector<Limit>& out) {
 
 void add_memory(std::vector<Limit>& out) {
   out.push_back(configured("bytes of an arena", "clients.arena_bytes_max", "attach is refused"));
+  out.push_back(configured("bytes of all arenas of a uid", "clients.arena_bytes_per_uid_max",
+                           "attach is refused with the key's name"));
   out.push_back(configured("registered bytes of a context", "clients.registered_bytes_max",
                            "the memory is not registered; what is sent of it is copied"));
-  out.push_back(
-      configured("registered bytes of a uid", "clients.registered_bytes_per_uid_max", "the same"));
+  out.push_back(configured("registered bytes of a uid, holes of its files included",
+                           "clients.registered_bytes_per_uid_max", "the same"));
   out.push_back(
       fixed("regions of a context", std::to_string(channel::kRegionsPerContextMax), "the same"));
   out.push_back(configured("regions of a uid", "clients.regions_per_uid_max", "the same"));
+  out.push_back(fixed("requests at the memory helper at a time, of all and of a uid or domain",
+                      std::to_string(kMappingRequestsMax) + " and " +
+                          std::to_string(MappingOpener::kRequestsOfUserMax),
+                      "the next one waits; a free place goes to who has fewest there"));
   out.push_back(
       configured("registered bytes of a domain", "domain.registered_bytes_max", "the same"));
 }
@@ -111,7 +120,7 @@ void add_sessions(std::vector<Limit>& out) {
       configured("connections of a worker", "tcp.connections_max",
                  "the oldest TIME-WAIT ends, then the oldest session that closes without a "
                  "client, then the oldest handshake; an open fails"));
-  out.push_back(fixed("handshakes that peers began",
+  out.push_back(fixed("handshakes that peers began, to all listeners",
                       share(worker::kHalfOpenShare) + " of the connections",
                       "SYN cookies, or the oldest one ends"));
   out.push_back(
@@ -134,6 +143,12 @@ void add_sessions(std::vector<Limit>& out) {
   out.push_back(configured("listeners of a uid", "clients.listeners_per_uid_max", "the same"));
   out.push_back(
       configured("listeners of a domain", "domain.listeners_max", "the same. 0: those of a uid"));
+  out.push_back(fixed("records of sent segments that a connection has",
+                      share(tcp::kShareOfFreeRecords) + " of the free ones",
+                      "it sends nothing new, and a SACK block inside a segment is not marked"));
+  out.push_back(fixed("time for the acknowledgement of what a client that is gone had sent",
+                      std::to_string(worker::kLingerMax.value / 1'000'000'000) + " s",
+                      "its sessions are reset"));
   out.push_back(fixed("unfinished sends of a session, and of a client",
                       std::to_string(channel::kSendsOutstandingMax) + " and " +
                           std::to_string(channel::kSendsPerContextMax),
@@ -141,6 +156,11 @@ void add_sessions(std::vector<Limit>& out) {
 }
 
 void add_turns(std::vector<Limit>& out) {
+  out.push_back(fixed("sessions that a turn tells clients about, of all clients",
+                      std::to_string(worker::kAnnouncedPerPollMax),
+                      "the next turn begins with the next client"));
+  out.push_back(fixed("the same, of a client whose ring is full, in a row",
+                      std::to_string(worker::kUntoldInARowMax), "the next turn"));
   out.push_back(fixed("submissions that a turn takes of a client",
                       std::to_string(worker::kSubmissionsPerContextMax), "the next turn"));
   out.push_back(

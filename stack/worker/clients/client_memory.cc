@@ -6,7 +6,8 @@ namespace lyre::worker {
 
 ClientMemory::ClientMemory()
     : regions_(static_cast<Region*>(std::calloc(kRegionsMax, sizeof(Region))), std::free),
-      by_context_(kContextsMax) {
+      by_context_(kContextsMax),
+      registered_bytes_(kContextsMax) {
   LYRE_CHECK(regions_ != nullptr);
 }
 
@@ -15,12 +16,14 @@ void ClientMemory::add(uint32_t name, uint32_t context, const uint8_t* base, uin
   LYRE_CHECK(index >= kContextsMax && is_free(index));
   regions_[index] = {.name = name, .context = context, .base = base, .bytes = bytes};
   by_context_[context].push_back(regions_, index);
+  registered_bytes_[context] += bytes;
 }
 
 void ClientMemory::remove(uint32_t index) {
   Region& region = regions_[index];
   LYRE_CHECK(region.name != 0);
   by_context_[region.context].remove(regions_, index);
+  registered_bytes_[region.context] -= region.bytes;
   if (region.is_held_back) {
     held_back_.remove(regions_, index);
   } else if (region.is_leaving) {

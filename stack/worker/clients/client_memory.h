@@ -54,6 +54,8 @@ class ClientMemory {
   void remove(uint32_t index);
   /// The first registered region of the context; kNone when it has none.
   uint32_t first_of(uint32_t context) const { return by_context_[context].front(); }
+  uint32_t registered_count_of(uint32_t context) const { return by_context_[context].size(); }
+  uint64_t registered_bytes_of(uint32_t context) const { return registered_bytes_[context]; }
   /// Calls visit(Region) for the registered memory of the context.
   template <typename Visit>
   void for_each_of(uint32_t context, Visit visit) const {
@@ -97,6 +99,7 @@ class ClientMemory {
  private:
   std::unique_ptr<Region[], void (*)(void*)> regions_;
   std::vector<IndexList<Region, &Region::link>> by_context_;
+  std::vector<uint64_t> registered_bytes_;  ///< by context
   IndexList<Region, &Region::leaving_link> leaving_;
   IndexList<Region, &Region::leaving_link> held_back_;
 };

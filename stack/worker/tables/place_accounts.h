@@ -52,6 +52,7 @@ class PlaceAccounts {
   /// they like in the name of others cannot use up its answer.
   bool take_cookie_reset(Nanos now) { return cookie_resets_.take(now); }
 
+  const PlaceLimits& limits() const { return limits_; }
   uint32_t sessions_of(uint32_t user) const { return users_[user].sessions; }
   uint32_t listeners_of(uint32_t user) const { return users_[user].listeners; }
 

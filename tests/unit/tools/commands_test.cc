@@ -56,6 +56,20 @@ void put_client(FakeSegment& segment) {
   view.rx_slots_held = 70;
   view.rx_slots_lent = 40;
   view.rx_slots_max = 5000;
+  view.sessions_max = 3072;
+  view.listeners_max = 512;
+  view.regions = 2;
+  view.regions_max = 4608;
+  view.arena_bytes = 64 << 20;
+  view.registered_bytes = 3 << 20;
+  view.registered_bytes_max = uint64_t{64} << 30;
+  view.user = 1000;
+  view.user_contexts_max = 192;
+  view.user_sessions_max = 3584;
+  view.user_listeners_max = 768;
+  view.user_regions_max = 5376;
+  view.user_arena_bytes_max = uint64_t{16} << 30;
+  view.user_registered_bytes_max = uint64_t{768} << 30;
   segment.client(0, 1).write(&view);
   view.worker = 1;
   view.rx_slots_held = 30;
@@ -67,8 +81,18 @@ TEST(Clients, AreATableOfSumsForPeople) {
   EXPECT_EQ("no clients\n", clients_text(look(segment), nullptr));
   put_client(segment);
   EXPECT_EQ(
-      "client        uid  sessions  listeners  sends     of  slots  lent     of  received bytes\n"
-      "trainer/123  1000         6          2     10  32768    100    80  10000  lent\n",
+      "client        uid  sessions    of  listeners   of  sends     of  slots  lent     of  "
+      "received bytes\n"
+      "trainer/123  1000         6  6144          2  512     10  32768    100    80  10000  "
+      "lent\n"
+      "\n"
+      "client          arena  regions    of  registered        of  user\n"
+      "trainer/123  64.0 MiB        2  4608    3.00 MiB  64.0 GiB  uid 1000\n"
+      "\n"
+      "user      contexts   of  sessions    of  listeners   of  regions    of    arenas        of  "
+      "registered       of\n"
+      "uid 1000         1  192         6  7168          2  768        2  5376  64.0 MiB  16.0 GiB  "
+      "  3.00 MiB  768 GiB\n",
       clients_text(look(segment), nullptr));
 }
 
@@ -81,6 +105,44 @@ TEST(Clients, AreJsonWithAnAccountOfEachWorker) {
   EXPECT_EQ(100u, json["clients"][0]["rx_slots_held"]);
   EXPECT_EQ(30u, json["clients"][0]["workers"][1]["rx_slots_held"]);
   EXPECT_EQ(5000u, json["clients"][0]["workers"][1]["rx_slots_max"]);
+  EXPECT_EQ(6144u, json["clients"][0]["sessions_max"]);
+  EXPECT_EQ(512u, json["clients"][0]["listeners_max"]);
+  EXPECT_EQ(3u << 20, json["clients"][0]["registered_bytes"]);
+  EXPECT_EQ(4608u, json["clients"][0]["regions_max"]);
+}
+
+TEST(Clients, OfOneUserShareItsLimits) {
+  FakeSegment segment;
+  put_client(segment);
+  channel::ClientView view{};
+  ASSERT_TRUE(segment.client(0, 1).read(view));
+  view.context = 0;
+  view.pid = 124;
+  segment.client(0, 0).write(&view);
+  const auto json = clients_json(look(segment), nullptr);
+  ASSERT_EQ(1u, json["users"].size());
+  const auto& user = json["users"][0];
+  EXPECT_EQ("uid 1000", user["user"]);
+  EXPECT_EQ(2u, user["contexts"]);
+  EXPECT_EQ(192u, user["contexts_max"]);
+  EXPECT_EQ(128u << 20, user["arena_bytes"]);
+  EXPECT_EQ(uint64_t{16} << 30, user["arena_bytes_max"]);
+  EXPECT_EQ(6u << 20, user["registered_bytes"]);
+  EXPECT_EQ(4u, user["regions"]);
+}
+
+TEST(Clients, OfADomainAreNotThoseOfAUid) {
+  FakeSegment segment;
+  put_client(segment);
+  channel::ClientView view{};
+  ASSERT_TRUE(segment.client(0, 1).read(view));
+  view.context = 0;
+  view.user = (uint64_t{1} << 32) + 1;
+  segment.client(0, 0).write(&view);
+  const auto json = clients_json(look(segment), nullptr);
+  ASSERT_EQ(2u, json["users"].size());
+  EXPECT_EQ("domain 2", json["users"][1]["user"]);
+  EXPECT_EQ(1u, json["users"][1]["contexts"]);
 }
 
 TEST(Status, ShowsWhatBecameOfADevice) {

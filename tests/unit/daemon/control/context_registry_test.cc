@@ -155,6 +155,38 @@ TEST_F(ContextRegistryTest, ADomainHasAShareOfTheContexts) {
   EXPECT_TRUE(shared.attach(terms).ok());
 }
 
+TEST_F(ContextRegistryTest, AUidHasAShareOfTheArenas) {
+  RegistryOptions options{.contexts_max = 8,
+                          .arena_bytes_max = 8 << 20,
+                          .arena_bytes_per_uid_max = 3 << 20,
+                          .lend = Lend::kDomain};
+  ContextRegistry shared(workers, options);
+  AttachTerms terms = terms_of(7);
+  terms.arena_bytes = 2 << 20;
+  const uint32_t index = shared.attach(terms).value().index;
+  EXPECT_EQ(workers.posted[0].back().limits.arena_bytes_of_user, 3u << 20);
+  const auto refused = shared.attach(terms);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, EDQUOT);
+  EXPECT_EQ(refused.error().text,
+            "the arenas of clients of one uid have at most 3 MiB together "
+            "(clients.arena_bytes_per_uid_max)");
+  EXPECT_TRUE(shared.attach(terms_of(7)).ok()) << "what is left of the share";
+  terms.identity.uid = 8;
+  EXPECT_TRUE(shared.attach(terms).ok()) << "another uid";
+  worker::DomainRules domain;
+  domain.has_account = true;
+  terms.identity.uid = 7;
+  terms.domain = &domain;
+  EXPECT_TRUE(shared.attach(terms).ok()) << "another domain";
+  terms.domain = nullptr;
+  shared.detach(index, false);
+  EXPECT_FALSE(shared.attach(terms).ok()) << "workers still have the memory";
+  for (uint32_t i = 0; i < 2; ++i) workers.answer(i, ReplyKind::kDetached, index);
+  shared.poll(expulsions);
+  EXPECT_TRUE(shared.attach(terms).ok());
+}
+
 TEST_F(ContextRegistryTest, MemoryStaysUntilEveryWorkerHasLetGo) {
   const uint32_t index = registry.attach(terms_of(7)).value().index;
   uint8_t* memory = workers.posted[0][0].memory;

@@ -58,6 +58,35 @@ TEST_F(StatsWriterTest, APassShowsTheSessionsAndTheClients) {
   EXPECT_EQ(stats.sessions_open.get(), 1u);
 }
 
+TEST_F(StatsWriterTest, AClientIsShownWithItsMemoryAndItsLimits) {
+  Command& attached = state.contexts[kContext].attached;
+  attached.uid = 7;
+  attached.limits = {.contexts_of_user = 5, .registered_bytes_of_user = 1 << 30, .regions = 9};
+  DomainRules rules;
+  rules.sessions_max = 3;
+  rules.has_account = true;
+  rules.index = 2;
+  attached.domain = &rules;
+  const uint8_t bytes[100] = {};
+  state.client_memory.add(kContextsMax + 1, kContext, bytes, 60);
+  state.client_memory.add(kContextsMax + 2, kContext, bytes, 40);
+  write_all();
+  channel::ClientView view{};
+  ASSERT_TRUE(clients[kContext].read(view));
+  EXPECT_EQ(view.arena_bytes, kArenaBytes);
+  EXPECT_EQ(view.regions, 2u);
+  EXPECT_EQ(view.regions_max, 9u);
+  EXPECT_EQ(view.registered_bytes, 100u);
+  EXPECT_EQ(view.user, (uint64_t{1} << 32) + 2);
+  EXPECT_EQ(view.user_contexts_max, 5u);
+  EXPECT_EQ(view.user_registered_bytes_max, 1u << 30);
+  EXPECT_EQ(view.sessions_max, 3u);
+  EXPECT_EQ(view.user_sessions_max, 3u);
+  state.client_memory.remove(kContextsMax + 1);
+  EXPECT_EQ(state.client_memory.registered_bytes_of(kContext), 40u);
+  attached.domain = nullptr;
+}
+
 TEST_F(StatsWriterTest, TheNextPassIsDueAfterThePeriodWhenSomethingChanged) {
   EXPECT_EQ(stats_writer.next_deadline(), kNever);
   write_all();
