@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "stack/channel/ring.h"
+#include "stack/worker/turn_limits.h"
 
 // The notifier between tables and real rings. Its host is played: it knows no TCP.
 namespace lyre::worker {
@@ -19,7 +20,8 @@ using channel::Event;
 
 constexpr uint32_t kSlots = 32;
 constexpr uint32_t kSlotBytes = 4096;
-constexpr uint32_t kSessions = 4;
+/// More than one turn tells of.
+constexpr uint32_t kSessions = kAnnouncedPerPollMax + 4;
 
 struct PlayedHost {
   const FourTuple& tuple(uint32_t conn) const { return tuples[conn]; }
@@ -33,7 +35,10 @@ struct PlayedHost {
   }
   void release_slot(uint32_t, uint32_t slot) { released.push_back(slot); }
   void return_charge(uint32_t, uint32_t charge_bytes) { returned_bytes += charge_bytes; }
-  bool must_wait_for_port(uint32_t) const { return is_held; }
+  bool must_wait_for_port(uint32_t) const {
+    ++looks;
+    return is_held;
+  }
   void on_open_told(uint32_t conn) { opens_told.push_back(conn); }
   void on_end_told(uint32_t conn) { ends_told.push_back(conn); }
   void expel(Context& context, const char* reason) {
@@ -46,6 +51,7 @@ struct PlayedHost {
   bool is_low = false;
   bool is_held = false;
   bool is_window_closed = false;
+  mutable uint32_t looks = 0;  ///< at sessions with finished sends
   std::vector<uint32_t> released;
   uint32_t returned_bytes = 0;
   std::vector<uint32_t> opens_told;
@@ -165,6 +171,53 @@ TEST_F(NotifierTest, AFullRingLosesNothing) {
   const auto entries = told();
   ASSERT_EQ(entries.size(), 1u);
   EXPECT_EQ(entries[0].session.index, 2u);
+}
+
+/// Another client, whose news come after those of the first.
+class TwoClientsTest : public NotifierTest {
+ protected:
+  static constexpr uint32_t kOther = kSessions - 1;
+
+  TwoClientsTest() {
+    Context& other = contexts.open(2);
+    other.completions = {&other_rings->completion_indices, other_rings->completions};
+    other.attached.memory = memory.data();
+    other.attached.wake_fd = bell;
+    sessions[kOther].context = 2;
+  }
+  std::unique_ptr<channel::RingPair> other_rings = std::make_unique<channel::RingPair>();
+  channel::CompletionConsumer other_ring{&other_rings->completion_indices,
+                                         other_rings->completions};
+};
+
+TEST_F(TwoClientsTest, NewsOfAClientWaitForThoseOfAnotherForOneTurnAtMost) {
+  for (uint32_t conn = 0; conn < kAnnouncedPerPollMax; ++conn) finish_send(conn);
+  finish_send(kOther);
+  EXPECT_EQ(announce(), kAnnouncedPerPollMax);
+  EXPECT_TRUE(notifier.has_untold());
+  EXPECT_EQ(other_ring.available(), 0u);
+  // The first client takes its news, and has as many again.
+  EXPECT_EQ(told().size(), kAnnouncedPerPollMax);
+  for (uint32_t conn = 0; conn < kAnnouncedPerPollMax; ++conn) finish_send(conn);
+  announce();
+  EXPECT_EQ(other_ring.available(), 1u);
+}
+
+TEST_F(TwoClientsTest, AClientThatTakesNoNewsCostsATurnFewLooks) {
+  for (uint32_t i = 0; i < channel::kCompletionEntries; ++i) {
+    notifier.answer_open(context(), Event::kListening, channel::EndStatus::kOk, i, {}, {});
+  }
+  for (uint32_t conn = 0; conn < kOther; ++conn) finish_send(conn);
+  finish_send(kOther);
+  EXPECT_EQ(announce(), 1u);
+  EXPECT_EQ(host.looks, kUntoldInARowMax + 1) << "and one at the other client";
+  EXPECT_EQ(other_ring.available(), 1u);
+  // The others are first in the next turn.
+  EXPECT_EQ(told().size(), channel::kCompletionEntries);
+  announce();
+  const auto entries = told();
+  ASSERT_FALSE(entries.empty());
+  EXPECT_EQ(entries[0].session.index, kUntoldInARowMax);
 }
 
 TEST_F(NotifierTest, AnOpenThatWasNeverToldFails) {
