@@ -16,6 +16,7 @@ struct Driver {
 /// CPU can use it any more (synchronize_net() in net/packet/af_packet.c).
 constexpr Driver kDrivers[] = {
     {"net_memif", PortHandover::kClosed},
+    {"net_af_xdp", PortHandover::kClosed},
     {"net_af_packet", PortHandover::kBefore},
     // A TAP device, and the kernel's addresses and routes on it, end with the last queue.
     {"net_tap", PortHandover::kStopped},

@@ -31,6 +31,11 @@ namespace {
 constexpr Nanos kRetryPeriodMin = seconds(1);
 constexpr Nanos kRetryPeriodMax = seconds(60);
 
+/// After an AF_XDP socket has been closed, a thread of the kernel frees its queue of the interface,
+/// and nobody is told when: 10 to 40 ms later on a busy machine. An attempt to open it before that
+/// costs packets that DPDK does not give back.
+constexpr useconds_t kXdpReleaseUs = 200'000;
+
 Error dpdk_error(const std::string& what, int rc) {
   return Error{std::abs(rc), what + ": " + rte_strerror(std::abs(rc))};
 }
@@ -104,6 +109,16 @@ Status find_netvsc(const DeviceArgs& args) {
 
 Status open_nic(DeviceArgs& args) { return args.is_vmbus() ? find_netvsc(args) : probe_nic(args); }
 
+/// DPDK 22.11's AF_XDP driver miscounts the users of a closed port's memory and leaves its socket
+/// open (eth_dev_close() compares one less than the count with 0), which keeps the queue of the
+/// interface. Later releases do not: a number that is no such socket any more is left alone.
+void close_abandoned(const std::vector<int>& sockets, int domain) {
+  const std::vector<int> open = sockets_of(domain);
+  for (const int fd : sockets) {
+    if (std::find(open.begin(), open.end(), fd) != open.end()) ::close(fd);
+  }
+}
+
 DmaMap::Reach reach_of(const DriverQuirks& quirks, const std::string& kernel_driver) {
   if (quirks.reads_pools_only) return DmaMap::Reach::kPoolsOnly;
   return kernel_driver == "vfio-pci" ? DmaMap::Reach::kVfio : DmaMap::Reach::kDriver;
@@ -169,6 +184,8 @@ void EthernetPort::close_device() {
   is_dma_attached_ = false;
   rte_eth_dev_close(port_id_);
   if (!args_.is_vmbus()) rte_dev_remove(device_);  // that bus knows no removal
+  if (quirks_->wait == WaitKind::kXdpSocket) close_abandoned(sockets_, socket_domain());
+  sockets_.clear();
   for (Memory* memory : memories_) memory->return_cached();
 }
 
@@ -511,7 +528,9 @@ Status EthernetPort::close_and_open() {
 }
 
 void EthernetPort::close() {
+  const bool had_xdp_socket = is_attached_ && quirks_->wait == WaitKind::kXdpSocket;
   close_device();
+  if (had_xdp_socket) usleep(kXdpReleaseUs);
   keep_mac(args_, info_.capabilities.mac);
   is_reopened_ = true;
   for (const auto& queue : queues_) queue->on_closed();
