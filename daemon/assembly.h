@@ -57,6 +57,7 @@ class Assembly {
   Status start() { return threads_->start(); }
 
   bool has_hugepages() const { return backend_->has_hugepages(); }
+  bool uses_physical_addresses() const { return backend_->uses_physical_addresses(); }
   PortSet& ports() { return *ports_; }
   StatsSegment& stats() { return stats_; }
   WorkerThreads& threads() { return *threads_; }

@@ -38,8 +38,10 @@ void log_dpdk(io::dpdk::LogPriority priority, std::string_view line) {
 
 }  // namespace
 
-Result<std::unique_ptr<io::Backend>> start_backend(const Config& config) {
+Result<std::unique_ptr<io::Backend>> start_backend(const Config& config,
+                                                   const std::optional<io::NicOwner>& owner) {
   io::dpdk::EnvironmentOptions options;
+  options.owner = owner;
   options.hugepages = hugepages_of(config.hugepages);
   options.file_prefix = config.name;
   options.worker_count = static_cast<uint32_t>(config.cores.size());

@@ -64,7 +64,7 @@ Status Launcher::make_all(const Process& process) {
     if (Status status = check_socket_is_free(path); !status.ok()) return status;
   }
   if (Status status = replies_.open(); !status.ok()) return status;
-  auto backend = process.start_backend(config_);
+  auto backend = process.start_backend(config_, std::nullopt);
   if (!backend.ok()) return backend.error();
   auto parts = Assembly::make(config_, std::move(*backend), {.io = io_, .mappings = mappings_},
                               replies_.bell_fd());
@@ -81,7 +81,7 @@ Status Launcher::make_all(const Process& process) {
 Status Launcher::succeed(const Process& process, Successor& successor) {
   if (Status status = successor.meet(config_); !status.ok()) return status;
   if (Status status = replies_.open(); !status.ok()) return status;
-  auto backend = process.start_backend(config_);
+  auto backend = process.start_backend(config_, successor.nic_owner());
   if (!backend.ok()) return backend.error();
   auto parts = Assembly::prepare(config_, std::move(*backend));
   if (!parts.ok()) return parts.error();
@@ -137,6 +137,7 @@ void Launcher::serve_upgrades() {
                               .replies = replies_,
                               .mappings = mappings_,
                               .program = program_,
+                              .keep_alive = [this] { notifier_.keep_alive(); },
                               .on_replaced = [this](pid_t pid) { end_replaced(pid); }});
   parts_->control().serve_upgrades([this](auto answer) {
     if (shutdown_->has_begun())

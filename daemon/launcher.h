@@ -3,6 +3,7 @@
 #include <boost/asio/io_context.hpp>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "daemon/assembly.h"
 #include "daemon/config/config.h"
@@ -21,7 +22,8 @@ namespace lyre {
 /// Thread: the control thread, which runs `io`.
 class Launcher {
  public:
-  using StartBackend = std::function<Result<std::unique_ptr<io::Backend>>(const Config&)>;
+  using StartBackend = std::function<Result<std::unique_ptr<io::Backend>>(
+      const Config&, const std::optional<io::NicOwner>&)>;
   using DropPrivileges = std::function<Status(const Config&)>;
 
   /// What belongs to the process, and differs in tests.

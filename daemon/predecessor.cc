@@ -46,7 +46,8 @@ Status Predecessor::start_process() {
   process_ = std::move(*process);
   link_.emplace(process_->take_socket());
   record::Writer offer;
-  write_offer(parts_.config, parts_.assembly.ports().macs(), offer);
+  write_offer(parts_.config, parts_.assembly.ports().macs(),
+              parts_.assembly.uses_physical_addresses(), offer);
   return link_->send(UpgradeStep::kOffer, offer.bytes());
 }
 
@@ -155,8 +156,17 @@ Status Predecessor::leave() {
   if (Status sent = link_->send_state(records, descriptors); !sent.ok()) return sent;
   parts_.assembly.ports().close(ports_with(PortHandover::kClosed, parts_.config));
   if (Status sent = link_->send(UpgradeStep::kPortsClosed); !sent.ok()) return sent;
-  const auto taken = link_->expect(UpgradeStep::kTakenOver, kUpgradePatience);
-  return taken.ok() ? Status(Ok{}) : taken.error();
+  return await_taken_over();
+}
+
+Status Predecessor::await_taken_over() {
+  const Nanos deadline = monotonic_now() + kUpgradeOfPorts;
+  for (;;) {
+    const auto taken = link_->expect(UpgradeStep::kTakenOver, kUpgradeSign);
+    if (taken.ok()) return Ok{};
+    if (taken.error().code != ETIMEDOUT || monotonic_now() >= deadline) return taken.error();
+    parts_.keep_alive();
+  }
 }
 
 void Predecessor::write_state(record::Writer& records, std::vector<int>& descriptors) {

@@ -32,7 +32,8 @@ class Predecessor {
     Assembly& assembly;
     ReplyTaker& replies;
     MappingOpener& mappings;
-    std::string program;  ///< to start; empty: no upgrade
+    std::string program;               ///< to start; empty: no upgrade
+    std::function<void()> keep_alive;  ///< called while the new process opens ports
     /// The process of this pid serves: this one has to end at once, and must not touch anything.
     std::function<void(pid_t)> on_replaced;
   };
@@ -59,6 +60,7 @@ class Predecessor {
   bool is_quiet();
   bool is_registering();
   Status leave();
+  Status await_taken_over();
   void write_state(record::Writer& records, std::vector<int>& descriptors);
   void go_on();
   Error explain(const Error& error);

@@ -27,6 +27,7 @@ Status Successor::meet(const Config& config) {
   auto offer = read_offer(config, message.value().payload);
   if (!offer.ok()) return offer.error();
   heritage_.macs = std::move(offer->macs);
+  nic_owner_.uses_physical_addresses = offer->uses_physical_addresses;
   spdlog::info("taking over from release {}", offer->release);
   return Ok{};
 }
@@ -44,7 +45,7 @@ Status Successor::await_ports() {
     return not_right("its clients");
   }
   heritage_.secret = registry_.secret;
-  const auto free = link_.expect(UpgradeStep::kPortsClosed, kUpgradePatience);
+  const auto free = link_.expect(UpgradeStep::kPortsClosed, kUpgradeOfPorts);
   return free.ok() ? Status(Ok{}) : free.error();
 }
 

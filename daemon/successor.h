@@ -18,6 +18,8 @@ class Successor {
 
   /// Whether both daemons fit together.
   Status meet(const Config& config);
+  /// The other process, which has the NICs until await_ports() returns.
+  io::NicOwner nic_owner() const { return nic_owner_; }
   /// All is prepared that needs no port. Returns when the ports are free.
   Status await_ports();
   /// For Assembly::complete().
@@ -44,6 +46,7 @@ class Successor {
 
   UpgradeLink link_;
   Assembly::Heritage heritage_;
+  io::NicOwner nic_owner_;
   UpgradeState state_;
   RegistryRecord registry_;
   OwnedFd helper_;

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kAnswerTimeoutMs = 2000;
 /// The daemon gives a new process a minute to start.
-constexpr int kUpgradeTimeoutMs = 90'000;
+constexpr int kUpgradeTimeoutMs = 180'000;
 /// At least what an attach carries: 3 + 2 for each of 64 workers.
 constexpr size_t kDescriptorsMax = 253;
 

@@ -38,7 +38,7 @@ int ask_capture(const char* path, const char* port, uint32_t snap_bytes, UniqueF
 int ask_info(const char* path, UniqueFd& descriptor, uint64_t& stats_bytes);
 
 /// Asks the daemon for an upgrade. Returns when the new process serves, or the old one goes on:
-/// within 90 seconds.
+/// within 180 seconds.
 int ask_upgrade(const char* path, channel::UpgradeReply& reply);
 
 }  // namespace lyre::client

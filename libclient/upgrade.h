@@ -15,7 +15,7 @@ struct Upgraded {
 };
 
 /// Has the daemon behind `socket_path` (NULL: as in lyre_context_open()) start its program again
-/// and go on in the new process. Waits for it, 90 seconds at most. Thread: any. Fails:
+/// and go on in the new process. Waits for it, 180 seconds at most. Thread: any. Fails:
 /// LYRE_E_PERMISSION the caller is neither root nor the daemon's user; else the daemon goes on as
 /// it was, and lyre_last_error() says why.
 int upgrade_daemon(const char* socket_path, Upgraded& out);

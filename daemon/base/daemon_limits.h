@@ -69,6 +69,11 @@ inline constexpr Nanos kSleepMax = millis(100);
 inline constexpr Nanos kUpgradePreparation = seconds(60);
 /// How long each of the two processes waits for the next word of the other.
 inline constexpr Nanos kUpgradePatience = seconds(5);
+/// How long the old process may take to close its ports, and then the new one to open them and to
+/// map clients' memory for NICs: a reset may take seconds. While it waits, the old process tells
+/// the service manager once in kUpgradeSign that it is alive.
+inline constexpr Nanos kUpgradeOfPorts = seconds(45);
+inline constexpr Nanos kUpgradeSign = seconds(1);
 /// How long a new process that has failed may take to end.
 inline constexpr Nanos kUpgradeEnd = seconds(5);
 /// How long the workers may take to stop while they and the control thread owe each other no

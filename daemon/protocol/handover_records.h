@@ -14,7 +14,7 @@
 /// behind has_since().
 namespace lyre {
 
-inline constexpr uint16_t kDaemonHandoverVersion = 1;  ///< of all records below
+inline constexpr uint16_t kDaemonHandoverVersion = 2;  ///< of all records below
 inline constexpr uint32_t kNoDomain = UINT32_MAX;
 
 /// A string of at most 4 KiB.
@@ -33,6 +33,7 @@ struct DaemonRecord {
   uint32_t worker_count = 0;
   uint32_t port_count = 0;
   uint32_t socket_count = 0;
+  bool uses_physical_addresses = false;  ///< since version 2; version 1 handed no NIC over
 };
 
 template <typename Fields, typename T>
@@ -41,6 +42,7 @@ void list_daemon(Fields& fields, T& record) {
   fields.number(record.worker_count, 1u, channel::kWorkersMax);
   fields.number(record.port_count);
   fields.number(record.socket_count);
+  if (fields.has_since(2)) fields.flag(record.uses_physical_addresses);
 }
 
 struct PortRecord {

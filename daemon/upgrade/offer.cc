@@ -44,12 +44,14 @@ Status check_counts(const Config& config, const DaemonRecord& daemon, size_t soc
 
 }  // namespace
 
-void write_offer(const Config& config, std::span<const MacAddress> macs, record::Writer& out) {
+void write_offer(const Config& config, std::span<const MacAddress> macs,
+                 bool uses_physical_addresses, record::Writer& out) {
   const std::vector<SocketRecord> sockets = sockets_of(config);
   const DaemonRecord daemon{.release = LYRE_VERSION,
                             .worker_count = static_cast<uint32_t>(config.cores.size()),
                             .port_count = static_cast<uint32_t>(config.ports.size()),
-                            .socket_count = static_cast<uint32_t>(sockets.size())};
+                            .socket_count = static_cast<uint32_t>(sockets.size()),
+                            .uses_physical_addresses = uses_physical_addresses};
   out.add(record::Kind::kDaemon, kDaemonHandoverVersion,
           [&](record::FieldWriter& fields) { list_daemon(fields, daemon); });
   for (size_t i = 0; i < config.ports.size(); ++i) {
@@ -70,7 +72,9 @@ Result<Offer> read_offer(const Config& config, std::span<const uint8_t> bytes) {
   if (!in.take(record::Kind::kDaemon, kDaemonHandoverVersion, list)) return not_right();
   const std::vector<SocketRecord> sockets = sockets_of(config);
   if (Status same = check_counts(config, daemon, sockets.size()); !same.ok()) return same.error();
-  Offer offer{.release = daemon.release, .macs = {}};
+  Offer offer{.release = daemon.release,
+              .macs = {},
+              .uses_physical_addresses = daemon.uses_physical_addresses};
   for (const PortConfig& own : config.ports) {
     PortRecord port;
     const auto list_it = [&](record::FieldReader& fields) { list_port(fields, port); };

@@ -1,5 +1,6 @@
 #include "daemon/upgrade/port_handover.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <string>
 #include <string_view>
@@ -22,21 +23,45 @@ constexpr Driver kDrivers[] = {
     {"net_tap", PortHandover::kStopped},
 };
 
+/// The device without its arguments: "net_memif0", "0000:00:06.0".
+std::string_view name_of(std::string_view device) { return device.substr(0, device.find(',')); }
+
+/// DPDK opens a NIC on the VMbus only when it starts: the other process has it then.
+bool is_on_vmbus(std::string_view device) { return device.starts_with("vmbus:"); }
+bool is_virtual(std::string_view device) { return device.starts_with("net_"); }
+
 PortHandover handover_of(const PortConfig& port) {
   for (const Driver& driver : kDrivers) {
     if (port.device.starts_with(driver.name)) return driver.handover;
   }
-  return PortHandover::kNone;
+  // A NIC on PCI belongs to one process, as VFIO and the NIC's registers do.
+  const bool is_pci = !is_virtual(port.device) && !is_on_vmbus(port.device);
+  return is_pci ? PortHandover::kClosed : PortHandover::kNone;
+}
+
+/// The MANA function of several ports. DPDK closes all that a function has at once.
+bool shares_function(const Config& config, const PortConfig& port) {
+  const auto has_same_name = [&](const PortConfig& each) {
+    return name_of(each.device) == name_of(port.device);
+  };
+  return !is_virtual(port.device) &&
+         std::count_if(config.ports.begin(), config.ports.end(), has_same_name) > 1;
 }
 
 }  // namespace
 
 Status check_ports_can_be_handed_over(const Config& config) {
   for (const PortConfig& port : config.ports) {
-    if (handover_of(port) != PortHandover::kNone) continue;
+    const char* why = nullptr;
+    if (handover_of(port) == PortHandover::kNone) {
+      why =
+          is_on_vmbus(port.device) ? "DPDK opens it only when it starts" : "its driver is unknown";
+    } else if (shares_function(config, port)) {
+      why = "another port is on the same PCI function";
+    }
+    if (why == nullptr) continue;
     return Error{ENOTSUP, "port '" + port.name + "' (" + port.device +
-                              ") cannot be handed over, allowed: ports on net_memif, "
-                              "net_af_packet and net_tap; restart the daemon instead"};
+                              ") cannot be handed over: " + why + "; restart the daemon instead"};
   }
   return Ok{};
 }

@@ -135,12 +135,19 @@ inline Status restart_at_once(Port& port) {
   return done;
 }
 
+/// A process that has the NICs until it closes them, for the one that goes on in its place.
+struct NicOwner {
+  bool uses_physical_addresses = false;
+};
+
 /// A NIC API: memory, ports, and the registration of threads.
 /// Thread: the control thread, unless stated otherwise. Owner: destroyed last.
 class Backend {
  public:
   virtual ~Backend() = default;
   virtual bool has_hugepages() const = 0;
+  /// Whether NICs know memory by its physical addresses.
+  virtual bool uses_physical_addresses() const = 0;
   /// Fails: no memory.
   virtual Result<std::unique_ptr<PacketMemory>> make_memory(uint32_t worker,
                                                             const MemoryOptions& options) = 0;

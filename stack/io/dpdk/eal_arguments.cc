@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
+#include <utility>
 
 #include "stack/io/dpdk/kernel_interface.h"
 
@@ -9,6 +11,33 @@ namespace lyre::io::dpdk {
 namespace {
 
 constexpr const char* kNetvscDriver = "uio_hv_generic";
+
+/// The address of no device. A NIC that is not allowed can be opened later, unlike with --no-pci.
+constexpr const char* kNoNic = "ffffffff:ff:1f.7";
+
+std::string iova_mode(bool is_physical) {
+  return std::string("--iova-mode=") + (is_physical ? "pa" : "va");
+}
+
+/// What DPDK may open, and by which addresses it knows memory.
+std::vector<std::string> nic_arguments(const AllowedNics& nics,
+                                       const std::optional<NicOwner>& owner) {
+  std::vector<std::string> args;
+  const bool opens_later = owner && !nics.empty();
+  const std::vector<std::string> words =
+      opens_later ? std::vector<std::string>{kNoNic} : nics.words();
+  for (const std::string& word : words) args.insert(args.end(), {"-a", word});
+  // A bus of which no NIC is allowed would be searched for all NICs.
+  if (!nics.has_pci()) args.emplace_back("--no-pci");
+  // Root without an IOMMU would get physical addresses, which virtual devices do not need. The host
+  // of a NIC on the VMbus reads memory by physical addresses.
+  if (opens_later) {
+    args.push_back(iova_mode(owner->uses_physical_addresses));
+  } else if (nics.empty() || nics.has_vmbus()) {
+    args.push_back(iova_mode(nics.has_vmbus()));
+  }
+  return args;
+}
 
 }  // namespace
 
@@ -78,13 +107,7 @@ std::vector<std::string> eal_arguments(const EnvironmentOptions& options, const 
     // DPDK refuses --in-memory together with --no-huge.
     args.insert(args.end(), {"--no-huge", "--no-shconf", "-m", std::to_string(heap_mib)});
   }
-  for (const std::string& word : nics.words()) args.insert(args.end(), {"-a", word});
-  // A bus of which no NIC is allowed would be searched for all NICs.
-  if (!nics.has_pci()) args.emplace_back("--no-pci");
-  // Root without an IOMMU would get physical addresses, which virtual devices do not need.
-  if (nics.empty()) args.emplace_back("--iova-mode=va");
-  // The host of a NIC on the VMbus reads memory by physical addresses.
-  if (nics.has_vmbus()) args.emplace_back("--iova-mode=pa");
+  for (std::string& word : nic_arguments(nics, options.owner)) args.push_back(std::move(word));
   args.emplace_back(options.is_verbose ? "--log-level=*:info" : "--log-level=*:error");
   return args;
 }

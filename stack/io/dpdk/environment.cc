@@ -21,6 +21,7 @@ class EalEnvironment final : public Backend {
   }
 
   bool has_hugepages() const override { return facts_.has_hugepages; }
+  bool uses_physical_addresses() const override { return facts_.uses_physical_addresses; }
 
   Result<std::unique_ptr<PacketMemory>> make_memory(uint32_t worker,
                                                     const MemoryOptions& options) override {

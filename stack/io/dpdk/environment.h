@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,9 @@ struct EnvironmentOptions {
   /// NICs for ports: PCI addresses and devices of the VMbus, with device arguments after a comma.
   /// No other one is opened.
   std::vector<std::string> nics;
+  /// Set: another process has the NICs now. None is opened at the start: open_port() does it, when
+  /// that one has closed them.
+  std::optional<NicOwner> owner;
   uint32_t worker_count = 1;
   uint32_t memory_mib = 0;  ///< DPDK's own heap without hugepages; 0: derived from worker_count
   bool is_verbose = false;  ///< DPDK's log from level info on, else errors only

@@ -22,7 +22,7 @@ class LauncherTest : public DaemonTest {
     return Launcher::start(
         config, io_,
         {.start_backend =
-             [this](const Config&) {
+             [this](const Config&, const auto&) {
                ++backends_started_;
                return Result<std::unique_ptr<io::Backend>>(std::make_unique<SimBackend>(states_));
              },

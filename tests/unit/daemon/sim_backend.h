@@ -90,6 +90,7 @@ class SimBackend : public io::Backend {
   explicit SimBackend(Ports& ports) : ports_(ports) {}
 
   bool has_hugepages() const override { return false; }
+  bool uses_physical_addresses() const override { return false; }
   Result<std::unique_ptr<io::PacketMemory>> make_memory(uint32_t,
                                                         const io::MemoryOptions& options) override {
     return std::unique_ptr<io::PacketMemory>(

@@ -195,7 +195,7 @@ class LargeMemoryTest : public DaemonTest {
     auto launcher =
         Launcher::start(config(), io_,
                         {.start_backend =
-                             [this](const Config&) {
+                             [this](const Config&, const auto&) {
                                return Result<std::unique_ptr<io::Backend>>(
                                    std::make_unique<SlowlyPinningBackend>(states_, gate_));
                              },

@@ -26,7 +26,7 @@ Config offered() {
 std::vector<uint8_t> offer_of(const Config& config) {
   const std::vector<MacAddress> macs{{{2, 0, 0, 0, 0, 1}}, {{2, 0, 0, 0, 0, 2}}};
   record::Writer out;
-  write_offer(config, macs, out);
+  write_offer(config, macs, true, out);
   return out.bytes();
 }
 
@@ -35,6 +35,7 @@ TEST(Offer, IsAcceptedByTheSameConfiguration) {
   ASSERT_TRUE(offer.ok()) << offer.error().text;
   ASSERT_EQ(offer.value().macs.size(), 2u);
   EXPECT_EQ(offer.value().macs[1].bytes[5], 2);
+  EXPECT_TRUE(offer.value().uses_physical_addresses);
   EXPECT_FALSE(offer.value().release.empty());
 }
 

@@ -21,20 +21,25 @@ Config config_with(const std::vector<std::string>& devices) {
 }
 
 TEST(PortHandover, PortsAreOpenedBeforeTheOldProcessStopsOrWhenItHasClosedThem) {
-  const Config config = config_with({"net_memif0,role=server", "net_af_packet0,iface=veth0",
-                                     "net_memif1,role=client", "net_af_packet1,iface=veth1"});
+  const Config config =
+      config_with({"net_memif0,role=server", "net_af_packet0,iface=veth0", "net_memif1,role=client",
+                   "net_af_packet1,iface=veth1", "net_af_xdp0,iface=eth0",
+                   "0000:00:06.0,rx_cqe_comp_en=0", "7870:00:00.0,mac=00:0d:3a:00:00:01"});
   EXPECT_TRUE(check_ports_can_be_handed_over(config).ok());
   EXPECT_EQ(ports_with(PortHandover::kBefore, config), 0b1010u);
-  EXPECT_EQ(ports_with(PortHandover::kClosed, config), 0b0101u);
+  EXPECT_EQ(ports_with(PortHandover::kClosed, config), 0b1110101u);
   EXPECT_EQ(ports_with(PortHandover::kStopped, config_with({"net_tap0,iface=lyre0"})), 1u);
 }
 
 TEST(PortHandover, APortThatCannotBeHandedOverIsNamed) {
-  const Status refused =
-      check_ports_can_be_handed_over(config_with({"net_memif0,role=server", "0000:00:06.0"}));
+  const Status refused = check_ports_can_be_handed_over(
+      config_with({"net_memif0,role=server", "vmbus:6045bd7a-8d7c-6045-bd7a-8d7c6045bd7a"}));
   ASSERT_FALSE(refused.ok());
-  EXPECT_THAT(refused.error().text, HasSubstr("'rail1' (0000:00:06.0)"));
-  EXPECT_FALSE(check_ports_can_be_handed_over(config_with({"net_af_xdp0,iface=eth0"})).ok());
+  EXPECT_THAT(refused.error().text, HasSubstr("'rail1' (vmbus:6045bd7a"));
+  const Status shared = check_ports_can_be_handed_over(
+      config_with({"7870:00:00.0,mac=00:0d:3a:00:00:01", "7870:00:00.0,mac=00:0d:3a:00:00:02"}));
+  ASSERT_FALSE(shared.ok());
+  EXPECT_THAT(shared.error().text, HasSubstr("same PCI function"));
 }
 
 }  // namespace

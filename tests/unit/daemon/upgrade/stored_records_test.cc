@@ -108,7 +108,7 @@ std::vector<uint8_t> state_now() {
 
 std::vector<uint8_t> offer_now() {
   record::Writer out;
-  write_offer(stored_config(), kStoredMacs, out);
+  write_offer(stored_config(), kStoredMacs, true, out);
   return out.bytes();
 }
 
@@ -210,6 +210,7 @@ TEST(StoredRecords, TheOfferOfEveryVersionIsUnderstood) {
     auto offer = read_offer(stored_config(), stored("offer", version, offer_now()));
     ASSERT_TRUE(offer.ok()) << offer.error().text;
     EXPECT_EQ(offer->macs, kStoredMacs);
+    EXPECT_EQ(offer->uses_physical_addresses, version >= 2);
     EXPECT_FALSE(offer->release.empty());
   }
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <optional>
 
 #include "tests/unit/machine/tree.h"
 
@@ -57,10 +58,11 @@ class EalArguments : public ::testing::Test {
     }
     return nics.words();
   }
-  std::vector<std::string> line(const std::vector<std::string>& devices, bool has_hugepages) const {
+  std::vector<std::string> line(const std::vector<std::string>& devices, bool has_hugepages,
+                                std::optional<NicOwner> owner = {}) const {
     AllowedNics nics = this->nics();
     for (const std::string& device : devices) EXPECT_TRUE(nics.add(device).ok()) << device;
-    return eal_arguments({.file_prefix = "a"}, nics, has_hugepages, "0@(0)", 128);
+    return eal_arguments({.file_prefix = "a", .owner = owner}, nics, has_hugepages, "0@(0)", 128);
   }
   static std::string vmbus(const std::string& rest, const char* id = kNetvsc) {
     return "vmbus:" + std::string(id) + rest;
@@ -81,6 +83,18 @@ TEST_F(EalArguments, OnlyNamedNicsAreOpened) {
   EXPECT_THAT(line({"0000:00:06.0,a=1"}, true),
               ElementsAre("lyre", "--lcores=0@(0)", "--no-telemetry", "--file-prefix=a",
                           "--in-memory", "-a", "0000:00:06.0,a=1", "--log-level=*:error"));
+}
+
+// An allow list of nothing real, unlike --no-pci, does not keep a NIC from being opened later.
+TEST_F(EalArguments, ANicThatAnotherProcessHasIsNotOpenedAtTheStart) {
+  for (const bool is_physical : {false, true}) {
+    EXPECT_THAT(
+        line({"0000:00:06.0,a=1"}, true, NicOwner{is_physical}),
+        ElementsAre("lyre", "--lcores=0@(0)", "--no-telemetry", "--file-prefix=a", "--in-memory",
+                    "-a", "ffffffff:ff:1f.7", is_physical ? "--iova-mode=pa" : "--iova-mode=va",
+                    "--log-level=*:error"));
+  }
+  EXPECT_EQ(line({}, true, NicOwner{}), line({}, true));
 }
 
 TEST_F(EalArguments, ANicOfTheVmbusIsOpenedWithItsFunction) {
