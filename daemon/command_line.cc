@@ -9,6 +9,10 @@ void define_daemon_command_line(CLI::App& app, DaemonOptions& options) {
       ->type_name("PATH")
       ->capture_default_str();
   app.add_flag("--check", options.only_check, "Check the configuration and this machine, and exit");
+  app.add_flag("--upgrade", options.only_upgrade,
+               "Have the running daemon of this configuration go on in a new process, as `lyre "
+               "upgrade` does, and exit")
+      ->excludes("--check");
   app.add_flag("--take-over", options.takes_over)->group("");  // for the daemon itself
   app.set_version_flag("--version", "lyred " LYRE_VERSION);
 }

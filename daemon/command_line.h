@@ -8,6 +8,7 @@ namespace lyre {
 struct DaemonOptions {
   std::string config_path = "/etc/lyre/lyred.toml";
   bool only_check = false;
+  bool only_upgrade = false;
   bool takes_over = false;  ///< given by a daemon that is upgraded to the process that it starts
 };
 

@@ -27,6 +27,8 @@
 #include "daemon/memory/mapping_opener.h"
 #include "daemon/stats_keeper.h"
 #include "daemon/upgrade/new_process.h"
+#include "libclient/include/lyre/lyre.h"
+#include "libclient/upgrade.h"
 #include "machine/remote_logins.h"
 
 namespace lyre {
@@ -53,7 +55,8 @@ void reload(const std::string& path) {
     return;
   }
   set_log_level(config.value().log_level);
-  spdlog::info("{} was read again for its log level; other keys need a restart", path);
+  spdlog::info("{} was read again for its log level; other keys need an upgrade or a restart",
+               path);
 }
 
 /// All that is wrong with the configuration on this machine, as exit status.
@@ -90,6 +93,18 @@ Status drop_privileges(const Config& config) {
   const std::string kept = names_of(effective_capabilities());
   spdlog::info("capabilities kept: {}", kept.empty() ? "none" : kept);
   return Ok{};
+}
+
+/// Has the running daemon of this configuration go on in a new process. Its answer is on standard
+/// output, or one line on standard error.
+int upgrade(const Config& config) {
+  client::Upgraded done;
+  if (client::upgrade_daemon(config.socket_path.c_str(), done) != 0) {
+    return complain(lyre_last_error(), kExitFailed);
+  }
+  std::printf("process %d, release %s, serves after %.1f ms without a turn\n", done.pid,
+              done.release.c_str(), done.pause_us / 1000.0);
+  return 0;
 }
 
 struct Origin {
@@ -145,6 +160,7 @@ int run(int argc, char** argv) {
   }
   auto config = load_config(options.config_path);
   if (!config.ok()) return complain(config.error().text, kExitBadConfig);
+  if (options.only_upgrade) return upgrade(*config);
   if (const int code = check(*config, options.only_check); code != 0) return code;
   if (options.only_check) {
     std::printf("%s: right\n%s\n", options.config_path.c_str(), placement_text(*config).c_str());

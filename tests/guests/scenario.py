@@ -46,6 +46,9 @@ ALL = (
              is_pluggable=True, qemu_version=8),
     Scenario("lyre-igbvf", "lyre_vf.sh", "vfio", needs_lyre=True, limit_s=280, nic="igb",
              is_pluggable=True, qemu_version=8),
+    Scenario("lyre-upgrade", "lyre_upgrade.sh", "uio", needs_lyre=True, limit_s=400),
+    Scenario("lyre-upgrade-vfio", "lyre_upgrade.sh", "vfio", needs_lyre=True, limit_s=400,
+             nic="e1000e"),
     Scenario("walk-uio", "walk.sh", "uio", needs_lyre=False, needs_packages=True, limit_s=900),
     Scenario("walk-vfio", "walk.sh", "vfio", needs_lyre=False, needs_packages=True, limit_s=900),
 )

@@ -33,16 +33,20 @@ Stop: sessions are reset, ports are closed.
 .B SIGHUP
 Read the configuration again.
 .B daemon.log_level
-takes effect; every other key needs a restart.
+takes effect; every other key needs an upgrade or a restart.
 .SH EXIT STATUS
 .TP
 .B 0
 It was asked to stop, or
 .B \-\-check
-found nothing wrong.
+found nothing wrong, or
+.B \-\-upgrade
+was done.
 .TP
 .B 1
-It could not start, or a worker hung while it stopped.
+It could not start, or a worker hung while it stopped, or
+.B \-\-upgrade
+was refused: the running daemon goes on as it was.
 .TP
 .B 2
 The command line or the configuration is wrong, or a privilege is missing that a port needs.
