@@ -270,7 +270,6 @@ class KernelPeer(Upgrades):
                 self.assertEqual(receive(session, len(text)), text)
         log_pauses(f"{self.name}, {SESSIONS} sessions of the kernel", pauses)
 
-
     def refuse_without_address(self):
         """The new process has opened the port, and finds that the session's address is not its
         own."""
