@@ -192,6 +192,13 @@ bool fits(const Core& core, const ReceiveState& rcv, SeqNum text_end, const Rece
 }
 
 /// `c` gets no list unless all is right.
+/// With nothing outstanding, a timeout would begin the repair of nothing.
+void forget_retransmission(Connection& c) {
+  for (const Timer timer : {Timer::kTimeout, Timer::kTailProbe, Timer::kReorder}) {
+    c.deadline(timer) = kNever;
+  }
+}
+
 bool read_connection(Core& core, Connection& c, uint32_t slot_bytes, record::Reader& in) {
   uint32_t sent_count = 0;
   bool has_undo = false;
@@ -201,6 +208,7 @@ bool read_connection(Core& core, Connection& c, uint32_t slot_bytes, record::Rea
     fields.flag(has_undo);
   };
   if (!in.take(Kind::kConnection, kConnectionRecordVersion, list) || !is_sound(c)) return false;
+  if (!c.has_outstanding()) forget_retransmission(c);
   c.config.slot_bytes = slot_bytes;
   c.config.receive_buffer_bytes = workable_buffer_bytes(c.config, c.config.receive_buffer_bytes);
   if (!restore_sent(core, c, sent_count, in)) return false;
