@@ -282,19 +282,23 @@ class KernelPeer(Upgrades):
         self.assertEqual(self.daemon.pid, pid)
 
 
-class AfPacketTest(KernelPeer):
-    """On one end of a veth wire by AF_PACKET; the kernel has the other."""
-
-    name = "AF_PACKET"
-
-    def device(self):
-        return f"net_af_packet0,iface={self.wire.device}"
+class VethPeer(KernelPeer):
+    """The daemon has one end of a veth wire, the kernel the other."""
 
     def give_kernel_its_address(self):
         self.wire.give_address(self.wire.right, KERNEL)
 
     def kernel_side(self):
         return self.wire.right
+
+
+class AfPacketTest(VethPeer):
+    """On one end of a veth wire by AF_PACKET; the kernel has the other."""
+
+    name = "AF_PACKET"
+
+    def device(self):
+        return f"net_af_packet0,iface={self.wire.device}"
 
     def test_a_transfer_that_lyre_serves(self):
         self.upgrade_under_a_transfer()
@@ -351,19 +355,13 @@ class TapTest(KernelPeer):
             transfer.reports()
 
 
-class XdpTest(KernelPeer):
+class XdpTest(VethPeer):
     """On one end of a veth wire by AF_XDP: one process can have a queue of an interface."""
 
     name = "AF_XDP"
 
     def device(self):
         return f"net_af_xdp0,iface={self.wire.device}"
-
-    def give_kernel_its_address(self):
-        self.wire.give_address(self.wire.right, KERNEL)
-
-    def kernel_side(self):
-        return self.wire.right
 
     def test_a_transfer_that_lyre_serves(self):
         self.upgrade_under_a_transfer()
