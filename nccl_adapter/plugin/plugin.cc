@@ -126,9 +126,16 @@ bool is_possible(VerbsUse use) {
   return false;
 }
 
+/// Once a process, which opens an instance for each communicator.
+void warn_of_unknown_settings() {
+  static std::atomic<bool> is_mentioned{false};
+  if (is_mentioned.exchange(true)) return;
+  for (const std::string& line : nccl_abi::unknown_settings(environ)) log_warn("%s", line.c_str());
+}
+
 Instance* open_instance(Registry& all, uint64_t communicator) {
   watch_forks(all);
-  for (const std::string& line : nccl_abi::unknown_settings(environ)) log_warn("%s", line.c_str());
+  warn_of_unknown_settings();
   Settings settings;
   if (!read_settings(&settings) || !is_possible(settings.verbs)) {
     if (settings.is_required)
