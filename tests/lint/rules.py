@@ -91,7 +91,7 @@ SYSTEM_HEADERS = {
 LIBRARIES = {
     'rte_': ['stack/io/dpdk'],
     'boost/': ['daemon', 'tools/lyre/metrics'],
-    'toml++/': ['daemon'],
+    'toml++/': ['daemon', 'tools'],
     'spdlog/': ['daemon', 'tools'],
     'systemd/': ['daemon'],
     'CLI/': ['daemon', 'tools'],

@@ -100,12 +100,16 @@ void add_unbind(CLI::App& nic) {
       "prepared when no other NIC needs it; needs root");
   auto name = std::make_shared<std::string>();
   auto is_dry_run = std::make_shared<bool>(false);
-  command->add_option("nic", *name, "PCI address")->required();
+  command->add_option("nic", *name, "PCI address, or name of a kernel interface")->required();
   command->add_flag("--dry-run", *is_dry_run, "Print the commands only");
   command->callback([name, is_dry_run] {
     const auto states = states_here();
-    run(unbind_command(states, *name), *is_dry_run);
-    run_all(unprepare_commands(states, *name, files_here()), *is_dry_run);
+    const auto unbind = unbind_command(states, *name);
+    if (!unbind.empty()) run(unbind, *is_dry_run);
+    run_all(unprepare_commands(states, *name, {}, files_here()), *is_dry_run);
+    for (const std::string& line : kept_drop_ins(states, *name, {}, files_here())) {
+      std::cerr << line << std::endl;
+    }
   });
 }
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/unit/machine/tree.h"
+#include "tools/lyre/configured.h"
 #include "tools/lyre/failure.h"
 #include "tools/lyre/nic/port_section.h"
 #include "tools/lyre/nic/preparation.h"
@@ -45,6 +46,9 @@ class NicTest : public ::testing::Test {
 
   Commands prepare(const std::string& nic, const std::string& driver) {
     return prepare_commands(nic_named(states_, nic), driver, tree_.roots(), files());
+  }
+  Commands unprepare(const std::string& nic) {
+    return unprepare_commands(states_, nic, tree_.roots(), files());
   }
   PreparedFiles files() const { return {tree_.path("etc"), "/shipped"}; }
 
@@ -154,15 +158,59 @@ TEST_F(NicTest, ANicOfTheKernelNeedsItsDropIn) {
   EXPECT_THAT(prepare("eth2", ""), Not(Contains(Contains("sysctl"))));
 }
 
+TEST_F(NicTest, UnbindLeavesANicOfTheKernelWithItsDriver) {
+  EXPECT_THAT(unbind_command(states_, "eth2"), IsEmpty());
+  states_[3].nic.driver = "vfio-pci";  // by --driver
+  states_[3].nic.override_driver = "vfio-pci";
+  EXPECT_THAT(unbind_command(states_, "00:07.0"), Contains("unset-override"));
+}
+
+TEST_F(NicTest, UnbindTakesBackTheDropInOfANicOfTheKernel) {
+  const std::string folder = tree_.path("etc/systemd/system/lyred.service.d");
+  EXPECT_THAT(unprepare("eth2"), IsEmpty());  // nothing is there
+  tree_.write("etc/systemd/system/lyred.service.d/beside-kernel-driver.conf", "");
+  tree_.write("etc/systemd/system/lyred.service.d/no-iommu.conf", "");
+  EXPECT_THAT(unprepare("eth2"),
+              ElementsAre(ElementsAre("rm", folder + "/beside-kernel-driver.conf"),
+                          ElementsAre("rmdir", "--ignore-fail-on-non-empty", folder),
+                          ElementsAre("systemctl", "daemon-reload")));
+  // Its own port may still be configured.
+  tree_.write("etc/lyre/lyred.toml", "[[port]]\ndevice = \"0000:00:07.0\"\n");
+  EXPECT_THAT(unprepare("eth2"), Not(IsEmpty()));
+}
+
+TEST_F(NicTest, UnbindLeavesTheDropInThatAnotherPortNeeds) {
+  tree_.write("etc/systemd/system/lyred.service.d/beside-kernel-driver.conf", "");
+  tree_.add_nic("0000:00:08.0", "0x15b3 0x1019", "mlx5_core", "eth3");
+  states_ = nic_states(tree_.roots(), machine::NicGuard(tree_.roots()));
+  EXPECT_THAT(unprepare("eth2"), Not(IsEmpty()));  // eth3 is there, and no port is on it
+  EXPECT_THAT(kept_drop_ins(states_, "eth2", tree_.roots(), files()), IsEmpty());
+  tree_.write("etc/lyre/lyred.toml",
+              "[[port]]\ndevice = \"0000:00:07.0\"\n[[port]]\ndevice = \"00:08.0,a=1\"\n");
+  EXPECT_THAT(unprepare("eth2"), IsEmpty());
+  EXPECT_THAT(kept_drop_ins(states_, "eth2", tree_.roots(), files()),
+              ElementsAre("beside-kernel-driver.conf stays: 00:08.0,a=1 needs it"));
+}
+
+TEST_F(NicTest, AFileThatIsNoTomlConfiguresNoPort) {
+  EXPECT_THAT(configured_devices(tree_.path("none.toml")), IsEmpty());
+  tree_.write("wrong.toml", "port = [\n");
+  EXPECT_THAT(configured_devices(tree_.path("wrong.toml")), IsEmpty());
+  tree_.write("odd.toml", "[[port]]\ndevice = 7\n[[port]]\nname = \"a\"\n");
+  EXPECT_THAT(configured_devices(tree_.path("odd.toml")), IsEmpty());
+}
+
 TEST_F(NicTest, UnbindTakesBackWhatNoOtherNicNeeds) {
-  EXPECT_THAT(unprepare_commands(states_, "eth1", files()), IsEmpty());  // nothing is there
+  EXPECT_THAT(unprepare("eth1"), IsEmpty());  // nothing is there
   tree_.write("etc/systemd/system/lyred.service.d/no-iommu.conf", "");
   tree_.write("etc/sysctl.d/60-lyre-nic.conf", "");
-  const Commands undone = unprepare_commands(states_, "eth1", files());
+  const Commands undone = unprepare("eth1");
   EXPECT_THAT(undone, Contains(Contains("systemctl")));
   EXPECT_THAT(undone, Contains(Contains("vm.nr_hugepages=0")));
   states_[0].nic.override_driver = "uio_pci_generic";
-  EXPECT_THAT(unprepare_commands(states_, "eth1", files()), IsEmpty());
+  EXPECT_THAT(unprepare("eth1"), IsEmpty());
+  EXPECT_THAT(kept_drop_ins(states_, "eth1", tree_.roots(), files()),
+              ElementsAre("no-iommu.conf stays: 0000:00:03.0 needs it"));
 }
 
 }  // namespace

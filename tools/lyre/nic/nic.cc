@@ -87,6 +87,11 @@ std::string nics_json(const std::vector<NicState>& states) {
   return nlohmann::ordered_json{{"schema", kJsonSchema}, {"nics", nics}}.dump(2) + "\n";
 }
 
+bool stays_with_kernel(const Nic& nic) {
+  return nic.override_driver.empty() && machine::default_driver(nic).driver.empty() &&
+         !machine::is_user_space_driver(nic.driver);
+}
+
 std::vector<std::string> bind_command(const std::vector<NicState>& states,
                                       const BindRequest& request) {
   const NicState& state = nic_named(states, request.name);
@@ -114,7 +119,10 @@ std::vector<std::string> bind_command(const std::vector<NicState>& states,
 
 std::vector<std::string> unbind_command(const std::vector<NicState>& states,
                                         const std::string& name) {
-  return {"driverctl", "unset-override", nic_named(states, name).nic.address};
+  const Nic& nic = nic_named(states, name).nic;
+  // driverctl would take it from its driver for a moment.
+  if (stays_with_kernel(nic)) return {};
+  return {"driverctl", "unset-override", nic.address};
 }
 
 }  // namespace lyre::tools

@@ -3,12 +3,13 @@
 #include <algorithm>
 
 #include "machine/memory.h"
+#include "machine/nic_guard.h"
+#include "machine/port_kind.h"
+#include "tools/lyre/configured.h"
 
 namespace lyre::tools {
 namespace {
 
-constexpr const char* kWithoutIommu = "no-iommu.conf";
-constexpr const char* kBesideKernel = "beside-kernel-driver.conf";
 constexpr const char* kSettle = "daemon-reload";
 /// Enough for one worker with default settings.
 constexpr uint64_t kHugepagesKib = 384 << 10;
@@ -21,6 +22,7 @@ std::string drop_in_folder(const PreparedFiles& files) {
 std::string sysctl_file(const PreparedFiles& files) {
   return files.etc + "/sysctl.d/60-lyre-nic.conf";
 }
+std::string config_file(const PreparedFiles& files) { return files.etc + "/lyre/lyred.toml"; }
 
 /// That vm.nr_hugepages counts.
 uint64_t default_hugepage_kib(const machine::Roots& roots) {
@@ -48,19 +50,65 @@ bool is_linked(const std::string& path) {
 /// The NIC is lyred's, by driverctl.
 bool is_taken(const NicState& state) { return !state.nic.override_driver.empty(); }
 
+/// As a port of a NIC on this driver has it; "": the kernel's.
+machine::PortKind kind_of(const NicState& state, const std::string& driver) {
+  if (driver.empty()) return machine::PortKind::kBesideKernelDriver;
+  return needs_physical_addresses(state, driver) ? machine::PortKind::kWithoutIommu
+                                                 : machine::PortKind::kPlain;
+}
+
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+/// Who besides `left` needs the drop-in: the device of a port, the address of a NIC that is bound,
+/// or empty.
+std::string other_user(const std::string& drop_in, const std::vector<NicState>& states,
+                       const machine::Nic& left, const machine::Roots& roots,
+                       const PreparedFiles& files) {
+  for (const std::string& device : configured_devices(config_file(files))) {
+    if (machine::pci_address_of(device) == left.address) continue;
+    if (contains(machine::drop_ins_of(machine::port_kind(device, roots)), drop_in)) return device;
+  }
+  for (const NicState& other : states) {
+    if (other.nic.address == left.address || !is_taken(other)) continue;
+    const auto needed = machine::drop_ins_of(kind_of(other, other.nic.override_driver));
+    if (contains(needed, drop_in)) return other.nic.address;
+  }
+  return "";
+}
+
+/// What may have been prepared for this NIC.
+std::vector<std::string> drop_ins_for(const machine::Nic& nic) {
+  return machine::drop_ins_of(stays_with_kernel(nic) ? machine::PortKind::kBesideKernelDriver
+                                                     : machine::PortKind::kWithoutIommu);
+}
+
+Commands unlink_commands(const std::vector<std::string>& drop_ins, const PreparedFiles& files) {
+  Commands commands;
+  for (const std::string& drop_in : drop_ins) {
+    const std::string path = drop_in_folder(files) + "/" + drop_in;
+    if (is_linked(path)) commands.push_back({"rm", path});
+  }
+  if (commands.empty()) return commands;
+  commands.push_back({"rmdir", "--ignore-fail-on-non-empty", drop_in_folder(files)});
+  commands.push_back({"systemctl", kSettle});
+  return commands;
+}
+
 }  // namespace
 
 Commands prepare_commands(const NicState& state, const std::string& driver,
                           const machine::Roots& roots, const PreparedFiles& files) {
   Commands commands;
-  const bool is_physical = needs_physical_addresses(state, driver);
-  const std::string drop_in = is_physical ? kWithoutIommu : driver.empty() ? kBesideKernel : "";
-  if (!drop_in.empty() && !is_linked(drop_in_folder(files) + "/" + drop_in)) {
-    commands.push_back({"mkdir", "-p", drop_in_folder(files)});
+  const machine::PortKind kind = kind_of(state, driver);
+  for (const std::string& drop_in : machine::drop_ins_of(kind)) {
+    if (is_linked(drop_in_folder(files) + "/" + drop_in)) continue;
+    if (commands.empty()) commands.push_back({"mkdir", "-p", drop_in_folder(files)});
     commands.push_back({"ln", "-s", files.drop_ins + "/" + drop_in, drop_in_folder(files)});
-    commands.push_back({"systemctl", kSettle});
   }
-  if (is_physical && !has_hugepages(roots)) {
+  if (!commands.empty()) commands.push_back({"systemctl", kSettle});
+  if (kind == machine::PortKind::kWithoutIommu && !has_hugepages(roots)) {
     const uint64_t page_kib = default_hugepage_kib(roots);
     const std::string setting =
         "vm.nr_hugepages=" + std::to_string((kHugepagesKib + page_kib - 1) / page_kib);
@@ -71,25 +119,31 @@ Commands prepare_commands(const NicState& state, const std::string& driver,
 }
 
 Commands unprepare_commands(const std::vector<NicState>& states, const std::string& name,
-                            const PreparedFiles& files) {
-  const NicState& left = nic_named(states, name);
-  const bool is_needed = std::ranges::any_of(states, [&](const NicState& other) {
-    return other.nic.address != left.nic.address && is_taken(other) &&
-           needs_physical_addresses(other, other.nic.override_driver);
-  });
-  if (is_needed) return {};
-  Commands commands;
-  const std::string drop_in = drop_in_folder(files) + "/" + kWithoutIommu;
-  if (is_linked(drop_in)) {
-    commands.push_back({"rm", drop_in});
-    commands.push_back({"rmdir", "--ignore-fail-on-non-empty", drop_in_folder(files)});
-    commands.push_back({"systemctl", kSettle});
+                            const machine::Roots& roots, const PreparedFiles& files) {
+  const machine::Nic& left = nic_named(states, name).nic;
+  std::vector<std::string> unneeded;
+  for (const std::string& drop_in : drop_ins_for(left)) {
+    if (other_user(drop_in, states, left, roots, files).empty()) unneeded.push_back(drop_in);
   }
-  if (machine::exists(sysctl_file(files))) {
+  Commands commands = unlink_commands(unneeded, files);
+  const std::string without_iommu = machine::drop_ins_of(machine::PortKind::kWithoutIommu).front();
+  if (contains(unneeded, without_iommu) && machine::exists(sysctl_file(files))) {
     commands.push_back({"rm", sysctl_file(files)});
     commands.push_back({"sysctl", "--quiet", "vm.nr_hugepages=0"});
   }
   return commands;
+}
+
+std::vector<std::string> kept_drop_ins(const std::vector<NicState>& states, const std::string& name,
+                                       const machine::Roots& roots, const PreparedFiles& files) {
+  const machine::Nic& left = nic_named(states, name).nic;
+  std::vector<std::string> lines;
+  for (const std::string& drop_in : drop_ins_for(left)) {
+    if (!is_linked(drop_in_folder(files) + "/" + drop_in)) continue;
+    const std::string user = other_user(drop_in, states, left, roots, files);
+    if (!user.empty()) lines.push_back(drop_in + " stays: " + user + " needs it");
+  }
+  return lines;
 }
 
 }  // namespace lyre::tools

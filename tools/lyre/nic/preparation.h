@@ -22,8 +22,12 @@ using Commands = std::vector<std::vector<std::string>>;
 Commands prepare_commands(const NicState& state, const std::string& driver,
                           const machine::Roots& roots, const PreparedFiles& files);
 
-/// Takes back what prepare_commands() did, when no NIC but this one needs it.
+/// Takes back what prepare_commands() did, as far as neither another NIC that is bound nor another
+/// port of lyred.toml needs it.
 Commands unprepare_commands(const std::vector<NicState>& states, const std::string& name,
-                            const PreparedFiles& files);
+                            const machine::Roots& roots, const PreparedFiles& files);
+/// A line for each drop-in that stays for another port of lyred.toml.
+std::vector<std::string> kept_drop_ins(const std::vector<NicState>& states, const std::string& name,
+                                       const machine::Roots& roots, const PreparedFiles& files);
 
 }  // namespace lyre::tools

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+/// What `lyre` itself reads of lyred.toml. `lyred --check` says what is wrong in it.
+namespace lyre::tools {
+
+/// The devices of its ports, in their order. None where the file is missing or is no TOML.
+std::vector<std::string> configured_devices(const std::string& config_path);
+
+}  // namespace lyre::tools
