@@ -56,6 +56,16 @@ Result<std::unique_ptr<io::Backend>> start_backend(const Config& config,
   return io::dpdk::start_environment(options);
 }
 
+std::vector<std::string> check_nics(const Config& config) {
+  std::vector<std::string> lines;
+  for (const PortConfig& port : config.ports) {
+    const Status fit = io::dpdk::check_nic(port.device, io::dpdk::dpdk_version());
+    if (fit.ok()) continue;
+    lines.push_back(complaint(config.file, port.line, "port.device", fit.error().text));
+  }
+  return lines;
+}
+
 std::string backend_text() { return "DPDK " + io::dpdk::dpdk_version().text(); }
 
 }  // namespace lyre

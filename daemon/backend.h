@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "daemon/config/config.h"
 #include "stack/io/backend.h"
@@ -14,6 +15,10 @@ namespace lyre {
 /// Fails: one line that says what is missing.
 Result<std::unique_ptr<io::Backend>> start_backend(const Config& config,
                                                    const std::optional<io::NicOwner>& owner);
+
+/// NICs that this version of it cannot drive as they are bound: a line like those of load_config()
+/// for each. Opens no device.
+std::vector<std::string> check_nics(const Config& config);
 
 /// Name and version of that API, as "DPDK 22.11.7".
 std::string backend_text();

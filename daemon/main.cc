@@ -68,6 +68,8 @@ int check(Config& config, bool looks_ahead) {
   }
   if (looks_ahead) {
     for (std::string& line : probe_machine(config, {})) lines.push_back(std::move(line));
+    // Of a NIC that is not there, or not bound, nothing more can be said.
+    if (lines.empty()) lines = check_nics(config);
   }
   for (const std::string& line : lines) complain(line, kExitBadConfig);
   return lines.empty() ? 0 : kExitBadConfig;
@@ -84,6 +86,13 @@ void wait_for_signal(boost::asio::signal_set& signals, Launcher& launcher,
     }
     wait_for_signal(signals, launcher, config_path);
   });
+}
+
+/// For people: "ports: eth1 on 0000:00:06.0, by DPDK 22.11.7".
+std::string ports_text(const Config& config) {
+  std::string out = "ports: ";
+  for (const PortConfig& port : config.ports) out += port.name + " on " + port.device + ", ";
+  return out + "by " + backend_text();
 }
 
 /// The process that parses packets keeps nothing that it does not need any more.
@@ -163,7 +172,8 @@ int run(int argc, char** argv) {
   if (options.only_upgrade) return upgrade(*config);
   if (const int code = check(*config, options.only_check); code != 0) return code;
   if (options.only_check) {
-    std::printf("%s: right\n%s\n", options.config_path.c_str(), placement_text(*config).c_str());
+    std::printf("%s: right\n%s\n%s\n", options.config_path.c_str(), placement_text(*config).c_str(),
+                ports_text(*config).c_str());
     return 0;
   }
   const Status sockets = prepare_port_sockets(*config);

@@ -3,22 +3,41 @@
 #include <toml++/toml.h>
 
 namespace lyre::tools {
+namespace {
 
-std::vector<std::string> configured_devices(const std::string& config_path) {
-  std::vector<std::string> devices;
+toml::table file_at(const std::string& path) {
   try {
-    const toml::table file = toml::parse_file(config_path);
-    const toml::array* ports = file["port"].as_array();
-    if (ports == nullptr) return devices;
-    for (const toml::node& port : *ports) {
-      const toml::table* table = port.as_table();
-      const auto device = table != nullptr ? (*table)["device"].value<std::string>() : std::nullopt;
-      if (device) devices.push_back(*device);
-    }
+    return toml::parse_file(path);
   } catch (const toml::parse_error&) {
     return {};
   }
+}
+
+}  // namespace
+
+std::vector<std::string> configured_devices(const std::string& config_path) {
+  const toml::table file = file_at(config_path);
+  std::vector<std::string> devices;
+  const toml::array* ports = file["port"].as_array();
+  if (ports == nullptr) return devices;
+  for (const toml::node& port : *ports) {
+    const toml::table* table = port.as_table();
+    const auto device = table != nullptr ? (*table)["device"].value<std::string>() : std::nullopt;
+    if (device) devices.push_back(*device);
+  }
   return devices;
+}
+
+std::vector<uint32_t> configured_cores(const std::string& config_path) {
+  const toml::table file = file_at(config_path);
+  std::vector<uint32_t> cores;
+  const toml::array* list = file["workers"]["cores"].as_array();
+  if (list == nullptr) return cores;
+  for (const toml::node& each : *list) {
+    const auto core = each.value<uint32_t>();
+    if (core) cores.push_back(*core);
+  }
+  return cores;
 }
 
 }  // namespace lyre::tools

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -8,5 +9,7 @@ namespace lyre::tools {
 
 /// The devices of its ports, in their order. None where the file is missing or is no TOML.
 std::vector<std::string> configured_devices(const std::string& config_path);
+/// The list of workers.cores; none where lyred chooses, or as above.
+std::vector<uint32_t> configured_cores(const std::string& config_path);
 
 }  // namespace lyre::tools

@@ -13,6 +13,8 @@
 
 #include "machine/remote_logins.h"
 #include "nccl_adapter/abi/setting_names.h"
+#include "tools/lyre/configured.h"
+#include "tools/lyre/doctor/config_checks.h"
 #include "tools/lyre/doctor/daemon_checks.h"
 #include "tools/lyre/doctor/machine_checks.h"
 #include "tools/lyre/doctor/nccl_checks.h"
@@ -79,6 +81,9 @@ std::vector<Finding> check_job() {
 void run_doctor(const GlobalOptions& globals, const std::string& config_path) {
   std::vector<Finding> findings = check_this_machine();
   append(findings, check_config(config_path));
+  const auto devices = configured_devices(config_path);
+  append(findings, check_drop_ins(devices, {}, {.drop_ins = LYRE_DATA_DIR "/lyred.service.d"}));
+  append(findings, check_numa(devices, configured_cores(config_path), {}));
   const std::string socket =
       !globals.socket_path.empty() ? globals.socket_path : variable("LYRE_SOCKET");
   append(findings, check_socket(socket.empty() ? "/run/lyre/lyred.sock" : socket));

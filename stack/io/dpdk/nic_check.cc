@@ -45,7 +45,8 @@ Status prepare_ena(const PciNic& nic, const DpdkVersion& version, DeviceArgs& ar
   if (nic.kernel_driver != "uio_pci_generic") return Ok{};
   if (version < kEnaPolls) {
     return refused(args, "ENA on uio_pci_generic needs DPDK 24.03 or later, and this is " +
-                             version.text() + "; or bind it to vfio-pci or igb_uio");
+                             version.text() +
+                             ", allowed: lyred of Debian 13, or igb_uio or vfio-pci for the NIC");
   }
   args.set_default("control_path_poll_interval", kEnaPollMs);
   return Ok{};
@@ -57,7 +58,7 @@ Status check_gvnic(const DpdkVersion& version, const DeviceArgs& args) {
   if (is_mended) return Ok{};
   return refused(args,
                  "gVNIC needs DPDK 24.11.4 or later of 24.11, or 25.11 or later, and this is " +
-                     version.text());
+                     version.text() + ", allowed: lyred of Debian 13, or its image");
 }
 
 /// Drivers that work beside the kernel's: without it there is no device for them.
@@ -65,7 +66,8 @@ Status check_bifurcated(const PciNic& nic, const char* wanted, const DeviceArgs&
   if (nic.kernel_driver.rfind(wanted, 0) == 0) return Ok{};
   const std::string bound = nic.kernel_driver.empty() ? "nothing" : nic.kernel_driver;
   return refused(args, std::string("stays with its kernel driver (") + wanted +
-                           "), which DPDK's needs, and is bound to " + bound);
+                           "), which DPDK's needs, and is bound to " + bound +
+                           ", allowed: lyre nic unbind " + args.name());
 }
 
 /// Without a MAC address the driver takes all NICs of the machine, the first one included.
@@ -104,6 +106,12 @@ Status prepare_nic(const PciNic& nic, const DpdkVersion& version, DeviceArgs& ar
   if (is_mana(nic)) return check_mana(nic, args);
   if (nic.vendor == kMellanox) return check_bifurcated(nic, "mlx", args);
   return Ok{};
+}
+
+Status check_nic(const std::string& device, const DpdkVersion& version, const std::string& sys) {
+  DeviceArgs args = DeviceArgs::parse(device);
+  if (!args.is_pci()) return Ok{};
+  return prepare_nic(pci_nic_of(args.device_name(), sys), version, args);
 }
 
 }  // namespace lyre::io::dpdk

@@ -35,4 +35,9 @@ DpdkVersion dpdk_version();
 /// names what can.
 Status prepare_nic(const PciNic& nic, const DpdkVersion& version, DeviceArgs& args);
 
+/// Whether prepare_nic() would refuse `device` as the kernel shows it now. A device that is no NIC
+/// on the PCI bus, or is not there, is not refused.
+Status check_nic(const std::string& device, const DpdkVersion& version,
+                 const std::string& sys = "/sys");
+
 }  // namespace lyre::io::dpdk

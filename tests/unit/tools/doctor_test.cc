@@ -8,6 +8,7 @@
 #include "tests/unit/machine/tree.h"
 #include "tests/unit/tools/stats_segment.h"
 #include "tools/lyre/child_program.h"
+#include "tools/lyre/doctor/config_checks.h"
 #include "tools/lyre/doctor/daemon_checks.h"
 #include "tools/lyre/doctor/machine_checks.h"
 #include "tools/lyre/doctor/nccl_checks.h"
@@ -173,6 +174,85 @@ TEST_F(DoctorMachineTest, Nics) {
   expect(check_nics(nics()).at(2), Verdict::kNote, "driver vfio-pci");  // until the next boot
   tree_.write("sys/bus/pci/devices/0000:00:06.0/driver_override", "vfio-pci\n");
   expect(check_nics(nics()).at(2), Verdict::kFine, "driver vfio-pci");
+}
+
+class DoctorConfigTest : public ::testing::Test {
+ protected:
+  DoctorConfigTest() {
+    tree_.write("usr/lyred.service", "");
+    tree_.add_nic("0000:00:05.0", "0x1af4 0x1000", "uio_pci_generic", "");
+    tree_.add_nic("0000:00:06.0", "0x15b3 0x1019", "mlx5_core", "eth2");
+  }
+  std::vector<Finding> look(const std::vector<std::string>& devices) const {
+    return check_drop_ins(
+        devices, tree_.roots(),
+        {.units = {tree_.path("etc"), tree_.path("usr")}, .drop_ins = "/shipped"});
+  }
+  void add_drop_in(const std::string& name) { tree_.write("etc/lyred.service.d/" + name, ""); }
+
+  machine::Tree tree_;
+};
+
+TEST_F(DoctorConfigTest, ADropInThatAPortNeeds) {
+  expect(look({"net_memif0"}).at(0), Verdict::kFine, "no port needs one");
+  const std::vector<std::string> devices{"0000:00:05.0", "00:05.0,a=1", "0000:00:06.0"};
+  auto findings = look(devices);
+  ASSERT_EQ(findings.size(), 2u);
+  expect(findings[0], Verdict::kProblem, "0000:00:05.0 needs no-iommu.conf");
+  EXPECT_THAT(findings[0].mend, HasSubstr("ln -sf /shipped/no-iommu.conf " +
+                                          tree_.path("etc/lyred.service.d").string() + " &&"));
+  add_drop_in("no-iommu.conf");
+  findings = look(devices);
+  ASSERT_EQ(findings.size(), 1u);
+  expect(findings[0], Verdict::kProblem, "0000:00:06.0 needs beside-kernel-driver.conf");
+  // One of the operator's own may give the same.
+  add_drop_in("override.conf");
+  expect(look(devices).at(0), Verdict::kNote, "0000:00:06.0 needs beside-kernel-driver.conf");
+  add_drop_in("beside-kernel-driver.conf");
+  expect(look(devices).at(0), Verdict::kFine, "beside-kernel-driver.conf, no-iommu.conf");
+}
+
+TEST_F(DoctorConfigTest, ADropInThatNoPortNeeds) {
+  add_drop_in("override.conf");
+  add_drop_in("kernel-interface.conf");
+  const auto findings = look({"0000:00:07.0"});
+  ASSERT_EQ(findings.size(), 1u);
+  expect(findings[0], Verdict::kNote, "kernel-interface.conf: no port of lyred.toml needs it");
+  EXPECT_THAT(findings[0].mend, StartsWith("rm " + tree_.path("etc").string()));
+}
+
+TEST_F(DoctorConfigTest, ALinkToNothingIsNoDropIn) {
+  std::filesystem::create_directories(tree_.path("etc/lyred.service.d"));
+  std::filesystem::create_symlink("/nonexistent", tree_.path("etc/lyred.service.d/no-iommu.conf"));
+  expect(look({"0000:00:05.0"}).at(0), Verdict::kProblem, "needs no-iommu.conf");
+}
+
+TEST_F(DoctorConfigTest, WithoutTheServiceThereIsNothingToSay) {
+  std::filesystem::remove(tree_.path("usr/lyred.service"));
+  EXPECT_TRUE(look({"0000:00:05.0"}).empty());
+}
+
+TEST_F(DoctorConfigTest, NodesOfNicsAndCores) {
+  const auto numa = [this](const std::vector<uint32_t>& cores) {
+    return check_numa({"0000:00:05.0", "net_memif0"}, cores, tree_.roots());
+  };
+  for (const char* processor : {"cpu2/node0", "cpu3/node0", "cpu8/node1"}) {
+    tree_.write(std::string("sys/devices/system/cpu/") + processor + "/cpulist", "");
+  }
+  tree_.write("sys/devices/system/node/node1/cpulist", "8-15\n");
+  EXPECT_TRUE(numa({}).empty()) << "lyred chooses them";
+  ASSERT_EQ(numa({8}).size(), 1u);
+  expect(numa({8}).at(0), Verdict::kFine, "0000:00:05.0 is at NUMA node 1, workers.cores = 8 too");
+  expect(numa({3, 2}).at(0), Verdict::kNote, "workers.cores = 2-3 at another one");
+  EXPECT_THAT(numa({2}).at(0).mend, HasSubstr("or some of 8-15"));
+  expect(numa({2, 8}).at(0), Verdict::kNote, "only in part");
+}
+
+TEST(DoctorConfig, TellsWhatIsAllowedAsTheRemedy) {
+  const auto wrong = read_config_check(2, "lyred: f:2: port.device: a is away, allowed: b or c\n");
+  expect(wrong.at(0), Verdict::kProblem, "f:2: port.device: a is away");
+  EXPECT_EQ(wrong[0].mend, "use b or c");
+  EXPECT_THAT(wrong[0].saw, Not(HasSubstr("allowed")));
 }
 
 TEST(DoctorConfig, IsWhatTheDaemonSays) {

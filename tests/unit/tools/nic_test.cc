@@ -198,6 +198,9 @@ TEST_F(NicTest, AFileThatIsNoTomlConfiguresNoPort) {
   EXPECT_THAT(configured_devices(tree_.path("wrong.toml")), IsEmpty());
   tree_.write("odd.toml", "[[port]]\ndevice = 7\n[[port]]\nname = \"a\"\n");
   EXPECT_THAT(configured_devices(tree_.path("odd.toml")), IsEmpty());
+  EXPECT_THAT(configured_cores(tree_.path("odd.toml")), IsEmpty());
+  tree_.write("cores.toml", "[workers]\ncores = [3, 2]\n");
+  EXPECT_THAT(configured_cores(tree_.path("cores.toml")), ElementsAre(3, 2));
 }
 
 TEST_F(NicTest, UnbindTakesBackWhatNoOtherNicNeeds) {

@@ -17,6 +17,15 @@ namespace lyre::tools {
 namespace {
 
 constexpr std::string_view kProgram = "lyred: ";
+constexpr std::string_view kAllowed = ", allowed: ";
+
+/// A line of `lyred --check`: "FILE:LINE: KEY: what is wrong, allowed: what is not".
+Finding config_problem(const std::string& line) {
+  const size_t allowed = line.rfind(kAllowed);
+  return problem("config", line.substr(0, allowed), "lyred does not start, or not as configured",
+                 allowed == std::string::npos ? "correct that line"
+                                              : "use " + line.substr(allowed + kAllowed.size()));
+}
 
 }  // namespace
 
@@ -32,8 +41,7 @@ std::vector<Finding> read_config_check(std::optional<int> status, const std::str
     if (*status == 0) {
       findings.push_back(fine("config", line));
     } else {
-      findings.push_back(problem("config", line, "lyred does not start, or not as configured",
-                                 "correct that line"));
+      findings.push_back(config_problem(line));
     }
   }
   return findings;

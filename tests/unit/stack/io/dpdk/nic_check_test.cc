@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/unit/machine/tree.h"
+
 namespace lyre::io::dpdk {
 namespace {
 
@@ -37,7 +39,8 @@ TEST(NicCheck, EnaOnUioNeedsAVersionThatCanPoll) {
   for (const DpdkVersion& version : {kDebian12, kUbuntu24}) {
     EXPECT_EQ(prepared(ena("uio_pci_generic"), version),
               "0000:00:06.0: ENA on uio_pci_generic needs DPDK 24.03 or later, and this is " +
-                  version.text() + "; or bind it to vfio-pci or igb_uio");
+                  version.text() +
+                  ", allowed: lyred of Debian 13, or igb_uio or vfio-pci for the NIC");
   }
 }
 
@@ -56,7 +59,7 @@ TEST(NicCheck, BifurcatedNicsStayWithTheirKernelDriver) {
   EXPECT_EQ(prepared({0x15b3, 0x1004, "mlx4_core"}, kDebian12), "0000:00:06.0");
   EXPECT_EQ(prepared({0x15b3, 0x101e, "vfio-pci"}, kDebian12),
             "0000:00:06.0: stays with its kernel driver (mlx), which DPDK's needs, and is bound to "
-            "vfio-pci");
+            "vfio-pci, allowed: lyre nic unbind 0000:00:06.0");
   const std::string mana = "7870:00:00.0,mac=00:0d:3a:00:00:01";
   EXPECT_EQ(prepared({0x1414, 0x00ba, "mana"}, kDebian13, mana), mana);
   EXPECT_THAT(prepared({0x1414, 0x00ba, ""}, kDebian13, mana), HasSubstr("bound to nothing"));
@@ -72,6 +75,18 @@ TEST(NicCheck, OtherNicsAreLeftAlone) {
   EXPECT_EQ(prepared({0x1af4, 0x1041, "uio_pci_generic"}, kDebian12, "0000:00:06.0,a=b"),
             "0000:00:06.0,a=b");
   EXPECT_EQ(prepared({}, kDebian12), "0000:00:06.0");
+}
+
+TEST(NicCheck, ADeviceIsCheckedAsTheKernelShowsIt) {
+  machine::Tree tree;
+  const std::string sys = tree.roots().sys;
+  tree.add_nic("0000:00:06.0", "0x1ae0 0x0042", "vfio-pci", "");
+  EXPECT_THAT(check_nic("0000:00:06.0", kDebian12, sys).error().text, HasSubstr("gVNIC needs"));
+  EXPECT_TRUE(check_nic("0000:00:06.0", kDebian13, sys).ok());
+  for (const char* device :
+       {"0000:00:07.0", "net_memif0,role=server", "vmbus:6045bd7a-8d7c-6045-bd7a-8d7c6045bd7a"}) {
+    EXPECT_TRUE(check_nic(device, kDebian12, sys).ok()) << device;
+  }
 }
 
 TEST(NicCheck, ThisLibraryHasAVersion) { EXPECT_GE(dpdk_version(), DpdkVersion({22, 11, 0})); }
