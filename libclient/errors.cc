@@ -5,10 +5,20 @@
 #include <cstdio>
 #include <cstring>
 
+#include "libclient/client_mark.h"
 #include "libclient/include/lyre/lyre.h"
+#include "stack/channel/abi.h"
+#include "stack/channel/control.h"
 
 namespace lyre::client {
 namespace {
+
+/// lyre_version() points into it: no linker leaves it out.
+constexpr ClientMark kMark{
+    .magic = {'L', 'Y', 'R', 'E', '-', 'C', 'L', 'I', 'E', 'N', 'T', '-', 'M', 'A', 'R', 'K'},
+    .control = channel::kControlVersions,
+    .abi = channel::kAbiVersions,
+    .release = LYRE_VERSION};
 
 thread_local char t_line[320];
 thread_local const char* t_text = "no failure";
@@ -37,9 +47,11 @@ int fail_static(int code, const char* text) {
 
 }  // namespace lyre::client
 
+const lyre::client::ClientMark& lyre::client::own_mark() { return kMark; }
+
 const char* lyre_last_error(void) { return lyre::client::t_text; }
 
-const char* lyre_version(void) { return LYRE_VERSION; }
+const char* lyre_version(void) { return lyre::client::kMark.release; }
 
 const char* lyre_strerror(int code) {
   switch (code) {

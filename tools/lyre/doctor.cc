@@ -12,10 +12,10 @@
 #include <string>
 
 #include "machine/remote_logins.h"
-#include "nccl_adapter/abi/setting_names.h"
 #include "tools/lyre/configured.h"
 #include "tools/lyre/doctor/config_checks.h"
 #include "tools/lyre/doctor/daemon_checks.h"
+#include "tools/lyre/doctor/job_checks.h"
 #include "tools/lyre/doctor/machine_checks.h"
 #include "tools/lyre/doctor/nccl_checks.h"
 #include "tools/lyre/failure.h"
@@ -67,18 +67,14 @@ std::vector<Finding> check_this_machine() {
   return findings;
 }
 
-std::vector<Finding> check_job() {
-  const Settings settings =
-      nccl_settings(environ, {variable("HOME") + "/.nccl.conf", "/etc/nccl.conf"});
-  std::vector<Finding> findings = check_nccl(settings, load_plugin, gnu_get_libc_version());
-  for (const std::string& line : nccl_abi::unknown_settings(environ)) {
-    findings.push_back(problem("settings", line, "what it was meant to set keeps its default",
-                               "correct the name"));
-  }
-  return findings;
+std::vector<Finding> check_environment() {
+  std::vector<std::string> environment;
+  for (char** entry = environ; *entry != nullptr; ++entry) environment.emplace_back(*entry);
+  const Settings settings = nccl_settings(environment, nccl_files(environment, variable("HOME")));
+  return check_nccl(settings, open_plugin, gnu_get_libc_version());
 }
 
-void run_doctor(const GlobalOptions& globals, const std::string& config_path) {
+std::vector<Finding> check_all(const GlobalOptions& globals, const std::string& config_path) {
   std::vector<Finding> findings = check_this_machine();
   append(findings, check_config(config_path));
   const auto devices = configured_devices(config_path);
@@ -88,7 +84,11 @@ void run_doctor(const GlobalOptions& globals, const std::string& config_path) {
       !globals.socket_path.empty() ? globals.socket_path : variable("LYRE_SOCKET");
   append(findings, check_socket(socket.empty() ? "/run/lyre/lyred.sock" : socket));
   append(findings, check_daemon(globals.socket_or_default()));
-  append(findings, check_job());
+  append(findings, check_environment());
+  return findings;
+}
+
+void report(const GlobalOptions& globals, const std::vector<Finding>& findings) {
   std::cout << (globals.is_json ? findings_json(findings) : findings_text(findings));
   if (has_problem(findings)) throw CLI::RuntimeError(kExitFailure);
 }
@@ -100,7 +100,17 @@ void add_doctor(CLI::App& app, const GlobalOptions& globals) {
       "doctor", "What keeps Lyre from running here: each check, why it matters, what mends it");
   auto config = std::make_shared<std::string>("/etc/lyre/lyred.toml");
   command->add_option("--config", *config, "Configuration of lyred")->capture_default_str();
-  command->callback([&globals, config] { run_doctor(globals, *config); });
+  auto pid = std::make_shared<int32_t>(0);
+  command
+      ->add_option("--pid", *pid,
+                   "Only this process of a job: whether NCCL in it, or in its container, would "
+                   "load the plugin and the plugin reach the daemon; needs root or its user")
+      ->type_name("PID")
+      ->excludes("--config")
+      ->check(CLI::PositiveNumber.description(""));
+  command->callback([&globals, config, pid] {
+    report(globals, *pid > 0 ? check_job(job_of(*pid)) : check_all(globals, *config));
+  });
 }
 
 }  // namespace lyre::tools

@@ -1,0 +1,112 @@
+#include "tools/lyre/doctor/job_checks.h"
+
+#include <grp.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include "tools/lyre/doctor/nccl_checks.h"
+#include "tools/lyre/failure.h"
+#include "tools/lyre/snapshot.h"
+
+namespace lyre::tools {
+namespace {
+
+constexpr const char* kDefaultSocket = "/run/lyre/lyred.sock";
+/// As glibc says it of itself in its file.
+constexpr std::string_view kGlibcRelease = "stable release version ";
+
+std::string glibc_of(const Job& job) {
+  std::ifstream file(file_of(job, library_of(job, "libc.so.6")), std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  const size_t found = bytes.find(kGlibcRelease);
+  if (found == std::string::npos) return {};
+  std::istringstream rest(bytes.substr(found + kGlibcRelease.size(), 16));  // "2.36."
+  int major = 0;
+  int minor = 0;
+  char dot = 0;
+  rest >> major >> dot >> minor;
+  return std::to_string(major) + dot + std::to_string(minor);
+}
+
+FoundLibrary find_in(const Job& job, const std::string& name) {
+  const std::string path = library_of(job, name);
+  if (path.empty()) {
+    return {.path = {}, .file = {}, .wrong = "there is no " + name + " in its file system"};
+  }
+  return {.path = path, .file = file_of(job, path), .wrong = {}};
+}
+
+bool may_write(const Job& job, const struct stat& file) {
+  if (job.uid == 0) return true;
+  if (job.uid == file.st_uid) return (file.st_mode & S_IWUSR) != 0;
+  if (std::ranges::find(job.gids, file.st_gid) != job.gids.end()) {
+    return (file.st_mode & S_IWGRP) != 0;
+  }
+  return (file.st_mode & S_IWOTH) != 0;
+}
+
+Finding closed_socket(const Job& job, const std::string& saw, const struct stat& file) {
+  const group* members = ::getgrgid(file.st_gid);
+  const std::string group = members != nullptr ? members->gr_name : std::to_string(file.st_gid);
+  char mode[8];
+  std::snprintf(mode, sizeof mode, "%04o", static_cast<unsigned>(file.st_mode & 07777));
+  return problem("job socket",
+                 saw + " has mode " + mode + " and group " + group + ", the process has uid " +
+                     std::to_string(job.uid) + " and is no member",
+                 "the plugin cannot attach, and NCCL falls back to its own sockets",
+                 "usermod -aG " + group + " USER; for a container --group-add " +
+                     std::to_string(file.st_gid) + ", in Kubernetes supplementalGroups");
+}
+
+Finding check_answer(const std::string& saw, const std::string& file) {
+  try {
+    const Snapshot snapshot = StatsSegment(file.c_str()).look();
+    return fine("job socket", saw + ": lyred " + snapshot.daemon_version + ", pid " +
+                                  std::to_string(snapshot.pid) + ", answers");
+  } catch (const Failure&) {
+    return problem("job socket", saw + ": no daemon answers there",
+                   "the plugin cannot attach, and NCCL falls back to its own sockets",
+                   "systemctl start lyred; if it runs, start the container again: its mount of the "
+                   "directory is older than the directory");
+  }
+}
+
+Finding check_socket(const Job& job, const Settings& settings) {
+  const auto set = settings.find("LYRE_SOCKET");
+  const std::string path =
+      set != settings.end() && !set->second.empty() ? set->second : kDefaultSocket;
+  const std::string saw = path + " in its file system";
+  const std::string file = file_of(job, path);
+  struct stat status {};
+  if (file.empty() || ::stat(file.c_str(), &status) != 0) {
+    return problem("job socket", saw + " is missing",
+                   "the plugin cannot attach, and NCCL falls back to its own sockets",
+                   "give the container the directory of the socket: -v /run/lyre:/run/lyre, or "
+                   "--device lyre.example/port=all; or set LYRE_SOCKET");
+  }
+  if (!may_write(job, status)) return closed_socket(job, saw, status);
+  return check_answer(saw, file);
+}
+
+}  // namespace
+
+std::vector<Finding> check_job(const Job& job) {
+  std::vector<Finding> findings{fine(
+      "job", std::to_string(job.pid) + " (" + job.program + "), uid " + std::to_string(job.uid))};
+  std::vector<std::string> files = nccl_files(job.environment, home_of(job));
+  for (std::string& path : files) path = file_of(job, path);
+  const Settings settings = nccl_settings(job.environment, files);
+  const auto find = [&job](const std::string& name) { return find_in(job, name); };
+  for (Finding& finding : check_nccl(settings, find, glibc_of(job))) {
+    findings.push_back(std::move(finding));
+  }
+  findings.push_back(check_socket(job, settings));
+  return findings;
+}
+
+}  // namespace lyre::tools
