@@ -5,7 +5,8 @@ What can be survived must be: every byte arrives, verified by the receiver. What
 with ncclRemoteError, in bounded time, in one line that names the peer.
 
 `--cell FAULT/PHASE` picks cells (shell patterns), `--repeat N` runs them N times, `--list` prints
-them.
+them. With `--keeping` the ports behave as NICs whose drivers keep what they are given
+(tests/support/keeping_nic.cc), and no packet may change before its NIC has read it.
 """
 
 import argparse
@@ -52,6 +53,8 @@ PAUSE_S = 10  # more than that and its margin
 ENVIRONMENT = {"LYRE_STREAMS": "4", "LYRE_PEER_TIMEOUT_SECONDS": "12",
                "LYRE_RESUME_SECONDS": "6"}
 DAEMON_SECTIONS = {"tcp": {"user_timeout_ms": 5000}}
+# The links are down while there is something to send: a driver keeps packets then.
+KEEPING = {("port", "message"), ("outage", "message"), ("host-of-receiver", "message")}
 
 
 class Wrong(Exception):
@@ -118,6 +121,7 @@ class Cell:
         self.witness = 1 - self.victim
         self.stack = contextlib.ExitStack()
         self.events = None  # where drivers are told what to report
+        self.kept = None  # where drivers write what they kept
 
     def run(self):
         with self.stack:
@@ -146,14 +150,35 @@ class Cell:
         self.ranks[SENDER].await_answer("handle")
 
     def prefix(self):
-        """Of the daemons' command lines: some faults need a driver that reports them."""
-        if self.fault != "nic-reset":
+        """Of the daemons' command lines: drivers that behave as none of a virtual device does."""
+        folder = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="lyre-drivers-"))
+        libraries, variables = [], []
+        if self.fault == "nic-reset":
+            self.events = os.path.join(folder, "events")
+            libraries.append("libnic_events.so")
+            variables.append(f"LYRE_TEST_NIC_EVENTS={self.events}")
+        if self.arguments.keeping:
+            self.kept = os.path.join(folder, "kept")
+            self.stack.callback(self.check_kept)  # when the daemons have ended
+            libraries.append("libkeeping_nic.so")
+            variables.append(f"LYRE_TEST_KEEPING_NIC={self.kept}")
+        if not libraries:
             return []
-        self.events = os.path.join(
-            self.stack.enter_context(tempfile.TemporaryDirectory(prefix="lyre-events-")), "events")
-        library = os.path.join(self.arguments.build, "tests", "support", "libnic_events.so")
-        return ["env", f"LD_PRELOAD={os.path.abspath(library)}",
-                f"LYRE_TEST_NIC_EVENTS={self.events}"]
+        support = os.path.join(os.path.abspath(self.arguments.build), "tests", "support")
+        preloaded = ":".join(os.path.join(support, library) for library in libraries)
+        return ["env", f"LD_PRELOAD={preloaded}", *variables]
+
+    def check_kept(self):
+        lines = []
+        if os.path.exists(self.kept):
+            with open(self.kept, encoding="utf-8") as file:
+                lines = file.read().splitlines()
+        changed = [line for line in lines if line != "kept"]
+        if changed:
+            raise Wrong(f"a NIC would have read other bytes than it was given: {len(changed)} "
+                        f"packets, first {changed[0]}")
+        if (self.fault, self.phase) in KEEPING and not lines:
+            raise Wrong("no driver kept a packet")
 
     def both(self, word):
         for rank in self.ranks:
@@ -335,6 +360,8 @@ def main():
     parser.add_argument("--rank", required=True, help="the fault_rank program")
     parser.add_argument("--abi", type=int, default=11)
     parser.add_argument("--rails", default="all", help="LYRE_RAILS: all (the default) or own")
+    parser.add_argument("--keeping", action="store_true",
+                        help="ports whose drivers keep what they are given")
     parser.add_argument("--cell", action="append", metavar="FAULT/PHASE")
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--list", action="store_true")
