@@ -94,17 +94,17 @@ Status probe_nic(DeviceArgs& args) {
   LogQuote said;
   if (rte_dev_probe(args.text().c_str()) == 0) return Ok{};
   const std::string driver = kernel_driver_of(args.kernel_folder());
-  return Error{ENODEV, args.name() + ": cannot be opened while its driver is " +
-                           (driver.empty() ? "none" : driver) + ": " +
-                           said.cause("it must be bound to vfio-pci or uio_pci_generic")};
+  return Error{EIO, args.name() + ": cannot be opened while its driver is " +
+                        (driver.empty() ? "none" : driver) + ": " +
+                        said.cause("it must be bound to vfio-pci or uio_pci_generic")};
 }
 
 /// DPDK opens NICs of the VMbus at its start only.
 Status find_netvsc(const DeviceArgs& args) {
   if (find_port(args)) return Ok{};
-  return Error{ENODEV, args.name() +
-                           ": DPDK opens a NIC of the VMbus only when it starts, and has not "
-                           "opened this one: restart the daemon"};
+  return Error{ENOTSUP, args.name() +
+                            ": DPDK opens a NIC of the VMbus only when it starts, and has not "
+                            "opened this one: restart the daemon"};
 }
 
 Status open_nic(DeviceArgs& args) { return args.is_vmbus() ? find_netvsc(args) : probe_nic(args); }
@@ -424,11 +424,13 @@ bool EthernetPort::is_there() const {
 /// A virtual device is full as long as its peer takes nothing, which no restart changes.
 bool EthernetPort::is_stuck(Nanos now) {
   if (quirks_->is_virtual) return false;
-  const bool is_up = is_running_ && is_link_up();
+  const bool is_up = is_link_up();
   bool is_any_stuck = false;
   for (size_t i = 0; i < queues_.size(); ++i) {
-    if (!is_up) watches_[i].forget();
-    if (is_up && watches_[i].is_stuck(queues_[i]->tx_progress(), now)) is_any_stuck = true;
+    if (!is_running_) watches_[i].forget();
+    if (is_running_ && watches_[i].is_stuck(queues_[i]->tx_progress(), is_up, now)) {
+      is_any_stuck = true;
+    }
   }
   return is_any_stuck;
 }

@@ -13,20 +13,26 @@ struct TxProgress {
 };
 
 /// Finds transmit queues that free nothing while their worker waits for it. A queue for which
-/// no worker waits may keep what it has: many drivers free only when they need room.
+/// no worker waits may keep what it has: many drivers free only when they need room, and some
+/// nothing while the link is down.
 /// Thread: the control thread.
 class TxWatch {
  public:
   /// More than a device with a watchdog of its own needs to ask for a reset (ENA: 5 s).
   static constexpr Nanos kStuckAfter = seconds(10);
+  /// While the link is down. Clients wait to be told of sessions that have ended, and a device that
+  /// is opened again has lost nothing.
+  static constexpr Nanos kStuckWithoutLinkAfter = seconds(5);
 
-  /// True when nothing was freed for kStuckAfter, and in each look of that time the worker waited.
-  bool is_stuck(const TxProgress& progress, Nanos now);
-  /// The queue cannot send, and is not expected to.
+  /// True when nothing was freed for that time, the link was as it is, and in each look of that
+  /// time the worker waited.
+  bool is_stuck(const TxProgress& progress, bool is_link_up, Nanos now);
+  /// The queue does not run.
   void forget() { is_waiting_ = false; }
 
  private:
   TxProgress last_;
+  bool was_link_up_ = false;
   bool is_waiting_ = false;
   Nanos since_;
 };
