@@ -21,6 +21,27 @@ pull_cable() {
   wait_for 20 "a link that is up" is_link up
 }
 
+was_refused() {
+  journalctl -u lyred --no-pager -o cat | grep -F "$NIC: cannot be opened" |
+    grep -F 'Permission denied'
+}
+
+# The daemon runs as user lyre. The kernel makes the node of a NIC on vfio-pci for root, and udev
+# gives it to group lyre: here not before the daemon has found it closed, and has to try again.
+bind_before_udev() {
+  udevadm control --stop-exec-queue
+  bind "$NIC" "$DRIVER"
+  wait_for 60 "an attempt to open a NIC of root's" was_refused
+  udevadm control --start-exec-queue
+}
+
+bind_again() {
+  case $DRIVER in
+    vfio-pci) bind_before_udev ;;
+    *) bind "$NIC" "$DRIVER" ;;
+  esac
+}
+
 unplug_nic() {
   ask unplug
   wait_for 60 "the removal of the NIC" nic_is_gone
@@ -28,7 +49,7 @@ unplug_nic() {
   status
   ask plug
   wait_for 60 "the return of the NIC" nic_is_there
-  bind "$NIC" "$DRIVER"
+  bind_again
   wait_for 60 "a port that is up again" is_link up
 }
 
