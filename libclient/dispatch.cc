@@ -22,6 +22,25 @@ int code_of(EndStatus status) {
   return -static_cast<int>(status);
 }
 
+/// Why a session ended, where the daemon says it more exactly than by the code.
+const char* text_of(const Completion& entry) {
+  if (entry.status != EndStatus::kUnreachable) return nullptr;
+  switch (entry.exact) {
+    case EndStatus::kNoRoute:
+      return "no route to the peer: see `lyre routes`";
+    case EndStatus::kNoNeighbour:
+      return "neither the peer nor the gateway answers ARP or NDP: see `lyre neighbours`";
+    case EndStatus::kForbidden:
+      return "the domain of this client may not talk to that peer, or not from that port";
+    case EndStatus::kIcmpError:
+      return "the network says that the peer cannot be reached (ICMP)";
+    case EndStatus::kAddressLost:
+      return "another host has the local address";
+    default:
+      return nullptr;
+  }
+}
+
 void copy_addresses(const Completion::Body::Opened& opened, lyre_addr& local, lyre_addr& remote) {
   std::memcpy(local.address, opened.local_address, sizeof local.address);
   std::memcpy(remote.address, opened.remote_address, sizeof remote.address);
@@ -45,7 +64,7 @@ class lyre_context::Reports {
   void on_accepted(const Completion& entry);
   void on_send_done(lyre_session& session, const Completion::Body::SendDone& news);
   void on_data(lyre_session* session, const Completion& entry);
-  void on_ended(lyre_session& session, EndStatus status);
+  void on_ended(lyre_session& session, const Completion& entry);
   bool name_session(lyre_session& session, const Completion& entry);
 
   lyre_context& context_;
@@ -90,7 +109,7 @@ void lyre_context::Reports::take(const Completion& entry) {
       if (!session->is_unaccepted()) context_.ready_.mark(session, LYRE_EVENT_PEER_FIN);
       return;
     case Event::kEnded:
-      if (session != nullptr) on_ended(*session, entry.status);
+      if (session != nullptr) on_ended(*session, entry);
       return;
     case Event::kNone:
       break;
@@ -149,6 +168,7 @@ void lyre_context::Reports::on_connect_failed(const Completion& entry) {
   session->state = LYRE_ENDED;
   session->error =
       entry.status == EndStatus::kOk ? static_cast<int>(LYRE_E_ABORTED) : code_of(entry.status);
+  session->error_text = text_of(entry);
   if (session->is_given_up) return context_.remove_session(session);
   context_.ready_.mark(session, LYRE_EVENT_ENDED);
 }
@@ -208,12 +228,13 @@ void lyre_context::Reports::on_data(lyre_session* session, const Completion& ent
   context_.ready_.mark(session, LYRE_EVENT_DATA);
 }
 
-void lyre_context::Reports::on_ended(lyre_session& session, EndStatus status) {
+void lyre_context::Reports::on_ended(lyre_session& session, const Completion& entry) {
   lyre_session** place = context_.workers_[session.worker].place(session.name.index);
   if (place != nullptr && *place == &session) *place = nullptr;
   context_.finish_sends(session, session.sends.size());
   session.state = LYRE_ENDED;
-  session.error = code_of(status);
+  session.error = code_of(entry.status);
+  session.error_text = text_of(entry);
   context_.ready_.note_news();
   if (session.is_given_up) return context_.remove_session(&session);
   if (!session.is_unaccepted()) context_.ready_.mark(&session, LYRE_EVENT_ENDED);

@@ -64,7 +64,8 @@ const char* lyre_strerror(int code) {
     case LYRE_E_TIMEDOUT:
       return "the peer did not answer in time";
     case LYRE_E_UNREACHABLE:
-      return "no route to the peer, no answer to ARP, or a timeout after an ICMP error";
+      return "the peer cannot be reached: no route, no answer to ARP or NDP, an ICMP error, or not "
+             "allowed to this client";
     case LYRE_E_ADDRINUSE:
       return "the port has a listener already";
     case LYRE_E_ADDRNOTAVAIL:

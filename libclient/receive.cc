@@ -12,7 +12,7 @@ using lyre::client::UnreadSlice;
 /// The result of a receiving call when there are no bytes.
 int nothing_left(const lyre_session& session) {
   if (session.is_peer_finished) return 0;
-  if (session.error != 0) return fail_static(session.error, lyre_strerror(session.error));
+  if (session.error != 0) return session.fail();
   if (session.state == LYRE_ENDED) return 0;
   return fail_static(LYRE_E_AGAIN, "nothing has arrived");
 }

@@ -24,7 +24,7 @@ int check_can_send(const lyre_session& session) {
     if (session.context->sends_under_way() < lyre::channel::kSendsPerContextMax) return 0;
     return fail_static(LYRE_E_AGAIN, "the context has too many sends under way");
   }
-  if (session.error != 0) return fail_static(session.error, lyre_strerror(session.error));
+  if (session.error != 0) return session.fail();
   return fail_static(LYRE_E_NOTCONNECTED, session.state == LYRE_CONNECTING
                                               ? "the handshake is not finished"
                                               : "sending is over on this session");

@@ -122,7 +122,10 @@ int lyre_state(const lyre_session* session) {
 }
 
 int lyre_session_error(const lyre_session* session) {
-  return session != nullptr ? session->error : static_cast<int>(LYRE_E_INVALID);
+  if (session == nullptr) return lyre::client::fail_static(LYRE_E_INVALID, "no session");
+  if (session->error == 0) return 0;
+  // What ended the context has a text of its own.
+  return session->error == session->context->check() ? session->error : session->fail();
 }
 
 int lyre_session_addrs(const lyre_session* session, lyre_addr* local, lyre_addr* remote) {
@@ -172,7 +175,7 @@ int lyre_shutdown(lyre_session* session) {
   if (session == nullptr) return fail_static(LYRE_E_INVALID, "no session");
   if (const int code = session->context->check(); code != 0) return code;
   if (session->state == LYRE_ENDED && session->error != 0) {
-    return fail_static(session->error, lyre_strerror(session->error));
+    return session->fail();
   }
   if (session->state == LYRE_CONNECTING) {
     return fail_static(LYRE_E_NOTCONNECTED, "the handshake is not finished");

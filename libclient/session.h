@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "libclient/errors.h"
 #include "libclient/fifo.h"
 #include "libclient/include/lyre/lyre.h"
 #include "stack/channel/abi.h"
@@ -49,6 +50,11 @@ struct lyre_session : lyre::client::Waitable {
   explicit lyre_session(lyre_context* owner) : context(owner) {}
 
   bool is_unaccepted() const { return listener != nullptr; }
+  /// Its error, with its text for lyre_last_error().
+  int fail() const {
+    return lyre::client::fail_static(error,
+                                     error_text != nullptr ? error_text : lyre_strerror(error));
+  }
   uint64_t cookie = 0;
   lyre_context* context;
   lyre_listener* listener = nullptr;  ///< not nullptr: it waits there for lyre_accept()
@@ -57,8 +63,9 @@ struct lyre_session : lyre::client::Waitable {
   lyre::channel::SessionName name;
   int state = LYRE_CONNECTING;
   int error = 0;
-  bool is_given_up = false;   ///< closed or aborted by the user, who has no pointer to it
-  bool is_send_shut = false;  ///< lyre_shutdown() was called
+  const char* error_text = nullptr;  ///< constant; nullptr: that of `error`
+  bool is_given_up = false;          ///< closed or aborted by the user, who has no pointer to it
+  bool is_send_shut = false;         ///< lyre_shutdown() was called
   bool is_peer_finished = false;
   lyre_addr local{};
   lyre_addr remote{};

@@ -148,7 +148,7 @@ void Comm::on_broken(Lane& lane, Io how) {
   }
   std::string trouble = how == Io::kFinished
                             ? "the connection ended without a goodbye"
-                            : std::string("the connection ended: ") + lyre_strerror(code);
+                            : std::string("the connection ended: ") + lane.transport->error_text();
   if (!lane.path_text.empty()) trouble += " (" + lane.path_text + ")";
   peer_watch_.note_trouble(std::move(trouble));
   // A reset is an answer of the peer's host.

@@ -32,7 +32,7 @@ Dial::State Dial::start(lyre_context* context) {
   lyre_session* session = nullptr;
   const int code = lyre_connect(context, &local_, &remote_, &session);
   if (code == LYRE_E_AGAIN) return State::kPending;
-  if (code != 0) return fail(code, lyre_strerror(code));
+  if (code != 0) return fail(code, lyre_last_error());
   stream_ = Stream(session);
   stream_.set_owner(this);
   phase_ = Phase::kDialing;
@@ -81,7 +81,8 @@ Dial::State Dial::read_answer() {
 
 Dial::State Dial::ended() {
   const int code = stream_.error();
-  return fail(code, code != 0 ? lyre_strerror(code) : "it closed the connection without an answer");
+  return fail(code,
+              code != 0 ? stream_.error_text() : "it closed the connection without an answer");
 }
 
 Dial::State Dial::fail(int code, std::string why) {

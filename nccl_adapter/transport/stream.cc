@@ -31,6 +31,11 @@ int Stream::error() const {
   return ended_with != 0 ? ended_with : error_;
 }
 
+const char* Stream::error_text() const {
+  const int ended_with = session_ == nullptr ? 0 : lyre_session_error(session_);
+  return ended_with != 0 ? lyre_last_error() : lyre_strerror(error_);
+}
+
 lyre_addr Stream::local() const {
   lyre_addr local{};
   lyre_addr remote{};

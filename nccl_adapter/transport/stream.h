@@ -34,6 +34,7 @@ class Stream final : public Transport {
   void set_owner(SessionOwner* owner) override { lyre_set_user(session_, owner); }
   bool has_ended() const override { return state() == LYRE_ENDED; }
   int error() const override;
+  const char* error_text() const override;
   void close() override;
   void abort() override;
   Io send_small(std::span<const uint8_t> bytes) override;

@@ -45,6 +45,8 @@ class Transport {
   virtual bool has_ended() const = 0;
   /// The LYRE_E code that ended it, 0 if none did.
   virtual int error() const = 0;
+  /// Its text, which may be more exact than the code.
+  virtual const char* error_text() const { return lyre_strerror(error()); }
   /// Ends in order: what was sent still goes out. What waits for room is dropped.
   virtual void close() = 0;
   virtual void abort() = 0;

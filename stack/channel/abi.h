@@ -161,7 +161,19 @@ enum class EndStatus : uint8_t {
   kAborted = 8,
   kShutdown = 9,       ///< the daemon is stopping
   kDeregistered = 10,  ///< memory was deregistered that the peer had not acknowledged
+  // Kinds of kUnreachable. In Completion::exact only: libraries take what they do not know in
+  // Completion::status for kReset.
+  kNoRoute = 11,
+  kNoNeighbour = 12,  ///< neither the peer nor the gateway answers ARP or NDP
+  kForbidden = 13,    ///< the client's domain may not talk to that peer, or not from that port
+  kIcmpError = 14,    ///< while connecting, or before a timeout
+  kAddressLost = 15,  ///< another host has the local address
 };
+
+/// What libraries of every version know of it.
+constexpr EndStatus general(EndStatus status) {
+  return status > EndStatus::kDeregistered ? EndStatus::kUnreachable : status;
+}
 
 /// A range of received payload that is lent to the client.
 struct LentSlice {
@@ -180,7 +192,9 @@ struct alignas(kCacheLineBytes) Completion {
   EndStatus status = EndStatus::kOk;
   uint8_t pool = 0;   ///< kData: worker index of the pool, or kPoolContext
   uint8_t count = 0;  ///< kData: valid slices
-  uint32_t reserved = 0;
+  /// `status`, or a kind of it. kOk: nothing more is known, as of older daemons.
+  EndStatus exact = EndStatus::kOk;
+  uint8_t reserved[3] = {};
   SessionName session;
   union Body {
     struct Opened {

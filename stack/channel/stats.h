@@ -143,7 +143,7 @@ struct SessionView {
 struct EndedView {
   SessionView session;  ///< as it was at the end
   int64_t ended_unix_ns;
-  uint8_t status;  ///< EndStatus
+  uint8_t status;  ///< EndStatus, as exactly as it is known
   uint8_t reserved[3];
   uint32_t event_count;
   TraceEvent events[TraceRing::kEvents];

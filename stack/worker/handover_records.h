@@ -166,7 +166,7 @@ void list_session(Fields& fields, T& record) {
   fields.number(record.head_acked_bytes, 0u, channel::kSendBytesMax);
   fields.number(record.flow_label, 0u, (1u << 20) - 1);  // RFC 8200 3
   list_session_flags(fields, record);
-  fields.one_of(record.end_status, channel::EndStatus::kDeregistered);
+  fields.one_of(record.end_status, channel::EndStatus::kAddressLost);
   fields.number(record.marking.dscp, uint8_t{0}, uint8_t{63});  // RFC 2474 3
   fields.number(record.marking.hop_limit, uint8_t{1}, uint8_t{UINT8_MAX});
   fields.number(record.copied_tx_bytes);

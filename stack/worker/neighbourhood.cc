@@ -122,7 +122,7 @@ size_t Neighbourhood::leave_lost_addresses() {
   const auto leave = [this](uint32_t conn) {
     if (!state_.engine.is_open(conn) || state_.session(conn).is_over) return;
     if (!state_.routes.is_lost(state_.engine.tuple(conn).local.address)) return;
-    lifecycle_.abort(conn, channel::EndStatus::kUnreachable);
+    lifecycle_.abort(conn, channel::EndStatus::kAddressLost);
   };
   return lost_addresses_walk_.step(state_.engine.index_bound(), kConnectionsPerWalkStepMax, leave);
 }

@@ -22,7 +22,7 @@ channel::EndStatus status_of(tcp::EndReason reason) {
     case tcp::EndReason::kAborted:
       return channel::EndStatus::kAborted;
     case tcp::EndReason::kUnreachable:
-      return channel::EndStatus::kUnreachable;
+      return channel::EndStatus::kIcmpError;
   }
   return channel::EndStatus::kAborted;
 }
@@ -116,9 +116,9 @@ channel::EndStatus SessionLifecycle::open(uint32_t context, const Endpoint& loca
   const auto route = local.address.is_unspecified()
                          ? state_.routes.lookup(remote.address)
                          : state_.routes.lookup_from(local.address, remote.address);
-  if (!route || remote.port == 0 ||
-      !state_.contexts[context].may_talk(route->port, local.port, remote.address)) {
-    return channel::EndStatus::kUnreachable;
+  if (!route || remote.port == 0) return channel::EndStatus::kNoRoute;
+  if (!state_.contexts[context].may_talk(route->port, local.port, remote.address)) {
+    return channel::EndStatus::kForbidden;
   }
   FourTuple tuple{.local = {route->source, local.port}, .remote = remote};
   if (!local.address.is_unspecified()) tuple.local.address = local.address;

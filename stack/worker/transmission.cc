@@ -128,6 +128,7 @@ std::optional<MacAddress> Transmission::neighbour_of(uint32_t conn) {
   state_.transmit_queue.wait_for_neighbour(conn);
   if (resolved.answer == link::Answer::kUnreachable) {
     const tcp::Effects effects = state_.engine.on_host_unreachable(conn, state_.now);
+    if (effects.is_over) sender.end_status = channel::EndStatus::kNoNeighbour;
     parts_.lifecycle.apply(conn, effects);
   }
   return std::nullopt;

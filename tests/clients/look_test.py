@@ -106,7 +106,7 @@ class Trace(unittest.TestCase):
             ended = [one for one in trace(hosts.a, peer) if "status" in one]
             self.assertTrue(ended)
             for session in ended:
-                self.assertIn(session["status"], ("timed_out", "unreachable"))
+                self.assertIn(session["status"], ("timed_out", "icmp_error"))
                 self.assertIn("timeout", events(session))
                 self.assertEqual(events(session)[-1], "ended")
             command, environment = hosts.a.lyre("trace")

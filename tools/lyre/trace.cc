@@ -48,6 +48,11 @@ constexpr StatusText kStatuses[] = {
     {"aborted", "aborted on this side"},
     {"shutdown", "the daemon stopped"},
     {"deregistered", "its memory was deregistered before the peer had it"},
+    {"no_route", "no route leads to the peer"},
+    {"no_neighbour", "neither the peer nor the gateway answers ARP or NDP"},
+    {"forbidden", "its domain may not talk to that peer"},
+    {"icmp_error", "the network says that the peer cannot be reached (ICMP)"},
+    {"address_lost", "another host has the local address"},
 };
 
 StatusText status_text(uint32_t status) {

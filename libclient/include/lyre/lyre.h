@@ -39,7 +39,7 @@ enum lyre_error {
   LYRE_E_RESET = -1,         /* the peer reset the connection */
   LYRE_E_REFUSED = -2,       /* the peer has no listener on that port */
   LYRE_E_TIMEDOUT = -3,      /* the peer did not answer within the user timeout */
-  LYRE_E_UNREACHABLE = -4,   /* no route, no answer to ARP, or a timeout after an ICMP error */
+  LYRE_E_UNREACHABLE = -4,   /* no route, no answer to ARP or NDP, an ICMP error, not allowed */
   LYRE_E_ADDRINUSE = -5,     /* that port has a listener already */
   LYRE_E_ADDRNOTAVAIL = -6,  /* not an address of the daemon's ports */
   LYRE_E_NORESOURCES = -7,   /* the daemon has no session, memory or port left */
@@ -195,7 +195,8 @@ LYRE_API void lyre_close_listener(lyre_listener* listener);
 enum lyre_state { LYRE_CONNECTING = 0, LYRE_OPEN = 1, LYRE_ENDED = 2 };
 /* LYRE_ENDED: lyre_session_error() says why; bytes that arrived before can still be received. */
 LYRE_API int lyre_state(const lyre_session* session);
-/* 0 while nothing is wrong or the end was orderly, else the LYRE_E code that ended it. */
+/* 0 while nothing is wrong or the end was orderly, else the LYRE_E code that ended it;
+ * lyre_last_error() then says why, which may be more exact: which kind of LYRE_E_UNREACHABLE. */
 LYRE_API int lyre_session_error(const lyre_session* session);
 LYRE_API int lyre_session_addrs(const lyre_session* session, lyre_addr* local, lyre_addr* remote);
 /* A pointer that the library stores for the caller; NULL at first. */

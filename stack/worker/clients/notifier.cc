@@ -25,7 +25,8 @@ void Notifier::announce_sends(Context& context, uint32_t conn, const tcp::SendSi
 
 void Notifier::answer_open(Context& context, channel::Event event, channel::EndStatus status,
                            uint64_t cookie, channel::SessionName name, const FourTuple& tuple) {
-  channel::Completion entry{.event = event, .status = status, .session = name};
+  channel::Completion entry{
+      .event = event, .status = channel::general(status), .exact = status, .session = name};
   auto& opened = entry.body.opened;
   opened.cookie = cookie;
   std::memcpy(opened.local_address, tuple.local.address.bytes.data(), 16);

@@ -246,8 +246,10 @@ void Notifier::announce_end(Context& context, uint32_t conn, Host& host) {
     answer_open(context, channel::Event::kConnectFailed, ended.end_status, ended.cookie, {},
                 host.tuple(conn));
   } else {
-    push(context,
-         {.event = channel::Event::kEnded, .status = ended.end_status, .session = name_of(conn)});
+    push(context, {.event = channel::Event::kEnded,
+                   .status = channel::general(ended.end_status),
+                   .exact = ended.end_status,
+                   .session = name_of(conn)});
   }
   host.on_end_told(conn);
 }

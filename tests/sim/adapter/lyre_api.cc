@@ -326,8 +326,8 @@ int lyre_state(const lyre_session* session) {
 }
 
 int lyre_session_error(const lyre_session* session) {
-  if (is_over(session)) return session->end->error;
-  return session->context->failure;
+  const int code = is_over(session) ? session->end->error : session->context->failure;
+  return code != 0 ? fail_static(code, lyre_strerror(code)) : 0;
 }
 
 int lyre_session_addrs(const lyre_session* session, lyre_addr* local, lyre_addr* remote) {

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <set>
 #include <string>
 
 #include "tests/unit/libclient/fake_daemon.h"
@@ -61,6 +62,36 @@ TEST_F(SessionTest, SaysWhyAConnectionFailed) {
   EXPECT_EQ(LYRE_E_REFUSED, lyre_recv(session, &byte, 1));
   lyre_close(session);
   EXPECT_FALSE(daemon_.try_take());  // it has no name to close
+}
+
+// The code stays what libraries of every version know; the text says which kind it is.
+TEST_F(SessionTest, SaysWhyAPeerCannotBeReached) {
+  const auto text_of = [this](EndStatus status, EndStatus exact) -> std::string {
+    const lyre_addr remote = address("10.9.0.2:5000");
+    lyre_session* session = nullptr;
+    EXPECT_EQ(0, lyre_connect(context_, nullptr, &remote, &session));
+    channel::Completion entry = connect_failed(daemon_.take().body.open.cookie, status);
+    entry.exact = exact;
+    daemon_.tell(entry);
+    EXPECT_EQ(1, lyre_poll(context_, 0));
+    EXPECT_EQ(-static_cast<int>(status), lyre_session_error(session));
+    const std::string text = lyre_last_error();
+    EXPECT_EQ(-static_cast<int>(status), lyre_send(session, "x", 1));
+    EXPECT_EQ(text, lyre_last_error());
+    lyre_close(session);
+    return text;
+  };
+  const std::string general = lyre_strerror(LYRE_E_UNREACHABLE);
+  EXPECT_EQ(general, text_of(EndStatus::kUnreachable, EndStatus::kOk)) << "an older daemon";
+  EXPECT_EQ(general, text_of(EndStatus::kUnreachable, EndStatus{200})) << "a newer daemon";
+  EXPECT_EQ("no route to the peer: see `lyre routes`",
+            text_of(EndStatus::kUnreachable, EndStatus::kNoRoute));
+  std::set<std::string> texts{general};
+  for (const EndStatus exact : {EndStatus::kNoRoute, EndStatus::kNoNeighbour, EndStatus::kForbidden,
+                                EndStatus::kIcmpError, EndStatus::kAddressLost}) {
+    EXPECT_TRUE(texts.insert(text_of(EndStatus::kUnreachable, exact)).second);
+  }
+  EXPECT_EQ(lyre_strerror(LYRE_E_REFUSED), text_of(EndStatus::kRefused, EndStatus::kNoRoute));
 }
 
 TEST_F(SessionTest, RefusesToConnectToNobody) {

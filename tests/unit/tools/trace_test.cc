@@ -4,7 +4,10 @@
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
 
+#include "stack/channel/abi.h"
 #include "tests/unit/tools/stats_segment.h"
 #include "tools/lyre/failure.h"
 
@@ -96,6 +99,21 @@ TEST_F(TraceTest, WhatIsNotKnownIsNotShown) {
   const auto events = trace_json(named("10.9.0.2:43210"))["sessions"][0]["events"];
   EXPECT_FALSE(events[0].contains("mss_bytes"));
   EXPECT_FALSE(events[1].contains("mss_bytes"));
+}
+
+TEST_F(TraceTest, APeerThatCannotBeReachedHasItsReason) {
+  channel::EndedView ended{};
+  ended.session = FakeSegment::connection();
+  std::set<std::string> keys;
+  for (auto status = channel::EndStatus::kOk; status <= channel::EndStatus::kAddressLost;
+       status = static_cast<channel::EndStatus>(static_cast<int>(status) + 1)) {
+    ended.status = static_cast<uint8_t>(status);
+    segment_.ended(0, 1).write(&ended);
+    const auto json = trace_json(named("10.9.0.2"))["sessions"];
+    EXPECT_TRUE(keys.insert(json[0]["status"].get<std::string>()).second) << json[0]["status"];
+  }
+  EXPECT_EQ(keys.count("?"), 0u);
+  EXPECT_EQ(keys.count("no_neighbour"), 1u);
 }
 
 TEST_F(TraceTest, JsonHasTheNumbers) {

@@ -17,7 +17,8 @@ std::string peer_of(const lyre_session* session) {
   return tools::format_endpoint(remote.address, remote.port);
 }
 
-/// The end of the daemon ends the command. Other errors end this stream.
+/// What the library's last call returned. The end of the daemon ends the command. Other errors end
+/// this stream.
 [[noreturn]] void throw_error(int64_t code) {
   if (code == LYRE_E_DAEMON || code == LYRE_E_EXPELLED) {
     throw tools::library_failure(static_cast<int>(code));
@@ -25,7 +26,7 @@ std::string peer_of(const lyre_session* session) {
   if (code == LYRE_E_SHUTDOWN) {
     throw tools::Failure(tools::kExitNoDaemon, lyre_strerror(LYRE_E_SHUTDOWN));
   }
-  throw StreamError(lyre_strerror(static_cast<int>(code)));
+  throw StreamError(lyre_last_error());
 }
 
 /// The parts that the copying and the zero-copy stream have in common.
@@ -35,8 +36,8 @@ class LyreStream : public Stream {
   ~LyreStream() override { is_finished_ ? lyre_close(session_) : lyre_abort(session_); }
   bool is_open() override {
     const int state = lyre_state(session_);
-    if (state == LYRE_ENDED && lyre_session_error(session_) != 0) {
-      throw_error(lyre_session_error(session_));
+    if (state == LYRE_ENDED) {
+      if (const int code = lyre_session_error(session_); code != 0) throw_error(code);
     }
     return state != LYRE_CONNECTING;
   }

@@ -178,6 +178,8 @@ TEST(Open, FailsWhereNobodyAnswersArpOrNoRouteLeads) {
   for (const channel::Completion& entry : hosts.app_a->others) {
     EXPECT_EQ(entry.event, channel::Event::kConnectFailed);
     EXPECT_EQ(entry.status, channel::EndStatus::kUnreachable);
+    EXPECT_EQ(entry.exact, entry.body.opened.cookie == 1 ? channel::EndStatus::kNoNeighbour
+                                                         : channel::EndStatus::kNoRoute);
   }
 }
 

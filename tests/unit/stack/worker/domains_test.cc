@@ -57,7 +57,7 @@ class DomainsTest : public testing::Test {
     for (;;) {
       const channel::Completion entry = clients_[client]->next();
       if (entry.event == Event::kConnected) return EndStatus::kOk;
-      if (entry.event == Event::kConnectFailed || entry.event == Event::kEnded) return entry.status;
+      if (entry.event == Event::kConnectFailed || entry.event == Event::kEnded) return entry.exact;
       if (entry.event == Event::kNone) return EndStatus::kTimedOut;
     }
   }
@@ -83,7 +83,7 @@ TEST_F(DomainsTest, ListeningAndLowPortsAreAllowedOrNot) {
   EXPECT_EQ(listen(0, at(kFirst, 5000)), EndStatus::kAddressUnknown);
   EXPECT_EQ(listen(1, at(kFirst, 1023)), EndStatus::kAddressUnknown);
   EXPECT_EQ(listen(1, at(kFirst, 1024)), EndStatus::kOk);
-  EXPECT_EQ(connect(1, at(kFirst, 1024), at(kFirst, 1023)), EndStatus::kUnreachable);
+  EXPECT_EQ(connect(1, at(kFirst, 1024), at(kFirst, 1023)), EndStatus::kForbidden);
   EXPECT_EQ(connect(1, at(kFirst, 1024), at(kFirst, 1025)), EndStatus::kOk);
 }
 
@@ -93,8 +93,8 @@ TEST_F(DomainsTest, PortsOfOthersAreNotUsed) {
   attach();
   EXPECT_EQ(listen(0, at(kSecond, 5000)), EndStatus::kAddressUnknown);
   EXPECT_EQ(listen(0, at(kFirst, 5000)), EndStatus::kOk);
-  EXPECT_EQ(connect(0, at(kFirst, 5000), at(kSecond, 0)), EndStatus::kUnreachable);
-  EXPECT_EQ(connect(1, at(kFirst, 5000)), EndStatus::kUnreachable);
+  EXPECT_EQ(connect(0, at(kFirst, 5000), at(kSecond, 0)), EndStatus::kForbidden);
+  EXPECT_EQ(connect(1, at(kFirst, 5000)), EndStatus::kForbidden);
   EXPECT_EQ(connect(1, at(kFirst, 5000), at(kSecond, 0)), EndStatus::kOk);
 }
 
@@ -111,7 +111,7 @@ TEST_F(DomainsTest, PeersAreThoseOfItsNetworks) {
   attach();
   EXPECT_EQ(listen(0, {.port = 5000}), EndStatus::kOk);
   EXPECT_EQ(listen(1, at(kFirst, 6000)), EndStatus::kOk);
-  EXPECT_EQ(connect(0, at(kFirst, 6000)), EndStatus::kUnreachable);
+  EXPECT_EQ(connect(0, at(kFirst, 6000)), EndStatus::kForbidden);
   // Connections from the first address are refused, those from the second are accepted.
   EXPECT_EQ(connect(1, at(kFirst, 5000)), EndStatus::kRefused);
   EXPECT_EQ(connect(1, at(kFirst, 5000), at(kSecond, 0)), EndStatus::kOk);

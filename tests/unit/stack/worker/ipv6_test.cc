@@ -165,6 +165,7 @@ TEST(Ipv6, AnAddressThatAnotherHasIsGivenUp) {
                           : said_to_a;
   ASSERT_FALSE(loser.empty());
   EXPECT_EQ(loser[0].status, channel::EndStatus::kUnreachable);
+  EXPECT_EQ(loser[0].exact, channel::EndStatus::kAddressLost);
   EXPECT_TRUE(hosts.connect(5001, kRight)) << "the other address is as good as ever";
 }
 

@@ -103,7 +103,7 @@ TEST_F(TentativePort, SessionsFromAnAddressThatAnotherHostHasAreEnded) {
   lose_address();
   ASSERT_TRUE(neighbourhood.is_leaving_addresses());
   while (neighbourhood.is_leaving_addresses()) neighbourhood.leave_lost_addresses();
-  EXPECT_EQ(state.session(conn).end_status, channel::EndStatus::kUnreachable);
+  EXPECT_EQ(state.session(conn).end_status, channel::EndStatus::kAddressLost);
   EXPECT_EQ(state.engine.state(conn), tcp::State::kClosed);
   EXPECT_EQ(state.engine.state(other), tcp::State::kSynSent);
 }

@@ -31,8 +31,8 @@ TEST_F(SessionLifecycleTest, AnOpenedSessionBelongsToItsClientAndIsScheduled) {
 
 TEST_F(SessionLifecycleTest, SaysWhyASessionCannotBeOpened) {
   EXPECT_EQ(try_open({IpAddress::v4(0x01020304), 0}, kPeer), EndStatus::kAddressUnknown);
-  EXPECT_EQ(try_open({}, {IpAddress::v4(0xc0000201), 80}), EndStatus::kUnreachable);
-  EXPECT_EQ(try_open({}, {kPeer.address, 0}), EndStatus::kUnreachable);
+  EXPECT_EQ(try_open({}, {IpAddress::v4(0xc0000201), 80}), EndStatus::kNoRoute);
+  EXPECT_EQ(try_open({}, {kPeer.address, 0}), EndStatus::kNoRoute);
   EXPECT_EQ(try_open({{}, 1234}, kPeer), EndStatus::kOk);
   EXPECT_EQ(try_open({{}, 1234}, kPeer), EndStatus::kAddressInUse);
 }

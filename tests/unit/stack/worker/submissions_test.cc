@@ -69,6 +69,7 @@ TEST_F(SubmissionsTest, AConnectThatFailsIsAnsweredWithTheReason) {
   const auto answer = answer_to(connect_to({IpAddress::v4(0x01020304), 80}));
   EXPECT_EQ(answer.event, Event::kConnectFailed);
   EXPECT_EQ(answer.status, EndStatus::kUnreachable);
+  EXPECT_EQ(answer.exact, EndStatus::kNoRoute);
   EXPECT_EQ(answer.body.opened.cookie, 77u);
   EXPECT_EQ(stats.connect_failures.get(), 1u);
 }
