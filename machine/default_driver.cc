@@ -1,5 +1,7 @@
 #include "machine/default_driver.h"
 
+#include "machine/vmbus.h"
+
 namespace lyre::machine {
 namespace {
 
@@ -12,9 +14,12 @@ constexpr uint16_t kAmazon = 0x1d0f;
 
 bool is_mana(const Nic& nic) { return nic.vendor == kMicrosoft && nic.device == kMana; }
 
+bool is_on_vmbus(const Nic& nic) { return !vmbus_id_of(nic.address).empty(); }
+
 bool is_ena(const Nic& nic) { return nic.vendor == kAmazon; }
 
 DriverChoice default_driver(const Nic& nic) {
+  if (is_on_vmbus(nic)) return {kVmbusUserSpaceDriver, "it is on the VMbus of Hyper-V"};
   if (is_mana(nic)) {
     return {"",
             "DPDK drives it beside its kernel driver: name the NIC of the VMbus above it, and it "

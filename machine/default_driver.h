@@ -17,6 +17,8 @@ DriverChoice default_driver(const Nic& nic);
 /// Azure's NIC. One PCI function of it has a port for each NIC of the machine.
 bool is_mana(const Nic& nic);
 
+bool is_on_vmbus(const Nic& nic);
+
 /// True for an Elastic Network Adapter of Amazon.
 bool is_ena(const Nic& nic);
 

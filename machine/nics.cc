@@ -1,5 +1,7 @@
 #include "machine/nics.h"
 
+#include "machine/vmbus.h"
+
 namespace lyre::machine {
 namespace {
 
@@ -52,7 +54,8 @@ size_t iommu_group_count(const Roots& roots) {
 }
 
 bool is_user_space_driver(const std::string& driver) {
-  return driver == "vfio-pci" || driver == "uio_pci_generic" || driver == "igb_uio";
+  return driver == "vfio-pci" || driver == "uio_pci_generic" || driver == "igb_uio" ||
+         driver == kVmbusUserSpaceDriver;
 }
 
 }  // namespace lyre::machine

@@ -9,9 +9,9 @@
 
 namespace lyre::machine {
 
-/// A network interface card as PCI device.
+/// A network interface card as device of the PCI bus or of Hyper-V's VMbus.
 struct Nic {
-  std::string address;  ///< "0000:00:06.0"
+  std::string address;  ///< "0000:00:06.0", "vmbus:f8615163-0000-1000-2000-6045bd7a8d7c"
   uint16_t vendor = 0;
   uint16_t device = 0;
   std::string driver;                   ///< the kernel driver it is bound to; empty: none
@@ -36,7 +36,7 @@ bool is_behind_iommu(const std::string& folder);
 size_t iommu_group_count(const Roots& roots);
 
 /// True for a kernel driver through which DPDK drives a NIC alone: vfio-pci, uio_pci_generic,
-/// igb_uio.
+/// igb_uio, and uio_hv_generic on the VMbus.
 bool is_user_space_driver(const std::string& driver);
 
 }  // namespace lyre::machine

@@ -20,16 +20,21 @@ constexpr int64_t kInterfaceUp = 1;  // IFF_UP
 
 }  // namespace
 
+std::string device_of(const VmbusNic& nic) { return "vmbus:" + nic.id; }
+
 std::vector<VmbusNic> vmbus_nics(const Roots& roots) {
   const std::string devices = roots.sys + "/bus/vmbus/devices";
   std::vector<VmbusNic> nics;
   for (const std::string& id : entries(devices)) {
     const std::string folder = devices + "/" + id;
     if (first_line(folder + "/class_id") != kNetworkClass) continue;
+    const std::string told = first_line(folder + "/driver_override");
     VmbusNic nic{.id = id,
                  .driver = link_name(folder + "/driver"),
+                 .override_driver = told == "(null)" ? "" : told,
                  .interfaces = entries(folder + "/net"),
-                 .mac = {}};
+                 .mac = {},
+                 .numa_node = number(folder + "/numa_node").value_or(-1)};
     if (!nic.interfaces.empty()) {
       nic.mac = first_line(roots.sys + "/class/net/" + nic.interfaces.front() + "/address");
     }

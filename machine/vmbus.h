@@ -12,12 +12,17 @@ namespace lyre::machine {
 struct VmbusNic {
   std::string id;                       ///< "f8615163-0000-1000-2000-6045bd7a8d7c"
   std::string driver;                   ///< the kernel driver it is bound to; empty: none
+  std::string override_driver{};        ///< that the kernel was told to bind; empty: none
   std::vector<std::string> interfaces;  ///< the kernel's, while it has them
   std::string mac;                      ///< of the first of them; empty: none
+  int64_t numa_node = -1;
 };
 
 /// The kernel driver through which DPDK drives such a device.
 inline constexpr const char* kVmbusUserSpaceDriver = "uio_hv_generic";
+
+/// What lyred calls it: "vmbus:f8615163-...".
+std::string device_of(const VmbusNic& nic);
 
 /// All of the machine, by identifier.
 std::vector<VmbusNic> vmbus_nics(const Roots& roots);

@@ -42,8 +42,8 @@ void run_all(const Commands& commands, bool is_dry_run) {
 }
 
 std::string section_of(const std::vector<NicState>& states, const std::string& name) {
-  const machine::Nic& nic = nic_named(states, name).nic;
-  return port_section(nic, interface_use(nic.interfaces));
+  const NicState& state = nic_named(states, name);
+  return port_section(state, interface_use(state.nic.interfaces));
 }
 
 void add_list(CLI::App& nic, const GlobalOptions& globals) {
@@ -62,12 +62,14 @@ void add_bind(CLI::App& nic) {
       "needs root");
   auto request = std::make_shared<BindRequest>();
   auto is_dry_run = std::make_shared<bool>(false);
-  command->add_option("nic", request->name, "PCI address, or name of a kernel interface")
+  command
+      ->add_option("nic", request->name, "PCI address, vmbus:UUID, or name of a kernel interface")
       ->required();
   command
       ->add_option("--driver", request->driver,
-                   "vfio-pci, uio_pci_generic or igb_uio; default: by the NIC")
-      ->check(CLI::IsMember({"vfio-pci", "uio_pci_generic", "igb_uio"}).description(""));
+                   "vfio-pci, uio_pci_generic, igb_uio or uio_hv_generic; default: by the NIC")
+      ->check(CLI::IsMember({"vfio-pci", "uio_pci_generic", "igb_uio", "uio_hv_generic"})
+                  .description(""));
   command->add_flag("--force", request->is_forced,
                     "Also the NIC of the default route or of an SSH session, and vfio-pci without "
                     "an IOMMU");
@@ -89,7 +91,8 @@ void add_port(CLI::App& nic) {
   CLI::App* command = nic.add_subcommand(
       "port", "The section of lyred.toml with which lyred uses a NIC as the kernel does now");
   auto name = std::make_shared<std::string>();
-  command->add_option("nic", *name, "PCI address, or name of a kernel interface")->required();
+  command->add_option("nic", *name, "PCI address, vmbus:UUID, or name of a kernel interface")
+      ->required();
   command->callback([name] { std::cout << section_of(states_here(), *name); });
 }
 
@@ -100,7 +103,8 @@ void add_unbind(CLI::App& nic) {
       "prepared when no other NIC needs it; needs root");
   auto name = std::make_shared<std::string>();
   auto is_dry_run = std::make_shared<bool>(false);
-  command->add_option("nic", *name, "PCI address, or name of a kernel interface")->required();
+  command->add_option("nic", *name, "PCI address, vmbus:UUID, or name of a kernel interface")
+      ->required();
   command->add_flag("--dry-run", *is_dry_run, "Print the commands only");
   command->callback([name, is_dry_run] {
     const auto states = states_here();

@@ -44,6 +44,9 @@ TEST_F(VmbusTest, NetworkDevicesOnly) {
   EXPECT_EQ(nics[0].id, kId);
   EXPECT_EQ(nics[0].driver, "hv_netvsc");
   EXPECT_EQ(nics[0].mac, kMac);
+  EXPECT_EQ(device_of(nics[0]), device(""));
+  EXPECT_EQ(nics[0].override_driver, "");
+  EXPECT_EQ(nics[0].numa_node, 0);
   ASSERT_EQ(nics[0].interfaces.size(), 1u);
   EXPECT_EQ(nics[0].interfaces[0], "eth1");
 }

@@ -68,7 +68,7 @@ TEST_F(NicTest, ListShowsWhatEachIsNeededFor) {
   EXPECT_EQ(json["schema"], 1);
   EXPECT_EQ(json["nics"].size(), 4u);
   EXPECT_EQ(json["nics"][0]["needed_for"], "this machine's default route");
-  EXPECT_EQ(nics_text({}), "no Ethernet NIC on the PCI bus\n");
+  EXPECT_EQ(nics_text({}), "no Ethernet NIC on the PCI bus or the VMbus\n");
 }
 
 TEST_F(NicTest, BindChoosesTheDriverByTheIommuAndTheNic) {
@@ -81,7 +81,7 @@ TEST_F(NicTest, BindChoosesTheDriverByTheIommuAndTheNic) {
 }
 
 TEST_F(NicTest, ThePortSectionUsesTheNicAsTheKernelDid) {
-  const machine::Nic& nic = nic_named(states_, "eth1").nic;
+  const NicState& nic = nic_named(states_, "eth1");
   EXPECT_EQ(port_section(nic, {.addresses = {"10.0.1.5/24"}, .mtu_bytes = 9001}),
             "\n[[port]]\nname = \"eth1\"\ndevice = \"0000:00:05.0\"\n"
             "address = \"10.0.1.5/24\"\nmtu = 9001\n");
@@ -106,7 +106,7 @@ TEST_F(NicTest, BindRefusesWhatTheMachineNeeds) {
 TEST_F(NicTest, BindRefusesWhatHasToStayWithItsDriver) {
   EXPECT_THAT(bind_command(states_, {.name = "eth2", .driver = ""}), IsEmpty());
   EXPECT_THAT(refusal({.name = "0000:00:0b.0", .driver = ""}),
-              HasSubstr("there is no NIC '0000:00:0b.0' on the PCI bus, allowed: 0000:00:03.0, "));
+              HasSubstr("there is no NIC '0000:00:0b.0', allowed: 0000:00:03.0, "));
 }
 
 // It would stay without a driver, at every boot.
@@ -214,6 +214,75 @@ TEST_F(NicTest, UnbindTakesBackWhatNoOtherNicNeeds) {
   EXPECT_THAT(unprepare("eth1"), IsEmpty());
   EXPECT_THAT(kept_drop_ins(states_, "eth1", tree_.roots(), files()),
               ElementsAre("no-iommu.conf stays: 0000:00:03.0 needs it"));
+}
+
+/// A machine of Azure: eth8 carries the default route, eth9 has eth2 as its virtual function.
+class VmbusNicTest : public NicTest {
+ protected:
+  VmbusNicTest() {
+    add_netvsc(kFirst, "eth8", "00:0d:3a:00:00:01");
+    add_netvsc(kSecond, "eth9", "00:0d:3a:00:00:02");
+    tree_.write("sys/class/net/eth2/address", "00:0d:3a:00:00:02\n");
+    tree_.write("proc/net/route",
+                "Iface Destination Gateway Flags RefCnt Use Metric Mask\n"
+                "eth8 00000000 0100000A 0003 0 0 0 00000000\n");
+    tree_.write("proc/meminfo", "Hugepagesize:       2048 kB\n");
+    states_ = nic_states(tree_.roots(), machine::NicGuard(tree_.roots()));
+  }
+  void add_netvsc(const std::string& id, const std::string& interface, const std::string& mac) {
+    const std::string folder = "sys/bus/vmbus/devices/" + id;
+    tree_.write(folder + "/class_id", "{f8615163-df3e-46c5-913f-f2d2f965ed0e}\n");
+    tree_.write(folder + "/driver_override", "(null)\n");
+    tree_.write(folder + "/numa_node", "0\n");
+    tree_.write(folder + "/net/" + interface + "/mtu", "1500\n");
+    tree_.link(folder + "/driver", "sys/bus/vmbus/drivers/hv_netvsc");
+    tree_.link("sys/class/net/" + interface + "/device", folder);
+    tree_.write("sys/class/net/" + interface + "/address", mac + "\n");
+  }
+
+  static constexpr const char* kFirst = "f8615163-0000-1000-2000-6045bd7a8d01";
+  static constexpr const char* kSecond = "f8615163-0000-1000-2000-6045bd7a8d02";
+};
+
+TEST_F(VmbusNicTest, ListShowsThem) {
+  const std::string text = nics_text(states_);
+  EXPECT_THAT(text, HasSubstr("vmbus:" + std::string(kFirst) +
+                              "  netvsc     eth8       hv_netvsc   -           no        0  this "
+                              "machine's default route\n"));
+  EXPECT_THAT(text, HasSubstr("vmbus:" + std::string(kSecond) + "  netvsc     eth9"));
+  const auto json = nlohmann::json::parse(nics_json(states_));
+  EXPECT_EQ(json["nics"].back()["device"],
+            "vmbus:" + std::string(kSecond) + ",mac=00:0d:3a:00:00:02");
+}
+
+TEST_F(VmbusNicTest, BindPreparesAllThatTheNicNeeds) {
+  EXPECT_THAT(bind_command(states_, {.name = "eth9", .driver = ""}),
+              ElementsAre("driverctl", "-b", "vmbus", "set-override", kSecond, "uio_hv_generic"));
+  EXPECT_THAT(refusal({.name = "eth8", .driver = ""}), HasSubstr("this machine's default route"));
+  EXPECT_THAT(refusal({.name = "eth9", .driver = "igb_uio"}),
+              HasSubstr("is on the VMbus, allowed: uio_hv_generic"));
+  EXPECT_THAT(port_section(nic_named(states_, "eth9"), {}),
+              HasSubstr("device = \"vmbus:" + std::string(kSecond) + ",mac=00:0d:3a:00:00:02\"\n"));
+  const Commands prepared = prepare("eth9", "uio_hv_generic");
+  EXPECT_THAT(prepared, Contains(Contains("/shipped/no-iommu.conf")));
+  EXPECT_THAT(prepared, Contains(Contains("/shipped/beside-kernel-driver.conf")));
+  EXPECT_THAT(prepared, Contains(Contains("sysctl")));
+}
+
+TEST_F(VmbusNicTest, UnbindTakesItBack) {
+  const std::string device = "vmbus:" + std::string(kSecond);
+  EXPECT_THAT(unbind_command(states_, device),
+              ElementsAre("driverctl", "-b", "vmbus", "unset-override", kSecond));
+  tree_.write("etc/systemd/system/lyred.service.d/no-iommu.conf", "");
+  tree_.write("etc/systemd/system/lyred.service.d/beside-kernel-driver.conf", "");
+  tree_.write("etc/lyre/lyred.toml",
+              "[[port]]\ndevice = \"" + device + ",mac=00:0d:3a:00:00:02\"\n");
+  const Commands undone = unprepare("eth9");
+  EXPECT_EQ(undone.size(), 4u);  // two drop-ins, their folder, systemd
+  // Another one on the VMbus needs both.
+  tree_.write("etc/lyre/lyred.toml", "[[port]]\ndevice = \"vmbus:" + std::string(kFirst) + "\"\n");
+  EXPECT_THAT(unprepare("eth9"), IsEmpty());
+  EXPECT_THAT(unprepare("0000:00:05.0"), IsEmpty());
 }
 
 }  // namespace

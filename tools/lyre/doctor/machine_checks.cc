@@ -6,6 +6,7 @@
 
 #include "machine/default_driver.h"
 #include "machine/memory.h"
+#include "machine/vmbus.h"
 
 namespace lyre::tools {
 namespace {
@@ -68,6 +69,7 @@ std::string missing_module(const std::vector<NicState>& nics, bool has_vfio, boo
   for (const NicState& state : nics) {
     if (!is_candidate(state)) continue;
     const std::string driver = machine::default_driver(state.nic).driver;
+    if (driver == machine::kVmbusUserSpaceDriver) continue;  // driverctl loads it
     if ((driver == "vfio-pci" && has_vfio) || (driver == "uio_pci_generic" && has_uio)) continue;
     if (missing.empty() || driver != "vfio-pci") missing = driver;
   }
@@ -88,7 +90,8 @@ Finding check_nic(const NicState& state) {
     return note("nic", saw, "without driver_override another driver may take it at the next boot",
                 "lyre nic bind " + nic.address);
   }
-  return note("nic", saw, "DPDK drives a NIC only through vfio-pci, uio_pci_generic or igb_uio",
+  return note("nic", saw,
+              "DPDK drives a NIC only through vfio-pci, uio_pci_generic, igb_uio or uio_hv_generic",
               "lyre nic bind " + nic.address + "    # if it is for Lyre: " + choice.driver + ", " +
                   choice.reason);
 }
@@ -226,7 +229,7 @@ std::vector<Finding> check_nics(const std::vector<NicState>& nics) {
   const bool has_candidate = std::any_of(
       nics.begin(), nics.end(), [](const NicState& state) { return state.needed_for.empty(); });
   if (!has_candidate) {
-    findings.push_back(note("nic", "no NIC to spare on the PCI bus",
+    findings.push_back(note("nic", "no NIC to spare",
                             "Lyre takes a NIC away from the kernel, which needs the first one",
                             "attach a second NIC, or use a virtual port: docs/user/install.md"));
   }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "machine/default_driver.h"
+#include "machine/vmbus.h"
 #include "tools/lyre/failure.h"
 #include "tools/lyre/json_document.h"
 #include "tools/lyre/text_table.h"
@@ -13,6 +14,7 @@ namespace lyre::tools {
 namespace {
 
 using machine::Nic;
+using machine::VmbusNic;
 
 std::string joined(const std::vector<std::string>& parts) {
   std::string out;
@@ -21,9 +23,32 @@ std::string joined(const std::vector<std::string>& parts) {
 }
 
 std::string ids(const Nic& nic) {
+  if (machine::is_on_vmbus(nic)) return "netvsc";
   char text[16];
   std::snprintf(text, sizeof text, "%04x:%04x", unsigned{nic.vendor}, unsigned{nic.device});
   return text;
+}
+
+Nic nic_of(const VmbusNic& nic) {
+  return {.address = machine::device_of(nic),
+          .driver = nic.driver,
+          .override_driver = nic.override_driver,
+          .interfaces = nic.interfaces,
+          .numa_node = nic.numa_node};
+}
+
+/// Without mac= its virtual function is not used.
+std::string device_with_function(const machine::Roots& roots, const VmbusNic& nic) {
+  const bool has_function =
+      !nic.mac.empty() && !machine::function_with(roots, nic.mac).name.empty();
+  return machine::device_of(nic) + (has_function ? ",mac=" + nic.mac : "");
+}
+
+std::vector<std::string> driverctl(const char* verb, const Nic& nic) {
+  if (machine::is_on_vmbus(nic)) {
+    return {"driverctl", "-b", "vmbus", verb, machine::vmbus_id_of(nic.address)};
+  }
+  return {"driverctl", verb, nic.address};
 }
 
 std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
@@ -31,7 +56,8 @@ std::string or_dash(const std::string& text) { return text.empty() ? "-" : text;
 }  // namespace
 
 const NicState& nic_named(const std::vector<NicState>& states, const std::string& name) {
-  const std::string address = machine::pci_address_of(name);
+  const std::string id = machine::vmbus_id_of(name);
+  const std::string address = id.empty() ? machine::pci_address_of(name) : "vmbus:" + id;
   const auto it = std::find_if(states.begin(), states.end(), [&](const NicState& state) {
     const auto& interfaces = state.nic.interfaces;
     return state.nic.address == address ||
@@ -40,21 +66,27 @@ const NicState& nic_named(const std::vector<NicState>& states, const std::string
   if (it != states.end()) return *it;
   std::vector<std::string> there;
   for (const NicState& state : states) there.push_back(state.nic.address);
-  throw Failure(kExitUsage, "there is no NIC '" + name + "' on the PCI bus, allowed: " +
-                                (there.empty() ? "none is there" : joined(there)));
+  throw Failure(kExitUsage, "there is no NIC '" + name +
+                                "', allowed: " + (there.empty() ? "none is there" : joined(there)));
 }
 
 std::vector<NicState> nic_states(const machine::Roots& roots, const machine::NicGuard& guard) {
   std::vector<NicState> states;
   for (Nic& nic : machine::pci_nics(roots)) {
     const auto loss = guard.loss_with(nic.address);
-    states.push_back({std::move(nic), loss ? loss->carries : ""});
+    const std::string device = nic.address;
+    states.push_back({std::move(nic), device, loss ? loss->carries : ""});
+  }
+  for (VmbusNic& nic : machine::vmbus_nics(roots)) {
+    const std::string device = device_with_function(roots, nic);
+    const auto loss = guard.loss_with(device);
+    states.push_back({nic_of(nic), device, loss ? loss->carries : ""});
   }
   return states;
 }
 
 std::string nics_text(const std::vector<NicState>& states) {
-  if (states.empty()) return "no Ethernet NIC on the PCI bus\n";
+  if (states.empty()) return "no Ethernet NIC on the PCI bus or the VMbus\n";
   TextTable table;
   for (const char* title : {"nic", "id", "interface", "driver", "after boot", "iommu"}) {
     table.add_column(title);
@@ -76,6 +108,7 @@ std::string nics_json(const std::vector<NicState>& states) {
   for (const NicState& state : states) {
     const Nic& nic = state.nic;
     nics.push_back({{"address", nic.address},
+                    {"device", state.device},
                     {"id", ids(nic)},
                     {"interfaces", nic.interfaces},
                     {"driver", nic.driver},
@@ -114,7 +147,12 @@ std::vector<std::string> bind_command(const std::vector<NicState>& states,
                                     "allowed: uio_pci_generic, or --force with a kernel that has "
                                     "a no-IOMMU mode");
   }
-  return {"driverctl", "set-override", nic.address, driver};
+  if (machine::is_on_vmbus(nic) && driver != choice.driver) {
+    throw Failure(kExitFailure, nic.address + " is on the VMbus, allowed: " + choice.driver);
+  }
+  std::vector<std::string> command = driverctl("set-override", nic);
+  command.push_back(driver);
+  return command;
 }
 
 std::vector<std::string> unbind_command(const std::vector<NicState>& states,
@@ -122,7 +160,7 @@ std::vector<std::string> unbind_command(const std::vector<NicState>& states,
   const Nic& nic = nic_named(states, name).nic;
   // driverctl would take it from its driver for a moment.
   if (stays_with_kernel(nic)) return {};
-  return {"driverctl", "unset-override", nic.address};
+  return driverctl("unset-override", nic);
 }
 
 }  // namespace lyre::tools

@@ -13,6 +13,7 @@ namespace lyre::tools {
 /// What `lyre nic list` knows of a NIC.
 struct NicState {
   machine::Nic nic;
+  std::string device;      ///< for lyred.toml
   std::string needed_for;  ///< what the machine would lose with it; empty: nothing
 };
 std::vector<NicState> nic_states(const machine::Roots& roots, const machine::NicGuard& guard);
@@ -21,12 +22,12 @@ std::string nics_text(const std::vector<NicState>& states);
 std::string nics_json(const std::vector<NicState>& states);
 
 struct BindRequest {
-  std::string name;    ///< a PCI address or the name of a kernel interface
+  std::string name;    ///< a PCI address, "vmbus:UUID", or the name of a kernel interface
   std::string driver;  ///< empty: by the NIC
   bool is_forced = false;
 };
 
-/// The NIC with this PCI address or interface. Fails: throws Failure with those that are there.
+/// The NIC with this address or interface. Fails: throws Failure with those that are there.
 const NicState& nic_named(const std::vector<NicState>& states, const std::string& name);
 
 /// True for a NIC that DPDK drives beside its kernel driver, and that is bound to no other one.

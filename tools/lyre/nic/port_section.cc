@@ -67,10 +67,11 @@ InterfaceUse interface_use(const std::vector<std::string>& names) {
   return use;
 }
 
-std::string port_section(const machine::Nic& nic, const InterfaceUse& use) {
+std::string port_section(const NicState& state, const InterfaceUse& use) {
+  const machine::Nic& nic = state.nic;
   std::string out = "\n[[port]]\n";
   out += "name = \"" + (nic.interfaces.empty() ? "rail0" : nic.interfaces.front()) + "\"\n";
-  out += "device = \"" + nic.address + "\"\n";
+  out += "device = \"" + state.device + "\"\n";
   if (use.addresses.empty()) {
     out += "# The kernel had no address on it: write this host's address and its network here.\n";
     out += "#address = \"10.9.0.1/24\"\n";

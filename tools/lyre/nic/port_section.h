@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "machine/nics.h"
+#include "tools/lyre/nic/nic.h"
 
 namespace lyre::tools {
 
@@ -16,7 +16,7 @@ struct InterfaceUse {
 /// Of the interfaces `names`. Unknown ones have no addresses.
 InterfaceUse interface_use(const std::vector<std::string>& names);
 
-/// The [[port]] section of lyred.toml with which lyred uses `nic` as the kernel does now.
-std::string port_section(const machine::Nic& nic, const InterfaceUse& use);
+/// The [[port]] section of lyred.toml with which lyred uses the NIC as the kernel does now.
+std::string port_section(const NicState& state, const InterfaceUse& use);
 
 }  // namespace lyre::tools

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "machine/default_driver.h"
 #include "machine/memory.h"
 #include "machine/nic_guard.h"
 #include "machine/port_kind.h"
+#include "machine/vmbus.h"
 #include "tools/lyre/configured.h"
 
 namespace lyre::tools {
@@ -53,6 +55,7 @@ bool is_taken(const NicState& state) { return !state.nic.override_driver.empty()
 /// As a port of a NIC on this driver has it; "": the kernel's.
 machine::PortKind kind_of(const NicState& state, const std::string& driver) {
   if (driver.empty()) return machine::PortKind::kBesideKernelDriver;
+  if (machine::is_on_vmbus(state.nic)) return machine::PortKind::kVmbus;
   return needs_physical_addresses(state, driver) ? machine::PortKind::kWithoutIommu
                                                  : machine::PortKind::kPlain;
 }
@@ -61,13 +64,18 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::ranges::find(names, name) != names.end();
 }
 
+bool is_on(const std::string& device, const machine::Nic& nic) {
+  const std::string id = machine::vmbus_id_of(device);
+  return nic.address == (id.empty() ? machine::pci_address_of(device) : "vmbus:" + id);
+}
+
 /// Who besides `left` needs the drop-in: the device of a port, the address of a NIC that is bound,
 /// or empty.
 std::string other_user(const std::string& drop_in, const std::vector<NicState>& states,
                        const machine::Nic& left, const machine::Roots& roots,
                        const PreparedFiles& files) {
   for (const std::string& device : configured_devices(config_file(files))) {
-    if (machine::pci_address_of(device) == left.address) continue;
+    if (is_on(device, left)) continue;
     if (contains(machine::drop_ins_of(machine::port_kind(device, roots)), drop_in)) return device;
   }
   for (const NicState& other : states) {
@@ -80,6 +88,7 @@ std::string other_user(const std::string& drop_in, const std::vector<NicState>& 
 
 /// What may have been prepared for this NIC.
 std::vector<std::string> drop_ins_for(const machine::Nic& nic) {
+  if (machine::is_on_vmbus(nic)) return machine::drop_ins_of(machine::PortKind::kVmbus);
   return machine::drop_ins_of(stays_with_kernel(nic) ? machine::PortKind::kBesideKernelDriver
                                                      : machine::PortKind::kWithoutIommu);
 }
@@ -108,7 +117,7 @@ Commands prepare_commands(const NicState& state, const std::string& driver,
     commands.push_back({"ln", "-s", files.drop_ins + "/" + drop_in, drop_in_folder(files)});
   }
   if (!commands.empty()) commands.push_back({"systemctl", kSettle});
-  if (kind == machine::PortKind::kWithoutIommu && !has_hugepages(roots)) {
+  if (needs_physical_addresses(state, driver) && !has_hugepages(roots)) {
     const uint64_t page_kib = default_hugepage_kib(roots);
     const std::string setting =
         "vm.nr_hugepages=" + std::to_string((kHugepagesKib + page_kib - 1) / page_kib);
