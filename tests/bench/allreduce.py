@@ -25,27 +25,28 @@ OTHERS = [("alone", []), ("beside one computing process", [None]),
 def large(bench):
     with Job(bench, LARGE, iterations=3) as job:
         for i, size in enumerate(LARGE):
-            job.add("all-reduce", i, size, "GB/s bus", lambda bucket: bucket["busbw_gb_per_s"])
+            job.add("all-reduce", i, size, "GB/s bus",
+                    lambda bucket: bucket["bus_bits_per_s"] / 8e9)
 
 
 def small(bench):
     with Job(bench, SMALL, iterations=100) as job:
         for i, size in enumerate(SMALL):
-            job.add("small all-reduce", i, size, "us", lambda bucket: bucket["time_us"])
+            job.add("small all-reduce", i, size, "us", lambda bucket: bucket["time_ns"] / 1e3)
 
 
 def after_a_gap(bench):
     """Each after the ranks have rested, as they do while a GPU computes."""
     with Job(bench, AFTER_A_GAP, iterations=10, options=["--rest-ms", "50"]) as job:
         for i, size in enumerate(AFTER_A_GAP):
-            job.add("first after a gap", i, size, "us", lambda bucket: bucket["time_us"])
+            job.add("first after a gap", i, size, "us", lambda bucket: bucket["time_ns"] / 1e3)
 
 
 def beside_others(bench):
     for group, pinned_to in OTHERS[1:]:
         with Job(bench, BESIDE, iterations=20, computing=pinned_to) as job:
             for i, size in enumerate(BESIDE):
-                job.add(group, i, size, "us", lambda bucket: bucket["time_us"])
+                job.add(group, i, size, "us", lambda bucket: bucket["time_ns"] / 1e3)
 
 
 def processor(bench):
@@ -122,8 +123,9 @@ class Job:
         gib = sum(self._sizes) * self._iterations / (1 << 30)
         self._add_pair(
             group, name, "s", True,
-            [min(k["processor_s"] for k in report["kernel"]) / gib for report in self._reports],
-            [(report["plugin"]["processor_s"] + daemons) / gib
+            [min(k["processor_ns"] for k in report["kernel"]) / 1e9 / gib
+             for report in self._reports],
+            [(report["plugin"]["processor_ns"] / 1e9 + daemons) / gib
              for report, daemons in zip(self._reports, self._daemons_s)])
 
     def _add_pair(self, group, name, unit, lower_is_better, kernel, lyre):

@@ -56,7 +56,7 @@ def flow_capped(bench):
 
 def gbps(measurement):
     """Each way, of all but the first all-reduce."""
-    return measurement["buckets"][0]["busbw_gb_per_s"] * 8
+    return measurement["buckets"][0]["bus_bits_per_s"] / 1e9
 
 
 class Job:

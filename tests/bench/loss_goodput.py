@@ -51,7 +51,7 @@ def measure(options, wire, client, seed):
     with Bridge(options.build, wire, there, back, seed=seed) as bridge:
         sender, _receiver = transfer.run((server, None), client, TIMEOUT_S)
     lost = bridge.counters["there"]["lost"] / max(bridge.counters["there"]["carried"], 1)
-    return sender["sent"]["gbps"], lost
+    return sender["sent"]["bits_per_s"] / 1e9, lost
 
 
 def client_arguments(options):

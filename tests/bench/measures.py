@@ -137,7 +137,7 @@ def kernel_wire(offloads, mtu):
 
 
 def gbps(report):
-    return sum(report[way]["gbps"] for way in ("sent", "received") if way in report)
+    return sum(report[way]["bits_per_s"] for way in ("sent", "received") if way in report) / 1e9
 
 
 class Contest:
@@ -321,7 +321,7 @@ def round_trips(bench, group, sides, size):
         rows = {}
         for name, (side, spin) in sides.items():
             title = f"{'kernel, ' if name == 'kernel' else ''}{label}, {key}"
-            rows[name] = Row(group, title, "us", [r[f"{key}_us"] for r in reports[name]],
+            rows[name] = Row(group, title, "us", [r[f"{key}_ns"] / 1e3 for r in reports[name]],
                              "lyre perf client " + " ".join([*side.options, *arguments, *spin]),
                              rows.get("kernel"), lower_is_better=True)
             bench.table.add(rows[name])
@@ -340,7 +340,7 @@ def requests(bench):
                 text = f"{sessions} session{'s' if sessions > 1 else ''}"
                 contest.add(f"{name}, {text}" if name else text, "requests/s",
                             lambda side=side, arguments=arguments, sessions=sessions:
-                            sessions * 1e6 / side.run(arguments)["ping_pong"]["mean_us"],
+                            sessions * 1e9 / side.run(arguments)["ping_pong"]["mean_ns"],
                             "lyre perf client " + " ".join(arguments),
                             None if name else f"kernel, {text}")
         contest.run()

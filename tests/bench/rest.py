@@ -98,7 +98,7 @@ def share_of(pid):
 
 def round_trips_after_rest(bench, how, side):
     options = ["--ping-pong", "--count", "20", "--interval", "0.1"]
-    values = [side.run(options)["ping_pong"]["p50_us"] for _ in range(bench.rounds)]
+    values = [side.run(options)["ping_pong"]["p50_ns"] / 1e3 for _ in range(bench.rounds)]
     bench.table.add(Row("idle", f"round trip after 0.1 s of rest, {how}", "us", values,
                         "lyre perf client " + " ".join(options), lower_is_better=True))
 

@@ -41,7 +41,8 @@ class BulkTest(unittest.TestCase):
             self.assertEqual([fault for fault in faults if SPURIOUS not in fault], [])
             for flow in ("sent", "received"):
                 if flow in asked:
-                    print(f"{name}: client {flow} {count} bytes at {asked[flow]['gbps']:.2f} Gb/s",
+                    rate = asked[flow]["bits_per_s"] / 1e9
+                    print(f"{name}: client {flow} {count} bytes at {rate:.2f} Gb/s",
                           flush=True)
             if not faults:
                 return

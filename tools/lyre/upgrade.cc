@@ -8,6 +8,7 @@
 #include "libclient/include/lyre/lyre.h"
 #include "libclient/upgrade.h"
 #include "tools/lyre/failure.h"
+#include "tools/lyre/json_document.h"
 
 namespace lyre::tools {
 namespace {
@@ -20,7 +21,8 @@ std::string upgraded_text(const client::Upgraded& done) {
 }
 
 nlohmann::ordered_json upgraded_json(const client::Upgraded& done) {
-  return {{"pid", done.pid}, {"release", done.release}, {"pause_us", done.pause_us}};
+  return document_of(
+      {{"pid", done.pid}, {"release", done.release}, {"pause_ns", uint64_t{done.pause_us} * 1000}});
 }
 
 void run_upgrade(const GlobalOptions& globals) {
@@ -29,7 +31,7 @@ void run_upgrade(const GlobalOptions& globals) {
   if (done.was_refused) throw Failure(kExitFailure, lyre_last_error(), code);
   if (code != 0) throw library_failure(code);
   if (globals.is_json) {
-    std::cout << upgraded_json(done).dump(2) << std::endl;
+    std::cout << json_text(upgraded_json(done), false) << std::flush;
   } else {
     std::cout << upgraded_text(done) << std::flush;
   }

@@ -309,7 +309,8 @@ TEST(PerfReport, AddsSessionsUp) {
       "sent      2.33 GiB (2500000000 bytes) in 1.000 s  20.0 Gb/s  every byte as expected\n",
       client_text({result, result}, "lyre"));
   const auto json = client_json({result, result}, "lyre");
-  EXPECT_DOUBLE_EQ(20, json["sent"]["gbps"]);
+  EXPECT_DOUBLE_EQ(20e9, json["sent"]["bits_per_s"]);
+  EXPECT_EQ(1'000'000'000, json["sent"]["duration_ns"]);
   EXPECT_EQ(true, json["sent"]["intact"]);
   result.outcome.peer_received.is_intact = false;
   EXPECT_NE(std::string::npos, client_text({result}, "lyre").find("BYTES DIFFER"));

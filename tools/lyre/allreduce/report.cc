@@ -89,15 +89,15 @@ void print_headline(const Report& report, std::ostream& out) {
 }
 
 json time_json(uint64_t bytes, uint64_t ns, size_t ranks) {
-  return {{"time_us", static_cast<double>(ns) / 1000.0},
-          {"algbw_gb_per_s", alg_gb_per_s(bytes, ns)},
-          {"busbw_gb_per_s", bus_gb_per_s(bytes, ns, ranks)}};
+  return {{"time_ns", ns},
+          {"algorithm_bits_per_s", 8e9 * alg_gb_per_s(bytes, ns)},
+          {"bus_bits_per_s", 8e9 * bus_gb_per_s(bytes, ns, ranks)}};
 }
 
-double processor_s(const Measurement& measurement) {
+uint64_t processor_ns(const Measurement& measurement) {
   uint64_t ns = 0;
   for (const RankResult& rank : measurement.ranks) ns += rank.processor_ns;
-  return static_cast<double>(ns) / 1e9;
+  return ns;
 }
 
 json measurement_json(const Report& report, const Measurement& measurement) {
@@ -121,7 +121,7 @@ json measurement_json(const Report& report, const Measurement& measurement) {
           {"abi", first.abi},
           {"speed_mbps", first.speed_mbps},
           {"elements_verified", verified(measurement)},
-          {"processor_s", processor_s(measurement)},
+          {"processor_ns", processor_ns(measurement)},
           {"buckets", std::move(buckets)},
           {"total", std::move(total)}};
 }

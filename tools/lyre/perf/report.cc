@@ -80,8 +80,8 @@ std::string flow_text(const char* title, const Flow& flow, const Plan& plan) {
 
 nlohmann::ordered_json flow_json(const Flow& flow) {
   nlohmann::ordered_json out = {{"bytes", flow.bytes},
-                                {"seconds", static_cast<double>(flow.duration_ns) / 1e9},
-                                {"gbps", flow.bits_per_second() / 1e9},
+                                {"duration_ns", flow.duration_ns},
+                                {"bits_per_s", flow.bits_per_second()},
                                 {"intact", flow.is_intact}};
   if (flow.hashes.empty()) return out;
   out["sha256"] = nlohmann::ordered_json::array();
@@ -117,11 +117,10 @@ std::string latency_text(const std::vector<Result>& results) {
 
 nlohmann::ordered_json latency_json(const std::vector<Result>& results) {
   const Latency latency = latency_of(all_round_trips(results));
-  const auto us = [](int64_t value_ns) { return static_cast<double>(value_ns) / 1e3; };
-  return {{"count", latency.count},         {"message_bytes", results.front().plan.message_bytes},
-          {"p50_us", us(latency.p50_ns)},   {"p99_us", us(latency.p99_ns)},
-          {"p999_us", us(latency.p999_ns)}, {"min_us", us(latency.min_ns)},
-          {"mean_us", us(latency.mean_ns)}, {"max_us", us(latency.max_ns)}};
+  return {{"count", latency.count},     {"message_bytes", results.front().plan.message_bytes},
+          {"p50_ns", latency.p50_ns},   {"p99_ns", latency.p99_ns},
+          {"p999_ns", latency.p999_ns}, {"min_ns", latency.min_ns},
+          {"mean_ns", latency.mean_ns}, {"max_ns", latency.max_ns}};
 }
 
 }  // namespace
