@@ -104,8 +104,10 @@ std::string details_text(const channel::SessionView& view, const SessionRates& r
       " (min " + format_duration(view.rtt_min_ns) + ")  rto " + format_duration(view.rto_ns) +
       "  mss " + std::to_string(view.mss_bytes) + "  in flight " +
       format_bytes(view.in_flight_bytes) + "  queued " + format_bytes(view.send_queue_bytes) +
-      "  peer's window " + format_bytes(view.send_window_bytes) + "\n";
-  out += "    sent " + format_bytes(view.bytes_sent) + " at " + format_rate(rates.sent_bits_per_s) +
+      "  peer's window " + format_bytes(view.send_window_bytes) + "  limited by " +
+      send_limit_name(send_limit(view)) + "\n";
+  out += "    sent " + format_bytes(view.bytes_sent) + " (acknowledged " +
+         format_bytes(view.bytes_acked) + ") at " + format_rate(rates.sent_bits_per_s) +
          "  received " + format_bytes(view.bytes_received) + " at " +
          format_rate(rates.received_bits_per_s) + "  retransmitted " +
          format_bytes(view.bytes_retransmitted) + " (" + std::to_string(view.timeouts) +
