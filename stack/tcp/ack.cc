@@ -182,7 +182,7 @@ Verdict process_ack(Core& core, Connection& c, const SegmentIn& segment, Nanos n
       c.has_outstanding() || segment.options.sack_count > 0 || c.recovery.tail_probe_open;
   if (outcome.acked_bytes > 0) {
     advance_una(core, c, segment.ack, sample, effects);
-    recheck_path_mtu(c, now);
+    recheck_path_mtu(c, outcome.acked_bytes, now);
   }
   update_window(c, segment, effects);
   if (is_telling) {

@@ -90,6 +90,13 @@ struct SentList {
   uint32_t lost_bytes = 0;
 };
 
+/// What finds out whether the path drops large segments (path_mtu.h).
+enum class PathTest : uint8_t {
+  kNone,
+  kSmall,  ///< large ones were lost again and again, and a small one is tried
+  kFull,   ///< it arrived: the full size is tried once more
+};
+
 /// RFC 9293 3.3.1, send sequence space.
 struct SendState {
   SeqNum una;
@@ -107,7 +114,7 @@ struct SendState {
   bool fin_queued = false;
   bool is_cwnd_limited = false;
   Nanos mss_reduced_at = kNever;
-  bool suspects_black_hole = false;
+  PathTest path_test = PathTest::kNone;
   bool must_retransmit = false;   ///< the next retransmission ignores cwnd
   bool probe_pending = false;     ///< window probe or keep-alive
   bool is_window_closed = false;  ///< the peer's, as its answer to the last window probe says

@@ -119,7 +119,7 @@ void list_send_state(Fields& fields, T& snd) {
   fields.flag(snd.fin_queued);
   fields.flag(snd.is_cwnd_limited);
   fields.time(snd.mss_reduced_at);
-  fields.flag(snd.suspects_black_hole);
+  fields.one_of(snd.path_test, PathTest::kFull);
   fields.flag(snd.must_retransmit);
   fields.flag(snd.probe_pending);
   fields.flag(snd.is_window_closed);

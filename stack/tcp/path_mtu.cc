@@ -37,6 +37,25 @@ void set_mss(Connection& c, uint16_t mss_bytes) {
   c.cc.mss_bytes = mss_bytes;
 }
 
+/// Payload of a segment that every path carries. RFC 9293 3.7.1: options reduce it as they do that
+/// of larger ones.
+uint32_t small_payload_bytes(const Connection& c) {
+  return full_payload_bytes(c) - (c.snd.mss_bytes - mss_everywhere(c.tuple.remote.address));
+}
+
+/// An answer to a test. An ACK of more than the small segment is for large ones that had arrived,
+/// or have now.
+void conclude_test(Connection& c, uint32_t acked_bytes) {
+  SendState& snd = c.snd;
+  if (snd.path_test == PathTest::kSmall) {
+    snd.path_test = acked_bytes > full_payload_bytes(c) ? PathTest::kNone : PathTest::kFull;
+    snd.mss_reduced_at = kNever;
+    set_mss(c, snd.mss_full_bytes);
+  } else if (acked_bytes >= full_payload_bytes(c)) {
+    snd.path_test = PathTest::kNone;
+  }
+}
+
 }  // namespace
 
 uint16_t mss_everywhere(const IpAddress& peer) {
@@ -50,7 +69,7 @@ void on_path_mtu(Core& core, Connection& c, uint16_t mss_bytes, Nanos now) {
   forget_reduction(core, c);  // its memory is of a window of larger segments
   set_mss(c, mss_bytes);
   c.snd.mss_reduced_at = now;
-  c.snd.suspects_black_hole = false;
+  c.snd.path_test = PathTest::kNone;
   Scoreboard(core, c).mark_all_lost();
   c.snd.must_retransmit = true;
 }
@@ -67,8 +86,8 @@ void assume_path_mtu(Connection& c, uint16_t mss_bytes, Nanos since) {
 void suspect_black_hole(Connection& c, Nanos now) {
   SendState& snd = c.snd;
   if (is_one_of(c.state, kOpening)) return;
-  if (snd.suspects_black_hole) {  // the small segment was lost as well
-    snd.suspects_black_hole = false;
+  if (snd.path_test == PathTest::kSmall) {  // the small segment was lost as well
+    snd.path_test = PathTest::kNone;
     snd.mss_reduced_at = kNever;
     c.changes.add(Change::kPathMtu);
     snd.mss_bytes = snd.mss_full_bytes;  // cwnd counts small segments until one is acknowledged
@@ -76,18 +95,17 @@ void suspect_black_hole(Connection& c, Nanos now) {
   }
   const uint16_t everywhere = mss_everywhere(c.tuple.remote.address);
   const uint8_t losses = static_cast<uint8_t>(c.recovery.backoff + 1);
-  if (losses % kLossesPerTest != 0 || snd.mss_bytes <= everywhere) return;
-  // RFC 9293 3.7.1: options reduce the payload of either size.
-  const uint32_t small = full_payload_bytes(c) - (snd.mss_bytes - everywhere);
-  if (snd.nxt.since(snd.una) <= small) return;
-  snd.suspects_black_hole = true;
+  const bool is_confirmed = snd.path_test == PathTest::kFull;
+  if (!is_confirmed && losses % kLossesPerTest != 0) return;
+  if (snd.mss_bytes <= everywhere || snd.nxt.since(snd.una) <= small_payload_bytes(c)) return;
+  snd.path_test = is_confirmed ? PathTest::kNone : PathTest::kSmall;
   snd.mss_reduced_at = now;
   set_mss(c, everywhere);
 }
 
-void recheck_path_mtu(Connection& c, Nanos now) {
+void recheck_path_mtu(Connection& c, uint32_t acked_bytes, Nanos now) {
   SendState& snd = c.snd;
-  snd.suspects_black_hole = false;
+  if (snd.path_test != PathTest::kNone) return conclude_test(c, acked_bytes);
   const bool is_reduced = snd.mss_reduced_at != kNever;
   if (is_reduced && now - snd.mss_reduced_at < kReducedLife) return;
   if (!is_reduced && c.cc.mss_bytes == snd.mss_full_bytes) return;

@@ -6,7 +6,9 @@ namespace lyre::tcp {
 
 /// The largest segment that the path carries. ICMP reports it (RFC 1191, RFC 8201). Some
 /// middleboxes drop ICMP, so a segment that is lost repeatedly is retried with a smaller size (RFC
-/// 4821 7.7, RFC 8899 4.3). After some time a larger size is tried again.
+/// 4821 7.7, RFC 8899 4.3). That the small one arrives does not tell a path that drops large ones
+/// from one that was away for a moment, or a peer that was: so the full size is tried once more, and
+/// the small one is kept only if that is lost again. After some time a larger size is tried again.
 
 /// The MSS that every path carries to `peer`; also the MSS of a peer that sends no option (RFC 9293
 /// 3.7.1).
@@ -18,7 +20,7 @@ void on_path_mtu(Core& core, Connection& c, uint16_t mss_bytes, Nanos now);
 void assume_path_mtu(Connection& c, uint16_t mss_bytes, Nanos since);
 /// Called when the retransmission timer expires, before the segment is sent again.
 void suspect_black_hole(Connection& c, Nanos now);
-/// Called when new data was acknowledged.
-void recheck_path_mtu(Connection& c, Nanos now);
+/// Called when `acked_bytes` of new data were acknowledged at once.
+void recheck_path_mtu(Connection& c, uint32_t acked_bytes, Nanos now);
 
 }  // namespace lyre::tcp

@@ -36,6 +36,22 @@ class OverPath : public OverBoth {
     s.write(bytes);
     s.all();
   }
+  /// The path carries segments of up to `most` bytes; what arrives in order is acknowledged, until
+  /// `bytes` are there. What was sent before is lost.
+  static void transfer(Scenario& s, uint32_t bytes, uint32_t most) {
+    uint32_t next = 1;
+    const auto arrive = [&](const Seg& segment) {
+      if (segment.seq != next || segment.bytes > most) return;
+      next += segment.bytes;
+      s.send({.flags = kAck, .seq = 1, .ack = next});
+    };
+    while (next < 1 + bytes) {
+      const std::vector<Seg> sent = s.all();
+      if (sent.empty()) arrive(s.expect_later(kAck));
+      for (const Seg& segment : sent) arrive(segment);
+      ASSERT_LT(s.info().timeouts, 20u);
+    }
+  }
 };
 
 using PathMtu = OverPath;
@@ -72,9 +88,54 @@ TEST_P(BlackHole, LostAgainAndAgainIsTriedSmaller) {  // RFC 4821 7.7, RFC 8899 
   EXPECT_EQ(s.expect_later(kAck).bytes, kFull);
   EXPECT_EQ(s.expect_later(kAck).bytes, kFull);
   EXPECT_EQ(s.expect_later(kAck).bytes, everywhere());
-  s.send({.flags = kAck, .seq = 1, .ack = 1 + everywhere()});
-  for (const Seg& segment : s.all()) EXPECT_LE(segment.bytes, everywhere());
+}
+
+TEST_P(BlackHole, SmallSegmentsAreKeptWhereLargeOnesAreLostOnceMore) {
+  Scenario s(without_sack(), GetParam());
+  start(s, 3 * kFull);
+  transfer(s, 3 * kFull, everywhere());
+  EXPECT_EQ(s.info().timeouts, 4u);
   EXPECT_EQ(s.info().mss_bytes, everywhere());
+}
+
+/// The peer, or the path, was away for a moment: the small segment arrives because it came last.
+TEST_P(BlackHole, PauseDoesNotShrinkSegments) {
+  Scenario s(without_sack(), GetParam());
+  start(s, 6 * kFull);
+  for (int i = 0; i < 2; ++i) s.expect_later(kAck);
+  transfer(s, 6 * kFull, kFull);
+  EXPECT_EQ(s.info().timeouts, 3u);
+  EXPECT_EQ(s.info().mss_bytes, kFull);
+  // It was no black hole, so the next one is suspected as late as the first.
+  s.write(kFull);
+  s.all();
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(s.expect_later(kAck).bytes, kFull);
+}
+
+/// The peer was away, and had received everything before.
+TEST_P(BlackHole, AcksOfMoreThanTheSmallSegmentAreOfLargeOnes) {
+  Scenario s(without_sack(), GetParam());
+  start(s, 3 * kFull);
+  for (int i = 0; i < 3; ++i) s.expect_later(kAck);
+  EXPECT_EQ(s.info().mss_bytes, everywhere());
+  s.send({.flags = kAck, .seq = 1, .ack = 1 + 3 * kFull});
+  EXPECT_EQ(s.info().mss_bytes, kFull);
+  s.write(kFull);
+  s.all();
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(s.expect_later(kAck).bytes, kFull);
+}
+
+/// Messages between the two sizes are no test of the full one, and stay suspected.
+TEST_P(BlackHole, OnlyFullSegmentsProveThePath) {
+  Scenario s(without_sack(), GetParam());
+  start(s, everywhere() + 100);
+  for (int i = 0; i < 3; ++i) s.expect_later(kAck);
+  s.send({.flags = kAck, .seq = 1, .ack = 1 + everywhere()});
+  EXPECT_EQ(s.all().front().bytes, 100u);
+  s.send({.flags = kAck, .seq = 1, .ack = 1 + everywhere() + 100});
+  s.write(everywhere() + 100);
+  EXPECT_EQ(s.all().front().bytes, everywhere() + 100);
+  EXPECT_EQ(s.expect_later(kAck).bytes, everywhere());
 }
 
 TEST_P(BlackHole, OutageDoesNotShrinkSegmentsForGood) {  // the small one was lost as well
