@@ -7,8 +7,9 @@ namespace lyre::tcp {
 /// The largest segment that the path carries. ICMP reports it (RFC 1191, RFC 8201). Some
 /// middleboxes drop ICMP, so a segment that is lost repeatedly is retried with a smaller size (RFC
 /// 4821 7.7, RFC 8899 4.3). That the small one arrives does not tell a path that drops large ones
-/// from one that was away for a moment, or a peer that was: so the full size is tried once more, and
-/// the small one is kept only if that is lost again. After some time a larger size is tried again.
+/// from one that was away for a moment, or a peer that was: so the full size is tried once more,
+/// and the small one is kept only if that is lost again. After some time a larger size is tried
+/// again.
 
 /// The MSS that every path carries to `peer`; also the MSS of a peer that sends no option (RFC 9293
 /// 3.7.1).
