@@ -10,6 +10,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/daemon_limits.h"
 #include "daemon/config/config_addresses.h"
+#include "machine/nic_guard.h"
 #include "stack/base/mac_address.h"
 
 namespace lyre {
@@ -62,6 +63,7 @@ void Housekeeping::look() {
   parts_.ports().look_after_devices(parts_.stats(), now);
   restart_ports();
   look_for_conflicts(now);
+  look_for_checksums();
   device_counters_.look(now);
   channel::StatsHeader& header = parts_.stats().header();
   header.clients.set(parts_.registry().attached_count());
@@ -120,6 +122,28 @@ std::optional<channel::ClaimView> Housekeeping::last_claim(uint32_t port) const 
     if (!last || view.seen_unix_ns > last->seen_unix_ns) last = view;
   }
   return last;
+}
+
+/// A kernel leaves checksums to hardware where its interface says that there is some, as veth does.
+/// Once for each port: nothing changes until an operator does something.
+void Housekeeping::look_for_checksums() {
+  if (has_told_checksums_) return;
+  uint64_t wrong = 0;
+  for (uint32_t i = 0; i < parts_.threads().count(); ++i) {
+    wrong += parts_.stats().worker(i).drops[static_cast<size_t>(Drop::kTcpBadChecksum)].get();
+  }
+  if (wrong == 0) return;
+  has_told_checksums_ = true;
+  for (uint32_t port = 0; port < parts_.ports().count(); ++port) {
+    const std::string interface =
+        machine::device_argument(parts_.stats().port(port).device, "iface");
+    if (interface.empty()) continue;
+    spdlog::info(
+        "port {}: segments with a wrong TCP checksum are dropped: if the other end of {} is a "
+        "kernel's, it leaves checksums to hardware that is not there: ethtool -K INTERFACE tx off "
+        "at that end",
+        parts_.stats().port(port).name, interface);
+  }
 }
 
 /// Not called while a worker makes no turns: the service manager then restarts the daemon.

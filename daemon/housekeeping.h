@@ -14,8 +14,8 @@
 namespace lyre {
 
 /// The periodic work of a running daemon: links, ports that need a restart, gauges, counters of
-/// devices, address conflicts, and the service manager's watchdog.
-/// Thread: the one that runs `io`. Owner: borrows all that it is given.
+/// devices, address conflicts, checksums that a kernel leaves out, and the service manager's
+/// watchdog. Thread: the one that runs `io`. Owner: borrows all that it is given.
 class Housekeeping {
  public:
   Housekeeping(boost::asio::io_context& io, Assembly& parts, Notifier& notifier);
@@ -33,6 +33,7 @@ class Housekeeping {
   bool between_turns(const Step& step);
   void look_for_conflicts(Nanos now);
   std::optional<channel::ClaimView> last_claim(uint32_t port) const;
+  void look_for_checksums();
   void keep_alive(Nanos now);
 
   Assembly& parts_;
@@ -43,6 +44,7 @@ class Housekeeping {
   DeviceCounters device_counters_;
   RareWarning conflicts_;
   int64_t claims_told_unix_ns_ = 0;  ///< claims up to then were logged
+  bool has_told_checksums_ = false;
   Nanos keep_alive_due_{0};
 };
 

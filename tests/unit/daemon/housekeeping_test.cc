@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -108,6 +109,28 @@ TEST_F(HousekeepingTest, WarnsOfAnAddressThatAnotherMachineClaims) {
   conflicts.set(1);
   EXPECT_TRUE(
       run_until([&] { return log.has("another machine, 02:00:00:00:00:09, claims 10.9.0.1"); }));
+}
+
+TEST_F(HousekeepingTest, TellsOnceOfAKernelThatLeavesChecksumsOut) {
+  CapturedLog log;
+  std::strcpy(parts_->stats().port(0).device, "net_af_packet0,iface=veth0");
+  auto& wrong = parts_->stats().worker(0).drops[static_cast<size_t>(Drop::kTcpBadChecksum)];
+  wrong.set(1);
+  EXPECT_TRUE(run_until([&] { return log.has("port rail0: segments with a wrong TCP checksum"); }));
+  wrong.set(2);
+  auto& clients = parts_->stats().header().clients;
+  clients.set(7);
+  ASSERT_TRUE(run_until([&] { return clients.get() == 0; })) << "it has looked again";
+  EXPECT_EQ(log.count("other end of veth0 is a kernel's"), 1u) << log.text();
+}
+
+TEST_F(HousekeepingTest, SaysNothingOfWrongChecksumsThatCameThroughANic) {
+  CapturedLog log;
+  parts_->stats().worker(0).drops[static_cast<size_t>(Drop::kTcpBadChecksum)].set(1);
+  auto& clients = parts_->stats().header().clients;
+  clients.set(7);
+  ASSERT_TRUE(run_until([&] { return clients.get() == 0; })) << "it has looked";
+  EXPECT_FALSE(log.has("checksum"));
 }
 
 TEST_F(HousekeepingTest, SeesAWorkerThatMakesNoTurns) {
