@@ -170,7 +170,8 @@ def configure_and_compile(build, folder, environment, count):
         os.unlink(log)
     if not is_configured(build, folder):
         shutil.rmtree(folder, ignore_errors=True)
-        if logged(["meson", "setup", folder, *build.setup], log, BUILD_TIMEOUT_S, environment) != 0:
+        setup = ["meson", "setup", folder, "-Dtests=enabled", *build.setup]
+        if logged(setup, log, BUILD_TIMEOUT_S, environment) != 0:
             count.fail(f"{build.name}: meson setup, all of it in {log}")
             print(tail(log), flush=True)
             return False
