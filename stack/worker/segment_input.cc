@@ -75,8 +75,13 @@ PacketFate SegmentInput::on_connection_segment(uint32_t conn, io::PacketBuf* pac
   return PacketFate::kKept;
 }
 
+/// The connection may have ended or moved while its segments waited: when the table is full,
+/// another handshake takes the place of an orphan. Its index may be that of another connection by
+/// now.
 void SegmentInput::deliver(const MergedSegment& merged) {
-  if (on_segment(merged.conn, merged.segment) == PacketFate::kUnused) {
+  const bool is_there = state_.find_connection(merged.tuple) == merged.conn;
+  if (!is_there) state_.drop(Drop::kTcpNoConnection);
+  if (!is_there || on_segment(merged.conn, merged.segment) == PacketFate::kUnused) {
     parts_.payload.release_chain(merged.segment.payload.slot);
   }
 }

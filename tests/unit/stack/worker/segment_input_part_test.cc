@@ -47,6 +47,19 @@ TEST_F(SegmentInputPartTest, WhatDoesNotContinueAMergedSegmentComesAfterIt) {
   EXPECT_EQ(held(), 1u);
 }
 
+/// The place of an orphan was needed for another connection, which may have its index by now.
+TEST_F(SegmentInputPartTest, WhatWaitsForAConnectionThatEndedIsReleased) {
+  const uint32_t slots_free = memory.rx_slots_free();
+  arrive(0, kText);
+  arrive(kText, kText);
+  lifecycle.forget_context(conn);
+  lifecycle.end_silently(conn);
+  segment_input.deliver_merged();
+  EXPECT_EQ(drops(Drop::kTcpNoConnection), 1u);
+  EXPECT_EQ(memory.rx_slots_free(), slots_free);
+  EXPECT_EQ(stats.tcp_segments_in.get(), segments_before);
+}
+
 TEST_F(SegmentInputPartTest, ASegmentThatItsPeerPushesEndsTheMergedOne) {
   arrive(0, kText);
   arrive(kText, kText, wire::TcpFlags::kPsh);
