@@ -91,9 +91,12 @@ void ControlClient::read_request() {
     if (code == EAGAIN || code == EINTR) return wait_for_request();
     return end("");
   }
-  if (packet.value().bytes == 0) return end("");
   OwnedFd descriptor = std::move(packet.value().descriptor);
-  if (packet.value().is_too_long) return end_malformed({EPROTO, "a request that is too long"});
+  if (packet.value().bytes == 0 || packet.value().is_too_long) {
+    close_elsewhere(std::move(descriptor));
+    if (packet.value().bytes == 0) return end("");
+    return end_malformed({EPROTO, "a request that is too long"});
+  }
   auto request = check_request(std::span(buffer).first(packet.value().bytes));
   const bool may_carry =
       !request.ok() || std::holds_alternative<channel::RegisterRequest>(*request);

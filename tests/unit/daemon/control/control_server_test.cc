@@ -1,6 +1,7 @@
 #include "daemon/control/control_server.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
@@ -9,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -125,6 +127,35 @@ TEST_F(ControlServerTest, HugeRequestIsRefused) {
   client.send_bytes(std::vector<uint8_t>(100'000, 0x5a));
   run();
   expect_goodbye(client, "a request that is too long");
+}
+
+/// A TCP connection on loopback whose close() waits an hour for a peer that does not read.
+OwnedFd socket_that_lingers(const OwnedFd& listener) {
+  sockaddr_in address{};
+  socklen_t bytes = sizeof address;
+  EXPECT_EQ(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &bytes), 0);
+  OwnedFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), bytes), 0);
+  const linger hour{.l_onoff = 1, .l_linger = 3600};
+  EXPECT_EQ(::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &hour, sizeof hour), 0);
+  const std::vector<uint8_t> text(1 << 20);
+  while (::send(socket.get(), text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL) > 0) {
+  }
+  return socket;
+}
+
+/// Its close() would have stopped the control thread, and the watchdog the daemon.
+TEST_F(ControlServerTest, DescriptorOfARefusedRequestIsClosedElsewhere) {
+  const OwnedFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{.sin_family = AF_INET};
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(::listen(listener.get(), 1), 0);
+  RawClient client(path_);
+  client.send_with(std::array<uint8_t, 600>{}, {socket_that_lingers(listener).get()});
+  run();
+  expect_goodbye(client, "a request that is too long");
+  expect_still_serving();
 }
 
 TEST_F(ControlServerTest, HugeArenaIsAnswered) {
