@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -7,6 +8,7 @@
 
 #include "stack/worker/handover_records.h"
 #include "tests/support/handover_bed.h"
+#include "tests/unit/stack/ip/frame_builder.h"
 
 namespace lyre::test {
 namespace {
@@ -51,6 +53,30 @@ TEST(Handover, TakesBackWhatTheEarlierWorkerLent) {
   }
   worker::Reply reply;
   EXPECT_FALSE(successor->worker().outbox().try_take(reply)) << reply.reason;
+}
+
+/// A peer chooses its port, and may not keep a daemon from being replaced.
+TEST(Handover, APeerMaySendFromPortZero) {
+  HandoverBed bed;
+  TwoWorkers& hosts = bed.hosts();
+  ip::TcpOutput syn;
+  syn.frame = {.source = hosts.link.queue(0, 0).capabilities().mac,
+               .destination = hosts.link.queue(1, 0).capabilities().mac};
+  syn.tuple = {.local = {IpAddress::v4(0x0a090001), 0},
+               .remote = {IpAddress::v4(0x0a090002), 5000}};
+  syn.header.flags.set(wire::TcpFlags::kSyn);
+  const std::vector<uint8_t> frame = ip::tcp_frame(syn);
+  const uint32_t sessions = hosts.b.worker().connection_count();
+  for (int i = 0; i < 20 && hosts.b.worker().connection_count() == sessions; ++i) {
+    io::PacketBuf* packet = nullptr;
+    ASSERT_EQ(hosts.a.memory().alloc_tx(std::span(&packet, 1)), 1u);
+    std::copy(frame.begin(), frame.end(), packet->data);
+    packet->length = static_cast<uint32_t>(frame.size());
+    ASSERT_EQ(hosts.link.queue(0, 0).tx_burst(std::span(&packet, 1)), 1u);
+    hosts.run_for(millis(1));
+  }
+  ASSERT_EQ(hosts.b.worker().connection_count(), sessions + 1);
+  EXPECT_NE(bed.successor(1, bed.records_of(1)), nullptr);
 }
 
 TEST(Handover, RefusesRecordsThatAreCutShort) {
