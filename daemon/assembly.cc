@@ -201,6 +201,8 @@ worker::WorkerConfig Assembly::worker_config(int reply_fd) {
   config.reply_fd = reply_fd;
   config.worker_count = worker_count();
   config.engine.connections_max = config_.connections_max;
+  // Each payload that is kept has a slot at least.
+  config.engine.received_runs_max = std::max(config.engine.received_runs_max, config_.rx_slots);
   config.contexts_max = config_.contexts_max;
   config.places = place_limits();
   config.connection = config_.connection;

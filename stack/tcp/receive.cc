@@ -24,20 +24,35 @@ struct NewText {
   bool is_empty() const { return !start.before(end); }
 };
 
+/// A peer chooses where its segments lie, so the search for their place among those behind the
+/// first gap has a bound (CVE-2018-5390). Retransmissions close the first gap, and reordered
+/// segments come soon after those that overtook them: both are near an end.
+constexpr int kSearchedFromEachEnd = 64;
+
 /// The run after which bytes at `start` are inserted: the last one that begins at or before it.
-uint32_t find_predecessor(const Core& core, const Connection& c, SeqNum start) {
+/// Empty: it is far from both ends.
+std::optional<uint32_t> find_predecessor(const Core& core, const Connection& c, SeqNum start) {
   const ReceiveState& rcv = c.rcv;
-  if (start == rcv.nxt)
-    return rcv.gap_head == kNoNode ? rcv.run_tail : core.runs[rcv.gap_head].prev;
-  uint32_t index = rcv.run_tail;
-  while (index != kNoNode && core.runs[index].start.after(start)) index = core.runs[index].prev;
-  return index;
+  if (rcv.gap_head == kNoNode) return rcv.run_tail;
+  uint32_t front = rcv.gap_head;
+  uint32_t back = rcv.run_tail;
+  for (int i = 0; i < kSearchedFromEachEnd; ++i) {
+    if (core.runs[front].start.after(start)) return core.runs[front].prev;
+    if (!core.runs[back].start.after(start)) return back;
+    front = core.runs[front].next;
+    back = core.runs[back].prev;
+  }
+  return std::nullopt;
 }
 
 /// Bytes that were stored first are kept. Exception: runs that lie completely inside the segment
 /// are replaced, so that one segment that fills several gaps is stored, and acknowledged, as one.
-NewText trim_to_gap(const Core& core, const Connection& c, SeqNum start, SeqNum end) {
-  NewText text{.start = start, .end = end, .after = find_predecessor(core, c, start)};
+/// Empty: there is no room for it, see find_predecessor().
+std::optional<NewText> trim_to_gap(const Core& core, const Connection& c, SeqNum start,
+                                   SeqNum end) {
+  const std::optional<uint32_t> predecessor = find_predecessor(core, c, start);
+  if (!predecessor) return std::nullopt;
+  NewText text{.start = start, .end = end, .after = *predecessor};
   uint32_t next = text.after == kNoNode ? c.rcv.run_head : core.runs[text.after].next;
   if (text.after != kNoNode) text.start = latest(text.start, core.runs[text.after].end());
   while (next != kNoNode && core.runs[next].start.at_or_before(text.start)) {
@@ -85,16 +100,16 @@ void supersede(Core& core, Connection& c, const NewText& text, Effects& effects)
 /// The drop reason when there is no room for one more payload.
 std::optional<Drop> refuse(const Core& core, const Connection& c, const SegmentIn& segment,
                            bool is_in_order) {
+  // The last records are reserved for text in order, which the application can take at once.
+  const uint32_t reserve = is_in_order ? 0 : core.config.connections_max;
+  if (core.runs.room() <= reserve) return Drop::kTcpReassemblyFull;
   if (is_in_order && c.rcv.charged_bytes == 0) return std::nullopt;  // see may_overrun()
   // The window may promise more than small packets leave room for. Text out of order may fill the
   // buffer, text in order twice the buffer: what is refused is retransmitted, and text after a gap
   // can never keep out the text that closes the gap.
   const uint64_t limit = uint64_t{is_in_order ? 2u : 1u} * c.config.receive_buffer_bytes;
-  if (uint64_t{c.rcv.charged_bytes} + segment.charge_bytes > limit) return Drop::kRxBudget;
-  // The last records are reserved for text in order, which the application can take at once.
-  const uint32_t reserve = is_in_order ? 0 : core.config.connections_max;
-  if (core.runs.room() <= reserve) return Drop::kTcpReassemblyFull;
-  return std::nullopt;
+  const bool is_too_much = uint64_t{c.rcv.charged_bytes} + segment.charge_bytes > limit;
+  return is_too_much ? std::optional(Drop::kRxBudget) : std::nullopt;
 }
 
 void keep(Core& core, Connection& c, const SegmentIn& segment, const NewText& text,
@@ -179,7 +194,12 @@ void refuse_after_close(Connection& c, const SegmentIn& segment, Effects& effect
 
 void store_text(Core& core, Connection& c, const SegmentIn& segment, SeqNum start, SeqNum end,
                 Nanos now, Effects& effects) {
-  const NewText text = trim_to_gap(core, c, start, end);
+  const std::optional<NewText> place = trim_to_gap(core, c, start, end);
+  if (!place) {
+    effects.drop = Drop::kTcpReassemblyFull;
+    return ack_at_once(c, effects);
+  }
+  const NewText& text = *place;
   if (text.is_empty()) {
     ++c.duplicate_segments;
     note_duplicate(c, start, end);

@@ -206,6 +206,22 @@ TEST(Receive, FullReassemblyPoolDropsOutOfOrderButNotInOrder) {
   EXPECT_TRUE(peer.text(0, 1000).has_readable);
 }
 
+// A peer that left a gap after each byte made every segment cost a walk over all of them.
+TEST(Receive, PlaceIsSearchedNearTheEndsOnly) {
+  ConnectionConfig config = Peer::plain_config();
+  config.slot_bytes = 100;
+  Peer peer(config);
+  peer.dial();
+  constexpr uint32_t kStep = 200;
+  constexpr uint32_t kGaps = 280;
+  for (uint32_t i = 1; i <= kGaps; ++i) EXPECT_FALSE(peer.text(i * kStep, 10).drop);
+  const auto fill = [&](uint32_t gap) { return peer.text(gap * kStep + 50, 10).drop; };
+  EXPECT_EQ(fill(3), std::nullopt);
+  EXPECT_EQ(fill(kGaps - 3), std::nullopt);
+  EXPECT_EQ(fill(kGaps / 2), Drop::kTcpReassemblyFull);
+  EXPECT_TRUE(peer.text(0, kStep).has_readable);
+}
+
 TEST(Receive, FinBehindAGapWaitsForIt) {
   Peer peer;
   peer.dial();
