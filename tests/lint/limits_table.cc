@@ -61,8 +61,9 @@ void add_control_plane(std::vector<Limit>& out) {
                            "attach is refused with the key's name"));
   out.push_back(configured("contexts, of a uid", "clients.contexts_per_uid_max", "the same"));
   out.push_back(configured("contexts, of a domain", "domain.contexts_max", "the same"));
-  out.push_back(fixed("connections of a control socket without a context, of all and of a uid",
-                      std::to_string(kLookersMax) + " and " + std::to_string(kLookersPerUidMax),
+  out.push_back(fixed("connections of a control socket, of all and of a uid",
+                      "as many as contexts, and " + std::to_string(kLookersMax) + " and " +
+                          std::to_string(kLookersPerUidMax) + " more",
                       "the next connection is refused"));
   out.push_back(fixed("time of such a connection that does not capture",
                       std::to_string(kAttachTimeout.value / 1'000'000'000) + " s", "it is closed"));
