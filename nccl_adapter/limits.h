@@ -150,6 +150,23 @@ inline constexpr int64_t kForgetStreamsNs = 10'000'000'000;
 /// What the peer gets beyond LYRE_RESUME_SECONDS: it notices later than we do.
 inline constexpr int64_t kResumeMarginNs = 2'000'000'000;
 
+/// RDMA devices are looked for no more often than this.
+inline constexpr int64_t kVerbsLookNs = 100'000'000;
+/// A queue pair has so many receives of so many bytes posted, and as many sends at most under way.
+inline constexpr uint32_t kQueuePairSlots = 16;
+inline constexpr uint32_t kQueuePairSlotBytes = 64 * 1024;
+/// Of the sends, so many are kept for credit frames: the two directions do not wait for each other.
+inline constexpr uint32_t kCreditSlots = 2;
+/// Queue pairs of one comm.
+inline constexpr size_t kQueuePairsMax = 8;
+/// Another queue pair is offered after this long, then after twice that, up to the limit. One that
+/// lasted for kQueuePairProvenNs begins anew.
+inline constexpr int64_t kOfferNsMin = 100'000'000;
+/// An offer that is not answered is made again no earlier than this.
+inline constexpr int64_t kOfferAnswerNs = 1'000'000'000;
+inline constexpr int64_t kOfferNsMax = 80'000'000'000;
+inline constexpr int64_t kQueuePairProvenNs = 10'000'000'000;
+
 /// Closed receiving comms whose result is kept for a peer that dials again.
 inline constexpr size_t kDepartedMax = 4096;
 

@@ -17,6 +17,7 @@ std::string Peer::describe() const {
 
 Comm::Comm(Environment* environment, const Nonce& id, Peer peer, size_t lanes)
     : lanes_(this, lanes),
+      queue_pairs_({environment, this, &lanes_, [this](Lane& lane) { drop_lane(lane); }}, id),
       peer_(std::move(peer)),
       goodbye_(environment, &lanes_),
       peer_watch_(environment->now_ns()),
@@ -24,6 +25,7 @@ Comm::Comm(Environment* environment, const Nonce& id, Peer peer, size_t lanes)
       id_(id) {}
 
 Comm::~Comm() {
+  queue_pairs_.close();
   for (const auto& registration : registrations_) let_go(*registration);
 }
 
@@ -94,27 +96,35 @@ Result Comm::remove_registration(const Registration* registration) {
 }
 
 // Waits briefly for TCP to acknowledge what the peer's process has placed, because the release of
-// unacknowledged memory ends the stream.
+// unacknowledged memory ends the stream; and for queue pairs, which are given up otherwise.
 void Comm::let_go(const Registration& registration) {
-  if (registration.memory == nullptr) return;
-  const lyre_region* region = registration.memory->region;
-  if (lanes_.is_any_up() && region != nullptr && registration.memory->users == 1) {
+  Memory* memory = registration.memory;
+  if (memory == nullptr) return;
+  const bool waits_for_tcp = lanes_.is_any_up() && memory->region != nullptr;
+  if (memory->users == 1) {
     const int64_t deadline_ns = environment_->now_ns() + kDeregisterWaitNs;
-    while (!goodbye_.is_done() && environment_->now_ns() < deadline_ns) {
+    while (((waits_for_tcp && !goodbye_.is_done()) || queue_pairs_.reads(memory)) &&
+           environment_->now_ns() < deadline_ns) {
       if (environment_->progress_and_pause() != Result::kSuccess) break;
     }
     for (const auto& lane : lanes_) {
-      if (lane->is_up() && lane->transport->is_blocked_in(region)) drop_lane(*lane);
+      if (lane->is_up() && lane->transport->is_blocked_in(memory->region)) drop_lane(*lane);
     }
+    queue_pairs_.give_up_readers(memory);
   }
-  environment_->give_back_memory(registration.memory);
+  environment_->give_back_memory(memory);
 }
 
+// While the daemon is away, queue pairs go on by themselves.
 void Comm::pump() {
-  if (has_failed() || !environment_->is_attached()) return;
+  if (has_failed() || (!environment_->is_attached() && lanes_.is_any_up())) return;
   for (const auto& lane : lanes_) {
     if (!lane->is_up()) continue;
     pump_in(*lane);
+    if (has_failed()) return;
+  }
+  for (Lane* lane : queue_pairs_.lanes()) {
+    if (lane->is_up()) pump_in(*lane);
     if (has_failed()) return;
   }
   pump_out();
@@ -140,6 +150,8 @@ void Comm::on_send_failed(Lane& lane) {
 }
 
 void Comm::on_broken(Lane& lane, Io how) {
+  // It says nothing about the peer, which is there as long as a stream is.
+  if (lane.is_for_queue_pairs) return queue_pairs_.give_up(lane);
   const int code = how == Io::kFinished ? 0 : lane.transport->error();
   // With the daemon every session is gone; all of them are made anew when it is back.
   if (environment_->note_daemon_error(code)) return;
@@ -181,6 +193,7 @@ void Comm::tick(int64_t now_ns) {
   for (const auto& lane : lanes_) {
     if (lane->is_up() && lane->look(now_ns)) peer_watch_.note_sign_of_life(now_ns);
   }
+  queue_pairs_.look(now_ns);
   watch(now_ns);
   if (has_failed()) return;
   ask_for_life(now_ns);
@@ -230,6 +243,7 @@ void Comm::fail(Result result, std::string why) {
   failure_.result = result;
   failure_.why = std::move(why);
   lanes_.drop_all();
+  queue_pairs_.close();
 }
 
 // The peer needs no more data, so this side closes in order, too, unless the stream is silent and
@@ -258,6 +272,8 @@ Result Comm::report() {
 void Comm::begin_close() {
   if (goodbye_.is_begun() || has_failed()) return;
   pump();
+  // What was under way there is placed, or nobody waits for it; the last words go over TCP.
+  queue_pairs_.close();
   goodbye_.begin(requests().active() > 0, last_words());
 }
 
@@ -280,13 +296,19 @@ CommFacts Comm::facts() const {
   facts.peer_address = peer_.address;
   facts.operation = waiting != nullptr ? waiting->operation : last_operation_;
   facts.is_attached = environment_->is_attached();
+  const auto add = [&facts](const Lane& lane) {
+    facts.streams.push_back({.is_up = lane.is_up(),
+                             .sessions = lane.attached,
+                             .unacked_bytes = lane.is_up() ? lane.transport->unacked_bytes() : 0,
+                             .path = lane.path_text,
+                             .rail = lane.rail_text});
+  };
+  // Queue pairs first: the data takes them.
+  for (const Lane* lane : queue_pairs_.lanes()) {
+    if (lane->attached > 0) add(*lane);
+  }
   for (const auto& lane : lanes_) {
-    if (!lane->is_up() && !lane->is_missed) continue;
-    facts.streams.push_back({.is_up = lane->is_up(),
-                             .sessions = lane->attached,
-                             .unacked_bytes = lane->is_up() ? lane->transport->unacked_bytes() : 0,
-                             .path = lane->path_text,
-                             .rail = lane->rail_text});
+    if (lane->is_up() || lane->is_missed) add(*lane);
   }
   return facts;
 }

@@ -10,6 +10,7 @@
 #include "nccl_adapter/abi/common.h"
 #include "nccl_adapter/comm/goodbye.h"
 #include "nccl_adapter/comm/peer_watch.h"
+#include "nccl_adapter/comm/queue_pairs.h"
 #include "nccl_adapter/comm/request_table.h"
 #include "nccl_adapter/observe/comm_view.h"
 #include "nccl_adapter/protocol/handle.h"
@@ -118,7 +119,8 @@ class Comm : public SessionOwner {
   /// Fails when the peer ended.
   void judge_end();
 
-  Lanes lanes_;
+  Lanes lanes_;  ///< of streams
+  QueuePairs queue_pairs_;
   Peer peer_;
   Goodbye goodbye_;
   PeerWatch peer_watch_;

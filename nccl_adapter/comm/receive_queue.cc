@@ -70,11 +70,11 @@ ReceiveQueue::Verdict ReceiveQueue::begin_frame(FrameProgress* reader) {
     case FrameType::kOffer:
     case FrameType::kAccept:
     case FrameType::kDecline:
+    case FrameType::kCredit:
       reader->small_payload.clear();
       return Verdict::kMore;
     case FrameType::kGrant:
     case FrameType::kFail:
-    case FrameType::kCredit:
       break;
   }
   return Verdict::kBroken;
@@ -137,7 +137,7 @@ ReceiveQueue::Verdict ReceiveQueue::finish_frame(FrameProgress* reader) {
   reader->is_begun = false;
   reader->is_skipped = false;
   reader->frames.finish();
-  if (names_queue_pair(header.type)) return Verdict::kOther;
+  if (names_queue_pair(header.type) || header.type == FrameType::kCredit) return Verdict::kOther;
   if (!counts) return Verdict::kMore;
   Ranges& placed = incoming(header.message).placed;
   const uint64_t end = header.offset + header.bytes;

@@ -27,7 +27,8 @@ class ReceiveQueue {
     kTooLarge,  ///< a message is larger than the receive posted for it: see refused()
     kBroken,    ///< not a frame that may come here
     kBye,       ///< the sender ended on purpose
-    kOther,     ///< a frame about queue pairs, whole, in `reader`; call again with what is left
+    kOther,  ///< a frame about queue pairs or credit, whole, in `reader`; call again with what is
+             ///< left
   };
 
   /// A message that does not fit its receive.

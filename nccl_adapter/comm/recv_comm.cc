@@ -1,13 +1,10 @@
 #include "nccl_adapter/comm/recv_comm.h"
 
 #include <algorithm>
-#include <array>
-#include <string_view>
 #include <utility>
 
 #include "nccl_adapter/observe/log.h"
 #include "nccl_adapter/protocol/frame.h"
-#include "nccl_adapter/protocol/queue_pair_terms.h"
 #include "nccl_adapter/transport/address.h"
 
 namespace lyre::nccl_adapter {
@@ -81,10 +78,12 @@ Request* RecvComm::post_request(void* data, uint64_t bytes) {
 }
 
 bool RecvComm::take(Lane& lane, std::span<const uint8_t> bytes) {
-  heard_lane_ = lane.index;
+  heard_queue_pair_ = lane.is_for_queue_pairs ? &lane : nullptr;
+  if (!lane.is_for_queue_pairs) heard_lane_ = lane.index;
   ReceiveQueue::Verdict verdict = queue_.take(&lane.reader, &bytes);
   while (verdict == ReceiveQueue::Verdict::kOther) {
-    if (!on_queue_pair_frame(lane)) return false;
+    if (!queue_pairs_.on_frame(lane, false)) verdict = ReceiveQueue::Verdict::kBroken;
+    if (verdict != ReceiveQueue::Verdict::kOther) break;
     verdict = queue_.take(&lane.reader, &bytes);
   }
   if (!on_verdict(verdict)) return false;
@@ -110,34 +109,6 @@ bool RecvComm::on_verdict(ReceiveQueue::Verdict verdict) {
   return false;
 }
 
-bool RecvComm::on_queue_pair_frame(Lane& lane) {
-  const FrameHeader& header = lane.reader.frames.header();
-  QueuePairTerms terms;
-  const bool is_valid =
-      header.type == FrameType::kDecline ||
-      (header.type == FrameType::kOffer && decode(lane.reader.small_payload, &terms));
-  if (!is_valid || lane.version < kQueuePairVersion) {
-    fail(Result::kRemoteError, "the peer broke the protocol");
-    return false;
-  }
-  if (header.type == FrameType::kOffer) decline(lane, header);
-  return true;
-}
-
-// An offer may stay unanswered: where the peer does not read them, answers would use up memory.
-void RecvComm::decline(Lane& lane, const FrameHeader& offer) {
-  constexpr std::string_view kWhy = "this version carries data over TCP only";
-  if (lane.transport->is_blocked()) return;
-  std::array<uint8_t, kFrameHeaderBytes + kWhy.size()> frame;
-  encode({.type = FrameType::kDecline,
-          .bytes = static_cast<uint32_t>(kWhy.size()),
-          .message = offer.message,
-          .offset = offer.offset},
-         std::span(frame).first<kFrameHeaderBytes>());
-  std::copy(kWhy.begin(), kWhy.end(), frame.begin() + kFrameHeaderBytes);
-  lane.transport->send_small(frame);  // a failure shows when the lane is read on
-}
-
 void RecvComm::refuse_large_message() {
   const ReceiveQueue::Refused& refused = *queue_.refused();
   const std::string what = "message " + std::to_string(refused.message) + " has " +
@@ -159,6 +130,7 @@ void RecvComm::refuse_large_message() {
 }
 
 Lane* RecvComm::choose_lane() {
+  if (heard_queue_pair_ != nullptr && heard_queue_pair_->is_up()) return heard_queue_pair_;
   Lane* stalled = nullptr;
   for (size_t i = 0; i < lanes_.size(); ++i) {
     Lane& lane = lanes_[(heard_lane_ + i) % lanes_.size()];
@@ -184,6 +156,7 @@ void RecvComm::pump_out() {
     }
     if (has_failed()) return;
   }
+  queue_pairs_.flush();
   if (!queue_.has_news() && !must_tell_) return;
   if (Lane* lane = choose_lane()) tell(*lane);
 }

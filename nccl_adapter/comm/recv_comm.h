@@ -39,17 +39,15 @@ class RecvComm final : public Comm {
   /// True when more bytes may be offered.
   bool on_verdict(ReceiveQueue::Verdict verdict);
   void refuse_large_message();
-  /// The same for a frame about queue pairs.
-  bool on_queue_pair_frame(Lane& lane);
-  void decline(Lane& lane, const FrameHeader& offer);
   void advance_request(int64_t now_ns);
   Lane* choose_lane();
   void tell(Lane& lane);
 
   ReceiveQueue queue_;
-  uint16_t streams_max_;    ///< as the sender's first hello said
-  size_t heard_lane_ = 0;   ///< over which data came last: what goes back takes it, too
-  bool must_tell_ = false;  ///< the last grant may be lost
+  uint16_t streams_max_;              ///< as the sender's first hello said
+  size_t heard_lane_ = 0;             ///< over which data came last: what goes back takes it, too
+  Lane* heard_queue_pair_ = nullptr;  ///< the same, where it is for queue pairs
+  bool must_tell_ = false;            ///< the last grant may be lost
   int64_t told_again_ns_ = 0;
 
   lyre_addr own_{};                ///< of the last stream: this end's address

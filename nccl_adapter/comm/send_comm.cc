@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "nccl_adapter/protocol/bytes.h"
-#include "nccl_adapter/protocol/queue_pair_terms.h"
 #include "nccl_adapter/transport/address.h"
 
 namespace lyre::nccl_adapter {
@@ -53,13 +52,15 @@ void SendComm::pump_out() {
     }
     if (has_failed()) return;
   }
+  queue_pairs_.flush();
   Chunk chunk;
-  while (queue_.next_chunk(std::max<size_t>(wanted_up(), 1), &chunk)) {
+  while (queue_.next_chunk(carriers(), &chunk)) {
     Lane* lane = choose_lane(chunk);
     if (lane == nullptr) return;
     const Io io = lane->transport->send_chunk(chunk);
     if (io == Io::kFailed) on_send_failed(*lane);
-    if (io == Io::kFailed && environment()->is_attached() && !has_failed()) continue;
+    const bool goes_on = lane->is_for_queue_pairs || environment()->is_attached();
+    if (io == Io::kFailed && goes_on && !has_failed()) continue;
     if (io != Io::kOk) return;
     give(*lane, chunk);
   }
@@ -70,12 +71,20 @@ void SendComm::give(Lane& lane, const Chunk& chunk) {
   lane.sent.push_back({chunk.header.message, chunk.header.offset, chunk.header.bytes});
   if (chunk.is_again) again_bytes_ += chunk.header.bytes;
   queue_.chunk_sent(chunk);
-  last_lane_ = lane.index;
+  if (!lane.is_for_queue_pairs) last_lane_ = lane.index;
+}
+
+size_t SendComm::carriers() const {
+  const size_t queue_pairs = queue_pairs_.carrying();
+  return queue_pairs > 0 ? queue_pairs : std::max<size_t>(wanted_up(), 1);
 }
 
 // The emptiest one that has room. What is small follows what went before as long as that flows:
 // spreading it would only spread the wake-ups.
 Lane* SendComm::choose_lane(const Chunk& chunk) {
+  // What is sent over TCP beside a queue pair only delays it: both share the NIC.
+  if (queue_pairs_.carrying() > 0) return queue_pairs_.choose(chunk.header.bytes);
+  if (environment()->settings().verbs == VerbsUse::kOnly) return nullptr;
   if (lanes_.size() == 1) {
     Lane& only = lanes_[0];
     const bool has_room =
@@ -135,13 +144,12 @@ void SendComm::on_frame(Lane& lane) {
     case FrameType::kFail:
       return on_fail_frame(lane);
     case FrameType::kDecline:
-      // No queue pair is offered from here, so there is none to give up.
-      if (lane.version >= kQueuePairVersion) return;
+    case FrameType::kAccept:
+    case FrameType::kOffer:
+    case FrameType::kCredit:
+      if (queue_pairs_.on_frame(lane, true)) return;
       break;
     case FrameType::kData:
-    case FrameType::kOffer:
-    case FrameType::kAccept:
-    case FrameType::kCredit:
       break;
   }
   fail(Result::kRemoteError, "the peer broke the protocol");

@@ -40,6 +40,8 @@ class SendComm final : public Comm {
   bool is_answer_due() const override;
 
   // ---- Frames (send_comm.cc) ----
+  /// Into how many pieces a message is cut.
+  size_t carriers() const;
   Lane* choose_lane(const Chunk& chunk);
   void give(Lane& lane, const Chunk& chunk);
   void on_frame(Lane& lane);
@@ -61,6 +63,7 @@ class SendComm final : public Comm {
   void replace_slow_lane(int64_t now_ns);
   bool is_wanted(const Lane& lane) const { return lane.index < count_.wanted(); }
   size_t wanted_up() const;
+  void await_queue_pair(int64_t now_ns);
   void adapt_count(int64_t passed_ns);
   void retire(Lane& lane, int64_t now_ns);
   void mention_slow_peer(int64_t now_ns);
@@ -79,6 +82,7 @@ class SendComm final : public Comm {
   bool was_backlogged_ = false;  ///< at that time
   bool is_connected_ = false;
   bool is_slow_mentioned_ = false;
+  int64_t without_queue_pair_ns_ = 0;  ///< since when data waits for one; 0: it does not
   uint64_t again_bytes_ = 0;
   int64_t began_ns_;
 };

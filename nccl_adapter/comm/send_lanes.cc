@@ -42,7 +42,26 @@ void SendComm::watch(int64_t now_ns) {
   adapt_count(now_ns - std::exchange(watched_ns_, now_ns));
   if (lanes_.size() > 1) replace_slow_lane(now_ns);
   if (!is_connected_) mention_slow_peer(now_ns);
+  if (!goodbye_.is_begun()) {
+    queue_pairs_.offer(handle_.address, device_);
+    await_queue_pair(now_ns);
+    if (has_failed()) return;
+  }
   pump_out();
+}
+
+// LYRE_VERBS=only: its user counts on queue pairs, and is to notice that there is none.
+void SendComm::await_queue_pair(int64_t now_ns) {
+  if (environment()->settings().verbs != VerbsUse::kOnly) return;
+  if (queue_pairs_.carrying() > 0 || !Comm::is_awaiting()) {
+    without_queue_pair_ns_ = 0;
+    return;
+  }
+  if (without_queue_pair_ns_ == 0) without_queue_pair_ns_ = now_ns;
+  const int64_t most_s = environment()->settings().peer_timeout_s;
+  if (now_ns - without_queue_pair_ns_ <= most_s * kNsPerSecond) return;
+  fail(Result::kRemoteError, "LYRE_VERBS=only, and there was no queue pair for " +
+                                 std::to_string(most_s) + " s: " + queue_pairs_.trouble());
 }
 
 void SendComm::watch_lane(Lane& lane, int64_t now_ns) {

@@ -22,7 +22,8 @@ Chunk SendQueue::make_chunk(uint64_t message, uint64_t offset, uint64_t bytes) c
                      .message_bytes = request.bytes,
                      .offset = offset},
           .data = request.data + offset,
-          .region = has_region ? request.memory->region : nullptr};
+          .region = has_region ? request.memory->region : nullptr,
+          .memory = has_region ? request.memory : nullptr};
 }
 
 bool SendQueue::next_chunk(size_t streams, Chunk* out) const {

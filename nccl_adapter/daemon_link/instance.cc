@@ -37,7 +37,13 @@ Instance::Instance(const Settings& settings, uint64_t communicator)
       telemetry_(settings.telemetry_directory, host_, socket_path_text(settings)),
       // Notes of different processes must not meet in a handle that was copied between them.
       last_note_(get_le<uint64_t>(make_nonce(), 0)),
-      receivers_(this, this) {}
+      receivers_(this, this) {
+  std::string why;  // which is said once a process (plugin/)
+  const VerbsApi* api = settings.verbs == VerbsUse::kOff ? nullptr : load_verbs(&why);
+  if (api == nullptr) return;
+  devices_ = std::make_unique<VerbsDevices>(*api);
+  verbs_ = devices_.get();
+}
 
 // A comm that is still open ends as close() would end it: what its peer has to be told about that
 // end is kept until the peer has asked or the time is over.
@@ -225,6 +231,7 @@ Result Instance::progress() {
     detach();
     look_for_daemon();
   }
+  if (verbs() != nullptr && verbs()->progress(now_ns())) begin_round();
   if (is_attached() && now_ns() - ticked_ns_ >= kTickNs) tick();
   if (now_ns() - shown_ns_ >= kShowNs) show();
   return daemon_ == Daemon::kDead ? Result::kSystemError : Result::kSuccess;
@@ -240,7 +247,10 @@ Memory* Instance::take_memory(const void* data, size_t bytes) {
   return regions_.take(context(), data, bytes);
 }
 
-void Instance::give_back_memory(Memory* memory) { regions_.give_back(memory); }
+void Instance::give_back_memory(Memory* memory) {
+  if (memory->users == 1 && verbs() != nullptr) verbs()->forget(memory);
+  regions_.give_back(memory);
+}
 
 Result Instance::progress_in_round(const Request* request, std::unique_lock<std::mutex>& lock) {
   const Result result = progress();
@@ -251,6 +261,8 @@ Result Instance::progress_in_round(const Request* request, std::unique_lock<std:
     if (round_began_with_ == nullptr) round_began_with_ = request;
     return result;
   }
+  // No descriptor tells of completions: who waits for them polls.
+  if (verbs() != nullptr && verbs()->queue_pairs() > 0) return result;
   if (!rest_.begin(context(), kRestUsMax)) return result;
   lock.unlock();
   rest_.wait();

@@ -21,6 +21,7 @@
 #include "nccl_adapter/settings.h"
 #include "nccl_adapter/transport/acceptor.h"
 #include "nccl_adapter/transport/environment.h"
+#include "nccl_adapter/transport/verbs/devices.h"
 
 namespace lyre::nccl_adapter {
 
@@ -97,6 +98,7 @@ class Instance final : public Environment, private CommOwner {
   SendComm* find_sender(const Nonce& id) override;
 
   std::mutex mutex_;
+  std::unique_ptr<VerbsDevices> devices_;  ///< outlive the comms
   std::unique_ptr<Attachment> attachment_;
   uint32_t idle_looks_ = 0;
   const Request* round_began_with_ = nullptr;  ///< its first test() without events

@@ -32,7 +32,11 @@ void RegionCache::mention_copies(size_t bytes, const char* why) {
 Memory* RegionCache::take(lyre_context* context, const void* data, size_t bytes) {
   const Key key(data, bytes);
   const auto [it, is_new] = entries_.try_emplace(key);
-  if (is_new) make_known(context, key, &it->second);
+  if (is_new) {
+    it->second.data = data;
+    it->second.bytes = bytes;
+    make_known(context, key, &it->second);
+  }
   ++it->second.users;
   return &it->second;
 }

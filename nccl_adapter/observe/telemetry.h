@@ -29,7 +29,7 @@ class Telemetry {
   void give_back(nccl_abi::CommSlot* slot);
   /// Counts a connection that was rejected because it does not come from a peer.
   void count_foreign(const std::string& address);
-  /// What is known of this host's RDMA ports; it is cut where it is too long.
+  /// This host's RDMA ports that are not used, and why; it is cut where it is too long.
   void show_verbs(const std::string& summary);
   /// Stores the time, which shows that this process is alive.
   void touch(int64_t now_ns);

@@ -121,7 +121,7 @@ const VerbsReport& find_verbs(VerbsUse use) {
 }
 
 bool is_possible(VerbsUse use) {
-  if (use != VerbsUse::kOnly) return true;
+  if (use != VerbsUse::kOnly || find_verbs(use).why_none.empty()) return true;
   log_warn("LYRE_VERBS=only, and no data can go over RDMA: %s", find_verbs(use).why_none.c_str());
   return false;
 }

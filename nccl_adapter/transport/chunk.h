@@ -10,12 +10,15 @@
 /// What passes between a comm's queues and its streams.
 namespace lyre::nccl_adapter {
 
+struct Memory;
+
 /// A frame to send: `header`, then header.bytes of `data`.
 struct Chunk {
   FrameHeader header;
   const uint8_t* data = nullptr;
-  lyre_region* region = nullptr;  ///< in which data lies; nullptr: it has to be copied
-  bool is_again = false;          ///< a stream that carried it broke
+  lyre_region* region = nullptr;   ///< in which data lies; nullptr: it has to be copied
+  const Memory* memory = nullptr;  ///< the same for queue pairs
+  bool is_again = false;           ///< a stream that carried it broke
 };
 
 /// What is remembered of a frame that was handed to a stream.

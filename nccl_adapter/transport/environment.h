@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -11,8 +12,12 @@
 
 namespace lyre::nccl_adapter {
 
+class VerbsDevices;
+
 /// Memory that NCCL registered, as the daemon knows it.
 struct Memory {
+  const void* data = nullptr;
+  size_t bytes = 0;
   lyre_region* region = nullptr;  ///< nullptr: bytes of it have to be copied
   uint32_t users = 0;
 };
@@ -34,6 +39,9 @@ class Environment {
   uint32_t pid() const { return pid_; }
   /// NCCL's number for what the instance is used for, where NCCL tells; for people.
   uint64_t communicator() const { return communicator_; }
+
+  /// The RDMA devices of this host; nullptr: none are used.
+  VerbsDevices* verbs() const { return verbs_; }
 
   bool is_attached() const { return is_attached_; }
   /// nullptr while the daemon is lost.
@@ -71,6 +79,7 @@ class Environment {
   uint64_t communicator_;
   AttentiveClock clock_;
   bool is_attached_ = true;
+  VerbsDevices* verbs_ = nullptr;
 };
 
 }  // namespace lyre::nccl_adapter

@@ -10,8 +10,8 @@
 
 namespace lyre::nccl_adapter {
 
-/// One of a comm's streams: its place among them, whether there is a session just now or not.
-/// Owner: the comm.
+/// One of a comm's streams: its place among them, whether there is a session just now or not. A
+/// lane for queue pairs is the same with a queue pair in the place of the session. Owner: the comm.
 struct Lane final : SessionOwner {
   /// `waiter_in`, borrowed, is notified when something happened on the stream.
   Lane(SessionOwner* waiter_in, uint16_t number) : waiter(waiter_in), index(number) {}
@@ -36,6 +36,7 @@ struct Lane final : SessionOwner {
 
   SessionOwner* waiter;
   uint16_t index;
+  bool is_for_queue_pairs = false;       ///< for its life
   uint32_t incarnation = 0;              ///< of the session
   uint32_t attached = 0;                 ///< how often there was one
   std::unique_ptr<Transport> transport;  ///< nullptr: no session

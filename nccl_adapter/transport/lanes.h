@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "nccl_adapter/protocol/queue_pair_terms.h"
 #include "nccl_adapter/transport/lane.h"
 
 namespace lyre::nccl_adapter {
@@ -34,6 +35,14 @@ class Lanes {
   }
   bool is_any_up() const {
     return std::any_of(begin(), end(), [](const auto& lane) { return lane->is_up(); });
+  }
+  /// A stream that takes frames about queue pairs; nullptr: there is none.
+  Lane* for_queue_pairs(int64_t now_ns) const {
+    const auto found = std::find_if(begin(), end(), [&](const auto& lane) {
+      return lane->is_up() && lane->version >= kQueuePairVersion &&
+             !lane->transport->is_blocked() && !lane->is_stalled(now_ns);
+    });
+    return found != end() ? found->get() : nullptr;
   }
   void stop_dials() {
     for (const auto& lane : all_) lane->dial.reset();

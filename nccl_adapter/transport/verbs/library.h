@@ -11,11 +11,13 @@
 namespace lyre::nccl_adapter {
 
 /// The functions of libibverbs that the plugin calls, as its header declares them. Tests fill it
-/// otherwise.
+/// otherwise. What posts and polls (ibv_post_send() and its like) is inline in that header, and
+/// calls the operations of the context.
 struct VerbsApi {
   ibv_device** (*get_device_list)(int* count);
   void (*free_device_list)(ibv_device** list);
   const char* (*get_device_name)(ibv_device* device);
+  /// The context's descriptor of events does not block.
   ibv_context* (*open_device)(ibv_device* device);
   int (*close_device)(ibv_context* context);
   int (*query_device)(ibv_context* context, ibv_device_attr* out);
@@ -23,6 +25,19 @@ struct VerbsApi {
   int (*query_port)(ibv_context* context, uint8_t port, _compat_ibv_port_attr* out);
   int (*query_gid_ex)(ibv_context* context, uint32_t port, uint32_t index, ibv_gid_entry* out,
                       uint32_t flags, size_t entry_bytes);
+  ibv_pd* (*alloc_pd)(ibv_context* context);
+  int (*dealloc_pd)(ibv_pd* pd);
+  ibv_mr* (*reg_mr)(ibv_pd* pd, void* data, size_t bytes, int access);
+  int (*dereg_mr)(ibv_mr* mr);
+  ibv_cq* (*create_cq)(ibv_context* context, int entries, void* user, ibv_comp_channel* channel,
+                       int vector);
+  int (*destroy_cq)(ibv_cq* cq);
+  ibv_qp* (*create_qp)(ibv_pd* pd, ibv_qp_init_attr* attr);
+  int (*modify_qp)(ibv_qp* qp, ibv_qp_attr* attr, int mask);
+  int (*destroy_qp)(ibv_qp* qp);
+  int (*get_async_event)(ibv_context* context, ibv_async_event* out);
+  void (*ack_async_event)(ibv_async_event* event);
+  const char* (*wc_status_str)(ibv_wc_status status);
 };
 
 /// The same table at each call; the library stays loaded. nullptr, and `*why` says so, where the

@@ -30,14 +30,6 @@ bool is_link_local(const Address& address) {
   return address[0] == 0xfe && (address[1] & 0xc0) == 0x80;
 }
 
-int common_bits(const Address& a, const Address& b) {
-  for (size_t i = 0; i < a.size(); ++i) {
-    const auto differing = static_cast<uint8_t>(a[i] ^ b[i]);
-    if (differing != 0) return static_cast<int>(i * 8) + std::countl_zero(differing);
-  }
-  return static_cast<int>(a.size() * 8);
-}
-
 // InfiniBand's encodings: a lane's rate, and how many lanes (IBA 14.2.5.6, PortInfo).
 uint32_t speed_mbps(const ibv_port_attr& port) {
   const uint32_t lane_mbps = [&]() -> uint32_t {
@@ -139,22 +131,6 @@ VerbsPort read_port(const VerbsApi& api, ibv_device* device, ibv_context* contex
   return port;
 }
 
-void read_ports(const VerbsApi& api, ibv_device* device, ibv_context* context,
-                std::vector<VerbsPort>* out) {
-  ibv_device_attr attr{};
-  if (const int code = api.query_device(context, &attr); code != 0) {
-    const char* why = std::strerror(code);
-    out->push_back(unusable(api, device, std::string("its attributes cannot be read: ") + why));
-    return;
-  }
-  const VerbsLimits limits{.work_requests = static_cast<uint32_t>(std::max(attr.max_qp_wr, 0)),
-                           .sges = static_cast<uint32_t>(std::max(attr.max_sge, 0)),
-                           .completions = static_cast<uint32_t>(std::max(attr.max_cqe, 0))};
-  for (int i = 1; i <= attr.phys_port_cnt; ++i) {
-    out->push_back(read_port(api, device, context, static_cast<uint8_t>(i), limits));
-  }
-}
-
 void read_device(const VerbsApi& api, ibv_device* device, std::vector<VerbsPort>* out) {
   ibv_context* context = api.open_device(device);
   if (context == nullptr) {
@@ -162,7 +138,7 @@ void read_device(const VerbsApi& api, ibv_device* device, std::vector<VerbsPort>
     out->push_back(unusable(api, device, std::string("it cannot be opened: ") + why));
     return;
   }
-  read_ports(api, device, context, out);
+  for (VerbsPort& port : read_verbs_ports(api, context)) out->push_back(std::move(port));
   api.close_device(context);
 }
 
@@ -189,6 +165,23 @@ std::string VerbsPort::describe() const {
   return text;
 }
 
+std::vector<VerbsPort> read_verbs_ports(const VerbsApi& api, ibv_context* context) {
+  ibv_device* device = context->device;
+  ibv_device_attr attr{};
+  if (const int code = api.query_device(context, &attr); code != 0) {
+    const char* why = std::strerror(code);
+    return {unusable(api, device, std::string("its attributes cannot be read: ") + why)};
+  }
+  const VerbsLimits limits{.work_requests = static_cast<uint32_t>(std::max(attr.max_qp_wr, 0)),
+                           .sges = static_cast<uint32_t>(std::max(attr.max_sge, 0)),
+                           .completions = static_cast<uint32_t>(std::max(attr.max_cqe, 0))};
+  std::vector<VerbsPort> ports;
+  for (int i = 1; i <= attr.phys_port_cnt; ++i) {
+    ports.push_back(read_port(api, device, context, static_cast<uint8_t>(i), limits));
+  }
+  return ports;
+}
+
 std::vector<VerbsPort> find_verbs_ports(const VerbsApi& api) {
   std::vector<VerbsPort> ports;
   int count = 0;
@@ -197,6 +190,14 @@ std::vector<VerbsPort> find_verbs_ports(const VerbsApi& api) {
   for (int i = 0; i < count; ++i) read_device(api, list[i], &ports);
   api.free_device_list(list);
   return ports;
+}
+
+int common_bits(const Address& a, const Address& b) {
+  for (size_t i = 0; i < a.size(); ++i) {
+    const auto differing = static_cast<uint8_t>(a[i] ^ b[i]);
+    if (differing != 0) return static_cast<int>(i * 8) + std::countl_zero(differing);
+  }
+  return static_cast<int>(a.size() * 8);
 }
 
 std::optional<Gid> choose_gid(std::span<const Gid> gids, const Address& remote) {

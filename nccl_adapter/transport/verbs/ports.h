@@ -43,9 +43,15 @@ struct VerbsPort {
   std::string describe() const;
 };
 
+/// The ports of an open device, those that cannot be used with the reason.
+std::vector<VerbsPort> read_verbs_ports(const VerbsApi& api, ibv_context* context);
+
 /// All ports of all devices, those that cannot be used with the reason. Opens each device for the
 /// time of the call.
 std::vector<VerbsPort> find_verbs_ports(const VerbsApi& api);
+
+/// Leading bits that two addresses have in common.
+int common_bits(const Address& a, const Address& b);
 
 /// The GID from which to speak to `remote`: RoCE v2, of its family, not link-local; of several the
 /// one that has most leading bits in common, and of those the first.

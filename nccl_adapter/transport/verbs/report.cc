@@ -8,8 +8,6 @@
 namespace lyre::nccl_adapter {
 namespace {
 
-constexpr const char* kNoQueuePairs = "this version carries data over TCP only";
-
 struct Reason {
   std::string ports;  ///< "mlx5_0, mlx5_1"
   std::string why;
@@ -19,11 +17,12 @@ struct Reason {
 std::string by_reason(const std::vector<VerbsPort>& ports) {
   std::vector<Reason> reasons;
   for (const VerbsPort& port : ports) {
-    const std::string why = port.why_not.empty() ? kNoQueuePairs : port.why_not;
-    const auto known = std::find_if(reasons.begin(), reasons.end(),
-                                    [&](const Reason& reason) { return reason.why == why; });
+    if (port.why_not.empty()) continue;
+    const auto known = std::find_if(reasons.begin(), reasons.end(), [&](const Reason& reason) {
+      return reason.why == port.why_not;
+    });
     if (known == reasons.end()) {
-      reasons.push_back({port.name(), why});
+      reasons.push_back({port.name(), port.why_not});
     } else {
       known->ports += ", " + port.name();
     }
@@ -45,10 +44,12 @@ VerbsReport report_verbs(const VerbsApi* api, const std::string& why_no_api) {
   if (ports.empty()) return nothing("this host has no RDMA device");
   VerbsReport report;
   for (const VerbsPort& port : ports) {
-    report.lines.push_back("RDMA device " + port.describe() +
-                           (port.why_not.empty() ? std::string("; ") + kNoQueuePairs : ""));
+    report.lines.push_back("RDMA device " + port.describe());
   }
-  report.summary = report.why_none = by_reason(ports);
+  report.summary = by_reason(ports);
+  const bool is_any_usable = std::any_of(
+      ports.begin(), ports.end(), [](const VerbsPort& port) { return port.why_not.empty(); });
+  if (!is_any_usable) report.why_none = report.summary;
   return report;
 }
 

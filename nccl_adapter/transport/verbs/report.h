@@ -10,8 +10,8 @@ namespace lyre::nccl_adapter {
 /// What a process knows of this host's RDMA devices, for people.
 struct VerbsReport {
   std::vector<std::string> lines;  ///< for NCCL's log
-  std::string summary;   ///< for `lyre comms`: ports and why they are not used; empty: none
-  std::string why_none;  ///< why no data goes over RDMA
+  std::string summary;   ///< for `lyre comms`: ports that cannot be used, and why; empty: none
+  std::string why_none;  ///< why no data can go over RDMA; empty: it can
 };
 
 /// `api` may be nullptr: `why_no_api` says why then. Opens each device for the time of the call.

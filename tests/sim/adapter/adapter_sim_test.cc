@@ -37,6 +37,25 @@ TEST_P(AdapterWorld, EqualSeedsGiveEqualTraces) {
 INSTANTIATE_TEST_SUITE_P(All, AdapterWorld, ::testing::ValuesIn(scenarios()),
                          [](const auto& name) { return name.param; });
 
+// A frame has a header of 32 bytes; the rest of what a world sends goes before there is a queue
+// pair.
+TEST(AdapterWorldQueuePairs, CarryTheDataOfCommsThatHaveThem) {
+  uint64_t bytes = 0;
+  uint64_t rdma_bytes = 0;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    const Outcome outcome = run("queue_pairs", seed);
+    bytes += outcome.bytes;
+    rdma_bytes += outcome.rdma_bytes;
+  }
+  EXPECT_GT(rdma_bytes, bytes / 2);
+}
+
+TEST(AdapterWorldQueuePairs, BreakInTheWorldsThatAreMadeForThat) {
+  uint64_t broken = 0;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) broken += run("fail_over", seed).rdma_broken;
+  EXPECT_GT(broken, kSeeds);
+}
+
 // What the simulator found, each by the seed that showed it.
 TEST(AdapterWorldFound, TheFirstStreamsPairIsThatOfTheWholeList) {
   EXPECT_EQ(run("return", 32).wrong, "");

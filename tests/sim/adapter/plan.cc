@@ -4,7 +4,8 @@
 #include <cstdlib>
 #include <utility>
 
-#include "stack/base/rng.h"
+#include "tests/sim/adapter/draw.h"
+#include "tests/sim/adapter/plan_rdma.h"
 
 namespace lyre::adapter_sim {
 namespace {
@@ -12,32 +13,6 @@ namespace {
 /// A stream that had to take another rail pair is back on its own after this long: some attempts
 /// fit into it.
 constexpr int64_t kReturnTimeNs = 100 * kSecond;
-
-/// What a seed is drawn from.
-class Draw {
- public:
-  explicit Draw(uint64_t seed) : rng_(seed) {}
-  int64_t between(int64_t low, int64_t high) {
-    return low + static_cast<int64_t>(rng_.below(static_cast<uint64_t>(high - low + 1)));
-  }
-  size_t index(size_t count) { return static_cast<size_t>(rng_.below(count)); }
-  bool percent(uint32_t percent) { return rng_.chance_ppm(percent * 10'000); }
-  template <typename Value>
-  Value one_of(std::initializer_list<Value> values) {
-    return values.begin()[rng_.below(values.size())];
-  }
-  /// As many small ones as large ones, in the sense of a decade.
-  int64_t of_any_size(int64_t low, int64_t high) {
-    int64_t decades = 0;
-    for (int64_t value = low; value < high; value *= 10) ++decades;
-    int64_t bound = low;
-    for (int64_t i = between(0, std::max<int64_t>(decades - 1, 0)); i > 0; --i) bound *= 10;
-    return between(bound, std::min(bound * 10, high));
-  }
-
- private:
-  Rng rng_;
-};
 
 uint32_t draw_size(Draw& draw) {
   switch (draw.index(9)) {
@@ -521,6 +496,18 @@ void make_everything(Draw& draw, Plan* plan) {
   if (draw.percent(25)) make_ends(draw, plan);
 }
 
+/// Queue pairs and devices come and go, and streams, ports, daemons and ranks fail in turn.
+void make_fail_over_everything(Draw& draw, Plan* plan) {
+  make_everything(draw, plan);
+  make_fail_over(draw, plan);
+}
+
+template <void (*make)(Draw&, Plan*)>
+void on_short_paths(Draw& draw, Plan* plan) {
+  make_short_paths(plan);
+  make(draw, plan);
+}
+
 const std::vector<std::pair<std::string, Maker>>& makers() {
   static const std::vector<std::pair<std::string, Maker>> all = {
       {"clean", make_clean},
@@ -541,6 +528,10 @@ const std::vector<std::pair<std::string, Maker>>& makers() {
       {"capped", make_capped},
       {"paths", make_paths},
       {"everything", make_everything},
+      {"queue_pairs", on_short_paths<make_queue_pairs>},
+      {"fail_over", make_fail_over},
+      {"fail_over_everything", make_fail_over_everything},
+      {"rdma_return", on_short_paths<make_rdma_return>},
   };
   return all;
 }
@@ -560,7 +551,11 @@ const char* name_of(Fault::Kind kind) {
                                            "a rank stands still",
                                            "a rank dies",
                                            "a host dies",
-                                           "a rank aborts"};
+                                           "a rank aborts",
+                                           "a queue pair breaks",
+                                           "RDMA devices vanish",
+                                           "RDMA devices fall silent",
+                                           "RDMA is cut off"};
   return kNames[static_cast<size_t>(kind)];
 }
 

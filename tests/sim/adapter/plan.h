@@ -56,6 +56,10 @@ struct Fault {
     kRankDies,
     kHostDies,
     kRankAborts,
+    kQueuePairBreaks,
+    kDevicesVanish,  ///< RDMA devices of a host, and it is told
+    kDevicesFall,    ///< the same without a word
+    kRdmaCut,        ///< nothing gets through between the RDMA devices of two hosts
   };
   Kind kind;
   int64_t at_ns = 0;
@@ -79,17 +83,19 @@ struct Plan {
   std::vector<RankPlan> ranks;
   std::vector<LinkPlan> links;
   std::vector<Fault> faults;
-  bool must_complete = true;     ///< what happens may not end a comm
-  bool checks_rails = false;     ///< every stream takes the rails that NCCL chose
-  bool checks_return = false;    ///< at last every stream is back on its own pair
-  bool checks_dials = false;     ///< every stream is dialled once
-  bool checks_death = false;     ///< waiting ranks learn of a death at once
-  bool checks_resume = false;    ///< all streams are there again soon after a daemon is
-  bool ends_soon = false;        ///< within seconds, whatever broke
-  uint64_t bytes_per_s_min = 0;  ///< of all links, for half a second from rate_from_ns on
-  int64_t rate_from_ns = 0;      ///< 0: the rate is not checked
-  int64_t stays_ns = 0;          ///< no rank closes before
-  int64_t bound_ns = 0;          ///< everything is over then
+  bool must_complete = true;         ///< what happens may not end a comm
+  bool checks_rails = false;         ///< every stream takes the rails that NCCL chose
+  bool checks_return = false;        ///< at last every stream is back on its own pair
+  bool checks_dials = false;         ///< every stream is dialled once
+  bool checks_death = false;         ///< waiting ranks learn of a death at once
+  bool checks_resume = false;        ///< all streams are there again soon after a daemon is
+  bool ends_soon = false;            ///< within seconds, whatever broke
+  std::vector<size_t> rdma_devices;  ///< of each host; empty: nobody has libibverbs
+  bool checks_queue_pairs = false;   ///< at last each link has one
+  uint64_t bytes_per_s_min = 0;      ///< of all links, for half a second from rate_from_ns on
+  int64_t rate_from_ns = 0;          ///< 0: the rate is not checked
+  int64_t stays_ns = 0;              ///< no rank closes before
+  int64_t bound_ns = 0;              ///< everything is over then
 };
 
 const std::vector<std::string>& scenarios();

@@ -5,6 +5,7 @@
 #include "nccl_adapter/daemon_link/progress_thread.h"
 #include "nccl_adapter/daemon_link/system.h"
 #include "nccl_adapter/transport/verbs/library.h"
+#include "tests/sim/adapter/rdma.h"
 
 namespace lyre::adapter_sim {
 namespace {
@@ -28,7 +29,7 @@ Nonce make_nonce() { return g_system->nonce(); }
 std::string host_name() { return g_system->host_name(); }
 const VerbsApi* load_verbs(std::string* why) {
   *why = "the simulated hosts have none";
-  return nullptr;
+  return adapter_sim::rdma() != nullptr ? &adapter_sim::rdma_api() : nullptr;
 }
 uint32_t process_id() { return g_system->process_id(); }
 

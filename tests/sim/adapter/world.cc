@@ -51,15 +51,24 @@ World::World(const Plan& plan, bool prints)
       prints_(prints),
       rng_(plan.seed * 2 + 1),
       network_(plan.network, events_, plan.seed * 2 + 2),
+      rdma_(plan_, events_),
       begin_ns_(events_.now_ns()),
       warnings_(plan.ranks.size(), 0),
       rate_check_(this) {
   g_world = this;
   set_system(this);
   set_network(&network_);
+  rdma_.host_of_caller = [this] { return running_.empty() ? 0 : running_.back()->plan().host; };
+  rdma_.process_of_caller = [this] { return process_id(); };
+  rdma_.on_wrong = [this](const std::string& what) { expect(false, what); };
   network_.on_news = [this](lyre_context* context) {
     for (const auto& rank : ranks_) {
       if (process_id_of(*rank) == context->process) rank->wake();
+    }
+  };
+  rdma_.on_news = [this](uint32_t process) {
+    for (const auto& rank : ranks_) {
+      if (process_id_of(*rank) == process) rank->wake();
     }
   };
   for (size_t i = 0; i < plan.ranks.size(); ++i) {
@@ -98,6 +107,10 @@ void World::schedule() {
   if (plan_.checks_rails || plan_.checks_return) {
     events_.at(begin_ns_ + plan_.stays_ns - 1, [this] { check_rails(); });
   }
+  if (plan_.checks_queue_pairs) {
+    events_.at(begin_ns_ + plan_.stays_ns - 1,
+               [this] { expect(rdma_.missing().empty(), rdma_.missing()); });
+  }
   rate_check_.schedule();
   events_.after(kProgressNs, [this] { tick(); });
 }
@@ -121,12 +134,17 @@ void World::begin(const Fault& fault) {
       network_.wires().set_rail({fault.host, fault.rail}, false);
       break;
     case Kind::kNeighbours:
-      for (size_t i = 0; i < 3; ++i) {
+      for (size_t i = 0; i < 3; ++i)
         network_.wires().set_rail({fault.host, (fault.rail + i) % plan_.network.rails}, false);
-      }
       break;
     case Kind::kCut:
       return network_.wires().cut({fault.host, fault.rail}, {fault.peer, fault.peer_rail}, end_ns);
+    case Kind::kHostDies:
+      for (const auto& rank : ranks_) {
+        if (rank->plan().host == fault.host) rank->pause_until(INT64_MAX / 2);
+      }
+      rdma_.kill_host(fault.host);
+      [[fallthrough]];
     case Kind::kDaemonDies:
       network_.kill_daemon(fault.host);
       break;
@@ -140,14 +158,10 @@ void World::begin(const Fault& fault) {
       return ranks_[fault.host]->pause_until(end_ns);
     case Kind::kRankDies:
       return kill_rank(ranks_[fault.host].get());
-    case Kind::kHostDies:
-      for (const auto& rank : ranks_) {
-        if (rank->plan().host == fault.host) rank->pause_until(INT64_MAX / 2);
-      }
-      network_.kill_daemon(fault.host);
-      return;
     case Kind::kRankAborts:
       return ranks_[fault.host]->abort();
+    default:
+      return rdma_.begin(fault);
   }
   events_.at(end_ns, [this, fault] { end(fault); });
 }
@@ -188,6 +202,7 @@ void World::end(const Fault& fault) {
 void World::kill_rank(Rank* rank) {
   if (rank->kill()) {
     died_ns_ = events_.now_ns();
+    rdma_.kill_process(process_id_of(*rank));
     if (plan_.checks_death) events_.after(kDeathNsMax, [this] { check_death(); });
     return;
   }
@@ -225,6 +240,9 @@ Outcome World::run() {
   }
   if (outcome_.wrong.empty()) check_nothing_left();
   outcome_.events = events_.run_count();
+  outcome_.rdma_bytes = rdma_.delivered_bytes();
+  outcome_.rdma_broken = rdma_.broken();
+  if (outcome_.rdma_bytes > 0) mix(outcome_.rdma_bytes);
   mix(network_.tcp().packets());
   return outcome_;
 }
@@ -326,6 +344,7 @@ void World::check_resume() {
 
 void World::check_nothing_left() {
   expect(contexts().empty(), "a context is left");
+  expect(rdma_.open_contexts() == 0, "an RDMA device is left open");
   events_.run_until(events_.now_ns() + kLingerNs);
   expect(network_.open_ends() == 0,
          "connections outlive all processes: " + std::to_string(network_.open_ends()));

@@ -10,6 +10,7 @@
 #include "tests/sim/adapter/rank.h"
 #include "tests/sim/adapter/rate_check.h"
 #include "tests/sim/adapter/system.h"
+#include "tests/sim/adapter/world_rdma.h"
 #include "tools/nccl_emulator/net_plugin.h"
 
 /// One run of a plan: ranks with the whole adapter, on a virtual network and in virtual time.
@@ -25,6 +26,8 @@ struct Outcome {
   int64_t span_ns = 0;
   int64_t last_message_ns = 0;  ///< when it was done, at the receiver or the sender
   uint64_t failed_ranks = 0;
+  uint64_t rdma_bytes = 0;   ///< that queue pairs delivered
+  uint64_t rdma_broken = 0;  ///< queue pairs and devices in use that broke
 };
 
 class World final : public System {
@@ -93,6 +96,7 @@ class World final : public System {
   Events events_;
   Rng rng_;
   Network network_;
+  WorldRdma rdma_;
   std::vector<std::unique_ptr<Link>> links_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::vector<Rank*> running_;

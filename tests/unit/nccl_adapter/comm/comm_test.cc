@@ -129,6 +129,21 @@ TEST_F(Comms, AMessageThatDoesNotFitFailsBothEndsWithAReason) {
   EXPECT_EQ(in, std::vector<uint8_t>(999));
 }
 
+TEST_F(Comms, DataThatIsForQueuePairsOnlyWaitsForOneAndThenFails) {
+  here().set_verbs(VerbsUse::kOnly);
+  connect();
+  std::vector<uint8_t> out = numbered(1000);
+  std::vector<uint8_t> in(1000);
+  Request* receive = post(*receiver_, in);
+  Request* send = post(*sender_, out);
+  pass(20 * kSecond);
+  EXPECT_EQ(receive->state, Request::State::kActive);
+  EXPECT_FALSE(sender_->has_failed());
+  EXPECT_EQ(finish(*sender_, send), Result::kRemoteError);
+  EXPECT_EQ(sender_->failure().why,
+            "LYRE_VERBS=only, and there was no queue pair for 30 s: no RDMA device is used here");
+}
+
 TEST_F(Comms, APeerThatVanishesIsGivenUpInWordsThatMatchTheTime) {
   connect();
   std::vector<uint8_t> in(10);

@@ -217,9 +217,9 @@ TEST(ReceiveQueue, FramesAboutQueuePairsAreTheCallersInWhateverPartsTheyCome) {
   }
 }
 
-TEST(ReceiveQueue, CreditIsForQueuePairsOnly) {
+TEST(ReceiveQueue, CreditIsTheCallers) {
   ReceiveQueue queue(nullptr);
-  EXPECT_EQ(take(queue, frame({.type = FrameType::kCredit, .message = 1})), Verdict::kBroken);
+  EXPECT_EQ(take(queue, frame({.type = FrameType::kCredit, .message = 1})), Verdict::kOther);
 }
 
 TEST(ReceiveQueue, KeepsWhatComesBeforeItsReceive) {

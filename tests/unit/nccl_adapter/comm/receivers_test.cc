@@ -159,7 +159,7 @@ TEST_F(QueuePairOffers, AreDeclinedWithTheirLaneIncarnationAndAReason) {
   EXPECT_EQ(header.offset, 7u);
   ASSERT_EQ(heard.size(), kFrameHeaderBytes + header.bytes);
   EXPECT_EQ(std::string(heard.begin() + kFrameHeaderBytes, heard.end()),
-            "this version carries data over TCP only");
+            "this process uses no RDMA device");
   EXPECT_FALSE(comm.has_failed());
 }
 
@@ -180,6 +180,14 @@ TEST_F(QueuePairOffers, WithTermsThatCannotBeEndTheComm) {
   QueuePairTerms wrong = kTerms;
   wrong.slots = 0;
   answer_to(queue_pair_frame(FrameType::kOffer, wrong));
+  EXPECT_TRUE(comm.has_failed());
+}
+
+TEST_F(QueuePairOffers, CreditOverAStreamEndsTheComm) {
+  Comm& comm = join(3);
+  std::vector<uint8_t> credit(kFrameHeaderBytes);
+  encode({.type = FrameType::kCredit}, std::span(credit).first<kFrameHeaderBytes>());
+  answer_to(credit);
   EXPECT_TRUE(comm.has_failed());
 }
 

@@ -45,6 +45,7 @@ class TestEnvironment final : public Environment {
   lyre_context* context() const override { return context_; }
   const std::vector<lyre_port>& ports() const override { return ports_; }
   uint16_t listen_port() const override { return listen_port_; }
+  void set_verbs(VerbsUse use) { settings_.verbs = use; }
   void set_listen_port(uint16_t port) { listen_port_ = port; }
   size_t stream_count(size_t) const override {
     return static_cast<size_t>(std::max<int64_t>(settings_.streams, 1));

@@ -113,9 +113,9 @@ inline Address v6(uint8_t first, uint8_t second, uint8_t last) {
 }
 
 /// No device at first; none may be left open.
-class VerbsDevices : public ::testing::Test {
+class DescribedDevices : public ::testing::Test {
  protected:
-  ~VerbsDevices() override {
+  ~DescribedDevices() override {
     for (const auto& fake : fake_devices()) EXPECT_EQ(fake->opened, 0) << "it was not closed";
     fake_devices().clear();
   }

@@ -17,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-class VerbsPorts : public VerbsDevices {
+class VerbsPorts : public DescribedDevices {
  protected:
   static VerbsPort only() {
     const std::vector<VerbsPort> ports = find_verbs_ports(kFakeApi);

@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-class VerbsReports : public VerbsDevices {};
+class VerbsReports : public DescribedDevices {};
 
 TEST_F(VerbsReports, SayWhyNothingIsLookedFor) {
   const VerbsReport report = report_verbs(nullptr, "libibverbs.so.1: no such file");
@@ -37,12 +37,15 @@ TEST_F(VerbsReports, NameEachPortAndWhyItIsNotUsed) {
   EXPECT_THAT(report.lines,
               ElementsAre("RDMA device mlx5_0, cannot be used: the port is not active",
                           "RDMA device mlx5_1, cannot be used: the port is not active",
-                          "RDMA device rxe0, 100000 Mb/s, MTU 1024, GID 0 10.9.1.1; this version "
-                          "carries data over TCP only"));
-  EXPECT_EQ(
-      report.summary,
-      "mlx5_0, mlx5_1: the port is not active; rxe0: this version carries data over TCP only");
-  EXPECT_EQ(report.why_none, report.summary);
+                          "RDMA device rxe0, 100000 Mb/s, MTU 1024, GID 0 10.9.1.1"));
+  EXPECT_EQ(report.summary, "mlx5_0, mlx5_1: the port is not active");
+  EXPECT_EQ(report.why_none, "");
+}
+
+TEST_F(VerbsReports, SayWhyNoneCanBeUsed) {
+  add("mlx5_0", {FakeGid{v4(10, 9, 0, 1)}}).port.state = IBV_PORT_DOWN;
+  const VerbsReport report = report_verbs(&kFakeApi, "");
+  EXPECT_EQ(report.why_none, "mlx5_0: the port is not active");
 }
 
 }  // namespace

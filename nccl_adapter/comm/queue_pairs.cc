@@ -1,0 +1,324 @@
+#include "nccl_adapter/comm/queue_pairs.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "nccl_adapter/limits.h"
+#include "nccl_adapter/observe/log.h"
+#include "nccl_adapter/protocol/bytes.h"
+
+namespace lyre::nccl_adapter {
+namespace {
+
+int64_t pause_ns(uint32_t failures) {
+  return std::min(kOfferNsMin << std::min(failures, 10u), kOfferNsMax);
+}
+
+constexpr uint32_t k24Bits = (1u << 24) - 1;
+
+// A frame that finds no room is left out: where the peer does not read them, they would use up
+// memory.
+void say(Lane& over, FrameHeader header, std::span<const uint8_t> payload) {
+  if (!over.is_up() || over.version < kQueuePairVersion || over.transport->is_blocked()) return;
+  header.bytes = static_cast<uint32_t>(payload.size());
+  std::vector<uint8_t> frame(kFrameHeaderBytes + payload.size());
+  encode(header, std::span<uint8_t, kFrameHeaderBytes>(frame.data(), kFrameHeaderBytes));
+  std::copy(payload.begin(), payload.end(), frame.begin() + kFrameHeaderBytes);
+  over.transport->send_small(frame);  // a failure shows when the lane is read on
+}
+
+void say_terms(Lane& over, const FrameHeader& header, const QueuePairTerms& terms) {
+  std::array<uint8_t, kQueuePairTermsBytes> payload;
+  encode(terms, payload);
+  say(over, header, payload);
+}
+
+void say_decline(Lane& over, uint64_t number, uint64_t incarnation, const std::string& why) {
+  const size_t bytes = std::min<size_t>(why.size(), kSmallPayloadBytesMax);
+  say(over, {.type = FrameType::kDecline, .message = number, .offset = incarnation},
+      {reinterpret_cast<const uint8_t*>(why.data()), bytes});
+}
+
+std::string why_no_place(const VerbsDevices* verbs) {
+  if (verbs == nullptr) return "this process uses no RDMA device";
+  return verbs->why_not().empty() ? "no RDMA port has an address that fits" : verbs->why_not();
+}
+
+}  // namespace
+
+// ---- Lanes ----
+
+QueuePairs::Place* QueuePairs::place(uint64_t number) const {
+  return number < places_.size() ? places_[static_cast<size_t>(number)].get() : nullptr;
+}
+
+// Nothing else is attached to these lanes.
+QueuePair* QueuePairs::queue_pair(const Lane& lane) {
+  return static_cast<QueuePair*>(lane.transport.get());
+}
+
+void QueuePairs::grow(size_t count) {
+  while (places_.size() < std::min(count, kQueuePairsMax)) {
+    places_.push_back(
+        std::make_unique<Place>(ground_.waiter, static_cast<uint16_t>(places_.size())));
+    lanes_.push_back(&places_.back()->lane);
+    lanes_.back()->is_for_queue_pairs = true;
+    lanes_.back()->version = kQueuePairVersion;
+  }
+}
+
+size_t QueuePairs::carrying() const {
+  return static_cast<size_t>(std::count_if(places_.begin(), places_.end(), [&](const auto& place) {
+    return place->lane.is_up() && queue_pair(place->lane)->is_proven();
+  }));
+}
+
+Lane* QueuePairs::choose(uint64_t bytes) const {
+  Lane* best = nullptr;
+  for (const auto& place : places_) {
+    Lane& lane = place->lane;
+    if (!lane.is_up() || !queue_pair(lane)->has_room(kFrameHeaderBytes + bytes)) continue;
+    const bool is_emptier =
+        best == nullptr || lane.transport->unacked_bytes() < best->transport->unacked_bytes();
+    if (is_emptier) best = &lane;
+  }
+  return best;
+}
+
+bool QueuePairs::reads(const Memory* memory) const {
+  return std::any_of(places_.begin(), places_.end(), [&](const auto& place) {
+    return place->lane.is_up() && queue_pair(place->lane)->reads(memory);
+  });
+}
+
+void QueuePairs::flush() {
+  for (const auto& place : places_) {
+    Lane& lane = place->lane;
+    if (lane.is_up() && lane.transport->is_blocked()) lane.transport->flush();
+  }
+}
+
+// A device that is gone without a word completes nothing.
+void QueuePairs::look(int64_t now_ns) {
+  for (Lane* lane : lanes_) {
+    if (!lane->is_up()) continue;
+    lane->look(now_ns);
+    if (lane->transport->has_ended()) {
+      give_up(*lane);
+    } else if (lane->is_stalled(now_ns)) {
+      give_up(*lane, "its device completes nothing");
+    }
+  }
+}
+
+void QueuePairs::close() {
+  is_closed_ = true;
+  for (const auto& place : places_) {
+    place->made.reset();
+    place->lane.drop();
+  }
+}
+
+std::string QueuePairs::trouble() const {
+  if (ground_.environment->verbs() == nullptr) return "no RDMA device is used here";
+  return trouble_.empty() ? "the peer did not answer" : trouble_;
+}
+
+void QueuePairs::attach(Place& place, std::unique_ptr<QueuePair> queue_pair) {
+  place.lane.path_text = queue_pair->path_text();
+  place.lane.rail_text = "over RDMA";
+  place.attached_ns = ground_.environment->now_ns();
+  place.lane.attach(std::move(queue_pair), place.incarnation, place.attached_ns);
+  trouble_.clear();
+  log_info("queue pair %u is there (%s)", place.lane.index, place.lane.path_text.c_str());
+}
+
+bool QueuePairs::on_frame(Lane& lane, bool is_sender) {
+  const FrameHeader& header = lane.reader.frames.header();
+  const std::span<const uint8_t> payload(lane.reader.small_payload);
+  if (header.type == FrameType::kCredit) {
+    return lane.is_for_queue_pairs && queue_pair(lane)->on_credit(header.message);
+  }
+  if (lane.is_for_queue_pairs || lane.version < kQueuePairVersion) return false;
+  if (header.type == FrameType::kDecline) {
+    on_decline(header, payload);
+    return true;
+  }
+  const bool may_come = is_sender == (header.type == FrameType::kAccept);
+  if (!may_come) return false;
+  return is_sender ? on_accept(header, payload, lane) : on_offer(header, payload, lane);
+}
+
+// ---- What is lost ----
+
+void QueuePairs::note_failure(Place& place) {
+  place.offer_ns = ground_.environment->now_ns() + pause_ns(place.failures++);
+}
+
+// Said once as long as it stays the same.
+void QueuePairs::note_none(Place& place, const std::string& why) {
+  note_failure(place);
+  if (why == trouble_) return;
+  trouble_ = why;
+  log_info("there is no queue pair %u: %s", place.lane.index, why.c_str());
+}
+
+void QueuePairs::note_lost(const Lane& lane, const std::string& why) {
+  Place& lost = *place(lane.index);
+  if (ground_.environment->now_ns() - lost.attached_ns >= kQueuePairProvenNs) lost.failures = 0;
+  note_failure(lost);
+  trouble_ = why;
+  log_info("queue pair %u is lost (%s): %s", lane.index, lane.path_text.c_str(), why.c_str());
+}
+
+void QueuePairs::give_up(Lane& lane, const std::string& why) {
+  note_lost(lane, why);
+  if (Lane* over = ground_.streams->for_queue_pairs(ground_.environment->now_ns())) {
+    say_decline(*over, lane.index, lane.incarnation, why);
+  }
+  ground_.drop(lane);
+}
+
+void QueuePairs::give_up(Lane& lane) { give_up(lane, std::string(queue_pair(lane)->why())); }
+
+void QueuePairs::give_up_readers(const Memory* memory) {
+  for (Lane* lane : lanes_) {
+    if (lane->is_up() && queue_pair(*lane)->reads(memory)) {
+      give_up(*lane, "memory that it read was deregistered");
+    }
+  }
+}
+
+void QueuePairs::on_decline(const FrameHeader& header, std::span<const uint8_t> payload) {
+  Place* named = place(header.message);
+  if (named == nullptr || header.offset != named->incarnation) return;
+  const std::string why = "the peer says: " + get_text(payload, 0, payload.size());
+  if (named->lane.is_up()) {
+    note_lost(named->lane, why);
+    ground_.drop(named->lane);
+  } else if (named->made != nullptr) {
+    note_none(*named, why);
+    named->made.reset();
+  }
+}
+
+// ---- The side that sends ----
+
+// The ports are dealt to NCCL's devices in turn; a device that got none shares one.
+void QueuePairs::offer(const Address& remote, size_t device) {
+  VerbsDevices* verbs = ground_.environment->verbs();
+  const int64_t now_ns = ground_.environment->now_ns();
+  if (verbs == nullptr || is_closed_) return;
+  const bool is_due =
+      places_.empty() || std::any_of(places_.begin(), places_.end(), [&](const auto& place) {
+        return !place->lane.is_up() && now_ns >= place->offer_ns;
+      });
+  Lane* over = is_due ? ground_.streams->for_queue_pairs(now_ns) : nullptr;
+  if (over == nullptr) return;
+  verbs->look(now_ns);
+  const std::vector<VerbsPlace> all = verbs->places(remote);
+  std::vector<VerbsPlace> own;
+  const size_t devices = ground_.environment->ports().size();
+  for (size_t i = device % devices; i < all.size(); i += devices) own.push_back(all[i]);
+  if (own.empty() && !all.empty()) own.push_back(all[device % all.size()]);
+  grow(std::max<size_t>(own.size(), 1));
+  for (size_t i = 0; i < places_.size(); ++i) {
+    Place& due = *places_[i];
+    if (due.lane.is_up() || now_ns < due.offer_ns) continue;
+    if (i < own.size()) {
+      offer_one(due, own[i], *over);
+    } else {
+      due.made.reset();
+      note_none(due, why_no_place(verbs));
+    }
+  }
+}
+
+void QueuePairs::offer_one(Place& place, const VerbsPlace& from, Lane& over) {
+  if (place.made != nullptr) ++place.failures;  // it was not answered
+  ++place.incarnation;
+  std::string why;
+  place.made = QueuePair::make(from, first_psn(place), &why);
+  if (place.made == nullptr) return note_none(place, why);
+  place.offer_ns =
+      ground_.environment->now_ns() + std::max(pause_ns(place.failures), kOfferAnswerNs);
+  say_terms(over,
+            {.type = FrameType::kOffer, .message = place.lane.index, .offset = place.incarnation},
+            place.made->terms());
+}
+
+bool QueuePairs::on_accept(const FrameHeader& header, std::span<const uint8_t> payload,
+                           Lane& over) {
+  Place* named = place(header.message);
+  QueuePairTerms terms;
+  if (named == nullptr || header.offset > named->incarnation || !decode(payload, &terms)) {
+    return false;
+  }
+  if (header.offset != named->incarnation || named->made == nullptr) return true;  // late
+  std::unique_ptr<QueuePair> made = std::move(named->made);
+  std::string why = made->why();
+  if (made->has_failed() || !made->connect(terms, &why)) {
+    note_none(*named, why);
+    say_decline(over, header.message, header.offset, why);
+    return true;
+  }
+  attach(*named, std::move(made));
+  queue_pair(named->lane)->probe();
+  return true;
+}
+
+// Unpredictable to others: the comm's id is.
+uint32_t QueuePairs::first_psn(const Place& place) const {
+  const uint32_t chance = get_le<uint32_t>(id_, (place.lane.index % 4) * sizeof(uint32_t));
+  return (chance + place.incarnation * 0x9e3779b1u) & k24Bits;
+}
+
+// ---- The side that receives ----
+
+// An offer takes the place of what is there.
+bool QueuePairs::on_offer(const FrameHeader& header, std::span<const uint8_t> payload, Lane& over) {
+  QueuePairTerms terms;
+  if (!decode(payload, &terms)) return false;
+  if (header.message >= kQueuePairsMax) {
+    say_decline(over, header.message, header.offset, "it takes fewer queue pairs");
+    return true;
+  }
+  grow(static_cast<size_t>(header.message) + 1);
+  Place& named = *place(header.message);
+  if (header.offset <= named.incarnation || is_closed_) return true;
+  if (named.lane.is_up()) ground_.drop(named.lane);
+  named.incarnation = static_cast<uint32_t>(header.offset);
+  std::string why;
+  std::unique_ptr<QueuePair> made = answer(named, terms, &why);
+  if (made == nullptr) {
+    note_none(named, why);
+    say_decline(over, header.message, header.offset, why);
+    return true;
+  }
+  const QueuePairTerms own = made->terms();
+  attach(named, std::move(made));
+  say_terms(over, {.type = FrameType::kAccept, .message = header.message, .offset = header.offset},
+            own);
+  return true;
+}
+
+// From the port whose address is closest; where several are, the lanes take them in turn.
+std::unique_ptr<QueuePair> QueuePairs::answer(const Place& place, const QueuePairTerms& terms,
+                                              std::string* why) const {
+  VerbsDevices* verbs = ground_.environment->verbs();
+  if (verbs != nullptr) verbs->look(ground_.environment->now_ns());
+  std::vector<VerbsPlace> from;
+  if (verbs != nullptr) from = verbs->places(terms.gid);
+  if (from.empty()) {
+    *why = why_no_place(verbs);
+    return nullptr;
+  }
+  const auto bits = [&](const VerbsPlace& one) { return common_bits(one.gid.address, terms.gid); };
+  const auto closest = static_cast<size_t>(std::count_if(
+      from.begin(), from.end(), [&](const auto& one) { return bits(one) == bits(from.front()); }));
+  auto made = QueuePair::make(from[place.lane.index % closest], first_psn(place), why);
+  return made != nullptr && made->connect(terms, why) ? std::move(made) : nullptr;
+}
+
+}  // namespace lyre::nccl_adapter

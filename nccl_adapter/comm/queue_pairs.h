@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "nccl_adapter/protocol/frame.h"
+#include "nccl_adapter/transport/environment.h"
+#include "nccl_adapter/transport/lanes.h"
+#include "nccl_adapter/transport/verbs/queue_pair.h"
+
+namespace lyre::nccl_adapter {
+
+/// The lanes of a comm that are for queue pairs, and how these are agreed upon: the sender offers
+/// one, the receiver makes its counterpart and accepts, or declines. What they say goes over a
+/// stream, as a queue pair is made again as often as it breaks.
+/// Thread: under the instance's lock. Owner: the comm.
+class QueuePairs {
+ public:
+  /// What a comm lends its queue pairs.
+  struct Ground {
+    Environment* environment;
+    SessionOwner* waiter;             ///< is notified as that of a lane is
+    Lanes* streams;                   ///< what is said about queue pairs goes over them
+    std::function<void(Lane&)> drop;  ///< how the comm drops a lane
+  };
+
+  /// `id` is the comm's.
+  QueuePairs(Ground ground, const Nonce& id) : ground_(std::move(ground)), id_(id) {}
+
+  /// The lanes. There may be more of them later, never fewer.
+  const std::vector<Lane*>& lanes() const { return lanes_; }
+  /// How many carry data.
+  size_t carrying() const;
+  /// One that has room for a frame with so many bytes of payload, the emptiest. nullptr: none has.
+  Lane* choose(uint64_t bytes) const;
+  bool reads(const Memory* memory) const;
+  /// Sends what waits for room.
+  void flush();
+  /// Gives up those that failed, or whose device does nothing.
+  void look(int64_t now_ns);
+  /// Drops all without a word; there are no more of them.
+  void close();
+  /// Why there is none, as far as is known.
+  std::string trouble() const;
+
+  /// The queue pair of the lane is lost: tells the other side, and drops the lane.
+  void give_up(Lane& lane, const std::string& why);
+  /// The same, where it failed.
+  void give_up(Lane& lane);
+  /// The same for those that read `memory`.
+  void give_up_readers(const Memory* memory);
+  /// A frame about queue pairs, or credit, came over `lane`, whole. Fails: false when it may not
+  /// come there.
+  bool on_frame(Lane& lane, bool is_sender);
+  /// The sender's: offers what is not there and due, queue pairs of the ports that belong to
+  /// `device`, towards `remote`.
+  void offer(const Address& remote, size_t device);
+
+ private:
+  /// A lane, and what is offered for it.
+  struct Place {
+    explicit Place(SessionOwner* waiter, uint16_t number) : lane(waiter, number) {}
+    Lane lane;
+    std::unique_ptr<QueuePair> made;  ///< offered, and not accepted yet
+    uint32_t incarnation = 0;         ///< of the last offer
+    uint32_t failures = 0;            ///< in a row
+    int64_t offer_ns = 0;             ///< not before
+    int64_t attached_ns = 0;
+  };
+
+  static QueuePair* queue_pair(const Lane& lane);
+  Place* place(uint64_t number) const;
+  void note_lost(const Lane& lane, const std::string& why);
+  bool on_accept(const FrameHeader& header, std::span<const uint8_t> payload, Lane& over);
+  void on_decline(const FrameHeader& header, std::span<const uint8_t> payload);
+  bool on_offer(const FrameHeader& header, std::span<const uint8_t> payload, Lane& over);
+  void grow(size_t count);
+  void offer_one(Place& place, const VerbsPlace& from, Lane& over);
+  void note_failure(Place& place);
+  void attach(Place& place, std::unique_ptr<QueuePair> queue_pair);
+  void note_none(Place& place, const std::string& why);
+  std::unique_ptr<QueuePair> answer(const Place& place, const QueuePairTerms& terms,
+                                    std::string* why) const;
+  uint32_t first_psn(const Place& place) const;
+
+  Ground ground_;
+  Nonce id_;
+  bool is_closed_ = false;
+  std::vector<std::unique_ptr<Place>> places_;
+  std::vector<Lane*> lanes_;  ///< of those
+  std::string trouble_;
+};
+
+}  // namespace lyre::nccl_adapter

@@ -1,0 +1,82 @@
+#include "nccl_adapter/transport/verbs/devices.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "nccl_adapter/limits.h"
+
+namespace lyre::nccl_adapter {
+
+void VerbsDevices::look(int64_t now_ns) {
+  if (is_in_progress_ || now_ns - looked_ns_ < kVerbsLookNs) return;
+  looked_ns_ = now_ns;
+  why_not_.clear();
+  int count = 0;
+  ibv_device** list = api_.get_device_list(&count);
+  if (list == nullptr) return;
+  const std::span<ibv_device* const> there(list, static_cast<size_t>(count));
+  drop_lost(there);
+  for (ibv_device* device : there) {
+    if (is_open(device)) continue;
+    auto opened = VerbsDevice::open(api_, device, &why_not_);
+    if (opened != nullptr) devices_.push_back(std::move(opened));
+  }
+  api_.free_device_list(list);
+}
+
+// One that comes back under its old name is another device.
+void VerbsDevices::drop_lost(std::span<ibv_device* const> there) {
+  for (const auto& device : devices_) {
+    const bool is_there = std::any_of(there.begin(), there.end(),
+                                      [&](const ibv_device* one) { return device->is(one); });
+    if (!is_there) device->lose("the device is gone");
+  }
+  std::erase_if(devices_,
+                [](const auto& device) { return device->is_lost() && device->queue_pairs() == 0; });
+}
+
+bool VerbsDevices::is_open(const ibv_device* device) const {
+  return std::any_of(devices_.begin(), devices_.end(),
+                     [&](const auto& own) { return own->is(device); });
+}
+
+std::vector<VerbsPlace> VerbsDevices::places(const Address& remote) const {
+  std::vector<VerbsPlace> places;
+  for (const auto& device : devices_) {
+    if (device->is_lost()) continue;
+    for (const VerbsPort& port : device->ports()) {
+      const std::optional<Gid> gid = choose_gid(port.gids, remote);
+      if (gid) places.push_back({device.get(), &port, *gid});
+    }
+  }
+  const auto bits = [&](const VerbsPlace& place) { return common_bits(place.gid.address, remote); };
+  std::stable_sort(places.begin(), places.end(), [&](const VerbsPlace& a, const VerbsPlace& b) {
+    return std::pair(bits(b), a.port->name()) < std::pair(bits(a), b.port->name());
+  });
+  return places;
+}
+
+bool VerbsDevices::progress(int64_t now_ns) {
+  const bool reads_events = now_ns - events_ns_ >= kTickNs;
+  if (reads_events) events_ns_ = now_ns;
+  const bool was_in_progress = std::exchange(is_in_progress_, true);
+  bool has_news = false;
+  for (const auto& device : devices_) {
+    if (reads_events && !device->is_lost()) device->read_events();
+    has_news = device->poll() || has_news;
+  }
+  is_in_progress_ = was_in_progress;
+  return has_news;
+}
+
+size_t VerbsDevices::queue_pairs() const {
+  size_t count = 0;
+  for (const auto& device : devices_) count += device->queue_pairs();
+  return count;
+}
+
+void VerbsDevices::forget(const Memory* memory) {
+  for (const auto& device : devices_) device->registrations().forget(memory);
+}
+
+}  // namespace lyre::nccl_adapter

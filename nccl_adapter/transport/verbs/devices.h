@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "nccl_adapter/transport/verbs/device.h"
+
+namespace lyre::nccl_adapter {
+
+/// A port, and its address from which a certain peer is spoken to.
+struct VerbsPlace {
+  VerbsDevice* device;
+  const VerbsPort* port;
+  Gid gid;
+};
+
+/// The RDMA devices of this host that can be used, as far as they are there.
+/// Thread: under the instance's lock. Owner: the instance.
+class VerbsDevices {
+ public:
+  explicit VerbsDevices(const VerbsApi& api) : api_(api) {}
+
+  /// Opens what is there and not open, and closes what is lost and has no queue pair left. Looks no
+  /// more often than every kVerbsLookNs, and not while completions are handed out.
+  void look(int64_t now_ns);
+  /// The ports that can speak to `remote`, those of its network first. Owner: valid until the next
+  /// look().
+  std::vector<VerbsPlace> places(const Address& remote) const;
+  /// Why the device that was looked at last cannot be used; empty: there is none.
+  const std::string& why_not() const { return why_not_; }
+
+  /// Takes completions, and now and then events. True if there were completions.
+  bool progress(int64_t now_ns);
+  size_t queue_pairs() const;
+  /// NCCL deregistered it. REQUIRES: nothing that was posted reads it.
+  void forget(const Memory* memory);
+
+ private:
+  bool is_open(const ibv_device* device) const;
+  void drop_lost(std::span<ibv_device* const> there);
+
+  const VerbsApi& api_;
+  std::vector<std::unique_ptr<VerbsDevice>> devices_;
+  std::string why_not_;
+  int64_t looked_ns_ = INT64_MIN / 2;
+  int64_t events_ns_ = 0;
+  bool is_in_progress_ = false;  ///< devices must stay where they are
+};
+
+}  // namespace lyre::nccl_adapter

@@ -1,0 +1,380 @@
+#include "nccl_adapter/transport/verbs/queue_pair.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "nccl_adapter/protocol/frame.h"
+#include "nccl_adapter/transport/address.h"
+
+namespace lyre::nccl_adapter {
+namespace {
+
+constexpr std::align_val_t kAlignment{4096};
+constexpr size_t kMemoryBytes = size_t{2} * kQueuePairSlots * kQueuePairSlotBytes;
+/// Each receive and each send gives one entry at most.
+constexpr uint32_t kEntries = 2 * kQueuePairSlots;
+/// The lower half of wr_id: a slot of the ring, or the count of sends.
+constexpr uint32_t kReceiveBit = 1u << 31;
+constexpr uint32_t kIndexMask = kReceiveBit - 1;
+/// Asked for; a device that has no room for them is asked again without.
+constexpr uint32_t kInlineBytes = 96;
+constexpr uint8_t kHopLimit = 64;
+/// A silent path is given up after about half a second: 4.096 us * 2^14, eight times.
+constexpr uint8_t kTimeout = 14;
+constexpr uint8_t kRetries = 7;
+/// Without end. There are no more sends under way than receives, so it is for devices that are
+/// late with those.
+constexpr uint8_t kRnrRetries = 7;
+constexpr uint8_t kRnrTimer = 12;  ///< 0.64 ms
+static_assert(kQueuePairSlots >= kSlotsMin && kQueuePairSlotBytes >= kSlotBytesMin);
+static_assert(kQueuePairSlots <= kSlotsMax && kQueuePairSlotBytes <= kSlotBytesMax);
+
+ibv_mtu mtu_of(uint32_t bytes) { return static_cast<ibv_mtu>(std::countr_zero(bytes) - 7); }
+
+std::string text_of(const Address& address) {
+  const std::string text = to_string(make_addr(address, 0));
+  return text.substr(0, text.rfind(":0"));
+}
+
+std::string failed(const char* what, int code) {
+  return std::string(what) + " failed: " + std::strerror(code);
+}
+
+ibv_sge piece_of(const uint8_t* data, size_t bytes, const ibv_mr* mr) {
+  return {.addr = reinterpret_cast<uintptr_t>(data),
+          .length = static_cast<uint32_t>(bytes),
+          .lkey = mr->lkey};
+}
+
+int to_init(const VerbsApi& api, ibv_qp* qp, uint8_t port) {
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_INIT;
+  attr.port_num = port;
+  return api.modify_qp(qp, &attr,
+                       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+}
+
+int to_receive(const VerbsApi& api, ibv_qp* qp, ibv_qp_attr attr, const QueuePairTerms& peer) {
+  attr.qp_state = IBV_QPS_RTR;
+  attr.dest_qp_num = peer.number;
+  attr.rq_psn = peer.first_psn;
+  attr.max_dest_rd_atomic = 1;
+  attr.min_rnr_timer = kRnrTimer;
+  attr.ah_attr.is_global = 1;
+  attr.ah_attr.grh.hop_limit = kHopLimit;
+  std::copy(peer.gid.begin(), peer.gid.end(), std::begin(attr.ah_attr.grh.dgid.raw));
+  return api.modify_qp(qp, &attr,
+                       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                           IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+}
+
+int to_send(const VerbsApi& api, ibv_qp* qp, uint32_t first_psn) {
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_RTS;
+  attr.timeout = kTimeout;
+  attr.retry_cnt = kRetries;
+  attr.rnr_retry = kRnrRetries;
+  attr.sq_psn = first_psn;
+  attr.max_rd_atomic = 1;
+  return api.modify_qp(qp, &attr,
+                       IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                           IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+}  // namespace
+
+QueuePair::QueuePair(const VerbsPlace& place, uint32_t first_psn)
+    : device_(*place.device),
+      api_(place.device->api()),
+      port_(place.port->port),
+      mtu_bytes_(place.port->mtu_bytes),
+      gid_(place.gid),
+      first_psn_(first_psn),
+      memory_(static_cast<uint8_t*>(::operator new(kMemoryBytes, kAlignment)),
+              [](uint8_t* memory) { ::operator delete(memory, kAlignment); }) {}
+
+std::unique_ptr<QueuePair> QueuePair::make(const VerbsPlace& place, uint32_t first_psn,
+                                           std::string* why) {
+  std::unique_ptr<QueuePair> made(new QueuePair(place, first_psn));
+  if (!made->create(why)) return nullptr;
+  for (uint32_t slot = 0; slot < kQueuePairSlots; ++slot) {
+    if (made->post_receive(slot)) continue;
+    *why = made->why_;
+    return nullptr;
+  }
+  return made;
+}
+
+bool QueuePair::create(std::string* why) {
+  mr_ = api_.reg_mr(device_.pd(), memory_.get(), kMemoryBytes, IBV_ACCESS_LOCAL_WRITE);
+  if (mr_ == nullptr) {
+    *why = failed("registering memory", errno) + " (see ulimit -l)";
+    return false;
+  }
+  ibv_qp_init_attr attr{};
+  attr.send_cq = attr.recv_cq = device_.completions();
+  attr.qp_type = IBV_QPT_RC;
+  attr.qp_context = this;
+  attr.cap = {.max_send_wr = kQueuePairSlots,
+              .max_recv_wr = kQueuePairSlots,
+              .max_send_sge = 2,
+              .max_recv_sge = 1,
+              .max_inline_data = kInlineBytes};
+  qp_ = api_.create_qp(device_.pd(), &attr);
+  inline_bytes_ = kInlineBytes;
+  if (qp_ == nullptr) {
+    inline_bytes_ = attr.cap.max_inline_data = 0;
+    qp_ = api_.create_qp(device_.pd(), &attr);
+  }
+  if (qp_ == nullptr) {
+    *why = failed("making a queue pair", errno);
+    return false;
+  }
+  number_ = device_.add(this, kEntries);
+  if (number_ == 0) *why = device_.name() + " has no room for completions of one more queue pair";
+  if (number_ == 0) return false;
+  const int code = to_init(api_, qp_, port_);
+  if (code != 0) *why = failed("preparing a queue pair", code);
+  return code == 0;
+}
+
+// In the error state the device has done with all that was posted; and it is not asked again once
+// the queue pair is destroyed. Memory that a device does not let go is not used again.
+QueuePair::~QueuePair() {
+  bool is_released = true;
+  if (qp_ != nullptr) {
+    ibv_qp_attr attr{};
+    attr.qp_state = IBV_QPS_ERR;
+    api_.modify_qp(qp_, &attr, IBV_QP_STATE);  // a device that is gone has nothing to stop
+    is_released = api_.destroy_qp(qp_) == 0;
+  }
+  if (number_ != 0) device_.remove(number_, kEntries);
+  if (mr_ != nullptr) is_released = api_.dereg_mr(mr_) == 0 || is_released;
+  if (!is_released) (void)memory_.release();
+}
+
+QueuePairTerms QueuePair::terms() const {
+  return {.number = qp_->qp_num,
+          .first_psn = first_psn_,
+          .gid = gid_.address,
+          .mtu_bytes = mtu_bytes_,
+          .slots = kQueuePairSlots,
+          .slot_bytes = kQueuePairSlotBytes};
+}
+
+bool QueuePair::connect(const QueuePairTerms& peer, std::string* why) {
+  peer_ = peer;
+  peer_.slots = std::min(peer.slots, kQueuePairSlots);
+  peer_.slot_bytes = std::min(peer.slot_bytes, kQueuePairSlotBytes);
+  // A frame is posted whole.
+  if (uint64_t{peer_.slots - kCreditSlots} * peer_.slot_bytes < kBlockBytes) {
+    *why = "the peer's ring of receives is too small";
+    return false;
+  }
+  ibv_qp_attr attr{};
+  attr.path_mtu = mtu_of(std::min(mtu_bytes_, peer.mtu_bytes));
+  attr.ah_attr.port_num = port_;
+  attr.ah_attr.grh.sgid_index = static_cast<uint8_t>(gid_.index);
+  int code = to_receive(api_, qp_, attr, peer);
+  if (code == 0) code = to_send(api_, qp_, first_psn_);
+  if (code != 0) *why = failed("connecting a queue pair", code) + " (" + path_text() + ")";
+  return code == 0;
+}
+
+std::string QueuePair::path_text() const {
+  return device_.name() + " " + text_of(gid_.address) + " > " + text_of(peer_.gid);
+}
+
+void QueuePair::fail(const std::string& why) {
+  if (why_.empty()) why_ = why;
+}
+
+void QueuePair::notify() {
+  if (owner_ != nullptr) owner_->on_ready();
+}
+
+// ---- Sending ----
+
+uint32_t QueuePair::free_sends() const {
+  const uint64_t own = kQueuePairSlots - under_way_.size();
+  return static_cast<uint32_t>(std::min(own, peer_.slots - (sends_ - credited_)));
+}
+
+bool QueuePair::has_room(uint64_t bytes) const {
+  const uint64_t sends = (bytes + peer_.slot_bytes - 1) / peer_.slot_bytes;
+  return is_proven() && !is_blocked() && free_sends() >= sends + kCreditSlots;
+}
+
+bool QueuePair::on_credit(uint64_t posted) {
+  if (posted < credited_ || posted > sends_) return false;
+  credited_ = posted;
+  return true;
+}
+
+bool QueuePair::reads(const Memory* memory) const {
+  return std::any_of(under_way_.begin(), under_way_.end(),
+                     [&](const Sent& sent) { return sent.memory == memory; });
+}
+
+bool QueuePair::post_send(std::span<ibv_sge> pieces, const Memory* memory, bool is_signalled) {
+  uint32_t bytes = 0;
+  for (const ibv_sge& piece : pieces) bytes += piece.length;
+  ibv_send_wr request{};
+  request.wr_id = uint64_t{number_} << 32 | (sends_ & kIndexMask);
+  request.sg_list = pieces.data();
+  request.num_sge = static_cast<int>(pieces.size());
+  request.opcode = IBV_WR_SEND;
+  request.send_flags = is_signalled ? IBV_SEND_SIGNALED : 0;
+  if (bytes <= inline_bytes_) request.send_flags |= IBV_SEND_INLINE;
+  ibv_send_wr* bad = nullptr;
+  if (const int code = ibv_post_send(qp_, &request, &bad); code != 0) {
+    fail(failed("posting a send", code));
+    return false;
+  }
+  under_way_.push_back({bytes, memory});
+  ++sends_;
+  sent_bytes_ += bytes;
+  unacked_bytes_ += bytes;
+  return true;
+}
+
+void QueuePair::probe() {
+  if (!send_credit()) notify();
+}
+
+bool QueuePair::send_credit() {
+  uint8_t* slot = send_slot();
+  encode({.type = FrameType::kCredit, .message = returned_},
+         std::span<uint8_t, kFrameHeaderBytes>(slot, kFrameHeaderBytes));
+  told_ = returned_;
+  ibv_sge piece = piece_of(slot, kFrameHeaderBytes, mr_);
+  return post_send({&piece, 1}, nullptr, true);
+}
+
+Io QueuePair::send_small(std::span<const uint8_t> bytes) {
+  unsent_.insert(unsent_.end(), bytes.begin(), bytes.end());
+  return flush() == Io::kFailed ? Io::kFailed : Io::kOk;
+}
+
+Io QueuePair::flush() {
+  if (has_failed()) return Io::kFailed;
+  if (!is_proven_) return is_blocked() ? Io::kAgain : Io::kOk;
+  if (is_credit_due() && free_sends() > 0 && !send_credit()) return Io::kFailed;
+  while (!unsent_.empty() && free_sends() > kCreditSlots) {
+    // Whole frames, so that a credit frame may follow.
+    const size_t most = peer_.slot_bytes / kFrameHeaderBytes * kFrameHeaderBytes;
+    const size_t bytes = std::min(unsent_.size(), most);
+    uint8_t* slot = send_slot();
+    std::copy_n(unsent_.begin(), bytes, slot);
+    ibv_sge piece = piece_of(slot, bytes, mr_);
+    if (!post_send({&piece, 1}, nullptr, true)) return Io::kFailed;
+    unsent_.erase(unsent_.begin(), unsent_.begin() + static_cast<ptrdiff_t>(bytes));
+  }
+  return is_blocked() ? Io::kAgain : Io::kOk;
+}
+
+// The last send of a frame is signalled: without one its memory would stay in use for as long as
+// nothing follows.
+Io QueuePair::send_chunk(const Chunk& chunk) {
+  if (const Io before = flush(); before != Io::kOk) return before;
+  if (!has_room(kFrameHeaderBytes + chunk.header.bytes)) return Io::kAgain;
+  const bool is_large = chunk.memory != nullptr && chunk.header.bytes >= kZeroCopyBytesMin;
+  const ibv_mr* mr = is_large ? device_.registrations().find(chunk.memory) : nullptr;
+  size_t sent = 0;
+  size_t header_bytes = kFrameHeaderBytes;
+  do {
+    uint8_t* slot = send_slot();
+    if (header_bytes > 0) {
+      encode(chunk.header, std::span<uint8_t, kFrameHeaderBytes>(slot, kFrameHeaderBytes));
+    }
+    const size_t bytes =
+        std::min<size_t>(peer_.slot_bytes - header_bytes, chunk.header.bytes - sent);
+    const uint8_t* data = chunk.data + sent;
+    sent += bytes;
+    const bool is_last = sent == chunk.header.bytes;
+    std::array<ibv_sge, 2> pieces;
+    size_t count = 0;
+    if (mr != nullptr) {
+      if (header_bytes > 0) pieces[count++] = piece_of(slot, header_bytes, mr_);
+      pieces[count++] = piece_of(data, bytes, mr);
+    } else {
+      if (bytes > 0) std::memcpy(slot + header_bytes, data, bytes);
+      pieces[count++] = piece_of(slot, header_bytes + bytes, mr_);
+    }
+    const Memory* memory = mr != nullptr ? chunk.memory : nullptr;
+    if (!post_send(std::span(pieces).first(count), memory, is_last)) return Io::kFailed;
+    header_bytes = 0;
+  } while (sent < chunk.header.bytes);
+  return Io::kOk;
+}
+
+// ---- Completions ----
+
+void QueuePair::on_completion(const ibv_wc& entry) {
+  const bool is_receive = (entry.wr_id & kReceiveBit) != 0;
+  const auto index = static_cast<uint32_t>(entry.wr_id) & kIndexMask;
+  if (entry.status != IBV_WC_SUCCESS) {
+    // The first one says why; the rest is flushed.
+    const char* what = is_receive ? "a receive failed: " : "a send failed: ";
+    return fail(what + std::string(api_.wc_status_str(entry.status)));
+  }
+  is_proven_ = true;
+  if (is_receive) {
+    received_.push_back({.data = slot(index % kQueuePairSlots),
+                         .bytes = std::min<uint32_t>(entry.byte_len, kQueuePairSlotBytes),
+                         .token = index % kQueuePairSlots});
+    return;
+  }
+  // Sends end in order: with this one, all that were posted before.
+  const uint64_t oldest = sends_ - under_way_.size();
+  const uint64_t count = ((index - oldest) & kIndexMask) + 1;
+  for (uint64_t i = 0; i < count && !under_way_.empty(); ++i) {
+    unacked_bytes_ -= under_way_.front().bytes;
+    under_way_.pop_front();
+  }
+}
+
+// ---- Receiving ----
+
+bool QueuePair::post_receive(uint32_t index) {
+  ibv_sge piece = piece_of(slot(index), kQueuePairSlotBytes, mr_);
+  ibv_recv_wr request{};
+  request.wr_id = uint64_t{number_} << 32 | kReceiveBit | index;
+  request.sg_list = &piece;
+  request.num_sge = 1;
+  ibv_recv_wr* bad = nullptr;
+  const int code = ibv_post_recv(qp_, &request, &bad);
+  if (code != 0) fail(failed("posting a receive", code));
+  return code == 0;
+}
+
+// What arrived before a failure is whole, and is taken first.
+Io QueuePair::take_slices(std::span<lyre_slice> out, size_t* count) {
+  *count = 0;
+  while (*count < out.size() && !received_.empty()) {
+    const lyre_slice slice = received_.front();
+    received_.pop_front();
+    if (slice.bytes > 0) {
+      out[(*count)++] = slice;
+    } else {
+      give_back({&slice, 1});
+    }
+  }
+  if (*count > 0) return Io::kOk;
+  return has_failed() ? Io::kFailed : Io::kAgain;
+}
+
+void QueuePair::give_back(std::span<const lyre_slice> slices) {
+  for (const lyre_slice& slice : slices) {
+    if (has_failed() || !post_receive(slice.token)) return;
+    ++returned_;
+  }
+  flush();  // a failure shows when it is read on
+}
+
+}  // namespace lyre::nccl_adapter

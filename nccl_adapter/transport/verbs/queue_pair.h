@@ -1,0 +1,124 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "nccl_adapter/limits.h"
+#include "nccl_adapter/protocol/queue_pair_terms.h"
+#include "nccl_adapter/transport/transport.h"
+#include "nccl_adapter/transport/verbs/devices.h"
+
+namespace lyre::nccl_adapter {
+
+/// A reliable connection of an RDMA device that carries frames: their bytes, cut into sends of one
+/// slot at most, each into a receive that the other side has posted. How many of those were posted
+/// again is said in credit frames, which go between other frames.
+/// Thread: under the instance's lock. Owner: a lane; the device outlives it. Destroying it brings
+/// it to the error state first: then nothing reads or writes the memory that it used.
+class QueuePair final : public Transport {
+ public:
+  /// Not connected, its receives posted. Fails: nullptr, and `*why` says so.
+  static std::unique_ptr<QueuePair> make(const VerbsPlace& place, uint32_t first_psn,
+                                         std::string* why);
+  ~QueuePair() override;
+
+  /// What the other side has to know.
+  QueuePairTerms terms() const;
+  /// Connects to the one that the peer described. Fails: false, and `*why` says so.
+  bool connect(const QueuePairTerms& peer, std::string* why);
+  /// Sends a first frame: data follows when it is acknowledged. The other side waits until it hears
+  /// something.
+  void probe();
+  /// It was acknowledged, or heard something: there is a path.
+  bool is_proven() const { return is_proven_ && !has_failed(); }
+  /// A frame of so many bytes can be sent now.
+  bool has_room(uint64_t bytes) const;
+  /// The peer has posted so many receives again. Fails: false when it cannot have.
+  bool on_credit(uint64_t posted);
+  /// Its device still reads there.
+  bool reads(const Memory* memory) const;
+  /// "rxe0 10.9.0.1 > 10.9.0.2"
+  std::string path_text() const;
+  bool has_failed() const { return !why_.empty(); }
+  /// Why it failed.
+  const std::string& why() const { return why_; }
+
+  // ---- For the device ----
+
+  uint32_t number() const { return number_; }
+  void on_completion(const ibv_wc& entry);
+  void fail(const std::string& why);
+  void notify();
+
+  // ---- Transport ----
+
+  void set_owner(SessionOwner* owner) override { owner_ = owner; }
+  bool has_ended() const override { return has_failed() && received_.empty(); }
+  int error() const override { return has_failed() ? LYRE_E_RESET : 0; }
+  /// There is no order to end in: what has to arrive is said over TCP.
+  void close() override { abort(); }
+  void abort() override { fail("it was given up"); }
+  /// REQUIRES: whole frames, all of which have a header only.
+  Io send_small(std::span<const uint8_t> bytes) override;
+  Io flush() override;
+  Io send_chunk(const Chunk& chunk) override;
+  uint64_t unacked_bytes() const override { return unacked_bytes_; }
+  uint64_t rtt_min_us() const override { return 0; }
+  uint64_t rto_us() const override { return 0; }
+  bool is_window_closed() const override { return false; }
+  bool is_blocked() const override { return !unsent_.empty() || is_credit_due(); }
+  bool is_blocked_in(const lyre_region*) const override { return false; }
+  /// The daemon counts what its sessions copied.
+  void count_copied(uint64_t) override {}
+
+ private:
+  struct Sent {
+    uint32_t bytes;
+    const Memory* memory;  ///< that the device reads in place; nullptr: a slot
+  };
+
+  explicit QueuePair(const VerbsPlace& place, uint32_t first_psn);
+  bool create(std::string* why);
+  bool post_receive(uint32_t index);
+  bool post_send(std::span<ibv_sge> pieces, const Memory* memory, bool is_signalled);
+  /// Of the ring, or from kQueuePairSlots on of sends.
+  uint8_t* slot(uint64_t index) const { return memory_.get() + index * kQueuePairSlotBytes; }
+  uint8_t* send_slot() const { return slot(kQueuePairSlots + sends_ % kQueuePairSlots); }
+  uint32_t free_sends() const;
+  bool is_credit_due() const { return returned_ - told_ >= kQueuePairSlots / 2; }
+  bool send_credit();
+  Io take_slices(std::span<lyre_slice> out, size_t* count) override;
+  void give_back(std::span<const lyre_slice> slices) override;
+
+  VerbsDevice& device_;
+  const VerbsApi& api_;
+  uint8_t port_;
+  uint32_t mtu_bytes_;
+  Gid gid_;
+  uint32_t first_psn_;
+  std::unique_ptr<uint8_t, void (*)(uint8_t*)>
+      memory_;            ///< the slots of the ring, then those of sends
+  ibv_mr* mr_ = nullptr;  ///< of that
+  ibv_qp* qp_ = nullptr;
+  uint32_t inline_bytes_ = 0;
+  uint32_t number_ = 0;  ///< the device's for it
+  SessionOwner* owner_ = nullptr;
+  QueuePairTerms peer_;
+  bool is_proven_ = false;
+  std::string why_;
+
+  std::deque<lyre_slice> received_;  ///< not taken; token: the slot
+  uint64_t returned_ = 0;            ///< receives posted again
+  uint64_t told_ = 0;                ///< what of that the peer knows
+  std::vector<uint8_t> unsent_;      ///< small frames that found no room
+  std::deque<Sent> under_way_;       ///< not known to have arrived, oldest first
+  uint64_t sends_ = 0;               ///< posted
+  uint64_t credited_ = 0;            ///< of those, so many slots were posted again by the peer
+  uint64_t unacked_bytes_ = 0;
+};
+
+}  // namespace lyre::nccl_adapter

@@ -1,0 +1,45 @@
+#include "nccl_adapter/transport/verbs/registrations.h"
+
+namespace lyre::nccl_adapter {
+namespace {
+
+// Of the smallest page that a device may have. Larger pages only mean that more is registered
+// twice.
+constexpr uintptr_t kPageBytes = 4096;
+
+}  // namespace
+
+void Registrations::forget_all() {
+  for (const auto& [pages, range] : ranges_) {
+    if (range.mr != nullptr) api_.dereg_mr(range.mr);
+  }
+  ranges_.clear();
+  known_.clear();
+}
+
+Registrations::PageRange Registrations::pages_of(const Memory& memory) {
+  const auto from = reinterpret_cast<uintptr_t>(memory.data);
+  return {from & ~(kPageBytes - 1), (from + memory.bytes - 1) | (kPageBytes - 1)};
+}
+
+const ibv_mr* Registrations::find(const Memory* memory) {
+  if (const auto known = known_.find(memory); known != known_.end()) return known->second;
+  const PageRange pages = pages_of(*memory);
+  const auto [it, is_new] = ranges_.try_emplace(pages);
+  if (is_new) {
+    it->second.mr =
+        api_.reg_mr(pd_, reinterpret_cast<void*>(pages.first), pages.second - pages.first + 1, 0);
+  }
+  ++it->second.users;
+  return known_[memory] = it->second.mr;
+}
+
+void Registrations::forget(const Memory* memory) {
+  if (known_.erase(memory) == 0) return;
+  const auto it = ranges_.find(pages_of(*memory));
+  if (--it->second.users > 0) return;
+  if (it->second.mr != nullptr) api_.dereg_mr(it->second.mr);
+  ranges_.erase(it);
+}
+
+}  // namespace lyre::nccl_adapter

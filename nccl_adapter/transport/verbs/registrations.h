@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <unordered_map>
+#include <utility>
+
+#include "nccl_adapter/transport/environment.h"
+#include "nccl_adapter/transport/verbs/library.h"
+
+namespace lyre::nccl_adapter {
+
+/// NCCL's memory as one RDMA device knows it: registered by page range, once for all that use the
+/// same pages, when something is sent from there first. A device only reads it.
+/// Thread: under the instance's lock. Owner: the device, whose protection domain is borrowed.
+class Registrations {
+ public:
+  Registrations(const VerbsApi& api, ibv_pd* pd) : api_(api), pd_(pd) {}
+  ~Registrations() { forget_all(); }
+  Registrations(const Registrations&) = delete;
+  Registrations& operator=(const Registrations&) = delete;
+
+  /// nullptr: the device does not take it, and bytes of it have to be copied. Not asked again.
+  const ibv_mr* find(const Memory* memory);
+  /// REQUIRES: nothing that was posted reads it.
+  void forget(const Memory* memory);
+  void forget_all();
+  size_t ranges() const { return ranges_.size(); }
+
+ private:
+  using PageRange = std::pair<uintptr_t, uintptr_t>;  ///< first and last address
+  struct Range {
+    ibv_mr* mr = nullptr;
+    uint32_t users = 0;
+  };
+  static PageRange pages_of(const Memory& memory);
+
+  const VerbsApi& api_;
+  ibv_pd* pd_;
+  std::map<PageRange, Range> ranges_;
+  std::unordered_map<const Memory*, const ibv_mr*> known_;
+};
+
+}  // namespace lyre::nccl_adapter

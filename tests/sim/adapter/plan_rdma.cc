@@ -1,0 +1,57 @@
+#include "tests/sim/adapter/plan_rdma.h"
+
+namespace lyre::adapter_sim {
+namespace {
+
+void add_rdma(Draw& draw, Plan* plan, bool is_everywhere) {
+  for (size_t host = 0; host < plan->network.hosts; ++host) {
+    plan->rdma_devices.push_back(is_everywhere || draw.percent(80) ? draw.index(2) + 1 : 0);
+  }
+}
+
+/// How long a comm takes at most to find out that a device is there again: the longest pause
+/// between offers, and what one takes.
+constexpr int64_t kOfferTimeNs = 90 * kSecond;
+
+Fault draw_rdma_fault(Draw& draw, const Plan& plan) {
+  Fault fault;
+  fault.kind =
+      draw.one_of({Fault::Kind::kQueuePairBreaks, Fault::Kind::kQueuePairBreaks,
+                   Fault::Kind::kDevicesVanish, Fault::Kind::kDevicesFall, Fault::Kind::kRdmaCut});
+  fault.host = draw.index(plan.network.hosts);
+  fault.peer = (fault.host + 1 + draw.index(plan.network.hosts - 1)) % plan.network.hosts;
+  if (fault.kind != Fault::Kind::kQueuePairBreaks)
+    fault.lasts_ns = draw.of_any_size(kMs, 60 * kSecond);
+  return fault;
+}
+
+}  // namespace
+
+void make_queue_pairs(Draw& draw, Plan* plan) {
+  add_rdma(draw, plan, true);
+  plan->checks_queue_pairs = true;
+  plan->stays_ns = 5 * kSecond;
+  if (plan->network.is_one_network) return;
+  for (LinkPlan& link : plan->links) link.to_device = link.from_device;
+}
+
+void make_fail_over(Draw& draw, Plan* plan) {
+  add_rdma(draw, plan, false);
+  for (int64_t i = draw.between(1, 20); i > 0; --i) {
+    Fault fault = draw_rdma_fault(draw, *plan);
+    fault.at_ns = draw.of_any_size(10 * kUs, 20 * kSecond);
+    plan->faults.push_back(fault);
+  }
+}
+
+void make_rdma_return(Draw& draw, Plan* plan) {
+  make_queue_pairs(draw, plan);
+  Fault fault = draw_rdma_fault(draw, *plan);
+  // A device that falls silent is noticed when something is sent.
+  while (fault.kind == Fault::Kind::kDevicesFall) fault = draw_rdma_fault(draw, *plan);
+  fault.at_ns = kSecond + draw.of_any_size(kMs, kSecond);
+  plan->faults.push_back(fault);
+  plan->stays_ns = fault.at_ns + fault.lasts_ns + kOfferTimeNs;
+}
+
+}  // namespace lyre::adapter_sim

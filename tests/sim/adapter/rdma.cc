@@ -1,0 +1,374 @@
+#include "tests/sim/adapter/rdma.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "tests/sim/adapter/rdma_objects.h"
+
+namespace lyre::adapter_sim {
+namespace {
+
+constexpr int64_t kRetryNs = 67 * kMs;
+constexpr int kRetriesMax = 7;
+constexpr uint32_t k24Bits = (1u << 24) - 1;
+constexpr uint32_t kFirstNumber = 17;
+
+bool is_inside(const ibv_mr& mr, const ibv_sge& piece) {
+  const auto from = reinterpret_cast<uintptr_t>(mr.addr);
+  return mr.lkey == piece.lkey && piece.addr >= from &&
+         piece.addr + piece.length <= from + mr.length;
+}
+
+bool is_registered(const RdmaContext& context, const ibv_sge& piece) {
+  return std::any_of(context.mrs.begin(), context.mrs.end(),
+                     [&](const auto& mr) { return is_inside(*mr, piece); });
+}
+
+}  // namespace
+
+RdmaNetwork::RdmaNetwork(const RdmaSettings& settings, Events& events, uint64_t seed)
+    : settings_(settings), events_(events), rng_(seed) {}
+
+RdmaNetwork::~RdmaNetwork() = default;
+
+void RdmaNetwork::add_device(size_t host) {
+  auto device = std::make_unique<RdmaDevice>();
+  device->host = host;
+  const auto index = std::count_if(devices_.begin(), devices_.end(),
+                                   [&](const auto& other) { return other->host == host; });
+  std::snprintf(device->device.name, sizeof device->device.name, "sim%d", static_cast<int>(index));
+  device->device.transport_type = IBV_TRANSPORT_IB;
+  const uint8_t gid[16] = {0,
+                           0,
+                           0,
+                           0,
+                           0,
+                           0,
+                           0,
+                           0,
+                           0,
+                           0,
+                           0xff,
+                           0xff,
+                           10,
+                           200,
+                           static_cast<uint8_t>(index),
+                           static_cast<uint8_t>(host + 1)};
+  std::copy(std::begin(gid), std::end(gid), device->gid);
+  devices_.push_back(std::move(device));
+}
+
+// ---- Objects ----
+
+RdmaContext* RdmaNetwork::open(RdmaDevice* device) {
+  auto context = std::make_unique<RdmaContext>();
+  context->device = device;
+  context->process = process_of_caller();
+  contexts_.push_back(std::move(context));
+  return contexts_.back().get();
+}
+
+void RdmaNetwork::close(RdmaContext* context) {
+  expect(context->objects == 0 && context->mrs.empty(), "a device is closed with objects of its");
+  std::erase_if(contexts_, [&](const auto& own) { return own.get() == context; });
+}
+
+uint32_t RdmaNetwork::free_number(const RdmaDevice& device) const {
+  uint32_t number = kFirstNumber;
+  const auto is_used = [&](const auto& other) {
+    return other->context->device == &device && other->qp.qp_num == number;
+  };
+  while (std::any_of(queue_pairs_.begin(), queue_pairs_.end(), is_used)) ++number;
+  return number;
+}
+
+RdmaQueuePair* RdmaNetwork::create(RdmaContext* context, const ibv_qp_init_attr& attr) {
+  auto made = std::make_unique<RdmaQueuePair>();
+  made->id = ++made_;
+  made->context = context;
+  made->completions = reinterpret_cast<RdmaCompletions*>(attr.send_cq);
+  made->cap = attr.cap;
+  made->qp.qp_num = free_number(*context->device);  // used again at once
+  made->qp.state = IBV_QPS_RESET;
+  queue_pairs_.push_back(std::move(made));
+  return queue_pairs_.back().get();
+}
+
+int RdmaNetwork::modify(RdmaQueuePair* queue_pair, const ibv_qp_attr& attr, int mask) {
+  RdmaQueuePair& own = *queue_pair;
+  if (own.context->is_gone) return EIO;
+  const ibv_qp_state before = own.qp.state;
+  const bool is_step = (attr.qp_state == IBV_QPS_INIT && before == IBV_QPS_RESET) ||
+                       (attr.qp_state == IBV_QPS_RTR && before == IBV_QPS_INIT) ||
+                       (attr.qp_state == IBV_QPS_RTS && before == IBV_QPS_RTR);
+  if (attr.qp_state == IBV_QPS_ERR) {
+    fail(own, IBV_WC_WR_FLUSH_ERR);
+    return 0;
+  }
+  expect(is_step, "a queue pair skips a state");
+  if ((mask & IBV_QP_AV) != 0) {
+    std::copy(std::begin(attr.ah_attr.grh.dgid.raw), std::end(attr.ah_attr.grh.dgid.raw),
+              own.remote_gid);
+    own.remote_number = attr.dest_qp_num;
+    own.expected_psn = attr.rq_psn;
+    expect(attr.ah_attr.is_global == 1 && attr.ah_attr.grh.sgid_index == 1, "another address");
+    expect(attr.path_mtu >= IBV_MTU_256 && attr.path_mtu <= IBV_MTU_1024, "another MTU");
+  }
+  if ((mask & IBV_QP_SQ_PSN) != 0) own.next_psn = attr.sq_psn;
+  own.qp.state = attr.qp_state;
+  return 0;
+}
+
+// A real completion queue may keep the entries of what was destroyed, or not.
+void RdmaNetwork::destroy(RdmaQueuePair* queue_pair) {
+  if (rng_.chance_ppm(500'000)) {
+    std::erase_if(queue_pair->completions->entries,
+                  [&](const auto& entry) { return entry.wc.qp_num == queue_pair->qp.qp_num; });
+  }
+  std::erase_if(queue_pairs_, [&](const auto& own) { return own.get() == queue_pair; });
+}
+
+void RdmaNetwork::check_unused(const ibv_mr* mr) {
+  for (const auto& own : queue_pairs_) {
+    if (own->qp.state == IBV_QPS_ERR || own->context->is_gone) continue;
+    for (const auto& send : own->sends) {
+      for (const ibv_sge& piece : send.pieces) {
+        expect(!is_inside(*mr, piece), "memory is deregistered that a send may read");
+      }
+    }
+    for (const auto& receive : own->receives) {
+      expect(!is_inside(*mr, receive.piece), "memory is deregistered that a receive may write");
+    }
+  }
+}
+
+void RdmaNetwork::check_unused(const ibv_cq* completions) {
+  for (const auto& own : queue_pairs_) {
+    expect(&own->completions->cq != completions, "a completion queue is destroyed that is in use");
+  }
+}
+
+// ---- Sending ----
+
+int RdmaNetwork::post_send(RdmaQueuePair* queue_pair, const ibv_send_wr& request) {
+  RdmaQueuePair& own = *queue_pair;
+  if (own.context->is_gone) return 0;
+  if (own.qp.state != IBV_QPS_RTS && own.qp.state != IBV_QPS_ERR) return EINVAL;
+  expect(own.sends.size() < own.cap.max_send_wr, "more sends are posted than were asked for");
+  expect(request.num_sge >= 1 && request.num_sge <= static_cast<int>(own.cap.max_send_sge),
+         "a send has too many pieces");
+  RdmaQueuePair::Send send{.wr_id = request.wr_id,
+                           .is_signalled = (request.send_flags & IBV_SEND_SIGNALED) != 0,
+                           .inlined = {},
+                           .pieces = {}};
+  const std::span<const ibv_sge> pieces(request.sg_list, static_cast<size_t>(request.num_sge));
+  if ((request.send_flags & IBV_SEND_INLINE) != 0) {
+    for (const ibv_sge& piece : pieces) {
+      const auto* data = reinterpret_cast<const uint8_t*>(piece.addr);
+      send.inlined.insert(send.inlined.end(), data, data + piece.length);
+    }
+    expect(send.inlined.size() <= own.cap.max_inline_data, "too much is sent inline");
+  } else {
+    send.pieces.assign(pieces.begin(), pieces.end());
+  }
+  own.sends.push_back(std::move(send));
+  if (own.qp.state == IBV_QPS_ERR) {
+    fail(own, IBV_WC_WR_FLUSH_ERR);
+  } else {
+    start(&own);
+  }
+  return 0;
+}
+
+int RdmaNetwork::post_receive(RdmaQueuePair* queue_pair, const ibv_recv_wr& request) {
+  RdmaQueuePair& own = *queue_pair;
+  if (own.context->is_gone) return 0;
+  if (own.qp.state == IBV_QPS_RESET) return EINVAL;
+  expect(request.num_sge == 1, "a receive has more than one piece");
+  expect(own.receives.size() < own.cap.max_recv_wr, "more receives are posted than asked for");
+  own.receives.push_back({request.wr_id, request.sg_list[0]});
+  if (own.qp.state == IBV_QPS_ERR) fail(own, IBV_WC_WR_FLUSH_ERR);
+  return 0;
+}
+
+RdmaQueuePair* RdmaNetwork::find(uint64_t id) const {
+  const auto found = std::find_if(queue_pairs_.begin(), queue_pairs_.end(),
+                                  [&](const auto& own) { return own->id == id; });
+  return found != queue_pairs_.end() ? found->get() : nullptr;
+}
+
+// One at a time: a reliable connection keeps the order.
+void RdmaNetwork::start(RdmaQueuePair* queue_pair) {
+  RdmaQueuePair& own = *queue_pair;
+  const bool is_any_left = std::any_of(own.sends.begin(), own.sends.end(),
+                                       [](const auto& send) { return !send.has_arrived; });
+  if (own.is_sending || !is_any_left || !own.can_send()) return;
+  own.is_sending = true;
+  own.retries = 0;
+  const auto spread = static_cast<int64_t>(rng_.below(static_cast<uint64_t>(settings_.delay_ns)));
+  events_.after(settings_.delay_ns + spread, [this, id = own.id] { arrive(id); });
+}
+
+RdmaQueuePair* RdmaNetwork::counterpart(const RdmaQueuePair& queue_pair) const {
+  for (const auto& other : queue_pairs_) {
+    const RdmaDevice& device = *other->context->device;
+    if (other->qp.qp_num == queue_pair.remote_number && other->works() &&
+        std::memcmp(device.gid, queue_pair.remote_gid, sizeof device.gid) == 0) {
+      return other.get();
+    }
+  }
+  return nullptr;
+}
+
+bool RdmaNetwork::is_cut(const RdmaQueuePair& from, const RdmaQueuePair& to) const {
+  const size_t a = from.context->device->host;
+  const size_t b = to.context->device->host;
+  return std::any_of(cuts_.begin(), cuts_.end(), [&](const Cut& cut) {
+    return events_.now_ns() < cut.until_ns &&
+           ((cut.host == a && cut.other == b) || (cut.host == b && cut.other == a));
+  });
+}
+
+void RdmaNetwork::arrive(uint64_t id) {
+  RdmaQueuePair* own = find(id);
+  if (own == nullptr) return;
+  RdmaQueuePair* to = counterpart(*own);
+  if (!own->can_send()) {
+    own->is_sending = false;
+    return;
+  }
+  // A queue pair that has this one's number from before takes nothing of it.
+  if (to == nullptr || is_cut(*own, *to) || to->expected_psn != own->next_psn) {
+    if (++own->retries > kRetriesMax) return fail(*own, IBV_WC_RETRY_EXC_ERR);
+    return events_.after(kRetryNs, [this, id] { arrive(id); });
+  }
+  own->is_sending = false;
+  deliver(*own, *to);
+  start(own);
+}
+
+void RdmaNetwork::deliver(RdmaQueuePair& from, RdmaQueuePair& to) {
+  const auto next = std::find_if(from.sends.begin(), from.sends.end(),
+                                 [](const auto& send) { return !send.has_arrived; });
+  std::vector<uint8_t> bytes = next->inlined;
+  for (const ibv_sge& piece : next->pieces) {
+    expect(is_registered(*from.context, piece), "a send reads memory that is not registered");
+    const auto* data = reinterpret_cast<const uint8_t*>(piece.addr);
+    bytes.insert(bytes.end(), data, data + piece.length);
+  }
+  if (to.receives.empty()) return expect(false, "a send arrives where no receive is posted");
+  const RdmaQueuePair::Receive receive = to.receives.front();
+  to.receives.pop_front();
+  expect(bytes.size() <= receive.piece.length, "a send is larger than its receive");
+  expect(is_registered(*to.context, receive.piece), "a receive writes memory that is not there");
+  std::memcpy(reinterpret_cast<void*>(receive.piece.addr), bytes.data(),
+              std::min<size_t>(bytes.size(), receive.piece.length));
+  next->has_arrived = true;
+  from.next_psn = (from.next_psn + 1) & k24Bits;
+  to.expected_psn = (to.expected_psn + 1) & k24Bits;
+  delivered_bytes_ += bytes.size();
+  ibv_wc entry{};
+  entry.wr_id = receive.wr_id;
+  entry.byte_len = static_cast<uint32_t>(bytes.size());
+  complete(to, entry);
+  events_.after(settings_.delay_ns, [this, id = from.id] {
+    RdmaQueuePair* own = find(id);
+    if (own == nullptr || !own->can_send() || own->sends.empty()) return;
+    const RdmaQueuePair::Send sent = std::move(own->sends.front());
+    own->sends.pop_front();
+    ibv_wc done{};
+    done.wr_id = sent.wr_id;
+    if (sent.is_signalled) complete(*own, done);
+  });
+}
+
+void RdmaNetwork::complete(RdmaQueuePair& queue_pair, ibv_wc entry) {
+  RdmaCompletions& to = *queue_pair.completions;
+  entry.qp_num = queue_pair.qp.qp_num;
+  const auto late = static_cast<int64_t>(rng_.below(static_cast<uint64_t>(settings_.lateness_ns)));
+  to.last_ns = std::max(to.last_ns, events_.now_ns() + late);
+  to.entries.push_back({entry, to.last_ns});
+  expect(to.entries.size() <= to.capacity, "a completion queue overflows");
+  events_.at(to.last_ns, [this, process = queue_pair.context->process] { on_news(process); });
+}
+
+// ---- What breaks ----
+
+void RdmaNetwork::fail(RdmaQueuePair& queue_pair, ibv_wc_status first) {
+  queue_pair.qp.state = IBV_QPS_ERR;
+  for (const auto& send : std::exchange(queue_pair.sends, {})) {
+    ibv_wc entry{};
+    entry.wr_id = send.wr_id;
+    entry.status = std::exchange(first, IBV_WC_WR_FLUSH_ERR);
+    complete(queue_pair, entry);
+  }
+  for (const auto& receive : std::exchange(queue_pair.receives, {})) {
+    ibv_wc entry{};
+    entry.wr_id = receive.wr_id;
+    entry.status = std::exchange(first, IBV_WC_WR_FLUSH_ERR);
+    complete(queue_pair, entry);
+  }
+}
+
+void RdmaNetwork::break_queue_pair() {
+  std::vector<RdmaQueuePair*> working;
+  for (const auto& own : queue_pairs_) {
+    if (own->works()) working.push_back(own.get());
+  }
+  if (working.empty()) return;
+  ++broken_;
+  fail(*working[rng_.below(working.size())], IBV_WC_FATAL_ERR);
+}
+
+void RdmaNetwork::remove_devices(size_t host, bool says_so) {
+  for (const auto& device : devices_) {
+    if (device->host == host) device->is_there = false;
+  }
+  for (const auto& context : contexts_) {
+    if (context->device->host != host || context->is_gone) continue;
+    ++broken_;
+    context->is_gone = true;
+    ibv_async_event event{};
+    event.event_type = IBV_EVENT_DEVICE_FATAL;
+    if (!says_so) continue;
+    context->events.push_back(event);
+    on_news(context->process);
+  }
+}
+
+void RdmaNetwork::return_devices(size_t host) {
+  const size_t count = devices_.size();
+  for (size_t i = 0; i < count; ++i) {
+    RdmaDevice& gone = *devices_[i];
+    if (gone.host != host || gone.is_there || gone.has_returned) continue;
+    gone.has_returned = true;
+    auto device = std::make_unique<RdmaDevice>(gone);
+    device->is_there = true;
+    device->has_returned = false;
+    devices_.push_back(std::move(device));
+  }
+}
+
+void RdmaNetwork::cut(size_t host, size_t other, int64_t until_ns) {
+  cuts_.push_back({host, other, until_ns});
+}
+
+void RdmaNetwork::kill_process(uint32_t process) {
+  for (const auto& context : contexts_) {
+    if (context->process == process) context->is_gone = true;
+  }
+}
+
+size_t RdmaNetwork::connected() const {
+  return static_cast<size_t>(
+      std::count_if(queue_pairs_.begin(), queue_pairs_.end(), [&](const auto& own) {
+        const RdmaQueuePair* other = own->can_send() ? counterpart(*own) : nullptr;
+        return other != nullptr && other->can_send() && counterpart(*other) == own.get();
+      }));
+}
+
+}  // namespace lyre::adapter_sim
