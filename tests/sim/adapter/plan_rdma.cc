@@ -25,14 +25,22 @@ Fault draw_rdma_fault(Draw& draw, const Plan& plan) {
   return fault;
 }
 
-}  // namespace
-
-void make_queue_pairs(Draw& draw, Plan* plan) {
+void add_devices_everywhere(Draw& draw, Plan* plan) {
   add_rdma(draw, plan, true);
   plan->checks_queue_pairs = true;
   plan->stays_ns = 5 * kSecond;
   if (plan->network.is_one_network) return;
   for (LinkPlan& link : plan->links) link.to_device = link.from_device;
+}
+
+}  // namespace
+
+void make_queue_pairs(Draw& draw, Plan* plan) {
+  add_devices_everywhere(draw, plan);
+  plan->faults.push_back({.kind = Fault::Kind::kRankPauses,
+                          .at_ns = kSecond + draw.of_any_size(kMs, kSecond),
+                          .lasts_ns = draw.of_any_size(10 * kMs, kSecond),
+                          .host = draw.index(plan->ranks.size())});
 }
 
 void make_fail_over(Draw& draw, Plan* plan) {
@@ -45,7 +53,7 @@ void make_fail_over(Draw& draw, Plan* plan) {
 }
 
 void make_rdma_return(Draw& draw, Plan* plan) {
-  make_queue_pairs(draw, plan);
+  add_devices_everywhere(draw, plan);
   Fault fault = draw_rdma_fault(draw, *plan);
   // A device that falls silent is noticed when something is sent.
   while (fault.kind == Fault::Kind::kDevicesFall) fault = draw_rdma_fault(draw, *plan);

@@ -6,7 +6,7 @@
 /// Worlds whose hosts have RDMA devices.
 namespace lyre::adapter_sim {
 
-/// Nothing breaks: at last every link has a queue pair.
+/// Nothing breaks, a rank stands still for a while: at last every link has a queue pair.
 void make_queue_pairs(Draw& draw, Plan* plan);
 /// Queue pairs and devices come and go amid messages, as often as they like: TCP is there.
 void make_fail_over(Draw& draw, Plan* plan);
