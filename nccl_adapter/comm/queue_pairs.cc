@@ -229,8 +229,10 @@ void QueuePairs::offer(const Address& remote, size_t device) {
     if (i < own.size()) {
       offer_one(due, own[i], *over);
     } else {
+      // What devices this host has was said once a process.
       due.made.reset();
-      note_none(due, why_no_place(verbs));
+      note_failure(due);
+      trouble_ = why_no_place(verbs);
     }
   }
 }
