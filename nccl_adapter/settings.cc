@@ -64,7 +64,7 @@ void read_rails(Settings* out) {
 }
 
 bool read_verbs(VerbsUse* out) {
-  const std::string_view text = get("LYRE_VERBS") != nullptr ? get("LYRE_VERBS") : "auto";
+  const std::string_view text = get("LYRE_VERBS") != nullptr ? get("LYRE_VERBS") : "off";
   if (text == "auto") {
     *out = VerbsUse::kAuto;
   } else if (text == "only") {

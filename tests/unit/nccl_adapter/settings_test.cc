@@ -46,14 +46,14 @@ class VerbsSetting : public ::testing::Test {
   ~VerbsSetting() override { ::unsetenv("LYRE_VERBS"); }
 };
 
-TEST_F(VerbsSetting, IsOneOfThreeWordsAndAutoByDefault) {
+TEST_F(VerbsSetting, IsOneOfThreeWordsAndOffByDefault) {
   Settings settings;
   EXPECT_TRUE(read_settings(&settings));
-  EXPECT_EQ(settings.verbs, VerbsUse::kAuto);
+  EXPECT_EQ(settings.verbs, VerbsUse::kOff);
   for (const auto& [text, use] : {std::pair("only", VerbsUse::kOnly),
                                   {"off", VerbsUse::kOff},
                                   {"auto", VerbsUse::kAuto},
-                                  {"", VerbsUse::kAuto}}) {
+                                  {"", VerbsUse::kOff}}) {
     ::setenv("LYRE_VERBS", text, 1);
     EXPECT_TRUE(read_settings(&settings)) << text;
     EXPECT_EQ(settings.verbs, use) << text;
