@@ -239,7 +239,7 @@ def run_tests(build, folder, environment, count, names=()):
     if wrapper and processes.run([*wrapper, "true"], 10, capture_output=True).returncode != 0:
         wrapper = ()
     # meson's exit status is in its log, too.
-    logged([*wrapper, *command], log, TEST_TIMEOUT_S, environment)
+    logged([*wrapper, *command], log, TEST_TIMEOUT_S * build.timeout_factor, environment)
     count_results(build, folder, count)
 
 
