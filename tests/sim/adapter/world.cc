@@ -395,6 +395,7 @@ std::unique_ptr<nccl_emulator::NetPlugin> World::load_plugin(const Rank& rank) {
   };
   set("LYRE_SOCKET", "sim/" + std::to_string(rank.plan().host));
   set("LYRE_TELEMETRY_DIR", "none");
+  set("LYRE_VERBS", "auto");
   set("LYRE_RAILS", plan_.uses_all_rails ? "all" : "own");
   set("LYRE_PEER_TIMEOUT_SECONDS", std::to_string(plan_.peer_timeout_s));
   set("LYRE_RESUME_SECONDS", std::to_string(plan_.resume_s));
