@@ -64,7 +64,7 @@ size_t Worker::Impl::poll_once(Nanos now) {
   work += continue_shutdown();
   work += pressure.relieve();
   holds.end_turn();
-  state.router.wake_workers();
+  state.router.end_turn();
   stats_writer.after_turn(work);
   return work;
 }

@@ -72,12 +72,22 @@ bool ConnectionRouter::can_claim(const FourTuple& tuple) const {
 
 bool ConnectionRouter::claim(const FourTuple& tuple) {
   if (is_alone() || is_home(tuple)) return true;
+  std::erase(unsaid_, tuple);  // it would withdraw this claim
   return try_post(home_of(tuple), {.kind = Kind::kClaim, .tuple = tuple}, kRoomAfterClaim);
 }
 
 void ConnectionRouter::unclaim(const FourTuple& tuple) {
-  if (is_alone() || is_home(tuple)) return;
-  try_post(home_of(tuple), {.kind = Kind::kUnclaim, .tuple = tuple}, kRoomAfterClaim);
+  if (is_alone() || is_home(tuple) || try_unclaim(tuple)) return;
+  if (unsaid_.size() < unsaid_.capacity()) unsaid_.push_back(tuple);
+}
+
+bool ConnectionRouter::try_unclaim(const FourTuple& tuple) {
+  return try_post(home_of(tuple), {.kind = Kind::kUnclaim, .tuple = tuple}, kRoomAfterClaim);
+}
+
+void ConnectionRouter::end_turn() {
+  while (!unsaid_.empty() && try_unclaim(unsaid_.back())) unsaid_.pop_back();
+  wake_workers();
 }
 
 void ConnectionRouter::broadcast_neighbour_update(const WorkerMessage::Body& update) {

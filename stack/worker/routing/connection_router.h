@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "stack/base/drop_reasons.h"
 #include "stack/base/ip_address.h"
@@ -63,7 +64,9 @@ class ConnectionRouter {
   };
 
   explicit ConnectionRouter(const Options& options)
-      : options_(options), owners_(options.claims_max, options.key) {}
+      : options_(options), owners_(options.claims_max, options.key) {
+    if (!is_alone()) unsaid_.reserve(options.claims_max);
+  }
 
   bool is_alone() const { return options_.rings == nullptr; }
   uint32_t packets_away() const { return packets_away_; }
@@ -72,8 +75,9 @@ class ConnectionRouter {
   bool can_claim(const FourTuple& tuple) const;
   /// This worker has the connection. False: the message to its home found no room.
   bool claim(const FourTuple& tuple);
-  /// This worker does not have the connection any more. When the message is lost, the home keeps an
-  /// owner that answers kNotFound, until the next owner's claim.
+  /// This worker does not have the connection any more. A message that finds no room is sent by
+  /// later turns. When it is lost all the same, the home keeps an owner that answers kNotFound,
+  /// until the next owner's claim.
   void unclaim(const FourTuple& tuple);
 
   /// A packet that this worker received, of a connection that is not here.
@@ -91,8 +95,8 @@ class ConnectionRouter {
   template <RouterHost Host>
   size_t take_messages(Host& host);
   bool has_messages() const;
-  /// Wakes the workers that were sent something since the last call.
-  void wake_workers();
+  /// Sends what found no room, and wakes the workers that were sent something since the last call.
+  void end_turn();
 
  private:
   using Kind = WorkerMessage::Kind;
@@ -110,6 +114,8 @@ class ConnectionRouter {
   bool try_post(uint32_t to, const WorkerMessage& message, uint32_t room_left);
   bool try_forward(uint32_t owner, const WorkerMessage& message);
   void answer(const WorkerMessage& message, Kind kind);
+  bool try_unclaim(const FourTuple& tuple);
+  void wake_workers();
 
   template <RouterHost Host>
   void on_message(uint32_t from, const WorkerMessage& message, Host& host);
@@ -123,6 +129,7 @@ class ConnectionRouter {
   Options options_;
   OwnerTable owners_;
   uint32_t packets_away_ = 0;
+  std::vector<FourTuple> unsaid_;  ///< unclaimed, and their homes do not know; never grows
   std::array<bool, channel::kWorkersMax> must_wake_{};  ///< by worker
 };
 
