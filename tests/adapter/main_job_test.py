@@ -291,14 +291,16 @@ class UpgradedJob(RunningJob):
 
     def test_the_job_does_not_notice(self):
         with TwoHosts(Programs(ARGS.build)) as hosts:
-            process = self.start(hosts.a, hosts.b, "--json", iterations=self.ITERATIONS)
+            # The plugin ends streams by itself that it tried and that did not help.
+            process = self.start(hosts.a, hosts.b, "--json", iterations=self.ITERATIONS,
+                                 LYRE_STREAMS="1")
             before = [self.ends_of_sessions(host) for host in (hosts.a, hosts.b)]
             self.assertTrue(all(before))
             for host in (hosts.a, hosts.b, hosts.a):
                 host.upgrade()
                 time.sleep(0.2)
             self.assertIsNone(process.poll(), "the job ended before the daemons were upgraded")
-            for host, ends in zip((hosts.a, hosts.b), before):  # a job opens more as it goes on
+            for host, ends in zip((hosts.a, hosts.b), before):
                 self.assertLessEqual(ends, self.ends_of_sessions(host))
             self.expect_all_verified(process, self.ITERATIONS)
 
