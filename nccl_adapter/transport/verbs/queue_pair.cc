@@ -36,7 +36,7 @@ static_assert(kQueuePairSlots <= kSlotsMax && kQueuePairSlotBytes <= kSlotBytesM
 
 ibv_mtu mtu_of(uint32_t bytes) { return static_cast<ibv_mtu>(std::countr_zero(bytes) - 7); }
 
-std::string text_of(const Address& address) {
+std::string address_text(const Address& address) {
   const std::string text = to_string(make_addr(address, 0));
   return text.substr(0, text.rfind(":0"));
 }
@@ -187,7 +187,7 @@ bool QueuePair::connect(const QueuePairTerms& peer, std::string* why) {
 }
 
 std::string QueuePair::path_text() const {
-  return device_.name() + " " + text_of(gid_.address) + " > " + text_of(peer_.gid);
+  return device_.name() + " " + address_text(gid_.address) + " > " + address_text(peer_.gid);
 }
 
 void QueuePair::fail(const std::string& why) {
