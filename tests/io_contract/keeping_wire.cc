@@ -1,7 +1,4 @@
-#include <string>
-
-#include "tests/io_contract/dpdk_wire.h"
-#include "tests/io_contract/veth_pair.h"
+#include "tests/io_contract/af_packet_pair.h"
 
 namespace lyre::io::contract {
 
@@ -17,13 +14,7 @@ const Backend& backend() {
 }
 
 Result<std::unique_ptr<Wire>> make_wire(const WireOptions& options) {
-  static uint32_t made = 0;
-  if (Status done = make_veth_pair(options.mtu_bytes); !done) return done.error();
-  const std::string left = "net_af_packet" + std::to_string(2 * made);
-  const std::string right = "net_af_packet" + std::to_string(2 * made + 1);
-  ++made;
-  return open_dpdk_wire(options, {.device = left + ",iface=left"},
-                        {.device = right + ",iface=right"});
+  return open_af_packet_wire(options);
 }
 
 }  // namespace lyre::io::contract
