@@ -40,7 +40,8 @@ SendComm::SendComm(Environment* environment, const Nonce& id, size_t device, con
 
 // Where every rail is to be used, lanes begin on different ones.
 void SendComm::set_home(Lane& lane) const {
-  lane.home_pair = lane.pair = environment()->settings().uses_all_rails ? lane.index : 0;
+  lane.home_pair = environment()->settings().uses_all_rails ? lane.index : 0;
+  lane.pair = lane.attached_pair = lane.home_pair;
 }
 
 void SendComm::pump_out() {

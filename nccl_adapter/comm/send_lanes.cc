@@ -107,7 +107,8 @@ void SendComm::redial(Lane& lane, int64_t now_ns) {
 }
 
 // TCP would notice a session that is dead at its next timeout, and repeat a lost SYN later and
-// later. What failed while the peer's daemon was away says nothing about the rail pairs.
+// later. What failed while the peer's daemon was away says nothing about the rail pairs; what
+// carried the last session does: the home pair may need a router that does not exist.
 void SendComm::redial_all() {
   if (has_failed() || goodbye_.is_begun() || !is_connected_) return;
   const int64_t now_ns = environment()->now_ns();
@@ -117,7 +118,7 @@ void SendComm::redial_all() {
       continue;
     lane->failures = 0;
     lane->is_unwanted = true;
-    lane->pair = lane->home_pair;
+    lane->pair = lane->attached_pair;
     dial(*lane, lane->pair, now_ns);
     if (has_failed()) return;
   }
@@ -259,6 +260,7 @@ void SendComm::on_welcome(Lane& lane, int64_t now_ns) {
   lane.attach(std::make_unique<Stream>(dial->take_stream()), dial->incarnation(), now_ns);
   peer_watch_.note_attached(now_ns);
   pump_in(lane);  // something may have come with the answer
+  lane.attached_pair = lane.pair;
   if (is_connected_) {
     log_info("stream %u to host %s is there (%s)", lane.index, peer_.host.c_str(),
              lane.path_text.c_str());
@@ -272,6 +274,7 @@ void SendComm::on_welcome(Lane& lane, int64_t now_ns) {
   // The stream is where the list of the handle put it, which may not be its home in this one.
   const auto place = std::find(pairs_.begin(), pairs_.end(), pair);
   lane.pair = place != pairs_.end() ? static_cast<size_t>(place - pairs_.begin()) : 0;
+  lane.attached_pair = lane.pair;
   log_info("sends to %s; streams: %zu (%s), rail pairs: %zu", peer_.describe().c_str(),
            lanes_.size(), lane.path_text.c_str(), pairs_.size());
 }

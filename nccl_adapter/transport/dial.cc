@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "nccl_adapter/limits.h"
+
 namespace lyre::nccl_adapter {
 
 Dial::Dial(const lyre_addr& local, const lyre_addr& remote, const Hello& hello, uint32_t silence_ms,
@@ -15,11 +17,14 @@ Dial::State Dial::advance(lyre_context* context, int64_t now_ns, int64_t deadlin
       return start(context);
     case Phase::kDialing:
       if (stream_.state() == LYRE_ENDED) return ended();
-      if (stream_.state() != LYRE_CONNECTING) return greet();
+      if (stream_.state() != LYRE_CONNECTING) return greet(now_ns);
       if (now_ns < deadline_ns) return State::kPending;
       return fail(LYRE_E_TIMEDOUT, "no answer to the connection request");
     case Phase::kAwaitAnswer:
-      if (now_ns < deadline_ns || is_hello_acknowledged()) return read_answer();
+      // The last repetition of the SYN may get through just before the deadline.
+      if (now_ns < std::max(deadline_ns, greeted_ns_ + kDialNsMin) || is_hello_acknowledged()) {
+        return read_answer();
+      }
       // The path may have broken after the handshake.
       return fail(LYRE_E_TIMEDOUT, "the connection was made, and nothing came over it");
     case Phase::kOver:
@@ -39,7 +44,7 @@ Dial::State Dial::start(lyre_context* context) {
   return State::kPending;
 }
 
-Dial::State Dial::greet() {
+Dial::State Dial::greet(int64_t now_ns) {
   stream_.limit_silence(silence_ms_);
   uint8_t bytes[kHelloBytes];
   encode(hello_, bytes);
@@ -47,6 +52,7 @@ Dial::State Dial::greet() {
   // The answer may take as long as the peer's process likes; that its host is gone shows only when
   // it is asked.
   stream_.probe_silence(true);
+  greeted_ns_ = now_ns;
   phase_ = Phase::kAwaitAnswer;
   return State::kPending;
 }

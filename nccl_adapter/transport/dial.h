@@ -27,7 +27,7 @@ class Dial final : public SessionOwner {
        SessionOwner* waiter);
 
   /// One step; never blocks. `context` is the attachment's; the peer's daemon must have our hello
-  /// by `deadline_ns`.
+  /// by `deadline_ns`, or kDialNsMin after the handshake if that is later.
   State advance(lyre_context* context, int64_t now_ns, int64_t deadline_ns);
   /// TCP is through and the peer's daemon has our hello: only the peer's process is waited for.
   bool is_hello_acknowledged() const;
@@ -45,7 +45,7 @@ class Dial final : public SessionOwner {
   enum class Phase { kStart, kDialing, kAwaitAnswer, kOver };
 
   State start(lyre_context* context);
-  State greet();
+  State greet(int64_t now_ns);
   State read_answer();
   State ended();
   State fail(int code, std::string why);
@@ -57,6 +57,7 @@ class Dial final : public SessionOwner {
   SessionOwner* waiter_;
   Phase phase_ = Phase::kStart;
   State result_ = State::kPending;
+  int64_t greeted_ns_ = 0;  ///< when the hello was sent
   Stream stream_;
   std::vector<uint8_t> answer_bytes_;
   Answer answer_;

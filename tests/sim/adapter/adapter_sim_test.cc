@@ -78,6 +78,23 @@ TEST(AdapterWorldFound, WhoWasStoppedStillWaitsForTheLastWords) {
 // Of the simulator itself: a pause must not bring a rank of a dead host back.
 TEST(AdapterWorldFound, APauseEndsNoLongerOne) { EXPECT_EQ(run("everything", 7023).wrong, ""); }
 
+// A stream's home pair may need a router that does not exist.
+TEST(AdapterWorldFound, StreamsComeBackOverThePairThatCarriedThem) {
+  EXPECT_EQ(run("resume", 20542).wrong, "");
+}
+
+// A dial ended at its deadline, which was the moment after its handshake: the answer, which is
+// given once, was lost.
+TEST(AdapterWorldFound, AHelloHasTimeAfterALateHandshake) {
+  EXPECT_EQ(run("fail_over_everything", 12241).wrong, "");
+  EXPECT_EQ(run("fail_over_everything", 12398).wrong, "");
+}
+
+// Of the simulator itself: ranks that leave must not stand still while others do.
+TEST(AdapterWorldFound, RanksLeaveOneAfterAnother) {
+  EXPECT_EQ(run("fail_over_everything", 11588).wrong, "");
+}
+
 TEST(AdapterWorldFound, AnOpenCommThatFinalizeClosesIsAnsweredFor) {
   EXPECT_EQ(run("daemons", 44).wrong, "");
 }

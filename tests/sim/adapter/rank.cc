@@ -295,7 +295,7 @@ void Rank::turn() {
   if (is_over_ || is_dead_ || is_stopped_) return;
   if (is_paused()) return schedule(paused_until_ns_);
   if (calls_ > 0) return schedule(world_->events().now_ns() + kMs);
-  world_->enter(this);
+  is_within_call_ = world_->enter(this);
   ++calls_;
   run();
   --calls_;
@@ -349,7 +349,7 @@ void Rank::run() {
   const bool is_waiting = std::any_of(ends_.begin(), ends_.end(),
                                       [](const auto& end) { return end->waits_for_rendezvous(); });
   if (is_waiting && world_->is_job_broken()) is_aborting_ = true;
-  if (is_aborting_) return leave();
+  if (is_aborting_ || result_ != Result::kSuccess) return leave_if_alone();
   bool is_finished = true;
   for (const auto& end : ends_) {
     const Result result = end->turn();
@@ -357,14 +357,20 @@ void Rank::run() {
       result_ = result;
       world_->note("rank " + std::to_string(index_) + ": " + result_name(result) + ", " +
                    end->describe());
-      return leave();
+      return leave_if_alone();
     }
     is_finished = is_finished && end->is_idle();
   }
   if (!is_finished) return;
   if (finished_ns_ == 0) finished_ns_ = now_ns;
   if (now_ns < world_->stays_until_ns() || now_ns < finished_ns_ + plan_.close_pause_ns) return;
-  leave();
+  leave_if_alone();
+}
+
+// A call that sleeps goes on only after all turns that began in its sleep, and the end of a process
+// may take seconds: the other rank would seem to stand still, which its peers count against it.
+void Rank::leave_if_alone() {
+  if (!is_within_call_) leave();
 }
 
 void Rank::leave() {

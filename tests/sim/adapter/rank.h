@@ -146,6 +146,7 @@ class Rank {
   void check_properties();
   /// From v11 on the end of a communicator ends its attachment.
   bool has_finalize() const { return plan_.abi >= 11; }
+  void leave_if_alone();
   void leave();
   void after_turn();
 
@@ -159,6 +160,7 @@ class Rank {
   const void* thread_ = nullptr;
   const std::function<void()>* work_ = nullptr;
   int calls_ = 0;
+  bool is_within_call_ = false;  ///< this turn began in the sleep of another rank's call
   uint64_t turn_number_ = 0;
   int64_t turn_at_ns_ = INT64_MAX;
   int64_t idle_ns_ = 0;

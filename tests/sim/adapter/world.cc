@@ -408,7 +408,11 @@ std::unique_ptr<nccl_emulator::NetPlugin> World::load_plugin(const Rank& rank) {
   return nccl_emulator::use_net_table(abi, table_of(abi), take_line);
 }
 
-void World::enter(Rank* rank) { running_.push_back(rank); }
+bool World::enter(Rank* rank) {
+  running_.push_back(rank);
+  return running_.size() > 1;
+}
+
 void World::exit() { running_.pop_back(); }
 
 uint32_t World::process_id_of(const Rank& rank) const {

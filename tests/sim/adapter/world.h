@@ -59,8 +59,8 @@ class World final : public System {
   int64_t begin_ns() const { return begin_ns_; }
   int64_t stays_until_ns() const { return begin_ns_ + plan_.stays_ns; }
   uint32_t process_id_of(const Rank& rank) const;
-  /// The rank whose code runs.
-  void enter(Rank* rank);
+  /// The rank whose code runs. True: it runs in the sleep of another rank's call.
+  bool enter(Rank* rank);
   void exit();
   /// What the plugin logs.
   void on_line(nccl_abi::LogLevel level, const char* line);
