@@ -52,7 +52,10 @@ int await_answers(lyre_listener& listener) {
     if (on.part == Part::kFailed) {
       char text[64] = "";
       lyre_addr_format(&listener.local, text, sizeof text);
-      return lyre::client::fail(on.error, "cannot listen on %s: %s", text, lyre_strerror(on.error));
+      const char* why = on.is_forbidden
+                            ? "the domain of this client may not listen on that address and port"
+                            : lyre_strerror(on.error);
+      return lyre::client::fail(on.error, "cannot listen on %s: %s", text, why);
     }
   }
   return 0;
@@ -105,6 +108,7 @@ void lyre_context::on_listening(uint32_t worker, const Completion& entry) {
     on.error = entry.status == EndStatus::kOk || entry.status > EndStatus::kShutdown
                    ? static_cast<int>(LYRE_E_NORESOURCES)
                    : -static_cast<int>(entry.status);
+    on.is_forbidden = entry.exact == EndStatus::kForbidden;
     return;
   }
   on.part = Part::kListening;

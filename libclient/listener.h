@@ -16,6 +16,7 @@ struct lyre_listener : lyre::client::Waitable {
   struct OnWorker {
     Part part = Part::kIdle;
     int error = 0;
+    bool is_forbidden = false;  ///< the kind of LYRE_E_UNREACHABLE that `error` is
     lyre::channel::SessionName name;
   };
 

@@ -159,7 +159,7 @@ channel::EndStatus Submissions::listen(Context& context, Endpoint& local,
   if (!local.address.is_unspecified() && !state_.routes.is_own(local.address)) {
     return channel::EndStatus::kAddressUnknown;
   }
-  if (!may_listen(context, local)) return channel::EndStatus::kAddressUnknown;
+  if (!may_listen(context, local)) return channel::EndStatus::kForbidden;
   if (local.port == 0) {
     const auto port = parts_.lifecycle.choose_port(local.address, Endpoint{});
     if (!port) return channel::EndStatus::kNoResources;

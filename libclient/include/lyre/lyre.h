@@ -183,7 +183,8 @@ LYRE_API int lyre_connect(lyre_context* context, const lyre_addr* local, const l
  * lyre_listener_addr). Each worker of the daemon accepts up to `backlog` + 1 connections that
  * lyre_poll() has not seen yet; it drops or resets further ones. Blocks until the daemon answered,
  * at most two seconds.
- * Fails: LYRE_E_ADDRINUSE, LYRE_E_ADDRNOTAVAIL, LYRE_E_NORESOURCES, LYRE_E_DAEMON. */
+ * Fails: LYRE_E_ADDRINUSE, LYRE_E_ADDRNOTAVAIL, LYRE_E_UNREACHABLE (the client's domain may not
+ * listen there), LYRE_E_NORESOURCES, LYRE_E_DAEMON. */
 LYRE_API int lyre_listen(lyre_context* context, const lyre_addr* local, int backlog,
                          lyre_listener** out);
 LYRE_API int lyre_listener_addr(lyre_listener* listener, lyre_addr* out);

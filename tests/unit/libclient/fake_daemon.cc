@@ -221,7 +221,8 @@ channel::Completion listening(uint64_t cookie, channel::SessionName name, uint16
 
 channel::Completion listen_failed(uint64_t cookie, channel::EndStatus status) {
   channel::Completion entry = opened(channel::Event::kListenFailed, cookie, {});
-  entry.status = status;
+  entry.status = channel::general(status);
+  entry.exact = status;
   return entry;
 }
 

@@ -99,6 +99,18 @@ TEST_F(ListenTest, TheFirstWorkerDecidesAlone) {
   EXPECT_FALSE(daemon_.try_take(1));
 }
 
+TEST_F(ListenTest, WhatADomainMayNotDoIsSaid) {
+  auto answers = answer_listens(daemon_, {EndStatus::kForbidden});
+  const lyre_addr local = address(":80");
+  lyre_listener* listener = nullptr;
+  EXPECT_EQ(LYRE_E_UNREACHABLE, lyre_listen(context_, &local, 16, &listener));
+  answers.get();
+  EXPECT_STREQ(
+      "cannot listen on 0.0.0.0:80: the domain of this client may not listen on that address and "
+      "port",
+      lyre_last_error());
+}
+
 TEST_F(ListenTest, AnAnswerThatComesTooLateIsUndone) {
   const lyre_addr local = address(":5000");
   lyre_listener* listener = nullptr;
