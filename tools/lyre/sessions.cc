@@ -153,7 +153,6 @@ nlohmann::ordered_json session_json(const channel::SessionView& view, const Snap
       {"label", std::string(view.label, ::strnlen(view.label, sizeof view.label))}};
   if (view.is_listener != 0) return out;
   out.update(timing_json(view));
-  const SessionRates rates = rates_of(view, earlier);
   out.update({{"remote", format_endpoint(view.remote_address, view.remote_port)},
               {"mss_bytes", view.mss_bytes},
               {"congestion", session_congestion_name(view)},
@@ -171,8 +170,6 @@ nlohmann::ordered_json session_json(const channel::SessionView& view, const Snap
               {"bytes_acked", view.bytes_acked},
               {"bytes_retransmitted", view.bytes_retransmitted},
               {"bytes_received", view.bytes_received},
-              {"sent_bits_per_s", rates.sent_bits_per_s},
-              {"received_bits_per_s", rates.received_bits_per_s},
               {"timeouts", view.timeouts},
               {"fast_recoveries", view.fast_recoveries},
               {"undone_reductions", view.undone_reductions},
@@ -184,6 +181,10 @@ nlohmann::ordered_json session_json(const channel::SessionView& view, const Snap
               {"zero_copy_share", zero_copy_share(view)},
               {"limited_by", send_limit_name(send_limit(view))},
               {"opened_unix_ns", view.opened_unix_ns}});
+  if (earlier == nullptr) return out;
+  const SessionRates rates = rates_of(view, earlier);
+  out["sent_bits_per_s"] = rates.sent_bits_per_s;
+  out["received_bits_per_s"] = rates.received_bits_per_s;
   return out;
 }
 

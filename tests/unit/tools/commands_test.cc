@@ -270,6 +270,7 @@ TEST(Sessions, RatesComeFromTwoLooks) {
   EXPECT_DOUBLE_EQ(0, rates.received_bits_per_s);
   const auto json = sessions_json(look(segment), &earlier);
   EXPECT_EQ(8e6, json["sessions"][0]["sent_bits_per_s"]);
+  EXPECT_FALSE(sessions_json(look(segment), nullptr)["sessions"][0].contains("sent_bits_per_s"));
   view.opened_unix_ns += 1;  // another connection in the same row
   EXPECT_NE(8e6, rates_of(view, &earlier).sent_bits_per_s);
 }
