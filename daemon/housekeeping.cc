@@ -1,11 +1,13 @@
 #include "daemon/housekeeping.h"
 
+#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <chrono>
 #include <iterator>
 #include <string>
+#include <vector>
 
 #include "daemon/base/clock.h"
 #include "daemon/base/daemon_limits.h"
@@ -125,7 +127,8 @@ std::optional<channel::ClaimView> Housekeeping::last_claim(uint32_t port) const 
 }
 
 /// A kernel leaves checksums to hardware where its interface says that there is some, as veth does.
-/// Once for each port: nothing changes until an operator does something.
+/// The counter knows no ports, so the line names all that it may be. Once: nothing changes until an
+/// operator does something.
 void Housekeeping::look_for_checksums() {
   if (has_told_checksums_) return;
   uint64_t wrong = 0;
@@ -134,16 +137,16 @@ void Housekeeping::look_for_checksums() {
   }
   if (wrong == 0) return;
   has_told_checksums_ = true;
+  std::vector<std::string> interfaces;
   for (uint32_t port = 0; port < parts_.ports().count(); ++port) {
-    const std::string interface =
-        machine::device_argument(parts_.stats().port(port).device, "iface");
-    if (interface.empty()) continue;
-    spdlog::info(
-        "port {}: segments with a wrong TCP checksum are dropped: if the other end of {} is a "
-        "kernel's, it leaves checksums to hardware that is not there: ethtool -K INTERFACE tx off "
-        "at that end",
-        parts_.stats().port(port).name, interface);
+    interfaces.push_back(machine::device_argument(parts_.stats().port(port).device, "iface"));
   }
+  std::erase(interfaces, "");
+  if (interfaces.empty()) return;
+  spdlog::info(
+      "segments with a wrong TCP checksum are dropped: if the other end of {} is a kernel's, it "
+      "leaves checksums to hardware that is not there: ethtool -K INTERFACE tx off at that end",
+      fmt::join(interfaces, " or "));
 }
 
 /// Not called while a worker makes no turns: the service manager then restarts the daemon.
