@@ -125,8 +125,9 @@ void update_window(Connection& c, const SegmentIn& segment, Effects& effects) {
     snd.wnd_bytes_max = std::max(snd.wnd_bytes_max, window);
   }
   if (c.deadline(Timer::kPersist) == kNever) return;
-  // RFC 9293 3.8.6.1: as long as the peer answers probes, the connection stays open.
-  c.deadline(Timer::kGiveUp) = kNever;
+  // RFC 9293 3.8.6.1: as long as the peer answers probes, the connection stays open. One that the
+  // application closed would stay for ever: nobody is left to end it.
+  if (!c.reader_gone) c.deadline(Timer::kGiveUp) = kNever;
   const bool is_open = snd.edge.after(snd.nxt);
   if (is_open) {
     effects.wants_transmit = true;

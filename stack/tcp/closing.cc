@@ -1,6 +1,7 @@
 #include "stack/tcp/closing.h"
 
 #include "stack/tcp/state_table.h"
+#include "stack/tcp/timers.h"
 
 namespace lyre::tcp {
 
@@ -14,7 +15,7 @@ void enter_time_wait(Connection& c, Nanos now, Effects& effects) {
 }
 
 /// Limits the time in which an orphan waits for a peer that never sends its FIN.
-void limit_orphan(Connection& c, Nanos now) {
+void limit_fin_wait_2(Connection& c, Nanos now) {
   if (c.reader_gone && c.state == State::kFinWait2) {
     c.deadline(Timer::kIdle) = now + millis(c.config.orphan_timeout_ms);
   }
@@ -59,7 +60,7 @@ void on_fin_acked(Connection& c, Nanos now, Effects& effects) {
   switch (c.state) {
     case State::kFinWait1:
       set_state(c, State::kFinWait2);
-      return limit_orphan(c, now);
+      return limit_fin_wait_2(c, now);
     case State::kClosing:
       return enter_time_wait(c, now, effects);
     case State::kLastAck:
@@ -80,7 +81,8 @@ void app_close(Connection& c, Nanos now, Effects& effects) {
   c.reader_gone = true;
   if (c.state == State::kSynSent) return finish(c, EndReason::kAborted, effects);
   app_shutdown(c, effects);
-  limit_orphan(c, now);
+  limit_orphan_wait(c, now);
+  limit_fin_wait_2(c, now);
 }
 
 std::optional<SegmentOut> app_abort(Connection& c, Nanos now) {

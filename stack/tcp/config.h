@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "stack/base/nanos.h"
+
 namespace lyre::tcp {
 
 enum class CongestionAlgorithm : uint8_t { kNewReno, kCubic, kDctcp };
@@ -12,6 +14,11 @@ enum class EcnMode : uint8_t {
   kAccept,  ///< accept the peer's request
   kOn,      ///< request it as well
 };
+
+/// A connection whose application closed it, and whose peer neither takes what is left nor
+/// acknowledges it, is given up after so long: nobody else would end it. Less, where the user
+/// timeout is less and the peer does not answer.
+inline constexpr Nanos kOrphanWaitMax = seconds(60);
 
 /// Sizes of an engine. Memory is reserved at construction and used when it is first written.
 struct EngineConfig {

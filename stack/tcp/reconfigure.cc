@@ -22,9 +22,8 @@ void restart_keepalive(Connection& c, Nanos now) {
   }
 }
 
-Nanos give_up_after(const Connection& c) {
-  if (is_one_of(c.state, kOpening)) return handshake_timeout(c);
-  return millis(c.config.user_timeout_ms);
+Nanos patience(const Connection& c) {
+  return is_one_of(c.state, kOpening) ? handshake_timeout(c) : give_up_after(c);
 }
 
 /// RFC 5482 2.1: a changed timeout is measured from the start of the wait.
@@ -43,7 +42,7 @@ void reconfigure(Connection& c, const ConnectionConfig& wanted, Nanos now, Effec
   const bool is_keepalive_same = config.keepalive == wanted.keepalive &&
                                  config.keepalive_idle_ms == wanted.keepalive_idle_ms &&
                                  config.keepalive_interval_ms == wanted.keepalive_interval_ms;
-  const Nanos old_timeout = give_up_after(c);
+  const Nanos old_timeout = patience(c);
   config.nagle = wanted.nagle;
   config.cork = wanted.cork;
   config.quick_ack = wanted.quick_ack;
@@ -60,7 +59,7 @@ void reconfigure(Connection& c, const ConnectionConfig& wanted, Nanos now, Effec
   // An application that sets a size gets that size, as with SO_RCVBUF: auto-tuning ends.
   if (receive_buffer != config.receive_buffer_bytes) c.rcv.buffer_bytes = receive_buffer;
   config.receive_buffer_bytes = receive_buffer;
-  restart_give_up(c, old_timeout, give_up_after(c));
+  restart_give_up(c, old_timeout, patience(c));
   if (!is_keepalive_same) restart_keepalive(c, now);
   if (loosens && c.unsent_bytes() > 0) {
     c.snd.push_held = true;

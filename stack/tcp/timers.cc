@@ -60,8 +60,8 @@ void on_persist(Connection& c, Nanos now) {
   if (c.recovery.persist_backoff < kBackoffMax) ++c.recovery.persist_backoff;
   // Counted from the first unanswered probe: probes may be further apart than the timeout.
   if (c.deadline(Timer::kGiveUp) == kNever) {
-    c.deadline(Timer::kGiveUp) = now + millis(c.config.user_timeout_ms);
-  } else {
+    c.deadline(Timer::kGiveUp) = now + give_up_after(c);
+  } else if (!c.reader_gone) {
     c.snd.is_window_closed = false;  // the last probe got no answer: the path may be at fault
   }
   arm_persist(c, now);
@@ -95,6 +95,20 @@ Nanos handshake_timeout(const Connection& c) {
                      : seconds(c.config.syn_received_timeout_s);
 }
 
+Nanos give_up_after(const Connection& c) {
+  const Nanos user_timeout = millis(c.config.user_timeout_ms);
+  return c.reader_gone ? earlier(user_timeout, kOrphanWaitMax) : user_timeout;
+}
+
+void limit_orphan_wait(Connection& c, Nanos now) {
+  if (is_one_of(c.state, kOpening)) return;
+  if (c.unsent_bytes() == 0 && !c.wants_fin() && !c.has_outstanding()) return;
+  // The user timeout runs since a window probe that was not answered, and the next one may be.
+  const bool is_probing = c.deadline(Timer::kPersist) != kNever;
+  Nanos& deadline = c.deadline(Timer::kGiveUp);
+  deadline = earlier(is_probing ? kNever : deadline, now + kOrphanWaitMax);
+}
+
 Nanos current_rto(const Connection& c) {
   const uint8_t shift = std::min(c.recovery.backoff, kBackoffMax);
   return earlier(c.rtt.rto * (int64_t{1} << shift), millis(c.config.rto_max_ms));
@@ -104,10 +118,11 @@ void arm_after_ack(Connection& c, Nanos now) {
   if (!c.has_outstanding()) {
     c.deadline(Timer::kTimeout) = c.deadline(Timer::kTailProbe) = kNever;
     c.deadline(Timer::kGiveUp) = kNever;
+    if (c.reader_gone) limit_orphan_wait(c, now);
     return;
   }
   arm_retransmit(c, now);
-  c.deadline(Timer::kGiveUp) = now + millis(c.config.user_timeout_ms);
+  c.deadline(Timer::kGiveUp) = now + give_up_after(c);
 }
 
 void recheck_tail_probe(Connection& c, Nanos now) {
@@ -127,7 +142,7 @@ void arm_after_send(Connection& c, Nanos now) {
   }
   arm_retransmit(c, now);
   if (is_one_of(c.state, kOpening)) return;
-  c.deadline(Timer::kGiveUp) = now + millis(c.config.user_timeout_ms);
+  c.deadline(Timer::kGiveUp) = now + give_up_after(c);
 }
 
 void arm_persist(Connection& c, Nanos now) {

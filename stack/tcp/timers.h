@@ -6,6 +6,11 @@ namespace lyre::tcp {
 
 /// How long the handshake may take, from open_active() or open_passive() on.
 Nanos handshake_timeout(const Connection& c);
+/// RFC 9293 3.8.3, R2: how long data or a FIN may stay unacknowledged. REQUIRES: the handshake is
+/// complete.
+Nanos give_up_after(const Connection& c);
+/// The application closed the connection, so its peer must make progress from now on.
+void limit_orphan_wait(Connection& c, Nanos now);
 /// RFC 6298 5.5: the timeout after its backoff.
 Nanos current_rto(const Connection& c);
 /// snd.una moved, or the set of lost data changed: RFC 6298 5.2, 5.3 and RFC 8985 7.2.

@@ -13,6 +13,7 @@
 #include "stack/channel/capture.h"
 #include "stack/ip/echo_responder.h"
 #include "stack/link/neighbour_cache.h"
+#include "stack/tcp/config.h"
 #include "stack/tcp/core.h"
 #include "stack/tcp/scoreboard.h"
 #include "stack/worker/tables/half_open_queue.h"
@@ -150,6 +151,12 @@ void add_sessions(std::vector<Limit>& out) {
   out.push_back(fixed("time for the acknowledgement of what a client that is gone had sent",
                       std::to_string(worker::kLingerMax.value / 1'000'000'000) + " s",
                       "its sessions are reset"));
+  out.push_back(fixed("time without progress of a session that its client closed",
+                      std::to_string(tcp::kOrphanWaitMax.value / 1'000'000'000) + " s",
+                      "it is reset, also when its peer answers that it has no room"));
+  out.push_back(fixed("time in which the peer of such a session closes its end",
+                      std::to_string(tcp::ConnectionConfig{}.orphan_timeout_ms / 1000) + " s",
+                      "the session ends"));
   out.push_back(fixed("unfinished sends of a session, and of a client",
                       std::to_string(channel::kSendsOutstandingMax) + " and " +
                           std::to_string(channel::kSendsPerContextMax),

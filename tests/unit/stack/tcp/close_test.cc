@@ -231,6 +231,92 @@ TEST(AppClose, OrphanDoesNotWaitForEverInFinWait2) {
   EXPECT_TRUE(peer.effects.is_over);
 }
 
+/// The peer answers every probe for so long, and has no room.
+void answer_probes(Peer& peer, Nanos span) {
+  const Nanos until = peer.now + span;
+  while (peer.state() != State::kClosed && peer.engine.next_deadline(peer.conn) <= until) {
+    peer.run_deadline();
+    if (peer.state() == State::kClosed) return;
+    if (peer.next()) peer.ack(0);
+  }
+  peer.now = until;
+}
+
+TEST(AppClose, OrphanDoesNotProbeAClosedWindowForEver) {
+  for (const uint32_t left_bytes : {0u, 1000u}) {
+    SCOPED_TRACE(left_bytes);
+    Peer peer;
+    peer.dial();
+    peer.window = 0;
+    peer.ack(0);
+    if (left_bytes > 0) peer.app_send(left_bytes);
+    answer_probes(peer, seconds(10));
+    peer.close();
+    EXPECT_TRUE(peer.all().empty()) << "there is no room, not even for the FIN";
+    answer_probes(peer, kOrphanWaitMax - seconds(1));
+    EXPECT_EQ(peer.state(), State::kFinWait1);
+    answer_probes(peer, seconds(2));
+    EXPECT_EQ(peer.state(), State::kClosed);
+    EXPECT_EQ(peer.effects.reason, EndReason::kTimedOut);
+    EXPECT_TRUE(peer.effects.wants_transmit) << "the peer is told";
+  }
+}
+
+TEST(AppClose, WhoIsNotClosedProbesOn) {  // RFC 9293 3.8.6.1
+  Peer peer;
+  peer.dial();
+  peer.window = 0;
+  peer.ack(0);
+  peer.shutdown();
+  EXPECT_TRUE(peer.all().empty());
+  answer_probes(peer, kOrphanWaitMax * 10);
+  EXPECT_EQ(peer.state(), State::kFinWait1);
+}
+
+TEST(AppClose, OrphanThatGetsOnIsNotEnded) {
+  constexpr uint16_t kRoom = 1000;
+  Peer peer;
+  peer.dial();
+  peer.window = 0;
+  peer.ack(0);
+  peer.app_send(3 * kRoom);
+  peer.close();
+  peer.all();
+  for (uint32_t at = 0; at < 3 * kRoom; at += kRoom) {
+    SCOPED_TRACE(at);
+    peer.now += kOrphanWaitMax - seconds(10);
+    peer.window = kRoom;
+    peer.ack(at);
+    EXPECT_EQ(peer.next()->payload_bytes, kRoom);
+    peer.window = 0;
+    peer.ack(at + kRoom);
+    peer.all();
+  }
+  EXPECT_EQ(peer.state(), State::kFinWait1);
+}
+
+TEST(AppClose, OrphanHasNoLongUserTimeout) {
+  for (const bool is_set_before : {true, false}) {
+    SCOPED_TRACE(is_set_before);
+    Peer peer;
+    peer.dial();
+    ConnectionConfig patient = peer.config;
+    patient.user_timeout_ms = UINT32_MAX;
+    const auto set = [&] {
+      static_cast<void>(peer.engine.configure(peer.conn, patient, peer.now));
+    };
+    if (is_set_before) set();
+    peer.app_send(1000);
+    EXPECT_EQ(peer.all().size(), 1u);
+    peer.close();
+    peer.all();
+    if (!is_set_before) set();
+    peer.wait(kOrphanWaitMax + seconds(1));
+    EXPECT_TRUE(peer.effects.is_over);
+    EXPECT_EQ(peer.effects.reason, EndReason::kTimedOut);
+  }
+}
+
 TEST(AppClose, InSynSentEndsAtOnce) {  // RFC 9293 3.10.4
   Peer peer;
   peer.dial_only();
