@@ -67,7 +67,8 @@ const char* lyre_strerror(int code) {
       return "the peer cannot be reached: no route, no answer to ARP or NDP, an ICMP error, or not "
              "allowed to this client";
     case LYRE_E_ADDRINUSE:
-      return "the port has a listener already";
+      return "the port is in use: by a listener or, when connecting, every local port that was "
+             "tried";
     case LYRE_E_ADDRNOTAVAIL:
       return "not an address of the daemon's ports";
     case LYRE_E_NORESOURCES:

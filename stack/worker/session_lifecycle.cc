@@ -124,7 +124,7 @@ channel::EndStatus SessionLifecycle::open(uint32_t context, const Endpoint& loca
   if (!local.address.is_unspecified()) tuple.local.address = local.address;
   if (tuple.local.port == 0) {
     const auto port = choose_port(tuple.local.address, remote, &state_.ports[route->port]);
-    if (!port) return channel::EndStatus::kNoResources;
+    if (!port) return channel::EndStatus::kAddressInUse;
     tuple.local.port = *port;
   } else if (state_.find_connection(tuple) != FlowTable::kNone) {
     return channel::EndStatus::kAddressInUse;
@@ -149,10 +149,12 @@ std::optional<uint16_t> SessionLifecycle::choose_port(const IpAddress& local,
       state_.config.ephemeral_port_last - state_.config.ephemeral_port_first + 1u;
   const uint32_t mine = count / state_.config.worker_count;
   if (mine == 0) return std::nullopt;
-  const auto start = static_cast<uint32_t>(state_.rng.below(mine));
+  const bool tries_all = mine <= kPortsTriedMax;
+  const uint32_t count_max = tries_all ? mine : kPortsTriedMax;
+  auto step = static_cast<uint32_t>(state_.rng.below(mine));
   std::optional<uint16_t> any;
-  for (uint32_t i = 0; i < mine && (!any || i < kPortsToHashMax); ++i) {
-    const uint32_t step = (start + i) % mine;
+  for (uint32_t i = 0; i < count_max && (!any || i < kPortsToHashMax); ++i) {
+    if (i > 0) step = tries_all ? (step + 1) % mine : static_cast<uint32_t>(state_.rng.below(mine));
     const auto port =
         static_cast<uint16_t>(state_.config.ephemeral_port_first +
                               step * state_.config.worker_count + state_.config.index);

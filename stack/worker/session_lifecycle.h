@@ -39,9 +39,10 @@ class SessionLifecycle {
   /// Opens a session for a client. On kOk `conn` is its index.
   channel::EndStatus open(uint32_t context, const Endpoint& local, const Endpoint& remote,
                           uint64_t cookie, uint32_t& conn);
-  /// RFC 6056 3.3.1: a random port of those that are this worker's and free towards `remote`. If
+  /// RFC 6056 3.3.2: a random port of those that are this worker's and free towards `remote`. If
   /// one is found soon, packets that come back to it through `through` are received here: clients
-  /// spread their sessions over the workers, and so NICs spread them over their queues.
+  /// spread their sessions over the workers, and so NICs spread them over their queues. Empty: all
+  /// that were tried are used.
   std::optional<uint16_t> choose_port(const IpAddress& local, const Endpoint& remote,
                                       const Port* through = nullptr);
   /// The new connection becomes a session, without a client yet.

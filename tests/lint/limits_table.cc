@@ -145,6 +145,11 @@ void add_sessions(std::vector<Limit>& out) {
   out.push_back(configured("listeners of a uid", "clients.listeners_per_uid_max", "the same"));
   out.push_back(
       configured("listeners of a domain", "domain.listeners_max", "the same. 0: those of a uid"));
+}
+
+void add_life_of_sessions(std::vector<Limit>& out) {
+  out.push_back(fixed("local ports that an open tries", std::to_string(worker::kPortsTriedMax),
+                      "it fails: the port is in use"));
   out.push_back(fixed("records of sent segments that a connection has",
                       share(tcp::kShareOfFreeRecords) + " of the free ones",
                       "it sends nothing new, and a SACK block inside a segment is not marked"));
@@ -202,6 +207,7 @@ std::vector<Limit> limits() {
   add_memory(out);
   add_receive_pool(out);
   add_sessions(out);
+  add_life_of_sessions(out);
   add_turns(out);
   return out;
 }

@@ -40,7 +40,7 @@ enum lyre_error {
   LYRE_E_REFUSED = -2,       /* the peer has no listener on that port */
   LYRE_E_TIMEDOUT = -3,      /* the peer did not answer within the user timeout */
   LYRE_E_UNREACHABLE = -4,   /* no route, no answer to ARP or NDP, an ICMP error, not allowed */
-  LYRE_E_ADDRINUSE = -5,     /* that port has a listener already */
+  LYRE_E_ADDRINUSE = -5,     /* the port is in use; connecting: so is every local port tried */
   LYRE_E_ADDRNOTAVAIL = -6,  /* not an address of the daemon's ports */
   LYRE_E_NORESOURCES = -7,   /* the daemon has no session, memory or port left */
   LYRE_E_ABORTED = -8,       /* this side aborted it */

@@ -58,6 +58,26 @@ TEST_F(SessionLifecycleTest, PortsOfOpensAreInTheConfiguredRangeAndFree) {
   EXPECT_LE(*port, state.config.ephemeral_port_last);
 }
 
+TEST_F(SessionLifecycleTest, AnOpenTriesSoManyPorts) {  // RFC 6056 3.3.2
+  state.listeners = Listeners(1u << 16);
+  const auto use_all_but_first = [this](uint16_t count) {
+    for (uint32_t port = state.config.ephemeral_port_first + 1u;
+         port < uint32_t{state.config.ephemeral_port_first} + count; ++port) {
+      state.listeners.add({.local = {{}, static_cast<uint16_t>(port)}});
+    }
+    state.config.ephemeral_port_last =
+        static_cast<uint16_t>(state.config.ephemeral_port_first + count - 1);
+  };
+  use_all_but_first(kPortsTriedMax);
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(lifecycle.choose_port(kOwn, kPeer), state.config.ephemeral_port_first) << "all tried";
+  }
+  state.listeners = Listeners(1u << 16);
+  use_all_but_first(100 * kPortsTriedMax);
+  EXPECT_EQ(lifecycle.choose_port(kOwn, kPeer), std::nullopt);
+  EXPECT_EQ(try_open({}, kPeer), EndStatus::kAddressInUse);
+}
+
 /// A queue of a port that only tells how it spreads what it receives.
 class SpreadingQueue final : public io::PacketIo {
  public:
