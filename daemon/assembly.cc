@@ -329,6 +329,7 @@ void Assembly::make_control(const ControlThread& control) {
 
 void Assembly::add_control(const ControlThread& control, DaemonFacts facts,
                            ControlOptions options) {
+  options.closer = closer_;
   options.connections_max = config_.contexts_max + kLookersMax;
   options.connections_per_uid_max = config_.contexts_per_uid_max + kLookersPerUidMax;
   options.log_lines_per_minute_max = config_.log_lines_per_minute_max;

@@ -111,6 +111,7 @@ class Assembly {
   std::vector<std::unique_ptr<worker::Worker>> workers_;
   std::unique_ptr<WorkerThreads> threads_;
   std::unique_ptr<LinkWatch> links_;
+  const std::shared_ptr<ForeignCloser> closer_ = std::make_shared<ForeignCloser>();
   ControlServers control_;
   std::atomic<bool> was_told_of_copies_{false};  ///< the warning is written once
 };

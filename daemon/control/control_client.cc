@@ -1,6 +1,7 @@
 #include "daemon/control/control_client.h"
 
 #include <spdlog/spdlog.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,10 +24,16 @@ ControlClient::ControlClient(ControlServer& server, uint64_t id, OwnedFd socket,
     : server_(server),
       id_(id),
       identity_(identity),
+      user_(worker::DomainRules::user_of(server.options_.rules, identity.uid)),
+      closer_(server.options_.closer),
       socket_(server.io_, socket.release()),
       process_(server.io_),
       attach_deadline_(server.io_),
       region_deadline_(server.io_) {}
+
+ControlClient::~ControlClient() {
+  if (socket_.is_open()) closer_->close_socket(OwnedFd(socket_.release()), user_);
+}
 
 void ControlClient::log(spdlog::level::level_enum level, std::string_view text) {
   if (!server_.log_.may_write(identity_.uid, monotonic_now())) return;
@@ -93,7 +100,7 @@ void ControlClient::read_request() {
   }
   OwnedFd descriptor = std::move(packet.value().descriptor);
   if (packet.value().bytes == 0 || packet.value().is_too_long) {
-    close_elsewhere(std::move(descriptor));
+    closer_->close(std::move(descriptor), user_);
     if (packet.value().bytes == 0) return end("");
     return end_malformed({EPROTO, "a request that is too long"});
   }
@@ -103,7 +110,7 @@ void ControlClient::read_request() {
   const bool is_unasked =
       packet.value().has_too_many_descriptors || (descriptor.is_open() && !may_carry);
   if (is_unasked || !request.ok()) {
-    close_elsewhere(std::move(descriptor));
+    closer_->close(std::move(descriptor), user_);
     return end_malformed(is_unasked ? Error{EPROTO, "descriptors that are not allowed"}
                                     : request.error());
   }
@@ -269,22 +276,29 @@ void ControlClient::on_upgrade() {
 void ControlClient::on_register(const channel::RegisterRequest& request, OwnedFd descriptor) {
   const bool has_descriptor = request.source == channel::RegionSource::kDescriptor;
   if (has_descriptor != descriptor.is_open()) {
-    close_elsewhere(std::move(descriptor));
+    closer_->close(std::move(descriptor), user_);
     return end_malformed({EPROTO, "a descriptor is missing or not allowed"});
   }
   if (!context_ || is_request_pending()) {
-    close_elsewhere(std::move(descriptor));
+    closer_->close(std::move(descriptor), user_);
     return end_malformed(
         {EPROTO, "a request about memory without a context, or before the last one was answered"});
   }
   if (!has_descriptor) return open_mapping(request);
+  if (!is_memory_file(descriptor.get())) return refuse_file(std::move(descriptor));
   add_region(memory_of_descriptor(std::move(descriptor), request.offset, request.bytes));
+}
+
+void ControlClient::refuse_file(OwnedFd file) {
+  const bool has_room = closer_->has_room(user_);
+  closer_->close(std::move(file), user_);
+  if (!has_room) return end_malformed({EUSERS, kTooManyWaitingCloses});
+  add_region(Error{EINVAL, "neither a memfd nor a file of tmpfs or hugetlbfs"});
 }
 
 void ControlClient::open_mapping(const channel::RegisterRequest& request) {
   awaited_mapping_ = server_.mappings_.open(
-      socket_.native_handle(), worker::DomainRules::user_of(server_.options_.rules, identity_.uid),
-      {request.mapping_begin, request.mapping_end},
+      socket_.native_handle(), user_, {request.mapping_begin, request.mapping_end},
       [self = shared_from_this(), offset = request.offset,
        bytes = request.bytes](Result<OwnedFd> opened) {
         self->awaited_mapping_ = 0;
@@ -382,7 +396,8 @@ void ControlClient::end(std::string_view reason) {
     static_cast<void>(send_packet(socket_.native_handle(), bytes_of(message), {}));
   }
   boost::system::error_code ignored;
-  socket_.close(ignored);
+  ::shutdown(socket_.native_handle(), SHUT_RDWR);
+  socket_.cancel(ignored);
   process_.close(ignored);
   attach_deadline_.cancel();
   region_deadline_.cancel();

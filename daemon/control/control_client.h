@@ -14,6 +14,7 @@
 
 #include "daemon/base/owned_fd.h"
 #include "daemon/control/context_registry.h"
+#include "daemon/memory/foreign_closer.h"
 #include "daemon/protocol/control_message.h"
 #include "stack/record/stream.h"
 
@@ -28,10 +29,15 @@ class ControlServer;
 class ControlClient : public std::enable_shared_from_this<ControlClient> {
  public:
   ControlClient(ControlServer& server, uint64_t id, OwnedFd socket, ClientIdentity identity);
+  /// Here the socket is closed: while the memory helper has a request of it, the helper must not be
+  /// the last to close it.
+  ~ControlClient();
+  ControlClient(const ControlClient&) = delete;
+  ControlClient& operator=(const ControlClient&) = delete;
 
   /// Begins to take requests. `process` is a pidfd, or none.
   void start(OwnedFd process);
-  /// Sends `reason` unless it is empty, detaches the context and closes the connection.
+  /// Sends `reason` unless it is empty, detaches the context and shuts the connection down.
   void end(std::string_view reason);
 
   /// Goes on with a client whose context was taken over.
@@ -59,6 +65,7 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   void on_capture(const channel::CaptureRequest& request);
   Result<uint32_t> port_to_capture(const channel::CaptureRequest& request) const;
   void on_register(const channel::RegisterRequest& request, OwnedFd descriptor);
+  void refuse_file(OwnedFd file);
   void open_mapping(const channel::RegisterRequest& request);
   void add_region(Result<ClientMemory> memory);
   void on_deregister(const channel::DeregisterRequest& request);
@@ -75,6 +82,8 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   ControlServer& server_;
   uint64_t id_;
   ClientIdentity identity_;
+  uint64_t user_;  ///< DomainRules::user_of()
+  std::shared_ptr<ForeignCloser> closer_;
   std::string label_;
   boost::asio::posix::stream_descriptor socket_;
   boost::asio::posix::stream_descriptor process_;

@@ -170,7 +170,7 @@ void ControlServer::accept_one() {
   const auto identity = identity_of(socket.get());
   if (!identity.ok()) return refuse(std::move(socket), {}, identity.error());
   Status allowed = check_member(socket.get(), identity.value());
-  if (allowed.ok()) allowed = check_connections(identity.value().uid);
+  if (allowed.ok()) allowed = check_connections(identity.value());
   if (!allowed.ok()) return refuse(std::move(socket), identity.value(), allowed.error());
   const uint64_t id = next_id_++;
   OwnedFd process = process_of(socket.get(), identity.value().pid);
@@ -190,7 +190,9 @@ Status ControlServer::check_member(int socket, const ClientIdentity& identity) c
   return Error{EPERM, "no member of the domain '" + options_.domain + "'"};
 }
 
-Status ControlServer::check_connections(uint32_t uid) const {
+Status ControlServer::check_connections(const ClientIdentity& identity) const {
+  const uint32_t uid = identity.uid;
+  if (!options_.closer->has_room(user_of(identity))) return Error{EUSERS, kTooManyWaitingCloses};
   if (clients_.size() >= options_.connections_max) {
     return Error{EUSERS, "too many connections: all " + std::to_string(options_.connections_max) +
                              " of the control socket are in use"};
@@ -203,6 +205,10 @@ Status ControlServer::check_connections(uint32_t uid) const {
                            std::to_string(options_.connections_per_uid_max) +
                            " (clients.contexts_per_uid_max + " + std::to_string(kLookersPerUidMax) +
                            ")"};
+}
+
+uint64_t ControlServer::user_of(const ClientIdentity& identity) const {
+  return worker::DomainRules::user_of(options_.rules, identity.uid);
 }
 
 void ControlServer::pause_accepting() {
@@ -221,11 +227,14 @@ void ControlServer::refuse(OwnedFd socket, const ClientIdentity& identity, const
   auto message = make_message<channel::Goodbye>(channel::Control::kGoodbye);
   copy_text(message.text, error.text);
   static_cast<void>(send_packet(socket.get(), bytes_of(message), {}));
+  // By uid: who is no member of the domain takes no place of its members.
+  options_.closer->close_socket(std::move(socket), identity.uid);
 }
 
 void ControlServer::stop_accepting() {
-  boost::system::error_code ignored;
-  listener_.close(ignored);
+  if (listener_.is_open()) {
+    options_.closer->close_socket(OwnedFd(listener_.release()), UINT64_MAX);
+  }
   retry_.cancel();
   if (!is_bound_) return;
   is_bound_ = false;

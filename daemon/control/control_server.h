@@ -15,6 +15,7 @@
 #include "daemon/base/owned_fd.h"
 #include "daemon/control/client_log.h"
 #include "daemon/control/context_registry.h"
+#include "daemon/memory/foreign_closer.h"
 #include "daemon/memory/mapping_opener.h"
 #include "stack/channel/control.h"
 #include "stack/record/stream.h"
@@ -50,6 +51,7 @@ struct ControlOptions {
   uint32_t connections_per_uid_max = UINT32_MAX;
   uint32_t log_lines_per_minute_max = UINT32_MAX;  ///< about clients of one uid
   Nanos attach_timeout = kAttachTimeout;
+  std::shared_ptr<ForeignCloser> closer;  ///< that of all control sockets
 };
 
 /// A client's connection of another process, which it handed over.
@@ -80,6 +82,10 @@ struct ControlCounters {
   uint64_t expelled = 0;   ///< ended because a worker said so
   uint64_t idle = 0;       ///< ended because they did not attach in time
 };
+
+/// Why a client, or the next one of its uid, is refused (ForeignCloser).
+inline constexpr const char* kTooManyWaitingCloses =
+    "descriptors that clients of this uid passed are still being closed";
 
 /// Fails: EADDRINUSE something listens on `path`, or it is a file of another kind.
 Status check_socket_is_free(const std::string& path);
@@ -128,7 +134,8 @@ class ControlServer {
   void wait_for_client();
   void accept_one();
   void pause_accepting();
-  Status check_connections(uint32_t uid) const;
+  Status check_connections(const ClientIdentity& identity) const;
+  uint64_t user_of(const ClientIdentity& identity) const;
   Status check_member(int socket, const ClientIdentity& identity) const;
   void refuse(OwnedFd socket, const ClientIdentity& identity, const Error& error);
   void forget(uint64_t id);

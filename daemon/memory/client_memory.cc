@@ -8,17 +8,11 @@
 
 #include <cerrno>
 #include <string>
-#include <system_error>
-#include <thread>
 
 #include "daemon/base/errno_error.h"
 
 namespace lyre {
 namespace {
-
-/// Whether only this kernel provides the pages of a file. A file of another kind, whose operations
-/// may block, is recognised without an operation on it.
-bool is_of_memory(int file) { return ::fcntl(file, F_GET_SEALS) >= 0; }
 
 Status check_extent(const ClientMemory& memory) {
   struct stat facts {};
@@ -44,12 +38,10 @@ Result<uint64_t> page_bytes_of(int file, uint64_t system_page) {
 
 }  // namespace
 
+bool is_memory_file(int file) { return ::fcntl(file, F_GET_SEALS) >= 0; }
+
 Result<ClientMemory> memory_of_descriptor(OwnedFd file, uint64_t offset, uint64_t bytes,
                                           uint64_t system_page) {
-  if (!is_of_memory(file.get())) {
-    close_elsewhere(std::move(file));
-    return Error{EINVAL, "neither a memfd nor a file of tmpfs or hugetlbfs"};
-  }
   const auto page_bytes = page_bytes_of(file.get(), system_page);
   if (!page_bytes.ok()) return page_bytes.error();
   ClientMemory memory{std::move(file), offset, bytes, page_bytes.value()};
@@ -66,16 +58,6 @@ Result<ClientMemory> memory_of_object(OwnedFd object, uint64_t offset, uint64_t 
   ClientMemory memory{std::move(object), offset, bytes, page_bytes.value()};
   if (Status extent = check_extent(memory); !extent.ok()) return extent.error();
   return memory;
-}
-
-void close_elsewhere(OwnedFd file) {
-  if (!file.is_open() || is_of_memory(file.get())) return;  // its close does not block
-  const int fd = file.release();
-  try {
-    std::thread([fd] { ::close(fd); }).detach();
-  } catch (const std::system_error&) {
-    // The descriptor stays open: the daemon must not wait for a client.
-  }
 }
 
 }  // namespace lyre

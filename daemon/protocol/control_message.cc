@@ -151,12 +151,17 @@ Result<Packet> receive_packet(int socket, std::span<uint8_t> out) {
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   message.msg_control = control;
   message.msg_controllen = CMSG_LEN(sizeof(int));
-  const ssize_t count = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  // Looked at before it is taken: for what has no room the kernel would run the file's close, which
+  // may block, in this thread.
+  const ssize_t count = ::recvmsg(socket, &message, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (count < 0) return errno_error("cannot receive");
-  return Packet{.bytes = static_cast<size_t>(count),
+  Packet packet{.bytes = static_cast<size_t>(count),
                 .is_too_long = (message.msg_flags & MSG_TRUNC) != 0,
                 .has_too_many_descriptors = (message.msg_flags & MSG_CTRUNC) != 0,
                 .descriptor = descriptor_of(message)};
+  // The descriptor is a second one of its file, so that the first closes nothing.
+  if (!packet.has_too_many_descriptors) static_cast<void>(::recv(socket, nullptr, 0, MSG_DONTWAIT));
+  return packet;
 }
 
 Status send_packet(int socket, std::span<const uint8_t> bytes, std::span<const int> descriptors) {

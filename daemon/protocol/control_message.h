@@ -24,14 +24,15 @@ using Request =
 /// Fails: EPROTO is not the protocol, EPROTONOSUPPORT another version of it; text for the client.
 Result<Request> check_request(std::span<const uint8_t> bytes);
 
-/// One received packet. There is room for one descriptor; the kernel closes what comes beyond it.
+/// One received packet. There is room for one descriptor.
 struct Packet {
   size_t bytes = 0;  ///< 0: the other side hung up
   bool is_too_long = false;
-  bool has_too_many_descriptors = false;
+  bool has_too_many_descriptors = false;  ///< the packet was not taken: end the connection
   OwnedFd descriptor;
 };
-/// Receives one packet without waiting. Fails: EAGAIN nothing there, or what the socket says.
+/// Receives one packet without waiting. Closes no descriptor. Fails: EAGAIN nothing there, or what
+/// the socket says.
 Result<Packet> receive_packet(int socket, std::span<uint8_t> out);
 
 /// Sends one packet with descriptors, without waiting.

@@ -6,6 +6,7 @@
 
 #include "daemon/base/daemon_limits.h"
 #include "daemon/config/config_keys.h"
+#include "daemon/memory/foreign_closer.h"
 #include "daemon/memory/mapping_opener.h"
 #include "daemon/memory/mapping_protocol.h"
 #include "stack/base/check.h"
@@ -66,6 +67,12 @@ void add_control_plane(std::vector<Limit>& out) {
                       "as many as contexts, and " + std::to_string(kLookersMax) + " and " +
                           std::to_string(kLookersPerUidMax) + " more",
                       "the next connection is refused"));
+  out.push_back(fixed("descriptors of a uid or domain that are being closed",
+                      std::to_string(ForeignCloser::kWaitingPerUserMax),
+                      "its next connection is refused"));
+  out.push_back(fixed("threads that close clients' descriptors, of all and of a uid or domain",
+                      std::to_string(ForeignCloser::kThreadsMax) + " and 1",
+                      "descriptors wait, and count"));
   out.push_back(fixed("time of such a connection that does not capture",
                       std::to_string(kAttachTimeout.value / 1'000'000'000) + " s", "it is closed"));
   out.push_back(fixed("captures of a port, and captures that workers have not let go of",

@@ -81,9 +81,11 @@ TEST(DescriptorMemory, IsNoFileThatCouldMakeAReaderWait) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   const OwnedFd writer(ends[1]);
-  EXPECT_FALSE(memory_of_descriptor(OwnedFd(ends[0]), 0, kPage).ok());
-  EXPECT_FALSE(memory_of_descriptor(OwnedFd(::open("/dev/zero", O_RDWR)), 0, kPage).ok());
-  EXPECT_FALSE(memory_of_descriptor(OwnedFd(::open("/proc/self/exe", O_RDONLY)), 0, kPage).ok());
+  const OwnedFd reader(ends[0]);
+  EXPECT_FALSE(is_memory_file(reader.get()));
+  EXPECT_FALSE(is_memory_file(OwnedFd(::open("/dev/zero", O_RDWR)).get()));
+  EXPECT_FALSE(is_memory_file(OwnedFd(::open("/proc/self/exe", O_RDONLY)).get()));
+  EXPECT_TRUE(is_memory_file(memfd(kPage).get()));
 }
 
 /// The mapping of this process that begins at `address`.
