@@ -11,6 +11,7 @@ import sys
 import compiled
 import documents
 import includes
+import messages
 import rfcs
 import shape
 import words
@@ -22,7 +23,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n', maxsplit=1)[0])
     parser.add_argument('check',
                         choices=['includes', 'words', 'shape', 'headers', 'format', 'rfcs',
-                                 'documents', 'examples'])
+                                 'documents', 'examples', 'messages'])
     parser.add_argument('--root', default=os.path.join(os.path.dirname(__file__), '..', '..'))
     parser.add_argument('--cache', help='folder that remembers which headers have passed')
     parser.add_argument('--compiler', nargs='+', help='the compiler, for `headers` and `examples`')
@@ -36,6 +37,7 @@ def main():
         'rfcs': lambda: rfcs.check(root),
         'documents': lambda: documents.check(root),
         'examples': lambda: compiled.check_examples(root, options.compiler),
+        'messages': lambda: messages.check(root),
         'format': lambda: compiled.check_format(root),
     }
     try:

@@ -10,6 +10,7 @@ import unittest
 import compiled
 import documents
 import includes
+import messages
 import rfcs
 import rules
 import shape
@@ -87,6 +88,17 @@ class Lint(unittest.TestCase):
         self.assertEqual(self.places(documents.check, files),
                          [('docs/a.md', 1), ('docs/a.md', 3), ('docs/a.md', 4),
                           ('stack/tcp/ack.cc', 1), ('stack/tcp/loss.cc', 1)])
+
+    def test_what_the_daemon_warns_of_has_a_row(self):
+        table = (messages.HEADING + '\n\n| line contains | do |\n|---|---|\n'
+                 '| `port X: no link yet`, `no group \'...\'` | look |\n\n## Next\n\n'
+                 '| `a worker hangs` | of another table |\n')
+        code = ('spdlog::warn("port {}: no "\n"link yet", name);\n'
+                'spdlog::warn("{}: no group \'{}\'", a, b);\nspdlog::error("{}", text);\n'
+                'spdlog::info("a worker rests");\nspdlog::critical(\n"a worker hangs");\n')
+        self.assertEqual(self.places(messages.check, {messages.TABLE: table, 'daemon/a.cc': code}),
+                         [('daemon/a.cc', 6)])
+        self.assertEqual(self.places(messages.check, {'daemon/a.cc': code}), [(messages.TABLE, 1)])
 
     def test_a_layer_may_not_look_up(self):
         files = {'stack/base/a.h': HEADER + '#include "stack/tcp/b.h"\n', 'stack/tcp/b.h': HEADER}
