@@ -193,7 +193,9 @@ bool HandoverReader::is_sound(const SessionRecord& record) const {
   if (record.is_embryonic != (record.is_passive && tcp_state == tcp::State::kSynReceived)) {
     return false;
   }
-  if (record.is_embryonic && has_context) return false;
+  if (record.is_embryonic && (has_context || record.listener >= state_.config.listeners_max)) {
+    return false;
+  }
   // After the event of the end the send queue is dropped: TCP must not need it any longer.
   const bool may_end = record.is_over || (record.is_closed_by_client && record.piece_count == 0);
   if (record.must_announce_end && !may_end) return false;

@@ -114,7 +114,7 @@ void PassiveOpen::on_syn(uint32_t index, const FourTuple& tuple, const tcp::Segm
   }
   // Before the connection exists: without a claim its packets could not be routed here.
   if (!state_.router.can_claim(tuple)) return state_.drop(Drop::kRedirectFull);
-  if (is_share_used) lifecycle_.cut_half_open();
+  if (is_share_used) lifecycle_.cut_half_open(index);
   lifecycle_.make_room();
   const uint32_t conn =
       state_.engine.open_passive(tuple, connection, segment, state_.now, iss_after);

@@ -79,14 +79,15 @@ void SessionLifecycle::make_room() {
     state_.stats.worker->orphans_cut.add(1);
     abort(closing, channel::EndStatus::kAborted);
   } else {
-    cut_half_open();
+    cut_half_open(HalfOpenQueue::kNone);
   }
 }
 
-void SessionLifecycle::cut_half_open() {
-  if (state_.half_opens.empty()) return;
+void SessionLifecycle::cut_half_open(uint32_t for_listener) {
+  const uint32_t dropped = state_.half_opens.first_to_drop(for_listener);
+  if (dropped == HalfOpenQueue::kNone) return;
   state_.stats.worker->half_opens_cut.add(1);
-  end_silently(state_.half_opens.oldest());
+  end_silently(dropped);
 }
 
 void SessionLifecycle::end_silently(uint32_t conn) {

@@ -56,10 +56,10 @@ class SessionLifecycle {
   /// and timestamps and random sequence numbers guard the next connection as well. Without one, the
   /// oldest session that closes without a client is reset: the peer has acknowledged all of its
   /// bytes, and a client could take every place by such sessions otherwise. Without one of these,
-  /// the oldest handshake that a peer began is dropped.
+  /// an old handshake that a peer began is dropped.
   void make_room();
-  /// RFC 4987 3.4: forgets the oldest handshake that a peer began, if there is one.
-  void cut_half_open();
+  /// RFC 4987 3.4: forgets a handshake that a peer began, if there is one: HalfOpenQueue.
+  void cut_half_open(uint32_t for_listener);
   /// Ends a connection in TIME-WAIT or SYN-RECEIVED. Neither the peer nor a client is told.
   void end_silently(uint32_t conn);
 

@@ -131,7 +131,7 @@ void add_sessions(std::vector<Limit>& out) {
                  "client, then the oldest handshake; an open fails"));
   out.push_back(fixed("handshakes that peers began, to all listeners",
                       share(worker::kHalfOpenShare) + " of the connections",
-                      "SYN cookies, or the oldest one ends"));
+                      "SYN cookies, or the oldest one of the listener with most ends"));
   out.push_back(
       fixed("handshakes under way at a listener, with those that its client has not read "
             "of, on a worker",

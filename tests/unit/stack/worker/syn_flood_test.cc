@@ -22,7 +22,8 @@ HostOptions few_places(bool has_cookies) {
 /// SYNs from hosts that do not exist, to the right one of two hosts.
 class Flood {
  public:
-  explicit Flood(bool has_cookies) : hosts({}, {}, few_places(has_cookies)) {
+  explicit Flood(bool has_cookies, Nanos delay = {})
+      : hosts({.delay = delay}, {}, few_places(has_cookies)) {
     hosts.client_b->listen(kPort, 1, /*backlog=*/64);
     hosts.run_for(millis(1));
     hosts.client_a->connect({IpAddress::v4(0x0a090002), kPort}, 1);  // the hosts know each other
@@ -105,6 +106,21 @@ TEST(SynFlood, HandshakesOfStrangersTakeAShareOfThePlaces) {
     open += flood.hosts.b.row(i).read(view);
   }
   EXPECT_LE(open, 1 + kPlaces / worker::kHalfOpenShare);
+}
+
+/// The flood goes to another listener than the handshake of the neighbour, which takes long enough
+/// that the flood takes its share twice meanwhile.
+TEST(SynFlood, OfOneListenerLeavesTheHandshakesOfAnother) {
+  constexpr uint16_t kQuietPort = 5001;
+  Flood flood(/*has_cookies=*/false, /*delay=*/millis(1));
+  flood.hosts.client_b->listen(kQuietPort, 2, /*backlog=*/4);
+  flood.hosts.run_for(millis(1));
+  flood.hosts.client_a->connect({IpAddress::v4(0x0a090002), kQuietPort}, 2);
+  EXPECT_TRUE(flood.run_until([&] { return flood.hosts.app_b->stream_count() == 2; }));
+  EXPECT_GT(flood.hosts.b.stats().half_opens_cut.get(), kPlaces);
+  EXPECT_EQ(flood.hosts.a.stats().connect_failures.get(), 0u);
+  EXPECT_EQ(flood.hosts.a.stats().tcp_resets_in.get(), 0u)
+      << "it was still known when its ACK came";
 }
 
 // A client that does not take what it accepted. All handshakes are under way at once, so the ACKs
