@@ -95,7 +95,8 @@ void read_sacks(Core& core, Connection& c, const SegmentIn& segment, AckSample& 
 /// RFC 6298 3 (Karn) and RFC 7323 4.1: takes a round-trip sample if the ACK allows one.
 void update_rtt(Connection& c, AckSample& sample, Nanos now) {
   if (sample.last_sent_at != kNever) {
-    sample.rtt = later(sample.arrived_at - sample.last_sent_at, nanos(1));
+    sample.rtt =
+        later(earlier(sample.arrived_at - sample.last_sent_at, RttEstimator::kMax), nanos(1));
     c.rtt.note_min(sample.rtt, now);
   }
   Nanos rtt{0};

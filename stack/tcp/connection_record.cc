@@ -16,8 +16,9 @@ namespace {
 using record::Kind;
 using Place = SentRecord::Place;
 
-/// Half of the sequence space less a window: farther apart, two numbers have no order.
-constexpr uint32_t kDistanceMax = 1u << 30;
+/// What a client may have queued (channel::kSendsOutstandingMax of kSendBytesMax each), a SYN and a
+/// FIN; about half of what lies between two numbers that have no order.
+constexpr uint32_t kDistanceMax = (1u << 30) + 2;
 
 bool is_between(SeqNum low, SeqNum middle, SeqNum high) {
   return middle.since(low) <= kDistanceMax && high.since(middle) <= kDistanceMax;

@@ -119,7 +119,7 @@ void note_receive_round(Connection& c, const SegmentIn& segment, Nanos now) {
   }
   const bool is_first = rcv.window_round_at.value == 0;
   if (!is_first && rcv.nxt.before(rcv.window_round_end)) return;
-  const Nanos sample = now - rcv.window_round_at;
+  const Nanos sample = earlier(now - rcv.window_round_at, RttEstimator::kMax);
   if (!is_first && (rcv.rtt.value == 0 || sample < rcv.rtt)) rcv.rtt = sample;
   rcv.window_round_end = rcv.edge;
   rcv.window_round_at = now;

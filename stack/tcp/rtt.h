@@ -15,11 +15,13 @@ struct RttEstimator {
   Nanos rto = seconds(1);  ///< RFC 6298 2.1: before the first sample
 
   static constexpr Nanos kMinWindow = seconds(10);
+  /// No path takes so long: a peer that echoes false timestamps claims more, or this host slept.
+  static constexpr Nanos kMax = seconds(3600);
 
   bool has_sample() const { return srtt.value != 0; }
 
   void on_sample(Nanos rtt, Nanos now, Nanos rto_min, Nanos rto_max) {
-    rtt = later(rtt, nanos(1));
+    rtt = earlier(later(rtt, nanos(1)), kMax);
     if (!has_sample()) {
       srtt = rtt;  // RFC 6298 2.2
       rtt_var = rtt / 2;
@@ -38,7 +40,7 @@ struct RttEstimator {
   /// segments).
   void note_min(Nanos rtt, Nanos now) {
     if (rtt_min.value == 0 || rtt <= rtt_min || now - rtt_min_at > kMinWindow) {
-      rtt_min = later(rtt, nanos(1));
+      rtt_min = earlier(later(rtt, nanos(1)), kMax);
       rtt_min_at = now;
     }
   }

@@ -1,0 +1,76 @@
+#include "stack/tcp/connection_record.h"
+
+#include <gtest/gtest.h>
+
+#include "stack/channel/abi.h"
+#include "tests/unit/stack/tcp/peer.h"
+
+// What a client or a peer can bring about, a successor takes.
+namespace lyre::tcp {
+namespace {
+
+/// Whether another engine takes the connection.
+bool is_taken(Peer& peer) {
+  record::Writer out;
+  peer.engine.records().write(peer.conn, out);
+  Engine successor({}, {}, 1);
+  record::Reader in(out.bytes());
+  return successor.records().read(peer.conn, peer.config.slot_bytes, in) && in.is_at_end();
+}
+
+void queue_all_that_a_client_may(Peer& peer) {
+  for (uint32_t i = 0; i < channel::kSendsOutstandingMax; ++i) {
+    peer.app_send(channel::kSendBytesMax);
+  }
+  peer.shutdown();
+}
+
+TEST(ConnectionRecord, HasAllThatAClientMayQueue) {
+  Peer opening;
+  opening.dial_only();
+  queue_all_that_a_client_may(opening);
+  EXPECT_TRUE(is_taken(opening));
+  Peer blocked;
+  blocked.dial();
+  blocked.window = 0;
+  blocked.ack(0);
+  queue_all_that_a_client_may(blocked);
+  EXPECT_TRUE(blocked.all().empty());
+  EXPECT_TRUE(is_taken(blocked));
+}
+
+TEST(ConnectionRecord, HasWhatAFalseTimestampClaims) {
+  ConnectionConfig config = Peer::plain_config();
+  config.timestamps = true;
+  config.user_timeout_ms = UINT32_MAX;
+  Peer peer(config);
+  peer.syn_options.has_timestamps = true;
+  peer.syn_options.ts_value = 1;
+  peer.dial();
+  peer.app_send(1000);
+  const uint32_t sent_with = peer.all().front().options.ts_value;
+  while (peer.info().timeouts == 0) {
+    peer.run_deadline();
+    peer.all();
+  }
+  SegmentIn ack = peer.make(kA, 0, 1000);
+  ack.options.has_timestamps = true;
+  ack.options.ts_value = 1;
+  ack.options.ts_echo = sent_with - 3'000'000'000;  // 35 days before
+  peer.send(ack);
+  EXPECT_EQ(peer.info().send_queue_bytes, 0u);
+  EXPECT_TRUE(is_taken(peer));
+}
+
+TEST(ConnectionRecord, HasTheRoundOfAReaderThatHeardNothingForADay) {
+  Peer peer;  // without timestamps
+  peer.accept();
+  peer.text(0, 100);
+  peer.now += seconds(86'400);
+  peer.window = 60000;
+  for (uint32_t at = 100; at < 100'000; at += 1000) peer.text(at, 1000);
+  EXPECT_TRUE(is_taken(peer));
+}
+
+}  // namespace
+}  // namespace lyre::tcp
