@@ -68,16 +68,19 @@ void Predecessor::on_prepared() {
   auto prepared = link_->expect(UpgradeStep::kPrepared, {});
   if (!prepared.ok()) return fail(prepared.error());
   release_.assign(prepared->payload.begin(), prepared->payload.end());
-  hand_over_when_quiet(kUpgradeTries);
+  parts_.assembly.control().hold_memory_requests(true);
+  hand_over_when_quiet(monotonic_now() + kUpgradeRegistrations);
 }
 
-/// A registration is answered by the process that was asked.
-void Predecessor::hand_over_when_quiet(int tries_left) {
+/// A registration is answered by the process that took the request.
+void Predecessor::hand_over_when_quiet(Nanos deadline) {
   if (is_registering()) {
-    if (tries_left == 0) return fail({EBUSY, "clients register memory all the time: try again"});
+    if (monotonic_now() >= deadline) {
+      return fail({EBUSY, "the memory that clients register takes too long: try again"});
+    }
     timer_.expires_after(std::chrono::nanoseconds(kRepliesPeriod.value));
-    timer_.async_wait([this, tries_left](const boost::system::error_code& error) {
-      if (!error && is_under_way()) hand_over_when_quiet(tries_left - 1);
+    timer_.async_wait([this, deadline](const boost::system::error_code& error) {
+      if (!error && is_under_way()) hand_over_when_quiet(deadline);
     });
     return;
   }
@@ -216,6 +219,7 @@ void Predecessor::fail(const Error& error) {
   timer_.cancel();
   process_.reset();
   link_.reset();
+  parts_.assembly.control().hold_memory_requests(false);
   std::exchange(answer_, nullptr)({.status = reason});
 }
 

@@ -41,8 +41,8 @@ class Predecessor {
   Predecessor(boost::asio::io_context& io, Parts parts);
 
   /// Begins an upgrade. `answer` is called once, before on_replaced().
-  /// Fails: ENOTSUP this daemon cannot be upgraded, EALREADY an upgrade is under way, EBUSY clients
-  /// register memory all the time, or why the new process cannot serve.
+  /// Fails: ENOTSUP this daemon cannot be upgraded, EALREADY an upgrade is under way, EBUSY
+  /// memory that clients register takes too long, or why the new process cannot serve.
   void begin(Answer answer);
   /// Ends an upgrade that is under way: the daemon stops.
   void cancel();
@@ -53,7 +53,7 @@ class Predecessor {
   Status start_process();
   void wait_until_prepared();
   void on_prepared();
-  void hand_over_when_quiet(int tries_left);
+  void hand_over_when_quiet(Nanos deadline);
   Status hand_over();
   bool pause_when_quiet();
   bool settle_workers();

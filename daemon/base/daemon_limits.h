@@ -80,7 +80,10 @@ inline constexpr Nanos kUpgradeEnd = seconds(5);
 /// answer, and the pause between two attempts. On a busy machine a worker may not run for a second.
 inline constexpr Nanos kUpgradeRest = seconds(2);
 inline constexpr unsigned kUpgradeTryUs = 1000;
-/// Looks, kRepliesPeriod apart, for a time at which no client registers memory.
+/// How long the old process waits until what clients register already is registered. Requests that
+/// come meanwhile are left to the new process.
+inline constexpr Nanos kUpgradeRegistrations = seconds(30);
+/// Rounds of taking what workers still send each other.
 inline constexpr int kUpgradeTries = 1000;
 
 }  // namespace lyre

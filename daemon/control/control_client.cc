@@ -90,7 +90,28 @@ void ControlClient::wait_for_attach() {
   });
 }
 
+/// Without taking it.
+bool ControlClient::has_memory_request_next() {
+  channel::ControlHeader header;
+  const ssize_t count =
+      ::recv(socket_.native_handle(), &header, sizeof header, MSG_PEEK | MSG_DONTWAIT);
+  return count == static_cast<ssize_t>(sizeof header) &&
+         (header.type == channel::Control::kRegister ||
+          header.type == channel::Control::kDeregister);
+}
+
+void ControlClient::take_held_request() {
+  if (!std::exchange(has_held_request_, false)) return;
+  region_deadline_.cancel();
+  wait_for_request();
+}
+
 void ControlClient::read_request() {
+  // Before the answer to the last request it is a breach.
+  if (server_.holds_memory_requests_ && !is_request_pending() && has_memory_request_next()) {
+    has_held_request_ = true;
+    return send_region_news();
+  }
   std::array<uint8_t, kRequestBytesMax> buffer;
   auto packet = receive_packet(socket_.native_handle(), buffer);
   if (!packet.ok()) {
@@ -337,12 +358,13 @@ void ControlClient::await_region(uint32_t region, channel::Control answer) {
   await_removal();
 }
 
-/// Memory is opened after that of others, and large memory is mapped for seconds. A client that
-/// gets no reply in time closes its context.
+/// Memory is opened after that of others, large memory is mapped for seconds, and an upgrade holds
+/// requests. A client that gets no reply in time closes its context.
 void ControlClient::send_region_news() {
   region_deadline_.expires_after(std::chrono::nanoseconds(kRegionNewsPeriod.value));
   region_deadline_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
-    if (error || self->is_over_ || !self->is_request_pending()) return;
+    if (error || self->is_over_) return;
+    if (!self->is_request_pending() && !self->has_held_request_) return;
     self->reply_region(channel::Control::kRegionPending, self->awaited_region_, {});
     if (!self->is_over_) self->send_region_news();
   });

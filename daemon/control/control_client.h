@@ -45,6 +45,8 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   /// Appends a kAttached and its descriptors. REQUIRES: it has a context.
   void write_handover(uint32_t socket, record::Writer& out, std::vector<int>& descriptors);
 
+  /// Goes on with a request that ControlServer::hold_memory_requests() held.
+  void take_held_request();
   /// The answer to the pending request about registered memory.
   void on_region(const RegionAnswer& answer);
 
@@ -73,6 +75,7 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   void await_removal();
   void on_upgrade();
   void send_region_news();
+  bool has_memory_request_next();
   void reply_region(channel::Control type, uint32_t region, const Error& error);
   void grant(const ContextGrant& grant);
   void refuse(const Error& error);
@@ -94,6 +97,7 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   uint32_t awaited_region_ = 0;   ///< of the pending request; 0: none
   channel::Control awaited_answer_{};
   boost::asio::steady_timer region_deadline_;
+  bool has_held_request_ = false;
   bool is_over_ = false;
 };
 

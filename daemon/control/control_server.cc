@@ -111,6 +111,12 @@ bool ControlServer::has_pending_requests() const {
                      [](const auto& entry) { return entry.second->is_request_pending(); });
 }
 
+void ControlServer::hold_memory_requests(bool is_held) {
+  holds_memory_requests_ = is_held;
+  if (is_held) return;
+  for (const auto& [id, client] : clients_) client->take_held_request();
+}
+
 Status ControlServer::bind_socket() {
   const std::string& path = options_.socket_path;
   const sockaddr_un address = address_of(path);

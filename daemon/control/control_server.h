@@ -114,6 +114,9 @@ class ControlServer {
                           std::vector<int>& descriptors) const;
   /// True while a client waits for an answer about registered memory.
   bool has_pending_requests() const;
+  /// While true, requests about registered memory are not taken: they wait in their sockets for the
+  /// process that goes on. Their clients are told that they are under way.
+  void hold_memory_requests(bool is_held);
   /// Stops accepting clients and removes the socket file. Connected clients stay.
   void stop_accepting();
   /// Sends `reason` to every client, closes its connection and detaches it.
@@ -148,6 +151,7 @@ class ControlServer {
   Upgrade upgrade_;  ///< none: this daemon cannot be upgraded
   boost::asio::posix::stream_descriptor listener_;
   boost::asio::steady_timer retry_;
+  bool holds_memory_requests_ = false;
   bool is_bound_ = false;
   uint64_t bound_inode_ = 0;
   uint64_t next_id_ = 1;

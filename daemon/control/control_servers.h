@@ -24,6 +24,9 @@ class ControlServers {
     return std::any_of(servers_.begin(), servers_.end(),
                        [](const auto& server) { return server->has_pending_requests(); });
   }
+  void hold_memory_requests(bool is_held) {
+    for (const auto& server : servers_) server->hold_memory_requests(is_held);
+  }
   /// Fails: as ControlServer::open(), for the first that cannot be opened.
   Status open() {
     for (const auto& server : servers_) {

@@ -109,6 +109,30 @@ TEST_F(RegistrationTest, MemoryGoesWhenEveryWorkerLetGoOfIt) {
   EXPECT_NE(register_pages(client, 0, kRegionPage), region);  // a name is not used again soon
 }
 
+// Clients that register without a pause kept an upgrade from finding a moment of rest.
+TEST_F(RegistrationTest, RequestsThatAreHeldWaitInTheirSocketAndNobodyElseDoes) {
+  RawClient client(path_);
+  attach(client);
+  server_->hold_memory_requests(true);
+  client.send_with(request(kRegionPage, kRegionPage), {file_.get()});
+  RawClient other(path_);
+  attach(other);
+  EXPECT_FALSE(server_->has_pending_requests());
+  std::optional<std::vector<uint8_t>> news;
+  ASSERT_TRUE(run_until([&] { return news.has_value() || (news = client.receive()).has_value(); }));
+  channel::RegionReply reply{};
+  ASSERT_EQ(news->size(), sizeof reply);
+  std::memcpy(static_cast<void*>(&reply), news->data(), sizeof reply);
+  EXPECT_EQ(reply.header.type, Control::kRegionPending);
+  EXPECT_TRUE(workers_.posted[0].empty());
+
+  server_->hold_memory_requests(false);
+  run();
+  ASSERT_FALSE(workers_.posted[0].empty());
+  answer(ReplyKind::kRegionAdded);
+  EXPECT_EQ(expect_message<channel::RegionReply>(client, Control::kRegistered).error, 0);
+}
+
 TEST_F(RegistrationTest, AWorkerThatWillNotHaveItIsAnAnswer) {
   RawClient client(path_);
   attach(client);
