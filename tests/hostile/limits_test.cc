@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -15,10 +16,9 @@
 #include <string>
 #include <vector>
 
-#include "libclient/include/lyre/lyre.h"
 #include "libclient/resources.h"
 #include "stack/channel/control.h"
-#include "tests/support/daemon_pair.h"
+#include "tests/hostile/honest_pair.h"
 
 // What one user may take of a real daemon, and that others are served beside it.
 namespace lyre::test {
@@ -28,11 +28,11 @@ using ::testing::HasSubstr;
 
 constexpr uid_t kStranger = 65534;
 constexpr int kHangUpTimeoutMs = 30'000;
-
-struct CloseContext {
-  void operator()(lyre_context* context) const { lyre_context_close(context); }
-};
-using Context = std::unique_ptr<lyre_context, CloseContext>;
+constexpr int kBacklog = 8;
+/// A SYN that finds no place is dropped, and sent again for minutes.
+constexpr std::chrono::seconds kConnectPatience{5};
+/// More than any limit.
+constexpr size_t kEndless = 5000;
 
 /// The sockets that are connected while it exists belong to another user.
 class AsStranger {
@@ -67,12 +67,12 @@ class SparseMemory {
 
 class HostileLimits : public testing::Test {
  protected:
-  static constexpr size_t kMiB = 1 << 20;
-
   void SetUp() override {
     if (::geteuid() != 0) GTEST_SKIP() << "needs root, to be two users";
     pair_ = std::make_unique<DaemonPair>(std::getenv("LYRE_TEST_LYRED"),
+                                         "connections_max = 256\n"
                                          "[clients]\ncontexts_max = 12\ncontexts_per_uid_max = 4\n"
+                                         "regions_per_uid_max = 200\n"
                                          "arena_bytes_per_uid_max = 134217728\n"
                                          "registered_bytes_max = 4194304\n"
                                          "registered_bytes_per_uid_max = 6291456\n"
@@ -80,17 +80,16 @@ class HostileLimits : public testing::Test {
     const std::filesystem::path socket = pair_->socket(0);
     ASSERT_EQ(::chmod(socket.parent_path().c_str(), 0711), 0);
     ASSERT_EQ(::chmod(socket.c_str(), 0666), 0);
+    honest_ = std::make_unique<HonestPair>(*pair_);
+  }
+  void TearDown() override {
+    if (honest_ == nullptr) return;
+    EXPECT_TRUE(pair_->is_running(0)) << pair_->log_tail(0);
   }
 
-  /// nullptr: refused; lyre_last_error() says why.
+  /// nullptr: refused.
   Context attach(size_t arena_bytes = kMiB) {
-    const lyre_options options{.struct_bytes = sizeof options,
-                               .socket_path = pair_->socket(0).c_str(),
-                               .label = "limits",
-                               .arena_bytes = arena_bytes};
-    lyre_context* context = nullptr;
-    lyre_context_open(&options, &context);
-    return Context(context);
+    return test::attach(pair_->socket(0), "limits", arena_bytes);
   }
   client::UniqueFd connect() {
     client::UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
@@ -124,6 +123,41 @@ class HostileLimits : public testing::Test {
     why = text;
     return out;
   }
+  /// On a port that the daemon chooses. nullptr: refused.
+  lyre_listener* listen(const Context& context) {
+    lyre_addr address{};
+    lyre_addr_parse((pair_->address(0) + ":0").c_str(), &address);
+    lyre_listener* listener = nullptr;
+    lyre_listen(context.get(), &address, kBacklog, &listener);
+    return listener;
+  }
+  size_t listen_while_possible(const Context& context) {
+    size_t count = 0;
+    while (count < kEndless && listen(context) != nullptr) ++count;
+    return count;
+  }
+  /// Connections of the client with itself, until one fails.
+  size_t connect_while_possible(const Context& context) {
+    lyre_listener* listener = listen(context);
+    EXPECT_NE(listener, nullptr) << lyre_last_error();
+    lyre_addr address{};
+    lyre_listener_addr(listener, &address);
+    size_t count = 0;
+    while (count < kEndless && connects(context, listener, address)) ++count;
+    return count;
+  }
+  static bool connects(const Context& context, lyre_listener* listener, const lyre_addr& address) {
+    lyre_session* near = nullptr;
+    lyre_session* far = nullptr;
+    if (lyre_connect(context.get(), nullptr, &address, &near) != 0) return false;
+    const auto end = std::chrono::steady_clock::now() + kConnectPatience;
+    while (lyre_state(near) != LYRE_ENDED && std::chrono::steady_clock::now() < end) {
+      if (far == nullptr) lyre_accept(listener, &far);
+      if (far != nullptr && lyre_state(near) == LYRE_OPEN) return true;
+      lyre_poll(context.get(), 1);
+    }
+    return false;
+  }
   size_t count_lines(const std::string& part) {
     std::istringstream log(pair_->log(0));
     size_t count = 0;
@@ -134,6 +168,7 @@ class HostileLimits : public testing::Test {
   }
 
   std::unique_ptr<DaemonPair> pair_;
+  std::unique_ptr<HonestPair> honest_;
 };
 
 TEST_F(HostileLimits, AUidThatTakesEveryContextItCanLeavesThoseOfOthers) {
@@ -145,6 +180,7 @@ TEST_F(HostileLimits, AUidThatTakesEveryContextItCanLeavesThoseOfOthers) {
   EXPECT_EQ(taken.size(), 4u);
   EXPECT_THAT(lyre_last_error(), HasSubstr("clients.contexts_per_uid_max"));
   EXPECT_NE(attach(), nullptr) << lyre_last_error();
+  honest_->expect_transfer();
 }
 
 TEST_F(HostileLimits, AUidThatTakesAllArenasItCanLeavesMemoryToOthers) {
@@ -157,6 +193,7 @@ TEST_F(HostileLimits, AUidThatTakesAllArenasItCanLeavesMemoryToOthers) {
   }
   EXPECT_THAT(lyre_last_error(), HasSubstr("clients.arena_bytes_per_uid_max"));
   EXPECT_NE(attach(64 * kMiB), nullptr) << lyre_last_error();
+  honest_->expect_transfer();
 }
 
 TEST_F(HostileLimits, AUidThatTakesEveryConnectionItCanLeavesThoseOfOthers) {
@@ -170,6 +207,7 @@ TEST_F(HostileLimits, AUidThatTakesEveryConnectionItCanLeavesThoseOfOthers) {
   }
   EXPECT_EQ(taken.size(), 4u + 64u);
   EXPECT_NE(attach(), nullptr) << lyre_last_error();
+  honest_->expect_transfer();
   // The daemon closes a connection after its answer.
   for (const client::UniqueFd& socket : taken) EXPECT_TRUE(await_hang_up(socket));
 }
@@ -187,6 +225,52 @@ TEST_F(HostileLimits, AUidThatRegistersAllThatItCanLeavesAddressesToOthers) {
   EXPECT_THAT(why, HasSubstr("clients.registered_bytes_per_uid_max"));
   const Context honest = attach();
   EXPECT_TRUE(is_direct(honest, memory, why)) << why;
+  honest_->expect_transfer();
+}
+
+TEST_F(HostileLimits, AUidThatTakesEveryRegionItCanLeavesThoseOfOthers) {
+  const SparseMemory memory(4096);
+  std::vector<Context> taken;
+  {
+    const AsStranger stranger;
+    for (int i = 0; i < 2; ++i) taken.push_back(attach());
+  }
+  std::string why;
+  size_t count = 0;
+  while (is_direct(taken[count % 2], memory, why)) ++count;
+  EXPECT_EQ(count, 200u);
+  EXPECT_THAT(why, HasSubstr("clients.regions_per_uid_max"));
+  const Context honest = attach();
+  EXPECT_TRUE(is_direct(honest, memory, why)) << why;
+  honest_->expect_transfer();
+}
+
+TEST_F(HostileLimits, AUidThatTakesEveryListenerItCanLeavesThoseOfOthers) {
+  std::vector<Context> taken;
+  {
+    const AsStranger stranger;
+    for (int i = 0; i < 3; ++i) taken.push_back(attach());
+  }
+  EXPECT_EQ(listen_while_possible(taken[0]), 512u);
+  EXPECT_EQ(listen_while_possible(taken[1]), 768u - 512u);
+  EXPECT_EQ(listen_while_possible(taken[2]), 0u);
+  const Context honest = attach();
+  EXPECT_NE(listen(honest), nullptr) << lyre_last_error();
+  honest_->expect_transfer();
+}
+
+// Each connection is one with itself, and has two places.
+TEST_F(HostileLimits, AUidThatTakesEveryTcpConnectionItCanLeavesThoseOfOthers) {
+  std::vector<Context> taken;
+  {
+    const AsStranger stranger;
+    for (int i = 0; i < 3; ++i) taken.push_back(attach());
+  }
+  EXPECT_EQ(connect_while_possible(taken[0]), 192u / 2);
+  EXPECT_EQ(connect_while_possible(taken[1]), (224u - 192u) / 2);
+  EXPECT_EQ(connect_while_possible(taken[2]), 0u);
+  honest_->expect_open();
+  honest_->expect_transfer();
 }
 
 // 36 576 warnings came in 70 s.
@@ -196,6 +280,7 @@ TEST_F(HostileLimits, AUidCannotFillTheLog) {
     const client::UniqueFd socket = connect();
     EXPECT_EQ(::send(socket.get(), "garbage", 7, MSG_NOSIGNAL), 7);
     EXPECT_TRUE(await_hang_up(socket));
+    if (i % 500 == 0) honest_->expect_transfer();
   }
   EXPECT_LE(count_lines("uid 65534 gid"), 2 * 50u);  // two minutes, on a slow machine
   EXPECT_GE(count_lines("uid 65534 gid"), 50u);
