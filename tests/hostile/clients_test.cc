@@ -1,11 +1,17 @@
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
+#include <string>
 #include <vector>
 
 #include "tests/hostile/honest_pair.h"
 #include "tests/hostile/raw_client.h"
+#include "tests/hostile/sparse_memory.h"
 #include "tests/support/daemon_pair.h"
 
 // Clients that break the rules of the channel on purpose, with a real daemon and a correct transfer
@@ -15,28 +21,43 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+/// Runs scribbler.py until its end.
+class Scribbler {
+ public:
+  Scribbler(const std::string& socket, int seed) {
+    const std::string program = std::getenv("LYRE_TEST_SCRIBBLER");
+    const std::string number = std::to_string(seed);
+    const pid_t parent = ::getpid();
+    pid_ = ::fork();
+    if (pid_ != 0) return;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) ::_exit(1);
+    ::execlp("python3", "python3", "-B", program.c_str(), socket.c_str(), number.c_str(), nullptr);
+    ::_exit(127);
+  }
+  ~Scribbler() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  Scribbler(const Scribbler&) = delete;
+  Scribbler& operator=(const Scribbler&) = delete;
+
+ private:
+  pid_t pid_;
+};
+
 /// Two daemons, and correct clients that transfer between them.
 class HostileClients : public testing::Test {
  protected:
   static constexpr uint16_t kPort = 6000;
 
   HostileClients()
-      : pair(std::getenv("LYRE_TEST_LYRED"), "[clients]\ncontexts_max = 2\n"), honest(pair) {}
+      : pair(std::getenv("LYRE_TEST_LYRED"), "[clients]\ncontexts_max = 3\n"), honest(pair) {}
 
-  struct Ends {
-    channel::SessionName near, far;
-  };
   /// A session of the hostile client with itself.
-  static Ends connect_to_itself(RawClient& hostile, int host = 0) {
-    Ends ends;
+  static RawClient::Ends connect_to_itself(RawClient& hostile, int host = 0) {
     const uint32_t address = 0x0a4d0001 + static_cast<uint32_t>(host);
-    EXPECT_TRUE(hostile.connect({IpAddress::v4(address), kPort}));
-    while (ends.near.generation == 0 || ends.far.generation == 0) {
-      const channel::Completion entry = hostile.next();
-      if (entry.event == channel::Event::kConnected) ends.near = entry.session;
-      if (entry.event == channel::Event::kAccepted) ends.far = entry.session;
-      if (entry.event == channel::Event::kNone) break;
-    }
+    const RawClient::Ends ends = hostile.connect_to_itself({IpAddress::v4(address), kPort});
     EXPECT_NE(ends.far.generation, 0u);
     return ends;
   }
@@ -46,16 +67,16 @@ class HostileClients : public testing::Test {
 };
 
 // Regression: pieces queued behind a FIN stayed with sessions in TIME-WAIT when their client left.
-// Three such clients, one after the other, used up the worker's pieces, and it stopped.
+// Such clients, one after the other, used up the worker's pieces, and it stopped.
 TEST_F(HostileClients, SendsAfterShutdownLeaveNothingBehind) {
   constexpr uint32_t kSessions = channel::kSendsPerContextMax / channel::kSendsOutstandingMax;
-  for (int life = 0; life < 3; ++life) {
+  for (int life = 0; life < 4; ++life) {
     SCOPED_TRACE(life);
     RawClient hostile(pair.socket(0));
     ASSERT_TRUE(hostile.listen(kPort));
-    std::vector<Ends> sessions;
+    std::vector<RawClient::Ends> sessions;
     for (uint32_t i = 0; i < kSessions; ++i) sessions.push_back(connect_to_itself(hostile));
-    for (const Ends& session : sessions) {
+    for (const RawClient::Ends& session : sessions) {
       hostile.tell(channel::Op::kShutdown, session.near);
       for (uint32_t i = 0; i < channel::kSendsOutstandingMax; ++i) hostile.send(session.near, 1);
       hostile.tell(channel::Op::kClose, session.far);
@@ -73,9 +94,9 @@ TEST_F(HostileClients, UnreadSessionsLeaveReceiveSlotsToOthers) {
   constexpr uint32_t kBytes = 200'000;
   RawClient hostile(pair.socket(1));
   ASSERT_TRUE(hostile.listen(kPort));
-  std::vector<Ends> sessions;
+  std::vector<RawClient::Ends> sessions;
   for (uint32_t i = 0; i < kSessions; ++i) sessions.push_back(connect_to_itself(hostile, 1));
-  for (const Ends& session : sessions) {
+  for (const RawClient::Ends& session : sessions) {
     hostile.take_all();  // a worker takes nothing of a client whose ring is full
     hostile.send(session.near, kBytes);
   }
@@ -85,6 +106,38 @@ TEST_F(HostileClients, UnreadSessionsLeaveReceiveSlotsToOthers) {
     honest.expect_transfer();
   }
   ASSERT_TRUE(pair.is_running(1)) << pair.log_tail(1);
+}
+
+// An orphan could name a region of another client by its index.
+TEST_F(HostileClients, SendsOfARegionOfAnotherClientAreRefused) {
+  constexpr uint32_t kNames = 4;  // the first ones, of any use of their index
+  const Context owner = attach(pair.socket(0), "owner");
+  const SparseMemory memory(1 << 20);
+  lyre_region* region = nullptr;
+  ASSERT_EQ(lyre_register(owner.get(), memory.data(), memory.bytes(), &region), 0);
+  ASSERT_TRUE(lyre_region_is_direct(region, nullptr));
+  for (uint32_t index = 1; index <= kNames; ++index) {
+    for (const uint32_t uses : {0u, 1u}) {
+      RawClient hostile(pair.socket(0));
+      ASSERT_TRUE(hostile.listen(kPort));
+      const RawClient::Ends ends = connect_to_itself(hostile);
+      hostile.send(ends.near, 1000, index | uses << channel::kRegionIndexBits);
+      EXPECT_TRUE(hostile.await_hang_up()) << index;
+    }
+  }
+  honest.expect_transfer();
+}
+
+// Header, rings and control socket of both hosts get noise, and their clients come back.
+TEST_F(HostileClients, ScribblersAreDisconnectedAndDisturbNobody) {
+  constexpr size_t kLogLines = 40;  // attached, detached or disconnected
+  const Scribbler scribblers[] = {Scribbler(pair.socket(0), 1), Scribbler(pair.socket(1), 2)};
+  for (const int host : {0, 1}) {
+    while (log_lines_with(pair, host, "scribbler") < kLogLines && !HasFailure()) {
+      honest.expect_transfer();
+      ASSERT_TRUE(pair.is_running(host)) << pair.log_tail(host);
+    }
+  }
 }
 
 }  // namespace

@@ -21,6 +21,9 @@ inline constexpr size_t kMiB = 1 << 20;
 /// Attaches by the library. nullptr: refused; lyre_last_error() says why.
 Context attach(const std::string& socket, const char* label, size_t arena_bytes = kMiB);
 
+/// Lines of a daemon's log that contain `part`.
+size_t log_lines_with(const DaemonPair& daemons, int host, const std::string& part);
+
 /// Correct clients with a session between the two hosts of a DaemonPair, which transfer while
 /// others attack. They must not stop, and no byte may change: nothing is asserted of their speed.
 /// Thread: one.
@@ -37,8 +40,6 @@ class HonestPair {
   void expect_ping_pong(int rounds);
   /// Opens and closes a further session.
   void expect_open();
-
-  uint64_t transferred_bytes() const { return transferred_bytes_; }
 
  private:
   struct Way {
@@ -61,7 +62,6 @@ class HonestPair {
   lyre_session* sender_ = nullptr;
   lyre_session* receiver_ = nullptr;
   uint32_t pattern_ = 0;
-  uint64_t transferred_bytes_ = 0;
 };
 
 }  // namespace lyre::test

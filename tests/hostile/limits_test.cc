@@ -1,7 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -12,13 +11,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "libclient/resources.h"
 #include "stack/channel/control.h"
 #include "tests/hostile/honest_pair.h"
+#include "tests/hostile/sparse_memory.h"
 
 // What one user may take of a real daemon, and that others are served beside it.
 namespace lyre::test {
@@ -41,28 +40,6 @@ class AsStranger {
   ~AsStranger() { EXPECT_EQ(::seteuid(0), 0); }
   AsStranger(const AsStranger&) = delete;
   AsStranger& operator=(const AsStranger&) = delete;
-};
-
-/// Memory that costs nothing until it is touched.
-class SparseMemory {
- public:
-  explicit SparseMemory(size_t bytes)
-      : bytes_(bytes), file_(::memfd_create("lyre-sparse", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
-    EXPECT_EQ(::ftruncate(file_.get(), static_cast<off_t>(bytes)), 0);
-    at_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
-    EXPECT_NE(at_, MAP_FAILED);
-  }
-  ~SparseMemory() { ::munmap(at_, bytes_); }
-  SparseMemory(const SparseMemory&) = delete;
-  SparseMemory& operator=(const SparseMemory&) = delete;
-
-  const void* data() const { return at_; }
-  size_t bytes() const { return bytes_; }
-
- private:
-  size_t bytes_;
-  client::UniqueFd file_;
-  void* at_ = nullptr;
 };
 
 class HostileLimits : public testing::Test {
@@ -158,14 +135,7 @@ class HostileLimits : public testing::Test {
     }
     return false;
   }
-  size_t count_lines(const std::string& part) {
-    std::istringstream log(pair_->log(0));
-    size_t count = 0;
-    for (std::string line; std::getline(log, line);) {
-      if (line.find(part) != std::string::npos) ++count;
-    }
-    return count;
-  }
+  size_t count_lines(const std::string& part) { return log_lines_with(*pair_, 0, part); }
 
   std::unique_ptr<DaemonPair> pair_;
   std::unique_ptr<HonestPair> honest_;

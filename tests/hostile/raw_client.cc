@@ -57,9 +57,11 @@ bool RawClient::submit(const channel::Submission& entry) {
   if (submissions_.room() == 0) return false;
   submissions_.push(entry);
   submissions_.publish();
-  (void)!eventfd_write(attachment_.descriptors[kWorkerBell].get(), 1);
+  ring_bell();
   return true;
 }
+
+void RawClient::ring_bell() { (void)!eventfd_write(attachment_.descriptors[kWorkerBell].get(), 1); }
 
 bool RawClient::open(channel::Op op, const Endpoint& local, const Endpoint& remote) {
   channel::Submission entry{.op = op};
@@ -78,14 +80,32 @@ bool RawClient::listen(uint16_t port) {
 
 bool RawClient::connect(const Endpoint& remote) { return open(channel::Op::kConnect, {}, remote); }
 
-bool RawClient::send(channel::SessionName session, uint32_t bytes) {
+bool RawClient::send(channel::SessionName session, uint32_t bytes, uint32_t region) {
   channel::Submission entry{.op = channel::Op::kSend, .session = session};
-  entry.body.send = {.region = 0, .bytes = bytes, .offset = 0};
+  entry.body.send = {.region = region, .bytes = bytes, .offset = 0};
   return submit(entry);
 }
 
 bool RawClient::tell(channel::Op op, channel::SessionName session) {
   return submit({.op = op, .session = session});
+}
+
+void RawClient::fill(const channel::Submission& entry) {
+  while (submissions_.room() > 0) submissions_.push(entry);
+  submissions_.publish();
+  ring_bell();
+}
+
+RawClient::Ends RawClient::connect_to_itself(const Endpoint& own) {
+  Ends ends;
+  connect(own);
+  while (ends.near.generation == 0 || ends.far.generation == 0) {
+    const channel::Completion entry = next();
+    if (entry.event == channel::Event::kConnected) ends.near = entry.session;
+    if (entry.event == channel::Event::kAccepted) ends.far = entry.session;
+    if (entry.event == channel::Event::kNone) return {};
+  }
+  return ends;
 }
 
 channel::Completion RawClient::next() {
@@ -96,9 +116,11 @@ channel::Completion RawClient::next() {
   return entry;
 }
 
-void RawClient::take_all() {
-  while (completions_.available() > 0) static_cast<void>(completions_.pop());
+size_t RawClient::take_all() {
+  size_t count = 0;
+  for (; completions_.available() > 0; ++count) static_cast<void>(completions_.pop());
   completions_.publish();
+  return count;
 }
 
 /// A last message, if there is one, is read first.

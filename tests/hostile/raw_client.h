@@ -21,18 +21,28 @@ class RawClient {
   bool submit(const channel::Submission& entry);
   bool listen(uint16_t port);
   bool connect(const Endpoint& remote);
-  bool send(channel::SessionName session, uint32_t bytes);
+  bool send(channel::SessionName session, uint32_t bytes, uint32_t region = 0);
   bool tell(channel::Op op, channel::SessionName session);
+
+  /// Fills the ring with copies of `entry`, and waits for nothing.
+  void fill(const channel::Submission& entry);
+  struct Ends {
+    channel::SessionName near, far;
+  };
+  /// Opens a session with itself. REQUIRES: it listens on `own`. Generation 0: it failed.
+  Ends connect_to_itself(const Endpoint& own);
 
   /// Waits for the next completion. kNone when none arrived in time.
   channel::Completion next();
-  /// Takes all completions that are there, and gives back nothing that they lend.
-  void take_all();
+  /// Takes all completions that are there, and gives back nothing that they lend. Returns how many
+  /// there were.
+  size_t take_all();
   /// True when the daemon closes the connection, as it does with a client that breaks a rule.
   bool await_hang_up();
 
  private:
   bool has_hung_up();
+  void ring_bell();
   bool open(channel::Op op, const Endpoint& local, const Endpoint& remote);
 
   client::Attachment attachment_;
