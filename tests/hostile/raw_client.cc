@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "libclient/include/lyre/lyre.h"
+#include "stack/channel/control.h"
 
 namespace lyre::test {
 namespace {
@@ -84,6 +85,19 @@ bool RawClient::send(channel::SessionName session, uint32_t bytes, uint32_t regi
   channel::Submission entry{.op = channel::Op::kSend, .session = session};
   entry.body.send = {.region = region, .bytes = bytes, .offset = 0};
   return submit(entry);
+}
+
+uint32_t RawClient::register_file(int file, uint64_t bytes) {
+  channel::RegisterRequest request{};
+  request.header.type = channel::Control::kRegister;
+  request.header.bytes = sizeof request;
+  request.source = channel::RegionSource::kDescriptor;
+  request.bytes = bytes;
+  channel::RegionReply reply{};
+  const int code =
+      client::ask_region(attachment_.control.get(),
+                         {reinterpret_cast<uint8_t*>(&request), sizeof request}, file, reply);
+  return code == 0 && reply.error == 0 ? reply.region : 0;
 }
 
 bool RawClient::tell(channel::Op op, channel::SessionName session) {

@@ -24,6 +24,9 @@ class RawClient {
   bool send(channel::SessionName session, uint32_t bytes, uint32_t region = 0);
   bool tell(channel::Op op, channel::SessionName session);
 
+  /// The name of the region, for send(). 0: refused.
+  uint32_t register_file(int file, uint64_t bytes);
+
   /// Fills the ring with copies of `entry`, and waits for nothing.
   void fill(const channel::Submission& entry);
   struct Ends {

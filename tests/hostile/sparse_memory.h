@@ -23,6 +23,7 @@ class SparseMemory {
   SparseMemory(const SparseMemory&) = delete;
   SparseMemory& operator=(const SparseMemory&) = delete;
 
+  int file() const { return file_.get(); }
   const void* data() const { return at_; }
   size_t bytes() const { return bytes_; }
 
