@@ -34,6 +34,9 @@ class Run:
         self._over = multiprocessing.Event()
         self.begun = multiprocessing.Event()
         self.rounds = multiprocessing.Value("L", 0)
+        # Of attacks that count them: segments sent, and answers that came.
+        self.asked = multiprocessing.Value("L", 0)
+        self.answered = multiprocessing.Value("L", 0)
 
     def goes_on(self):
         """Asked once a round."""
@@ -105,10 +108,11 @@ def reset_all(connections):
 
 
 def bytes_behind_a_gap(host, run):
-    """10 200 segments of a byte, each behind a gap, over and over."""
-    connections = open_connections(host, 5, ECHO_PORT)
+    """16 384 segments of a byte, each behind a gap, over and over: two for each receive slot. A
+    connection keeps some 170 of them, which is its window in slots."""
+    connections = open_connections(host, 64, ECHO_PORT)
     while run.goes_on():
-        for at in range(1, 4081, 2):
+        for at in range(1, 513, 2):
             for connection in connections.values():
                 host.send(connection.packet(at, b"x"))
         take_answers(host, connections)
@@ -144,6 +148,17 @@ def open_at_a_stopped_server(host, run):
             host.send_tcp((number, OTHER_PORT), RawConnection.start, ack, raw_host.ACK)
     for number in ports:
         host.send_tcp((number, OTHER_PORT), RawConnection.start, 0, raw_host.RST)
+
+
+def ask_for_resets(host, run):
+    """Segments of no connection. Each asks for an RST (RFC 9293 3.10.7.1)."""
+    ports = itertools.cycle(range(10000, 30000))
+    while run.goes_on():
+        for _ in range(500):
+            host.send_tcp((5555, next(ports)), 1, 1, raw_host.ACK)
+            run.asked.value += 1
+            while segment := host.receive():
+                run.answered.value += bool(segment.flags & raw_host.RST)
 
 
 def flood_with_syns(host, run):

@@ -13,6 +13,7 @@
 #include "tests/hostile/raw_client.h"
 #include "tests/hostile/sparse_memory.h"
 #include "tests/support/daemon_pair.h"
+#include "tests/support/worker_counters.h"
 
 // Clients that break the rules of the channel on purpose, with a real daemon and a correct transfer
 // beside them.
@@ -100,10 +101,14 @@ TEST_F(HostileClients, UnreadSessionsLeaveReceiveSlotsToOthers) {
     hostile.take_all();  // a worker takes nothing of a client whose ring is full
     hostile.send(session.near, kBytes);
   }
+  const WorkerCounters counters(pair.socket(1));
+  const uint64_t slots = counters[&channel::WorkerStats::rx_slots_total];
   const auto end = Clock::now() + std::chrono::seconds(2);
   while (Clock::now() < end && !HasFailure()) {
     hostile.take_all();
     honest.expect_transfer();
+    // One client has at most three for each free one, and bursts on their way some.
+    EXPECT_GT(5 * counters[&channel::WorkerStats::rx_slots_free], slots);
   }
   ASSERT_TRUE(pair.is_running(1)) << pair.log_tail(1);
 }

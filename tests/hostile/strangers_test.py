@@ -110,22 +110,35 @@ class Strangers(unittest.TestCase):
         least once."""
         with self.honest_socket(attacks.HONEST_PORT) as connection:
             with self.attack(action) as attack:
-                begin, count = time.monotonic(), 0
-                while count == 0 or time.monotonic() < begin + self.seconds:
+                begin, count, rounds = time.monotonic(), 0, attack.run.rounds.value
+                while (count == 0 or time.monotonic() < begin + self.seconds
+                       or attack.run.rounds.value == rounds):
                     self.exchange(connection, random.Random(count).randbytes(TRANSFER_BYTES))
+                    self.expect_free_slots()
                     count += 1
                 rate = count * (TRANSFER_BYTES >> 20) / (time.monotonic() - begin)
             connection.shutdown(socket.SHUT_WR)
             self.assertEqual(b"", receive_all(connection))
         print(f"{action.__name__}: {rate:.0f} MiB/s each way beside {attack.run.rounds.value} "
               "rounds", flush=True)
+        return attack.run
+
+    def expect_free_slots(self):
+        """One client has at most three slots for each free one, and bursts on their way some."""
+        worker = self.worker()
+        self.assertGreater(5 * worker["rx_slots_free"], worker["rx_slots_total"])
+
+    def dropped(self, reason):
+        return sum(worker["drops"][reason] for worker in self.bed.daemon.look("stats")["workers"])
 
     def attack(self, action):
         place = (self.bed.wire.right, self.bed.wire.device)
         return Attack(place, STRANGERS, bed.LYRE, self.mac, action)
 
     def test_bytes_behind_a_gap(self):
+        before = self.dropped("rx_pool_low")
         self.transfer_beside(attacks.bytes_behind_a_gap)
+        self.assertGreater(self.dropped("rx_pool_low"), before, "its client reached no limit")
 
     def test_a_stopped_server(self):
         stopped = self.start_echo(OTHER_PORT)
@@ -164,6 +177,15 @@ class Strangers(unittest.TestCase):
         self.addCleanup(processes.end, sender)
         self.transfer_beside(attacks.split_sack_blocks)
         sender.wait(STEP_TIMEOUT_S)
+
+    def test_segments_of_no_connection(self):
+        """They got an RST each, so that other hosts could send through this one."""
+        before = self.dropped("tcp_reset_limited")
+        run = self.transfer_beside(attacks.ask_for_resets)
+        limited = self.dropped("tcp_reset_limited") - before
+        print(f"{run.answered.value} RSTs for {run.asked.value} segments, {limited} withheld")
+        self.assertGreater(limited, 0)
+        self.assertLessEqual(run.answered.value + limited, run.asked.value)
 
     def test_garbage(self):
         self.transfer_beside(attacks.send_garbage)
