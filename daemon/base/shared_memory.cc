@@ -41,7 +41,7 @@ Result<SharedMemory> SharedMemory::create(const char* name, uint64_t bytes, Shar
   const auto size = static_cast<off_t>(bytes);
   if (::ftruncate(memory.fd(), size) != 0) return memory_error("ftruncate", name);
   // Allocate now: a page that the system refuses later (vm.overcommit_memory = 2) would be SIGBUS
-  // and end the daemon. The pages of a context are allocated by its client.
+  // and end the daemon.
   if (with == SharedWith::kReaders && ::fallocate(memory.fd(), 0, 0, size) != 0) {
     return memory_error("allocation", name);
   }
@@ -89,6 +89,17 @@ SharedMemory::~SharedMemory() { unmap(); }
 void SharedMemory::unmap() {
   if (data_ != nullptr) ::munmap(data_, bytes_);
   data_ = nullptr;
+}
+
+Status SharedMemory::allocate(uint64_t offset, uint64_t bytes) const {
+  const int done = ::fallocate(fd(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  return done == 0 ? Status(Ok{}) : Status(errno_error("no pages for a shared memory"));
+}
+
+bool accounts_strictly() {
+  const OwnedFd file(::open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC));
+  char mode = '0';
+  return file.is_open() && ::read(file.get(), &mode, 1) == 1 && mode == '2';
 }
 
 Result<OwnedFd> reopen_read_only(int fd) {

@@ -29,6 +29,9 @@ class SharedMemory {
   SharedMemory& operator=(SharedMemory&& other) noexcept;
   ~SharedMemory();
 
+  /// Gives a part its pages now. Fails: no memory.
+  Status allocate(uint64_t offset, uint64_t bytes) const;
+
   uint8_t* data() const { return data_; }
   uint64_t bytes() const { return bytes_; }
   int fd() const { return fd_.get(); }
@@ -40,6 +43,10 @@ class SharedMemory {
   uint8_t* data_ = nullptr;
   uint64_t bytes_ = 0;
 };
+
+/// Whether the system may refuse a page of a shared memory when it is touched first, by SIGBUS
+/// (vm.overcommit_memory = 2).
+bool accounts_strictly();
 
 /// A second, read-only open of what `fd` names. Fails: /proc is not there.
 Result<OwnedFd> reopen_read_only(int fd);

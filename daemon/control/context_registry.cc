@@ -63,6 +63,7 @@ ContextRegistry::~ContextRegistry() {
 
 void ContextRegistry::drop(uint32_t index) {
   const Context& context = *contexts_[index];
+  regions_.forget_context(index);
   if (options_.ports.unmap) options_.ports.unmap(context.arena(), context.arena_bytes);
   contexts_[index].reset();
 }
@@ -126,6 +127,8 @@ Result<ContextGrant> ContextRegistry::attach(const AttachTerms& terms) {
   context.user = worker::DomainRules::user_of(terms.domain, terms.identity.uid);
   context.terms = terms;
   regions_.set_owner(context.index, context.user, terms.registered_bytes_of_domain_max);
+  Status guarded = regions_.guard_arena(context.index, context.arena(), context.arena_bytes);
+  if (!guarded.ok()) return guarded.error();
   context.generation = next_generation_++;
   fill_header(context);
   *free = std::move(*made);
@@ -180,8 +183,19 @@ Result<std::unique_ptr<ContextRegistry::Context>> ContextRegistry::make_context(
       SharedMemory::create("lyre-context", context->layout.total_bytes, SharedWith::kWriters);
   if (!memory.ok()) return memory.error();
   context->memory = std::move(*memory);
+  if (Status allocated = allocate_written(*context); !allocated.ok()) return allocated.error();
   if (Status rings = make_rings(*context); !rings.ok()) return rings.error();
   return context;
+}
+
+/// What workers write has its pages now: later the system could refuse one, which ends the daemon.
+/// A system that does not account strictly refuses none, so there the copy area costs nothing until
+/// it is touched.
+Status ContextRegistry::allocate_written(const Context& context) const {
+  const SharedMemory& memory = context.memory;
+  Status status = memory.allocate(0, context.layout.arena_offset);
+  if (!status.ok() || !options_.allocates_copy_areas || context.copy_bytes == 0) return status;
+  return memory.allocate(context.layout.copy_offset, context.copy_bytes);
 }
 
 Status ContextRegistry::make_rings(Context& context) {
@@ -303,7 +317,7 @@ void ContextRegistry::poll(std::vector<Expulsion>& out) {
   regions_.poll();
   uint32_t robbed = regions_.take_faulted_context();
   for (; robbed != UINT32_MAX; robbed = regions_.take_faulted_context()) {
-    expel(robbed, "pages of its registered memory are gone", out);
+    expel(robbed, "pages of its memory are gone, or the system has none for them", out);
   }
 }
 
@@ -343,7 +357,6 @@ void ContextRegistry::on_detached(uint32_t worker, uint32_t index) {
   LYRE_CHECK(!context.is_attached && context.held_by.test(worker));
   context.held_by.reset(worker);
   if (context.held_by.any()) return;
-  regions_.forget_context(index);
   drop(index);
 }
 
@@ -455,6 +468,8 @@ Status ContextRegistry::take_over_client(std::span<const worker::DomainRules> do
   context.held_by = record.held_by;
   if (Status status = take_over_memory(record, context, descriptors); !status.ok()) return status;
   regions_.set_owner(context.index, context.user, record.registered_bytes_max);
+  const Status guarded = regions_.guard_arena(context.index, context.arena(), context.arena_bytes);
+  if (!guarded.ok()) return guarded;
   if (record.is_attached) ++attached_count_;
   if (options_.ports.map) {
     options_.ports.map(context.arena(), context.arena_bytes, options_.page_bytes);

@@ -32,6 +32,7 @@ struct RegistryOptions {
   std::optional<uint32_t> lend_uid;  ///< of kUid
   PortMapping ports;
   uint64_t page_bytes = system_page_bytes();
+  bool allocates_copy_areas = accounts_strictly();
 };
 
 struct AttachTerms {
@@ -121,6 +122,7 @@ class ContextRegistry {
   Result<uint64_t> arena_bytes_for(const AttachTerms& terms) const;
   bool is_lent_to(const ClientIdentity& identity) const;
   Result<std::unique_ptr<Context>> make_context(const AttachTerms& terms, uint64_t arena_bytes);
+  Status allocate_written(const Context& context) const;
   Status make_rings(Context& context);
   void fill_header(Context& context) const;
   worker::ClientLimits limits_of(const AttachTerms& terms) const;

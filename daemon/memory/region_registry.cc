@@ -52,6 +52,13 @@ Status RegionRegistry::open_window() {
   return Ok{};
 }
 
+Status RegionRegistry::guard_arena(uint32_t context, const uint8_t* arena, uint64_t bytes) {
+  if (Status status = open_window(); !status.ok()) return status;
+  if (Status status = window_->guard(arena, bytes); !status.ok()) return status;
+  usage_[context].arena = arena;
+  return Ok{};
+}
+
 Status RegionRegistry::check_share(uint32_t context, uint64_t bytes) const {
   const Usage& used = usage_[context];
   if (used.regions >= channel::kRegionsPerContextMax) {
@@ -230,6 +237,8 @@ void RegionRegistry::forget(uint32_t index) {
 }
 
 void RegionRegistry::forget_context(uint32_t context) {
+  const uint8_t* arena = std::exchange(usage_[context].arena, nullptr);
+  if (arena != nullptr) window_->unguard(arena);
   for (uint32_t i = 0; usage_[context].regions > 0 && i < regions_.size(); ++i) {
     const Region* region = regions_[i].get();
     if (region != nullptr && region->context == context && !region->is_dropped) drop(i);
@@ -242,7 +251,10 @@ uint32_t RegionRegistry::take_faulted_context() {
   const auto found = std::find_if(regions_.begin(), regions_.end(), [base](const auto& region) {
     return region != nullptr && region->base == base && !region->is_dropped;
   });
-  return found == regions_.end() ? UINT32_MAX : (*found)->context;
+  if (found != regions_.end()) return (*found)->context;
+  const auto owner = std::find_if(usage_.begin(), usage_.end(),
+                                  [base](const Usage& used) { return used.arena == base; });
+  return owner == usage_.end() ? UINT32_MAX : static_cast<uint32_t>(owner - usage_.begin());
 }
 
 bool RegionRegistry::is_registering() const {

@@ -57,6 +57,9 @@ class RegionRegistry {
     usage_[context].user = user;
     usage_[context].bytes_of_user_max = bytes_of_user_max;
   }
+  /// The context's arena, which the daemon reads only: as registered memory, it becomes zeros where
+  /// the system has no page for it. Fails: as RegionWindow::reserve() and guard().
+  Status guard_arena(uint32_t context, const uint8_t* arena, uint64_t bytes);
   /// Maps the memory and tells every worker; an answer follows when all know it.
   /// Fails: EDQUOT the share of the context or of its uid is used up, ENOSPC that of all clients,
   /// or the errno of the mapping.
@@ -64,7 +67,7 @@ class RegionRegistry {
   /// Tells every worker to stop using it; an answer follows when all have.
   /// Fails: ENOENT the context has no such region, or its removal has begun.
   Status remove(uint32_t context, uint32_t name);
-  /// No worker uses the context any more.
+  /// No worker uses the context any more. Its arena is guarded no longer.
   void forget_context(uint32_t context);
 
   /// While true, mapping and unmapping that take long wait for a port that is opened again, which
@@ -75,8 +78,7 @@ class RegionRegistry {
   /// A worker answered about a region.
   void on_reply(uint32_t worker, const worker::Reply& reply);
   std::vector<RegionAnswer> take_answers() { return std::exchange(answers_, {}); }
-  /// A context that took pages of its registered memory away: once for each region. UINT32_MAX:
-  /// none.
+  /// A context whose registered memory or arena lost pages: once for each. UINT32_MAX: none.
   uint32_t take_faulted_context();
 
   /// True while memory is being registered, or a registration is being taken back.
@@ -116,6 +118,7 @@ class RegionRegistry {
     uint64_t bytes_of_user_max = UINT64_MAX;
     uint32_t regions = 0;
     uint64_t bytes = 0;
+    const uint8_t* arena = nullptr;  ///< where it is guarded
   };
 
   Status open_window();

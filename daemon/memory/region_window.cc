@@ -116,10 +116,8 @@ Result<uint8_t*> RegionWindow::map(int fd, uint64_t offset, uint64_t bytes, uint
   if (bytes == 0 || bytes % page_bytes != 0 || offset % page_bytes != 0) {
     return Error{EINVAL, "not whole pages of " + std::to_string(page_bytes) + " bytes"};
   }
-  const auto free = std::find_if(slots_.begin(), slots_.end(), [](const Slot& slot) {
-    return slot.begin.load(std::memory_order_relaxed) == 0;
-  });
-  const uint64_t begin = free == slots_.end() ? 0 : take_range(bytes, page_bytes);
+  Slot* const free = find_slot(0);
+  const uint64_t begin = free == nullptr ? 0 : take_range(bytes, page_bytes);
   if (begin == 0) return Error{ENOSPC, "no addresses left for clients' memory"};
   void* const where = reinterpret_cast<void*>(begin);
   constexpr int kFlags = MAP_SHARED | MAP_FIXED | MAP_NORESERVE;
@@ -133,19 +131,45 @@ Result<uint8_t*> RegionWindow::map(int fd, uint64_t offset, uint64_t bytes, uint
     take_back(where, bytes);
     return error;
   }
-  free->has_faulted.store(false, std::memory_order_relaxed);
-  free->end.store(begin + bytes, std::memory_order_relaxed);
-  free->begin.store(begin, std::memory_order_release);  // pairs with the acquire in the handler
+  fill(*free, begin, bytes);
   ++mapped_count_;
   return static_cast<uint8_t*>(base);
 }
 
+/// 0: a slot that is not in use.
+RegionWindow::Slot* RegionWindow::find_slot(uint64_t begin) {
+  const auto found = std::find_if(slots_.begin(), slots_.end(), [begin](const Slot& slot) {
+    return slot.begin.load(std::memory_order_relaxed) == begin;
+  });
+  return found == slots_.end() ? nullptr : &*found;
+}
+
+void RegionWindow::fill(Slot& slot, uint64_t begin, uint64_t bytes) {
+  slot.has_faulted.store(false, std::memory_order_relaxed);
+  slot.end.store(begin + bytes, std::memory_order_relaxed);
+  slot.begin.store(begin, std::memory_order_release);  // pairs with the acquire in the handler
+}
+
+Status RegionWindow::guard(const uint8_t* base, uint64_t bytes) {
+  Slot* const free = find_slot(0);
+  if (free == nullptr) return Error{ENOSPC, "no place left to guard a client's memory"};
+  fill(*free, reinterpret_cast<uint64_t>(base), bytes);
+  return Ok{};
+}
+
+void RegionWindow::unguard(const uint8_t* base) {
+  Slot* const slot = find_slot(reinterpret_cast<uint64_t>(base));
+  LYRE_CHECK(slot != nullptr);  // the registry calls this once, for what it guarded
+  if (slot->has_faulted.exchange(false, std::memory_order_relaxed)) {
+    faults_.fetch_sub(1, std::memory_order_relaxed);
+  }
+  slot->begin.store(0, std::memory_order_relaxed);
+}
+
 void RegionWindow::unmap(uint8_t* base) {
   const auto begin = reinterpret_cast<uint64_t>(base);
-  const auto slot = std::find_if(slots_.begin(), slots_.end(), [begin](const Slot& s) {
-    return s.begin.load(std::memory_order_relaxed) == begin;
-  });
-  LYRE_CHECK(slot != slots_.end());  // the registry unmaps each mapping once
+  Slot* const slot = find_slot(begin);
+  LYRE_CHECK(slot != nullptr);  // the registry unmaps each mapping once
   const uint64_t bytes = slot->end.load(std::memory_order_relaxed) - begin;
   slot->begin.store(0, std::memory_order_relaxed);
   take_back(base, bytes);
@@ -184,7 +208,8 @@ bool RegionWindow::replace_by_zeros(uint64_t address) {
     if (begin == 0 || address < begin || address >= end) continue;
     void* const where = reinterpret_cast<void*>(begin);
     constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
-    if (::mmap(where, end - begin, PROT_READ | PROT_WRITE, kFlags, -1, 0) != where) return false;
+    // Readable only: the system accounts for pages that could be written, and may have none.
+    if (::mmap(where, end - begin, PROT_READ, kFlags, -1, 0) != where) return false;
     if (!slot.has_faulted.exchange(true, std::memory_order_relaxed)) {
       faults_.fetch_add(1, std::memory_order_release);  // pairs with take_faulted()
     }

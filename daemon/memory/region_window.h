@@ -15,13 +15,14 @@
 namespace lyre {
 
 /// One range of addresses in which clients' registered memory is mapped side by side, so that an
-/// IOMMU sees few large maps. Where a client takes pages of such memory away, the next reader gets
-/// zeros; without this class, SIGBUS would end the daemon. A fault elsewhere goes to the handler
-/// that was there before: DPDK's, for registers of a device that was removed. That one is therefore
-/// installed first; it does not recognize a handler that was there before it (eal_dev.c compares
-/// sa_flags with SA_SIGINFO, and glibc adds SA_RESTORER on x86-64).
-/// Thread: the control thread; any thread may fault. Owner: all mappings end with this object. A
-/// process has one such object.
+/// IOMMU sees few large maps. Where pages of such memory, or of memory that is guarded, cannot be
+/// had, because a client took them away or the system has none for a hole (vm.overcommit_memory =
+/// 2, hugepages), the next reader gets zeros, and a writer SIGSEGV; without this class, SIGBUS
+/// would end the daemon. A fault elsewhere goes to the handler that was there before: DPDK's, for
+/// registers of a device that was removed. That one is therefore installed first; it does not
+/// recognize a handler that was there before it (eal_dev.c compares sa_flags with SA_SIGINFO, and
+/// glibc adds SA_RESTORER on x86-64). Thread: the control thread; any thread may fault. Owner: all
+/// mappings end with this object. A process has one such object.
 class RegionWindow {
  public:
   /// Reserves addresses, which costs no memory, and catches SIGBUS from then on.
@@ -39,6 +40,11 @@ class RegionWindow {
   /// REQUIRES: `base` came from map(), and no thread reads it any more.
   void unmap(uint8_t* base);
 
+  /// Zeros also for other memory, which is only read. Fails: ENOSPC the window is full.
+  Status guard(const uint8_t* base, uint64_t bytes);
+  /// REQUIRES: `base` is guarded.
+  void unguard(const uint8_t* base);
+
   /// A mapping that lost pages and reads as zeros since then, each once; nullptr: none.
   uint8_t* take_faulted();
   uint32_t mapped_count() const { return mapped_count_; }
@@ -53,6 +59,8 @@ class RegionWindow {
   explicit RegionWindow(uint64_t page_bytes) : page_bytes_(page_bytes) {}
   static void on_fault(int signal, siginfo_t* info, void* context);
   Status catch_faults();
+  Slot* find_slot(uint64_t begin);
+  static void fill(Slot& slot, uint64_t begin, uint64_t bytes);
   bool replace_by_zeros(uint64_t address);
   uint64_t take_range(uint64_t bytes, uint64_t alignment);
   void give_back(uint64_t begin, uint64_t bytes);

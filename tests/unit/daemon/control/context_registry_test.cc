@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -45,6 +46,44 @@ struct ContextRegistryTest : ::testing::Test {
   std::vector<Expulsion> expulsions;
   void poll() { registry.poll(expulsions); }
 };
+
+// A page of an arena that nobody has touched is first asked for by a worker. The system may refuse
+// it by SIGBUS (vm.overcommit_memory = 2), as it does here for the end of a file.
+TEST_F(ContextRegistryTest, AnArenaWithoutPagesReadsAsZerosAndItsClientIsExpelled) {
+  const auto grant = registry.attach(terms_of(7));
+  ASSERT_TRUE(grant.ok()) << grant.error().text;
+  const worker::Command& told = workers.posted[0][0];
+  uint8_t* arena = told.memory + told.arena_offset;
+  const OwnedFd empty(::memfd_create("lyre-test", MFD_CLOEXEC));
+  constexpr int kFlags = MAP_SHARED | MAP_FIXED;
+  ASSERT_EQ(::mmap(arena, told.arena_bytes, PROT_READ, kFlags, empty.get(), 0), arena);
+  EXPECT_EQ(static_cast<const volatile uint8_t*>(arena)[5000], 0);
+  poll();
+  ASSERT_EQ(expulsions.size(), 1u);
+  EXPECT_EQ(expulsions[0].context, grant.value().index);
+  registry.detach(grant.value().index, true);
+  workers.answer_detaches();
+  poll();
+  EXPECT_EQ(registry.held_count(), 0u);
+}
+
+TEST(ContextMemory, HasThePagesThatWorkersWriteFromTheBeginning) {
+  for (const bool has_copies : {false, true}) {
+    FakeWorkers workers{2};
+    RegistryOptions options = limited_options();
+    options.allocates_copy_areas = has_copies;
+    ContextRegistry registry(workers, options);
+    const auto grant = registry.attach(terms_of(7));
+    ASSERT_TRUE(grant.ok()) << grant.error().text;
+    const worker::Command& told = workers.posted[0][0];
+    struct stat file {};
+    ASSERT_EQ(::fstat(grant.value().memory_fd, &file), 0);
+    const auto allocated = static_cast<uint64_t>(file.st_blocks) * 512;
+    const uint64_t copies = has_copies ? 2 * told.copy_bytes : 0;
+    EXPECT_GE(allocated, told.arena_offset + copies);
+    EXPECT_LT(allocated, told.arena_offset + copies + told.arena_bytes);
+  }
+}
 
 TEST_F(ContextRegistryTest, AttachTellsEveryWorkerItsOwnRings) {
   const auto grant = registry.attach(terms_of(7));

@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -105,6 +108,61 @@ TEST_F(RegionWindowTest, PagesThatVanishBecomeZerosAndAreReportedOnce) {
   EXPECT_EQ(window->take_faulted(), robbed);
   EXPECT_EQ(window->take_faulted(), nullptr);
   window->unmap(const_cast<uint8_t*>(robbed));
+}
+
+// The handler asked for pages that could be written. Where the system has no page for a hole, it
+// has none of these either: the process ended.
+TEST_F(RegionWindowTest, TheZerosNeedNoMemoryOfTheSystem) {
+  const OwnedFd file = memory_of(4096 * kWindowPage, 5);
+  const volatile uint8_t* robbed = map(file, 4096 * kWindowPage);
+  ASSERT_EQ(::ftruncate(file.get(), 0), 0);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_DATA, &before), 0);
+  const rlimit none{.rlim_cur = kWindowPage, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_DATA, &none), 0);
+  const uint8_t byte = robbed[kWindowPage];
+  ASSERT_EQ(::setrlimit(RLIMIT_DATA, &before), 0);
+  EXPECT_EQ(byte, 0);
+  EXPECT_EQ(window->take_faulted(), robbed);
+}
+
+/// Of the system; -1: it does not tell.
+int hugepages() {
+  std::ifstream file("/proc/sys/vm/nr_hugepages");
+  int count = -1;
+  file >> count;
+  return count;
+}
+
+TEST_F(RegionWindowTest, AHoleForWhichThereIsNoHugepageReadsAsZeros) {
+  const OwnedFd file(::memfd_create("lyre-test", MFD_CLOEXEC | MFD_HUGETLB));
+  struct statfs facts {};
+  if (::fstatfs(file.get(), &facts) != 0 || hugepages() != 0) {
+    GTEST_SKIP() << "needs hugetlbfs, and no hugepages";
+  }
+  const auto bytes = static_cast<uint64_t>(facts.f_bsize);
+  ASSERT_EQ(::ftruncate(file.get(), facts.f_bsize), 0);
+  const auto mapped = window->map(file.get(), 0, bytes, bytes);
+  ASSERT_TRUE(mapped.ok()) << mapped.error().text;
+  EXPECT_EQ(static_cast<const volatile uint8_t*>(mapped.value())[4711], 0);
+  EXPECT_EQ(window->take_faulted(), mapped.value());
+}
+
+TEST_F(RegionWindowTest, GuardedMemoryBecomesZerosUntilItIsGuardedNoLonger) {
+  const OwnedFd file = memory_of(4 * kWindowPage, 5);
+  void* base = ::mmap(nullptr, 4 * kWindowPage, PROT_READ, MAP_SHARED, file.get(), 0);
+  ASSERT_NE(base, MAP_FAILED);
+  const auto* guarded = static_cast<const uint8_t*>(base);
+  const volatile uint8_t* read = guarded + 2 * kWindowPage;
+  ASSERT_TRUE(window->guard(guarded, 4 * kWindowPage).ok());
+  EXPECT_EQ(*read, 5);
+  ASSERT_EQ(::ftruncate(file.get(), 0), 0);
+  EXPECT_EQ(*read, 0);
+  EXPECT_EQ(window->take_faulted(), guarded);
+  window->unguard(guarded);
+  ASSERT_EQ(::mmap(base, kWindowPage, PROT_READ, MAP_SHARED | MAP_FIXED, file.get(), 0), base);
+  EXPECT_DEATH(std::fprintf(stderr, "%d", *static_cast<volatile uint8_t*>(base)), "");
+  ::munmap(base, 4 * kWindowPage);
 }
 
 TEST_F(RegionWindowTest, AFaultElsewhereStillEndsTheProcess) {
