@@ -184,7 +184,7 @@ TEST_F(HostileGreed, ThousandsOfSessionsWithNewsLeaveTurnsToOthers) {
 }
 
 TEST_F(HostileGreed, AClientThatSubmitsWithoutEndLeavesTurnsToOthers) {
-  constexpr uint64_t kSubmissions = 300'000;
+  constexpr uint64_t kSubmissions = 1'000'000;
   start();
   RawClient busy(daemons_->socket(0));
   ASSERT_TRUE(busy.listen(kGreedyPort));
@@ -192,11 +192,16 @@ TEST_F(HostileGreed, AClientThatSubmitsWithoutEndLeavesTurnsToOthers) {
   ASSERT_NE(ends.near.generation, 0u);
   channel::Submission entry{.op = channel::Op::kSetOption, .session = ends.near};
   entry.body.option = {.name = channel::SessionOption::kNodelay, .value = 1};
-  honest_->beside = [&] { busy.fill(entry); };
   const WorkerCounters counters(daemons_->socket(0));
+  std::atomic<bool> is_over = false;
+  std::thread greedy([&] {
+    while (!is_over) busy.fill(entry);
+  });
   while (counters[&channel::WorkerStats::submissions] < kSubmissions && !HasFailure()) {
     honest_->expect_transfer();
   }
+  is_over = true;
+  greedy.join();
 }
 
 // What clients leave behind that die with sends queued, whose peers do not read: their sessions
