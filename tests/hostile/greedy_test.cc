@@ -185,6 +185,7 @@ TEST_F(HostileGreed, ThousandsOfSessionsWithNewsLeaveTurnsToOthers) {
 
 TEST_F(HostileGreed, AClientThatSubmitsWithoutEndLeavesTurnsToOthers) {
   constexpr uint64_t kSubmissions = 1'000'000;
+  constexpr uint64_t kInATurn = 64;  // of a client; there are two
   start();
   RawClient busy(daemons_->socket(0));
   ASSERT_TRUE(busy.listen(kGreedyPort));
@@ -193,6 +194,8 @@ TEST_F(HostileGreed, AClientThatSubmitsWithoutEndLeavesTurnsToOthers) {
   channel::Submission entry{.op = channel::Op::kSetOption, .session = ends.near};
   entry.body.option = {.name = channel::SessionOption::kNodelay, .value = 1};
   const WorkerCounters counters(daemons_->socket(0));
+  const uint64_t turns_before = counters[&channel::WorkerStats::polls];
+  const uint64_t before = counters[&channel::WorkerStats::submissions];
   std::atomic<bool> is_over = false;
   std::thread greedy([&] {
     while (!is_over) busy.fill(entry);
@@ -200,6 +203,9 @@ TEST_F(HostileGreed, AClientThatSubmitsWithoutEndLeavesTurnsToOthers) {
   while (counters[&channel::WorkerStats::submissions] < kSubmissions && !HasFailure()) {
     honest_->expect_transfer();
   }
+  const uint64_t taken = counters[&channel::WorkerStats::submissions] - before;
+  const uint64_t turns = counters[&channel::WorkerStats::polls] - turns_before + 1;
+  EXPECT_LE(taken, 2 * kInATurn * turns);
   is_over = true;
   greedy.join();
 }
