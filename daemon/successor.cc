@@ -94,6 +94,9 @@ Status Successor::take_workers(Assembly& parts, record::Reader& in) {
                                " do not fit into this daemon: its configuration has other "
                                "addresses or smaller limits, or the records are not right"};
     }
+    if (const uint32_t lost = parts.worker(i).sessions_lost(); lost > 0) {
+      spdlog::warn("worker {}: {} sessions could not be taken over, and ended", i, lost);
+    }
   }
   if (!in.is_at_end()) return not_right("there is more than was told");
   // In turns: the rings between workers have room for some claims at a time.

@@ -31,6 +31,13 @@ std::optional<Header> Reader::look() const {
   return header;
 }
 
+bool Reader::try_skip(uint16_t newest) {
+  const std::optional<Header> header = look();
+  if (!header || header->version > newest) return false;
+  in_ = in_.subspan(kHeaderBytes + header->bytes);
+  return true;
+}
+
 Kind Reader::next() const {
   const std::optional<Header> header = look();
   return header ? header->kind : Kind::kNone;

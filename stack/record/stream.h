@@ -88,6 +88,8 @@ class Reader {
     in_ = in_.subspan(kHeaderBytes + header->bytes);
     return true;
   }
+  /// Passes over the next record. False: there is none, or its version is later than `newest`.
+  bool try_skip(uint16_t newest);
   bool is_at_end() const { return in_.empty(); }
 
  private:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "stack/base/check.h"
 #include "stack/tcp/connection_fields.h"
 #include "stack/tcp/receive_window.h"
 #include "stack/tcp/scoreboard.h"
@@ -239,6 +240,11 @@ bool ConnectionRecords::read(ConnId conn, uint32_t slot_bytes, record::Reader& i
   if (read_connection(core_, core_.connections[conn], slot_bytes, in)) return true;
   core_.connections.give_back(conn);
   return false;
+}
+
+void ConnectionRecords::open_closed(ConnId conn) {
+  if (conn >= core_.connections.touched()) return core_.connections.take_at(conn);
+  LYRE_CHECK(core_.connections.take() == conn);  // read() gave it back last
 }
 
 bool ConnectionRecords::restore_text(ConnId conn, const ReceivedText& text) {

@@ -23,6 +23,9 @@ class ConnectionRecords {
   /// Fails: false, and nothing is open, when the records are not right, contradict each other, or
   /// find no room.
   bool read(ConnId conn, uint32_t slot_bytes, record::Reader& in);
+  /// Opens `conn` as CLOSED, without a peer, where read() failed: its application is still to be
+  /// told. REQUIRES: nothing else was opened since.
+  void open_closed(ConnId conn);
   /// A payload behind those that were restored before. Owner: takes it, unless it returns false: it
   /// cannot be there, or there is no room.
   bool restore_text(ConnId conn, const ReceivedText& text);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "stack/tcp/connection_fields.h"
 #include "stack/tcp/connection_record.h"
 
 namespace lyre::worker {
@@ -45,6 +46,46 @@ session::Session session_of(const SessionRecord& record) {
   session.client_copied_tx_bytes = record.client_copied_tx_bytes;
   session.client_copied_rx_bytes = record.client_copied_rx_bytes;
   return session;
+}
+
+/// What is left of a session that could not be taken: news for its client.
+session::Session ended_session_of(const SessionRecord& record) {
+  session::Session session;
+  session.generation = record.generation;
+  session.cookie = record.cookie;
+  session.opened_at = record.opened_at;
+  session.announced_sends = record.announced_sends;
+  session.sends.finished_count = record.finished_count + record.piece_count;
+  session.is_passive = record.is_passive;
+  session.was_announced = record.was_announced;
+  session.is_over = session.must_announce_end = true;
+  session.end_status = channel::EndStatus::kAborted;
+  return session;
+}
+
+/// 0: what is not a part of a session.
+uint16_t newest_of_part(Kind kind) {
+  switch (kind) {
+    case Kind::kPiece:
+    case Kind::kReceived:
+      return kHandoverVersion;
+    case Kind::kConnection:
+      return tcp::kConnectionRecordVersion;
+    case Kind::kSent:
+      return tcp::kSentRecordVersion;
+    case Kind::kUndo:
+      return tcp::kUndoRecordVersion;
+    default:
+      return 0;
+  }
+}
+
+/// What is left of a session's records. False: they are of a later version.
+bool skip_parts(record::Reader& in) {
+  while (const uint16_t newest = newest_of_part(in.next())) {
+    if (!in.try_skip(newest)) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -170,7 +211,13 @@ bool HandoverReader::read_session(record::Reader& in) {
   if (!in.take(Kind::kSession, kHandoverVersion, list)) return false;
   const bool fits = record.conn >= state_.engine.index_bound() &&
                     record.conn < state_.config.engine.connections_max;
-  return fits && restore_session(record, in);
+  if (!fits) return false;
+  if (restore_session(record, in)) return true;
+  // With another configuration, or a later version, no session need end: the earlier daemon goes
+  // on.
+  if (is_address_missing_ || !skip_parts(in)) return false;
+  lose(record);
+  return true;
 }
 
 bool HandoverReader::restore_session(const SessionRecord& record, record::Reader& in) {
@@ -178,9 +225,49 @@ bool HandoverReader::restore_session(const SessionRecord& record, record::Reader
   state_.session(conn) = session_of(record);
   if (!restore_pieces(record, in)) return false;
   if (!state_.engine.records().read(conn, state_.memory.rx_slot_bytes(), in)) return false;
+  const bool is_restored = is_sound(record) && restore_place(record) && restore_context(record) &&
+                           restore_texts(record, in);
+  if (!is_restored) return false;
+  restore_listener(record);
   sessions_.push_back(conn);
-  return is_sound(record) && restore_place(record) && restore_owner(record) &&
-         restore_texts(record, in);
+  return true;
+}
+
+void HandoverReader::lose(const SessionRecord& record) {
+  const uint32_t conn = record.conn;
+  ++sessions_lost_;
+  drop_restored(record);
+  if (!is_known_to_client(record)) {
+    if (state_.engine.is_open(conn)) state_.engine.release(conn);
+    state_.session(conn) = session::Session{};
+    return;
+  }
+  if (!state_.engine.is_open(conn)) state_.engine.records().open_closed(conn);
+  state_.session(conn) = ended_session_of(record);
+  static_cast<void>(restore_context(record));
+  sessions_.push_back(conn);
+}
+
+/// Takes back what restore_session() did before it failed. A connection that is open is CLOSED
+/// then.
+void HandoverReader::drop_restored(const SessionRecord& record) {
+  session::Session& session = state_.session(record.conn);
+  const uint32_t dropped = state_.sends.clear(session.sends);
+  if (dropped > 0) state_.contexts[record.context].sends_under_way -= dropped;
+  if (state_.engine.is_open(record.conn)) {
+    parts_.payload.release_all(record.conn);
+    state_.flows.erase(state_.engine.tuple(record.conn), record.conn);
+    static_cast<void>(state_.engine.on_app_abort(record.conn, state_.now));
+  }
+  if (session.context == session::kNoContext) return;
+  state_.contexts[session.context].sessions.remove(state_.sessions, record.conn);
+  state_.places.remove_session(state_.accounts.user_of(session.context));
+}
+
+bool HandoverReader::is_known_to_client(const SessionRecord& record) const {
+  const bool has_context =
+      record.context < kContextsMax && state_.contexts[record.context].is_inherited;
+  return has_context && (record.was_announced || !record.is_passive);
 }
 
 /// What the session says agrees with what TCP says.
@@ -200,6 +287,8 @@ bool HandoverReader::is_sound(const SessionRecord& record) const {
   const bool may_end = record.is_over || (record.is_closed_by_client && record.piece_count == 0);
   if (record.must_announce_end && !may_end) return false;
   if (record.piece_count > 0 && !has_context) return false;
+  const bool has_listener = state_.listeners.is_valid(record.listener, record.listener_generation);
+  if (has_listener && !record.is_passive) return false;
   if (is_closed) return record.piece_count == 0;
   uint64_t bytes = 0;
   state_.sends.for_each(state_.sessions[record.conn].sends,
@@ -212,9 +301,9 @@ bool HandoverReader::is_sound(const SessionRecord& record) const {
 bool HandoverReader::restore_place(const SessionRecord& record) {
   const FourTuple& tuple = state_.engine.tuple(record.conn);
   if (state_.find_connection(tuple) != FlowTable::kNone) return false;
-  if (!state_.routes.is_own(tuple.local.address)) return false;
   const auto route = state_.routes.lookup_from(tuple.local.address, tuple.remote.address);
-  if (!route) return false;
+  is_address_missing_ = !state_.routes.is_own(tuple.local.address) || !route;
+  if (is_address_missing_) return false;
   session::Session& session = state_.session(record.conn);
   session.port = route->port;
   session.next_hop = route->next_hop;
@@ -223,21 +312,21 @@ bool HandoverReader::restore_place(const SessionRecord& record) {
   return true;
 }
 
-bool HandoverReader::restore_owner(const SessionRecord& record) {
-  const uint32_t conn = record.conn;
-  if (record.context != session::kNoContext) {
-    const uint32_t context = record.context;
-    if (context >= kContextsMax || !state_.contexts[context].is_inherited) return false;
-    state_.session(conn).context = context;
-    state_.contexts[context].sessions.push_back(state_.sessions, conn);
-    state_.places.add_session(state_.accounts.user_of(context));
-  }
-  if (!state_.listeners.is_valid(record.listener, record.listener_generation)) return true;
+bool HandoverReader::restore_context(const SessionRecord& record) {
+  const uint32_t context = record.context;
+  if (context == session::kNoContext) return true;
+  if (context >= kContextsMax || !state_.contexts[context].is_inherited) return false;
+  state_.session(record.conn).context = context;
+  state_.contexts[context].sessions.push_back(state_.sessions, record.conn);
+  state_.places.add_session(state_.accounts.user_of(context));
+  return true;
+}
+
+void HandoverReader::restore_listener(const SessionRecord& record) {
+  if (!state_.listeners.is_valid(record.listener, record.listener_generation)) return;
   Listener& listener = state_.listeners[record.listener];
-  if (!record.is_passive) return false;
   listener.begin_handshake();
   if (!record.is_embryonic) listener.end_handshake();
-  return true;
 }
 
 /// Whether the piece lies in memory that the context has.

@@ -26,14 +26,17 @@ class HandoverReader {
     SessionLifecycle& lifecycle;
     ContextLifecycle& contexts;
     RegionLifecycle& regions;
+    ReceivedPayload& payload;
   };
   HandoverReader(WorkerState& state, const Parts& parts) : state_(state), parts_(parts) {}
 
   /// `memory`: a kAttach for each context, and a kAddRegion for each of its regions, as the control
   /// thread of this process mapped them.
   /// Fails: false when the records are not right, or do not fit into this worker. It must not make
-  /// a turn then.
+  /// a turn then. A session whose records contradict each other does not fail all others: its
+  /// client is told that it ended, and its peer is reset when it sends again.
   bool take_over(std::span<const Command> memory, record::Reader& in);
+  uint32_t sessions_lost() const { return sessions_lost_; }
 
  private:
   bool read_contexts(uint32_t count, record::Reader& in);
@@ -45,7 +48,11 @@ class HandoverReader {
   bool restore_session(const SessionRecord& record, record::Reader& in);
   bool is_sound(const SessionRecord& record) const;
   bool restore_place(const SessionRecord& record);
-  bool restore_owner(const SessionRecord& record);
+  bool restore_context(const SessionRecord& record);
+  void restore_listener(const SessionRecord& record);
+  void lose(const SessionRecord& record);
+  void drop_restored(const SessionRecord& record);
+  bool is_known_to_client(const SessionRecord& record) const;
   bool restore_pieces(const SessionRecord& record, record::Reader& in);
   bool restore_texts(const SessionRecord& record, record::Reader& in);
   bool restore_text(uint32_t conn, SeqNum start, std::span<const uint8_t> bytes);
@@ -65,6 +72,8 @@ class HandoverReader {
   std::vector<uint32_t> sessions_;  ///< that were restored
   std::vector<Charge> charges_;     ///< of what clients have
   std::vector<ContextRecord> detaching_;
+  uint32_t sessions_lost_ = 0;
+  bool is_address_missing_ = false;
 };
 
 }  // namespace lyre::worker

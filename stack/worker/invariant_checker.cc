@@ -26,7 +26,6 @@ void InvariantChecker::check_session(uint32_t conn) const {
   state_.engine.check_invariants(conn);
   const session::Session& checked = state_.sessions[conn];
   LYRE_CHECK(checked.generation != 0);
-  LYRE_CHECK(state_.find_connection(state_.engine.tuple(conn)) == conn);
   LYRE_CHECK(checked.context == session::kNoContext ||
              state_.contexts[checked.context].state != Context::State::kFree);
   const tcp::State state = state_.engine.state(conn);
@@ -36,6 +35,8 @@ void InvariantChecker::check_session(uint32_t conn) const {
              checked.is_orphan_in_time_wait == (state == tcp::State::kTimeWait));
   LYRE_CHECK(!checked.is_embryonic || checked.owner_link.is_linked());
   const bool is_closed = state == tcp::State::kClosed;
+  // One that a successor could not take has no peer: HandoverReader::lose().
+  LYRE_CHECK(is_closed || state_.find_connection(state_.engine.tuple(conn)) == conn);
   LYRE_CHECK(is_closed || uint64_t{checked.lent_slots} * state_.memory.rx_slot_bytes() <=
                               state_.engine.charged_bytes(conn));
   const Nanos deadline = state_.engine.next_deadline(conn);

@@ -34,6 +34,7 @@ struct Worker::Impl : Parts {
 
   Inbox inbox;
   ConnectionWalk shutdown_walk;
+  uint32_t sessions_lost = 0;  ///< in take_over()
   uint32_t next_to_claim = 0;  ///< after take_over(): connections below this are claimed
 };
 
@@ -224,13 +225,15 @@ void Worker::write_handover(record::Writer& out) {
 bool Worker::take_over(std::span<const Command> memory, record::Reader& in, Nanos now) {
   impl_->state.now = now;
   impl_->state.timers.advance(now, 0, [](uint32_t) {});
-  const bool is_taken =
-      HandoverReader(impl_->state, {impl_->lifecycle, impl_->contexts, impl_->regions})
-          .take_over(memory, in);
+  HandoverReader reader(impl_->state,
+                        {impl_->lifecycle, impl_->contexts, impl_->regions, impl_->payload});
+  const bool is_taken = reader.take_over(memory, in);
+  impl_->sessions_lost = reader.sessions_lost();
   // Received bytes were copied by this thread, which is not the worker's.
   impl_->state.memory.return_cached();
   return is_taken;
 }
+uint32_t Worker::sessions_lost() const { return impl_->sessions_lost; }
 bool Worker::try_claim_all() {
   WorkerState& state = impl_->state;
   state.router.take_messages(impl_->inter_worker);

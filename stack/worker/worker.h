@@ -149,6 +149,8 @@ class Worker {
   /// for each of its clients and a kAddRegion for each of their regions, mapped in this process.
   /// False: it cannot, and must not make a turn.
   bool take_over(std::span<const Command> memory, record::Reader& in, Nanos now);
+  /// Sessions whose records take_over() found to be wrong. Their clients are told that they ended.
+  uint32_t sessions_lost() const;
   /// Claims the connections that were taken over, as far as the rings between workers have room.
   /// Call it for all workers in turns, before a port receives, until it returns true for each.
   bool try_claim_all();

@@ -94,27 +94,65 @@ TEST(Handover, RefusesALaterVersion) {
   EXPECT_EQ(bed.successor(0, records), nullptr);
 }
 
-/// Where the first session's record begins.
-size_t first_session(const std::vector<uint8_t>& records) {
-  size_t at = 0;
-  while (records[at] != static_cast<uint8_t>(record::Kind::kSession)) {
-    const size_t bytes = records[at + 4] | records[at + 5] << 8 | records[at + 6] << 16;
-    at += record::kHeaderBytes + bytes;
+size_t next_record(const std::vector<uint8_t>& records, size_t at) {
+  const size_t bytes = records[at + 4] | records[at + 5] << 8 | records[at + 6] << 16;
+  return at + record::kHeaderBytes + bytes;
+}
+
+/// Where the first record of this kind begins, from `at` on.
+size_t first_of(record::Kind kind, const std::vector<uint8_t>& records, size_t at = 0) {
+  while (at < records.size() && records[at] != static_cast<uint8_t>(kind)) {
+    at = next_record(records, at);
   }
   return at;
 }
 
+/// The successor has all sessions but one, whose client is told.
+void expect_one_is_lost(HandoverBed& bed, uint32_t host, std::span<const uint8_t> records) {
+  const auto successor = bed.successor(host, records);
+  ASSERT_NE(successor, nullptr);
+  EXPECT_EQ(successor->worker().sessions_lost(), 1u);
+  PatternApp& app = host == 0 ? *bed.hosts().app_a : *bed.hosts().app_b;
+  for (int i = 0; i < 20; ++i) {
+    bed.run(*successor, 1);
+    app.step();
+  }
+  uint32_t ended = 0;
+  for (const auto& [index, stream] : app.streams()) {
+    ended += stream.is_ended && stream.status == channel::EndStatus::kAborted;
+  }
+  EXPECT_EQ(ended, 1u);
+  EXPECT_EQ(successor->worker().connection_count(), HandoverBed::kSessions - 1);
+}
+
 /// The client would be told of the end, and the bytes be dropped that TCP still sends.
-TEST(Handover, RefusesTheEndOfASessionThatSends) {
+TEST(Handover, LosesASessionThatEndsWhileItSends) {
   constexpr size_t kMustAnnounceEnd = 83;  // from the start of the record
   HandoverBed bed;
   std::vector<uint8_t> records = bed.records_of(0);
-  uint8_t& flag = records[first_session(records) + kMustAnnounceEnd];
+  uint8_t& flag = records[first_of(record::Kind::kSession, records) + kMustAnnounceEnd];
   ASSERT_EQ(flag, 0);
   flag = 1;
-  EXPECT_EQ(bed.successor(0, records), nullptr);
-  flag = 0;
-  EXPECT_NE(bed.successor(0, records), nullptr);
+  expect_one_is_lost(bed, 0, records);
+}
+
+/// One session that cannot be taken keeps nobody's daemon from being replaced.
+TEST(Handover, LosesOnlyTheSessionWhoseRecordsAreWrong) {
+  using record::Kind;
+  for (const uint32_t host : {0u, 1u}) {
+    for (const Kind kind : {Kind::kPiece, Kind::kConnection, Kind::kSent, Kind::kReceived}) {
+      SCOPED_TRACE(static_cast<int>(kind));
+      HandoverBed bed;
+      std::vector<uint8_t> records = bed.records_of(host);
+      const size_t at = first_of(kind, records, first_of(Kind::kSession, records));
+      if (at >= records.size())
+        continue;            // the receiver sends nothing, the sender receives nothing
+      records[at + 2] = 99;  // its version
+      EXPECT_EQ(bed.successor(host, records), nullptr) << "the earlier daemon goes on";
+      records[at + 2] = 0;
+      expect_one_is_lost(bed, host, records);
+    }
+  }
 }
 
 /// Damaged records are refused, or are those of another possible state.
