@@ -58,6 +58,31 @@ TEST(ReceiveWindow, ScaledFieldCoversTheBuffer) {  // RFC 7323 2.3
   EXPECT_GT(uint32_t{ack.window} << 7, 3u << 20);
 }
 
+/// The window never closed, so the sender of the refused text waits for its retransmission timeout
+/// unless it learns that there is room.
+TEST(ReceiveWindow, AnUpdateFollowsWhenRefusedTextHasRoomAgain) {  // RFC 9293 3.8.6
+  ConnectionConfig config = Peer::plain_config();
+  config.receive_buffer_bytes = config.receive_buffer_start_bytes = 16 * config.slot_bytes;
+  Peer peer(config);
+  peer.accept();
+  uint32_t taken = 0;
+  while (!peer.text(taken, 1).drop) {
+    peer.all();
+    ASSERT_LT(++taken, 100u);
+  }
+  EXPECT_EQ(*peer.effects.drop, Drop::kRxBudget);
+  EXPECT_GT(peer.all().back().window, 1000u);
+  uint32_t updates = 0;
+  for (uint32_t i = 0; i < taken; ++i) {
+    ASSERT_TRUE(peer.queue().take_readable());
+    peer.release(config.slot_bytes);
+    const bool has_room = peer.info().receive_charged_bytes < config.receive_buffer_bytes;
+    const auto segments = peer.all();
+    updates += static_cast<uint32_t>(segments.size());
+    EXPECT_EQ(updates, has_room ? 1u : 0u) << i;
+  }
+}
+
 TEST(SendWindow, NothingLeavesBeyondThePeersWindow) {
   Peer peer;
   peer.dial(2500);
