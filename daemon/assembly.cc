@@ -27,6 +27,7 @@ int64_t unix_now_ns() {
 template <typename Secret>
 Secret random_secret() {
   Secret secret;
+  // At the start only. Up to 256 bytes are given whole, once the system has any (getrandom(2)).
   LYRE_CHECK(::getrandom(&secret, sizeof secret, 0) == static_cast<ssize_t>(sizeof secret));
   return secret;
 }

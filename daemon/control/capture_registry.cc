@@ -48,6 +48,7 @@ Result<CaptureRegistry::Grant> CaptureRegistry::begin(uint32_t port, uint32_t sn
 void CaptureRegistry::end(Id id) {
   const auto found = std::find_if(captures_.begin(), captures_.end(),
                                   [id](const auto& one) { return one->id == id; });
+  // Its connection calls this once, when it ends.
   LYRE_CHECK(found != captures_.end() && !(*found)->is_ending);
   (*found)->is_ending = true;
   tell_workers(**found, worker::Command::Kind::kEndCapture);
@@ -65,6 +66,7 @@ void CaptureRegistry::on_reply(uint32_t worker, const worker::Reply& reply) {
   const auto found = std::find_if(captures_.begin(), captures_.end(), [&](const auto& one) {
     return &one->of_worker[worker] == reply.capture;
   });
+  // It stays until each worker has answered kEndCapture, which each does once.
   LYRE_CHECK(found != captures_.end() && (*found)->held_by.test(worker));
   (*found)->held_by.reset(worker);
   if ((*found)->held_by.none()) captures_.erase(found);

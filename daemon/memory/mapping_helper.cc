@@ -26,7 +26,6 @@
 namespace lyre {
 namespace {
 
-constexpr unsigned kRequestSecondsMax = 1;
 constexpr int kExitFailed = 1;
 
 Status send_reply(int socket, uint64_t id, const Result<OwnedFd>& opened) {
@@ -108,7 +107,7 @@ class MappingHelper {
 
   [[noreturn]] void carry_out(const MappingRequest& request, int client) const {
     ::signal(SIGALRM, SIG_DFL);  // fatal, so it also ends a wait for a lock
-    ::alarm(kRequestSecondsMax);
+    ::alarm(kMappingRequestSecondsMax);
     const Status sent =
         send_reply(socket_.get(), request.id, open_(client, {request.begin, request.end}));
     ::_exit(sent.ok() ? 0 : kExitFailed);

@@ -9,6 +9,8 @@ namespace lyre {
 
 /// Requests that the helper carries out at a time.
 inline constexpr size_t kMappingRequestsMax = 16;
+/// A request that takes longer is ended, and fails.
+inline constexpr unsigned kMappingRequestSecondsMax = 1;
 
 /// With one descriptor: the daemon's end of the client's connection.
 struct MappingRequest {

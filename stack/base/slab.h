@@ -95,7 +95,7 @@ class Slab {
   template <typename U>
   static std::unique_ptr<U[], Free> make_zeroed(uint32_t count) {
     void* memory = std::calloc(count, sizeof(U));  // large blocks are untouched zero pages
-    LYRE_CHECK(memory != nullptr || count == 0);
+    LYRE_CHECK(memory != nullptr || count == 0);   // at the start: the count is configured
     return std::unique_ptr<U[], Free>(static_cast<U*>(memory));
   }
   uint32_t capacity_;

@@ -48,7 +48,7 @@ void push_ipv6(const wire::AddressPair& pair, const link::FrameAddresses& frame,
 std::optional<Drop> EchoResponder::write_reply(const EchoInput& request,
                                                const link::FrameAddresses& addresses,
                                                uint16_t ip_id, Nanos now, io::PacketBuf& out) {
-  LYRE_CHECK(out.length == 0 && out.headroom >= kFrontBytesMax);
+  LYRE_CHECK(out.length == 0 && out.headroom >= kFrontBytesMax);  // newly allocated by the worker
   if (request.icmp.body.size() > out.tailroom) return Drop::kTxNoBuffer;
   if (!replies_.take(now)) return Drop::kIcmpRateLimited;
   put_body(request.icmp.body, out);
@@ -66,7 +66,7 @@ std::optional<Drop> EchoResponder::write_reply(const EchoInput& request,
 std::optional<Drop> EchoResponder::write_problem(const Refused& refused,
                                                  const link::FrameAddresses& addresses, Nanos now,
                                                  io::PacketBuf& out) {
-  LYRE_CHECK(out.length == 0 && out.headroom >= kFrontBytesMax);
+  LYRE_CHECK(out.length == 0 && out.headroom >= kFrontBytesMax);  // newly allocated by the worker
   // RFC 4443 2.4 (c): as much as fits into the minimum IPv6 MTU.
   constexpr size_t kQuoteBytesMax =
       wire::kIpv6MtuBytesMin - wire::kIpv6HeaderBytes - wire::kIcmpHeaderBytes;

@@ -39,8 +39,9 @@ class PathMtuCache {
     return is_known ? std::optional(place.path) : std::nullopt;
   }
 
+  static constexpr size_t kPlaces = 1024;  ///< a destination replaces another one in its place
+
  private:
-  static constexpr size_t kPlaces = 1024;
   struct Place {
     IpAddress destination;
     PathMtu path;

@@ -227,6 +227,7 @@ ReceiveQueue Engine::receive_queue(ConnId conn) { return {impl_->core.runs, impl
 
 void Engine::release(ConnId conn) {
   Connection& c = impl_->at(conn);
+  // The worker has taken what was received: REQUIRES of release().
   LYRE_CHECK(c.rcv.run_head == kNoNode && c.rcv.superseded_head == kNoNode);
   Scoreboard(impl_->core, c).release_all();
   forget_reduction(impl_->core, c);

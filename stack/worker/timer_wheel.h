@@ -20,7 +20,7 @@ class TimerWheel {
  public:
   explicit TimerWheel(uint32_t entries_max)
       : links_(static_cast<Link*>(std::calloc(entries_max, sizeof(Link)))) {
-    LYRE_CHECK(links_ != nullptr);
+    LYRE_CHECK(links_ != nullptr);  // at the start: the count is configured
     for (auto& level : heads_) level.fill(kNone);
   }
 

@@ -13,7 +13,7 @@ namespace {
 /// Memory that costs nothing until it is used: each item is assigned when it is opened.
 session::Session* make_zeroed_sessions(uint32_t count) {
   void* memory = std::calloc(count, sizeof(session::Session));
-  LYRE_CHECK(memory != nullptr);
+  LYRE_CHECK(memory != nullptr);  // at the start: the count is configured
   return static_cast<session::Session*>(memory);
 }
 
@@ -38,12 +38,12 @@ WorkerState::WorkerState(const WorkerConfig& worker_config, io::PacketMemory& pa
              worker_config.seed),
       flow_label_key(derive_key(worker_config.secret, "flow labels")),
       flows(worker_config.engine.connections_max, derive_key(worker_config.secret, "flow table")),
-      // Connections spread over homes by hash, so one home may have somewhat more than its share.
       router({.index = worker_config.index,
               .worker_count = worker_config.worker_count,
               .rings = worker_config.rings,
-              .claims_max =
-                  worker_config.rings != nullptr ? 2 * worker_config.engine.connections_max : 1,
+              .claims_max = worker_config.rings != nullptr
+                                ? kClaimsPerConnection * worker_config.engine.connections_max
+                                : 1,
               .key = derive_key(worker_config.secret, "connection router")}),
       listeners(worker_config.listeners_max),
       timers(worker_config.engine.connections_max),

@@ -13,10 +13,14 @@
 #include "stack/channel/abi.h"
 #include "stack/channel/capture.h"
 #include "stack/ip/echo_responder.h"
+#include "stack/ip/path_mtu_cache.h"
 #include "stack/link/neighbour_cache.h"
 #include "stack/tcp/config.h"
 #include "stack/tcp/core.h"
 #include "stack/tcp/scoreboard.h"
+#include "stack/worker/packet_output.h"
+#include "stack/worker/routing/connection_router.h"
+#include "stack/worker/routing/inter_worker_rings.h"
 #include "stack/worker/tables/half_open_queue.h"
 #include "stack/worker/tables/listeners.h"
 #include "stack/worker/tables/place_accounts.h"
@@ -51,6 +55,8 @@ std::string rate(uint32_t per_second, uint32_t at_once) {
   return std::to_string(per_second) + " a second, " + std::to_string(at_once) + " at once";
 }
 
+std::string seconds_of(Nanos time) { return std::to_string(time.value / 1'000'000'000) + " s"; }
+
 std::string share(uint32_t divisor) { return "1/" + std::to_string(divisor); }
 
 std::string per_free(const ReceiveAccounts::Limits& limits) {
@@ -73,8 +79,8 @@ void add_control_plane(std::vector<Limit>& out) {
   out.push_back(fixed("threads that close clients' descriptors, of all and of a uid or domain",
                       std::to_string(ForeignCloser::kThreadsMax) + " and 1",
                       "descriptors wait, and count"));
-  out.push_back(fixed("time of such a connection that does not capture",
-                      std::to_string(kAttachTimeout.value / 1'000'000'000) + " s", "it is closed"));
+  out.push_back(fixed("time of such a connection that does not capture", seconds_of(kAttachTimeout),
+                      "it is closed"));
   out.push_back(fixed("captures of a port, and captures that workers have not let go of",
                       "1 and " + std::to_string(worker::kCapturesMax), "lyre pcap is refused"));
   out.push_back(fixed("bytes of a capture on each worker",
@@ -100,6 +106,18 @@ void add_memory(std::vector<Limit>& out) {
                       std::to_string(kMappingRequestsMax) + " and " +
                           std::to_string(MappingOpener::kRequestsOfUserMax),
                       "the next one waits; a free place goes to who has fewest there"));
+  out.push_back(fixed("time of such a request", std::to_string(kMappingRequestSecondsMax) + " s",
+                      "the memory is not registered"));
+  out.push_back(fixed("bytes of a region that are mapped for NICs at once, by the control thread",
+                      std::to_string(kMapAtOnceBytesMax),
+                      "a thread maps it, which serves users in turn"));
+  out.push_back(fixed("bytes that a worker copied for a context and that it has not read",
+                      std::to_string(kCopyBytesPerWorker),
+                      "its client is told of the next ones when it has read"));
+  out.push_back(fixed("time that an upgrade waits for memory that clients register",
+                      seconds_of(kUpgradeRegistrations), "the upgrade fails"));
+  out.push_back(fixed("time that its new process waits for the offer of the old one",
+                      seconds_of(kUpgradePatience), "the same"));
   out.push_back(
       configured("registered bytes of a domain", "domain.registered_bytes_max", "the same"));
 }
@@ -161,10 +179,9 @@ void add_life_of_sessions(std::vector<Limit>& out) {
                       share(tcp::kShareOfFreeRecords) + " of the free ones",
                       "it sends nothing new, and a SACK block inside a segment is not marked"));
   out.push_back(fixed("time for the acknowledgement of what a client that is gone had sent",
-                      std::to_string(worker::kLingerMax.value / 1'000'000'000) + " s",
-                      "its sessions are reset"));
+                      seconds_of(worker::kLingerMax), "its sessions are reset"));
   out.push_back(fixed("time without progress of a session that its client closed",
-                      std::to_string(tcp::kOrphanWaitMax.value / 1'000'000'000) + " s",
+                      seconds_of(tcp::kOrphanWaitMax),
                       "it is reset, also when its peer answers that it has no room"));
   out.push_back(fixed("time in which the peer of such a session closes its end",
                       std::to_string(tcp::ConnectionConfig{}.orphan_timeout_ms / 1000) + " s",
@@ -175,6 +192,38 @@ void add_life_of_sessions(std::vector<Limit>& out) {
                       "liblyre waits; a client that submits more is disconnected"));
 }
 
+void add_timeouts(std::vector<Limit>& out) {
+  out.push_back(
+      configured("milliseconds that an open may take", "tcp.connect_timeout_ms", "it fails"));
+  out.push_back(configured("milliseconds that sent bytes may stay unacknowledged",
+                           "tcp.user_timeout_ms", "the session ends with an error"));
+  out.push_back(configured("seconds that the handshake of a peer may take",
+                           "tcp.syn_received_timeout_s", "it is forgotten"));
+  out.push_back(fixed("bytes of one send", std::to_string(channel::kSendBytesMax),
+                      "liblyre sends several; a client that submits more is disconnected"));
+  out.push_back(
+      fixed("received payloads of a worker that wait in queues of sessions",
+            std::to_string(tcp::EngineConfig{}.received_runs_max) + " and one for each connection",
+            "segments out of order are dropped"));
+}
+
+/// What packets on their way inside of the daemon, and what it learned of others, may take.
+void add_routing(std::vector<Limit>& out) {
+  out.push_back(fixed("packets of a worker to this host that wait",
+                      std::to_string(worker::kLoopPacketsMax), "the next one is dropped"));
+  out.push_back(fixed("messages that wait between two workers, each way",
+                      std::to_string(worker::kWorkerMessagesMax), "packets are dropped"));
+  out.push_back(fixed("packets that a worker passed to others and has not got back",
+                      std::to_string(worker::kPacketsAwayMax), "packets are dropped"));
+  out.push_back(fixed("connections that a worker keeps claims of, where there are several",
+                      std::to_string(worker::kClaimsPerConnection) + " for each of its own",
+                      "a packet that arrives elsewhere is dropped"));
+  out.push_back(
+      fixed("destinations of which a worker knows the path MTU",
+            std::to_string(ip::PathMtuCache::kPlaces) + ", for " + seconds_of(ip::kPathMtuLife),
+            "a new one replaces another one"));
+}
+
 void add_turns(std::vector<Limit>& out) {
   out.push_back(fixed("sessions that a turn tells clients about, of all clients",
                       std::to_string(worker::kAnnouncedPerPollMax),
@@ -183,6 +232,8 @@ void add_turns(std::vector<Limit>& out) {
                       std::to_string(worker::kUntoldInARowMax), "the next turn"));
   out.push_back(fixed("submissions that a turn takes of a client",
                       std::to_string(worker::kSubmissionsPerContextMax), "the next turn"));
+  out.push_back(fixed("the same, of all clients", std::to_string(worker::kSubmissionsPerPollMax),
+                      "the next turn begins with the next client"));
   out.push_back(
       fixed("RSTs of a worker for segments of no connection, to a uid, and to the network",
             rate(worker::kResetsPerSecond, worker::kResetBurst), "no answer, and counted"));
@@ -215,6 +266,8 @@ std::vector<Limit> limits() {
   add_receive_pool(out);
   add_sessions(out);
   add_life_of_sessions(out);
+  add_timeouts(out);
+  add_routing(out);
   add_turns(out);
   return out;
 }

@@ -8,7 +8,7 @@ ClientMemory::ClientMemory()
     : regions_(static_cast<Region*>(std::calloc(kRegionsMax, sizeof(Region))), std::free),
       by_context_(kContextsMax),
       registered_bytes_(kContextsMax) {
-  LYRE_CHECK(regions_ != nullptr);
+  LYRE_CHECK(regions_ != nullptr);  // at the start: the count is a constant
 }
 
 void ClientMemory::add(uint32_t name, uint32_t context, const uint8_t* base, uint64_t bytes) {
@@ -21,7 +21,7 @@ void ClientMemory::add(uint32_t name, uint32_t context, const uint8_t* base, uin
 
 void ClientMemory::remove(uint32_t index) {
   Region& region = regions_[index];
-  LYRE_CHECK(region.name != 0);
+  LYRE_CHECK(region.name != 0);  // RegionLifecycle removes each once
   by_context_[region.context].remove(regions_, index);
   registered_bytes_[region.context] -= region.bytes;
   if (region.is_held_back) {

@@ -19,7 +19,7 @@ class ContextTable {
  public:
   explicit ContextTable(uint32_t contexts_max)
       : contexts_(static_cast<Context*>(std::calloc(contexts_max, sizeof(Context))), std::free) {
-    LYRE_CHECK(contexts_ != nullptr);
+    LYRE_CHECK(contexts_ != nullptr);  // at the start: the count is configured
     in_use_.reserve(contexts_max);
   }
 

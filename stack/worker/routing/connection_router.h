@@ -20,6 +20,10 @@ namespace lyre::worker {
 /// Packets that a worker may have sent to others and not got back.
 inline constexpr uint32_t kPacketsAwayMax = 128;
 
+/// Claims that a worker keeps for each connection that it may have itself. Connections spread over
+/// homes by hash, so one home may have somewhat more than its share.
+inline constexpr uint32_t kClaimsPerConnection = 2;
+
 /// What ConnectionRouter::take_messages() calls.
 template <typename Host>
 concept RouterHost = requires(Host& host, const FourTuple& tuple, const WorkerMessage& message,

@@ -124,7 +124,7 @@ class Listeners {
   void remove(uint32_t index) {
     uint32_t* link = &(*by_port_)[listeners_[index].local.port];
     while (*link != index) {
-      LYRE_CHECK(listeners_.is_taken(*link));
+      LYRE_CHECK(listeners_.is_taken(*link));  // add() put it into the list of this port
       link = &listeners_[*link].next;
     }
     *link = listeners_[index].next;
