@@ -153,6 +153,7 @@ TEST_F(HostileGreed, SixtyFourBusySessionsLeaveTheLineToOthers) {
 // A walk over 2 040 sessions with news made a ping-pong of another client 12 times slower.
 TEST_F(HostileGreed, ThousandsOfSessionsWithNewsLeaveTurnsToOthers) {
   constexpr size_t kSessions = 2040;
+  constexpr uint64_t kUntoldInATurn = 32;
   start();
   RawClient deaf(daemons_->socket(1));
   ASSERT_TRUE(deaf.listen(kGreedyPort));
@@ -178,8 +179,15 @@ TEST_F(HostileGreed, ThousandsOfSessionsWithNewsLeaveTurnsToOthers) {
       }));
     }
   }
+  const WorkerCounters counters(daemons_->socket(1));
+  const uint64_t turns_before = counters[&channel::WorkerStats::polls];
+  const uint64_t before = counters[&channel::WorkerStats::completion_ring_full];
   honest_->expect_ping_pong(1000);
   honest_->expect_transfer();
+  const uint64_t untold = counters[&channel::WorkerStats::completion_ring_full] - before;
+  const uint64_t turns = counters[&channel::WorkerStats::polls] - turns_before + 1;
+  EXPECT_GT(untold, 0u) << "the ring was not full";
+  EXPECT_LE(untold, kUntoldInATurn * turns);
   EXPECT_GE(deaf.take_all(), size_t{channel::kCompletionEntries});
 }
 

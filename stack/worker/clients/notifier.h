@@ -179,6 +179,7 @@ size_t Notifier::announce_to(Context& context, Host& host, Nanos now, uint32_t& 
     context.dirty.remove(tables_.sessions, conn);
     const Left left = announce(context, conn, host, now);
     if (left == Left::kNeedsRoom) {
+      if (context.completions.room() == 0) tables_.stats.completion_ring_full.add(1);
       mark(conn);
     } else if (left == Left::kNeedsPort) {
       held_.add(conn);
