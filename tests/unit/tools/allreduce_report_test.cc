@@ -117,6 +117,21 @@ TEST(DaemonCounters, OfADaemonThatWasStartedAgainAreNotCompared) {
   EXPECT_EQ(out.str().find("host B: lyred"), std::string::npos);
 }
 
+TEST(DaemonCounters, AreNotComparedWhereBytesMayGoOverRdma) {
+  std::vector<RankResult> results = daemon_results(0, 0);
+  results[1].may_use_rdma = true;
+  EXPECT_NO_THROW(check_daemon_counters({"A", "A"}, results));
+
+  Report report = sample();
+  report.plugin.ranks = results;
+  const nlohmann::json hosts = to_json(report).at("bytes_between_hosts");
+  EXPECT_TRUE(hosts.at("A").at("checked_by_daemon_counters").get<bool>());
+  EXPECT_FALSE(hosts.at("B").at("checked_by_daemon_counters").get<bool>());
+  std::ostringstream out;
+  print_table(report, out);
+  EXPECT_EQ(out.str().find("was started again"), std::string::npos);
+}
+
 TEST(DaemonCounters, AreNotAskedForWhereThereIsNoDaemon) {
   std::vector<RankResult> results = daemon_results(0, 0);
   for (RankResult& result : results) result.has_daemon = false;

@@ -56,6 +56,7 @@ struct RankResult {
   int abi = 0;
   int speed_mbps = 0;
   bool has_daemon = false;
+  bool may_use_rdma = false;                      // what the plugin moves is not all TCP's
   std::vector<std::vector<uint64_t>> elapsed_ns;  // [iteration][bucket]
   uint64_t processor_ns = 0;                      // of the rank, during its timed all-reduces
   uint64_t elements_verified = 0;

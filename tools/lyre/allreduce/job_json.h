@@ -18,7 +18,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Job, transport, seed, comm_id, iterations, re
                                    device_thread, verbose, hosts, host, buckets, plugin_path,
                                    daemon_socket, needs_daemon, netns, environment)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankResult, plugin_name, device_name, abi, speed_mbps,
-                                   has_daemon, elapsed_ns, processor_ns, elements_verified, crossed,
-                                   daemon_before, daemon_after)
+                                   has_daemon, may_use_rdma, elapsed_ns, processor_ns,
+                                   elements_verified, crossed, daemon_before, daemon_after)
 
 }  // namespace lyre::allreduce

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <ctime>
 #include <sstream>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -199,6 +200,12 @@ class RankRun {
 // The name of the kernel plugin, whose traffic does not pass through a daemon.
 constexpr const char* kKernelPluginName = "Kernel";
 
+// As the plugin reads it: RDMA is off unless it is asked for.
+bool may_use_rdma() {
+  const char* verbs = std::getenv("LYRE_VERBS");
+  return verbs != nullptr && *verbs != '\0' && std::string_view(verbs) != "off";
+}
+
 nccl_emulator::CommunicatorConfig communicator_config(const Job& job) {
   return {.plugin_path = job.plugin_path,
           .abi = job.abi,
@@ -227,6 +234,7 @@ void run_job(const Job& job, LauncherLink& link, std::unique_ptr<Communicator>* 
   result.abi = ring.plugin().abi();
   result.speed_mbps = ring.properties().speed_mbps;
   result.has_daemon = result.plugin_name != kKernelPluginName;
+  result.may_use_rdma = may_use_rdma();
   if (result.has_daemon) {
     if (job.daemon_socket.empty()) {
       throw Failure("plugin " + result.plugin_name +

@@ -127,9 +127,14 @@ json measurement_json(const Report& report, const Measurement& measurement) {
 }
 
 /// Counters begin at zero at each start of a daemon, so those of two starts are not compared.
-bool is_checked_by_daemon(const RankResult& result) {
+bool was_daemon_restarted(const RankResult& result) {
   return result.has_daemon &&
-         result.daemon_before.started_unix_ns == result.daemon_after.started_unix_ns;
+         result.daemon_before.started_unix_ns != result.daemon_after.started_unix_ns;
+}
+
+/// No daemon counts what goes over RDMA.
+bool is_checked_by_daemon(const RankResult& result) {
+  return result.has_daemon && !result.may_use_rdma && !was_daemon_restarted(result);
 }
 
 /// The hosts whose daemon was started again during the job.
@@ -137,7 +142,7 @@ std::set<std::string> restarted_hosts(const Report& report) {
   std::set<std::string> hosts;
   for (size_t rank = 0; rank < report.plugin.ranks.size(); ++rank) {
     const RankResult& result = report.plugin.ranks[rank];
-    if (result.has_daemon && !is_checked_by_daemon(result)) hosts.insert(report.hosts[rank]);
+    if (was_daemon_restarted(result)) hosts.insert(report.hosts[rank]);
   }
   return hosts;
 }
@@ -188,7 +193,7 @@ void check_daemon_counters(const std::vector<std::string>& hosts,
     tools::TcpPayloadBytes crossed;
     tools::TcpPayloadBytes before{UINT64_MAX, UINT64_MAX};
     tools::TcpPayloadBytes after;
-    bool is_comparable = true;  // all ranks have seen one start of one daemon
+    bool is_comparable = true;  // all ranks have seen one start of one daemon, and no RDMA
   };
   std::map<std::string, HostBytes> by_host;
   for (size_t rank = 0; rank < results.size(); ++rank) {
