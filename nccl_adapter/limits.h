@@ -152,6 +152,9 @@ inline constexpr int64_t kResumeMarginNs = 2'000'000'000;
 
 /// RDMA devices are looked for no more often than this.
 inline constexpr int64_t kVerbsLookNs = 100'000'000;
+/// After how long a device sends again what is not acknowledged: 4.096 us * 2^14, 67 ms. It does so
+/// seven times, so that a silent path is given up after about half a second.
+inline constexpr int64_t kVerbsTimeout = 14;
 /// A queue pair has so many receives of so many bytes posted, and as many sends at most under way.
 inline constexpr uint32_t kQueuePairSlots = 16;
 inline constexpr uint32_t kQueuePairSlotBytes = 64 * 1024;

@@ -27,9 +27,10 @@ struct Settings {
   int64_t streams = 0;                   ///< LYRE_STREAMS: 1..64; 0: chosen by port and daemon
   int64_t latency_us = 0;                ///< LYRE_LATENCY_US: 0..100000; 0: NCCL's own figure
   std::string telemetry_directory = nccl_abi::kTelemetryDirectory;  ///< LYRE_TELEMETRY_DIR
-  bool uses_all_rails = false;      ///< LYRE_RAILS=all: a comm's streams over every port
-  std::vector<std::string> rails;   ///< LYRE_RAILS=NAME,...: these ports only; empty: all
-  VerbsUse verbs = VerbsUse::kOff;  ///< until it has run on RDMA hardware
+  bool uses_all_rails = false;            ///< LYRE_RAILS=all: a comm's streams over every port
+  std::vector<std::string> rails;         ///< LYRE_RAILS=NAME,...: these ports only; empty: all
+  int64_t verbs_timeout = kVerbsTimeout;  ///< LYRE_VERBS_TIMEOUT: 1..31
+  VerbsUse verbs = VerbsUse::kOff;        ///< until it has run on RDMA hardware
 };
 
 /// How long TCP may wait for an acknowledgement: less than the peer may be silent, so that there is

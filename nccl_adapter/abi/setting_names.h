@@ -25,7 +25,8 @@ inline constexpr std::string_view kSettingNames[] = {"LYRE_DATA_DIR",
                                                      "LYRE_SOCKET",
                                                      "LYRE_STREAMS",
                                                      "LYRE_TELEMETRY_DIR",
-                                                     "LYRE_VERBS"};
+                                                     "LYRE_VERBS",
+                                                     "LYRE_VERBS_TIMEOUT"};
 inline constexpr std::string_view kSettingPrefix = "LYRE_";
 inline constexpr std::string_view kTestSettingPrefix = "LYRE_TEST_";
 /// A name with more differences is no misspelling.

@@ -61,7 +61,8 @@ VerbsDevice::VerbsDevice(const VerbsApi& api, ibv_context* context, ibv_pd* pd,
       pd_(pd),
       name_(ports.front().device),
       ports_(std::move(ports)),
-      registrations_(api, pd) {}
+      registrations_(api, pd),
+      was_there_(api.is_there(context->device)) {}
 
 VerbsDevice::~VerbsDevice() {
   registrations_.forget_all();
@@ -129,6 +130,7 @@ bool VerbsDevice::poll() {
 }
 
 void VerbsDevice::read_events() {
+  if (was_there_ && !api_.is_there(context_->device)) return lose("the device is gone");
   for (int i = 0; i < kEventsMax; ++i) {
     ibv_async_event event{};
     if (api_.get_async_event(context_, &event) != 0) return;

@@ -41,7 +41,8 @@ class VerbsDevice {
   /// Hands a bounded number of completions to their queue pairs, whose owners are notified. True if
   /// one was. May destroy queue pairs.
   bool poll();
-  /// Reads the device's events. Owners are notified by the next poll().
+  /// Reads the device's events, and looks whether it is there. Owners are notified by the next
+  /// poll().
   void read_events();
 
   // ---- For queue pairs ----
@@ -73,6 +74,7 @@ class VerbsDevice {
   uint32_t last_number_ = 0;
   std::map<uint32_t, QueuePair*> queue_pairs_;  ///< in order of making
   std::vector<uint32_t> touched_;               ///< whose owners are to be notified
+  bool was_there_;                              ///< a host without /sys cannot say
   std::string why_lost_;
 };
 

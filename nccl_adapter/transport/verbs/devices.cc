@@ -31,6 +31,11 @@ void VerbsDevices::drop_lost(std::span<ibv_device* const> there) {
                                       [&](const ibv_device* one) { return device->is(one); });
     if (!is_there) device->lose("the device is gone");
   }
+  close_lost();
+}
+
+// The kernel may wait for that before it removes one.
+void VerbsDevices::close_lost() {
   std::erase_if(devices_,
                 [](const auto& device) { return device->is_lost() && device->queue_pairs() == 0; });
 }
@@ -46,7 +51,7 @@ std::vector<VerbsPlace> VerbsDevices::places(const Address& remote) const {
     if (device->is_lost()) continue;
     for (const VerbsPort& port : device->ports()) {
       const std::optional<Gid> gid = choose_gid(port.gids, remote);
-      if (gid) places.push_back({device.get(), &port, *gid});
+      if (gid) places.push_back({device.get(), &port, *gid, timeout_});
     }
   }
   const auto bits = [&](const VerbsPlace& place) { return common_bits(place.gid.address, remote); };
@@ -66,6 +71,7 @@ bool VerbsDevices::progress(int64_t now_ns) {
     has_news = device->poll() || has_news;
   }
   is_in_progress_ = was_in_progress;
+  if (reads_events && !is_in_progress_) close_lost();
   return has_news;
 }
 

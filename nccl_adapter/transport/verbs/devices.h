@@ -15,13 +15,15 @@ struct VerbsPlace {
   VerbsDevice* device;
   const VerbsPort* port;
   Gid gid;
+  uint8_t timeout;  ///< of an acknowledgement: 4.096 us * 2^timeout
 };
 
 /// The RDMA devices of this host that can be used, as far as they are there.
 /// Thread: under the instance's lock. Owner: the instance.
 class VerbsDevices {
  public:
-  explicit VerbsDevices(const VerbsApi& api) : api_(api) {}
+  /// `timeout`: see VerbsPlace.
+  VerbsDevices(const VerbsApi& api, uint8_t timeout) : api_(api), timeout_(timeout) {}
 
   /// Opens what is there and not open, and closes what is lost and has no queue pair left. Looks no
   /// more often than every kVerbsLookNs, and not while completions are handed out.
@@ -32,7 +34,8 @@ class VerbsDevices {
   /// Why the device that was looked at last cannot be used; empty: there is none.
   const std::string& why_not() const { return why_not_; }
 
-  /// Takes completions, and now and then events. True if there were completions.
+  /// Takes completions, and now and then events, and closes what is lost. True if there were
+  /// completions.
   bool progress(int64_t now_ns);
   size_t queue_pairs() const;
   /// NCCL deregistered it. REQUIRES: nothing that was posted reads it.
@@ -41,8 +44,10 @@ class VerbsDevices {
  private:
   bool is_open(const ibv_device* device) const;
   void drop_lost(std::span<ibv_device* const> there);
+  void close_lost();
 
   const VerbsApi& api_;
+  uint8_t timeout_;
   std::vector<std::unique_ptr<VerbsDevice>> devices_;
   std::string why_not_;
   int64_t looked_ns_ = INT64_MIN / 2;

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <unistd.h>
 
 namespace lyre::nccl_adapter {
 namespace {
@@ -27,6 +28,9 @@ ibv_context* open_without_blocking(ibv_device* device) {
   return nullptr;
 }
 
+// The first that the kernel removes.
+bool is_there(ibv_device* device) { return ::access(device->dev_path, F_OK) == 0; }
+
 Loaded load() {
   Loaded loaded;
   void* library = ::dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -42,6 +46,7 @@ Loaded load() {
   find(library, "ibv_close_device", &api.close_device, &loaded.why);
   g_close_device = api.close_device;
   api.open_device = open_without_blocking;
+  api.is_there = is_there;
   find(library, "ibv_query_device", &api.query_device, &loaded.why);
   find(library, "ibv_query_port", &api.query_port, &loaded.why);
   find(library, "_ibv_query_gid_ex", &api.query_gid_ex, &loaded.why);

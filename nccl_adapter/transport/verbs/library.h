@@ -37,6 +37,9 @@ struct VerbsApi {
   int (*destroy_qp)(ibv_qp* qp);
   int (*get_async_event)(ibv_context* context, ibv_async_event* out);
   void (*ack_async_event)(ibv_async_event* event);
+  /// False when the kernel takes the device away: it may wait for those who have it open, and the
+  /// device works until then.
+  bool (*is_there)(ibv_device* device);
   const char* (*wc_status_str)(ibv_wc_status status);
 };
 

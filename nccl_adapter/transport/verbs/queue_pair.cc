@@ -24,8 +24,6 @@ constexpr uint32_t kIndexMask = kReceiveBit - 1;
 /// Asked for; a device that has no room for them is asked again without.
 constexpr uint32_t kInlineBytes = 96;
 constexpr uint8_t kHopLimit = 64;
-/// A silent path is given up after about half a second: 4.096 us * 2^14, eight times.
-constexpr uint8_t kTimeout = 14;
 constexpr uint8_t kRetries = 7;
 /// Without end. There are no more sends under way than receives, so it is for devices that are
 /// late with those.
@@ -73,10 +71,10 @@ int to_receive(const VerbsApi& api, ibv_qp* qp, ibv_qp_attr attr, const QueuePai
                            IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 }
 
-int to_send(const VerbsApi& api, ibv_qp* qp, uint32_t first_psn) {
+int to_send(const VerbsApi& api, ibv_qp* qp, uint32_t first_psn, uint8_t timeout) {
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_RTS;
-  attr.timeout = kTimeout;
+  attr.timeout = timeout;
   attr.retry_cnt = kRetries;
   attr.rnr_retry = kRnrRetries;
   attr.sq_psn = first_psn;
@@ -94,6 +92,7 @@ QueuePair::QueuePair(const VerbsPlace& place, uint32_t first_psn)
       port_(place.port->port),
       mtu_bytes_(place.port->mtu_bytes),
       gid_(place.gid),
+      timeout_(place.timeout),
       first_psn_(first_psn),
       memory_(static_cast<uint8_t*>(::operator new(kMemoryBytes, kAlignment)),
               [](uint8_t* memory) { ::operator delete(memory, kAlignment); }) {}
@@ -181,7 +180,7 @@ bool QueuePair::connect(const QueuePairTerms& peer, std::string* why) {
   attr.ah_attr.port_num = port_;
   attr.ah_attr.grh.sgid_index = static_cast<uint8_t>(gid_.index);
   int code = to_receive(api_, qp_, attr, peer);
-  if (code == 0) code = to_send(api_, qp_, first_psn_);
+  if (code == 0) code = to_send(api_, qp_, first_psn_, timeout_);
   if (code != 0) *why = failed("connecting a queue pair", code) + " (" + path_text() + ")";
   return code == 0;
 }

@@ -340,6 +340,14 @@ void RdmaNetwork::remove_devices(size_t host, bool says_so) {
   }
 }
 
+void RdmaNetwork::delete_devices(size_t host) {
+  for (const auto& device : devices_) {
+    if (device->host != host) continue;
+    device->is_there = false;
+    device->is_deleted = true;
+  }
+}
+
 void RdmaNetwork::return_devices(size_t host) {
   const size_t count = devices_.size();
   for (size_t i = 0; i < count; ++i) {
@@ -348,7 +356,7 @@ void RdmaNetwork::return_devices(size_t host) {
     gone.has_returned = true;
     auto device = std::make_unique<RdmaDevice>(gone);
     device->is_there = true;
-    device->has_returned = false;
+    device->has_returned = device->is_deleted = false;
     devices_.push_back(std::move(device));
   }
 }

@@ -49,6 +49,8 @@ class RdmaNetwork {
   void break_queue_pair();
   /// The devices of the host are gone, with a word or without; they are there again, as new ones.
   void remove_devices(size_t host, bool says_so);
+  /// The kernel takes them away, and waits until nobody has them open: until then they work.
+  void delete_devices(size_t host);
   void return_devices(size_t host);
   /// Nothing gets through between the devices of the two hosts.
   void cut(size_t host, size_t other, int64_t until_ns);

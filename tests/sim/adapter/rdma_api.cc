@@ -177,6 +177,8 @@ constexpr nccl_adapter::VerbsApi kApi = {
     .destroy_qp = destroy_qp,
     .get_async_event = get_async_event,
     .ack_async_event = [](ibv_async_event*) {},
+    .is_there =
+        [](ibv_device* device) { return !reinterpret_cast<RdmaDevice*>(device)->is_deleted; },
     .wc_status_str = [](ibv_wc_status) { return "it broke"; }};
 
 }  // namespace

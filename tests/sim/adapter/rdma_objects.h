@@ -17,6 +17,7 @@ struct RdmaDevice {
   size_t host = 0;
   uint8_t gid[16] = {};
   bool is_there = true;
+  bool is_deleted = false;    ///< and the kernel waits for who has it open
   bool has_returned = false;  ///< another one has its name and address now
 };
 

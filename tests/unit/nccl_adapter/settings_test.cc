@@ -43,7 +43,10 @@ TEST_F(RequiredDaemon, IsKnownAlsoWhenAnotherSettingIsWrong) {
 
 class VerbsSetting : public ::testing::Test {
  protected:
-  ~VerbsSetting() override { ::unsetenv("LYRE_VERBS"); }
+  ~VerbsSetting() override {
+    ::unsetenv("LYRE_VERBS");
+    ::unsetenv("LYRE_VERBS_TIMEOUT");
+  }
 };
 
 TEST_F(VerbsSetting, IsOneOfThreeWordsAndOffByDefault) {
@@ -60,6 +63,19 @@ TEST_F(VerbsSetting, IsOneOfThreeWordsAndOffByDefault) {
   }
   for (const char* text : {"on", "0", "Only", "only "}) {
     ::setenv("LYRE_VERBS", text, 1);
+    EXPECT_FALSE(read_settings(&settings)) << text;
+  }
+}
+
+TEST_F(VerbsSetting, TakesTheTimeoutsThatADeviceTakes) {
+  Settings settings;
+  EXPECT_TRUE(read_settings(&settings));
+  EXPECT_EQ(settings.verbs_timeout, kVerbsTimeout);
+  ::setenv("LYRE_VERBS_TIMEOUT", "20", 1);
+  EXPECT_TRUE(read_settings(&settings));
+  EXPECT_EQ(settings.verbs_timeout, 20);
+  for (const char* text : {"0", "32", "4s"}) {
+    ::setenv("LYRE_VERBS_TIMEOUT", text, 1);
     EXPECT_FALSE(read_settings(&settings)) << text;
   }
 }

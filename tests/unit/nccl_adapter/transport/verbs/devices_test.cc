@@ -24,6 +24,15 @@ TEST_F(OpenDevices, ThatSaidNothingAreMissedWhenDevicesAreLookedFor) {
   EXPECT_EQ(near_->why(), "sim0: the device is gone");
 }
 
+TEST_F(OpenDevices, ThatAreDeletedAreClosed) {
+  network_.delete_devices(0);
+  pass(2 * kTickNs);
+  EXPECT_EQ(near_->why(), "sim0: the device is gone");
+  near_.reset();
+  pass(2 * kTickNs);
+  EXPECT_EQ(network_.open_contexts(), 1u) << "the kernel would wait for it";
+}
+
 TEST_F(OpenDevices, AreOpenedAgainWhenTheyAreBack) {
   network_.remove_devices(0, true);
   pass(kMs + kTickNs);
