@@ -16,6 +16,8 @@ BASE = ["systemd", "systemd-sysv", "udev", "dbus", "kmod", "iproute2", "iputils-
         "pciutils", "python3", "busybox-static", "strace", "tcpdump"]
 # Loaded with dlopen, so no NEEDED entry names them.
 DPDK_DRIVERS = ["dpdk", "librte-meta-net", "librte-meta-bus", "librte-meta-mempool"]
+# The plugin opens libibverbs with dlopen, too. perftest is what its figures are compared with.
+RDMA = ["rdma-core", "libibverbs1", "ibverbs-providers", "perftest"]
 LEFT_OUT = ["/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*", "/usr/share/info/*"]
 
 
@@ -52,8 +54,8 @@ def ensure(cache, suite, runtime_packages):
     """Returns (root folder, its identity), building the root when the cache has no fitting one."""
     root = os.path.join(cache, "rootfs")
     stamp_path = os.path.join(cache, "rootfs.json")
-    recipe = digest(suite, *BASE, *DPDK_DRIVERS, read("fetch_kernel"))
-    wanted = set(BASE) | set(DPDK_DRIVERS) | set(runtime_packages)
+    recipe = digest(suite, *BASE, *DPDK_DRIVERS, *RDMA, read("fetch_kernel"))
+    wanted = set(BASE) | set(DPDK_DRIVERS) | set(RDMA) | set(runtime_packages)
     if not is_current(root, stamp_path, recipe, wanted):
         for stale in (root, stamp_path):
             shutil.rmtree(stale) if os.path.isdir(stale) else _unlink(stale)

@@ -7,6 +7,7 @@ PERF_WINDOW=4MiB
 PERF_LIMIT_S=90
 MORE_CONFIG=
 RENDEZVOUS_PORT=6201
+ALLREDUCE_LIMIT_S=150
 
 as_job() { runuser -u $JOB_USER -- "$@"; }
 
@@ -57,10 +58,12 @@ perf_client() {
 }
 
 # One rank of two here, the other on the peer. They find each other over the kernel's network; the
-# emulated wire carries some thousand packets a second, so that the gradients are small.
+# emulated wire carries some thousand packets a second, so that the gradients are small unless
+# options say otherwise: allreduce_rank [OPTION...]
 allreduce_rank() {
+  [ $# -gt 0 ] || set -- --bytes 262144 --bytes 1048576 --iterations 1
   local meeting=(--listen "$ME_ADMIN:$RENDEZVOUS_PORT")
   [ "$GUEST" = a ] || meeting=(--join "$PEER_ADMIN:$RENDEZVOUS_PORT")
-  as_job timeout 150 lyre allreduce --ranks 2 --local-ranks 1 "${meeting[@]}" \
-    --bytes 262144 --bytes 1048576 --iterations 1 --no-kernel --timeout 140 --verbose
+  as_job timeout $ALLREDUCE_LIMIT_S lyre allreduce --ranks 2 --local-ranks 1 "${meeting[@]}" \
+    "$@" --no-kernel --timeout $((ALLREDUCE_LIMIT_S - 10)) --verbose
 }

@@ -1,0 +1,62 @@
+# Queue pairs of the plugin over libibverbs and a device of the kernel: rdma_rxe on the kernel's NIC,
+# the daemon on the other one.
+MODE=$1
+. /host/scenarios/lib.sh
+. /host/scenarios/lyre_cli.sh
+. /host/scenarios/lyre_service.sh
+. /host/scenarios/lyre_rdma.sh
+
+# Of 256 KiB and 1 MiB in two passes, sent and received.
+GRADIENT_BYTES=5242880
+
+# The gradients went over queue pairs: the RDMA device has packets for most of their bytes, and TCP
+# does not have those. expect_verbs VERBS
+expect_verbs() {
+  local rdma tcp
+  rdma=$(rdma_bytes_max)
+  tcp=$(tcp_bytes)
+  LYRE_VERBS=$1 allreduce_rank > /tmp/allreduce 2>&1 ||
+    { cat /tmp/allreduce; fail "lyre allreduce with LYRE_VERBS=$1"; }
+  cat /tmp/allreduce
+  rdma=$(($(rdma_bytes_max) - rdma))
+  tcp=$(($(tcp_bytes) - tcp))
+  echo "LYRE_VERBS=$1: up to $rdma bytes over RDMA, $tcp bytes over TCP," \
+    "$(rdma_counter completer_retry_err) retries"
+  grep -q 'queue pair 0 is there' /tmp/allreduce || fail "no queue pair was made"
+  [ "$rdma" -gt $((GRADIENT_BYTES / 2)) ] || fail "the gradients did not go over RDMA"
+  [ "$tcp" -lt $((GRADIENT_BYTES / 2)) ] || fail "the gradients went over TCP"
+}
+
+bring_up_lyre 1
+
+step "rdma_rxe"
+add_rdma
+meet rdma-up
+
+for verbs in auto only; do
+  step "allreduce over queue pairs, LYRE_VERBS=$verbs"
+  expect_verbs $verbs
+  meet "$verbs-over" 180
+done
+
+step "one host without RDMA"
+[ $GUEST = a ] || rdma link delete $RXE
+meet one-sided
+LYRE_VERBS=auto allreduce_rank > /tmp/allreduce 2>&1 ||
+  { cat /tmp/allreduce; fail "lyre allreduce where one host has no RDMA"; }
+cat /tmp/allreduce
+! grep 'queue pair [0-9]* is there' /tmp/allreduce || fail "a queue pair without a device"
+meet one-sided-over 180
+! LYRE_VERBS=only allreduce_rank > /tmp/allreduce 2>&1 ||
+  fail "lyre allreduce with LYRE_VERBS=only where one host has no RDMA"
+cat /tmp/allreduce
+[ $GUEST = a ] || grep -q 'LYRE_VERBS=only, and no data can go over RDMA' /tmp/allreduce ||
+  fail "it is not said why"
+meet refused 180
+
+step "stop"
+stop_lyred
+give_nic_to_kernel
+return_hugepages
+meet end
+step "done"
