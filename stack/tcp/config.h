@@ -16,9 +16,10 @@ enum class EcnMode : uint8_t {
 };
 
 /// A connection whose application closed it, and whose peer neither takes what is left nor
-/// acknowledges it, is given up after so long: nobody else would end it. Less, where the user
-/// timeout is less and the peer does not answer.
-inline constexpr Nanos kOrphanWaitMax = seconds(60);
+/// acknowledges it, is given up after this time or its orphan timeout, whichever is longer: nobody
+/// else would end it. Less, where the user timeout is less and the peer does not answer. RFC 1122
+/// 4.2.3.5: R2 is at least 100 s.
+inline constexpr Nanos kOrphanWaitMin = seconds(120);
 
 /// Sizes of an engine. Memory is reserved at construction and used when it is first written.
 struct EngineConfig {

@@ -88,6 +88,10 @@ void on_idle(Connection& c, Nanos now, Effects& effects) {
   on_keepalive(c, now, effects);
 }
 
+Nanos orphan_wait(const Connection& c) {
+  return later(millis(c.config.orphan_timeout_ms), kOrphanWaitMin);
+}
+
 }  // namespace
 
 Nanos handshake_timeout(const Connection& c) {
@@ -97,7 +101,7 @@ Nanos handshake_timeout(const Connection& c) {
 
 Nanos give_up_after(const Connection& c) {
   const Nanos user_timeout = millis(c.config.user_timeout_ms);
-  return c.reader_gone ? earlier(user_timeout, kOrphanWaitMax) : user_timeout;
+  return c.reader_gone ? earlier(user_timeout, orphan_wait(c)) : user_timeout;
 }
 
 void limit_orphan_wait(Connection& c, Nanos now) {
@@ -106,7 +110,7 @@ void limit_orphan_wait(Connection& c, Nanos now) {
   // The user timeout runs since a window probe that was not answered, and the next one may be.
   const bool is_probing = c.deadline(Timer::kPersist) != kNever;
   Nanos& deadline = c.deadline(Timer::kGiveUp);
-  deadline = earlier(is_probing ? kNever : deadline, now + kOrphanWaitMax);
+  deadline = earlier(is_probing ? kNever : deadline, now + orphan_wait(c));
 }
 
 Nanos current_rto(const Connection& c) {

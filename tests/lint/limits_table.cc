@@ -181,7 +181,7 @@ void add_life_of_sessions(std::vector<Limit>& out) {
   out.push_back(fixed("time for the acknowledgement of what a client that is gone had sent",
                       seconds_of(worker::kLingerMax), "its sessions are reset"));
   out.push_back(fixed("time without progress of a session that its client closed",
-                      seconds_of(tcp::kOrphanWaitMax),
+                      seconds_of(tcp::kOrphanWaitMin),
                       "it is reset, also when its peer answers that it has no room"));
   out.push_back(fixed("time in which the peer of such a session closes its end",
                       std::to_string(tcp::ConnectionConfig{}.orphan_timeout_ms / 1000) + " s",

@@ -32,7 +32,7 @@ void draw_hosts(Scenario& s, Rng& rng) {
         tcp::EcnMode::kOff, tcp::EcnMode::kAccept, tcp::EcnMode::kOn};
     host->connection.ecn = kEcnModes[rng.below(kEcnModes.size())];
     // Longer than any sequence of losses.
-    host->connection.user_timeout_ms = 3'600'000;
+    host->connection.user_timeout_ms = host->connection.orphan_timeout_ms = 3'600'000;
     host->connection.connect_timeout_ms = 3'600'000;
     host->connection.syn_received_timeout_s = 3'600;
     host->connection.time_wait_ms = 1'800'000;

@@ -317,7 +317,7 @@ LYRE_API int lyre_set_option(lyre_session* session, lyre_option option, uint32_t
 /* Sends FIN after everything sent before; receiving goes on. */
 LYRE_API int lyre_shutdown(lyre_session* session);
 /* Frees the session. Bytes sent before are still delivered (while the context is open), then FIN.
- * The daemon resets the connection when the peer takes none of them for a minute. */
+ * The daemon resets the connection when the peer takes none of them for two minutes. */
 LYRE_API void lyre_close(lyre_session* session);
 /* Frees the session; the peer gets a RST. Its unfinished sends are done when this returns or, for
  * those that the NIC still reads, as soon as it has finished. */

@@ -253,7 +253,7 @@ TEST(AppClose, OrphanDoesNotProbeAClosedWindowForEver) {
     answer_probes(peer, seconds(10));
     peer.close();
     EXPECT_TRUE(peer.all().empty()) << "there is no room, not even for the FIN";
-    answer_probes(peer, kOrphanWaitMax - seconds(1));
+    answer_probes(peer, kOrphanWaitMin - seconds(1));
     EXPECT_EQ(peer.state(), State::kFinWait1);
     answer_probes(peer, seconds(2));
     EXPECT_EQ(peer.state(), State::kClosed);
@@ -269,7 +269,7 @@ TEST(AppClose, WhoIsNotClosedProbesOn) {  // RFC 9293 3.8.6.1
   peer.ack(0);
   peer.shutdown();
   EXPECT_TRUE(peer.all().empty());
-  answer_probes(peer, kOrphanWaitMax * 10);
+  answer_probes(peer, kOrphanWaitMin * 10);
   EXPECT_EQ(peer.state(), State::kFinWait1);
 }
 
@@ -284,7 +284,7 @@ TEST(AppClose, OrphanThatGetsOnIsNotEnded) {
   peer.all();
   for (uint32_t at = 0; at < 3 * kRoom; at += kRoom) {
     SCOPED_TRACE(at);
-    peer.now += kOrphanWaitMax - seconds(10);
+    peer.now += kOrphanWaitMin - seconds(10);
     peer.window = kRoom;
     peer.ack(at);
     EXPECT_EQ(peer.next()->payload_bytes, kRoom);
@@ -311,7 +311,7 @@ TEST(AppClose, OrphanHasNoLongUserTimeout) {
     peer.close();
     peer.all();
     if (!is_set_before) set();
-    peer.wait(kOrphanWaitMax + seconds(1));
+    peer.wait(kOrphanWaitMin + seconds(1));
     EXPECT_TRUE(peer.effects.is_over);
     EXPECT_EQ(peer.effects.reason, EndReason::kTimedOut);
   }
