@@ -21,6 +21,8 @@ PORT = 7200
 STEP_TIMEOUT_S = 30
 FAR = {4: "10.9.5.2", 6: "fd00:9:5::2"}
 NEAR = {4: "10.9.5.1", 6: "fd00:9:5::1"}  # the router, as the far host sees it
+# The router has no way there: the network, and a host in it.
+NOWHERE = {4: ("10.9.6.0/24", "10.9.6.2"), 6: ("fd00:9:6::/64", "fd00:9:6::2")}
 FAR_DEVICE = "far0"
 # Set at the router's end only: the far host does not know it, and offers a full-sized MSS.
 ROUTER_MTU = 1300
@@ -66,10 +68,12 @@ class FarHost:
 
 class Routed(unittest.TestCase):
     PORT_KEYS = {}
+    TCP_KEYS = {}
 
     @classmethod
     def setUpClass(cls):
-        cls.bed = cls.enterClassContext(bed.Bed(sections={"port": cls.PORT_KEYS}))
+        cls.bed = cls.enterClassContext(bed.Bed(sections={"port": cls.PORT_KEYS,
+                                                          "tcp": cls.TCP_KEYS}))
         cls.far = cls.enterClassContext(FarHost(cls.bed.wire))
 
     def too_big_sent(self):
@@ -136,6 +140,26 @@ class GatewayTest(Routed):
 
     def test_the_routers_word_on_the_mtu_is_taken(self):
         self.expect_narrow_path_used("gateway")
+
+
+class UnreachableTest(Routed):
+    # How long an open goes on although the network says that it is in vain.
+    TCP_KEYS = {"connect_timeout_ms": 3000}
+
+    @classmethod
+    def setUpClass(cls):
+        cls.PORT_KEYS = {"gateway": bed.kernel()}
+        super().setUpClass()
+
+    def test_a_client_hears_what_the_router_said(self):
+        # RFC 1122 4.2.3.9: it ends by its timeout, and not with "timed out".
+        network, address = NOWHERE[bed.options.family]
+        self.bed.wire.run(self.bed.wire.right, "ip", "route", "add", "unreachable", network)
+        command, environment = self.bed.lyre_peer("connect", bed.endpoint(address, PORT))
+        done = processes.run(command, STEP_TIMEOUT_S, env=environment, capture_output=True,
+                             input="")
+        self.assertEqual(UNREACHABLE, done.returncode, done.stderr)
+        self.assertIn("ICMP", done.stderr)
 
 
 class AdvertisementTest(Routed):
