@@ -88,6 +88,8 @@ bool read_settings(Settings* out) {
   out->is_required = required != nullptr && std::strcmp(required, "0") != 0;
   if (const char* path = get("LYRE_TELEMETRY_DIR")) out->telemetry_directory = path;
   read_rails(out);
+  const char* emulated = get("LYRE_VERBS_EMULATED");
+  out->takes_emulated_verbs = emulated != nullptr && std::strcmp(emulated, "0") != 0;
   return read_verbs(&out->verbs) &&
          read_integer("LYRE_VERBS_TIMEOUT", {1, 31}, &out->verbs_timeout) &&
          read_integer("LYRE_PEER_TIMEOUT_SECONDS", {3, 3600}, &out->peer_timeout_s) &&

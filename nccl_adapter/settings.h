@@ -30,6 +30,7 @@ struct Settings {
   bool uses_all_rails = false;            ///< LYRE_RAILS=all: a comm's streams over every port
   std::vector<std::string> rails;         ///< LYRE_RAILS=NAME,...: these ports only; empty: all
   int64_t verbs_timeout = kVerbsTimeout;  ///< LYRE_VERBS_TIMEOUT: 1..31
+  bool takes_emulated_verbs = false;      ///< LYRE_VERBS_EMULATED
   VerbsUse verbs = VerbsUse::kOff;        ///< until it has run on RDMA hardware
 };
 

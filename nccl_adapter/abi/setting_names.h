@@ -26,6 +26,7 @@ inline constexpr std::string_view kSettingNames[] = {"LYRE_DATA_DIR",
                                                      "LYRE_STREAMS",
                                                      "LYRE_TELEMETRY_DIR",
                                                      "LYRE_VERBS",
+                                                     "LYRE_VERBS_EMULATED",
                                                      "LYRE_VERBS_TIMEOUT"};
 inline constexpr std::string_view kSettingPrefix = "LYRE_";
 inline constexpr std::string_view kTestSettingPrefix = "LYRE_TEST_";

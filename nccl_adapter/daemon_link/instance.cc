@@ -41,7 +41,7 @@ Instance::Instance(const Settings& settings, uint64_t communicator)
   std::string why;  // which is said once a process (plugin/)
   const VerbsApi* api = settings.verbs == VerbsUse::kOff ? nullptr : load_verbs(&why);
   if (api == nullptr) return;
-  devices_ = std::make_unique<VerbsDevices>(*api, static_cast<uint8_t>(settings.verbs_timeout));
+  devices_ = std::make_unique<VerbsDevices>(*api, settings);
   verbs_ = devices_.get();
 }
 

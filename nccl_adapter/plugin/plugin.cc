@@ -109,20 +109,21 @@ void log_attached(const Instance& instance) {
 }
 
 // Once a process: opening devices takes a while, and init is called for each communicator.
-const VerbsReport& find_verbs(VerbsUse use) {
+const VerbsReport& find_verbs(const Settings& settings) {
   static const VerbsReport& found = *new VerbsReport([&] {
     std::string why = "LYRE_VERBS=off";
-    const VerbsApi* api = use == VerbsUse::kOff ? nullptr : load_verbs(&why);
-    VerbsReport report = report_verbs(api, why);
+    const VerbsApi* api = settings.verbs == VerbsUse::kOff ? nullptr : load_verbs(&why);
+    VerbsReport report = report_verbs(api, why, settings.takes_emulated_verbs);
     for (const std::string& line : report.lines) log_info("%s", line.c_str());
     return report;
   }());
   return found;
 }
 
-bool is_possible(VerbsUse use) {
-  if (use != VerbsUse::kOnly || find_verbs(use).why_none.empty()) return true;
-  log_warn("LYRE_VERBS=only, and no data can go over RDMA: %s", find_verbs(use).why_none.c_str());
+bool is_possible(const Settings& settings) {
+  if (settings.verbs != VerbsUse::kOnly || find_verbs(settings).why_none.empty()) return true;
+  log_warn("LYRE_VERBS=only, and no data can go over RDMA: %s",
+           find_verbs(settings).why_none.c_str());
   return false;
 }
 
@@ -137,7 +138,7 @@ Instance* open_instance(Registry& all, uint64_t communicator) {
   watch_forks(all);
   warn_of_unknown_settings();
   Settings settings;
-  if (!read_settings(&settings) || !is_possible(settings.verbs)) {
+  if (!read_settings(&settings) || !is_possible(settings)) {
     if (settings.is_required)
       die("LYRE_REQUIRED is set and a setting is wrong: ending this process");
     return nullptr;
@@ -155,7 +156,7 @@ Instance* open_instance(Registry& all, uint64_t communicator) {
     return nullptr;
   }
   log_attached(*instance);
-  instance->show_verbs(find_verbs(settings.verbs).summary);
+  instance->show_verbs(find_verbs(settings).summary);
   set_known_ports(instance->ports(), settings.latency_us);
   all.instances.insert(instance.get());
   return instance.release();

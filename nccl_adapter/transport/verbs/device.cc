@@ -34,14 +34,14 @@ std::string trouble_of(const ibv_async_event& event) {
 }  // namespace
 
 std::unique_ptr<VerbsDevice> VerbsDevice::open(const VerbsApi& api, ibv_device* device,
-                                               std::string* why) {
+                                               bool takes_emulated, std::string* why) {
   const std::string name = api.get_device_name(device);
   ibv_context* context = api.open_device(device);
   if (context == nullptr) {
     *why = name + " cannot be opened: " + std::strerror(errno);
     return nullptr;
   }
-  std::vector<VerbsPort> ports = read_verbs_ports(api, context);
+  std::vector<VerbsPort> ports = read_verbs_ports(api, context, takes_emulated);
   if (!ports.empty()) *why = ports.front().name() + ": " + ports.front().why_not;
   std::erase_if(ports, [](const VerbsPort& port) { return !port.why_not.empty(); });
   ibv_pd* pd = ports.empty() ? nullptr : api.alloc_pd(context);

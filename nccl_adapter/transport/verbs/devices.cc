@@ -18,7 +18,7 @@ void VerbsDevices::look(int64_t now_ns) {
   drop_lost(there);
   for (ibv_device* device : there) {
     if (is_open(device)) continue;
-    auto opened = VerbsDevice::open(api_, device, &why_not_);
+    auto opened = VerbsDevice::open(api_, device, takes_emulated_, &why_not_);
     if (opened != nullptr) devices_.push_back(std::move(opened));
   }
   api_.free_device_list(list);

@@ -22,8 +22,10 @@ struct VerbsPlace {
 /// Thread: under the instance's lock. Owner: the instance.
 class VerbsDevices {
  public:
-  /// `timeout`: see VerbsPlace.
-  VerbsDevices(const VerbsApi& api, uint8_t timeout) : api_(api), timeout_(timeout) {}
+  VerbsDevices(const VerbsApi& api, const Settings& settings)
+      : api_(api),
+        timeout_(static_cast<uint8_t>(settings.verbs_timeout)),
+        takes_emulated_(settings.takes_emulated_verbs) {}
 
   /// Opens what is there and not open, and closes what is lost and has no queue pair left. Looks no
   /// more often than every kVerbsLookNs, and not while completions are handed out.
@@ -47,7 +49,8 @@ class VerbsDevices {
   void close_lost();
 
   const VerbsApi& api_;
-  uint8_t timeout_;
+  uint8_t timeout_;  ///< see VerbsPlace
+  bool takes_emulated_;
   std::vector<std::unique_ptr<VerbsDevice>> devices_;
   std::string why_not_;
   int64_t looked_ns_ = INT64_MIN / 2;

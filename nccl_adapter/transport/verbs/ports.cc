@@ -16,6 +16,8 @@ namespace {
 // A ring, and header and payload of a send: what a queue pair is made of.
 constexpr uint32_t kWorkRequestsMin = 64;
 constexpr uint32_t kSgesMin = 2;
+/// That of rdma_rxe (drivers/infiniband/sw/rxe/rxe_param.h of Linux).
+constexpr uint32_t kEmulatedVendor = 0xffffff;
 // More is not searched: a table of thousands is a table of virtual functions' entries.
 constexpr int kGidsMax = 1024;
 
@@ -131,14 +133,17 @@ VerbsPort read_port(const VerbsApi& api, ibv_device* device, ibv_context* contex
   return port;
 }
 
-void read_device(const VerbsApi& api, ibv_device* device, std::vector<VerbsPort>* out) {
+void read_device(const VerbsApi& api, ibv_device* device, bool takes_emulated,
+                 std::vector<VerbsPort>* out) {
   ibv_context* context = api.open_device(device);
   if (context == nullptr) {
     const char* why = std::strerror(errno);
     out->push_back(unusable(api, device, std::string("it cannot be opened: ") + why));
     return;
   }
-  for (VerbsPort& port : read_verbs_ports(api, context)) out->push_back(std::move(port));
+  for (VerbsPort& port : read_verbs_ports(api, context, takes_emulated)) {
+    out->push_back(std::move(port));
+  }
   api.close_device(context);
 }
 
@@ -165,12 +170,16 @@ std::string VerbsPort::describe() const {
   return text;
 }
 
-std::vector<VerbsPort> read_verbs_ports(const VerbsApi& api, ibv_context* context) {
+std::vector<VerbsPort> read_verbs_ports(const VerbsApi& api, ibv_context* context,
+                                        bool takes_emulated) {
   ibv_device* device = context->device;
   ibv_device_attr attr{};
   if (const int code = api.query_device(context, &attr); code != 0) {
     const char* why = std::strerror(code);
     return {unusable(api, device, std::string("its attributes cannot be read: ") + why)};
+  }
+  if (attr.vendor_id == kEmulatedVendor && !takes_emulated) {
+    return {unusable(api, device, "it is emulated (LYRE_VERBS_EMULATED=1 takes it)")};
   }
   const VerbsLimits limits{.work_requests = static_cast<uint32_t>(std::max(attr.max_qp_wr, 0)),
                            .sges = static_cast<uint32_t>(std::max(attr.max_sge, 0)),
@@ -182,12 +191,12 @@ std::vector<VerbsPort> read_verbs_ports(const VerbsApi& api, ibv_context* contex
   return ports;
 }
 
-std::vector<VerbsPort> find_verbs_ports(const VerbsApi& api) {
+std::vector<VerbsPort> find_verbs_ports(const VerbsApi& api, bool takes_emulated) {
   std::vector<VerbsPort> ports;
   int count = 0;
   ibv_device** list = api.get_device_list(&count);
   if (list == nullptr) return ports;
-  for (int i = 0; i < count; ++i) read_device(api, list[i], &ports);
+  for (int i = 0; i < count; ++i) read_device(api, list[i], takes_emulated, &ports);
   api.free_device_list(list);
   return ports;
 }

@@ -44,11 +44,14 @@ struct VerbsPort {
 };
 
 /// The ports of an open device, those that cannot be used with the reason.
-std::vector<VerbsPort> read_verbs_ports(const VerbsApi& api, ibv_context* context);
+/// `takes_emulated`: also rdma_rxe, the kernel's emulation, which has delivered wrong bytes (Linux
+/// 6.1, when it sends again).
+std::vector<VerbsPort> read_verbs_ports(const VerbsApi& api, ibv_context* context,
+                                        bool takes_emulated);
 
 /// All ports of all devices, those that cannot be used with the reason. Opens each device for the
 /// time of the call.
-std::vector<VerbsPort> find_verbs_ports(const VerbsApi& api);
+std::vector<VerbsPort> find_verbs_ports(const VerbsApi& api, bool takes_emulated);
 
 /// Leading bits that two addresses have in common.
 int common_bits(const Address& a, const Address& b);

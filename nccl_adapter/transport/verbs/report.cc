@@ -38,9 +38,9 @@ VerbsReport nothing(std::string why) { return {.lines = {why}, .summary = {}, .w
 
 }  // namespace
 
-VerbsReport report_verbs(const VerbsApi* api, const std::string& why_no_api) {
+VerbsReport report_verbs(const VerbsApi* api, const std::string& why_no_api, bool takes_emulated) {
   if (api == nullptr) return nothing("RDMA devices are not looked for: " + why_no_api);
-  const std::vector<VerbsPort> ports = find_verbs_ports(*api);
+  const std::vector<VerbsPort> ports = find_verbs_ports(*api, takes_emulated);
   if (ports.empty()) return nothing("this host has no RDMA device");
   VerbsReport report;
   for (const VerbsPort& port : ports) {

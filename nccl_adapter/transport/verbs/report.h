@@ -15,6 +15,7 @@ struct VerbsReport {
 };
 
 /// `api` may be nullptr: `why_no_api` says why then. Opens each device for the time of the call.
-VerbsReport report_verbs(const VerbsApi* api, const std::string& why_no_api);
+/// `takes_emulated`: as in find_verbs_ports().
+VerbsReport report_verbs(const VerbsApi* api, const std::string& why_no_api, bool takes_emulated);
 
 }  // namespace lyre::nccl_adapter

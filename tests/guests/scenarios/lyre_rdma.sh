@@ -7,7 +7,7 @@ RXE_MTU_BYTES=1024
 ulimit -l unlimited
 # 4.3 s. An emulated host is late, and rdma_rxe of Linux 6.1 sends wrong bytes when it sends again
 # while acknowledgements arrive (its requester and its completer read comp.psn at the same time).
-export LYRE_VERBS_TIMEOUT=20
+export LYRE_VERBS_TIMEOUT=20 LYRE_VERBS_EMULATED=1
 
 add_rdma() {
   modprobe rdma_rxe || fail "this kernel has no rdma_rxe"

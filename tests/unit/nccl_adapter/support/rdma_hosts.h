@@ -23,7 +23,7 @@ class RdmaHosts : public ::testing::Test {
     network_.on_wrong = [this](const std::string& what) { wrong_.push_back(what); };
     adapter_sim::set_rdma(&network_);
     for (caller_ = 0; caller_ < 2; ++caller_) {
-      hosts_.push_back(std::make_unique<VerbsDevices>(adapter_sim::rdma_api(), kVerbsTimeout));
+      hosts_.push_back(std::make_unique<VerbsDevices>(adapter_sim::rdma_api(), Settings{}));
       hosts_.back()->look(events_.now_ns());
     }
   }

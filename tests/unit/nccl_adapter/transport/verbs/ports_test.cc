@@ -20,13 +20,13 @@ using ::testing::IsEmpty;
 class VerbsPorts : public DescribedDevices {
  protected:
   static VerbsPort only() {
-    const std::vector<VerbsPort> ports = find_verbs_ports(kFakeApi);
+    const std::vector<VerbsPort> ports = find_verbs_ports(kFakeApi, false);
     EXPECT_EQ(ports.size(), 1u);
     return ports.front();
   }
 };
 
-TEST_F(VerbsPorts, NoDeviceIsNoPort) { EXPECT_THAT(find_verbs_ports(kFakeApi), IsEmpty()); }
+TEST_F(VerbsPorts, NoDeviceIsNoPort) { EXPECT_THAT(find_verbs_ports(kFakeApi, false), IsEmpty()); }
 
 TEST_F(VerbsPorts, SayWhatTheDeviceSays) {
   add("rxe0", {FakeGid{v4(10, 9, 0, 1)}});
@@ -43,7 +43,7 @@ TEST_F(VerbsPorts, SayWhatTheDeviceSays) {
 
 TEST_F(VerbsPorts, EachPortOfADeviceIsOne) {
   add("rxe0", {FakeGid{v4(10, 9, 0, 1)}}).attr.phys_port_cnt = 2;
-  const std::vector<VerbsPort> ports = find_verbs_ports(kFakeApi);
+  const std::vector<VerbsPort> ports = find_verbs_ports(kFakeApi, false);
   ASSERT_EQ(ports.size(), 2u);
   EXPECT_EQ(ports[1].port, 2);
   EXPECT_EQ(ports[0].name(), "rxe0");
@@ -87,6 +87,12 @@ TEST_F(VerbsPorts, ADeviceThatCannotBeOpenedIsNamedWithTheReason) {
   add("rxe0", {}).opens = false;
   EXPECT_EQ(only().describe(),
             std::string("rxe0, cannot be used: it cannot be opened: ") + std::strerror(EPERM));
+}
+
+TEST_F(VerbsPorts, AnEmulatedDeviceIsTakenWhenItIsAskedFor) {
+  add("rxe0", {FakeGid{v4(10, 9, 0, 1)}}).attr.vendor_id = 0xffffff;
+  EXPECT_THAT(only().describe(), HasSubstr("cannot be used: it is emulated"));
+  EXPECT_EQ(find_verbs_ports(kFakeApi, true).front().why_not, "");
 }
 
 TEST_F(VerbsPorts, ADeviceThatDoesNotAnswerIsNamedWithTheReason) {
