@@ -65,7 +65,10 @@ void ContextRegistry::drop(uint32_t index) {
   const Context& context = *contexts_[index];
   regions_.forget_context(index);
   if (options_.ports.unmap) options_.ports.unmap(context.arena(), context.arena_bytes);
+  const uint64_t bytes = context.memory.bytes();
+  OwnedFd file(::fcntl(context.memory.fd(), F_DUPFD_CLOEXEC, 0));
   contexts_[index].reset();
+  regions_.close_memory(index, std::move(file), bytes);
 }
 
 uint32_t ContextRegistry::held_count() const {

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "daemon/base/daemon_limits.h"
 #include "daemon/protocol/handover_records.h"
@@ -135,7 +137,7 @@ void RegionRegistry::map_for_ports(uint32_t index) {
                     page_bytes = region.page_bytes] { ports_.map(base, bytes, page_bytes); };
   if (region.bytes > kMapAtOnceBytesMax) {
     region.is_at_job = true;
-    return jobs_.submit(index, owner_of(region), map);
+    return jobs_.submit(index, owner_of(region.context), map);
   }
   map();
   tell_workers(region, Kind::kAddRegion);
@@ -143,6 +145,7 @@ void RegionRegistry::map_for_ports(uint32_t index) {
 
 void RegionRegistry::poll() {
   for (const uint32_t index : jobs_.take_done()) on_job_done(index);
+  frees_.take_done();
 }
 
 void RegionRegistry::on_job_done(uint32_t index) {
@@ -220,20 +223,29 @@ void RegionRegistry::unmap(uint32_t index) {
   };
   if (region.bytes > kMapAtOnceBytesMax) {
     region.is_at_job = true;
-    return jobs_.submit(index, owner_of(region), unmap_for_ports);
+    return jobs_.submit(index, owner_of(region.context), unmap_for_ports);
   }
   unmap_for_ports();
   forget(index);
 }
 
-BackgroundJobs::Owner RegionRegistry::owner_of(const Region& region) const {
-  return {.user = usage_[region.context].user, .client = region.context};
+BackgroundJobs::Owner RegionRegistry::owner_of(uint32_t context) const {
+  return {.user = usage_[context].user, .client = context};
 }
 
 void RegionRegistry::forget(uint32_t index) {
-  window_->unmap(regions_[index]->base);
+  Region& region = *regions_[index];
+  window_->unmap(region.base);
+  close_memory(region.context, std::move(region.file), region.bytes);
   regions_[index].reset();
   free_.push_back(index);
+}
+
+void RegionRegistry::close_memory(uint32_t context, OwnedFd file, uint64_t bytes) {
+  if (bytes <= kMapAtOnceBytesMax) return;
+  // A job can be copied.
+  auto shared = std::make_shared<OwnedFd>(std::move(file));
+  frees_.submit(0, owner_of(context), [shared] { shared->reset(); });
 }
 
 void RegionRegistry::forget_context(uint32_t context) {

@@ -70,6 +70,10 @@ class RegionRegistry {
   /// No worker uses the context any more. Its arena is guarded no longer.
   void forget_context(uint32_t context);
 
+  /// Closes the file of a client's memory. Large ones are closed by a thread: when nobody else has
+  /// the file, its pages end with it, which takes some 0.2 s for each GiB.
+  void close_memory(uint32_t context, OwnedFd file, uint64_t bytes);
+
   /// While true, mapping and unmapping that take long wait for a port that is opened again, which
   /// needs that none is under way.
   void let_ports_go_first(bool do_ports_wait) { jobs_.set_paused(do_ports_wait); }
@@ -130,7 +134,7 @@ class RegionRegistry {
   worker::Command command_of(const Region& region, worker::Command::Kind kind) const;
   void map_for_ports(uint32_t index);
   void on_job_done(uint32_t index);
-  BackgroundJobs::Owner owner_of(const Region& region) const;
+  BackgroundJobs::Owner owner_of(uint32_t context) const;
   void drop(uint32_t index);
   void unmap(uint32_t index);
   void forget(uint32_t index);
@@ -146,7 +150,8 @@ class RegionRegistry {
   std::vector<Usage> usage_;                      ///< by context
   uint32_t uses_ = 0;
   std::vector<RegionAnswer> answers_;
-  BackgroundJobs jobs_;  ///< by index
+  BackgroundJobs jobs_;   ///< by index
+  BackgroundJobs frees_;  ///< without names: nothing follows
 };
 
 }  // namespace lyre

@@ -167,5 +167,17 @@ TEST_F(ForeignDescriptors, OfUsersBeyondTheThreadsWait) {
   EXPECT_EQ(closer.waiting_count(users - 1), 0u);
 }
 
+// The pages of a client that is gone end with the file: some 0.2 s for each GiB. The socket takes
+// as long as it likes.
+TEST_F(ForeignDescriptors, LargeMemoryOfAClientIsClosedByAThread) {
+  LingeringSocket slow;
+  registry_.regions().close_memory(0, slow.take(), uint64_t{1} << 30);
+  RawClient other(path_);
+  other.send(attach_request());
+  run();
+  EXPECT_EQ(expect_message<channel::AttachReply>(other, Control::kAttached).error, 0);
+  slow.let_go();
+}
+
 }  // namespace
 }  // namespace lyre
