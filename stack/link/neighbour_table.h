@@ -79,6 +79,7 @@ class NeighbourTable {
   }
   uint32_t bound() const { return neighbours_.touched(); }
   uint32_t used() const { return neighbours_.used(); }
+  uint32_t capacity() const { return neighbours_.capacity(); }
   /// The sum of all neighbours' holders.
   uint32_t holders() const { return holders_; }
 

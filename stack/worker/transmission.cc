@@ -121,9 +121,7 @@ std::optional<MacAddress> Transmission::neighbour_of(uint32_t conn) {
   if (resolved.answer == link::Answer::kUnreachable && reroute(conn)) {
     resolved = state_.neighbours.resolve(port, sender.next_hop, state_.now);
   }
-  if (!sender.holds_neighbour) {
-    sender.holds_neighbour = state_.neighbours.hold(port, sender.next_hop);
-  }
+  if (!sender.holds_neighbour) state_.hold_neighbour(sender);
   if (resolved.answer == link::Answer::kKnown) return resolved.mac;
   state_.transmit_queue.wait_for_neighbour(conn);
   if (resolved.answer == link::Answer::kUnreachable) {

@@ -53,6 +53,7 @@ struct WorkerState {
   }
   /// REQUIRES: no context owns the session.
   void link_to_context(uint32_t conn, uint32_t context) {
+    release_neighbour(session(conn));  // it counts for the user
     // Nothing was lent of it yet, so what it is charged for are the slots that it has.
     const uint32_t slots = engine.charged_bytes(conn) / memory.rx_slot_bytes();
     accounts.remove(session::kNoContext, slots);
@@ -80,10 +81,20 @@ struct WorkerState {
     const Nanos deadline = engine.next_deadline(conn);
     if (deadline != kNever) timers.arm(conn, deadline);
   }
-  /// The session does not need its neighbour's entry any more.
+  /// Keeps the entry of the session's neighbour, where there is one and the user's share allows it.
+  void hold_neighbour(session::Session& sender) {
+    const auto port = static_cast<uint8_t>(sender.port);
+    const uint32_t user = accounts.user_of(sender.context);
+    const uint32_t entries = neighbours.cache().table(port).capacity();
+    if (!places.may_hold_neighbour(user, entries)) return;
+    sender.holds_neighbour = neighbours.hold(port, sender.next_hop);
+    if (sender.holds_neighbour) places.hold_neighbour(user);
+  }
+  /// The session does not need its neighbour's entry any more, or its user changes.
   void release_neighbour(session::Session& sender) {
     if (!sender.holds_neighbour) return;
     neighbours.release(sender.port, sender.next_hop);
+    places.release_neighbour(accounts.user_of(sender.context));
     sender.holds_neighbour = false;
   }
   void drop(Drop reason) { stats.worker->drops[static_cast<size_t>(reason)].add(1); }

@@ -175,6 +175,9 @@ void add_sessions(std::vector<Limit>& out) {
 void add_life_of_sessions(std::vector<Limit>& out) {
   out.push_back(fixed("local ports that an open tries", std::to_string(worker::kPortsTriedMax),
                       "it fails: the port is in use"));
+  out.push_back(fixed("sessions of a uid for which the entries of their neighbours are kept",
+                      share(worker::kNeighbourShare) + " of a port's neighbours, on each worker",
+                      "an entry that nobody keeps gives way to a new one, and is asked for again"));
   out.push_back(fixed("records of sent segments that a connection has",
                       share(tcp::kShareOfFreeRecords) + " of the free ones",
                       "it sends nothing new, and a SACK block inside a segment is not marked"));

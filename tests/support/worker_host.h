@@ -26,6 +26,7 @@ struct HostOptions {
   IpMarking marking{};
   uint32_t domains = 0;  ///< with rows of their own
   worker::PlaceLimits places{};
+  uint32_t neighbours_max = 1024;
 };
 
 /// A host of the simulated wire: the real worker on simulated packet memory.
@@ -44,6 +45,7 @@ class WorkerHost {
     ports.push_back({.io = &link.add_queue(options.end, memory_),
                      .addresses = addresses_of(options),
                      .gateways = options.gateways,
+                     .neighbours_max = options.neighbours_max,
                      .mtu_bytes = link.options().mtu_bytes,
                      .marking = options.marking});
     if (options.second_link != nullptr) {

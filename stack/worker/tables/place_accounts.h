@@ -13,6 +13,10 @@ namespace lyre::worker {
 inline constexpr uint32_t kResetsPerSecond = 1000;
 inline constexpr uint32_t kResetBurst = 1000;
 
+/// Sessions of one user keep the entries of their neighbours for as many sessions as this share of
+/// a port's entries. Entries that nobody keeps give way to new ones.
+inline constexpr uint32_t kNeighbourShare = 2;
+
 /// Connections and listeners that one client of a worker, and all clients of one user together, may
 /// have.
 struct PlaceLimits {
@@ -45,6 +49,13 @@ class PlaceAccounts {
   void add_listener(uint32_t user) { ++users_[user].listeners; }
   void remove_listener(uint32_t user) { --users_[user].listeners; }
 
+  /// Whether another session of this user may keep an entry of a port that has so many.
+  bool may_hold_neighbour(uint32_t user, uint32_t entries) const {
+    return users_[user].holders < entries / kNeighbourShare;
+  }
+  void hold_neighbour(uint32_t user) { ++users_[user].holders; }
+  void release_neighbour(uint32_t user) { --users_[user].holders; }
+
   /// Whether a segment of this user that belongs to no connection is answered. The network
   /// is a user of its own, so clients of this host cannot use up its answers.
   bool take_reset(uint32_t user, Nanos now) { return users_[user].resets.take(now); }
@@ -60,6 +71,7 @@ class PlaceAccounts {
   struct User {
     uint32_t sessions = 0;
     uint32_t listeners = 0;
+    uint32_t holders = 0;  ///< sessions that keep their neighbour's entry
     TokenBucket resets{kResetsPerSecond, kResetBurst};
   };
 

@@ -19,6 +19,7 @@ constexpr uint16_t kPort = 5000;
 constexpr uint32_t kPlaces = 64;
 constexpr uint32_t kPerClient = 24;
 constexpr uint32_t kPerUser = 32;
+constexpr uint32_t kNeighbours = 16;  ///< fewer than a client has connections
 
 class PlacesTest : public testing::Test {
  protected:
@@ -27,7 +28,8 @@ class PlacesTest : public testing::Test {
                       .places = {.sessions_per_client = kPerClient,
                                  .sessions_per_user = kPerUser,
                                  .listeners_per_client = 2,
-                                 .listeners_per_user = 3}}) {}
+                                 .listeners_per_user = 3},
+                      .neighbours_max = kNeighbours}) {}
   ~PlacesTest() override {
     for (auto& client : clients_) client->detach(true);
     run();
@@ -106,6 +108,27 @@ TEST_F(PlacesTest, AClientAndAUserLeaveListenersToOthers) {
   EXPECT_EQ(listen(second, kPort + 2), EndStatus::kOk);
   EXPECT_EQ(listen(second, kPort + 3), EndStatus::kNoResources);
   EXPECT_EQ(listen(attach(2), kPort + 3), EndStatus::kOk);
+}
+
+// Sessions to neighbours that do not answer kept all entries: nobody could find another neighbour.
+TEST_F(PlacesTest, AUserLeavesNeighboursToOthers) {
+  ChannelClient& greedy = attach(1);
+  for (uint32_t i = 0; i < kPerClient; ++i) {
+    greedy.connect({IpAddress::v4(kAddress + 100 + i), kPort}, i);
+    run(10);
+  }
+  WorkerHost neighbour(link_, {.end = 1, .address = kAddress + 1});
+  ChannelClient& other = attach(2);
+  other.connect({IpAddress::v4(kAddress + 1), kPort}, 1);
+  EndStatus status = EndStatus::kOk;
+  for (int i = 0; i < 1000 && status == EndStatus::kOk; ++i) {
+    run(10);
+    link_.advance(now_);
+    neighbour.worker().poll_once(now_);
+    const auto entry = other.next();
+    if (entry.event == Event::kConnectFailed || entry.event == Event::kEnded) status = entry.status;
+  }
+  EXPECT_EQ(status, EndStatus::kRefused) << "no entry was left for it";
 }
 
 // A client that asked closed ports over and over used up the resets of the whole host: connections
