@@ -51,6 +51,7 @@ ContextRegistry::ContextRegistry(WorkerSet& workers, const RegistryOptions& opti
       captures_(workers.count(), [this](uint32_t worker, const worker::Command& command) {
         post(worker, command);
       }) {
+  // At the start: the configuration was checked for both.
   LYRE_CHECK(options.contexts_max <= worker::kContextsMax);
   LYRE_CHECK(workers.count() >= 1 && workers.count() <= channel::kWorkersMax);
 }

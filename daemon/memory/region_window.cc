@@ -57,6 +57,7 @@ Result<std::unique_ptr<RegionWindow>> RegionWindow::reserve(uint64_t page_bytes)
   const uint64_t first = (window->begin_ + kWindowAlignment - 1) & ~(kWindowAlignment - 1);
   window->free_.emplace(first, window->begin_ + bytes - first);
   RegionWindow* none = nullptr;
+  // A process has one registry of regions, which makes one window.
   LYRE_CHECK(g_window.compare_exchange_strong(none, window.get()));
   if (Status status = window->catch_faults(); !status.ok()) return status.error();
   return window;

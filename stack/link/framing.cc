@@ -26,6 +26,7 @@ void push_ipv6(io::PacketBuf& packet, const FrameAddresses& addresses,
 
 void write_arp_frame(io::PacketBuf& packet, const FrameAddresses& addresses,
                      const wire::ArpPacket& arp) {
+  // Packets to send come from a pool whose headroom is a constant.
   LYRE_CHECK(packet.headroom >= wire::kArpBytes);
   uint8_t* front = packet.push_front(wire::kArpBytes);
   wire::write_arp(arp, std::span<uint8_t, wire::kArpBytes>(front, wire::kArpBytes));
@@ -35,6 +36,7 @@ void write_arp_frame(io::PacketBuf& packet, const FrameAddresses& addresses,
 void write_ndp_frame(io::PacketBuf& packet, const FrameAddresses& addresses, const NdpPacket& ndp) {
   uint8_t message[wire::kNdpBytesMax];
   const uint16_t bytes = wire::write_ndp(ndp.message, ndp.addresses, message);
+  // As above: the message is this host's own, and no longer than its buffer.
   LYRE_CHECK(packet.headroom >= bytes + wire::kIpv6HeaderBytes);
   std::copy_n(message, bytes, packet.push_front(bytes));
   push_ipv6(packet, addresses,
@@ -48,6 +50,7 @@ void write_ndp_frame(io::PacketBuf& packet, const FrameAddresses& addresses, con
 void write_mld_frame(io::PacketBuf& packet, const FrameAddresses& addresses, const MldPacket& mld) {
   uint8_t message[wire::kMldBytesMax];
   const uint16_t bytes = wire::write_mld_report(mld.report, mld.addresses, message);
+  // As above: the message is this host's own, and no longer than its buffer.
   LYRE_CHECK(packet.headroom >= bytes + wire::kIpv6HeaderBytes);
   std::copy_n(message, bytes, packet.push_front(bytes));
   push_ipv6(packet, addresses,

@@ -57,6 +57,7 @@ bool NeighbourCache::hold(uint8_t port, const IpAddress& ip) {
 
 void NeighbourCache::release(uint8_t port, const IpAddress& ip) {
   const auto entry = find(port, ip);
+  // An entry with holders is not removed, whatever neighbours say.
   LYRE_CHECK(entry);
   NeighbourTable& table = ports_[port].table;
   table.release(entry->index);

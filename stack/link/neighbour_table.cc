@@ -57,6 +57,7 @@ uint32_t NeighbourTable::add(const IpAddress& ip, bool is_wanted) {
 
 void NeighbourTable::remove(uint32_t index) {
   const Neighbour& removed = neighbours_[index];
+  // Each caller has looked for holders, or took it from the list of those without.
   LYRE_CHECK(removed.holders == 0);
   set_deadline(index, kNever);
   idle_.remove(neighbours_, index);
@@ -92,6 +93,7 @@ void NeighbourTable::hold(uint32_t index) {
 }
 
 void NeighbourTable::release(uint32_t index) {
+  // Session::holds_neighbour says whether there is a hold to release.
   LYRE_CHECK(neighbours_[index].holders > 0);
   --holders_;
   if (--neighbours_[index].holders == 0) idle_.push_back(neighbours_, index);

@@ -49,6 +49,7 @@ void SendPieces::seek(SendQueue& queue, uint32_t offset) const {
     queue.cursor_offset = 0;
   }
   while (true) {
+    // TCP asks for bytes of the queue only, which pieces cover to its end.
     LYRE_CHECK(queue.cursor != UINT32_MAX);
     const Piece& piece = pieces_[queue.cursor];
     const uint32_t bytes = piece.ref.length - skipped(queue, queue.cursor);
@@ -73,6 +74,7 @@ uint32_t SendPieces::gather_some(SendQueue& queue, uint32_t offset, uint32_t& by
   uint32_t count = 0;
   uint32_t left = bytes;
   while (left > 0 && count < out.size()) {
+    // As in seek(): the bytes are in the queue.
     LYRE_CHECK(piece != UINT32_MAX);
     const BufRef& ref = pieces_[piece].ref;
     const uint32_t taken = std::min(left, ref.length - skip);

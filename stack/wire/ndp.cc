@@ -164,6 +164,7 @@ std::optional<NdpMessage> parse_ndp(const AddressPair& addresses, uint8_t hop_li
 
 uint16_t write_ndp(const NdpMessage& message, const AddressPair& addresses,
                    std::span<uint8_t> out) {
+  // The message is this host's own: no input decides its size or its type.
   LYRE_CHECK(out.size() >= kNdpBytesMax);
   uint8_t* const start = out.data();
   const size_t fixed = fixed_bytes(message.type);

@@ -192,6 +192,7 @@ uint32_t tcp_header_bytes(const TcpHeader& header) {
 
 uint32_t write_tcp(const TcpHeader& header, uint16_t checksum_field, std::span<uint8_t> out) {
   const uint32_t bytes = tcp_header_bytes(header);
+  // The header is this host's own, and callers have room for the largest one.
   LYRE_CHECK(out.size() >= bytes);
   uint8_t* at = out.data();
   write_be16(at, header.source_port);

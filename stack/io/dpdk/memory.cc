@@ -99,6 +99,7 @@ void Memory::number_slots() {
   for (uint32_t slot = 0; slot < rx_by_slot_.size(); ++slot) {
     const PacketBuf* packet = rx_by_slot_[slot];
     const auto* at = static_cast<const uint8_t*>(mbuf_of(rx_by_slot_[slot])->buf_addr);
+    // At the start, of what this class itself has numbered.
     LYRE_CHECK(packet->slot == slot);
     LYRE_CHECK(at > rx_memory().data() && at < rx_memory().data() + rx_memory().size());
   }

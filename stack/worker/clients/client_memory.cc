@@ -13,6 +13,7 @@ ClientMemory::ClientMemory()
 
 void ClientMemory::add(uint32_t name, uint32_t context, const uint8_t* base, uint64_t bytes) {
   const uint32_t index = channel::region_index(name);
+  // The control thread names an index anew only when every worker gave it up.
   LYRE_CHECK(index >= kContextsMax && is_free(index));
   regions_[index] = {.name = name, .context = context, .base = base, .bytes = bytes};
   by_context_[context].push_back(regions_, index);
@@ -36,6 +37,7 @@ bool ClientMemory::try_begin_leaving(uint32_t name) {
   const uint32_t index = channel::region_index(name);
   Region& region = regions_[index];
   if (name == 0 || region.name != name) return false;
+  // The control thread asks once for each name.
   LYRE_CHECK(!region.is_leaving);
   region.is_leaving = true;
   if (!region.is_held_back) leaving_.push_back(regions_, index);
