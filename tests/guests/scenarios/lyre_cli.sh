@@ -38,10 +38,11 @@ TOML
 status() { as_job timeout 20 lyre status "$@"; }
 sessions() { as_job timeout 20 lyre sessions --detail "$@"; }
 stats() { as_job timeout 20 lyre stats "$@"; }
-# What each worker has counted of something.
+# What each worker has counted of something: counter NAME...
 counter() { stats --json | python3 -c "
 import json, sys
-print(*(worker['counters']['$1'] for worker in json.load(sys.stdin)['workers']))"; }
+print(*(worker['counters'][name] for worker in json.load(sys.stdin)['workers']
+        for name in '$*'.split()))"; }
 
 # Of the daemon's only port: up, down, or the state of its device.
 link() { status --json | python3 -c "
