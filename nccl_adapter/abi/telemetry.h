@@ -11,7 +11,7 @@
 namespace lyre::nccl_abi {
 
 inline constexpr uint64_t kTelemetryMagic = 0x534d'4d4f'4345'5259ull;  // "YRECOMMS"
-inline constexpr uint32_t kTelemetryVersion = 3;
+inline constexpr uint32_t kTelemetryVersion = 4;
 inline constexpr uint32_t kTelemetrySlots = 2048;
 /// LYRE_TELEMETRY_DIR moves it; "none" switches it off.
 inline constexpr const char* kTelemetryDirectory = "/dev/shm";
@@ -57,9 +57,11 @@ struct CommView {
   int32_t rank;
   int32_t peer_rank;
   int32_t channel;
-  uint32_t unused;
+  uint32_t queue_pairs_up;    ///< of RDMA devices, that carry data; they are streams, too
+  uint64_t queue_pairs_lost;  ///< so far
+  uint64_t copied_bytes;      ///< payload that this process copied, sent or received
 };
-static_assert(sizeof(CommView) == 368);
+static_assert(sizeof(CommView) == 384);
 
 /// A place for one: odd while it is written.
 struct CommSlot {

@@ -287,6 +287,7 @@ CommFacts Comm::facts() const {
   view.requests = static_cast<uint32_t>(requests().active());
   view.outstanding_bytes = requests().outstanding_bytes();
   view.bytes = requests().finished_bytes();
+  view.queue_pairs_up = static_cast<uint32_t>(queue_pairs_.carrying());
   const Request* waiting = requests().oldest();
   if (waiting != nullptr) {
     view.oldest_since_ns = environment_->clock().to_monotonic_ns(waiting->posted_ns);
@@ -306,9 +307,12 @@ CommFacts Comm::facts() const {
   // Queue pairs first: the data takes them.
   for (const Lane* lane : queue_pairs_.lanes()) {
     if (lane->attached > 0) add(*lane);
+    view.queue_pairs_lost += lane->attached - (lane->is_up() ? 1 : 0);
+    view.copied_bytes += lane->copied_bytes();
   }
   for (const auto& lane : lanes_) {
     if (lane->is_up() || lane->is_missed) add(*lane);
+    view.copied_bytes += lane->copied_bytes();
   }
   return facts;
 }

@@ -30,6 +30,7 @@ void Lane::attach(std::unique_ptr<Transport> next, uint32_t number, int64_t now_
 }
 
 void Lane::drop() {
+  copied_before_bytes = copied_bytes();
   transport.reset();
   reader = {};
   has_received = is_window_closed = false;
@@ -39,6 +40,7 @@ void Lane::drop() {
 
 void Lane::close() {
   transport->close();
+  copied_before_bytes = copied_bytes();
   transport.reset();
 }
 

@@ -22,6 +22,10 @@ struct Lane final : SessionOwner {
   void attach(std::unique_ptr<Transport> next, uint32_t number, int64_t now_ns);
   /// Ends the session, if any, without another word. What was sent is the caller's business.
   void drop();
+  /// What this process copied for the lane, by all its sessions so far.
+  uint64_t copied_bytes() const {
+    return copied_before_bytes + (is_up() ? transport->copied_bytes() : 0);
+  }
   /// Ends it in order. REQUIRES: is_up(), as all below.
   void close();
   /// Looks whether something moved since the last look. True if so.
@@ -39,6 +43,7 @@ struct Lane final : SessionOwner {
   bool is_for_queue_pairs = false;       ///< for its life
   uint32_t incarnation = 0;              ///< of the session
   uint32_t attached = 0;                 ///< how often there was one
+  uint64_t copied_before_bytes = 0;      ///< see copied_bytes(): by those that are gone
   std::unique_ptr<Transport> transport;  ///< nullptr: no session
   FrameProgress reader;
   uint16_t version = kProtocolVersionMin;  ///< of the protocol that the session speaks

@@ -55,6 +55,11 @@ Io Stream::fail(int64_t code) {
   return Io::kFailed;
 }
 
+void Stream::count_copied(uint64_t bytes) {
+  Transport::count_copied(bytes);
+  lyre_count_copied(session_, 0, bytes);
+}
+
 Io Stream::send_small(std::span<const uint8_t> bytes) {
   unsent_.insert(unsent_.end(), bytes.begin(), bytes.end());
   return flush() == Io::kFailed ? Io::kFailed : Io::kOk;
@@ -115,6 +120,7 @@ Io Stream::send_copied(const Chunk& chunk) {
   if (payload_bytes > 0) {
     std::memcpy(out + kFrameHeaderBytes, chunk.data, payload_bytes);
     lyre_count_copied(session_, payload_bytes, 0);
+    copied_bytes_ += payload_bytes;
   }
   code = lyre_send_block(session_, &block, bytes, 0);
   if (code == LYRE_E_AGAIN) {

@@ -53,7 +53,8 @@ class Stream final : public Transport {
   bool is_blocked_in(const lyre_region* region) const override {
     return region != nullptr && parked_region_ == region;
   }
-  void count_copied(uint64_t bytes) override { lyre_count_copied(session_, 0, bytes); }
+  /// The daemon is told, too.
+  void count_copied(uint64_t bytes) override;
 
  private:
   Io take_slices(std::span<lyre_slice> out, size_t* count) override;

@@ -6,6 +6,7 @@ namespace lyre::nccl_adapter {
 
 Transport& Transport::operator=(Transport&& other) noexcept {
   sent_bytes_ = std::exchange(other.sent_bytes_, 0);
+  copied_bytes_ = std::exchange(other.copied_bytes_, 0);
   slices_ = other.slices_;
   slice_count_ = std::exchange(other.slice_count_, 0);
   slice_index_ = std::exchange(other.slice_index_, 0);

@@ -81,7 +81,9 @@ class Transport {
   Io peek(std::span<const uint8_t>* out);
   void consume(size_t bytes);
   /// Of what was received, so much was copied elsewhere. To be said before the release.
-  virtual void count_copied(uint64_t bytes) = 0;
+  virtual void count_copied(uint64_t bytes) { copied_bytes_ += bytes; }
+  /// Payload that this process copied, to send it or as it was received.
+  uint64_t copied_bytes() const { return copied_bytes_; }
   /// Gives consumed memory back: this is what lets the peer send more.
   void release();
 
@@ -95,6 +97,7 @@ class Transport {
   virtual void give_back(std::span<const lyre_slice> slices) = 0;
 
   uint64_t sent_bytes_ = 0;
+  uint64_t copied_bytes_ = 0;
 
  private:
   std::array<lyre_slice, kSlicesPerTake> slices_{};

@@ -303,6 +303,7 @@ Io QueuePair::send_chunk(const Chunk& chunk) {
       pieces[count++] = piece_of(data, bytes, mr);
     } else {
       if (bytes > 0) std::memcpy(slot + header_bytes, data, bytes);
+      copied_bytes_ += bytes;
       pieces[count++] = piece_of(slot, header_bytes + bytes, mr_);
     }
     const Memory* memory = mr != nullptr ? chunk.memory : nullptr;

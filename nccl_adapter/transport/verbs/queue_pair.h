@@ -72,8 +72,6 @@ class QueuePair final : public Transport {
   bool is_window_closed() const override { return false; }
   bool is_blocked() const override { return !unsent_.empty() || is_credit_due(); }
   bool is_blocked_in(const lyre_region*) const override { return false; }
-  /// The daemon counts what its sessions copied.
-  void count_copied(uint64_t) override {}
 
  private:
   struct Sent {

@@ -120,6 +120,18 @@ TEST_F(Comms, RdmaPortsThatAreNotUsedAreNamedWithTheReason) {
   EXPECT_EQ(comms_json(snapshot, nullptr)["processes"][0]["rdma_not_used"], verbs_);
 }
 
+TEST_F(Comms, QueuePairsAndCopiesAreInTheDocument) {
+  CommView view = sample();
+  view.queue_pairs_up = 2;
+  view.queue_pairs_lost = 3;
+  view.copied_bytes = 4'000'000'000;
+  write(name_of("4711-0"), view);
+  const auto comm = comms_json(read_comms(directory_, kNowNs), nullptr)["processes"][0]["comms"][0];
+  EXPECT_EQ(comm["queue_pairs_up"], 2);
+  EXPECT_EQ(comm["queue_pairs_lost"], 3);
+  EXPECT_EQ(comm["copied_bytes"], 4'000'000'000);
+}
+
 TEST_F(Comms, WhatNcclTellsOfTheOperationIsShown) {
   CommView view = sample();
   std::strcpy(view.operation, "ReduceScatter");

@@ -180,6 +180,12 @@ void add_comm(Families& out, const CommsSnapshot& comms, const CommsOfProcess& p
   out.counter("lyre_comm_sent_again_bytes_total", "Bytes sent again over another stream", labels,
               static_cast<double>(view.again_bytes));
   out.counter("lyre_comm_streams_remade_total", "Streams that were replaced", labels, view.redials);
+  out.counter("lyre_comm_copied_bytes_total", "Payload that the process copied", labels,
+              static_cast<double>(view.copied_bytes));
+  out.gauge("lyre_comm_queue_pairs_up", "Queue pairs of RDMA devices that the comm has", labels,
+            view.queue_pairs_up);
+  out.counter("lyre_comm_queue_pairs_lost_total", "Queue pairs that the comm lost", labels,
+              static_cast<double>(view.queue_pairs_lost));
   out.gauge("lyre_comm_streams", "Streams that the comm is to have", labels, view.streams);
   out.gauge("lyre_comm_streams_up", "Streams that the comm has", labels, view.streams_up);
   out.gauge("lyre_comm_outstanding_bytes", "Bytes of requests that are not done", labels,

@@ -7,6 +7,8 @@
 #include "nccl_adapter/comm/receivers.h"
 #include "nccl_adapter/comm/send_comm.h"
 #include "nccl_adapter/transport/rails.h"
+#include "tests/sim/adapter/lyre_api.h"
+#include "tests/sim/adapter/rdma.h"
 #include "tests/unit/nccl_adapter/support/two_hosts.h"
 
 // A sending comm on one host and a receiving one on the other, with what lets them meet.
@@ -291,6 +293,95 @@ TEST_F(CappedComms, GetTheStreamsThatTheyNeedAndForgetThemInAPause) {
   EXPECT_EQ(receiver_->facts().streams.size(), 1u) << "nobody misses the others";
   be_busy(100 * kMs);
   EXPECT_FALSE(sender_->has_failed() || receiver_->has_failed());
+}
+
+size_t g_caller = 0;
+
+// libibverbs as a process on that host calls it.
+template <size_t kHost>
+VerbsApi api_on() {
+  VerbsApi api = adapter_sim::rdma_api();
+  api.get_device_list = [](int* count) {
+    g_caller = kHost;
+    return adapter_sim::rdma_api().get_device_list(count);
+  };
+  return api;
+}
+
+// The same with an RDMA device on each host.
+class CommsWithRdma : public Comms {
+ protected:
+  CommsWithRdma() {
+    rdma_.add_device(0);
+    rdma_.add_device(1);
+    rdma_.host_of_caller = [] { return g_caller; };
+    adapter_sim::set_rdma(&rdma_);
+    here().use(&here_devices_);
+    there().use(&there_devices_);
+    connect();
+    EXPECT_TRUE(has_queue_pair());
+  }
+  ~CommsWithRdma() override {
+    sender_.reset();
+    owned_.clear();
+  }
+  bool has_queue_pair() {
+    return works_until([&] {
+      const bool is_up = sender_->facts().view.queue_pairs_up > 0;
+      return is_up && receiver_->facts().view.queue_pairs_up > 0;
+    });
+  }
+  void carry(std::vector<uint8_t>& out) {
+    std::vector<uint8_t> in(out.size());
+    Request* receive = post(*receiver_, in);
+    Request* send = post(*sender_, out);
+    EXPECT_EQ(finish(*receiver_, receive), Result::kSuccess);
+    EXPECT_EQ(finish(*sender_, send), Result::kSuccess);
+    EXPECT_EQ(in, out);
+  }
+
+  adapter_sim::RdmaNetwork rdma_{adapter_sim::RdmaSettings{}, events_, 1};
+  VerbsApi here_api_ = api_on<0>();
+  VerbsApi there_api_ = api_on<1>();
+  VerbsDevices here_devices_{here_api_, Settings{}};
+  VerbsDevices there_devices_{there_api_, Settings{}};
+};
+
+TEST_F(CommsWithRdma, ShowWhatIsCopiedForQueuePairs) {
+  adapter_sim::reset_copied();
+  std::vector<uint8_t> out = numbered(300'000);
+  carry(out);
+  EXPECT_EQ(sender_->facts().view.copied_bytes, out.size());
+  EXPECT_EQ(receiver_->facts().view.copied_bytes, out.size());
+  EXPECT_EQ(adapter_sim::copied_tx_bytes(), 0u) << "it went over a stream";
+}
+
+TEST_F(CommsWithRdma, CopyNothingOfRegisteredMemoryBeforeItIsSent) {
+  std::vector<uint8_t> out = numbered(300'000);
+  std::vector<uint8_t> in(out.size());
+  const Registration* registration = sender_->add_registration(out.data(), out.size());
+  Request* receive = post(*receiver_, in);
+  Request* send = nullptr;
+  EXPECT_EQ(sender_->post(out.data(), out.size(), registration, Operation{}, &send),
+            Result::kSuccess);
+  EXPECT_EQ(finish(*receiver_, receive), Result::kSuccess);
+  EXPECT_EQ(finish(*sender_, send), Result::kSuccess);
+  EXPECT_EQ(sender_->facts().view.copied_bytes, 0u);
+  EXPECT_EQ(sender_->remove_registration(registration), Result::kSuccess);
+}
+
+TEST_F(CommsWithRdma, ShowTheirQueuePairsAndHowManyWereLost) {
+  std::vector<uint8_t> out = numbered(300'000);
+  carry(out);
+  const CommFacts before = sender_->facts();
+  EXPECT_EQ(before.view.queue_pairs_up, 1u);
+  EXPECT_EQ(before.view.queue_pairs_lost, 0u);
+  EXPECT_EQ(before.streams.front().rail, "over RDMA");
+  rdma_.break_queue_pair();
+  ASSERT_TRUE(works_until([&] { return sender_->facts().view.queue_pairs_lost > 0; }));
+  EXPECT_EQ(sender_->facts().view.copied_bytes, out.size()) << "what is gone counts, too";
+  ASSERT_TRUE(has_queue_pair());
+  EXPECT_EQ(sender_->facts().view.queue_pairs_lost, 1u);
 }
 
 TEST_F(Comms, AStreamOfAClosedCommHearsHowItEnded) {

@@ -12,6 +12,7 @@
 #include "nccl_adapter/daemon_link/region_cache.h"
 #include "nccl_adapter/transport/environment.h"
 #include "nccl_adapter/transport/stream.h"
+#include "nccl_adapter/transport/verbs/devices.h"
 #include "tests/sim/adapter/network.h"
 #include "tests/sim/adapter/system.h"
 
@@ -46,6 +47,7 @@ class TestEnvironment final : public Environment {
   const std::vector<lyre_port>& ports() const override { return ports_; }
   uint16_t listen_port() const override { return listen_port_; }
   void set_verbs(VerbsUse use) { settings_.verbs = use; }
+  void use(VerbsDevices* devices) { verbs_ = devices; }
   void set_listen_port(uint16_t port) { listen_port_ = port; }
   size_t stream_count(size_t) const override {
     return static_cast<size_t>(std::max<int64_t>(settings_.streams, 1));
@@ -69,6 +71,7 @@ class TestEnvironment final : public Environment {
   void look() {
     clock_.look(events_->now_ns());
     lyre_poll(context_, 0);
+    if (verbs_ != nullptr) verbs_->progress(now_ns());
     lyre_event event{.struct_bytes = sizeof event};
     while (lyre_next_event(context_, &event) == 1) {
       if (event.listener != nullptr) {

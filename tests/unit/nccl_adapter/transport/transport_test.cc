@@ -26,7 +26,6 @@ class TextTransport final : public Transport {
   bool is_window_closed() const override { return false; }
   bool is_blocked() const override { return false; }
   bool is_blocked_in(const lyre_region*) const override { return false; }
-  void count_copied(uint64_t) override {}
 
   void arrive(std::string_view text) { arrived_.push_back(text); }
   void end(Io how) { end_ = how; }
