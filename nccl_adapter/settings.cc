@@ -63,7 +63,7 @@ void read_rails(Settings* out) {
   }
 }
 
-bool read_verbs(VerbsUse* out) {
+bool read_verbs_use(VerbsUse* out) {
   const std::string_view text = get("LYRE_VERBS") != nullptr ? get("LYRE_VERBS") : "off";
   if (text == "auto") {
     *out = VerbsUse::kAuto;
@@ -78,6 +78,19 @@ bool read_verbs(VerbsUse* out) {
   return true;
 }
 
+bool read_verbs(Settings* out) {
+  const char* emulated = get("LYRE_VERBS_EMULATED");
+  out->takes_emulated_verbs = emulated != nullptr && std::strcmp(emulated, "0") != 0;
+  if (const char* names = get("LYRE_VERBS_DEVICES")) out->verbs_devices = split(names);
+  constexpr int64_t kQueuePairs = kQueuePairsMax;
+  return read_verbs_use(&out->verbs) &&
+         read_integer("LYRE_VERBS_TIMEOUT", {1, 31}, &out->verbs_timeout) &&
+         read_integer("LYRE_VERBS_GID_INDEX", {0, 255}, &out->verbs_gid_index) &&
+         read_integer("LYRE_VERBS_TRAFFIC_CLASS", {0, 255}, &out->verbs_traffic_class) &&
+         read_integer("LYRE_VERBS_SERVICE_LEVEL", {0, 15}, &out->verbs_service_level) &&
+         read_integer("LYRE_VERBS_QUEUE_PAIRS", {1, kQueuePairs}, &out->verbs_queue_pairs);
+}
+
 }  // namespace
 
 bool read_settings(Settings* out) {
@@ -88,10 +101,7 @@ bool read_settings(Settings* out) {
   out->is_required = required != nullptr && std::strcmp(required, "0") != 0;
   if (const char* path = get("LYRE_TELEMETRY_DIR")) out->telemetry_directory = path;
   read_rails(out);
-  const char* emulated = get("LYRE_VERBS_EMULATED");
-  out->takes_emulated_verbs = emulated != nullptr && std::strcmp(emulated, "0") != 0;
-  return read_verbs(&out->verbs) &&
-         read_integer("LYRE_VERBS_TIMEOUT", {1, 31}, &out->verbs_timeout) &&
+  return read_verbs(out) &&
          read_integer("LYRE_PEER_TIMEOUT_SECONDS", {3, 3600}, &out->peer_timeout_s) &&
          read_integer("LYRE_RESUME_SECONDS", {1, 3600}, &out->resume_s) &&
          read_integer("LYRE_LATENCY_US", {0, 100'000}, &out->latency_us) &&

@@ -31,7 +31,13 @@ struct Settings {
   std::vector<std::string> rails;         ///< LYRE_RAILS=NAME,...: these ports only; empty: all
   int64_t verbs_timeout = kVerbsTimeout;  ///< LYRE_VERBS_TIMEOUT: 1..31
   bool takes_emulated_verbs = false;      ///< LYRE_VERBS_EMULATED
-  VerbsUse verbs = VerbsUse::kOff;        ///< until it has run on RDMA hardware
+  /// LYRE_VERBS_DEVICES=NAME,NAME:PORT,...: of these only; empty: of all.
+  std::vector<std::string> verbs_devices;
+  int64_t verbs_gid_index = -1;  ///< LYRE_VERBS_GID_INDEX: 0..255; -1: the one that fits the peer
+  int64_t verbs_traffic_class = 0;  ///< LYRE_VERBS_TRAFFIC_CLASS: 0..255
+  int64_t verbs_service_level = 0;  ///< LYRE_VERBS_SERVICE_LEVEL: 0..15
+  int64_t verbs_queue_pairs = 1;    ///< LYRE_VERBS_QUEUE_PAIRS: 1..8, of a comm and port
+  VerbsUse verbs = VerbsUse::kOff;  ///< until it has run on RDMA hardware
 };
 
 /// How long TCP may wait for an acknowledgement: less than the peer may be silent, so that there is

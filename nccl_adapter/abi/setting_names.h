@@ -26,8 +26,13 @@ inline constexpr std::string_view kSettingNames[] = {"LYRE_DATA_DIR",
                                                      "LYRE_STREAMS",
                                                      "LYRE_TELEMETRY_DIR",
                                                      "LYRE_VERBS",
+                                                     "LYRE_VERBS_DEVICES",
                                                      "LYRE_VERBS_EMULATED",
-                                                     "LYRE_VERBS_TIMEOUT"};
+                                                     "LYRE_VERBS_GID_INDEX",
+                                                     "LYRE_VERBS_QUEUE_PAIRS",
+                                                     "LYRE_VERBS_SERVICE_LEVEL",
+                                                     "LYRE_VERBS_TIMEOUT",
+                                                     "LYRE_VERBS_TRAFFIC_CLASS"};
 inline constexpr std::string_view kSettingPrefix = "LYRE_";
 inline constexpr std::string_view kTestSettingPrefix = "LYRE_TEST_";
 /// A name with more differences is no misspelling.

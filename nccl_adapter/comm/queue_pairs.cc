@@ -205,7 +205,6 @@ void QueuePairs::on_decline(const FrameHeader& header, std::span<const uint8_t> 
 
 // ---- The side that sends ----
 
-// The ports are dealt to NCCL's devices in turn; a device that got none shares one.
 void QueuePairs::offer(const Address& remote, size_t device) {
   VerbsDevices* verbs = ground_.environment->verbs();
   const int64_t now_ns = ground_.environment->now_ns();
@@ -217,11 +216,8 @@ void QueuePairs::offer(const Address& remote, size_t device) {
   Lane* over = is_due ? ground_.streams->for_queue_pairs(now_ns) : nullptr;
   if (over == nullptr) return;
   verbs->look(now_ns);
-  const std::vector<VerbsPlace> all = verbs->places(remote);
-  std::vector<VerbsPlace> own;
-  const size_t devices = ground_.environment->ports().size();
-  for (size_t i = device % devices; i < all.size(); i += devices) own.push_back(all[i]);
-  if (own.empty() && !all.empty()) own.push_back(all[device % all.size()]);
+  const std::vector<VerbsPlace> own =
+      verbs->places_of(device, ground_.environment->ports(), remote);
   grow(std::max<size_t>(own.size(), 1));
   for (size_t i = 0; i < places_.size(); ++i) {
     Place& due = *places_[i];

@@ -113,7 +113,7 @@ const VerbsReport& find_verbs(const Settings& settings) {
   static const VerbsReport& found = *new VerbsReport([&] {
     std::string why = "LYRE_VERBS=off";
     const VerbsApi* api = settings.verbs == VerbsUse::kOff ? nullptr : load_verbs(&why);
-    VerbsReport report = report_verbs(api, why, settings.takes_emulated_verbs);
+    VerbsReport report = report_verbs(api, why, settings);
     for (const std::string& line : report.lines) log_info("%s", line.c_str());
     return report;
   }());
@@ -157,7 +157,7 @@ Instance* open_instance(Registry& all, uint64_t communicator) {
   }
   log_attached(*instance);
   instance->show_verbs(find_verbs(settings).summary);
-  set_known_ports(instance->ports(), settings.latency_us);
+  set_known_ports(instance->ports(), find_verbs(settings).usable, settings.latency_us);
   all.instances.insert(instance.get());
   return instance.release();
 }

@@ -1,5 +1,6 @@
 #include "nccl_adapter/plugin/properties.h"
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 #include <set>
@@ -23,6 +24,31 @@ KnownPorts& known_ports() {
   return known;
 }
 
+struct Rail {
+  Location location;
+  uint32_t speed_mbps;
+};
+
+std::vector<Rail> rails_of(const std::vector<lyre_port>& ports,
+                           const std::vector<VerbsPort>& verbs) {
+  std::vector<Rail> rails;
+  std::vector<Location> locations;
+  for (const lyre_port& port : ports) {
+    locations.push_back(location_of(port));
+    rails.push_back({locations.back(), port.speed_mbps});
+  }
+  std::vector<Location> devices;
+  for (const VerbsPort& port : verbs) devices.push_back(port.location);
+  if (rails.empty()) return rails;
+  const std::vector<size_t> dealt = deal(devices, locations);
+  for (size_t i = 0; i < verbs.size(); ++i) {
+    Rail& rail = rails[dealt[i]];
+    rail.speed_mbps = std::max(rail.speed_mbps, verbs[i].speed_mbps);
+    if (rail.location.pci_path.empty()) rail.location = verbs[i].location;
+  }
+  return rails;
+}
+
 uint64_t guid_of(const lyre_port& port) {
   uint64_t guid = 0;
   for (const uint8_t byte : port.mac) guid = guid << 8 | byte;
@@ -31,19 +57,22 @@ uint64_t guid_of(const lyre_port& port) {
 
 }  // namespace
 
-void set_known_ports(const std::vector<lyre_port>& ports, int64_t latency_us) {
+void set_known_ports(const std::vector<lyre_port>& ports, const std::vector<VerbsPort>& verbs,
+                     int64_t latency_us) {
+  const std::vector<Rail> rails = rails_of(ports, verbs);
   KnownPorts& known = known_ports();
   const std::lock_guard lock(known.mutex);
   known.list.clear();
-  for (const lyre_port& port : ports) {
+  for (size_t i = 0; i < ports.size(); ++i) {
+    const lyre_port& port = ports[i];
     const std::string name(port.name, strnlen(port.name, sizeof(port.name)));
-    const std::string path(port.pci_path, strnlen(port.pci_path, sizeof(port.pci_path)));
+    const std::string& path = rails[i].location.pci_path;
     Properties properties{};
     properties.name = known.texts.insert(name).first->c_str();
     if (!path.empty()) properties.pci_path = known.texts.insert(path).first->c_str();
     properties.guid = guid_of(port);
     properties.speed_mbps =
-        port.speed_mbps == 0 ? kSpeedMbpsUnknown : static_cast<int32_t>(port.speed_mbps);
+        rails[i].speed_mbps == 0 ? kSpeedMbpsUnknown : static_cast<int32_t>(rails[i].speed_mbps);
     properties.latency_us = static_cast<float>(latency_us);
     known.list.push_back(properties);
   }

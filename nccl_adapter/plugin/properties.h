@@ -6,6 +6,7 @@
 #include "lyre/lyre.h"
 #include "nccl_adapter/abi/common.h"
 #include "nccl_adapter/limits.h"
+#include "nccl_adapter/transport/verbs/ports.h"
 
 namespace lyre::nccl_adapter {
 
@@ -19,8 +20,10 @@ struct Properties {
 };
 
 /// Remembers the ports that devices() and getProperties() describe: NCCL passes those two no
-/// context. Thread: any.
-void set_known_ports(const std::vector<lyre_port>& ports, int64_t latency_us);
+/// context. A port is as fast as the RDMA port of `verbs` that belongs to it, and where it is
+/// virtual itself it is where that one is attached. Thread: any.
+void set_known_ports(const std::vector<lyre_port>& ports, const std::vector<VerbsPort>& verbs,
+                     int64_t latency_us);
 int known_port_count();
 /// Fails: false when there is no such port.
 bool known_properties(int dev, Properties* out);

@@ -34,19 +34,21 @@ std::string trouble_of(const ibv_async_event& event) {
 }  // namespace
 
 std::unique_ptr<VerbsDevice> VerbsDevice::open(const VerbsApi& api, ibv_device* device,
-                                               bool takes_emulated, std::string* why) {
+                                               const Settings& settings, std::string* why) {
   const std::string name = api.get_device_name(device);
   ibv_context* context = api.open_device(device);
   if (context == nullptr) {
     *why = name + " cannot be opened: " + std::strerror(errno);
     return nullptr;
   }
-  std::vector<VerbsPort> ports = read_verbs_ports(api, context, takes_emulated);
-  if (!ports.empty()) *why = ports.front().name() + ": " + ports.front().why_not;
+  std::vector<VerbsPort> ports = read_verbs_ports(api, context, settings);
+  const std::string first_why =
+      ports.empty() ? name + " has no port" : ports.front().name() + ": " + ports.front().why_not;
   std::erase_if(ports, [](const VerbsPort& port) { return !port.why_not.empty(); });
   ibv_pd* pd = ports.empty() ? nullptr : api.alloc_pd(context);
   if (pd == nullptr) {
-    if (!ports.empty()) *why = name + " gives no protection domain: " + std::strerror(errno);
+    *why =
+        ports.empty() ? first_why : name + " gives no protection domain: " + std::strerror(errno);
     api.close_device(context);
     return nullptr;
   }

@@ -22,7 +22,7 @@ class VerbsDevice {
  public:
   /// `device` is borrowed for the call. Fails: nullptr, and `*why` says so.
   static std::unique_ptr<VerbsDevice> open(const VerbsApi& api, ibv_device* device,
-                                           bool takes_emulated, std::string* why);
+                                           const Settings& settings, std::string* why);
   /// REQUIRES: no queue pair is left.
   ~VerbsDevice();
   VerbsDevice(const VerbsDevice&) = delete;

@@ -1,6 +1,8 @@
 #include "nccl_adapter/transport/verbs/devices.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "nccl_adapter/limits.h"
@@ -13,12 +15,16 @@ void VerbsDevices::look(int64_t now_ns) {
   why_not_.clear();
   int count = 0;
   ibv_device** list = api_.get_device_list(&count);
-  if (list == nullptr) return;
+  if (list == nullptr) {
+    why_not_ = std::string("RDMA devices cannot be listed: ") + std::strerror(errno);
+    return;
+  }
+  if (count == 0) why_not_ = kNoDevice;
   const std::span<ibv_device* const> there(list, static_cast<size_t>(count));
   drop_lost(there);
   for (ibv_device* device : there) {
     if (is_open(device)) continue;
-    auto opened = VerbsDevice::open(api_, device, takes_emulated_, &why_not_);
+    auto opened = VerbsDevice::open(api_, device, settings_, &why_not_);
     if (opened != nullptr) devices_.push_back(std::move(opened));
   }
   api_.free_device_list(list);
@@ -50,8 +56,14 @@ std::vector<VerbsPlace> VerbsDevices::places(const Address& remote) const {
   for (const auto& device : devices_) {
     if (device->is_lost()) continue;
     for (const VerbsPort& port : device->ports()) {
-      const std::optional<Gid> gid = choose_gid(port.gids, remote);
-      if (gid) places.push_back({device.get(), &port, *gid, timeout_});
+      const std::optional<Gid> gid = choose_gid(port.gids, remote, settings_.verbs_gid_index);
+      if (!gid) continue;
+      places.push_back({.device = device.get(),
+                        .port = &port,
+                        .gid = *gid,
+                        .timeout = static_cast<uint8_t>(settings_.verbs_timeout),
+                        .traffic_class = static_cast<uint8_t>(settings_.verbs_traffic_class),
+                        .service_level = static_cast<uint8_t>(settings_.verbs_service_level)});
     }
   }
   const auto bits = [&](const VerbsPlace& place) { return common_bits(place.gid.address, remote); };
@@ -59,6 +71,25 @@ std::vector<VerbsPlace> VerbsDevices::places(const Address& remote) const {
     return std::pair(bits(b), a.port->name()) < std::pair(bits(a), b.port->name());
   });
   return places;
+}
+
+std::vector<VerbsPlace> VerbsDevices::places_of(size_t rail, std::span<const lyre_port> rails,
+                                                const Address& remote) const {
+  const std::vector<VerbsPlace> all = places(remote);
+  std::vector<Location> locations;
+  for (const VerbsPlace& place : all) locations.push_back(place.port->location);
+  std::vector<Location> rail_locations;
+  for (const lyre_port& port : rails) rail_locations.push_back(location_of(port));
+  const std::vector<size_t> dealt = deal(locations, rail_locations);
+  std::vector<VerbsPlace> own;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (dealt[i] == rail) own.push_back(all[i]);
+  }
+  if (own.empty() && !all.empty()) own.push_back(all[rail % all.size()]);
+  const size_t ports = own.size();
+  const auto count = static_cast<size_t>(settings_.verbs_queue_pairs);
+  for (size_t i = ports; i < ports * count; ++i) own.push_back(own[i - ports]);
+  return own;
 }
 
 bool VerbsDevices::progress(int64_t now_ns) {

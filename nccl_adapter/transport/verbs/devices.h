@@ -16,16 +16,15 @@ struct VerbsPlace {
   const VerbsPort* port;
   Gid gid;
   uint8_t timeout;  ///< of an acknowledgement: 4.096 us * 2^timeout
+  uint8_t traffic_class;
+  uint8_t service_level;
 };
 
 /// The RDMA devices of this host that can be used, as far as they are there.
 /// Thread: under the instance's lock. Owner: the instance.
 class VerbsDevices {
  public:
-  VerbsDevices(const VerbsApi& api, const Settings& settings)
-      : api_(api),
-        timeout_(static_cast<uint8_t>(settings.verbs_timeout)),
-        takes_emulated_(settings.takes_emulated_verbs) {}
+  VerbsDevices(const VerbsApi& api, const Settings& settings) : api_(api), settings_(settings) {}
 
   /// Opens what is there and not open, and closes what is lost and has no queue pair left. Looks no
   /// more often than every kVerbsLookNs, and not while completions are handed out.
@@ -33,7 +32,12 @@ class VerbsDevices {
   /// The ports that can speak to `remote`, those of its network first. Owner: valid until the next
   /// look().
   std::vector<VerbsPlace> places(const Address& remote) const;
-  /// Why the device that was looked at last cannot be used; empty: there is none.
+  /// Those of them that belong to rail number `rail` of `rails`, each as often as it shall have a
+  /// queue pair. A rail that has none shares one.
+  std::vector<VerbsPlace> places_of(size_t rail, std::span<const lyre_port> rails,
+                                    const Address& remote) const;
+  /// Why there is no device that is open, or the last one is not used; empty: all that are there
+  /// can be used.
   const std::string& why_not() const { return why_not_; }
 
   /// Takes completions, and now and then events, and closes what is lost. True if there were
@@ -49,8 +53,7 @@ class VerbsDevices {
   void close_lost();
 
   const VerbsApi& api_;
-  uint8_t timeout_;  ///< see VerbsPlace
-  bool takes_emulated_;
+  Settings settings_;
   std::vector<std::unique_ptr<VerbsDevice>> devices_;
   std::string why_not_;
   int64_t looked_ns_ = INT64_MIN / 2;

@@ -54,6 +54,8 @@ Loaded load() {
   find(library, "ibv_dealloc_pd", &api.dealloc_pd, &loaded.why);
   find(library, "ibv_reg_mr", &api.reg_mr, &loaded.why);
   find(library, "ibv_dereg_mr", &api.dereg_mr, &loaded.why);
+  std::string ignored;
+  find(library, "ibv_reg_dmabuf_mr", &api.reg_dmabuf_mr, &ignored);
   find(library, "ibv_create_cq", &api.create_cq, &loaded.why);
   find(library, "ibv_destroy_cq", &api.destroy_cq, &loaded.why);
   find(library, "ibv_create_qp", &api.create_qp, &loaded.why);

@@ -29,6 +29,9 @@ struct VerbsApi {
   int (*dealloc_pd)(ibv_pd* pd);
   ibv_mr* (*reg_mr)(ibv_pd* pd, void* data, size_t bytes, int access);
   int (*dereg_mr)(ibv_mr* mr);
+  /// nullptr: the library has none (before rdma-core 34).
+  ibv_mr* (*reg_dmabuf_mr)(ibv_pd* pd, uint64_t offset, size_t bytes, uint64_t address,
+                           int descriptor, int access);
   ibv_cq* (*create_cq)(ibv_context* context, int entries, void* user, ibv_comp_channel* channel,
                        int vector);
   int (*destroy_cq)(ibv_cq* cq);

@@ -16,7 +16,8 @@ namespace {
 // A ring, and header and payload of a send: what a queue pair is made of.
 constexpr uint32_t kWorkRequestsMin = 64;
 constexpr uint32_t kSgesMin = 2;
-/// That of rdma_rxe (drivers/infiniband/sw/rxe/rxe_param.h of Linux).
+/// That of rdma_rxe (drivers/infiniband/sw/rxe/rxe_param.h of Linux), which has delivered wrong
+/// bytes (Linux 6.1, when it sends again).
 constexpr uint32_t kEmulatedVendor = 0xffffff;
 // More is not searched: a table of thousands is a table of virtual functions' entries.
 constexpr int kGidsMax = 1024;
@@ -92,8 +93,13 @@ std::vector<Gid> read_gids(const VerbsApi& api, ibv_context* context, uint8_t po
 bool is_usable(const Gid& gid) { return gid.is_roce_v2 && !is_link_local(gid.address); }
 
 std::string judge(const ibv_device& device, const ibv_port_attr& attr, const VerbsPort& port) {
-  if (device.transport_type == IBV_TRANSPORT_IWARP) return "iWARP needs RDMA-CM";
-  if (device.transport_type != IBV_TRANSPORT_IB) return "it has no reliable connections";
+  const bool has_roce_v2 = std::any_of(port.gids.begin(), port.gids.end(),
+                                       [](const Gid& gid) { return gid.is_roce_v2; });
+  if (device.transport_type == IBV_TRANSPORT_IWARP) {
+    if (!has_roce_v2) return "it speaks iWARP, whose connections only RDMA-CM makes";
+  } else if (device.transport_type != IBV_TRANSPORT_IB) {
+    return "it has no reliable connections";
+  }
   if (attr.link_layer != IBV_LINK_LAYER_ETHERNET) return "its link layer is not Ethernet";
   if (attr.state != IBV_PORT_ACTIVE) return "the port is not active";
   if (port.limits.work_requests < kWorkRequestsMin || port.limits.sges < kSgesMin) {
@@ -107,6 +113,24 @@ std::string judge(const ibv_device& device, const ibv_port_attr& attr, const Ver
   return {};
 }
 
+// A descriptor that is none: a device that takes dma-bufs looks at it, one that does not says so.
+bool takes_dma_buf(const VerbsApi& api, ibv_context* context) {
+  if (api.reg_dmabuf_mr == nullptr) return false;
+  ibv_pd* pd = api.alloc_pd(context);
+  if (pd == nullptr) return false;
+  ibv_mr* mr = api.reg_dmabuf_mr(pd, 0, 0, 0, -1, 0);
+  const bool is_taken = mr == nullptr && errno == EBADF;
+  if (mr != nullptr) api.dereg_mr(mr);
+  api.dealloc_pd(pd);
+  return is_taken;
+}
+
+bool is_wanted(const std::vector<std::string>& names, const VerbsPort& port) {
+  return names.empty() || std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+           return name == port.device || name == port.device + ":" + std::to_string(port.port);
+         });
+}
+
 VerbsPort unusable(const VerbsApi& api, ibv_device* device, const std::string& why) {
   VerbsPort port;
   port.device = api.get_device_name(device);
@@ -118,7 +142,7 @@ VerbsPort read_port(const VerbsApi& api, ibv_device* device, ibv_context* contex
                     const VerbsLimits& limits) {
   VerbsPort port = unusable(api, device, "");
   port.port = number;
-  port.sys_path = device->ibdev_path;
+  port.location = location_of(std::string(device->ibdev_path) + "/device");
   port.limits = limits;
   ibv_port_attr attr{};
   const int code = api.query_port(context, number, reinterpret_cast<_compat_ibv_port_attr*>(&attr));
@@ -133,7 +157,7 @@ VerbsPort read_port(const VerbsApi& api, ibv_device* device, ibv_context* contex
   return port;
 }
 
-void read_device(const VerbsApi& api, ibv_device* device, bool takes_emulated,
+void read_device(const VerbsApi& api, ibv_device* device, const Settings& settings,
                  std::vector<VerbsPort>* out) {
   ibv_context* context = api.open_device(device);
   if (context == nullptr) {
@@ -141,7 +165,7 @@ void read_device(const VerbsApi& api, ibv_device* device, bool takes_emulated,
     out->push_back(unusable(api, device, std::string("it cannot be opened: ") + why));
     return;
   }
-  for (VerbsPort& port : read_verbs_ports(api, context, takes_emulated)) {
+  for (VerbsPort& port : read_verbs_ports(api, context, settings)) {
     out->push_back(std::move(port));
   }
   api.close_device(context);
@@ -164,6 +188,11 @@ std::string VerbsPort::describe() const {
   if (!why_not.empty()) return text + ", cannot be used: " + why_not;
   if (speed_mbps > 0) text += ", " + std::to_string(speed_mbps) + " Mb/s";
   text += ", MTU " + std::to_string(mtu_bytes);
+  if (!location.pci_path.empty()) {
+    text += ", PCI " + location.pci_path.substr(location.pci_path.rfind('/') + 1);
+  }
+  if (location.numa_node >= 0) text += ", NUMA node " + std::to_string(location.numa_node);
+  if (takes_dma_buf) text += ", dma-buf";
   for (const Gid& gid : gids) {
     if (is_usable(gid)) text += ", GID " + std::to_string(gid.index) + " " + text_of(gid.address);
   }
@@ -171,32 +200,36 @@ std::string VerbsPort::describe() const {
 }
 
 std::vector<VerbsPort> read_verbs_ports(const VerbsApi& api, ibv_context* context,
-                                        bool takes_emulated) {
+                                        const Settings& settings) {
   ibv_device* device = context->device;
   ibv_device_attr attr{};
   if (const int code = api.query_device(context, &attr); code != 0) {
     const char* why = std::strerror(code);
     return {unusable(api, device, std::string("its attributes cannot be read: ") + why)};
   }
-  if (attr.vendor_id == kEmulatedVendor && !takes_emulated) {
+  if (attr.vendor_id == kEmulatedVendor && !settings.takes_emulated_verbs) {
     return {unusable(api, device, "it is emulated (LYRE_VERBS_EMULATED=1 takes it)")};
   }
   const VerbsLimits limits{.work_requests = static_cast<uint32_t>(std::max(attr.max_qp_wr, 0)),
                            .sges = static_cast<uint32_t>(std::max(attr.max_sge, 0)),
                            .completions = static_cast<uint32_t>(std::max(attr.max_cqe, 0))};
+  const bool has_dma_buf = takes_dma_buf(api, context);
   std::vector<VerbsPort> ports;
   for (int i = 1; i <= attr.phys_port_cnt; ++i) {
-    ports.push_back(read_port(api, device, context, static_cast<uint8_t>(i), limits));
+    VerbsPort port = read_port(api, device, context, static_cast<uint8_t>(i), limits);
+    port.takes_dma_buf = has_dma_buf;
+    if (!is_wanted(settings.verbs_devices, port)) port.why_not = "not in LYRE_VERBS_DEVICES";
+    ports.push_back(std::move(port));
   }
   return ports;
 }
 
-std::vector<VerbsPort> find_verbs_ports(const VerbsApi& api, bool takes_emulated) {
+std::vector<VerbsPort> find_verbs_ports(const VerbsApi& api, const Settings& settings) {
   std::vector<VerbsPort> ports;
   int count = 0;
   ibv_device** list = api.get_device_list(&count);
   if (list == nullptr) return ports;
-  for (int i = 0; i < count; ++i) read_device(api, list[i], takes_emulated, &ports);
+  for (int i = 0; i < count; ++i) read_device(api, list[i], settings, &ports);
   api.free_device_list(list);
   return ports;
 }
@@ -209,9 +242,10 @@ int common_bits(const Address& a, const Address& b) {
   return static_cast<int>(a.size() * 8);
 }
 
-std::optional<Gid> choose_gid(std::span<const Gid> gids, const Address& remote) {
+std::optional<Gid> choose_gid(std::span<const Gid> gids, const Address& remote, int64_t index) {
   std::optional<Gid> best;
   for (const Gid& gid : gids) {
+    if (index >= 0 && gid.index != index) continue;
     if (!is_usable(gid) || is_mapped_ipv4(gid.address) != is_mapped_ipv4(remote)) continue;
     if (!best || common_bits(gid.address, remote) > common_bits(best->address, remote)) best = gid;
   }

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "nccl_adapter/protocol/handle.h"
+#include "nccl_adapter/settings.h"
 #include "nccl_adapter/transport/verbs/library.h"
+#include "nccl_adapter/transport/verbs/location.h"
 
 /// Ports of this host's RDMA devices, and the addresses that they have.
 namespace lyre::nccl_adapter {
@@ -27,37 +29,40 @@ struct VerbsLimits {
   uint32_t completions = 0;    ///< of one completion queue
 };
 
+inline constexpr const char* kNoDevice = "this host has no RDMA device";
+
 struct VerbsPort {
-  std::string device;    ///< "erdma_0"
-  uint8_t port = 0;      ///< from 1; 0: the device could not be asked for its ports
-  std::string sys_path;  ///< of the device in /sys/class/infiniband
+  std::string device;  ///< "erdma_0"
+  uint8_t port = 0;    ///< from 1; 0: the device could not be asked for its ports
+  Location location;
   uint32_t speed_mbps = 0;
   uint32_t mtu_bytes = 0;
   VerbsLimits limits;
-  std::vector<Gid> gids;  ///< those that could be read and are not empty
-  std::string why_not;    ///< empty: a queue pair can be made on it
+  bool takes_dma_buf = false;  ///< as far as the device says
+  std::vector<Gid> gids;       ///< those that could be read and are not empty
+  std::string why_not;         ///< empty: a queue pair can be made on it
 
   /// "erdma_0", "mlx5_0 port 2".
   std::string name() const;
-  /// "erdma_0, 100000 Mb/s, MTU 1024, GID 1 10.9.0.1", or why it cannot be used.
+  /// "erdma_0, 100000 Mb/s, MTU 1024, PCI 0000:3b:00.0, NUMA node 1, dma-buf, GID 1 10.9.0.1", as
+  /// far as it is known, or why it cannot be used.
   std::string describe() const;
 };
 
-/// The ports of an open device, those that cannot be used with the reason.
-/// `takes_emulated`: also rdma_rxe, the kernel's emulation, which has delivered wrong bytes (Linux
-/// 6.1, when it sends again).
+/// The ports of an open device, those that cannot be used, or shall not, with the reason.
 std::vector<VerbsPort> read_verbs_ports(const VerbsApi& api, ibv_context* context,
-                                        bool takes_emulated);
+                                        const Settings& settings);
 
 /// All ports of all devices, those that cannot be used with the reason. Opens each device for the
 /// time of the call.
-std::vector<VerbsPort> find_verbs_ports(const VerbsApi& api, bool takes_emulated);
+std::vector<VerbsPort> find_verbs_ports(const VerbsApi& api, const Settings& settings);
 
 /// Leading bits that two addresses have in common.
 int common_bits(const Address& a, const Address& b);
 
 /// The GID from which to speak to `remote`: RoCE v2, of its family, not link-local; of several the
-/// one that has most leading bits in common, and of those the first.
-std::optional<Gid> choose_gid(std::span<const Gid> gids, const Address& remote);
+/// one that has most leading bits in common, and of those the first. `index`: no other than this
+/// one; -1: any.
+std::optional<Gid> choose_gid(std::span<const Gid> gids, const Address& remote, int64_t index = -1);
 
 }  // namespace lyre::nccl_adapter

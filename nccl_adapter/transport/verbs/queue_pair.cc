@@ -93,6 +93,8 @@ QueuePair::QueuePair(const VerbsPlace& place, uint32_t first_psn)
       mtu_bytes_(place.port->mtu_bytes),
       gid_(place.gid),
       timeout_(place.timeout),
+      traffic_class_(place.traffic_class),
+      service_level_(place.service_level),
       first_psn_(first_psn),
       memory_(static_cast<uint8_t*>(::operator new(kMemoryBytes, kAlignment)),
               [](uint8_t* memory) { ::operator delete(memory, kAlignment); }) {}
@@ -178,6 +180,8 @@ bool QueuePair::connect(const QueuePairTerms& peer, std::string* why) {
   ibv_qp_attr attr{};
   attr.path_mtu = mtu_of(std::min(mtu_bytes_, peer.mtu_bytes));
   attr.ah_attr.port_num = port_;
+  attr.ah_attr.sl = service_level_;
+  attr.ah_attr.grh.traffic_class = traffic_class_;
   attr.ah_attr.grh.sgid_index = static_cast<uint8_t>(gid_.index);
   int code = to_receive(api_, qp_, attr, peer);
   if (code == 0) code = to_send(api_, qp_, first_psn_, timeout_);

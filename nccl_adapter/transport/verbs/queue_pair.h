@@ -98,6 +98,8 @@ class QueuePair final : public Transport {
   uint32_t mtu_bytes_;
   Gid gid_;
   uint8_t timeout_;
+  uint8_t traffic_class_;
+  uint8_t service_level_;
   uint32_t first_psn_;
   std::unique_ptr<uint8_t, void (*)(uint8_t*)>
       memory_;            ///< the slots of the ring, then those of sends

@@ -34,22 +34,24 @@ std::string by_reason(const std::vector<VerbsPort>& ports) {
   return text;
 }
 
-VerbsReport nothing(std::string why) { return {.lines = {why}, .summary = {}, .why_none = why}; }
+VerbsReport nothing(std::string why) {
+  return {.lines = {why}, .summary = {}, .why_none = why, .usable = {}};
+}
 
 }  // namespace
 
-VerbsReport report_verbs(const VerbsApi* api, const std::string& why_no_api, bool takes_emulated) {
+VerbsReport report_verbs(const VerbsApi* api, const std::string& why_no_api,
+                         const Settings& settings) {
   if (api == nullptr) return nothing("RDMA devices are not looked for: " + why_no_api);
-  const std::vector<VerbsPort> ports = find_verbs_ports(*api, takes_emulated);
-  if (ports.empty()) return nothing("this host has no RDMA device");
+  const std::vector<VerbsPort> ports = find_verbs_ports(*api, settings);
+  if (ports.empty()) return nothing(kNoDevice);
   VerbsReport report;
   for (const VerbsPort& port : ports) {
     report.lines.push_back("RDMA device " + port.describe());
+    if (port.why_not.empty()) report.usable.push_back(port);
   }
   report.summary = by_reason(ports);
-  const bool is_any_usable = std::any_of(
-      ports.begin(), ports.end(), [](const VerbsPort& port) { return port.why_not.empty(); });
-  if (!is_any_usable) report.why_none = report.summary;
+  if (report.usable.empty()) report.why_none = report.summary;
   return report;
 }
 

@@ -170,6 +170,7 @@ constexpr nccl_adapter::VerbsApi kApi = {
     .dealloc_pd = dealloc_pd,
     .reg_mr = reg_mr,
     .dereg_mr = dereg_mr,
+    .reg_dmabuf_mr = nullptr,
     .create_cq = create_cq,
     .destroy_cq = destroy_cq,
     .create_qp = create_qp,

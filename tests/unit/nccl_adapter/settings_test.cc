@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <string>
+#include <string_view>
 #include <utility>
+
+#include "nccl_adapter/abi/setting_names.h"
 
 namespace lyre::nccl_adapter {
 namespace {
@@ -44,8 +48,9 @@ TEST_F(RequiredDaemon, IsKnownAlsoWhenAnotherSettingIsWrong) {
 class VerbsSetting : public ::testing::Test {
  protected:
   ~VerbsSetting() override {
-    ::unsetenv("LYRE_VERBS");
-    ::unsetenv("LYRE_VERBS_TIMEOUT");
+    for (const std::string_view name : nccl_abi::kSettingNames) {
+      if (name.starts_with("LYRE_VERBS")) ::unsetenv(std::string(name).c_str());
+    }
   }
 };
 
@@ -78,6 +83,23 @@ TEST_F(VerbsSetting, TakesTheTimeoutsThatADeviceTakes) {
     ::setenv("LYRE_VERBS_TIMEOUT", text, 1);
     EXPECT_FALSE(read_settings(&settings)) << text;
   }
+}
+
+TEST_F(VerbsSetting, NamesDevicesAndWhatTheirPacketsCarry) {
+  Settings settings;
+  ::setenv("LYRE_VERBS_DEVICES", "mlx5_0:1,mlx5_2", 1);
+  ::setenv("LYRE_VERBS_GID_INDEX", "3", 1);
+  ::setenv("LYRE_VERBS_TRAFFIC_CLASS", "106", 1);
+  ::setenv("LYRE_VERBS_SERVICE_LEVEL", "3", 1);
+  ::setenv("LYRE_VERBS_QUEUE_PAIRS", "4", 1);
+  EXPECT_TRUE(read_settings(&settings));
+  EXPECT_EQ(settings.verbs_devices, (std::vector<std::string>{"mlx5_0:1", "mlx5_2"}));
+  EXPECT_EQ(settings.verbs_gid_index, 3);
+  EXPECT_EQ(settings.verbs_traffic_class, 106);
+  EXPECT_EQ(settings.verbs_service_level, 3);
+  EXPECT_EQ(settings.verbs_queue_pairs, 4);
+  ::setenv("LYRE_VERBS_QUEUE_PAIRS", "9", 1);
+  EXPECT_FALSE(read_settings(&settings));
 }
 
 }  // namespace

@@ -32,11 +32,15 @@ struct FakeDevice {
   int query_device_code = 0;
   int query_port_code = 0;
   int opened = 0;  ///< more often than closed
+  ibv_pd pd{};
+  int domains = 0;              ///< made, and not given back
+  int dma_buf_errno = ENOTSUP;  ///< what it says of a dma-buf that is none
 
   explicit FakeDevice(const char* name) {
     std::strcpy(device.name, name);
     device.transport_type = IBV_TRANSPORT_IB;
     context.device = &device;
+    pd.context = &context;
     attr.phys_port_cnt = 1;
     attr.max_qp_wr = 8192;
     attr.max_sge = 6;
@@ -99,7 +103,18 @@ inline constexpr VerbsApi kFakeApi = {
           out->gid_index = index;
           out->gid_type = gid->type;
           return 0;
-        }};
+        },
+    .alloc_pd =
+        [](ibv_context* context) {
+          ++fake_of(context->device).domains;
+          return &fake_of(context->device).pd;
+        },
+    .dealloc_pd = [](ibv_pd* pd) { return --fake_of(pd->context->device).domains, 0; },
+    .reg_dmabuf_mr = [](ibv_pd* pd, uint64_t, size_t, uint64_t, int descriptor, int) -> ibv_mr* {
+      EXPECT_EQ(descriptor, -1);
+      errno = fake_of(pd->context->device).dma_buf_errno;
+      return nullptr;
+    }};
 
 inline Address v4(uint8_t a, uint8_t b, uint8_t c, uint8_t d) {
   return {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d};
@@ -116,7 +131,10 @@ inline Address v6(uint8_t first, uint8_t second, uint8_t last) {
 class DescribedDevices : public ::testing::Test {
  protected:
   ~DescribedDevices() override {
-    for (const auto& fake : fake_devices()) EXPECT_EQ(fake->opened, 0) << "it was not closed";
+    for (const auto& fake : fake_devices()) {
+      EXPECT_EQ(fake->opened, 0) << "it was not closed";
+      EXPECT_EQ(fake->domains, 0) << "a protection domain is left";
+    }
     fake_devices().clear();
   }
   static FakeDevice& add(const char* name, std::vector<std::optional<FakeGid>> gids) {

@@ -54,6 +54,27 @@ TEST_F(OpenDevices, AreLookedForOnlyNowAndThen) {
   EXPECT_EQ(hosts_[0]->places(address(1)).size(), 2u);
 }
 
+TEST_F(OpenDevices, SayThatThereIsNone) {
+  EXPECT_EQ(hosts_[0]->why_not(), "");
+  network_.remove_devices(0, true);
+  pass(kMs + kTickNs);
+  near_.reset();
+  look_for_devices(0);
+  EXPECT_EQ(hosts_[0]->why_not(), "this host has no RDMA device");
+}
+
+TEST_F(OpenDevices, AreSharedByRailsWhereThereAreMoreOfThese) {
+  const std::vector<lyre_port> rails(2);
+  EXPECT_EQ(hosts_[0]->places_of(0, rails, address(1)).size(), 1u);
+  EXPECT_EQ(hosts_[0]->places_of(1, rails, address(1)).size(), 1u);
+  network_.add_device(0);
+  look_for_devices(0);
+  const auto first = hosts_[0]->places_of(0, rails, address(1));
+  const auto second = hosts_[0]->places_of(1, rails, address(1));
+  ASSERT_TRUE(first.size() == 1 && second.size() == 1);
+  EXPECT_NE(first.front().device, second.front().device);
+}
+
 TEST_F(OpenDevices, RegisterPagesOnceForAllWhoUseThem) {
   alignas(4096) static uint8_t pages[3 * 4096];
   Registrations& known = hosts_[0]->places(address(1)).front().device->registrations();

@@ -20,13 +20,13 @@ using ::testing::IsEmpty;
 class VerbsPorts : public DescribedDevices {
  protected:
   static VerbsPort only() {
-    const std::vector<VerbsPort> ports = find_verbs_ports(kFakeApi, false);
+    const std::vector<VerbsPort> ports = find_verbs_ports(kFakeApi, {});
     EXPECT_EQ(ports.size(), 1u);
     return ports.front();
   }
 };
 
-TEST_F(VerbsPorts, NoDeviceIsNoPort) { EXPECT_THAT(find_verbs_ports(kFakeApi, false), IsEmpty()); }
+TEST_F(VerbsPorts, NoDeviceIsNoPort) { EXPECT_THAT(find_verbs_ports(kFakeApi, {}), IsEmpty()); }
 
 TEST_F(VerbsPorts, SayWhatTheDeviceSays) {
   add("rxe0", {FakeGid{v4(10, 9, 0, 1)}});
@@ -41,9 +41,29 @@ TEST_F(VerbsPorts, SayWhatTheDeviceSays) {
   EXPECT_EQ(port.describe(), "rxe0, 100000 Mb/s, MTU 1024, GID 0 10.9.0.1");
 }
 
+TEST_F(VerbsPorts, SayWhereTheyAreAndWhetherTheyTakeDmaBufs) {
+  FakeDevice& fake = add("rxe0", {FakeGid{v4(10, 9, 0, 1)}});
+  EXPECT_FALSE(only().takes_dma_buf);
+  fake.dma_buf_errno = EPROTONOSUPPORT;
+  EXPECT_FALSE(only().takes_dma_buf);
+  fake.dma_buf_errno = EBADF;
+  VerbsPort port = only();
+  EXPECT_TRUE(port.takes_dma_buf);
+  port.location = {.pci_path = "/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0", .numa_node = 1};
+  EXPECT_EQ(port.describe(),
+            "rxe0, 100000 Mb/s, MTU 1024, PCI 0000:3b:00.0, NUMA node 1, dma-buf, GID 0 10.9.0.1");
+}
+
+TEST_F(VerbsPorts, ALibraryWithoutDmaBufsIsTaken) {
+  add("rxe0", {FakeGid{v4(10, 9, 0, 1)}}).dma_buf_errno = EBADF;
+  VerbsApi old = kFakeApi;
+  old.reg_dmabuf_mr = nullptr;
+  EXPECT_FALSE(find_verbs_ports(old, {}).front().takes_dma_buf);
+}
+
 TEST_F(VerbsPorts, EachPortOfADeviceIsOne) {
   add("rxe0", {FakeGid{v4(10, 9, 0, 1)}}).attr.phys_port_cnt = 2;
-  const std::vector<VerbsPort> ports = find_verbs_ports(kFakeApi, false);
+  const std::vector<VerbsPort> ports = find_verbs_ports(kFakeApi, {});
   ASSERT_EQ(ports.size(), 2u);
   EXPECT_EQ(ports[1].port, 2);
   EXPECT_EQ(ports[0].name(), "rxe0");
@@ -70,6 +90,7 @@ TEST_F(VerbsPorts, ThatCannotBeUsedSayWhy) {
   fake.attr.max_sge = 1;
   EXPECT_THAT(only().why_not, HasSubstr("work requests"));
   fake.attr.max_sge = 6;
+  fake.gids = {FakeGid{v4(10, 9, 0, 1), IBV_GID_TYPE_IB}};
   fake.device.transport_type = IBV_TRANSPORT_IWARP;
   EXPECT_THAT(only().why_not, HasSubstr("RDMA-CM"));
   fake.device.transport_type = IBV_TRANSPORT_UNSPECIFIED;  // EFA
@@ -83,6 +104,22 @@ TEST_F(VerbsPorts, ThatCannotBeUsedSayWhy) {
   EXPECT_EQ(only().why_not, "");
 }
 
+TEST_F(VerbsPorts, OfIwarpDevicesAreUsedWhereTheirTableHasRoceV2) {
+  add("erdma_0", {FakeGid{v4(10, 9, 0, 1)}}).device.transport_type = IBV_TRANSPORT_IWARP;
+  EXPECT_EQ(only().why_not, "");
+}
+
+TEST_F(VerbsPorts, AreThoseThatAreAskedFor) {
+  add("mlx5_0", {FakeGid{v4(10, 9, 0, 1)}}).attr.phys_port_cnt = 2;
+  add("mlx5_1", {FakeGid{v4(10, 9, 1, 1)}});
+  const std::vector<VerbsPort> ports =
+      find_verbs_ports(kFakeApi, {.verbs_devices = {"mlx5_0:2", "mlx5_1"}});
+  ASSERT_EQ(ports.size(), 3u);
+  EXPECT_EQ(ports[0].why_not, "not in LYRE_VERBS_DEVICES");
+  EXPECT_EQ(ports[1].why_not, "");
+  EXPECT_EQ(ports[2].why_not, "");
+}
+
 TEST_F(VerbsPorts, ADeviceThatCannotBeOpenedIsNamedWithTheReason) {
   add("rxe0", {}).opens = false;
   EXPECT_EQ(only().describe(),
@@ -92,7 +129,7 @@ TEST_F(VerbsPorts, ADeviceThatCannotBeOpenedIsNamedWithTheReason) {
 TEST_F(VerbsPorts, AnEmulatedDeviceIsTakenWhenItIsAskedFor) {
   add("rxe0", {FakeGid{v4(10, 9, 0, 1)}}).attr.vendor_id = 0xffffff;
   EXPECT_THAT(only().describe(), HasSubstr("cannot be used: it is emulated"));
-  EXPECT_EQ(find_verbs_ports(kFakeApi, true).front().why_not, "");
+  EXPECT_EQ(find_verbs_ports(kFakeApi, {.takes_emulated_verbs = true}).front().why_not, "");
 }
 
 TEST_F(VerbsPorts, ADeviceThatDoesNotAnswerIsNamedWithTheReason) {
@@ -113,6 +150,12 @@ TEST(GidChoice, TakesRoceV2OfThePeersFamilyAndNeverALinkLocalOne) {
   EXPECT_EQ(choose_gid(gids, v4(10, 9, 0, 2))->index, 3u);
   EXPECT_EQ(choose_gid(gids, v6(0xfd, 0x00, 2))->index, 4u);
   EXPECT_FALSE(choose_gid(std::span(gids).first(3), v4(10, 9, 0, 2)));
+}
+
+TEST(GidChoice, TakesTheIndexThatIsSetOrNone) {
+  const std::vector<Gid> gids = {{1, v4(10, 9, 0, 1), true}, {3, v4(10, 8, 0, 1), true}};
+  EXPECT_EQ(choose_gid(gids, v4(10, 9, 0, 2), 3)->index, 3u);
+  EXPECT_FALSE(choose_gid(gids, v4(10, 9, 0, 2), 2));
 }
 
 TEST(GidChoice, TakesTheOneNearestToThePeerAndOfEqualOnesTheFirst) {
