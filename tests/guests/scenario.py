@@ -37,6 +37,7 @@ ALL = (
     Scenario("lyre-queues", "lyre_queues.sh", "uio", needs_lyre=True, limit_s=280, queues=2),
     Scenario("lyre-verbs", "lyre_verbs.sh", "uio", needs_lyre=True, limit_s=400),
     Scenario("lyre-verbs-fault", "lyre_verbs_fault.sh", "uio", needs_lyre=True, limit_s=800),
+    Scenario("lyre-verbs-bench", "lyre_verbs_bench.sh", "uio", needs_lyre=True, limit_s=700),
     Scenario("lyre-virtio", "lyre_nic.sh", "uio", needs_lyre=True, limit_s=400, is_pluggable=True),
     Scenario("lyre-virtio-vfio", "lyre_nic.sh", "vfio", needs_lyre=True, limit_s=400,
              is_pluggable=True),

@@ -46,6 +46,8 @@ LYRE_VERBS=auto allreduce_rank > /tmp/allreduce 2>&1 ||
   { cat /tmp/allreduce; fail "lyre allreduce where one host has no RDMA"; }
 cat /tmp/allreduce
 ! grep 'queue pair [0-9]* is there' /tmp/allreduce || fail "a queue pair without a device"
+[ $GUEST = b ] || grep -q 'the peer says: this host has no RDMA device' /tmp/allreduce ||
+  fail "the peer does not say why there is none"
 meet one-sided-over 180
 ! LYRE_VERBS=only allreduce_rank > /tmp/allreduce 2>&1 ||
   fail "lyre allreduce with LYRE_VERBS=only where one host has no RDMA"
