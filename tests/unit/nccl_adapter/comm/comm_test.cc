@@ -311,7 +311,8 @@ VerbsApi api_on() {
 // The same with an RDMA device on each host.
 class CommsWithRdma : public Comms {
  protected:
-  CommsWithRdma() {
+  explicit CommsWithRdma(const Settings& settings = {})
+      : here_devices_(here_api_, settings), there_devices_(there_api_, settings) {
     rdma_.add_device(0);
     rdma_.add_device(1);
     rdma_.host_of_caller = [] { return g_caller; };
@@ -343,9 +344,21 @@ class CommsWithRdma : public Comms {
   adapter_sim::RdmaNetwork rdma_{adapter_sim::RdmaSettings{}, events_, 1};
   VerbsApi here_api_ = api_on<0>();
   VerbsApi there_api_ = api_on<1>();
-  VerbsDevices here_devices_{here_api_, Settings{}};
-  VerbsDevices there_devices_{there_api_, Settings{}};
+  VerbsDevices here_devices_;
+  VerbsDevices there_devices_;
 };
+
+class CommsWithThreeQueuePairs : public CommsWithRdma {
+ protected:
+  CommsWithThreeQueuePairs() : CommsWithRdma({.verbs_queue_pairs = 3}) {}
+};
+
+TEST_F(CommsWithThreeQueuePairs, HaveThemOnOnePort) {
+  EXPECT_TRUE(works_until([&] { return sender_->facts().view.queue_pairs_up == 3; }));
+  std::vector<uint8_t> out = numbered(4'000'000);
+  carry(out);
+  EXPECT_EQ(rdma_.connected(), 6u) << "three on each side";
+}
 
 TEST_F(CommsWithRdma, ShowWhatIsCopiedForQueuePairs) {
   adapter_sim::reset_copied();
