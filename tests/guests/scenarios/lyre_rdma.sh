@@ -41,3 +41,21 @@ rdma_counter() { cat "/sys/class/infiniband/$RXE/ports/1/hw_counters/$1" 2> /dev
 rdma_bytes_max() { echo $((($(rdma_counter sent_pkts) + $(rdma_counter rcvd_pkts)) * RXE_MTU_BYTES)); }
 # Bytes of payload that the daemon's sessions have sent and received.
 tcp_bytes() { echo $(($(counter tcp_payload_in tcp_payload_out | tr ' ' +))); }
+
+# An all-reduce on both guests, its output in /tmp/allreduce. The emulated daemon of a busy host may
+# answer too late: then, and for no other reason, it begins anew.
+# allreduce_over NAME VERBS [OPTION...]
+allreduce_over() {
+  local name=$1 verbs=$2 attempt outcome
+  shift 2
+  for attempt in 1 2 3 4; do
+    meet "$name-$attempt" 180
+    outcome=verified
+    LYRE_VERBS=$verbs allreduce_rank "$@" > /tmp/allreduce 2>&1 || outcome=failed
+    ! grep 'the daemon did not answer within' /tmp/allreduce || outcome=late
+    echo $outcome > "/host/$name-$attempt-is.$GUEST"
+    meet "$name-$attempt-over" 180
+    grep -q late "/host/$name-$attempt-is.a" "/host/$name-$attempt-is.b" || break
+  done
+  [ $outcome = verified ] || { cat /tmp/allreduce; fail "lyre allreduce with LYRE_VERBS=$verbs"; }
+}

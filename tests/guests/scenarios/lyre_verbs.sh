@@ -9,18 +9,22 @@ MODE=$1
 # Of 256 KiB and 1 MiB in two passes, sent and received.
 GRADIENT_BYTES=5242880
 
+# As for DSCP 26. Packets of rdma_rxe have none unless it is set.
+TRAFFIC_CLASS=104
+
+has_ended() { ! kill -0 "$1" 2> /dev/null; }
+
 # The gradients went over queue pairs: the RDMA device has packets for most of their bytes, and TCP
-# does not have those. expect_verbs VERBS
+# does not have those. expect_verbs NAME VERBS
 expect_verbs() {
   local rdma tcp
   rdma=$(rdma_bytes_max)
   tcp=$(tcp_bytes)
-  LYRE_VERBS=$1 allreduce_rank > /tmp/allreduce 2>&1 ||
-    { cat /tmp/allreduce; fail "lyre allreduce with LYRE_VERBS=$1"; }
+  allreduce_over "$1" "$2"
   cat /tmp/allreduce
   rdma=$(($(rdma_bytes_max) - rdma))
   tcp=$(($(tcp_bytes) - tcp))
-  echo "LYRE_VERBS=$1: up to $rdma bytes over RDMA, $tcp bytes over TCP," \
+  echo "$1, LYRE_VERBS=$2: up to $rdma bytes over RDMA, $tcp bytes over TCP," \
     "$(rdma_counter completer_retry_err) retries"
   grep -q 'queue pair 0 is there' /tmp/allreduce || fail "no queue pair was made"
   [ "$rdma" -gt $((GRADIENT_BYTES / 2)) ] || fail "the gradients did not go over RDMA"
@@ -35,20 +39,28 @@ meet rdma-up
 
 for verbs in auto only; do
   step "allreduce over queue pairs, LYRE_VERBS=$verbs"
-  expect_verbs $verbs
-  meet "$verbs-over" 180
+  expect_verbs $verbs $verbs
 done
+
+step "settings"
+tcpdump -i "$(netdev_of $ADMIN_NIC)" -Q out -c 1 "udp dst port 4791 and ip[1] = $TRAFFIC_CLASS" \
+  > /tmp/tcpdump 2>&1 &
+tcpdump_pid=$!
+wait_for 20 "a capture" grep -q 'listening on' /tmp/tcpdump
+LYRE_VERBS_DEVICES=$RXE LYRE_VERBS_GID_INDEX=1 LYRE_VERBS_QUEUE_PAIRS=2 \
+  LYRE_VERBS_TRAFFIC_CLASS=$TRAFFIC_CLASS expect_verbs settings only
+grep -q 'queue pair 1 is there' /tmp/allreduce || fail "there is one queue pair, not two"
+wait_for 10 "the end of the capture" has_ended $tcpdump_pid
+cat /tmp/tcpdump
 
 step "one host without RDMA"
 [ $GUEST = a ] || rdma link delete $RXE
-meet one-sided
-LYRE_VERBS=auto allreduce_rank > /tmp/allreduce 2>&1 ||
-  { cat /tmp/allreduce; fail "lyre allreduce where one host has no RDMA"; }
+meet one-sided-begins
+allreduce_over one-sided auto
 cat /tmp/allreduce
 ! grep 'queue pair [0-9]* is there' /tmp/allreduce || fail "a queue pair without a device"
 [ $GUEST = b ] || grep -q 'the peer says: this host has no RDMA device' /tmp/allreduce ||
   fail "the peer does not say why there is none"
-meet one-sided-over 180
 ! LYRE_VERBS=only allreduce_rank > /tmp/allreduce 2>&1 ||
   fail "lyre allreduce with LYRE_VERBS=only where one host has no RDMA"
 cat /tmp/allreduce

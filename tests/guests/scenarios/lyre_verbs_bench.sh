@@ -22,18 +22,10 @@ perftest() {
   echo "$1: $(awk "\$1 == $PERFTEST_SIZE { print \$4 }" /tmp/perftest) MiB/s, both directions"
 }
 
-# reduce VERBS: the median all-reduce; begun anew where a late daemon ended it.
+# reduce VERBS: the median all-reduce.
 reduce() {
-  local attempt microseconds
-  for attempt in 1 2 3; do
-    meet "reduce-$((++reductions))" 180
-    LYRE_VERBS=$1 allreduce_rank --bytes $REDUCED_BYTES --iterations 3 > /tmp/allreduce 2>&1
-    echo $? > "/host/reduced.$reductions.$GUEST"
-    meet "reduced-$reductions" 180
-    [ "$(cat /host/reduced.$reductions.[ab] | sort -u)" != 0 ] || break
-    cat /tmp/allreduce
-    [ $attempt -lt 3 ] || fail "lyre allreduce with LYRE_VERBS=$1"
-  done
+  local microseconds
+  allreduce_over "reduce-$((++reductions))" "$1" --bytes $REDUCED_BYTES --iterations 3
   [ $GUEST = a ] || return 0
   microseconds=$(awk '$1 == "total" { print $3 }' /tmp/allreduce)
   awk -v verbs=$1 -v us="$microseconds" -v lost="$(grep -c 'is lost' /tmp/allreduce)" "BEGIN {
