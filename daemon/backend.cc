@@ -61,7 +61,7 @@ std::vector<std::string> check_nics(const Config& config) {
   for (const PortConfig& port : config.ports) {
     const Status fit = io::dpdk::check_nic(port.device, io::dpdk::dpdk_version());
     if (fit.ok()) continue;
-    lines.push_back(complaint(config.file, port.line, "port.device", fit.error().text));
+    lines.push_back(complaint(config.file, port.device_line, "port.device", fit.error().text));
   }
   return lines;
 }

@@ -4,8 +4,9 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
-#include <cstdlib>
 #include <memory>
+
+#include "daemon/base/journal.h"
 
 namespace lyre {
 namespace {
@@ -59,7 +60,7 @@ spdlog::level::level_enum spdlog_level(LogLevel level) {
 void start_logging(LogLevel level) {
   auto logger =
       std::make_shared<spdlog::logger>("lyred", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-  if (std::getenv("JOURNAL_STREAM") != nullptr) {
+  if (is_stderr_journal()) {
     auto formatter = std::make_unique<spdlog::pattern_formatter>();
     formatter->add_flag<PriorityFlag>('*').set_pattern("%*%v");
     logger->set_formatter(std::move(formatter));

@@ -167,18 +167,23 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return complain(error.what(), kExitBadConfig);
   }
-  auto config = load_config(options.config_path);
-  if (!config.ok()) return complain(config.error().text, kExitBadConfig);
-  if (options.only_upgrade) return upgrade(*config);
-  if (const int code = check(*config, options.only_check); code != 0) return code;
+  auto [config, errors] = read_config(options.config_path);
+  if (!errors.empty()) {
+    complain(errors, kExitBadConfig);
+    // What the machine lacks for the rest is listed with them.
+    if (options.only_check) check(config, true);
+    return kExitBadConfig;
+  }
+  if (options.only_upgrade) return upgrade(config);
+  if (const int code = check(config, options.only_check); code != 0) return code;
   if (options.only_check) {
-    std::printf("%s: right\n%s\n%s\n", options.config_path.c_str(), placement_text(*config).c_str(),
-                ports_text(*config).c_str());
+    std::printf("%s: right\n%s\n%s\n", options.config_path.c_str(), placement_text(config).c_str(),
+                ports_text(config).c_str());
     return 0;
   }
-  const Status sockets = prepare_port_sockets(*config);
+  const Status sockets = prepare_port_sockets(config);
   if (!sockets.ok()) return complain(sockets.error().text, kExitBadConfig);
-  return serve(*config, {.program = program, .takes_over = options.takes_over});
+  return serve(config, {.program = program, .takes_over = options.takes_over});
 }
 
 }  // namespace

@@ -253,7 +253,7 @@ class Reader {
  public:
   explicit Reader(const std::string& file) { config_.file = file; }
 
-  Result<Config> read(const toml::table& root) {
+  ReadConfig read(const toml::table& root) {
     check_sections(root);
     for (const char* section : {"daemon", "workers", "memory", "tcp", "clients"}) {
       read_plain(root, section);
@@ -261,14 +261,13 @@ class Reader {
     read_ports(root);
     read_routes(root);
     read_domains(root);
+    check_ports(root.contains("port"));
     // What these compare has to be there.
-    if (errors_.empty()) check_ports();
     if (errors_.empty()) check_slots();
     if (errors_.empty()) check_networks(config_, complaining());
     if (errors_.empty()) complete_routes(config_, complaining());
     if (errors_.empty()) complete_domains(config_, complaining());
-    if (errors_.empty()) return std::move(config_);
-    return Error{EINVAL, errors_};
+    return {std::move(config_), std::move(errors_)};
   }
 
  private:
@@ -385,10 +384,13 @@ class Reader {
     if (key == "daemon.socket_mode") config_.socket_mode_line = line;
     if (key == "clients.lend") config_.lend_line = line;
     if (key == "clients.uid") config_.lend_uid_line = line;
+    if (key == "port.device") config_.ports.back().device_line = line;
+    if (key == "port.address") config_.ports.back().address_line = line;
+    if (key == "port.mtu") config_.ports.back().mtu_line = line;
   }
 
-  void check_ports() {
-    if (config_.ports.empty()) {
+  void check_ports(bool is_any_named) {
+    if (!is_any_named) {
       return complain(0, "port",
                       "no port is configured, allowed: 1 to " + std::to_string(kPortCountMax) +
                           " [[port]] sections");
@@ -416,11 +418,12 @@ class Reader {
                       "of '" + second.name + "' is taken by the port '" + first.name +
                           "' in line " + std::to_string(first.line) + ", allowed: another one");
     };
-    if (first.name == second.name) return taken("port.name");
+    if (!first.name.empty() && first.name == second.name) return taken("port.name");
     for (const Cidr& address : second.addresses) {
       if (has_address(first, address.address)) return taken("port.address");
     }
     const std::string device = first.device.substr(0, first.device.find(','));
+    if (device.empty()) return;
     if (device == second.device.substr(0, second.device.find(','))) return taken("port.device");
   }
 
@@ -450,16 +453,32 @@ std::string too_few_slots(const Config& config, uint32_t ring_slots) {
          std::to_string(ring_slots) + ", allowed: " + std::to_string(needed) + " and more";
 }
 
-Result<Config> parse_config(std::string_view text, const std::string& name) {
+namespace {
+
+ReadConfig read_text(std::string_view text, const std::string& name) {
   try {
     return Reader(name).read(toml::parse(text));
   } catch (const toml::parse_error& error) {
-    return Error{EINVAL, complaint(name, error.source().begin.line, "not TOML",
-                                   std::string(error.description()) + ", allowed: TOML 1.0")};
+    return {{},
+            complaint(name, error.source().begin.line, "not TOML",
+                      std::string(error.description()) + ", allowed: TOML 1.0")};
   }
 }
 
-Result<Config> load_config(const std::string& path) {
+Result<Config> if_right(ReadConfig read) {
+  if (read.errors.empty()) return std::move(read.config);
+  return Error{EINVAL, std::move(read.errors)};
+}
+
+}  // namespace
+
+Result<Config> parse_config(std::string_view text, const std::string& name) {
+  return if_right(read_text(text, name));
+}
+
+Result<Config> load_config(const std::string& path) { return if_right(read_config(path)); }
+
+ReadConfig read_config(const std::string& path) {
   errno = 0;
   std::ifstream in(path);
   std::ostringstream text;
@@ -467,9 +486,9 @@ Result<Config> load_config(const std::string& path) {
   text << in.rdbuf();
   if (!in.is_open() || in.bad() || errno != 0) {
     const int code = errno;
-    return Error{code, path + ": cannot be read: " + std::strerror(code)};
+    return {{}, path + ": cannot be read: " + std::strerror(code)};
   }
-  return parse_config(text.str(), path);
+  return read_text(text.str(), path);
 }
 
 }  // namespace lyre

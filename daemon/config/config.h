@@ -47,6 +47,9 @@ struct PortConfig {
   bool is_trusted = false;
   bool is_forced = false;
   uint32_t line = 0;  ///< in the file
+  uint32_t device_line = 0;
+  uint32_t address_line = 0;
+  uint32_t mtu_line = 0;  ///< 0: not given
 };
 
 struct RouteConfig {
@@ -133,8 +136,16 @@ struct Config {
   uint32_t log_lines_per_minute_max = 0;
 };
 
+/// A file as far as it could be read: keys that are wrong have the values of Config{}.
+struct ReadConfig {
+  Config config;
+  /// A line "FILE:LINE: KEY: what is wrong, allowed: ..." for each error, separated by '\n'.
+  std::string errors;
+};
+
 /// Reads and checks a file.
-/// Fails: a line "FILE:LINE: KEY: what is wrong, allowed: ..." for each error, separated by '\n'.
+ReadConfig read_config(const std::string& path);
+/// Fails: the errors of read_config().
 Result<Config> load_config(const std::string& path);
 /// The same for `text`; messages call it `name`.
 Result<Config> parse_config(std::string_view text, const std::string& name);

@@ -85,7 +85,7 @@ class NetworkCheck {
     for (const Cidr& own : port.addresses) {
       for (const PortConfig& other : config_.ports) {
         if (!is_broadcast_of(other, own.address)) continue;
-        return complain_(port.line, "port.address",
+        return complain_(port.address_line, "port.address",
                          "of '" + port.name + "' is the broadcast or network address of '" +
                              other.name + "', allowed: addresses of hosts there");
       }
@@ -105,7 +105,7 @@ class NetworkCheck {
   void check_ipv6(const PortConfig& port) const {
     const bool has_ipv6 = has_family_of(port, IpAddress{});
     if (has_ipv6 && port.mtu_bytes < wire::kIpv6MtuBytesMin) {
-      return complain_(port.line, "port.mtu",
+      return complain_(std::max(port.line, port.mtu_line), "port.mtu",
                        "of '" + port.name + "' is less than IPv6 needs, allowed: " +
                            std::to_string(wire::kIpv6MtuBytesMin) +
                            " and more, or addresses of IPv4");

@@ -45,7 +45,8 @@ class Probe {
     lines_.push_back(complaint(config_.file, line, key, text));
   }
   void complain(const PortConfig& port, const std::string& text) {
-    complain(port.line, "port.device", "'" + port.device + "' of '" + port.name + "' " + text);
+    complain(port.device_line, "port.device",
+             "'" + port.device + "' of '" + port.name + "' " + text);
   }
 
   void check_sockets() {
@@ -87,6 +88,7 @@ class Probe {
   }
 
   void check_device(const PortConfig& port) {
+    if (port.device.empty()) return;  // what was read of the file has none
     const std::string address = machine::pci_address_of(port.device);
     if (!address.empty()) return check_nic(port, address);
     if (port.device.starts_with("vmbus:")) return check_netvsc(port);
@@ -185,7 +187,7 @@ class Probe {
     }
     const auto mtu = machine::number(folder + interface + "/mtu");
     if (mtu && *mtu < port.mtu_bytes) {
-      complain(port.line, "port.mtu",
+      complain(std::max(port.line, port.mtu_line), "port.mtu",
                std::to_string(port.mtu_bytes) + " of '" + port.name + "' is more than " +
                    interface + " has, allowed: up to " + std::to_string(*mtu));
     }
@@ -203,7 +205,7 @@ class Probe {
     for (const Cidr& own : port.addresses) {
       const std::string text = address_text(own.address);
       if (kernels.count(text) == 0) continue;
-      complain(port.line, "port.address",
+      complain(port.address_line, "port.address",
                text + " of '" + port.name +
                    "' is an address of this machine's kernel, which would answer as well, allowed: "
                    "another one, or remove it there (ip address del)");

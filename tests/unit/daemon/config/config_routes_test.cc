@@ -96,7 +96,7 @@ TEST(ConfigRoutes, WhatIsABroadcastAddressAtAnotherPortIsRefused) {
               StartsWith("f.toml:9: route.via: is the broadcast or network address of the port "
                          "'b', allowed: "));
   EXPECT_THAT(refusal_of(narrow + port_section("c", "address=\"10.9.1.255/16\"\n")),
-              StartsWith("f.toml:5: port.address: of 'c' is the broadcast or network address of "
+              StartsWith("f.toml:8: port.address: of 'c' is the broadcast or network address of "
                          "'b', allowed: "));
 }
 

@@ -376,7 +376,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongCase{port_with("accept_ra = true\n"),
                   "f.toml:1: port.accept_ra: of 'rail0' is of no use"},
         WrongCase{kBothFamilies + std::string("mtu = 1279\n"),
-                  "f.toml:1: port.mtu: of 'rail0' is less than IPv6 needs"},
+                  "f.toml:5: port.mtu: of 'rail0' is less than IPv6 needs"},
         WrongCase{kBothFamilies + std::string("[[route]]\nto=\"fd00:20::/32\"\n"
                                               "via=\"10.9.0.9\"\nport=\"rail0\"\n"),
                   "f.toml:5: route.via: and route.to are of different families"},

@@ -43,7 +43,7 @@ TEST_F(MachineProbeTest, WhatIsThereIsRight) {
 
 TEST_F(MachineProbeTest, AnAbsentNicNamesThoseThatAreThere) {
   EXPECT_THAT(probe("0000:00:0b.0"),
-              ElementsAre("f:4: port.device: '0000:00:0b.0' of 'a' is no NIC of this machine, "
+              ElementsAre("f:7: port.device: '0000:00:0b.0' of 'a' is no NIC of this machine, "
                           "allowed: 0000:00:05.0, 0000:00:06.0, 0000:00:07.0"));
 }
 
@@ -100,7 +100,7 @@ TEST_F(MachineProbeTest, AnAbsentInterface) {
 TEST_F(MachineProbeTest, AnMtuThatTheInterfaceDoesNotHave) {
   EXPECT_THAT(
       probe("net_af_packet0,iface=eth1\"\nmtu = 9000 #"),
-      ElementsAre(StartsWith("f:4: port.mtu: 9000 of 'a' is more than eth1 has, allowed: up "
+      ElementsAre(StartsWith("f:8: port.mtu: 9000 of 'a' is more than eth1 has, allowed: up "
                              "to 1500")));
 }
 
@@ -170,12 +170,24 @@ TEST_F(MachineProbeTest, TheNicOfTheDefaultRouteHasToBeForced) {
   const auto errors = check_machine(*config, guard, tree_.roots());
   ASSERT_EQ(errors.size(), 1u);
   EXPECT_EQ(errors[0].text,
-            "f.toml:1: port.device: 'net_af_packet0,iface=eth1' of 'a' is eth1, which carries this "
+            "f.toml:3: port.device: 'net_af_packet0,iface=eth1' of 'a' is eth1, which carries this "
             "machine's default route, allowed: another NIC, or force = true");
   config = parse_config(port + "force = true\n", "f.toml");
   ASSERT_TRUE(config.ok());
   EXPECT_TRUE(check_machine(*config, guard, tree_.roots()).empty());
   EXPECT_EQ(config.value().cores.size(), 1u);
+}
+
+TEST_F(MachineProbeTest, AFileWithErrorsIsComparedAsFarAsItCouldBeRead) {
+  tree_.write("f.toml",
+              "[daemon]\nlog_level = \"loud\"\n"
+              "[[port]]\nname = \"a\"\naddress = \"10.9.0.1/24\"\n"
+              "[[port]]\nname = \"b\"\naddress = \"10.9.1.1/24\"\ndevice = \"eth1\"\n");
+  const ReadConfig read = read_config(tree_.path("f.toml"));
+  EXPECT_THAT(read.errors, HasSubstr("f.toml:2: daemon.log_level: "));
+  EXPECT_THAT(read.errors, HasSubstr("f.toml:3: port.device: missing"));
+  EXPECT_THAT(probe_machine(read.config, tree_.roots()),
+              testing::Contains(HasSubstr("f.toml:9: port.device: 'eth1' of 'b' is a kernel")));
 }
 
 TEST_F(MachineProbeTest, EveryCoreThatIsNotThere) {

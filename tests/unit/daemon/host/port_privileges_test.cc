@@ -87,7 +87,7 @@ TEST_F(PortPrivilegesTest, WhatIsMissingIsNamedWithItsDropIn) {
   const Status refused = check_privileges(wanted, capability(CAP_NET_ADMIN), tree_.roots());
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().text,
-            "f.toml:1: port.device: 'net_af_packet0,iface=veth0' of 'rail0' needs CAP_NET_RAW, "
+            "f.toml:3: port.device: 'net_af_packet0,iface=veth0' of 'rail0' needs CAP_NET_RAW, "
             "allowed: root, or a service with the drop-in kernel-interface.conf");
 
   bind("uio_pci_generic");

@@ -88,7 +88,7 @@ TEST_F(PortSockets, OnlyTheLastDirectoryIsMade) {
 TEST_F(PortSockets, AComplaintNamesTheLineAndThePort) {
   ASSERT_EQ(::chmod(directory_.c_str(), 0755), 0);
   EXPECT_THAT(text_of(check_port_sockets(memif_in(directory_))),
-              AllOf(HasSubstr("f.toml:3: port.device: 'net_memif0,role=server"),
+              AllOf(HasSubstr("f.toml:5: port.device: 'net_memif0,role=server"),
                     HasSubstr("of 'a': the socket's directory " + directory_)));
 }
 
