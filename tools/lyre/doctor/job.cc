@@ -50,12 +50,22 @@ std::vector<uint32_t> numbers_of(const std::vector<std::string>& status, const s
 /// Real, effective, saved and file system's, in this order.
 uint32_t effective(const std::vector<uint32_t>& ids) { return ids.size() > 1 ? ids[1] : 0; }
 
-std::vector<std::string> libraries_in(const std::string& maps) {
+/// The folder that chroot(2) made the root of a process, as this process sees it; empty: none. The
+/// kernel's paths of what the process has mapped begin with it.
+std::string jail_of(const std::string& root) {
+  std::error_code error;
+  const std::string folder = fs::read_symlink(root, error).string();
+  return error || folder == "/" ? "" : folder;
+}
+
+/// With paths as the process itself sees them.
+std::vector<std::string> libraries_in(const std::string& maps, const std::string& jail) {
   std::vector<std::string> paths;
   for (const std::string& line : machine::lines(maps)) {
     const size_t slash = line.find('/');
     if (slash == std::string::npos || line.find(".so") == std::string::npos) continue;
-    const std::string path = line.substr(slash);
+    std::string path = line.substr(slash);
+    if (!jail.empty() && path.starts_with(jail + "/")) path.erase(0, jail.size());
     if (std::ranges::find(paths, path) == paths.end()) paths.push_back(path);
   }
   return paths;
@@ -90,7 +100,7 @@ Job job_of(int32_t pid, const std::string& proc) {
           .program = machine::first_line(folder + "/comm"),
           .root = folder + "/root",
           .environment = split(content_of(folder + "/environ"), '\0'),
-          .loaded = libraries_in(folder + "/maps"),
+          .loaded = libraries_in(folder + "/maps", jail_of(folder + "/root")),
           .uid = effective(numbers_of(status, "Uid:")),
           .gids = numbers_of(status, "Groups:")};
   job.gids.push_back(effective(numbers_of(status, "Gid:")));
