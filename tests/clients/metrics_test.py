@@ -159,6 +159,15 @@ class Metrics(unittest.TestCase):
                               timeout=BOUND_S, check=False)
         self.assertEqual(done.returncode, 1)
         self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        self.assertIn("Address already in use", done.stderr)
+
+    def test_an_address_that_is_none_is_wrong_use(self):
+        for address in ("here", "127.0.0.1", "127.0.0.1:99999", ":9417", "localhost:9417"):
+            command, environment = self.hosts.a.lyre("metrics", "--listen", address)
+            done = subprocess.run(command, env=environment, capture_output=True, text=True,
+                                  timeout=BOUND_S, check=False)
+            self.assertEqual(done.returncode, 2, (address, done.stderr))
+            self.assertIn("is neither ADDR:PORT", done.stderr)
 
     @needs_promtool
     def test_promtool_finds_nothing_wrong_with_the_metrics(self):

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <cstdlib>
 #include <initializer_list>
 #include <iostream>
@@ -19,6 +20,7 @@
 #include "tools/lyre/doctor/machine_checks.h"
 #include "tools/lyre/doctor/nccl_checks.h"
 #include "tools/lyre/failure.h"
+#include "tools/lyre/value_checks.h"
 
 namespace lyre::tools {
 namespace {
@@ -107,7 +109,7 @@ void add_doctor(CLI::App& app, const GlobalOptions& globals) {
                    "load the plugin and the plugin reach the daemon; needs root or its user")
       ->type_name("PID")
       ->excludes("--config")
-      ->check(CLI::PositiveNumber.description(""));
+      ->check(count_between(1, INT32_MAX));
   command->callback([&globals, config, pid] {
     report(globals, *pid > 0 ? check_job(job_of(*pid)) : check_all(globals, *config));
   });

@@ -1,5 +1,6 @@
 #include "tools/lyre/look_commands.h"
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -12,6 +13,7 @@
 #include "tools/lyre/stats.h"
 #include "tools/lyre/status.h"
 #include "tools/lyre/trace.h"
+#include "tools/lyre/value_checks.h"
 #include "tools/lyre/watch_option.h"
 
 namespace lyre::tools {
@@ -37,9 +39,15 @@ void add_session_filter(CLI::App& command, SessionFilter& filter) {
   command.add_option("--state", filter.state, "Only this state, such as ESTABLISHED")
       ->check(CLI::IsMember(session_state_names(), CLI::ignore_case).description(""))
       ->type_name("STATE");
-  command.add_option("--peer", filter.peer, "Only this peer: ADDRESS or ADDRESS:PORT");
-  command.add_option("--port", filter.port, "Only this port, of either side");
-  command.add_option("--pid", filter.pid, "Only clients of this process");
+  command.add_option("--peer", filter.peer, "Only this peer: ADDRESS or ADDRESS:PORT")
+      ->transform(peer_address())
+      ->type_name("PEER");
+  command.add_option("--port", filter.port, "Only this port, of either side")
+      ->check(count_between(1, UINT16_MAX))
+      ->type_name("PORT");
+  command.add_option("--pid", filter.pid, "Only clients of this process")
+      ->check(count_between(0, INT32_MAX))
+      ->type_name("PID");
   command.add_option("--label", filter.label, "Only clients whose label has this in it");
   command.add_flag("--all", filter.has_time_wait, "Also what is in TIME-WAIT");
   static const std::map<std::string, SessionFilter::Order> kOrders{

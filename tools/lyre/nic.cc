@@ -63,7 +63,7 @@ void add_bind(CLI::App& nic) {
   auto request = std::make_shared<BindRequest>();
   auto is_dry_run = std::make_shared<bool>(false);
   command
-      ->add_option("nic", request->name, "PCI address, vmbus:UUID, or name of a kernel interface")
+      ->add_option("NIC", request->name, "PCI address, vmbus:UUID, or name of a kernel interface")
       ->required();
   command
       ->add_option("--driver", request->driver,
@@ -91,7 +91,7 @@ void add_port(CLI::App& nic) {
   CLI::App* command = nic.add_subcommand(
       "port", "The section of lyred.toml with which lyred uses a NIC as the kernel does now");
   auto name = std::make_shared<std::string>();
-  command->add_option("nic", *name, "PCI address, vmbus:UUID, or name of a kernel interface")
+  command->add_option("NIC", *name, "PCI address, vmbus:UUID, or name of a kernel interface")
       ->required();
   command->callback([name] { std::cout << section_of(states_here(), *name); });
 }
@@ -103,13 +103,18 @@ void add_unbind(CLI::App& nic) {
       "prepared when no other NIC needs it; needs root");
   auto name = std::make_shared<std::string>();
   auto is_dry_run = std::make_shared<bool>(false);
-  command->add_option("nic", *name, "PCI address, vmbus:UUID, or name of a kernel interface")
+  command->add_option("NIC", *name, "PCI address, vmbus:UUID, or name of a kernel interface")
       ->required();
   command->add_flag("--dry-run", *is_dry_run, "Print the commands only");
   command->callback([name, is_dry_run] {
     const auto states = states_here();
     const auto unbind = unbind_command(states, *name);
-    if (!unbind.empty()) run(unbind, *is_dry_run);
+    if (!unbind.empty()) {
+      run(unbind, *is_dry_run);
+    } else {
+      const machine::Nic& left = nic_named(states, *name).nic;
+      std::cerr << left.address << " is with its kernel driver " << left.driver << std::endl;
+    }
     run_all(unprepare_commands(states, *name, {}, files_here()), *is_dry_run);
     for (const std::string& line : kept_drop_ins(states, *name, {}, files_here())) {
       std::cerr << line << std::endl;

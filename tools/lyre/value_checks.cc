@@ -8,7 +8,9 @@
 #include <string>
 #include <string_view>
 
+#include "libclient/include/lyre/lyre.h"
 #include "tools/lyre/size_text.h"
+#include "tools/lyre/units.h"
 
 namespace lyre::tools {
 namespace {
@@ -45,6 +47,19 @@ CLI::Validator count_between(uint64_t least, uint64_t most) {
     const auto [at, error] = std::from_chars(value.data(), end, count);
     if (error == std::errc() && at == end && count >= least && count <= most) return "";
     return refusal(value, "a whole number", std::to_string(least), std::to_string(most));
+  };
+  return CLI::Validator(check, "");
+}
+
+CLI::Validator peer_address() {
+  const auto check = [](std::string& value) -> std::string {
+    lyre_addr peer{};
+    if (value.starts_with(':') || lyre_addr_parse(value.c_str(), &peer) != 0) {
+      return "'" + value + "' is not an address, as 10.9.0.2, 10.9.0.2:5201 or [fd00::2]:5201";
+    }
+    value =
+        peer.port == 0 ? format_address(peer.address) : format_endpoint(peer.address, peer.port);
+    return "";
   };
   return CLI::Validator(check, "");
 }

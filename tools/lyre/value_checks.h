@@ -13,6 +13,9 @@ CLI::Validator size_between(uint64_t least, uint64_t most);
 /// For CLI::Option::check(): digits.
 CLI::Validator count_between(uint64_t least, uint64_t most);
 
+/// For CLI::Option::transform(): an address, or an address and port, as sessions are printed.
+CLI::Validator peer_address();
+
 /// For CLI::Option::check(): a finite number.
 CLI::Validator seconds_between(double least, double most);
 

@@ -33,7 +33,9 @@ class Values(unittest.TestCase):
                           ["comms", "--watch", "1e300"], ["comms", "--watch", "inf"],
                           ["allreduce", "--bytes", "-8"], ["allreduce", "--seed", "-1"],
                           ["allreduce", "--ranks", "99"], ["pcap", "wire", "-s", "0"],
-                          ["pcap", "wire", "-c", "0"], ["pcap", "wire", "--duration", "0"]):
+                          ["pcap", "wire", "-c", "0"], ["pcap", "wire", "--duration", "0"],
+                          ["doctor", "--pid", "-1"], ["doctor", "--pid", "0"],
+                          ["sessions", "--pid", "-3"], ["sessions", "--port", "99999"]):
             with self.subTest(arguments=arguments):
                 done = run(*arguments)
                 self.assertEqual(done.returncode, EXIT_USAGE, done.stderr)
@@ -44,7 +46,9 @@ class Values(unittest.TestCase):
 
     def test_a_word_that_is_none_of_the_allowed_is_refused_with_these(self):
         for arguments, allowed in ((["sessions", "--state", "OPEN"], "ESTABLISHED"),
-                                   (["nic", "bind", "eth1", "--driver", "vfio_pci"], "vfio-pci")):
+                                   (["nic", "bind", "eth1", "--driver", "vfio_pci"], "vfio-pci"),
+                                   (["sessions", "--peer", "host-b"], "10.9.0.2:5201"),
+                                   (["sessions", "--peer", ":5201"], "10.9.0.2:5201")):
             with self.subTest(arguments=arguments):
                 done = run(*arguments)
                 self.assertEqual(done.returncode, EXIT_USAGE, done.stderr)

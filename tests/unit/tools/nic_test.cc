@@ -122,6 +122,15 @@ TEST_F(NicTest, UnbindUndoesIt) {
               ElementsAre("driverctl", "unset-override", "0000:00:06.0"));
 }
 
+TEST_F(NicTest, UnbindLeavesANicThatIsWithItsKernelDriver) {
+  EXPECT_THAT(unbind_command(states_, "eth0"), IsEmpty());  // carries the default route
+  EXPECT_THAT(unbind_command(states_, "eth1"), IsEmpty());
+  tree_.write("sys/bus/pci/devices/0000:00:05.0/driver_override", "igb_uio\n");
+  states_ = nic_states(tree_.roots(), machine::NicGuard(tree_.roots()));
+  EXPECT_THAT(unbind_command(states_, "eth1"),
+              ElementsAre("driverctl", "unset-override", "0000:00:05.0"));
+}
+
 TEST_F(NicTest, ANicWithoutIommuNeedsADropInAndHugepages) {
   tree_.write("proc/meminfo", "MemTotal: 1000 kB\nHugepagesize:       2048 kB\n");
   tree_.write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "0\n");
@@ -271,6 +280,10 @@ TEST_F(VmbusNicTest, BindPreparesAllThatTheNicNeeds) {
 
 TEST_F(VmbusNicTest, UnbindTakesItBack) {
   const std::string device = "vmbus:" + std::string(kSecond);
+  EXPECT_THAT(unbind_command(states_, device), IsEmpty());  // it is with hv_netvsc
+  tree_.write("sys/bus/vmbus/devices/" + std::string(kSecond) + "/driver_override",
+              "uio_hv_generic\n");
+  states_ = nic_states(tree_.roots(), machine::NicGuard(tree_.roots()));
   EXPECT_THAT(unbind_command(states_, device),
               ElementsAre("driverctl", "-b", "vmbus", "unset-override", kSecond));
   tree_.write("etc/systemd/system/lyred.service.d/no-iommu.conf", "");

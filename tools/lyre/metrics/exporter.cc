@@ -4,6 +4,8 @@
 #include <prometheus/exposer.h>
 #include <prometheus/text_serializer.h>
 
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <chrono>
 #include <csignal>
 #include <iostream>
@@ -11,13 +13,16 @@
 #include <string>
 #include <utility>
 
+#include "libclient/include/lyre/lyre.h"
 #include "tools/lyre/failure.h"
 #include "tools/lyre/metrics/families.h"
 #include "tools/lyre/metrics/unix_server.h"
+#include "tools/lyre/units.h"
 
 namespace lyre::tools {
 namespace {
 
+using boost::asio::ip::tcp;
 using prometheus::MetricFamily;
 
 CommsSnapshot comms_now(const std::string& directory) {
@@ -65,12 +70,34 @@ void print_once(const GlobalOptions& globals, const MetricsOptions& options) {
             << std::flush;
 }
 
+tcp::endpoint endpoint_of(const std::string& text) {
+  lyre_addr address{};
+  if (text.starts_with(':') || lyre_addr_parse(text.c_str(), &address) != 0 || address.port == 0) {
+    throw Failure(kExitUsage, "--listen: '" + text +
+                                  "' is neither ADDR:PORT, as 127.0.0.1:9417, nor the path of a "
+                                  "UNIX socket");
+  }
+  return {boost::asio::ip::make_address(format_address(address.address)), address.port};
+}
+
+/// The library's server does not say why it cannot listen.
+std::string obstacle(const tcp::endpoint& endpoint) {
+  boost::asio::io_context io;
+  tcp::acceptor acceptor(io);
+  boost::system::error_code error;
+  acceptor.open(endpoint.protocol(), error);
+  if (!error) acceptor.bind(endpoint, error);
+  if (!error) acceptor.listen(1, error);
+  return error ? error.message() : "the server does not start";
+}
+
 /// The library's server; it has threads of its own.
 std::unique_ptr<prometheus::Exposer> listen_at(const std::string& address) {
+  const tcp::endpoint endpoint = endpoint_of(address);
   try {
     return std::make_unique<prometheus::Exposer>(address, 2);
-  } catch (const std::exception& error) {
-    throw Failure(kExitFailure, "cannot listen on " + address + ": " + error.what());
+  } catch (const std::exception&) {
+    throw Failure(kExitFailure, "cannot listen on " + address + ": " + obstacle(endpoint));
   }
 }
 

@@ -120,6 +120,11 @@ std::string nics_json(const std::vector<NicState>& states) {
   return nlohmann::ordered_json{{"schema", kJsonSchema}, {"nics", nics}}.dump(2) + "\n";
 }
 
+bool is_with_kernel(const Nic& nic) {
+  return nic.override_driver.empty() && !nic.driver.empty() &&
+         !machine::is_user_space_driver(nic.driver);
+}
+
 bool stays_with_kernel(const Nic& nic) {
   return nic.override_driver.empty() && machine::default_driver(nic).driver.empty() &&
          !machine::is_user_space_driver(nic.driver);
@@ -158,8 +163,9 @@ std::vector<std::string> bind_command(const std::vector<NicState>& states,
 std::vector<std::string> unbind_command(const std::vector<NicState>& states,
                                         const std::string& name) {
   const Nic& nic = nic_named(states, name).nic;
-  // driverctl would take it from its driver for a moment.
-  if (stays_with_kernel(nic)) return {};
+  // driverctl would take it from its driver for a moment, and with it what the machine needs it
+  // for.
+  if (is_with_kernel(nic)) return {};
   return driverctl("unset-override", nic);
 }
 

@@ -30,12 +30,15 @@ struct BindRequest {
 /// The NIC with this address or interface. Fails: throws Failure with those that are there.
 const NicState& nic_named(const std::vector<NicState>& states, const std::string& name);
 
+/// True for a NIC that its kernel driver has, now and after a boot.
+bool is_with_kernel(const machine::Nic& nic);
+
 /// True for a NIC that DPDK drives beside its kernel driver, and that is bound to no other one.
 bool stays_with_kernel(const machine::Nic& nic);
 
 /// The command that binds a NIC for lyred now and after each boot, the driver as its last word, or
 /// the one that gives it back to the kernel. Changes nothing. Empty: the NIC stays with its kernel
-/// driver.
+/// driver, or is with it.
 /// Fails: throws Failure: no such NIC, or it must stay with its kernel driver.
 std::vector<std::string> bind_command(const std::vector<NicState>& states,
                                       const BindRequest& request);
