@@ -41,8 +41,11 @@ inline constexpr size_t kZeroCopyBytesMin = 16 * 1024;
 /// deregMr() waits this long for acknowledgements before it costs a stream.
 inline constexpr int64_t kDeregisterWaitNs = 200'000'000;
 
-/// A message of at most this goes over one stream, and no larger one is cut into less.
+/// A message of at most this goes over one stream, and no larger one is cut into less for the sake
+/// of having a piece for each stream.
 inline constexpr size_t kStripeBytesMin = 64 * 1024;
+/// Beside other streams a piece is at most what a stream delivers in this time.
+inline constexpr int64_t kPieceNs = 2'500'000;
 
 /// The most unacknowledged data that a stream is given: deeper queues only push the bytes out of
 /// the cache and leave the other comms no room in the arena.
@@ -51,7 +54,7 @@ inline constexpr uint64_t kStreamUnackedBytesMax = 4 * 1024 * 1024;
 /// it delivers in this time, of two pieces at least. Together the queues of all streams then hold
 /// what the network carries in that time, however many streams there are: more is lost where the
 /// network limits flows and hosts by short queues.
-inline constexpr int64_t kStreamQueueNs = 10'000'000;
+inline constexpr int64_t kStreamQueueNs = 2 * kPieceNs;
 inline constexpr uint64_t kStreamQueueBytesMax = 2 * kBlockBytes;
 /// A stream that is alone gets more: nobody else sends while the caller pauses.
 inline constexpr int64_t kStreamQueueAloneNs = kTickNs;
@@ -135,14 +138,22 @@ inline constexpr uint32_t kSlowWindows = 2;
 /// It is replaced again after this long, then twice that, up to the limit.
 inline constexpr int64_t kSlowPauseNsMin = 1'000'000'000;
 inline constexpr int64_t kSlowPauseNsMax = 60'000'000'000;
-/// A connection is busy that has this much under way: with less, the caller may be the limit.
+/// A connection is busy that has this much under way: with less, the caller may be the limit,
+/// unless something waits for room.
 inline constexpr uint64_t kBusyBytes = kBlockBytes;
 /// How many streams a connection needs is measured over this much time of being busy, after this
 /// much for congestion windows to open; and until that many bytes were acknowledged, which are
 /// counted in whole pieces.
-inline constexpr int64_t kStreamMeasureNs = 80'000'000;
+inline constexpr int64_t kStreamMeasureNs = 120'000'000;
 inline constexpr int64_t kStreamSettleNs = 40'000'000;
 inline constexpr uint64_t kStreamMeasureBytes = 8 * kBlockBytes;
+/// Of what the others carry, each: what an added stream has to bring. One that shares a full port
+/// with another connection, stream by stream, brings up to a third: half of the port becomes two
+/// thirds of it.
+inline constexpr double kStreamHelps = 0.45;
+/// A connection whose number of streams grew so often has found a network that limits flows; once
+/// may be chance.
+inline constexpr uint32_t kStreamsGrownMin = 2;
 /// Streams on trial that are not there by then count as no help.
 inline constexpr int64_t kStreamTrialWaitNs = 1'000'000'000;
 /// It is forgotten after a pause of this length.

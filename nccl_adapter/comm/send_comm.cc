@@ -55,7 +55,7 @@ void SendComm::pump_out() {
   }
   queue_pairs_.flush();
   Chunk chunk;
-  while (queue_.next_chunk(carriers(), &chunk)) {
+  while (queue_.next_chunk(carriers(), piece_bytes_max(), &chunk)) {
     Lane* lane = choose_lane(chunk);
     if (lane == nullptr) return;
     const Io io = lane->transport->send_chunk(chunk);
@@ -78,6 +78,20 @@ void SendComm::give(Lane& lane, const Chunk& chunk) {
 size_t SendComm::carriers() const {
   const size_t queue_pairs = queue_pairs_.carrying();
   return queue_pairs > 0 ? queue_pairs : std::max<size_t>(wanted_up(), 1);
+}
+
+// A message ends with its slowest piece: no piece shall keep a slow stream busy for long. The rate
+// of a stream that is alone does not matter, for no other one has to wait for it.
+uint64_t SendComm::piece_bytes_max() const {
+  if (queue_pairs_.carrying() > 0 || count_.wanted() == 1) return kChunkBytesMax;
+  uint64_t rate_bytes_per_s = 0;
+  for (const auto& lane : lanes_) {
+    rate_bytes_per_s = std::max(rate_bytes_per_s, lane->rate_bytes_per_s);
+  }
+  if (rate_bytes_per_s == 0) return kChunkBytesMax;
+  const double bytes = static_cast<double>(rate_bytes_per_s) * kPieceNs / kNsPerSecond;
+  return static_cast<uint64_t>(std::clamp(bytes, static_cast<double>(kZeroCopyBytesMin),
+                                          static_cast<double>(kChunkBytesMax)));
 }
 
 // The emptiest one that has room. What is small follows what went before as long as that flows:

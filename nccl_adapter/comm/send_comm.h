@@ -42,6 +42,8 @@ class SendComm final : public Comm {
   // ---- Frames (send_comm.cc) ----
   /// Into how many pieces a message is cut.
   size_t carriers() const;
+  /// The most that one of them may have, as fast as the streams are.
+  uint64_t piece_bytes_max() const;
   Lane* choose_lane(const Chunk& chunk);
   void give(Lane& lane, const Chunk& chunk);
   void on_frame(Lane& lane);

@@ -130,7 +130,8 @@ size_t SendComm::wanted_up() const {
   }));
 }
 
-// Busy is who has much under way at both ends of the time: with less, the caller may be the limit.
+// Busy is who has much under way, or something that waits for room, at both ends of the time: with
+// less, the caller may be the limit.
 void SendComm::adapt_count(int64_t passed_ns) {
   StreamCount::Look look{.passed_ns = passed_ns, .up = wanted_up()};
   uint64_t unacked_bytes = 0;
@@ -139,7 +140,7 @@ void SendComm::adapt_count(int64_t passed_ns) {
     look.acked_bytes += lane->gained_bytes;
     unacked_bytes += lane->unacked_bytes;
   }
-  const bool is_backlogged = unacked_bytes >= kBusyBytes;
+  const bool is_backlogged = unacked_bytes >= kBusyBytes || queue_.waits_for_room();
   look.is_busy = std::exchange(was_backlogged_, is_backlogged) && is_backlogged;
   const size_t before = count_.wanted();
   count_.look(look);

@@ -26,7 +26,7 @@ Chunk SendQueue::make_chunk(uint64_t message, uint64_t offset, uint64_t bytes) c
           .memory = has_region ? request.memory : nullptr};
 }
 
-bool SendQueue::next_chunk(size_t streams, Chunk* out) const {
+bool SendQueue::next_chunk(size_t streams, uint64_t piece_bytes_max, Chunk* out) const {
   // Lost frames come first: no later message can be finished without them.
   if (!again_.empty()) {
     const SentChunk& lost = again_.back();
@@ -37,10 +37,11 @@ bool SendQueue::next_chunk(size_t streams, Chunk* out) const {
   if (cursor_ == requests_.posted()) return false;
   const Request& request = requests_.at(cursor_);
   const uint64_t left = request.bytes - request.moved_bytes;
-  const uint64_t piece_bytes_max = std::clamp<uint64_t>((request.bytes + streams - 1) / streams,
-                                                        kStripeBytesMin, kChunkBytesMax);
+  uint64_t most = std::clamp<uint64_t>((request.bytes + streams - 1) / streams, kStripeBytesMin,
+                                       kChunkBytesMax);
+  if (request.bytes > kStripeBytesMin) most = std::min(most, piece_bytes_max);
   // Even pieces: a message a little longer than a block must not end in a tiny packet.
-  const uint64_t pieces = left == 0 ? 1 : (left + piece_bytes_max - 1) / piece_bytes_max;
+  const uint64_t pieces = left == 0 ? 1 : (left + most - 1) / most;
   uint64_t bytes = (left + pieces - 1) / pieces;
   if (cursor_ >= granted_) {
     bytes = std::min(bytes, eager_bytes_left());
@@ -82,6 +83,10 @@ bool SendQueue::on_grant(uint64_t placed, uint64_t posted) {
   while (requests_.finished() < placed) requests_.finish_oldest();
   while (!again_.empty() && again_.back().message < placed) again_.pop_back();
   return true;
+}
+
+bool SendQueue::waits_for_room() const {
+  return !again_.empty() || (cursor_ < requests_.posted() && cursor_ < granted_);
 }
 
 bool SendQueue::waits_for_credit() const {

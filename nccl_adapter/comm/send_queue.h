@@ -21,9 +21,9 @@ class SendQueue {
   /// Fails: nullptr when all requests are in use.
   Request* post(const void* data, uint64_t bytes);
   /// The next frame; false when there is nothing to send, or the receiver has to grant first.
-  /// A message is cut in even pieces, if possible one for each of `streams`, of kStripeBytesMin to
-  /// kChunkBytesMax bytes.
-  bool next_chunk(size_t streams, Chunk* out) const;
+  /// A message of more than kStripeBytesMin is cut in even pieces, if possible one for each of
+  /// `streams`, of kStripeBytesMin to kChunkBytesMax bytes, and of at most `piece_bytes_max`.
+  bool next_chunk(size_t streams, uint64_t piece_bytes_max, Chunk* out) const;
   /// `chunk`, which next_chunk() gave last, was handed over.
   void chunk_sent(const Chunk& chunk);
   /// A stream broke, and it is not known whether the receiver got this.
@@ -38,6 +38,8 @@ class SendQueue {
   const RequestTable& requests() const { return requests_; }
   /// Messages before this one are placed.
   uint64_t placed() const { return requests_.finished(); }
+  /// Something could be sent that no stream took yet.
+  bool waits_for_room() const;
   /// Something waits for the receiver to post a receive.
   bool waits_for_credit() const;
 

@@ -9,6 +9,8 @@ namespace lyre::nccl_adapter {
 namespace {
 
 constexpr double kUsPerSecond = 1e6;
+/// A busy stream that became slower loses this part of its rate with each look.
+constexpr uint64_t kRateFades = 4;
 
 uint64_t per_second(uint64_t bytes, int64_t ns) {
   return static_cast<uint64_t>(static_cast<double>(bytes) * kNsPerSecond /
@@ -52,10 +54,7 @@ bool Lane::look(int64_t now_ns) {
   if (moved) answered_ns = now_ns;
   is_window_closed = transport->is_window_closed();
   if (moved || is_window_closed || (unacked_bytes == 0 && unacked > 0)) moved_ns = now_ns;
-  if (acked > 0) {
-    const uint64_t faded = rate_bytes_per_s - rate_bytes_per_s / 16;
-    rate_bytes_per_s = std::max(per_second(acked, passed_ns), faded);
-  }
+  note_rate(per_second(acked, passed_ns), unacked_bytes > 0 || unacked > 0);
   backlog_bytes = unacked_bytes;
   acked_bytes += acked;
   gained_bytes = acked;
@@ -63,6 +62,13 @@ bool Lane::look(int64_t now_ns) {
   looked_ns = now_ns;
   has_received = false;
   return moved;
+}
+
+// What a caller sends from time to time is less than the path carries.
+void Lane::note_rate(uint64_t bytes_per_s, bool is_busy) {
+  if (bytes_per_s == 0 || (rate_bytes_per_s == 0 && !is_busy)) return;
+  const uint64_t faded = is_busy ? rate_bytes_per_s / kRateFades : 0;
+  rate_bytes_per_s = std::max(bytes_per_s, rate_bytes_per_s - faded);
 }
 
 // TCP sends again after one timeout, and after two more if that was lost, too (RFC 6298 5.5).
@@ -76,12 +82,13 @@ bool Lane::is_stalled(int64_t now_ns) const {
 
 uint64_t Lane::room_bytes(uint64_t piece_bytes, bool is_alone) const {
   const auto rate = static_cast<double>(rate_bytes_per_s);
+  const uint64_t least = 2 * std::max<uint64_t>(piece_bytes, kZeroCopyBytesMin);
   const int64_t queue_ns = is_alone ? kStreamQueueAloneNs : kStreamQueueNs;
   const uint64_t queue_most = is_alone ? kStreamUnackedBytesMax : kStreamQueueBytesMax;
   const double in_flight = 2 * rate * static_cast<double>(transport->rtt_min_us()) / kUsPerSecond;
-  const double queued = std::clamp(rate * static_cast<double>(queue_ns) / kNsPerSecond,
-                                   static_cast<double>(2 * piece_bytes),
-                                   static_cast<double>(std::max(queue_most, 2 * piece_bytes)));
+  const double queued =
+      std::clamp(rate * static_cast<double>(queue_ns) / kNsPerSecond, static_cast<double>(least),
+                 static_cast<double>(std::max(queue_most, least)));
   return static_cast<uint64_t>(
       std::min(in_flight + queued, static_cast<double>(kStreamUnackedBytesMax)));
 }

@@ -34,9 +34,12 @@ struct Lane final : SessionOwner {
   int64_t stall_ns() const;
   /// Nothing was acknowledged for that long although something should have been.
   bool is_stalled(int64_t now_ns) const;
-  /// How much may be unacknowledged here, given in pieces of that size. Beside other streams it is
-  /// less: the sooner what waits for a slow one can go over another.
+  /// How much may be unacknowledged here, given in pieces of that size, which may be 0. Beside
+  /// other streams it is less: the sooner what waits for a slow one can go over another.
   uint64_t room_bytes(uint64_t piece_bytes, bool is_alone) const;
+
+  /// Delivered between two looks; `is_busy`: something was under way at one of them.
+  void note_rate(uint64_t bytes_per_s, bool is_busy);
 
   SessionOwner* waiter;
   uint16_t index;
@@ -77,7 +80,7 @@ struct Lane final : SessionOwner {
   uint64_t gained_bytes = 0;      ///< acknowledged since that
   bool is_window_closed = false;  ///< at the last look
   int64_t looked_ns = 0;
-  uint64_t rate_bytes_per_s = 0;  ///< the recent maximum
+  uint64_t rate_bytes_per_s = 0;  ///< the recent maximum of a busy stream; 0: not known
   int64_t replace_ns = 0;         ///< a slow path is not left before
   uint32_t replaced = 0;          ///< how often it was, for that reason
 };

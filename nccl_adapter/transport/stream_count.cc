@@ -34,10 +34,17 @@ void StreamCount::judge(double bytes_per_s) {
   }
   const auto before = static_cast<double>(count_);
   const auto added = static_cast<double>(wanted_ - count_);
-  const bool helps = bytes_per_s >= bytes_per_s_ * (1 + added / before / 2);
+  const bool helps = bytes_per_s >= bytes_per_s_ * (1 + added / before * kStreamHelps);
   if (helps) {
     bytes_per_s_ = bytes_per_s;
     count_ = wanted_;
+    ++grown_;
+  }
+  // More than help now, if they came at all: they take over what other connections of the port
+  // leave while they pause.
+  if (!helps && bytes_per_s > 0 && grown_ >= kStreamsGrownMin) {
+    phase_ = Phase::kSettled;
+    return;
   }
   is_doubling_ = is_doubling_ && helps;
   step_ = is_doubling_ ? count_ : step_ / 2;
@@ -61,6 +68,7 @@ void StreamCount::forget() {
   count_ = wanted_ = step_ = start_;
   phase_ = start_ < most_ ? Phase::kMeasure : Phase::kSettled;
   is_doubling_ = true;
+  grown_ = 0;
   bytes_per_s_ = 0;
   waited_ns_ = idle_ns_ = 0;
   restart_measuring();

@@ -7,10 +7,12 @@ namespace lyre::nccl_adapter {
 
 /// Finds by trial how many streams a busy connection needs: a network may give each flow only a
 /// part of what the port carries. The number doubles while the connection becomes faster with it.
-/// When it does not, half as many streams are added, then a quarter, and so on, until not even one
-/// more helps. An added stream helps when it brings at least half of what each of the others
-/// carries: one that only takes its share of a full port from other connections brings less. After
-/// a pause all that is forgotten.
+/// When it does not, a connection that grew more than once keeps what it has: its network limits
+/// flows, and more streams than it needs take over what other connections of the port leave while
+/// they pause. Another one tries half as many streams more, then a quarter, and so on, until not
+/// even one more helps. An added stream helps when it brings at least 45 % of what each of the
+/// others carries: one that only takes its share of a full port from other connections brings a
+/// third at most. After a pause all that is forgotten.
 /// Thread: under the instance's lock. It knows no clock and no stream.
 class StreamCount {
  public:
@@ -43,9 +45,10 @@ class StreamCount {
   size_t most_;
   Phase phase_ = Phase::kMeasure;
   size_t count_ = 0;   ///< known to help
-  size_t wanted_ = 0;  ///< count_, and those on trial
+  size_t wanted_ = 0;  ///< count_, and those on trial or to spare
   size_t step_ = 0;    ///< the next trial adds so many
   bool is_doubling_ = true;
+  uint32_t grown_ = 0;      ///< how often more streams helped
   double bytes_per_s_ = 0;  ///< of count_ streams
   int64_t waited_ns_ = 0;   ///< for the streams on trial
   int64_t busy_ns_ = 0;     ///< of this measurement

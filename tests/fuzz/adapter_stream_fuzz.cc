@@ -79,7 +79,7 @@ void grant(std::span<const uint8_t> in) {
     if (header.type != FrameType::kGrant || !queue.on_grant(header.message, header.offset)) return;
     reader.finish();
     Chunk chunk;
-    while (queue.next_chunk(2, &chunk)) {
+    while (queue.next_chunk(2, kChunkBytesMax, &chunk)) {
       check(chunk.data >= data.data() && chunk.header.bytes <= data.size());
       check(chunk.data + chunk.header.bytes <= data.data() + data.size());
       queue.chunk_sent(chunk);

@@ -39,7 +39,7 @@ std::vector<uint8_t> counted(size_t bytes, uint8_t first) {
 uint64_t drain(SendQueue& from, std::vector<uint8_t>* wire) {
   Chunk chunk;
   uint64_t payload_bytes = 0;
-  while (from.next_chunk(1, &chunk)) {
+  while (from.next_chunk(1, kChunkBytesMax, &chunk)) {
     const std::vector<uint8_t> header = frame(chunk.header);
     wire->insert(wire->end(), header.begin(), header.end());
     if (chunk.header.bytes > 0) {
@@ -60,7 +60,7 @@ TEST(SendQueue, AMessageWithoutBytesNamesNoRegion) {
   request->memory = memory.get();
   memory.reset();
   Chunk chunk;
-  ASSERT_TRUE(queue.next_chunk(1, &chunk));
+  ASSERT_TRUE(queue.next_chunk(1, kChunkBytesMax, &chunk));
   EXPECT_EQ(chunk.region, nullptr);
 }
 
@@ -100,7 +100,7 @@ TEST(SendQueue, PiecesAreEven) {
   const std::vector<uint8_t> data(kChunkBytesMax + 2);
   queue.post(data.data(), data.size());
   Chunk chunk;
-  ASSERT_TRUE(queue.next_chunk(1, &chunk));
+  ASSERT_TRUE(queue.next_chunk(1, kChunkBytesMax, &chunk));
   EXPECT_EQ(chunk.header.bytes, kChunkBytesMax / 2 + 1);
 }
 
@@ -112,14 +112,48 @@ TEST(SendQueue, LargeMessagesAreCutForTheStreamsAndSmallOnesAreNot) {
   queue.post(data.data(), kStripeBytesMin);
   Chunk chunk;
   for (int i = 0; i < 4; ++i) {
-    ASSERT_TRUE(queue.next_chunk(8, &chunk));
+    ASSERT_TRUE(queue.next_chunk(8, kChunkBytesMax, &chunk));
     EXPECT_EQ(chunk.header.bytes, kStripeBytesMin);
     EXPECT_EQ(chunk.header.message, 0u);
     queue.chunk_sent(chunk);
   }
-  ASSERT_TRUE(queue.next_chunk(8, &chunk));
+  ASSERT_TRUE(queue.next_chunk(8, kChunkBytesMax, &chunk));
   EXPECT_EQ(chunk.header.bytes, kStripeBytesMin);
   EXPECT_EQ(chunk.header.message, 1u);
+}
+
+TEST(SendQueue, PiecesForSlowStreamsAreShortAndSmallMessagesStayWhole) {
+  constexpr uint64_t kSlow = kStripeBytesMin / 2;
+  SendQueue queue(nullptr);
+  ASSERT_TRUE(queue.on_grant(0, 2));
+  const std::vector<uint8_t> data(kStripeBytesMin + 100);
+  queue.post(data.data(), data.size());
+  queue.post(data.data(), kStripeBytesMin);
+  Chunk chunk;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(queue.next_chunk(8, kSlow, &chunk));
+    EXPECT_EQ(chunk.header.message, 0u);
+    EXPECT_LE(chunk.header.bytes, kSlow);
+    queue.chunk_sent(chunk);
+  }
+  ASSERT_TRUE(queue.next_chunk(8, kSlow, &chunk));
+  EXPECT_EQ(chunk.header.message, 1u);
+  EXPECT_EQ(chunk.header.bytes, kStripeBytesMin);
+}
+
+TEST(SendQueue, WhatNoStreamTookWaitsForRoom) {
+  SendQueue queue(nullptr);
+  const std::vector<uint8_t> data(kStripeBytesMin);
+  queue.post(data.data(), data.size());
+  EXPECT_FALSE(queue.waits_for_room()) << "the receiver has to grant first";
+  ASSERT_TRUE(queue.on_grant(0, 1));
+  EXPECT_TRUE(queue.waits_for_room());
+  Chunk chunk;
+  ASSERT_TRUE(queue.next_chunk(1, kChunkBytesMax, &chunk));
+  queue.chunk_sent(chunk);
+  EXPECT_FALSE(queue.waits_for_room());
+  queue.send_again({0, 0, 100});
+  EXPECT_TRUE(queue.waits_for_room());
 }
 
 TEST(SendQueue, WhatABrokenStreamCarriedGoesAgainOldestFirst) {
@@ -135,15 +169,15 @@ TEST(SendQueue, WhatABrokenStreamCarriedGoesAgainOldestFirst) {
   queue.send_again({1, 0, 100});
   Chunk chunk;
   for (const uint64_t message : {1u, 2u}) {
-    ASSERT_TRUE(queue.next_chunk(1, &chunk));
+    ASSERT_TRUE(queue.next_chunk(1, kChunkBytesMax, &chunk));
     EXPECT_EQ(chunk.header.message, message);
     EXPECT_TRUE(chunk.is_again);
     queue.chunk_sent(chunk);
   }
-  EXPECT_FALSE(queue.next_chunk(1, &chunk));
+  EXPECT_FALSE(queue.next_chunk(1, kChunkBytesMax, &chunk));
   queue.send_again({1, 0, 100});
   ASSERT_TRUE(queue.on_grant(3, 3));
-  EXPECT_FALSE(queue.next_chunk(1, &chunk));
+  EXPECT_FALSE(queue.next_chunk(1, kChunkBytesMax, &chunk));
 }
 
 TEST(SendQueue, MessagesAreDoneWhenPlacedNotWhenSent) {
@@ -390,7 +424,7 @@ class Streams {
 
   void send() {
     Chunk chunk;
-    while (sender_.next_chunk(streams_.size(), &chunk)) {
+    while (sender_.next_chunk(streams_.size(), kChunkBytesMax, &chunk)) {
       Stream& stream = streams_[below(streams_.size())];
       const std::vector<uint8_t> header = frame(chunk.header);
       stream.wire.insert(stream.wire.end(), header.begin(), header.end());

@@ -113,14 +113,29 @@ TEST_F(LongLaneInAWorld, TheStallLimitIsSeveralOfTcpsTimeouts) {
 
 TEST_F(LaneInAWorld, DropForgetsWhatWasKnownOfTheStream) {
   attach();
-  send(100'000);
-  look_for(kSecond);
+  for (int i = 0; i < 10; ++i) {
+    send(1'000'000);
+    look_for(kTickNs);
+  }
   EXPECT_GT(lane_.rate_bytes_per_s, 0u);
   lane_.drop();
   EXPECT_FALSE(lane_.is_up());
   EXPECT_EQ(lane_.rate_bytes_per_s, 0u);
   EXPECT_TRUE(until([&] { return far_.state() == LYRE_ENDED; }));
   EXPECT_EQ(far_.error(), LYRE_E_RESET);
+}
+
+TEST_F(LaneInAWorld, WhatAPausingCallerSendsDoesNotMakeItsStreamSlow) {
+  attach();
+  lane_.note_rate(1000, false);
+  EXPECT_EQ(lane_.rate_bytes_per_s, 0u) << "it says nothing of the path";
+  lane_.note_rate(100'000, true);
+  lane_.note_rate(1000, false);
+  EXPECT_EQ(lane_.rate_bytes_per_s, 100'000u);
+  lane_.note_rate(200'000, false);
+  EXPECT_EQ(lane_.rate_bytes_per_s, 200'000u);
+  lane_.note_rate(1000, true);
+  EXPECT_LT(lane_.rate_bytes_per_s, 200'000u);
 }
 
 TEST_F(LaneInAWorld, ASuccessorTakesTheStreamsPlace) {
@@ -136,6 +151,7 @@ TEST_F(LaneInAWorld, RoomIsWhatTheStreamDeliversInTwoRoundTripsAndAShortQueue) {
   constexpr uint64_t kPiece = kStripeBytesMin;
   attach();
   EXPECT_EQ(lane_.room_bytes(kPiece, false), 2 * kPiece) << "nothing is known";
+  EXPECT_GT(lane_.room_bytes(0, false), 0u) << "a message may have no bytes";
   for (int i = 0; i < 100; ++i) {
     send(100'000);
     look_for(kTickNs);
