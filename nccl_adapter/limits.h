@@ -33,6 +33,9 @@ inline constexpr size_t kBlockBytes = 256 * 1024;
 
 /// Payload of one data frame: what a block has room for behind the header.
 inline constexpr size_t kChunkBytesMax = kBlockBytes - 32;
+/// Messages are cut at multiples of this, which NCCL's LL128 takes for one unit.
+inline constexpr size_t kCutBytes = 128;
+inline constexpr size_t kChunkCutBytesMax = kChunkBytesMax / kCutBytes * kCutBytes;
 
 /// Payload of at least this is sent from where it lies, if the daemon can read it there: for less,
 /// the copy costs less than a second descriptor.
@@ -171,6 +174,9 @@ inline constexpr uint32_t kQueuePairSlots = 16;
 inline constexpr uint32_t kQueuePairSlotBytes = 64 * 1024;
 /// Of the sends, so many are kept for credit frames: the two directions do not wait for each other.
 inline constexpr uint32_t kCreditSlots = 2;
+/// A receive of at least this is exposed to queue pairs of mode 2: for less, the copy costs less
+/// than a second work request.
+inline constexpr size_t kExposedBytesMin = kZeroCopyBytesMin;
 /// Queue pairs of one comm.
 inline constexpr size_t kQueuePairsMax = 8;
 /// Another queue pair is offered after this long, then after twice that, up to the limit. One that

@@ -101,7 +101,7 @@ bool read_settings(Settings* out) {
   out->is_required = required != nullptr && std::strcmp(required, "0") != 0;
   if (const char* path = get("LYRE_TELEMETRY_DIR")) out->telemetry_directory = path;
   read_rails(out);
-  return read_verbs(out) &&
+  return read_verbs(out) && read_integer("LYRE_VERBS_MODE", {1, 2}, &out->verbs_mode) &&
          read_integer("LYRE_PEER_TIMEOUT_SECONDS", {3, 3600}, &out->peer_timeout_s) &&
          read_integer("LYRE_RESUME_SECONDS", {1, 3600}, &out->resume_s) &&
          read_integer("LYRE_LATENCY_US", {0, 100'000}, &out->latency_us) &&

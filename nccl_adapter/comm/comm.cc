@@ -70,9 +70,15 @@ Result Comm::test(Request* request, int* done, int* sizes) {
 }
 
 Registration* Comm::add_registration(const void* data, uint64_t bytes) {
-  Memory* memory = is_sender() ? environment_->take_memory(data, bytes) : nullptr;
-  registrations_.push_back(std::make_unique<Registration>(
-      Registration{static_cast<const uint8_t*>(data), bytes, memory}));
+  Registration made{static_cast<const uint8_t*>(data), bytes, nullptr, nullptr};
+  if (is_sender()) {
+    made.memory = environment_->take_memory(data, bytes);
+  } else if (environment_->verbs() != nullptr && bytes > 0) {
+    made.own = std::make_unique<Memory>(
+        Memory{.data = data, .bytes = bytes, .users = 1, .is_exposed = true});
+    made.memory = made.own.get();
+  }
+  registrations_.push_back(std::make_unique<Registration>(std::move(made)));
   return registrations_.back().get();
 }
 
@@ -100,6 +106,8 @@ Result Comm::remove_registration(const Registration* registration) {
 void Comm::let_go(const Registration& registration) {
   Memory* memory = registration.memory;
   if (memory == nullptr) return;
+  // Nobody is to write there any more: each receive there is done, or the queue pairs are gone.
+  if (memory->is_exposed) return environment_->verbs()->forget(memory);
   const bool waits_for_tcp = lanes_.is_any_up() && memory->region != nullptr;
   if (memory->users == 1) {
     const int64_t deadline_ns = environment_->now_ns() + kDeregisterWaitNs;

@@ -31,7 +31,8 @@ struct Peer {
 struct Registration {
   const uint8_t* base;
   uint64_t bytes;
-  Memory* memory;  ///< nullptr for a receiving comm, which only has to know when to stop
+  Memory* memory;               ///< nullptr: the receives there are not exposed
+  std::unique_ptr<Memory> own;  ///< the same, of a receiving comm: the daemon does not know it
 };
 
 /// Why a comm cannot go on.

@@ -74,11 +74,15 @@ size_t QueuePairs::carrying() const {
   }));
 }
 
-Lane* QueuePairs::choose(uint64_t bytes) const {
+bool QueuePairs::writes(const Lane& lane, const Chunk& chunk) const {
+  return queue_pair(lane)->places().find(chunk) != nullptr;
+}
+
+Lane* QueuePairs::choose(const Chunk& chunk) const {
   Lane* best = nullptr;
   for (const auto& place : places_) {
     Lane& lane = place->lane;
-    if (!lane.is_up() || !queue_pair(lane)->has_room(kFrameHeaderBytes + bytes)) continue;
+    if (!lane.is_up() || !queue_pair(lane)->has_room(chunk)) continue;
     const bool is_emptier =
         best == nullptr || lane.transport->unacked_bytes() < best->transport->unacked_bytes();
     if (is_emptier) best = &lane;
@@ -88,7 +92,7 @@ Lane* QueuePairs::choose(uint64_t bytes) const {
 
 bool QueuePairs::reads(const Memory* memory) const {
   return std::any_of(places_.begin(), places_.end(), [&](const auto& place) {
-    return place->lane.is_up() && queue_pair(place->lane)->reads(memory);
+    return place->lane.is_up() && queue_pair(place->lane)->sends().reads(memory);
   });
 }
 
@@ -138,9 +142,16 @@ bool QueuePairs::on_frame(Lane& lane, bool is_sender) {
   const FrameHeader& header = lane.reader.frames.header();
   const std::span<const uint8_t> payload(lane.reader.small_payload);
   if (header.type == FrameType::kCredit) {
-    return lane.is_for_queue_pairs && queue_pair(lane)->on_credit(header.message);
+    return lane.is_for_queue_pairs && queue_pair(lane)->sends().on_credit(header.message);
   }
-  if (lane.is_for_queue_pairs || lane.version < kQueuePairVersion) return false;
+  if (header.type == FrameType::kPlace) {
+    return lane.is_for_queue_pairs && is_sender && queue_pair(lane)->places().on_place(header);
+  }
+  const bool is_loss_of_another =
+      lane.is_for_queue_pairs && !is_sender && header.type == FrameType::kDecline &&
+      !(header.message == lane.index && header.offset == lane.incarnation);
+  if (lane.is_for_queue_pairs && !is_loss_of_another) return false;
+  if (lane.version < kQueuePairVersion) return false;
   if (header.type == FrameType::kDecline) {
     on_decline(header, payload);
     return true;
@@ -184,7 +195,7 @@ void QueuePairs::give_up(Lane& lane) { give_up(lane, std::string(queue_pair(lane
 
 void QueuePairs::give_up_readers(const Memory* memory) {
   for (Lane* lane : lanes_) {
-    if (lane->is_up() && queue_pair(*lane)->reads(memory)) {
+    if (lane->is_up() && queue_pair(*lane)->sends().reads(memory)) {
       give_up(*lane, "memory that it read was deregistered");
     }
   }
@@ -193,7 +204,9 @@ void QueuePairs::give_up_readers(const Memory* memory) {
 void QueuePairs::on_decline(const FrameHeader& header, std::span<const uint8_t> payload) {
   Place* named = place(header.message);
   if (named == nullptr || header.offset != named->incarnation) return;
-  const std::string why = "the peer says: " + get_text(payload, 0, payload.size());
+  const std::string why = payload.empty()
+                              ? "the peer sends again what it carried"
+                              : "the peer says: " + get_text(payload, 0, payload.size());
   if (named->lane.is_up()) {
     note_lost(named->lane, why);
     ground_.drop(named->lane);
@@ -237,7 +250,7 @@ void QueuePairs::offer_one(Place& place, const VerbsPlace& from, Lane& over) {
   if (place.made != nullptr) ++place.failures;  // it was not answered
   ++place.incarnation;
   std::string why;
-  place.made = QueuePair::make(from, first_psn(place), &why);
+  place.made = QueuePair::make(from, use(place, false), &why);
   if (place.made == nullptr) return note_none(place, why);
   place.offer_ns =
       ground_.environment->now_ns() + std::max(pause_ns(place.failures), kOfferAnswerNs);
@@ -266,10 +279,21 @@ bool QueuePairs::on_accept(const FrameHeader& header, std::span<const uint8_t> p
   return true;
 }
 
-// Unpredictable to others: the comm's id is.
-uint32_t QueuePairs::first_psn(const Place& place) const {
+// The first packet sequence number is unpredictable to others: the comm's id is.
+QueuePair::Use QueuePairs::use(const Place& place, bool is_receiver) const {
   const uint32_t chance = get_le<uint32_t>(id_, (place.lane.index % 4) * sizeof(uint32_t));
-  return (chance + place.incarnation * 0x9e3779b1u) & k24Bits;
+  const bool knows_mode_2 = ground_.environment->settings().verbs_mode >= 2;
+  return {.first_psn = (chance + place.incarnation * 0x9e3779b1u) & k24Bits,
+          .modes = knows_mode_2 ? kModeSend | kModeWrite : kModeSend,
+          .is_receiver = is_receiver};
+}
+
+Io QueuePairs::say_lost(Lane& lane, const QueuePairName& lost) {
+  if (lost.incarnation == 0 || lane.told_lost == lost) return Io::kOk;
+  lane.told_lost = lost;
+  std::array<uint8_t, kFrameHeaderBytes> frame;
+  encode({.type = FrameType::kDecline, .message = lost.lane, .offset = lost.incarnation}, frame);
+  return lane.transport->send_small(frame);
 }
 
 // ---- The side that receives ----
@@ -301,6 +325,26 @@ bool QueuePairs::on_offer(const FrameHeader& header, std::span<const uint8_t> pa
   return true;
 }
 
+// A receive that none is told of is sent in frames: so is what is small, or not registered.
+size_t QueuePairs::expose(const Lane& lane, const RequestTable& receives, std::span<uint8_t> out) {
+  QueuePair* over = lane.is_up() ? queue_pair(lane) : nullptr;
+  if (over == nullptr || !over->is_proven() || over->is_blocked()) return 0;
+  Places& places = over->places();
+  if (!places.are_used()) return 0;
+  size_t bytes = 0;
+  const uint64_t first = std::max(places.exposed(), receives.finished());
+  for (uint64_t message = first; message < receives.posted(); ++message) {
+    const Request& receive = receives.at(message);
+    if (receive.memory == nullptr || receive.bytes < kExposedBytesMin) continue;
+    const auto place = places.expose(message, receive.data, receive.bytes, receive.memory);
+    if (!place) continue;
+    encode(*place, out.subspan(bytes).first<kFrameHeaderBytes>());
+    bytes += kFrameHeaderBytes;
+  }
+  places.set_exposed(receives.posted());
+  return bytes;
+}
+
 // From the port whose address is closest; where several are, the lanes take them in turn.
 std::unique_ptr<QueuePair> QueuePairs::answer(const Place& place, const QueuePairTerms& terms,
                                               std::string* why) const {
@@ -315,7 +359,7 @@ std::unique_ptr<QueuePair> QueuePairs::answer(const Place& place, const QueuePai
   const auto bits = [&](const VerbsPlace& one) { return common_bits(one.gid.address, terms.gid); };
   const auto closest = static_cast<size_t>(std::count_if(
       from.begin(), from.end(), [&](const auto& one) { return bits(one) == bits(from.front()); }));
-  auto made = QueuePair::make(from[place.lane.index % closest], first_psn(place), why);
+  auto made = QueuePair::make(from[place.lane.index % closest], use(place, true), why);
   return made != nullptr && made->connect(terms, why) ? std::move(made) : nullptr;
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "nccl_adapter/comm/request_table.h"
 #include "nccl_adapter/protocol/frame.h"
 #include "nccl_adapter/transport/environment.h"
 #include "nccl_adapter/transport/lanes.h"
@@ -37,8 +38,10 @@ class QueuePairs {
   const std::vector<Lane*>& lanes() const { return lanes_; }
   /// How many carry data.
   size_t carrying() const;
-  /// One that has room for a frame with so many bytes of payload, the emptiest. nullptr: none has.
-  Lane* choose(uint64_t bytes) const;
+  /// One that has room for the chunk, the emptiest. nullptr: none has.
+  Lane* choose(const Chunk& chunk) const;
+  /// `lane`, one of these, would write the chunk's payload to where its receive is.
+  bool writes(const Lane& lane, const Chunk& chunk) const;
   bool reads(const Memory* memory) const;
   /// Sends what waits for room.
   void flush();
@@ -61,6 +64,12 @@ class QueuePairs {
   /// The sender's: offers what is not there and due, queue pairs of the ports that belong to
   /// `device`, towards `remote`.
   void offer(const Address& remote, size_t device);
+  /// The sender's: says over `lane`, of any kind, that a queue pair is lost. What the lane carries
+  /// afterwards may be sent again: the receiver has destroyed its end then.
+  Io say_lost(Lane& lane, const QueuePairName& lost);
+  /// The receiver's: writes frames to `out` that expose receives to the sender on that lane, those
+  /// that were posted since the last call. Returns their bytes. REQUIRES: room for all receives.
+  size_t expose(const Lane& lane, const RequestTable& receives, std::span<uint8_t> out);
 
  private:
   /// A lane, and what is offered for it.
@@ -87,7 +96,7 @@ class QueuePairs {
   void note_none(Place& place, const std::string& why);
   std::unique_ptr<QueuePair> answer(const Place& place, const QueuePairTerms& terms,
                                     std::string* why) const;
-  uint32_t first_psn(const Place& place) const;
+  QueuePair::Use use(const Place& place, bool is_receiver) const;
 
   Ground ground_;
   Nonce id_;

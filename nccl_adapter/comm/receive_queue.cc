@@ -63,6 +63,8 @@ ReceiveQueue::Verdict ReceiveQueue::begin_frame(FrameProgress* reader) {
   switch (reader->frames.header().type) {
     case FrameType::kData:
       return begin_data(reader);
+    case FrameType::kWritten:
+      return reader->is_of_queue_pair ? begin_data(reader) : Verdict::kBroken;
     case FrameType::kPing:
       return Verdict::kMore;
     case FrameType::kBye:
@@ -74,6 +76,7 @@ ReceiveQueue::Verdict ReceiveQueue::begin_frame(FrameProgress* reader) {
       reader->small_payload.clear();
       return Verdict::kMore;
     case FrameType::kGrant:
+    case FrameType::kPlace:
     case FrameType::kFail:
       break;
   }
@@ -99,7 +102,11 @@ ReceiveQueue::Verdict ReceiveQueue::begin_data(FrameProgress* reader) {
     reader->is_skipped = message.placed.covers(header.offset, end);
     return reader->is_skipped ? Verdict::kMore : Verdict::kBroken;
   }
-  if (!is_posted(header.message) && !make_room(&message, end)) return Verdict::kBroken;
+  if (!is_posted(header.message)) {
+    // Only what was posted can have been written.
+    const bool is_early = header.type == FrameType::kData && make_room(&message, end);
+    if (!is_early) return Verdict::kBroken;
+  }
   message.is_known = true;
   message.message_bytes = header.message_bytes;
   return Verdict::kMore;
@@ -132,8 +139,8 @@ void ReceiveQueue::place(FrameProgress* reader, std::span<const uint8_t>* in) {
 
 ReceiveQueue::Verdict ReceiveQueue::finish_frame(FrameProgress* reader) {
   const FrameHeader& header = reader->frames.header();
-  const bool counts = header.type == FrameType::kData && !reader->is_skipped &&
-                      header.message >= requests_.finished();
+  const bool brings_bytes = header.type == FrameType::kData || header.type == FrameType::kWritten;
+  const bool counts = brings_bytes && !reader->is_skipped && header.message >= requests_.finished();
   reader->is_begun = false;
   reader->is_skipped = false;
   reader->frames.finish();

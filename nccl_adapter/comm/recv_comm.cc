@@ -1,6 +1,7 @@
 #include "nccl_adapter/comm/recv_comm.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "nccl_adapter/observe/log.h"
@@ -141,11 +142,23 @@ Lane* RecvComm::choose_lane() {
   return stalled;
 }
 
+// Receives are exposed before they are granted: a sender that may send does not wait for more.
 void RecvComm::tell(Lane& lane) {
-  uint8_t grant[kFrameHeaderBytes];
-  encode(queue_.make_grant(), grant);
-  must_tell_ = false;
-  if (lane.transport->send_small(grant) == Io::kFailed) on_send_failed(lane);
+  std::array<uint8_t, (kRequestsPerComm + 1) * kFrameHeaderBytes> frames;
+  for (Lane* other : queue_pairs_.lanes()) {
+    if (other == &lane) continue;
+    const size_t bytes = queue_pairs_.expose(*other, queue_.requests(), frames);
+    if (bytes == 0) continue;
+    if (other->transport->send_small({frames.data(), bytes}) == Io::kFailed) on_send_failed(*other);
+    if (has_failed()) return;
+  }
+  must_tell_ = !lane.is_up();  // its loss may have come over another lane
+  if (must_tell_) return;
+  size_t bytes = 0;
+  if (lane.is_for_queue_pairs) bytes = queue_pairs_.expose(lane, queue_.requests(), frames);
+  encode(queue_.make_grant(), std::span(frames).subspan(bytes).first<kFrameHeaderBytes>());
+  bytes += kFrameHeaderBytes;
+  if (lane.transport->send_small({frames.data(), bytes}) == Io::kFailed) on_send_failed(lane);
 }
 
 void RecvComm::pump_out() {

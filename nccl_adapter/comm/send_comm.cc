@@ -58,18 +58,30 @@ void SendComm::pump_out() {
   while (queue_.next_chunk(carriers(), piece_bytes_max(), &chunk)) {
     Lane* lane = choose_lane(chunk);
     if (lane == nullptr) return;
-    const Io io = lane->transport->send_chunk(chunk);
+    const Io io = send(*lane, chunk);
     if (io == Io::kFailed) on_send_failed(*lane);
     const bool goes_on = lane->is_for_queue_pairs || environment()->is_attached();
     if (io == Io::kFailed && goes_on && !has_failed()) continue;
     if (io != Io::kOk) return;
-    give(*lane, chunk);
   }
 }
 
-void SendComm::give(Lane& lane, const Chunk& chunk) {
+// What a queue pair wrote may still reach the receiver's memory after the queue pair was lost here,
+// also where only half of it could be posted. Before it is sent again the receiver has to destroy
+// its end: it is told over the same lane, which keeps the order.
+Io SendComm::send(Lane& lane, const Chunk& chunk) {
+  if (queue_pairs_.say_lost(lane, chunk.written_over) == Io::kFailed) return Io::kFailed;
+  const bool is_written = lane.is_for_queue_pairs && queue_pairs_.writes(lane, chunk);
+  const Io io = lane.transport->send_chunk(chunk);
+  if (io == Io::kOk || (io == Io::kFailed && is_written)) give(lane, chunk, is_written);
+  return io;
+}
+
+void SendComm::give(Lane& lane, const Chunk& chunk, bool is_written) {
   while (!lane.sent.empty() && lane.sent.front().message < queue_.placed()) lane.sent.pop_front();
-  lane.sent.push_back({chunk.header.message, chunk.header.offset, chunk.header.bytes});
+  SentChunk sent{chunk.header.message, chunk.header.offset, chunk.header.bytes, chunk.written_over};
+  if (is_written) sent.written_over = {lane.index, lane.incarnation};
+  lane.sent.push_back(sent);
   if (chunk.is_again) again_bytes_ += chunk.header.bytes;
   queue_.chunk_sent(chunk);
   if (!lane.is_for_queue_pairs) last_lane_ = lane.index;
@@ -98,7 +110,7 @@ uint64_t SendComm::piece_bytes_max() const {
 // spreading it would only spread the wake-ups.
 Lane* SendComm::choose_lane(const Chunk& chunk) {
   // What is sent over TCP beside a queue pair only delays it: both share the NIC.
-  if (queue_pairs_.carrying() > 0) return queue_pairs_.choose(chunk.header.bytes);
+  if (queue_pairs_.carrying() > 0) return queue_pairs_.choose(chunk);
   if (environment()->settings().verbs == VerbsUse::kOnly) return nullptr;
   if (lanes_.size() == 1) {
     Lane& only = lanes_[0];
@@ -162,9 +174,11 @@ void SendComm::on_frame(Lane& lane) {
     case FrameType::kAccept:
     case FrameType::kOffer:
     case FrameType::kCredit:
+    case FrameType::kPlace:
       if (queue_pairs_.on_frame(lane, true)) return;
       break;
     case FrameType::kData:
+    case FrameType::kWritten:
       break;
   }
   fail(Result::kRemoteError, "the peer broke the protocol");

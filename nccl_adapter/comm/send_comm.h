@@ -45,7 +45,8 @@ class SendComm final : public Comm {
   /// The most that one of them may have, as fast as the streams are.
   uint64_t piece_bytes_max() const;
   Lane* choose_lane(const Chunk& chunk);
-  void give(Lane& lane, const Chunk& chunk);
+  Io send(Lane& lane, const Chunk& chunk);
+  void give(Lane& lane, const Chunk& chunk, bool is_written);
   void on_frame(Lane& lane);
   void on_fail_frame(const Lane& lane);
 

@@ -32,19 +32,23 @@ bool SendQueue::next_chunk(size_t streams, uint64_t piece_bytes_max, Chunk* out)
     const SentChunk& lost = again_.back();
     *out = make_chunk(lost.message, lost.offset, lost.bytes);
     out->is_again = true;
+    out->written_over = lost.written_over;
     return true;
   }
   if (cursor_ == requests_.posted()) return false;
   const Request& request = requests_.at(cursor_);
   const uint64_t left = request.bytes - request.moved_bytes;
   uint64_t most = std::clamp<uint64_t>((request.bytes + streams - 1) / streams, kStripeBytesMin,
-                                       kChunkBytesMax);
+                                       kChunkCutBytesMax);
   if (request.bytes > kStripeBytesMin) most = std::min(most, piece_bytes_max);
+  most -= most % kCutBytes;
   // Even pieces: a message a little longer than a block must not end in a tiny packet.
   const uint64_t pieces = left == 0 ? 1 : (left + most - 1) / most;
   uint64_t bytes = (left + pieces - 1) / pieces;
+  bytes = std::min(left, (bytes + kCutBytes - 1) / kCutBytes * kCutBytes);
   if (cursor_ >= granted_) {
     bytes = std::min(bytes, eager_bytes_left());
+    if (bytes < left) bytes -= bytes % kCutBytes;
     if (bytes == 0 && left > 0) return false;
   }
   *out = make_chunk(cursor_, request.moved_bytes, bytes);

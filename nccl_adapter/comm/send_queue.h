@@ -22,7 +22,8 @@ class SendQueue {
   Request* post(const void* data, uint64_t bytes);
   /// The next frame; false when there is nothing to send, or the receiver has to grant first.
   /// A message of more than kStripeBytesMin is cut in even pieces, if possible one for each of
-  /// `streams`, of kStripeBytesMin to kChunkBytesMax bytes, and of at most `piece_bytes_max`.
+  /// `streams`, of kStripeBytesMin to kChunkBytesMax bytes, of at most `piece_bytes_max`, at
+  /// multiples of kCutBytes.
   bool next_chunk(size_t streams, uint64_t piece_bytes_max, Chunk* out) const;
   /// `chunk`, which next_chunk() gave last, was handed over.
   void chunk_sent(const Chunk& chunk);

@@ -68,23 +68,25 @@ struct Plugin {
     return nccl_adapter::isend(comm, data, bytes, mhandle, phandle, request);
   }
 
-  static Result irecv(void* comm, int count, void** data, int* sizes, int*, void**,
+  static Result irecv(void* comm, int count, void** data, int* sizes, int*, void** mhandles,
                       void** request) {
     *request = nullptr;
     if (count < 1 || sizes[0] < 0) return Result::kInvalidArgument;
     const auto bytes = static_cast<size_t>(sizes[0]);
-    return nccl_adapter::irecv(comm, count, data[0], bytes, nullptr, request);
+    void* mhandle = mhandles != nullptr ? mhandles[0] : nullptr;
+    return nccl_adapter::irecv(comm, count, data[0], bytes, mhandle, nullptr, request);
   }
   static Result irecv(void* comm, int count, void** data, size_t* sizes, int* tags, void** mhandles,
                       void** request) {
     return irecv(comm, count, data, sizes, tags, mhandles, nullptr, request);
   }
-  static Result irecv(void* comm, int count, void** data, size_t* sizes, int*, void**,
+  static Result irecv(void* comm, int count, void** data, size_t* sizes, int*, void** mhandles,
                       void** phandles, void** request) {
     *request = nullptr;
     if (count < 1) return Result::kInvalidArgument;
     void* phandle = phandles != nullptr ? phandles[0] : nullptr;
-    return nccl_adapter::irecv(comm, count, data[0], sizes[0], phandle, request);
+    void* mhandle = mhandles != nullptr ? mhandles[0] : nullptr;
+    return nccl_adapter::irecv(comm, count, data[0], sizes[0], mhandle, phandle, request);
   }
 };
 

@@ -322,7 +322,8 @@ Result isend(void* send_comm, void* data, size_t bytes, void* mhandle, void* pha
   return post(send_comm, data, bytes, mhandle, phandle, request);
 }
 
-Result irecv(void* recv_comm, int count, void* data, size_t bytes, void* phandle, void** request) {
+Result irecv(void* recv_comm, int count, void* data, size_t bytes, void* mhandle, void* phandle,
+             void** request) {
   *request = nullptr;
   if (count != 1) {
     return guarded([&] {
@@ -330,7 +331,7 @@ Result irecv(void* recv_comm, int count, void* data, size_t bytes, void* phandle
       return Result::kInvalidArgument;
     });
   }
-  return post(recv_comm, data, bytes, nullptr, phandle, request);
+  return post(recv_comm, data, bytes, mhandle, phandle, request);
 }
 
 // Only asked for where receives go to a GPU's memory, which reg_mr() refuses.

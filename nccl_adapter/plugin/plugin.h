@@ -35,7 +35,8 @@ Result dereg_mr(void* comm, void* mhandle);
 Result isend(void* send_comm, void* data, size_t bytes, void* mhandle, void* phandle,
              void** request);
 /// `bytes` is an upper bound.
-Result irecv(void* recv_comm, int count, void* data, size_t bytes, void* phandle, void** request);
+Result irecv(void* recv_comm, int count, void* data, size_t bytes, void* mhandle, void* phandle,
+             void** request);
 Result iflush(void* recv_comm, int count, void** data, int* sizes, void** mhandles, void** request);
 Result test(void* request, int* done, int* sizes);
 Result close_comm(void* comm);

@@ -12,12 +12,15 @@ bool names_lane(const FrameHeader& header) {
   return header.message <= UINT16_MAX && header.offset >= 1 && header.offset <= UINT32_MAX;
 }
 
+bool is_inside(const FrameHeader& header) {
+  return header.bytes <= kFrameBytesMax && header.offset <= header.message_bytes &&
+         header.bytes <= header.message_bytes - header.offset;
+}
+
 bool is_sane(const FrameHeader& header) {
   switch (header.type) {
     case FrameType::kData:
-      return header.bytes <= kFrameBytesMax && header.offset <= header.message_bytes &&
-             header.bytes <= header.message_bytes - header.offset &&
-             (header.bytes > 0 || header.message_bytes == 0);
+      return is_inside(header) && (header.bytes > 0 || header.message_bytes == 0);
     case FrameType::kGrant:
       return header.bytes == 0 && header.message <= header.offset;
     case FrameType::kPing:
@@ -33,6 +36,10 @@ bool is_sane(const FrameHeader& header) {
       return header.bytes <= kSmallPayloadBytesMax && names_lane(header);
     case FrameType::kCredit:
       return header.bytes == 0;
+    case FrameType::kPlace:
+      return header.message_bytes > 0 && header.message_bytes <= UINT64_MAX - header.offset;
+    case FrameType::kWritten:
+      return header.bytes > 0 && is_inside(header);
   }
   return false;
 }
@@ -69,7 +76,7 @@ bool FrameReader::take_header(std::span<const uint8_t>* in) {
     state_ = State::kBroken;
     return false;
   }
-  payload_left_ = header_.bytes;
+  payload_left_ = payload_bytes(header_);
   state_ = State::kPayload;
   return true;
 }

@@ -20,6 +20,10 @@ enum class FrameType : uint8_t {
   kAccept,   ///< receiver: has its counterpart; as above
   kDecline,  ///< either: there is none, or not any more; `bytes` of text say why
   kCredit,   ///< either, over a queue pair: `message` receives were posted again since it was made
+  // The same, in mode 2. `bytes` is no payload here: nothing follows the header.
+  kPlace,    ///< receiver: `message` may be written to `offset`, an address, up to `message_bytes`,
+             ///< with the key `bytes`
+  kWritten,  ///< sender: `bytes` at `offset` of `message`, which has `message_bytes`, were written
 };
 
 inline constexpr size_t kFrameHeaderBytes = 32;
@@ -29,7 +33,7 @@ inline constexpr uint32_t kSmallPayloadBytesMax = 512;
 
 struct FrameHeader {
   FrameType type{};
-  uint32_t bytes = 0;  ///< of payload behind this header
+  uint32_t bytes = 0;  ///< of payload behind this header, but for kPlace and kWritten
   uint64_t message = 0;
   uint64_t message_bytes = 0;
   uint64_t offset = 0;
@@ -44,6 +48,12 @@ inline bool names_queue_pair(FrameType type) {
 /// Its payload is no message's, and at most kSmallPayloadBytesMax.
 inline bool has_small_payload(FrameType type) {
   return type == FrameType::kFail || names_queue_pair(type);
+}
+
+/// What follows the header.
+inline uint32_t payload_bytes(const FrameHeader& header) {
+  const bool has_none = header.type == FrameType::kPlace || header.type == FrameType::kWritten;
+  return has_none ? 0 : header.bytes;
 }
 
 void encode(const FrameHeader& header, std::span<uint8_t, kFrameHeaderBytes> out);

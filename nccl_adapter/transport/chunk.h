@@ -12,13 +12,21 @@ namespace lyre::nccl_adapter {
 
 struct Memory;
 
+/// One incarnation of a lane for queue pairs; incarnation 0: none.
+struct QueuePairName {
+  uint16_t lane = 0;
+  uint32_t incarnation = 0;
+  friend bool operator==(const QueuePairName&, const QueuePairName&) = default;
+};
+
 /// A frame to send: `header`, then header.bytes of `data`.
 struct Chunk {
   FrameHeader header;
   const uint8_t* data = nullptr;
   lyre_region* region = nullptr;   ///< in which data lies; nullptr: it has to be copied
   const Memory* memory = nullptr;  ///< the same for queue pairs
-  bool is_again = false;           ///< a stream that carried it broke
+  bool is_again = false;           ///< a lane that carried it broke
+  QueuePairName written_over{};    ///< that lane, where it wrote the payload
 };
 
 /// What is remembered of a frame that was handed to a stream.
@@ -26,6 +34,7 @@ struct SentChunk {
   uint64_t message;
   uint64_t offset;
   uint32_t bytes;
+  QueuePairName written_over{};  ///< a queue pair may have written it to the receiver's memory
 };
 
 /// How far the frames of one stream were read.
@@ -36,6 +45,7 @@ struct FrameProgress {
   FrameReader frames;
   bool is_begun = false;               ///< the frame's header was judged
   bool is_skipped = false;             ///< its payload goes nowhere
+  bool is_of_queue_pair = false;       ///< the lane is for queue pairs
   std::vector<uint8_t> small_payload;  ///< of a frame that is not data, as far as it was read
 };
 

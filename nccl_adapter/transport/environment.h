@@ -20,6 +20,7 @@ struct Memory {
   size_t bytes = 0;
   lyre_region* region = nullptr;  ///< nullptr: bytes of it have to be copied
   uint32_t users = 0;
+  bool is_exposed = false;  ///< of a receiving comm: queue pairs of its sender may write there
 };
 
 /// What comms and the acceptor know of the instance that they belong to: the time, this process,

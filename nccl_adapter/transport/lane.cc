@@ -28,6 +28,8 @@ void Lane::attach(std::unique_ptr<Transport> next, uint32_t number, int64_t now_
   failures = 0;
   is_unwanted = false;
   is_missed = true;
+  told_lost = {};
+  reader.is_of_queue_pair = is_for_queue_pairs;
   moved_ns = answered_ns = looked_ns = now_ns;
 }
 

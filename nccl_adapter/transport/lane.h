@@ -53,6 +53,7 @@ struct Lane final : SessionOwner {
 
   // ---- Sending comms: what the stream carries, and its making ----
   std::deque<SentChunk> sent;  ///< not known to be placed
+  QueuePairName told_lost{};   ///< the queue pair whose loss was said here last
   std::unique_ptr<Dial> dial;
   uint32_t dialled = 0;  ///< the last incarnation
   int64_t dial_since_ns = 0;

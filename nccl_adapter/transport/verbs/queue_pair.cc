@@ -16,9 +16,11 @@ namespace {
 
 constexpr std::align_val_t kAlignment{4096};
 constexpr size_t kMemoryBytes = size_t{2} * kQueuePairSlots * kQueuePairSlotBytes;
-/// Each receive and each send gives one entry at most.
-constexpr uint32_t kEntries = 2 * kQueuePairSlots;
-/// The lower half of wr_id: a slot of the ring, or the count of sends.
+/// Each send may have a write before it.
+constexpr uint32_t kSendRequests = 2 * kQueuePairSlots;
+/// Each receive, each send and each write gives one entry at most.
+constexpr uint32_t kEntries = kQueuePairSlots + kSendRequests;
+/// The lower half of wr_id: a slot of the ring, or the count of sends and writes.
 constexpr uint32_t kReceiveBit = 1u << 31;
 constexpr uint32_t kIndexMask = kReceiveBit - 1;
 /// Asked for; a device that has no room for them is asked again without.
@@ -49,8 +51,16 @@ ibv_sge piece_of(const uint8_t* data, size_t bytes, const ibv_mr* mr) {
           .lkey = mr->lkey};
 }
 
-int to_init(const VerbsApi& api, ibv_qp* qp, uint8_t port) {
+ibv_send_wr send_request(bool is_signalled) {
+  ibv_send_wr request{};
+  request.opcode = IBV_WR_SEND;
+  request.send_flags = is_signalled ? IBV_SEND_SIGNALED : 0;
+  return request;
+}
+
+int to_init(const VerbsApi& api, ibv_qp* qp, uint8_t port, bool takes_writes) {
   ibv_qp_attr attr{};
+  if (takes_writes) attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
   attr.qp_state = IBV_QPS_INIT;
   attr.port_num = port;
   return api.modify_qp(qp, &attr,
@@ -86,7 +96,7 @@ int to_send(const VerbsApi& api, ibv_qp* qp, uint32_t first_psn, uint8_t timeout
 
 }  // namespace
 
-QueuePair::QueuePair(const VerbsPlace& place, uint32_t first_psn)
+QueuePair::QueuePair(const VerbsPlace& place, const Use& use)
     : device_(*place.device),
       api_(place.device->api()),
       port_(place.port->port),
@@ -95,13 +105,14 @@ QueuePair::QueuePair(const VerbsPlace& place, uint32_t first_psn)
       timeout_(place.timeout),
       traffic_class_(place.traffic_class),
       service_level_(place.service_level),
-      first_psn_(first_psn),
+      use_(use),
       memory_(static_cast<uint8_t*>(::operator new(kMemoryBytes, kAlignment)),
-              [](uint8_t* memory) { ::operator delete(memory, kAlignment); }) {}
+              [](uint8_t* memory) { ::operator delete(memory, kAlignment); }),
+      places_(place.device->registrations(), use.is_receiver) {}
 
-std::unique_ptr<QueuePair> QueuePair::make(const VerbsPlace& place, uint32_t first_psn,
+std::unique_ptr<QueuePair> QueuePair::make(const VerbsPlace& place, const Use& use,
                                            std::string* why) {
-  std::unique_ptr<QueuePair> made(new QueuePair(place, first_psn));
+  std::unique_ptr<QueuePair> made(new QueuePair(place, use));
   if (!made->create(why)) return nullptr;
   for (uint32_t slot = 0; slot < kQueuePairSlots; ++slot) {
     if (made->post_receive(slot)) continue;
@@ -121,7 +132,7 @@ bool QueuePair::create(std::string* why) {
   attr.send_cq = attr.recv_cq = device_.completions();
   attr.qp_type = IBV_QPT_RC;
   attr.qp_context = this;
-  attr.cap = {.max_send_wr = kQueuePairSlots,
+  attr.cap = {.max_send_wr = kSendRequests,
               .max_recv_wr = kQueuePairSlots,
               .max_send_sge = 2,
               .max_recv_sge = 1,
@@ -139,7 +150,8 @@ bool QueuePair::create(std::string* why) {
   number_ = device_.add(this, kEntries);
   if (number_ == 0) *why = device_.name() + " has no room for completions of one more queue pair";
   if (number_ == 0) return false;
-  const int code = to_init(api_, qp_, port_);
+  const bool takes_writes = use_.is_receiver && (use_.modes & kModeWrite) != 0;
+  const int code = to_init(api_, qp_, port_, takes_writes);
   if (code != 0) *why = failed("preparing a queue pair", code);
   return code == 0;
 }
@@ -154,6 +166,8 @@ QueuePair::~QueuePair() {
     api_.modify_qp(qp_, &attr, IBV_QP_STATE);  // a device that is gone has nothing to stop
     is_released = api_.destroy_qp(qp_) == 0;
   }
+  // What it could write, no queue pair may write then.
+  if (!is_released && use_.is_receiver) device_.registrations().withdraw_exposed();
   if (number_ != 0) device_.remove(number_, kEntries);
   if (mr_ != nullptr) is_released = api_.dereg_mr(mr_) == 0 || is_released;
   if (!is_released) (void)memory_.release();
@@ -161,17 +175,19 @@ QueuePair::~QueuePair() {
 
 QueuePairTerms QueuePair::terms() const {
   return {.number = qp_->qp_num,
-          .first_psn = first_psn_,
+          .first_psn = use_.first_psn,
           .gid = gid_.address,
           .mtu_bytes = mtu_bytes_,
           .slots = kQueuePairSlots,
-          .slot_bytes = kQueuePairSlotBytes};
+          .slot_bytes = kQueuePairSlotBytes,
+          .modes = use_.modes};
 }
 
 bool QueuePair::connect(const QueuePairTerms& peer, std::string* why) {
   peer_ = peer;
   peer_.slots = std::min(peer.slots, kQueuePairSlots);
   peer_.slot_bytes = std::min(peer.slot_bytes, kQueuePairSlotBytes);
+  if ((peer.modes & use_.modes & kModeWrite) != 0) places_.begin();
   // A frame is posted whole.
   if (uint64_t{peer_.slots - kCreditSlots} * peer_.slot_bytes < kBlockBytes) {
     *why = "the peer's ring of receives is too small";
@@ -184,13 +200,14 @@ bool QueuePair::connect(const QueuePairTerms& peer, std::string* why) {
   attr.ah_attr.grh.traffic_class = traffic_class_;
   attr.ah_attr.grh.sgid_index = static_cast<uint8_t>(gid_.index);
   int code = to_receive(api_, qp_, attr, peer);
-  if (code == 0) code = to_send(api_, qp_, first_psn_, timeout_);
+  if (code == 0) code = to_send(api_, qp_, use_.first_psn, timeout_);
   if (code != 0) *why = failed("connecting a queue pair", code) + " (" + path_text() + ")";
   return code == 0;
 }
 
 std::string QueuePair::path_text() const {
-  return device_.name() + " " + address_text(gid_.address) + " > " + address_text(peer_.gid);
+  return device_.name() + " " + address_text(gid_.address) + " > " + address_text(peer_.gid) +
+         (places_.are_used() ? ", mode 2" : ", mode 1");
 }
 
 void QueuePair::fail(const std::string& why) {
@@ -203,46 +220,29 @@ void QueuePair::notify() {
 
 // ---- Sending ----
 
-uint32_t QueuePair::free_sends() const {
-  const uint64_t own = kQueuePairSlots - under_way_.size();
-  return static_cast<uint32_t>(std::min(own, peer_.slots - (sends_ - credited_)));
-}
-
-bool QueuePair::has_room(uint64_t bytes) const {
+// A write takes no receive of the peer; the frame that follows it takes one.
+bool QueuePair::has_room(const Chunk& chunk) const {
+  const uint64_t written = places_.find(chunk) != nullptr ? chunk.header.bytes : 0;
+  const uint64_t bytes = kFrameHeaderBytes + chunk.header.bytes - written;
   const uint64_t sends = (bytes + peer_.slot_bytes - 1) / peer_.slot_bytes;
   return is_proven() && !is_blocked() && free_sends() >= sends + kCreditSlots;
 }
 
-bool QueuePair::on_credit(uint64_t posted) {
-  if (posted < credited_ || posted > sends_) return false;
-  credited_ = posted;
-  return true;
-}
-
-bool QueuePair::reads(const Memory* memory) const {
-  return std::any_of(under_way_.begin(), under_way_.end(),
-                     [&](const Sent& sent) { return sent.memory == memory; });
-}
-
-bool QueuePair::post_send(std::span<ibv_sge> pieces, const Memory* memory, bool is_signalled) {
+bool QueuePair::post(ibv_send_wr request, std::span<ibv_sge> pieces, const Memory* memory) {
   uint32_t bytes = 0;
   for (const ibv_sge& piece : pieces) bytes += piece.length;
-  ibv_send_wr request{};
-  request.wr_id = uint64_t{number_} << 32 | (sends_ & kIndexMask);
+  const bool is_send = request.opcode == IBV_WR_SEND;
+  request.wr_id = uint64_t{number_} << 32 | (posted_.count() & kIndexMask);
   request.sg_list = pieces.data();
   request.num_sge = static_cast<int>(pieces.size());
-  request.opcode = IBV_WR_SEND;
-  request.send_flags = is_signalled ? IBV_SEND_SIGNALED : 0;
-  if (bytes <= inline_bytes_) request.send_flags |= IBV_SEND_INLINE;
+  if (is_send && bytes <= inline_bytes_) request.send_flags |= IBV_SEND_INLINE;
   ibv_send_wr* bad = nullptr;
   if (const int code = ibv_post_send(qp_, &request, &bad); code != 0) {
     fail(failed("posting a send", code));
     return false;
   }
-  under_way_.push_back({bytes, memory});
-  ++sends_;
+  posted_.add(bytes, memory, is_send);
   sent_bytes_ += bytes;
-  unacked_bytes_ += bytes;
   return true;
 }
 
@@ -256,7 +256,7 @@ bool QueuePair::send_credit() {
          std::span<uint8_t, kFrameHeaderBytes>(slot, kFrameHeaderBytes));
   told_ = returned_;
   ibv_sge piece = piece_of(slot, kFrameHeaderBytes, mr_);
-  return post_send({&piece, 1}, nullptr, true);
+  return post(send_request(true), {&piece, 1}, nullptr);
 }
 
 Io QueuePair::send_small(std::span<const uint8_t> bytes) {
@@ -275,7 +275,7 @@ Io QueuePair::flush() {
     uint8_t* slot = send_slot();
     std::copy_n(unsent_.begin(), bytes, slot);
     ibv_sge piece = piece_of(slot, bytes, mr_);
-    if (!post_send({&piece, 1}, nullptr, true)) return Io::kFailed;
+    if (!post(send_request(true), {&piece, 1}, nullptr)) return Io::kFailed;
     unsent_.erase(unsent_.begin(), unsent_.begin() + static_cast<ptrdiff_t>(bytes));
   }
   return is_blocked() ? Io::kAgain : Io::kOk;
@@ -285,7 +285,8 @@ Io QueuePair::flush() {
 // nothing follows.
 Io QueuePair::send_chunk(const Chunk& chunk) {
   if (const Io before = flush(); before != Io::kOk) return before;
-  if (!has_room(kFrameHeaderBytes + chunk.header.bytes)) return Io::kAgain;
+  if (!has_room(chunk)) return Io::kAgain;
+  if (places_.find(chunk) != nullptr) return write_chunk(chunk);
   const bool is_large = chunk.memory != nullptr && chunk.header.bytes >= kZeroCopyBytesMin;
   const ibv_mr* mr = is_large ? device_.registrations().find(chunk.memory) : nullptr;
   size_t sent = 0;
@@ -311,10 +312,31 @@ Io QueuePair::send_chunk(const Chunk& chunk) {
       pieces[count++] = piece_of(slot, header_bytes + bytes, mr_);
     }
     const Memory* memory = mr != nullptr ? chunk.memory : nullptr;
-    if (!post_send(std::span(pieces).first(count), memory, is_last)) return Io::kFailed;
+    if (!post(send_request(is_last), std::span(pieces).first(count), memory)) return Io::kFailed;
     header_bytes = 0;
   } while (sent < chunk.header.bytes);
   return Io::kOk;
+}
+
+// ---- Writing ----
+
+// A reliable connection executes requests in their order: what is written is there before the send
+// that says so completes a receive.
+Io QueuePair::write_chunk(const Chunk& chunk) {
+  const FrameHeader& place = *places_.find(chunk);
+  const ibv_mr* mr = device_.registrations().find(chunk.memory);
+  ibv_sge payload = piece_of(chunk.data, chunk.header.bytes, mr);
+  ibv_send_wr write{};
+  write.opcode = IBV_WR_RDMA_WRITE;
+  write.wr.rdma.remote_addr = place.offset + chunk.header.offset;
+  write.wr.rdma.rkey = place.bytes;
+  if (!post(write, {&payload, 1}, chunk.memory)) return Io::kFailed;
+  FrameHeader written = chunk.header;
+  written.type = FrameType::kWritten;
+  uint8_t* slot = send_slot();
+  encode(written, std::span<uint8_t, kFrameHeaderBytes>(slot, kFrameHeaderBytes));
+  ibv_sge piece = piece_of(slot, kFrameHeaderBytes, mr_);
+  return post(send_request(true), {&piece, 1}, nullptr) ? Io::kOk : Io::kFailed;
 }
 
 // ---- Completions ----
@@ -335,12 +357,7 @@ void QueuePair::on_completion(const ibv_wc& entry) {
     return;
   }
   // Sends end in order: with this one, all that were posted before.
-  const uint64_t oldest = sends_ - under_way_.size();
-  const uint64_t count = ((index - oldest) & kIndexMask) + 1;
-  for (uint64_t i = 0; i < count && !under_way_.empty(); ++i) {
-    unacked_bytes_ -= under_way_.front().bytes;
-    under_way_.pop_front();
-  }
+  posted_.finish(index, kIndexMask);
 }
 
 // ---- Receiving ----

@@ -11,19 +11,28 @@
 #include "nccl_adapter/protocol/queue_pair_terms.h"
 #include "nccl_adapter/transport/transport.h"
 #include "nccl_adapter/transport/verbs/devices.h"
+#include "nccl_adapter/transport/verbs/places.h"
+#include "nccl_adapter/transport/verbs/posted_sends.h"
 
 namespace lyre::nccl_adapter {
 
 /// A reliable connection of an RDMA device that carries frames: their bytes, cut into sends of one
 /// slot at most, each into a receive that the other side has posted. How many of those were posted
-/// again is said in credit frames, which go between other frames.
+/// again is said in credit frames, which go between other frames. In mode 2 the receiver exposes
+/// posted receives, and payload is written there; a frame that follows says so.
 /// Thread: under the instance's lock. Owner: a lane; the device outlives it. Destroying it brings
 /// it to the error state first: then nothing reads or writes the memory that it used.
 class QueuePair final : public Transport {
  public:
+  /// What is decided before it is made.
+  struct Use {
+    uint32_t first_psn = 0;
+    uint32_t modes = kModeSend;  ///< that this side takes part in
+    bool is_receiver = false;    ///< of the comm's data
+  };
+
   /// Not connected, its receives posted. Fails: nullptr, and `*why` says so.
-  static std::unique_ptr<QueuePair> make(const VerbsPlace& place, uint32_t first_psn,
-                                         std::string* why);
+  static std::unique_ptr<QueuePair> make(const VerbsPlace& place, const Use& use, std::string* why);
   ~QueuePair() override;
 
   /// What the other side has to know.
@@ -35,13 +44,11 @@ class QueuePair final : public Transport {
   void probe();
   /// It was acknowledged, or heard something: there is a path.
   bool is_proven() const { return is_proven_ && !has_failed(); }
-  /// A frame of so many bytes can be sent now.
-  bool has_room(uint64_t bytes) const;
-  /// The peer has posted so many receives again. Fails: false when it cannot have.
-  bool on_credit(uint64_t posted);
-  /// Its device still reads there.
-  bool reads(const Memory* memory) const;
-  /// "rxe0 10.9.0.1 > 10.9.0.2"
+  /// The chunk can be sent now.
+  bool has_room(const Chunk& chunk) const;
+  Places& places() { return places_; }
+  PostedSends& sends() { return posted_; }
+  /// "rxe0 10.9.0.1 > 10.9.0.2, mode 2"
   std::string path_text() const;
   bool has_failed() const { return !why_.empty(); }
   /// Why it failed.
@@ -66,7 +73,7 @@ class QueuePair final : public Transport {
   Io send_small(std::span<const uint8_t> bytes) override;
   Io flush() override;
   Io send_chunk(const Chunk& chunk) override;
-  uint64_t unacked_bytes() const override { return unacked_bytes_; }
+  uint64_t unacked_bytes() const override { return posted_.bytes_under_way(); }
   uint64_t rtt_min_us() const override { return 0; }
   uint64_t rto_us() const override { return 0; }
   bool is_window_closed() const override { return false; }
@@ -74,19 +81,16 @@ class QueuePair final : public Transport {
   bool is_blocked_in(const lyre_region*) const override { return false; }
 
  private:
-  struct Sent {
-    uint32_t bytes;
-    const Memory* memory;  ///< that the device reads in place; nullptr: a slot
-  };
-
-  explicit QueuePair(const VerbsPlace& place, uint32_t first_psn);
+  QueuePair(const VerbsPlace& place, const Use& use);
   bool create(std::string* why);
   bool post_receive(uint32_t index);
-  bool post_send(std::span<ibv_sge> pieces, const Memory* memory, bool is_signalled);
+  /// `request` needs only what it does.
+  bool post(ibv_send_wr request, std::span<ibv_sge> pieces, const Memory* memory);
+  Io write_chunk(const Chunk& chunk);
   /// Of the ring, or from kQueuePairSlots on of sends.
   uint8_t* slot(uint64_t index) const { return memory_.get() + index * kQueuePairSlotBytes; }
-  uint8_t* send_slot() const { return slot(kQueuePairSlots + sends_ % kQueuePairSlots); }
-  uint32_t free_sends() const;
+  uint8_t* send_slot() const { return slot(kQueuePairSlots + posted_.sends() % kQueuePairSlots); }
+  uint32_t free_sends() const { return posted_.free(kQueuePairSlots, peer_.slots); }
   bool is_credit_due() const { return returned_ - told_ >= kQueuePairSlots / 2; }
   bool send_credit();
   Io take_slices(std::span<lyre_slice> out, size_t* count) override;
@@ -100,7 +104,7 @@ class QueuePair final : public Transport {
   uint8_t timeout_;
   uint8_t traffic_class_;
   uint8_t service_level_;
-  uint32_t first_psn_;
+  Use use_;
   std::unique_ptr<uint8_t, void (*)(uint8_t*)>
       memory_;            ///< the slots of the ring, then those of sends
   ibv_mr* mr_ = nullptr;  ///< of that
@@ -116,10 +120,8 @@ class QueuePair final : public Transport {
   uint64_t returned_ = 0;            ///< receives posted again
   uint64_t told_ = 0;                ///< what of that the peer knows
   std::vector<uint8_t> unsent_;      ///< small frames that found no room
-  std::deque<Sent> under_way_;       ///< not known to have arrived, oldest first
-  uint64_t sends_ = 0;               ///< posted
-  uint64_t credited_ = 0;            ///< of those, so many slots were posted again by the peer
-  uint64_t unacked_bytes_ = 0;
+  PostedSends posted_;
+  Places places_;
 };
 
 }  // namespace lyre::nccl_adapter

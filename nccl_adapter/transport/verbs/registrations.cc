@@ -19,7 +19,9 @@ void Registrations::forget_all() {
 
 Registrations::PageRange Registrations::pages_of(const Memory& memory) {
   const auto from = reinterpret_cast<uintptr_t>(memory.data);
-  return {from & ~(kPageBytes - 1), (from + memory.bytes - 1) | (kPageBytes - 1)};
+  return {.first = from & ~(kPageBytes - 1),
+          .last = (from + memory.bytes - 1) | (kPageBytes - 1),
+          .is_exposed = memory.is_exposed};
 }
 
 const ibv_mr* Registrations::find(const Memory* memory) {
@@ -27,8 +29,9 @@ const ibv_mr* Registrations::find(const Memory* memory) {
   const PageRange pages = pages_of(*memory);
   const auto [it, is_new] = ranges_.try_emplace(pages);
   if (is_new) {
-    it->second.mr =
-        api_.reg_mr(pd_, reinterpret_cast<void*>(pages.first), pages.second - pages.first + 1, 0);
+    const int access = pages.is_exposed ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0;
+    it->second.mr = api_.reg_mr(pd_, reinterpret_cast<void*>(pages.first),
+                                pages.last - pages.first + 1, access);
   }
   ++it->second.users;
   return known_[memory] = it->second.mr;
@@ -40,6 +43,17 @@ void Registrations::forget(const Memory* memory) {
   if (--it->second.users > 0) return;
   if (it->second.mr != nullptr) api_.dereg_mr(it->second.mr);
   ranges_.erase(it);
+}
+
+void Registrations::withdraw_exposed() {
+  for (auto& [pages, range] : ranges_) {
+    if (!pages.is_exposed || range.mr == nullptr) continue;
+    api_.dereg_mr(range.mr);
+    range.mr = nullptr;
+  }
+  for (auto& [memory, mr] : known_) {
+    if (memory->is_exposed) mr = nullptr;
+  }
 }
 
 }  // namespace lyre::nccl_adapter

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -12,7 +13,9 @@
 namespace lyre::nccl_adapter {
 
 /// NCCL's memory as one RDMA device knows it: registered by page range, once for all that use the
-/// same pages, when something is sent from there first. A device only reads it.
+/// same pages, when something is sent from there first, or a receive there is exposed. The device
+/// only reads what is sent; where receives are exposed peers may write, and these pages have a key
+/// of their own.
 /// Thread: under the instance's lock. Owner: the device, whose protection domain is borrowed.
 class Registrations {
  public:
@@ -23,13 +26,20 @@ class Registrations {
 
   /// nullptr: the device does not take it, and bytes of it have to be copied. Not asked again.
   const ibv_mr* find(const Memory* memory);
-  /// REQUIRES: nothing that was posted reads it.
+  /// REQUIRES: nothing that was posted reads it, and no peer is to write there any more.
   void forget(const Memory* memory);
   void forget_all();
+  /// Peers write nowhere any more. Nothing is exposed again in what is known now.
+  void withdraw_exposed();
   size_t ranges() const { return ranges_.size(); }
 
  private:
-  using PageRange = std::pair<uintptr_t, uintptr_t>;  ///< first and last address
+  struct PageRange {
+    uintptr_t first;  ///< address
+    uintptr_t last;
+    bool is_exposed;
+    auto operator<=>(const PageRange&) const = default;
+  };
   struct Range {
     ibv_mr* mr = nullptr;
     uint32_t users = 0;

@@ -15,7 +15,7 @@ TRAFFIC_CLASS=104
 has_ended() { ! kill -0 "$1" 2> /dev/null; }
 
 # The gradients went over queue pairs: the RDMA device has packets for most of their bytes, and TCP
-# does not have those. expect_verbs NAME VERBS
+# does not have those. [LYRE_VERBS_MODE=MODE] expect_verbs NAME VERBS
 expect_verbs() {
   local rdma tcp
   rdma=$(rdma_bytes_max)
@@ -26,7 +26,8 @@ expect_verbs() {
   tcp=$(($(tcp_bytes) - tcp))
   echo "$1, LYRE_VERBS=$2: up to $rdma bytes over RDMA, $tcp bytes over TCP," \
     "$(rdma_counter completer_retry_err) retries"
-  grep -q 'queue pair 0 is there' /tmp/allreduce || fail "no queue pair was made"
+  grep -q "queue pair 0 is there .*, mode ${LYRE_VERBS_MODE:-1})" /tmp/allreduce ||
+    fail "no queue pair of mode ${LYRE_VERBS_MODE:-1}"
   [ "$rdma" -gt $((GRADIENT_BYTES / 2)) ] || fail "the gradients did not go over RDMA"
   [ "$tcp" -lt $((GRADIENT_BYTES / 2)) ] || fail "the gradients went over TCP"
 }
@@ -37,9 +38,10 @@ step "rdma_rxe"
 add_rdma
 meet rdma-up
 
-for verbs in auto only; do
-  step "allreduce over queue pairs, LYRE_VERBS=$verbs"
-  expect_verbs $verbs $verbs
+for run in "auto 1" "auto 2" "only 2"; do
+  read -r verbs mode <<< "$run"
+  step "allreduce over queue pairs, LYRE_VERBS=$verbs LYRE_VERBS_MODE=$mode"
+  LYRE_VERBS_MODE=$mode expect_verbs "$verbs-$mode" "$verbs"
 done
 
 step "settings"

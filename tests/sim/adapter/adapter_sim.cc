@@ -29,6 +29,8 @@ struct Total {
   uint64_t bytes = 0;
   int64_t span_ns = 0;
   uint64_t rdma_bytes = 0;
+  uint64_t rdma_written_bytes = 0;
+  uint64_t rdma_late = 0;
   uint64_t rdma_broken = 0;
 };
 
@@ -41,6 +43,8 @@ void run(const std::string& scenario, uint64_t seed, const Options& options, Tot
   total.bytes += outcome.bytes;
   total.span_ns += outcome.span_ns;
   total.rdma_bytes += outcome.rdma_bytes;
+  total.rdma_written_bytes += outcome.rdma_written_bytes;
+  total.rdma_late += outcome.rdma_late;
   total.rdma_broken += outcome.rdma_broken;
   if (outcome.wrong.empty() && options.is_quiet) return;
   std::printf("%s seed %" PRIu64 ": %s, %" PRIu64 " messages, %" PRIu64
@@ -71,8 +75,11 @@ int main_of(const Options& options) {
               total.runs, total.failed, total.messages, static_cast<double>(total.bytes) * 1e-9,
               static_cast<double>(total.span_ns) * 1e-9 / 3600, took.count());
   if (total.rdma_bytes > 0) {
-    std::printf("queue pairs: %.1f GB, %" PRIu64 " broken\n",
-                static_cast<double>(total.rdma_bytes) * 1e-9, total.rdma_broken);
+    std::printf("queue pairs: %.1f GB, %.3f GB of it written, %" PRIu64 " broken, %" PRIu64
+                " packets late\n",
+                static_cast<double>(total.rdma_bytes) * 1e-9,
+                static_cast<double>(total.rdma_written_bytes) * 1e-9, total.rdma_broken,
+                total.rdma_late);
   }
   return total.failed == 0 ? 0 : 1;
 }

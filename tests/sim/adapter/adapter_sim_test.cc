@@ -56,6 +56,42 @@ TEST(AdapterWorldQueuePairs, BreakInTheWorldsThatAreMadeForThat) {
   EXPECT_GT(broken, kSeeds);
 }
 
+// All devices fall silent, on both sides: nothing but the time without a completion tells.
+TEST(AdapterWorldQueuePairs, AreGivenUpWhereDevicesCompleteNothing) {
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    Plan plan = make_plan("queue_pairs", seed);
+    plan.checks_queue_pairs = false;
+    plan.faults.clear();
+    for (size_t host = 0; host < plan.network.hosts; ++host) {
+      plan.faults.push_back({.kind = Fault::Kind::kDevicesFall,
+                             .at_ns = kSecond,
+                             .lasts_ns = 10'000 * kSecond,
+                             .host = host});
+    }
+    for (LinkPlan& link : plan.links) {
+      for (size_t i = link.messages.size() / 2; i < link.messages.size(); ++i) {
+        link.messages[i].send_at_ns += kSecond + kSecond / 2;
+      }
+    }
+    World world(plan, false);
+    EXPECT_EQ(world.run().wrong, "") << seed;
+  }
+}
+
+// Without the word that goes before what is sent again, seed 49 fails.
+TEST(AdapterWorldQueuePairs, WriteMostOfTheBytesAndSomeOfThemLate) {
+  Outcome total;
+  for (uint64_t seed = 41; seed <= 55; ++seed) {
+    const Outcome outcome = run("late_writes", seed);
+    EXPECT_EQ(outcome.wrong, "") << seed;
+    total.bytes += outcome.bytes;
+    total.rdma_written_bytes += outcome.rdma_written_bytes;
+    total.rdma_late += outcome.rdma_late;
+  }
+  EXPECT_GT(total.rdma_written_bytes, total.bytes / 2);
+  EXPECT_GT(total.rdma_late, 20u);
+}
+
 // What the simulator found, each by the seed that showed it.
 TEST(AdapterWorldFound, TheFirstStreamsPairIsThatOfTheWholeList) {
   EXPECT_EQ(run("return", 32).wrong, "");

@@ -531,6 +531,7 @@ const std::vector<std::pair<std::string, Maker>>& makers() {
       {"queue_pairs", on_short_paths<make_queue_pairs>},
       {"fail_over", make_fail_over},
       {"fail_over_everything", make_fail_over_everything},
+      {"late_writes", make_late_writes},
       {"rdma_return", on_short_paths<make_rdma_return>},
   };
   return all;

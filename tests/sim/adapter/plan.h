@@ -38,6 +38,7 @@ struct RankPlan {
   int64_t turn_ns = 20 * kUs;      ///< between looks while there is something to do
   bool leaves_comms_open = false;  ///< to finalize
   int64_t close_pause_ns = 0;
+  int verbs_mode = 2;
   int abi = 12;  ///< of the table through which it calls the plugin
 };
 
@@ -92,6 +93,7 @@ struct Plan {
   bool ends_soon = false;            ///< within seconds, whatever broke
   std::vector<size_t> rdma_devices;  ///< of each host; empty: nobody has libibverbs
   bool checks_queue_pairs = false;   ///< at last each link has one
+  bool breaks_writes = false;        ///< queue pairs break while a write is under way
   uint64_t bytes_per_s_min = 0;      ///< of all links, for half a second from rate_from_ns on
   int64_t rate_from_ns = 0;          ///< 0: the rate is not checked
   int64_t stays_ns = 0;              ///< no rank closes before

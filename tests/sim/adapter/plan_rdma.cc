@@ -3,7 +3,18 @@
 namespace lyre::adapter_sim {
 namespace {
 
+// Most worlds are of one mode. From numbers of its own: what else a seed means stays.
+void draw_modes(Plan* plan) {
+  Draw draw(plan->seed * 31 + 5);
+  const bool are_mixed = draw.percent(30);
+  const int mode = draw.percent(80) ? 2 : 1;
+  for (RankPlan& rank : plan->ranks) {
+    rank.verbs_mode = are_mixed ? static_cast<int>(draw.between(1, 2)) : mode;
+  }
+}
+
 void add_rdma(Draw& draw, Plan* plan, bool is_everywhere) {
+  draw_modes(plan);
   for (size_t host = 0; host < plan->network.hosts; ++host) {
     plan->rdma_devices.push_back(is_everywhere || draw.percent(80) ? draw.index(2) + 1 : 0);
   }
@@ -49,6 +60,29 @@ void make_fail_over(Draw& draw, Plan* plan) {
     Fault fault = draw_rdma_fault(draw, *plan);
     fault.at_ns = draw.of_any_size(10 * kUs, 20 * kSecond);
     plan->faults.push_back(fault);
+  }
+}
+
+void make_late_writes(Draw& draw, Plan* plan) {
+  add_rdma(draw, plan, true);
+  plan->breaks_writes = true;
+  for (RankPlan& rank : plan->ranks) rank.verbs_mode = 2;
+  // A queue pair is offered again after 0.1 s and more.
+  int64_t end_ns = 500 * kMs;
+  for (int64_t i = draw.between(2, 6); i > 0; --i) {
+    plan->faults.push_back({.kind = Fault::Kind::kQueuePairBreaks, .at_ns = end_ns});
+    end_ns += draw.between(150, 800) * kMs;
+  }
+  for (LinkPlan& link : plan->links) {
+    link.is_registered = true;
+    link.messages.clear();
+    for (int64_t at_ns = 0; at_ns < end_ns; at_ns += draw.of_any_size(2 * kMs, 200 * kMs)) {
+      MessagePlan message;
+      message.bytes = static_cast<uint32_t>(draw.of_any_size(16'384, 200'000));
+      message.posted_bytes = message.bytes;
+      message.send_at_ns = at_ns;
+      link.messages.push_back(message);
+    }
   }
 }
 

@@ -25,7 +25,16 @@ bool is_inside(const ibv_mr& mr, const ibv_sge& piece) {
 
 bool is_registered(const RdmaContext& context, const ibv_sge& piece) {
   return std::any_of(context.mrs.begin(), context.mrs.end(),
-                     [&](const auto& mr) { return is_inside(*mr, piece); });
+                     [&](const auto& own) { return is_inside(own->mr, piece); });
+}
+
+bool is_exposed(const RdmaQueuePair& to, uint32_t rkey, uint64_t addr, size_t bytes) {
+  return to.takes_writes &&
+         std::any_of(to.context->mrs.begin(), to.context->mrs.end(), [&](const auto& own) {
+           const auto from = reinterpret_cast<uintptr_t>(own->mr.addr);
+           return own->mr.rkey == rkey && (own->access & IBV_ACCESS_REMOTE_WRITE) != 0 &&
+                  addr >= from && addr + bytes <= from + own->mr.length;
+         });
 }
 
 }  // namespace
@@ -118,6 +127,9 @@ int RdmaNetwork::modify(RdmaQueuePair* queue_pair, const ibv_qp_attr& attr, int 
     expect(attr.ah_attr.is_global == 1 && attr.ah_attr.grh.sgid_index == 1, "another address");
     expect(attr.path_mtu >= IBV_MTU_256 && attr.path_mtu <= IBV_MTU_1024, "another MTU");
   }
+  if ((mask & IBV_QP_ACCESS_FLAGS) != 0) {
+    own.takes_writes = (attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE) != 0;
+  }
   if ((mask & IBV_QP_SQ_PSN) != 0) own.next_psn = attr.sq_psn;
   own.qp.state = attr.qp_state;
   return 0;
@@ -164,7 +176,10 @@ int RdmaNetwork::post_send(RdmaQueuePair* queue_pair, const ibv_send_wr& request
   RdmaQueuePair::Send send{.wr_id = request.wr_id,
                            .is_signalled = (request.send_flags & IBV_SEND_SIGNALED) != 0,
                            .inlined = {},
-                           .pieces = {}};
+                           .pieces = {},
+                           .is_write = request.opcode == IBV_WR_RDMA_WRITE,
+                           .remote_addr = request.wr.rdma.remote_addr,
+                           .rkey = request.wr.rdma.rkey};
   const std::span<const ibv_sge> pieces(request.sg_list, static_cast<size_t>(request.num_sge));
   if ((request.send_flags & IBV_SEND_INLINE) != 0) {
     for (const ibv_sge& piece : pieces) {
@@ -254,36 +269,96 @@ void RdmaNetwork::arrive(uint64_t id) {
 void RdmaNetwork::deliver(RdmaQueuePair& from, RdmaQueuePair& to) {
   const auto next = std::find_if(from.sends.begin(), from.sends.end(),
                                  [](const auto& send) { return !send.has_arrived; });
-  std::vector<uint8_t> bytes = next->inlined;
-  for (const ibv_sge& piece : next->pieces) {
-    expect(is_registered(*from.context, piece), "a send reads memory that is not registered");
-    const auto* data = reinterpret_cast<const uint8_t*>(piece.addr);
-    bytes.insert(bytes.end(), data, data + piece.length);
-  }
-  if (to.receives.empty()) return expect(false, "a send arrives where no receive is posted");
-  const RdmaQueuePair::Receive receive = to.receives.front();
-  to.receives.pop_front();
-  expect(bytes.size() <= receive.piece.length, "a send is larger than its receive");
-  expect(is_registered(*to.context, receive.piece), "a receive writes memory that is not there");
-  std::memcpy(reinterpret_cast<void*>(receive.piece.addr), bytes.data(),
-              std::min<size_t>(bytes.size(), receive.piece.length));
+  if (!land(packet_of(from, *next), to)) return;
   next->has_arrived = true;
   from.next_psn = (from.next_psn + 1) & k24Bits;
+  events_.after(settings_.delay_ns, [this, id = from.id] { acknowledge(id, 0); });
+}
+
+RdmaNetwork::Packet RdmaNetwork::packet_of(const RdmaQueuePair& from,
+                                           const RdmaQueuePair::Send& send) {
+  Packet packet{send.is_write, send.remote_addr, send.rkey, send.inlined};
+  for (const ibv_sge& piece : send.pieces) {
+    expect(is_registered(*from.context, piece), "a send reads memory that is not registered");
+    const auto* data = reinterpret_cast<const uint8_t*>(piece.addr);
+    packet.bytes.insert(packet.bytes.end(), data, data + piece.length);
+  }
+  return packet;
+}
+
+// False where it finds no place.
+bool RdmaNetwork::land(const Packet& packet, RdmaQueuePair& to) {
+  const size_t bytes = packet.bytes.size();
+  if (packet.is_write) {
+    const bool may_write = is_exposed(to, packet.rkey, packet.remote_addr, bytes);
+    expect(may_write, "a write goes to memory that is not exposed");
+    if (!may_write) return false;
+    std::memcpy(reinterpret_cast<void*>(packet.remote_addr), packet.bytes.data(), bytes);
+    writes_.bytes += bytes;
+  } else {
+    expect(!to.receives.empty(), "a send arrives where no receive is posted");
+    if (to.receives.empty()) return false;
+    const RdmaQueuePair::Receive receive = to.receives.front();
+    to.receives.pop_front();
+    expect(bytes <= receive.piece.length, "a send is larger than its receive");
+    expect(is_registered(*to.context, receive.piece), "a receive writes memory that is not there");
+    std::memcpy(reinterpret_cast<void*>(receive.piece.addr), packet.bytes.data(),
+                std::min<size_t>(bytes, receive.piece.length));
+    ibv_wc entry{};
+    entry.wr_id = receive.wr_id;
+    entry.byte_len = static_cast<uint32_t>(bytes);
+    complete(to, entry);
+  }
   to.expected_psn = (to.expected_psn + 1) & k24Bits;
-  delivered_bytes_ += bytes.size();
-  ibv_wc entry{};
-  entry.wr_id = receive.wr_id;
-  entry.byte_len = static_cast<uint32_t>(bytes.size());
-  complete(to, entry);
-  events_.after(settings_.delay_ns, [this, id = from.id] {
-    RdmaQueuePair* own = find(id);
-    if (own == nullptr || !own->can_send() || own->sends.empty()) return;
-    const RdmaQueuePair::Send sent = std::move(own->sends.front());
-    own->sends.pop_front();
-    ibv_wc done{};
-    done.wr_id = sent.wr_id;
-    if (sent.is_signalled) complete(*own, done);
+  delivered_bytes_ += bytes;
+  return true;
+}
+
+// Acknowledgements are lost where a path is cut.
+void RdmaNetwork::acknowledge(uint64_t id, int tries) {
+  RdmaQueuePair* own = find(id);
+  if (own == nullptr || !own->can_send() || own->sends.empty()) return;
+  const RdmaQueuePair* to = counterpart(*own);
+  if (loses_acknowledgements_ || (to != nullptr && is_cut(*own, *to))) {
+    if (tries == kRetriesMax) return fail(*own, IBV_WC_RETRY_EXC_ERR);
+    return events_.after(kRetryNs, [this, id, tries] { acknowledge(id, tries + 1); });
+  }
+  const RdmaQueuePair::Send sent = std::move(own->sends.front());
+  own->sends.pop_front();
+  ibv_wc done{};
+  done.wr_id = sent.wr_id;
+  if (sent.is_signalled) complete(*own, done);
+}
+
+// What is in the network when a queue pair ends: nothing, or the next of its packets, the last of
+// them perhaps in part.
+void RdmaNetwork::leave_behind(const RdmaQueuePair& from) {
+  const RdmaQueuePair* to = counterpart(from);
+  if (to == nullptr || !from.can_send() || rng_.chance_ppm(300'000)) return;
+  std::vector<Packet> packets;
+  for (const auto& send : from.sends) {
+    if (send.has_arrived) continue;
+    packets.push_back(packet_of(from, send));
+    if (rng_.chance_ppm(300'000)) break;
+  }
+  if (packets.empty()) return;
+  if (packets.back().is_write && rng_.chance_ppm(500'000)) {
+    packets.back().bytes.resize(rng_.below(packets.back().bytes.size()) + 1);
+  }
+  const int64_t late_ns = kUs << rng_.below(20);
+  events_.after(late_ns, [this, id = to->id, psn = from.next_psn, packets] {
+    arrive_late(id, psn, packets);
   });
+}
+
+void RdmaNetwork::arrive_late(uint64_t id, uint32_t psn, const std::vector<Packet>& packets) {
+  RdmaQueuePair* to = find(id);
+  if (to == nullptr || !to->works() || to->expected_psn != psn) return;
+  for (const Packet& packet : packets) {
+    if (!packet.is_write && to->receives.empty()) return;
+    if (!land(packet, *to)) return;
+    ++writes_.late;
+  }
 }
 
 void RdmaNetwork::complete(RdmaQueuePair& queue_pair, ibv_wc entry) {
@@ -299,6 +374,7 @@ void RdmaNetwork::complete(RdmaQueuePair& queue_pair, ibv_wc entry) {
 // ---- What breaks ----
 
 void RdmaNetwork::fail(RdmaQueuePair& queue_pair, ibv_wc_status first) {
+  leave_behind(queue_pair);
   queue_pair.qp.state = IBV_QPS_ERR;
   for (const auto& send : std::exchange(queue_pair.sends, {})) {
     ibv_wc entry{};
@@ -324,6 +400,20 @@ void RdmaNetwork::break_queue_pair() {
   fail(*working[rng_.below(working.size())], IBV_WC_FATAL_ERR);
 }
 
+bool RdmaNetwork::break_writing() {
+  for (const auto& own : queue_pairs_) {
+    const bool is_writing =
+        own->can_send() && std::any_of(own->sends.begin(), own->sends.end(), [](const auto& send) {
+          return send.is_write && !send.has_arrived;
+        });
+    if (!is_writing) continue;
+    ++broken_;
+    fail(*own, IBV_WC_FATAL_ERR);
+    return true;
+  }
+  return false;
+}
+
 void RdmaNetwork::remove_devices(size_t host, bool says_so) {
   for (const auto& device : devices_) {
     if (device->host == host) device->is_there = false;
@@ -331,13 +421,20 @@ void RdmaNetwork::remove_devices(size_t host, bool says_so) {
   for (const auto& context : contexts_) {
     if (context->device->host != host || context->is_gone) continue;
     ++broken_;
-    context->is_gone = true;
+    end(context.get());
     ibv_async_event event{};
     event.event_type = IBV_EVENT_DEVICE_FATAL;
     if (!says_so) continue;
     context->events.push_back(event);
     on_news(context->process);
   }
+}
+
+void RdmaNetwork::end(RdmaContext* context) {
+  for (const auto& own : queue_pairs_) {
+    if (own->context == context) leave_behind(*own);
+  }
+  context->is_gone = true;
 }
 
 void RdmaNetwork::delete_devices(size_t host) {
@@ -367,7 +464,7 @@ void RdmaNetwork::cut(size_t host, size_t other, int64_t until_ns) {
 
 void RdmaNetwork::kill_process(uint32_t process) {
   for (const auto& context : contexts_) {
-    if (context->process == process) context->is_gone = true;
+    if (context->process == process && !context->is_gone) end(context.get());
   }
 }
 

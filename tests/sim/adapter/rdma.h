@@ -9,16 +9,15 @@
 #include "nccl_adapter/transport/verbs/library.h"
 #include "stack/base/rng.h"
 #include "tests/sim/adapter/events.h"
+#include "tests/sim/adapter/rdma_objects.h"
 
 /// RDMA devices of the simulated hosts: libibverbs, as the plugin calls it, over reliable
-/// connections in virtual time. Completions come late and in order. What a real device would punish
-/// silently is an error of the world: a send without a receive posted for it, memory that is not
-/// registered or not any more, an object that outlives what it is made of, too many completions.
+/// connections in virtual time. Completions come late and in order. What a queue pair had under way
+/// when it broke, or was destroyed, may arrive up to half a second later, as long as the other end
+/// is there. What a real device would punish silently is an error of the world: a send without a
+/// receive posted for it, memory that is not registered or not any more, a write to memory that is
+/// not exposed, an object that outlives what it is made of, too many completions.
 namespace lyre::adapter_sim {
-
-struct RdmaDevice;
-struct RdmaContext;
-struct RdmaQueuePair;
 
 struct RdmaSettings {
   int64_t delay_ns = 5 * kUs;      ///< of a send and of its acknowledgement, up to twice that
@@ -47,6 +46,8 @@ class RdmaNetwork {
   /// A queue pair that is connected, if there is one, goes to the error state. What it had under
   /// way arrives or not.
   void break_queue_pair();
+  /// The same for one that has a write under way. False: there is none.
+  bool break_writing();
   /// The devices of the host are gone, with a word or without; they are there again, as new ones.
   void remove_devices(size_t host, bool says_so);
   /// The kernel takes them away, and waits until nobody has them open: until then they work.
@@ -54,6 +55,8 @@ class RdmaNetwork {
   void return_devices(size_t host);
   /// Nothing gets through between the devices of the two hosts.
   void cut(size_t host, size_t other, int64_t until_ns);
+  /// What arrives from now on is not acknowledged.
+  void lose_acknowledgements() { loses_acknowledgements_ = true; }
   /// The process is gone, and what it had open.
   void kill_process(uint32_t process);
 
@@ -62,6 +65,11 @@ class RdmaNetwork {
   /// Queue pairs that can send, with a counterpart that can, too.
   size_t connected() const;
   uint64_t delivered_bytes() const { return delivered_bytes_; }
+  struct Writes {
+    uint64_t bytes = 0;  ///< of those that were delivered
+    uint64_t late = 0;   ///< sends and writes that arrived after their queue pair was lost
+  };
+  const Writes& writes() const { return writes_; }
   uint64_t broken() const { return broken_; }
   size_t open_contexts() const { return contexts_.size(); }
 
@@ -88,7 +96,20 @@ class RdmaNetwork {
   void start(RdmaQueuePair* queue_pair);
   void arrive(uint64_t id);
   void deliver(RdmaQueuePair& from, RdmaQueuePair& to);
+  void acknowledge(uint64_t id, int tries);
+  /// A send or a write on its way, as it left.
+  struct Packet {
+    bool is_write;
+    uint64_t remote_addr;
+    uint32_t rkey;
+    std::vector<uint8_t> bytes;
+  };
+  Packet packet_of(const RdmaQueuePair& from, const RdmaQueuePair::Send& send);
+  bool land(const Packet& packet, RdmaQueuePair& to);
+  void leave_behind(const RdmaQueuePair& from);
+  void arrive_late(uint64_t id, uint32_t psn, const std::vector<Packet>& packets);
   void fail(RdmaQueuePair& queue_pair, ibv_wc_status first);
+  void end(RdmaContext* context);
   void complete(RdmaQueuePair& queue_pair, ibv_wc entry);
   RdmaQueuePair* find(uint64_t id) const;
   uint32_t free_number(const RdmaDevice& device) const;
@@ -108,6 +129,8 @@ class RdmaNetwork {
   std::vector<Cut> cuts_;
   uint64_t made_ = 0;
   uint64_t delivered_bytes_ = 0;
+  Writes writes_;
+  bool loses_acknowledgements_ = false;
   uint64_t broken_ = 0;
 };
 

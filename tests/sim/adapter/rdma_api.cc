@@ -101,21 +101,23 @@ int dealloc_pd(ibv_pd* pd) {
   return 0;
 }
 
-ibv_mr* reg_mr(ibv_pd* pd, void* data, size_t bytes, int) {
+ibv_mr* reg_mr(ibv_pd* pd, void* data, size_t bytes, int access) {
   static uint32_t last_key = 0;
   if (of(pd->context)->is_gone) return nullptr;
-  auto mr = std::make_unique<ibv_mr>();
-  mr->context = pd->context;
-  mr->addr = data;
-  mr->length = bytes;
-  mr->lkey = ++last_key;
-  of(pd->context)->mrs.push_back(std::move(mr));
-  return of(pd->context)->mrs.back().get();
+  auto made = std::make_unique<RdmaMemory>();
+  made->access = access;
+  made->mr.context = pd->context;
+  made->mr.addr = data;
+  made->mr.length = bytes;
+  made->mr.lkey = ++last_key;
+  made->mr.rkey = ++last_key;
+  of(pd->context)->mrs.push_back(std::move(made));
+  return &of(pd->context)->mrs.back()->mr;
 }
 
 int dereg_mr(ibv_mr* mr) {
   g_rdma->check_unused(mr);
-  std::erase_if(of(mr->context)->mrs, [&](const auto& own) { return own.get() == mr; });
+  std::erase_if(of(mr->context)->mrs, [&](const auto& own) { return &own->mr == mr; });
   return 0;
 }
 

@@ -21,13 +21,18 @@ struct RdmaDevice {
   bool has_returned = false;  ///< another one has its name and address now
 };
 
+struct RdmaMemory {
+  ibv_mr mr{};
+  int access = 0;
+};
+
 struct RdmaContext {
   ibv_context context{};
   RdmaDevice* device = nullptr;
   uint32_t process = 0;
   bool is_gone = false;  ///< its device, or its process
   std::deque<ibv_async_event> events;
-  std::vector<std::unique_ptr<ibv_mr>> mrs;
+  std::vector<std::unique_ptr<RdmaMemory>> mrs;
   size_t objects = 0;  ///< protection domains and completion queues
 };
 
@@ -49,6 +54,9 @@ struct RdmaQueuePair {
     bool has_arrived = false;
     std::vector<uint8_t> inlined;
     std::vector<ibv_sge> pieces;  ///< where that is empty
+    bool is_write = false;
+    uint64_t remote_addr = 0;  ///< of a write, as below
+    uint32_t rkey = 0;
   };
   struct Receive {
     uint64_t wr_id;
@@ -67,6 +75,7 @@ struct RdmaQueuePair {
   std::deque<Send> sends;     ///< not acknowledged
   std::deque<Receive> receives;
   bool is_sending = false;
+  bool takes_writes = false;
   int retries = 0;
 
   bool works() const {

@@ -112,6 +112,20 @@ TEST_F(RdmaWorld, ObjectsToMemoryThatIsNotRegistered) {
   EXPECT_THAT(wrong_, Contains("a send reads memory that is not registered"));
 }
 
+TEST_F(RdmaWorld, ObjectsToAWriteWhereNothingIsExposed) {
+  ibv_sge piece{.addr = reinterpret_cast<uintptr_t>(memory_), .length = 1, .lkey = mr_->lkey};
+  ibv_send_wr request{};
+  request.sg_list = &piece;
+  request.num_sge = 1;
+  request.opcode = IBV_WR_RDMA_WRITE;
+  request.wr.rdma.remote_addr = reinterpret_cast<uintptr_t>(memory_);
+  request.wr.rdma.rkey = mr_->rkey;
+  ibv_send_wr* bad = nullptr;
+  EXPECT_EQ(ibv_post_send(qp_, &request, &bad), 0);
+  pass(kMs);
+  EXPECT_THAT(wrong_, Contains("a write goes to memory that is not exposed"));
+}
+
 TEST_F(RdmaWorld, ObjectsToDeregisteringWhatIsRead) {
   send(memory_, 1);
   rdma_api().dereg_mr(mr_);

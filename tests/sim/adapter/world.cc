@@ -241,6 +241,8 @@ Outcome World::run() {
   if (outcome_.wrong.empty()) check_nothing_left();
   outcome_.events = events_.run_count();
   outcome_.rdma_bytes = rdma_.delivered_bytes();
+  outcome_.rdma_written_bytes = rdma_.writes().bytes;
+  outcome_.rdma_late = rdma_.writes().late;
   outcome_.rdma_broken = rdma_.broken();
   if (outcome_.rdma_bytes > 0) mix(outcome_.rdma_bytes);
   mix(network_.tcp().packets());
@@ -396,6 +398,7 @@ std::unique_ptr<nccl_emulator::NetPlugin> World::load_plugin(const Rank& rank) {
   set("LYRE_SOCKET", "sim/" + std::to_string(rank.plan().host));
   set("LYRE_TELEMETRY_DIR", "none");
   set("LYRE_VERBS", "auto");
+  set("LYRE_VERBS_MODE", std::to_string(rank.plan().verbs_mode));
   set("LYRE_RAILS", plan_.uses_all_rails ? "all" : "own");
   set("LYRE_PEER_TIMEOUT_SECONDS", std::to_string(plan_.peer_timeout_s));
   set("LYRE_RESUME_SECONDS", std::to_string(plan_.resume_s));

@@ -26,7 +26,9 @@ struct Outcome {
   int64_t span_ns = 0;
   int64_t last_message_ns = 0;  ///< when it was done, at the receiver or the sender
   uint64_t failed_ranks = 0;
-  uint64_t rdma_bytes = 0;   ///< that queue pairs delivered
+  uint64_t rdma_bytes = 0;          ///< that queue pairs delivered
+  uint64_t rdma_written_bytes = 0;  ///< of those, by writes
+  uint64_t rdma_late = 0;    ///< sends and writes that arrived after their queue pair was lost
   uint64_t rdma_broken = 0;  ///< queue pairs and devices in use that broke
 };
 

@@ -1,6 +1,12 @@
 #include "tests/sim/adapter/world_rdma.h"
 
 namespace lyre::adapter_sim {
+namespace {
+
+// To meet a queue pair that writes: 0.1 s.
+constexpr int kTriesMax = 10'000;
+
+}  // namespace
 
 WorldRdma::WorldRdma(const Plan& plan, Events& events)
     : RdmaNetwork(RdmaSettings{}, events, plan.seed * 2 + 3), plan_(plan), events_(events) {
@@ -10,9 +16,16 @@ WorldRdma::WorldRdma(const Plan& plan, Events& events)
   if (!plan.rdma_devices.empty()) set_rdma(this);
 }
 
+void WorldRdma::break_writing(int tries) {
+  if (RdmaNetwork::break_writing() || tries == 0) return;
+  events_.after(10 * kUs, [this, tries] { break_writing(tries - 1); });
+}
+
 void WorldRdma::begin(const Fault& fault) {
   const int64_t end_ns = events_.now_ns() + fault.lasts_ns;
-  if (fault.kind == Fault::Kind::kQueuePairBreaks) return break_queue_pair();
+  if (fault.kind == Fault::Kind::kQueuePairBreaks) {
+    return plan_.breaks_writes ? break_writing(kTriesMax) : break_queue_pair();
+  }
   if (fault.kind == Fault::Kind::kRdmaCut) return cut(fault.host, fault.peer, end_ns);
   remove_devices(fault.host, fault.kind == Fault::Kind::kDevicesVanish);
   events_.at(end_ns, [this, host = fault.host] { return_devices(host); });

@@ -15,11 +15,14 @@ class WorldRdma final : public RdmaNetwork {
   ~WorldRdma() { set_rdma(nullptr); }
 
   void begin(const Fault& fault);
+
   void kill_host(size_t host) { remove_devices(host, false); }
   /// Empty, or that links of the plan have no queue pair.
   std::string missing() const;
 
  private:
+  void break_writing(int tries);
+
   const Plan& plan_;
   Events& events_;
 };

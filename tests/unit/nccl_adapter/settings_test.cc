@@ -72,6 +72,17 @@ TEST_F(VerbsSetting, IsOneOfThreeWordsAndOffByDefault) {
   }
 }
 
+TEST_F(VerbsSetting, KnowsTwoModesAndTakesTheFirst) {
+  Settings settings;
+  EXPECT_TRUE(read_settings(&settings));
+  EXPECT_EQ(settings.verbs_mode, 1);
+  ::setenv("LYRE_VERBS_MODE", "2", 1);
+  EXPECT_TRUE(read_settings(&settings));
+  EXPECT_EQ(settings.verbs_mode, 2);
+  ::setenv("LYRE_VERBS_MODE", "3", 1);
+  EXPECT_FALSE(read_settings(&settings));
+}
+
 TEST_F(VerbsSetting, TakesTheTimeoutsThatADeviceTakes) {
   Settings settings;
   EXPECT_TRUE(read_settings(&settings));

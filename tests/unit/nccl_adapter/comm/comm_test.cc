@@ -418,5 +418,25 @@ TEST_F(Comms, WhoKnowsNoNonceIsAStranger) {
   EXPECT_TRUE(decision.is_foreign);
 }
 
+// The message is placed, and the sender was told so; but its device waits for the acknowledgement.
+TEST_F(CommsWithRdma, MemoryIsReadNoMoreAfterItsDeregistration) {
+  std::vector<std::string> wrong;
+  rdma_.on_wrong = [&](const std::string& what) { wrong.push_back(what); };
+  std::vector<uint8_t> data(kStripeBytesMin);
+  std::vector<uint8_t> got(kStripeBytesMin);
+  const Registration* registration = sender_->add_registration(data.data(), data.size());
+  rdma_.lose_acknowledgements();
+  Request* sent = nullptr;
+  ASSERT_EQ(sender_->post(data.data(), data.size(), registration, Operation{}, &sent),
+            Result::kSuccess);
+  Request* received = post(*receiver_, got);
+  EXPECT_EQ(finish(*receiver_, received), Result::kSuccess);
+  EXPECT_EQ(finish(*sender_, sent), Result::kSuccess);
+  EXPECT_GT(rdma_.delivered_bytes(), data.size());
+  EXPECT_EQ(sender_->remove_registration(registration), Result::kSuccess);
+  EXPECT_TRUE(wrong.empty()) << wrong.front();
+  EXPECT_EQ(sender_->facts().view.queue_pairs_lost, 1u);
+}
+
 }  // namespace
 }  // namespace lyre::nccl_adapter

@@ -23,8 +23,10 @@ std::vector<uint8_t> frame(const FrameHeader& header, size_t payload_bytes = 0) 
   return bytes;
 }
 
-Verdict take(ReceiveQueue& queue, const std::vector<uint8_t>& bytes) {
+Verdict take(ReceiveQueue& queue, const std::vector<uint8_t>& bytes,
+             bool is_of_queue_pair = false) {
   FrameProgress reader;
+  reader.is_of_queue_pair = is_of_queue_pair;
   std::span<const uint8_t> in(bytes);
   return queue.take(&reader, &in);
 }
@@ -101,7 +103,24 @@ TEST(SendQueue, PiecesAreEven) {
   queue.post(data.data(), data.size());
   Chunk chunk;
   ASSERT_TRUE(queue.next_chunk(1, kChunkBytesMax, &chunk));
-  EXPECT_EQ(chunk.header.bytes, kChunkBytesMax / 2 + 1);
+  EXPECT_EQ(chunk.header.bytes, kChunkCutBytesMax / 2 + 64) << "at a multiple of 128 bytes";
+}
+
+TEST(SendQueue, CutsAtMultiplesOf128Bytes) {
+  SendQueue queue(nullptr);
+  const std::vector<uint8_t> data(3 * kChunkBytesMax + 77);
+  queue.post(data.data(), 100);
+  queue.post(data.data(), data.size());
+  Chunk chunk;
+  uint64_t bytes = 0;
+  while (queue.next_chunk(3, kChunkBytesMax, &chunk)) {
+    bytes += chunk.header.bytes;
+    EXPECT_EQ(chunk.header.offset % kCutBytes, 0u);
+    EXPECT_LE(chunk.header.bytes, kChunkBytesMax);
+    queue.chunk_sent(chunk);
+    queue.on_grant(0, bytes > kEagerBytes - kCutBytes ? 2 : 0);
+  }
+  EXPECT_EQ(bytes, data.size() + 100);
 }
 
 TEST(SendQueue, LargeMessagesAreCutForTheStreamsAndSmallOnesAreNot) {
@@ -249,6 +268,27 @@ TEST(ReceiveQueue, FramesAboutQueuePairsAreTheCallersInWhateverPartsTheyCome) {
     EXPECT_EQ(headers[0].message, 5u);
     EXPECT_EQ(headers[1].message, 6u);
   }
+}
+
+TEST(ReceiveQueue, IsToldWhatWasWritten) {
+  ReceiveQueue queue(nullptr);
+  std::vector<uint8_t> data(300);
+  Request* request = queue.post(data.data(), 400);
+  EXPECT_EQ(take(queue, frame({FrameType::kWritten, 100, 0, 300, 200}), true), Verdict::kMore);
+  EXPECT_EQ(take(queue, frame({FrameType::kData, 200, 0, 300, 0}, 200)), Verdict::kMore);
+  EXPECT_EQ(request->state, Request::State::kDone);
+  EXPECT_EQ(queue.take_copied_bytes(), 200u);
+  EXPECT_EQ(take(queue, frame({FrameType::kWritten, 100, 0, 300, 200}), true), Verdict::kMore);
+}
+
+TEST(ReceiveQueue, OnlyQueuePairsWriteAndOnlyWhatIsPosted) {
+  ReceiveQueue queue(nullptr);
+  std::vector<uint8_t> data(300);
+  queue.post(data.data(), 300);
+  EXPECT_EQ(take(queue, frame({FrameType::kWritten, 100, 0, 300, 200})), Verdict::kBroken);
+  EXPECT_EQ(take(queue, frame({FrameType::kWritten, 100, 1, 300, 200}), true), Verdict::kBroken);
+  EXPECT_EQ(take(queue, frame({FrameType::kWritten, 100, 0, 301, 200}), true), Verdict::kTooLarge);
+  EXPECT_EQ(take(queue, frame({FrameType::kPlace, 1, 0, 300, 4096}), true), Verdict::kBroken);
 }
 
 TEST(ReceiveQueue, CreditIsTheCallers) {

@@ -36,6 +36,8 @@ TEST(Frame, EveryTypeSurvivesTheWire) {
   EXPECT_TRUE(is_taken({FrameType::kDecline, 0, 3, 0, 9}));
   EXPECT_TRUE(is_taken({FrameType::kDecline, kSmallPayloadBytesMax, 3, 0, 9}));
   EXPECT_TRUE(is_taken({FrameType::kCredit, 0, UINT64_MAX, 0, 0}));
+  EXPECT_TRUE(is_taken({FrameType::kPlace, UINT32_MAX, 7, 1, UINT64_MAX - 1}));
+  EXPECT_TRUE(is_taken({FrameType::kWritten, 100, 7, 300, 200}));
 }
 
 TEST(Frame, LengthsThatLieAreRefused) {
@@ -54,6 +56,11 @@ TEST(Frame, LengthsThatLieAreRefused) {
   }
   EXPECT_FALSE(is_taken({FrameType::kDecline, kSmallPayloadBytesMax + 1, 3, 0, 9}));
   EXPECT_FALSE(is_taken({FrameType::kCredit, 1, 3, 0, 9}));
+  EXPECT_FALSE(is_taken({FrameType::kPlace, 1, 7, 0, 4096}));
+  EXPECT_FALSE(is_taken({FrameType::kPlace, 1, 7, 2, UINT64_MAX - 1}));
+  EXPECT_FALSE(is_taken({FrameType::kWritten, 101, 7, 300, 200}));
+  EXPECT_FALSE(is_taken({FrameType::kWritten, 0, 7, 0, 0}));
+  EXPECT_FALSE(is_taken({FrameType::kWritten, kFrameBytesMax + 1, 7, UINT64_MAX, 0}));
 }
 
 TEST(Frame, AQueuePairHasALaneAndAnIncarnation) {
@@ -89,6 +96,16 @@ TEST(FrameReader, HeaderMayComeInPieces) {
   reader.payload_taken(1);
   reader.finish();
   EXPECT_EQ(reader.state(), FrameReader::State::kHeader);
+}
+
+TEST(FrameReader, NothingFollowsWhatIsAboutWrites) {
+  for (const FrameType type : {FrameType::kPlace, FrameType::kWritten}) {
+    const Bytes bytes = encoded({type, 3, 1, 10, 4});
+    FrameReader reader;
+    std::span<const uint8_t> in(bytes);
+    EXPECT_TRUE(reader.take_header(&in));
+    EXPECT_EQ(reader.payload_left(), 0u);
+  }
 }
 
 TEST(FrameReader, TakesNoMoreThanTheHeader) {

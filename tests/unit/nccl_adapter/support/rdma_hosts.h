@@ -40,7 +40,10 @@ class RdmaHosts : public ::testing::Test {
     std::string why;
     const std::vector<VerbsPlace> places = hosts_[host]->places(address(1 - host));
     if (places.empty()) return nullptr;
-    auto made = QueuePair::make(places.front(), static_cast<uint32_t>(host + 1), &why);
+    const QueuePair::Use use{.first_psn = static_cast<uint32_t>(host + 1),
+                             .modes = kModeSend | kModeWrite,
+                             .is_receiver = host == 1};
+    auto made = QueuePair::make(places.front(), use, &why);
     EXPECT_NE(made, nullptr) << why;
     return made;
   }
@@ -67,7 +70,10 @@ class RdmaHosts : public ::testing::Test {
 /// Two queue pairs that are connected: what `near_` sends, `far_` gets.
 class ConnectedQueuePairs : public RdmaHosts {
  protected:
-  ConnectedQueuePairs() : near_(make(0)), far_(make(1)) {
+  ConnectedQueuePairs() { connect_anew(); }
+  void connect_anew() {
+    near_ = make(0);
+    far_ = make(1);
     std::string why;
     EXPECT_TRUE(far_->connect(near_->terms(), &why)) << why;
     EXPECT_TRUE(near_->connect(far_->terms(), &why)) << why;

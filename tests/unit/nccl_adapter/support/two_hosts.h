@@ -65,7 +65,10 @@ class TestEnvironment final : public Environment {
   Memory* take_memory(const void* data, size_t bytes) override {
     return regions_.take(context_, data, bytes);
   }
-  void give_back_memory(Memory* memory) override { regions_.give_back(memory); }
+  void give_back_memory(Memory* memory) override {
+    if (memory->users == 1 && verbs_ != nullptr) verbs_->forget(memory);
+    regions_.give_back(memory);
+  }
 
   /// Dispatches events to the comms, as Instance::progress() does.
   void look() {

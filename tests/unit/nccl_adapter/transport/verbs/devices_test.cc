@@ -94,5 +94,22 @@ TEST_F(OpenDevices, RegisterPagesOnceForAllWhoUseThem) {
   known.forget(&larger);
 }
 
+TEST_F(OpenDevices, LetPeersWriteOnlyWhereReceivesAreExposed) {
+  alignas(4096) static uint8_t pages[2 * 4096];
+  Registrations& known = hosts_[0]->places(address(1)).front().device->registrations();
+  const Memory sent{.data = pages, .bytes = sizeof pages};
+  const Memory received{.data = pages, .bytes = sizeof pages, .is_exposed = true};
+  const ibv_mr* read = known.find(&sent);
+  const ibv_mr* written = known.find(&received);
+  ASSERT_TRUE(read != nullptr && written != nullptr);
+  EXPECT_NE(read->rkey, written->rkey);
+  known.withdraw_exposed();
+  EXPECT_EQ(known.find(&received), nullptr);
+  EXPECT_EQ(known.find(&sent), read);
+  known.forget(&received);
+  known.forget(&sent);
+  EXPECT_EQ(known.ranges(), 0u);
+}
+
 }  // namespace
 }  // namespace lyre::nccl_adapter

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "tests/unit/nccl_adapter/support/rdma_hosts.h"
@@ -28,7 +29,7 @@ class QueuePairTest : public ConnectedQueuePairs {
     const std::vector<uint8_t> bytes = take(queue_pair);
     return bytes.size() == kFrameHeaderBytes &&
            decode(std::span<const uint8_t>(bytes).first<kFrameHeaderBytes>(), &header) &&
-           header.type == FrameType::kCredit && queue_pair.on_credit(header.message);
+           header.type == FrameType::kCredit && queue_pair.sends().on_credit(header.message);
   }
   std::vector<uint8_t> data_;
   std::span<const uint8_t> peeked_;
@@ -38,11 +39,11 @@ TEST_F(QueuePairTest, CarriesNothingBeforeAFirstFrameWasAcknowledged) {
   EXPECT_EQ(near_->send_chunk(chunk(10)), Io::kAgain);
   EXPECT_FALSE(near_->is_proven());
   near_->probe();
-  EXPECT_FALSE(near_->has_room(1));
+  EXPECT_FALSE(near_->has_room(chunk(1)));
   pass(kMs);
   EXPECT_TRUE(near_->is_proven());
   EXPECT_TRUE(far_->is_proven()) << "it has heard something";
-  EXPECT_TRUE(near_->has_room(1));
+  EXPECT_TRUE(near_->has_room(chunk(1)));
 }
 
 TEST_F(QueuePairTest, BringsFramesOfAllSizesWholeAndInOrder) {
@@ -75,9 +76,9 @@ TEST_F(QueuePairTest, SendsNoMoreThanTheOtherSideHasPosted) {
   EXPECT_EQ(near_->unacked_bytes(), 0u) << "all of it has arrived, and nobody took it";
   take(*far_);
   pass(kMs);
-  EXPECT_FALSE(near_->has_room(1)) << "it does not know yet";
+  EXPECT_FALSE(near_->has_room(chunk(1))) << "it does not know yet";
   EXPECT_TRUE(hear_credit(*near_));
-  EXPECT_TRUE(near_->has_room(1));
+  EXPECT_TRUE(near_->has_room(chunk(1)));
   EXPECT_THAT(wrong_, IsEmpty());
 }
 
@@ -90,7 +91,7 @@ TEST_F(QueuePairTest, BothDirectionsFullStillBringCredit) {
   pass(kMs);
   EXPECT_TRUE(hear_credit(*near_));
   EXPECT_TRUE(hear_credit(*far_));
-  EXPECT_TRUE(near_->has_room(1) && far_->has_room(1));
+  EXPECT_TRUE(near_->has_room(chunk(1)) && far_->has_room(chunk(1)));
   EXPECT_THAT(wrong_, IsEmpty());
 }
 
@@ -98,9 +99,9 @@ TEST_F(QueuePairTest, ReadsRegisteredMemoryInPlaceUntilItHasArrived) {
   prove();
   const Memory memory{.data = data_.data(), .bytes = data_.size()};
   ASSERT_EQ(near_->send_chunk(chunk(kZeroCopyBytesMin, &memory)), Io::kOk);
-  EXPECT_TRUE(near_->reads(&memory));
+  EXPECT_TRUE(near_->sends().reads(&memory));
   pass(kMs);
-  EXPECT_FALSE(near_->reads(&memory));
+  EXPECT_FALSE(near_->sends().reads(&memory));
   EXPECT_EQ(take(*far_).size(), kFrameHeaderBytes + kZeroCopyBytesMin);
   hosts_[0]->forget(&memory);
   EXPECT_THAT(wrong_, IsEmpty());
@@ -128,9 +129,9 @@ TEST_F(QueuePairTest, FailsWhereNothingGetsThrough) {
 
 TEST_F(QueuePairTest, DoesNotTakeCreditForWhatItDidNotSend) {
   prove();
-  EXPECT_FALSE(near_->on_credit(2));
-  EXPECT_TRUE(near_->on_credit(1));
-  EXPECT_FALSE(near_->on_credit(0));
+  EXPECT_FALSE(near_->sends().on_credit(2));
+  EXPECT_TRUE(near_->sends().on_credit(1));
+  EXPECT_FALSE(near_->sends().on_credit(0));
 }
 
 TEST_F(QueuePairTest, RefusesARingThatOneFrameDoesNotFit) {
@@ -139,6 +140,111 @@ TEST_F(QueuePairTest, RefusesARingThatOneFrameDoesNotFit) {
   std::string why;
   EXPECT_FALSE(make(0)->connect(terms, &why));
   EXPECT_EQ(why, "the peer's ring of receives is too small");
+}
+
+/// A receive on the far side, of the same size as data_, and what is sent from there.
+class QueuePairThatWrites : public QueuePairTest {
+ protected:
+  QueuePairThatWrites() : room_(data_.size()) { prove(); }
+  ~QueuePairThatWrites() override {
+    near_.reset();
+    far_.reset();
+    hosts_[0]->forget(&sent_);
+    hosts_[1]->forget(&received_);
+  }
+  void expose(uint64_t message = 0) {
+    const auto place = far_->places().expose(message, room_.data(), room_.size(), &received_);
+    ASSERT_TRUE(place);
+    ASSERT_TRUE(near_->places().on_place(*place));
+  }
+  bool is_written(uint32_t bytes) const {
+    return std::equal(data_.begin(), data_.begin() + bytes, room_.begin());
+  }
+
+  std::vector<uint8_t> room_;
+  Memory sent_{.data = data_.data(), .bytes = data_.size()};
+  Memory received_{.data = room_.data(), .bytes = room_.size(), .is_exposed = true};
+};
+
+TEST_F(QueuePairThatWrites, PutsPayloadWhereItsReceiveIs) {
+  EXPECT_TRUE(near_->places().are_used());
+  expose();
+  ASSERT_NE(near_->places().find(chunk(kLargest, &sent_)), nullptr);
+  ASSERT_EQ(near_->send_chunk(chunk(kLargest, &sent_)), Io::kOk);
+  EXPECT_TRUE(near_->sends().reads(&sent_));
+  pass(kMs);
+  EXPECT_TRUE(is_written(kLargest));
+  EXPECT_EQ(near_->unacked_bytes(), 0u);
+  EXPECT_FALSE(near_->sends().reads(&sent_));
+  const std::vector<uint8_t> said = take(*far_);
+  FrameHeader header;
+  ASSERT_EQ(said.size(), kFrameHeaderBytes);
+  ASSERT_TRUE(decode(std::span(said).first<kFrameHeaderBytes>(), &header));
+  EXPECT_EQ(header, (FrameHeader{FrameType::kWritten, kLargest, 0, kLargest, 0}));
+  EXPECT_THAT(wrong_, IsEmpty());
+}
+
+TEST_F(QueuePairThatWrites, TakesOneReceiveOfThePeerForAnyNumberOfBytes) {
+  expose();
+  size_t sent = 0;
+  while (near_->send_chunk(chunk(kLargest, &sent_)) == Io::kOk) {
+    ++sent;
+    pass(kMs);
+  }
+  EXPECT_EQ(sent, kQueuePairSlots - kCreditSlots - 1) << "the probe took one";
+  EXPECT_THAT(wrong_, IsEmpty());
+}
+
+TEST_F(QueuePairThatWrites, SendsFramesOfWhatHasNoPlaceOrMayNotBeWritten) {
+  expose(kRequestsPerComm);
+  EXPECT_EQ(near_->places().find(chunk(100, &sent_)), nullptr) << "that is another message's place";
+  expose();
+  EXPECT_NE(near_->places().find(chunk(100, &sent_)), nullptr);
+  EXPECT_EQ(near_->places().find(chunk(100)), nullptr) << "the memory is not registered";
+  Chunk again = chunk(100, &sent_);
+  again.is_again = true;
+  EXPECT_EQ(near_->places().find(again), nullptr);
+  Chunk larger = chunk(100, &sent_);
+  larger.header.message_bytes = room_.size() + 1;
+  EXPECT_EQ(near_->places().find(larger), nullptr) << "its receive is smaller";
+}
+
+TEST_F(QueuePairThatWrites, TakesAPlaceFromTheReceiverOnlyAndInModeTwoOnly) {
+  const FrameHeader place{FrameType::kPlace, 1, 0, 100, 4096};
+  EXPECT_FALSE(far_->places().on_place(place)) << "it receives";
+  QueuePairTerms terms = far_->terms();
+  terms.modes = kModeSend;
+  std::string why;
+  const auto third = make(0);
+  EXPECT_TRUE(third->connect(terms, &why)) << why;
+  EXPECT_FALSE(third->places().are_used());
+  EXPECT_FALSE(third->places().on_place(place));
+}
+
+// The sender's end is lost with a write under way. It lands as long as the receiver's end is there.
+TEST_F(QueuePairThatWrites, NothingLandsOnceTheReceiversEndIsDestroyed) {
+  expose();
+  for (int i = 0; i < 30; ++i) {
+    room_.assign(room_.size(), 0);
+    ASSERT_EQ(near_->send_chunk(chunk(kLargest, &sent_)), Io::kOk);
+    near_.reset();
+    far_.reset();
+    pass(1000 * kMs);
+    ASSERT_EQ(std::count(room_.begin(), room_.end(), 0), static_cast<ptrdiff_t>(room_.size()));
+    connect_anew();
+    prove();
+    expose();
+  }
+  const uint64_t late = network_.writes().late;
+  for (int i = 0; i < 30; ++i) {
+    ASSERT_EQ(near_->send_chunk(chunk(kLargest, &sent_)), Io::kOk);
+    near_.reset();
+    pass(1000 * kMs);
+    connect_anew();
+    prove();
+    expose();
+  }
+  EXPECT_GT(network_.writes().late, late) << "otherwise the test shows nothing";
 }
 
 TEST_F(QueuePairTest, CompletionsOfADestroyedOneLeadNowhere) {
