@@ -71,6 +71,7 @@ class RdmaWorld : public nccl_adapter::RdmaHosts {
     ibv_send_wr request{};
     request.sg_list = &piece;
     request.num_sge = 1;
+    request.opcode = IBV_WR_SEND;
     request.send_flags = IBV_SEND_SIGNALED;
     ibv_send_wr* bad = nullptr;
     EXPECT_EQ(ibv_post_send(qp_, &request, &bad), 0);
