@@ -30,7 +30,7 @@ struct Settings {
   bool uses_all_rails = false;            ///< LYRE_RAILS=all: a comm's streams over every port
   std::vector<std::string> rails;         ///< LYRE_RAILS=NAME,...: these ports only; empty: all
   int64_t verbs_timeout = kVerbsTimeout;  ///< LYRE_VERBS_TIMEOUT: 1..31
-  /// LYRE_VERBS_MODE: 1..2, at most. Mode 2 has run over simulated devices only.
+  /// LYRE_VERBS_MODE: 1..2, at most. Mode 2 has run over simulated and emulated devices only.
   int64_t verbs_mode = 1;
   bool takes_emulated_verbs = false;  ///< LYRE_VERBS_EMULATED
   /// LYRE_VERBS_DEVICES=NAME,NAME:PORT,...: of these only; empty: of all.
