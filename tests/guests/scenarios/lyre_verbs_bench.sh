@@ -22,15 +22,16 @@ perftest() {
   echo "$1: $(awk "\$1 == $PERFTEST_SIZE { print \$4 }" /tmp/perftest) MiB/s, both directions"
 }
 
-# reduce VERBS: the median all-reduce.
+# [LYRE_VERBS_MODE=MODE] reduce VERBS: the median all-reduce.
 reduce() {
-  local microseconds
+  local microseconds what="LYRE_VERBS=$1"
+  [ $1 = off ] || what+=", mode $LYRE_VERBS_MODE"
   allreduce_over "reduce-$((++reductions))" "$1" --bytes $REDUCED_BYTES --iterations 3
   [ $GUEST = a ] || return 0
   microseconds=$(awk '$1 == "total" { print $3 }' /tmp/allreduce)
-  awk -v verbs=$1 -v us="$microseconds" -v lost="$(grep -c 'is lost' /tmp/allreduce)" "BEGIN {
+  awk -v what="$what" -v us="$microseconds" -v lost="$(grep -c 'is lost' /tmp/allreduce)" "BEGIN {
     rate = 2 * $REDUCED_BYTES / 1.048576 / us
-    printf \"LYRE_VERBS=%s: %.2f MiB/s, both directions; %d queue pairs lost\n\", verbs, rate, lost
+    printf \"%s: %.2f MiB/s, both directions; %d queue pairs lost\n\", what, rate, lost
   }"
 }
 
@@ -46,7 +47,8 @@ for ((round = 1; round <= ROUNDS; round++)); do
   step "round $round"
   perftest ib_write_bw
   perftest ib_send_bw
-  reduce only
+  LYRE_VERBS_MODE=1 reduce only
+  LYRE_VERBS_MODE=2 reduce only
   reduce off
 done
 echo "$(rdma_counter completer_retry_err) retries"
