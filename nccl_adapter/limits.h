@@ -131,7 +131,8 @@ inline constexpr int64_t kStallTimeouts = 3;
 /// A stream with less than this much of its neighbours' rate shares a path that they do not (two
 /// streams of one path have half each), and is dialled again from another source port.
 inline constexpr double kSlowPercent = 60;
-/// With fewer bytes under way the rate may be limited by the caller.
+/// With fewer bytes under way the rate may be limited by the caller, and with less than half of
+/// what the stream is given.
 inline constexpr uint64_t kSlowBacklogBytes = kStripeBytesMin;
 /// A window of evidence has so many looks, one each tick, and its neighbours delivered that much:
 /// a multiple of the pieces into which messages are cut. Two windows in a row must agree: 200 ms.

@@ -170,11 +170,13 @@ void SendComm::replace_slow_lane(int64_t now_ns) {
     if (lane->is_window_closed) return;
     if (!lane->is_up() || !is_wanted(*lane)) continue;
     const bool is_replaceable = lane->dial == nullptr && now_ns >= lane->replace_ns;
+    // A slow stream is given little.
+    const uint64_t backlog_min = std::min(kSlowBacklogBytes, lane->room_bytes(0, false) / 2);
     looks.push_back({.stream = lane->index,
                      .session = lane->attached,
                      .acked_bytes = lane->gained_bytes,
                      .is_active = lane->backlog_bytes > 0 || lane->gained_bytes > 0,
-                     .is_judged = lane->backlog_bytes >= kSlowBacklogBytes && is_replaceable});
+                     .is_judged = lane->backlog_bytes >= backlog_min && is_replaceable});
   }
   const std::optional<SlowStreams::Slow> slow = slow_streams_.look(looks);
   if (!slow) return;

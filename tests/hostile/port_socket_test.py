@@ -148,7 +148,7 @@ class PortSocket(unittest.TestCase):
         _, said = daemon.communicate(timeout=READY_TIMEOUT_S)
         self.assertEqual(EXIT_BAD_CONFIG, daemon.returncode, said)
         self.assertEqual(1, said.count("\n"), said)
-        self.assertIn("lyred.toml:8: port.device: ", said)
+        self.assertIn("lyred.toml:10: port.device: ", said)
         self.assertFalse(os.path.exists(self.control))
         return said
 

@@ -199,7 +199,7 @@ class Privileges(unittest.TestCase):
     def test_a_missing_drop_in_is_named(self):
         daemon = self.start("net_af_packet0,iface=lo")
         self.assertEqual(EXIT_BAD_CONFIG, daemon.wait(READY_TIMEOUT_S))
-        self.assertIn("lyred.toml:10: port.device: 'net_af_packet0,iface=lo' of 'wire' needs "
+        self.assertIn("lyred.toml:12: port.device: 'net_af_packet0,iface=lo' of 'wire' needs "
                       "CAP_NET_ADMIN CAP_NET_RAW, allowed: root, or a service with the drop-in "
                       "kernel-interface.conf\n", self.said())
 

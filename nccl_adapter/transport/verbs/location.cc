@@ -1,9 +1,12 @@
 #include "nccl_adapter/transport/verbs/location.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
+#include <memory>
 #include <utility>
 
 namespace lyre::nccl_adapter {
@@ -13,10 +16,15 @@ constexpr int kSameFunction = 3;
 constexpr int kSameRootPort = 2;
 constexpr int kSameNode = 1;
 
-// -1, too, where the kernel does not know.
+// -1, too, where the kernel does not know. Not by a stream: those of the C++ library need a newer
+// glibc than the plugin may.
 int numa_node_of(const std::string& path) {
+  const std::string name = path + "/numa_node";
+  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(name.c_str(), "re"), std::fclose);
+  std::array<char, 16> text{};
+  if (file == nullptr || std::fgets(text.data(), text.size(), file.get()) == nullptr) return -1;
   int node = -1;
-  std::ifstream(path + "/numa_node") >> node;
+  std::from_chars(text.data(), text.data() + std::strlen(text.data()), node);
   return std::max(node, -1);
 }
 
@@ -37,13 +45,15 @@ std::string root_port_of(const std::string& pci_path) {
 
 }  // namespace
 
-// virtio and mlx5's sub-functions have a device of their own below the PCI function.
+// virtio and mlx5's sub-functions have a device of their own below the PCI function. Not by
+// std::filesystem, whose calls of stat() need a newer glibc than the plugin may.
 Location location_of(const std::string& link) {
-  std::error_code error;
-  std::filesystem::path path = std::filesystem::canonical(link, error);
-  if (error) return {};
-  while (path.has_relative_path() && !is_pci_function(path.filename())) path = path.parent_path();
-  if (!path.has_relative_path()) return {};
+  const std::unique_ptr<char, void (*)(void*)> real(::realpath(link.c_str(), nullptr), std::free);
+  std::string path = real != nullptr ? real.get() : "";
+  while (!path.empty() && !is_pci_function(path.substr(path.rfind('/') + 1))) {
+    path.erase(path.rfind('/'));
+  }
+  if (path.empty()) return {};
   return {.pci_path = path, .numa_node = numa_node_of(path)};
 }
 
