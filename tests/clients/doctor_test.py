@@ -51,12 +51,14 @@ def child_of(process):
         return next(iter(file.read().split()), None)
 
 
-def name_of(pid):
+def sleeps(pid):
+    """It has begun, and has loaded its libraries."""
     try:
-        with open(f"/proc/{pid}/comm", encoding="ascii") as file:
-            return file.read().strip()
+        with open(f"/proc/{pid}/comm", encoding="ascii") as comm, \
+                open(f"/proc/{pid}/maps", encoding="utf-8") as maps:
+            return comm.read().strip() == "sleep" and "/libc.so.6" in maps.read()
     except OSError:
-        return ""
+        return False
 
 
 class Container:
@@ -75,7 +77,7 @@ class Container:
              self._root, self._sockets, *self._environment],
             env={**os.environ, "PLUGIN": PLUGIN, "JAIL": self._jail})
         deadline = time.monotonic() + BOUND_S
-        while name_of(child_of(self._process)) != "sleep":
+        while not sleeps(child_of(self._process)):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.__exit__()
                 raise AssertionError("the container did not start")

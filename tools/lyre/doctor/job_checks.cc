@@ -21,7 +21,9 @@ constexpr const char* kDefaultSocket = "/run/lyre/lyred.sock";
 constexpr std::string_view kGlibcRelease = "stable release version ";
 
 std::string glibc_of(const Job& job) {
-  std::ifstream file(file_of(job, library_of(job, "libc.so.6")), std::ios::binary);
+  const std::string library = library_of(job, "libc.so.6");
+  if (library.empty()) return {};
+  std::ifstream file(file_of(job, library), std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(file), {}};
   const size_t found = bytes.find(kGlibcRelease);
   if (found == std::string::npos) return {};
