@@ -15,6 +15,11 @@ constexpr int64_t kControlIntervalNs = 1'000'000;
 /// Longest sleep while a submission ring is full: no completion reports that it has room again.
 constexpr int64_t kRoomIntervalNs = 200'000;
 
+/// Whatever waits calls this first: workers may not know yet what it waits for.
+void wake_workers(lyre_context& context) {
+  for (uint32_t i = 0; i < context.worker_count(); ++i) context.worker(i).wake();
+}
+
 }  // namespace
 
 size_t lyre_context::work() {
@@ -63,40 +68,36 @@ void lyre_context::read_control() {
 }
 
 void lyre_context::idle_once(int64_t now, int64_t idle_since, int64_t deadline) {
+  wake_workers(*this);
   if (!waiter_.yield(now, now - idle_since)) sleep(deadline - now);
 }
 
 void lyre_context::sleep(int64_t wait_ns) {
+  wake_workers(*this);
   if (has_unsent()) wait_ns = std::min(wait_ns, kRoomIntervalNs);
   if (waiter_.sleep(wait_ns, [this] { return has_completions(); })) read_control();
 }
 
 bool lyre_context::arm() {
+  wake_workers(*this);
   if (failure_ != 0 || ready_.has_news() || has_unsent()) return false;
   return waiter_.arm([this] { return has_completions(); });
 }
 
 void lyre_context::disarm() {
-  if (!waiter_.disarm()) return;
-  waiter_.end_rest(lyre::client::now_ns());
-  read_control();
+  if (waiter_.disarm()) read_control();
 }
 
 void lyre_context::rest(int64_t max_ns) {
-  int64_t now = lyre::client::now_ns();
-  if (waiter_.begin_rest(now) && failure_ == 0 && !ready_.has_news()) {
-    sleep(max_ns);
-    now = lyre::client::now_ns();
-  }
-  waiter_.end_rest(now);
+  if (!waiter_.must_rest(lyre::client::now_ns())) return;
+  if (failure_ == 0 && !ready_.has_news()) sleep(max_ns);
 }
 
 int64_t lyre_context::arm_rest(int64_t max_ns) {
-  const int64_t now = lyre::client::now_ns();
   waiter_.disarm();
-  const bool must_rest = waiter_.begin_rest(now);
-  waiter_.end_rest(now);
-  if (!must_rest || failure_ != 0 || ready_.has_news()) return 0;
+  if (!waiter_.must_rest(lyre::client::now_ns())) return 0;
+  wake_workers(*this);
+  if (failure_ != 0 || ready_.has_news()) return 0;
   if (!waiter_.arm([this] { return has_completions(); })) return 0;
   return has_unsent() ? std::min(max_ns, kRoomIntervalNs) : max_ns;
 }
@@ -110,13 +111,19 @@ int lyre_arm_rest(lyre_context* context, int max_us) {
   return static_cast<int>(context->arm_rest(int64_t{max_us} * 1000) / 1000);
 }
 
+void lyre_defer_wakeups(lyre_context* context) {
+  if (context == nullptr) return;
+  for (uint32_t i = 0; i < context->worker_count(); ++i) context->worker(i).defer_wakeups();
+}
+
+void lyre_wake_workers(lyre_context* context) {
+  if (context != nullptr) wake_workers(*context);
+}
+
 int lyre_poll(lyre_context* context, int timeout_ms) {
   if (context == nullptr) return lyre::client::fail_static(LYRE_E_INVALID, "no context");
   context->disarm();
-  const int happened =
-      context->work_until(timeout_ms, [&] { return context->ready().take_news(); });
-  if (happened != 0) context->waiter().forget_rest();
-  return happened;
+  return context->work_until(timeout_ms, [&] { return context->ready().take_news(); });
 }
 
 int lyre_eventfd(lyre_context* context) {

@@ -13,6 +13,7 @@
 #include "libclient/clock.h"
 #include "libclient/errors.h"
 #include "libclient/include/lyre/lyre.h"
+#include "libclient/own_thread.h"
 
 namespace lyre::client {
 
@@ -71,9 +72,10 @@ bool Waiter::sleep_armed(int64_t wait_ns) {
   return entries[1].revents != 0;
 }
 
-bool Waiter::begin_rest(int64_t now) {
-  if (rested_at_ns_ != 0) contention_.on_yield(nanos(now - rested_at_ns_), nanos(now));
-  return contention_.is_contended(nanos(now));
+bool Waiter::must_rest(int64_t now) {
+  const Starvation::Advice advice = starvation_.advise(now, read_run_delay);
+  if (advice == Starvation::Advice::kMove) move_to_another_core();
+  return advice == Starvation::Advice::kRest;
 }
 
 }  // namespace lyre::client

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "libclient/resources.h"
+#include "libclient/starvation.h"
 #include "stack/base/core_contention.h"
 #include "stack/channel/ring.h"
 
@@ -38,13 +39,9 @@ class Waiter {
     return channel::announce_sleep(*sleeps_, has_work) && sleep_armed(wait_ns);
   }
 
-  /// For a caller that yields by itself between two rests, see lyre_rest(): whether another thread
-  /// computes on this core. The time since the last rest, if nothing happened since, counts as a
-  /// yield.
-  bool begin_rest(int64_t now);
-  void end_rest(int64_t now) { rested_at_ns_ = now; }
-  /// Something happened: the time since the last rest is no yield.
-  void forget_rest() { rested_at_ns_ = 0; }
+  /// For a caller that yields by itself between two rests, see lyre_rest(). True: it should sleep.
+  /// Where the calling thread hardly gets its core, it moves to another one first.
+  bool must_rest(int64_t now);
 
  private:
   bool sleep_armed(int64_t wait_ns);
@@ -55,7 +52,7 @@ class Waiter {
   std::atomic<uint32_t>* sleeps_ = nullptr;
   bool is_armed_ = false;
   CoreContention contention_;
-  int64_t rested_at_ns_ = 0;  ///< the end of the last rest, if nothing happened since; 0: none
+  Starvation starvation_;
 };
 
 }  // namespace lyre::client

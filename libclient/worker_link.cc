@@ -18,6 +18,13 @@ WorkerLink::WorkerLink(channel::RingPair* rings, const std::atomic<uint32_t>* wo
 void WorkerLink::push(const channel::Submission& entry) {
   submissions_.push(entry);
   submissions_.publish();
+  must_wake_ = true;
+  if (!defers_wakeups_) wake();
+}
+
+void WorkerLink::wake() {
+  if (!must_wake_) return;
+  must_wake_ = false;
   if (channel::must_ring(*worker_sleeps_)) ::eventfd_write(wake_.get(), 1);
 }
 

@@ -18,8 +18,8 @@ class WorkerLink {
  public:
   WorkerLink(channel::RingPair* rings, const std::atomic<uint32_t>* worker_sleeps, UniqueFd wake);
 
-  /// Submits now, and wakes the worker if it sleeps. False when the ring has no room, or older
-  /// submissions wait for room: the caller tries again.
+  /// Submits now, and wakes the worker if it sleeps, unless wake-ups are deferred. False when the
+  /// ring has no room, or older submissions wait for room: the caller tries again.
   bool try_submit(const channel::Submission& entry);
   /// Submits now, or in order as soon as there is room.
   void submit(const channel::Submission& entry);
@@ -29,6 +29,9 @@ class WorkerLink {
   void flush_releases();
   /// Moves waiting submissions into the ring while it has room.
   void flush_waiting();
+  /// From now on wake() wakes the worker, once for all that was submitted since the last call.
+  void defer_wakeups() { defers_wakeups_ = true; }
+  void wake();
 
   /// True when the worker has taken everything that was submitted.
   bool is_all_taken();
@@ -61,6 +64,8 @@ class WorkerLink {
   Fifo<channel::Submission> waiting_;
   channel::Submission releases_;
   bool wants_room_ = false;
+  bool defers_wakeups_ = false;
+  bool must_wake_ = false;  ///< something was submitted since the last wake()
   std::vector<lyre_session*> names_;
 };
 

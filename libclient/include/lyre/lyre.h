@@ -144,15 +144,23 @@ LYRE_API int lyre_poll(lyre_context* context, int timeout_ms);
 LYRE_API int lyre_eventfd(lyre_context* context);
 LYRE_API int lyre_arm(lyre_context* context);
 /* For callers that call lyre_poll(context, 0) in a loop of their own and yield the core between two
- * calls: call it after each round of that loop that found nothing. While another thread computes
- * on this core, lyre_rest() sleeps until lyre_poll() has something to do, at most max_us: a yield
- * would give that thread a time slice of some milliseconds. Otherwise it returns at once. */
+ * calls: call it after each round of that loop that found nothing. Where another thread computes
+ * on this core, a yield gives that thread a time slice of some milliseconds. lyre_rest() notices
+ * that the calling thread hardly gets its core. It moves the thread to another core that its
+ * affinity allows, and restores the affinity. If that does not help it sleeps until lyre_poll()
+ * has something to do, at most max_us. In any other case it returns at once. */
 LYRE_API void lyre_rest(lyre_context* context, int max_us);
 /* The same for a caller that holds a lock. Where lyre_rest() would return at once, it returns 0.
  * Otherwise the context is armed: release the lock, wait for lyre_eventfd() at most for as many
  * microseconds as were returned (1 to max_us), and call lyre_poll(). A lyre_poll() of another
  * thread disarms: it has to call lyre_arm(), or to end the wait. */
 LYRE_API int lyre_arm_rest(lyre_context* context, int max_us);
+/* For callers that submit in series and call lyre_poll(context, 0) in a loop: after
+ * lyre_defer_wakeups() no submission wakes a worker that sleeps. lyre_wake_workers() does, once for
+ * all of them. So does every call that waits, lyre_arm(), and lyre_arm_rest() if it returns more
+ * than 0. Call it when a series is complete: until then a sleeping worker may not see it. */
+LYRE_API void lyre_defer_wakeups(lyre_context* context);
+LYRE_API void lyre_wake_workers(lyre_context* context);
 
 enum lyre_event_bits {
   LYRE_EVENT_CONNECTED = 1,  /* the session is open */

@@ -8,8 +8,8 @@
 #include <future>
 #include <thread>
 
-#include "stack/base/core_contention.h"
 #include "tests/unit/libclient/fake_daemon.h"
+#include "tests/unit/libclient/shared_core.h"
 
 namespace lyre::client {
 namespace {
@@ -195,19 +195,20 @@ TEST(Context, ARestWithoutAComputingNeighbourIsNone) {
   lyre_context_close(context);
 }
 
-constexpr auto kSliceOfAnother = std::chrono::milliseconds(3);
-
-TEST(Context, ARestAfterLongYieldsEndsWithACompletion) {
+TEST(Context, ARestBesideAComputingThreadEndsWithACompletion) {
   FakeDaemon daemon;
   lyre_context* context = daemon.attach();
   open_session(daemon, context, {1, 1});
-  for (int i = 0; i < CoreContention::kSlicesInARow; ++i) {
-    lyre_rest(context, 1);
-    std::this_thread::sleep_for(kSliceOfAnother);  // as if a yield had taken it
-  }
-  auto worker = std::async(std::launch::async, [&daemon] { daemon.tell(peer_finished({1, 1})); });
-  lyre_rest(context, INT_MAX);
-  EXPECT_EQ(1, lyre_poll(context, 0));
+  auto worker = std::async(std::launch::async, [&daemon] {
+    while (!daemon.is_client_asleep()) std::this_thread::yield();
+    daemon.tell(peer_finished({1, 1}));
+  });
+  SharedCore core;
+  core.yield_until([&] {
+    lyre_rest(context, INT_MAX);
+    return lyre_poll(context, 0) == 1;
+  });
+  EXPECT_EQ(LYRE_EVENT_PEER_FIN, next_event(context).happened);
   worker.get();
   lyre_context_close(context);
 }
@@ -217,17 +218,51 @@ TEST(Context, ACallerWithALockRestsOnTheDescriptor) {
   lyre_context* context = daemon.attach();
   open_session(daemon, context, {1, 1});
   EXPECT_EQ(0, lyre_arm_rest(nullptr, 1));
-  for (int i = 0; i < CoreContention::kSlicesInARow; ++i) {
-    EXPECT_EQ(0, lyre_arm_rest(context, 1000));    // no thread computes
-    std::this_thread::sleep_for(kSliceOfAnother);  // as if a yield had taken it
-  }
-  ASSERT_EQ(1000, lyre_arm_rest(context, 1000));
+  SharedCore core;
+  core.yield_until([&] { return lyre_arm_rest(context, 1000) == 1000; });
   pollfd entry{lyre_eventfd(context), POLLIN, 0};
   EXPECT_EQ(0, ::poll(&entry, 1, 0));
   daemon.tell(peer_finished({1, 1}));
   EXPECT_EQ(1, ::poll(&entry, 1, 2000));
   EXPECT_EQ(1, lyre_poll(context, 0));
   lyre_context_close(context);
+}
+
+class DeferredWakeups : public ::testing::Test {
+ protected:
+  DeferredWakeups() {
+    lyre_defer_wakeups(context_);
+    daemon_.fall_asleep();
+  }
+  ~DeferredWakeups() override { lyre_context_close(context_); }
+
+  FakeDaemon daemon_;
+  lyre_context* context_ = daemon_.attach();
+  lyre_session* session_ = open_session(daemon_, context_, {1, 1});
+};
+
+TEST_F(DeferredWakeups, ASeriesWakesAWorkerOnce) {
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(1, lyre_send(session_, "x", 1));
+  EXPECT_EQ(0, lyre_poll(context_, 0));
+  EXPECT_EQ(0u, daemon_.rings_heard());
+  lyre_wake_workers(context_);
+  EXPECT_EQ(1u, daemon_.rings_heard());
+  lyre_wake_workers(context_);
+  EXPECT_EQ(0u, daemon_.rings_heard()) << "nothing was submitted since";
+  lyre_defer_wakeups(nullptr);
+  lyre_wake_workers(nullptr);
+}
+
+TEST_F(DeferredWakeups, CallsThatWaitWakeWorkers) {
+  lyre_send(session_, "x", 1);
+  EXPECT_EQ(0, lyre_poll(context_, 1));
+  EXPECT_EQ(1u, daemon_.rings_heard());
+  lyre_send(session_, "x", 1);
+  EXPECT_EQ(LYRE_E_AGAIN, lyre_drain(context_, 1));
+  EXPECT_EQ(1u, daemon_.rings_heard());
+  lyre_send(session_, "x", 1);
+  EXPECT_EQ(0, lyre_arm(context_));
+  EXPECT_EQ(1u, daemon_.rings_heard());
 }
 
 TEST(Context, RefusesWhatIsNotThere) {

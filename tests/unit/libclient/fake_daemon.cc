@@ -162,6 +162,10 @@ void FakeDaemon::fall_asleep(uint32_t worker) {
   bells[worker].worker_sleeps.store(1);
 }
 
+bool FakeDaemon::is_client_asleep() {
+  return reinterpret_cast<channel::ContextHeader*>(memory_.data())->client_sleeps.load() != 0;
+}
+
 uint64_t FakeDaemon::rings_heard(uint32_t worker) {
   eventfd_t count = 0;
   ::eventfd_read(worker_wakes_[worker].get(), &count);

@@ -11,7 +11,6 @@
 #include <future>
 
 #include "libclient/clock.h"
-#include "stack/base/core_contention.h"
 
 namespace lyre::client {
 namespace {
@@ -95,35 +94,6 @@ TEST_F(WaiterTest, ASleepBesideWorkIsNone) {
 TEST_F(WaiterTest, YieldsOnlyUntilItIsIdleForLong) {
   EXPECT_FALSE(waiter.yield(now_ns(), 1'000'000));
   EXPECT_TRUE(waiter.yield(now_ns(), 0));
-}
-
-TEST_F(WaiterTest, LongTimesBetweenRestsMeanAnotherThreadComputes) {
-  constexpr int64_t kStart = 1'000'000'000;
-  EXPECT_FALSE(waiter.begin_rest(kStart));
-  waiter.end_rest(kStart);
-  EXPECT_FALSE(waiter.begin_rest(kStart + 1000));
-  waiter.end_rest(kStart + 1000);
-  int64_t later = kStart + 1000;
-  for (int i = 1; i <= CoreContention::kSlicesInARow; ++i) {
-    later += CoreContention::kSlice.value;
-    EXPECT_EQ(waiter.begin_rest(later), i == CoreContention::kSlicesInARow);
-    waiter.end_rest(later);
-  }
-  EXPECT_FALSE(waiter.yield(later, 0));
-}
-
-TEST_F(WaiterTest, TimeWithNewsIsNoYield) {
-  constexpr int64_t kStart = 1'000'000'000;
-  waiter.begin_rest(kStart);
-  waiter.end_rest(kStart);
-  waiter.forget_rest();
-  int64_t later = kStart;
-  for (int i = 0; i < 10; ++i) {
-    later += CoreContention::kSlice.value;
-    EXPECT_FALSE(waiter.begin_rest(later));
-    waiter.end_rest(later);
-    waiter.forget_rest();
-  }
 }
 
 }  // namespace

@@ -1,0 +1,54 @@
+#include "libclient/own_thread.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <string_view>
+
+#include "libclient/resources.h"
+
+namespace lyre::client {
+
+namespace {
+
+/// Takes the number at the beginning of `text`, and the blank before it. False: there is none.
+bool take_number(std::string_view* text, int64_t* out) {
+  if (text->starts_with(' ')) text->remove_prefix(1);
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), *out);
+  if (error != std::errc{}) return false;
+  text->remove_prefix(static_cast<size_t>(end - text->data()));
+  return true;
+}
+
+}  // namespace
+
+std::optional<RunDelay> read_run_delay() {
+  const UniqueFd file(::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) return std::nullopt;
+  char bytes[96];
+  const ssize_t count = ::read(file.get(), bytes, sizeof bytes);
+  if (count <= 0) return std::nullopt;
+  std::string_view text(bytes, static_cast<size_t>(count));
+  RunDelay delay{.thread = static_cast<int>(::syscall(SYS_gettid))};
+  int64_t ran_ns = 0;
+  const bool is_complete = take_number(&text, &ran_ns) && take_number(&text, &delay.waited_ns) &&
+                           take_number(&text, &delay.turns);
+  return is_complete ? std::optional(delay) : std::nullopt;
+}
+
+bool move_to_another_core() {
+  cpu_set_t allowed;
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return false;
+  cpu_set_t others = allowed;
+  const int core = ::sched_getcpu();
+  if (core < 0) return false;
+  CPU_CLR(static_cast<size_t>(core), &others);
+  if (CPU_COUNT(&others) == 0 || ::sched_setaffinity(0, sizeof others, &others) != 0) return false;
+  ::sched_setaffinity(0, sizeof allowed, &allowed);
+  return true;
+}
+
+}  // namespace lyre::client
