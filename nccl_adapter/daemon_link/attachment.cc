@@ -44,7 +44,10 @@ int Attachment::attach(const Settings& settings, lyre_context** out) {
       .socket_path = settings.socket_path.empty() ? nullptr : settings.socket_path.c_str(),
       .label = nullptr,
       .arena_bytes = 0};
-  return lyre_context_open(&options, out);
+  const int code = lyre_context_open(&options, out);
+  // NCCL's calls come in series: see Instance::wake_workers().
+  if (code == 0) lyre_defer_wakeups(*out);
+  return code;
 }
 
 std::unique_ptr<Attachment> Attachment::open(const Settings& settings) {

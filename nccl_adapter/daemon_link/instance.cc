@@ -221,6 +221,12 @@ void Instance::close(Comm* comm) {
 }
 
 Result Instance::progress() {
+  const Result result = progress_in_series();
+  wake_workers();
+  return result;
+}
+
+Result Instance::progress_in_series() {
   if (daemon_ == Daemon::kDead) return Result::kSystemError;
   if (daemon_ == Daemon::kLost) {
     clock_.look(monotonic_ns());
@@ -253,7 +259,7 @@ void Instance::give_back_memory(Memory* memory) {
 }
 
 Result Instance::progress_in_round(const Request* request, std::unique_lock<std::mutex>& lock) {
-  const Result result = progress();
+  const Result result = progress_in_series();
   if (result != Result::kSuccess || !is_attached() || request->state == Request::State::kDone) {
     return result;
   }
@@ -269,7 +275,7 @@ Result Instance::progress_in_round(const Request* request, std::unique_lock<std:
   lock.lock();
   rest_.end();
   idle_looks_ = kIdleLooksPerClockRead;  // the next poll reads the clock
-  return progress();
+  return progress_in_series();
 }
 
 void Instance::poll_daemon() {

@@ -61,13 +61,18 @@ class Instance final : public Environment, private CommOwner {
   /// The end of a comm, after Comm::begin_close() and as long a wait as the caller likes.
   void close(Comm* comm);
 
-  /// Processes events of the daemon and dispatches them to comms. Never blocks, except for a daemon
-  /// that is there again and slow to answer.
+  /// Processes events of the daemon and dispatches them to comms, and wakes the workers. Never
+  /// blocks, except for a daemon that is there again and slow to answer.
   nccl_abi::Result progress();
-  /// The same for a test() of `request`. NCCL tests its requests in rounds and yields the core
-  /// after a round that found nothing. Where another thread computes on this core, the call that
-  /// finds the end of such a round waits, at most kRestUsMax, and without `lock`, which holds
-  /// mutex().
+  /// The same without waking the workers, for an isend() or irecv(): NCCL posts several in a row
+  /// and then tests them, and a worker on NCCL's core would interrupt it for each.
+  nccl_abi::Result progress_in_series();
+  /// Workers that sleep see what was submitted since the last call.
+  void wake_workers() { lyre_wake_workers(context()); }
+  /// Like progress_in_series(), for a test() of `request`. NCCL tests its requests in rounds and
+  /// yields the core after a round that found nothing. Where another thread computes on this core,
+  /// the call that finds the end of such a round waits, at most kRestUsMax, and without `lock`,
+  /// which holds mutex().
   nccl_abi::Result progress_in_round(const Request* request, std::unique_lock<std::mutex>& lock);
   void begin_round() { round_began_with_ = nullptr; }
 

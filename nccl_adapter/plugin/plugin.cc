@@ -78,10 +78,23 @@ Result guarded(Body&& body) {
   }
 }
 
+// At the end of a call, workers that sleep see what it submitted. Declared after the lock.
+class WakesWorkers {
+ public:
+  explicit WakesWorkers(Instance* instance) : instance_(instance) {}
+  ~WakesWorkers() { instance_->wake_workers(); }
+  WakesWorkers(const WakesWorkers&) = delete;
+  WakesWorkers& operator=(const WakesWorkers&) = delete;
+
+ private:
+  Instance* const instance_;
+};
+
 template <typename Body>
 Result with(Instance* instance, Body&& body) {
   return guarded([&] {
     const std::lock_guard lock(instance->mutex());
+    const WakesWorkers wakes_workers(instance);
     return body();
   });
 }
@@ -181,20 +194,22 @@ void replace_dead_process_instance(Registry& all) {
   std::erase_if(all.replaced, [](const auto& replaced) { return is_idle(*replaced); });
 }
 
+// The test() that follows wakes the workers: see Instance::progress_in_series().
 Result post(void* comm_pointer, void* data, size_t bytes, const void* mhandle, void* phandle,
             void** request) {
   auto* comm = static_cast<Comm*>(comm_pointer);
   *request = nullptr;
   const Operation operation = operation_of(phandle);
-  return with(instance_of(comm), [&] {
+  Instance* instance = instance_of(comm);
+  return guarded([&] {
+    const std::lock_guard lock(instance->mutex());
     if (bytes > kMessageBytesMax) {
       log_warn("a message of %zu bytes: the most is %zu (maxP2pBytes)", bytes, kMessageBytesMax);
       return Result::kInvalidArgument;
     }
-    if (const Result result = instance_of(comm)->progress(); result != Result::kSuccess) {
-      return result;
-    }
-    instance_of(comm)->begin_round();
+    const Result alive = instance->progress_in_series();
+    if (alive != Result::kSuccess) return alive;
+    instance->begin_round();
     Request* posted = nullptr;
     const Result result =
         comm->post(data, bytes, static_cast<const Registration*>(mhandle), operation, &posted);
@@ -346,6 +361,7 @@ Result test(void* request_pointer, int* done, int* sizes) {
   Instance* instance = instance_of(request->comm);
   return guarded([&] {
     std::unique_lock lock(instance->mutex());
+    const WakesWorkers wakes_workers(instance);
     const Result alive = instance->progress_in_round(request, lock);
     const bool is_done = request->state == Request::State::kDone;
     if (alive != Result::kSuccess && !is_done) return alive;
@@ -362,7 +378,9 @@ Result close_comm(void* comm_pointer) {
   return guarded([&] {
     const int64_t deadline_ns = monotonic_ns() + kCloseWaitNs;
     std::unique_lock lock(instance->mutex());
+    const WakesWorkers wakes_workers(instance);
     comm->begin_close();
+    instance->wake_workers();
     while (!comm->goodbye().is_done() && monotonic_ns() < deadline_ns) {
       lock.unlock();
       sleep_ns(kClosePollNs);

@@ -98,6 +98,7 @@ void unmark(lyre_session* session) {
 
 void free_session(lyre_session* session) {
   unmark(session);
+  std::erase(session->context->unseen, session->end);
   std::erase(session->context->sessions, session);
   if (session->end != nullptr) {
     End& end = *session->end;
@@ -126,7 +127,11 @@ void queue(lyre_session* session, Piece piece) {
   piece.from = end.queued;
   end.queued += piece.bytes;
   end.pieces.push_back(piece);
-  network()->tcp().push(end);
+  if (session->context->defers_wakeups) {
+    session->context->unseen.push_back(&end);
+  } else {
+    network()->tcp().push(end);
+  }
 }
 
 uint8_t* take_block(lyre_context* context, size_t bytes) {
@@ -180,6 +185,7 @@ void lyre_context_close(lyre_context* context) {
 }
 
 int lyre_drain(lyre_context* context, int timeout_ms) {
+  lyre_wake_workers(context);
   const auto is_drained = [context] {
     for (const auto& connection : network()->connections()) {
       for (const End& end : connection->ends) {
@@ -222,7 +228,15 @@ int lyre_poll(lyre_context* context, int) {
 
 int lyre_arm(lyre_context* context) { return context->has_news ? 1 : 0; }
 int lyre_eventfd(lyre_context*) { return -1; }
+// Every worker sleeps as long as it may: a wake-up that the caller forgets stops its bytes until
+// the peer acknowledges others.
+void lyre_defer_wakeups(lyre_context* context) { context->defers_wakeups = true; }
+void lyre_wake_workers(lyre_context* context) {
+  if (context == nullptr) return;
+  for (End* end : std::exchange(context->unseen, {})) network()->tcp().push(*end);
+}
 int lyre_arm_rest(lyre_context* context, int max_us) {
+  lyre_wake_workers(context);
   return network()->settings().are_cores_busy && lyre_arm(context) == 0 ? max_us : 0;
 }
 

@@ -43,6 +43,8 @@ struct lyre_context {
   uint32_t process = 0;  ///< that opened it
   int failure = 0;
   bool has_news = false;
+  bool defers_wakeups = false;
+  std::vector<lyre::adapter_sim::End*> unseen;  ///< have sends that no worker was woken for
   uint64_t arena_used = 0;
   std::map<uint8_t*, size_t> blocks;
   std::vector<lyre_session*> sessions;  ///< in order of making
