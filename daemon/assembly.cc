@@ -93,7 +93,10 @@ Status Assembly::make_memories() {
   io::MemoryOptions options;
   options.rx_slots = config_.rx_slots;
   options.mtu_bytes = mtu_max(config_.ports);
-  for (const PortConfig& port : config_.ports) options.devices.push_back(port.device);
+  for (const PortConfig& port : config_.ports) {
+    options.devices.push_back(port.device);
+    options.has_super_packets = options.has_super_packets || port.has_super_packets;
+  }
   for (uint32_t i = 0; i < worker_count(); ++i) {
     options.numa_node = memory_node_of(i);
     const PreferredNode node(options.numa_node);

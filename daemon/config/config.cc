@@ -387,6 +387,7 @@ class Reader {
     if (key == "port.device") config_.ports.back().device_line = line;
     if (key == "port.address") config_.ports.back().address_line = line;
     if (key == "port.mtu") config_.ports.back().mtu_line = line;
+    if (key == "port.super_packets") config_.ports.back().super_packets_line = line;
   }
 
   void check_ports(bool is_any_named) {
@@ -396,10 +397,20 @@ class Reader {
                           " [[port]] sections");
     }
     for (size_t i = 0; i < config_.ports.size(); ++i) {
+      check_super_packets(config_.ports[i]);
       for (size_t earlier = 0; earlier < i; ++earlier) {
         check_distinct(config_.ports[earlier], config_.ports[i]);
       }
     }
+  }
+
+  void check_super_packets(const PortConfig& port) {
+    const bool is_memif = port.device.starts_with("net_memif");
+    if (!port.has_super_packets || (is_memif && port.is_trusted)) return;
+    complain(port.super_packets_line, "port.super_packets",
+             "of '" + port.name +
+                 (is_memif ? "' is true without port.trusted, allowed: with trusted = true"
+                           : "' is true for a device that is no memif, allowed: false"));
   }
 
   /// What is known without the devices; PortSet looks at what the rings hold.

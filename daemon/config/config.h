@@ -45,11 +45,13 @@ struct PortConfig {
   uint32_t speed_mbps = 0;  ///< 0: as the NIC reports
   uint32_t flow_mbps = 0;   ///< of one flow; 0: by driver
   bool is_trusted = false;
+  bool has_super_packets = false;
   bool is_forced = false;
   uint32_t line = 0;  ///< in the file
   uint32_t device_line = 0;
   uint32_t address_line = 0;
   uint32_t mtu_line = 0;  ///< 0: not given
+  uint32_t super_packets_line = 0;
 };
 
 struct RouteConfig {

@@ -78,6 +78,7 @@ Status PortSet::open_one(uint32_t port, io::Backend& backend,
                           .mtu_bytes = config.mtu_bytes,
                           .addresses = own_addresses(config),
                           .is_trusted = config.is_trusted,
+                          .has_super_packets = config.has_super_packets,
                           .rx_slots_max = config_.rx_slots / 2 / count()};
   if (port < macs.size()) options.mac = macs[port];
   auto opened = backend.open_port(options, memories);
@@ -373,8 +374,9 @@ void PortSet::log() const {
     for (const Cidr& own : addresses_of(i)) {
       addresses += " " + address_text(own.address) + "/" + std::to_string(own.prefix_bits);
     }
-    spdlog::info("port {}: {} ({}), address{}, MTU {}, {} queue(s)", config.name, known.name,
-                 known.driver, addresses, config.mtu_bytes, known.queue_count);
+    spdlog::info("port {}: {} ({}), address{}, MTU {}{}, {} queue(s)", config.name, known.name,
+                 known.driver, addresses, config.mtu_bytes,
+                 config.has_super_packets ? " and super-packets" : "", known.queue_count);
     if (!ports_[i]->is_link_up()) spdlog::warn("port {}: no link yet", config.name);
   }
 }

@@ -22,6 +22,7 @@ struct MemoryOptions {
   uint32_t rx_slots = 8192;          ///< packets in the receive pool
   uint32_t mtu_bytes = 1500;         ///< largest IP packet of any port that will use this memory
   std::vector<std::string> devices;  ///< those ports: drivers differ in the room they need
+  bool has_super_packets = false;    ///< of one of them: see PortOptions
   uint32_t tx_packets = 4096;
   uint32_t tx_pieces = 16384;  ///< pieces of client memory that can be in ports at once
   int numa_node = -1;          ///< -1: any
@@ -38,6 +39,9 @@ struct PortOptions {
   /// A port whose peer is another such daemon does not compute them either.
   bool is_trusted = false;
   bool use_tso = true;  ///< if the NIC supports it
+  /// TCP packets of up to 64 KiB cross the wire uncut, in both directions. The peer must do the
+  /// same. REQUIRES: is_trusted. Fails: the device carries no such packets.
+  bool has_super_packets = false;
   /// The address that an earlier process had, for drivers that draw one.
   std::optional<MacAddress> mac;
   uint32_t rx_slots_max = 0;    ///< of each memory, for the receive ring; 0: as many as it likes

@@ -18,8 +18,11 @@ enum class ChecksumVerdict : uint8_t { kUnknown, kGood, kBad };
 /// Owner: exactly one holder at a time. rx_burst and alloc return it to the caller; tx_burst and
 /// release take it.
 /// Thread: the worker whose memory it came from.
-/// A received packet is contiguous: [data, data + length). A packet to be sent is those bytes
-/// (headers, maybe a small payload) followed by `piece_count` pieces of client memory.
+/// A received packet is contiguous: [data, data + length). Exception: a super-packet, larger than
+/// the MTU, which only ports give that are set up for it. It fills several packets of the receive
+/// pool, chained by `next_slot`; the first has all its headers and describes it.
+/// A packet to be sent is those bytes (headers, maybe a small payload) followed by `piece_count`
+/// pieces of client memory.
 struct PacketBuf {
   static constexpr uint32_t kNoSlot = UINT32_MAX;
 
@@ -31,9 +34,12 @@ struct PacketBuf {
   uint8_t port = 0;         ///< receive: index of the port in the worker
   ChecksumVerdict ip_checksum = ChecksumVerdict::kUnknown;  ///< receive: the port's verdict
   ChecksumVerdict l4_checksum = ChecksumVerdict::kUnknown;
-  uint8_t piece_count = 0;       ///< transmit: pieces after the packet's own bytes
-  uint32_t flow_hash = 0;        ///< receive: RSS hash, 0 when the port gives none
-  uint32_t next_slot = kNoSlot;  ///< for the holder: the packet whose payload follows this one's
+  uint8_t piece_count = 0;  ///< transmit: pieces after the packet's own bytes
+  uint32_t flow_hash = 0;   ///< receive: RSS hash, 0 when the port gives none
+  /// Receive: the packet with the bytes that follow, and for the holder the one whose payload does.
+  uint32_t next_slot = kNoSlot;
+  uint32_t rest_bytes = 0;  ///< receive: in the packets that follow by next_slot
+  uint16_t rest_slots = 0;  ///< receive: how many these are; not 0 in a super-packet's first
 
   /// Transmit: requests that the IPv4 header and TCP checksums are completed. The TCP field must
   /// hold the folded pseudo-header sum, the IPv4 field 0. A backend without this offload does it in
@@ -45,6 +51,8 @@ struct PacketBuf {
 
   BufRef pieces[kTxPiecesMax];
 
+  /// The first packet of a chain that a port received as one.
+  bool is_super_packet() const { return rest_slots > 0; }
   std::span<uint8_t> bytes() { return {data, length}; }
   std::span<const uint8_t> bytes() const { return {data, length}; }
   /// Extends the packet by `count` bytes at the front and returns their start. REQUIRES: count <=

@@ -1,5 +1,7 @@
 #include "stack/ip/input.h"
 
+#include <algorithm>
+
 #include "stack/ip/input_parts.h"
 #include "stack/wire/ethernet.h"
 #include "stack/wire/ipv4.h"
@@ -51,17 +53,22 @@ bool is_ipv6_group(MacAddress mac) { return mac.bytes[0] == 0x33 && mac.bytes[1]
 InputKind classify_ipv4(const io::PacketBuf& packet, std::span<const uint8_t> bytes,
                         MacAddress sender_mac, const RouteTable& routes, Origin origin,
                         Classified& out) {
-  const std::optional<wire::ParsedIpv4> ip = wire::parse_ipv4(bytes, out.drop);
+  const bool is_super = packet.is_super_packet();
+  const std::optional<wire::ParsedIpv4> ip =
+      is_super ? wire::parse_ipv4_quoted(bytes, out.drop) : wire::parse_ipv4(bytes, out.drop);
   if (!ip) return InputKind::kDrop;
+  if (is_super && !fills_super_packet(packet, bytes, ip->total_bytes)) {
+    return drop_for(Drop::kIpTooShort, out);
+  }
   if (const std::optional<Drop> reason = check_ip(packet, *ip, bytes, routes, origin)) {
     return drop_for(*reason, out);
   }
   const std::span<const uint8_t> payload =
-      bytes.subspan(ip->header_bytes, size_t{ip->total_bytes} - ip->header_bytes);
+      bytes.first(std::min<size_t>(ip->total_bytes, bytes.size())).subspan(ip->header_bytes);
   if (ip->protocol == wire::kIpProtocolTcp) {
     return classify_tcp(packet, {ip->source, ip->destination}, ip->ecn, payload, out);
   }
-  if (ip->protocol == wire::kIpProtocolIcmp) {
+  if (ip->protocol == wire::kIpProtocolIcmp && !is_super) {
     return classify_icmp(*ip, payload, sender_mac, routes, out);
   }
   return drop_for(Drop::kIpUnknownProtocol, out);
@@ -78,7 +85,9 @@ InputKind classify_tcp(const io::PacketBuf& packet, const wire::AddressPair& add
                        wire::Ecn ecn, std::span<const uint8_t> segment, Classified& out) {
   if (segment.size() < wire::kTcpHeaderBytesMin) return drop_for(Drop::kTcpTooShort, out);
   const bool is_intact = is_good(packet.l4_checksum, [&] {
-    return wire::tcp_checksum_ok(addresses.source, addresses.destination, segment);
+    // The rest of a super-packet is not at hand: only the port can verify it.
+    return !packet.is_super_packet() &&
+           wire::tcp_checksum_ok(addresses.source, addresses.destination, segment);
   });
   if (!is_intact) return drop_for(Drop::kTcpBadChecksum, out);
   const std::optional<wire::ParsedTcp> parsed = wire::parse_tcp(segment, out.drop);

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "stack/base/ipv6_address.h"
 #include "stack/ip/input_parts.h"
 #include "stack/wire/ndp.h"
@@ -97,15 +99,25 @@ InputKind refuse(const Packet& packet, const wire::ParameterProblem& problem, Dr
 }  // namespace
 
 InputKind classify_ipv6(const FrameInput& input, const RouteTable& routes, Classified& out) {
-  const std::optional<wire::ParsedIpv6> ip = wire::parse_ipv6(input.bytes, out.drop);
+  const bool is_super = input.packet.is_super_packet();
+  const std::optional<wire::ParsedIpv6> ip = is_super
+                                                 ? wire::parse_ipv6_quoted(input.bytes, out.drop)
+                                                 : wire::parse_ipv6(input.bytes, out.drop);
   if (!ip) return InputKind::kDrop;
+  const size_t ip_bytes = size_t{wire::kIpv6HeaderBytes} + ip->payload_bytes;
+  if (is_super && !fills_super_packet(input.packet, input.bytes, ip_bytes)) {
+    return drop_for(Drop::kIpTooShort, out);
+  }
   const Packet packet{input, routes, *ip,
-                      input.bytes.first(wire::kIpv6HeaderBytes + ip->payload_bytes)};
+                      input.bytes.first(std::min(ip_bytes, input.bytes.size()))};
   if (const std::optional<Drop> reason = check_addresses(packet)) return drop_for(*reason, out);
   std::optional<wire::ParameterProblem> problem;
   const auto upper = wire::skip_extensions(packet.bytes, out.drop, problem);
   if (!upper) return problem ? refuse(packet, *problem, out.drop, out) : InputKind::kDrop;
   const std::span<const uint8_t> payload = packet.bytes.subspan(upper->offset_bytes);
+  if (is_super && upper->protocol != wire::kIpProtocolTcp) {
+    return drop_for(Drop::kIpUnknownProtocol, out);
+  }
   if (upper->protocol == wire::kIpProtocolIcmpv6) {
     return classify_icmpv6(packet, *upper, payload, out);
   }

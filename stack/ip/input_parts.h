@@ -19,7 +19,15 @@ struct FrameInput {
 
 InputKind drop_for(Drop reason, Classified& out);
 
-/// `segment` is the packet's whole payload and nothing else.
+/// Whether a super-packet is as long as its IP header says: it has no padding. `bytes`: its IP
+/// packet, as far as it lies in the first slot.
+inline bool fills_super_packet(const io::PacketBuf& packet, std::span<const uint8_t> bytes,
+                               size_t ip_bytes) {
+  return ip_bytes == bytes.size() + packet.rest_bytes;
+}
+
+/// `segment` is the packet's whole payload and nothing else; of a super-packet, what lies in the
+/// first slot.
 InputKind classify_tcp(const io::PacketBuf& packet, const wire::AddressPair& addresses,
                        wire::Ecn ecn, std::span<const uint8_t> segment, Classified& out);
 

@@ -19,8 +19,9 @@ struct SegmentIn {
   wire::TcpOptions options;
   PayloadHandle payload;  ///< kNone when payload_bytes is 0
   uint32_t payload_bytes = 0;
-  uint32_t charge_bytes = 0;           ///< charge for keeping the payload's packets (their slots)
-  uint32_t segment_count = 1;          ///< merged segments; see Engine::takes_merged()
+  uint32_t charge_bytes = 0;  ///< charge for keeping the payload's packets (their slots)
+  /// Merged segments, see Engine::takes_merged(), or receive slots of one large segment.
+  uint32_t segment_count = 1;
   Nanos rx_time;                       ///< <= now
   wire::Ecn ecn = wire::Ecn::kNotEct;  ///< of the IP header
 };

@@ -1,11 +1,13 @@
 #include "stack/worker/packet_input.h"
 
+#include "stack/worker/payload_chain.h"
+
 namespace lyre::worker {
 
 void PacketInput::on_packet(io::PacketBuf* packet, ip::Origin origin, Redirect redirection) {
   if (parts_.segments.try_append_unparsed(*packet)) return;
   if (classify(packet, origin, redirection) == PacketFate::kUnused) {
-    state_.memory.release({&packet, 1});
+    release_received(state_.memory, packet);
   }
 }
 

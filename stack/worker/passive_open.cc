@@ -160,7 +160,7 @@ std::optional<PacketFate> PassiveOpen::on_cookie_ack(uint32_t index, io::PacketB
   reduce_to_payload(*packet, input.payload);
   // The session must exist before apply(), which tells its listener.
   bind(conn, index, input.tuple, *route);
-  if (effects.payload_kept) state_.accounts.add(session::kNoContext, 1);
+  if (effects.payload_kept) state_.accounts.add(session::kNoContext, segment.segment_count);
   lifecycle_.apply(conn, effects);
   if (state_.engine.is_open(conn)) state_.arm(conn);
   return effects.payload_kept ? PacketFate::kKept : PacketFate::kUnused;

@@ -4,16 +4,29 @@
 #include <span>
 
 #include "stack/io/packet.h"
+#include "stack/io/packet_io.h"
 
 /// Received packets as the engine and the sessions know them: reduced to their payload, and chained
 /// by slot where the segments were merged.
 namespace lyre::worker {
 
-/// The packet becomes its payload, a chain of one. REQUIRES: `payload` lies in packet.bytes().
+/// The packet becomes its payload, followed by the rest of a super-packet. REQUIRES: `payload` lies
+/// in packet.bytes().
 inline void reduce_to_payload(io::PacketBuf& packet, std::span<const uint8_t> payload) {
   packet.data = const_cast<uint8_t*>(payload.data());
   packet.length = static_cast<uint32_t>(payload.size());
-  packet.next_slot = io::PacketBuf::kNoSlot;
+}
+
+/// Receive slots that a received packet fills.
+inline uint32_t slots_of(const io::PacketBuf& packet) { return 1u + packet.rest_slots; }
+
+/// Releases a received packet with those that follow it.
+inline void release_received(io::PacketMemory& memory, io::PacketBuf* packet) {
+  while (packet != nullptr) {
+    const uint32_t next = packet->next_slot;
+    memory.release({&packet, 1});
+    packet = next == io::PacketBuf::kNoSlot ? nullptr : memory.rx_packet(next);
+  }
 }
 
 }  // namespace lyre::worker

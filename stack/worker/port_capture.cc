@@ -29,11 +29,13 @@ void PortCapture::after_send(size_t taken) {
 }
 
 /// The packet's own bytes, then the pieces of client memory, as far as they are wanted. The client
-/// may change its memory meanwhile: what the port sends may differ.
+/// may change its memory meanwhile: what the port sends may differ. Of a received super-packet the
+/// first slot.
 bool PortCapture::try_copy(const io::PacketBuf& packet, channel::CaptureDirection direction) {
   uint32_t packet_bytes = packet.length;
   for (uint32_t i = 0; i < packet.piece_count; ++i) packet_bytes += packet.pieces[i].length;
   uint32_t left = std::min(packet_bytes, snap_bytes_);
+  packet_bytes += packet.rest_bytes;
   const channel::CaptureRecord record{.unix_ns = source_.now->value + source_.unix_offset_ns,
                                       .packet_bytes = packet_bytes,
                                       .captured_bytes = left,

@@ -8,7 +8,14 @@
 
 namespace lyre::worker {
 
+/// A super-packet is not redirected: its slots after the first are numbers in this worker's memory.
+/// The peer sends the bytes again, in packets of the MTU.
 PacketFate SegmentInput::redirect(io::PacketBuf* packet, const FourTuple& tuple) {
+  if (packet->is_super_packet() && !state_.router.is_alone()) {
+    release_received(state_.memory, packet);
+    state_.drop(Drop::kRedirectFull);
+    return PacketFate::kKept;
+  }
   switch (state_.router.redirect(packet, tuple)) {
     case ConnectionRouter::Redirected::kNotClaimed:
       return PacketFate::kUnused;
@@ -26,15 +33,17 @@ PacketFate SegmentInput::redirect(io::PacketBuf* packet, const FourTuple& tuple)
 PacketFate SegmentInput::on_tcp(io::PacketBuf* packet, const ip::TcpInput& input,
                                 Redirect redirection) {
   const wire::TcpHeader& header = input.parsed.header;
+  const uint32_t payload_bytes = static_cast<uint32_t>(input.payload.size()) + packet->rest_bytes;
   const tcp::SegmentIn segment{
       .seq = header.seq,
       .ack = header.ack,
       .flags = header.flags,
       .window = header.window,
       .options = header.options,
-      .payload = {.slot = input.payload.empty() ? PayloadHandle::kNone : packet->slot},
-      .payload_bytes = static_cast<uint32_t>(input.payload.size()),
-      .charge_bytes = state_.memory.rx_slot_bytes(),
+      .payload = {.slot = payload_bytes == 0 ? PayloadHandle::kNone : packet->slot},
+      .payload_bytes = payload_bytes,
+      .charge_bytes = slots_of(*packet) * state_.memory.rx_slot_bytes(),
+      .segment_count = slots_of(*packet),
       .rx_time = state_.now,
       .ecn = input.ecn,
   };
@@ -66,7 +75,8 @@ PacketFate SegmentInput::on_connection_segment(uint32_t conn, io::PacketBuf* pac
   const auto header_bytes = static_cast<size_t>(input.payload.data() - packet->data);
   const std::span<const uint8_t> headers(packet->data, header_bytes);
   reduce_to_payload(*packet, input.payload);
-  const bool may_wait = state_.config.merge_received && SegmentMerger::may_begin(segment) &&
+  const bool may_wait = state_.config.merge_received && !packet->is_super_packet() &&
+                        SegmentMerger::may_begin(segment) &&
                         state_.engine.takes_merged(conn, segment.seq);
   if (!may_wait) return on_segment(conn, segment);
   if (merger_.is_full()) deliver(merger_.take_oldest());

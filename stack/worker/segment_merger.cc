@@ -58,7 +58,7 @@ void SegmentMerger::append(MergedSegment& merged, io::PacketBuf& packet,
 SegmentMerger::Append SegmentMerger::try_append(MergedSegment& merged, const tcp::SegmentIn& next,
                                                 io::PacketBuf& packet,
                                                 std::span<const uint8_t> payload) {
-  if (!continues(merged.segment, next)) return Append::kRefused;
+  if (packet.is_super_packet() || !continues(merged.segment, next)) return Append::kRefused;
   if (are_small(merged.last->length, payload.size())) return Append::kRefused;
   append(merged, packet, payload);
   // The window of the latest segment counts. After a change of the window the first headers match
@@ -70,6 +70,7 @@ SegmentMerger::Append SegmentMerger::try_append(MergedSegment& merged, const tcp
 }
 
 bool SegmentMerger::try_append_unparsed(io::PacketBuf& packet) {
+  if (packet.is_super_packet()) return false;
   for (MergedSegment& merged : waiting_) {
     if (merged.headers.empty()) continue;
     const SeqNum seq = merged.segment.seq + merged.segment.payload_bytes;

@@ -26,7 +26,7 @@ struct MergedSegment {
 /// Merges consecutive segments of a connection that arrive in one burst, so that the engine
 /// processes them once (as GRO does). Only payload that is next in order is merged, and only
 /// segments that differ in nothing but payload, sequence number, window and PSH: never across a
-/// change of flags, CE, timestamps or ACK.
+/// change of flags, CE, timestamps or ACK. A super-packet is not merged: it is as large as that.
 /// Invariants: at most one merged segment of each connection waits; its packets are reduced to
 /// their payload and chained in sequence; payload_bytes, charge_bytes and segment_count of
 /// `segment` are the sums of theirs. Owner: packets of segments that wait belong to the merger

@@ -7,7 +7,7 @@ import os
 import sys
 
 import processes
-from measures import HONEST, KERNEL, TRUSTED, kernel_wire, output_of
+from measures import HONEST, KERNEL, SUPER, SUPER_TRUSTED, TRUSTED, kernel_wire, output_of
 from record import Row
 from rest import processor_s
 from two_hosts import TwoHosts, cores
@@ -26,6 +26,14 @@ def large(bench):
     with Job(bench, LARGE, iterations=3) as job:
         for i, size in enumerate(LARGE):
             job.add("all-reduce", i, size, "GB/s bus",
+                    lambda bucket: bucket["bus_bits_per_s"] / 8e9)
+
+
+def large_uncut(bench):
+    """On wires that carry 64 KiB packets: the kernel's with TSO on, Lyre's with super-packets."""
+    with Job(bench, LARGE, iterations=3, is_uncut=True) as job:
+        for i, size in enumerate(LARGE):
+            job.add("64 KiB packets, all-reduce", i, size, "GB/s bus",
                     lambda bucket: bucket["bus_bits_per_s"] / 8e9)
 
 
@@ -71,10 +79,11 @@ class Job:
     """`lyre allreduce` of some sizes, once a round, each time with the kernel's transports beside
     the plugin. Runs when the `with` block begins; `add()` makes rows of it."""
 
-    def __init__(self, bench, sizes, iterations, computing=(), options=()):
+    def __init__(self, bench, sizes, iterations, computing=(), options=(), is_uncut=False):
         self._bench, self._sizes, self._iterations = bench, sizes, iterations
         self._computing = computing
         self._options = list(options)
+        self._offloads, self._sections = (SUPER, SUPER_TRUSTED) if is_uncut else (HONEST, TRUSTED)
         self._reports = []
         self._daemons_s = []
         self._text = ""
@@ -82,8 +91,8 @@ class Job:
     def __enter__(self):
         bench = self._bench
         environment = dict(os.environ, LYRE_DATA_DIR=os.path.join(bench.build, "tools/lyre"))
-        with TwoHosts(bench.programs, sections=TRUSTED) as hosts, \
-                kernel_wire(HONEST, 1500) as wire, computing_processes(self._computing):
+        with TwoHosts(bench.programs, sections=self._sections) as hosts, \
+                kernel_wire(self._offloads, 1500) as wire, computing_processes(self._computing):
             command = self._command(hosts, wire)
             for _ in range(bench.rounds):
                 before = daemons_s(hosts)
@@ -148,6 +157,7 @@ def text_of(size):
 
 GROUPS = {
     "all-reduce": large,
+    "64 KiB packets, all-reduce": large_uncut,
     "small all-reduce": small,
     "first after a gap": after_a_gap,
     "beside": beside_others,

@@ -25,7 +25,9 @@ COMPUTED = ["tso", "off", "gso", "on", "gro", "on", "tx", "off"]
 TRUSTED = {"port": {"trusted": True}}
 # Connections in TIME-WAIT count for a minute after they were closed.
 MANY_CLOSE = {**TRUSTED, "tcp": {"connections_max": 65536}}
+# Packets of up to 64 KiB cross it uncut.
 SUPER = ["tso", "on", "gso", "on", "gro", "on", "tx", "on"]
+SUPER_TRUSTED = {"port": {"trusted": True, "super_packets": True}}
 
 
 class Failed(Exception):
@@ -271,7 +273,7 @@ def bulk(bench, mtu):
 
 
 def bulk_with_checksums(bench, mtu, group, seconds):
-    """Lyre and the kernel with checksums, and the kernel on a wire that carries 64 KiB packets."""
+    """Lyre and the kernel with checksums, and both on a wire that carries 64 KiB packets."""
     command = "lyre perf client " + " ".join(seconds)
     with TwoHosts(bench.programs, mtu) as hosts, kernel_wire(COMPUTED, mtu) as wire:
         lyre, kernel = lyre_side(hosts), kernel_side(bench.programs, wire)
@@ -281,11 +283,14 @@ def bulk_with_checksums(bench, mtu, group, seconds):
         contest.add("one session, checksums computed", "Gb/s", lambda: gbps(lyre.run(seconds)),
                     command, "kernel, checksums computed")
         contest.run()
-    with kernel_wire(SUPER, mtu) as wire:
-        above = kernel_side(bench.programs, wire)
+    with TwoHosts(bench.programs, mtu, sections=SUPER_TRUSTED) as hosts, \
+            kernel_wire(SUPER, mtu) as wire:
+        lyre, above = lyre_side(hosts), kernel_side(bench.programs, wire)
         contest = Contest(bench, group)
         contest.add("kernel, 64 KiB packets on the wire", "Gb/s", lambda: gbps(above.run(seconds)),
                     command + " --kernel")
+        contest.add("one session, 64 KiB packets on the wire", "Gb/s",
+                    lambda: gbps(lyre.run(seconds)), command, "kernel, 64 KiB packets on the wire")
         contest.run()
 
 

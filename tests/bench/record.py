@@ -18,6 +18,7 @@ HEADLINES = [
     ("requests", "1000 sessions"),
     ("all-reduce", "4 MiB"),
     ("all-reduce", "64 MiB"),
+    ("64 KiB packets, all-reduce", "64 MiB"),
     ("domains", "MTU 1500, one of two"),
     ("under attack", "in, 5 000 SYNs a second"),
     ("under attack", "in, segments of a byte behind gaps"),

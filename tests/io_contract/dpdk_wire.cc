@@ -43,6 +43,7 @@ class DpdkWire final : public Wire {
         dpdk.make_memory(static_cast<uint32_t>(index), {.rx_slots = options.rx_slots,
                                                         .mtu_bytes = options.mtu_bytes,
                                                         .devices = {port.device},
+                                                        .has_super_packets = port.has_super_packets,
                                                         .tx_packets = options.tx_packets});
     if (!memory) return memory.error();
     ends_[index].memory = std::move(*memory);

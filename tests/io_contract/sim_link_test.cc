@@ -176,6 +176,38 @@ TEST(SimLink, TsoPacketsAreCut) {
   EXPECT_EQ(stream, client);
 }
 
+TEST(SimLink, SuperPacketsArriveUncutInSeveralSlots) {
+  Pair pair({.checksums = Checksums::kTrusted, .tso_bytes_max = 65'000, .has_super_packets = true});
+  Memory& memory = *pair.memories[0][0];
+  Memory& receiver = *pair.memories[1][0];
+  const std::vector<uint8_t> client = contract::pattern(4, 5000);
+  ASSERT_TRUE(memory.add_region(kRegion, {client.data(), client.size()}));
+  const uint32_t free_before = receiver.rx_slots_free();
+  PacketBuf* packet = nullptr;
+  ASSERT_EQ(memory.alloc_tx({&packet, 1}), 1u);
+  const std::vector<uint8_t> head = contract::headers(1000, 5000);
+  std::memcpy(packet->push_front(contract::kHeaderBytes), head.data(), head.size());
+  packet->pieces[0] = {kRegion, 5000, 0};
+  packet->piece_count = 1;
+  packet->wants_checksums = true;
+  packet->l3_bytes = packet->l4_bytes = 20;
+  packet->tso_bytes = 1460;
+  ASSERT_EQ(pair.link.queue(0, 0).tx_burst({&packet, 1}), 1u);
+  pair.link.advance(nanos(1));
+  ASSERT_EQ(pair.link.queue(1, 0).rx_burst({&packet, 1}), 1u);
+  EXPECT_EQ(packet->rest_slots + 1u, free_before - receiver.rx_slots_free());
+  EXPECT_EQ(packet->length + packet->rest_bytes, contract::kHeaderBytes + 5000u);
+  std::vector<uint8_t> bytes;
+  for (uint32_t slot = packet->slot; slot != PacketBuf::kNoSlot;) {
+    PacketBuf* part = receiver.rx_packet(slot);
+    bytes.insert(bytes.end(), part->data, part->data + part->length);
+    slot = part->next_slot;
+    receiver.release({&part, 1});
+  }
+  EXPECT_EQ(std::vector<uint8_t>(bytes.begin() + contract::kHeaderBytes, bytes.end()), client);
+  EXPECT_EQ(receiver.rx_slots_free(), free_before);
+}
+
 // A transmit reclaims a full ring, as in real drivers: calling reclaim() is not required.
 TEST(SimLink, WhatWasSentLongAgoTakesNoRoom) {
   Pair pair({.frames_max = 4, .tx_release = io::sim::TxRelease::kOnReclaim});

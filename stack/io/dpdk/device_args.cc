@@ -36,7 +36,16 @@ void remove_stale_socket(const std::string& path) {
   close(fd);
 }
 
-Status prepare_memif(DeviceArgs& args, uint32_t mtu_bytes) {
+/// Two ends of a memif meet only if they have the same id: its highest bit says that super-packets
+/// cross the wire, so that ends that differ in that have no link.
+void mark_super_packets(DeviceArgs& args) {
+  constexpr uint32_t kSuperPackets = 1u << 31;
+  const auto id = std::strtoul(std::string(args.value_of("id")).c_str(), nullptr, 10);
+  args.remove("id");
+  args.set_default("id", std::to_string(static_cast<uint32_t>(id) | kSuperPackets));
+}
+
+Status prepare_memif(DeviceArgs& args, const VirtualDeviceNeeds& needs) {
   if (args.value_of("zero-copy") == "yes") {
     return Error{
         EINVAL,
@@ -44,13 +53,17 @@ Status prepare_memif(DeviceArgs& args, uint32_t mtu_bytes) {
   }
   // memif corrupts a frame that needs more than one buffer: a stale NEXT flag merges it with later
   // ones.
-  const uint32_t frame_bytes = mtu_bytes + kFrameOverheadBytes;
+  const uint32_t frame_bytes =
+      needs.has_super_packets ? kMemifBufferBytesMax : needs.mtu_bytes + kFrameOverheadBytes;
+  if (needs.has_super_packets) mark_super_packets(args);
   args.set_default("bsize", std::to_string(round_frame_up(frame_bytes, 64)));
-  args.set_default("rsize", mtu_bytes > 4096 ? "8" : "9");  // rings that fit the cache are faster
+  // Rings that fit the cache are faster.
+  args.set_default("rsize", needs.has_super_packets ? "6" : needs.mtu_bytes > 4096 ? "8" : "9");
   const auto bsize = std::strtoul(std::string(args.value_of("bsize")).c_str(), nullptr, 10);
-  if (bsize < frame_bytes || bsize > 65472) {
-    return Error{EINVAL, args.name() + ": bsize must lie between MTU + 18 = " +
-                             std::to_string(frame_bytes) + " and 65472"};
+  if (bsize < frame_bytes || bsize > kMemifBufferBytesMax) {
+    return Error{EINVAL, args.name() + ": bsize must lie between the largest frame, " +
+                             std::to_string(frame_bytes) + ", and " +
+                             std::to_string(kMemifBufferBytesMax)};
   }
   const std::string socket_path(args.value_of("socket"));
   if (socket_path.empty() || socket_path[0] != '/') return Ok{};
@@ -157,9 +170,14 @@ std::string DeviceArgs::text() const {
   return text;
 }
 
-Status prepare_virtual_device(DeviceArgs& args, uint32_t mtu_bytes, uint32_t queue_count) {
-  if (args.driver() == "net_memif") return prepare_memif(args, mtu_bytes);
-  if (args.driver() == "net_af_packet") prepare_af_packet(args, mtu_bytes, queue_count);
+Status prepare_virtual_device(DeviceArgs& args, const VirtualDeviceNeeds& needs) {
+  if (args.driver() == "net_memif") return prepare_memif(args, needs);
+  if (needs.has_super_packets) {
+    return Error{ENOTSUP, args.name() + ": super-packets cross memif wires only"};
+  }
+  if (args.driver() == "net_af_packet") {
+    prepare_af_packet(args, needs.mtu_bytes, needs.queue_count);
+  }
   return Ok{};
 }
 

@@ -13,6 +13,16 @@ namespace lyre::io::dpdk {
 /// Bytes of a frame beyond its MTU: the Ethernet header and one VLAN tag.
 inline constexpr uint32_t kFrameOverheadBytes = 14 + 4;
 
+/// The largest buffer of a memif ring, whose size is a 16-bit number: that of a super-packet.
+inline constexpr uint32_t kMemifBufferBytesMax = 65472;
+
+/// What the options of a virtual device depend on.
+struct VirtualDeviceNeeds {
+  uint32_t mtu_bytes = 1500;
+  uint32_t queue_count = 1;
+  bool has_super_packets = false;
+};
+
 /// A parsed device string: "net_memif0,role=server,socket=/run/a.sock", "0000:00:06.0",
 /// "vmbus:UUID,mac=00:0d:3a:00:00:01".
 class DeviceArgs {
@@ -45,8 +55,8 @@ class DeviceArgs {
   std::vector<std::pair<std::string, std::string>> values_;
 };
 
-/// Sets the options that a virtual device needs for `mtu_bytes` and `queue_count`, and removes
-/// socket files that a crashed daemon left. Fails: an option that cannot work, with the reason.
-Status prepare_virtual_device(DeviceArgs& args, uint32_t mtu_bytes, uint32_t queue_count);
+/// Sets the options that a virtual device needs, and removes socket files that a crashed daemon
+/// left. Fails: an option that cannot work, with the reason.
+Status prepare_virtual_device(DeviceArgs& args, const VirtualDeviceNeeds& needs);
 
 }  // namespace lyre::io::dpdk

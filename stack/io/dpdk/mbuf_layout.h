@@ -29,6 +29,9 @@ inline void describe(PacketBuf& packet, const rte_mbuf& mbuf) {
   packet.ip_checksum = ChecksumVerdict::kUnknown;
   packet.l4_checksum = ChecksumVerdict::kUnknown;
   packet.piece_count = 0;
+  packet.next_slot = PacketBuf::kNoSlot;
+  packet.rest_bytes = 0;
+  packet.rest_slots = 0;
   packet.flow_hash = 0;
   packet.wants_checksums = false;
   packet.tso_bytes = 0;

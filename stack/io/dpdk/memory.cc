@@ -17,6 +17,9 @@ namespace lyre::io::dpdk {
 namespace {
 
 constexpr uint16_t kSmallPayloadBytes = 256;
+/// A super-packet fills four such buffers. With smaller ones, what slots cost is most of what
+/// packets of the MTU cost; with larger ones, small packets leave more of a slot unused.
+constexpr uint32_t kSuperPacketRoomBytes = 16 << 10;
 constexpr uint32_t kCopyPackets = 1024;
 constexpr size_t kBurstMax = 64;
 
@@ -26,6 +29,9 @@ uint16_t receive_room_bytes(const MemoryOptions& options) {
     const DriverQuirks& quirks = quirks_of(DeviceArgs::parse(device).driver());
     room = std::max(room, quirks.rx_room_bytes_min);
     room = std::max(room, options.mtu_bytes + kFrameOverheadBytes + quirks.rx_extra_bytes);
+  }
+  if (options.has_super_packets) {
+    room = std::max(room, kSuperPacketRoomBytes);
   }
   const uint32_t rounded = (room + 63) / 64 * 64;
   return static_cast<uint16_t>(std::min(rounded + RTE_PKTMBUF_HEADROOM, 65472u));

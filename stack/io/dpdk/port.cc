@@ -215,8 +215,10 @@ Status EthernetPort::attach_virtual() {
     return Error{EEXIST, args_.name() + ": is already open; give each port its own number"};
   }
   if (Status done = leave_others_to_kernel(); !done) return done;
-  const auto queues = static_cast<uint32_t>(memories_.size());
-  if (Status done = prepare_virtual_device(args_, options_.mtu_bytes, queues); !done) return done;
+  const VirtualDeviceNeeds needs{.mtu_bytes = options_.mtu_bytes,
+                                 .queue_count = static_cast<uint32_t>(memories_.size()),
+                                 .has_super_packets = options_.has_super_packets};
+  if (Status done = prepare_virtual_device(args_, needs); !done) return done;
   if (!is_there()) {
     return Error{ENODEV,
                  args_.name() + ": there is no interface " + std::string(args_.value_of("iface"))};
@@ -328,6 +330,7 @@ QueueSetup EthernetPort::queue_setup(uint16_t queue) const {
           .quirks = quirks_,
           .is_nic_up = quirks_->is_virtual ? nullptr : &is_nic_up_,
           .limits = setup_.limits,
+          .super_packet_slots = setup_.super_packet_slots,
           .is_rx_trusted = options_.is_trusted,
           .is_tx_trusted = options_.is_trusted && args_.driver() == "net_memif",
           .has_ip_checksum = setup_.has_ip_checksum,

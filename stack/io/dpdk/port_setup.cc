@@ -19,6 +19,8 @@ namespace {
 
 /// One TSO packet is one IP packet. Its 16-bit length field includes the headers.
 constexpr uint32_t kTsoPayloadBytesMax = 65535 - 60 - 60;
+/// A super-packet fits one buffer of a memif ring, with its headers.
+constexpr uint32_t kSuperPayloadBytesMax = kMemifBufferBytesMax - kFrameOverheadBytes - 60 - 60;
 
 Error step_failed(const PortOptions& options, const std::string& what, int rc) {
   return Error{std::abs(rc), options.device + ": " + what + ": " + rte_strerror(std::abs(rc))};
@@ -80,6 +82,7 @@ class Configuration {
       setup_.limits = transmit_limits(
           quirks_, {device_.tx_desc_lim.nb_mtu_seg_max, device_.tx_desc_lim.nb_seg_max});
     }
+    if (options_.has_super_packets) setup_.capabilities.tso_bytes_max = kSuperPayloadBytesMax;
     if (!quirks_.uses_checksums) return;
     setup_.has_ip_checksum = has_all(offered, RTE_ETH_TX_OFFLOAD_IPV4_CKSUM);
     setup_.has_tcp_checksum = has_all(offered, RTE_ETH_TX_OFFLOAD_TCP_CKSUM);
@@ -99,6 +102,10 @@ class Configuration {
       offloads |= offered & (RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_TCP_CKSUM);
     }
     const uint32_t room = rte_pktmbuf_data_room_size(memories_[0]->rx_mempool());
+    if (options_.has_super_packets) {
+      const uint32_t bytes = room - RTE_PKTMBUF_HEADROOM;
+      setup_.super_packet_slots = (kMemifBufferBytesMax + bytes - 1) / bytes;
+    }
     if (options_.mtu_bytes + kFrameOverheadBytes + RTE_PKTMBUF_HEADROOM > room) {
       offloads |= offered & RTE_ETH_RX_OFFLOAD_SCATTER;
     }

@@ -13,6 +13,7 @@ namespace lyre::io::dpdk {
 struct PortSetup {
   IoCapabilities capabilities;
   TransmitLimits limits{1, 1};
+  uint32_t super_packet_slots = 0;  ///< that a received super-packet fills at most; 0: none comes
   bool has_ip_checksum = false;
   bool has_tcp_checksum = false;
   bool has_rss = false;

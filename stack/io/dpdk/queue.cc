@@ -42,6 +42,30 @@ bool is_tso(const PacketBuf& packet) {
   return bytes > kEthernetHeaderBytes + packet.l3_bytes + packet.l4_bytes + packet.tso_bytes;
 }
 
+/// Takes the segments of a super-packet apart: each is a packet of the pool of its own from now on.
+void chain_received(rte_mbuf* mbuf) {
+  PacketBuf& first = *packet_of(mbuf);
+  const auto segments = mbuf->nb_segs;
+  const uint32_t bytes = mbuf->pkt_len;
+  for (rte_mbuf* segment = mbuf; segment != nullptr;) {
+    rte_mbuf* const next = segment->next;
+    segment->next = nullptr;
+    segment->nb_segs = 1;
+    segment->pkt_len = segment->data_len;
+    describe(*packet_of(segment), *segment);
+    if (next != nullptr) packet_of(segment)->next_slot = packet_of(next)->slot;
+    segment = next;
+  }
+  first.rest_bytes = bytes - first.length;
+  first.rest_slots = static_cast<uint16_t>(segments - 1);
+}
+
+/// When the memif driver finds no buffer for the rest of a packet, it does not give back those that
+/// it has filled: it is asked only for packets for which there are buffers. The others wait.
+size_t packets_that_fit(const Memory& memory, uint32_t super_packet_slots) {
+  return super_packet_slots == 0 ? SIZE_MAX : memory.rx_slots_free() / super_packet_slots;
+}
+
 }  // namespace
 
 size_t Queue::rx_burst(std::span<PacketBuf*> out) {
@@ -66,9 +90,10 @@ uint16_t Queue::receive(std::span<rte_mbuf*> out) {
 }
 
 uint16_t Queue::receive_from_driver(std::span<rte_mbuf*> out) {
+  const auto limit = static_cast<uint16_t>(
+      std::min(out.size(), packets_that_fit(memory_, setup_.super_packet_slots)));
   const auto receive = [&] {
-    return rte_eth_rx_burst(setup_.port_id, setup_.queue_id, out.data(),
-                            static_cast<uint16_t>(out.size()));
+    return rte_eth_rx_burst(setup_.port_id, setup_.queue_id, out.data(), limit);
   };
   return setup_.quirks->frees_while_polled ? driver_call(calls_, receive) : receive();
 }
@@ -108,13 +133,16 @@ void Queue::disarm(Woken woken) {
 }
 
 bool Queue::receive_one(rte_mbuf* mbuf) {
-  if (mbuf->nb_segs > 1 && !linearise_received(mbuf)) {
+  PacketBuf& packet = *packet_of(mbuf);
+  if (mbuf->nb_segs == 1 || linearise_received(mbuf)) {
+    describe(packet, *mbuf);
+  } else if (setup_.super_packet_slots > 0) {
+    chain_received(mbuf);
+  } else {
     rte_pktmbuf_free(mbuf);
     ++counters_.rx_missed;
     return false;
   }
-  PacketBuf& packet = *packet_of(mbuf);
-  describe(packet, *mbuf);
   packet.port = setup_.index;
   if (setup_.is_rx_trusted) {
     packet.ip_checksum = packet.l4_checksum = ChecksumVerdict::kGood;
@@ -124,7 +152,7 @@ bool Queue::receive_one(rte_mbuf* mbuf) {
   }
   if ((mbuf->ol_flags & RTE_MBUF_F_RX_RSS_HASH) != 0) packet.flow_hash = mbuf->hash.rss;
   ++counters_.rx_packets;
-  counters_.rx_bytes += packet.length;
+  counters_.rx_bytes += packet.length + packet.rest_bytes;
   return true;
 }
 

@@ -31,12 +31,13 @@ struct QueueSetup {
   /// a time (igb: eth_igb_link_update()). nullptr: the queue asks.
   const std::atomic<bool>* is_nic_up = nullptr;
   TransmitLimits limits{1, 1};
-  bool is_rx_trusted = false;     ///< received checksums count as correct
-  bool is_tx_trusted = false;     ///< checksums are not completed at all
-  bool has_ip_checksum = false;   ///< the device completes IPv4 headers
-  bool has_tcp_checksum = false;  ///< the device completes TCP
-  std::string interface;          ///< the kernel interface under the port; empty: none
-  RssSpread spread;               ///< of received packets over the port's queues
+  uint32_t super_packet_slots = 0;  ///< that a received super-packet fills at most; 0: none comes
+  bool is_rx_trusted = false;       ///< received checksums count as correct
+  bool is_tx_trusted = false;       ///< checksums are not completed at all
+  bool has_ip_checksum = false;     ///< the device completes IPv4 headers
+  bool has_tcp_checksum = false;    ///< the device completes TCP
+  std::string interface;            ///< the kernel interface under the port; empty: none
+  RssSpread spread;                 ///< of received packets over the port's queues
 };
 
 /// One queue pair of a port.

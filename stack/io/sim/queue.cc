@@ -120,6 +120,7 @@ uint32_t Queue::cut_count(const PacketBuf& packet) const {
   }
   const uint32_t payload = bytes - header_bytes(packet);
   LYRE_CHECK(payload <= capabilities_.tso_bytes_max && packet.wants_checksums);
+  if (link_.options().has_super_packets) return 1;
   LYRE_CHECK(packet.tso_bytes + header_bytes(packet) <=
              capabilities_.mtu_bytes + kEthernetHeaderBytes);
   return (payload + packet.tso_bytes - 1) / packet.tso_bytes;
@@ -234,37 +235,75 @@ size_t Queue::rx_burst(std::span<PacketBuf*> out) {
 bool Queue::receive(uint32_t frame, PacketBuf*& out) {
   Link::Port& sender = link_.ports_[1 - end_];
   const uint32_t length = sender.frames[frame].length;
-  PacketBuf* packet = memory_->alloc_rx();
-  if (packet == nullptr || length > packet->tailroom) {
-    if (packet != nullptr) memory_->release({&packet, 1});
+  const std::span<const uint8_t> bytes(link_.bytes_of(sender, frame), length);
+  PacketBuf* packet = scatter(bytes);
+  if (packet == nullptr) {
     ++counters_.rx_missed;
     return false;
   }
-  std::memcpy(packet->data, link_.bytes_of(sender, frame), length);
-  packet->length = length;
-  packet->tailroom = static_cast<uint16_t>(packet->tailroom - length);
   packet->port = port_index_;
   packet->flow_hash = link_.ports_[end_].hash.hash(packet->bytes());
-  judge(*packet);
+  judge(bytes, *packet);
   ++counters_.rx_packets;
   counters_.rx_bytes += length;
   out = packet;
   return true;
 }
 
+/// A packet with the bytes of a frame, and those that follow it where one is not enough; nullptr
+/// without buffers for all.
+PacketBuf* Queue::scatter(std::span<const uint8_t> frame) {
+  PacketBuf* first = nullptr;
+  PacketBuf* last = nullptr;
+  for (std::span<const uint8_t> left = frame; first == nullptr || !left.empty();) {
+    PacketBuf* packet = memory_->alloc_rx();
+    if (packet == nullptr || (first == nullptr && !can_take(*packet, frame.size()))) {
+      if (packet != nullptr) memory_->release({&packet, 1});
+      release_chain(first);
+      return nullptr;
+    }
+    const auto taken = static_cast<uint16_t>(std::min<size_t>(left.size(), packet->tailroom));
+    std::memcpy(packet->data, left.data(), taken);
+    packet->length = taken;
+    packet->tailroom = static_cast<uint16_t>(packet->tailroom - taken);
+    left = left.subspan(taken);
+    if (first == nullptr) {
+      first = packet;
+    } else {
+      last->next_slot = packet->slot;
+      first->rest_bytes += taken;
+      ++first->rest_slots;
+    }
+    last = packet;
+  }
+  return first;
+}
+
+bool Queue::can_take(const PacketBuf& first, size_t bytes) const {
+  return bytes <= first.tailroom || link_.options().has_super_packets;
+}
+
+void Queue::release_chain(PacketBuf* packet) {
+  while (packet != nullptr) {
+    const uint32_t next = packet->next_slot;
+    memory_->release({&packet, 1});
+    packet = next == PacketBuf::kNoSlot ? nullptr : memory_->rx_packet(next);
+  }
+}
+
 /// The checksum verdict of a NIC that verifies IPv4 and TCP; kUnknown for everything else.
-void Queue::judge(PacketBuf& packet) const {
+void Queue::judge(std::span<const uint8_t> frame, PacketBuf& packet) const {
   const Checksums kind = link_.options().checksums;
   if (kind == Checksums::kSoftware) return;
   if (kind == Checksums::kTrusted) {
     packet.ip_checksum = packet.l4_checksum = ChecksumVerdict::kGood;
     return;
   }
-  const uint8_t* ip = packet.data + kEthernetHeaderBytes;
-  if (packet.length < kEthernetHeaderBytes + 20 || get16(packet.data + 12) != 0x0800) return;
+  const uint8_t* ip = frame.data() + kEthernetHeaderBytes;
+  if (frame.size() < kEthernetHeaderBytes + 20 || get16(frame.data() + 12) != 0x0800) return;
   const uint32_t header = (ip[0] & 0x0fu) * 4;
   const uint32_t total = get16(ip + 2);
-  if (header < 20 || total < header || total > packet.length - kEthernetHeaderBytes) return;
+  if (header < 20 || total < header || total > frame.size() - kEthernetHeaderBytes) return;
   const auto verdict = [](const ChecksumSum& sum) {
     return sum.fold() == 0xffff ? ChecksumVerdict::kGood : ChecksumVerdict::kBad;
   };

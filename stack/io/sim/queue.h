@@ -48,7 +48,10 @@ class Queue final : public PacketIo {
   size_t drop(std::span<PacketBuf* const> in);
   uint32_t take_arrived();
   bool receive(uint32_t frame, PacketBuf*& out);
-  void judge(PacketBuf& packet) const;
+  PacketBuf* scatter(std::span<const uint8_t> frame);
+  bool can_take(const PacketBuf& first, size_t bytes) const;
+  void release_chain(PacketBuf* packet);
+  void judge(std::span<const uint8_t> frame, PacketBuf& packet) const;
 
   Link& link_;
   const int end_;

@@ -247,6 +247,15 @@ void make_cutting_ports(WorldPlan& plan, Rng& rng) {
   impair(plan, {.loss_ppm = draw(rng, 0, 10'000), .reorder_ppm = draw(rng, 0, 20'000)});
 }
 
+/// A wire that carries what TSO would cut, to receivers that may have fewer slots than that takes.
+void make_super_wire(WorldPlan& plan, Rng& rng) {
+  plan.link.checksums = io::sim::Checksums::kTrusted;
+  plan.link.tso_bytes_max = draw(rng, 3'000, 65'000);
+  plan.link.has_super_packets = true;
+  plan.link.frames_max = 512;
+  impair(plan, {.loss_ppm = draw(rng, 0, 10'000), .reorder_ppm = draw(rng, 0, 20'000)});
+}
+
 /// All dialogs begin at once. Handshakes beyond a backlog may be reset.
 void make_storm(WorldPlan& plan, Rng& rng) {
   constexpr uint32_t kDialogs = 100;
@@ -338,6 +347,12 @@ constexpr auto kWorlds = std::to_array<NamedWorld>({
      [](WorldPlan& plan, Rng& rng) {
        make_cutting_ports(plan, rng);
        add_dialogs(plan, rng, {.count = 20, .bytes_max = 400'000});
+     }},
+    {"hosts_super",
+     [](WorldPlan& plan, Rng& rng) {
+       make_super_wire(plan, rng);
+       add_dialogs(plan, rng, {.count = 20, .bytes_max = 400'000});
+       if (chance(rng, 30)) make_rude(plan, rng);
      }},
 });
 

@@ -375,6 +375,11 @@ INSTANTIATE_TEST_SUITE_P(
         WrongCase{port_with("gateway = \"fe80::1\"\n"), "f.toml:1: port.gateway: of 'rail0'"},
         WrongCase{port_with("accept_ra = true\n"),
                   "f.toml:1: port.accept_ra: of 'rail0' is of no use"},
+        WrongCase{port_with("super_packets = true\n"),
+                  "f.toml:5: port.super_packets: of 'rail0' is true without port.trusted"},
+        WrongCase{"[[port]]\nname=\"t\"\ndevice=\"net_tap0\"\naddress=\"10.9.0.1/24\"\n"
+                  "trusted = true\nsuper_packets = true\n",
+                  "f.toml:6: port.super_packets: of 't' is true for a device that is no memif"},
         WrongCase{kBothFamilies + std::string("mtu = 1279\n"),
                   "f.toml:5: port.mtu: of 'rail0' is less than IPv6 needs"},
         WrongCase{kBothFamilies + std::string("[[route]]\nto=\"fd00:20::/32\"\n"

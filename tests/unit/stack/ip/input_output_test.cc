@@ -105,6 +105,52 @@ TEST_F(InputTest, ThePortsVerdictIsBelieved) {
   EXPECT_EQ(out_.drop, Drop::kTcpBadChecksum);
 }
 
+/// `frame` as the first slot of a super-packet, with `rest_bytes` in another one.
+io::PacketBuf super_packet(std::vector<uint8_t>& frame, uint32_t rest_bytes) {
+  wire::write_be16(frame.data() + 14 + 2, static_cast<uint16_t>(frame.size() - 14 + rest_bytes));
+  io::PacketBuf packet = received(frame);
+  packet.rest_bytes = rest_bytes;
+  packet.rest_slots = 1;
+  packet.ip_checksum = packet.l4_checksum = io::ChecksumVerdict::kGood;
+  return packet;
+}
+
+TEST_F(InputTest, ASuperPacketIsASegmentOfWhichTheFirstSlotIsRead) {
+  auto frame = tcp_frame(segment_from_peer(100));
+  const io::PacketBuf packet = super_packet(frame, 60'000);
+  ASSERT_EQ(classify(packet, kOwnMac, routes_, Origin::kWire, out_), InputKind::kTcp);
+  EXPECT_EQ(out_.tcp.payload.size(), 100u);
+  EXPECT_EQ(out_.tcp.parsed.header.seq, SeqNum(1000));
+}
+
+TEST_F(InputTest, ASuperPacketIsAsLongAsItsHeaderSays) {
+  for (const int difference : {-1, 1}) {
+    auto frame = tcp_frame(segment_from_peer(100));
+    io::PacketBuf packet = super_packet(frame, 60'000);
+    packet.rest_bytes += static_cast<uint32_t>(difference);
+    EXPECT_EQ(classify(packet, kOwnMac, routes_, Origin::kWire, out_), InputKind::kDrop);
+    EXPECT_EQ(out_.drop, Drop::kIpTooShort);
+  }
+}
+
+TEST_F(InputTest, ASuperPacketNeedsThePortsVerdict) {
+  auto frame = tcp_frame(segment_from_peer(100));
+  for (const auto verdict : {io::ChecksumVerdict::kUnknown, io::ChecksumVerdict::kBad}) {
+    io::PacketBuf packet = super_packet(frame, 60'000);
+    packet.l4_checksum = verdict;
+    EXPECT_EQ(classify(packet, kOwnMac, routes_, Origin::kWire, out_), InputKind::kDrop);
+    EXPECT_EQ(out_.drop, Drop::kTcpBadChecksum);
+  }
+}
+
+TEST_F(InputTest, ASuperPacketIsTcp) {
+  auto frame =
+      ip_frame(wire::kIpProtocolIcmp, icmp_message(wire::kIcmpEchoRequest, 0, 0x00010001, {}));
+  const io::PacketBuf packet = super_packet(frame, 2'000);
+  EXPECT_EQ(classify(packet, kOwnMac, routes_, Origin::kWire, out_), InputKind::kDrop);
+  EXPECT_EQ(out_.drop, Drop::kIpUnknownProtocol);
+}
+
 TEST_F(InputTest, FramesForOthersAreDropped) {
   // RFC 1122 3.3.6.
   auto frame = tcp_frame(segment_from_peer(0));

@@ -31,6 +31,16 @@ io::sim::LinkOptions cutting(uint32_t tso_segments_max, uint32_t cut_segments_ma
           .cut_segments_max = cut_segments_max};
 }
 
+/// A port that neither cuts nor needs cuts.
+io::sim::LinkOptions super_wire(const io::sim::Faults& faults = {}) {
+  return {.seed = 6,
+          .delay = micros(50),
+          .faults = faults,
+          .checksums = io::sim::Checksums::kTrusted,
+          .tso_bytes_max = 65'000,
+          .has_super_packets = true};
+}
+
 class Cuts : public testing::TestWithParam<Case> {};
 
 TEST_P(Cuts, BytesArriveAndEverySlotComesBack) {
@@ -67,6 +77,11 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"memory_that_the_port_cannot_read", cutting(255, 255), 60'000, 0},
         Case{"one_piece_a_packet", {.tx_pieces_max = 1}, 7'001},
         Case{"large_packets", {.mtu_bytes = 9000}, 60'000},
+        Case{"super_packets", super_wire(), 60'000},
+        Case{"super_packets_and_too_many_pieces", super_wire(), 4'000},
+        Case{"super_packets_lossy", super_wire({.loss_ppm = 50'000}), 60'000},
+        Case{"super_packets_reordering", super_wire({.reorder_ppm = 100'000}), 60'000},
+        Case{"super_packets_doubling", super_wire({.duplicate_ppm = 100'000}), 60'000},
         Case{"lossy", {.seed = 3, .delay = micros(50), .faults = {.loss_ppm = 20'000}}, 20'000},
         Case{"reordering",
              {.seed = 4, .delay = micros(50), .faults = {.reorder_ppm = 100'000}},
@@ -101,6 +116,20 @@ TEST(Merge, APortThatCutsIsGivenLargePackets) {
   const uint64_t segments = hosts.a.stats().tcp_segments_out.get();
   EXPECT_EQ(segments_that_reached_connections(hosts), segments);
   EXPECT_LT(hosts.a.stats().tx_packets.get(), segments / 4) << "the port, not the worker, cuts";
+}
+
+TEST(Merge, ASuperPacketIsOneSegmentForTheEngine) {
+  TwoWorkers hosts(super_wire());
+  hosts.app_b->receive_seed = 5;
+  ASSERT_TRUE(hosts.connect());
+  const uint64_t acks_before = hosts.b.stats().tcp_segments_out.get();
+  hosts.app_a->send_pattern(hosts.app_a->only().name, 5, kBytes, 60'000);
+  ASSERT_TRUE(hosts.run_until([&] { return hosts.app_b->only().received == kBytes; }));
+  hosts.run_for(millis(100));
+  EXPECT_TRUE(hosts.app_b->only().is_equal);
+  EXPECT_EQ(hosts.b.stats().copied_rx_bytes.get(), 0u);
+  EXPECT_LT(hosts.b.stats().rx_packets.get(), kBytes / 1460 / 4) << "the wire carries them uncut";
+  EXPECT_LT(hosts.b.stats().tcp_segments_out.get() - acks_before, kBytes / 1460 / 4);
 }
 
 TEST(Merge, NothingOnTheWayIsCopied) {

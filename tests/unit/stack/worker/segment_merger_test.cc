@@ -67,7 +67,6 @@ class SegmentMergerTest : public testing::Test {
     made->frame = ip::tcp_frame(out);
     made->packet = ip::received(made->frame);
     made->packet.slot = next_slot_++;
-    made->packet.next_slot = 77;  // of the slot's last use
     made->tuple = tuple_of(shape.port);
     made->segment = {.seq = out.header.seq,
                      .ack = out.header.ack,
@@ -118,6 +117,16 @@ TEST_F(SegmentMergerTest, OnlyPayloadWithAckAloneMayBegin) {
   tcp::SegmentIn with_sack = arrival({}).segment;
   with_sack.options.sack_count = 1;
   EXPECT_FALSE(SegmentMerger::may_begin(with_sack));
+}
+
+/// Also one whose length field names the first slot only, so that its headers match.
+TEST_F(SegmentMergerTest, ASuperPacketIsNotMerged) {
+  begin();
+  Arrival& next = arrival({.seq = kSeq + kBytes});
+  next.packet.rest_slots = 1;
+  next.packet.rest_bytes = 500;
+  EXPECT_FALSE(merger.try_append_unparsed(next.packet));
+  EXPECT_EQ(append(next), Append::kRefused);
 }
 
 TEST_F(SegmentMergerTest, TheMergedSegmentIsTheSumOfItsPackets) {
