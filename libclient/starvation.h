@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 namespace lyre::client {
 
@@ -22,31 +23,34 @@ class Starvation {
  public:
   enum class Advice : uint8_t { kPoll, kMove, kRest };
 
-  /// What is compared covers at least this, and a caller that pauses for longer than the second
-  /// begins anew.
+  /// What is compared covers at least this. A caller that pauses for as long begins anew.
   static constexpr int64_t kLookNs = 4'000'000;
-  static constexpr int64_t kForgetNs = 100'000'000;
   /// Starved: it waited for at least half of the time, and so long on the average.
   static constexpr int64_t kWaitNsMin = 300'000;
   /// Who is starved so soon after a move rests instead: other cores are busy, too.
   static constexpr int64_t kMoveAgainNs = 30'000'000;
-  /// For how long the advice to rest is valid, at first and at most. The same advice again within
-  /// kForgetNs doubles the time.
+  /// For how long the advice to rest is valid, at first and at most. The same advice again soon,
+  /// within kForgetNs, doubles the time.
   static constexpr int64_t kRestNsMin = 16'000'000;
   static constexpr int64_t kRestNsMax = 320'000'000;
+  static constexpr int64_t kForgetNs = 100'000'000;
 
   /// At `now_ns`, between two polls. `read` returns std::optional<RunDelay> of the calling thread;
   /// nothing where the kernel does not tell. It is called once in kLookNs at most.
   template <typename Read>
   Advice advise(int64_t now_ns, Read read) {
     if (now_ns < rest_until_ns_) return Advice::kRest;
-    if (!before_ || now_ns - looked_ns_ > kForgetNs) {
-      begin(now_ns, read());
+    // What follows a pause of the caller shall not wait for the account, which takes some 10 us.
+    // Who is starved comes late again.
+    const bool was_late = std::exchange(is_late_, now_ns - called_ns_ >= kLookNs);
+    called_ns_ = now_ns;
+    if (is_late_ && !was_late) {
+      begin(now_ns, std::nullopt);
       return Advice::kPoll;
     }
     if (now_ns - looked_ns_ < kLookNs) return Advice::kPoll;
     const std::optional<RunDelay> now = read();
-    const bool is_starved = now && is_starvation(*now, now_ns);
+    const bool is_starved = now && before_ && is_starvation(*now, now_ns);
     begin(now_ns, now);
     return is_starved ? respond(now_ns) : Advice::kPoll;
   }
@@ -76,6 +80,8 @@ class Starvation {
 
   std::optional<RunDelay> before_;
   int64_t looked_ns_ = 0;  ///< when it was read
+  int64_t called_ns_ = 0;
+  bool is_late_ = false;  ///< the last call came long after the one before
   std::optional<int64_t> moved_ns_;
   int64_t rest_ns_ = kRestNsMin;
   int64_t rest_until_ns_ = INT64_MIN / 2;

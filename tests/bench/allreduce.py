@@ -17,7 +17,8 @@ COMPUTES = [sys.executable, "-c", "while True: pass"]
 SMALL = [8, 64, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 512 << 10]
 LARGE = [1 << 20, 4 << 20, 16 << 20, 64 << 20]
 AFTER_A_GAP = [8, 64 << 10, 1 << 20, 4 << 20, 16 << 20]
-BESIDE = [8, 64 << 10, 1 << 20, 4 << 20, 16 << 20]
+# Twenty of the small ones would be over before threads and cores have found each other.
+BESIDE = [([8, 64 << 10], 300), ([1 << 20, 4 << 20, 16 << 20], 20)]
 OTHERS = [("alone", []), ("beside one computing process", [None]),
           ("beside a computing process on each core", cores())]
 
@@ -52,9 +53,10 @@ def after_a_gap(bench):
 
 def beside_others(bench):
     for group, pinned_to in OTHERS[1:]:
-        with Job(bench, BESIDE, iterations=20, computing=pinned_to) as job:
-            for i, size in enumerate(BESIDE):
-                job.add(group, i, size, "us", lambda bucket: bucket["time_ns"] / 1e3)
+        for sizes, iterations in BESIDE:
+            with Job(bench, sizes, iterations, computing=pinned_to) as job:
+                for i, size in enumerate(sizes):
+                    job.add(group, i, size, "us", lambda bucket: bucket["time_ns"] / 1e3)
 
 
 def processor(bench):
