@@ -23,8 +23,11 @@ class Starvation {
  public:
   enum class Advice : uint8_t { kPoll, kMove, kRest };
 
-  /// What is compared covers at least this. A caller that pauses for as long begins anew.
+  /// What is compared covers at least this.
   static constexpr int64_t kLookNs = 4'000'000;
+  /// A caller that did not call for so long has paused, and begins anew. Less is what several
+  /// computing threads on its core take before it gets its turn.
+  static constexpr int64_t kPauseNs = 30'000'000;
   /// Starved: it waited for at least half of the time, and so long on the average.
   static constexpr int64_t kWaitNsMin = 300'000;
   /// Who is starved so soon after a move rests instead: other cores are busy, too.
@@ -40,14 +43,8 @@ class Starvation {
   template <typename Read>
   Advice advise(int64_t now_ns, Read read) {
     if (now_ns < rest_until_ns_) return Advice::kRest;
-    // What follows a pause of the caller shall not wait for the account, which takes some 10 us.
-    // Who is starved comes late again.
-    const bool was_late = std::exchange(is_late_, now_ns - called_ns_ >= kLookNs);
-    called_ns_ = now_ns;
-    if (is_late_ && !was_late) {
-      begin(now_ns, std::nullopt);
-      return Advice::kPoll;
-    }
+    // What follows a pause shall not wait for the account, which takes some 10 us.
+    if (now_ns - std::exchange(called_ns_, now_ns) >= kPauseNs) begin(now_ns, std::nullopt);
     if (now_ns - looked_ns_ < kLookNs) return Advice::kPoll;
     const std::optional<RunDelay> now = read();
     const bool is_starved = now && before_ && is_starvation(*now, now_ns);
@@ -80,8 +77,7 @@ class Starvation {
 
   std::optional<RunDelay> before_;
   int64_t looked_ns_ = 0;  ///< when it was read
-  int64_t called_ns_ = 0;
-  bool is_late_ = false;  ///< the last call came long after the one before
+  int64_t called_ns_ = INT64_MIN / 2;
   std::optional<int64_t> moved_ns_;
   int64_t rest_ns_ = kRestNsMin;
   int64_t rest_until_ns_ = INT64_MIN / 2;
