@@ -26,7 +26,11 @@ bool take_up_to_descriptors(int socket) {
   ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &error_bytes);  // would hide what waits
   for (;;) {
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(ucred))];
+    char byte;  // qemu-user asks the kernel for no message that has no room
+    iovec room{&byte, sizeof byte};
     msghdr message{};
+    message.msg_iov = &room;
+    message.msg_iovlen = 1;
     message.msg_control = control;
     message.msg_controllen = sizeof control;
     if (::recvmsg(socket, &message, MSG_PEEK | MSG_DONTWAIT) < 0) return false;  // it listens

@@ -3,13 +3,14 @@
 #include <algorithm>
 
 #include "tests/sim/scenarios.h"
+#include "tests/sim/seeds.h"
 
 namespace lyre::sim {
 namespace {
 
 /// Enough seeds to cover rare orders of events, few enough for every build. `lyre-sim --count` runs
 /// more.
-uint64_t seed_count(const std::string& name) { return name == "lossy_bulk" ? 3 : 150; }
+uint64_t seed_count(const std::string& name) { return affordable(name == "lossy_bulk" ? 3 : 150); }
 
 class EveryScenario : public testing::TestWithParam<std::string> {};
 

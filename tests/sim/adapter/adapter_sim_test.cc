@@ -2,11 +2,12 @@
 #include <gtest/gtest.h>
 
 #include "tests/sim/adapter/world.h"
+#include "tests/sim/seeds.h"
 
 namespace lyre::adapter_sim {
 namespace {
 
-constexpr uint64_t kSeeds = 25;
+const uint64_t kSeeds = sim::affordable(25);
 
 Outcome run(const std::string& scenario, uint64_t seed) {
   World world(make_plan(scenario, seed), false);

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "tests/sim/seeds.h"
 #include "tests/sim/world/world_drivers.h"
 #include "tests/sim/world/world_scenarios.h"
 
@@ -27,7 +28,7 @@ uint64_t seed_count(const std::string& name) {
   static const std::map<std::string, uint64_t> kCounts = {
       {"hosts_short", 1000}, {"hosts_storm", 500}, {"hosts_bottleneck", 10}};
   const auto found = kCounts.find(name);
-  return (found == kCounts.end() ? 80 : found->second) / kSlowness + 1;
+  return affordable((found == kCounts.end() ? 80 : found->second) / kSlowness + 1);
 }
 
 WorldOutcome run(const std::string& name, uint64_t seed) {

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "stack/base/page_size.h"
 #include "tests/unit/daemon/control_fixture.h"
 
 namespace lyre {
@@ -60,10 +61,10 @@ TEST_F(ReplyTakerTest, PassesWhatBecameOfMemoryToItsClient) {
   RawClient client(path_);
   attach(client);
   const OwnedFd file(::memfd_create("lyre-test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  ASSERT_EQ(::ftruncate(file.get(), 4096), 0);
+  ASSERT_EQ(::ftruncate(file.get(), static_cast<off_t>(system_page_bytes())), 0);
   auto request = make_message<channel::RegisterRequest>(Control::kRegister);
   request.source = channel::RegionSource::kDescriptor;
-  request.bytes = 4096;
+  request.bytes = system_page_bytes();
   client.send_with(request, {file.get()});
   run();
   for (uint32_t i = 0; i < workers_.count(); ++i) {
