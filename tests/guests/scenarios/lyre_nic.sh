@@ -6,8 +6,8 @@ MODE=$1
 . /host/scenarios/lyre_service.sh
 . /host/scenarios/lyre_load.sh
 
-CABLE_LOAD_S=75
-PLUG_LOAD_S=120
+CABLE_LOAD_BYTES=$((48 << 20))
+PLUG_LOAD_BYTES=$((112 << 20))
 CABLE_OUT_S=3
 
 nic_is_there() { [ -e "/sys/bus/pci/devices/$NIC" ]; }
@@ -58,10 +58,10 @@ wait_for 20 "a link" is_link up
 journalctl -u lyred --no-pager -o cat | grep -F 'port wire'
 
 step "the cable"
-under_load cable $CABLE_LOAD_S pull_cable
+under_load cable pull_cable --bytes=$CABLE_LOAD_BYTES
 
 step "hot plug"
-under_load plug $PLUG_LOAD_S unplug_nic
+under_load plug unplug_nic --bytes=$PLUG_LOAD_BYTES
 stats
 
 step "stop"

@@ -14,6 +14,12 @@ finish() {
 }
 trap finish EXIT
 
+# A host that stands still for a while must not look like a daemon that does.
+make_watchdog_patient() {
+  mkdir -p /run/systemd/system/lyred.service.d
+  printf '[Service]\nWatchdogSec=600\n' > /run/systemd/system/lyred.service.d/patient.conf
+}
+
 install_lyre() {
   tar -C / --keep-directory-symlink --no-overwrite-dir -xf /host/lyre.tar
   ldconfig
@@ -23,6 +29,7 @@ install_lyre() {
     mkdir -p /etc/systemd/system/lyred.service.d
     ln -s "$(find /usr -path '*/lyred.service.d/no-iommu.conf')" /etc/systemd/system/lyred.service.d
   fi
+  make_watchdog_patient
   udevadm control --reload
   systemctl daemon-reload
   useradd --groups lyre-clients $JOB_USER

@@ -6,7 +6,7 @@ MODE=$1
 . /host/scenarios/lyre_service.sh
 . /host/scenarios/lyre_load.sh
 
-RESET_LOAD_S=75
+RESET_LOAD_BYTES=$((48 << 20))
 PF=$NIC
 case $GUEST in
   a) VF_MAC=52:54:00:00:03:01 ;;
@@ -39,7 +39,7 @@ wait_for 20 "a link" is_link up
 journalctl -u lyred --no-pager -o cat | grep -F 'port wire'
 
 step "reset of the physical function"
-under_load reset $RESET_LOAD_S reset_pf
+under_load reset reset_pf --bytes=$RESET_LOAD_BYTES
 stats
 journalctl -u lyred --no-pager -o short-monotonic | grep -F 'port wire'
 
