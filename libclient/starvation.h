@@ -76,7 +76,7 @@ class Starvation {
   }
 
   std::optional<RunDelay> before_;
-  int64_t looked_ns_ = 0;  ///< when it was read
+  int64_t looked_ns_ = 0;  ///< when what is compared began
   int64_t called_ns_ = INT64_MIN / 2;
   std::optional<int64_t> moved_ns_;
   int64_t rest_ns_ = kRestNsMin;
