@@ -1,5 +1,6 @@
 #include "tests/io_contract/frames.h"
 
+#include <algorithm>
 #include <cstddef>
 
 namespace lyre::io::contract {

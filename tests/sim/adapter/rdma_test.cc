@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/unit/nccl_adapter/support/rdma_hosts.h"
 
 namespace lyre::adapter_sim {

@@ -81,7 +81,7 @@ TEST_F(NicTest, BindChoosesTheDriverByTheIommuAndTheNic) {
 }
 
 TEST_F(NicTest, ThePortSectionUsesTheNicAsTheKernelDid) {
-  const NicState& nic = nic_named(states_, "eth1");
+  const NicState nic = nic_named(states_, "eth1");
   EXPECT_EQ(port_section(nic, {.addresses = {"10.0.1.5/24"}, .mtu_bytes = 9001}),
             "\n[[port]]\nname = \"eth1\"\ndevice = \"0000:00:05.0\"\n"
             "address = \"10.0.1.5/24\"\nmtu = 9001\n");

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "nccl_adapter/protocol/frame.h"
 #include "nccl_adapter/transport/rails.h"
 #include "tests/unit/nccl_adapter/support/two_hosts.h"

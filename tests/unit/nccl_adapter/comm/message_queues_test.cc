@@ -1,6 +1,7 @@
 // The two halves of a comm against each other, with no stream between them but a byte buffer.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <memory>

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -43,9 +44,9 @@ class SendCommAndPeer : public TwoHosts, private HelloReceiver {
     }));
   }
   void say(const FrameHeader& header, std::span<const uint8_t> payload) {
-    std::vector<uint8_t> bytes(kFrameHeaderBytes);
+    std::vector<uint8_t> bytes(kFrameHeaderBytes + payload.size());
     encode(header, std::span(bytes).first<kFrameHeaderBytes>());
-    bytes.insert(bytes.end(), payload.begin(), payload.end());
+    std::ranges::copy(payload, bytes.begin() + kFrameHeaderBytes);
     for (const uint8_t& byte : bytes) streams_.front().send_small({&byte, 1});
     pass(20 * kMs);
     comm_->pump();

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/unit/stack/ip/frame_builder.h"
 
 namespace lyre::ip {

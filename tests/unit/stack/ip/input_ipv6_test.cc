@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "stack/ip/input.h"
 #include "stack/ip/output.h"
 #include "tests/unit/stack/ip/frame_builder.h"

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/unit/stack/tcp/peer.h"
 
 namespace lyre::tcp {

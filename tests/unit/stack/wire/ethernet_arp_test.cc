@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "stack/wire/arp.h"
 #include "stack/wire/ethernet.h"
 #include "tests/unit/stack/wire/bytes_of.h"

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "stack/base/checksum.h"
 #include "stack/wire/bytes.h"
 #include "tests/unit/stack/wire/bytes_of.h"

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "stack/base/ipv6_address.h"
 #include "tests/unit/stack/wire/bytes_of.h"
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
 // Several workers on one port: connections are spread by an unknown hash, are found when

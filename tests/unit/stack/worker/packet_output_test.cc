@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/unit/stack/worker/worker_parts.h"
 
 namespace lyre::worker {

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "stack/ip/output.h"
 #include "stack/worker/tables/half_open_queue.h"
 #include "stack/worker/tables/listeners.h"
