@@ -63,6 +63,15 @@ class PacketMemory {
   virtual uint32_t region_segment_bytes(uint32_t region) const = 0;
 };
 
+/// Releases a received packet with those that are chained to it.
+inline void release_chain(PacketMemory& memory, PacketBuf* packet) {
+  while (packet != nullptr) {
+    const uint32_t next = packet->next_slot;
+    memory.release({&packet, 1});
+    packet = next == PacketBuf::kNoSlot ? nullptr : memory.rx_packet(next);
+  }
+}
+
 /// The maximum number of regions of a worker: arenas and registered memory of all its clients.
 inline constexpr uint32_t kRegionsMax = 8192;
 

@@ -1,13 +1,13 @@
 #include "stack/worker/packet_input.h"
 
-#include "stack/worker/payload_chain.h"
+#include "stack/io/packet_io.h"
 
 namespace lyre::worker {
 
 void PacketInput::on_packet(io::PacketBuf* packet, ip::Origin origin, Redirect redirection) {
   if (parts_.segments.try_append_unparsed(*packet)) return;
   if (classify(packet, origin, redirection) == PacketFate::kUnused) {
-    release_received(state_.memory, packet);
+    io::release_chain(state_.memory, packet);
   }
 }
 

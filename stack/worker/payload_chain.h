@@ -4,7 +4,6 @@
 #include <span>
 
 #include "stack/io/packet.h"
-#include "stack/io/packet_io.h"
 
 /// Received packets as the engine and the sessions know them: reduced to their payload, and chained
 /// by slot where the segments were merged.
@@ -19,14 +18,5 @@ inline void reduce_to_payload(io::PacketBuf& packet, std::span<const uint8_t> pa
 
 /// Receive slots that a received packet fills.
 inline uint32_t slots_of(const io::PacketBuf& packet) { return 1u + packet.rest_slots; }
-
-/// Releases a received packet with those that follow it.
-inline void release_received(io::PacketMemory& memory, io::PacketBuf* packet) {
-  while (packet != nullptr) {
-    const uint32_t next = packet->next_slot;
-    memory.release({&packet, 1});
-    packet = next == io::PacketBuf::kNoSlot ? nullptr : memory.rx_packet(next);
-  }
-}
 
 }  // namespace lyre::worker

@@ -12,7 +12,7 @@ namespace lyre::worker {
 /// The peer sends the bytes again, in packets of the MTU.
 PacketFate SegmentInput::redirect(io::PacketBuf* packet, const FourTuple& tuple) {
   if (packet->is_super_packet() && !state_.router.is_alone()) {
-    release_received(state_.memory, packet);
+    io::release_chain(state_.memory, packet);
     state_.drop(Drop::kRedirectFull);
     return PacketFate::kKept;
   }

@@ -259,7 +259,7 @@ PacketBuf* Queue::scatter(std::span<const uint8_t> frame) {
     PacketBuf* packet = memory_->alloc_rx();
     if (packet == nullptr || (first == nullptr && !can_take(*packet, frame.size()))) {
       if (packet != nullptr) memory_->release({&packet, 1});
-      release_chain(first);
+      release_chain(*memory_, first);
       return nullptr;
     }
     const auto taken = static_cast<uint16_t>(std::min<size_t>(left.size(), packet->tailroom));
@@ -281,14 +281,6 @@ PacketBuf* Queue::scatter(std::span<const uint8_t> frame) {
 
 bool Queue::can_take(const PacketBuf& first, size_t bytes) const {
   return bytes <= first.tailroom || link_.options().has_super_packets;
-}
-
-void Queue::release_chain(PacketBuf* packet) {
-  while (packet != nullptr) {
-    const uint32_t next = packet->next_slot;
-    memory_->release({&packet, 1});
-    packet = next == PacketBuf::kNoSlot ? nullptr : memory_->rx_packet(next);
-  }
 }
 
 /// The checksum verdict of a NIC that verifies IPv4 and TCP; kUnknown for everything else.

@@ -50,7 +50,6 @@ class Queue final : public PacketIo {
   bool receive(uint32_t frame, PacketBuf*& out);
   PacketBuf* scatter(std::span<const uint8_t> frame);
   bool can_take(const PacketBuf& first, size_t bytes) const;
-  void release_chain(PacketBuf* packet);
   void judge(std::span<const uint8_t> frame, PacketBuf& packet) const;
 
   Link& link_;
