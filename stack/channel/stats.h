@@ -14,7 +14,7 @@
 namespace lyre::channel {
 
 inline constexpr uint64_t kStatsMagic = 0x3154'4154'5352'594c;  // "LYRSTAT1"
-inline constexpr uint32_t kStatsVersion = 14;
+inline constexpr uint32_t kStatsVersion = 15;
 
 /// A counter with one writer and any number of readers.
 class StatCounter {

@@ -13,7 +13,7 @@ namespace lyre::worker {
 PacketFate SegmentInput::redirect(io::PacketBuf* packet, const FourTuple& tuple) {
   if (packet->is_super_packet() && !state_.router.is_alone()) {
     io::release_chain(state_.memory, packet);
-    state_.drop(Drop::kRedirectFull);
+    state_.drop(Drop::kSuperPacketAway);
     return PacketFate::kKept;
   }
   switch (state_.router.redirect(packet, tuple)) {

@@ -11,6 +11,7 @@ namespace lyre {
 namespace {
 
 constexpr MacAddress kOwnMac{{2, 0, 0, 0, 0, 1}};
+constexpr uint32_t kSlotBytes = 2048;
 
 ip::RouteTable make_routes() {
   ip::RouteTable routes;
@@ -73,7 +74,7 @@ void check(ip::InputKind kind, const ip::Classified& out, const io::PacketBuf& p
       answer(out.refused);
       return;
     case ip::InputKind::kEchoRequest:
-      LYRE_CHECK(lies_inside(out.echo.icmp.body, packet));
+      LYRE_CHECK(lies_inside(out.echo.icmp.body, packet) && !packet.is_super_packet());
       answer(out.echo);
       return;
     case ip::InputKind::kIcmpError:
@@ -81,6 +82,11 @@ void check(ip::InputKind kind, const ip::Classified& out, const io::PacketBuf& p
       return;
     case ip::InputKind::kTcp:
       LYRE_CHECK(lies_inside(out.tcp.payload, packet));
+      LYRE_CHECK(out.tcp.payload.size() + packet.rest_bytes <= UINT16_MAX);
+      // The rest follows the payload of the first slot, which therefore ends with the packet.
+      LYRE_CHECK(!packet.is_super_packet() || packet.l4_checksum == io::ChecksumVerdict::kGood);
+      LYRE_CHECK(!packet.is_super_packet() ||
+                 out.tcp.payload.data() + out.tcp.payload.size() == packet.data + packet.length);
       LYRE_CHECK(out.tcp.tuple.local.address.is_v4() == out.tcp.tuple.remote.address.is_v4());
       LYRE_CHECK(out.tcp.parsed.header.options.sack_count <= wire::kSackBlocksMax);
       return;
@@ -91,17 +97,25 @@ void check(ip::InputKind kind, const ip::Classified& out, const io::PacketBuf& p
 }  // namespace
 }  // namespace lyre
 
-/// The first byte is the port's checksum verdict, so that the fuzzer need not guess checksums; the
-/// rest is the frame.
+/// The first byte is the port's checksum verdict, so that the fuzzer need not guess checksums, and
+/// says whether two bytes with the length of a super-packet's rest follow. After them comes the
+/// frame, or what the first slot of a super-packet has of it.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lyre;
   static const ip::RouteTable routes = make_routes();
   if (size == 0) return 0;
+  const bool is_super = (data[0] & 0x40) != 0;
+  const size_t begin = is_super ? 3 : 1;
+  if (size < begin) return 0;
   io::PacketBuf packet;
-  packet.data = const_cast<uint8_t*>(data) + 1;
-  packet.length = static_cast<uint32_t>(size - 1);
-  packet.ip_checksum = static_cast<io::ChecksumVerdict>(data[0] % 3);
-  packet.l4_checksum = static_cast<io::ChecksumVerdict>(data[0] / 3 % 3);
+  packet.data = const_cast<uint8_t*>(data) + begin;
+  packet.length = static_cast<uint32_t>(size - begin);
+  packet.ip_checksum = static_cast<io::ChecksumVerdict>((data[0] & 0x3f) % 3);
+  packet.l4_checksum = static_cast<io::ChecksumVerdict>((data[0] & 0x3f) / 3 % 3);
+  if (is_super) {
+    packet.rest_bytes = data[1] + 256u * data[2];
+    packet.rest_slots = static_cast<uint16_t>(1 + packet.rest_bytes / kSlotBytes);
+  }
   const ip::Origin origin = data[0] & 0x80 ? ip::Origin::kLocal : ip::Origin::kWire;
   ip::Classified out;
   check(ip::classify(packet, kOwnMac, routes, origin, out), out, packet);

@@ -121,6 +121,16 @@ def ipv6_packets():
                 ipv6(58, message, hop_limit=255) for message in icmpv6_messages()]
 
 
+def super_packets():
+    """What a classify input has of TCP packets whose last 60 KiB lie in other slots."""
+    rest = 60 * 1024
+    first = tcp(0x10, DATA_OPTIONS, bytes(1400))
+    six = struct.pack('!IHBB', 0x60000000, len(first) + rest, 6, 64) + PEER_IP6 + OWN_IP6 + first
+    return [bytes([0x40 | BOTH_GOOD[0]]) + struct.pack('<H', rest) + frame
+            for frame in (ethernet(0x0800, ipv4(6, first, total=20 + len(first) + rest)),
+                          ethernet(0x86dd, six))]
+
+
 def control_requests():
     attach = struct.pack('<IHHIIHHIQ64s', 0x4c595243, 4, 4, 1, 96, 6, 6, 0, 1 << 20, b'label')
     newer = struct.pack('<IHHIIHHIQ64sQ', 0x4c595243, 4, 5, 1, 104, 6, 7, 0, 1 << 20, b'', 1)
@@ -169,7 +179,7 @@ def seeds(target):
         frames = [ethernet(0x0800, packet) for packet in packets]
         frames.append(ethernet(0x0806, arp(1), b'\xff' * 6))
         frames += [ethernet(0x86dd, packet) for packet in ipv6_packets()]
-        return [BOTH_GOOD + frame for frame in frames]
+        return [BOTH_GOOD + frame for frame in frames] + super_packets()
     if target == 'channel':
         return [random.Random(number).randbytes(50 << number % 5) for number in range(20)]
     if target == 'control':

@@ -68,6 +68,14 @@ class ManyWorkers {
     return total;
   }
 
+  uint64_t drops(Drop reason) const {
+    uint64_t total = 0;
+    for (const auto& seat : seats) {
+      total += seat->stats->drops[static_cast<size_t>(reason)].get();
+    }
+    return total;
+  }
+
   struct Seat {
     std::unique_ptr<io::sim::Memory> memory;
     std::unique_ptr<io::sim::Memory> memory_before;  ///< the client may have slots of it

@@ -19,16 +19,27 @@ struct Shape {
   uint32_t left;
   uint32_t right;
   io::sim::Faults faults;
+  bool has_super_packets = false;
 };
 
+io::sim::LinkOptions link_of(const Shape& shape) {
+  io::sim::LinkOptions options{.delay = micros(20), .faults = shape.faults};
+  if (shape.has_super_packets) {
+    options.checksums = io::sim::Checksums::kTrusted;
+    options.tso_bytes_max = 65'000;
+    options.has_super_packets = true;
+  }
+  return options;
+}
+
 void PrintTo(const Shape& shape, std::ostream* out) {
-  *out << shape.left << " and " << shape.right;
+  *out << shape.left << " and " << shape.right << (shape.has_super_packets ? ", uncut" : "");
 }
 
 class Workers : public testing::TestWithParam<Shape> {
  protected:
   Workers()
-      : link({.delay = micros(20), .faults = GetParam().faults}),
+      : link(link_of(GetParam())),
         a(link, 0, GetParam().left, 1024),
         b(link, 1, GetParam().right, 1024) {}
 
@@ -153,6 +164,7 @@ TEST_P(Workers, FindConnectionsWhosePacketsMoved) {
   expect_equal();
   EXPECT_EQ(a.sum(&Stats::tcp_resets_in) + b.sum(&Stats::tcp_resets_in), 0u);
   EXPECT_EQ(b.sum(&Stats::redirected_in) > 0, b.seats.size() > 1);
+  EXPECT_EQ(b.drops(Drop::kSuperPacketAway) > 0, GetParam().has_super_packets);
 
   close_all();
   EXPECT_TRUE(run_until([&] { return has_all_slots(a) && has_all_slots(b); }));
@@ -194,7 +206,7 @@ TEST_P(Workers, NewConnectionsAfterAMoveAreNotMistakenForOldOnes) {
 
 INSTANTIATE_TEST_SUITE_P(
     Counts, Workers,
-    testing::Values(Shape{3, 3, {}}, Shape{1, 4, {}}, Shape{4, 1, {}},
+    testing::Values(Shape{3, 3, {}}, Shape{1, 4, {}}, Shape{4, 1, {}}, Shape{3, 3, {}, true},
                     Shape{
                         2, 3, {.loss_ppm = 5'000, .duplicate_ppm = 2'000, .reorder_ppm = 5'000}}));
 
