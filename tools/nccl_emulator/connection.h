@@ -22,9 +22,10 @@ struct Connection {
   bool crosses_hosts = false;
   int tag = 0;  // the sender's rank, on both sides
 
-  StepCounter device_steps;                   // written by the device
-  StepCounter proxy_steps;                    // written by the progress thread
-  std::array<uint32_t, kSlots> slot_bytes{};  // of a filled slot; guarded by the counters
+  uint64_t steps = 0;        // of all operations begun; written by the progress thread
+  StepCounter device_steps;  // written by the device
+  StepCounter proxy_steps;   // written by the progress thread
+  std::array<uint32_t, kSlots> slot_bytes{};  // by step; guarded by the counters
   uint64_t bytes_moved = 0;                   // written by the progress thread
 };
 

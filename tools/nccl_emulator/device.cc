@@ -79,7 +79,13 @@ bool has_all_flags(const uint8_t* slot, size_t bytes, uint32_t flag) {
 void Device::start(Operation* operation, int slice_steps) {
   operation_ = operation;
   plan_ = slot_plan(operation->protocol, slice_steps);
-  cursors_.assign(channels_.size(), Cursor{});
+  cursors_.clear();
+  for (const Channel* channel : channels_) {
+    // Relaxed: this class writes them.
+    const uint64_t sent = channel->send.device_steps.value.load(std::memory_order_relaxed);
+    const uint64_t received = channel->recv.device_steps.value.load(std::memory_order_relaxed);
+    cursors_.push_back({0, sent, sent, received, received});
+  }
 }
 
 bool Device::is_done() const {
@@ -123,7 +129,7 @@ size_t Device::poll() {
 }
 
 uint32_t Device::recv_flag(const Cursor& cursor) const {
-  return operation_->flag_base + static_cast<uint32_t>(cursor.received) + 1;
+  return operation_->flag_base + static_cast<uint32_t>(cursor.received - cursor.first_received) + 1;
 }
 
 const uint8_t* Device::received_slot(const Channel& channel, const Cursor& cursor) const {
@@ -133,7 +139,7 @@ const uint8_t* Device::received_slot(const Channel& channel, const Cursor& curso
 
 void Device::check_length(const Channel& channel, const Cursor& cursor, const Slice& slice) const {
   if (operation_->protocol == Protocol::kLl) return;  // the flags have been checked
-  const size_t got = channel.recv.slot_bytes[cursor.received % static_cast<size_t>(plan_.depth)];
+  const size_t got = channel.recv.slot_bytes[cursor.received % kSlots];
   const size_t expected = wire_bytes(operation_->protocol, slice.count);
   if (got == expected) return;
   throw Failure("message " + std::to_string(cursor.received) + " from rank " +
@@ -149,7 +155,8 @@ void Device::run_slice(Channel& channel, Cursor& cursor, const Slice& slice) {
       .to = channel.send.staging.slots(operation_->protocol) + send_index * plan_.slice_bytes,
       .data = operation_->data.data() + slice.offset,
       .count = slice.count,
-      .send_flag = operation_->flag_base + static_cast<uint32_t>(cursor.sent) + 1,
+      .send_flag =
+          operation_->flag_base + static_cast<uint32_t>(cursor.sent - cursor.first_sent) + 1,
   };
   if (operation_->protocol == Protocol::kLl) {
     compute_ll(slice.op, buffers);
@@ -157,7 +164,7 @@ void Device::run_slice(Channel& channel, Cursor& cursor, const Slice& slice) {
     compute_simple(slice.op, buffers);
   }
   if (sends(slice.op)) {
-    channel.send.slot_bytes[send_index] =
+    channel.send.slot_bytes[cursor.sent % kSlots] =
         static_cast<uint32_t>(wire_bytes(operation_->protocol, slice.count));
     // pairs with the acquire in Side::poll_send: the slot is written
     channel.send.device_steps.value.store(++cursor.sent, std::memory_order_release);

@@ -26,10 +26,13 @@ class Device {
   bool is_done() const;
 
  private:
+  /// Steps are those of the connections, which go on from one operation to the next.
   struct Cursor {
-    size_t next = 0;
-    uint64_t sent = 0;
-    uint64_t received = 0;
+    size_t next;
+    uint64_t first_sent;
+    uint64_t sent;
+    uint64_t first_received;
+    uint64_t received;
   };
 
   bool is_ready(const Channel& channel, const Cursor& cursor, const Slice& slice) const;

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <list>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -19,8 +20,9 @@
 namespace lyre::nccl_emulator {
 
 /// NCCL's proxy progress thread. It calls isend, irecv and test, and nothing else of the plugin. It
-/// spins with sched_yield() while an operation is active, and sleeps otherwise. After an error it
-/// ends, and leaves requests in flight.
+/// spins with sched_yield() while an operation is active, and sleeps otherwise. As on a GPU, an
+/// operation is over when the device has the result: its last sends are completed during the next
+/// operation, or before wait() returns. After an error it ends, and leaves requests in flight.
 /// Owner: borrows plugin, profiler, channels and operations.
 /// Thread: one other thread calls submit() and wait(); steps_done() any.
 class ProgressThread {
@@ -48,8 +50,16 @@ class ProgressThread {
   uint64_t steps_done() const { return steps_done_.load(std::memory_order_relaxed); }
 
  private:
+  class Side;
+
   void loop();
   void run_operation(Operation* operation);
+  void add_sides(const Operation& operation, SlotPlan plan, const OperationTrace& trace);
+  size_t poll_sends();
+  size_t poll_receives();
+  static bool all_done(const std::vector<std::list<Side>>& sides);
+  bool is_device_done() const;
+  void finish_sends();
   void run_device(std::stop_token stop);
 
   NetPlugin& plugin_;
@@ -58,6 +68,9 @@ class ProgressThread {
   std::span<Channel* const> channels_;
   Options options_;
   Device device_;
+  std::vector<std::list<Side>> sends_;  // by channel, those of earlier operations first
+  std::vector<std::list<Side>> receives_;
+  std::atomic<bool> device_done_{false};  // with a thread of its own
   std::atomic<bool> device_failed_{false};
   std::string device_error_;
   std::atomic<uint64_t> steps_done_{0};

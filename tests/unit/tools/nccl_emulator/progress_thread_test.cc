@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <thread>
 
@@ -12,7 +13,7 @@ namespace {
 using Result = nccl_abi::Result;
 
 // A plugin that is never ready for a message.
-class BusyPlugin final : public NetPlugin {
+class BusyPlugin : public NetPlugin {
  public:
   int abi() const override { return 12; }
   const char* name() const override { return "Busy"; }
@@ -42,6 +43,35 @@ class BusyPlugin final : public NetPlugin {
   std::atomic<bool> is_asked{false};
 };
 
+// A plugin that has each message at once, and completes sends when it has been asked for a second
+// receive. A request is the size of its message.
+class PluginOfLateSends final : public BusyPlugin {
+ public:
+  Result isend(void*, const Message& message, void** request) override {
+    *request = sends_.data() + sends_posted_;
+    sends_.at(sends_posted_++) = static_cast<int>(message.bytes);
+    return Result::kSuccess;
+  }
+  Result irecv(void*, const Message& message, void** request) override {
+    *request = receives_.data() + receives_posted_;
+    receives_.at(receives_posted_++) = static_cast<int>(message.bytes);
+    return Result::kSuccess;
+  }
+  Result test(void* request, int* done, int* sizes) override {
+    const auto* bytes = static_cast<const int*>(request);
+    const bool is_send = bytes >= sends_.data() && bytes < sends_.data() + sends_.size();
+    *done = !is_send || receives_posted_ > 1 ? 1 : 0;
+    *sizes = is_send ? *bytes : static_cast<int>(sizeof(float));
+    return Result::kSuccess;
+  }
+
+ private:
+  std::array<int, 4> sends_{};
+  std::array<int, 4> receives_{};
+  size_t sends_posted_ = 0;
+  size_t receives_posted_ = 0;
+};
+
 class Progress : public ::testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(Device, Progress, ::testing::Bool(), [](const auto& instance) {
   return instance.param ? "OnItsOwnThread" : "OnTheSameThread";
@@ -63,6 +93,28 @@ TEST_P(Progress, EndsInTheMiddleOfAnOperation) {
     while (!plugin.is_asked.load()) std::this_thread::yield();
   }
   ::alarm(0);
+}
+
+// NCCL's kernel waits for what it receives, and nobody for the last sends before the next kernel.
+TEST_P(Progress, AnOperationIsOverBeforeItsLastSend) {
+  constexpr unsigned kBoundS = 20;
+  PluginOfLateSends plugin;
+  Channel channel;
+  channel.send.staging.create(plugin, nullptr);
+  channel.recv.staging.create(plugin, nullptr);
+  Channel* const channels[] = {&channel};
+  std::vector<float> data(1);
+  const std::vector<Slice> ring{{RingOp::kSend, 0, 1}, {RingOp::kRecv, 0, 1}};
+  std::array<Operation, 2> operations{Operation{.data = data, .ring = {ring}},
+                                      Operation{.data = data, .ring = {ring}}};
+  ::alarm(kBoundS);
+  ProgressThread progress(plugin, nullptr, channels,
+                          {.slice_steps = 2, .device_thread = GetParam(), .neighbours = {}});
+  progress.submit(operations);
+  while (!progress.wait(std::chrono::milliseconds(10))) continue;
+  ::alarm(0);
+  EXPECT_EQ(channel.send.proxy_steps.value.load(), 2u);
+  EXPECT_EQ(channel.recv.device_steps.value.load(), 2u);
 }
 
 }  // namespace
