@@ -5,6 +5,7 @@ import argparse
 import dataclasses
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,9 +23,18 @@ SETUP_STAMP = "check-setup.json"
 BUILD_TIMEOUT_S = 1800
 TEST_TIMEOUT_S = 1800
 END_PATIENCE_S = 30
+# Units and simulator as arm64 programs: by a script of their own, which unpacks the packages that
+# they need into this tree. That takes too much time and room for each run on a new machine.
+CROSS = os.path.join("tests", "cross", "run")
+CROSS_TREE = os.path.join("build", "cross", "sysroot")
+CROSS_NEEDS = ("aarch64-linux-gnu-g++", "qemu-aarch64-static")
+CROSS_TIMEOUT_S = 7200
 LINES_SHOWN = 25
 # The first lines of a failure in the output of unittest, googletest and libFuzzer.
 SIGNS = ("FAIL: ", "ERROR: ", ": Failure", "Traceback", "error: ")
+
+# The last line of a run.
+COUNT_LINE = re.compile(r"^(?P<passed>\d+) passed, \d+ failed(, \d+ skipped)?\s*\Z", re.MULTILINE)
 
 PASSED = {"OK", "EXPECTEDFAIL"}
 SKIPPED = {"SKIP"}
@@ -256,6 +266,25 @@ def check(build, environment, count):
     run_tests(build, folder, environment, count)
 
 
+def check_arm64(count):
+    if not os.path.isdir(CROSS_TREE) or not all(shutil.which(each) for each in CROSS_NEEDS):
+        count.skip("arm64", f"no arm64 packages in {CROSS_TREE}: {CROSS} puts them there")
+        return
+    print("check: arm64: building and testing", flush=True)
+    log = os.path.join(FOLDER, "arm64.log")
+    if os.path.exists(log):
+        os.unlink(log)
+    code = logged([CROSS], log, CROSS_TIMEOUT_S, os.environ)
+    with open(log, encoding="utf-8", errors="replace") as file:
+        result = COUNT_LINE.search(file.read())
+    if code != 0 or result is None:
+        count.fail(f"arm64: {CROSS}, all of it in {log}")
+        print(tail(log), flush=True)
+    if result is not None:
+        count.passed += int(result["passed"])
+        print(f"check: arm64: {result[0].strip()}", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
@@ -267,6 +296,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix="lyre-check-") as scratch:
         for build in QUICK if is_quick else FULL:
             check(build, environment_of(build, scratch), count)
+        if not is_quick:
+            check_arm64(count)
     for reason in count.reasons:
         print(reason)
     print(count.line())
