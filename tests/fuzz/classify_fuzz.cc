@@ -83,8 +83,8 @@ void check(ip::InputKind kind, const ip::Classified& out, const io::PacketBuf& p
     case ip::InputKind::kTcp:
       LYRE_CHECK(lies_inside(out.tcp.payload, packet));
       LYRE_CHECK(out.tcp.payload.size() + packet.rest_bytes <= UINT16_MAX);
-      // The rest follows the payload of the first slot, which therefore ends with the packet.
       LYRE_CHECK(!packet.is_super_packet() || packet.l4_checksum == io::ChecksumVerdict::kGood);
+      // The rest follows the payload of the first slot, which therefore ends with the packet.
       LYRE_CHECK(!packet.is_super_packet() ||
                  out.tcp.payload.data() + out.tcp.payload.size() == packet.data + packet.length);
       LYRE_CHECK(out.tcp.tuple.local.address.is_v4() == out.tcp.tuple.remote.address.is_v4());

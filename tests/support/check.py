@@ -267,6 +267,7 @@ def check(build, environment, count):
 
 
 def check_arm64(count):
+    """The tests that run as arm64 programs, where the packages that they need are there."""
     if not os.path.isdir(CROSS_TREE) or not all(shutil.which(each) for each in CROSS_NEEDS):
         count.skip("arm64", f"no arm64 packages in {CROSS_TREE}: {CROSS} puts them there")
         return
