@@ -6,7 +6,7 @@ MODE=$1
 . /host/scenarios/lyre_service.sh
 . /host/scenarios/lyre_load.sh
 
-CABLE_LOAD_BYTES=$((48 << 20))
+CABLE_LOAD_BYTES=$((96 << 20))
 PLUG_LOAD_BYTES=$((112 << 20))
 CABLE_OUT_S=3
 
