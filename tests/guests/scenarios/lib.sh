@@ -88,6 +88,8 @@ has_netdev() { [ -n "$(netdev_of "$1")" ]; }
 
 # Kernel addresses on the second NIC: rank bootstrap and the ordinary network live there.
 bring_up_admin_network() {
+  # udev gives the interface another name, and takes it down for that.
+  udevadm settle --timeout=60
   ip addr add "$ME_ADMIN/24" dev "$(netdev_of $ADMIN_NIC)"
   ip link set "$(netdev_of $ADMIN_NIC)" up
   meet admin-up
