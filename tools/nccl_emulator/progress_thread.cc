@@ -221,23 +221,18 @@ void ProgressThread::add_sides(const Operation& operation, SlotPlan plan,
 }
 
 // As NCCL, the operations of one connection are progressed one after the other.
-size_t ProgressThread::poll_sends() {
+size_t ProgressThread::poll(std::vector<std::list<Side>>& channels, size_t (Side::*poll_side)()) {
   size_t work = 0;
-  for (std::list<Side>& sides : sends_) {
-    if (!sides.empty()) work += sides.front().poll_send();
+  for (std::list<Side>& sides : channels) {
+    if (!sides.empty()) work += (sides.front().*poll_side)();
     while (!sides.empty() && sides.front().is_done()) sides.pop_front();
   }
   return work;
 }
 
-size_t ProgressThread::poll_receives() {
-  size_t work = 0;
-  for (std::list<Side>& sides : receives_) {
-    if (!sides.empty()) work += sides.front().poll_recv();
-    while (!sides.empty() && sides.front().is_done()) sides.pop_front();
-  }
-  return work;
-}
+size_t ProgressThread::poll_sends() { return poll(sends_, &Side::poll_send); }
+
+size_t ProgressThread::poll_receives() { return poll(receives_, &Side::poll_recv); }
 
 bool ProgressThread::all_done(const std::vector<std::list<Side>>& sides) {
   return std::ranges::all_of(sides, [](const std::list<Side>& each) { return each.empty(); });

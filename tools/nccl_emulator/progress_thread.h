@@ -55,6 +55,7 @@ class ProgressThread {
   void loop();
   void run_operation(Operation* operation);
   void add_sides(const Operation& operation, SlotPlan plan, const OperationTrace& trace);
+  static size_t poll(std::vector<std::list<Side>>& channels, size_t (Side::*poll_side)());
   size_t poll_sends();
   size_t poll_receives();
   static bool all_done(const std::vector<std::list<Side>>& sides);
