@@ -145,19 +145,27 @@ inline constexpr int64_t kSlowPauseNsMax = 60'000'000'000;
 /// A connection is busy that has this much under way: with less, the caller may be the limit,
 /// unless something waits for room.
 inline constexpr uint64_t kBusyBytes = kBlockBytes;
-/// How many streams a connection needs is measured over this much time of being busy, after this
+/// How many streams connections need is measured over this much time of being busy, after this
 /// much for congestion windows to open; and until that many bytes were acknowledged, which are
 /// counted in whole pieces.
 inline constexpr int64_t kStreamMeasureNs = 120'000'000;
 inline constexpr int64_t kStreamSettleNs = 40'000'000;
+/// The first time a job begins, which takes longer.
+inline constexpr int64_t kStreamBeginNs = 100'000'000;
 inline constexpr uint64_t kStreamMeasureBytes = 8 * kBlockBytes;
 /// Of what the others carry, each: what an added stream has to bring. One that shares a full port
-/// with another connection, stream by stream, brings up to a third: half of the port becomes two
+/// with another process, stream by stream, brings up to a third: half of the port becomes two
 /// thirds of it.
 inline constexpr double kStreamHelps = 0.45;
-/// A connection whose number of streams grew so often has found a network that limits flows; once
+/// Connections whose number of streams grew so often have found a network that limits flows; once
 /// may be chance.
 inline constexpr uint32_t kStreamsGrownMin = 2;
+/// Of the total before: with this much more streams are kept, but no further ones are tried.
+inline constexpr double kStreamHelpsSome = 1.15;
+/// Where they helped less, the next trial follows after this long, then after twice that, and so
+/// often. Processes whose trials overlap take each other's loss for help: no more than needed.
+inline constexpr int64_t kTryAgainNs = 4'000'000'000;
+inline constexpr uint32_t kTryAgainMax = 3;
 /// Streams on trial that are not there by then count as no help.
 inline constexpr int64_t kStreamTrialWaitNs = 1'000'000'000;
 /// It is forgotten after a pause of this length.

@@ -9,25 +9,15 @@ namespace lyre::nccl_adapter {
 
 using nccl_abi::Result;
 
-namespace {
-
-// LYRE_STREAMS says how many there are; without it they may become more.
-uint16_t streams_max(const Environment& environment, size_t start) {
-  const bool is_given = environment.settings().streams > 0;
-  return static_cast<uint16_t>(is_given ? start : std::max<size_t>(start, kStreamsLearnedMax));
-}
-
-}  // namespace
-
 SendComm::SendComm(Environment* environment, const Nonce& id, size_t device, const Handle& handle)
     : Comm(environment, id,
            Peer{handle.host, handle.pid, to_string(make_addr(handle.address, handle.port))},
-           environment->stream_count(device)),
+           environment->stream_count(device).wanted()),
       queue_(this),
       handle_(handle),
       device_(device),
-      streams_max_(streams_max(*environment, lanes_.size())),
-      count_(lanes_.size(), streams_max_),
+      count_(environment->stream_count(device)),
+      wanted_(lanes_.size()),
       watched_ns_(environment->now_ns()),
       began_ns_(environment->now_ns()) {
   std::vector<Address> remotes = {handle.address};

@@ -64,10 +64,11 @@ class SendComm final : public Comm {
   void give_up_stalled(Lane& lane, int64_t now_ns);
   void redial(Lane& lane, int64_t now_ns);
   void replace_slow_lane(int64_t now_ns);
-  bool is_wanted(const Lane& lane) const { return lane.index < count_.wanted(); }
+  bool is_wanted(const Lane& lane) const { return lane.index < wanted_; }
   size_t wanted_up() const;
   void await_queue_pair(int64_t now_ns);
   void adapt_count(int64_t passed_ns);
+  void follow_count(bool is_busy, int64_t passed_ns);
   void retire(Lane& lane, int64_t now_ns);
   void mention_slow_peer(int64_t now_ns);
   void send_again(Lane& lane);
@@ -78,8 +79,9 @@ class SendComm final : public Comm {
   std::vector<RailPair> pairs_;
   size_t near_pairs_ = 0;  ///< of the front of pairs_: they need no router
   size_t last_lane_ = 0;
-  uint16_t streams_max_;  ///< that the peer is told of
-  StreamCount count_;
+  StreamCount& count_;  ///< of the port
+  size_t wanted_;       ///< streams of this comm
+  int64_t idle_ns_ = 0;
   SlowStreams slow_streams_;
   int64_t watched_ns_;           ///< when watch() looked last
   bool was_backlogged_ = false;  ///< at that time

@@ -133,20 +133,29 @@ size_t SendComm::wanted_up() const {
 // Busy is who has much under way, or something that waits for room, at both ends of the time: with
 // less, the caller may be the limit.
 void SendComm::adapt_count(int64_t passed_ns) {
-  StreamCount::Look look{.passed_ns = passed_ns, .up = wanted_up()};
+  StreamCount::Report report{.up = wanted_up()};
   uint64_t unacked_bytes = 0;
   for (const auto& lane : lanes_) {
     if (!lane->is_up()) continue;
-    look.acked_bytes += lane->gained_bytes;
+    report.acked_bytes += lane->gained_bytes;
     unacked_bytes += lane->unacked_bytes;
   }
   const bool is_backlogged = unacked_bytes >= kBusyBytes || queue_.waits_for_room();
-  look.is_busy = std::exchange(was_backlogged_, is_backlogged) && is_backlogged;
-  const size_t before = count_.wanted();
-  count_.look(look);
-  if (count_.wanted() == before) return;
-  log_info("streams to %s: %zu, were %zu", peer_.host.c_str(), count_.wanted(), before);
-  for (size_t i = lanes_.size(); i < count_.wanted(); ++i) {
+  report.is_busy = std::exchange(was_backlogged_, is_backlogged) && is_backlogged;
+  count_.report(report);
+  follow_count(report.is_busy, passed_ns);
+}
+
+// A comm that has little to send gets no streams for the sake of others, and loses those that it
+// has not used for long.
+void SendComm::follow_count(bool is_busy, int64_t passed_ns) {
+  const size_t before = wanted_;
+  idle_ns_ = is_busy ? 0 : idle_ns_ + passed_ns;
+  wanted_ = is_busy ? count_.wanted() : std::min(wanted_, count_.wanted());
+  if (idle_ns_ >= kForgetStreamsNs) wanted_ = std::min(wanted_, count_.start());
+  if (wanted_ == before) return;
+  log_info("streams to %s: %zu, were %zu", peer_.host.c_str(), wanted_, before);
+  for (size_t i = lanes_.size(); i < wanted_; ++i) {
     lanes_.grow(i + 1);
     set_home(lanes_[i]);
   }
@@ -194,7 +203,7 @@ void SendComm::dial(Lane& lane, size_t number, int64_t now_ns) {
   const lyre_addr local =
       make_addr(address_towards(environment()->ports()[pair.local], pair.remote), 0);
   const Hello hello{.stream_index = lane.index,
-                    .stream_count = streams_max_,
+                    .stream_count = static_cast<uint16_t>(count_.most()),
                     .incarnation = ++lane.dialled,
                     .listen_port = environment()->listen_port(),
                     .pid = environment()->pid(),

@@ -27,6 +27,9 @@ std::unique_ptr<Instance> Instance::open(const Settings& settings, uint64_t comm
   std::unique_ptr<Instance> instance(new Instance(settings, communicator));
   instance->attachment_ = Attachment::open(instance->settings_);
   if (instance->attachment_ == nullptr) return nullptr;
+  for (const lyre_port& port : instance->ports()) {
+    instance->stream_counts_.push_back(instance->make_stream_count(port));
+  }
   instance->progress_thread_ =
       std::make_unique<ProgressThread>([own = instance.get()] { own->progress_if_idle(); });
   return instance;
@@ -64,13 +67,16 @@ bool Instance::is_idle() const { return comms_.empty() && receivers_.listening()
 
 // One flow gets at most a share of a fast port in most clouds, and at most one worker's time in the
 // daemon.
-size_t Instance::stream_count(size_t device) const {
-  if (settings_.streams > 0) return static_cast<size_t>(settings_.streams);
-  const lyre_port& port = ports()[device];
+StreamCount Instance::make_stream_count(const lyre_port& port) const {
+  if (settings_.streams > 0) {
+    const auto given = static_cast<size_t>(settings_.streams);
+    return StreamCount(given, given);
+  }
   const uint32_t flows = flows_that_fill(port.speed_mbps, port.flow_mbps);
   const auto workers = static_cast<uint32_t>(std::max(attachment_->workers(), 1));
   const size_t rails = settings_.uses_all_rails ? ports().size() : 1;
-  return std::clamp<size_t>(std::max(flows, workers) * rails, 1, kStreamsAutoMax);
+  const size_t start = std::clamp<size_t>(std::max(flows, workers) * rails, 1, kStreamsAutoMax);
+  return StreamCount(start, kStreamsLearnedMax);
 }
 
 Result Instance::check_device(int dev) const {
@@ -305,11 +311,12 @@ void Instance::poll_daemon() {
 }
 
 void Instance::tick() {
-  ticked_ns_ = now_ns();
+  const int64_t passed_ns = now_ns() - std::exchange(ticked_ns_, now_ns());
   for (auto& [number, comm] : comms_) {
     comm->tick(now_ns());
     if (!is_attached()) return;
   }
+  for (StreamCount& count : stream_counts_) count.look(passed_ns);
   if (acceptor_ != nullptr) acceptor_->expire();
 }
 

@@ -43,7 +43,7 @@ class Instance final : public Environment, private CommOwner {
   lyre_context* context() const override { return attachment_->context(); }
   const std::vector<lyre_port>& ports() const override { return attachment_->ports(); }
   uint16_t listen_port() const override { return acceptor_ != nullptr ? acceptor_->port() : 0; }
-  size_t stream_count(size_t device) const override;
+  StreamCount& stream_count(size_t device) override { return stream_counts_[device]; }
   bool note_daemon_error(int code) override;
   nccl_abi::Result progress_and_pause() override;
   Memory* take_memory(const void* data, size_t bytes) override;
@@ -86,6 +86,7 @@ class Instance final : public Environment, private CommOwner {
 
   Instance(const Settings& settings, uint64_t communicator);
 
+  StreamCount make_stream_count(const lyre_port& port) const;
   nccl_abi::Result check_device(int dev) const;
   nccl_abi::Result check_handle(HandleBytes bytes, Handle* out) const;
   SendComm* find_connecting(int dev, HandleBytes bytes, const Handle& handle);
@@ -111,6 +112,7 @@ class Instance final : public Environment, private CommOwner {
   int64_t ticked_ns_ = 0;
   int64_t shown_ns_ = 0;
   Telemetry telemetry_;
+  std::vector<StreamCount> stream_counts_;  ///< by device
   RegionCache regions_;
   Daemon daemon_ = Daemon::kAttached;
   bool is_detached_ = false;  ///< nothing refers to the lost context any more

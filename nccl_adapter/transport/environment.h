@@ -9,6 +9,7 @@
 #include "nccl_adapter/abi/common.h"
 #include "nccl_adapter/settings.h"
 #include "nccl_adapter/transport/attentive_clock.h"
+#include "nccl_adapter/transport/stream_count.h"
 
 namespace lyre::nccl_adapter {
 
@@ -51,8 +52,8 @@ class Environment {
   virtual const std::vector<lyre_port>& ports() const = 0;
   /// Where peers can reach this process; 0: it does not listen.
   virtual uint16_t listen_port() const = 0;
-  /// How many streams a new comm on that port gets.
-  virtual size_t stream_count(size_t device) const = 0;
+  /// How many streams the comms of that port need. Owner: the environment.
+  virtual StreamCount& stream_count(size_t device) = 0;
   /// True, and the daemon is looked for from then on, when `code` means that it is gone.
   virtual bool note_daemon_error(int code) = 0;
   /// For callers that wait: handles all events that happened, and sleeps for a moment.

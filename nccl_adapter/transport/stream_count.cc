@@ -1,27 +1,44 @@
 #include "nccl_adapter/transport/stream_count.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "nccl_adapter/limits.h"
 
 namespace lyre::nccl_adapter {
 
-void StreamCount::look(const Look& look) {
-  idle_ns_ = look.is_busy ? 0 : idle_ns_ + look.passed_ns;
+void StreamCount::report(const Report& report) {
+  reported_bytes_ += report.acked_bytes;
+  if (!report.is_busy) return;
+  is_any_busy_ = true;
+  // A connection without any stream waits for its peer, and the others need not.
+  if (report.up > 0 && report.up < wanted_) is_any_incomplete_ = true;
+}
+
+void StreamCount::look(int64_t passed_ns) {
+  observe(passed_ns);
+  reported_bytes_ = 0;
+  is_any_busy_ = is_any_incomplete_ = false;
+}
+
+void StreamCount::observe(int64_t passed_ns) {
+  idle_ns_ = is_any_busy_ ? 0 : idle_ns_ + passed_ns;
   if (idle_ns_ >= kForgetStreamsNs) return forget();
-  if (!look.is_busy || phase_ == Phase::kSettled) return;
-  if (look.up < wanted_) {
+  if (phase_ == Phase::kSettled) return rest(passed_ns);
+  if (!is_any_busy_) return;
+  if (is_any_incomplete_) {
     restart_measuring();
-    waited_ns_ += look.passed_ns;
+    waited_ns_ += passed_ns;
     // The peer may not take more of them.
     if (phase_ == Phase::kTry && waited_ns_ >= kStreamTrialWaitNs) judge(0);
     return;
   }
-  busy_ns_ += look.passed_ns;
+  busy_ns_ += passed_ns;
   // Congestion windows open first (RFC 5681 3.1).
-  if (busy_ns_ <= kStreamSettleNs) return;
-  bytes_ += look.acked_bytes;
-  const int64_t measured_ns = busy_ns_ - kStreamSettleNs;
+  const int64_t settle_ns = phase_ == Phase::kMeasure ? kStreamBeginNs : kStreamSettleNs;
+  if (busy_ns_ <= settle_ns) return;
+  bytes_ += reported_bytes_;
+  const int64_t measured_ns = busy_ns_ - settle_ns;
   if (measured_ns < kStreamMeasureNs) return;
   if (bytes_ < kStreamMeasureBytes && measured_ns < kStreamTrialWaitNs) return;
   judge(static_cast<double>(bytes_) * kNsPerSecond / static_cast<double>(measured_ns));
@@ -40,12 +57,12 @@ void StreamCount::judge(double bytes_per_s) {
     count_ = wanted_;
     ++grown_;
   }
-  // More than help now, if they came at all: they take over what other connections of the port
-  // leave while they pause.
-  if (!helps && bytes_per_s > 0 && grown_ >= kStreamsGrownMin) {
-    phase_ = Phase::kSettled;
-    return;
+  if (again_ > 0) {
+    wanted_ = count_;
+    return settle();
   }
+  const bool is_limited = bytes_per_s > 0 && grown_ >= kStreamsGrownMin;
+  if (!helps && (is_limited || bytes_per_s >= bytes_per_s_ * kStreamHelpsSome)) return settle();
   is_doubling_ = is_doubling_ && helps;
   step_ = is_doubling_ ? count_ : step_ / 2;
   try_more();
@@ -54,8 +71,25 @@ void StreamCount::judge(double bytes_per_s) {
 void StreamCount::try_more() {
   step_ = std::min(step_, most_ - count_);
   wanted_ = count_ + step_;
-  phase_ = step_ > 0 ? Phase::kTry : Phase::kSettled;
+  if (step_ == 0) return settle();
+  phase_ = Phase::kTry;
   waited_ns_ = 0;
+  restart_measuring();
+}
+
+void StreamCount::settle() {
+  phase_ = Phase::kSettled;
+  waited_ns_ = 0;
+}
+
+void StreamCount::rest(int64_t passed_ns) {
+  if (wanted_ == most_ || again_ == kTryAgainMax) return;
+  waited_ns_ += passed_ns;
+  if (waited_ns_ < kTryAgainNs << again_) return;
+  ++again_;
+  count_ = step_ = wanted_;
+  is_doubling_ = true;
+  phase_ = Phase::kMeasure;
   restart_measuring();
 }
 
@@ -68,7 +102,7 @@ void StreamCount::forget() {
   count_ = wanted_ = step_ = start_;
   phase_ = start_ < most_ ? Phase::kMeasure : Phase::kSettled;
   is_doubling_ = true;
-  grown_ = 0;
+  grown_ = again_ = 0;
   bytes_per_s_ = 0;
   waited_ns_ = idle_ns_ = 0;
   restart_measuring();

@@ -5,20 +5,22 @@
 
 namespace lyre::nccl_adapter {
 
-/// Finds by trial how many streams a busy connection needs: a network may give each flow only a
-/// part of what the port carries. The number doubles while the connection becomes faster with it.
-/// When it does not, a connection that grew more than once keeps what it has: its network limits
-/// flows, and more streams than it needs take over what other connections of the port leave while
-/// they pause. Another one tries half as many streams more, then a quarter, and so on, until not
-/// even one more helps. An added stream helps when it brings at least 45 % of what each of the
-/// others carries: one that only takes its share of a full port from other connections brings a
-/// third at most. After a pause all that is forgotten.
+/// Finds by trial how many streams each busy connection of a port needs: a network may give each
+/// flow only a part of what the port carries. The connections are judged together, by what all of
+/// them carry: they share the port, and the rings of a collective wait for each other.
+///
+/// The number doubles while the total grows by at least 45 % of what doubling could bring. One that
+/// brings less, but at least 15 % of the total, is the last that is kept. One that brings nothing
+/// is kept where the number grew more than once: the network limits flows, and some connections
+/// take over what others leave while they pause. Else half as many streams more are tried, then a
+/// quarter, and so on, until not even one more helps. Chance may have decided: a few
+/// times, after a while, one more doubling is tried, and kept if it helps. After a pause all is
+/// forgotten.
 /// Thread: under the instance's lock. It knows no clock and no stream.
 class StreamCount {
  public:
-  /// What happened since the last look.
-  struct Look {
-    int64_t passed_ns = 0;
+  /// What one connection did since the last look.
+  struct Report {
     uint64_t acked_bytes = 0;
     bool is_busy = false;  ///< there was data to send all the time
     size_t up = 0;         ///< streams that are there, of those that are wanted
@@ -27,19 +29,27 @@ class StreamCount {
   /// Begins with `start`, and wants no more than `most`.
   StreamCount(size_t start, size_t most) : start_(start), most_(most) { forget(); }
 
-  /// The streams that the connection should have now.
+  size_t start() const { return start_; }
+  size_t most() const { return most_; }
+  /// The streams that a busy connection should have now.
   size_t wanted() const { return wanted_; }
-  /// Nothing is tried until the connection pauses.
+  /// Nothing is tried for a while.
   bool is_settled() const { return phase_ == Phase::kSettled; }
-  void look(const Look& look);
+
+  void report(const Report& report);
+  /// Judges what was reported since the last look, `passed_ns` ago.
+  void look(int64_t passed_ns);
 
  private:
   enum class Phase { kMeasure, kTry, kSettled };
 
+  void observe(int64_t passed_ns);
+  void judge(double bytes_per_s);
+  void try_more();
+  void settle();
+  void rest(int64_t passed_ns);
   void forget();
   void restart_measuring();
-  void try_more();
-  void judge(double bytes_per_s);
 
   size_t start_;
   size_t most_;
@@ -49,11 +59,17 @@ class StreamCount {
   size_t step_ = 0;    ///< the next trial adds so many
   bool is_doubling_ = true;
   uint32_t grown_ = 0;      ///< how often more streams helped
-  double bytes_per_s_ = 0;  ///< of count_ streams
-  int64_t waited_ns_ = 0;   ///< for the streams on trial
+  uint32_t again_ = 0;      ///< how often the trials began again
+  double bytes_per_s_ = 0;  ///< with count_ streams
+  int64_t waited_ns_ = 0;   ///< for the streams on trial, or until the trials begin again
   int64_t busy_ns_ = 0;     ///< of this measurement
   uint64_t bytes_ = 0;
   int64_t idle_ns_ = 0;
+
+  // What was reported since the last look.
+  uint64_t reported_bytes_ = 0;
+  bool is_any_busy_ = false;
+  bool is_any_incomplete_ = false;  ///< a busy connection waits for streams
 };
 
 }  // namespace lyre::nccl_adapter

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tests/sim/adapter/draw.h"
+#include "tests/sim/adapter/plan_rates.h"
 #include "tests/sim/adapter/plan_rdma.h"
 
 namespace lyre::adapter_sim {
@@ -70,7 +71,7 @@ LinkPlan draw_link(Draw& draw, size_t from, size_t to, size_t rails, bool comput
 
 void draw_network(Draw& draw, Plan* plan) {
   NetworkSettings& network = plan->network;
-  network.hosts = static_cast<size_t>(draw.between(2, 4));
+  network.hosts = static_cast<size_t>(draw.between(2, 3));
   network.rails = draw.one_of<size_t>({1, 1, 2, 2, 3, 4});
   network.is_routed = draw.percent(60);
   network.is_one_network = network.is_routed && draw.percent(50);
@@ -237,7 +238,7 @@ void set_bound(Plan* plan) {
 
 /// Every stream must come back to the pair that it began on.
 void make_return(Draw& draw, Plan* plan) {
-  plan->network.rails = static_cast<size_t>(draw.between(2, 4));
+  plan->network.rails = static_cast<size_t>(draw.between(2, 3));
   plan->network.is_routed = true;
   plan->checks_return = true;
   for (LinkPlan& link : plan->links) {
@@ -326,84 +327,6 @@ void make_stall(Draw& draw, Plan* plan) {
   plan->faults.push_back({.kind = Fault::Kind::kBlackhole,
                           .at_ns = kSecond + draw.of_any_size(kMs, 100 * kMs),
                           .lasts_ns = 1000 * kSecond});
-}
-
-/// Between two ranks, from one first port to the other.
-LinkPlan& keep_one_link(Plan* plan) {
-  plan->ranks.resize(2);
-  plan->links.resize(1);
-  LinkPlan& link = plan->links.front();
-  link.from = 0;
-  link.to = 1;
-  link.from_device = link.to_device = 0;
-  return link;
-}
-
-/// TCP fills the queue of a slow path, loses what does not fit and waits for its timer, which is
-/// long because the queue is: no reason to dial another stream.
-void make_slow(Draw& draw, Plan* plan) {
-  plan->streams = 1;
-  plan->checks_dials = true;
-  plan->peer_timeout_s = 30;
-  plan->resume_s = 10;
-  NetworkSettings& network = plan->network;
-  network.rails = 1;
-  network.delay_ns = draw.of_any_size(20 * kUs, 100 * kMs);
-  network.bytes_per_s = static_cast<uint64_t>(draw.of_any_size(40'000, 1'000'000));
-  network.segment_bytes_max = 1'460;
-  network.queue_bytes = static_cast<uint64_t>(draw.between(8, 64)) * 1024;
-  network.in_flight_bytes_max = static_cast<uint64_t>(draw.between(16, 256)) * 1024;
-  network.loss_ppm = 0;
-  LinkPlan& link = keep_one_link(plan);
-  link.messages.resize(std::min<size_t>(link.messages.size(), 5));
-  for (MessagePlan& message : link.messages) {
-    message.bytes = std::min<uint32_t>(message.bytes, 300'000);
-  }
-}
-
-/// One link with more to send than the network takes before its rate was measured.
-void make_busy(Plan* plan, uint64_t bytes_per_s, uint32_t message_bytes) {
-  NetworkSettings& network = plan->network;
-  network.rails = 1;
-  network.delay_ns = std::min<int64_t>(network.delay_ns, 200 * kUs);
-  network.bytes_per_s = 1'000'000'000;
-  network.segment_bytes_max = 8'960;
-  network.in_flight_bytes_max = 64 * 1024;
-  network.pool_bytes = 4 << 20;
-  network.arena_bytes = 64 << 20;
-  network.loss_ppm = 0;
-  LinkPlan& link = keep_one_link(plan);
-  for (RankPlan& rank : plan->ranks) rank.turn_ns = std::min(rank.turn_ns, 200 * kUs);
-  link.in_flight_max = 8;
-  const auto seconds = static_cast<double>(plan->rate_from_ns + kSecond) / kSecond;
-  const double bytes = static_cast<double>(bytes_per_s) * seconds;
-  const MessagePlan message{.bytes = message_bytes, .posted_bytes = message_bytes};
-  link.messages.assign(static_cast<size_t>(bytes / message_bytes) + 1, message);
-  plan->bytes_per_s_min = bytes_per_s * 9 / 10;
-}
-
-/// The network gives each flow so much, and the host some times as much: the plugin finds out how
-/// many streams that takes.
-void make_capped(Draw& draw, Plan* plan) {
-  NetworkSettings& network = plan->network;
-  const auto flows = static_cast<uint64_t>(draw.between(1, 8));
-  network.flow_bytes_per_s = 8'000'000;
-  network.host_bytes_per_s = flows * network.flow_bytes_per_s;
-  network.port_mbps = draw.one_of<uint32_t>({0, 0, 10'000, 40'000});
-  plan->streams = 0;
-  plan->rate_from_ns = 1500 * kMs;
-  make_busy(plan, network.host_bytes_per_s, 128 * 1024);
-}
-
-/// The fabric has several paths, and two streams begin on one of them.
-void make_paths(Draw& draw, Plan* plan) {
-  NetworkSettings& network = plan->network;
-  plan->streams = draw.one_of({3, 4});
-  network.fabric_paths = 8;
-  network.fabric_path_bytes_per_s = 4'000'000;
-  plan->rate_from_ns = 6 * kSecond;
-  make_busy(plan, static_cast<uint64_t>(plan->streams) * network.fabric_path_bytes_per_s,
-            512 * 1024);
 }
 
 /// A network on which nothing is lost and no path is long: what takes long is the plugin's doing.
@@ -526,6 +449,7 @@ const std::vector<std::pair<std::string, Maker>>& makers() {
       {"return", make_return},
       {"neighbours", make_neighbours},
       {"capped", make_capped},
+      {"capped_together", make_capped_together},
       {"paths", make_paths},
       {"everything", make_everything},
       {"queue_pairs", on_short_paths<make_queue_pairs>},

@@ -47,13 +47,14 @@ class Comms : public TwoHosts, private CommOwner {
     }));
   }
   bool works_until(const std::function<bool()>& condition, int64_t within_ns = 60 * kSecond) {
-    int64_t ticked_ns = 0;
     return until(
         [&] {
-          if (events_.now_ns() - ticked_ns >= kTickNs) {
-            ticked_ns = events_.now_ns();
-            sender_->tick(ticked_ns);
-            for (const auto& comm : owned_) comm->tick(ticked_ns);
+          if (events_.now_ns() - ticked_ns_ >= kTickNs) {
+            const int64_t passed_ns =
+                events_.now_ns() - std::exchange(ticked_ns_, events_.now_ns());
+            sender_->tick(ticked_ns_);
+            for (const auto& comm : owned_) comm->tick(ticked_ns_);
+            here().stream_count(0).look(passed_ns);
           }
           return condition();
         },
@@ -86,6 +87,8 @@ class Comms : public TwoHosts, private CommOwner {
  private:
   void adopt(std::unique_ptr<Comm> comm) override { owned_.push_back(std::move(comm)); }
   SendComm* find_sender(const Nonce&) override { return nullptr; }
+
+  int64_t ticked_ns_ = 0;
 };
 
 std::vector<uint8_t> numbered(size_t bytes) {

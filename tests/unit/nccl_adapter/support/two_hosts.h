@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "nccl_adapter/daemon_link/region_cache.h"
+#include "nccl_adapter/limits.h"
 #include "nccl_adapter/transport/environment.h"
 #include "nccl_adapter/transport/stream.h"
 #include "nccl_adapter/transport/verbs/devices.h"
@@ -29,7 +30,10 @@ class TestEnvironment final : public Environment {
   /// `streams`: LYRE_STREAMS; 0: it begins with one.
   TestEnvironment(adapter_sim::Events* events, const std::string& host, uint32_t pid,
                   int64_t streams)
-      : Environment(Settings{.streams = streams}, host, pid, 0, events->now_ns()), events_(events) {
+      : Environment(Settings{.streams = streams}, host, pid, 0, events->now_ns()),
+        events_(events),
+        stream_count_(static_cast<size_t>(std::max<int64_t>(streams, 1)),
+                      streams > 0 ? static_cast<size_t>(streams) : kStreamsLearnedMax) {
     const std::string path = "sim/" + std::to_string(pid);
     const lyre_options options{.struct_bytes = sizeof options,
                                .socket_path = path.c_str(),
@@ -49,9 +53,7 @@ class TestEnvironment final : public Environment {
   void set_verbs(VerbsUse use) { settings_.verbs = use; }
   void use(VerbsDevices* devices) { verbs_ = devices; }
   void set_listen_port(uint16_t port) { listen_port_ = port; }
-  size_t stream_count(size_t) const override {
-    return static_cast<size_t>(std::max<int64_t>(settings_.streams, 1));
-  }
+  StreamCount& stream_count(size_t) override { return stream_count_; }
   bool note_daemon_error(int code) override {
     if (code == LYRE_E_DAEMON) is_attached_ = false;
     return code == LYRE_E_DAEMON;
@@ -88,6 +90,7 @@ class TestEnvironment final : public Environment {
 
  private:
   adapter_sim::Events* events_;
+  StreamCount stream_count_;
   lyre_context* context_ = nullptr;
   uint16_t listen_port_ = 0;
   std::vector<lyre_port> ports_;
