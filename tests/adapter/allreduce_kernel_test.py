@@ -90,7 +90,8 @@ class Results(AllReduce):
     def test_every_shape_of_a_job(self):
         for options in (["--channels", "1"], ["--channels", "5"], ["--slice-steps", "1"],
                         ["--protocol", "ll"], ["--protocol", "simple"], ["--device-thread"],
-                        ["--placement", "block", "--ranks", "4"], ["--seed", "99"]):
+                        ["--placement", "block", "--ranks", "4"], ["--seed", "99"],
+                        ["--collective", "sendrecv", "--ranks", "3", "--protocol", "ll"]):
             with self.subTest(options=options):
                 self.expect_success(*options, *SMALL)
 
@@ -108,6 +109,13 @@ class Results(AllReduce):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertRegex(result.stdout, r"\Aratio [0-9.]+: Kernel ")
         self.assertRegex(result.stdout, r"(?m)^total +262144 ")
+
+    def test_send_and_receive(self):
+        report = self.expect_success("--collective", "sendrecv", "--ranks", "3", *SMALL, "--bytes",
+                                     "9MiB")
+        self.assertEqual(report["collective"], "sendrecv")
+        total = report["plugin"]["total"]
+        self.assertEqual(total["bus_bits_per_s"], total["algorithm_bits_per_s"])
 
     def test_a_model(self):
         report = self.expect_success("--no-kernel", "--quick")

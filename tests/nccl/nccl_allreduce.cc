@@ -96,7 +96,7 @@ class Rank {
         "ncclAllReduce");
     require(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
     require(cudaMemcpy(values.data(), buffer.data(), bytes, cudaMemcpyDeviceToHost), "copy out");
-    if (const auto wrong = lyre::allreduce::find_mismatch(key, options_.ranks, values)) {
+    if (const auto wrong = lyre::allreduce::find_mismatch(key, {.count = options_.ranks}, values)) {
       std::ostringstream text;
       text << "bucket " << key.bucket << ", element " << wrong->element << ": got " << wrong->got
            << ", expected " << wrong->expected;

@@ -9,6 +9,8 @@
 namespace lyre::tools {
 namespace {
 
+using lyre::allreduce::kAllReduce;
+using lyre::allreduce::kSendRecv;
 using lyre::allreduce::Options;
 
 constexpr uint64_t kBucketBytesMax = uint64_t{1} << 40;
@@ -41,10 +43,14 @@ void add_placement_options(CLI::App& command, Options& options) {
 }
 
 void add_work_options(CLI::App& command, Options& options) {
+  command
+      .add_option("--collective", options.collective,
+                  "sendrecv: each rank sends to the next one and receives from the one before")
+      ->check(CLI::IsMember({kAllReduce, kSendRecv}));
   command.add_option("--model", options.models, "models whose gradients are reduced")->take_all();
   command
       .add_option("--bytes", options.bytes,
-                  "size to reduce instead of models, as 4MiB or 65536; may be repeated")
+                  "size to use instead of models, as 4MiB or 65536; may be repeated")
       ->transform(size_between(4, kBucketBytesMax))
       ->take_all();
   command
@@ -52,7 +58,7 @@ void add_work_options(CLI::App& command, Options& options) {
       ->check(count_between(1, 100'000));
   command
       .add_option("--rest-ms", options.rest_ms,
-                  "rest for this time to twice this time before each measured all-reduce")
+                  "rest for this time to twice this time before each measured collective")
       ->check(count_between(0, 10'000));
   command.add_option("--seed", options.seed, "seed of the input values")
       ->check(count_between(0, UINT64_MAX));

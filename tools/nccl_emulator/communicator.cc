@@ -153,11 +153,13 @@ void Communicator::prepare_channel(Channel* channel) {
   channel->recv.staging.create(*plugin_, channel->recv.comm);
 }
 
-Operation Communicator::make_operation(std::span<float> data, Protocol protocol) {
+Operation Communicator::make_operation(std::span<float> data, Protocol protocol,
+                                       Collective collective) {
   const RingShape shape{config_.rank, config_.ranks(), config_.channels, config_.slice_steps};
-  Operation operation{.data = data,
+  Operation operation{.collective = collective,
+                      .data = data,
                       .protocol = protocol,
-                      .ring = make_ring(shape, protocol, data.size()),
+                      .ring = make_ring(shape, protocol, data.size(), collective),
                       .flag_base = next_flag_base_};
   size_t longest = 0;
   for (const auto& slices : operation.ring) longest = std::max(longest, slices.size());

@@ -59,8 +59,9 @@ class Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  /// An all-reduce for progress().submit(). The ranks make their operations in the same order.
-  Operation make_operation(std::span<float> data, Protocol protocol);
+  /// For progress().submit(). The ranks make their operations in the same order.
+  Operation make_operation(std::span<float> data, Protocol protocol,
+                           Collective collective = Collective::kAllReduce);
 
   /// Ends in NCCL's order: comms, context, library. Afterwards only the destructor and crossed()
   /// may be called. Fails: throws Failure with the plugin's error; the library stays loaded.

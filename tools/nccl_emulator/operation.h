@@ -9,8 +9,9 @@
 
 namespace lyre::nccl_emulator {
 
-/// One all-reduce (sum, float32), in place over `data`, which the caller keeps.
+/// One collective (of float32, an all-reduce sums), in place over `data`, which the caller keeps.
 struct Operation {
+  Collective collective = Collective::kAllReduce;
   std::span<float> data;
   Protocol protocol = Protocol::kSimple;
   std::vector<std::vector<Slice>> ring;  // a list for each channel

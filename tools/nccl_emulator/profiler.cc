@@ -74,10 +74,10 @@ class LoadedProfiler final : public Profiler, private NetworkEvents {
     if (context_ != nullptr) table_.calls.finalize(context_);  // as NCCL
   }
 
-  void* start_all_reduce(uint64_t number, uint64_t elements) override {
+  void* start_collective(uint64_t number, const char* name, uint64_t elements) override {
     Event event = make_event(kProfileCollective, nullptr);
     event.collective = {.number = number,
-                        .function = "AllReduce",
+                        .function = name,
                         .send_buffer = nullptr,
                         .receive_buffer = nullptr,
                         .count = elements,

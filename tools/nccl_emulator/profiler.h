@@ -22,7 +22,7 @@ class Profiler {
   virtual ~Profiler() = default;
 
   /// Each call returns the event's handle, which stop() takes.
-  virtual void* start_all_reduce(uint64_t number, uint64_t elements) = 0;
+  virtual void* start_collective(uint64_t number, const char* name, uint64_t elements) = 0;
   virtual void* start_proxy_op(void* collective, int channel, int peer, bool is_send) = 0;
   virtual void* start_step(void* proxy_op, uint64_t step) = 0;
   virtual void stop(void* event) = 0;

@@ -77,7 +77,29 @@ class ChannelBuilder {
   std::vector<Slice> slices_;
 };
 
+// NCCL sends and receives by warps of their own. Here one list has both: as many slices are sent
+// before the first is received as there are slots, so that neither waits for the other.
+std::vector<Slice> exchange(uint64_t begin, uint64_t count, uint64_t slice_elements, size_t slots) {
+  std::vector<Slice> sent;
+  for (uint64_t at = 0; at < count; at += slice_elements) {
+    const uint64_t elements = std::min(slice_elements, count - at);
+    sent.push_back({RingOp::kSend, begin + at, static_cast<uint32_t>(elements)});
+  }
+  std::vector<Slice> slices;
+  for (size_t i = 0; i < sent.size() + slots; ++i) {
+    if (i < sent.size()) slices.push_back(sent[i]);
+    if (i < slots || i - slots >= sent.size()) continue;
+    slices.push_back(sent[i - slots]);
+    slices.back().op = RingOp::kRecv;
+  }
+  return slices;
+}
+
 }  // namespace
+
+const char* name_of(Collective collective) {
+  return collective == Collective::kAllReduce ? "AllReduce" : "SendRecv";
+}
 
 SlotPlan slot_plan(Protocol protocol, int slice_steps) {
   if (protocol == Protocol::kLl) return {kLlSlotBytes, kSlots};
@@ -90,14 +112,18 @@ size_t wire_bytes(Protocol protocol, uint32_t count) {
 }
 
 std::vector<std::vector<Slice>> make_ring(const RingShape& shape, Protocol protocol,
-                                          uint64_t elements) {
+                                          uint64_t elements, Collective collective) {
+  const auto slots = static_cast<size_t>(slot_plan(protocol, shape.slice_steps).depth);
   const ChunkPlan plan = chunk_plan(protocol, shape.slice_steps);
   const auto channels = static_cast<uint64_t>(shape.channels);
   const uint64_t part = align_up(divide_up(elements, channels), kAlignElements);
   std::vector<std::vector<Slice>> ring;
   for (uint64_t channel = 0; channel < channels; ++channel) {
     const uint64_t begin = std::min(channel * part, elements);
-    ring.push_back(ChannelBuilder(shape, plan).build(begin, std::min(part, elements - begin)));
+    const uint64_t count = std::min(part, elements - begin);
+    ring.push_back(collective == Collective::kAllReduce
+                       ? ChannelBuilder(shape, plan).build(begin, count)
+                       : exchange(begin, count, plan.slice_elements_max, slots));
   }
   return ring;
 }

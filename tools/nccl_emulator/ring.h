@@ -17,6 +17,14 @@ inline constexpr size_t kLl128RegionBytes = 4'915'200;
 inline constexpr size_t kLlLineBytes = 16;  // 4 data, 4 flag, 4 data, 4 flag
 inline constexpr size_t kLlLineElements = 2;
 
+/// What the ranks of a ring do together.
+enum class Collective : uint8_t {
+  kAllReduce,  ///< ncclAllReduce()
+  kSendRecv,   ///< ncclSend() to the right and ncclRecv() from the left in one group
+};
+/// NCCL's name.
+const char* name_of(Collective collective);
+
 /// What the device does with one slice. The names are NCCL's.
 enum class RingOp : uint8_t { kSend, kRecvReduceSend, kRecvReduceCopySend, kRecvCopySend, kRecv };
 
@@ -47,10 +55,12 @@ SlotPlan slot_plan(Protocol protocol, int slice_steps);
 /// Returns the bytes on the wire of a slice with `count` elements.
 size_t wire_bytes(Protocol protocol, uint32_t count);
 
-/// Returns one rank's slices of a ring all-reduce, a list for each channel: reduce-scatter, then
-/// all-gather, in chunks. The k-th sending slice of a rank is as long as the k-th receiving slice
-/// of its right neighbour.
+/// Returns one rank's slices, a list for each channel. An all-reduce is a reduce-scatter, then an
+/// all-gather, in chunks. Of a send and receive each slice is received in place of the one that was
+/// sent. The k-th sending slice of a rank is as long as the k-th receiving slice of its right
+/// neighbour.
 std::vector<std::vector<Slice>> make_ring(const RingShape& shape, Protocol protocol,
-                                          uint64_t elements);
+                                          uint64_t elements,
+                                          Collective collective = Collective::kAllReduce);
 
 }  // namespace lyre::nccl_emulator

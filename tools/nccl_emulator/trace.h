@@ -52,7 +52,8 @@ class OperationTrace {
                  Neighbours neighbours)
       : profiler_(profiler), neighbours_(neighbours) {
     if (profiler_ != nullptr) {
-      collective_ = profiler_->start_all_reduce(number, operation.data.size());
+      collective_ =
+          profiler_->start_collective(number, name_of(operation.collective), operation.data.size());
     }
   }
   /// `messages` is the number of messages to come. A direction without messages has no events.

@@ -68,6 +68,16 @@ TEST(Report, TheRatioComesFirst) {
       << out.str();
 }
 
+TEST(Report, TheBusBandwidthOfASendRecvIsWhatEachRankSends) {
+  Report report = sample();
+  for (int i = 0; i < 2; ++i) report.hosts.push_back("C");
+  EXPECT_DOUBLE_EQ(to_json(report).at("plugin").at("total").at("bus_bits_per_s").get<double>(),
+                   480e9 * 1.5);
+  report.collective = kSendRecv;
+  EXPECT_DOUBLE_EQ(to_json(report).at("plugin").at("total").at("bus_bits_per_s").get<double>(),
+                   480e9);
+}
+
 TEST(Report, WithoutTheKernelThereIsNoRatio) {
   Report report = sample();
   report.kernels.clear();

@@ -9,6 +9,7 @@ namespace {
 
 constexpr size_t kElements = 10'007;
 constexpr int kRanks = 8;
+constexpr Summands kAll{.count = kRanks};
 constexpr ValueKey kKey{.seed = 42, .iteration = 3, .bucket = 7};
 
 // The order differs from the checker's, which sums integers.
@@ -23,7 +24,7 @@ std::vector<float> sum_backwards(const ValueKey& key) {
 }
 
 TEST(Values, TheFloatSumIsExactInAnyOrder) {
-  EXPECT_FALSE(find_mismatch(kKey, kRanks, sum_backwards(kKey)).has_value());
+  EXPECT_FALSE(find_mismatch(kKey, kAll, sum_backwards(kKey)).has_value());
 }
 
 TEST(Values, OneWrongElementIsFound) {
@@ -31,7 +32,7 @@ TEST(Values, OneWrongElementIsFound) {
     std::vector<float> sum = sum_backwards(kKey);
     const float right = sum[element];
     sum[element] += 1.0F / 1024.0F;
-    const auto mismatch = find_mismatch(kKey, kRanks, sum);
+    const auto mismatch = find_mismatch(kKey, kAll, sum);
     ASSERT_TRUE(mismatch.has_value());
     EXPECT_EQ(mismatch->element, element);
     EXPECT_EQ(mismatch->expected, right);
@@ -41,10 +42,17 @@ TEST(Values, OneWrongElementIsFound) {
 
 TEST(Values, NothingFromAnotherTimeOrPlacePasses) {
   const std::vector<float> sum = sum_backwards(kKey);
-  EXPECT_TRUE(find_mismatch({.seed = 43, .iteration = 3, .bucket = 7}, kRanks, sum).has_value());
-  EXPECT_TRUE(find_mismatch({.seed = 42, .iteration = 4, .bucket = 7}, kRanks, sum).has_value());
-  EXPECT_TRUE(find_mismatch({.seed = 42, .iteration = 3, .bucket = 8}, kRanks, sum).has_value());
-  EXPECT_TRUE(find_mismatch(kKey, kRanks - 1, sum).has_value());
+  EXPECT_TRUE(find_mismatch({.seed = 43, .iteration = 3, .bucket = 7}, kAll, sum).has_value());
+  EXPECT_TRUE(find_mismatch({.seed = 42, .iteration = 4, .bucket = 7}, kAll, sum).has_value());
+  EXPECT_TRUE(find_mismatch({.seed = 42, .iteration = 3, .bucket = 8}, kAll, sum).has_value());
+  EXPECT_TRUE(find_mismatch(kKey, {.count = kRanks - 1}, sum).has_value());
+}
+
+TEST(Values, TheInputOfOneRankIsFound) {
+  std::vector<float> values(kElements);
+  fill_values(kKey, 5, values);
+  EXPECT_FALSE(find_mismatch(kKey, {.first = 5}, values).has_value());
+  EXPECT_TRUE(find_mismatch(kKey, {.first = 4}, values).has_value());
 }
 
 TEST(Values, RanksDiffer) {

@@ -36,7 +36,8 @@ Measurement run_transport(Hub& hub, Job job, const char* transport) {
 Report run_hub(const Options& options, const Machine& machine) {
   const Job job = make_job(options, make_buckets(options));
   Hub hub(options, machine);
-  Report report{.hosts = hub.hosts_by_rank(),
+  Report report{.collective = job.collective,
+                .hosts = hub.hosts_by_rank(),
                 .buckets = job.buckets,
                 .iterations = job.iterations,
                 .seed = job.seed,

@@ -10,6 +10,10 @@
 
 namespace lyre::allreduce {
 
+/// What the ranks of a job do.
+inline constexpr const char* kAllReduce = "allreduce";
+inline constexpr const char* kSendRecv = "sendrecv";
+
 /// The network of a job.
 inline constexpr const char* kTransportPlugin = "plugin";
 inline constexpr const char* kTransportKernelOne = "kernel, 1 socket";
@@ -29,6 +33,7 @@ struct Job {
   int slice_steps = 2;
   int connect_timeout_s = 30;
   int abi = 0;  // 0: the newest
+  std::string collective;
   std::string protocol;
   bool device_thread = false;
   bool verbose = false;

@@ -164,6 +164,7 @@ Job make_job(const Options& options, std::vector<Bucket> buckets) {
   job.slice_steps = options.slice_steps;
   job.connect_timeout_s = options.connect_timeout_s;
   job.abi = options.abi;
+  job.collective = options.collective;
   job.protocol = options.protocol;
   job.device_thread = options.device_thread;
   job.verbose = options.verbose;

@@ -36,6 +36,7 @@ struct Options {
   bool quick = false;
   int channels = 2;
   int slice_steps = 2;
+  std::string collective = kAllReduce;
   std::string protocol = "auto";
   bool device_thread = false;
   int timeout_s = 600;
@@ -59,7 +60,7 @@ struct Machine {
 /// Fails: throws UsageError with the wrong option and what is allowed.
 Machine make_machine(const Options& options);
 
-/// Returns the all-reduces of one iteration. Fails: throws UsageError or Failure.
+/// Returns the data of one iteration. Fails: throws UsageError or Failure.
 std::vector<Bucket> make_buckets(const Options& options);
 
 /// Returns the part of the job that is the same for every rank.

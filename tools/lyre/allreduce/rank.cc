@@ -126,7 +126,7 @@ class RankRun {
     // A tiny all-reduce before it makes the progress threads of all ranks start together.
     std::array<Operation, 2> operations{
         communicator_.make_operation(sync_values_, Protocol::kLl),
-        communicator_.make_operation(values, choose_protocol(bucket))};
+        communicator_.make_operation(values, choose_protocol(bucket), collective())};
     const std::span<Operation> all(operations);
     if (job_.rest_ms == 0) {
       run_operations(all, iteration, index);
@@ -137,6 +137,17 @@ class RankRun {
     }
     verify(key, bucket, values);
     return static_cast<uint64_t>(operations[1].elapsed.count());
+  }
+
+  nccl_emulator::Collective collective() const {
+    return job_.collective == kSendRecv ? nccl_emulator::Collective::kSendRecv
+                                        : nccl_emulator::Collective::kAllReduce;
+  }
+
+  /// What an all-reduce sums, and whom a rank receives from.
+  Summands summands() const {
+    if (job_.collective == kSendRecv) return {.first = (job_.rank + job_.ranks - 1) % job_.ranks};
+    return {.count = job_.ranks};
   }
 
   Protocol choose_protocol(const Bucket& bucket) const {
@@ -181,7 +192,7 @@ class RankRun {
   }
 
   void verify(const ValueKey& key, const Bucket& bucket, std::span<const float> values) const {
-    const std::optional<Mismatch> mismatch = find_mismatch(key, job_.ranks, values);
+    const std::optional<Mismatch> mismatch = find_mismatch(key, summands(), values);
     if (!mismatch) return;
     std::ostringstream text;
     text << "wrong result in bucket " << bucket.index << " of " << bucket.model << ", element "

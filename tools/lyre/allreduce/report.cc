@@ -26,9 +26,11 @@ double alg_gb_per_s(uint64_t bytes, uint64_t ns) {
 }
 
 // The bus bandwidth of nccl-tests: what a ring moves over each link, whatever the number of ranks.
-double bus_gb_per_s(uint64_t bytes, uint64_t ns, size_t ranks) {
-  const auto n = static_cast<double>(ranks);
-  return alg_gb_per_s(bytes, ns) * 2.0 * (n - 1.0) / n;
+double bus_gb_per_s(const Report& report, uint64_t bytes, uint64_t ns) {
+  const double alg = alg_gb_per_s(bytes, ns);
+  if (report.collective == kSendRecv) return alg;
+  const auto n = static_cast<double>(report.hosts.size());
+  return alg * 2.0 * (n - 1.0) / n;
 }
 
 double ratio_of(uint64_t kernel_ns, uint64_t plugin_ns) {
@@ -54,13 +56,13 @@ struct Row {
   uint64_t verified;
 };
 
-void print_row(const Row& row, size_t ranks, std::ostream& out) {
+void print_row(const Report& report, const Row& row, std::ostream& out) {
   out << std::left << std::setw(20) << row.name << std::right << std::setw(12) << row.bytes
       << std::setw(12) << row.plugin_ns / 1000 << std::setw(10)
       << alg_gb_per_s(row.bytes, row.plugin_ns) << std::setw(10)
-      << bus_gb_per_s(row.bytes, row.plugin_ns, ranks);
+      << bus_gb_per_s(report, row.bytes, row.plugin_ns);
   if (row.kernel_ns != 0) {
-    out << std::setw(12) << bus_gb_per_s(row.bytes, row.kernel_ns, ranks) << std::setw(8)
+    out << std::setw(12) << bus_gb_per_s(report, row.bytes, row.kernel_ns) << std::setw(8)
         << ratio_of(row.kernel_ns, row.plugin_ns);
   }
   out << std::setw(14) << row.verified << "\n";
@@ -72,26 +74,26 @@ void print_headline(const Report& report, std::ostream& out) {
   const RankResult& first = report.plugin.ranks.front();
   if (const Measurement* kernel = report.best_kernel()) {
     out << "ratio " << ratio_of(kernel->total_ns, report.plugin.total_ns) << ": "
-        << first.plugin_name << " " << bus_gb_per_s(bytes, report.plugin.total_ns, ranks)
+        << first.plugin_name << " " << bus_gb_per_s(report, bytes, report.plugin.total_ns)
         << " GB/s bus bandwidth, " << kernel->transport << " "
-        << bus_gb_per_s(bytes, kernel->total_ns, ranks) << " GB/s\n";
+        << bus_gb_per_s(report, bytes, kernel->total_ns) << " GB/s\n";
     for (const Measurement& other : report.kernels) {
       if (&other == kernel) continue;
-      out << "(" << other.transport << ": " << bus_gb_per_s(bytes, other.total_ns, ranks)
+      out << "(" << other.transport << ": " << bus_gb_per_s(report, bytes, other.total_ns)
           << " GB/s)\n";
     }
   }
-  out << ranks << " ranks on hosts";
+  out << report.collective << " of " << ranks << " ranks on hosts";
   for (const std::string& host : report.hosts) out << " " << host;
   out << "; plugin " << first.plugin_name << ", ABI v" << first.abi << ", device "
       << first.device_name << ", " << report.iterations << " iterations, seed " << report.seed
       << "\n";
 }
 
-json time_json(uint64_t bytes, uint64_t ns, size_t ranks) {
+json time_json(const Report& report, uint64_t bytes, uint64_t ns) {
   return {{"time_ns", ns},
           {"algorithm_bits_per_s", 8e9 * alg_gb_per_s(bytes, ns)},
-          {"bus_bits_per_s", 8e9 * bus_gb_per_s(bytes, ns, ranks)}};
+          {"bus_bits_per_s", 8e9 * bus_gb_per_s(report, bytes, ns)}};
 }
 
 uint64_t processor_ns(const Measurement& measurement) {
@@ -101,19 +103,18 @@ uint64_t processor_ns(const Measurement& measurement) {
 }
 
 json measurement_json(const Report& report, const Measurement& measurement) {
-  const size_t ranks = report.hosts.size();
   const RankResult& first = measurement.ranks.front();
   json buckets = json::array();
   for (size_t i = 0; i < report.buckets.size(); ++i) {
     const Bucket& bucket = report.buckets[i];
-    json row = time_json(bucket.bytes(), measurement.bucket_ns[i], ranks);
+    json row = time_json(report, bucket.bytes(), measurement.bucket_ns[i]);
     row.update({{"model", bucket.model},
                 {"bucket", bucket.index},
                 {"tensors", bucket.tensors},
                 {"bytes", bucket.bytes()}});
     buckets.push_back(std::move(row));
   }
-  json total = time_json(total_bytes(report.buckets), measurement.total_ns, ranks);
+  json total = time_json(report, total_bytes(report.buckets), measurement.total_ns);
   total["bytes"] = total_bytes(report.buckets);
   return {{"transport", measurement.transport},
           {"plugin", first.plugin_name},
@@ -232,14 +233,16 @@ void print_table(const Report& report, std::ostream& out) {
   const uint64_t passes = uint64_t{report.iterations + 1} * ranks;  // the warm-up is verified too
   for (size_t i = 0; i < report.buckets.size(); ++i) {
     const Bucket& bucket = report.buckets[i];
-    print_row({bucket.model + " " + std::to_string(bucket.index), bucket.bytes(),
+    print_row(report,
+              {bucket.model + " " + std::to_string(bucket.index), bucket.bytes(),
                report.plugin.bucket_ns[i], kernel != nullptr ? kernel->bucket_ns[i] : 0,
                bucket.elements * passes},
-              ranks, out);
+              out);
   }
-  print_row({"total", total_bytes(report.buckets), report.plugin.total_ns,
+  print_row(report,
+            {"total", total_bytes(report.buckets), report.plugin.total_ns,
              kernel != nullptr ? kernel->total_ns : 0, verified(report.plugin)},
-            ranks, out);
+            out);
   for (const std::string& host : restarted_hosts(report)) {
     out << "host " << host << ": lyred was started again during the job, so its counters were not "
         << "compared with the plugin's bytes\n";
@@ -251,6 +254,7 @@ json to_json(const Report& report) {
   const Measurement* kernel = report.best_kernel();
   out["ratio"] =
       kernel != nullptr ? json(ratio_of(kernel->total_ns, report.plugin.total_ns)) : json(nullptr);
+  out["collective"] = report.collective;
   out["ranks"] = report.hosts.size();
   out["hosts"] = report.hosts;
   out["iterations"] = report.iterations;

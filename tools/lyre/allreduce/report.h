@@ -23,6 +23,7 @@ Measurement measure(const Job& job, std::vector<RankResult> results);
 
 /// Everything that the command reports.
 struct Report {
+  std::string collective = kAllReduce;
   std::vector<std::string> hosts;  // by rank
   std::vector<Bucket> buckets;
   uint32_t iterations = 0;

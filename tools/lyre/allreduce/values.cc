@@ -43,12 +43,13 @@ void fill_values(const ValueKey& key, int rank, std::span<float> out) {
   }
 }
 
-std::optional<Mismatch> find_mismatch(const ValueKey& key, int ranks, std::span<const float> got) {
+std::optional<Mismatch> find_mismatch(const ValueKey& key, Summands ranks,
+                                      std::span<const float> got) {
   std::array<int32_t, kBlock> sums;  // |sum| <= 8 * 2^15: exact here and in float32
   for (size_t begin = 0; begin < got.size(); begin += kBlock) {
     const size_t count = std::min(kBlock, got.size() - begin);
     sums.fill(0);
-    for (int rank = 0; rank < ranks; ++rank) {
+    for (int rank = ranks.first; rank < ranks.first + ranks.count; ++rank) {
       const uint32_t stream = stream_key(key, rank);
       for (size_t i = 0; i < count; ++i) {
         sums[i] += raw_value(stream, static_cast<uint32_t>(begin + i));

@@ -24,8 +24,15 @@ struct Mismatch {
 /// float32 in any order.
 void fill_values(const ValueKey& key, int rank, std::span<float> out);
 
-/// Compares every element with the integer sum of the inputs of all ranks, which are computed
+/// The ranks whose inputs a result is the sum of.
+struct Summands {
+  int first = 0;
+  int count = 1;
+};
+
+/// Compares every element with the integer sum of the inputs of these ranks, which are computed
 /// again.
-std::optional<Mismatch> find_mismatch(const ValueKey& key, int ranks, std::span<const float> got);
+std::optional<Mismatch> find_mismatch(const ValueKey& key, Summands ranks,
+                                      std::span<const float> got);
 
 }  // namespace lyre::allreduce

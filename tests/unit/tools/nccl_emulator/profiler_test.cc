@@ -29,7 +29,7 @@ TEST_P(ProfilerCalls, EachEventHasTheOneAboveItAsParent) {
   std::unique_ptr<Profiler> profiler = load_profiler(recording_plugin(), GetParam(), 1, kRank, 4);
   ASSERT_NE(profiler, nullptr);
   EXPECT_EQ(recorded_calls().back().function, GetParam() >= 11 ? "profiler_v5" : "profiler_v4");
-  void* collective = profiler->start_all_reduce(0, 100);
+  void* collective = profiler->start_collective(0, "AllReduce", 100);
   void* proxy_op = profiler->start_proxy_op(collective, 1, 2, true);
   StepEvent step{profiler->start_step(proxy_op, 0)};
   char data = 0;

@@ -15,6 +15,7 @@ struct Case {
   int slice_steps;
   Protocol protocol;
   uint64_t elements;
+  Collective collective = Collective::kAllReduce;
 };
 
 /// All ranks of a ring in one process; a message is the values it carries.
@@ -24,7 +25,7 @@ class RingModel {
     for (int rank = 0; rank < c.ranks; ++rank) {
       Rank& r = ranks_[static_cast<size_t>(rank)];
       const RingShape shape{rank, c.ranks, c.channels, c.slice_steps};
-      r.ring = make_ring(shape, c.protocol, c.elements);
+      r.ring = make_ring(shape, c.protocol, c.elements, c.collective);
       r.next.resize(r.ring.size());
       r.inbox.resize(r.ring.size());
       for (uint64_t i = 0; i < c.elements; ++i) {
@@ -105,6 +106,21 @@ void expect_sum_everywhere(const Case& c) {
   }
 }
 
+void expect_left_neighbour_everywhere(Case c) {
+  c.collective = Collective::kSendRecv;
+  RingModel model(c);
+  ASSERT_TRUE(model.run()) << "the ring is stuck";
+  for (int rank = 0; rank < c.ranks; ++rank) {
+    const int left = (rank + c.ranks - 1) % c.ranks;
+    const std::vector<int64_t>& data = model.data(static_cast<size_t>(rank));
+    uint64_t wrong = 0;
+    for (uint64_t i = 0; i < c.elements; ++i) {
+      wrong += data[i] != static_cast<int64_t>(i * 7) + left * 1000 ? 1 : 0;
+    }
+    ASSERT_EQ(wrong, 0U) << "rank " << rank;
+  }
+}
+
 class RingTest : public testing::TestWithParam<std::tuple<int, int, uint64_t>> {
  protected:
   Case make(Protocol protocol, int slice_steps) const {
@@ -116,6 +132,10 @@ class RingTest : public testing::TestWithParam<std::tuple<int, int, uint64_t>> {
 TEST_P(RingTest, SimpleSumsEverywhere) { expect_sum_everywhere(make(Protocol::kSimple, 2)); }
 TEST_P(RingTest, SimpleOneStepSumsEverywhere) { expect_sum_everywhere(make(Protocol::kSimple, 1)); }
 TEST_P(RingTest, LlSumsEverywhere) { expect_sum_everywhere(make(Protocol::kLl, 2)); }
+TEST_P(RingTest, SendRecvMovesEverything) {
+  expect_left_neighbour_everywhere(make(Protocol::kSimple, 2));
+  expect_left_neighbour_everywhere(make(Protocol::kLl, 2));
+}
 
 INSTANTIATE_TEST_SUITE_P(Shapes, RingTest,
                          testing::Combine(testing::Values(2, 3, 4, 8), testing::Values(1, 2, 3),
@@ -124,6 +144,11 @@ INSTANTIATE_TEST_SUITE_P(Shapes, RingTest,
 TEST(Ring, ManyLoopsSumEverywhere) {
   expect_sum_everywhere({2, 1, 2, Protocol::kSimple, 2'500'001});
   expect_sum_everywhere({3, 1, 1, Protocol::kSimple, 1'700'000});
+}
+
+TEST(Ring, ManySlicesOfASendRecvMoveEverything) {
+  expect_left_neighbour_everywhere({2, 1, 2, Protocol::kSimple, 2'500'001});
+  expect_left_neighbour_everywhere({3, 2, 1, Protocol::kSimple, 1'700'000});
 }
 
 TEST(Ring, MessagesFitTheirSlots) {

@@ -10,7 +10,7 @@ namespace {
 // Keeps the events that are started and not stopped.
 class OpenEvents final : public Profiler {
  public:
-  void* start_all_reduce(uint64_t, uint64_t) override { return start(); }
+  void* start_collective(uint64_t, const char*, uint64_t) override { return start(); }
   void* start_proxy_op(void*, int, int, bool) override { return start(); }
   void* start_step(void*, uint64_t) override { return start(); }
   void stop(void* event) override {
