@@ -17,6 +17,7 @@
 #include <new>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "daemon/base/clock.h"
 #include "daemon/base/daemon_limits.h"
@@ -27,6 +28,8 @@
 namespace lyre {
 namespace {
 
+/// A thread that makes no turn for so long stood still: it sleeps for much less.
+constexpr Nanos kStandstillMin = seconds(1);
 constexpr int kParkTriesMax = 1000;
 constexpr useconds_t kParkTryUs = 50;
 
@@ -134,6 +137,7 @@ class WorkerThreads::Thread {
     started.set_value(std::move(ready));  // `started` is gone from here on
     if (!may_run) return;
     // Relaxed: nothing else is published with the flag; join() orders the rest.
+    turned_at_ = monotonic_now();
     while (!must_stop_.load(std::memory_order_relaxed)) turn();
     options_.on_end();
   }
@@ -165,6 +169,8 @@ class WorkerThreads::Thread {
   void turn() {
     if (gate_.load(std::memory_order_relaxed) != Gate::kOpen) park();
     const Nanos now = monotonic_now();
+    const Nanos passed = now - std::exchange(turned_at_, now);
+    if (passed > kStandstillMin) seat_.worker->on_standstill(passed);
     const size_t work = seat_.worker->poll_once(now);
     if (work > 0) queues_.disarm(woken_);
     // Relaxed: a counter with one writer.
@@ -202,6 +208,7 @@ class WorkerThreads::Thread {
   const ThreadOptions& options_;
   channel::WorkerDoorbell& doorbell_;
   IdlePolicy idle_;
+  Nanos turned_at_{0};  ///< when the last turn began
   QueueWaits queues_;
   io::Woken woken_ = io::Woken::kByOthers;  ///< from the last sleep
   OwnedFd epoll_;

@@ -199,6 +199,12 @@ Effects Engine::on_host_unreachable(ConnId conn, Nanos) {
   return effects;
 }
 
+void Engine::on_standstill(Nanos stood_still) {
+  for (ConnId conn = 0; conn < index_bound(); ++conn) {
+    if (is_open(conn)) extend_give_up(impl_->at(conn), stood_still);
+  }
+}
+
 Effects Engine::on_timer(ConnId conn, Nanos now) {
   Effects effects;
   Connection& c = impl_->at(conn);

@@ -143,6 +143,8 @@ class Engine {
   /// one continues until its user timeout.
   Effects on_host_unreachable(ConnId conn, Nanos now);
 
+  /// This host stood still for so long: no connection is given up for that.
+  void on_standstill(Nanos stood_still);
   /// Runs the timers that are due. Call when next_deadline() has passed; an early call does
   /// nothing.
   Effects on_timer(ConnId conn, Nanos now);

@@ -113,6 +113,11 @@ void limit_orphan_wait(Connection& c, Nanos now) {
   deadline = earlier(is_probing ? kNever : deadline, now + orphan_wait(c));
 }
 
+void extend_give_up(Connection& c, Nanos stood_still) {
+  Nanos& deadline = c.deadline(Timer::kGiveUp);
+  if (deadline != kNever) deadline = deadline + stood_still;
+}
+
 Nanos current_rto(const Connection& c) {
   const uint8_t shift = std::min(c.recovery.backoff, kBackoffMax);
   return earlier(c.rtt.rto * (int64_t{1} << shift), millis(c.config.rto_max_ms));

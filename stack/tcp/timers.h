@@ -11,6 +11,9 @@ Nanos handshake_timeout(const Connection& c);
 Nanos give_up_after(const Connection& c);
 /// The application closed the connection, so its peer must make progress from now on.
 void limit_orphan_wait(Connection& c, Nanos now);
+/// Nothing was received or sent for so long, because this host stood still: what its peer did not
+/// answer in that time does not count.
+void extend_give_up(Connection& c, Nanos stood_still);
 /// RFC 6298 5.5: the timeout after its backoff.
 Nanos current_rto(const Connection& c);
 /// snd.una moved, or the set of lost data changed: RFC 6298 5.2, 5.3 and RFC 8985 7.2.

@@ -123,6 +123,9 @@ class Worker {
   /// One turn: inbox, receive, submissions, timers, transmit, completions; each is bounded.
   /// Returns the work done; after 0 the caller may pause.
   size_t poll_once(Nanos now);
+  /// Call before the first turn after the thread or its host stood still for so long: sessions are
+  /// not given up for that time.
+  void on_standstill(Nanos stood_still);
   /// When poll_once() must run again even if nothing arrives; kNever when no timer is armed.
   Nanos next_deadline() const;
   /// True when a client or the control thread left something to do: the last look before a sleep.

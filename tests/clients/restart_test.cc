@@ -2,15 +2,17 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "libclient/include/lyre/lyre.h"
 #include "tests/support/daemon_pair.h"
 
-// A daemon that comes back on a wire that its peer remembers.
+// A daemon that comes back on a wire that its peer remembers, and one that stood still.
 namespace lyre::test {
 namespace {
 
@@ -31,34 +33,81 @@ Context open(const DaemonPair& pair, int host) {
   return Context(context);
 }
 
-/// Connects `from` to a listener of `to`, the host 1.
-bool connect(const DaemonPair& pair, lyre_context* from, lyre_context* to) {
-  lyre_addr address{};
-  lyre_listener* listener = nullptr;
+struct Connection {
   lyre_session* session = nullptr;
+  lyre_listener* listener = nullptr;
+};
+
+/// Connects `from` to a listener of `to`, the host 1.
+Connection connect(const DaemonPair& pair, lyre_context* from, lyre_context* to) {
+  lyre_addr address{};
+  Connection out;
   EXPECT_EQ(lyre_addr_parse((pair.address(1) + ":5000").c_str(), &address), 0);
-  EXPECT_EQ(lyre_listen(to, &address, 16, &listener), 0) << lyre_last_error();
-  EXPECT_EQ(lyre_connect(from, nullptr, &address, &session), 0) << lyre_last_error();
+  EXPECT_EQ(lyre_listen(to, &address, 16, &out.listener), 0) << lyre_last_error();
+  EXPECT_EQ(lyre_connect(from, nullptr, &address, &out.session), 0) << lyre_last_error();
   const auto end = Clock::now() + std::chrono::seconds(20);
-  while (lyre_state(session) == LYRE_CONNECTING && Clock::now() < end) {
+  while (lyre_state(out.session) == LYRE_CONNECTING && Clock::now() < end) {
     lyre_poll(from, 10);
     lyre_poll(to, 0);
   }
-  return lyre_state(session) == LYRE_OPEN;
+  return out;
+}
+
+bool can_connect(const DaemonPair& pair, lyre_context* from, lyre_context* to) {
+  return lyre_state(connect(pair, from, to).session) == LYRE_OPEN;
 }
 
 // Its MAC is another one, and the link comes long after it was announced.
 TEST(Restart, OnAWireThatIsDownIsHeardOfWhenItComesUp) {
   DaemonPair pair(std::getenv("LYRE_TEST_LYRED"));
   const Context from = open(pair, 0);
-  EXPECT_TRUE(connect(pair, from.get(), open(pair, 1).get()));
+  EXPECT_TRUE(can_connect(pair, from.get(), open(pair, 1).get()));
   pair.kill(1);
   ::kill(pair.pid(0), SIGSTOP);
   pair.restart(1, DaemonPair::Wire::kAny);
   ::sleep(3);
   ::kill(pair.pid(0), SIGCONT);
-  EXPECT_TRUE(connect(pair, from.get(), open(pair, 1).get()))
+  EXPECT_TRUE(can_connect(pair, from.get(), open(pair, 1).get()))
       << pair.log_tail(0) << pair.log_tail(1);
+}
+
+/// Bytes from one end to the other, as long as the time lasts.
+uint64_t transfer(lyre_context* from, lyre_session* sender, lyre_context* to,
+                  lyre_session* receiver, std::chrono::milliseconds time) {
+  std::vector<uint8_t> bytes(64 * 1024);
+  uint64_t received = 0;
+  for (const auto end = Clock::now() + time; Clock::now() < end;) {
+    lyre_send(sender, bytes.data(), bytes.size());
+    lyre_poll(from, 1);
+    lyre_poll(to, 0);
+    received += static_cast<uint64_t>(
+        std::max<int64_t>(lyre_recv(receiver, bytes.data(), bytes.size()), 0));
+  }
+  return received;
+}
+
+TEST(Standstill, OfBothHostsInMidTransferForLongerThanTheUserTimeoutEndsNoSession) {
+  DaemonPair pair(std::getenv("LYRE_TEST_LYRED"), "user_timeout_ms = 1500\n");
+  const Context from = open(pair, 0);
+  const Context to = open(pair, 1);
+  const Connection connection = connect(pair, from.get(), to.get());
+  lyre_session* accepted = nullptr;
+  while (lyre_accept(connection.listener, &accepted) == LYRE_E_AGAIN) lyre_poll(to.get(), 10);
+  ASSERT_NE(accepted, nullptr);
+  const auto transfers = [&](std::chrono::milliseconds time) {
+    return transfer(from.get(), connection.session, to.get(), accepted, time);
+  };
+  ASSERT_GT(transfers(std::chrono::milliseconds(200)), 0u);
+  // The host 0 has sent what the other one did not acknowledge.
+  ::kill(pair.pid(1), SIGSTOP);
+  transfers(std::chrono::milliseconds(100));
+  ::kill(pair.pid(0), SIGSTOP);
+  ::sleep(4);
+  ::kill(pair.pid(0), SIGCONT);
+  transfers(std::chrono::milliseconds(100));
+  ::kill(pair.pid(1), SIGCONT);
+  EXPECT_GT(transfers(std::chrono::seconds(2)), 0u);
+  EXPECT_EQ(lyre_state(connection.session), LYRE_OPEN) << pair.log_tail(0) << pair.log_tail(1);
 }
 
 }  // namespace

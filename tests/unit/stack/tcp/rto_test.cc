@@ -178,6 +178,22 @@ TEST(Timeout, UserTimeoutEndsItWithReset) {  // RFC 9293 3.8.3
   EXPECT_FALSE(peer.next().has_value());
 }
 
+TEST(Timeout, TimeInWhichThisHostStoodStillDoesNotCount) {
+  Peer peer;
+  peer.dial();
+  peer.app_send(1000);
+  peer.all();
+  const Nanos sent_at = peer.now;
+  const Nanos stood_still = seconds(3) + millis(peer.config.user_timeout_ms);
+  peer.now = peer.now + stood_still;
+  peer.engine.on_standstill(stood_still);
+  while (!peer.effects.is_over) {
+    peer.run_deadline();
+    if (!peer.effects.is_over) peer.all();
+  }
+  EXPECT_EQ(peer.now, sent_at + stood_still + millis(peer.config.user_timeout_ms));
+}
+
 TEST(Timeout, ProgressPushesTheUserTimeoutOut) {
   Peer peer;
   peer.dial();
