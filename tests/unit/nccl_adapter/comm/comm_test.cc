@@ -300,6 +300,19 @@ TEST_F(CappedComms, GetTheStreamsThatTheyNeedAndForgetThemInAPause) {
   EXPECT_FALSE(sender_->has_failed() || receiver_->has_failed());
 }
 
+TEST_F(CappedComms, ThatAreIdleGetNoStreamsForTheSakeOfOthers) {
+  connect();
+  StreamCount& count = here().stream_count(0);
+  const auto another_is_busy = [&] {
+    count.report(
+        {.acked_bytes = count.wanted() * 1'000'000, .is_busy = true, .up = count.wanted()});
+    return false;
+  };
+  works_until(another_is_busy, 2 * kSecond);
+  EXPECT_GT(count.wanted(), 4u);
+  EXPECT_EQ(sender_->facts().streams.size(), 1u);
+}
+
 size_t g_caller = 0;
 
 // libibverbs as a process on that host calls it.
