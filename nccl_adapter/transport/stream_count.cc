@@ -1,7 +1,6 @@
 #include "nccl_adapter/transport/stream_count.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "nccl_adapter/limits.h"
 
@@ -9,10 +8,10 @@ namespace lyre::nccl_adapter {
 
 void StreamCount::report(const Report& report) {
   reported_bytes_ += report.acked_bytes;
-  if (!report.is_busy) return;
-  is_any_busy_ = true;
   // A connection without any stream waits for its peer, and the others need not.
-  if (report.up > 0 && report.up < wanted_) is_any_incomplete_ = true;
+  if (!report.is_busy || report.up == 0) return;
+  is_any_busy_ = true;
+  if (report.up < wanted_) is_any_incomplete_ = true;
 }
 
 void StreamCount::look(int64_t passed_ns) {

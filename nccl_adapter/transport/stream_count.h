@@ -13,9 +13,8 @@ namespace lyre::nccl_adapter {
 /// brings less, but at least 15 % of the total, is the last that is kept. One that brings nothing
 /// is kept where the number grew more than once: the network limits flows, and some connections
 /// take over what others leave while they pause. Else half as many streams more are tried, then a
-/// quarter, and so on, until not even one more helps. Chance may have decided: a few
-/// times, after a while, one more doubling is tried, and kept if it helps. After a pause all is
-/// forgotten.
+/// quarter, and so on, until not even one more helps. Chance may have decided: a few times, after a
+/// while, one more doubling is tried, and kept if it helps. After a pause all is forgotten.
 /// Thread: under the instance's lock. It knows no clock and no stream.
 class StreamCount {
  public:
