@@ -150,7 +150,7 @@ inline constexpr uint64_t kBusyBytes = kBlockBytes;
 /// counted in whole pieces.
 inline constexpr int64_t kStreamMeasureNs = 120'000'000;
 inline constexpr int64_t kStreamSettleNs = 40'000'000;
-/// The first time a job begins, which takes longer.
+/// Before the first trial of a series, instead of that: the job may just have begun.
 inline constexpr int64_t kStreamBeginNs = 100'000'000;
 inline constexpr uint64_t kStreamMeasureBytes = 8 * kBlockBytes;
 /// Of what the others carry, each: what an added stream has to bring. One that shares a full port
@@ -162,13 +162,13 @@ inline constexpr double kStreamHelps = 0.45;
 inline constexpr uint32_t kStreamsGrownMin = 2;
 /// Of the total before: with this much more streams are kept, but no further ones are tried.
 inline constexpr double kStreamHelpsSome = 1.15;
-/// Where they helped less, the next trial follows after this long, then after twice that, and so
-/// often. Processes whose trials overlap take each other's loss for help: no more than needed.
+/// When the trials are over, one more follows after this long, then after twice that, and so often.
+/// The number is small, because processes whose trials overlap take each other's loss for help.
 inline constexpr int64_t kTryAgainNs = 4'000'000'000;
 inline constexpr uint32_t kTryAgainMax = 3;
 /// Streams on trial that are not there by then count as no help.
 inline constexpr int64_t kStreamTrialWaitNs = 1'000'000'000;
-/// It is forgotten after a pause of this length.
+/// The number of streams is forgotten after a pause of this length.
 inline constexpr int64_t kForgetStreamsNs = 10'000'000'000;
 /// What the peer gets beyond LYRE_RESUME_SECONDS: it notices later than we do.
 inline constexpr int64_t kResumeMarginNs = 2'000'000'000;

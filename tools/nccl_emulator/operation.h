@@ -9,7 +9,8 @@
 
 namespace lyre::nccl_emulator {
 
-/// One collective (of float32, an all-reduce sums), in place over `data`, which the caller keeps.
+/// One collective of float32 values, in place over `data`, which the caller keeps. An all-reduce
+/// computes sums.
 struct Operation {
   Collective collective = Collective::kAllReduce;
   std::span<float> data;
