@@ -19,6 +19,7 @@ IdlePolicy::Decision IdlePolicy::after_turn(size_t work, Nanos now, Nanos deadli
   turned_at_ = now;
   Decision decision;
   if (work > 0) {
+    contended_poll_.on_work(now - last_work_);
     last_work_ = now;
     unsure_sleep_ = kUnsureSleepMin;
   } else {
@@ -31,6 +32,7 @@ IdlePolicy::Decision IdlePolicy::after_turn(size_t work, Nanos now, Nanos deadli
 IdlePolicy::Decision IdlePolicy::after_idle_turn(Nanos now, Nanos deadline) {
   const bool is_contended = contention_.is_contended(now);
   if (now - last_work_ < spin_ && !is_contended) return {.action = Action::kYield};
+  if (is_contended && contended_poll_.must_go_on(now - last_work_)) return {};
   const Nanos longest = deadline == kNever ? kSleepMax : earlier(kSleepMax, deadline - now);
   if (longest < kSleepMin) return {.action = is_contended ? Action::kPoll : Action::kYield};
   return {.action = Action::kSleep,

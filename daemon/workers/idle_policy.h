@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "daemon/config/config.h"
+#include "daemon/workers/contended_poll.h"
 #include "stack/base/core_contention.h"
 #include "stack/base/nanos.h"
 
@@ -12,8 +13,8 @@ namespace lyre {
 /// What a worker thread does between two turns. Decides only; the caller sleeps.
 /// An adaptive worker that found nothing to do yields at once: client and daemon may share a core,
 /// and the client that runs then makes the next work. While another thread computes on its core it
-/// sleeps instead: the kernel interrupts a computing thread for a thread that wakes up, not for one
-/// that yielded.
+/// sleeps instead, after a short poll where that pays: the kernel interrupts a computing thread for
+/// a thread that wakes up, not for one that yielded.
 class IdlePolicy {
  public:
   enum class Action : uint8_t { kPoll, kYield, kSleep };
@@ -35,6 +36,7 @@ class IdlePolicy {
   IdleMode mode_;
   Nanos spin_;
   CoreContention contention_;
+  ContendedPoll contended_poll_;
   bool has_yielded_ = false;  ///< after the last turn
   Nanos turned_at_{0};        ///< when the last turn began
   Nanos last_work_{INT64_MIN / 2};

@@ -58,6 +58,8 @@ TEST(IdlePolicy, AdaptiveSleepsInsteadOfYieldingWhileSomebodyComputesOnItsCore) 
   Nanos now = seconds(1);
   policy.after_turn(1, now, kNever);
   now = lose_slices(policy, now) + micros(1);
+  EXPECT_EQ(policy.after_turn(0, now, kNever).action, Action::kPoll);
+  now += ContendedPoll::kLongest;
   EXPECT_EQ(policy.after_turn(0, now, kNever).action, Action::kSleep);
   // What is due at once is waited for by polling: a yield would give a slice away.
   EXPECT_EQ(policy.after_turn(0, now, now + micros(2)).action, Action::kPoll);
@@ -79,8 +81,10 @@ TEST(IdlePolicy, UnsureSleepsStayShortAfterWorkWhileSomebodyComputes) {
   Nanos now = seconds(1);
   policy.after_turn(1, now, kNever);
   now = lose_slices(policy, now);
+  policy.after_turn(0, now, kNever);  // the start of a poll, which is over below
   for (int i = 0; i < 20; ++i) {
-    EXPECT_EQ(policy.after_turn(0, now + micros(i), kNever).unsure_sleep, kUnsureSleepContended);
+    const Nanos at = now + ContendedPoll::kLongest + micros(i);
+    EXPECT_EQ(policy.after_turn(0, at, kNever).unsure_sleep, kUnsureSleepContended);
   }
   EXPECT_EQ(policy.after_turn(0, now + kUnsureContendedFor, kNever).unsure_sleep, kUnsureSleepMin);
 }
