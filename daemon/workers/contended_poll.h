@@ -24,8 +24,11 @@ class ContendedPoll {
     state_ = State::kFresh;
   }
   /// A turn had none, `idle` after the last one that had. True: poll, false: sleep.
+  /// A wait whose first turn comes after a poll's end has no poll: another thread had the core.
   bool must_go_on(Nanos idle) {
-    if (state_ == State::kFresh) state_ = is_worthwhile() ? State::kPolling : State::kEnded;
+    if (state_ == State::kFresh) {
+      state_ = idle < kLongest && is_worthwhile() ? State::kPolling : State::kEnded;
+    }
     if (state_ == State::kPolling && idle >= kLongest) {
       record(false);
       state_ = State::kEnded;

@@ -57,6 +57,16 @@ TEST(ContendedPoll, IsTriedAgainUntilItPays) {
   EXPECT_TRUE(poll.must_go_on(micros(1)));
 }
 
+TEST(ContendedPoll, AWaitSeenAfterAPollsEndIsNoPoll) {
+  ContendedPoll poll;
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_FALSE(poll.must_go_on(kLate));
+    EXPECT_FALSE(poll.must_go_on(kLate + micros(1)));
+    poll.on_work(kLate * 2);
+  }
+  EXPECT_TRUE(poll.must_go_on(micros(1)));
+}
+
 TEST(ContendedPoll, WorkThatCameLateIsNotFoundByPolling) {
   ContendedPoll poll;
   // The thread that computes had the core: no turn saw the poll's end.
