@@ -180,7 +180,7 @@ def configure_and_compile(build, folder, environment, count):
         os.unlink(log)
     if not is_configured(build, folder):
         shutil.rmtree(folder, ignore_errors=True)
-        setup = ["meson", "setup", folder, "-Dtests=enabled", *build.setup]
+        setup = ["meson", "setup", folder, "-Dtests=enabled", "-Dwerror=true", *build.setup]
         if logged(setup, log, BUILD_TIMEOUT_S, environment) != 0:
             count.fail(f"{build.name}: meson setup, all of it in {log}")
             print(tail(log), flush=True)
