@@ -84,6 +84,17 @@ void collect_descriptors(msghdr& message, std::vector<UniqueFd>& out) {
   }
 }
 
+int fail_hung_up() {
+  return fail(LYRE_E_DAEMON, "no daemon answers there: it hung up (does lyred still run?)");
+}
+
+/// After a system call on the control socket failed. A daemon that ends closes the socket, perhaps
+/// before it reads the request.
+int fail_speaking(const char* what) {
+  if (errno == EPIPE || errno == ECONNRESET) return fail_hung_up();
+  return fail_errno(LYRE_E_DAEMON, what);
+}
+
 int receive(int socket, void* reply, size_t reply_bytes, size_t& received,
             std::vector<UniqueFd>& descriptors, int timeout_ms = kAnswerTimeoutMs) {
   const int64_t deadline_ns = now_ns() + int64_t{timeout_ms} * 1'000'000;
@@ -103,9 +114,9 @@ int receive(int socket, void* reply, size_t reply_bytes, size_t& received,
   message.msg_control = control;
   message.msg_controllen = sizeof control;
   const ssize_t count = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-  if (count < 0) return fail_errno(LYRE_E_DAEMON, "cannot receive from the daemon");
+  if (count < 0) return fail_speaking("cannot receive from the daemon");
   collect_descriptors(message, descriptors);
-  if (count == 0) return fail(LYRE_E_DAEMON, "the daemon hung up instead of answering");
+  if (count == 0) return fail_hung_up();
   if ((message.msg_flags & MSG_CTRUNC) != 0) {
     return fail(LYRE_E_NORESOURCES, "no room for the daemon's descriptors (see `ulimit -n`)");
   }
@@ -120,7 +131,7 @@ template <typename Request, typename Reply>
 int ask(int socket, const Request& request, channel::Control type, Reply& reply,
         std::vector<UniqueFd>& descriptors, int timeout_ms = kAnswerTimeoutMs) {
   if (::send(socket, &request, sizeof request, MSG_NOSIGNAL) < 0) {
-    return fail_errno(LYRE_E_DAEMON, "cannot speak to the daemon");
+    return fail_speaking("cannot speak to the daemon");
   }
   static_assert(sizeof(Reply) >= sizeof(channel::Goodbye));
   size_t received = 0;
@@ -169,7 +180,7 @@ int send_with_descriptor(int socket, std::span<const uint8_t> bytes, int descrip
     std::memcpy(CMSG_DATA(part), &descriptor, sizeof descriptor);
   }
   if (::sendmsg(socket, &message, MSG_NOSIGNAL) >= 0) return 0;
-  return fail_errno(LYRE_E_DAEMON, "cannot speak to the daemon");
+  return fail_speaking("cannot speak to the daemon");
 }
 
 template <typename Message>

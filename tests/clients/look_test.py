@@ -204,8 +204,7 @@ class Ended(unittest.TestCase):
                 _, said = process.communicate(timeout=BOUND_S)
                 self.assertEqual(process.returncode, NO_DAEMON, name)
                 self.assertEqual(len(said.splitlines()), 1, said)
-                # The second one asked a daemon that was about to close its socket.
-                self.assertRegex(said, "no daemon listens there|the daemon hung up")
+                self.assertIn("no daemon", said)
 
 
 if __name__ == "__main__":

@@ -51,6 +51,15 @@ TEST(Context, SaysThatNoDaemonIsThere) {
   EXPECT_EQ(LYRE_E_INVALID, open_code(std::string(200, 'x').c_str()));
 }
 
+TEST(Context, SaysThatTheDaemonEndedBeforeItAnswered) {
+  for (const FakeDaemonOptions& options :
+       {FakeDaemonOptions{.ends = true}, FakeDaemonOptions{.ends_unread = true}}) {
+    FakeDaemon daemon(options);
+    EXPECT_EQ(LYRE_E_DAEMON, open_code(daemon.socket_path()));
+    EXPECT_STREQ("no daemon answers there: it hung up (does lyred still run?)", lyre_last_error());
+  }
+}
+
 TEST(Context, GivesUpOnASilentDaemon) {
   FakeDaemon daemon({.is_silent = true});
   EXPECT_EQ(LYRE_E_DAEMON, open_code(daemon.socket_path()));

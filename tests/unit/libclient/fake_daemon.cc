@@ -77,8 +77,10 @@ void FakeDaemon::serve() {
   if (entries[1].revents != 0) return;
   connection_ = UniqueFd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
   channel::AttachRequest request;
-  EXPECT_EQ(static_cast<ssize_t>(sizeof request),
-            ::recv(connection_.get(), &request, sizeof request, 0));
+  EXPECT_EQ(
+      static_cast<ssize_t>(sizeof request),
+      ::recv(connection_.get(), &request, sizeof request, options_.ends_unread ? MSG_PEEK : 0));
+  if (options_.ends || options_.ends_unread) return hang_up();
   if (!options_.is_silent) send_reply(connection_.get());
 }
 
