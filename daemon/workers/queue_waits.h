@@ -26,21 +26,24 @@ class QueueWaits {
   }
   /// The descriptor of this queue was readable.
   void on_event(uint32_t queue) { queues_[queue]->disarm(io::Woken::kByPackets); }
-  /// The worker has work. `woken`: what ended its last sleep.
+  /// The worker has work. `woken`: what ended its last sleep. It says nothing of packets for which
+  /// the worker did not sleep.
   void disarm(io::Woken woken) {
     if (!is_armed_) return;
     is_armed_ = false;
-    for (io::PacketIo* queue : queues_) queue->disarm(woken);
+    for (io::PacketIo* queue : queues_) queue->disarm(may_sleep_ ? woken : io::Woken::kByOthers);
   }
 
  private:
   io::Arming finish(io::Arming arming) {
     is_armed_ = true;
+    may_sleep_ = arming != io::Arming::kPackets;
     return arming;
   }
 
   std::vector<io::PacketIo*> queues_;
-  bool is_armed_ = false;  ///< one of them, perhaps
+  bool is_armed_ = false;   ///< one of them, perhaps
+  bool may_sleep_ = false;  ///< the last arm() found no packets
 };
 
 }  // namespace lyre

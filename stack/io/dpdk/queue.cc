@@ -16,6 +16,8 @@ namespace lyre::io::dpdk {
 namespace {
 
 constexpr uint32_t kSegmentBytesMax = 65535;
+/// After so many sleeps that seem to have missed a packet, in a row, the driver is not trusted.
+constexpr uint32_t kUnannouncedMin = 2;
 
 ChecksumVerdict ip_verdict(uint64_t flags) {
   const uint64_t verdict = flags & RTE_MBUF_F_RX_IP_CKSUM_MASK;
@@ -117,8 +119,9 @@ Arming Queue::arm() {
   return was_armed && is_armed_ && keeps_its_word_ ? Arming::kArmed : Arming::kUnsure;
 }
 
-/// A doorbell often rings a moment before a packet arrives: only a sleep that nothing ended proves
-/// that packets were not announced.
+/// A doorbell often rings a moment before a packet arrives: only a sleep that nothing ended speaks
+/// for packets that were not announced. One alone is no proof, because a packet may arrive between
+/// the end of a sleep and the look at the queue.
 void Queue::disarm(Woken woken) {
   if (wait_ == nullptr || wait_->is_level()) return;
   if (woken == Woken::kByPackets) wait_->clear();
@@ -127,8 +130,9 @@ void Queue::disarm(Woken woken) {
   is_armed_ = false;
   if (woken == Woken::kByPackets) {
     keeps_its_word_ = true;
+    unannounced_ = 0;
   } else if (woken == Woken::kByTimeout && counters_.rx_packets != rx_packets_at_arming_) {
-    keeps_its_word_ = false;
+    if (++unannounced_ >= kUnannouncedMin) keeps_its_word_ = false;
   }
 }
 

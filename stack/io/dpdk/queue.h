@@ -124,7 +124,8 @@ class Queue final : public PacketIo {
   uint16_t seen_count_ = 0;
   std::unique_ptr<RxWait> wait_;
   bool is_armed_ = false;
-  bool keeps_its_word_ = false;  ///< the driver announced the last packet that ended a sleep
+  bool keeps_its_word_ = false;  ///< the driver announces packets
+  uint32_t unannounced_ = 0;     ///< sleeps since it did that seem to have missed a packet
   uint64_t rx_packets_at_arming_ = 0;
   SentMarks marks_;
   bool is_unmarked_ = false;  ///< the driver took part of a burst, and nothing after it is marked

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+
 namespace lyre {
 namespace {
 
@@ -24,12 +26,14 @@ class WaitingQueue final : public io::PacketIo {
   void disarm(io::Woken woken) override {
     is_armed = false;
     ++(woken == io::Woken::kByPackets ? told : untold);
+    last = woken;
   }
 
   Arming finds = Arming::kArmed;
   bool is_armed = false;
   int told = 0;
   int untold = 0;
+  std::optional<io::Woken> last;
 
  private:
   io::IoCapabilities capabilities_;
@@ -69,6 +73,18 @@ TEST_F(QueueWaitsTest, QueuesArmedInVainAreDisarmed) {
   waits_.disarm(io::Woken::kByOthers);
   EXPECT_FALSE(first_.is_armed);
   EXPECT_FALSE(second_.is_armed);
+}
+
+// How the sleep before ended says nothing of packets that were found instead of a sleep.
+TEST_F(QueueWaitsTest, PacketsFoundWhileArmingWereNotMissedByASleep) {
+  waits_.arm();
+  waits_.disarm(io::Woken::kByTimeout);
+  EXPECT_EQ(first_.last, io::Woken::kByTimeout);
+  second_.finds = Arming::kPackets;
+  waits_.arm();
+  waits_.disarm(io::Woken::kByTimeout);
+  EXPECT_EQ(first_.last, io::Woken::kByOthers);
+  EXPECT_EQ(second_.last, io::Woken::kByOthers);
 }
 
 TEST_F(QueueWaitsTest, AWorkerWithoutPortsSleepsLong) {
