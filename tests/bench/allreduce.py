@@ -63,7 +63,8 @@ def processor(bench):
     """What ranks and daemons take of the cores during all-reduces. What the kernel does for TCP
     counts where it happens: mostly in the ranks."""
     for others, pinned_to in OTHERS:
-        with Job(bench, [16 << 20], iterations=8, computing=pinned_to) as job:
+        with Job(bench, [16 << 20], iterations=24, computing=pinned_to,
+                 counts_processor=True) as job:
             job.add_processor("processor seconds a GiB", others)
 
 
@@ -81,13 +82,15 @@ class Job:
     """`lyre allreduce` of some sizes, once a round, each time with the kernel's transports beside
     the plugin. Runs when the `with` block begins; `add()` makes rows of it."""
 
-    def __init__(self, bench, sizes, iterations, computing=(), options=(), is_uncut=False):
+    def __init__(self, bench, sizes, iterations, computing=(), options=(), is_uncut=False,
+                 counts_processor=False):
         self._bench, self._sizes, self._iterations = bench, sizes, iterations
         self._computing = computing
         self._options = list(options)
         self._offloads, self._sections = (SUPER, SUPER_TRUSTED) if is_uncut else (HONEST, TRUSTED)
+        self._counts_processor = counts_processor
         self._reports = []
-        self._daemons_s = []
+        self._plugin_s = []
         self._text = ""
 
     def __enter__(self):
@@ -96,13 +99,24 @@ class Job:
         with TwoHosts(bench.programs, sections=self._sections) as hosts, \
                 kernel_wire(self._offloads, 1500) as wire, computing_processes(self._computing):
             command = self._command(hosts, wire)
+
+            def report_of(*more):
+                return json.loads(output_of([*command, *more], "lyre allreduce", env=environment))
+
             for _ in range(bench.rounds):
-                before = daemons_s(hosts)
-                self._reports.append(json.loads(
-                    output_of(command, "lyre allreduce", env=environment)))
-                self._daemons_s.append(daemons_s(hosts) - before)
+                self._reports.append(report_of())
+                if self._counts_processor:
+                    self._plugin_s.append(self._processor_s(hosts, report_of))
         self._text = " ".join(command)
         return self
+
+    def _processor_s(self, hosts, report_of):
+        """Of the plugin's ranks and of both daemons, in a run of their own: daemons at rest while
+        the kernel's transports are measured do not count. Daemons work in the warm-up, too."""
+        before = daemons_s(hosts)
+        ranks = report_of("--no-kernel")["plugin"]["processor_ns"] / 1e9
+        daemons = daemons_s(hosts) - before
+        return ranks + daemons * self._iterations / (self._iterations + 1)
 
     def __exit__(self, *_exception):
         return False
@@ -130,14 +144,12 @@ class Job:
             [value(report["plugin"]["buckets"][index]) for report in self._reports])
 
     def add_processor(self, group, name):
-        """The daemons work for the plugin alone."""
         gib = sum(self._sizes) * self._iterations / (1 << 30)
         self._add_pair(
             group, name, "s", True,
             [min(k["processor_ns"] for k in report["kernel"]) / 1e9 / gib
              for report in self._reports],
-            [(report["plugin"]["processor_ns"] / 1e9 + daemons) / gib
-             for report, daemons in zip(self._reports, self._daemons_s)])
+            [seconds / gib for seconds in self._plugin_s])
 
     def _add_pair(self, group, name, unit, lower_is_better, kernel, lyre):
         beside = self._bench.table.add(Row(group, f"kernel's best, {name}", unit, kernel,
