@@ -28,8 +28,10 @@
 namespace lyre {
 namespace {
 
-/// A thread that makes no turn for so long stood still: it sleeps for much less.
-constexpr Nanos kStandstillMin = seconds(1);
+/// A turn that begins so much later than the thread asked for: the thread stood still, with its
+/// process or machine, or while other threads had its core. Their slices are added up: with twenty
+/// of them on the core they take most of the time, 60 ms each.
+constexpr Nanos kStandstillMin = millis(10);
 constexpr int kParkTriesMax = 1000;
 constexpr useconds_t kParkTryUs = 50;
 
@@ -170,7 +172,8 @@ class WorkerThreads::Thread {
     if (gate_.load(std::memory_order_relaxed) != Gate::kOpen) park();
     const Nanos now = monotonic_now();
     const Nanos passed = now - std::exchange(turned_at_, now);
-    if (passed > kStandstillMin) seat_.worker->on_standstill(passed);
+    const Nanos late = passed - std::exchange(asked_, Nanos{0});
+    if (late > kStandstillMin) seat_.worker->on_standstill(late);
     const size_t work = seat_.worker->poll_once(now);
     if (work > 0) queues_.disarm(woken_);
     // Relaxed: a counter with one writer.
@@ -188,7 +191,8 @@ class WorkerThreads::Thread {
     const io::Arming arming = queues_.arm();
     if (arming != io::Arming::kPackets) {
       seat_.stats->sleeps.add(1);
-      wait(arming == io::Arming::kArmed ? decision.sleep : decision.unsure_sleep);
+      asked_ = arming == io::Arming::kArmed ? decision.sleep : decision.unsure_sleep;
+      wait(asked_);
     }
     // Relaxed: a doorbell between the wake-up and this store is only superfluous.
     sleeps.store(0, std::memory_order_relaxed);
@@ -209,6 +213,7 @@ class WorkerThreads::Thread {
   channel::WorkerDoorbell& doorbell_;
   IdlePolicy idle_;
   Nanos turned_at_{0};  ///< when the last turn began
+  Nanos asked_{0};      ///< the longest sleep since then
   QueueWaits queues_;
   io::Woken woken_ = io::Woken::kByOthers;  ///< from the last sleep
   OwnedFd epoll_;

@@ -86,28 +86,57 @@ uint64_t transfer(lyre_context* from, lyre_session* sender, lyre_context* to,
   return received;
 }
 
-TEST(Standstill, OfBothHostsInMidTransferForLongerThanTheUserTimeoutEndsNoSession) {
-  DaemonPair pair(std::getenv("LYRE_TEST_LYRED"), "user_timeout_ms = 1500\n");
-  const Context from = open(pair, 0);
-  const Context to = open(pair, 1);
-  const Connection connection = connect(pair, from.get(), to.get());
-  lyre_session* accepted = nullptr;
-  while (lyre_accept(connection.listener, &accepted) == LYRE_E_AGAIN) lyre_poll(to.get(), 10);
-  ASSERT_NE(accepted, nullptr);
-  const auto transfers = [&](std::chrono::milliseconds time) {
-    return transfer(from.get(), connection.session, to.get(), accepted, time);
-  };
-  ASSERT_GT(transfers(std::chrono::milliseconds(200)), 0u);
-  // The host 0 has sent what the other one did not acknowledge.
-  ::kill(pair.pid(1), SIGSTOP);
-  transfers(std::chrono::milliseconds(100));
-  ::kill(pair.pid(0), SIGSTOP);
+class Standstill : public ::testing::Test {
+ protected:
+  Standstill()
+      : pair_(std::getenv("LYRE_TEST_LYRED"), "user_timeout_ms = 1500\n"),
+        from_(open(pair_, 0)),
+        to_(open(pair_, 1)),
+        connection_(connect(pair_, from_.get(), to_.get())) {
+    while (lyre_accept(connection_.listener, &accepted_) == LYRE_E_AGAIN) lyre_poll(to_.get(), 10);
+  }
+  uint64_t transfers(std::chrono::milliseconds time) {
+    return transfer(from_.get(), connection_.session, to_.get(), accepted_, time);
+  }
+  /// The host 0 has sent what the other one, which stands still, did not acknowledge.
+  void stop_in_mid_transfer() {
+    ASSERT_NE(accepted_, nullptr);
+    ASSERT_GT(transfers(std::chrono::milliseconds(200)), 0u);
+    ::kill(pair_.pid(1), SIGSTOP);
+    transfers(std::chrono::milliseconds(100));
+    ::kill(pair_.pid(0), SIGSTOP);
+  }
+  void expect_goes_on() {
+    ::kill(pair_.pid(0), SIGCONT);
+    transfers(std::chrono::milliseconds(100));
+    ::kill(pair_.pid(1), SIGCONT);
+    EXPECT_GT(transfers(std::chrono::seconds(2)), 0u);
+    EXPECT_EQ(lyre_state(connection_.session), LYRE_OPEN) << pair_.log_tail(0) << pair_.log_tail(1);
+  }
+
+  DaemonPair pair_;
+  const Context from_;
+  const Context to_;
+  const Connection connection_;
+  lyre_session* accepted_ = nullptr;
+};
+
+TEST_F(Standstill, OfBothHostsForLongerThanTheUserTimeoutEndsNoSession) {
+  stop_in_mid_transfer();
   ::sleep(4);
-  ::kill(pair.pid(0), SIGCONT);
-  transfers(std::chrono::milliseconds(100));
-  ::kill(pair.pid(1), SIGCONT);
-  EXPECT_GT(transfers(std::chrono::seconds(2)), 0u);
-  EXPECT_EQ(lyre_state(connection.session), LYRE_OPEN) << pair.log_tail(0) << pair.log_tail(1);
+  expect_goes_on();
+}
+
+// As beside many computing processes: a slice for Lyre, and many for others.
+TEST_F(Standstill, OfManySlicesEndsNoSession) {
+  stop_in_mid_transfer();
+  for (int i = 0; i < 10; ++i) {
+    ::usleep(400'000);
+    ::kill(pair_.pid(0), SIGCONT);
+    ::usleep(10'000);
+    ::kill(pair_.pid(0), SIGSTOP);
+  }
+  expect_goes_on();
 }
 
 }  // namespace
