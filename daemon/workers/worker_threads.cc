@@ -29,9 +29,10 @@ namespace lyre {
 namespace {
 
 /// A turn that begins so much later than the thread asked for: the thread stood still, with its
-/// process or machine, or while other threads had its core. Their slices are added up: with twenty
-/// of them on the core they take most of the time, 60 ms each.
+/// process or machine, or while other threads had its core. Twenty of them take 60 ms at a time.
 constexpr Nanos kStandstillMin = millis(10);
+/// The worker, which has to look at all its sessions, is told of so much at a time.
+constexpr Nanos kStandstillToldMin = millis(200);
 constexpr int kParkTriesMax = 1000;
 constexpr useconds_t kParkTryUs = 50;
 
@@ -171,9 +172,7 @@ class WorkerThreads::Thread {
   void turn() {
     if (gate_.load(std::memory_order_relaxed) != Gate::kOpen) park();
     const Nanos now = monotonic_now();
-    const Nanos passed = now - std::exchange(turned_at_, now);
-    const Nanos late = passed - std::exchange(asked_, Nanos{0});
-    if (late > kStandstillMin) seat_.worker->on_standstill(late);
+    note_standstill(now - std::exchange(turned_at_, now));
     const size_t work = seat_.worker->poll_once(now);
     if (work > 0) queues_.disarm(woken_);
     // Relaxed: a counter with one writer.
@@ -182,6 +181,14 @@ class WorkerThreads::Thread {
     const IdlePolicy::Decision decision = idle_.after_turn(work, now, deadline);
     if (decision.action == IdlePolicy::Action::kYield) ::sched_yield();
     if (decision.action == IdlePolicy::Action::kSleep) sleep(decision);
+  }
+
+  /// A turn begins `passed` after the one before.
+  void note_standstill(Nanos passed) {
+    const Nanos late = passed - std::exchange(asked_, Nanos{0});
+    if (late >= kStandstillMin) stood_still_ += late;
+    if (stood_still_ < kStandstillToldMin) return;
+    seat_.worker->on_standstill(std::exchange(stood_still_, Nanos{0}));
   }
 
   void sleep(const IdlePolicy::Decision& decision) {
@@ -212,8 +219,9 @@ class WorkerThreads::Thread {
   const ThreadOptions& options_;
   channel::WorkerDoorbell& doorbell_;
   IdlePolicy idle_;
-  Nanos turned_at_{0};  ///< when the last turn began
-  Nanos asked_{0};      ///< the longest sleep since then
+  Nanos turned_at_{0};    ///< when the last turn began
+  Nanos asked_{0};        ///< the longest sleep since then
+  Nanos stood_still_{0};  ///< of which the worker does not know yet
   QueueWaits queues_;
   io::Woken woken_ = io::Woken::kByOthers;  ///< from the last sleep
   OwnedFd epoll_;
