@@ -9,6 +9,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/daemon_limits.h"
+#include "daemon/base/readable.h"
 #include "daemon/protocol/handover_records.h"
 #include "daemon/upgrade/offer.h"
 #include "daemon/upgrade/port_handover.h"
@@ -53,14 +54,20 @@ Status Predecessor::start_process() {
 
 void Predecessor::wait_until_prepared() {
   watch_.assign(::dup(link_->fd()));
-  watch_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
-                    [this](const boost::system::error_code& error) {
-                      if (!error) on_prepared();
-                    });
+  watch_link();
   timer_.expires_after(std::chrono::nanoseconds(kUpgradePreparation.value));
   timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error && is_under_way()) fail({ETIMEDOUT, "the new process is not ready in time"});
   });
+}
+
+void Predecessor::watch_link() {
+  watch_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                    [this](const boost::system::error_code& error) {
+                      if (error) return;
+                      if (is_readable(watch_.native_handle())) return on_prepared();
+                      watch_link();
+                    });
 }
 
 void Predecessor::on_prepared() {

@@ -52,6 +52,7 @@ class Predecessor {
   Status check() const;
   Status start_process();
   void wait_until_prepared();
+  void watch_link();
   void on_prepared();
   void hand_over_when_quiet(Nanos deadline);
   Status hand_over();

@@ -11,6 +11,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/daemon_limits.h"
+#include "daemon/base/readable.h"
 #include "daemon/control/control_server.h"
 #include "daemon/memory/client_memory.h"
 #include "stack/channel/abi.h"
@@ -45,14 +46,14 @@ void ControlClient::log(spdlog::level::level_enum level, std::string_view text) 
 void ControlClient::start(OwnedFd process) {
   wait_for_request();
   wait_for_attach();
-  if (process.is_open()) wait_for_process_end(std::move(process));
+  watch_process(std::move(process));
 }
 
 void ControlClient::go_on(OwnedFd process, uint32_t context, const std::string& label) {
   context_ = context;
   label_ = label;
   wait_for_request();
-  if (process.is_open()) wait_for_process_end(std::move(process));
+  watch_process(std::move(process));
 }
 
 void ControlClient::write_handover(uint32_t socket, record::Writer& out,
@@ -72,11 +73,18 @@ void ControlClient::wait_for_request() {
                      });
 }
 
-void ControlClient::wait_for_process_end(OwnedFd process) {
+void ControlClient::watch_process(OwnedFd process) {
+  if (!process.is_open()) return;
   process_.assign(process.release());
+  wait_for_process_end();
+}
+
+void ControlClient::wait_for_process_end() {
   process_.async_wait(Descriptor::wait_read,
                       [self = shared_from_this()](const boost::system::error_code& error) {
-                        if (!error) self->end("");
+                        if (error || self->is_over_) return;
+                        if (is_readable(self->process_.native_handle())) return self->end("");
+                        self->wait_for_process_end();
                       });
 }
 

@@ -58,7 +58,8 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
 
  private:
   void wait_for_request();
-  void wait_for_process_end(OwnedFd process);
+  void watch_process(OwnedFd process);
+  void wait_for_process_end();
   void wait_for_attach();
   void read_request();
   void on_request(const Request& request, OwnedFd descriptor);

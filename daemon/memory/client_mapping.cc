@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "daemon/base/errno_error.h"
+#include "daemon/base/readable.h"
 
 namespace lyre {
 namespace {
@@ -54,10 +55,8 @@ Result<OwnedFd> open_shared_anonymous(int directory, const char* entry) {
   return file;
 }
 
-bool is_alive(int process) {
-  pollfd entry{.fd = process, .events = POLLIN, .revents = 0};
-  return ::poll(&entry, 1, 0) == 0;  // a pidfd becomes readable when its process ends
-}
+/// A pidfd becomes readable when its process ends.
+bool is_alive(int process) { return !is_readable(process); }
 
 /// The process is the one that connected, and has not executed a program with more privileges.
 /// /proc/PID itself has the effective uid. What is below it becomes root's where the process may

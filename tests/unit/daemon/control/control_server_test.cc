@@ -317,6 +317,65 @@ TEST_F(ControlServerTest, EndOfTheProcessIsTheEndOfTheClient) {
   ::waitpid(parent, nullptr, 0);
 }
 
+/// A client in a process of its own, which hangs up and ends when it is told to.
+class ClientProcess {
+ public:
+  explicit ClientProcess(const std::string& path) {
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, pair_), 0);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      RawClient client(path);
+      step(pair_[1]);
+      client.hang_up();
+      step(pair_[1]);
+      ::_exit(0);
+    }
+    await();
+  }
+  ~ClientProcess() {
+    ::waitpid(pid_, nullptr, 0);
+    for (const int end : pair_) ::close(end);
+  }
+  void hang_up() {
+    EXPECT_EQ(::write(pair_[0], "", 1), 1);
+    await();
+  }
+  void end() {
+    EXPECT_EQ(::write(pair_[0], "", 1), 1);
+    siginfo_t ended{};
+    EXPECT_EQ(::waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOWAIT), 0);
+  }
+
+ private:
+  static void step(int end) {
+    char byte = 0;
+    if (::write(end, &byte, 1) != 1 || ::read(end, &byte, 1) != 1) ::_exit(1);
+  }
+  void await() {
+    char byte = 0;
+    EXPECT_EQ(::read(pair_[0], &byte, 1), 1);
+  }
+
+  int pair_[2] = {-1, -1};
+  pid_t pid_ = 0;
+};
+
+// The descriptors of a new client took the places of those of two that had hung up, and the reactor
+// told it of their processes' ends.
+TEST_F(ControlServerTest, TheEndOfOneProcessIsNotThatOfTheNextClient) {
+  ClientProcess before[] = {ClientProcess(path_), ClientProcess(path_)};
+  run();
+  ASSERT_EQ(server_->connection_count(), 2u);
+  for (ClientProcess& each : before) each.hang_up();
+  RawClient next(path_);
+  for (ClientProcess& each : before) each.end();
+  run();
+  EXPECT_EQ(server_->connection_count(), 1u);
+  next.send(make_message<channel::InfoRequest>(Control::kInfo));
+  run();
+  expect_message<channel::InfoReply>(next, Control::kInfoReply);
+}
+
 class ImpatientServerTest : public ControlServerTest {
  protected:
   ImpatientServerTest() {
