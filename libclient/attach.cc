@@ -88,11 +88,12 @@ int fail_hung_up() {
   return fail(LYRE_E_DAEMON, "no daemon answers there: it hung up (does lyred still run?)");
 }
 
-/// After a system call on the control socket failed. A daemon that ends closes the socket, perhaps
-/// before it reads the request.
+/// A daemon that ends, or refuses a client, closes the socket, perhaps before it reads the request.
+bool has_hung_up() { return errno == EPIPE || errno == ECONNRESET; }
+
+/// After a system call on the control socket failed.
 int fail_speaking(const char* what) {
-  if (errno == EPIPE || errno == ECONNRESET) return fail_hung_up();
-  return fail_errno(LYRE_E_DAEMON, what);
+  return has_hung_up() ? fail_hung_up() : fail_errno(LYRE_E_DAEMON, what);
 }
 
 int receive(int socket, void* reply, size_t reply_bytes, size_t& received,
@@ -113,7 +114,9 @@ int receive(int socket, void* reply, size_t reply_bytes, size_t& received,
   message.msg_iovlen = 1;
   message.msg_control = control;
   message.msg_controllen = sizeof control;
-  const ssize_t count = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  ssize_t count = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  // Reported once, before what the daemon said.
+  if (count < 0 && errno == ECONNRESET) count = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
   if (count < 0) return fail_speaking("cannot receive from the daemon");
   collect_descriptors(message, descriptors);
   if (count == 0) return fail_hung_up();
@@ -130,8 +133,9 @@ constexpr const char* kThisLibrary = "this program's Lyre";
 template <typename Request, typename Reply>
 int ask(int socket, const Request& request, channel::Control type, Reply& reply,
         std::vector<UniqueFd>& descriptors, int timeout_ms = kAnswerTimeoutMs) {
-  if (::send(socket, &request, sizeof request, MSG_NOSIGNAL) < 0) {
-    return fail_speaking("cannot speak to the daemon");
+  // A daemon that has hung up may have said why.
+  if (::send(socket, &request, sizeof request, MSG_NOSIGNAL) < 0 && !has_hung_up()) {
+    return fail_errno(LYRE_E_DAEMON, "cannot speak to the daemon");
   }
   static_assert(sizeof(Reply) >= sizeof(channel::Goodbye));
   size_t received = 0;

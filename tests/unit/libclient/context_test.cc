@@ -60,6 +60,17 @@ TEST(Context, SaysThatTheDaemonEndedBeforeItAnswered) {
   }
 }
 
+// As a daemon does that has too many connections, before it reads what a new one asks.
+TEST(Context, SaysWhyTheDaemonHungUp) {
+  for (const FakeDaemonOptions& options :
+       {FakeDaemonOptions{.ends = true, .goodbye = "not you"},
+        FakeDaemonOptions{.ends_unread = true, .goodbye = "not you"}}) {
+    FakeDaemon daemon(options);
+    EXPECT_EQ(LYRE_E_DAEMON, open_code(daemon.socket_path()));
+    EXPECT_STREQ("the daemon refused: not you", lyre_last_error());
+  }
+}
+
 TEST(Context, GivesUpOnASilentDaemon) {
   FakeDaemon daemon({.is_silent = true});
   EXPECT_EQ(LYRE_E_DAEMON, open_code(daemon.socket_path()));

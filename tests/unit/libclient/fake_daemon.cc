@@ -80,6 +80,7 @@ void FakeDaemon::serve() {
   EXPECT_EQ(
       static_cast<ssize_t>(sizeof request),
       ::recv(connection_.get(), &request, sizeof request, options_.ends_unread ? MSG_PEEK : 0));
+  if (options_.goodbye != nullptr) say_goodbye(options_.goodbye);
   if (options_.ends || options_.ends_unread) return hang_up();
   if (!options_.is_silent) send_reply(connection_.get());
 }

@@ -19,10 +19,11 @@ struct FakeDaemonOptions {
   uint64_t arena_bytes = 1u << 20;
   uint64_t pool_bytes = 64 * 1024;
   bool lends = true;
-  bool is_silent = false;    ///< accepts, never answers
-  bool ends = false;         ///< hangs up instead of answering
-  bool ends_unread = false;  ///< before it reads the request
-  int descriptors_less = 0;  ///< left out of the reply
+  bool is_silent = false;         ///< accepts, never answers
+  bool ends = false;              ///< hangs up instead of answering
+  bool ends_unread = false;       ///< before it reads the request
+  const char* goodbye = nullptr;  ///< said before it hangs up
+  int descriptors_less = 0;       ///< left out of the reply
   /// Changes what is told before it is sent.
   std::function<void(channel::AttachReply&, channel::ContextHeader&)> distort;
 };
