@@ -16,8 +16,6 @@ namespace lyre::io::dpdk {
 namespace {
 
 constexpr uint32_t kSegmentBytesMax = 65535;
-/// After so many sleeps that seem to have missed a packet, in a row, the driver is not trusted.
-constexpr uint32_t kUnannouncedMin = 2;
 
 ChecksumVerdict ip_verdict(uint64_t flags) {
   const uint64_t verdict = flags & RTE_MBUF_F_RX_IP_CKSUM_MASK;
@@ -116,7 +114,8 @@ Arming Queue::arm() {
   is_armed_ = wait_->arm();
   if (!was_armed) rx_packets_at_arming_ = counters_.rx_packets;
   if (look_ahead()) return Arming::kPackets;
-  return was_armed && is_armed_ && keeps_its_word_ ? Arming::kArmed : Arming::kUnsure;
+  return was_armed && is_armed_ && unannounced_ < kUnannouncedMax ? Arming::kArmed
+                                                                  : Arming::kUnsure;
 }
 
 /// A doorbell often rings a moment before a packet arrives: only a sleep that nothing ended speaks
@@ -129,10 +128,9 @@ void Queue::disarm(Woken woken) {
   wait_->disarm();
   is_armed_ = false;
   if (woken == Woken::kByPackets) {
-    keeps_its_word_ = true;
     unannounced_ = 0;
   } else if (woken == Woken::kByTimeout && counters_.rx_packets != rx_packets_at_arming_) {
-    if (++unannounced_ >= kUnannouncedMin) keeps_its_word_ = false;
+    unannounced_ = std::min(unannounced_ + 1, kUnannouncedMax);
   }
 }
 
@@ -302,7 +300,8 @@ void Queue::suspend() {
   if (!is_running_) return;
   drop_pending();
   if (is_armed_) wait_->disarm();
-  is_armed_ = keeps_its_word_ = false;
+  is_armed_ = false;
+  unannounced_ = kUnannouncedMax;
   is_running_ = false;
 }
 

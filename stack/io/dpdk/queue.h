@@ -93,6 +93,7 @@ class Queue final : public PacketIo {
  private:
   enum class Prepared : uint8_t { kReady, kDropped, kNoBuffer };
   static constexpr size_t kBurstMax = 64;
+  static constexpr uint32_t kUnannouncedMax = 2;
 
   uint16_t receive(std::span<rte_mbuf*> out);
   uint16_t receive_from_driver(std::span<rte_mbuf*> out);
@@ -124,8 +125,9 @@ class Queue final : public PacketIo {
   uint16_t seen_count_ = 0;
   std::unique_ptr<RxWait> wait_;
   bool is_armed_ = false;
-  bool keeps_its_word_ = false;  ///< the driver announces packets
-  uint32_t unannounced_ = 0;     ///< sleeps since it did that seem to have missed a packet
+  /// Sleeps that seem to have missed a packet, since the driver announced one. At the maximum the
+  /// driver is not trusted to announce packets.
+  uint32_t unannounced_ = kUnannouncedMax;
   uint64_t rx_packets_at_arming_ = 0;
   SentMarks marks_;
   bool is_unmarked_ = false;  ///< the driver took part of a burst, and nothing after it is marked
