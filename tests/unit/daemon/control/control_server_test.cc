@@ -324,6 +324,7 @@ class ClientProcess {
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, pair_), 0);
     pid_ = ::fork();
     if (pid_ == 0) {
+      ::close(pair_[0]);
       RawClient client(path);
       step(pair_[1]);
       client.hang_up();
@@ -332,9 +333,10 @@ class ClientProcess {
     }
     await();
   }
+  /// A process that was not told to end ends now.
   ~ClientProcess() {
-    ::waitpid(pid_, nullptr, 0);
     for (const int end : pair_) ::close(end);
+    ::waitpid(pid_, nullptr, 0);
   }
   void hang_up() {
     EXPECT_EQ(::write(pair_[0], "", 1), 1);
