@@ -406,11 +406,13 @@ class Reader {
 
   void check_super_packets(const PortConfig& port) {
     const bool is_memif = port.device.starts_with("net_memif");
-    if (!port.has_super_packets || (is_memif && port.is_trusted)) return;
+    const bool is_nic = !port.device.starts_with("net_");
+    if (!port.has_super_packets || is_nic || (is_memif && port.is_trusted)) return;
     complain(port.super_packets_line, "port.super_packets",
              "of '" + port.name +
                  (is_memif ? "' is true without port.trusted, allowed: with trusted = true"
-                           : "' is true for a device that is no memif, allowed: false"));
+                           : "' is true for a device that is neither memif nor NIC, allowed: "
+                             "false"));
   }
 
   /// What is known without the devices; PortSet looks at what the rings hold.

@@ -126,8 +126,8 @@ constexpr Key kKeys[] = {
    "The wire does not corrupt packets: received checksums are not verified, memif computes none.",
    [](Config& c, const KeyValue& v) { c.ports.back().is_trusted = flag(v); }},
   {"port", "super_packets", KeyType::kFlag, "false", 0, 0, "",
-   "TCP packets of up to 64 KiB cross a memif wire uncut. Both ends must have the same; needs "
-   "trusted.",
+   "TCP packets of up to 64 KiB are received uncut: from a memif, which needs trusted and whose "
+   "ends must have the same, and from a virtio NIC with LRO.",
    [](Config& c, const KeyValue& v) { c.ports.back().has_super_packets = flag(v); }},
   {"port", "force", KeyType::kFlag, "false", 0, 0, "",
    "Use the NIC even if it carries the machine's default route or an SSH session.",

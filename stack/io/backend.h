@@ -39,8 +39,9 @@ struct PortOptions {
   /// A port whose peer is another such daemon does not compute them either.
   bool is_trusted = false;
   bool use_tso = true;  ///< if the NIC supports it
-  /// TCP packets of up to 64 KiB cross the wire uncut, in both directions. The peer must do the
-  /// same. REQUIRES: is_trusted. Fails: the device carries no such packets.
+  /// A virtual wire: TCP packets of up to 64 KiB cross it uncut, in both directions. The peer must
+  /// do the same. REQUIRES: is_trusted. A NIC: such packets are taken from the host (LRO).
+  /// Fails: the device carries no such packets.
   bool has_super_packets = false;
   /// The address that an earlier process had, for drivers that draw one.
   std::optional<MacAddress> mac;

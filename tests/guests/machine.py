@@ -28,6 +28,7 @@ class Hardware:
     cpus: int = 2
     iommu: bool = False
     queues: int = 1    # of the NIC for DPDK; several need taps
+    has_taps: bool = False
     nic: str = VIRTIO  # the NIC for DPDK, by QEMU's name
     is_pluggable: bool = False
 
@@ -113,7 +114,7 @@ class Machine:
                    "-device", "virtio-9p-pci,fsdev=share,mount_tag=hostshare"]
         if hardware.iommu:
             command += ["-device", "intel-iommu,intremap=on,aw-bits=48"]
-        netdev = self._taps() if hardware.queues > 1 else self._datagrams("wire")
+        netdev = self._taps() if hardware.has_taps else self._datagrams("wire")
         if hardware.is_pluggable:
             command += ["-device", f"pcie-root-port,id=nic-slot,chassis=1,addr={DPDK_NIC_SLOT}",
                         "-qmp", f"unix:qmp.{self.name},server=on,wait=off"]

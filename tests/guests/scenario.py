@@ -23,6 +23,7 @@ class Scenario:
     needs_lyre: bool
     limit_s: int       # for the script in the guest
     queues: int = 1    # of the NIC
+    has_taps: bool = False   # the wire carries what guests leave to offloads
     nic: str = machine.VIRTIO
     is_pluggable: bool = False
     qemu_version: int = 7    # the oldest that has the NIC
@@ -34,7 +35,11 @@ ALL = (
     Scenario("smoke-vfio", "smoke.sh", "vfio", needs_lyre=False, limit_s=120),
     Scenario("lyre-uio", "lyre.sh", "uio", needs_lyre=True, limit_s=280),
     Scenario("lyre-vfio", "lyre.sh", "vfio", needs_lyre=True, limit_s=280),
-    Scenario("lyre-queues", "lyre_queues.sh", "uio", needs_lyre=True, limit_s=280, queues=2),
+    Scenario("lyre-queues", "lyre_queues.sh", "uio", needs_lyre=True, limit_s=280, queues=2,
+             has_taps=True),
+    Scenario("lyre-lro", "lyre_lro.sh", "uio", needs_lyre=True, limit_s=280, has_taps=True),
+    Scenario("lyre-lro-queues", "lyre_lro.sh", "uio", needs_lyre=True, limit_s=280, queues=2,
+             has_taps=True),
     Scenario("lyre-verbs", "lyre_verbs.sh", "uio", needs_lyre=True, limit_s=400),
     Scenario("lyre-verbs-fault", "lyre_verbs_fault.sh", "uio", needs_lyre=True, limit_s=800),
     Scenario("lyre-verbs-bench", "lyre_verbs_bench.sh", "uio", needs_lyre=True, limit_s=700),
@@ -108,12 +113,13 @@ def run(scenario, image, folder, emulator, payload=None, hardware=machine.Hardwa
     """
     _prepare(folder, payload)
     hardware = dataclasses.replace(hardware, iommu=scenario.mode == "vfio",
-                                   queues=scenario.queues, nic=scenario.nic,
+                                   queues=scenario.queues, has_taps=scenario.has_taps,
+                                   nic=scenario.nic,
                                    is_pluggable=scenario.is_pluggable)
     words = ["guest.scenario=" + scenario.script, "guest.mode=" + scenario.mode,
              "guest.nic=" + hardware.nic_address, f"guest.limit_s={scenario.limit_s}"]
-    if scenario.queues > 1:
-        taps.make(NAMES)
+    if scenario.has_taps:
+        taps.make(NAMES, scenario.queues)
     started = time.monotonic()
     machines = [machine.Machine(name, peer, folder, image, emulator, hardware)
                 for name, peer in zip(NAMES, reversed(NAMES))]

@@ -1,4 +1,5 @@
-"""A wire for NICs of several queues, which QEMU's socket wires do not have: taps on a bridge."""
+"""Taps on a bridge: a wire for NICs of several queues and for packets that are not cut, which QEMU's
+socket wires do not have."""
 
 import ctypes
 import os
@@ -13,10 +14,11 @@ def name_of(guest):
     return f"tap-{guest}"
 
 
-def make(guests):
+def make(guests, queues):
     """Makes a tap for each guest, in a new network namespace that this process enters.
 
-    The namespace has no name: it ends, taps included, with the last process in it.
+    `queues`: of each tap. The namespace has no name: it ends, taps included, with the last process
+    in it.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_NEWNET) != 0:
@@ -29,7 +31,8 @@ def make(guests):
     _ip("link", "set", "wire", "up")
     for guest in guests:
         tap = name_of(guest)
-        _ip("tuntap", "add", tap, "mode", "tap", "multi_queue", "vnet_hdr")
+        several = ["multi_queue"] if queues > 1 else []
+        _ip("tuntap", "add", tap, "mode", "tap", *several, "vnet_hdr")
         _ip("link", "set", tap, "master", "wire", "up")
 
 

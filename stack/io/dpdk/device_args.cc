@@ -173,7 +173,7 @@ std::string DeviceArgs::text() const {
 Status prepare_virtual_device(DeviceArgs& args, const VirtualDeviceNeeds& needs) {
   if (args.driver() == "net_memif") return prepare_memif(args, needs);
   if (needs.has_super_packets) {
-    return Error{ENOTSUP, args.name() + ": super-packets cross memif wires only"};
+    return Error{ENOTSUP, args.name() + ": super-packets cross memif wires and virtio NICs only"};
   }
   if (args.driver() == "net_af_packet") {
     prepare_af_packet(args, needs.mtu_bytes, needs.queue_count);

@@ -17,7 +17,10 @@ constexpr uint32_t kPacketRingBytes = 64;
 constexpr DriverQuirks kNic = {.driver = "", .rx_room_bytes_min = kNicRoomBytes};
 
 constexpr DriverQuirks kKnownDrivers[] = {
-    {.driver = "net_virtio", .rx_room_bytes_min = kNicRoomBytes, .is_lazy_to_free = true},
+    {.driver = "net_virtio",
+     .super_packets = SuperPackets::kLro,
+     .rx_room_bytes_min = kNicRoomBytes,
+     .is_lazy_to_free = true},
     // It refuses nb_segs >= the size that it reports (eth_ena_prep_pkts). EC2 gives one flow 5 Gb/s
     // outside of a placement group, and the driver reports no speed.
     {.driver = "net_ena",
@@ -87,6 +90,7 @@ constexpr DriverQuirks kKnownDrivers[] = {
      .is_virtual = true,
      .uses_checksums = false,
      .checks_mtu = false,
+     .super_packets = SuperPackets::kInOneBuffer,
      .frees_while_polled = true},
     {.driver = "net_af_packet",
      .is_virtual = true,

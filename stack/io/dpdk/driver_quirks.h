@@ -15,6 +15,13 @@ enum class Frees : uint8_t {
   kWhenSending,  ///< only while it sends a packet, after kFreedWithinPackets at the latest
 };
 
+/// Whether a port can receive TCP packets that are larger than its MTU.
+enum class SuperPackets : uint8_t {
+  kNone,
+  kInOneBuffer,  ///< as another such port sent them, each in one buffer of the ring
+  kLro,          ///< as the host merged them or did not cut them, each in several receive buffers
+};
+
 /// Properties of a driver that its capabilities do not report. Virtual devices and virtio: seen
 /// with DPDK 22.11. The others: read in the sources of the drivers, 22.11 to 26.07.
 struct DriverQuirks {
@@ -24,6 +31,7 @@ struct DriverQuirks {
   bool uses_checksums = true;  ///< its checksum and TSO offloads may be used
   bool checks_mtu = true;      ///< it enforces the MTU limits that it reports
   WaitKind wait = WaitKind::kNone;
+  SuperPackets super_packets = SuperPackets::kNone;
   uint32_t rx_room_bytes_min = 0;  ///< receive buffer without headroom
   uint32_t rx_extra_bytes = 0;     ///< part of a receive buffer that the driver reserves
   uint32_t descriptors = 1024;     ///< of a ring

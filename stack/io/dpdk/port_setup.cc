@@ -22,6 +22,13 @@ constexpr uint32_t kTsoPayloadBytesMax = 65535 - 60 - 60;
 /// A super-packet fits one buffer of a memif ring, with its headers.
 constexpr uint32_t kSuperPayloadBytesMax = kMemifBufferBytesMax - kFrameOverheadBytes - 60 - 60;
 
+/// Over which the NIC may spread packets.
+constexpr uint64_t kSpread = RTE_ETH_RSS_IPV4 | RTE_ETH_RSS_NONFRAG_IPV4_TCP | RTE_ETH_RSS_IPV6 |
+                             RTE_ETH_RSS_NONFRAG_IPV6_TCP;
+/// A packet of 64 KiB needs several receive buffers. Its checksum may be left to this host.
+constexpr uint64_t kLro =
+    RTE_ETH_RX_OFFLOAD_TCP_LRO | RTE_ETH_RX_OFFLOAD_SCATTER | RTE_ETH_RX_OFFLOAD_TCP_CKSUM;
+
 Error step_failed(const PortOptions& options, const std::string& what, int rc) {
   return Error{std::abs(rc), options.device + ": " + what + ": " + rte_strerror(std::abs(rc))};
 }
@@ -42,6 +49,7 @@ class Configuration {
     const int rc = rte_eth_dev_info_get(port_id_, &device_);
     if (rc != 0) return step_failed(options_, "its properties cannot be read", rc);
     if (Status done = check_limits(); !done) return done.error();
+    if (Status done = check_super_packets(); !done) return done.error();
     choose_transmit();
     choose_receive();
     if (Status done = configure(); !done) return done.error();
@@ -72,6 +80,27 @@ class Configuration {
     return Ok{};
   }
 
+  Status check_super_packets() const {
+    if (!options_.has_super_packets || quirks_.super_packets == SuperPackets::kInOneBuffer) {
+      return Ok{};
+    }
+    const auto refuse = [&](const std::string& why) {
+      return Error{ENOTSUP, options_.device + ": no super-packets: " + why};
+    };
+    if (quirks_.super_packets == SuperPackets::kNone) {
+      return refuse("they cross memif wires and virtio NICs, and this is " +
+                    std::string(device_.driver_name));
+    }
+    if (!has_all(device_.rx_offload_capa, kLro)) {
+      return refuse("the host does not offer guest_csum, guest_tso4, guest_tso6 and mrg_rxbuf");
+    }
+    if (memories_.size() > 1 && (device_.flow_type_rss_offloads & kSpread) == 0) {
+      return refuse("the host does not offer RSS, and there are " +
+                    std::to_string(memories_.size()) + " workers, which cannot hand them on");
+    }
+    return Ok{};
+  }
+
   uint32_t mtu_max() const { return mtu_limit(device_.max_mtu, device_.max_rx_pktlen); }
 
   void choose_transmit() {
@@ -82,7 +111,9 @@ class Configuration {
       setup_.limits = transmit_limits(
           quirks_, {device_.tx_desc_lim.nb_mtu_seg_max, device_.tx_desc_lim.nb_seg_max});
     }
-    if (options_.has_super_packets) setup_.capabilities.tso_bytes_max = kSuperPayloadBytesMax;
+    if (options_.has_super_packets && quirks_.super_packets == SuperPackets::kInOneBuffer) {
+      setup_.capabilities.tso_bytes_max = kSuperPayloadBytesMax;
+    }
     if (!quirks_.uses_checksums) return;
     setup_.has_ip_checksum = has_all(offered, RTE_ETH_TX_OFFLOAD_IPV4_CKSUM);
     setup_.has_tcp_checksum = has_all(offered, RTE_ETH_TX_OFFLOAD_TCP_CKSUM);
@@ -105,12 +136,11 @@ class Configuration {
     if (options_.has_super_packets) {
       const uint32_t bytes = room - RTE_PKTMBUF_HEADROOM;
       setup_.super_packet_slots = (kMemifBufferBytesMax + bytes - 1) / bytes;
+      if (quirks_.super_packets == SuperPackets::kLro) offloads |= kLro;
     }
     if (options_.mtu_bytes + kFrameOverheadBytes + RTE_PKTMBUF_HEADROOM > room) {
       offloads |= offered & RTE_ETH_RX_OFFLOAD_SCATTER;
     }
-    constexpr uint64_t kSpread = RTE_ETH_RSS_IPV4 | RTE_ETH_RSS_NONFRAG_IPV4_TCP |
-                                 RTE_ETH_RSS_IPV6 | RTE_ETH_RSS_NONFRAG_IPV6_TCP;
     const uint64_t spread = device_.flow_type_rss_offloads & kSpread;
     setup_.has_rss = memories_.size() > 1 && spread != 0;
     if (!setup_.has_rss) return;

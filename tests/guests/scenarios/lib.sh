@@ -83,13 +83,15 @@ bind() {
 give_nic_to_kernel() {
   bind "$NIC" ""
   wait_for 10 "the NIC's network interface" has_netdev "$NIC"
+  settle_names
 }
+# udev gives the interface another name, and takes it down for that.
+settle_names() { udevadm settle --timeout=60; }
 has_netdev() { [ -n "$(netdev_of "$1")" ]; }
 
 # Kernel addresses on the second NIC: rank bootstrap and the ordinary network live there.
 bring_up_admin_network() {
-  # udev gives the interface another name, and takes it down for that.
-  udevadm settle --timeout=60
+  settle_names
   ip addr add "$ME_ADMIN/24" dev "$(netdev_of $ADMIN_NIC)"
   ip link set "$(netdev_of $ADMIN_NIC)" up
   meet admin-up

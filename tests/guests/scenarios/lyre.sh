@@ -40,6 +40,15 @@ crash_lyred() {
   status > /dev/null || fail "lyre status after the restart"
 }
 
+# A wire of sockets carries no packets that are not cut, and the daemon says so.
+refuse_super_packets() {
+  MORE_CONFIG="super_packets = true" write_config 1
+  ! timeout 60 lyred --config /etc/lyre/lyred.toml > /tmp/refused 2>&1 ||
+    fail "lyred runs with super-packets on a NIC without LRO"
+  grep "no super-packets: the host does not offer" /tmp/refused ||
+    { cat /tmp/refused; fail "lyred does not say that the NIC has no LRO"; }
+}
+
 bring_up_lyre 1
 ps -o user=,args= -C lyred
 [ "$(hugepages_free)" -lt "$(hugepages_total)" ] || fail "lyred took no hugepage"
@@ -59,6 +68,7 @@ meet restarted 90
 
 step "stop"
 stop_lyred
+refuse_super_packets
 give_nic_to_kernel
 return_hugepages
 ip addr add "$ME_WIRE/24" dev "$(netdev_of $NIC)"

@@ -379,7 +379,7 @@ INSTANTIATE_TEST_SUITE_P(
                   "f.toml:5: port.super_packets: of 'rail0' is true without port.trusted"},
         WrongCase{"[[port]]\nname=\"t\"\ndevice=\"net_tap0\"\naddress=\"10.9.0.1/24\"\n"
                   "trusted = true\nsuper_packets = true\n",
-                  "f.toml:6: port.super_packets: of 't' is true for a device that is no memif"},
+                  "f.toml:6: port.super_packets: of 't' is true for a device that is neither"},
         WrongCase{kBothFamilies + std::string("mtu = 1279\n"),
                   "f.toml:5: port.mtu: of 'rail0' is less than IPv6 needs"},
         WrongCase{kBothFamilies + std::string("[[route]]\nto=\"fd00:20::/32\"\n"
