@@ -1,5 +1,7 @@
-"""Taps on a bridge: a wire for NICs of several queues and for packets that are not cut, which QEMU's
-socket wires do not have."""
+"""Taps on a bridge: a wire for NICs of several queues and for packets that are not cut.
+
+QEMU's socket wires have one queue and carry no such packets.
+"""
 
 import ctypes
 import os
