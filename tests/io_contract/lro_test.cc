@@ -168,6 +168,24 @@ TEST_F(Lro, APacketOfSeveralBuffersIsAChainWhoseBytesTheHostVouchesFor) {
   EXPECT_EQ(own_[0]->rx_slots_free(), free_before);
 }
 
+// Its buffers were the ring's: an empty pool is no reason to leave it there.
+TEST_F(Lro, APacketIsReceivedWhileThePoolIsEmpty) {
+  auto setup = set_up(dpdk::quirks_of("net_virtio"), 1);
+  ASSERT_TRUE(setup) << setup.error().text;
+  arrive(frame(7, 20'000));
+  std::vector<PacketBuf*> others;
+  while (PacketBuf* other = own_[0]->alloc_rx()) others.push_back(other);
+  PacketBuf* packet = nullptr;
+  EXPECT_EQ(queue(*setup).rx_burst({&packet, 1}), 1u);
+  while (packet != nullptr) {
+    PacketBuf* const next =
+        packet->next_slot == PacketBuf::kNoSlot ? nullptr : own_[0]->rx_packet(packet->next_slot);
+    own_[0]->release({&packet, 1});
+    packet = next;
+  }
+  own_[0]->release(others);
+}
+
 TEST_F(Lro, APacketOfSeveralBuffersThatNobodyAskedForIsDropped) {
   auto setup = set_up(dpdk::quirks_of("net_virtio"), 1, false);
   ASSERT_TRUE(setup) << setup.error().text;

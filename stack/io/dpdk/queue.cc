@@ -61,9 +61,12 @@ void chain_received(rte_mbuf* mbuf) {
 }
 
 /// When the memif driver finds no buffer for the rest of a packet, it does not give back those that
-/// it has filled: it is asked only for packets for which there are buffers. The others wait.
-size_t packets_that_fit(const Memory& memory, uint32_t super_packet_slots) {
-  return super_packet_slots == 0 ? SIZE_MAX : memory.rx_slots_free() / super_packet_slots;
+/// it has filled: it is asked only for packets for which there are buffers. The others wait. With
+/// LRO a packet has its buffers before it arrives.
+size_t packets_that_fit(const Memory& memory, const QueueSetup& setup) {
+  const bool may_lack = setup.quirks->super_packets == SuperPackets::kInOneBuffer;
+  if (!may_lack || setup.super_packet_slots == 0) return SIZE_MAX;
+  return memory.rx_slots_free() / setup.super_packet_slots;
 }
 
 }  // namespace
@@ -91,7 +94,7 @@ uint16_t Queue::receive(std::span<rte_mbuf*> out) {
 
 uint16_t Queue::receive_from_driver(std::span<rte_mbuf*> out) {
   const auto limit = static_cast<uint16_t>(
-      std::min(out.size(), packets_that_fit(memory_, setup_.super_packet_slots)));
+      std::min(out.size(), packets_that_fit(memory_, setup_)));
   const auto receive = [&] {
     return rte_eth_rx_burst(setup_.port_id, setup_.queue_id, out.data(), limit);
   };
