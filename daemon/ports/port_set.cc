@@ -256,7 +256,11 @@ std::vector<WatchedLink> PortSet::links(const StatsSegment& stats) const {
     out.push_back({.name = config_.ports[i].name,
                    .is_up = [port = ports_[i].get()] { return port->is_link_up(); },
                    .shown = &stats.port(i).is_link_up,
-                   .on_up = [this, i, shown = &stats.port(i)] { show_speed(i, *shown); }});
+                   .on_up =
+                       [this, i, shown = &stats.port(i)] {
+                         ports_[i]->on_link_up();
+                         show_speed(i, *shown);
+                       }});
   }
   return out;
 }

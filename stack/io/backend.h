@@ -98,6 +98,9 @@ class Port {
   /// Runs the timers of drivers that have some, and looks whether the device is there and frees
   /// what it sent. Call once a second or more often.
   virtual void look(Nanos now) = 0;
+  /// The link came up. Prepares the memory that the driver shares with its peer, if any, so that
+  /// packets wait for no page fault.
+  virtual void on_link_up() {}
   /// As the device and its driver say now: some know their speed only while the link is up.
   virtual PortSpeed speed() const = 0;
   /// Packets that the device lost for want of a buffer or of room in a ring, in all queues. Some

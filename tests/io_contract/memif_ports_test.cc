@@ -13,7 +13,9 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <span>
 #include <string>
@@ -52,6 +54,23 @@ void write_ring_flags(uint16_t flags) {
     }
     munmap(base, bytes);
   }
+}
+
+/// Of each mapping of memory that memif ports share with peers: bytes that are not present.
+std::vector<size_t> absent_bytes() {
+  std::vector<size_t> absent;
+  std::ifstream mappings("/proc/self/smaps");
+  size_t size_kib = 0;
+  bool is_memif = false;
+  for (std::string line; std::getline(mappings, line);) {
+    size_t kib = 0;
+    if (line.find("/memfd:memif_region") != line.npos) is_memif = true;
+    if (std::sscanf(line.c_str(), "Size: %zu kB", &kib) == 1) size_kib = kib;
+    if (std::sscanf(line.c_str(), "Rss: %zu kB", &kib) != 1) continue;
+    if (is_memif) absent.push_back((size_kib - kib) << 10);
+    is_memif = false;
+  }
+  return absent;
 }
 
 /// Two memif ports with two queues each, in one process.
@@ -229,6 +248,15 @@ TEST_F(MemifPorts, QueueReachesTheQueueOfTheSameNumber) {
                    [](const DeviceCounter& counter) { return counter.name == "rx_good_packets"; }),
       counters.end())
       << "what every driver counts is counted by the port itself";
+}
+
+TEST_F(MemifPorts, NoPacketOfALinkThatCameUpWaitsForAPageFault) {
+  open_both(false);
+  const std::vector<size_t> before = absent_bytes();
+  ASSERT_GE(before.size(), 2u) << "each end maps the memory";
+  EXPECT_GT(*std::max_element(before.begin(), before.end()), 0u);
+  ends_[0].port->on_link_up();
+  for (const size_t bytes : absent_bytes()) EXPECT_EQ(bytes, 0u);
 }
 
 TEST_F(MemifPorts, ClientWaitsForItsServer) {

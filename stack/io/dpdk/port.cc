@@ -18,6 +18,7 @@
 
 #include "stack/io/dpdk/kernel_interface.h"
 #include "stack/io/dpdk/log.h"
+#include "stack/io/dpdk/memif_memory.h"
 #include "stack/io/dpdk/memif_wait.h"
 #include "stack/io/dpdk/nic_check.h"
 #include "stack/io/dpdk/port_search.h"
@@ -409,6 +410,10 @@ void EthernetPort::look(Nanos now) {
   if (quirks_->has_timers && is_running_) rte_timer_manage();
   if (is_attached_ && is_taken_away()) events_.on_away();
   if (is_stuck(now)) events_.on_stuck();
+}
+
+void EthernetPort::on_link_up() {
+  if (args_.driver() == "net_memif") populate_memif_memory();
 }
 
 /// Not every driver reports the removal, so the device is looked up.

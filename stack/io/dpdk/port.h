@@ -32,6 +32,7 @@ class EthernetPort final : public Port {
   PacketIo& queue(uint32_t worker) override { return *queues_[worker]; }
   bool is_link_up() const override;
   PortState state() const override { return events_.state(); }
+  void on_link_up() override;
   void look(Nanos now) override;
   PortSpeed speed() const override;
   uint64_t rx_missed() override;

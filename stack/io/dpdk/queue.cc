@@ -93,8 +93,7 @@ uint16_t Queue::receive(std::span<rte_mbuf*> out) {
 }
 
 uint16_t Queue::receive_from_driver(std::span<rte_mbuf*> out) {
-  const auto limit = static_cast<uint16_t>(
-      std::min(out.size(), packets_that_fit(memory_, setup_)));
+  const auto limit = static_cast<uint16_t>(std::min(out.size(), packets_that_fit(memory_, setup_)));
   const auto receive = [&] {
     return rte_eth_rx_burst(setup_.port_id, setup_.queue_id, out.data(), limit);
   };
