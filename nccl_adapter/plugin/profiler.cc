@@ -20,6 +20,9 @@ constexpr int64_t kPluginId = int64_t{0x4c59} << 16 | 1;
 
 std::atomic<ProfilerCallback> g_callback{nullptr};
 std::atomic<int> g_users{0};  // communicators that have this library as their profiler
+// As NCCL has it when it loads a profiler: a system call for each operation takes longer than the
+// rest of it.
+std::atomic<pid_t> g_process{0};
 
 OperationTable& operations() {
   // Never destroyed: NCCL's threads may still call while the process runs its exit handlers.
@@ -43,7 +46,10 @@ void* start_operation(const char* function, int64_t number, int rank) {
 // Another process's handle says nothing here: its proxy operations have ranks, but no name.
 void* start_proxy_op(const ProxyOpEvent& event, void* parent, int rank) {
   Operation operation;
-  if (event.pid == ::getpid()) operation = operations().find(ticket_of(parent)).value_or(operation);
+  // Relaxed: a lone number; NCCL orders init() before the events.
+  if (event.pid == g_process.load(std::memory_order_relaxed)) {
+    operation = operations().find(ticket_of(parent)).value_or(operation);
+  }
   operation.rank = rank;
   operation.peer_rank = event.peer;
   operation.channel = event.channel;
@@ -84,6 +90,7 @@ Result record_state(void*, int32_t, void*) { return Result::kSuccess; }
 
 Result init(void** context, int32_t* mask, Logger logger) {
   set_logger(logger);
+  g_process.store(::getpid(), std::memory_order_relaxed);
   // The mask is one for all of NCCL's communicators: those that work already read it meanwhile.
   Settings settings;
   if (!read_settings(&settings) || settings.telemetry_directory == "none") {

@@ -92,7 +92,7 @@ class LoadedProfiler final : public Profiler, private NetworkEvents {
 
   void* start_proxy_op(void* collective, int channel, int peer, bool is_send) override {
     Event event = make_event(kProfileProxyOp, collective);
-    event.proxy_op = {.pid = ::getpid(),
+    event.proxy_op = {.pid = process_,
                       .channel = static_cast<uint8_t>(channel),
                       .peer = peer,
                       .steps = 1,
@@ -138,6 +138,7 @@ class LoadedProfiler final : public Profiler, private NetworkEvents {
   Library library_;
   const Table& table_;
   int rank_;
+  const pid_t process_ = ::getpid();  // NCCL asks once, too
   void* context_ = nullptr;
   bool wants_network_ = false;
 };
