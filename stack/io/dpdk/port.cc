@@ -60,6 +60,8 @@ int start_quietly(uint16_t port_id) {
   return rc;
 }
 
+int socket_domain(WaitKind wait) { return wait == WaitKind::kXdpSocket ? AF_XDP : AF_PACKET; }
+
 /// The driver does not return its socket: `connection` becomes the one that appears meanwhile.
 int start_memif_client(uint16_t port_id, uint64_t& connection) {
   const std::vector<uint64_t> before = unix_connections();
@@ -185,14 +187,15 @@ void EthernetPort::close_device() {
   is_dma_attached_ = false;
   rte_eth_dev_close(port_id_);
   if (!args_.is_vmbus()) rte_dev_remove(device_);  // that bus knows no removal
-  if (quirks_->wait == WaitKind::kXdpSocket) close_abandoned(sockets_, socket_domain());
+  if (quirks_->wait == WaitKind::kXdpSocket)
+    close_abandoned(sockets_, socket_domain(quirks_->wait));
   sockets_.clear();
   for (Memory* memory : memories_) memory->return_cached();
 }
 
 Status EthernetPort::attach() {
   quirks_ = &quirks_of(args_.driver());
-  sockets_before_ = sockets_of(socket_domain());
+  sockets_before_ = sockets_of(socket_domain(quirks_->wait));
   if (Status done = args_.is_nic() ? open_nic(args_) : attach_virtual(); !done) return done;
   const auto found = find_port(args_);
   if (!found) return Error{ENODEV, args_.name() + ": DPDK has no such port"};
@@ -350,12 +353,8 @@ void EthernetPort::make_queues() {
   watches_.resize(queues_.size());
 }
 
-int EthernetPort::socket_domain() const {
-  return quirks_->wait == WaitKind::kXdpSocket ? AF_XDP : AF_PACKET;
-}
-
 std::vector<int> EthernetPort::new_sockets() const {
-  const std::vector<int> now = sockets_of(socket_domain());
+  const std::vector<int> now = sockets_of(socket_domain(quirks_->wait));
   std::vector<int> added;
   std::set_difference(now.begin(), now.end(), sockets_before_.begin(), sockets_before_.end(),
                       std::back_inserter(added));

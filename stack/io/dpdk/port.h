@@ -75,7 +75,6 @@ class EthernetPort final : public Port {
   Status close_and_open();
   std::unique_ptr<RxWait> wait_of(uint16_t queue) const;
   std::vector<int> new_sockets() const;
-  int socket_domain() const;
 
   const PortOptions options_;
   DeviceArgs args_;
