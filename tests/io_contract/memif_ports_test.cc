@@ -259,6 +259,21 @@ TEST_F(MemifPorts, NoPacketOfALinkThatCameUpWaitsForAPageFault) {
   for (const size_t bytes : absent_bytes()) EXPECT_EQ(bytes, 0u);
 }
 
+// A peer may share more memory than this host has.
+TEST_F(MemifPorts, OfALotOfMemoryOnlyAPartIsMadePresent) {
+  constexpr size_t kShared = size_t{256} << 20;
+  const int fd = memfd_create("memif_region_1", MFD_CLOEXEC);
+  ASSERT_EQ(ftruncate(fd, kShared), 0);
+  void* const shared = mmap(nullptr, kShared, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  ASSERT_NE(shared, MAP_FAILED);
+  open_both(false);
+  ends_[0].port->on_link_up();
+  const std::vector<size_t> absent = absent_bytes();
+  EXPECT_GE(*std::max_element(absent.begin(), absent.end()), kShared / 2);
+  munmap(shared, kShared);
+  close(fd);
+}
+
 TEST_F(MemifPorts, ClientWaitsForItsServer) {
   const Status client = open(1, false);
   ASSERT_TRUE(client) << client.error().text;
