@@ -265,6 +265,7 @@ Status Assembly::make_threads() {
   auto threads = WorkerThreads::create(
       seats, {.idle = config_.idle,
               .spin = config_.spin,
+              .awake = config_.awake,
               .on_start = [this] { return backend_->register_worker_thread(); },
               .on_end = [this] { backend_->unregister_worker_thread(); }});
   if (!threads.ok()) return threads.error();

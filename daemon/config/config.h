@@ -107,6 +107,7 @@ struct Config {
   std::vector<int> memory_nodes;  ///< of each worker's packet memory; set by place_workers()
   IdleMode idle{};
   Nanos spin;
+  Nanos awake;
 
   HugepagesMode hugepages{};
   uint32_t hugepages_line = 0;  ///< line in the file; 0: not given

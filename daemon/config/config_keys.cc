@@ -66,6 +66,11 @@ constexpr Key kKeys[] = {
   {"workers", "spin_us", KeyType::kNumber, "50", 0, 1'000'000, "",
    "How long an adaptive worker polls for work before it sleeps.",
    [](Config& c, const KeyValue& v) { c.spin = micros(number(v)); }},
+  {"workers", "awake_ms", KeyType::kNumber, "100", 0, 10'000, "",
+   "Longest gap between two steps of a job through which an adaptive worker polls, and does not "
+   "sleep, where the last four gaps were no longer and nothing else computes on its core. 0: it "
+   "sleeps in every gap.",
+   [](Config& c, const KeyValue& v) { c.awake = millis(number(v)); }},
 
   {"memory", "hugepages", KeyType::kChoice, "\"auto\"", 0, 0, "auto|yes|no",
    "\"auto\" uses hugepages where the machine has free ones. \"yes\" fails without them.",

@@ -9,8 +9,8 @@ namespace {
 constexpr Nanos kSleepMin = micros(10);
 }  // namespace
 
-IdlePolicy::IdlePolicy(IdleMode mode, Nanos spin)
-    : mode_(mode), spin_(spin), unsure_sleep_(kUnsureSleepMin) {}
+IdlePolicy::IdlePolicy(IdleMode mode, Nanos spin, Nanos awake)
+    : mode_(mode), spin_(spin), short_gaps_(awake), unsure_sleep_(kUnsureSleepMin) {}
 
 IdlePolicy::Decision IdlePolicy::after_turn(size_t work, Nanos now, Nanos deadline) {
   if (mode_ == IdleMode::kBusy) return {.action = Action::kPoll};
@@ -20,6 +20,7 @@ IdlePolicy::Decision IdlePolicy::after_turn(size_t work, Nanos now, Nanos deadli
   Decision decision;
   if (work > 0) {
     contended_poll_.on_work(now - last_work_);
+    short_gaps_.on_work(work, now - last_work_);
     last_work_ = now;
     unsure_sleep_ = kUnsureSleepMin;
   } else {
@@ -31,8 +32,11 @@ IdlePolicy::Decision IdlePolicy::after_turn(size_t work, Nanos now, Nanos deadli
 
 IdlePolicy::Decision IdlePolicy::after_idle_turn(Nanos now, Nanos deadline) {
   const bool is_contended = contention_.is_contended(now);
-  if (now - last_work_ < spin_ && !is_contended) return {.action = Action::kYield};
-  if (is_contended && contended_poll_.must_go_on(now - last_work_)) return {};
+  const Nanos idle = now - last_work_;
+  if (!is_contended && (idle < spin_ || short_gaps_.expects_work(idle))) {
+    return {.action = Action::kYield};
+  }
+  if (is_contended && contended_poll_.must_go_on(idle)) return {};
   const Nanos longest = deadline == kNever ? kSleepMax : earlier(kSleepMax, deadline - now);
   if (longest < kSleepMin) return {.action = is_contended ? Action::kPoll : Action::kYield};
   return {.action = Action::kSleep,

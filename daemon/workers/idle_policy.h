@@ -5,6 +5,7 @@
 
 #include "daemon/config/config.h"
 #include "daemon/workers/contended_poll.h"
+#include "daemon/workers/short_gaps.h"
 #include "stack/base/core_contention.h"
 #include "stack/base/nanos.h"
 
@@ -14,7 +15,8 @@ namespace lyre {
 /// An adaptive worker that found nothing to do yields at once: client and daemon may share a core,
 /// and the client that runs then makes the next work. While another thread computes on its core it
 /// sleeps instead, after a short poll where that pays: the kernel interrupts a computing thread for
-/// a thread that wakes up, not for one that yielded.
+/// a thread that wakes up, not for one that yielded. Through short gaps between the steps of a job
+/// it stays awake, as long as no other thread computes on its core.
 class IdlePolicy {
  public:
   enum class Action : uint8_t { kPoll, kYield, kSleep };
@@ -24,7 +26,8 @@ class IdlePolicy {
     Nanos unsure_sleep{0};  ///< kSleep: the longest, where a port may not announce one
   };
 
-  IdlePolicy(IdleMode mode, Nanos spin);
+  /// `awake`: the longest gap between two steps of a job through which it stays awake.
+  IdlePolicy(IdleMode mode, Nanos spin, Nanos awake);
 
   /// After a turn that began at `now`, did `work`, and must be repeated at `deadline`.
   Decision after_turn(size_t work, Nanos now, Nanos deadline);
@@ -37,6 +40,7 @@ class IdlePolicy {
   Nanos spin_;
   CoreContention contention_;
   ContendedPoll contended_poll_;
+  ShortGaps short_gaps_;
   bool has_yielded_ = false;  ///< after the last turn
   Nanos turned_at_{0};        ///< when the last turn began
   Nanos last_work_{INT64_MIN / 2};

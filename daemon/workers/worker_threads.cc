@@ -52,7 +52,7 @@ class WorkerThreads::Thread {
       : seat_(seat),
         options_(options),
         doorbell_(doorbell),
-        idle_(options.idle, options.spin),
+        idle_(options.idle, options.spin, options.awake),
         queues_(seat.queues),
         epoll_(::epoll_create1(EPOLL_CLOEXEC)),
         bell_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}

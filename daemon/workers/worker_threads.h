@@ -26,6 +26,7 @@ struct WorkerSeat {
 struct ThreadOptions {
   IdleMode idle = IdleMode::kAdaptive;
   Nanos spin;
+  Nanos awake;
   std::function<Status()> on_start;  ///< called by each thread before its first turn
   std::function<void()> on_end;      ///< and after its last
 };

@@ -9,14 +9,16 @@ namespace {
 
 using Action = IdlePolicy::Action;
 
+constexpr Nanos kAwake = millis(100);
+
 TEST(IdlePolicy, BusyNeverPauses) {
-  IdlePolicy policy(IdleMode::kBusy, micros(50));
+  IdlePolicy policy(IdleMode::kBusy, micros(50), kAwake);
   EXPECT_EQ(policy.after_turn(0, seconds(1), kNever).action, Action::kPoll);
   EXPECT_EQ(policy.after_turn(0, seconds(99), kNever).action, Action::kPoll);
 }
 
 TEST(IdlePolicy, AdaptiveYieldsAtOnceAndSleepsAfterItsSpin) {
-  IdlePolicy policy(IdleMode::kAdaptive, micros(50));
+  IdlePolicy policy(IdleMode::kAdaptive, micros(50), kAwake);
   EXPECT_EQ(policy.after_turn(3, seconds(1), kNever).action, Action::kPoll);
   EXPECT_EQ(policy.after_turn(0, seconds(1) + micros(1), kNever).action, Action::kYield);
   EXPECT_EQ(policy.after_turn(0, seconds(1) + micros(49), kNever).action, Action::kYield);
@@ -26,7 +28,7 @@ TEST(IdlePolicy, AdaptiveYieldsAtOnceAndSleepsAfterItsSpin) {
 }
 
 TEST(IdlePolicy, UnsureSleepsGrowToTheirBoundAndStartAgainAfterWork) {
-  IdlePolicy policy(IdleMode::kAdaptive, nanos(0));
+  IdlePolicy policy(IdleMode::kAdaptive, nanos(0), kAwake);
   Nanos now = seconds(1);
   policy.after_turn(1, now, kNever);
   EXPECT_EQ(policy.after_turn(0, now, kNever).unsure_sleep, kUnsureSleepMin);
@@ -54,7 +56,7 @@ Nanos lose_slices(IdlePolicy& policy, Nanos now) {
 }
 
 TEST(IdlePolicy, AdaptiveSleepsInsteadOfYieldingWhileSomebodyComputesOnItsCore) {
-  IdlePolicy policy(IdleMode::kAdaptive, micros(50));
+  IdlePolicy policy(IdleMode::kAdaptive, micros(50), kAwake);
   Nanos now = seconds(1);
   policy.after_turn(1, now, kNever);
   now = lose_slices(policy, now) + micros(1);
@@ -70,14 +72,14 @@ TEST(IdlePolicy, AdaptiveSleepsInsteadOfYieldingWhileSomebodyComputesOnItsCore) 
 }
 
 TEST(IdlePolicy, TimeInASleepIsNoYield) {
-  IdlePolicy policy(IdleMode::kAdaptive, nanos(0));
+  IdlePolicy policy(IdleMode::kAdaptive, nanos(0), kAwake);
   EXPECT_EQ(policy.after_turn(0, seconds(1), kNever).action, Action::kSleep);
   policy.after_turn(1, seconds(2), kNever);
   EXPECT_EQ(policy.after_turn(0, seconds(2), seconds(2) + micros(1)).action, Action::kYield);
 }
 
 TEST(IdlePolicy, UnsureSleepsStayShortAfterWorkWhileSomebodyComputes) {
-  IdlePolicy policy(IdleMode::kAdaptive, micros(50));
+  IdlePolicy policy(IdleMode::kAdaptive, micros(50), kAwake);
   Nanos now = seconds(1);
   policy.after_turn(1, now, kNever);
   now = lose_slices(policy, now);
@@ -90,10 +92,67 @@ TEST(IdlePolicy, UnsureSleepsStayShortAfterWorkWhileSomebodyComputes) {
 }
 
 TEST(IdlePolicy, NeverSleepsPastADeadline) {
-  IdlePolicy policy(IdleMode::kAdaptive, nanos(0));
+  IdlePolicy policy(IdleMode::kAdaptive, nanos(0), kAwake);
   EXPECT_EQ(policy.after_turn(0, seconds(1), seconds(1) + millis(3)).sleep, millis(3));
   EXPECT_EQ(policy.after_turn(0, seconds(1), seconds(1) + micros(2)).action, Action::kYield);
   EXPECT_EQ(policy.after_turn(0, seconds(1), millis(1)).action, Action::kYield);
+}
+
+/// Work after each of so many gaps. Returns when the last came.
+Nanos work_after_gaps(IdlePolicy& policy, Nanos now, int gaps, Nanos gap,
+                      size_t work = ShortGaps::kWorthwhile) {
+  policy.after_turn(work, now, kNever);
+  for (int i = 0; i < gaps; ++i) policy.after_turn(work, now += gap, kNever);
+  return now;
+}
+
+TEST(IdlePolicy, StaysAwakeThroughTheGapsOfAJobAndNoLonger) {
+  IdlePolicy policy(IdleMode::kAdaptive, micros(50), kAwake);
+  Nanos now = work_after_gaps(policy, seconds(1), ShortGaps::kInARow - 1, millis(30));
+  EXPECT_EQ(policy.after_turn(0, now + millis(1), kNever).action, Action::kSleep) << "too few";
+  now += millis(30);
+  policy.after_turn(ShortGaps::kWorthwhile, now, kNever);
+  EXPECT_EQ(policy.after_turn(0, now + millis(1), kNever).action, Action::kYield);
+  EXPECT_EQ(policy.after_turn(0, now + kAwake, kNever).action, Action::kYield);
+  EXPECT_EQ(policy.after_turn(0, now + kAwake + nanos(1), kNever).action, Action::kSleep);
+  // The job was not back in time: its gaps have to be short again before one is waited for.
+  now += kAwake + millis(1);
+  policy.after_turn(ShortGaps::kWorthwhile, now, kNever);
+  EXPECT_EQ(policy.after_turn(0, now + millis(1), kNever).action, Action::kSleep);
+}
+
+TEST(IdlePolicy, WaitsWithinAStepAreNoGaps) {
+  IdlePolicy policy(IdleMode::kAdaptive, micros(50), kAwake);
+  const Nanos now = work_after_gaps(policy, seconds(1), 100, ShortGaps::kShortest - nanos(1));
+  EXPECT_EQ(policy.after_turn(0, now + millis(1), kNever).action, Action::kSleep);
+}
+
+TEST(IdlePolicy, SleepsInTheGapsOfAJobWhileSomebodyComputesOnItsCore) {
+  IdlePolicy policy(IdleMode::kAdaptive, micros(50), kAwake);
+  Nanos now = work_after_gaps(policy, seconds(1), ShortGaps::kInARow, millis(30));
+  now = lose_slices(policy, now) + ContendedPoll::kLongest;
+  EXPECT_EQ(policy.after_turn(0, now, kNever).action, Action::kSleep);
+}
+
+TEST(IdlePolicy, AHeartbeatIsNoJob) {
+  IdlePolicy policy(IdleMode::kAdaptive, micros(50), kAwake);
+  const Nanos now =
+      work_after_gaps(policy, seconds(1), 100, millis(30), ShortGaps::kWorthwhile / 4);
+  EXPECT_EQ(policy.after_turn(0, now + millis(1), kNever).action, Action::kSleep);
+}
+
+TEST(IdlePolicy, ASmallStepBetweenLargeOnesIsOneOfTheJob) {
+  IdlePolicy policy(IdleMode::kAdaptive, micros(50), kAwake);
+  Nanos now = work_after_gaps(policy, seconds(1), ShortGaps::kInARow, millis(30),
+                              4 * ShortGaps::kWorthwhile);
+  policy.after_turn(1, now += millis(30), kNever);
+  EXPECT_EQ(policy.after_turn(0, now + millis(1), kNever).action, Action::kYield);
+}
+
+TEST(IdlePolicy, NeverStaysAwakeWhereItIsToldSo) {
+  IdlePolicy policy(IdleMode::kAdaptive, micros(50), Nanos{0});
+  const Nanos now = work_after_gaps(policy, seconds(1), 100, millis(30));
+  EXPECT_EQ(policy.after_turn(0, now + millis(1), kNever).action, Action::kSleep);
 }
 
 }  // namespace
