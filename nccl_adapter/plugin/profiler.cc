@@ -20,8 +20,7 @@ constexpr int64_t kPluginId = int64_t{0x4c59} << 16 | 1;
 
 std::atomic<ProfilerCallback> g_callback{nullptr};
 std::atomic<int> g_users{0};  // communicators that have this library as their profiler
-// As NCCL has it when it loads a profiler: a system call for each operation takes longer than the
-// rest of it.
+// The process, as init() found it. getpid() is a system call, which every operation would make.
 std::atomic<pid_t> g_process{0};
 
 OperationTable& operations() {

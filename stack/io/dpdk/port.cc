@@ -187,8 +187,7 @@ void EthernetPort::close_device() {
   is_dma_attached_ = false;
   rte_eth_dev_close(port_id_);
   if (!args_.is_vmbus()) rte_dev_remove(device_);  // that bus knows no removal
-  if (quirks_->wait == WaitKind::kXdpSocket)
-    close_abandoned(sockets_, socket_domain(quirks_->wait));
+  if (quirks_->wait == WaitKind::kXdpSocket) close_abandoned(sockets_, AF_XDP);
   sockets_.clear();
   for (Memory* memory : memories_) memory->return_cached();
 }
