@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <bitset>
@@ -203,12 +204,17 @@ Status ContextRegistry::allocate_written(const Context& context) const {
 }
 
 Status ContextRegistry::make_rings(Context& context) {
-  // Workers wake the client through a pipe: each end has its own O_NONBLOCK. A client could clear
-  // that of a shared eventfd and fill it, and the worker would block.
+  // Workers wake the client through a socket, whose ends have an O_NONBLOCK each and no lock that a
+  // client can hold. A client could clear that of a shared eventfd and fill it; and it could hold a
+  // pipe's lock in splice(), for which a writer waits even with O_NONBLOCK.
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return errno_error("no pipe");
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) {
+    return errno_error("no socket");
+  }
   context.wake_read.reset(ends[0]);
   context.wake_write.reset(ends[1]);
+  // The client cannot send: descriptors in its messages would be this process's to close.
+  if (::shutdown(ends[1], SHUT_RD) != 0) return errno_error("no socket");
   // Each client has an eventfd of its own at each worker, so that none can disable another's.
   for (uint32_t i = 0; i < workers_.count(); ++i) {
     OwnedFd ring(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));

@@ -91,7 +91,7 @@ void list_registry(Fields& fields, T& record) {
   fields.flag(record.has_helper);
 }
 
-/// With descriptors: memory, both ends of the pipe that wakes the client (reading, writing), the
+/// With descriptors: memory, both ends of the socket that wakes the client (reading, writing), the
 /// bell of each worker.
 struct ClientRecord {
   uint32_t context = 0;

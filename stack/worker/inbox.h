@@ -58,7 +58,7 @@ struct Command {
   bool is_lent = true;           ///< receive slots may be lent to the client; else all is copied
   bool resets_sessions = false;  ///< kDetach; else they are closed, as by the client
   channel::RingPair* rings = nullptr;   ///< kAttach: the pair of this worker
-  int wake_fd = -1;                     ///< kAttach: the pipe's end that wakes the client
+  int wake_fd = -1;                     ///< kAttach: the end of a socket that wakes the client
   const DomainRules* domain = nullptr;  ///< kAttach: the client's; none: it may do everything
   PortCapture* capture = nullptr;       ///< kBeginCapture, kEndCapture: the worker's part of it
   ClientLimits limits;                  ///< kAttach

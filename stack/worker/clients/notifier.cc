@@ -47,7 +47,8 @@ void Notifier::ring_doorbells() {
     std::atomic<uint32_t>& sleeps = context.header().client_sleeps;
     if (!channel::must_ring(sleeps)) continue;
     sleeps.store(0, std::memory_order_relaxed);  // one ring a sleep is enough
-    // The descriptor does not block. A full one wakes the client as well.
+    // The socket does not block. A full one wakes the client as well, and one that the client shut
+    // down or closed wakes nobody.
     (void)!eventfd_write(context.attached.wake_fd, 1);
   }
 }

@@ -3,14 +3,21 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <chrono>
+#include <future>
 #include <string>
 #include <vector>
 
+#include "daemon/base/owned_fd.h"
 #include "stack/channel/abi.h"
 #include "stack/channel/ring.h"
 #include "tests/unit/daemon/fake_workers.h"
@@ -340,6 +347,44 @@ TEST_F(ContextRegistryTest, ClientCannotMakeTheWorkersBellBlock) {
   while (::write(bell, &one, sizeof one) > 0) ++written;
   EXPECT_EQ(errno, EAGAIN);
   EXPECT_GT(written, 100u);
+}
+
+/// While splice() moves bytes of a pipe into a socket that is full, it holds the pipe's lock.
+TEST_F(ContextRegistryTest, ClientThatSplicesCannotMakeTheWorkersBellBlock) {
+  const auto grant = registry.attach(terms_of(7));
+  ASSERT_TRUE(grant.ok());
+  ASSERT_EQ(::fcntl(grant.value().wake_fd, F_SETFL, 0), 0);
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  const OwnedFd full(ends[0]);
+  const OwnedFd unread(ends[1]);
+  const std::array<char, 4096> block{};
+  while (::send(full.get(), block.data(), block.size(), MSG_DONTWAIT) > 0) continue;
+  while (::send(full.get(), block.data(), 1, MSG_DONTWAIT) > 0) continue;
+  const int bell = workers.posted[0][0].wake_fd;
+  const uint64_t one = 1;
+  ASSERT_EQ(::write(bell, &one, sizeof one), 8);
+  const pid_t client = ::fork();
+  ASSERT_GE(client, 0);
+  if (client == 0) {
+    static_cast<void>(::splice(grant.value().wake_fd, nullptr, full.get(), nullptr, 8, 0));
+    ::pause();
+  }
+  ::usleep(100'000);
+  auto rung = std::async(std::launch::async, [&] { return ::write(bell, &one, sizeof one); });
+  const bool is_done = rung.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+  ::kill(client, SIGKILL);
+  ::waitpid(client, nullptr, 0);
+  EXPECT_TRUE(is_done);
+  EXPECT_EQ(rung.get(), 8);
+}
+
+/// Descriptors in its messages would be the daemon's to close.
+TEST_F(ContextRegistryTest, ClientCannotSendToTheWorkersBell) {
+  const auto grant = registry.attach(terms_of(7));
+  ASSERT_TRUE(grant.ok());
+  EXPECT_EQ(::send(grant.value().wake_fd, "x", 1, MSG_NOSIGNAL), -1);
+  EXPECT_EQ(errno, EPIPE);
 }
 
 TEST_F(ContextRegistryTest, ShutDownWaitsForAllWorkers) {
