@@ -51,10 +51,15 @@ size_t Submissions::take_of(Context& context, const char*& broken_rule) {
   return count;
 }
 
-bool Submissions::are_waiting() const {
+bool Submissions::are_waiting() const { return is_any_waiting(true); }
+bool Submissions::are_held_up() const { return is_any_waiting(false); }
+
+/// Of a client whose completion ring has room, or has none.
+bool Submissions::is_any_waiting(bool has_room) const {
   for (const uint32_t index : state_.contexts.in_use()) {
     Context& context = state_.contexts[index];
-    if (context.state == Context::State::kAttached && context.submissions.available() > 0) {
+    if (context.state == Context::State::kAttached && context.submissions.available() > 0 &&
+        (context.completions.room() > 0) == has_room) {
       return true;
     }
   }

@@ -33,7 +33,10 @@ class Submissions {
   size_t take();
   /// Some of one context's. `broken_rule`: nullptr, or the rule that the last one broke.
   size_t take_of(Context& context, const char*& broken_rule);
+  /// Some can be taken.
   bool are_waiting() const;
+  /// Some wait for room in their client's completion ring.
+  bool are_held_up() const;
   void close_listener(Context& context, uint32_t index);
 
  private:
@@ -55,6 +58,7 @@ class Submissions {
   void count_received_copy(const Context& context, channel::SessionName reader, uint32_t bytes);
   void return_charge(uint32_t conn, uint32_t generation, uint32_t charge_bytes);
   bool is_live(const Context& context, channel::SessionName name) const;
+  bool is_any_waiting(bool has_room) const;
 
   WorkerState& state_;
   Parts parts_;

@@ -55,9 +55,10 @@ inline constexpr uint32_t kSmallPayloadBytes = 512;
 /// meanwhile.
 inline constexpr Nanos kLingerMax = seconds(1);
 inline constexpr Nanos kStatsPeriod = millis(50);
-/// What waits for room in a client's ring is tried again this soon: a client need not tell that it
-/// made room.
-inline constexpr Nanos kUntoldRetry = micros(100);
+/// What waits for room in a client's ring is tried again after this time, then after twice the time
+/// each: a client need not tell that it made room.
+inline constexpr Nanos kRoomRetryFirst = micros(100);
+inline constexpr Nanos kRoomRetryLongest = millis(2);
 /// A client is told at least this often how much of a long send was acknowledged, while any of it
 /// is.
 inline constexpr Nanos kProgressNewsPause = millis(100);

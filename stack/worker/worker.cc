@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "stack/tcp/engine.h"
+#include "stack/worker/backoff.h"
 #include "stack/worker/handover_reader.h"
 #include "stack/worker/handover_writer.h"
 #include "stack/worker/inbox.h"
@@ -28,11 +29,13 @@ struct Worker::Impl : Parts {
   size_t receive_local();
   void shut_down();
   size_t continue_shutdown();
+  void look_for_room(bool has_work);
 
   bool is_at_rest() const;
   void replace_engine();
 
   Inbox inbox;
+  Backoff room_retry{kRoomRetryFirst, kRoomRetryLongest};
   ConnectionWalk shutdown_walk;
   uint32_t sessions_lost = 0;  ///< in take_over()
   uint32_t next_to_claim = 0;  ///< after take_over(): connections below this are claimed
@@ -67,12 +70,22 @@ size_t Worker::Impl::poll_once(Nanos now) {
   holds.end_turn();
   state.router.end_turn();
   stats_writer.after_turn(work);
+  look_for_room(work > 0);
   return work;
+}
+
+/// Clients may have no room for what they must be told.
+void Worker::Impl::look_for_room(bool has_work) {
+  if (has_work || !(state.notifier.has_untold() || submissions.are_held_up())) {
+    room_retry.reset();
+  } else {
+    static_cast<void>(room_retry.stall(state.now));
+  }
 }
 
 Nanos Worker::Impl::next_deadline() const {
   Nanos deadline = earlier(state.timers.next_deadline(), state.neighbours.next_deadline());
-  if (state.notifier.has_untold()) deadline = earlier(deadline, state.now + kUntoldRetry);
+  deadline = earlier(deadline, room_retry.next_deadline());
   deadline = earlier(deadline, earlier(contexts.next_deadline(), pressure.next_deadline()));
   deadline = earlier(deadline, earlier(transmission.next_deadline(), holds.next_deadline()));
   return earlier(deadline, stats_writer.next_deadline());

@@ -423,6 +423,34 @@ TEST(Links, OneThatComesUpIsGreeted) {
   EXPECT_TRUE(hosts.run_until([&] { return hosts.app_a->only().sends_done == 1; }));
 }
 
+// Its submissions wait for room in its completion ring, and the worker looks for room seldom.
+TEST(CompletionRing, OfAClientThatReadsNothingDoesNotKeepTheWorkerAwake) {
+  TwoWorkers hosts;
+  worker::Worker& worker = hosts.a.worker();
+  ChannelClient deaf(worker, 1);
+  constexpr uint32_t kListens = channel::kCompletionEntries + channel::kSubmissionEntries;
+  for (uint32_t i = 0; i < kListens; ++i) {
+    ASSERT_TRUE(deaf.listen(6000, i));  // all but the first are refused
+    worker.poll_once(hosts.now += micros(1));
+  }
+  ASSERT_EQ(deaf.submission_room(), 0u);
+  EXPECT_FALSE(worker.has_waiting_work());
+  const Nanos end = hosts.now + seconds(1);
+  int turns = 0;
+  for (; hosts.now < end; ++turns) {
+    worker.poll_once(hosts.now);
+    ASSERT_GT(worker.next_deadline(), hosts.now);
+    hosts.now = worker.next_deadline();
+  }
+  EXPECT_LT(turns, 1000);
+  uint32_t answers = 0;
+  const auto has_all = [&] {
+    while (deaf.next().event != channel::Event::kNone) ++answers;
+    return answers == kListens;
+  };
+  EXPECT_TRUE(hosts.run_until(has_all, millis(100))) << answers;
+}
+
 TEST(Stats, ARowShowsWhatTheSessionDoes) {
   TwoWorkers hosts;
   ASSERT_TRUE(hosts.connect());

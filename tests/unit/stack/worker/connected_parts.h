@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <vector>
 
 #include "stack/base/check.h"
@@ -35,6 +36,7 @@ class ConnectedParts : public WorkerParts {
     ip::TcpOutput answer = segment(opened, 0, 0);
     answer.header.seq = SeqNum(kPeerIss);
     answer.header.flags.set(wire::TcpFlags::kSyn);
+    answer.header.options.mss = peer_mss;
     receive(ip::tcp_frame(answer));
     LYRE_CHECK(state.engine.state(opened) == tcp::State::kEstablished);
     return opened;
@@ -70,6 +72,7 @@ class ConnectedParts : public WorkerParts {
   }
 
   uint32_t conn = UINT32_MAX;
+  std::optional<uint16_t> peer_mss;  ///< of sessions that are opened from now on
 
  private:
   static constexpr size_t kSeqAt = 14 + 20 + 4;  ///< of an Ethernet frame with IPv4 and TCP

@@ -63,17 +63,19 @@ TEST_F(IcmpInputTest, AnErrorAboutNoConnectionIsCounted) {
 }
 
 TEST_F(IcmpInputTest, AnMtuIsRememberedForThePeerWhenTheQuotedSegmentIsInFlight) {
+  peer_mss = 1000;
+  conn = connect();
   ip::IcmpError error = error_about_sent(1000);
-  error.mtu_bytes = 500;
+  error.mtu_bytes = 600;
   EXPECT_EQ(icmp_input.on_error(nullptr, error, Redirect::kNo), PacketFate::kUnused);
   const auto path = state.path_mtus.find(kPeer.address, state.now);
   ASSERT_TRUE(path.has_value());
-  EXPECT_EQ(path->mtu_bytes, 500u);
+  EXPECT_EQ(path->mtu_bytes, 600u);
 }
 
 TEST_F(IcmpInputTest, AnMtuIsNotBelievedWhenTheQuotedSegmentIsNotInFlight) {
   ip::IcmpError error = error_about_sent(1000);
-  error.mtu_bytes = 500;
+  error.mtu_bytes = 600;
   error.seq += 1'000'000;
   EXPECT_EQ(icmp_input.on_error(nullptr, error, Redirect::kNo), PacketFate::kUnused);
   EXPECT_FALSE(state.path_mtus.find(kPeer.address, state.now).has_value());

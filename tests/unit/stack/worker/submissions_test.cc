@@ -100,8 +100,11 @@ TEST_F(SubmissionsTest, NothingIsTakenWithoutRoomForTheAnswer) {
   completions.publish();
   submit(connect_to(kPeer));
   EXPECT_EQ(submissions.take(), 0u);
-  EXPECT_TRUE(submissions.are_waiting());
+  EXPECT_FALSE(submissions.are_waiting()) << "the worker may sleep";
+  EXPECT_TRUE(submissions.are_held_up());
   ASSERT_TRUE(next_completion().has_value());
+  EXPECT_TRUE(submissions.are_waiting());
+  EXPECT_FALSE(submissions.are_held_up());
   EXPECT_EQ(submissions.take(), 1u);
 }
 
