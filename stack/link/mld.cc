@@ -29,7 +29,8 @@ bool Mld::handle(uint8_t port, const wire::MldQuery& query, Nanos now) {
     group.is_version1 = query.is_version1;
     // RFC 3810 6.2: after a random delay below the router's maximum, or with an earlier pending
     // report.
-    group.deadline = earlier(group.deadline, now + some_of(millis(query.response_ms_max)));
+    const Nanos due = later(now + some_of(millis(query.response_ms_max)), group.answers_from);
+    group.deadline = earlier(group.deadline, due);
   }
   return is_ours;
 }
@@ -48,6 +49,7 @@ void Mld::on_timer(const Ndp& ndp, Nanos now, NeighbourOutList& out) {
     report.mld.report = {group.address, is_version1, is_change};
     report.destination = multicast_mac(report.mld.addresses.destination);
     out.push(report);
+    group.answers_from = now + kMldReportInterval;
     if (is_change) --group.changes_left;
     group.is_version1 = false;
     group.deadline = group.changes_left > 0 ? now + some_of(kMldReportInterval) : kNever;

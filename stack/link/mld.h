@@ -13,7 +13,7 @@
 namespace lyre::link {
 
 /// RFC 3810 9.1 and 9.11: the robustness variable, and the longest interval between two reports of
-/// a change.
+/// a change. Queries of anybody on the link are answered no more often than that for each group.
 inline constexpr uint8_t kMldRobustness = 2;
 inline constexpr Nanos kMldReportInterval = seconds(1);
 
@@ -44,6 +44,7 @@ class Mld {
     uint8_t changes_left = 0;  ///< join reports to be sent; then only queries are answered
     bool is_version1 = false;  ///< the version of the pending answer
     Nanos deadline = kNever;
+    Nanos answers_from{0};  ///< no query is answered before
   };
   Nanos some_of(Nanos longest);
 

@@ -25,8 +25,6 @@ namespace lyre::tcp {
 
 namespace {
 
-constexpr uint16_t kMssLeast = 88;  ///< a smaller MTU from ICMP, below RFC 791's, is ignored
-
 /// RFC 9293 3.7.1: the MSS that goes with an MTU; zero when it has no room for the headers.
 uint32_t mss_of(const Connection& c, uint32_t mtu_bytes) {
   const uint32_t headers = wire::ip_and_tcp_header_bytes(c.tuple.remote.address);
@@ -166,7 +164,9 @@ Effects Engine::on_icmp_error(ConnId conn, SeqNum quoted_seq, wire::IcmpVerdict 
   const bool is_opening = is_one_of(c.state, kOpening);
   if (mtu_bytes > 0) {
     const uint32_t mss = mss_of(c, mtu_bytes);
-    if (mss < kMssLeast || mss >= c.snd.mss_bytes || is_opening) {
+    // An error that claims less than every path carries is forged, or of a path that the test for
+    // black holes finds as well.
+    if (mss < mss_everywhere(c.tuple.remote.address) || mss >= c.snd.mss_bytes || is_opening) {
       effects.drop = Drop::kIcmpIgnored;
       return effects;
     }
@@ -187,7 +187,7 @@ Effects Engine::on_icmp_error(ConnId conn, SeqNum quoted_seq, wire::IcmpVerdict 
 void Engine::assume_path_mtu(ConnId conn, uint32_t mtu_bytes, Nanos since) {
   Connection& c = impl_->at(conn);
   const uint32_t mss = mss_of(c, mtu_bytes);
-  if (mss >= kMssLeast && mss <= UINT16_MAX) {
+  if (mss >= mss_everywhere(c.tuple.remote.address) && mss <= UINT16_MAX) {
     tcp::assume_path_mtu(c, static_cast<uint16_t>(mss), since);
   }
 }

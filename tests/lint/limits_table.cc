@@ -17,6 +17,7 @@
 #include "stack/link/neighbour_cache.h"
 #include "stack/tcp/config.h"
 #include "stack/tcp/core.h"
+#include "stack/tcp/path_mtu.h"
 #include "stack/tcp/scoreboard.h"
 #include "stack/worker/packet_output.h"
 #include "stack/worker/routing/connection_router.h"
@@ -221,6 +222,13 @@ void add_routing(std::vector<Limit>& out) {
   out.push_back(fixed("connections that a worker keeps claims of, where there are several",
                       std::to_string(worker::kClaimsPerConnection) + " for each of its own",
                       "a packet that arrives elsewhere is dropped"));
+  const auto mtu_everywhere = [](const IpAddress& peer) {
+    return std::to_string(tcp::mss_everywhere(peer) + wire::ip_and_tcp_header_bytes(peer));
+  };
+  out.push_back(
+      fixed("least path MTU that an ICMP error can claim",
+            mtu_everywhere(IpAddress::v4(1)) + " (IPv6: " + mtu_everywhere(IpAddress{}) + ")",
+            "the error is ignored"));
   out.push_back(
       fixed("destinations of which a worker knows the path MTU",
             std::to_string(ip::PathMtuCache::kPlaces) + ", for " + seconds_of(ip::kPathMtuLife),

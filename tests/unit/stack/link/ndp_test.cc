@@ -395,6 +395,17 @@ TEST_F(NdpTest, TellsRoutersThatAskWhatItListensTo) {
       << "all nodes: there is no membership to report";
 }
 
+TEST_F(NdpTest, QueriesThatComeFastAreAnsweredOnceAnInterval) {
+  settle();
+  reports_.clear();
+  for (int i = 0; i < 1000; ++i) {
+    table_.handle_mld(0, {.response_ms_max = 0}, now_);
+    pass(millis(10));
+  }
+  EXPECT_GE(reports_.size(), 9u);
+  EXPECT_LE(reports_.size(), 11u);
+}
+
 TEST(MldFraming, WritesAFrame) {
   uint8_t memory[128];
   io::PacketBuf packet;
