@@ -128,7 +128,8 @@ constexpr Key kKeys[] = {
    "Most that the network gives one connection, in Mb/s; 0 chooses by driver: 5000 for ENA.",
    [](Config& c, const KeyValue& v) { c.ports.back().flow_mbps = small(v); }},
   {"port", "trusted", KeyType::kFlag, "false", 0, 0, "",
-   "The wire does not corrupt packets: received checksums are not verified, memif computes none.",
+   "The wire does not corrupt packets: received checksums are not verified, memif computes none. "
+   "Both ends of a memif must have the same.",
    [](Config& c, const KeyValue& v) { c.ports.back().is_trusted = flag(v); }},
   {"port", "super_packets", KeyType::kFlag, "false", 0, 0, "",
    "TCP packets of up to 64 KiB are received uncut: from a memif, which needs trusted and whose "

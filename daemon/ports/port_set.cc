@@ -15,6 +15,10 @@ namespace {
 constexpr uint64_t kNeighboursAtLeast = 1024;
 constexpr uint64_t kNeighboursAtMost = 16384;
 
+/// Of a memif without a link. What differs is not known: the ends have not met.
+constexpr const char* kMemifEndsAgree =
+    "; both ends of a memif need the same super_packets, trusted and number of workers";
+
 /// Entries of a worker's neighbour cache for this port: one for each address of its networks,
 /// within limits. A worker allocates 72 bytes for each.
 uint32_t neighbours_of(const PortConfig& config) {
@@ -132,7 +136,9 @@ void PortSet::discard_received(std::span<io::PacketMemory* const> memories) {
       for (int left = kBurstsMax; left > 0; --left) {
         const size_t count = port->queue(i).rx_burst(burst);
         if (count == 0) break;
-        memories[i]->release({burst, count});
+        for (io::PacketBuf* packet : std::span(burst, count)) {
+          io::release_chain(*memories[i], packet);
+        }
       }
     }
   }
@@ -268,7 +274,7 @@ std::vector<WatchedLink> PortSet::links(const StatsSegment& stats) const {
 void PortSet::look_after_devices(const StatsSegment& stats, Nanos now) const {
   static constexpr const char* kNews[] = {
       "runs again", "asks for a reset", "resets itself", "is away: it is opened when it is back",
-      "frees nothing of what it was given to send, and is opened again"};
+      "frees nothing of what it was given to send, and is started again"};
   for (uint32_t i = 0; i < count(); ++i) {
     ports_[i]->look(now);
     const auto state = static_cast<uint32_t>(ports_[i]->state());
@@ -381,7 +387,11 @@ void PortSet::log() const {
     spdlog::info("port {}: {} ({}), address{}, MTU {}{}, {} queue(s)", config.name, known.name,
                  known.driver, addresses, config.mtu_bytes,
                  config.has_super_packets ? " and super-packets" : "", known.queue_count);
-    if (!ports_[i]->is_link_up()) spdlog::warn("port {}: no link yet", config.name);
+    if (!known.warning.empty()) spdlog::warn("port {}: {}", config.name, known.warning);
+    if (!ports_[i]->is_link_up()) {
+      spdlog::warn("port {}: no link yet{}", config.name,
+                   known.driver == "net_memif" ? kMemifEndsAgree : "");
+    }
   }
 }
 

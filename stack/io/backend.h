@@ -80,6 +80,7 @@ struct PortInfo {
   uint32_t queue_count = 0;
   bool does_dma = false;  ///< reads and writes packet memory without the CPU
   bool has_rss = false;   ///< the NIC spreads flows over the queues
+  std::string warning;    ///< what makes the port work badly, and the cure; empty: nothing
   IoCapabilities capabilities;
 };
 

@@ -59,7 +59,8 @@ class PacketMemory {
   virtual uint32_t region_holds(uint32_t region) const = 0;
   /// The largest part of `region` that ports read as one segment; parts start at multiples of it.
   /// UINT32_MAX: any part of a packet. 0: ports cannot read it, and copy what they send of it; TSO
-  /// packets must not contain it. Does not change while the region is known.
+  /// packets must not contain it. Becomes 0 for a known region when a device that was opened again
+  /// cannot read it: a TSO packet is then copied, or dropped where its copy has too many segments.
   virtual uint32_t region_segment_bytes(uint32_t region) const = 0;
 };
 
@@ -84,8 +85,7 @@ struct IoCapabilities {
   uint32_t tso_bytes_max = 0;  ///< largest TCP payload of one TSO packet; 0: no TSO
   uint32_t tx_pieces_max = 1;  ///< pieces after the headers, at most kTxPiecesMax
   /// Segments of a TSO packet, and of each packet cut from it, headers included: the worker keeps
-  /// to them, and the port drops what does not. Any other packet of more segments than the port
-  /// gathers is copied by the port.
+  /// to them. A packet of more segments than the port gathers is copied by the port.
   uint32_t tso_segments_max = UINT32_MAX;
   uint32_t cut_segments_max = UINT32_MAX;
   bool tx_checksum_in_hardware = false;

@@ -17,6 +17,7 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <ostream>
 #include <span>
 #include <string>
 #include <thread>
@@ -94,10 +95,10 @@ class MemifPorts : public ::testing::Test {
     return "net_memif" + std::to_string(1000 + 2 * made_ + end) +
            (end == 0 ? ",role=server" : ",role=client") + ",socket=" + sockets_[end] + more;
   }
-  Status open(int end, bool is_trusted) {
+  Status open(int end, bool is_trusted, uint32_t queues = kQueues) {
     End& opened = ends_[end];
     std::vector<PacketMemory*> memories;
-    for (uint32_t worker = 0; worker < kQueues; ++worker) {
+    for (uint32_t worker = 0; worker < queues; ++worker) {
       auto memory = dpdk_->make_memory(worker, {.rx_slots = 1024, .tx_packets = 1024});
       if (!memory) return memory.error();
       opened.memories.push_back(std::move(*memory));
@@ -117,12 +118,14 @@ class MemifPorts : public ::testing::Test {
   }
   bool are_linked() {
     PacketBuf* none[1];
-    for (uint32_t q = 0; q < kQueues; ++q) ends_[1].port->queue(q).rx_burst(none);
+    for (uint32_t q = 0; q < ends_[1].memories.size(); ++q) {
+      ends_[1].port->queue(q).rx_burst(none);
+    }
     return ends_[0].port->is_link_up() && ends_[1].port->is_link_up();
   }
   /// As the daemon does periodically; a connection needs some time.
-  bool are_linked_after_restarts() {
-    for (int i = 0; i < 100; ++i) {
+  bool are_linked_after_restarts(int restarts_max = 100) {
+    for (int i = 0; i < restarts_max; ++i) {
       if (ends_[1].port->needs_restart()) (void)restart_at_once(*ends_[1].port);
       for (int k = 0; k < 100; ++k) {
         if (are_linked()) return true;
@@ -248,6 +251,38 @@ TEST_F(MemifPorts, QueueReachesTheQueueOfTheSameNumber) {
                    [](const DeviceCounter& counter) { return counter.name == "rx_good_packets"; }),
       counters.end())
       << "what every driver counts is counted by the port itself";
+}
+
+/// A wire whose ends have this.
+struct UnequalWire {
+  const char* name;
+  uint32_t queues[2];
+  bool is_trusted[2];
+  friend std::ostream& operator<<(std::ostream& out, const UnequalWire& wire) {
+    return out << wire.name;
+  }
+};
+class UnequalEnds : public MemifPorts, public ::testing::WithParamInterface<UnequalWire> {};
+INSTANTIATE_TEST_SUITE_P(
+    Wires, UnequalEnds,
+    ::testing::Values(UnequalWire{"server_with_more_queues", {2, 1}, {false, false}},
+                      UnequalWire{"client_with_more_queues", {1, 2}, {false, false}},
+                      UnequalWire{"server_trusts", {2, 2}, {true, false}},
+                      UnequalWire{"client_trusts", {2, 2}, {false, true}}),
+    [](const auto& instance) { return std::string(instance.param.name); });
+
+// A queue whose peer has none worked on the ring of queue 0, and one end dropped what the other
+// sent without checksums. The server outlives the attempts.
+TEST_P(UnequalEnds, HaveNoLink) {
+  for (const int end : {0, 1}) {
+    const Status opened = open(end, GetParam().is_trusted[end], GetParam().queues[end]);
+    ASSERT_TRUE(opened) << opened.error().text;
+  }
+  EXPECT_FALSE(are_linked_after_restarts(10));
+  ends_[1].port.reset();
+  ends_[1].memories.clear();
+  ASSERT_TRUE(open(1, GetParam().is_trusted[0], GetParam().queues[0]));
+  EXPECT_TRUE(are_linked_after_restarts());
 }
 
 TEST_F(MemifPorts, NoPacketOfALinkThatCameUpWaitsForAPageFault) {
@@ -496,8 +531,9 @@ TEST_F(MemifPorts, WrongOptionsAreRefusedInOneLine) {
   ASSERT_TRUE(memory);
   PacketMemory* const memories[] = {memory->get()};
   for (const std::string& wrong :
-       {device(0, ",bsize=1000"), device(0, ",zero-copy=yes"), std::string("net_nonsense0"),
-        std::string("0000:ff:1f.7"), std::string("net_af_packet900,iface=none-such")}) {
+       {device(0, ",bsize=1000"), device(0, ",zero-copy=yes"), device(0, ",id=4194304"),
+        std::string("net_nonsense0"), std::string("0000:ff:1f.7"),
+        std::string("net_af_packet900,iface=none-such")}) {
     const auto port = dpdk_->open_port({.device = wrong}, memories);
     ASSERT_FALSE(port) << wrong;
     EXPECT_NE(port.error().code, 0) << wrong;

@@ -2,6 +2,7 @@
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <memory>
@@ -10,6 +11,7 @@
 #include "stack/io/dpdk/memory.h"
 #include "stack/io/dpdk/queue.h"
 #include "tests/io_contract/dpdk_wire.h"
+#include "tests/io_contract/frames.h"
 
 // What a queue says of packets that it gave to a driver, with a driver that the test plays: it
 // takes as many as it has room for, and frees them when it is told to.
@@ -111,6 +113,81 @@ TEST_F(TxQueue, HoldsThePartOfABurstUntilTheDriverIsClosed) {
   queue->on_closed();
   queue->reclaim();
   EXPECT_EQ(queue->tx_held(), 0u);
+}
+
+/// A queue with TSO of a device that was opened again and cannot read the region of its client any
+/// more. Its worker still sends TSO packets of it.
+struct QueueOfUnreadableMemory {
+  static constexpr uint32_t kRegion = 3;
+
+  QueueOfUnreadableMemory(const dpdk::DriverQuirks& quirks, const std::atomic<bool>& is_nic_up) {
+    memory->add_region(kRegion, {client.data(), client.size()});
+    {
+      const auto lock = map.lock_devices();
+      map.add_device(nullptr, dpdk::DmaMap::Reach::kPoolsOnly);
+    }
+    memory->look_at_regions_again();
+    queue =
+        std::make_unique<dpdk::Queue>(dpdk::QueueSetup{.port_id = kPortId,
+                                                       .capabilities = {.tso_bytes_max = 65'000},
+                                                       .quirks = &quirks,
+                                                       .is_nic_up = &is_nic_up,
+                                                       .limits = {8, 16},
+                                                       .has_ip_checksum = true,
+                                                       .has_tcp_checksum = true},
+                                      *memory);
+    queue->start();
+  }
+  ~QueueOfUnreadableMemory() { driver.free(driver.held.size()); }
+  size_t send(uint32_t payload_bytes) {
+    PacketBuf* packet = nullptr;
+    EXPECT_EQ(memory->alloc_tx({&packet, 1}), 1u);
+    const std::vector<uint8_t> front = headers(1, payload_bytes);
+    std::copy(front.begin(), front.end(), packet->data);
+    packet->length = kHeaderBytes;
+    packet->pieces[0] = {kRegion, payload_bytes, 0};
+    packet->piece_count = 1;
+    packet->wants_checksums = true;
+    packet->l3_bytes = kL3Bytes;
+    packet->l4_bytes = kL4Bytes;
+    packet->tso_bytes = 1460;
+    return queue->tx_burst({&packet, 1});
+  }
+
+  dpdk::DmaMap map;
+  std::vector<uint8_t> client = pattern(9, 60'000);
+  std::unique_ptr<dpdk::Memory> memory =
+      std::move(*dpdk::Memory::make({.dma_map = &map}, 0, {.rx_slots = 64, .tx_packets = 256}));
+  std::unique_ptr<dpdk::Queue> queue;
+};
+
+// They were all dropped, for as long as the region was known.
+TEST_F(TxQueue, CopiesATsoPacketThatTheDeviceCannotRead) {
+  driver.room = 100;
+  QueueOfUnreadableMemory unreadable(quirks, is_nic_up);
+  constexpr uint32_t kPayload = 20'000;
+  ASSERT_EQ(unreadable.send(kPayload), 1u);
+  ASSERT_EQ(driver.held.size(), 1u);
+  const rte_mbuf* copy = driver.held[0];
+  EXPECT_NE(copy->ol_flags & RTE_MBUF_F_TX_TCP_SEG, 0u);
+  EXPECT_EQ(copy->tso_segsz, 1460);
+  EXPECT_EQ(copy->l4_len, kL4Bytes);
+  ASSERT_EQ(copy->pkt_len, kHeaderBytes + kPayload);
+  std::vector<uint8_t> bytes(copy->pkt_len);
+  const void* at = rte_pktmbuf_read(copy, 0, copy->pkt_len, bytes.data());
+  EXPECT_EQ(at, bytes.data()) << "in several buffers";
+  bytes.erase(bytes.begin(), bytes.begin() + kHeaderBytes);
+  EXPECT_EQ(bytes, pattern(9, kPayload));
+  EXPECT_EQ(unreadable.queue->counters().tx_dropped, 0u);
+}
+
+// A driver that takes a packet of too many segments may stop its queue.
+TEST_F(TxQueue, DropsACopyThatTheDeviceCannotGather) {
+  driver.room = 100;
+  QueueOfUnreadableMemory unreadable(quirks, is_nic_up);
+  ASSERT_EQ(unreadable.send(40'000), 1u);
+  EXPECT_EQ(driver.held.size(), 0u);
+  EXPECT_EQ(unreadable.queue->counters().tx_dropped, 1u);
 }
 
 // The worker does not ask a NIC's driver, which the control thread asks.

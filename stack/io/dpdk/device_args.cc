@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 
@@ -36,13 +37,28 @@ void remove_stale_socket(const std::string& path) {
   close(fd);
 }
 
-/// Two ends of a memif meet only if they have the same id: its highest bit says that super-packets
-/// cross the wire, so that ends that differ in that have no link.
-void mark_super_packets(DeviceArgs& args) {
+/// Two ends of a memif meet only if they have the same id. Its upper bits say what both ends must
+/// have alike, so that ends that differ have no link: a queue whose peer has none works on the ring
+/// of queue 0 (DPDK 22.11), and an end that verifies checksums drops what a trusted end sends. Of
+/// one queue without any of this the bits are 0.
+Status mark_wire(DeviceArgs& args, const VirtualDeviceNeeds& needs) {
+  constexpr uint32_t kQueuesAt = 22;  // 8 bits: the driver has fewer than 256
+  constexpr uint32_t kTrusted = 1u << 30;
   constexpr uint32_t kSuperPackets = 1u << 31;
-  const auto id = std::strtoul(std::string(args.value_of("id")).c_str(), nullptr, 10);
+  static_assert(kMemifIdMax < 1u << kQueuesAt);
+  const std::string_view given = args.has("id") ? args.value_of("id") : "0";
+  uint32_t id = 0;
+  const auto [end, failure] = std::from_chars(given.begin(), given.end(), id);
+  if (failure != std::errc() || end != given.end() || id > kMemifIdMax) {
+    return Error{EINVAL,
+                 args.name() + ": id must be a number of at most " + std::to_string(kMemifIdMax)};
+  }
+  id |= (needs.queue_count - 1) << kQueuesAt;
+  if (needs.is_trusted) id |= kTrusted;
+  if (needs.has_super_packets) id |= kSuperPackets;
   args.remove("id");
-  args.set_default("id", std::to_string(static_cast<uint32_t>(id) | kSuperPackets));
+  args.set_default("id", std::to_string(id));
+  return Ok{};
 }
 
 Status prepare_memif(DeviceArgs& args, const VirtualDeviceNeeds& needs) {
@@ -55,7 +71,7 @@ Status prepare_memif(DeviceArgs& args, const VirtualDeviceNeeds& needs) {
   // ones.
   const uint32_t frame_bytes =
       needs.has_super_packets ? kMemifBufferBytesMax : needs.mtu_bytes + kFrameOverheadBytes;
-  if (needs.has_super_packets) mark_super_packets(args);
+  if (Status marked = mark_wire(args, needs); !marked) return marked;
   args.set_default("bsize", std::to_string(round_frame_up(frame_bytes, 64)));
   // Rings that fit the cache are faster.
   args.set_default("rsize", needs.has_super_packets ? "6" : needs.mtu_bytes > 4096 ? "8" : "9");

@@ -16,10 +16,14 @@ inline constexpr uint32_t kFrameOverheadBytes = 14 + 4;
 /// The largest buffer of a memif ring, whose size is a 16-bit number: that of a super-packet.
 inline constexpr uint32_t kMemifBufferBytesMax = 65472;
 
+/// The largest id of a memif in a device string: the bits above are the port's own.
+inline constexpr uint32_t kMemifIdMax = (1u << 22) - 1;
+
 /// What the options of a virtual device depend on.
 struct VirtualDeviceNeeds {
   uint32_t mtu_bytes = 1500;
   uint32_t queue_count = 1;
+  bool is_trusted = false;
   bool has_super_packets = false;
 };
 
@@ -56,7 +60,8 @@ class DeviceArgs {
 };
 
 /// Sets the options that a virtual device needs, and removes socket files that a crashed daemon
-/// left. Fails: an option that cannot work, with the reason.
+/// left. REQUIRES: `args` as they were configured. Fails: an option that cannot work, with the
+/// reason.
 Status prepare_virtual_device(DeviceArgs& args, const VirtualDeviceNeeds& needs);
 
 }  // namespace lyre::io::dpdk

@@ -28,8 +28,11 @@ class DeviceEvents {
   // Relaxed: a lone value; what depends on it is done on the control thread.
   PortState state() const { return state_.load(std::memory_order_relaxed); }
   void on_event(rte_eth_event_type event);
-  /// The reset that was asked for is done.
-  void on_reset_done() { change(PortState::kResetting, PortState::kRunning); }
+  /// It was reset as it asked for, or it was started again because it freed nothing.
+  void on_restarted() {
+    change(PortState::kResetting, PortState::kRunning);
+    change(PortState::kDraining, PortState::kRunning);
+  }
   /// The device was taken away, or cannot be used until it is opened again.
   void on_away() { state_.store(PortState::kAway, std::memory_order_relaxed); }
   /// It frees nothing.

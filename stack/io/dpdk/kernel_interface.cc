@@ -1,6 +1,8 @@
 #include "stack/io/dpdk/kernel_interface.h"
 
 #include <dirent.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
 #include <net/if.h>
 #include <net/if_arp.h>
 #include <strings.h>
@@ -111,6 +113,16 @@ bool set_interface_mac(const std::string& interface, const MacAddress& mac) {
 }
 
 uint32_t interface_index(const std::string& interface) { return if_nametoindex(interface.c_str()); }
+
+bool merges_received(const std::string& interface) {
+  const auto value_of = [&](uint32_t command) {
+    ethtool_value value = {.cmd = command, .data = 0};
+    ifreq request = {};
+    request.ifr_data = reinterpret_cast<char*>(&value);
+    return ask(interface, SIOCETHTOOL, request) ? value.data : 0;
+  };
+  return value_of(ETHTOOL_GGRO) != 0 || (value_of(ETHTOOL_GFLAGS) & ETH_FLAG_LRO) != 0;
+}
 
 bool is_interface_running(const std::string& interface) {
   constexpr int kRunning = IFF_UP | IFF_RUNNING;

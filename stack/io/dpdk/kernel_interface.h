@@ -34,6 +34,9 @@ bool set_interface_mac(const std::string& interface, const MacAddress& mac);
 /// The kernel's number of an interface, or 0. One that is made anew has another number.
 uint32_t interface_index(const std::string& interface);
 
+/// Whether the kernel or the NIC merges TCP packets that an interface receives (GRO, LRO).
+bool merges_received(const std::string& interface);
+
 /// Whether a kernel interface exists, is up, and has a carrier.
 bool is_interface_running(const std::string& interface);
 

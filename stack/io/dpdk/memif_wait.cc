@@ -50,6 +50,13 @@ bool is_readable(int fd) {
   return poll(&entry, 1, 0) == 1;
 }
 
+/// The driver does not set this flag. Lyre sets it for all descriptors of its own, and shares some
+/// of these with clients, which could make a write block.
+bool is_own(int fd) {
+  const int flags = fcntl(fd, F_GETFD);
+  return flags < 0 || (flags & FD_CLOEXEC) != 0;
+}
+
 bool is_nonblocking(int fd) {
   const int flags = fcntl(fd, F_GETFL);
   return flags >= 0 && (flags & O_NONBLOCK) != 0;
@@ -95,7 +102,8 @@ bool MemifWait::find() {
     --arms_to_skip_;
     return false;
   }
-  const std::vector<int> eventfds = descriptors_named("anon_inode:[eventfd]");
+  std::vector<int> eventfds = descriptors_named("anon_inode:[eventfd]");
+  std::erase_if(eventfds, is_own);
   const std::vector<int> regions = descriptors_named("/memfd:memif");
   // The expected eventfds are tried first: one port's search must not try all eventfds on the
   // memory of another port.

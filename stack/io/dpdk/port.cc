@@ -20,17 +20,12 @@
 #include "stack/io/dpdk/log.h"
 #include "stack/io/dpdk/memif_memory.h"
 #include "stack/io/dpdk/memif_wait.h"
-#include "stack/io/dpdk/nic_check.h"
+#include "stack/io/dpdk/nic_open.h"
 #include "stack/io/dpdk/port_search.h"
 #include "stack/io/dpdk/rss_query.h"
 
 namespace lyre::io::dpdk {
 namespace {
-
-/// Between two attempts to open a device that is back. Each may take a second of the control
-/// thread, and some devices never open again.
-constexpr Nanos kRetryPeriodMin = seconds(1);
-constexpr Nanos kRetryPeriodMax = seconds(60);
 
 /// After an AF_XDP socket has been closed, a thread of the kernel frees its queue of the interface,
 /// and nobody is told when: 10 to 40 ms later on a busy machine. An attempt to open it before that
@@ -43,6 +38,20 @@ Error dpdk_error(const std::string& what, int rc) {
 
 /// The driver makes the kernel interface under the port.
 bool makes_interface(const DeviceArgs& args) { return args.driver() == "net_tap"; }
+
+/// Workers and peers know a device by its address and its limits.
+Error changed(const std::string& name) {
+  return Error{EINVAL, name + ": is back with another address or other limits: restart the daemon"};
+}
+
+/// Whether a device that was `before` is the same, if need be after its address was set again.
+bool keeps_identity(uint16_t port_id, IoCapabilities now, const IoCapabilities& before) {
+  if (now == before) return true;
+  now.mac = before.mac;
+  rte_ether_addr mac = {};
+  std::copy(before.mac.bytes.begin(), before.mac.bytes.end(), mac.addr_bytes);
+  return now == before && rte_eth_dev_default_mac_addr_set(port_id, &mac) == 0;
+}
 
 /// These drivers generate a random MAC address unless one is given.
 void keep_mac(DeviceArgs& args, const MacAddress& mac) {
@@ -86,31 +95,6 @@ void let_interrupt_thread_finish() {
   for (int i = 0; i < kTriesMax && !is_done.load(); ++i) usleep(kTryUs);
   rte_eal_alarm_cancel(note, &is_done);
 }
-
-/// A NIC that the start of DPDK opened stays as it is.
-Status probe_nic(DeviceArgs& args) {
-  if (find_port(args)) return Ok{};
-  if (device_path(args.kernel_folder()).empty()) {
-    return Error{ENODEV, args.name() + ": there is no PCI device at this address"};
-  }
-  if (Status fit = prepare_nic(pci_nic_of(args.name()), dpdk_version(), args); !fit) return fit;
-  LogQuote said;
-  if (rte_dev_probe(args.text().c_str()) == 0) return Ok{};
-  const std::string driver = kernel_driver_of(args.kernel_folder());
-  return Error{EIO, args.name() + ": cannot be opened while its driver is " +
-                        (driver.empty() ? "none" : driver) + ": " +
-                        said.cause("it must be bound to vfio-pci or uio_pci_generic")};
-}
-
-/// DPDK opens NICs of the VMbus at its start only.
-Status find_netvsc(const DeviceArgs& args) {
-  if (find_port(args)) return Ok{};
-  return Error{ENOTSUP, args.name() +
-                            ": DPDK opens a NIC of the VMbus only when it starts, and has not "
-                            "opened this one: restart the daemon"};
-}
-
-Status open_nic(DeviceArgs& args) { return args.is_vmbus() ? find_netvsc(args) : probe_nic(args); }
 
 /// DPDK 22.11's AF_XDP driver miscounts the users of a closed port's memory and leaves its socket
 /// open (eth_dev_close() compares one less than the count with 0), which keeps the queue of the
@@ -174,8 +158,8 @@ void EthernetPort::close_device() {
   if (!is_attached_) return;
   is_attached_ = false;
   extended_stats_.close();
-  missed_before_ += missed_;
-  missed_ = 0;
+  missed_.restart();
+  unbuffered_.restart();
   events_.ignore();
   let_interrupt_thread_finish();
   rte_eth_dev_stop(port_id_);
@@ -220,14 +204,16 @@ Status EthernetPort::attach_virtual() {
   if (Status done = leave_others_to_kernel(); !done) return done;
   const VirtualDeviceNeeds needs{.mtu_bytes = options_.mtu_bytes,
                                  .queue_count = static_cast<uint32_t>(memories_.size()),
+                                 .is_trusted = options_.is_trusted,
                                  .has_super_packets = options_.has_super_packets};
-  if (Status done = prepare_virtual_device(args_, needs); !done) return done;
+  DeviceArgs prepared = args_;
+  if (Status done = prepare_virtual_device(prepared, needs); !done) return done;
   if (!is_there()) {
     return Error{ENODEV,
                  args_.name() + ": there is no interface " + std::string(args_.value_of("iface"))};
   }
   LogQuote said;
-  const int rc = rte_dev_probe(args_.text().c_str());
+  const int rc = rte_dev_probe(prepared.text().c_str());
   if (rc == 0) return Ok{};
   return Error{std::abs(rc),
                args_.name() + ": cannot be made: " + said.cause(rte_strerror(std::abs(rc)))};
@@ -255,14 +241,23 @@ Status EthernetPort::attach_dma() {
   return Ok{};
 }
 
-/// Checks that the kernel interface under the port carries frames of the MTU.
+/// Checks that the kernel interface under the port carries frames of the MTU. A packet socket gets
+/// packets after the kernel has merged them, cut to its ring's frames.
 Status EthernetPort::check_interface() {
   const std::string interface(args_.value_of("iface"));
   if (interface.empty()) return Ok{};
   const uint32_t mtu = interface_mtu(interface);
-  if (mtu >= options_.mtu_bytes) return Ok{};
-  return Error{EINVAL, args_.name() + ": MTU " + std::to_string(options_.mtu_bytes) +
-                           " is more than that of " + interface + ": " + std::to_string(mtu)};
+  if (mtu < options_.mtu_bytes) {
+    return Error{EINVAL, args_.name() + ": MTU " + std::to_string(options_.mtu_bytes) +
+                             " is more than that of " + interface + ": " + std::to_string(mtu)};
+  }
+  info_.warning.clear();
+  if (quirks_->wait == WaitKind::kPacketSocket && merges_received(interface)) {
+    info_.warning = "the kernel merges packets that " + interface +
+                    " receives, and merged ones are dropped: ethtool -K " + interface +
+                    " gro off lro off";
+  }
+  return Ok{};
 }
 
 Status EthernetPort::start() {
@@ -395,16 +390,15 @@ Status EthernetPort::join(std::span<const MacAddress> groups) {
 uint64_t EthernetPort::rx_missed() {
   rte_eth_stats stats = {};
   if (is_attached_ && rte_eth_stats_get(port_id_, &stats) == 0) {
+    missed_.note(stats.imissed);
     // Virtual devices count each failed attempt to get a buffer; the frame stays in their ring.
-    missed_ = stats.imissed + (quirks_->is_virtual ? 0 : stats.rx_nombuf);
+    if (!quirks_->is_virtual) unbuffered_.note(stats.rx_nombuf);
   }
-  return missed_before_ + missed_;
+  return missed_.total() + unbuffered_.total();
 }
 
 void EthernetPort::look(Nanos now) {
-  looked_at_ = now;
-  if (has_failed_) retry_at_ = now + retry_period_;
-  has_failed_ = false;
+  retry_.look(now);
   if (quirks_->has_timers && is_running_) rte_timer_manage();
   if (is_attached_ && is_taken_away()) events_.on_away();
   if (is_stuck(now)) events_.on_stuck();
@@ -447,9 +441,9 @@ bool EthernetPort::needs_restart() const {
   switch (events_.state()) {
     case PortState::kResetting:
     case PortState::kDraining:
-      return true;
+      return is_running_ || retry_.is_due();
     case PortState::kAway:
-      return is_running_ || is_attached_ || (is_there() && looked_at_ >= retry_at_);
+      return is_running_ || is_attached_ || (is_there() && retry_.is_due());
     case PortState::kRunning:
     case PortState::kRecovering:
       break;
@@ -468,31 +462,45 @@ Status EthernetPort::restart() {
   let_interrupt_thread_finish();
   waits_for_memory_ = false;
   const PortState state = events_.state();
+  // DPDK opens a NIC of the VMbus only when it starts: one that is there is not closed.
+  const bool stays_open = state == PortState::kRunning || state == PortState::kRecovering ||
+                          (args_.is_vmbus() && state != PortState::kAway);
   Status done = Ok{};
-  if (state == PortState::kRunning || state == PortState::kRecovering) {
-    done = stop_and_start();
-  } else if (state != PortState::kResetting || !reset()) {
-    done = reopen();
+  if (state != PortState::kResetting || !reset()) {
+    done = stays_open ? stop_and_start() : reopen();
   }
   is_ready_ = done.ok();
   return done;
 }
 
+/// A virtual device holds no packet. What the host of a NIC on the VMbus still holds are copies of
+/// client memory, in buffers that netvsc frees later.
 Status EthernetPort::stop_and_start() {
   rte_eth_dev_stop(port_id_);
+  for (const auto& queue : queues_) queue->on_closed();
   const int rc = start_device();
   is_started_ = rc == 0;
-  return is_started_ ? Status(Ok{}) : dpdk_error(args_.name() + ": cannot be started again", rc);
+  if (!is_started_) {
+    retry_.note_failure();
+    return dpdk_error(args_.name() + ": cannot be started again", rc);
+  }
+  retry_.note_success();
+  events_.on_restarted();
+  return Ok{};
 }
 
 /// The device forgets everything: it is configured as at the start. Not every driver can do it.
+/// Some draw another MAC address.
 Status EthernetPort::reset() {
   if (const int rc = rte_eth_dev_reset(port_id_); rc != 0) {
     return dpdk_error(args_.name() + ": cannot be reset", rc);
   }
   if (Status started = start_with(has_interrupts_); !started) return started;
+  if (!keeps_identity(port_id_, setup_.capabilities, info_.capabilities)) {
+    return changed(args_.name());
+  }
   for (const auto& queue : queues_) queue->on_closed();
-  events_.on_reset_done();
+  events_.on_restarted();
   return Ok{};
 }
 
@@ -516,22 +524,15 @@ Status EthernetPort::close_and_open() {
   close();
   if (!is_there()) return Error{ENODEV, args_.name() + ": is not there"};
   Status opened = open_device();
-  // Workers and peers know the device by these.
-  if (opened.ok() && info_.capabilities != before) {
-    opened =
-        Error{EINVAL,
-              args_.name() + ": is back with another address or other limits: restart the daemon"};
-  }
+  if (opened.ok() && info_.capabilities != before) opened = changed(args_.name());
   if (opened.ok()) {
-    retry_period_ = {};
+    retry_.note_success();
     return opened;
   }
   close_device();
   events_.on_away();
   info_.capabilities = before;
-  retry_period_ = std::clamp(retry_period_ * 2, kRetryPeriodMin, kRetryPeriodMax);
-  retry_at_ = kNever;  // the next look() begins the period
-  has_failed_ = true;
+  retry_.note_failure();
   return opened;
 }
 

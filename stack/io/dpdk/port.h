@@ -13,6 +13,8 @@
 #include "stack/io/dpdk/memory.h"
 #include "stack/io/dpdk/port_setup.h"
 #include "stack/io/dpdk/queue.h"
+#include "stack/io/dpdk/retry_clock.h"
+#include "stack/io/dpdk/rising_counter.h"
 #include "stack/io/dpdk/rx_wait.h"
 #include "stack/io/dpdk/tx_watch.h"
 #include "stack/io/dpdk/xdp_program.h"
@@ -100,12 +102,9 @@ class EthernetPort final : public Port {
   bool is_ready_ = false;                       ///< restarted, and resume() is due
   bool is_reopened_ = false;                    ///< since suspend()
   bool waits_for_memory_ = false;
-  uint64_t missed_ = 0;  ///< since the device was opened
-  uint64_t missed_before_ = 0;
-  Nanos looked_at_;
-  Nanos retry_at_;           ///< of a device that is back and could not be opened
-  Nanos retry_period_;       ///< 0: the last attempt succeeded
-  bool has_failed_ = false;  ///< an attempt since the last look
+  RisingCounter missed_;
+  RisingCounter unbuffered_;
+  RetryClock retry_;  ///< of a device that could not be opened or started again
   PortSetup setup_;
   DeviceEvents events_;
   ExtendedStats extended_stats_;

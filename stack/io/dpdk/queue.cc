@@ -327,13 +327,18 @@ Queue::Prepared Queue::prepare(PacketBuf& packet, rte_mbuf*& out) {
   mbuf.ol_flags = 0;
   // Buffers are taken before checksums are written: without a buffer the caller's packet is
   // unchanged.
-  const uint32_t segments = segments_needed(packet);
-  if (is_tso(packet)) {
-    // The worker keeps to the limits. A driver that takes such a packet may stop its queue.
-    if (segments > setup_.limits.tso_segments_max) return drop_one(mbuf);
-  } else if (segments > setup_.limits.segments_max) {
+  const uint32_t segments_max =
+      is_tso(packet) ? setup_.limits.tso_segments_max : setup_.limits.segments_max;
+  // Also a TSO packet, though the worker keeps to what it was told of a region when it was added: a
+  // device that was opened again may not reach it.
+  if (segments_needed(packet) > segments_max) {
     out = copy_out(packet);
     if (out == nullptr) return Prepared::kNoBuffer;
+    // A driver that takes a packet of more segments may stop its queue.
+    if (out->nb_segs > segments_max) {
+      rte_pktmbuf_free(out);
+      return drop_one(mbuf);
+    }
     request_checksums(packet, *out);
     std::memcpy(rte_pktmbuf_mtod(out, void*), packet.data,
                 std::min<size_t>(packet.length, out->data_len));

@@ -24,6 +24,7 @@ struct SimPortState {
   io::PortState state = io::PortState::kRunning;
   int looks = 0;
   io::PortSpeed speed;
+  io::PortInfo info;
   std::vector<io::DeviceCounter> counters;
   io::sim::Link* link = nullptr;  ///< the port is its end 0
 };
@@ -37,19 +38,22 @@ inline uint32_t ring_slots_of(const std::string& device) {
 class SimPort : public io::Port {
  public:
   SimPort(SimPortState& state, std::span<io::PacketMemory* const> memories)
-      : state_(state), link_(io::sim::LinkOptions{.mtu_bytes = state.options.mtu_bytes}) {
+      : state_(state),
+        link_(io::sim::LinkOptions{.mtu_bytes = state.options.mtu_bytes,
+                                   .tso_bytes_max = state.options.has_super_packets ? 65'000u : 0u,
+                                   .has_super_packets = state.options.has_super_packets}) {
     for (io::PacketMemory* memory : memories) {
       link_.add_queue(0, static_cast<io::sim::Memory&>(*memory), state.options.index);
       for (uint32_t i = ring_slots_of(state.options.device); i > 0; --i) memory->alloc_rx();
     }
     state.link = &link_;
-    info_.name = state.options.device;
-    info_.driver = "sim";
-    info_.queue_count = static_cast<uint32_t>(memories.size());
-    info_.capabilities = link_.queue(0, 0).capabilities();
+    state.info.name = state.options.device;
+    state.info.driver = "sim";
+    state.info.queue_count = static_cast<uint32_t>(memories.size());
+    state.info.capabilities = link_.queue(0, 0).capabilities();
   }
 
-  const io::PortInfo& info() const override { return info_; }
+  const io::PortInfo& info() const override { return state_.info; }
   io::PacketIo& queue(uint32_t worker) override { return link_.queue(0, worker); }
   bool is_link_up() const override { return state_.is_up && link_.is_up(); }
   io::PortSpeed speed() const override { return state_.speed; }
@@ -80,7 +84,6 @@ class SimPort : public io::Port {
  private:
   SimPortState& state_;
   io::sim::Link link_;
-  io::PortInfo info_;
 };
 
 /// A NIC API of simulated ports. The device "none" cannot be opened.

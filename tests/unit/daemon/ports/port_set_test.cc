@@ -311,6 +311,53 @@ TEST_F(PortSetTest, WhatWasReceivedIsDropped) {
   EXPECT_EQ(memory_b_.rx_slots_free(), 16u);
 }
 
+struct PortSetWithSuperPackets : PortSetTest {
+  PortSetWithSuperPackets()
+      : PortSetTest(
+            "[[port]]\nname = \"rail0\"\ndevice = \"sim0\"\naddress = \"10.9.0.1/24\"\n"
+            "super_packets = true\n") {}
+};
+
+// Only its first slot came back.
+TEST_F(PortSetWithSuperPackets, ASuperPacketThatWasReceivedIsDroppedWhole) {
+  ASSERT_TRUE(open().ok());
+  constexpr uint32_t kRegion = 3;
+  const std::vector<uint8_t> payload(20'000);
+  io::sim::Memory peer({.rx_slots = 16, .frame_bytes = 9018});
+  io::PacketIo& other_end = states_[0]->link->add_queue(1, peer);
+  ASSERT_TRUE(peer.add_region(kRegion, {payload.data(), payload.size()}));
+  io::PacketBuf* packet = nullptr;
+  ASSERT_EQ(peer.alloc_tx({&packet, 1}), 1u);
+  packet->length = 14 + 20 + 20;
+  std::fill_n(packet->data, packet->length, uint8_t{0});
+  packet->pieces[0] = {kRegion, static_cast<uint32_t>(payload.size()), 0};
+  packet->piece_count = 1;
+  packet->wants_checksums = true;
+  packet->l3_bytes = packet->l4_bytes = 20;
+  packet->tso_bytes = 1460;
+  ASSERT_EQ(other_end.tx_burst({&packet, 1}), 1u);
+  states_[0]->link->advance(seconds(1));
+  ports_.discard_received(memories_);
+  EXPECT_EQ(ports_.queues(0)[0]->counters().rx_packets + ports_.queues(1)[0]->counters().rx_packets,
+            1u);
+  EXPECT_EQ(memory_a_.rx_slots_free(), 16u);
+  EXPECT_EQ(memory_b_.rx_slots_free(), 16u);
+}
+
+TEST_F(PortSetTest, TheLogSaysWhatKeepsAPortFromWorkingWell) {
+  ASSERT_TRUE(open().ok());
+  states_[0]->info.warning = "its interface merges packets";
+  states_[0]->is_up = states_[1]->is_up = false;
+  states_[1]->info.driver = "net_memif";
+  CapturedLog log;
+  ports_.log();
+  EXPECT_EQ(log.count("port rail0: its interface merges packets"), 1u);
+  EXPECT_TRUE(log.has("port rail0: no link yet"));
+  EXPECT_EQ(log.count("both ends of a memif need the same super_packets, trusted and number of "
+                      "workers"),
+            1u);
+}
+
 TEST_F(PortSetTest, APortThatCannotBeOpenedAgainAtOnceIsOpenedLater) {
   ASSERT_TRUE(open().ok());
   states_[1]->can_restart = false;

@@ -10,7 +10,7 @@ TEST(DeviceEvents, ADeviceThatAsksForAResetRunsAfterIt) {
   EXPECT_EQ(events.state(), PortState::kRunning);
   events.on_event(RTE_ETH_EVENT_INTR_RESET);
   EXPECT_EQ(events.state(), PortState::kResetting);
-  events.on_reset_done();
+  events.on_restarted();
   EXPECT_EQ(events.state(), PortState::kRunning);
 }
 
@@ -18,7 +18,7 @@ TEST(DeviceEvents, ADeviceThatRecoversNeedsNoReset) {
   DeviceEvents events;
   events.on_event(RTE_ETH_EVENT_ERR_RECOVERING);
   EXPECT_EQ(events.state(), PortState::kRecovering);
-  events.on_reset_done();
+  events.on_restarted();
   EXPECT_EQ(events.state(), PortState::kRecovering) << "none was requested";
   events.on_event(RTE_ETH_EVENT_RECOVERY_SUCCESS);
   EXPECT_EQ(events.state(), PortState::kRunning);
@@ -38,7 +38,7 @@ TEST(DeviceEvents, ADeviceThatIsAwayStaysSo) {
                            RTE_ETH_EVENT_RECOVERY_SUCCESS, RTE_ETH_EVENT_RECOVERY_FAILED}) {
     events.on_event(event);
   }
-  events.on_reset_done();
+  events.on_restarted();
   events.on_stuck();
   EXPECT_EQ(events.state(), PortState::kAway);
 }
@@ -47,6 +47,8 @@ TEST(DeviceEvents, OnlyARunningDeviceIsStuck) {
   DeviceEvents events;
   events.on_stuck();
   EXPECT_EQ(events.state(), PortState::kDraining);
+  events.on_restarted();
+  EXPECT_EQ(events.state(), PortState::kRunning);
   DeviceEvents resetting;
   resetting.on_event(RTE_ETH_EVENT_INTR_RESET);
   resetting.on_stuck();

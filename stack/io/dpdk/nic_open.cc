@@ -1,0 +1,43 @@
+#include "stack/io/dpdk/nic_open.h"
+
+#include <rte_dev.h>
+
+#include <cerrno>
+#include <string>
+
+#include "stack/io/dpdk/kernel_interface.h"
+#include "stack/io/dpdk/log.h"
+#include "stack/io/dpdk/nic_check.h"
+#include "stack/io/dpdk/port_search.h"
+
+namespace lyre::io::dpdk {
+namespace {
+
+/// A NIC that the start of DPDK opened stays as it is.
+Status probe_nic(DeviceArgs& args) {
+  if (find_port(args)) return Ok{};
+  if (device_path(args.kernel_folder()).empty()) {
+    return Error{ENODEV, args.name() + ": there is no PCI device at this address"};
+  }
+  if (Status fit = prepare_nic(pci_nic_of(args.name()), dpdk_version(), args); !fit) return fit;
+  LogQuote said;
+  if (rte_dev_probe(args.text().c_str()) == 0) return Ok{};
+  const std::string driver = kernel_driver_of(args.kernel_folder());
+  return Error{EIO, args.name() + ": cannot be opened while its driver is " +
+                        (driver.empty() ? "none" : driver) + ": " +
+                        said.cause("it must be bound to vfio-pci or uio_pci_generic")};
+}
+
+/// DPDK opens NICs of the VMbus at its start only.
+Status find_netvsc(const DeviceArgs& args) {
+  if (find_port(args)) return Ok{};
+  return Error{ENOTSUP, args.name() +
+                            ": DPDK opens a NIC of the VMbus only when it starts, and has not "
+                            "opened this one: restart the daemon"};
+}
+
+}  // namespace
+
+Status open_nic(DeviceArgs& args) { return args.is_vmbus() ? find_netvsc(args) : probe_nic(args); }
+
+}  // namespace lyre::io::dpdk

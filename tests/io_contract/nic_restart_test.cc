@@ -1,0 +1,247 @@
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <rte_dev.h>
+#include <rte_ethdev.h>
+#include <rte_ether.h>
+#include <rte_mbuf.h>
+#include <sched.h>
+#include <sys/mount.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/io_contract/dpdk_wire.h"
+
+// Of DPDK, for drivers: their header is not installed everywhere.
+struct rte_eth_dev;
+extern "C" rte_eth_dev* rte_eth_dev_allocated(const char* name);
+extern "C" int rte_eth_dev_callback_process(rte_eth_dev* device, rte_eth_event_type event,
+                                            void* argument);
+
+// Ports on DPDK's null device, which they take for a NIC. The test plays what it lacks: a reset,
+// counters, a transmit ring that keeps packets, and a place on the VMbus.
+namespace lyre::io::contract {
+namespace {
+
+constexpr rte_ether_addr kOtherMac{{2, 0, 0, 0, 0, 0x77}};
+
+struct PlayedNic {
+  bool can_reset = true;
+  bool draws_mac = false;  ///< in a reset
+  bool can_set_mac = true;
+  bool can_start = true;
+  uint64_t missed = 0;
+  uint64_t unbuffered = 0;
+  std::vector<rte_mbuf*> kept;
+} nic;
+
+/// DPDK's function, in front of which this program has one of the same name.
+template <typename Function>
+Function next(const char* name) {
+  return reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
+}
+
+int set_mac(uint16_t port_id, const rte_ether_addr& mac) {
+  static const auto real =
+      next<int (*)(uint16_t, rte_ether_addr*)>("rte_eth_dev_default_mac_addr_set");
+  rte_ether_addr wanted = mac;
+  return real(port_id, &wanted);
+}
+
+uint16_t keep(void*, rte_mbuf** packets, uint16_t count) {
+  nic.kept.insert(nic.kept.end(), packets, packets + count);
+  return count;
+}
+
+/// Shows a device on a VMbus, to this thread only.
+bool show_on_vmbus(const std::string& name) {
+  static const bool is_alone = unshare(CLONE_NEWNS) == 0 &&
+                               mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                               mount("none", "/sys/bus", "tmpfs", 0, nullptr) == 0;
+  return is_alone && std::filesystem::create_directories("/sys/bus/vmbus/devices/" + name);
+}
+
+class NicRestart : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    nic = {};
+    auto started = environment();
+    ASSERT_TRUE(started) << started.error().text;
+    auto memory = (*started)->make_memory(0, {.rx_slots = 1024, .tx_packets = 256});
+    ASSERT_TRUE(memory) << memory.error().text;
+    memory_ = std::move(*memory);
+  }
+  void TearDown() override {
+    port_.reset();
+    rte_pktmbuf_free_bulk(nic.kept.data(), static_cast<unsigned>(nic.kept.size()));
+  }
+  void open(const std::string& device) {
+    auto started = environment();
+    PacketMemory* const memories[] = {memory_.get()};
+    auto port = (*started)->open_port({.device = device}, memories);
+    ASSERT_TRUE(port) << port.error().text;
+    port_ = std::move(*port);
+  }
+  void open_on_vmbus() {
+    ASSERT_EQ(rte_eal_hotplug_add("vdev", name_.c_str(), ""), 0);
+    if (!show_on_vmbus(name_)) GTEST_SKIP() << "needs the right to mount";
+    open("vmbus:" + name_);
+  }
+  uint16_t port_id() const {
+    uint16_t id = RTE_MAX_ETHPORTS;
+    rte_eth_dev_get_port_by_name(name_.c_str(), &id);
+    return id;
+  }
+  void report(rte_eth_event_type event) {
+    rte_eth_dev_callback_process(rte_eth_dev_allocated(name_.c_str()), event, nullptr);
+  }
+  /// The driver asks for a reset, and the control thread restarts the port.
+  Status ask_for_reset() {
+    report(RTE_ETH_EVENT_INTR_RESET);
+    EXPECT_EQ(port_->state(), PortState::kResetting);
+    EXPECT_TRUE(port_->needs_restart());
+    return restart_at_once(*port_);
+  }
+  MacAddress mac() const {
+    rte_ether_addr now = {};
+    EXPECT_EQ(rte_eth_macaddr_get(port_id(), &now), 0);
+    MacAddress out;
+    std::copy(std::begin(now.addr_bytes), std::end(now.addr_bytes), out.bytes.begin());
+    return out;
+  }
+
+  const std::string name_ = "net_null" + std::to_string(made_++);
+  std::unique_ptr<PacketMemory> memory_;
+  std::unique_ptr<Port> port_;
+  static inline int made_ = 0;
+};
+
+// ixgbevf without an assigned address, and iavf.
+TEST_F(NicRestart, ANicThatDrawsAnotherMacInAResetGetsItsOwnBack) {
+  open(name_);
+  const MacAddress own = port_->info().capabilities.mac;
+  nic.draws_mac = true;
+  const Status restarted = ask_for_reset();
+  ASSERT_TRUE(restarted) << restarted.error().text;
+  EXPECT_EQ(port_->state(), PortState::kRunning);
+  EXPECT_EQ(mac(), own);
+  EXPECT_EQ(port_->info().capabilities.mac, own);
+}
+
+// The null device has another address also when it is opened again.
+TEST_F(NicRestart, ANicThatCannotGetItsMacBackIsAway) {
+  open(name_);
+  nic.draws_mac = true;
+  nic.can_set_mac = false;
+  const Status restarted = ask_for_reset();
+  ASSERT_FALSE(restarted);
+  EXPECT_NE(restarted.error().text.find("another address"), std::string::npos);
+  EXPECT_EQ(port_->state(), PortState::kAway);
+  EXPECT_FALSE(port_->is_link_up());
+}
+
+TEST_F(NicRestart, MissedPacketsAreCountedOverAReset) {
+  open(name_);
+  nic.missed = 100;
+  nic.unbuffered = 20;
+  EXPECT_EQ(port_->rx_missed(), 120u);
+  ASSERT_TRUE(ask_for_reset());
+  nic.missed = 3;
+  EXPECT_EQ(port_->rx_missed(), 123u);
+}
+
+// DPDK opens it only when it starts.
+TEST_F(NicRestart, ANicOfTheVmbusThatFreesNothingIsNotClosed) {
+  open_on_vmbus();
+  if (port_ == nullptr) return;
+  rte_eth_fp_ops[port_id()].tx_pkt_burst = keep;
+  PacketIo& queue = port_->queue(0);
+  PacketBuf* packet = nullptr;
+  ASSERT_EQ(memory_->alloc_tx({&packet, 1}), 1u);
+  packet->length = 60;
+  ASSERT_EQ(queue.tx_burst({&packet, 1}), 1u);
+  for (int second = 1; second <= 15; ++second) {
+    queue.note_wait();
+    port_->look(seconds(second));
+  }
+  ASSERT_EQ(port_->state(), PortState::kDraining);
+  ASSERT_TRUE(port_->needs_restart());
+  port_->suspend();
+  EXPECT_EQ(queue.tx_held(), 1u);
+  const Status restarted = port_->restart();
+  ASSERT_TRUE(restarted) << restarted.error().text;
+  queue.reclaim();
+  EXPECT_EQ(queue.tx_held(), 0u) << "what it holds are copies";
+  port_->resume();
+  EXPECT_EQ(port_->state(), PortState::kRunning);
+  EXPECT_TRUE(port_->is_link_up());
+  EXPECT_FALSE(port_->needs_restart());
+}
+
+TEST_F(NicRestart, ANicOfTheVmbusThatCannotBeResetIsNotClosed) {
+  open_on_vmbus();
+  if (port_ == nullptr) return;
+  nic.can_reset = false;
+  const Status restarted = ask_for_reset();
+  ASSERT_TRUE(restarted) << restarted.error().text;
+  EXPECT_EQ(port_->state(), PortState::kRunning);
+  EXPECT_TRUE(port_->is_link_up());
+}
+
+// The control thread tries fifty times a second what needs no patience.
+TEST_F(NicRestart, ANicOfTheVmbusThatDoesNotStartIsTriedLater) {
+  open_on_vmbus();
+  if (port_ == nullptr) return;
+  nic.can_reset = nic.can_start = false;
+  EXPECT_FALSE(ask_for_reset());
+  EXPECT_FALSE(port_->needs_restart());
+  nic.can_start = true;
+  for (const int second : {1, 2}) port_->look(seconds(second));
+  ASSERT_TRUE(port_->needs_restart());
+  ASSERT_TRUE(restart_at_once(*port_));
+  EXPECT_EQ(port_->state(), PortState::kRunning);
+}
+
+TEST_F(NicRestart, ANicOfTheVmbusThatIsGoneIsClosed) {
+  open_on_vmbus();
+  if (port_ == nullptr) return;
+  std::filesystem::remove("/sys/bus/vmbus/devices/" + name_);
+  port_->look(seconds(1));
+  EXPECT_EQ(port_->state(), PortState::kAway);
+  EXPECT_FALSE(restart_at_once(*port_));
+  EXPECT_EQ(port_id(), RTE_MAX_ETHPORTS) << "DPDK has no such port any more";
+}
+
+}  // namespace
+}  // namespace lyre::io::contract
+
+// DPDK's functions, in front of which this program has some of the same name.
+using lyre::io::contract::kOtherMac;
+using lyre::io::contract::next;
+using lyre::io::contract::nic;
+using lyre::io::contract::set_mac;
+extern "C" {
+int rte_eth_dev_reset(uint16_t port_id) {
+  if (!nic.can_reset) return -ENOTSUP;
+  rte_eth_dev_stop(port_id);
+  return nic.draws_mac ? set_mac(port_id, kOtherMac) : 0;
+}
+int rte_eth_dev_start(uint16_t port_id) {
+  static const auto real = next<int (*)(uint16_t)>("rte_eth_dev_start");
+  return nic.can_start ? real(port_id) : -EIO;
+}
+int rte_eth_dev_default_mac_addr_set(uint16_t port_id, rte_ether_addr* mac) {
+  return nic.can_set_mac ? set_mac(port_id, *mac) : -EPERM;
+}
+int rte_eth_stats_get(uint16_t, rte_eth_stats* out) {
+  *out = {};
+  out->imissed = nic.missed;
+  out->rx_nombuf = nic.unbuffered;
+  return 0;
+}
+}
