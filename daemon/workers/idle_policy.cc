@@ -12,6 +12,11 @@ constexpr Nanos kSleepMin = micros(10);
 IdlePolicy::IdlePolicy(IdleMode mode, Nanos spin, Nanos awake)
     : mode_(mode), spin_(spin), short_gaps_(awake), unsure_sleep_(kUnsureSleepMin) {}
 
+void IdlePolicy::on_client_entries(size_t entries, Nanos now) {
+  short_gaps_.on_entries(entries, now - last_entries_);
+  last_entries_ = now;
+}
+
 IdlePolicy::Decision IdlePolicy::after_turn(size_t work, Nanos now, Nanos deadline) {
   if (mode_ == IdleMode::kBusy) return {.action = Action::kPoll};
   // The time between two turns' starts: a turn that found nothing, which is short, and the yield.
@@ -20,7 +25,6 @@ IdlePolicy::Decision IdlePolicy::after_turn(size_t work, Nanos now, Nanos deadli
   Decision decision;
   if (work > 0) {
     contended_poll_.on_work(now - last_work_);
-    short_gaps_.on_work(work, now - last_work_);
     last_work_ = now;
     unsure_sleep_ = kUnsureSleepMin;
   } else {
@@ -33,7 +37,7 @@ IdlePolicy::Decision IdlePolicy::after_turn(size_t work, Nanos now, Nanos deadli
 IdlePolicy::Decision IdlePolicy::after_idle_turn(Nanos now, Nanos deadline) {
   const bool is_contended = contention_.is_contended(now);
   const Nanos idle = now - last_work_;
-  if (!is_contended && (idle < spin_ || short_gaps_.expects_work(idle))) {
+  if (!is_contended && (idle < spin_ || short_gaps_.expects_work(now - last_entries_))) {
     return {.action = Action::kYield};
   }
   if (is_contended && contended_poll_.must_go_on(idle)) return {};

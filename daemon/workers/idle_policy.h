@@ -29,6 +29,9 @@ class IdlePolicy {
   /// `awake`: the longest gap between two steps of a job through which it stays awake.
   IdlePolicy(IdleMode mode, Nanos spin, Nanos awake);
 
+  /// Before after_turn(), after a turn in which clients gave or got so many entries. Packets for
+  /// nobody are no step of a job.
+  void on_client_entries(size_t entries, Nanos now);
   /// After a turn that began at `now`, did `work`, and must be repeated at `deadline`.
   Decision after_turn(size_t work, Nanos now, Nanos deadline);
 
@@ -44,6 +47,7 @@ class IdlePolicy {
   bool has_yielded_ = false;  ///< after the last turn
   Nanos turned_at_{0};        ///< when the last turn began
   Nanos last_work_{INT64_MIN / 2};
+  Nanos last_entries_{INT64_MIN / 2};
   Nanos unsure_sleep_;
 };
 

@@ -12,15 +12,18 @@ namespace lyre {
 /// Thread: the worker's. Owner: borrows the queues.
 class QueueWaits {
  public:
-  explicit QueueWaits(std::vector<io::PacketIo*> queues) : queues_(std::move(queues)) {}
+  explicit QueueWaits(std::vector<io::PacketIo*> queues)
+      : queues_(std::move(queues)), is_watched_(queues_.size(), true) {}
 
+  /// Whether the worker waits for the queue's descriptor.
+  void set_watched(uint32_t queue, bool is_watched) { is_watched_[queue] = is_watched; }
   /// Arms all queues. kArmed: all of them announce packets. kPackets: one of them has some.
   io::Arming arm() {
     auto all = io::Arming::kArmed;
-    for (io::PacketIo* queue : queues_) {
-      const io::Arming one = queue->arm();
+    for (size_t i = 0; i < queues_.size(); ++i) {
+      const io::Arming one = queues_[i]->arm();
       if (one == io::Arming::kPackets) return finish(one);
-      if (one == io::Arming::kUnsure) all = one;
+      if (one == io::Arming::kUnsure || !is_watched_[i]) all = io::Arming::kUnsure;
     }
     return finish(all);
   }
@@ -42,8 +45,9 @@ class QueueWaits {
   }
 
   std::vector<io::PacketIo*> queues_;
-  bool is_armed_ = false;   ///< one of them, perhaps
-  bool may_sleep_ = false;  ///< the last arm() found no packets
+  std::vector<bool> is_watched_;  ///< by queue
+  bool is_armed_ = false;         ///< one of them, perhaps
+  bool may_sleep_ = false;        ///< the last arm() found no packets
 };
 
 }  // namespace lyre

@@ -6,6 +6,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -59,22 +60,33 @@ class WorkerThreads::Thread {
 
   Status open() {
     if (!epoll_.is_open() || !bell_.is_open()) return failure("no descriptor", errno);
+    // A kernel before 5.11 does not have the call, and a filter of system calls may refuse it.
+    if (!can_wait()) return failure("a worker cannot sleep: epoll_pwait2()", errno);
     // Edge-triggered: a doorbell need not be read, and one whose counter a client filled reports
     // nothing.
     if (Status status = add(bell_.get(), EPOLLIN | EPOLLET); !status.ok()) return status;
     return watch_queues();
   }
 
-  /// A descriptor that was closed is not watched any more.
+  bool can_wait() const {
+    constexpr timespec kAtOnce{};
+    epoll_event event;
+    return ::epoll_pwait2(epoll_.get(), &event, 1, &kAtOnce, nullptr) >= 0;
+  }
+
+  /// A descriptor that was closed is not watched any more. Fails when one cannot be watched; the
+  /// worker then sleeps for short times.
   Status watch_queues() {
+    Status all = Ok{};
     for (uint32_t i = 0; i < seat_.queues.size(); ++i) {
       const int fd = seat_.queues[i]->wait_fd();
       if (fd < 0) continue;
-      if (Status status = add(fd, EPOLLIN, i); !status.ok() && status.error().code != EEXIST) {
-        return status;
-      }
+      Status status = add(fd, EPOLLIN, i);
+      const bool is_watched = status.ok() || status.error().code == EEXIST;
+      queues_.set_watched(i, is_watched);
+      if (!is_watched) all = std::move(status);
     }
-    return Ok{};
+    return all;
   }
 
   Status add(int fd, uint32_t events, uint32_t queue = kNoQueue) {
@@ -174,13 +186,22 @@ class WorkerThreads::Thread {
     const Nanos now = monotonic_now();
     note_standstill(now - std::exchange(turned_at_, now));
     const size_t work = seat_.worker->poll_once(now);
-    if (work > 0) queues_.disarm(woken_);
+    // What a later turn finds was found by polling.
+    const io::Woken woken = std::exchange(woken_, io::Woken::kByOthers);
+    if (work > 0) queues_.disarm(woken);
+    note_client_entries(now);
     // Relaxed: a counter with one writer.
     turns_.store(turns_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     const Nanos deadline = work > 0 ? now : seat_.worker->next_deadline();
     const IdlePolicy::Decision decision = idle_.after_turn(work, now, deadline);
     if (decision.action == IdlePolicy::Action::kYield) ::sched_yield();
     if (decision.action == IdlePolicy::Action::kSleep) sleep(decision);
+  }
+
+  void note_client_entries(Nanos now) {
+    const uint64_t all = seat_.stats->submissions.get() + seat_.stats->completions.get();
+    const uint64_t entries = all - std::exchange(client_entries_, all);
+    if (entries > 0) idle_.on_client_entries(entries, now);
   }
 
   /// A turn begins `passed` after the one before.
@@ -211,17 +232,28 @@ class WorkerThreads::Thread {
     const int count = ::epoll_pwait2(epoll_.get(), events, std::size(events), &limit, nullptr);
     woken_ = count == 0 ? io::Woken::kByTimeout : io::Woken::kByOthers;
     for (int i = 0; i < count; ++i) {
-      if (events[i].data.u32 != kNoQueue) queues_.on_event(events[i].data.u32);
+      const uint32_t queue = events[i].data.u32;
+      if (queue == kNoQueue) continue;
+      if ((events[i].events & EPOLLERR) != 0) take_error(seat_.queues[queue]->wait_fd());
+      queues_.on_event(queue);
     }
+  }
+
+  /// An error of a socket, as of an interface that is set down, is an event until it is read.
+  static void take_error(int socket) {
+    int error = 0;
+    socklen_t bytes = sizeof error;
+    static_cast<void>(::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &bytes));
   }
 
   const WorkerSeat seat_;
   const ThreadOptions& options_;
   channel::WorkerDoorbell& doorbell_;
   IdlePolicy idle_;
-  Nanos turned_at_{0};    ///< when the last turn began
-  Nanos asked_{0};        ///< the longest sleep since then
-  Nanos stood_still_{0};  ///< of which the worker does not know yet
+  uint64_t client_entries_ = 0;  ///< until the last turn
+  Nanos turned_at_{0};           ///< when the last turn began
+  Nanos asked_{0};               ///< the longest sleep since then
+  Nanos stood_still_{0};         ///< of which the worker does not know yet
   QueueWaits queues_;
   io::Woken woken_ = io::Woken::kByOthers;  ///< from the last sleep
   OwnedFd epoll_;
@@ -286,7 +318,6 @@ bool WorkerThreads::pause() {
   return false;
 }
 
-/// A worker without a queue's descriptor sleeps for short times.
 void WorkerThreads::watch_queues() {
   for (auto& thread : threads_) static_cast<void>(thread->watch_queues());
 }

@@ -17,16 +17,18 @@ class CoreContention {
   /// A thread that computes takes the core again this soon after its slice. Clients and workers
   /// of Lyre use a slice now and then, too, when they have much to do, and yield in between.
   static constexpr Nanos kBetweenSlices = millis(1);
-  /// This many slices in quick succession show that a thread computes.
+  /// This many slices in quick succession show that a thread computes. A client's own work between
+  /// two steps does so, too, and is over a moment later.
   static constexpr int kSlicesInARow = 3;
   /// How long an answer is valid, at first and at most. After that the next yields measure again.
-  /// The same answer costs these slices again and doubles the time.
-  static constexpr Nanos kMemoryMin = millis(16);
+  /// The same answer doubles the time: then one slice shows it, if it is about as long as the one
+  /// before. Clients that work give the core back earlier.
+  static constexpr Nanos kMemoryMin = millis(4);
   static constexpr Nanos kMemoryMax = millis(320);
   /// After this time with short yields only, the next answer is a first one again. Some short
   /// yields alone do not show that no thread computes: threads of Lyre on one core yield to each
   /// other until they used up their share of it, which takes some milliseconds.
-  static constexpr Nanos kForgetAfter = millis(100);
+  static constexpr Nanos kForgetAfter = millis(10);
 
   /// Reports that a yield took `took` and returned at `now`.
   void on_yield(Nanos took, Nanos now) {
@@ -43,12 +45,16 @@ class CoreContention {
     const bool is_soon = now - took - lost_slice_at_ < kBetweenSlices;
     slices_in_a_row_ = is_soon ? slices_in_a_row_ + 1 : 1;
     lost_slice_at_ = now;
-    if (slices_in_a_row_ < kSlicesInARow) return;
+    const bool goes_on =
+        now - took < contended_until_ + kForgetAfter && took >= slice_ - slice_ / 4;
+    if (slices_in_a_row_ < kSlicesInARow && !goes_on) return;
+    slice_ = took;
     contended_until_ = now + memory_;
     memory_ = earlier(memory_ * 2, kMemoryMax);
   }
 
   Nanos memory_ = kMemoryMin;
+  Nanos slice_{0};  ///< the one that the last answer came from
   Nanos contended_until_{INT64_MIN / 2};
   Nanos lost_slice_at_{INT64_MIN / 2};  ///< when the last one ended
   int slices_in_a_row_ = 0;

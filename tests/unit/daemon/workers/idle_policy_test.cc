@@ -98,11 +98,16 @@ TEST(IdlePolicy, NeverSleepsPastADeadline) {
   EXPECT_EQ(policy.after_turn(0, seconds(1), millis(1)).action, Action::kYield);
 }
 
-/// Work after each of so many gaps. Returns when the last came.
+void exchange_entries(IdlePolicy& policy, Nanos now, size_t entries = ShortGaps::kWorthwhile) {
+  policy.on_client_entries(entries, now);
+  policy.after_turn(entries, now, kNever);
+}
+
+/// Entries of clients after each of so many gaps. Returns when the last came.
 Nanos work_after_gaps(IdlePolicy& policy, Nanos now, int gaps, Nanos gap,
-                      size_t work = ShortGaps::kWorthwhile) {
-  policy.after_turn(work, now, kNever);
-  for (int i = 0; i < gaps; ++i) policy.after_turn(work, now += gap, kNever);
+                      size_t entries = ShortGaps::kWorthwhile) {
+  exchange_entries(policy, now, entries);
+  for (int i = 0; i < gaps; ++i) exchange_entries(policy, now += gap, entries);
   return now;
 }
 
@@ -111,13 +116,13 @@ TEST(IdlePolicy, StaysAwakeThroughTheGapsOfAJobAndNoLonger) {
   Nanos now = work_after_gaps(policy, seconds(1), ShortGaps::kInARow - 1, millis(30));
   EXPECT_EQ(policy.after_turn(0, now + millis(1), kNever).action, Action::kSleep) << "too few";
   now += millis(30);
-  policy.after_turn(ShortGaps::kWorthwhile, now, kNever);
+  exchange_entries(policy, now);
   EXPECT_EQ(policy.after_turn(0, now + millis(1), kNever).action, Action::kYield);
   EXPECT_EQ(policy.after_turn(0, now + kAwake, kNever).action, Action::kYield);
   EXPECT_EQ(policy.after_turn(0, now + kAwake + nanos(1), kNever).action, Action::kSleep);
   // The job was not back in time: its gaps have to be short again before one is waited for.
   now += kAwake + millis(1);
-  policy.after_turn(ShortGaps::kWorthwhile, now, kNever);
+  exchange_entries(policy, now);
   EXPECT_EQ(policy.after_turn(0, now + millis(1), kNever).action, Action::kSleep);
 }
 
@@ -141,11 +146,20 @@ TEST(IdlePolicy, AHeartbeatIsNoJob) {
   EXPECT_EQ(policy.after_turn(0, now + millis(1), kNever).action, Action::kSleep);
 }
 
+TEST(IdlePolicy, PacketsForNobodyAreNoJob) {
+  IdlePolicy policy(IdleMode::kAdaptive, micros(50), kAwake);
+  Nanos now = seconds(1);
+  for (int i = 0; i < 100; ++i) {
+    policy.after_turn(4 * ShortGaps::kWorthwhile, now += millis(30), kNever);
+  }
+  EXPECT_EQ(policy.after_turn(0, now + millis(1), kNever).action, Action::kSleep);
+}
+
 TEST(IdlePolicy, ASmallStepBetweenLargeOnesIsOneOfTheJob) {
   IdlePolicy policy(IdleMode::kAdaptive, micros(50), kAwake);
   Nanos now = work_after_gaps(policy, seconds(1), ShortGaps::kInARow, millis(30),
                               4 * ShortGaps::kWorthwhile);
-  policy.after_turn(1, now += millis(30), kNever);
+  exchange_entries(policy, now += millis(30), 1);
   EXPECT_EQ(policy.after_turn(0, now + millis(1), kNever).action, Action::kYield);
 }
 

@@ -54,6 +54,13 @@ TEST_F(QueueWaitsTest, TheLeastSureQueueDecides) {
   EXPECT_EQ(waits_.arm(), Arming::kPackets);
 }
 
+TEST_F(QueueWaitsTest, AQueueThatNobodyWaitsForAnnouncesNothing) {
+  waits_.set_watched(1, false);
+  EXPECT_EQ(waits_.arm(), Arming::kUnsure);
+  waits_.set_watched(1, true);
+  EXPECT_EQ(waits_.arm(), Arming::kArmed);
+}
+
 TEST_F(QueueWaitsTest, AnEventDisarmsItsQueueAndWorkDisarmsAll) {
   waits_.arm();
   waits_.on_event(1);

@@ -36,13 +36,13 @@ TEST(CoreContention, SlicesWithTimeBetweenThemTellNothing) {
 }
 
 /// Ten answers, with so many short yields after each: it stands twice as long each time, up to a
-/// bound.
+/// bound. All but the first cost one slice.
 void expect_doubled_memory(int short_yields) {
   CoreContention core;
   Nanos now = seconds(1);
   Nanos memory = CoreContention::kMemoryMin;
   for (int i = 0; i < 10; ++i) {
-    now = lose_slices(core, now, CoreContention::kSlicesInARow);
+    now = lose_slices(core, now, i == 0 ? CoreContention::kSlicesInARow : 1);
     EXPECT_TRUE(core.is_contended(now + memory - nanos(1)));
     now += memory;
     EXPECT_FALSE(core.is_contended(now));
@@ -56,12 +56,24 @@ TEST(CoreContention, TheSameAnswerStandsTwiceAsLongEachTimeUpToABound) { expect_
 
 TEST(CoreContention, SomeShortYieldsBetweenAnswersTellNothing) { expect_doubled_memory(1000); }
 
+/// The client computed between two steps. Now it works for Lyre, and takes shorter turns.
+TEST(CoreContention, AShorterSliceDoesNotRepeatTheAnswer) {
+  CoreContention core;
+  Nanos now = lose_slices(core, seconds(1), CoreContention::kSlicesInARow);
+  now += CoreContention::kMemoryMin;
+  core.on_yield(kShort, now += kShort);
+  core.on_yield(kLong / 2, now += kLong / 2);
+  EXPECT_FALSE(core.is_contended(now));
+}
+
 TEST(CoreContention, ATimeOfShortYieldsMakesTheNextAnswerTheFirst) {
   CoreContention core;
   Nanos now = lose_slices(core, seconds(1), 10 * CoreContention::kSlicesInARow);
   now += CoreContention::kMemoryMax + CoreContention::kForgetAfter;
   core.on_yield(kShort, now);
-  now = lose_slices(core, now, CoreContention::kSlicesInARow);
+  now = lose_slices(core, now, CoreContention::kSlicesInARow - 1);
+  EXPECT_FALSE(core.is_contended(now));
+  core.on_yield(kLong, now += kLong);
   EXPECT_TRUE(core.is_contended(now));
   EXPECT_FALSE(core.is_contended(now + CoreContention::kMemoryMin));
 }
