@@ -18,6 +18,9 @@ namespace lyre::client {
 namespace {
 
 constexpr int kAnswerTimeoutMs = 2000;
+/// An upgrade may pause the daemon for 45 s: see docs/user/operations.md. The rest is for what it
+/// does before and after the pause. A daemon that ends hangs up, which is noticed at once.
+constexpr int kRegionTimeoutMs = 60'000;
 /// The daemon gives a new process a minute to start.
 constexpr int kUpgradeTimeoutMs = 180'000;
 /// At least what an attach carries: 3 + 2 for each of 64 workers.
@@ -219,7 +222,8 @@ int ask_region(int control, std::span<const uint8_t> request, int descriptor,
   size_t received = 0;
   static_assert(sizeof reply >= sizeof(channel::Goodbye));
   do {
-    const int code = receive(control, &reply, sizeof reply, received, descriptors);
+    const int code =
+        receive(control, &reply, sizeof reply, received, descriptors, kRegionTimeoutMs);
     if (code != 0) return code;
   } while (received == sizeof reply && reply.header.type == channel::Control::kRegionPending);
   if (received == sizeof(channel::Goodbye) && reply.header.type == channel::Control::kGoodbye) {

@@ -8,7 +8,7 @@
 #include "stack/channel/control.h"
 
 /// Requests on the daemon's control socket. Each function returns 0 or a LYRE_E code, with the
-/// details in lyre_last_error(), within two seconds.
+/// details in lyre_last_error(), within two seconds, unless its comment says otherwise.
 namespace lyre::client {
 
 /// The daemon's answer to an attach, with its descriptors, not checked yet.
@@ -24,7 +24,8 @@ const char* socket_path_or_default(const char* path);
 int attach(const char* path, const char* label, uint64_t arena_bytes, Attachment& out);
 
 /// Asks about registered memory on the socket of a context, with a descriptor or -1. 0 also when
-/// the daemon refuses: see reply.error.
+/// the daemon refuses: see reply.error. Waits up to a minute for a daemon that does not hang up: it
+/// may be in the middle of an upgrade, and the sessions of the context go on.
 /// Fails: LYRE_E_EXPELLED with the daemon's reason, LYRE_E_DAEMON, LYRE_E_VERSION.
 int ask_region(int control, std::span<const uint8_t> request, int descriptor,
                channel::RegionReply& reply);

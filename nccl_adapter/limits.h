@@ -128,6 +128,16 @@ inline constexpr int64_t kPingNs = 1'000'000'000;
 /// that timeout alone is more than a second.
 inline constexpr int64_t kStallNs = 1'000'000'000;
 inline constexpr int64_t kStallTimeouts = 3;
+/// A stream has delivered data when at least this was acknowledged: what is less may have been
+/// hello, headers and pings, which pass a path that drops large packets.
+inline constexpr uint64_t kDeliveredBytesMin = 4096;
+/// A stream that stalls without having delivered data is replaced after kStallNs, its successor
+/// after twice that, and so on up to the limit: TCP needs some 1.4 s to find that a path drops
+/// large packets.
+inline constexpr int64_t kUndeliveredNsMax = 8'000'000'000;
+/// So many such streams in a row, at least, show that the path is the reason: a host that paused
+/// costs one or two.
+inline constexpr uint32_t kUndeliveredStreamsMin = 3;
 /// A stream with less than this much of its neighbours' rate shares a path that they do not (two
 /// streams of one path have half each), and is dialled again from another source port.
 inline constexpr double kSlowPercent = 60;

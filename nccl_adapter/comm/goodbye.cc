@@ -9,6 +9,7 @@ namespace lyre::nccl_adapter {
 void Goodbye::begin(bool is_abort, std::span<const uint8_t> last_words) {
   is_begun_ = true;
   is_abort_ = is_abort;
+  has_last_words_ = !is_abort && !last_words.empty();
   for (const auto& lane : *lanes_) {
     lane->dial.reset();
     if (lane->is_up()) say(*lane, last_words);
@@ -41,6 +42,8 @@ bool Goodbye::is_acknowledged() const {
            return is_acknowledged_on(*lane);
          });
 }
+
+bool Goodbye::is_heard() const { return is_done() && (!has_last_words_ || is_acknowledged()); }
 
 bool Goodbye::is_acknowledged_on(Lane& lane) const {
   if (!environment_->is_attached() || !lane.is_up()) return false;

@@ -31,6 +31,9 @@ class Goodbye {
   bool is_acknowledged() const;
   /// Every stream's bye is acknowledged, or no stream is left on which it could be.
   bool is_done() const;
+  /// is_done(), and the peer's host has the last words, if there are any. A peer that misses them
+  /// dials again while no stream is left. REQUIRES: is_begun().
+  bool is_heard() const;
   /// Leaves the sessions to the daemon, which finishes in order what is still of use.
   void finish();
 
@@ -41,6 +44,7 @@ class Goodbye {
   Lanes* lanes_;
   bool is_begun_ = false;
   bool is_abort_ = false;
+  bool has_last_words_ = false;  ///< the peer waits for them
   bool is_answered_ = false;
 };
 

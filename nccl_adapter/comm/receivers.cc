@@ -39,7 +39,8 @@ Decision Receivers::on_hello(const Hello& hello, const std::string& address, Str
 
 Decision Receivers::redial(const Hello& hello) {
   SendComm* sender = owner_->find_sender(hello.comm_id);
-  if (sender == nullptr) return Decision::late(AnswerCode::kUnknown, "that comm is not here");
+  // A stranger may ask for any comm.
+  if (sender == nullptr) return Decision::foreign(AnswerCode::kUnknown, "that comm is not here");
   sender->redial_all();
   return Decision::late(AnswerCode::kRedialing, "its streams are dialled again");
 }

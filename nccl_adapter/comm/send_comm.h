@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "nccl_adapter/comm/comm.h"
+#include "nccl_adapter/comm/delivery_watch.h"
 #include "nccl_adapter/comm/send_queue.h"
 #include "nccl_adapter/protocol/handle.h"
 #include "nccl_adapter/transport/rails.h"
@@ -83,6 +84,7 @@ class SendComm final : public Comm {
   size_t wanted_;       ///< streams of this comm
   int64_t idle_ns_ = 0;
   SlowStreams slow_streams_;
+  DeliveryWatch delivery_watch_;
   int64_t watched_ns_;           ///< when watch() looked last
   bool was_backlogged_ = false;  ///< at that time
   bool is_connected_ = false;

@@ -35,6 +35,11 @@ bool SendComm::is_answer_due() const {
 }
 
 void SendComm::watch(int64_t now_ns) {
+  const DeliveryWatch::Situation situation{.placed = queue_.placed(),
+                                           .is_awaiting = Comm::is_awaiting()};
+  delivery_watch_.look(lanes_, situation);
+  auto why = delivery_watch_.judge(environment()->settings(), now_ns);
+  if (why) return fail(Result::kRemoteError, std::move(*why));
   for (const auto& lane : lanes_) {
     watch_lane(*lane, now_ns);
     if (has_failed()) return;
@@ -68,11 +73,14 @@ void SendComm::watch_lane(Lane& lane, int64_t now_ns) {
   if (goodbye_.is_begun()) return;
   if (!is_wanted(lane)) return retire(lane, now_ns);
   if (lane.is_stalled(now_ns)) {
-    if (!lane.is_unwanted) lane.pair = next_pair(lane);
+    if (!lane.is_unwanted) {
+      lane.pair = next_pair(lane);
+      lane.redial_ns = now_ns + DeliveryWatch::pause_ns(lane, environment()->settings());
+    }
     lane.is_unwanted = true;
     give_up_stalled(lane, now_ns);
   } else if (lane.dial == nullptr) {
-    lane.is_unwanted = false;
+    if (std::exchange(lane.is_unwanted, false)) lane.redial_ns = 0;
   }
   if (lane.dial != nullptr) return advance_dial(lane, now_ns);
   redial(lane, now_ns);
@@ -89,6 +97,7 @@ void SendComm::give_up_stalled(Lane& lane, int64_t now_ns) {
   log_info("a stream to %s stalls (%s): its bytes go over others", peer_.host.c_str(),
            lane.path_text.c_str());
   peer_watch_.note_trouble("a stream stalled (" + lane.path_text + ")");
+  delivery_watch_.note_stall(lane);
   drop_lane(lane);
 }
 
@@ -262,6 +271,7 @@ void SendComm::on_welcome(Lane& lane, int64_t now_ns) {
                                            std::to_string(answer.version) +
                                            ", which this library does not speak");
   }
+  if (lane.is_stalled(now_ns)) delivery_watch_.note_stall(lane);
   if (lane.is_up()) drop_lane(lane);
   lane.version = answer.version;
   lane.pair = lane.dialled_pair;

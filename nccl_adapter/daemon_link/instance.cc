@@ -20,6 +20,9 @@ namespace {
 constexpr uint32_t kIdleLooksPerClockRead = 8;
 constexpr int64_t kShortPauseNs = 1'000'000;
 constexpr int64_t kPollPauseNs = 50'000;
+/// What the library waits at most while it attaches and listens. A daemon that does not answer uses
+/// up LYRE_RESUME_SECONDS meanwhile.
+constexpr int64_t kFindNsMax = 4 * kNsPerSecond;
 
 }  // namespace
 
@@ -64,6 +67,15 @@ Instance::~Instance() {
 }
 
 bool Instance::is_idle() const { return comms_.empty() && receivers_.listening() == 0; }
+
+bool Instance::finalize() {
+  is_finalized_ = true;
+  return given_out_.empty();
+}
+
+bool Instance::is_over() const {
+  return is_finalized_ && given_out_.empty() && receivers_.listening() == 0;
+}
 
 // One flow gets at most a share of a fast port in most clouds, and at most one worker's time in the
 // daemon.
@@ -174,6 +186,7 @@ Result Instance::connect(int dev, HandleBytes bytes, Comm** out) {
   set_connect_note(bytes, 0);  // the same handle may be connected to again
   // What ended it since then is for the calls that use it to tell.
   if (comm->is_connected()) {
+    given_out_.insert(comm);
     *out = comm;
     return Result::kSuccess;
   }
@@ -188,6 +201,7 @@ Result Instance::accept(ListenComm* listen_comm, Comm** out) {
   *out = nullptr;
   if (const Result result = progress(); result != Result::kSuccess) return result;
   *out = listen_comm->take();
+  if (*out != nullptr) given_out_.insert(*out);
   return Result::kSuccess;
 }
 
@@ -222,6 +236,7 @@ void Instance::close(Comm* comm) {
   comm->goodbye().finish();
   const auto place = places_.find(comm);
   telemetry_.give_back(place->second.slot);
+  given_out_.erase(comm);
   comms_.erase(place->second.number);
   places_.erase(place);
 }
@@ -261,7 +276,7 @@ Memory* Instance::take_memory(const void* data, size_t bytes) {
 
 void Instance::give_back_memory(Memory* memory) {
   if (memory->users == 1 && verbs() != nullptr) verbs()->forget(memory);
-  regions_.give_back(memory);
+  note_daemon_error(regions_.give_back(memory));
 }
 
 Result Instance::progress_in_round(const Request* request, std::unique_lock<std::mutex>& lock) {
@@ -346,18 +361,20 @@ void Instance::detach() {
 }
 
 void Instance::look_for_daemon() {
+  bool is_found = context() != nullptr || attachment_->find(now_ns());
   // The port that peers know may be in use for a moment: then all of it is tried once more.
-  if (context() == nullptr && !attachment_->find(now_ns())) {
+  if (is_found && acceptor_ != nullptr && !acceptor_->on_attached()) {
+    attachment_->lose_again(lyre_last_error());
+    is_found = false;
+  }
+  clock_.look(monotonic_ns(), kFindNsMax);
+  if (!is_found) {
     if (!attachment_->is_given_up(now_ns())) return;
     set_daemon(Daemon::kDead);
     log_warn(
         "the Lyre daemon at %s is gone and was not back after %lld s (LYRE_RESUME_SECONDS): %s",
         socket_path_text(settings_), static_cast<long long>(settings_.resume_s),
         attachment_->failure().c_str());
-    return;
-  }
-  if (acceptor_ != nullptr && !acceptor_->on_attached()) {
-    attachment_->lose_again(lyre_last_error());
     return;
   }
   regions_.on_attached(context());

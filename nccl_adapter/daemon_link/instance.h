@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "lyre/lyre.h"
@@ -52,6 +53,12 @@ class Instance final : public Environment, private CommOwner {
   void show_verbs(const std::string& summary) { telemetry_.show_verbs(summary); }
   /// No comm or listen comm is left.
   bool is_idle() const;
+  /// NCCL is done with the communicator. False: a comm that connect() or accept() gave out is open,
+  /// which another communicator may use. What is half open is not waited for: NCCL does not close
+  /// it.
+  bool finalize();
+  /// It was finalized, and what was still in use then is closed.
+  bool is_over() const;
 
   nccl_abi::Result listen(int dev, HandleBytes handle, ListenComm** out);
   /// *out stays nullptr with kSuccess until the peer has answered: call again.
@@ -116,6 +123,7 @@ class Instance final : public Environment, private CommOwner {
   RegionCache regions_;
   Daemon daemon_ = Daemon::kAttached;
   bool is_detached_ = false;  ///< nothing refers to the lost context any more
+  bool is_finalized_ = false;
   uint64_t last_note_;
   Receivers receivers_;
   std::unique_ptr<Acceptor> acceptor_;                  ///< made by the first listen() or connect()
@@ -123,6 +131,7 @@ class Instance final : public Environment, private CommOwner {
   uint64_t adopted_ = 0;
   std::map<uint64_t, std::unique_ptr<Comm>> comms_;  ///< in order of making
   std::unordered_map<Comm*, Place> places_;
+  std::unordered_set<const Comm*> given_out_;        ///< NCCL has them, and closes them
   std::unique_ptr<ProgressThread> progress_thread_;  ///< last: it works with all of the above
 };
 

@@ -41,12 +41,14 @@ Memory* RegionCache::take(lyre_context* context, const void* data, size_t bytes)
   return &it->second;
 }
 
-void RegionCache::give_back(Memory* entry) {
-  if (--entry->users > 0) return;
-  if (entry->region != nullptr && lyre_deregister(entry->region) != 0) {
+int RegionCache::give_back(Memory* entry) {
+  if (--entry->users > 0) return 0;
+  const int code = lyre_deregister(entry->region);
+  if (code == LYRE_E_TIMEDOUT) {
     log_warn("a port does not release NCCL's memory: %s", lyre_last_error());
   }
   std::erase_if(entries_, [&](const auto& own) { return &own.second == entry; });
+  return code;
 }
 
 void RegionCache::on_detached() {

@@ -21,7 +21,8 @@ class RegionCache {
   /// With the last user the daemon releases the memory. It is not read after this, except by a NIC
   /// that does not free it within two seconds (its link is down, say), which is logged. What such a
   /// NIC reads is in packets of a session that was reset.
-  void give_back(Memory* memory);
+  /// Fails: the LYRE_E code of the daemon's end, or LYRE_E_TIMEDOUT for such a NIC.
+  int give_back(Memory* memory);
 
   /// The context is gone, and every region with it; there is a new one.
   void on_detached();

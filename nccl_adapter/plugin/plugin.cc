@@ -218,6 +218,30 @@ Result post(void* comm_pointer, void* data, size_t bytes, const void* mhandle, v
   });
 }
 
+bool finalize_instance(Instance* instance) {
+  const std::lock_guard lock(instance->mutex());
+  return instance->finalize();
+}
+
+// The goodbye, and the last acknowledgements before it, must be out before NCCL may end the
+// process; the lock is not held while waiting, so that other threads' comms go on. True when the
+// instance is over.
+bool close_in_order(Instance* instance, Comm* comm) {
+  const int64_t deadline_ns = monotonic_ns() + kCloseWaitNs;
+  std::unique_lock lock(instance->mutex());
+  const WakesWorkers wakes_workers(instance);
+  comm->begin_close();
+  instance->wake_workers();
+  while (!comm->has_failed() && !comm->goodbye().is_heard() && monotonic_ns() < deadline_ns) {
+    lock.unlock();
+    sleep_ns(kClosePollNs);
+    lock.lock();
+    if (instance->progress() != Result::kSuccess) break;
+  }
+  instance->close(comm);
+  return instance->is_over();
+}
+
 HandleBytes handle_bytes(void* handle) {
   return HandleBytes(static_cast<uint8_t*>(handle), nccl_abi::kHandleBytesMax);
 }
@@ -246,7 +270,9 @@ Result finalize(void* context) {
       if (all.instances.erase(instance) == 0) return Result::kSuccess;
       if (all.process_instance == instance) all.process_instance = nullptr;
     }
-    delete instance;
+    // Else the last close does it: NCCL 2.28.3 to 2.28.6 finalizes the context of a communicator
+    // while a child, made with splitShare or shrinkShare, uses its comms.
+    if (finalize_instance(instance)) delete instance;
     return Result::kSuccess;
   });
 }
@@ -369,25 +395,12 @@ Result test(void* request_pointer, int* done, int* sizes) {
   });
 }
 
-// The goodbye, and the last acknowledgements before it, must be out before NCCL may end the
-// process; the lock is not held while waiting, so that other threads' comms go on.
 Result close_comm(void* comm_pointer) {
   if (comm_pointer == nullptr) return Result::kSuccess;
   auto* comm = static_cast<Comm*>(comm_pointer);
   Instance* instance = instance_of(comm);
   return guarded([&] {
-    const int64_t deadline_ns = monotonic_ns() + kCloseWaitNs;
-    std::unique_lock lock(instance->mutex());
-    const WakesWorkers wakes_workers(instance);
-    comm->begin_close();
-    instance->wake_workers();
-    while (!comm->goodbye().is_done() && monotonic_ns() < deadline_ns) {
-      lock.unlock();
-      sleep_ns(kClosePollNs);
-      lock.lock();
-      if (instance->progress() != Result::kSuccess) break;
-    }
-    instance->close(comm);
+    if (close_in_order(instance, comm)) delete instance;
     return Result::kSuccess;
   });
 }
@@ -396,10 +409,14 @@ Result close_listen(void* listen_comm) {
   if (listen_comm == nullptr) return Result::kSuccess;
   auto* listening = static_cast<ListenComm*>(listen_comm);
   Instance* instance = instance_of(listening);
-  return with(instance, [&] {
+  bool is_over = false;
+  const Result result = with(instance, [&] {
     instance->close_listen(listening);
+    is_over = instance->is_over();
     return Result::kSuccess;
   });
+  if (is_over) delete instance;
+  return result;
 }
 
 // What NCCL tells about the next operation does not change anything here.

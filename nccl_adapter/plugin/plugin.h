@@ -17,7 +17,7 @@ inline constexpr const char* kPluginName = "Lyre";
 /// v11 on: a context of its own for each communicator.
 Result init_context(void** context, uint64_t communicator, nccl_abi::Logger logger,
                     nccl_abi::ProfilerCallback profiler);
-/// Ends either kind of context.
+/// Ends either kind of context: at once, or with the last close of what NCCL still uses of it.
 Result finalize(void* context);
 /// v8 to v10: one context for the process, kept until it ends or the daemon does.
 Result init_process(nccl_abi::Logger logger, nccl_abi::ProfilerCallback profiler);

@@ -137,7 +137,9 @@ void Acceptor::refuse(PendingConnection* pending, const Decision& decision, uint
   }
   // A failure here is the session's, which ends anyway.
   pending->stream.send_small(answer(decision, version));
-  pending->stream.close();
+  // An answer that found no room would be lost, and a FIN alone would mean that this process ended.
+  // A reset makes the peer dial again.
+  if (!pending->stream.is_blocked()) pending->stream.close();
   forget(pending);
 }
 

@@ -34,6 +34,8 @@ struct Lane final : SessionOwner {
   int64_t stall_ns() const;
   /// Nothing was acknowledged for that long although something should have been.
   bool is_stalled(int64_t now_ns) const;
+  /// The session carried more than what passes any path.
+  bool has_delivered() const { return acked_bytes >= kDeliveredBytesMin; }
   /// How much may be unacknowledged here, given in pieces of that size, which may be 0. Beside
   /// other streams it is less: the sooner what waits for a slow one can go over another.
   uint64_t room_bytes(uint64_t piece_bytes, bool is_alone) const;
@@ -59,6 +61,7 @@ struct Lane final : SessionOwner {
   int64_t dial_since_ns = 0;
   int64_t redial_ns = 0;     ///< not before
   uint32_t failures = 0;     ///< in a row
+  uint32_t undelivered = 0;  ///< sessions in a row that stalled without having delivered data
   size_t home_pair = 0;      ///< the rail pair that it takes when it can
   size_t pair = 0;           ///< the one that it takes, or tries next
   size_t dialled_pair = 0;   ///< the one of `dial`

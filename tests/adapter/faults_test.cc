@@ -162,6 +162,31 @@ TEST_P(HostGone, IsARemoteErrorLongBeforeTheDaemonWouldSaySo) {
   }
 }
 
+// The plugin hears of the daemon's end by its reply, not by the next call that makes progress.
+TEST(DaemonKilledIdle, IsNoPortThatKeepsMemory) {
+  const std::unique_ptr<DaemonPair> pair = own_daemons();
+  const RankBody body = [&](Rank& rank) {
+    ::setenv("LYRE_RESUME_SECONDS", "1", 1);
+    const int file = ::memfd_create("message", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    ASSERT_EQ(::ftruncate(file, kBytes), 0);
+    void* memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    ASSERT_NE(memory, MAP_FAILED);
+    Link link(rank, kAbi, *pair);
+    void* mhandle = nullptr;
+    ASSERT_EQ(link.plugin().reg_mr(link.comm(), memory, kBytes, nccl_abi::kPtrHost, &mhandle),
+              Result::kSuccess);
+    rank.barrier();
+    if (rank.index() == 0) {
+      ::kill(pair->pid(0), SIGKILL);
+      EXPECT_EQ(link.plugin().dereg_mr(link.comm(), mhandle), Result::kSuccess);
+      EXPECT_FALSE(has_logged("does not release")) << logged_text();
+    }
+    rank.barrier();
+  };
+  const std::vector<RankEnd> ends = run_ranks({body, body});
+  EXPECT_EQ(ends[0].exit_status, 0) << ends[0].stderr_text;
+}
+
 TEST(DaemonKilledIdle, EveryCallSaysSoAndNothingHangs) {
   const std::unique_ptr<DaemonPair> pair = own_daemons();
   const RankBody body = [&](Rank& rank) {

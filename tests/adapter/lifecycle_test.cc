@@ -163,6 +163,9 @@ TEST_P(Lifecycle, AbortInMidHandshakeLeaksNothing) {
                   Result::kSuccess);
       }
       rank.barrier();
+      if (comm != nullptr) {
+        rank.index() == 0 ? link.plugin().close_send(comm) : link.plugin().close_recv(comm);
+      }
       // NCCL does not close a comm that is not established.
       EXPECT_EQ(link.plugin().finalize(), Result::kSuccess);
       rank.barrier();
@@ -190,7 +193,32 @@ TEST_P(Lifecycle, SeveralCommunicatorsLiveInOneProcess) {
   expect_ranks({body, body});
 }
 
-TEST_P(Lifecycle, FinalizeTakesWhatWasLeftOpen) {
+// NCCL 2.28.3 to 2.28.6 finalizes the context of a communicator while another one, made from it
+// with splitShare or shrinkShare, uses its connections.
+TEST_P(Lifecycle, CommsOutliveTheContextThatMadeThem) {
+  const RankBody body = [](Rank& rank) {
+    const Holdings before = holdings_without_contexts(rank);
+    {
+      Link link(rank, GetParam());
+      EXPECT_EQ(link.plugin().finalize(), Result::kSuccess);
+      std::vector<uint8_t> data(300'000);
+      void* mhandle = nullptr;
+      ASSERT_EQ(
+          link.plugin().reg_mr(link.comm(), data.data(), data.size(), nccl_abi::kPtrHost, &mhandle),
+          Result::kSuccess);
+      send_one_word(rank, link);
+      EXPECT_EQ(link.plugin().dereg_mr(link.comm(), mhandle), Result::kSuccess);
+      link.close();
+    }
+    rank.barrier();
+    if (has_finalize(GetParam())) {
+      EXPECT_TRUE(until([&] { return holdings(rank) == before; }, 5));
+    }
+  };
+  expect_ranks({body, body});
+}
+
+TEST_P(Lifecycle, WhatFinalizeLeftOpenDoesNotDisturbTheNext) {
   const RankBody body = [](Rank& rank) {
     {
       Link link(rank, GetParam());

@@ -242,19 +242,20 @@ typedef struct lyre_region lyre_region;
  * anonymous memory (mmap() with MAP_SHARED | MAP_ANONYMOUS; cudaHostAlloc() gives such memory). The
  * library seals the file against shrinking if it can. The daemon disconnects a client whose
  * registered file shrinks. Each send copies other memory, and memory that the daemon refuses, into
- * the arena: see lyre_region_is_direct(). Blocks until the daemon has answered, at most two
- * seconds. Owner: the caller keeps the memory mapped, from the same file, until lyre_deregister();
- * the region belongs to the context. Regions may overlap. Register few large ones: a context may
- * have 4608.
+ * the arena: see lyre_region_is_direct(). Blocks until the daemon has answered: seconds for large
+ * memory, and at most a minute while the daemon is upgraded. Owner: the caller keeps the memory
+ * mapped, from the same file, until lyre_deregister(); the region belongs to the context. Regions
+ * may overlap. Register few large ones: a context may have 4608.
  * Fails: LYRE_E_INVALID, LYRE_E_NORESOURCES, LYRE_E_DAEMON, LYRE_E_EXPELLED. */
 LYRE_API int lyre_register(lyre_context* context, const void* data, size_t bytes,
                            lyre_region** out);
 /* 1 when sends from the region are not copied, else 0. Then `*why` (unless `why` is NULL) is one
  * line with the reason, valid until lyre_deregister(). */
 LYRE_API int lyre_region_is_direct(const lyre_region* region, const char** why);
-/* Blocks until neither the daemon nor a NIC can read the memory, at most two seconds. Sessions with
- * bytes of the region that the peer has not acknowledged are reset and end with
- * LYRE_E_DEREGISTERED. The region is freed in any case; NULL is allowed.
+/* Blocks until neither the daemon nor a NIC can read the memory, at most two seconds, and at most a
+ * minute while the daemon is upgraded. Sessions with bytes of the region that the peer has not
+ * acknowledged are reset and end with LYRE_E_DEREGISTERED. The region is freed in any case; NULL is
+ * allowed.
  * Fails: LYRE_E_TIMEDOUT when a NIC still holds the memory (because its link is down, for example):
  * it may still read the bytes and never writes them. A daemon that died, or disconnected the
  * context, does not read them. */

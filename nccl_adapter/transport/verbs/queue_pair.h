@@ -40,7 +40,7 @@ class QueuePair final : public Transport {
   /// Connects to the one that the peer described. Fails: false, and `*why` says so.
   bool connect(const QueuePairTerms& peer, std::string* why);
   /// Sends a first frame: data follows when it is acknowledged. The other side waits until it hears
-  /// something.
+  /// something. A failure shows in has_failed() only: the caller may be in the middle of a frame.
   void probe();
   /// It was acknowledged, or heard something: there is a path.
   bool is_proven() const { return is_proven_ && !has_failed(); }

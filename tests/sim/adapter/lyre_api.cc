@@ -83,7 +83,8 @@ bool is_answering(const lyre_context* context) {
   return context->failure == 0 && context->host->daemon == Host::Daemon::kRunning;
 }
 
-// What blocks in the library, at most two seconds.
+// What blocks in the library. Here at most two seconds, also for memory, where the library waits
+// for a minute.
 bool await_daemon(const lyre_context* context) {
   for (int i = 0; i < 200 && context->failure == 0; ++i) {
     if (is_answering(context)) return true;

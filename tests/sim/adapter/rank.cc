@@ -375,12 +375,15 @@ void Rank::leave_if_alone() {
 
 void Rank::leave() {
   world_->note("rank " + std::to_string(index_) + " leaves");
+  const bool leaves_open = plan_.leaves_comms_open && has_finalize();
+  const bool closes_later = leaves_open && result_ == Result::kSuccess && !is_aborting_;
   for (const auto& end : ends_) {
     end->check_slots();
-    const bool leaves_open = plan_.leaves_comms_open && has_finalize();
-    if (result_ != Result::kSuccess || is_aborting_ || !leaves_open) end->close();
+    if (!closes_later) end->close();
   }
   plugin_->finalize();
+  // As a communicator does that shares the comms of the one that was finalized.
+  for (const auto& end : ends_) end->close();
   is_attached_ = !has_finalize();  // else the process goes on, and its attachment with it
   is_over_ = true;
   over_ns_ = world_->events().now_ns();
@@ -405,6 +408,7 @@ void Rank::clean_up() {
   if (!is_attached_) return;
   world_->enter(this);
   ++calls_;
+  for (const auto& end : ends_) end->close();
   has_finalize() ? plugin_->finalize() : nccl_adapter::finalize(nccl_adapter::process_context());
   --calls_;
   world_->exit();

@@ -175,6 +175,22 @@ uint64_t FakeDaemon::rings_heard(uint32_t worker) {
   return count;
 }
 
+channel::RegisterRequest FakeDaemon::take_registration() {
+  channel::RegisterRequest request{};
+  EXPECT_EQ(static_cast<ssize_t>(sizeof request),
+            ::recv(connection_.get(), &request, sizeof request, 0));
+  EXPECT_EQ(channel::Control::kRegister, request.header.type);
+  return request;
+}
+
+void FakeDaemon::answer_registration(uint32_t region) {
+  channel::RegionReply reply{};
+  reply.header.type = channel::Control::kRegistered;
+  reply.header.bytes = sizeof reply;
+  reply.region = region;
+  ::send(connection_.get(), &reply, sizeof reply, MSG_NOSIGNAL);
+}
+
 void FakeDaemon::say_goodbye(const char* text) {
   channel::Goodbye goodbye{};
   goodbye.header.type = channel::Control::kGoodbye;

@@ -55,6 +55,9 @@ class FakeDaemon {
   bool is_client_asleep();
   /// Rings of the worker's doorbell since the last call.
   uint64_t rings_heard(uint32_t worker = 0);
+  /// Waits for what the client asks about memory.
+  channel::RegisterRequest take_registration();
+  void answer_registration(uint32_t region);
   void say_goodbye(const char* text);
   void hang_up();
 

@@ -222,6 +222,90 @@ TEST_F(Comms, AGrantThatIsLostGoesOverAStreamThatIsNotStalled) {
   EXPECT_LT(events_.now_ns() - from_ns, kStallNs + 100 * kMs);
 }
 
+// The sender dials again, and hears that its message was placed.
+TEST_F(Comms, AReceiverWithoutStreamsIsHeardBeforeItsCloseIsDone) {
+  connect();
+  std::vector<uint8_t> out = numbered(1000);
+  std::vector<uint8_t> in(out.size());
+  Request* receive = post(*receiver_, in);
+  Request* send = post(*sender_, out);
+  EXPECT_EQ(finish(*receiver_, receive), Result::kSuccess);
+  for (adapter_sim::Connection* connection : network_.established())
+    network_.tcp().reset(*connection);
+  receiver_->pump();
+  receiver_->begin_close();
+  EXPECT_TRUE(receiver_->goodbye().is_done()) << "no stream is left";
+  EXPECT_FALSE(receiver_->goodbye().is_heard());
+  EXPECT_TRUE(works_until([&] { return receiver_->goodbye().is_heard(); }));
+  EXPECT_EQ(finish(*sender_, send), Result::kSuccess) << sender_->failure().why;
+}
+
+/// A path lets hellos through, and the grants of the peer, and drops what is larger: a stream loses
+/// all that it carries from its first data on.
+class CommsOverAPathThatDropsData : public Comms {
+ protected:
+  static constexpr size_t kMessageBytes = 300'000;
+
+  void drop_data() {
+    for (const auto& connection : network_.connections()) {
+      const uint64_t queued = connection->ends[0].queued;
+      if (is_dropping_ && queued > kHelloBytes + kFrameHeaderBytes)
+        connection->blackholed_until_ns = INT64_MAX;
+    }
+  }
+  /// The result of the send when it is over, or after so long.
+  Result work(int64_t ns) {
+    Result result = Result::kSuccess;
+    works_until(
+        [&] {
+          result = sender_->test(send_, &done_, nullptr);
+          drop_data();
+          return done_ != 0 || result != Result::kSuccess;
+        },
+        ns);
+    return result;
+  }
+  void begin() {
+    connect();
+    post(*receiver_, in_);
+    send_ = post(*sender_, out_);
+    drop_data();
+  }
+
+  std::vector<uint8_t> out_ = numbered(kMessageBytes);
+  std::vector<uint8_t> in_ = std::vector<uint8_t>(kMessageBytes);
+  Request* send_ = nullptr;
+  int done_ = 0;
+  bool is_dropping_ = true;
+};
+
+TEST_F(CommsOverAPathThatDropsData, FailAfterThePeersTimeoutWithACauseOfTheirOwn) {
+  begin();
+  EXPECT_EQ(work(29 * kSecond), Result::kSuccess);
+  EXPECT_EQ(work(15 * kSecond), Result::kRemoteError);
+  EXPECT_NE(sender_->failure().why.find("it is connected, but no data arrives"), std::string::npos)
+      << sender_->failure().why;
+}
+
+// TCP needs more than a second to find that a path drops large packets.
+TEST_F(CommsOverAPathThatDropsData, GiveEachStreamMoreTimeThanTheOneBefore) {
+  begin();
+  const size_t before = network_.connections().size();
+  work(14 * kSecond);
+  EXPECT_LE(network_.connections().size() - before, 12u) << "two streams: 1, 2, 4 and 8 s";
+  EXPECT_FALSE(sender_->has_failed());
+}
+
+TEST_F(CommsOverAPathThatDropsData, GoOnWhenThePathIsGoodAgain) {
+  begin();
+  work(20 * kSecond);
+  EXPECT_EQ(done_, 0);
+  is_dropping_ = false;
+  EXPECT_EQ(work(20 * kSecond), Result::kSuccess) << sender_->failure().why;
+  EXPECT_EQ(done_, 1);
+  EXPECT_EQ(out_, in_);
+}
+
 TEST_F(Comms, TcpGivesASilentPeerUpWhileThereIsTimeForOtherPaths) {
   connect();
   const int64_t silence_ns = silence_ms(here().settings()) * kMs;
@@ -376,6 +460,32 @@ TEST_F(CommsWithThreeQueuePairs, HaveThemOnOnePort) {
   std::vector<uint8_t> out = numbered(4'000'000);
   carry(out);
   EXPECT_EQ(rdma_.connected(), 6u) << "three on each side";
+}
+
+int (*g_post_send)(ibv_qp*, ibv_send_wr*, ibv_send_wr**) = nullptr;
+
+int fail_once(ibv_qp* qp, ibv_send_wr* request, ibv_send_wr** bad) {
+  qp->context->ops.post_send = g_post_send;
+  *bad = request;
+  return ENOMEM;
+}
+
+// The queue pair is accepted in the middle of a stream's bytes. A failure there must not have them
+// read once more.
+TEST_F(CommsWithRdma, AQueuePairWhoseFirstSendFailsCostsNothingElse) {
+  here_api_.modify_qp = [](ibv_qp* qp, ibv_qp_attr* attr, int mask) {
+    const bool is_first = attr->qp_state == IBV_QPS_RTS && g_post_send == nullptr;
+    if (is_first) g_post_send = std::exchange(qp->context->ops.post_send, fail_once);
+    return adapter_sim::rdma_api().modify_qp(qp, attr, mask);
+  };
+  rdma_.break_queue_pair();
+  EXPECT_TRUE(works_until([&] { return g_post_send != nullptr; }));
+  EXPECT_TRUE(works_until([&] { return sender_->facts().view.queue_pairs_lost == 2; }));
+  EXPECT_FALSE(sender_->has_failed()) << sender_->failure().why;
+  EXPECT_FALSE(receiver_->has_failed()) << receiver_->failure().why;
+  ASSERT_TRUE(has_queue_pair());
+  std::vector<uint8_t> out = numbered(300'000);
+  carry(out);
 }
 
 TEST_F(CommsWithRdma, ShowWhatIsCopiedForQueuePairs) {

@@ -125,5 +125,29 @@ TEST_F(Goodbyes, AStreamThatComesLaterIsTold) {
   EXPECT_TRUE(until([&] { return !far_.empty() && !read(far_.back()).empty(); }));
 }
 
+TEST_F(Goodbyes, LastWordsAreHeardWhenAHostHasThem) {
+  network_.wires().set_rail({1, 0}, false);
+  network_.wires().set_rail({1, 1}, false);
+  goodbye_.begin(false, std::vector<uint8_t>{1, 2, 3});
+  EXPECT_FALSE(goodbye_.is_heard());
+  lanes_.drop_all();
+  EXPECT_TRUE(goodbye_.is_done());
+  EXPECT_FALSE(goodbye_.is_heard()) << "the peer dials again for them";
+  goodbye_.note_answered();
+  EXPECT_TRUE(goodbye_.is_heard());
+}
+
+TEST_F(Goodbyes, WithoutLastWordsNothingIsWaitedForWhenNoStreamIsLeft) {
+  lanes_.drop_all();
+  goodbye_.begin(false, {});
+  EXPECT_TRUE(goodbye_.is_heard());
+}
+
+TEST_F(Goodbyes, NobodyWaitsForTheLastWordsOfAnAbort) {
+  lanes_.drop_all();
+  goodbye_.begin(true, std::vector<uint8_t>{1, 2, 3});
+  EXPECT_TRUE(goodbye_.is_heard());
+}
+
 }  // namespace
 }  // namespace lyre::nccl_adapter

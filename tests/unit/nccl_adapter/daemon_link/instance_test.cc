@@ -102,6 +102,49 @@ TEST_F(Instances, EveryCallFailsWhenTheDaemonStaysAway) {
   EXPECT_EQ(sends_->progress(), Result::kSystemError);
 }
 
+// Each attempt to attach blocks until the library gives it up.
+TEST_F(Instances, ADaemonThatAcceptsAndDoesNotAnswerIsGivenUpInTime) {
+  connect();
+  network_.kill_daemon(0);
+  network_.start_daemon(0);
+  network_.pause_daemon(0);
+  const int64_t from_ns = events_.now_ns();
+  ASSERT_TRUE(works_until([&] { return sends_->progress() != Result::kSuccess; }));
+  // Virtual time: LYRE_RESUME_SECONDS, and the attempt in which they end.
+  EXPECT_LT(events_.now_ns() - from_ns, 10 * kSecond + 3 * kSecond);
+}
+
+TEST_F(Instances, AfterFinalizeTheyAreOverWithTheLastCommThatNcclHas) {
+  connect();
+  EXPECT_FALSE(sends_->is_over());
+  EXPECT_FALSE(sends_->finalize());
+  EXPECT_FALSE(receives_->finalize());
+  EXPECT_FALSE(sends_->is_over());
+  EXPECT_FALSE(receives_->is_over());
+  Request* receive = post(receiver_);
+  Request* send = post(sender_);
+  EXPECT_TRUE(works_until([&] { return is_done(receive); }));
+  EXPECT_TRUE(works_until([&] { return is_done(send); }));
+  sender_->begin_close();
+  sends_->close(sender_);
+  receiver_->begin_close();
+  receives_->close(receiver_);
+  EXPECT_TRUE(sends_->is_over());
+  EXPECT_TRUE(receives_->is_over());
+}
+
+// NCCL does not close what it did not get.
+TEST_F(Instances, FinalizeDoesNotWaitForACommThatIsHalfOpen) {
+  std::array<uint8_t, nccl_abi::kHandleBytesMax> bytes{};
+  ListenComm* listening = nullptr;
+  ASSERT_EQ(receives_->listen(0, HandleBytes(bytes), &listening), Result::kSuccess);
+  ASSERT_EQ(sends_->connect(0, HandleBytes(bytes), &sender_), Result::kSuccess);
+  ASSERT_EQ(sender_, nullptr);
+  works_until([&] { return network_.established().size() > 0; });
+  EXPECT_TRUE(sends_->finalize());
+  EXPECT_TRUE(receives_->finalize());
+}
+
 /// Every core computes, so a round of tests that found nothing ends with a wait.
 class InstancesOnBusyCores : public Instances {
  protected:

@@ -100,6 +100,21 @@ TEST_F(DialAndAcceptor, ARefusalSaysWhy) {
   EXPECT_EQ(dial.answer().placed, 17u);
 }
 
+// A FIN would mean that the process ended.
+TEST_F(DialAndAcceptor, ARefusalThatFindsNoRoomResetsAndIsSaidToTheNextDial) {
+  decision_ = Decision::late(AnswerCode::kDeparted, "it closed that comm", 17);
+  lyre_block all{};
+  ASSERT_EQ(lyre_block_alloc(there().context(), network_.settings().arena_bytes, &all), 0);
+  Dial first = make_dial();
+  EXPECT_EQ(run(first), Dial::State::kFailed);
+  EXPECT_EQ(first.error(), LYRE_E_RESET);
+  EXPECT_EQ(acceptor_->pending(), 0u);
+  lyre_block_free(there().context(), &all);
+  Dial second = make_dial();
+  ASSERT_EQ(run(second), Dial::State::kRefused);
+  EXPECT_EQ(second.answer().placed, 17u);
+}
+
 TEST_F(DialAndAcceptor, WhereNobodyListensADialIsRefusedAtOnce) {
   Dial dial = make_dial();
   acceptor_->on_detached();

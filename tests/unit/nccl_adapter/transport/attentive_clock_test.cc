@@ -28,6 +28,14 @@ TEST(AttentiveClock, CountsLittleOfStarvation) {
   EXPECT_EQ(clock.now_ns(), 20 * AttentiveClock::kLookNsMax);
 }
 
+TEST(AttentiveClock, CountsAWaitUpToItsLimit) {
+  AttentiveClock clock(0);
+  clock.look(2 * kSecond, 4 * kSecond);
+  EXPECT_EQ(clock.now_ns(), 2 * kSecond);
+  clock.look(62 * kSecond, 4 * kSecond);
+  EXPECT_EQ(clock.now_ns(), 6 * kSecond);
+}
+
 TEST(AttentiveClock, SaysWhenAMomentWasForOthers) {
   AttentiveClock clock(0);
   clock.look(kSecond / 10);
