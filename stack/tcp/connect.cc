@@ -221,6 +221,7 @@ void establish(Core& core, Connection& c, const SegmentIn& segment, Nanos now, E
   c.deadline(Timer::kGiveUp) = kNever;
   arm_keepalive(c, now);
   if (c.snd.fin_queued) begin_fin(c, effects);
+  arm_after_queue(c, now);
 }
 
 wire::TcpOptions syn_options(const Connection& c, Nanos now) {

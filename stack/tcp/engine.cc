@@ -113,7 +113,7 @@ Effects Engine::on_segment(ConnId conn, const SegmentIn& segment, Nanos now) {
   return effects;
 }
 
-Effects Engine::on_app_send(ConnId conn, uint32_t bytes, Nanos, SendMark mark) {
+Effects Engine::on_app_send(ConnId conn, uint32_t bytes, Nanos now, SendMark mark) {
   Effects effects;
   Connection& c = impl_->at(conn);
   if (c.state == State::kClosed || c.snd.fin_queued) return effects;  // RFC 9293 3.10.2: "closing"
@@ -121,6 +121,7 @@ Effects Engine::on_app_send(ConnId conn, uint32_t bytes, Nanos, SendMark mark) {
   c.snd.more_follows = mark == SendMark::kMore;
   c.snd.ends_unpushed = mark == SendMark::kMore;
   effects.wants_transmit = !is_one_of(c.state, kOpening);
+  arm_after_queue(c, now);
   return effects;
 }
 
@@ -130,9 +131,10 @@ Effects Engine::on_app_release(ConnId conn, uint32_t charge_bytes, Nanos now) {
   return effects;
 }
 
-Effects Engine::on_app_shutdown(ConnId conn, Nanos) {
+Effects Engine::on_app_shutdown(ConnId conn, Nanos now) {
   Effects effects;
   app_shutdown(impl_->at(conn), effects);
+  arm_after_queue(impl_->at(conn), now);
   return effects;
 }
 

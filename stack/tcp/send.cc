@@ -322,7 +322,7 @@ std::optional<SegmentOut> try_send_new(Core& core, Connection& c, uint32_t paylo
   const bool needs_persist = (plan.is_window_blocked || plan.is_held) && !c.has_outstanding() &&
                              c.deadline(Timer::kPersist) == kNever;
   if (!needs_persist) return std::nullopt;
-  arm_persist(c, now);
+  begin_persist(c, now);
   if (plan.is_window_blocked) c.changes.add(Change::kSendWindowClosed);
   return std::nullopt;
 }

@@ -54,6 +54,12 @@ void on_tail_probe(Connection& c, Nanos now) {
   c.deadline(Timer::kTimeout) = now + current_rto(c);  // RFC 8985 7.3
 }
 
+void arm_persist(Connection& c, Nanos now) {
+  const uint8_t shift = std::min(c.recovery.persist_backoff, kBackoffMax);
+  const Nanos wait = earlier(c.rtt.rto * (int64_t{1} << shift), millis(c.config.rto_max_ms));
+  c.deadline(Timer::kPersist) = now + wait;
+}
+
 void on_persist(Connection& c, Nanos now) {
   c.snd.probe_pending = true;
   c.changes.add(Change::kWindowProbe);
@@ -123,11 +129,20 @@ Nanos current_rto(const Connection& c) {
   return earlier(c.rtt.rto * (int64_t{1} << shift), millis(c.config.rto_max_ms));
 }
 
+void arm_after_queue(Connection& c, Nanos now) {
+  if (is_one_of(c.state, kOpening) || c.has_outstanding()) return;
+  if (c.unsent_bytes() == 0 && !c.wants_fin()) return;
+  Nanos& deadline = c.deadline(Timer::kGiveUp);
+  const bool is_probing = c.deadline(Timer::kPersist) != kNever;
+  if (deadline == kNever && !is_probing) deadline = now + give_up_after(c);
+}
+
 void arm_after_ack(Connection& c, Nanos now) {
   if (!c.has_outstanding()) {
     c.deadline(Timer::kTimeout) = c.deadline(Timer::kTailProbe) = kNever;
     c.deadline(Timer::kGiveUp) = kNever;
     if (c.reader_gone) limit_orphan_wait(c, now);
+    arm_after_queue(c, now);
     return;
   }
   arm_retransmit(c, now);
@@ -154,10 +169,11 @@ void arm_after_send(Connection& c, Nanos now) {
   c.deadline(Timer::kGiveUp) = now + give_up_after(c);
 }
 
-void arm_persist(Connection& c, Nanos now) {
-  const uint8_t shift = std::min(c.recovery.persist_backoff, kBackoffMax);
-  const Nanos wait = earlier(c.rtt.rto * (int64_t{1} << shift), millis(c.config.rto_max_ms));
-  c.deadline(Timer::kPersist) = now + wait;
+void begin_persist(Connection& c, Nanos now) {
+  // It counts from the first unanswered probe. A connection that the application closed has a limit
+  // of its own.
+  if (!c.reader_gone) c.deadline(Timer::kGiveUp) = kNever;
+  arm_persist(c, now);
 }
 
 void arm_keepalive(Connection& c, Nanos now) {

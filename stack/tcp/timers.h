@@ -16,6 +16,10 @@ void limit_orphan_wait(Connection& c, Nanos now);
 void extend_give_up(Connection& c, Nanos stood_still);
 /// RFC 6298 5.5: the timeout after its backoff.
 Nanos current_rto(const Connection& c);
+/// Data or a FIN was queued, and nothing is outstanding. The user timeout counts from now on (RFC
+/// 9293 3.8.3), because the data may not be able to leave: a port takes nothing, or a neighbour
+/// does not answer.
+void arm_after_queue(Connection& c, Nanos now);
 /// snd.una moved, or the set of lost data changed: RFC 6298 5.2, 5.3 and RFC 8985 7.2.
 void arm_after_ack(Connection& c, Nanos now);
 /// An ACK arrived that moved nothing: the conditions of a tail loss probe may no longer hold.
@@ -23,7 +27,7 @@ void recheck_tail_probe(Connection& c, Nanos now);
 /// A segment that must be acknowledged was sent: RFC 6298 5.1.
 void arm_after_send(Connection& c, Nanos now);
 /// The peer's window does not allow sending: RFC 9293 3.8.6.1.
-void arm_persist(Connection& c, Nanos now);
+void begin_persist(Connection& c, Nanos now);
 void arm_keepalive(Connection& c, Nanos now);
 /// The SYN (or SYN,ACK) is sent again at once.
 void resend_syn(Core& core, Connection& c);

@@ -250,6 +250,7 @@ TEST(AppClose, OrphanDoesNotProbeAClosedWindowForEver) {
     peer.window = 0;
     peer.ack(0);
     if (left_bytes > 0) peer.app_send(left_bytes);
+    EXPECT_TRUE(peer.all().empty());
     answer_probes(peer, seconds(10));
     peer.close();
     EXPECT_TRUE(peer.all().empty()) << "there is no room, not even for the FIN";

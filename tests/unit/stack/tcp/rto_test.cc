@@ -178,6 +178,35 @@ TEST(Timeout, UserTimeoutEndsItWithReset) {  // RFC 9293 3.8.3
   EXPECT_FALSE(peer.next().has_value());
 }
 
+/// The worker asks for no segment while a port takes none, or while a neighbour does not answer.
+TEST(Timeout, UserTimeoutCountsFromTheCallWhereNothingCanLeave) {  // RFC 9293 3.8.3
+  for (const bool was_active : {false, true}) {
+    Peer peer;
+    peer.dial();
+    if (was_active) {
+      peer.app_send(1000);
+      peer.all();
+      peer.app_send(1000);
+      peer.ack(1000);  // of what left, while more was queued
+    } else {
+      peer.app_send(1000);
+    }
+    const Nanos sent_at = peer.now;
+    while (!peer.effects.is_over) peer.run_deadline();
+    EXPECT_EQ(peer.now, sent_at + millis(peer.config.user_timeout_ms));
+    EXPECT_EQ(peer.effects.reason, EndReason::kTimedOut);
+  }
+}
+
+TEST(Timeout, OfAClosingThatCannotLeave) {
+  Peer peer;
+  peer.dial();
+  const Nanos closed_at = peer.now;
+  peer.effects = peer.engine.on_app_shutdown(peer.conn, peer.now);
+  while (!peer.effects.is_over) peer.run_deadline();
+  EXPECT_EQ(peer.now, closed_at + millis(peer.config.user_timeout_ms));
+}
+
 TEST(Timeout, TimeInWhichThisHostStoodStillDoesNotCount) {
   Peer peer;
   peer.dial();
