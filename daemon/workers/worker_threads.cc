@@ -61,7 +61,9 @@ class WorkerThreads::Thread {
   Status open() {
     if (!epoll_.is_open() || !bell_.is_open()) return failure("no descriptor", errno);
     // A kernel before 5.11 does not have the call, and a filter of system calls may refuse it.
-    if (!can_wait()) return failure("a worker cannot sleep: epoll_pwait2()", errno);
+    if (options_.idle == IdleMode::kAdaptive && !can_wait()) {
+      return failure("a worker cannot sleep: epoll_pwait2()", errno);
+    }
     // Edge-triggered: a doorbell need not be read, and one whose counter a client filled reports
     // nothing.
     if (Status status = add(bell_.get(), EPOLLIN | EPOLLET); !status.ok()) return status;

@@ -4,21 +4,15 @@
 
 #include <optional>
 
+#include "tests/support/silent_queue.h"
+
 namespace lyre {
 namespace {
 
 using io::Arming;
 
-class WaitingQueue final : public io::PacketIo {
+class WaitingQueue final : public test::SilentQueue {
  public:
-  size_t rx_burst(std::span<io::PacketBuf*>) override { return 0; }
-  size_t tx_burst(std::span<io::PacketBuf* const>) override { return 0; }
-  void reclaim() override {}
-  size_t tx_held() const override { return 0; }
-  const io::IoCapabilities& capabilities() const override { return capabilities_; }
-  io::IoCounters counters() const override { return {}; }
-  bool is_link_up() const override { return true; }
-  int wait_fd() const override { return -1; }
   Arming arm() override {
     is_armed = true;
     return finds;
@@ -34,9 +28,6 @@ class WaitingQueue final : public io::PacketIo {
   int told = 0;
   int untold = 0;
   std::optional<io::Woken> last;
-
- private:
-  io::IoCapabilities capabilities_;
 };
 
 class QueueWaitsTest : public ::testing::Test {

@@ -8,29 +8,22 @@
 #include <unistd.h>
 
 #include "daemon/base/owned_fd.h"
+#include "tests/support/silent_queue.h"
 #include "tests/support/worker_host.h"
 
 namespace lyre {
 namespace {
 
 /// A queue without packets, whose driver has a socket.
-class SocketQueue final : public io::PacketIo {
+class SocketQueue final : public test::SilentQueue {
  public:
   explicit SocketQueue(int socket) : socket_(socket) {}
-  size_t rx_burst(std::span<io::PacketBuf*>) override { return 0; }
-  size_t tx_burst(std::span<io::PacketBuf* const>) override { return 0; }
-  void reclaim() override {}
-  size_t tx_held() const override { return 0; }
-  const io::IoCapabilities& capabilities() const override { return capabilities_; }
-  io::IoCounters counters() const override { return {}; }
-  bool is_link_up() const override { return true; }
   int wait_fd() const override { return socket_; }
   io::Arming arm() override { return io::Arming::kArmed; }
   void disarm(io::Woken) override {}
 
  private:
   int socket_;
-  io::IoCapabilities capabilities_;
 };
 
 /// A socket with an error, as of an interface that was set down: nobody listens at its peer.

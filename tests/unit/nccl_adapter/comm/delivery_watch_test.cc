@@ -7,6 +7,7 @@
 #include <span>
 
 #include "nccl_adapter/limits.h"
+#include "tests/unit/nccl_adapter/idle_transport.h"
 
 namespace lyre::nccl_adapter {
 namespace {
@@ -17,36 +18,13 @@ struct NobodyWaits final : SessionOwner {
   void on_ready() override {}
 };
 
-/// A session that carries what the test says.
-class CountingTransport final : public Transport {
- public:
-  void set_owner(SessionOwner*) override {}
-  bool has_ended() const override { return false; }
-  int error() const override { return 0; }
-  void close() override {}
-  void abort() override {}
-  Io send_small(std::span<const uint8_t>) override { return Io::kOk; }
-  Io flush() override { return Io::kOk; }
-  Io send_chunk(const Chunk&) override { return Io::kOk; }
-  uint64_t unacked_bytes() const override { return 0; }
-  uint64_t rtt_min_us() const override { return 0; }
-  uint64_t rto_us() const override { return 0; }
-  bool is_window_closed() const override { return false; }
-  bool is_blocked() const override { return false; }
-  bool is_blocked_in(const lyre_region*) const override { return false; }
-
- private:
-  Io take_slices(std::span<lyre_slice>, size_t*) override { return Io::kAgain; }
-  void give_back(std::span<const lyre_slice>) override {}
-};
-
 /// One lane with data under way.
 class DeliveryWatchTest : public ::testing::Test {
  protected:
   DeliveryWatchTest() { attach(); }
 
   void attach() {
-    lane().attach(std::make_unique<CountingTransport>(), 1, kFirstNs);
+    lane().attach(std::make_unique<IdleTransport>(), 1, kFirstNs);
     lane().path_text = "rail0 > 10.9.0.2:1";
     lane().sent.push_back({.message = 5, .offset = 0, .bytes = 100'000});
     lane().unacked_bytes = 100'000;

@@ -6,26 +6,19 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/unit/nccl_adapter/idle_transport.h"
+
 namespace lyre::nccl_adapter {
 namespace {
 
 /// A transport whose received bytes are texts, each of them a slice.
-class TextTransport final : public Transport {
+class TextTransport final : public IdleTransport {
  public:
-  void set_owner(SessionOwner*) override {}
   bool has_ended() const override { return end_ != Io::kAgain; }
-  int error() const override { return 0; }
   void close() override { release_all(); }
   void abort() override { release_all(); }
   Io send_small(std::span<const uint8_t>) override { return Io::kFailed; }
-  Io flush() override { return Io::kOk; }
   Io send_chunk(const Chunk&) override { return Io::kFailed; }
-  uint64_t unacked_bytes() const override { return 0; }
-  uint64_t rtt_min_us() const override { return 0; }
-  uint64_t rto_us() const override { return 0; }
-  bool is_window_closed() const override { return false; }
-  bool is_blocked() const override { return false; }
-  bool is_blocked_in(const lyre_region*) const override { return false; }
 
   void arrive(std::string_view text) { arrived_.push_back(text); }
   void end(Io how) { end_ = how; }

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "stack/io/rss_spread.h"
+#include "tests/support/silent_queue.h"
 #include "tests/unit/stack/worker/worker_parts.h"
 
 namespace lyre::worker {
@@ -79,24 +80,15 @@ TEST_F(SessionLifecycleTest, AnOpenTriesSoManyPorts) {  // RFC 6056 3.3.2
 }
 
 /// A queue of a port that only tells how it spreads what it receives.
-class SpreadingQueue final : public io::PacketIo {
+class SpreadingQueue final : public test::SilentQueue {
  public:
   explicit SpreadingQueue(io::RssSpread spread) : spread_(std::move(spread)) {}
-  size_t rx_burst(std::span<io::PacketBuf*>) override { return 0; }
-  size_t tx_burst(std::span<io::PacketBuf* const>) override { return 0; }
-  void reclaim() override {}
-  size_t tx_held() const override { return 0; }
-  const io::IoCapabilities& capabilities() const override { return capabilities_; }
-  io::IoCounters counters() const override { return {}; }
-  bool is_link_up() const override { return true; }
-  int wait_fd() const override { return -1; }
   std::optional<uint32_t> receive_queue_of(const FourTuple& tuple) const override {
     return spread_.queue_of(tuple);
   }
 
  private:
   io::RssSpread spread_;
-  io::IoCapabilities capabilities_;
 };
 
 io::RssSpread spread_over(std::vector<uint16_t> queues) {
