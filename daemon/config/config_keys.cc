@@ -68,8 +68,8 @@ constexpr Key kKeys[] = {
    [](Config& c, const KeyValue& v) { c.spin = micros(number(v)); }},
   {"workers", "awake_ms", KeyType::kNumber, "100", 0, 10'000, "",
    "Longest gap between two steps of a job through which an adaptive worker polls, and does not "
-   "sleep, where the last four gaps were no longer and nothing else computes on its core. 0: it "
-   "sleeps in every gap.",
+   "sleep, where the last four gaps were no longer and nothing else computes on its core, after "
+   "half of the shortest of them. 0: it sleeps in every gap.",
    [](Config& c, const KeyValue& v) { c.awake = millis(number(v)); }},
 
   {"memory", "hugepages", KeyType::kChoice, "\"auto\"", 0, 0, "auto|yes|no",

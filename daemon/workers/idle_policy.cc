@@ -1,5 +1,7 @@
 #include "daemon/workers/idle_policy.h"
 
+#include <algorithm>
+
 #include "daemon/base/daemon_limits.h"
 
 namespace lyre {
@@ -37,11 +39,12 @@ IdlePolicy::Decision IdlePolicy::after_turn(size_t work, Nanos now, Nanos deadli
 IdlePolicy::Decision IdlePolicy::after_idle_turn(Nanos now, Nanos deadline) {
   const bool is_contended = contention_.is_contended(now);
   const Nanos idle = now - last_work_;
-  if (!is_contended && (idle < spin_ || short_gaps_.expects_work(now - last_entries_))) {
-    return {.action = Action::kYield};
-  }
+  const Nanos expected = is_contended ? kNever : short_gaps_.until_expected(now - last_entries_);
+  const bool may_yield = !is_contended && idle < spin_;
+  if (may_yield || expected == Nanos{0}) return {.action = Action::kYield};
   if (is_contended && contended_poll_.must_go_on(idle)) return {};
-  const Nanos longest = deadline == kNever ? kSleepMax : earlier(kSleepMax, deadline - now);
+  const Nanos due = deadline == kNever ? kNever : deadline - now;
+  const Nanos longest = std::min({kSleepMax, due, expected});
   if (longest < kSleepMin) return {.action = is_contended ? Action::kPoll : Action::kYield};
   return {.action = Action::kSleep,
           .sleep = longest,

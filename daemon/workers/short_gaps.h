@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 
 #include "stack/base/nanos.h"
@@ -9,8 +10,9 @@ namespace lyre {
 
 /// Whether clients' entries come again and again after short gaps, as from a job whose ranks
 /// compute between two steps. The first message after a gap waits for the wake-up of a worker that
-/// sleeps, and for code and data that left the caches meanwhile. A few entries now and then, as of
-/// heartbeats, are not worth a core.
+/// sleeps, and for code and data that left the caches meanwhile. The steps of a job take about the
+/// same time, so work is expected from half of the shortest of the last gaps on. A few
+/// entries now and then, as of heartbeats, are not worth a core.
 /// Thread: its owner's.
 class ShortGaps {
  public:
@@ -26,13 +28,18 @@ class ShortGaps {
   void on_entries(size_t entries, Nanos idle) {
     if (idle >= kShortest) {
       in_a_row_ = idle <= longest_ ? std::min(in_a_row_ + 1, kInARow) : 0;
+      gaps_[next_] = idle;
+      next_ = (next_ + 1) % kInARow;
       recent_ /= 2;
     }
     recent_ = std::min(recent_ + entries, kRememberedMax);
   }
-  /// The last gaps were short, and this one, which has lasted `idle`, may be so, too.
-  bool expects_work(Nanos idle) const {
-    return in_a_row_ == kInARow && recent_ >= kWorthwhile && idle <= longest_;
+  /// How long to wait until work is expected in this gap, which has lasted `idle`. 0: it may come
+  /// at any moment. kNever: the last gaps were not short ones, or this one is not.
+  Nanos until_expected(Nanos idle) const {
+    if (in_a_row_ < kInARow || recent_ < kWorthwhile || idle > longest_) return kNever;
+    const Nanos shortest = *std::min_element(gaps_.begin(), gaps_.end());
+    return later(shortest / 2 - idle, Nanos{0});
   }
 
  private:
@@ -41,7 +48,9 @@ class ShortGaps {
 
   const Nanos longest_;
   size_t recent_ = 0;
-  int in_a_row_ = 0;  ///< short gaps, since the last long one; kInARow at most
+  std::array<Nanos, kInARow> gaps_{};  ///< the last ones, in any order
+  size_t next_ = 0;                    ///< of gaps_, the oldest
+  int in_a_row_ = 0;                   ///< short gaps, since the last long one; kInARow at most
 };
 
 }  // namespace lyre

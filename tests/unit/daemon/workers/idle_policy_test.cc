@@ -111,19 +111,32 @@ Nanos work_after_gaps(IdlePolicy& policy, Nanos now, int gaps, Nanos gap,
   return now;
 }
 
-TEST(IdlePolicy, StaysAwakeThroughTheGapsOfAJobAndNoLonger) {
+TEST(IdlePolicy, StaysAwakeAtTheEndOfAJobsGapsAndNoLonger) {
   IdlePolicy policy(IdleMode::kAdaptive, micros(50), kAwake);
-  Nanos now = work_after_gaps(policy, seconds(1), ShortGaps::kInARow - 1, millis(30));
-  EXPECT_EQ(policy.after_turn(0, now + millis(1), kNever).action, Action::kSleep) << "too few";
-  now += millis(30);
+  Nanos now = work_after_gaps(policy, seconds(1), ShortGaps::kInARow - 1, millis(40));
+  EXPECT_EQ(policy.after_turn(0, now + millis(39), kNever).action, Action::kSleep) << "too few";
+  now += millis(40);
   exchange_entries(policy, now);
-  EXPECT_EQ(policy.after_turn(0, now + millis(1), kNever).action, Action::kYield);
+  EXPECT_EQ(policy.after_turn(0, now + millis(20), kNever).action, Action::kYield);
   EXPECT_EQ(policy.after_turn(0, now + kAwake, kNever).action, Action::kYield);
   EXPECT_EQ(policy.after_turn(0, now + kAwake + nanos(1), kNever).action, Action::kSleep);
   // The job was not back in time: its gaps have to be short again before one is waited for.
   now += kAwake + millis(1);
   exchange_entries(policy, now);
-  EXPECT_EQ(policy.after_turn(0, now + millis(1), kNever).action, Action::kSleep);
+  EXPECT_EQ(policy.after_turn(0, now + millis(39), kNever).action, Action::kSleep);
+}
+
+TEST(IdlePolicy, SleepsAtTheStartOfAJobsGaps) {
+  IdlePolicy policy(IdleMode::kAdaptive, micros(50), kAwake);
+  Nanos now = work_after_gaps(policy, seconds(1), ShortGaps::kInARow, millis(40));
+  const auto decision = policy.after_turn(0, now + millis(1), kNever);
+  EXPECT_EQ(decision.action, Action::kSleep);
+  EXPECT_EQ(decision.sleep, millis(19));
+  // The shortest of the last gaps counts.
+  exchange_entries(policy, now += millis(20));
+  EXPECT_EQ(policy.after_turn(0, now + millis(15), kNever).action, Action::kYield);
+  now = work_after_gaps(policy, now, ShortGaps::kInARow, millis(40));
+  EXPECT_EQ(policy.after_turn(0, now + millis(15), kNever).action, Action::kSleep);
 }
 
 TEST(IdlePolicy, WaitsWithinAStepAreNoGaps) {
@@ -143,7 +156,7 @@ TEST(IdlePolicy, AHeartbeatIsNoJob) {
   IdlePolicy policy(IdleMode::kAdaptive, micros(50), kAwake);
   const Nanos now =
       work_after_gaps(policy, seconds(1), 100, millis(30), ShortGaps::kWorthwhile / 4);
-  EXPECT_EQ(policy.after_turn(0, now + millis(1), kNever).action, Action::kSleep);
+  EXPECT_EQ(policy.after_turn(0, now + millis(29), kNever).action, Action::kSleep);
 }
 
 TEST(IdlePolicy, PacketsForNobodyAreNoJob) {
@@ -152,7 +165,7 @@ TEST(IdlePolicy, PacketsForNobodyAreNoJob) {
   for (int i = 0; i < 100; ++i) {
     policy.after_turn(4 * ShortGaps::kWorthwhile, now += millis(30), kNever);
   }
-  EXPECT_EQ(policy.after_turn(0, now + millis(1), kNever).action, Action::kSleep);
+  EXPECT_EQ(policy.after_turn(0, now + millis(29), kNever).action, Action::kSleep);
 }
 
 TEST(IdlePolicy, ASmallStepBetweenLargeOnesIsOneOfTheJob) {
@@ -160,13 +173,13 @@ TEST(IdlePolicy, ASmallStepBetweenLargeOnesIsOneOfTheJob) {
   Nanos now = work_after_gaps(policy, seconds(1), ShortGaps::kInARow, millis(30),
                               4 * ShortGaps::kWorthwhile);
   exchange_entries(policy, now += millis(30), 1);
-  EXPECT_EQ(policy.after_turn(0, now + millis(1), kNever).action, Action::kYield);
+  EXPECT_EQ(policy.after_turn(0, now + millis(29), kNever).action, Action::kYield);
 }
 
 TEST(IdlePolicy, NeverStaysAwakeWhereItIsToldSo) {
   IdlePolicy policy(IdleMode::kAdaptive, micros(50), Nanos{0});
   const Nanos now = work_after_gaps(policy, seconds(1), 100, millis(30));
-  EXPECT_EQ(policy.after_turn(0, now + millis(1), kNever).action, Action::kSleep);
+  EXPECT_EQ(policy.after_turn(0, now + millis(29), kNever).action, Action::kSleep);
 }
 
 }  // namespace
