@@ -11,8 +11,8 @@ namespace lyre {
 /// Whether clients' entries come again and again after short gaps, as from a job whose ranks
 /// compute between two steps. The first message after a gap waits for the wake-up of a worker that
 /// sleeps, and for code and data that left the caches meanwhile. The steps of a job take about the
-/// same time, so work is expected from half of the shortest of the last gaps on. A few
-/// entries now and then, as of heartbeats, are not worth a core.
+/// same time, so work is expected from half of the shortest of the last gaps on. A few entries now
+/// and then, as of heartbeats, are not worth a core.
 /// Thread: its owner's.
 class ShortGaps {
  public:
