@@ -29,6 +29,7 @@ from two_hosts import TwoHosts, scratch_folder
 
 SKIPPED = 77
 TIMEOUT_S = 600
+SESSION_PATIENCE_S = 60
 MPS_PATIENCE_S = 20
 RANKS_FILE = os.path.join(FOLDER, "torch_ranks.py")
 LOSS_TOLERANCE = 1e-3
@@ -114,6 +115,8 @@ class Job:
         """What rank 0 reports. The ranks from `survivors` on may end as they like."""
         with self.running(what, networks, environment) as ranks:
             meanwhile()
+            if ranks[0].poll() is not None:
+                raise SystemExit(f"{what}: the job was over before the daemons were disturbed")
             out, _ = ranks[0].communicate(timeout=TIMEOUT_S)
             if any(rank.wait(TIMEOUT_S) != 0 for rank in ranks[:survivors]):
                 raise SystemExit(f"{what}: a rank failed; see {self._logs}/{what}.*.log")
@@ -154,10 +157,10 @@ def disturb(hosts):
 
 
 def wait_for_sessions(host):
-    deadline = time.monotonic() + TIMEOUT_S
+    deadline = time.monotonic() + SESSION_PATIENCE_S
     while not host.look("sessions")["sessions"]:
         if time.monotonic() > deadline:
-            raise SystemExit("the job made no session")
+            raise SystemExit(f"the job made no session within {SESSION_PATIENCE_S} s")
         time.sleep(0.5)
     time.sleep(2)
 
