@@ -50,7 +50,7 @@ int code_of_errno(int number) {
   }
 }
 
-int connect_control(const char* path, UniqueFd& out) {
+int connect_control(const char* path, UniqueFd& out, int patience_ms = kAnswerTimeoutMs) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (std::strlen(path) >= sizeof address.sun_path) {
@@ -61,7 +61,7 @@ int connect_control(const char* path, UniqueFd& out) {
   UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!fd.is_open()) return fail_errno(LYRE_E_NORESOURCES, "cannot make a socket");
   // SO_SNDTIMEO bounds the connect too, when the daemon's backlog is full.
-  const timeval limit{kAnswerTimeoutMs / 1000, 0};
+  const timeval limit{patience_ms / 1000, suseconds_t{patience_ms % 1000} * 1000};
   ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
     const int code = errno == EACCES || errno == EPERM ? LYRE_E_PERMISSION : LYRE_E_DAEMON;
@@ -105,7 +105,7 @@ int receive(int socket, void* reply, size_t reply_bytes, size_t& received,
   for (;;) {
     const int64_t left_ms = (deadline_ns - now_ns()) / 1'000'000;
     if (left_ms <= 0) {
-      return fail(LYRE_E_DAEMON, "the daemon did not answer within %d seconds", timeout_ms / 1000);
+      return fail_unanswered(timeout_ms);
     }
     pollfd entry{socket, POLLIN, 0};
     if (::poll(&entry, 1, static_cast<int>(left_ms)) > 0) break;
@@ -205,14 +205,16 @@ const char* socket_path_or_default(const char* path) {
   return named != nullptr && named[0] != '\0' ? named : "/run/lyre/lyred.sock";
 }
 
-int attach(const char* path, const char* label, uint64_t arena_bytes, Attachment& out) {
-  if (const int code = connect_control(path, out.control); code != 0) return code;
+int attach(const AttachOptions& options, Attachment& out) {
+  if (const int code = connect_control(options.path, out.control, options.patience_ms); code != 0)
+    return code;
   channel::AttachRequest request{};
   fill_header(request, channel::Control::kAttach);
   request.abi_versions = channel::kAbiVersions;
-  request.arena_bytes = arena_bytes;
-  std::strncpy(request.label, label, sizeof request.label - 1);
-  return ask(out.control.get(), request, channel::Control::kAttached, out.reply, out.descriptors);
+  request.arena_bytes = options.arena_bytes;
+  std::strncpy(request.label, options.label, sizeof request.label - 1);
+  return ask(out.control.get(), request, channel::Control::kAttached, out.reply, out.descriptors,
+             options.patience_ms);
 }
 
 int ask_region(int control, std::span<const uint8_t> request, int descriptor,

@@ -21,7 +21,16 @@ struct Attachment {
 /// `path` if not NULL, else $LYRE_SOCKET, else the usual place. Borrows.
 const char* socket_path_or_default(const char* path);
 
-int attach(const char* path, const char* label, uint64_t arena_bytes, Attachment& out);
+/// What a context is to be. Borrows.
+struct AttachOptions {
+  const char* path;
+  const char* label;
+  uint64_t arena_bytes;
+  int patience_ms;  ///< for a daemon that is there and does not answer
+};
+
+/// Within `patience_ms`.
+int attach(const AttachOptions& options, Attachment& out);
 
 /// Asks about registered memory on the socket of a context, with a descriptor or -1. 0 also when
 /// the daemon refuses: see reply.error. Waits up to a minute for a daemon that does not hang up: it

@@ -15,6 +15,9 @@ using lyre::client::UniqueFd;
 
 namespace {
 
+/// lyre_options::patience_ms: the default and the longest.
+constexpr uint64_t kPatienceMs = 2000;
+constexpr uint64_t kPatienceMsMax = 600'000;
 /// Limit of the wait for workers to take the last submissions; usually microseconds.
 constexpr int kLastWordsMs = 20;
 
@@ -54,8 +57,9 @@ std::vector<lyre_port> ports_of(const AttachReply& reply) {
 
 }  // namespace
 
-int lyre_context::adopt(lyre::client::Attachment&& attachment) {
+int lyre_context::adopt(lyre::client::Attachment&& attachment, int patience_ms) {
   using namespace lyre::client;
+  patience_ms_ = patience_ms;
   const AttachReply& reply = attachment.reply;
   std::vector<UniqueFd>& fds = attachment.descriptors;
   const uint32_t count = reply.worker_count;
@@ -124,15 +128,22 @@ int lyre_context_open(const lyre_options* options, lyre_context** out) {
     return fail(LYRE_E_INVALID, "an arena has at most %llu bytes",
                 static_cast<unsigned long long>(lyre::channel::kArenaBytesMax));
   }
-  const char* label = chosen.label != nullptr ? chosen.label : program_invocation_short_name;
-  const uint64_t arena_bytes =
-      chosen.arena_bytes != 0 ? chosen.arena_bytes : lyre::channel::kArenaBytesDefault;
+  if (chosen.patience_ms > kPatienceMsMax) {
+    return fail(LYRE_E_INVALID, "patience_ms is at most %llu",
+                static_cast<unsigned long long>(kPatienceMsMax));
+  }
+  const AttachOptions wanted{
+      .path = socket_path_or_default(chosen.socket_path),
+      .label = chosen.label != nullptr ? chosen.label : program_invocation_short_name,
+      .arena_bytes =
+          chosen.arena_bytes != 0 ? chosen.arena_bytes : lyre::channel::kArenaBytesDefault,
+      .patience_ms = static_cast<int>(chosen.patience_ms != 0 ? chosen.patience_ms : kPatienceMs)};
   Attachment attachment;
-  const char* path = socket_path_or_default(chosen.socket_path);
-  if (const int code = attach(path, label, arena_bytes, attachment); code != 0) return code;
+  if (const int code = attach(wanted, attachment); code != 0) return code;
   std::unique_ptr<lyre_context> context(new (std::nothrow) lyre_context);
   if (context == nullptr) return fail(LYRE_E_NORESOURCES, "no memory for a context");
-  if (const int code = context->adopt(std::move(attachment)); code != 0) return code;
+  if (const int code = context->adopt(std::move(attachment), wanted.patience_ms); code != 0)
+    return code;
   *out = context.release();
   return 0;
 }

@@ -23,7 +23,7 @@
 struct lyre_context {
  public:
   /// Checks the daemon's answer and maps its memory. 0 or a LYRE_E code.
-  int adopt(lyre::client::Attachment&& attachment);
+  int adopt(lyre::client::Attachment&& attachment, int patience_ms);
   ~lyre_context();
 
   // ---- Failure ----
@@ -102,6 +102,7 @@ struct lyre_context {
   void sleep(int64_t wait_ns);
   void read_control();
 
+  int patience_ms_ = 0;  ///< for a daemon that is there and does not answer
   int failure_ = 0;
   std::string failure_text_;
   lyre::client::UniqueFd control_;

@@ -40,6 +40,10 @@ int fail_errno(int code, const char* what) {
   return fail(code, "%s: %s", what, strerror_r(number, reason, sizeof reason));
 }
 
+int fail_unanswered(int patience_ms) {
+  return fail(LYRE_E_DAEMON, "the daemon did not answer within %g seconds", patience_ms / 1000.0);
+}
+
 int fail_static(int code, const char* text) {
   t_text = text;
   return code;

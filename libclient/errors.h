@@ -9,6 +9,9 @@ namespace lyre::client {
 /// As fail() with the text of errno, which it reads first.
 int fail_errno(int code, const char* what);
 
+/// LYRE_E_DAEMON: the daemon is there and said nothing for so long.
+int fail_unanswered(int patience_ms);
+
 /// As fail(), for answers that come often: keeps the pointer, copies nothing.
 /// REQUIRES: `text` lives as long as the library.
 int fail_static(int code, const char* text);

@@ -15,7 +15,6 @@ using Part = lyre_listener::Part;
 
 namespace {
 
-constexpr int kListenTimeoutMs = 2000;
 /// Attempts with a port of worker 0's choice, when another worker has that port in use.
 constexpr int kPortChoicesMax = 4;
 
@@ -40,13 +39,13 @@ void ask_to_listen(lyre_listener& listener, uint32_t worker, int backlog) {
 
 /// Waits until every worker has answered. 0 when all listen.
 int await_answers(lyre_listener& listener) {
-  const int waited = listener.context->work_until(kListenTimeoutMs, [&] {
+  const int waited = listener.context->work_until(listener.patience_ms, [&] {
     return std::none_of(listener.workers.begin(), listener.workers.end(),
                         [](const auto& on) { return on.part == Part::kAsked; });
   });
   if (waited < 0) return waited;
   if (waited == 0) {
-    return lyre::client::fail(LYRE_E_DAEMON, "the daemon did not answer within two seconds");
+    return lyre::client::fail_unanswered(listener.patience_ms);
   }
   for (const auto& on : listener.workers) {
     if (on.part == Part::kFailed) {
@@ -75,6 +74,7 @@ int listen_everywhere(lyre_listener& listener, int backlog) {
 lyre_listener* lyre_context::add_listener() {
   auto* listener = new (std::nothrow) lyre_listener(this);
   if (listener == nullptr) return nullptr;
+  listener->patience_ms = patience_ms_;
   listener->cookie = make_cookie();
   listener->workers.resize(worker_count());
   listeners_.emplace(listener->cookie, listener);

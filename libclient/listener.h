@@ -24,6 +24,7 @@ struct lyre_listener : lyre::client::Waitable {
 
   lyre_context* context;
   uint64_t cookie = 0;
+  int patience_ms = 0;  ///< the context's
   lyre_addr local{};
   std::vector<OnWorker> workers;
   lyre::client::Fifo<lyre_session*> backlog;

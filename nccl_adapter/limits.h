@@ -104,6 +104,11 @@ inline constexpr int kAnswerDrainMs = 1000;
 inline constexpr int64_t kShowNs = 200'000'000;
 /// The progress thread makes progress when NCCL made no call for this long.
 inline constexpr int64_t kProgressThreadNs = 100'000'000;
+/// How long a daemon that is there may take to answer a process that begins, and one that had lost
+/// it. An upgrade may pause it for 45 s (docs/user/operations.md). The second one must leave room
+/// for several attempts within LYRE_RESUME_SECONDS.
+inline constexpr uint64_t kStartPatienceMs = 60'000;
+inline constexpr uint64_t kFindPatienceMs = 2'000;
 /// A lost daemon is looked for this often.
 inline constexpr int64_t kReattachNs = 50'000'000;
 /// A stream that cannot be made is tried again after this long, then twice that, up to the limit.

@@ -38,12 +38,13 @@ std::vector<lyre_port> choose(const std::vector<lyre_port>& all,
 
 }  // namespace
 
-int Attachment::attach(const Settings& settings, lyre_context** out) {
+int Attachment::attach(const Settings& settings, uint64_t patience_ms, lyre_context** out) {
   const lyre_options options{
       .struct_bytes = sizeof options,
       .socket_path = settings.socket_path.empty() ? nullptr : settings.socket_path.c_str(),
       .label = nullptr,
-      .arena_bytes = 0};
+      .arena_bytes = 0,
+      .patience_ms = patience_ms};
   const int code = lyre_context_open(&options, out);
   // NCCL's calls come in series: see Instance::wake_workers().
   if (code == 0) lyre_defer_wakeups(*out);
@@ -52,7 +53,7 @@ int Attachment::attach(const Settings& settings, lyre_context** out) {
 
 std::unique_ptr<Attachment> Attachment::open(const Settings& settings) {
   lyre_context* context = nullptr;
-  if (attach(settings, &context) != 0) {
+  if (attach(settings, kStartPatienceMs, &context) != 0) {
     log_warn("cannot use the Lyre daemon at %s: %s", socket_path_text(settings), lyre_last_error());
     return nullptr;
   }
@@ -81,7 +82,7 @@ void Attachment::lose_again(std::string why) {
 bool Attachment::find(int64_t now_ns) {
   if (now_ns - looked_ns_ < kReattachNs) return false;
   looked_ns_ = now_ns;
-  if (attach(settings_, &context_) != 0) {
+  if (attach(settings_, kFindPatienceMs, &context_) != 0) {
     failure_ = lyre_last_error();
     return false;
   }

@@ -15,7 +15,7 @@ namespace lyre::nccl_adapter {
 /// Thread: under the instance's lock.
 class Attachment {
  public:
-  /// Fails: nullptr with a line in the log. Blocks at most as lyre_context_open() does.
+  /// Fails: nullptr with a line in the log. Blocks at most kStartPatienceMs.
   static std::unique_ptr<Attachment> open(const Settings& settings);
   ~Attachment();
   Attachment(const Attachment&) = delete;
@@ -31,7 +31,7 @@ class Attachment {
   void lose(int64_t now_ns);
   /// It was found and is of no use: looked for on, since the first loss.
   void lose_again(std::string why);
-  /// Looks for the daemon, now and then. True when it is back. Blocks as open() does.
+  /// Looks for the daemon, now and then. True when it is back. Blocks at most kFindPatienceMs.
   bool find(int64_t now_ns);
   /// It was looked for as long as LYRE_RESUME_SECONDS allows.
   bool is_given_up(int64_t now_ns) const;
@@ -40,7 +40,7 @@ class Attachment {
 
  private:
   Attachment(const Settings& settings, lyre_context* context);
-  static int attach(const Settings& settings, lyre_context** out);
+  static int attach(const Settings& settings, uint64_t patience_ms, lyre_context** out);
 
   const Settings& settings_;
   lyre_context* context_;

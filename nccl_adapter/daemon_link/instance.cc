@@ -22,7 +22,7 @@ constexpr int64_t kShortPauseNs = 1'000'000;
 constexpr int64_t kPollPauseNs = 50'000;
 /// What the library waits at most while it attaches and listens. A daemon that does not answer uses
 /// up LYRE_RESUME_SECONDS meanwhile.
-constexpr int64_t kFindNsMax = 4 * kNsPerSecond;
+constexpr int64_t kFindNsMax = 2 * int64_t{kFindPatienceMs} * 1'000'000;
 
 }  // namespace
 
@@ -97,10 +97,16 @@ Result Instance::check_device(int dev) const {
   return Result::kInvalidArgument;
 }
 
-// listen() cannot be retried: NCCL calls it once.
-Result Instance::await_attached() {
-  while (progress() == Result::kSuccess && !is_attached()) sleep_ns(kShortPauseNs);
-  return daemon_ == Daemon::kDead ? Result::kSystemError : Result::kSuccess;
+// listen() cannot be retried: NCCL calls it once. The daemon may be lost while it is asked.
+Result Instance::await_acceptor() {
+  const int64_t begun_ns = monotonic_ns();
+  for (;;) {
+    while (progress() == Result::kSuccess && !is_attached()) sleep_ns(kShortPauseNs);
+    if (daemon_ == Daemon::kDead) return Result::kSystemError;
+    if (open_acceptor()) return Result::kSuccess;
+    const bool may_return = monotonic_ns() - begun_ns < settings_.resume_s * kNsPerSecond;
+    if (is_attached() || !may_return) return Result::kSystemError;
+  }
 }
 
 bool Instance::open_acceptor() {
@@ -111,8 +117,7 @@ bool Instance::open_acceptor() {
 Result Instance::listen(int dev, HandleBytes bytes, ListenComm** out) {
   *out = nullptr;
   if (const Result result = check_device(dev); result != Result::kSuccess) return result;
-  if (const Result result = await_attached(); result != Result::kSuccess) return result;
-  if (!open_acceptor()) return Result::kSystemError;
+  if (const Result result = await_acceptor(); result != Result::kSuccess) return result;
   Handle handle{.port = acceptor_->port(), .pid = pid_, .nonce = make_nonce(), .host = host_};
   const size_t own = static_cast<size_t>(dev);
   handle.address = address_of(ports()[own]);

@@ -34,7 +34,7 @@ class SendComm;
 /// Fails: when the daemon stays away, every later call returns kSystemError; one line says so.
 class Instance final : public Environment, private CommOwner {
  public:
-  /// Fails: nullptr with a line in the log. Blocks at most as lyre_context_open() does.
+  /// Fails: nullptr with a line in the log. Blocks at most kStartPatienceMs.
   /// `communicator`: see Environment.
   static std::unique_ptr<Instance> open(const Settings& settings, uint64_t communicator);
   /// Says goodbye on what is still open, gives it a bounded time to go out, and detaches.
@@ -97,7 +97,7 @@ class Instance final : public Environment, private CommOwner {
   nccl_abi::Result check_device(int dev) const;
   nccl_abi::Result check_handle(HandleBytes bytes, Handle* out) const;
   SendComm* find_connecting(int dev, HandleBytes bytes, const Handle& handle);
-  nccl_abi::Result await_attached();
+  nccl_abi::Result await_acceptor();
   bool open_acceptor();
   void poll_daemon();
   void detach();

@@ -39,9 +39,9 @@ bool wait_until(IsDone is_done) {
 
 RawClient::RawClient(const std::string& socket) {
   // The daemon may still hold the context of a client that has just closed.
-  const auto try_attach = [&] {
-    return client::attach(socket.c_str(), "hostile", 0, attachment_) == 0;
-  };
+  const client::AttachOptions options{
+      .path = socket.c_str(), .label = "hostile", .arena_bytes = 0, .patience_ms = 2000};
+  const auto try_attach = [&] { return client::attach(options, attachment_) == 0; };
   if (!wait_until(try_attach)) throw std::runtime_error(lyre_last_error());
   const int memory = attachment_.descriptors[kMemory].get();
   if (!memory_.map(memory, attachment_.reply.context_bytes, PROT_READ | PROT_WRITE)) {

@@ -88,9 +88,11 @@ typedef struct lyre_options {
   const char* socket_path; /* NULL: $LYRE_SOCKET, else /run/lyre/lyred.sock */
   const char* label;       /* shown by `lyre sessions`; NULL: the program's name */
   uint64_t arena_bytes;    /* memory for zero-copy sends; 0: 64 MiB */
+  uint64_t patience_ms;    /* how long to wait for an answer; 0: 2000; at most 600000 */
 } lyre_options;
 
-/* Attaches to a daemon. `options` may be NULL: all defaults. Blocks at most two seconds.
+/* Attaches to a daemon. `options` may be NULL: all defaults. Blocks at most `patience_ms`, where a
+ * daemon is there and does not answer: an upgrade may pause it for 45 s.
  * Fails: LYRE_E_DAEMON, LYRE_E_PERMISSION, LYRE_E_VERSION, LYRE_E_NORESOURCES, LYRE_E_INVALID.
  * Owner: the caller; lyre_context_close() ends it and everything that belongs to it. */
 LYRE_API int lyre_context_open(const lyre_options* options, lyre_context** out);
@@ -190,7 +192,7 @@ LYRE_API int lyre_connect(lyre_context* context, const lyre_addr* local, const l
 /* Listens on `local` (address unspecified: all of the daemon's; port 0: the daemon chooses, see
  * lyre_listener_addr). Each worker of the daemon accepts up to `backlog` + 1 connections that
  * lyre_poll() has not seen yet; it drops or resets further ones. Blocks until the daemon answered,
- * at most two seconds.
+ * at most twice the context's `patience_ms`.
  * Fails: LYRE_E_ADDRINUSE, LYRE_E_ADDRNOTAVAIL, LYRE_E_UNREACHABLE (the client's domain may not
  * listen there), LYRE_E_NORESOURCES, LYRE_E_DAEMON. */
 LYRE_API int lyre_listen(lyre_context* context, const lyre_addr* local, int backlog,

@@ -83,12 +83,15 @@ bool is_answering(const lyre_context* context) {
   return context->failure == 0 && context->host->daemon == Host::Daemon::kRunning;
 }
 
-// What blocks in the library. Here at most two seconds, also for memory, where the library waits
-// for a minute.
-bool await_daemon(const lyre_context* context) {
-  for (int i = 0; i < 200 && context->failure == 0; ++i) {
+constexpr int64_t kLookNs = 10 * kMs;
+constexpr int64_t kPatienceNs = 2000 * kMs;
+
+// What blocks in the library. For memory at most two seconds here, where the library waits for a
+// minute.
+bool await_daemon(const lyre_context* context, int64_t patience_ns = kPatienceNs) {
+  for (int64_t waited = 0; waited < patience_ns && context->failure == 0; waited += kLookNs) {
     if (is_answering(context)) return true;
-    lyre::nccl_adapter::sleep_ns(10 * kMs);
+    lyre::nccl_adapter::sleep_ns(kLookNs);
   }
   return false;
 }
@@ -151,12 +154,16 @@ int lyre_context_open(const lyre_options* options, lyre_context** out) {
   *out = nullptr;
   const char* number = std::strrchr(options->socket_path, '/');
   Host& host = network()->host(static_cast<size_t>(std::atoi(number + 1)));
-  for (int i = 0; i < 200 && host.daemon == Host::Daemon::kStopped; ++i) {
-    lyre::nccl_adapter::sleep_ns(10 * kMs);
+  const int64_t patience_ns =
+      options->patience_ms != 0 ? static_cast<int64_t>(options->patience_ms) * kMs : kPatienceNs;
+  for (int64_t waited = 0; waited < patience_ns && host.daemon == Host::Daemon::kStopped;
+       waited += kLookNs) {
+    lyre::nccl_adapter::sleep_ns(kLookNs);
   }
   if (host.daemon != Host::Daemon::kRunning) return fail(LYRE_E_DAEMON, "no daemon answers there");
   auto* context = new lyre_context;
   context->host = &host;
+  context->patience_ns = patience_ns;
   context->process = lyre::nccl_adapter::process_id();
   host.contexts.push_back(context);
   lyre::adapter_sim::g_contexts.insert(context);
@@ -280,7 +287,7 @@ int lyre_connect(lyre_context* context, const lyre_addr* local, const lyre_addr*
 int lyre_listen(lyre_context* context, const lyre_addr* local, int, lyre_listener** out) {
   *out = nullptr;
   if (const int code = failed(context); code != 0) return code;
-  if (!await_daemon(context)) return fail(LYRE_E_DAEMON, "no answer within two seconds");
+  if (!await_daemon(context, context->patience_ns)) return fail(LYRE_E_DAEMON, "no answer in time");
   auto* listener = new lyre_listener;
   listener->context = context;
   listener->port = network()->listen(context, listener, local->port);

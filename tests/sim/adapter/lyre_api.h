@@ -40,7 +40,8 @@ struct lyre_region {
 
 struct lyre_context {
   lyre::adapter_sim::Host* host = nullptr;
-  uint32_t process = 0;  ///< that opened it
+  int64_t patience_ns = 0;  ///< for a daemon that is there and does not answer
+  uint32_t process = 0;     ///< that opened it
   int failure = 0;
   bool has_news = false;
   bool defers_wakeups = false;

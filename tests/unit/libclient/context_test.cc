@@ -14,9 +14,10 @@
 namespace lyre::client {
 namespace {
 
-int open_code(const char* path) {
+int open_code(const char* path, uint64_t patience_ms = 0) {
   lyre_options options{.struct_bytes = sizeof options};
   options.socket_path = path;
+  options.patience_ms = patience_ms;
   lyre_context* context = nullptr;
   const int code = lyre_context_open(&options, &context);
   EXPECT_EQ(code == 0, context != nullptr);
@@ -73,7 +74,17 @@ TEST(Context, SaysWhyTheDaemonHungUp) {
 
 TEST(Context, GivesUpOnASilentDaemon) {
   FakeDaemon daemon({.is_silent = true});
-  EXPECT_EQ(LYRE_E_DAEMON, open_code(daemon.socket_path()));
+  EXPECT_EQ(LYRE_E_DAEMON, open_code(daemon.socket_path(), 100));
+  EXPECT_STREQ("the daemon did not answer within 0.1 seconds", lyre_last_error());
+}
+
+// While it is upgraded, say. What connected meanwhile is accepted after that.
+TEST(Context, WaitsForALateDaemonAsLongAsItsPatienceLasts) {
+  FakeDaemon late({.late = std::chrono::milliseconds(2500)});
+  EXPECT_EQ(0, open_code(late.socket_path(), 60'000)) << lyre_last_error();
+  FakeDaemon too_late({.late = std::chrono::milliseconds(2500)});
+  EXPECT_EQ(LYRE_E_DAEMON, open_code(too_late.socket_path()));
+  EXPECT_EQ(LYRE_E_INVALID, open_code(late.socket_path(), 600'001));
 }
 
 TEST(Context, RefusesAnotherVersion) {

@@ -82,7 +82,9 @@ void FakeDaemon::serve() {
       ::recv(connection_.get(), &request, sizeof request, options_.ends_unread ? MSG_PEEK : 0));
   if (options_.goodbye != nullptr) say_goodbye(options_.goodbye);
   if (options_.ends || options_.ends_unread) return hang_up();
-  if (!options_.is_silent) send_reply(connection_.get());
+  if (options_.is_silent) return;
+  std::this_thread::sleep_for(options_.late);
+  send_reply(connection_.get());
 }
 
 void FakeDaemon::send_reply(int socket) {
@@ -120,8 +122,9 @@ void FakeDaemon::send_reply(int socket) {
   ::sendmsg(socket, &message, MSG_NOSIGNAL);
 }
 
-lyre_context* FakeDaemon::attach() {
+lyre_context* FakeDaemon::attach(uint64_t patience_ms) {
   lyre_options options{.struct_bytes = sizeof options};
+  options.patience_ms = patience_ms;
   options.socket_path = socket_path();
   lyre_context* context = nullptr;
   EXPECT_EQ(0, lyre_context_open(&options, &context)) << lyre_last_error();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -19,11 +20,12 @@ struct FakeDaemonOptions {
   uint64_t arena_bytes = 1u << 20;
   uint64_t pool_bytes = 64 * 1024;
   bool lends = true;
-  bool is_silent = false;         ///< accepts, never answers
-  bool ends = false;              ///< hangs up instead of answering
-  bool ends_unread = false;       ///< before it reads the request
-  const char* goodbye = nullptr;  ///< said before it hangs up
-  int descriptors_less = 0;       ///< left out of the reply
+  bool is_silent = false;             ///< accepts, never answers
+  std::chrono::milliseconds late{0};  ///< accepts, and answers so much later
+  bool ends = false;                  ///< hangs up instead of answering
+  bool ends_unread = false;           ///< before it reads the request
+  const char* goodbye = nullptr;      ///< said before it hangs up
+  int descriptors_less = 0;           ///< left out of the reply
   /// Changes what is told before it is sent.
   std::function<void(channel::AttachReply&, channel::ContextHeader&)> distort;
 };
@@ -39,7 +41,7 @@ class FakeDaemon {
 
   const char* socket_path() const { return path_.c_str(); }
   /// A context attached to this daemon.
-  lyre_context* attach();
+  lyre_context* attach(uint64_t patience_ms = 0);
 
   /// What the client submitted to the worker; waits for it at most two seconds.
   channel::Submission take(uint32_t worker = 0);

@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 #include <future>
+#include <thread>
 
 #include "tests/unit/libclient/fake_daemon.h"
 
@@ -111,16 +113,35 @@ TEST_F(ListenTest, WhatADomainMayNotDoIsSaid) {
       lyre_last_error());
 }
 
-TEST_F(ListenTest, AnAnswerThatComesTooLateIsUndone) {
+TEST(ListenPatience, AnAnswerThatComesTooLateIsUndone) {
+  FakeDaemon daemon;
+  lyre_context* context = daemon.attach(100);
   const lyre_addr local = address(":5000");
   lyre_listener* listener = nullptr;
-  EXPECT_EQ(LYRE_E_DAEMON, lyre_listen(context_, &local, 16, &listener));
-  const Submission entry = daemon_.take(0);
-  daemon_.tell(listening(entry.body.open.cookie, {.index = 0x8000'0003, .generation = 1}, 5000));
-  lyre_poll(context_, 0);
-  const Submission undo = daemon_.take(0);
+  EXPECT_EQ(LYRE_E_DAEMON, lyre_listen(context, &local, 16, &listener));
+  EXPECT_STREQ("the daemon did not answer within 0.1 seconds", lyre_last_error());
+  const Submission entry = daemon.take(0);
+  daemon.tell(listening(entry.body.open.cookie, {.index = 0x8000'0003, .generation = 1}, 5000));
+  lyre_poll(context, 0);
+  const Submission undo = daemon.take(0);
   EXPECT_EQ(Op::kCloseListen, undo.op);
   EXPECT_EQ(0x8000'0003, undo.session.index);
+  lyre_context_close(context);
+}
+
+TEST(ListenPatience, ALateAnswerCountsAsLongAsThePatienceLasts) {
+  FakeDaemon daemon;
+  lyre_context* context = daemon.attach(60'000);
+  auto answer = std::async(std::launch::async, [&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+    const Submission entry = daemon.take(0);
+    daemon.tell(listening(entry.body.open.cookie, {.index = 0x8000'0003, .generation = 1}, 5000));
+  });
+  const lyre_addr local = address(":5000");
+  lyre_listener* listener = nullptr;
+  EXPECT_EQ(0, lyre_listen(context, &local, 16, &listener)) << lyre_last_error();
+  answer.get();
+  lyre_context_close(context);
 }
 
 TEST_F(ListenTest, AcceptsFromEveryWorker) {

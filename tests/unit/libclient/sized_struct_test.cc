@@ -63,8 +63,8 @@ TEST(SizedStruct, ANewerProgramsOptionsAreTakenWhileTheUnknownIsZero) {
   options->socket_path = daemon.socket_path();
   options.byte(sizeof(lyre_options) + 3) = 1;
   EXPECT_EQ(LYRE_E_INVALID, open_code(options.get()));
-  EXPECT_EQ(std::string("lyre_options has 48 bytes and sets byte 35; this library (") +
-                lyre_version() + ") knows the first 32",
+  EXPECT_EQ(std::string("lyre_options has 56 bytes and sets byte 43; this library (") +
+                lyre_version() + ") knows the first 40",
             lyre_last_error());
   options.byte(sizeof(lyre_options) + 3) = 0;
   EXPECT_EQ(0, open_code(options.get())) << lyre_last_error();

@@ -43,6 +43,7 @@ class Instances : public TwoHosts {
     }));
     receives_->close_listen(listening);
   }
+  HandleBytes handle() { return handle_; }
   Request* post(Comm* comm) {
     Request* request = nullptr;
     EXPECT_EQ(comm->post(data_.data(), data_.size(), nullptr, Operation{}, &request),
@@ -75,6 +76,31 @@ TEST_F(Instances, IsIdleWhenEveryCommIsClosed) {
   sender_->begin_close();
   sends_->close(sender_);
   EXPECT_TRUE(sends_->is_idle());
+}
+
+// As during an upgrade, or on a host whose processors are taken.
+TEST_F(Instances, ListensOnADaemonThatAnswersLate) {
+  network_.pause_daemon(1);
+  events_.after(45 * kSecond, [this] { network_.resume_daemon(1); });
+  auto late = Instance::open(Settings{.socket_path = "sim/1"}, 1);
+  ASSERT_NE(late, nullptr);
+  network_.pause_daemon(1);
+  events_.after(45 * kSecond, [this] { network_.resume_daemon(1); });
+  ListenComm* listening = nullptr;
+  EXPECT_EQ(late->listen(0, handle(), &listening), Result::kSuccess);
+  if (listening != nullptr) late->close_listen(listening);
+}
+
+TEST_F(Instances, ListensOnADaemonThatIsRestartedWhenItIsAsked) {
+  network_.pause_daemon(1);
+  events_.after(kSecond / 2, [this] {
+    network_.resume_daemon(1);
+    network_.kill_daemon(1);
+  });
+  events_.after(kSecond, [this] { network_.start_daemon(1); });
+  ListenComm* listening = nullptr;
+  EXPECT_EQ(receives_->listen(0, handle(), &listening), Result::kSuccess);
+  if (listening != nullptr) receives_->close_listen(listening);
 }
 
 TEST_F(Instances, RefusesADeviceThatIsNotThere) {
