@@ -59,20 +59,32 @@ void reload(const std::string& path) {
                path);
 }
 
-/// All that is wrong with the configuration on this machine, as exit status.
-int check(Config& config, bool looks_ahead) {
+std::vector<Error> check_here(Config& config) {
+  const machine::NicGuard guard({}, machine::ssh_connection(), machine::own_addresses());
+  return check_machine(config, guard, {});
+}
+
+/// All that will be wrong when the daemon starts, as exit status.
+int check_ahead(Config& config) {
   std::vector<std::string> lines;
-  for (const Error& error :
-       check_machine(config, machine::NicGuard({}, machine::ssh_connection()), {})) {
-    lines.push_back(error.text);
-  }
-  if (looks_ahead) {
-    for (std::string& line : probe_machine(config, {})) lines.push_back(std::move(line));
-    // Of a NIC that is not there, or not bound, nothing more can be said.
-    if (lines.empty()) lines = check_nics(config);
-  }
+  for (Error& error : check_here(config)) lines.push_back(std::move(error.text));
+  for (std::string& line : probe_machine(config, {})) lines.push_back(std::move(line));
+  // Of a NIC that is not there, or not bound, nothing more can be said.
+  if (lines.empty()) lines = check_nics(config);
   for (const std::string& line : lines) complain(line, kExitBadConfig);
   return lines.empty() ? 0 : kExitBadConfig;
+}
+
+/// All that is wrong with the configuration on this machine, as exit status: whether another start
+/// may succeed without another configuration.
+int check_start(Config& config) {
+  bool is_passing = true;
+  int code = 0;
+  for (const Error& error : check_here(config)) {
+    is_passing = is_passing && error.code == EBUSY;
+    code = complain(error.text, is_passing ? kExitFailed : kExitBadConfig);
+  }
+  return code;
 }
 
 void wait_for_signal(boost::asio::signal_set& signals, Launcher& launcher,
@@ -171,11 +183,14 @@ int run(int argc, char** argv) {
   if (!errors.empty()) {
     complain(errors, kExitBadConfig);
     // What the machine lacks for the rest is listed with them.
-    if (options.only_check) check(config, true);
+    if (options.only_check) check_ahead(config);
     return kExitBadConfig;
   }
   if (options.only_upgrade) return upgrade(config);
-  if (const int code = check(config, options.only_check); code != 0) return code;
+  // What a daemon goes on with is not the kernel's any more, whoever has logged in meanwhile.
+  for (PortConfig& port : config.ports) port.is_forced = port.is_forced || options.takes_over;
+  const int code = options.only_check ? check_ahead(config) : check_start(config);
+  if (code != 0) return code;
   if (options.only_check) {
     std::printf("%s: right\n%s\n%s\n", options.config_path.c_str(), placement_text(config).c_str(),
                 ports_text(config).c_str());

@@ -103,10 +103,11 @@ OwnedFd wait_for(int socket, Message& message) {
   return std::move(packet.value().descriptor);
 }
 
-/// Signals for the daemon's group are the daemon's: this process ends after it.
+/// Signals for the daemon's group are the daemon's: this process ends after it. SIGABRT is what
+/// systemd's watchdog sends.
 [[noreturn]] void run(OwnedFd socket, const std::string& path) {
   ::prctl(PR_SET_NAME, "lyred-stats");
-  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGPIPE}) ::signal(number, SIG_IGN);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGABRT, SIGPIPE}) ::signal(number, SIG_IGN);
   constexpr int kOurs = STDERR_FILENO + 1;
   if (socket.get() != kOurs) socket.reset(::dup3(socket.get(), kOurs, O_CLOEXEC));
   ::close_range(kOurs + 1, ~0U, 0);

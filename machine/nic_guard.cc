@@ -18,8 +18,10 @@ constexpr std::string_view kLower = "lower_";
 
 }  // namespace
 
-NicGuard::NicGuard(Roots roots, std::string ssh_connection)
-    : roots_(std::move(roots)), ssh_connection_(std::move(ssh_connection)) {}
+NicGuard::NicGuard(Roots roots, std::string ssh_connection, std::vector<OwnAddress> own_addresses)
+    : roots_(std::move(roots)),
+      ssh_connection_(std::move(ssh_connection)),
+      own_addresses_(std::move(own_addresses)) {}
 
 std::optional<Loss> NicGuard::loss_with(const std::string& device) const {
   const std::string vmbus_id = vmbus_id_of(device);
@@ -42,8 +44,9 @@ std::vector<Loss> NicGuard::needed_interfaces() const {
   for (const std::string& name : with_lower_interfaces(default_route_interfaces())) {
     needed.push_back({name, "this machine's default route"});
   }
-  for (const auto& name : with_lower_interfaces(login_interfaces(roots_, ssh_connection_))) {
-    needed.push_back({name, "an SSH session"});
+  for (const auto& name :
+       with_lower_interfaces(login_interfaces(roots_, ssh_connection_, own_addresses_))) {
+    needed.push_back({name, "an SSH session", true});
   }
   return needed;
 }

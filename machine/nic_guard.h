@@ -6,13 +6,15 @@
 #include <vector>
 
 #include "machine/files.h"
+#include "machine/own_addresses.h"
 
 namespace lyre::machine {
 
 /// What a machine loses when the kernel loses a NIC.
 struct Loss {
   std::string interface;
-  std::string carries;  ///< "this machine's default route" or "an SSH session"
+  std::string carries;      ///< "this machine's default route" or "an SSH session"
+  bool is_passing = false;  ///< it ends by itself, as a session does
 };
 
 /// Finds the NICs that keep a machine reachable: nothing may take them from the kernel unasked, or
@@ -20,7 +22,8 @@ struct Loss {
 class NicGuard {
  public:
   /// `ssh_connection` has the form of the variable SSH_CONNECTION, or is empty.
-  explicit NicGuard(Roots roots = {}, std::string ssh_connection = "");
+  explicit NicGuard(Roots roots = {}, std::string ssh_connection = "",
+                    std::vector<OwnAddress> own_addresses = {});
 
   /// What would be lost with `device` (an EAL device string or a PCI address), if anything.
   std::optional<Loss> loss_with(const std::string& device) const;
@@ -33,6 +36,7 @@ class NicGuard {
 
   Roots roots_;
   std::string ssh_connection_;
+  std::vector<OwnAddress> own_addresses_;
 };
 
 /// "0000:00:10.0" for that, for "00:10.0" and for either with arguments behind a comma; empty when

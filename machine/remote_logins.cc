@@ -27,15 +27,22 @@ Address address_of_socket(std::string_view text) {
   return out;
 }
 
-std::vector<Address> peers(const Roots& roots, uint16_t own_port) {
-  std::vector<Address> out;
+struct Connection {
+  Address own;
+  Address peer;
+};
+
+/// Established ones to this port of the machine.
+std::vector<Connection> connections_to(const Roots& roots, uint16_t own_port) {
+  std::vector<Connection> out;
   for (const char* file : {"/net/tcp", "/net/tcp6"}) {
     for (const std::string& line : lines(roots.proc + file)) {
       const auto parts = words(line);  // number, local, remote, state
       if (parts.size() < 4 || parts[3] != kEstablished) continue;
       const size_t colon = parts[1].find(':');
       if (colon == std::string::npos || hex(parts[1].substr(colon + 1)) != own_port) continue;
-      out.push_back(address_of_socket(parts[2].substr(0, parts[2].find(':'))));
+      out.push_back({address_of_socket(parts[1].substr(0, colon)),
+                     address_of_socket(parts[2].substr(0, parts[2].find(':')))});
     }
   }
   return out;
@@ -76,20 +83,25 @@ std::string ssh_connection(const Roots& roots) {
   return {};
 }
 
-std::set<std::string> login_interfaces(const Roots& roots, const std::string& ssh_connection) {
-  std::vector<Address> remote = peers(roots, kSshPort);
+std::set<std::string> login_interfaces(const Roots& roots, const std::string& ssh_connection,
+                                       const std::vector<OwnAddress>& own_addresses) {
+  std::vector<Connection> logins = connections_to(roots, kSshPort);
   const auto parts = words(ssh_connection);  // peer, its port, own address, own port
   if (parts.size() == 4) {
     const auto own_port = static_cast<uint16_t>(std::strtoul(parts[3].c_str(), nullptr, 10));
-    const auto more = own_port == kSshPort ? std::vector<Address>{} : peers(roots, own_port);
-    remote.insert(remote.end(), more.begin(), more.end());
+    const auto more =
+        own_port == kSshPort ? std::vector<Connection>{} : connections_to(roots, own_port);
+    logins.insert(logins.end(), more.begin(), more.end());
   }
   const std::vector<Route> all = routes(roots);
   std::set<std::string> found;
-  for (const Address& peer : remote) {
+  for (const Connection& login : logins) {
+    for (const OwnAddress& own : own_addresses) {
+      if (own.address == login.own) found.insert(own.interface);
+    }
     const Route* best = nullptr;
     for (const Route& route : all) {
-      if (is_in(peer, route) && (best == nullptr || route.bits > best->bits)) best = &route;
+      if (is_in(login.peer, route) && (best == nullptr || route.bits > best->bits)) best = &route;
     }
     if (best != nullptr) found.insert(best->interface);
   }

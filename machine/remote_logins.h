@@ -2,8 +2,10 @@
 
 #include <set>
 #include <string>
+#include <vector>
 
 #include "machine/files.h"
+#include "machine/own_addresses.h"
 
 namespace lyre::machine {
 
@@ -11,9 +13,12 @@ namespace lyre::machine {
 /// root may read the environment of the shell. Empty: none has it.
 std::string ssh_connection(const Roots& roots = {});
 
-/// The kernel interfaces over which SSH sessions with this machine run: where the kernel routes
-/// packets to the peers of connections to port 22, and to the port of `ssh_connection`, which has
-/// the form of the variable SSH_CONNECTION or is empty.
-std::set<std::string> login_interfaces(const Roots& roots, const std::string& ssh_connection);
+/// The kernel interfaces over which SSH sessions with this machine run: those that have the address
+/// to which a connection to port 22 goes, and those over which the kernel routes packets to its
+/// peer. The two may differ: two interfaces in one network, or routes of a rule (`ip rule`), which
+/// are not seen. The same for the port of `ssh_connection`, which has the form of the variable
+/// SSH_CONNECTION or is empty.
+std::set<std::string> login_interfaces(const Roots& roots, const std::string& ssh_connection,
+                                       const std::vector<OwnAddress>& own_addresses);
 
 }  // namespace lyre::machine

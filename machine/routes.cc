@@ -1,5 +1,7 @@
 #include "machine/routes.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <cstdlib>
 
@@ -36,6 +38,17 @@ bool is_default(const Route& route) {
   return route.bits == 0 || (route.bits == kMappedBits && route.network == mapped(0));
 }
 
+bool has_gateway(const Route& route) {
+  return route.gateway != Address{} && route.gateway != mapped(0);
+}
+
+std::string text_of(const Address& address) {
+  const bool is_v4 = std::equal(address.begin(), address.begin() + 12, mapped(0).begin());
+  char text[INET6_ADDRSTRLEN] = "";
+  ::inet_ntop(is_v4 ? AF_INET : AF_INET6, address.data() + (is_v4 ? 12 : 0), text, sizeof text);
+  return text;
+}
+
 bool is_in(const Address& address, const Route& route) {
   for (uint32_t bit = 0; bit < route.bits; ++bit) {
     const auto mask = static_cast<uint8_t>(0x80 >> (bit % 8));
@@ -50,12 +63,13 @@ std::vector<Route> routes(const Roots& roots) {
     const auto parts = words(line);  // name, destination, gateway, flags, ..., mask at 7
     if (parts.size() < 8 || (hex(parts[3]) & kRouteUp) == 0) continue;
     const auto bits = static_cast<uint32_t>(__builtin_popcount(hex(parts[7])));
-    out.push_back({mapped(hex(parts[1])), kMappedBits + bits, parts[0]});
+    out.push_back({mapped(hex(parts[1])), kMappedBits + bits, parts[0], mapped(hex(parts[2]))});
   }
   for (const std::string& line : lines(roots.proc + "/net/ipv6_route")) {
-    const auto parts = words(line);  // destination, its bits, ..., flags at 8, name
+    const auto parts = words(line);  // destination, its bits, ..., gateway at 4, flags at 8, name
     if (parts.size() < 10 || (hex(parts[8]) & kRouteUp) == 0 || parts[9] == "lo") continue;
-    out.push_back({address_of_route(parts[0]), hex(parts[1]), parts[9]});
+    out.push_back(
+        {address_of_route(parts[0]), hex(parts[1]), parts[9], address_of_route(parts[4])});
   }
   return out;
 }

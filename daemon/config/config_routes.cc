@@ -64,6 +64,7 @@ class NetworkCheck {
   void run() const {
     for (const PortConfig& port : config_.ports) {
       check_addresses(port);
+      check_reach(port);
       for (const IpAddress& gateway : port.gateways) check_gateway(port, gateway);
       check_ipv6(port);
     }
@@ -90,6 +91,16 @@ class NetworkCheck {
                              other.name + "', allowed: addresses of hosts there");
       }
     }
+  }
+
+  void check_reach(const PortConfig& port) const {
+    const auto is_lone = [](const Cidr& own) { return own.interface().prefix_bits == kHostBits; };
+    if (!port.gateways.empty() || port.accepts_routers) return;
+    if (!std::all_of(port.addresses.begin(), port.addresses.end(), is_lone)) return;
+    complain_(port.address_line, "port.address",
+              "of '" + port.name +
+                  "' has no network (/32, /128), so it reaches nobody without a router, allowed: "
+                  "with port.gateway, or an address with its network's prefix");
   }
 
   void check_gateway(const PortConfig& port, const IpAddress& gateway) const {

@@ -41,10 +41,11 @@ void check_nics(const Config& config, const machine::NicGuard& guard, std::vecto
     if (port.is_forced) continue;
     const auto loss = guard.loss_with(port.device);
     if (!loss) continue;
-    errors.push_back({EPERM, complaint(config.file, port.device_line, "port.device",
-                                       "'" + port.device + "' of '" + port.name + "' is " +
-                                           loss->interface + ", which carries " + loss->carries +
-                                           ", allowed: another NIC, or force = true")});
+    const int code = loss->is_passing ? EBUSY : EPERM;
+    errors.push_back({code, complaint(config.file, port.device_line, "port.device",
+                                      "'" + port.device + "' of '" + port.name + "' is " +
+                                          loss->interface + ", which carries " + loss->carries +
+                                          ", allowed: another NIC, or force = true")});
   }
 }
 

@@ -40,4 +40,8 @@ std::vector<uint32_t> configured_cores(const std::string& config_path) {
   return cores;
 }
 
+std::string configured_socket(const std::string& config_path) {
+  return file_at(config_path)["daemon"]["socket"].value_or(std::string());
+}
+
 }  // namespace lyre::tools

@@ -12,4 +12,7 @@ std::vector<std::string> configured_devices(const std::string& config_path);
 /// The list of workers.cores; none where lyred chooses, or as above.
 std::vector<uint32_t> configured_cores(const std::string& config_path);
 
+/// daemon.socket; empty where it is the usual one, or as above.
+std::string configured_socket(const std::string& config_path);
+
 }  // namespace lyre::tools

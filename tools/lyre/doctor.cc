@@ -57,7 +57,8 @@ void append(std::vector<Finding>& findings, std::vector<Finding> more) {
 
 std::vector<Finding> check_this_machine() {
   const machine::Roots roots;
-  const auto nics = nic_states(roots, machine::NicGuard(roots, machine::ssh_connection(roots)));
+  const machine::NicGuard guard(roots, machine::ssh_connection(roots), machine::own_addresses());
+  const auto nics = nic_states(roots, guard);
   utsname system{};
   ::uname(&system);
   std::vector<Finding> findings{check_kernel(system.release)};
@@ -76,16 +77,24 @@ std::vector<Finding> check_environment() {
   return check_nccl(settings, open_plugin, gnu_get_libc_version());
 }
 
+/// The one that was asked for, else that of the configuration.
+std::string daemon_socket(const GlobalOptions& globals, const std::string& config_path) {
+  for (const std::string& path :
+       {globals.socket_path, variable("LYRE_SOCKET"), configured_socket(config_path)}) {
+    if (!path.empty()) return path;
+  }
+  return "/run/lyre/lyred.sock";
+}
+
 std::vector<Finding> check_all(const GlobalOptions& globals, const std::string& config_path) {
   std::vector<Finding> findings = check_this_machine();
   append(findings, check_config(config_path));
   const auto devices = configured_devices(config_path);
   append(findings, check_drop_ins(devices, {}, {.drop_ins = LYRE_DATA_DIR "/lyred.service.d"}));
   append(findings, check_numa(devices, configured_cores(config_path), {}));
-  const std::string socket =
-      !globals.socket_path.empty() ? globals.socket_path : variable("LYRE_SOCKET");
-  append(findings, check_socket(socket.empty() ? "/run/lyre/lyred.sock" : socket));
-  append(findings, check_daemon(globals.socket_or_default()));
+  const std::string socket = daemon_socket(globals, config_path);
+  append(findings, check_socket(socket));
+  append(findings, check_daemon(socket.c_str()));
   append(findings, check_environment());
   return findings;
 }

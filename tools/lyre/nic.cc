@@ -16,7 +16,7 @@ namespace lyre::tools {
 namespace {
 
 std::vector<NicState> states_here() {
-  return nic_states({}, machine::NicGuard({}, machine::ssh_connection()));
+  return nic_states({}, machine::NicGuard({}, machine::ssh_connection(), machine::own_addresses()));
 }
 
 PreparedFiles files_here() { return {.drop_ins = LYRE_DATA_DIR "/lyred.service.d"}; }

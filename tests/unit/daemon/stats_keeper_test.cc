@@ -1,7 +1,9 @@
 #include "daemon/stats_keeper.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -65,6 +67,35 @@ TEST_F(StatsKeeperTest, WritesTheSegmentWhenTheDaemonEnds) {
       reinterpret_cast<const channel::WorkerStats*>(workers + channel::kWorkerStride)->polls.get(),
       7u);
   EXPECT_EQ(segment.header().ended_unix_ns.get(), 0u) << "the segment itself is only read";
+}
+
+/// The processes that this thread has started.
+std::vector<pid_t> children() {
+  std::ifstream file("/proc/thread-self/children");
+  std::vector<pid_t> out;
+  for (pid_t pid = 0; file >> pid;) out.push_back(pid);
+  return out;
+}
+
+bool ignores(pid_t pid, int number) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/status");
+  for (std::string word; file >> word;) {
+    if (word == "SigIgn:" && file >> word)
+      return ((std::stoull(word, nullptr, 16) >> (number - 1)) & 1) != 0;
+  }
+  return false;
+}
+
+// systemd sends it to all processes of the service when a worker hangs.
+TEST_F(StatsKeeperTest, TheWatchdogsSignalForTheDaemonDoesNotEndIt) {
+  const StatsSegment segment = make_segment();
+  ASSERT_TRUE(keeper_.keep(segment.reader_fd(), socket()).ok());
+  const std::vector<pid_t> started = children();
+  ASSERT_EQ(started.size(), 1u);
+  while (!ignores(started[0], SIGPIPE)) ::usleep(1000);  // the last one that it comes to ignore
+  for (const int number : {SIGABRT, SIGTERM}) ASSERT_EQ(::kill(started[0], number), 0);
+  keeper_ = {};
+  EXPECT_EQ(words().size() * sizeof(uint64_t), segment.bytes());
 }
 
 TEST_F(StatsKeeperTest, WhoMayUseTheSocketMayReadTheFile) {

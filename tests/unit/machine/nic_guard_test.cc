@@ -1,5 +1,6 @@
 #include "machine/nic_guard.h"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -86,6 +87,28 @@ TEST_F(NicGuardTest, KnowsASessionAtAnotherPortByTheVariable) {
   EXPECT_EQ(lost("0000:00:04.0"), std::nullopt);
   const NicGuard guard({root_ / "proc", root_ / "sys"}, "11.0.0.9 40000 11.0.0.1 2222");
   EXPECT_TRUE(guard.loss_with("0000:00:04.0").has_value());
+}
+
+// Two interfaces in one network: the kernel answers over the first one.
+TEST_F(NicGuardTest, KnowsTheInterfaceThatHasTheAddressOfAnSshSession) {
+  std::ofstream(root_ / "proc/net/tcp") << "  sl  local_address rem_address   st\n"
+                                           "   0: 0200000B:0016 0900000B:9C40 01\n";
+  const OwnAddress own{mapped(0x0200000b), "eth2"};
+  fs::remove(root_ / "proc/net/ipv6_route");
+  EXPECT_EQ(lost("0000:00:05.0"), std::nullopt);
+  const NicGuard guard({root_ / "proc", root_ / "sys"}, "", {own});
+  const auto loss = guard.loss_with("0000:00:05.0");
+  ASSERT_TRUE(loss.has_value());
+  EXPECT_EQ(loss->carries, "an SSH session");
+  EXPECT_TRUE(guard.loss_with("0000:00:04.0").has_value()) << "packets leave over it";
+}
+
+TEST(OwnAddresses, HaveTheLoopback) {
+  bool is_there = false;
+  for (const OwnAddress& own : own_addresses()) {
+    is_there = is_there || (own.address == mapped(::htonl(0x7f000001)) && own.interface == "lo");
+  }
+  EXPECT_TRUE(is_there);
 }
 
 TEST(PciAddress, HasOneForm) {

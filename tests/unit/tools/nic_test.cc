@@ -90,6 +90,27 @@ TEST_F(NicTest, ThePortSectionUsesTheNicAsTheKernelDid) {
   EXPECT_THAT(port_section(nic, {}), HasSubstr("#address = "));
 }
 
+// As a guest of Google Cloud has it: a lone address, whose subnet is behind the router.
+TEST_F(NicTest, ThePortSectionHasTheRouterOfTheKernel) {
+  tree_.write("proc/net/route",
+              "Iface Destination Gateway Flags RefCnt Use Metric Mask\n"
+              "eth0 00000000 0100000A 0003 0 0 0 00000000\n"
+              "eth1 0102000A 00000000 0005 0 0 0 FFFFFFFF\n"
+              "eth1 0002000A 0102000A 0003 0 0 0 00FFFFFF\n");
+  tree_.write("proc/net/ipv6_route",
+              "fd000000000000000000000000000000 40 00000000000000000000000000000000 00 "
+              "00000000000000000000000000000000 00000100 00000001 00000000 00000001 eth1\n"
+              "00000000000000000000000000000000 00 00000000000000000000000000000000 00 "
+              "fe800000000000000000000000000001 00000400 00000001 00000000 00000003 eth1\n");
+  InterfaceUse use = interface_use({"eth1"}, tree_.roots());
+  EXPECT_THAT(use.gateways, ElementsAre("10.0.2.1", "fe80::1"));
+  EXPECT_THAT(interface_use({"eth2"}, tree_.roots()).gateways, IsEmpty());
+  use.addresses = {"10.0.2.5/32"};
+  use.gateways = {"10.0.2.1"};
+  EXPECT_THAT(port_section(nic_named(states_, "eth1"), use),
+              HasSubstr("address = \"10.0.2.5/32\"\ngateway = \"10.0.2.1\"\n"));
+}
+
 TEST_F(NicTest, AnInterfaceHasTheAddressesOfTheKernel) {
   EXPECT_THAT(interface_use({"lo"}).addresses, Contains("127.0.0.1/8"));
   EXPECT_THAT(interface_use({"nothing0"}).addresses, IsEmpty());

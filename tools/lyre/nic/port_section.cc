@@ -10,6 +10,8 @@
 #include <fstream>
 #include <memory>
 
+#include "machine/routes.h"
+
 namespace lyre::tools {
 namespace {
 
@@ -40,6 +42,24 @@ std::string address_of(const ifaddrs& entry) {
                      reinterpret_cast<const sockaddr_in6*>(entry.ifa_netmask)->sin6_addr);
 }
 
+bool is_among(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+/// The router of the default route over these interfaces, or of another one: with a lone address
+/// (/32), as clouds give it, the own subnet is behind it too.
+std::string gateway_of(const std::vector<std::string>& names,
+                       const std::vector<machine::Route>& routes, bool is_v4) {
+  const machine::Route* found = nullptr;
+  for (const machine::Route& route : routes) {
+    const bool has_family =
+        (machine::text_of(route.gateway).find(':') == std::string::npos) == is_v4;
+    if (!has_family || !machine::has_gateway(route) || !is_among(names, route.interface)) continue;
+    if (found == nullptr || machine::is_default(route)) found = &route;
+  }
+  return found != nullptr ? machine::text_of(found->gateway) : "";
+}
+
 /// A TOML value: one string, or a list.
 std::string value_of(const std::vector<std::string>& addresses) {
   std::string out;
@@ -51,13 +71,18 @@ std::string value_of(const std::vector<std::string>& addresses) {
 
 }  // namespace
 
-InterfaceUse interface_use(const std::vector<std::string>& names) {
+InterfaceUse interface_use(const std::vector<std::string>& names, const machine::Roots& roots) {
   InterfaceUse use;
+  const std::vector<machine::Route> routes = machine::routes(roots);
+  for (const bool is_v4 : {true, false}) {
+    const std::string gateway = gateway_of(names, routes, is_v4);
+    if (!gateway.empty()) use.gateways.push_back(gateway);
+  }
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return use;
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, freeifaddrs);
   for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-    if (std::find(names.begin(), names.end(), entry->ifa_name) == names.end()) continue;
+    if (!is_among(names, entry->ifa_name)) continue;
     const std::string address = address_of(*entry);
     if (!address.empty() && use.addresses.size() < kAddressesMax) use.addresses.push_back(address);
   }
@@ -78,6 +103,7 @@ std::string port_section(const NicState& state, const InterfaceUse& use) {
   } else {
     out += "address = " + value_of(use.addresses) + "\n";
   }
+  if (!use.gateways.empty()) out += "gateway = " + value_of(use.gateways) + "\n";
   if (use.mtu_bytes > 0) out += "mtu = " + std::to_string(use.mtu_bytes) + "\n";
   return out;
 }

@@ -11,10 +11,11 @@ namespace lyre::tools {
 /// How the kernel uses an interface.
 struct InterfaceUse {
   std::vector<std::string> addresses;  ///< "10.0.1.5/24"; no link-local ones
+  std::vector<std::string> gateways;   ///< one of each family at most
   uint32_t mtu_bytes = 0;              ///< 0: unknown
 };
 /// Of the interfaces `names`. Unknown ones have no addresses.
-InterfaceUse interface_use(const std::vector<std::string>& names);
+InterfaceUse interface_use(const std::vector<std::string>& names, const machine::Roots& roots = {});
 
 /// The [[port]] section of lyred.toml with which lyred uses the NIC as the kernel does now.
 std::string port_section(const NicState& state, const InterfaceUse& use);

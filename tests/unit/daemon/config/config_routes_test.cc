@@ -54,6 +54,14 @@ void make_worker(const Config& config) {
 
 constexpr const char* kNetwork = "address=\"10.9.0.1/24\"\n";
 
+TEST(ConfigRoutes, ALoneAddressNeedsARouter) {
+  const std::string lone = "address=[\"10.9.0.7/32\", \"fd00::7/128\"]\n";
+  EXPECT_THAT(refusal_of(port_section("a", lone)), HasSubstr("of 'a' has no network (/32, /128)"));
+  EXPECT_EQ(refusal_of(port_section("a", lone + "gateway=\"10.9.0.1\"\n")), "");
+  EXPECT_EQ(refusal_of(port_section("a", lone + "accept_ra=true\n")), "");
+  EXPECT_EQ(refusal_of(port_section("a", "address=[\"10.9.0.7/24\", \"fd00::7/128\"]\n")), "");
+}
+
 // Each of these passed the check and ended the daemon.
 TEST(ConfigRoutes, ARouterBehindAnotherRouterIsRefused) {
   EXPECT_THAT(refusal_of(port_section("a", kNetwork) + route_section("10.9.0.200/32", "10.9.0.5") +

@@ -178,6 +178,26 @@ TEST_F(MachineProbeTest, TheNicOfTheDefaultRouteHasToBeForced) {
   EXPECT_EQ(config.value().cores.size(), 1u);
 }
 
+// The service tries again: the session ends by itself, and nobody may be there to start it.
+TEST_F(MachineProbeTest, AnSshSessionOverThePortsNicIsAPassingReason) {
+  tree_.write("proc/net/route",
+              "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\n"
+              "eth1\t0000000B\t00000000\t0001\t0\t0\t0\t000000FF\n"
+              "eth2\t00000000\t0100000A\t0003\t0\t0\t0\t00000000\n");
+  tree_.write("proc/net/tcp",
+              "  sl  local_address rem_address   st\n   0: 0100000B:0016 0900000B:9C40 01\n");
+  const machine::NicGuard guard(tree_.roots());
+  for (const auto& [interface, code] : {std::pair("eth1", EBUSY), std::pair("eth2", EPERM)}) {
+    auto config = parse_config("[[port]]\nname=\"a\"\ndevice=\"net_af_packet0,iface=" +
+                                   std::string(interface) + "\"\naddress=\"10.9.0.1/24\"\n",
+                               "f.toml");
+    ASSERT_TRUE(config.ok());
+    const auto errors = check_machine(*config, guard, tree_.roots());
+    ASSERT_EQ(errors.size(), 1u) << interface;
+    EXPECT_EQ(errors[0].code, code) << interface;
+  }
+}
+
 TEST_F(MachineProbeTest, AFileWithErrorsIsComparedAsFarAsItCouldBeRead) {
   tree_.write("f.toml",
               "[daemon]\nlog_level = \"loud\"\n"
