@@ -15,6 +15,7 @@
 #include "stack/tcp/receive_state.h"
 #include "stack/tcp/rtt.h"
 #include "stack/tcp/state.h"
+#include "stack/tcp/state_table.h"
 #include "stack/wire/tcp_segment.h"
 
 namespace lyre::tcp {
@@ -215,14 +216,19 @@ struct Connection {
   Nanos& deadline(Timer timer) { return deadlines[static_cast<size_t>(timer)]; }
   Nanos deadline(Timer timer) const { return deadlines[static_cast<size_t>(timer)]; }
 
+  /// Later, SND.UNA may be ISS again: 4 GiB further on. A closed connection may never have had it.
+  bool is_syn_acked() const {
+    return state == State::kClosed ? snd.una != snd.iss : !is_one_of(state, kOpening);
+  }
   /// Sequence number of the first byte in the send queue.
-  SeqNum queue_start() const { return snd.una == snd.iss ? snd.iss + 1 : snd.una; }
+  SeqNum queue_start() const { return is_syn_acked() ? snd.una : snd.iss + 1; }
   uint32_t queue_bytes() const {
     const SeqNum start = queue_start();
     return start.before(snd.queue_end) ? snd.queue_end.since(start) : 0;
   }
   uint32_t unsent_bytes() const {
-    const SeqNum next = snd.nxt == snd.iss ? snd.iss + 1 : snd.nxt;
+    const bool is_syn_unsent = !is_syn_acked() && snd.nxt == snd.iss;
+    const SeqNum next = is_syn_unsent ? snd.iss + 1 : snd.nxt;
     return next.before(snd.queue_end) ? snd.queue_end.since(next) : 0;
   }
   bool is_fin_sent() const { return snd.nxt.after(snd.queue_end); }

@@ -45,9 +45,9 @@ bool is_send_space_sound(const Connection& c) {
   }
   if (c.state == State::kClosed) return true;
   if (snd.mss_full_bytes == 0 && !is_one_of(c.state, kOpening)) return false;
-  const bool has_synced = snd.una != snd.iss;
-  if (has_synced == is_one_of(c.state, kOpening)) return false;
-  if (!has_synced && (snd.nxt.since(snd.iss) > 1 || snd.queue_end == snd.iss)) return false;
+  const bool has_synced = c.is_syn_acked();
+  if (!has_synced && (snd.una != snd.iss || snd.nxt.since(snd.iss) > 1 || snd.queue_end == snd.iss))
+    return false;
   if (is_one_of(c.state, kHasQueuedFin) && !snd.fin_queued) return false;
   if (is_one_of(c.state, kHasNoFin) && snd.fin_queued) return false;
   return is_one_of(c.state, kIsFinAcked) == (snd.fin_queued && snd.una == end && has_synced);

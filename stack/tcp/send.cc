@@ -210,7 +210,7 @@ std::optional<SegmentOut> try_resend_lost(Core& core, Connection& c, uint32_t pa
   const uint32_t index = c.snd.sent.lost_head;
   if (index == kNoNode) return std::nullopt;
   const SentRecord& record = core.records[index];
-  if (record.start == c.snd.iss) return try_resend_syn(core, c, index, now);
+  if (!c.is_syn_acked() && record.start == c.snd.iss) return try_resend_syn(core, c, index, now);
 
   const uint16_t one = payload_bytes_of_one(c);
   uint32_t limit = payload_limit(payload_bytes_max, one);
