@@ -76,6 +76,8 @@ size_t ContextLifecycle::give_up_sessions(Context& context) {
     context.is_leaving_sessions = true;
     context.sessions_to_leave = context.sessions.size();
   }
+  // An open may have moved to another worker since the last step.
+  context.sessions_to_leave = std::min(context.sessions_to_leave, context.sessions.size());
   size_t count = 0;
   for (; context.sessions_to_leave > 0 && count < kSessionsPerDetachStepMax; ++count) {
     --context.sessions_to_leave;

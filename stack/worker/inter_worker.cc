@@ -46,9 +46,10 @@ void InterWorker::on_unclaimed_packet(io::PacketBuf* packet) {
 bool InterWorker::may_migrate(uint32_t conn) {
   const session::Session& moving = state_.session(conn);
   return state_.engine.state(conn) == tcp::State::kSynSent &&
-         moving.context != session::kNoContext && !moving.was_retransmitted &&
-         !moving.is_closed_by_client && !moving.is_shut_down && moving.sends.piece_count == 0 &&
-         !state_.is_shutting_down;
+         moving.context != session::kNoContext &&
+         state_.contexts[moving.context].state == Context::State::kAttached &&
+         !moving.was_retransmitted && !moving.is_closed_by_client && !moving.is_shut_down &&
+         moving.sends.piece_count == 0 && !state_.is_shutting_down;
 }
 
 /// The answer to a SYN arrived at another worker, and the segments that follow will arrive there as
@@ -80,7 +81,8 @@ void InterWorker::on_migrated_connection(const WorkerMessage& message) {
   const auto route = state_.routes.lookup_from(tuple.local.address, tuple.remote.address);
   const bool is_free = state_.find_connection(tuple) == FlowTable::kNone;
   uint32_t conn = tcp::kNoConn;
-  if (has_context && route && is_free && state_.router.can_claim(tuple)) {
+  if (has_context && route && is_free && state_.may_add_session(moved.context) &&
+      state_.router.can_claim(tuple)) {
     parts_.lifecycle.make_room();
     conn = state_.engine.open_active(tuple, parts_.lifecycle.connection_config(*route),
                                      moved.opened_at);

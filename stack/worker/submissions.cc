@@ -38,11 +38,15 @@ size_t Submissions::take() {
 }
 
 size_t Submissions::take_of(Context& context, const char*& broken_rule) {
+  // A client that left reads no answer, so it needs no room for one, and opens nothing.
+  const bool has_left = context.state == Context::State::kDetaching;
   size_t count = 0;
   while (count < kSubmissionsPerContextMax && context.submissions.available() > 0) {
-    if (context.completions.room() == 0) break;  // the answer would have none
+    if (context.completions.room() == 0 && !has_left) break;  // the answer would have none
     const channel::Submission entry = context.submissions.pop();
     ++count;
+    if (has_left && (entry.op == channel::Op::kConnect || entry.op == channel::Op::kListen))
+      continue;
     broken_rule = on_submission(context, entry);
     if (broken_rule != nullptr) break;
   }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 
+#include "stack/base/check.h"
 #include "stack/base/ip_address.h"
 #include "stack/base/nanos.h"
 #include "stack/channel/abi.h"
@@ -305,10 +306,12 @@ bool Notifier::copy_some(Context& context, uint32_t conn, channel::Completion& e
   uint32_t used = 0;
   uint32_t charge = 0;
   bool is_done = false;
-  while (used + pool_.slot_bytes <= kCopyBlockBytes) {
+  // A packet's bytes fit a block, also where its slot, which has more than them, does not.
+  while (used == 0 || used + pool_.slot_bytes <= kCopyBlockBytes) {
     const std::optional<ReceivedBytes> received = host.take_received(conn);
     is_done = !received;
     if (is_done) break;
+    LYRE_CHECK(used + received->bytes.size() <= kCopyBlockBytes);
     std::memcpy(target + used, received->bytes.data(), received->bytes.size());
     host.release_slot(conn, received->slot);
     used += static_cast<uint32_t>(received->bytes.size());

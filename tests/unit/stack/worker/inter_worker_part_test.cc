@@ -90,6 +90,26 @@ TEST_F(InterWorkerPartTest, AnOpenThatWasShutDownStays) {
   EXPECT_EQ(next_message(), Kind::kRelease);
 }
 
+// The detach counts the client's sessions when it begins.
+TEST_F(InterWorkerPartTest, AnOpenOfAClientThatLeavesStays) {
+  const uint32_t opening = open();
+  state.contexts[kContext].state = Context::State::kDetaching;
+  inter_worker.on_redirected_packet(opening, redirected(ip::tcp_frame(segment(opening, 0, 0))));
+  EXPECT_EQ(stats.handed_over.get(), 0u);
+  EXPECT_EQ(state.contexts[kContext].sessions.size(), 2u);
+  state.contexts[kContext].state = Context::State::kAttached;
+}
+
+TEST_F(InterWorkerPartTest, AConnectionBeyondTheClientsShareFails) {
+  const DomainRules rules{.sessions_max = 1};  // the connection of the fixture
+  state.contexts[kContext].attached.domain = &rules;
+  const FourTuple tuple = moving_tuple();
+  inter_worker.on_migrated_connection(migration_of(tuple));
+  EXPECT_EQ(state.find_connection(tuple), FlowTable::kNone);
+  EXPECT_EQ(stats.connect_failures.get(), 1u);
+  state.contexts[kContext].attached.domain = nullptr;
+}
+
 TEST_F(InterWorkerPartTest, AConnectionThatMovedHereBelongsToItsClient) {
   const FourTuple tuple = moving_tuple();
   inter_worker.on_migrated_connection(migration_of(tuple));

@@ -86,6 +86,24 @@ TEST_F(SubmissionsTest, AnAddressHasOneListenerUntilItIsClosed) {
   EXPECT_EQ(answer_to(listen_at(5000)).event, Event::kListening);
 }
 
+// It may have died while it read no completions. What it sent before is the peer's.
+TEST_F(SubmissionsTest, OfAClientThatLeftSendsAreTakenAlsoWithoutRoomForAnswers) {
+  learn_peer();
+  const uint32_t conn = open();
+  Context& context = state.contexts[kContext];
+  while (context.completions.room() > 0) context.completions.push({});
+  submit(connect_to(kPeer));
+  submit(send_of({.index = conn, .generation = state.session(conn).generation}, 100));
+  EXPECT_EQ(submissions.take(), 0u);
+  context.state = Context::State::kDetaching;
+  const char* broken_rule = nullptr;
+  EXPECT_EQ(submissions.take_of(context, broken_rule), 2u);
+  EXPECT_EQ(broken_rule, nullptr);
+  EXPECT_EQ(state.session(conn).sends.piece_count, 1u);
+  EXPECT_EQ(context.sessions.size(), 1u) << "nothing is opened any more";
+  context.state = Context::State::kAttached;
+}
+
 TEST_F(SubmissionsTest, ATurnTakesSoManyOfAClient) {
   for (size_t i = 0; i < kSubmissionsPerContextMax + 1; ++i) submit({.op = Op::kClose});
   EXPECT_EQ(submissions.take(), kSubmissionsPerContextMax);

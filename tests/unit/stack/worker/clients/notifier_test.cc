@@ -319,6 +319,28 @@ TEST_F(NotifierTest, RingsTheBellOfAClientThatSleepsOnce) {
   EXPECT_EQ(rings_heard, 1u);
 }
 
+// As a port with super-packets has them.
+TEST_F(NotifierTest, SlotsThatAreLargerThanABlockAreCopied) {
+  Notifier large{{contexts, sessions.data(), loans, stats},
+                 {.index = 3, .slot_bytes = kCopyBlockBytes + 512}};
+  context().is_lent = false;
+  payload.resize(kCopyBlockBytes);
+  host.received[0] = {{.slot = 1, .bytes = payload, .pool_offset = 0},
+                      {.slot = 2, .bytes = {payload.data(), 7}, .pool_offset = 0}};
+  sessions[0].has_readable = true;
+  large.mark(0);
+  large.announce_all(host, now);
+  const auto entries = told();
+  uint32_t bytes = 0;
+  for (const channel::Completion& entry : entries) {
+    EXPECT_EQ(entry.event, Event::kData);
+    EXPECT_EQ(entry.pool, channel::kPoolContext);
+    for (uint32_t i = 0; i < entry.count; ++i) bytes += entry.body.data[i].bytes;
+  }
+  EXPECT_EQ(bytes, kCopyBlockBytes + 7);
+  EXPECT_EQ(host.released, (std::vector<uint32_t>{1, 2}));
+}
+
 TEST_F(NotifierTest, AnIndexOutOfRangeExpelsTheClient) {
   rings->completion_indices.head.store(channel::kCompletionEntries + 5);
   for (uint32_t i = 0; i < channel::kCompletionEntries; ++i) {
