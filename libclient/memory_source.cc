@@ -186,6 +186,8 @@ MemorySource find_source(const void* data, size_t bytes) {
   if (::fcntl(source.file.get(), F_GET_SEALS) < 0) {
     return private_memory("its file is not one of memory");
   }
+  // A file that shrinks under its region costs the context. One that allows no seal has none.
+  static_cast<void>(::fcntl(source.file.get(), F_ADD_SEALS, F_SEAL_SHRINK));
   source.kind = MemorySource::Kind::kFile;
   return source;
 }

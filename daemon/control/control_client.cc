@@ -315,7 +315,8 @@ void ControlClient::on_register(const channel::RegisterRequest& request, OwnedFd
   }
   if (!has_descriptor) return open_mapping(request);
   if (!is_memory_file(descriptor.get())) return refuse_file(std::move(descriptor));
-  add_region(memory_of_descriptor(std::move(descriptor), request.offset, request.bytes));
+  add_region(memory_of_file(descriptor, request.offset, request.bytes));
+  closer_->close(std::move(descriptor), user_);  // if it was refused
 }
 
 void ControlClient::refuse_file(OwnedFd file) {
@@ -331,9 +332,11 @@ void ControlClient::open_mapping(const channel::RegisterRequest& request) {
       [self = shared_from_this(), offset = request.offset,
        bytes = request.bytes](Result<OwnedFd> opened) {
         self->awaited_mapping_ = 0;
-        if (self->is_over_) return;
-        if (!opened.ok()) return self->add_region(opened.error());
-        self->add_region(memory_of_object(std::move(*opened), offset, bytes));
+        OwnedFd object = opened.ok() ? std::move(*opened) : OwnedFd();
+        if (!self->is_over_) {
+          self->add_region(opened.ok() ? memory_of_file(object, offset, bytes) : opened.error());
+        }
+        self->closer_->close(std::move(object), self->user_);  // if it was refused
       });
   send_region_news();
 }
@@ -342,6 +345,7 @@ void ControlClient::add_region(Result<ClientMemory> memory) {
   if (!memory.ok()) return reply_region(channel::Control::kRegistered, 0, memory.error());
   const auto region = server_.registry_.regions().add(*context_, std::move(*memory));
   if (!region.ok()) {
+    closer_->close(std::move(memory->file), user_);
     if (region.error().code == EDQUOT) {
       log(spdlog::level::warn, "not registered: " + region.error().text);
     }

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <string>
 
+#include "daemon/base/daemon_limits.h"
 #include "daemon/base/errno_error.h"
 
 namespace lyre {
@@ -40,23 +41,22 @@ Result<uint64_t> page_bytes_of(int file, uint64_t system_page) {
 
 bool is_memory_file(int file) { return ::fcntl(file, F_GET_SEALS) >= 0; }
 
-Result<ClientMemory> memory_of_descriptor(OwnedFd file, uint64_t offset, uint64_t bytes,
-                                          uint64_t system_page) {
+bool is_freed_at_once(int file) {
+  constexpr uint64_t kBlockBytes = 512;  // stat(2)
+  struct stat facts {};
+  return ::fstat(file, &facts) == 0 &&
+         static_cast<uint64_t>(facts.st_blocks) * kBlockBytes <= kMapAtOnceBytesMax;
+}
+
+Result<ClientMemory> memory_of_file(OwnedFd& file, uint64_t offset, uint64_t bytes,
+                                    uint64_t system_page) {
   const auto page_bytes = page_bytes_of(file.get(), system_page);
   if (!page_bytes.ok()) return page_bytes.error();
   ClientMemory memory{std::move(file), offset, bytes, page_bytes.value()};
-  // Without a seal, a page that vanishes is replaced when it is read (region_window.h).
-  static_cast<void>(::fcntl(memory.file.get(), F_ADD_SEALS, F_SEAL_SHRINK));
-  // After the seal, the size can only grow.
-  if (Status extent = check_extent(memory); !extent.ok()) return extent.error();
-  return memory;
-}
-
-Result<ClientMemory> memory_of_object(OwnedFd object, uint64_t offset, uint64_t bytes) {
-  const auto page_bytes = page_bytes_of(object.get(), system_page_bytes());
-  if (!page_bytes.ok()) return page_bytes.error();
-  ClientMemory memory{std::move(object), offset, bytes, page_bytes.value()};
-  if (Status extent = check_extent(memory); !extent.ok()) return extent.error();
+  if (Status extent = check_extent(memory); !extent.ok()) {
+    file = std::move(memory.file);
+    return extent.error();
+  }
   return memory;
 }
 

@@ -23,16 +23,17 @@ struct ClientMemory {
 /// it.
 bool is_memory_file(int file);
 
-/// The memory of such a file, which a client passed. It is sealed against shrinking where it can
-/// be. Takes `file`. REQUIRES: is_memory_file().
+/// Whether the last reference to such a file may be dropped here: that frees its pages, some 0.1 s
+/// for each GiB.
+bool is_freed_at_once(int file);
+
+/// The memory of such a file, which a client passed, or of the object that open_client_mapping()
+/// found. Takes `file` if it succeeds. The file may shrink (region_window.h): a seal would wait for
+/// its lock, which its client can hold for ever. REQUIRES: is_memory_file(), or such an object.
 /// `system_page`: size of the pages of tmpfs.
 /// Fails: EINVAL it is neither of tmpfs nor of hugetlbfs, or shorter than asked for, or not whole
 /// pages.
-Result<ClientMemory> memory_of_descriptor(OwnedFd file, uint64_t offset, uint64_t bytes,
-                                          uint64_t system_page = system_page_bytes());
-
-/// Shared anonymous memory of the client itself: `object` is what open_client_mapping() found.
-/// Takes it. Fails: as memory_of_descriptor().
-Result<ClientMemory> memory_of_object(OwnedFd object, uint64_t offset, uint64_t bytes);
+Result<ClientMemory> memory_of_file(OwnedFd& file, uint64_t offset, uint64_t bytes,
+                                    uint64_t system_page = system_page_bytes());
 
 }  // namespace lyre

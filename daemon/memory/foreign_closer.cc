@@ -90,7 +90,8 @@ ForeignCloser::ForeignCloser() : queues_(std::make_shared<Queues>()) {}
 ForeignCloser::~ForeignCloser() = default;
 
 void ForeignCloser::close(OwnedFd descriptor, uint64_t user) {
-  if (!descriptor.is_open() || is_memory_file(descriptor.get())) return;
+  if (!descriptor.is_open()) return;
+  if (is_memory_file(descriptor.get()) && is_freed_at_once(descriptor.get())) return;
   enqueue(std::move(descriptor), user);
 }
 

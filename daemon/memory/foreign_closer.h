@@ -20,8 +20,8 @@ class ForeignCloser {
   ForeignCloser(const ForeignCloser&) = delete;
   ForeignCloser& operator=(const ForeignCloser&) = delete;
 
-  /// Closes a descriptor that a client passed, if it is open: here if only memory is behind it,
-  /// otherwise in a thread.
+  /// Closes a descriptor that a client passed, if it is open: here if only memory is behind it, and
+  /// little of it, otherwise in a thread.
   void close(OwnedFd descriptor, uint64_t user);
   /// Closes the connection of a client, or a socket that listens for them. The other side sees its
   /// end now. What nothing has received from it may have descriptors, which end with the socket.

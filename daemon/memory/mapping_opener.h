@@ -9,6 +9,7 @@
 #include <map>
 #include <utility>
 
+#include "daemon/base/clock.h"
 #include "daemon/base/owned_fd.h"
 #include "daemon/memory/client_mapping.h"
 #include "stack/base/result.h"
@@ -89,7 +90,8 @@ class MappingOpener {
 
   boost::asio::posix::stream_descriptor socket_;
   MappingHelperProcess helper_;
-  uint64_t next_id_ = 1;
+  /// Not from 1 on: after an upgrade the helper may still answer requests of the process before.
+  uint64_t next_id_ = static_cast<uint64_t>(monotonic_now().value);
   Requests waiting_;
   Requests sent_;  ///< at most kMappingRequestsMax
 };

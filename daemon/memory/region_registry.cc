@@ -84,6 +84,11 @@ Status RegionRegistry::check_share_of_user(const Usage& owner, uint64_t bytes) c
     all.regions += used.regions;
     all.bytes += used.bytes;
   }
+  for (const auto& region : regions_) {
+    if (region == nullptr || !region->is_dropped || region->user != owner.user) continue;
+    ++all.regions;
+    all.bytes += region->bytes;
+  }
   if (all.regions >= limits_.regions_per_uid_max) {
     return Error{EDQUOT, "clients of one uid have at most " +
                              std::to_string(limits_.regions_per_uid_max) +
@@ -100,7 +105,7 @@ Status RegionRegistry::check_share_of_user(const Usage& owner, uint64_t bytes) c
   return Ok{};
 }
 
-Result<uint32_t> RegionRegistry::add(uint32_t context, ClientMemory memory) {
+Result<uint32_t> RegionRegistry::add(uint32_t context, ClientMemory&& memory) {
   if (Status status = open_window(); !status.ok()) return status.error();
   if (Status status = check_share(context, memory.bytes); !status.ok()) return status.error();
   auto base = window_->map(memory.file.get(), memory.offset, memory.bytes, memory.page_bytes);
@@ -120,6 +125,7 @@ void RegionRegistry::keep(uint32_t index, uint32_t name, uint32_t context, uint8
   Region& region = *regions_[index];
   region.name = name;
   region.context = context;
+  region.user = usage_[context].user;
   region.base = base;
   region.file = std::move(memory.file);
   region.offset = memory.offset;
@@ -137,7 +143,7 @@ void RegionRegistry::map_for_ports(uint32_t index) {
                     page_bytes = region.page_bytes] { ports_.map(base, bytes, page_bytes); };
   if (region.bytes > kMapAtOnceBytesMax) {
     region.is_at_job = true;
-    return jobs_.submit(index, owner_of(region.context), map);
+    return jobs_.submit(index, owner_of(region), map);
   }
   map();
   tell_workers(region, Kind::kAddRegion);
@@ -205,7 +211,8 @@ void RegionRegistry::on_reply(uint32_t worker, const worker::Reply& reply) {
   answers_.push_back(answer);
 }
 
-/// No worker knows the region any more, and it counts for no client.
+/// No worker knows the region any more, and it counts for no client. For its user it counts until
+/// it is unmapped: clients that come and go would fill the window, and a NIC would pin it all.
 void RegionRegistry::drop(uint32_t index) {
   Region& region = *regions_[index];
   --usage_[region.context].regions;
@@ -223,29 +230,34 @@ void RegionRegistry::unmap(uint32_t index) {
   };
   if (region.bytes > kMapAtOnceBytesMax) {
     region.is_at_job = true;
-    return jobs_.submit(index, owner_of(region.context), unmap_for_ports);
+    return jobs_.submit(index, owner_of(region), unmap_for_ports);
   }
   unmap_for_ports();
   forget(index);
 }
 
-BackgroundJobs::Owner RegionRegistry::owner_of(uint32_t context) const {
-  return {.user = usage_[context].user, .client = context};
+BackgroundJobs::Owner RegionRegistry::owner_of(const Region& region) {
+  return {.user = region.user, .client = region.context};
 }
 
 void RegionRegistry::forget(uint32_t index) {
   Region& region = *regions_[index];
   window_->unmap(region.base);
-  close_memory(region.context, std::move(region.file), region.bytes);
+  close_memory(owner_of(region), std::move(region.file), region.bytes);
   regions_[index].reset();
   free_.push_back(index);
 }
 
 void RegionRegistry::close_memory(uint32_t context, OwnedFd file, uint64_t bytes) {
-  if (bytes <= kMapAtOnceBytesMax) return;
+  close_memory({.user = usage_[context].user, .client = context}, std::move(file), bytes);
+}
+
+void RegionRegistry::close_memory(const BackgroundJobs::Owner& owner, OwnedFd file,
+                                  uint64_t bytes) {
+  if (bytes <= kMapAtOnceBytesMax && is_freed_at_once(file.get())) return;
   // A job can be copied.
   auto shared = std::make_shared<OwnedFd>(std::move(file));
-  frees_.submit(0, owner_of(context), [shared] { shared->reset(); });
+  frees_.submit(0, owner, [shared] { shared->reset(); });
 }
 
 void RegionRegistry::forget_context(uint32_t context) {

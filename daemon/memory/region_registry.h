@@ -60,10 +60,10 @@ class RegionRegistry {
   /// The context's arena, which the daemon reads only: as registered memory, it becomes zeros where
   /// the system has no page for it. Fails: as RegionWindow::reserve() and guard().
   Status guard_arena(uint32_t context, const uint8_t* arena, uint64_t bytes);
-  /// Maps the memory and tells every worker; an answer follows when all know it.
-  /// Fails: EDQUOT the share of the context or of its uid is used up, ENOSPC that of all clients,
-  /// or the errno of the mapping.
-  Result<uint32_t> add(uint32_t context, ClientMemory memory);
+  /// Maps the memory and tells every worker; an answer follows when all know it. Takes `memory` if
+  /// it succeeds. Fails: EDQUOT the share of the context or of its uid is used up, ENOSPC that of
+  /// all clients, or the errno of the mapping.
+  Result<uint32_t> add(uint32_t context, ClientMemory&& memory);
   /// Tells every worker to stop using it; an answer follows when all have.
   /// Fails: ENOENT the context has no such region, or its removal has begun.
   Status remove(uint32_t context, uint32_t name);
@@ -105,6 +105,7 @@ class RegionRegistry {
   struct Region {
     uint32_t name = 0;
     uint32_t context = 0;
+    uint64_t user = UINT64_MAX;  ///< for whom it counts until it is unmapped
     uint8_t* base = nullptr;
     OwnedFd file;
     uint64_t offset = 0;
@@ -134,7 +135,8 @@ class RegionRegistry {
   worker::Command command_of(const Region& region, worker::Command::Kind kind) const;
   void map_for_ports(uint32_t index);
   void on_job_done(uint32_t index);
-  BackgroundJobs::Owner owner_of(uint32_t context) const;
+  static BackgroundJobs::Owner owner_of(const Region& region);
+  void close_memory(const BackgroundJobs::Owner& owner, OwnedFd file, uint64_t bytes);
   void drop(uint32_t index);
   void unmap(uint32_t index);
   void forget(uint32_t index);

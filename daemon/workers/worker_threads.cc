@@ -116,6 +116,7 @@ class WorkerThreads::Thread {
   void stop() {
     must_stop_.store(true, std::memory_order_relaxed);
     if (!thread_.joinable()) return;
+    unpark();
     ::eventfd_write(bell_.get(), 1);
     thread_.join();
   }
@@ -184,7 +185,10 @@ class WorkerThreads::Thread {
   }
 
   void turn() {
-    if (gate_.load(std::memory_order_relaxed) != Gate::kOpen) park();
+    if (gate_.load(std::memory_order_relaxed) != Gate::kOpen) {
+      park();
+      if (must_stop_.load(std::memory_order_relaxed)) return;  // it was parked until its end
+    }
     const Nanos now = monotonic_now();
     note_standstill(now - std::exchange(turned_at_, now));
     const size_t work = seat_.worker->poll_once(now);

@@ -36,17 +36,27 @@ OwnedFd memfd(uint64_t bytes, unsigned flags = MFD_ALLOW_SEALING) {
 }
 OwnedFd copy_of(const OwnedFd& file) { return OwnedFd(::fcntl(file.get(), F_DUPFD_CLOEXEC, 0)); }
 
-TEST(DescriptorMemory, IsSealedAgainstShrinking) {
-  const OwnedFd file = memfd(4 * kPage);
-  const auto memory = memory_of_descriptor(copy_of(file), kPage, 2 * kPage);
-  ASSERT_TRUE(memory.ok()) << memory.error().text;
-  EXPECT_EQ(memory.value().page_bytes, kPage);
-  EXPECT_EQ(::ftruncate(file.get(), static_cast<off_t>(kPage)), -1);
-  EXPECT_EQ(errno, EPERM);
+Result<ClientMemory> take_copy(const OwnedFd& file, uint64_t offset, uint64_t bytes,
+                               uint64_t system_page = kPage) {
+  OwnedFd copy = copy_of(file);
+  auto memory = memory_of_file(copy, offset, bytes, system_page);
+  EXPECT_EQ(copy.is_open(), !memory.ok()) << "only memory that is refused stays the caller's";
+  return memory;
 }
 
-TEST(DescriptorMemory, MayBeOneThatCannotBeSealed) {
-  EXPECT_TRUE(memory_of_descriptor(memfd(kPage, 0), 0, kPage).ok());
+TEST(DescriptorMemory, IsTakenAsItIs) {
+  const OwnedFd file = memfd(4 * kPage);
+  const auto memory = take_copy(file, kPage, 2 * kPage);
+  ASSERT_TRUE(memory.ok()) << memory.error().text;
+  EXPECT_EQ(memory.value().page_bytes, kPage);
+  EXPECT_EQ(::fcntl(file.get(), F_GET_SEALS), 0) << "a seal waits for the client's lock";
+}
+
+TEST(DescriptorMemory, IsFreedAtOnceIfItIsLittle) {
+  OwnedFd file = memfd(uint64_t{1} << 30);
+  EXPECT_TRUE(is_freed_at_once(file.get())) << "it has no pages yet";
+  ASSERT_EQ(::fallocate(file.get(), 0, 0, (32 << 20) + static_cast<off_t>(kPage)), 0);
+  EXPECT_FALSE(is_freed_at_once(file.get()));
 }
 
 TEST(DescriptorMemory, LiesInsideItsFileInWholePages) {
@@ -59,7 +69,7 @@ TEST(DescriptorMemory, LiesInsideItsFileInWholePages) {
                                                  {0, 100},
                                                  {0, 0}};
   for (const auto& [offset, bytes] : wrong) {
-    const auto memory = memory_of_descriptor(copy_of(file), offset, bytes);
+    const auto memory = take_copy(file, offset, bytes);
     ASSERT_FALSE(memory.ok()) << offset << " " << bytes;
     EXPECT_EQ(memory.error().code, EINVAL);
   }
@@ -68,10 +78,10 @@ TEST(DescriptorMemory, LiesInsideItsFileInWholePages) {
 TEST(DescriptorMemory, ConsistsOfThePagesOfTheSystem) {
   constexpr uint64_t kLarge = 65536;
   const OwnedFd file = memfd(2 * kLarge);
-  const auto whole = memory_of_descriptor(copy_of(file), kLarge, kLarge, kLarge);
+  const auto whole = take_copy(file, kLarge, kLarge, kLarge);
   ASSERT_TRUE(whole.ok()) << whole.error().text;
   EXPECT_EQ(whole.value().page_bytes, kLarge);
-  const auto part = memory_of_descriptor(copy_of(file), 0, 4096, kLarge);
+  const auto part = take_copy(file, 0, 4096, kLarge);
   ASSERT_FALSE(part.ok());
   EXPECT_EQ(part.error().code, EINVAL);
   EXPECT_EQ(part.error().text, "not whole pages of 65536 bytes");
@@ -116,7 +126,7 @@ struct MappingMemory : testing::Test {
                             uint64_t bytes = kBytes) {
     auto object = open_mapping_of(self, process.get(), of);
     if (!object.ok()) return object.error();
-    return memory_of_object(std::move(*object), offset, bytes);
+    return memory_of_file(*object, offset, bytes);
   }
 
   static inline const uint64_t kBytes = 16 * kPage;

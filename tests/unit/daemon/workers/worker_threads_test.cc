@@ -67,5 +67,24 @@ TEST(WorkerThreads, AnErrorOfASocketEndsOneSleepAndNotAll) {
   EXPECT_FALSE(has_event(socket.get()));
 }
 
+// A daemon that takes over holds its workers until the other one has ended. It has to fail at once.
+TEST(WorkerThreads, WorkersThatAreHeldEndWhenTheNextOneCannotStart) {
+  io::sim::Link link{io::sim::LinkOptions{}};
+  test::WorkerHost first(link, {}), second(link, {.end = 1});
+  const auto core = static_cast<uint32_t>(::sched_getcpu());
+  const WorkerSeat seats[] = {
+      {.worker = &first.worker(), .stats = &first.stats(), .core = core, .queues = {}},
+      {.worker = &second.worker(), .stats = &second.stats(), .core = core, .queues = {}}};
+  int started = 0;
+  const auto on_start = [&] { return ++started == 1 ? Status(Ok{}) : Status(Error{EAGAIN, "no"}); };
+  auto threads = WorkerThreads::create(
+      seats, {.spin = micros(1), .awake = {}, .on_start = on_start, .on_end = [] {}});
+  ASSERT_TRUE(threads.ok()) << threads.error().text;
+  (*threads)->hold();
+  EXPECT_FALSE((*threads)->start().ok());
+  EXPECT_EQ(started, 2);
+  EXPECT_EQ(first.stats().polls.get(), 0u) << "it made no turn";
+}
+
 }  // namespace
 }  // namespace lyre
