@@ -1,5 +1,8 @@
 #include "libclient/context.h"
 
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -60,6 +63,7 @@ std::vector<lyre_port> ports_of(const AttachReply& reply) {
 int lyre_context::adopt(lyre::client::Attachment&& attachment, int patience_ms) {
   using namespace lyre::client;
   patience_ms_ = patience_ms;
+  owner_ = ::getpid();
   const AttachReply& reply = attachment.reply;
   std::vector<UniqueFd>& fds = attachment.descriptors;
   const uint32_t count = reply.worker_count;
@@ -95,6 +99,8 @@ lyre_context::~lyre_context() {
     });
   }
   while (!sessions_.empty()) remove_session(sessions_.back());
+  // The daemon must see the end, also if a child that this process forked has the descriptor.
+  if (control_.is_open() && ::getpid() == owner_) ::shutdown(control_.get(), SHUT_RDWR);
 }
 
 int lyre_context::report_failure() const {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -102,6 +104,7 @@ struct lyre_context {
   void sleep(int64_t wait_ns);
   void read_control();
 
+  pid_t owner_ = 0;      ///< the process that opened it
   int patience_ms_ = 0;  ///< for a daemon that is there and does not answer
   int failure_ = 0;
   std::string failure_text_;

@@ -1,7 +1,8 @@
 #include "nccl_adapter/comm/receive_queue.h"
 
 #include <algorithm>
-#include <cstring>
+
+#include "nccl_adapter/comm/ordered_copy.h"
 
 namespace lyre::nccl_adapter {
 namespace {
@@ -22,7 +23,7 @@ Request* ReceiveQueue::post(void* data, uint64_t bytes) {
     refused_ = Refused{number, message.message_bytes, bytes};
     return request;
   }
-  if (!message.early.empty()) std::memcpy(data, message.early.data(), message.early.size());
+  copy_in_order(static_cast<uint8_t*>(data), message.early.data(), message.early.size());
   copied_bytes_ += message.early.size();
   early_bytes_ -= message.early.size();
   message.early = {};
@@ -130,7 +131,7 @@ void ReceiveQueue::place(FrameProgress* reader, std::span<const uint8_t>* in) {
   if (number < requests_.finished()) reader->is_skipped = true;
   if (!reader->is_skipped) {
     uint8_t* base = is_posted(number) ? requests_.at(number).data : incoming(number).early.data();
-    std::memcpy(base + frames.payload_offset(), in->data(), bytes);
+    copy_in_order(base + frames.payload_offset(), in->data(), bytes);
     copied_bytes_ += bytes;
   }
   frames.payload_taken(static_cast<uint32_t>(bytes));

@@ -51,12 +51,10 @@ int Attachment::attach(const Settings& settings, uint64_t patience_ms, lyre_cont
   return code;
 }
 
-std::unique_ptr<Attachment> Attachment::open(const Settings& settings) {
+std::unique_ptr<Attachment> Attachment::open(const Settings& settings, int* failure) {
   lyre_context* context = nullptr;
-  if (attach(settings, kStartPatienceMs, &context) != 0) {
-    log_warn("cannot use the Lyre daemon at %s: %s", socket_path_text(settings), lyre_last_error());
-    return nullptr;
-  }
+  *failure = attach(settings, kStartPatienceMs, &context);
+  if (*failure != 0) return nullptr;
   return std::unique_ptr<Attachment>(new Attachment(settings, context));
 }
 

@@ -15,8 +15,9 @@ namespace lyre::nccl_adapter {
 /// Thread: under the instance's lock.
 class Attachment {
  public:
-  /// Fails: nullptr with a line in the log. Blocks at most kStartPatienceMs.
-  static std::unique_ptr<Attachment> open(const Settings& settings);
+  /// Fails: nullptr, a LYRE_E code in `failure`, the reason in lyre_last_error(). Blocks at most
+  /// kStartPatienceMs.
+  static std::unique_ptr<Attachment> open(const Settings& settings, int* failure);
   ~Attachment();
   Attachment(const Attachment&) = delete;
   Attachment& operator=(const Attachment&) = delete;

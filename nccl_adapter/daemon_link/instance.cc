@@ -26,9 +26,10 @@ constexpr int64_t kFindNsMax = 2 * int64_t{kFindPatienceMs} * 1'000'000;
 
 }  // namespace
 
-std::unique_ptr<Instance> Instance::open(const Settings& settings, uint64_t communicator) {
+std::unique_ptr<Instance> Instance::open(const Settings& settings, uint64_t communicator,
+                                         int* failure) {
   std::unique_ptr<Instance> instance(new Instance(settings, communicator));
-  instance->attachment_ = Attachment::open(instance->settings_);
+  instance->attachment_ = Attachment::open(instance->settings_, failure);
   if (instance->attachment_ == nullptr) return nullptr;
   for (const lyre_port& port : instance->ports()) {
     instance->stream_counts_.push_back(instance->make_stream_count(port));

@@ -34,9 +34,9 @@ class SendComm;
 /// Fails: when the daemon stays away, every later call returns kSystemError; one line says so.
 class Instance final : public Environment, private CommOwner {
  public:
-  /// Fails: nullptr with a line in the log. Blocks at most kStartPatienceMs.
-  /// `communicator`: see Environment.
-  static std::unique_ptr<Instance> open(const Settings& settings, uint64_t communicator);
+  /// `communicator`: see Environment. Fails and blocks as Attachment::open().
+  static std::unique_ptr<Instance> open(const Settings& settings, uint64_t communicator,
+                                        int* failure);
   /// Says goodbye on what is still open, gives it a bounded time to go out, and detaches.
   ~Instance();
 

@@ -100,6 +100,7 @@ Result with(Instance* instance, Body&& body) {
 }
 
 void watch_forks(Registry& all) {
+  const std::lock_guard lock(all.mutex);
   if (all.has_fork_handler) return;
   all.has_fork_handler = true;
   pthread_atfork(nullptr, nullptr, [] { g_is_inherited.store(true, std::memory_order_relaxed); });
@@ -147,8 +148,24 @@ void warn_of_unknown_settings() {
   for (const std::string& line : nccl_abi::unknown_settings(environ)) log_warn("%s", line.c_str());
 }
 
-Instance* open_instance(Registry& all, uint64_t communicator) {
-  watch_forks(all);
+/// A process that has used a daemon looks for it as long as its comms do: NCCL never asks a plugin
+/// again whose init failed, and its next communicator would use sockets. The first init fails at
+/// once: perhaps no daemon is wanted here.
+std::unique_ptr<Instance> find_daemon(const Settings& settings, uint64_t communicator) {
+  const int64_t deadline_ns = monotonic_ns() + settings.resume_s * kNsPerSecond;
+  int failure = 0;
+  std::unique_ptr<Instance> instance = Instance::open(settings, communicator, &failure);
+  while (failure == LYRE_E_DAEMON && known_port_count() > 0 && monotonic_ns() < deadline_ns) {
+    sleep_ns(kReattachNs);
+    instance = Instance::open(settings, communicator, &failure);
+  }
+  if (instance == nullptr) {
+    log_warn("cannot use the Lyre daemon at %s: %s", socket_path_text(settings), lyre_last_error());
+  }
+  return instance;
+}
+
+Instance* open_instance(uint64_t communicator) {
   warn_of_unknown_settings();
   Settings settings;
   if (!read_settings(&settings) || !is_possible(settings)) {
@@ -156,7 +173,7 @@ Instance* open_instance(Registry& all, uint64_t communicator) {
       die("LYRE_REQUIRED is set and a setting is wrong: ending this process");
     return nullptr;
   }
-  std::unique_ptr<Instance> instance = Instance::open(settings, communicator);
+  std::unique_ptr<Instance> instance = find_daemon(settings, communicator);
   if (instance != nullptr && instance->ports().empty()) {
     log_warn("the Lyre daemon at %s has no port", socket_path_text(settings));
     instance.reset();
@@ -171,7 +188,6 @@ Instance* open_instance(Registry& all, uint64_t communicator) {
   log_attached(*instance);
   instance->show_verbs(find_verbs(settings).summary);
   set_known_ports(instance->ports(), find_verbs(settings).usable, settings.latency_us);
-  all.instances.insert(instance.get());
   return instance.release();
 }
 
@@ -255,9 +271,14 @@ Result init_context(void** context, uint64_t communicator, nccl_abi::Logger logg
   set_profiler_callback(profiler);
   return guarded([&] {
     Registry& all = registry();
+    watch_forks(all);
+    // Without the lock: other communicators are finalized meanwhile.
+    Instance* instance = open_instance(communicator);
+    if (instance == nullptr) return Result::kSystemError;
     const std::lock_guard lock(all.mutex);
-    *context = open_instance(all, communicator);
-    return *context != nullptr ? Result::kSuccess : Result::kSystemError;
+    all.instances.insert(instance);
+    *context = instance;
+    return Result::kSuccess;
   });
 }
 
@@ -282,9 +303,13 @@ Result init_process(nccl_abi::Logger logger, nccl_abi::ProfilerCallback profiler
   set_profiler_callback(profiler);
   return guarded([&] {
     Registry& all = registry();
+    watch_forks(all);
     const std::lock_guard lock(all.mutex);
     replace_dead_process_instance(all);
-    if (all.process_instance == nullptr) all.process_instance = open_instance(all, 0);
+    if (all.process_instance == nullptr) {
+      all.process_instance = open_instance(0);
+      if (all.process_instance != nullptr) all.instances.insert(all.process_instance);
+    }
     return all.process_instance != nullptr ? Result::kSuccess : Result::kSystemError;
   });
 }

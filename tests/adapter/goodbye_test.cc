@@ -23,7 +23,7 @@ using namespace lyre::nccl_adapter;
 class Listening {
  public:
   explicit Listening(const DaemonPair& pair)
-      : instance_(Instance::open(Settings{.socket_path = pair.socket(1)}, 0)),
+      : instance_(Instance::open(Settings{.socket_path = pair.socket(1)}, 0, &failure_)),
         lock_(instance_->mutex()) {
     EXPECT_EQ(instance_->listen(0, handle_, &listen_comm_), Result::kSuccess);
   }
@@ -53,6 +53,7 @@ class Listening {
  private:
   HandleBuffer handle_{};
   ListenComm* listen_comm_ = nullptr;
+  int failure_ = 0;
   std::unique_ptr<Instance> instance_;
   std::unique_lock<std::mutex> lock_;
 };

@@ -351,6 +351,29 @@ TEST_P(Lifecycle, WithoutADaemonInitFailsWithOneLine) {
   }});
 }
 
+// As while it is restarted. NCCL never asks a plugin again whose init failed.
+TEST_P(Lifecycle, ALaterInitWaitsForTheDaemon) {
+  expect_ranks({[](Rank&) {
+    char folder[] = "/tmp/lyre-away-XXXXXX";
+    ASSERT_NE(::mkdtemp(folder), nullptr);
+    const std::string socket = std::string(folder) + "/lyred.sock";
+    const std::string real = daemons().socket(0);
+    ASSERT_EQ(::symlink(real.c_str(), socket.c_str()), 0);
+    ::setenv("LYRE_SOCKET", socket.c_str(), 1);
+    const auto plugin = load_tested_plugin(GetParam());
+    ASSERT_EQ(plugin->init(kCommId), Result::kSuccess);
+    ASSERT_EQ(::unlink(socket.c_str()), 0);
+    std::thread daemon([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(700));
+      ASSERT_EQ(::symlink(real.c_str(), socket.c_str()), 0);
+    });
+    const auto more = load_tested_plugin(GetParam());
+    EXPECT_EQ(more->init(kCommId), Result::kSuccess) << logged_text();
+    daemon.join();
+    std::filesystem::remove_all(folder);
+  }});
+}
+
 TEST_P(Lifecycle, RequiredDaemonThatIsMissingEndsTheProcess) {
   const std::vector<RankEnd> ends = run_ranks({[](Rank&) {
     ::setenv("LYRE_SOCKET", "/nonexistent/lyred.sock", 1);

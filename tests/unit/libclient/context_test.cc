@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
@@ -85,6 +88,22 @@ TEST(Context, WaitsForALateDaemonAsLongAsItsPatienceLasts) {
   FakeDaemon too_late({.late = std::chrono::milliseconds(2500)});
   EXPECT_EQ(LYRE_E_DAEMON, open_code(too_late.socket_path()));
   EXPECT_EQ(LYRE_E_INVALID, open_code(late.socket_path(), 600'001));
+}
+
+// As a data loader, which outlives the communicators of its job.
+TEST(Context, EndsForTheDaemonAlsoIfAForkedChildLives) {
+  FakeDaemon daemon;
+  lyre_context* context = daemon.attach();
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  lyre_context_close(context);
+  EXPECT_TRUE(daemon.sees_the_end());
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
 }
 
 TEST(Context, RefusesAnotherVersion) {

@@ -132,6 +132,11 @@ lyre_context* FakeDaemon::attach(uint64_t patience_ms) {
   return context;
 }
 
+bool FakeDaemon::sees_the_end() {
+  pollfd entry{connection_.get(), POLLRDHUP, 0};
+  return ::poll(&entry, 1, 2000) == 1;
+}
+
 channel::RingPair& FakeDaemon::rings(uint32_t worker) {
   return reinterpret_cast<channel::RingPair*>(memory_.data() + layout_.rings_offset)[worker];
 }

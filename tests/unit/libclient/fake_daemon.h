@@ -60,6 +60,8 @@ class FakeDaemon {
   /// Waits for what the client asks about memory.
   channel::RegisterRequest take_registration();
   void answer_registration(uint32_t region);
+  /// Waits until the client has hung up; false after two seconds.
+  bool sees_the_end();
   void say_goodbye(const char* text);
   void hang_up();
 

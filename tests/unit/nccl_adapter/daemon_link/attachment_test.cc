@@ -12,9 +12,10 @@ class Attached : public TwoHosts {
  protected:
   std::unique_ptr<Attachment> open(std::vector<std::string> rails = {}) {
     settings_.rails = std::move(rails);
-    return Attachment::open(settings_);
+    return Attachment::open(settings_, &failure_);
   }
   Settings settings_{.socket_path = "sim/0", .resume_s = 3};
+  int failure_ = 0;
 };
 
 TEST_F(Attached, KnowsTheDaemonsPorts) {
@@ -33,6 +34,7 @@ TEST_F(Attached, KeepsToThePortsThatTheUserNamed) {
 TEST_F(Attached, WithoutADaemonThereIsNone) {
   network_.kill_daemon(0);
   EXPECT_EQ(open(), nullptr);
+  EXPECT_EQ(failure_, LYRE_E_DAEMON);
 }
 
 TEST_F(Attached, FindsADaemonThatCameBack) {

@@ -17,8 +17,8 @@ class Instances : public TwoHosts {
  protected:
   explicit Instances(const adapter_sim::NetworkSettings& settings = {.hosts = 2, .rails = 2})
       : TwoHosts(settings) {
-    sends_ = Instance::open(Settings{.socket_path = "sim/0"}, 0);
-    receives_ = Instance::open(Settings{.socket_path = "sim/1"}, 0);
+    sends_ = Instance::open(Settings{.socket_path = "sim/0"}, 0, &failure_);
+    receives_ = Instance::open(Settings{.socket_path = "sim/1"}, 0, &failure_);
   }
   ~Instances() override {
     sends_.reset();
@@ -56,6 +56,7 @@ class Instances : public TwoHosts {
     return done != 0;
   }
 
+  int failure_ = 0;
   std::unique_ptr<Instance> sends_;
   std::unique_ptr<Instance> receives_;
   Comm* sender_ = nullptr;
@@ -82,7 +83,7 @@ TEST_F(Instances, IsIdleWhenEveryCommIsClosed) {
 TEST_F(Instances, ListensOnADaemonThatAnswersLate) {
   network_.pause_daemon(1);
   events_.after(45 * kSecond, [this] { network_.resume_daemon(1); });
-  auto late = Instance::open(Settings{.socket_path = "sim/1"}, 1);
+  auto late = Instance::open(Settings{.socket_path = "sim/1"}, 1, &failure_);
   ASSERT_NE(late, nullptr);
   network_.pause_daemon(1);
   events_.after(45 * kSecond, [this] { network_.resume_daemon(1); });

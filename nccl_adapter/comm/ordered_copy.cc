@@ -1,0 +1,77 @@
+#include "nccl_adapter/comm/ordered_copy.h"
+
+#include <atomic>
+#include <cstring>
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
+namespace lyre::nccl_adapter {
+namespace {
+
+bool is_aligned(const uint8_t* data, size_t to) {
+  return reinterpret_cast<uintptr_t>(data) % to == 0;
+}
+
+/// Release: what was stored before is seen by who sees this; the reader is a GPU.
+template <typename Word>
+void store(uint8_t* to, const uint8_t* from) {
+  Word word;
+  std::memcpy(&word, from, sizeof word);
+  std::atomic_ref(*reinterpret_cast<Word*>(to)).store(word, std::memory_order_release);
+}
+
+#if defined(__x86_64__)
+constexpr size_t kVectorBytes = 16;
+constexpr size_t kRoundBytes = 4 * kVectorBytes;
+
+/// The processor keeps the order of stores; "memory" makes the compiler keep it.
+void store_vector(uint8_t* to, __m128i value) {
+  asm volatile("movaps %1, %0" : "=m"(*reinterpret_cast<__m128i*>(to)) : "x"(value) : "memory");
+}
+
+__m128i load_vector(const uint8_t* from) {
+  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+}
+
+/// Whole vectors to aligned memory. Returns how many bytes.
+size_t copy_vectors(uint8_t* to, const uint8_t* from, size_t bytes) {
+  size_t done = 0;
+  for (; bytes - done >= kRoundBytes; done += kRoundBytes) {
+    const __m128i values[] = {load_vector(from + done), load_vector(from + done + 16),
+                              load_vector(from + done + 32), load_vector(from + done + 48)};
+    for (size_t i = 0; i < 4; ++i) store_vector(to + done + i * kVectorBytes, values[i]);
+  }
+  for (; bytes - done >= kVectorBytes; done += kVectorBytes) {
+    store_vector(to + done, load_vector(from + done));
+  }
+  return done;
+}
+#else
+constexpr size_t kVectorBytes = sizeof(uint64_t);
+
+size_t copy_vectors(uint8_t*, const uint8_t*, size_t) { return 0; }
+#endif
+
+}  // namespace
+
+void copy_in_order(uint8_t* to, const uint8_t* from, size_t bytes) {
+  size_t done = 0;
+  while (done < bytes && !is_aligned(to + done, sizeof(uint64_t))) {
+    store<uint8_t>(to + done, from + done);
+    ++done;
+  }
+  if (!is_aligned(to + done, kVectorBytes) && bytes - done >= sizeof(uint64_t)) {
+    store<uint64_t>(to + done, from + done);
+    done += sizeof(uint64_t);
+  }
+  if (is_aligned(to + done, kVectorBytes)) {
+    done += copy_vectors(to + done, from + done, bytes - done);
+  }
+  for (; bytes - done >= sizeof(uint64_t); done += sizeof(uint64_t)) {
+    store<uint64_t>(to + done, from + done);
+  }
+  for (; done < bytes; ++done) store<uint8_t>(to + done, from + done);
+}
+
+}  // namespace lyre::nccl_adapter
