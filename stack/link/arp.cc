@@ -62,7 +62,9 @@ NeighbourHandled Arp::handle(uint8_t port, const wire::ArpPacket& packet, Neighb
     // RFC 826, "Packet Reception": any packet updates a known pair. A new pair is added only from a
     // packet for this host, so that the traffic of others does not fill the cache.
     if (asked != nullptr && !is_request) {
-      is_news = cache.advertise(port, packet.sender_ip, {packet.sender_mac, true, true}, now);
+      const Advertised said{packet.sender_mac, true, true};
+      is_news =
+          cache.advertise(port, packet.sender_ip, said, now) == NeighbourCache::Heeded::kTaken;
     }
     const bool may_add = asked != nullptr && asked->address.has_on_link(packet.sender_ip);
     if (!is_news) is_news = cache.learn(port, packet.sender_ip, packet.sender_mac, may_add, now);

@@ -24,9 +24,12 @@ void Ndp::set_port(uint8_t port, const NdpPort& description, Nanos now) {
   for (const InterfaceAddress& address : description.addresses) {
     if (address.address.is_v4()) continue;
     const bool is_verified = description.is_verified;
+    const bool is_ready = is_verified && description.takes_routers;
+    if (is_ready && is_ipv6_link_local(address.address)) solicit_routers(ports_[port], now);
     own_.push(Own{.address = address,
                   .port = port,
-                  .sends_left = is_verified ? uint8_t{0} : kDadProbes,
+                  .state = is_verified ? AddressState::kUsable : AddressState::kTentative,
+                  .sends_left = is_verified ? kNdpAnnounceCount : kDadProbes,
                   .was_delayed = is_verified,
                   .deadline = now});
   }
@@ -98,9 +101,12 @@ NeighbourHandled Ndp::on_advertisement(uint8_t port, const NdpArrival& arrival,
     return dropped(Drop::kNdpConflict);
   }
   const Advertised said{message.target_mac, message.is_solicited, message.overrides};
-  if (!cache.advertise(port, message.target, said, now)) return dropped(Drop::kNdpNotForUs);
+  const auto heeded = cache.advertise(port, message.target, said, now);
+  if (heeded == NeighbourCache::Heeded::kNoEntry) return dropped(Drop::kNdpNotForUs);
   // RFC 4861 7.2.5: a neighbour that is no longer a router is removed from the default routers.
-  if (!message.is_router) remove_router(port, message.target);
+  if (heeded == NeighbourCache::Heeded::kTaken && !message.is_router) {
+    remove_router(port, message.target, now);
+  }
   return {};
 }
 
@@ -111,11 +117,11 @@ NeighbourHandled Ndp::on_router(uint8_t port, const NdpArrival& arrival, Neighbo
   if (!ports_[port].takes_routers || find_own(port, router) != nullptr) {
     return dropped(Drop::kNdpNotForUs);
   }
-  ports_[port].solicit_at = kNever;
   if (message.source_mac) cache.learn(port, router, *message.source_mac, true, now);
   if (message.router_lifetime_s == 0) {
-    remove_router(port, router);
+    remove_router(port, router, now);
   } else {
+    ports_[port].solicit_at = kNever;  // RFC 4861 6.3.7: such an answer ends the questions
     add_router({router, port, message.preference, now + seconds(message.router_lifetime_s)});
   }
   return {};
@@ -131,12 +137,14 @@ void Ndp::add_router(const Router& router) {
   if (routers_.try_push(router)) ++generation_;
 }
 
-void Ndp::remove_router(uint8_t port, const IpAddress& address) {
+void Ndp::remove_router(uint8_t port, const IpAddress& address, Nanos now) {
   for (Router& known : routers_) {
     if (known.port != port || known.address != address) continue;
     known = routers_.back();
     routers_.pop_back();
     ++generation_;
+    // Another one may have come meanwhile, whose next advertisement is minutes away.
+    if (!default_router(port)) solicit_routers(ports_[port], now);
     return;
   }
 }
@@ -266,7 +274,7 @@ void Ndp::step_routers(Nanos now) {
     if (routers_[i].expires_at > now) {
       ++i;
     } else {
-      remove_router(routers_[i].port, routers_[i].address);
+      remove_router(routers_[i].port, routers_[i].address, now);
     }
   }
 }

@@ -113,7 +113,7 @@ class Ndp {
   NeighbourHandled on_router(uint8_t port, const NdpArrival& arrival, NeighbourCache& cache,
                              Nanos now);
   void add_router(const Router& router);
-  void remove_router(uint8_t port, const IpAddress& address);
+  void remove_router(uint8_t port, const IpAddress& address, Nanos now);
   Own* find_own(uint8_t port, const IpAddress& address);
   const Own* usable_for(uint8_t port, const IpAddress& peer) const;
   bool is_on_link(uint8_t port, const IpAddress& address) const;

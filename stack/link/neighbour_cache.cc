@@ -76,16 +76,16 @@ bool NeighbourCache::learn(uint8_t port, const IpAddress& ip, MacAddress mac, bo
   return true;
 }
 
-bool NeighbourCache::advertise(uint8_t port, const IpAddress& ip, const Advertised& said,
-                               Nanos now) {
+NeighbourCache::Heeded NeighbourCache::advertise(uint8_t port, const IpAddress& ip,
+                                                 const Advertised& said, Nanos now) {
   const auto entry = find(port, ip);
-  if (!entry || (said.mac && !is_usable(*said.mac))) return false;
+  if (!entry || (said.mac && !is_usable(*said.mac))) return Heeded::kNoEntry;
   const Neighbour& known = at(*entry);
-  if (!known.has_mac() && !said.mac) return false;
+  if (!known.has_mac() && !said.mac) return Heeded::kNoEntry;
   const bool is_other = !known.has_mac() || (said.mac && *said.mac != known.mac);
   if (known.has_mac() && is_other && !said.overrides) {
     if (known.state == State::kReachable) make_stale(*entry, now);
-    return true;
+    return Heeded::kDisputed;
   }
   if (is_other) set_mac(*entry, *said.mac);
   if (said.is_solicited) {
@@ -93,7 +93,7 @@ bool NeighbourCache::advertise(uint8_t port, const IpAddress& ip, const Advertis
   } else if (is_other) {
     make_stale(*entry, now);
   }
-  return true;
+  return Heeded::kTaken;
 }
 
 void NeighbourCache::forget(uint8_t port) {

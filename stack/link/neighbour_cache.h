@@ -84,8 +84,11 @@ class NeighbourCache {
   /// RFC 4861 7.2.3: a packet contained its sender's MAC. An entry is made only if `may_add`.
   /// Returns false when the packet changed no entry.
   bool learn(uint8_t port, const IpAddress& ip, MacAddress mac, bool may_add, Nanos now);
-  /// Handles an advertisement (RFC 4861 7.2.5). Returns false when no entry asked for it.
-  bool advertise(uint8_t port, const IpAddress& ip, const Advertised& said, Nanos now);
+  /// What an advertisement was for its entry. kDisputed: it names another MAC and does not override
+  /// the one that is known, so all else that it says is not heard either.
+  enum class Heeded : uint8_t { kNoEntry, kDisputed, kTaken };
+  /// Handles an advertisement (RFC 4861 7.2.5).
+  Heeded advertise(uint8_t port, const IpAddress& ip, const Advertised& said, Nanos now);
 
   /// Other hosts may be reachable over `port` from now on: no MAC of its entries is valid.
   void forget(uint8_t port);

@@ -301,13 +301,16 @@ bool HandoverReader::is_sound(const SessionRecord& record) const {
 bool HandoverReader::restore_place(const SessionRecord& record) {
   const FourTuple& tuple = state_.engine.tuple(record.conn);
   if (state_.find_connection(tuple) != FlowTable::kNone) return false;
+  const auto port = state_.routes.port_of(tuple.local.address);
   const auto route = state_.routes.lookup_from(tuple.local.address, tuple.remote.address);
-  is_address_missing_ = !state_.routes.is_own(tuple.local.address) || !route;
+  // Routers of IPv6 that were learned are learned again: until then there may be no route.
+  is_address_missing_ = !port || (!route && tuple.local.address.is_v4());
   if (is_address_missing_) return false;
   session::Session& session = state_.session(record.conn);
-  session.port = route->port;
-  session.next_hop = route->next_hop;
-  session.is_local = route->is_local;
+  session.port = *port;
+  session.next_hop = route ? route->next_hop : IpAddress{};
+  session.is_local = route && route->is_local;
+  if (route) session.port = route->port;
   state_.flows.insert(tuple, record.conn);
   return true;
 }

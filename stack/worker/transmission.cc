@@ -116,6 +116,10 @@ uint32_t Transmission::payload_limit(uint32_t conn, size_t room) const {
 std::optional<MacAddress> Transmission::neighbour_of(uint32_t conn) {
   session::Session& sender = state_.session(conn);
   if (sender.is_local) return state_.ports[sender.port].mac();
+  if (sender.next_hop.is_unspecified() && !reroute(conn)) {
+    state_.transmit_queue.wait_for_neighbour(conn);  // an advertisement of a router wakes it
+    return std::nullopt;
+  }
   const auto port = static_cast<uint8_t>(sender.port);
   link::Resolved resolved = state_.neighbours.resolve(port, sender.next_hop, state_.now);
   if (resolved.answer == link::Answer::kUnreachable && reroute(conn)) {
@@ -132,7 +136,8 @@ std::optional<MacAddress> Transmission::neighbour_of(uint32_t conn) {
   return std::nullopt;
 }
 
-/// The neighbour does not answer. Returns true if the route has another next hop now.
+/// The neighbour does not answer, or is not known yet. Returns true if the route has another next
+/// hop now.
 bool Transmission::reroute(uint32_t conn) {
   const FourTuple& tuple = state_.engine.tuple(conn);
   const auto route = state_.routes.lookup_from(tuple.local.address, tuple.remote.address);

@@ -48,11 +48,14 @@ class HandoverBed {
   TwoWorkers& hosts() { return hosts_; }
 
   /// A worker that took these records over, on a wire whose other end answers ARP and nothing else;
-  /// null: it refused them. Its clients are those of `host`.
-  std::unique_ptr<WorkerHost> successor(uint32_t host, std::span<const uint8_t> records) {
+  /// null: it refused them. Its clients are those of `host`. It has `addresses`, or that of `host`.
+  std::unique_ptr<WorkerHost> successor(uint32_t host, std::span<const uint8_t> records,
+                                        std::vector<InterfaceAddress> addresses = {}) {
     link_ = std::make_unique<io::sim::Link>(io::sim::LinkOptions{});
     peer_ = &link_->add_queue(1, peer_memory_);
-    HostOptions options{.address = host == 0 ? 0x0a090001u : 0x0a090002u, .seed = 2 + host};
+    HostOptions options{.address = host == 0 ? 0x0a090001u : 0x0a090002u,
+                        .addresses = std::move(addresses),
+                        .seed = 2 + host};
     auto made = std::make_unique<WorkerHost>(*link_, options);
     std::vector<worker::Command> memory;
     (host == 0 ? hosts_.client_a : hosts_.client_b)->describe_memory(memory);

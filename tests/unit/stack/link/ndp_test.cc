@@ -331,6 +331,41 @@ TEST_F(NdpTest, ARouterThatBecameAHostIsForgotten) {
   EXPECT_FALSE(table_.ndp().default_router(0));
 }
 
+TEST_F(NdpTest, AnAdvertisementThatIsIgnoredRemovesNoRouter) {
+  // RFC 4861 7.2.5 I: another MAC, and no override.
+  settle();
+  advertise_router(kPeerMac, 1000);
+  NdpMessage message = message_of(NdpType::kNeighbourAdvertisement, kRouter, kOtherMac);
+  message.overrides = false;
+  receive(kOtherMac, kRouter, kAllNodes, message);
+  EXPECT_EQ(table_.ndp().default_router(0), kRouter);
+}
+
+TEST_F(NdpTest, WithoutAnyRouterItAsksAgain) {
+  settle();
+  pass(seconds(60));
+  const auto count_questions = [](const auto& all) {
+    return std::ranges::count_if(all, [](const NeighbourOut& sent) {
+      return sent.kind == NeighbourOut::Kind::kNdp &&
+             sent.ndp.message.type == NdpType::kRouterSolicitation;
+    });
+  };
+  advertise_router(kPeerMac, 100);
+  EXPECT_EQ(count_questions(pass(seconds(60))), 0);
+  EXPECT_EQ(count_questions(pass(seconds(60))), kRouterSolicitsMax);
+}
+
+TEST_F(NdpTest, ARouterForNoTrafficDoesNotEndTheQuestions) {
+  // RFC 4861 6.3.7: only an advertisement with a lifetime does.
+  pass(seconds(3));
+  advertise_router(kPeerMac, 0);
+  int asked = 0;
+  for (const NeighbourOut& sent : pass(seconds(60))) {
+    asked += sent.ndp.message.type == NdpType::kRouterSolicitation ? 1 : 0;
+  }
+  EXPECT_GT(asked, 0);
+}
+
 TEST_F(NdpTest, RoutersAreHeardOnlyWhereTheConfigurationSaysSo) {
   Neighbours table(2);
   table.set_port(0, {kOwnMac, kAddresses, false}, now_);

@@ -33,8 +33,9 @@ class NeighbourCacheTest : public testing::Test {
     return run();
   }
   Resolved resolve() { return cache_.resolve(0, kPeer, now_); }
+  using Heeded = NeighbourCache::Heeded;
   bool advertise(MacAddress mac, bool is_solicited = true, bool overrides = true) {
-    return cache_.advertise(0, kPeer, {mac, is_solicited, overrides}, now_);
+    return cache_.advertise(0, kPeer, {mac, is_solicited, overrides}, now_) != Heeded::kNoEntry;
   }
   void make_known() {
     resolve();
@@ -141,7 +142,8 @@ TEST_F(NeighbourCacheTest, AnAdvertisementNobodyAskedForIsIgnored) {
   EXPECT_FALSE(advertise(kPeerMac));
   EXPECT_EQ(cache_.used(), 0u);
   resolve();
-  EXPECT_FALSE(cache_.advertise(0, kPeer, {std::nullopt, true, true}, now_)) << "RFC 4861 7.2.5";
+  EXPECT_EQ(cache_.advertise(0, kPeer, {std::nullopt, true, true}, now_), Heeded::kNoEntry)
+      << "RFC 4861 7.2.5";
 }
 
 TEST_F(NeighbourCacheTest, AMacIsReplacedOnlyWithTheOverrideFlag) {

@@ -28,6 +28,38 @@ TEST(Handover, ASuccessorHasAllSessions) {
   }
 }
 
+TEST(Handover, RefusesSessionsOfAnAddressOrARouteThatIsGone) {
+  HandoverBed bed;
+  const auto other = InterfaceAddress::of(IpAddress::v4(0x0a090007), 24);
+  EXPECT_EQ(bed.successor(0, bed.records_of(0), {other}), nullptr);
+  const auto lone = InterfaceAddress::of(IpAddress::v4(0x0a090001), 32);
+  EXPECT_EQ(bed.successor(0, bed.records_of(0), {lone}), nullptr);
+}
+
+// A router of IPv6 that was learned is learned again. Its sessions wait for it meanwhile.
+TEST(Handover, AnIpv6SessionWithoutARouteWaitsForOne) {
+  constexpr IpAddress kLeft{{0xfd, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
+  constexpr IpAddress kRight{{0xfd, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}};
+  TwoWorkers hosts({}, {.addresses = {{kLeft, 64}}}, {.addresses = {{kRight, 64}}});
+  ASSERT_TRUE(hosts.connect(5000, kRight));
+  hosts.app_a->send_pattern(hosts.app_a->only().name, 5, 60'000, 4096);
+  hosts.turn();
+  record::Writer out;
+  hosts.a.worker().write_handover(out);
+  io::sim::Link link{io::sim::LinkOptions{}};
+  WorkerHost successor(link, {.addresses = {{kLeft, 128}}});
+  std::vector<worker::Command> memory;
+  hosts.client_a->describe_memory(memory);
+  record::Reader in(out.bytes());
+  ASSERT_TRUE(successor.worker().take_over(memory, in, hosts.now));
+  EXPECT_EQ(successor.worker().connection_count(), 1u);
+  for (int i = 0; i < 8; ++i) {
+    successor.worker().poll_once(hosts.now + millis(300) * i);
+    successor.worker().check_invariants(UINT32_MAX);
+  }
+  EXPECT_EQ(successor.worker().connection_count(), 1u);
+}
+
 TEST(Handover, LeavesTheWorkerAsItIs) {
   HandoverBed bed;
   const std::vector<uint8_t> first = bed.records_of(1);
