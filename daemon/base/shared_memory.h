@@ -14,7 +14,8 @@ enum class SharedWith : uint8_t {
   kWriters,  ///< every holder of the descriptor
 };
 
-/// A memfd of fixed size, mapped for writing. Its size is sealed: no process can remove a page.
+/// A memfd of fixed size, mapped for writing. Its size is sealed. A client
+/// that may write can punch holes into it (threat model, known and open).
 /// Owner: mapping and descriptor end with this object.
 class SharedMemory {
  public:

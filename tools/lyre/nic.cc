@@ -79,7 +79,15 @@ void add_bind(CLI::App& nic) {
     const auto bind = bind_command(states, *request);
     // The kernel forgets the addresses with the interface.
     const std::string section = section_of(states, request->name);
-    if (!bind.empty()) run(bind, *is_dry_run);
+    try {
+      if (!bind.empty()) run(bind, *is_dry_run);
+    } catch (const Failure&) {
+      std::cerr << "If the NIC has lost its kernel driver, `lyre nic unbind "
+                << nic_named(states, request->name).nic.address
+                << "` gives it back. It was configured as:\n"
+                << section;
+      throw;
+    }
     if (!*is_dry_run) std::cout << section << std::flush;
     const std::string driver = bind.empty() ? "" : bind.back();
     run_all(prepare_commands(nic_named(states, request->name), driver, {}, files_here()),

@@ -35,7 +35,8 @@ Result<PageMemory> PageMemory::map(const char* name, size_t bytes, PageKind kind
   if (kind != PageKind::kHuge && try_map(memory, name, bytes, false)) return memory;
   const int reason = errno;
   return Error{reason, std::string(name) + ": cannot take " + std::to_string(bytes >> 10) +
-                           " KiB of " + (kind == PageKind::kHuge ? "hugepages" : "memory")};
+                           " KiB of " +
+                           (kind == PageKind::kHuge ? "hugepages of 2 MiB" : "memory")};
 }
 
 PageMemory::~PageMemory() {

@@ -130,7 +130,8 @@ TEST_F(DoctorMachineTest, Hugepages) {
 TEST_F(DoctorMachineTest, HugepagesOfTheDaemonThatRuns) {
   add_nic_without_iommu();
   set_hugepages(192, 0);
-  expect(check_hugepages(tree_.roots(), nics()), Verdict::kFine, "384 MiB reserved, 0 MiB of");
+  expect(check_hugepages(tree_.roots(), nics()), Verdict::kFine,
+         "384 MiB reserved in pages of 2 MiB, 0 MiB of");
   expect(check_hugepages_at_boot(tree_.roots(), ""), Verdict::kNote, "not reserved at boot");
 }
 

@@ -173,10 +173,21 @@ TEST_F(NicTest, WhatIsThereIsNotPreparedAgain) {
   EXPECT_THAT(prepare("eth1", "igb_uio"), IsEmpty());
 }
 
-TEST_F(NicTest, HugepagesOfAnotherSizeAreCountedInIt) {
-  tree_.write("proc/meminfo", "Hugepagesize:     524288 kB\n");
-  EXPECT_THAT(prepare("eth1", "igb_uio"),
-              Contains(Contains(HasSubstr("echo vm.nr_hugepages=1 > "))));
+// Packet pools have pages of 2 MiB, also where the machine was started with default_hugepagesz=1G.
+TEST_F(NicTest, HugepagesOfAnotherSizeDoNotCount) {
+  tree_.write("proc/meminfo", "Hugepagesize:    1048576 kB\n");
+  tree_.write("sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages", "8\n");
+  tree_.write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "0\n");
+  const std::string pool = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+  const std::string file = tree_.path("etc/tmpfiles.d/lyre-nic.conf");
+  const Commands prepared = prepare("eth1", "igb_uio");
+  EXPECT_THAT(prepared, Contains(Contains("echo 'w " + pool + " - - - - 192' > " + file)));
+  EXPECT_THAT(prepared, Contains(ElementsAre("systemd-tmpfiles", "--create", file)));
+  tree_.write("etc/systemd/system/lyred.service.d/no-iommu.conf", "");
+  tree_.write("etc/tmpfiles.d/lyre-nic.conf", "");
+  const Commands undone = unprepare("eth1");
+  EXPECT_THAT(undone, Contains(ElementsAre("rm", file)));
+  EXPECT_THAT(undone, Contains(Contains("echo 0 > " + pool)));
 }
 
 TEST_F(NicTest, ANicBehindAnIommuNeedsNothing) {

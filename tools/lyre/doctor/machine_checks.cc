@@ -53,9 +53,12 @@ struct HugepageSum {
   uint64_t free_mib = 0;
 };
 
+/// Of 2 MiB: packet pools take no others.
 HugepageSum hugepages(const machine::Roots& roots) {
+  constexpr uint64_t kPageKib = 2048;
   HugepageSum sum;
   for (const machine::HugepagePool& pool : machine::hugepage_pools(roots)) {
+    if (pool.page_kib != kPageKib) continue;
     sum.reserved_mib += pool.total_mib();
     sum.free_mib += pool.free_mib();
   }
@@ -173,7 +176,7 @@ std::vector<Finding> check_write_combining(const machine::Roots& roots,
 Finding check_hugepages(const machine::Roots& roots, const std::vector<NicState>& nics) {
   // A daemon that runs has taken its own: free ones tell nothing of it.
   const HugepageSum sum = hugepages(roots);
-  const std::string saw = std::to_string(sum.reserved_mib) + " MiB reserved, " +
+  const std::string saw = std::to_string(sum.reserved_mib) + " MiB reserved in pages of 2 MiB, " +
                           std::to_string(sum.free_mib) + " MiB of them free";
   if (sum.reserved_mib >= kHugepagesMib) return fine("hugepages", saw);
   if (sum.reserved_mib > 0) {

@@ -15,14 +15,18 @@ namespace {
 constexpr const char* kSettle = "daemon-reload";
 /// Enough for one worker with default settings.
 constexpr uint64_t kHugepagesKib = 384 << 10;
-/// Of a machine that does not say its own.
-constexpr uint64_t kDefaultPageKib = 2048;
+/// Packet pools have pages of this size, whatever the machine's default is.
+constexpr uint64_t kPageKib = 2048;
+constexpr const char* kPages = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
 
 std::string drop_in_folder(const PreparedFiles& files) {
   return files.etc + "/systemd/system/lyred.service.d";
 }
 std::string sysctl_file(const PreparedFiles& files) {
   return files.etc + "/sysctl.d/60-lyre-nic.conf";
+}
+std::string tmpfiles_file(const PreparedFiles& files) {
+  return files.etc + "/tmpfiles.d/lyre-nic.conf";
 }
 std::string config_file(const PreparedFiles& files) { return files.etc + "/lyre/lyred.toml"; }
 
@@ -32,12 +36,25 @@ uint64_t default_hugepage_kib(const machine::Roots& roots) {
     const auto words = machine::words(line);
     if (words.size() > 1 && words[0] == "Hugepagesize:") return std::stoull(words[1]);
   }
-  return kDefaultPageKib;
+  return kPageKib;
 }
 
 bool has_hugepages(const machine::Roots& roots) {
-  return std::ranges::any_of(machine::hugepage_pools(roots),
-                             [](const machine::HugepagePool& pool) { return pool.total > 0; });
+  return std::ranges::any_of(machine::hugepage_pools(roots), [](const machine::HugepagePool& pool) {
+    return pool.page_kib == kPageKib && pool.total > 0;
+  });
+}
+
+/// Now, and after each boot.
+Commands reserve_commands(const machine::Roots& roots, const PreparedFiles& files) {
+  const std::string pages = std::to_string(kHugepagesKib / kPageKib);
+  if (default_hugepage_kib(roots) == kPageKib) {
+    return {{"sh", "-c", "echo vm.nr_hugepages=" + pages + " > " + sysctl_file(files)},
+            {"sysctl", "--quiet", "--load", sysctl_file(files)}};
+  }
+  const std::string line = "'w " + std::string(kPages) + " - - - - " + pages + "'";
+  return {{"sh", "-c", "echo " + line + " > " + tmpfiles_file(files)},
+          {"systemd-tmpfiles", "--create", tmpfiles_file(files)}};
 }
 
 bool needs_physical_addresses(const NicState& state, const std::string& driver) {
@@ -118,11 +135,7 @@ Commands prepare_commands(const NicState& state, const std::string& driver,
   }
   if (!commands.empty()) commands.push_back({"systemctl", kSettle});
   if (needs_physical_addresses(state, driver) && !has_hugepages(roots)) {
-    const uint64_t page_kib = default_hugepage_kib(roots);
-    const std::string setting =
-        "vm.nr_hugepages=" + std::to_string((kHugepagesKib + page_kib - 1) / page_kib);
-    commands.push_back({"sh", "-c", "echo " + setting + " > " + sysctl_file(files)});
-    commands.push_back({"sysctl", "--quiet", "--load", sysctl_file(files)});
+    for (auto& command : reserve_commands(roots, files)) commands.push_back(std::move(command));
   }
   return commands;
 }
@@ -136,9 +149,14 @@ Commands unprepare_commands(const std::vector<NicState>& states, const std::stri
   }
   Commands commands = unlink_commands(unneeded, files);
   const std::string without_iommu = machine::drop_ins_of(machine::PortKind::kWithoutIommu).front();
-  if (contains(unneeded, without_iommu) && machine::exists(sysctl_file(files))) {
+  if (!contains(unneeded, without_iommu)) return commands;
+  if (machine::exists(sysctl_file(files))) {
     commands.push_back({"rm", sysctl_file(files)});
     commands.push_back({"sysctl", "--quiet", "vm.nr_hugepages=0"});
+  }
+  if (machine::exists(tmpfiles_file(files))) {
+    commands.push_back({"rm", tmpfiles_file(files)});
+    commands.push_back({"sh", "-c", std::string("echo 0 > ") + kPages});
   }
   return commands;
 }
