@@ -33,7 +33,8 @@ std::atomic<bool> g_is_inherited{false};
 
 struct Registry {
   std::mutex mutex;
-  std::set<Instance*> instances;
+  std::set<Instance*> instances;  ///< not finalized
+  std::set<Instance*> existing;   ///< also those that are finalized and whose comms are in use
   Instance* process_instance = nullptr;
   std::vector<std::unique_ptr<Instance>> replaced;  // daemon dead, comms open
   bool has_fork_handler = false;
@@ -148,6 +149,32 @@ void warn_of_unknown_settings() {
   for (const std::string& line : nccl_abi::unknown_settings(environ)) log_warn("%s", line.c_str());
 }
 
+Instance* keep(Registry& all, Instance* instance) {
+  if (instance == nullptr) return nullptr;
+  all.instances.insert(instance);
+  all.existing.insert(instance);
+  return instance;
+}
+
+void destroy(Instance* instance) {
+  Registry& all = registry();
+  {
+    const std::lock_guard lock(all.mutex);
+    all.existing.erase(instance);
+  }
+  delete instance;
+}
+
+/// NCCL 2.28.3 goes on with the context of a parent that it has finalized, in a child that shares
+/// its resources. Without comms the instance is gone then.
+bool exists(Instance* instance) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  if (all.existing.contains(instance)) return true;
+  log_warn("NCCL uses the context of a communicator that it has finalized");
+  return false;
+}
+
 /// A process that has used a daemon looks for it as long as its comms do: NCCL never asks a plugin
 /// again whose init failed, and its next communicator would use sockets. The first init fails at
 /// once: perhaps no daemon is wanted here.
@@ -205,6 +232,7 @@ void replace_dead_process_instance(Registry& all) {
     if (instance->progress() == Result::kSuccess) return;
   }
   all.instances.erase(instance);
+  all.existing.erase(instance);
   all.replaced.emplace_back(instance);
   all.process_instance = nullptr;
   std::erase_if(all.replaced, [](const auto& replaced) { return is_idle(*replaced); });
@@ -274,11 +302,9 @@ Result init_context(void** context, uint64_t communicator, nccl_abi::Logger logg
     watch_forks(all);
     // Without the lock: other communicators are finalized meanwhile.
     Instance* instance = open_instance(communicator);
-    if (instance == nullptr) return Result::kSystemError;
     const std::lock_guard lock(all.mutex);
-    all.instances.insert(instance);
-    *context = instance;
-    return Result::kSuccess;
+    *context = keep(all, instance);
+    return *context != nullptr ? Result::kSuccess : Result::kSystemError;
   });
 }
 
@@ -293,7 +319,7 @@ Result finalize(void* context) {
     }
     // Else the last close does it: NCCL 2.28.3 to 2.28.6 finalizes the context of a communicator
     // while a child, made with splitShare or shrinkShare, uses its comms.
-    if (finalize_instance(instance)) delete instance;
+    if (finalize_instance(instance)) destroy(instance);
     return Result::kSuccess;
   });
 }
@@ -306,10 +332,7 @@ Result init_process(nccl_abi::Logger logger, nccl_abi::ProfilerCallback profiler
     watch_forks(all);
     const std::lock_guard lock(all.mutex);
     replace_dead_process_instance(all);
-    if (all.process_instance == nullptr) {
-      all.process_instance = open_instance(0);
-      if (all.process_instance != nullptr) all.instances.insert(all.process_instance);
-    }
+    if (all.process_instance == nullptr) all.process_instance = keep(all, open_instance(0));
     return all.process_instance != nullptr ? Result::kSuccess : Result::kSystemError;
   });
 }
@@ -331,6 +354,7 @@ Result listen(void* context, int dev, void* handle, void** listen_comm) {
   *listen_comm = nullptr;
   if (context == nullptr) return Result::kInvalidUsage;
   auto* instance = static_cast<Instance*>(context);
+  if (!exists(instance)) return Result::kInvalidUsage;
   return with(instance, [&] {
     ListenComm* made = nullptr;
     const Result result = instance->listen(dev, handle_bytes(handle), &made);
@@ -343,6 +367,7 @@ Result connect(void* context, int dev, void* handle, void** send_comm) {
   *send_comm = nullptr;
   if (context == nullptr) return Result::kInvalidUsage;
   auto* instance = static_cast<Instance*>(context);
+  if (!exists(instance)) return Result::kInvalidUsage;
   return with(instance, [&] {
     Comm* made = nullptr;
     const Result result = instance->connect(dev, handle_bytes(handle), &made);
@@ -425,7 +450,7 @@ Result close_comm(void* comm_pointer) {
   auto* comm = static_cast<Comm*>(comm_pointer);
   Instance* instance = instance_of(comm);
   return guarded([&] {
-    if (close_in_order(instance, comm)) delete instance;
+    if (close_in_order(instance, comm)) destroy(instance);
     return Result::kSuccess;
   });
 }
@@ -440,7 +465,7 @@ Result close_listen(void* listen_comm) {
     is_over = instance->is_over();
     return Result::kSuccess;
   });
-  if (is_over) delete instance;
+  if (is_over) destroy(instance);
   return result;
 }
 

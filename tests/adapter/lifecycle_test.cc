@@ -351,6 +351,22 @@ TEST_P(Lifecycle, WithoutADaemonInitFailsWithOneLine) {
   }});
 }
 
+// NCCL 2.28.3 does so with the parent of a split that shares its resources.
+TEST_P(Lifecycle, AContextThatWasFinalizedIsRefused) {
+  if (!has_finalize(GetParam())) GTEST_SKIP() << "one context for all communicators";
+  expect_ranks({[](Rank&) {
+    ::setenv("LYRE_SOCKET", daemons().socket(0).c_str(), 1);
+    const auto plugin = load_tested_plugin(GetParam());
+    ASSERT_EQ(plugin->init(kCommId), Result::kSuccess);
+    ASSERT_EQ(plugin->finalize(), Result::kSuccess);
+    HandleBuffer handle{};
+    void* listening = nullptr;
+    EXPECT_EQ(plugin->listen(0, handle.data(), &listening), Result::kInvalidUsage);
+    void* sending = nullptr;
+    EXPECT_EQ(plugin->connect(0, handle.data(), &sending), Result::kInvalidUsage);
+  }});
+}
+
 // As while it is restarted. NCCL never asks a plugin again whose init failed.
 TEST_P(Lifecycle, ALaterInitWaitsForTheDaemon) {
   expect_ranks({[](Rank&) {
