@@ -63,7 +63,11 @@ int connect_control(const char* path, UniqueFd& out, int patience_ms = kAnswerTi
   // SO_SNDTIMEO bounds the connect too, when the daemon's backlog is full.
   const timeval limit{patience_ms / 1000, suseconds_t{patience_ms % 1000} * 1000};
   ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-  if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
+  int connected = 0;
+  do {
+    connected = ::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address);
+  } while (connected != 0 && errno == EINTR);
+  if (connected != 0) {
     const int code = errno == EACCES || errno == EPERM ? LYRE_E_PERMISSION : LYRE_E_DAEMON;
     const bool is_absent = errno == ENOENT || errno == ECONNREFUSED;
     if (is_absent) return fail(code, "%s: no daemon listens there (is lyred running?)", path);
@@ -206,15 +210,17 @@ const char* socket_path_or_default(const char* path) {
 }
 
 int attach(const AttachOptions& options, Attachment& out) {
-  if (const int code = connect_control(options.path, out.control, options.patience_ms); code != 0)
-    return code;
+  const int64_t begun_ns = now_ns();
+  const int code = connect_control(options.path, out.control, options.patience_ms);
+  if (code != 0) return code;
+  const auto passed_ms = static_cast<int>((now_ns() - begun_ns) / 1'000'000);
   channel::AttachRequest request{};
   fill_header(request, channel::Control::kAttach);
   request.abi_versions = channel::kAbiVersions;
   request.arena_bytes = options.arena_bytes;
   std::strncpy(request.label, options.label, sizeof request.label - 1);
   return ask(out.control.get(), request, channel::Control::kAttached, out.reply, out.descriptors,
-             options.patience_ms);
+             std::max(options.patience_ms - passed_ms, 1));
 }
 
 int ask_region(int control, std::span<const uint8_t> request, int descriptor,

@@ -1,6 +1,7 @@
 #include "libclient/errors.h"
 
 #include <cerrno>
+#include <cmath>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -41,7 +42,8 @@ int fail_errno(int code, const char* what) {
 }
 
 int fail_unanswered(int patience_ms) {
-  return fail(LYRE_E_DAEMON, "the daemon did not answer within %g seconds", patience_ms / 1000.0);
+  const double seconds = std::round(patience_ms / 100.0) / 10;
+  return fail(LYRE_E_DAEMON, "the daemon did not answer within %g seconds", seconds);
 }
 
 int fail_static(int code, const char* text) {

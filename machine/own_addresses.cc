@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <string_view>
 
 namespace lyre::machine {
 namespace {
@@ -30,7 +31,9 @@ std::vector<OwnAddress> own_addresses() {
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, ::freeifaddrs);
   for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
     const std::optional<Address> address = address_of(entry->ifa_addr);
-    if (address) out.push_back({*address, entry->ifa_name});
+    // IPv4 addresses may have a label, "eth1:0".
+    const std::string_view name = entry->ifa_name;
+    if (address) out.push_back({*address, std::string(name.substr(0, name.find(':')))});
   }
   return out;
 }

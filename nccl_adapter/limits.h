@@ -109,6 +109,8 @@ inline constexpr int64_t kProgressThreadNs = 100'000'000;
 /// for several attempts within LYRE_RESUME_SECONDS.
 inline constexpr uint64_t kStartPatienceMs = 60'000;
 inline constexpr uint64_t kFindPatienceMs = 2'000;
+/// An init that waits for a daemon tries again this often.
+inline constexpr int64_t kInitAgainNs = 200'000'000;
 /// A lost daemon is looked for this often.
 inline constexpr int64_t kReattachNs = 50'000'000;
 /// A stream that cannot be made is tried again after this long, then twice that, up to the limit.

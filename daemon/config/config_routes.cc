@@ -95,7 +95,9 @@ class NetworkCheck {
 
   void check_reach(const PortConfig& port) const {
     const auto is_lone = [](const Cidr& own) { return own.interface().prefix_bits == kHostBits; };
+    const auto is_over_it = [&](const RouteConfig& route) { return route.port_name == port.name; };
     if (!port.gateways.empty() || port.accepts_routers) return;
+    if (std::any_of(config_.routes.begin(), config_.routes.end(), is_over_it)) return;
     if (!std::all_of(port.addresses.begin(), port.addresses.end(), is_lone)) return;
     complain_(port.address_line, "port.address",
               "of '" + port.name +

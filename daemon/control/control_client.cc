@@ -314,16 +314,24 @@ void ControlClient::on_register(const channel::RegisterRequest& request, OwnedFd
         {EPROTO, "a request about memory without a context, or before the last one was answered"});
   }
   if (!has_descriptor) return open_mapping(request);
-  if (!is_memory_file(descriptor.get())) return refuse_file(std::move(descriptor));
-  add_region(memory_of_file(descriptor, request.offset, request.bytes));
-  closer_->close(std::move(descriptor), user_);  // if it was refused
+  if (!is_memory_file(descriptor.get())) {
+    return refuse_file(std::move(descriptor),
+                       {EINVAL, "neither a memfd nor a file of tmpfs or hugetlbfs"});
+  }
+  add_file(std::move(descriptor), request.offset, request.bytes);
 }
 
-void ControlClient::refuse_file(OwnedFd file) {
+void ControlClient::add_file(OwnedFd file, uint64_t offset, uint64_t bytes) {
+  auto memory = memory_of_file(file, offset, bytes);
+  if (!memory.ok()) return refuse_file(std::move(file), memory.error());
+  add_region(std::move(*memory));
+}
+
+void ControlClient::refuse_file(OwnedFd file, const Error& why) {
   const bool has_room = closer_->has_room(user_);
   closer_->close(std::move(file), user_);
   if (!has_room) return end_malformed({EUSERS, kTooManyWaitingCloses});
-  add_region(Error{EINVAL, "neither a memfd nor a file of tmpfs or hugetlbfs"});
+  reply_region(channel::Control::kRegistered, 0, why);
 }
 
 void ControlClient::open_mapping(const channel::RegisterRequest& request) {
@@ -332,24 +340,26 @@ void ControlClient::open_mapping(const channel::RegisterRequest& request) {
       [self = shared_from_this(), offset = request.offset,
        bytes = request.bytes](Result<OwnedFd> opened) {
         self->awaited_mapping_ = 0;
-        OwnedFd object = opened.ok() ? std::move(*opened) : OwnedFd();
-        if (!self->is_over_) {
-          self->add_region(opened.ok() ? memory_of_file(object, offset, bytes) : opened.error());
+        if (!opened.ok()) {
+          if (!self->is_over_) {
+            self->reply_region(channel::Control::kRegistered, 0, opened.error());
+          }
+        } else if (self->is_over_) {
+          self->closer_->close(std::move(*opened), self->user_);
+        } else {
+          self->add_file(std::move(*opened), offset, bytes);
         }
-        self->closer_->close(std::move(object), self->user_);  // if it was refused
       });
   send_region_news();
 }
 
-void ControlClient::add_region(Result<ClientMemory> memory) {
-  if (!memory.ok()) return reply_region(channel::Control::kRegistered, 0, memory.error());
-  const auto region = server_.registry_.regions().add(*context_, std::move(*memory));
+void ControlClient::add_region(ClientMemory memory) {
+  const auto region = server_.registry_.regions().add(*context_, std::move(memory));
   if (!region.ok()) {
-    closer_->close(std::move(memory->file), user_);
     if (region.error().code == EDQUOT) {
       log(spdlog::level::warn, "not registered: " + region.error().text);
     }
-    return reply_region(channel::Control::kRegistered, 0, region.error());
+    return refuse_file(std::move(memory.file), region.error());
   }
   await_region(region.value(), channel::Control::kRegistered);
 }

@@ -68,9 +68,10 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   void on_capture(const channel::CaptureRequest& request);
   Result<uint32_t> port_to_capture(const channel::CaptureRequest& request) const;
   void on_register(const channel::RegisterRequest& request, OwnedFd descriptor);
-  void refuse_file(OwnedFd file);
+  void add_file(OwnedFd file, uint64_t offset, uint64_t bytes);
+  void refuse_file(OwnedFd file, const Error& why);
   void open_mapping(const channel::RegisterRequest& request);
-  void add_region(Result<ClientMemory> memory);
+  void add_region(ClientMemory memory);
   void on_deregister(const channel::DeregisterRequest& request);
   void await_region(uint32_t region, channel::Control answer);
   void await_removal();

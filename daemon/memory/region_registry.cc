@@ -98,7 +98,8 @@ Status RegionRegistry::check_share_of_user(const Usage& owner, uint64_t bytes) c
   if (bytes > bytes_max || all.bytes > bytes_max - bytes) {
     const bool is_domains = bytes_max == owner.bytes_of_user_max;
     return Error{EDQUOT,
-                 "clients of one uid have at most " + std::to_string(bytes_max >> 20) +
+                 "clients of one uid have, with memory that is still being given back, at most " +
+                     std::to_string(bytes_max >> 20) +
                      (is_domains ? " MiB registered (domain.registered_bytes_max)"
                                  : " MiB registered (clients.registered_bytes_per_uid_max)")};
   }

@@ -185,10 +185,10 @@ class WorkerThreads::Thread {
   }
 
   void turn() {
-    if (gate_.load(std::memory_order_relaxed) != Gate::kOpen) {
-      park();
-      if (must_stop_.load(std::memory_order_relaxed)) return;  // it was parked until its end
-    }
+    // Acquire: pairs with the release in unpark(), which stop() calls after it has set must_stop_.
+    // A thread that was held until its end makes no turn.
+    if (gate_.load(std::memory_order_acquire) != Gate::kOpen) park();
+    if (must_stop_.load(std::memory_order_relaxed)) return;
     const Nanos now = monotonic_now();
     note_standstill(now - std::exchange(turned_at_, now));
     const size_t work = seat_.worker->poll_once(now);

@@ -25,9 +25,10 @@ void store(uint8_t* to, const uint8_t* from) {
 constexpr size_t kVectorBytes = 16;
 constexpr size_t kRoundBytes = 4 * kVectorBytes;
 
-/// The processor keeps the order of stores; "memory" makes the compiler keep it.
+/// The processor keeps the order of stores; the barrier makes the compiler keep it.
 void store_vector(uint8_t* to, __m128i value) {
-  asm volatile("movaps %1, %0" : "=m"(*reinterpret_cast<__m128i*>(to)) : "x"(value) : "memory");
+  _mm_store_si128(reinterpret_cast<__m128i*>(to), value);
+  asm volatile("" ::: "memory");
 }
 
 __m128i load_vector(const uint8_t* from) {
@@ -38,9 +39,14 @@ __m128i load_vector(const uint8_t* from) {
 size_t copy_vectors(uint8_t* to, const uint8_t* from, size_t bytes) {
   size_t done = 0;
   for (; bytes - done >= kRoundBytes; done += kRoundBytes) {
-    const __m128i values[] = {load_vector(from + done), load_vector(from + done + 16),
-                              load_vector(from + done + 32), load_vector(from + done + 48)};
-    for (size_t i = 0; i < 4; ++i) store_vector(to + done + i * kVectorBytes, values[i]);
+    const __m128i first = load_vector(from + done);
+    const __m128i second = load_vector(from + done + kVectorBytes);
+    const __m128i third = load_vector(from + done + 2 * kVectorBytes);
+    const __m128i fourth = load_vector(from + done + 3 * kVectorBytes);
+    store_vector(to + done, first);
+    store_vector(to + done + kVectorBytes, second);
+    store_vector(to + done + 2 * kVectorBytes, third);
+    store_vector(to + done + 3 * kVectorBytes, fourth);
   }
   for (; bytes - done >= kVectorBytes; done += kVectorBytes) {
     store_vector(to + done, load_vector(from + done));

@@ -22,7 +22,7 @@ constexpr int64_t kShortPauseNs = 1'000'000;
 constexpr int64_t kPollPauseNs = 50'000;
 /// What the library waits at most while it attaches and listens. A daemon that does not answer uses
 /// up LYRE_RESUME_SECONDS meanwhile.
-constexpr int64_t kFindNsMax = 2 * int64_t{kFindPatienceMs} * 1'000'000;
+constexpr int64_t kFindNsMax = 3 * int64_t{kFindPatienceMs} * 1'000'000;
 
 }  // namespace
 
@@ -100,12 +100,13 @@ Result Instance::check_device(int dev) const {
 
 // listen() cannot be retried: NCCL calls it once. The daemon may be lost while it is asked.
 Result Instance::await_acceptor() {
-  const int64_t begun_ns = monotonic_ns();
+  std::optional<int64_t> lost_ns;
   for (;;) {
     while (progress() == Result::kSuccess && !is_attached()) sleep_ns(kShortPauseNs);
     if (daemon_ == Daemon::kDead) return Result::kSystemError;
     if (open_acceptor()) return Result::kSuccess;
-    const bool may_return = monotonic_ns() - begun_ns < settings_.resume_s * kNsPerSecond;
+    if (!lost_ns) lost_ns = monotonic_ns();
+    const bool may_return = monotonic_ns() - *lost_ns < settings_.resume_s * kNsPerSecond;
     if (is_attached() || !may_return) return Result::kSystemError;
   }
 }

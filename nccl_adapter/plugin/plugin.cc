@@ -32,7 +32,8 @@ constexpr int64_t kClosePollNs = 50'000;
 std::atomic<bool> g_is_inherited{false};
 
 struct Registry {
-  std::mutex mutex;
+  std::mutex init_mutex;          ///< of init_process(); taken before `mutex`
+  std::mutex mutex;               ///< guards the rest; nothing waits for a daemon under it
   std::set<Instance*> instances;  ///< not finalized
   std::set<Instance*> existing;   ///< also those that are finalized and whose comms are in use
   Instance* process_instance = nullptr;
@@ -175,16 +176,23 @@ bool exists(Instance* instance) {
   return false;
 }
 
+/// As while the daemon is restarted. It binds its socket before it gives it its group.
+bool may_pass(int failure) { return failure == LYRE_E_DAEMON || failure == LYRE_E_PERMISSION; }
+
 /// A process that has used a daemon looks for it as long as its comms do: NCCL never asks a plugin
 /// again whose init failed, and its next communicator would use sockets. The first init fails at
 /// once: perhaps no daemon is wanted here.
 std::unique_ptr<Instance> find_daemon(const Settings& settings, uint64_t communicator) {
-  const int64_t deadline_ns = monotonic_ns() + settings.resume_s * kNsPerSecond;
   int failure = 0;
   std::unique_ptr<Instance> instance = Instance::open(settings, communicator, &failure);
-  while (failure == LYRE_E_DAEMON && known_port_count() > 0 && monotonic_ns() < deadline_ns) {
-    sleep_ns(kReattachNs);
-    instance = Instance::open(settings, communicator, &failure);
+  const int64_t deadline_ns = monotonic_ns() + settings.resume_s * kNsPerSecond;
+  if (may_pass(failure) && known_port_count() > 0) {
+    log_info("the Lyre daemon at %s is gone; looking for it for %lld s", socket_path_text(settings),
+             static_cast<long long>(settings.resume_s));
+    while (may_pass(failure) && monotonic_ns() < deadline_ns) {
+      sleep_ns(kInitAgainNs);
+      instance = Instance::open(settings, communicator, &failure);
+    }
   }
   if (instance == nullptr) {
     log_warn("cannot use the Lyre daemon at %s: %s", socket_path_text(settings), lyre_last_error());
@@ -330,14 +338,21 @@ Result init_process(nccl_abi::Logger logger, nccl_abi::ProfilerCallback profiler
   return guarded([&] {
     Registry& all = registry();
     watch_forks(all);
+    const std::lock_guard one_init(all.init_mutex);
+    {
+      const std::lock_guard lock(all.mutex);
+      replace_dead_process_instance(all);
+      if (all.process_instance != nullptr) return Result::kSuccess;
+    }
+    Instance* instance = open_instance(0);
     const std::lock_guard lock(all.mutex);
-    replace_dead_process_instance(all);
-    if (all.process_instance == nullptr) all.process_instance = keep(all, open_instance(0));
-    return all.process_instance != nullptr ? Result::kSuccess : Result::kSystemError;
+    all.process_instance = keep(all, instance);
+    return instance != nullptr ? Result::kSuccess : Result::kSystemError;
   });
 }
 
 void* process_context() {
+  if (refuse_inherited()) return nullptr;
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   return all.process_instance;
@@ -352,7 +367,7 @@ Result devices(int* ndev) {
 
 Result listen(void* context, int dev, void* handle, void** listen_comm) {
   *listen_comm = nullptr;
-  if (context == nullptr) return Result::kInvalidUsage;
+  if (context == nullptr || refuse_inherited()) return Result::kInvalidUsage;
   auto* instance = static_cast<Instance*>(context);
   if (!exists(instance)) return Result::kInvalidUsage;
   return with(instance, [&] {
@@ -365,7 +380,7 @@ Result listen(void* context, int dev, void* handle, void** listen_comm) {
 
 Result connect(void* context, int dev, void* handle, void** send_comm) {
   *send_comm = nullptr;
-  if (context == nullptr) return Result::kInvalidUsage;
+  if (context == nullptr || refuse_inherited()) return Result::kInvalidUsage;
   auto* instance = static_cast<Instance*>(context);
   if (!exists(instance)) return Result::kInvalidUsage;
   return with(instance, [&] {

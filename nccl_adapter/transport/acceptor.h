@@ -47,8 +47,8 @@ class HelloReceiver {
 class Acceptor {
  public:
   /// All are borrowed for the acceptor's life.
-  /// Fails: nullptr with a line in the log. Blocks while the daemon opens the listener, at most two
-  /// seconds.
+  /// Fails: nullptr with a line in the log. Blocks while the daemon opens the listener, at most
+  /// twice the patience of the context (limits.h).
   static std::unique_ptr<Acceptor> open(Environment* environment, HelloReceiver* receiver,
                                         Telemetry* telemetry);
   ~Acceptor();

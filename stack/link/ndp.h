@@ -87,6 +87,7 @@ class Ndp {
   /// All addresses, and the default router of a port. The worker's routes are derived from them.
   std::span<const Own> addresses() const { return {own_.begin(), own_.size()}; }
   std::optional<IpAddress> default_router(uint8_t port) const;
+  bool takes_routers(uint8_t port) const { return ports_[port].takes_routers; }
   /// Changes whenever addresses(), their states or a default router changed.
   uint32_t generation() const { return generation_; }
 

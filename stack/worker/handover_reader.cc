@@ -304,7 +304,9 @@ bool HandoverReader::restore_place(const SessionRecord& record) {
   const auto port = state_.routes.port_of(tuple.local.address);
   const auto route = state_.routes.lookup_from(tuple.local.address, tuple.remote.address);
   // Routers of IPv6 that were learned are learned again: until then there may be no route.
-  is_address_missing_ = !port || (!route && tuple.local.address.is_v4());
+  const bool may_wait =
+      port && !tuple.local.address.is_v4() && state_.neighbours.ndp().takes_routers(*port);
+  is_address_missing_ = !port || (!route && !may_wait);
   if (is_address_missing_) return false;
   session::Session& session = state_.session(record.conn);
   session.port = *port;

@@ -15,6 +15,7 @@ struct HostOptions {
   uint32_t address = 0x0a090001;
   std::vector<InterfaceAddress> addresses{};  ///< in place of `address`
   std::vector<IpAddress> gateways{};
+  bool takes_routers = false;
   io::sim::Link* second_link = nullptr;  ///< with a second port, at the same end
   uint32_t second_address = 0x0a0a0001;
   uint32_t rx_slots = 512;
@@ -45,6 +46,7 @@ class WorkerHost {
     ports.push_back({.io = &link.add_queue(options.end, memory_),
                      .addresses = addresses_of(options),
                      .gateways = options.gateways,
+                     .takes_routers = options.takes_routers,
                      .neighbours_max = options.neighbours_max,
                      .mtu_bytes = link.options().mtu_bytes,
                      .marking = options.marking});

@@ -41,8 +41,10 @@ std::string text_in(std::initializer_list<const char*> folders) {
   return text;
 }
 
-std::string sysctl_text() {
-  std::string text = text_in({"/etc/sysctl.d", "/run/sysctl.d", "/usr/lib/sysctl.d"});
+/// What sets values of the kernel at boot.
+std::string boot_text() {
+  std::string text = text_in({"/etc/sysctl.d", "/run/sysctl.d", "/usr/lib/sysctl.d",
+                              "/etc/tmpfiles.d", "/run/tmpfiles.d"});
   for (const std::string& line : machine::lines("/etc/sysctl.conf")) text += line + "\n";
   return text;
 }
@@ -65,7 +67,7 @@ std::vector<Finding> check_this_machine() {
   append(findings, check_nics(nics));
   append(findings, {check_iommu(roots, nics), check_driver_modules(roots, nics)});
   append(findings, check_write_combining(roots, nics, modprobe_text()));
-  append(findings, {check_hugepages(roots, nics), check_hugepages_at_boot(roots, sysctl_text()),
+  append(findings, {check_hugepages(roots, nics), check_hugepages_at_boot(roots, boot_text()),
                     check_isolation(roots), check_io_uring(roots)});
   return findings;
 }

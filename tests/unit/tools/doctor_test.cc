@@ -142,6 +142,10 @@ TEST_F(DoctorMachineTest, HugepagesAtBoot) {
   expect(check_hugepages_at_boot(tree_.roots(), ""), Verdict::kNote, "not reserved at boot");
   expect(check_hugepages_at_boot(tree_.roots(), "vm.nr_hugepages = 192\n"), Verdict::kFine,
          "sysctl");
+  expect(
+      check_hugepages_at_boot(
+          tree_.roots(), "w /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages - - - - 192\n"),
+      Verdict::kFine, "tmpfiles");
   tree_.write("proc/cmdline", "quiet hugepages=192\n");
   expect(check_hugepages_at_boot(tree_.roots(), ""), Verdict::kFine, "command line");
 }

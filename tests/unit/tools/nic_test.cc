@@ -102,11 +102,14 @@ TEST_F(NicTest, ThePortSectionHasTheRouterOfTheKernel) {
               "00000000000000000000000000000000 00000100 00000001 00000000 00000001 eth1\n"
               "00000000000000000000000000000000 00 00000000000000000000000000000000 00 "
               "fe800000000000000000000000000001 00000400 00000001 00000000 00000003 eth1\n");
-  InterfaceUse use = interface_use({"eth1"}, tree_.roots());
-  EXPECT_THAT(use.gateways, ElementsAre("10.0.2.1", "fe80::1"));
-  EXPECT_THAT(interface_use({"eth2"}, tree_.roots()).gateways, IsEmpty());
-  use.addresses = {"10.0.2.5/32"};
-  use.gateways = {"10.0.2.1"};
+  const auto routers = [&](std::vector<std::string> addresses) {
+    return gateways_of({"eth1"}, addresses, tree_.roots());
+  };
+  EXPECT_THAT(routers({"10.0.2.5/32", "fd00::5/64"}), ElementsAre("10.0.2.1", "fe80::1"));
+  EXPECT_THAT(routers({"10.0.2.5/32"}), ElementsAre("10.0.2.1"));
+  EXPECT_THAT(routers({"10.0.2.5/24"}), IsEmpty()) << "no default route goes over it";
+  EXPECT_THAT(gateways_of({"eth2"}, {"10.0.2.5/32"}, tree_.roots()), IsEmpty());
+  const InterfaceUse use{.addresses = {"10.0.2.5/32"}, .gateways = {"10.0.2.1"}};
   EXPECT_THAT(port_section(nic_named(states_, "eth1"), use),
               HasSubstr("address = \"10.0.2.5/32\"\ngateway = \"10.0.2.1\"\n"));
 }

@@ -193,13 +193,15 @@ Finding check_hugepages(const machine::Roots& roots, const std::vector<NicState>
               kReserveNow);
 }
 
-Finding check_hugepages_at_boot(const machine::Roots& roots, const std::string& sysctl_text) {
+Finding check_hugepages_at_boot(const machine::Roots& roots, const std::string& boot_text) {
   const bool is_on_command_line =
       machine::first_line(roots.proc + "/cmdline").find("hugepages=") != std::string::npos;
-  const bool is_in_sysctl = sysctl_text.find("vm.nr_hugepages") != std::string::npos;
-  if (is_on_command_line || is_in_sysctl) {
+  const bool is_in_sysctl = boot_text.find("vm.nr_hugepages") != std::string::npos;
+  const bool is_in_tmpfiles = boot_text.find("hugepages-2048kB/nr_hugepages") != std::string::npos;
+  if (is_on_command_line || is_in_sysctl || is_in_tmpfiles) {
     return fine("boot", is_on_command_line ? "hugepages on the kernel's command line"
-                                           : "vm.nr_hugepages in sysctl.d");
+                        : is_in_sysctl     ? "vm.nr_hugepages in sysctl.d"
+                                           : "hugepages of 2 MiB in tmpfiles.d");
   }
   if (hugepages(roots).reserved_mib == 0) {
     return fine("boot", "no hugepages are reserved, now or at boot");

@@ -20,7 +20,7 @@ std::vector<Finding> check_write_combining(const machine::Roots& roots,
                                            const std::vector<NicState>& nics,
                                            const std::string& options);
 Finding check_hugepages(const machine::Roots& roots, const std::vector<NicState>& nics);
-Finding check_hugepages_at_boot(const machine::Roots& roots, const std::string& sysctl_text);
+Finding check_hugepages_at_boot(const machine::Roots& roots, const std::string& boot_text);
 Finding check_isolation(const machine::Roots& roots);
 Finding check_io_uring(const machine::Roots& roots);
 /// One finding for each NIC, or one if there is none.

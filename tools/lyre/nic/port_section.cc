@@ -46,18 +46,26 @@ bool is_among(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-/// The router of the default route over these interfaces, or of another one: with a lone address
-/// (/32), as clouds give it, the own subnet is behind it too.
+/// A /32 or /128, as clouds give it: the own subnet is behind the router, too.
+bool is_lone(const std::string& address) {
+  return address.ends_with("/32") || address.ends_with("/128");
+}
+
+bool is_v4_text(const std::string& address) { return address.find(':') == std::string::npos; }
+
+/// The router of the first default route over these interfaces, which has the best metric. Beside a
+/// lone address also that of another route.
 std::string gateway_of(const std::vector<std::string>& names,
-                       const std::vector<machine::Route>& routes, bool is_v4) {
-  const machine::Route* found = nullptr;
+                       const std::vector<machine::Route>& routes, bool is_v4, bool takes_others) {
+  std::string found;
   for (const machine::Route& route : routes) {
-    const bool has_family =
-        (machine::text_of(route.gateway).find(':') == std::string::npos) == is_v4;
-    if (!has_family || !machine::has_gateway(route) || !is_among(names, route.interface)) continue;
-    if (found == nullptr || machine::is_default(route)) found = &route;
+    const std::string gateway = machine::text_of(route.gateway);
+    if (is_v4_text(gateway) != is_v4 || !machine::has_gateway(route)) continue;
+    if (!is_among(names, route.interface)) continue;
+    if (machine::is_default(route)) return gateway;
+    if (found.empty() && takes_others) found = gateway;
   }
-  return found != nullptr ? machine::text_of(found->gateway) : "";
+  return found;
 }
 
 /// A TOML value: one string, or a list.
@@ -71,13 +79,8 @@ std::string value_of(const std::vector<std::string>& addresses) {
 
 }  // namespace
 
-InterfaceUse interface_use(const std::vector<std::string>& names, const machine::Roots& roots) {
+InterfaceUse interface_use(const std::vector<std::string>& names) {
   InterfaceUse use;
-  const std::vector<machine::Route> routes = machine::routes(roots);
-  for (const bool is_v4 : {true, false}) {
-    const std::string gateway = gateway_of(names, routes, is_v4);
-    if (!gateway.empty()) use.gateways.push_back(gateway);
-  }
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return use;
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, freeifaddrs);
@@ -86,10 +89,29 @@ InterfaceUse interface_use(const std::vector<std::string>& names, const machine:
     const std::string address = address_of(*entry);
     if (!address.empty() && use.addresses.size() < kAddressesMax) use.addresses.push_back(address);
   }
+  use.gateways = gateways_of(names, use.addresses, {});
   for (const std::string& name : names) {
     std::ifstream("/sys/class/net/" + name + "/mtu") >> use.mtu_bytes;
   }
   return use;
+}
+
+std::vector<std::string> gateways_of(const std::vector<std::string>& names,
+                                     const std::vector<std::string>& addresses,
+                                     const machine::Roots& roots) {
+  const std::vector<machine::Route> routes = machine::routes(roots);
+  std::vector<std::string> gateways;
+  for (const bool is_v4 : {true, false}) {
+    bool has_family = false, has_lone = false;
+    for (const std::string& address : addresses) {
+      if (is_v4_text(address) != is_v4) continue;
+      has_family = true;
+      has_lone = has_lone || is_lone(address);
+    }
+    const std::string gateway = has_family ? gateway_of(names, routes, is_v4, has_lone) : "";
+    if (!gateway.empty()) gateways.push_back(gateway);
+  }
+  return gateways;
 }
 
 std::string port_section(const NicState& state, const InterfaceUse& use) {

@@ -15,7 +15,11 @@ struct InterfaceUse {
   uint32_t mtu_bytes = 0;              ///< 0: unknown
 };
 /// Of the interfaces `names`. Unknown ones have no addresses.
-InterfaceUse interface_use(const std::vector<std::string>& names, const machine::Roots& roots = {});
+InterfaceUse interface_use(const std::vector<std::string>& names);
+/// The routers of these interfaces, of the families of `addresses`.
+std::vector<std::string> gateways_of(const std::vector<std::string>& names,
+                                     const std::vector<std::string>& addresses,
+                                     const machine::Roots& roots);
 
 /// The [[port]] section of lyred.toml with which lyred uses the NIC as the kernel does now.
 std::string port_section(const NicState& state, const InterfaceUse& use);

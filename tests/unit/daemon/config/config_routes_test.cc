@@ -60,6 +60,9 @@ TEST(ConfigRoutes, ALoneAddressNeedsARouter) {
   EXPECT_EQ(refusal_of(port_section("a", lone + "gateway=\"10.9.0.1\"\n")), "");
   EXPECT_EQ(refusal_of(port_section("a", lone + "accept_ra=true\n")), "");
   EXPECT_EQ(refusal_of(port_section("a", "address=[\"10.9.0.7/24\", \"fd00::7/128\"]\n")), "");
+  EXPECT_EQ(
+      refusal_of(port_section("a", "address=\"fd00::7/128\"\n") + route_section("::/0", "fe80::1")),
+      "");
 }
 
 // Each of these passed the check and ended the daemon.

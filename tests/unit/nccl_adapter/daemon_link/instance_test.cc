@@ -94,11 +94,11 @@ TEST_F(Instances, ListensOnADaemonThatAnswersLate) {
 
 TEST_F(Instances, ListensOnADaemonThatIsRestartedWhenItIsAsked) {
   network_.pause_daemon(1);
-  events_.after(kSecond / 2, [this] {
+  events_.after(20 * kSecond, [this] {  // longer than LYRE_RESUME_SECONDS
     network_.resume_daemon(1);
     network_.kill_daemon(1);
   });
-  events_.after(kSecond, [this] { network_.start_daemon(1); });
+  events_.after(21 * kSecond, [this] { network_.start_daemon(1); });
   ListenComm* listening = nullptr;
   EXPECT_EQ(receives_->listen(0, handle(), &listening), Result::kSuccess);
   if (listening != nullptr) receives_->close_listen(listening);

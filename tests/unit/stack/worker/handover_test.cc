@@ -47,13 +47,16 @@ TEST(Handover, AnIpv6SessionWithoutARouteWaitsForOne) {
   record::Writer out;
   hosts.a.worker().write_handover(out);
   io::sim::Link link{io::sim::LinkOptions{}};
-  WorkerHost successor(link, {.addresses = {{kLeft, 128}}});
   std::vector<worker::Command> memory;
   hosts.client_a->describe_memory(memory);
+  record::Reader again(out.bytes());
+  WorkerHost deaf(link, {.addresses = {{kLeft, 128}}});
+  EXPECT_FALSE(deaf.worker().take_over(memory, again, hosts.now)) << "no router will come";
+  WorkerHost successor(link, {.end = 1, .addresses = {{kLeft, 128}}, .takes_routers = true});
   record::Reader in(out.bytes());
   ASSERT_TRUE(successor.worker().take_over(memory, in, hosts.now));
   EXPECT_EQ(successor.worker().connection_count(), 1u);
-  for (int i = 0; i < 8; ++i) {
+  for (int i = 0; i < 40; ++i) {
     successor.worker().poll_once(hosts.now + millis(300) * i);
     successor.worker().check_invariants(UINT32_MAX);
   }
