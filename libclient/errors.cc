@@ -1,7 +1,6 @@
 #include "libclient/errors.h"
 
 #include <cerrno>
-#include <cmath>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -42,8 +41,8 @@ int fail_errno(int code, const char* what) {
 }
 
 int fail_unanswered(int patience_ms) {
-  const double seconds = std::round(patience_ms / 100.0) / 10;
-  return fail(LYRE_E_DAEMON, "the daemon did not answer within %g seconds", seconds);
+  const int tenths = (patience_ms + 50) / 100;
+  return fail(LYRE_E_DAEMON, "the daemon did not answer within %g seconds", tenths / 10.0);
 }
 
 int fail_static(int code, const char* text) {
