@@ -101,8 +101,9 @@ class NetworkCheck {
     if (!std::all_of(port.addresses.begin(), port.addresses.end(), is_lone)) return;
     complain_(port.address_line, "port.address",
               "of '" + port.name +
-                  "' has no network (/32, /128), so it reaches nobody without a router, allowed: "
-                  "with port.gateway, or an address with its network's prefix");
+                  "' has no network (/32, /128) and no router, so it reaches nobody, allowed: "
+                  "port.gateway, "
+                  "or an address with its network's prefix");
   }
 
   void check_gateway(const PortConfig& port, const IpAddress& gateway) const {

@@ -78,10 +78,9 @@ class Probe {
   void check_hugepages() {
     if (config_.hugepages != HugepagesMode::kYes) return;
     const auto pools = machine::hugepage_pools(roots_);
-    // Not free ones: a daemon that runs may have taken them all, with this configuration. Packet
-    // pools have pages of 2 MiB.
+    // Not free ones: a daemon that runs may have taken them all, with this configuration.
     const auto has_pages = [](const machine::HugepagePool& pool) {
-      return pool.page_kib == 2048 && pool.total > 0;
+      return pool.page_kib == machine::kPacketPageKib && pool.total > 0;
     };
     if (std::any_of(pools.begin(), pools.end(), has_pages)) return;
     complain(

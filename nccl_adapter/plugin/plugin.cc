@@ -176,7 +176,8 @@ bool exists(Instance* instance) {
   return false;
 }
 
-/// As while the daemon is restarted. It binds its socket before it gives it its group.
+/// The daemon is perhaps starting. The socket of one that starts has no group yet:
+/// LYRE_E_PERMISSION.
 bool may_pass(int failure) { return failure == LYRE_E_DAEMON || failure == LYRE_E_PERMISSION; }
 
 /// A process that has used a daemon looks for it as long as its comms do: NCCL never asks a plugin

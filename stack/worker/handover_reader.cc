@@ -309,10 +309,9 @@ bool HandoverReader::restore_place(const SessionRecord& record) {
   is_address_missing_ = !port || (!route && !may_wait);
   if (is_address_missing_) return false;
   session::Session& session = state_.session(record.conn);
-  session.port = *port;
+  session.port = route ? route->port : *port;
   session.next_hop = route ? route->next_hop : IpAddress{};
   session.is_local = route && route->is_local;
-  if (route) session.port = route->port;
   state_.flows.insert(tuple, record.conn);
   return true;
 }

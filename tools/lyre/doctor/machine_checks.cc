@@ -53,12 +53,11 @@ struct HugepageSum {
   uint64_t free_mib = 0;
 };
 
-/// Of 2 MiB: packet pools take no others.
+/// Of those that packet pools take.
 HugepageSum hugepages(const machine::Roots& roots) {
-  constexpr uint64_t kPageKib = 2048;
   HugepageSum sum;
   for (const machine::HugepagePool& pool : machine::hugepage_pools(roots)) {
-    if (pool.page_kib != kPageKib) continue;
+    if (pool.page_kib != machine::kPacketPageKib) continue;
     sum.reserved_mib += pool.total_mib();
     sum.free_mib += pool.free_mib();
   }

@@ -15,8 +15,6 @@ namespace {
 constexpr const char* kSettle = "daemon-reload";
 /// Enough for one worker with default settings.
 constexpr uint64_t kHugepagesKib = 384 << 10;
-/// Packet pools have pages of this size, whatever the machine's default is.
-constexpr uint64_t kPageKib = 2048;
 constexpr const char* kPages = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
 
 std::string drop_in_folder(const PreparedFiles& files) {
@@ -36,19 +34,19 @@ uint64_t default_hugepage_kib(const machine::Roots& roots) {
     const auto words = machine::words(line);
     if (words.size() > 1 && words[0] == "Hugepagesize:") return std::stoull(words[1]);
   }
-  return kPageKib;
+  return machine::kPacketPageKib;
 }
 
 bool has_hugepages(const machine::Roots& roots) {
   return std::ranges::any_of(machine::hugepage_pools(roots), [](const machine::HugepagePool& pool) {
-    return pool.page_kib == kPageKib && pool.total > 0;
+    return pool.page_kib == machine::kPacketPageKib && pool.total > 0;
   });
 }
 
 /// Now, and after each boot.
 Commands reserve_commands(const machine::Roots& roots, const PreparedFiles& files) {
-  const std::string pages = std::to_string(kHugepagesKib / kPageKib);
-  if (default_hugepage_kib(roots) == kPageKib) {
+  const std::string pages = std::to_string(kHugepagesKib / machine::kPacketPageKib);
+  if (default_hugepage_kib(roots) == machine::kPacketPageKib) {
     return {{"sh", "-c", "echo vm.nr_hugepages=" + pages + " > " + sysctl_file(files)},
             {"sysctl", "--quiet", "--load", sysctl_file(files)}};
   }
