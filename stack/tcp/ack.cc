@@ -114,17 +114,44 @@ void update_rtt(Connection& c, AckSample& sample, Nanos now) {
 }
 
 /// RFC 9293 3.10.7.4: SND.WL1 and SND.WL2 keep old segments from updating the window.
-void update_window(Connection& c, const SegmentIn& segment, Effects& effects) {
-  SendState& snd = c.snd;
+void take_window(SendState& snd, const SegmentIn& segment) {
   const bool is_news =
       snd.wl1.before(segment.seq) || (snd.wl1 == segment.seq && snd.wl2.at_or_before(segment.ack));
-  if (is_news) {
-    const uint32_t window = uint32_t{segment.window} << snd.scale;
-    snd.edge = segment.ack + window;
-    snd.wl1 = segment.seq;
-    snd.wl2 = segment.ack;
-    snd.wnd_bytes_max = std::max(snd.wnd_bytes_max, window);
-  }
+  if (!is_news) return;
+  const uint32_t window = uint32_t{segment.window} << snd.scale;
+  snd.edge = segment.ack + window;
+  snd.wl1 = segment.seq;
+  snd.wl2 = segment.ack;
+  snd.wnd_bytes_max = std::max(snd.wnd_bytes_max, window);
+}
+
+/// The retransmissions are the probes of this window, so the connection stays open as long as they
+/// are answered.
+void on_window_withdrawn(Connection& c, bool was_withdrawn, Effects& effects) {
+  if (!was_withdrawn) c.changes.add(Change::kSendWindowClosed);
+  if (!c.reader_gone) c.deadline(Timer::kGiveUp) = kNever;
+  if (c.snd.is_window_closed || c.recovery.backoff == 0) return;
+  c.snd.is_window_closed = effects.wants_transmit = true;
+}
+
+void on_window_restored(Core& core, Connection& c, Nanos now, Effects& effects) {
+  c.changes.add(Change::kSendWindowOpen);
+  if (!c.has_outstanding()) return;
+  resend_front(core, c);
+  c.recovery.backoff = 0;
+  effects.wants_transmit = true;
+  const Nanos orphan_limit = c.deadline(Timer::kGiveUp);
+  arm_after_ack(c, now);
+  if (c.reader_gone) c.deadline(Timer::kGiveUp) = orphan_limit;  // a window is no progress
+}
+
+void update_window(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
+                   Effects& effects) {
+  SendState& snd = c.snd;
+  const bool was_withdrawn = c.is_window_withdrawn();
+  take_window(snd, segment);
+  if (c.is_window_withdrawn()) return on_window_withdrawn(c, was_withdrawn, effects);
+  if (was_withdrawn) return on_window_restored(core, c, now, effects);
   if (c.deadline(Timer::kPersist) == kNever) return;
   // RFC 9293 3.8.6.1: as long as the peer answers probes, the connection stays open. One that the
   // application closed would stay for ever: nobody is left to end it.
@@ -186,7 +213,7 @@ Verdict process_ack(Core& core, Connection& c, const SegmentIn& segment, Nanos n
     advance_una(core, c, segment.ack, sample, effects);
     recheck_path_mtu(c, outcome.acked_bytes, now);
   }
-  update_window(c, segment, effects);
+  update_window(core, c, segment, now, effects);
   if (is_telling) {
     if (c.has_sack) read_sacks(core, c, segment, sample);
     update_rtt(c, sample, now);

@@ -106,7 +106,7 @@ void open_simultaneously(Core& core, Connection& c, const SegmentIn& segment, Na
                          Effects& effects) {
   accept_syn(c, segment, now);
   set_state(c, State::kSynReceived);
-  resend_syn(core, c);
+  resend_front(core, c);
   effects.wants_transmit = true;
 }
 

@@ -116,9 +116,11 @@ struct SendState {
   bool is_cwnd_limited = false;
   Nanos mss_reduced_at = kNever;
   PathTest path_test = PathTest::kNone;
-  bool must_retransmit = false;   ///< the next retransmission ignores cwnd
-  bool probe_pending = false;     ///< window probe or keep-alive
-  bool is_window_closed = false;  ///< the peer's, as its answer to the last window probe says
+  bool must_retransmit = false;  ///< the next retransmission ignores cwnd
+  bool probe_pending = false;    ///< window probe or keep-alive
+  /// The peer's, as its answer to the last window probe, or to the retransmission of what it has no
+  /// room for, says.
+  bool is_window_closed = false;
   bool tail_probe_pending = false;
   bool more_follows = false;     ///< SendMark::kMore was given, and no ACK came since
   bool ends_unpushed = false;    ///< no PSH at the end of the queue
@@ -245,6 +247,8 @@ struct Connection {
            recovery.phase == RecoveryPhase::kTimeoutRecovery;
   }
   bool has_outstanding() const { return snd.nxt != snd.una; }
+  /// RFC 9293 3.8.6, a window that shrank: the peer has no room for what was sent already.
+  bool is_window_withdrawn() const { return has_outstanding() && snd.edge.at_or_before(snd.una); }
   uint32_t receive_window_bytes() const { return rcv.edge.since(rcv.nxt); }
 };
 /// The budget of an idle session is 1 KiB: this, session::Session, and 31 bytes of tables (wheel,

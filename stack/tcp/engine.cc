@@ -47,6 +47,9 @@ void show_waiting(const Connection& c, ConnectionInfo& info) {
   }
   const bool is_probing = info.waiting == Waiting::kWindow;
   info.backoffs = is_probing ? c.recovery.persist_backoff : c.recovery.backoff;
+  if (info.waiting == Waiting::kAcknowledgement && c.is_window_withdrawn()) {
+    info.waiting = Waiting::kWindow;
+  }
 }
 
 }  // namespace

@@ -100,6 +100,7 @@ void supersede(Core& core, Connection& c, const NewText& text, Effects& effects)
 /// The drop reason when there is no room for one more payload.
 std::optional<Drop> refuse(const Core& core, const Connection& c, const SegmentIn& segment,
                            bool is_in_order) {
+  if (!segment.has_room) return Drop::kRxPoolLow;
   // The last records are reserved for text in order, which the application can take at once.
   const uint32_t reserve = is_in_order ? 0 : core.config.connections_max;
   if (core.runs.room() <= reserve) return Drop::kTcpReassemblyFull;
@@ -133,6 +134,7 @@ void keep(Core& core, Connection& c, const SegmentIn& segment, const NewText& te
     }
     return;
   }
+  c.rcv.was_refused = false;
   SeqNum nxt = text.end;
   uint32_t gap = run.next;
   while (gap != kNoNode && core.runs[gap].start == nxt) {
@@ -211,7 +213,7 @@ void store_text(Core& core, Connection& c, const SegmentIn& segment, SeqNum star
   const bool is_in_order = text.start == c.rcv.nxt;
   if (const auto refusal = refuse(core, c, segment, is_in_order)) {
     effects.drop = refusal;
-    c.rcv.was_refused = true;
+    c.rcv.was_refused |= is_in_order;
     return ack_at_once(c, effects);
   }
   const bool had_gap = c.rcv.gap_head != kNoNode;
@@ -299,8 +301,7 @@ void release_charge(Connection& c, uint32_t charge_bytes, Nanos now, Effects& ef
   c.rcv.charged_bytes -= std::min(c.rcv.charged_bytes, charge_bytes);
   tune_receive_buffer(c, charge_bytes, now);
   if (!is_one_of(c.state, kMayReceiveText) || c.rcv.has_fin) return;
-  // RFC 9293 3.8.6: the sender of refused text sees a window that never closed. It must learn that
-  // there is room now.
+  // The sender of refused text was told that there is no room. It must learn that there is now.
   const bool has_room_again =
       c.rcv.was_refused && c.rcv.charged_bytes < c.config.receive_buffer_bytes;
   if (!has_room_again && !is_window_update_due(c)) return;

@@ -53,9 +53,11 @@ struct ReceiveState {
   uint8_t dup_acks_owed = 0;  ///< RFC 5681 4.2: one for each segment out of order
   uint8_t sack_count = 0;
   bool ack_now = false;
-  bool has_fin = false;      ///< a FIN arrived, maybe out of order, at fin_seq
-  bool has_dsack = false;    ///< RFC 2883: report `dsack` once
-  bool was_refused = false;  ///< text in the window found no room, and no ACK told of room since
+  bool has_fin = false;    ///< a FIN arrived, maybe out of order, at fin_seq
+  bool has_dsack = false;  ///< RFC 2883: report `dsack` once
+  /// The next text in order found no room, and nothing was released since: the peer is told a
+  /// window of zero.
+  bool was_refused = false;
   bool saw_short_round = false;  ///< a timestamp echo returned within one clock tick
   bool is_told_closed = false;   ///< the last window field was zero
   SeqNum fin_seq;

@@ -50,8 +50,12 @@ uint32_t least_step_bytes(const Connection& c) {
 }
 
 /// The window field that advertises RCV.NXT + RCV.WND in a segment that acknowledges `ack`. Rounded
-/// up: truncation would move the edge left (RFC 9293 3.8.6: do not shrink).
+/// up: truncation would move the edge left (RFC 9293 3.8.6: do not shrink). Zero while text in that
+/// window finds no room, as Linux does without memory: otherwise its sender sees nothing but
+/// retransmissions without success, and gives up a peer that lives. The edge stays: what finds room
+/// is accepted.
 uint16_t field_for_edge(ReceiveState& rcv, SeqNum ack, uint8_t scale) {
+  if (rcv.was_refused) return 0;
   const uint32_t unit = 1u << scale;
   const uint32_t field = std::min((rcv.edge.since(ack) + unit - 1) >> scale, kFieldMax);
   rcv.edge = latest(rcv.edge, ack + (field << scale));

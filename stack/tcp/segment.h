@@ -22,6 +22,7 @@ struct SegmentIn {
   uint32_t charge_bytes = 0;  ///< charge for keeping the payload's packets (their slots)
   /// Merged segments, see Engine::takes_merged(), or receive slots of one large segment.
   uint32_t segment_count = 1;
+  bool has_room = true;                ///< false: the receive pool has no place for the payload
   Nanos rx_time;                       ///< <= now
   wire::Ecn ecn = wire::Ecn::kNotEct;  ///< of the IP header
 };

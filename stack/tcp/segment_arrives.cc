@@ -167,7 +167,7 @@ void run_steps(Core& core, Connection& c, const SegmentIn& segment, Nanos now, E
 void retake_syn(Core& core, Connection& c, const SegmentIn& segment, Nanos now, Effects& effects) {
   reconsider_ecn_offer(c, segment);
   if (!segment.flags.has(TcpFlags::kAck)) {
-    resend_syn(core, c);
+    resend_front(core, c);
     effects.wants_transmit = true;
     return;
   }

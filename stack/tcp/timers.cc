@@ -60,16 +60,21 @@ void arm_persist(Connection& c, Nanos now) {
   c.deadline(Timer::kPersist) = now + wait;
 }
 
-void on_persist(Connection& c, Nanos now) {
-  c.snd.probe_pending = true;
-  c.changes.add(Change::kWindowProbe);
-  if (c.recovery.persist_backoff < kBackoffMax) ++c.recovery.persist_backoff;
+/// A window probe is sent, or a retransmission, which is one where the window was withdrawn.
+void await_answer(Connection& c, Nanos now) {
   // Counted from the first unanswered probe: probes may be further apart than the timeout.
   if (c.deadline(Timer::kGiveUp) == kNever) {
     c.deadline(Timer::kGiveUp) = now + give_up_after(c);
   } else if (!c.reader_gone) {
     c.snd.is_window_closed = false;  // the last probe got no answer: the path may be at fault
   }
+}
+
+void on_persist(Connection& c, Nanos now) {
+  c.snd.probe_pending = true;
+  c.changes.add(Change::kWindowProbe);
+  if (c.recovery.persist_backoff < kBackoffMax) ++c.recovery.persist_backoff;
+  await_answer(c, now);
   arm_persist(c, now);
 }
 
@@ -157,7 +162,7 @@ void recheck_tail_probe(Connection& c, Nanos now) {
 void arm_after_send(Connection& c, Nanos now) {
   c.deadline(Timer::kPersist) = kNever;
   c.recovery.persist_backoff = 0;
-  c.snd.is_window_closed = false;
+  if (!c.is_window_withdrawn()) c.snd.is_window_closed = false;
   const bool is_running =
       c.deadline(Timer::kTimeout) != kNever || c.deadline(Timer::kTailProbe) != kNever;
   if (is_running) {
@@ -181,7 +186,7 @@ void arm_keepalive(Connection& c, Nanos now) {
   c.deadline(Timer::kIdle) = now + millis(c.config.keepalive_idle_ms);
 }
 
-void resend_syn(Core& core, Connection& c) {
+void resend_front(Core& core, Connection& c) {
   Scoreboard board(core, c);
   const uint32_t front = c.snd.sent.seq_head;
   if (front == kNoNode || board[front].place != SentRecord::Place::kInFlight) return;
@@ -197,7 +202,10 @@ void run_timers(Core& core, Connection& c, Nanos now, Effects& effects) {
   const bool is_paced_in = take_due(c, Timer::kPace, now);
   if (take_due(c, Timer::kReorder, now)) on_reorder_timer(core, c, now);
   if (take_due(c, Timer::kTailProbe, now)) on_tail_probe(c, now);
-  if (take_due(c, Timer::kTimeout, now)) on_timeout(core, c, now);
+  if (take_due(c, Timer::kTimeout, now)) {
+    on_timeout(core, c, now);
+    await_answer(c, now);
+  }
   if (take_due(c, Timer::kPersist, now)) on_persist(c, now);
   effects.wants_transmit = c.rcv.ack_now || c.snd.sent.lost_head != kNoNode ||
                            c.snd.tail_probe_pending || c.snd.probe_pending || is_paced_in;

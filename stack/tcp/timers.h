@@ -29,8 +29,8 @@ void arm_after_send(Connection& c, Nanos now);
 /// The peer's window does not allow sending: RFC 9293 3.8.6.1.
 void begin_persist(Connection& c, Nanos now);
 void arm_keepalive(Connection& c, Nanos now);
-/// The SYN (or SYN,ACK) is sent again at once.
-void resend_syn(Core& core, Connection& c);
+/// What is outstanding first, text or a SYN (or SYN,ACK), is sent again at once.
+void resend_front(Core& core, Connection& c);
 
 /// Runs every timer whose deadline has passed.
 void run_timers(Core& core, Connection& c, Nanos now, Effects& effects);

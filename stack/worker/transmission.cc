@@ -31,7 +31,7 @@ size_t Transmission::transmit() {
     const TransmitQueue::Turn turn = queue.take();
     const Sent done =
         transmit_session(turn.conn, std::min(kSegmentsPerTurnMax, kTxPacketsPerPollMax - sent));
-    queue.charge(turn.client, done.bytes);
+    queue.charge(turn.client, done.bytes, done.packets);
     sent += done.packets;
     idle_turns = done.packets > 0 ? 0 : idle_turns + 1;
     if (idle_turns == kIdleTurnsMax) break;  // the others are first in the next poll

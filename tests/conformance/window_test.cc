@@ -79,13 +79,37 @@ TEST(Window, NeverTakenBack) {  // RFC 9293 3.8.6: SHOULD NOT shrink
   Scenario s(options);
   s.establish_passive();
   uint32_t edge = 0;
+  uint32_t accepted = 0;
   for (uint32_t i = 0; i < 200; ++i) {
     s.send({.flags = kAck | kPsh, .seq = 1 + i, .ack = 1, .bytes = 1});
     for (const Seg& segment : s.all()) {
+      if (segment.ack < 2 + i) continue;  // this byte found no room: below
       EXPECT_GE(segment.ack + segment.window, edge);
       edge = segment.ack + segment.window;
+      accepted = i + 1;
     }
   }
+  EXPECT_GT(accepted, 10u);
+}
+
+/// Small segments fill the buffer before the window is used up.
+TEST(Window, IsToldAsZeroWhereTextInItFindsNoRoom) {  // RFC 9293 3.8.6
+  StackOptions options = Scenario::plain();
+  options.connection.receive_buffer_bytes = 8000;
+  Scenario s(options);
+  s.establish_passive();
+  uint32_t next = 1;
+  Seg last;
+  while (last.window > 0 && next < 200) {
+    s.send({.flags = kAck | kPsh, .seq = next++, .ack = 1, .bytes = 1});
+    for (const Seg& segment : s.all()) last = segment;
+  }
+  EXPECT_EQ(last.window, 0);
+  EXPECT_EQ(last.ack, next - 1) << "the last byte was refused";
+  s.read(next - 2);
+  EXPECT_GT(s.expect(kAck).window, 0);
+  s.send({.flags = kAck | kPsh, .seq = last.ack, .ack = 1, .bytes = 1});
+  EXPECT_EQ(s.expect_later(kAck).ack, last.ack + 1);
 }
 
 TEST(SillyWindow, SmallOpeningsAreNotAnnounced) {  // RFC 9293 3.8.6.2.2

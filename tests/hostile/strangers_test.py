@@ -58,9 +58,14 @@ class Strangers(unittest.TestCase):
     def start_echo(self, port, *options):
         command, environment = self.bed.lyre_peer("echo", f":{port}", *options)
         echo = processes.start(command, env=environment, stdout=subprocess.PIPE, text=True)
+        # It says a line for each session, and waits where nobody reads them.
+        rest = threading.Thread(target=echo.stdout.read)
         self.addCleanup(echo.stdout.close)
+        self.addCleanup(rest.join)
         self.addCleanup(processes.end, echo)
-        self.assertEqual("listening\n", echo.stdout.readline())
+        first = echo.stdout.readline()
+        rest.start()
+        self.assertEqual("listening\n", first)
         return echo
 
     def stop_process(self, process):

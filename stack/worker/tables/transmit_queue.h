@@ -26,6 +26,9 @@ class TransmitQueue {
   /// What a turn costs beside its bytes: a client must not have turns without end in which its
   /// sessions send nothing.
   static constexpr int64_t kTurnCostBytes = 1 << 10;
+  /// The least that a packet with data costs. Its work does not depend on its size, and a peer can
+  /// ask for packets of a few bytes.
+  static constexpr uint64_t kPacketCostBytes = 512;
 
   struct Turn {
     uint32_t conn = 0;
@@ -83,10 +86,11 @@ class TransmitQueue {
     leave(conn, client);
     return {.conn = conn, .client = client};
   }
-  /// What the turn has sent.
-  void charge(uint32_t client, uint64_t bytes) {
+  /// What the turn has sent. `bytes`: of data, in `packets` packets.
+  void charge(uint32_t client, uint64_t bytes, uint64_t packets) {
     int64_t& credit = clients_[client].credit_bytes;
-    credit -= static_cast<int64_t>(bytes) + kTurnCostBytes;
+    const uint64_t least = bytes > 0 ? packets * kPacketCostBytes : 0;
+    credit -= static_cast<int64_t>(std::max(bytes, least)) + kTurnCostBytes;
     // The credit of an only client does not fall below one negative quantum.
     if (in_turn_.size() <= 1) credit = std::max<int64_t>(credit, -kQuantumBytes);
   }

@@ -32,6 +32,7 @@ TEST(ReceiveWindow, ReopensWithAnUpdateOfItsOwn) {
   EXPECT_EQ(update->window, 2000);
 }
 
+// But for text that finds no room, whose sender is told a window of zero.
 TEST(ReceiveWindow, RightEdgeNeverMovesLeft) {  // RFC 9293 3.8.6
   ConnectionConfig config = Peer::plain_config();
   config.receive_buffer_bytes = 20000;
@@ -39,8 +40,10 @@ TEST(ReceiveWindow, RightEdgeNeverMovesLeft) {  // RFC 9293 3.8.6
   peer.dial();
   SeqNum edge = peer.them(20000);
   for (uint32_t at = 0; at < 2000; at += 10) {  // 1000 bytes of charge for 10 of payload
-    peer.text(at, 10);
+    const bool is_refused = peer.text(at, 10).drop.has_value();
     for (const SegmentOut& ack : peer.all()) {
+      EXPECT_EQ(ack.window == 0, is_refused) << at;
+      if (is_refused) continue;
       EXPECT_TRUE((ack.ack + ack.window).at_or_after(edge));
       edge = ack.ack + ack.window;
     }
@@ -58,8 +61,8 @@ TEST(ReceiveWindow, ScaledFieldCoversTheBuffer) {  // RFC 7323 2.3
   EXPECT_GT(uint32_t{ack.window} << 7, 3u << 20);
 }
 
-/// The window never closed, so the sender of the refused text waits for its retransmission timeout
-/// unless it learns that there is room.
+/// The sender of the refused text waits for its retransmission timeout unless it learns that there
+/// is room.
 TEST(ReceiveWindow, AnUpdateFollowsWhenRefusedTextHasRoomAgain) {  // RFC 9293 3.8.6
   ConnectionConfig config = Peer::plain_config();
   config.receive_buffer_bytes = config.receive_buffer_start_bytes = 16 * config.slot_bytes;
@@ -71,7 +74,7 @@ TEST(ReceiveWindow, AnUpdateFollowsWhenRefusedTextHasRoomAgain) {  // RFC 9293 3
     ASSERT_LT(++taken, 100u);
   }
   EXPECT_EQ(*peer.effects.drop, Drop::kRxBudget);
-  EXPECT_GT(peer.all().back().window, 1000u);
+  EXPECT_EQ(peer.all().back().window, 0u);
   uint32_t updates = 0;
   for (uint32_t i = 0; i < taken; ++i) {
     ASSERT_TRUE(peer.queue().take_readable());
@@ -80,7 +83,48 @@ TEST(ReceiveWindow, AnUpdateFollowsWhenRefusedTextHasRoomAgain) {  // RFC 9293 3
     const auto segments = peer.all();
     updates += static_cast<uint32_t>(segments.size());
     EXPECT_EQ(updates, has_room ? 1u : 0u) << i;
+    for (const SegmentOut& update : segments) EXPECT_GT(update.window, 1000u);
   }
+}
+
+// Its sender would otherwise see retransmissions that nobody answers.
+TEST(ReceiveWindow, IsZeroWhileTheNextTextHasNoRoomInThePool) {  // RFC 9293 3.8.6
+  Peer peer;
+  peer.dial();
+  peer.text(0, 1000);
+  EXPECT_GT(peer.all().back().window, 10000u);
+  SegmentIn refused = peer.make(kA, 1000, 0, 1000);
+  refused.has_room = false;
+  EXPECT_EQ(peer.send(refused).drop, Drop::kRxPoolLow);
+  const auto answers = peer.all();
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_EQ(peer.ack_at(answers[0].ack), 1000u);
+  EXPECT_EQ(answers[0].window, 0u);
+  peer.text(2000, 1000);
+  EXPECT_EQ(peer.all().back().window, 0u) << "text behind it changes nothing";
+  peer.text(1000, 1000);
+  const auto ack = peer.all().back();
+  EXPECT_EQ(peer.ack_at(ack.ack), 3000u);
+  EXPECT_GT(ack.window, 10000u);
+}
+
+TEST(ReceiveWindow, StaysOpenWhereOnlyTextBehindAGapHasNoRoom) {
+  Peer peer;
+  peer.dial();
+  SegmentIn refused = peer.make(kA, 1000, 0, 1000);
+  refused.has_room = false;
+  EXPECT_EQ(peer.send(refused).drop, Drop::kRxPoolLow);
+  EXPECT_GT(peer.all().back().window, 10000u);
+}
+
+TEST(ReceiveWindow, AcknowledgementsInRefusedSegmentsCount) {
+  Peer peer;
+  peer.dial();
+  peer.app_send(1000);
+  peer.all();
+  SegmentIn refused = peer.make(kA, 0, 1000, 1000);
+  refused.has_room = false;
+  EXPECT_EQ(peer.send(refused).acked_bytes, 1000u);
 }
 
 TEST(SendWindow, NothingLeavesBeyondThePeersWindow) {
@@ -150,6 +194,93 @@ TEST(SendWindow, IsKnownAsClosedAsLongAsProbesAreAnswered) {  // RFC 9293 3.8.6.
   peer.ack(0);
   EXPECT_TRUE(peer.next().has_value());
   EXPECT_FALSE(is_closed());
+}
+
+/// A peer that has no room for what was sent, as it says with a window of zero.
+class WithdrawnWindow : public testing::Test {
+ protected:
+  WithdrawnWindow() {
+    peer.dial();
+    peer.app_send(3000);
+    EXPECT_EQ(peer.all().size(), 3u);
+    answer();
+  }
+  void answer() {
+    peer.window = 0;
+    peer.ack(0);
+  }
+  /// Runs timers until something is sent.
+  SegmentOut retransmission() {
+    for (int i = 0; i < 10 && !peer.effects.is_over; ++i) {
+      peer.run_deadline();
+      if (const auto segment = peer.next()) return *segment;
+    }
+    ADD_FAILURE() << "nothing was sent";
+    return {};
+  }
+  bool is_known_as_closed() { return peer.engine.send_side(peer.conn).is_window_closed; }
+
+  Peer peer;
+};
+
+TEST_F(WithdrawnWindow, KeepsTheConnectionForAsLongAsThePeerAnswers) {  // RFC 9293 3.8.6, 3.8.6.1
+  const Nanos begin = peer.now;
+  EXPECT_FALSE(is_known_as_closed()) << "it may open in a moment";
+  while (peer.now - begin < millis(peer.config.user_timeout_ms) * 20) {
+    const SegmentOut segment = retransmission();
+    ASSERT_TRUE(segment.is_retransmission);
+    EXPECT_LE(segment.payload_bytes, 1000u);
+    answer();
+    ASSERT_EQ(peer.state(), State::kEstablished);
+    EXPECT_TRUE(peer.all().empty());
+  }
+  EXPECT_TRUE(is_known_as_closed());
+  EXPECT_EQ(peer.info().waiting, Waiting::kWindow);
+}
+
+TEST_F(WithdrawnWindow, UnansweredRetransmissionsEndInUserTimeout) {
+  retransmission();
+  retransmission();
+  answer();
+  ASSERT_TRUE(is_known_as_closed());
+  retransmission();
+  EXPECT_TRUE(is_known_as_closed());
+  retransmission();
+  EXPECT_FALSE(is_known_as_closed()) << "the one before was not answered";
+  peer.wait(millis(peer.config.user_timeout_ms) + seconds(1));
+  EXPECT_TRUE(peer.effects.is_over);
+  EXPECT_EQ(peer.effects.reason, EndReason::kTimedOut);
+}
+
+TEST_F(WithdrawnWindow, IsUsedAtOnceWhenItIsBack) {
+  for (int i = 0; i < 8; ++i) {
+    retransmission();
+    answer();
+  }
+  peer.window = 60000;
+  EXPECT_TRUE(peer.ack(0).wants_transmit);
+  EXPECT_FALSE(peer.all().empty());
+  EXPECT_FALSE(is_known_as_closed());
+  peer.ack(1000);
+  EXPECT_FALSE(peer.all().empty());
+  peer.ack(3000);
+  EXPECT_FALSE(peer.info().waiting == Waiting::kAcknowledgement);
+}
+
+TEST_F(WithdrawnWindow, DoesNotKeepAConnectionThatTheApplicationClosed) {
+  peer.close();
+  const Nanos begin = peer.now;
+  bool is_open = false;  // the peer withdraws its window again and again
+  while (!peer.effects.is_over && peer.now - begin < millis(peer.config.user_timeout_ms) * 20) {
+    peer.run_deadline();
+    peer.all();
+    if (peer.effects.is_over) break;
+    is_open = !is_open;
+    peer.window = is_open ? 60000 : 0;
+    peer.ack(0);
+    peer.all();
+  }
+  EXPECT_TRUE(peer.effects.is_over);
 }
 
 TEST(SendWindow, UnansweredProbesEndInUserTimeout) {

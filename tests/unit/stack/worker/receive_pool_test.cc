@@ -114,6 +114,28 @@ TEST_F(ReceivePool, AServerThatStandsStillLeavesSlotsToOthers) {
       << "what others receive is lent to them as before";
 }
 
+// A process that is stopped for a minute, by a debugger or a full disk, loses no session: its peers
+// see that it has no room.
+TEST_F(ReceivePool, AServerThatStandsStillForLongKeepsItsSessions) {
+  greedy_app.checks_bytes = true;
+  greedy_app.pool = hosts.b.memory().rx_memory();
+  greedy_app.receive_seed = 1;
+  for (uint32_t i = 0; i < 200'000; ++i) hosts.client_a->arena()[i] = pattern(1, i);
+  fill_unread(*hosts.client_a, *hosts.app_a, 64);
+  ASSERT_GT(hosts.b.drops(Drop::kRxPoolLow), 0u) << "there was room for everything";
+  hosts.run_for(seconds(60));
+  greedy_app.keeps_slots = false;
+  const auto has_all = [](const auto& entry) { return entry.second.received == 200'000; };
+  const auto& streams = greedy_app.streams();
+  EXPECT_TRUE(hosts.run_until([&] { return std::all_of(streams.begin(), streams.end(), has_all); },
+                              seconds(20)));
+  EXPECT_EQ(streams.size(), 64u);
+  for (const auto& [index, stream] : streams) {
+    EXPECT_TRUE(stream.is_equal);
+    EXPECT_FALSE(stream.is_ended) << static_cast<int>(stream.status);
+  }
+}
+
 // So many users take all they can that only the reserve is left. Those with most lose it again.
 TEST_F(ReceivePool, UsersThatTakeTheWholePoolTogetherGiveSomeBack) {
   std::vector<std::unique_ptr<ChannelClient>> clients;

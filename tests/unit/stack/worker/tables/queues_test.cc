@@ -27,7 +27,7 @@ TEST(TransmitQueue, AClientsShareDoesNotDependOnTheNumberOfItsSessions) {
   for (int turn = 0; turn < 1000; ++turn) {  // all have always more to send
     const auto [conn, client] = queue.take();
     queue.schedule(conn);
-    queue.charge(client, 60'000);
+    queue.charge(client, 60'000, 1);
     bytes.at(client) += 60'000;
   }
   EXPECT_NEAR(static_cast<double>(bytes[0]) / static_cast<double>(bytes[1]), 1, 0.1);
@@ -42,7 +42,7 @@ TEST(TransmitQueue, AClientWithWeightHasSoManySharesMore) {
   for (int turn = 0; turn < 2000; ++turn) {
     const auto [conn, client] = queue.take();
     queue.schedule(conn);
-    queue.charge(client, 60'000);
+    queue.charge(client, 60'000, 1);
     bytes.at(client) += 60'000;
   }
   EXPECT_NEAR(static_cast<double>(bytes[1]) / static_cast<double>(bytes[0]), 3, 0.2);
@@ -58,10 +58,26 @@ TEST(TransmitQueue, SharesAreOfBytesNotOfTurns) {
     const auto [conn, client] = queue.take();
     const uint64_t sent = client == 0 ? 250'000 : 20'000;
     queue.schedule(conn);
-    queue.charge(client, sent);
+    queue.charge(client, sent, 1);
     bytes.at(client) += sent;
   }
   EXPECT_NEAR(static_cast<double>(bytes[0]) / static_cast<double>(bytes[1]), 1, 0.2);
+}
+
+// A peer can ask for a tiny MSS: packets to it cost the worker as much as others.
+TEST(TransmitQueue, ManySmallPacketsCostMoreThanTheirBytes) {
+  std::vector<session::Session> sessions = sessions_of_two(2);
+  TransmitQueue queue(sessions.data(), kSessions, kClients);
+  queue.schedule(0);
+  queue.schedule(1);
+  std::array<uint64_t, 2> packets{};
+  for (int turn = 0; turn < 2000; ++turn) {
+    const auto [conn, client] = queue.take();
+    queue.schedule(conn);
+    queue.charge(client, client == 0 ? 40 * 1448 : 40 * 64, 40);
+    packets.at(client) += 40;
+  }
+  EXPECT_LT(packets[1], 4 * packets[0]);
 }
 
 TEST(TransmitQueue, ALoneClientHasEveryTurnAndLittleDebtAfterwards) {
@@ -69,7 +85,7 @@ TEST(TransmitQueue, ALoneClientHasEveryTurnAndLittleDebtAfterwards) {
   TransmitQueue queue(sessions.data(), kSessions, kClients);
   for (int turn = 0; turn < 100; ++turn) {
     queue.schedule(0);
-    queue.charge(queue.take().client, 250'000);
+    queue.charge(queue.take().client, 250'000, 1);
   }
   queue.schedule(0);
   queue.schedule(1);
@@ -77,7 +93,7 @@ TEST(TransmitQueue, ALoneClientHasEveryTurnAndLittleDebtAfterwards) {
   for (int turn = 0; turn < 8; ++turn) {
     const auto [conn, client] = queue.take();
     queue.schedule(conn);
-    queue.charge(client, 60'000);
+    queue.charge(client, 60'000, 1);
     ++turns.at(client);
   }
   EXPECT_GT(turns[0], 1);
@@ -161,7 +177,7 @@ TEST(TransmitQueue, ARoundIsInVainWhenEachSessionHadItsTurn) {
     const auto [conn, client] = queue.take();
     ++turns.at(conn);
     queue.schedule_after_vain_turn(conn);
-    queue.charge(client, 0);
+    queue.charge(client, 0, 1);
   };
   while (!queue.is_round_in_vain()) give_vain_turn();
   for (const int count : turns) EXPECT_GT(count, 0) << "a session of either client";
