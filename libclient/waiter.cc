@@ -14,6 +14,7 @@
 #include "libclient/errors.h"
 #include "libclient/include/lyre/lyre.h"
 #include "libclient/own_thread.h"
+#include "stack/base/time_slice.h"
 
 namespace lyre::client {
 
@@ -73,6 +74,8 @@ bool Waiter::sleep_armed(int64_t wait_ns) {
 }
 
 bool Waiter::must_rest(int64_t now) {
+  thread_local bool has_short_slices = false;
+  if (!std::exchange(has_short_slices, true)) ask_for_short_time_slices();
   const Starvation::Advice advice = starvation_.advise(now, read_run_delay);
   if (advice == Starvation::Advice::kMove) move_to_another_core();
   return advice == Starvation::Advice::kRest;

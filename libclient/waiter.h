@@ -40,6 +40,7 @@ class Waiter {
   }
 
   /// For a caller that yields by itself between two rests, see lyre_rest(). True: it should sleep.
+  /// Makes the calling thread's time slices short (stack/base/time_slice.h).
   /// Where the calling thread hardly gets its core, it moves to another one first.
   bool must_rest(int64_t now);
 

@@ -23,6 +23,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/daemon_limits.h"
 #include "daemon/workers/queue_waits.h"
+#include "stack/base/time_slice.h"
 #include "stack/channel/abi.h"
 #include "stack/channel/ring.h"
 
@@ -160,7 +161,8 @@ class WorkerThreads::Thread {
     options_.on_end();
   }
 
-  /// Pins the thread to its core and lowers its timer slack, so that short sleeps are short.
+  /// Pins the thread to its core. Lowers its timer slack, so that short sleeps are short, and its
+  /// time slices, so that it preempts who computes on its core when it wakes up.
   Status settle() {
     const std::string core = std::to_string(seat_.core);
     ::pthread_setname_np(::pthread_self(), ("lyre-core" + core).c_str());
@@ -171,6 +173,7 @@ class WorkerThreads::Thread {
       return failure("core " + core + " cannot be used", code);
     }
     ::prctl(PR_SET_TIMERSLACK, kTimerSlack.value, 0, 0, 0);
+    ask_for_short_time_slices();
     return options_.on_start();
   }
 

@@ -17,6 +17,14 @@ class CoreContention {
   /// A thread that computes takes the core again this soon after its slice. Clients and workers
   /// of Lyre use a slice now and then, too, when they have much to do, and yield in between.
   static constexpr Nanos kBetweenSlices = millis(1);
+  /// A shorter yield found no other thread to run on the core, one that was longer did: the time of
+  /// two changes of threads and a poll.
+  static constexpr Nanos kHandover = micros(3);
+  /// A yield reaches the threads of its own group only: of its cgroup, or of its session where the
+  /// kernel groups those (autogroup). A daemon that is a service is in no group with others. Where
+  /// so many yields found no thread, and more than found one, the slice after them was lost to a
+  /// thread out of their reach, which computes, or polls. One such slice shows it.
+  static constexpr uint32_t kVainYieldsMin = 16;
   /// This many slices in quick succession show that a thread computes. A client's own work between
   /// two steps does so, too, and is over a moment later.
   static constexpr int kSlicesInARow = 3;
@@ -32,11 +40,9 @@ class CoreContention {
 
   /// Reports that a yield took `took` and returned at `now`.
   void on_yield(Nanos took, Nanos now) {
-    if (took >= kSlice) {
-      on_lost_slice(took, now);
-    } else if (now >= contended_until_ + kForgetAfter) {
-      memory_ = kMemoryMin;
-    }
+    if (took >= kSlice) return on_lost_slice(took, now);
+    ++(took < kHandover ? vain_yields_ : handovers_);
+    if (now >= contended_until_ + kForgetAfter) memory_ = kMemoryMin;
   }
   bool is_contended(Nanos now) const { return now < contended_until_; }
 
@@ -47,7 +53,9 @@ class CoreContention {
     lost_slice_at_ = now;
     const bool goes_on =
         now - took < contended_until_ + kForgetAfter && took >= slice_ - slice_ / 4;
-    if (slices_in_a_row_ < kSlicesInARow && !goes_on) return;
+    const bool is_out_of_reach = vain_yields_ >= kVainYieldsMin && vain_yields_ > handovers_;
+    vain_yields_ = handovers_ = 0;
+    if (slices_in_a_row_ < kSlicesInARow && !goes_on && !is_out_of_reach) return;
     slice_ = took;
     contended_until_ = now + memory_;
     memory_ = earlier(memory_ * 2, kMemoryMax);
@@ -58,6 +66,8 @@ class CoreContention {
   Nanos contended_until_{INT64_MIN / 2};
   Nanos lost_slice_at_{INT64_MIN / 2};  ///< when the last one ended
   int slices_in_a_row_ = 0;
+  uint32_t vain_yields_ = 0;  ///< since the last lost slice, as handovers_
+  uint32_t handovers_ = 0;
 };
 
 }  // namespace lyre

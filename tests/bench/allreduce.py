@@ -59,6 +59,17 @@ def beside_others(bench):
                     job.add(group, i, size, "us", lambda bucket: bucket["time_ns"] / 1e3)
 
 
+def as_services(bench):
+    """Daemons, ranks and the others in groups of their own for the kernel's scheduler, as services,
+    jobs and containers are. The rows above are of one group, as started from one shell."""
+    for group, pinned_to in OTHERS:
+        for sizes, iterations in BESIDE:
+            with processes.as_services(), Job(bench, sizes, iterations, computing=pinned_to) as job:
+                for i, size in enumerate(sizes):
+                    job.add(f"as services, {group}", i, size, "us",
+                            lambda bucket: bucket["time_ns"] / 1e3)
+
+
 def processor(bench):
     """What ranks and daemons take of the cores during all-reduces. What the kernel does for TCP
     counts where it happens: mostly in the ranks."""
@@ -66,6 +77,9 @@ def processor(bench):
         with Job(bench, [16 << 20], iterations=24, computing=pinned_to,
                  counts_processor=True) as job:
             job.add_processor("processor seconds a GiB", others)
+        with processes.as_services(), Job(bench, [16 << 20], iterations=24, computing=pinned_to,
+                                          counts_processor=True) as job:
+            job.add_processor("processor seconds a GiB", f"as services, {others}")
 
 
 @contextlib.contextmanager
@@ -175,5 +189,6 @@ GROUPS = {
     "small all-reduce": small,
     "first after a gap": after_a_gap,
     "beside": beside_others,
+    "as services": as_services,
     "processor seconds a GiB": processor,
 }

@@ -83,7 +83,7 @@ INCLUDE_ROOTS = ['libclient/include']
 # Folders of stack/ that are not named use the standard library only.
 SYSTEM_HEADERS = {
     'stack': [],
-    'stack/base': ['sys/mman.h', 'unistd.h'],
+    'stack/base': ['sched.h', 'sys/mman.h', 'sys/syscall.h', 'unistd.h'],
     'stack/channel': ['unistd.h', 'sys/', 'fcntl.h', 'linux/'],
     'stack/io': ['unistd.h', 'sys/', 'fcntl.h', 'linux/'],
     'stack/io/dpdk': [''],

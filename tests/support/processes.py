@@ -1,5 +1,6 @@
 """Child processes that do not outlive the program that started them."""
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -9,6 +10,7 @@ import time
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 libc = ctypes.CDLL(None, use_errno=True)
+_defaults = {}  # of start()
 
 
 def _die_with_parent():
@@ -17,7 +19,18 @@ def _die_with_parent():
 
 def start(command, **options):
     """subprocess.Popen whose process the kernel kills when this process dies first."""
-    return subprocess.Popen(command, preexec_fn=_die_with_parent, **options)
+    return subprocess.Popen(command, preexec_fn=_die_with_parent, **{**_defaults, **options})
+
+
+@contextlib.contextmanager
+def as_services():
+    """What start() starts meanwhile has a session of its own, as a service or a user's job has. The
+    kernel's scheduler then takes it for a group of its own (autogroup)."""
+    _defaults["start_new_session"] = True
+    try:
+        yield
+    finally:
+        _defaults.clear()
 
 
 def run(command, timeout_s, **options):

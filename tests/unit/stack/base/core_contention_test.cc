@@ -28,6 +28,25 @@ TEST(CoreContention, SlicesLostInARowCountForAWhile) {
   EXPECT_FALSE(core.is_contended(now + CoreContention::kMemoryMin));
 }
 
+// A daemon that is a service polled for a whole slice of its own, lost one, and so on: half of the
+// time of a core whose other threads had work.
+TEST(CoreContention, OneSliceCountsThatWasLostToAThreadWhichYieldsDoNotReach) {
+  CoreContention core;
+  Nanos now = seconds(1);
+  for (int i = 0; i < 3000; ++i) core.on_yield(micros(1), now += micros(1));
+  core.on_yield(kLong, now += kLong);
+  EXPECT_TRUE(core.is_contended(now));
+  EXPECT_FALSE(core.is_contended(now + CoreContention::kMemoryMin));
+}
+
+TEST(CoreContention, OneSliceTellsNothingWhereYieldsReachTheOthers) {
+  CoreContention core;
+  Nanos now = seconds(1);
+  for (int i = 0; i < 3000; ++i) core.on_yield(i % 3 == 0 ? micros(1) : kShort, now += micros(5));
+  core.on_yield(kLong, now += kLong);
+  EXPECT_FALSE(core.is_contended(now));
+}
+
 /// A rank that reduces uses a slice and yields again.
 TEST(CoreContention, SlicesWithTimeBetweenThemTellNothing) {
   CoreContention core;
