@@ -136,19 +136,19 @@ void on_window_withdrawn(Connection& c, bool was_withdrawn, Effects& effects) {
 
 void on_window_restored(Core& core, Connection& c, Nanos now, Effects& effects) {
   c.changes.add(Change::kSendWindowOpen);
+  c.snd.is_window_closed = false;
+  effects.wants_transmit = true;  // also for the worker, which tells the client
   if (!c.has_outstanding()) return;
   resend_front(core, c);
   c.recovery.backoff = 0;
-  effects.wants_transmit = true;
   const Nanos orphan_limit = c.deadline(Timer::kGiveUp);
   arm_after_ack(c, now);
   if (c.reader_gone) c.deadline(Timer::kGiveUp) = orphan_limit;  // a window is no progress
 }
 
-void update_window(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
-                   Effects& effects) {
+void update_window(Core& core, Connection& c, const SegmentIn& segment, bool was_withdrawn,
+                   Nanos now, Effects& effects) {
   SendState& snd = c.snd;
-  const bool was_withdrawn = c.is_window_withdrawn();
   take_window(snd, segment);
   if (c.is_window_withdrawn()) return on_window_withdrawn(c, was_withdrawn, effects);
   if (was_withdrawn) return on_window_restored(core, c, now, effects);
@@ -198,9 +198,11 @@ Verdict process_ack(Core& core, Connection& c, const SegmentIn& segment, Nanos n
     return Verdict::kGoOn;
   }
 
+  // Before SND.UNA moves. ACKs that answer probes of such a window are no duplicates.
+  const bool was_withdrawn = c.is_window_withdrawn();
   AckSample sample = make_sample(c, segment, now);
   AckOutcome outcome{.acked_bytes = segment.ack.since(c.snd.una),
-                     .is_repeated = is_repeated(c, segment),
+                     .is_repeated = !was_withdrawn && is_repeated(c, segment),
                      .had_outstanding = c.has_outstanding(),
                      .pipe_before_bytes = c.in_flight_bytes(),
                      .flight_size_before_bytes = c.snd.nxt.since(c.snd.una),
@@ -213,7 +215,7 @@ Verdict process_ack(Core& core, Connection& c, const SegmentIn& segment, Nanos n
     advance_una(core, c, segment.ack, sample, effects);
     recheck_path_mtu(c, outcome.acked_bytes, now);
   }
-  update_window(core, c, segment, now, effects);
+  update_window(core, c, segment, was_withdrawn, now, effects);
   if (is_telling) {
     if (c.has_sack) read_sacks(core, c, segment, sample);
     update_rtt(c, sample, now);

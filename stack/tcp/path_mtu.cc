@@ -85,7 +85,8 @@ void assume_path_mtu(Connection& c, uint16_t mss_bytes, Nanos since) {
 
 void suspect_black_hole(Connection& c, Nanos now) {
   SendState& snd = c.snd;
-  if (is_one_of(c.state, kOpening)) return;
+  // What a peer has no room for was not lost.
+  if (is_one_of(c.state, kOpening) || c.is_window_withdrawn()) return;
   if (snd.path_test == PathTest::kSmall) {  // the small segment was lost as well
     snd.path_test = PathTest::kNone;
     snd.mss_reduced_at = kNever;

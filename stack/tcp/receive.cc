@@ -300,7 +300,10 @@ void process_fin(Core& core, Connection& c, const SegmentIn& segment, Nanos now,
 void release_charge(Connection& c, uint32_t charge_bytes, Nanos now, Effects& effects) {
   c.rcv.charged_bytes -= std::min(c.rcv.charged_bytes, charge_bytes);
   tune_receive_buffer(c, charge_bytes, now);
-  if (!is_one_of(c.state, kMayReceiveText) || c.rcv.has_fin) return;
+  // A FIN may be known whose text was refused.
+  const bool may_come =
+      is_one_of(c.state, kMayReceiveText) && (!c.rcv.has_fin || c.rcv.was_refused);
+  if (!may_come) return;
   // The sender of refused text was told that there is no room. It must learn that there is now.
   const bool has_room_again =
       c.rcv.was_refused && c.rcv.charged_bytes < c.config.receive_buffer_bytes;

@@ -119,7 +119,7 @@ void limit_orphan_wait(Connection& c, Nanos now) {
   if (is_one_of(c.state, kOpening)) return;
   if (c.unsent_bytes() == 0 && !c.wants_fin() && !c.has_outstanding()) return;
   // The user timeout runs since a window probe that was not answered, and the next one may be.
-  const bool is_probing = c.deadline(Timer::kPersist) != kNever;
+  const bool is_probing = c.deadline(Timer::kPersist) != kNever || c.is_window_withdrawn();
   Nanos& deadline = c.deadline(Timer::kGiveUp);
   deadline = earlier(is_probing ? kNever : deadline, now + orphan_wait(c));
 }
@@ -131,7 +131,11 @@ void extend_give_up(Connection& c, Nanos stood_still) {
 
 Nanos current_rto(const Connection& c) {
   const uint8_t shift = std::min(c.recovery.backoff, kBackoffMax);
-  return earlier(c.rtt.rto * (int64_t{1} << shift), millis(c.config.rto_max_ms));
+  // Several probes of a withdrawn window fit the user timeout: the loss of one ends nothing.
+  const uint32_t limit_ms = c.is_window_withdrawn()
+                                ? std::min(c.config.rto_max_ms, c.config.user_timeout_ms / 4 + 1)
+                                : c.config.rto_max_ms;
+  return earlier(c.rtt.rto * (int64_t{1} << shift), millis(limit_ms));
 }
 
 void arm_after_queue(Connection& c, Nanos now) {

@@ -108,6 +108,19 @@ TEST(ReceiveWindow, IsZeroWhileTheNextTextHasNoRoomInThePool) {  // RFC 9293 3.8
   EXPECT_GT(ack.window, 10000u);
 }
 
+TEST(ReceiveWindow, AnUpdateFollowsAlsoWhereAFinIsKnown) {
+  Peer peer;
+  peer.dial();
+  peer.text(0, 1000);
+  SegmentIn refused = peer.make(kFA, 1000, 0, 1000);
+  refused.has_room = false;
+  EXPECT_EQ(peer.send(refused).drop, Drop::kRxPoolLow);
+  EXPECT_EQ(peer.all().back().window, 0u);
+  ASSERT_TRUE(peer.queue().take_readable());
+  EXPECT_TRUE(peer.release(1000).wants_transmit);
+  EXPECT_GT(peer.next()->window, 10000u);
+}
+
 TEST(ReceiveWindow, StaysOpenWhereOnlyTextBehindAGapHasNoRoom) {
   Peer peer;
   peer.dial();
@@ -265,6 +278,34 @@ TEST_F(WithdrawnWindow, IsUsedAtOnceWhenItIsBack) {
   EXPECT_FALSE(peer.all().empty());
   peer.ack(3000);
   EXPECT_FALSE(peer.info().waiting == Waiting::kAcknowledgement);
+}
+
+TEST_F(WithdrawnWindow, IsOpenAgainWhenARetransmissionFillsTheHole) {
+  retransmission();  // the tail loss probe
+  retransmission();
+  answer();
+  ASSERT_TRUE(is_known_as_closed());
+  retransmission();
+  peer.window = 60000;
+  EXPECT_TRUE(peer.ack(3000).wants_transmit) << "the worker looks, and tells the client";
+  EXPECT_FALSE(is_known_as_closed());
+}
+
+// The gaps between retransmissions grew beyond the user timeout: one that was lost ended all.
+TEST_F(WithdrawnWindow, OneLostAnswerEndsNothing) {
+  for (int i = 0; i < 30; ++i) {
+    retransmission();
+    if (i != 20) answer();
+    ASSERT_EQ(peer.state(), State::kEstablished) << i;
+  }
+}
+
+TEST_F(WithdrawnWindow, IsNoSignOfAPathThatDropsLargeSegments) {
+  for (int i = 0; i < 10; ++i) {
+    retransmission();
+    answer();
+  }
+  EXPECT_EQ(peer.info().mss_bytes, peer.info().mss_full_bytes);
 }
 
 TEST_F(WithdrawnWindow, DoesNotKeepAConnectionThatTheApplicationClosed) {
