@@ -102,9 +102,14 @@ void SegmentInput::deliver_merged() {
 
 PacketFate SegmentInput::on_segment(uint32_t conn, const tcp::SegmentIn& segment) {
   state_.stats.worker->tcp_segments_in.add(segment.segment_count);
-  tcp::SegmentIn judged = segment;
-  judged.has_room = segment.payload_bytes == 0 || may_keep_payload(conn, segment);
-  const tcp::Effects effects = state_.engine.on_segment(conn, judged, state_.now);
+  if (segment.payload_bytes == 0 || may_keep_payload(conn, segment)) return input(conn, segment);
+  tcp::SegmentIn refused = segment;
+  refused.has_room = false;
+  return input(conn, refused);
+}
+
+PacketFate SegmentInput::input(uint32_t conn, const tcp::SegmentIn& segment) {
+  const tcp::Effects effects = state_.engine.on_segment(conn, segment, state_.now);
   if (effects.payload_kept) {
     parts_.payload.on_kept(conn, segment.segment_count);
     // If no payload is unread, there is none to append this one to.

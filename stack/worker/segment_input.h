@@ -46,6 +46,7 @@ class SegmentInput {
   PacketFate on_connection_segment(uint32_t conn, io::PacketBuf* packet, const ip::TcpInput& input,
                                    const tcp::SegmentIn& segment);
   PacketFate on_segment(uint32_t conn, const tcp::SegmentIn& segment);
+  PacketFate input(uint32_t conn, const tcp::SegmentIn& segment);
   bool may_keep_payload(uint32_t conn, const tcp::SegmentIn& segment) {
     return state_.accounts.is_plentiful(state_.memory.rx_slots_free()) || has_share(conn, segment);
   }
