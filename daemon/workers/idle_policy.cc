@@ -39,21 +39,22 @@ IdlePolicy::Decision IdlePolicy::after_turn(size_t work, Nanos now, Nanos deadli
 IdlePolicy::Decision IdlePolicy::after_idle_turn(Nanos now, Nanos deadline) {
   const bool is_contended = contention_.is_contended(now);
   const Nanos idle = now - last_work_;
-  const Nanos expected = is_contended ? kNever : short_gaps_.until_expected(now - last_entries_);
-  const bool may_yield = !is_contended && idle < spin_;
+  const bool may_poll = !is_contended && !is_crowded_;
+  const Nanos expected = may_poll ? short_gaps_.until_expected(now - last_entries_) : kNever;
+  const bool may_yield = may_poll && idle < spin_;
   if (may_yield || expected == Nanos{0}) return {.action = Action::kYield};
   if (is_contended && contended_poll_.must_go_on(idle)) return {};
   const Nanos due = deadline == kNever ? kNever : deadline - now;
   const Nanos longest = std::min({kSleepMax, due, expected});
-  if (longest < kSleepMin) return {.action = is_contended ? Action::kPoll : Action::kYield};
+  if (longest < kSleepMin) return {.action = may_poll ? Action::kYield : Action::kPoll};
   return {.action = Action::kSleep,
           .sleep = longest,
-          .unsure_sleep = earlier(longest, next_unsure_sleep(now, is_contended))};
+          .unsure_sleep = earlier(longest, next_unsure_sleep(now, !may_poll))};
 }
 
-Nanos IdlePolicy::next_unsure_sleep(Nanos now, bool is_contended) {
+Nanos IdlePolicy::next_unsure_sleep(Nanos now, bool is_wanted) {
   const Nanos idle = now - last_work_;
-  if (is_contended && idle < kUnsureContendedFor) return kUnsureSleepContended;
+  if (is_wanted && idle < kUnsureContendedFor) return kUnsureSleepContended;
   const Nanos longest = idle > kUnsureIdleAfter ? kUnsureSleepIdle : kUnsureSleepMax;
   const Nanos sleep = unsure_sleep_;
   unsure_sleep_ = earlier(unsure_sleep_ * 2, longest);

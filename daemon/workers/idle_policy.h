@@ -16,7 +16,8 @@ namespace lyre {
 /// and the client that runs then makes the next work. While another thread computes on its core it
 /// sleeps instead, after a short poll where that pays: the kernel interrupts a computing thread for
 /// a thread that wakes up, not for one that yielded. Through short gaps between the steps of a job
-/// it stays awake, as long as no other thread computes on its core.
+/// it stays awake, as long as no other thread computes on its core. On a host with fewer processors
+/// than runnable threads it sleeps at once, unless its yields reach its clients.
 class IdlePolicy {
  public:
   enum class Action : uint8_t { kPoll, kYield, kSleep };
@@ -32,18 +33,22 @@ class IdlePolicy {
   /// Before after_turn(), after a turn in which clients gave or got so many entries. Packets for
   /// nobody are no step of a job.
   void on_client_entries(size_t entries, Nanos now);
+  /// True: polling takes a processor from other threads, and yields do not give it back.
+  void on_crowd(bool is_crowded) { is_crowded_ = is_crowded; }
   /// After a turn that began at `now`, did `work`, and must be repeated at `deadline`.
   Decision after_turn(size_t work, Nanos now, Nanos deadline);
 
  private:
   Decision after_idle_turn(Nanos now, Nanos deadline);
-  Nanos next_unsure_sleep(Nanos now, bool is_contended);
+  /// `is_wanted`: other threads wait for the core.
+  Nanos next_unsure_sleep(Nanos now, bool is_wanted);
 
   IdleMode mode_;
   Nanos spin_;
   CoreContention contention_;
   ContendedPoll contended_poll_;
   ShortGaps short_gaps_;
+  bool is_crowded_ = false;
   bool has_yielded_ = false;  ///< after the last turn
   Nanos turned_at_{0};        ///< when the last turn began
   Nanos last_work_{INT64_MIN / 2};

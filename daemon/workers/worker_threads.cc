@@ -22,7 +22,10 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/daemon_limits.h"
+#include "daemon/workers/crowded_host.h"
 #include "daemon/workers/queue_waits.h"
+#include "machine/files.h"
+#include "machine/processors.h"
 #include "stack/base/time_slice.h"
 #include "stack/channel/abi.h"
 #include "stack/channel/ring.h"
@@ -46,6 +49,17 @@ timespec timespec_of(Nanos span) {
   return {.tv_sec = span.value / 1'000'000'000, .tv_nsec = span.value % 1'000'000'000};
 }
 
+uint32_t online_processors() {
+  return static_cast<uint32_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+/// The scheduler places no other thread there by itself.
+bool is_isolated(uint32_t core) {
+  const std::string list = machine::first_line("/sys/devices/system/cpu/isolated");
+  const std::vector<uint32_t> isolated = machine::numbers_of_list(list);
+  return std::find(isolated.begin(), isolated.end(), core) != isolated.end();
+}
+
 }  // namespace
 
 class WorkerThreads::Thread {
@@ -55,6 +69,8 @@ class WorkerThreads::Thread {
         options_(options),
         doorbell_(doorbell),
         idle_(options.idle, options.spin, options.awake),
+        crowd_("/proc/loadavg", online_processors()),
+        shares_core_(options.idle == IdleMode::kAdaptive && !is_isolated(seat.core)),
         queues_(seat.queues),
         epoll_(::epoll_create1(EPOLL_CLOEXEC)),
         bell_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
@@ -202,6 +218,9 @@ class WorkerThreads::Thread {
     // Relaxed: a counter with one writer.
     turns_.store(turns_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     const Nanos deadline = work > 0 ? now : seat_.worker->next_deadline();
+    if (work == 0 && shares_core_ && crowd_.is_due(now)) {
+      idle_.on_crowd(crowd_.look(now) && seat_.worker->has_clients_out_of_reach());
+    }
     const IdlePolicy::Decision decision = idle_.after_turn(work, now, deadline);
     if (decision.action == IdlePolicy::Action::kYield) ::sched_yield();
     if (decision.action == IdlePolicy::Action::kSleep) sleep(decision);
@@ -259,6 +278,8 @@ class WorkerThreads::Thread {
   const ThreadOptions& options_;
   channel::WorkerDoorbell& doorbell_;
   IdlePolicy idle_;
+  CrowdedHost crowd_;
+  const bool shares_core_;       ///< an adaptive worker's
   uint64_t client_entries_ = 0;  ///< until the last turn
   Nanos turned_at_{0};           ///< when the last turn began
   Nanos asked_{0};               ///< the longest sleep since then

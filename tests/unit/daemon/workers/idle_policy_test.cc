@@ -71,6 +71,18 @@ TEST(IdlePolicy, AdaptiveSleepsInsteadOfYieldingWhileSomebodyComputesOnItsCore) 
   EXPECT_EQ(policy.after_turn(0, now, kNever).action, Action::kYield);
 }
 
+TEST(IdlePolicy, OnACrowdedHostItSleepsAtOnceAndPollsAgainAfterwards) {
+  IdlePolicy policy(IdleMode::kAdaptive, micros(50), kAwake);
+  Nanos now = seconds(1);
+  policy.after_turn(1, now, kNever);
+  policy.on_crowd(true);
+  EXPECT_EQ(policy.after_turn(0, now + micros(1), kNever).action, Action::kSleep);
+  // What is due at once is waited for by polling.
+  EXPECT_EQ(policy.after_turn(0, now + micros(2), now + micros(4)).action, Action::kPoll);
+  policy.on_crowd(false);
+  EXPECT_EQ(policy.after_turn(0, now + micros(3), kNever).action, Action::kYield);
+}
+
 TEST(IdlePolicy, TimeInASleepIsNoYield) {
   IdlePolicy policy(IdleMode::kAdaptive, nanos(0), kAwake);
   EXPECT_EQ(policy.after_turn(0, seconds(1), kNever).action, Action::kSleep);
