@@ -13,9 +13,9 @@ namespace lyre::machine {
 std::optional<uint32_t> runnable_threads(std::string_view loadavg);
 
 /// Whether Linux schedules the threads of a process in one group with those of the calling one: a
-/// yield reaches threads of the own group only. A group is a cgroup, or within one the session
-/// where the kernel groups those (autogroup). False where it cannot be known, as of a process
-/// that is not visible here (pid 0).
+/// yield reaches threads of the own group only. A group is a cgroup with the cpu controller; of the
+/// processes in none, each session is one where the kernel groups those (autogroup). False where it
+/// cannot be known, as of a process that is not visible here (pid 0).
 bool is_of_own_group(const Roots& roots, int32_t pid);
 
 }  // namespace lyre::machine

@@ -13,8 +13,8 @@ namespace lyre {
 /// Thread: its owner's.
 class CrowdedHost {
  public:
-  /// The time between two looks. One takes 2 us on two processors, and more on more: the kernel adds
-  /// up a number of each.
+  /// The time between two looks. One takes 2 us on two processors, and more on more: the kernel
+  /// adds up a number of each.
   static constexpr Nanos kLookEvery = millis(5);
   /// The answer is that of most looks among the last ones: threads that work in turns are not all
   /// runnable at one moment.
@@ -24,7 +24,7 @@ class CrowdedHost {
   CrowdedHost(const std::string& loadavg, uint32_t processors);
 
   bool is_due(Nanos now) const { return now >= next_look_; }
-  /// The calling thread is one of those that run.
+  /// The kernel's number includes the calling thread.
   bool look(Nanos now);
 
  private:

@@ -43,7 +43,7 @@ IdlePolicy::Decision IdlePolicy::after_idle_turn(Nanos now, Nanos deadline) {
   const Nanos expected = may_poll ? short_gaps_.until_expected(now - last_entries_) : kNever;
   const bool may_yield = may_poll && idle < spin_;
   if (may_yield || expected == Nanos{0}) return {.action = Action::kYield};
-  if (is_contended && contended_poll_.must_go_on(idle)) return {};
+  if (is_contended && !is_crowded_ && contended_poll_.must_go_on(idle)) return {};
   const Nanos due = deadline == kNever ? kNever : deadline - now;
   const Nanos longest = std::min({kSleepMax, due, expected});
   if (longest < kSleepMin) return {.action = may_poll ? Action::kYield : Action::kPoll};

@@ -15,9 +15,10 @@ namespace lyre {
 /// An adaptive worker that found nothing to do yields at once: client and daemon may share a core,
 /// and the client that runs then makes the next work. While another thread computes on its core it
 /// sleeps instead, after a short poll where that pays: the kernel interrupts a computing thread for
-/// a thread that wakes up, not for one that yielded. Through short gaps between the steps of a job
-/// it stays awake, as long as no other thread computes on its core. On a host with fewer processors
-/// than runnable threads it sleeps at once, unless its yields reach its clients.
+/// one that wakes up and has shorter slices, not for one that yielded. Through short gaps between
+/// the steps of a job it stays awake, as long as no other thread computes on its core. On a host
+/// with fewer processors than runnable threads it sleeps at once, unless its yields reach its
+/// clients.
 class IdlePolicy {
  public:
   enum class Action : uint8_t { kPoll, kYield, kSleep };

@@ -6,8 +6,9 @@ namespace lyre {
 
 /// Whether another thread computes on this thread's core, estimated from the duration of this
 /// thread's yields. sched_yield() gives a running thread a whole time slice, but Linux preempts a
-/// running thread for one that wakes up. So a polling thread may yield while its core is otherwise
-/// idle, and has to sleep while another thread computes there.
+/// running thread for one that wakes up and has shorter slices (time_slice.h). So a polling thread
+/// may yield while its core is otherwise idle, and has to sleep while another thread computes
+/// there.
 /// Thread: its owner's.
 class CoreContention {
  public:
@@ -21,9 +22,11 @@ class CoreContention {
   /// two changes of threads and a poll.
   static constexpr Nanos kHandover = micros(3);
   /// A yield reaches the threads of its own group only: of its cgroup, or of its session where the
-  /// kernel groups those (autogroup). A daemon that is a service is in no group with others. Where
-  /// so many yields found no thread, and more than found one, the slice after them was lost to a
-  /// thread out of their reach, which computes, or polls. One such slice shows it.
+  /// kernel groups those (autogroup). A daemon that is a service is in no group with others. At
+  /// least so many yields since the last lost slice found no thread, and they are the majority:
+  /// then the thread that took the slice is out of reach. It computes, or polls, and one slice
+  /// shows it. A client of the own group that wakes up and computes looks the same; that answer
+  /// lasts for kMemoryMin.
   static constexpr uint32_t kVainYieldsMin = 16;
   /// This many slices in quick succession show that a thread computes. A client's own work between
   /// two steps does so, too, and is over a moment later.

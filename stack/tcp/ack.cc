@@ -134,13 +134,25 @@ void on_window_withdrawn(Connection& c, bool was_withdrawn, Effects& effects) {
   c.snd.is_window_closed = effects.wants_transmit = true;
 }
 
-void on_window_restored(Core& core, Connection& c, Nanos now, Effects& effects) {
+void on_window_open(Connection& c, Effects& effects) {
   c.changes.add(Change::kSendWindowOpen);
   c.snd.is_window_closed = false;
   effects.wants_transmit = true;  // also for the worker, which tells the client
+}
+
+/// Whether an answer to what was sent first could have come. A peer that withdraws its window and
+/// restores it again and again gets no more than one retransmission in a round trip for that.
+bool had_time_to_arrive(const Core& core, const Connection& c, Nanos now) {
+  const uint32_t front = c.snd.sent.seq_head;
+  return front != kNoNode && now - core.records[front].sent_at >= c.rtt.rtt_min;
+}
+
+/// There is room again, or what was sent has found its place, and that was all the room.
+void on_window_restored(Core& core, Connection& c, Nanos now, Effects& effects) {
+  c.recovery.backoff = 0;  // the probes of a window tell nothing about the path
+  if (c.snd.edge.after(c.snd.una)) on_window_open(c, effects);
   if (!c.has_outstanding()) return;
-  resend_front(core, c);
-  c.recovery.backoff = 0;
+  if (had_time_to_arrive(core, c, now)) resend_front(core, c);
   const Nanos orphan_limit = c.deadline(Timer::kGiveUp);
   arm_after_ack(c, now);
   if (c.reader_gone) c.deadline(Timer::kGiveUp) = orphan_limit;  // a window is no progress
@@ -152,7 +164,10 @@ void update_window(Core& core, Connection& c, const SegmentIn& segment, bool was
   take_window(snd, segment);
   if (c.is_window_withdrawn()) return on_window_withdrawn(c, was_withdrawn, effects);
   if (was_withdrawn) return on_window_restored(core, c, now, effects);
-  if (c.deadline(Timer::kPersist) == kNever) return;
+  if (c.deadline(Timer::kPersist) == kNever) {
+    if (snd.is_window_closed && snd.edge.after(snd.nxt)) on_window_open(c, effects);
+    return;
+  }
   // RFC 9293 3.8.6.1: as long as the peer answers probes, the connection stays open. One that the
   // application closed would stay for ever: nobody is left to end it.
   if (!c.reader_gone) c.deadline(Timer::kGiveUp) = kNever;

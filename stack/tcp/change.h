@@ -15,7 +15,7 @@ enum class Change : uint8_t {
   kTailProbe,            ///< RFC 8985 7.3
   kRetransmitted,        ///< data was sent again
   kPathMtu,              ///< the segment size changed
-  kSendWindowClosed,     ///< the peer has no room for what waits: the persist timer runs
+  kSendWindowClosed,     ///< the peer has no room for what waits, or for what was sent
   kWindowProbe,          ///< RFC 9293 3.8.6.1
   kSendWindowOpen,       ///< the peer has room again
   kReceiveWindowClosed,  ///< this side advertises that it has no room

@@ -1,6 +1,7 @@
 #include "stack/tcp/receive.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "stack/tcp/closing.h"
 #include "stack/tcp/ecn.h"
@@ -134,7 +135,7 @@ void keep(Core& core, Connection& c, const SegmentIn& segment, const NewText& te
     }
     return;
   }
-  c.rcv.was_refused = false;
+  if (std::exchange(c.rcv.was_refused, false)) ack_at_once(c, effects);  // it waits for room
   SeqNum nxt = text.end;
   uint32_t gap = run.next;
   while (gap != kNoNode && core.runs[gap].start == nxt) {

@@ -155,7 +155,9 @@ void arm_after_ack(Connection& c, Nanos now) {
     return;
   }
   arm_retransmit(c, now);
-  c.deadline(Timer::kGiveUp) = now + give_up_after(c);
+  // It counts from the first unanswered probe of such a window.
+  const bool is_answered_probe = c.is_window_withdrawn() && !c.reader_gone;
+  c.deadline(Timer::kGiveUp) = is_answered_probe ? kNever : now + give_up_after(c);
 }
 
 void recheck_tail_probe(Connection& c, Nanos now) {
@@ -194,7 +196,7 @@ void resend_front(Core& core, Connection& c) {
   Scoreboard board(core, c);
   const uint32_t front = c.snd.sent.seq_head;
   if (front == kNoNode || board[front].place != SentRecord::Place::kInFlight) return;
-  board.mark_lost(front);
+  board.mark_lost(board.split_front(front, c.snd.mss_bytes));
   c.snd.must_retransmit = true;
 }
 

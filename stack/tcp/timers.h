@@ -29,7 +29,7 @@ void arm_after_send(Connection& c, Nanos now);
 /// The peer's window does not allow sending: RFC 9293 3.8.6.1.
 void begin_persist(Connection& c, Nanos now);
 void arm_keepalive(Connection& c, Nanos now);
-/// What is outstanding first, text or a SYN (or SYN,ACK), is sent again at once.
+/// The segment that is outstanding first, text or a SYN (or SYN,ACK), is sent again at once.
 void resend_front(Core& core, Connection& c);
 
 /// Runs every timer whose deadline has passed.

@@ -83,6 +83,15 @@ TEST(IdlePolicy, OnACrowdedHostItSleepsAtOnceAndPollsAgainAfterwards) {
   EXPECT_EQ(policy.after_turn(0, now + micros(3), kNever).action, Action::kYield);
 }
 
+TEST(IdlePolicy, OnACrowdedHostItDoesNotPollBesideAComputingThreadEither) {
+  IdlePolicy policy(IdleMode::kAdaptive, micros(50), kAwake);
+  Nanos now = seconds(1);
+  policy.after_turn(1, now, kNever);
+  now = lose_slices(policy, now) + micros(1);
+  policy.on_crowd(true);
+  EXPECT_EQ(policy.after_turn(0, now, kNever).action, Action::kSleep);
+}
+
 TEST(IdlePolicy, TimeInASleepIsNoYield) {
   IdlePolicy policy(IdleMode::kAdaptive, nanos(0), kAwake);
   EXPECT_EQ(policy.after_turn(0, seconds(1), kNever).action, Action::kSleep);

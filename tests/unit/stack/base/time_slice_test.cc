@@ -31,6 +31,7 @@ TEST(TimeSlice, IsShortOnceAskedFor) {
 
 TEST(TimeSlice, OfAnotherClassStaysAsItIs) {
   in_a_thread([] {
+    if (own_time_slice() == nanos(0)) GTEST_SKIP() << "this kernel has no slices by thread";
     const sched_param none{};
     ASSERT_EQ(::sched_setscheduler(0, SCHED_BATCH, &none), 0);
     ask_for_short_time_slices();

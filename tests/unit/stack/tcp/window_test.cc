@@ -108,6 +108,21 @@ TEST(ReceiveWindow, IsZeroWhileTheNextTextHasNoRoomInThePool) {  // RFC 9293 3.8
   EXPECT_GT(ack.window, 10000u);
 }
 
+TEST(ReceiveWindow, TextThatFindsRoomAtLastIsAcknowledgedAtOnce) {  // its sender waits for that
+  ConnectionConfig config = Peer::plain_config();
+  config.quick_acks_at_start = 0;
+  Peer peer(config);
+  peer.dial();
+  SegmentIn refused = peer.make(kA, 0, 0, 1000);
+  refused.has_room = false;
+  peer.send(refused);
+  EXPECT_EQ(peer.all().back().window, 0u);
+  peer.text(0, 1000);
+  const auto ack = peer.next();
+  ASSERT_TRUE(ack.has_value());
+  EXPECT_GT(ack->window, 10000u);
+}
+
 TEST(ReceiveWindow, AnUpdateFollowsAlsoWhereAFinIsKnown) {
   Peer peer;
   peer.dial();
@@ -270,6 +285,7 @@ TEST_F(WithdrawnWindow, IsUsedAtOnceWhenItIsBack) {
     retransmission();
     answer();
   }
+  peer.wait(peer.info().rtt_min);
   peer.window = 60000;
   EXPECT_TRUE(peer.ack(0).wants_transmit);
   EXPECT_FALSE(peer.all().empty());
@@ -289,6 +305,60 @@ TEST_F(WithdrawnWindow, IsOpenAgainWhenARetransmissionFillsTheHole) {
   peer.window = 60000;
   EXPECT_TRUE(peer.ack(3000).wants_transmit) << "the worker looks, and tells the client";
   EXPECT_FALSE(is_known_as_closed());
+}
+
+TEST_F(WithdrawnWindow, LeavesNoBackoffBehind) {
+  for (int i = 0; i < 12; ++i) {
+    retransmission();
+    answer();
+  }
+  retransmission();
+  peer.window = 60000;
+  peer.ack(3000);
+  peer.all();
+  peer.app_send(1000);
+  ASSERT_EQ(peer.all().size(), 1u);
+  const Nanos sent_at = peer.now;
+  EXPECT_TRUE(retransmission().is_retransmission) << "it was lost";
+  EXPECT_LT(peer.now - sent_at, millis(peer.config.user_timeout_ms / 4));
+}
+
+TEST_F(WithdrawnWindow, StaysKnownAsClosedWhileOneSegmentAtATimeFindsRoom) {
+  for (int i = 0; i < 4; ++i) {
+    retransmission();
+    answer();
+  }
+  ASSERT_TRUE(is_known_as_closed());
+  peer.ack(1000);
+  peer.all();
+  EXPECT_TRUE(is_known_as_closed());
+  retransmission();
+  EXPECT_TRUE(is_known_as_closed()) << "every probe was answered";
+}
+
+TEST_F(WithdrawnWindow, StaysKnownAsClosedWhenTheLastSegmentTookTheRoom) {
+  for (int i = 0; i < 4; ++i) {
+    retransmission();
+    answer();
+  }
+  ASSERT_TRUE(is_known_as_closed());
+  peer.ack(3000);
+  EXPECT_TRUE(is_known_as_closed());
+  peer.window = 60000;
+  EXPECT_TRUE(peer.ack(3000).wants_transmit) << "the worker looks, and tells the client";
+  EXPECT_FALSE(is_known_as_closed());
+}
+
+TEST_F(WithdrawnWindow, ThatComesBackAgainAndAgainCostsOneSegmentInARoundTrip) {
+  peer.wait(peer.info().rtt_min);
+  uint32_t segments = 0;
+  for (int i = 0; i < 100; ++i) {
+    peer.window = 60000;
+    peer.ack(0);
+    segments += static_cast<uint32_t>(peer.all().size());
+    answer();
+  }
+  EXPECT_LE(segments, 1u);
 }
 
 // The gaps between retransmissions grew beyond the user timeout: one that was lost ended all.
