@@ -12,7 +12,6 @@
 
 #include "daemon/base/daemon_limits.h"
 #include "daemon/base/errno_error.h"
-#include "machine/scheduling.h"
 #include "stack/base/check.h"
 #include "stack/channel/abi.h"
 #include "stack/channel/ring.h"
@@ -33,7 +32,6 @@ struct ContextRegistry::Context {
   uint64_t arena_bytes = 0;
   uint64_t copy_bytes = 0;
   bool is_lent_to = false;
-  bool is_out_of_reach = false;  ///< see worker::Command
   SharedMemory memory;
   OwnedFd wake_read;   ///< the client's
   OwnedFd wake_write;  ///< the workers'
@@ -133,7 +131,6 @@ Result<ContextGrant> ContextRegistry::attach(const AttachTerms& terms) {
   context.index = static_cast<uint32_t>(free - contexts_.begin());
   context.user = worker::DomainRules::user_of(terms.domain, terms.identity.uid);
   context.terms = terms;
-  context.is_out_of_reach = !machine::is_of_own_group({}, terms.identity.pid);
   regions_.set_owner(context.index, context.user, terms.registered_bytes_of_domain_max);
   Status guarded = regions_.guard_arena(context.index, context.arena(), context.arena_bytes);
   if (!guarded.ok()) return guarded.error();
@@ -278,7 +275,6 @@ worker::Command ContextRegistry::attach_command(const Context& context, uint32_t
   command.copy_offset = context.layout.copy_offset + worker * command.copy_bytes;
   command.is_lent = context.is_lent_to;
   command.wake_fd = context.wake_write.get();
-  command.is_out_of_reach = context.is_out_of_reach;
   command.pid = context.terms.identity.pid;
   command.uid = context.terms.identity.uid;
   command.domain = context.terms.domain;
@@ -478,7 +474,6 @@ Status ContextRegistry::take_over_client(std::span<const worker::DomainRules> do
                    .domain = record.domain == kNoDomain ? nullptr : &domains[record.domain],
                    .registered_bytes_of_domain_max = record.registered_bytes_max};
   context.user = worker::DomainRules::user_of(context.terms.domain, record.uid);
-  context.is_out_of_reach = !machine::is_of_own_group({}, record.pid);
   context.is_attached = record.is_attached;
   context.held_by = record.held_by;
   if (Status status = take_over_memory(record, context, descriptors); !status.ok()) return status;

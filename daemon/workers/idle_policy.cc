@@ -19,10 +19,15 @@ void IdlePolicy::on_client_entries(size_t entries, Nanos now) {
   last_entries_ = now;
 }
 
+void IdlePolicy::on_yield(Nanos took, Nanos now) {
+  contention_.on_yield(took, now);
+  vain_polls_.on_yield(took);
+}
+
 IdlePolicy::Decision IdlePolicy::after_turn(size_t work, Nanos now, Nanos deadline) {
   if (mode_ == IdleMode::kBusy) return {.action = Action::kPoll};
   // The time between two turns' starts: a turn that found nothing, which is short, and the yield.
-  if (has_yielded_) contention_.on_yield(now - turned_at_, now);
+  if (has_yielded_) on_yield(now - turned_at_, now);
   turned_at_ = now;
   Decision decision;
   if (work > 0) {
@@ -39,11 +44,11 @@ IdlePolicy::Decision IdlePolicy::after_turn(size_t work, Nanos now, Nanos deadli
 IdlePolicy::Decision IdlePolicy::after_idle_turn(Nanos now, Nanos deadline) {
   const bool is_contended = contention_.is_contended(now);
   const Nanos idle = now - last_work_;
-  const bool may_poll = !is_contended && !is_crowded_;
+  const bool may_poll = !is_contended && !vain_polls_.must_sleep();
   const Nanos expected = may_poll ? short_gaps_.until_expected(now - last_entries_) : kNever;
   const bool may_yield = may_poll && idle < spin_;
   if (may_yield || expected == Nanos{0}) return {.action = Action::kYield};
-  if (is_contended && !is_crowded_ && contended_poll_.must_go_on(idle)) return {};
+  if (is_contended && !vain_polls_.must_sleep() && contended_poll_.must_go_on(idle)) return {};
   const Nanos due = deadline == kNever ? kNever : deadline - now;
   const Nanos longest = std::min({kSleepMax, due, expected});
   if (longest < kSleepMin) return {.action = may_poll ? Action::kYield : Action::kPoll};

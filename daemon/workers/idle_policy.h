@@ -6,6 +6,7 @@
 #include "daemon/config/config.h"
 #include "daemon/workers/contended_poll.h"
 #include "daemon/workers/short_gaps.h"
+#include "daemon/workers/vain_polls.h"
 #include "stack/base/core_contention.h"
 #include "stack/base/nanos.h"
 
@@ -17,8 +18,7 @@ namespace lyre {
 /// sleeps instead, after a short poll where that pays: the kernel interrupts a computing thread for
 /// one that wakes up and has shorter slices, not for one that yielded. Through short gaps between
 /// the steps of a job it stays awake, as long as no other thread computes on its core. On a host
-/// with fewer processors than runnable threads it sleeps at once, unless its yields reach its
-/// clients.
+/// with fewer processors than runnable threads it sleeps at once where its yields reach nobody.
 class IdlePolicy {
  public:
   enum class Action : uint8_t { kPoll, kYield, kSleep };
@@ -34,12 +34,13 @@ class IdlePolicy {
   /// Before after_turn(), after a turn in which clients gave or got so many entries. Packets for
   /// nobody are no step of a job.
   void on_client_entries(size_t entries, Nanos now);
-  /// True: polling takes a processor from other threads, and yields do not give it back.
-  void on_crowd(bool is_crowded) { is_crowded_ = is_crowded; }
+  /// After each look at the host, see CrowdedHost.
+  void on_look(bool is_crowded) { vain_polls_.on_look(is_crowded); }
   /// After a turn that began at `now`, did `work`, and must be repeated at `deadline`.
   Decision after_turn(size_t work, Nanos now, Nanos deadline);
 
  private:
+  void on_yield(Nanos took, Nanos now);
   Decision after_idle_turn(Nanos now, Nanos deadline);
   /// `is_wanted`: other threads wait for the core.
   Nanos next_unsure_sleep(Nanos now, bool is_wanted);
@@ -48,8 +49,8 @@ class IdlePolicy {
   Nanos spin_;
   CoreContention contention_;
   ContendedPoll contended_poll_;
+  VainPolls vain_polls_;
   ShortGaps short_gaps_;
-  bool is_crowded_ = false;
   bool has_yielded_ = false;  ///< after the last turn
   Nanos turned_at_{0};        ///< when the last turn began
   Nanos last_work_{INT64_MIN / 2};

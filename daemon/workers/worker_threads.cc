@@ -219,7 +219,7 @@ class WorkerThreads::Thread {
     turns_.store(turns_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     const Nanos deadline = work > 0 ? now : seat_.worker->next_deadline();
     if (work == 0 && shares_core_ && crowd_.is_due(now)) {
-      idle_.on_crowd(crowd_.look(now) && seat_.worker->has_clients_out_of_reach());
+      idle_.on_look(crowd_.look(now));
     }
     const IdlePolicy::Decision decision = idle_.after_turn(work, now, deadline);
     if (decision.action == IdlePolicy::Action::kYield) ::sched_yield();

@@ -62,8 +62,6 @@ struct Command {
   const DomainRules* domain = nullptr;  ///< kAttach: the client's; none: it may do everything
   PortCapture* capture = nullptr;       ///< kBeginCapture, kEndCapture: the worker's part of it
   ClientLimits limits;                  ///< kAttach
-  /// kAttach: threads of the client do not run when the worker yields (machine/scheduling.h).
-  bool is_out_of_reach = false;
   int32_t pid = 0;
   uint32_t uid = 0;
   std::array<char, 32> label{};

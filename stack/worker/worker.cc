@@ -227,13 +227,6 @@ size_t Worker::poll_once(Nanos now) { return impl_->poll_once(now); }
 void Worker::on_standstill(Nanos stood_still) { impl_->state.engine.on_standstill(stood_still); }
 Nanos Worker::next_deadline() const { return impl_->next_deadline(); }
 bool Worker::has_waiting_work() { return impl_->has_waiting_work(); }
-bool Worker::has_clients_out_of_reach() const {
-  const ContextTable& contexts = impl_->state.contexts;
-  const auto in_use = contexts.in_use();
-  return std::any_of(in_use.begin(), in_use.end(), [&contexts](uint32_t index) {
-    return contexts[index].attached.is_out_of_reach;
-  });
-}
 uint32_t Worker::connection_count() const { return impl_->state.engine.connection_count(); }
 void Worker::check_invariants(uint32_t connections) { impl_->invariants.check(connections); }
 bool Worker::is_at_rest() const { return impl_->is_at_rest(); }

@@ -130,8 +130,6 @@ class Worker {
   Nanos next_deadline() const;
   /// True when a client or the control thread left something to do: the last look before a sleep.
   bool has_waiting_work();
-  /// True when yields of the calling thread do not reach all clients, see Command.
-  bool has_clients_out_of_reach() const;
 
   /// Connections with state here, those in TIME-WAIT included.
   uint32_t connection_count() const;

@@ -92,16 +92,6 @@ TEST(ContextMemory, HasThePagesThatWorkersWriteFromTheBeginning) {
   }
 }
 
-TEST_F(ContextRegistryTest, WorkersLearnWhetherTheirYieldsReachAClient) {
-  AttachTerms terms = terms_of(7);
-  terms.identity.pid = ::getpid();
-  ASSERT_TRUE(registry.attach(terms).ok());
-  terms.identity.pid = 0;  // of a container of its own
-  ASSERT_TRUE(registry.attach(terms).ok());
-  EXPECT_FALSE(workers.posted[0][0].is_out_of_reach);
-  EXPECT_TRUE(workers.posted[0][1].is_out_of_reach);
-}
-
 TEST_F(ContextRegistryTest, AttachTellsEveryWorkerItsOwnRings) {
   const auto grant = registry.attach(terms_of(7));
   ASSERT_TRUE(grant.ok()) << grant.error().text;

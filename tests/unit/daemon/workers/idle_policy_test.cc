@@ -71,24 +71,45 @@ TEST(IdlePolicy, AdaptiveSleepsInsteadOfYieldingWhileSomebodyComputesOnItsCore) 
   EXPECT_EQ(policy.after_turn(0, now, kNever).action, Action::kYield);
 }
 
-TEST(IdlePolicy, OnACrowdedHostItSleepsAtOnceAndPollsAgainAfterwards) {
+/// Turns that find nothing, each followed by a yield that takes so long. Returns when the last
+/// ended.
+Nanos yield_often(IdlePolicy& policy, Nanos took, Nanos now) {
+  for (uint32_t i = 0; i < 2 * VainPolls::kYieldsMin; ++i) {
+    policy.after_turn(1, now, kNever);
+    policy.after_turn(0, now, kNever);
+    now += took;
+  }
+  return now;
+}
+
+TEST(IdlePolicy, OnACrowdedHostItSleepsAtOnceWhereItsYieldsReachNobody) {
   IdlePolicy policy(IdleMode::kAdaptive, micros(50), kAwake);
-  Nanos now = seconds(1);
+  Nanos now = yield_often(policy, nanos(700), seconds(1));
+  policy.on_look(true);
   policy.after_turn(1, now, kNever);
-  policy.on_crowd(true);
-  EXPECT_EQ(policy.after_turn(0, now + micros(1), kNever).action, Action::kSleep);
+  EXPECT_EQ(policy.after_turn(0, now, kNever).action, Action::kSleep);
   // What is due at once is waited for by polling.
-  EXPECT_EQ(policy.after_turn(0, now + micros(2), now + micros(4)).action, Action::kPoll);
-  policy.on_crowd(false);
-  EXPECT_EQ(policy.after_turn(0, now + micros(3), kNever).action, Action::kYield);
+  EXPECT_EQ(policy.after_turn(0, now, now + micros(2)).action, Action::kPoll);
+  policy.on_look(false);
+  EXPECT_EQ(policy.after_turn(0, now, kNever).action, Action::kYield);
+}
+
+TEST(IdlePolicy, OnACrowdedHostItPollsWhereItsYieldsReachSomebody) {
+  IdlePolicy policy(IdleMode::kAdaptive, micros(50), kAwake);
+  const Nanos now = yield_often(policy, micros(10), seconds(1));
+  policy.on_look(true);
+  policy.after_turn(1, now, kNever);
+  EXPECT_EQ(policy.after_turn(0, now, kNever).action, Action::kYield);
 }
 
 TEST(IdlePolicy, OnACrowdedHostItDoesNotPollBesideAComputingThreadEither) {
   IdlePolicy policy(IdleMode::kAdaptive, micros(50), kAwake);
-  Nanos now = seconds(1);
+  Nanos now = yield_often(policy, nanos(700), seconds(1));
+  policy.after_turn(0, now, kNever);
+  now += millis(3);  // a thread out of reach took a slice
   policy.after_turn(1, now, kNever);
-  now = lose_slices(policy, now) + micros(1);
-  policy.on_crowd(true);
+  EXPECT_EQ(policy.after_turn(0, now, kNever).action, Action::kPoll);
+  policy.on_look(true);
   EXPECT_EQ(policy.after_turn(0, now, kNever).action, Action::kSleep);
 }
 

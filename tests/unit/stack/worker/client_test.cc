@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <vector>
 
 #include "stack/tcp/state.h"
 #include "tests/support/two_workers.h"
@@ -54,25 +53,6 @@ TEST_P(Expulsion, HitsTheOffenderAndNobodyElse) {
   ASSERT_NE(stream, nullptr);
   EXPECT_TRUE(hosts.run_until([&] { return stream->received == 300'000; }));
   EXPECT_TRUE(stream->is_equal);
-}
-
-TEST(Clients, OutOfReachOfYieldsAreKnownWhileTheyAreAttached) {
-  TwoWorkers hosts;
-  worker::Worker& worker = hosts.a.worker();
-  EXPECT_FALSE(worker.has_clients_out_of_reach());
-  ChannelClient other(hosts.a.worker(), 1);
-  hosts.run_until([] { return false; }, millis(1));
-  other.detach();
-  hosts.run_until([] { return false; }, millis(1));
-  std::vector<worker::Command> commands;
-  other.describe_memory(commands);
-  commands[0].is_out_of_reach = true;
-  ASSERT_TRUE(worker.inbox().try_post(commands[0]));
-  hosts.run_until([] { return false; }, millis(1));
-  EXPECT_TRUE(worker.has_clients_out_of_reach());
-  other.detach();
-  hosts.run_until([] { return false; }, millis(1));
-  EXPECT_FALSE(worker.has_clients_out_of_reach());
 }
 
 channel::Submission raw_send(channel::SessionName session, uint32_t region, uint64_t offset,
