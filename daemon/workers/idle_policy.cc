@@ -44,11 +44,12 @@ IdlePolicy::Decision IdlePolicy::after_turn(size_t work, Nanos now, Nanos deadli
 IdlePolicy::Decision IdlePolicy::after_idle_turn(Nanos now, Nanos deadline) {
   const bool is_contended = contention_.is_contended(now);
   const Nanos idle = now - last_work_;
-  const bool may_poll = !is_contended && !vain_polls_.must_sleep();
+  const bool is_in_vain = vain_polls_.must_sleep();
+  const bool may_poll = !is_contended && !is_in_vain;
   const Nanos expected = may_poll ? short_gaps_.until_expected(now - last_entries_) : kNever;
   const bool may_yield = may_poll && idle < spin_;
   if (may_yield || expected == Nanos{0}) return {.action = Action::kYield};
-  if (is_contended && !vain_polls_.must_sleep() && contended_poll_.must_go_on(idle)) return {};
+  if (is_contended && !is_in_vain && contended_poll_.must_go_on(idle)) return {};
   const Nanos due = deadline == kNever ? kNever : deadline - now;
   const Nanos longest = std::min({kSleepMax, due, expected});
   if (longest < kSleepMin) return {.action = may_poll ? Action::kYield : Action::kPoll};

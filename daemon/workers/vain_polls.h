@@ -18,8 +18,8 @@ class VainPolls {
   /// So many yields are compared at least.
   static constexpr uint32_t kYieldsMin = 1000;
   /// In vain: less than one in so many yields found a thread. Measured on two cores: one in 270
-  /// where sleeping is better. With 16 instead of 100, small messages in a row count as well, and
-  /// take 1.4 times as long.
+  /// to 590 where sleeping is better. With 16 instead of 100, small messages in a row count as
+  /// well, and take 1.4 times as long.
   static constexpr uint32_t kReachedPart = 100;
   /// For so many looks, at first and at most, the worker does not poll. Then it tries again. The
   /// same outcome doubles the time.
