@@ -282,8 +282,9 @@ LYRE_API uint64_t lyre_rtt_min_us(const lyre_session* session);
 LYRE_API uint64_t lyre_rto_us(const lyre_session* session);
 /* 1 while the peer's TCP is there but has no room for more, because the peer's program does not
  * read: it answers window probes (RFC 9293 3.8.6.1). Known from the first answer on, which takes
- * one retransmission timeout; 0 again when there is room, or when a probe gets no answer. Bytes
- * that stay unacknowledged while this is 0 are lost on the way, or the peer's host is silent. */
+ * one retransmission timeout; 0 again when bytes are sent at the latest, or when a probe gets no
+ * answer. Bytes that stay unacknowledged while this is 0 are lost on the way, or the peer's host is
+ * silent. */
 LYRE_API int lyre_is_window_closed(const lyre_session* session);
 
 /* ---- Receiving ---- */
