@@ -10,7 +10,8 @@ bool is_direct(const std::string& socket, const SharedPages& memory) {
   const lyre_options options{.struct_bytes = sizeof options,
                              .socket_path = socket.c_str(),
                              .label = "direct",
-                             .arena_bytes = 0};
+                             .arena_bytes = 0,
+                             .patience_ms = 60'000};
   lyre_context* context = nullptr;
   lyre_region* region = nullptr;
   EXPECT_EQ(lyre_context_open(&options, &context), 0);

@@ -236,7 +236,6 @@ void expect_one_refusal_in_telemetry() {
 
 // Rank 1 closes the connection over which `send` sends, and logs `line`.
 void expect_refused(const std::function<void(RawPeer&)>& send, const std::string& line) {
-  ::setenv("LYRE_HANDSHAKE_TIMEOUT_MS", "300", 1);
   expect_undisturbed(
       [&](Rank& rank, Link& link) {
         RawPeer peer(daemons().socket(0), link.handle());
@@ -250,6 +249,11 @@ void expect_refused(const std::function<void(RawPeer&)>& send, const std::string
         EXPECT_TRUE(has_logged("closed a connection from 10.77.0.1:")) << logged_text();
         expect_one_refusal_in_telemetry();
       });
+}
+
+void expect_no_hello_in_time(const std::function<void(RawPeer&)>& send) {
+  ::setenv("LYRE_HANDSHAKE_TIMEOUT_MS", "300", 1);
+  expect_refused(send, "sent no hello in time");
   ::unsetenv("LYRE_HANDSHAKE_TIMEOUT_MS");
 }
 
@@ -268,17 +272,15 @@ TEST_F(Handshake, OneWrongByteIsEnough) {
 }
 
 TEST_F(Handshake, ConnectionWithoutAHelloIsRefused) {
-  expect_refused([](RawPeer&) {}, "sent no hello in time");
+  expect_no_hello_in_time([](RawPeer&) {});
 }
 
 TEST_F(Handshake, HalfAHelloIsRefused) {
-  expect_refused(
-      [](RawPeer& peer) {
-        uint8_t hello[kHelloBytes];
-        encode(nccl_adapter::Hello{}, hello);
-        peer.send({hello, 50});
-      },
-      "sent no hello in time");
+  expect_no_hello_in_time([](RawPeer& peer) {
+    uint8_t hello[kHelloBytes];
+    encode(nccl_adapter::Hello{}, hello);
+    peer.send({hello, 50});
+  });
 }
 
 Answer answer_of(const RawPeer& peer) {

@@ -74,7 +74,7 @@ TEST_P(Lifecycle, InitAndFinalizeManyTimesWithUnloadsBetween) {
       rank.barrier();
     }
     if (has_finalize(GetParam())) {
-      EXPECT_TRUE(until([&] { return holdings(rank) == before; }, 5));
+      EXPECT_TRUE(until([&] { return holdings(rank) == before; }));
     }
   };
   expect_ranks({body, body});
@@ -171,7 +171,7 @@ TEST_P(Lifecycle, AbortInMidHandshakeLeaksNothing) {
       rank.barrier();
     }
     if (has_finalize(GetParam())) {
-      EXPECT_TRUE(until([&] { return holdings(rank) == before; }, 5));
+      EXPECT_TRUE(until([&] { return holdings(rank) == before; }));
     }
   };
   expect_ranks({body, body});
@@ -183,7 +183,7 @@ TEST_P(Lifecycle, SeveralCommunicatorsLiveInOneProcess) {
     std::vector<std::unique_ptr<Link>> links;
     for (int i = 0; i < 3; ++i) links.push_back(std::make_unique<Link>(rank, GetParam()));
     const size_t contexts = has_finalize(GetParam()) ? links.size() : 1;
-    EXPECT_TRUE(until([&] { return holdings(rank).contexts == contexts; }, 5));
+    EXPECT_TRUE(until([&] { return holdings(rank).contexts == contexts; }));
     while (!links.empty()) {
       for (const auto& link : links) send_one_word(rank, *link);
       links[links.size() / 2]->close();
@@ -212,7 +212,7 @@ TEST_P(Lifecycle, CommsOutliveTheContextThatMadeThem) {
     }
     rank.barrier();
     if (has_finalize(GetParam())) {
-      EXPECT_TRUE(until([&] { return holdings(rank) == before; }, 5));
+      EXPECT_TRUE(until([&] { return holdings(rank) == before; }));
     }
   };
   expect_ranks({body, body});

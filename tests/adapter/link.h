@@ -33,7 +33,7 @@ DaemonPair& daemons();
 std::unique_ptr<DaemonPair> own_daemons();
 
 /// Calls `step` until it returns true. Fails: returns false after `seconds`.
-bool until(const std::function<bool()>& step, int seconds = 20);
+bool until(const std::function<bool()>& step, int seconds = 60);
 
 /// One rank's end of a connection from rank 0, which sends, to rank 1, which receives.
 /// Fails: methods throw std::runtime_error with what the plugin logged.

@@ -9,7 +9,8 @@ RawPeer::RawPeer(const std::string& socket, const HandleBuffer& handle) {
   const lyre_options options{.struct_bytes = sizeof options,
                              .socket_path = socket.c_str(),
                              .label = "peer",
-                             .arena_bytes = 0};
+                             .arena_bytes = 0,
+                             .patience_ms = 60'000};
   if (lyre_context_open(&options, &context_) != 0) throw std::runtime_error(lyre_last_error());
   const nccl_adapter::Handle target = read_handle(handle);
   lyre_addr remote{};

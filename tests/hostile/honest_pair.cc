@@ -39,7 +39,8 @@ Context attach(const std::string& socket, const char* label, size_t arena_bytes)
   const lyre_options options{.struct_bytes = sizeof options,
                              .socket_path = socket.c_str(),
                              .label = label,
-                             .arena_bytes = arena_bytes};
+                             .arena_bytes = arena_bytes,
+                             .patience_ms = 60'000};
   lyre_context* context = nullptr;
   lyre_context_open(&options, &context);
   return Context(context);

@@ -19,7 +19,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr auto kPatience = 10s;
+constexpr auto kPatience = 60s;
 constexpr auto kPause = 50us;
 /// The indices of AttachReply's descriptors: context memory, and the first worker's doorbell.
 constexpr size_t kMemory = 0;
@@ -40,7 +40,7 @@ bool wait_until(IsDone is_done) {
 RawClient::RawClient(const std::string& socket) {
   // The daemon may still hold the context of a client that has just closed.
   const client::AttachOptions options{
-      .path = socket.c_str(), .label = "hostile", .arena_bytes = 0, .patience_ms = 2000};
+      .path = socket.c_str(), .label = "hostile", .arena_bytes = 0, .patience_ms = 60'000};
   const auto try_attach = [&] { return client::attach(options, attachment_) == 0; };
   if (!wait_until(try_attach)) throw std::runtime_error(lyre_last_error());
   const int memory = attachment_.descriptors[kMemory].get();

@@ -160,10 +160,10 @@ class ControlServerTest : public ::testing::Test {
     while (io_.poll() > 0) {
     }
   }
-  /// Lets it run until `is_done`, at most ten seconds.
+  /// Lets it run until `is_done`, at most a minute.
   template <typename Done>
   bool run_until(Done is_done) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (!is_done() && std::chrono::steady_clock::now() < end) {
       io_.restart();
       io_.run_for(std::chrono::milliseconds(5));

@@ -46,7 +46,8 @@ TEST_F(LauncherTest, ServesAClientAndEndsInOrder) {
     const lyre_options options{.struct_bytes = sizeof options,
                                .socket_path = path.c_str(),
                                .label = "test",
-                               .arena_bytes = 0};
+                               .arena_bytes = 0,
+                               .patience_ms = 60'000};
     lyre_context* context = nullptr;
     EXPECT_EQ(lyre_context_open(&options, &context), 0) << lyre_last_error();
     lyre_port port{.struct_bytes = sizeof port};

@@ -372,7 +372,7 @@ TEST_F(ContextRegistryTest, ClientThatSplicesCannotMakeTheWorkersBellBlock) {
   }
   ::usleep(100'000);
   auto rung = std::async(std::launch::async, [&] { return ::write(bell, &one, sizeof one); });
-  const bool is_done = rung.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+  const bool is_done = rung.wait_for(std::chrono::seconds(60)) == std::future_status::ready;
   ::kill(client, SIGKILL);
   ::waitpid(client, nullptr, 0);
   EXPECT_TRUE(is_done);

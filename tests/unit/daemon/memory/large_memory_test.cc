@@ -124,7 +124,8 @@ class Client {
     const lyre_options options{.struct_bytes = sizeof options,
                                .socket_path = socket.c_str(),
                                .label = "large",
-                               .arena_bytes = 1 << 20};
+                               .arena_bytes = 1 << 20,
+                               .patience_ms = 60'000};
     EXPECT_EQ(lyre_context_open(&options, &context_), 0) << lyre_last_error();
   }
   ~Client() { lyre_context_close(context_); }
@@ -147,7 +148,7 @@ class Client {
 
 /// Polls both until `is_done`, at most ten seconds.
 bool poll_until(const Client& one, const Client& other, const std::function<bool()>& is_done) {
-  const auto end = Clock::now() + std::chrono::seconds(10);
+  const auto end = Clock::now() + std::chrono::seconds(60);
   while (!is_done()) {
     if (Clock::now() > end) return false;
     lyre_poll(one.get(), 1);
