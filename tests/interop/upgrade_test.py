@@ -21,7 +21,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 
 import processes
-from daemon import Daemon, Programs, Settings
+from daemon import Daemon, DaemonError, Programs, Settings
 from network import Namespace, NetworkError, VethPair
 from two_hosts import ADDRESSES, TwoHosts, cores, scratch_folder
 
@@ -32,7 +32,11 @@ BULK_SESSIONS = 16
 IS_THOROUGH = "--thorough" in sys.argv
 UPGRADES = 100 if IS_THOROUGH else 3
 SESSIONS = 1000 if IS_THOROUGH else 300
-MOVING_S = 4 + UPGRADES
+MOVING_S = 8 + 2 * UPGRADES
+ONE_UPGRADE_S = 4
+# Of one transfer: a machine that needs longer for its upgrades is not slow, but stuck.
+LONGEST_S = 300 + 8 * UPGRADES
+INTERVAL_S = 0.02  # of round trips
 THOROUGH = ["MemifTest.test_many_sessions", "AfPacketTest.test_many_sessions",
             "TapTest.test_many_sessions"]
 KERNEL, LYRE = "10.9.7.1", "10.9.7.2"
@@ -75,12 +79,21 @@ class Transfer:
         for file in self._files:
             file.close()
 
-    def check_running(self):
-        """Fails with what a side that has ended said."""
-        for name, process in (("client", self._client), ("server", self._server)):
-            if process.poll() is not None:
-                said = process.stderr.read().strip()
-                raise AssertionError(f"the {name} has ended, status {process.returncode}: {said}")
+    def is_running(self):
+        """Whether neither side has ended, well or not: reports() tells."""
+        return self._client.poll() is None and self._server.poll() is None
+
+    def await_bytes(self, host, count=1):
+        """Returns once more bytes have come to `host`, and some over each of so many sessions, or
+        the transfer has ended."""
+        def received():  # listeners receive nothing
+            return [bytes_ for one in host.look("sessions")["sessions"]
+                    if (bytes_ := one.get("bytes_received", 0))]
+        before, deadline = sum(received()), time.monotonic() + BOUND_S
+        while self.is_running() and (sum(now := received()) <= before or len(now) < count):
+            if time.monotonic() > deadline:
+                raise AssertionError(f"after {BOUND_S} s no bytes, or over {len(now)} sessions")
+            time.sleep(0.05)
 
     def reports(self):
         """What client and server have printed, when both have ended well: the server a document for
@@ -88,7 +101,7 @@ class Transfer:
         out = []
         for name, process, file in (("client", self._client, self._files[0]),
                                     ("server", self._server, self._files[1])):
-            _, said = process.communicate(timeout=BOUND_S + 2 * MOVING_S)
+            _, said = process.communicate(timeout=BOUND_S + LONGEST_S)
             if process.returncode != 0 or said:
                 raise AssertionError(f"the {name}, status {process.returncode}: {said.strip()}")
             file.seek(0)
@@ -121,6 +134,15 @@ def log_pauses(subject, pauses):
           f"{milliseconds[len(milliseconds) // 2]:.1f} ms or less", file=sys.stderr)
 
 
+def refusal_of(host):
+    """Why an upgrade is refused; None if it is not."""
+    try:
+        host.upgrade()
+        return None
+    except DaemonError as error:
+        return str(error)
+
+
 class Upgrades(unittest.TestCase):
     programs = None
 
@@ -132,39 +154,83 @@ class Upgrades(unittest.TestCase):
             self.assertEqual(count, sum(one["bytes"] for one in there))
             self.assertGreater(count, 0)
 
-    def upgrade_while(self, transfer, hosts, count=UPGRADES):
-        pauses = []
-        for i in range(count):
-            time.sleep(0.2)
-            transfer.check_running()
-            pauses.append(hosts[i % len(hosts)].upgrade()["pause_ns"])
-        transfer.check_running()
-        return pauses
+    def beside(self, start, action, seconds=MOVING_S):
+        """What `action` returns, called with a transfer of so many seconds by `start`, and the
+        reports. If the transfer ends first, another one lasts longer."""
+        while seconds < LONGEST_S:
+            with start(seconds) as transfer:
+                result = action(transfer)
+                was_running = transfer.is_running()
+                reports = transfer.reports()
+            if was_running:
+                return result, reports
+            seconds *= 2
+        return self.fail(f"a transfer of {seconds // 2} s ended before its upgrades were done")
+
+    def upgrade_while(self, start, hosts, count=UPGRADES, seconds=MOVING_S, sessions=1):
+        """Pauses of the upgrades of `hosts` in turns during a transfer of so many sessions, and the
+        reports."""
+        def upgrade(transfer):
+            pauses = []
+            for i in range(count):
+                host = hosts[i % len(hosts)]
+                transfer.await_bytes(host, sessions)
+                if not transfer.is_running():
+                    break
+                pauses.append(host.upgrade()["pause_ns"])
+            return pauses
+        return self.beside(start, upgrade, seconds)
+
+    def expect_refusal(self, said, *words):
+        """`said` comes from refusal_of()."""
+        self.assertIsNotNone(said, "the upgrade was not refused")
+        self.assertTrue(said.startswith(f"lyre upgrade, status {REFUSED}: "), said)
+        self.assertEqual(len(said.splitlines()), 1, said)
+        for word in words:
+            self.assertIn(word, said)
 
 
 class MemifTest(Upgrades):
     """Two daemons, each of which is upgraded."""
 
+    @staticmethod
+    def transfer(hosts, *options):
+        """Makes a transfer both ways of so many seconds."""
+        return lambda seconds: Transfer(
+            hosts.a.lyre, hosts.b.lyre, ADDRESSES["host-a"], "--direction", "both", "--seconds",
+            str(seconds), *options)
+
     def test_a_transfer_over_memif(self):
         with TwoHosts(self.programs) as hosts:
             first = [hosts.a.pid, hosts.b.pid]
-            with Transfer(hosts.a.lyre, hosts.b.lyre, ADDRESSES["host-a"], "--direction", "both",
-                          "--verify", "--seconds", str(MOVING_S * 2)) as transfer:
-                pauses = self.upgrade_while(transfer, [hosts.a, hosts.b])
-                self.check(transfer.reports())
+            pauses, reports = self.upgrade_while(self.transfer(hosts, "--verify"),
+                                                 [hosts.a, hosts.b])
+            self.check(reports)
             self.assertNotIn(hosts.a.pid, first)
             self.assertNotIn(hosts.b.pid, first)
         log_pauses("memif", pauses)
+
+    def test_a_reload_of_the_service(self):
+        """lyred.service asks by its program and its configuration."""
+        with TwoHosts(self.programs) as hosts:
+            first = hosts.a.pid
+
+            def reload(transfer):
+                transfer.await_bytes(hosts.a)
+                hosts.a.reload()
+
+            _, reports = self.beside(self.transfer(hosts, "--verify"), reload, ONE_UPGRADE_S)
+            self.check(reports)
+            self.assertNotEqual(hosts.a.pid, first)
+            self.assertTrue(hosts.a.is_running())
 
     def test_two_workers_each(self):
         """Connections belong to a worker, and are claimed again."""
         both = cores() if cores()[0] != cores()[1] else cores()[:1]
         with TwoHosts(self.programs, cores_of=dict.fromkeys(ADDRESSES, both)) as hosts:
-            with Transfer(hosts.a.lyre, hosts.b.lyre, ADDRESSES["host-a"], "--direction", "both",
-                          "--sessions", "8", "--seconds", "8") as transfer:
-                time.sleep(1)
-                self.upgrade_while(transfer, [hosts.a, hosts.b], 2)
-                self.check(transfer.reports())
+            _, reports = self.upgrade_while(self.transfer(hosts, "--sessions", "8"),
+                                            [hosts.a, hosts.b], 2, 8, 8)
+            self.check(reports)
 
     def test_a_listener_stays_and_new_clients_come(self):
         with TwoHosts(self.programs) as hosts:
@@ -189,12 +255,9 @@ class MemifTest(Upgrades):
     def test_many_sessions(self):
         count = SESSIONS if IS_THOROUGH else BULK_SESSIONS
         with TwoHosts(self.programs) as hosts:
-            with Transfer(hosts.a.lyre, hosts.b.lyre, ADDRESSES["host-a"], "--direction", "both",
-                          "--sessions", str(count), "--seconds", str(MOVING_S * 2)) as transfer:
-                time.sleep(2)
-                pauses = self.upgrade_while(transfer, [hosts.a, hosts.b])
-                reports = transfer.reports()
-                self.check(reports)
+            pauses, reports = self.upgrade_while(self.transfer(hosts, "--sessions", str(count)),
+                                                 [hosts.a, hosts.b], sessions=count)
+            self.check(reports)
         self.assertEqual([one["sessions"] for one in reports[0]], [count])
         self.assertEqual(len(reports[1]), count)
         log_pauses(f"memif, {count} sessions", pauses)
@@ -241,13 +304,13 @@ class KernelPeer(Upgrades):
         return Transfer(*sides, "--direction", "both", *options)
 
     def upgrade_under_a_transfer(self):
-        with self.transfer("--verify", "--seconds", str(MOVING_S * 2)) as transfer:
-            pauses = self.upgrade_while(transfer, [self.daemon])
-            self.check(transfer.reports())
+        pauses, reports = self.upgrade_while(
+            lambda seconds: self.transfer("--verify", "--seconds", str(seconds)), [self.daemon])
+        self.check(reports)
         log_pauses(f"{self.name}, from the kernel", pauses)
 
-    def upgrade_with_many_sessions(self):
-        """Each has sent when the upgrade begins, and gets all of it back, once."""
+    def echoed_sessions(self, count):
+        """Sockets of the kernel that are connected with an echo server of the daemon."""
         peer = os.path.join(self.programs.build, "tests/interop/lyre_peer")
         environment = dict(os.environ, LYRE_SOCKET=self.daemon.socket)
         echo = processes.start([peer, "echo", f":{ECHO_PORT}"], env=environment,
@@ -257,29 +320,43 @@ class KernelPeer(Upgrades):
         self.assertEqual(echo.stdout.readline(), "listening\n")
         with Namespace(self.kernel_side()):
             sessions = [socket.create_connection((LYRE, ECHO_PORT), BOUND_S)
-                        for _ in range(SESSIONS)]
+                        for _ in range(count)]
         for session in sessions:
             self.addCleanup(session.close)
+        return sessions
+
+    @staticmethod
+    def send_all(sessions, texts):
+        for session, text in zip(sessions, texts):
+            session.sendall(text)
+
+    def expect_all(self, sessions, texts):
+        for session, text in zip(sessions, texts):
+            self.assertEqual(receive(session, len(text)), text)
+
+    def upgrade_with_many_sessions(self):
+        """Each has sent when the upgrade begins, and gets all of it back, once."""
+        sessions = self.echoed_sessions(SESSIONS)
         pauses = []
         for turn in range(UPGRADES):
             texts = [f"{turn} of {number};".encode() * 40 for number in range(SESSIONS)]
-            for session, text in zip(sessions, texts):
-                session.sendall(text)
+            self.send_all(sessions, texts)
             pauses.append(self.daemon.upgrade()["pause_ns"])
-            for session, text in zip(sessions, texts):
-                self.assertEqual(receive(session, len(text)), text)
+            self.expect_all(sessions, texts)
         log_pauses(f"{self.name}, {SESSIONS} sessions of the kernel", pauses)
 
     def refuse_without_address(self):
         """The new process has opened the port, and finds that the session's address is not its
-        own."""
-        pid = self.daemon.pid
+        own. The session goes on in the old one."""
+        sessions, pid = self.echoed_sessions(1), self.daemon.pid
+        self.send_all(sessions, [b"before"])
+        self.expect_all(sessions, [b"before"])
         change_config(self, self.daemon, LYRE, "10.9.7.9")
-        command, environment = self.daemon.lyre("upgrade")
-        done = processes.run(command, BOUND_S, capture_output=True, env=environment)
-        self.assertEqual(done.returncode, REFUSED, done.stderr)
-        self.assertIn("do not fit", done.stderr)
+        self.expect_refusal(refusal_of(self.daemon), "do not fit")
+        self.assertTrue(self.daemon.is_running())
         self.assertEqual(self.daemon.pid, pid)
+        self.send_all(sessions, [b"afterwards"])
+        self.expect_all(sessions, [b"afterwards"])
 
 
 class VethPeer(KernelPeer):
@@ -308,9 +385,10 @@ class AfPacketTest(VethPeer):
 
     def test_a_session_that_is_silent_is_there_afterwards(self):
         """Its client sleeps on its bell, and is woken by the process that came."""
-        with self.transfer("--ping-pong", "--count", "20", "--interval", "0.3") as transfer:
-            self.upgrade_while(transfer, [self.daemon], 2)
-            transfer.reports()
+        interval_s = 0.3
+        self.upgrade_while(
+            lambda seconds: self.transfer("--ping-pong", "--count", str(int(seconds / interval_s)),
+                                          "--interval", str(interval_s)), [self.daemon], 2, 6)
 
 
 class TapTest(KernelPeer):
@@ -348,11 +426,8 @@ class TapTest(KernelPeer):
         self.check_interface()
 
     def test_a_process_that_fails_leaves_the_interface(self):
-        with self.transfer("--ping-pong", "--count", "100", "--interval", "0.02") as transfer:
-            time.sleep(0.5)
-            self.refuse_without_address()
-            self.check_interface()
-            transfer.reports()
+        self.refuse_without_address()
+        self.check_interface()
 
 
 class XdpTest(VethPeer):
@@ -370,38 +445,42 @@ class XdpTest(VethPeer):
         self.upgrade_with_many_sessions()
 
     def test_the_old_process_opens_its_port_again(self):
-        with self.transfer("--ping-pong", "--count", "100", "--interval", "0.02") as transfer:
-            time.sleep(0.5)
-            self.refuse_without_address()
-            transfer.reports()
+        self.refuse_without_address()
 
 
 class FailureTest(Upgrades):
     """A new process that cannot serve leaves the old one as it was."""
 
     def run_refused(self, change, *words):
-        """`change` is called with the daemon's folder and its copy of the program."""
+        """`change` is called with the daemon and its copy of the program. The transfer has to last
+        longer than the attempt: what does not fit may be its session."""
+        seconds = ONE_UPGRADE_S
+        while not self.is_refused(seconds, change, words):
+            seconds *= 2
+            self.assertLess(seconds, LONGEST_S, "transfers end before the upgrade is refused")
+
+    def is_refused(self, seconds, change, words):
+        """False, and nothing is known, if the transfer of so many seconds ended too early."""
         folder = scratch_folder()
         self.addCleanup(shutil.rmtree, folder, True)
         programs = Programs(self.programs.build)
         programs.lyred = os.path.join(folder, "lyred")
         shutil.copy(self.programs.lyred, programs.lyred)
         with TwoHosts(programs) as hosts:
-            with Transfer(hosts.a.lyre, hosts.b.lyre, ADDRESSES["host-a"], "--ping-pong",
-                          "--count", "150", "--interval", "0.02") as transfer:
-                time.sleep(0.5)
+            with Transfer(hosts.a.lyre, hosts.b.lyre, ADDRESSES["host-a"], "--ping-pong", "--count",
+                          str(int(seconds / INTERVAL_S)), "--interval",
+                          str(INTERVAL_S)) as transfer:
+                transfer.await_bytes(hosts.a)
                 pid = hosts.a.pid
                 change(hosts.a, programs.lyred)
-                command, environment = hosts.a.lyre("upgrade")
-                done = processes.run(command, BOUND_S, capture_output=True, env=environment)
-                self.assertEqual(done.returncode, REFUSED, done.stderr)
-                self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
-                for word in words:
-                    self.assertIn(word, done.stderr)
-                self.assertTrue(hosts.a.is_running())
-                self.assertEqual(hosts.a.pid, pid)
-                transfer.check_running()
+                said = refusal_of(hosts.a)
+                was_running = transfer.is_running()
+                if was_running:
+                    self.expect_refusal(said, *words)
+                    self.assertTrue(hosts.a.is_running())
+                    self.assertEqual(hosts.a.pid, pid)
                 transfer.reports()
+        return was_running
 
     @staticmethod
     def replace(path, text):

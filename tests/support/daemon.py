@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -12,7 +13,9 @@ import processes
 
 READY_TIMEOUT_S = 30
 LINK_TIMEOUT_S = 30
-STOP_TIMEOUT_S = 15
+STOP_TIMEOUT_S = 60
+# Under load the workers may not come to rest for an upgrade: the daemon then says "try again".
+REST_TIMEOUT_S = 60
 LOOK_TIMEOUT_S = 100
 LOG_LINES = 15
 
@@ -82,14 +85,14 @@ class Daemon:
         self._settings = settings
         self._folder = folder
         self._inside = list(inside)
+        self._config = os.path.join(folder, f"{settings.name}.toml")
         self._log_path = os.path.join(folder, f"{settings.name}.log")
         self._process = None
         self._killed = []
 
     def start(self):
         """Returns once the daemon has reported that it is ready."""
-        config = os.path.join(self._folder, f"{self.name}.toml")
-        with open(config, "w", encoding="utf-8") as file:
+        with open(self._config, "w", encoding="utf-8") as file:
             file.write(self._settings.toml(self.socket))
         notify_path = os.path.join(self._folder, f"{self.name}.notify")
         # DPDK keeps files while it runs: in our folder, which goes away with the rest.
@@ -98,8 +101,8 @@ class Daemon:
                 open(self._log_path, "wb") as log:
             notify.bind(notify_path)
             self._process = processes.start(
-                [*self._inside, self._programs.lyred, "--config", config], stdout=log, stderr=log,
-                env=environment)
+                [*self._inside, self._programs.lyred, "--config", self._config], stdout=log,
+                stderr=log, env=environment)
             self._wait_ready(notify)
         os.unlink(notify_path)
 
@@ -138,7 +141,8 @@ class Daemon:
         command, environment = self.lyre(*arguments, "--json")
         done = processes.run(command, LOOK_TIMEOUT_S, capture_output=True, env=environment)
         if done.returncode != 0:
-            raise DaemonError(f"lyre {' '.join(arguments)}: {done.stderr.strip()}")
+            raise DaemonError(f"lyre {' '.join(arguments)}, status {done.returncode}: "
+                              f"{done.stderr.strip()}")
         return json.loads(done.stdout)
 
     def wait_link(self):
@@ -152,12 +156,40 @@ class Daemon:
     def upgrade(self):
         """Runs `lyre upgrade`: another process goes on, and the first one has ended. Returns the
         report. The caller has called processes.adopt_orphans()."""
-        report = self.look("upgrade")
-        before, self._process = self._process, processes.Adopted(report["pid"])
+        report = self._once_at_rest(lambda: self.look("upgrade"))
+        self._go_on_as(report["pid"])
+        return report
+
+    def reload(self):
+        """Upgrades by the command that `systemctl reload` runs (ExecReload= of lyred.service)."""
+        self._go_on_as(self._once_at_rest(self._upgrade_by_program))
+
+    def _upgrade_by_program(self):
+        done = processes.run([self._programs.lyred, "--config", self._config, "--upgrade"],
+                             LOOK_TIMEOUT_S, capture_output=True)
+        said = re.match(r"process (\d+), release ", done.stdout)
+        if done.returncode != 0 or said is None:
+            raise DaemonError(f"lyred --upgrade, status {done.returncode}: {done.stdout.strip()} "
+                              f"{done.stderr.strip()}")
+        return int(said[1])
+
+    @staticmethod
+    def _once_at_rest(ask):
+        """What `ask` returns, called again while the daemon says "try again"."""
+        deadline = time.monotonic() + REST_TIMEOUT_S
+        while True:
+            try:
+                return ask()
+            except DaemonError as error:
+                if "try again" not in str(error) or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.1)
+
+    def _go_on_as(self, pid):
+        before, self._process = self._process, processes.Adopted(pid)
         if before.wait(STOP_TIMEOUT_S) != 0:
             raise DaemonError(f"{self.name}: the process that was replaced ended with status "
                               f"{before.returncode}\n{self.log_tail()}")
-        return report
 
     def kill(self):
         """Sends SIGKILL, as the kernel's out-of-memory killer does."""
