@@ -18,10 +18,12 @@ PORT = 5201
 # Enough sessions that the hash gives some to each worker, whatever its seed.
 SESSIONS = 32
 MIB = 1 << 20
-START_TIMEOUT_S = 20
+STEP_TIMEOUT_S = 120
 TRANSFER_TIMEOUT_S = 120
-# By hand: 10.
-TRACED_S = float(os.environ.get("LYRE_TRACED_S", "3"))
+# Of a client that the test ends.
+LASTING_S = 600
+# What a worker sends and receives while its system calls are traced. By hand: more.
+TRACED_BYTES = int(os.environ.get("LYRE_TRACED_MIB", "32")) * MIB
 
 
 def two_workers():
@@ -86,6 +88,8 @@ class SeveralWorkersTest(unittest.TestCase):
             "--direction", "both", "--json", *options)
         client = processes.start(command, env=environment, stdout=subprocess.PIPE,
                                  stderr=subprocess.PIPE, text=True)
+        for pipe in (client.stdout, client.stderr):
+            self.addCleanup(pipe.close)
         self.addCleanup(processes.end, client)
         return client
 
@@ -124,27 +128,36 @@ class SeveralWorkersTest(unittest.TestCase):
         return [session for session in self.bed.daemon.look("sessions")["sessions"]
                 if session["worker"] == worker and "remote" in session]
 
-    def wait_until_both_have_sessions(self, client):
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while not (self.sessions_of(0) and self.sessions_of(1)):
-            self.assertIsNone(client.poll(), "the client ended before its sessions were seen")
-            self.assertLess(time.monotonic(), deadline, "one worker has no sessions")
+    def wait_until(self, is_true, client, what):
+        deadline = time.monotonic() + STEP_TIMEOUT_S
+        while not is_true():
+            self.assertIsNone(client.poll(), f"the client ended, and {what}")
+            self.assertLess(time.monotonic(), deadline, what)
+            time.sleep(0.05)
+
+    def least_moved(self, before):
+        """Bytes that the worker with fewer of them has sent and received since then."""
+        return min(now["counters"][name] - then["counters"][name]
+                   for now, then in zip(self.workers(), before)
+                   for name in ("tcp_payload_in", "tcp_payload_out"))
 
     def test_no_worker_waits_for_another(self):
         """Under load in both directions: the system calls of a worker never include futex."""
         self.serve(self.bed.by_lyre)
-        client = self.ask(self.bed.by_kernel, bed.lyre(), "--seconds", str(TRACED_S))
-        self.wait_until_both_have_sessions(client)
+        client = self.ask(self.bed.by_kernel, bed.lyre(), "--seconds", str(LASTING_S))
+        self.wait_until(lambda: self.sessions_of(0) and self.sessions_of(1), client,
+                        "one worker has no sessions")
         threads = worker_threads(self.bed.daemon.pid)
         self.assertEqual(len(threads), 2)
         with contextlib.ExitStack() as stack:
             traces = [stack.enter_context(Trace(thread, self.bed.folder)) for thread in threads]
-            asked = self.answer(client)
-        self.assertTrue(asked["sent"]["intact"] and asked["received"]["intact"])
+            before = self.workers()
+            self.wait_until(lambda: self.least_moved(before) > TRACED_BYTES, client,
+                            "one worker does nothing")
         for trace in traces:
             print(f"worker thread: {trace.calls}")
             # AF_PACKET sends by this system call, so the trace shows that the worker was active.
-            self.assertGreater(trace.calls.get("sendto", 0), 100)
+            self.assertGreater(trace.calls.get("sendto", 0), 0)
             self.assertNotIn("futex", trace.calls)
 
 
