@@ -25,7 +25,7 @@ import processes
 import record
 import rest
 from daemon import DaemonError, Programs
-from network import NetworkError
+from network import CommandTimeout, NetworkError
 
 GROUPS = {**measures.GROUPS, "domains": domains.sharing, **allreduce.GROUPS, **capped.GROUPS,
           **attacked.GROUPS, "idle": rest.idle}
@@ -65,7 +65,7 @@ def main():
         for name, group in GROUPS.items():
             if table.wants_group(name):
                 group(bench)
-    except (DaemonError, NetworkError, measures.Failed) as error:
+    except (DaemonError, NetworkError, CommandTimeout, measures.Failed) as error:
         sys.exit(f"bench: {error}")
     finally:
         if options.keep and os.path.exists(options.out):

@@ -3,15 +3,21 @@
 import ipaddress
 import json
 import os
+import re
 import subprocess
 
 import processes
 
-COMMAND_TIMEOUT_S = 20
+COMMAND_TIMEOUT_S = 60
+NAMESPACES = "/run/netns"
 
 
 class NetworkError(Exception):
     """This machine does not support the required namespaces. The text is one line."""
+
+
+class CommandTimeout(Exception):
+    """A command has not ended: the machine is too busy, which is no reason to skip a test."""
 
 
 def prefix_bits_of(address):
@@ -29,12 +35,30 @@ def _run(*command):
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S,
                               check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except OSError as error:
         raise NetworkError(f"{command[0]}: {error}") from error
+    except subprocess.TimeoutExpired as error:
+        raise CommandTimeout(str(error)) from error
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip().splitlines()
         raise NetworkError(" ".join(command) + ": " + (said[-1] if said else "failed"))
     return done.stdout
+
+
+def left_namespaces(folder=NAMESPACES):
+    """Those of tests that were killed: their names begin with the process that made them."""
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return []
+    return [name for name in sorted(names) if (made := re.fullmatch(r"lyre-(\d+)-[a-z]+", name))
+            and not os.path.exists(f"/proc/{made[1]}")]
+
+
+def remove_left_namespaces():
+    for name in left_namespaces():
+        subprocess.run(["ip", "netns", "del", name], capture_output=True,
+                       timeout=COMMAND_TIMEOUT_S, check=False)
 
 
 class VethPair:
@@ -150,7 +174,7 @@ class VethPair:
     def inside(name, *command):
         """The command line that runs `command` in the namespace."""
         # Not `ip netns exec` or `ip -n`: they need mounts of their own, which a chroot cannot have.
-        return ["nsenter", f"--net=/run/netns/{name}", "--", *command]
+        return ["nsenter", f"--net={NAMESPACES}/{name}", "--", *command]
 
     @staticmethod
     def run(name, *command):
@@ -184,7 +208,7 @@ class Namespace:
 
     def __enter__(self):
         self._before = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
-        with open(f"/run/netns/{self._name}", "rb") as there:
+        with open(f"{NAMESPACES}/{self._name}", "rb") as there:
             self._enter(there.fileno())
 
     def __exit__(self, *_exception):

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""tests/support/check.py and network.py: a run that is cut short does not pass, and a busy machine
+is no reason to skip a test."""
+
+import contextlib
+import io
+import json
+import os
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+sys.dont_write_bytecode = True
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+sys.path.insert(0, os.path.join(ROOT, "tests", "support"))
+
+import check
+import network
+
+BUILD = check.Build("normal")
+# No process has it: the kernel's largest is 4194304 (pid_max).
+DEAD = 99999999
+
+
+def line(name, result="OK"):
+    return json.dumps({"name": f"lyre:unit / {name}", "result": result, "duration": 0.1}) + "\n"
+
+
+class Counts(unittest.TestCase):
+    def count(self, text, wanted, status=0):
+        """What is counted, and what is printed, of a log with that text."""
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkdir(os.path.join(folder, "meson-logs"))
+            with open(os.path.join(folder, "meson-logs", "testlog.json"), "w",
+                      encoding="utf-8") as log:
+                log.write(text)
+            count, said = check.Count(), io.StringIO()
+            with contextlib.redirect_stdout(said):
+                check.count_results(BUILD, folder, count, wanted, status)
+        return count, said.getvalue()
+
+    def test_all_tests_passed(self):
+        count, _ = self.count(line("a") + line("b", "SKIP"), ["a", "b"])
+        self.assertEqual(count.line(), "1 passed, 0 failed, 1 skipped")
+
+    def test_a_test_without_a_result_has_failed(self):
+        count, said = self.count(line("a"), ["a", "b", "c"])
+        self.assertEqual(count.line(), "1 passed, 2 failed")
+        self.assertIn("FAILED: normal: c has no result", said)
+
+    def test_half_a_line_is_no_result(self):
+        count, _ = self.count(line("a") + line("b")[:20], ["a", "b"])
+        self.assertEqual(count.line(), "1 passed, 1 failed")
+
+    def test_two_tests_of_a_name_need_two_results(self):
+        self.assertEqual(self.count(line("a"), ["a", "a"])[0].line(), "1 passed, 1 failed")
+
+    def test_a_status_that_no_test_explains_is_a_failure(self):
+        count, said = self.count(line("a"), ["a"], status=-9)
+        self.assertEqual(count.line(), "1 passed, 1 failed")
+        self.assertIn("status -9", said)
+
+    def test_a_status_that_a_test_explains_is_counted_once(self):
+        self.assertEqual(self.count(line("a") + line("b", "TIMEOUT"), ["a", "b"], 1)[0].line(),
+                         "1 passed, 1 failed")
+
+    def test_no_test_at_all_is_a_failure(self):
+        self.assertEqual(self.count("", [])[0].line(), "0 passed, 1 failed")
+
+
+class Networks(unittest.TestCase):
+    def test_namespaces_of_processes_that_are_gone_are_left(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in (f"lyre-{DEAD}-l", f"lyre-{os.getpid()}-r", f"lyre-{DEAD}", "lyre-x-l",
+                         f"other-{DEAD}-l"):
+                os.mkdir(os.path.join(folder, name))
+            self.assertEqual(network.left_namespaces(folder), [f"lyre-{DEAD}-l"])
+            self.assertEqual(network.left_namespaces(os.path.join(folder, "absent")), [])
+
+    def test_a_command_that_takes_long_is_no_reason_to_skip(self):
+        with mock.patch.object(network, "COMMAND_TIMEOUT_S", 0.01):
+            with self.assertRaises(network.CommandTimeout) as caught:
+                network._run("sleep", "60")
+        self.assertNotIsInstance(caught.exception, network.NetworkError)
+
+    def test_a_command_that_is_not_there_is_one(self):
+        with self.assertRaises(network.NetworkError):
+            network._run("/nonexistent/ip")
+
+
+if __name__ == "__main__":
+    unittest.main()
