@@ -75,6 +75,7 @@ TEST(Config, ReadsEveryKind) {
   const auto config = parse_config(std::string("[daemon]\nname=\"b\"\nlog_level=\"debug\"\n"
                                                "socket_mode=\"0600\"\n"
                                                "[workers]\ncores=[3,1]\nidle=\"busy\"\n"
+                                               "awake_ms=250\n"
                                                "[tcp]\nsack=false\ncongestion=\"dctcp\"\n"
                                                "ecn=\"on\"\npacing=true\n"
                                                "rto_min_ms=5\n[clients]\nlend=\"none\"\n") +
@@ -90,6 +91,7 @@ TEST(Config, ReadsEveryKind) {
   EXPECT_EQ(config.value().socket_mode, 0600u);
   EXPECT_EQ(config.value().cores, (std::vector<uint32_t>{3, 1}));
   EXPECT_EQ(config.value().idle, IdleMode::kBusy);
+  EXPECT_EQ(config.value().awake, millis(250));
   EXPECT_FALSE(config.value().connection.sack);
   EXPECT_EQ(config.value().connection.congestion, tcp::CongestionAlgorithm::kDctcp);
   EXPECT_EQ(config.value().connection.ecn, tcp::EcnMode::kOn);
@@ -144,7 +146,7 @@ TEST(Config, ReadsDomains) {
                                        "[[domain]]\nname=\"a\"\nsocket=\"/run/lyre/a.sock\"\n"
                                        "group=\"team-a\"\nuids=[1000,1001]\ngids=[7]\n"
                                        "ports=[\"rail1\"]\nlisten=false\nlow_ports=true\n"
-                                       "peers=[\"10.8.0.0/16\"]\ncontexts_max=3\n"
+                                       "peers=[\"10.8.0.0/16\"]\ncontexts_max=3\nweight=64\n"
                                        "[[domain]]\nname=\"b\"\nsocket=\"/run/lyre/b.sock\"\n",
                                    "f.toml");
   ASSERT_TRUE(config.ok()) << config.error().text;
@@ -160,10 +162,12 @@ TEST(Config, ReadsDomains) {
   EXPECT_TRUE(a.may_use_low_ports);
   EXPECT_EQ(a.peers.at(0).prefix_bits, 16u);
   EXPECT_EQ(a.contexts_max, 3u);
+  EXPECT_EQ(a.weight, 64u);
   const DomainConfig& b = config.value().domains.at(1);
   EXPECT_EQ(b.ports, UINT32_MAX);
   EXPECT_TRUE(b.may_listen);
   EXPECT_FALSE(b.may_use_low_ports);
+  EXPECT_EQ(b.weight, 1u);
   EXPECT_EQ(socket_groups(config.value()), (std::vector<std::string>{"team-a", ""}));
 }
 
@@ -207,6 +211,10 @@ TEST(Config, WrongDomainsAreNamed) {
       "f.toml:5: domain.socket: of 'a' is taken by daemon.socket, allowed: another one");
   EXPECT_THAT(error_of(a + "uids=[-1]\n"),
               HasSubstr("f.toml:8: domain.uids: '-1' is out of range"));
+  for (const std::string weight : {"0", "65"}) {
+    EXPECT_THAT(error_of(a + "weight=" + weight + "\n"),
+                HasSubstr("f.toml:8: domain.weight: '" + weight + "' is out of range"));
+  }
   EXPECT_THAT(error_of(a + "uids=7\n"), HasSubstr("domain.uids: '7' is not a list, allowed: "));
   EXPECT_THAT(error_of(a + "peers=[\"10.8.0.1/16\"]\n"),
               HasSubstr("domain.peers: '10.8.0.1/16' has bits set behind the prefix"));
