@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import unittest
 
 sys.dont_write_bytecode = True
@@ -101,8 +102,7 @@ class Trace(unittest.TestCase):
             self.start(hosts.b, "perf", "server").stderr.readline()  # it listens
             client = self.start(hosts.a, *SMALL_MESSAGES)
             peer = "10.9.0.2:5201"
-            while not (found := open_sessions(hosts.a, peer)):
-                self.assertIsNone(client.poll())
+            found = await_session(self, hosts.a, client, peer)
             self.assertEqual(trace(hosts.a), [])
             self.assertEqual(events(found[0])[:2], ["opened", "state"])
             hosts.b.kill()
@@ -137,11 +137,13 @@ class Last(unittest.TestCase):
 
     def wait_for_last(self, host, pid):
         """A process beside the daemon writes the file when that has died."""
+        deadline = time.monotonic() + BOUND_S
         while True:
             done = self.look(host, "status", "--last", "--json")
             if done.returncode == 0 and json.loads(done.stdout)["last_daemon"]["pid"] == pid:
                 return json.loads(done.stdout)["last_daemon"]
             self.assertIn(done.returncode, (0, NO_DAEMON), done.stderr)
+            self.assertLess(time.monotonic(), deadline, done.stdout + done.stderr)
 
     def test_what_a_daemon_left_says_whose_it_was_and_when_it_ended(self):
         with TwoHosts(Programs(BUILD)) as hosts:
@@ -160,8 +162,7 @@ class Last(unittest.TestCase):
                                       stderr=subprocess.DEVNULL)
             self.addCleanup(client.wait)
             self.addCleanup(client.kill)
-            while not open_sessions(a, "10.9.0.2:5201"):
-                self.assertIsNone(client.poll())
+            await_session(self, a, client, "10.9.0.2:5201")
             died = a.pid
             a.kill()
             self.assertFalse(self.wait_for_last(a, died)["has_stopped"])
@@ -190,6 +191,15 @@ def open_sessions(host, peer):
     if done.returncode != 0:
         return []
     return [one for one in json.loads(done.stdout)["sessions"] if one["state"] == "ESTABLISHED"]
+
+
+def await_session(case, host, client, peer):
+    """Those of the client, which runs on, once there is one."""
+    deadline = time.monotonic() + BOUND_S
+    while not (found := open_sessions(host, peer)):
+        case.assertIsNone(client.poll(), "the client ended before its session was seen")
+        case.assertLess(time.monotonic(), deadline, "no session")
+    return found
 
 
 class Ended(unittest.TestCase):

@@ -24,7 +24,7 @@ from folders import public_folder
 
 DAEMON_ID = 54321  # uid and gid; neither needs an entry in /etc/passwd
 CLIENT_ID = 54322
-READY_TIMEOUT_S = 30
+READY_TIMEOUT_S = 60
 CONNECTIONS = 64  # about 31 were enough
 EXIT_BAD_CONFIG = 2
 SKIPPED = 77
@@ -130,7 +130,7 @@ class PortSocket(unittest.TestCase):
             self.assertEqual(expected, self.as_client(reached, groups), paths)
         self.assertEqual([], self.other_listeners(daemon.pid))
         self.assertIsNone(daemon.poll())
-        self.assertEqual(0, processes.end(daemon))
+        self.assertEqual(0, processes.end(daemon, READY_TIMEOUT_S))
 
     def other_listeners(self, pid):
         """Names of sockets of the daemon that no directory protects."""

@@ -26,7 +26,7 @@ from network import NetworkError, VethPair
 
 DAEMON_ID = 54321  # uid and gid; neither needs an entry in /etc/passwd
 CLIENT_ID = 54322
-READY_TIMEOUT_S = 30
+STEP_TIMEOUT_S = 60
 REGION_BYTES = 1 << 20
 EXIT_BAD_CONFIG = 2
 SKIPPED = 77
@@ -115,7 +115,7 @@ class Privileges(unittest.TestCase):
         return daemon
 
     def wait_for(self, is_done, what):
-        deadline = time.monotonic() + READY_TIMEOUT_S
+        deadline = time.monotonic() + STEP_TIMEOUT_S
         while not is_done():
             self.assertLess(time.monotonic(), deadline, f"{what}\n{self.said()}")
             time.sleep(0.02)
@@ -127,6 +127,9 @@ class Privileges(unittest.TestCase):
     def wait_ready(self, daemon):
         self.wait_for(lambda: "listening on" in self.said() or daemon.poll() is not None, "ready")
         self.assertIsNone(daemon.poll(), self.said())
+
+    def expect_clean_end(self, daemon):
+        self.assertEqual(0, processes.end(daemon, STEP_TIMEOUT_S), self.said())
 
     def client(self):
         """Registers shared anonymous memory as another user. Whether it is sent without a copy."""
@@ -170,7 +173,7 @@ class Privileges(unittest.TestCase):
     def test_memif(self):
         daemon, _ = self.expect_little(
             f"net_memif0,role=server,socket={self.private}/wire.sock", 0)
-        self.assertEqual(0, processes.end(daemon), self.said())
+        self.expect_clean_end(daemon)
 
     def test_interfaces_of_the_kernel(self):
         with VethPair([]) as wire:
@@ -179,7 +182,7 @@ class Privileges(unittest.TestCase):
                 with self.subTest(device):
                     daemon, _ = self.expect_little(device, kept, "kernel-interface.conf",
                                                    wire.inside(wire.left))
-                    self.assertEqual(0, processes.end(daemon), self.said())
+                    self.expect_clean_end(daemon)
 
     def test_an_interface_that_comes_back_is_opened_again(self):
         with VethPair([]) as wire:
@@ -194,11 +197,11 @@ class Privileges(unittest.TestCase):
                      "peer", "name", wire.device, "netns", wire.right)
             wire.run(wire.left, "ip", "link", "set", wire.device, "up")
             self.wait_for(lambda: "the device runs again" in self.said(), "not opened again")
-            self.assertEqual(0, processes.end(daemon), self.said())
+            self.expect_clean_end(daemon)
 
     def test_a_missing_drop_in_is_named(self):
         daemon = self.start("net_af_packet0,iface=lo")
-        self.assertEqual(EXIT_BAD_CONFIG, daemon.wait(READY_TIMEOUT_S))
+        self.assertEqual(EXIT_BAD_CONFIG, daemon.wait(STEP_TIMEOUT_S))
         self.assertIn("lyred.toml:12: port.device: 'net_af_packet0,iface=lo' of 'wire' needs "
                       "CAP_NET_ADMIN CAP_NET_RAW, allowed: root, or a service with the drop-in "
                       "kernel-interface.conf\n", self.said())
@@ -210,7 +213,7 @@ class Privileges(unittest.TestCase):
         self.wait_for(lambda: "the memory helper has ended" in self.said(), "no line")
         self.assertEqual(1, self.as_client(), self.said())
         self.assertEqual(1, self.said().count("the memory helper has ended"))
-        self.assertEqual(0, processes.end(daemon), self.said())
+        self.expect_clean_end(daemon)
 
     def test_the_log_level_is_reloaded(self):
         device = f"net_memif0,role=server,socket={self.private}/wire.sock"
@@ -229,7 +232,7 @@ class Privileges(unittest.TestCase):
         before = self.said()
         self.assertEqual(0, self.as_client())
         self.assertEqual(before, self.said())
-        self.assertEqual(0, processes.end(daemon), self.said())
+        self.expect_clean_end(daemon)
 
 
 def reason_to_skip():

@@ -21,7 +21,7 @@ KERNEL, KERNEL6 = "10.9.2.2", "fd00:9:2::2"
 OFFLOADS = ["tso", "off", "gso", "off", "gro", "off", "tx", "off", "rx", "off"]
 TIMEOUTS = {"user_timeout_ms": 4000, "connect_timeout_ms": 4000}
 EXIT_SKIPPED = 77
-DOCTOR_TIMEOUT_S = 30
+DOCTOR_TIMEOUT_S = 60
 
 options = argparse.Namespace(family=4)
 

@@ -6,7 +6,7 @@ import subprocess
 
 import processes
 
-START_TIMEOUT_S = 20
+START_TIMEOUT_S = 60
 
 
 class BridgeError(Exception):

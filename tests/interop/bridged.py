@@ -11,7 +11,7 @@ from network import BridgedPair
 
 PORT = 5201
 BYTES = 2 << 20
-TIMEOUT_S = 60
+TIMEOUT_S = 180
 KERNEL_LEFT = bed.LYRE
 ROUGH = {"delay_us": 200, "loss_ppm": 10_000, "reorder_ppm": 20_000, "reorder_us": 500,
          "duplicate_ppm": 10_000}

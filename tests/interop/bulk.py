@@ -13,7 +13,7 @@ BYTES_PER_SECOND_MIN = 4 << 20
 PAYLOAD_BYTES_MAX = 1460  # of IPv4, the larger of the two
 # On a busy machine a process may be delayed by more than the round trip by which either side times
 # its tail loss probes. A protocol defect shows in every attempt.
-ATTEMPTS_MAX = 3
+ATTEMPTS_MAX = 6
 SPURIOUS = "[TCP Spurious Retransmission]"
 
 

@@ -22,7 +22,7 @@ from pairwise import pairwise, product
 PORT = 5201
 # With a smaller MSS there would be too few segments for losses, and 2 % loss makes Reno slow.
 BYTES = 1 << 20
-TRANSFER_TIMEOUT_S = 60
+TRANSFER_TIMEOUT_S = 180
 # None of these occurs unless one side has a defect.
 FAULTS = ("malformed packets", "bad TCP checksums", "bad IP checksums", "bad ICMPv6 checksums")
 DELAY_US = 100

@@ -14,7 +14,7 @@ from peers import Namespace
 PORT = 7100
 CONTESTED = "fd00:9:2::c"
 CONTESTED4 = "10.9.2.12"
-STEP_TIMEOUT_S = 30
+STEP_TIMEOUT_S = 120
 FAULTS = ("malformed packets", "bad TCP checksums", "bad ICMPv6 checksums")
 
 

@@ -21,7 +21,7 @@ CLOSED_PORT = 7999
 NOBODY = {4: "10.9.2.77", 6: "fd00:9:2::77"}
 # The largest ping payload in a frame of 1500 bytes.
 PING_BYTES_MAX = {4: 1472, 6: 1452}
-STEP_TIMEOUT_S = 30
+STEP_TIMEOUT_S = 120
 # LYRE_E codes, which lyre_peer exits with.
 RESET, REFUSED, TIMED_OUT, UNREACHABLE = 1, 2, 3, 4
 # None of these occurs on the wire without a defect of the kernel or of Lyre, whatever the peers do.

@@ -18,7 +18,7 @@ from network import NetworkError, VethPair
 from peers import REFUSED, UNREACHABLE, Namespace
 
 PORT = 7200
-STEP_TIMEOUT_S = 30
+STEP_TIMEOUT_S = 120
 FAR = {4: "10.9.5.2", 6: "fd00:9:5::2"}
 NEAR = {4: "10.9.5.1", 6: "fd00:9:5::1"}  # the router, as the far host sees it
 # The router has no way there: the network, and a host in it.

@@ -14,7 +14,8 @@ HOST, HOST6 = "10.9.2.3", "fd00:9:2::3"
 LYRE_PORT, HOST_PORT = 5201, 5202
 PINGS = 40
 PING_INTERVAL_S = 0.05
-TIMEOUT_S = 60
+TIMEOUT_S = 180
+ANSWER_S = 60  # of a ping
 
 
 def host():
@@ -43,7 +44,7 @@ class SharedInterfaceTest(unittest.TestCase):
 
     def pings_lost(self):
         ping = self.bed.in_kernel("ping", "-q", "-c", str(PINGS), "-i", str(PING_INTERVAL_S),
-                                  "-W", "5", host())
+                                  "-W", str(ANSWER_S), host())
         done = processes.run(ping, TIMEOUT_S, capture_output=True)
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
         return PINGS - int(done.stdout.split(" packets transmitted, ")[1].split()[0])
@@ -63,12 +64,12 @@ class SharedInterfaceTest(unittest.TestCase):
         """A neighbour that the kernel has forgotten is found again, in both directions."""
         for name, peer in ((self.bed.wire.left, bed.kernel()), (self.bed.wire.right, host())):
             self.bed.wire.run(name, "ip", "neigh", "flush", "all")
-            ping = self.bed.wire.inside(name, "ping", "-q", "-c", "1", "-W", "5", peer)
+            ping = self.bed.wire.inside(name, "ping", "-q", "-c", "1", "-W", str(ANSWER_S), peer)
             self.assertEqual(0, subprocess.run(ping, stdout=subprocess.DEVNULL, timeout=TIMEOUT_S,
                                                check=False).returncode)
 
     def test_lyre_answers_where_the_kernel_has_no_address(self):
-        ping = self.bed.in_kernel("ping", "-q", "-c", "1", "-W", "5", bed.lyre())
+        ping = self.bed.in_kernel("ping", "-q", "-c", "1", "-W", str(ANSWER_S), bed.lyre())
         self.assertEqual(0, subprocess.run(ping, stdout=subprocess.DEVNULL, timeout=TIMEOUT_S,
                                            check=False).returncode)
 

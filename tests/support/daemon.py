@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import processes
 
-READY_TIMEOUT_S = 30
-LINK_TIMEOUT_S = 30
+READY_TIMEOUT_S = 60
+LINK_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 60
 # Under load the workers may not come to rest for an upgrade: the daemon then says "try again".
 REST_TIMEOUT_S = 60
