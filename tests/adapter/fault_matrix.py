@@ -46,7 +46,7 @@ MEANINGLESS = {(fault, phase) for phase in ("connect", "hello")
                for fault in ("stream", "process-of-sender", "host-of-sender")}
 ANSWER_S = 60
 SETTLE_S = 0.3
-AWAIT_S = 14  # more than both timeouts below
+AWAIT_S = 14  # more than both timeouts of ENVIRONMENT
 OUTAGE_S = 4.5  # less than LYRE_RESUME_SECONDS
 PAUSE_S = 10  # more than that and its margin
 ENVIRONMENT = {"LYRE_STREAMS": "4", "LYRE_PEER_TIMEOUT_SECONDS": "12",
