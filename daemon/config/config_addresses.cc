@@ -60,11 +60,8 @@ std::string address_text(const IpAddress& address) {
 }
 
 bool is_unicast(const IpAddress& address) {
-  if (!address.is_v4()) {
-    return !address.is_unspecified() && !is_ipv6_multicast(address) && !is_ipv6_loopback(address);
-  }
-  const uint32_t first = address.as_v4() >> 24;
-  return first != 0 && first != 127 && first < 224;
+  if (address.is_v4()) return is_ipv4_unicast(address.as_v4());
+  return !address.is_unspecified() && !is_ipv6_multicast(address) && !is_ipv6_loopback(address);
 }
 
 bool is_host_address(const Cidr& cidr) {

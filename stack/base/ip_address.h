@@ -42,6 +42,14 @@ struct IpAddress {
 };
 static_assert(sizeof(IpAddress) == 16);
 
+/// True for an IPv4 address that a host can have: not in 0/8 or 127/8, no group, and not the
+/// limited broadcast. 240.0.0.0/4, the former class E, is included: clouds assign it.
+constexpr bool is_ipv4_unicast(uint32_t host_order) {
+  const uint32_t first = host_order >> 24;
+  const bool is_group = first >> 4 == 14;
+  return first != 0 && first != 127 && !is_group && host_order != 0xffffffffu;
+}
+
 /// Units: `port` in host byte order.
 struct Endpoint {
   IpAddress address;

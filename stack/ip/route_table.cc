@@ -10,11 +10,6 @@ namespace {
 constexpr uint8_t kAddressBits = 128;
 constexpr uint32_t kLimitedBroadcast = 0xffffffffu;
 
-bool is_loopback(uint32_t v4) { return v4 >> 24 == 127; }
-bool is_this_network(uint32_t v4) { return v4 >> 24 == 0; }
-/// Multicast, class E and the limited broadcast.
-bool is_group_or_reserved(uint32_t v4) { return v4 >> 28 >= 14; }
-
 /// All ones or all zeros after a prefix that leaves room for both (a /31 does not, RFC 3021).
 bool is_broadcast_in(const IpAddress& address, const IpAddress& own, uint8_t bits) {
   if (!own.is_v4() || bits < 96 || bits > 126) return false;
@@ -142,16 +137,13 @@ bool RouteTable::is_broadcast(const IpAddress& address) const {
 
 bool RouteTable::is_martian_source(const IpAddress& address) const {
   if (is_own(address) || is_broadcast(address)) return true;
-  if (!address.is_v4()) return !is_unicast_target(address);
-  const uint32_t v4 = address.as_v4();
-  return is_this_network(v4) || is_loopback(v4) || is_group_or_reserved(v4);
+  return !is_unicast_target(address);
 }
 
 bool RouteTable::is_unicast_target(const IpAddress& address) const {
   if (address.is_unspecified() || is_broadcast(address)) return false;
-  if (!address.is_v4()) return !is_ipv6_multicast(address) && !is_ipv6_loopback(address);
-  const uint32_t v4 = address.as_v4();
-  return !is_group_or_reserved(v4) && !is_loopback(v4) && !is_this_network(v4);
+  if (address.is_v4()) return is_ipv4_unicast(address.as_v4());
+  return !is_ipv6_multicast(address) && !is_ipv6_loopback(address);
 }
 
 /// Keeps routes_ sorted by prefix length; equal lengths keep the order of insertion.

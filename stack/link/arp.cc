@@ -6,8 +6,7 @@ namespace lyre::link {
 namespace {
 
 bool is_usable_sender(const wire::ArpPacket& packet) {
-  const uint32_t ip = packet.sender_ip.as_v4();
-  const bool is_unicast = ip != 0 && ip >> 28 < 14 && ip >> 24 != 127;
+  const bool is_unicast = is_ipv4_unicast(packet.sender_ip.as_v4());
   return is_unicast && !packet.sender_mac.is_group() && packet.sender_mac != MacAddress{};
 }
 

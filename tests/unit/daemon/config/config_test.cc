@@ -266,14 +266,16 @@ TEST(Config, ALoneAddressOfIpv6MayHaveARouterOutside) {
 }
 
 TEST(ConfigAddresses, HostsAndNetworks) {
-  for (const char* good : {"10.9.0.1/24", "10.9.0.0/31", "10.9.0.0/32", "fd00::1/64", "fd00::/127",
-                           "fd00::/128", "fe80::1/64", "2001:db8::ffff:ffff:ffff:ffff/64"}) {
+  for (const char* good :
+       {"10.9.0.1/24", "10.9.0.0/31", "10.9.0.0/32", "240.0.0.1/24", "fd00::1/64", "fd00::/127",
+        "fd00::/128", "fe80::1/64", "2001:db8::ffff:ffff:ffff:ffff/64"}) {
     const auto cidr = parse_cidr(good);
     ASSERT_TRUE(cidr) << good;
     EXPECT_TRUE(is_host_address(*cidr)) << good;
   }
-  for (const char* bad : {"10.9.0.0/24", "10.9.0.255/24", "fd00::/64", "ff02::1/64", "::1/128",
-                          "::/128", "127.0.0.1/8"}) {
+  for (const char* bad :
+       {"10.9.0.0/24", "10.9.0.255/24", "fd00::/64", "ff02::1/64", "::1/128", "::/128",
+        "127.0.0.1/8", "0.0.0.1/8", "224.0.0.1/32", "239.1.2.3/32", "255.255.255.255/32"}) {
     EXPECT_FALSE(is_host_address(*parse_cidr(bad))) << bad;
   }
   for (const char* wrong : {"10.9.0.1/33", "fd00::1/129", "fd00::1", "fd00::1/", "fd00::1/6x",

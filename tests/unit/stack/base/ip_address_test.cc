@@ -21,5 +21,16 @@ TEST(IpAddress, BothZeroAddressesAreUnspecified) {
   EXPECT_TRUE(IpAddress::v4(0).is_unspecified());
 }
 
+TEST(IpAddress, GroupsAndSpecialNetworksAreNoUnicastAddressesOfIpv4) {
+  for (const uint32_t host :
+       {0x01000000u, 0x7e000001u, 0x80000001u, 0xdfffffffu, 0xf0000001u, 0xffffffffu - 1}) {
+    EXPECT_TRUE(is_ipv4_unicast(host)) << std::hex << host;
+  }
+  for (const uint32_t other :
+       {0u, 0x00ffffffu, 0x7f000001u, 0xe0000000u, 0xefffffffu, 0xffffffffu}) {
+    EXPECT_FALSE(is_ipv4_unicast(other)) << std::hex << other;
+  }
+}
+
 }  // namespace
 }  // namespace lyre

@@ -70,11 +70,20 @@ TEST_F(RouteTableTest, MartianSources) {
   // RFC 1122 3.2.1.3.
   for (const IpAddress& bad :
        {ip(255, 255, 255, 255), ip(10, 0, 1, 255), ip(10, 0, 0, 0), ip(239, 1, 2, 3),
-        ip(127, 0, 0, 1), ip(0, 0, 0, 0), ip(10, 0, 0, 1), ip(250, 0, 0, 1)}) {
+        ip(127, 0, 0, 1), ip(0, 0, 0, 0), ip(10, 0, 0, 1)}) {
     EXPECT_TRUE(table_.is_martian_source(bad));
   }
   EXPECT_FALSE(table_.is_martian_source(ip(10, 0, 0, 2)));
   EXPECT_FALSE(table_.is_martian_source(ip(192, 168, 1, 255)));
+}
+
+TEST_F(RouteTableTest, ClassEIsUnicast) {
+  // Google Cloud assigns it to pods and VMs.
+  for (const IpAddress& host : {ip(240, 0, 0, 1), ip(250, 0, 0, 1), ip(255, 255, 255, 254)}) {
+    EXPECT_FALSE(table_.is_martian_source(host));
+    ASSERT_TRUE(table_.lookup(host));
+    EXPECT_EQ(table_.lookup(host)->next_hop, ip(10, 0, 0, 254));
+  }
 }
 
 TEST_F(RouteTableTest, RefusesGatewaysThatCannotBeReached) {

@@ -179,6 +179,13 @@ TEST_F(ArpTest, ImpossibleSendersAreNotLearned) {
   EXPECT_EQ(table_.cache().used(), 0u);
 }
 
+TEST_F(ArpTest, ANeighbourInClassEIsLearned) {
+  const IpAddress pod = IpAddress::v4(0xf0000102);
+  table_.resolve(0, pod, now_);
+  receive(ArpOperation::kReply, kPeerMac, pod, kOwnIp);
+  EXPECT_EQ(table_.resolve(0, pod, now_).answer, Answer::kKnown);
+}
+
 TEST_F(ArpTest, OffLinkNeighboursAreLearnedOnlyWhenAskedFor) {
   const IpAddress gateway = IpAddress::v4(0xa9fe0101);
   receive(ArpOperation::kRequest, kPeerMac, gateway, kOwnIp);
